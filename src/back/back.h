@@ -1,0 +1,36 @@
+/* The back end's passes, in the order driver/compile runs them. */
+#ifndef MG_BACK_BACK_H
+#define MG_BACK_BACK_H
+#include "ir/loop.h"
+
+/* Functional graph -> loop nests and extern items.  Every value an extern call or an output needs is realised in a
+ * buffer; ops without a lowering become extern items.  mg_lower never fails for lack of a lowering. */
+MgRc mg_lower(MgSched *s);
+/* Does this node become loops (true) or an extern call?  Used by simplify to choose decompositions. */
+bool mg_lower_knows(const MgGraph *g, NodeRef n);
+
+/* Groups nests into kernels; marks buffers that stay inside one kernel MB_local. */
+MgRc mg_fuse(MgSched *s, MgFused *out);
+
+typedef struct MgTarget {
+  int vector_bits;      /* 512, 256 or 128 */
+  bool fma, avx512, f16c, avx512bf16;
+} MgTarget;
+/* Appends the LLVM IR text of one kernel: define void @name(ptr buf, ptr size, i64 begin, i64 end);
+ * buf is a table of base pointers in kernel argument order, size the values of the symbols. */
+MgRc mg_emit_llvm(MgSched *s, const MgKernel *k, const MgTarget *t, MgStrbuf *out);
+void mg_emit_llvm_prologue(const MgTarget *t, MgStrbuf *out);  /* declarations; once per module */
+/* PTX of one kernel (.entry name); launch shape is the emitter's to describe later. */
+MgRc mg_emit_ptx(MgSched *s, const MgKernel *k, MgStrbuf *out);
+
+/* Reference evaluator: runs a nest over real memory, slowly.  buf[i] is the base pointer of buffer i, env the values
+ * of the symbols.  The oracle of the back end's tests. */
+MgRc mg_interp_loop(MgSched *s, const MgLoop *l, void *const *buf, const int64_t *env);
+
+/* Packs MB_temp buffers into one arena.  offset[i] is the byte offset of buffer i (UINT64_MAX: not in the arena). */
+typedef struct MgMemPlan {
+  uint64_t *offset;
+  uint64_t bytes;
+} MgMemPlan;
+MgRc mg_memplan(MgSched *s, const MgFused *f, MgMemPlan *out);
+#endif

@@ -1,0 +1,134 @@
+/* One recording of a frame: state shared by the files of front/.
+ * The recorder is an eval loop on the user's real frame with real objects; only tensors are replaced by stand-ins.
+ * Where an object came from (its source) hangs on identity.  Classes of objects: fresh (made while recording),
+ * older (reached from a source: wrapped, shadowed, guarded), stand-in, opaque.
+ * Conventions: `PyObject *` results are new references, arguments borrowed, unless said otherwise.  Functions that can
+ * cannot go on call mg_rec_break and return NULL / -1 with MgBreakError set; every level unwinds. */
+#ifndef MG_FRONT_REC_H
+#define MG_FRONT_REC_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include "base/ctx.h"
+#include "base/log.h"
+#include "base/table.h"
+#include "driver/compile.h"
+#include "ir/graph.h"
+
+typedef struct _PyInterpreterFrame MgFrame;  /* internals only in pyframe.c */
+typedef uint32_t SrcRef;                     /* index into the guard set's sources; 0 is "none" */
+
+/* What guards and snapshots see of a frame: its slots (locals, cells, then stack) and its function. On a hit from
+ * the callable these are the bound arguments and no frame exists. */
+typedef struct MgSlots {
+  PyObject **slot;      /* borrowed; NULL entries are unbound */
+  int n;
+  PyObject *func;       /* the PyFunctionObject */
+} MgSlots;
+
+typedef struct MgIdent MgIdent;       /* identity.c: original <-> what the recording sees */
+typedef struct MgGuards MgGuards;     /* guard.c: sources and the flat guard program */
+typedef struct MgEffects MgEffects;   /* effect.c: ordered effects to replay (grad mode, globals ...) */
+typedef struct MgCapture MgCapture;   /* standin.c: tensor side (graph inputs, objects of arguments, FX nodes) */
+typedef struct MgSnapshot MgSnapshot; /* snapshot.c: construction program */
+typedef struct MgExec MgExec;         /* exec.c: how an entry's graph is run */
+
+typedef enum MgBreakCode {
+#define BREAKCODE(name, hint) BK_##name,
+#include "front/breaks.def"
+  BK__COUNT
+} MgBreakCode;
+
+typedef struct MgRec {
+  MgCtx *ctx;           /* memory and first error of this compilation */
+  MgExprs *x;
+  MgGraph *g;           /* the ATen graph being recorded */
+  MgIdent *ident;
+  MgGuards *guards;
+  MgEffects *effects;
+  MgCapture *cap;
+  bool abort;           /* set by mg_rec_break: everything unwinds, the driver places the break and records again */
+  uint8_t code;         /* MgBreakCode */
+  char reason[256];     /* one line for users */
+  uint32_t line;        /* source line of the outermost frame while recording */
+  long nbytecode;       /* instructions executed, for statistics */
+  bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */
+} MgRec;
+
+extern _Thread_local MgRec *mg_rec;   /* NULL: this thread is not recording */
+extern PyObject *MgBreakError;        /* BaseException subclass that unwinds an aborted recording */
+
+/* Marks the recording as ended here. Always returns NULL, with MgBreakError set. */
+PyObject *mg_rec_break(MgBreakCode code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- identity.c, source.c, guard.c: reads ---- */
+/* What the recording sees for an object read from src (0: reached through an identity-guarded owner, so the read
+ * itself is guarded by its owner's dict/type guard): the object itself, a stand-in, or a shadow copy. */
+PyObject *mg_wrap(PyObject *v, SrcRef src);
+void mg_fresh(PyObject *o);           /* made while recording; keeps it alive until the end */
+bool mg_is_fresh(PyObject *o);
+SrcRef mg_src_slot(int slot);         /* slot of the outermost frame */
+SrcRef mg_src_closure(int i);         /* cell i of the outermost frame's function */
+
+/* ---- record_attr.c, record_call.c, record_seq.c: operations, with the policy for older objects ---- */
+PyObject *mg_rec_getattr(PyObject *o, PyObject *name);
+int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v);          /* v NULL: delete */
+PyObject *mg_rec_load_global(PyObject *globals, PyObject *builtins, PyObject *name);
+int mg_rec_store_global(PyObject *globals, PyObject *name, PyObject *v); /* v NULL: delete */
+PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+PyObject *mg_rec_getitem(PyObject *o, PyObject *key);
+int mg_rec_setitem(PyObject *o, PyObject *key, PyObject *v);           /* v NULL: delete */
+PyObject *mg_rec_iter(PyObject *o);                                    /* GET_ITER */
+PyObject *mg_rec_next(PyObject *it);                                   /* FOR_ITER; NULL without error: exhausted */
+int mg_rec_contains(PyObject *container, PyObject *x);
+int mg_rec_is(PyObject *a, PyObject *b);                               /* IS_OP, aware of stand-ins and copies */
+PyObject *mg_rec_special(PyObject *o, PyObject *name);                 /* type lookup + bind (__enter__ ...) */
+/* Function entry while inlining: wraps defaults, cells and free variables that come from outside the recording. */
+int mg_rec_enter_function(PyObject *func, PyObject **slots, PyCodeObject *co);
+
+/* ---- guard_run.c ---- */
+typedef struct MgGuardFail { int index; char text[400]; } MgGuardFail;  /* text only when asked for */
+/* vals receives the value of every source (borrowed), mg_guards_nsrc entries.  why may be NULL. */
+bool mg_guards_check(const MgGuards *g, const MgSlots *s, PyObject **vals, MgGuardFail *why);
+int mg_guards_nsrc(const MgGuards *g);
+int mg_guards_seal(MgGuards *g);      /* end of recording: take dict versions / watchers; -1 with exception */
+void mg_guards_free(MgGuards *g);
+void mg_guards_print(const MgGuards *g, MgStrbuf *out);
+
+/* ---- snapshot.c, effect.c ---- */
+/* The construction program of the outer frame at the end of a segment: slots[0..n) or the returned value ret.
+ * NULL with a break set when something cannot be rebuilt. */
+MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, PyObject *ret);
+/* Which graph values the snapshot needs, in order: they become the graph's outputs. */
+int mg_snapshot_outputs(const MgSnapshot *s, const ValRef **vals);
+/* Runs it: outs are the graph's results, vals the source values.  Fills new_slots (new references; NULL stays unbound;
+ * entries of untouched slots are left alone) and *ret.  Replays effects in program order. */
+int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObject **new_slots, PyObject **ret);
+void mg_snapshot_free(MgSnapshot *s);
+
+/* ---- standin.c: tensors ---- */
+int mg_standin_begin(MgRec *r);       /* push the dispatch mode, set torch's compiling flag, pause GC */
+void mg_standin_end(MgRec *r);        /* undo; asserts (strict) that every stand-in is dead */
+PyObject *mg_standin_input(PyObject *tensor, SrcRef src); /* stand-in of an older tensor: a graph input */
+bool mg_standin_check(PyObject *o);   /* is it a stand-in? */
+ValRef mg_standin_val(PyObject *o);   /* its graph value now (in-place ops rebind) */
+PyObject *mg_standin_class(PyObject *o); /* borrowed: the type user code must see */
+PyObject *mg_standin_original(PyObject *o); /* borrowed: the older tensor of an input stand-in, or NULL */
+
+/* ---- exec.c ---- */
+/* Turns the recorded graph into something that runs, by the backend of the callable. NULL with exception. */
+MgExec *mg_exec_build(MgRec *r, const struct MgConfig *cfg, const MgSnapshot *snap);
+int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs); /* outs: new references */
+void mg_exec_free(MgExec *e);
+
+/* Options of one magneto.compile call, owned by its callable. */
+typedef struct MgConfig {
+  PyObject *backend;    /* NULL: magneto's own; else a Python callable (gm, example_inputs) -> callable */
+  bool eager_backend;   /* run the graph node by node (debugging) */
+  bool fullgraph;       /* a break is an error */
+  bool disable;
+  int dynamic;          /* -1 automatic, 0, 1 */
+  MgOptions opt;
+  int recompile_limit;  /* entries per (code, offset) */
+  uint32_t id;          /* which callable; entries of different configs do not mix */
+} MgConfig;
+#endif

@@ -1,0 +1,98 @@
+/* One hash-consed expression node for sizes, index arithmetic and values.
+ * In: scalar_ops.def.  Out: MgExprs, a table of immutable nodes; equal nodes have equal ExprRef.
+ * Builders fold constants and apply the identities written in expr.c, so two expressions that simplify to the
+ * same form compare equal by reference.  An ExprRef that holds only constants and symbols of type TY_i64 is a
+ * SymRef: a tensor size, stride or offset. */
+#ifndef MG_IR_EXPR_H
+#define MG_IR_EXPR_H
+#include "base/ctx.h"
+#include "base/strbuf.h"
+#include "base/table.h"
+#include "ir/dtype.h"
+
+typedef uint32_t ExprRef; /* index into MgExprs.node; 0 is "none" */
+typedef ExprRef SymRef;
+
+typedef enum MgScalarOp {
+#define OP(name, ...) OP_##name,
+#include "ir/scalar_ops.def"
+  OP__COUNT
+} MgScalarOp;
+/* Leaves and structural ops, all rows of scalar_ops.def:
+ *   const   u.i or u.f            sym    u.i = symbol number (a run-time size)
+ *   idx     u.i = loop index k    red    the reduced value (only in MgLoop.value)
+ *   load    u.i = BufRef, src[0] = element index, src[1] = i1 mask or 0, src[2] = value where the mask is false
+ *   cvt     conversion of src[0] to ty, as torch's .to() converts     bitcast  same bits
+ *   where   src[0] ? src[1] : src[2]
+ *   rand    u.i = 0 uniform [0,1) / 1 normal; src[0] = seed (i64 expression), src[1] = element index   */
+
+typedef struct MgExpr {
+  uint16_t op;     /* MgScalarOp */
+  uint8_t ty;      /* MgTy of the result; comparisons give TY_i1 */
+  uint8_t nsrc;
+  ExprRef src[3];
+  union {
+    int64_t i;     /* integer constant (any integer type or i1), index, symbol or buffer number */
+    double f;      /* float constant (f16/bf16/f32 constants are rounded to their type) */
+  } u;
+} MgExpr;
+
+typedef struct MgSymbol { /* a run-time size */
+  int64_t lo, hi;  /* inclusive range, for proofs */
+  int64_t hint;    /* value while recording */
+  const char *name;
+} MgSymbol;
+
+typedef struct MgExprs {
+  MgCtx *c;
+  MgExpr *node;
+  uint32_t n, cap;
+  uint32_t *slot;      /* open-addressing hash-cons table of cap_slot entries */
+  uint32_t cap_slot;
+  MgSymbol *sym;
+  uint32_t nsym, cap_sym;
+  bool nomem;          /* a builder ran out of memory and returned 0; checked by mg_exprs_ok */
+} MgExprs;
+
+MgRc mg_exprs_init(MgExprs *x, MgCtx *c);
+static inline const MgExpr *mg_expr(const MgExprs *x, ExprRef r) { return &x->node[r]; }
+
+/* Builders. They return 0 only when out of memory (then x->nomem is set and further calls return 0 too). */
+ExprRef mg_ex_int(MgExprs *x, MgTy ty, int64_t v);
+ExprRef mg_ex_float(MgExprs *x, MgTy ty, double v);
+ExprRef mg_ex_idx(MgExprs *x, int k);                       /* TY_i64 */
+ExprRef mg_ex_symbol(MgExprs *x, int64_t hint, int64_t lo, int64_t hi, const char *name); /* a new symbol */
+ExprRef mg_ex_red(MgExprs *x, MgTy ty);
+ExprRef mg_ex_load(MgExprs *x, MgTy ty, uint32_t buf, ExprRef index, ExprRef mask, ExprRef other);
+ExprRef mg_ex_cvt(MgExprs *x, MgTy ty, ExprRef a);          /* no-op when a has the type already */
+ExprRef mg_ex_op(MgExprs *x, MgScalarOp op, ExprRef a, ExprRef b, ExprRef c); /* type follows the op's rule */
+ExprRef mg_ex_rand(MgExprs *x, int kind, ExprRef seed, ExprRef index);
+/* Replaces idx(k) by to[k] for k < n (0: leave). Memoised; the result is simplified again. */
+ExprRef mg_ex_subst(MgExprs *x, ExprRef e, const ExprRef *to, int n);
+/* True when the two are provably equal / e is provably the constant v. */
+static inline bool mg_ex_same(ExprRef a, ExprRef b) { return a == b; }
+bool mg_ex_const_int(const MgExprs *x, ExprRef e, int64_t *v);
+bool mg_ex_const_float(const MgExprs *x, ExprRef e, double *v);
+bool mg_ex_range(const MgExprs *x, ExprRef e, int64_t *lo, int64_t *hi); /* sizes and indices; idx ranges unknown */
+void mg_ex_print(const MgExprs *x, ExprRef e, MgStrbuf *out);
+/* Parses what mg_ex_print writes; 0 and an error in the context when it cannot. *p is advanced. */
+ExprRef mg_ex_parse(MgExprs *x, const char **p);
+uint32_t mg_ex_count_ops(const MgExprs *x, ExprRef e);       /* distinct non-leaf nodes below e */
+
+/* Sizes: thin names over the above, i64 arithmetic. */
+static inline SymRef mg_sym(MgExprs *x, int64_t v) { return mg_ex_int(x, TY_i64, v); }
+SymRef mg_sym_add(MgExprs *x, SymRef a, SymRef b);
+SymRef mg_sym_sub(MgExprs *x, SymRef a, SymRef b);
+SymRef mg_sym_mul(MgExprs *x, SymRef a, SymRef b);
+SymRef mg_sym_floordiv(MgExprs *x, SymRef a, SymRef b);
+SymRef mg_sym_mod(MgExprs *x, SymRef a, SymRef b);
+SymRef mg_sym_min(MgExprs *x, SymRef a, SymRef b);
+SymRef mg_sym_max(MgExprs *x, SymRef a, SymRef b);
+static inline bool mg_sym_is(const MgExprs *x, SymRef a, int64_t v) {
+  int64_t k;
+  return mg_ex_const_int(x, a, &k) && k == v;
+}
+int64_t mg_sym_hint(const MgExprs *x, SymRef a); /* value with every symbol at its hint */
+/* The reference evaluator of one size expression: env[k] is the value of symbol k. */
+int64_t mg_sym_eval(const MgExprs *x, SymRef a, const int64_t *env);
+#endif

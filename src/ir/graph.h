@@ -1,0 +1,105 @@
+/* The graph IR: ATen-level SSA.  One node type, arena-allocated, referenced by index.
+ * In: nodes appended by the recorder (or mg_graph_parse).  Out: the same structure through every pass of middle/.
+ * A recorded graph may mutate and alias (schema says so); after functionalize it does neither: each value is
+ * written once, and mutated inputs are listed in `writeback`.
+ * Values carry complete metadata (dtype, device, sizes and strides as SymRef). */
+#ifndef MG_IR_GRAPH_H
+#define MG_IR_GRAPH_H
+#include "ir/expr.h"
+#include "ir/op.h"
+
+typedef uint32_t NodeRef; /* index into MgGraph.node; 0 is "none" */
+typedef uint32_t ValRef;  /* index into MgGraph.val; 0 is "none" (an undefined tensor) */
+
+typedef enum MgDevice { DEV_cpu = 0, DEV_cuda = 1, DEV_meta = 14 } MgDevice; /* c10::DeviceType numbers */
+
+typedef enum MgArgTag {
+  MA_none, MA_val, MA_int, MA_float, MA_bool, MA_str, MA_dtype, MA_layout, MA_device, MA_memory_format, MA_list,
+  MA_object /* something only front can hold (generator, complex number): u.obj indexes front's object table */
+} MgArgTag;
+
+typedef struct MgArg {
+  uint8_t tag;          /* MgArgTag */
+  int8_t dev_index;     /* MA_device: index or -1 */
+  uint32_t n;           /* MA_list: items */
+  union {
+    ValRef val;
+    SymRef sym;         /* MA_int: always an expression */
+    double f;
+    bool b;
+    const char *str;
+    int32_t code;       /* MA_dtype, MA_layout, MA_device, MA_memory_format: torch's number */
+    uint32_t obj;
+    struct MgArg *item; /* MA_list */
+  } u;
+} MgArg;
+
+typedef struct MgVal {
+  NodeRef def;          /* producing node; 0 for a graph input */
+  uint16_t out;         /* which of its results; for an input: the input number */
+  uint8_t dtype;        /* MgDtype */
+  uint8_t device;       /* MgDevice */
+  int8_t dev_index;     /* -1 on the CPU */
+  uint8_t ndim;
+  bool requires_grad;   /* while recording */
+  SymRef *size, *stride;/* ndim entries each */
+  SymRef offset;        /* storage offset, elements */
+  uint32_t storage;     /* values with equal numbers share memory (views, in-place results) */
+} MgVal;
+
+typedef struct MgNode {
+  const MgOp *op;
+  MgArg *arg;           /* op->nparam entries in schema order, defaults filled in */
+  ValRef *out;          /* one entry per tensor result (lists flattened); 0 for an undefined result */
+  uint16_t narg, nout;
+  uint32_t line;        /* source line of the user's frame; 0 unknown */
+  uint8_t grad_mode;    /* autograd was enabled when it was recorded */
+  bool dead;            /* removed by a pass */
+} MgNode;
+
+typedef struct MgGraph {
+  MgCtx *c;
+  MgExprs *x;
+  MgNode *node;  uint32_t nnode, cap_node;  /* node[0] unused; program order */
+  MgVal *val;    uint32_t nval, cap_val;    /* val[0] unused */
+  ValRef *input; uint32_t ninput, cap_input;
+  ValRef *output;uint32_t noutput, cap_output;
+  /* filled by functionalize: input values whose memory is overwritten at the end, and with what */
+  ValRef *wb_input, *wb_value; uint32_t nwb;
+  /* filled by functionalize: outputs that alias an input or another output (index of output, or of input, else -1);
+   * such an output is given back as that tensor itself (same = true) or as an as_strided view of it. */
+  struct MgOutAlias { int32_t of_input, of_output; bool same; } *out_alias;
+} MgGraph;
+
+MgRc mg_graph_init(MgGraph *g, MgCtx *c, MgExprs *x);
+/* A new value with room for ndim sizes and strides (uninitialised SymRefs); 0 when out of memory. */
+ValRef mg_graph_val(MgGraph *g, MgDtype dtype, int ndim);
+ValRef mg_graph_val_like(MgGraph *g, ValRef v);       /* same metadata, fresh storage */
+void mg_graph_contiguous(MgGraph *g, ValRef v);       /* strides from sizes, offset 0 */
+ValRef mg_graph_input(MgGraph *g, ValRef v);          /* appends v to the inputs */
+MgRc mg_graph_output(MgGraph *g, ValRef v);
+/* Appends a node with narg zeroed arguments and nout zeroed results. */
+NodeRef mg_graph_node(MgGraph *g, const MgOp *op, int narg, int nout);
+static inline MgNode *mg_node(const MgGraph *g, NodeRef n) { return &g->node[n]; }
+static inline MgVal *mg_val(const MgGraph *g, ValRef v) { return &g->val[v]; }
+MgArg mg_arg_val(ValRef v);
+MgArg mg_arg_int(MgGraph *g, int64_t i);
+MgArg mg_arg_sym(SymRef s);
+MgArg mg_arg_float(double f);
+MgArg mg_arg_bool(bool b);
+MgArg mg_arg_none(void);
+MgArg mg_arg_ints(MgGraph *g, const int64_t *v, int n);
+MgArg mg_arg_vals(MgGraph *g, const ValRef *v, int n);
+/* Calls fn for every tensor argument, lists included, in order. */
+void mg_node_each_val(MgNode *n, void (*fn)(ValRef *v, void *arg), void *arg);
+SymRef mg_val_numel(MgGraph *g, ValRef v);
+bool mg_val_is_contiguous(const MgGraph *g, ValRef v);
+/* Fills in the results of a node (values, metadata) from its arguments.  MG_UNSUP: this op is not known here and
+ * the caller must ask torch's meta kernel.  MG_FAIL codes: the arguments are wrong (torch would raise). */
+MgRc mg_infer(MgGraph *g, NodeRef n);
+/* Text: one line a node; mg_graph_parse(mg_graph_print(g)) gives the same graph. */
+void mg_graph_print(const MgGraph *g, MgStrbuf *out);
+MgRc mg_graph_parse(MgGraph *g, const char *text); /* g initialised and empty */
+/* Structure checks; names the pass in its message. */
+MgRc mg_graph_verify(MgGraph *g, const char *after);
+#endif

@@ -1,0 +1,56 @@
+/* Tensor operations: ATen ops by schema, plus the compiler's own (namespace mg).
+ * In: schema texts as torch prints them ("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor").
+ * Out: MgOp, interned per process, with argument kinds, defaults, mutation and aliasing, and the code of the row in
+ * tensor_ops.def when the compiler knows the op (TOP_extern when it does not: it runs through the dispatcher). */
+#ifndef MG_IR_OP_H
+#define MG_IR_OP_H
+#include "base/ctx.h"
+#include "ir/dtype.h"
+
+typedef enum MgTop {
+  TOP_extern = 0,
+#define TOP(code, name, ...) TOP_##code,
+#include "ir/tensor_ops.def"
+#undef TOP
+  TOP__COUNT
+} MgTop;
+
+typedef enum MgArgKind { /* what a schema asks for */
+  AK_tensor, AK_tensor_list, AK_opt_tensor_list, AK_int, AK_int_list, AK_float, AK_float_list, AK_bool,
+  AK_bool_list, AK_scalar, AK_scalar_list, AK_dtype, AK_layout, AK_device, AK_memory_format, AK_str, AK_generator, AK_other
+} MgArgKind;
+
+typedef struct MgParam {
+  const char *name;
+  uint8_t kind;        /* MgArgKind */
+  bool optional;       /* "?" */
+  bool kwarg_only;
+  bool has_default;
+  bool writes;         /* alias annotation with "!": the op mutates it */
+  int8_t alias_set;    /* letter of the alias annotation - 'a', or -1 */
+  const char *deflt;   /* default as text ("1", "None", "[]", "True", "0.5", "contiguous_format") */
+} MgParam;
+
+typedef struct MgOp {
+  const char *name;    /* "aten::add" */
+  const char *overload;/* "Tensor"; "" for none; torch.ops spells it "default" */
+  const char *full;    /* "aten::add.Tensor" */
+  uint16_t code;       /* MgTop */
+  uint16_t nparam, nret;
+  bool mutates;        /* any parameter is written */
+  bool is_view;        /* a return aliases a parameter that is not written */
+  bool random;         /* uses a generator (tag nondeterministic_seeded, or by name) */
+  MgParam *param;
+  int8_t *ret_alias;   /* per return: alias set letter - 'a', or -1 */
+  uint8_t *ret_kind;   /* per return: AK_tensor, AK_tensor_list, AK_int ... */
+  uint32_t id;         /* dense number of this op in this process; front keeps its OpOverload by it */
+} MgOp;
+
+/* The op of a schema; parses and interns it the first time.  NULL (error in c) when the text is malformed. */
+const MgOp *mg_op_from_schema(MgCtx *c, const char *schema);
+/* The op by full name ("aten::add.Tensor"), or NULL when no schema of that name was interned.  Every row of
+ * tensor_ops.def carries its schema, so rows are always found. */
+const MgOp *mg_op_by_name(const char *full);
+const MgOp *mg_op_by_code(MgTop code);
+uint32_t mg_op_count(void);
+#endif

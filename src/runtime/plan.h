@@ -1,0 +1,31 @@
+/* The run-time plan: a flat array of steps run by one C loop.  Built by driver/, immutable afterwards; several
+ * threads may run one plan at once (each gets its own arena).  Knows nothing of Python: calls that need it go through
+ * MgHost. */
+#ifndef MG_RUNTIME_PLAN_H
+#define MG_RUNTIME_PLAN_H
+#include "base/ctx.h"
+#include "runtime/torch_abi.h"
+
+typedef struct MgPlan MgPlan;
+typedef void (*MgKernelFn)(void *const *buf, const int64_t *size, int64_t begin, int64_t end);
+
+/* What the plan needs from the layer that owns Python objects. */
+typedef struct MgHost {
+  void *self;
+  /* Runs call `id` (registered while compiling) on borrowed tensors; stores new tensors.  0, or -1 with the
+   * error kept by the host (a Python exception is set).  The GIL is taken by the callee. */
+  int (*call)(void *self, uint32_t id, MgTensor *const *in, int nin, MgTensor **out, int nout);
+  void (*free)(void *self); /* with the plan */
+} MgHost;
+
+/* Inputs are borrowed, in graph input order.  Outputs are new tensors in graph output order; an output that is an
+ * input itself is reported as NULL with *same set to that input's number (else -1).
+ * MG_OK, MG_PYERR (host error is set), MG_NOMEM, MG_BUG (message in err, err_len bytes). */
+MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, MgTensor **out, int *same, char *err, size_t err_len);
+void mg_plan_free(MgPlan *p);
+typedef struct MgPlanInfo {
+  int ninput, noutput, nkernel, nextern, nstep;
+  uint64_t arena_bytes;
+} MgPlanInfo;
+void mg_plan_info(const MgPlan *p, MgPlanInfo *out);
+#endif

@@ -1,0 +1,56 @@
+/* PyTorch through its C ABI: no torch headers, functions looked up by dlsym when the extension loads.
+ * MgTensor is AtenTensorOpaque: for a THPVariable object it lies right behind the PyObject header (checked at
+ * load; mg_abi_selftest). */
+#ifndef MG_RUNTIME_TORCH_ABI_H
+#define MG_RUNTIME_TORCH_ABI_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct AtenTensorOpaque MgTensor;
+
+/* Every function of the ABI that is used: ABI(return type, name, arguments).  Required ones; a missing one makes
+ * mg_abi_load fail with its name. */
+#define MG_ABI_FUNCS(ABI)                                                                                    \
+  ABI(int32_t, aoti_torch_get_sizes, (MgTensor *, int64_t **))                                               \
+  ABI(int32_t, aoti_torch_get_strides, (MgTensor *, int64_t **))                                             \
+  ABI(int32_t, aoti_torch_get_dim, (MgTensor *, int64_t *))                                                  \
+  ABI(int32_t, aoti_torch_get_dtype, (MgTensor *, int32_t *))                                                \
+  ABI(int32_t, aoti_torch_get_layout, (MgTensor *, int32_t *))                                               \
+  ABI(int32_t, aoti_torch_get_device_type, (MgTensor *, int32_t *))                                          \
+  ABI(int32_t, aoti_torch_get_device_index, (MgTensor *, int32_t *))                                         \
+  ABI(int32_t, aoti_torch_get_data_ptr, (MgTensor *, void **))                                               \
+  ABI(int32_t, aoti_torch_get_storage_offset, (MgTensor *, int64_t *))                                       \
+  ABI(int32_t, aoti_torch_get_storage_size, (MgTensor *, int64_t *))                                         \
+  ABI(int32_t, aoti_torch_get_numel, (MgTensor *, int64_t *))                                                \
+  ABI(int32_t, aoti_torch_empty_strided,                                                                     \
+      (int64_t, const int64_t *, const int64_t *, int32_t, int32_t, int32_t, MgTensor **))                   \
+  ABI(int32_t, aoti_torch_create_tensor_from_blob,                                                           \
+      (void *, int64_t, const int64_t *, const int64_t *, int64_t, int32_t, int32_t, int32_t, MgTensor **))  \
+  ABI(int32_t, aoti_torch__reinterpret_tensor,                                                               \
+      (MgTensor *, int64_t, const int64_t *, const int64_t *, int64_t, MgTensor **))                         \
+  ABI(int32_t, aoti_torch_new_tensor_handle, (MgTensor *, MgTensor **))                                      \
+  ABI(int32_t, aoti_torch_delete_tensor_object, (MgTensor *))                                                \
+  ABI(int32_t, aoti_torch_copy_, (MgTensor *, MgTensor *, int32_t))                                          \
+  ABI(bool, aoti_torch_grad_mode_is_enabled, (void))                                                         \
+  ABI(void, aoti_torch_grad_mode_set_enabled, (bool))
+
+typedef struct MgAbi {
+#define ABI(ret, name, args) ret(*name) args;
+  MG_ABI_FUNCS(ABI)
+#undef ABI
+  /* optional: NULL where this torch lacks them */
+  uint32_t (*torch_get_num_threads)(uint32_t *);
+  void *(*thpvariable_wrap)(const void *tensor);             /* THPVariable_Wrap(TensorBase const &): PyObject * */
+  void *(*thpvariable_wrap_type)(const void *tensor, void *type); /* the same with a PyTypeObject * */
+  void (*gomp_parallel)(void (*fn)(void *), void *arg, unsigned nthreads, unsigned flags);
+  int (*omp_get_thread_num)(void);
+  int (*omp_get_num_threads)(void);
+  int (*omp_get_max_threads)(void);
+} MgAbi;
+
+extern MgAbi mg_abi;
+/* Finds libtorch_cpu, libtorch_python and the OpenMP library already loaded in this process.  NULL, or what is
+ * missing (static text). */
+const char *mg_abi_load(void);
+#endif
