@@ -1,0 +1,1 @@
+"""magneto: makes unmodified PyTorch programs faster."""
