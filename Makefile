@@ -1,14 +1,41 @@
 # magneto: every target that a developer needs.  `make help` lists them.
-PY ?= .venv/bin/python
+SHELL := /bin/bash
+PY := .venv/bin/python
 BUILD ?= build
-.PHONY: help build unit
+MESON := PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/meson
+export PYTHONPATH := $(CURDIR)/python:$(CURDIR)
+SOURCES := src/base src/ir src/middle src/back src/runtime src/driver src/front src/api tests/unit
+TESTS ?= tests
+WORKERS ?= 2
+
+.PHONY: help setup build unit demo test quick accept layers asan bench clean
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
-build: ## compile the extension into python/magneto
-	@test -d $(BUILD) || PATH=$$PWD/.venv/bin:$$PATH .venv/bin/meson setup $(BUILD)
-	@python3 tools/sources.py src/base src/ir src/middle src/back src/runtime src/driver src/front src/api tests/unit > $(BUILD)/sources.new
+setup: ## make .venv; install what is missing
+	@tools/setup.sh
+build: setup ## compile the extension into python/magneto
+	@test -f $(BUILD)/build.ninja || $(MESON) setup $(BUILD) > /dev/null
+	@python3 tools/sources.py $(SOURCES) > $(BUILD)/sources.new
 	@cmp -s $(BUILD)/sources.new $(BUILD)/sources.old || { touch meson.build; cp $(BUILD)/sources.new $(BUILD)/sources.old; }
-	@PATH=$$PWD/.venv/bin:$$PATH .venv/bin/meson compile -C $(BUILD)
-	@cp $(BUILD)/_magneto*.so python/magneto/ 2>/dev/null || true
+	@$(MESON) compile -C $(BUILD) --ninja-args=--quiet
+	@cmp -s $(BUILD)/_magneto*.so python/magneto/_magneto*.so || cp $(BUILD)/_magneto*.so python/magneto/
 unit: build ## the C tests of the core
-	@PATH=$$PWD/.venv/bin:$$PATH .venv/bin/meson test -C $(BUILD) --print-errorlogs
+	@$(MESON) test -C $(BUILD) --print-errorlogs
+demo: build ## a real model, eager against magneto
+	@$(PY) -m bench.demo
+test: build ## the whole default suite
+	@$(MESON) test -C $(BUILD) --print-errorlogs
+	@MAGNETO_STRICT=1 $(PY) -m pytest -q -n $(WORKERS) --timeout=600 $(TESTS)
+quick: build ## the front-end and back-end tests without models
+	@MAGNETO_STRICT=1 $(PY) -m pytest -q -n $(WORKERS) --timeout=300 tests -m "not model"
+accept: build ## rewrite the expected output of the golden tests
+	@MAGNETO_ACCEPT=1 $(PY) -m pytest -q tests/golden
+layers: ## includes go downward; files stay short
+	@python3 tools/layers.py src
+asan: setup ## the C tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@test -f build-asan/build.ninja || $(MESON) setup build-asan -Dextension=false -Db_sanitize=address,undefined -Db_lundef=false > /dev/null
+	@$(MESON) test -C build-asan --print-errorlogs
+bench: build ## the benchmark table of the README
+	@$(PY) -m bench cpu
+clean: ## remove build output
+	@rm -rf build build-asan python/magneto/*.so
