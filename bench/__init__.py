@@ -1,0 +1,1 @@
+"""Benchmarks: eager, torch.compile and magneto side by side.  `python -m bench cpu`."""

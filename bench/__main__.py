@@ -1,0 +1,69 @@
+"""python -m bench cpu [--only TEXT] [--seconds S] [--no-cold] [--no-peer] [--json FILE]
+
+Runs every workload of bench/workloads.py in fresh processes: cold compile of torch.compile and of magneto, then the
+steady state of eager, torch.compile and magneto interleaved in one process.  Prints a table and writes JSON."""
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from bench.workloads import CPU
+
+
+def _run(*args: str) -> dict:
+    done = subprocess.run([sys.executable, "-m", "bench.measure", *args], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"bench {' '.join(args)} failed:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    parser.add_argument("device", choices=["cpu"])
+    parser.add_argument("--only", default="", help="workloads whose name contains this text")
+    parser.add_argument("--seconds", type=float, default=20.0, help="steady-state seconds a workload")
+    parser.add_argument("--no-cold", action="store_true", help="leave out the cold compile times")
+    parser.add_argument("--no-peer", action="store_true", help="leave out torch.compile")
+    parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("bench/results/cpu.json"))
+    options = parser.parse_args()
+    names = [name for name in CPU if options.only in name]
+    rows = []
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("bench", total=len(names))
+        for name in names:
+            progress.update(task, description=name)
+            extra = ["--no-peer"] if options.no_peer else []
+            row = _run("steady", name, str(options.seconds), *extra)
+            if not options.no_cold:
+                for which in ["magneto"] + ([] if options.no_peer else ["torch.compile"]):
+                    row[which]["cold_ms"] = _run("cold", name, which)["cold_ms"]
+            rows.append(row)
+            progress.advance(task)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(rows, indent=1))
+    table = Table(title="milliseconds a call (median; 2 threads), cold compile in milliseconds")
+    for column in ["workload", "eager", "torch.compile", "magneto", "vs eager", "vs torch.compile", "goal",
+                   "cold torch.compile", "cold magneto", "cold ratio", "max rel. error"]:
+        table.add_column(column, justify="left" if column == "workload" else "right")
+    for row in rows:
+        eager, ours, peer = row["eager"], row["magneto"], row.get("torch.compile")
+        goal = CPU[row["name"]].goal
+        table.add_row(
+            row["name"], f"{eager['median']:.4g}", f"{peer['median']:.4g}" if peer else "", f"{ours['median']:.4g}",
+            f"{eager['median'] / ours['median']:.2f}x", f"{peer['median'] / ours['median']:.2f}x" if peer else "",
+            f"{goal:.2f}x" if goal else "", f"{peer['cold_ms']:.0f}" if peer and "cold_ms" in peer else "",
+            f"{ours['cold_ms']:.0f}" if "cold_ms" in ours else "",
+            f"1/{peer['cold_ms'] / ours['cold_ms']:.0f}" if peer and "cold_ms" in peer and "cold_ms" in ours else "",
+            f"{row['error']:.1e}")
+    Console(width=180).print(table)
+
+
+if __name__ == "__main__":
+    main()

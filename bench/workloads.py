@@ -1,0 +1,88 @@
+"""What the benchmarks run: name -> (callable, arguments), random weights, fixed seeds, inference."""
+from __future__ import annotations
+
+import dataclasses
+from typing import Callable
+
+import torch
+
+# torchvision's CPU wheel registers fake kernels for operators that only its C++ library defines.
+_torchvision_ops = torch.library.Library("torchvision", "DEF")
+_torchvision_ops.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+_torchvision_ops.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """One row of the table. make() returns (callable, arguments); goal is the least wanted ratio over torch.compile."""
+
+    make: Callable[[], tuple]
+    goal: float | None = None
+    kind: str = "model"
+
+
+def _vision(name: str):
+    def make():
+        import torchvision
+
+        torch.manual_seed(0)
+        return getattr(torchvision.models, name)().eval(), (torch.randn(4, 3, 128, 128),)
+
+    return make
+
+
+def _bert():
+    import transformers
+
+    torch.manual_seed(0)
+    model = transformers.BertModel(transformers.BertConfig()).eval()
+    return model, (torch.randint(0, 30000, (1, 128)),)
+
+
+def _gpt2():
+    import transformers
+
+    torch.manual_seed(0)
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
+    return model, (torch.randint(0, 50000, (1, 128)),)
+
+
+def _vit():
+    import timm
+
+    torch.manual_seed(0)
+    return timm.create_model("vit_base_patch16_224").eval(), (torch.randn(4, 3, 224, 224),)
+
+
+def _pointwise():
+    def f(x, y):
+        return torch.nn.functional.gelu(x * y + 1).sin().sum(-1)
+
+    return f, (torch.randn(2048, 2048), torch.randn(2048, 2048))
+
+
+def _softmax():
+    return (lambda x: torch.softmax(x, -1)), (torch.randn(4096, 100),)
+
+
+def _layer_norm():
+    norm = torch.nn.LayerNorm(768)
+    return (lambda x: norm(x)), (torch.randn(2048, 768),)
+
+
+def _tiny():
+    return (lambda x, y: torch.sin(x) + torch.cos(y)), (torch.randn(10, 10), torch.randn(10, 10))
+
+
+CPU = {
+    "sin(x)+cos(y) 10x10": Workload(_tiny, None, "call"),
+    "gelu(x*y+1).sin().sum(-1) 2048x2048": Workload(_pointwise, 1.0, "kernel"),
+    "softmax 4096x100": Workload(_softmax, 1.0, "kernel"),
+    "layer_norm 2048x768": Workload(_layer_norm, 1.0, "kernel"),
+    "mobilenet_v2 b4x3x128x128": Workload(_vision("mobilenet_v2"), 1.5),
+    "resnet18 b4x3x128x128": Workload(_vision("resnet18"), 1.3),
+    "densenet121 b4x3x128x128": Workload(_vision("densenet121"), 1.4),
+    "vit_base_patch16_224 b4": Workload(_vit, 1.15),
+    "bert-base 1x128": Workload(_bert, 1.15),
+    "gpt2 1x128": Workload(_gpt2, 1.4),
+}
