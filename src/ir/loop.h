@@ -10,12 +10,19 @@ typedef uint32_t BufRef; /* index into MgSched.buf; 0 is "none" */
 #define MG_MAX_RANK 16   /* outer + reduced ranges of one nest */
 
 typedef enum MgBufKind {
-  MB_input,      /* a graph input; memory is the caller's tensor */
+  MB_input,      /* a graph input; the base is the tensor's data pointer (its storage offset is in it already) */
   MB_temp,       /* planned into the arena (or kept inside one kernel by fusion: see MB_local) */
   MB_output,     /* a fresh tensor given to the caller */
   MB_extern_out, /* memory of a tensor that an extern call returned */
-  MB_local       /* lives inside one fused kernel only; set by fusion, no memory planned */
+  MB_local,      /* lives inside one fused kernel only; set by fusion, no memory planned */
+  MB_error       /* MgSched.err: i32 cells, zeroed before every run, looked at after it */
 } MgBufKind;
+
+typedef struct MgCheck { /* one run-time check of data (an index in range): cell i of MgSched.err belongs to check i */
+  NodeRef node;        /* graph node that asked */
+  const char *type;    /* exception eager raises: "IndexError", "RuntimeError" */
+  const char *msg;     /* its text */
+} MgCheck;
 
 typedef struct MgBuf {
   uint8_t kind, dtype; /* MgBufKind, MgDtype */
@@ -81,7 +88,12 @@ typedef struct MgSched {
   MgExprs *x;
   MgBuf *buf;   uint32_t nbuf, cap_buf;    /* buf[0] unused */
   MgItem *item; uint32_t nitem, cap_item;
-  MgView *out;  uint32_t nout;             /* per graph output: where its value is (see also g->out_alias) */
+  MgView *out;  uint32_t nout;             /* per graph output: where its value is; buf 0 when g->out_alias says it
+                                              is another tensor.  An MB_output buffer with index i is the storage of
+                                              output i; other outputs may be views of it */
+  BufRef err;                              /* MB_error buffer of ncheck cells, or 0; a cell that is not 0 after a run
+                                              means that this check failed: the run raises */
+  MgCheck *check; uint32_t ncheck, cap_check;
 } MgSched;
 
 /* One fused kernel, made by back/fuse.  All its nests share the outer parallel range. */
@@ -111,6 +123,12 @@ MgRc mg_sched_init(MgSched *s, MgGraph *g);
 BufRef mg_sched_buf(MgSched *s, MgBufKind kind, MgDtype dtype, SymRef nelem, const char *name);
 MgLoop *mg_sched_loop(MgSched *s, MgLoopKind kind, NodeRef node); /* appended; fields to be filled; NULL: nomem */
 MgExtern *mg_sched_extern(MgSched *s, NodeRef node, int nin, int nout);
+/* A new data check; its number goes to *cell.  Nests store a non-zero value into s->err[cell] when it fails. */
+MgRc mg_sched_check(MgSched *s, NodeRef node, const char *type, const char *msg, uint32_t *cell);
+/* Element index of the point `at` (ndim expressions) of a view. */
+ExprRef mg_view_index(MgExprs *x, const MgView *v, const ExprRef *at);
+/* Elements from the base to the end of the view: offset + sum (size-1)*stride + 1 (0 for an empty one). */
+SymRef mg_view_extent(MgExprs *x, const MgView *v);
 void mg_sched_print(const MgSched *s, MgStrbuf *out);
 void mg_loop_print(const MgSched *s, const MgLoop *l, MgStrbuf *out);
 #endif
