@@ -1,19 +1,41 @@
-/* The Python module _magneto: collects what the files of front/ and api/ offer.
- * Each entry of the table adds its own functions and types to the module. */
+/* PyInit__magneto: creates the module and lets every part register itself.  Holds no state of its own. */
 #include "api/module.h"
+#include "base/log.h"
+#include <stdlib.h>
 
-static int (*const module_parts[])(PyObject *module) = {
-  NULL
+static int (*const module_parts[])(PyObject *) = {
+#define MODULE_PART(file) mg_##file##_init,
+#include "api/parts.def"
 };
 
-static int module_exec(PyObject *m) {
-  for (size_t i = 0; module_parts[i]; i++)
-    if (module_parts[i](m) < 0) return -1;
-  return 0;
+static PyObject *module_set_logs(PyObject *self, PyObject *arg) {
+  const char *spec = PyUnicode_AsUTF8(arg);
+  if (!spec) return NULL;
+  const char *bad = mg_log_set(spec);
+  if (bad) return PyErr_Format(PyExc_ValueError, "unknown log channel in %R, at \"%s\"", arg, bad);
+  Py_RETURN_NONE;
 }
 
-static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
-static struct PyModuleDef module_def = {
-  PyModuleDef_HEAD_INIT, .m_name = "magneto._magneto", .m_doc = "The compiler, in C.", .m_slots = module_slots};
+static PyMethodDef module_methods[] = {
+    {"set_logs", module_set_logs, METH_O, "Replaces the set of log channels (as MAGNETO_LOGS does)."},
+    {NULL, NULL, 0, NULL}};
 
-PyMODINIT_FUNC PyInit__magneto(void) { return PyModuleDef_Init(&module_def); }
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT, "magneto._magneto", "The C core of magneto.", -1, module_methods};
+
+PyMODINIT_FUNC PyInit__magneto(void) {
+  PyObject *m = PyModule_Create(&module_def);
+  if (!m) return NULL;
+  for (size_t i = 0; i < sizeof module_parts / sizeof *module_parts; i++)
+    if (module_parts[i](m)) {
+      Py_DECREF(m);
+      return NULL;
+    }
+  /* A wrong name in the environment must not make the import fail: it is reported and the rest is used. */
+  const char *logs = getenv("MAGNETO_LOGS"), *bad = logs ? mg_log_set(logs) : NULL;
+  if (bad && PyErr_WarnFormat(PyExc_UserWarning, 1, "MAGNETO_LOGS: unknown channel at \"%s\"", bad)) {
+    Py_DECREF(m);
+    return NULL;
+  }
+  return m;
+}

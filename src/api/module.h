@@ -1,8 +1,10 @@
-/* Parts of the Python module; each adds its functions and types.  0, or -1 with an exception. */
+/* The parts of the Python module _magneto.  A file that offers something to Python defines
+ * `int mg_<file>_init(PyObject *module)` (0, or -1 with an exception) and is listed in module.c. */
 #ifndef MG_API_MODULE_H
 #define MG_API_MODULE_H
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-int mg_graphobj_init(PyObject *module); /* Graph: compile and run a graph text (tests) */
+#define MODULE_PART(file) int mg_##file##_init(PyObject *module);
+#include "api/parts.def"
 #endif

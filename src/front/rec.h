@@ -52,6 +52,7 @@ typedef struct MgRec {
   uint32_t line;        /* source line of the outermost frame while recording */
   long nbytecode;       /* instructions executed, for statistics */
   bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */
+  const struct MgConfig *cfg; /* options of the callable that is being compiled */
 } MgRec;
 
 extern _Thread_local MgRec *mg_rec;   /* NULL: this thread is not recording */
@@ -59,6 +60,28 @@ extern PyObject *MgBreakError;        /* BaseException subclass that unwinds an 
 
 /* Marks the recording as ended here. Always returns NULL, with MgBreakError set. */
 PyObject *mg_rec_break(MgBreakCode code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+const char *mg_break_name(MgBreakCode code);
+const char *mg_break_hint(MgBreakCode code);
+/* Suspends recording and the frame hook of this thread, so that what runs until mg_rec_resume is not part of the
+ * user's program (glue, torch's own Python, lru_cache bodies without tensors). */
+typedef struct MgPause { MgRec *rec; int mode; } MgPause;
+MgPause mg_rec_pause(void);
+void mg_rec_resume(MgPause p);
+
+/* ---- life of a recording; the driver (resume.c) calls these in this order ----
+ *   mg_objects_begin, mg_standin_begin          on the unchanged frame
+ *   ... the loop runs; operations below ...
+ *   mg_snapshot_build                           when it stopped without an abort
+ *   mg_effects_undo, mg_standin_end             global torch state is as before; nothing is recorded from here on
+ *   (the driver puts the frame's own values back)
+ *   mg_exec_build, mg_guards_seal               with the recording over; may run Python (backends)
+ *   mg_objects_end, mg_standin_free             free what the entry did not take (r->guards is NULL then)
+ * After mg_objects_end every stand-in must be dead: mg_standin_alive(r) == 0, asserted in strict mode. */
+int mg_objects_begin(MgRec *r, const MgSlots *s); /* makes ident, guards, effects; -1 with exception */
+void mg_effects_undo(MgRec *r);
+void mg_objects_end(MgRec *r);
+int mg_standin_alive(MgRec *r);
+void mg_standin_free(MgRec *r);
 
 /* ---- identity.c, source.c, guard.c: reads ---- */
 /* What the recording sees for an object read from src (0: reached through an identity-guarded owner, so the read
@@ -82,8 +105,14 @@ PyObject *mg_rec_next(PyObject *it);                                   /* FOR_IT
 int mg_rec_contains(PyObject *container, PyObject *x);
 int mg_rec_is(PyObject *a, PyObject *b);                               /* IS_OP, aware of stand-ins and copies */
 PyObject *mg_rec_special(PyObject *o, PyObject *name);                 /* type lookup + bind (__enter__ ...) */
-/* Function entry while inlining: wraps defaults, cells and free variables that come from outside the recording. */
+/* Function entry while inlining, before its first instruction: wraps argument defaults (already bound to slots)
+ * that come from outside the recording. */
 int mg_rec_enter_function(PyObject *func, PyObject **slots, PyCodeObject *co);
+/* COPY_FREE_VARS while inlining: the cell that the frame must see for free variable i of func. */
+PyObject *mg_rec_closure_cell(PyObject *func, int i);
+/* C code of CPython itself is about to read o (operators, truth, unpacking, formatting, len): 0, or -1 with a break
+ * when o is an older object whose state lives in C.  Callers skip it for exact builtin types and stand-ins. */
+int mg_rec_touch(PyObject *o);
 
 /* ---- guard_run.c ---- */
 typedef struct MgGuardFail { int index; char text[400]; } MgGuardFail;  /* text only when asked for */
@@ -106,8 +135,8 @@ int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObj
 void mg_snapshot_free(MgSnapshot *s);
 
 /* ---- standin.c: tensors ---- */
-int mg_standin_begin(MgRec *r);       /* push the dispatch mode, set torch's compiling flag, pause GC */
-void mg_standin_end(MgRec *r);        /* undo; asserts (strict) that every stand-in is dead */
+int mg_standin_begin(MgRec *r);       /* makes r->cap; push the dispatch mode, set torch's compiling flag, pause GC */
+void mg_standin_end(MgRec *r);        /* undo all of that, keep r->cap */
 PyObject *mg_standin_input(PyObject *tensor, SrcRef src); /* stand-in of an older tensor: a graph input */
 bool mg_standin_check(PyObject *o);   /* is it a stand-in? */
 ValRef mg_standin_val(PyObject *o);   /* its graph value now (in-place ops rebind) */
