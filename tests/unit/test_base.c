@@ -1,0 +1,87 @@
+/* base/: arena, strings, map, log channels; and the sweep in which the n-th allocation fails for every n. */
+#include "base/ctx.h"
+#include "base/log.h"
+#include "base/strbuf.h"
+#include "base/table.h"
+#include "check.h"
+#include <string.h>
+
+static void test_arena(void) {
+  MgCtx c;
+  mg_ctx_init(&c);
+  char *small = mg_ctx_alloc(&c, 3), *big = mg_ctx_alloc(&c, 1 << 20), *after = mg_ctx_alloc(&c, 5);
+  CHECK(small && big && after && after == small + 16); /* the large block did not end the open chunk */
+  for (size_t i = 0; i < 1 << 20; i += 4096) CHECK(big[i] == 0);
+  CHECK(((uintptr_t)big & 15) == 0);
+  CHECK(!strcmp(mg_ctx_strdup(&c, "text"), "text"));
+  CHECK(!mg_ctx_alloc(&c, SIZE_MAX) && c.rc == MG_NOMEM);
+  CHECK(mg_fail(&c, MG_BUG, "later") == MG_BUG && c.rc == MG_NOMEM); /* the first error wins */
+  mg_ctx_free(&c);
+}
+
+static void test_strbuf(void) {
+  MgStrbuf s = {0};
+  CHECK(!strcmp(mg_sb_text(&s), ""));
+  for (int i = 0; i < 1000; i++) mg_sb_printf(&s, "%d,", i);
+  mg_sb_puts(&s, "end");
+  mg_sb_putc(&s, '.');
+  CHECK(mg_sb_ok(&s) && s.len == strlen(s.p) && !strcmp(s.p + s.len - 8, "999,end."));
+  mg_sb_free(&s);
+}
+
+static void test_map(void) {
+  MgMap m = {0};
+  for (uint32_t i = 2; i < 5000; i++) CHECK(mg_map_put(&m, i * 16, i) == MG_OK);
+  for (uint32_t i = 2; i < 5000; i += 2) mg_map_del(&m, i * 16);
+  for (uint32_t i = 2; i < 5000; i++) CHECK(mg_map_get(&m, i * 16) == (i & 1 ? i : MG_MAP_NONE));
+  for (uint32_t round = 0; round < 20000; round++) { /* removed slots are reused: the table must not fill up */
+    CHECK(mg_map_put(&m, 100000 + round, round) == MG_OK);
+    mg_map_del(&m, 100000 + round);
+  }
+  CHECK(m.n == 2499);
+  mg_map_free(&m);
+}
+
+static void test_log(void) {
+  CHECK(!mg_log_set("guards, plan") && mg_log_on(MG_LOG_guards) && mg_log_on(MG_LOG_plan) && !mg_log_on(MG_LOG_graph));
+  CHECK(!strncmp(mg_log_set("graph,nonsense"), "nonsense", 8) && mg_log_on(MG_LOG_graph));
+  CHECK(!mg_log_set("all") && mg_log_on(MG_LOG_timing));
+  mg_log_set("");
+}
+
+static MgRc faulty(MgCtx *c) {
+  MgMap m = {0};
+  MgStrbuf s = {0};
+  MgRc rc = MG_OK;
+  for (int i = 2; i < 300 && rc == MG_OK; i++) {
+    if (!mg_new(c, char, 1000)) rc = MG_NOMEM;
+    else rc = mg_map_put(&m, (uint64_t)i, 1);
+    mg_sb_puts(&s, "some text that grows");
+  }
+  if (rc == MG_OK && !mg_sb_ok(&s)) rc = MG_NOMEM;
+  mg_map_free(&m);
+  mg_sb_free(&s);
+  return rc;
+}
+
+static void test_faults(void) {
+  for (long n = 1;; n++) {
+    MgCtx c;
+    mg_ctx_init(&c);
+    mg_fault_set(n);
+    MgRc rc = faulty(&c);
+    mg_fault_set(0);
+    mg_ctx_free(&c);
+    if (rc == MG_OK) break;
+    CHECK(rc == MG_NOMEM);
+  }
+}
+
+int main(void) {
+  test_arena();
+  test_strbuf();
+  test_map();
+  test_log();
+  test_faults();
+  return test_done();
+}
