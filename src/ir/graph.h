@@ -90,6 +90,29 @@ MgArg mg_arg_bool(bool b);
 MgArg mg_arg_none(void);
 MgArg mg_arg_ints(MgGraph *g, const int64_t *v, int n);
 MgArg mg_arg_vals(MgGraph *g, const ValRef *v, int n);
+MgArg mg_arg_code(MgArgTag tag, int code);            /* MA_dtype, MA_layout, MA_memory_format */
+MgArg mg_arg_device(MgDevice d, int index);
+MgArg mg_arg_syms(MgGraph *g, const SymRef *v, int n);
+/* The argument that a parameter's default stands for; MG_BUG when it has none. */
+MgRc mg_arg_default(MgGraph *g, const MgParam *p, MgArg *out);
+/* Appends a node of a known op: arguments as given, the rest at their defaults; results by mg_infer.  Returns the node,
+ * 0 on failure (error in the context). */
+NodeRef mg_graph_emit(MgGraph *g, MgTop code, const MgArg *arg, int narg);
+/* The same for ops with one tensor result: the result. */
+ValRef mg_graph_emit1(MgGraph *g, MgTop code, const MgArg *arg, int narg);
+
+/* Rewriting: fn is given each node in order (a copy in *n; its arguments already renamed) and either re-appends it by
+ * mg_graph_keep or appends other nodes and names their values by mg_graph_replace.  Dead nodes are skipped. */
+typedef struct MgRewrite {
+  MgGraph *g;
+  ValRef *map;          /* old value -> new value; same when 0 */
+  uint32_t cap;
+  MgNode n;             /* the node being rewritten */
+} MgRewrite;
+typedef MgRc (*MgRewriteFn)(MgRewrite *rw, void *arg);
+MgRc mg_graph_rewrite(MgGraph *g, MgRewriteFn fn, void *arg);
+MgRc mg_graph_keep(MgRewrite *rw);
+MgRc mg_graph_replace(MgRewrite *rw, ValRef old, ValRef now); /* uses after this node see now */
 /* Calls fn for every tensor argument, lists included, in order. */
 void mg_node_each_val(MgNode *n, void (*fn)(ValRef *v, void *arg), void *arg);
 SymRef mg_val_numel(MgGraph *g, ValRef v);

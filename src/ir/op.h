@@ -53,4 +53,7 @@ const MgOp *mg_op_from_schema(MgCtx *c, const char *schema);
 const MgOp *mg_op_by_name(const char *full);
 const MgOp *mg_op_by_code(MgTop code);
 uint32_t mg_op_count(void);
+/* The functional twin of an op that writes an argument, or NULL: aten::add_.Tensor -> aten::add.Tensor (same
+ * parameters), aten::add.out -> aten::add.Tensor (the same without the written ones). */
+const MgOp *mg_op_twin(const MgOp *o);
 #endif

@@ -1,0 +1,58 @@
+"""Schemas: every one that torch prints parses, and each row of tensor_ops.def is the installed torch's."""
+
+import pathlib
+import re
+import subprocess
+
+import pytest
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MGOPT = ROOT / "build" / "mgopt"
+
+
+def parsed(schemas):
+    """The lines `mgopt -schema` prints for schema texts, split at '|'."""
+    run = subprocess.run([MGOPT, "-schema"], input="\n".join(schemas), capture_output=True, text=True)
+    lines = run.stdout.split("\n")[:-1]
+    assert len(lines) == len(schemas)
+    assert not [line for line in lines if line.startswith("error")], run.stdout
+    return [line.split("|", 6) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def schemas():
+    return torch._C._jit_get_all_schemas()
+
+
+def test_every_schema_parses(schemas):
+    rows = parsed([str(s) for s in schemas])
+    for s, row in zip(schemas, rows):
+        if "..." in str(s):
+            continue
+        assert row[0] == s.name and row[1] == s.overload_name
+        params = [p.split(":")[0] for p in row[6].split()]
+        names = [a.name for a in s.arguments]
+        assert len(params) >= len(names) and params[0:1] == names[0:1]
+        assert int(row[3]) == len(s.returns)
+        writes = any(a.alias_info is not None and a.alias_info.is_write for a in s.arguments)
+        assert row[4][0] == str(int(writes)), s
+
+
+def rows_of_table():
+    text = "".join(p.read_text() for p in sorted((ROOT / "src" / "ir").glob("ops_*.def")))
+    return re.findall(r'(?m)^TOP\((\w+), "([^"]*)",\s*"((?:[^"\\]|\\.)*)"', text)
+
+
+def test_rows_are_torchs(schemas):
+    known = {str(s) for s in schemas}
+    wrong = [full for _, full, text in rows_of_table() if full.startswith("aten::") and text.replace('\\"', '"') not in known]
+    assert not wrong
+
+
+def test_inplace_rows_have_twins():
+    rows = [(full, text.replace('\\"', '"')) for _, full, text in rows_of_table()]
+    lack = [full for (full, _), row in zip(rows, parsed([t for _, t in rows])) if row[4][0] == "1" and not row[5]]
+    # out= factories have no twin (the functional form takes dtype and device); the rest needs more than one twin.
+    allowed = {"aten::fill_diagonal_", "aten::polygamma_", "aten::resize_", "aten::set_.source_Tensor"}
+    assert not [n for n in lack if n not in allowed and "out" not in n and "fused" not in n and "_batch_norm" not in n]

@@ -1,0 +1,178 @@
+/* mgopt: runs named passes over a graph text.
+ *     mgopt [-pass ...] [FILE]      passes in order; "-" or no file reads standard input; prints the result
+ *     mgopt -schema < schemas       parses one schema a line and prints what was understood
+ * -infer recomputes every node's results and reports those that differ from the text (exit status 1).
+ * -verify checks the structure; it also runs after every other pass.  -q prints nothing. */
+#include "middle/middle.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Opt { /* one run */
+  MgCtx c;
+  MgExprs x;
+  MgGraph g;
+  int bad;       /* mismatches reported */
+} Opt;
+
+static char *opt_read(FILE *f) {
+  size_t n = 0, cap = 1 << 16;
+  char *p = malloc(cap);
+  for (size_t k; p && (k = fread(p + n, 1, cap - n - 1, f)) > 0;) {
+    n += k;
+    if (cap - n < 2) {
+      char *q = realloc(p, cap *= 2);
+      if (!q) free(p);
+      p = q;
+    }
+  }
+  if (p) p[n] = 0;
+  return p;
+}
+
+/* A value's type as the graph text shows it. */
+static void opt_type(const MgGraph *g, ValRef v, MgStrbuf *out) {
+  MgGraph one = *g;
+  MgStrbuf text = {0};
+  if (!v) {
+    mg_sb_puts(out, "_");
+    return;
+  }
+  MgVal keep = *mg_val(g, v);
+  one.ninput = 1;
+  one.input = &v;
+  one.nnode = 1;
+  one.noutput = one.nwb = 0;
+  mg_val(g, v)->requires_grad = false;
+  mg_graph_print(&one, &text);
+  *mg_val(g, v) = keep;
+  const char *p = strstr(mg_sb_text(&text), "= input ");
+  if (p) mg_sb_printf(out, "%.*s", (int)strcspn(p + 8, "\n"), p + 8);
+  mg_sb_free(&text);
+}
+
+static bool opt_same_val(const MgGraph *g, ValRef a, ValRef b) {
+  if (!a || !b) return a == b;
+  const MgVal *p = mg_val(g, a), *q = mg_val(g, b);
+  return p->dtype == q->dtype && p->ndim == q->ndim && p->device == q->device &&
+         !memcmp(p->size, q->size, p->ndim * sizeof *p->size) && !memcmp(p->stride, q->stride, p->ndim * sizeof *p->stride) &&
+         p->offset == q->offset;
+}
+
+static MgRc opt_infer(Opt *o) {
+  MgGraph *g = &o->g;
+  uint32_t nnode = g->nnode;
+  for (uint32_t k = 1; k < nnode; k++) {
+    MgNode old = *mg_node(g, k);
+    NodeRef r = mg_graph_node(g, old.op, old.narg, old.op->nret);
+    TRYP(r);
+    MgNode *n = mg_node(g, r);
+    memcpy(n->arg, old.arg, old.narg * sizeof *n->arg);
+    MgRc rc = mg_infer(g, r);
+    n = mg_node(g, r);
+    if (rc == MG_UNSUP) {
+      fprintf(stderr, "unsupported: %s\n", old.op->full);
+      o->c.rc = MG_OK;
+    } else if (rc != MG_OK) {
+      fprintf(stderr, "failed: %s: %s\n", old.op->full, o->c.msg);
+      o->c.rc = MG_OK;
+      o->bad++;
+    } else if (n->nout != old.nout) {
+      fprintf(stderr, "mismatch: %s: %d results of %d\n", old.op->full, n->nout, old.nout);
+      o->bad++;
+    } else {
+      for (int i = 0; i < n->nout; i++) {
+        if (opt_same_val(g, n->out[i], old.out[i])) continue;
+        MgStrbuf want = {0}, got = {0};
+        opt_type(g, old.out[i], &want);
+        opt_type(g, n->out[i], &got);
+        fprintf(stderr, "mismatch: %s: result %d is %s, inferred %s\n", old.op->full, i, mg_sb_text(&want), mg_sb_text(&got));
+        mg_sb_free(&want);
+        mg_sb_free(&got);
+        o->bad++;
+      }
+    }
+    mg_node(g, r)->dead = true;
+  }
+  g->nnode = nnode;
+  return MG_OK;
+}
+
+static MgRc opt_verify(Opt *o) { return MG_OK; }
+
+static const struct {
+  const char *name;
+  MgRc (*run)(Opt *o);
+} opt_pass[] = {
+  {"-verify", opt_verify},
+  {"-infer", opt_infer},
+};
+
+static int opt_schemas(void) {
+  static const char *const kind[] = {"tensor", "tensor[]", "tensor?[]", "int", "int[]", "float", "float[]", "bool",
+                                     "bool[]", "scalar", "scalar[]", "dtype", "layout", "device", "memory_format",
+                                     "str", "generator", "other"};
+  char *text = opt_read(stdin);
+  int bad = 0;
+  for (char *l = strtok(text, "\n"); l; l = strtok(NULL, "\n")) {
+    MgCtx c;
+    mg_ctx_init(&c);
+    const MgOp *o = mg_op_from_schema(&c, l);
+    if (!o) {
+      printf("error: %s\n", c.msg);
+      bad++;
+    } else {
+      const MgOp *twin = mg_op_twin(o);
+      printf("%s|%s|%d|%d|%d%d%d|%s|", o->name, o->overload, o->code, o->nret, o->mutates, o->is_view, o->random,
+             twin ? twin->full : "");
+      for (int i = 0; i < o->nparam; i++)
+        printf("%s:%s%s%s%s%s%s ", o->param[i].name, kind[o->param[i].kind], o->param[i].optional ? "?" : "",
+               o->param[i].writes ? "!" : "", o->param[i].kwarg_only ? "*" : "", o->param[i].has_default ? "=" : "",
+               o->param[i].deflt);
+      putchar('\n');
+    }
+    mg_ctx_free(&c);
+  }
+  free(text);
+  return bad != 0;
+}
+
+int main(int argc, char **argv) {
+  Opt o = {0};
+  const char *path = NULL;
+  bool quiet = false;
+  for (int i = 1; i < argc; i++) {
+    if (!strcmp(argv[i], "-schema")) return opt_schemas();
+    if (!strcmp(argv[i], "-q")) quiet = true;
+    else if (argv[i][0] != '-' || !argv[i][1]) path = argv[i];
+  }
+  FILE *f = path && strcmp(path, "-") ? fopen(path, "r") : stdin;
+  char *text = f ? opt_read(f) : NULL;
+  if (!text) {
+    fprintf(stderr, "mgopt: cannot read %s\n", path ? path : "standard input");
+    return 2;
+  }
+  mg_ctx_init(&o.c);
+  MgRc rc = mg_exprs_init(&o.x, &o.c);
+  if (rc == MG_OK) rc = mg_graph_init(&o.g, &o.c, &o.x);
+  if (rc == MG_OK) rc = mg_graph_parse(&o.g, text);
+  if (rc == MG_OK) rc = mg_graph_verify(&o.g, "parse");
+  for (int i = 1; i < argc && rc == MG_OK; i++) {
+    if (argv[i][0] != '-' || !argv[i][1] || !strcmp(argv[i], "-q")) continue;
+    size_t k = 0;
+    while (k < sizeof opt_pass / sizeof *opt_pass && strcmp(opt_pass[k].name, argv[i])) k++;
+    if (k == sizeof opt_pass / sizeof *opt_pass) rc = mg_fail(&o.c, MG_BUG, "unknown pass %s", argv[i]);
+    else if ((rc = opt_pass[k].run(&o)) == MG_OK) rc = mg_graph_verify(&o.g, argv[i]);
+  }
+  if (rc == MG_OK && !quiet) {
+    MgStrbuf out = {0};
+    mg_graph_print(&o.g, &out);
+    fputs(mg_sb_text(&out), stdout);
+    mg_sb_free(&out);
+  } else if (rc != MG_OK) {
+    fprintf(stderr, "mgopt: %s: %s (%s:%d)\n", mg_rc_text(rc), o.c.msg, o.c.file ? o.c.file : "?", o.c.line);
+  }
+  mg_ctx_free(&o.c);
+  free(text);
+  return rc != MG_OK ? 2 : o.bad ? 1 : 0;
+}
