@@ -8,16 +8,12 @@
 #include "base/ctx.h"
 #include "base/strbuf.h"
 #include "base/table.h"
-#include "ir/dtype.h"
+#include "ir/scalar.h"
 
 typedef uint32_t ExprRef; /* index into MgExprs.node; 0 is "none" */
 typedef ExprRef SymRef;
+#define MG_MAX_IDX 32     /* loop indices idx(0) .. idx(MG_MAX_IDX - 1) */
 
-typedef enum MgScalarOp {
-#define OP(name, ...) OP_##name,
-#include "ir/scalar_ops.def"
-  OP__COUNT
-} MgScalarOp;
 /* Leaves and structural ops, all rows of scalar_ops.def:
  *   const   u.i or u.f            sym    u.i = symbol number (a run-time size)
  *   idx     u.i = loop index k    red    the reduced value (only in MgLoop.value)
@@ -51,10 +47,14 @@ typedef struct MgExprs {
   uint32_t cap_slot;
   MgSymbol *sym;
   uint32_t nsym, cap_sym;
-  bool nomem;          /* a builder ran out of memory and returned 0; checked by mg_exprs_ok */
+  uint8_t *index_only; /* per node: built of constants, symbols and loop indices only, so it does not overflow */
+  uint32_t *memo, *memo_gen, gen, cap_memo; /* memo of the traversal in progress: valid where memo_gen == gen */
+  SymRef idx_size[MG_MAX_IDX]; /* idx(k) is in [0, idx_size[k]); 0: unknown */
+  bool nomem;          /* a builder failed and returned 0 (out of memory, or MG_BUG in c); checked by mg_exprs_ok */
 } MgExprs;
 
 MgRc mg_exprs_init(MgExprs *x, MgCtx *c);
+static inline MgRc mg_exprs_ok(const MgExprs *x) { return x->nomem ? x->c->rc : MG_OK; }
 static inline const MgExpr *mg_expr(const MgExprs *x, ExprRef r) { return &x->node[r]; }
 
 /* Builders. They return 0 only when out of memory (then x->nomem is set and further calls return 0 too). */
@@ -65,15 +65,35 @@ ExprRef mg_ex_symbol(MgExprs *x, int64_t hint, int64_t lo, int64_t hi, const cha
 ExprRef mg_ex_red(MgExprs *x, MgTy ty);
 ExprRef mg_ex_load(MgExprs *x, MgTy ty, uint32_t buf, ExprRef index, ExprRef mask, ExprRef other);
 ExprRef mg_ex_cvt(MgExprs *x, MgTy ty, ExprRef a);          /* no-op when a has the type already */
+ExprRef mg_ex_bitcast(MgExprs *x, MgTy ty, ExprRef a);      /* same size */
 ExprRef mg_ex_op(MgExprs *x, MgScalarOp op, ExprRef a, ExprRef b, ExprRef c); /* type follows the op's rule */
 ExprRef mg_ex_rand(MgExprs *x, int kind, ExprRef seed, ExprRef index);
+/* Declares idx(k) in [0, size) for all that is built from now on; size 0 forgets it.  Simplification uses it: with
+ * j in [0,8), (i*8+j)//8 is i.  A result is meant for the ranges under which it was built. */
+void mg_ex_set_idx_range(MgExprs *x, int k, SymRef size);
+/* Rewrites a DAG bottom-up, each node once: fn gets a node and its rewritten sources and gives the new node;
+ * mg_ex_rebuild makes the same node over other sources (simplified again).  fn must not start another rewrite. */
+typedef ExprRef (*MgExFn)(MgExprs *x, ExprRef e, const ExprRef *src, void *arg);
+ExprRef mg_ex_map(MgExprs *x, ExprRef e, MgExFn fn, void *arg);
+ExprRef mg_ex_rebuild(MgExprs *x, ExprRef e, const ExprRef *src);
+/* Provable facts about index expressions under the current ranges. */
+bool mg_ex_is_nonneg(const MgExprs *x, ExprRef e);
+bool mg_ex_is_below(const MgExprs *x, ExprRef e, ExprRef n); /* e < n */
+/* e as coef*idx(k) + rest, rest free of idx(k): true and both parts when e is linear in idx(k) (coef may be 0). */
+bool mg_ex_linear(MgExprs *x, ExprRef e, int k, ExprRef *coef, ExprRef *rest);
+bool mg_ex_uses_idx(const MgExprs *x, ExprRef e, int k); /* not memoised: for index expressions */
+uint32_t mg_ex_idx_mask(MgExprs *x, ExprRef e);          /* bit k: idx(k) occurs */
+/* Rewrites e until every row has a template of the target (0 LLVM, 1 PTX) for its type; MG_UNSUP (recorded in *rc)
+ * when some row has neither template nor decomposition. */
+ExprRef mg_ex_legalize(MgExprs *x, ExprRef e, int target, MgRc *rc);
 /* Replaces idx(k) by to[k] for k < n (0: leave). Memoised; the result is simplified again. */
 ExprRef mg_ex_subst(MgExprs *x, ExprRef e, const ExprRef *to, int n);
 /* True when the two are provably equal / e is provably the constant v. */
 static inline bool mg_ex_same(ExprRef a, ExprRef b) { return a == b; }
 bool mg_ex_const_int(const MgExprs *x, ExprRef e, int64_t *v);
 bool mg_ex_const_float(const MgExprs *x, ExprRef e, double *v);
-bool mg_ex_range(const MgExprs *x, ExprRef e, int64_t *lo, int64_t *hi); /* sizes and indices; idx ranges unknown */
+bool mg_ex_range(const MgExprs *x, ExprRef e, int64_t *lo, int64_t *hi); /* sizes and indices under
+  the current idx ranges; INT64_MIN / INT64_MAX: no bound */
 void mg_ex_print(const MgExprs *x, ExprRef e, MgStrbuf *out);
 /* Parses what mg_ex_print writes; 0 and an error in the context when it cannot. *p is advanced. */
 ExprRef mg_ex_parse(MgExprs *x, const char **p);

@@ -1,0 +1,343 @@
+/* Hash-consing, builders and traversals of expressions.  In: rows of scalar.h.  Out: nodes.
+ * Invariants: a node's sources have smaller numbers; operands of a row have equal types; f16 and bf16 appear only as
+ * types of const, load, red, cvt, bitcast and where (arithmetic on them is built in f32).
+ * Simplification is in expr_fold.c, integer arithmetic in expr_index.c. */
+#include "ir/expr_priv.h"
+#include <math.h>
+#include <string.h>
+
+MgRc mg_exprs_init(MgExprs *x, MgCtx *c) {
+  const char *hole = mg_scalar_check();
+  memset(x, 0, sizeof *x);
+  x->c = c;
+  if (hole) return mg_fail(c, MG_BUG, "scalar_ops.def: row '%s' has neither template nor decomposition", hole);
+  x->cap = 256;
+  x->cap_slot = 512;
+  x->node = mg_new(c, MgExpr, x->cap);
+  x->index_only = mg_new(c, uint8_t, x->cap);
+  x->slot = mg_new(c, uint32_t, x->cap_slot);
+  if (!x->node || !x->index_only || !x->slot) return MG_NOMEM;
+  x->n = 1; /* node 0 is "none" */
+  return MG_OK;
+}
+
+ExprRef expr_bad(MgExprs *x, const char *what) {
+  if (!x->nomem) mg_fail(x->c, MG_BUG, "expression: %s", what);
+  x->nomem = true;
+  return 0;
+}
+
+static uint64_t node_hash(const MgExpr *e) {
+  uint64_t h = mg_hash_u64((uint64_t)e->op | (uint64_t)e->ty << 16 | (uint64_t)e->nsrc << 24);
+  h = mg_hash_u64(h ^ e->src[0]) + e->src[1];
+  h = mg_hash_u64(h ^ (uint64_t)e->src[2] << 32);
+  return mg_hash_u64(h ^ (uint64_t)e->u.i);
+}
+
+static bool node_same(const MgExpr *a, const MgExpr *b) { /* u by bits: 0.0 and -0.0 differ */
+  return a->op == b->op && a->ty == b->ty && a->nsrc == b->nsrc && !memcmp(a->src, b->src, sizeof a->src) &&
+         a->u.i == b->u.i;
+}
+
+static bool grow(MgExprs *x) {
+  uint32_t cap = x->cap * 2, cap_slot = x->cap_slot * 2;
+  MgExpr *node = mg_ctx_grow(x->c, x->node, sizeof *node * x->n, sizeof *node * cap);
+  uint8_t *io = mg_ctx_grow(x->c, x->index_only, x->n, cap);
+  uint32_t *slot = mg_new(x->c, uint32_t, cap_slot);
+  if (!node || !io || !slot) return false;
+  for (uint32_t r = 1; r < x->n; r++) {
+    uint64_t h = node_hash(&node[r]);
+    while (slot[h & (cap_slot - 1)]) h++;
+    slot[h & (cap_slot - 1)] = r;
+  }
+  x->node = node;
+  x->index_only = io;
+  x->slot = slot;
+  x->cap = cap;
+  x->cap_slot = cap_slot;
+  return true;
+}
+
+/* The node equal to e, made when it is new. */
+ExprRef expr_node(MgExprs *x, const MgExpr *e) {
+  if (x->nomem) return 0;
+  if (x->n == x->cap && !grow(x)) {
+    x->nomem = true;
+    return 0;
+  }
+  uint64_t h = node_hash(e);
+  uint32_t r;
+  for (; (r = x->slot[h & (x->cap_slot - 1)]); h++)
+    if (node_same(&x->node[r], e)) return r;
+  r = x->slot[h & (x->cap_slot - 1)] = x->n++;
+  x->node[r] = *e;
+  bool io = e->op == OP_sym || e->op == OP_idx || (e->op == OP_const && !mg_ty_is_float(e->ty));
+  if (!io && e->nsrc && e->op != OP_load && e->op != OP_rand && e->op != OP_red && !mg_ty_is_float(e->ty)) {
+    io = true;
+    for (int i = 0; i < e->nsrc; i++) io &= x->index_only[e->src[i]];
+  }
+  x->index_only[r] = io;
+  return r;
+}
+
+ExprRef expr_raw(MgExprs *x, MgScalarOp op, MgTy ty, int nsrc, ExprRef a, ExprRef b, ExprRef c, int64_t i) {
+  MgExpr e = {.op = op, .ty = ty, .nsrc = nsrc, .src = {a, b, c}, .u.i = i};
+  return expr_node(x, &e);
+}
+
+ExprRef mg_ex_int(MgExprs *x, MgTy ty, int64_t v) {
+  if (mg_ty_is_float(ty)) return mg_ex_float(x, ty, (double)v);
+  return expr_raw(x, OP_const, ty, 0, 0, 0, 0, mg_scalar_wrap(ty, (MgScalar){.i = v}).i);
+}
+
+ExprRef mg_ex_float(MgExprs *x, MgTy ty, double v) {
+  if (!mg_ty_is_float(ty)) return expr_bad(x, "float constant of an integer type");
+  MgExpr e = {.op = OP_const, .ty = ty};
+  e.u.f = isnan(v) ? NAN : mg_scalar_wrap(ty, (MgScalar){.f = v}).f;
+  return expr_node(x, &e);
+}
+
+ExprRef expr_const(MgExprs *x, MgTy ty, MgScalar v) {
+  return mg_ty_is_float(ty) ? mg_ex_float(x, ty, v.f) : mg_ex_int(x, ty, v.i);
+}
+
+ExprRef mg_ex_idx(MgExprs *x, int k) {
+  if (k < 0 || k >= MG_MAX_IDX) return expr_bad(x, "too many loop indices");
+  if (x->idx_size[k] && mg_sym_is(x, x->idx_size[k], 1)) return mg_ex_int(x, TY_i64, 0);
+  return expr_raw(x, OP_idx, TY_i64, 0, 0, 0, 0, k);
+}
+
+void mg_ex_set_idx_range(MgExprs *x, int k, SymRef size) {
+  if (k >= 0 && k < MG_MAX_IDX) x->idx_size[k] = size;
+}
+
+ExprRef mg_ex_symbol(MgExprs *x, int64_t hint, int64_t lo, int64_t hi, const char *name) {
+  if (x->nomem) return 0;
+  if (x->nsym == x->cap_sym) {
+    uint32_t cap = x->cap_sym ? x->cap_sym * 2 : 16;
+    MgSymbol *sym = mg_ctx_grow(x->c, x->sym, sizeof *sym * x->nsym, sizeof *sym * cap);
+    if (!sym) {
+      x->nomem = true;
+      return 0;
+    }
+    x->sym = sym;
+    x->cap_sym = cap;
+  }
+  x->sym[x->nsym] = (MgSymbol){.lo = lo, .hi = hi, .hint = hint, .name = name};
+  return expr_raw(x, OP_sym, TY_i64, 0, 0, 0, 0, x->nsym++);
+}
+
+ExprRef mg_ex_red(MgExprs *x, MgTy ty) { return expr_raw(x, OP_red, ty, 0, 0, 0, 0, 0); }
+
+ExprRef mg_ex_load(MgExprs *x, MgTy ty, uint32_t buf, ExprRef index, ExprRef mask, ExprRef other) {
+  if (x->nomem) return 0;
+  if (!index || mg_expr(x, index)->ty != TY_i64) return expr_bad(x, "load index is not i64");
+  if (mask) {
+    if (mg_expr(x, mask)->ty != TY_i1 || !other || mg_expr(x, other)->ty != ty) return expr_bad(x, "load mask or other");
+    if (mg_expr(x, mask)->op == OP_const) {
+      if (!mg_expr(x, mask)->u.i) return other;
+      mask = other = 0;
+    }
+  }
+  return expr_raw(x, OP_load, ty, mask ? 3 : 1, index, mask, mask ? other : 0, buf);
+}
+
+ExprRef mg_ex_rand(MgExprs *x, int kind, ExprRef seed, ExprRef index) {
+  if (x->nomem) return 0;
+  if (!seed || !index || mg_expr(x, seed)->ty != TY_i64 || mg_expr(x, index)->ty != TY_i64)
+    return expr_bad(x, "rand takes an i64 seed and index");
+  return expr_raw(x, OP_rand, TY_f32, 2, seed, index, 0, kind);
+}
+
+ExprRef mg_ex_cvt(MgExprs *x, MgTy ty, ExprRef a) {
+  if (x->nomem) return 0;
+  if (!a) return expr_bad(x, "cvt of nothing");
+  const MgExpr *e = mg_expr(x, a);
+  if (e->ty == ty) return a;
+  if (e->op == OP_const) return expr_const(x, ty, mg_scalar_cvt(ty, e->ty, (MgScalar){.i = e->u.i}));
+  ExprRef r = expr_fold_cvt(x, ty, a);
+  return r ? r : expr_raw(x, OP_cvt, ty, 1, a, 0, 0, 0);
+}
+
+static ExprRef build_bitcast(MgExprs *x, MgTy ty, ExprRef a) {
+  const MgExpr *e = mg_expr(x, a);
+  if (e->ty == ty) return a;
+  if (mg_ty_size(ty) != mg_ty_size(e->ty) || ty == TY_i1 || e->ty == TY_i1) return expr_bad(x, "bitcast changes the size");
+  if (e->op == OP_bitcast) return build_bitcast(x, ty, e->src[0]);
+  /* NaN constants have one pattern here, so only other constants are folded. */
+  if (e->op == OP_const && !(mg_ty_is_float(e->ty) && isnan(e->u.f))) {
+    MgScalar v = mg_scalar_from_bits(ty, mg_scalar_bits(e->ty, (MgScalar){.i = e->u.i}));
+    if (!(mg_ty_is_float(ty) && isnan(v.f))) return expr_const(x, ty, v);
+  }
+  return expr_raw(x, OP_bitcast, ty, 1, a, 0, 0, 0);
+}
+
+ExprRef mg_ex_bitcast(MgExprs *x, MgTy ty, ExprRef a) {
+  if (x->nomem) return 0;
+  return a ? build_bitcast(x, ty, a) : expr_bad(x, "bitcast of nothing");
+}
+
+static ExprRef build_where(MgExprs *x, ExprRef p, ExprRef a, ExprRef b) {
+  if (!p || !a || !b || mg_expr(x, p)->ty != TY_i1) return expr_bad(x, "where takes an i1 and two values");
+  if (mg_expr(x, a)->ty != mg_expr(x, b)->ty) return expr_bad(x, "where: the values' types differ");
+  ExprRef r = expr_fold_where(x, p, a, b);
+  return r ? r : expr_raw(x, OP_where, mg_expr(x, a)->ty, 3, p, a, b, 0);
+}
+
+ExprRef mg_ex_op(MgExprs *x, MgScalarOp op, ExprRef a, ExprRef b, ExprRef c) {
+  const MgScalarInfo *row = &mg_scalar_info[op];
+  ExprRef s[3] = {a, b, c};
+  if (x->nomem) return 0;
+  if (op == OP_where) return build_where(x, a, b, c);
+  if (row->rule == SOR_LEAF) return expr_bad(x, "leaf built by mg_ex_op");
+  for (int i = 0; i < 3; i++)
+    if ((i < row->nin) != (s[i] != 0)) return expr_bad(x, row->name);
+  MgTy ty = mg_expr(x, a)->ty;
+  for (int i = 1; i < row->nin; i++)
+    if (mg_expr(x, s[i])->ty != ty) {
+      if (!x->nomem) mg_fail(x->c, MG_BUG, "expression: %s of %s and %s", row->name, mg_ty_name(ty), mg_ty_name(mg_expr(x, s[i])->ty));
+      x->nomem = true;
+      return 0;
+    }
+  if (!mg_scalar_takes(op, ty)) {
+    mg_fail(x->c, MG_BUG, "expression: %s is not defined for %s", row->name, mg_ty_name(ty));
+    x->nomem = true;
+    return 0;
+  }
+  if (ty == TY_f16 || ty == TY_bf16) { /* computed in f32, rounded once */
+    for (int i = 0; i < row->nin; i++) s[i] = mg_ex_cvt(x, TY_f32, s[i]);
+    ExprRef r = mg_ex_op(x, op, s[0], s[1], s[2]);
+    return row->rule == SOR_PRED ? r : mg_ex_cvt(x, ty, r);
+  }
+  ExprRef r = expr_fold(x, op, ty, s);
+  if (r || x->nomem) return r;
+  return expr_raw(x, op, row->rule == SOR_PRED ? TY_i1 : ty, row->nin, s[0], s[1], s[2], 0);
+}
+
+/* ---- traversal ---- */
+
+ExprRef mg_ex_rebuild(MgExprs *x, ExprRef r, const ExprRef *s) {
+  const MgExpr e = x->node[r];
+  switch (e.op) {
+  case OP_const: case OP_sym: case OP_red: return r;
+  case OP_idx: return mg_ex_idx(x, (int)e.u.i);
+  case OP_load: return mg_ex_load(x, e.ty, (uint32_t)e.u.i, s[0], s[1], s[2]);
+  case OP_cvt: return mg_ex_cvt(x, e.ty, s[0]);
+  case OP_bitcast: return mg_ex_bitcast(x, e.ty, s[0]);
+  case OP_rand: return mg_ex_rand(x, (int)e.u.i, s[0], s[1]);
+  default: return mg_ex_op(x, e.op, s[0], s[1], s[2]);
+  }
+}
+
+/* Starts a traversal: an empty memo that covers the nodes there are. */
+static bool memo_begin(MgExprs *x) {
+  if (x->cap_memo < x->n) {
+    x->memo = mg_new(x->c, uint32_t, x->cap);
+    x->memo_gen = mg_new(x->c, uint32_t, x->cap);
+    if (!x->memo || !x->memo_gen) {
+      x->nomem = true;
+      return false;
+    }
+    x->cap_memo = x->cap;
+    x->gen = 0;
+  }
+  x->gen++;
+  return true;
+}
+
+static ExprRef map_walk(MgExprs *x, ExprRef r, MgExFn fn, void *arg) {
+  ExprRef s[3] = {0, 0, 0};
+  if (!r || x->nomem) return 0;
+  if (x->memo_gen[r] == x->gen) return x->memo[r];
+  for (int i = 0; i < x->node[r].nsrc; i++) s[i] = map_walk(x, x->node[r].src[i], fn, arg);
+  if (x->nomem) return 0;
+  ExprRef v = fn(x, r, s, arg);
+  x->memo[r] = v;
+  x->memo_gen[r] = x->gen;
+  return v;
+}
+
+ExprRef mg_ex_map(MgExprs *x, ExprRef e, MgExFn fn, void *arg) {
+  if (!e || x->nomem || !memo_begin(x)) return 0;
+  return map_walk(x, e, fn, arg);
+}
+
+typedef struct Subst {
+  const ExprRef *to;
+  int n;
+} Subst;
+
+static ExprRef subst_node(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
+  const Subst *q = arg;
+  const MgExpr *e = mg_expr(x, r);
+  if (e->op == OP_idx && e->u.i < q->n && q->to[e->u.i]) return q->to[e->u.i];
+  return mg_ex_rebuild(x, r, s);
+}
+
+ExprRef mg_ex_subst(MgExprs *x, ExprRef e, const ExprRef *to, int n) {
+  Subst q = {to, n};
+  return mg_ex_map(x, e, subst_node, &q);
+}
+
+/* Sums fn over the distinct nodes below e. */
+static uint32_t walk_sum(MgExprs *x, ExprRef r, uint32_t (*fn)(const MgExpr *), bool join) {
+  if (!r || x->memo_gen[r] == x->gen) return 0;
+  x->memo_gen[r] = x->gen;
+  const MgExpr *e = mg_expr(x, r);
+  uint32_t v = fn(e);
+  for (int i = 0; i < e->nsrc; i++) {
+    uint32_t w = walk_sum(x, e->src[i], fn, join);
+    v = join ? v | w : v + w;
+  }
+  return v;
+}
+static uint32_t is_op(const MgExpr *e) { return e->nsrc && e->op != OP_load; }
+static uint32_t idx_bit(const MgExpr *e) { return e->op == OP_idx ? 1u << e->u.i : 0; }
+
+uint32_t mg_ex_count_ops(const MgExprs *cx, ExprRef e) {
+  MgExprs *x = (MgExprs *)cx; /* only the memo changes */
+  return e && memo_begin(x) ? walk_sum(x, e, is_op, false) : 0;
+}
+
+uint32_t mg_ex_idx_mask(MgExprs *x, ExprRef e) { return e && memo_begin(x) ? walk_sum(x, e, idx_bit, true) : 0; }
+
+bool mg_ex_uses_idx(const MgExprs *x, ExprRef e, int k) { return mg_ex_idx_mask((MgExprs *)x, e) >> k & 1; }
+
+/* ---- queries ---- */
+
+bool mg_ex_const_int(const MgExprs *x, ExprRef e, int64_t *v) {
+  const MgExpr *n = mg_expr(x, e);
+  if (!e || n->op != OP_const || mg_ty_is_float(n->ty)) return false;
+  *v = n->u.i;
+  return true;
+}
+
+bool mg_ex_const_float(const MgExprs *x, ExprRef e, double *v) {
+  const MgExpr *n = mg_expr(x, e);
+  if (!e || n->op != OP_const || !mg_ty_is_float(n->ty)) return false;
+  *v = n->u.f;
+  return true;
+}
+
+SymRef mg_sym_add(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_add, a, b, 0); }
+SymRef mg_sym_sub(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_sub, a, b, 0); }
+SymRef mg_sym_mul(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_mul, a, b, 0); }
+SymRef mg_sym_floordiv(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_floordiv, a, b, 0); }
+SymRef mg_sym_mod(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_mod, a, b, 0); }
+SymRef mg_sym_min(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_min, a, b, 0); }
+SymRef mg_sym_max(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_max, a, b, 0); }
+
+static MgScalar size_eval(const MgExprs *x, ExprRef r, const int64_t *env) {
+  const MgExpr *e = mg_expr(x, r);
+  MgScalar s[3] = {{0}}, v = {0};
+  if (e->op == OP_const) return (MgScalar){.i = e->u.i};
+  if (e->op == OP_sym) return (MgScalar){.i = env ? env[e->u.i] : x->sym[e->u.i].hint};
+  for (int i = 0; i < e->nsrc; i++) s[i] = size_eval(x, e->src[i], env);
+  if (e->op == OP_where) return s[0].i ? s[1] : s[2];
+  if (e->op == OP_cvt) return mg_scalar_cvt(e->ty, mg_expr(x, e->src[0])->ty, s[0]);
+  if (e->nsrc) mg_scalar_eval(e->op, mg_expr(x, e->src[0])->ty, s[0], s[1], s[2], &v);
+  return v;
+}
+
+int64_t mg_sym_hint(const MgExprs *x, SymRef a) { return a ? size_eval(x, a, NULL).i : 0; }
+int64_t mg_sym_eval(const MgExprs *x, SymRef a, const int64_t *env) { return a ? size_eval(x, a, env).i : 0; }
