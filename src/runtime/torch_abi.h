@@ -32,6 +32,7 @@ typedef struct AtenTensorOpaque MgTensor;
   ABI(int32_t, aoti_torch_new_tensor_handle, (MgTensor *, MgTensor **))                                      \
   ABI(int32_t, aoti_torch_delete_tensor_object, (MgTensor *))                                                \
   ABI(int32_t, aoti_torch_copy_, (MgTensor *, MgTensor *, int32_t))                                          \
+  ABI(int32_t, aoti_torch_clone_preserve_strides, (MgTensor *, MgTensor **))                                 \
   ABI(bool, aoti_torch_grad_mode_is_enabled, (void))                                                         \
   ABI(void, aoti_torch_grad_mode_set_enabled, (bool))
 
@@ -40,17 +41,35 @@ typedef struct MgAbi {
   MG_ABI_FUNCS(ABI)
 #undef ABI
   /* optional: NULL where this torch lacks them */
-  uint32_t (*torch_get_num_threads)(uint32_t *);
+  int32_t (*torch_get_num_threads)(uint32_t *);
   void *(*thpvariable_wrap)(const void *tensor);             /* THPVariable_Wrap(TensorBase const &): PyObject * */
   void *(*thpvariable_wrap_type)(const void *tensor, void *type); /* the same with a PyTypeObject * */
   void (*gomp_parallel)(void (*fn)(void *), void *arg, unsigned nthreads, unsigned flags);
+  void (*gomp_barrier)(void);
   int (*omp_get_thread_num)(void);
   int (*omp_get_num_threads)(void);
   int (*omp_get_max_threads)(void);
+  int (*omp_in_parallel)(void);
+  size_t tensor_offset;  /* bytes from a THPVariable to its at::Tensor; 0: unknown, use the slow ways */
+  char torch_dir[512];   /* folder of libtorch_cpu; its parent's parent is usually site-packages */
 } MgAbi;
 
 extern MgAbi mg_abi;
 /* Finds libtorch_cpu, libtorch_python and the OpenMP library already loaded in this process.  NULL, or what is
- * missing (static text). */
+ * missing (static text).  Later calls repeat the first answer. */
 const char *mg_abi_load(void);
+/* Finds out where a THPVariable keeps its tensor, from an object made by wrapping a tensor of ours, and compares
+ * facts of that tensor that only the right layout gives.  header: bytes of a PyObject.  Sets
+ * mg_abi.tensor_offset; NULL, or why the fast way cannot be used (static text). */
+const char *mg_abi_selftest(const void *object, MgTensor *wrapped, size_t header);
+/* A tensor of known facts for the self-test (new), or NULL. */
+MgTensor *mg_abi_selftest_tensor(void);
+/* Address of a function that generated code calls: torch's vector math (Sleef_*), the C library. NULL: unknown. */
+void *mg_abi_symbol(const char *name);
+/* Threads that torch uses for one operation (at least 1). */
+unsigned mg_abi_threads(void);
+/* The tensor inside a THPVariable (borrowed).  Only when mg_abi.tensor_offset is known. */
+static inline MgTensor *mg_abi_tensor(const void *object) {
+  return (MgTensor *)((char *)object + mg_abi.tensor_offset);
+}
 #endif

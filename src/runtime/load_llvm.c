@@ -1,0 +1,279 @@
+/* Finds an LLVM shared library and compiles IR text with it.  See the header. */
+#define _GNU_SOURCE
+#include "runtime/load_llvm.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/torch_abi.h"
+
+typedef void *Ref; /* any LLVM object */
+
+/* Functions of llvmlite's binding layer.  Strings that come back are leaked by design of that API: few bytes. */
+#define LLVM_LITE(F)                                                                                         \
+  F(Ref, LLVMPY_ContextCreate, (void))                                                                       \
+  F(void, LLVMPY_ContextDispose, (Ref))                                                                      \
+  F(Ref, LLVMPY_ParseAssembly, (Ref, const char *, const char **))                                           \
+  F(void, LLVMPY_DisposeModule, (Ref))                                                                       \
+  F(void, LLVMPY_InitializeNativeTarget, (void))                                                             \
+  F(void, LLVMPY_InitializeNativeAsmPrinter, (void))                                                         \
+  F(void, LLVMPY_GetProcessTriple, (const char **))                                                          \
+  F(void, LLVMPY_GetHostCPUName, (const char **))                                                            \
+  F(int, LLVMPY_GetHostCPUFeatures, (const char **))                                                         \
+  F(Ref, LLVMPY_GetTargetFromTriple, (const char *, const char **))                                          \
+  F(Ref, LLVMPY_CreateTargetMachine,                                                                         \
+    (Ref, const char *, const char *, const char *, int, const char *, const char *, int, int, const char *)) \
+  F(void, LLVMPY_DisposeTargetMachine, (Ref))                                                                \
+  F(Ref, LLVMPY_CreateTargetMachineData, (Ref))                                                              \
+  F(void, LLVMPY_CopyStringRepOfTargetData, (Ref, char **))                                                  \
+  F(void, LLVMPY_SetDataLayout, (Ref, const char *))                                                         \
+  F(void, LLVMPY_SetTarget, (Ref, const char *))                                                             \
+  F(Ref, LLVMPY_TargetMachineEmitToMemory, (Ref, Ref, int, const char **))                                   \
+  F(const void *, LLVMPY_GetBufferStart, (Ref))                                                              \
+  F(size_t, LLVMPY_GetBufferSize, (Ref))                                                                     \
+  F(void, LLVMPY_DisposeMemoryBuffer, (Ref))
+
+#define LLVM_C(F)                                                                                            \
+  F(Ref, LLVMContextCreate, (void))                                                                          \
+  F(void, LLVMContextDispose, (Ref))                                                                         \
+  F(Ref, LLVMCreateMemoryBufferWithMemoryRangeCopy, (const char *, size_t, const char *))                    \
+  F(int, LLVMParseIRInContext, (Ref, Ref, Ref *, char **))                                                   \
+  F(void, LLVMDisposeModule, (Ref))                                                                          \
+  F(void, LLVMInitializeX86TargetInfo, (void))                                                               \
+  F(void, LLVMInitializeX86Target, (void))                                                                   \
+  F(void, LLVMInitializeX86TargetMC, (void))                                                                 \
+  F(void, LLVMInitializeX86AsmPrinter, (void))                                                               \
+  F(char *, LLVMGetDefaultTargetTriple, (void))                                                              \
+  F(char *, LLVMGetHostCPUName, (void))                                                                      \
+  F(char *, LLVMGetHostCPUFeatures, (void))                                                                  \
+  F(int, LLVMGetTargetFromTriple, (const char *, Ref *, char **))                                            \
+  F(Ref, LLVMCreateTargetMachine, (Ref, const char *, const char *, const char *, int, int, int))            \
+  F(void, LLVMDisposeTargetMachine, (Ref))                                                                   \
+  F(Ref, LLVMCreateTargetDataLayout, (Ref))                                                                  \
+  F(void, LLVMSetModuleDataLayout, (Ref, Ref))                                                               \
+  F(void, LLVMSetTarget, (Ref, const char *))                                                                \
+  F(int, LLVMTargetMachineEmitToMemoryBuffer, (Ref, Ref, int, char **, Ref *))                               \
+  F(const void *, LLVMGetBufferStart, (Ref))                                                                 \
+  F(size_t, LLVMGetBufferSize, (Ref))                                                                        \
+  F(void, LLVMDisposeMemoryBuffer, (Ref))
+
+static struct {
+#define F(ret, name, args) ret(*name) args;
+  LLVM_LITE(F) LLVM_C(F)
+#undef F
+} ll;
+
+enum { LLVM_OBJECT_FILE = 1, LLVM_RELOC_PIC = 2, LLVM_MODEL_SMALL = 3, LLVM_CODEGEN_LEVEL = 1, LLVM_MAX_IDLE = 8 };
+
+static pthread_once_t llvm_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t llvm_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the idle target machines */
+static char llvm_given[512], llvm_path[1024], llvm_error[512];
+static bool llvm_lite;                     /* llvmlite's functions, not LLVM-C's */
+static const char *llvm_triple, *llvm_cpu_name;
+static char *llvm_feature_text, *llvm_layout_text;
+static Ref llvm_target, llvm_layout;
+static Ref llvm_idle[LLVM_MAX_IDLE];       /* target machines nobody uses now */
+static int llvm_nidle;
+
+static Ref llvm_machine_new(void) {
+  if (llvm_lite)
+    return ll.LLVMPY_CreateTargetMachine(llvm_target, llvm_triple, llvm_cpu_name, llvm_feature_text, LLVM_CODEGEN_LEVEL,
+                                         "pic", "small", 0, 1, "");
+  return ll.LLVMCreateTargetMachine(llvm_target, llvm_triple, llvm_cpu_name, llvm_feature_text, LLVM_CODEGEN_LEVEL,
+                                    LLVM_RELOC_PIC, LLVM_MODEL_SMALL);
+}
+
+static Ref llvm_machine_take(void) {
+  Ref tm = NULL;
+  pthread_mutex_lock(&llvm_lock);
+  if (llvm_nidle) tm = llvm_idle[--llvm_nidle];
+  pthread_mutex_unlock(&llvm_lock);
+  return tm ? tm : llvm_machine_new();
+}
+
+static void llvm_machine_give(Ref tm) {
+  pthread_mutex_lock(&llvm_lock);
+  if (llvm_nidle < LLVM_MAX_IDLE) llvm_idle[llvm_nidle++] = tm, tm = NULL;
+  pthread_mutex_unlock(&llvm_lock);
+  if (tm) llvm_lite ? ll.LLVMPY_DisposeTargetMachine(tm) : ll.LLVMDisposeTargetMachine(tm);
+}
+
+/* Some CPUs are tuned to prefer 256-bit vectors, which would split our explicit 512-bit ones. */
+static bool llvm_keep_features(const char *host) {
+  return asprintf(&llvm_feature_text, "%s%s-prefer-256-bit", host, *host ? "," : "") >= 0;
+}
+
+static const char *llvm_start_lite(void *h) {
+#define F(ret, name, args)                                                                                   \
+  if (!(*(void **)&ll.name = dlsym(h, #name))) return #name;
+  LLVM_LITE(F)
+#undef F
+  const char *features = "", *err = NULL;
+  ll.LLVMPY_InitializeNativeTarget();
+  ll.LLVMPY_InitializeNativeAsmPrinter();
+  ll.LLVMPY_GetProcessTriple(&llvm_triple);
+  ll.LLVMPY_GetHostCPUName(&llvm_cpu_name);
+  ll.LLVMPY_GetHostCPUFeatures(&features);
+  llvm_lite = true;
+  Ref tm, td;
+  if (!(llvm_target = ll.LLVMPY_GetTargetFromTriple(llvm_triple, &err))) return "a target for this machine";
+  if (!llvm_keep_features(features) || !(tm = llvm_machine_new())) return "a target machine";
+  if (!(td = ll.LLVMPY_CreateTargetMachineData(tm))) return "a data layout";
+  ll.LLVMPY_CopyStringRepOfTargetData(td, &llvm_layout_text);
+  llvm_machine_give(tm);
+  return NULL;
+}
+
+static const char *llvm_start_c(void *h) {
+#define F(ret, name, args)                                                                                   \
+  if (!(*(void **)&ll.name = dlsym(h, #name))) return #name;
+  LLVM_C(F)
+#undef F
+  char *err = NULL;
+  ll.LLVMInitializeX86TargetInfo();
+  ll.LLVMInitializeX86Target();
+  ll.LLVMInitializeX86TargetMC();
+  ll.LLVMInitializeX86AsmPrinter();
+  llvm_triple = ll.LLVMGetDefaultTargetTriple();
+  llvm_cpu_name = ll.LLVMGetHostCPUName();
+  llvm_lite = false;
+  Ref tm;
+  if (ll.LLVMGetTargetFromTriple(llvm_triple, &llvm_target, &err)) return "a target for this machine";
+  if (!llvm_keep_features(ll.LLVMGetHostCPUFeatures()) || !(tm = llvm_machine_new())) return "a target machine";
+  llvm_layout = ll.LLVMCreateTargetDataLayout(tm);
+  llvm_machine_give(tm);
+  return NULL;
+}
+
+/* Tries one library; true when it is ready.  The first library that loads but cannot be used leaves its reason. */
+static bool llvm_try(const char *path) {
+  if (!path || !*path) return false;
+  void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!h) return false;
+  const char *missing = dlsym(h, "LLVMPY_ParseAssembly") ? llvm_start_lite(h) : llvm_start_c(h);
+  if (missing) {
+    if (!*llvm_error) snprintf(llvm_error, sizeof llvm_error, "%s lacks %s", path, missing);
+    return false;
+  }
+  snprintf(llvm_path, sizeof llvm_path, "%s", path);
+  return true;
+}
+
+static void llvm_open_once(void) {
+  static const char *const system[] = { /* as distributions and LLVM's own packages name them */
+    "libLLVM.so.22.1", "libLLVM.so.21.1", "libLLVM.so.20.1", "libLLVM.so.19.1", "libLLVM-19.so.1", "libLLVM-18.so.1",
+    "libLLVM.so.18.1", "libLLVM-17.so.1", "libLLVM-17.so", "libLLVM-16.so.1", "libLLVM-16.so"};
+  char beside[1024];
+  if (llvm_try(llvm_given) || llvm_try(getenv("MAGNETO_LLVM"))) return;
+  mg_abi_load();
+  snprintf(beside, sizeof beside, "%s/../../llvmlite/binding/libllvmlite.so", mg_abi.torch_dir);
+  if (*mg_abi.torch_dir && llvm_try(beside)) return;
+  for (size_t i = 0; i < sizeof system / sizeof *system; i++)
+    if (llvm_try(system[i])) return;
+  size_t n = strlen(llvm_error);
+  snprintf(llvm_error + n, sizeof llvm_error - n,
+           "%sno LLVM library was found: pip install llvmlite (or set MAGNETO_LLVM to a libLLVM)", n ? "; " : "");
+}
+
+void mg_llvm_set_path(const char *path) { snprintf(llvm_given, sizeof llvm_given, "%s", path); }
+
+const char *mg_llvm_open(void) {
+  pthread_once(&llvm_once, llvm_open_once);
+  return *llvm_path ? NULL : llvm_error;
+}
+
+const char *mg_llvm_library(void) { return llvm_path; }
+const char *mg_llvm_cpu(void) { return llvm_cpu_name ? llvm_cpu_name : ""; }
+const char *mg_llvm_features(void) { return llvm_feature_text ? llvm_feature_text : ""; }
+
+bool mg_llvm_has(const char *feature) {
+  size_t n = strlen(feature);
+  for (const char *p = mg_llvm_features(); p; p = strchr(p, ',')) {
+    if (*p == ',') p++;
+    if (*p == '+' && !strncmp(p + 1, feature, n) && (!p[n + 1] || p[n + 1] == ',')) return true;
+  }
+  return false;
+}
+
+/* A module parsed from text, or NULL with *err. */
+static Ref llvm_parse(Ref ctx, const char *text, const char **err) {
+  Ref m = NULL;
+  if (llvm_lite) {
+    m = ll.LLVMPY_ParseAssembly(ctx, text, err);
+    if (!m) return NULL;
+    ll.LLVMPY_SetDataLayout(m, llvm_layout_text);
+    ll.LLVMPY_SetTarget(m, llvm_triple);
+    return m;
+  }
+  Ref buf = ll.LLVMCreateMemoryBufferWithMemoryRangeCopy(text, strlen(text), "kernel");
+  if (ll.LLVMParseIRInContext(ctx, buf, &m, (char **)err)) return NULL; /* takes buf */
+  ll.LLVMSetModuleDataLayout(m, llvm_layout);
+  ll.LLVMSetTarget(m, llvm_triple);
+  return m;
+}
+
+/* One module on the calling thread.  false with err filled. */
+static bool llvm_emit_one(const char *text, MgObject *out, char *err, size_t err_len) {
+  Ref tm = llvm_machine_take(), m = NULL, buf = NULL;
+  Ref ctx = llvm_lite ? ll.LLVMPY_ContextCreate() : ll.LLVMContextCreate();
+  const char *why = "no memory for LLVM";
+  if (tm && ctx && (m = llvm_parse(ctx, text, &why))) {
+    if (llvm_lite) buf = ll.LLVMPY_TargetMachineEmitToMemory(tm, m, LLVM_OBJECT_FILE, &why);
+    else if (ll.LLVMTargetMachineEmitToMemoryBuffer(tm, m, LLVM_OBJECT_FILE, (char **)&why, &buf)) buf = NULL;
+  }
+  if (buf) {
+    out->len = llvm_lite ? ll.LLVMPY_GetBufferSize(buf) : ll.LLVMGetBufferSize(buf);
+    out->data = mg_malloc(out->len);
+    if (out->data) memcpy(out->data, llvm_lite ? ll.LLVMPY_GetBufferStart(buf) : ll.LLVMGetBufferStart(buf), out->len);
+    else why = "out of memory";
+    llvm_lite ? ll.LLVMPY_DisposeMemoryBuffer(buf) : ll.LLVMDisposeMemoryBuffer(buf);
+  }
+  if (!out->data) snprintf(err, err_len, "%s", why ? why : "LLVM failed");
+  if (m) llvm_lite ? ll.LLVMPY_DisposeModule(m) : ll.LLVMDisposeModule(m);
+  if (ctx) llvm_lite ? ll.LLVMPY_ContextDispose(ctx) : ll.LLVMContextDispose(ctx);
+  if (tm) llvm_machine_give(tm);
+  return out->data != NULL;
+}
+
+typedef struct LlvmJob {       /* shared by the threads of one mg_llvm_emit */
+  const char *const *text;
+  MgObject *out;
+  uint32_t n;
+  atomic_uint next;            /* module to take */
+  atomic_bool failed;
+  pthread_mutex_t lock;        /* guards err */
+  char err[400];               /* first message */
+} LlvmJob;
+
+static void *llvm_worker(void *arg) {
+  LlvmJob *j = arg;
+  for (uint32_t i; !j->failed && (i = atomic_fetch_add(&j->next, 1)) < j->n;) {
+    char err[sizeof j->err];
+    if (llvm_emit_one(j->text[i], &j->out[i], err, sizeof err)) continue;
+    pthread_mutex_lock(&j->lock);
+    if (!j->failed) memcpy(j->err, err, sizeof err);
+    pthread_mutex_unlock(&j->lock);
+    j->failed = true;
+  }
+  return NULL;
+}
+
+MgRc mg_llvm_emit(MgCtx *c, const char *const *text, uint32_t n, unsigned nthread, MgObject *out) {
+  enum { MAX_THREADS = 16 };
+  pthread_t thread[MAX_THREADS];
+  unsigned started = 0;
+  const char *why = mg_llvm_open();
+  memset(out, 0, sizeof *out * n);
+  if (why) return mg_fail(c, MG_UNSUP, "%s", why);
+  LlvmJob j = {.text = text, .out = out, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER};
+  if (nthread > n) nthread = n;
+  if (nthread > MAX_THREADS) nthread = MAX_THREADS;
+  while (started + 1 < nthread && !pthread_create(&thread[started], NULL, llvm_worker, &j)) started++;
+  llvm_worker(&j);
+  for (unsigned i = 0; i < started; i++) pthread_join(thread[i], NULL);
+  if (!j.failed) return MG_OK;
+  for (uint32_t i = 0; i < n; i++) free(out[i].data), out[i] = (MgObject){0};
+  return mg_fail(c, MG_BUG, "LLVM: %s", j.err);
+}

@@ -1,0 +1,20 @@
+/* Parallel ranges over the threads of torch's own OpenMP runtime: one team, no second thread pool. */
+#ifndef MG_RUNTIME_THREADS_H
+#define MG_RUNTIME_THREADS_H
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef void (*MgRangeFn)(void *const *buf, const int64_t *size, int64_t begin, int64_t end);
+
+typedef struct MgRange {  /* fn over [0, n), any split is right */
+  MgRangeFn fn;
+  void *const *buf;       /* arguments of fn */
+  const int64_t *size;
+  int64_t n;
+  int64_t grain;          /* least points worth a thread */
+} MgRange;
+
+/* Runs the ranges in order, each finished before the next starts.  nthread 0: as many as torch uses.
+ * Short ones run on the calling thread; long ones share one parallel region. */
+void mg_threads_run(const MgRange *r, uint32_t n, unsigned nthread);
+#endif
