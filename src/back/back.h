@@ -27,10 +27,13 @@ MgRc mg_emit_ptx(MgSched *s, const MgKernel *k, MgStrbuf *out);
  * of the symbols.  The oracle of the back end's tests. */
 MgRc mg_interp_loop(MgSched *s, const MgLoop *l, void *const *buf, const int64_t *env);
 
-/* Packs MB_temp buffers into one arena.  offset[i] is the byte offset of buffer i (UINT64_MAX: not in the arena). */
+/* Packs MB_temp and MB_error buffers and the scratch memory of engines into one arena.  offset[i] is the byte offset of
+ * buffer i (MG_NO_OFFSET: not in the arena).  MG_UNSUP when a size is not constant. */
+#define MG_NO_OFFSET UINT64_MAX
 typedef struct MgMemPlan {
-  uint64_t *offset;
-  uint64_t bytes;
+  uint64_t *offset;     /* per buffer */
+  uint64_t *scratch;    /* per step of f: offset of MgStepIR.scratch bytes */
+  uint64_t bytes;       /* of the whole arena */
 } MgMemPlan;
 MgRc mg_memplan(MgSched *s, const MgFused *f, MgMemPlan *out);
 #endif

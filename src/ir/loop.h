@@ -109,6 +109,7 @@ typedef struct MgKernel {
 
 typedef struct MgStepIR {                  /* final order of work */
   enum { MS_kernel, MS_extern } kind;
+  uint64_t scratch;                        /* MS_extern: bytes its engine wants while it runs */
   union {
     MgKernel *kernel;
     MgExtern *ext;

@@ -19,13 +19,19 @@ typedef struct MgHost {
 } MgHost;
 
 /* Inputs are borrowed, in graph input order.  Outputs are new tensors in graph output order; an output that is an
- * input itself is reported as NULL with *same set to that input's number (else -1).
- * MG_OK, MG_PYERR (host error is set), MG_NOMEM, MG_BUG (message in err, err_len bytes). */
+ * input itself is reported as NULL with same[i] set to that input's number (else -1).
+ * MG_OK, MG_PYERR (host error is set), MG_NOMEM, MG_BUG (message in err, err_len bytes), MG_RAISE: what eager would
+ * raise, as "IndexError: text" in err; outputs are all NULL then and inputs may have been written already. */
 MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, MgTensor **out, int *same, char *err, size_t err_len);
 void mg_plan_free(MgPlan *p);
+void mg_plan_trim(MgPlan *p); /* gives back the memory of idle runs */
 typedef struct MgPlanInfo {
   int ninput, noutput, nkernel, nextern, nstep;
+  int nhost;             /* extern steps that go through MgHost (need the GIL) */
   uint64_t arena_bytes;
+  uint64_t bytes_moved;  /* memory the kernels touch in one run: long runs are worth releasing the GIL */
+  const uint32_t *written; /* inputs whose memory is overwritten (the caller bumps their version counters) */
+  int nwritten;
 } MgPlanInfo;
 void mg_plan_info(const MgPlan *p, MgPlanInfo *out);
 #endif

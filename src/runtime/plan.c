@@ -1,0 +1,330 @@
+/* Runs a plan.  The hot path allocates nothing but the outputs: see plan_priv.h for the tables. */
+#include <stdio.h>
+#include <string.h>
+#include "runtime/plan_priv.h"
+
+typedef struct PlanCall { /* arguments of one mg_plan_run */
+  MgPlan *p;
+  PlanRun *r;
+  MgTensor *const *in;
+  char *err;
+  size_t err_len;
+} PlanCall;
+
+#define plan_error(k, rc, ...) (snprintf((k)->err, (k)->err_len, __VA_ARGS__), (rc))
+
+static PlanRun *plan_take(MgPlan *p) {
+  PlanRun *r = atomic_exchange_explicit(&p->idle, NULL, memory_order_acquire);
+  if (r) return r;
+  pthread_mutex_lock(&p->lock);
+  if ((r = p->more)) p->more = r->next;
+  pthread_mutex_unlock(&p->lock);
+  return r ? r : mg_plan_run_new(p);
+}
+
+static void plan_give(MgPlan *p, PlanRun *r) {
+  PlanRun *none = NULL;
+  if (atomic_compare_exchange_strong_explicit(&p->idle, &none, r, memory_order_release, memory_order_relaxed)) return;
+  pthread_mutex_lock(&p->lock);
+  r->next = p->more;
+  p->more = r;
+  pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- sizes ---- */
+
+static int64_t plan_floordiv(int64_t a, int64_t b) {
+  if (!b) return 0;
+  int64_t q = a / b;
+  return q - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+static void plan_eval_sizes(const MgPlan *p, int64_t *v) {
+  for (uint32_t i = 0; i < p->s.nsizeop; i++) {
+    const MgSizeOp *o = &p->s.sizeop[i];
+    int64_t a = v[o->a], b = v[o->b];
+    switch ((MgSizeOpKind)o->op) {
+    case SZ_copy: v[o->dst] = a; break;
+    case SZ_add: v[o->dst] = (int64_t)((uint64_t)a + (uint64_t)b); break;
+    case SZ_sub: v[o->dst] = (int64_t)((uint64_t)a - (uint64_t)b); break;
+    case SZ_mul: v[o->dst] = (int64_t)((uint64_t)a * (uint64_t)b); break;
+    case SZ_floordiv: v[o->dst] = plan_floordiv(a, b); break;
+    case SZ_mod: v[o->dst] = b ? a - plan_floordiv(a, b) * b : 0; break;
+    case SZ_min: v[o->dst] = a < b ? a : b; break;
+    case SZ_max: v[o->dst] = a > b ? a : b; break;
+    }
+  }
+}
+
+/* Reads the symbols from the inputs; true when they differ from the run's last ones. */
+static bool plan_read_symbols(const PlanCall *k) {
+  bool changed = false;
+  for (uint32_t i = 0; i < k->p->s.nsym; i++) {
+    int64_t *size = NULL;
+    mg_abi.aoti_torch_get_sizes(k->in[k->p->s.sym[i].input], &size);
+    int64_t v = size[k->p->s.sym[i].dim];
+    changed |= k->r->slot[i] != v;
+    k->r->slot[i] = v;
+  }
+  return changed;
+}
+
+static inline void *plan_place(const PlanRun *r, const PlanPatch *q, void *base) {
+  return q->offset == UINT32_MAX || !base ? base : (char *)base + r->slot[q->offset] * q->elsize;
+}
+
+static void plan_patch(const MgPlan *p, PlanRun *r, uint32_t buf, void *base) {
+  PlanSpan s = p->patch_of[buf];
+  for (uint32_t i = s.first; i < s.first + s.n; i++) r->arg[p->patch[i].arg] = plan_place(r, &p->patch[i], base);
+}
+
+static MgRc plan_arena_tensors(PlanCall *k) {
+  const MgPlan *p = k->p;
+  PlanRun *r = k->r;
+  for (uint32_t i = 0; i < p->ntensor; i++) {
+    const PlanTensor *t = &p->tensor[i];
+    if (t->how != PT_arena) continue;
+    if (r->tensor[i]) mg_abi.aoti_torch_delete_tensor_object(r->tensor[i]), r->tensor[i] = NULL;
+    const MgPlanView *v = &t->view;
+    if (mg_abi.aoti_torch_create_tensor_from_blob(r->arena + t->base + r->slot[v->offset] * v->elsize, v->ndim,
+                                                  r->slot + v->size, r->slot + v->stride, 0, v->dtype, 0, 0,
+                                                  &r->tensor[i]))
+      return plan_error(k, MG_NOMEM, "no tensor over the arena");
+  }
+  return MG_OK;
+}
+
+/* Everything that depends on sizes but not on the call: done once per run, again when a symbol changes. */
+static MgRc plan_bind(PlanCall *k) {
+  const MgPlan *p = k->p;
+  PlanRun *r = k->r;
+  plan_eval_sizes(p, r->slot);
+  for (uint32_t i = 0; i < p->nkernel; i++)
+    r->range[i] = (MgRange){p->kernel[i].fn, r->arg + p->kernel[i].arg, r->slot, r->slot[p->kernel[i].outer],
+                            p->kernel[i].grain};
+  for (uint32_t i = 0; i < p->narena_patch; i++) {
+    const PlanPatch *q = &p->arena_patch[i];
+    r->arg[q->arg] = plan_place(r, q, r->arena + p->s.buf[p->arena_buf[i]].offset);
+  }
+  memset(r->input, 0, sizeof *r->input * p->s.ninput);
+  MgRc rc = plan_arena_tensors(k);
+  r->bound = rc == MG_OK;
+  return rc;
+}
+
+/* ---- tensors of extern steps ---- */
+
+static MgRc plan_tensor(PlanCall *k, uint32_t i, MgTensor **out) {
+  PlanRun *r = k->r;
+  const PlanTensor *t = &k->p->tensor[i];
+  *out = NULL;
+  switch ((PlanTensorHow)t->how) {
+  case PT_none: return MG_OK;
+  case PT_input: *out = k->in[t->index]; return MG_OK;
+  case PT_output: *out = r->fresh[t->index]; return MG_OK;
+  case PT_arena:
+  case PT_result: *out = r->tensor[i]; return MG_OK;
+  case PT_view: break;
+  }
+  if (!r->tensor[i]) {
+    MgTensor *base;
+    const MgPlanView *v = &t->view;
+    TRY(plan_tensor(k, t->index, &base));
+    if (mg_abi.aoti_torch__reinterpret_tensor(base, v->ndim, r->slot + v->size, r->slot + v->stride,
+                                              r->slot[v->offset], &r->tensor[i]))
+      return plan_error(k, MG_NOMEM, "no view of a tensor");
+  }
+  *out = r->tensor[i];
+  return MG_OK;
+}
+
+static inline void plan_drop(PlanRun *r, uint32_t i) {
+  if (!r->tensor[i]) return;
+  mg_abi.aoti_torch_delete_tensor_object(r->tensor[i]);
+  r->tensor[i] = NULL;
+}
+
+/* Makes t exactly what the graph said: sizes must agree, strides may not (the op's own choice of layout) and then
+ * the values are copied.  Takes t; gives the tensor to use. */
+static MgRc plan_fit(PlanCall *k, const PlanStep *s, const MgPlanView *v, MgTensor **t) {
+  int64_t dim = 0, *size = NULL, *stride = NULL;
+  int32_t dtype = 0;
+  const int64_t *want = k->r->slot + v->size, *step = k->r->slot + v->stride;
+  mg_abi.aoti_torch_get_dim(*t, &dim);
+  mg_abi.aoti_torch_get_sizes(*t, &size);
+  mg_abi.aoti_torch_get_strides(*t, &stride);
+  mg_abi.aoti_torch_get_dtype(*t, &dtype);
+  bool same = true, empty = false;
+  if (dim != v->ndim || dtype != v->dtype) return plan_error(k, MG_BUG, "%s returned another rank or dtype", s->name);
+  for (int i = 0; i < dim; i++) {
+    if (size[i] != want[i]) return plan_error(k, MG_BUG, "%s returned other sizes than recorded", s->name);
+    if (size[i] > 1 && stride[i] != step[i]) same = false;
+    if (!size[i]) empty = true;
+  }
+  if (same || empty) return MG_OK;
+  MgTensor *u;
+  if (mg_abi.aoti_torch_empty_strided(dim, want, step, dtype, 0, 0, &u)) return plan_error(k, MG_NOMEM, "out of memory");
+  if (mg_abi.aoti_torch_copy_(u, *t, 0)) {
+    mg_abi.aoti_torch_delete_tensor_object(u);
+    return plan_error(k, MG_BUG, "copy of the result of %s failed", s->name);
+  }
+  mg_abi.aoti_torch_delete_tensor_object(*t);
+  *t = u;
+  return MG_OK;
+}
+
+/* An extern result becomes known: its base address goes to the kernels that read it. */
+static MgRc plan_result(PlanCall *k, const PlanStep *s, uint32_t i, MgTensor *t) {
+  const PlanTensor *want = &k->p->tensor[i];
+  k->r->tensor[i] = t;
+  if (want->how != PT_result) return plan_error(k, MG_BUG, "%s: result without a place", s->name);
+  if (!t) return plan_error(k, MG_BUG, "%s returned an undefined tensor", s->name);
+  TRY(plan_fit(k, s, &want->view, &k->r->tensor[i]));
+  void *p = NULL;
+  mg_abi.aoti_torch_get_data_ptr(k->r->tensor[i], &p);
+  plan_patch(k->p, k->r, want->view.buf, p);
+  return MG_OK;
+}
+
+enum { PLAN_MAX_ARGS = 512 }; /* tensor arguments or results of one extern step: checked by mg_plan_new */
+
+static MgRc plan_host(PlanCall *k, const PlanStep *s) {
+  MgTensor *in[PLAN_MAX_ARGS], *out[PLAN_MAX_ARGS];
+  const uint32_t *list = k->p->list;
+  for (uint32_t i = 0; i < s->in.n; i++) TRY(plan_tensor(k, list[s->in.first + i], &in[i]));
+  memset(out, 0, sizeof *out * s->out.n);
+  const MgHost *h = &k->p->s.host;
+  if (h->call(h->self, s->host_id, in, (int)s->in.n, out, (int)s->out.n)) return MG_PYERR;
+  MgRc rc = MG_OK;
+  for (uint32_t i = 0; i < s->out.n; i++) {
+    uint32_t t = list[s->out.first + i];
+    if (rc == MG_OK && k->p->tensor[t].how != PT_none) rc = plan_result(k, s, t, out[i]);
+    else if (out[i]) mg_abi.aoti_torch_delete_tensor_object(out[i]);
+  }
+  return rc;
+}
+
+static MgRc plan_engine(PlanCall *k, const PlanStep *s) {
+  PlanRun *r = k->r;
+  MgTensor *tensor[2 * PLAN_MAX_ARGS];
+  MgEngineArgs a = {.ptr = (void *const *)r->arg + s->arg, .scratch = r->arena + s->scratch,
+                    .state = r->state[s->engine_index]};
+  if (s->engine->tensors) {
+    for (uint32_t i = 0; i < s->in.n; i++) TRY(plan_tensor(k, k->p->list[s->in.first + i], &tensor[i]));
+    for (uint32_t i = 0; i < s->out.n; i++) TRY(plan_tensor(k, k->p->list[s->out.first + i], &tensor[s->in.n + i]));
+    a.tensor = tensor;
+  }
+  if (s->engine->ops->run(s->engine, &a)) return plan_error(k, MG_BUG, "%s: %s", s->name, a.err ? a.err : "failed");
+  return MG_OK;
+}
+
+static MgRc plan_steps(PlanCall *k) {
+  const MgPlan *p = k->p;
+  for (uint32_t i = 0; i < p->nstep; i++) {
+    const PlanStep *s = &p->step[i];
+    if (s->kind == PK_kernel) mg_threads_run(k->r->range + s->kernels.first, s->kernels.n, p->s.threads);
+    else TRY(s->kind == PK_engine ? plan_engine(k, s) : plan_host(k, s));
+    for (uint32_t j = 0; j < s->release.n; j++) plan_drop(k->r, p->list[s->release.first + j]);
+  }
+  return MG_OK;
+}
+
+/* ---- inputs and outputs ---- */
+
+static MgRc plan_enter(PlanCall *k) {
+  const MgPlan *p = k->p;
+  PlanRun *r = k->r;
+  bool changed = p->s.nsym && plan_read_symbols(k);
+  if (!r->bound || changed) TRY(plan_bind(k));
+  for (uint32_t i = 0; i < p->s.ninput; i++) {
+    void *ptr = NULL;
+    uint32_t buf = p->buf_of_input[i];
+    if (!buf) continue;
+    mg_abi.aoti_torch_get_data_ptr(k->in[i], &ptr);
+    if (ptr == r->input[i]) continue; /* parameters rarely move */
+    r->input[i] = ptr;
+    plan_patch(p, r, buf, ptr);
+  }
+  for (uint32_t i = 0; i < p->s.nout; i++) {
+    const MgPlanOut *o = &p->s.out[i];
+    if (o->kind != PO_fresh) continue;
+    const MgPlanView *v = &o->view;
+    if (mg_abi.aoti_torch_empty_strided(v->ndim, r->slot + v->size, r->slot + v->stride, v->dtype, o->device,
+                                        o->dev_index, &r->fresh[i]))
+      return plan_error(k, MG_NOMEM, "no memory for an output");
+    void *ptr = NULL;
+    mg_abi.aoti_torch_get_data_ptr(r->fresh[i], &ptr);
+    plan_patch(p, r, v->buf, ptr);
+  }
+  if (p->s.ncheck) memset(r->arena + p->s.err, 0, sizeof(int32_t) * p->s.ncheck);
+  return MG_OK;
+}
+
+static MgRc plan_checks(PlanCall *k) {
+  const int32_t *cell = (const int32_t *)(k->r->arena + k->p->s.err);
+  for (uint32_t i = 0; i < k->p->s.ncheck; i++)
+    if (cell[i]) return plan_error(k, MG_RAISE, "%s: %s", k->p->s.check[i].type, k->p->s.check[i].msg);
+  return MG_OK;
+}
+
+/* A tensor that leaves the plan must own its memory: one that an op made as a view of arena memory is copied. */
+static MgRc plan_leave(PlanCall *k, MgTensor *t, MgTensor **out) {
+  void *ptr = NULL;
+  mg_abi.aoti_torch_get_data_ptr(t, &ptr);
+  bool in_arena = (uint8_t *)ptr >= k->r->arena && (uint8_t *)ptr < k->r->arena + k->r->arena_bytes;
+  int32_t bad = in_arena ? mg_abi.aoti_torch_clone_preserve_strides(t, out) : mg_abi.aoti_torch_new_tensor_handle(t, out);
+  return bad ? plan_error(k, MG_NOMEM, "no memory for an output") : MG_OK;
+}
+
+static MgRc plan_outputs(PlanCall *k, MgTensor **out, int *same) {
+  const MgPlan *p = k->p;
+  for (uint32_t i = 0; i < p->s.nout; i++) {
+    const MgPlanOut *o = &p->s.out[i];
+    MgTensor *t;
+    switch ((MgPlanOutKind)o->kind) {
+    case PO_same_input: same[i] = (int)o->index; break;
+    case PO_fresh: break; /* moved below: views of it may still be made */
+    case PO_same_output: break;
+    case PO_view:
+      TRY(plan_tensor(k, p->out_tensor[i], &t));
+      TRY(plan_leave(k, t, &out[i]));
+      break;
+    }
+  }
+  for (uint32_t i = 0; i < p->s.nout; i++) {
+    const MgPlanOut *o = &p->s.out[i];
+    if (o->kind == PO_fresh) out[i] = k->r->fresh[i], k->r->fresh[i] = NULL;
+    if (o->kind != PO_same_output) continue;
+    if (!out[o->index]) same[i] = same[o->index];
+    else if (mg_abi.aoti_torch_new_tensor_handle(out[o->index], &out[i])) return plan_error(k, MG_NOMEM, "out of memory");
+  }
+  return MG_OK;
+}
+
+MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, MgTensor **out, int *same, char *err, size_t err_len) {
+  PlanCall k = {p, plan_take(p), in, err, err_len};
+  bool grad = p->aten && mg_abi.aoti_torch_grad_mode_is_enabled();
+  for (uint32_t i = 0; i < p->s.nout; i++) out[i] = NULL, same[i] = -1;
+  if (!k.r) return plan_error(&k, MG_NOMEM, "no memory for the arena (%llu bytes)", (unsigned long long)p->s.arena);
+  if (grad) mg_abi.aoti_torch_grad_mode_set_enabled(false);
+  MgRc rc = plan_enter(&k);
+  if (rc == MG_OK) rc = plan_steps(&k);
+  if (rc == MG_OK && p->s.ncheck) rc = plan_checks(&k);
+  if (rc == MG_OK) rc = plan_outputs(&k, out, same);
+  if (grad) mg_abi.aoti_torch_grad_mode_set_enabled(true);
+  for (uint32_t i = 0; i < p->nlazy; i++) plan_drop(k.r, p->lazy[i]);
+  if (rc != MG_OK)
+    for (uint32_t i = 0; i < p->s.nout; i++) {
+      if (out[i]) mg_abi.aoti_torch_delete_tensor_object(out[i]), out[i] = NULL;
+      if (k.r->fresh[i]) mg_abi.aoti_torch_delete_tensor_object(k.r->fresh[i]), k.r->fresh[i] = NULL;
+    }
+  plan_give(p, k.r);
+  return rc;
+}
+
+void mg_plan_info(const MgPlan *p, MgPlanInfo *out) {
+  *out = (MgPlanInfo){.ninput = (int)p->s.ninput, .noutput = (int)p->s.nout, .nkernel = (int)p->nkernel,
+                      .nextern = (int)(p->nengine + p->nhost), .nstep = (int)p->s.nstep, .nhost = (int)p->nhost,
+                      .arena_bytes = p->s.arena, .bytes_moved = p->s.bytes_moved, .written = p->s.written,
+                      .nwritten = (int)p->s.nwritten};
+}

@@ -1,0 +1,90 @@
+/* Inside of a plan: shared by plan.c (running) and plan_new.c (construction).
+ * Every pointer that a step needs has a fixed place in a run's tables, so that running means: take a run, put the
+ * pointers of inputs and outputs into those places, call the steps. */
+#ifndef MG_RUNTIME_PLAN_PRIV_H
+#define MG_RUNTIME_PLAN_PRIV_H
+#include <pthread.h>
+#include <stdatomic.h>
+#include "runtime/plan_spec.h"
+
+typedef struct PlanPatch { /* one place that holds the address of a buffer that is not in the arena */
+  uint32_t arg;            /* index in PlanRun.arg */
+  uint32_t offset;         /* slot: elements to add, or UINT32_MAX */
+  uint32_t elsize;
+} PlanPatch;
+
+typedef struct PlanSpan { uint32_t first, n; } PlanSpan; /* part of an array */
+
+typedef enum PlanTensorHow { /* where the tensor handle of an extern argument comes from */
+  PT_none,      /* undefined */
+  PT_input,     /* the caller's tensor */
+  PT_output,    /* an output of this call */
+  PT_result,    /* what an extern call returned */
+  PT_arena,     /* made once per run over arena memory */
+  PT_view       /* as_strided of one of the above, made when needed */
+} PlanTensorHow;
+
+typedef struct PlanTensor { /* one entry of PlanRun.tensor */
+  uint8_t how;           /* PlanTensorHow */
+  uint32_t index;        /* PT_input, PT_output: number; PT_view: entry it is a view of */
+  MgPlanView view;       /* geometry (PT_arena, PT_view, PT_result: what it must have) */
+  uint64_t base;         /* PT_arena: byte offset of the buffer */
+} PlanTensor;
+
+typedef struct PlanStep {
+  uint8_t kind;          /* MgPlanStepKind */
+  PlanSpan kernels;      /* PK_kernel: ranges that run one after the other */
+  PlanSpan in, out;      /* extern: entries of MgPlan.list (indices into tensor) */
+  uint32_t arg;          /* PK_engine: first of nin + nout pointers in PlanRun.arg */
+  PlanSpan release;      /* entries of MgPlan.list: tensors nobody needs after this step */
+  MgEngine *engine;
+  uint32_t engine_index; /* into PlanRun.state */
+  uint64_t scratch;
+  uint32_t host_id;
+  const char *name;
+} PlanStep;
+
+typedef struct PlanKernel {
+  MgRangeFn fn;
+  uint32_t arg, outer;   /* first argument, slot of the range */
+  int64_t grain;
+} PlanKernel;
+
+typedef struct PlanRun {  /* everything one running call writes; owned by one thread at a time */
+  struct PlanRun *next;   /* idle list */
+  int64_t *slot;
+  void **arg;
+  MgRange *range;
+  void **input;           /* pointers that are patched in now */
+  MgTensor **tensor;      /* handles; PT_arena ones live as long as the run, the others during a call */
+  MgTensor **fresh;       /* per output: the tensor made for this call */
+  void **state;           /* per engine */
+  uint8_t *arena;
+  size_t arena_bytes;
+  bool bound;             /* slots, arguments and ranges are set up */
+} PlanRun;
+
+struct MgPlan {
+  MgPlanSpec s;           /* counts and constant tables, pointing into mem */
+  MgCtx mem;              /* owns every table of the plan; never allocated from after construction */
+  PlanStep *step; uint32_t nstep;
+  PlanKernel *kernel; uint32_t nkernel;
+  PlanTensor *tensor; uint32_t ntensor;
+  uint32_t *list;
+  PlanPatch *patch;
+  PlanSpan *patch_of;     /* per buffer: its patches */
+  uint32_t *buf_of_input; /* per input: its buffer, or 0 */
+  PlanPatch *arena_patch; uint32_t *arena_buf; uint32_t narena_patch; /* arguments in the arena */
+  uint32_t *lazy; uint32_t nlazy; /* tensors to release at the end of a call */
+  uint32_t *out_tensor;   /* per output: entry of tensor it is made from (PO_view) */
+  uint32_t narg, nengine, nhost;
+  bool aten;              /* calls ATen: grad mode is switched off meanwhile */
+  _Atomic(PlanRun *) idle;/* one idle run, taken without a lock */
+  pthread_mutex_t lock;   /* guards more */
+  PlanRun *more;          /* further idle runs */
+};
+
+/* A new run of p, or NULL when out of memory. */
+PlanRun *mg_plan_run_new(const MgPlan *p);
+void mg_plan_run_free(const MgPlan *p, PlanRun *r);
+#endif

@@ -1,0 +1,88 @@
+/* How driver/ describes a plan to be made.  Everything is copied by mg_plan_new except kernels' code and engines,
+ * which the plan takes over.
+ * All sizes are *slots*: int64 values of one table per run.  Slots [0, nsym) are the symbols, read from input sizes;
+ * the rest starts as slot0 says and is completed by the size program when the symbols change.  A plan without symbols
+ * has only constants and never runs the program after the first time. */
+#ifndef MG_RUNTIME_PLAN_SPEC_H
+#define MG_RUNTIME_PLAN_SPEC_H
+#include "runtime/engine.h"
+#include "runtime/kcache.h"
+#include "runtime/plan.h"
+#include "runtime/threads.h"
+
+typedef enum MgSizeOpKind { SZ_copy, SZ_add, SZ_sub, SZ_mul, SZ_floordiv, SZ_mod, SZ_min, SZ_max } MgSizeOpKind;
+typedef struct MgSizeOp { uint8_t op; uint32_t dst, a, b; } MgSizeOp; /* slot[dst] = slot[a] op slot[b] */
+
+typedef struct MgSymSource { uint32_t input; uint8_t dim; } MgSymSource; /* symbol k = size of input at dim */
+
+typedef enum MgPlanMem { PM_none, PM_input, PM_arena, PM_output, PM_extern } MgPlanMem;
+
+typedef struct MgPlanBuf {
+  uint8_t mem;        /* MgPlanMem */
+  uint32_t index;     /* input number / output number / (PM_extern: filled by mg_plan_new) */
+  uint64_t offset;    /* PM_arena: byte offset */
+} MgPlanBuf;
+
+typedef struct MgPlanView { /* a tensor argument or result of an extern step, or a graph output */
+  uint32_t buf;       /* 0: undefined tensor */
+  int32_t dtype;      /* torch's number */
+  uint8_t ndim, elsize;
+  bool whole;         /* exactly the tensor that owns the buffer (input, output, extern result): no new view needed */
+  uint32_t size, stride; /* first of ndim slots */
+  uint32_t offset;    /* slot: elements from the buffer's base */
+} MgPlanView;
+
+typedef enum MgPlanStepKind { PK_kernel, PK_engine, PK_host } MgPlanStepKind;
+
+typedef struct MgPlanStep {
+  uint8_t kind;       /* MgPlanStepKind */
+  /* PK_kernel */
+  MgRangeFn fn;
+  const uint32_t *buf; uint32_t nbuf; /* kernel arguments, in order */
+  uint32_t outer;     /* slot: points of the parallel range */
+  int64_t grain;
+  /* PK_engine, PK_host */
+  const MgPlanView *in, *out;
+  uint32_t nin, nout;
+  MgEngine *engine;   /* PK_engine; owned by the plan once mg_plan_new succeeds */
+  uint64_t scratch;   /* PK_engine: arena offset of its scratch */
+  uint32_t host_id;   /* PK_host: MgHost.call's id */
+  const char *name;   /* op, for messages */
+} MgPlanStep;
+
+typedef struct MgPlanCheck { const char *type, *msg; } MgPlanCheck;
+
+typedef enum MgPlanOutKind {
+  PO_same_input,      /* index is the input */
+  PO_same_output,     /* the same tensor as output `index` (smaller than this one's number) */
+  PO_fresh,           /* allocated for this call: view.buf is a PM_output buffer whose index is this output */
+  PO_view             /* a view of view.buf (input, another output, extern result); whole: that tensor itself */
+} MgPlanOutKind;
+
+typedef struct MgPlanOut {
+  uint8_t kind;       /* MgPlanOutKind */
+  uint32_t index;
+  MgPlanView view;    /* geometry */
+  int32_t device, dev_index;
+} MgPlanOut;
+
+typedef struct MgPlanSpec {
+  uint32_t ninput;
+  const MgPlanBuf *buf;   uint32_t nbuf;    /* buf[0] unused */
+  const MgPlanStep *step; uint32_t nstep;
+  const MgPlanOut *out;   uint32_t nout;
+  const int64_t *slot0;   uint32_t nslot;
+  const MgSizeOp *sizeop; uint32_t nsizeop;
+  const MgSymSource *sym; uint32_t nsym;
+  uint64_t arena;         /* bytes */
+  uint64_t err; const MgPlanCheck *check; uint32_t ncheck; /* arena offset of the error cells; checks */
+  MgKcRef *code; uint32_t ncode;            /* references to loaded kernels, taken over */
+  const uint32_t *written; uint32_t nwritten;
+  uint64_t bytes_moved;
+  unsigned threads;       /* 0: as torch */
+  MgHost host;
+} MgPlanSpec;
+
+/* A new plan.  On failure nothing is taken over. */
+MgRc mg_plan_new(MgCtx *c, const MgPlanSpec *s, MgPlan **out);
+#endif
