@@ -1,0 +1,394 @@
+/* The dispatch mode: torch calls it for every ATen op, factories included, after autograd, composite decomposition and
+ * autocast have done their part.
+ * In: an OpOverload and its arguments.  Out: one node of the graph, and stand-ins for its results.
+ * Rules (each found by trying): in-place and out= ops return their argument; views and detach return a fresh stand-in;
+ * undefined tensors are None; ops whose result depends on values break; composite ops, which arrive whole under
+ * inference mode, are decomposed; profiler marks are run and forgotten. */
+#include "front/standin.h"
+#include "front/torchobj.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct MgModeObject { /* the mode on torch's stack */
+  PyObject_HEAD
+  MgCapture *cap;             /* NULL once the recording has ended */
+} MgModeObject;
+
+PyObject *mg_dispatch_push, *mg_dispatch_pop;
+static PyObject *dispatch_disable; /* torch._C._DisableTorchDispatch */
+
+/* ---- arguments ---- */
+
+static int dispatch_element_kind(int kind) {
+  switch (kind) {
+    case AK_tensor_list:
+    case AK_opt_tensor_list: return AK_tensor;
+    case AK_int_list: return AK_int;
+    case AK_float_list: return AK_float;
+    case AK_bool_list: return AK_bool;
+    case AK_scalar_list: return AK_scalar;
+    default: return kind;
+  }
+}
+
+static int dispatch_arg(MgCapture *cap, PyObject *o, int kind, MgArg *out);
+
+static int dispatch_list(MgCapture *cap, PyObject *seq, int kind, MgArg *out) {
+  MgGraph *g = cap->rec->g;
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(seq);
+  MgArg *item = mg_new(g->c, MgArg, n + 1);
+  if (!item) return PyErr_NoMemory(), -1;
+  kind = dispatch_element_kind(kind);
+  for (Py_ssize_t i = 0; i < n; i++)
+    if (dispatch_arg(cap, PySequence_Fast_GET_ITEM(seq, i), kind, &item[i])) return -1;
+  *out = (MgArg){.tag = MA_list, .n = (uint32_t)n, .u.item = item};
+  return 0;
+}
+
+/* One argument as torch passes it.  -1 with an exception or break. */
+static int dispatch_arg(MgCapture *cap, PyObject *o, int kind, MgArg *out) {
+  if (mg_standin_is(o)) {
+    MgStandInfo *info = mg_standin_info(o);
+    if (info->cap != cap) return mg_rec_break(BK_op, "a stand-in of another recording"), -1;
+    *out = mg_arg_val(info->val);
+    return 0;
+  }
+  if (PyList_CheckExact(o) || PyTuple_Check(o)) return dispatch_list(cap, o, kind, out);
+  int done = mg_torchobj_to_arg(cap->rec->g, o, kind, out);
+  if (done) return done < 0 ? -1 : 0;
+  if (PyObject_TypeCheck(o, mg_tensor_type)) {
+    ValRef v = mg_standin_pin(cap, o);
+    if (!v) return -1;
+    *out = mg_arg_val(v);
+    return 0;
+  }
+  if (kind == AK_int || kind == AK_int_list) return mg_rec_break(BK_op, "a symbolic size"), -1;
+  long i = mg_standin_object(cap, o);
+  if (i < 0) return -1;
+  *out = (MgArg){.tag = MA_object, .u.obj = (uint32_t)i};
+  return 0;
+}
+
+/* The Python object of parameter i in a call, borrowed; NULL when the schema's default applies. */
+static PyObject *dispatch_param(const MgFrontOp *fo, PyObject *args, PyObject *kwargs, int i) {
+  if (i < PyTuple_GET_SIZE(args)) return PyTuple_GET_ITEM(args, i);
+  return kwargs ? PyDict_GetItemWithError(kwargs, fo->name[i]) : NULL;
+}
+
+static int dispatch_args(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs, MgArg *out) {
+  for (int i = 0; i < fo->op->nparam; i++) {
+    PyObject *o = dispatch_param(fo, args, kwargs, i);
+    if (!o) o = fo->deflt[i];
+    if (!o) {
+      if (!PyErr_Occurred()) mg_rec_break(BK_op, "%s without argument %s", fo->op->full, fo->op->param[i].name);
+      return -1;
+    }
+    if (dispatch_arg(cap, o, fo->op->param[i].kind, &out[i])) return -1;
+  }
+  return 0;
+}
+
+/* ---- autograd, followed only as far as "does this value need a grad_fn" ---- */
+
+static bool dispatch_storage_grad(MgCapture *cap, uint32_t storage) {
+  return storage < cap->cap_storage && cap->storage_grad[storage];
+}
+
+static int dispatch_mark_storage(MgCapture *cap, uint32_t storage) {
+  if (storage >= cap->cap_storage) {
+    uint32_t n = cap->cap_storage ? cap->cap_storage : 256;
+    while (n <= storage) n *= 2;
+    bool *p = mg_realloc(cap->storage_grad, n);
+    if (!p) return PyErr_NoMemory(), -1;
+    memset(p + cap->cap_storage, 0, n - cap->cap_storage);
+    cap->storage_grad = p;
+    cap->cap_storage = n;
+  }
+  cap->storage_grad[storage] = true;
+  return 0;
+}
+
+struct dispatch_grad { MgCapture *cap; bool any; };
+static void dispatch_see_grad(ValRef *v, void *arg) {
+  struct dispatch_grad *s = arg;
+  if (!*v) return;
+  const MgVal *val = mg_val(s->cap->rec->g, *v);
+  if (val->requires_grad || dispatch_storage_grad(s->cap, val->storage)) s->any = true;
+}
+
+/* Which results of node n autograd would track; writes make every alias of the memory tracked. */
+static int dispatch_follow_grad(MgCapture *cap, const MgFrontOp *fo, NodeRef n) {
+  MgGraph *g = cap->rec->g;
+  struct dispatch_grad s = {cap, false};
+  if (!mg_node(g, n)->grad_mode || fo->detach) return 0;
+  mg_node_each_val(mg_node(g, n), dispatch_see_grad, &s);
+  if (!s.any) return 0;
+  MgNode *node = mg_node(g, n);
+  for (int i = 0; i < node->nout; i++) {
+    if (!node->out[i]) continue;
+    MgVal *v = mg_val(g, node->out[i]);
+    if (mg_dtype_is_float(v->dtype) || mg_dtype_is_complex(v->dtype)) v->requires_grad = true;
+    if (fo->op->mutates && dispatch_mark_storage(cap, v->storage)) return -1;
+  }
+  return 0;
+}
+
+/* ---- results ---- */
+
+/* Which parameter a return is, when the op writes that parameter and gives it back; else -1. */
+static int dispatch_written_param(const MgOp *op, int ret) {
+  if (op->ret_alias[ret] < 0) return -1;
+  for (int i = 0; i < op->nparam; i++)
+    if (op->param[i].writes && op->param[i].alias_set == op->ret_alias[ret]) return i;
+  return -1;
+}
+
+static bool dispatch_same_shape(const MgGraph *g, ValRef a, ValRef b) {
+  const MgVal *x = mg_val(g, a), *y = mg_val(g, b);
+  if (x->ndim != y->ndim || x->dtype != y->dtype) return false;
+  for (int i = 0; i < x->ndim; i++)
+    if (!mg_ex_same(x->size[i], y->size[i])) return false;
+  return true;
+}
+
+/* In-place and out= results: the argument itself, which now stands for the new value. */
+static PyObject *dispatch_rebind(MgCapture *cap, const MgFrontOp *fo, PyObject *arg, ValRef val) {
+  if (!arg || !mg_standin_is(arg))
+    return mg_rec_break(BK_op, "%s writes to a tensor that the recording did not make", fo->op->full);
+  MgStandInfo *info = mg_standin_info(arg);
+  if (!fo->inplace_view && !dispatch_same_shape(cap->rec->g, info->val, val))
+    return mg_rec_break(BK_op, "%s resizes its output", fo->op->full);
+  info->val = val;
+  return Py_NewRef(arg);
+}
+
+static PyObject *dispatch_new(MgCapture *cap, ValRef val) {
+  if (!val) Py_RETURN_NONE;
+  return mg_standin_new(cap, val);
+}
+
+/* One call being recorded. */
+typedef struct DispatchCall {
+  MgCapture *cap;
+  const MgFrontOp *fo;
+  NodeRef n;
+  PyObject *args, *kwargs; /* borrowed; kwargs may be NULL */
+  PyObject *pyret;         /* what the meta kernel returned, for returns that are no tensors; or NULL */
+} DispatchCall;
+
+/* Return number `ret`, taking tensor results from *out on. */
+static PyObject *dispatch_return(const DispatchCall *c, int ret, uint32_t *out) {
+  const MgOp *op = c->fo->op;
+  MgCapture *cap = c->cap;
+  MgGraph *g = cap->rec->g;
+  NodeRef n = c->n;
+  if (op->ret_kind[ret] == AK_tensor) {
+    ValRef val = *out < mg_node(g, n)->nout ? mg_node(g, n)->out[*out] : 0;
+    ++*out;
+    int w = dispatch_written_param(op, ret);
+    return w < 0 ? dispatch_new(cap, val)
+                 : dispatch_rebind(cap, c->fo, dispatch_param(c->fo, c->args, c->kwargs, w), val);
+  }
+  if (op->ret_kind[ret] != AK_tensor_list) {
+    if (!c->pyret) return mg_rec_break(BK_op, "%s returns something that is not a tensor", op->full);
+    return op->nret == 1 ? Py_NewRef(c->pyret) : PySequence_GetItem(c->pyret, ret);
+  }
+  /* A list takes what the later returns leave. */
+  int later = 0;
+  for (int i = ret + 1; i < op->nret; i++) later += op->ret_kind[i] == AK_tensor;
+  uint32_t end = mg_node(g, n)->nout - later;
+  PyObject *list = PyList_New(end > *out ? end - *out : 0);
+  for (Py_ssize_t i = 0; list && *out < end; ++*out, i++) {
+    PyObject *t = dispatch_new(cap, mg_node(g, n)->out[*out]);
+    if (!t) Py_CLEAR(list);
+    else PyList_SET_ITEM(list, i, t);
+  }
+  return list;
+}
+
+static PyObject *dispatch_results(const DispatchCall *c) {
+  uint32_t out = 0;
+  int nret = c->fo->op->nret;
+  if (nret == 0) Py_RETURN_NONE;
+  if (nret == 1) return dispatch_return(c, 0, &out);
+  PyObject *tuple = PyTuple_New(nret);
+  for (int i = 0; tuple && i < nret; i++) {
+    PyObject *o = dispatch_return(c, i, &out);
+    if (!o) Py_CLEAR(tuple);
+    else PyTuple_SET_ITEM(tuple, i, o);
+  }
+  return tuple;
+}
+
+/* ---- calling torch from the handler ---- */
+
+static PyObject *dispatch_enter(PyObject *type) {
+  PyObject *ctx = PyObject_CallNoArgs(type), *r = ctx ? PyObject_CallMethod(ctx, "__enter__", NULL) : NULL;
+  if (!r) Py_CLEAR(ctx);
+  Py_XDECREF(r);
+  return ctx;
+}
+
+static int dispatch_exit(PyObject *ctx) {
+  PyObject *t, *v, *tb;
+  PyErr_Fetch(&t, &v, &tb);
+  PyObject *r = PyObject_CallMethod(ctx, "__exit__", "OOO", Py_None, Py_None, Py_None);
+  Py_DECREF(ctx);
+  if (!r) {
+    Py_XDECREF(t);
+    Py_XDECREF(v);
+    Py_XDECREF(tb);
+    return -1;
+  }
+  Py_DECREF(r);
+  PyErr_Restore(t, v, tb);
+  return 0;
+}
+
+/* Ops that change the metadata of their argument (t_, squeeze_ ...) are run on the stand-in itself, so that torch's
+ * own view of its sizes follows. */
+static int dispatch_rerun(const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
+  PyObject *ctx = dispatch_enter(dispatch_disable);
+  if (!ctx) return -1;
+  PyObject *r = PyObject_Call(fo->call, args, kwargs);
+  if (dispatch_exit(ctx)) Py_CLEAR(r);
+  Py_XDECREF(r);
+  return r ? 0 : -1;
+}
+
+/* Runs a composite op's own decomposition with the mode on, so that its parts are recorded. */
+static PyObject *dispatch_decompose(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
+  PyObject *fn = PyObject_GetAttrString(fo->func, "decompose"), *r = NULL;
+  PyObject *pushed = fn ? PyObject_CallOneArg(mg_dispatch_push, cap->mode) : NULL;
+  if (pushed) {
+    r = PyObject_Call(fn, args, kwargs);
+    PyObject *t, *v, *tb;
+    PyErr_Fetch(&t, &v, &tb);
+    PyObject *popped = PyObject_CallOneArg(mg_dispatch_pop, Py_None);
+    if (popped) PyErr_Restore(t, v, tb);
+    else Py_CLEAR(r);
+    Py_XDECREF(popped);
+  }
+  Py_XDECREF(fn);
+  Py_XDECREF(pushed);
+  return r;
+}
+
+/* ---- one op ---- */
+
+/* Fills in the node's results: in C, or by torch's meta kernel when the op is not known or its arguments are wrong
+ * (torch then raises its own error).  *pyret: what the op returns when that is no tensor. */
+static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, PyObject **pyret) {
+  MgRec *r = cap->rec;
+  MgRc rc = fo->plain ? mg_infer(r->g, n) : MG_UNSUP;
+  if (rc == MG_OK) return 0;
+  if (rc == MG_NOMEM) return PyErr_NoMemory(), -1;
+  r->ctx->rc = MG_OK;
+  return mg_metainfer_run(r, fo, n, pyret);
+}
+
+static PyObject *dispatch_record(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
+  MgRec *r = cap->rec;
+  MgGraph *g = r->g;
+  const MgOp *op = fo->op;
+  PyObject *res = NULL;
+  DispatchCall c = {.cap = cap, .fo = fo, .args = args, .kwargs = kwargs};
+  MgArg small[16], *arg = op->nparam <= 16 ? small : mg_new(g->c, MgArg, op->nparam);
+  if (!arg) return PyErr_NoMemory();
+  if (dispatch_args(cap, fo, args, kwargs, arg)) return NULL;
+  int ntensor = 0;
+  for (int i = 0; i < op->nret; i++) ntensor += op->ret_kind[i] == AK_tensor;
+  NodeRef n = c.n = mg_graph_node(g, op, op->nparam, ntensor);
+  if (!n) return PyErr_NoMemory();
+  MgNode *node = mg_node(g, n);
+  memcpy(node->arg, arg, sizeof *arg * op->nparam);
+  node->line = r->line;
+  node->grad_mode = mg_abi.aoti_torch_grad_mode_is_enabled();
+  if (dispatch_infer(cap, fo, n, &c.pyret)) goto done;
+  if (dispatch_follow_grad(cap, fo, n)) goto done;
+  if (fo->inplace_view && dispatch_rerun(fo, args, kwargs)) goto done;
+  res = dispatch_results(&c);
+done:
+  /* A node that failed, or that only answered a question about metadata, is no part of the graph. */
+  if (n + 1 == g->nnode && (!res || (!mg_node(g, n)->nout && !op->mutates))) g->nnode--;
+  Py_XDECREF(c.pyret);
+  return res;
+}
+
+/* torch.tensor(...) made a real tensor from Python data: its value is part of the recording, each run gets a copy. */
+static PyObject *dispatch_lift(MgCapture *cap, PyObject *args) {
+  static const MgFrontOp *clone;
+  if (!clone) {
+    const MgOp *op = mg_op_by_name("aten::clone");
+    if (!op) op = mg_op_from_schema(cap->rec->ctx, "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor");
+    if (!op || !(clone = mg_frontop_of(op))) return NULL;
+  }
+  return dispatch_record(cap, clone, args, NULL);
+}
+
+static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
+  switch ((MgOpFate)fo->fate) {
+    case FATE_record: break;
+    case FATE_break_value: return mg_rec_break(BK_data_dependent, "%s", fo->op->full);
+    case FATE_break_op: return mg_rec_break(BK_op, "%s", fo->op->full);
+    case FATE_decompose: return dispatch_decompose(cap, fo, args, kwargs);
+    case FATE_run: return PyObject_Call(fo->call, args, kwargs);
+  }
+  if (fo->lift_fresh && PyTuple_GET_SIZE(args) == 1 && !mg_standin_is(PyTuple_GET_ITEM(args, 0)))
+    return dispatch_lift(cap, args);
+  return dispatch_record(cap, fo, args, kwargs);
+}
+
+/* __torch_dispatch__(self, func, types, args, kwargs) */
+static PyObject *dispatch_handle(PyObject *self, PyObject *const *a, Py_ssize_t n) {
+  MgCapture *cap = ((MgModeObject *)self)->cap;
+  if (!cap || n < 3) return PyErr_Format(PyExc_RuntimeError, "magneto: dispatch outside of a recording");
+  if (cap->next_result) {
+    ValRef v = cap->next_result;
+    cap->next_result = 0;
+    return mg_standin_new(cap, v);
+  }
+  /* Python that torch runs below is not the user's program; and autograd may call from its own threads. */
+  MgPause pause = mg_rec_pause();
+  mg_rec = cap->rec;
+  PyObject *res = NULL, *kwargs = n > 3 && PyDict_Check(a[3]) && PyDict_GET_SIZE(a[3]) ? a[3] : NULL;
+  if (cap->rec->abort) {
+    PyErr_SetString(MgBreakError, cap->rec->reason);
+  } else {
+    const MgFrontOp *fo = mg_frontop_find(a[0]);
+    if (fo) res = dispatch_op(cap, fo, a[2], kwargs);
+  }
+  mg_rec_resume(pause);
+  return res;
+}
+
+/* ---- the mode type ---- */
+
+static PyMethodDef dispatch_methods[] = {
+    {"__torch_dispatch__", (PyCFunction)(void *)dispatch_handle, METH_FASTCALL, NULL}, {NULL, NULL, 0, NULL}};
+
+static PyTypeObject dispatch_mode_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.DispatchMode",
+    .tp_basicsize = sizeof(MgModeObject),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_methods = dispatch_methods,
+};
+
+int mg_dispatch_init(void) {
+  if (PyType_Ready(&dispatch_mode_type)) return -1;
+  PyObject *c = PyImport_ImportModule("torch._C");
+  if (!c) return -1;
+  mg_dispatch_push = PyObject_GetAttrString(c, "_push_on_torch_dispatch_stack");
+  mg_dispatch_pop = PyObject_GetAttrString(c, "_pop_torch_dispatch_stack");
+  dispatch_disable = PyObject_GetAttrString(c, "_DisableTorchDispatch");
+  Py_DECREF(c);
+  return mg_dispatch_push && mg_dispatch_pop && dispatch_disable ? 0 : -1;
+}
+
+PyObject *mg_dispatch_mode_new(MgCapture *cap) {
+  MgModeObject *m = PyObject_New(MgModeObject, &dispatch_mode_type);
+  if (m) m->cap = cap;
+  return (PyObject *)m;
+}
+
+void mg_dispatch_mode_end(PyObject *mode) { ((MgModeObject *)mode)->cap = NULL; }

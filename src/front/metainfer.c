@@ -1,0 +1,409 @@
+/* Results of ops that ir/infer does not know: torch's own meta kernel is run on meta tensors made from the metadata.
+ * In: a node with its arguments filled in.  Out: its result values.
+ * Those kernels are mostly Python (40-1450 us), so results are kept by op and argument metadata for the life of the
+ * process; a key holds everything a meta kernel can look at. */
+#include "front/standin.h"
+#include "front/torchobj.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct MetaOut { /* metadata of one tensor result; sizes and strides follow in the entry's int pool */
+  uint8_t dtype, ndim;
+  bool defined;
+  uint32_t dims;         /* index of ndim sizes, then ndim strides, then the offset */
+} MetaOut;
+
+typedef struct MetaEntry {
+  uint8_t *key;
+  size_t nkey;
+  MetaOut *out;
+  int64_t *pool;
+  uint32_t nout;
+} MetaEntry;
+
+typedef struct MetaKey { /* growing bytes; failed sticks */
+  uint8_t *p;
+  size_t n, cap;
+  bool failed, symbolic;
+} MetaKey;
+
+static MgMap metainfer_map; /* hash of the key + 2 -> index; a clash of hashes replaces the entry */
+static MetaEntry *metainfer_entry;
+static uint32_t metainfer_n, metainfer_cap;
+#define METAINFER_MAX 8192  /* entries; the cache is emptied when it is full */
+
+/* ---- keys ---- */
+
+static void metainfer_put(MetaKey *k, const void *p, size_t n) {
+  if (k->n + n > k->cap) {
+    size_t cap = (k->cap ? k->cap * 2 : 512) + n;
+    void *q = mg_realloc(k->p, cap);
+    if (!q) {
+      k->failed = true;
+      return;
+    }
+    k->p = q;
+    k->cap = cap;
+  }
+  memcpy(k->p + k->n, p, n);
+  k->n += n;
+}
+
+static void metainfer_put_sym(MetaKey *k, const MgGraph *g, SymRef s) {
+  int64_t v;
+  if (mg_ex_const_int(g->x, s, &v)) metainfer_put(k, &v, sizeof v);
+  else k->symbolic = true;
+}
+
+static void metainfer_put_arg(MetaKey *k, const MgGraph *g, const MgArg *a) {
+  metainfer_put(k, &a->tag, 1);
+  switch ((MgArgTag)a->tag) {
+    case MA_none: break;
+    case MA_val: {
+      const MgVal *v = mg_val(g, a->u.val);
+      if (!a->u.val) break;
+      metainfer_put(k, &v->dtype, 1);
+      metainfer_put(k, &v->device, 1);
+      metainfer_put(k, &v->ndim, 1);
+      for (int i = 0; i < v->ndim; i++) metainfer_put_sym(k, g, v->size[i]);
+      for (int i = 0; i < v->ndim; i++) metainfer_put_sym(k, g, v->stride[i]);
+      metainfer_put_sym(k, g, v->offset);
+      break;
+    }
+    case MA_int: metainfer_put_sym(k, g, a->u.sym); break;
+    case MA_float: metainfer_put(k, &a->u.f, sizeof a->u.f); break;
+    case MA_bool: metainfer_put(k, &a->u.b, 1); break;
+    case MA_str: metainfer_put(k, a->u.str, strlen(a->u.str) + 1); break;
+    case MA_device: metainfer_put(k, &a->dev_index, 1); /* fall through */
+    case MA_dtype:
+    case MA_layout:
+    case MA_memory_format: metainfer_put(k, &a->u.code, sizeof a->u.code); break;
+    case MA_list:
+      metainfer_put(k, &a->n, sizeof a->n);
+      for (uint32_t i = 0; i < a->n; i++) metainfer_put_arg(k, g, &a->u.item[i]);
+      break;
+    case MA_object: break; /* generators and the like do not change shapes */
+  }
+}
+
+/* ---- calling the kernel ---- */
+
+static PyObject *metainfer_torch(const char *name) {
+  static PyObject *torch;
+  if (!torch && !(torch = PyImport_ImportModule("torch"))) return NULL;
+  return PyObject_GetAttrString(torch, name);
+}
+
+static PyObject *metainfer_dims(const MgGraph *g, const SymRef *s, int n) {
+  PyObject *t = PyTuple_New(n);
+  for (int i = 0; t && i < n; i++) {
+    int64_t v;
+    PyObject *o = mg_ex_const_int(g->x, s[i], &v) ? PyLong_FromLongLong(v) : NULL;
+    if (!o) {
+      if (!PyErr_Occurred()) mg_rec_break(BK_op, "a symbolic size");
+      Py_CLEAR(t);
+    } else {
+      PyTuple_SET_ITEM(t, i, o);
+    }
+  }
+  return t;
+}
+
+/* A meta tensor like value v. */
+static PyObject *metainfer_tensor(const MgGraph *g, ValRef val) {
+  static PyObject *empty_strided, *meta;
+  const MgVal *v = mg_val(g, val);
+  PyObject *size = NULL, *stride = NULL, *dtype = NULL, *args = NULL, *kw = NULL, *t = NULL;
+  int64_t offset = 0;
+  if (!empty_strided && !(empty_strided = metainfer_torch("empty_strided"))) return NULL;
+  if (!meta && !(meta = mg_torchobj_new_device(DEV_meta, -1))) return NULL;
+  if (!(size = metainfer_dims(g, v->size, v->ndim)) || !(stride = metainfer_dims(g, v->stride, v->ndim))) goto done;
+  if (!(dtype = mg_torchobj_new_dtype(v->dtype))) goto done;
+  if (!(args = PyTuple_Pack(2, size, stride))) goto done;
+  if (!(kw = Py_BuildValue("{s:O,s:O}", "dtype", dtype, "device", meta))) goto done;
+  t = PyObject_Call(empty_strided, args, kw);
+  /* A storage offset needs memory in front of the tensor; meta memory is only a number. */
+  if (t && mg_ex_const_int(g->x, v->offset, &offset) && offset > 0) {
+    PyObject *store = PyObject_CallMethod(t, "new_empty", "((L))", (long long)offset);
+    PyObject *r = store ? PyObject_CallMethod(store, "as_strided", "OOL", size, stride, (long long)offset) : NULL;
+    Py_XDECREF(store);
+    if (r) Py_SETREF(t, r);
+    else PyErr_Clear(); /* kernels rarely look at the offset */
+  }
+done:
+  Py_XDECREF(size);
+  Py_XDECREF(stride);
+  Py_XDECREF(dtype);
+  Py_XDECREF(args);
+  Py_XDECREF(kw);
+  return t;
+}
+
+static PyObject *metainfer_arg(MgRec *r, const MgArg *a, int kind) {
+  if (a->tag == MA_val) {
+    if (!a->u.val) Py_RETURN_NONE;
+    return metainfer_tensor(r->g, a->u.val);
+  }
+  if (kind == AK_generator) Py_RETURN_NONE;
+  if (a->tag == MA_device) return mg_torchobj_new_device(DEV_meta, -1);
+  if (a->tag != MA_list) return mg_torchobj_from_arg(r->g, a, r->cap->objs);
+  PyObject *l = PyList_New(a->n);
+  for (uint32_t i = 0; l && i < a->n; i++) {
+    PyObject *o = metainfer_arg(r, &a->u.item[i], AK_other);
+    if (!o) Py_CLEAR(l);
+    else PyList_SET_ITEM(l, i, o);
+  }
+  return l;
+}
+
+static void metainfer_see_val(ValRef *v, void *arg) { *(bool *)arg |= *v != 0; }
+
+static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
+  const MgOp *op = fo->op;
+  MgNode *node = mg_node(r->g, n);
+  bool has_tensor = false;
+  mg_node_each_val(node, metainfer_see_val, &has_tensor);
+  int npos = 0;
+  while (npos < op->nparam && !op->param[npos].kwarg_only) npos++;
+  PyObject *args = PyTuple_New(npos), *kw = PyDict_New(), *res = NULL;
+  if (!args || !kw) goto done;
+  for (int i = 0; i < op->nparam; i++) {
+    PyObject *o = op->param[i].kind == AK_device && !has_tensor ? mg_torchobj_new_device(DEV_meta, -1)
+                                                                : metainfer_arg(r, &node->arg[i], op->param[i].kind);
+    if (!o) goto done;
+    if (i < npos) {
+      PyTuple_SET_ITEM(args, i, o);
+      continue;
+    }
+    int bad = PyDict_SetItem(kw, fo->name[i], o);
+    Py_DECREF(o);
+    if (bad) goto done;
+  }
+  res = PyObject_Call(fo->func, args, kw);
+  if (!res && PyErr_ExceptionMatches(PyExc_NotImplementedError)) {
+    PyErr_Clear();
+    mg_rec_break(BK_op, "%s has no meta kernel", op->full);
+  }
+done:
+  Py_XDECREF(args);
+  Py_XDECREF(kw);
+  return res;
+}
+
+/* ---- results ---- */
+
+static int metainfer_long(PyObject *o, int64_t *v) {
+  *v = PyLong_Check(o) ? PyLong_AsLongLong(o) : -1;
+  if (PyLong_Check(o)) return *v == -1 && PyErr_Occurred() ? -1 : 0;
+  mg_rec_break(BK_op, "a symbolic size");
+  return -1;
+}
+
+static int metainfer_read_dims(PyObject *seq, int64_t *v) {
+  if (!seq) return -1;
+  int rc = 0;
+  for (Py_ssize_t i = 0; !rc && i < PyTuple_GET_SIZE(seq); i++) rc = metainfer_long(PyTuple_GET_ITEM(seq, i), &v[i]);
+  Py_DECREF(seq);
+  return rc;
+}
+
+/* Reads the metadata of one result into the entry (out and pool have room). */
+static int metainfer_read(MetaEntry *e, PyObject *t, uint32_t *npool) {
+  MetaOut *o = &e->out[e->nout++];
+  *o = (MetaOut){0};
+  if (t == Py_None) return 0;
+  if (!PyObject_TypeCheck(t, mg_tensor_type)) return mg_rec_break(BK_op, "a result that is not a tensor"), -1;
+  PyObject *size = PyObject_GetAttrString(t, "shape"), *dt = PyObject_GetAttrString(t, "dtype"), *off = NULL;
+  int rc = -1;
+  if (!size || !dt) goto done;
+  o->defined = true;
+  o->dtype = (uint8_t)mg_torchobj_dtype(dt);
+  o->ndim = (uint8_t)PyTuple_GET_SIZE(size);
+  o->dims = *npool;
+  int64_t *pool = mg_realloc(e->pool, (*npool + 2 * o->ndim + 1) * sizeof *pool);
+  if (!pool) {
+    PyErr_NoMemory();
+    goto done;
+  }
+  e->pool = pool;
+  *npool += 2 * o->ndim + 1;
+  if (metainfer_read_dims(Py_NewRef(size), pool + o->dims)) goto done;
+  if (metainfer_read_dims(PyObject_CallMethod(t, "stride", NULL), pool + o->dims + o->ndim)) goto done;
+  if (!(off = PyObject_CallMethod(t, "storage_offset", NULL))) goto done;
+  rc = metainfer_long(off, pool + o->dims + 2 * o->ndim);
+done:
+  Py_XDECREF(size);
+  Py_XDECREF(dt);
+  Py_XDECREF(off);
+  return rc;
+}
+
+/* All tensor results of a call, lists flattened. */
+static int metainfer_read_all(MetaEntry *e, const MgOp *op, PyObject *res) {
+  uint32_t npool = 0;
+  size_t total = 0;
+  if (op->nret > 1 && (!PyTuple_Check(res) || PyTuple_GET_SIZE(res) != op->nret))
+    return mg_rec_break(BK_op, "%s: unexpected result", op->full), -1;
+  for (int pass = 0; pass < 2; pass++) {
+    for (int i = 0; i < op->nret; i++) {
+      PyObject *o = op->nret == 1 ? res : PyTuple_GET_ITEM(res, i);
+      if (op->ret_kind[i] == AK_tensor) {
+        if (pass == 0) total++;
+        else if (metainfer_read(e, o, &npool)) return -1;
+      } else if (op->ret_kind[i] == AK_tensor_list) {
+        Py_ssize_t n = PySequence_Size(o);
+        if (n < 0) return -1;
+        if (pass == 0) total += n;
+        for (Py_ssize_t k = 0; pass == 1 && k < n; k++) {
+          PyObject *t = PySequence_GetItem(o, k);
+          int bad = !t || metainfer_read(e, t, &npool);
+          Py_XDECREF(t);
+          if (bad) return -1;
+        }
+      }
+    }
+    if (pass == 0 && !(e->out = mg_calloc(total + 1, sizeof *e->out))) return PyErr_NoMemory(), -1;
+  }
+  return 0;
+}
+
+struct metainfer_device { const MgGraph *g; uint8_t device; int8_t index; int rank; };
+/* A tensor with dimensions decides over 0-dim ones (a CPU scalar may meet CUDA tensors). */
+static void metainfer_see_device(ValRef *v, void *arg) {
+  struct metainfer_device *d = arg;
+  if (!*v) return;
+  const MgVal *val = mg_val(d->g, *v);
+  int rank = val->ndim > 0 ? 2 : 1;
+  if (rank <= d->rank) return;
+  *d = (struct metainfer_device){d->g, val->device, val->dev_index, rank};
+}
+
+/* The argument value that return `ret` aliases by schema, or 0; a list parameter gives its k-th item. */
+static ValRef metainfer_alias(const MgGraph *g, const MgOp *op, NodeRef n, int ret, uint32_t k) {
+  if (op->ret_alias[ret] < 0) return 0;
+  for (int i = 0; i < op->nparam; i++) {
+    const MgArg *a = &g->node[n].arg[i];
+    if (op->param[i].alias_set != op->ret_alias[ret]) continue;
+    if (a->tag == MA_val) return a->u.val;
+    if (a->tag == MA_list && k < a->n && a->u.item[k].tag == MA_val) return a->u.item[k].u.val;
+  }
+  return 0;
+}
+
+/* Makes the node's result values from an entry. */
+static int metainfer_apply(MgRec *r, const MgFrontOp *fo, NodeRef n, const MetaEntry *e) {
+  MgGraph *g = r->g;
+  const MgOp *op = fo->op;
+  struct metainfer_device dev = {g, DEV_cpu, -1, 0};
+  mg_node_each_val(mg_node(g, n), metainfer_see_device, &dev);
+  for (int i = 0; i < op->nparam; i++) {
+    const MgArg *a = &mg_node(g, n)->arg[i];
+    if (a->tag == MA_device) dev = (struct metainfer_device){g, (uint8_t)a->u.code, a->dev_index, 3};
+  }
+  ValRef *out = mg_new(g->c, ValRef, e->nout + 1);
+  if (!out) return PyErr_NoMemory(), -1;
+  int ret = -1;
+  uint32_t left = 0, k = 0, nlist = e->nout;
+  for (int i = 0; i < op->nret; i++) nlist -= op->ret_kind[i] == AK_tensor;
+  for (uint32_t i = 0; i < e->nout; i++, k++, left--) {
+    while (!left) { /* the next return that holds tensors */
+      k = 0;
+      ret++;
+      left = op->ret_kind[ret] == AK_tensor ? 1 : op->ret_kind[ret] == AK_tensor_list ? nlist : 0;
+    }
+    const MetaOut *o = &e->out[i];
+    if (!o->defined) continue;
+    ValRef alias = metainfer_alias(g, op, n, ret, k);
+    out[i] = mg_graph_val(g, (MgDtype)o->dtype, o->ndim);
+    if (!out[i]) return PyErr_NoMemory(), -1;
+    MgVal *v = mg_val(g, out[i]);
+    const int64_t *d = e->pool + o->dims;
+    for (int j = 0; j < o->ndim; j++) {
+      v->size[j] = mg_sym(g->x, d[j]);
+      v->stride[j] = mg_sym(g->x, d[o->ndim + j]);
+    }
+    v->offset = mg_sym(g->x, d[2 * o->ndim]);
+    v->def = n;
+    v->out = (uint16_t)i;
+    v->device = dev.device;
+    v->dev_index = dev.device == DEV_cpu ? -1 : dev.index;
+    if (alias) v->storage = mg_val(g, alias)->storage;
+  }
+  MgNode *node = mg_node(g, n);
+  node->out = out;
+  node->nout = (uint16_t)e->nout;
+  return 0;
+}
+
+static void metainfer_entry_free(MetaEntry *e) {
+  free(e->key);
+  free(e->out);
+  free(e->pool);
+  *e = (MetaEntry){0};
+}
+
+void mg_metainfer_reset(void) {
+  for (uint32_t i = 0; i < metainfer_n; i++) metainfer_entry_free(&metainfer_entry[i]);
+  free(metainfer_entry);
+  metainfer_entry = NULL;
+  metainfer_n = metainfer_cap = 0;
+  mg_map_free(&metainfer_map);
+  metainfer_map = (MgMap){0};
+}
+
+/* Keeps an entry (takes over its memory, on failure too). */
+static void metainfer_keep(uint64_t hash, MetaEntry e) {
+  if (metainfer_n >= METAINFER_MAX) mg_metainfer_reset();
+  if (metainfer_n == metainfer_cap) {
+    uint32_t cap = metainfer_cap ? metainfer_cap * 2 : 128;
+    void *p = mg_realloc(metainfer_entry, cap * sizeof *metainfer_entry);
+    if (!p) {
+      metainfer_entry_free(&e);
+      return;
+    }
+    metainfer_entry = p;
+    metainfer_cap = cap;
+  }
+  if (mg_map_put(&metainfer_map, hash, metainfer_n)) {
+    metainfer_entry_free(&e);
+    return;
+  }
+  metainfer_entry[metainfer_n++] = e;
+}
+
+int mg_metainfer_run(MgRec *r, const MgFrontOp *fo, NodeRef n, PyObject **pyret) {
+  const MgOp *op = fo->op;
+  MetaKey k = {0};
+  MetaEntry e = {0};
+  int rc = -1;
+  metainfer_put(&k, &op->id, sizeof op->id);
+  for (int i = 0; i < op->nparam; i++) metainfer_put_arg(&k, r->g, &mg_node(r->g, n)->arg[i]);
+  bool cacheable = fo->plain && !k.failed && !k.symbolic;
+  uint64_t hash = cacheable ? mg_hash_bytes(k.p, k.n, 0) | 2 : 0;
+  uint32_t found = cacheable ? mg_map_get(&metainfer_map, hash) : MG_MAP_NONE;
+  if (found != MG_MAP_NONE) {
+    const MetaEntry *hit = &metainfer_entry[found];
+    if (hit->nkey == k.n && !memcmp(hit->key, k.p, k.n)) {
+      free(k.p);
+      return metainfer_apply(r, fo, n, hit);
+    }
+  }
+  PyObject *res = metainfer_call(r, fo, n);
+  if (!res) goto done;
+  if (metainfer_read_all(&e, op, res)) goto done;
+  if (metainfer_apply(r, fo, n, &e)) goto done;
+  if (!fo->plain) *pyret = Py_NewRef(res);
+  rc = 0;
+  if (cacheable) {
+    e.key = k.p;
+    e.nkey = k.n;
+    k.p = NULL;
+    metainfer_keep(hash, e);
+    e = (MetaEntry){0};
+  }
+done:
+  Py_XDECREF(res);
+  free(k.p);
+  metainfer_entry_free(&e);
+  return rc;
+}

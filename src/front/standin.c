@@ -1,0 +1,470 @@
+/* Stand-in tensors: the type, making one, inputs, and the life of the tensor side of a recording.
+ * In: older tensors that the recording meets, graph values that the dispatch mode made.  Out: stand-ins.
+ * A stand-in is a CPU or CUDA tensor over a dummy address whose Python dispatch key routes every op to the mode; it
+ * must never reach a kernel.  STANDINS-type rules (which calls must be intercepted) are in standin_methods.c. */
+#include "front/standin.h"
+#include "front/torchobj.h"
+#include "runtime/torch_abi.h"
+#include <dlfcn.h>
+#include <structmember.h>
+#include <stdlib.h>
+#include <string.h>
+
+PyTypeObject *mg_standin_type, *mg_tensor_type, *mg_parameter_type;
+Py_ssize_t mg_standin_slot;
+static PyObject *standin_compiler;      /* torch.compiler */
+static PyObject *standin_c;             /* torch._C */
+static PyObject *standin_inference_mode;/* torch._C._InferenceMode */
+static bool (*standin_inference_on)(void); /* c10::InferenceMode::is_enabled, NULL where it is not exported */
+
+#define STANDIN_ADDRESS ((void *)64) /* non-null and never mapped: a stray read faults instead of reading garbage */
+#define STANDIN_MAX_DIM 64           /* torch's own limit */
+
+static MgTensor *standin_handle(PyObject *tensor) { return (MgTensor *)((char *)tensor + sizeof(PyObject)); }
+
+/* ---- MgStandInfo ---- */
+
+static void standin_info_dealloc(PyObject *o) {
+  MgStandInfo *i = (MgStandInfo *)o;
+  if (i->cap) {
+    if (i->prev) i->prev->next = i->next;
+    else i->cap->live = i->next;
+    if (i->next) i->next->prev = i->prev;
+  }
+  PyObject_Free(o);
+}
+
+static PyTypeObject standin_info_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.StandInfo",
+    .tp_basicsize = sizeof(MgStandInfo),
+    .tp_dealloc = standin_info_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+static MgStandInfo *standin_info_new(MgCapture *cap, ValRef val) {
+  MgStandInfo *i = PyObject_New(MgStandInfo, &standin_info_type);
+  if (!i) return NULL;
+  i->cap = cap;
+  i->prev = NULL;
+  i->next = cap->live;
+  if (cap->live) cap->live->prev = i;
+  cap->live = i;
+  i->val = val;
+  i->input = 0;
+  i->is_param = false;
+  return i;
+}
+
+/* ---- the type ---- */
+
+/* Dispatch on the class is reached only when the mode is not active: the stand-in escaped its recording. */
+static PyObject *standin_escaped(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+  return PyErr_Format(PyExc_RuntimeError, "magneto: a stand-in tensor of a finished recording was used by %R",
+                      n ? args[0] : Py_None);
+}
+static PyMethodDef standin_escaped_def = {"__torch_dispatch__", (PyCFunction)(void *)standin_escaped, METH_FASTCALL,
+                                          NULL};
+
+static int standin_make_type(void) {
+  int rc = -1;
+  PyObject *disabled = PyObject_GetAttrString(standin_c, "_disabled_torch_function_impl");
+  PyObject *dispatch = PyCFunction_New(&standin_escaped_def, NULL), *dict = NULL, *type = NULL, *slot = NULL;
+  if (!disabled || !dispatch) goto done;
+  dict = Py_BuildValue("{s:(s),s:O,s:O,s:s}", "__slots__", "_mg_info", "__torch_function__", disabled,
+                       "__torch_dispatch__", dispatch, "__module__", "magneto._magneto");
+  if (!dict) goto done;
+  type = PyObject_CallFunction((PyObject *)Py_TYPE(mg_tensor_type), "s(O)O", "StandIn", mg_tensor_type, dict);
+  if (!type) goto done;
+  slot = PyObject_GetAttrString(type, "_mg_info");
+  if (!slot) goto done;
+  if (Py_TYPE(slot) != &PyMemberDescr_Type) {
+    PyErr_SetString(PyExc_ImportError, "magneto: the stand-in type has no C slot");
+    goto done;
+  }
+  mg_standin_slot = ((PyMemberDescrObject *)slot)->d_member->offset;
+  /* The slot is ours alone: without its descriptor user code cannot see it; deallocation still clears it. */
+  if (PyObject_DelAttrString(type, "_mg_info")) goto done;
+  mg_standin_type = (PyTypeObject *)Py_NewRef(type);
+  rc = mg_standin_methods_add(mg_standin_type);
+done:
+  Py_XDECREF(disabled);
+  Py_XDECREF(dispatch);
+  Py_XDECREF(dict);
+  Py_XDECREF(type);
+  Py_XDECREF(slot);
+  return rc;
+}
+
+static PyObject *standin_import(const char *module, const char *attr) {
+  PyObject *m = PyImport_ImportModule(module), *r = m ? PyObject_GetAttrString(m, attr) : NULL;
+  Py_XDECREF(m);
+  return r;
+}
+
+int mg_standin_init(PyObject *module) {
+  const char *missing = mg_abi_load();
+  if (missing) {
+    PyErr_Format(PyExc_ImportError, "magneto: this torch lacks %s", missing);
+    return -1;
+  }
+  if (PyType_Ready(&standin_info_type)) return -1;
+  if (!(standin_c = standin_import("torch", "_C"))) return -1;
+  if (!(standin_compiler = standin_import("torch", "compiler"))) return -1;
+  if (!(mg_tensor_type = (PyTypeObject *)standin_import("torch", "Tensor"))) return -1;
+  if (!(mg_parameter_type = (PyTypeObject *)standin_import("torch.nn", "Parameter"))) return -1;
+  if (!(standin_inference_mode = PyObject_GetAttrString(standin_c, "_InferenceMode"))) return -1;
+  void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
+  standin_inference_on = (bool (*)(void))dlsym(c10 ? c10 : RTLD_DEFAULT, "_ZN3c1013InferenceMode10is_enabledEv");
+  if (mg_torchobj_init() || mg_dispatch_init() || standin_make_type()) return -1;
+  return PyModule_AddFunctions(module, mg_tensor_methods);
+}
+
+/* ---- making one ---- */
+
+/* `with torch._C._InferenceMode(False)` from C: a stand-in made in inference mode would lack the keys that route its
+ * ops to us.  NULL with an exception. */
+static PyObject *standin_leave_inference(void) {
+  PyObject *ctx = PyObject_CallOneArg(standin_inference_mode, Py_False), *r = NULL;
+  if (ctx) r = PyObject_CallMethod(ctx, "__enter__", NULL);
+  if (!r) Py_CLEAR(ctx);
+  Py_XDECREF(r);
+  return ctx;
+}
+
+static int standin_reenter_inference(PyObject *ctx) {
+  PyObject *t, *v, *tb, *r;
+  PyErr_Fetch(&t, &v, &tb);
+  r = PyObject_CallMethod(ctx, "__exit__", "OOO", Py_None, Py_None, Py_None);
+  Py_DECREF(ctx);
+  if (!r) return Py_XDECREF(t), Py_XDECREF(v), Py_XDECREF(tb), -1;
+  Py_DECREF(r);
+  PyErr_Restore(t, v, tb);
+  return 0;
+}
+
+static PyObject *standin_alloc(MgCapture *cap, ValRef val) {
+  MgGraph *g = cap->rec->g;
+  const MgVal *v = mg_val(g, val);
+  int64_t size[STANDIN_MAX_DIM], stride[STANDIN_MAX_DIM], offset;
+  MgTensor *h;
+  if (v->ndim > STANDIN_MAX_DIM) return mg_rec_break(BK_op, "a tensor of %d dimensions", v->ndim);
+  bool constant = mg_ex_const_int(g->x, v->offset, &offset);
+  for (int i = 0; i < v->ndim; i++)
+    constant = constant && mg_ex_const_int(g->x, v->size[i], &size[i]) && mg_ex_const_int(g->x, v->stride[i], &stride[i]);
+  if (!constant) return mg_rec_break(BK_op, "a symbolic size");
+  if (mg_abi.aoti_torch_create_tensor_from_blob(STANDIN_ADDRESS, v->ndim, size, stride, offset, v->dtype, v->device,
+                                                v->dev_index < 0 ? 0 : v->dev_index, &h))
+    return mg_rec_break(BK_op, "torch refused a stand-in of dtype %s", mg_dtype_name(v->dtype));
+  PyObject *t = mg_abi.thpvariable_wrap_type(h, mg_standin_type);
+  mg_abi.aoti_torch_delete_tensor_object(h);
+  if (!t) return NULL;
+  MgStandInfo *info = standin_info_new(cap, val);
+  if (!info) {
+    Py_DECREF(t);
+    return NULL;
+  }
+  *(MgStandInfo **)((char *)t + mg_standin_slot) = info;
+  return t;
+}
+
+PyObject *mg_standin_new(MgCapture *cap, ValRef val) {
+  if (standin_inference_on && !standin_inference_on()) return standin_alloc(cap, val);
+  PyObject *ctx = standin_leave_inference();
+  if (!ctx) return NULL;
+  PyObject *t = standin_alloc(cap, val);
+  if (standin_reenter_inference(ctx)) Py_CLEAR(t);
+  return t;
+}
+
+/* ---- inputs ---- */
+
+bool mg_standin_describe(MgGraph *g, PyObject *tensor, ValRef *out, const char **why) {
+  MgTensor *h = standin_handle(tensor);
+  int32_t layout, dtype, device, index;
+  int64_t ndim, *size, *stride, offset;
+  *why = "a sparse or opaque tensor";
+  if (mg_abi.aoti_torch_get_layout(h, &layout) || layout != 0) return false;
+  *why = "a tensor without plain sizes (nested or symbolic)";
+  if (mg_abi.aoti_torch_get_dim(h, &ndim) || ndim > STANDIN_MAX_DIM || mg_abi.aoti_torch_get_sizes(h, &size) ||
+      mg_abi.aoti_torch_get_strides(h, &stride) || mg_abi.aoti_torch_get_storage_offset(h, &offset))
+    return false;
+  *why = "a quantized tensor, or a dtype that is not supported";
+  if (mg_abi.aoti_torch_get_dtype(h, &dtype) || !mg_dtype_size((MgDtype)dtype)) return false;
+  *why = "a tensor that is on neither the CPU nor a CUDA device";
+  if (mg_abi.aoti_torch_get_device_type(h, &device) || (device != DEV_cpu && device != DEV_cuda)) return false;
+  if (mg_abi.aoti_torch_get_device_index(h, &index)) return false;
+  *why = "out of memory";
+  ValRef val = mg_graph_val(g, (MgDtype)dtype, (int)ndim);
+  if (!val) return false;
+  MgVal *v = mg_val(g, val);
+  v->device = (uint8_t)device;
+  v->dev_index = device == DEV_cpu ? -1 : (int8_t)index;
+  for (int i = 0; i < ndim; i++) {
+    v->size[i] = mg_sym(g->x, size[i]);
+    v->stride[i] = mg_sym(g->x, stride[i]);
+  }
+  v->offset = mg_sym(g->x, offset);
+  *out = val;
+  return true;
+}
+
+/* True when a bit on the tensor changes what its memory means (conj, neg): rare, and only seen by method. */
+static bool standin_lazy_bit(PyObject *tensor, bool complex) {
+  PyObject *r = PyObject_CallMethod(tensor, complex ? "is_conj" : "is_neg", NULL);
+  bool on = r == Py_True;
+  if (!r) PyErr_Clear();
+  Py_XDECREF(r);
+  return on;
+}
+
+/* Adds a real tensor to the graph's inputs.  Index into cap->input, or -1 with a break or exception set. */
+static long standin_add_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
+  MgGraph *g = cap->rec->g;
+  ValRef val;
+  const char *why;
+  if (Py_TYPE(tensor) != mg_tensor_type && Py_TYPE(tensor) != mg_parameter_type)
+    return mg_rec_break(BK_tensor_kind, "a %s", Py_TYPE(tensor)->tp_name), -1;
+  if (!mg_standin_describe(g, tensor, &val, &why)) return mg_rec_break(BK_tensor_kind, "%s", why), -1;
+  MgVal *v = mg_val(g, val);
+  bool complex = mg_dtype_is_complex(v->dtype);
+  if (Py_TYPE(tensor) == mg_tensor_type && (complex || v->dtype >= DT_f16) &&
+      (standin_lazy_bit(tensor, complex) || (complex && standin_lazy_bit(tensor, false))))
+    return mg_rec_break(BK_tensor_kind, "a tensor with the conj or neg bit set"), -1;
+  if (cap->ninput == cap->cap_input) {
+    uint32_t n = cap->cap_input ? cap->cap_input * 2 : 32;
+    void *p = mg_realloc(cap->input, n * sizeof *cap->input);
+    if (!p) return PyErr_NoMemory(), -1;
+    cap->input = p;
+    cap->cap_input = n;
+  }
+  /* Inputs over one storage get one storage number, so that functionalize sees writes through either. */
+  void *data = NULL;
+  int64_t offset = 0;
+  mg_ex_const_int(g->x, v->offset, &offset);
+  if (!mg_abi.aoti_torch_get_data_ptr(standin_handle(tensor), &data) && data) {
+    uint64_t base = (uint64_t)(uintptr_t)data - (uint64_t)offset * (uint64_t)mg_dtype_size(v->dtype);
+    uint32_t same = mg_map_get(&cap->base, base);
+    if (same != MG_MAP_NONE) v->storage = same;
+    else if (mg_map_put(&cap->base, base, v->storage)) return PyErr_NoMemory(), -1;
+  }
+  if (!mg_graph_input(g, val)) return PyErr_NoMemory(), -1;
+  cap->input[cap->ninput] = (MgCapInput){.real = tensor, .src = src, .val = val};
+  return cap->ninput++;
+}
+
+static int standin_requires_grad(PyObject *tensor) {
+  PyObject *r = PyObject_GetAttrString(tensor, "requires_grad");
+  int yes = r ? PyObject_IsTrue(r) : -1;
+  Py_XDECREF(r);
+  return yes;
+}
+
+static int standin_is_leaf(PyObject *tensor) {
+  PyObject *r = PyObject_GetAttrString(tensor, "is_leaf");
+  int yes = r ? PyObject_IsTrue(r) : -1;
+  Py_XDECREF(r);
+  return yes;
+}
+
+/* Replaces a leaf stand-in by one that is not a leaf, as the older tensor is not: in-place ops are then allowed. */
+static PyObject *standin_nonleaf(MgCapture *cap, PyObject *leaf) {
+  bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
+  mg_abi.aoti_torch_grad_mode_set_enabled(true);
+  cap->next_result = mg_standin_info(leaf)->val;
+  PyObject *t = PyObject_CallMethod(leaf, "clone", NULL);
+  cap->next_result = 0;
+  mg_abi.aoti_torch_grad_mode_set_enabled(grad);
+  if (t) mg_standin_info(t)->input = mg_standin_info(leaf)->input;
+  return t;
+}
+
+PyObject *mg_standin_input(PyObject *tensor, SrcRef src) {
+  MgCapture *cap = mg_rec->cap;
+  long i = standin_add_input(cap, tensor, src);
+  if (i < 0) return NULL;
+  PyObject *t = mg_standin_new(cap, cap->input[i].val);
+  if (!t) return NULL;
+  MgStandInfo *info = mg_standin_info(t);
+  info->input = (uint32_t)i + 1;
+  info->is_param = Py_TYPE(tensor) == mg_parameter_type;
+  int rg = standin_requires_grad(tensor), leaf = rg > 0 ? standin_is_leaf(tensor) : 1;
+  if (rg < 0 || leaf < 0) goto fail;
+  if (!rg) return t;
+  mg_val(cap->rec->g, info->val)->requires_grad = true;
+  if (PyObject_SetAttrString(t, "requires_grad", Py_True)) goto fail;
+  if (!leaf) Py_SETREF(t, standin_nonleaf(cap, t));
+  return t;
+fail:
+  Py_DECREF(t);
+  return NULL;
+}
+
+ValRef mg_standin_pin(MgCapture *cap, PyObject *tensor) {
+  uint32_t known = mg_map_getp(&cap->pinned, tensor);
+  if (known != MG_MAP_NONE) return cap->input[known].val;
+  long i = standin_add_input(cap, tensor, 0);
+  if (i < 0) return 0;
+  if (mg_map_putp(&cap->pinned, tensor, (uint32_t)i)) return PyErr_NoMemory(), 0;
+  cap->input[i].pinned = true;
+  Py_INCREF(tensor);
+  return cap->input[i].val;
+}
+
+long mg_standin_object(MgCapture *cap, PyObject *o) {
+  return PyList_Append(cap->objs, o) ? -1 : (long)PyList_GET_SIZE(cap->objs) - 1;
+}
+
+bool mg_standin_check(PyObject *o) { return mg_standin_is(o); }
+ValRef mg_standin_val(PyObject *o) { return mg_standin_info(o)->val; }
+
+PyObject *mg_standin_class(PyObject *o) {
+  return (PyObject *)(mg_standin_info(o)->is_param ? mg_parameter_type : mg_tensor_type);
+}
+
+PyObject *mg_standin_original(PyObject *o) {
+  MgStandInfo *i = mg_standin_info(o);
+  return i->cap && i->input ? i->cap->input[i->input - 1].real : NULL;
+}
+
+/* ---- life of a recording ---- */
+
+static long standin_call_long(const char *name) {
+  PyObject *r = PyObject_CallMethod(standin_c, name, NULL);
+  long n = r ? PyLong_AsLong(r) : -1;
+  Py_XDECREF(r);
+  return n;
+}
+
+static long standin_functorch_depth(void) {
+  PyObject *f = PyObject_GetAttrString(standin_c, "_functorch"), *r = NULL;
+  if (f) r = PyObject_CallMethod(f, "get_dynamic_layer_stack_depth", NULL);
+  long n = r ? PyLong_AsLong(r) : -1;
+  if (!r) PyErr_Clear(); /* an older torch without it: nothing to undo */
+  Py_XDECREF(f);
+  Py_XDECREF(r);
+  return n;
+}
+
+static void standin_functorch_undo(long depth) {
+  PyObject *f = PyObject_GetAttrString(standin_c, "_functorch"), *r = NULL;
+  if (f) r = PyObject_CallMethod(f, "pop_dynamic_layer_stack_and_undo_to_depth", "l", depth);
+  Py_XDECREF(f);
+  Py_XDECREF(r);
+}
+
+/* Autocast: enabled and dtype per device type, and the cache flag. */
+static const char *const standin_autocast_devices[] = {"cpu", "cuda"};
+static PyObject *standin_save_autocast(void) {
+  PyObject *cache = PyObject_CallMethod(standin_c, "is_autocast_cache_enabled", NULL), *save = PyList_New(0);
+  if (!cache || !save || PyList_Append(save, cache)) goto fail;
+  Py_CLEAR(cache);
+  for (size_t i = 0; i < 2; i++) {
+    const char *dev = standin_autocast_devices[i];
+    PyObject *on = PyObject_CallMethod(standin_c, "is_autocast_enabled", "s", dev);
+    PyObject *dt = on ? PyObject_CallMethod(standin_c, "get_autocast_dtype", "s", dev) : NULL;
+    int bad = !dt || PyList_Append(save, on) || PyList_Append(save, dt);
+    Py_XDECREF(on);
+    Py_XDECREF(dt);
+    if (bad) goto fail;
+  }
+  return save;
+fail:
+  Py_XDECREF(cache);
+  Py_XDECREF(save);
+  return NULL;
+}
+
+static void standin_restore_autocast(PyObject *save) {
+  PyObject *r = PyObject_CallMethod(standin_c, "set_autocast_cache_enabled", "O", PyList_GET_ITEM(save, 0));
+  Py_XDECREF(r);
+  for (Py_ssize_t i = 0; i < 2; i++) {
+    const char *dev = standin_autocast_devices[i];
+    PyObject *on = PyList_GET_ITEM(save, 1 + 2 * i), *dt = PyList_GET_ITEM(save, 2 + 2 * i);
+    Py_XDECREF(PyObject_CallMethod(standin_c, "set_autocast_enabled", "sO", dev, on));
+    Py_XDECREF(PyObject_CallMethod(standin_c, "set_autocast_dtype", "sO", dev, dt));
+  }
+}
+
+int mg_standin_begin(MgRec *r) {
+  MgCapture *cap = mg_calloc(1, sizeof *cap);
+  if (!cap) return PyErr_NoMemory(), -1;
+  r->cap = cap;
+  cap->rec = r;
+  if (!(cap->objs = PyList_New(0))) return -1;
+  cap->modes_before = standin_call_long("_len_torch_dispatch_stack");
+  cap->fmodes_before = standin_call_long("_len_torch_function_stack");
+  cap->functorch_before = standin_functorch_depth();
+  if (PyErr_Occurred()) return -1;
+  /* A mode of the user must see every op as it happens, and tensors inside vmap or grad are wrappers. */
+  if (cap->modes_before > 0) return mg_rec_break(BK_tensor_kind, "a torch dispatch mode is active"), -1;
+  if (cap->functorch_before > 0) return mg_rec_break(BK_tensor_kind, "called inside torch.func or vmap"), -1;
+  if (!(cap->autocast = standin_save_autocast())) return -1;
+  if (!(cap->mode = mg_dispatch_mode_new(cap))) return -1;
+  if (PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", Py_True)) return -1;
+  PyObject *pushed = PyObject_CallOneArg(mg_dispatch_push, cap->mode);
+  if (!pushed) {
+    PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", Py_False);
+    return -1;
+  }
+  Py_DECREF(pushed);
+  cap->grad_was_on = mg_abi.aoti_torch_grad_mode_is_enabled();
+  cap->gc_was_on = PyGC_Disable();
+  cap->begun = true;
+  return 0;
+}
+
+/* Pops torch's mode stacks down to what they were: an aborted recording skips the user's __exit__ handlers. */
+static void standin_pop_modes(MgCapture *cap) {
+  long n = standin_call_long("_len_torch_dispatch_stack");
+  for (; n > cap->modes_before; n--) Py_XDECREF(PyObject_CallOneArg(mg_dispatch_pop, Py_None));
+  n = standin_call_long("_len_torch_function_stack");
+  for (; n > cap->fmodes_before; n--) Py_XDECREF(PyObject_CallMethod(standin_c, "_pop_torch_function_stack", NULL));
+  if (cap->functorch_before >= 0 && standin_functorch_depth() > cap->functorch_before)
+    standin_functorch_undo(cap->functorch_before);
+}
+
+void mg_standin_end(MgRec *r) {
+  MgCapture *cap = r->cap;
+  PyObject *t, *v, *tb;
+  if (!cap || !cap->begun) return;
+  cap->begun = false;
+  PyErr_Fetch(&t, &v, &tb);
+  standin_pop_modes(cap);
+  mg_dispatch_mode_end(cap->mode);
+  if (cap->gc_was_on) PyGC_Enable();
+  PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", Py_False);
+  mg_abi.aoti_torch_grad_mode_set_enabled(cap->grad_was_on);
+  standin_restore_autocast(cap->autocast);
+  if (PyErr_Occurred()) PyErr_WriteUnraisable(NULL);
+  PyErr_Restore(t, v, tb);
+}
+
+int mg_standin_alive(MgRec *r) {
+  int n = 0;
+  if (r->cap)
+    for (MgStandInfo *i = r->cap->live; i; i = i->next) n++;
+  return n;
+}
+
+void mg_standin_free(MgRec *r) {
+  MgCapture *cap = r->cap;
+  if (!cap) return;
+  mg_standin_end(r);
+  /* A stand-in that leaked (strict mode reports it) must not point at freed memory. */
+  for (MgStandInfo *i = cap->live, *next; i; i = next) {
+    next = i->next;
+    i->cap = NULL;
+    i->prev = i->next = NULL;
+  }
+  for (uint32_t i = 0; i < cap->ninput; i++)
+    if (cap->input[i].pinned) Py_DECREF(cap->input[i].real);
+  Py_XDECREF(cap->objs);
+  Py_XDECREF(cap->mode);
+  Py_XDECREF(cap->autocast);
+  mg_map_free(&cap->pinned);
+  mg_map_free(&cap->base);
+  free(cap->input);
+  free(cap->storage_grad);
+  free(cap);
+  r->cap = NULL;
+}

@@ -1,0 +1,90 @@
+/* The tensor side of a recording: stand-ins, the dispatch mode and what the graph's nodes need of Python.
+ * A stand-in is a torch.Tensor subclass instance that claims the real dtype, device, sizes and strides and owns no
+ * memory.  Its place in the graph is kept in an MgStandInfo object behind one C slot of the instance, so it lives
+ * exactly as long as the stand-in does.  The recording itself never holds a stand-in: autograd steers by use counts. */
+#ifndef MG_FRONT_STANDIN_H
+#define MG_FRONT_STANDIN_H
+#include "front/rec.h"
+
+typedef struct MgStandInfo MgStandInfo;
+
+typedef struct MgCapInput { /* one older tensor that the recording met */
+  PyObject *real;     /* borrowed from the frame, strong when pinned */
+  SrcRef src;         /* where an entry finds it again; 0 when pinned */
+  ValRef val;         /* its value at entry */
+  bool pinned;        /* a constant kept alive by the entry */
+} MgCapInput;
+
+struct MgCapture {
+  MgRec *rec;               /* owner */
+  MgCapInput *input;        /* malloc'ed; one per graph input, in graph input order while recording */
+  uint32_t ninput, cap_input;
+  MgMap pinned;             /* real tensor -> index of its pinned input */
+  MgMap base;               /* storage address of an input -> storage number */
+  PyObject *objs;           /* list: what MA_object arguments index */
+  PyObject *mode;           /* the dispatch mode on torch's stack */
+  MgStandInfo *live;        /* list of the living stand-ins */
+  ValRef next_result;       /* the next dispatched op is ours: give it this value, record nothing */
+  bool *storage_grad;       /* by storage number: something requiring grad was written there */
+  uint32_t cap_storage;
+  bool under_autocast;      /* autocast was on for some node: replays run with it off */
+  bool gc_was_on, grad_was_on, begun; /* state at begin, restored at the end */
+  long modes_before, fmodes_before, functorch_before; /* depths of torch's stacks at begin */
+  PyObject *autocast;       /* autocast state at begin, see standin_save_autocast */
+};
+
+/* Behind the slot of every stand-in. */
+struct MgStandInfo {
+  PyObject_HEAD
+  MgCapture *cap;           /* NULL once the recording has ended */
+  MgStandInfo *prev, *next; /* cap->live */
+  ValRef val;               /* its graph value now */
+  uint32_t input;           /* 1 + index into cap->input, or 0 */
+  bool is_param;            /* user code must see nn.Parameter */
+};
+
+extern PyTypeObject *mg_standin_type;      /* strong, made by mg_standin_init */
+extern Py_ssize_t mg_standin_slot;         /* byte offset of the MgStandInfo pointer in an instance */
+extern PyTypeObject *mg_tensor_type;       /* torch.Tensor */
+extern PyTypeObject *mg_parameter_type;    /* torch.nn.Parameter */
+
+static inline MgStandInfo *mg_standin_info(PyObject *o) { return *(MgStandInfo **)((char *)o + mg_standin_slot); }
+static inline bool mg_standin_is(PyObject *o) { return Py_TYPE(o) == mg_standin_type; }
+
+/* Imports torch, makes the types, adds the methods to the extension module.  -1 with an exception. */
+int mg_standin_init(PyObject *module);
+/* A new stand-in for a graph value. */
+PyObject *mg_standin_new(MgCapture *cap, ValRef val);
+/* The graph value of a real tensor met as an argument: a constant that the entry keeps alive.  0 with an exception. */
+ValRef mg_standin_pin(MgCapture *cap, PyObject *tensor);
+/* Index of a Python object in cap->objs; -1 with an exception. */
+long mg_standin_object(MgCapture *cap, PyObject *o);
+/* Adds the overriding methods and attributes to the new stand-in type (standin_methods.c). */
+int mg_standin_methods_add(PyTypeObject *type);
+/* Fills a value's metadata from a real tensor.  False: a kind of tensor that is not recorded (reason in why). */
+bool mg_standin_describe(MgGraph *g, PyObject *tensor, ValRef *val, const char **why);
+
+/* ---- dispatch.c ---- */
+int mg_dispatch_init(void);
+PyObject *mg_dispatch_mode_new(MgCapture *cap); /* an instance of the C mode type */
+void mg_dispatch_mode_end(PyObject *mode);      /* detaches it from the capture */
+extern PyObject *mg_dispatch_push, *mg_dispatch_pop; /* torch's functions for the mode stack */
+
+/* ---- metainfer.c ---- */
+struct MgFrontOp;
+/* Fills in the results of node n by running torch's meta kernel.  Non-tensor results go to *pyret (new; NULL when all
+ * are tensors).  -1 with an exception: torch's own error, or a break. */
+int mg_metainfer_run(MgRec *r, const struct MgFrontOp *fo, NodeRef n, PyObject **pyret);
+void mg_metainfer_reset(void);
+
+/* ---- noderun.c: the graph node by node through ATen, under autograd when it is on ---- */
+typedef struct MgNodeRun MgNodeRun;
+/* Reads the graph (outputs set), changes nothing.  NULL with an exception. */
+MgNodeRun *mg_noderun_build(MgRec *r);
+/* inputs: borrowed real tensors in graph input order; outs: new references in graph output order. */
+int mg_noderun_run(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs);
+void mg_noderun_free(MgNodeRun *p);
+
+/* Methods for the extension module: recording one callable without the frame loop (tests of the tensor side). */
+extern PyMethodDef mg_tensor_methods[];
+#endif

@@ -1,0 +1,159 @@
+/* What a stand-in overrides of torch.Tensor: everything that would reach its memory without dispatching, and what
+ * user code must see of the older tensor it stands for.
+ * In: calls on stand-ins.  Out: a graph break, or an answer that eager would give. */
+#include "front/standin.h"
+#include "runtime/torch_abi.h"
+
+/* Methods that read memory or storage: the recording cannot go on.  METHOD(name) */
+#define STANDIN_BREAKING(METHOD)                                                                             \
+  METHOD(numpy) METHOD(tolist) METHOD(data_ptr) METHOD(untyped_storage) METHOD(storage) METHOD(__dlpack__)   \
+  METHOD(__reduce_ex__) METHOD(__array__) METHOD(share_memory_) METHOD(pin_memory) METHOD(__repr__)          \
+  METHOD(__str__) METHOD(__format__) METHOD(storage_type) METHOD(const_data_ptr) METHOD(mutable_data_ptr)    \
+  METHOD(set_) METHOD(map_) METHOD(map2_) METHOD(apply_) METHOD(register_hook) METHOD(backward)              \
+  METHOD(register_post_accumulate_grad_hook) METHOD(retain_grad) METHOD(to_dense) METHOD(to_sparse)          \
+  METHOD(__complex__) METHOD(resize_) METHOD(resize_as_)
+
+#define METHOD(name)                                                                                         \
+  static PyObject *standin_break_##name(PyObject *self, PyObject *args, PyObject *kwargs) {                  \
+    return mg_rec_break(BK_data_dependent, "Tensor." #name "()");                                            \
+  }
+STANDIN_BREAKING(METHOD)
+#undef METHOD
+
+/* copy.deepcopy of a tensor: torch's own refuses subclasses without storage. */
+static PyObject *standin_deepcopy(PyObject *self, PyObject *memo) {
+  PyObject *grad = PyObject_GetAttrString(self, "requires_grad"), *leaf = PyObject_GetAttrString(self, "is_leaf");
+  PyObject *plain = NULL, *copy = NULL, *key = NULL;
+  if (!grad || !leaf) goto done;
+  if (leaf != Py_True) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+                    "moment.  If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm "
+                    "usage, see https://github.com/pytorch/pytorch/pull/103001");
+    goto done;
+  }
+  if (!(plain = PyObject_CallMethod(self, "detach", NULL))) goto done;
+  if (!(copy = PyObject_CallMethod(plain, "clone", NULL))) goto done;
+  mg_standin_info(copy)->is_param = mg_standin_info(self)->is_param;
+  if (grad == Py_True && PyObject_SetAttrString(copy, "requires_grad", Py_True)) goto fail;
+  if (!(key = PyLong_FromVoidPtr(self)) || (PyDict_Check(memo) && PyDict_SetItem(memo, key, copy))) goto fail;
+  goto done;
+fail:
+  Py_CLEAR(copy);
+done:
+  Py_XDECREF(grad);
+  Py_XDECREF(leaf);
+  Py_XDECREF(plain);
+  Py_XDECREF(key);
+  return copy;
+}
+
+static PyMethodDef standin_method_defs[] = {
+#define METHOD(name) {#name, (PyCFunction)(void *)standin_break_##name, METH_VARARGS | METH_KEYWORDS, NULL},
+    STANDIN_BREAKING(METHOD)
+#undef METHOD
+    {"__deepcopy__", standin_deepcopy, METH_O, NULL},
+    {NULL, NULL, 0, NULL}};
+
+/* ---- attributes ---- */
+
+/* The attribute as torch.Tensor has it. */
+static PyObject *standin_base_get(PyObject *self, const char *name) {
+  PyObject *d = PyObject_GetAttrString((PyObject *)mg_tensor_type, name), *r = NULL;
+  if (d) r = PyObject_CallMethod(d, "__get__", "OO", self, mg_tensor_type);
+  Py_XDECREF(d);
+  return r;
+}
+
+static int standin_base_set(PyObject *self, const char *name, PyObject *v) {
+  PyObject *d = PyObject_GetAttrString((PyObject *)mg_tensor_type, name), *r = NULL;
+  if (d) r = v ? PyObject_CallMethod(d, "__set__", "OO", self, v) : PyObject_CallMethod(d, "__delete__", "O", self);
+  Py_XDECREF(d);
+  Py_XDECREF(r);
+  return r ? 0 : -1;
+}
+
+static PyObject *standin_get_is_param(PyObject *self, void *closure) {
+  return PyBool_FromLong(mg_standin_info(self)->is_param);
+}
+static int standin_set_is_param(PyObject *self, PyObject *v, void *closure) {
+  int yes = v ? PyObject_IsTrue(v) : 0;
+  if (yes < 0) return -1;
+  mg_standin_info(self)->is_param = yes;
+  return 0;
+}
+
+/* `x.data = y` never dispatches.  On an older tensor it is a write that the graph cannot express. */
+static PyObject *standin_get_data(PyObject *self, void *closure) { return standin_base_get(self, "data"); }
+static int standin_set_data(PyObject *self, PyObject *v, void *closure) {
+  if (mg_standin_info(self)->input || !v || !mg_standin_is(v))
+    return mg_rec_break(BK_op, "assignment to Tensor.data"), -1;
+  if (standin_base_set(self, "data", v)) return -1;
+  mg_standin_info(self)->val = mg_standin_info(v)->val;
+  return 0;
+}
+
+/* Gradients of older tensors are state outside of the recording. */
+static PyObject *standin_get_grad(PyObject *self, void *closure) {
+  if (mg_standin_info(self)->input && mg_val(mg_rec->g, mg_standin_info(self)->val)->requires_grad)
+    return mg_rec_break(BK_op, "Tensor.grad of a tensor from outside");
+  return standin_base_get(self, "grad");
+}
+static int standin_set_grad(PyObject *self, PyObject *v, void *closure) {
+  if (mg_standin_info(self)->input) return mg_rec_break(BK_op, "assignment to Tensor.grad"), -1;
+  return standin_base_set(self, "grad", v);
+}
+
+static PyObject *standin_get_requires_grad(PyObject *self, void *closure) {
+  return standin_base_get(self, "requires_grad");
+}
+static int standin_set_requires_grad(PyObject *self, PyObject *v, void *closure) {
+  MgStandInfo *info = mg_standin_info(self);
+  PyObject *now = standin_base_get(self, "requires_grad");
+  int want = v ? PyObject_IsTrue(v) : 0, have = now ? PyObject_IsTrue(now) : -1;
+  Py_XDECREF(now);
+  if (want < 0 || have < 0) return -1;
+  if (want == have) return 0;
+  /* While an input is being made its flag is set here too: its value is already marked. */
+  if (info->cap && !mg_val(info->cap->rec->g, info->val)->requires_grad)
+    return mg_rec_break(BK_op, "a change of requires_grad"), -1;
+  return standin_base_set(self, "requires_grad", v);
+}
+static PyObject *standin_requires_grad_(PyObject *self, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"requires_grad", NULL};
+  int want = 1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p", names, &want)) return NULL;
+  if (standin_set_requires_grad(self, want ? Py_True : Py_False, NULL)) return NULL;
+  return Py_NewRef(self);
+}
+static PyMethodDef standin_requires_grad_def = {"requires_grad_", (PyCFunction)(void *)standin_requires_grad_,
+                                                METH_VARARGS | METH_KEYWORDS, NULL};
+
+static PyObject *standin_get_no_memory(PyObject *self, void *closure) {
+  return mg_rec_break(BK_data_dependent, "Tensor.%s", (const char *)closure);
+}
+
+static PyGetSetDef standin_getsets[] = {
+    {"_is_param", standin_get_is_param, standin_set_is_param, NULL, NULL},
+    {"data", standin_get_data, standin_set_data, NULL, NULL},
+    {"grad", standin_get_grad, standin_set_grad, NULL, NULL},
+    {"requires_grad", standin_get_requires_grad, standin_set_requires_grad, NULL, NULL},
+    {"__cuda_array_interface__", standin_get_no_memory, NULL, NULL, "__cuda_array_interface__"},
+    {"_cdata", standin_get_no_memory, NULL, NULL, "_cdata"},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static int standin_add(PyTypeObject *type, const char *name, PyObject *descr) {
+  if (!descr) return -1;
+  int rc = PyObject_SetAttrString((PyObject *)type, name, descr);
+  Py_DECREF(descr);
+  return rc;
+}
+
+int mg_standin_methods_add(PyTypeObject *type) {
+  for (PyMethodDef *m = standin_method_defs; m->ml_name; m++)
+    if (standin_add(type, m->ml_name, PyDescr_NewMethod(type, m))) return -1;
+  if (standin_add(type, "requires_grad_", PyDescr_NewMethod(type, &standin_requires_grad_def))) return -1;
+  for (PyGetSetDef *g = standin_getsets; g->name; g++)
+    if (standin_add(type, g->name, PyDescr_NewGetSet(type, g))) return -1;
+  return 0;
+}
