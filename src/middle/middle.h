@@ -6,13 +6,20 @@
 /* Removes mutation and aliasing: in-place ops become their functional twins, writes through views reach the base,
  * graph inputs that were written are listed in g->wb_*, aliasing outputs in g->out_alias. */
 MgRc mg_functionalize(MgGraph *g);
-/* Rewrites compound ops into primitives that lowering knows. */
-MgRc mg_decompose(MgGraph *g);
-/* Folds, CSE, dead code, patterns that libraries fuse (mg::linear, mg::conv, mg::sdpa ...), layouts. */
+
 typedef struct MgSimplifyOpts {
   bool onednn;        /* the oneDNN engines are there: use mg:: extern ops */
   bool keep_layout;   /* do not choose channels_last inside the graph */
+  bool (*lowers)(const MgGraph *g, NodeRef n); /* does the back end turn this node into loops?  NULL: unknown */
 } MgSimplifyOpts;
+/* Library calls: convolutions, matrix products and attention become mg:: ops, which take what surrounds them (bias,
+ * batch norm, residual, activation) along.  Runs before decompose, on ATen's own ops. */
+MgRc mg_patterns(MgGraph *g, const MgSimplifyOpts *o);
+/* Rewrites compound ops into primitives that lowering knows. */
+MgRc mg_decompose(MgGraph *g);
+/* Identities, common subexpressions, dead code. */
 MgRc mg_simplify(MgGraph *g, const MgSimplifyOpts *o);
+/* Chooses channels-last strides for values between convolutions; values that the user sees keep theirs. */
+MgRc mg_layout(MgGraph *g, const MgSimplifyOpts *o);
 MgRc mg_dce(MgGraph *g);
 #endif

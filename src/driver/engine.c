@@ -1,0 +1,73 @@
+/* Extern items of mg:: ops -> engines of runtime/: views and arguments become descriptions with plain numbers. */
+#include "driver/engine.h"
+#include "runtime/onednn.h"
+#include <string.h>
+
+/* Argument positions behind the tensors, as in ops_mg.def. */
+enum { MM_act = 4, CV_eps = 8, CV_act, CV_act_a, CV_act_b, CV_stride, CV_padding, CV_dilation, CV_transposed,
+       CV_output_padding, CV_groups };
+
+static bool engine_tensor(const MgSched *s, const MgView *v, MgTensorDesc *d) {
+  *d = (MgTensorDesc){0};
+  if (!v->buf) return true;
+  if (v->ndim > MG_DESC_RANK) return false;
+  d->present = true;
+  d->ndim = v->ndim;
+  d->dtype = v->dtype;
+  for (int i = 0; i < v->ndim; i++)
+    if (!mg_ex_const_int(s->x, v->size[i], &d->size[i]) || !mg_ex_const_int(s->x, v->stride[i], &d->stride[i]))
+      return false;
+  return true;
+}
+
+/* Inputs, then the one output. */
+static bool engine_tensors(const MgSched *s, const MgExtern *e, MgTensorDesc *d, int n) {
+  if (e->nin != n - 1 || e->nout != 1) return false;
+  for (int i = 0; i < n - 1; i++)
+    if (!engine_tensor(s, &e->in[i], &d[i])) return false;
+  return engine_tensor(s, &e->out[0], &d[n - 1]);
+}
+
+static bool engine_ints(const MgSched *s, const MgArg *a, int64_t *out, int max) {
+  if (a->tag != MA_list || a->n > (uint32_t)max) return false;
+  for (uint32_t i = 0; i < a->n; i++)
+    if (!mg_ex_const_int(s->x, a->u.item[i].u.sym, &out[i])) return false;
+  return true;
+}
+
+static MgActDesc engine_act(const MgArg *a) { return (MgActDesc){a[0].u.str, (float)a[1].u.f, (float)a[2].u.f}; }
+
+static MgRc engine_matmul(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out) {
+  MgMatmulDesc d = {.act = engine_act(mg_node(s->g, e->node)->arg + MM_act)};
+  if (!engine_tensors(s, e, d.t, MATMUL_NPTR)) return MG_UNSUP;
+  return mg_onednn_matmul(s->c, &d, out);
+}
+
+static MgRc engine_conv(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out) {
+  const MgArg *a = mg_node(s->g, e->node)->arg;
+  MgConvDesc d = {.act = engine_act(a + CV_act), .eps = a[CV_eps].u.f, .transposed = a[CV_transposed].u.b,
+                  .frozen = o && o->freeze};
+  if (!engine_tensors(s, e, d.t, CONV_NPTR)) return MG_UNSUP;
+  d.nsp = d.t[CONV_x].ndim - 2;
+  if (d.nsp < 1 || d.nsp > 3 || !mg_ex_const_int(s->x, a[CV_groups].u.sym, &d.groups)) return MG_UNSUP;
+  if (!engine_ints(s, &a[CV_stride], d.stride, d.nsp) || !engine_ints(s, &a[CV_padding], d.padding, d.nsp) ||
+      !engine_ints(s, &a[CV_dilation], d.dilation, d.nsp) ||
+      !engine_ints(s, &a[CV_output_padding], d.output_padding, d.nsp))
+    return MG_UNSUP;
+  return mg_onednn_conv(s->c, &d, out);
+}
+
+static const struct EngineRow {
+  uint16_t code;
+  MgRc (*make)(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out);
+} engine_rows[] = {
+    {TOP_mg_matmul, engine_matmul},
+    {TOP_mg_conv, engine_conv},
+};
+
+MgRc mg_engine_make(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out) {
+  uint16_t code = mg_node(s->g, e->node)->op->code;
+  for (size_t i = 0; i < sizeof engine_rows / sizeof *engine_rows; i++)
+    if (engine_rows[i].code == code) return engine_rows[i].make(s, e, o, out);
+  return MG_UNSUP;
+}

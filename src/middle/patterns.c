@@ -1,0 +1,335 @@
+/* Library calls and what they take along.
+ * In: a functional graph of ATen ops.  Out: convolutions, matrix products and attention as mg:: ops, with the batch
+ * norm, bias, residual and activation around them folded in; everything else is untouched.
+ * Invariants: a value is folded away only when nothing else uses it; sizes and strides must be constants, because the
+ * engines are made for one shape (runtime/onednn.h); values the user sees keep their metadata.
+ *
+ * One walk in program order.  A node is first rewritten into its mg:: op; a later node that can be folded takes over
+ * the op of its producer (the producer dies), or, when only reshapes lie between them, hands its work to the producer
+ * and is replaced by its own input. */
+#include "middle/middle.h"
+#include <string.h>
+
+typedef struct Pat {
+  MgGraph *g;
+  uint32_t *uses;     /* per value: arguments of live nodes, outputs and write-backs that name it */
+  ValRef *now;        /* per value: what replaced it, or 0 */
+} Pat;
+
+/* Positions of arguments, as in ops_mg.def. */
+enum { MM_x, MM_w, MM_bias, MM_residual, MM_act, MM_act_a, MM_act_b };
+enum { CV_x, CV_w, CV_bias, CV_bn_weight, CV_bn_bias, CV_bn_mean, CV_bn_var, CV_residual, CV_eps, CV_act, CV_act_a,
+       CV_act_b, CV_stride, CV_padding, CV_dilation, CV_transposed, CV_output_padding, CV_groups };
+
+/* ---- questions about values ---------------------------------------------------------------------------------- */
+
+static bool pat_const(const Pat *p, SymRef s, int64_t *v) { return mg_ex_const_int(p->g->x, s, v); }
+
+/* A CPU tensor with constant, nonzero sizes and constant strides, of a dtype the engines take.  Only the first
+ * `broadcast` dimensions may have stride 0. */
+static bool pat_takes(const Pat *p, ValRef v, int broadcast) {
+  if (!v) return false;
+  const MgVal *t = mg_val(p->g, v);
+  int64_t size, step;
+  if (t->device != DEV_cpu || t->dtype != DT_f32 || !pat_const(p, t->offset, &step)) return false;
+  for (int i = 0; i < t->ndim; i++) {
+    if (!pat_const(p, t->size[i], &size) || size < 1 || !pat_const(p, t->stride[i], &step) || step < 0) return false;
+    if (step == 0 && size > 1 && i >= broadcast) return false;
+  }
+  return true;
+}
+
+static bool pat_takes_arg(const Pat *p, const MgArg *a, int broadcast) {
+  return a->tag == MA_none || (a->tag == MA_val && pat_takes(p, a->u.val, broadcast));
+}
+
+/* A dense vector of n elements, or absent. */
+static bool pat_vector(const Pat *p, const MgArg *a, SymRef n) {
+  if (a->tag == MA_none) return true;
+  if (!pat_takes_arg(p, a, 0)) return false;
+  const MgVal *t = mg_val(p->g, a->u.val);
+  return t->ndim == 1 && mg_ex_same(t->size[0], n) && (mg_sym_is(p->g->x, n, 1) || mg_sym_is(p->g->x, t->stride[0], 1));
+}
+
+static bool pat_same_size(const Pat *p, ValRef a, ValRef b) {
+  const MgVal *s = mg_val(p->g, a), *t = mg_val(p->g, b);
+  return s->ndim == t->ndim && s->dtype == t->dtype && !memcmp(s->size, t->size, s->ndim * sizeof *s->size);
+}
+
+static bool pat_same_layout(const Pat *p, ValRef a, ValRef b) {
+  const MgVal *s = mg_val(p->g, a), *t = mg_val(p->g, b);
+  return pat_same_size(p, a, b) && !memcmp(s->stride, t->stride, s->ndim * sizeof *s->stride);
+}
+
+static bool pat_number(const Pat *p, const MgArg *a, double *v) {
+  int64_t i;
+  if (a->tag == MA_float) return *v = a->u.f, true;
+  if (a->tag == MA_bool) return *v = a->u.b, true;
+  if (a->tag == MA_int && pat_const(p, a->u.sym, &i)) return *v = (double)i, true;
+  return false;
+}
+
+static bool pat_is(const Pat *p, const MgArg *a, double want) {
+  double v;
+  return pat_number(p, a, &v) && v == want;
+}
+
+/* ---- producers ----------------------------------------------------------------------------------------------- */
+
+typedef struct Producer { /* an mg:: node that still can take something along */
+  MgNode *n;              /* NULL: none */
+  ValRef direct;          /* its result */
+  bool reshaped;          /* reshapes lie between it and the value asked for */
+  uint8_t residual, act;  /* positions of these arguments */
+} Producer;
+
+/* Reshapes keep the elements and their order, so what is elementwise may be done before or after them. */
+static bool pat_reshapes(uint16_t code) {
+  return code == TOP_view || code == TOP__unsafe_view || code == TOP_reshape || code == TOP_unsqueeze ||
+         code == TOP_squeeze || code == TOP_squeeze_dim || code == TOP_squeeze_dims || code == TOP_flatten_using_ints;
+}
+
+static Producer pat_producer(const Pat *p, const MgArg *a) {
+  Producer r = {0};
+  ValRef v = a->tag == MA_val ? a->u.val : 0;
+  while (v && p->uses[v] == 1 && mg_val(p->g, v)->def) {
+    MgNode *n = mg_node(p->g, mg_val(p->g, v)->def);
+    if (n->dead) return r;
+    if (pat_reshapes(n->op->code)) {
+      v = n->arg[0].u.val;
+      r.reshaped = true;
+      continue;
+    }
+    if (n->op->code != TOP_mg_conv && n->op->code != TOP_mg_matmul) return r;
+    r.residual = n->op->code == TOP_mg_conv ? CV_residual : MM_residual;
+    r.act = n->op->code == TOP_mg_conv ? CV_act : MM_act;
+    r.direct = v;
+    if (!*n->arg[r.act].u.str) r.n = n;
+    return r;
+  }
+  return r;
+}
+
+static void pat_unuse(ValRef *v, void *arg) { ((Pat *)arg)->uses[*v]--; }
+static void pat_use(ValRef *v, void *arg) { ((Pat *)arg)->uses[*v]++; }
+
+static void pat_kill(Pat *p, MgNode *n) {
+  mg_node_each_val(n, pat_unuse, p);
+  n->dead = true;
+}
+
+/* Makes n the op `code` with narg arguments; its first result stays, the others must be unused. */
+static void pat_become(Pat *p, MgNode *n, MgTop code, MgArg *arg) {
+  mg_node_each_val(n, pat_unuse, p);
+  n->op = mg_op_by_code(code);
+  n->arg = arg;
+  n->narg = n->op->nparam;
+  n->nout = 1;
+  mg_node_each_val(n, pat_use, p);
+}
+
+/* n takes over its producer, which dies: n computes what both did.  Returns n's new arguments to be completed. */
+static MgArg *pat_take_over(Pat *p, MgNode *n, MgNode *producer) {
+  MgTop code = producer->op->code;
+  MgArg *arg = producer->arg;
+  pat_kill(p, producer);
+  pat_become(p, n, code, arg);
+  return arg;
+}
+
+/* n's work was given to its producer: its result is its input from now on. */
+static void pat_forward(Pat *p, MgNode *n, ValRef input) {
+  p->now[n->out[0]] = input;
+  p->uses[input] += p->uses[n->out[0]];
+  pat_kill(p, n);
+}
+
+/* ---- rules --------------------------------------------------------------------------------------------------- */
+
+static MgRc pat_conv(Pat *p, MgNode *n) {
+  MgArg *a = n->arg; /* input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, ... */
+  ValRef x = a[0].u.val, w = a[1].u.val;
+  if (a[0].tag != MA_val || a[1].tag != MA_val || !pat_takes(p, x, 0) || !pat_takes(p, w, 0) ||
+      !pat_takes(p, n->out[0], 0))
+    return MG_OK;
+  const MgVal *t = mg_val(p->g, x);
+  int64_t k;
+  if (t->ndim < 3 || t->ndim > 5 || !pat_vector(p, &a[2], mg_val(p->g, n->out[0])->size[1])) return MG_OK;
+  for (int i = 3; i <= 7; i++) {
+    if (i == 6) continue;
+    if (a[i].tag != MA_list || a[i].n != t->ndim - 2u) return MG_OK;
+    for (uint32_t j = 0; j < a[i].n; j++)
+      if (!pat_const(p, a[i].u.item[j].u.sym, &k) || k < 0) return MG_OK;
+  }
+  if (!pat_const(p, a[8].u.sym, &k)) return MG_OK;
+  MgArg *m = mg_new(p->g->c, MgArg, CV_groups + 1);
+  TRYP(m);
+  memcpy(m, a, 3 * sizeof *m);
+  m[CV_eps] = mg_arg_float(0);
+  m[CV_act] = (MgArg){.tag = MA_str, .u.str = ""};
+  m[CV_act_a] = m[CV_act_b] = mg_arg_float(0);
+  memcpy(m + CV_stride, a + 3, 6 * sizeof *m);
+  pat_become(p, n, TOP_mg_conv, m);
+  return MG_OK;
+}
+
+static MgRc pat_matmul(Pat *p, MgNode *n) {
+  uint16_t code = n->op->code;
+  bool adds = code == TOP_addmm || code == TOP_baddbmm;
+  MgArg *a = n->arg, *x = &a[adds ? 1 : 0];
+  if (x[0].tag != MA_val || x[1].tag != MA_val || !pat_takes(p, n->out[0], 0)) return MG_OK;
+  int nbatch = mg_val(p->g, n->out[0])->ndim - 2;
+  if (!pat_takes(p, x[0].u.val, nbatch) || !pat_takes(p, x[1].u.val, nbatch)) return MG_OK;
+  if (adds && (!pat_takes_arg(p, &a[0], 8) || !pat_is(p, &a[3], 1) || !pat_is(p, &a[4], 1))) return MG_OK;
+  const MgVal *out = mg_val(p->g, n->out[0]);
+  MgArg *m = mg_new(p->g->c, MgArg, MM_act_b + 1);
+  TRYP(m);
+  m[MM_x] = x[0], m[MM_w] = x[1];
+  if (adds) /* the library's bias broadcasts along rows only; anything else is added as a residual */
+    m[pat_vector(p, &a[0], out->size[out->ndim - 1]) ? MM_bias : MM_residual] = a[0];
+  m[MM_act] = (MgArg){.tag = MA_str, .u.str = ""};
+  m[MM_act_a] = m[MM_act_b] = mg_arg_float(0);
+  pat_become(p, n, TOP_mg_matmul, m);
+  return MG_OK;
+}
+
+/* Batch norm by running statistics after a convolution. */
+static MgRc pat_batch_norm(Pat *p, MgNode *n) {
+  MgArg *a = n->arg; /* input, weight, bias, running_mean, running_var, [training,] momentum, eps */
+  bool has_mode = n->op->code == TOP_native_batch_norm;
+  if (has_mode && !pat_is(p, &a[5], 0)) return MG_OK;
+  for (int i = 1; i < n->nout; i++)
+    if (n->out[i] && p->uses[n->out[i]]) return MG_OK;
+  Producer pr = pat_producer(p, &a[0]);
+  if (!pr.n || pr.reshaped || pr.n->op->code != TOP_mg_conv) return MG_OK;
+  MgArg *m = pr.n->arg;
+  if (m[CV_bn_var].tag == MA_val || m[CV_residual].tag == MA_val || a[3].tag != MA_val || a[4].tag != MA_val)
+    return MG_OK;
+  SymRef chan = mg_val(p->g, n->out[0])->size[1];
+  for (int i = 1; i <= 4; i++)
+    if (!pat_vector(p, &a[i], chan)) return MG_OK;
+  MgArg bn[4] = {a[1], a[2], a[3], a[4]};
+  double eps = 0;
+  if (!pat_number(p, &a[has_mode ? 7 : 6], &eps)) return MG_OK;
+  memcpy(m + CV_bn_weight, bn, sizeof bn);
+  m[CV_eps] = mg_arg_float(eps);
+  for (int i = 0; i < 4; i++)
+    if (bn[i].tag == MA_val) p->uses[bn[i].u.val]++; /* balances what pat_take_over takes from the producer */
+  pat_take_over(p, n, pr.n);
+  return MG_OK;
+}
+
+/* A residual after a convolution, or a bias after a matrix product. */
+static MgRc pat_add(Pat *p, MgNode *n) {
+  MgArg *a = n->arg;
+  if (a[0].tag != MA_val || a[1].tag != MA_val || !pat_is(p, &a[2], 1)) return MG_OK;
+  for (int i = 0; i < 2; i++) {
+    MgArg *other = &a[1 - i];
+    Producer pr = pat_producer(p, &a[i]);
+    if (!pr.n || pr.n->arg[pr.residual].tag == MA_val || !pat_takes_arg(p, other, 0)) continue;
+    if (a[0].u.val == a[1].u.val || !pat_same_size(p, a[i].u.val, n->out[0])) continue;
+    if (pr.n->op->code == TOP_mg_conv) {
+      if (pr.reshaped || !pat_same_size(p, other->u.val, n->out[0])) continue;
+      pr.n->arg[CV_residual] = *other;
+      p->uses[other->u.val]++;
+      pat_take_over(p, n, pr.n);
+      return MG_OK;
+    }
+    /* the producer may come before the bias: take over at this place, so no reshapes in between */
+    const MgVal *out = mg_val(p->g, n->out[0]);
+    if (pr.reshaped || pr.n->arg[MM_bias].tag == MA_val || !pat_vector(p, other, out->size[out->ndim - 1])) continue;
+    pr.n->arg[MM_bias] = *other;
+    p->uses[other->u.val]++;
+    pat_take_over(p, n, pr.n);
+    return MG_OK;
+  }
+  return MG_OK;
+}
+
+/* Elementwise functions the engines can apply.  a, b: positions of the arguments that are its parameters, or 0. */
+static const struct PatAct {
+  uint16_t code;
+  const char *name;
+  uint8_t a, b;
+} pat_acts[] = {
+    {TOP_relu, "relu", 0, 0},
+    {TOP_relu6, "clip", 0, 0},
+    {TOP_hardtanh, "clip", 1, 2},
+    {TOP_gelu, "gelu", 0, 0},
+    {TOP_silu, "silu", 0, 0},
+    {TOP_sigmoid, "sigmoid", 0, 0},
+    {TOP_tanh, "tanh", 0, 0},
+    {TOP_hardswish, "hardswish", 0, 0},
+    {TOP_hardsigmoid, "hardsigmoid", 0, 0},
+    {TOP_leaky_relu, "leaky_relu", 1, 0},
+    {TOP_mish, "mish", 0, 0},
+};
+
+static const struct PatAct *pat_find_act(uint16_t code) {
+  for (size_t i = 0; i < sizeof pat_acts / sizeof *pat_acts; i++)
+    if (pat_acts[i].code == code) return &pat_acts[i];
+  return NULL;
+}
+
+static MgRc pat_act(Pat *p, MgNode *n) {
+  const struct PatAct *f = pat_find_act(n->op->code);
+  MgArg *a = n->arg;
+  const char *name = f->name;
+  double lo = 0, hi = n->op->code == TOP_relu6 ? 6 : 0;
+  if ((f->a && !pat_number(p, &a[f->a], &lo)) || (f->b && !pat_number(p, &a[f->b], &hi))) return MG_OK;
+  if (n->op->code == TOP_gelu && a[1].tag == MA_str && !strcmp(a[1].u.str, "tanh")) name = "gelu_tanh";
+  Producer pr = pat_producer(p, &a[0]);
+  if (!pr.n || !pat_same_size(p, a[0].u.val, n->out[0])) return MG_OK;
+  if (pr.reshaped && !pat_same_layout(p, a[0].u.val, n->out[0])) return MG_OK;
+  pr.n->arg[pr.act].u.str = name;
+  pr.n->arg[pr.act + 1] = mg_arg_float(lo);
+  pr.n->arg[pr.act + 2] = mg_arg_float(hi);
+  if (pr.reshaped) pat_forward(p, n, a[0].u.val);
+  else pat_take_over(p, n, pr.n);
+  return MG_OK;
+}
+
+static const struct PatRule {
+  uint16_t code;
+  MgRc (*apply)(Pat *p, MgNode *n);
+} pat_rules[] = {
+    {TOP_convolution, pat_conv},
+    {TOP__convolution, pat_conv},
+    {TOP_mm, pat_matmul},
+    {TOP_addmm, pat_matmul},
+    {TOP_bmm, pat_matmul},
+    {TOP_baddbmm, pat_matmul},
+    {TOP_native_batch_norm, pat_batch_norm},
+    {TOP__native_batch_norm_legit_no_training, pat_batch_norm},
+    {TOP_add_Tensor, pat_add},
+};
+
+/* ---- the walk ------------------------------------------------------------------------------------------------ */
+
+static void pat_rename(ValRef *v, void *arg) {
+  const Pat *p = arg;
+  while (p->now[*v]) *v = p->now[*v];
+}
+
+static MgRc pat_node(Pat *p, MgNode *n) {
+  mg_node_each_val(n, pat_rename, p);
+  for (size_t i = 0; i < sizeof pat_rules / sizeof *pat_rules; i++)
+    if (pat_rules[i].code == n->op->code) return pat_rules[i].apply(p, n);
+  return pat_find_act(n->op->code) ? pat_act(p, n) : MG_OK;
+}
+
+MgRc mg_patterns(MgGraph *g, const MgSimplifyOpts *o) {
+  Pat p = {.g = g};
+  if (!o->onednn) return MG_OK;
+  TRYP(p.uses = mg_new(g->c, uint32_t, g->nval));
+  TRYP(p.now = mg_new(g->c, ValRef, g->nval));
+  for (uint32_t k = 1; k < g->nnode; k++)
+    if (!mg_node(g, k)->dead) mg_node_each_val(mg_node(g, k), pat_use, &p);
+  for (uint32_t i = 0; i < g->noutput; i++) p.uses[g->output[i]]++;
+  for (uint32_t i = 0; i < g->nwb; i++) p.uses[g->wb_value[i]]++;
+  for (uint32_t k = 1; k < g->nnode; k++)
+    if (!mg_node(g, k)->dead) TRY(pat_node(&p, mg_node(g, k)));
+  for (uint32_t i = 0; i < g->noutput; i++) pat_rename(&g->output[i], &p);
+  for (uint32_t i = 0; i < g->nwb; i++) pat_rename(&g->wb_value[i], &p);
+  return MG_OK;
+}

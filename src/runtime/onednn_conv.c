@@ -1,0 +1,403 @@
+/* Convolutions: one oneDNN primitive with batch norm, bias, residual and activation fused, run on channels-last data.
+ * Weights are packed on every call into scratch memory, where they stay in cache until the primitive reads them; the
+ * scale of a batch norm is applied on the way and its shift becomes the bias.  Tensors in another layout are copied
+ * through scratch memory. */
+#include "runtime/onednn_prim.h"
+#include "runtime/pack.h"
+#include "runtime/threads.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct DnnConv {
+  MgEngine e;
+  int64_t nchan;            /* output channels */
+  double eps;               /* of the batch norm */
+  bool bn, bias;            /* has a batch norm / a bias */
+  bool packed;              /* weights go through `pack` (else the call `weights`, or they are read as they are) */
+  uint64_t off_scale, off_shift, off_weights; /* in scratch; with frozen weights the latter two are in `owned` */
+  MgPack pack;
+  DnnCall in, residual;     /* copies to channels-last; prim NULL when not needed */
+  DnnCall weights;          /* reorder of 16-bit weights */
+  DnnCall conv;
+  DnnCall out;              /* copy from channels-last */
+  char *owned;              /* frozen: shift and packed weights; NULL otherwise */
+  int ready;                /* frozen: `owned` is filled (atomic) */
+  pthread_mutex_t lock;     /* frozen: taken while filling */
+} DnnConv;
+
+enum { CALL_in, CALL_residual, CALL_weights, CALL_conv, CALL_out, CALL_N };
+typedef struct DnnConvState {
+  DnnCallState call[CALL_N];
+} DnnConvState;
+
+static const DnnCall *conv_call(const DnnConv *v, int i) {
+  const DnnCall *all[CALL_N] = {&v->in, &v->residual, &v->weights, &v->conv, &v->out};
+  return all[i];
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------- */
+
+static void conv_pack_range(void *const *buf, const int64_t *size, int64_t begin, int64_t end) {
+  mg_pack_run(buf[0], buf[1], buf[2], buf[3], begin, end);
+}
+
+/* Fills shift and packed weights, at the places where the convolution reads them. */
+static int conv_prepare(const DnnConv *v, DnnConvState *st, const MgEngineArgs *a) {
+  char *base = v->owned ? v->owned : a->scratch;
+  float *scale = NULL;
+  if (v->bn) {
+    const float *w = a->ptr[CONV_bn_weight], *b = a->ptr[CONV_bn_bias], *bias = a->ptr[CONV_bias];
+    const float *mean = a->ptr[CONV_bn_mean], *var = a->ptr[CONV_bn_var];
+    float *shift = (float *)(base + v->off_shift), eps = (float)v->eps;
+    scale = (float *)((char *)a->scratch + v->off_scale);
+    for (int64_t i = 0; i < v->nchan; i++) {
+      scale[i] = (w ? w[i] : 1.f) / sqrtf(var[i] + eps);
+      shift[i] = (b ? b[i] : 0.f) + ((v->bias ? bias[i] : 0.f) - mean[i]) * scale[i];
+    }
+  }
+  if (v->packed) {
+    void *buf[4] = {(void *)&v->pack, a->ptr[CONV_w], scale, base + v->off_weights};
+    int64_t unit = v->pack.nelem * v->pack.lane, enough = 16384;
+    MgRange r = {conv_pack_range, buf, NULL, v->pack.ngroup * v->pack.nlane, unit < enough ? enough / unit : 1};
+    mg_threads_run(&r, 1, 0);
+    return 0;
+  }
+  return dnn_call_run(&v->weights, &st->call[CALL_weights], a, v->owned);
+}
+
+static int conv_run(const MgEngine *e, MgEngineArgs *a) {
+  const DnnConv *v = (const DnnConv *)e;
+  DnnConvState *st = a->state;
+  int bad = 0;
+  if (!v->owned) {
+    bad = conv_prepare(v, st, a);
+  } else if (!__atomic_load_n(&v->ready, __ATOMIC_ACQUIRE)) {
+    DnnConv *m = (DnnConv *)e; /* the one change of an engine after it was made: filled once, under the lock */
+    pthread_mutex_lock(&m->lock);
+    if (!m->ready && !(bad = conv_prepare(v, st, a))) __atomic_store_n(&m->ready, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&m->lock);
+  }
+  if (bad || dnn_call_run(&v->in, &st->call[CALL_in], a, NULL) ||
+      dnn_call_run(&v->residual, &st->call[CALL_residual], a, NULL) ||
+      dnn_call_run(&v->conv, &st->call[CALL_conv], a, v->owned) ||
+      dnn_call_run(&v->out, &st->call[CALL_out], a, NULL)) {
+    a->err = "oneDNN convolution failed";
+    return -1;
+  }
+  return 0;
+}
+
+static void conv_state_free(const MgEngine *e, void *state) {
+  DnnConvState *st = state;
+  if (!st) return;
+  for (int i = 0; i < CALL_N; i++) dnn_call_state_free(conv_call((const DnnConv *)e, i), &st->call[i]);
+  free(st);
+}
+
+static void *conv_state_new(const MgEngine *e) {
+  DnnConvState *st = mg_calloc(1, sizeof *st);
+  if (!st) return NULL;
+  int bad = 0;
+  for (int i = 0; i < CALL_N && !bad; i++)
+    bad = dnn_call_state(conv_call((const DnnConv *)e, i), dnn_stream(), &st->call[i]);
+  if (!bad) return st;
+  conv_state_free(e, st);
+  return NULL;
+}
+
+static void conv_free(MgEngine *e) {
+  DnnConv *v = (DnnConv *)e;
+  for (int i = 0; i < CALL_N; i++) dnn_call_free((DnnCall *)conv_call(v, i));
+  mg_pack_free(&v->pack);
+  pthread_mutex_destroy(&v->lock);
+  free(v->owned);
+  free(v);
+}
+
+static const MgEngineOps conv_ops = {"onednn.conv", conv_run, conv_state_new, conv_state_free, conv_free};
+
+/* ---- packing tables ------------------------------------------------------------------------------------------ */
+
+typedef struct ConvBlocks { /* a blocked format, as the library describes it */
+  int64_t stride[DNN_MAX_NDIMS], padded[DNN_MAX_NDIMS];
+  int nblk;
+  int64_t blk[DNN_MAX_NDIMS], idx[DNN_MAX_NDIMS];
+} ConvBlocks;
+
+static bool conv_blocks(const struct dnnl_memory_desc *md, int ndim, ConvBlocks *b) {
+  int kind = 0;
+  const int64_t(*p)[DNN_MAX_NDIMS] = NULL;
+  if (dnn.dnnl_memory_desc_query(md, DNN_query_format_kind, &kind) || kind != DNN_blocked) return false;
+  if (dnn.dnnl_memory_desc_query(md, DNN_query_strides, &p)) return false;
+  memcpy(b->stride, p, sizeof(int64_t) * ndim);
+  if (dnn.dnnl_memory_desc_query(md, DNN_query_padded_dims, &p)) return false;
+  memcpy(b->padded, p, sizeof(int64_t) * ndim);
+  if (dnn.dnnl_memory_desc_query(md, DNN_query_inner_nblks, &b->nblk)) return false;
+  if (!b->nblk) return true;
+  if (dnn.dnnl_memory_desc_query(md, DNN_query_inner_blks, &p)) return false;
+  memcpy(b->blk, p, sizeof(int64_t) * b->nblk);
+  if (dnn.dnnl_memory_desc_query(md, DNN_query_inner_idxs, &p)) return false;
+  memcpy(b->idx, p, sizeof(int64_t) * b->nblk);
+  return true;
+}
+
+/* What index i of dimension d adds to the offset. */
+static int64_t conv_block_off(const ConvBlocks *b, int d, int64_t i) {
+  int64_t step = 1, off = 0;
+  for (int k = b->nblk - 1; k >= 0; k--) {
+    if (b->idx[k] == d) off += i % b->blk[k] * step, i /= b->blk[k];
+    step *= b->blk[k];
+  }
+  return off + i * b->stride[d];
+}
+
+/* The element dimensions of weights: input channel, then the window. */
+typedef struct ConvElems {
+  int n;
+  int dim[4];               /* which dimension of the library's weights */
+  int64_t size[4], src[4];  /* extent and source stride */
+} ConvElems;
+
+/* Fills offsets of all elements whose first index is in [from, to); returns how many. */
+static int64_t conv_elem_table(const ConvElems *e, const ConvBlocks *b, int64_t from, int64_t to, int32_t *dst,
+                               int32_t *src) {
+  int64_t n = 0;
+  for (int64_t c = from; c < to; c++) {
+    int64_t inner = 1;
+    for (int k = 1; k < e->n; k++) inner *= e->size[k];
+    for (int64_t j = 0; j < inner; j++) {
+      int64_t rest = j, d = conv_block_off(b, e->dim[0], c), s = c * e->src[0];
+      for (int k = e->n - 1; k >= 1; rest /= e->size[k], k--) {
+        d += conv_block_off(b, e->dim[k], rest % e->size[k]);
+        s += rest % e->size[k] * e->src[k];
+      }
+      dst[n] = (int32_t)d;
+      if (src) src[n] = (int32_t)s;
+      n++;
+    }
+  }
+  return n;
+}
+
+/* size, src: the library's weight dimensions [g,] o, i, window... and the strides of the source in them. */
+static bool conv_pack_init(MgPack *p, const struct dnnl_memory_desc *md, int ndim, bool grouped, const int64_t *size,
+                           const int64_t *src) {
+  ConvBlocks b;
+  if (!conv_blocks(md, ndim, &b)) return false;
+  int o = grouped ? 1 : 0, i = o + 1;
+  int inner = b.nblk ? (int)b.idx[b.nblk - 1] : -1;
+  bool depthwise = grouped && size[1] == 1 && inner == 0; /* lanes are groups: treat them as outputs */
+  int lanes = depthwise ? 0 : o;
+  ConvElems e = {.n = ndim - i};
+  int64_t total = 1, dense = 1, plane = 1;
+  for (int k = 0; k < e.n; k++) {
+    e.dim[k] = i + k, e.size[k] = size[i + k], e.src[k] = src[i + k];
+    total *= e.size[k];
+    if (k) plane *= e.size[k];
+    if (e.size[k] > 1) dense += (e.size[k] - 1) * e.src[k];
+  }
+  int64_t block = inner == lanes ? b.blk[b.nblk - 1] : 1;
+  p->lane = dense != total ? 1 : block % 16 == 0 ? 16 : block % 8 == 0 ? 8 : 1;
+  p->ngroup = grouped && !depthwise ? size[0] : 1;
+  p->nout = size[lanes];
+  p->src_group = p->ngroup > 1 ? src[0] : 0;
+  p->src_out = src[lanes];
+  p->nlane = (b.padded[lanes] + p->lane - 1) / p->lane;
+  p->nelem = total;
+  p->npad = (b.padded[i] - size[i]) * plane;
+  if (p->ngroup > 1 && b.padded[0] != size[0]) return false;
+  for (int k = i + 1; k < ndim; k++)
+    if (b.padded[k] != size[k]) return false;
+  p->group_off = mg_calloc(p->ngroup, sizeof *p->group_off);
+  p->lane_off = mg_calloc(p->nlane, sizeof *p->lane_off);
+  p->elem_off = mg_calloc(total + p->npad, sizeof *p->elem_off);
+  p->src_elem = mg_calloc(total, sizeof *p->src_elem);
+  int32_t *at = mg_calloc(total, sizeof *at);
+  if (!p->group_off || !p->lane_off || !p->elem_off || !p->src_elem || !at) {
+    free(at);
+    return false;
+  }
+  for (int64_t g = 0; g < p->ngroup; g++) p->group_off[g] = p->ngroup > 1 ? conv_block_off(&b, 0, g) : 0;
+  for (int64_t l = 0; l < p->nlane; l++) p->lane_off[l] = conv_block_off(&b, lanes, l * p->lane);
+  conv_elem_table(&e, &b, 0, size[i], at, p->src_elem);
+  /* vectors walk the source in memory order; element by element any order will do */
+  for (int64_t k = 0; k < total; k++) p->elem_off[p->lane > 1 ? p->src_elem[k] : k] = at[k];
+  conv_elem_table(&e, &b, size[i], b.padded[i], p->elem_off + total, NULL);
+  free(at);
+  return true;
+}
+
+/* ---- making -------------------------------------------------------------------------------------------------- */
+
+/* Channels-last strides of a tensor of n, c, spatial... */
+static MgTensorDesc conv_last(const MgTensorDesc *t) {
+  MgTensorDesc r = *t;
+  int64_t n = t->size[1];
+  r.stride[1] = 1;
+  for (int i = t->ndim - 1; i >= 2; i--) r.stride[i] = n, n *= t->size[i];
+  r.stride[0] = n;
+  return r;
+}
+
+static bool conv_is_last(const MgTensorDesc *t) {
+  MgTensorDesc l = conv_last(t);
+  for (int i = 0; i < t->ndim; i++)
+    if (t->size[i] > 1 && t->stride[i] != l.stride[i]) return false;
+  return true;
+}
+
+static DnnMd conv_last_md(const MgTensorDesc *t) {
+  MgTensorDesc l = conv_last(t);
+  return dnn_md_strided(dnn_dtype(t->dtype), l.ndim, l.size, l.stride);
+}
+
+/* Takes care of one activation tensor: its channels-last descriptor in *last, and where it is at run time: in place,
+ * or in scratch memory with a copy before (into) or after (out of it) the convolution. */
+static bool conv_tensor(const MgConvDesc *d, int which, DnnCall *copy, bool after, DnnMd *last, DnnSlot *at,
+                        uint64_t *scratch) {
+  const MgTensorDesc *t = &d->t[which];
+  if (!(*last = conv_last_md(t))) return false;
+  *at = (DnnSlot){.ptr = which};
+  if (conv_is_last(t)) return true;
+  DnnMd user = dnn_md(t);
+  if (!user) return false;
+  *scratch = dnn_align(*scratch);
+  *at = (DnnSlot){.ptr = SLOT_scratch, .off = *scratch};
+  *scratch = dnn_align(*scratch + dnn.dnnl_memory_desc_get_size(*last));
+  int bad = after ? dnn_call_reorder(copy, *last, SLOT_scratch, at->off, user, which, 0, scratch)
+                  : dnn_call_reorder(copy, user, which, 0, *last, SLOT_scratch, at->off, scratch);
+  dnn.dnnl_memory_desc_destroy(user);
+  return !bad;
+}
+
+/* The library's view of the weights: [g,] o, i, window..., with the strides of PyTorch's tensor. */
+static int conv_weight_dims(const MgConvDesc *d, int64_t *size, int64_t *src) {
+  const MgTensorDesc *w = &d->t[CONV_w];
+  int n = 0, out = d->transposed ? 1 : 0, in = 1 - out;
+  int64_t per = w->size[0] / d->groups;
+  if (d->groups > 1) size[n] = d->groups, src[n++] = per * w->stride[0];
+  size[n] = out ? w->size[1] : per, src[n++] = w->stride[out];
+  size[n] = in ? w->size[1] : per, src[n++] = w->stride[in];
+  for (int i = 0; i < d->nsp; i++) size[n] = w->size[2 + i], src[n++] = w->stride[2 + i];
+  return n;
+}
+
+static bool conv_pd(const MgConvDesc *d, DnnMd src, DnnMd w, DnnMd bias, DnnMd dst, DnnAttr attr, DnnPd *pd) {
+  int64_t dil[3], left[3], right[3];
+  for (int i = 0; i < d->nsp; i++) {
+    dil[i] = d->dilation[i] - 1;
+    left[i] = d->padding[i];
+    right[i] = d->padding[i] - (d->transposed ? d->output_padding[i] : 0);
+  }
+  int rc = d->transposed
+               ? dnn.dnnl_deconvolution_forward_primitive_desc_create(pd, dnn_engine, DNN_forward_inference,
+                                                                      DNN_deconvolution_direct, src, w, bias, dst,
+                                                                      d->stride, dil, left, right, attr)
+               : dnn.dnnl_convolution_forward_primitive_desc_create(pd, dnn_engine, DNN_forward_inference,
+                                                                    DNN_convolution_direct, src, w, bias, dst,
+                                                                    d->stride, dil, left, right, attr);
+  return rc == 0;
+}
+
+/* Weights in the format the primitive wants: as they are, packed by us, or (16-bit types) reordered by the library. */
+static bool conv_weights(const MgConvDesc *d, DnnConv *v, DnnPd pd, uint64_t *scratch, uint64_t *owned, DnnSlot *at,
+                         DnnMd *md) {
+  int64_t size[DNN_MAX_NDIMS], src[DNN_MAX_NDIMS];
+  int ndim = conv_weight_dims(d, size, src), dtype = dnn_dtype(d->t[CONV_w].dtype);
+  const struct dnnl_memory_desc *want = dnn.dnnl_primitive_desc_query_md(pd, DNN_query_weights_md, 0);
+  DnnMd plain = dnn_md_strided(dtype, ndim, size, src);
+  if (!plain || !want || dnn.dnnl_memory_desc_clone(md, want)) {
+    if (plain) dnn.dnnl_memory_desc_destroy(plain);
+    return false;
+  }
+  bool ok = true;
+  *at = (DnnSlot){.ptr = CONV_w};
+  if (v->bn || !dnn.dnnl_memory_desc_equal(want, plain)) {
+    uint64_t *room = d->frozen ? owned : scratch;
+    v->off_weights = *room = dnn_align(*room);
+    *room = dnn_align(*room + dnn.dnnl_memory_desc_get_size(want));
+    *at = (DnnSlot){.ptr = d->frozen ? SLOT_owned : SLOT_scratch, .off = v->off_weights};
+    v->packed = dtype == DNN_f32;
+    ok = v->packed ? conv_pack_init(&v->pack, want, ndim, d->groups > 1, size, src)
+                   : !dnn_call_reorder(&v->weights, plain, CONV_w, 0, *md, at->ptr, at->off, scratch);
+  }
+  dnn.dnnl_memory_desc_destroy(plain);
+  return ok;
+}
+
+static bool conv_vector(const MgTensorDesc *t, int64_t n, int dtype) {
+  return !t->present ||
+         (t->ndim == 1 && t->size[0] == n && (n == 1 || t->stride[0] == 1) && dnn_dtype(t->dtype) == dtype);
+}
+
+static bool conv_make(const MgConvDesc *d, DnnConv *v) {
+  const MgTensorDesc *out = &d->t[CONV_out];
+  DnnMd src = NULL, dst = NULL, res = NULL, bias = NULL, any = NULL, wmd = NULL;
+  DnnSlot src_at, dst_at, res_at = {0}, w_at;
+  DnnAttr attr = NULL;
+  DnnPd pd = NULL;
+  bool ok = false;
+  uint64_t scratch = 0, owned = 0;
+  int dtype = dnn_dtype(d->t[CONV_x].dtype);
+  int64_t size[DNN_MAX_NDIMS], stride[DNN_MAX_NDIMS];
+  v->nchan = out->size[1];
+  v->eps = d->eps;
+  v->bn = d->t[CONV_bn_var].present;
+  v->bias = d->t[CONV_bias].present;
+  if (!dtype || (v->bn && dtype != DNN_f32)) return false;
+  for (int i = CONV_bias; i <= CONV_bn_var; i++)
+    if (!conv_vector(&d->t[i], v->nchan, dtype)) return false;
+  if (!conv_tensor(d, CONV_x, &v->in, false, &src, &src_at, &scratch)) goto done;
+  if (!conv_tensor(d, CONV_out, &v->out, true, &dst, &dst_at, &scratch)) goto done;
+  if (d->t[CONV_residual].present &&
+      !conv_tensor(d, CONV_residual, &v->residual, false, &res, &res_at, &scratch))
+    goto done;
+  if (v->bn) {
+    uint64_t *room = d->frozen ? &owned : &scratch;
+    v->off_scale = scratch = dnn_align(scratch);
+    scratch += sizeof(float) * v->nchan;
+    v->off_shift = *room = dnn_align(*room);
+    *room += sizeof(float) * v->nchan;
+  }
+  if ((v->bn || v->bias) && !(bias = dnn_md_strided(dtype, 1, &v->nchan, (int64_t[]){1}))) goto done;
+  if (!(any = dnn_md_any(dtype, conv_weight_dims(d, size, stride), size))) goto done;
+  if (!(attr = dnn_attr(&d->act, res))) goto done;
+  if (!conv_pd(d, src, any, bias, dst, attr, &pd)) goto done;
+  if (dnn_is_reference(pd) || !conv_weights(d, v, pd, &scratch, &owned, &w_at, &wmd)) {
+    dnn.dnnl_primitive_desc_destroy(pd);
+    goto done;
+  }
+  DnnSlot bias_at = {.ptr = CONV_bias};
+  if (v->bn) bias_at = (DnnSlot){.ptr = d->frozen ? SLOT_owned : SLOT_scratch, .off = v->off_shift};
+  dnn_call_arg(&v->conv, DNN_ARG_SRC, src_at.ptr, src_at.off, src);
+  dnn_call_arg(&v->conv, DNN_ARG_WEIGHTS, w_at.ptr, w_at.off, wmd);
+  dnn_call_arg(&v->conv, DNN_ARG_DST, dst_at.ptr, dst_at.off, dst);
+  if (bias) dnn_call_arg(&v->conv, DNN_ARG_BIAS, bias_at.ptr, bias_at.off, bias);
+  if (res) dnn_call_arg(&v->conv, dnn_post_op_base | DNN_ARG_SRC_1, res_at.ptr, res_at.off, res);
+  src = dst = res = bias = wmd = NULL; /* the call has them now */
+  ok = !dnn_call_prim(&v->conv, pd, &scratch);
+  v->e.scratch = scratch;
+  if (ok && owned) ok = (v->owned = aligned_alloc(64, dnn_align(owned))) != NULL;
+done:;
+  DnnMd drop[] = {src, dst, res, bias, any, wmd};
+  for (size_t i = 0; i < sizeof drop / sizeof *drop; i++)
+    if (drop[i]) dnn.dnnl_memory_desc_destroy(drop[i]);
+  if (attr) dnn.dnnl_primitive_attr_destroy(attr);
+  return ok;
+}
+
+MgRc mg_onednn_conv(MgCtx *c, const MgConvDesc *d, MgEngine **out) {
+  if (!mg_onednn_ready()) return MG_UNSUP;
+  DnnConv *v = mg_calloc(1, sizeof *v);
+  if (!v) return mg_fail(c, MG_NOMEM, "convolution engine");
+  pthread_mutex_init(&v->lock, NULL);
+  v->e.ops = &conv_ops;
+  if (conv_make(d, v)) {
+    *out = &v->e;
+    return MG_OK;
+  }
+  conv_free(&v->e);
+  return MG_UNSUP;
+}

@@ -1,0 +1,146 @@
+/* Matrix products: one oneDNN matmul with bias, residual and activation fused.
+ * Operands are read through their own strides, transposed or batched, so views cost nothing; an operand that the fast
+ * implementations refuse is copied to dense rows in scratch memory first. */
+#include "runtime/onednn_prim.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct DnnMatmul {
+  MgEngine e;
+  DnnCall copy[2]; /* of x and w to dense rows; unused (prim NULL) as a rule */
+  DnnCall mm;
+} DnnMatmul;
+
+typedef struct DnnMatmulState {
+  DnnCallState copy[2], mm;
+} DnnMatmulState;
+
+static int matmul_run(const MgEngine *e, MgEngineArgs *a) {
+  const DnnMatmul *m = (const DnnMatmul *)e;
+  DnnMatmulState *st = a->state;
+  if (dnn_call_run(&m->copy[0], &st->copy[0], a, NULL) || dnn_call_run(&m->copy[1], &st->copy[1], a, NULL) ||
+      dnn_call_run(&m->mm, &st->mm, a, NULL)) {
+    a->err = "oneDNN matmul failed";
+    return -1;
+  }
+  return 0;
+}
+
+static void matmul_state_free(const MgEngine *e, void *state) {
+  const DnnMatmul *m = (const DnnMatmul *)e;
+  DnnMatmulState *st = state;
+  if (!st) return;
+  for (int i = 0; i < 2; i++) dnn_call_state_free(&m->copy[i], &st->copy[i]);
+  dnn_call_state_free(&m->mm, &st->mm);
+  free(st);
+}
+
+static void *matmul_state_new(const MgEngine *e) {
+  const DnnMatmul *m = (const DnnMatmul *)e;
+  DnnMatmulState *st = mg_calloc(1, sizeof *st);
+  if (!st) return NULL;
+  int bad = dnn_call_state(&m->mm, dnn_stream(), &st->mm);
+  for (int i = 0; i < 2 && !bad; i++) bad = dnn_call_state(&m->copy[i], dnn_stream(), &st->copy[i]);
+  if (!bad) return st;
+  matmul_state_free(e, st);
+  return NULL;
+}
+
+static void matmul_free(MgEngine *e) {
+  DnnMatmul *m = (DnnMatmul *)e;
+  for (int i = 0; i < 2; i++) dnn_call_free(&m->copy[i]);
+  dnn_call_free(&m->mm);
+  free(m);
+}
+
+static const MgEngineOps matmul_ops = {"onednn.matmul", matmul_run, matmul_state_new, matmul_state_free, matmul_free};
+
+/* Sizes lead-padded with 1 to ndim, for operands that broadcast. */
+static void matmul_pad(MgTensorDesc *t, int ndim) {
+  int add = ndim - t->ndim;
+  if (!t->present || add <= 0) return;
+  memmove(t->size + add, t->size, sizeof *t->size * t->ndim);
+  memmove(t->stride + add, t->stride, sizeof *t->stride * t->ndim);
+  for (int i = 0; i < add; i++) t->size[i] = 1, t->stride[i] = 1;
+  t->ndim = ndim;
+}
+
+/* Stride 0 means the same values along a dimension: as a size-1 dimension that broadcasts. */
+static void matmul_unexpand(MgTensorDesc *t, int ndim) {
+  for (int i = 0; i < ndim; i++)
+    if (t->stride[i] == 0) t->size[i] = 1;
+}
+
+static void matmul_dense(MgTensorDesc *t) {
+  int64_t n = 1;
+  for (int i = t->ndim - 1; i >= 0; i--) t->stride[i] = n, n *= t->size[i];
+}
+
+static bool matmul_make(const MgMatmulDesc *d, DnnMatmul *m, bool dense) {
+  DnnMd md[MATMUL_NPTR] = {0}, plain[2] = {0};
+  DnnAttr attr = NULL;
+  DnnPd pd = NULL;
+  bool ok = false;
+  uint64_t off[2] = {0}, scratch = 0;
+  for (int i = 0; i < MATMUL_NPTR; i++)
+    if (d->t[i].present && !(md[i] = dnn_md(&d->t[i]))) goto done;
+  for (int i = 0; i < 2 && dense; i++) {
+    MgTensorDesc t = d->t[i];
+    matmul_dense(&t);
+    if (!(plain[i] = dnn_md(&t))) goto done;
+    if (dnn.dnnl_memory_desc_equal(plain[i], md[i])) continue;
+    off[i] = scratch;
+    scratch = dnn_align(scratch + dnn.dnnl_memory_desc_get_size(plain[i]));
+    if (dnn_call_reorder(&m->copy[i], md[i], i, 0, plain[i], SLOT_scratch, off[i], &scratch)) goto done;
+    DnnMd t2 = md[i];
+    md[i] = plain[i], plain[i] = t2;
+  }
+  if (!(attr = dnn_attr(&d->act, md[MATMUL_residual]))) goto done;
+  if (dnn.dnnl_matmul_primitive_desc_create(&pd, dnn_engine, md[MATMUL_x], md[MATMUL_w], md[MATMUL_bias],
+                                            md[MATMUL_out], attr))
+    goto done;
+  if (dnn_is_reference(pd)) {
+    dnn.dnnl_primitive_desc_destroy(pd);
+    goto done;
+  }
+  static const int arg[MATMUL_NPTR] = {DNN_ARG_SRC, DNN_ARG_WEIGHTS, DNN_ARG_BIAS, 0, DNN_ARG_DST};
+  for (int i = 0; i < MATMUL_NPTR; i++) {
+    if (!md[i]) continue;
+    bool copied = i < 2 && m->copy[i].prim;
+    dnn_call_arg(&m->mm, arg[i] ? arg[i] : dnn_post_op_base | DNN_ARG_SRC_1, copied ? SLOT_scratch : i,
+                 copied ? off[i] : 0, md[i]);
+    md[i] = NULL;
+  }
+  ok = !dnn_call_prim(&m->mm, pd, &scratch);
+  m->e.scratch = scratch;
+done:
+  for (int i = 0; i < MATMUL_NPTR; i++)
+    if (md[i]) dnn.dnnl_memory_desc_destroy(md[i]);
+  for (int i = 0; i < 2; i++)
+    if (plain[i]) dnn.dnnl_memory_desc_destroy(plain[i]);
+  if (attr) dnn.dnnl_primitive_attr_destroy(attr);
+  return ok;
+}
+
+MgRc mg_onednn_matmul(MgCtx *c, const MgMatmulDesc *desc, MgEngine **out) {
+  MgMatmulDesc d = *desc;
+  if (!mg_onednn_ready()) return MG_UNSUP;
+  for (int i = 0; i < MATMUL_NPTR; i++) matmul_pad(&d.t[i], d.t[MATMUL_out].ndim);
+  int nbatch = d.t[MATMUL_out].ndim - 2;
+  for (int i = 0; i < 2; i++) matmul_unexpand(&d.t[i], nbatch);
+  matmul_unexpand(&d.t[MATMUL_bias], d.t[MATMUL_bias].ndim);
+  matmul_unexpand(&d.t[MATMUL_residual], d.t[MATMUL_residual].ndim);
+  DnnMatmul *m = mg_calloc(1, sizeof *m);
+  if (!m) return mg_fail(c, MG_NOMEM, "matmul engine");
+  m->e.ops = &matmul_ops;
+  for (int dense = 0; dense < 2; dense++) {
+    if (matmul_make(&d, m, dense)) {
+      *out = &m->e;
+      return MG_OK;
+    }
+    for (int i = 0; i < 2; i++) dnn_call_free(&m->copy[i]);
+    dnn_call_free(&m->mm);
+  }
+  free(m);
+  return MG_UNSUP;
+}
