@@ -1,0 +1,302 @@
+/* Lowering, the driver: functional graph -> schedule of loop nests and extern calls.
+ * In: a graph without mutation and aliasing between nodes (functionalize), complete metadata.
+ * Out: MgSched: every output in its own storage or a view of another's, write-backs as the last stores.
+ * Order: nodes in program order; an op's lowering defines its results as expressions or appends nests; whatever has no
+ * lowering becomes an extern item.  Then outputs, then write-backs (so every reader of an input's old contents runs
+ * before the input is overwritten). */
+#include "back/lower.h"
+#include <string.h>
+
+/* ---- analysis: who reads what ----------------------------------------------------------------------------------- */
+
+typedef struct LowerUse { /* state while visiting the arguments of one node */
+  Lower *L;
+  MgNode *n;
+  NodeRef ref;
+  const LwRow *row;    /* NULL: extern */
+  NodeRef *counted;    /* per value: last node that was counted as reader */
+  bool first;          /* first tensor argument */
+} LowerUse;
+
+static void lower_use(ValRef *v, void *arg) {
+  LowerUse *u = arg;
+  bool first = u->first;
+  u->first = false;
+  if (!*v) return;
+  LwVal *lv = &u->L->val[*v];
+  if (lv->last < u->ref) lv->last = u->ref;
+  if (u->row && u->row->flags & LWF_view && first) { /* seen through the view */
+    for (int i = 0; i < u->n->nout; i++) {
+      if (!u->n->out[i]) continue;
+      const LwVal *o = &u->L->val[u->n->out[i]];
+      lv->uses += o->uses;
+      lv->need_buf |= o->need_buf;
+      if (lv->last < o->last) lv->last = o->last;
+    }
+    return;
+  }
+  if (!u->row || u->row->flags & LWF_real) lv->need_buf = true;
+  if (u->counted[*v] == u->ref) return;
+  u->counted[*v] = u->ref;
+  lv->uses += u->row && u->row->flags & LWF_multi && first ? 2 : 1;
+}
+
+static bool lower_is_alias(const MgGraph *g, uint32_t out) {
+  return g->out_alias && (g->out_alias[out].of_input >= 0 || g->out_alias[out].of_output >= 0);
+}
+
+ValRef lw_base(Lower *L, ValRef v) {
+  for (;;) {
+    const MgVal *m = lw_meta(L, v);
+    if (!m->def) return v;
+    const MgNode *n = mg_node(L->g, m->def);
+    const LwRow *row = lw_row_for(L->g, n);
+    if (!row || !(row->flags & LWF_view) || !lw_arg_val(n, 0)) return v;
+    v = lw_arg_val(n, 0);
+  }
+}
+
+static MgRc lower_analyse(Lower *L) {
+  MgGraph *g = L->g;
+  NodeRef *counted = mg_new(L->c, NodeRef, g->nval);
+  TRYP(counted);
+  for (ValRef v = 0; v < g->nval; v++) L->val[v].out = L->val[v].wb = -1;
+  for (uint32_t i = 0; i < g->noutput; i++) {
+    if (!g->output[i]) continue;
+    L->val[g->output[i]].uses++;
+    L->val[g->output[i]].last = UINT32_MAX;
+  }
+  for (uint32_t i = 0; i < g->nwb; i++) {
+    LwVal *lv = &L->val[g->wb_value[i]];
+    lv->uses++;
+    lv->last = UINT32_MAX;
+    if (lv->wb < 0) lv->wb = (int32_t)i;
+  }
+  for (NodeRef r = g->nnode; r-- > 1;) {
+    MgNode *n = mg_node(g, r);
+    if (n->dead) continue;
+    LowerUse u = {L, n, r, lw_row_for(g, n), counted, true};
+    mg_node_each_val(n, lower_use, &u);
+  }
+  for (uint32_t i = g->noutput; i-- > 0;) {
+    ValRef v = g->output[i], base = v ? lw_base(L, v) : 0;
+    if (!v || lower_is_alias(g, i)) continue;
+    if (base == v) L->val[v].need_buf = true;
+    L->val[v].out = (int32_t)i;
+    if (L->val[base].out < 0) L->val[base].out = (int32_t)i; /* if it is realised, the output is a view of it */
+  }
+  return MG_OK;
+}
+
+/* ---- inputs, extern calls --------------------------------------------------------------------------------------- */
+
+static MgRc lower_inputs(Lower *L) {
+  for (uint32_t i = 0; i < L->g->ninput; i++) {
+    ValRef v = L->g->input[i];
+    const MgVal *m = lw_meta(L, v);
+    MgView view = {.ndim = m->ndim, .dtype = m->dtype, .size = m->size, .stride = m->stride, .offset = lw_int(L, 0)};
+    view.buf = mg_sched_buf(L->s, MB_input, (MgDtype)m->dtype, mg_view_extent(L->x, &view), NULL);
+    TRYP(view.buf);
+    L->s->buf[view.buf].index = (int32_t)i;
+    L->s->buf[view.buf].device = m->device;
+    lw_define_view(L, v, &view);
+  }
+  return MG_OK;
+}
+
+typedef struct LowerArgs { /* tensor arguments of an extern call, collected */
+  Lower *L;
+  MgExtern *e;         /* NULL while counting */
+  uint16_t n;
+  MgRc rc;
+} LowerArgs;
+
+static void lower_extern_arg(ValRef *v, void *arg) {
+  LowerArgs *a = arg;
+  if (a->e && *v && a->rc == MG_OK) a->e->in[a->n] = a->L->val[*v].view;
+  else if (!a->e && *v && a->rc == MG_OK) a->rc = lw_realise(a->L, *v);
+  a->n++;
+}
+
+static bool lower_reads_buf(Lower *L, const MgExpr *load, void *arg) { return (BufRef)load->u.i == *(BufRef *)arg; }
+
+/* Realises what still reads the buffer: an extern call is about to change it. */
+static MgRc lower_flush(Lower *L, BufRef b) {
+  for (ValRef v = 1; v < L->g->nval; v++) {
+    const LwVal *lv = &L->val[v];
+    if (lv->kind == LW_expr && lv->last > L->node && lw_reads(L, lv->e, lower_reads_buf, &b)) TRY(lw_realise(L, v));
+  }
+  return MG_OK;
+}
+
+static MgRc lower_extern(Lower *L, MgNode *n) {
+  LowerArgs count = {L, NULL, 0, MG_OK};
+  mg_node_each_val(n, lower_extern_arg, &count);
+  TRY(count.rc);
+  if (n->op->mutates)
+    for (int k = 0; k < n->op->nparam; k++)
+      if (n->op->param[k].writes && lw_arg_val(n, k)) TRY(lower_flush(L, L->val[lw_arg_val(n, k)].view.buf));
+  bool prealloc = !strncmp(n->op->name, "mg::", 4);
+  MgView *out = mg_new(L->c, MgView, n->nout + 1);
+  TRYP(out);
+  for (int i = 0; i < n->nout; i++) {
+    ValRef v = n->out[i];
+    if (!v) continue;
+    if (prealloc) {
+      TRY(lw_buffer(L, v, &out[i]));
+    } else {
+      const MgVal *m = lw_meta(L, v);
+      out[i] = (MgView){.ndim = m->ndim, .dtype = m->dtype, .size = m->size, .stride = m->stride, .offset = lw_int(L, 0)};
+      out[i].buf = mg_sched_buf(L->s, MB_extern_out, (MgDtype)m->dtype, mg_view_extent(L->x, &out[i]), NULL);
+      TRYP(out[i].buf);
+      L->s->buf[out[i].buf].device = m->device;
+    }
+    lw_define_view(L, v, &out[i]);
+  }
+  MgExtern *e = mg_sched_extern(L->s, L->node, count.n, n->nout);
+  TRYP(e);
+  e->prealloc = prealloc;
+  memcpy(e->out, out, sizeof *out * n->nout);
+  LowerArgs fill = {L, e, 0, MG_OK};
+  mg_node_each_val(n, lower_extern_arg, &fill);
+  return MG_OK;
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
+
+static bool lower_used(Lower *L, const MgNode *n) {
+  for (int i = 0; i < n->nout; i++)
+    if (n->out[i] && L->val[n->out[i]].uses) return true;
+  return false;
+}
+
+static MgRc lower_node(Lower *L, NodeRef r) {
+  MgNode *n = mg_node(L->g, r);
+  L->node = r;
+  if (n->dead) return MG_OK;
+  const LwRow *row = lw_row_for(L->g, n);
+  if (row) {
+    if (!lower_used(L, n)) return MG_OK;
+    MgRc rc = row->fn(L, n, row);
+    if (rc != MG_UNSUP) return rc;
+  }
+  return lower_extern(L, n);
+}
+
+/* ---- the end of the graph ---------------------------------------------------------------------------------------- */
+
+static MgRc lower_outputs(Lower *L) {
+  MgGraph *g = L->g;
+  for (uint32_t i = 0; i < g->noutput; i++) {
+    ValRef v = g->output[i];
+    if (!v || lower_is_alias(g, i)) continue;
+    TRY(lw_realise(L, v));
+    MgView view = L->val[v].view;
+    if (L->s->buf[view.buf].kind == MB_temp) { /* an intermediate that others view: the output is a copy */
+      MgView from = view;
+      ExprRef at[LW_MAX_NDIM];
+      if (from.ndim > LW_MAX_NDIM) return mg_fail(L->c, MG_UNSUP, "output of %d dimensions", from.ndim);
+      for (int d = 0; d < from.ndim; d++) at[d] = mg_ex_idx(L->x, d);
+      view.offset = lw_int(L, 0);
+      view.buf = mg_sched_buf(L->s, MB_output, (MgDtype)view.dtype, mg_view_extent(L->x, &view), NULL);
+      TRYP(view.buf);
+      L->s->buf[view.buf].index = (int32_t)i;
+      L->s->buf[view.buf].device = L->s->buf[from.buf].device;
+      TRY(lw_store(L, &view, mg_ex_load(L->x, mg_dtype_ty((MgDtype)view.dtype), from.buf,
+                                        mg_view_index(L->x, &from, at), 0, 0)));
+    }
+    L->s->out[i] = view;
+  }
+  /* the storage of an output belongs to the first output that shows it; storage that none shows is a temporary */
+  for (BufRef b = 1; b < L->s->nbuf; b++) {
+    if (L->s->buf[b].kind != MB_output) continue;
+    uint32_t i = 0;
+    while (i < L->s->nout && L->s->out[i].buf != b) i++;
+    L->s->buf[b].kind = i < L->s->nout ? MB_output : MB_temp;
+    L->s->buf[b].index = i < L->s->nout ? (int32_t)i : -1;
+  }
+  return MG_OK;
+}
+
+typedef struct LowerWb { /* one write-back that is still to be stored */
+  ExprRef e;           /* value over the input's indices */
+  MgView to;           /* the input's memory */
+  uint32_t storage;    /* of the input */
+  ExprRef point;       /* element index of the store */
+  bool done, temp;     /* stored; e is a temporary's contents */
+} LowerWb;
+
+/* Does a load touch memory that storing w changes?  A load of the stored point itself is harmless in w's own nest. */
+static bool lower_wb_clobbers(Lower *L, const MgExpr *load, void *arg) {
+  const LowerWb *w = arg;
+  const MgBuf *b = &L->s->buf[load->u.i];
+  return b->kind == MB_input && lw_meta(L, L->g->input[b->index])->storage == w->storage;
+}
+
+static bool lower_wb_clobbers_self(Lower *L, const MgExpr *load, void *arg) {
+  const LowerWb *w = arg;
+  return lower_wb_clobbers(L, load, arg) && ((BufRef)load->u.i != w->to.buf || load->src[0] != w->point);
+}
+
+/* Stores every write-back; an order is chosen in which no value is read after its memory was overwritten, and a value
+ * that has no such order is computed into a temporary first. */
+static MgRc lower_writebacks(Lower *L) {
+  MgGraph *g = L->g;
+  LowerWb *w = mg_new(L->c, LowerWb, g->nwb + 1);
+  TRYP(w);
+  ExprRef at[LW_MAX_NDIM];
+  for (int d = 0; d < LW_MAX_NDIM; d++) at[d] = mg_ex_idx(L->x, d);
+  uint32_t left = 0;
+  for (uint32_t k = 0; k < g->nwb; k++) {
+    ValRef v = g->wb_value[k], in = g->wb_input[k];
+    w[k].to = L->val[in].view;
+    w[k].storage = lw_meta(L, in)->storage;
+    if (w[k].to.ndim > LW_MAX_NDIM) return mg_fail(L->c, MG_UNSUP, "write-back of %d dimensions", w[k].to.ndim);
+    w[k].done = v == in || (L->val[v].kind == LW_buf && L->val[v].view.buf == w[k].to.buf &&
+                            !memcmp(&L->val[v].view, &w[k].to, sizeof w[k].to)); /* stored when it was computed */
+    if (w[k].done) continue;
+    w[k].e = lw_at_bcast(L, v, at, w[k].to.ndim);
+    w[k].point = mg_view_index(L->x, &w[k].to, at);
+    left++;
+  }
+  while (left) {
+    uint32_t pick = g->nwb, stuck = g->nwb;
+    for (uint32_t k = 0; k < g->nwb && pick == g->nwb; k++) {
+      if (w[k].done) continue;
+      bool ok = !lw_reads(L, w[k].e, lower_wb_clobbers_self, &w[k]);
+      for (uint32_t j = 0; j < g->nwb && ok; j++)
+        ok = j == k || w[j].done || !lw_reads(L, w[j].e, lower_wb_clobbers, &w[k]);
+      if (ok) pick = k;
+      else if (stuck == g->nwb && !w[k].temp) stuck = k;
+    }
+    uint32_t k = pick < g->nwb ? pick : stuck;
+    if (pick < g->nwb) {
+      TRY(lw_store(L, &w[k].to, w[k].e));
+      w[k].done = true;
+      left--;
+    } else { /* through a temporary, which nothing overwrites */
+      MgView t;
+      const MgVal *m = lw_meta(L, g->wb_input[k]);
+      TRY(lw_temp(L, (MgDtype)m->dtype, m->device, m->ndim, m->size, "writeback", &t));
+      TRY(lw_store(L, &t, w[k].e));
+      w[k].temp = true;
+      w[k].e = mg_ex_load(L->x, mg_dtype_ty((MgDtype)m->dtype), t.buf, mg_view_index(L->x, &t, at), 0, 0);
+    }
+  }
+  return MG_OK;
+}
+
+MgRc mg_lower(MgSched *s) {
+  Lower L = {.s = s, .g = s->g, .x = s->x, .c = s->c};
+  L.val = mg_new(L.c, LwVal, s->g->nval + 1);
+  TRYP(L.val);
+  TRY(lower_analyse(&L));
+  TRY(lower_inputs(&L));
+  for (NodeRef r = 1; r < s->g->nnode; r++) TRY(lower_node(&L, r));
+  L.node = 0;
+  TRY(lower_outputs(&L));
+  TRY(lower_writebacks(&L));
+  return s->x->nomem ? MG_NOMEM : MG_OK;
+}
+
+bool mg_lower_knows(const MgGraph *g, NodeRef n) { return lw_row_for(g, mg_node(g, n)) != NULL; }

@@ -1,0 +1,2 @@
+#include "back/lower.h"
+const LwRow lw_rows_norm[] = {{0}};

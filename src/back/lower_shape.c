@@ -1,0 +1,357 @@
+/* Ops that move elements: cat, stack, pads, flips, rolls, repeats, writes into views.
+ * Each result element comes from one place (or is a fill value), so all are expressions; cat and the scatters of views
+ * are several nests that store into one buffer instead. */
+#include "back/lower.h"
+#include <stdlib.h>
+#include <string.h>
+
+static ExprRef shape_ge0(Lower *L, ExprRef e) { return lw_op2(L, OP_le, lw_int(L, 0), e); }
+static void shape_ids(Lower *L, ExprRef *at, int n) {
+  for (int d = 0; d < n; d++) at[d] = mg_ex_idx(L->x, d);
+}
+
+/* ---- cat, stack ------------------------------------------------------------------------------------------------- */
+
+/* Stores tensor v into the part of `view` that starts at `start` along dim; axis: the tensor has no such dimension. */
+static MgRc shape_place(Lower *L, const MgView *view, ValRef v, int dim, SymRef start, bool axis) {
+  const MgVal *m = lw_meta(L, v);
+  MgView part = *view;
+  ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
+  part.size = mg_new(L->c, SymRef, view->ndim);
+  TRYP(part.size);
+  memcpy(part.size, view->size, sizeof *part.size * view->ndim);
+  part.size[dim] = axis ? lw_int(L, 1) : m->size[dim];
+  part.offset = mg_sym_add(L->x, view->offset, mg_sym_mul(L->x, start, view->stride[dim]));
+  shape_ids(L, at, view->ndim);
+  for (int d = 0; d < m->ndim; d++) to[d] = at[axis && d >= dim ? d + 1 : d];
+  return lw_store(L, &part, lw_at(L, v, to));
+}
+
+static MgRc shape_cat(Lower *L, MgNode *n, const LwRow *r) { /* op: 1 for stack */
+  ValRef v = n->out[0];
+  const MgVal *m = lw_meta(L, v);
+  const MgArg *list = lw_arg(n, 0);
+  int dim;
+  if (!lw_arg_dim(L->g, n, 1, m->ndim, &dim)) return MG_UNSUP;
+  MgView view;
+  TRY(lw_buffer(L, v, &view));
+  SymRef start = lw_int(L, 0);
+  for (uint32_t i = 0; i < list->n; i++) {
+    ValRef t = list->u.item[i].u.val;
+    const MgVal *mt = lw_meta(L, t);
+    if (!r->op && mt->ndim != m->ndim) continue; /* the legacy empty tensor of one dimension */
+    TRY(shape_place(L, &view, t, dim, start, r->op));
+    start = mg_sym_add(L->x, start, r->op ? lw_int(L, 1) : mt->size[dim]);
+  }
+  lw_define_view(L, v, &view);
+  return MG_OK;
+}
+static bool ok_cat(const MgGraph *g, const MgNode *n) {
+  const MgArg *a = lw_arg(n, 0);
+  int d, nd = mg_val(g, n->out[0])->ndim;
+  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++)
+    if (a->u.item[i].tag != MA_val || !a->u.item[i].u.val) return false;
+  return a->tag == MA_list && lw_arg_dim(g, n, 1, nd, &d);
+}
+
+/* ---- pads --------------------------------------------------------------------------------------------------------- */
+
+enum { PAD_constant, PAD_reflect, PAD_replicate };
+
+/* Element `i` of a dimension of n elements, seen from outside: reflected or clamped. */
+static ExprRef shape_fold(Lower *L, int mode, ExprRef i, SymRef n) {
+  SymRef last = mg_sym_sub(L->x, n, lw_int(L, 1));
+  if (mode == PAD_replicate) return mg_sym_min(L->x, mg_sym_max(L->x, i, lw_int(L, 0)), last);
+  ExprRef a = lw_op1(L, OP_abs, i);
+  return mg_sym_sub(L->x, last, lw_op1(L, OP_abs, mg_sym_sub(L->x, last, a)));
+}
+
+static MgRc shape_pad(Lower *L, MgNode *n, const LwRow *r) {
+  ValRef src = lw_arg_val(n, 0), v = n->out[0];
+  const MgVal *m = lw_meta(L, v), *ms = lw_meta(L, src);
+  int nd = m->ndim, pairs = lw_arg_len(n, 1) / 2;
+  MgTy ty = mg_dtype_compute((MgDtype)m->dtype);
+  ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM], in = lw_const(L, TY_i1, 1);
+  shape_ids(L, at, nd);
+  memcpy(to, at, sizeof at);
+  if (r->op != PAD_constant) TRY(lw_settle(L, src));
+  for (int k = 0; k < pairs; k++) {
+    int d = nd - 1 - k;
+    SymRef lo = lw_arg_item(L, n, 1, 2 * k, 0), hi = lw_arg_item(L, n, 1, 2 * k + 1, 0);
+    to[d] = mg_sym_sub(L->x, at[d], lo);
+    if (r->op != PAD_constant) {
+      to[d] = shape_fold(L, r->op, to[d], ms->size[d]);
+      continue;
+    }
+    if (!mg_sym_is(L->x, lo, 0)) in = lw_op2(L, OP_and, in, shape_ge0(L, to[d])); /* a negative pad crops */
+    if (!mg_sym_is(L->x, hi, 0)) in = lw_op2(L, OP_and, in, lw_op2(L, OP_lt, to[d], ms->size[d]));
+  }
+  ExprRef e = lw_at(L, src, to);
+  if (r->op == PAD_constant) e = lw_masked(L, e, in, lw_arg_scalar(L, lw_arg(n, 2), ty));
+  return lw_define(L, v, e);
+}
+
+/* ---- index patterns ----------------------------------------------------------------------------------------------- */
+
+/* Marks the dims of a list argument; every dim when the list is empty and `all`. */
+static bool shape_dims(Lower *L, const MgNode *n, int k, int nd, bool all, bool *mark) {
+  int len = lw_arg_len(n, k);
+  for (int d = 0; d < nd; d++) mark[d] = all && len == 0;
+  for (int i = 0; i < len; i++) {
+    int64_t v;
+    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, k, i, 0), &v)) return false;
+    if (nd) mark[v < 0 ? v + nd : v] = true;
+  }
+  return true;
+}
+
+static MgRc shape_flip(Lower *L, MgNode *n, const LwRow *r) { /* op: 0 dims argument, 1 first dim, 2 second dim */
+  ValRef src = lw_arg_val(n, 0);
+  const MgVal *m = lw_meta(L, src);
+  bool mark[LW_MAX_NDIM] = {false};
+  ExprRef at[LW_MAX_NDIM];
+  if (r->op) mark[r->op - 1] = true;
+  else if (!shape_dims(L, n, 1, m->ndim, false, mark)) return MG_UNSUP;
+  shape_ids(L, at, m->ndim);
+  for (int d = 0; d < m->ndim; d++)
+    if (mark[d]) at[d] = mg_sym_sub(L->x, mg_sym_sub(L->x, m->size[d], lw_int(L, 1)), at[d]);
+  return lw_define(L, n->out[0], lw_at(L, src, at));
+}
+
+/* (i - shift) mod size, without a division: shift is reduced first */
+static ExprRef shape_rolled(Lower *L, ExprRef i, SymRef shift, SymRef size) {
+  SymRef s = mg_sym_mod(L->x, shift, size);
+  ExprRef low = lw_op2(L, OP_lt, i, s);
+  return lw_where(L, low, mg_sym_sub(L->x, mg_sym_add(L->x, i, size), s), mg_sym_sub(L->x, i, s));
+}
+static MgRc shape_roll(Lower *L, MgNode *n, const LwRow *r) {
+  ValRef src = lw_arg_val(n, 0);
+  const MgVal *m = lw_meta(L, src);
+  ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
+  shape_ids(L, at, m->ndim);
+  if (lw_arg_len(n, 2) == 0) { /* of the flattened tensor */
+    SymRef numel = mg_val_numel(L->g, src);
+    ExprRef lin = lw_int(L, 0);
+    for (int d = 0; d < m->ndim; d++) lin = mg_sym_add(L->x, mg_sym_mul(L->x, lin, m->size[d]), at[d]);
+    if (mg_sym_is(L->x, numel, 0)) return lw_define(L, n->out[0], lw_at(L, src, at));
+    lin = shape_rolled(L, lin, lw_arg_item(L, n, 1, 0, 0), numel);
+    lw_reshape_map(L, m->size, m->ndim, &numel, 1, &lin, to);
+    return lw_define(L, n->out[0], lw_at(L, src, to));
+  }
+  for (int i = 0; i < lw_arg_len(n, 2); i++) {
+    int64_t d;
+    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, 2, i, 0), &d)) return MG_UNSUP;
+    d = d < 0 ? d + m->ndim : d;
+    if (!mg_sym_is(L->x, m->size[d], 0)) at[d] = shape_rolled(L, at[d], lw_arg_item(L, n, 1, i, 0), m->size[d]);
+  }
+  return lw_define(L, n->out[0], lw_at(L, src, at));
+}
+
+static MgRc shape_repeat(Lower *L, MgNode *n, const LwRow *r) { /* repeat, tile: index modulo the size */
+  ValRef src = lw_arg_val(n, 0);
+  const MgVal *m = lw_meta(L, src), *mo = lw_meta(L, n->out[0]);
+  ExprRef to[LW_MAX_NDIM];
+  int lead = mo->ndim - m->ndim;
+  TRY(lw_settle(L, src));
+  for (int d = 0; d < m->ndim; d++) {
+    ExprRef i = mg_ex_idx(L->x, lead + d);
+    bool same = mg_ex_same(m->size[d], mo->size[lead + d]) || mg_sym_is(L->x, m->size[d], 0);
+    to[d] = same ? i : mg_sym_is(L->x, m->size[d], 1) ? lw_int(L, 0) : mg_sym_mod(L->x, i, m->size[d]);
+  }
+  return lw_define(L, n->out[0], lw_at(L, src, to));
+}
+
+static MgRc shape_repeat_interleave(Lower *L, MgNode *n, const LwRow *r) {
+  ValRef src = lw_arg_val(n, 0);
+  const MgVal *m = lw_meta(L, src);
+  ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
+  int dim;
+  SymRef times = lw_arg_sym(L, n, 1, 1);
+  if (lw_meta(L, n->out[0])->ndim == 0) return MG_UNSUP;
+  TRY(lw_settle(L, src));
+  shape_ids(L, at, LW_MAX_NDIM);
+  if (lw_is_none(n, 2)) {
+    SymRef numel = mg_val_numel(L->g, src);
+    ExprRef lin = mg_sym_floordiv(L->x, at[0], times);
+    lw_reshape_map(L, m->size, m->ndim, &numel, 1, &lin, to);
+    return lw_define(L, n->out[0], lw_at(L, src, to));
+  }
+  if (!lw_arg_dim(L->g, n, 2, m->ndim, &dim)) return MG_UNSUP;
+  at[dim] = mg_sym_floordiv(L->x, at[dim], times);
+  return lw_define(L, n->out[0], lw_at(L, src, at));
+}
+
+/* diag_embed: the last dimension becomes the diagonal of two new ones */
+static MgRc shape_diag_embed(Lower *L, MgNode *n, const LwRow *r) {
+  ValRef src = lw_arg_val(n, 0);
+  const MgVal *m = lw_meta(L, src), *mo = lw_meta(L, n->out[0]);
+  int a, b, k = 0;
+  int64_t off = 0;
+  if (!lw_arg_dim(L->g, n, 2, mo->ndim, &a) || !lw_arg_dim(L->g, n, 3, mo->ndim, &b) || !lw_arg_int(L->g, n, 1, &off)) return MG_UNSUP;
+  ExprRef to[LW_MAX_NDIM], i = mg_ex_idx(L->x, a), j = mg_ex_idx(L->x, b);
+  for (int d = 0; d < mo->ndim; d++)
+    if (d != a && d != b) to[k++] = mg_ex_idx(L->x, d);
+  to[m->ndim - 1] = off > 0 ? i : j;
+  ExprRef on = lw_op2(L, OP_eq, mg_sym_add(L->x, i, lw_int(L, off)), j);
+  ExprRef zero = lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0);
+  return lw_define(L, n->out[0], lw_masked(L, lw_at(L, src, to), on, zero));
+}
+
+/* pixel_shuffle, pixel_unshuffle, channel_shuffle: a reshape, a permutation and a reshape at once */
+static MgRc shape_pixel(Lower *L, MgNode *n, const LwRow *r) { /* op: 0 shuffle, 1 unshuffle, 2 channel shuffle */
+  ValRef src = lw_arg_val(n, 0);
+  const MgVal *m = lw_meta(L, src), *mo = lw_meta(L, n->out[0]);
+  int nd = m->ndim, c = nd - 3;
+  ExprRef at[LW_MAX_NDIM];
+  SymRef f = lw_arg_sym(L, n, 1, 1), ff = mg_sym_mul(L->x, f, f);
+  shape_ids(L, at, nd);
+  if (r->op == 2) {
+    SymRef per = mg_sym_floordiv(L->x, m->size[1], f);
+    at[1] = mg_sym_add(L->x, mg_sym_mul(L->x, mg_sym_mod(L->x, at[1], f), per), mg_sym_floordiv(L->x, at[1], f));
+  } else if (r->op == 0) {
+    ExprRef dy = mg_sym_mod(L->x, at[c + 1], f), dx = mg_sym_mod(L->x, at[c + 2], f);
+    at[c] = mg_sym_add(L->x, mg_sym_mul(L->x, at[c], ff), mg_sym_add(L->x, mg_sym_mul(L->x, dy, f), dx));
+    at[c + 1] = mg_sym_floordiv(L->x, at[c + 1], f);
+    at[c + 2] = mg_sym_floordiv(L->x, at[c + 2], f);
+  } else {
+    ExprRef sub = mg_sym_mod(L->x, at[c], ff);
+    at[c + 1] = mg_sym_add(L->x, mg_sym_mul(L->x, at[c + 1], f), mg_sym_floordiv(L->x, sub, f));
+    at[c + 2] = mg_sym_add(L->x, mg_sym_mul(L->x, at[c + 2], f), mg_sym_mod(L->x, sub, f));
+    at[c] = mg_sym_floordiv(L->x, at[c], ff);
+  }
+  (void)mo;
+  return lw_define(L, n->out[0], lw_at(L, src, at));
+}
+static bool ok_3d(const MgGraph *g, const MgNode *n) { return mg_val(g, lw_arg_val(n, 0))->ndim >= 3; }
+static bool ok_2d(const MgGraph *g, const MgNode *n) { return mg_val(g, lw_arg_val(n, 0))->ndim >= 2; }
+
+/* ---- writes into views -------------------------------------------------------------------------------------------- */
+
+/* The result is self, except where `in` holds: there it is src at to[]. */
+static MgRc shape_merge(Lower *L, MgNode *n, ExprRef in, const ExprRef *to) {
+  ValRef self = lw_arg_val(n, 0), src = lw_arg_val(n, 1);
+  const MgVal *m = lw_meta(L, n->out[0]), *ms = lw_meta(L, src);
+  ExprRef at[LW_MAX_NDIM];
+  shape_ids(L, at, m->ndim);
+  ExprRef e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)m->dtype), lw_at_bcast(L, src, to, ms->ndim));
+  return lw_define(L, n->out[0], lw_masked(L, e, in, lw_at(L, self, at)));
+}
+
+/* Where index i lies on start, start+step, ...: the position there, and the condition. */
+static ExprRef shape_on_slice(Lower *L, ExprRef i, SymRef start, SymRef step, SymRef count, ExprRef *in) {
+  ExprRef rel = mg_sym_sub(L->x, i, start);
+  *in = lw_op2(L, OP_and, *in, shape_ge0(L, rel));
+  if (!mg_sym_is(L->x, step, 1)) {
+    *in = lw_op2(L, OP_and, *in, lw_op2(L, OP_eq, mg_sym_mod(L->x, rel, step), lw_int(L, 0)));
+    rel = mg_sym_floordiv(L->x, rel, step);
+  }
+  *in = lw_op2(L, OP_and, *in, lw_op2(L, OP_lt, rel, count));
+  return rel;
+}
+
+static MgRc shape_slice_scatter(Lower *L, MgNode *n, const LwRow *r) {
+  const MgVal *m = lw_meta(L, n->out[0]), *ms = lw_meta(L, lw_arg_val(n, 1));
+  ExprRef to[LW_MAX_NDIM], in = lw_const(L, TY_i1, 1);
+  int dim;
+  if (!lw_arg_dim(L->g, n, 2, m->ndim, &dim)) return MG_UNSUP;
+  shape_ids(L, to, m->ndim);
+  SymRef start = lw_slice_bound(L, n, 3, m->size[dim], lw_int(L, 0));
+  SymRef stop = lw_slice_bound(L, n, 4, m->size[dim], m->size[dim]), step = lw_arg_sym(L, n, 5, 1);
+  SymRef count = ms->ndim == m->ndim && !mg_sym_is(L->x, ms->size[dim], 1) ? ms->size[dim]
+    : mg_sym_floordiv(L->x, mg_sym_add(L->x, mg_sym_max(L->x, mg_sym_sub(L->x, stop, start), lw_int(L, 0)),
+                                       mg_sym_sub(L->x, step, lw_int(L, 1))), step);
+  to[dim] = shape_on_slice(L, to[dim], start, step, count, &in);
+  return shape_merge(L, n, in, to + (m->ndim - ms->ndim));
+}
+static MgRc shape_select_scatter(Lower *L, MgNode *n, const LwRow *r) {
+  const MgVal *m = lw_meta(L, n->out[0]);
+  ExprRef to[LW_MAX_NDIM];
+  int dim, k = 0;
+  if (!lw_arg_dim(L->g, n, 2, m->ndim, &dim)) return MG_UNSUP;
+  for (int d = 0; d < m->ndim; d++)
+    if (d != dim) to[k++] = mg_ex_idx(L->x, d);
+  SymRef i = lw_arg_sym(L, n, 3, 0);
+  int64_t c;
+  if (mg_ex_const_int(L->x, i, &c)) i = c < 0 ? mg_sym_add(L->x, i, m->size[dim]) : i;
+  else i = lw_where(L, lw_op2(L, OP_lt, i, lw_int(L, 0)), mg_sym_add(L->x, i, m->size[dim]), i);
+  return shape_merge(L, n, lw_op2(L, OP_eq, mg_ex_idx(L->x, dim), i), to);
+}
+static MgRc shape_diagonal_scatter(Lower *L, MgNode *n, const LwRow *r) {
+  const MgVal *m = lw_meta(L, n->out[0]);
+  int a, b, k = 0;
+  int64_t off = 0;
+  if (!lw_arg_int(L->g, n, 2, &off) || !lw_arg_dim(L->g, n, 3, m->ndim, &a) || !lw_arg_dim(L->g, n, 4, m->ndim, &b)) return MG_UNSUP;
+  ExprRef to[LW_MAX_NDIM], i = mg_ex_idx(L->x, a), j = mg_ex_idx(L->x, b);
+  for (int d = 0; d < m->ndim; d++)
+    if (d != a && d != b) to[k++] = mg_ex_idx(L->x, d);
+  to[k] = off > 0 ? i : j;
+  return shape_merge(L, n, lw_op2(L, OP_eq, mg_sym_add(L->x, i, lw_int(L, off)), j), to);
+}
+
+/* as_strided_scatter: a copy of self, then src stored over the named elements */
+static MgRc shape_as_strided_scatter(Lower *L, MgNode *n, const LwRow *r) {
+  ValRef self = lw_arg_val(n, 0), src = lw_arg_val(n, 1), v = n->out[0];
+  const MgVal *m = lw_meta(L, v), *ms = lw_meta(L, src), *mself = lw_meta(L, self);
+  ExprRef at[LW_MAX_NDIM];
+  shape_ids(L, at, LW_MAX_NDIM);
+  for (int d = 0; d < m->ndim; d++)
+    if (!mg_ex_same(m->stride[d], mself->stride[d])) return MG_UNSUP; /* strides are those of self's memory */
+  TRY(lw_settle(L, src));
+  MgView view;
+  TRY(lw_buffer(L, v, &view));
+  TRY(lw_store(L, &view, lw_at(L, self, at)));
+  MgView part = {.buf = view.buf, .ndim = ms->ndim, .dtype = m->dtype, .size = ms->size};
+  part.stride = mg_new(L->c, SymRef, ms->ndim + 1);
+  TRYP(part.stride);
+  for (int d = 0; d < ms->ndim; d++) part.stride[d] = lw_arg_item(L, n, 3, d, 0);
+  SymRef off = lw_arg(n, 4)->tag == MA_int ? mg_sym_sub(L->x, lw_arg(n, 4)->u.sym, mself->offset) : lw_int(L, 0);
+  part.offset = mg_sym_add(L->x, view.offset, off);
+  TRY(lw_store(L, &part, lw_at(L, src, at)));
+  lw_define_view(L, v, &view);
+  return MG_OK;
+}
+
+/* Gradients of views: zeros with the gradient written into the view. */
+static MgRc shape_slice_backward(Lower *L, MgNode *n, const LwRow *r) {
+  const MgVal *m = lw_meta(L, n->out[0]), *mg = lw_meta(L, lw_arg_val(n, 0));
+  ExprRef to[LW_MAX_NDIM], in = lw_const(L, TY_i1, 1);
+  int dim;
+  if (!lw_arg_dim(L->g, n, 2, m->ndim, &dim)) return MG_UNSUP;
+  shape_ids(L, to, m->ndim);
+  SymRef start = lw_slice_bound(L, n, 3, m->size[dim], lw_int(L, 0));
+  to[dim] = shape_on_slice(L, to[dim], start, lw_arg_sym(L, n, 5, 1), mg->size[dim], &in);
+  ExprRef zero = lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0);
+  return lw_define(L, n->out[0], lw_masked(L, lw_at(L, lw_arg_val(n, 0), to), in, zero));
+}
+static MgRc shape_select_backward(Lower *L, MgNode *n, const LwRow *r) {
+  const MgVal *m = lw_meta(L, n->out[0]);
+  ExprRef to[LW_MAX_NDIM];
+  int dim, k = 0;
+  if (!lw_arg_dim(L->g, n, 2, m->ndim, &dim)) return MG_UNSUP;
+  for (int d = 0; d < m->ndim; d++)
+    if (d != dim) to[k++] = mg_ex_idx(L->x, d);
+  SymRef i = lw_arg_sym(L, n, 3, 0);
+  int64_t c;
+  if (!mg_ex_const_int(L->x, i, &c)) return MG_UNSUP;
+  if (c < 0) i = mg_sym_add(L->x, i, m->size[dim]);
+  ExprRef zero = lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0);
+  return lw_define(L, n->out[0], lw_masked(L, lw_at(L, lw_arg_val(n, 0), to), lw_op2(L, OP_eq, mg_ex_idx(L->x, dim), i), zero));
+}
+
+#define S(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, 0, NULL},
+const LwRow lw_rows_shape[] = {
+  S("cat", ok_cat, shape_cat, 0) S("stack", ok_cat, shape_cat, 1)
+  S("constant_pad_nd", NULL, shape_pad, PAD_constant)
+  S("reflection_pad1d", NULL, shape_pad, PAD_reflect) S("reflection_pad2d", NULL, shape_pad, PAD_reflect)
+  S("reflection_pad3d", NULL, shape_pad, PAD_reflect) S("replication_pad1d", NULL, shape_pad, PAD_replicate)
+  S("replication_pad2d", NULL, shape_pad, PAD_replicate) S("replication_pad3d", NULL, shape_pad, PAD_replicate)
+  S("flip", NULL, shape_flip, 0) S("flipud", NULL, shape_flip, 1) S("fliplr", NULL, shape_flip, 2)
+  S("roll", NULL, shape_roll, 0) S("repeat", NULL, shape_repeat, 0) S("tile", NULL, shape_repeat, 0)
+  S("repeat_interleave.self_int", NULL, shape_repeat_interleave, 0) S("diag_embed", NULL, shape_diag_embed, 0)
+  S("pixel_shuffle", ok_3d, shape_pixel, 0) S("pixel_unshuffle", ok_3d, shape_pixel, 1)
+  S("channel_shuffle", ok_2d, shape_pixel, 2) S("native_channel_shuffle", ok_2d, shape_pixel, 2)
+  S("slice_scatter", NULL, shape_slice_scatter, 0) S("select_scatter", NULL, shape_select_scatter, 0)
+  S("diagonal_scatter", NULL, shape_diagonal_scatter, 0) S("as_strided_scatter", NULL, shape_as_strided_scatter, 0)
+  S("slice_backward", NULL, shape_slice_backward, 0) S("select_backward", NULL, shape_select_backward, 0)
+  {0},
+};

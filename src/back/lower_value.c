@@ -1,0 +1,314 @@
+/* Values while lowering: reading, costing, realising.
+ * In: graph values in one of the states of lower.h.  Out: expressions for readers, point nests that realise values.
+ * Does not know any op. */
+#include "back/lower.h"
+#include <math.h>
+#include <string.h>
+
+enum { COST_READ_TWICE = 4, OPS_MAX = 160, LOADS_MAX = 16 };
+
+MgVal *lw_meta(Lower *L, ValRef v) { return mg_val(L->g, v); }
+
+/* ---- walks over expressions ---------------------------------------------------------------------------------- */
+
+/* Starts a walk: nodes stamped with the returned mark were seen in it. */
+static MgRc value_walk(Lower *L) {
+  if (L->nstamp < L->x->n) {
+    uint32_t cap = L->x->n * 2;
+    uint32_t *p = mg_ctx_grow(L->c, L->stamp, L->nstamp * sizeof *p, cap * sizeof *p);
+    TRYP(p);
+    L->stamp = p;
+    L->nstamp = cap;
+  }
+  L->mark++;
+  return MG_OK;
+}
+
+static bool value_seen(Lower *L, ExprRef e) {
+  if (L->stamp[e] == L->mark) return true;
+  L->stamp[e] = L->mark;
+  return false;
+}
+
+/* Weights of one evaluation, relative to an addition. */
+static uint32_t value_weight(MgScalarOp op) {
+  switch (op) {
+  case OP_none: case OP_const: case OP_sym: case OP_idx: case OP_red: case OP_load: return 0;
+  case OP_cvt: case OP_bitcast: case OP_where: case OP_add: case OP_sub: case OP_mul: case OP_min: case OP_max:
+  case OP_neg: case OP_abs: case OP_lt: case OP_le: case OP_eq: case OP_ne: case OP_and: case OP_or: case OP_xor:
+  case OP_not: return 1;
+  case OP_div: case OP_sqrt: case OP_rsqrt: case OP_floor: case OP_ceil: case OP_trunc: return 3;
+  default: return 10;
+  }
+}
+
+static void value_cost(Lower *L, ExprRef e, LwCost *cost) {
+  if (!e || value_seen(L, e)) return;
+  const MgExpr n = L->x->node[e];
+  if (n.op == OP_load) cost->loads++; /* index arithmetic is strength-reduced by code generation */
+  else cost->ops += value_weight((MgScalarOp)n.op);
+  for (int i = n.op == OP_load ? 1 : 0; i < n.nsrc; i++) value_cost(L, n.src[i], cost);
+}
+
+LwCost lw_cost(Lower *L, ExprRef e) {
+  LwCost cost = {0, 0};
+  if (value_walk(L) == MG_OK) value_cost(L, e, &cost);
+  return cost;
+}
+
+static bool value_reads(Lower *L, ExprRef e, bool (*hit)(Lower *, const MgExpr *, void *), void *arg) {
+  if (!e || value_seen(L, e)) return false;
+  const MgExpr n = L->x->node[e];
+  if (n.op == OP_load && hit(L, &n, arg)) return true;
+  for (int i = 0; i < n.nsrc; i++)
+    if (value_reads(L, n.src[i], hit, arg)) return true;
+  return false;
+}
+
+bool lw_reads(Lower *L, ExprRef e, bool (*hit)(Lower *L, const MgExpr *load, void *arg), void *arg) {
+  return value_walk(L) == MG_OK && value_reads(L, e, hit, arg);
+}
+
+static bool any_load(Lower *L, const MgExpr *load, void *arg) { return true; }
+
+/* Rebuilds e with mask and-ed into every load; the memo is a table by node, valid for one call. */
+static ExprRef value_masked(Lower *L, ExprRef e, ExprRef mask, ExprRef *memo) {
+  if (!e || memo[e]) return e ? memo[e] : 0;
+  const MgExpr n = L->x->node[e];
+  ExprRef r = e, s[3] = {0, 0, 0};
+  bool changed = false;
+  for (int i = 0; i < n.nsrc; i++) {
+    s[i] = value_masked(L, n.src[i], mask, memo);
+    changed |= s[i] != n.src[i];
+  }
+  if (n.op == OP_load) {
+    ExprRef m = s[1] ? lw_op2(L, OP_and, s[1], mask) : mask;
+    r = mg_ex_load(L->x, (MgTy)n.ty, (uint32_t)n.u.i, s[0], m, s[2] ? s[2] : lw_const(L, (MgTy)n.ty, 0));
+  } else if (changed) {
+    r = n.op == OP_cvt     ? mg_ex_cvt(L->x, (MgTy)n.ty, s[0])
+        : n.op == OP_rand  ? mg_ex_rand(L->x, (int)n.u.i, s[0], s[1])
+                           : mg_ex_op(L->x, (MgScalarOp)n.op, s[0], s[1], s[2]);
+  }
+  memo[e] = r;
+  return r;
+}
+
+ExprRef lw_masked(Lower *L, ExprRef e, ExprRef mask, ExprRef other) {
+  int64_t k;
+  if (mg_ex_const_int(L->x, mask, &k)) return k ? e : other;
+  const MgExpr n = L->x->node[e];
+  if (n.op == OP_load && !n.src[1]) /* the common case: one masked load */
+    return mg_ex_load(L->x, (MgTy)n.ty, (uint32_t)n.u.i, n.src[0], mask, other);
+  ExprRef *memo = mg_new(L->c, ExprRef, L->x->n + 1);
+  if (!memo) return 0;
+  return lw_where(L, mask, value_masked(L, e, mask, memo), other);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------- */
+
+ExprRef lw_at(Lower *L, ValRef v, const ExprRef *at) {
+  const LwVal *lv = &L->val[v];
+  const MgVal *m = lw_meta(L, v);
+  if (lv->e) return mg_ex_subst(L->x, lv->e, at, m->ndim);
+  ExprRef load = mg_ex_load(L->x, mg_dtype_ty((MgDtype)m->dtype), lv->view.buf, mg_view_index(L->x, &lv->view, at), 0, 0);
+  return mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)m->dtype), load);
+}
+
+ExprRef lw_at_bcast(Lower *L, ValRef v, const ExprRef *at, int ndim) {
+  const MgVal *m = lw_meta(L, v);
+  ExprRef to[LW_MAX_NDIM];
+  for (int d = 0; d < m->ndim; d++)
+    to[d] = mg_sym_is(L->x, m->size[d], 1) ? lw_int(L, 0) : at[ndim - m->ndim + d];
+  return lw_at(L, v, to);
+}
+
+ExprRef lw_const(Lower *L, MgTy ty, double v) {
+  return mg_ty_is_float(ty) ? mg_ex_float(L->x, ty, v) : mg_ex_int(L->x, ty, (int64_t)v);
+}
+
+ExprRef lw_lowest(Lower *L, MgTy ty) {
+  if (mg_ty_is_float(ty)) return mg_ex_float(L->x, ty, -INFINITY);
+  if (!mg_ty_is_signed(ty)) return mg_ex_int(L->x, ty, 0);
+  return mg_ex_int(L->x, ty, (int64_t)((uint64_t)-1 << (mg_ty_size(ty) * 8 - 1)));
+}
+
+ExprRef lw_highest(Lower *L, MgTy ty) {
+  if (mg_ty_is_float(ty)) return mg_ex_float(L->x, ty, INFINITY);
+  if (ty == TY_i1) return mg_ex_int(L->x, ty, 1);
+  int bits = mg_ty_size(ty) * 8 - (mg_ty_is_signed(ty) ? 1 : 0);
+  return mg_ex_int(L->x, ty, bits == 64 ? -1 : (int64_t)(((uint64_t)1 << bits) - 1));
+}
+
+ExprRef lw_in_range(Lower *L, ExprRef i, SymRef n) {
+  return lw_op2(L, OP_and, lw_op2(L, OP_le, lw_int(L, 0), i), lw_op2(L, OP_lt, i, n));
+}
+
+/* ---- realising ----------------------------------------------------------------------------------------------- */
+
+MgRc lw_temp(Lower *L, MgDtype dt, int device, int ndim, const SymRef *size, const char *name, MgView *out) {
+  SymRef *dim = mg_new(L->c, SymRef, ndim * 2 + 1), n = lw_int(L, 1);
+  TRYP(dim);
+  for (int d = ndim; d-- > 0;) {
+    dim[d] = size[d];
+    dim[ndim + d] = n;
+    n = mg_sym_mul(L->x, n, mg_sym_max(L->x, size[d], lw_int(L, 1)));
+  }
+  *out = (MgView){.buf = mg_sched_buf(L->s, MB_temp, dt, n, name), .ndim = (uint8_t)ndim, .dtype = (uint8_t)dt,
+                  .size = dim, .stride = dim + ndim, .offset = lw_int(L, 0)};
+  TRYP(out->buf);
+  L->s->buf[out->buf].device = (uint8_t)device;
+  return MG_OK;
+}
+
+typedef struct ValuePoint { BufRef buf; ExprRef index; } ValuePoint;
+
+/* A load from the buffer, but not of the point. */
+static bool value_other_point(Lower *L, const MgExpr *load, void *arg) {
+  ValuePoint *q = arg;
+  return (BufRef)load->u.i == q->buf && load->src[0] != q->index;
+}
+
+static bool live_reads_buf(Lower *L, const MgExpr *load, void *arg) { return (BufRef)load->u.i == *(BufRef *)arg; }
+
+/* Memory of the input that value v will be written back to, when storing there now is safe: nobody reads the old
+ * contents later. */
+static bool value_wb_view(Lower *L, ValRef v, MgView *out) {
+  const LwVal *lv = &L->val[v];
+  if (lv->wb < 0) return false;
+  ValRef in = L->g->wb_input[lv->wb];
+  const MgVal *mi = lw_meta(L, in), *mv = lw_meta(L, v);
+  if (mg_node(L->g, mv->def)->nout > 1) return false; /* the other results may still read the argument */
+  if (L->val[in].last > L->node || mi->ndim != mv->ndim || mi->dtype != mv->dtype) return false;
+  for (int d = 0; d < mv->ndim; d++) /* the invariant of LW_buf: eager's strides for this value */
+    if (!mg_ex_same(mi->stride[d], mv->stride[d]) || !mg_ex_same(mi->size[d], mv->size[d])) return false;
+  for (uint32_t i = 0; i < L->g->ninput; i++) { /* another input over the same memory */
+    ValRef o = L->g->input[i];
+    if (o != in && lw_meta(L, o)->storage == mi->storage) return false;
+  }
+  for (uint32_t i = 0; i < L->g->noutput; i++)
+    if (L->g->output[i] == v && !(L->g->out_alias && L->g->out_alias[i].of_input >= 0)) return false;
+  BufRef b = L->val[in].view.buf;
+  for (ValRef o = 1; o < L->g->nval; o++) {
+    const LwVal *lo = &L->val[o];
+    if (o == v || lo->kind != LW_expr || lo->last <= L->node) continue;
+    if (lw_reads(L, lo->e, live_reads_buf, &b)) return false;
+  }
+  /* v's own reads must be at the point that is stored */
+  ExprRef at[LW_MAX_NDIM];
+  for (int d = 0; d < mv->ndim; d++) at[d] = mg_ex_idx(L->x, d);
+  ValuePoint q = {b, mg_view_index(L->x, &L->val[in].view, at)};
+  if (!lv->e || lw_reads(L, lv->e, value_other_point, &q)) return false;
+  *out = L->val[in].view;
+  return true;
+}
+
+MgRc lw_buffer(Lower *L, ValRef v, MgView *out) {
+  const MgVal *m = lw_meta(L, v);
+  const LwVal *lv = &L->val[v];
+  if (value_wb_view(L, v, out)) return MG_OK;
+  *out = (MgView){.ndim = m->ndim, .dtype = m->dtype, .size = m->size, .stride = m->stride, .offset = lw_int(L, 0)};
+  out->buf = mg_sched_buf(L->s, lv->out >= 0 ? MB_output : MB_temp, (MgDtype)m->dtype, mg_view_extent(L->x, out), NULL);
+  TRYP(out->buf);
+  L->s->buf[out->buf].device = m->device;
+  if (lv->out >= 0) L->s->buf[out->buf].index = lv->out;
+  return MG_OK;
+}
+
+/* True when dimension b should be inside dimension a. */
+static bool ranges_before(Lower *L, const MgView *v, int a, int b) {
+  return mg_sym_hint(L->x, v->stride[a]) >= mg_sym_hint(L->x, v->stride[b]);
+}
+
+void lw_ranges(Lower *L, MgLoop *l, const MgView *view, ExprRef *to) {
+  int order[LW_MAX_NDIM], n = 0;
+  for (int d = 0; d < view->ndim; d++) {
+    to[d] = lw_int(L, 0);
+    /* one element, or all elements of the dimension share one place (expanded): one store is enough */
+    if (mg_sym_is(L->x, view->size[d], 1)) continue;
+    if (mg_sym_is(L->x, view->stride[d], 0) && !mg_sym_is(L->x, view->size[d], 0)) continue;
+    int k = n++;
+    while (k > 0 && !ranges_before(L, view, order[k - 1], d)) order[k] = order[k - 1], k--;
+    order[k] = d;
+  }
+  for (int k = 0; k < n; k++) {
+    l->range[k] = view->size[order[k]];
+    to[order[k]] = mg_ex_idx(L->x, k);
+  }
+  l->nouter = (uint8_t)n;
+  l->buf = view->buf;
+  l->index = mg_view_index(L->x, view, to);
+}
+
+MgRc lw_store(Lower *L, const MgView *view, ExprRef e) {
+  MgLoop *l = mg_sched_loop(L->s, ML_point, L->node);
+  TRYP(l);
+  ExprRef to[LW_MAX_NDIM];
+  lw_ranges(L, l, view, to);
+  l->value = mg_ex_subst(L->x, e, to, view->ndim);
+  return MG_OK;
+}
+
+MgRc lw_realise(Lower *L, ValRef v) {
+  LwVal *lv = &L->val[v];
+  if (lv->view.buf) return MG_OK;
+  if (lv->kind != LW_expr) return mg_fail(L->c, MG_BUG, "lowering: value %u is read before it is defined", v);
+  MgView view;
+  TRY(lw_buffer(L, v, &view));
+  TRY(lw_store(L, &view, lv->e));
+  lv->view = view;
+  if (lw_reads(L, lv->e, any_load, NULL)) {
+    lv->kind = LW_buf;
+    lv->e = 0;
+  }
+  return MG_OK;
+}
+
+static bool value_cheap(Lower *L, ExprRef e) {
+  LwCost k = lw_cost(L, e);
+  return k.loads <= 1 && k.ops <= COST_READ_TWICE;
+}
+
+MgRc lw_settle(Lower *L, ValRef v) {
+  LwVal *lv = &L->val[v];
+  if (lv->kind != LW_expr || value_cheap(L, lv->e)) return MG_OK;
+  return lw_realise(L, v);
+}
+
+MgRc lw_define(Lower *L, ValRef v, ExprRef e) {
+  LwVal *lv = &L->val[v];
+  if (!e) return L->x->nomem ? MG_NOMEM : mg_fail(L->c, MG_BUG, "lowering: no expression for value %u", v);
+  lv->kind = LW_expr;
+  lv->e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)lw_meta(L, v)->dtype), e);
+  if (!lv->e) return MG_NOMEM;
+  LwCost k = lw_cost(L, lv->e);
+  if (!k.loads && k.ops <= COST_READ_TWICE) return MG_OK; /* constants and index patterns: realised when asked */
+  if (lv->need_buf || (lv->uses > 1 && !(k.loads <= 1 && k.ops <= COST_READ_TWICE)) || k.ops > OPS_MAX ||
+      k.loads > LOADS_MAX)
+    return lw_realise(L, v);
+  return MG_OK;
+}
+
+void lw_define_view(Lower *L, ValRef v, const MgView *view) {
+  L->val[v].kind = LW_buf;
+  L->val[v].e = 0;
+  L->val[v].view = *view;
+}
+
+/* ---- checks -------------------------------------------------------------------------------------------------- */
+
+MgRc lw_check(Lower *L, ExprRef bad, const SymRef *size, int ndim, const char *type, const char *msg) {
+  int64_t k;
+  if (mg_ex_const_int(L->x, bad, &k) && !k) return MG_OK;
+  uint32_t cell;
+  TRY(mg_sched_check(L->s, L->node, type, msg, &cell));
+  MgLoop *l = mg_sched_loop(L->s, ML_reduce, L->node);
+  TRYP(l);
+  for (int d = 0; d < ndim; d++) l->range[d] = size[d];
+  l->nred = (uint8_t)ndim;
+  l->red_op = RED_any;
+  l->body = bad;
+  l->value = mg_ex_cvt(L->x, TY_i32, mg_ex_red(L->x, TY_i1));
+  l->buf = L->s->err;
+  l->index = lw_int(L, cell);
+  return MG_OK;
+}
