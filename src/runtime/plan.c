@@ -121,7 +121,7 @@ static MgRc plan_tensor(PlanCall *k, uint32_t i, MgTensor **out) {
   switch ((PlanTensorHow)t->how) {
   case PT_none: return MG_OK;
   case PT_input: *out = k->in[t->index]; return MG_OK;
-  case PT_output: *out = r->fresh[t->index]; return MG_OK;
+  case PT_fresh: *out = r->fresh[t->index]; return MG_OK;
   case PT_arena:
   case PT_result: *out = r->tensor[i]; return MG_OK;
   case PT_view: break;
@@ -245,12 +245,10 @@ static MgRc plan_enter(PlanCall *k) {
     r->input[i] = ptr;
     plan_patch(p, r, buf, ptr);
   }
-  for (uint32_t i = 0; i < p->s.nout; i++) {
-    const MgPlanOut *o = &p->s.out[i];
-    if (o->kind != PO_fresh) continue;
-    const MgPlanView *v = &o->view;
-    if (mg_abi.aoti_torch_empty_strided(v->ndim, r->slot + v->size, r->slot + v->stride, v->dtype, o->device,
-                                        o->dev_index, &r->fresh[i]))
+  for (uint32_t i = 0; i < p->s.nfresh; i++) {
+    const MgPlanView *v = &p->s.fresh[i].view;
+    if (mg_abi.aoti_torch_empty_strided(v->ndim, r->slot + v->size, r->slot + v->stride, v->dtype, p->s.fresh[i].device,
+                                        p->s.fresh[i].dev_index, &r->fresh[i]))
       return plan_error(k, MG_NOMEM, "no memory for an output");
     void *ptr = NULL;
     mg_abi.aoti_torch_get_data_ptr(r->fresh[i], &ptr);
@@ -293,7 +291,7 @@ static MgRc plan_outputs(PlanCall *k, MgTensor **out, int *same) {
   }
   for (uint32_t i = 0; i < p->s.nout; i++) {
     const MgPlanOut *o = &p->s.out[i];
-    if (o->kind == PO_fresh) out[i] = k->r->fresh[i], k->r->fresh[i] = NULL;
+    if (o->kind == PO_fresh) out[i] = k->r->fresh[o->index], k->r->fresh[o->index] = NULL;
     if (o->kind != PO_same_output) continue;
     if (!out[o->index]) same[i] = same[o->index];
     else if (mg_abi.aoti_torch_new_tensor_handle(out[o->index], &out[i])) return plan_error(k, MG_NOMEM, "out of memory");
@@ -313,11 +311,10 @@ MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, MgTensor **out, int *same, char
   if (rc == MG_OK) rc = plan_outputs(&k, out, same);
   if (grad) mg_abi.aoti_torch_grad_mode_set_enabled(true);
   for (uint32_t i = 0; i < p->nlazy; i++) plan_drop(k.r, p->lazy[i]);
-  if (rc != MG_OK)
-    for (uint32_t i = 0; i < p->s.nout; i++) {
-      if (out[i]) mg_abi.aoti_torch_delete_tensor_object(out[i]), out[i] = NULL;
-      if (k.r->fresh[i]) mg_abi.aoti_torch_delete_tensor_object(k.r->fresh[i]), k.r->fresh[i] = NULL;
-    }
+  for (uint32_t i = 0; i < p->s.nfresh; i++) /* only views of it were given away, or nothing */
+    if (k.r->fresh[i]) mg_abi.aoti_torch_delete_tensor_object(k.r->fresh[i]), k.r->fresh[i] = NULL;
+  for (uint32_t i = 0; rc != MG_OK && i < p->s.nout; i++)
+    if (out[i]) mg_abi.aoti_torch_delete_tensor_object(out[i]), out[i] = NULL;
   plan_give(p, k.r);
   return rc;
 }

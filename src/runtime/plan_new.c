@@ -64,7 +64,7 @@ static MgRc plan_root(PlanBuild *b, const MgPlanView *v, uint32_t *out) {
   const MgPlanBuf *m = &b->s->buf[v->buf];
   if (!b->root[v->buf]) {
     if (m->mem == PM_input) b->root[v->buf] = plan_push_tensor(b, PT_input, m->index, v, 0) + 1;
-    else if (m->mem == PM_output) b->root[v->buf] = plan_push_tensor(b, PT_output, m->index, v, 0) + 1;
+    else if (m->mem == PM_fresh) b->root[v->buf] = plan_push_tensor(b, PT_fresh, m->index, v, 0) + 1;
     else return plan_bad(b, "plan: buffer %u is used before anything makes it", v->buf);
   }
   *out = b->root[v->buf] - 1;
@@ -224,6 +224,7 @@ static MgRc plan_copy_tables(MgPlan *p, const MgPlanSpec *s) {
   MgPlanCheck *check = plan_copy(p, s->check, sizeof *check * s->ncheck);
   p->s = *s;
   p->s.buf = plan_copy(p, s->buf, sizeof *s->buf * s->nbuf);
+  p->s.fresh = plan_copy(p, s->fresh, sizeof *s->fresh * s->nfresh);
   p->s.out = plan_copy(p, s->out, sizeof *s->out * s->nout);
   p->s.slot0 = plan_copy(p, s->slot0, sizeof *s->slot0 * s->nslot);
   p->s.sizeop = plan_copy(p, s->sizeop, sizeof *s->sizeop * s->nsizeop);
@@ -286,7 +287,7 @@ PlanRun *mg_plan_run_new(const MgPlan *p) {
   r->range = mg_calloc(p->nkernel, sizeof *r->range);
   r->input = mg_calloc(p->s.ninput, sizeof *r->input);
   r->tensor = mg_calloc(p->ntensor, sizeof *r->tensor);
-  r->fresh = mg_calloc(p->s.nout, sizeof *r->fresh);
+  r->fresh = mg_calloc(p->s.nfresh, sizeof *r->fresh);
   r->state = mg_calloc(p->nengine, sizeof *r->state);
   bool ok = r->slot && r->arg && r->range && r->input && r->tensor && r->fresh && r->state;
   ok = ok && plan_arena_new(r, p->s.arena);

@@ -18,7 +18,7 @@ typedef struct PlanSpan { uint32_t first, n; } PlanSpan; /* part of an array */
 typedef enum PlanTensorHow { /* where the tensor handle of an extern argument comes from */
   PT_none,      /* undefined */
   PT_input,     /* the caller's tensor */
-  PT_output,    /* an output of this call */
+  PT_fresh,     /* a tensor allocated for this call */
   PT_result,    /* what an extern call returned */
   PT_arena,     /* made once per run over arena memory */
   PT_view       /* as_strided of one of the above, made when needed */
@@ -26,7 +26,7 @@ typedef enum PlanTensorHow { /* where the tensor handle of an extern argument co
 
 typedef struct PlanTensor { /* one entry of PlanRun.tensor */
   uint8_t how;           /* PlanTensorHow */
-  uint32_t index;        /* PT_input, PT_output: number; PT_view: entry it is a view of */
+  uint32_t index;        /* PT_input, PT_fresh: number; PT_view: entry it is a view of */
   MgPlanView view;       /* geometry (PT_arena, PT_view, PT_result: what it must have) */
   uint64_t base;         /* PT_arena: byte offset of the buffer */
 } PlanTensor;
@@ -57,7 +57,7 @@ typedef struct PlanRun {  /* everything one running call writes; owned by one th
   MgRange *range;
   void **input;           /* pointers that are patched in now */
   MgTensor **tensor;      /* handles; PT_arena ones live as long as the run, the others during a call */
-  MgTensor **fresh;       /* per output: the tensor made for this call */
+  MgTensor **fresh;       /* the tensors allocated for this call, until they are given away as outputs */
   void **state;           /* per engine */
   uint8_t *arena;
   size_t arena_bytes;

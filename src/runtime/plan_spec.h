@@ -15,11 +15,11 @@ typedef struct MgSizeOp { uint8_t op; uint32_t dst, a, b; } MgSizeOp; /* slot[ds
 
 typedef struct MgSymSource { uint32_t input; uint8_t dim; } MgSymSource; /* symbol k = size of input at dim */
 
-typedef enum MgPlanMem { PM_none, PM_input, PM_arena, PM_output, PM_extern } MgPlanMem;
+typedef enum MgPlanMem { PM_none, PM_input, PM_arena, PM_fresh, PM_extern } MgPlanMem;
 
 typedef struct MgPlanBuf {
   uint8_t mem;        /* MgPlanMem */
-  uint32_t index;     /* input number / output number / (PM_extern: filled by mg_plan_new) */
+  uint32_t index;     /* input number, or number of the fresh tensor that holds it */
   uint64_t offset;    /* PM_arena: byte offset */
 } MgPlanBuf;
 
@@ -27,7 +27,7 @@ typedef struct MgPlanView { /* a tensor argument or result of an extern step, or
   uint32_t buf;       /* 0: undefined tensor */
   int32_t dtype;      /* torch's number */
   uint8_t ndim, elsize;
-  bool whole;         /* exactly the tensor that owns the buffer (input, output, extern result): no new view needed */
+  bool whole;         /* exactly the tensor that owns the buffer (input, fresh tensor, extern result): no new view needed */
   uint32_t size, stride; /* first of ndim slots */
   uint32_t offset;    /* slot: elements from the buffer's base */
 } MgPlanView;
@@ -55,21 +55,26 @@ typedef struct MgPlanCheck { const char *type, *msg; } MgPlanCheck;
 typedef enum MgPlanOutKind {
   PO_same_input,      /* index is the input */
   PO_same_output,     /* the same tensor as output `index` (smaller than this one's number) */
-  PO_fresh,           /* allocated for this call: view.buf is a PM_output buffer whose index is this output */
-  PO_view             /* a view of view.buf (input, another output, extern result); whole: that tensor itself */
+  PO_fresh,           /* fresh tensor number `index` itself */
+  PO_view             /* a view of view.buf (input, fresh tensor, extern result); whole: that tensor itself */
 } MgPlanOutKind;
 
 typedef struct MgPlanOut {
   uint8_t kind;       /* MgPlanOutKind */
   uint32_t index;
-  MgPlanView view;    /* geometry */
-  int32_t device, dev_index;
+  MgPlanView view;    /* PO_view: geometry */
 } MgPlanOut;
+
+typedef struct MgPlanFresh { /* a tensor allocated for every call; its memory is a PM_fresh buffer */
+  MgPlanView view;    /* geometry, offset 0 */
+  int32_t device, dev_index;
+} MgPlanFresh;
 
 typedef struct MgPlanSpec {
   uint32_t ninput;
   const MgPlanBuf *buf;   uint32_t nbuf;    /* buf[0] unused */
   const MgPlanStep *step; uint32_t nstep;
+  const MgPlanFresh *fresh; uint32_t nfresh;
   const MgPlanOut *out;   uint32_t nout;
   const int64_t *slot0;   uint32_t nslot;
   const MgSizeOp *sizeop; uint32_t nsizeop;

@@ -1,0 +1,253 @@
+/* Calls of ATen nodes through Python.
+ * In: a graph node.  Out: an argument template: constants are objects already, tensors are positions.  A run fills the
+ * positions and makes one vectorcall of the OpOverload's _op, which does no Python-level work. */
+#include "front/nodecall.h"
+#include <stdlib.h>
+#include <string.h>
+#include "front/torchobj.h"
+#include "runtime/torch_abi.h"
+
+typedef struct CallArg {
+  enum { CA_const, CA_tensor, CA_list } kind;
+  uint32_t n;               /* CA_list: items */
+  PyObject *obj;            /* CA_const, strong */
+  struct CallArg *item;     /* CA_list that holds tensors, owned */
+} CallArg;
+
+struct MgNodeCall {
+  PyObject *fn;             /* OpOverload._op, borrowed, process lifetime */
+  PyObject *kwnames;        /* tuple or NULL, strong */
+  CallArg *arg;             /* narg entries, the last ones by name */
+  uint16_t narg, npos;
+  uint16_t nin, nout;
+};
+
+/* ---- building ---- */
+
+static bool nodecall_has_tensor(const MgArg *a) {
+  if (a->tag == MA_val) return true;
+  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++)
+    if (nodecall_has_tensor(&a->u.item[i])) return true;
+  return false;
+}
+
+/* Positions are counted in the order of mg_node_each_val. */
+static int nodecall_arg(MgGraph *g, const MgArg *a, PyObject *objs, MgNodeCall *c, CallArg *out) {
+  if (!nodecall_has_tensor(a)) {
+    *out = (CallArg){.kind = CA_const, .obj = mg_torchobj_from_arg(g, a, objs)};
+    return out->obj ? 0 : -1;
+  }
+  if (a->tag == MA_val) {
+    *out = (CallArg){.kind = CA_tensor};
+    c->nin++;
+    return 0;
+  }
+  *out = (CallArg){.kind = CA_list, .item = mg_calloc(a->n, sizeof *out->item)};
+  if (!out->item) return PyErr_NoMemory(), -1;
+  for (; out->n < a->n; out->n++)
+    if (nodecall_arg(g, &a->u.item[out->n], objs, c, &out->item[out->n])) return -1;
+  return 0;
+}
+
+static void nodecall_arg_free(CallArg *a) {
+  for (uint32_t i = 0; i < a->n; i++) nodecall_arg_free(&a->item[i]);
+  free(a->item);
+  Py_XDECREF(a->obj);
+}
+
+static int nodecall_fill(MgNodeCall *c, MgGraph *g, NodeRef n, PyObject *objs) {
+  const MgNode *node = mg_node(g, n);
+  const MgFrontOp *op = mg_frontop_of(node->op);
+  if (!op) return -1;
+  c->fn = op->call;
+  c->nout = node->nout;
+  if (!(c->arg = mg_calloc(node->narg, sizeof *c->arg))) return PyErr_NoMemory(), -1;
+  while (c->npos < node->narg && !node->op->param[c->npos].kwarg_only) c->npos++;
+  for (; c->narg < node->narg; c->narg++)
+    if (nodecall_arg(g, &node->arg[c->narg], objs, c, &c->arg[c->narg])) return -1;
+  if (c->narg == c->npos) return 0;
+  if (!(c->kwnames = PyTuple_New(c->narg - c->npos))) return -1;
+  for (int i = c->npos; i < c->narg; i++) PyTuple_SET_ITEM(c->kwnames, i - c->npos, Py_NewRef(op->name[i]));
+  return 0;
+}
+
+MgNodeCall *mg_nodecall_new(MgGraph *g, NodeRef n, PyObject *objs) {
+  MgNodeCall *c = mg_calloc(1, sizeof *c);
+  if (!c) return (MgNodeCall *)PyErr_NoMemory();
+  if (!nodecall_fill(c, g, n, objs)) return c;
+  c->narg = mg_node(g, n)->narg; /* also the entry that failed holds something */
+  mg_nodecall_free(c);
+  return NULL;
+}
+
+void mg_nodecall_free(MgNodeCall *c) {
+  if (!c) return;
+  for (int i = 0; c->arg && i < c->narg; i++) nodecall_arg_free(&c->arg[i]);
+  free(c->arg);
+  Py_XDECREF(c->kwnames);
+  free(c);
+}
+
+int mg_nodecall_nin(const MgNodeCall *c) { return c->nin; }
+int mg_nodecall_nout(const MgNodeCall *c) { return c->nout; }
+
+/* ---- running ---- */
+
+/* The argument's value; borrowed for constants and tensors, new for lists. */
+static PyObject *nodecall_value(const CallArg *a, PyObject *const **vals) {
+  if (a->kind == CA_const) return a->obj;
+  if (a->kind == CA_tensor) {
+    PyObject *t = *(*vals)++;
+    return t ? t : Py_None;
+  }
+  PyObject *list = PyList_New(a->n);
+  for (uint32_t i = 0; list && i < a->n; i++) {
+    PyObject *o = nodecall_value(&a->item[i], vals);
+    if (!o) {
+      Py_CLEAR(list);
+      break;
+    }
+    PyList_SET_ITEM(list, i, a->item[i].kind == CA_list ? o : Py_NewRef(o));
+  }
+  return list;
+}
+
+/* Stores the tensors of a result, lists flattened; numbers among them are skipped. */
+static int nodecall_results(PyObject *res, PyObject **outs, int *k, int nout) {
+  if (PyTuple_Check(res) || PyList_Check(res)) {
+    PyObject **item = PySequence_Fast_ITEMS(res);
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(res); i++)
+      if (nodecall_results(item[i], outs, k, nout)) return -1;
+    return 0;
+  }
+  if (PyLong_Check(res) || PyFloat_Check(res) || PyComplex_Check(res)) return 0;
+  if (*k >= nout) {
+    if (res == Py_None) return 0;
+    PyErr_SetString(PyExc_SystemError, "magneto: an op returned more tensors than recorded");
+    return -1;
+  }
+  outs[(*k)++] = res == Py_None ? NULL : Py_NewRef(res);
+  return 0;
+}
+
+int mg_nodecall_run(const MgNodeCall *c, PyObject *const *vals, PyObject **outs) {
+  PyObject *stack[24], **argv = stack, *res = NULL;
+  int rc = -1, n = 0, k = 0;
+  for (int i = 0; i < c->nout; i++) outs[i] = NULL;
+  if (c->narg > 24 && !(argv = mg_malloc(c->narg * sizeof *argv))) return PyErr_NoMemory(), -1;
+  for (; n < c->narg; n++)
+    if (!(argv[n] = nodecall_value(&c->arg[n], &vals))) goto done;
+  res = PyObject_Vectorcall(c->fn, argv, c->npos, c->kwnames);
+  if (!res) goto done;
+  rc = nodecall_results(res, outs, &k, c->nout);
+  if (!rc && k < c->nout) {
+    PyErr_SetString(PyExc_SystemError, "magneto: an op returned fewer tensors than recorded");
+    rc = -1;
+  }
+done:
+  for (int i = 0; rc && i < c->nout; i++) Py_CLEAR(outs[i]);
+  for (int i = 0; i < n; i++)
+    if (c->arg[i].kind == CA_list) Py_DECREF(argv[i]);
+  Py_XDECREF(res);
+  if (argv != stack) free(argv);
+  return rc;
+}
+
+/* ---- tensors across the border ---- */
+
+int mg_tensor_init(void) {
+  const char *why = mg_abi_load();
+  MgTensor *t = NULL;
+  PyObject *o = NULL;
+  if (mg_abi.tensor_offset) return 0;
+  if (!why && !mg_abi.thpvariable_wrap) why = "this torch does not export THPVariable_Wrap";
+  if (!why && !(t = mg_abi_selftest_tensor())) why = "torch could not make a tensor";
+  if (!why && (o = mg_abi.thpvariable_wrap(t))) why = mg_abi_selftest(o, t, sizeof(PyObject));
+  if (t) mg_abi.aoti_torch_delete_tensor_object(t);
+  Py_XDECREF(o);
+  if (mg_abi.tensor_offset) return 0;
+  if (!PyErr_Occurred()) PyErr_Format(PyExc_ImportError, "magneto: %s", why ? why : "self-test failed");
+  return -1;
+}
+
+PyObject *mg_tensor_wrap(MgTensor *t) {
+  PyObject *o = mg_abi.thpvariable_wrap(t);
+  mg_abi.aoti_torch_delete_tensor_object(t);
+  return o;
+}
+
+/* ---- the host of a plan ---- */
+
+typedef struct CallTable {
+  MgNodeCall **call;
+  uint32_t n, cap;
+  PyObject *objs;           /* borrowed, while compiling */
+} CallTable;
+
+enum { HOST_MAX = 512 };    /* as in runtime/plan: tensors of one call */
+
+static MgRc calltable_add(void *self, MgGraph *g, NodeRef n, uint32_t *id) {
+  CallTable *t = self;
+  if (t->n == t->cap) {
+    uint32_t cap = t->cap ? t->cap * 2 : 8;
+    MgNodeCall **p = mg_realloc(t->call, cap * sizeof *p);
+    if (!p) return mg_fail(g->c, MG_NOMEM, "out of memory");
+    t->call = p;
+    t->cap = cap;
+  }
+  PyGILState_STATE gil = PyGILState_Ensure();
+  MgNodeCall *c = mg_nodecall_new(g, n, t->objs);
+  PyGILState_Release(gil);
+  if (!c) return mg_fail(g->c, MG_PYERR, "%s cannot be called from a plan", mg_node(g, n)->op->full);
+  *id = t->n;
+  t->call[t->n++] = c;
+  return MG_OK;
+}
+
+static int calltable_run(const MgNodeCall *c, MgTensor *const *in, int nin, MgTensor **out, int nout) {
+  PyObject *vals[HOST_MAX] = {0}, *outs[HOST_MAX];
+  int rc = -1, n = 0;
+  for (; n < nin; n++)
+    if (in[n] && !(vals[n] = mg_abi.thpvariable_wrap(in[n]))) goto done;
+  rc = mg_nodecall_run(c, vals, outs);
+  for (int i = 0; !rc && i < nout; i++) {
+    if (!outs[i]) continue;
+    if (mg_abi.aoti_torch_new_tensor_handle(mg_abi_tensor(outs[i]), &out[i])) {
+      PyErr_SetString(PyExc_SystemError, "magneto: no handle for a result");
+      rc = -1;
+    }
+    Py_DECREF(outs[i]);
+  }
+done:
+  for (int i = 0; i < n; i++) Py_XDECREF(vals[i]);
+  return rc;
+}
+
+static int calltable_call(void *self, uint32_t id, MgTensor *const *in, int nin, MgTensor **out, int nout) {
+  const MgNodeCall *c = ((CallTable *)self)->call[id];
+  PyGILState_STATE gil = PyGILState_Ensure();
+  int rc = -1;
+  if (nin != c->nin || nout != c->nout || nin > HOST_MAX || nout > HOST_MAX)
+    PyErr_SetString(PyExc_SystemError, "magneto: a plan calls an op with another number of tensors than recorded");
+  else rc = calltable_run(c, in, nin, out, nout);
+  PyGILState_Release(gil);
+  return rc;
+}
+
+static void calltable_free(void *self) {
+  CallTable *t = self;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  for (uint32_t i = 0; i < t->n; i++) mg_nodecall_free(t->call[i]);
+  PyGILState_Release(gil);
+  free(t->call);
+  free(t);
+}
+
+int mg_nodecall_hostops(PyObject *objs, MgHostOps *h) {
+  CallTable *t = mg_calloc(1, sizeof *t);
+  if (!t) return PyErr_NoMemory(), -1;
+  if (mg_tensor_init()) return free(t), -1;
+  t->objs = objs;
+  *h = (MgHostOps){.add_call = calltable_add, .host = {.self = t, .call = calltable_call, .free = calltable_free}};
+  return 0;
+}
