@@ -6,6 +6,7 @@ factories) with the results' real dtypes, sizes and strides.  Tensors that the f
 text with torch's own ops: the oracle for every graph pass.  As a script: `graphs.py MODEL` prints a model's text.
 """
 
+import pathlib
 import re
 import sys
 
@@ -20,6 +21,8 @@ DTYPES = {
     torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
 }  # fmt: skip
 FORMATS = [torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d]
+DEFS = pathlib.Path(__file__).resolve().parents[1].joinpath("src", "ir").glob("ops_*.def")
+ROWS = set(re.findall(r'(?m)^TOP\(\w+, "([^"]+)"', "".join(p.read_text() for p in DEFS)))
 BY_NAME = {name: dtype for dtype, name in DTYPES.items()}
 
 
@@ -49,7 +52,7 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.head, self.lines, self.inputs = [], [], []
+        self.externs, self.head, self.lines, self.inputs = [], [], [], []
         self.number, self.keep, self.storage, self.next = {}, [], {}, 1
 
     def name(self, t, fresh=False):
@@ -118,6 +121,8 @@ class Recorder(TorchDispatchMode):
             return out  # a number: taken as a constant of this run
         names = [self.name(t, fresh=True) if t is not None else "_" for t in flat]
         name = schema.name + ("." + schema.overload_name if schema.overload_name else "")
+        if name not in ROWS and f"extern {schema}" not in self.externs:
+            self.externs.append(f"extern {schema}")
         line = f"{', '.join(names)} = " if names else ""
         line += f"{name}({', '.join(text)})"
         if names:
@@ -141,7 +146,7 @@ def graph_text(fn, *args):
         left = line.split(" = ")[0] if re.match(r"[%_]", line) else ""
         order += [int(m) for m in re.findall(r"%(\d+)", left)]
     new = {old: i + 1 for i, old in enumerate(order)}
-    text = "\n".join(rec.head + rec.lines + [f"return {', '.join(names)}"]) + "\n"
+    text = "\n".join(rec.externs + rec.head + rec.lines + [f"return {', '.join(names)}"]) + "\n"
     return re.sub(r"%(\d+)", lambda m: f"%{new[int(m[1])]}", text), rec.inputs
 
 
@@ -182,7 +187,7 @@ def run_text(text, inputs, check=None):
     space["v"] = v
     for line in text.splitlines():
         line = line.split("#")[0].strip()
-        if not line:
+        if not line or line.startswith(("extern", "symbol")):
             continue
         if m := re.match(r"%(\d+) = input", line):
             v[int(m[1])] = given.pop(0)

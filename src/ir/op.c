@@ -249,7 +249,7 @@ static MgOp *op_parse(MgCtx *c, const char *schema) {
   int cap = 2;
   for (const char *p = schema; *p; p++) cap += *p == ',';
   size_t fixed = sizeof(MgOp) + cap * sizeof(MgParam) + 3 * (size_t)cap;
-  char *block = mg_calloc(1, fixed + 3 * len + 2 * cap + 16);
+  char *block = mg_calloc(1, fixed + 4 * len + 2 * cap + 16);
   if (!block) {
     mg_fail(c, MG_NOMEM, "out of memory (schema)");
     return NULL;
@@ -261,6 +261,7 @@ static MgOp *op_parse(MgCtx *c, const char *schema) {
   s.ret_writes = (bool *)(s.ret_kind + cap);
   s.pool = block + fixed;
   size_t n = strcspn(schema, "(");
+  o->schema = op_keep(&s, schema, len);
   o->full = op_keep(&s, schema, n);
   const char *ns = strstr(o->full, "::"), *dot = ns ? strchr(ns, '.') : NULL;
   o->name = op_keep(&s, o->full, dot ? (size_t)(dot - o->full) : n);

@@ -35,6 +35,7 @@ typedef struct MgOp {
   const char *name;    /* "aten::add" */
   const char *overload;/* "Tensor"; "" for none; torch.ops spells it "default" */
   const char *full;    /* "aten::add.Tensor" */
+  const char *schema;  /* the whole text */
   uint16_t code;       /* MgTop */
   uint16_t nparam, nret;
   bool mutates;        /* any parameter is written */

@@ -1,6 +1,7 @@
 /* The graph IR as text: printer and parser.
  * One line a node; values are numbered in order of definition, so printing what was parsed gives the same text.
  *     symbol s0 = 4 in [2, 1024]                    # a run-time size: hint and range
+ *     extern my::op(Tensor x) -> Tensor             # the schema of an op that is not in tensor_ops.def
  *     %1 = input f32[4,3]{1,4}+8@cuda:0 of %0       # strides, offset, device and shared memory only when unusual
  *     %2, _ = aten::max.dim(%1, 1, False) : f32[4], _     # _ is an undefined result
  *     writeback %1 = %7                             # after functionalize
@@ -139,6 +140,16 @@ static void text_node(const MgGraph *g, const MgNode *n, const uint32_t *num, Mg
   mg_sb_putc(out, '\n');
 }
 
+/* Schemas of the ops that parsing could not know otherwise, each once. */
+static void text_externs(const MgGraph *g, MgStrbuf *out) {
+  for (uint32_t k = 1; k < g->nnode; k++) {
+    const MgOp *o = mg_node(g, k)->op;
+    bool seen = mg_node(g, k)->dead || o->code != TOP_extern;
+    for (uint32_t j = 1; j < k && !seen; j++) seen = !mg_node(g, j)->dead && mg_node(g, j)->op == o;
+    if (!seen) mg_sb_printf(out, "extern %s\n", o->schema);
+  }
+}
+
 void mg_graph_print(const MgGraph *g, MgStrbuf *out) {
   uint32_t *num = mg_new(g->c, uint32_t, g->nval + 1), next = 1;
   if (!num) {
@@ -149,6 +160,7 @@ void mg_graph_print(const MgGraph *g, MgStrbuf *out) {
     const MgSymbol *s = &g->x->sym[i];
     mg_sb_printf(out, "symbol s%u = %lld in [%lld, %lld]\n", i, (long long)s->hint, (long long)s->lo, (long long)s->hi);
   }
+  text_externs(g, out);
   for (uint32_t i = 0; i < g->ninput; i++) {
     ValRef v = g->input[i];
     num[v] = next++;
@@ -568,10 +580,20 @@ static MgRc text_read_symbol(Text *t) {
   return MG_OK;
 }
 
+static MgRc text_read_extern(Text *t) {
+  text_space(t);
+  size_t n = strcspn(t->p, "\n");
+  char *schema = mg_ctx_grow(t->g->c, t->p, n, n + 1);
+  TRYP(schema);
+  t->p += n;
+  return mg_op_from_schema(t->g->c, schema) ? MG_OK : t->g->c->rc;
+}
+
 static MgRc text_read_line(Text *t) {
   uint32_t *lhs = NULL;
   uint32_t n = 0, cap = 0;
   if (text_eat(t, "symbol")) return text_read_symbol(t);
+  if (text_eat(t, "extern")) return text_read_extern(t);
   if (text_eat(t, "return")) return text_read_return(t);
   if (text_eat(t, "writeback")) return text_read_writeback(t);
   if (text_eat(t, "alias")) return text_read_alias(t);
