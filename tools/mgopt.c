@@ -100,12 +100,22 @@ static MgRc opt_infer(Opt *o) {
 
 static MgRc opt_verify(Opt *o) { return MG_OK; }
 
+/* Stands for the back end: every op of the table is taken to become loops. */
+static bool opt_lowers(const MgGraph *g, NodeRef n) { return mg_node(g, n)->op->code != TOP_extern; }
+static const MgSimplifyOpts opt_options = {.onednn = true, .lowers = opt_lowers};
+static MgRc opt_patterns(Opt *o) { return mg_patterns(&o->g, &opt_options); }
+static MgRc opt_simplify(Opt *o) { return mg_simplify(&o->g, &opt_options); }
+static MgRc opt_layout(Opt *o) { return mg_layout(&o->g, &opt_options); }
+
 static const struct {
   const char *name;
   MgRc (*run)(Opt *o);
 } opt_pass[] = {
   {"-verify", opt_verify},
   {"-infer", opt_infer},
+  {"-patterns", opt_patterns},
+  {"-simplify", opt_simplify},
+  {"-layout", opt_layout},
 };
 
 static int opt_schemas(void) {

@@ -43,7 +43,7 @@ enum { /* dnnl_alg_kind_t */
 };
 enum { /* dnnl_query_t */
   DNN_query_impl_info_str = 8, DNN_query_strides = 14,
-  DNN_query_weights_md = 131, DNN_query_scratchpad_md = 136,
+  DNN_query_src_md = 129, DNN_query_weights_md = 131, DNN_query_dst_md = 133, DNN_query_scratchpad_md = 136,
   DNN_query_padded_dims = 260, DNN_query_format_kind = 262, DNN_query_inner_nblks = 263, DNN_query_inner_blks = 264,
   DNN_query_inner_idxs = 265
 };

@@ -1,4 +1,5 @@
-/* Convolutions: one oneDNN primitive with batch norm, bias, residual and activation fused, run on channels-last data.
+/* Convolutions: one oneDNN primitive with batch norm, bias, residual and activation fused, run on channels-last data
+ * where that is given.
  * Weights are packed on every call into scratch memory, where they stay in cache until the primitive reads them; the
  * scale of a batch norm is applied on the way and its shift becomes the bias.  Tensors in another layout are copied
  * through scratch memory. */
@@ -248,26 +249,29 @@ static bool conv_is_last(const MgTensorDesc *t) {
   return true;
 }
 
-static DnnMd conv_last_md(const MgTensorDesc *t) {
+/* What the convolution is asked to work on: channels-last data as it is; for anything else the library chooses. */
+static DnnMd conv_want(const MgTensorDesc *t) {
   MgTensorDesc l = conv_last(t);
-  return dnn_md_strided(dnn_dtype(t->dtype), l.ndim, l.size, l.stride);
+  int dtype = dnn_dtype(t->dtype);
+  return conv_is_last(t) ? dnn_md_strided(dtype, l.ndim, l.size, l.stride) : dnn_md_any(dtype, t->ndim, t->size);
 }
 
-/* Takes care of one activation tensor: its channels-last descriptor in *last, and where it is at run time: in place,
- * or in scratch memory with a copy before (into) or after (out of it) the convolution. */
-static bool conv_tensor(const MgConvDesc *d, int which, DnnCall *copy, bool after, DnnMd *last, DnnSlot *at,
-                        uint64_t *scratch) {
+/* Where one activation tensor is at run time: in place when it has the format `md`, else in scratch memory with a copy
+ * before (into) or after (out of it) the convolution. */
+static bool conv_place(const MgConvDesc *d, int which, DnnCall *copy, bool after, DnnMd md, DnnSlot *at,
+                       uint64_t *scratch) {
   const MgTensorDesc *t = &d->t[which];
-  if (!(*last = conv_last_md(t))) return false;
   *at = (DnnSlot){.ptr = which};
-  if (conv_is_last(t)) return true;
-  DnnMd user = dnn_md(t);
+  DnnMd user = conv_is_last(t) ? conv_want(t) : dnn_md(t);
   if (!user) return false;
-  *scratch = dnn_align(*scratch);
-  *at = (DnnSlot){.ptr = SLOT_scratch, .off = *scratch};
-  *scratch = dnn_align(*scratch + dnn.dnnl_memory_desc_get_size(*last));
-  int bad = after ? dnn_call_reorder(copy, *last, SLOT_scratch, at->off, user, which, 0, scratch)
-                  : dnn_call_reorder(copy, user, which, 0, *last, SLOT_scratch, at->off, scratch);
+  int bad = 0;
+  if (!dnn.dnnl_memory_desc_equal(user, md)) {
+    *scratch = dnn_align(*scratch);
+    *at = (DnnSlot){.ptr = SLOT_scratch, .off = *scratch};
+    *scratch = dnn_align(*scratch + dnn.dnnl_memory_desc_get_size(md));
+    bad = after ? dnn_call_reorder(copy, md, SLOT_scratch, at->off, user, which, 0, scratch)
+                : dnn_call_reorder(copy, user, which, 0, md, SLOT_scratch, at->off, scratch);
+  }
   dnn.dnnl_memory_desc_destroy(user);
   return !bad;
 }
@@ -332,59 +336,77 @@ static bool conv_vector(const MgTensorDesc *t, int64_t n, int dtype) {
          (t->ndim == 1 && t->size[0] == n && (n == 1 || t->stride[0] == 1) && dnn_dtype(t->dtype) == dtype);
 }
 
+/* The primitive descriptor, and copies of the descriptors it settled on for data (want: src, dst, residual; replaced).
+ * A residual has the format of dst, so when the library chooses that, a first try without residual asks for it. */
+static DnnPd conv_choose(const MgConvDesc *d, DnnMd want[3], DnnMd weights, DnnMd bias) {
+  static const int query[2] = {DNN_query_src_md, DNN_query_dst_md};
+  bool ask = d->t[CONV_residual].present;
+  for (;;) {
+    DnnPd pd = NULL;
+    DnnAttr attr = dnn_attr(&d->act, want[2]);
+    bool ok = attr && conv_pd(d, want[0], weights, bias, want[1], attr, &pd) && !dnn_is_reference(pd);
+    if (attr) dnn.dnnl_primitive_attr_destroy(attr);
+    for (int i = 0; i < 2 && ok; i++) {
+      DnnMd md = NULL;
+      ok = !dnn.dnnl_memory_desc_clone(&md, dnn.dnnl_primitive_desc_query_md(pd, query[i], 0));
+      if (ok) dnn.dnnl_memory_desc_destroy(want[i]), want[i] = md;
+    }
+    if (ok && ask) ok = !dnn.dnnl_memory_desc_clone(&want[2], want[1]);
+    if (ok && !ask) return pd;
+    if (pd) dnn.dnnl_primitive_desc_destroy(pd);
+    if (!ok) return NULL;
+    ask = false;
+  }
+}
+
 static bool conv_make(const MgConvDesc *d, DnnConv *v) {
-  const MgTensorDesc *out = &d->t[CONV_out];
-  DnnMd src = NULL, dst = NULL, res = NULL, bias = NULL, any = NULL, wmd = NULL;
-  DnnSlot src_at, dst_at, res_at = {0}, w_at;
-  DnnAttr attr = NULL;
+  DnnMd data[3] = {0}, bias = NULL, any = NULL, wmd = NULL; /* data: src, dst, residual */
+  DnnSlot src_at, dst_at, res_at, w_at;
   DnnPd pd = NULL;
   bool ok = false;
   uint64_t scratch = 0, owned = 0;
   int dtype = dnn_dtype(d->t[CONV_x].dtype);
   int64_t size[DNN_MAX_NDIMS], stride[DNN_MAX_NDIMS];
-  v->nchan = out->size[1];
+  v->nchan = d->t[CONV_out].size[1];
   v->eps = d->eps;
   v->bn = d->t[CONV_bn_var].present;
   v->bias = d->t[CONV_bias].present;
   if (!dtype || (v->bn && dtype != DNN_f32)) return false;
   for (int i = CONV_bias; i <= CONV_bn_var; i++)
     if (!conv_vector(&d->t[i], v->nchan, dtype)) return false;
-  if (!conv_tensor(d, CONV_x, &v->in, false, &src, &src_at, &scratch)) goto done;
-  if (!conv_tensor(d, CONV_out, &v->out, true, &dst, &dst_at, &scratch)) goto done;
-  if (d->t[CONV_residual].present &&
-      !conv_tensor(d, CONV_residual, &v->residual, false, &res, &res_at, &scratch))
-    goto done;
   if (v->bn) {
     uint64_t *room = d->frozen ? &owned : &scratch;
-    v->off_scale = scratch = dnn_align(scratch);
-    scratch += sizeof(float) * v->nchan;
-    v->off_shift = *room = dnn_align(*room);
-    *room += sizeof(float) * v->nchan;
+    v->off_scale = scratch;
+    scratch = dnn_align(scratch + sizeof(float) * v->nchan);
+    v->off_shift = *room;
+    *room = dnn_align(*room + sizeof(float) * v->nchan);
   }
   if ((v->bn || v->bias) && !(bias = dnn_md_strided(dtype, 1, &v->nchan, (int64_t[]){1}))) goto done;
   if (!(any = dnn_md_any(dtype, conv_weight_dims(d, size, stride), size))) goto done;
-  if (!(attr = dnn_attr(&d->act, res))) goto done;
-  if (!conv_pd(d, src, any, bias, dst, attr, &pd)) goto done;
-  if (dnn_is_reference(pd) || !conv_weights(d, v, pd, &scratch, &owned, &w_at, &wmd)) {
+  if (!(data[0] = conv_want(&d->t[CONV_x])) || !(data[1] = conv_want(&d->t[CONV_out]))) goto done;
+  if (!(pd = conv_choose(d, data, any, bias))) goto done;
+  if (!conv_place(d, CONV_x, &v->in, false, data[0], &src_at, &scratch) ||
+      !conv_place(d, CONV_out, &v->out, true, data[1], &dst_at, &scratch) ||
+      (data[2] && !conv_place(d, CONV_residual, &v->residual, false, data[2], &res_at, &scratch)) ||
+      !conv_weights(d, v, pd, &scratch, &owned, &w_at, &wmd)) {
     dnn.dnnl_primitive_desc_destroy(pd);
     goto done;
   }
   DnnSlot bias_at = {.ptr = CONV_bias};
   if (v->bn) bias_at = (DnnSlot){.ptr = d->frozen ? SLOT_owned : SLOT_scratch, .off = v->off_shift};
-  dnn_call_arg(&v->conv, DNN_ARG_SRC, src_at.ptr, src_at.off, src);
+  dnn_call_arg(&v->conv, DNN_ARG_SRC, src_at.ptr, src_at.off, data[0]);
+  dnn_call_arg(&v->conv, DNN_ARG_DST, dst_at.ptr, dst_at.off, data[1]);
   dnn_call_arg(&v->conv, DNN_ARG_WEIGHTS, w_at.ptr, w_at.off, wmd);
-  dnn_call_arg(&v->conv, DNN_ARG_DST, dst_at.ptr, dst_at.off, dst);
   if (bias) dnn_call_arg(&v->conv, DNN_ARG_BIAS, bias_at.ptr, bias_at.off, bias);
-  if (res) dnn_call_arg(&v->conv, dnn_post_op_base | DNN_ARG_SRC_1, res_at.ptr, res_at.off, res);
-  src = dst = res = bias = wmd = NULL; /* the call has them now */
+  if (data[2]) dnn_call_arg(&v->conv, dnn_post_op_base | DNN_ARG_SRC_1, res_at.ptr, res_at.off, data[2]);
+  data[0] = data[1] = data[2] = bias = wmd = NULL; /* the call has them now */
   ok = !dnn_call_prim(&v->conv, pd, &scratch);
   v->e.scratch = scratch;
-  if (ok && owned) ok = (v->owned = aligned_alloc(64, dnn_align(owned))) != NULL;
+  if (ok && owned) ok = (v->owned = aligned_alloc(64, owned)) != NULL;
 done:;
-  DnnMd drop[] = {src, dst, res, bias, any, wmd};
+  DnnMd drop[] = {data[0], data[1], data[2], bias, any, wmd};
   for (size_t i = 0; i < sizeof drop / sizeof *drop; i++)
     if (drop[i]) dnn.dnnl_memory_desc_destroy(drop[i]);
-  if (attr) dnn.dnnl_primitive_attr_destroy(attr);
   return ok;
 }
 
