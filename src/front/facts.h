@@ -1,0 +1,32 @@
+/* What a recording assumes of an input tensor, read through torch's C ABI: a few ns a fact. */
+#ifndef MG_FRONT_FACTS_H
+#define MG_FRONT_FACTS_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "runtime/torch_abi.h"
+
+typedef struct MgFacts {
+  PyTypeObject *type;     /* borrowed: exact class; the guard set keeps it */
+  uint64_t keyset;        /* dispatch keys: layout, backend, conj/neg bits, functorch level; 0 when not readable */
+  int32_t dtype, device;  /* torch's numbers */
+  int32_t device_index;
+  int32_t layout;
+  int32_t ndim;
+  bool requires_grad;
+  int64_t dim[];          /* ndim sizes, then ndim strides */
+} MgFacts;
+
+static inline MgTensor *mg_facts_tensor(PyObject *t) { return (MgTensor *)((char *)t + sizeof(PyObject)); }
+/* Finds where TensorImpl keeps its dispatch keys by looking for known values; needs torch imported.  NULL or what is
+ * wrong (static text). */
+const char *mg_facts_init(void);
+MgFacts *mg_facts_new(PyObject *tensor);             /* malloc'ed; NULL when out of memory */
+bool mg_facts_hold(const MgFacts *f, PyObject *tensor);
+/* "size 0: recorded 3, now 4" */
+void mg_facts_explain(const MgFacts *f, PyObject *tensor, char *text, size_t n);
+bool mg_facts_requires_grad(PyObject *tensor);
+/* The bytes [lo, hi) that the elements of a strided tensor span; false when it has no memory. */
+bool mg_facts_extent(PyObject *tensor, uintptr_t *lo, uintptr_t *hi);
+#endif

@@ -1,0 +1,356 @@
+/* Building guard sets, sealing, printing and freeing them. Checking is in guard_run.c. */
+#include "front/guard.h"
+#include <stdlib.h>
+#include <string.h>
+#include "front/names.h"
+
+/* Room for one more entry of a table of the set; NULL (failed) when out of memory. */
+#define PUSH(g, arr, n, cap)                                                                                 \
+  ((g)->n < (g)->cap || guard_grow((g), (void **)&(g)->arr, &(g)->cap, sizeof *(g)->arr) ? &(g)->arr[(g)->n++] : NULL)
+
+static bool guard_grow(MgGuards *g, void **arr, uint32_t *cap, size_t size) {
+  uint32_t n = *cap ? *cap * 2 : 32;
+  void *p = mg_realloc(*arr, n * size);
+  if (!p) {
+    g->failed = true;
+    return false;
+  }
+  *arr = p;
+  *cap = n;
+  return true;
+}
+
+/* ---- life ---- */
+
+/* A watched module died: the set may never be checked again. self is a capsule of the set. */
+static PyObject *guard_died(PyObject *self, PyObject *ref) {
+  MgGuards *g = PyCapsule_GetPointer(self, NULL);
+  if (!g) return NULL;
+  void (*fn)(void *) = g->on_death;
+  g->dead = true;
+  g->on_death = NULL;
+  if (fn) fn(g->death_arg);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef guard_died_def = {"guard_died", guard_died, METH_O, NULL};
+
+MgGuards *mg_guards_new(PyObject *slot_names) {
+  MgGuards *g = mg_calloc(1, sizeof *g);
+  if (!g) {
+    PyErr_NoMemory();
+    return NULL;
+  }
+  g->keep = PyList_New(0);
+  g->watch = PyList_New(0);
+  PyObject *self = PyCapsule_New(g, NULL, NULL);
+  g->callback = self ? PyCFunction_New(&guard_died_def, self) : NULL;
+  Py_XDECREF(self);
+  g->slot_names = Py_XNewRef(slot_names);
+  if (!g->keep || !g->watch || !g->callback) {
+    mg_guards_free(g);
+    return NULL;
+  }
+  mg_state_read(&g->state);
+  return g;
+}
+
+void mg_guards_free(MgGuards *g) {
+  if (!g) return;
+  g->dead = true;
+  g->on_death = NULL;
+  Py_CLEAR(g->watch); /* before anything else: no callback reaches a set that is being freed */
+  Py_CLEAR(g->callback);
+  for (uint32_t i = 1; i < g->nsrc; i++)
+    if (g->src[i].kind != SRC_pinned) Py_XDECREF(g->src[i].key);
+  for (uint32_t i = 0; i < g->nop; i++)
+    if (g->op[i].kind == GK_tensor) free(g->op[i].u.facts);
+  for (uint32_t i = 0; i < g->ndict; i++) {
+    for (int k = 0; k < g->dict[i].n; k++) Py_DECREF(g->dict[i].key[k]);
+    free(g->dict[i].key);
+    free(g->dict[i].val);
+  }
+  for (uint32_t i = 0; i < g->ntype; i++) {
+    for (int k = 0; k < g->type[i].n; k++) Py_DECREF(g->type[i].name[k]);
+    free(g->type[i].name);
+    free(g->type[i].val);
+  }
+  MgMap *maps[] = {&g->by_src, &g->by_dict, &g->by_type, &g->by_held, &g->by_fact};
+  for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) mg_map_free(maps[i]);
+  free(g->src);
+  free(g->op);
+  free(g->dict);
+  free(g->type);
+  free(g->empty);
+  free(g->fast_dict);
+  free(g->fast_slot);
+  free(g->fast_type);
+  free(g->preset);
+  Py_XDECREF(g->hook_epoch);
+  Py_XDECREF(g->slot_names);
+  Py_XDECREF(g->keep); /* last: may run arbitrary destructors */
+  free(g);
+}
+
+void mg_guards_set_death(MgGuards *g, void (*fn)(void *arg), void *arg) {
+  g->on_death = fn;
+  g->death_arg = arg;
+}
+
+void mg_guards_hold(MgGuards *g, PyObject *o) {
+  if (!o || mg_map_getp(&g->by_held, o) != MG_MAP_NONE) return;
+  int rc;
+  if (PyObject_TypeCheck(o, mg_torch.module)) {
+    PyObject *w = PyWeakref_NewRef(o, g->callback);
+    rc = w ? PyList_Append(g->watch, w) : -1;
+    Py_XDECREF(w);
+    if (rc == 0) { /* while recording the object may not die; seal lets go of it */
+      rc = PyList_Append(g->keep, o);
+    }
+  } else rc = PyList_Append(g->keep, o);
+  if (rc || mg_map_putp(&g->by_held, o, 1) != MG_OK) {
+    PyErr_Clear();
+    g->failed = true;
+  }
+}
+
+PyObject *mg_guards_pinned(const MgGuards *g, SrcRef src) {
+  return g->src[src].kind == SRC_pinned ? g->src[src].key : NULL;
+}
+
+int mg_guards_nsrc(const MgGuards *g) { return g->nsrc ? (int)g->nsrc : 1; }
+
+/* ---- constants ---- */
+
+bool mg_guard_is_const(PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  if (t == &PyLong_Type || t == &PyUnicode_Type || t == &PyBool_Type || t == &PyFloat_Type || o == Py_None ||
+      t == &PyBytes_Type || t == &PyComplex_Type || t == &PyRange_Type || o == Py_Ellipsis || o == Py_NotImplemented ||
+      t == &PyCode_Type || t == mg_torch.size)
+    return true;
+  if (t == &PySlice_Type) {
+    PySliceObject *s = (PySliceObject *)o;
+    return mg_guard_is_const(s->start) && mg_guard_is_const(s->stop) && mg_guard_is_const(s->step);
+  }
+  if (t == &PyTuple_Type || t == &PyFrozenSet_Type) {
+    PyObject *it = NULL, *x;
+    if (t == &PyTuple_Type) {
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
+        if (!mg_guard_is_const(PyTuple_GET_ITEM(o, i))) return false;
+      return true;
+    }
+    bool all = (it = PyObject_GetIter(o)) != NULL;
+    while (all && (x = PyIter_Next(it))) {
+      all = mg_guard_is_const(x);
+      Py_DECREF(x);
+    }
+    Py_XDECREF(it);
+    PyErr_Clear();
+    return all;
+  }
+  /* torch.dtype, device, layout, memory_format: immutable values of C types */
+  return !strncmp(t->tp_name, "torch.", 6) && !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
+         (!strcmp(t->tp_name + 6, "dtype") || !strcmp(t->tp_name + 6, "device") || !strcmp(t->tp_name + 6, "layout") ||
+          !strcmp(t->tp_name + 6, "memory_format") || !strcmp(t->tp_name + 6, "qscheme"));
+}
+
+static bool guard_same_float(double a, double b) { return !memcmp(&a, &b, sizeof a); }
+
+bool mg_guard_same_const(PyObject *a, PyObject *b) {
+  if (a == b) return true;
+  if (!a || !b || Py_TYPE(a) != Py_TYPE(b)) return false;
+  if (PyFloat_Check(a)) return guard_same_float(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
+  if (PyComplex_Check(a)) {
+    Py_complex x = PyComplex_AsCComplex(a), y = PyComplex_AsCComplex(b);
+    return guard_same_float(x.real, y.real) && guard_same_float(x.imag, y.imag);
+  }
+  if (PyTuple_CheckExact(a)) { /* item by item: 1 == 1.0 == True must not pass */
+    if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); i++)
+      if (!mg_guard_same_const(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
+    return true;
+  }
+  int r = PyObject_RichCompareBool(a, b, Py_EQ);
+  if (r < 0) PyErr_Clear();
+  return r == 1;
+}
+
+/* ---- adding ---- */
+
+/* True the first time that (kind, a, b) is asked for: most facts are read many times. */
+static bool guard_is_new(MgGuards *g, MgGuardKind kind, SrcRef src, const void *o, int64_t i) {
+  uint64_t h = mg_hash_u64((uint64_t)kind << 56 ^ (uint64_t)src << 24 ^ (uint64_t)i * 0x9E3779B97F4A7C15ull);
+  h = mg_hash_u64(h ^ (uint64_t)(uintptr_t)o) | 2;
+  if (mg_map_get(&g->by_fact, h) != MG_MAP_NONE) return false;
+  if (mg_map_put(&g->by_fact, h, 1) != MG_OK) g->failed = true;
+  return true;
+}
+
+void mg_guard_add(MgGuards *g, MgGuardKind kind, SrcRef src, PyObject *o, int64_t i) {
+  if (!guard_is_new(g, kind, src, o, i)) return;
+  MgGuardOp *op = PUSH(g, op, nop, cap_op);
+  if (!op) return;
+  mg_guards_hold(g, o);
+  *op = (MgGuardOp){.kind = (uint8_t)kind, .src = src, .o = o, .u.i = i};
+}
+
+void mg_guard_pinned(MgGuards *g, MgGuardKind kind, PyObject *owner, PyObject *want) {
+  if (!guard_is_new(g, kind, 0, owner, 0)) return;
+  MgGuardOp *op = PUSH(g, op, nop, cap_op);
+  if (!op) return;
+  mg_guards_hold(g, owner);
+  mg_guards_hold(g, want);
+  *op = (MgGuardOp){.kind = (uint8_t)kind, .o = owner, .u.want = want};
+}
+
+void mg_guard_member(MgGuards *g, PyObject *owner, PyObject *descr, PyObject *value) {
+  if (!guard_is_new(g, GK_member_is, 0, owner, (int64_t)(intptr_t)descr)) return;
+  MgGuardOp *op = PUSH(g, op, nop, cap_op);
+  PyObject *pair = value ? PyTuple_Pack(2, descr, value) : PyTuple_Pack(1, descr);
+  if (!op || !pair) {
+    g->failed = true;
+    Py_XDECREF(pair);
+    return;
+  }
+  mg_guards_hold(g, owner);
+  mg_guards_hold(g, pair);
+  *op = (MgGuardOp){.kind = GK_member_is, .o = owner, .u.want = pair};
+  Py_DECREF(pair);
+}
+
+void mg_guard_tensor(MgGuards *g, SrcRef src, PyObject *tensor) {
+  if (!guard_is_new(g, GK_tensor, src, NULL, 0)) return;
+  MgGuardOp *op = PUSH(g, op, nop, cap_op);
+  MgFacts *f = op ? mg_facts_new(tensor) : NULL;
+  if (!f) {
+    if (op) g->nop--;
+    g->failed = true;
+    return;
+  }
+  mg_guards_hold(g, (PyObject *)f->type);
+  *op = (MgGuardOp){.kind = GK_tensor, .src = src, .u.facts = f};
+}
+
+static MgDictGuard *guard_dict(MgGuards *g, PyObject *dict, PyObject *owner) {
+  uint32_t at = mg_map_getp(&g->by_dict, dict);
+  if (at != MG_MAP_NONE) return &g->dict[at];
+  if (mg_map_putp(&g->by_dict, dict, g->ndict) != MG_OK) g->failed = true;
+  MgDictGuard *d = PUSH(g, dict, ndict, cap_dict);
+  if (!d) return NULL;
+  *d = (MgDictGuard){.dict = dict, .owner = owner};
+  if (owner) {
+    d->slot = _PyObject_GetDictPtr(owner);
+    mg_guards_hold(g, owner);
+  } else mg_guards_hold(g, dict);
+  return d;
+}
+
+/* Appends to a pair of parallel arrays of keys (strong) and values (borrowed from the set). */
+static void guard_push_key(MgGuards *g, PyObject ***key, PyObject ***val, int *n, int *cap, PyObject *k, PyObject *v) {
+  if (*n == *cap) {
+    int c = *cap ? *cap * 2 : 4;
+    PyObject **nk = mg_realloc(*key, sizeof *nk * (size_t)c);
+    if (nk) *key = nk;
+    PyObject **nv = nk ? mg_realloc(*val, sizeof *nv * (size_t)c) : NULL;
+    if (!nv) {
+      g->failed = true;
+      return;
+    }
+    *val = nv;
+    *cap = c;
+  }
+  mg_guards_hold(g, v);
+  (*key)[*n] = Py_NewRef(k);
+  (*val)[(*n)++] = v;
+}
+
+void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val) {
+  MgDictGuard *d = guard_dict(g, dict, owner);
+  if (d && guard_is_new(g, GK_load, 0, key, (int64_t)(intptr_t)dict))
+    guard_push_key(g, &d->key, &d->val, &d->n, &d->cap, key, val);
+}
+
+void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner) {
+  MgDictGuard *d = guard_dict(g, dict, owner);
+  if (!d || d->all) return;
+  d->all = true;
+  d->size = PyDict_GET_SIZE(dict);
+  PyObject *k, *v;
+  Py_ssize_t pos = 0;
+  while (PyDict_Next(dict, &pos, &k, &v)) {
+    mg_guard_dict_key(g, dict, owner, k, v);
+    d = guard_dict(g, dict, owner);
+  }
+}
+
+void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *val) {
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return; /* static types do not change */
+  uint32_t at = mg_map_getp(&g->by_type, t);
+  MgTypeGuard *tg;
+  if (at == MG_MAP_NONE) {
+    if (mg_map_putp(&g->by_type, t, g->ntype) != MG_OK) g->failed = true;
+    tg = PUSH(g, type, ntype, cap_type);
+    if (!tg) return;
+    *tg = (MgTypeGuard){.type = t};
+    mg_guards_hold(g, (PyObject *)t);
+  } else tg = &g->type[at];
+  if (name && guard_is_new(g, GK_type, 0, name, (int64_t)(intptr_t)t))
+    guard_push_key(g, &tg->name, &tg->val, &tg->n, &tg->cap, name, val);
+}
+
+void mg_guard_empty(MgGuards *g, PyObject *dict) {
+  if (!guard_is_new(g, GK_null, 0, dict, 0)) return;
+  PyObject **p = PUSH(g, empty, nempty, cap_empty);
+  if (!p) return;
+  mg_guards_hold(g, dict);
+  *p = dict;
+}
+
+/* ---- sealing ---- */
+
+/* From here on the set lives beside the user's objects: modules are only watched. */
+static int guard_release_modules(MgGuards *g) {
+  PyObject *keep = PyList_New(0);
+  if (!keep) return -1;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(g->keep); i++) {
+    PyObject *o = PyList_GET_ITEM(g->keep, i);
+    if (PyObject_TypeCheck(o, mg_torch.module)) continue;
+    if (PyList_Append(keep, o)) {
+      Py_DECREF(keep);
+      return -1;
+    }
+  }
+  Py_SETREF(g->keep, keep);
+  return 0;
+}
+
+uint32_t mg_guard_type_version(PyTypeObject *t) {
+  if (!(t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) _PyType_Lookup(t, mg_names.class_);
+  return t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG ? t->tp_version_tag : 0;
+}
+
+int mg_guards_seal(MgGuards *g) {
+  if (!g->failed) {
+    g->fast_dict = mg_malloc(sizeof *g->fast_dict * (g->ndict + 1));
+    g->fast_slot = mg_malloc(sizeof *g->fast_slot * (g->ndict + 1));
+    g->fast_type = mg_malloc(sizeof *g->fast_type * (g->ntype + 1));
+    g->preset = mg_calloc((size_t)mg_guards_nsrc(g), sizeof *g->preset);
+  }
+  if (g->failed || !g->fast_dict || !g->fast_slot || !g->fast_type || !g->preset) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  for (uint32_t i = 0; i < g->ndict; i++) {
+    MgDictGuard *d = &g->dict[i];
+    if (d->slot) g->fast_slot[g->nslot++] = (MgFastSlot){d->slot, d->dict};
+    g->fast_dict[i] = (MgFastDict){d->dict, ((PyDictObject *)d->dict)->ma_version_tag};
+  }
+  for (uint32_t i = 0; i < g->ntype; i++)
+    g->fast_type[i] = (MgFastType){g->type[i].type, mg_guard_type_version(g->type[i].type)};
+  for (uint32_t i = 1; i < g->nsrc; i++)
+    if (g->src[i].kind == SRC_pinned) g->preset[i] = g->src[i].key;
+  if (g->nempty && !(g->hook_epoch = PyObject_GetAttr((PyObject *)mg_torch.removable_handle, mg_names.next_id))) return -1;
+  MgMap *maps[] = {&g->by_src, &g->by_dict, &g->by_type, &g->by_held, &g->by_fact};
+  for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) mg_map_free(maps[i]);
+  return guard_release_modules(g);
+}

@@ -1,0 +1,102 @@
+/* Guard sets: sources, a flat program of guards, dict and type guards, and the torch state of one entry.
+ * Built while recording (mg_guards_* below), sealed, then only checked (guard_run.c).
+ * Ownership: objects that guards compare with are kept by the set (mg_guards_hold): strongly, except instances of
+ * nn.Module, which are held by weak references; when one dies the set is dead and its owner is told. So a dropped
+ * model frees its entries, and a raw pointer in a live set never dangles.  Instance dicts are borrowed from their
+ * owner, who is held. */
+#ifndef MG_FRONT_GUARD_H
+#define MG_FRONT_GUARD_H
+#include "base/table.h"
+#include "front/facts.h"
+#include "front/rec.h"
+#include "front/source.h"
+#include "front/state.h"
+
+typedef enum MgGuardKind {
+#define GUARD(name, text) GK_##name,
+#include "front/guards.def"
+  GK__COUNT
+} MgGuardKind;
+
+typedef struct MgGuardOp {
+  uint8_t kind;   /* MgGuardKind */
+  SrcRef src;     /* the value; 0 when the guard is about a pinned object in o */
+  PyObject *o;    /* borrowed from the set: object compared with, or pinned object looked at */
+  union {
+    PyObject *want;   /* recorded content (borrowed from the set) */
+    int64_t i;        /* length, second source */
+    MgFacts *facts;   /* owned */
+    void *p;          /* PyMethodDef */
+  } u;
+} MgGuardOp;
+
+/* The keys that were read of one dict that is reached through an identity-guarded owner. */
+typedef struct MgDictGuard {
+  PyObject *dict;    /* borrowed from the set or from its owner */
+  PyObject **slot;   /* where the owner keeps it, when it is an instance dict; else NULL */
+  PyObject *owner;   /* borrowed: for printing and slot reads; NULL for globals and plain dicts */
+  PyObject **key;    /* strong */
+  PyObject **val;    /* borrowed from the set; NULL: the key was absent */
+  int n, cap;
+  Py_ssize_t size;   /* number of keys, checked when all is set */
+  bool all;          /* the set of keys was used (iteration, len, copy) */
+} MgDictGuard;
+
+/* The attributes that were looked up on one class. */
+typedef struct MgTypeGuard {
+  PyTypeObject *type; /* borrowed from the set */
+  PyObject **name, **val; /* name strong, val borrowed; val NULL: no such attribute */
+  int n, cap;
+} MgTypeGuard;
+
+/* What a check touches when nothing changed: packed, one compare each. */
+typedef struct MgFastDict { PyObject *dict; uint64_t version; } MgFastDict;
+typedef struct MgFastSlot { PyObject **slot; PyObject *dict; } MgFastSlot;
+typedef struct MgFastType { PyTypeObject *type; uint32_t version; } MgFastType;
+
+struct MgGuards {
+  MgSrc *src; uint32_t nsrc, cap_src;      /* src[0] unused */
+  MgGuardOp *op; uint32_t nop, cap_op;
+  MgDictGuard *dict; uint32_t ndict, cap_dict;
+  MgTypeGuard *type; uint32_t ntype, cap_type;
+  PyObject **empty; uint32_t nempty, cap_empty; /* hook dicts of modules that must stay empty (borrowed) */
+  MgFastDict *fast_dict;                   /* ndict entries, by seal */
+  MgFastSlot *fast_slot; uint32_t nslot;   /* instance dicts only */
+  MgFastType *fast_type;                   /* ntype entries */
+  PyObject *hook_epoch;                    /* RemovableHandle.next_id when the hook dicts were last seen empty */
+  PyObject **preset;                       /* nsrc start values for vals: pinned objects, else NULL */
+  PyObject *keep;                          /* list: strong references */
+  PyObject *watch;                         /* list: weak references with a callback */
+  PyObject *callback;                      /* called when a watched object dies */
+  MgTorchState state;                      /* at the start of the recording */
+  MgMap by_src, by_dict, by_type, by_held, by_fact; /* while recording; freed by seal */
+  PyObject *slot_names;                    /* co_localsplusnames of the outer frame, for printing */
+  bool failed;                             /* out of memory while recording: seal fails */
+  bool dead;                               /* a watched object died */
+  void (*on_death)(void *arg);             /* told once, with the GIL held; may free the set */
+  void *death_arg;
+};
+
+/* A new set for a recording that starts now; reads the torch state.  NULL with an exception. */
+MgGuards *mg_guards_new(PyObject *slot_names);
+void mg_guards_set_death(MgGuards *g, void (*fn)(void *arg), void *arg);
+/* Keeps o alive (or watches it, for modules) as long as the set lives. */
+void mg_guards_hold(MgGuards *g, PyObject *o);
+/* The object of a pinned source, or NULL: such an input is the same object at every call. */
+PyObject *mg_guards_pinned(const MgGuards *g, SrcRef src);
+
+/* ---- adding guards; errors stick in g->failed ---- */
+void mg_guard_add(MgGuards *g, MgGuardKind kind, SrcRef src, PyObject *o, int64_t i);
+void mg_guard_pinned(MgGuards *g, MgGuardKind kind, PyObject *owner, PyObject *want); /* cell_is, list_is ... */
+void mg_guard_tensor(MgGuards *g, SrcRef src, PyObject *tensor);
+void mg_guard_member(MgGuards *g, PyObject *owner, PyObject *descr, PyObject *value);
+/* Key of a dict behind an identity-guarded owner; val NULL: absent. owner is the instance when dict is its __dict__. */
+void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val);
+void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner);
+void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *val);
+void mg_guard_empty(MgGuards *g, PyObject *dict); /* a hook dict of a module */
+/* Are a and b the same constant (type and value; floats by bits, containers of constants element by element)? */
+bool mg_guard_same_const(PyObject *a, PyObject *b);
+bool mg_guard_is_const(PyObject *o);
+uint32_t mg_guard_type_version(PyTypeObject *t); /* assigns one when needed; 0: none to be had */
+#endif

@@ -1,0 +1,302 @@
+/* Checking a sealed guard set, and explaining what failed.
+ * The order is: torch state, the flat program (what differs from call to call), then the packed compares of everything
+ * that hangs on fixed objects.  Nothing is allocated and no Python code runs, except __eq__ and __hash__ of dict keys
+ * that are not strings, and comparisons of constants that are not identical. */
+#include <stdio.h>
+#include <string.h>
+#include "front/guard.h"
+#include "front/names.h"
+
+static const char *const guard_text[] = {
+#define GUARD(name, text) text,
+#include "front/guards.def"
+};
+
+/* Values in dicts and classes: the same object, or an equal constant. */
+static bool guard_same_value(PyObject *now, PyObject *was) {
+  return now == was || (now && was && mg_guard_is_const(was) && mg_guard_same_const(now, was));
+}
+
+static bool guard_dict_holds(const MgDictGuard *d, PyObject **bad_key) {
+  if (d->all && PyDict_GET_SIZE(d->dict) != d->size) {
+    *bad_key = NULL;
+    return false;
+  }
+  for (int i = 0; i < d->n; i++) {
+    PyObject *v = PyDict_GetItemWithError(d->dict, d->key[i]);
+    if (!guard_same_value(v, d->val[i])) {
+      PyErr_Clear();
+      *bad_key = d->key[i];
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool guard_type_holds(const MgTypeGuard *t, PyObject **bad_key) {
+  for (int i = 0; i < t->n; i++)
+    if (!guard_same_value(_PyType_Lookup(t->type, t->name[i]), t->val[i])) {
+      *bad_key = t->name[i];
+      return false;
+    }
+  return true;
+}
+
+static bool guard_keys_equal(PyObject *dict, PyObject *keys) {
+  Py_ssize_t pos = 0, i = 0;
+  PyObject *k, *v;
+  if (PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
+  while (PyDict_Next(dict, &pos, &k, &v))
+    if (!guard_same_value(k, PyTuple_GET_ITEM(keys, i++))) return false;
+  return true;
+}
+
+static bool guard_list_equal(PyObject *list, PyObject *items) {
+  if (PyList_GET_SIZE(list) != PyTuple_GET_SIZE(items)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); i++)
+    if (!guard_same_value(PyList_GET_ITEM(list, i), PyTuple_GET_ITEM(items, i))) return false;
+  return true;
+}
+
+static bool guard_set_equal(PyObject *set, PyObject *want) {
+  int r = PyObject_RichCompareBool(set, want, Py_EQ);
+  if (r < 0) PyErr_Clear();
+  return r == 1;
+}
+
+static bool guard_disjoint(PyObject *a, PyObject *b) {
+  uintptr_t alo, ahi, blo, bhi;
+  if (a == b) return false;
+  if (!mg_facts_extent(a, &alo, &ahi) || !mg_facts_extent(b, &blo, &bhi)) return true;
+  return ahi <= blo || bhi <= alo;
+}
+
+static bool guard_member_holds(PyObject *owner, PyObject *pair) {
+  PyObject *d = PyTuple_GET_ITEM(pair, 0), *was = PyTuple_GET_SIZE(pair) > 1 ? PyTuple_GET_ITEM(pair, 1) : NULL;
+  PyObject *now = Py_TYPE(d)->tp_descr_get(d, owner, (PyObject *)Py_TYPE(owner));
+  if (!now) PyErr_Clear();
+  bool ok = guard_same_value(now, was);
+  Py_XDECREF(now);
+  return ok;
+}
+
+static bool guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s) {
+  PyObject *v = op->src ? vals[op->src] : op->o;
+  switch ((MgGuardKind)op->kind) {
+  case GK_load: {
+    const MgSrc *src = &g->src[op->src];
+    v = mg_source_step(src, vals[src->parent], s);
+    vals[op->src] = v;
+    if (!v) PyErr_Clear();
+    return v != NULL;
+  }
+  case GK_null: return op->u.i >= s->n || !s->slot[op->u.i];
+  case GK_is: return v == op->o;
+  case GK_not: return v != op->o;
+  case GK_type: return Py_TYPE(v) == (PyTypeObject *)op->o;
+  case GK_equal: return mg_guard_same_const(v, op->o);
+  case GK_tensor: return mg_facts_hold(op->u.facts, v);
+  case GK_length: return Py_TYPE(v) == (PyTypeObject *)op->o && Py_SIZE(v) == op->u.i;
+  case GK_keys: return guard_keys_equal(v, op->o);
+  case GK_nokey: {
+    int r = PyDict_Contains(v, op->o);
+    if (r < 0) PyErr_Clear();
+    return r == 0;
+  }
+  case GK_elements: return guard_set_equal(v, op->o);
+  case GK_code: return PyFunction_Check(v) && PyFunction_GET_CODE(v) == op->o;
+  case GK_globals: return PyFunction_GET_GLOBALS(v) == op->o;
+  case GK_builtin:
+    return PyCFunction_CheckExact(v) && ((PyCFunctionObject *)v)->m_ml == (PyMethodDef *)(intptr_t)op->u.i;
+  case GK_same: return v == vals[op->u.i];
+  case GK_distinct: return v != vals[op->u.i];
+  case GK_disjoint: return guard_disjoint(v, vals[op->u.i]);
+  case GK_cell_is: return guard_same_value(PyCell_GET(op->o), op->u.want);
+  case GK_list_is: return guard_list_equal(op->o, op->u.want);
+  case GK_set_is: return guard_set_equal(op->o, op->u.want);
+  case GK_member_is: return guard_member_holds(op->o, op->u.want);
+  case GK__COUNT: break;
+  }
+  return false;
+}
+
+/* Hook dicts of modules. Every registered hook makes a RemovableHandle, which counts its class attribute next_id up: while
+ * that stands still none of the dicts can have gained an entry. */
+static bool guard_hooks_hold(MgGuards *g) {
+  PyObject *epoch = _PyType_Lookup(mg_torch.removable_handle, mg_names.next_id);
+  if (epoch == g->hook_epoch) return true;
+  for (uint32_t i = 0; i < g->nempty; i++)
+    if (PyDict_GET_SIZE(g->empty[i])) return false;
+  Py_XINCREF(epoch);
+  Py_XSETREF(g->hook_epoch, epoch);
+  return true;
+}
+
+typedef enum GuardPhase { PH_none, PH_dead, PH_state, PH_op, PH_slot, PH_dict, PH_type, PH_hooks } GuardPhase;
+
+/* The check itself: which phase failed, and where. */
+static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint32_t *at, PyObject **bad_key) {
+  if (g->dead) return PH_dead;
+  MgTorchState now;
+  mg_state_read(&now);
+  if (memcmp(&now, &g->state, sizeof now)) return PH_state;
+  memcpy(vals, g->preset, sizeof *vals * (g->nsrc ? g->nsrc : 1));
+  for (uint32_t i = 0; i < g->nop; i++)
+    if (!guard_op_holds(g, &g->op[i], vals, s)) {
+      *at = i;
+      return PH_op;
+    }
+  for (uint32_t i = 0; i < g->nslot; i++)
+    if (*g->fast_slot[i].slot != g->fast_slot[i].dict) {
+      *at = i;
+      return PH_slot;
+    }
+  for (uint32_t i = 0; i < g->ndict; i++) {
+    MgFastDict *f = &g->fast_dict[i];
+    uint64_t version = ((PyDictObject *)f->dict)->ma_version_tag;
+    if (f->version == version) continue;
+    if (!guard_dict_holds(&g->dict[i], bad_key)) {
+      *at = i;
+      return PH_dict;
+    }
+    f->version = version;
+  }
+  for (uint32_t i = 0; i < g->ntype; i++) {
+    MgFastType *f = &g->fast_type[i];
+    if (f->type->tp_version_tag == f->version && f->version && f->type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG) continue;
+    if (!guard_type_holds(&g->type[i], bad_key)) {
+      *at = i;
+      return PH_type;
+    }
+    f->version = mg_guard_type_version(f->type);
+  }
+  if (g->nempty && !guard_hooks_hold(g)) return PH_hooks;
+  return PH_none;
+}
+
+/* ---- explaining and printing ---- */
+
+static void guard_put_object(MgStrbuf *out, PyObject *o) {
+  if (!o) {
+    mg_sb_puts(out, "nothing");
+    return;
+  }
+  bool brief = PyObject_TypeCheck(o, mg_torch.tensor) || PyObject_TypeCheck(o, mg_torch.module) || PyDict_Check(o);
+  PyObject *r = brief ? NULL : PyObject_Repr(o);
+  const char *text = r ? PyUnicode_AsUTF8(r) : NULL;
+  if (text) mg_sb_printf(out, "%.100s", text);
+  else mg_sb_printf(out, "<%s at %p>", Py_TYPE(o)->tp_name, (void *)o);
+  Py_XDECREF(r);
+  PyErr_Clear();
+}
+
+static void guard_put_op(const MgGuards *g, const MgGuardOp *op, MgStrbuf *out) {
+  if (op->src) mg_source_print(g, op->src, out);
+  else if (op->kind == GK_null) mg_sb_printf(out, "slot %d", (int)op->u.i);
+  else guard_put_object(out, op->o);
+  mg_sb_putc(out, ' ');
+  for (const char *p = guard_text[op->kind]; *p; p++) {
+    if (*p != '%') mg_sb_putc(out, *p);
+    else if (*++p == 'i') mg_sb_printf(out, "%lld", (long long)op->u.i);
+    else if (op->kind == GK_builtin) mg_sb_puts(out, ((PyMethodDef *)(intptr_t)op->u.i)->ml_name);
+    else guard_put_object(out, op->src ? op->o : op->u.want);
+  }
+}
+
+static void guard_put_key(MgStrbuf *out, PyObject *owner, PyObject *key, PyObject *was, PyObject *now, bool have_now) {
+  if (owner) mg_sb_printf(out, "<%s>.", PyType_Check(owner) ? ((PyTypeObject *)owner)->tp_name : Py_TYPE(owner)->tp_name);
+  guard_put_object(out, key);
+  mg_sb_puts(out, ": recorded ");
+  guard_put_object(out, was);
+  if (!have_now) return;
+  mg_sb_puts(out, ", now ");
+  guard_put_object(out, now);
+}
+
+static PyObject *guard_find_val(PyObject **key, PyObject **val, int n, PyObject *k) {
+  for (int i = 0; i < n; i++)
+    if (key[i] == k) return val[i];
+  return NULL;
+}
+
+static void guard_explain(MgGuards *g, GuardPhase ph, uint32_t at, PyObject *key, PyObject **vals, MgStrbuf *out) {
+  char text[200] = "";
+  switch (ph) {
+  case PH_dead: mg_sb_puts(out, "a module that the entry relied on was freed"); break;
+  case PH_state: {
+    MgTorchState now;
+    mg_state_read(&now);
+    mg_state_explain(&g->state, &now, text, sizeof text);
+    mg_sb_puts(out, text);
+    break;
+  }
+  case PH_op: {
+    const MgGuardOp *op = &g->op[at];
+    guard_put_op(g, op, out);
+    PyObject *v = op->src ? vals[op->src] : NULL;
+    if (op->kind == GK_tensor) {
+      mg_facts_explain(op->u.facts, v, text, sizeof text);
+      mg_sb_printf(out, ": %s", text);
+    } else if (op->src) {
+      mg_sb_puts(out, "; now ");
+      guard_put_object(out, v);
+    }
+    break;
+  }
+  case PH_slot: mg_sb_puts(out, "__dict__ of an object was replaced"); break;
+  case PH_dict: {
+    MgDictGuard *d = &g->dict[at];
+    if (!key) {
+      mg_sb_printf(out, "number of keys of a dict: recorded %zd, now %zd", d->size, PyDict_GET_SIZE(d->dict));
+      break;
+    }
+    PyObject *now = PyDict_GetItemWithError(d->dict, key);
+    guard_put_key(out, d->owner, key, guard_find_val(d->key, d->val, d->n, key), now, true);
+    break;
+  }
+  case PH_type: {
+    MgTypeGuard *t = &g->type[at];
+    guard_put_key(out, (PyObject *)t->type, key, guard_find_val(t->name, t->val, t->n, key), _PyType_Lookup(t->type, key), true);
+    break;
+  }
+  case PH_hooks: mg_sb_puts(out, "a hook was registered on a module"); break;
+  case PH_none: break;
+  }
+  PyErr_Clear();
+}
+
+bool mg_guards_check(const MgGuards *cg, const MgSlots *s, PyObject **vals, MgGuardFail *why) {
+  MgGuards *g = (MgGuards *)cg; /* only versions of the packed compares are refreshed */
+  uint32_t at = 0;
+  PyObject *key = NULL;
+  GuardPhase ph = guard_run(g, s, vals, &at, &key);
+  if (ph == PH_none) return true;
+  if (why) {
+    MgStrbuf out = {0};
+    guard_explain(g, ph, at, key, vals, &out);
+    why->index = (int)at;
+    snprintf(why->text, sizeof why->text, "%s", mg_sb_text(&out));
+    mg_sb_free(&out);
+  }
+  return false;
+}
+
+void mg_guards_print(const MgGuards *g, MgStrbuf *out) {
+  for (uint32_t i = 0; i < g->nop; i++) {
+    if (g->op[i].kind == GK_load) continue;
+    guard_put_op(g, &g->op[i], out);
+    mg_sb_putc(out, '\n');
+  }
+  for (uint32_t i = 0; i < g->ndict; i++) {
+    const MgDictGuard *d = &g->dict[i];
+    mg_sb_printf(out, "dict of %s, %d keys%s\n", d->owner ? Py_TYPE(d->owner)->tp_name : "namespace", d->n, d->all ? " (all)" : "");
+    for (int k = 0; k < d->n; k++) {
+      mg_sb_puts(out, "  ");
+      guard_put_key(out, NULL, d->key[k], d->val[k], NULL, false);
+      mg_sb_putc(out, '\n');
+    }
+  }
+  for (uint32_t i = 0; i < g->ntype; i++)
+    mg_sb_printf(out, "class %s, %d attributes\n", g->type[i].type->tp_name, g->type[i].n);
+  if (g->nempty) mg_sb_printf(out, "%u hook dicts are empty\n", g->nempty);
+}

@@ -1,0 +1,67 @@
+#include "front/names.h"
+#include <stdbool.h>
+#include <string.h>
+
+MgNameTable mg_names;
+MgTorchObjs mg_torch;
+
+/* One attribute path: "module:attr.attr". */
+typedef struct Want {
+  const char *module, *path;
+  void *where; /* PyObject ** or PyTypeObject ** */
+} Want;
+
+static PyObject *names_find(const char *module, const char *path) {
+  PyObject *o = PyImport_ImportModule(module);
+  const char *p = path;
+  while (o && *p) {
+    const char *dot = strchr(p, '.');
+    Py_ssize_t n = dot ? dot - p : (Py_ssize_t)strlen(p);
+    PyObject *name = PyUnicode_FromStringAndSize(p, n), *x = name ? PyObject_GetAttr(o, name) : NULL;
+    Py_XDECREF(name);
+    Py_DECREF(o);
+    o = x;
+    p += n + (dot != NULL);
+  }
+  return o;
+}
+
+int mg_names_init(void) {
+  static bool done;
+  if (done) return 0;
+#define NAME(id, text)                                                                                       \
+  if (!mg_names.id && !(mg_names.id = PyUnicode_InternFromString(text))) return -1;
+  MG_NAMES(NAME)
+#undef NAME
+  static const char mod[] = "torch.nn.modules.module";
+  const Want want[] = {
+      {"torch", "Tensor", &mg_torch.tensor},
+      {"torch", "Size", &mg_torch.size},
+      {"torch.nn", "Parameter", &mg_torch.parameter},
+      {mod, "Module", &mg_torch.module},
+      {mod, "Module.__getattr__", &mg_torch.module_getattr},
+      {mod, "Module.__setattr__", &mg_torch.module_setattr},
+      {mod, "Module.__call__", &mg_torch.module_call},
+      {mod, "Module._call_impl", &mg_torch.module_call_impl},
+      {mod, "_global_backward_pre_hooks", &mg_torch.global_hooks[0]},
+      {mod, "_global_backward_hooks", &mg_torch.global_hooks[1]},
+      {mod, "_global_forward_hooks", &mg_torch.global_hooks[2]},
+      {mod, "_global_forward_pre_hooks", &mg_torch.global_hooks[3]},
+      {"torch.utils.hooks", "RemovableHandle", &mg_torch.removable_handle},
+      {"torch.compiler", "is_compiling", &mg_torch.is_compiling[0]},
+      {"torch.compiler", "is_dynamo_compiling", &mg_torch.is_compiling[1]},
+      {"torch._ops", "OpOverload", &mg_torch.op_overload},
+      {"torch._ops", "OpOverloadPacket", &mg_torch.op_packet},
+      {"functools", "partial", &mg_torch.partial},
+      {"functools", "_lru_cache_wrapper", &mg_torch.lru_cache},
+      {"collections", "OrderedDict", &mg_torch.ordered_dict},
+      {"collections", "deque", &mg_torch.deque},
+      {"collections", "defaultdict", &mg_torch.defaultdict},
+  };
+  for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+    PyObject **slot = want[i].where;
+    if (!*slot && !(*slot = names_find(want[i].module, want[i].path))) return -1;
+  }
+  done = true;
+  return 0;
+}

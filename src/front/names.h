@@ -1,0 +1,70 @@
+/* Python objects that every file of front/ needs: interned names, and torch's classes and functions that the recorder
+ * treats by identity.  Filled once per process by mg_names_init; the objects live as long as the process. */
+#ifndef MG_FRONT_NAMES_H
+#define MG_FRONT_NAMES_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+/* NAME(C identifier, text) */
+#define MG_NAMES(NAME)                                                                                       \
+  NAME(class_, "__class__")                                                                                  \
+  NAME(dict, "__dict__")                                                                                     \
+  NAME(getattr, "__getattr__")                                                                               \
+  NAME(getattribute, "__getattribute__")                                                                     \
+  NAME(setattr, "__setattr__")                                                                               \
+  NAME(delattr, "__delattr__")                                                                               \
+  NAME(getitem, "__getitem__")                                                                               \
+  NAME(setitem, "__setitem__")                                                                               \
+  NAME(contains, "__contains__")                                                                             \
+  NAME(iter, "__iter__")                                                                                     \
+  NAME(next, "__next__")                                                                                     \
+  NAME(call, "__call__")                                                                                     \
+  NAME(new, "__new__")                                                                                       \
+  NAME(eq, "__eq__")                                                                                         \
+  NAME(self, "__self__")                                                                                     \
+  NAME(wrapped, "__wrapped__")                                                                               \
+  NAME(module, "__module__")                                                                                 \
+  NAME(reduce_ex, "__reduce_ex__")                                                                           \
+  NAME(setstate, "__setstate__")                                                                             \
+  NAME(func, "func")                                                                                         \
+  NAME(args, "args")                                                                                         \
+  NAME(keywords, "keywords")                                                                                 \
+  NAME(forward, "forward")                                                                                   \
+  NAME(parameters, "_parameters")                                                                            \
+  NAME(buffers, "_buffers")                                                                                  \
+  NAME(modules, "_modules")                                                                                  \
+  NAME(forward_hooks, "_forward_hooks")                                                                      \
+  NAME(forward_pre_hooks, "_forward_pre_hooks")                                                              \
+  NAME(backward_hooks, "_backward_hooks")                                                                    \
+  NAME(backward_pre_hooks, "_backward_pre_hooks")                                                            \
+  NAME(next_id, "next_id")                                                                                   \
+  NAME(torchdynamo_disable, "_torchdynamo_disable")                                                          \
+  NAME(append, "append")                                                                                     \
+  NAME(clear, "clear")                                                                                       \
+  NAME(update, "update")                                                                                     \
+  NAME(copy, "copy")
+
+typedef struct MgNameTable {
+#define NAME(id, text) PyObject *id;
+  MG_NAMES(NAME)
+#undef NAME
+} MgNameTable;
+
+/* torch's own objects.  All are strong references; torch is imported by mg_names_init. */
+typedef struct MgTorchObjs {
+  PyTypeObject *tensor, *parameter, *module, *removable_handle, *size;
+  PyObject *module_getattr;    /* nn.Module.__getattr__ */
+  PyObject *module_setattr;    /* nn.Module.__setattr__ */
+  PyObject *module_call;       /* nn.Module.__call__ (_wrapped_call_impl) */
+  PyObject *module_call_impl;  /* nn.Module._call_impl */
+  PyObject *global_hooks[4];   /* the process-wide hook dicts that _call_impl tests */
+  PyObject *is_compiling[2];   /* functions that answer True while recording */
+  PyObject *op_overload;       /* torch._ops.OpOverload */
+  PyObject *op_packet;         /* torch._ops.OpOverloadPacket */
+  PyTypeObject *partial, *lru_cache, *ordered_dict, *deque, *defaultdict;
+} MgTorchObjs;
+
+extern MgNameTable mg_names;
+extern MgTorchObjs mg_torch;
+int mg_names_init(void); /* -1 with an exception set; later calls do nothing */
+#endif

@@ -1,0 +1,115 @@
+#include "front/source.h"
+#include "front/guard.h"
+#include "front/names.h"
+
+static const char *const source_text[] = {
+#define SOURCE(name, text) text,
+#include "front/guards.def"
+};
+
+/* Hash of a path; key objects by identity (names are interned). */
+static uint64_t source_hash(MgSrcKind kind, SrcRef parent, int32_t idx, PyObject *key) {
+  uint64_t h = mg_hash_u64((uint64_t)kind << 56 | (uint64_t)parent << 32 | (uint32_t)idx);
+  return mg_hash_u64(h ^ (uint64_t)(uintptr_t)key) | 2;
+}
+
+SrcRef mg_source(MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx, PyObject *key) {
+  uint64_t h = source_hash(kind, parent, idx, key);
+  uint32_t at = mg_map_get(&g->by_src, h);
+  if (at != MG_MAP_NONE) {
+    MgSrc *s = &g->src[at];
+    if (s->kind == kind && s->parent == parent && s->idx == idx && s->key == key) return at;
+  }
+  if (g->nsrc == g->cap_src) {
+    uint32_t cap = g->cap_src ? g->cap_src * 2 : 32;
+    MgSrc *p = mg_realloc(g->src, cap * sizeof *p);
+    if (!p) {
+      g->failed = true;
+      return 0;
+    }
+    if (!g->nsrc) p[g->nsrc++] = (MgSrc){0}; /* SrcRef 0 is "none" */
+    g->src = p;
+    g->cap_src = cap;
+  }
+  SrcRef ref = g->nsrc++;
+  if (kind == SRC_pinned) mg_guards_hold(g, key);
+  else Py_XINCREF(key);
+  g->src[ref] = (MgSrc){(uint8_t)kind, parent, idx, key};
+  if (mg_map_put(&g->by_src, h, ref) != MG_OK) g->failed = true;
+  if (kind != SRC_pinned) mg_guard_add(g, GK_load, ref, NULL, 0);
+  return ref;
+}
+
+PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
+  switch ((MgSrcKind)s->kind) {
+  case SRC_slot: return s->idx < slots->n ? slots->slot[s->idx] : NULL;
+  case SRC_func: return slots->func;
+  case SRC_pinned: return s->key;
+  case SRC_closure: {
+    PyObject *c = ((PyFunctionObject *)p)->func_closure;
+    return c && s->idx < PyTuple_GET_SIZE(c) ? PyTuple_GET_ITEM(c, s->idx) : NULL;
+  }
+  case SRC_cell: return PyCell_GET(p);
+  case SRC_fdefault: {
+    PyObject *d = ((PyFunctionObject *)p)->func_defaults;
+    return d && s->idx < PyTuple_GET_SIZE(d) ? PyTuple_GET_ITEM(d, s->idx) : NULL;
+  }
+  case SRC_fkwdefault: {
+    PyObject *d = ((PyFunctionObject *)p)->func_kwdefaults;
+    return d ? PyDict_GetItemWithError(d, s->key) : NULL;
+  }
+  case SRC_item: return PyList_Check(p) ? PyList_GET_ITEM(p, s->idx) : PyTuple_GET_ITEM(p, s->idx);
+  case SRC_key: return PyDict_GetItemWithError(p, s->key);
+  case SRC_instdict: {
+    PyObject **d = _PyObject_GetDictPtr(p);
+    return d ? *d : NULL;
+  }
+  case SRC_member: { /* the owner keeps the value alive */
+    PyObject *v = Py_TYPE(s->key)->tp_descr_get(s->key, p, (PyObject *)Py_TYPE(p));
+    if (v) Py_DECREF(v);
+    return v;
+  }
+  case SRC_method_func: return PyMethod_GET_FUNCTION(p);
+  case SRC_method_self: return PyMethod_GET_SELF(p);
+  case SRC_builtin_self: return PyCFunction_GET_SELF(p);
+  case SRC_partial_func:
+  case SRC_partial_args:
+  case SRC_partial_kw: { /* read-only members: the partial keeps them alive */
+    PyObject *v = PyObject_GetAttr(p, s->kind == SRC_partial_func   ? mg_names.func
+                                      : s->kind == SRC_partial_args ? mg_names.args
+                                                                    : mg_names.keywords);
+    if (v) Py_DECREF(v);
+    return v;
+  }
+  default: return NULL;
+  }
+}
+
+static void source_put_object(MgStrbuf *out, PyObject *o) {
+  PyObject *r = NULL;
+  if (o && Py_TYPE(o) == &PyMemberDescr_Type) r = Py_NewRef(((PyDescrObject *)o)->d_name);
+  else if (o && (PyUnicode_Check(o) || PyLong_Check(o) || PyFloat_Check(o))) r = PyObject_Repr(o);
+  const char *s = r ? PyUnicode_AsUTF8(r) : NULL;
+  if (s) mg_sb_printf(out, "%.60s", s);
+  else mg_sb_printf(out, "%s at %p", o ? Py_TYPE(o)->tp_name : "?", (void *)o);
+  Py_XDECREF(r);
+  PyErr_Clear();
+}
+
+void mg_source_print(const MgGuards *g, SrcRef src, MgStrbuf *out) {
+  const MgSrc *s = &g->src[src];
+  if (s->kind == SRC_key && g->src[s->parent].kind == SRC_instdict && PyUnicode_Check(s->key)) {
+    mg_source_print(g, g->src[s->parent].parent, out); /* x.__dict__['name'] is x.name */
+    mg_sb_printf(out, ".%s", PyUnicode_AsUTF8(s->key));
+    return;
+  }
+  for (const char *p = source_text[s->kind]; *p; p++) {
+    if (*p != '%') mg_sb_putc(out, *p);
+    else if (*++p == 'p') mg_source_print(g, s->parent, out);
+    else if (*p == 'i') mg_sb_printf(out, "%d", s->idx);
+    else if (s->kind != SRC_slot) source_put_object(out, s->key);
+    else if (g->slot_names && s->idx < PyTuple_GET_SIZE(g->slot_names))
+      mg_sb_printf(out, "'%s'", PyUnicode_AsUTF8(PyTuple_GET_ITEM(g->slot_names, s->idx)));
+    else mg_sb_printf(out, "stack %d", s->idx);
+  }
+}

@@ -1,0 +1,83 @@
+#include "front/state.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Accessors of libtorch: FN(return type, C name, mangled symbol, argument types).  C++ static member functions of
+ * plain types follow the C calling convention on every ABI that torch ships for. */
+#define STATE_FNS(FN)                                                                                        \
+  FN(bool, grad, "_ZN3c108GradMode10is_enabledEv", (void))                                                   \
+  FN(bool, inference, "_ZN3c1013InferenceMode10is_enabledEv", (void))                                        \
+  FN(bool, autocast, "_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE", (int8_t))                    \
+  FN(int8_t, autocast_dtype, "_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE", (int8_t))             \
+  FN(bool, autocast_cache, "_ZN2at8autocast25is_autocast_cache_enabledEv", (void))                           \
+  FN(int8_t, default_dtype, "_ZN3c1031get_default_dtype_as_scalartypeEv", (void))                            \
+  FN(void *, context, "_ZN2at13globalContextEv", (void))                                                     \
+  FN(bool, deterministic, "_ZNK2at7Context23deterministicAlgorithmsEv", (void *))                            \
+  FN(bool, warn_only, "_ZNK2at7Context31deterministicAlgorithmsWarnOnlyEv", (void *))                        \
+  FN(int32_t, function_state, "_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv", (void))           \
+  FN(int64_t, function_modes, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv", (void))                     \
+  FN(int64_t, dispatch_modes, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv", (void))                      \
+  FN(int32_t, threads, "_ZN2at15get_num_threadsEv", (void))
+
+static struct {
+#define FN(ret, name, symbol, args) ret(*name) args;
+  STATE_FNS(FN)
+#undef FN
+  void *ctx; /* at::Context, one per process */
+} state;
+
+const char *mg_state_init(void) {
+  if (state.ctx) return NULL;
+  void *cpu = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY), *c10 = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY);
+  if (!cpu || !c10) return "libtorch_cpu";
+#define FN(ret, name, symbol, args)                                                                          \
+  *(void **)&state.name = dlsym(cpu, symbol);                                                                \
+  if (!state.name) *(void **)&state.name = dlsym(c10, symbol);                                               \
+  if (!state.name) return symbol;
+  STATE_FNS(FN)
+#undef FN
+  state.ctx = state.context();
+  return NULL;
+}
+
+void mg_state_read(MgTorchState *s) {
+  enum { CPU = 0, CUDA = 1 };
+  memset(s, 0, sizeof *s);
+  s->grad_mode = state.grad();
+  s->inference_mode = state.inference();
+  s->autocast_cpu = state.autocast(CPU);
+  s->autocast_cuda = state.autocast(CUDA);
+  if (s->autocast_cpu) s->autocast_cpu_dtype = state.autocast_dtype(CPU);
+  if (s->autocast_cuda) s->autocast_cuda_dtype = state.autocast_dtype(CUDA);
+  if (s->autocast_cpu | s->autocast_cuda) s->autocast_cache = state.autocast_cache();
+  s->default_dtype = state.default_dtype();
+  s->deterministic = (uint8_t)(state.deterministic(state.ctx) | state.warn_only(state.ctx) << 1);
+  s->function_state = (uint8_t)state.function_state();
+  s->function_modes = (uint16_t)state.function_modes();
+  s->dispatch_modes = (uint16_t)state.dispatch_modes();
+  s->threads = (uint32_t)state.threads();
+}
+
+bool mg_state_explain(const MgTorchState *was, const MgTorchState *now, char *text, size_t n) {
+#define DIFF(field)                                                                                          \
+  if (was->field != now->field) {                                                                            \
+    snprintf(text, n, "torch state " #field ": recorded %ld, now %ld", (long)was->field, (long)now->field);  \
+    return true;                                                                                             \
+  }
+  DIFF(grad_mode)
+  DIFF(inference_mode)
+  DIFF(autocast_cpu)
+  DIFF(autocast_cuda)
+  DIFF(autocast_cpu_dtype)
+  DIFF(autocast_cuda_dtype)
+  DIFF(autocast_cache)
+  DIFF(default_dtype)
+  DIFF(deterministic)
+  DIFF(function_state)
+  DIFF(function_modes)
+  DIFF(dispatch_modes)
+  DIFF(threads)
+#undef DIFF
+  return false;
+}

@@ -1,0 +1,25 @@
+/* Global torch state that a recording depends on: read in C, once per entry.
+ * In: torch's exported C++ accessors (dlsym; a missing one reads as 0).  Out: one comparable value. */
+#ifndef MG_FRONT_STATE_H
+#define MG_FRONT_STATE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct MgTorchState {
+  uint8_t grad_mode, inference_mode;      /* autograd records; tensors made are inference tensors */
+  uint8_t autocast_cpu, autocast_cuda;    /* autocast is on for the device */
+  int8_t autocast_cpu_dtype, autocast_cuda_dtype; /* c10::ScalarType; 0 while autocast is off */
+  uint8_t autocast_cache;
+  int8_t default_dtype;                   /* c10::ScalarType */
+  uint8_t deterministic;                  /* bit 0: deterministic algorithms, bit 1: only warn */
+  uint8_t function_state;                 /* torch_function: enabled, subclasses only, all disabled */
+  uint16_t function_modes, dispatch_modes;/* lengths of the mode stacks (default device, user modes) */
+  uint32_t threads;                       /* intra-op threads */
+} MgTorchState;
+
+const char *mg_state_init(void);          /* looks the accessors up; NULL, or what is missing */
+void mg_state_read(MgTorchState *s);      /* of this thread; every byte of *s is written */
+/* Writes "name: recorded -> now" of the first difference; false when equal. */
+bool mg_state_explain(const MgTorchState *was, const MgTorchState *now, char *text, size_t n);
+#endif
