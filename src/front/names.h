@@ -29,6 +29,8 @@
   NAME(func, "func")                                                                                         \
   NAME(args, "args")                                                                                         \
   NAME(keywords, "keywords")                                                                                 \
+  NAME(call_impl, "_call_impl")                                                                             \
+  NAME(compiled_call_impl, "_compiled_call_impl")                                                            \
   NAME(forward, "forward")                                                                                   \
   NAME(parameters, "_parameters")                                                                            \
   NAME(buffers, "_buffers")                                                                                  \
@@ -37,6 +39,7 @@
   NAME(forward_pre_hooks, "_forward_pre_hooks")                                                              \
   NAME(backward_hooks, "_backward_hooks")                                                                    \
   NAME(backward_pre_hooks, "_backward_pre_hooks")                                                            \
+  NAME(compiling_flag, "_is_compiling_flag")                                                                 \
   NAME(next_id, "next_id")                                                                                   \
   NAME(torchdynamo_disable, "_torchdynamo_disable")                                                          \
   NAME(append, "append")                                                                                     \
@@ -59,9 +62,10 @@ typedef struct MgTorchObjs {
   PyObject *module_call_impl;  /* nn.Module._call_impl */
   PyObject *global_hooks[4];   /* the process-wide hook dicts that _call_impl tests */
   PyObject *is_compiling[2];   /* functions that answer True while recording */
+  PyObject *internal_disable_code; /* code of the wrapper that torch._disable_dynamo makes */
   PyObject *op_overload;       /* torch._ops.OpOverload */
   PyObject *op_packet;         /* torch._ops.OpOverloadPacket */
-  PyTypeObject *partial, *lru_cache, *ordered_dict, *deque, *defaultdict;
+  PyTypeObject *enum_meta, *partial, *lru_cache, *ordered_dict, *deque, *defaultdict;
 } MgTorchObjs;
 
 extern MgNameTable mg_names;

@@ -1,0 +1,52 @@
+#include "front/effect.h"
+#include <string.h>
+#include "front/guard.h"
+#include "front/identity.h"
+
+int mg_effect_state_change(MgStateChange *c) {
+  memset(c, 0, sizeof *c);
+  c->before = mg_rec->guards->state;
+  mg_state_read(&c->after);
+  /* the recorder's own mode is on torch's stacks now */
+  c->after.dispatch_modes = c->before.dispatch_modes;
+  c->after.function_modes = c->before.function_modes;
+  c->after.function_state = c->before.function_state;
+  c->any = memcmp(&c->before, &c->after, sizeof c->before) != 0;
+  if (c->before.inference_mode != c->after.inference_mode || c->before.threads != c->after.threads ||
+      c->before.deterministic != c->after.deterministic || c->before.default_dtype != c->after.default_dtype) {
+    mg_rec_break(BK_op, "a change of torch's global state");
+    return -1;
+  }
+  return 0;
+}
+
+/* torch._C.<name>(...) */
+static int effect_call(const char *name, const char *format, ...) {
+  PyObject *c = PyImport_ImportModule("torch"), *f = c ? PyObject_GetAttrString(c, name) : NULL;
+  va_list ap;
+  va_start(ap, format);
+  PyObject *a = f ? Py_VaBuildValue(format, ap) : NULL, *r = a ? PyObject_CallObject(f, a) : NULL;
+  va_end(ap);
+  Py_XDECREF(a);
+  Py_XDECREF(f);
+  Py_XDECREF(c);
+  Py_XDECREF(r);
+  return r ? 0 : -1;
+}
+
+int mg_effect_apply(const MgTorchState *from, const MgTorchState *to) {
+  if (from->grad_mode != to->grad_mode) mg_abi.aoti_torch_grad_mode_set_enabled(to->grad_mode);
+  if (from->autocast_cpu != to->autocast_cpu && effect_call("set_autocast_enabled", "(si)", "cpu", to->autocast_cpu)) return -1;
+  if (from->autocast_cuda != to->autocast_cuda && effect_call("set_autocast_enabled", "(si)", "cuda", to->autocast_cuda)) return -1;
+  if (to->autocast_cpu | to->autocast_cuda && from->autocast_cache != to->autocast_cache &&
+      effect_call("set_autocast_cache_enabled", "(i)", to->autocast_cache))
+    return -1;
+  return 0;
+}
+
+void mg_effects_undo(MgRec *r) {
+  if (!r->guards) return;
+  MgTorchState now;
+  mg_state_read(&now);
+  if (mg_effect_apply(&now, &r->guards->state)) PyErr_Clear();
+}

@@ -1,0 +1,506 @@
+#include "front/identity.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- life ---- */
+
+int mg_objects_begin(MgRec *r, const MgSlots *s) {
+  r->ident = mg_calloc(1, sizeof *r->ident);
+  PyObject *code = s->func ? PyFunction_GET_CODE(s->func) : NULL;
+  r->guards = mg_guards_new(code ? ((PyCodeObject *)code)->co_localsplusnames : NULL);
+  if (!r->ident || !r->guards) {
+    if (!PyErr_Occurred()) PyErr_NoMemory();
+    mg_objects_end(r);
+    return -1;
+  }
+  MgIdent *d = r->ident;
+  d->r = r;
+  d->func = Py_XNewRef(s->func);
+  d->keep = PyList_New(0);
+  d->absent = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+  if (!d->keep || !d->absent) {
+    mg_objects_end(r);
+    return -1;
+  }
+  return 0;
+}
+
+void mg_objects_end(MgRec *r) {
+  mg_guards_free(r->guards);
+  r->guards = NULL;
+  MgIdent *d = r->ident;
+  if (!d) return;
+  r->ident = NULL;
+  for (uint32_t i = 0; i < d->n; i++) {
+    MgOlder *e = &d->v[i];
+    Py_XDECREF(e->pristine);
+    Py_XDECREF(e->attrs);
+    Py_XDECREF(e->attrs0);
+    Py_XDECREF(e->members);
+    Py_DECREF(e->seen);
+    Py_DECREF(e->orig);
+  }
+  free(d->v);
+  mg_map_free(&d->by_orig);
+  mg_map_free(&d->by_seen);
+  mg_map_free(&d->fresh);
+  Py_XDECREF(d->keep);
+  Py_XDECREF(d->absent);
+  Py_XDECREF(d->func);
+  free(d);
+}
+
+/* ---- lookup ---- */
+
+MgOlder *mg_older(PyObject *seen) {
+  if (!mg_rec) return NULL;
+  MgIdent *d = mg_rec->ident;
+  uint32_t i = mg_map_getp(&d->by_seen, seen);
+  return i == MG_MAP_NONE ? NULL : &d->v[i];
+}
+
+PyObject *mg_older_orig(PyObject *seen) {
+  MgOlder *e = mg_older(seen);
+  return e ? e->orig : seen;
+}
+
+int mg_older_add(PyObject *orig, PyObject *seen, SrcRef src, MgOlderKind kind) {
+  MgIdent *d = mg_rec->ident;
+  if (d->n == d->cap) {
+    uint32_t cap = d->cap ? d->cap * 2 : 64;
+    MgOlder *v = mg_realloc(d->v, sizeof *v * cap);
+    if (!v) {
+      PyErr_NoMemory();
+      return -1;
+    }
+    d->v = v;
+    d->cap = cap;
+  }
+  if (mg_map_putp(&d->by_orig, orig, d->n) != MG_OK || mg_map_putp(&d->by_seen, seen, d->n) != MG_OK) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  d->v[d->n++] = (MgOlder){.orig = Py_NewRef(orig), .seen = Py_NewRef(seen), .src = src, .kind = (uint8_t)kind};
+  return 0;
+}
+
+void mg_fresh(PyObject *o) {
+  if (!mg_rec || !o) return;
+  MgIdent *d = mg_rec->ident;
+  if (mg_map_getp(&d->fresh, o) != MG_MAP_NONE) return;
+  if (PyList_Append(d->keep, o) || mg_map_putp(&d->fresh, o, 1) != MG_OK) {
+    PyErr_Clear();
+    mg_rec->guards->failed = true; /* the recording is given up when it is sealed */
+  }
+}
+
+bool mg_is_fresh(PyObject *o) { return mg_rec && mg_map_getp(&mg_rec->ident->fresh, o) != MG_MAP_NONE; }
+
+SrcRef mg_src_slot(int slot) { return mg_source(mg_rec->guards, SRC_slot, 0, slot, NULL); }
+
+SrcRef mg_src_closure(int i) {
+  MgGuards *g = mg_rec->guards;
+  return mg_source(g, SRC_closure, mg_source(g, SRC_func, 0, 0, NULL), i, NULL);
+}
+
+/* The most derived static base: it decides what C code finds in an instance. */
+static PyTypeObject *ident_solid_base(PyTypeObject *t) {
+  while (t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_base) t = t->tp_base;
+  return t;
+}
+
+bool mg_older_opaque(PyObject *o) {
+  MgOlder *e = mg_older(o);
+  if (!e || (e->kind != OLDER_itself && e->kind != OLDER_object)) return false;
+  /* Immutable, or changed only through ways that are recorded. */
+  static PyTypeObject *const safe[] = {
+      &PyFunction_Type, &PyMethod_Type, &PyFrozenSet_Type, &PyMethodDescr_Type, &PyWrapperDescr_Type, &PyProperty_Type,
+      &PyGetSetDescr_Type, &PyMemberDescr_Type, &PyStaticMethod_Type, &PyClassMethod_Type, &PyDictProxy_Type, NULL};
+  if (PyType_Check(o) || PyModule_Check(o) || PyCFunction_Check(o) || PyTuple_Check(o) || PyLong_Check(o) ||
+      PyUnicode_Check(o) || PyFloat_Check(o) || PyBytes_Check(o) || PyExceptionInstance_Check(o))
+    return false;
+  for (int i = 0; safe[i]; i++)
+    if (Py_TYPE(o) == safe[i]) return false;
+  PyTypeObject *b = ident_solid_base(Py_TYPE(o));
+  if (b == &PyBaseObject_Type) return false;
+  if (!b->tp_as_sequence && !b->tp_as_mapping && !b->tp_iternext && !b->tp_methods) return false;
+  return strncmp(b->tp_name, "torch.", 6) && strncmp(b->tp_name, "re.", 3) && strncmp(b->tp_name, "weak", 4);
+}
+
+/* ---- wrapping ---- */
+
+static MgGuards *ident_guards(void) { return mg_rec->guards; }
+
+/* A known object was met again along another way: the two ways must lead to one object at every call. */
+static void ident_guard_alias(const MgOlder *e, SrcRef src) {
+  MgGuards *g = ident_guards();
+  if (e->src == src) return;
+  if (!e->src || (e->src && g->src[e->src].kind == SRC_pinned)) {
+    if (src) mg_guard_add(g, GK_is, src, e->orig, 0);
+  } else if (!src || g->src[src].kind == SRC_pinned) mg_guard_add(g, GK_is, e->src, e->orig, 0);
+  else mg_guard_add(g, GK_same, src, NULL, e->src);
+}
+
+static SrcRef ident_sub(MgSrcKind kind, SrcRef parent, int32_t idx, PyObject *key) {
+  return parent ? mg_source(ident_guards(), kind, parent, idx, key) : 0;
+}
+
+static PyObject *wrap_itself(PyObject *v, SrcRef src, MgOlderKind kind) {
+  return mg_older_add(v, v, src, kind) ? NULL : Py_NewRef(v);
+}
+
+static PyObject *wrap_tensor(PyObject *v, SrcRef src) {
+  if (!src) src = mg_source(ident_guards(), SRC_pinned, 0, 0, v);
+  mg_guard_tensor(ident_guards(), src, v);
+  PyObject *s = mg_standin_input(v, src);
+  if (s && mg_older_add(v, s, src, OLDER_tensor)) Py_CLEAR(s);
+  return s;
+}
+
+/* Tuples, and tuple subclasses without state of their own (namedtuple). */
+static PyObject *wrap_tuple(PyObject *v, SrcRef src) {
+  Py_ssize_t n = PyTuple_GET_SIZE(v);
+  bool changed = false;
+  if (src) mg_guard_add(ident_guards(), GK_length, src, (PyObject *)Py_TYPE(v), n);
+  PyObject *c = PyTuple_New(n), *seen = NULL;
+  for (Py_ssize_t i = 0; c && i < n; i++) {
+    PyObject *x = PyTuple_GET_ITEM(v, i), *w = mg_wrap(x, ident_sub(SRC_item, src, (int32_t)i, NULL));
+    if (!w) goto done;
+    changed |= w != x;
+    PyTuple_SET_ITEM(c, i, w);
+  }
+  if (!c) return NULL;
+  if (!changed) seen = Py_NewRef(v);
+  else if (PyTuple_CheckExact(v)) seen = Py_NewRef(c);
+  else {
+    PyObject *a = PyTuple_Pack(1, c);
+    seen = a ? PyTuple_Type.tp_new(Py_TYPE(v), a, NULL) : NULL;
+    Py_XDECREF(a);
+  }
+  if (seen && mg_older_add(v, seen, src, OLDER_tuple)) Py_CLEAR(seen);
+done:
+  Py_DECREF(c);
+  return seen;
+}
+
+static PyObject *wrap_list(PyObject *v, SrcRef src) {
+  MgIdent *d = mg_rec->ident;
+  Py_ssize_t n = PyList_GET_SIZE(v);
+  PyObject *items = PyList_AsTuple(v), *c = items ? PyList_New(0) : NULL;
+  uint32_t at = d->n;
+  if (!c || mg_older_add(v, c, src, OLDER_list)) goto fail;
+  if (src) mg_guard_add(ident_guards(), GK_length, src, (PyObject *)&PyList_Type, n);
+  else mg_guard_pinned(ident_guards(), GK_list_is, v, items);
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *w = mg_wrap(PyTuple_GET_ITEM(items, i), ident_sub(SRC_item, src, (int32_t)i, NULL));
+    int rc = w ? PyList_Append(c, w) : -1;
+    Py_XDECREF(w);
+    if (rc) goto fail;
+  }
+  if (!(d->v[at].pristine = PyList_AsTuple(c))) goto fail;
+  Py_DECREF(items);
+  return c;
+fail:
+  Py_XDECREF(items);
+  Py_XDECREF(c);
+  return NULL;
+}
+
+/* dict and OrderedDict.  Keys are wrapped too: a tensor may be one. */
+static PyObject *wrap_dict(PyObject *v, SrcRef src) {
+  MgIdent *d = mg_rec->ident;
+  PyObject *c = PyODict_CheckExact(v) ? PyODict_New() : PyDict_New(), *keys = NULL, *k, *x;
+  Py_ssize_t pos = 0;
+  uint32_t at = d->n;
+  if (!c || mg_older_add(v, c, src, OLDER_dict)) goto fail;
+  if (src) {
+    if (!(keys = PySequence_Tuple(v))) goto fail;
+    mg_guard_add(ident_guards(), GK_type, src, (PyObject *)Py_TYPE(v), 0);
+    mg_guard_add(ident_guards(), GK_keys, src, keys, 0);
+  } else mg_guard_dict_all(ident_guards(), v, NULL);
+  while (PyDict_Next(v, &pos, &k, &x)) {
+    PyObject *kw = mg_wrap(k, 0), *w = kw ? mg_wrap(x, ident_sub(SRC_key, src, 0, k)) : NULL;
+    int rc = w ? PyObject_SetItem(c, kw, w) : -1;
+    Py_XDECREF(kw);
+    Py_XDECREF(w);
+    if (rc) goto fail;
+  }
+  if (!(d->v[at].pristine = PyDict_Copy(c))) goto fail;
+  Py_XDECREF(keys);
+  return c;
+fail:
+  Py_XDECREF(keys);
+  Py_XDECREF(c);
+  return NULL;
+}
+
+static PyObject *wrap_set(PyObject *v, SrcRef src) {
+  MgIdent *d = mg_rec->ident;
+  PyObject *frozen = PyFrozenSet_New(v), *c = frozen ? PySet_New(NULL) : NULL, *it = c ? PyObject_GetIter(v) : NULL, *x;
+  uint32_t at = d->n;
+  if (!it || mg_older_add(v, c, src, OLDER_set)) goto fail;
+  if (src) {
+    mg_guard_add(ident_guards(), GK_type, src, (PyObject *)&PySet_Type, 0);
+    mg_guard_add(ident_guards(), GK_elements, src, frozen, 0);
+  } else mg_guard_pinned(ident_guards(), GK_set_is, v, frozen);
+  while ((x = PyIter_Next(it))) {
+    PyObject *w = mg_wrap(x, 0);
+    int rc = w ? PySet_Add(c, w) : -1;
+    Py_DECREF(x);
+    Py_XDECREF(w);
+    if (rc) goto fail;
+  }
+  if (PyErr_Occurred() || !(d->v[at].pristine = PyFrozenSet_New(c))) goto fail;
+  Py_DECREF(it);
+  Py_DECREF(frozen);
+  return c;
+fail:
+  Py_XDECREF(it);
+  Py_XDECREF(frozen);
+  Py_XDECREF(c);
+  return NULL;
+}
+
+static PyObject *wrap_cell(PyObject *v, SrcRef src) {
+  MgIdent *d = mg_rec->ident;
+  PyObject *x = PyCell_GET(v), *c = PyCell_New(NULL);
+  uint32_t at = d->n;
+  if (!c || mg_older_add(v, c, src, OLDER_cell)) goto fail;
+  if (src) mg_guard_add(ident_guards(), GK_type, src, (PyObject *)&PyCell_Type, 0);
+  if (!src || !x) mg_guard_pinned(ident_guards(), GK_cell_is, v, x);
+  if (x) {
+    PyObject *w = mg_wrap(x, ident_sub(SRC_cell, src, 0, NULL));
+    if (!w) goto fail;
+    PyCell_SET(c, w);
+    d->v[at].pristine = Py_NewRef(w);
+  }
+  return c;
+fail:
+  Py_XDECREF(c);
+  return NULL;
+}
+
+/* A method bound to an object that the recording sees differently is bound anew. */
+static PyObject *wrap_method(PyObject *v, SrcRef src) {
+  if (src) mg_guard_add(ident_guards(), GK_type, src, (PyObject *)&PyMethod_Type, 0);
+  PyObject *m = NULL, *fn = mg_wrap(PyMethod_GET_FUNCTION(v), ident_sub(SRC_method_func, src, 0, NULL));
+  PyObject *self = fn ? mg_wrap(PyMethod_GET_SELF(v), ident_sub(SRC_method_self, src, 0, NULL)) : NULL;
+  if (self && fn == PyMethod_GET_FUNCTION(v) && self == PyMethod_GET_SELF(v)) m = Py_NewRef(v);
+  else if (self) m = PyMethod_New(fn, self);
+  Py_XDECREF(fn);
+  Py_XDECREF(self);
+  if (m && mg_older_add(v, m, src, OLDER_bound)) Py_CLEAR(m);
+  return m;
+}
+
+static PyObject *wrap_builtin_method(PyObject *v, SrcRef src) {
+  PyMethodDef *def = ((PyCFunctionObject *)v)->m_ml;
+  if (src) mg_guard_add(ident_guards(), GK_builtin, src, NULL, (int64_t)(intptr_t)def);
+  PyObject *self = mg_wrap(PyCFunction_GET_SELF(v), ident_sub(SRC_builtin_self, src, 0, NULL)), *m = NULL;
+  if (self == PyCFunction_GET_SELF(v)) m = Py_NewRef(v);
+  else if (self) m = PyObject_GetAttrString(self, def->ml_name);
+  Py_XDECREF(self);
+  if (m && mg_older_add(v, m, src, OLDER_bound)) Py_CLEAR(m);
+  return m;
+}
+
+static PyObject *wrap_partial(PyObject *v, SrcRef src) {
+  struct { PyObject *name; MgSrcKind kind; PyObject *now, *seen; } part[] = {
+      {mg_names.func, SRC_partial_func}, {mg_names.args, SRC_partial_args}, {mg_names.keywords, SRC_partial_kw}};
+  bool changed = false, ok = true;
+  if (src) mg_guard_add(ident_guards(), GK_type, src, (PyObject *)Py_TYPE(v), 0);
+  for (int i = 0; i < 3 && ok; i++) {
+    part[i].now = PyObject_GetAttr(v, part[i].name);
+    part[i].seen = part[i].now ? mg_wrap(part[i].now, ident_sub(part[i].kind, src, 0, NULL)) : NULL;
+    ok = part[i].seen != NULL;
+    changed |= ok && i < 2 && part[i].seen != part[i].now;
+    if (ok && i == 2 && PyDict_GET_SIZE(part[i].seen)) changed = true; /* always a copy */
+  }
+  PyObject *p = NULL, *a = NULL;
+  if (ok && !changed) p = Py_NewRef(v);
+  else if (ok) {
+    PyObject *head = PyTuple_Pack(1, part[0].seen);
+    a = head ? PySequence_Concat(head, part[1].seen) : NULL;
+    Py_XDECREF(head);
+    p = a ? PyObject_Call((PyObject *)Py_TYPE(v), a, part[2].seen) : NULL;
+  }
+  Py_XDECREF(a);
+  for (int i = 0; i < 3; i++) {
+    Py_XDECREF(part[i].now);
+    Py_XDECREF(part[i].seen);
+  }
+  if (p && mg_older_add(v, p, src, OLDER_bound)) Py_CLEAR(p);
+  return p;
+}
+
+/* Larger dicts are not copied: C code may only read them, key by key (record_call.c). */
+enum { DICT_COPY_LIMIT = 512 };
+
+PyObject *mg_wrap(PyObject *v, SrcRef src) {
+  MgRec *r = mg_rec;
+  if (!r || !v) return Py_XNewRef(v);
+  PyTypeObject *t = Py_TYPE(v);
+  if (mg_standin_check(v)) return Py_NewRef(v);
+  if (mg_guard_is_const(v)) {
+    if (src) mg_guard_add(r->guards, GK_equal, src, v, 0);
+    return Py_NewRef(v);
+  }
+  if (mg_map_getp(&r->ident->by_seen, v) != MG_MAP_NONE || mg_is_fresh(v)) return Py_NewRef(v);
+  uint32_t at = mg_map_getp(&r->ident->by_orig, v);
+  if (at != MG_MAP_NONE) {
+    ident_guard_alias(&r->ident->v[at], src);
+    return Py_NewRef(r->ident->v[at].seen);
+  }
+  if (PyObject_TypeCheck(v, mg_torch.tensor)) return wrap_tensor(v, src);
+  if (t == &PyTuple_Type || (PyTuple_Check(v) && ident_solid_base(t) == &PyTuple_Type)) return wrap_tuple(v, src);
+  if (t == &PyList_Type) return wrap_list(v, src);
+  if (t == &PyDict_Type || t == &PyODict_Type) {
+    if (PyDict_GET_SIZE(v) < DICT_COPY_LIMIT) return wrap_dict(v, src);
+  } else if (t == &PySet_Type) return wrap_set(v, src);
+  else if (t == &PyCell_Type) return wrap_cell(v, src);
+  else if (t == &PyMethod_Type) return wrap_method(v, src);
+  else if (t == mg_torch.partial) return wrap_partial(v, src);
+  else if (t == &PyCFunction_Type) {
+    PyObject *self = PyCFunction_GET_SELF(v);
+    if (self && !PyModule_Check(self) && !PyType_Check(self)) return wrap_builtin_method(v, src);
+  } else if (t == &PyFunction_Type && src) {
+    mg_guard_add(r->guards, GK_code, src, PyFunction_GET_CODE(v), 0);
+    mg_guard_add(r->guards, GK_globals, src, PyFunction_GET_GLOBALS(v), 0);
+    return wrap_itself(v, src, OLDER_func);
+  } else if (src && t->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_Check(v) && !PyModule_Check(v) &&
+             !PyObject_TypeCheck(v, mg_torch.module) && Py_TYPE(t) != mg_torch.enum_meta &&
+             ident_solid_base(t) == &PyBaseObject_Type) {
+    mg_guard_add(r->guards, GK_type, src, (PyObject *)t, 0);
+    return wrap_itself(v, src, OLDER_object);
+  }
+  if (src) mg_guard_add(r->guards, GK_is, src, v, 0);
+  return wrap_itself(v, src, OLDER_itself);
+}
+
+/* ---- attributes of older instances ---- */
+
+/* The real instance dict, made when CPython has not made it yet; borrowed, NULL when the class has none. */
+static PyObject *attr_real_dict(PyObject *orig) {
+  PyObject **d = _PyObject_GetDictPtr(orig);
+  if (d && !*d) *d = PyDict_New();
+  return d ? *d : NULL;
+}
+
+bool mg_older_by_path(const MgOlder *e) {
+  bool identical = e->kind == OLDER_itself || e->kind == OLDER_namespace; /* guarded by identity wherever it came from */
+  return e->src && !identical && ident_guards()->src[e->src].kind != SRC_pinned;
+}
+
+/* The original value of an attribute in the instance dict, guarded; *src is its source.  Borrowed. */
+static PyObject *attr_read(MgOlder *e, PyObject *name, SrcRef *src) {
+  MgGuards *g = ident_guards();
+  PyObject *d = attr_real_dict(e->orig), *v;
+  *src = 0;
+  if (!d) return NULL;
+  v = PyDict_GetItemWithError(d, name);
+  if (!v && PyErr_Occurred()) return NULL;
+  if (!mg_older_by_path(e)) {
+    mg_guard_dict_key(g, d, e->orig, name, v);
+    return v;
+  }
+  SrcRef ds = mg_source(g, SRC_instdict, e->src, 0, NULL);
+  if (v) *src = mg_source(g, SRC_key, ds, 0, name);
+  else mg_guard_add(g, GK_nokey, ds, name, 0);
+  return v;
+}
+
+/* The overlay's answer: 1 found (*v new), 0 unknown, -1 absent or error. */
+static int attr_overlay(MgOlder *e, PyObject *name, PyObject **v) {
+  if (!e->attrs) return 0;
+  *v = PyDict_GetItemWithError(e->attrs, name);
+  if (*v && *v != mg_rec->ident->absent) {
+    Py_INCREF(*v);
+    return 1;
+  }
+  return *v || e->full || PyErr_Occurred() ? -1 : 0;
+}
+
+PyObject *mg_older_attr_raw(PyObject *o, PyObject *name, PyObject **raw) {
+  MgOlder *e = mg_older(o);
+  PyObject *v;
+  int known = attr_overlay(e, name, &v);
+  if (known) return known > 0 ? v : NULL;
+  SrcRef src;
+  if (!(v = attr_read(e, name, &src))) return NULL;
+  if (src || mg_map_getp(&mg_rec->ident->by_orig, v) != MG_MAP_NONE) return mg_wrap(v, src);
+  *raw = v;
+  return NULL;
+}
+
+PyObject *mg_older_attr(PyObject *o, PyObject *name) {
+  MgOlder *e = mg_older(o);
+  PyObject *v;
+  int known = attr_overlay(e, name, &v);
+  if (known) return known > 0 ? v : NULL;
+  SrcRef src;
+  v = attr_read(e, name, &src);
+  return v ? mg_wrap(v, src) : NULL;
+}
+
+PyObject *mg_older_dict(PyObject *o) {
+  MgOlder *e = mg_older(o);
+  if (e->full) return e->attrs;
+  MgGuards *g = ident_guards();
+  MgIdent *id = mg_rec->ident;
+  uint32_t at = (uint32_t)(e - id->v);
+  PyObject *d = attr_real_dict(e->orig), *full = d ? PyDict_New() : NULL, *keys = NULL, *writes, *k, *x;
+  Py_ssize_t pos = 0;
+  SrcRef ds = 0;
+  if (!d) PyErr_SetObject(PyExc_AttributeError, mg_names.dict);
+  if (!full || !(keys = PySequence_Tuple(d))) goto fail;
+  if (mg_older_by_path(e)) {
+    ds = mg_source(g, SRC_instdict, e->src, 0, NULL);
+    mg_guard_add(g, GK_keys, ds, keys, 0);
+  } else mg_guard_dict_all(g, d, e->orig);
+  while (PyDict_Next(d, &pos, &k, &x)) {
+    PyObject *w = mg_wrap(x, ident_sub(SRC_key, ds, 0, k));
+    int rc = w ? PyDict_SetItem(full, k, w) : -1;
+    Py_XDECREF(w);
+    if (rc) goto fail;
+  }
+  e = &id->v[at]; /* wrapping may have moved it */
+  if (!(e->attrs0 = PyDict_Copy(full))) goto fail;
+  writes = e->attrs;
+  e->attrs = full;
+  e->full = true;
+  pos = 0;
+  while (writes && PyDict_Next(writes, &pos, &k, &x))
+    if (x == id->absent ? PyDict_DelItem(full, k) : PyDict_SetItem(full, k, x)) PyErr_Clear();
+  Py_XDECREF(writes);
+  Py_DECREF(keys);
+  return full;
+fail:
+  Py_XDECREF(full);
+  Py_XDECREF(keys);
+  return NULL;
+}
+
+int mg_older_set_attr(PyObject *o, PyObject *name, PyObject *v) {
+  MgOlder *e = mg_older(o);
+  if (!e->full && !v) { /* deleting what is not there is an error */
+    PyObject *now = mg_older_attr(o, name);
+    if (!now) {
+      if (!PyErr_Occurred()) PyErr_SetObject(PyExc_AttributeError, name);
+      return -1;
+    }
+    Py_DECREF(now);
+    e = mg_older(o);
+  }
+  if (!e->attrs) {
+    if (!_PyObject_GetDictPtr(e->orig)) {
+      PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", Py_TYPE(o)->tp_name, name);
+      return -1;
+    }
+    if (!(e->attrs = PyDict_New())) return -1;
+  }
+  if (v) return PyDict_SetItem(e->attrs, name, v);
+  if (!e->full) return PyDict_SetItem(e->attrs, name, mg_rec->ident->absent);
+  if (PyDict_DelItem(e->attrs, name) == 0) return 0;
+  PyErr_SetObject(PyExc_AttributeError, name);
+  return -1;
+}

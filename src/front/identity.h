@@ -1,0 +1,72 @@
+/* Identity: what the recording sees for each object that is older than it, both ways.
+ * In: objects read from sources.  Out: the object itself, a stand-in, or a copy whose content is wrapped as well.
+ *
+ *   class       decided by                 what the recording sees
+ *   fresh       mg_fresh (positive mark)   the object; changed for real, rebuilt by the snapshot
+ *   older       mg_wrap                    see MgOlderKind
+ *   stand-in    the tensor side            itself
+ *   constant    mg_guard_is_const          itself, guarded by value
+ *
+ * Invariants: an older object is never written to while recording: containers are copies, attributes go to an overlay.
+ * What was written is the difference between a copy and its pristine content; snapshot.c replays it.
+ * Every original and every seen object is kept alive to the end, so addresses are identities. */
+#ifndef MG_FRONT_IDENTITY_H
+#define MG_FRONT_IDENTITY_H
+#include "base/table.h"
+#include "front/guard.h"
+#include "front/names.h"
+#include "front/rec.h"
+
+typedef enum MgOlderKind {
+  OLDER_itself,  /* guarded by identity, or immutable: modules, classes, C objects */
+  OLDER_object,  /* instance found by a path: type guarded, attributes guarded as they are read */
+  OLDER_func,    /* Python function found by a path: code and globals guarded, closure by path */
+  OLDER_tensor,  /* seen is a stand-in */
+  OLDER_namespace, /* globals or a module's dict that was written to: attrs has the writes */
+  OLDER_tuple,   /* seen is a tuple of wrapped items, or the tuple itself when nothing changed */
+  OLDER_bound,   /* method, builtin method or partial bound anew to what the recording sees */
+  OLDER_list, OLDER_dict, OLDER_set, OLDER_cell /* seen is a copy; pristine is its content at first */
+} MgOlderKind;
+
+typedef struct MgOlder {
+  PyObject *orig, *seen;  /* strong */
+  PyObject *pristine;     /* strong: list -> tuple, dict -> dict, set -> frozenset, cell -> content or NULL */
+  PyObject *attrs;        /* strong: overlay of the instance dict: writes only, or all of it when full */
+  PyObject *members;      /* strong: writes to __slots__ members: name -> value; NULL at first */
+  PyObject *attrs0;       /* strong: the full overlay before any write; NULL while not full */
+  SrcRef src;             /* 0: behind an identity-guarded owner */
+  uint8_t kind;           /* MgOlderKind */
+  bool full;              /* attrs mirrors the whole instance dict */
+} MgOlder;
+
+struct MgIdent {
+  MgRec *r;
+  MgOlder *v;             /* in the order they were met */
+  uint32_t n, cap;
+  MgMap by_orig, by_seen; /* object -> index into v */
+  MgMap fresh;
+  PyObject *keep;         /* list: fresh objects */
+  PyObject *absent;       /* marks a deleted attribute in an overlay */
+  PyObject *func;         /* strong: the outer frame's function */
+};
+
+/* The entry of an object that the recording sees; NULL when it is not an older one.  Valid until the next mg_wrap. */
+MgOlder *mg_older(PyObject *seen);
+/* The original of a seen object, or the object itself. Borrowed. */
+PyObject *mg_older_orig(PyObject *seen);
+/* Is it an older object whose state lives in C, which C code may therefore not touch? (not a copy, not a tensor) */
+bool mg_older_opaque(PyObject *seen);
+/* Registers seen as the older object orig. -1 with an exception. */
+int mg_older_add(PyObject *orig, PyObject *seen, SrcRef src, MgOlderKind kind);
+
+/* ---- attributes of older instances; e is the entry of o ---- */
+/* Looks name up in the instance dict: new reference, or NULL without exception when absent, or NULL with one. */
+PyObject *mg_older_attr(PyObject *o, PyObject *name);
+int mg_older_set_attr(PyObject *o, PyObject *name, PyObject *v); /* v NULL: delete; AttributeError when absent */
+/* The same without wrapping a container that has no copy yet: *raw is the original value (borrowed) and NULL is returned. */
+PyObject *mg_older_attr_raw(PyObject *o, PyObject *name, PyObject **raw);
+/* Is the object found by a path at every call (and may be another one then)? */
+bool mg_older_by_path(const MgOlder *e);
+/* The whole instance dict as the recording sees it: borrowed; NULL with an exception. */
+PyObject *mg_older_dict(PyObject *o);
+#endif

@@ -1,0 +1,169 @@
+#include "front/policy.h"
+#include <stdio.h>
+#include <string.h>
+#include "base/table.h"
+#include "front/names.h"
+
+typedef struct PolicyRow {
+  const char *owner, *names;
+  MgVerdict v;
+} PolicyRow;
+
+static const PolicyRow policy_rows[] = {
+#define PURE(owner, names, action, older) {owner, names, {ACT_##action, older}},
+#include "front/pure.def"
+};
+
+/* The layout of method-wrapper objects is not in CPython's headers, but has been this since 2.2. */
+typedef struct MethodWrapper {
+  PyObject_HEAD
+  PyWrapperDescrObject *descr;
+  PyObject *self;
+} MethodWrapper;
+
+PyObject *mg_policy_self(PyObject *f) {
+  if (PyCFunction_Check(f)) {
+    PyObject *s = ((PyCFunctionObject *)f)->m_self;
+    bool is_owner = s && (PyModule_Check(s) || PyType_Check(s) || !strncmp(Py_TYPE(s)->tp_name, "pybind11_", 9));
+    return is_owner ? NULL : s;
+  }
+  return Py_TYPE(f) == &_PyMethodWrapper_Type ? ((MethodWrapper *)f)->self : NULL;
+}
+
+/* "module.Name" of a class. */
+static void policy_type_name(PyTypeObject *t, char *buf, size_t n) {
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+    snprintf(buf, n, "%s%s", strchr(t->tp_name, '.') ? "" : "builtins.", t->tp_name);
+    return;
+  }
+  PyObject *m = PyDict_GetItemWithError(t->tp_dict, mg_names.module);
+  const char *s = m && PyUnicode_Check(m) ? PyUnicode_AsUTF8(m) : NULL;
+  snprintf(buf, n, "%s.%s", s ? s : "?", strrchr(t->tp_name, '.') ? strrchr(t->tp_name, '.') + 1 : t->tp_name);
+  PyErr_Clear();
+}
+
+/* The class whose method table holds def: methods are listed with the class that defines them. */
+static PyTypeObject *policy_definer(PyTypeObject *t, const PyMethodDef *def) {
+  PyObject *mro = t->tp_mro;
+  for (Py_ssize_t i = 0; mro && i < PyTuple_GET_SIZE(mro); i++) {
+    PyTypeObject *b = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
+    PyObject *d = b->tp_dict ? PyDict_GetItemString(b->tp_dict, def->ml_name) : NULL;
+    if (d && (Py_TYPE(d) == &PyMethodDescr_Type || Py_TYPE(d) == &PyClassMethodDescr_Type) &&
+        ((PyMethodDescrObject *)d)->d_method == def)
+      return b;
+  }
+  return t;
+}
+
+/* Owner and name of a C callable as pure.def spells them, and the address that stands for all its objects. */
+static bool policy_identify(PyObject *f, char *owner, size_t n, const char **name, const void **key) {
+  PyTypeObject *t = Py_TYPE(f);
+  if (PyCFunction_Check(f)) {
+    PyCFunctionObject *c = (PyCFunctionObject *)f;
+    PyObject *s = c->m_self, *m = c->m_module;
+    *key = c->m_ml;
+    *name = c->m_ml->ml_name;
+    if (s && PyType_Check(s)) policy_type_name((PyTypeObject *)s, owner, n);
+    else if (s && PyModule_Check(s)) snprintf(owner, n, "%s", PyModule_GetName(s));
+    else if (s && strncmp(Py_TYPE(s)->tp_name, "pybind11_", 9)) policy_type_name(policy_definer(Py_TYPE(s), c->m_ml), owner, n);
+    else snprintf(owner, n, "%s", m && PyUnicode_Check(m) ? PyUnicode_AsUTF8(m) : "?");
+    PyErr_Clear();
+    return true;
+  }
+  PyDescrObject *d = NULL;
+  if (t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type) {
+    d = (PyDescrObject *)f;
+    *key = ((PyMethodDescrObject *)f)->d_method;
+  } else if (t == &PyWrapperDescr_Type || t == &_PyMethodWrapper_Type) {
+    d = t == &PyWrapperDescr_Type ? (PyDescrObject *)f : (PyDescrObject *)((MethodWrapper *)f)->descr;
+    *key = d; /* slot tables are shared by all classes */
+  }
+  if (!d) return false;
+  policy_type_name(d->d_type, owner, n);
+  *name = PyUnicode_AsUTF8(d->d_name);
+  return *name != NULL;
+}
+
+const char *mg_policy_name(PyObject *f, char *buf, size_t n) {
+  const char *name;
+  const void *key;
+  char owner[200];
+  if (policy_identify(f, owner, sizeof owner, &name, &key)) snprintf(buf, n, "%s.%s", owner, name);
+  else if (PyType_Check(f)) policy_type_name((PyTypeObject *)f, buf, n);
+  else policy_type_name(Py_TYPE(f), buf, n);
+  return buf;
+}
+
+static bool policy_word_matches(const char *names, const char *name) {
+  size_t len = strlen(name);
+  for (const char *p = names; *p;) {
+    size_t n = strcspn(p, " ");
+    bool prefix = n && p[n - 1] == '*';
+    if (prefix ? len >= n - 1 && !strncmp(p, name, n - 1) : len == n && !strncmp(p, name, n)) return true;
+    p += n + (p[n] == ' ');
+  }
+  return false;
+}
+
+static MgVerdict policy_find(const char *owner, const char *name) {
+  for (size_t i = 0; i < sizeof policy_rows / sizeof *policy_rows; i++)
+    if (!strcmp(policy_rows[i].owner, owner) && policy_word_matches(policy_rows[i].names, name)) return policy_rows[i].v;
+  return (MgVerdict){ACT_no, false};
+}
+
+/* Calling a class: what counts is the C code that makes the instance, that of the most derived static base. */
+static MgVerdict policy_of_class(PyTypeObject *t) {
+  if (PyType_IsSubtype(t, mg_torch.tensor)) return (MgVerdict){ACT_no, false};
+  if (PyType_IsSubtype(t, (PyTypeObject *)PyExc_BaseException)) return (MgVerdict){ACT_run, false};
+  if (PyType_IsSubtype(t, &PyType_Type) && t != &PyType_Type) return (MgVerdict){ACT_run, true};
+  PyTypeObject *b = t;
+  char owner[200];
+  for (;;) { /* a class listed itself (some C classes are heap types), else its base */
+    policy_type_name(b, owner, sizeof owner);
+    char *dot = strrchr(owner, '.');
+    if (dot) {
+      *dot = 0;
+      MgVerdict v = policy_find(owner, dot + 1);
+      if (v.action != ACT_no) return b == t ? v : (MgVerdict){ACT_run, v.older};
+    }
+    if (!(b->tp_flags & Py_TPFLAGS_HEAPTYPE) || !b->tp_base) return (MgVerdict){ACT_no, false};
+    b = b->tp_base;
+  }
+}
+
+static MgVerdict policy_ask(PyObject *f) {
+  char owner[200];
+  const char *name;
+  const void *key;
+  PyTypeObject *t = Py_TYPE(f);
+  if (policy_identify(f, owner, sizeof owner, &name, &key)) return policy_find(owner, name);
+  if (PyType_Check(f)) return policy_of_class((PyTypeObject *)f);
+  PyObject *call = _PyType_Lookup(t, mg_names.call);
+  if (call && Py_TYPE(call) == &PyFunction_Type) return (MgVerdict){ACT_python, true};
+  if (t == mg_torch.partial) return (MgVerdict){ACT_partial, true};
+  policy_type_name(t, owner, sizeof owner);
+  return policy_find(owner, "__call__");
+}
+
+MgVerdict mg_policy_of(PyObject *f) {
+  static MgMap cache; /* address -> action | older << 8; filled under the GIL, never shrinks */
+  PyTypeObject *t = Py_TYPE(f);
+  if (t == &PyFunction_Type || t == &PyMethod_Type) return (MgVerdict){ACT_python, true};
+  char owner[200];
+  const char *name;
+  const void *key = NULL;
+  if (PyCFunction_Check(f)) key = ((PyCFunctionObject *)f)->m_ml;
+  else if (t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type || t == &PyWrapperDescr_Type || t == &_PyMethodWrapper_Type)
+    policy_identify(f, owner, sizeof owner, &name, &key);
+  /* Classes and other callables may die and their address be used again. */
+  bool stable = key || (PyType_Check(f) && !(((PyTypeObject *)f)->tp_flags & Py_TPFLAGS_HEAPTYPE));
+  if (!stable) return policy_ask(f);
+  if (!key) key = f;
+  uint32_t c = mg_map_getp(&cache, key);
+  if (c == MG_MAP_NONE) {
+    MgVerdict v = policy_ask(f);
+    c = v.action | (uint32_t)v.older << 8;
+    if (mg_map_putp(&cache, key, c) != MG_OK) return v;
+  }
+  return (MgVerdict){(uint8_t)c, c >> 8};
+}

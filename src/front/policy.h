@@ -1,0 +1,28 @@
+/* Which C functions a recording may run: the table pure.def, looked up once per function and cached by address. */
+#ifndef MG_FRONT_POLICY_H
+#define MG_FRONT_POLICY_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+
+typedef enum MgAction {
+  ACT_no,      /* graph break */
+  ACT_run,     /* the result depends on the arguments only */
+  ACT_wrap,    /* the same, but the result may be an older object */
+  ACT_python,  /* ends in Python code, which is recorded like any other */
+  ACT_getattr, ACT_hasattr, ACT_setattr, ACT_delattr, ACT_vars, ACT_next, ACT_iter, ACT_type, ACT_super, ACT_isinstance,
+  ACT_globals, ACT_object_setattr, ACT_object_delattr, ACT_object_getattr, ACT_object_reduce, ACT_getset_get,
+  ACT_lru_cache, ACT_partial
+} MgAction;
+
+typedef struct MgVerdict {
+  uint8_t action; /* MgAction */
+  bool older;     /* older objects whose state lives in C may be passed */
+} MgVerdict;
+
+MgVerdict mg_policy_of(PyObject *callable);
+/* "collections.deque.append", for messages; text is written to buf. */
+const char *mg_policy_name(PyObject *callable, char *buf, size_t n);
+/* self of a built-in method or method-wrapper (borrowed); NULL for everything else. */
+PyObject *mg_policy_self(PyObject *callable);
+#endif

@@ -1,0 +1,307 @@
+/* Attribute access while recording: exactly CPython's lookup, with every read of outer state guarded and every write
+ * to an older object kept in an overlay.
+ * In: objects as the recording sees them.  Out: values as the recording sees them. */
+#include "front/effect.h"
+#include "front/identity.h"
+#include "front/record_obj.h"
+#include <structmember.h>
+
+/* Class attributes: the lookup is guarded by name, so that other changes of the class do not matter. */
+static PyObject *attr_lookup_type(PyTypeObject *t, PyObject *name) {
+  PyObject *d = _PyType_Lookup(t, name);
+  mg_guard_type_attr(mg_rec->guards, t, name, d);
+  return d;
+}
+
+PyObject *mg_rec_lookup_special(PyTypeObject *t, PyObject *name) { return attr_lookup_type(t, name); }
+
+static PyObject *attr_missing(PyObject *o, PyObject *name) {
+  PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", Py_TYPE(o)->tp_name, name);
+  return NULL;
+}
+
+/* Slots of __slots__ and C members. Only object members have values that stay at one place. */
+static PyObject *attr_get_member(PyObject *o, MgOlder *e, PyObject *d, PyObject *name) {
+  if (e->members) {
+    PyObject *v = PyDict_GetItemWithError(e->members, name);
+    if (v == mg_rec->ident->absent) return attr_missing(o, name);
+    if (v || PyErr_Occurred()) return Py_XNewRef(v);
+  }
+  int kind = ((PyMemberDescrObject *)d)->d_member->type;
+  bool object = kind == T_OBJECT_EX || kind == T_OBJECT, by_path = object && mg_older_by_path(e);
+  SrcRef src = e->src;
+  PyObject *v = Py_TYPE(d)->tp_descr_get(d, e->orig, (PyObject *)Py_TYPE(o)), *w = NULL;
+  if (by_path && v) w = mg_wrap(v, mg_source(mg_rec->guards, SRC_member, src, 0, d));
+  else if (by_path || (!object && mg_older_by_path(e))) {
+    Py_XDECREF(v);
+    return mg_rec_break(BK_older_object, "read of slot %s of a %s", PyUnicode_AsUTF8(name), Py_TYPE(o)->tp_name);
+  } else {
+    mg_guard_member(mg_rec->guards, e->orig, d, v);
+    if (v) w = mg_wrap(v, 0);
+  }
+  Py_XDECREF(v);
+  return w;
+}
+
+/* A data descriptor found on the class of o. */
+static PyObject *attr_get_data_descr(PyObject *o, PyObject *d, PyObject *name) {
+  PyTypeObject *dt = Py_TYPE(d);
+  MgOlder *e = mg_older(o);
+  if (e && name == mg_names.dict && dt == &PyGetSetDescr_Type) return Py_XNewRef(mg_older_dict(o));
+  if (e && dt == &PyMemberDescr_Type) return attr_get_member(o, e, d, name);
+  Py_INCREF(d);
+  PyObject *r = dt->tp_descr_get(d, o, (PyObject *)Py_TYPE(o));
+  Py_DECREF(d);
+  if (!r || !e || dt == &PyProperty_Type || dt->tp_flags & Py_TPFLAGS_HEAPTYPE) return r; /* Python code made it */
+  PyObject *w = mg_wrap(r, 0);
+  Py_DECREF(r);
+  return w;
+}
+
+/* nn.Module.__getattr__ without its __dict__ reads: only the keys that decide are guarded. */
+static PyObject *attr_of_submodule(PyObject *o, PyObject *name) {
+  PyObject *const where[] = {mg_names.parameters, mg_names.buffers, mg_names.modules};
+  for (int i = 0; i < 3; i++) {
+    PyObject *raw = NULL, *d = mg_older_attr_raw(o, where[i], &raw), *v = NULL;
+    if (!d && !raw) {
+      if (PyErr_Occurred()) return NULL;
+      continue; /* Module.__init__ has not run */
+    }
+    if (d) { /* the recording already has its own copy of this dict */
+      v = PyDict_GetItemWithError(d, name);
+      Py_XINCREF(v);
+      Py_DECREF(d);
+      if (v || PyErr_Occurred()) return v;
+      continue;
+    }
+    v = PyDict_GetItemWithError(raw, name);
+    if (!v && PyErr_Occurred()) return NULL;
+    mg_guard_dict_key(mg_rec->guards, raw, NULL, name, v);
+    if (v) return mg_wrap(v, 0);
+  }
+  return attr_missing(o, name);
+}
+
+PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name) {
+  PyTypeObject *t = Py_TYPE(o);
+  PyObject *d = attr_lookup_type(t, name);
+  descrgetfunc get = d ? Py_TYPE(d)->tp_descr_get : NULL;
+  if (get && Py_TYPE(d)->tp_descr_set) return attr_get_data_descr(o, d, name);
+  if (mg_older(o)) {
+    PyObject *v = mg_older_attr(o, name);
+    if (v || PyErr_Occurred()) return v;
+  } else {
+    PyObject **dp = _PyObject_GetDictPtr(o), *v = dp && *dp ? PyDict_GetItemWithError(*dp, name) : NULL;
+    if (v || PyErr_Occurred()) return Py_XNewRef(v);
+  }
+  if (!d) return attr_missing(o, name);
+  if (!get) return mg_wrap(d, 0);
+  /* A descriptor of a Python class has state of its own; functions and the like bind as they are. */
+  PyObject *seen = Py_TYPE(d)->tp_flags & Py_TPFLAGS_HEAPTYPE ? mg_wrap(d, 0) : Py_NewRef(d);
+  PyObject *r = seen ? get(seen, o, (PyObject *)t) : NULL;
+  Py_XDECREF(seen);
+  return r;
+}
+
+/* Classes whose instances use object.__getattribute__: in C, or through the slot that calls __getattr__ afterwards. */
+static bool attr_is_generic(PyTypeObject *t) {
+  if (t->tp_getattro == PyObject_GenericGetAttr) return true;
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+  return attr_lookup_type(t, mg_names.getattribute) == PyDict_GetItemWithError(PyBaseObject_Type.tp_dict, mg_names.getattribute);
+}
+
+static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
+  PyTypeObject *t = Py_TYPE(o);
+  if (!attr_is_generic(t)) {
+    bool older = mg_older(o) != NULL;
+    PyObject *r = PyObject_GetAttr(o, name);
+    if (!r || !older || t->tp_flags & Py_TPFLAGS_HEAPTYPE) return r; /* a Python __getattribute__ was recorded */
+    PyObject *w = mg_wrap(r, 0);
+    Py_DECREF(r);
+    return w;
+  }
+  PyObject *r = mg_rec_generic_getattr(o, name);
+  if (r || t->tp_getattro == PyObject_GenericGetAttr || mg_rec->abort || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
+  PyObject *hook = attr_lookup_type(t, mg_names.getattr);
+  if (!hook) return NULL;
+  PyErr_Clear();
+  MgOlder *e = mg_older(o);
+  if (hook == mg_torch.module_getattr && e) return attr_of_submodule(o, name);
+  PyObject *args[2] = {o, name};
+  return mg_rec_call(hook, args, 2, NULL);
+}
+
+static PyObject *attr_of_module(PyObject *o, PyObject *name) {
+  PyObject *v = mg_rec_namespace_get(PyModule_GetDict(o), name);
+  if (v || PyErr_Occurred()) return v;
+  PyObject *r = PyObject_GetAttr(o, name), *w = r ? mg_wrap(r, 0) : NULL; /* PEP 562, or attributes of the type */
+  Py_XDECREF(r);
+  return w;
+}
+
+static PyObject *attr_of_class(PyObject *o, PyObject *name) {
+  PyTypeObject *t = (PyTypeObject *)o;
+  attr_lookup_type(Py_TYPE(o), name);
+  PyObject *d = attr_lookup_type(t, name), *r = PyObject_GetAttr(o, name);
+  if (!r || r != d) { /* bound, computed, or of the metaclass */
+    PyTypeObject *rt = r ? Py_TYPE(r) : NULL;
+    if (!r || rt == &PyMethod_Type || rt == &PyCFunction_Type || rt == &_PyMethodWrapper_Type) return r;
+  }
+  PyObject *w = mg_wrap(r, 0);
+  Py_DECREF(r);
+  return w;
+}
+
+/* Attributes of tensors are the tensor side's business, except those that users hang on the object. */
+static PyObject *attr_of_standin(PyObject *o, PyObject *name) {
+  if (name == mg_names.class_) return Py_NewRef(mg_standin_class(o));
+  if (mg_older(o)) {
+    PyObject *d = _PyType_Lookup(Py_TYPE(o), name);
+    if (!d) {
+      PyObject *v = mg_older_attr(o, name);
+      if (v || PyErr_Occurred()) return v;
+    }
+  }
+  return PyObject_GetAttr(o, name);
+}
+
+PyObject *mg_rec_getattr(PyObject *o, PyObject *name) {
+  if (!mg_rec) return PyObject_GetAttr(o, name);
+  if (mg_standin_check(o)) return attr_of_standin(o, name);
+  if (PyModule_Check(o)) return attr_of_module(o, name);
+  if (PyType_Check(o)) return attr_of_class(o, name);
+  return attr_of_instance(o, name);
+}
+
+PyObject *mg_rec_special(PyObject *o, PyObject *name) {
+  PyTypeObject *t = Py_TYPE(o);
+  PyObject *d = attr_lookup_type(t, name);
+  if (!d) return attr_missing(o, name);
+  descrgetfunc get = Py_TYPE(d)->tp_descr_get;
+  return get ? get(d, o, (PyObject *)t) : Py_NewRef(d);
+}
+
+/* ---- writing ---- */
+
+static int attr_set_member(PyObject *o, PyObject *name, PyObject *v) {
+  MgOlder *e = mg_older(o);
+  if (!e->members && !(e->members = PyDict_New())) return -1;
+  return PyDict_SetItem(e->members, name, v ? v : mg_rec->ident->absent);
+}
+
+/* object.__setattr__ */
+int mg_rec_generic_setattr(PyObject *o, PyObject *name, PyObject *v) {
+  if (!mg_older(o)) return PyObject_GenericSetAttr(o, name, v);
+  PyObject *d = attr_lookup_type(Py_TYPE(o), name);
+  descrsetfunc set = d ? Py_TYPE(d)->tp_descr_set : NULL;
+  if (!set) return mg_older_set_attr(o, name, v);
+  if (Py_TYPE(d) == &PyProperty_Type || Py_TYPE(d)->tp_flags & Py_TPFLAGS_HEAPTYPE) return set(d, o, v); /* Python code */
+  if (Py_TYPE(d) == &PyMemberDescr_Type && ((PyMemberDescrObject *)d)->d_member->type == T_OBJECT_EX)
+    return attr_set_member(o, name, v);
+  mg_rec_break(BK_older_object, "write to attribute %s of a %s", PyUnicode_AsUTF8(name), Py_TYPE(o)->tp_name);
+  return -1;
+}
+
+/* The usual end of nn.Module.__setattr__: a plain value under a name that is no parameter, buffer or submodule.
+ * 1 done, 0 not this case, -1 error. */
+static int attr_set_on_module(PyObject *o, PyObject *name, PyObject *v) {
+  PyObject *const where[] = {mg_names.parameters, mg_names.buffers, mg_names.modules};
+  PyObject *c = mg_standin_check(v) ? mg_standin_class(v) : (PyObject *)Py_TYPE(v);
+  if (PyType_IsSubtype((PyTypeObject *)c, mg_torch.parameter) || PyObject_TypeCheck(v, mg_torch.module)) return 0;
+  for (int i = 0; i < 3; i++) {
+    PyObject *raw = NULL, *d = mg_older_attr_raw(o, where[i], &raw);
+    if (!d && PyErr_Occurred()) return -1;
+    if (!d && !raw) return 0;
+    int has = PyDict_Contains(d ? d : raw, name);
+    if (!d && has == 0) mg_guard_dict_key(mg_rec->guards, raw, NULL, name, NULL);
+    Py_XDECREF(d);
+    if (has) return has < 0 ? -1 : 0;
+  }
+  return mg_rec_generic_setattr(o, name, v) ? -1 : 1;
+}
+
+static int attr_set_on_standin(PyObject *o, PyObject *name, PyObject *v) {
+  PyObject *d = _PyType_Lookup(Py_TYPE(o), name);
+  if (d && Py_TYPE(d)->tp_descr_set) return PyObject_SetAttr(o, name, v);
+  if (mg_older(o)) return mg_older_set_attr(o, name, v);
+  mg_rec_break(BK_op, "attribute %s of an intermediate tensor", PyUnicode_AsUTF8(name));
+  return -1;
+}
+
+int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {
+  if (!mg_rec) return PyObject_SetAttr(o, name, v);
+  if (mg_standin_check(o)) return attr_set_on_standin(o, name, v);
+  if (PyModule_CheckExact(o)) return mg_rec_namespace_set(PyModule_GetDict(o), name, v);
+  if (PyType_Check(o) && !mg_is_fresh(o)) {
+    mg_rec_break(BK_older_object, "write to attribute %s of class %s", PyUnicode_AsUTF8(name), ((PyTypeObject *)o)->tp_name);
+    return -1;
+  }
+  MgOlder *e = mg_older(o);
+  if (!e) return PyObject_SetAttr(o, name, v);
+  PyObject *hook = attr_lookup_type(Py_TYPE(o), v ? mg_names.setattr : mg_names.delattr);
+  if (!hook || Py_TYPE(hook) != &PyFunction_Type) return mg_rec_generic_setattr(o, name, v);
+  if (v && hook == mg_torch.module_setattr) {
+    int rc = attr_set_on_module(o, name, v);
+    if (rc) return rc < 0 ? -1 : 0;
+  }
+  PyObject *args[3] = {o, name, v}, *r = mg_rec_call(hook, args, v ? 3 : 2, NULL);
+  Py_XDECREF(r);
+  return r ? 0 : -1;
+}
+
+/* ---- namespaces: globals and module dicts ---- */
+
+PyObject *mg_rec_namespace_get(PyObject *d, PyObject *name) {
+  MgOlder *e = mg_older(d);
+  if (e && e->attrs) {
+    PyObject *v = PyDict_GetItemWithError(e->attrs, name);
+    if (v == mg_rec->ident->absent) return NULL;
+    if (v || PyErr_Occurred()) return Py_XNewRef(v);
+  }
+  PyObject *v = PyDict_GetItemWithError(d, name);
+  if (!v && PyErr_Occurred()) return NULL;
+  if (name == mg_names.compiling_flag) return Py_XNewRef(v); /* true exactly while recording */
+  mg_guard_dict_key(mg_rec->guards, d, NULL, name, v);
+  return v ? mg_wrap(v, 0) : NULL;
+}
+
+int mg_rec_namespace_set(PyObject *d, PyObject *name, PyObject *v) {
+  MgOlder *e = mg_older(d);
+  if (!e) {
+    if (mg_older_add(d, d, 0, OLDER_namespace)) return -1;
+    e = mg_older(d);
+  }
+  if (!e->attrs && !(e->attrs = PyDict_New())) return -1;
+  if (!v) {
+    PyObject *now = mg_rec_namespace_get(d, name);
+    if (!now) {
+      if (!PyErr_Occurred()) PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
+      return -1;
+    }
+    Py_DECREF(now);
+    e = mg_older(d);
+  }
+  return PyDict_SetItem(e->attrs, name, v ? v : mg_rec->ident->absent);
+}
+
+PyObject *mg_rec_load_global(PyObject *globals, PyObject *builtins, PyObject *name) {
+  PyObject *v = NULL;
+  if (!mg_rec) {
+    if (!(v = PyDict_GetItemWithError(globals, name)) && !PyErr_Occurred()) v = PyObject_GetItem(builtins, name);
+    else Py_XINCREF(v);
+  } else {
+    if (globals == PyFunction_GET_GLOBALS(mg_rec->ident->func)) /* another function may share the code */
+      mg_guard_add(mg_rec->guards, GK_globals, mg_source(mg_rec->guards, SRC_func, 0, 0, NULL), globals, 0);
+    v = mg_rec_namespace_get(globals, name);
+    if (!v && !PyErr_Occurred()) v = mg_rec_namespace_get(builtins, name);
+  }
+  if (v) return v;
+  if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_KeyError))
+    PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
+  return NULL;
+}
+
+int mg_rec_store_global(PyObject *globals, PyObject *name, PyObject *v) {
+  if (mg_rec) return mg_rec_namespace_set(globals, name, v);
+  return v ? PyDict_SetItem(globals, name, v) : PyDict_DelItem(globals, name);
+}

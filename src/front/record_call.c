@@ -1,0 +1,404 @@
+/* Calls while recording. Python functions are called for real: CPython binds the arguments and the hook records the
+ * frame.  C functions run when pure.def allows it for these arguments; the ones that read attributes or global state are
+ * done here with guards.  Everything else is a graph break. */
+#include "front/identity.h"
+#include "front/policy.h"
+#include "front/record_obj.h"
+#include <stdio.h>
+#include <string.h>
+
+/* One call as the vectorcall protocol has it. */
+typedef struct Call {
+  PyObject *f;
+  PyObject *const *arg; /* positional, then keyword values */
+  size_t nargsf;
+  PyObject *kwnames;
+  Py_ssize_t npos, n;   /* positional arguments; all arguments */
+} Call;
+
+static PyObject *call_plain(const Call *c) { return PyObject_Vectorcall(c->f, c->arg, c->nargsf, c->kwnames); }
+
+static PyObject *call_unknown(const Call *c) {
+  char name[256];
+  return mg_rec_break(BK_c_function, "call of %s", mg_policy_name(c->f, name, sizeof name));
+}
+
+/* ---- what may be passed ---- */
+
+bool mg_rec_readable_dict(PyObject *o) {
+  enum { LIMIT = 4096 };
+  if (!PyDict_Check(o) || PyDict_GET_SIZE(o) > LIMIT) return false;
+  MgOlder *e = mg_older(o);
+  if (e && e->kind == OLDER_namespace) return false;
+  mg_guard_dict_all(mg_rec->guards, o, NULL);
+  return true;
+}
+
+/* Methods of dicts that only look things up. */
+static bool call_reads_dict(PyObject *f) {
+  static const char *const names[] = {"get", "__getitem__", "__contains__", "keys", "__len__", "__iter__", "len", "list",
+                                      "tuple", "isinstance", "bool", "iter", NULL};
+  char buf[256];
+  const char *name = strrchr(mg_policy_name(f, buf, sizeof buf), '.');
+  for (int i = 0; name && names[i]; i++)
+    if (!strcmp(name + 1, names[i])) return true;
+  return false;
+}
+
+static bool call_is_c(PyObject *f) {
+  return PyCFunction_Check(f) || Py_TYPE(f) == &PyMethodDescr_Type || Py_TYPE(f) == &PyWrapperDescr_Type ||
+         Py_TYPE(f) == &_PyMethodWrapper_Type;
+}
+
+/* May this object be handed to C code?  A break is set when not. */
+static bool call_may_see(const Call *c, PyObject *o, bool stored) {
+  char name[256];
+  if (!stored && mg_older_opaque(o) && !(call_reads_dict(c->f) && mg_rec_readable_dict(o))) {
+    mg_rec_break(BK_older_object, "%s on an older %s", mg_policy_name(c->f, name, sizeof name), Py_TYPE(o)->tp_name);
+    return false;
+  }
+  if (PyGen_CheckExact(o) && !mg_is_fresh(o)) {
+    mg_rec_break(BK_generator, "a generator from outside is passed to %s", mg_policy_name(c->f, name, sizeof name));
+    return false;
+  }
+  if (call_is_c(o) && mg_policy_of(o).action == ACT_no) { /* map(print, ...) */
+    mg_rec_break(BK_c_function, "%s is passed to C", mg_policy_name(o, name, sizeof name));
+    return false;
+  }
+  return true;
+}
+
+/* Checks self and the arguments of a C function. */
+static bool call_check_args(const Call *c, bool older_ok) {
+  PyObject *self = mg_policy_self(c->f);
+  bool method = self || Py_TYPE(c->f) == &PyMethodDescr_Type || Py_TYPE(c->f) == &PyWrapperDescr_Type;
+  if (self && !older_ok && !call_may_see(c, self, false)) return false;
+  for (Py_ssize_t i = 0; i < c->n; i++) {
+    bool is_self = i == 0 && method && !self; /* methods of containers only store what they are given */
+    if (!call_may_see(c, c->arg[i], older_ok || (method && !is_self))) return false;
+  }
+  return true;
+}
+
+static bool call_has_standin(const Call *c) {
+  for (Py_ssize_t i = 0; i < c->n; i++)
+    if (mg_standin_check(c->arg[i])) return true;
+  return false;
+}
+
+/* ---- special handlings ---- */
+
+static PyObject *call_getattr(const Call *c, bool only_has) {
+  PyObject *r = mg_rec_getattr(c->arg[0], c->arg[1]);
+  if (r) {
+    if (!only_has) return r;
+    Py_DECREF(r);
+    Py_RETURN_TRUE;
+  }
+  if ((!only_has && c->n < 3) || mg_rec->abort || !PyErr_ExceptionMatches(PyExc_AttributeError)) return NULL;
+  PyErr_Clear();
+  return only_has ? Py_NewRef(Py_False) : Py_NewRef(c->arg[2]);
+}
+
+static PyObject *call_none(int rc) { return rc ? NULL : Py_NewRef(Py_None); }
+
+/* object.__setattr__ and friends, as descriptors or bound: self first, then the rest. */
+static PyObject *call_object_method(const Call *c, MgAction act) {
+  PyObject *self = mg_policy_self(c->f);
+  PyObject *const *a = c->arg;
+  Py_ssize_t n = c->n;
+  if (!self) {
+    if (!n) return call_plain(c);
+    self = *a++;
+    n--;
+  }
+  if (act == ACT_object_setattr && n == 2) return call_none(mg_rec_generic_setattr(self, a[0], a[1]));
+  if (act == ACT_object_delattr && n == 1) return call_none(mg_rec_generic_setattr(self, a[0], NULL));
+  if (act == ACT_object_getattr && n == 1) {
+    if (mg_standin_check(self) || PyModule_Check(self)) return mg_rec_getattr(self, a[0]);
+    return mg_rec_generic_getattr(self, a[0]);
+  }
+  return call_plain(c);
+}
+
+/* object.__reduce_ex__(protocol >= 2) of an older plain instance, with the overlay as its state: copy.copy and
+ * copy.deepcopy end here. */
+static PyObject *call_object_reduce(const Call *c) {
+  PyObject *o = mg_policy_self(c->f), *dict = NULL, *reg, *newobj = NULL, *r = NULL;
+  if (!o && c->n) o = c->arg[0];
+  MgOlder *e = o ? mg_older(o) : NULL;
+  if (!e) return call_plain(c);
+  PyTypeObject *t = Py_TYPE(o), *b = t;
+  while (b->tp_flags & Py_TPFLAGS_HEAPTYPE && b->tp_base) b = b->tp_base;
+  bool plain = b == &PyBaseObject_Type && (e->kind == OLDER_itself || e->kind == OLDER_object) && t->tp_basicsize <= (Py_ssize_t)(4 * sizeof(void *));
+  const char *const custom[] = {"__getstate__", "__getnewargs__", "__getnewargs_ex__", "__reduce__"};
+  for (int i = 0; plain && i < 4; i++) {
+    PyObject *d = PyObject_GetAttrString((PyObject *)t, custom[i]);
+    if (!d) PyErr_Clear();
+    plain = !d || Py_TYPE(d) != &PyFunction_Type;
+    Py_XDECREF(d);
+  }
+  if (!plain) return mg_rec_break(BK_older_object, "copy of an older %s", t->tp_name);
+  if (!(dict = mg_older_dict(o))) return NULL;
+  reg = PyImport_ImportModule("copyreg");
+  newobj = reg ? PyObject_GetAttrString(reg, "__newobj__") : NULL;
+  if (newobj) r = Py_BuildValue("O(O)OOO", newobj, t, PyDict_GET_SIZE(dict) ? dict : Py_None, Py_None, Py_None);
+  Py_XDECREF(newobj);
+  Py_XDECREF(reg);
+  return r;
+}
+
+/* A cached function: without tensors its result is one of the outside world (its cache outlives the recording); with
+ * stand-ins the cache is not touched. */
+static PyObject *call_lru_cache(const Call *c) {
+  if (call_has_standin(c)) {
+    PyObject *f = PyObject_GetAttr(c->f, mg_names.wrapped);
+    PyObject *r = f ? mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
+    Py_XDECREF(f);
+    return r;
+  }
+  MgPause p = mg_rec_pause();
+  PyObject *r = call_plain(c);
+  mg_rec_resume(p);
+  PyObject *w = r ? mg_wrap(r, 0) : NULL;
+  Py_XDECREF(r);
+  return w;
+}
+
+/* type(x): stand-ins answer the class of the tensor they stand for. */
+static PyObject *call_type(const Call *c) {
+  if (c->n != 1 || c->kwnames) return call_plain(c);
+  PyObject *x = c->arg[0];
+  return Py_NewRef(mg_standin_check(x) ? mg_standin_class(x) : (PyObject *)Py_TYPE(x));
+}
+
+/* isinstance(x, C) may run __instancecheck__ in Python; stand-ins claim Tensor or Parameter. */
+static PyObject *call_isinstance(const Call *c) {
+  if (c->n == 2 && mg_standin_check(c->arg[0])) {
+    PyObject *k = mg_standin_class(c->arg[0]);
+    int r = PyType_Check(c->arg[1]) && Py_TYPE(c->arg[1]) == &PyType_Type
+                ? PyType_IsSubtype((PyTypeObject *)k, (PyTypeObject *)c->arg[1])
+                : -1;
+    if (r >= 0) return PyBool_FromLong(r);
+    if (PyTuple_Check(c->arg[1])) {
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(c->arg[1]); i++) {
+        PyObject *pair[2] = {c->arg[0], PyTuple_GET_ITEM(c->arg[1], i)};
+        Call one = {c->f, pair, 2, NULL, 2, 2};
+        PyObject *x = call_isinstance(&one);
+        if (!x || x == Py_True) return x;
+        Py_DECREF(x);
+      }
+      Py_RETURN_FALSE;
+    }
+  }
+  return call_plain(c);
+}
+
+/* vars(x) is x.__dict__. */
+static PyObject *call_vars(const Call *c) {
+  if (c->n != 1) return call_unknown(c);
+  return mg_rec_getattr(c->arg[0], mg_names.dict);
+}
+
+static PyObject *call_getset(const Call *c) {
+  if (c->n && mg_older(c->arg[0]) && !mg_standin_check(c->arg[0])) {
+    PyObject *d = mg_policy_self(c->f);
+    if (!d || !PyObject_TypeCheck(c->arg[0], ((PyDescrObject *)d)->d_type)) return call_unknown(c);
+    return mg_rec_getattr(c->arg[0], ((PyDescrObject *)d)->d_name);
+  }
+  return call_plain(c);
+}
+
+static PyObject *call_partial(const Call *c) {
+  PyObject *f = PyObject_GetAttr(c->f, mg_names.func);
+  if (!f) return NULL;
+  Call inner = *c;
+  bool ok = mg_policy_of(f).action != ACT_no;
+  if (ok && call_is_c(f)) {
+    inner.f = f;
+    ok = call_check_args(&inner, mg_policy_of(f).older);
+  } else if (!ok) {
+    inner.f = f;
+    call_unknown(&inner);
+  }
+  Py_DECREF(f);
+  return ok ? call_plain(c) : NULL;
+}
+
+/* ---- Python callables ---- */
+
+/* torch.compiler.disable and the like mark the function. */
+static bool call_is_disabled(PyObject *f) {
+  PyObject *d = PyFunction_Check(f) ? ((PyFunctionObject *)f)->func_dict : NULL;
+  return d && PyDict_GetItemWithError(d, mg_names.torchdynamo_disable) == Py_True;
+}
+
+/* nn.Module.__call__ without hooks is forward(): only the emptiness of the hook dicts is guarded.
+ * 1 when *out is the result, 0 when the general way must be taken, -1 with an exception. */
+static int call_module(const Call *c, PyObject **out) {
+  PyObject *const hooks[] = {mg_names.backward_hooks, mg_names.backward_pre_hooks, mg_names.forward_hooks,
+                             mg_names.forward_pre_hooks};
+  PyObject *m = c->f;
+  MgOlder *e = mg_older(m);
+  if (!e || e->full || mg_rec_lookup_special(Py_TYPE(m), mg_names.call) != mg_torch.module_call) return 0;
+  if (mg_rec_lookup_special(Py_TYPE(m), mg_names.call_impl) != mg_torch.module_call_impl) return 0;
+  if (mg_rec_lookup_special(Py_TYPE(m), mg_names.getattribute) !=
+      PyDict_GetItemWithError(PyBaseObject_Type.tp_dict, mg_names.getattribute))
+    return 0;
+  PyObject *compiled = mg_rec_getattr(m, mg_names.compiled_call_impl);
+  Py_XDECREF(compiled);
+  if (compiled != Py_None) return compiled ? 0 : -1;
+  PyObject *dict[8];
+  for (int i = 0; i < 8; i++) {
+    if (i >= 4) dict[i] = mg_torch.global_hooks[i - 4];
+    else {
+      PyObject *seen = mg_older_attr_raw(m, hooks[i], &dict[i]);
+      if (seen || PyErr_Occurred()) { /* the recording touched it */
+        Py_XDECREF(seen);
+        return seen ? 0 : -1;
+      }
+    }
+    if (!dict[i] || !PyDict_Check(dict[i]) || PyDict_GET_SIZE(dict[i]) || mg_map_getp(&mg_rec->ident->by_orig, dict[i]) != MG_MAP_NONE)
+      return 0;
+  }
+  for (int i = 0; i < 8; i++) mg_guard_empty(mg_rec->guards, dict[i]);
+  PyObject *forward = mg_rec_getattr(m, mg_names.forward);
+  if (!forward) return -1;
+  *out = mg_rec_call(forward, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames);
+  Py_DECREF(forward);
+  return *out ? 1 : -1;
+}
+
+static PyObject *call_python(const Call *c) {
+  PyTypeObject *t = Py_TYPE(c->f);
+  PyObject *fn = t == &PyMethod_Type ? PyMethod_GET_FUNCTION(c->f) : c->f;
+  if (PyFunction_Check(fn)) {
+    for (int i = 0; i < 2; i++)
+      if (fn == mg_torch.is_compiling[i]) Py_RETURN_TRUE;
+    if (call_is_disabled(fn)) {
+      PyFunctionObject *pf = (PyFunctionObject *)fn;
+      return mg_rec_break(BK_disabled, "%s is disabled", PyUnicode_AsUTF8(pf->func_qualname));
+    }
+    if (PyFunction_GET_CODE(fn) == mg_torch.internal_disable_code) { /* torch keeps its own tracer out, not us */
+      PyObject *f = PyObject_GetAttr(fn, mg_names.wrapped);
+      PyObject *r = f ? mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
+      Py_XDECREF(f);
+      return r;
+    }
+    return call_plain(c);
+  }
+  if (t == &PyMethod_Type) { /* bound to something else than a Python function */
+    if (!call_is_c(fn)) return call_plain(c);
+    Call inner = *c;
+    inner.f = fn;
+    MgVerdict v = mg_policy_of(fn);
+    if (v.action == ACT_no) return call_unknown(&inner);
+    if (!call_may_see(&inner, PyMethod_GET_SELF(c->f), v.older) || !call_check_args(&inner, v.older)) return NULL;
+    return call_plain(c);
+  }
+  if (PyObject_TypeCheck(c->f, mg_torch.module)) {
+    PyObject *out;
+    int rc = call_module(c, &out);
+    if (rc) return rc > 0 ? out : NULL;
+  }
+  if (mg_older(c->f)) mg_rec_lookup_special(t, mg_names.call);
+  return call_plain(c);
+}
+
+static PyObject *call_special(const Call *c, MgAction act) {
+  switch (act) {
+  case ACT_getattr: return c->npos == c->n && c->n >= 2 ? call_getattr(c, false) : call_plain(c);
+  case ACT_hasattr: return c->n == 2 ? call_getattr(c, true) : call_plain(c);
+  case ACT_setattr: return c->n == 3 ? call_none(mg_rec_setattr(c->arg[0], c->arg[1], c->arg[2])) : call_plain(c);
+  case ACT_delattr: return c->n == 2 ? call_none(mg_rec_setattr(c->arg[0], c->arg[1], NULL)) : call_plain(c);
+  case ACT_vars: return call_vars(c);
+  case ACT_type: return call_type(c);
+  case ACT_isinstance: return call_isinstance(c);
+  case ACT_iter: return c->n == 1 ? mg_rec_iter(c->arg[0]) : call_plain(c);
+  case ACT_next:
+    if (c->n && PyIter_Check(c->arg[0])) {
+      PyObject *v = mg_rec_next(c->arg[0]);
+      if (v || PyErr_Occurred()) return v;
+      if (c->n > 1) return Py_NewRef(c->arg[1]);
+      PyErr_SetNone(PyExc_StopIteration);
+      return NULL;
+    }
+    return call_plain(c);
+  case ACT_globals: return mg_rec_break(BK_c_function, "globals()");
+  case ACT_object_setattr:
+  case ACT_object_delattr:
+  case ACT_object_getattr: return call_object_method(c, act);
+  case ACT_object_reduce: return call_object_reduce(c);
+  case ACT_getset_get: return call_getset(c);
+  case ACT_lru_cache: return call_lru_cache(c);
+  case ACT_partial: return call_partial(c);
+  default: return call_plain(c); /* super: the frame loop has made slot 0 ready */
+  }
+}
+
+PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+  if (!mg_rec) return PyObject_Vectorcall(f, args, nargsf, kwnames);
+  Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
+  Call c = {f, args, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)};
+  MgVerdict v = mg_policy_of(f);
+  if (v.action == ACT_python) return call_python(&c);
+  if (v.action == ACT_no) return call_unknown(&c);
+  if (v.action > ACT_python && v.action != ACT_next && v.action != ACT_iter) return call_special(&c, v.action);
+  if (v.action > ACT_python) return call_special(&c, v.action);
+  if (!call_check_args(&c, v.older)) return NULL;
+  PyObject *r = call_plain(&c), *self = mg_policy_self(f);
+  if (!r || mg_standin_check(r)) return r;
+  /* A class of Python code made an object that nobody else has: it is fresh. */
+  if (PyType_Check(f) && ((PyTypeObject *)f)->tp_flags & Py_TPFLAGS_HEAPTYPE && Py_REFCNT(r) == 1) mg_fresh(r);
+  if (v.action == ACT_wrap || PyObject_TypeCheck(r, mg_torch.tensor) || (self && mg_older_opaque(self))) {
+    PyObject *w = mg_wrap(r, 0);
+    Py_DECREF(r);
+    return w;
+  }
+  return r;
+}
+
+/* ---- function entry ---- */
+
+/* Which way do the parts of this function come?  0 with *older false: the function was made by the recording. */
+static SrcRef call_function_src(PyObject *func, bool *older) {
+  MgOlder *e = mg_older(func);
+  *older = !mg_is_fresh(func);
+  return e && mg_older_by_path(e) ? e->src : 0;
+}
+
+static int call_wrap_default(PyObject **slot, PyObject *deflt, MgSrcKind kind, SrcRef src, int i, PyObject *key) {
+  if (*slot != deflt) return 0;
+  PyObject *w = mg_wrap(deflt, src ? mg_source(mg_rec->guards, kind, src, i, key) : 0);
+  if (!w) return -1;
+  Py_SETREF(*slot, w);
+  return 0;
+}
+
+int mg_rec_enter_function(PyObject *func, PyObject **slots, PyCodeObject *co) {
+  bool older;
+  if (!mg_rec) return 0;
+  SrcRef src = call_function_src(func, &older);
+  if (!older) return 0;
+  PyObject *d = ((PyFunctionObject *)func)->func_defaults, *kd = ((PyFunctionObject *)func)->func_kwdefaults;
+  int n = d ? (int)PyTuple_GET_SIZE(d) : 0;
+  for (int i = 0; i < n; i++) {
+    int slot = co->co_argcount - n + i;
+    if (slot >= 0 && call_wrap_default(&slots[slot], PyTuple_GET_ITEM(d, i), SRC_fdefault, src, i, NULL)) return -1;
+  }
+  for (int i = co->co_argcount; kd && i < co->co_argcount + co->co_kwonlyargcount; i++) {
+    PyObject *name = PyTuple_GET_ITEM(co->co_localsplusnames, i), *x = PyDict_GetItemWithError(kd, name);
+    if (x && call_wrap_default(&slots[i], x, SRC_fkwdefault, src, 0, name)) return -1;
+  }
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+PyObject *mg_rec_closure_cell(PyObject *func, int i) {
+  bool older;
+  PyObject *cell = PyTuple_GET_ITEM(((PyFunctionObject *)func)->func_closure, i);
+  if (!mg_rec) return Py_NewRef(cell);
+  if (func == mg_rec->ident->func && !mg_is_fresh(func)) return mg_wrap(cell, mg_src_closure(i));
+  SrcRef src = call_function_src(func, &older);
+  if (!older) return Py_NewRef(cell);
+  return mg_wrap(cell, src ? mg_source(mg_rec->guards, SRC_closure, src, i, NULL) : 0);
+}

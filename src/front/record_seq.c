@@ -1,0 +1,87 @@
+/* Subscripts, iteration, membership and identity while recording.  Copies of older containers are ordinary objects here;
+ * what needs care are older objects whose state lives in C. */
+#include "front/identity.h"
+#include "front/record_obj.h"
+
+int mg_rec_touch(PyObject *o) {
+  if (!mg_rec || !mg_older_opaque(o)) return 0;
+  if (mg_rec_readable_dict(o)) return 0;
+  mg_rec_break(BK_older_object, "an older %s is read by C", Py_TYPE(o)->tp_name);
+  return -1;
+}
+
+/* Does the class implement this operation in Python (which is then recorded)? */
+static bool seq_in_python(PyObject *o, PyObject *name) {
+  PyTypeObject *t = Py_TYPE(o);
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+  PyObject *d = mg_rec_lookup_special(t, name);
+  return d && Py_TYPE(d) == &PyFunction_Type;
+}
+
+PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
+  if (!mg_rec || seq_in_python(o, mg_names.getitem) || !mg_older_opaque(o)) return PyObject_GetItem(o, key);
+  if (!PyDict_Check(o)) {
+    mg_rec_touch(o);
+    return NULL;
+  }
+  PyObject *v = PyDict_GetItemWithError(o, key);
+  if (!v && PyErr_Occurred()) return NULL;
+  if (!v && !mg_rec_readable_dict(o)) return mg_rec_break(BK_older_object, "subscript of an older %s", Py_TYPE(o)->tp_name);
+  if (!v) return PyObject_GetItem(o, key); /* __missing__ or KeyError */
+  mg_guard_dict_key(mg_rec->guards, o, NULL, key, v);
+  return mg_wrap(v, 0);
+}
+
+int mg_rec_setitem(PyObject *o, PyObject *key, PyObject *v) {
+  if (mg_rec && !seq_in_python(o, mg_names.setitem) && mg_older_opaque(o)) {
+    mg_rec_break(BK_older_object, "a write into an older %s", Py_TYPE(o)->tp_name);
+    return -1;
+  }
+  return v ? PyObject_SetItem(o, key, v) : PyObject_DelItem(o, key);
+}
+
+PyObject *mg_rec_iter(PyObject *o) {
+  if (mg_rec && PyGen_Check(o) && !mg_is_fresh(o))
+    return mg_rec_break(BK_generator, "iteration over a generator from outside");
+  if (mg_rec && !seq_in_python(o, mg_names.iter) && mg_rec_touch(o)) return NULL;
+  return PyObject_GetIter(o);
+}
+
+PyObject *mg_rec_next(PyObject *it) {
+  PyTypeObject *t = Py_TYPE(it);
+  if (!mg_rec) return t->tp_iternext(it);
+  if (PyGen_Check(it) && !mg_is_fresh(it)) return mg_rec_break(BK_generator, "next of a generator from outside");
+  if (!seq_in_python(it, mg_names.next) && mg_older_opaque(it))
+    return mg_rec_break(BK_older_object, "next of an older %s", t->tp_name);
+  PyObject *v = t->tp_iternext(it);
+  if (!v) {
+    if (PyErr_Occurred() && !mg_rec->abort && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
+    return NULL;
+  }
+  if (!PyObject_TypeCheck(v, mg_torch.tensor) || mg_standin_check(v)) return v;
+  PyObject *w = mg_wrap(v, 0);
+  Py_DECREF(v);
+  return w;
+}
+
+int mg_rec_contains(PyObject *c, PyObject *x) {
+  if (!mg_rec || seq_in_python(c, mg_names.contains) || !mg_older_opaque(c)) return PySequence_Contains(c, x);
+  if (!PyDict_Check(c)) return mg_rec_touch(c);
+  PyObject *v = PyDict_GetItemWithError(c, x);
+  if (!v && PyErr_Occurred()) return -1;
+  mg_guard_dict_key(mg_rec->guards, c, NULL, x, v);
+  return v != NULL;
+}
+
+/* Two different objects: when both may be others at the next call, that they differ is guarded. */
+int mg_rec_is(PyObject *a, PyObject *b) {
+  if (a == b) return 1;
+  if (!mg_rec) return 0;
+  MgOlder *p = mg_older(a), *q = mg_older(b);
+  bool pa = p && mg_older_by_path(p), qa = q && mg_older_by_path(q);
+  if (pa && qa) {
+    if (Py_TYPE(p->orig) == Py_TYPE(q->orig)) mg_guard_add(mg_rec->guards, GK_distinct, p->src, NULL, q->src);
+  } else if (pa && q) mg_guard_add(mg_rec->guards, GK_not, p->src, q->orig, 0);
+  else if (qa && p) mg_guard_add(mg_rec->guards, GK_not, q->src, p->orig, 0);
+  return 0;
+}

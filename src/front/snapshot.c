@@ -1,0 +1,417 @@
+/* Building the construction program. */
+#include "front/snapshot.h"
+#include <stdlib.h>
+#include <string.h>
+#include "front/identity.h"
+
+typedef struct Builder {
+  MgSnapshot *s;
+  MgMap memo;     /* object -> value number */
+  MgMap out;      /* graph value -> output number */
+  PyObject *keep; /* list: temporaries that the memo names */
+} Builder;
+
+enum { FAIL = UINT32_MAX - 1 }; /* a break or an exception is set */
+
+static uint32_t snap_build(Builder *b, PyObject *o);
+
+static uint32_t snap_refuse(PyObject *o) {
+  mg_rec_break(BK_snapshot, "a %s is alive at the end of the graph", Py_TYPE(o)->tp_name);
+  return FAIL;
+}
+
+static uint32_t snap_nomem(void) {
+  PyErr_NoMemory();
+  return FAIL;
+}
+
+static void *snap_grow(void *p, uint32_t *cap, uint32_t need, size_t size) {
+  if (need <= *cap) return p;
+  uint32_t n = *cap ? *cap : 16;
+  while (n < need) n *= 2;
+  void *q = mg_realloc(p, n * size);
+  if (q) *cap = n;
+  return q;
+}
+
+/* Appends one instruction; obj is kept, modules excepted. */
+static uint32_t snap_emit(Builder *b, MgSnapOp op, PyObject *obj, uint32_t a, const uint32_t *arg, uint32_t narg) {
+  MgSnapshot *s = b->s;
+  MgSnapInstr *p = snap_grow(s->p, &s->cap, s->n + 2, sizeof *p);
+  uint32_t *pool = p ? snap_grow(s->pool, &s->cap_pool, s->npool + narg + 1, sizeof *pool) : NULL;
+  if (p) s->p = p;
+  if (pool) s->pool = pool;
+  if (!p || !pool) return snap_nomem();
+  if (!s->n) p[s->n++] = (MgSnapInstr){0};
+  if (obj) {
+    if (PyObject_TypeCheck(obj, mg_torch.module)) mg_guards_hold(mg_rec->guards, obj);
+    else if (PyList_Append(s->keep, obj)) return FAIL;
+  }
+  memcpy(pool + s->npool, arg, narg * sizeof *arg);
+  p[s->n] = (MgSnapInstr){(uint8_t)op, a, narg, s->npool, obj};
+  s->npool += narg;
+  return s->n++;
+}
+
+/* Builds items and emits one instruction over them. target != 0: a fill, else a new value. */
+static uint32_t snap_emit_over(Builder *b, MgSnapOp op, PyObject *obj, uint32_t target, PyObject *const *item, Py_ssize_t n) {
+  uint32_t fixed[16], *arg = n <= 16 ? fixed : mg_malloc(sizeof *arg * (size_t)n), r = 0;
+  if (!arg) return snap_nomem();
+  for (Py_ssize_t i = 0; i < n && r != FAIL; i++) {
+    r = arg[i] = item[i] ? snap_build(b, item[i]) : 0;
+  }
+  if (r != FAIL) r = snap_emit(b, op, obj, target, arg, (uint32_t)n);
+  if (arg != fixed) free(arg);
+  return r;
+}
+
+static bool snap_memo(Builder *b, PyObject *o, uint32_t v) {
+  if (v != FAIL && mg_map_putp(&b->memo, o, v) != MG_OK) snap_nomem();
+  return v != FAIL && !PyErr_Occurred();
+}
+
+/* Keys and values of a dict in order, as one tuple (new; kept by the builder so that its items stay). */
+static PyObject *snap_dict_items(Builder *b, PyObject *d) {
+  PyObject *flat = PyList_New(0), *it = flat ? PyObject_GetIter(d) : NULL, *k;
+  int rc = it ? 0 : -1;
+  while (!rc && (k = PyIter_Next(it))) {
+    PyObject *v = PyDict_GetItemWithError(d, k);
+    rc = !v || PyList_Append(flat, k) || PyList_Append(flat, v);
+    Py_DECREF(k);
+  }
+  Py_XDECREF(it);
+  PyObject *t = !rc && !PyErr_Occurred() ? PyList_AsTuple(flat) : NULL;
+  Py_XDECREF(flat);
+  if (t && PyList_Append(b->keep, t)) Py_CLEAR(t);
+  Py_XDECREF(t);
+  return t; /* borrowed from b->keep */
+}
+
+/* ---- one object ---- */
+
+static uint32_t snap_older(Builder *b, MgOlder *e) {
+  if (e->src && !mg_guards_pinned(mg_rec->guards, e->src)) return snap_emit(b, SN_src, NULL, e->src, NULL, 0);
+  return snap_emit(b, SN_const, e->orig, 0, NULL, 0);
+}
+
+static uint32_t snap_output(Builder *b, PyObject *o) {
+  ValRef v = mg_standin_val(o);
+  if (!v) return snap_refuse(o);
+  MgSnapshot *s = b->s;
+  uint32_t i = mg_map_get(&b->out, (uint64_t)v + 2);
+  if (i == MG_MAP_NONE) {
+    ValRef *out = snap_grow(s->out, &s->cap_out, s->nout + 1, sizeof *out);
+    if (!out) return snap_nomem();
+    s->out = out;
+    i = s->nout++;
+    out[i] = v;
+    if (mg_map_put(&b->out, (uint64_t)v + 2, i) != MG_OK) return snap_nomem();
+  }
+  return snap_emit(b, SN_out, NULL, i, NULL, 0);
+}
+
+static uint32_t snap_list(Builder *b, PyObject *o) {
+  uint32_t me = snap_emit(b, SN_list, NULL, 0, NULL, 0);
+  if (!snap_memo(b, o, me)) return FAIL;
+  PyListObject *l = (PyListObject *)o;
+  if (Py_SIZE(l) && snap_emit_over(b, SN_fill_list, NULL, me, l->ob_item, Py_SIZE(l)) == FAIL) return FAIL;
+  return me;
+}
+
+static uint32_t snap_dict(Builder *b, PyObject *o) {
+  uint32_t me = snap_emit(b, SN_dict, (PyObject *)Py_TYPE(o), 0, NULL, 0);
+  if (!snap_memo(b, o, me)) return FAIL;
+  PyObject *items = snap_dict_items(b, o);
+  if (!items) return FAIL;
+  if (PyTuple_GET_SIZE(items) &&
+      snap_emit_over(b, SN_fill_dict, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) == FAIL)
+    return FAIL;
+  return me;
+}
+
+static uint32_t snap_set(Builder *b, PyObject *o, bool frozen) {
+  PyObject *items = PySequence_Tuple(o);
+  if (!items || PyList_Append(b->keep, items)) {
+    Py_XDECREF(items);
+    return FAIL;
+  }
+  Py_DECREF(items);
+  PyObject **p = &PyTuple_GET_ITEM(items, 0);
+  if (frozen) return snap_emit_over(b, SN_frozenset, NULL, 0, p, PyTuple_GET_SIZE(items));
+  uint32_t me = snap_emit(b, SN_set, NULL, 0, NULL, 0);
+  if (!snap_memo(b, o, me)) return FAIL;
+  if (PyTuple_GET_SIZE(items) && snap_emit_over(b, SN_fill_set, NULL, me, p, PyTuple_GET_SIZE(items)) == FAIL) return FAIL;
+  return me;
+}
+
+static uint32_t snap_cell(Builder *b, PyObject *o) {
+  uint32_t me = snap_emit(b, SN_cell, NULL, 0, NULL, 0);
+  if (!snap_memo(b, o, me)) return FAIL;
+  PyObject *x = PyCell_GET(o);
+  if (x && snap_emit_over(b, SN_set_cell, NULL, me, &x, 1) == FAIL) return FAIL;
+  return me;
+}
+
+static uint32_t snap_tuple_subclass(Builder *b, PyObject *o) {
+  PyObject *plain = PyTuple_GetSlice(o, 0, PyTuple_GET_SIZE(o));
+  if (!plain || PyList_Append(b->keep, plain)) {
+    Py_XDECREF(plain);
+    return FAIL;
+  }
+  uint32_t r = snap_emit_over(b, SN_tuple_of, (PyObject *)Py_TYPE(o), 0, &plain, 1);
+  Py_DECREF(plain);
+  return r;
+}
+
+static uint32_t snap_function(Builder *b, PyObject *o) {
+  PyFunctionObject *f = (PyFunctionObject *)o;
+  PyObject *part[4] = {f->func_closure, f->func_defaults, f->func_kwdefaults, f->func_dict};
+  if (part[3] && !PyDict_GET_SIZE(part[3])) part[3] = NULL;
+  /* The template must not keep what the recording saw: only code, globals and names are taken from it. */
+  PyObject *bare = PyFunction_NewWithQualName(f->func_code, f->func_globals, f->func_qualname);
+  if (!bare) return FAIL;
+  Py_XSETREF(((PyFunctionObject *)bare)->func_doc, Py_XNewRef(f->func_doc));
+  Py_XSETREF(((PyFunctionObject *)bare)->func_name, Py_XNewRef(f->func_name));
+  uint32_t r = snap_emit_over(b, SN_function, bare, 0, part, 4);
+  Py_DECREF(bare);
+  return r;
+}
+
+static uint32_t snap_wrapper(Builder *b, PyObject *o) {
+  PyObject *self = PyObject_GetAttr(o, mg_names.self), *descr = ((PyObject **)((char *)o + sizeof(PyObject)))[0];
+  if (!self) return FAIL;
+  uint32_t r = snap_emit_over(b, SN_wrapper, descr, 0, &self, 1);
+  Py_DECREF(self);
+  return r;
+}
+
+/* Everything else: by the pickle protocol, with care.  The parts of the reduced form are built like any object. */
+static uint32_t snap_reduce(Builder *b, PyObject *o) {
+  if (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !mg_is_fresh(o)) return snap_refuse(o);
+  MgPause pause = mg_rec_pause();
+  PyObject *four = PyLong_FromLong(4), *r = four ? PyObject_CallMethodOneArg(o, mg_names.reduce_ex, four) : NULL;
+  mg_rec_resume(pause);
+  Py_XDECREF(four);
+  if (!r || !PyTuple_Check(r) || PyTuple_GET_SIZE(r) < 2 || PyList_Append(b->keep, r)) {
+    PyErr_Clear();
+    Py_XDECREF(r);
+    return snap_refuse(o);
+  }
+  Py_DECREF(r);
+  PyObject *part[5] = {NULL};
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(r) && i < 5; i++)
+    if (PyTuple_GET_ITEM(r, i) != Py_None) part[i] = PyTuple_GET_ITEM(r, i);
+  uint32_t me = snap_emit_over(b, SN_call, NULL, 0, part, 2);
+  if (!snap_memo(b, o, me)) return FAIL;
+  if (part[2] && snap_emit_over(b, SN_set_state, NULL, me, &part[2], 1) == FAIL) return FAIL;
+  for (int i = 3; i < 5; i++) {
+    if (!part[i]) continue;
+    PyObject *l = PySequence_List(part[i]);
+    if (!l || PyList_Append(b->keep, l)) {
+      Py_XDECREF(l);
+      return FAIL;
+    }
+    Py_DECREF(l);
+    if (snap_emit_over(b, i == 3 ? SN_extend : SN_put_items, NULL, me, &l, 1) == FAIL) return FAIL;
+  }
+  return me;
+}
+
+/* Objects that stay the same: no references to what the recording saw, and never written to. */
+static bool snap_is_const(PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  if (mg_guard_is_const(o) || PyType_Check(o) || PyModule_Check(o)) return true;
+  if (t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyClassMethodDescr_Type || t == &PyGetSetDescr_Type ||
+      t == &PyMemberDescr_Type)
+    return true;
+  if (t == &PyCFunction_Type) {
+    PyObject *s = ((PyCFunctionObject *)o)->m_self;
+    return !s || PyModule_Check(s) || PyType_Check(s) || !strncmp(Py_TYPE(s)->tp_name, "pybind11_", 9);
+  }
+  return t == &PyFunction_Type && !mg_is_fresh(o);
+}
+
+static uint32_t snap_build(Builder *b, PyObject *o) {
+  uint32_t me = mg_map_getp(&b->memo, o);
+  if (me != MG_MAP_NONE) return me;
+  PyTypeObject *t = Py_TYPE(o);
+  MgOlder *e = mg_older(o);
+  if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = snap_older(b, e);
+  else if (mg_standin_check(o)) me = snap_output(b, o);
+  else if (t == &PyTuple_Type && !mg_guard_is_const(o))
+    me = snap_emit_over(b, SN_tuple, NULL, 0, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
+  else if (t == &PyList_Type) me = snap_list(b, o);
+  else if (t == &PyDict_Type || t == &PyODict_Type) me = snap_dict(b, o);
+  else if (t == &PySet_Type) me = snap_set(b, o, false);
+  else if (t == &PyCell_Type) me = snap_cell(b, o);
+  else if (snap_is_const(o)) me = snap_emit(b, SN_const, o, 0, NULL, 0);
+  else if (t == &PyFrozenSet_Type) me = snap_set(b, o, true);
+  else if (PyTuple_Check(o)) me = snap_tuple_subclass(b, o);
+  else if (t == &PySlice_Type) {
+    PySliceObject *s = (PySliceObject *)o;
+    PyObject *part[3] = {s->start, s->stop, s->step};
+    me = snap_emit_over(b, SN_slice, NULL, 0, part, 3);
+  } else if (t == &PyFunction_Type) me = snap_function(b, o);
+  else if (t == &PyMethod_Type) {
+    PyObject *part[2] = {PyMethod_GET_FUNCTION(o), PyMethod_GET_SELF(o)};
+    me = snap_emit_over(b, SN_method, NULL, 0, part, 2);
+  } else if (t == &PyCFunction_Type) { /* __reduce__ would look the name up on self: the wrong method under super() */
+    PyObject *self = PyCFunction_GET_SELF(o), *bare = PyCFunction_NewEx(((PyCFunctionObject *)o)->m_ml, NULL, NULL);
+    me = bare ? snap_emit_over(b, SN_builtin, bare, 0, &self, 1) : FAIL;
+    Py_XDECREF(bare);
+  } else if (t == &_PyMethodWrapper_Type) me = snap_wrapper(b, o);
+  else if (PyGen_Check(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) me = snap_refuse(o);
+  else me = snap_reduce(b, o);
+  return snap_memo(b, o, me) ? me : FAIL;
+}
+
+/* ---- writes to older objects ---- */
+
+/* A container that is written to must not be the same as another one that was seen as different. */
+static void snap_guard_distinct(MgOlder *w) {
+  MgIdent *id = mg_rec->ident;
+  if (!mg_older_by_path(w)) return;
+  for (uint32_t i = 0; i < id->n; i++) {
+    MgOlder *e = &id->v[i];
+    if (e == w || e->kind != w->kind || Py_TYPE(e->orig) != Py_TYPE(w->orig)) continue;
+    if (mg_older_by_path(e)) mg_guard_add(mg_rec->guards, GK_distinct, w->src, NULL, e->src);
+    else mg_guard_add(mg_rec->guards, GK_not, w->src, e->orig, 0);
+  }
+}
+
+static bool snap_same_items(PyObject *list, PyObject *tuple) {
+  return PyList_GET_SIZE(list) == PyTuple_GET_SIZE(tuple) &&
+         !memcmp(((PyListObject *)list)->ob_item, &PyTuple_GET_ITEM(tuple, 0), sizeof(PyObject *) * (size_t)Py_SIZE(list));
+}
+
+/* Same keys in the same order with identical values? */
+static bool snap_same_dict(PyObject *a, PyObject *b) {
+  Py_ssize_t i = 0, j = 0;
+  PyObject *k, *v, *k2, *v2;
+  if (PyDict_GET_SIZE(a) != PyDict_GET_SIZE(b)) return false;
+  if (PyODict_CheckExact(a)) { /* a dict's own order is not the order of an OrderedDict */
+    while (PyDict_Next(b, &j, &k2, &v2))
+      if (PyDict_GetItemWithError(a, k2) != v2) return false;
+    return true;
+  }
+  while (PyDict_Next(a, &i, &k, &v) && PyDict_Next(b, &j, &k2, &v2))
+    if (k != k2 || v != v2) return false;
+  return true;
+}
+
+/* Writes of an overlay: what differs from orig0 (NULL: everything in it is a write). */
+static bool snap_overlay(Builder *b, uint32_t target, MgSnapOp op, PyObject *now, PyObject *before) {
+  PyObject *k, *v, *absent = mg_rec->ident->absent;
+  Py_ssize_t pos = 0;
+  while (PyDict_Next(now, &pos, &k, &v)) {
+    if (before && PyDict_GetItemWithError(before, k) == v) continue;
+    uint32_t r = v == absent ? snap_emit(b, op, k, target, NULL, 0) : snap_emit_over(b, op, k, target, &v, 1);
+    if (r == FAIL) return false;
+  }
+  pos = 0;
+  while (before && PyDict_Next(before, &pos, &k, &v))
+    if (!PyDict_Contains(now, k) && snap_emit(b, op, k, target, NULL, 0) == FAIL) return false;
+  return true;
+}
+
+static bool snap_overlay_changed(const MgOlder *e) {
+  if (e->members) return true;
+  if (!e->attrs) return false;
+  return !e->full || !snap_same_dict(e->attrs, e->attrs0);
+}
+
+static bool snap_write(Builder *b, uint32_t i) {
+  MgOlder e = mg_rec->ident->v[i]; /* a copy: building may add entries */
+  uint32_t t;
+  switch ((MgOlderKind)e.kind) {
+  case OLDER_list:
+    if (!e.pristine || snap_same_items(e.seen, e.pristine)) return true;
+    snap_guard_distinct(&mg_rec->ident->v[i]);
+    t = snap_build(b, e.seen);
+    return t != FAIL && snap_emit_over(b, SN_fill_list, NULL, t, ((PyListObject *)e.seen)->ob_item, Py_SIZE(e.seen)) != FAIL;
+  case OLDER_dict: {
+    if (!e.pristine || snap_same_dict(e.seen, e.pristine)) return true;
+    snap_guard_distinct(&mg_rec->ident->v[i]);
+    t = snap_build(b, e.seen);
+    PyObject *items = t == FAIL ? NULL : snap_dict_items(b, e.seen);
+    return items && snap_emit_over(b, SN_fill_dict, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != FAIL;
+  }
+  case OLDER_set: {
+    if (!e.pristine || PyObject_RichCompareBool(e.seen, e.pristine, Py_EQ) == 1) return true;
+    snap_guard_distinct(&mg_rec->ident->v[i]);
+    t = snap_build(b, e.seen);
+    PyObject *items = t == FAIL ? NULL : PySequence_Tuple(e.seen);
+    if (!items || PyList_Append(b->keep, items)) return false;
+    Py_DECREF(items);
+    return snap_emit_over(b, SN_fill_set, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != FAIL;
+  }
+  case OLDER_cell: {
+    PyObject *x = PyCell_GET(e.seen);
+    if (x == e.pristine) return true;
+    snap_guard_distinct(&mg_rec->ident->v[i]);
+    t = snap_build(b, e.seen);
+    return t != FAIL && snap_emit_over(b, SN_set_cell, NULL, t, &x, x != NULL) != FAIL;
+  }
+  default: {
+    if (!snap_overlay_changed(&e)) return true;
+    if (e.kind == OLDER_object) snap_guard_distinct(&mg_rec->ident->v[i]);
+    bool space = e.kind == OLDER_namespace;
+    t = space ? snap_emit(b, SN_const, e.orig, 0, NULL, 0) : snap_older(b, &e);
+    if (t == FAIL) return false;
+    if (e.attrs && !snap_overlay(b, t, space ? SN_set_key : SN_set_attr, e.attrs, e.full ? e.attrs0 : NULL)) return false;
+    return !e.members || snap_overlay(b, t, SN_set_attr, e.members, NULL);
+  }
+  }
+}
+
+/* ---- the whole ---- */
+
+MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, PyObject *ret) {
+  MgSnapshot *s = mg_calloc(1, sizeof *s);
+  Builder b = {.s = s};
+  bool ok = false;
+  if (s) s->keep = PyList_New(0);
+  b.keep = PyList_New(0);
+  if (!s || !s->keep || !b.keep || !(s->slot = mg_malloc(sizeof *s->slot * (size_t)(n + 1)))) {
+    if (!PyErr_Occurred()) PyErr_NoMemory();
+    goto done;
+  }
+  s->nslots = n;
+  for (int i = 0; i < n; i++) {
+    if (untouched && untouched[i]) s->slot[i] = SNAP_UNTOUCHED;
+    else if (!slots[i]) s->slot[i] = SNAP_UNBOUND;
+    else if ((s->slot[i] = snap_build(&b, slots[i])) == FAIL) goto done;
+  }
+  if (ret && (s->ret = snap_build(&b, ret)) == FAIL) goto done;
+  bool writes = false;
+  uint32_t before = s->n;
+  for (uint32_t i = 0; i < mg_rec->ident->n; i++) /* grows while it is walked: containers met by building */
+    if (!snap_write(&b, i)) goto done;
+  writes = s->n != before;
+  if (mg_effect_state_change(&s->state)) goto done;
+  s->only_out = n == 0 && ret && !writes && !s->state.any && s->n == 2 && s->p[s->ret].op == SN_out;
+  ok = true;
+done:
+  mg_map_free(&b.memo);
+  mg_map_free(&b.out);
+  Py_XDECREF(b.keep);
+  if (ok) return s;
+  mg_snapshot_free(s);
+  if (!PyErr_Occurred()) mg_rec_break(BK_snapshot, "the state of the frame cannot be rebuilt");
+  return NULL;
+}
+
+int mg_snapshot_outputs(const MgSnapshot *s, const ValRef **vals) {
+  *vals = s->out;
+  return (int)s->nout;
+}
+
+void mg_snapshot_free(MgSnapshot *s) {
+  if (!s) return;
+  free(s->p);
+  free(s->pool);
+  free(s->slot);
+  free(s->out);
+  Py_XDECREF(s->keep);
+  free(s);
+}

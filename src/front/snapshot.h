@@ -1,0 +1,51 @@
+/* The construction program at the end of a segment: makes fresh objects anew, gives older objects back as they are, and
+ * replays writes to them.  Built while recording (snapshot.c), run after the graph (snapshot_run.c).
+ * Objects in the program are kept by its guard set's rule: modules are borrowed (the entry dies with them). */
+#ifndef MG_FRONT_SNAPSHOT_H
+#define MG_FRONT_SNAPSHOT_H
+#include "front/effect.h"
+#include "front/rec.h"
+
+typedef enum MgSnapOp {
+  /* make a value; its number is the instruction's index */
+  SN_const,    /* obj */
+  SN_out,      /* graph output number a */
+  SN_src,      /* value of source a */
+  SN_list, SN_dict, SN_set, SN_cell, /* empty; obj: the class, for dict */
+  SN_tuple,    /* of the arguments */
+  SN_tuple_of, /* obj(tuple argument 0): a tuple subclass, made without its __new__ */
+  SN_frozenset,/* of the arguments */
+  SN_slice,    /* start, stop, step */
+  SN_function, /* obj: the code's function as recorded; arguments: closure, defaults, kwdefaults, dict (or 0) */
+  SN_method,   /* function, self */
+  SN_builtin,  /* obj: the recorded builtin; argument: self */
+  SN_wrapper,  /* obj: descriptor; argument: self */
+  SN_call,     /* argument 0 called with the tuple argument 1 */
+  /* fill or write: changes value a */
+  SN_fill_list, SN_fill_dict, SN_fill_set, SN_set_cell,
+  SN_set_state,  /* __setstate__ or __dict__ update, from argument 0 */
+  SN_extend,     /* append every item of list argument 0 */
+  SN_put_items,  /* setitem for every pair in list argument 0 */
+  SN_set_attr,   /* attribute obj of value a, past __setattr__; no argument: delete */
+  SN_set_key     /* key obj of the namespace a; no argument: delete */
+} MgSnapOp;
+
+typedef struct MgSnapInstr {
+  uint8_t op;       /* MgSnapOp */
+  uint32_t a;       /* output, source or target number */
+  uint32_t narg, arg; /* arguments: pool[arg .. arg+narg), numbers of values */
+  PyObject *obj;    /* borrowed from MgSnapshot.keep or from a module that the entry watches */
+} MgSnapInstr;
+
+struct MgSnapshot {
+  MgSnapInstr *p; uint32_t n, cap;      /* p[0] unused, so that 0 means "none" */
+  uint32_t *pool; uint32_t npool, cap_pool;
+  uint32_t *slot; int nslots;           /* value number of each slot; UNBOUND, UNTOUCHED */
+  uint32_t ret;                         /* value returned, or 0 */
+  ValRef *out; uint32_t nout, cap_out;  /* graph values wanted, in output order */
+  PyObject *keep;                       /* list: objects of the program */
+  MgStateChange state;
+  bool only_out;                        /* returns output 0 and does nothing else */
+};
+enum { SNAP_UNBOUND = 0, SNAP_UNTOUCHED = UINT32_MAX };
+#endif

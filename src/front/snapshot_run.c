@@ -1,0 +1,177 @@
+/* Running a construction program.  The hot path is a single returned tensor: no allocation, a few ns. */
+#include <stdlib.h>
+#include <string.h>
+#include "front/names.h"
+#include "front/snapshot.h"
+
+/* Past __setattr__ of the class, as object.__setattr__ would: the recorded code has run already. */
+static int snap_set_attr(PyObject *o, PyObject *name, PyObject *v) {
+  if (PyType_Check(o) || PyModule_Check(o)) return PyObject_SetAttr(o, name, v);
+  return PyObject_GenericSetAttr(o, name, v);
+}
+
+static int snap_update_attrs(PyObject *o, PyObject *d) {
+  PyObject *k, *v;
+  Py_ssize_t pos = 0;
+  if (!PyDict_Check(d)) return 0;
+  while (PyDict_Next(d, &pos, &k, &v))
+    if (PyObject_GenericSetAttr(o, k, v)) return -1;
+  return 0;
+}
+
+/* What copyreg's state means: a dict, or (dict, slots), unless the class has __setstate__. */
+static int snap_set_state(PyObject *o, PyObject *state) {
+  PyObject *f = PyObject_GetAttr(o, mg_names.setstate);
+  if (f) {
+    PyObject *r = PyObject_CallOneArg(f, state);
+    Py_DECREF(f);
+    Py_XDECREF(r);
+    return r ? 0 : -1;
+  }
+  PyErr_Clear();
+  if (!PyTuple_Check(state)) return snap_update_attrs(o, state);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(state); i++)
+    if (snap_update_attrs(o, PyTuple_GET_ITEM(state, i))) return -1;
+  return 0;
+}
+
+static int snap_extend(PyObject *o, PyObject *list) {
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+    PyObject *r = PyObject_CallMethodOneArg(o, mg_names.append, PyList_GET_ITEM(list, i));
+    if (!r) return -1;
+    Py_DECREF(r);
+  }
+  return 0;
+}
+
+static int snap_put_items(PyObject *o, PyObject *list) {
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+    PyObject *p = PyList_GET_ITEM(list, i);
+    if (PyObject_SetItem(o, PyTuple_GET_ITEM(p, 0), PyTuple_GET_ITEM(p, 1))) return -1;
+  }
+  return 0;
+}
+
+static int snap_fill_list(PyObject *l, PyObject **v, const uint32_t *k, uint32_t n) {
+  PyObject *items = PyList_New(n);
+  if (!items) return -1;
+  for (uint32_t i = 0; i < n; i++) PyList_SET_ITEM(items, i, Py_NewRef(v[k[i]]));
+  int rc = PyList_SetSlice(l, 0, PY_SSIZE_T_MAX, items);
+  Py_DECREF(items);
+  return rc;
+}
+
+static int snap_fill_dict(PyObject *d, PyObject **v, const uint32_t *k, uint32_t n) {
+  if (PyODict_Check(d)) { /* its order is kept outside of the dict */
+    PyObject *r = PyObject_CallMethodNoArgs(d, mg_names.clear);
+    if (!r) return -1;
+    Py_DECREF(r);
+  } else PyDict_Clear(d);
+  for (uint32_t i = 0; i < n; i += 2)
+    if (PyObject_SetItem(d, v[k[i]], v[k[i + 1]])) return -1;
+  return 0;
+}
+
+static int snap_fill_set(PyObject *s, PyObject **v, const uint32_t *k, uint32_t n) {
+  if (PySet_Clear(s)) return -1;
+  for (uint32_t i = 0; i < n; i++)
+    if (PySet_Add(s, v[k[i]])) return -1;
+  return 0;
+}
+
+static PyObject *snap_make_function(PyObject *bare, PyObject **v, const uint32_t *k) {
+  PyFunctionObject *t = (PyFunctionObject *)bare;
+  PyFunctionObject *f = (PyFunctionObject *)PyFunction_NewWithQualName(t->func_code, t->func_globals, t->func_qualname);
+  if (!f) return NULL;
+  Py_XSETREF(f->func_name, Py_XNewRef(t->func_name));
+  Py_XSETREF(f->func_doc, Py_XNewRef(t->func_doc));
+  if (k[0]) f->func_closure = Py_NewRef(v[k[0]]);
+  if (k[1]) f->func_defaults = Py_NewRef(v[k[1]]);
+  if (k[2]) f->func_kwdefaults = Py_NewRef(v[k[2]]);
+  if (k[3]) f->func_dict = Py_NewRef(v[k[3]]);
+  return (PyObject *)f;
+}
+
+/* A new value, or NULL with an exception. */
+static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k, PyObject **outs, PyObject **vals) {
+  PyObject *x = NULL;
+  switch ((MgSnapOp)q->op) {
+  case SN_const: return Py_NewRef(q->obj);
+  case SN_out: return Py_NewRef(outs[q->a]);
+  case SN_src: return Py_NewRef(vals[q->a]);
+  case SN_list: return PyList_New(0);
+  case SN_dict: return q->obj == (PyObject *)&PyDict_Type ? PyDict_New() : PyODict_New();
+  case SN_set: return PySet_New(NULL);
+  case SN_cell: return PyCell_New(NULL);
+  case SN_tuple:
+    x = PyTuple_New(q->narg);
+    for (uint32_t i = 0; x && i < q->narg; i++) PyTuple_SET_ITEM(x, i, Py_NewRef(v[k[i]]));
+    return x;
+  case SN_tuple_of: {
+    PyObject *a = PyTuple_Pack(1, v[k[0]]);
+    x = a ? PyTuple_Type.tp_new((PyTypeObject *)q->obj, a, NULL) : NULL;
+    Py_XDECREF(a);
+    return x;
+  }
+  case SN_frozenset:
+    x = PyFrozenSet_New(NULL);
+    for (uint32_t i = 0; x && i < q->narg; i++)
+      if (PySet_Add(x, v[k[i]])) Py_CLEAR(x);
+    return x;
+  case SN_slice: return PySlice_New(v[k[0]], v[k[1]], v[k[2]]);
+  case SN_function: return snap_make_function(q->obj, v, k);
+  case SN_method: return PyMethod_New(v[k[0]], v[k[1]]);
+  case SN_builtin: return PyCFunction_NewEx(((PyCFunctionObject *)q->obj)->m_ml, v[k[0]], NULL);
+  case SN_wrapper: return Py_TYPE(q->obj)->tp_descr_get(q->obj, v[k[0]], (PyObject *)Py_TYPE(v[k[0]]));
+  case SN_call: return PyObject_Call(v[k[0]], v[k[1]], NULL);
+  default: PyErr_SetString(PyExc_SystemError, "construction program"); return NULL;
+  }
+}
+
+static int snap_change(const MgSnapInstr *q, PyObject **v, const uint32_t *k) {
+  PyObject *t = v[q->a], *x = q->narg ? v[k[0]] : NULL;
+  switch ((MgSnapOp)q->op) {
+  case SN_fill_list: return snap_fill_list(t, v, k, q->narg);
+  case SN_fill_dict: return snap_fill_dict(t, v, k, q->narg);
+  case SN_fill_set: return snap_fill_set(t, v, k, q->narg);
+  case SN_set_cell: return PyCell_Set(t, x);
+  case SN_set_state: return snap_set_state(t, x);
+  case SN_extend: return snap_extend(t, x);
+  case SN_put_items: return snap_put_items(t, x);
+  case SN_set_attr: return snap_set_attr(t, q->obj, x);
+  case SN_set_key: return x ? PyDict_SetItem(t, q->obj, x) : PyDict_DelItem(t, q->obj);
+  default: PyErr_SetString(PyExc_SystemError, "construction program"); return -1;
+  }
+}
+
+int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObject **new_slots, PyObject **ret) {
+  if (s->only_out) {
+    *ret = Py_NewRef(outs[0]);
+    return 0;
+  }
+  PyObject *fixed[64], **v = s->n <= 64 ? fixed : mg_malloc(sizeof *v * s->n);
+  int rc = -1;
+  uint32_t done = 0;
+  if (!v) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  for (; done < s->n; done++) {
+    const MgSnapInstr *q = &s->p[done];
+    const uint32_t *k = s->pool + q->arg;
+    v[done] = NULL;
+    if (!done) continue;
+    if (q->op >= SN_fill_list) {
+      if (snap_change(q, v, k)) goto done;
+    } else if (!(v[done] = snap_make(q, v, k, outs, vals))) goto done;
+  }
+  if (s->state.any && mg_effect_apply(&s->state.before, &s->state.after)) goto done;
+  if (ret) *ret = s->ret ? Py_NewRef(v[s->ret]) : NULL;
+  for (int i = 0; i < s->nslots; i++)
+    if (s->slot[i] != SNAP_UNTOUCHED) new_slots[i] = s->slot[i] == SNAP_UNBOUND ? NULL : Py_NewRef(v[s->slot[i]]);
+  rc = 0;
+done:
+  for (uint32_t i = 0; i < done; i++) Py_XDECREF(v[i]);
+  if (v != fixed) free(v);
+  return rc;
+}
