@@ -4,6 +4,16 @@
 
 /* ---- life ---- */
 
+int mg_identity_init(PyObject *module) {
+  (void)module;
+  if (mg_names_init()) return -1;
+  const char *missing = mg_state_init();
+  if (!missing) missing = mg_facts_init();
+  if (!missing) return 0;
+  PyErr_Format(PyExc_ImportError, "this version of torch lacks %s", missing);
+  return -1;
+}
+
 int mg_objects_begin(MgRec *r, const MgSlots *s) {
   r->ident = mg_calloc(1, sizeof *r->ident);
   PyObject *code = s->func ? PyFunction_GET_CODE(s->func) : NULL;

@@ -34,23 +34,31 @@ static void *snap_grow(void *p, uint32_t *cap, uint32_t need, size_t size) {
   return q;
 }
 
-/* Appends one instruction; obj is kept, modules excepted. */
-static uint32_t snap_emit(Builder *b, MgSnapOp op, PyObject *obj, uint32_t a, const uint32_t *arg, uint32_t narg) {
+/* Appends one instruction; obj is kept, modules excepted. to_older: it changes an older object. */
+static uint32_t snap_append(Builder *b, MgSnapInstr q, const uint32_t *arg, bool to_older) {
   MgSnapshot *s = b->s;
-  MgSnapInstr *p = snap_grow(s->p, &s->cap, s->n + 2, sizeof *p);
-  uint32_t *pool = p ? snap_grow(s->pool, &s->cap_pool, s->npool + narg + 1, sizeof *pool) : NULL;
-  if (p) s->p = p;
+  MgSnapInstr **list = to_older ? &s->w : &s->p;
+  uint32_t *n = to_older ? &s->nw : &s->n;
+  MgSnapInstr *p = snap_grow(*list, to_older ? &s->cap_w : &s->cap, *n + 2, sizeof *p);
+  uint32_t *pool = p ? snap_grow(s->pool, &s->cap_pool, s->npool + q.narg + 1, sizeof *pool) : NULL;
+  if (p) *list = p;
   if (pool) s->pool = pool;
   if (!p || !pool) return snap_nomem();
-  if (!s->n) p[s->n++] = (MgSnapInstr){0};
-  if (obj) {
-    if (PyObject_TypeCheck(obj, mg_torch.module)) mg_guards_hold(mg_rec->guards, obj);
-    else if (PyList_Append(s->keep, obj)) return FAIL;
+  if (!to_older && !*n) p[(*n)++] = (MgSnapInstr){0};
+  if (q.obj) {
+    if (PyObject_TypeCheck(q.obj, mg_torch.module)) mg_guards_hold(mg_rec->guards, q.obj);
+    else if (PyList_Append(s->keep, q.obj)) return FAIL;
   }
-  memcpy(pool + s->npool, arg, narg * sizeof *arg);
-  p[s->n] = (MgSnapInstr){(uint8_t)op, a, narg, s->npool, obj};
-  s->npool += narg;
-  return s->n++;
+  if (q.narg) memcpy(pool + s->npool, arg, q.narg * sizeof *arg);
+  q.arg = s->npool;
+  s->npool += q.narg;
+  p[*n] = q;
+  return (*n)++;
+}
+
+static uint32_t snap_emit(Builder *b, MgSnapOp op, PyObject *obj, uint32_t a, const uint32_t *arg, uint32_t narg) {
+  MgSnapInstr q = {(uint8_t)op, a, narg, 0, obj};
+  return snap_append(b, q, arg, op >= SN_fill_list && (b->s->p[a].op == SN_src || b->s->p[a].op == SN_const));
 }
 
 /* Builds items and emits one instruction over them. target != 0: a fill, else a new value. */
@@ -383,13 +391,10 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
     else if ((s->slot[i] = snap_build(&b, slots[i])) == FAIL) goto done;
   }
   if (ret && (s->ret = snap_build(&b, ret)) == FAIL) goto done;
-  bool writes = false;
-  uint32_t before = s->n;
   for (uint32_t i = 0; i < mg_rec->ident->n; i++) /* grows while it is walked: containers met by building */
     if (!snap_write(&b, i)) goto done;
-  writes = s->n != before;
   if (mg_effect_state_change(&s->state)) goto done;
-  s->only_out = n == 0 && ret && !writes && !s->state.any && s->n == 2 && s->p[s->ret].op == SN_out;
+  s->only_out = n == 0 && ret && !s->nw && !s->state.any && s->n == 2 && s->p[s->ret].op == SN_out;
   ok = true;
 done:
   mg_map_free(&b.memo);
@@ -409,6 +414,7 @@ int mg_snapshot_outputs(const MgSnapshot *s, const ValRef **vals) {
 void mg_snapshot_free(MgSnapshot *s) {
   if (!s) return;
   free(s->p);
+  free(s->w);
   free(s->pool);
   free(s->slot);
   free(s->out);

@@ -38,7 +38,8 @@ typedef struct MgSnapInstr {
 } MgSnapInstr;
 
 struct MgSnapshot {
-  MgSnapInstr *p; uint32_t n, cap;      /* p[0] unused, so that 0 means "none" */
+  MgSnapInstr *p; uint32_t n, cap;      /* makes and fills fresh objects; p[0] unused, so that 0 means "none" */
+  MgSnapInstr *w; uint32_t nw, cap_w;   /* then writes to older objects: by now everything they read is held */
   uint32_t *pool; uint32_t npool, cap_pool;
   uint32_t *slot; int nslots;           /* value number of each slot; UNBOUND, UNTOUCHED */
   uint32_t ret;                         /* value returned, or 0 */

@@ -151,7 +151,7 @@ int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObj
   }
   PyObject *fixed[64], **v = s->n <= 64 ? fixed : mg_malloc(sizeof *v * s->n);
   int rc = -1;
-  uint32_t done = 0;
+  uint32_t done = 0; /* values made so far */
   if (!v) {
     PyErr_NoMemory();
     return -1;
@@ -165,6 +165,8 @@ int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObj
       if (snap_change(q, v, k)) goto done;
     } else if (!(v[done] = snap_make(q, v, k, outs, vals))) goto done;
   }
+  for (uint32_t i = 0; i < s->nw; i++)
+    if (snap_change(&s->w[i], v, s->pool + s->w[i].arg)) goto done;
   if (s->state.any && mg_effect_apply(&s->state.before, &s->state.after)) goto done;
   if (ret) *ret = s->ret ? Py_NewRef(v[s->ret]) : NULL;
   for (int i = 0; i < s->nslots; i++)
