@@ -1,5 +1,53 @@
-/* The PEP 523 hook. */
-#include "front/rec.h"
+/* The PEP 523 hook.
+ * In: every frame that starts while some thread handles a miss.  Out: recorded (record.c), driven (resume.c), or CPython.
+ * The hook is installed for the interpreter, so what it does is decided per thread; it chains to the function it found. */
 #include "front/hook.h"
+#include "front/record.h"
+#include "front/resume.h"
+#include "front/skip.h"
 
 _Thread_local MgHookMode mg_hook_mode;
+static _Thread_local const MgConfig *hook_cfg;
+static _Thread_local PyCodeObject *hook_root;
+static int hook_users;        /* threads inside mg_hook_enter; under the GIL */
+static MgEvalFunc hook_below; /* what was installed before us */
+
+static bool hook_compiles(PyThreadState *ts, PyCodeObject *co, int throwflag) {
+  bool root = co == hook_root;
+  if (root) hook_root = NULL;
+  if (throwflag || !(co->co_flags & CO_OPTIMIZED)) return false;
+  if (co->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) return false;
+  if (!hook_cfg || hook_cfg->disable || mg_pyframe_traced(ts)) return false;
+  return root || !mg_skip_compile(co);
+}
+
+static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag) {
+  switch (mg_hook_mode) {
+  case HOOK_record: return mg_record_frame(ts, f, throwflag);
+  case HOOK_compile:
+    if (hook_compiles(ts, mg_pyframe_code(f), throwflag)) return mg_resume_frame(ts, f, hook_cfg);
+    break;
+  case HOOK_off: break;
+  }
+  return hook_below(ts, f, throwflag);
+}
+
+MgHookState mg_hook_enter(const MgConfig *cfg, PyCodeObject *root) {
+  MgHookState before = {mg_hook_mode, hook_cfg, hook_root};
+  if (!hook_users++) {
+    hook_below = mg_pyframe_eval_func();
+    mg_pyframe_set_eval_func(hook_eval);
+  }
+  mg_hook_mode = HOOK_compile;
+  hook_cfg = cfg;
+  hook_root = root;
+  return before;
+}
+
+void mg_hook_leave(MgHookState before) {
+  mg_hook_mode = before.mode;
+  hook_cfg = before.cfg;
+  hook_root = before.root;
+  /* Another tool may have installed its own in the meantime; then ours stays below it, and does nothing. */
+  if (!--hook_users && mg_pyframe_eval_func() == hook_eval) mg_pyframe_set_eval_func(hook_below);
+}

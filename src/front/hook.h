@@ -1,6 +1,7 @@
 /* The PEP 523 hook: which frames are recorded, compiled, or left to CPython. */
 #ifndef MG_FRONT_HOOK_H
 #define MG_FRONT_HOOK_H
+#include "front/pyframe.h"
 
 typedef enum MgHookMode {
   HOOK_off,     /* every frame of this thread goes to CPython */
@@ -9,4 +10,16 @@ typedef enum MgHookMode {
 } MgHookMode;
 
 extern _Thread_local MgHookMode mg_hook_mode;
+
+struct MgConfig;
+typedef struct MgHookState { /* of a thread, saved around a compiled call */
+  MgHookMode mode;
+  const struct MgConfig *cfg;
+  PyCodeObject *root;
+} MgHookState;
+
+/* Turns the hook on for a call of compiled code: frames are compiled by cfg; the next frame of `root` is compiled
+ * whatever file it is from.  Pairs with mg_hook_leave on the same thread. */
+MgHookState mg_hook_enter(const struct MgConfig *cfg, PyCodeObject *root);
+void mg_hook_leave(MgHookState before);
 #endif

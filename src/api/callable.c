@@ -1,0 +1,273 @@
+/* The type _magneto.Callable: a function with its compiled entries, and the hot path of a call.
+ * In: a callable and the options of one magneto.compile().  Out: the same results as calling it.
+ * On a hit the arguments are bound into slots in C, the guards of the entries at offset 0 are checked on them, and the
+ * segment runs: no Python frame, no hook.  On a miss, or when the segment breaks, the function is called under the hook. */
+#include "api/module.h"
+#include "front/hook.h"
+#include "front/resume.h"
+#include <stdlib.h>
+#include <string.h>
+#include <structmember.h>
+
+typedef struct Callable {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject *fn;            /* what the user gave */
+  MgConfig cfg;
+  PyObject *dict;          /* __dict__: what functools.wraps copies, and the Python face */
+  PyObject *weakrefs;
+} Callable;
+
+static PyTypeObject callable_type;
+static uint32_t callable_ids; /* configurations made; 0 is none */
+
+/* ---- binding of arguments, as CPython's calls do it ---- */
+
+typedef struct Binding {
+  PyFunctionObject *func;
+  PyCodeObject *co;
+  PyObject **slot;         /* co_nlocalsplus entries, borrowed values */
+  PyObject *varargs, *varkw; /* new references: *args and **kwargs made here */
+} Binding;
+
+/* Index of a parameter that may be given by keyword, or -1. */
+static int callable_parameter(const PyCodeObject *co, PyObject *name) {
+  int total = co->co_argcount + co->co_kwonlyargcount;
+  PyObject **names = ((PyTupleObject *)co->co_localsplusnames)->ob_item;
+  for (int i = co->co_posonlyargcount; i < total; i++)
+    if (names[i] == name) return i;
+  for (int i = co->co_posonlyargcount; i < total; i++)
+    if (PyUnicode_Compare(names[i], name) == 0) return i;
+  return -1;
+}
+
+/* False: the arguments do not fit (CPython will raise) or memory ran out (exception cleared; the slow path retries). */
+static bool callable_bind_keywords(Binding *b, PyObject *const *values, PyObject *kwnames) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); i++) {
+    PyObject *name = PyTuple_GET_ITEM(kwnames, i);
+    int at = callable_parameter(b->co, name);
+    if (at < 0) {
+      if (!b->varkw || PyDict_SetItem(b->varkw, name, values[i])) return false;
+    } else if (b->slot[at]) {
+      return false;
+    } else {
+      b->slot[at] = values[i];
+    }
+  }
+  return true;
+}
+
+static bool callable_bind_defaults(Binding *b) {
+  const PyCodeObject *co = b->co;
+  PyObject *defaults = b->func->func_defaults, *kwdefaults = b->func->func_kwdefaults;
+  Py_ssize_t n = defaults ? PyTuple_GET_SIZE(defaults) : 0, first = co->co_argcount - n;
+  for (int i = 0; i < co->co_argcount; i++) {
+    if (b->slot[i]) continue;
+    if (i < first) return false;
+    b->slot[i] = PyTuple_GET_ITEM(defaults, i - first);
+  }
+  for (int i = co->co_argcount; i < co->co_argcount + co->co_kwonlyargcount; i++) {
+    if (b->slot[i]) continue;
+    PyObject *name = PyTuple_GET_ITEM(co->co_localsplusnames, i);
+    PyObject *v = kwdefaults ? PyDict_GetItemWithError(kwdefaults, name) : NULL;
+    if (!v) return false;
+    b->slot[i] = v;
+  }
+  return true;
+}
+
+/* self (or NULL) and the arguments of a vectorcall into b->slot (all NULL before). */
+static bool callable_bind(Binding *b, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+  const PyCodeObject *co = b->co;
+  Py_ssize_t k = self != NULL, given = nargs + k, positional = given < co->co_argcount ? given : co->co_argcount;
+  if (co->co_argcount == given && !kwnames && !co->co_kwonlyargcount &&
+      !(co->co_flags & (CO_VARARGS | CO_VARKEYWORDS))) {
+    if (k) b->slot[0] = self;
+    memcpy(b->slot + k, args, sizeof *args * (size_t)nargs);
+    return true;
+  }
+  if (given > co->co_argcount && !(co->co_flags & CO_VARARGS)) return false;
+  for (Py_ssize_t i = 0; i < positional; i++) b->slot[i] = i < k ? self : args[i - k];
+  int at = co->co_argcount + co->co_kwonlyargcount;
+  if (co->co_flags & CO_VARARGS) {
+    Py_ssize_t n = given - positional;
+    if (!(b->varargs = PyTuple_New(n))) return false;
+    for (Py_ssize_t i = 0; i < n; i++) {
+      Py_ssize_t from = positional + i;
+      PyTuple_SET_ITEM(b->varargs, i, Py_NewRef(from < k ? self : args[from - k]));
+    }
+    b->slot[at++] = b->varargs;
+  }
+  if (co->co_flags & CO_VARKEYWORDS) {
+    if (!(b->varkw = PyDict_New())) return false;
+    b->slot[at] = b->varkw;
+  }
+  return (!kwnames || callable_bind_keywords(b, args + nargs, kwnames)) && callable_bind_defaults(b);
+}
+
+/* ---- calling ---- */
+
+#define CALLABLE_SMALL 64
+
+/* The Python function behind an object, with its bound self (borrowed), or NULL. */
+static PyFunctionObject *callable_function(PyObject *fn, PyObject **self) {
+  *self = NULL;
+  if (PyMethod_Check(fn)) {
+    *self = PyMethod_GET_SELF(fn);
+    fn = PyMethod_GET_FUNCTION(fn);
+  } else if (!PyFunction_Check(fn) && Py_TYPE(fn)->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_Check(fn)) {
+    static PyObject *name;
+    if (!name && !(name = PyUnicode_InternFromString("__call__"))) {
+      PyErr_Clear();
+      return NULL;
+    }
+    *self = fn;
+    fn = mg_pyframe_type_lookup(Py_TYPE(fn), name);
+  }
+  return fn && PyFunction_Check(fn) ? (PyFunctionObject *)fn : NULL;
+}
+
+/* Tries the entries that return.  1: *result set (NULL with an exception), 0: call the function. */
+static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                        PyObject *kwnames, PyObject **result) {
+  PyCodeObject *co = (PyCodeObject *)func->func_code;
+  MgCodeInfo *info = mg_pyframe_extra(co);
+  MgSite *site = info ? mg_cache_site(info, c->cfg.id, 0, false) : NULL;
+  if (!site || !site->n) return 0;
+  PyObject *slot_small[CALLABLE_SMALL], *vals_small[CALLABLE_SMALL], **vals = vals_small, **slot = slot_small;
+  int nvals = CALLABLE_SMALL, found = 0, n = co->co_nlocalsplus;
+  if (n > CALLABLE_SMALL && !(slot = PyMem_New(PyObject *, n))) return 0;
+  memset(slot, 0, sizeof *slot * (size_t)n);
+  Binding b = {.func = func, .co = co, .slot = slot};
+  if (callable_bind(&b, self, args, nargs, kwnames)) {
+    MgSlots slots = {slot, n, (PyObject *)func};
+    MgEntry *e = mg_cache_find(site, &slots, &vals, &nvals, true);
+    if (e) {
+      mg_stats.hits++;
+      e->hits++;
+      *result = NULL;
+      found = 1;
+      if (mg_entry_run(e, vals, NULL, result)) *result = NULL;
+      mg_entry_release(e);
+    }
+  } else {
+    PyErr_Clear();
+  }
+  Py_XDECREF(b.varargs);
+  Py_XDECREF(b.varkw);
+  if (vals != vals_small) free(vals);
+  if (slot != slot_small) PyMem_Free(slot);
+  return found;
+}
+
+static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+  Callable *c = (Callable *)o;
+  if (!c->fn) { /* cleared as part of a dead cycle */
+    PyErr_SetString(PyExc_RuntimeError, "magneto: the compiled function is gone");
+    return NULL;
+  }
+  /* Inside of a recording the function is simply part of it; under a debugger it runs as written. */
+  if (c->cfg.disable || mg_hook_mode == HOOK_record || mg_pyframe_traced(PyThreadState_Get()))
+    return PyObject_Vectorcall(c->fn, args, nargsf, kwnames);
+  PyObject *self, *result;
+  PyFunctionObject *func = callable_function(c->fn, &self);
+  if (func && callable_hit(c, func, self, args, PyVectorcall_NARGS(nargsf), kwnames, &result)) return result;
+  Py_INCREF(c);
+  MgHookState before = mg_hook_enter(&c->cfg, func ? (PyCodeObject *)func->func_code : NULL);
+  result = PyObject_Vectorcall(c->fn, args, nargsf, kwnames);
+  mg_hook_leave(before);
+  Py_DECREF(c);
+  return result;
+}
+
+/* ---- the type ---- */
+
+static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"fn", "backend", "fullgraph", "dynamic", "disable", "eager_backend", "mode", "freeze",
+                          "keep_layout", "threads", "recompile_limit", NULL};
+  PyObject *fn, *backend = Py_None;
+  int fullgraph = 0, dynamic = -1, disable = 0, eager = 0, mode = 0, freeze = 0, keep_layout = 0, threads = 0, limit = 8;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Opippippii:Callable", names, &fn, &backend, &fullgraph, &dynamic,
+                                   &disable, &eager, &mode, &freeze, &keep_layout, &threads, &limit))
+    return NULL;
+  if (!PyCallable_Check(fn)) return PyErr_Format(PyExc_TypeError, "expected a callable, got %R", fn);
+  if (backend != Py_None && !PyCallable_Check(backend))
+    return PyErr_Format(PyExc_TypeError, "backend must be a callable or None, got %R", backend);
+  Callable *c = (Callable *)type->tp_alloc(type, 0);
+  if (!c) return NULL;
+  c->vectorcall = callable_call;
+  c->fn = Py_NewRef(fn);
+  c->cfg = (MgConfig){.backend = backend == Py_None ? NULL : Py_NewRef(backend),
+                      .eager_backend = eager,
+                      .fullgraph = fullgraph,
+                      .disable = disable,
+                      .dynamic = dynamic,
+                      .opt = {.mode = (MgMode)mode, .freeze = freeze, .keep_layout = keep_layout, .threads = threads},
+                      .recompile_limit = limit,
+                      .id = ++callable_ids};
+  return (PyObject *)c;
+}
+
+static int callable_traverse(PyObject *o, visitproc visit, void *arg) {
+  Callable *c = (Callable *)o;
+  Py_VISIT(c->fn);
+  Py_VISIT(c->cfg.backend);
+  Py_VISIT(c->dict);
+  return 0;
+}
+
+static int callable_clear(PyObject *o) {
+  Callable *c = (Callable *)o;
+  Py_CLEAR(c->dict);
+  Py_CLEAR(c->cfg.backend);
+  Py_CLEAR(c->fn);
+  return 0;
+}
+
+static void callable_dealloc(PyObject *o) {
+  Callable *c = (Callable *)o;
+  PyObject_GC_UnTrack(o);
+  if (c->weakrefs) PyObject_ClearWeakRefs(o);
+  mg_cache_drop_config(c->cfg.id);
+  callable_clear(o);
+  Py_TYPE(o)->tp_free(o);
+}
+
+static PyObject *callable_get(PyObject *o, PyObject *obj, PyObject *type) {
+  return obj && obj != Py_None ? PyMethod_New(o, obj) : Py_NewRef(o);
+}
+
+static PyObject *callable_repr(PyObject *o) {
+  return PyUnicode_FromFormat("<magneto.compile of %R>", ((Callable *)o)->fn);
+}
+
+static PyMemberDef callable_members[] = {
+    {"__wrapped__", T_OBJECT, offsetof(Callable, fn), READONLY, "The callable that was given."},
+    {"config_id", T_UINT, offsetof(Callable, cfg.id), READONLY, "Number of this compile() call in entries()."},
+    {NULL}};
+static PyGetSetDef callable_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {NULL}};
+
+static PyTypeObject callable_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.Callable",
+    .tp_doc = "Callable(fn, *, backend=None, fullgraph=False, ...): fn, compiled on first use.",
+    .tp_basicsize = sizeof(Callable),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = callable_new,
+    .tp_dealloc = callable_dealloc,
+    .tp_traverse = callable_traverse,
+    .tp_clear = callable_clear,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Callable, vectorcall),
+    .tp_dictoffset = offsetof(Callable, dict),
+    .tp_weaklistoffset = offsetof(Callable, weakrefs),
+    .tp_descr_get = callable_get,
+    .tp_repr = callable_repr,
+    .tp_members = callable_members,
+    .tp_getset = callable_getset,
+};
+
+int mg_callable_init(PyObject *module) {
+  if (PyType_Ready(&callable_type)) return -1;
+  return PyModule_AddObjectRef(module, "Callable", (PyObject *)&callable_type);
+}

@@ -1,0 +1,66 @@
+/* What is known about a code object: its decoded form, what kind of code it is, and the compiled entries at its offsets.
+ * Owned by the code object (freed with it); entries also by reset() and by the death of their configuration.
+ * All access with the GIL held.  Entries are reference-counted, because another thread may drop one while it runs. */
+#ifndef MG_FRONT_CACHE_H
+#define MG_FRONT_CACHE_H
+#include "front/decode.h"
+#include "front/rec.h"
+
+typedef struct MgEntry {  /* one compiled segment of a frame */
+  int refs;
+  MgGuards *guards;
+  MgExec *exec;
+  MgSnapshot *snap;
+  int unit, end;          /* code units: where it starts; where the frame goes on (or the RETURN instruction) */
+  bool is_ret;            /* the segment ends by returning */
+  int nplain;             /* instructions to execute unrecorded at `end` */
+  int nslot;              /* slots that the snapshot fills */
+  bool *untouched;        /* nslot entries: slots that keep the frame's own value */
+  MgBreakCode code;       /* why it ends */
+  char *reason;           /* the same for people */
+  int nnode;              /* ATen ops recorded */
+  int line, end_line;     /* source lines of unit and end */
+  long hits;
+} MgEntry;
+
+typedef struct MgSite {   /* one offset of a code object, for one configuration */
+  struct MgSite *next;
+  uint32_t config;
+  int unit;
+  MgEntry **entry;        /* most recently used first */
+  int n, cap;
+  int plain;              /* > 0: nothing can be recorded here; execute so many instructions */
+  bool eager;             /* too many entries: frames go on in CPython from here */
+} MgSite;
+
+typedef struct MgCodeInfo {
+  struct MgCodeInfo *next, *prev; /* all of them, for reset() */
+  PyCodeObject *code;     /* borrowed: owns this */
+  MgCode *decoded;        /* NULL until asked for */
+  MgSite *sites;
+  int8_t skip;            /* answer of skip.c; -1 not asked yet */
+} MgCodeInfo;
+
+typedef struct MgStats {  /* counters since the last reset; read by tests and explain */
+  long graphs;            /* entries with at least one op */
+  long entries, recompiles, hits, misses, fallbacks;
+  long attempts;          /* recordings, restarts included */
+  long bytecodes;         /* instructions recorded */
+  long breaks[BK__COUNT]; /* entries that end in a break, by reason */
+  double record_ms, compile_ms;
+} MgStats;
+extern MgStats mg_stats;
+
+MgCodeInfo *mg_code_info(PyCodeObject *co);                     /* borrowed; NULL with exception */
+const MgCode *mg_code_decoded(MgCodeInfo *info, PyCodeObject *co); /* borrowed; NULL with exception */
+/* The site, made when create is set; NULL when there is none (without create) or with exception. */
+MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, bool create);
+int mg_cache_add(MgSite *site, MgEntry *e);                     /* steals e; becomes the first; -1 with exception */
+/* The first entry whose guards hold, moved to the front; a new reference.  vals must have room for
+ * mg_guards_nsrc of every entry: *vals is malloc'ed when *nvals is too small.  why: of the first entry that failed. */
+MgEntry *mg_cache_find(MgSite *site, const MgSlots *s, PyObject ***vals, int *nvals, bool returns_only);
+MgEntry *mg_entry_new(void);                                    /* NULL with exception */
+void mg_entry_release(MgEntry *e);                              /* NULL is fine */
+void mg_cache_drop_config(uint32_t config);
+int mg_cache_init(PyObject *module);
+#endif

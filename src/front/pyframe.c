@@ -1,0 +1,164 @@
+/* Everything that depends on the layout of CPython's frames, generators and thread states (3.11, 3.12). */
+#define Py_BUILD_CORE 1
+#include "front/pyframe.h"
+#include <internal/pycore_frame.h>
+#include <internal/pycore_genobject.h>
+#include <internal/pycore_interp.h>
+#include <internal/pycore_pyerrors.h>
+#include <internal/pycore_pystate.h>
+#include <stddef.h>
+#include <string.h>
+
+#define PY312 (PY_VERSION_HEX >= 0x030C0000)
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030D0000
+#error "front/pyframe.c knows CPython 3.11 and 3.12"
+#endif
+
+_Static_assert(sizeof(_PyCFrame) <= sizeof(MgFrameLink), "MgFrameLink has no room for _PyCFrame");
+
+void mg_pyframe_view(MgFrame *f, MgFrameView *v) {
+  v->slot = f->localsplus;
+  v->code = f->f_code;
+#if PY312
+  v->func = f->f_funcobj;
+#else
+  v->func = (PyObject *)f->f_func;
+#endif
+  v->globals = f->f_globals;
+  v->builtins = f->f_builtins;
+  v->locals = f->f_locals;
+}
+
+PyCodeObject *mg_pyframe_code(MgFrame *f) { return f->f_code; }
+int mg_pyframe_lasti(MgFrame *f) { return _PyInterpreterFrame_LASTI(f); }
+void mg_pyframe_set_lasti(MgFrame *f, int unit) { f->prev_instr = _PyCode_CODE(f->f_code) + unit; }
+int mg_pyframe_stacktop(MgFrame *f) { return f->stacktop; }
+void mg_pyframe_set_stacktop(MgFrame *f, int n) { f->stacktop = n; }
+
+void mg_pyframe_link(PyThreadState *ts, MgFrame *f, MgFrameLink *l) {
+  _PyCFrame *c = (_PyCFrame *)l, *prev = ts->cframe;
+#if !PY312
+  c->use_tracing = prev->use_tracing;
+  f->is_entry = true;
+#endif
+  c->previous = prev;
+  f->previous = prev->current_frame;
+  c->current_frame = f;
+  ts->cframe = c;
+}
+
+void mg_pyframe_unlink(PyThreadState *ts, MgFrameLink *l) { ts->cframe = ((_PyCFrame *)l)->previous; }
+
+PyObject *mg_pyframe_run(PyThreadState *ts, MgFrame *f, int throwflag) {
+  return _PyEval_EvalFrameDefault(ts, f, throwflag);
+}
+
+PyObject *mg_pyframe_run_at(PyThreadState *ts, MgFrame *f, int unit) {
+  mg_pyframe_set_lasti(f, unit - 1);
+  return _PyEval_EvalFrameDefault(ts, f, 0);
+}
+
+PyObject *mg_pyframe_drop(PyThreadState *ts, MgFrame *f) {
+  /* No handler covers the unit before the first one, and a frame there gets no traceback entry either. */
+  mg_pyframe_set_lasti(f, -1);
+  return _PyEval_EvalFrameDefault(ts, f, 1);
+}
+
+PyObject *mg_pyframe_generator(MgFrame *f) {
+  return f->owner == FRAME_OWNED_BY_GENERATOR ? (PyObject *)_PyFrame_GetGenerator(f) : NULL;
+}
+
+PyObject *mg_pyframe_unresume(PyThreadState *ts, MgFrame *f, int yield_unit) {
+  PyObject **sent = &f->localsplus[f->stacktop - 1]; /* pushed by send() */
+  if (yield_unit >= 0) {
+    Py_SETREF(*sent, Py_NewRef(Py_None));
+    return mg_pyframe_run_at(ts, f, yield_unit);
+  }
+  PyGenObject *g = _PyFrame_GetGenerator(f);
+  f->stacktop--;
+  Py_DECREF(*sent);
+  g->gi_frame_state = FRAME_CREATED;
+#if PY312
+  ts->exc_info = g->gi_exc_state.previous_item;
+  g->gi_exc_state.previous_item = NULL;
+#endif
+  Py_RETURN_NONE;
+}
+
+PyObject **mg_pyframe_exc_slot(PyThreadState *ts) { return &ts->exc_info->exc_value; }
+
+PyObject *mg_pyframe_handled(PyThreadState *ts) {
+  PyObject *e = _PyErr_GetTopmostException(ts)->exc_value;
+  return e == Py_None ? NULL : e;
+}
+
+void mg_pyframe_traceback(PyThreadState *ts) {
+  MgFrame *f = ts->cframe->current_frame;
+  if (_PyFrame_IsIncomplete(f)) return;
+  PyFrameObject *fo = PyEval_GetFrame(); /* the frame object of f, made when needed */
+  if (fo) PyTraceBack_Here(fo);
+}
+
+bool mg_pyframe_traced(PyThreadState *ts) {
+#if PY312
+  if (ts->c_tracefunc || ts->c_profilefunc) return true;
+  const uint8_t *tools = (const uint8_t *)ts->interp->monitors.tools;
+  for (size_t i = 0; i < sizeof ts->interp->monitors.tools; i++)
+    if (tools[i]) return true;
+  return false;
+#else
+  return ts->cframe->use_tracing != 0;
+#endif
+}
+
+MgEvalFunc mg_pyframe_eval_func(void) { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()); }
+
+void mg_pyframe_set_eval_func(MgEvalFunc fn) {
+  _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), fn ? fn : _PyEval_EvalFrameDefault);
+}
+
+static Py_ssize_t pyframe_extra_index = -1;
+#if PY312
+#define EXTRA_INDEX PyUnstable_Eval_RequestCodeExtraIndex
+#define EXTRA_GET PyUnstable_Code_GetExtra
+#define EXTRA_SET PyUnstable_Code_SetExtra
+#else
+#define EXTRA_INDEX _PyEval_RequestCodeExtraIndex
+#define EXTRA_GET _PyCode_GetExtra
+#define EXTRA_SET _PyCode_SetExtra
+#endif
+
+int mg_pyframe_extra_init(void (*destroy)(void *)) {
+  if (pyframe_extra_index < 0) pyframe_extra_index = EXTRA_INDEX(destroy);
+  if (pyframe_extra_index >= 0) return 0;
+  PyErr_SetString(PyExc_ImportError, "no room for data of magneto in code objects");
+  return -1;
+}
+
+void *mg_pyframe_extra(PyCodeObject *co) {
+  void *p = NULL;
+  if (EXTRA_GET((PyObject *)co, pyframe_extra_index, &p)) PyErr_Clear();
+  return p;
+}
+
+int mg_pyframe_set_extra(PyCodeObject *co, void *p) { return EXTRA_SET((PyObject *)co, pyframe_extra_index, p); }
+
+PyObject *mg_pyframe_prep_reraise_star(PyObject *orig, PyObject *excs) {
+#if PY312
+  return PyUnstable_Exc_PrepReraiseStar(orig, excs);
+#else
+  return NULL; /* 3.11 does not export it */
+#endif
+}
+
+PyObject *mg_pyframe_join(PyObject *const *pieces, int n) {
+  PyObject *sep = PyUnicode_New(0, 0);
+  if (!sep) return NULL;
+  PyObject *r = _PyUnicode_JoinArray(sep, pieces, n);
+  Py_DECREF(sep);
+  return r;
+}
+
+int mg_pyframe_dict_merge(PyObject *d, PyObject *other) { return _PyDict_MergeEx(d, other, 2); }
+
+PyObject *mg_pyframe_type_lookup(PyTypeObject *t, PyObject *name) { return _PyType_Lookup(t, name); }

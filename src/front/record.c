@@ -1,0 +1,246 @@
+/* The eval loop: dispatch, unwinding to handlers, lazy wrapping of the outer frame, and inlined frames.
+ * In: linked frames.  Out: the frame at a later instruction; see record.h.
+ * Invariant: outside of an instruction the frame is exactly what CPython would have, so that it can take over at any
+ * instruction boundary.  The handlers are in record_var.c, record_ops.c, record_build.c and record_flow.c. */
+#include "front/record.h"
+#include "front/cache.h"
+#include "front/hook.h"
+#include "front/skip.h"
+
+typedef MgStep (*LoopHandler)(MgLoop *l, const MgInstr *in);
+static const LoopHandler loop_handlers[] = {
+#define BYTECODE(name, reads, trivial) mg_op_##name,
+#include "front/bytecodes.def"
+};
+static const bool loop_trivial[] = {
+#define BYTECODE(name, reads, trivial) trivial,
+#include "front/bytecodes.def"
+};
+
+/* Stack entries that an instruction looks at. */
+static int loop_reads(const MgInstr *in) {
+  int a = in->arg;
+  switch (in->op) {
+#define BYTECODE(name, reads, trivial)                                                                       \
+  case BC_##name: return reads;
+#include "front/bytecodes.def"
+  }
+  return a;
+}
+
+int mg_loop_touch_slot(MgLoop *l, int i) {
+  MgOuter *o = l->outer;
+  if (!o || !o->untouched || i >= o->nslot || !o->untouched[i]) return 0;
+  o->untouched[i] = false;
+  PyObject *v = SLOT(i);
+  if (!v) return 0;
+  PyObject *w = mg_wrap(v, mg_src_slot(i));
+  if (!w) return -1;
+  SLOT(i) = w;
+  Py_DECREF(v);
+  return 0;
+}
+
+/* Stack entries that the frame brought along are wrapped when an instruction looks at them, and not before: an
+ * iterator or context manager that just lies there must not become a guard. */
+static int loop_touch_stack(MgLoop *l, const MgInstr *in) {
+  MgOuter *o = l->outer;
+  int height = (int)(l->sp - l->base), bottom = height - loop_reads(in), first = (int)(l->base - l->v.slot);
+  for (int i = o->raw - 1; i >= 0 && i >= bottom; i--) {
+    o->raw = i;
+    if (mg_loop_touch_slot(l, first + i)) return -1;
+  }
+  return 0;
+}
+
+/* Entries that were popped without a look (POP_TOP, unwinding) are gone: the place may be used anew. */
+static void loop_forget_popped(MgLoop *l) {
+  MgOuter *o = l->outer;
+  int height = (int)(l->sp - l->base), first = (int)(l->base - l->v.slot);
+  while (o->raw > height) o->untouched[first + --o->raw] = false;
+}
+
+/* Goes to the handler of the exception that is set; false when this frame has none. */
+static bool loop_unwind(MgLoop *l, bool traceback) {
+  const MgHandler *h = mg_decode_handler(l->code, l->in->at);
+  if (!h) return false;
+  if (traceback) mg_pyframe_traceback(l->ts);
+  while (l->sp - l->base > h->depth) {
+    PyObject *old = POP();
+    Py_XDECREF(old);
+  }
+  if (h->lasti) {
+    PyObject *pos = PyLong_FromLong(mg_pyframe_lasti(l->f));
+    if (!pos) return false;
+    PUSH(pos);
+  }
+  PyObject *type, *exc, *tb;
+  PyErr_Fetch(&type, &exc, &tb);
+  PyErr_NormalizeException(&type, &exc, &tb);
+  PyException_SetTraceback(exc, tb ? tb : Py_None);
+  Py_XDECREF(type);
+  Py_XDECREF(tb);
+  PUSH(exc);
+  l->unit = h->target;
+  return true;
+}
+
+static MgLoopEnd loop_end(MgLoop *l, MgLoopEnd how) {
+  mg_pyframe_set_stacktop(l->f, (int)(l->sp - l->v.slot));
+  return how;
+}
+
+/* An exception reached the outermost frame: 1 go on in its handler, 0 the recording ends at this instruction. */
+static int loop_outer_exception(MgLoop *l) {
+  MgOuter *o = l->outer;
+  if (!o->exc_depth) o->exc_n = o->n;
+  if (mg_decode_handler(l->code, l->in->at)) return 1;
+  PyObject *type, *exc, *tb;
+  PyErr_Fetch(&type, &exc, &tb);
+  PyErr_NormalizeException(&type, &exc, &tb);
+  PyObject *text = exc ? PyObject_Str(exc) : NULL;
+  const char *msg = text ? PyUnicode_AsUTF8(text) : "";
+  mg_rec_break(BK_exception, "%s: %.150s", type ? ((PyTypeObject *)type)->tp_name : "exception", msg ? msg : "");
+  Py_XDECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(exc);
+  Py_XDECREF(tb);
+  return 0;
+}
+
+/* Before an instruction of the outermost frame: false when the loop has to stop here. */
+static bool loop_count(MgLoop *l) {
+  MgOuter *o = l->outer;
+  if (o->n == o->stop_at) return false;
+  o->n++;
+  return true;
+}
+
+MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *code, MgOuter *outer, int throwflag) {
+  *l = (MgLoop){.ts = ts, .f = f, .code = code, .rec = mg_rec, .outer = outer};
+  mg_pyframe_view(f, &l->v);
+  l->base = l->v.slot + l->v.code->co_nlocalsplus;
+  l->sp = l->v.slot + mg_pyframe_stacktop(f);
+  l->unit = mg_pyframe_lasti(f) + 1;
+  l->in = &code->instr[l->unit > 0 ? l->unit - 1 : 0];
+  mg_pyframe_set_stacktop(f, -1);
+  MgStep step = throwflag ? STEP_error : STEP_next;
+  for (;;) {
+    if (l->rec) {
+      if (l->rec->abort) return loop_end(l, LOOP_abort);
+      if (outer) loop_forget_popped(l);
+    }
+    if (step == STEP_next) {
+      if (outer && !loop_count(l)) {
+        mg_pyframe_set_lasti(f, l->unit - 1);
+        return loop_end(l, LOOP_stop);
+      }
+      int start = l->unit;
+      const MgInstr *in = l->in = &code->instr[start];
+      mg_pyframe_set_lasti(f, in->at);
+      l->unit = in->next;
+      if (l->rec) {
+        l->rec->nbytecode++;
+        if (outer) {
+          l->rec->line = (uint32_t)code->line[in->at];
+          if (outer->raw && loop_touch_stack(l, in)) {
+            step = STEP_error;
+            continue;
+          }
+        }
+      }
+      step = loop_handlers[in->op](l, in);
+      if (outer) outer->tail = loop_trivial[in->op] ? outer->tail + 1 : 0;
+      if (step == STEP_leave || step == STEP_unknown) {
+        l->unit = start;
+        mg_pyframe_set_lasti(f, start - 1);
+        if (step == STEP_leave) return loop_end(l, LOOP_leave);
+        if (!l->rec) return loop_end(l, LOOP_unknown);
+        mg_rec_break(BK_opcode, "instruction %s", mg_bytecode_name(in->op));
+        return loop_end(l, LOOP_abort);
+      }
+      continue;
+    }
+    /* An error: CPython's flag is set, or a break unwinds. */
+    if (l->rec && (l->rec->abort || (outer && !loop_outer_exception(l)))) return loop_end(l, LOOP_abort);
+    if (!loop_unwind(l, step == STEP_error)) return loop_end(l, LOOP_error);
+    step = STEP_next;
+  }
+}
+
+/* ---- inlined frames ---- */
+
+/* CPython ran the generator's prologue: the cells it made and took are replaced by what the recording must see. */
+static int record_enter_generator(MgFrameView *v) {
+  PyCodeObject *co = v->code;
+  int nfree = co->co_nfreevars, first = co->co_nlocalsplus - nfree;
+  for (int i = 0; i < first; i++)
+    if (v->slot[i] && PyCell_Check(v->slot[i])) mg_fresh(v->slot[i]);
+  for (int i = 0; i < nfree; i++) {
+    PyObject *cell = mg_rec_closure_cell(v->func, i);
+    if (!cell) return -1;
+    Py_SETREF(v->slot[first + i], cell);
+  }
+  return 0;
+}
+
+/* Ends the frame while a recording is given up: without running its handlers. */
+static PyObject *record_drop(PyThreadState *ts, MgFrame *f) {
+  if (!PyErr_Occurred()) PyErr_SetString(MgBreakError, mg_rec ? mg_rec->reason : "graph break");
+  return mg_pyframe_drop(ts, f);
+}
+
+static PyObject *record_run(PyThreadState *ts, MgFrame *f, const MgCode *code, int throwflag) {
+  if (Py_EnterRecursiveCall(" while calling a Python object")) return mg_pyframe_drop(ts, f);
+  MgFrameLink link;
+  MgLoop l;
+  mg_pyframe_link(ts, f, &link);
+  MgLoopEnd end = mg_loop_run(&l, ts, f, code, NULL, throwflag);
+  mg_pyframe_unlink(ts, &link);
+  Py_LeaveRecursiveCall();
+  switch (end) {
+  case LOOP_leave: return mg_pyframe_run_at(ts, f, l.unit);
+  case LOOP_error: return mg_pyframe_run(ts, f, 1);
+  default: return record_drop(ts, f);
+  }
+}
+
+PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
+  PyCodeObject *co = mg_pyframe_code(f);
+  if (mg_skip_opaque(co)) {
+    MgPause p = mg_rec_pause();
+    PyObject *r = mg_pyframe_run(ts, f, throwflag);
+    mg_rec_resume(p);
+    return r;
+  }
+  if (mg_rec->abort) return record_drop(ts, f);
+  MgFrameView v;
+  mg_pyframe_view(f, &v);
+  PyObject *gen = mg_pyframe_generator(f);
+  bool starts = mg_pyframe_lasti(f) < 0;
+  if (starts && mg_rec_enter_function(v.func, v.slot, co)) return record_drop(ts, f);
+  if (!gen && co->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) {
+    /* Only makes the generator object; its frame comes back here when it is first resumed. */
+    PyObject *r = mg_pyframe_run(ts, f, throwflag);
+    if (r) mg_fresh(r);
+    return r;
+  }
+  MgCodeInfo *info = mg_code_info(co);
+  const MgCode *code = info ? mg_code_decoded(info, co) : NULL;
+  if (!code) return record_drop(ts, f);
+  if (gen && !mg_is_fresh(gen)) {
+    /* Advancing it cannot be undone, and failing here would end it: put it back and drop the recording. */
+    mg_rec_break(BK_generator, "generator %.100s is older than the recording", PyUnicode_AsUTF8(co->co_qualname));
+    if (throwflag) return mg_pyframe_run(ts, f, 1);
+    PyErr_Clear();
+    int at = mg_pyframe_lasti(f);
+    return mg_pyframe_unresume(ts, f, at >= 0 && code->instr[at].op == BC_YIELD_VALUE ? at : -1);
+  }
+  if (gen && !code->known) {
+    mg_rec_break(BK_opcode, "%.100s is a coroutine", PyUnicode_AsUTF8(co->co_qualname));
+    return record_drop(ts, f);
+  }
+  if (gen && code->instr[mg_pyframe_lasti(f)].op != BC_YIELD_VALUE && record_enter_generator(&v))
+    return record_drop(ts, f);
+  return record_run(ts, f, code, throwflag);
+}

@@ -1,0 +1,122 @@
+/* The eval loop on a real frame, for recording and for plain execution.
+ * In: a linked frame.  Out: the same frame further on.  Handlers mg_op_* execute one instruction of the normal form; while
+ * recording they go through the mg_rec_* operations, otherwise through CPython's API.
+ * The value stack holds owned references, NULL entries included, exactly as in CPython. */
+#ifndef MG_FRONT_RECORD_H
+#define MG_FRONT_RECORD_H
+#include "front/decode.h"
+#include "front/rec.h"
+
+typedef enum MgStep {  /* what a handler asks the loop to do next */
+  STEP_next,
+  STEP_error,          /* an exception is set: add a traceback entry, then unwind */
+  STEP_reraise,        /* the same without the traceback entry */
+  STEP_leave,          /* the stack is as before: CPython executes this instruction, and it ends the frame's run */
+  STEP_unknown         /* the stack is as before: this loop cannot execute it */
+} MgStep;
+
+typedef enum MgLoopEnd {
+  LOOP_stop,           /* before instruction `unit`, as asked for */
+  LOOP_leave,          /* at instruction `unit`, which CPython has to execute: return, yield, reraise */
+  LOOP_error,          /* exception set, no handler in this frame; at `in` */
+  LOOP_abort,          /* recording: mg_rec->abort is set */
+  LOOP_unknown         /* plain: CPython has to go on at `unit` */
+} MgLoopEnd;
+
+typedef struct MgOuter { /* the outermost frame of a recording, or a frame that is stepped */
+  long n;                /* instructions started */
+  long stop_at;          /* stop once n of them are done; -1: never */
+  long tail;             /* trivial instructions executed last, without a gap */
+  bool *untouched;       /* recording, per slot at the start: still holds the frame's own, unwrapped value */
+  int nslot;             /* entries of untouched */
+  int raw;               /* stack entries, from the bottom, that are still unwrapped */
+  int exc_depth;         /* exceptions that became the handled one since the start */
+  long exc_n;            /* n of the instruction that raised the outermost of them */
+  PyObject *exc0;        /* the handled exception at the start */
+} MgOuter;
+
+typedef struct MgLoop {
+  PyThreadState *ts;
+  MgFrame *f;
+  MgFrameView v;
+  const MgCode *code;
+  PyObject **sp, **base; /* next free stack slot; bottom of the stack */
+  const MgInstr *in;     /* being executed */
+  int unit;              /* the next one */
+  MgRec *rec;            /* NULL: plain execution */
+  MgOuter *outer;        /* NULL in frames that are inlined into a recording */
+} MgLoop;
+
+/* Executes the linked frame from its position until one of the ends.  Leaves stacktop and position set. */
+MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *code, MgOuter *outer, int throwflag);
+/* The hook's part while recording: runs an inlined frame and returns what the hook must return. */
+PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag);
+/* Wraps slot i of the outer frame when it still holds the frame's own value: 0, or -1 with exception. */
+int mg_loop_touch_slot(MgLoop *l, int i);
+
+/* ---- shared by the handlers ---- */
+#define BYTECODE(name, reads, trivial) MgStep mg_op_##name(MgLoop *l, const MgInstr *in);
+#include "front/bytecodes.def"
+
+#define PUSH(v) (*l->sp++ = (v))
+#define POP() (*--l->sp)
+#define TOP() (l->sp[-1])
+#define PEEK(i) (l->sp[-(i)])
+#define SLOT(i) (l->v.slot[i])
+#define NAME(i) PyTuple_GET_ITEM(l->v.code->co_names, i)
+#define CONST(i) PyTuple_GET_ITEM(l->v.code->co_consts, i)
+
+/* Drops n entries and pushes v (stolen); NULL is an error and leaves the stack to the unwinder. */
+static inline MgStep loop_result(MgLoop *l, int n, PyObject *v) {
+  if (!v) return STEP_error;
+  while (n-- > 0) {
+    PyObject *old = POP();
+    Py_XDECREF(old);
+  }
+  PUSH(v);
+  return STEP_next;
+}
+static inline MgStep loop_drop(MgLoop *l, int n, int rc) {
+  if (rc < 0) return STEP_error;
+  while (n-- > 0) {
+    PyObject *old = POP();
+    Py_XDECREF(old);
+  }
+  return STEP_next;
+}
+static inline PyObject *loop_wrap(MgLoop *l, PyObject *v) { /* steals v; NULL stays NULL */
+  if (!v || !l->rec) return v;
+  PyObject *w = mg_wrap(v, 0);
+  Py_DECREF(v);
+  return w;
+}
+/* Exact builtin types have no state that a recording could read past its shadows. */
+static inline int loop_touch(MgLoop *l, PyObject *o) {
+  if (!l->rec) return 0;
+  PyTypeObject *t = Py_TYPE(o);
+  if (t == &PyLong_Type || t == &PyFloat_Type || t == &PyUnicode_Type || t == &PyBool_Type || t == &PyTuple_Type ||
+      t == &PyList_Type || t == &PyDict_Type || t == Py_TYPE(Py_None))
+    return 0;
+  return mg_rec_touch(o);
+}
+static inline int loop_true(MgLoop *l, PyObject *o) {
+  if (o == Py_True) return 1;
+  if (o == Py_False || o == Py_None) return 0;
+  return loop_touch(l, o) ? -1 : PyObject_IsTrue(o);
+}
+static inline PyObject *loop_getattr(MgLoop *l, PyObject *o, PyObject *name) {
+  return l->rec ? mg_rec_getattr(o, name) : PyObject_GetAttr(o, name);
+}
+static inline PyObject *loop_call(MgLoop *l, PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+  return l->rec ? mg_rec_call(f, args, nargsf, kwnames) : PyObject_Vectorcall(f, args, nargsf, kwnames);
+}
+static inline PyObject *loop_iter(MgLoop *l, PyObject *o) {
+  return l->rec ? mg_rec_iter(o) : PyObject_GetIter(o);
+}
+/* NULL without an exception: exhausted. */
+PyObject *mg_loop_next(MgLoop *l, PyObject *it);
+/* Everything that o yields, as a new list. */
+PyObject *mg_loop_list(MgLoop *l, PyObject *o);
+PyObject *mg_loop_special(MgLoop *l, PyObject *o, const char *name); /* looked up on the type; AttributeError */
+MgStep mg_loop_name_error(PyObject *type, const char *fmt, PyObject *name);
+#endif

@@ -1,0 +1,295 @@
+/* Instructions that move values: locals, cells, constants, globals, names, the stack. */
+#include "front/record.h"
+
+MgStep mg_loop_name_error(PyObject *type, const char *fmt, PyObject *name) {
+  PyErr_Format(type, fmt, name);
+  if (type != PyExc_NameError) return STEP_error;
+  /* The name makes CPython's "did you mean" possible. */
+  PyObject *t, *e, *tb;
+  PyErr_Fetch(&t, &e, &tb);
+  PyErr_NormalizeException(&t, &e, &tb);
+  if (e && PyObject_SetAttrString(e, "name", name)) PyErr_Clear();
+  PyErr_Restore(t, e, tb);
+  return STEP_error;
+}
+
+static PyObject *var_slot_name(MgLoop *l, int i) { return PyTuple_GET_ITEM(l->v.code->co_localsplusnames, i); }
+
+MgStep mg_op_UNKNOWN(MgLoop *l, const MgInstr *in) { return STEP_unknown; }
+MgStep mg_op_NOP(MgLoop *l, const MgInstr *in) { return STEP_next; }
+
+MgStep mg_op_LOAD_FAST(MgLoop *l, const MgInstr *in) {
+  if (l->outer && mg_loop_touch_slot(l, in->arg)) return STEP_error;
+  PyObject *v = SLOT(in->arg);
+  if (!v)
+    return mg_loop_name_error(PyExc_UnboundLocalError,
+                              "cannot access local variable '%U' where it is not associated with a value",
+                              var_slot_name(l, in->arg));
+  PUSH(Py_NewRef(v));
+  return STEP_next;
+}
+
+MgStep mg_op_LOAD_FAST_AND_CLEAR(MgLoop *l, const MgInstr *in) {
+  if (l->outer && mg_loop_touch_slot(l, in->arg)) return STEP_error;
+  PUSH(SLOT(in->arg)); /* may be NULL */
+  SLOT(in->arg) = NULL;
+  return STEP_next;
+}
+
+/* The slot is about to be overwritten: its old value needs no guard. */
+static void var_forget(MgLoop *l, int i) {
+  if (l->outer && l->outer->untouched && i < l->outer->nslot) l->outer->untouched[i] = false;
+}
+
+MgStep mg_op_STORE_FAST(MgLoop *l, const MgInstr *in) {
+  var_forget(l, in->arg);
+  PyObject *old = SLOT(in->arg);
+  SLOT(in->arg) = POP();
+  Py_XDECREF(old);
+  return STEP_next;
+}
+
+MgStep mg_op_DELETE_FAST(MgLoop *l, const MgInstr *in) {
+  PyObject *old = SLOT(in->arg);
+  if (!old)
+    return mg_loop_name_error(PyExc_UnboundLocalError,
+                              "cannot access local variable '%U' where it is not associated with a value",
+                              var_slot_name(l, in->arg));
+  var_forget(l, in->arg);
+  SLOT(in->arg) = NULL;
+  Py_DECREF(old);
+  return STEP_next;
+}
+
+MgStep mg_op_MAKE_CELL(MgLoop *l, const MgInstr *in) {
+  if (l->outer && mg_loop_touch_slot(l, in->arg)) return STEP_error;
+  PyObject *old = SLOT(in->arg), *cell = PyCell_New(old);
+  if (!cell) return STEP_error;
+  var_forget(l, in->arg);
+  SLOT(in->arg) = cell;
+  Py_XDECREF(old);
+  if (l->rec) mg_fresh(cell);
+  return STEP_next;
+}
+
+MgStep mg_op_COPY_FREE_VARS(MgLoop *l, const MgInstr *in) {
+  PyObject *closure = ((PyFunctionObject *)l->v.func)->func_closure;
+  int first = l->v.code->co_nlocalsplus - in->arg;
+  for (int i = 0; i < in->arg; i++) {
+    PyObject *cell = PyTuple_GET_ITEM(closure, i);
+    cell = !l->rec ? Py_NewRef(cell) : l->outer ? mg_wrap(cell, mg_src_closure(i)) : mg_rec_closure_cell(l->v.func, i);
+    if (!cell) return STEP_error;
+    var_forget(l, first + i);
+    Py_XSETREF(SLOT(first + i), cell);
+  }
+  return STEP_next;
+}
+
+static MgStep var_unbound_cell(MgLoop *l, int i) {
+  bool is_free = i >= l->v.code->co_nlocalsplus - l->v.code->co_nfreevars;
+  if (!is_free)
+    return mg_loop_name_error(PyExc_UnboundLocalError,
+                              "cannot access local variable '%U' where it is not associated with a value",
+                              var_slot_name(l, i));
+  return mg_loop_name_error(
+      PyExc_NameError, "cannot access free variable '%U' where it is not associated with a value in enclosing scope",
+      var_slot_name(l, i));
+}
+
+/* The cell in slot i (borrowed), wrapped when it is the outer frame's own; NULL with exception. */
+static PyObject *var_cell(MgLoop *l, int i) {
+  if (l->outer && mg_loop_touch_slot(l, i)) return NULL;
+  return SLOT(i);
+}
+
+MgStep mg_op_LOAD_DEREF(MgLoop *l, const MgInstr *in) {
+  PyObject *cell = var_cell(l, in->arg);
+  if (!cell) return STEP_error;
+  PyObject *v = PyCell_GET(cell);
+  if (!v) return var_unbound_cell(l, in->arg);
+  PUSH(Py_NewRef(v));
+  return STEP_next;
+}
+
+/* A class body looks into its namespace before the enclosing function. */
+static MgStep var_load_class_cell(MgLoop *l, PyObject *ns, int i, int drop) {
+  PyObject *v = PyObject_GetItem(ns, var_slot_name(l, i));
+  if (!v) {
+    if (!PyErr_ExceptionMatches(PyExc_KeyError)) return STEP_error;
+    PyErr_Clear();
+    PyObject *cell = var_cell(l, i);
+    if (!cell) return STEP_error;
+    v = Py_XNewRef(PyCell_GET(cell));
+    if (!v) return var_unbound_cell(l, i);
+  }
+  return loop_result(l, drop, v);
+}
+
+MgStep mg_op_LOAD_CLASSDEREF(MgLoop *l, const MgInstr *in) { return var_load_class_cell(l, l->v.locals, in->arg, 0); }
+MgStep mg_op_LOAD_FROM_DICT_OR_DEREF(MgLoop *l, const MgInstr *in) {
+  return var_load_class_cell(l, TOP(), in->arg, 1);
+}
+
+MgStep mg_op_STORE_DEREF(MgLoop *l, const MgInstr *in) {
+  PyObject *cell = var_cell(l, in->arg);
+  if (!cell) return STEP_error;
+  PyObject *old = PyCell_GET(cell);
+  PyCell_SET(cell, POP());
+  Py_XDECREF(old);
+  return STEP_next;
+}
+
+MgStep mg_op_DELETE_DEREF(MgLoop *l, const MgInstr *in) {
+  PyObject *cell = var_cell(l, in->arg);
+  if (!cell) return STEP_error;
+  PyObject *old = PyCell_GET(cell);
+  if (!old) return var_unbound_cell(l, in->arg);
+  PyCell_SET(cell, NULL);
+  Py_DECREF(old);
+  return STEP_next;
+}
+
+MgStep mg_op_LOAD_CONST(MgLoop *l, const MgInstr *in) {
+  PUSH(Py_NewRef(CONST(in->arg)));
+  return STEP_next;
+}
+
+/* ---- globals and names ---- */
+
+/* New reference; NULL with NameError or another exception. */
+static PyObject *var_global(MgLoop *l, PyObject *name) {
+  if (l->rec) return mg_rec_load_global(l->v.globals, l->v.builtins, name);
+  PyObject *v = PyDict_GetItemWithError(l->v.globals, name);
+  if (v) return Py_NewRef(v);
+  if (PyErr_Occurred()) return NULL;
+  if (PyDict_CheckExact(l->v.builtins)) {
+    v = PyDict_GetItemWithError(l->v.builtins, name);
+    if (v) return Py_NewRef(v);
+  } else {
+    v = PyObject_GetItem(l->v.builtins, name);
+    if (v) return v;
+    if (PyErr_ExceptionMatches(PyExc_KeyError)) PyErr_Clear();
+  }
+  if (!PyErr_Occurred()) mg_loop_name_error(PyExc_NameError, "name '%U' is not defined", name);
+  return NULL;
+}
+
+MgStep mg_op_LOAD_GLOBAL(MgLoop *l, const MgInstr *in) {
+  PyObject *v = var_global(l, NAME(in->arg));
+  if (!v) return STEP_error;
+  if (in->flag) PUSH(NULL);
+  PUSH(v);
+  return STEP_next;
+}
+
+MgStep mg_op_STORE_GLOBAL(MgLoop *l, const MgInstr *in) {
+  int rc = l->rec ? mg_rec_store_global(l->v.globals, NAME(in->arg), TOP())
+                  : PyDict_SetItem(l->v.globals, NAME(in->arg), TOP());
+  return loop_drop(l, 1, rc);
+}
+
+MgStep mg_op_DELETE_GLOBAL(MgLoop *l, const MgInstr *in) {
+  PyObject *name = NAME(in->arg);
+  int rc = l->rec ? mg_rec_store_global(l->v.globals, name, NULL) : PyDict_DelItem(l->v.globals, name);
+  if (rc < 0 && PyErr_ExceptionMatches(PyExc_KeyError))
+    return mg_loop_name_error(PyExc_NameError, "name '%U' is not defined", name);
+  return rc < 0 ? STEP_error : STEP_next;
+}
+
+/* Class bodies: the namespace was made by __prepare__ while recording, so it is read and written for real. */
+static MgStep var_load_name(MgLoop *l, PyObject *ns, PyObject *name, int drop) {
+  PyObject *v = ns ? PyObject_GetItem(ns, name) : NULL;
+  if (!v && PyErr_Occurred()) {
+    if (!PyErr_ExceptionMatches(PyExc_KeyError)) return STEP_error;
+    PyErr_Clear();
+  }
+  return loop_result(l, drop, v ? v : var_global(l, name));
+}
+
+MgStep mg_op_LOAD_NAME(MgLoop *l, const MgInstr *in) { return var_load_name(l, l->v.locals, NAME(in->arg), 0); }
+MgStep mg_op_LOAD_FROM_DICT_OR_GLOBALS(MgLoop *l, const MgInstr *in) {
+  return var_load_name(l, TOP(), NAME(in->arg), 1);
+}
+
+MgStep mg_op_STORE_NAME(MgLoop *l, const MgInstr *in) {
+  if (!l->v.locals) {
+    PyErr_Format(PyExc_SystemError, "no locals found when storing %R", NAME(in->arg));
+    return STEP_error;
+  }
+  return loop_drop(l, 1, PyObject_SetItem(l->v.locals, NAME(in->arg), TOP()));
+}
+
+MgStep mg_op_DELETE_NAME(MgLoop *l, const MgInstr *in) {
+  if (!l->v.locals || PyObject_DelItem(l->v.locals, NAME(in->arg)))
+    return mg_loop_name_error(PyExc_NameError, "name '%U' is not defined", NAME(in->arg));
+  return STEP_next;
+}
+
+MgStep mg_op_LOAD_LOCALS(MgLoop *l, const MgInstr *in) {
+  if (!l->v.locals) {
+    PyErr_SetString(PyExc_SystemError, "no locals");
+    return STEP_error;
+  }
+  PUSH(Py_NewRef(l->v.locals));
+  return STEP_next;
+}
+
+MgStep mg_op_SETUP_ANNOTATIONS(MgLoop *l, const MgInstr *in) {
+  PyObject *name = PyUnicode_InternFromString("__annotations__"), *have = NULL, *fresh = NULL;
+  MgStep step = STEP_error;
+  if (!name || !l->v.locals) goto done;
+  have = PyObject_GetItem(l->v.locals, name);
+  if (!have) {
+    if (!PyErr_ExceptionMatches(PyExc_KeyError)) goto done;
+    PyErr_Clear();
+    fresh = PyDict_New();
+    if (!fresh || PyObject_SetItem(l->v.locals, name, fresh)) goto done;
+  }
+  step = STEP_next;
+done:
+  Py_XDECREF(name);
+  Py_XDECREF(have);
+  Py_XDECREF(fresh);
+  return step;
+}
+
+static MgStep var_builtin(MgLoop *l, const char *text) {
+  PyObject *name = PyUnicode_InternFromString(text);
+  PyObject *v = name ? PyObject_GetItem(l->v.builtins, name) : NULL;
+  Py_XDECREF(name);
+  if (!v) {
+    PyErr_Format(PyExc_NameError, "%s not found", text);
+    return STEP_error;
+  }
+  PUSH(v);
+  return STEP_next;
+}
+MgStep mg_op_LOAD_BUILD_CLASS(MgLoop *l, const MgInstr *in) { return var_builtin(l, "__build_class__"); }
+
+MgStep mg_op_LOAD_ASSERTION_ERROR(MgLoop *l, const MgInstr *in) {
+  PUSH(Py_NewRef(PyExc_AssertionError));
+  return STEP_next;
+}
+
+/* ---- the stack ---- */
+
+MgStep mg_op_POP_TOP(MgLoop *l, const MgInstr *in) { return loop_drop(l, 1, 0); }
+MgStep mg_op_POP_TWO(MgLoop *l, const MgInstr *in) { return loop_drop(l, 2, 0); }
+
+MgStep mg_op_PUSH_NULL(MgLoop *l, const MgInstr *in) {
+  PUSH(NULL);
+  return STEP_next;
+}
+
+MgStep mg_op_COPY(MgLoop *l, const MgInstr *in) {
+  PyObject *v = PEEK(in->arg);
+  PUSH(Py_XNewRef(v));
+  return STEP_next;
+}
+
+MgStep mg_op_SWAP(MgLoop *l, const MgInstr *in) {
+  PyObject *v = TOP();
+  TOP() = PEEK(in->arg);
+  PEEK(in->arg) = v;
+  return STEP_next;
+}

@@ -1,0 +1,226 @@
+/* The driver of a compiled frame: look up the segment at the current offset, run it, write its snapshot into the frame,
+ * execute the breaking instruction unrecorded, go on.
+ * In: a frame from the hook.  Out: what the frame returns, or an exception, delivered through CPython's own code so that
+ * frames, tracebacks and handlers are exactly CPython's. */
+#include "front/resume.h"
+#include "front/hook.h"
+#include "front/record.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define RESUME_SMALL 64 /* values that fit on the C stack */
+
+int mg_entry_run(MgEntry *e, PyObject **vals, PyObject **new_slots, PyObject **ret) {
+  PyObject *small[RESUME_SMALL] = {NULL}, **outs = small;
+  const ValRef *unused;
+  int nout = mg_snapshot_outputs(e->snap, &unused), nsrc = mg_guards_nsrc(e->guards), rc = -1;
+  if (nout > RESUME_SMALL && !(outs = mg_calloc((size_t)nout, sizeof *outs))) return PyErr_NoMemory(), -1;
+  /* Kernels run without the GIL and backends run Python: nothing may free what the segment still needs. */
+  for (int i = 0; i < nsrc; i++) Py_XINCREF(vals[i]);
+  if (!mg_exec_run(e->exec, vals, outs)) rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
+  for (int i = 0; i < nsrc; i++) Py_XDECREF(vals[i]);
+  for (int i = 0; i < nout; i++) Py_XDECREF(outs[i]);
+  if (outs != small) free(outs);
+  return rc;
+}
+
+typedef struct Drive {
+  PyThreadState *ts;
+  MgFrame *f;
+  const MgConfig *cfg;
+  MgCodeInfo *info;
+  const MgCode *code;
+  MgFrameView v;
+  MgFrameLink link;
+} Drive;
+
+/* Every way out of the driver: unlinks, and lets CPython go on with the frame. */
+static PyObject *drive_leave(Drive *d, int unit) {
+  mg_pyframe_unlink(d->ts, &d->link);
+  mg_hook_mode = HOOK_compile;
+  return mg_pyframe_run_at(d->ts, d->f, unit);
+}
+
+static PyObject *drive_raise(Drive *d) {
+  mg_pyframe_unlink(d->ts, &d->link);
+  mg_hook_mode = HOOK_compile;
+  return mg_pyframe_run(d->ts, d->f, 1);
+}
+
+/* Puts the result of a segment into the frame. */
+static void drive_write(Drive *d, const MgEntry *e, PyObject **values) {
+  int before = mg_pyframe_stacktop(d->f);
+  mg_pyframe_set_stacktop(d->f, e->nslot < before ? e->nslot : before);
+  for (int i = 0; i < e->nslot; i++) {
+    if (e->untouched[i]) continue;
+    PyObject *old = i < before ? d->v.slot[i] : NULL;
+    d->v.slot[i] = values[i];
+    Py_XDECREF(old);
+  }
+  for (int i = e->nslot; i < before; i++) Py_CLEAR(d->v.slot[i]);
+  mg_pyframe_set_stacktop(d->f, e->nslot);
+  mg_pyframe_set_lasti(d->f, e->end - 1);
+}
+
+/* Runs an entry in the frame.  0; -1 with exception. */
+static int drive_segment(Drive *d, MgEntry *e, PyObject **vals) {
+  PyObject *small[RESUME_SMALL] = {NULL}, **values = small, *ret = NULL;
+  if (e->nslot > RESUME_SMALL && !(values = mg_calloc((size_t)e->nslot, sizeof *values)))
+    return PyErr_NoMemory(), -1;
+  int rc = mg_entry_run(e, vals, values, &ret);
+  if (!rc) {
+    e->hits++;
+    drive_write(d, e, values);
+    /* The frame now stands before its RETURN; its locals are dead, and cleared already. */
+    if (e->is_ret) {
+      int n = d->v.code->co_nlocalsplus;
+      if (d->code->instr[e->end].op == BC_RETURN_VALUE) d->v.slot[n++] = Py_NewRef(ret);
+      mg_pyframe_set_stacktop(d->f, n);
+    }
+  }
+  Py_XDECREF(ret);
+  if (values != small) free(values);
+  return rc;
+}
+
+/* The recompile limit: the frame goes on in CPython, and says so once. */
+static int drive_give_up(Drive *d, MgSite *site, int unit) {
+  site->eager = true;
+  mg_stats.fallbacks++;
+  const char *name = PyUnicode_AsUTF8(d->v.code->co_qualname);
+  mg_log(MG_LOG_fallback, "%s, line %d: %d entries and none fits", name, d->code->line[unit], site->n);
+  return PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                          "magneto: %U was compiled %d times at line %d and runs eagerly from here on "
+                          "(MAGNETO_LOGS=recompiles shows why)",
+                          d->v.code->co_qualname, site->n, d->code->line[unit]);
+}
+
+static void drive_log_recompile(Drive *d, MgSite *site, const MgSlots *slots) {
+  if (!mg_log_on(MG_LOG_recompiles)) return;
+  for (int i = 0; i < site->n; i++) {
+    MgEntry *e = site->entry[i];
+    PyObject **vals = mg_calloc((size_t)mg_guards_nsrc(e->guards) + 1, sizeof *vals);
+    MgGuardFail why = {0};
+    if (vals && !mg_guards_check(e->guards, slots, vals, &why))
+      mg_log(MG_LOG_recompiles, "%s, line %d, entry %d of %d: %s", PyUnicode_AsUTF8(d->v.code->co_qualname), e->line,
+             i + 1, site->n, why.text);
+    free(vals);
+  }
+}
+
+typedef enum DriveNext {
+  DRIVE_step,
+  DRIVE_return, /* the frame stands before its RETURN */
+  DRIVE_eager,
+  DRIVE_raise,  /* the user's program raised: its handlers may catch it */
+  DRIVE_fail    /* compiling failed: not an exception of the program */
+} DriveNext;
+
+/* Finds or compiles what runs at the frame's position and runs it; *nplain: instructions to execute afterwards. */
+static DriveNext drive_compiled(Drive *d, int *nplain) {
+  int unit = mg_pyframe_lasti(d->f) + 1;
+  PyObject *small[RESUME_SMALL], **vals = small;
+  int nvals = RESUME_SMALL;
+  DriveNext next = DRIVE_fail;
+  MgEntry *e = NULL;
+  mg_hook_mode = HOOK_off;
+  for (int compiled = 0;; compiled++) {
+    MgSite *site = mg_cache_site(d->info, d->cfg->id, unit, true);
+    if (!site) goto done;
+    if (site->eager) {
+      next = DRIVE_eager;
+      goto done;
+    }
+    if (site->plain) {
+      *nplain = site->plain;
+      next = DRIVE_step;
+      goto done;
+    }
+    MgSlots slots = {d->v.slot, mg_pyframe_stacktop(d->f), d->v.func};
+    if ((e = mg_cache_find(site, &slots, &vals, &nvals, false))) break;
+    if (PyErr_Occurred()) goto done;
+    if (compiled) { /* its own guards do not hold on the next look: something changes behind our back */
+      next = drive_give_up(d, site, unit) ? DRIVE_fail : DRIVE_eager;
+      goto done;
+    }
+    if (site->n >= d->cfg->recompile_limit && !mg_force_break) {
+      next = drive_give_up(d, site, unit) ? DRIVE_fail : DRIVE_eager;
+      goto done;
+    }
+    mg_stats.misses++;
+    if (site->n) {
+      mg_stats.recompiles++;
+      drive_log_recompile(d, site, &slots);
+    }
+    int rc = mg_compile_segment(d->ts, d->f, d->cfg, d->info);
+    if (rc) {
+      if (rc > 0) next = DRIVE_eager;
+      goto done;
+    }
+  }
+  mg_stats.hits++;
+  next = DRIVE_raise;
+  if (drive_segment(d, e, vals)) goto done;
+  *nplain = e->nplain;
+  next = e->is_ret ? DRIVE_return : DRIVE_step;
+done:
+  mg_entry_release(e);
+  if (vals != small) free(vals);
+  mg_hook_mode = HOOK_compile;
+  return next;
+}
+
+PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg) {
+  Drive d = {.ts = ts, .f = f, .cfg = cfg};
+  mg_pyframe_view(f, &d.v);
+  if (!(d.info = mg_code_info(d.v.code)) || !(d.code = mg_code_decoded(d.info, d.v.code)) || !d.code->known) {
+    PyErr_Clear();
+    return mg_pyframe_run(ts, f, 0);
+  }
+  if (Py_EnterRecursiveCall(" while calling a Python object")) return mg_pyframe_drop(ts, f);
+  mg_pyframe_link(ts, f, &d.link);
+  PyObject *r = NULL;
+  for (;;) {
+    int nplain = 0;
+    DriveNext next = drive_compiled(&d, &nplain);
+    int unit = mg_pyframe_lasti(f) + 1;
+    if (next == DRIVE_fail) {
+      mg_pyframe_unlink(ts, &d.link);
+      mg_hook_mode = HOOK_compile;
+      r = mg_pyframe_drop(ts, f);
+      break;
+    }
+    if (next == DRIVE_raise) {
+      mg_pyframe_set_lasti(f, unit); /* the exception belongs to the instruction that would run next */
+      r = drive_raise(&d);
+      break;
+    }
+    if (next != DRIVE_step) {
+      r = drive_leave(&d, unit);
+      break;
+    }
+    MgOuter outer = {.stop_at = nplain, .exc_n = -1};
+    MgLoop l;
+    MgLoopEnd end = mg_loop_run(&l, ts, f, d.code, &outer, 0);
+    if (end == LOOP_stop) continue;
+    r = end == LOOP_error ? drive_raise(&d) : drive_leave(&d, l.unit);
+    break;
+  }
+  Py_LeaveRecursiveCall();
+  return r;
+}
+
+/* ---- for tests ---- */
+
+static PyObject *resume_force_break(PyObject *self, PyObject *arg) {
+  long k = PyLong_AsLong(arg);
+  if (k == -1 && PyErr_Occurred()) return NULL;
+  mg_force_break = k > 0 ? k : 0;
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef resume_methods[] = {
+    {"force_break", resume_force_break, METH_O, "Ends every segment after k instructions; 0 turns it off (tests)."},
+    {NULL, NULL, 0, NULL}};
+
+int mg_resume_init(PyObject *module) { return PyModule_AddFunctions(module, resume_methods); }

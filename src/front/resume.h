@@ -1,0 +1,20 @@
+/* Driving a frame: compiled segments, breaking instructions, resumption in place. */
+#ifndef MG_FRONT_RESUME_H
+#define MG_FRONT_RESUME_H
+#include "front/cache.h"
+
+/* Runs a frame that has not started, by compiled segments where possible; returns what the hook must return. */
+PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg);
+
+/* Runs a segment on given slots: new_slots and ret as mg_snapshot_run.  vals: source values of the guard check. */
+int mg_entry_run(MgEntry *e, PyObject **vals, PyObject **new_slots, PyObject **ret);
+
+/* Compiles the segment that starts at the linked frame's position; the frame is unchanged afterwards.
+ * 0: the site has a new entry or became plain.  1: leave the frame to CPython.  -1: exception for the user. */
+int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCodeInfo *info);
+
+/* Test: end a segment after every k-th instruction (0: off). */
+extern long mg_force_break;
+bool mg_strict(void); /* MAGNETO_STRICT=1: fallbacks and broken invariants are errors */
+int mg_resume_init(PyObject *module);
+#endif

@@ -1,0 +1,347 @@
+/* Compiling one segment of a frame: record, restart with an earlier end after a break, snapshot, compile, seal.
+ * In: a linked frame before an instruction.  Out: a new entry at its site, or the site marked as plain.
+ * Invariants: the frame and torch's global state are as before, whatever happens; with MAGNETO_STRICT=1 every stand-in is
+ * dead afterwards and the guards hold on the very frame that was recorded. */
+#include "front/hook.h"
+#include "front/record.h"
+#include "front/resume.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define SEGMENT_ATTEMPTS 12          /* recordings of one segment before its frame is left to CPython */
+#define SEGMENT_MAX_INSTR 20000000   /* instructions of one recording */
+
+long mg_force_break;
+
+bool mg_strict(void) {
+  static int on = -1;
+  if (on < 0) {
+    const char *v = getenv("MAGNETO_STRICT");
+    on = v && *v && strcmp(v, "0");
+  }
+  return on;
+}
+
+typedef struct Segment {
+  PyThreadState *ts;
+  MgFrame *f;
+  const MgConfig *cfg;
+  MgCodeInfo *info;
+  const MgCode *code;
+  MgFrameView v;
+  int unit;             /* where it starts */
+  int nslot;            /* slots in use at the start */
+  PyObject **saved;     /* their values, strong */
+  PyObject *exc0;       /* handled exception at the start, strong or NULL */
+  /* the end that the next attempt has to use */
+  long stop_at;         /* -1: as far as it goes */
+  int nplain;           /* instructions to execute unrecorded there */
+  int back;             /* how far the next failing snapshot moves the end */
+  MgBreakCode why;      /* the break that made it */
+  char reason[256];
+  MgEntry *entry;       /* the result */
+  bool failed;          /* compiling failed: exception set */
+} Segment;
+
+/* ---- the frame's own state ---- */
+
+static int segment_save(Segment *s) {
+  s->unit = mg_pyframe_lasti(s->f) + 1;
+  s->nslot = mg_pyframe_stacktop(s->f);
+  if (!(s->saved = mg_calloc((size_t)s->nslot + 1, sizeof *s->saved))) return PyErr_NoMemory(), -1;
+  for (int i = 0; i < s->nslot; i++) s->saved[i] = Py_XNewRef(s->v.slot[i]);
+  s->exc0 = Py_XNewRef(*mg_pyframe_exc_slot(s->ts));
+  return 0;
+}
+
+static void segment_restore(Segment *s) {
+  for (int i = 0, n = mg_pyframe_stacktop(s->f); i < n; i++) Py_CLEAR(s->v.slot[i]);
+  for (int i = 0; i < s->nslot; i++) s->v.slot[i] = Py_XNewRef(s->saved[i]);
+  mg_pyframe_set_stacktop(s->f, s->nslot);
+  mg_pyframe_set_lasti(s->f, s->unit - 1);
+  PyObject **exc = mg_pyframe_exc_slot(s->ts);
+  if (*exc != s->exc0) Py_XSETREF(*exc, Py_XNewRef(s->exc0));
+}
+
+static void segment_free(Segment *s) {
+  for (int i = 0; s->saved && i < s->nslot; i++) Py_XDECREF(s->saved[i]);
+  free(s->saved);
+  Py_XDECREF(s->exc0);
+}
+
+/* ---- one attempt ---- */
+
+/* Decides where the next attempt ends, after a break in instruction number n. */
+static void segment_place_break(Segment *s, const MgRec *r, const MgOuter *o) {
+  long end = o->n - 1, broke = o->n;
+  if (o->exc_depth || (o->exc_n >= 0 && o->exc_n <= end)) {
+    end = o->exc_n - 1; /* a segment cannot end while its own exception is being handled */
+  } else {
+    end -= o->tail; /* values that were only loaded for the breaking instruction need no guards */
+  }
+  s->stop_at = end > 0 ? end : 0;
+  s->nplain = (int)(broke - s->stop_at);
+  if (o->exc_n >= 0 && s->stop_at == o->exc_n - 1) s->nplain = 1;
+  s->why = (MgBreakCode)r->code;
+  snprintf(s->reason, sizeof s->reason, "%s", r->reason);
+}
+
+/* The snapshot failed at the end of the segment: end it earlier, by growing steps. */
+static void segment_move_back(Segment *s, const MgRec *r, long n) {
+  if (s->stop_at < 0) { /* ran to its RETURN */
+    s->nplain = 0;
+    s->why = (MgBreakCode)r->code;
+    snprintf(s->reason, sizeof s->reason, "%s", r->reason);
+    s->stop_at = n;
+  }
+  long step = s->back ? s->back : 1, end = s->stop_at - step;
+  s->back = (int)step * 2;
+  if (end < 0) end = 0;
+  s->nplain += (int)(s->stop_at - end);
+  s->stop_at = end;
+}
+
+static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOuter *o, int end, bool is_ret, int nslot) {
+  MgEntry *e = mg_entry_new();
+  if (!e) {
+    mg_snapshot_free(snap);
+    return -1;
+  }
+  e->snap = snap;
+  e->unit = s->unit;
+  e->end = end;
+  e->is_ret = is_ret;
+  e->nplain = s->nplain;
+  e->nslot = is_ret ? 0 : nslot;
+  e->nnode = (int)r->g->nnode - 1;
+  e->line = s->code->line[s->unit];
+  e->end_line = s->code->line[end];
+  e->code = is_ret ? BK_none : s->why;
+  const char *reason = is_ret ? "return" : s->reason;
+  if ((e->reason = mg_malloc(strlen(reason) + 1))) strcpy(e->reason, reason);
+  if ((e->untouched = mg_calloc((size_t)e->nslot + 1, sizeof *e->untouched)))
+    for (int i = 0; i < e->nslot && i < o->nslot; i++) e->untouched[i] = o->untouched[i];
+  if (!e->reason || !e->untouched) {
+    PyErr_NoMemory();
+    goto fail;
+  }
+  double t0 = mg_now_ms();
+  e->exec = mg_exec_build(r, s->cfg, snap);
+  mg_stats.compile_ms += mg_now_ms() - t0;
+  if (!e->exec || mg_guards_seal(r->guards)) goto fail;
+  e->guards = r->guards;
+  r->guards = NULL;
+  s->entry = e;
+  return 0;
+fail:
+  mg_entry_release(e);
+  return -1;
+}
+
+/* Runs the loop over the frame and builds the snapshot; NULL when the attempt has to be repeated elsewhere. */
+static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bool *is_ret, int *nslot) {
+  MgLoop l;
+  mg_hook_mode = HOOK_record;
+  MgLoopEnd how = mg_loop_run(&l, s->ts, s->f, s->code, o, 0);
+  mg_hook_mode = HOOK_off;
+  bool interrupted = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
+  PyErr_Clear();
+  /* The interrupt must not be lost with the recording: it is raised again by the code that runs next. */
+  if (interrupted) PyErr_SetInterrupt();
+  MgSnapshot *snap = NULL;
+  if (r->abort) {
+    segment_place_break(s, r, o);
+    return NULL;
+  }
+  *end = l.unit;
+  *is_ret = how == LOOP_leave;
+  *nslot = mg_pyframe_stacktop(s->f);
+  if (how == LOOP_stop && o->exc_depth) {
+    mg_rec_break(BK_handler, "inside of an exception handler");
+    PyErr_Clear();
+    segment_place_break(s, r, o);
+    return NULL;
+  }
+  if (*is_ret) {
+    const MgInstr *in = &s->code->instr[l.unit];
+    PyObject *ret = in->op == BC_RETURN_CONST ? PyTuple_GET_ITEM(s->v.code->co_consts, in->arg) : l.sp[-1];
+    snap = mg_snapshot_build(NULL, 0, NULL, ret);
+  } else {
+    bool *untouched = mg_calloc((size_t)*nslot + 1, sizeof *untouched);
+    for (int i = 0; untouched && i < *nslot && i < o->nslot; i++) untouched[i] = o->untouched[i];
+    if (untouched) snap = mg_snapshot_build(s->v.slot, *nslot, untouched, NULL);
+    free(untouched);
+  }
+  PyErr_Clear();
+  if (!snap) segment_move_back(s, r, o->n);
+  return snap;
+}
+
+static int segment_outer(Segment *s, MgOuter *o) {
+  int first = s->v.code->co_nlocalsplus;
+  *o = (MgOuter){.stop_at = s->stop_at < 0 && mg_force_break ? mg_force_break : s->stop_at,
+                 .nslot = s->nslot,
+                 .raw = s->nslot - first,
+                 .exc_n = -1};
+  if (s->stop_at < 0 && mg_force_break) {
+    s->why = BK_forced;
+    s->nplain = 1;
+    snprintf(s->reason, sizeof s->reason, "after %ld instructions", mg_force_break);
+  }
+  o->untouched = mg_calloc((size_t)s->nslot + 1, sizeof *o->untouched);
+  if (!o->untouched) return PyErr_NoMemory(), -1;
+  for (int i = 0; i < s->nslot; i++) o->untouched[i] = s->v.slot[i] != NULL;
+  return 0;
+}
+
+/* Records once.  0 (s->entry set, or another attempt is needed), -1 with exception. */
+static int segment_attempt(Segment *s) {
+  MgCtx ctx;
+  MgExprs exprs;
+  MgGraph graph;
+  MgOuter outer = {0};
+  MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = s->cfg, .want_fx = s->cfg->backend != NULL};
+  MgSlots slots = {s->v.slot, s->nslot, s->v.func};
+  MgSnapshot *snap = NULL;
+  int end = 0, nslot = 0, rc = -1;
+  bool is_ret = false;
+  double t0 = mg_now_ms();
+  mg_ctx_init(&ctx);
+  if (mg_exprs_init(&exprs, &ctx) || mg_graph_init(&graph, &ctx, &exprs)) {
+    PyErr_NoMemory();
+    goto free_ctx;
+  }
+  if (segment_outer(s, &outer)) goto free_ctx;
+  mg_stats.attempts++;
+  mg_rec = &rec;
+  mg_hook_mode = HOOK_off;
+  if (!mg_objects_begin(&rec, &slots)) {
+    if (!mg_standin_begin(&rec)) {
+      snap = segment_record(s, &rec, &outer, &end, &is_ret, &nslot);
+      rc = 0;
+      mg_effects_undo(&rec);
+      mg_standin_end(&rec);
+    }
+  }
+  mg_rec = NULL;
+  segment_restore(s);
+  mg_stats.bytecodes += rec.nbytecode;
+  mg_stats.record_ms += mg_now_ms() - t0;
+  if (snap && segment_make_entry(s, &rec, snap, &outer, end, is_ret, nslot)) {
+    s->failed = true;
+    rc = -1;
+  }
+  PyObject *t, *v, *tb;
+  PyErr_Fetch(&t, &v, &tb);
+  mg_objects_end(&rec);
+  int alive = mg_standin_alive(&rec);
+  mg_standin_free(&rec);
+  PyErr_Restore(t, v, tb);
+  if (alive && mg_strict() && !rc) {
+    PyErr_Format(PyExc_AssertionError, "%d stand-in tensors outlive the recording of %U, line %d", alive,
+                 s->v.code->co_qualname, s->code->line[s->unit]);
+    s->failed = true;
+    rc = -1;
+  }
+free_ctx:
+  free(outer.untouched);
+  mg_ctx_free(&ctx);
+  return rc;
+}
+
+/* ---- what users see ---- */
+
+static void segment_log(const Segment *s, const MgEntry *e) {
+  const char *name = PyUnicode_AsUTF8(s->v.code->co_qualname), *file = PyUnicode_AsUTF8(s->v.code->co_filename);
+  if (!e->is_ret && mg_log_on(MG_LOG_graph_breaks))
+    mg_log(MG_LOG_graph_breaks, "%s:%d in %s: %s: %s\n  hint: %s", file, e->end_line, name, mg_break_name(e->code),
+           e->reason, mg_break_hint(e->code));
+  if (mg_log_on(MG_LOG_plan_frame))
+    mg_log(MG_LOG_plan_frame, "%s (%s): units %d-%d, lines %d-%d: %d ops, then %s%s%s", name, file, e->unit, e->end,
+           e->line, e->end_line, e->nnode, e->is_ret ? "return" : mg_break_name(e->code), e->is_ret ? "" : ": ",
+           e->is_ret ? "" : e->reason);
+  if (mg_log_on(MG_LOG_guards)) {
+    MgStrbuf text = {0};
+    mg_guards_print(e->guards, &text);
+    mg_log_text(MG_LOG_guards, name, mg_sb_text(&text));
+    mg_sb_free(&text);
+  }
+}
+
+static int segment_fullgraph_error(const Segment *s) {
+  int line = s->code->line[s->unit];
+  PyErr_Format(PyExc_RuntimeError,
+               "fullgraph=True, but the graph breaks: %s: %s\n  in %U, segment from line %d, File \"%U\"\n  hint: %s",
+               mg_break_name(s->why), s->reason, s->v.code->co_qualname, line, s->v.code->co_filename,
+               mg_break_hint(s->why));
+  return -1;
+}
+
+/* Compiling raised: the user's backend's errors are the user's, ours end in eager execution with a warning. */
+static int segment_give_up(Segment *s) {
+  if (s->cfg->backend || mg_strict() || s->cfg->fullgraph || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return -1;
+  PyObject *t, *v, *tb;
+  PyErr_Fetch(&t, &v, &tb);
+  PyErr_NormalizeException(&t, &v, &tb);
+  int rc = PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "magneto: %U runs eagerly: %R", s->v.code->co_qualname,
+                            v ? v : Py_None);
+  mg_log(MG_LOG_fallback, "%s: compiling failed", PyUnicode_AsUTF8(s->v.code->co_qualname));
+  mg_stats.fallbacks++;
+  Py_XDECREF(t);
+  Py_XDECREF(v);
+  Py_XDECREF(tb);
+  return rc ? -1 : 1;
+}
+
+static int segment_check_own_guards(Segment *s, MgEntry *e) {
+  MgSlots slots = {s->v.slot, s->nslot, s->v.func};
+  PyObject **vals = mg_calloc((size_t)mg_guards_nsrc(e->guards) + 1, sizeof *vals);
+  MgGuardFail why = {0};
+  if (!vals) return PyErr_NoMemory(), -1;
+  bool ok = mg_guards_check(e->guards, &slots, vals, &why);
+  free(vals);
+  if (ok) return 0;
+  PyErr_Format(PyExc_AssertionError, "the guards of %U, line %d, fail on their own recording: %s",
+               s->v.code->co_qualname, e->line, why.text);
+  return -1;
+}
+
+int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCodeInfo *info) {
+  Segment s = {.ts = ts, .f = f, .cfg = cfg, .info = info, .stop_at = -1};
+  int rc = -1;
+  mg_pyframe_view(f, &s.v);
+  if (!(s.code = mg_code_decoded(info, s.v.code)) || segment_save(&s)) goto done;
+  MgHookMode mode = mg_hook_mode;
+  for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && s.stop_at != 0; i++)
+    if (segment_attempt(&s)) {
+      mg_hook_mode = HOOK_off;
+      rc = segment_give_up(&s);
+      mg_hook_mode = mode;
+      goto done;
+    }
+  mg_hook_mode = mode;
+  if (cfg->fullgraph && !(s.entry && s.entry->is_ret) && s.why != BK_exception) {
+    rc = segment_fullgraph_error(&s);
+    goto done;
+  }
+  /* Recording ran Python code, which may have called reset(): the site is looked up now. */
+  MgSite *site = mg_cache_site(info, cfg->id, s.unit, true);
+  if (!site) goto done;
+  if (!s.entry) { /* nothing before the break, or no end that can be rebuilt */
+    site->plain = s.nplain > 0 ? s.nplain : 1;
+    rc = 0;
+    goto done;
+  }
+  segment_log(&s, s.entry);
+  if (mg_strict() && segment_check_own_guards(&s, s.entry)) goto done;
+  mg_stats.entries++;
+  if (s.entry->nnode > 0) mg_stats.graphs++;
+  if (!s.entry->is_ret) mg_stats.breaks[s.entry->code]++;
+  MgEntry *e = s.entry;
+  s.entry = NULL;
+  rc = mg_cache_add(site, e);
+done:
+  mg_entry_release(s.entry);
+  segment_free(&s);
+  return rc;
+}

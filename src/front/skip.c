@@ -1,0 +1,99 @@
+/* Code by file: one table of path fragments; the last row that matches decides.
+ * In: code objects.  Out: is it torch's dispatch machinery (opaque), is it compiled as a frame of its own.
+ * Answers are cached per code object by their callers (cache.c). */
+#include "front/skip.h"
+#include "front/cache.h"
+#include <string.h>
+
+typedef enum SkipKind {
+  SKIP_none,    /* the user's code */
+  SKIP_inline,  /* library code: recorded when user code calls it, never compiled on its own */
+  SKIP_opaque   /* run by C++ in the middle of an op: must not be recorded */
+} SkipKind;
+
+typedef enum SkipRoot { ROOT_torch, ROOT_stdlib, ROOT_magneto, ROOT__COUNT } SkipRoot;
+static char *skip_root[ROOT__COUNT]; /* directories, with the final slash */
+
+static const struct {
+  SkipRoot root;
+  const char *path; /* prefix below the root; "" is everything */
+  SkipKind kind;
+} skip_rules[] = {
+    {ROOT_stdlib, "", SKIP_inline},
+    {ROOT_stdlib, "site-packages/", SKIP_none},
+    {ROOT_stdlib, "dist-packages/", SKIP_none},
+    {ROOT_torch, "", SKIP_inline},
+    {ROOT_torch, "nn/modules/", SKIP_none},       /* containers call user modules */
+    {ROOT_torch, "nn/modules/module.py", SKIP_inline},
+    {ROOT_torch, "_ops.py", SKIP_opaque},
+    {ROOT_torch, "_library/", SKIP_opaque},
+    {ROOT_torch, "_dynamo/", SKIP_opaque},
+    {ROOT_torch, "_subclasses/", SKIP_opaque},
+    {ROOT_torch, "_refs/", SKIP_opaque},
+    {ROOT_torch, "_meta_registrations.py", SKIP_opaque},
+    {ROOT_torch, "_prims/", SKIP_opaque},
+    {ROOT_torch, "_prims_common/", SKIP_opaque},
+    {ROOT_torch, "_decomp/", SKIP_opaque},
+    {ROOT_torch, "utils/_python_dispatch.py", SKIP_opaque},
+    {ROOT_torch, "fx/experimental/", SKIP_opaque},
+    {ROOT_magneto, "", SKIP_opaque},
+};
+
+static SkipKind skip_kind(PyCodeObject *co) {
+  const char *file = PyUnicode_AsUTF8(co->co_filename);
+  if (!file) {
+    PyErr_Clear();
+    return SKIP_inline;
+  }
+  if (!strncmp(file, "<frozen importlib", 17)) return SKIP_opaque;
+  if (!strncmp(file, "<frozen ", 8)) return SKIP_inline;
+  SkipKind kind = SKIP_none;
+  for (size_t i = 0; i < sizeof skip_rules / sizeof *skip_rules; i++) {
+    const char *root = skip_root[skip_rules[i].root];
+    size_t n = root ? strlen(root) : 0;
+    if (n && !strncmp(file, root, n) && !strncmp(file + n, skip_rules[i].path, strlen(skip_rules[i].path)))
+      kind = skip_rules[i].kind;
+  }
+  return kind;
+}
+
+static SkipKind skip_cached(PyCodeObject *co) {
+  MgCodeInfo *info = mg_code_info(co);
+  if (!info) {
+    PyErr_Clear();
+    return SKIP_inline;
+  }
+  if (info->skip < 0) info->skip = (int8_t)skip_kind(co);
+  return (SkipKind)info->skip;
+}
+
+bool mg_skip_opaque(PyCodeObject *co) { return skip_cached(co) == SKIP_opaque; }
+bool mg_skip_compile(PyCodeObject *co) { return skip_cached(co) != SKIP_none; }
+
+/* The directory of a file of the module, with the final slash; malloc'ed. */
+static char *skip_directory(PyObject *m) {
+  PyObject *file = m ? PyObject_GetAttrString(m, "__file__") : NULL;
+  const char *text = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : NULL, *end;
+  char *dir = NULL;
+  if (text && (end = strrchr(text, '/')) && (dir = mg_calloc(1, (size_t)(end - text) + 2)))
+    memcpy(dir, text, (size_t)(end - text) + 1);
+  Py_XDECREF(file);
+  return dir;
+}
+
+int mg_skip_init(PyObject *module) {
+  static const char *const names[ROOT__COUNT] = {
+      [ROOT_torch] = "torch", [ROOT_stdlib] = "os", [ROOT_magneto] = "magneto"};
+  for (int i = 0; i < ROOT__COUNT; i++) {
+    if (skip_root[i]) continue;
+    PyObject *m = PyImport_ImportModule(names[i]);
+    if (!m) return -1;
+    skip_root[i] = skip_directory(m);
+    Py_DECREF(m);
+    if (!skip_root[i]) {
+      if (!PyErr_Occurred()) PyErr_Format(PyExc_ImportError, "magneto: where is %s?", names[i]);
+      return -1;
+    }
+  }
+  return 0;
+}

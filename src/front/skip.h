@@ -1,0 +1,11 @@
+/* Which code is the user's: by the file it comes from. */
+#ifndef MG_FRONT_SKIP_H
+#define MG_FRONT_SKIP_H
+#include "front/pyframe.h"
+
+/* Torch's own machinery, which its C++ calls while an op runs: never part of a recording. */
+bool mg_skip_opaque(PyCodeObject *co);
+/* Frames that are not compiled on their own (they are inlined when compiled code calls them). */
+bool mg_skip_compile(PyCodeObject *co);
+int mg_skip_init(PyObject *module);
+#endif
