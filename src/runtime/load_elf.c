@@ -99,6 +99,7 @@ static MgRc elf_read_symbols(ElfIn *in) {
 /* Unwind tables are dropped: kernels neither throw nor are unwound through. */
 static bool elf_wanted(const ElfIn *in, const Elf64_Shdr *s) {
   const char *name = elf_name(in->shstr, in->shstr_len, s->sh_name);
+  if (s->sh_type != SHT_PROGBITS && s->sh_type != SHT_NOBITS) return false;
   return s->sh_flags & SHF_ALLOC && s->sh_size && name && strncmp(name, ".eh_frame", 9);
 }
 

@@ -1,0 +1,87 @@
+/* The border between Python tensors and a plan.  See the header.  Hot: a call of a small plan allocates nothing here. */
+#include "front/planrun.h"
+#include <stdlib.h>
+#include <string.h>
+#include "front/nodecall.h"
+#include "runtime/torch_abi.h"
+
+enum {
+  PLANRUN_STACK = 64,             /* inputs or outputs kept on the C stack */
+  PLANRUN_LONG_BYTES = 1 << 20    /* plans that touch more memory than this are worth a GIL switch */
+};
+
+/* "IndexError: text" -> that exception; other failures are errors of ours. */
+void mg_planrun_raise(MgRc rc, const char *text) {
+  PyObject *type = rc == MG_UNSUP ? PyExc_NotImplementedError : rc == MG_NOMEM ? PyExc_MemoryError : PyExc_RuntimeError;
+  if (rc == MG_PYERR && PyErr_Occurred()) return;
+  if (rc == MG_RAISE) {
+    static const struct { const char *name; PyObject **type; } known[] = {
+      {"IndexError: ", &PyExc_IndexError}, {"ValueError: ", &PyExc_ValueError}, {"RuntimeError: ", &PyExc_RuntimeError},
+      {"ZeroDivisionError: ", &PyExc_ZeroDivisionError}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+      size_t n = strlen(known[i].name);
+      if (strncmp(text, known[i].name, n)) continue;
+      type = *known[i].type;
+      text += n;
+      break;
+    }
+  }
+  PyErr_SetString(type, text);
+}
+
+static int planrun_bump_versions(const MgPlanInfo *info, PyObject *const *in) {
+  static PyObject *increment; /* torch.autograd.graph.increment_version */
+  if (!increment) {
+    PyObject *m = PyImport_ImportModule("torch.autograd.graph");
+    increment = m ? PyObject_GetAttrString(m, "increment_version") : NULL;
+    Py_XDECREF(m);
+    if (!increment) return -1;
+  }
+  for (int i = 0; i < info->nwritten; i++) {
+    PyObject *r = PyObject_CallOneArg(increment, in[info->written[i]]);
+    if (!r) return -1;
+    Py_DECREF(r);
+  }
+  return 0;
+}
+
+/* Python objects of the results. */
+static int planrun_wrap(PyObject *const *in, MgTensor **out, const int *same, int n, PyObject **outs) {
+  int bad = 0;
+  for (int i = 0; i < n; i++) {
+    if (same[i] >= 0) outs[i] = Py_NewRef(in[same[i]]);
+    else if (!(outs[i] = mg_tensor_wrap(out[i]))) bad = -1; /* go on: every handle must be given back */
+  }
+  for (int i = 0; bad && i < n; i++) Py_CLEAR(outs[i]);
+  return bad;
+}
+
+int mg_planrun(MgPlan *p, PyObject *const *in, PyObject **outs) {
+  MgTensor *in_stack[PLANRUN_STACK], **t = in_stack, *out_stack[PLANRUN_STACK], **out = out_stack;
+  int same_stack[PLANRUN_STACK], *same = same_stack, rc = -1;
+  char err[400];
+  MgPlanInfo info;
+  mg_plan_info(p, &info);
+  if (info.ninput > PLANRUN_STACK) t = mg_malloc(sizeof *t * (size_t)info.ninput);
+  if (info.noutput > PLANRUN_STACK) {
+    out = mg_malloc(sizeof *out * (size_t)info.noutput);
+    same = mg_malloc(sizeof *same * (size_t)info.noutput);
+  }
+  if (!t || !out || !same) {
+    PyErr_NoMemory();
+    goto done;
+  }
+  for (int i = 0; i < info.ninput; i++) t[i] = mg_abi_tensor(in[i]);
+  bool is_long = info.bytes_moved > PLANRUN_LONG_BYTES || info.nextern > info.nhost;
+  PyThreadState *gil = is_long ? PyEval_SaveThread() : NULL;
+  MgRc run = mg_plan_run(p, t, out, same, err, sizeof err);
+  if (gil) PyEval_RestoreThread(gil);
+  if (run != MG_OK) mg_planrun_raise(run, err);
+  else rc = planrun_wrap(in, out, same, info.noutput, outs);
+  if (!rc && info.nwritten) rc = planrun_bump_versions(&info, in);
+done:
+  if (t != in_stack) free(t);
+  if (out != out_stack) free(out);
+  if (same != same_stack) free(same);
+  return rc;
+}

@@ -1,0 +1,14 @@
+/* A compiled plan called with Python tensors. */
+#ifndef MG_FRONT_PLANRUN_H
+#define MG_FRONT_PLANRUN_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include "runtime/plan.h"
+
+/* in: borrowed torch tensors in graph input order; outs: new references in graph output order.  Releases the GIL
+ * while a long plan runs; bumps the version counters of inputs that were written.  -1 with an exception: the one that
+ * eager raises when a check of data failed. */
+int mg_planrun(MgPlan *p, PyObject *const *in, PyObject **outs);
+/* Sets the exception of a failed run or compilation. */
+void mg_planrun_raise(MgRc rc, const char *text);
+#endif

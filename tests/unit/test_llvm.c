@@ -1,0 +1,85 @@
+/* LLVM through dlopen, the loader and the kernel cache together.  Skipped (77) where no LLVM is found. */
+#include "runtime/load_llvm.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "check.h"
+#include "runtime/kcache.h"
+#include "runtime/torch_abi.h"
+
+/* A vector constant (.rodata), a libm call (stub) and a plain loop. */
+static const char good[] =
+  "declare double @cos(double)\n"
+  "define void @kernel_N(ptr %buf, ptr %size, i64 %begin, i64 %end) {\n"
+  "entry:\n  %pa = load ptr, ptr %buf\n  br label %loop\n"
+  "loop:\n  %i = phi i64 [%begin, %entry], [%next, %loop]\n"
+  "  %p = getelementptr double, ptr %pa, i64 %i\n  %x = load double, ptr %p\n"
+  "  %y = call double @cos(double %x)\n  %z = fadd double %y, 0x40091EB851EB851F\n  store double %z, ptr %p\n"
+  "  %next = add i64 %i, 1\n  %more = icmp slt i64 %next, %end\n  br i1 %more, label %loop, label %done\n"
+  "done:\n  ret void\n}\n";
+
+typedef void (*Kernel)(void *const *, const int64_t *, int64_t, int64_t);
+
+static void test_modules(uint32_t n, unsigned threads) {
+  MgCtx c;
+  MgObject obj[32];
+  char text[32][sizeof good], name[16] = "kernel_A";
+  const char *texts[32];
+  mg_ctx_init(&c);
+  for (uint32_t i = 0; i < n; i++) {
+    memcpy(text[i], good, sizeof good);
+    *strstr(text[i], "_N") = '_';
+    strstr(text[i], "kernel_N")[7] = (char)('A' + i);
+    texts[i] = text[i];
+  }
+  CHECK(mg_llvm_emit(&c, texts, n, threads, obj) == MG_OK);
+  for (uint32_t i = 0; i < n && c.rc == MG_OK; i++) {
+    MgCode *code;
+    MgKcRef ref, again;
+    CHECK(mg_elf_load(&c, obj[i].data, obj[i].len, mg_abi_symbol, &code) == MG_OK);
+    name[7] = (char)('A' + i);
+    void *fn = mg_elf_symbol(code, name);
+    double v[3] = {0, 1, 2};
+    void *buf[1] = {v};
+    CHECK(fn != NULL);
+    ((Kernel)fn)(buf, NULL, 0, 3);
+    for (int k = 0; k < 3; k++) CHECK(fabs(v[k] - (cos(k) + 3.14)) < 1e-12);
+    MgKey key = mg_kcache_key(text[i], strlen(text[i]));
+    CHECK(!mg_kcache_find(key, &again));
+    CHECK(mg_kcache_add(&c, code, &key, &fn, 1, &ref) == MG_OK);
+    CHECK(mg_kcache_find(key, &again) == fn && again == ref);
+    mg_kcache_unref(again);
+    mg_kcache_unref(ref);
+    CHECK(mg_kcache_find(key, &again) == fn); /* idle code is kept for a while */
+    mg_kcache_unref(again);
+    free(obj[i].data);
+  }
+  mg_ctx_free(&c);
+  mg_kcache_clear();
+  MgKcInfo info;
+  mg_kcache_info(&info);
+  CHECK(info.nkernel == 0 && info.ncode == 0 && info.bytes == 0);
+}
+
+static void test_errors(void) {
+  MgCtx c;
+  MgObject obj[2];
+  const char *texts[2] = {good, "define void @broken( {"};
+  mg_ctx_init(&c);
+  CHECK(mg_llvm_emit(&c, texts, 2, 2, obj) == MG_BUG && !strncmp(c.msg, "LLVM: ", 6));
+  CHECK(!obj[0].data && !obj[1].data);
+  mg_ctx_free(&c);
+}
+
+int main(void) {
+  const char *why = mg_llvm_open();
+  if (why) {
+    printf("skipped: %s\n", why);
+    return 77;
+  }
+  CHECK(*mg_llvm_cpu() && *mg_llvm_features() && !mg_llvm_has("no-such-feature") && !mg_llvm_has("av"));
+  test_modules(1, 1);
+  test_modules(12, 2);
+  test_errors();
+  return test_done();
+}
