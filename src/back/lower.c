@@ -35,7 +35,7 @@ static void lower_use(ValRef *v, void *arg) {
     }
     return;
   }
-  if (!u->row || u->row->flags & LWF_real) lv->need_buf = true;
+  if (!u->row || (u->row->flags & LWF_real && first)) lv->need_buf = true;
   if (u->counted[*v] == u->ref) return;
   u->counted[*v] = u->ref;
   lv->uses += u->row && u->row->flags & LWF_multi && first ? 2 : 1;

@@ -51,7 +51,7 @@ typedef bool (*LwMapFn)(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef
 
 enum { LWF_view = 1,    /* result shares the argument's memory (strided view) */
        LWF_multi = 2,   /* reads its first argument several times */
-       LWF_real = 4 };  /* wants its tensor arguments realised (random access into them) */
+       LWF_real = 4 };  /* wants its first argument realised (random access into it) */
 
 struct LwRow {
   const char *name;    /* "aten::add.Tensor" */
@@ -136,6 +136,19 @@ void lw_reshape_map(Lower *L, const SymRef *in, int nin, const SymRef *out, int 
 SymRef lw_slice_bound(Lower *L, const MgNode *n, int k, SymRef size, SymRef deflt);
 /* The value whose memory v is a view of: v itself unless a view op made it. */
 ValRef lw_base(Lower *L, ValRef v);
+
+/* ---- indices that are data (lower_index.c) ---- */
+/* Element of index tensor t for a reader that broadcasts it, as i64 in [0, size): negative ones are wrapped when `wrap`;
+ * out of range raises (when type is set) and makes *in false there. */
+typedef struct LwIndex { ExprRef i, in; } LwIndex;
+MgRc lw_index(Lower *L, ValRef t, const ExprRef *at, int ndim, SymRef size, bool wrap, const char *type, const char *msg,
+              LwIndex *out);
+/* How aten::index maps results to self: positions of indexed dims, rank of the broadcast index, where it goes. */
+typedef struct LwIndexing { int nd, bdim, pos; ValRef t[LW_MAX_NDIM]; } LwIndexing;
+bool lw_indexing(const MgGraph *g, const MgNode *n, int karg, LwIndexing *q);
+/* Self's indices for result point `at`; *in: all in range. */
+MgRc lw_indexing_map(Lower *L, const LwIndexing *q, const SymRef *size, const ExprRef *at, bool check, ExprRef *to,
+                     ExprRef *in);
 
 /* ---- reductions (lower_reduce.c), for the ops that are made of them ---- */
 /* Reduces body over the dims of `size` marked in red[]; body is over ndim indices.  value is over the outer indices

@@ -1,6 +1,6 @@
 /* Reductions over dimensions, arg-reductions, scans.
  * Every op is one nest or a few (mean, then squared deviations); 16-bit floats are reduced in f32, ints and bools in i64. */
-#include "back/lower.h"
+#include "back/lower_reduce.h"
 #include <math.h>
 #include <string.h>
 
@@ -28,22 +28,8 @@ MgRc lw_reduce(Lower *L, MgRedOp op, ExprRef body, int ndim, const SymRef *size,
   return MG_OK;
 }
 
-/* One reduction being lowered: what is reduced, over which dims, into which result. */
-typedef struct Reduce {
-  Lower *L;
-  ValRef src;
-  int nd;
-  const SymRef *size;
-  bool red[LW_MAX_NDIM];
-  bool keep;
-  ExprRef at[LW_MAX_NDIM];
-  MgTy ty;             /* accumulator */
-  SymRef count;        /* elements reduced into one */
-} Reduce;
-
-/* Dims come from argument kdim (an int, a list, or None: all), keepdim from kkeep; -1: the op has no such argument. */
-static bool reduce_init(Lower *L, MgNode *n, int kdim, int kkeep, MgTy ty, Reduce *q) {
-  *q = (Reduce){.L = L, .src = lw_arg_val(n, 0), .ty = ty};
+bool lw_red_init(Lower *L, MgNode *n, int kdim, int kkeep, MgTy ty, LwRed *q) {
+  *q = (LwRed){.L = L, .src = lw_arg_val(n, 0), .ty = ty};
   const MgVal *m = lw_meta(L, q->src);
   q->nd = m->ndim;
   q->size = m->size;
@@ -64,10 +50,9 @@ static bool reduce_init(Lower *L, MgNode *n, int kdim, int kkeep, MgTy ty, Reduc
   return true;
 }
 
-static ExprRef reduce_src(Reduce *q) { return mg_ex_cvt(q->L->x, q->ty, lw_at(q->L, q->src, q->at)); }
+ExprRef lw_red_src(LwRed *q) { return mg_ex_cvt(q->L->x, q->ty, lw_at(q->L, q->src, q->at)); }
 
-/* Reduces body into result v. */
-static MgRc reduce_into(Reduce *q, ValRef v, MgRedOp op, ExprRef body, ExprRef value) {
+MgRc lw_red_into(LwRed *q, ValRef v, MgRedOp op, ExprRef body, ExprRef value) {
   if (!v || !q->L->val[v].uses) return MG_OK;
   MgView out;
   TRY(lw_buffer(q->L, v, &out));
@@ -76,8 +61,7 @@ static MgRc reduce_into(Reduce *q, ValRef v, MgRedOp op, ExprRef body, ExprRef v
   return MG_OK;
 }
 
-/* Reduces body into a temporary with reduced dims kept, so that it can be read at the source's indices. */
-static MgRc reduce_temp(Reduce *q, MgRedOp op, ExprRef body, ExprRef value, MgDtype dt, ExprRef *read) {
+MgRc lw_red_temp(LwRed *q, MgRedOp op, ExprRef body, ExprRef value, MgDtype dt, ExprRef *read) {
   SymRef size[LW_MAX_NDIM];
   ExprRef at[LW_MAX_NDIM];
   MgView out;
@@ -91,7 +75,13 @@ static MgRc reduce_temp(Reduce *q, MgRedOp op, ExprRef body, ExprRef value, MgDt
   return MG_OK;
 }
 
-static MgDtype reduce_acc_dtype(MgTy ty) { return ty == TY_f64 ? DT_f64 : DT_f32; }
+ExprRef lw_red_outer(LwRed *q, ExprRef e) {
+  ExprRef at[LW_MAX_NDIM];
+  int o = 0;
+  for (int d = 0; d < q->nd; d++) at[d] = q->red[d] && !q->keep ? lw_int(q->L, 0) : mg_ex_idx(q->L->x, o++);
+  return mg_ex_subst(q->L->x, e, at, q->nd);
+}
+
 static MgTy reduce_ty(Lower *L, ValRef v) { return mg_dtype_compute((MgDtype)lw_meta(L, v)->dtype); }
 
 /* What the accumulator of a sum or product is: i64 for integers and bools. */
@@ -104,9 +94,9 @@ enum { R_sum, R_mean, R_prod, R_nansum, R_nanmean, R_count };
 
 static MgRc reduce_sum(Lower *L, MgNode *n, const LwRow *r, int kdim, int kkeep) {
   ValRef v = n->out[0];
-  Reduce q;
-  if (!reduce_init(L, n, kdim, kkeep, reduce_sum_ty(L, v), &q)) return MG_UNSUP;
-  ExprRef e = reduce_src(&q), red = mg_ex_red(L->x, q.ty), value = 0;
+  LwRed q;
+  if (!lw_red_init(L, n, kdim, kkeep, reduce_sum_ty(L, v), &q)) return MG_UNSUP;
+  ExprRef e = lw_red_src(&q), red = mg_ex_red(L->x, q.ty), value = 0;
   if (r->op == R_count) e = mg_ex_cvt(L->x, q.ty, mg_ex_cvt(L->x, TY_i1, lw_at(L, q.src, q.at)));
   ExprRef isnan = mg_ty_is_float(q.ty) ? lw_op1(L, OP_isnan, e) : 0;
   if ((r->op == R_nansum || r->op == R_nanmean) && isnan) e = lw_where(L, isnan, lw_const(L, q.ty, 0), e);
@@ -114,52 +104,49 @@ static MgRc reduce_sum(Lower *L, MgNode *n, const LwRow *r, int kdim, int kkeep)
   if (r->op == R_nanmean) {
     ExprRef cnt;
     TRY(lw_settle(L, q.src));
-    TRY(reduce_temp(&q, RED_sum, mg_ex_cvt(L->x, q.ty, lw_op1(L, OP_not, isnan)), 0, reduce_acc_dtype(q.ty), &cnt));
-    ExprRef at[LW_MAX_NDIM]; /* from the source's indices to the result's */
-    int o = 0;
-    for (int d = 0; d < q.nd; d++) at[d] = q.red[d] && !q.keep ? lw_int(L, 0) : mg_ex_idx(L->x, o++);
-    value = lw_op2(L, OP_div, red, mg_ex_subst(L->x, cnt, at, q.nd));
+    TRY(lw_red_temp(&q, RED_sum, mg_ex_cvt(L->x, q.ty, lw_op1(L, OP_not, isnan)), 0, lw_acc_dtype(q.ty), &cnt));
+    value = lw_op2(L, OP_div, red, lw_red_outer(&q, cnt));
   }
-  return reduce_into(&q, v, r->op == R_prod ? RED_prod : RED_sum, e, value);
+  return lw_red_into(&q, v, r->op == R_prod ? RED_prod : RED_sum, e, value);
 }
 static MgRc reduce_sum_all(Lower *L, MgNode *n, const LwRow *r) { return reduce_sum(L, n, r, -1, -1); }
 static MgRc reduce_sum_dim(Lower *L, MgNode *n, const LwRow *r) { return reduce_sum(L, n, r, 1, 2); }
 
 /* any, all, max, min of all or named dims */
 static MgRc reduce_plain(Lower *L, MgNode *n, const LwRow *r) {
-  Reduce q;
+  LwRed q;
   bool logic = r->op == RED_any || r->op == RED_all;
   MgTy ty = logic ? TY_i1 : reduce_ty(L, lw_arg_val(n, 0));
-  if (!reduce_init(L, n, n->op->nparam > 1 ? 1 : -1, n->op->nparam > 2 ? 2 : -1, ty, &q)) return MG_UNSUP;
+  if (!lw_red_init(L, n, n->op->nparam > 1 ? 1 : -1, n->op->nparam > 2 ? 2 : -1, ty, &q)) return MG_UNSUP;
   MgRedOp op = (MgRedOp)r->op;
   if (ty == TY_i1) op = op == RED_max ? RED_any : op == RED_min ? RED_all : op; /* extremes of bools */
-  return reduce_into(&q, n->out[0], op, reduce_src(&q), 0);
+  return lw_red_into(&q, n->out[0], op, lw_red_src(&q), 0);
 }
 
-static ExprRef reduce_arg_src(Reduce *q) { /* bools are compared as integers */
-  ExprRef e = reduce_src(q);
+static ExprRef reduce_arg_src(LwRed *q) { /* bools are compared as integers */
+  ExprRef e = lw_red_src(q);
   return q->ty == TY_i1 ? mg_ex_cvt(q->L->x, TY_u8, e) : e;
 }
 static MgRc reduce_arg(Lower *L, MgNode *n, const LwRow *r) {
-  Reduce q;
-  if (!reduce_init(L, n, 1, 2, reduce_ty(L, lw_arg_val(n, 0)), &q)) return MG_UNSUP;
-  return reduce_into(&q, n->out[0], (MgRedOp)r->op, reduce_arg_src(&q), 0);
+  LwRed q;
+  if (!lw_red_init(L, n, 1, 2, reduce_ty(L, lw_arg_val(n, 0)), &q)) return MG_UNSUP;
+  return lw_red_into(&q, n->out[0], (MgRedOp)r->op, reduce_arg_src(&q), 0);
 }
 /* max.dim, min.dim: values and the first index that has them */
 static MgRc reduce_max_dim(Lower *L, MgNode *n, const LwRow *r) {
-  Reduce q;
-  if (!reduce_init(L, n, 1, 2, reduce_ty(L, lw_arg_val(n, 0)), &q)) return MG_UNSUP;
+  LwRed q;
+  if (!lw_red_init(L, n, 1, 2, reduce_ty(L, lw_arg_val(n, 0)), &q)) return MG_UNSUP;
   TRY(lw_settle(L, q.src));
   MgRedOp op = r->op == RED_max ? (q.ty == TY_i1 ? RED_any : RED_max) : q.ty == TY_i1 ? RED_all : RED_min;
-  TRY(reduce_into(&q, n->out[0], op, reduce_src(&q), 0));
-  return reduce_into(&q, n->out[1], r->op == RED_max ? RED_argmax : RED_argmin, reduce_arg_src(&q), 0);
+  TRY(lw_red_into(&q, n->out[0], op, lw_red_src(&q), 0));
+  return lw_red_into(&q, n->out[1], r->op == RED_max ? RED_argmax : RED_argmin, reduce_arg_src(&q), 0);
 }
 static MgRc reduce_aminmax(Lower *L, MgNode *n, const LwRow *r) {
-  Reduce q;
-  if (!reduce_init(L, n, 1, 2, reduce_ty(L, lw_arg_val(n, 0)), &q)) return MG_UNSUP;
+  LwRed q;
+  if (!lw_red_init(L, n, 1, 2, reduce_ty(L, lw_arg_val(n, 0)), &q)) return MG_UNSUP;
   TRY(lw_settle(L, q.src));
-  TRY(reduce_into(&q, n->out[0], q.ty == TY_i1 ? RED_all : RED_min, reduce_src(&q), 0));
-  return reduce_into(&q, n->out[1], q.ty == TY_i1 ? RED_any : RED_max, reduce_src(&q), 0);
+  TRY(lw_red_into(&q, n->out[0], q.ty == TY_i1 ? RED_all : RED_min, lw_red_src(&q), 0));
+  return lw_red_into(&q, n->out[1], q.ty == TY_i1 ? RED_any : RED_max, lw_red_src(&q), 0);
 }
 
 /* ---- variance ------------------------------------------------------------------------------------------------------ */
@@ -169,22 +156,19 @@ enum { VAR_sqrt = 1, VAR_mean = 2 }; /* op bits: std, and the mean as second res
 /* Two passes: the mean, then the sum of squared deviations over max(count - correction, 0). */
 static MgRc reduce_var(Lower *L, MgNode *n, const LwRow *r, int kdim, int kkeep, ExprRef correction) {
   ValRef v = n->out[0];
-  Reduce q;
-  if (!reduce_init(L, n, kdim, kkeep, reduce_ty(L, v), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
+  LwRed q;
+  if (!lw_red_init(L, n, kdim, kkeep, reduce_ty(L, v), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
   TRY(lw_settle(L, q.src));
-  ExprRef x = reduce_src(&q), red = mg_ex_red(L->x, q.ty), count = mg_ex_cvt(L->x, q.ty, q.count), mean;
+  ExprRef x = lw_red_src(&q), red = mg_ex_red(L->x, q.ty), count = mg_ex_cvt(L->x, q.ty, q.count), mean;
   ExprRef avg = lw_op2(L, OP_div, red, count);
-  TRY(reduce_temp(&q, RED_sum, x, avg, reduce_acc_dtype(q.ty), &mean));
+  TRY(lw_red_temp(&q, RED_sum, x, avg, lw_acc_dtype(q.ty), &mean));
   ExprRef d = lw_op2(L, OP_sub, x, mean);
   ExprRef dof = lw_op2(L, OP_max, lw_op2(L, OP_sub, count, mg_ex_cvt(L->x, q.ty, correction)), lw_const(L, q.ty, 0));
   ExprRef var = lw_op2(L, OP_div, red, dof);
   if (r->op & VAR_sqrt) var = lw_op1(L, OP_sqrt, var);
-  TRY(reduce_into(&q, v, RED_sum, lw_op2(L, OP_mul, d, d), var));
+  TRY(lw_red_into(&q, v, RED_sum, lw_op2(L, OP_mul, d, d), var));
   if (!(r->op & VAR_mean) || !n->out[1] || !L->val[n->out[1]].uses) return MG_OK;
-  ExprRef at[LW_MAX_NDIM];
-  int o = 0;
-  for (int k = 0; k < q.nd; k++) at[k] = q.red[k] && !q.keep ? lw_int(L, 0) : mg_ex_idx(L->x, o++);
-  return lw_define(L, n->out[1], mg_ex_subst(L->x, mean, at, q.nd));
+  return lw_define(L, n->out[1], lw_red_outer(&q, mean));
 }
 static MgRc reduce_var_all(Lower *L, MgNode *n, const LwRow *r) { /* (self, unbiased) */
   return reduce_var(L, n, r, -1, -1, lw_int(L, lw_arg_bool(n, 1, true)));
@@ -202,35 +186,32 @@ static MgRc reduce_var_corr(Lower *L, MgNode *n, const LwRow *r) { /* (self, dim
 /* ||x||_p with argument numbers of p, dim and keepdim (-1: none) */
 static MgRc reduce_norm(Lower *L, MgNode *n, int kp, int kdim, int kkeep) {
   ValRef v = n->out[0];
-  Reduce q;
-  if (!reduce_init(L, n, kdim, kkeep, reduce_ty(L, v), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
+  LwRed q;
+  if (!lw_red_init(L, n, kdim, kkeep, reduce_ty(L, v), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
   double p = lw_arg_float(L->g, n, kp, 2);
-  ExprRef x = reduce_src(&q), a = lw_op1(L, OP_abs, x), red = mg_ex_red(L->x, q.ty);
-  if (p == INFINITY) return reduce_into(&q, v, RED_max, a, 0);
-  if (p == -INFINITY) return reduce_into(&q, v, RED_min, a, 0);
-  if (p == 0) return reduce_into(&q, v, RED_sum, mg_ex_cvt(L->x, q.ty, mg_ex_cvt(L->x, TY_i1, x)), 0);
-  if (p == 1) return reduce_into(&q, v, RED_sum, a, 0);
-  if (p == 2) return reduce_into(&q, v, RED_sum, lw_op2(L, OP_mul, x, x), lw_op1(L, OP_sqrt, red));
+  ExprRef x = lw_red_src(&q), a = lw_op1(L, OP_abs, x), red = mg_ex_red(L->x, q.ty);
+  if (p == INFINITY) return lw_red_into(&q, v, RED_max, a, 0);
+  if (p == -INFINITY) return lw_red_into(&q, v, RED_min, a, 0);
+  if (p == 0) return lw_red_into(&q, v, RED_sum, mg_ex_cvt(L->x, q.ty, mg_ex_cvt(L->x, TY_i1, x)), 0);
+  if (p == 1) return lw_red_into(&q, v, RED_sum, a, 0);
+  if (p == 2) return lw_red_into(&q, v, RED_sum, lw_op2(L, OP_mul, x, x), lw_op1(L, OP_sqrt, red));
   ExprRef e = lw_op2(L, OP_pow, a, lw_const(L, q.ty, p));
-  return reduce_into(&q, v, RED_sum, e, lw_op2(L, OP_pow, red, lw_const(L, q.ty, 1 / p)));
+  return lw_red_into(&q, v, RED_sum, e, lw_op2(L, OP_pow, red, lw_const(L, q.ty, 1 / p)));
 }
 static MgRc reduce_norm_dim(Lower *L, MgNode *n, const LwRow *r) { return reduce_norm(L, n, 1, 2, 3); }
 static MgRc reduce_norm_all(Lower *L, MgNode *n, const LwRow *r) { return reduce_norm(L, n, 1, -1, -1); }
 
 static MgRc reduce_logsumexp(Lower *L, MgNode *n, const LwRow *r) {
   ValRef v = n->out[0];
-  Reduce q;
-  if (!reduce_init(L, n, 1, 2, reduce_ty(L, v), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
+  LwRed q;
+  if (!lw_red_init(L, n, 1, 2, reduce_ty(L, v), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
   TRY(lw_settle(L, q.src));
-  ExprRef x = reduce_src(&q), top, red = mg_ex_red(L->x, q.ty), zero = lw_const(L, q.ty, 0);
-  TRY(reduce_temp(&q, RED_max, x, 0, reduce_acc_dtype(q.ty), &top));
+  ExprRef x = lw_red_src(&q), top, red = mg_ex_red(L->x, q.ty), zero = lw_const(L, q.ty, 0);
+  TRY(lw_red_temp(&q, RED_max, x, 0, lw_acc_dtype(q.ty), &top));
   ExprRef inf = lw_op2(L, OP_eq, lw_op1(L, OP_abs, top), lw_const(L, q.ty, INFINITY));
   top = lw_where(L, inf, zero, top);
-  ExprRef at[LW_MAX_NDIM];
-  int o = 0;
-  for (int k = 0; k < q.nd; k++) at[k] = q.red[k] && !q.keep ? lw_int(L, 0) : mg_ex_idx(L->x, o++);
-  ExprRef value = lw_op2(L, OP_add, lw_op1(L, OP_log, red), mg_ex_subst(L->x, top, at, q.nd));
-  return reduce_into(&q, v, RED_sum, lw_op1(L, OP_exp, lw_op2(L, OP_sub, x, top)), value);
+  ExprRef value = lw_op2(L, OP_add, lw_op1(L, OP_log, red), lw_red_outer(&q, top));
+  return lw_red_into(&q, v, RED_sum, lw_op1(L, OP_exp, lw_op2(L, OP_sub, x, top)), value);
 }
 
 /* ---- scans ---------------------------------------------------------------------------------------------------------- */
