@@ -1,11 +1,12 @@
 /* Extern items of mg:: ops -> engines of runtime/: views and arguments become descriptions with plain numbers. */
 #include "driver/engine.h"
+#include "runtime/attention.h"
 #include "runtime/onednn.h"
 #include <string.h>
 
 /* Argument positions behind the tensors, as in ops_mg.def. */
 enum { MM_act = 4, CV_eps = 8, CV_act, CV_act_a, CV_act_b, CV_stride, CV_padding, CV_dilation, CV_transposed,
-       CV_output_padding, CV_groups };
+       CV_output_padding, CV_groups, SD_causal = 4, SD_scale };
 
 static bool engine_tensor(const MgSched *s, const MgView *v, MgTensorDesc *d) {
   *d = (MgTensorDesc){0};
@@ -57,12 +58,20 @@ static MgRc engine_conv(MgSched *s, const MgExtern *e, const MgOptions *o, MgEng
   return mg_onednn_conv(s->c, &d, out);
 }
 
+static MgRc engine_sdpa(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out) {
+  const MgArg *a = mg_node(s->g, e->node)->arg;
+  MgSdpaDesc d = {.causal = a[SD_causal].u.b, .scale = (float)a[SD_scale].u.f};
+  if (!engine_tensors(s, e, d.t, SDPA_NPTR)) return MG_UNSUP;
+  return mg_sdpa_make(s->c, &d, out);
+}
+
 static const struct EngineRow {
   uint16_t code;
   MgRc (*make)(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out);
 } engine_rows[] = {
     {TOP_mg_matmul, engine_matmul},
     {TOP_mg_conv, engine_conv},
+    {TOP_mg_sdpa, engine_sdpa},
 };
 
 MgRc mg_engine_make(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out) {

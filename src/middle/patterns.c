@@ -8,6 +8,7 @@
  * the op of its producer (the producer dies), or, when only reshapes lie between them, hands its work to the producer
  * and is replaced by its own input. */
 #include "middle/middle.h"
+#include <math.h>
 #include <string.h>
 
 typedef struct Pat {
@@ -289,6 +290,101 @@ static MgRc pat_act(Pat *p, MgNode *n) {
   return MG_OK;
 }
 
+/* ---- gelu written out: 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) ---- */
+
+/* The node that defines an argument, when it has the code and no other use. */
+static MgNode *pat_def(const Pat *p, const MgArg *a, uint16_t code) {
+  if (a->tag != MA_val || p->uses[a->u.val] != 1 || !mg_val(p->g, a->u.val)->def) return NULL;
+  MgNode *n = mg_node(p->g, mg_val(p->g, a->u.val)->def);
+  return n->op->code == code && !n->dead ? n : NULL;
+}
+
+static bool pat_near(const Pat *p, const MgArg *a, double want) {
+  double v;
+  return pat_number(p, a, &v) && fabs(v - want) <= 1e-6 * fabs(want);
+}
+
+/* The other argument of n when one is the constant c; NULL when none is. */
+static const MgArg *pat_with(const Pat *p, const MgNode *n, double c) {
+  for (int i = 0; n && i < 2; i++)
+    if (pat_near(p, &n->arg[i], c) && n->arg[1 - i].tag == MA_val) return &n->arg[1 - i];
+  return NULL;
+}
+
+static MgNode *pat_def_add(const Pat *p, const MgArg *a) {
+  MgNode *n = pat_def(p, a, TOP_add_Tensor);
+  return n && pat_is(p, &n->arg[2], 1) ? n : NULL;
+}
+
+/* x when the two factors of n are 0.5 * x and 1 + tanh(...); nodes of the chain are collected in dead[]. */
+static ValRef pat_gelu_input(const Pat *p, const MgNode *n, int half, MgNode *dead[8], int *ndead) {
+  const MgArg *x = NULL, *u;
+  MgNode *h = pat_def(p, &n->arg[half], TOP_mul_Tensor), *one = pat_def_add(p, &n->arg[1 - half]), *th, *in, *sum, *cube;
+  if (!(x = pat_with(p, h, 0.5)) || !(u = pat_with(p, one, 1)) || !(th = pat_def(p, u, TOP_tanh))) return 0;
+  if (!(in = pat_def(p, &th->arg[0], TOP_mul_Tensor)) || !(u = pat_with(p, in, 0.7978845608028654))) return 0;
+  if (!(sum = pat_def_add(p, u))) return 0;
+  for (int i = 0; i < 2; i++) {
+    MgNode *scaled = pat_def(p, &sum->arg[1 - i], TOP_mul_Tensor);
+    if (sum->arg[i].tag != MA_val || sum->arg[i].u.val != x->u.val || !(u = pat_with(p, scaled, 0.044715))) continue;
+    if (!(cube = pat_def(p, u, TOP_pow_Tensor_Scalar)) || !pat_is(p, &cube->arg[1], 3)) continue;
+    if (cube->arg[0].tag != MA_val || cube->arg[0].u.val != x->u.val) continue;
+    MgNode *all[] = {h, one, th, in, sum, scaled, cube};
+    memcpy(dead, all, sizeof all);
+    *ndead = 7;
+    return x->u.val;
+  }
+  return 0;
+}
+
+static MgRc pat_mul(Pat *p, MgNode *n) {
+  MgNode *dead[8];
+  int ndead = 0;
+  ValRef x = 0;
+  if (n->arg[0].tag != MA_val || n->arg[1].tag != MA_val) return MG_OK;
+  for (int half = 0; half < 2 && !x; half++) x = pat_gelu_input(p, n, half, dead, &ndead);
+  if (!x || !mg_dtype_is_float(mg_val(p->g, x)->dtype) || !pat_same_size(p, x, n->out[0])) return MG_OK;
+  MgArg *a = mg_new(p->g->c, MgArg, 2);
+  TRYP(a);
+  a[0] = mg_arg_val(x);
+  a[1] = (MgArg){.tag = MA_str, .u.str = "tanh"};
+  p->uses[x]++; /* until n reads it */
+  for (int i = 0; i < ndead; i++) pat_kill(p, dead[i]);
+  pat_become(p, n, TOP_gelu, a);
+  p->uses[x]--;
+  return pat_act(p, n);
+}
+
+/* Attention whose log-sum-exp nobody reads.  A few queries (decoding with a cache) are better left to ATen, because
+ * the keys would be packed for them alone. */
+static MgRc pat_attention(Pat *p, MgNode *n) {
+  enum { FEW_QUERIES = 6 };
+  MgArg *a = n->arg; /* query, key, value, dropout_p, is_causal, attn_mask, scale */
+  int64_t k, nquery;
+  double scale = 0;
+  if ((n->nout > 1 && n->out[1] && p->uses[n->out[1]]) || !pat_is(p, &a[3], 0) || a[4].tag != MA_bool) return MG_OK;
+  for (int i = 0; i < 3; i++) {
+    if (a[i].tag != MA_val || !pat_takes(p, a[i].u.val, 0)) return MG_OK;
+    const MgVal *t = mg_val(p->g, a[i].u.val);
+    if (t->ndim != 4 || !pat_const(p, t->stride[3], &k) || k != 1) return MG_OK;
+  }
+  const MgVal *q = mg_val(p->g, a[0].u.val);
+  if (!pat_takes(p, n->out[0], 0) || !pat_takes_arg(p, &a[5], 4)) return MG_OK;
+  if (a[5].tag == MA_val && mg_val(p->g, a[5].u.val)->ndim > 4) return MG_OK;
+  if (!pat_const(p, mg_val(p->g, n->out[0])->stride[3], &k) || k != 1) return MG_OK;
+  if (!pat_const(p, q->size[2], &nquery) || nquery < FEW_QUERIES || !pat_const(p, q->size[3], &k)) return MG_OK;
+  if (!mg_ex_same(mg_val(p->g, a[1].u.val)->size[1], q->size[1])) return MG_OK;
+  if (a[6].tag == MA_none) scale = 1 / sqrt((double)k);
+  else if (!pat_number(p, &a[6], &scale)) return MG_OK;
+  MgArg *m = mg_new(p->g->c, MgArg, 6);
+  TRYP(m);
+  memcpy(m, a, 3 * sizeof *m);
+  m[3] = a[5];
+  m[4] = a[4];
+  m[5] = mg_arg_float(scale);
+  pat_become(p, n, TOP_mg_sdpa, m);
+  return MG_OK;
+}
+
 static const struct PatRule {
   uint16_t code;
   MgRc (*apply)(Pat *p, MgNode *n);
@@ -302,6 +398,8 @@ static const struct PatRule {
     {TOP_native_batch_norm, pat_batch_norm},
     {TOP__native_batch_norm_legit_no_training, pat_batch_norm},
     {TOP_add_Tensor, pat_add},
+    {TOP_mul_Tensor, pat_mul},
+    {TOP__scaled_dot_product_flash_attention_for_cpu, pat_attention},
 };
 
 /* ---- the walk ------------------------------------------------------------------------------------------------ */
