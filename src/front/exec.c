@@ -1,13 +1,17 @@
 /* How the graph of an entry is run.
  * In: the recorded graph, the snapshot's outputs, the options of the callable.  Out: MgExec, run with the source values
  * of a hit.  Immutable after building; several threads may run one.
- * A graph runs in one of these ways: nothing to do; node by node through ATen (when autograd must see it). */
-#include "front/standin.h"
-#include "runtime/torch_abi.h"
+ * A graph runs in one of three ways: as a compiled plan; through what a custom backend returned; node by node through
+ * ATen, when results need a grad_fn, when the back end cannot compile it, and when inputs overlap in another way than
+ * they did while recording (ATen is right under any aliasing). */
+#include "front/fx.h"
+#include "front/nodecall.h"
+#include "front/planrun.h"
+#include "front/resume.h"
 #include <stdlib.h>
 #include <string.h>
 
-#pragma weak mg_snapshot_outputs /* until snapshot.c is there */
+#pragma weak mg_compile          /* until driver/compile.c is there */
 
 typedef struct ExecInput {
   SrcRef src;          /* whose value it is, when pinned is NULL */
@@ -15,10 +19,23 @@ typedef struct ExecInput {
 } ExecInput;
 
 struct MgExec {
-  ExecInput *input;    /* in graph input order */
+  ExecInput *input;    /* in graph input order (for a backend: in placeholder order) */
   uint32_t ninput, noutput;
-  MgNodeRun *nodes;    /* node by node; NULL when there is nothing to run */
+  MgNodeRun *nodes;    /* node by node; NULL when never needed */
+  MgPlan *plan;        /* compiled; NULL otherwise */
+  PyObject *callable;  /* what a custom backend returned, strong; NULL otherwise */
+  uint32_t *overlap;   /* plans that write inputs: per input, the first input over the same memory; else NULL */
+  bool no_autocast;    /* autocast was on at the start: its casts are nodes, so runs have it off */
 };
+
+static PyObject *exec_disable_autocast; /* torch._C._DisableAutocast */
+
+static int exec_init(void) {
+  PyObject *c = exec_disable_autocast ? NULL : PyImport_ImportModule("torch._C");
+  if (c) exec_disable_autocast = PyObject_GetAttrString(c, "_DisableAutocast");
+  Py_XDECREF(c);
+  return exec_disable_autocast ? 0 : -1;
+}
 
 /* ---- preparing the graph ---- */
 
@@ -58,39 +75,238 @@ static bool exec_is_idle(const MgGraph *g) {
   return true;
 }
 
-MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
-  MgGraph *g = r->g;
-  MgExec *e = mg_calloc(1, sizeof *e);
-  if (!e) return (MgExec *)PyErr_NoMemory();
+static bool exec_storage_grad(const MgCapture *cap, const MgVal *v) {
+  return v->requires_grad || (v->storage < cap->cap_storage && cap->storage_grad[v->storage]);
+}
+
+/* True when autograd must see the run: a result, or an input that is written, is part of a gradient graph. */
+static bool exec_needs_autograd(const MgRec *r) {
+  const MgGraph *g = r->g;
+  for (uint32_t i = 0; i < g->noutput; i++) {
+    const MgVal *v = mg_val(g, g->output[i]);
+    if (v->def && exec_storage_grad(r->cap, v)) return true;
+  }
+  for (uint32_t i = 0; i < g->ninput; i++) {
+    const MgVal *v = mg_val(g, g->input[i]);
+    if (v->storage < r->cap->cap_storage && r->cap->storage_grad[v->storage]) return true;
+  }
+  return false;
+}
+
+/* ---- a custom backend ---- */
+
+static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
+  uint32_t *index = NULL, n = 0;
+  PyObject *list = NULL, *gm = mg_fx_module(r, &index, &n);
+  int rc = -1;
+  if (!gm) goto done;
+  if (!(e->input = mg_calloc(n + 1, sizeof *e->input))) {
+    PyErr_NoMemory();
+    goto done;
+  }
+  if (!(list = PyList_New(n))) goto done;
+  for (; e->ninput < n; e->ninput++) {
+    const MgCapInput *in = &r->cap->input[index[e->ninput]];
+    e->input[e->ninput] = (ExecInput){.src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL};
+    PyList_SET_ITEM(list, e->ninput, Py_NewRef(in->real));
+  }
+  e->callable = PyObject_CallFunctionObjArgs(cfg->backend, gm, list, NULL);
+  if (!e->callable) goto done;
+  if (!PyCallable_Check(e->callable)) {
+    PyErr_Format(PyExc_TypeError, "magneto: the backend %R must return a callable, it returned an instance of %s",
+                 cfg->backend, Py_TYPE(e->callable)->tp_name);
+    goto done;
+  }
+  rc = 0;
+done:
+  free(index);
+  Py_XDECREF(gm);
+  Py_XDECREF(list);
+  return rc;
+}
+
+static int exec_run_backend(const MgExec *e, PyObject *const *in, PyObject **outs) {
+  PyObject *res = PyObject_Vectorcall(e->callable, in, e->ninput, NULL), *fast = NULL;
+  int rc = -1;
+  if (!res) return -1;
+  if (e->noutput == 1 && PyObject_TypeCheck(res, mg_tensor_type)) { /* a lone tensor is as good as a tuple of one */
+    outs[0] = res;
+    return 0;
+  }
+  if (!PyTuple_Check(res) && !PyList_Check(res)) {
+    PyErr_Format(PyExc_TypeError, "magneto: the callable of a custom backend must return a tuple of %u tensors, it returned an "
+                 "instance of %s", e->noutput, Py_TYPE(res)->tp_name);
+    goto done;
+  }
+  if (!(fast = PySequence_Fast(res, "a tuple"))) goto done;
+  if (PySequence_Fast_GET_SIZE(fast) != e->noutput) {
+    PyErr_Format(PyExc_ValueError, "magneto: the callable of a custom backend returned %zd results, the graph has %u",
+                 PySequence_Fast_GET_SIZE(fast), e->noutput);
+    goto done;
+  }
+  for (uint32_t i = 0; i < e->noutput; i++) outs[i] = Py_NewRef(PySequence_Fast_GET_ITEM(fast, i));
+  rc = 0;
+done:
+  Py_XDECREF(fast);
+  Py_DECREF(res);
+  return rc;
+}
+
+/* ---- a compiled plan ---- */
+
+/* Inputs over the same memory: which is the first of each group.  Plans are compiled for one such pattern. */
+static void exec_overlaps(PyObject *const *in, uint32_t n, uint32_t *first) {
+  for (uint32_t i = 0; i < n; i++) {
+    void *p = NULL, *q = NULL;
+    int64_t po = 0, qo = 0;
+    MgTensor *t = mg_abi_tensor(in[i]);
+    first[i] = i;
+    if (mg_abi.aoti_torch_get_data_ptr(t, &p) || !p || mg_abi.aoti_torch_get_storage_offset(t, &po)) continue;
+    int32_t dt = 0, du = 0;
+    mg_abi.aoti_torch_get_dtype(t, &dt);
+    for (uint32_t k = 0; k < i; k++) {
+      MgTensor *u = mg_abi_tensor(in[k]);
+      if (mg_abi.aoti_torch_get_data_ptr(u, &q) || !q || mg_abi.aoti_torch_get_storage_offset(u, &qo)) continue;
+      mg_abi.aoti_torch_get_dtype(u, &du);
+      if ((char *)p - po * mg_dtype_size((MgDtype)dt) != (char *)q - qo * mg_dtype_size((MgDtype)du)) continue;
+      first[i] = k;
+      break;
+    }
+  }
+}
+
+static bool exec_writes_inputs(const MgGraph *g) {
+  for (NodeRef n = 1; n < g->nnode; n++)
+    if (!g->node[n].dead && g->node[n].op->mutates) return true; /* may be an input, through any chain of views */
+  return false;
+}
+
+/* 1: compiled; 0: the graph stays with the node run (reason logged); -1 with an exception. */
+static int exec_build_plan(MgExec *e, MgRec *r, const MgConfig *cfg, PyObject *const *example) {
+  MgHostOps host;
+  bool guard_overlap = exec_writes_inputs(r->g);
+  if (!mg_compile) return 0;
+  if (mg_nodecall_hostops(r->cap->objs, &host)) return -1;
+  if (guard_overlap) {
+    if (!(e->overlap = mg_calloc(e->ninput + 1, sizeof *e->overlap))) return PyErr_NoMemory(), -1;
+    exec_overlaps(example, e->ninput, e->overlap);
+  }
+  MgRc rc = mg_compile(r->g, &cfg->opt, &host, &e->plan);
+  if (rc == MG_OK) {
+    if (!guard_overlap) { /* nothing can send a run back to ATen */
+      mg_noderun_free(e->nodes);
+      e->nodes = NULL;
+    }
+    return 1;
+  }
+  host.host.free(host.host.self);
+  if (rc == MG_PYERR && PyErr_Occurred()) return -1;
+  PyErr_Clear();
+  free(e->overlap);
+  e->overlap = NULL;
+  mg_log(MG_LOG_fallback, "the graph at line %u runs node by node: %s: %s", r->line, mg_rc_text(rc), r->ctx->msg);
+  if (mg_strict()) {
+    PyErr_Format(PyExc_RuntimeError, "magneto: cannot compile the graph: %s: %s (%s:%d)", mg_rc_text(rc), r->ctx->msg,
+                 r->ctx->file ? r->ctx->file : "?", r->ctx->line);
+    return -1;
+  }
+  return 0;
+}
+
+/* ---- building and running ---- */
+
+static int exec_add_outputs(MgRec *r, const MgSnapshot *snap) {
   const ValRef *vals = NULL;
   int n = mg_snapshot_outputs(snap, &vals);
   for (int i = 0; i < n; i++)
-    if (mg_graph_output(g, vals[i])) {
-      PyErr_NoMemory();
-      goto fail;
-    }
+    if (mg_graph_output(r->g, vals[i])) return PyErr_NoMemory(), -1;
+  return 0;
+}
+
+static void exec_log_graph(const MgGraph *g) {
+  if (!mg_log_on(MG_LOG_graph)) return;
+  MgStrbuf text = {0};
+  mg_graph_print(g, &text);
+  mg_log_text(MG_LOG_graph, "recorded graph", mg_sb_text(&text));
+  mg_sb_free(&text);
+}
+
+/* The real tensors of the recording in graph input order; malloc'ed, borrowed items. */
+static PyObject **exec_examples(const MgExec *e, const MgRec *r) {
+  PyObject **real = mg_calloc(e->ninput + 1, sizeof *real);
+  uint32_t k = 0;
+  for (uint32_t i = 0; real && i < r->cap->ninput && k < e->ninput; i++)
+    if (r->cap->input[i].val == r->g->input[k]) real[k++] = r->cap->input[i].real;
+  return real;
+}
+
+MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
+  MgGraph *g = r->g;
+  MgExec *e = mg_calloc(1, sizeof *e);
+  PyObject **example = NULL;
+  if (!e) return (MgExec *)PyErr_NoMemory();
+  if (exec_init() || exec_add_outputs(r, snap)) goto fail;
+  exec_log_graph(g);
   e->noutput = g->noutput;
+  e->no_autocast = mg_standin_autocast_on(r->cap);
   if (exec_is_idle(g)) return e;
-  if (exec_take_inputs(e, r)) goto fail;
-  if (mg_log_on(MG_LOG_graph)) {
-    MgStrbuf text = {0};
-    mg_graph_print(g, &text);
-    mg_log_text(MG_LOG_graph, "recorded graph", mg_sb_text(&text));
-    mg_sb_free(&text);
+  if (cfg->backend && g->nnode > 1) {
+    if (exec_build_backend(e, r, cfg)) goto fail;
+    return e;
   }
-  if (!(e->nodes = mg_noderun_build(r))) goto fail;
+  if (exec_take_inputs(e, r) || !(e->nodes = mg_noderun_build(r))) goto fail;
+  if (cfg->eager_backend || exec_needs_autograd(r) || g->nnode <= 1) return e;
+  if (!(example = exec_examples(e, r))) {
+    PyErr_NoMemory();
+    goto fail;
+  }
+  if (exec_build_plan(e, r, cfg, example) < 0) goto fail;
+  free(example);
   return e;
 fail:
+  free(example);
   mg_exec_free(e);
   return NULL;
 }
 
+/* Do the inputs overlap as they did while recording? */
+static bool exec_same_overlap(const MgExec *e, PyObject *const *in) {
+  uint32_t small[64], *now = e->ninput > 64 ? mg_malloc(e->ninput * sizeof *now) : small;
+  if (!now) return false;
+  exec_overlaps(in, e->ninput, now);
+  bool same = !memcmp(now, e->overlap, e->ninput * sizeof *now);
+  if (now != small) free(now);
+  return same;
+}
+
+static int exec_dispatch(const MgExec *e, PyObject *const *in, PyObject **outs) {
+  if (e->callable) return exec_run_backend(e, in, outs);
+  if (e->plan && (!e->overlap || exec_same_overlap(e, in))) return mg_planrun(e->plan, in, outs);
+  return mg_noderun_run(e->nodes, in, outs);
+}
+
+/* With autocast off, as `with torch._C._DisableAutocast()`. */
+static int exec_without_autocast(const MgExec *e, PyObject *const *in, PyObject **outs) {
+  PyObject *ctx = PyObject_CallNoArgs(exec_disable_autocast), *r = NULL, *t, *v, *tb;
+  if (ctx) r = PyObject_CallMethod(ctx, "__enter__", NULL);
+  int rc = r ? exec_dispatch(e, in, outs) : -1;
+  Py_XDECREF(r);
+  if (r) {
+    PyErr_Fetch(&t, &v, &tb);
+    r = PyObject_CallMethod(ctx, "__exit__", "OOO", Py_None, Py_None, Py_None);
+    Py_XDECREF(r);
+    PyErr_Restore(t, v, tb);
+  }
+  Py_XDECREF(ctx);
+  return rc;
+}
+
 int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs) {
   PyObject *small[64] = {NULL}, **in = small;
-  if (!e->nodes) return 0;
+  if (!e->nodes && !e->plan && !e->callable) return 0;
   if (e->ninput > 64 && !(in = mg_malloc(e->ninput * sizeof *in))) return PyErr_NoMemory(), -1;
   for (uint32_t i = 0; i < e->ninput; i++) in[i] = e->input[i].pinned ? e->input[i].pinned : vals[e->input[i].src];
-  int rc = mg_noderun_run(e->nodes, in, outs);
+  int rc = e->no_autocast ? exec_without_autocast(e, in, outs) : exec_dispatch(e, in, outs);
   if (in != small) free(in);
   return rc;
 }
@@ -98,7 +314,10 @@ int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs) {
 void mg_exec_free(MgExec *e) {
   if (!e) return;
   for (uint32_t i = 0; i < e->ninput; i++) Py_XDECREF(e->input[i].pinned);
-  free(e->input);
+  Py_XDECREF(e->callable);
   mg_noderun_free(e->nodes);
+  if (e->plan) mg_plan_free(e->plan);
+  free(e->overlap);
+  free(e->input);
   free(e);
 }

@@ -2,34 +2,21 @@
  * In: a graph with its outputs set.  Out: a program that calls each node's OpOverload in order, with autograd on or off
  * as it was when the node was recorded.  It is right under any aliasing and gives results their grad_fn, because ATen
  * itself does the work; used when gradients are wanted, and when the back end cannot compile a graph. */
+#include "front/nodecall.h"
 #include "front/standin.h"
-#include "front/torchobj.h"
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct NodeArg {
-  enum { NA_const, NA_val, NA_list } tag;
-  uint32_t n;              /* NA_list: items */
-  union {
-    PyObject *obj;         /* NA_const, strong */
-    uint32_t val;          /* NA_val: slot of the environment */
-    struct NodeArg *item;  /* NA_list that holds tensors, owned */
-  } u;
-} NodeArg;
-
-typedef struct NodeCall {
-  PyObject *call;          /* borrowed from the MgFrontOp, process lifetime */
-  PyObject *kwnames;       /* tuple or NULL, strong */
-  NodeArg *arg;            /* nargs entries, keyword-only ones last */
-  uint32_t *out;           /* slot per tensor result, 0: not used */
+typedef struct NodeStep {
+  MgNodeCall *call;        /* owned */
+  uint32_t *in, *out;      /* slots of the environment, in the call's order; 0: undefined or not used */
   uint32_t *drop;          /* slots that die after this node */
-  uint16_t nargs, npos, nout, ndrop;
-  bool list_only;          /* the single return is a list */
-  bool grad;
-} NodeCall;
+  uint16_t nin, nout, ndrop;
+  bool grad;               /* autograd was on when it was recorded */
+} NodeStep;
 
 struct MgNodeRun {
-  NodeCall *node;
+  NodeStep *node;
   uint32_t nnode, nslot;   /* slots of the environment: value numbers of the graph */
   uint32_t *input, ninput; /* slot of each input */
   uint32_t *output, noutput;
@@ -37,62 +24,21 @@ struct MgNodeRun {
 
 /* ---- building ---- */
 
-static bool noderun_has_val(const MgArg *a) {
-  if (a->tag == MA_val) return a->u.val != 0;
-  if (a->tag == MA_list)
-    for (uint32_t i = 0; i < a->n; i++)
-      if (noderun_has_val(&a->u.item[i])) return true;
-  return false;
+static void noderun_take_input(ValRef *v, void *arg) {
+  NodeStep *s = arg;
+  s->in[s->nin++] = *v;
 }
 
-static int noderun_arg(MgRec *r, const MgArg *a, NodeArg *out) {
-  if (a->tag == MA_val && a->u.val) {
-    *out = (NodeArg){.tag = NA_val, .u.val = a->u.val};
-    return 0;
-  }
-  if (a->tag == MA_val) {
-    *out = (NodeArg){.tag = NA_const, .u.obj = Py_NewRef(Py_None)};
-    return 0;
-  }
-  if (!noderun_has_val(a)) {
-    *out = (NodeArg){.tag = NA_const, .u.obj = mg_torchobj_from_arg(r->g, a, r->cap->objs)};
-    return out->u.obj ? 0 : -1;
-  }
-  NodeArg *item = mg_calloc(a->n, sizeof *item);
-  if (!item) return PyErr_NoMemory(), -1;
-  *out = (NodeArg){.tag = NA_list, .n = a->n, .u.item = item};
-  for (uint32_t i = 0; i < a->n; i++)
-    if (noderun_arg(r, &a->u.item[i], &item[i])) return -1;
-  return 0;
-}
-
-static void noderun_arg_free(NodeArg *a) {
-  if (a->tag == NA_const) Py_XDECREF(a->u.obj);
-  if (a->tag != NA_list) return;
-  for (uint32_t i = 0; i < a->n; i++) noderun_arg_free(&a->u.item[i]);
-  free(a->u.item);
-}
-
-static int noderun_call(MgRec *r, NodeRef n, NodeCall *c) {
+static int noderun_step_build(MgRec *r, NodeRef n, NodeStep *s) {
   MgNode *node = mg_node(r->g, n);
-  const MgOp *op = node->op;
-  const MgFrontOp *fo = mg_frontop_of(op);
-  if (!fo) return -1;
-  c->call = fo->call;
-  c->grad = node->grad_mode;
-  c->arg = mg_calloc(node->narg + 1, sizeof *c->arg);
-  c->out = mg_calloc(node->nout + 1, sizeof *c->out);
-  if (!c->arg || !c->out) return PyErr_NoMemory(), -1;
-  while (c->npos < node->narg && !op->param[c->npos].kwarg_only) c->npos++;
-  for (; c->nargs < node->narg; c->nargs++)
-    if (noderun_arg(r, &node->arg[c->nargs], &c->arg[c->nargs])) return -1;
-  if (c->nargs > c->npos) {
-    if (!(c->kwnames = PyTuple_New(c->nargs - c->npos))) return -1;
-    for (int i = c->npos; i < c->nargs; i++) PyTuple_SET_ITEM(c->kwnames, i - c->npos, Py_NewRef(fo->name[i]));
-  }
-  c->nout = node->nout;
-  memcpy(c->out, node->out, node->nout * sizeof *c->out);
-  c->list_only = op->nret == 1 && op->ret_kind[0] == AK_tensor_list;
+  if (!(s->call = mg_nodecall_new(r->g, n, r->cap->objs))) return -1;
+  s->grad = node->grad_mode;
+  s->in = mg_calloc(mg_nodecall_nin(s->call) + 1, sizeof *s->in);
+  s->out = mg_calloc(node->nout + 1, sizeof *s->out);
+  if (!s->in || !s->out) return PyErr_NoMemory(), -1;
+  mg_node_each_val(node, noderun_take_input, s);
+  s->nout = node->nout;
+  memcpy(s->out, node->out, node->nout * sizeof *s->out);
   return 0;
 }
 
@@ -127,7 +73,7 @@ static int noderun_lifetimes(MgNodeRun *p, MgGraph *g) {
     }
   for (uint32_t v = 1; v < p->nslot && !rc; v++)
     if (last[v]) {
-      NodeCall *c = &p->node[last[v] - 1];
+      NodeStep *c = &p->node[last[v] - 1];
       c->drop[c->ndrop++] = v;
     }
   free(last);
@@ -152,7 +98,7 @@ MgNodeRun *mg_noderun_build(MgRec *r) {
   memcpy(p->input, g->input, g->ninput * sizeof *p->input);
   memcpy(p->output, g->output, g->noutput * sizeof *p->output);
   for (NodeRef n = 1; n < g->nnode; n++)
-    if (!mg_node(g, n)->dead && noderun_call(r, n, &p->node[p->nnode++])) goto fail;
+    if (!mg_node(g, n)->dead && noderun_step_build(r, n, &p->node[p->nnode++])) goto fail;
   if (noderun_lifetimes(p, g)) goto fail;
   return p;
 fail:
@@ -163,12 +109,10 @@ fail:
 void mg_noderun_free(MgNodeRun *p) {
   if (!p) return;
   for (uint32_t i = 0; i < p->nnode; i++) {
-    NodeCall *c = &p->node[i];
-    for (int k = 0; c->arg && k <= c->nargs; k++) noderun_arg_free(&c->arg[k]);
-    free(c->arg);
-    free(c->out);
-    free(c->drop);
-    Py_XDECREF(c->kwnames);
+    mg_nodecall_free(p->node[i].call);
+    free(p->node[i].in);
+    free(p->node[i].out);
+    free(p->node[i].drop);
   }
   free(p->node);
   free(p->input);
@@ -178,57 +122,19 @@ void mg_noderun_free(MgNodeRun *p) {
 
 /* ---- running ---- */
 
-/* New reference to an argument's value. */
-static PyObject *noderun_value(const NodeArg *a, PyObject *const *env) {
-  if (a->tag == NA_const) return Py_NewRef(a->u.obj);
-  if (a->tag == NA_val) return Py_NewRef(env[a->u.val]);
-  PyObject *l = PyList_New(a->n);
-  for (uint32_t i = 0; l && i < a->n; i++) {
-    PyObject *o = noderun_value(&a->u.item[i], env);
-    if (!o) Py_CLEAR(l);
-    else PyList_SET_ITEM(l, i, o);
+static int noderun_step(const NodeStep *s, PyObject **env) {
+  PyObject *stack[2 * 16], **buf = stack;
+  if (s->nin + s->nout > 2 * 16 && !(buf = mg_malloc((s->nin + s->nout) * sizeof *buf))) return PyErr_NoMemory(), -1;
+  PyObject **in = buf, **out = buf + s->nin;
+  for (int i = 0; i < s->nin; i++) in[i] = env[s->in[i]];
+  if (mg_abi.aoti_torch_grad_mode_is_enabled() != s->grad) mg_abi.aoti_torch_grad_mode_set_enabled(s->grad);
+  int rc = mg_nodecall_run(s->call, in, out);
+  for (int i = 0; !rc && i < s->nout; i++) {
+    if (s->out[i]) Py_XSETREF(env[s->out[i]], out[i]);
+    else Py_XDECREF(out[i]);
   }
-  return l;
-}
-
-static int noderun_store(const NodeCall *c, PyObject *res, PyObject **env) {
-  if (!c->nout) return 0;
-  if (c->nout == 1 && !c->list_only && !PyTuple_Check(res)) {
-    if (c->out[0]) Py_XSETREF(env[c->out[0]], Py_NewRef(res));
-    return 0;
-  }
-  /* Several returns, or lists: flattened in order, as the node's results are; numbers among them are skipped. */
-  PyObject *fast = PySequence_Fast(res, "an op returned something unexpected");
-  if (!fast) return -1;
-  int k = 0;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast) && k < c->nout; i++) {
-    PyObject *o = PySequence_Fast_GET_ITEM(fast, i);
-    Py_ssize_t n = PyList_Check(o) ? PyList_GET_SIZE(o) : 1;
-    for (Py_ssize_t j = 0; j < n && k < c->nout; j++) {
-      PyObject *t = PyList_Check(o) ? PyList_GET_ITEM(o, j) : o;
-      if (t != Py_None && !PyObject_TypeCheck(t, mg_tensor_type)) continue;
-      if (c->out[k]) Py_XSETREF(env[c->out[k]], Py_NewRef(t));
-      k++;
-    }
-  }
-  Py_DECREF(fast);
-  return 0;
-}
-
-static int noderun_step(const NodeCall *c, PyObject **env) {
-  PyObject *stack[24], **argv = stack;
-  int rc = -1, n = 0;
-  if (c->nargs > 24 && !(argv = mg_malloc(c->nargs * sizeof *argv))) return PyErr_NoMemory(), -1;
-  for (; n < c->nargs; n++)
-    if (!(argv[n] = noderun_value(&c->arg[n], env))) goto done;
-  if (mg_abi.aoti_torch_grad_mode_is_enabled() != c->grad) mg_abi.aoti_torch_grad_mode_set_enabled(c->grad);
-  PyObject *res = PyObject_Vectorcall(c->call, argv, c->npos, c->kwnames);
-  if (res) rc = noderun_store(c, res, env);
-  Py_XDECREF(res);
-done:
-  while (n--) Py_DECREF(argv[n]);
-  if (argv != stack) free(argv);
-  for (int i = 0; i < c->ndrop; i++) Py_CLEAR(env[c->drop[i]]);
+  if (buf != stack) free(buf);
+  for (int i = 0; i < s->ndrop; i++) Py_CLEAR(env[s->drop[i]]);
   return rc;
 }
 
@@ -240,7 +146,7 @@ int mg_noderun_run(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs)
   for (uint32_t i = 0; i < p->ninput; i++) env[p->input[i]] = Py_NewRef(inputs[i]);
   for (uint32_t i = 0; i < p->nnode && !rc; i++) rc = noderun_step(&p->node[i], env);
   mg_abi.aoti_torch_grad_mode_set_enabled(grad);
-  for (uint32_t i = 0; i < p->noutput && !rc; i++) outs[i] = Py_NewRef(env[p->output[i]]);
+  for (uint32_t i = 0; i < p->noutput && !rc; i++) outs[i] = Py_NewRef(env[p->output[i]] ? env[p->output[i]] : Py_None);
   for (uint32_t i = 0; i < p->nslot; i++) Py_XDECREF(env[i]);
   free(env);
   return rc;

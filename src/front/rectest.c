@@ -1,7 +1,8 @@
 /* Test entry of the tensor side: records one callable on stand-ins and runs the graph node by node, without the frame
  * loop.  In: record_run(f, tensors): f gets a list of stand-ins and returns a list of tensors.  Out: a dict with the
- * results of the run, the graph's text, the number of nodes, the break reason and the time spent recording. */
-#include "front/standin.h"
+ * results of the run, the graph's text, the number of nodes, the break reason and the time spent recording.  With
+ * fx=True also the torch-level GraphModule and its results. */
+#include "front/fx.h"
 #include "base/strbuf.h"
 #include <stdlib.h>
 
@@ -57,13 +58,29 @@ static PyObject *rectest_replay(MgRec *r) {
   return list;
 }
 
+/* (gm, results of calling it) or None. */
+static PyObject *rectest_fx(MgRec *r) {
+  if (!r->want_fx) Py_RETURN_NONE;
+  uint32_t *index = NULL, n = 0;
+  PyObject *gm = mg_fx_module(r, &index, &n), *in = gm ? PyTuple_New(n) : NULL, *out = NULL, *pair = NULL;
+  for (uint32_t i = 0; in && i < n; i++) PyTuple_SET_ITEM(in, i, Py_NewRef(r->cap->input[index[i]].real));
+  if (in) out = PyObject_Call(gm, in, NULL);
+  if (out) pair = PyTuple_Pack(2, gm, out);
+  free(index);
+  Py_XDECREF(gm);
+  Py_XDECREF(in);
+  Py_XDECREF(out);
+  return pair;
+}
+
 static PyObject *rectest_run(PyObject *self, PyObject *args) {
-  PyObject *f, *tensors, *outs = NULL, *res = NULL;
-  if (!PyArg_ParseTuple(args, "OO!", &f, &PyList_Type, &tensors)) return NULL;
+  PyObject *f, *tensors, *outs = NULL, *fx = NULL, *res = NULL;
+  int want_fx = 0;
+  if (!PyArg_ParseTuple(args, "OO!|p", &f, &PyList_Type, &tensors, &want_fx)) return NULL;
   MgCtx ctx;
   MgExprs x;
   MgGraph g;
-  MgRec r = {.ctx = &ctx, .x = &x, .g = &g};
+  MgRec r = {.ctx = &ctx, .x = &x, .g = &g, .want_fx = want_fx};
   MgStrbuf text = {0};
   mg_ctx_init(&ctx);
   double ms = 0;
@@ -83,13 +100,14 @@ static PyObject *rectest_run(PyObject *self, PyObject *args) {
     res = Py_BuildValue("{s:s,s:s}", "break", mg_break_name(r.code), "reason", r.reason);
     goto done;
   }
-  if (rc || !(outs = rectest_replay(&r))) goto done;
+  if (rc || !(outs = want_fx ? Py_NewRef(Py_None) : rectest_replay(&r)) || !(fx = rectest_fx(&r))) goto done;
   mg_graph_print(&g, &text);
-  res = Py_BuildValue("{s:O,s:s,s:I,s:d,s:i,s:O}", "outs", outs, "text", mg_sb_text(&text), "nodes", g.nnode - 1, "ms", ms,
-                      "alive", mg_standin_alive(&r), "break", Py_None);
+  res = Py_BuildValue("{s:O,s:s,s:I,s:d,s:i,s:O,s:O}", "outs", outs, "text", mg_sb_text(&text), "nodes", g.nnode - 1, "ms", ms,
+                      "alive", mg_standin_alive(&r), "break", Py_None, "fx", fx);
 done:
   mg_rec = NULL;
   Py_XDECREF(outs);
+  Py_XDECREF(fx);
   mg_standin_free(&r);
   mg_sb_free(&text);
   mg_ctx_free(&ctx);

@@ -1,8 +1,10 @@
 /* Stand-in tensors: the type, making one, inputs, and the life of the tensor side of a recording.
  * In: older tensors that the recording meets, graph values that the dispatch mode made.  Out: stand-ins.
- * A stand-in is a CPU or CUDA tensor over a dummy address whose Python dispatch key routes every op to the mode; it
- * must never reach a kernel.  STANDINS-type rules (which calls must be intercepted) are in standin_methods.c. */
-#include "front/standin.h"
+ * A stand-in shares the storage of a template, one per dtype and device, that torch made without memory: C++ code that
+ * reads tensor data past the dispatcher gets torch's own error, never a wild address.  Its Python dispatch key routes
+ * every op to the mode.  Which Python-level calls must be intercepted is in standin_methods.c. */
+#include "front/fx.h"
+#include "front/nodecall.h"
 #include "front/torchobj.h"
 #include "runtime/torch_abi.h"
 #include <dlfcn.h>
@@ -17,10 +19,17 @@ static PyObject *standin_c;             /* torch._C */
 static PyObject *standin_inference_mode;/* torch._C._InferenceMode */
 static bool (*standin_inference_on)(void); /* c10::InferenceMode::is_enabled, NULL where it is not exported */
 
-#define STANDIN_ADDRESS ((void *)64) /* non-null and never mapped: a stray read faults instead of reading garbage */
-#define STANDIN_MAX_DIM 64           /* torch's own limit */
+typedef struct StandinTemplate { /* a tensor without memory whose storage, dtype and device stand-ins share */
+  uint8_t dtype, device;
+  int8_t index;
+  PyObject *tensor;              /* strong, process lifetime */
+} StandinTemplate;
+static StandinTemplate *standin_template;
+static uint32_t standin_ntemplate;
+#define STANDIN_MAX_DIM 64 /* torch's own limit */
+#define STANDIN_TEMPLATE_ELEMENTS (1LL << 40) /* torch checks views against the size of the (absent) storage */
 
-static MgTensor *standin_handle(PyObject *tensor) { return (MgTensor *)((char *)tensor + sizeof(PyObject)); }
+static MgTensor *standin_handle(PyObject *tensor) { return mg_abi_tensor(tensor); }
 
 /* ---- MgStandInfo ---- */
 
@@ -102,11 +111,7 @@ static PyObject *standin_import(const char *module, const char *attr) {
 }
 
 int mg_standin_init(PyObject *module) {
-  const char *missing = mg_abi_load();
-  if (missing) {
-    PyErr_Format(PyExc_ImportError, "magneto: this torch lacks %s", missing);
-    return -1;
-  }
+  if (mg_tensor_init()) return -1;
   if (PyType_Ready(&standin_info_type)) return -1;
   if (!(standin_c = standin_import("torch", "_C"))) return -1;
   if (!(standin_compiler = standin_import("torch", "compiler"))) return -1;
@@ -115,7 +120,7 @@ int mg_standin_init(PyObject *module) {
   if (!(standin_inference_mode = PyObject_GetAttrString(standin_c, "_InferenceMode"))) return -1;
   void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
   standin_inference_on = (bool (*)(void))dlsym(c10 ? c10 : RTLD_DEFAULT, "_ZN3c1013InferenceMode10is_enabledEv");
-  if (mg_torchobj_init() || mg_dispatch_init() || standin_make_type()) return -1;
+  if (mg_torchobj_init() || mg_dispatch_init() || mg_torchfn_init() || standin_make_type()) return -1;
   return PyModule_AddFunctions(module, mg_tensor_methods);
 }
 
@@ -142,6 +147,32 @@ static int standin_reenter_inference(PyObject *ctx) {
   return 0;
 }
 
+/* The template for a value's dtype and device: made once, by torch's own constructor of memory-less tensors. */
+static MgTensor *standin_find_template(const MgVal *v) {
+  for (uint32_t i = 0; i < standin_ntemplate; i++) {
+    const StandinTemplate *t = &standin_template[i];
+    if (t->dtype == v->dtype && t->device == v->device && t->index == v->dev_index) return standin_handle(t->tensor);
+  }
+  StandinTemplate *grown = mg_realloc(standin_template, (standin_ntemplate + 1) * sizeof *grown);
+  if (!grown) return (MgTensor *)PyErr_NoMemory();
+  standin_template = grown;
+  /* The engine asserts on CUDA devices without an index. */
+  PyObject *dtype = mg_torchobj_new_dtype(v->dtype);
+  PyObject *device = mg_torchobj_new_device(v->device, v->device == DEV_cuda && v->dev_index < 0 ? 0 : v->dev_index);
+  PyObject *args = dtype && device ? Py_BuildValue("(O(L))", mg_standin_type, STANDIN_TEMPLATE_ELEMENTS) : NULL;
+  PyObject *kw = args ? Py_BuildValue("{s:O,s:O}", "dtype", dtype, "device", device) : NULL;
+  PyObject *make = kw ? PyObject_GetAttrString((PyObject *)mg_tensor_type, "_make_wrapper_subclass") : NULL;
+  PyObject *t = make ? PyObject_Call(make, args, kw) : NULL;
+  Py_XDECREF(dtype);
+  Py_XDECREF(device);
+  Py_XDECREF(args);
+  Py_XDECREF(kw);
+  Py_XDECREF(make);
+  if (!t) return NULL;
+  standin_template[standin_ntemplate++] = (StandinTemplate){v->dtype, v->device, v->dev_index, t};
+  return standin_handle(t);
+}
+
 static PyObject *standin_alloc(MgCapture *cap, ValRef val) {
   MgGraph *g = cap->rec->g;
   const MgVal *v = mg_val(g, val);
@@ -152,8 +183,9 @@ static PyObject *standin_alloc(MgCapture *cap, ValRef val) {
   for (int i = 0; i < v->ndim; i++)
     constant = constant && mg_ex_const_int(g->x, v->size[i], &size[i]) && mg_ex_const_int(g->x, v->stride[i], &stride[i]);
   if (!constant) return mg_rec_break(BK_op, "a symbolic size");
-  if (mg_abi.aoti_torch_create_tensor_from_blob(STANDIN_ADDRESS, v->ndim, size, stride, offset, v->dtype, v->device,
-                                                v->dev_index < 0 ? 0 : v->dev_index, &h))
+  MgTensor *model = standin_find_template(v);
+  if (!model) return NULL;
+  if (mg_abi.aoti_torch__reinterpret_tensor(model, v->ndim, size, stride, offset, &h))
     return mg_rec_break(BK_op, "torch refused a stand-in of dtype %s", mg_dtype_name(v->dtype));
   PyObject *t = mg_abi.thpvariable_wrap_type(h, mg_standin_type);
   mg_abi.aoti_torch_delete_tensor_object(h);
@@ -278,8 +310,7 @@ static PyObject *standin_nonleaf(MgCapture *cap, PyObject *leaf) {
   return t;
 }
 
-PyObject *mg_standin_input(PyObject *tensor, SrcRef src) {
-  MgCapture *cap = mg_rec->cap;
+static PyObject *standin_make_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
   long i = standin_add_input(cap, tensor, src);
   if (i < 0) return NULL;
   PyObject *t = mg_standin_new(cap, cap->input[i].val);
@@ -297,6 +328,15 @@ PyObject *mg_standin_input(PyObject *tensor, SrcRef src) {
 fail:
   Py_DECREF(t);
   return NULL;
+}
+
+PyObject *mg_standin_input(PyObject *tensor, SrcRef src) {
+  MgCapture *cap = mg_rec->cap;
+  bool quiet = cap->quiet;
+  cap->quiet = true;
+  PyObject *t = standin_make_input(cap, tensor, src);
+  cap->quiet = quiet;
+  return t;
 }
 
 ValRef mg_standin_pin(MgCapture *cap, PyObject *tensor) {
@@ -385,6 +425,10 @@ static void standin_restore_autocast(PyObject *save) {
   }
 }
 
+bool mg_standin_autocast_on(const MgCapture *cap) {
+  return cap->autocast && (PyList_GET_ITEM(cap->autocast, 1) == Py_True || PyList_GET_ITEM(cap->autocast, 3) == Py_True);
+}
+
 int mg_standin_begin(MgRec *r) {
   MgCapture *cap = mg_calloc(1, sizeof *cap);
   if (!cap) return PyErr_NoMemory(), -1;
@@ -407,10 +451,14 @@ int mg_standin_begin(MgRec *r) {
     return -1;
   }
   Py_DECREF(pushed);
+  cap->begun = true; /* from here on mg_standin_end undoes */
   cap->grad_was_on = mg_abi.aoti_torch_grad_mode_is_enabled();
   cap->gc_was_on = PyGC_Disable();
-  cap->begun = true;
-  return 0;
+  if (!r->want_fx) return 0;
+  if (mg_fx_begin(cap)) return -1;
+  pushed = PyObject_CallMethod(standin_c, "_push_on_torch_function_stack", "O", mg_fx_mode(cap));
+  Py_XDECREF(pushed);
+  return pushed ? 0 : -1;
 }
 
 /* Pops torch's mode stacks down to what they were: an aborted recording skips the user's __exit__ handlers. */
@@ -431,6 +479,7 @@ void mg_standin_end(MgRec *r) {
   PyErr_Fetch(&t, &v, &tb);
   standin_pop_modes(cap);
   mg_dispatch_mode_end(cap->mode);
+  mg_fx_end(cap);
   if (cap->gc_was_on) PyGC_Enable();
   PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", Py_False);
   mg_abi.aoti_torch_grad_mode_set_enabled(cap->grad_was_on);
@@ -458,6 +507,7 @@ void mg_standin_free(MgRec *r) {
   }
   for (uint32_t i = 0; i < cap->ninput; i++)
     if (cap->input[i].pinned) Py_DECREF(cap->input[i].real);
+  mg_fx_free(cap);
   Py_XDECREF(cap->objs);
   Py_XDECREF(cap->mode);
   Py_XDECREF(cap->autocast);

@@ -24,10 +24,11 @@ struct MgCapture {
   PyObject *objs;           /* list: what MA_object arguments index */
   PyObject *mode;           /* the dispatch mode on torch's stack */
   MgStandInfo *live;        /* list of the living stand-ins */
+  struct MgFx *fx;          /* the torch-level graph, when one is wanted (fx.c) */
   ValRef next_result;       /* the next dispatched op is ours: give it this value, record nothing */
   bool *storage_grad;       /* by storage number: something requiring grad was written there */
   uint32_t cap_storage;
-  bool under_autocast;      /* autocast was on for some node: replays run with it off */
+  bool quiet;               /* calls of torch are ours: the torch-level graph does not want them */
   bool gc_was_on, grad_was_on, begun; /* state at begin, restored at the end */
   long modes_before, fmodes_before, functorch_before; /* depths of torch's stacks at begin */
   PyObject *autocast;       /* autocast state at begin, see standin_save_autocast */
@@ -57,6 +58,8 @@ int mg_standin_init(PyObject *module);
 PyObject *mg_standin_new(MgCapture *cap, ValRef val);
 /* The graph value of a real tensor met as an argument: a constant that the entry keeps alive.  0 with an exception. */
 ValRef mg_standin_pin(MgCapture *cap, PyObject *tensor);
+/* Was autocast on, for any device type, when the recording began? */
+bool mg_standin_autocast_on(const MgCapture *cap);
 /* Index of a Python object in cap->objs; -1 with an exception. */
 long mg_standin_object(MgCapture *cap, PyObject *o);
 /* Adds the overriding methods and attributes to the new stand-in type (standin_methods.c). */

@@ -1,0 +1,504 @@
+/* The torch.fx graph of a recording.
+ * In: torch-level calls seen by the function mode.  Out: a torch.fx.GraphModule whose placeholders are the older tensors
+ * in order of first use, named after their sources as torch.compile names them.
+ * A stand-in carries the number of the FX node that made its value; no stand-in is kept.  When some output came from
+ * a call that the function mode cannot see, the graph is written from the ATen nodes instead, so it is never wrong. */
+#include "front/fx.h"
+#include "front/source.h"
+#include "front/torchobj.h"
+#include <stdlib.h>
+#include <string.h>
+
+
+typedef struct MgFx {
+  PyObject *graph;        /* torch.fx.Graph */
+  PyObject *nodes;        /* list: node number i is item i - 1 */
+  PyObject *root;         /* dict: constants of the module by attribute name */
+  PyObject *mode;         /* the torch-function mode */
+  PyObject *first;        /* borrowed: first node that is no placeholder */
+  MgMap by_val;           /* graph value + 2 -> node number */
+  MgMap by_node;          /* fx.Node, or constant tensor -> node number */
+  uint32_t *input;        /* placeholders: index into cap->input; malloc'ed */
+  uint32_t ninput, cap_input;
+  bool grad;              /* autograd's mode as the nodes so far leave it */
+  bool grad_start;        /* and as it was at the start */
+  bool incomplete;        /* some value came from a call that was not seen */
+} MgFx;
+
+static struct {           /* strong references, process lifetime */
+  PyObject *Graph, *GraphModule, *operator_, *getattr_, *getitem, *set_grad;
+} fx_torch;
+
+static int fx_init(void) {
+  if (fx_torch.Graph) return 0;
+  PyObject *fx = PyImport_ImportModule("torch.fx"), *b = PyImport_ImportModule("builtins");
+  PyObject *c = PyImport_ImportModule("torch._C");
+  int rc = -1;
+  if (!fx || !b || !c) goto done;
+  if (!(fx_torch.operator_ = PyImport_ImportModule("operator"))) goto done;
+  if (!(fx_torch.getitem = PyObject_GetAttrString(fx_torch.operator_, "getitem"))) goto done;
+  if (!(fx_torch.getattr_ = PyObject_GetAttrString(b, "getattr"))) goto done;
+  if (!(fx_torch.set_grad = PyObject_GetAttrString(c, "_set_grad_enabled"))) goto done;
+  if (!(fx_torch.GraphModule = PyObject_GetAttrString(fx, "GraphModule"))) goto done;
+  if (!(fx_torch.Graph = PyObject_GetAttrString(fx, "Graph"))) goto done;
+  rc = 0;
+done:
+  Py_XDECREF(fx);
+  Py_XDECREF(b);
+  Py_XDECREF(c);
+  return rc;
+}
+
+int mg_fx_begin(MgCapture *cap) {
+  MgPause pause = mg_rec_pause();
+  MgFx *f = cap->fx = mg_calloc(1, sizeof *f);
+  int rc = -1;
+  if (!f) PyErr_NoMemory();
+  else if (!fx_init() && (f->graph = PyObject_CallNoArgs(fx_torch.Graph)) && (f->nodes = PyList_New(0)) &&
+           (f->root = PyDict_New()) && (f->mode = mg_torchfn_mode_new(cap)))
+    rc = 0;
+  if (f) f->grad = f->grad_start = mg_abi.aoti_torch_grad_mode_is_enabled();
+  mg_rec_resume(pause);
+  return rc;
+}
+
+void mg_fx_end(MgCapture *cap) {
+  if (cap->fx && cap->fx->mode) mg_torchfn_mode_end(cap->fx->mode);
+}
+
+PyObject *mg_fx_mode(MgCapture *cap) { return cap->fx->mode; }
+
+void mg_fx_free(MgCapture *cap) {
+  MgFx *f = cap->fx;
+  if (!f) return;
+  Py_XDECREF(f->graph);
+  Py_XDECREF(f->nodes);
+  Py_XDECREF(f->root);
+  Py_XDECREF(f->mode);
+  mg_map_free(&f->by_val);
+  mg_map_free(&f->by_node);
+  free(f->input);
+  free(f);
+  cap->fx = NULL;
+}
+
+/* ---- nodes ---- */
+
+/* Appends a node; its number, or 0 with an exception.  kwargs may be NULL; args is not stolen. */
+static uint32_t fx_node(MgFx *f, const char *op, PyObject *target, PyObject *args, PyObject *kwargs) {
+  PyObject *empty = kwargs ? NULL : PyDict_New();
+  PyObject *n = PyObject_CallMethod(f->graph, "create_node", "sOOO", op, target, args, kwargs ? kwargs : empty);
+  Py_XDECREF(empty);
+  if (!n) return 0;
+  int bad = PyList_Append(f->nodes, n);
+  Py_DECREF(n); /* the list holds it */
+  if (bad) return 0;
+  if (!f->first && strcmp(op, "placeholder")) f->first = n;
+  uint32_t number = (uint32_t)PyList_GET_SIZE(f->nodes);
+  return mg_map_putp(&f->by_node, n, number) ? (PyErr_NoMemory(), 0) : number;
+}
+
+static PyObject *fx_item(const MgFx *f, uint32_t number) { return PyList_GET_ITEM(f->nodes, number - 1); }
+
+static int fx_bind(MgFx *f, ValRef val, uint32_t number) {
+  if (!mg_map_put(&f->by_val, val + 2, number)) return 0;
+  PyErr_NoMemory();
+  return -1;
+}
+
+/* "L['self'].fc.weight" -> "L_self_fc_weight_": letters and digits, runs of others as one underscore. */
+static void fx_name(MgRec *r, const MgCapInput *in, uint32_t number, char *out, size_t n) {
+  MgStrbuf text = {0};
+  size_t k = 0;
+  if (in->src && r->guards) mg_source_print(r->guards, in->src, &text);
+  for (const char *p = mg_sb_text(&text); *p && k + 2 < n; p++) {
+    bool word = (*p >= '0' && *p <= '9') || (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z');
+    if (word || (k && out[k - 1] != '_')) out[k++] = word ? *p : '_';
+  }
+  if (k && out[k - 1] != '_') out[k++] = '_';
+  out[k] = 0;
+  if (!k || (out[0] >= '0' && out[0] <= '9')) snprintf(out, n, "arg_%u", number);
+  mg_sb_free(&text);
+}
+
+/* The placeholder of an input: made at its first use, moved in front of all other nodes. */
+static uint32_t fx_placeholder(MgCapture *cap, uint32_t index) {
+  MgFx *f = cap->fx;
+  char name[200];
+  if (f->ninput == f->cap_input) {
+    uint32_t n = f->cap_input ? f->cap_input * 2 : 16;
+    void *p = mg_realloc(f->input, n * sizeof *f->input);
+    if (!p) return PyErr_NoMemory(), 0;
+    f->input = p;
+    f->cap_input = n;
+  }
+  fx_name(cap->rec, &cap->input[index], f->ninput, name, sizeof name);
+  PyObject *target = PyUnicode_FromString(name), *none = PyTuple_New(0);
+  uint32_t number = target && none ? fx_node(f, "placeholder", target, none, NULL) : 0;
+  Py_XDECREF(target);
+  Py_XDECREF(none);
+  if (!number) return 0;
+  if (f->first) {
+    PyObject *moved = PyObject_CallMethod(f->first, "prepend", "O", fx_item(f, number));
+    if (!moved) return 0;
+    Py_DECREF(moved);
+  }
+  f->input[f->ninput++] = index;
+  return fx_bind(f, cap->input[index].val, number) ? 0 : number;
+}
+
+/* A real tensor that the recording keeps: an attribute of the module. */
+static PyObject *fx_constant(MgCapture *cap, PyObject *tensor) {
+  MgFx *f = cap->fx;
+  char name[40];
+  uint32_t known = mg_map_getp(&f->by_node, tensor);
+  if (known != MG_MAP_NONE) return Py_NewRef(fx_item(f, known));
+  snprintf(name, sizeof name, "_tensor_constant%zd", PyDict_GET_SIZE(f->root));
+  if (PyDict_SetItemString(f->root, name, tensor)) return NULL;
+  PyObject *target = PyUnicode_FromString(name), *none = PyTuple_New(0);
+  uint32_t number = target && none ? fx_node(f, "get_attr", target, none, NULL) : 0;
+  Py_XDECREF(target);
+  Py_XDECREF(none);
+  if (!number || mg_map_putp(&f->by_node, tensor, number)) return NULL; /* the module's dict keeps the tensor alive */
+  return Py_NewRef(fx_item(f, number));
+}
+
+/* The node of a graph value, borrowed; NULL without an exception when no seen call made it. */
+static PyObject *fx_of_val(MgCapture *cap, ValRef val) {
+  uint32_t number = mg_map_get(&cap->fx->by_val, val + 2);
+  if (number != MG_MAP_NONE) return fx_item(cap->fx, number);
+  const MgVal *v = mg_val(cap->rec->g, val);
+  if (v->def || v->out >= cap->ninput || cap->input[v->out].val != val) return NULL;
+  if (cap->input[v->out].pinned) return NULL;
+  number = fx_placeholder(cap, v->out);
+  return number ? fx_item(cap->fx, number) : NULL;
+}
+
+/* An argument with tensors replaced by nodes.  New; NULL with an exception, or without one when a tensor has no node. */
+static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
+  if (mg_standin_is(o)) {
+    return Py_XNewRef(fx_of_val(cap, mg_standin_val(o)));
+  }
+  if (PyObject_TypeCheck(o, mg_tensor_type)) return fx_constant(cap, o);
+  if (PyTuple_Check(o) || PyList_Check(o)) {
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+    PyObject *copy = PyTuple_Check(o) ? PyTuple_New(n) : PyList_New(n);
+    for (Py_ssize_t i = 0; copy && i < n; i++) {
+      PyObject *x = fx_arg(cap, PySequence_Fast_GET_ITEM(o, i));
+      if (!x) Py_CLEAR(copy);
+      else if (PyTuple_Check(o)) PyTuple_SET_ITEM(copy, i, x);
+      else PyList_SET_ITEM(copy, i, x);
+    }
+    return copy;
+  }
+  if (PySlice_Check(o)) {
+    PySliceObject *s = (PySliceObject *)o;
+    PyObject *a = fx_arg(cap, s->start), *b = a ? fx_arg(cap, s->stop) : NULL, *c = b ? fx_arg(cap, s->step) : NULL;
+    PyObject *copy = c ? PySlice_New(a, b, c) : NULL;
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    Py_XDECREF(c);
+    return copy;
+  }
+  return Py_NewRef(o);
+}
+
+static PyObject *fx_kwargs(MgCapture *cap, PyObject *kwargs) {
+  PyObject *copy = PyDict_New(), *k, *v;
+  Py_ssize_t pos = 0;
+  while (copy && kwargs && PyDict_Next(kwargs, &pos, &k, &v)) {
+    PyObject *x = fx_arg(cap, v);
+    if (!x || PyDict_SetItem(copy, k, x)) Py_CLEAR(copy);
+    Py_XDECREF(x);
+  }
+  return copy;
+}
+
+/* ---- what a call is called ---- */
+
+/* Tensor methods that Python reaches through an operator, with the function that torch.compile shows for them. */
+static const struct { const char *method, *op; int nargs; } fx_operators[] = {
+    {"add", "add", 2}, {"sub", "sub", 2}, {"mul", "mul", 2}, {"div", "truediv", 2}, {"true_divide", "truediv", 2},
+    {"matmul", "matmul", 2}, {"__matmul__", "matmul", 2}, {"neg", "neg", 1}, {"__invert__", "invert", 1},
+    {"remainder", "mod", 2}, {"pow", "pow", 2}, {"eq", "eq", 2}, {"ne", "ne", 2}, {"lt", "lt", 2}, {"le", "le", 2},
+    {"gt", "gt", 2}, {"ge", "ge", 2}, {"__eq__", "eq", 2}, {"__ne__", "ne", 2}, {"__lt__", "lt", 2}, {"__le__", "le", 2},
+    {"__gt__", "gt", 2}, {"__ge__", "ge", 2}, {"__and__", "and_", 2}, {"__or__", "or_", 2}, {"__xor__", "xor", 2},
+    {"__getitem__", "getitem", 2}, {"__setitem__", "setitem", 3}, {"__add__", "add", 2}, {"__sub__", "sub", 2},
+    {"__mul__", "mul", 2}, {"__truediv__", "truediv", 2}, {"__neg__", "neg", 1}, {"__floordiv__", "floordiv", 2},
+    {"add_", "iadd", 2}, {"sub_", "isub", 2}, {"mul_", "imul", 2}, {"div_", "itruediv", 2},
+    {"__iadd__", "iadd", 2}, {"__isub__", "isub", 2}, {"__imul__", "imul", 2}, {"__itruediv__", "itruediv", 2},
+};
+
+/* FX kind and target of a call; *attr is set when the call reads an attribute (x.T).  0 or -1 with an exception. */
+static int fx_target(PyObject *func, Py_ssize_t nargs, bool has_kwargs, const char **kind, PyObject **target, bool *attr) {
+  *attr = false;
+  PyObject *name = PyObject_GetAttrString(func, "__name__");
+  const char *s = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+  if (!s) {
+    PyErr_Clear(); /* a callable without a name: the target is the object itself */
+    Py_XDECREF(name);
+    *kind = "call_function";
+    *target = Py_NewRef(func);
+    return 0;
+  }
+  int rc = 0;
+  PyObject *method = NULL;
+  if (!strcmp(s, "__get__")) { /* a property of Tensor: method-wrapper of a getset descriptor */
+    PyObject *self = PyObject_GetAttrString(func, "__self__");
+    *kind = "call_function";
+    *target = self ? PyObject_GetAttrString(self, "__name__") : NULL;
+    *attr = true;
+    Py_XDECREF(self);
+    Py_DECREF(name);
+    return *target ? 0 : -1;
+  }
+  for (size_t i = 0; !has_kwargs && i < sizeof fx_operators / sizeof *fx_operators; i++)
+    if (!strcmp(s, fx_operators[i].method) && nargs == fx_operators[i].nargs &&
+        (Py_TYPE(func) == &PyMethodDescr_Type || Py_TYPE(func) == &PyWrapperDescr_Type)) {
+      *kind = "call_function";
+      *target = PyObject_GetAttrString(fx_torch.operator_, fx_operators[i].op);
+      Py_DECREF(name);
+      return *target ? 0 : -1;
+    }
+  method = PyObject_GetAttr((PyObject *)mg_tensor_type, name);
+  if (!method) PyErr_Clear();
+  if (method == func && nargs > 0) {
+    *kind = "call_method";
+    *target = Py_NewRef(name);
+  } else {
+    *kind = "call_function";
+    *target = Py_NewRef(func);
+  }
+  Py_XDECREF(method);
+  Py_DECREF(name);
+  return rc;
+}
+
+/* ---- one call ---- */
+
+static bool fx_has_tensor(PyObject *o) {
+  if (mg_standin_is(o)) return true;
+  if (PyTuple_Check(o) || PyList_Check(o))
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
+      if (fx_has_tensor(PySequence_Fast_GET_ITEM(o, i))) return true;
+  return false;
+}
+
+/* Binds the tensors of a result to nodes: the call's own, or items of it. */
+static int fx_results(MgCapture *cap, PyObject *res, uint32_t number) {
+  MgFx *f = cap->fx;
+  if (mg_standin_is(res)) return fx_bind(f, mg_standin_val(res), number);
+  if (!PyTuple_Check(res) && !PyList_Check(res)) return 0;
+  int rc = 0;
+  for (Py_ssize_t i = 0; !rc && i < PySequence_Fast_GET_SIZE(res); i++) {
+    PyObject *o = PySequence_Fast_GET_ITEM(res, i);
+    if (!fx_has_tensor(o)) continue;
+    PyObject *args = Py_BuildValue("(On)", fx_item(f, number), i);
+    uint32_t item = args ? fx_node(f, "call_function", fx_torch.getitem, args, NULL) : 0;
+    Py_XDECREF(args);
+    rc = item ? fx_results(cap, o, item) : -1;
+  }
+  return rc;
+}
+
+/* Arguments that the call wrote to (running statistics, out=) stand for new values now; FX knows them by the same node. */
+static int fx_rebind(MgCapture *cap, PyObject *arg, PyObject *node) {
+  MgFx *f = cap->fx;
+  if (mg_standin_is(arg)) {
+    uint32_t number = mg_map_getp(&f->by_node, node);
+    if (number == MG_MAP_NONE || mg_map_get(&f->by_val, mg_standin_val(arg) + 2) != MG_MAP_NONE) return 0;
+    return fx_bind(f, mg_standin_val(arg), number);
+  }
+  if (!PyTuple_Check(arg) && !PyList_Check(arg)) return 0;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(arg); i++)
+    if (fx_rebind(cap, PySequence_Fast_GET_ITEM(arg, i), PySequence_Fast_GET_ITEM(node, i))) return -1;
+  return 0;
+}
+
+/* A node that switches autograd, when the mode changed since the last one. */
+static int fx_follow_grad(MgFx *f, bool now) {
+  if (now == f->grad) return 0;
+  PyObject *args = PyTuple_Pack(1, now ? Py_True : Py_False);
+  uint32_t n = args ? fx_node(f, "call_function", fx_torch.set_grad, args, NULL) : 0;
+  Py_XDECREF(args);
+  f->grad = now;
+  return n ? 0 : -1;
+}
+
+/* Calls that give no tensor but change one. */
+static bool fx_is_effect(PyObject *func) {
+  PyObject *name = PyObject_GetAttrString(func, "__name__");
+  const char *s = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+  bool yes = s && (!strcmp(s, "__setitem__") || (!strncmp(s, "_foreach_", 9) && s[strlen(s) - 1] == '_'));
+  if (!s) PyErr_Clear();
+  Py_XDECREF(name);
+  return yes;
+}
+
+int mg_fx_before(MgCapture *cap, PyObject *args, PyObject *kwargs, MgFxCall *c) {
+  *c = (MgFxCall){0};
+  if (cap->fx->incomplete) return 0;
+  c->args = fx_arg(cap, args);
+  if (c->args) c->kwargs = fx_kwargs(cap, kwargs);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+void mg_fx_drop(MgFxCall *c) {
+  Py_XDECREF(c->args);
+  Py_XDECREF(c->kwargs);
+}
+
+int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs, MgFxCall *c, PyObject *result) {
+  MgFx *f = cap->fx;
+  if (f->incomplete || (!fx_has_tensor(result) && !fx_is_effect(func))) return 0;
+  if (!c->kwargs) {
+    f->incomplete = true;
+    return 0;
+  }
+  const char *kind = NULL;
+  bool attr = false;
+  PyObject *target = NULL, *k, *v;
+  Py_ssize_t pos = 0;
+  int rc = -1;
+  if (fx_target(func, PyTuple_GET_SIZE(args), PyDict_GET_SIZE(c->kwargs) > 0, &kind, &target, &attr)) goto done;
+  if (attr) Py_SETREF(c->args, Py_BuildValue("(OO)", PyTuple_GET_ITEM(c->args, 0), target));
+  if (!c->args || fx_follow_grad(f, mg_abi.aoti_torch_grad_mode_is_enabled())) goto done;
+  uint32_t number = fx_node(f, kind, attr ? fx_torch.getattr_ : target, c->args, c->kwargs);
+  if (!number || fx_results(cap, result, number)) goto done;
+  rc = attr ? 0 : fx_rebind(cap, args, c->args);
+  while (!rc && kwargs && PyDict_Next(kwargs, &pos, &k, &v)) rc = fx_rebind(cap, v, PyDict_GetItem(c->kwargs, k));
+done:
+  Py_XDECREF(target);
+  return rc;
+}
+
+/* ---- the graph from ATen nodes ---- */
+
+static PyObject *fx_aten_arg(MgCapture *cap, const MgArg *a) {
+  if (a->tag == MA_val) {
+    if (!a->u.val) Py_RETURN_NONE;
+    PyObject *n = fx_of_val(cap, a->u.val);
+    if (n || PyErr_Occurred()) return Py_XNewRef(n);
+    const MgVal *v = mg_val(cap->rec->g, a->u.val);
+    if (!v->def && v->out < cap->ninput && cap->input[v->out].pinned)
+      return fx_constant(cap, cap->input[v->out].real);
+    return PyErr_Format(PyExc_SystemError, "magneto: a graph value is used before it is made");
+  }
+  if (a->tag != MA_list) return mg_torchobj_from_arg(cap->rec->g, a, cap->objs);
+  PyObject *l = PyList_New(a->n);
+  for (uint32_t i = 0; l && i < a->n; i++) {
+    PyObject *o = fx_aten_arg(cap, &a->u.item[i]);
+    if (!o) Py_CLEAR(l);
+    else PyList_SET_ITEM(l, i, o);
+  }
+  return l;
+}
+
+static int fx_aten_node(MgCapture *cap, NodeRef n) {
+  MgFx *f = cap->fx;
+  MgGraph *g = cap->rec->g;
+  const MgNode *node = mg_node(g, n);
+  const MgOp *op = node->op;
+  const MgFrontOp *fo = mg_frontop_of(op);
+  PyObject *args = PyList_New(0), *kw = PyDict_New(), *tuple = NULL;
+  int rc = -1;
+  uint32_t number = 0;
+  if (!fo || !args || !kw) goto done;
+  for (int i = 0; i < node->narg; i++) {
+    PyObject *o = fx_aten_arg(cap, &node->arg[i]);
+    int bad = !o || (op->param[i].kwarg_only ? PyDict_SetItem(kw, fo->name[i], o) : PyList_Append(args, o));
+    Py_XDECREF(o);
+    if (bad) goto done;
+  }
+  if (fx_follow_grad(f, node->grad_mode) || !(tuple = PyList_AsTuple(args))) goto done;
+  if (!(number = fx_node(f, "call_function", fo->func, tuple, kw))) goto done;
+  bool items = op->nret > 1 || (op->nret == 1 && op->ret_kind[0] == AK_tensor_list);
+  for (int i = 0; i < node->nout; i++) {
+    uint32_t item = number;
+    if (!node->out[i]) continue;
+    if (items) {
+      PyObject *pair = Py_BuildValue("(Oi)", fx_item(f, number), i);
+      item = pair ? fx_node(f, "call_function", fx_torch.getitem, pair, NULL) : 0;
+      Py_XDECREF(pair);
+    }
+    if (!item || fx_bind(f, node->out[i], item)) goto done;
+  }
+  rc = 0;
+done:
+  Py_XDECREF(args);
+  Py_XDECREF(kw);
+  Py_XDECREF(tuple);
+  return rc;
+}
+
+/* Starts again, from the ATen nodes. */
+static int fx_from_aten(MgRec *r) {
+  MgCapture *cap = r->cap;
+  bool grad = cap->fx->grad_start;
+  mg_fx_free(cap);
+  if (mg_fx_begin(cap)) return -1;
+  cap->fx->grad = cap->fx->grad_start = grad;
+  for (NodeRef n = 1; n < r->g->nnode; n++)
+    if (!mg_node(r->g, n)->dead && fx_aten_node(cap, n)) return -1;
+  return 0;
+}
+
+/* ---- finishing ---- */
+
+/* The nodes of the graph's outputs as a tuple.  NULL with an exception, or without one when some has no node. */
+static PyObject *fx_outputs(MgRec *r) {
+  PyObject *t = PyTuple_New(r->g->noutput);
+  for (uint32_t i = 0; t && i < r->g->noutput; i++) {
+    PyObject *n = fx_of_val(r->cap, r->g->output[i]);
+    if (!n) Py_CLEAR(t);
+    else PyTuple_SET_ITEM(t, i, Py_NewRef(n));
+  }
+  return t;
+}
+
+/* Removes placeholders and constants that nothing reads: an input whose size alone was asked for. */
+static int fx_prune(MgFx *f) {
+  uint32_t kept = 0, seen = 0;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(f->nodes); i++) {
+    PyObject *n = PyList_GET_ITEM(f->nodes, i), *op = PyObject_GetAttrString(n, "op"), *users = NULL, *r = NULL;
+    if (!op || !(users = PyObject_GetAttrString(n, "users"))) goto fail;
+    bool input = PyUnicode_CompareWithASCIIString(op, "placeholder") == 0;
+    bool constant = PyUnicode_CompareWithASCIIString(op, "get_attr") == 0;
+    Py_ssize_t nuser = PyObject_Size(users);
+    if (nuser < 0) goto fail;
+    if ((input || constant) && !nuser && !(r = PyObject_CallMethod(f->graph, "erase_node", "O", n))) goto fail;
+    if (input && nuser) f->input[kept++] = f->input[seen];
+    seen += input;
+    Py_DECREF(op);
+    Py_DECREF(users);
+    Py_XDECREF(r);
+    continue;
+  fail:
+    Py_XDECREF(op);
+    Py_XDECREF(users);
+    return -1;
+  }
+  f->ninput = kept;
+  return 0;
+}
+
+PyObject *mg_fx_module(MgRec *r, uint32_t **inputs, uint32_t *ninput) {
+  PyObject *outs = r->cap->fx->incomplete ? NULL : fx_outputs(r), *gm = NULL, *node = NULL;
+  if (!outs && PyErr_Occurred()) return NULL;
+  if (!outs && (fx_from_aten(r) || !(outs = fx_outputs(r)))) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "magneto: a graph output was made by no recorded op");
+    return NULL;
+  }
+  MgFx *f = r->cap->fx;
+  if (fx_follow_grad(f, f->grad_start)) goto done;
+  if (!(node = PyObject_CallMethod(f->graph, "output", "(O)", outs))) goto done;
+  if (fx_prune(f)) goto done;
+  if (!(gm = PyObject_CallFunctionObjArgs(fx_torch.GraphModule, f->root, f->graph, NULL))) goto done;
+  *inputs = f->input;
+  *ninput = f->ninput;
+  f->input = NULL;
+done:
+  Py_XDECREF(outs);
+  Py_XDECREF(node);
+  return gm;
+}

@@ -1,0 +1,27 @@
+/* The torch-level graph of a recording, as a real torch.fx.GraphModule, for custom backends and explain. */
+#ifndef MG_FRONT_FX_H
+#define MG_FRONT_FX_H
+#include "front/standin.h"
+
+/* Starts an FX graph for the capture and pushes the torch-function mode.  -1 with an exception. */
+int mg_fx_begin(MgCapture *cap);
+void mg_fx_end(MgCapture *cap);   /* detaches the mode; the graph stays until mg_fx_free */
+void mg_fx_free(MgCapture *cap);
+PyObject *mg_fx_mode(MgCapture *cap); /* borrowed: the torch-function mode */
+/* One torch-level call, in two steps because in-place calls rebind their arguments: what it reads, before it runs, and
+ * its node, once its result is known. */
+typedef struct MgFxCall {
+  PyObject *args, *kwargs; /* with tensors replaced by nodes, strong; NULL: some tensor has no node */
+} MgFxCall;
+int mg_fx_before(MgCapture *cap, PyObject *args, PyObject *kwargs, MgFxCall *c);  /* -1 with an exception */
+int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs, MgFxCall *c, PyObject *result);
+void mg_fx_drop(MgFxCall *c);
+/* Finishes the graph: outputs are the graph's.  New torch.fx.GraphModule; *inputs receives, malloc'ed, the index into
+ * cap->input of each placeholder, *ninput entries.  NULL with an exception. */
+PyObject *mg_fx_module(MgRec *r, uint32_t **inputs, uint32_t *ninput);
+
+/* ---- torchfn.c ---- */
+int mg_torchfn_init(void);
+PyObject *mg_torchfn_mode_new(MgCapture *cap);
+void mg_torchfn_mode_end(PyObject *mode);
+#endif
