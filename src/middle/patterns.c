@@ -15,6 +15,7 @@ typedef struct Pat {
   MgGraph *g;
   uint32_t *uses;     /* per value: arguments of live nodes, outputs and write-backs that name it */
   ValRef *now;        /* per value: what replaced it, or 0 */
+  bool onednn;        /* that library is there */
 } Pat;
 
 /* Positions of arguments, as in ops_mg.def. */
@@ -236,12 +237,16 @@ static MgRc pat_add(Pat *p, MgNode *n) {
       pat_take_over(p, n, pr.n);
       return MG_OK;
     }
-    /* the producer may come before the bias: take over at this place, so no reshapes in between */
-    const MgVal *out = mg_val(p->g, n->out[0]);
-    if (pr.reshaped || pr.n->arg[MM_bias].tag == MA_val || !pat_vector(p, other, out->size[out->ndim - 1])) continue;
+    const MgVal *out = mg_val(p->g, n->out[0]), *direct = mg_val(p->g, pr.direct);
+    if (pr.n->arg[MM_bias].tag == MA_val || !pat_vector(p, other, out->size[out->ndim - 1])) continue;
+    if (pr.reshaped && (!mg_ex_same(out->size[out->ndim - 1], direct->size[direct->ndim - 1]) ||
+                        mg_val(p->g, other->u.val)->def > direct->def || !pat_same_layout(p, a[i].u.val, n->out[0])))
+      continue; /* given to the producer, so the bias must be there before it */
+    ValRef input = a[i].u.val;
     pr.n->arg[MM_bias] = *other;
     p->uses[other->u.val]++;
-    pat_take_over(p, n, pr.n);
+    if (pr.reshaped) pat_forward(p, n, input);
+    else pat_take_over(p, n, pr.n);
     return MG_OK;
   }
   return MG_OK;
@@ -387,19 +392,20 @@ static MgRc pat_attention(Pat *p, MgNode *n) {
 
 static const struct PatRule {
   uint16_t code;
+  bool onednn;        /* makes a node that needs that library */
   MgRc (*apply)(Pat *p, MgNode *n);
 } pat_rules[] = {
-    {TOP_convolution, pat_conv},
-    {TOP__convolution, pat_conv},
-    {TOP_mm, pat_matmul},
-    {TOP_addmm, pat_matmul},
-    {TOP_bmm, pat_matmul},
-    {TOP_baddbmm, pat_matmul},
-    {TOP_native_batch_norm, pat_batch_norm},
-    {TOP__native_batch_norm_legit_no_training, pat_batch_norm},
-    {TOP_add_Tensor, pat_add},
-    {TOP_mul_Tensor, pat_mul},
-    {TOP__scaled_dot_product_flash_attention_for_cpu, pat_attention},
+    {TOP_convolution, true, pat_conv},
+    {TOP__convolution, true, pat_conv},
+    {TOP_mm, true, pat_matmul},
+    {TOP_addmm, true, pat_matmul},
+    {TOP_bmm, true, pat_matmul},
+    {TOP_baddbmm, true, pat_matmul},
+    {TOP_native_batch_norm, false, pat_batch_norm},
+    {TOP__native_batch_norm_legit_no_training, false, pat_batch_norm},
+    {TOP_add_Tensor, false, pat_add},
+    {TOP_mul_Tensor, false, pat_mul},
+    {TOP__scaled_dot_product_flash_attention_for_cpu, false, pat_attention},
 };
 
 /* ---- the walk ------------------------------------------------------------------------------------------------ */
@@ -412,13 +418,12 @@ static void pat_rename(ValRef *v, void *arg) {
 static MgRc pat_node(Pat *p, MgNode *n) {
   mg_node_each_val(n, pat_rename, p);
   for (size_t i = 0; i < sizeof pat_rules / sizeof *pat_rules; i++)
-    if (pat_rules[i].code == n->op->code) return pat_rules[i].apply(p, n);
+    if (pat_rules[i].code == n->op->code) return p->onednn || !pat_rules[i].onednn ? pat_rules[i].apply(p, n) : MG_OK;
   return pat_find_act(n->op->code) ? pat_act(p, n) : MG_OK;
 }
 
 MgRc mg_patterns(MgGraph *g, const MgSimplifyOpts *o) {
-  Pat p = {.g = g};
-  if (!o->onednn) return MG_OK;
+  Pat p = {.g = g, .onednn = o->onednn};
   TRYP(p.uses = mg_new(g->c, uint32_t, g->nval));
   TRYP(p.now = mg_new(g->c, ValRef, g->nval));
   for (uint32_t k = 1; k < g->nnode; k++)

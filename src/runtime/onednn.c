@@ -1,7 +1,10 @@
+#define _GNU_SOURCE /* dladdr */
 #include "runtime/onednn_prim.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
+
+#define ONEDNN_FILE "libdnnl.so.3"
 
 DnnApi dnn;
 DnnEngine dnn_engine;
@@ -50,9 +53,29 @@ done:
   return base;
 }
 
+/* pip puts the library into <prefix>/lib; torch is in <prefix>/lib/pythonX.Y/site-packages/torch/lib. */
+static void *onednn_beside_torch(void) {
+  enum { UP = 5 };
+  Dl_info info;
+  char path[4096];
+  if (!mg_abi.aoti_torch_get_sizes || !dladdr((void *)mg_abi.aoti_torch_get_sizes, &info) || !info.dli_fname)
+    return NULL;
+  size_t n = strlen(info.dli_fname);
+  if (n + sizeof ONEDNN_FILE + 1 > sizeof path) return NULL;
+  memcpy(path, info.dli_fname, n + 1);
+  for (int i = 0; i < UP; i++) {
+    char *slash = strrchr(path, '/');
+    if (!slash) return NULL;
+    *slash = 0;
+  }
+  strcat(path, "/" ONEDNN_FILE);
+  return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
 static const char *onednn_open(const char *path) {
   void *h = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-  if (!h) h = dlopen("libdnnl.so.3", RTLD_NOW | RTLD_LOCAL);
+  if (!h) h = onednn_beside_torch();
+  if (!h) h = dlopen(ONEDNN_FILE, RTLD_NOW | RTLD_LOCAL);
   if (!h) return "libdnnl.so.3 (oneDNN 3) was not found";
 #define F(ret, name, args)                                                                                   \
   if (!(*(void **)&dnn.name = dlsym(h, #name))) return "libdnnl lacks " #name;
@@ -72,7 +95,7 @@ const char *mg_onednn_load(const char *path) {
   return onednn_why;
 }
 
-bool mg_onednn_ready(void) { return onednn_tried && !onednn_why; }
+bool mg_onednn_ready(void) { return !mg_onednn_load(NULL); }
 DnnStream dnn_stream(void) { return onednn_stream; }
 
 /* ---- descriptors --------------------------------------------------------------------------------------------- */
@@ -233,5 +256,5 @@ int dnn_call_run(const DnnCall *c, DnnCallState *st, const MgEngineArgs *a, void
 
 bool dnn_is_reference(DnnPd pd) {
   const char *name = NULL;
-  return dnn.dnnl_primitive_desc_query(pd, DNN_query_impl_info_str, 0, &name) || !name || !strncmp(name, "ref", 3);
+  return dnn.dnnl_primitive_desc_query(pd, DNN_query_impl_info_str, 0, &name) || (name && !strncmp(name, "ref", 3));
 }

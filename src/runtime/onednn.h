@@ -42,10 +42,10 @@ typedef struct MgConvDesc {
   bool frozen;                    /* weights and batch norm never change: packed at the first run */
 } MgConvDesc;
 
-/* Finds the library: `path` (may be NULL), then libdnnl.so.3 by the loader's rules.  NULL, or why not (static text).
- * Idempotent and thread-safe; mg_onednn_ready tells the outcome without trying. */
+/* Finds the library: `path` (may be NULL), then libdnnl.so.3 in the prefix that torch is installed in, then by the
+ * loader's rules.  NULL, or why not (static text).  Thread-safe; only the first call does anything. */
 const char *mg_onednn_load(const char *path);
-bool mg_onednn_ready(void);
+bool mg_onednn_ready(void); /* the same as mg_onednn_load(NULL) == NULL */
 /* MG_UNSUP without an error in the context: this library does not take it. */
 MgRc mg_onednn_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out);
 MgRc mg_onednn_conv(MgCtx *c, const MgConvDesc *d, MgEngine **out);

@@ -344,7 +344,7 @@ static DnnPd conv_choose(const MgConvDesc *d, DnnMd want[3], DnnMd weights, DnnM
   for (;;) {
     DnnPd pd = NULL;
     DnnAttr attr = dnn_attr(&d->act, want[2]);
-    bool ok = attr && conv_pd(d, want[0], weights, bias, want[1], attr, &pd) && !dnn_is_reference(pd);
+    bool ok = attr && conv_pd(d, want[0], weights, bias, want[1], attr, &pd);
     if (attr) dnn.dnnl_primitive_attr_destroy(attr);
     for (int i = 0; i < 2 && ok; i++) {
       DnnMd md = NULL;

@@ -76,7 +76,8 @@ static void matmul_dense(MgTensorDesc *t) {
   for (int i = t->ndim - 1; i >= 0; i--) t->stride[i] = n, n *= t->size[i];
 }
 
-static bool matmul_make(const MgMatmulDesc *d, DnnMatmul *m, bool dense) {
+/* dense: copy operands to dense rows; any: a slow reference implementation will do. */
+static bool matmul_make(const MgMatmulDesc *d, DnnMatmul *m, bool dense, bool any) {
   DnnMd md[MATMUL_NPTR] = {0}, plain[2] = {0};
   DnnAttr attr = NULL;
   DnnPd pd = NULL;
@@ -99,7 +100,7 @@ static bool matmul_make(const MgMatmulDesc *d, DnnMatmul *m, bool dense) {
   if (dnn.dnnl_matmul_primitive_desc_create(&pd, dnn_engine, md[MATMUL_x], md[MATMUL_w], md[MATMUL_bias],
                                             md[MATMUL_out], attr))
     goto done;
-  if (dnn_is_reference(pd)) {
+  if (!any && dnn_is_reference(pd)) {
     dnn.dnnl_primitive_desc_destroy(pd);
     goto done;
   }
@@ -133,8 +134,8 @@ MgRc mg_onednn_matmul(MgCtx *c, const MgMatmulDesc *desc, MgEngine **out) {
   DnnMatmul *m = mg_calloc(1, sizeof *m);
   if (!m) return mg_fail(c, MG_NOMEM, "matmul engine");
   m->e.ops = &matmul_ops;
-  for (int dense = 0; dense < 2; dense++) {
-    if (matmul_make(&d, m, dense)) {
+  for (int try = 0; try < 3; try++) { /* as it is, with dense copies, with the reference implementation */
+    if (matmul_make(&d, m, try == 1, try == 2)) {
       *out = &m->e;
       return MG_OK;
     }
