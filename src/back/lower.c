@@ -131,7 +131,7 @@ static MgRc lower_flush(Lower *L, BufRef b) {
 
 static MgRc lower_extern(Lower *L, MgNode *n) {
   LowerArgs count = {L, NULL, 0, MG_OK};
-  mg_node_each_val(n, lower_extern_arg, &count);
+  mg_node_each_tensor(n, lower_extern_arg, &count);
   TRY(count.rc);
   if (n->op->mutates)
     for (int k = 0; k < n->op->nparam; k++)
@@ -158,7 +158,7 @@ static MgRc lower_extern(Lower *L, MgNode *n) {
   e->prealloc = prealloc;
   memcpy(e->out, out, sizeof *out * n->nout);
   LowerArgs fill = {L, e, 0, MG_OK};
-  mg_node_each_val(n, lower_extern_arg, &fill);
+  mg_node_each_tensor(n, lower_extern_arg, &fill);
   return MG_OK;
 }
 

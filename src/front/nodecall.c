@@ -24,28 +24,21 @@ struct MgNodeCall {
 
 /* ---- building ---- */
 
-static bool nodecall_has_tensor(const MgArg *a) {
-  if (a->tag == MA_val) return true;
-  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++)
-    if (nodecall_has_tensor(&a->u.item[i])) return true;
-  return false;
-}
-
-/* Positions are counted in the order of mg_node_each_val. */
-static int nodecall_arg(MgGraph *g, const MgArg *a, PyObject *objs, MgNodeCall *c, CallArg *out) {
-  if (!nodecall_has_tensor(a)) {
-    *out = (CallArg){.kind = CA_const, .obj = mg_torchobj_from_arg(g, a, objs)};
-    return out->obj ? 0 : -1;
-  }
-  if (a->tag == MA_val) {
+/* Positions are counted in the order of mg_node_each_tensor. */
+static int nodecall_arg(MgGraph *g, const MgArg *a, uint8_t kind, PyObject *objs, MgNodeCall *c, CallArg *out) {
+  if (kind == AK_tensor) {
     *out = (CallArg){.kind = CA_tensor};
     c->nin++;
     return 0;
   }
+  if (a->tag != MA_list || (kind != AK_tensor_list && kind != AK_opt_tensor_list)) {
+    *out = (CallArg){.kind = CA_const, .obj = mg_torchobj_from_arg(g, a, objs)};
+    return out->obj ? 0 : -1;
+  }
   *out = (CallArg){.kind = CA_list, .item = mg_calloc(a->n, sizeof *out->item)};
   if (!out->item) return PyErr_NoMemory(), -1;
   for (; out->n < a->n; out->n++)
-    if (nodecall_arg(g, &a->u.item[out->n], objs, c, &out->item[out->n])) return -1;
+    if (nodecall_arg(g, &a->u.item[out->n], AK_tensor, objs, c, &out->item[out->n])) return -1;
   return 0;
 }
 
@@ -64,7 +57,7 @@ static int nodecall_fill(MgNodeCall *c, MgGraph *g, NodeRef n, PyObject *objs) {
   if (!(c->arg = mg_calloc(node->narg, sizeof *c->arg))) return PyErr_NoMemory(), -1;
   while (c->npos < node->narg && !node->op->param[c->npos].kwarg_only) c->npos++;
   for (; c->narg < node->narg; c->narg++)
-    if (nodecall_arg(g, &node->arg[c->narg], objs, c, &c->arg[c->narg])) return -1;
+    if (nodecall_arg(g, &node->arg[c->narg], node->op->param[c->narg].kind, objs, c, &c->arg[c->narg])) return -1;
   if (c->narg == c->npos) return 0;
   if (!(c->kwnames = PyTuple_New(c->narg - c->npos))) return -1;
   for (int i = c->npos; i < c->narg; i++) PyTuple_SET_ITEM(c->kwnames, i - c->npos, Py_NewRef(op->name[i]));

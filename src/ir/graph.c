@@ -226,6 +226,19 @@ void mg_node_each_val(MgNode *n, void (*fn)(ValRef *v, void *arg), void *arg) {
   for (int i = 0; i < n->narg; i++) graph_each(&n->arg[i], fn, arg);
 }
 
+void mg_node_each_tensor(MgNode *n, void (*fn)(ValRef *v, void *arg), void *arg) {
+  for (int i = 0; i < n->narg; i++) {
+    MgArg *a = &n->arg[i];
+    uint8_t kind = n->op->param[i].kind;
+    uint32_t items = kind == AK_tensor ? 1 : a->tag == MA_list && (kind == AK_tensor_list || kind == AK_opt_tensor_list) ? a->n : 0;
+    for (uint32_t k = 0; k < items; k++) {
+      MgArg *t = kind == AK_tensor ? a : &a->u.item[k];
+      ValRef none = 0;
+      fn(t->tag == MA_val ? &t->u.val : &none, arg);
+    }
+  }
+}
+
 SymRef mg_val_numel(MgGraph *g, ValRef v) {
   SymRef n = mg_sym(g->x, 1);
   for (int i = 0; i < g->val[v].ndim; i++) n = mg_sym_mul(g->x, n, g->val[v].size[i]);

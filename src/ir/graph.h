@@ -115,6 +115,9 @@ MgRc mg_graph_keep(MgRewrite *rw);
 MgRc mg_graph_replace(MgRewrite *rw, ValRef old, ValRef now); /* uses after this node see now */
 /* Calls fn for every tensor argument, lists included, in order. */
 void mg_node_each_val(MgNode *n, void (*fn)(ValRef *v, void *arg), void *arg);
+/* The same for the arguments of a call: an optional tensor that is absent counts too, as a value of 0.  This is the
+ * order of MgExtern.in and of prebuilt calls. */
+void mg_node_each_tensor(MgNode *n, void (*fn)(ValRef *v, void *arg), void *arg);
 SymRef mg_val_numel(MgGraph *g, ValRef v);
 bool mg_val_is_contiguous(const MgGraph *g, ValRef v);
 /* Fills in the results of a node (values, metadata) from its arguments.  MG_UNSUP: this op is not known here and

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "runtime/torch_abi.h"
 
 typedef void *Ref; /* any LLVM object */
@@ -36,6 +37,7 @@ typedef void *Ref; /* any LLVM object */
   F(void, LLVMPY_DisposeMemoryBuffer, (Ref))
 
 #define LLVM_C(F)                                                                                            \
+  F(void, LLVMGetVersion, (unsigned *, unsigned *, unsigned *))                                              \
   F(Ref, LLVMContextCreate, (void))                                                                          \
   F(void, LLVMContextDispose, (Ref))                                                                         \
   F(Ref, LLVMCreateMemoryBufferWithMemoryRangeCopy, (const char *, size_t, const char *))                    \
@@ -161,15 +163,20 @@ static bool llvm_try(const char *path) {
   return true;
 }
 
+/* llvmlite installed beside torch. */
+static bool llvm_beside(char *path, size_t n) {
+  mg_abi_load();
+  return *mg_abi.torch_dir &&
+         snprintf(path, n, "%s/../../llvmlite/binding/libllvmlite.so", mg_abi.torch_dir) < (int)n;
+}
+
 static void llvm_open_once(void) {
   static const char *const system[] = { /* as distributions and LLVM's own packages name them */
     "libLLVM.so.22.1", "libLLVM.so.21.1", "libLLVM.so.20.1", "libLLVM.so.19.1", "libLLVM-19.so.1", "libLLVM-18.so.1",
     "libLLVM.so.18.1", "libLLVM-17.so.1", "libLLVM-17.so", "libLLVM-16.so.1", "libLLVM-16.so"};
   char beside[1024];
   if (llvm_try(llvm_given) || llvm_try(getenv("MAGNETO_LLVM"))) return;
-  mg_abi_load();
-  snprintf(beside, sizeof beside, "%s/../../llvmlite/binding/libllvmlite.so", mg_abi.torch_dir);
-  if (*mg_abi.torch_dir && llvm_try(beside)) return;
+  if (llvm_beside(beside, sizeof beside) && llvm_try(beside)) return;
   for (size_t i = 0; i < sizeof system / sizeof *system; i++)
     if (llvm_try(system[i])) return;
   size_t n = strlen(llvm_error);
@@ -182,6 +189,17 @@ void mg_llvm_set_path(const char *path) { snprintf(llvm_given, sizeof llvm_given
 const char *mg_llvm_open(void) {
   pthread_once(&llvm_once, llvm_open_once);
   return *llvm_path ? NULL : llvm_error;
+}
+
+int mg_llvm_major(void) {
+  char beside[1024];
+  unsigned major = 0, minor, patch;
+  const char *env = getenv("MAGNETO_LLVM"), *first = *llvm_given ? llvm_given : env;
+  if (!first && llvm_beside(beside, sizeof beside)) first = beside;
+  if (first && strstr(first, "llvmlite") && !access(first, R_OK)) return 0;
+  if (mg_llvm_open()) return -1;
+  if (!llvm_lite) ll.LLVMGetVersion(&major, &minor, &patch);
+  return (int)major;
 }
 
 const char *mg_llvm_library(void) { return llvm_path; }

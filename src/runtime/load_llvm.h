@@ -20,6 +20,9 @@ const char *mg_llvm_library(void);  /* its path */
 const char *mg_llvm_cpu(void);      /* "znver4" */
 const char *mg_llvm_features(void); /* "+avx2,-sse4a,..." */
 bool mg_llvm_has(const char *feature);
+/* Major version of the LLVM that reads the text, 0: llvmlite's, which is a recent one (known without opening it).
+ * -1: there is no LLVM. */
+int mg_llvm_major(void);
 /* Compiles n independent modules on up to nthread threads.  out[i].data is new, freed by the caller with free();
  * after an error nothing is left in out. */
 MgRc mg_llvm_emit(MgCtx *c, const char *const *text, uint32_t n, unsigned nthread, MgObject *out);

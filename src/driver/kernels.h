@@ -1,0 +1,20 @@
+/* Code for the kernels of a fused schedule: emitted, compiled and loaded, or taken from the cache. */
+#ifndef MG_DRIVER_KERNELS_H
+#define MG_DRIVER_KERNELS_H
+#include "back/back.h"
+#include "runtime/kcache.h"
+#include "runtime/threads.h"
+
+typedef struct MgKernelSet {
+  MgRangeFn *fn;               /* per step; NULL for extern steps */
+  MgKcRef *code; uint32_t ncode; /* references that keep the code mapped */
+  uint32_t ncompiled;          /* kernels LLVM saw; the others were known already */
+  double emit_ms, llvm_ms, load_ms;
+} MgKernelSet;
+
+/* This machine's vector facts.  Does not open LLVM unless only an old one may be there. */
+MgTarget mg_kernels_target(void);
+/* On failure nothing is kept. */
+MgRc mg_kernels_build(MgSched *s, const MgFused *f, unsigned nthread, MgKernelSet *out);
+void mg_kernels_free(MgKernelSet *k); /* gives the references back */
+#endif

@@ -1,0 +1,20 @@
+/* Schedule, memory plan and code -> the description of a run-time plan. */
+#ifndef MG_DRIVER_PLANNER_H
+#define MG_DRIVER_PLANNER_H
+#include "back/back.h"
+#include "driver/compile.h"
+#include "driver/kernels.h"
+#include "runtime/plan_spec.h"
+
+/* One library engine or host call per extern step of f, chosen before memory is planned. */
+typedef struct MgPlanExt {
+  MgEngine *engine;      /* or NULL */
+  uint32_t host_id;      /* without an engine */
+} MgPlanExt;
+
+/* Fills spec (tables in s->c's arena).  ext: per step.  Code, engines and host are put in by the caller. */
+MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext, const MgKernelSet *k,
+                     MgPlanSpec *spec);
+/* The plan as text, for MAGNETO_LOGS=plan. */
+void mg_planner_print(const MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext, MgStrbuf *out);
+#endif

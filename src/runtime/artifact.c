@@ -1,0 +1,160 @@
+/* The on-disk cache of object files.  See the header. */
+#define _GNU_SOURCE
+#include "runtime/artifact.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#include "base/table.h"
+
+#define ARTIFACT_MAGIC "MGOBJ01" /* counted up when generated code means something else */
+enum { ARTIFACT_MAX_FILE = 64 << 20, ARTIFACT_TRIM_EVERY = 64 };
+static const uint64_t artifact_max_bytes = 512ull << 20; /* of all files */
+
+typedef struct ArtifactHead {
+  char magic[8];
+  MgKey key;
+  uint64_t len, sum; /* bytes that follow and their hash */
+} ArtifactHead;
+
+static pthread_once_t artifact_once = PTHREAD_ONCE_INIT;
+static char artifact_dir[512];    /* empty: off */
+static uint64_t artifact_machine; /* hash of this CPU's identity */
+
+static uint64_t artifact_cpu(void) {
+  uint32_t id[16] = {0};
+#if defined(__x86_64__)
+  __get_cpuid(0, &id[0], &id[1], &id[2], &id[3]);
+  __get_cpuid(1, &id[4], &id[5], &id[6], &id[7]);
+  id[5] &= 0x00ffffff; /* the core this happens to run on */
+  __get_cpuid_count(7, 0, &id[8], &id[9], &id[10], &id[11]);
+  __get_cpuid_count(7, 1, &id[12], &id[13], &id[14], &id[15]);
+#endif
+  return mg_hash_bytes(id, sizeof id, 0);
+}
+
+static void artifact_open(void) {
+  const char *off = getenv("MAGNETO_CACHE"), *dir = getenv("MAGNETO_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME");
+  const char *home = getenv("HOME");
+  artifact_machine = artifact_cpu();
+  if (off && !strcmp(off, "0")) return;
+  if (dir && *dir) snprintf(artifact_dir, sizeof artifact_dir, "%s", dir);
+  else if (xdg && *xdg) snprintf(artifact_dir, sizeof artifact_dir, "%s/magneto", xdg);
+  else if (home && *home) snprintf(artifact_dir, sizeof artifact_dir, "%s/.cache/magneto", home);
+  else return;
+  for (char *p = artifact_dir + 1; (p = strchr(p, '/')); *p++ = '/') { /* parents, as far as they are missing */
+    *p = 0;
+    mkdir(artifact_dir, 0755);
+  }
+  struct stat st;
+  bool ok = (!mkdir(artifact_dir, 0700) || errno == EEXIST) && !stat(artifact_dir, &st);
+  /* Code is loaded from here: nobody else may be able to write it. */
+  if (!ok || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH)) *artifact_dir = 0;
+}
+
+static bool artifact_path(MgKey key, char *out, size_t n) {
+  pthread_once(&artifact_once, artifact_open);
+  if (!*artifact_dir) return false;
+  return snprintf(out, n, "%s/%016llx%016llx.o", artifact_dir, (unsigned long long)key.hi, (unsigned long long)key.lo) < (int)n;
+}
+
+MgKey mg_artifact_key(const char *text, size_t len) {
+  pthread_once(&artifact_once, artifact_open);
+  uint64_t seed = artifact_machine ^ mg_hash_bytes(ARTIFACT_MAGIC, sizeof ARTIFACT_MAGIC, 0);
+  return (MgKey){mg_hash_bytes(text, len, seed), mg_hash_bytes(text, len, ~seed)};
+}
+
+static bool artifact_read(int fd, void *p, size_t n) {
+  for (size_t at = 0; at < n;) {
+    ssize_t got = read(fd, (char *)p + at, n - at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    at += (size_t)got;
+  }
+  return true;
+}
+
+bool mg_artifact_load(MgKey key, MgObject *out) {
+  char path[640];
+  ArtifactHead h;
+  struct stat st;
+  *out = (MgObject){0};
+  if (!artifact_path(key, path, sizeof path)) return false;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return false;
+  bool ok = !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && artifact_read(fd, &h, sizeof h) &&
+            !memcmp(h.magic, ARTIFACT_MAGIC, sizeof h.magic) && h.key.lo == key.lo && h.key.hi == key.hi &&
+            h.len <= ARTIFACT_MAX_FILE && (uint64_t)st.st_size == sizeof h + h.len;
+  ok = ok && (out->data = mg_malloc(h.len)) && artifact_read(fd, out->data, h.len) &&
+       mg_hash_bytes(out->data, h.len, key.lo) == h.sum;
+  if (ok) {
+    out->len = h.len;
+    futimens(fd, NULL); /* recently used */
+  } else {
+    free(out->data);
+    out->data = NULL;
+  }
+  close(fd);
+  return ok;
+}
+
+/* ---- writing ---- */
+
+typedef struct ArtifactFile { char name[48]; uint64_t bytes; time_t used; } ArtifactFile;
+
+static int artifact_by_age(const void *a, const void *b) {
+  const ArtifactFile *p = a, *q = b;
+  return p->used < q->used ? -1 : p->used > q->used;
+}
+
+/* Removes the least recently used files when all together have grown too large. */
+static void artifact_trim(void) {
+  DIR *d = opendir(artifact_dir);
+  ArtifactFile *f = NULL;
+  size_t n = 0, cap = 0;
+  uint64_t total = 0;
+  for (struct dirent *e; d && (e = readdir(d));) {
+    struct stat st;
+    size_t len = strlen(e->d_name);
+    if (len >= sizeof f->name || len < 3 || strcmp(e->d_name + len - 2, ".o")) continue;
+    if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW)) continue;
+    if (n == cap) {
+      ArtifactFile *g = mg_realloc(f, (cap = cap ? cap * 2 : 256) * sizeof *f);
+      if (!g) break;
+      f = g;
+    }
+    f[n] = (ArtifactFile){.bytes = (uint64_t)st.st_size, .used = st.st_mtime};
+    memcpy(f[n].name, e->d_name, len + 1);
+    total += f[n++].bytes;
+  }
+  if (total > artifact_max_bytes) {
+    qsort(f, n, sizeof *f, artifact_by_age);
+    for (size_t i = 0; i < n && total > artifact_max_bytes / 4 * 3; i++)
+      if (!unlinkat(dirfd(d), f[i].name, 0)) total -= f[i].bytes;
+  }
+  free(f);
+  if (d) closedir(d);
+}
+
+void mg_artifact_store(MgKey key, const MgObject *obj) {
+  static atomic_uint stored;
+  char path[640], temp[680];
+  if (!artifact_path(key, path, sizeof path) || obj->len > ARTIFACT_MAX_FILE) return;
+  ArtifactHead h = {.magic = ARTIFACT_MAGIC, .key = key, .len = obj->len, .sum = mg_hash_bytes(obj->data, obj->len, key.lo)};
+  snprintf(temp, sizeof temp, "%s.%ld.%u", path, (long)getpid(), atomic_fetch_add(&stored, 1));
+  int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  bool ok = write(fd, &h, sizeof h) == (ssize_t)sizeof h && write(fd, obj->data, obj->len) == (ssize_t)obj->len;
+  ok &= !close(fd);
+  if (!ok || rename(temp, path)) unlink(temp);
+  else if (stored % ARTIFACT_TRIM_EVERY == 1) artifact_trim();
+}
