@@ -1,0 +1,22 @@
+"""``torch.compile(f, backend="magneto")``: Dynamo's front end, magneto's recorder and compiler behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from . import _magneto
+from .compiler import settings
+
+
+def magneto(
+    gm: torch.fx.GraphModule,
+    example_inputs: list[torch.Tensor],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Compiles an FX graph; recorded from the real tensors of its first call."""
+    return _magneto.Callable(gm.forward, **settings(False, None, "magneto", mode, options))

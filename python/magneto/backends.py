@@ -1,0 +1,81 @@
+"""Names of back ends: magneto's own, those that users register, and PyTorch's.
+
+A back end in this sense is a callable ``(gm, example_inputs) -> callable`` as torch.compile defines it: ``gm`` is a
+torch.fx.GraphModule of torch-level calls, ``example_inputs`` the list of its tensors, and what it returns is called with
+such tensors and gives a tuple of results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+Backend = Callable[..., Callable[..., Any]]
+
+# magneto's compiler, and running the recorded ATen ops one by one (to tell recording problems from compiler problems).
+OWN = ("magneto", "aten")
+_registered: dict[str, Backend] = {}
+
+
+def register_backend(fn: Backend | None = None, *, name: str | None = None) -> Any:
+    """Makes a back end known by name (default: its ``__name__``); also a decorator.
+
+    Raises TypeError when ``fn`` is not callable and ValueError when the name is one of magneto's own.
+    """
+    if fn is None:
+        return lambda f: register_backend(f, name=name)
+    if not callable(fn):
+        raise TypeError(f"magneto.register_backend: fn must be callable, got {type(fn).__name__}")
+    name = name or getattr(fn, "__name__", None)
+    if not isinstance(name, str):
+        raise TypeError("magneto.register_backend: name must be given for a callable without __name__")
+    if name in OWN:
+        raise ValueError(f"magneto.register_backend: {name!r} is magneto's own")
+    _registered[name] = fn
+    return fn
+
+
+def list_backends() -> list[str]:
+    """Every name that ``backend=`` takes: magneto's own, registered ones, PyTorch's."""
+    return sorted({*OWN, *_registered, *_torch_backends()})
+
+
+def _torch_backends() -> Sequence[str]:
+    import torch._dynamo
+
+    return [n for n in torch._dynamo.list_backends(exclude_tags=()) if n != "magneto"]
+
+
+def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | None) -> Backend:
+    """The callable of a back end other than magneto's own; mode and options are handed to it as torch.compile does."""
+    if isinstance(backend, str):
+        fn = _registered.get(backend)
+        if fn is None:
+            fn = _find_torch(backend, mode, options)
+            if backend == "inductor":
+                return fn  # took mode and options itself
+    elif callable(backend):
+        fn = backend
+    else:
+        raise TypeError(
+            f"magneto.compile: backend must be a name or a callable (gm, example_inputs) -> callable, "
+            f"got {type(backend).__name__}"
+        )
+    kwargs = {k: v for k, v in (("mode", mode), ("options", options)) if v is not None}
+    if not kwargs:
+        return fn
+    return lambda gm, example_inputs: fn(gm, example_inputs, **kwargs)
+
+
+def _find_torch(name: str, mode: str | None, options: dict[str, Any] | None) -> Backend:
+    """One of PyTorch's registered back ends; importing them takes seconds, so only unknown names come here."""
+    import torch._dynamo
+
+    if name not in _torch_backends():
+        known = ", ".join(repr(n) for n in list_backends())
+        raise ValueError(f"magneto.compile: unknown backend {name!r}; valid backends: {known}")
+    if name == "inductor":
+        return torch._TorchCompileInductorWrapper(mode, options, None)
+    return torch._dynamo.lookup_backend(name)

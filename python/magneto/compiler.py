@@ -1,0 +1,171 @@
+"""``magneto.compile`` and its small companions: argument checks, and one C object per compiled callable."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+import torch
+
+from . import _magneto, backends
+from .module import compile_module
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MODES = {"default": 0, "reduce-overhead": 1, "max-autotune": 2, "max-autotune-no-cudagraphs": 2}
+
+# Options of magneto's own back end: type, and the keyword of _magneto.Callable.
+OPTIONS: dict[str, type] = {
+    "freeze": bool,  # parameters never change: fold and pack them once
+    "keep_layout": bool,  # do not choose memory formats inside of the graph
+    "threads": int,  # 0: as many as torch uses
+    "recompile_limit": int,  # entries of one piece of code before it runs eagerly
+}
+
+
+def _check_flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"magneto.compile: {name} must be a bool, got {type(value).__name__}")
+    return value
+
+
+def _check_mode(mode: Any) -> int:
+    if mode is None:
+        return 0
+    if not isinstance(mode, str):
+        raise TypeError(f"magneto.compile: mode must be a string or None, got {type(mode).__name__}")
+    if mode not in MODES:
+        raise ValueError(f"magneto.compile: unknown mode {mode!r}; valid modes: {', '.join(map(repr, MODES))}")
+    return MODES[mode]
+
+
+def _check_options(options: Any) -> dict[str, Any]:
+    if options is None:
+        return {}
+    if not isinstance(options, dict):
+        raise TypeError(f"magneto.compile: options must be a dict or None, got {type(options).__name__}")
+    for name, value in options.items():
+        want = OPTIONS.get(name)
+        if want is None:
+            raise ValueError(
+                f"magneto.compile: unknown option {name!r}; valid options: {', '.join(map(repr, OPTIONS))}"
+            )
+        if not isinstance(value, want) or (want is int and isinstance(value, bool)):
+            raise TypeError(
+                f"magneto.compile: option {name!r} must be of type {want.__name__}, got {type(value).__name__}"
+            )
+        if want is int and value < 0:
+            raise ValueError(f"magneto.compile: option {name!r} must not be negative, got {value}")
+    return dict(options)
+
+
+def settings(
+    fullgraph: Any, dynamic: Any, backend: Any, mode: Any, options: Any
+) -> dict[str, Any]:
+    """Checks the arguments of compile() and turns them into those of ``_magneto.Callable``."""
+    out: dict[str, Any] = {"fullgraph": _check_flag("fullgraph", fullgraph)}
+    if dynamic is not None:
+        out["dynamic"] = int(_check_flag("dynamic", dynamic))
+    if isinstance(backend, str) and backend in backends.OWN:
+        out["mode"] = _check_mode(mode)
+        out.update(_check_options(options))
+        out["eager_backend"] = backend == "aten"
+    else:
+        if mode is not None and not isinstance(mode, str):
+            _check_mode(mode)
+        out["backend"] = backends.find(backend, mode, options)
+    return out
+
+
+def compile_callable(fn: Callable[..., Any], config: dict[str, Any]) -> _magneto.Callable:
+    """A compiled callable that looks like ``fn``: name, docstring, signature and attributes."""
+    compiled = _magneto.Callable(fn, **config)
+    inner = getattr(fn, "__func__", fn)
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        value = getattr(inner, name, None)
+        if value is not None:
+            compiled.__dict__[name] = value
+    compiled.__dict__.update({k: v for k, v in getattr(inner, "__dict__", {}).items() if k != "__wrapped__"})
+    return compiled
+
+
+@overload
+def compile(f: F, **kwargs: Any) -> F: ...
+@overload
+def compile(f: None = None, **kwargs: Any) -> Callable[[F], F]: ...
+def compile(  # noqa: A001
+    f: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | backends.Backend = "magneto",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """Returns a callable that does what ``f`` does, faster; nothing is compiled until it is called.
+
+    Arguments:
+        f: a function, method, ``nn.Module`` or other callable; without it the result is a decorator.
+        fullgraph: a graph break is an error instead of a return to Python.
+        dynamic: True: tensor sizes are symbols from the start; False: never; None: after they changed once.
+        backend: "magneto", a name of ``list_backends()``, or a callable ``(gm, example_inputs) -> callable``.
+        mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs".
+        options: "freeze" (bool), "keep_layout" (bool), "threads" (int), "recompile_limit" (int).
+        disable: return ``f`` unchanged.
+
+    A module gives a module of a subclass of its own class that shares all of its state with the original.
+    Raises TypeError or ValueError that names the wrong argument.
+    """
+    if f is None:
+        if not isinstance(disable, bool):
+            _check_flag("disable", disable)
+        settings(fullgraph, dynamic, backend, mode, options)  # errors belong to the line of the decorator
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
+    if not callable(f):
+        raise TypeError(f"magneto.compile: f must be callable, got {type(f).__name__}")
+    config = settings(fullgraph, dynamic, backend, mode, options)
+    if _check_flag("disable", disable):
+        return f
+    if isinstance(f, torch.nn.Module):
+        return compile_module(f, config)
+    if isinstance(f, _magneto.Callable):
+        f = f.__wrapped__  # compiled again, with other settings
+    return compile_callable(f, config)
+
+
+def reset() -> None:
+    """Forgets everything that was compiled and sets the counters to zero."""
+    _magneto.reset()
+
+
+def is_compiling() -> bool:
+    """True while a function is being recorded (as torch.compiler.is_compiling())."""
+    return torch.compiler.is_compiling()
+
+
+# Ends the current graph at this point; does nothing outside of compiled functions.  A C function, because a Python one
+# would be part of the recording.
+graph_break = _magneto.graph_break
+
+
+@overload
+def disable(fn: F) -> F: ...
+@overload
+def disable(fn: None = None) -> Callable[[F], F]: ...
+def disable(fn: Any = None) -> Any:
+    """A function that runs as written, with everything it calls, also inside of compiled functions."""
+    if fn is None:
+        return disable
+    if not callable(fn):
+        raise TypeError(f"magneto.disable: fn must be callable, got {type(fn).__name__}")
+
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        return _magneto.call_uncompiled(fn, args, kwargs)
+
+    functools.update_wrapper(disabled, fn)
+    disabled._torchdynamo_disable = True  # type: ignore[attr-defined]  # the mark that torch uses, too
+    return disabled

@@ -1,0 +1,131 @@
+"""``python -m magneto.doctor``: what was found on this machine, and how to mend what is missing.
+
+Exit status: 0 when magneto can compile for the CPU, 1 when it can only run eagerly.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+from typing import NamedTuple
+
+import torch
+
+from . import __version__, _magneto
+
+
+class Finding(NamedTuple):
+    """One line of the report."""
+
+    name: str
+    ok: bool
+    text: str
+    mend: str = ""  # command or advice, when not ok
+    needed: bool = True  # without it nothing is compiled
+
+
+def onednn_library() -> str | None:
+    """The shared library that the pip package onednn-cpu-gomp installs, if it is there."""
+    roots = [sys.prefix, sysconfig.get_paths()["platlib"], *sys.path]
+    for root in map(pathlib.Path, roots):
+        for pattern in ("lib/libdnnl.so.3", "libdnnl.so.3", "onednn*/lib/libdnnl.so.3"):
+            for path in root.glob(pattern):
+                return str(path)
+    return None
+
+
+def _gpu() -> Finding:
+    smi = shutil.which("nvidia-smi")
+    if torch.cuda.is_available():
+        name = torch.cuda.get_device_name(0)
+        return Finding("GPU", True, f"{name}, torch with CUDA {torch.version.cuda}", needed=False)
+    if smi:
+        seen = subprocess.run([smi, "-L"], capture_output=True, text=True, timeout=30, check=False).stdout.strip()
+        if seen:
+            return Finding(
+                "GPU",
+                False,
+                f"{seen.splitlines()[0]}, but this torch ({torch.__version__}) cannot use it",
+                "install a CUDA build of torch: https://pytorch.org/get-started/locally",
+                needed=False,
+            )
+    return Finding("GPU", True, "none (the CPU is used)", needed=False)
+
+
+def examine() -> list[Finding]:
+    """Looks at everything that magneto uses; loads the libraries to be sure that they work."""
+    m = _magneto.machine(onednn_library())
+    version = platform.python_version()
+    out = [
+        Finding("magneto", True, __version__),
+        Finding(
+            "Python",
+            sys.version_info[:2] in ((3, 11), (3, 12)) and platform.python_implementation() == "CPython",
+            f"{platform.python_implementation()} {version}",
+            "use CPython 3.11 or 3.12",
+        ),
+        Finding("torch", True, torch.__version__),
+        Finding(
+            "torch C ABI",
+            not m["abi_error"],
+            m["abi_error"] or "all functions found",
+            "pip install 'torch>=2.11,<2.14'",
+        ),
+        Finding(
+            "tensor layout",
+            m["tensor_layout"] and m["wrap"],
+            "as expected" if m["tensor_layout"] else "unknown in this build of torch",
+            "pip install 'torch>=2.11,<2.14' (a build from pytorch.org)",
+        ),
+        Finding(
+            "LLVM",
+            not m["llvm_error"],
+            m["llvm_error"] or f"{m['llvm_library']} for {m['cpu']}",
+            "pip install 'llvmlite>=0.48'",
+        ),
+        Finding(
+            "vector width",
+            m["vector_bytes"] > 0,
+            f"{m['vector_bytes'] * 8} bits" if m["vector_bytes"] else "unknown without LLVM",
+            "pip install 'llvmlite>=0.48'",
+        ),
+        Finding(
+            "oneDNN",
+            not m["onednn_error"],
+            m["onednn_error"] or "libdnnl loaded",
+            "pip install onednn-cpu-gomp   (optional: faster matrix products and convolutions)",
+            needed=False,
+        ),
+        Finding(
+            "OpenMP",
+            m["openmp"],
+            "the runtime that torch loaded" if m["openmp"] else "torch has no GNU OpenMP runtime",
+            "use a torch built with OpenMP (kernels run on one thread)",
+            needed=False,
+        ),
+        Finding("threads", True, f"{m['threads']} (torch.get_num_threads())"),
+        _gpu(),
+    ]
+    return out
+
+
+def main() -> int:
+    """Prints the report; the exit status tells whether compiling works."""
+    findings = examine()
+    width = max(len(f.name) for f in findings)
+    for f in findings:
+        mark = "ok     " if f.ok else "MISSING" if f.needed else "without"
+        print(f"{f.name:<{width}}  {mark}  {f.text}")
+        if not f.ok and f.mend:
+            print(f"{'':<{width}}           -> {f.mend}")
+    broken = [f.name for f in findings if f.needed and not f.ok]
+    print(f"\nEverything runs eagerly until this is mended: {', '.join(broken)}." if broken else "\nmagneto can compile.")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Compiled modules: an instance of a subclass of the module's own class that shares the original's state.
+
+Sharing the instance dictionary makes parameters, buffers, hooks, attributes, train(), to() and state_dict() those of the
+original in both directions; only ``__call__`` differs.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+
+from . import _magneto
+
+
+def original(module: torch.nn.Module) -> torch.nn.Module:
+    """The module itself, or the one that a compiled module stands for."""
+    return getattr(type(module), "_magneto_original", module)
+
+
+def _deepcopy(self: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
+    cls = type(self)
+    return compile_module(copy.deepcopy(cls._magneto_original, memo), cls._magneto_config)
+
+
+def _copy(self: torch.nn.Module) -> torch.nn.Module:
+    cls = type(self)
+    return compile_module(copy.copy(cls._magneto_original), cls._magneto_config)
+
+
+def _itself(module: torch.nn.Module) -> torch.nn.Module:
+    return module
+
+
+def _reduce_ex(self: torch.nn.Module, protocol: int) -> Any:
+    return _itself, (type(self)._magneto_original,)  # compiled code is not state: a pickle holds the original
+
+
+def compile_module(module: torch.nn.Module, config: dict[str, Any]) -> torch.nn.Module:
+    """A compiled twin of ``module``; config are the arguments of ``_magneto.Callable``."""
+    module = original(module)
+    compiled = _magneto.Callable(module, **config)
+    base = type(module)
+    namespace = {
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+        "__call__": staticmethod(compiled),
+        "__deepcopy__": _deepcopy,
+        "__copy__": _copy,
+        "__reduce_ex__": _reduce_ex,
+        "_magneto_original": module,
+        "_magneto_config": config,
+        "_magneto_callable": compiled,
+    }
+    cls = type(base)(base.__name__, (base,), namespace)
+    twin = object.__new__(cls)
+    object.__setattr__(twin, "__dict__", module.__dict__)
+    return twin
