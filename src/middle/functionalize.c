@@ -1,0 +1,558 @@
+/* functionalize: a recorded graph that mutates and aliases -> a graph in which every value is written once.
+ *
+ * In: nodes in program order; MgOp says what an op writes and which results alias.  Out: the same graph with in-place
+ * and out= ops replaced by their functional twins, g->wb_* (inputs to overwrite at the end) and g->out_alias.
+ *
+ * Memory is followed per *root*: the value that first stood for it (a graph input or the result of an op that allocates).
+ * A view knows its parent and the view op that made it.  A write to a view is carried up to the root by the view's inverse
+ * (slice -> slice_scatter ...), which gives the root a new value and a new version; a view read after that is made
+ * again from the root's value.  So every read sees what eager would see in memory at that point.
+ * Results of in-place ops are other names of the written value (`same`).
+ *
+ * Ops that write memory in ways their twin does not express (an op without one whose result is not the written tensor)
+ * give MG_UNSUP: the caller then runs the recorded nodes one by one. */
+#include "middle/middle.h"
+#include <string.h>
+
+typedef struct FzVal { /* what is known of a recorded value; indexed by its ValRef */
+  ValRef same;         /* the value it is another name of; itself otherwise; 0: not seen yet */
+  ValRef parent;       /* the value it views; 0 for a root */
+  ValRef root;         /* whose memory it is in */
+  MgNode via;          /* the view op, with recorded (old) arguments */
+  uint16_t out;        /* which result of it */
+  ValRef now;          /* its value in the new graph ... */
+  uint32_t version;    /* ... as of this version of the root */
+  bool written;        /* root: its memory was overwritten */
+} FzVal;
+
+typedef struct Fz {
+  MgGraph *g;
+  FzVal *val;
+  uint32_t nval;       /* recorded values; later ones are new */
+  MgNode *old;
+  uint32_t nold;
+} Fz;
+
+static FzVal *fz_val(Fz *f, ValRef v) { return &f->val[f->val[v].same ? f->val[v].same : v]; }
+static ValRef fz_canon(const Fz *f, ValRef v) { return f->val[v].same ? f->val[v].same : v; }
+
+static void fz_root(Fz *f, ValRef v) { f->val[v] = (FzVal){.same = v, .root = v, .now = v}; }
+
+/* ---- emission into the new graph ---- */
+
+/* Runs inference on node n; results that it cannot tell look like `like` (0: that is an error). */
+static MgRc fz_infer(Fz *f, NodeRef n, ValRef like) {
+  MgGraph *g = f->g;
+  MgRc rc = mg_infer(g, n);
+  if (rc != MG_UNSUP) return rc;
+  g->c->rc = MG_OK;
+  MgNode *node = mg_node(g, n);
+  if (!like || node->op->nret != 1 || node->op->ret_kind[0] != AK_tensor)
+    return mg_fail(g->c, MG_UNSUP, "functionalize: the results of %s are not known", node->op->full);
+  TRYP(node->out = mg_new(g->c, ValRef, 2));
+  node->nout = 1;
+  ValRef out = mg_graph_val_like(g, like);
+  TRYP(out);
+  mg_node(g, n)->out[0] = out;
+  mg_val(g, out)->def = n;
+  mg_val(g, out)->out = 0;
+  return MG_OK;
+}
+
+/* Appends op(arg...) and gives its first result; the first narg arguments are given, the others at their defaults. */
+static MgRc fz_emit(Fz *f, MgTop code, const MgArg *arg, int narg, ValRef like, ValRef *out) {
+  MgGraph *g = f->g;
+  const MgOp *op = mg_op_by_code(code);
+  TRYP(op);
+  NodeRef n = mg_graph_node(g, op, op->nparam, op->nret);
+  TRYP(n);
+  for (int i = 0; i < op->nparam; i++) {
+    MgArg a;
+    if (i < narg) a = arg[i];
+    else TRY(mg_arg_default(g, &op->param[i], &a));
+    mg_node(g, n)->arg[i] = a;
+  }
+  TRY(fz_infer(f, n, like));
+  *out = mg_node(g, n)->out[0];
+  return MG_OK;
+}
+
+static bool fz_same_sizes(const MgGraph *g, ValRef a, ValRef b) {
+  const MgVal *x = mg_val(g, a), *y = mg_val(g, b);
+  if (x->ndim != y->ndim) return false;
+  for (int i = 0; i < x->ndim; i++)
+    if (!mg_ex_same(x->size[i], y->size[i])) return false;
+  return true;
+}
+
+static bool fz_same_strides(const MgGraph *g, ValRef a, ValRef b) {
+  const MgVal *x = mg_val(g, a), *y = mg_val(g, b);
+  for (int i = 0; i < x->ndim; i++)
+    if (!mg_sym_is(g->x, x->size[i], 1) && !mg_ex_same(x->stride[i], y->stride[i])) return false;
+  return true;
+}
+
+/* v with the dtype and sizes of the recorded value like: what in-place ops and copy_ do to their result. */
+static MgRc fz_coerce(Fz *f, ValRef *v, ValRef like) {
+  MgGraph *g = f->g;
+  if (mg_val(g, *v)->dtype != mg_val(g, like)->dtype) {
+    MgArg a[] = {mg_arg_val(*v), mg_arg_code(MA_dtype, mg_val(g, like)->dtype)};
+    ValRef shape = mg_graph_val_like(g, *v); /* metadata in case inference does not know _to_copy */
+    TRYP(shape);
+    mg_val(g, shape)->dtype = mg_val(g, like)->dtype;
+    TRY(fz_emit(f, TOP__to_copy, a, 2, shape, v));
+  }
+  if (!fz_same_sizes(g, *v, like)) {
+    MgArg a[] = {mg_arg_val(*v), mg_arg_syms(g, mg_val(g, like)->size, mg_val(g, like)->ndim)};
+    TRY(fz_emit(f, TOP_expand, a, 2, like, v));
+  }
+  return MG_OK;
+}
+
+/* v with the strides of like, so that values derived from it and results given to the user have eager's. */
+static MgRc fz_restride(Fz *f, ValRef *v, ValRef like) {
+  MgGraph *g = f->g;
+  if (fz_same_strides(g, *v, like)) return MG_OK;
+  MgArg a[] = {mg_arg_val(*v)};
+  TRY(fz_emit(f, TOP_clone, a, 1, like, v));
+  MgVal *t = mg_val(g, *v);
+  memcpy(t->stride, mg_val(g, like)->stride, t->ndim * sizeof *t->stride);
+  t->offset = mg_sym(g->x, 0);
+  return MG_OK;
+}
+
+/* ---- reading ---- */
+
+static MgRc fz_read(Fz *f, ValRef v, ValRef *now);
+
+typedef struct FzRename {
+  Fz *f;
+  MgRc rc;
+} FzRename;
+
+static void fz_rename(ValRef *v, void *arg) {
+  FzRename *r = arg;
+  if (*v && r->rc == MG_OK) r->rc = fz_read(r->f, *v, v);
+}
+
+static MgRc fz_copy_list(MgGraph *g, MgArg *a) {
+  if (a->tag != MA_list || !a->n) return MG_OK;
+  TRYP(a->u.item = mg_ctx_grow(g->c, a->u.item, a->n * sizeof *a->u.item, a->n * sizeof *a->u.item));
+  for (uint32_t i = 0; i < a->n; i++) TRY(fz_copy_list(g, &a->u.item[i]));
+  return MG_OK;
+}
+
+/* Arguments of a recorded node in terms of the new graph; n->arg becomes a private copy. */
+static MgRc fz_args(Fz *f, MgNode *n) {
+  MgGraph *g = f->g;
+  TRYP(n->arg = mg_ctx_grow(g->c, n->arg, n->narg * sizeof *n->arg, (n->narg + 1) * sizeof *n->arg));
+  for (int i = 0; i < n->narg; i++) TRY(fz_copy_list(g, &n->arg[i]));
+  FzRename r = {f, MG_OK};
+  mg_node_each_val(n, fz_rename, &r);
+  return r.rc;
+}
+
+/* Appends a recorded node as it is (arguments renamed) with results `out`. */
+static MgRc fz_append(Fz *f, MgNode n, ValRef *out) {
+  MgGraph *g = f->g;
+  TRY(fz_args(f, &n));
+  NodeRef r = mg_graph_node(g, n.op, 0, 0);
+  TRYP(r);
+  n.out = out;
+  g->node[r] = n;
+  for (int i = 0; i < n.nout; i++)
+    if (out[i]) {
+      mg_val(g, out[i])->def = r;
+      mg_val(g, out[i])->out = i;
+    }
+  return MG_OK;
+}
+
+/* The present value of a recorded value: of a view, made again when its memory was written since. */
+static MgRc fz_read(Fz *f, ValRef v, ValRef *now) {
+  MgGraph *g = f->g;
+  FzVal *i = fz_val(f, v);
+  FzVal *root = &f->val[i->root];
+  if (i->version != root->version) { /* i is a view: a root's value is always the newest */
+    MgNode n = i->via;
+    ValRef old = n.out[i->out], *out = mg_new(g->c, ValRef, n.nout + 1);
+    TRYP(out);
+    for (int k = 0; k < n.nout; k++)
+      if (n.out[k]) TRYP(out[k] = mg_graph_val_like(g, n.out[k]));
+    mg_val(g, out[i->out])->offset = mg_val(g, old)->offset;
+    TRY(fz_append(f, n, out));
+    i->now = out[i->out];
+    i->version = root->version;
+  }
+  *now = i->now;
+  return MG_OK;
+}
+
+/* ---- writing ---- */
+
+/* Where along dim the piece `out` of a split starts. */
+static SymRef fz_piece_start(MgGraph *g, const MgNode *n, int out, int dim) {
+  SymRef s = mg_sym(g->x, 0);
+  for (int i = 0; i < out; i++) s = mg_sym_add(g->x, s, mg_val(g, n->out[i])->size[dim]);
+  return s;
+}
+
+static bool fz_dim(const Fz *f, const MgArg *a, int ndim, int64_t *dim) {
+  if (a->tag != MA_int || !mg_ex_const_int(f->g->x, a->u.sym, dim)) return false;
+  if (*dim < 0) *dim += ndim;
+  return *dim >= 0 && *dim < (ndim ? ndim : 1);
+}
+
+/* parent's memory with the part that view i stands for replaced by *v: the inverse of the view op.
+ * sizes: recorded metadata of parent and view. */
+static MgRc fz_inverse(Fz *f, const FzVal *i, ValRef view, ValRef parent_now, ValRef *v) {
+  MgGraph *g = f->g;
+  const MgNode *n = &i->via;
+  const MgVal *p = mg_val(g, i->parent), *w = mg_val(g, view);
+  int64_t dim, other;
+  switch (n->op->code) {
+  case TOP_alias:
+  case TOP_detach: return MG_OK;
+  case TOP_slice_Tensor: {
+    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), n->arg[1], n->arg[2], n->arg[3], n->arg[4]};
+    return fz_emit(f, TOP_slice_scatter, a, 6, i->parent, v);
+  }
+  case TOP_select_int: {
+    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), n->arg[1], n->arg[2]};
+    return fz_emit(f, TOP_select_scatter, a, 4, i->parent, v);
+  }
+  case TOP_diagonal: {
+    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), n->arg[1], n->arg[2], n->arg[3]};
+    return fz_emit(f, TOP_diagonal_scatter, a, 5, i->parent, v);
+  }
+  case TOP_split_Tensor:
+  case TOP_split_with_sizes: {
+    if (!fz_dim(f, &n->arg[2], p->ndim, &dim)) break;
+    SymRef start = fz_piece_start(g, n, i->out, (int)dim), end = mg_sym_add(g->x, start, w->size[dim]);
+    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), n->arg[2], mg_arg_sym(start), mg_arg_sym(end), mg_arg_int(g, 1)};
+    return fz_emit(f, TOP_slice_scatter, a, 6, i->parent, v);
+  }
+  case TOP_unbind_int: {
+    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), n->arg[1], mg_arg_int(g, i->out)};
+    return fz_emit(f, TOP_select_scatter, a, 4, i->parent, v);
+  }
+  case TOP_t: {
+    MgArg a[] = {mg_arg_val(*v)};
+    return fz_emit(f, TOP_t, a, 1, i->parent, v);
+  }
+  case TOP_transpose_int: {
+    MgArg a[] = {mg_arg_val(*v), n->arg[1], n->arg[2]};
+    return fz_emit(f, TOP_transpose_int, a, 3, i->parent, v);
+  }
+  case TOP_permute: {
+    int64_t back[64] = {0};
+    bool known = n->arg[1].n <= 64;
+    for (uint32_t k = 0; known && k < n->arg[1].n; k++)
+      if ((known = fz_dim(f, &n->arg[1].u.item[k], p->ndim, &other))) back[other] = k;
+    if (!known) break;
+    MgArg a[] = {mg_arg_val(*v), mg_arg_ints(g, back, (int)n->arg[1].n)};
+    return fz_emit(f, TOP_permute, a, 2, i->parent, v);
+  }
+  case TOP_view:
+  case TOP__reshape_alias:
+  case TOP_squeeze:
+  case TOP_squeeze_dim:
+  case TOP_squeeze_dims:
+  case TOP_unsqueeze: { /* the same elements in the same order */
+    MgArg a[] = {mg_arg_val(*v), mg_arg_syms(g, p->size, p->ndim)};
+    return fz_emit(f, TOP_view, a, 2, i->parent, v);
+  }
+  default: break;
+  }
+  /* Any other strided view of the same dtype: by position in the root's memory. */
+  if (p->dtype != w->dtype || !f->val[i->parent].same || fz_val(f, i->parent)->parent)
+    return mg_fail(g->c, MG_UNSUP, "functionalize: write through %s", n->op->full);
+  MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), mg_arg_syms(g, w->size, w->ndim),
+               mg_arg_syms(g, w->stride, w->ndim), mg_arg_sym(mg_sym_sub(g->x, w->offset, p->offset))};
+  return fz_emit(f, TOP_as_strided_scatter, a, 5, i->parent, v);
+}
+
+/* The recorded value v now holds `now` (same dtype and sizes): every value in the same memory sees it. */
+static MgRc fz_write(Fz *f, ValRef v, ValRef now) {
+  ValRef at = fz_canon(f, v), up = now;
+  FzVal *written = &f->val[at], *root = &f->val[written->root];
+  while (f->val[at].parent) {
+    ValRef parent = fz_canon(f, f->val[at].parent), parent_now;
+    TRY(fz_read(f, parent, &parent_now));
+    TRY(fz_inverse(f, &f->val[at], at, parent_now, &up));
+    at = parent;
+  }
+  TRY(fz_restride(f, &up, at));
+  root->now = up;
+  root->written = true;
+  root->version++;
+  if (written != root) { /* reading back what was just written needs no detour through the root */
+    written->now = now;
+    written->version = root->version;
+  }
+  return MG_OK;
+}
+
+/* The recorded result r of an op is another name of the value v. */
+static void fz_rename_result(Fz *f, ValRef r, ValRef v) {
+  if (r && r != v) f->val[r].same = fz_canon(f, v);
+}
+
+/* ---- nodes ---- */
+
+static MgRc fz_view(Fz *f, const MgNode *n, const MgOp *op, ValRef parent) {
+  MgNode via = *n;
+  via.op = op;
+  TRY(fz_append(f, via, n->out));
+  ValRef base = fz_canon(f, parent);
+  for (int i = 0; i < n->nout; i++)
+    if (n->out[i])
+      f->val[n->out[i]] = (FzVal){.same = n->out[i], .parent = base, .root = f->val[base].root, .via = via, .out = i,
+                                  .now = n->out[i], .version = f->val[f->val[base].root].version};
+  return MG_OK;
+}
+
+/* Values written by the node, in parameter order (lists flattened). */
+static MgRc fz_written(Fz *f, const MgNode *n, ValRef **out, int *nout) {
+  int cap = 0;
+  for (int i = 0; i < n->narg; i++) cap += n->arg[i].tag == MA_list ? (int)n->arg[i].n : 1;
+  ValRef *w = mg_new(f->g->c, ValRef, cap + 1);
+  TRYP(w);
+  *nout = 0;
+  for (int i = 0; i < n->narg; i++) {
+    const MgArg *a = &n->arg[i];
+    if (!n->op->param[i].writes) continue;
+    if (a->tag == MA_val) w[(*nout)++] = a->u.val;
+    else if (a->tag == MA_list)
+      for (uint32_t k = 0; k < a->n; k++)
+        if (a->u.item[k].tag == MA_val) w[(*nout)++] = a->u.item[k].u.val;
+  }
+  *out = w;
+  return MG_OK;
+}
+
+/* copy_(self, src): self's memory takes src, converted and broadcast. */
+static MgRc fz_copy(Fz *f, const MgNode *n) {
+  ValRef src;
+  TRY(fz_read(f, n->arg[1].u.val, &src));
+  TRY(fz_coerce(f, &src, n->arg[0].u.val));
+  TRY(fz_write(f, n->arg[0].u.val, src));
+  fz_rename_result(f, n->nout ? n->out[0] : 0, n->arg[0].u.val);
+  return MG_OK;
+}
+
+/* Appends twin(...) for the recorded node: parameters matched by position, the written ones left out when the twin does
+ * not have them. */
+static MgRc fz_twin_node(Fz *f, const MgNode *n, const MgOp *twin, ValRef like, NodeRef *out) {
+  MgGraph *g = f->g;
+  MgNode copy = *n;
+  TRY(fz_args(f, &copy));
+  NodeRef r = mg_graph_node(g, twin, twin->nparam, twin->nret);
+  TRYP(r);
+  bool skip = twin->nparam < n->narg;
+  int j = 0;
+  for (int i = 0; i < n->narg && j < twin->nparam; i++)
+    if (!skip || !n->op->param[i].writes) mg_node(g, r)->arg[j++] = copy.arg[i];
+  mg_node(g, r)->line = n->line;
+  mg_node(g, r)->grad_mode = n->grad_mode;
+  *out = r;
+  return fz_infer(f, r, like);
+}
+
+/* An op that writes arguments and has a functional twin.  The twin's results are: the op's own results in order (those
+ * that alias a written argument are its new value), then the new values of the other written arguments. */
+static MgRc fz_twin(Fz *f, const MgNode *n, const MgOp *twin) {
+  MgGraph *g = f->g;
+  ValRef *w;
+  int nw;
+  NodeRef r;
+  TRY(fz_written(f, n, &w, &nw));
+  TRY(fz_twin_node(f, n, twin, nw == 1 ? w[0] : 0, &r));
+  int ngot = mg_node(g, r)->nout, k = 0;
+  bool *done = mg_new(g->c, bool, nw + 1);
+  TRYP(done);
+  for (int i = 0; i < n->op->nret; i++) {
+    if (n->op->ret_kind[i] != AK_tensor) continue;
+    int hit = -1, flat = 0;
+    for (int p = 0; p < n->narg && hit < 0; p++) {
+      if (!n->op->param[p].writes) continue;
+      if (n->arg[p].tag != MA_val) {
+        flat += n->arg[p].tag == MA_list ? (int)n->arg[p].n : 0;
+        continue;
+      }
+      if (n->op->ret_alias[i] >= 0 && n->op->param[p].alias_set == n->op->ret_alias[i]) hit = flat;
+      flat++;
+    }
+    if (k >= ngot) return mg_fail(g->c, MG_BUG, "functionalize: %s has too few results", twin->full);
+    ValRef got = mg_node(g, r)->out[k++];
+    if (hit < 0) { /* an ordinary result */
+      if (i < n->nout && n->out[i]) {
+        fz_root(f, n->out[i]);
+        f->val[n->out[i]].now = got;
+      }
+      continue;
+    }
+    TRY(fz_coerce(f, &got, w[hit]));
+    TRY(fz_write(f, w[hit], got));
+    fz_rename_result(f, i < n->nout ? n->out[i] : 0, w[hit]);
+    done[hit] = true;
+  }
+  for (int i = 0; i < nw; i++) {
+    if (done[i]) continue;
+    if (k >= ngot) return mg_fail(g->c, MG_UNSUP, "functionalize: %s does not give what %s writes", twin->full, n->op->full);
+    ValRef got = mg_node(g, r)->out[k++];
+    TRY(fz_coerce(f, &got, w[i]));
+    TRY(fz_write(f, w[i], got));
+  }
+  return MG_OK;
+}
+
+/* An op without a twin that returns the one tensor it writes: it runs on a copy, and its result is the new value. */
+static MgRc fz_on_copy(Fz *f, const MgNode *n) {
+  MgGraph *g = f->g;
+  ValRef *w, now;
+  int nw, at = -1;
+  TRY(fz_written(f, n, &w, &nw));
+  for (int i = 0; i < n->narg; i++)
+    if (n->op->param[i].writes && n->arg[i].tag == MA_val) at = i;
+  if (nw != 1 || at < 0 || n->nout != 1 || n->op->ret_alias[0] != n->op->param[at].alias_set)
+    return mg_fail(g->c, MG_UNSUP, "functionalize: %s has no functional form", n->op->full);
+  MgNode copy = *n;
+  TRY(fz_args(f, &copy));
+  MgArg a[] = {copy.arg[at]};
+  TRY(fz_emit(f, TOP_clone, a, 1, w[0], &now));
+  copy.arg[at] = mg_arg_val(now);
+  NodeRef r = mg_graph_node(g, n->op, 0, 0);
+  TRYP(r);
+  ValRef *out = mg_new(g->c, ValRef, 2);
+  TRYP(out && (out[0] = mg_graph_val_like(g, now)));
+  copy.out = out;
+  g->node[r] = copy;
+  mg_val(g, out[0])->def = r;
+  TRY(fz_write(f, w[0], out[0]));
+  fz_rename_result(f, n->out[0], w[0]);
+  return MG_OK;
+}
+
+/* native_batch_norm in training writes its running statistics without saying so in its schema. */
+static MgRc fz_batch_norm(Fz *f, const MgNode *n) {
+  MgGraph *g = f->g;
+  const MgOp *twin = mg_op_by_code(TOP__native_batch_norm_legit_functional);
+  NodeRef r;
+  TRYP(twin);
+  TRY(fz_twin_node(f, n, twin, 0, &r));
+  for (int i = 0; i < 3; i++)
+    if (n->out[i]) {
+      fz_root(f, n->out[i]);
+      f->val[n->out[i]].now = mg_node(g, r)->out[i];
+    }
+  for (int i = 0; i < 2; i++) {
+    ValRef now = mg_node(g, r)->out[3 + i];
+    TRY(fz_coerce(f, &now, n->arg[3 + i].u.val));
+    TRY(fz_write(f, n->arg[3 + i].u.val, now));
+  }
+  return MG_OK;
+}
+
+/* The value that a view op's results alias, or 0. */
+static ValRef fz_viewed(const MgNode *n, const MgOp *op) {
+  for (int i = 0; i < n->narg; i++)
+    if (op->param[i].alias_set >= 0 && n->arg[i].tag == MA_val) return n->arg[i].u.val;
+  return 0;
+}
+
+static MgRc fz_node(Fz *f, const MgNode *n) {
+  const MgOp *op = n->op;
+  if (op->mutates) {
+    if (op->code == TOP_copy_) return fz_copy(f, n);
+    const MgOp *twin = mg_op_twin(op);
+    if (!twin) return fz_on_copy(f, n);
+    if (!twin->is_view) return fz_twin(f, n, twin);
+    /* t_, squeeze_ ...: only the metadata changes; the result is a view of what was there */
+    return fz_view(f, n, twin, n->arg[0].u.val);
+  }
+  if (op->is_view) {
+    ValRef base = fz_viewed(n, op);
+    if (base) return fz_view(f, n, op, base);
+  }
+  if (op->code == TOP_native_batch_norm && n->arg[5].tag == MA_bool && n->arg[5].u.b && n->arg[3].tag == MA_val &&
+      n->arg[4].tag == MA_val)
+    return fz_batch_norm(f, n);
+  for (int i = 0; i < n->nout; i++)
+    if (n->out[i]) fz_root(f, n->out[i]);
+  return fz_append(f, *n, n->out);
+}
+
+/* ---- inputs and outputs ---- */
+
+/* Two inputs in one memory are only safe while nothing is written to it. */
+static MgRc fz_check_inputs(Fz *f) {
+  MgGraph *g = f->g;
+  for (uint32_t i = 0; i < g->ninput; i++)
+    for (uint32_t k = 0; k < i; k++)
+      if (mg_val(g, g->input[i])->storage == mg_val(g, g->input[k])->storage &&
+          (f->val[g->input[i]].written || f->val[g->input[k]].written))
+        return mg_fail(g->c, MG_UNSUP, "functionalize: inputs %u and %u share memory that is written", k, i);
+  return MG_OK;
+}
+
+/* The input whose memory the recorded value v is in, or -1. */
+static int32_t fz_input_of(const Fz *f, ValRef v) {
+  const MgGraph *g = f->g;
+  const MgVal *r = mg_val(g, f->val[v].root);
+  return !r->def && r->out < g->ninput && g->input[r->out] == f->val[v].root ? r->out : -1;
+}
+
+/* Outputs in the memory of an input or of another output are described, not computed: see MgOutAlias.  Views of a result
+ * that is no output itself become tensors of their own. */
+static MgRc fz_outputs(Fz *f) {
+  MgGraph *g = f->g;
+  ValRef *old = mg_ctx_grow(g->c, g->output, g->noutput * sizeof *old, (g->noutput + 1) * sizeof *old);
+  TRYP(old && (g->out_alias = mg_new(g->c, struct MgOutAlias, g->noutput + 1)));
+  for (uint32_t i = 0; i < g->noutput; i++) {
+    ValRef c = fz_canon(f, old[i]), root = f->val[c].root;
+    struct MgOutAlias *a = &g->out_alias[i];
+    *a = (struct MgOutAlias){fz_input_of(f, c), -1, c == root};
+    for (uint32_t k = 0; k < g->noutput && a->of_input < 0 && a->of_output < 0; k++) {
+      ValRef ck = fz_canon(f, old[k]);
+      if (k < i && ck == c) *a = (struct MgOutAlias){-1, (int32_t)k, true}; /* the same tensor twice */
+      else if (ck == root && c != root) *a = (struct MgOutAlias){-1, (int32_t)k, false};
+    }
+    if (a->of_input < 0 && a->of_output < 0) a->same = false;
+    if (a->of_input >= 0 && a->same) {
+      g->output[i] = root;
+      continue;
+    }
+    TRY(fz_read(f, old[i], &g->output[i]));
+    if (a->of_input < 0 && a->of_output < 0) TRY(fz_restride(f, &g->output[i], old[i]));
+  }
+  return MG_OK;
+}
+
+static MgRc fz_writebacks(Fz *f) {
+  MgGraph *g = f->g;
+  TRYP(g->wb_input = mg_new(g->c, ValRef, g->ninput + 1));
+  TRYP(g->wb_value = mg_new(g->c, ValRef, g->ninput + 1));
+  for (uint32_t i = 0; i < g->ninput; i++) {
+    FzVal *v = &f->val[g->input[i]];
+    if (!v->written || v->now == g->input[i]) continue;
+    g->wb_input[g->nwb] = g->input[i];
+    g->wb_value[g->nwb++] = v->now;
+  }
+  return MG_OK;
+}
+
+MgRc mg_functionalize(MgGraph *g) {
+  Fz f = {.g = g, .nval = g->nval, .old = g->node, .nold = g->nnode};
+  TRYP(f.val = mg_new(g->c, FzVal, f.nval));
+  g->cap_node = f.nold + 64;
+  g->nnode = 1;
+  g->nwb = 0;
+  TRYP(g->node = mg_new(g->c, MgNode, g->cap_node));
+  for (uint32_t i = 0; i < g->ninput; i++) fz_root(&f, g->input[i]);
+  for (uint32_t i = 1; i < f.nold; i++)
+    if (!f.old[i].dead) TRY(fz_node(&f, &f.old[i]));
+  TRY(fz_check_inputs(&f));
+  TRY(fz_outputs(&f));
+  return fz_writebacks(&f);
+}
