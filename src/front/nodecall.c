@@ -26,7 +26,7 @@ struct MgNodeCall {
 
 /* Positions are counted in the order of mg_node_each_tensor. */
 static int nodecall_arg(MgGraph *g, const MgArg *a, uint8_t kind, PyObject *objs, MgNodeCall *c, CallArg *out) {
-  if (kind == AK_tensor) {
+  if (kind == AK_tensor && (a->tag == MA_val || a->tag == MA_none)) {
     *out = (CallArg){.kind = CA_tensor};
     c->nin++;
     return 0;

@@ -36,7 +36,7 @@ static int noderun_step_build(MgRec *r, NodeRef n, NodeStep *s) {
   s->in = mg_calloc(mg_nodecall_nin(s->call) + 1, sizeof *s->in);
   s->out = mg_calloc(node->nout + 1, sizeof *s->out);
   if (!s->in || !s->out) return PyErr_NoMemory(), -1;
-  mg_node_each_val(node, noderun_take_input, s);
+  mg_node_each_tensor(node, noderun_take_input, s);
   s->nout = node->nout;
   memcpy(s->out, node->out, node->nout * sizeof *s->out);
   return 0;

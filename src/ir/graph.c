@@ -230,9 +230,11 @@ void mg_node_each_tensor(MgNode *n, void (*fn)(ValRef *v, void *arg), void *arg)
   for (int i = 0; i < n->narg; i++) {
     MgArg *a = &n->arg[i];
     uint8_t kind = n->op->param[i].kind;
-    uint32_t items = kind == AK_tensor ? 1 : a->tag == MA_list && (kind == AK_tensor_list || kind == AK_opt_tensor_list) ? a->n : 0;
+    bool list = a->tag == MA_list && (kind == AK_tensor_list || kind == AK_opt_tensor_list);
+    bool single = kind == AK_tensor && (a->tag == MA_val || a->tag == MA_none); /* x + 1 has a number there */
+    uint32_t items = single ? 1 : list ? a->n : 0;
     for (uint32_t k = 0; k < items; k++) {
-      MgArg *t = kind == AK_tensor ? a : &a->u.item[k];
+      MgArg *t = single ? a : &a->u.item[k];
       ValRef none = 0;
       fn(t->tag == MA_val ? &t->u.val : &none, arg);
     }
