@@ -69,6 +69,7 @@ static bool loop_unwind(MgLoop *l, bool traceback) {
     PyObject *old = POP();
     Py_XDECREF(old);
   }
+  if (l->outer) loop_forget_popped(l);
   if (h->lasti) {
     PyObject *pos = PyLong_FromLong(mg_pyframe_lasti(l->f));
     if (!pos) return false;

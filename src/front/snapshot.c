@@ -193,6 +193,18 @@ static uint32_t snap_wrapper(Builder *b, PyObject *o) {
   return r;
 }
 
+/* super() proxies attribute reads, so __reduce_ex__ would answer for the object behind it. */
+static uint32_t snap_super(Builder *b, PyObject *o) {
+  PyObject *args = Py_BuildValue("(NN)", PyObject_GetAttrString(o, "__thisclass__"), PyObject_GetAttrString(o, "__self__"));
+  if (!args || PyList_Append(b->keep, args)) {
+    Py_XDECREF(args);
+    return FAIL;
+  }
+  Py_DECREF(args);
+  PyObject *part[2] = {(PyObject *)&PySuper_Type, args};
+  return snap_emit_over(b, SN_call, NULL, 0, part, 2);
+}
+
 /* Everything else: by the pickle protocol, with care.  The parts of the reduced form are built like any object. */
 static uint32_t snap_reduce(Builder *b, PyObject *o) {
   if (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !mg_is_fresh(o)) return snap_refuse(o);
@@ -268,6 +280,7 @@ static uint32_t snap_build(Builder *b, PyObject *o) {
     me = bare ? snap_emit_over(b, SN_builtin, bare, 0, &self, 1) : FAIL;
     Py_XDECREF(bare);
   } else if (t == &_PyMethodWrapper_Type) me = snap_wrapper(b, o);
+  else if (t == &PySuper_Type) me = snap_super(b, o);
   else if (PyGen_Check(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) me = snap_refuse(o);
   else me = snap_reduce(b, o);
   return snap_memo(b, o, me) ? me : FAIL;
