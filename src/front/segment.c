@@ -235,6 +235,11 @@ static int segment_attempt(Segment *s) {
   PyErr_Fetch(&t, &v, &tb);
   mg_objects_end(&rec);
   int alive = mg_standin_alive(&rec);
+  /* Frames that user code looked at (warnings, inspect) keep their locals until their cycle is collected. */
+  if (alive && mg_strict()) {
+    PyGC_Collect();
+    alive = mg_standin_alive(&rec);
+  }
   mg_standin_free(&rec);
   PyErr_Restore(t, v, tb);
   if (alive && mg_strict() && !rc) {

@@ -126,7 +126,29 @@ static uint32_t snap_list(Builder *b, PyObject *o) {
   return me;
 }
 
+/* The older object whose __dict__ the recording sees as o, or NULL. */
+static MgOlder *snap_dict_owner(PyObject *o) {
+  MgIdent *id = mg_rec->ident;
+  for (uint32_t i = 0; i < id->n; i++)
+    if (id->v[i].full && id->v[i].attrs == o) return &id->v[i];
+  return NULL;
+}
+
+/* Somebody holds that __dict__ itself: it must be the object's own again. */
+static uint32_t snap_instance_dict(Builder *b, const MgOlder *owner) {
+  PyObject *vars = PyDict_GetItemString(PyEval_GetBuiltins(), "vars"), *args = vars ? PyTuple_Pack(1, owner->seen) : NULL;
+  if (!args || PyList_Append(b->keep, args)) {
+    Py_XDECREF(args);
+    return FAIL;
+  }
+  Py_DECREF(args);
+  PyObject *part[2] = {vars, args};
+  return snap_emit_over(b, SN_call, NULL, 0, part, 2);
+}
+
 static uint32_t snap_dict(Builder *b, PyObject *o) {
+  MgOlder *owner = snap_dict_owner(o);
+  if (owner) return snap_instance_dict(b, owner);
   uint32_t me = snap_emit(b, SN_dict, (PyObject *)Py_TYPE(o), 0, NULL, 0);
   if (!snap_memo(b, o, me)) return FAIL;
   PyObject *items = snap_dict_items(b, o);
