@@ -10,7 +10,7 @@
 typedef struct CallArg {
   enum { CA_const, CA_tensor, CA_list } kind;
   uint32_t n;               /* CA_list: items */
-  PyObject *obj;            /* CA_const, strong */
+  PyObject *obj;            /* CA_const, and the number in a tensor's place (CA_tensor); strong */
   struct CallArg *item;     /* CA_list that holds tensors, owned */
 } CallArg;
 
@@ -29,7 +29,9 @@ static int nodecall_arg(MgGraph *g, const MgArg *a, uint8_t kind, PyObject *objs
   if (kind == AK_tensor && (a->tag == MA_val || a->tag == MA_none)) {
     *out = (CallArg){.kind = CA_tensor};
     c->nin++;
-    return 0;
+    if (a->tag == MA_val || a->tag == MA_none) return 0;
+    out->obj = mg_torchobj_from_arg(g, a, objs); /* a wrapped number keeps its position */
+    return out->obj ? 0 : -1;
   }
   if (a->tag != MA_list || (kind != AK_tensor_list && kind != AK_opt_tensor_list)) {
     *out = (CallArg){.kind = CA_const, .obj = mg_torchobj_from_arg(g, a, objs)};
@@ -91,7 +93,7 @@ static PyObject *nodecall_value(const CallArg *a, PyObject *const **vals) {
   if (a->kind == CA_const) return a->obj;
   if (a->kind == CA_tensor) {
     PyObject *t = *(*vals)++;
-    return t ? t : Py_None;
+    return t ? t : a->obj ? a->obj : Py_None;
   }
   PyObject *list = PyList_New(a->n);
   for (uint32_t i = 0; list && i < a->n; i++) {
