@@ -154,6 +154,37 @@ DEC(dec_pow) {
   return where(x, bin(x, OP_lt, e, zero), neg, r);
 }
 
+/* mg_scalar_rand in terms of 64-bit products and exclusive or. */
+static ExprRef dec_rand(MgExprs *x, int kind, ExprRef seed, ExprRef index) {
+  ExprRef m = mg_ex_int(x, TY_u64, 0xffffffff), h = mg_ex_int(x, TY_u64, 32), zero = mg_ex_int(x, TY_u64, 0), c[4], k[2];
+  ExprRef i = mg_ex_bitcast(x, TY_u64, index), s = mg_ex_bitcast(x, TY_u64, seed);
+  c[0] = bin(x, OP_and, i, m);
+  c[1] = bin(x, OP_lsr, i, h);
+  c[2] = c[3] = zero;
+  k[0] = bin(x, OP_and, s, m);
+  k[1] = bin(x, OP_lsr, s, h);
+  for (int round = 0; round < 10; round++) {
+    ExprRef p = bin(x, OP_mul, c[0], mg_ex_int(x, TY_u64, 0xD2511F53)), q = bin(x, OP_mul, c[2], mg_ex_int(x, TY_u64, 0xCD9E8D57));
+    c[0] = bin(x, OP_xor, bin(x, OP_xor, bin(x, OP_lsr, q, h), c[1]), k[0]);
+    c[2] = bin(x, OP_xor, bin(x, OP_xor, bin(x, OP_lsr, p, h), c[3]), k[1]);
+    c[1] = bin(x, OP_and, q, m);
+    c[3] = bin(x, OP_and, p, m);
+    k[0] = bin(x, OP_and, bin(x, OP_add, k[0], mg_ex_int(x, TY_u64, 0x9E3779B9)), m);
+    k[1] = bin(x, OP_and, bin(x, OP_add, k[1], mg_ex_int(x, TY_u64, 0xBB67AE85)), m);
+  }
+  ExprRef eight = mg_ex_int(x, TY_i32, 8), ulp = mg_ex_float(x, TY_f32, 0x1p-24), w[2];
+  for (int j = 0; j < 2; j++) { /* 24 bits, as a signed number: converts fast */
+    ExprRef u = bin(x, OP_lsr, mg_ex_cvt(x, TY_u32, c[j]), mg_ex_bitcast(x, TY_u32, eight));
+    w[j] = mg_ex_cvt(x, TY_i32, u);
+  }
+  ExprRef u = bin(x, OP_mul, mg_ex_cvt(x, TY_f32, w[0]), ulp);
+  if (kind == 0) return u;
+  u = bin(x, OP_mul, mg_ex_cvt(x, TY_f32, bin(x, OP_add, w[0], mg_ex_int(x, TY_i32, 1))), ulp);
+  ExprRef v = bin(x, OP_mul, bin(x, OP_mul, mg_ex_cvt(x, TY_f32, w[1]), ulp), mg_ex_float(x, TY_f32, 6.283185307179586));
+  ExprRef r = un(x, OP_sqrt, bin(x, OP_mul, un(x, OP_log, u), mg_ex_float(x, TY_f32, -2)));
+  return bin(x, OP_mul, r, un(x, OP_cos, v));
+}
+
 /* ---- legalize ---- */
 
 typedef struct Legal {
@@ -164,10 +195,11 @@ typedef struct Legal {
 static ExprRef legal_node(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
   Legal *l = arg;
   const MgExpr e = *mg_expr(x, r);
-  const MgScalarInfo *row = &mg_scalar_info[e.op];
+  const MgScalarInfo *row;
   ExprRef v = mg_ex_rebuild(x, r, s);
   const MgExpr now = v ? *mg_expr(x, v) : e;
   row = &mg_scalar_info[now.op];
+  if (now.op == OP_rand) return dec_rand(x, (int)now.u.i, now.src[0], now.src[1]);
   if (row->rule == SOR_LEAF) return v;
   MgTy ty = ty_of(x, now.src[0]);
   int cl = mg_scalar_class(ty);

@@ -241,3 +241,15 @@ MgScalar mg_scalar_from_bits(MgTy ty, uint64_t bits) {
   default: v.i = (int64_t)bits; return mg_scalar_wrap(ty, v);
   }
 }
+
+double mg_scalar_rand(int kind, uint64_t seed, uint64_t index) {
+  uint32_t c[4] = {(uint32_t)index, (uint32_t)(index >> 32), 0, 0}, k[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+  for (int round = 0; round < 10; round++, k[0] += 0x9E3779B9u, k[1] += 0xBB67AE85u) {
+    uint64_t p = 0xD2511F53ull * c[0], q = 0xCD9E8D57ull * c[2];
+    uint32_t n[4] = {(uint32_t)(q >> 32) ^ c[1] ^ k[0], (uint32_t)q, (uint32_t)(p >> 32) ^ c[3] ^ k[1], (uint32_t)p};
+    memcpy(c, n, sizeof c);
+  }
+  if (kind == 0) return (double)(c[0] >> 8) * 0x1p-24;
+  double u = (double)((c[0] >> 8) + 1) * 0x1p-24, v = (double)(c[1] >> 8) * 0x1p-24;
+  return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+}

@@ -43,4 +43,7 @@ MgScalar mg_scalar_wrap(MgTy ty, MgScalar v);               /* wraps an integer,
 MgScalar mg_scalar_cvt(MgTy to, MgTy from, MgScalar v);     /* torch's .to(): see scalar.c for out-of-range values */
 uint64_t mg_scalar_bits(MgTy ty, MgScalar v);               /* as stored, low bits */
 MgScalar mg_scalar_from_bits(MgTy ty, uint64_t bits);
+/* The random number of (seed, index): Philox 4x32-10, counter = index, key = seed.  kind 0: word 0 as a multiple of
+ * 2^-24 in [0,1); kind 1: standard normal by Box-Muller from words 0 and 1. */
+double mg_scalar_rand(int kind, uint64_t seed, uint64_t index);
 #endif
