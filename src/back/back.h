@@ -15,6 +15,7 @@ MgRc mg_fuse(MgSched *s, MgFused *out);
 typedef struct MgTarget {
   int vector_bits;      /* 512, 256 or 128 */
   bool fma, avx512, f16c, avx512bf16;
+  int llvm;             /* major version of the LLVM that reads the text; 0: a recent one */
 } MgTarget;
 /* Appends the LLVM IR text of one kernel: define void @name(ptr buf, ptr size, i64 begin, i64 end);
  * buf is a table of base pointers in kernel argument order, size the values of the symbols. */
@@ -26,6 +27,9 @@ MgRc mg_emit_ptx(MgSched *s, const MgKernel *k, MgStrbuf *out);
 /* Reference evaluator: runs a nest over real memory, slowly.  buf[i] is the base pointer of buffer i, env the values
  * of the symbols.  The oracle of the back end's tests. */
 MgRc mg_interp_loop(MgSched *s, const MgLoop *l, void *const *buf, const int64_t *env);
+
+/* The value a reduction starts from (its result over nothing); argmax and argmin: that of the compared value. */
+MgScalar mg_red_start(MgRedOp op, MgTy ty);
 
 /* Packs MB_temp and MB_error buffers and the scratch memory of engines into one arena.  offset[i] is the byte offset of
  * buffer i (MG_NO_OFFSET: not in the arena).  MG_UNSUP when a size is not constant. */

@@ -77,14 +77,14 @@ typedef struct Acc {
   int64_t seen; /* points so far */
 } Acc;
 
-static MgScalar red_start(MgRedOp op, MgTy ty) {
+MgScalar mg_red_start(MgRedOp op, MgTy ty) {
   bool f = mg_ty_is_float(ty), s = mg_ty_is_signed(ty);
   int bits = ty == TY_i1 ? 1 : 8 * mg_ty_size(ty);
   int64_t most = s ? (int64_t)(~0ull >> (65 - bits)) : bits == 64 ? -1 : (int64_t)((1ull << bits) - 1);
   switch (op) {
   case RED_prod: return f ? (MgScalar){.f = 1} : (MgScalar){.i = 1};
-  case RED_max: return f ? (MgScalar){.f = -INFINITY} : (MgScalar){.i = s ? -most - 1 : 0};
-  case RED_min: return f ? (MgScalar){.f = INFINITY} : (MgScalar){.i = most};
+  case RED_max: case RED_argmax: return f ? (MgScalar){.f = -INFINITY} : (MgScalar){.i = s ? -most - 1 : 0};
+  case RED_min: case RED_argmin: return f ? (MgScalar){.f = INFINITY} : (MgScalar){.i = most};
   case RED_all: return (MgScalar){.i = 1};
   default: return (MgScalar){0};
   }
@@ -159,7 +159,7 @@ static MgRc run(Interp *p, const MgLoop *l, const Order *body, const Order *inde
   }
   if (empty_out) return MG_OK;
   do {
-    Acc a = {.v = red_start(l->red_op, bty)};
+    Acc a = {.v = mg_red_start(l->red_op, bty)};
     if (l->kind == ML_point || l->kind == ML_scatter) {
       store(p, l, index, mask, value);
       continue;

@@ -127,6 +127,8 @@ ExprRef mg_ex_symbol(MgExprs *x, int64_t hint, int64_t lo, int64_t hi, const cha
   return expr_raw(x, OP_sym, TY_i64, 0, 0, 0, 0, x->nsym++);
 }
 
+ExprRef mg_ex_red_of(MgExprs *x, MgTy ty, int n) { return expr_raw(x, OP_red, ty, 0, 0, 0, 0, n); }
+
 ExprRef mg_ex_red(MgExprs *x, MgTy ty) { return expr_raw(x, OP_red, ty, 0, 0, 0, 0, 0); }
 
 ExprRef mg_ex_load(MgExprs *x, MgTy ty, uint32_t buf, ExprRef index, ExprRef mask, ExprRef other) {

@@ -63,6 +63,7 @@ ExprRef mg_ex_float(MgExprs *x, MgTy ty, double v);
 ExprRef mg_ex_idx(MgExprs *x, int k);                       /* TY_i64 */
 ExprRef mg_ex_symbol(MgExprs *x, int64_t hint, int64_t lo, int64_t hi, const char *name); /* a new symbol */
 ExprRef mg_ex_red(MgExprs *x, MgTy ty);
+ExprRef mg_ex_red_of(MgExprs *x, MgTy ty, int n);           /* code generation: the reduced value of a kernel's nest n */
 ExprRef mg_ex_load(MgExprs *x, MgTy ty, uint32_t buf, ExprRef index, ExprRef mask, ExprRef other);
 ExprRef mg_ex_cvt(MgExprs *x, MgTy ty, ExprRef a);          /* no-op when a has the type already */
 ExprRef mg_ex_bitcast(MgExprs *x, MgTy ty, ExprRef a);      /* same size */

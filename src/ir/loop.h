@@ -64,7 +64,11 @@ typedef struct MgLoop {
   ExprRef index;               /* element index of the store */
   ExprRef mask;                /* i1, or 0: store only where true (scatter) */
   NodeRef node;                /* graph node it came from (dumps, source lines) */
+  /* Set by fusion, on copies that a kernel owns: */
+  uint8_t phase;               /* nests of one kernel with equal phase run in one set of inner loops */
+  uint8_t vec;                 /* index that runs over vector lanes; MG_NO_VEC: none */
 } MgLoop;
+#define MG_NO_VEC 255
 
 typedef struct MgExtern {      /* one call of a library or of the dispatcher */
   NodeRef node;                /* op and non-tensor arguments are read from the graph node */

@@ -1,0 +1,103 @@
+/* What the files of the LLVM emitter share (emit_llvm.c: kernels and loops, emit_llvm_expr.c: expressions).
+ * Text is kept per open scope: scope 0 is the function's entry, every open loop is one scope further in.  A value is
+ * written into the outermost scope that has all its operands, so invariant code leaves its loops by construction;
+ * a loop's text is appended to its parent's when the loop is closed. */
+#ifndef MG_BACK_EMIT_LLVM_H
+#define MG_BACK_EMIT_LLVM_H
+#include "back/back.h"
+
+#define EMIT_MAX_SCOPE 24
+#define EMIT_MAX_ACC 96
+
+typedef struct EmRef { /* an SSA value, or a constant node */
+  int id;              /* %v<id>; -1: constant k; -2: nothing */
+  ExprRef k;
+  uint8_t lanes;       /* 1: scalar */
+  uint8_t level;       /* scope it was written in */
+} EmRef;
+
+typedef struct EmMemo {
+  int id;
+  uint32_t serial;     /* valid while the scope of that level has this serial */
+  uint8_t level;
+} EmMemo;
+
+typedef struct EmScope {
+  MgStrbuf buf;
+  int label;           /* block that the end of buf is in */
+  uint32_t serial;
+  bool maybe_empty;    /* its loop may run zero times, so loads must not leave it */
+  int idx;             /* loop index it binds, or -1 */
+  EmRef iv, lo, hi;    /* loop variable and bounds */
+  int step, body;      /* label of its first block */
+  int phi[EMIT_MAX_ACC]; /* per accumulator: its phi in this loop, or -1: not carried */
+} EmScope;
+
+typedef struct EmAcc { /* one accumulator of a running reduction */
+  MgTy ty;
+  uint8_t lanes;
+  EmRef cur;
+} EmAcc;
+
+typedef struct EmFwd { /* what a store of this kernel left in a buffer, for later loads of the same element */
+  BufRef buf;
+  ExprRef index, value; /* value has the buffer's type */
+  uint32_t serial;
+  uint8_t level;
+} EmFwd;
+
+typedef struct Em {
+  MgSched *s;
+  MgExprs *x;
+  MgCtx *c;
+  const MgKernel *k;
+  const MgTarget *t;
+  EmScope scope[EMIT_MAX_SCOPE];
+  int depth;              /* innermost open scope */
+  uint32_t serial;
+  int nid, nlabel;
+  int lanes;              /* of values that vary with index kv; 1 in scalar code */
+  int kv;                 /* vector index, or -1 */
+  EmRef mask;             /* i1 lanes that exist, in a masked tail; id -2: all */
+  EmRef idx[MG_MAX_IDX];  /* loop variable of each bound index */
+  EmMemo *memo[2];        /* per node, scalar and vector form */
+  uint32_t *imask;        /* per node: bit k: idx(k) below; bit 31: reduced value below; 0 with have == 0: not yet */
+  uint8_t *have;
+  uint32_t cap;           /* entries of the four tables above */
+  MgLoop *own;            /* the kernel's nests, legalised; leaf red number n belongs to own[n] */
+  EmRef *redval;          /* value of leaf red number n */
+  bool red_vec;           /* reduced values differ between lanes */
+  EmMemo ptr[512];        /* addresses: (buffer, index) hashed */
+  uint64_t ptr_key[512];
+  EmFwd *fwd; uint32_t nfwd, cap_fwd;
+  int *buf_arg;           /* per buffer: kernel argument number; -1: none */
+  uint8_t *written;       /* per buffer: stored by this kernel */
+  int base_level;         /* loads of written buffers stay at or inside this scope */
+  EmAcc acc[EMIT_MAX_ACC];
+  int nacc;
+  MgRc rc;
+} Em;
+
+/* emit_llvm_expr.c */
+EmRef em_value(Em *e, ExprRef r, int lanes);              /* lanes: 1 or e->lanes */
+void em_store(Em *e, const MgLoop *l, ExprRef value);
+EmRef em_acc_start(Em *e, MgRedOp op, MgTy ty, int lanes);
+EmRef em_combine(Em *e, MgRedOp op, MgTy ty, int lanes, EmRef a, EmRef b);
+void em_combine_arg(Em *e, MgRedOp op, MgTy ty, int lanes, EmRef a[2], const EmRef b[2]);
+EmRef em_existing(Em *e, MgRedOp op, MgTy ty, EmRef v);
+void em_horizontal(Em *e, MgRedOp op, MgTy ty, EmRef a[2]);
+EmRef em_lane(Em *e, EmRef v, MgTy ty, int lane);
+bool em_contiguous_only(Em *e, const MgLoop *l, int kv); /* every access is uniform or contiguous along kv */
+bool em_varies(Em *e, ExprRef r);
+uint32_t em_imask(Em *e, ExprRef r);
+/* emit_llvm_text.c */
+const char *em_ty(MgTy t);                                /* register type */
+const char *em_mem(MgTy t);                               /* memory type */
+void em_put_ty(MgStrbuf *b, const char *elem, int lanes);
+void em_put(Em *e, MgStrbuf *b, EmRef v, MgTy ty);        /* operand text */
+EmRef em_new(Em *e, int level, int lanes);
+EmRef em_int(Em *e, int64_t v);                           /* i64 constant */
+MgStrbuf *em_at(Em *e, int level);
+EmRef em_template(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, const EmRef *s, int n);
+int em_level(const EmRef *s, int n);
+#endif

@@ -1,0 +1,578 @@
+/* Expressions to LLVM instructions: values in scalar or vector form, loads and stores, conversions, accumulators. */
+#include "back/emit_llvm.h"
+#include <math.h>
+#include <string.h>
+
+static EmRef konst(ExprRef k, int lanes) { return (EmRef){.id = -1, .k = k, .lanes = (uint8_t)lanes}; }
+static EmRef kint(Em *e, MgTy ty, int64_t v, int lanes) { return konst(mg_ex_int(e->x, ty, v), lanes); }
+
+/* One instruction over operands of one type. */
+static EmRef ins(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, EmRef a, EmRef b) {
+  EmRef s[2] = {a, b};
+  return em_template(e, tmpl, ty, rty, lanes, s, b.id == -2 ? 1 : 2);
+}
+static const EmRef no_ref = {.id = -2};
+
+/* Tables grow with the expressions that are made while emitting. */
+static bool tables(Em *e) {
+  uint32_t n = e->x->n, cap = n + n / 2 + 1024, old = e->cap;
+  if (n <= e->cap) return true;
+  for (int i = 0; i < 2; i++) e->memo[i] = mg_ctx_grow(e->c, e->memo[i], old * sizeof(EmMemo), cap * sizeof(EmMemo));
+  e->imask = mg_ctx_grow(e->c, e->imask, old * sizeof *e->imask, cap * sizeof *e->imask);
+  e->have = mg_ctx_grow(e->c, e->have, old, cap);
+  if (!e->memo[0] || !e->memo[1] || !e->imask || !e->have) {
+    e->rc = MG_NOMEM;
+    return false;
+  }
+  e->cap = cap;
+  return true;
+}
+
+uint32_t em_imask(Em *e, ExprRef r) {
+  const MgExpr *n = mg_expr(e->x, r);
+  if (!tables(e) || e->have[r]) return e->rc ? 0 : e->imask[r];
+  uint32_t m = n->op == OP_idx ? 1u << n->u.i : n->op == OP_red ? 1u << 31 : 0;
+  for (int i = 0; i < n->nsrc; i++) m |= em_imask(e, mg_expr(e->x, r)->src[i]);
+  e->have[r] = 1;
+  return e->imask[r] = m;
+}
+
+bool em_varies(Em *e, ExprRef r) {
+  uint32_t m = em_imask(e, r);
+  return e->lanes > 1 && ((m >> e->kv & 1) || (e->red_vec && m >> 31));
+}
+
+static EmRef broadcast(Em *e, EmRef v, MgTy ty, int lanes) {
+  MgStrbuf *b = em_at(e, v.level);
+  EmRef one = em_new(e, v.level, lanes), all = em_new(e, v.level, lanes);
+  const char *t = em_ty(ty);
+  mg_sb_printf(b, "  %%v%d = insertelement <%d x %s> poison, %s ", one.id, lanes, t, t);
+  em_put(e, b, v, ty);
+  mg_sb_printf(b, ", i64 0\n  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> zeroinitializer\n", all.id,
+               lanes, t, one.id, lanes, t, lanes);
+  return all;
+}
+
+EmRef em_lane(Em *e, EmRef v, MgTy ty, int lane) {
+  if (v.id == -1) return konst(v.k, 1);
+  MgStrbuf *b = em_at(e, v.level);
+  EmRef r = em_new(e, v.level, 1);
+  mg_sb_printf(b, "  %%v%d = extractelement <%d x %s> %%v%d, i64 %d\n", r.id, v.lanes, em_ty(ty), v.id, lane);
+  return r;
+}
+
+/* ---- addresses ---- */
+
+static void put_base(Em *e, MgStrbuf *b, BufRef buf) {
+  if (e->buf_arg[buf] >= 0) mg_sb_printf(b, "%%p%d", e->buf_arg[buf]);
+  else mg_sb_printf(b, "%%lb%u", buf);
+}
+
+/* &base[offset], scalar; offset an i64 value. */
+static EmRef gep(Em *e, const char *base, EmRef p, BufRef buf, MgTy ty, EmRef offset, int level) {
+  if (offset.level > level) level = offset.level;
+  if (p.id >= 0 && p.level > level) level = p.level;
+  MgStrbuf *b = em_at(e, level);
+  EmRef r = em_new(e, level, 1);
+  mg_sb_printf(b, "  %%v%d = getelementptr %s, ptr ", r.id, base);
+  if (p.id >= 0) mg_sb_printf(b, "%%v%d", p.id);
+  else put_base(e, b, buf);
+  mg_sb_puts(b, ", i64 ");
+  em_put(e, b, offset, TY_i64);
+  mg_sb_putc(b, '\n');
+  return r;
+}
+
+/* Address of element `index` (a scalar expression), shared by all its users in scope. */
+static EmRef address(Em *e, BufRef buf, MgTy ty, ExprRef index) {
+  uint64_t key = (uint64_t)buf << 32 | index, h = mg_hash_u64(key);
+  uint32_t slot = (uint32_t)(h & 511);
+  EmMemo *m = &e->ptr[slot]; /* direct-mapped: a collision only repeats an address */
+  if (e->ptr_key[slot] == key && m->serial == e->scope[m->level].serial && m->level <= e->depth)
+    return (EmRef){.id = m->id, .lanes = 1, .level = m->level};
+  EmRef r = gep(e, em_mem(ty), no_ref, buf, ty, em_value(e, index, 1), 0);
+  e->ptr_key[slot] = key;
+  *m = (EmMemo){.id = r.id, .serial = e->scope[r.level].serial, .level = r.level};
+  return r;
+}
+
+/* Address of `index` with its dependence on the vector index kept apart, so that the rest leaves the loop. */
+static EmRef address_split(Em *e, BufRef buf, MgTy ty, ExprRef index, ExprRef *coef) {
+  ExprRef rest;
+  *coef = 0;
+  if (e->kv < 0 || !mg_ex_linear(e->x, index, e->kv, coef, &rest)) {
+    *coef = 0;
+    return address(e, buf, ty, index);
+  }
+  EmRef p = address(e, buf, ty, rest);
+  if (mg_sym_is(e->x, *coef, 0)) return p;
+  EmRef iv = e->idx[e->kv];
+  if (!mg_sym_is(e->x, *coef, 1)) iv = ins(e, "mul $t $a, $b", TY_i64, TY_i64, 1, iv, em_value(e, *coef, 1));
+  return gep(e, em_mem(ty), p, buf, ty, iv, 0);
+}
+
+/* Where lanes' addresses are not contiguous: the address of one lane. */
+typedef struct Lanes {
+  EmRef base, index; /* base: address of lane 0 (linear), index: vector of element numbers (otherwise) */
+  ExprRef coef;
+} Lanes;
+
+static Lanes lanes_of(Em *e, BufRef buf, MgTy ty, ExprRef index) {
+  Lanes l = {.index = no_ref};
+  ExprRef rest;
+  if (mg_ex_linear(e->x, index, e->kv, &l.coef, &rest)) l.base = address_split(e, buf, ty, index, &l.coef);
+  else l.index = em_value(e, index, e->lanes);
+  return l;
+}
+
+static EmRef lane_address(Em *e, const Lanes *l, BufRef buf, MgTy ty, int lane) {
+  if (l->index.id != -2) return gep(e, em_mem(ty), no_ref, buf, ty, em_lane(e, l->index, TY_i64, lane), 0);
+  if (lane == 0) return l->base;
+  return gep(e, em_mem(ty), l->base, buf, ty, em_value(e, mg_sym_mul(e->x, l->coef, mg_sym(e->x, lane)), 1), 0);
+}
+
+/* p where the condition holds, else harmless memory. */
+static EmRef guarded(Em *e, EmRef p, EmRef cond) {
+  EmRef s[2] = {p, cond};
+  EmRef r = em_new(e, em_level(s, 2), 1);
+  MgStrbuf *b = em_at(e, r.level);
+  mg_sb_printf(b, "  %%v%d = select i1 ", r.id);
+  em_put(e, b, cond, TY_i1);
+  mg_sb_printf(b, ", ptr %%v%d, ptr %%scratch\n", p.id);
+  return r;
+}
+
+/* ---- loads ---- */
+
+static EmRef from_memory(Em *e, EmRef v, MgTy ty, int lanes) { /* bytes to i1 */
+  if (ty != TY_i1) return v;
+  return ins(e, "icmp ne $t $a, $b", TY_u8, TY_i1, lanes, v, kint(e, TY_u8, 0, lanes));
+}
+
+static EmRef load_at(Em *e, EmRef p, MgTy ty, int lanes, int level) {
+  if (p.level > level) level = p.level;
+  MgStrbuf *b = em_at(e, level);
+  EmRef r = em_new(e, level, lanes);
+  mg_sb_printf(b, "  %%v%d = load ", r.id);
+  em_put_ty(b, em_mem(ty), lanes);
+  mg_sb_printf(b, ", ptr %%v%d, align %d\n", p.id, mg_ty_size(ty));
+  return r;
+}
+
+static void put_vp_suffix(MgStrbuf *b, MgTy ty, int lanes) {
+  mg_sb_printf(b, "v%d%s%d", lanes, ty == TY_f16 || ty == TY_f32 || ty == TY_f64 ? "f" : "i", 8 * mg_ty_size(ty));
+}
+
+static EmRef masked_load(Em *e, EmRef p, MgTy ty, int lanes, EmRef mask, int level) {
+  EmRef s[2] = {p, mask};
+  if (em_level(s, 2) > level) level = em_level(s, 2);
+  MgStrbuf *b = em_at(e, level);
+  EmRef r = em_new(e, level, lanes);
+  mg_sb_printf(b, "  %%v%d = call <%d x %s> @llvm.vp.load.", r.id, lanes, em_mem(ty));
+  put_vp_suffix(b, ty, lanes);
+  mg_sb_printf(b, ".p0(ptr align %d %%v%d, <%d x i1> ", mg_ty_size(ty), p.id, lanes);
+  em_put(e, b, mask, TY_i1);
+  mg_sb_printf(b, ", i32 %d)\n", lanes);
+  return r;
+}
+
+static EmRef and_mask(Em *e, EmRef a, EmRef b) {
+  if (a.id == -2) return b;
+  if (b.id == -2) return a;
+  return ins(e, "and $t $a, $b", TY_i1, TY_i1, e->lanes, a, b);
+}
+
+static EmRef select_ref(Em *e, MgTy ty, int lanes, EmRef m, EmRef a, EmRef b) {
+  EmRef s[3] = {m, a, b};
+  return em_template(e, "select $p $a, $t $b, $t $c", ty, ty, lanes, s, 3);
+}
+
+static EmRef insert_lane(Em *e, EmRef v, EmRef x, MgTy ty, int lane) {
+  EmRef s[2] = {v, x};
+  EmRef r = em_new(e, em_level(s, 2), e->lanes);
+  MgStrbuf *b = em_at(e, r.level);
+  mg_sb_printf(b, "  %%v%d = insertelement <%d x %s> ", r.id, e->lanes, em_mem(ty));
+  if (v.id == -2) mg_sb_puts(b, "poison");
+  else mg_sb_printf(b, "%%v%d", v.id);
+  mg_sb_printf(b, ", %s %%v%d, i64 %d\n", em_mem(ty), x.id, lane);
+  return r;
+}
+
+static EmRef reverse(Em *e, EmRef v, MgTy ty) {
+  EmRef r = em_new(e, v.level, v.lanes);
+  MgStrbuf *b = em_at(e, v.level);
+  mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> <", r.id, v.lanes, em_mem(ty), v.id,
+               v.lanes, em_mem(ty), v.lanes);
+  for (int i = v.lanes - 1; i >= 0; i--) mg_sb_printf(b, "i32 %d%s", i, i ? ", " : ">\n");
+  return r;
+}
+
+/* How the lanes of an access lie: its coefficient of the vector index. */
+static bool unit_stride(Em *e, ExprRef index, int kv, int64_t *stride) {
+  ExprRef coef, rest;
+  return mg_ex_linear(e->x, index, kv, &coef, &rest) && mg_ex_const_int(e->x, coef, stride);
+}
+
+static EmRef load_vector(Em *e, MgExpr n, MgTy ty, int floor) {
+  int64_t stride = 0;
+  ExprRef coef;
+  bool known = unit_stride(e, n.src[0], e->kv, &stride);
+  EmRef m = n.src[1] ? em_value(e, n.src[1], e->lanes) : no_ref, v = no_ref;
+  if (known && stride == 1) {
+    EmRef all = and_mask(e, e->mask, m), p = address_split(e, (BufRef)n.u.i, ty, n.src[0], &coef);
+    if (all.id == -2) return load_at(e, p, ty, e->lanes, floor);
+    if (e->t->avx512) return masked_load(e, p, ty, e->lanes, all, floor);
+  }
+  if (known && stride == -1 && m.id == -2 && e->mask.id == -2) { /* the last lane has the least address */
+    EmRef p = address_split(e, (BufRef)n.u.i, ty, n.src[0], &coef);
+    p = gep(e, em_mem(ty), p, (BufRef)n.u.i, ty, em_int(e, 1 - e->lanes), 0);
+    return reverse(e, load_at(e, p, ty, e->lanes, floor), ty);
+  }
+  Lanes l = lanes_of(e, (BufRef)n.u.i, ty, n.src[0]);
+  for (int i = 0; i < e->lanes; i++) {
+    EmRef p = lane_address(e, &l, (BufRef)n.u.i, ty, i);
+    if (m.id != -2) p = guarded(e, p, em_lane(e, m, TY_i1, i));
+    v = insert_lane(e, v, load_at(e, p, ty, 1, floor), ty, i);
+  }
+  return v;
+}
+
+static EmRef load_scalar(Em *e, MgExpr n, MgTy ty, int floor) {
+  ExprRef coef;
+  bool split = e->lanes == 1 && e->kv >= 0; /* scalar code of a vector loop */
+  EmRef p = split ? address_split(e, (BufRef)n.u.i, ty, n.src[0], &coef) : address(e, (BufRef)n.u.i, ty, n.src[0]);
+  if (n.src[1]) p = guarded(e, p, em_value(e, n.src[1], 1));
+  return load_at(e, p, ty, 1, floor);
+}
+
+/* The outermost scope a load may be written in. */
+static int load_floor(Em *e, BufRef buf) {
+  int floor = e->written[buf] ? e->base_level : 0;
+  for (int i = e->depth; i > floor; i--)
+    if (e->scope[i].maybe_empty) floor = i;
+  return floor;
+}
+
+static EmRef emit_load(Em *e, MgExpr n, int lanes) {
+  BufRef buf = (BufRef)n.u.i;
+  for (uint32_t i = e->nfwd; i-- > 0 && !n.src[1];) {
+    EmFwd *f = &e->fwd[i];
+    if (f->buf == buf && f->index == n.src[0] && f->level <= e->depth && f->serial == e->scope[f->level].serial)
+      return em_value(e, f->value, lanes);
+  }
+  int floor = load_floor(e, buf);
+  EmRef v = lanes > 1 ? load_vector(e, n, n.ty, floor) : load_scalar(e, n, n.ty, floor);
+  v = from_memory(e, v, n.ty, lanes);
+  if (!n.src[1]) return v;
+  EmRef m = em_value(e, n.src[1], lanes), other = em_value(e, n.src[2], lanes);
+  return select_ref(e, n.ty, lanes, m, v, other);
+}
+
+/* ---- conversions ---- */
+
+static EmRef conv(Em *e, const char *op, MgTy from, MgTy to, EmRef v, int lanes) {
+  MgStrbuf *b = em_at(e, v.level);
+  EmRef r = em_new(e, v.level, lanes);
+  mg_sb_printf(b, "  %%v%d = %s ", r.id, op);
+  em_put_ty(b, em_ty(from), lanes);
+  mg_sb_putc(b, ' ');
+  em_put(e, b, v, from);
+  mg_sb_puts(b, " to ");
+  em_put_ty(b, em_ty(to), lanes);
+  mg_sb_putc(b, '\n');
+  return r;
+}
+
+static EmRef to_bf16(Em *e, EmRef v, int lanes) { /* nearest even; NaN gives 0x7fc0 */
+  EmRef u = conv(e, "bitcast", TY_f32, TY_u32, v, lanes);
+  EmRef odd = ins(e, "lshr $t $a, $b", TY_u32, TY_u32, lanes, u, kint(e, TY_u32, 16, lanes));
+  odd = ins(e, "and $t $a, $b", TY_u32, TY_u32, lanes, odd, kint(e, TY_u32, 1, lanes));
+  u = ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, kint(e, TY_u32, 0x7fff, lanes));
+  u = ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, odd);
+  u = ins(e, "lshr $t $a, $b", TY_u32, TY_u32, lanes, u, kint(e, TY_u32, 16, lanes));
+  EmRef nan = ins(e, "fcmp uno $t $a, $a", TY_f32, TY_i1, lanes, v, no_ref);
+  u = select_ref(e, TY_u32, lanes, nan, kint(e, TY_u32, 0x7fc0, lanes), u);
+  return conv(e, "trunc", TY_u32, TY_u16, u, lanes);
+}
+
+static EmRef from_bf16(Em *e, EmRef v, int lanes) {
+  EmRef u = conv(e, "zext", TY_u16, TY_u32, v, lanes);
+  u = ins(e, "shl $t $a, $b", TY_u32, TY_u32, lanes, u, kint(e, TY_u32, 16, lanes));
+  return conv(e, "bitcast", TY_u32, TY_f32, u, lanes);
+}
+
+static EmRef emit_cvt(Em *e, MgTy to, MgTy from, EmRef v, int lanes) {
+  if (to == from || v.id == -1) return v.id == -1 ? konst(mg_ex_cvt(e->x, to, v.k), lanes) : v;
+  if (!e->t->f16c && (to == TY_f16 || from == TY_f16)) e->rc = MG_UNSUP; /* would call a compiler run-time function */
+  if (from == TY_bf16) return emit_cvt(e, to, TY_f32, from_bf16(e, v, lanes), lanes);
+  if (from == TY_f16 && to != TY_f32) return emit_cvt(e, to, TY_f32, conv(e, "fpext", from, TY_f32, v, lanes), lanes);
+  if (to == TY_i1) {
+    EmRef zero = konst(mg_ty_is_float(from) ? mg_ex_float(e->x, from, 0) : mg_ex_int(e->x, from, 0), lanes);
+    return ins(e, mg_ty_is_float(from) ? "fcmp une $t $a, $b" : "icmp ne $t $a, $b", from, TY_i1, lanes, v, zero);
+  }
+  if (to == TY_bf16) return to_bf16(e, emit_cvt(e, TY_f32, from, v, lanes), lanes);
+  if (to == TY_f16 && from != TY_f32) return emit_cvt(e, to, TY_f32, emit_cvt(e, TY_f32, from, v, lanes), lanes);
+  bool ff = mg_ty_is_float(from), tf = mg_ty_is_float(to);
+  int fs = from == TY_i1 ? 0 : mg_ty_size(from), ts = mg_ty_size(to);
+  if (ff && tf) return conv(e, ts > fs ? "fpext" : "fptrunc", from, to, v, lanes);
+  if (tf) return conv(e, mg_ty_is_signed(from) ? "sitofp" : "uitofp", from, to, v, lanes);
+  if (ff) { /* through the intermediate type, see scalar.c */
+    MgTy mid = to == TY_i8 || to == TY_i16 || to == TY_i32 || to == TY_u16 ? TY_i32 : TY_i64;
+    if (to == TY_u64) {
+      EmRef half = konst(mg_ex_float(e->x, from, 9223372036854775808.0), lanes);
+      EmRef big = ins(e, "fcmp oge $t $a, $b", from, TY_i1, lanes, v, half);
+      EmRef low = conv(e, "fptosi", from, TY_i64, select_ref(e, from, lanes, big, ins(e, "fsub $t $a, $b", from, from, lanes, v, half), v), lanes);
+      EmRef top = ins(e, "xor $t $a, $b", TY_i64, TY_i64, lanes, low, kint(e, TY_i64, INT64_MIN, lanes));
+      return select_ref(e, TY_i64, lanes, big, top, low);
+    }
+    return emit_cvt(e, to, mid, conv(e, "fptosi", from, mid, v, lanes), lanes);
+  }
+  if (ts == fs) return v;
+  return conv(e, ts < fs ? "trunc" : mg_ty_is_signed(from) ? "sext" : "zext", from, to, v, lanes);
+}
+
+/* ---- values ---- */
+
+static EmRef emit_index(Em *e, int k, int lanes) {
+  EmRef iv = e->idx[k];
+  if (lanes == 1 || k != e->kv) return iv;
+  EmRef all = iv.id == -1 ? konst(iv.k, lanes) : broadcast(e, iv, TY_i64, lanes), r = em_new(e, all.level, lanes);
+  MgStrbuf *b = em_at(e, r.level);
+  mg_sb_printf(b, "  %%v%d = add <%d x i64> ", r.id, lanes);
+  em_put(e, b, all, TY_i64);
+  for (int i = 0; i < lanes; i++) mg_sb_printf(b, "%si64 %d", i ? ", " : ", <", i);
+  mg_sb_puts(b, ">\n");
+  return r;
+}
+
+static EmRef emit_symbol(Em *e, int64_t k) {
+  EmRef p = em_new(e, 0, 1), v = em_new(e, 0, 1);
+  mg_sb_printf(em_at(e, 0), "  %%v%d = getelementptr i64, ptr %%size, i64 %lld\n  %%v%d = load i64, ptr %%v%d, align 8\n", p.id,
+               (long long)k, v.id, p.id);
+  return v;
+}
+
+static EmRef emit_node(Em *e, ExprRef r, int lanes) {
+  const MgExpr n = *mg_expr(e->x, r);
+  EmRef s[3] = {no_ref, no_ref, no_ref};
+  switch (n.op) {
+  case OP_idx: return emit_index(e, (int)n.u.i, lanes);
+  case OP_sym: return emit_symbol(e, n.u.i);
+  case OP_red: return e->redval[n.u.i];
+  case OP_load: return emit_load(e, n, lanes);
+  default: break;
+  }
+  for (int i = 0; i < n.nsrc; i++) s[i] = em_value(e, n.src[i], lanes);
+  MgTy from = mg_expr(e->x, n.src[0])->ty;
+  if (n.op == OP_cvt) return emit_cvt(e, n.ty, from, s[0], lanes);
+  if (n.op == OP_bitcast) {
+    if (!strcmp(em_ty(from), em_ty(n.ty))) return s[0];
+    return conv(e, "bitcast", from, n.ty, s[0], lanes);
+  }
+  if (n.op == OP_where) return select_ref(e, n.ty, lanes, s[0], s[1], s[2]);
+  const char *t = mg_scalar_info[n.op].ll[mg_scalar_class(from)];
+  if (!t) {
+    e->rc = mg_fail(e->c, MG_BUG, "emit_llvm: %s of %s was not legalised", mg_scalar_info[n.op].name, mg_ty_name(from));
+    return kint(e, n.ty, 0, lanes);
+  }
+  return em_template(e, t, from, n.ty, lanes, s, n.nsrc);
+}
+
+EmRef em_value(Em *e, ExprRef r, int lanes) {
+  if (e->rc || !tables(e) || e->x->nomem) return kint(e, TY_i64, 0, 1);
+  if (mg_expr(e->x, r)->op == OP_const) return konst(r, lanes);
+  EmMemo *m = &e->memo[lanes > 1][r];
+  if (m->serial && m->level <= e->depth && m->serial == e->scope[m->level].serial)
+    return (EmRef){.id = m->id, .lanes = (uint8_t)lanes, .level = m->level};
+  EmRef v;
+  if (lanes > 1 && !em_varies(e, r)) v = em_value(e, r, 1);
+  else v = emit_node(e, r, lanes);
+  if (v.id == -1) return konst(v.k, lanes);
+  if (lanes > v.lanes) v = broadcast(e, v, mg_expr(e->x, r)->ty, lanes);
+  /* The loop variable of an unrolled copy and a reduced value change without leaving their scope. */
+  if (!e->rc) e->memo[lanes > 1][r] = (EmMemo){.id = v.id, .level = v.level, .serial = e->scope[v.level].serial};
+  return v;
+}
+
+/* ---- stores ---- */
+
+static EmRef to_memory(Em *e, EmRef v, MgTy ty, int lanes) {
+  if (ty != TY_i1) return v;
+  return v.id == -1 ? kint(e, TY_u8, mg_expr(e->x, v.k)->u.i, lanes) : conv(e, "zext", TY_i1, TY_u8, v, lanes);
+}
+
+static void store_at(Em *e, EmRef p, EmRef v, MgTy ty, int lanes) {
+  MgStrbuf *b = em_at(e, e->depth);
+  mg_sb_puts(b, "  store ");
+  em_put_ty(b, em_mem(ty), lanes);
+  mg_sb_putc(b, ' ');
+  em_put(e, b, v, ty == TY_i1 ? TY_u8 : ty);
+  mg_sb_printf(b, ", ptr %%v%d, align %d\n", p.id, mg_ty_size(ty));
+}
+
+static void masked_store(Em *e, EmRef p, EmRef v, MgTy ty, EmRef mask) {
+  MgStrbuf *b = em_at(e, e->depth);
+  mg_sb_puts(b, "  call void @llvm.vp.store.");
+  put_vp_suffix(b, ty, e->lanes);
+  mg_sb_printf(b, ".p0(<%d x %s> ", e->lanes, em_mem(ty));
+  em_put(e, b, v, ty == TY_i1 ? TY_u8 : ty);
+  mg_sb_printf(b, ", ptr align %d %%v%d, <%d x i1> ", mg_ty_size(ty), p.id, e->lanes);
+  em_put(e, b, mask, TY_i1);
+  mg_sb_printf(b, ", i32 %d)\n", e->lanes);
+}
+
+/* Read-modify-write of one element, in the compute type. */
+static EmRef combined(Em *e, const MgLoop *l, EmRef p, EmRef v, MgTy ty) {
+  static const MgScalarOp op[] = {[ST_add] = OP_add, [ST_max] = OP_max, [ST_min] = OP_min, [ST_mul] = OP_mul};
+  MgTy comp = mg_dtype_compute(e->s->buf[l->buf].dtype);
+  EmRef old = from_memory(e, load_at(e, p, ty, 1, e->depth), ty, 1);
+  EmRef s[2] = {emit_cvt(e, comp, ty, old, 1), emit_cvt(e, comp, ty, v, 1)};
+  const char *t = ty != TY_i1 ? mg_scalar_info[op[l->mode]].ll[mg_scalar_class(comp)]
+                  : l->mode == ST_add || l->mode == ST_max ? "or $t $a, $b" : "and $t $a, $b";
+  return emit_cvt(e, ty, comp, em_template(e, t, comp, comp, 1, s, 2), 1);
+}
+
+static void store_scalar(Em *e, const MgLoop *l, ExprRef sv, MgTy ty) {
+  ExprRef coef;
+  EmRef v = em_value(e, sv, 1);
+  EmRef p = e->kv >= 0 ? address_split(e, l->buf, ty, l->index, &coef) : address(e, l->buf, ty, l->index);
+  if (l->mask) p = guarded(e, p, em_value(e, l->mask, 1));
+  if (l->mode != ST_set) v = combined(e, l, p, v, ty);
+  store_at(e, p, to_memory(e, v, ty, 1), ty, 1);
+}
+
+static void store_vector(Em *e, const MgLoop *l, ExprRef sv, MgTy ty) {
+  int64_t stride = 0;
+  ExprRef coef;
+  EmRef v = to_memory(e, em_value(e, sv, e->lanes), ty, e->lanes);
+  EmRef m = l->mask ? em_value(e, l->mask, e->lanes) : no_ref, all = and_mask(e, e->mask, m);
+  bool unit = unit_stride(e, l->index, e->kv, &stride) && stride == 1;
+  if (unit && (all.id == -2 || e->t->avx512)) {
+    EmRef p = address_split(e, l->buf, ty, l->index, &coef);
+    if (all.id == -2) store_at(e, p, v, ty, e->lanes);
+    else masked_store(e, p, v, ty, all);
+    return;
+  }
+  Lanes ls = lanes_of(e, l->buf, ty, l->index);
+  for (int i = 0; i < e->lanes; i++) {
+    EmRef p = lane_address(e, &ls, l->buf, ty, i);
+    if (all.id != -2) p = guarded(e, p, em_lane(e, all, TY_i1, i));
+    store_at(e, p, em_lane(e, v, ty == TY_i1 ? TY_u8 : ty, i), ty, 1);
+  }
+}
+
+void em_store(Em *e, const MgLoop *l, ExprRef value) {
+  const MgBuf *b = &e->s->buf[l->buf];
+  MgTy ty = mg_dtype_ty(b->dtype);
+  ExprRef sv = mg_ex_cvt(e->x, ty, value);
+  bool in_register = b->kind == MB_local && mg_sym_is(e->x, b->nelem, 0);
+  if (e->x->nomem) return;
+  if (in_register) em_value(e, sv, em_varies(e, sv) ? e->lanes : 1);
+  else if (e->lanes > 1) store_vector(e, l, sv, ty);
+  else store_scalar(e, l, sv, ty);
+  if (l->mask || l->mode != ST_set) return;
+  if (e->nfwd == e->cap_fwd) {
+    uint32_t cap = e->cap_fwd ? e->cap_fwd * 2 : 32;
+    e->fwd = mg_ctx_grow(e->c, e->fwd, e->nfwd * sizeof *e->fwd, cap * sizeof *e->fwd);
+    if (!e->fwd) {
+      e->rc = MG_NOMEM;
+      return;
+    }
+    e->cap_fwd = cap;
+  }
+  e->fwd[e->nfwd++] = (EmFwd){.buf = l->buf, .index = l->index, .value = sv, .serial = e->scope[e->depth].serial, .level = (uint8_t)e->depth};
+}
+
+/* ---- accumulators ---- */
+
+EmRef em_acc_start(Em *e, MgRedOp op, MgTy ty, int lanes) {
+  return konst(mg_ty_is_float(ty) ? mg_ex_float(e->x, ty, mg_red_start(op, ty).f) : mg_ex_int(e->x, ty, mg_red_start(op, ty).i), lanes);
+}
+
+EmRef em_combine(Em *e, MgRedOp op, MgTy ty, int lanes, EmRef a, EmRef b) {
+  static const MgScalarOp by[] = {[RED_sum] = OP_add, [RED_prod] = OP_mul, [RED_max] = OP_max, [RED_min] = OP_min,
+                                  [RED_any] = OP_or, [RED_all] = OP_and, [RED_xor] = OP_xor};
+  return ins(e, mg_scalar_info[by[op]].ll[mg_scalar_class(ty)], ty, ty, lanes, a, b);
+}
+
+/* The better of two (value, position) pairs: NaN first, then the value, then the lower position. */
+void em_combine_arg(Em *e, MgRedOp op, MgTy ty, int lanes, EmRef a[2], const EmRef b[2]) {
+  bool f = mg_ty_is_float(ty), max = op == RED_argmax;
+  EmRef take, tie, first;
+  if (f) {
+    take = ins(e, max ? "fcmp ugt $t $a, $b" : "fcmp ult $t $a, $b", ty, TY_i1, lanes, b[0], a[0]);
+    take = ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, take, ins(e, "fcmp ord $t $a, $b", ty, TY_i1, lanes, a[0], a[0]));
+    EmRef nan = ins(e, "fcmp uno $t $a, $b", ty, TY_i1, lanes, a[0], a[0]);
+    tie = ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, nan, ins(e, "fcmp uno $t $a, $b", ty, TY_i1, lanes, b[0], b[0]));
+    tie = ins(e, "or $t $a, $b", TY_i1, TY_i1, lanes, tie, ins(e, "fcmp oeq $t $a, $b", ty, TY_i1, lanes, a[0], b[0]));
+  } else {
+    const char *gt = mg_ty_is_signed(ty) ? (max ? "icmp sgt $t $a, $b" : "icmp slt $t $a, $b") : (max ? "icmp ugt $t $a, $b" : "icmp ult $t $a, $b");
+    take = ins(e, gt, ty, TY_i1, lanes, b[0], a[0]);
+    tie = ins(e, "icmp eq $t $a, $b", ty, TY_i1, lanes, a[0], b[0]);
+  }
+  first = ins(e, "icmp slt $t $a, $b", TY_i64, TY_i1, lanes, b[1], a[1]);
+  take = ins(e, "or $t $a, $b", TY_i1, TY_i1, lanes, take, ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, tie, first));
+  a[0] = select_ref(e, ty, lanes, take, b[0], a[0]);
+  a[1] = select_ref(e, TY_i64, lanes, take, b[1], a[1]);
+}
+
+/* v, or the reduction's neutral value in lanes that do not exist. */
+EmRef em_existing(Em *e, MgRedOp op, MgTy ty, EmRef v) {
+  if (e->mask.id == -2) return v;
+  return select_ref(e, ty, e->lanes, e->mask, v, em_acc_start(e, op, ty, e->lanes));
+}
+
+static EmRef half_of(Em *e, EmRef v, MgTy ty, int n, int at) {
+  if (n == 1) return em_lane(e, v, ty, at);
+  if (v.id == -1) return konst(v.k, n);
+  EmRef r = em_new(e, v.level, n);
+  MgStrbuf *b = em_at(e, v.level);
+  mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> <", r.id, v.lanes, em_ty(ty), v.id,
+               v.lanes, em_ty(ty), n);
+  for (int i = 0; i < n; i++) mg_sb_printf(b, "%si32 %d", i ? ", " : "", at + i);
+  mg_sb_puts(b, ">\n");
+  return r;
+}
+
+/* All lanes into one. */
+void em_horizontal(Em *e, MgRedOp op, MgTy ty, EmRef a[2]) {
+  bool arg = op == RED_argmax || op == RED_argmin;
+  for (int n = a[0].lanes / 2; n >= 1; n /= 2) {
+    EmRef hi[2] = {half_of(e, a[0], ty, n, n)};
+    a[0] = half_of(e, a[0], ty, n, 0);
+    if (arg) {
+      hi[1] = half_of(e, a[1], TY_i64, n, n);
+      a[1] = half_of(e, a[1], TY_i64, n, 0);
+      em_combine_arg(e, op, ty, n, a, hi);
+    } else {
+      a[0] = em_combine(e, op, ty, n, a[0], hi[0]);
+    }
+  }
+}
+
+/* ---- access patterns ---- */
+
+static bool loads_contiguous(Em *e, ExprRef r, int kv) {
+  const MgExpr n = *mg_expr(e->x, r);
+  int64_t stride;
+  if (!r || !tables(e) || (e->have[r] & 2)) return true;
+  em_imask(e, r);
+  e->have[r] |= 2;
+  for (int i = 0; i < n.nsrc; i++)
+    if (!loads_contiguous(e, n.src[i], kv)) {
+      e->have[r] &= (uint8_t)~2; /* asked again, it must say no again */
+      return false;
+    }
+  if (n.op != OP_load || !(e->imask[r] >> kv & 1)) return true;
+  if (unit_stride(e, n.src[0], kv, &stride) && stride == 1) return true;
+  e->have[r] &= (uint8_t)~2;
+  return false;
+}
+
+bool em_contiguous_only(Em *e, const MgLoop *l, int kv) {
+  int64_t stride;
+  for (uint32_t i = 0; tables(e) && i < e->cap; i++) e->have[i] &= (uint8_t)~2;
+  if (!loads_contiguous(e, l->body, kv) || !loads_contiguous(e, l->value, kv) || !loads_contiguous(e, l->index, kv) || !loads_contiguous(e, l->mask, kv)) return false;
+  if (!(em_imask(e, l->index) >> kv & 1)) return true;
+  return unit_stride(e, l->index, kv, &stride) && stride == 1;
+}

@@ -1,0 +1,168 @@
+/* Text of LLVM values: types, constants, templates of scalar_ops.def, and the declarations of a module.
+ * i1 is a byte in memory; bf16 is i16 everywhere (its arithmetic is in f32). */
+#include "back/emit_llvm.h"
+#include <math.h>
+#include <string.h>
+
+const char *em_ty(MgTy t) {
+  static const char *const name[] = {"i1", "i8", "i8", "i16", "i16", "i32", "i32", "i64", "i64", "half", "i16", "float", "double"};
+  return name[t];
+}
+const char *em_mem(MgTy t) { return t == TY_i1 ? "i8" : em_ty(t); }
+
+void em_put_ty(MgStrbuf *b, const char *elem, int lanes) {
+  if (lanes == 1) mg_sb_puts(b, elem);
+  else mg_sb_printf(b, "<%d x %s>", lanes, elem);
+}
+
+MgStrbuf *em_at(Em *e, int level) { return &e->scope[level].buf; }
+
+EmRef em_new(Em *e, int level, int lanes) {
+  return (EmRef){.id = e->nid++, .lanes = (uint8_t)lanes, .level = (uint8_t)level};
+}
+
+EmRef em_int(Em *e, int64_t v) { return (EmRef){.id = -1, .k = mg_ex_int(e->x, TY_i64, v), .lanes = 1}; }
+
+int em_level(const EmRef *s, int n) {
+  int level = 0;
+  for (int i = 0; i < n; i++)
+    if (s[i].id != -2 && s[i].level > level) level = s[i].level;
+  return level;
+}
+
+/* A scalar constant. */
+static void put_const(MgStrbuf *b, const MgExpr *k) {
+  MgScalar v = {.i = k->u.i};
+  if (k->ty == TY_i1) mg_sb_puts(b, v.i ? "true" : "false");
+  else if (k->ty == TY_bf16) mg_sb_printf(b, "%d", (int)(int16_t)mg_scalar_bits(TY_bf16, v));
+  else if (k->ty == TY_f16) mg_sb_printf(b, "0xH%04X", (unsigned)mg_scalar_bits(TY_f16, v));
+  else if (mg_ty_is_float(k->ty)) /* float constants are written as the double of the same value */
+    mg_sb_printf(b, "0x%016llX", (unsigned long long)mg_scalar_bits(TY_f64, v));
+  else mg_sb_printf(b, "%lld", (long long)v.i);
+}
+
+void em_put(Em *e, MgStrbuf *b, EmRef v, MgTy ty) {
+  if (v.id >= 0) {
+    mg_sb_printf(b, "%%v%d", v.id);
+    return;
+  }
+  const MgExpr *k = mg_expr(e->x, v.k);
+  if (v.lanes == 1) {
+    put_const(b, k);
+  } else if (mg_scalar_bits(k->ty, (MgScalar){.i = k->u.i}) == 0) {
+    mg_sb_puts(b, "zeroinitializer");
+  } else if (!e->t->llvm || e->t->llvm >= 19) {
+    mg_sb_printf(b, "splat (%s ", em_ty(ty));
+    put_const(b, k);
+    mg_sb_putc(b, ')');
+  } else {
+    for (int i = 0; i < v.lanes; i++) {
+      mg_sb_printf(b, "%s%s ", i ? ", " : "<", em_ty(ty));
+      put_const(b, k);
+    }
+    mg_sb_putc(b, '>');
+  }
+}
+
+/* libm's scalar function, once per lane. */
+static EmRef libm_call(Em *e, const char *name, MgTy ty, int lanes, const EmRef *s, int n, int level) {
+  MgStrbuf *b = em_at(e, level);
+  EmRef r = {.id = -2};
+  for (int lane = 0; lane < lanes; lane++) {
+    EmRef a[3], v;
+    for (int i = 0; i < n; i++) a[i] = lanes == 1 ? s[i] : em_lane(e, s[i], ty, lane);
+    v = em_new(e, level, 1);
+    mg_sb_printf(b, "  %%v%d = call %s @%s%s(", v.id, em_ty(ty), name, ty == TY_f32 ? "f" : "");
+    for (int i = 0; i < n; i++) {
+      mg_sb_printf(b, "%s%s ", i ? ", " : "", em_ty(ty));
+      em_put(e, b, a[i], ty);
+    }
+    mg_sb_puts(b, ")\n");
+    if (lanes == 1) return v;
+    EmRef w = em_new(e, level, lanes);
+    mg_sb_printf(b, "  %%v%d = insertelement <%d x %s> ", w.id, lanes, em_ty(ty));
+    if (lane) mg_sb_printf(b, "%%v%d", r.id);
+    else mg_sb_puts(b, "poison");
+    mg_sb_printf(b, ", %s %%v%d, i64 %d\n", em_ty(ty), v.id, lane);
+    r = w;
+  }
+  return r;
+}
+
+static void put_mangled(MgStrbuf *b, MgTy ty, int lanes) {
+  if (lanes > 1) mg_sb_printf(b, "v%d", lanes);
+  mg_sb_printf(b, "%s%d", mg_ty_is_float(ty) ? "f" : "i", 8 * mg_ty_size(ty));
+}
+
+/* Expands one template; operands have type ty, the result has type rty. */
+EmRef em_template(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, const EmRef *s, int n) {
+  int level = em_level(s, n), tmp[10];
+  MgStrbuf *b = em_at(e, level);
+  if (!strncmp(tmpl, "libm:", 5)) return libm_call(e, tmpl + 5, ty, lanes, s, n, level);
+  EmRef d = em_new(e, level, lanes);
+  memset(tmp, -1, sizeof tmp);
+  for (const char *p = tmpl; *p;) {
+    const char *eol = strchr(p, '\n') ? strchr(p, '\n') : p + strlen(p);
+    mg_sb_puts(b, "  ");
+    if (*p != '$') mg_sb_printf(b, "%%v%d = ", d.id); /* no "$d =" written: the result of the only instruction */
+    for (; p < eol; p++) {
+      if (*p != '$') {
+        mg_sb_putc(b, *p);
+        continue;
+      }
+      switch (*++p) {
+      case 'd': mg_sb_printf(b, "%%v%d", d.id); break;
+      case 'a': em_put(e, b, s[0], ty); break;
+      case 'b': em_put(e, b, s[1], ty); break;
+      case 'c': em_put(e, b, s[2], ty); break;
+      case 't': em_put_ty(b, em_ty(ty), lanes); break;
+      case 'p': em_put_ty(b, "i1", lanes); break;
+      case 'm': put_mangled(b, ty, lanes); break;
+      default:
+        if (tmp[*p - '0'] < 0) tmp[*p - '0'] = e->nid++;
+        mg_sb_printf(b, "%%v%d", tmp[*p - '0']);
+      }
+    }
+    mg_sb_putc(b, '\n');
+    if (*p) p++;
+  }
+  return d;
+}
+
+/* ---- module prologue ---- */
+
+static void declare_math(MgStrbuf *b, MgTy ty, int lanes) {
+  for (int op = 0; op < OP__COUNT; op++) {
+    const char *t = mg_scalar_info[op].ll[SOC_F], *at = t ? strstr(t, "@llvm.") : NULL;
+    if (!at) continue;
+    mg_sb_puts(b, "declare ");
+    em_put_ty(b, em_ty(ty), lanes);
+    mg_sb_printf(b, " %.*s", (int)(strchr(at, '$') - at), at);
+    put_mangled(b, ty, lanes);
+    for (int i = 0; i < mg_scalar_info[op].nin; i++) {
+      mg_sb_putc(b, i ? ',' : '(');
+      em_put_ty(b, em_ty(ty), lanes);
+    }
+    mg_sb_puts(b, ")\n");
+  }
+}
+
+void mg_emit_llvm_prologue(const MgTarget *t, MgStrbuf *b) {
+  static const char *const mem[] = {"i8", "i16", "i32", "i64", "half", "float", "double"};
+  static const char *const mangled[] = {"i8", "i16", "i32", "i64", "f16", "f32", "f64"};
+  int full = t->vector_bits / 32;
+  for (int lanes = 1; lanes <= full; lanes = lanes == 1 ? full / 2 : lanes * 2) {
+    declare_math(b, TY_f32, lanes);
+    declare_math(b, TY_f64, lanes);
+    for (int i = 0; i < 7 && lanes > 1 && t->avx512; i++) {
+      mg_sb_printf(b, "declare <%d x %s> @llvm.vp.load.v%d%s.p0(ptr, <%d x i1>, i32)\n", lanes, mem[i], lanes, mangled[i], lanes);
+      mg_sb_printf(b, "declare void @llvm.vp.store.v%d%s.p0(<%d x %s>, ptr, <%d x i1>, i32)\n", lanes, mangled[i], lanes, mem[i], lanes);
+    }
+  }
+  for (int op = 0; op < OP__COUNT; op++) {
+    const MgScalarInfo *r = &mg_scalar_info[op];
+    if (!r->ll[SOC_F] || strncmp(r->ll[SOC_F], "libm:", 5)) continue;
+    mg_sb_printf(b, "declare float @%sf(%s)\ndeclare double @%s(%s)\n", r->ll[SOC_F] + 5, r->nin == 1 ? "float" : "float,float",
+                 r->ll[SOC_F] + 5, r->nin == 1 ? "double" : "double,double");
+  }
+}
