@@ -70,6 +70,7 @@ static void loop_open(Em *e, int k, EmRef lo, EmRef hi, int step, int run, bool 
     em_put(e, &s->buf, lo, TY_i64);
     mg_sb_puts(&s->buf, ", 0\n");
   }
+  s->iv.level = (uint8_t)e->depth; /* also of a constant: what depends on the index must not outlive this binding */
   e->idx[k] = s->iv;
   for (int i = 0; i < EMIT_MAX_ACC; i++) s->phi[i] = -1;
   for (int i = 0; i < e->nacc && run != RUN_straight; i++) {
@@ -234,6 +235,7 @@ static void run_stage(Walk *w, EmRef lo, EmRef hi, const Stage *st, bool maybe_e
     if (u) {
       e->scope[e->depth].serial = ++e->serial;
       e->idx[w->dim] = arith(e, "add $t $a, $b", OP_add, iv, const_of(e, (int64_t)u * (vec ? st->lanes : 1)));
+      e->idx[w->dim].level = (uint8_t)e->depth;
     }
     w->body(e, w->g, w->dim, u, st);
   }

@@ -54,7 +54,7 @@ static EmRef broadcast(Em *e, EmRef v, MgTy ty, int lanes) {
 }
 
 EmRef em_lane(Em *e, EmRef v, MgTy ty, int lane) {
-  if (v.id == -1) return konst(v.k, 1);
+  if (v.id == -1) return (EmRef){.id = -1, .k = v.k, .lanes = 1, .level = v.level};
   MgStrbuf *b = em_at(e, v.level);
   EmRef r = em_new(e, v.level, 1);
   mg_sb_printf(b, "  %%v%d = extractelement <%d x %s> %%v%d, i64 %d\n", r.id, v.lanes, em_ty(ty), v.id, lane);
@@ -302,7 +302,8 @@ static EmRef from_bf16(Em *e, EmRef v, int lanes) {
 }
 
 static EmRef emit_cvt(Em *e, MgTy to, MgTy from, EmRef v, int lanes) {
-  if (to == from || v.id == -1) return v.id == -1 ? konst(mg_ex_cvt(e->x, to, v.k), lanes) : v;
+  if (to == from) return v;
+  if (v.id == -1) return (EmRef){.id = -1, .k = mg_ex_cvt(e->x, to, v.k), .lanes = (uint8_t)lanes, .level = v.level};
   if (!e->t->f16c && (to == TY_f16 || from == TY_f16)) e->rc = MG_UNSUP; /* would call a compiler run-time function */
   if (from == TY_bf16) return emit_cvt(e, to, TY_f32, from_bf16(e, v, lanes), lanes);
   if (from == TY_f16 && to != TY_f32) return emit_cvt(e, to, TY_f32, conv(e, "fpext", from, TY_f32, v, lanes), lanes);
@@ -336,7 +337,7 @@ static EmRef emit_cvt(Em *e, MgTy to, MgTy from, EmRef v, int lanes) {
 static EmRef emit_index(Em *e, int k, int lanes) {
   EmRef iv = e->idx[k];
   if (lanes == 1 || k != e->kv) return iv;
-  EmRef all = iv.id == -1 ? konst(iv.k, lanes) : broadcast(e, iv, TY_i64, lanes), r = em_new(e, all.level, lanes);
+  EmRef all = iv.id == -1 ? konst(iv.k, lanes) : broadcast(e, iv, TY_i64, lanes), r = em_new(e, iv.level, lanes);
   MgStrbuf *b = em_at(e, r.level);
   mg_sb_printf(b, "  %%v%d = add <%d x i64> ", r.id, lanes);
   em_put(e, b, all, TY_i64);
@@ -387,7 +388,7 @@ EmRef em_value(Em *e, ExprRef r, int lanes) {
   EmRef v;
   if (lanes > 1 && !em_varies(e, r)) v = em_value(e, r, 1);
   else v = emit_node(e, r, lanes);
-  if (v.id == -1) return konst(v.k, lanes);
+  if (v.id == -1) return (EmRef){.id = -1, .k = v.k, .lanes = (uint8_t)lanes, .level = v.level};
   if (lanes > v.lanes) v = broadcast(e, v, mg_expr(e->x, r)->ty, lanes);
   /* The loop variable of an unrolled copy and a reduced value change without leaving their scope. */
   if (!e->rc) e->memo[lanes > 1][r] = (EmMemo){.id = v.id, .level = v.level, .serial = e->scope[v.level].serial};
