@@ -79,6 +79,14 @@ MgRc lw_point(Lower *L, MgNode *n, const LwRow *r) {
 static ExprRef pt_op1(LwPt *p) { return pt_1(p, (MgScalarOp)p->r->op, pt_arg(p, 0)); }
 static ExprRef pt_op2(LwPt *p) { return pt_2(p, (MgScalarOp)p->r->op, pt_arg(p, 0), pt_arg(p, 1)); }
 static ExprRef pt_copy(LwPt *p) { return pt_arg(p, 0); }
+/* A cast that the program asked for rounds, also where its result stays in registers (results of arithmetic on 16-bit
+ * floats do not: they keep f32 until they are stored). */
+static ExprRef pt_cast(LwPt *p) {
+  ExprRef a = pt_arg(p, 0);
+  MgTy store = mg_dtype_ty((MgDtype)lw_meta(p->L, p->n->out[0])->dtype);
+  bool narrow = store != p->ty && lw_meta(p->L, lw_arg_val(p->n, 0))->dtype != lw_meta(p->L, p->n->out[0])->dtype;
+  return narrow ? mg_ex_cvt(p->L->x, p->ty, mg_ex_cvt(p->L->x, store, a)) : a;
+}
 static ExprRef pt_second(LwPt *p) { return pt_arg(p, 1); } /* copy(self, src), fill(self, value) */
 /* Rounding functions leave integers alone. */
 static ExprRef pt_round_op(LwPt *p) {
@@ -399,9 +407,9 @@ const LwRow lw_rows_point[] = {
   PE("lerp.Scalar", NULL, pt_lerp, 0, TR_result) PE("lerp.Tensor", NULL, pt_lerp, 0, TR_result)
   /* copies and casts */
   PE("clone", NULL, pt_copy, 0, TR_result) PE("contiguous", NULL, pt_copy, 0, TR_result)
-  PE("_to_copy", ok_same_device, pt_copy, 0, TR_result) PE("to.dtype", ok_same_device, pt_copy, 0, TR_result)
-  PE("to.device", ok_same_device, pt_copy, 0, TR_result) PE("to.dtype_layout", ok_same_device, pt_copy, 0, TR_result)
-  PE("to.other", ok_same_device, pt_copy, 0, TR_result) PE("type_as", ok_same_device, pt_copy, 0, TR_result)
+  PE("_to_copy", ok_same_device, pt_cast, 0, TR_result) PE("to.dtype", ok_same_device, pt_cast, 0, TR_result)
+  PE("to.device", ok_same_device, pt_cast, 0, TR_result) PE("to.dtype_layout", ok_same_device, pt_cast, 0, TR_result)
+  PE("to.other", ok_same_device, pt_cast, 0, TR_result) PE("type_as", ok_same_device, pt_cast, 0, TR_result)
   PE("lift_fresh_copy", NULL, pt_copy, 0, TR_result) PE("alias_copy", NULL, pt_copy, 0, TR_result)
   PE("detach_copy", NULL, pt_copy, 0, TR_result) PE("copy", ok_same_device_src, pt_second, 0, TR_result)
   TS(PE, "fill", ok_same_device_src, pt_second, 0, TR_result)

@@ -225,6 +225,29 @@ static MgRc shape_pixel(Lower *L, MgNode *n, const LwRow *r) { /* op: 0 shuffle,
 static bool ok_3d(const MgGraph *g, const MgNode *n) { return mg_val(g, lw_arg_val(n, 0))->ndim >= 3; }
 static bool ok_2d(const MgGraph *g, const MgNode *n) { return mg_val(g, lw_arg_val(n, 0))->ndim >= 2; }
 
+/* rot90: k quarter turns of two dims */
+static MgRc shape_rot90(Lower *L, MgNode *n, const LwRow *r) {
+  ValRef src = lw_arg_val(n, 0);
+  const MgVal *m = lw_meta(L, src);
+  int64_t k, d[2];
+  ExprRef at[LW_MAX_NDIM], i, j;
+  if (!lw_arg_int(L->g, n, 1, &k) || lw_arg_len(n, 2) != 2) return MG_UNSUP;
+  for (int t = 0; t < 2; t++) {
+    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, 2, t, 0), &d[t])) return MG_UNSUP;
+    d[t] = d[t] < 0 ? d[t] + m->ndim : d[t];
+  }
+  shape_ids(L, at, m->ndim);
+  i = at[d[0]], j = at[d[1]];
+  SymRef one = lw_int(L, 1), last0 = mg_sym_sub(L->x, m->size[d[0]], one), last1 = mg_sym_sub(L->x, m->size[d[1]], one);
+  switch (((k % 4) + 4) % 4) {
+  case 1: at[d[0]] = j, at[d[1]] = mg_sym_sub(L->x, last1, i); break;
+  case 2: at[d[0]] = mg_sym_sub(L->x, last0, i), at[d[1]] = mg_sym_sub(L->x, last1, j); break;
+  case 3: at[d[0]] = mg_sym_sub(L->x, last0, j), at[d[1]] = i; break;
+  default: break;
+  }
+  return lw_define(L, n->out[0], lw_at(L, src, at));
+}
+
 /* ---- writes into views -------------------------------------------------------------------------------------------- */
 
 /* The result is self, except where `in` holds: there it is src at to[]. */
@@ -350,6 +373,7 @@ const LwRow lw_rows_shape[] = {
   S("repeat_interleave.self_int", NULL, shape_repeat_interleave, 0) S("diag_embed", NULL, shape_diag_embed, 0)
   S("pixel_shuffle", ok_3d, shape_pixel, 0) S("pixel_unshuffle", ok_3d, shape_pixel, 1)
   S("channel_shuffle", ok_2d, shape_pixel, 2) S("native_channel_shuffle", ok_2d, shape_pixel, 2)
+  S("rot90", NULL, shape_rot90, 0)
   S("slice_scatter", NULL, shape_slice_scatter, 0) S("select_scatter", NULL, shape_select_scatter, 0)
   S("diagonal_scatter", NULL, shape_diagonal_scatter, 0) S("as_strided_scatter", NULL, shape_as_strided_scatter, 0)
   S("slice_backward", NULL, shape_slice_backward, 0) S("select_backward", NULL, shape_select_backward, 0)

@@ -6,10 +6,11 @@
 
 /* One table a topic, ended by a row without name; each lives in the file of its lowerings. */
 extern const LwRow lw_rows_point[], lw_rows_act[], lw_rows_grad[], lw_rows_view[], lw_rows_factory[], lw_rows_shape[],
-    lw_rows_reduce[], lw_rows_norm[], lw_rows_index[], lw_rows_scatter[], lw_rows_window[], lw_rows_resize[];
+    lw_rows_reduce[], lw_rows_norm[], lw_rows_index[], lw_rows_scatter[], lw_rows_window[], lw_rows_resize[], lw_rows_norm_grad[],
+    lw_rows_loss[];
 static const LwRow *const table_all[] = {lw_rows_point, lw_rows_act, lw_rows_grad, lw_rows_view, lw_rows_factory,
                                          lw_rows_shape, lw_rows_reduce, lw_rows_norm, lw_rows_index, lw_rows_scatter,
-                                         lw_rows_window, lw_rows_resize};
+                                         lw_rows_window, lw_rows_resize, lw_rows_norm_grad, lw_rows_loss};
 
 enum { TABLE_SLOTS = 2048 }; /* more than twice the number of rows */
 static const LwRow *table_slot[TABLE_SLOTS];

@@ -69,30 +69,35 @@ static void window_pool(Window *w, MgNode *n, int kker, int kstride, int kpad, i
   }
 }
 
-/* max_pool*(self, kernel, stride, padding, dilation, ceil_mode); op: space dims.  Indices are positions in the flattened
- * space of the source. */
+/* The greatest element of every window, and its position in the flattened space of the source. */
+static MgRc window_max_results(Window *w, MgNode *n) {
+  Lower *L = w->L;
+  ExprRef e = window_load(w, lw_lowest(L, w->ty));
+  TRY(window_reduce(w, n->out[0], RED_max, e, 0));
+  if (n->nout < 2) return MG_OK;
+  const MgVal *ms = lw_meta(L, w->src);
+  ExprRef k[3], rest = mg_ex_red(L->x, TY_i64), flat = lw_int(L, 0);
+  for (int i = w->s; i-- > 0;) { /* window coordinates of the winner */
+    k[i] = i ? mg_sym_mod(L->x, rest, w->size[w->nd + i]) : rest;
+    rest = mg_sym_floordiv(L->x, rest, w->size[w->nd + i]);
+  }
+  for (int i = 0; i < w->s; i++) {
+    ExprRef to[LW_MAX_NDIM];
+    memset(to, 0, sizeof to);
+    to[w->nd + i] = k[i];
+    ExprRef p = mg_ex_subst(L->x, w->pos[w->lead + i], to, w->nd + w->s);
+    flat = mg_sym_add(L->x, mg_sym_mul(L->x, flat, ms->size[w->lead + i]), p);
+  }
+  return window_reduce(w, n->out[1], RED_argmax, e, flat);
+}
+
+/* max_pool*(self, kernel, stride, padding, dilation, ceil_mode); op: space dims */
 static MgRc window_max(Lower *L, MgNode *n, const LwRow *r) {
   Window w;
   if (!window_init(L, n, r->op, &w)) return MG_UNSUP;
   TRY(lw_settle(L, w.src));
   window_pool(&w, n, 1, 2, 3, 4);
-  ExprRef e = window_load(&w, lw_lowest(L, w.ty));
-  TRY(window_reduce(&w, n->out[0], RED_max, e, 0));
-  if (n->nout < 2 || !n->out[1] || !L->val[n->out[1]].uses) return MG_OK;
-  const MgVal *ms = lw_meta(L, w.src);
-  ExprRef k[3], rest = mg_ex_red(L->x, TY_i64), flat = lw_int(L, 0);
-  for (int i = w.s; i-- > 0;) { /* window coordinates of the winner */
-    k[i] = i ? mg_sym_mod(L->x, rest, w.size[w.nd + i]) : rest;
-    rest = mg_sym_floordiv(L->x, rest, w.size[w.nd + i]);
-  }
-  for (int i = 0; i < w.s; i++) {
-    ExprRef to[LW_MAX_NDIM];
-    memset(to, 0, sizeof to);
-    to[w.nd + i] = k[i];
-    ExprRef p = mg_ex_subst(L->x, w.pos[w.lead + i], to, w.nd + w.s);
-    flat = mg_sym_add(L->x, mg_sym_mul(L->x, flat, ms->size[w.lead + i]), p);
-  }
-  return window_reduce(&w, n->out[1], RED_argmax, e, flat);
+  return window_max_results(&w, n);
 }
 
 /* avg_pool*(self, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override) */
@@ -161,6 +166,14 @@ static MgRc window_adaptive_avg(Lower *L, MgNode *n, const LwRow *r) {
   window_adaptive(&w, n, &count);
   ExprRef value = lw_op2(L, OP_div, mg_ex_red(L->x, w.ty), mg_ex_cvt(L->x, w.ty, count));
   return window_reduce(&w, n->out[0], RED_sum, window_load(&w, lw_const(L, w.ty, 0)), value);
+}
+static MgRc window_adaptive_max(Lower *L, MgNode *n, const LwRow *r) {
+  Window w;
+  ExprRef count;
+  if (!window_init(L, n, r->op, &w)) return MG_UNSUP;
+  TRY(lw_settle(L, w.src));
+  window_adaptive(&w, n, &count);
+  return window_max_results(&w, n);
 }
 static bool ok_sizes(const MgGraph *g, const MgNode *n) { /* output sizes of zero have no windows */
   const MgVal *m = mg_val(g, n->out[0]);
@@ -261,6 +274,66 @@ static MgRc window_avg_backward(Lower *L, MgNode *n, const LwRow *r) {
   return window_reduce(&w, v, RED_sum, lw_op2(L, OP_div, e, mg_ex_cvt(L->x, w.ty, count)), 0);
 }
 
+/* ---- im2col, col2im(.., kernel, dilation, padding, stride) --------------------------------------------------------- */
+
+/* Column element (c*kh*kw + i*kw + j, oh*OW + ow) is the source at (c, oh*stride - pad + i*dil, ...). */
+static MgRc window_im2col(Lower *L, MgNode *n, const LwRow *r) {
+  ValRef src = lw_arg_val(n, 0), v = n->out[0];
+  const MgVal *m = lw_meta(L, src);
+  SymRef kern[2], dil[2], pad[2], stride[2], one = lw_int(L, 1), outs[2];
+  for (int k = 0; k < 2; k++) {
+    kern[k] = lw_arg_item(L, n, 1, k, 1), dil[k] = lw_arg_item(L, n, 2, k, 1);
+    pad[k] = lw_arg_item(L, n, 3, k, 0), stride[k] = lw_arg_item(L, n, 4, k, 1);
+    SymRef span = mg_sym_add(L->x, mg_sym_mul(L->x, dil[k], mg_sym_sub(L->x, kern[k], one)), one);
+    SymRef room = mg_sym_sub(L->x, mg_sym_add(L->x, m->size[2 + k], mg_sym_mul(L->x, pad[k], lw_int(L, 2))), span);
+    outs[k] = mg_sym_add(L->x, mg_sym_floordiv(L->x, room, stride[k]), one);
+  }
+  TRY(lw_settle(L, src));
+  ExprRef row = mg_ex_idx(L->x, 1), col = mg_ex_idx(L->x, 2), to[4], in = lw_const(L, TY_i1, 1);
+  SymRef area = mg_sym_mul(L->x, kern[0], kern[1]);
+  ExprRef at[2] = {mg_sym_floordiv(L->x, col, outs[1]), mg_sym_mod(L->x, col, outs[1])};
+  ExprRef off[2] = {mg_sym_floordiv(L->x, mg_sym_mod(L->x, row, area), kern[1]), mg_sym_mod(L->x, row, kern[1])};
+  to[0] = mg_ex_idx(L->x, 0);
+  to[1] = mg_sym_floordiv(L->x, row, area);
+  for (int k = 0; k < 2; k++) {
+    to[2 + k] = mg_sym_add(L->x, mg_sym_sub(L->x, mg_sym_mul(L->x, at[k], stride[k]), pad[k]), mg_sym_mul(L->x, off[k], dil[k]));
+    if (!mg_sym_is(L->x, pad[k], 0)) in = lw_op2(L, OP_and, in, lw_in_range(L, to[2 + k], m->size[2 + k]));
+  }
+  return lw_define(L, v, lw_masked(L, lw_at(L, src, to), in, lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0)));
+}
+
+/* The adjoint: every pixel sums the column elements that came from it. */
+static MgRc window_col2im(Lower *L, MgNode *n, const LwRow *r) { /* (self, output_size, kernel, dilation, padding, stride) */
+  ValRef src = lw_arg_val(n, 0), v = n->out[0];
+  Window w;
+  if (!window_init(L, n, 2, &w)) return MG_UNSUP;
+  TRY(lw_settle(L, src));
+  SymRef one = lw_int(L, 1), kern[2], outs[2];
+  ExprRef o[2];
+  for (int k = 0; k < 2; k++) {
+    int d = 2 + k;
+    SymRef dil = lw_arg_item(L, n, 3, k, 1), pad = lw_arg_item(L, n, 4, k, 0), stride = lw_arg_item(L, n, 5, k, 1);
+    kern[k] = lw_arg_item(L, n, 2, k, 1);
+    SymRef span = mg_sym_add(L->x, mg_sym_mul(L->x, dil, mg_sym_sub(L->x, kern[k], one)), one);
+    SymRef room = mg_sym_sub(L->x, mg_sym_add(L->x, w.size[d], mg_sym_mul(L->x, pad, lw_int(L, 2))), span);
+    outs[k] = mg_sym_add(L->x, mg_sym_floordiv(L->x, room, stride), one);
+    w.size[w.nd + k] = kern[k];
+    ExprRef p = mg_sym_sub(L->x, mg_sym_add(L->x, w.at[d], pad), mg_sym_mul(L->x, w.at[w.nd + k], dil));
+    o[k] = mg_sym_floordiv(L->x, p, stride);
+    window_bound(&w, lw_op2(L, OP_eq, mg_sym_mod(L->x, p, stride), lw_int(L, 0)));
+    window_bound(&w, lw_in_range(L, o[k], outs[k]));
+  }
+  ExprRef row = mg_sym_add(L->x, mg_sym_mul(L->x, w.at[w.nd], kern[1]), w.at[w.nd + 1]);
+  w.pos[0] = w.at[0];
+  w.pos[1] = mg_sym_add(L->x, mg_sym_mul(L->x, w.at[1], mg_sym_mul(L->x, kern[0], kern[1])), row);
+  w.pos[2] = mg_sym_add(L->x, mg_sym_mul(L->x, o[0], outs[1]), o[1]);
+  return window_reduce(&w, v, RED_sum, window_load(&w, lw_const(L, w.ty, 0)), 0);
+}
+static bool ok_batched(const MgGraph *g, const MgNode *n) {
+  int want = !strcmp(n->op->name, "aten::im2col") ? 4 : 3;
+  return ok_sizes(g, n) && mg_val(g, lw_arg_val(n, 0))->ndim == want && mg_dtype_is_float((MgDtype)mg_val(g, n->out[0])->dtype);
+}
+
 #define W(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_multi, NULL},
 const LwRow lw_rows_window[] = {
   W("max_pool1d", ok_sizes, window_max, 1) W("max_pool2d", ok_sizes, window_max, 2) W("max_pool3d", ok_sizes, window_max, 3)
@@ -269,6 +342,9 @@ const LwRow lw_rows_window[] = {
   W("adaptive_avg_pool1d", ok_sizes, window_adaptive_avg, 1) W("adaptive_avg_pool2d", ok_sizes, window_adaptive_avg, 2)
   W("_adaptive_avg_pool2d", ok_sizes, window_adaptive_avg, 2) W("adaptive_avg_pool3d", ok_sizes, window_adaptive_avg, 3)
   W("_adaptive_avg_pool3d", ok_sizes, window_adaptive_avg, 3)
+  W("adaptive_max_pool2d", ok_sizes, window_adaptive_max, 2) W("adaptive_max_pool3d", ok_sizes, window_adaptive_max, 3)
+  W("adaptive_max_pool2d_backward", ok_sizes, window_max_backward, 2)
+  W("im2col", ok_batched, window_im2col, 2) W("col2im", ok_batched, window_col2im, 2)
   W("max_pool2d_with_indices_backward", ok_sizes, window_max_backward, 2)
   W("max_pool3d_with_indices_backward", ok_sizes, window_max_backward, 3)
   W("_adaptive_avg_pool2d_backward", ok_adaptive_backward, window_adaptive_backward, 2)
