@@ -117,7 +117,9 @@ static void fx_name(MgRec *r, const MgCapInput *in, uint32_t number, char *out, 
   }
   if (k && out[k - 1] != '_') out[k++] = '_';
   out[k] = 0;
-  if (!k || (out[0] >= '0' && out[0] <= '9')) snprintf(out, n, "arg_%u", number);
+  /* Tensors behind an identity guard (parameters) have no path from the frame: numbered, so that names are stable. */
+  if (!k || (out[0] >= '0' && out[0] <= '9') || strstr(mg_sb_text(&text), " at 0x"))
+    snprintf(out, n, "%s_%u", Py_TYPE(in->real) == mg_parameter_type ? "param" : "tensor", number);
   mg_sb_free(&text);
 }
 

@@ -26,6 +26,7 @@ static const struct {
     {ROOT_torch, "nn/modules/", SKIP_none},       /* containers call user modules */
     {ROOT_torch, "nn/modules/module.py", SKIP_inline},
     {ROOT_torch, "_ops.py", SKIP_opaque},
+    {ROOT_torch, "overrides.py", SKIP_opaque},    /* hands torch-level calls to the function mode */
     {ROOT_torch, "_library/", SKIP_opaque},
     {ROOT_torch, "_dynamo/", SKIP_opaque},
     {ROOT_torch, "_subclasses/", SKIP_opaque},

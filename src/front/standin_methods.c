@@ -4,21 +4,30 @@
 #include "front/standin.h"
 #include "runtime/torch_abi.h"
 
-/* Methods that read memory or storage: the recording cannot go on.  METHOD(name) */
-#define STANDIN_BREAKING(METHOD)                                                                             \
-  METHOD(numpy) METHOD(tolist) METHOD(data_ptr) METHOD(untyped_storage) METHOD(storage) METHOD(__dlpack__)   \
-  METHOD(__reduce_ex__) METHOD(__array__) METHOD(share_memory_) METHOD(pin_memory) METHOD(__repr__)          \
-  METHOD(__str__) METHOD(__format__) METHOD(storage_type) METHOD(const_data_ptr) METHOD(mutable_data_ptr)    \
-  METHOD(set_) METHOD(map_) METHOD(map2_) METHOD(apply_) METHOD(register_hook) METHOD(backward)              \
-  METHOD(register_post_accumulate_grad_hook) METHOD(retain_grad) METHOD(to_dense) METHOD(to_sparse)          \
-  METHOD(__complex__) METHOD(resize_) METHOD(resize_as_)
+/* Methods and attributes that reach memory, storage or autograd's own state: the recording cannot go on.  They break
+ * where they are looked up, so that no bound method of a stand-in is left on the user's stack. */
+static const char *const standin_breaking[] = {
+    "numpy", "tolist", "data_ptr", "untyped_storage", "storage", "storage_type", "share_memory_", "pin_memory", "__dlpack__",
+    "__reduce_ex__", "__array__", "__repr__", "__str__", "__format__", "const_data_ptr", "mutable_data_ptr", "set_",
+    "map_", "map2_", "apply_", "register_hook", "register_post_accumulate_grad_hook", "backward", "retain_grad",
+    "to_dense", "to_sparse", "__complex__", "resize_", "resize_as_", "__cuda_array_interface__", "_cdata",
+};
 
-#define METHOD(name)                                                                                         \
-  static PyObject *standin_break_##name(PyObject *self, PyObject *args, PyObject *kwargs) {                  \
-    return mg_rec_break(BK_data_dependent, "Tensor." #name "()");                                            \
-  }
-STANDIN_BREAKING(METHOD)
-#undef METHOD
+/* A break in the recording that the stand-in belongs to, also while recording is paused (torch's own Python). */
+static PyObject *standin_break(PyObject *self, MgBreakCode code, const char *what) {
+  MgStandInfo *info = mg_standin_info(self);
+  MgRec *before = mg_rec;
+  if (info && info->cap) mg_rec = info->cap->rec;
+  mg_rec_break(code, "%s", what);
+  mg_rec = before;
+  return NULL;
+}
+
+static PyObject *standin_break_get(PyObject *self, void *name) {
+  char what[64];
+  snprintf(what, sizeof what, "Tensor.%s", (const char *)name);
+  return standin_break(self, BK_data_dependent, what);
+}
 
 /* copy.deepcopy of a tensor: torch's own refuses subclasses without storage. */
 static PyObject *standin_deepcopy(PyObject *self, PyObject *memo) {
@@ -47,13 +56,6 @@ done:
   Py_XDECREF(key);
   return copy;
 }
-
-static PyMethodDef standin_method_defs[] = {
-#define METHOD(name) {#name, (PyCFunction)(void *)standin_break_##name, METH_VARARGS | METH_KEYWORDS, NULL},
-    STANDIN_BREAKING(METHOD)
-#undef METHOD
-    {"__deepcopy__", standin_deepcopy, METH_O, NULL},
-    {NULL, NULL, 0, NULL}};
 
 /* ---- attributes ---- */
 
@@ -87,7 +89,7 @@ static int standin_set_is_param(PyObject *self, PyObject *v, void *closure) {
 static PyObject *standin_get_data(PyObject *self, void *closure) { return standin_base_get(self, "data"); }
 static int standin_set_data(PyObject *self, PyObject *v, void *closure) {
   if (mg_standin_info(self)->input || !v || !mg_standin_is(v))
-    return mg_rec_break(BK_op, "assignment to Tensor.data"), -1;
+    return standin_break(self, BK_op, "assignment to Tensor.data"), -1;
   if (standin_base_set(self, "data", v)) return -1;
   mg_standin_info(self)->val = mg_standin_info(v)->val;
   return 0;
@@ -95,12 +97,13 @@ static int standin_set_data(PyObject *self, PyObject *v, void *closure) {
 
 /* Gradients of older tensors are state outside of the recording. */
 static PyObject *standin_get_grad(PyObject *self, void *closure) {
-  if (mg_standin_info(self)->input && mg_val(mg_rec->g, mg_standin_info(self)->val)->requires_grad)
-    return mg_rec_break(BK_op, "Tensor.grad of a tensor from outside");
+  MgStandInfo *info = mg_standin_info(self);
+  if (info->cap && info->input && mg_val(info->cap->rec->g, info->val)->requires_grad)
+    return standin_break(self, BK_op, "Tensor.grad of a tensor from outside");
   return standin_base_get(self, "grad");
 }
 static int standin_set_grad(PyObject *self, PyObject *v, void *closure) {
-  if (mg_standin_info(self)->input) return mg_rec_break(BK_op, "assignment to Tensor.grad"), -1;
+  if (mg_standin_info(self)->input) return standin_break(self, BK_op, "assignment to Tensor.grad"), -1;
   return standin_base_set(self, "grad", v);
 }
 
@@ -116,7 +119,7 @@ static int standin_set_requires_grad(PyObject *self, PyObject *v, void *closure)
   if (want == have) return 0;
   /* While an input is being made its flag is set here too: its value is already marked. */
   if (info->cap && !mg_val(info->cap->rec->g, info->val)->requires_grad)
-    return mg_rec_break(BK_op, "a change of requires_grad"), -1;
+    return standin_break(self, BK_op, "a change of requires_grad"), -1;
   return standin_base_set(self, "requires_grad", v);
 }
 static PyObject *standin_requires_grad_(PyObject *self, PyObject *args, PyObject *kwargs) {
@@ -126,21 +129,18 @@ static PyObject *standin_requires_grad_(PyObject *self, PyObject *args, PyObject
   if (standin_set_requires_grad(self, want ? Py_True : Py_False, NULL)) return NULL;
   return Py_NewRef(self);
 }
-static PyMethodDef standin_requires_grad_def = {"requires_grad_", (PyCFunction)(void *)standin_requires_grad_,
-                                                METH_VARARGS | METH_KEYWORDS, NULL};
-
-static PyObject *standin_get_no_memory(PyObject *self, void *closure) {
-  return mg_rec_break(BK_data_dependent, "Tensor.%s", (const char *)closure);
-}
 
 static PyGetSetDef standin_getsets[] = {
     {"_is_param", standin_get_is_param, standin_set_is_param, NULL, NULL},
     {"data", standin_get_data, standin_set_data, NULL, NULL},
     {"grad", standin_get_grad, standin_set_grad, NULL, NULL},
     {"requires_grad", standin_get_requires_grad, standin_set_requires_grad, NULL, NULL},
-    {"__cuda_array_interface__", standin_get_no_memory, NULL, NULL, "__cuda_array_interface__"},
-    {"_cdata", standin_get_no_memory, NULL, NULL, "_cdata"},
     {NULL, NULL, NULL, NULL, NULL}};
+
+static PyMethodDef standin_method_defs[] = {
+    {"__deepcopy__", standin_deepcopy, METH_O, NULL},
+    {"requires_grad_", (PyCFunction)(void *)standin_requires_grad_, METH_VARARGS | METH_KEYWORDS, NULL},
+    {NULL, NULL, 0, NULL}};
 
 static int standin_add(PyTypeObject *type, const char *name, PyObject *descr) {
   if (!descr) return -1;
@@ -149,10 +149,16 @@ static int standin_add(PyTypeObject *type, const char *name, PyObject *descr) {
   return rc;
 }
 
+#define STANDIN_NBREAKING (sizeof standin_breaking / sizeof *standin_breaking)
+
 int mg_standin_methods_add(PyTypeObject *type) {
+  static PyGetSetDef breaking[STANDIN_NBREAKING];
+  for (size_t i = 0; i < STANDIN_NBREAKING; i++) {
+    breaking[i] = (PyGetSetDef){standin_breaking[i], standin_break_get, NULL, NULL, (void *)standin_breaking[i]};
+    if (standin_add(type, standin_breaking[i], PyDescr_NewGetSet(type, &breaking[i]))) return -1;
+  }
   for (PyMethodDef *m = standin_method_defs; m->ml_name; m++)
     if (standin_add(type, m->ml_name, PyDescr_NewMethod(type, m))) return -1;
-  if (standin_add(type, "requires_grad_", PyDescr_NewMethod(type, &standin_requires_grad_def))) return -1;
   for (PyGetSetDef *g = standin_getsets; g->name; g++)
     if (standin_add(type, g->name, PyDescr_NewGetSet(type, g))) return -1;
   return 0;

@@ -3,6 +3,7 @@
  * In: the function and its arguments.  Out: the call itself, run with the mode off so that its parts reach only the
  * dispatch mode, and one FX node when it gave a tensor. */
 #include "front/fx.h"
+#include "front/hook.h"
 
 typedef struct MgFnModeObject { /* the mode on torch's stack */
   PyObject_HEAD
@@ -20,7 +21,15 @@ static PyObject *torchfn_handle(PyObject *self, PyObject *const *a, Py_ssize_t n
   MgPause pause = mg_rec_pause();
   int rc = mg_fx_before(cap, args, kwargs, &c);
   mg_rec_resume(pause);
-  PyObject *res = rc ? NULL : PyObject_Call(a[0], args, kwargs);
+  PyObject *res = NULL;
+  if (!rc) {
+    /* torch's glue above us is not part of the recording; the function itself (F.relu is Python) is. */
+    pause = mg_rec_pause();
+    mg_rec = cap->rec;
+    mg_hook_mode = HOOK_record;
+    res = PyObject_Call(a[0], args, kwargs);
+    mg_rec_resume(pause);
+  }
   if (res) {
     pause = mg_rec_pause();
     if (mg_fx_after(cap, a[0], args, kwargs, &c, res)) Py_CLEAR(res);
