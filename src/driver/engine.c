@@ -38,17 +38,27 @@ static bool engine_ints(const MgSched *s, const MgArg *a, int64_t *out, int max)
 
 static MgActDesc engine_act(const MgArg *a) { return (MgActDesc){a[0].u.str, (float)a[1].u.f, (float)a[2].u.f}; }
 
+/* Weights may be kept in the library's format when they are parameters: inputs that eager could train. */
+static bool engine_frozen(const MgSched *s, const MgExtern *e, const MgOptions *o, int from, int to, int weight) {
+  if (!o || !o->freeze) return false;
+  for (int i = from; i <= to; i++)
+    if (e->in[i].buf && s->buf[e->in[i].buf].kind != MB_input) return false;
+  const MgBuf *w = &s->buf[e->in[weight].buf];
+  return mg_val(s->g, s->g->input[w->index])->requires_grad;
+}
+
 static MgRc engine_matmul(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out) {
   MgMatmulDesc d = {.act = engine_act(mg_node(s->g, e->node)->arg + MM_act)};
   if (!engine_tensors(s, e, d.t, MATMUL_NPTR)) return MG_UNSUP;
+  d.frozen = engine_frozen(s, e, o, MATMUL_w, MATMUL_w, MATMUL_w);
   return mg_onednn_matmul(s->c, &d, out);
 }
 
 static MgRc engine_conv(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out) {
   const MgArg *a = mg_node(s->g, e->node)->arg;
-  MgConvDesc d = {.act = engine_act(a + CV_act), .eps = a[CV_eps].u.f, .transposed = a[CV_transposed].u.b,
-                  .frozen = o && o->freeze};
+  MgConvDesc d = {.act = engine_act(a + CV_act), .eps = a[CV_eps].u.f, .transposed = a[CV_transposed].u.b};
   if (!engine_tensors(s, e, d.t, CONV_NPTR)) return MG_UNSUP;
+  d.frozen = engine_frozen(s, e, o, CONV_w, CONV_bn_var, CONV_w);
   d.nsp = d.t[CONV_x].ndim - 2;
   if (d.nsp < 1 || d.nsp > 3 || !mg_ex_const_int(s->x, a[CV_groups].u.sym, &d.groups)) return MG_UNSUP;
   if (!engine_ints(s, &a[CV_stride], d.stride, d.nsp) || !engine_ints(s, &a[CV_padding], d.padding, d.nsp) ||

@@ -9,6 +9,7 @@ MgRc mg_functionalize(MgGraph *g);
 
 typedef struct MgSimplifyOpts {
   bool onednn;        /* the oneDNN engines are there: use mg:: extern ops */
+  bool bf16;          /* they are fast for bfloat16 on this CPU */
   bool keep_layout;   /* do not choose channels_last inside the graph */
   bool (*lowers)(const MgGraph *g, NodeRef n); /* does the back end turn this node into loops?  NULL: unknown */
 } MgSimplifyOpts;

@@ -16,6 +16,7 @@ typedef struct Pat {
   uint32_t *uses;     /* per value: arguments of live nodes, outputs and write-backs that name it */
   ValRef *now;        /* per value: what replaced it, or 0 */
   bool onednn;        /* that library is there */
+  bool bf16;          /* and takes bfloat16 */
 } Pat;
 
 /* Positions of arguments, as in ops_mg.def. */
@@ -33,7 +34,8 @@ static bool pat_takes(const Pat *p, ValRef v, int broadcast) {
   if (!v) return false;
   const MgVal *t = mg_val(p->g, v);
   int64_t size, step;
-  if (t->device != DEV_cpu || t->dtype != DT_f32 || !pat_const(p, t->offset, &step)) return false;
+  if (t->device != DEV_cpu || !pat_const(p, t->offset, &step)) return false;
+  if (t->dtype != DT_f32 && !(p->bf16 && t->dtype == DT_bf16)) return false;
   for (int i = 0; i < t->ndim; i++) {
     if (!pat_const(p, t->size[i], &size) || size < 1 || !pat_const(p, t->stride[i], &step) || step < 0) return false;
     if (step == 0 && size > 1 && i >= broadcast) return false;
@@ -45,12 +47,13 @@ static bool pat_takes_arg(const Pat *p, const MgArg *a, int broadcast) {
   return a->tag == MA_none || (a->tag == MA_val && pat_takes(p, a->u.val, broadcast));
 }
 
-/* A dense vector of n elements, or absent. */
-static bool pat_vector(const Pat *p, const MgArg *a, SymRef n) {
+/* A dense vector of n elements and v's dtype, or absent. */
+static bool pat_vector(const Pat *p, const MgArg *a, SymRef n, ValRef v) {
   if (a->tag == MA_none) return true;
   if (!pat_takes_arg(p, a, 0)) return false;
   const MgVal *t = mg_val(p->g, a->u.val);
-  return t->ndim == 1 && mg_ex_same(t->size[0], n) && (mg_sym_is(p->g->x, n, 1) || mg_sym_is(p->g->x, t->stride[0], 1));
+  return t->ndim == 1 && t->dtype == mg_val(p->g, v)->dtype && mg_ex_same(t->size[0], n) &&
+         (mg_sym_is(p->g->x, n, 1) || mg_sym_is(p->g->x, t->stride[0], 1));
 }
 
 static bool pat_same_size(const Pat *p, ValRef a, ValRef b) {
@@ -156,7 +159,8 @@ static MgRc pat_conv(Pat *p, MgNode *n) {
     return MG_OK;
   const MgVal *t = mg_val(p->g, x);
   int64_t k;
-  if (t->ndim < 3 || t->ndim > 5 || !pat_vector(p, &a[2], mg_val(p->g, n->out[0])->size[1])) return MG_OK;
+  if (t->dtype != mg_val(p->g, w)->dtype || t->dtype != mg_val(p->g, n->out[0])->dtype) return MG_OK;
+  if (t->ndim < 3 || t->ndim > 5 || !pat_vector(p, &a[2], mg_val(p->g, n->out[0])->size[1], x)) return MG_OK;
   for (int i = 3; i <= 7; i++) {
     if (i == 6) continue;
     if (a[i].tag != MA_list || a[i].n != t->ndim - 2u) return MG_OK;
@@ -184,11 +188,12 @@ static MgRc pat_matmul(Pat *p, MgNode *n) {
   if (!pat_takes(p, x[0].u.val, nbatch) || !pat_takes(p, x[1].u.val, nbatch)) return MG_OK;
   if (adds && (!pat_takes_arg(p, &a[0], 8) || !pat_is(p, &a[3], 1) || !pat_is(p, &a[4], 1))) return MG_OK;
   const MgVal *out = mg_val(p->g, n->out[0]);
+  if (out->dtype != mg_val(p->g, x[0].u.val)->dtype || out->dtype != mg_val(p->g, x[1].u.val)->dtype) return MG_OK;
   MgArg *m = mg_new(p->g->c, MgArg, MM_act_b + 1);
   TRYP(m);
   m[MM_x] = x[0], m[MM_w] = x[1];
   if (adds) /* the library's bias broadcasts along rows only; anything else is added as a residual */
-    m[pat_vector(p, &a[0], out->size[out->ndim - 1]) ? MM_bias : MM_residual] = a[0];
+    m[pat_vector(p, &a[0], out->size[out->ndim - 1], n->out[0]) ? MM_bias : MM_residual] = a[0];
   m[MM_act] = (MgArg){.tag = MA_str, .u.str = ""};
   m[MM_act_a] = m[MM_act_b] = mg_arg_float(0);
   pat_become(p, n, TOP_mg_matmul, m);
@@ -203,13 +208,13 @@ static MgRc pat_batch_norm(Pat *p, MgNode *n) {
   for (int i = 1; i < n->nout; i++)
     if (n->out[i] && p->uses[n->out[i]]) return MG_OK;
   Producer pr = pat_producer(p, &a[0]);
-  if (!pr.n || pr.reshaped || pr.n->op->code != TOP_mg_conv) return MG_OK;
+  if (!pr.n || pr.reshaped || pr.n->op->code != TOP_mg_conv || mg_val(p->g, pr.direct)->dtype != DT_f32) return MG_OK;
   MgArg *m = pr.n->arg;
   if (m[CV_bn_var].tag == MA_val || m[CV_residual].tag == MA_val || a[3].tag != MA_val || a[4].tag != MA_val)
     return MG_OK;
   SymRef chan = mg_val(p->g, n->out[0])->size[1];
   for (int i = 1; i <= 4; i++)
-    if (!pat_vector(p, &a[i], chan)) return MG_OK;
+    if (!pat_vector(p, &a[i], chan, n->out[0])) return MG_OK;
   MgArg bn[4] = {a[1], a[2], a[3], a[4]};
   double eps = 0;
   if (!pat_number(p, &a[has_mode ? 7 : 6], &eps)) return MG_OK;
@@ -238,7 +243,7 @@ static MgRc pat_add(Pat *p, MgNode *n) {
       return MG_OK;
     }
     const MgVal *out = mg_val(p->g, n->out[0]), *direct = mg_val(p->g, pr.direct);
-    if (pr.n->arg[MM_bias].tag == MA_val || !pat_vector(p, other, out->size[out->ndim - 1])) continue;
+    if (pr.n->arg[MM_bias].tag == MA_val || !pat_vector(p, other, out->size[out->ndim - 1], n->out[0])) continue;
     if (pr.reshaped && (!mg_ex_same(out->size[out->ndim - 1], direct->size[direct->ndim - 1]) ||
                         mg_val(p->g, other->u.val)->def > direct->def || !pat_same_layout(p, a[i].u.val, n->out[0])))
       continue; /* given to the producer, so the bias must be there before it */
@@ -373,6 +378,7 @@ static MgRc pat_attention(Pat *p, MgNode *n) {
     if (t->ndim != 4 || !pat_const(p, t->stride[3], &k) || k != 1) return MG_OK;
   }
   const MgVal *q = mg_val(p->g, a[0].u.val);
+  if (q->dtype != DT_f32) return MG_OK;
   if (!pat_takes(p, n->out[0], 0) || !pat_takes_arg(p, &a[5], 4)) return MG_OK;
   if (a[5].tag == MA_val && mg_val(p->g, a[5].u.val)->ndim > 4) return MG_OK;
   if (!pat_const(p, mg_val(p->g, n->out[0])->stride[3], &k) || k != 1) return MG_OK;
@@ -423,7 +429,7 @@ static MgRc pat_node(Pat *p, MgNode *n) {
 }
 
 MgRc mg_patterns(MgGraph *g, const MgSimplifyOpts *o) {
-  Pat p = {.g = g, .onednn = o->onednn};
+  Pat p = {.g = g, .onednn = o->onednn, .bf16 = o->bf16};
   TRYP(p.uses = mg_new(g->c, uint32_t, g->nval));
   TRYP(p.now = mg_new(g->c, ValRef, g->nval));
   for (uint32_t k = 1; k < g->nnode; k++)

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE /* dladdr */
 #include "runtime/onednn_prim.h"
 #include <dlfcn.h>
-#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ONEDNN_FILE "libdnnl.so.3"
@@ -96,6 +96,16 @@ const char *mg_onednn_load(const char *path) {
 }
 
 bool mg_onednn_ready(void) { return !mg_onednn_load(NULL); }
+
+bool mg_onednn_bf16(void) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return mg_onednn_ready() && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 DnnStream dnn_stream(void) { return onednn_stream; }
 
 /* ---- descriptors --------------------------------------------------------------------------------------------- */
@@ -252,6 +262,28 @@ int dnn_call_run(const DnnCall *c, DnnCallState *st, const MgEngineArgs *a, void
     if (dnn.dnnl_memory_set_data_handle(st->arg[i].memory, base + s->off)) return -1;
   }
   return dnn.dnnl_primitive_execute(c->prim, st->stream, c->nslot, st->arg);
+}
+
+/* ---- frozen weights ------------------------------------------------------------------------------------------ */
+
+int dnn_frozen_init(DnnFrozen *f, uint64_t bytes) {
+  if (!bytes) return 0;
+  if (!(f->mem = aligned_alloc(64, dnn_align(bytes)))) return -1;
+  return pthread_mutex_init(&f->lock, NULL);
+}
+
+void dnn_frozen_free(DnnFrozen *f) {
+  if (f->mem) pthread_mutex_destroy(&f->lock);
+  free(f->mem);
+}
+
+int dnn_frozen_fill(DnnFrozen *f, int (*fill)(void *arg), void *arg) {
+  int bad = 0;
+  if (__atomic_load_n(&f->ready, __ATOMIC_ACQUIRE)) return 0;
+  pthread_mutex_lock(&f->lock);
+  if (!f->ready && !(bad = fill(arg))) __atomic_store_n(&f->ready, 1, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&f->lock);
+  return bad;
 }
 
 bool dnn_is_reference(DnnPd pd) {

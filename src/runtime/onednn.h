@@ -26,6 +26,7 @@ enum { MATMUL_x, MATMUL_w, MATMUL_bias, MATMUL_residual, MATMUL_out, MATMUL_NPTR
 typedef struct MgMatmulDesc {
   MgTensorDesc t[MATMUL_NPTR];    /* in the order of the pointers */
   MgActDesc act;
+  bool frozen;                    /* w never changes: packed at the first run */
 } MgMatmulDesc;
 
 /* out = act(bn(conv(x, w) + bias) + residual). */
@@ -46,6 +47,7 @@ typedef struct MgConvDesc {
  * loader's rules.  NULL, or why not (static text).  Thread-safe; only the first call does anything. */
 const char *mg_onednn_load(const char *path);
 bool mg_onednn_ready(void); /* the same as mg_onednn_load(NULL) == NULL */
+bool mg_onednn_bf16(void);  /* and this CPU multiplies bfloat16 fast */
 /* MG_UNSUP without an error in the context: this library does not take it. */
 MgRc mg_onednn_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out);
 MgRc mg_onednn_conv(MgCtx *c, const MgConvDesc *d, MgEngine **out);

@@ -7,7 +7,6 @@
 #include "runtime/pack.h"
 #include "runtime/threads.h"
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,15 +16,13 @@ typedef struct DnnConv {
   double eps;               /* of the batch norm */
   bool bn, bias;            /* has a batch norm / a bias */
   bool packed;              /* weights go through `pack` (else the call `weights`, or they are read as they are) */
-  uint64_t off_scale, off_shift, off_weights; /* in scratch; with frozen weights the latter two are in `owned` */
+  uint64_t off_scale, off_shift, off_weights; /* in scratch; with frozen weights the latter two are in `frozen` */
   MgPack pack;
   DnnCall in, residual;     /* copies to channels-last; prim NULL when not needed */
   DnnCall weights;          /* reorder of 16-bit weights */
   DnnCall conv;
   DnnCall out;              /* copy from channels-last */
-  char *owned;              /* frozen: shift and packed weights; NULL otherwise */
-  int ready;                /* frozen: `owned` is filled (atomic) */
-  pthread_mutex_t lock;     /* frozen: taken while filling */
+  DnnFrozen frozen;         /* shift and packed weights */
 } DnnConv;
 
 enum { CALL_in, CALL_residual, CALL_weights, CALL_conv, CALL_out, CALL_N };
@@ -44,9 +41,18 @@ static void conv_pack_range(void *const *buf, const int64_t *size, int64_t begin
   mg_pack_run(buf[0], buf[1], buf[2], buf[3], begin, end);
 }
 
+typedef struct ConvPrepare {
+  const DnnConv *v;
+  DnnConvState *st;
+  const MgEngineArgs *a;
+} ConvPrepare;
+
 /* Fills shift and packed weights, at the places where the convolution reads them. */
-static int conv_prepare(const DnnConv *v, DnnConvState *st, const MgEngineArgs *a) {
-  char *base = v->owned ? v->owned : a->scratch;
+static int conv_prepare(void *arg) {
+  const ConvPrepare *p = arg;
+  const DnnConv *v = p->v;
+  const MgEngineArgs *a = p->a;
+  char *base = v->frozen.mem ? v->frozen.mem : a->scratch;
   float *scale = NULL;
   if (v->bn) {
     const float *w = a->ptr[CONV_bn_weight], *b = a->ptr[CONV_bn_bias], *bias = a->ptr[CONV_bias];
@@ -65,24 +71,18 @@ static int conv_prepare(const DnnConv *v, DnnConvState *st, const MgEngineArgs *
     mg_threads_run(&r, 1, 0);
     return 0;
   }
-  return dnn_call_run(&v->weights, &st->call[CALL_weights], a, v->owned);
+  return dnn_call_run(&v->weights, &p->st->call[CALL_weights], a, v->frozen.mem);
 }
 
 static int conv_run(const MgEngine *e, MgEngineArgs *a) {
   const DnnConv *v = (const DnnConv *)e;
   DnnConvState *st = a->state;
-  int bad = 0;
-  if (!v->owned) {
-    bad = conv_prepare(v, st, a);
-  } else if (!__atomic_load_n(&v->ready, __ATOMIC_ACQUIRE)) {
-    DnnConv *m = (DnnConv *)e; /* the one change of an engine after it was made: filled once, under the lock */
-    pthread_mutex_lock(&m->lock);
-    if (!m->ready && !(bad = conv_prepare(v, st, a))) __atomic_store_n(&m->ready, 1, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&m->lock);
-  }
+  ConvPrepare p = {v, st, a};
+  DnnFrozen *once = &((DnnConv *)e)->frozen; /* the one part of an engine that changes after it was made */
+  int bad = once->mem ? dnn_frozen_fill(once, conv_prepare, &p) : conv_prepare(&p);
   if (bad || dnn_call_run(&v->in, &st->call[CALL_in], a, NULL) ||
       dnn_call_run(&v->residual, &st->call[CALL_residual], a, NULL) ||
-      dnn_call_run(&v->conv, &st->call[CALL_conv], a, v->owned) ||
+      dnn_call_run(&v->conv, &st->call[CALL_conv], a, v->frozen.mem) ||
       dnn_call_run(&v->out, &st->call[CALL_out], a, NULL)) {
     a->err = "oneDNN convolution failed";
     return -1;
@@ -112,8 +112,7 @@ static void conv_free(MgEngine *e) {
   DnnConv *v = (DnnConv *)e;
   for (int i = 0; i < CALL_N; i++) dnn_call_free((DnnCall *)conv_call(v, i));
   mg_pack_free(&v->pack);
-  pthread_mutex_destroy(&v->lock);
-  free(v->owned);
+  dnn_frozen_free(&v->frozen);
   free(v);
 }
 
@@ -402,7 +401,7 @@ static bool conv_make(const MgConvDesc *d, DnnConv *v) {
   data[0] = data[1] = data[2] = bias = wmd = NULL; /* the call has them now */
   ok = !dnn_call_prim(&v->conv, pd, &scratch);
   v->e.scratch = scratch;
-  if (ok && owned) ok = (v->owned = aligned_alloc(64, owned)) != NULL;
+  if (ok) ok = !dnn_frozen_init(&v->frozen, owned);
 done:;
   DnnMd drop[] = {data[0], data[1], data[2], bias, any, wmd};
   for (size_t i = 0; i < sizeof drop / sizeof *drop; i++)
@@ -414,7 +413,6 @@ MgRc mg_onednn_conv(MgCtx *c, const MgConvDesc *d, MgEngine **out) {
   if (!mg_onednn_ready()) return MG_UNSUP;
   DnnConv *v = mg_calloc(1, sizeof *v);
   if (!v) return mg_fail(c, MG_NOMEM, "convolution engine");
-  pthread_mutex_init(&v->lock, NULL);
   v->e.ops = &conv_ops;
   if (conv_make(d, v)) {
     *out = &v->e;

@@ -7,19 +7,34 @@
 
 typedef struct DnnMatmul {
   MgEngine e;
-  DnnCall copy[2]; /* of x and w to dense rows; unused (prim NULL) as a rule */
+  DnnCall copy[2];   /* of x and w to dense rows; unused (prim NULL) as a rule */
+  DnnCall pack;      /* frozen: of w into the format the primitive likes best */
+  DnnFrozen frozen;  /* w in that format */
   DnnCall mm;
 } DnnMatmul;
 
 typedef struct DnnMatmulState {
-  DnnCallState copy[2], mm;
+  DnnCallState copy[2], pack, mm;
 } DnnMatmulState;
+
+typedef struct MatmulPack {
+  const DnnMatmul *m;
+  DnnMatmulState *st;
+  const MgEngineArgs *a;
+} MatmulPack;
+
+static int matmul_pack(void *arg) {
+  const MatmulPack *p = arg;
+  return dnn_call_run(&p->m->pack, &p->st->pack, p->a, p->m->frozen.mem);
+}
 
 static int matmul_run(const MgEngine *e, MgEngineArgs *a) {
   const DnnMatmul *m = (const DnnMatmul *)e;
   DnnMatmulState *st = a->state;
-  if (dnn_call_run(&m->copy[0], &st->copy[0], a, NULL) || dnn_call_run(&m->copy[1], &st->copy[1], a, NULL) ||
-      dnn_call_run(&m->mm, &st->mm, a, NULL)) {
+  MatmulPack pack = {m, st, a};
+  DnnFrozen *once = &((DnnMatmul *)e)->frozen; /* the one part of an engine that changes after it was made */
+  if ((once->mem && dnn_frozen_fill(once, matmul_pack, &pack)) || dnn_call_run(&m->copy[0], &st->copy[0], a, NULL) || dnn_call_run(&m->copy[1], &st->copy[1], a, NULL) ||
+      dnn_call_run(&m->mm, &st->mm, a, m->frozen.mem)) {
     a->err = "oneDNN matmul failed";
     return -1;
   }
@@ -31,6 +46,7 @@ static void matmul_state_free(const MgEngine *e, void *state) {
   DnnMatmulState *st = state;
   if (!st) return;
   for (int i = 0; i < 2; i++) dnn_call_state_free(&m->copy[i], &st->copy[i]);
+  dnn_call_state_free(&m->pack, &st->pack);
   dnn_call_state_free(&m->mm, &st->mm);
   free(st);
 }
@@ -39,18 +55,23 @@ static void *matmul_state_new(const MgEngine *e) {
   const DnnMatmul *m = (const DnnMatmul *)e;
   DnnMatmulState *st = mg_calloc(1, sizeof *st);
   if (!st) return NULL;
-  int bad = dnn_call_state(&m->mm, dnn_stream(), &st->mm);
+  int bad = dnn_call_state(&m->mm, dnn_stream(), &st->mm) || dnn_call_state(&m->pack, dnn_stream(), &st->pack);
   for (int i = 0; i < 2 && !bad; i++) bad = dnn_call_state(&m->copy[i], dnn_stream(), &st->copy[i]);
   if (!bad) return st;
   matmul_state_free(e, st);
   return NULL;
 }
 
-static void matmul_free(MgEngine *e) {
-  DnnMatmul *m = (DnnMatmul *)e;
+static void matmul_clear(DnnMatmul *m) {
   for (int i = 0; i < 2; i++) dnn_call_free(&m->copy[i]);
+  dnn_call_free(&m->pack);
   dnn_call_free(&m->mm);
-  free(m);
+  dnn_frozen_free(&m->frozen);
+}
+
+static void matmul_free(MgEngine *e) {
+  matmul_clear((DnnMatmul *)e);
+  free(e);
 }
 
 static const MgEngineOps matmul_ops = {"onednn.matmul", matmul_run, matmul_state_new, matmul_state_free, matmul_free};
@@ -76,16 +97,34 @@ static void matmul_dense(MgTensorDesc *t) {
   for (int i = t->ndim - 1; i >= 0; i--) t->stride[i] = n, n *= t->size[i];
 }
 
-/* dense: copy operands to dense rows; any: a slow reference implementation will do. */
-static bool matmul_make(const MgMatmulDesc *d, DnnMatmul *m, bool dense, bool any) {
-  DnnMd md[MATMUL_NPTR] = {0}, plain[2] = {0};
+/* Ways to set the product up, tried in order. */
+enum { WAY_frozen,   /* w in the format the primitive likes best */
+       WAY_plain,    /* operands as they are */
+       WAY_dense,    /* operands copied to dense rows where they are not */
+       WAY_slow,     /* the reference implementation will do */
+       WAY_N };
+
+/* Frozen weights: the descriptor the primitive chose replaces *w, and the reorder into it is set up. */
+static bool matmul_freeze(DnnMatmul *m, DnnPd pd, DnnMd *w, uint64_t *scratch) {
+  DnnMd want = NULL;
+  if (dnn.dnnl_memory_desc_clone(&want, dnn.dnnl_primitive_desc_query_md(pd, DNN_query_weights_md, 0))) return false;
+  int bad = dnn_call_reorder(&m->pack, *w, MATMUL_w, 0, want, SLOT_owned, 0, scratch) ||
+            dnn_frozen_init(&m->frozen, dnn.dnnl_memory_desc_get_size(want));
+  dnn.dnnl_memory_desc_destroy(*w);
+  *w = want;
+  return !bad;
+}
+
+static bool matmul_make(const MgMatmulDesc *d, DnnMatmul *m, int way) {
+  DnnMd md[MATMUL_NPTR] = {0}, plain[2] = {0}, any = NULL;
   DnnAttr attr = NULL;
   DnnPd pd = NULL;
   bool ok = false;
   uint64_t off[2] = {0}, scratch = 0;
+  const MgTensorDesc *w = &d->t[MATMUL_w];
   for (int i = 0; i < MATMUL_NPTR; i++)
     if (d->t[i].present && !(md[i] = dnn_md(&d->t[i]))) goto done;
-  for (int i = 0; i < 2 && dense; i++) {
+  for (int i = 0; i < 2 && way == WAY_dense; i++) {
     MgTensorDesc t = d->t[i];
     matmul_dense(&t);
     if (!(plain[i] = dnn_md(&t))) goto done;
@@ -96,11 +135,12 @@ static bool matmul_make(const MgMatmulDesc *d, DnnMatmul *m, bool dense, bool an
     DnnMd t2 = md[i];
     md[i] = plain[i], plain[i] = t2;
   }
+  if (way == WAY_frozen && !(any = dnn_md_any(dnn_dtype(w->dtype), w->ndim, w->size))) goto done;
   if (!(attr = dnn_attr(&d->act, md[MATMUL_residual]))) goto done;
-  if (dnn.dnnl_matmul_primitive_desc_create(&pd, dnn_engine, md[MATMUL_x], md[MATMUL_w], md[MATMUL_bias],
+  if (dnn.dnnl_matmul_primitive_desc_create(&pd, dnn_engine, md[MATMUL_x], any ? any : md[MATMUL_w], md[MATMUL_bias],
                                             md[MATMUL_out], attr))
     goto done;
-  if (!any && dnn_is_reference(pd)) {
+  if ((way != WAY_slow && dnn_is_reference(pd)) || (any && !matmul_freeze(m, pd, &md[MATMUL_w], &scratch))) {
     dnn.dnnl_primitive_desc_destroy(pd);
     goto done;
   }
@@ -108,8 +148,8 @@ static bool matmul_make(const MgMatmulDesc *d, DnnMatmul *m, bool dense, bool an
   for (int i = 0; i < MATMUL_NPTR; i++) {
     if (!md[i]) continue;
     bool copied = i < 2 && m->copy[i].prim;
-    dnn_call_arg(&m->mm, arg[i] ? arg[i] : dnn_post_op_base | DNN_ARG_SRC_1, copied ? SLOT_scratch : i,
-                 copied ? off[i] : 0, md[i]);
+    int at = copied ? SLOT_scratch : any && i == MATMUL_w ? SLOT_owned : i;
+    dnn_call_arg(&m->mm, arg[i] ? arg[i] : dnn_post_op_base | DNN_ARG_SRC_1, at, copied ? off[i] : 0, md[i]);
     md[i] = NULL;
   }
   ok = !dnn_call_prim(&m->mm, pd, &scratch);
@@ -119,6 +159,7 @@ done:
     if (md[i]) dnn.dnnl_memory_desc_destroy(md[i]);
   for (int i = 0; i < 2; i++)
     if (plain[i]) dnn.dnnl_memory_desc_destroy(plain[i]);
+  if (any) dnn.dnnl_memory_desc_destroy(any);
   if (attr) dnn.dnnl_primitive_attr_destroy(attr);
   return ok;
 }
@@ -134,13 +175,13 @@ MgRc mg_onednn_matmul(MgCtx *c, const MgMatmulDesc *desc, MgEngine **out) {
   DnnMatmul *m = mg_calloc(1, sizeof *m);
   if (!m) return mg_fail(c, MG_NOMEM, "matmul engine");
   m->e.ops = &matmul_ops;
-  for (int try = 0; try < 3; try++) { /* as it is, with dense copies, with the reference implementation */
-    if (matmul_make(&d, m, try == 1, try == 2)) {
+  for (int way = d.frozen ? WAY_frozen : WAY_plain; way < WAY_N; way++) {
+    if (matmul_make(&d, m, way)) {
       *out = &m->e;
       return MG_OK;
     }
-    for (int i = 0; i < 2; i++) dnn_call_free(&m->copy[i]);
-    dnn_call_free(&m->mm);
+    matmul_clear(m);
+    *m = (DnnMatmul){.e.ops = &matmul_ops};
   }
   free(m);
   return MG_UNSUP;
