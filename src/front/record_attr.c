@@ -122,9 +122,17 @@ static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
   }
   PyObject *r = mg_rec_generic_getattr(o, name);
   if (r || t->tp_getattro == PyObject_GenericGetAttr || mg_rec->abort || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
-  PyObject *hook = attr_lookup_type(t, mg_names.getattr);
-  if (!hook) return NULL;
-  PyErr_Clear();
+  /* A type lookup takes an exception that is set for its own, so it is put aside. */
+  PyObject *et, *ev, *tb, *hook;
+  PyErr_Fetch(&et, &ev, &tb);
+  hook = attr_lookup_type(t, mg_names.getattr);
+  if (!hook) {
+    PyErr_Restore(et, ev, tb);
+    return NULL;
+  }
+  Py_XDECREF(et);
+  Py_XDECREF(ev);
+  Py_XDECREF(tb);
   MgOlder *e = mg_older(o);
   if (hook == mg_torch.module_getattr && e) return attr_of_submodule(o, name);
   PyObject *args[2] = {o, name};
