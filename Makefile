@@ -19,6 +19,7 @@ build: setup ## compile the extension into python/magneto
 	@cmp -s $(BUILD)/sources.new $(BUILD)/sources.old || { touch meson.build; cp $(BUILD)/sources.new $(BUILD)/sources.old; }
 	@$(MESON) compile -C $(BUILD) --ninja-args=--quiet
 	@cmp -s $(BUILD)/_magneto*.so python/magneto/_magneto*.so || cp $(BUILD)/_magneto*.so python/magneto/
+	@$(PY) tools/metadata.py
 unit: build ## the C tests of the core
 	@$(MESON) test -C $(BUILD) --print-errorlogs
 demo: build ## a real model, eager against magneto

@@ -19,4 +19,7 @@ def magneto(
     options: dict[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Compiles an FX graph; recorded from the real tensors of its first call."""
+    recompile = getattr(gm, "real_recompile", None)
+    if recompile:  # a lazy module writes its forward() at the first call; the recording wants the final one
+        recompile()
     return _magneto.Callable(gm.forward, **settings(False, None, "magneto", mode, options))
