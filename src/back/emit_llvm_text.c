@@ -117,6 +117,7 @@ EmRef em_template(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, const E
       case 'c': em_put(e, b, s[2], ty); break;
       case 't': em_put_ty(b, em_ty(ty), lanes); break;
       case 'p': em_put_ty(b, "i1", lanes); break;
+      case '~': em_put(e, b, (EmRef){.id = -1, .k = mg_ex_int(e->x, ty, -1), .lanes = (uint8_t)lanes}, ty); break;
       case 'm': put_mangled(b, ty, lanes); break;
       default:
         if (tmp[*p - '0'] < 0) tmp[*p - '0'] = e->nid++;

@@ -8,7 +8,7 @@
 #define DEC(name) ExprRef name(MgExprs *x, MgScalarOp op, const ExprRef *s)
 DEC(dec_rem); DEC(dec_tdiv); DEC(dec_fmod); DEC(dec_floordiv); DEC(dec_mod); DEC(dec_min); DEC(dec_max); DEC(dec_neg);
 DEC(dec_abs); DEC(dec_sign); DEC(dec_rsqrt); DEC(dec_libm); DEC(dec_pow); DEC(dec_isinf); DEC(dec_signbit);
-DEC(dec_swapped); DEC(dec_not); DEC(dec_shl); DEC(dec_shr);
+DEC(dec_swapped); DEC(dec_shl); DEC(dec_shr);
 
 static MgTy ty_of(MgExprs *x, ExprRef a) { return mg_expr(x, a)->ty; }
 static ExprRef num(MgExprs *x, ExprRef like, double v) {
@@ -97,9 +97,6 @@ DEC(dec_max) {
 }
 
 DEC(dec_neg) { return bin(x, OP_sub, num(x, s[0], 0), s[0]); }
-DEC(dec_not) {
-  return bin(x, OP_xor, s[0], mg_ex_int(x, ty_of(x, s[0]), -1));
-}
 DEC(dec_abs) {
   if (!sgn(x, s[0])) return s[0];
   return where(x, bin(x, OP_lt, s[0], num(x, s[0], 0)), un(x, OP_neg, s[0]), s[0]);

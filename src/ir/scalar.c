@@ -7,7 +7,7 @@
 DEC(dec_rem); DEC(dec_tdiv); DEC(dec_fmod); DEC(dec_floordiv); DEC(dec_mod); DEC(dec_min); DEC(dec_max); DEC(dec_neg);
 DEC(dec_abs); DEC(dec_sign); DEC(dec_rsqrt); DEC(dec_exp); DEC(dec_exp2); DEC(dec_expm1); DEC(dec_log); DEC(dec_log2);
 DEC(dec_log10); DEC(dec_log1p); DEC(dec_libm); DEC(dec_tanh); DEC(dec_erf); DEC(dec_pow); DEC(dec_isinf);
-DEC(dec_signbit); DEC(dec_swapped); DEC(dec_not); DEC(dec_shl); DEC(dec_shr);
+DEC(dec_sin); DEC(dec_cos); DEC(dec_tan); DEC(dec_signbit); DEC(dec_swapped); DEC(dec_shl); DEC(dec_shr);
 
 #define C SOF_C
 #define A SOF_A
@@ -186,7 +186,7 @@ MgScalar mg_scalar_wrap(MgTy ty, MgScalar v) {
  * type, which is i32 for i8/i16/i32 and i64 for the others, then cut to the type. */
 static int64_t float_to_int(MgTy to, double v) {
   if (to == TY_i8 || to == TY_i16 || to == TY_i32 || to == TY_u16) return v > -2147483649.0 && v < 2147483648.0 ? (int64_t)v : INT32_MIN;
-  if (to == TY_u64 && v >= 9223372036854775808.0 && v < 18446744073709551616.0) return (int64_t)(uint64_t)v;
+  if (to == TY_u64 && v >= 9223372036854775808.0) return v < 18446744073709551616.0 ? (int64_t)(uint64_t)v : 0;
   return v >= -9223372036854775808.0 && v < 9223372036854775808.0 ? (int64_t)v : INT64_MIN;
 }
 
