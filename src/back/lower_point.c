@@ -25,9 +25,9 @@ static MgDtype point_common(const MgGraph *g, const MgNode *n) {
       const MgVal *m = mg_val(g, a->u.val);
       to = m->ndim ? &dim : &zero;
       d = (MgDtype)m->dtype;
-    } else if (n->op->param[k].kind != AK_scalar) {
+    } else if (n->op->param[k].kind != AK_scalar && n->op->param[k].kind != AK_tensor) {
       continue;
-    } else {
+    } else { /* a number, maybe in a tensor's place */
       d = a->tag == MA_int ? DT_i64 : a->tag == MA_float ? DT_f32 : a->tag == MA_bool ? DT_bool : DT_none;
     }
     *to = point_merge(*to, d);

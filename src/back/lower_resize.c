@@ -1,24 +1,20 @@
-/* Resampling: nearest and (bi-, tri-)linear upsampling, in ATen's arithmetic (positions in the type of the scale, f32
+/* Resampling: nearest, (bi-, tri-)linear and cubic upsampling and their gradients, in ATen's arithmetic (positions in the type of the scale, f32
  * unless the tensor is f64). */
 #include "back/lower.h"
 
 typedef struct Resize {
   Lower *L;
   MgNode *n;
-  ValRef src;
-  const MgVal *ms, *mo;
+  const SymRef *in, *out;          /* sizes of source and result */
   int s, lead;                     /* space dims, dims before them */
   int kscale;                      /* argument with the first scale (one each), or the list of them */
   bool list;                       /* kscale is a list */
   MgTy acc;                        /* type of positions */
 } Resize;
 
-static bool resize_init(Lower *L, MgNode *n, int s, int kscale, bool list, Resize *z) {
-  ValRef src = lw_arg_val(n, 0);
-  *z = (Resize){L, n, src, lw_meta(L, src), lw_meta(L, n->out[0]), s, 0, kscale, list, TY_f32};
-  z->lead = z->ms->ndim - s;
-  if (z->ms->dtype == DT_f64) z->acc = TY_f64;
-  return z->lead == 2 && mg_dtype_has_ty((MgDtype)z->ms->dtype);
+static bool resize_init(Lower *L, MgNode *n, int s, int kscale, bool list, const MgVal *in, const MgVal *out, Resize *z) {
+  *z = (Resize){L, n, in->size, out->size, s, in->ndim - s, kscale, list, in->dtype == DT_f64 ? TY_f64 : TY_f32};
+  return z->lead == 2;
 }
 
 /* The user's scale factor of space dim k; 0 when none was given. */
@@ -37,95 +33,190 @@ static ExprRef resize_scale(Resize *z, int k) {
   double f = resize_given(z, k);
   if (f > 0) return mg_ex_cvt(L->x, z->acc, mg_ex_float(L->x, TY_f64, 1.0 / f));
   int d = z->lead + k;
-  return lw_op2(L, OP_div, mg_ex_cvt(L->x, z->acc, z->ms->size[d]), mg_ex_cvt(L->x, z->acc, z->mo->size[d]));
+  return lw_op2(L, OP_div, mg_ex_cvt(L->x, z->acc, z->in[d]), mg_ex_cvt(L->x, z->acc, z->out[d]));
 }
 
 static ExprRef resize_clamp(Lower *L, ExprRef i, SymRef n) { return mg_sym_min(L->x, i, mg_sym_sub(L->x, n, lw_int(L, 1))); }
 
-/* op: space dims; nearest takes floor(i * scale), exact floor((i + 0.5) * scale) */
-static MgRc resize_nearest_of(Lower *L, MgNode *n, int s, bool list, bool exact) {
-  Resize z;
-  ExprRef at[LW_MAX_NDIM];
-  if (!resize_init(L, n, s, 2, list, &z)) return MG_UNSUP;
-  TRY(lw_settle(L, z.src));
-  for (int d = 0; d < z.ms->ndim; d++) at[d] = mg_ex_idx(L->x, d);
-  for (int k = 0; k < s; k++) {
-    int d = z.lead + k;
-    int64_t in, out;
-    if (mg_ex_same(z.ms->size[d], z.mo->size[d])) continue; /* ATen copies this dimension */
-    bool whole = mg_ex_const_int(L->x, z.ms->size[d], &in) && mg_ex_const_int(L->x, z.mo->size[d], &out) && in > 0 &&
-                 out % in == 0 && ((out / in) & (out / in - 1)) == 0;
-    double f = resize_given(&z, k);
-    if (whole && (f == 0 || f == (double)(out / in))) { /* powers of two: the float product is exact */
-      at[d] = mg_sym_floordiv(L->x, at[d], lw_int(L, out / in));
+/* One source position along each space dim and its weight; a result is the weighted sum over all of them. */
+typedef struct Tap { ExprRef i, w; } Tap; /* w 0: weight one */
+typedef struct Taps { Tap t[3][4]; int n; } Taps; /* per space dim, n taps */
+
+/* nearest takes floor(i * scale), exact floor((i + 0.5) * scale) */
+static void resize_taps_nearest(Resize *z, bool exact, Taps *out) {
+  Lower *L = z->L;
+  out->n = 1;
+  for (int k = 0; k < z->s; k++) {
+    int d = z->lead + k;
+    int64_t a, b;
+    SymRef in = z->in[d], to = z->out[d];
+    ExprRef at = mg_ex_idx(L->x, d);
+    out->t[k][0] = (Tap){at, 0};
+    if (mg_ex_same(in, to)) continue; /* ATen copies this dimension */
+    bool whole = mg_ex_const_int(L->x, in, &a) && mg_ex_const_int(L->x, to, &b) && a > 0 && b % a == 0 &&
+                 ((b / a) & (b / a - 1)) == 0;
+    double f = resize_given(z, k);
+    if (whole && (f == 0 || f == (double)(b / a))) { /* powers of two: the float product is exact */
+      out->t[k][0].i = mg_sym_floordiv(L->x, at, lw_int(L, b / a));
       continue;
     }
-    ExprRef i = mg_ex_cvt(L->x, z.acc, at[d]);
-    if (exact) i = lw_op2(L, OP_add, i, lw_const(L, z.acc, 0.5));
-    i = lw_op1(L, OP_floor, lw_op2(L, OP_mul, i, resize_scale(&z, k)));
-    at[d] = resize_clamp(L, mg_ex_cvt(L->x, TY_i64, i), z.ms->size[d]);
+    ExprRef i = mg_ex_cvt(L->x, z->acc, at);
+    if (exact) i = lw_op2(L, OP_add, i, lw_const(L, z->acc, 0.5));
+    i = lw_op1(L, OP_floor, lw_op2(L, OP_mul, i, resize_scale(z, k)));
+    out->t[k][0].i = resize_clamp(L, mg_ex_cvt(L->x, TY_i64, i), in);
   }
-  return lw_define(L, n->out[0], lw_at(L, z.src, at));
 }
-static MgRc resize_nearest(Lower *L, MgNode *n, const LwRow *r) { return resize_nearest_of(L, n, r->op, false, false); }
-static MgRc resize_nearest_vec(Lower *L, MgNode *n, const LwRow *r) { return resize_nearest_of(L, n, r->op, true, false); }
-static MgRc resize_exact(Lower *L, MgNode *n, const LwRow *r) { return resize_nearest_of(L, n, r->op, false, true); }
-static MgRc resize_exact_vec(Lower *L, MgNode *n, const LwRow *r) { return resize_nearest_of(L, n, r->op, true, true); }
 
-/* Linear: weights l0, l1 of the two neighbours along each space dim, 2^s loads. */
-static MgRc resize_linear_of(Lower *L, MgNode *n, int s, bool list) {
-  Resize z;
-  if (!resize_init(L, n, s, 3, list, &z) || !mg_dtype_is_float((MgDtype)z.ms->dtype)) return MG_UNSUP;
-  TRY(lw_settle(L, z.src));
-  bool corners = lw_arg_bool(n, 2, false);
-  ExprRef at[LW_MAX_NDIM], i0[3], i1[3], w0[3], w1[3], one = lw_const(L, z.acc, 1), zero = lw_const(L, z.acc, 0);
-  for (int d = 0; d < z.ms->ndim; d++) at[d] = mg_ex_idx(L->x, d);
-  for (int k = 0; k < s; k++) {
-    int d = z.lead + k;
-    SymRef in = z.ms->size[d], out = z.mo->size[d], u = lw_int(L, 1);
-    ExprRef i = mg_ex_cvt(L->x, z.acc, at[d]), pos;
-    if (corners) {
-      SymRef den = mg_sym_max(L->x, mg_sym_sub(L->x, out, u), u);
-      ExprRef sc = lw_op2(L, OP_div, mg_ex_cvt(L->x, z.acc, mg_sym_sub(L->x, in, u)), mg_ex_cvt(L->x, z.acc, den));
-      pos = mg_sym_is(L->x, out, 1) ? zero : lw_op2(L, OP_mul, sc, i);
-    } else {
-      ExprRef half = lw_const(L, z.acc, 0.5);
-      pos = lw_op2(L, OP_sub, lw_op2(L, OP_mul, resize_scale(&z, k), lw_op2(L, OP_add, i, half)), half);
-      pos = lw_op2(L, OP_max, pos, zero);
-    }
-    i0[k] = resize_clamp(L, mg_ex_cvt(L->x, TY_i64, pos), in);
-    i1[k] = resize_clamp(L, mg_sym_add(L->x, i0[k], u), in);
-    w1[k] = lw_op2(L, OP_min, lw_op2(L, OP_max, lw_op2(L, OP_sub, pos, mg_ex_cvt(L->x, z.acc, i0[k])), zero), one);
-    w0[k] = lw_op2(L, OP_sub, one, w1[k]);
+/* Where result position idx(d) lies in the source: corners aligned, or pixel centres. */
+static ExprRef resize_pos(Resize *z, int k, bool corners, bool clip) {
+  Lower *L = z->L;
+  int d = z->lead + k;
+  SymRef in = z->in[d], out = z->out[d], one = lw_int(L, 1);
+  ExprRef i = mg_ex_cvt(L->x, z->acc, mg_ex_idx(L->x, d)), zero = lw_const(L, z->acc, 0), half = lw_const(L, z->acc, 0.5);
+  if (corners) {
+    if (mg_sym_is(L->x, out, 1)) return zero;
+    SymRef den = mg_sym_max(L->x, mg_sym_sub(L->x, out, one), one);
+    ExprRef sc = lw_op2(L, OP_div, mg_ex_cvt(L->x, z->acc, mg_sym_sub(L->x, in, one)), mg_ex_cvt(L->x, z->acc, den));
+    return lw_op2(L, OP_mul, sc, i);
   }
-  ExprRef sum = 0;
-  for (int c = 0; c < 1 << s; c++) {
-    ExprRef w = 0;
-    for (int k = 0; k < s; k++) {
-      bool up = c >> (s - 1 - k) & 1;
-      at[z.lead + k] = up ? i1[k] : i0[k];
-      ExprRef wk = up ? w1[k] : w0[k];
-      w = w ? lw_op2(L, OP_mul, w, wk) : wk;
-    }
-    ExprRef t = lw_op2(L, OP_mul, mg_ex_cvt(L->x, z.acc, lw_at(L, z.src, at)), w);
-    sum = sum ? lw_op2(L, OP_add, sum, t) : t;
+  ExprRef pos = lw_op2(L, OP_sub, lw_op2(L, OP_mul, resize_scale(z, k), lw_op2(L, OP_add, i, half)), half);
+  return clip ? lw_op2(L, OP_max, pos, zero) : pos;
+}
+
+static void resize_taps_linear(Resize *z, bool corners, Taps *out) {
+  Lower *L = z->L;
+  ExprRef one = lw_const(L, z->acc, 1), zero = lw_const(L, z->acc, 0);
+  out->n = 2;
+  for (int k = 0; k < z->s; k++) {
+    SymRef in = z->in[z->lead + k];
+    ExprRef pos = resize_pos(z, k, corners, true);
+    ExprRef i0 = resize_clamp(L, mg_ex_cvt(L->x, TY_i64, pos), in);
+    ExprRef w1 = lw_op2(L, OP_sub, pos, mg_ex_cvt(L->x, z->acc, i0));
+    w1 = lw_op2(L, OP_min, lw_op2(L, OP_max, w1, zero), one);
+    out->t[k][0] = (Tap){i0, lw_op2(L, OP_sub, one, w1)};
+    out->t[k][1] = (Tap){resize_clamp(L, mg_sym_add(L->x, i0, lw_int(L, 1)), in), w1};
+  }
+}
+
+/* Keys' cubic with A = -0.75: |x| <= 1, and 1 < |x| < 2 */
+static ExprRef cubic_near(Lower *L, MgTy ty, ExprRef x) {
+  double a = -0.75;
+  ExprRef e = lw_op2(L, OP_sub, lw_op2(L, OP_mul, lw_const(L, ty, a + 2), x), lw_const(L, ty, a + 3));
+  return lw_op2(L, OP_add, lw_op2(L, OP_mul, lw_op2(L, OP_mul, e, x), x), lw_const(L, ty, 1));
+}
+static ExprRef cubic_far(Lower *L, MgTy ty, ExprRef x) {
+  double a = -0.75;
+  ExprRef e = lw_op2(L, OP_sub, lw_op2(L, OP_mul, lw_const(L, ty, a), x), lw_const(L, ty, 5 * a));
+  e = lw_op2(L, OP_add, lw_op2(L, OP_mul, e, x), lw_const(L, ty, 8 * a));
+  return lw_op2(L, OP_sub, lw_op2(L, OP_mul, e, x), lw_const(L, ty, 4 * a));
+}
+
+static void resize_taps_cubic(Resize *z, bool corners, Taps *out) {
+  Lower *L = z->L;
+  ExprRef one = lw_const(L, z->acc, 1), two = lw_const(L, z->acc, 2);
+  out->n = 4;
+  for (int k = 0; k < z->s; k++) {
+    SymRef in = z->in[z->lead + k];
+    ExprRef pos = resize_pos(z, k, corners, false), fl = lw_op1(L, OP_floor, pos), t = lw_op2(L, OP_sub, pos, fl);
+    ExprRef i = mg_ex_cvt(L->x, TY_i64, fl), u = lw_op2(L, OP_sub, one, t);
+    ExprRef w[4] = {cubic_far(L, z->acc, lw_op2(L, OP_add, t, one)), cubic_near(L, z->acc, t), cubic_near(L, z->acc, u),
+                    cubic_far(L, z->acc, lw_op2(L, OP_sub, two, t))};
+    for (int j = 0; j < 4; j++)
+      out->t[k][j] = (Tap){mg_sym_max(L->x, resize_clamp(L, mg_sym_add(L->x, i, lw_int(L, j - 1)), in), lw_int(L, 0)), w[j]};
+  }
+}
+
+enum { RS_nearest, RS_exact, RS_linear, RS_cubic };
+/* Kind and space dims of a row's op. */
+#define RS(kind, s) ((kind) * 4 + (s))
+
+static bool resize_taps(Resize *z, int kind, Taps *t) {
+  bool corners = lw_arg_bool(z->n, z->kscale - 1, false);
+  if (kind == RS_linear) resize_taps_linear(z, corners, t);
+  else if (kind == RS_cubic) resize_taps_cubic(z, corners, t);
+  else resize_taps_nearest(z, kind == RS_exact, t);
+  return true;
+}
+
+/* Combination c of taps: source indices into at[], the product of weights (0: one). */
+static ExprRef resize_tap(Resize *z, const Taps *t, int c, ExprRef *at) {
+  ExprRef w = 0;
+  for (int k = z->s; k-- > 0; c /= t->n) {
+    Tap p = t->t[k][c % t->n];
+    at[z->lead + k] = p.i;
+    if (p.w) w = w ? lw_op2(z->L, OP_mul, p.w, w) : p.w;
+  }
+  return w;
+}
+
+static int resize_combinations(const Resize *z, const Taps *t) {
+  int n = 1;
+  for (int k = 0; k < z->s; k++) n *= t->n;
+  return n;
+}
+
+/* (self, output_size, [align_corners], scales ...), or (.., scale list) of the .vec overloads */
+static MgRc resize_forward(Lower *L, MgNode *n, const LwRow *r) {
+  Resize z;
+  Taps t;
+  int kind = r->op / 4;
+  const MgVal *ms = lw_meta(L, lw_arg_val(n, 0)), *mo = lw_meta(L, n->out[0]);
+  bool list = n->narg > 0 && n->op->param[n->narg - 1].kind == AK_float_list;
+  if (!resize_init(L, n, r->op % 4, kind >= RS_linear ? 3 : 2, list, ms, mo, &z)) return MG_UNSUP;
+  TRY(lw_settle(L, lw_arg_val(n, 0)));
+  resize_taps(&z, kind, &t);
+  ExprRef at[LW_MAX_NDIM], sum = 0;
+  for (int d = 0; d < ms->ndim; d++) at[d] = mg_ex_idx(L->x, d);
+  for (int c = 0; c < resize_combinations(&z, &t); c++) {
+    ExprRef w = resize_tap(&z, &t, c, at), e = lw_at(L, lw_arg_val(n, 0), at);
+    if (w) e = lw_op2(L, OP_mul, mg_ex_cvt(L->x, z.acc, e), w);
+    sum = sum ? lw_op2(L, OP_add, sum, e) : e;
   }
   return lw_define(L, n->out[0], sum);
 }
-static MgRc resize_linear(Lower *L, MgNode *n, const LwRow *r) { return resize_linear_of(L, n, r->op, false); }
-static MgRc resize_linear_vec(Lower *L, MgNode *n, const LwRow *r) { return resize_linear_of(L, n, r->op, true); }
+
+/* (grad, output_size, input_size, [align_corners], scales ...): every result's gradient is added to its sources */
+static MgRc resize_backward(Lower *L, MgNode *n, const LwRow *r) {
+  Resize z;
+  Taps t;
+  ValRef grad = lw_arg_val(n, 0), v = n->out[0];
+  int kind = r->op / 4;
+  const MgVal *m = lw_meta(L, v), *mg = lw_meta(L, grad);
+  if (!resize_init(L, n, r->op % 4, kind >= RS_linear ? 4 : 3, false, m, mg, &z)) return MG_UNSUP;
+  MgView out;
+  ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
+  for (int d = 0; d < m->ndim; d++) at[d] = to[d] = mg_ex_idx(L->x, d);
+  TRY(lw_settle(L, grad));
+  ExprRef g = mg_ex_cvt(L->x, z.acc, lw_at(L, grad, at));
+  resize_taps(&z, kind, &t);
+  TRY(lw_buffer(L, v, &out));
+  TRY(lw_store(L, &out, lw_const(L, z.acc, 0)));
+  for (int c = 0; c < resize_combinations(&z, &t); c++) {
+    ExprRef w = resize_tap(&z, &t, c, to);
+    MgLoop *l = mg_sched_loop(L->s, ML_scatter, L->node);
+    TRYP(l);
+    for (int d = 0; d < m->ndim; d++) l->range[d] = mg->size[d];
+    l->nouter = mg->ndim;
+    l->mode = ST_add;
+    l->buf = out.buf;
+    l->index = mg_view_index(L->x, &out, to);
+    l->value = w ? lw_op2(L, OP_mul, g, w) : g;
+  }
+  lw_define_view(L, v, &out);
+  return MG_OK;
+}
 
 static bool ok_float(const MgGraph *g, const MgNode *n) { return mg_dtype_is_float((MgDtype)mg_val(g, n->out[0])->dtype); }
 
 #define Z(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_multi, NULL},
+#define ZV(name, ok, op) Z(name, ok, resize_forward, op) Z(name ".vec", ok, resize_forward, op)
+#define ZB(name, ok, op) ZV(name, ok, op) Z(name "_backward", ok_float, resize_backward, op)
 const LwRow lw_rows_resize[] = {
-  Z("upsample_nearest1d", NULL, resize_nearest, 1) Z("upsample_nearest1d.vec", NULL, resize_nearest_vec, 1)
-  Z("upsample_nearest2d", NULL, resize_nearest, 2) Z("upsample_nearest2d.vec", NULL, resize_nearest_vec, 2)
-  Z("upsample_nearest3d", NULL, resize_nearest, 3) Z("upsample_nearest3d.vec", NULL, resize_nearest_vec, 3)
-  Z("_upsample_nearest_exact1d", NULL, resize_exact, 1) Z("_upsample_nearest_exact2d", NULL, resize_exact, 2)
-  Z("_upsample_nearest_exact3d", NULL, resize_exact, 3) Z("_upsample_nearest_exact2d.vec", NULL, resize_exact_vec, 2)
-  Z("upsample_linear1d", ok_float, resize_linear, 1) Z("upsample_linear1d.vec", ok_float, resize_linear_vec, 1)
-  Z("upsample_bilinear2d", ok_float, resize_linear, 2) Z("upsample_bilinear2d.vec", ok_float, resize_linear_vec, 2)
-  Z("upsample_trilinear3d", ok_float, resize_linear, 3) Z("upsample_trilinear3d.vec", ok_float, resize_linear_vec, 3)
+  ZB("upsample_nearest1d", NULL, RS(RS_nearest, 1)) ZB("upsample_nearest2d", NULL, RS(RS_nearest, 2))
+  ZB("upsample_nearest3d", NULL, RS(RS_nearest, 3))
+  ZB("_upsample_nearest_exact1d", NULL, RS(RS_exact, 1)) ZB("_upsample_nearest_exact2d", NULL, RS(RS_exact, 2))
+  ZB("_upsample_nearest_exact3d", NULL, RS(RS_exact, 3))
+  ZB("upsample_linear1d", ok_float, RS(RS_linear, 1)) ZB("upsample_bilinear2d", ok_float, RS(RS_linear, 2))
+  ZB("upsample_trilinear3d", ok_float, RS(RS_linear, 3)) ZB("upsample_bicubic2d", ok_float, RS(RS_cubic, 2))
   {0},
 };

@@ -361,6 +361,48 @@ static MgRc shape_select_backward(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, n->out[0], lw_masked(L, lw_at(L, lw_arg_val(n, 0), to), lw_op2(L, OP_eq, mg_ex_idx(L->x, dim), i), zero));
 }
 
+static MgRc shape_diagonal_backward(Lower *L, MgNode *n, const LwRow *r) { /* (grad, sizes, offset, dim1, dim2) */
+  const MgVal *m = lw_meta(L, n->out[0]);
+  int a, b, k = 0;
+  int64_t off = 0;
+  if (!lw_arg_int(L->g, n, 2, &off) || !lw_arg_dim(L->g, n, 3, m->ndim, &a) || !lw_arg_dim(L->g, n, 4, m->ndim, &b)) return MG_UNSUP;
+  ExprRef to[LW_MAX_NDIM], i = mg_ex_idx(L->x, a), j = mg_ex_idx(L->x, b);
+  for (int d = 0; d < m->ndim; d++)
+    if (d != a && d != b) to[k++] = mg_ex_idx(L->x, d);
+  to[k] = off > 0 ? i : j;
+  ExprRef on = lw_op2(L, OP_eq, mg_sym_add(L->x, i, lw_int(L, off)), j);
+  ExprRef zero = lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0);
+  return lw_define(L, n->out[0], lw_masked(L, lw_at(L, lw_arg_val(n, 0), to), on, zero));
+}
+
+/* Pads' gradients: the gradient of every padded element is added where the element came from. */
+static MgRc shape_pad_backward(Lower *L, MgNode *n, const LwRow *r) { /* (grad, self, padding) */
+  ValRef grad = lw_arg_val(n, 0), v = n->out[0];
+  const MgVal *m = lw_meta(L, v), *mg = lw_meta(L, grad);
+  ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
+  MgView out;
+  shape_ids(L, at, m->ndim);
+  memcpy(to, at, sizeof at);
+  for (int k = 0; k < lw_arg_len(n, 2) / 2; k++) {
+    int d = m->ndim - 1 - k;
+    to[d] = shape_fold(L, r->op, mg_sym_sub(L->x, at[d], lw_arg_item(L, n, 2, 2 * k, 0)), m->size[d]);
+  }
+  MgTy ty = mg_dtype_compute((MgDtype)m->dtype);
+  ExprRef e = mg_ex_cvt(L->x, ty, lw_at(L, grad, at));
+  TRY(lw_buffer(L, v, &out));
+  TRY(lw_store(L, &out, lw_const(L, ty, 0)));
+  MgLoop *l = mg_sched_loop(L->s, ML_scatter, L->node);
+  TRYP(l);
+  memcpy(l->range, mg->size, sizeof *l->range * mg->ndim);
+  l->nouter = mg->ndim;
+  l->mode = ST_add;
+  l->buf = out.buf;
+  l->index = mg_view_index(L->x, &out, to);
+  l->value = e;
+  lw_define_view(L, v, &out);
+  return MG_OK;
+}
+
 #define S(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, 0, NULL},
 const LwRow lw_rows_shape[] = {
   S("cat", ok_cat, shape_cat, 0) S("stack", ok_cat, shape_cat, 1)
@@ -376,6 +418,13 @@ const LwRow lw_rows_shape[] = {
   S("rot90", NULL, shape_rot90, 0)
   S("slice_scatter", NULL, shape_slice_scatter, 0) S("select_scatter", NULL, shape_select_scatter, 0)
   S("diagonal_scatter", NULL, shape_diagonal_scatter, 0) S("as_strided_scatter", NULL, shape_as_strided_scatter, 0)
+  S("reflection_pad1d_backward", NULL, shape_pad_backward, PAD_reflect)
+  S("reflection_pad2d_backward", NULL, shape_pad_backward, PAD_reflect)
+  S("reflection_pad3d_backward", NULL, shape_pad_backward, PAD_reflect)
+  S("replication_pad1d_backward", NULL, shape_pad_backward, PAD_replicate)
+  S("replication_pad2d_backward", NULL, shape_pad_backward, PAD_replicate)
+  S("replication_pad3d_backward", NULL, shape_pad_backward, PAD_replicate)
+  S("diagonal_backward", NULL, shape_diagonal_backward, 0)
   S("slice_backward", NULL, shape_slice_backward, 0) S("select_backward", NULL, shape_select_backward, 0)
   {0},
 };
