@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#pragma weak mg_compile          /* until driver/compile.c is there */
 
 typedef struct ExecInput {
   SrcRef src;          /* whose value it is, when pinned is NULL */
@@ -185,7 +184,6 @@ static bool exec_writes_inputs(const MgGraph *g) {
 static int exec_build_plan(MgExec *e, MgRec *r, const MgConfig *cfg, PyObject *const *example) {
   MgHostOps host;
   bool guard_overlap = exec_writes_inputs(r->g);
-  if (!mg_compile) return 0;
   if (mg_nodecall_hostops(r->cap->objs, &host)) return -1;
   if (guard_overlap) {
     if (!(e->overlap = mg_calloc(e->ninput + 1, sizeof *e->overlap))) return PyErr_NoMemory(), -1;

@@ -1,0 +1,199 @@
+/* Recorded graph -> run-time plan: every pass, in order, in mg_compile_passes.
+ * MAGNETO_LOGS shows what each stage made; MAGNETO_STOP=<stage> ends every compilation after that stage and
+ * MAGNETO_ONLY=<n> or <a>-<b> compiles only those (counted from 1): what is not compiled runs op by op, so a wrong
+ * result is found by bisecting. */
+#include "driver/compile.h"
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "back/back.h"
+#include "base/log.h"
+#include "driver/engine.h"
+#include "driver/kernels.h"
+#include "driver/planner.h"
+#include "middle/middle.h"
+#include "runtime/onednn.h"
+#include "runtime/torch_abi.h"
+
+typedef struct Compile {
+  MgCtx *c;
+  MgGraph *g;
+  const MgOptions *o;
+  MgHostOps *h;
+  MgSched s;
+  MgFused f;
+  MgMemPlan m;
+  MgPlanExt *ext;         /* per step */
+  MgKernelSet k;
+  double t;               /* when the running stage began */
+  MgStrbuf times;         /* text of MAGNETO_LOGS=timing */
+  const char *stop;       /* MAGNETO_STOP, or NULL */
+} Compile;
+
+/* ---- stages ---- */
+
+/* Ends a stage: its time, and MAGNETO_STOP. */
+static MgRc compile_done(Compile *k, const char *stage) {
+  double now = mg_now_ms();
+  if (mg_log_on(MG_LOG_timing)) mg_sb_printf(&k->times, "%s %.2f  ", stage, now - k->t);
+  k->t = mg_now_ms();
+  if (k->stop && !strcmp(k->stop, stage)) return mg_fail(k->c, MG_UNSUP, "stopped after %s (MAGNETO_STOP)", stage);
+  return MG_OK;
+}
+
+static void compile_log_graph(const Compile *k, MgLog ch, const char *title) {
+  MgStrbuf sb = {0};
+  if (!mg_log_on(ch)) return;
+  mg_graph_print(k->g, &sb);
+  mg_log_text(ch, title, mg_sb_text(&sb));
+  mg_sb_free(&sb);
+}
+
+static void compile_log_loops(const Compile *k) {
+  MgStrbuf sb = {0};
+  if (!mg_log_on(MG_LOG_loops)) return;
+  mg_sched_print(&k->s, &sb);
+  mg_log_text(MG_LOG_loops, "loops", mg_sb_text(&sb));
+  mg_sb_free(&sb);
+}
+
+static void compile_log_fusion(const Compile *k) {
+  MgStrbuf sb = {0};
+  if (!mg_log_on(MG_LOG_fusion)) return;
+  for (uint32_t i = 0; i < k->f.nstep; i++) {
+    const MgStepIR *t = &k->f.step[i];
+    if (t->kind == MS_extern) {
+      mg_sb_printf(&sb, "step %u: %s\n", i, mg_node(k->g, t->u.ext->node)->op->full);
+      continue;
+    }
+    mg_sb_printf(&sb, "step %u: kernel of %u nests\n", i, t->u.kernel->nloop);
+    for (uint32_t n = 0; n < t->u.kernel->nloop; n++) mg_loop_print(&k->s, t->u.kernel->loop[n], &sb);
+  }
+  mg_log_text(MG_LOG_fusion, "fused", mg_sb_text(&sb));
+  mg_sb_free(&sb);
+}
+
+static void compile_log_plan(const Compile *k) {
+  MgStrbuf sb = {0};
+  if (!mg_log_on(MG_LOG_plan)) return;
+  mg_planner_print(&k->s, &k->f, &k->m, k->ext, &sb);
+  mg_log_text(MG_LOG_plan, "plan", mg_sb_text(&sb));
+  mg_sb_free(&sb);
+}
+
+/* ---- extern calls ---- */
+
+/* An engine writes into memory of ours: results that a host call would have allocated get a place in the arena, or
+ * are the output itself. */
+static void compile_adopt(Compile *k, const MgExtern *e) {
+  for (uint32_t i = 0; i < e->nout; i++) {
+    MgBuf *b = &k->s.buf[e->out[i].buf];
+    if (!e->out[i].buf || b->kind != MB_extern_out) continue;
+    b->kind = MB_temp;
+    for (uint32_t o = 0; o < k->s.nout && b->kind == MB_temp; o++) {
+      if (k->s.out[o].buf != e->out[i].buf) continue;
+      b->kind = MB_output; /* the first output that lives here owns the memory; others are views of it */
+      b->index = (int32_t)o;
+    }
+  }
+}
+
+static MgRc compile_externs(Compile *k) {
+  k->ext = mg_new(k->c, MgPlanExt, k->f.nstep + 1);
+  TRYP(k->ext);
+  for (uint32_t i = 0; i < k->f.nstep; i++) {
+    if (k->f.step[i].kind != MS_extern) continue;
+    const MgExtern *e = k->f.step[i].u.ext;
+    MgRc rc = mg_engine_make(&k->s, e, k->o, &k->ext[i].engine);
+    if (rc == MG_OK) {
+      k->f.step[i].scratch = k->ext[i].engine->scratch;
+      compile_adopt(k, e);
+    } else if (rc != MG_UNSUP || k->c->rc != MG_OK) {
+      return rc;
+    } else if (!e->prealloc) {
+      TRY(k->h->add_call(k->h->host.self, k->g, e->node, &k->ext[i].host_id));
+    }
+  }
+  return MG_OK;
+}
+
+/* oneDNN takes a few milliseconds to load, so only graphs with work for a library ask for it. */
+static bool compile_wants_onednn(const Compile *k) {
+  bool wanted = false;
+  for (NodeRef n = 1; n < k->g->nnode && !wanted; n++)
+    wanted = !mg_node(k->g, n)->dead && !mg_lower_knows(k->g, n);
+  return wanted && mg_onednn_ready();
+}
+
+/* ---- the passes ---- */
+
+static MgRc compile_passes(Compile *k, MgPlan **out) {
+  MgGraph *g = k->g;
+  MgPlanSpec spec = {.host = k->h->host, .threads = k->o->threads > 0 ? (unsigned)k->o->threads : 0};
+  MgSimplifyOpts simplify = {.keep_layout = k->o->keep_layout, .lowers = mg_lower_knows};
+
+  compile_log_graph(k, MG_LOG_graph, "recorded");
+  TRY(mg_functionalize(g));
+  compile_log_graph(k, MG_LOG_functional, "functional");
+  TRY(compile_done(k, "functionalize"));
+  simplify.onednn = compile_wants_onednn(k);
+  TRY(mg_patterns(g, &simplify)); /* on ATen's own ops, before they are taken apart */
+  TRY(compile_done(k, "patterns"));
+  TRY(mg_simplify(g, &simplify));
+  TRY(mg_layout(g, &simplify));
+  compile_log_graph(k, MG_LOG_simplified, "simplified");
+  TRY(mg_graph_verify(g, "simplify"));
+  TRY(compile_done(k, "simplify"));
+
+  TRY(mg_sched_init(&k->s, g));
+  TRY(mg_lower(&k->s));
+  compile_log_loops(k);
+  TRY(compile_done(k, "lower"));
+  TRY(mg_fuse(&k->s, &k->f));
+  compile_log_fusion(k);
+  TRY(compile_done(k, "fuse"));
+  TRY(compile_externs(k));
+  TRY(compile_done(k, "engines"));
+  TRY(mg_kernels_build(&k->s, &k->f, mg_abi_threads(), &k->k));
+  TRY(compile_done(k, "code"));
+
+  TRY(mg_memplan(&k->s, &k->f, &k->m));
+  compile_log_plan(k);
+  TRY(mg_planner_spec(&k->s, &k->f, &k->m, k->ext, &k->k, &spec));
+  spec.code = k->k.code;
+  spec.ncode = k->k.ncode;
+  TRY(compile_done(k, "plan"));
+  return mg_plan_new(k->c, &spec, out);
+}
+
+/* Compilation number n of this process: is it one of MAGNETO_ONLY's? */
+static bool compile_selected(long n) {
+  const char *only = getenv("MAGNETO_ONLY");
+  long from, to;
+  if (!only || !*only) return true;
+  int got = sscanf(only, "%ld-%ld", &from, &to);
+  return got == 2 ? n >= from && n <= to : got == 1 ? n == from : true;
+}
+
+MgRc mg_compile(MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlan **out) {
+  static atomic_long count;
+  long n = atomic_fetch_add(&count, 1) + 1;
+  const char *stop = getenv("MAGNETO_STOP");
+  double t0 = mg_now_ms();
+  Compile k = {.c = g->c, .g = g, .o = o, .h = h, .t = t0, .stop = stop && *stop ? stop : NULL};
+  *out = NULL;
+  if (!compile_selected(n)) return mg_fail(g->c, MG_UNSUP, "compilation %ld is left out (MAGNETO_ONLY)", n);
+  MgRc rc = compile_passes(&k, out);
+  if (rc != MG_OK) {
+    mg_kernels_free(&k.k);
+    for (uint32_t i = 0; k.ext && i < k.f.nstep; i++)
+      if (k.ext[i].engine) k.ext[i].engine->ops->free(k.ext[i].engine);
+  }
+  if (mg_log_on(MG_LOG_timing))
+    mg_log(MG_LOG_timing, "compilation %ld: %.2f ms (%u kernels compiled; emit %.2f llvm %.2f load %.2f)  %s%s", n,
+           mg_now_ms() - t0, k.k.ncompiled, k.k.emit_ms, k.k.llvm_ms, k.k.load_ms, mg_sb_text(&k.times),
+           rc == MG_OK ? "" : mg_rc_text(rc));
+  mg_sb_free(&k.times);
+  return rc;
+}
