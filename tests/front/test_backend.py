@@ -1,0 +1,200 @@
+"""Custom back ends: what they receive, that what they return is what runs, registration, and PyTorch's own."""
+import pytest
+import torch
+
+import magneto
+
+
+def fn(x, w):
+    y = torch.nn.functional.relu(x @ w)
+    y += 1
+    return y.sum(0), x.T
+
+
+X, W = torch.randn(5, 4), torch.randn(4, 3)
+
+
+class Keep:
+    """Keeps what it receives, runs the graph as it is."""
+
+    def __init__(self):
+        self.graphs, self.inputs = [], []
+
+    def __call__(self, gm, example_inputs):
+        self.graphs.append(gm)
+        self.inputs.append(example_inputs)
+        return gm.forward
+
+
+def targets(gm):
+    return [n.target for n in gm.graph.nodes if n.op in ("call_function", "call_method")]
+
+
+def test_graph():
+    keep = Keep()
+    c = magneto.compile(fn, backend=keep)
+    for got, want in zip(c(X, W), fn(X, W)):
+        torch.testing.assert_close(got, want)
+    (gm,) = keep.graphs
+    assert isinstance(gm, torch.fx.GraphModule)
+    names = [n.target for n in gm.graph.nodes if n.op == "placeholder"]
+    assert names == ["L_x_", "L_w_"]
+    assert keep.inputs[0][0] is X and keep.inputs[0][1] is W
+    assert torch.nn.functional.relu in targets(gm)
+    gm.graph.lint()
+    for got, want in zip(gm(X, W), fn(X, W)):
+        torch.testing.assert_close(got, want)
+
+
+def test_module_parameters_are_inputs():
+    keep = Keep()
+    m = torch.nn.Linear(4, 3)
+    torch.testing.assert_close(magneto.compile(m, backend=keep)(X), m(X))
+    assert any(t is m.weight for t in keep.inputs[0]) and any(t is m.bias for t in keep.inputs[0])
+
+
+def test_gradients_go_through():
+    m = torch.nn.Linear(4, 3)
+    c = magneto.compile(m, backend=lambda gm, ex: gm.forward)
+    c(X).sum().backward()
+    got = m.weight.grad.clone()
+    m.zero_grad()
+    m(X).sum().backward()
+    torch.testing.assert_close(got, m.weight.grad)
+
+
+def test_what_it_returns_runs():
+    c = magneto.compile(lambda x: x + 1, backend=lambda gm, ex: lambda x: (x * 100,))
+    for _ in range(2):
+        torch.testing.assert_close(c(X), X * 100)
+
+
+def test_lone_tensor_and_list_are_fine():
+    for wrap in (lambda t: t, lambda t: [t], lambda t: (t,)):
+        c = magneto.compile(lambda x: x + 1, backend=lambda gm, ex: lambda x: wrap(x + 5))
+        torch.testing.assert_close(c(X), X + 5)
+
+
+def test_factories_constants_and_grad_mode():
+    def g(x):
+        with torch.no_grad():
+            y = x * 2
+        return y + torch.arange(4) + torch.tensor([1.0, 2.0, 3.0, 4.0]) + torch.zeros(4), x * 3
+
+    keep = Keep()
+    x = X.clone().requires_grad_()
+    got, want = magneto.compile(g, backend=keep)(x), g(x)
+    for a, b in zip(got, want):
+        torch.testing.assert_close(a, b)
+        assert a.requires_grad == b.requires_grad
+    assert torch.arange in targets(keep.graphs[0]) and torch.zeros in targets(keep.graphs[0])
+
+
+def test_batch_norm_statistics():
+    def make():
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Conv1d(4, 4, 1), torch.nn.BatchNorm1d(4)).train()
+
+    a, b = make(), make()
+    c = magneto.compile(a, backend=lambda gm, ex: gm.forward)
+    x = torch.randn(3, 4, 8)
+    for _ in range(3):
+        torch.testing.assert_close(c(x), b(x))
+    torch.testing.assert_close(a[1].running_mean, b[1].running_mean)
+    assert a[1].num_batches_tracked == b[1].num_batches_tracked
+
+
+def test_ops_without_a_torch_level_call():
+    """Results of autograd reach the graph; when a value has no torch-level call, ATen ops are used."""
+
+    def g(x):
+        (d,) = torch.autograd.grad((x * x).sum(), x)
+        return d
+
+    x = X.clone().requires_grad_()
+    torch.testing.assert_close(magneto.compile(g, backend=lambda gm, ex: gm.forward)(x), 2 * X)
+
+
+def test_backend_raises():
+    class Mine(Exception):
+        pass
+
+    def backend(gm, ex):
+        raise Mine("no")
+
+    with pytest.raises(Mine, match="no"):
+        magneto.compile(lambda x: x + 1, backend=backend)(X)
+
+
+@pytest.mark.parametrize("value", [None, 3, "x"])
+def test_backend_returns_no_callable(value):
+    with pytest.raises(TypeError, match="must return a callable"):
+        magneto.compile(lambda x: x + 1, backend=lambda gm, ex: value)(X)
+
+
+def test_callable_returns_nonsense():
+    with pytest.raises(TypeError, match="tuple"):
+        magneto.compile(lambda x: (x + 1, x + 2), backend=lambda gm, ex: lambda *a: 3)(X)
+    with pytest.raises(ValueError, match="1 results, the graph has 2"):
+        magneto.compile(lambda x: (x + 1, x + 2), backend=lambda gm, ex: lambda x: (x,))(X)
+
+
+def test_compiled_callable_raises():
+    def backend(gm, ex):
+        def run(*args):
+            raise KeyError("inside")
+
+        return run
+
+    with pytest.raises(KeyError, match="inside"):
+        magneto.compile(lambda x: x + 1, backend=backend)(X)
+
+
+def test_register():
+    keep = Keep()
+    magneto.register_backend(keep, name="test_keep")
+
+    @magneto.register_backend
+    def test_other(gm, ex):
+        return gm.forward
+
+    @magneto.register_backend(name="test_third")
+    def third(gm, ex):
+        return gm.forward
+
+    for name in ("test_keep", "test_other", "test_third"):
+        assert name in magneto.list_backends()
+        torch.testing.assert_close(magneto.compile(lambda x: x + 1, backend=name)(X), X + 1)
+    assert keep.graphs
+    with pytest.raises(ValueError, match="own"):
+        magneto.register_backend(keep, name="magneto")
+    with pytest.raises(TypeError):
+        magneto.register_backend(3)
+
+
+def test_mode_and_options_reach_the_backend():
+    seen = {}
+
+    def backend(gm, ex, mode=None, options=None):
+        seen.update(mode=mode, options=options)
+        return gm.forward
+
+    magneto.compile(lambda x: x + 1, backend=backend, mode="fast", options={"a": 1})(X)
+    assert seen == {"mode": "fast", "options": {"a": 1}}
+
+
+@pytest.mark.parametrize("name", ["eager", "aot_eager"])
+def test_torch_backends(name):
+    m = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())
+    with torch.no_grad():
+        torch.testing.assert_close(magneto.compile(m, backend=name)(X), m(X))
+
+
+def test_behind_dynamo():
+    m = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())
+    c = torch.compile(m, backend="magneto")
+    for _ in range(2):
+        torch.testing.assert_close(c(X), m(X))
+    with torch.no_grad():
+        torch.testing.assert_close(c(X), m(X))
+    assert magneto._magneto.stats()["graphs"] >= 1
