@@ -41,6 +41,7 @@ typedef struct Segment {
   char reason[256];
   MgEntry *entry;       /* the result */
   bool failed;          /* compiling failed: exception set */
+  bool off;             /* torch is in a state that is never recorded (inside vmap, under a dispatch mode) */
 } Segment;
 
 /* ---- the frame's own state ---- */
@@ -221,6 +222,12 @@ static int segment_attempt(Segment *s) {
       rc = 0;
       mg_effects_undo(&rec);
       mg_standin_end(&rec);
+    } else if (rec.abort) {
+      PyErr_Clear();
+      s->off = true;
+      s->why = (MgBreakCode)rec.code;
+      snprintf(s->reason, sizeof s->reason, "%s", rec.reason);
+      rc = 0;
     }
   }
   mg_rec = NULL;
@@ -317,7 +324,7 @@ int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCod
   mg_pyframe_view(f, &s.v);
   if (!(s.code = mg_code_decoded(info, s.v.code)) || segment_save(&s)) goto done;
   MgHookMode mode = mg_hook_mode;
-  for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && s.stop_at != 0; i++)
+  for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && !s.off && s.stop_at != 0; i++)
     if (segment_attempt(&s)) {
       mg_hook_mode = HOOK_off;
       rc = segment_give_up(&s);
@@ -327,6 +334,10 @@ int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCod
   mg_hook_mode = mode;
   if (cfg->fullgraph && !(s.entry && s.entry->is_ret) && s.why != BK_exception) {
     rc = segment_fullgraph_error(&s);
+    goto done;
+  }
+  if (s.off) {
+    rc = 1;
     goto done;
   }
   /* Recording ran Python code, which may have called reset(): the site is looked up now. */

@@ -5,6 +5,7 @@
  * every op to the mode.  Which Python-level calls must be intercepted is in standin_methods.c. */
 #include "front/fx.h"
 #include "front/nodecall.h"
+#include "front/state.h"
 #include "front/torchobj.h"
 #include "runtime/torch_abi.h"
 #include <dlfcn.h>
@@ -110,6 +111,20 @@ static PyObject *standin_import(const char *module, const char *attr) {
   return r;
 }
 
+/* Tells state.c which dispatch key marks torch.func transforms; its number differs between versions of torch. */
+static int standin_find_functorch_key(void) {
+  PyObject *keys = PyObject_GetAttrString(standin_c, "DispatchKey");
+  PyObject *key = keys ? PyObject_GetAttrString(keys, "FuncTorchDynamicLayerFrontMode") : NULL;
+  PyObject *number = key ? PyNumber_Long(key) : NULL;
+  long n = number ? PyLong_AsLong(number) : -1;
+  Py_XDECREF(keys);
+  Py_XDECREF(key);
+  Py_XDECREF(number);
+  if (n < 0) return -1;
+  mg_state_set_functorch_key((int)n);
+  return 0;
+}
+
 int mg_standin_init(PyObject *module) {
   if (mg_tensor_init()) return -1;
   if (PyType_Ready(&standin_info_type)) return -1;
@@ -118,6 +133,7 @@ int mg_standin_init(PyObject *module) {
   if (!(mg_tensor_type = (PyTypeObject *)standin_import("torch", "Tensor"))) return -1;
   if (!(mg_parameter_type = (PyTypeObject *)standin_import("torch.nn", "Parameter"))) return -1;
   if (!(standin_inference_mode = PyObject_GetAttrString(standin_c, "_InferenceMode"))) return -1;
+  if (standin_find_functorch_key()) return -1;
   void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
   standin_inference_on = (bool (*)(void))dlsym(c10 ? c10 : RTLD_DEFAULT, "_ZN3c1013InferenceMode10is_enabledEv");
   if (mg_torchobj_init() || mg_dispatch_init() || mg_torchfn_init() || standin_make_type()) return -1;

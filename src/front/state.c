@@ -18,6 +18,7 @@
   FN(int32_t, function_state, "_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv", (void))           \
   FN(int64_t, function_modes, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv", (void))                     \
   FN(int64_t, dispatch_modes, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv", (void))                      \
+  FN(bool, key_included, "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE", (uint16_t))         \
   FN(int32_t, threads, "_ZN2at15get_num_threadsEv", (void))
 
 static struct {
@@ -25,7 +26,10 @@ static struct {
   STATE_FNS(FN)
 #undef FN
   void *ctx; /* at::Context, one per process */
+  uint16_t functorch_key; /* c10::DispatchKey that is included inside of torch.func transforms; 0: unknown */
 } state;
+
+void mg_state_set_functorch_key(int key) { state.functorch_key = (uint16_t)key; }
 
 const char *mg_state_init(void) {
   if (state.ctx) return NULL;
@@ -56,6 +60,7 @@ void mg_state_read(MgTorchState *s) {
   s->function_state = (uint8_t)state.function_state();
   s->function_modes = (uint16_t)state.function_modes();
   s->dispatch_modes = (uint16_t)state.dispatch_modes();
+  s->functorch = state.functorch_key && state.key_included(state.functorch_key);
   s->threads = (uint32_t)state.threads();
 }
 
@@ -77,6 +82,7 @@ bool mg_state_explain(const MgTorchState *was, const MgTorchState *now, char *te
   DIFF(function_state)
   DIFF(function_modes)
   DIFF(dispatch_modes)
+  DIFF(functorch)
   DIFF(threads)
 #undef DIFF
   return false;

@@ -15,10 +15,12 @@ typedef struct MgTorchState {
   uint8_t deterministic;                  /* bit 0: deterministic algorithms, bit 1: only warn */
   uint8_t function_state;                 /* torch_function: enabled, subclasses only, all disabled */
   uint16_t function_modes, dispatch_modes;/* lengths of the mode stacks (default device, user modes) */
+  uint8_t functorch;                      /* inside of vmap, grad and the like: tensors are wrappers */
   uint32_t threads;                       /* intra-op threads */
 } MgTorchState;
 
 const char *mg_state_init(void);          /* looks the accessors up; NULL, or what is missing */
+void mg_state_set_functorch_key(int key); /* torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode */
 void mg_state_read(MgTorchState *s);      /* of this thread; every byte of *s is written */
 /* Writes "name: recorded -> now" of the first difference; false when equal. */
 bool mg_state_explain(const MgTorchState *was, const MgTorchState *now, char *text, size_t n);
