@@ -4,24 +4,16 @@
 #include "back/lower.h"
 #include <string.h>
 
-/* Index patterns that are in range by construction: constants, idx(k) and idx(k) + c against the tensor's own size. */
+/* Indices that are in range whatever the data: patterns of constants and positions (arange and the like). */
 static bool index_proved(Lower *L, ValRef t, SymRef size) {
-  const LwVal *lv = &L->val[t];
-  if (!lv->e) return false;
+  ExprRef e = L->val[t].e;
   const MgVal *m = lw_meta(L, t);
-  ExprRef top[LW_MAX_NDIM], low[LW_MAX_NDIM];
-  const MgExpr *e = mg_expr(L->x, lv->e);
-  bool linear = e->op == OP_idx || e->op == OP_const ||
-                (e->op == OP_add && mg_expr(L->x, e->src[0])->op == OP_idx && mg_expr(L->x, e->src[1])->op == OP_const);
-  if (!linear) return false;
-  for (int d = 0; d < m->ndim; d++) {
-    top[d] = mg_sym_sub(L->x, m->size[d], lw_int(L, 1));
-    low[d] = lw_int(L, 0);
-  }
-  int64_t lo, hi, gap_lo, gap_hi;
-  ExprRef least = mg_ex_subst(L->x, lv->e, low, m->ndim), most = mg_ex_subst(L->x, lv->e, top, m->ndim);
-  return mg_ex_range(L->x, least, &lo, &hi) && lo >= 0 &&
-         mg_ex_range(L->x, mg_sym_sub(L->x, size, most), &gap_lo, &gap_hi) && gap_lo >= 1;
+  if (!e) return false;
+  e = mg_ex_cvt(L->x, TY_i64, e);
+  for (int d = 0; d < m->ndim; d++) mg_ex_set_idx_range(L->x, d, m->size[d]);
+  bool ok = mg_ex_is_nonneg(L->x, e) && mg_ex_is_below(L->x, e, size);
+  for (int d = 0; d < m->ndim; d++) mg_ex_set_idx_range(L->x, d, 0);
+  return ok;
 }
 
 MgRc lw_index(Lower *L, ValRef t, const ExprRef *at, int ndim, SymRef size, bool wrap, const char *type, const char *msg,

@@ -71,26 +71,15 @@ bool lw_reads(Lower *L, ExprRef e, bool (*hit)(Lower *L, const MgExpr *load, voi
 
 static bool any_load(Lower *L, const MgExpr *load, void *arg) { return true; }
 
-/* Rebuilds e with mask and-ed into every load; the memo is a table by node, valid for one call. */
-static ExprRef value_masked(Lower *L, ExprRef e, ExprRef mask, ExprRef *memo) {
-  if (!e || memo[e]) return e ? memo[e] : 0;
-  const MgExpr n = L->x->node[e];
-  ExprRef r = e, s[3] = {0, 0, 0};
-  bool changed = false;
-  for (int i = 0; i < n.nsrc; i++) {
-    s[i] = value_masked(L, n.src[i], mask, memo);
-    changed |= s[i] != n.src[i];
-  }
-  if (n.op == OP_load) {
-    ExprRef m = s[1] ? lw_op2(L, OP_and, s[1], mask) : mask;
-    r = mg_ex_load(L->x, (MgTy)n.ty, (uint32_t)n.u.i, s[0], m, s[2] ? s[2] : lw_const(L, (MgTy)n.ty, 0));
-  } else if (changed) {
-    r = n.op == OP_cvt     ? mg_ex_cvt(L->x, (MgTy)n.ty, s[0])
-        : n.op == OP_rand  ? mg_ex_rand(L->x, (int)n.u.i, s[0], s[1])
-                           : mg_ex_op(L->x, (MgScalarOp)n.op, s[0], s[1], s[2]);
-  }
-  memo[e] = r;
-  return r;
+typedef struct ValueMask { Lower *L; ExprRef mask; } ValueMask;
+
+/* Loads get the mask as well; everything else stays. */
+static ExprRef value_mask_load(MgExprs *x, ExprRef e, const ExprRef *src, void *arg) {
+  const ValueMask *m = arg;
+  const MgExpr n = x->node[e];
+  if (n.op != OP_load) return mg_ex_rebuild(x, e, src);
+  ExprRef mask = src[1] ? lw_op2(m->L, OP_and, src[1], m->mask) : m->mask;
+  return mg_ex_load(x, (MgTy)n.ty, (uint32_t)n.u.i, src[0], mask, src[2] ? src[2] : lw_const(m->L, (MgTy)n.ty, 0));
 }
 
 ExprRef lw_masked(Lower *L, ExprRef e, ExprRef mask, ExprRef other) {
@@ -99,9 +88,8 @@ ExprRef lw_masked(Lower *L, ExprRef e, ExprRef mask, ExprRef other) {
   const MgExpr n = L->x->node[e];
   if (n.op == OP_load && !n.src[1]) /* the common case: one masked load */
     return mg_ex_load(L->x, (MgTy)n.ty, (uint32_t)n.u.i, n.src[0], mask, other);
-  ExprRef *memo = mg_new(L->c, ExprRef, L->x->n + 1);
-  if (!memo) return 0;
-  return lw_where(L, mask, value_masked(L, e, mask, memo), other);
+  ValueMask m = {L, mask};
+  return lw_where(L, mask, mg_ex_map(L->x, e, value_mask_load, &m), other);
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------------- */

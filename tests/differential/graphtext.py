@@ -160,8 +160,9 @@ class Program(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        with torch.utils._python_dispatch._disable_current_modes():
-            self.text.call(func, args, kwargs, result)
+        if any(isinstance(r, torch.Tensor) for r in tree_flatten(result)[0]):  # else: a number read from a tensor
+            with torch.utils._python_dispatch._disable_current_modes():
+                self.text.call(func, args, kwargs, result)
         return result
 
 
