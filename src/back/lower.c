@@ -83,7 +83,9 @@ static MgRc lower_analyse(Lower *L) {
     if (!v || lower_is_alias(g, i)) continue;
     if (base == v) L->val[v].need_buf = true;
     L->val[v].out = (int32_t)i;
-    if (L->val[base].out < 0) L->val[base].out = (int32_t)i; /* if it is realised, the output is a view of it */
+    /* if the base is realised, the output is a view of it; and outputs that eager makes of one memory share it */
+    if (base != v && L->val[base].out >= 0) L->val[base].need_buf = true;
+    if (L->val[base].out < 0) L->val[base].out = (int32_t)i;
   }
   return MG_OK;
 }

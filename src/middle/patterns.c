@@ -189,6 +189,11 @@ static MgRc pat_matmul(Pat *p, MgNode *n) {
   if (adds && (!pat_takes_arg(p, &a[0], 8) || !pat_is(p, &a[3], 1) || !pat_is(p, &a[4], 1))) return MG_OK;
   const MgVal *out = mg_val(p->g, n->out[0]);
   if (out->dtype != mg_val(p->g, x[0].u.val)->dtype || out->dtype != mg_val(p->g, x[1].u.val)->dtype) return MG_OK;
+  /* the library reads the innermost dimension of what it adds as dense, whatever its stride says */
+  const MgVal *add = adds && a[0].tag == MA_val ? mg_val(p->g, a[0].u.val) : NULL;
+  if (add && add->ndim && !mg_sym_is(p->g->x, add->size[add->ndim - 1], 1) &&
+      !mg_sym_is(p->g->x, add->stride[add->ndim - 1], 1))
+    return MG_OK;
   MgArg *m = mg_new(p->g->c, MgArg, MM_act_b + 1);
   TRYP(m);
   m[MM_x] = x[0], m[MM_w] = x[1];
