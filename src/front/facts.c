@@ -6,13 +6,20 @@
 #include "base/ctx.h"
 
 static bool (*facts_requires_grad)(void *impl); /* c10::TensorImpl::requires_grad() const */
-static int facts_keyset_at;                     /* byte offset of TensorImpl::key_set_; 0: unknown */
+
+/* Where c10::TensorImpl keeps what guards compare: byte offsets, learned from tensors with known values because the class
+ * is no public ABI; all 0 when a field was not found, and then the C ABI is asked.  SizesAndStrides is a count, then
+ * sizes and strides in room for INLINE_DIMS of each. */
+enum { INLINE_DIMS = 5 };
+static struct {
+  int sizes, dtype, keyset;
+} facts_at;
 
 /* at::Tensor is one pointer to its TensorImpl. */
-static void *facts_impl(PyObject *t) { return *(void **)mg_facts_tensor(t); }
+static char *facts_impl(PyObject *t) { return *(char **)mg_facts_tensor(t); }
 
 static uint64_t facts_keyset(PyObject *t) {
-  return facts_keyset_at ? *(uint64_t *)((char *)facts_impl(t) + facts_keyset_at) : 0;
+  return facts_at.keyset ? *(uint64_t *)(facts_impl(t) + facts_at.keyset) : 0;
 }
 
 bool mg_facts_requires_grad(PyObject *t) { return facts_requires_grad(facts_impl(t)); }
@@ -28,6 +35,53 @@ static uint64_t facts_ask_keyset(PyObject *torch_c, PyObject *t) {
   return v;
 }
 
+enum { PROBES = 3, IMPL_BYTES = 192 };
+
+/* The one offset, a multiple of step, at which every probe shows its value; 0 when there is none or more than one. */
+static int facts_find(PyObject *const *t, const void *const *want, size_t n, int step) {
+  int found = 0, at = 0;
+  for (int i = step; i + (int)n <= IMPL_BYTES; i += step) {
+    bool all = true;
+    for (int k = 0; k < PROBES; k++) all &= !memcmp(facts_impl(t[k]) + i, want[k], n);
+    if (all) found++, at = i;
+  }
+  return found == 1 ? at : 0;
+}
+
+/* Probes differ in dtype, in shape and in dispatch keys (the last one is a lazy conjugate). */
+static void facts_learn(PyObject *torch_c, PyObject *const *t) {
+  uint64_t keyset[PROBES];
+  uint16_t dtype[PROBES];
+  int64_t dims[PROBES][1 + INLINE_DIMS + 2];
+  const void *k[PROBES], *d[PROBES], *s[PROBES];
+  for (int i = 0; i < PROBES; i++) {
+    MgTensor *h = mg_facts_tensor(t[i]);
+    int32_t code = 0;
+    int64_t n = 0, *size = NULL;
+    mg_abi.aoti_torch_get_dtype(h, &code);
+    mg_abi.aoti_torch_get_dim(h, &n);
+    mg_abi.aoti_torch_get_sizes(h, &size);
+    keyset[i] = facts_ask_keyset(torch_c, t[i]);
+    dtype[i] = (uint16_t)code;
+    dims[i][0] = n;
+    memcpy(dims[i] + 1, size, sizeof(int64_t) * 2); /* every probe has two dimensions */
+    k[i] = &keyset[i];
+    d[i] = &dtype[i];
+    s[i] = dims[i];
+  }
+  if (!keyset[0] || keyset[1] == keyset[2]) return;
+  int at_key = facts_find(t, k, 8, 8), at_sizes = facts_find(t, s, 24, 8), at_dtype = facts_find(t, d, 2, 2);
+  if (!at_key || !at_sizes || !at_dtype) return;
+  for (int i = 0; i < PROBES; i++) { /* strides lie where they are expected */
+    int64_t *stride;
+    mg_abi.aoti_torch_get_strides(mg_facts_tensor(t[i]), &stride);
+    if ((char *)stride != facts_impl(t[i]) + at_sizes + 8 * (1 + INLINE_DIMS)) return;
+  }
+  facts_at.sizes = at_sizes;
+  facts_at.dtype = at_dtype;
+  facts_at.keyset = at_key;
+}
+
 const char *mg_facts_init(void) {
   if (facts_requires_grad) return NULL;
   const char *missing = mg_abi_load();
@@ -35,27 +89,14 @@ const char *mg_facts_init(void) {
   void *c10 = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY);
   *(void **)&facts_requires_grad = c10 ? dlsym(c10, "_ZNK3c1010TensorImpl13requires_gradEv") : NULL;
   if (!facts_requires_grad) return "c10::TensorImpl::requires_grad";
-  /* A plain tensor, a parameter-like one and a conjugated one have three different key sets; the one offset that shows
-   * all three is the field. */
-  enum { WORDS = 32, PROBES = 3 };
   PyObject *torch = PyImport_ImportModule("torch"), *c = torch ? PyObject_GetAttrString(torch, "_C") : NULL;
   PyObject *t[PROBES] = {NULL};
   if (c) {
-    t[0] = PyObject_CallMethod(torch, "empty", "i", 3);
-    t[1] = PyObject_CallMethod(torch, "tensor", "D", &(Py_complex){1, 1});
+    t[0] = PyObject_CallMethod(torch, "empty", "ii", 3, 107);
+    t[1] = PyObject_CallMethod(torch, "tensor", "[[DD]]", &(Py_complex){1, 1}, &(Py_complex){1, 1});
     t[2] = t[1] ? PyObject_CallMethod(t[1], "conj", NULL) : NULL;
   }
-  if (t[0] && t[1] && t[2]) {
-    uint64_t want[PROBES];
-    for (int i = 0; i < PROBES; i++) want[i] = facts_ask_keyset(c, t[i]);
-    int found = 0, at = 0;
-    for (int w = 1; w < WORDS && want[0] && want[1] != want[2]; w++) {
-      bool all = true;
-      for (int i = 0; i < PROBES; i++) all &= ((uint64_t *)facts_impl(t[i]))[w] == want[i];
-      if (all) found++, at = w * 8;
-    }
-    if (found == 1) facts_keyset_at = at;
-  }
+  if (t[0] && t[1] && t[2]) facts_learn(c, t);
   PyErr_Clear();
   for (int i = 0; i < PROBES; i++) Py_XDECREF(t[i]);
   Py_XDECREF(c);
@@ -82,8 +123,8 @@ MgFacts *mg_facts_new(PyObject *o) {
   return f;
 }
 
-bool mg_facts_hold(const MgFacts *f, PyObject *o) {
-  if (Py_TYPE(o) != f->type) return false;
+/* The same by the C ABI, one call a fact: where the fields are not known, or there are more dimensions than fit inline. */
+static bool facts_hold_by_abi(const MgFacts *f, PyObject *o) {
   MgTensor *t = mg_facts_tensor(o);
   int64_t n, *p, *q;
   int32_t i;
@@ -96,14 +137,27 @@ bool mg_facts_hold(const MgFacts *f, PyObject *o) {
   mg_abi.aoti_torch_get_strides(t, &q);
   for (int64_t k = 0; k < n; k++)
     if (p[k] != f->dim[k] || q[k] != f->dim[n + k]) return false;
-  if (!f->keyset) { /* the key set tells these apart */
-    mg_abi.aoti_torch_get_layout(t, &i);
-    if (i != f->layout) return false;
-    mg_abi.aoti_torch_get_device_type(t, &i);
-    if (i != f->device) return false;
-  }
+  if (f->keyset) return true; /* the key set tells the rest apart */
+  mg_abi.aoti_torch_get_layout(t, &i);
+  if (i != f->layout) return false;
+  mg_abi.aoti_torch_get_device_type(t, &i);
+  return i == f->device;
+}
+
+bool mg_facts_hold(const MgFacts *f, PyObject *o) {
+  if (Py_TYPE(o) != f->type) return false;
+  if (facts_at.keyset && f->ndim <= INLINE_DIMS) {
+    const char *p = facts_impl(o);
+    const int64_t *dim = (const int64_t *)(p + facts_at.sizes), *stride = dim + 1 + INLINE_DIMS;
+    if (*(const uint64_t *)(p + facts_at.keyset) != f->keyset || *(const uint16_t *)(p + facts_at.dtype) != f->dtype)
+      return false;
+    if (*dim++ != f->ndim) return false;
+    for (int k = 0; k < f->ndim; k++)
+      if (dim[k] != f->dim[k] || stride[k] != f->dim[f->ndim + k]) return false;
+  } else if (!facts_hold_by_abi(f, o)) return false;
   if (f->device) {
-    mg_abi.aoti_torch_get_device_index(t, &i);
+    int32_t i;
+    mg_abi.aoti_torch_get_device_index(mg_facts_tensor(o), &i);
     if (i != f->device_index) return false;
   }
   return mg_facts_requires_grad(o) == f->requires_grad;
@@ -130,6 +184,8 @@ void mg_facts_explain(const MgFacts *f, PyObject *o, char *text, size_t n) {
   free(g);
 }
 
+bool mg_facts_learned(void) { return facts_at.keyset != 0; }
+
 bool mg_facts_extent(PyObject *o, uintptr_t *lo, uintptr_t *hi) {
   /* Bytes of an element, by c10::ScalarType; the quantized and packed kinds after bfloat16 count as one byte. */
   static const uint8_t width[] = {1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4, 2};
@@ -148,4 +204,11 @@ bool mg_facts_extent(PyObject *o, uintptr_t *lo, uintptr_t *hi) {
   *lo = (uintptr_t)p;
   *hi = *lo + (uintptr_t)(last + 1) * (dtype >= 0 && dtype < 16 ? width[dtype] : 1);
   return true;
+}
+
+int64_t mg_facts_distance(PyObject *a, PyObject *b) {
+  void *p = NULL, *q = NULL;
+  mg_abi.aoti_torch_get_data_ptr(mg_facts_tensor(a), &p);
+  mg_abi.aoti_torch_get_data_ptr(mg_facts_tensor(b), &q);
+  return (char *)q - (char *)p;
 }

@@ -191,7 +191,13 @@ void mg_guard_add(MgGuards *g, MgGuardKind kind, SrcRef src, PyObject *o, int64_
   MgGuardOp *op = PUSH(g, op, nop, cap_op);
   if (!op) return;
   mg_guards_hold(g, o);
-  *op = (MgGuardOp){.kind = (uint8_t)kind, .src = src, .o = o, .u.i = i};
+  *op = (MgGuardOp){.kind = kind, .src = src, .o = o, .u.i = i};
+}
+
+void mg_guard_pair(MgGuards *g, MgGuardKind kind, SrcRef a, SrcRef b, int64_t i) {
+  if (!guard_is_new(g, kind, a, NULL, (int64_t)b << 32 ^ i)) return;
+  MgGuardOp *op = PUSH(g, op, nop, cap_op);
+  if (op) *op = (MgGuardOp){.kind = kind, .src = a, .src2 = b, .u.i = i};
 }
 
 void mg_guard_pinned(MgGuards *g, MgGuardKind kind, PyObject *owner, PyObject *want) {
@@ -200,7 +206,7 @@ void mg_guard_pinned(MgGuards *g, MgGuardKind kind, PyObject *owner, PyObject *w
   if (!op) return;
   mg_guards_hold(g, owner);
   mg_guards_hold(g, want);
-  *op = (MgGuardOp){.kind = (uint8_t)kind, .o = owner, .u.want = want};
+  *op = (MgGuardOp){.kind = kind, .o = owner, .u.want = want};
 }
 
 void mg_guard_member(MgGuards *g, PyObject *owner, PyObject *descr, PyObject *value) {

@@ -19,12 +19,13 @@ typedef enum MgGuardKind {
 } MgGuardKind;
 
 typedef struct MgGuardOp {
-  uint8_t kind;   /* MgGuardKind */
+  uint32_t kind : 8;  /* MgGuardKind */
+  uint32_t src2 : 24; /* the other source of same, distinct, disjoint, offset */
   SrcRef src;     /* the value; 0 when the guard is about a pinned object in o */
   PyObject *o;    /* borrowed from the set: object compared with, or pinned object looked at */
   union {
     PyObject *want;   /* recorded content (borrowed from the set) */
-    int64_t i;        /* length, second source */
+    int64_t i;        /* length, slot number, distance in bytes */
     MgFacts *facts;   /* owned */
     void *p;          /* PyMethodDef */
   } u;
@@ -87,6 +88,8 @@ PyObject *mg_guards_pinned(const MgGuards *g, SrcRef src);
 
 /* ---- adding guards; errors stick in g->failed ---- */
 void mg_guard_add(MgGuards *g, MgGuardKind kind, SrcRef src, PyObject *o, int64_t i);
+/* About two values: same, distinct, disjoint; offset: b's data lies i bytes after a's. */
+void mg_guard_pair(MgGuards *g, MgGuardKind kind, SrcRef a, SrcRef b, int64_t i);
 void mg_guard_pinned(MgGuards *g, MgGuardKind kind, PyObject *owner, PyObject *want); /* cell_is, list_is ... */
 void mg_guard_tensor(MgGuards *g, SrcRef src, PyObject *tensor);
 void mg_guard_member(MgGuards *g, PyObject *owner, PyObject *descr, PyObject *value);

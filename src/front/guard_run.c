@@ -108,9 +108,10 @@ static bool guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **va
   case GK_globals: return PyFunction_GET_GLOBALS(v) == op->o;
   case GK_builtin:
     return PyCFunction_CheckExact(v) && ((PyCFunctionObject *)v)->m_ml == (PyMethodDef *)(intptr_t)op->u.i;
-  case GK_same: return v == vals[op->u.i];
-  case GK_distinct: return v != vals[op->u.i];
-  case GK_disjoint: return guard_disjoint(v, vals[op->u.i]);
+  case GK_same: return v == vals[op->src2];
+  case GK_distinct: return v != vals[op->src2];
+  case GK_disjoint: return guard_disjoint(v, vals[op->src2]);
+  case GK_offset: return mg_facts_distance(v, vals[op->src2]) == op->u.i;
   case GK_cell_is: return guard_same_value(PyCell_GET(op->o), op->u.want);
   case GK_list_is: return guard_list_equal(op->o, op->u.want);
   case GK_set_is: return guard_set_equal(op->o, op->u.want);
@@ -198,6 +199,7 @@ static void guard_put_op(const MgGuards *g, const MgGuardOp *op, MgStrbuf *out) 
   for (const char *p = guard_text[op->kind]; *p; p++) {
     if (*p != '%') mg_sb_putc(out, *p);
     else if (*++p == 'i') mg_sb_printf(out, "%lld", (long long)op->u.i);
+    else if (*p == '2') mg_source_print(g, op->src2, out);
     else if (op->kind == GK_builtin) mg_sb_puts(out, ((PyMethodDef *)(intptr_t)op->u.i)->ml_name);
     else guard_put_object(out, op->src ? op->o : op->u.want);
   }

@@ -148,7 +148,7 @@ static void ident_guard_alias(const MgOlder *e, SrcRef src) {
   if (!e->src || (e->src && g->src[e->src].kind == SRC_pinned)) {
     if (src) mg_guard_add(g, GK_is, src, e->orig, 0);
   } else if (!src || g->src[src].kind == SRC_pinned) mg_guard_add(g, GK_is, e->src, e->orig, 0);
-  else mg_guard_add(g, GK_same, src, NULL, e->src);
+  else mg_guard_pair(g, GK_same, src, e->src, 0);
 }
 
 static SrcRef ident_sub(MgSrcKind kind, SrcRef parent, int32_t idx, PyObject *key) {

@@ -80,7 +80,7 @@ int mg_rec_is(PyObject *a, PyObject *b) {
   MgOlder *p = mg_older(a), *q = mg_older(b);
   bool pa = p && mg_older_by_path(p), qa = q && mg_older_by_path(q);
   if (pa && qa) {
-    if (Py_TYPE(p->orig) == Py_TYPE(q->orig)) mg_guard_add(mg_rec->guards, GK_distinct, p->src, NULL, q->src);
+    if (Py_TYPE(p->orig) == Py_TYPE(q->orig)) mg_guard_pair(mg_rec->guards, GK_distinct, p->src, q->src, 0);
   } else if (pa && q) mg_guard_add(mg_rec->guards, GK_not, p->src, q->orig, 0);
   else if (qa && p) mg_guard_add(mg_rec->guards, GK_not, q->src, p->orig, 0);
   return 0;

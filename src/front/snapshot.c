@@ -2,6 +2,7 @@
 #include "front/snapshot.h"
 #include <stdlib.h>
 #include <string.h>
+#include "front/alias.h"
 #include "front/identity.h"
 
 typedef struct Builder {
@@ -317,7 +318,7 @@ static void snap_guard_distinct(MgOlder *w) {
   for (uint32_t i = 0; i < id->n; i++) {
     MgOlder *e = &id->v[i];
     if (e == w || e->kind != w->kind || Py_TYPE(e->orig) != Py_TYPE(w->orig)) continue;
-    if (mg_older_by_path(e)) mg_guard_add(mg_rec->guards, GK_distinct, w->src, NULL, e->src);
+    if (mg_older_by_path(e)) mg_guard_pair(mg_rec->guards, GK_distinct, w->src, e->src, 0);
     else mg_guard_add(mg_rec->guards, GK_not, w->src, e->orig, 0);
   }
 }
@@ -428,7 +429,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
   if (ret && (s->ret = snap_build(&b, ret)) == FAIL) goto done;
   for (uint32_t i = 0; i < mg_rec->ident->n; i++) /* grows while it is walked: containers met by building */
     if (!snap_write(&b, i)) goto done;
-  if (mg_effect_state_change(&s->state)) goto done;
+  if (mg_alias_guards(mg_rec) || mg_effect_state_change(&s->state)) goto done;
   s->only_out = n == 0 && ret && !s->nw && !s->state.any && s->n == 2 && s->p[s->ret].op == SN_out;
   ok = true;
 done:
