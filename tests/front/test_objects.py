@@ -1,0 +1,415 @@
+"""Objects older than the recording: each program runs eagerly and compiled in its own namespace; results, printed text and
+the state that the program leaves behind must agree over four calls, with and without forced breaks."""
+import contextlib
+import copy
+import io
+
+import pytest
+import torch
+
+import magneto
+from magneto import _magneto
+
+# Each program defines f(x), S() (its state) and maybe between() (what happens outside between two calls).
+PROGRAMS = dict(
+    default_mut='''
+def g(x, acc=[]): acc.append(1); return x*len(acc)
+def f(x): return g(x)
+S=lambda: g.__defaults__''',
+    class_list='''
+class C: items=[]
+def f(x): C.items.append(len(C.items)); return x*len(C.items)
+S=lambda: C.items''',
+    global_dict='''
+D={}
+def f(x):
+    k=tuple(x.shape)
+    if k not in D: D[k]=x*2
+    return D.get(k)+1
+S=lambda: D''',
+    global_int='''
+N=0
+def f(x): return x*N
+def between():
+    global N; N+=1
+S=lambda: N''',
+    global_store='''
+N=0
+def f(x):
+    global N; N+=1; return x*N
+S=lambda: N''',
+    global_delete='''
+N=0
+def f(x):
+    global N, Z
+    Z=3; y=x*Z; del Z
+    N+=2
+    return y*N
+S=lambda: (N, 'Z' in globals())''',
+    nonlocal_old='''
+def mk():
+    n=1
+    def h(x):
+        nonlocal n; n+=1; return x*n
+    return h
+h=mk()
+def f(x): return h(x)
+S=lambda: h.__closure__[0].cell_contents''',
+    two_closures='''
+def mk(k):
+    def h(x): return x*k
+    return h
+hs=[mk(2), mk(5)]
+n=[0]
+def f(x): return hs[n[0]%2](x)
+def between(): n[0]+=1
+S=lambda: n''',
+    lru='''
+import functools
+K=2
+@functools.lru_cache
+def p(n): return n*K
+@functools.lru_cache
+def q(t): return t*2
+def f(x): return x*p(3)+q(x)
+S=lambda: 0''',
+    map_print='''
+def f(x): list(map(print,[1,2])); return x+1
+S=lambda: 0''',
+    partial_print='''
+import functools
+P=functools.partial(print,'hey')
+def f(x): P(1); return x+1
+S=lambda: 0''',
+    partial_fn='''
+import functools
+def g(a,b,c=1): return a*b+c
+P=functools.partial(g,c=4)
+def f(x): return P(x,2)+functools.partial(g,x)(3)
+S=lambda: 0''',
+    deque_='''
+import collections
+Q=collections.deque(maxlen=2); DD=collections.defaultdict(int); CT=collections.Counter()
+def f(x): Q.append(1); DD['a']+=1; CT['b']+=2; return x*len(Q)+DD['a']
+S=lambda: (list(Q),dict(DD),dict(CT))''',
+    set_='''
+Z=set()
+def f(x): Z.add(len(Z)); return x*len(Z)
+S=lambda: sorted(Z)''',
+    mod_attr='''
+import types
+M=types.ModuleType('mm'); M.k=1
+class C: k=1
+def f(x): M.k+=1; C.k+=2; return x*M.k+C.k
+S=lambda: (M.k,C.k)''',
+    slots='''
+class C:
+    __slots__=('a','b')
+    def __init__(s): s.a=1; s.b=None
+c=C()
+def f(x): c.a+=1; c.b=x*c.a; return c.b
+S=lambda: (c.a,)''',
+    copy_='''
+import copy
+class C: pass
+c=C(); c.l=[1]; c.t=torch.ones(3)
+def f(x): d=copy.copy(c); d.l.append(2); e=copy.deepcopy(c.l); e.append(5); return x*len(c.l)+d.t+len(e)
+S=lambda: (c.l,c.t)''',
+    dataclass_='''
+import dataclasses
+@dataclasses.dataclass
+class C:
+    t: object; n: int=0
+c=C(torch.ones(3))
+def f(x): d=dataclasses.replace(c,n=c.n+1); c.n+=1; return d.t*x+d.n
+S=lambda: (c.n,)''',
+    prop_set='''
+class C:
+    v=0
+    @property
+    def p(s): return s._p
+    @p.setter
+    def p(s,x): s._p=x; s.v+=1
+c=C()
+def f(x): c.p=x*2; return c.p+c.v
+S=lambda: (c.v,)''',
+    rand='''
+import random
+random.seed(0)
+def f(x): return x*random.random()
+S=lambda: 0''',
+    lock='''
+import threading
+L=threading.Lock(); n=[0]
+def f(x):
+    with L: n[0]+=1; y=x*n[0]
+    return y
+S=lambda: (L.locked(),n)''',
+    buf='''
+class M(torch.nn.Module):
+    def __init__(s): super().__init__(); s.register_buffer('b',torch.zeros(3)); s.k=0; s.w=torch.nn.Parameter(torch.ones(3))
+    def forward(s,x): s.b=s.b+x; s.k+=1; s.last=x; s.b.mul_(2); return s.b*s.k*s.w
+m=M()
+def f(x): return m(x)
+S=lambda: (m.b,m.k,m.last)''',
+    hooks='''
+m=torch.nn.Linear(3,3); torch.manual_seed(1); torch.nn.init.normal_(m.weight); torch.nn.init.zeros_(m.bias); cnt=[0]
+m.register_forward_hook(lambda mod,i,o: o*2); m.register_forward_pre_hook(lambda mod,i: (i[0]+1,))
+def f(x): return m(x)
+def between(): m.register_forward_hook(lambda mod,i,o: o+1)
+S=lambda: 0''',
+    late_hook='''
+m=torch.nn.Linear(3,3); torch.nn.init.ones_(m.weight); torch.nn.init.zeros_(m.bias); n=[0]
+def f(x): return m(x)
+def between():
+    n[0]+=1
+    if n[0]==2: m.register_forward_hook(lambda mod,i,o: o+1)
+S=lambda: 0''',
+    param_change='''
+m=torch.nn.Linear(3,3); torch.nn.init.ones_(m.weight); torch.nn.init.zeros_(m.bias)
+def f(x): return m(x)
+def between(): m.weight.data=torch.full((m.weight.shape[0]+1,3),2.); m.bias=None
+S=lambda: 0''',
+    vars_='''
+class C: pass
+c=C()
+def f(x): vars(c)['z']=x*1; c.__dict__.update(q=1); setattr(c,'n',getattr(c,'n',0)+1); object.__setattr__(c,'o',3); return c.z*c.n+c.o
+S=lambda: (c.z,c.q,c.n,c.o)''',
+    del_attr='''
+class C: pass
+c=C(); c.a=1
+def f(x):
+    c.t=x*2; y=c.t+c.a; del c.t
+    return y*(2 if hasattr(c,'t') else 3)
+S=lambda: vars(c)''',
+    type_is='''
+P=torch.nn.Parameter(torch.ones(3))
+def f(x): return x*(1 if type(x) is torch.Tensor else 2)*(3 if type(P) is torch.nn.Parameter else 4)*(5 if isinstance(P,torch.nn.Parameter) else 6)*(7 if x.__class__ is torch.Tensor else 8)
+S=lambda: 0''',
+    hash_='''
+T=torch.ones(3); D={T:5}
+def f(x): return x*D[T]*(2 if T in D else 3)
+S=lambda: 0''',
+    ident='''
+T=torch.ones(3); U=T
+def f(x): return x*(2 if T is U else 3)
+def between():
+    global U; U=torch.ones(3)
+S=lambda: 0''',
+    alias_arg='''
+def f(x): return h(x,x)
+def h(a,b): a.add_(1); return a*b
+S=lambda: 0''',
+    warn='''
+import warnings, logging
+def f(x): warnings.warn('w'); logging.getLogger('q').info('z'); return x+1
+S=lambda: 0''',
+    exc='''
+log=[]
+def g(x):
+    try:
+        try: raise ValueError('a')
+        finally: log.append('f')
+    except ValueError as e: log.append(str(e)); raise KeyError('k') from e
+def f(x):
+    try: g(x)
+    except KeyError as e: log.append(repr(e.__cause__)); return x+len(log)
+S=lambda: log''',
+    sortkey='''
+L=[3,1,2]
+def f(x): L.sort(key=lambda v:-v); return x*L[0]+sum(sorted(L,key=lambda v:v)[:1])
+S=lambda: L''',
+    namedt='''
+import collections, enum
+NT=collections.namedtuple('NT','a b')
+class E(enum.Enum): A=1; B=2
+def f(x): n=NT(x,x*2); m=n._replace(b=x); return n, m.b*(1 if E(2) is E.B else 2)
+S=lambda: 0''',
+    metac='''
+class Meta(type):
+    def __call__(cls,*a): o=super().__call__(*a); o.made=len(a); return o
+    def __getattr__(cls,n): return 5
+class C(metaclass=Meta):
+    def __init__(s,a): s.a=a
+    def __len__(s): return 4
+    def __iter__(s): yield s.a; yield s.a*2
+    def __contains__(s,k): return k==3
+    def __getitem__(s,i): return s.a*i
+    def __call__(s,*,z): return s.a+z
+    def __enter__(s): return s.a
+    def __exit__(s,*e): return True
+    def __bool__(s): return False
+    def __hash__(s): return 3
+    def __eq__(s,o): return True
+def f(x):
+    c=C(x); a,b=c
+    with c as q: q=q+1; raise ValueError
+    return a+b+len(c)+c[3]+c(z=2)+c.made+C.zzz+(1 if c else 2)+(3 in c)+{c:9}[c], q
+S=lambda: 0''',
+    getattr_hook='''
+class C:
+    def __init__(s): s.d={'u':3}
+    def __getattr__(s,n):
+        try: return s.__dict__['d'][n]
+        except KeyError: raise AttributeError(n)
+c=C()
+def f(x): return x*c.u*(2 if hasattr(c,'v') else 5)*getattr(c,'w',7)
+def between(): c.d['u']+=1
+S=lambda: c.d''',
+    getattribute='''
+class C:
+    k=2
+    def __getattribute__(s,n):
+        if n=='magic': return 11
+        return object.__getattribute__(s,n)
+c=C(); c.z=1
+def f(x): c.z+=1; return x*c.magic*c.k*c.z
+S=lambda: c.z''',
+    descriptor='''
+class D:
+    def __init__(s,n): s.n=n; s.reads=0
+    def __get__(s,o,t): s.reads+=1; return o.base*s.n
+class C:
+    a=D(2); b=D(3)
+    def __init__(s,base): s.base=base
+c=C(4)
+def f(x): return x*c.a+c.b
+S=lambda: (C.__dict__['a'].reads, C.__dict__['b'].reads)''',
+    inspect_='''
+import inspect, functools
+def g(a,b=2,*c,d=3,**e): return a*b
+@functools.wraps(g)
+def w(*a,**k): s=inspect.signature(g); b=s.bind(*a,**k); return g(*b.args,**b.kwargs)*len(s.parameters)
+def f(x): return w(x,b=4)
+S=lambda: 0''',
+    gradmode='''
+@torch.no_grad()
+def g(x): return x*2
+def f(x):
+    torch.set_grad_enabled(False); y=g(x); e=torch.is_grad_enabled(); torch.set_grad_enabled(True)
+    with torch.enable_grad(): z=y+1
+    return z,e,torch.is_grad_enabled()
+S=lambda: torch.is_grad_enabled()''',
+    gradmode_left='''
+def f(x): torch.set_grad_enabled(False); return x*2
+def between(): torch.set_grad_enabled(True)
+S=lambda: torch.is_grad_enabled()''',
+    npy='''
+import numpy as np
+A=np.arange(3.)
+def f(x): y=x+torch.from_numpy(A); A[0]+=1; return y*float(np.sqrt(4))
+S=lambda: A.tolist()''',
+    strcache='''
+import re
+R=re.compile('a(.)')
+def f(x): return x*len(R.sub('b','abacad'))*int(re.match('([0-9]+)x','12x').group(1))
+S=lambda: 0''',
+    kwbind='''
+def g(a,/,b,*c,d=4,**e): return a*b+sum(c)+d+sum(e.values())
+def f(x):
+    try: g(x)
+    except TypeError as e: m=str(e)
+    return g(x,2,3,d=5,q=6),g(*[x,1],**{'d':2}),m
+S=lambda: 0''',
+    classdef='''
+def f(x):
+    class L:
+        k=3
+        def m(s,y): return y*s.k
+    return L().m(x)
+S=lambda: 0''',
+    disabled='''
+n=[0]
+@torch.compiler.disable
+def g(x): n[0]+=1; return x*2
+def f(x): return g(x+1)+1
+S=lambda: n''',
+    older_dict_subclass='''
+class D(dict): pass
+d=D(a=2,b=3)
+def f(x): return x*d['a']*len(d)+d.get('b')+('c' in d)
+def between(): d['b']+=1
+S=lambda: dict(d)''',
+    order='''
+import collections
+d=collections.OrderedDict(a=1,b=2)
+def f(x): d.move_to_end('a'); d['z']=len(d); return x*list(d.values())[0]
+S=lambda: list(d.items())''',
+    enum_arg='''
+import enum
+class E(enum.Enum): A=1; B=2
+v=[E.A]
+def f(x): return x*(2 if v[0] is E.A else 3)*v[0].value
+def between(): v[0]=E.B
+S=lambda: 0''',
+    slots_path='''
+class C:
+    __slots__=('t','k')
+def mk(x): c=C(); c.t=x; c.k=3; return c
+def f(x): return g(mk(x))
+def g(c): c.k+=1; return c.t*c.k
+S=lambda: 0''',
+    modlist='''
+m=torch.nn.Sequential(torch.nn.Linear(3,3), torch.nn.ReLU(), torch.nn.ModuleList([torch.nn.Identity()])[0])
+torch.nn.init.ones_(m[0].weight); torch.nn.init.zeros_(m[0].bias)
+def f(x):
+    for l in m: x=l(x)
+    return x*len(m)+sum(p.sum() for p in m.parameters())
+S=lambda: 0''',
+)
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and type(a) is type(b) and a.shape == b.shape and torch.allclose(a, b)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    return a == b
+
+
+def run(source, compiled):
+    torch.set_grad_enabled(True)
+    space, out = {"torch": torch}, []
+    exec(source, space)
+    f = magneto.compile(space["f"]) if compiled else space["f"]
+    for i in range(4):
+        torch.manual_seed(i)
+        x, text = torch.randn(3), io.StringIO()
+        with contextlib.redirect_stdout(text):
+            try:
+                r = f(x)
+            except Exception as e:
+                r = repr(e)
+        out.append((r, copy.deepcopy(space["S"]()), text.getvalue(), x))
+        space.get("between", lambda: 0)()
+    torch.set_grad_enabled(True)
+    return out
+
+
+def check(name):
+    want, got = run(PROGRAMS[name], False), run(PROGRAMS[name], True)
+    for i, (a, b) in enumerate(zip(want, got)):
+        assert same(a, b), f"call {i}: eager {a}, compiled {b}"
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    _magneto.reset()
+    yield
+    _magneto.force_break(0)
+    _magneto.reset()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name):
+    check(name)
+    assert _magneto.stats()["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_forced_breaks(name, k):
+    _magneto.force_break(k)
+    check(name)
