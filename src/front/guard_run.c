@@ -51,6 +51,20 @@ static bool guard_keys_equal(PyObject *dict, PyObject *keys) {
   return true;
 }
 
+/* The same for an OrderedDict, whose order is only to be had by iterating. */
+static bool guard_order_equal(PyObject *dict, PyObject *keys) {
+  if (PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
+  PyObject *it = PyObject_GetIter(dict), *k;
+  bool same = it != NULL;
+  for (Py_ssize_t i = 0; same && (k = PyIter_Next(it)); i++) {
+    same = guard_same_value(k, PyTuple_GET_ITEM(keys, i));
+    Py_DECREF(k);
+  }
+  Py_XDECREF(it);
+  PyErr_Clear();
+  return same;
+}
+
 static bool guard_list_equal(PyObject *list, PyObject *items) {
   if (PyList_GET_SIZE(list) != PyTuple_GET_SIZE(items)) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); i++)
@@ -98,6 +112,8 @@ static bool guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **va
   case GK_tensor: return mg_facts_hold(op->u.facts, v);
   case GK_length: return Py_TYPE(v) == (PyTypeObject *)op->o && Py_SIZE(v) == op->u.i;
   case GK_keys: return guard_keys_equal(v, op->o);
+  case GK_order: return guard_order_equal(v, op->o);
+  case GK_order_is: return guard_order_equal(op->o, op->u.want);
   case GK_nokey: {
     int r = PyDict_Contains(v, op->o);
     if (r < 0) PyErr_Clear();

@@ -216,32 +216,35 @@ fail:
   return NULL;
 }
 
-/* dict and OrderedDict.  Keys are wrapped too: a tensor may be one. */
+/* dict and OrderedDict.  Keys are wrapped too: a tensor may be one.  An OrderedDict keeps its order beside the dict, where
+ * no version counts. */
 static PyObject *wrap_dict(PyObject *v, SrcRef src) {
   MgIdent *d = mg_rec->ident;
-  PyObject *c = PyODict_CheckExact(v) ? PyODict_New() : PyDict_New(), *keys = NULL, *k, *x;
-  Py_ssize_t pos = 0;
+  bool ordered = PyODict_CheckExact(v);
+  PyObject *c = ordered ? PyODict_New() : PyDict_New(), *keys = PySequence_Tuple(v), *result = NULL;
   uint32_t at = d->n;
-  if (!c || mg_older_add(v, c, src, OLDER_dict)) goto fail;
+  if (!c || !keys || mg_older_add(v, c, src, OLDER_dict)) goto done;
   if (src) {
-    if (!(keys = PySequence_Tuple(v))) goto fail;
     mg_guard_add(ident_guards(), GK_type, src, (PyObject *)Py_TYPE(v), 0);
-    mg_guard_add(ident_guards(), GK_keys, src, keys, 0);
-  } else mg_guard_dict_all(ident_guards(), v, NULL);
-  while (PyDict_Next(v, &pos, &k, &x)) {
-    PyObject *kw = mg_wrap(k, 0), *w = kw ? mg_wrap(x, ident_sub(SRC_key, src, 0, k)) : NULL;
+    mg_guard_add(ident_guards(), ordered ? GK_order : GK_keys, src, keys, 0);
+  } else {
+    mg_guard_dict_all(ident_guards(), v, NULL);
+    if (ordered && PyTuple_GET_SIZE(keys) > 1) mg_guard_pinned(ident_guards(), GK_order_is, v, keys);
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); i++) {
+    PyObject *k = PyTuple_GET_ITEM(keys, i), *x = PyDict_GetItemWithError(v, k);
+    PyObject *kw = x ? mg_wrap(k, 0) : NULL, *w = kw ? mg_wrap(x, ident_sub(SRC_key, src, 0, k)) : NULL;
     int rc = w ? PyObject_SetItem(c, kw, w) : -1;
     Py_XDECREF(kw);
     Py_XDECREF(w);
-    if (rc) goto fail;
+    if (rc) goto done;
   }
-  if (!(d->v[at].pristine = PyDict_Copy(c))) goto fail;
-  Py_XDECREF(keys);
-  return c;
-fail:
+  if (!(d->v[at].pristine = PyObject_CallMethodNoArgs(c, mg_names.copy))) goto done;
+  result = Py_NewRef(c);
+done:
   Py_XDECREF(keys);
   Py_XDECREF(c);
-  return NULL;
+  return result;
 }
 
 static PyObject *wrap_set(PyObject *v, SrcRef src) {
@@ -355,12 +358,12 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
     if (src) mg_guard_add(r->guards, GK_equal, src, v, 0);
     return Py_NewRef(v);
   }
-  if (mg_map_getp(&r->ident->by_seen, v) != MG_MAP_NONE || mg_is_fresh(v)) return Py_NewRef(v);
   uint32_t at = mg_map_getp(&r->ident->by_orig, v);
   if (at != MG_MAP_NONE) {
     ident_guard_alias(&r->ident->v[at], src);
     return Py_NewRef(r->ident->v[at].seen);
   }
+  if (mg_map_getp(&r->ident->by_seen, v) != MG_MAP_NONE || mg_is_fresh(v)) return Py_NewRef(v);
   if (PyObject_TypeCheck(v, mg_torch.tensor)) return wrap_tensor(v, src);
   if (t == &PyTuple_Type || (PyTuple_Check(v) && ident_solid_base(t) == &PyTuple_Type)) return wrap_tuple(v, src);
   if (t == &PyList_Type) return wrap_list(v, src);
@@ -386,6 +389,8 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   if (src) mg_guard_add(r->guards, GK_is, src, v, 0);
   return wrap_itself(v, src, OLDER_itself);
 }
+
+PyObject *mg_wrap_result(PyObject *v) { return mg_rec && mg_older(v) ? Py_NewRef(v) : mg_wrap(v, 0); }
 
 /* ---- attributes of older instances ---- */
 
@@ -483,6 +488,8 @@ PyObject *mg_older_dict(PyObject *o) {
     if (x == id->absent ? PyDict_DelItem(full, k) : PyDict_SetItem(full, k, x)) PyErr_Clear();
   Py_XDECREF(writes);
   Py_DECREF(keys);
+  /* Whoever holds the dict itself at the end of the segment gets the real one back. */
+  if (mg_older_add(d, full, ds, OLDER_instdict)) return NULL;
   return full;
 fail:
   Py_XDECREF(full);

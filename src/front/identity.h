@@ -22,6 +22,7 @@ typedef enum MgOlderKind {
   OLDER_object,  /* instance found by a path: type guarded, attributes guarded as they are read */
   OLDER_func,    /* Python function found by a path: code and globals guarded, closure by path */
   OLDER_tensor,  /* seen is a stand-in */
+  OLDER_instdict,  /* an instance dict: seen is the full overlay of its owner, whose entry has the writes */
   OLDER_namespace, /* globals or a module's dict that was written to: attrs has the writes */
   OLDER_tuple,   /* seen is a tuple of wrapped items, or the tuple itself when nothing changed */
   OLDER_bound,   /* method, builtin method or partial bound anew to what the recording sees */
@@ -30,7 +31,7 @@ typedef enum MgOlderKind {
 
 typedef struct MgOlder {
   PyObject *orig, *seen;  /* strong */
-  PyObject *pristine;     /* strong: list -> tuple, dict -> dict, set -> frozenset, cell -> content or NULL */
+  PyObject *pristine;     /* strong: list -> tuple, dict -> its copy, set -> frozenset, cell -> content or NULL */
   PyObject *attrs;        /* strong: overlay of the instance dict: writes only, or all of it when full */
   PyObject *members;      /* strong: writes to __slots__ members: name -> value; NULL at first */
   PyObject *attrs0;       /* strong: the full overlay before any write; NULL while not full */
@@ -58,6 +59,9 @@ PyObject *mg_older_orig(PyObject *seen);
 bool mg_older_opaque(PyObject *seen);
 /* Registers seen as the older object orig. -1 with an exception. */
 int mg_older_add(PyObject *orig, PyObject *seen, SrcRef src, MgOlderKind kind);
+
+/* mg_wrap for what C code gave back, which may be something that the recording sees already. */
+PyObject *mg_wrap_result(PyObject *v);
 
 /* ---- attributes of older instances; e is the entry of o ---- */
 /* Looks name up in the instance dict: new reference, or NULL without exception when absent, or NULL with one. */

@@ -53,7 +53,7 @@ static PyObject *attr_get_data_descr(PyObject *o, PyObject *d, PyObject *name) {
   PyObject *r = dt->tp_descr_get(d, o, (PyObject *)Py_TYPE(o));
   Py_DECREF(d);
   if (!r || !e || dt == &PyProperty_Type || dt->tp_flags & Py_TPFLAGS_HEAPTYPE) return r; /* Python code made it */
-  PyObject *w = mg_wrap(r, 0);
+  PyObject *w = mg_wrap_result(r);
   Py_DECREF(r);
   return w;
 }
@@ -116,7 +116,7 @@ static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
     bool older = mg_older(o) != NULL;
     PyObject *r = PyObject_GetAttr(o, name);
     if (!r || !older || t->tp_flags & Py_TPFLAGS_HEAPTYPE) return r; /* a Python __getattribute__ was recorded */
-    PyObject *w = mg_wrap(r, 0);
+    PyObject *w = mg_wrap_result(r);
     Py_DECREF(r);
     return w;
   }

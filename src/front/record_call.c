@@ -160,7 +160,7 @@ static PyObject *call_lru_cache(const Call *c) {
   MgPause p = mg_rec_pause();
   PyObject *r = call_plain(c);
   mg_rec_resume(p);
-  PyObject *w = r ? mg_wrap(r, 0) : NULL;
+  PyObject *w = r ? mg_wrap_result(r) : NULL;
   Py_XDECREF(r);
   return w;
 }
@@ -253,13 +253,13 @@ static int call_module(const Call *c, PyObject **out) {
     if (i >= 4) dict[i] = mg_torch.global_hooks[i - 4];
     else {
       PyObject *seen = mg_older_attr_raw(m, hooks[i], &dict[i]);
-      if (seen || PyErr_Occurred()) { /* the recording touched it */
-        Py_XDECREF(seen);
-        return seen ? 0 : -1;
-      }
+      if (!seen && PyErr_Occurred()) return -1;
+      if (seen) dict[i] = mg_older_orig(seen);
+      Py_XDECREF(seen);
     }
-    if (!dict[i] || !PyDict_Check(dict[i]) || PyDict_GET_SIZE(dict[i]) || mg_map_getp(&mg_rec->ident->by_orig, dict[i]) != MG_MAP_NONE)
-      return 0;
+    uint32_t at = dict[i] ? mg_map_getp(&mg_rec->ident->by_orig, dict[i]) : MG_MAP_NONE;
+    PyObject *now = at == MG_MAP_NONE ? dict[i] : mg_rec->ident->v[at].seen; /* the recording may have its own copy */
+    if (!now || !PyDict_Check(now) || PyDict_GET_SIZE(now) || PyDict_GET_SIZE(dict[i])) return 0;
   }
   for (int i = 0; i < 8; i++) mg_guard_empty(mg_rec->guards, dict[i]);
   PyObject *forward = mg_rec_getattr(m, mg_names.forward);
@@ -351,7 +351,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   /* A class of Python code made an object that nobody else has: it is fresh. */
   if (PyType_Check(f) && ((PyTypeObject *)f)->tp_flags & Py_TPFLAGS_HEAPTYPE && Py_REFCNT(r) == 1) mg_fresh(r);
   if (v.action == ACT_wrap || PyObject_TypeCheck(r, mg_torch.tensor) || (self && mg_older_opaque(self))) {
-    PyObject *w = mg_wrap(r, 0);
+    PyObject *w = mg_wrap_result(r);
     Py_DECREF(r);
     return w;
   }

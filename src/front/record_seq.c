@@ -59,7 +59,7 @@ PyObject *mg_rec_next(PyObject *it) {
     return NULL;
   }
   if (!PyObject_TypeCheck(v, mg_torch.tensor) || mg_standin_check(v)) return v;
-  PyObject *w = mg_wrap(v, 0);
+  PyObject *w = mg_wrap_result(v);
   Py_DECREF(v);
   return w;
 }

@@ -127,29 +127,7 @@ static uint32_t snap_list(Builder *b, PyObject *o) {
   return me;
 }
 
-/* The older object whose __dict__ the recording sees as o, or NULL. */
-static MgOlder *snap_dict_owner(PyObject *o) {
-  MgIdent *id = mg_rec->ident;
-  for (uint32_t i = 0; i < id->n; i++)
-    if (id->v[i].full && id->v[i].attrs == o) return &id->v[i];
-  return NULL;
-}
-
-/* Somebody holds that __dict__ itself: it must be the object's own again. */
-static uint32_t snap_instance_dict(Builder *b, const MgOlder *owner) {
-  PyObject *vars = PyDict_GetItemString(PyEval_GetBuiltins(), "vars"), *args = vars ? PyTuple_Pack(1, owner->seen) : NULL;
-  if (!args || PyList_Append(b->keep, args)) {
-    Py_XDECREF(args);
-    return FAIL;
-  }
-  Py_DECREF(args);
-  PyObject *part[2] = {vars, args};
-  return snap_emit_over(b, SN_call, NULL, 0, part, 2);
-}
-
 static uint32_t snap_dict(Builder *b, PyObject *o) {
-  MgOlder *owner = snap_dict_owner(o);
-  if (owner) return snap_instance_dict(b, owner);
   uint32_t me = snap_emit(b, SN_dict, (PyObject *)Py_TYPE(o), 0, NULL, 0);
   if (!snap_memo(b, o, me)) return FAIL;
   PyObject *items = snap_dict_items(b, o);
@@ -228,6 +206,15 @@ static uint32_t snap_super(Builder *b, PyObject *o) {
   return snap_emit_over(b, SN_call, NULL, 0, part, 2);
 }
 
+/* What pickling an exception forgets. */
+static uint32_t snap_exception(Builder *b, PyObject *o, uint32_t me) {
+  PyBaseExceptionObject *e = (PyBaseExceptionObject *)o;
+  uint32_t r = 0;
+  if (e->cause || e->suppress_context) r = snap_emit_over(b, SN_set_cause, NULL, me, &e->cause, 1);
+  if (r != FAIL && e->context) r = snap_emit_over(b, SN_set_context, NULL, me, &e->context, 1);
+  return r;
+}
+
 /* Everything else: by the pickle protocol, with care.  The parts of the reduced form are built like any object. */
 static uint32_t snap_reduce(Builder *b, PyObject *o) {
   if (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !mg_is_fresh(o)) return snap_refuse(o);
@@ -246,6 +233,7 @@ static uint32_t snap_reduce(Builder *b, PyObject *o) {
     if (PyTuple_GET_ITEM(r, i) != Py_None) part[i] = PyTuple_GET_ITEM(r, i);
   uint32_t me = snap_emit_over(b, SN_call, NULL, 0, part, 2);
   if (!snap_memo(b, o, me)) return FAIL;
+  if (PyExceptionInstance_Check(o) && snap_exception(b, o, me) == FAIL) return FAIL;
   if (part[2] && snap_emit_over(b, SN_set_state, NULL, me, &part[2], 1) == FAIL) return FAIL;
   for (int i = 3; i < 5; i++) {
     if (!part[i]) continue;
@@ -330,17 +318,18 @@ static bool snap_same_items(PyObject *list, PyObject *tuple) {
 
 /* Same keys in the same order with identical values? */
 static bool snap_same_dict(PyObject *a, PyObject *b) {
-  Py_ssize_t i = 0, j = 0;
-  PyObject *k, *v, *k2, *v2;
   if (PyDict_GET_SIZE(a) != PyDict_GET_SIZE(b)) return false;
-  if (PyODict_CheckExact(a)) { /* a dict's own order is not the order of an OrderedDict */
-    while (PyDict_Next(b, &j, &k2, &v2))
-      if (PyDict_GetItemWithError(a, k2) != v2) return false;
-    return true;
+  PyObject *i = PyObject_GetIter(a), *j = PyObject_GetIter(b), *k = NULL, *k2 = NULL;
+  bool same = i && j;
+  while (same && (k = PyIter_Next(i))) {
+    k2 = PyIter_Next(j);
+    same = k == k2 && PyDict_GetItemWithError(a, k) == PyDict_GetItemWithError(b, k);
+    Py_DECREF(k);
+    Py_XDECREF(k2);
   }
-  while (PyDict_Next(a, &i, &k, &v) && PyDict_Next(b, &j, &k2, &v2))
-    if (k != k2 || v != v2) return false;
-  return true;
+  Py_XDECREF(i);
+  Py_XDECREF(j);
+  return same;
 }
 
 /* Writes of an overlay: what differs from orig0 (NULL: everything in it is a write). */
@@ -368,6 +357,7 @@ static bool snap_write(Builder *b, uint32_t i) {
   MgOlder e = mg_rec->ident->v[i]; /* a copy: building may add entries */
   uint32_t t;
   switch ((MgOlderKind)e.kind) {
+  case OLDER_instdict: return true;
   case OLDER_list:
     if (!e.pristine || snap_same_items(e.seen, e.pristine)) return true;
     snap_guard_distinct(&mg_rec->ident->v[i]);

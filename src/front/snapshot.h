@@ -26,6 +26,7 @@ typedef enum MgSnapOp {
   SN_set_state,  /* __setstate__ or __dict__ update, from argument 0 */
   SN_extend,     /* append every item of list argument 0 */
   SN_put_items,  /* setitem for every pair in list argument 0 */
+  SN_set_cause, SN_set_context, /* of an exception; argument 0 may be 0 */
   SN_set_attr,   /* attribute obj of value a, past __setattr__; no argument: delete */
   SN_set_key     /* key obj of the namespace a; no argument: delete */
 } MgSnapOp;

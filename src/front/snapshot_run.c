@@ -4,10 +4,19 @@
 #include "front/names.h"
 #include "front/snapshot.h"
 
-/* Past __setattr__ of the class, as object.__setattr__ would: the recorded code has run already. */
+/* Past __setattr__ of the class, as object.__setattr__ would: the recorded code has run already.  What is deleted may have
+ * been made by the same segment, and then is not there. */
 static int snap_set_attr(PyObject *o, PyObject *name, PyObject *v) {
-  if (PyType_Check(o) || PyModule_Check(o)) return PyObject_SetAttr(o, name, v);
-  return PyObject_GenericSetAttr(o, name, v);
+  if (PyObject_GenericSetAttr(o, name, v) == 0) return 0;
+  if (v || !PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
+  PyErr_Clear();
+  return 0;
+}
+
+static int snap_set_key(PyObject *d, PyObject *name, PyObject *v) {
+  if (v) return PyDict_SetItem(d, name, v);
+  int has = PyDict_Contains(d, name);
+  return has > 0 ? PyDict_DelItem(d, name) : has;
 }
 
 static int snap_update_attrs(PyObject *o, PyObject *d) {
@@ -138,8 +147,10 @@ static int snap_change(const MgSnapInstr *q, PyObject **v, const uint32_t *k) {
   case SN_set_state: return snap_set_state(t, x);
   case SN_extend: return snap_extend(t, x);
   case SN_put_items: return snap_put_items(t, x);
+  case SN_set_cause: PyException_SetCause(t, Py_XNewRef(x)); return 0;
+  case SN_set_context: PyException_SetContext(t, Py_XNewRef(x)); return 0;
   case SN_set_attr: return snap_set_attr(t, q->obj, x);
-  case SN_set_key: return x ? PyDict_SetItem(t, q->obj, x) : PyDict_DelItem(t, q->obj);
+  case SN_set_key: return snap_set_key(t, q->obj, x);
   default: PyErr_SetString(PyExc_SystemError, "construction program"); return -1;
   }
 }
