@@ -113,25 +113,19 @@ SrcRef mg_src_closure(int i) {
   return mg_source(g, SRC_closure, mg_source(g, SRC_func, 0, 0, NULL), i, NULL);
 }
 
-/* The most derived static base: it decides what C code finds in an instance. */
-static PyTypeObject *ident_solid_base(PyTypeObject *t) {
-  while (t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_base) t = t->tp_base;
-  return t;
-}
-
 bool mg_older_opaque(PyObject *o) {
   MgOlder *e = mg_older(o);
   if (!e || (e->kind != OLDER_itself && e->kind != OLDER_object)) return false;
   /* Immutable, or changed only through ways that are recorded. */
   static PyTypeObject *const safe[] = {
       &PyFunction_Type, &PyMethod_Type, &PyFrozenSet_Type, &PyMethodDescr_Type, &PyWrapperDescr_Type, &PyProperty_Type,
-      &PyGetSetDescr_Type, &PyMemberDescr_Type, &PyStaticMethod_Type, &PyClassMethod_Type, &PyDictProxy_Type, NULL};
+      &PyGetSetDescr_Type, &PyMemberDescr_Type, &PyStaticMethod_Type, &PyClassMethod_Type, NULL};
   if (PyType_Check(o) || PyModule_Check(o) || PyCFunction_Check(o) || PyTuple_Check(o) || PyLong_Check(o) ||
       PyUnicode_Check(o) || PyFloat_Check(o) || PyBytes_Check(o) || PyExceptionInstance_Check(o))
     return false;
   for (int i = 0; safe[i]; i++)
     if (Py_TYPE(o) == safe[i]) return false;
-  PyTypeObject *b = ident_solid_base(Py_TYPE(o));
+  PyTypeObject *b = mg_solid_base(Py_TYPE(o));
   if (b == &PyBaseObject_Type) return false;
   if (!b->tp_as_sequence && !b->tp_as_mapping && !b->tp_iternext && !b->tp_methods) return false;
   return strncmp(b->tp_name, "torch.", 6) && strncmp(b->tp_name, "re.", 3) && strncmp(b->tp_name, "weak", 4);
@@ -346,6 +340,17 @@ static PyObject *wrap_partial(PyObject *v, SrcRef src) {
   return p;
 }
 
+/* A read-only view of a mapping (inspect.Signature.parameters) becomes a view of what the recording sees of it. Those of
+ * class dicts stay: attr_of_class keeps them out of here. */
+static PyObject *wrap_proxy(PyObject *v, SrcRef src) {
+  PyObject *mapping = *(PyObject **)((char *)v + sizeof(PyObject)); /* the object's only field */
+  if (src) mg_guard_add(ident_guards(), GK_is, src, v, 0);
+  PyObject *seen = mg_wrap(mapping, 0), *p = seen ? PyDictProxy_New(seen) : NULL;
+  Py_XDECREF(seen);
+  if (p && mg_older_add(v, p, src, OLDER_bound)) Py_CLEAR(p);
+  return p;
+}
+
 /* Larger dicts are not copied: C code may only read them, key by key (record_call.c). */
 enum { DICT_COPY_LIMIT = 512 };
 
@@ -365,12 +370,13 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   }
   if (mg_map_getp(&r->ident->by_seen, v) != MG_MAP_NONE || mg_is_fresh(v)) return Py_NewRef(v);
   if (PyObject_TypeCheck(v, mg_torch.tensor)) return wrap_tensor(v, src);
-  if (t == &PyTuple_Type || (PyTuple_Check(v) && ident_solid_base(t) == &PyTuple_Type)) return wrap_tuple(v, src);
+  if (t == &PyTuple_Type || (PyTuple_Check(v) && mg_solid_base(t) == &PyTuple_Type)) return wrap_tuple(v, src);
   if (t == &PyList_Type) return wrap_list(v, src);
   if (t == &PyDict_Type || t == &PyODict_Type) {
     if (PyDict_GET_SIZE(v) < DICT_COPY_LIMIT) return wrap_dict(v, src);
   } else if (t == &PySet_Type) return wrap_set(v, src);
   else if (t == &PyCell_Type) return wrap_cell(v, src);
+  else if (t == &PyDictProxy_Type) return wrap_proxy(v, src);
   else if (t == &PyMethod_Type) return wrap_method(v, src);
   else if (t == mg_torch.partial) return wrap_partial(v, src);
   else if (t == &PyCFunction_Type) {
@@ -382,7 +388,7 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
     return wrap_itself(v, src, OLDER_func);
   } else if (src && t->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_Check(v) && !PyModule_Check(v) &&
              !PyObject_TypeCheck(v, mg_torch.module) && Py_TYPE(t) != mg_torch.enum_meta &&
-             ident_solid_base(t) == &PyBaseObject_Type) {
+             mg_solid_base(t) == &PyBaseObject_Type) {
     mg_guard_add(r->guards, GK_type, src, (PyObject *)t, 0);
     return wrap_itself(v, src, OLDER_object);
   }

@@ -67,3 +67,8 @@ int mg_names_init(void) {
   done = true;
   return 0;
 }
+
+PyTypeObject *mg_solid_base(PyTypeObject *t) {
+  while (t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_base) t = t->tp_base;
+  return t;
+}

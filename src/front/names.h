@@ -70,5 +70,6 @@ typedef struct MgTorchObjs {
 
 extern MgNameTable mg_names;
 extern MgTorchObjs mg_torch;
+PyTypeObject *mg_solid_base(PyTypeObject *t); /* the most derived static base: what C code finds in an instance */
 int mg_names_init(void); /* -1 with an exception set; later calls do nothing */
 #endif

@@ -155,6 +155,10 @@ static PyObject *attr_of_class(PyObject *o, PyObject *name) {
     PyTypeObject *rt = r ? Py_TYPE(r) : NULL;
     if (!r || rt == &PyMethod_Type || rt == &PyCFunction_Type || rt == &_PyMethodWrapper_Type) return r;
   }
+  if (Py_TYPE(r) == &PyDictProxy_Type) { /* the class's own dict: looked into, never copied */
+    if (!mg_older(r) && mg_older_add(r, r, 0, OLDER_itself)) Py_CLEAR(r);
+    return r;
+  }
   PyObject *w = mg_wrap(r, 0);
   Py_DECREF(r);
   return w;

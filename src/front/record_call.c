@@ -336,6 +336,15 @@ static PyObject *call_special(const Call *c, MgAction act) {
   }
 }
 
+/* Did calling class t make r anew?  Certain when __new__ and the metaclass are C code; a __new__ in Python may give back an
+ * older object (enumerations, singletons), but not one that nobody else holds. */
+static bool call_made_instance(PyTypeObject *t, PyObject *r) {
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+  PyObject *n = _PyType_Lookup(t, mg_names.new);
+  bool c_new = n && Py_TYPE(n) != &PyStaticMethod_Type && Py_TYPE(n) != &PyFunction_Type;
+  return Py_REFCNT(r) == 1 || (c_new && Py_TYPE(r) == t && Py_TYPE(t)->tp_call == PyType_Type.tp_call);
+}
+
 PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   if (!mg_rec) return PyObject_Vectorcall(f, args, nargsf, kwnames);
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
@@ -343,13 +352,11 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   MgVerdict v = mg_policy_of(f);
   if (v.action == ACT_python) return call_python(&c);
   if (v.action == ACT_no) return call_unknown(&c);
-  if (v.action > ACT_python && v.action != ACT_next && v.action != ACT_iter) return call_special(&c, v.action);
   if (v.action > ACT_python) return call_special(&c, v.action);
   if (!call_check_args(&c, v.older)) return NULL;
   PyObject *r = call_plain(&c), *self = mg_policy_self(f);
   if (!r || mg_standin_check(r)) return r;
-  /* A class of Python code made an object that nobody else has: it is fresh. */
-  if (PyType_Check(f) && ((PyTypeObject *)f)->tp_flags & Py_TPFLAGS_HEAPTYPE && Py_REFCNT(r) == 1) mg_fresh(r);
+  if (PyType_Check(f) && call_made_instance((PyTypeObject *)f, r)) mg_fresh(r);
   if (v.action == ACT_wrap || PyObject_TypeCheck(r, mg_torch.tensor) || (self && mg_older_opaque(self))) {
     PyObject *w = mg_wrap_result(r);
     Py_DECREF(r);

@@ -79,12 +79,13 @@ static bool snap_memo(Builder *b, PyObject *o, uint32_t v) {
   return v != FAIL && !PyErr_Occurred();
 }
 
-/* Keys and values of a dict in order, as one tuple (new; kept by the builder so that its items stay). */
+/* Keys and values of a dict in order, as one tuple: borrowed from b->keep.  Subclasses are read by their static base. */
 static PyObject *snap_dict_items(Builder *b, PyObject *d) {
-  PyObject *flat = PyList_New(0), *it = flat ? PyObject_GetIter(d) : NULL, *k;
+  PyObject *flat = PyList_New(0), *k, *v;
+  PyObject *it = flat ? (PyODict_Check(d) ? PyODict_Type.tp_iter(d) : PyDict_Type.tp_iter(d)) : NULL;
   int rc = it ? 0 : -1;
   while (!rc && (k = PyIter_Next(it))) {
-    PyObject *v = PyDict_GetItemWithError(d, k);
+    v = PyDict_GetItemWithError(d, k);
     rc = !v || PyList_Append(flat, k) || PyList_Append(flat, v);
     Py_DECREF(k);
   }
@@ -93,7 +94,7 @@ static PyObject *snap_dict_items(Builder *b, PyObject *d) {
   Py_XDECREF(flat);
   if (t && PyList_Append(b->keep, t)) Py_CLEAR(t);
   Py_XDECREF(t);
-  return t; /* borrowed from b->keep */
+  return t;
 }
 
 /* ---- one object ---- */
@@ -206,6 +207,46 @@ static uint32_t snap_super(Builder *b, PyObject *o) {
   return snap_emit_over(b, SN_call, NULL, 0, part, 2);
 }
 
+/* Attributes of an instance: those in its dict, then those in slots. */
+static uint32_t snap_attributes(Builder *b, PyObject *o, uint32_t me) {
+  PyObject **d = _PyObject_GetDictPtr(o), *k, *v;
+  Py_ssize_t pos = 0;
+  while (d && *d && PyDict_Next(*d, &pos, &k, &v)) {
+    PyObject *descr = PyUnicode_Check(k) ? _PyType_Lookup(Py_TYPE(o), k) : NULL;
+    bool hidden = descr && Py_TYPE(descr)->tp_descr_set; /* setattr would go to a property */
+    if (snap_emit_over(b, hidden || !PyUnicode_Check(k) ? SN_put_attr : SN_set_attr, k, me, &v, 1) == FAIL) return FAIL;
+  }
+  PyObject *mro = Py_TYPE(o)->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
+    PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
+    for (pos = 0; t->tp_flags & Py_TPFLAGS_HEAPTYPE && PyDict_Next(t->tp_dict, &pos, &k, &v);) {
+      if (Py_TYPE(v) != &PyMemberDescr_Type) continue;
+      PyObject *x = Py_TYPE(v)->tp_descr_get(v, o, (PyObject *)Py_TYPE(o));
+      if (!x) {
+        PyErr_Clear(); /* an empty slot */
+        continue;
+      }
+      uint32_t r = PyList_Append(b->keep, x) ? FAIL : snap_emit_over(b, SN_set_attr, k, me, &x, 1);
+      Py_DECREF(x);
+      if (r == FAIL) return FAIL;
+    }
+  }
+  return me;
+}
+
+/* An instance of a Python class over object, dict, OrderedDict or list: its whole state is known. */
+static uint32_t snap_instance(Builder *b, PyObject *o) {
+  uint32_t me = snap_emit(b, SN_instance, (PyObject *)Py_TYPE(o), 0, NULL, 0), r = me;
+  if (!snap_memo(b, o, me)) return FAIL;
+  if (PyDict_Check(o) && PyDict_GET_SIZE(o)) {
+    PyObject *items = snap_dict_items(b, o);
+    if (!items) return FAIL;
+    r = snap_emit_over(b, SN_fill_dict, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items));
+  } else if (PyList_Check(o) && PyList_GET_SIZE(o))
+    r = snap_emit_over(b, SN_fill_list, NULL, me, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
+  return r == FAIL ? FAIL : snap_attributes(b, o, me);
+}
+
 /* What pickling an exception forgets. */
 static uint32_t snap_exception(Builder *b, PyObject *o, uint32_t me) {
   PyBaseExceptionObject *e = (PyBaseExceptionObject *)o;
@@ -217,7 +258,12 @@ static uint32_t snap_exception(Builder *b, PyObject *o, uint32_t me) {
 
 /* Everything else: by the pickle protocol, with care.  The parts of the reduced form are built like any object. */
 static uint32_t snap_reduce(Builder *b, PyObject *o) {
-  if (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !mg_is_fresh(o)) return snap_refuse(o);
+  if (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+    PyTypeObject *base = mg_solid_base(Py_TYPE(o));
+    if (!mg_is_fresh(o)) return snap_refuse(o);
+    if (base == &PyBaseObject_Type || base == &PyDict_Type || base == &PyODict_Type || base == &PyList_Type)
+      return snap_instance(b, o);
+  }
   MgPause pause = mg_rec_pause();
   PyObject *four = PyLong_FromLong(4), *r = four ? PyObject_CallMethodOneArg(o, mg_names.reduce_ex, four) : NULL;
   mg_rec_resume(pause);

@@ -20,6 +20,7 @@ typedef enum MgSnapOp {
   SN_method,   /* function, self */
   SN_builtin,  /* obj: the recorded builtin; argument: self */
   SN_wrapper,  /* obj: descriptor; argument: self */
+  SN_instance, /* obj: a class; an empty instance, made by the static base without running Python code */
   SN_call,     /* argument 0 called with the tuple argument 1 */
   /* fill or write: changes value a */
   SN_fill_list, SN_fill_dict, SN_fill_set, SN_set_cell,
@@ -28,6 +29,7 @@ typedef enum MgSnapOp {
   SN_put_items,  /* setitem for every pair in list argument 0 */
   SN_set_cause, SN_set_context, /* of an exception; argument 0 may be 0 */
   SN_set_attr,   /* attribute obj of value a, past __setattr__; no argument: delete */
+  SN_put_attr,   /* key obj of the instance dict of a, past data descriptors */
   SN_set_key     /* key obj of the namespace a; no argument: delete */
 } MgSnapOp;
 

@@ -70,15 +70,30 @@ static int snap_fill_list(PyObject *l, PyObject **v, const uint32_t *k, uint32_t
   return rc;
 }
 
+/* Subclasses are filled as their static base: what their own methods would do has been recorded. */
 static int snap_fill_dict(PyObject *d, PyObject **v, const uint32_t *k, uint32_t n) {
-  if (PyODict_Check(d)) { /* its order is kept outside of the dict */
-    PyObject *r = PyObject_CallMethodNoArgs(d, mg_names.clear);
+  bool ordered = PyODict_Check(d); /* its order is kept outside of the dict */
+  if (!ordered) PyDict_Clear(d);
+  else if (PyDict_GET_SIZE(d)) {
+    PyObject *r = PyObject_CallMethodOneArg((PyObject *)&PyODict_Type, mg_names.clear, d);
     if (!r) return -1;
     Py_DECREF(r);
-  } else PyDict_Clear(d);
+  }
   for (uint32_t i = 0; i < n; i += 2)
-    if (PyObject_SetItem(d, v[k[i]], v[k[i + 1]])) return -1;
+    if (ordered ? PyODict_SetItem(d, v[k[i]], v[k[i + 1]]) : PyDict_SetItem(d, v[k[i]], v[k[i + 1]])) return -1;
   return 0;
+}
+
+static PyObject *snap_new_instance(PyTypeObject *t) {
+  PyObject *none = PyTuple_New(0), *x = none ? mg_solid_base(t)->tp_new(t, none, NULL) : NULL;
+  Py_XDECREF(none);
+  return x;
+}
+
+static int snap_put_attr(PyObject *o, PyObject *key, PyObject *v) {
+  PyObject **d = _PyObject_GetDictPtr(o);
+  if (d && !*d) *d = PyDict_New();
+  return d && *d ? PyDict_SetItem(*d, key, v) : -1;
 }
 
 static int snap_fill_set(PyObject *s, PyObject **v, const uint32_t *k, uint32_t n) {
@@ -132,6 +147,7 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
   case SN_method: return PyMethod_New(v[k[0]], v[k[1]]);
   case SN_builtin: return PyCFunction_NewEx(((PyCFunctionObject *)q->obj)->m_ml, v[k[0]], NULL);
   case SN_wrapper: return Py_TYPE(q->obj)->tp_descr_get(q->obj, v[k[0]], (PyObject *)Py_TYPE(v[k[0]]));
+  case SN_instance: return snap_new_instance((PyTypeObject *)q->obj);
   case SN_call: return PyObject_Call(v[k[0]], v[k[1]], NULL);
   default: PyErr_SetString(PyExc_SystemError, "construction program"); return NULL;
   }
@@ -150,6 +166,7 @@ static int snap_change(const MgSnapInstr *q, PyObject **v, const uint32_t *k) {
   case SN_set_cause: PyException_SetCause(t, Py_XNewRef(x)); return 0;
   case SN_set_context: PyException_SetContext(t, Py_XNewRef(x)); return 0;
   case SN_set_attr: return snap_set_attr(t, q->obj, x);
+  case SN_put_attr: return snap_put_attr(t, q->obj, x);
   case SN_set_key: return snap_set_key(t, q->obj, x);
   default: PyErr_SetString(PyExc_SystemError, "construction program"); return -1;
   }
