@@ -33,7 +33,8 @@ static int matmul_run(const MgEngine *e, MgEngineArgs *a) {
   DnnMatmulState *st = a->state;
   MatmulPack pack = {m, st, a};
   DnnFrozen *once = &((DnnMatmul *)e)->frozen; /* the one part of an engine that changes after it was made */
-  if ((once->mem && dnn_frozen_fill(once, matmul_pack, &pack)) || dnn_call_run(&m->copy[0], &st->copy[0], a, NULL) || dnn_call_run(&m->copy[1], &st->copy[1], a, NULL) ||
+  if ((once->mem && dnn_frozen_fill(once, matmul_pack, &pack)) ||
+      dnn_call_run(&m->copy[0], &st->copy[0], a, NULL) || dnn_call_run(&m->copy[1], &st->copy[1], a, NULL) ||
       dnn_call_run(&m->mm, &st->mm, a, m->frozen.mem)) {
     a->err = "oneDNN matmul failed";
     return -1;

@@ -38,19 +38,23 @@ typedef int pack_i8 __attribute__((vector_size(32)));
     pack_f##V s = {0};                                                                                       \
     for (int k = 0; k < V; k++) s[k] = k >= rows ? 0 : scale ? scale[k] : 1;                                 \
     for (int64_t j = 0; j < p->nelem; j += V) {                                                              \
+      const int32_t *to = p->elem_off + j;                                                                   \
       int64_t n = p->nelem - j < V ? p->nelem - j : V;                                                       \
       pack_f##V r[V];                                                                                        \
-      if (n == V && rows >= V)                                                                               \
-        PACK_UNROLL for (int i = 0; i < V; i++) r[i] = *(const pack_f##V *)(src + i * p->src_out + j);                   \
-      else {                                                                                                 \
+      if (n == V && rows >= V) {                                                                             \
+        PACK_UNROLL for (int i = 0; i < V; i++) r[i] = *(const pack_f##V *)(src + i * p->src_out + j);       \
+      } else {                                                                                               \
         memset(r, 0, sizeof r);                                                                              \
-        PACK_UNROLL for (int i = 0; i < V; i++) if (i < rows) memcpy(&r[i], src + i * p->src_out + j, sizeof(float) * n);  \
+        PACK_UNROLL for (int i = 0; i < V; i++) {                                                            \
+          if (i < rows) memcpy(&r[i], src + i * p->src_out + j, sizeof(float) * n);                          \
+        }                                                                                                    \
       }                                                                                                      \
       STAGES                                                                                                 \
-      if (n == V)                                                                                            \
-        PACK_UNROLL for (int k = 0; k < V; k++) *(pack_f##V *)(dst + p->elem_off[j + k]) = r[k] * s;                     \
-      else                                                                                                   \
-        PACK_UNROLL for (int k = 0; k < V; k++) if (k < n) *(pack_f##V *)(dst + p->elem_off[j + k]) = r[k] * s;                     \
+      if (n == V) {                                                                                          \
+        PACK_UNROLL for (int k = 0; k < V; k++) *(pack_f##V *)(dst + to[k]) = r[k] * s;                      \
+      } else { /* unrolled too: r stays in registers */                                                      \
+        PACK_UNROLL for (int k = 0; k < V; k++) if (k < n) *(pack_f##V *)(dst + to[k]) = r[k] * s;           \
+      }                                                                                                      \
     }                                                                                                        \
     for (int64_t k = 0; k < p->npad; k++)                                                                    \
       *(pack_f##V *)(dst + p->elem_off[p->nelem + k]) = (pack_f##V){0};                                      \

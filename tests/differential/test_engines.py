@@ -1,0 +1,329 @@
+"""Library engines against eager: matrix products, convolutions, attention, with all that is fused into them.
+
+A function is recorded as a graph text, compiled by the harness, and must give eager's values, dtypes and strides.
+`ops` names the mg:: nodes expected in the compiled graph, and ATen ops that must be gone.
+"""
+
+import pathlib
+import re
+import sys
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import graphs  # noqa: E402
+
+from magneto import _magneto  # noqa: E402
+
+T = torch.randn
+
+
+@pytest.fixture(autouse=True)
+def clean_compiler():
+    torch.manual_seed(0)
+    with torch.no_grad():
+        yield
+
+
+def compiled(fn, *args, **options):
+    text, inputs = graphs.graph_text(fn, *args)
+    return _magneto.Graph(text, dump=True, **options), inputs
+
+
+def fired(graph):
+    """Ops of the graph that was lowered."""
+    return re.findall(r"= ([\w:.]+)\(", graph.dump("simplified"))
+
+
+def close(got, want, tol=None):
+    assert got.shape == want.shape and got.dtype == want.dtype and got.stride() == want.stride()
+    tol = tol or {torch.bfloat16: 2e-2, torch.float16: 2e-3}.get(got.dtype, 2e-5)
+    scale = max(1.0, float(want.float().abs().max())) if want.numel() else 1.0
+    torch.testing.assert_close(got.float(), want.float(), rtol=tol, atol=tol * scale, equal_nan=True)
+
+
+def check(fn, *args, has=(), gone=(), tol=None, **options):
+    graph, inputs = compiled(fn, *args, **options)
+    want = fn(*args)
+    want = want if isinstance(want, (tuple, list)) else [want]
+    for _ in range(2):
+        for got, w in zip(graph.run(*inputs), want, strict=True):
+            close(got, w, tol)
+    names = fired(graph)
+    for op in has:
+        assert op in names, names
+    for op in gone:
+        assert op not in names, names
+    return graph, inputs
+
+
+# ---- matrix products ----
+
+LINEAR = [(1, 1, 1), (1, 768, 64), (3, 5, 7), (4, 512, 100), (17, 33, 65), (128, 64, 256), (130, 1, 9)]
+
+
+@pytest.mark.parametrize("m,k,n", LINEAR)
+@pytest.mark.parametrize("act", [None, "relu", "gelu", "silu", "sigmoid", "tanh", "hardswish", "mish"])
+def test_linear(m, k, n, act):
+    w, b = T(n, k), T(n)
+    f = getattr(F, act) if act else (lambda y: y)
+    check(lambda x: f(F.linear(x, w, b)), T(m, k), has=["mg::matmul"], gone=["aten::addmm", f"aten::{act}"])
+
+
+@pytest.mark.parametrize(
+    "x",
+    [T(12, 20).t(), T(20, 24)[:, ::2], T(40, 12)[5:25], T(2, 10, 12), T(3, 4, 12).transpose(0, 1), T(1, 12).expand(20, 12)],
+    ids=["t", "step", "offset", "3d", "3dt", "expand"],
+)
+def test_linear_strides(x):
+    w, b = T(8, 12), T(8)
+    check(lambda x: F.gelu(F.linear(x, w, b), approximate="tanh"), x)
+    v = T(24, 8)[::2]
+    check(lambda x: F.relu(x @ v + b), x)
+
+
+def test_matmul_bias_and_residual():
+    x, w = T(6, 12), T(12, 8)
+    check(lambda x, b: torch.addmm(b, x, w), x, T(8), has=["mg::matmul"])
+    check(lambda x, b: torch.addmm(b, x, w), x, T(6, 8), has=["mg::matmul"])
+    check(lambda x, b: torch.addmm(b, x, w), x, T(6, 1), has=["mg::matmul"])
+    check(lambda x, b: torch.addmm(b, x, w), x, T(1), has=["mg::matmul"])
+    check(lambda x, b: torch.addmm(b, x, w, beta=2), x, T(8), has=["aten::addmm"])
+    check(lambda x, b: F.relu(torch.mm(x, w) + b), x, T(8), has=["mg::matmul"], gone=["aten::relu"])
+
+
+def test_bmm():
+    check(torch.bmm, T(4, 5, 6), T(4, 6, 7), has=["mg::matmul"])
+    check(lambda a, b: torch.relu(a @ b.transpose(-1, -2)), T(2, 3, 5, 6), T(2, 3, 7, 6), has=["mg::matmul"])
+    check(lambda a, b: a @ b, T(8, 5, 6), T(6, 7))
+    check(torch.bmm, T(5, 4, 6).transpose(0, 1), T(6, 4, 7).transpose(0, 1), has=["mg::matmul"])
+    check(torch.bmm, T(4, 5, 6), T(1, 6, 7).expand(4, 6, 7), has=["mg::matmul"])
+    check(lambda c, a, b: torch.baddbmm(c, a, b), T(4, 5, 7), T(4, 5, 6), T(4, 6, 7), has=["mg::matmul"])
+    check(lambda c, a, b: torch.baddbmm(c, a, b), T(1, 1, 7), T(4, 5, 6), T(4, 6, 7), has=["mg::matmul"])
+
+
+def test_matmul_left_alone():
+    check(lambda a, b: a @ b, torch.ones(3, 4, dtype=torch.long), torch.ones(4, 5, dtype=torch.long), gone=["mg::matmul"])
+    check(lambda a, b: a @ b, T(3, 4).double(), T(4, 5).double(), gone=["mg::matmul"])
+    check(lambda a, b: a @ b, T(0, 4), T(4, 5), gone=["mg::matmul"])
+    check(lambda a, b: a @ b, T(3, 0), T(0, 5), gone=["mg::matmul"])
+
+
+def test_matmul_bf16():
+    w, b = T(48, 64).bfloat16(), T(48).bfloat16()
+    check(lambda x: F.gelu(F.linear(x, w, b)), T(20, 64).bfloat16())
+
+
+# ---- convolutions ----
+
+
+def bn(c, affine=True):
+    return (T(c), T(c)) if affine else (None, None), (T(c), torch.rand(c) + 0.5)
+
+
+CONVS = {  # x, weight, convolution arguments
+    "1x1": ((2, 16, 9, 7), (24, 16, 1, 1), {}),
+    "3x3": ((2, 16, 9, 7), (32, 16, 3, 3), {"padding": 1}),
+    "odd": ((3, 17, 13, 11), (33, 17, 3, 3), {"padding": 1}),
+    "stem": ((2, 3, 32, 32), (64, 3, 7, 7), {"stride": 2, "padding": 3}),
+    "one": ((1, 1, 5, 5), (1, 1, 3, 3), {}),
+    "rect": ((2, 8, 11, 6), (12, 8, 5, 1), {"stride": (2, 1), "padding": (2, 0)}),
+    "dilated": ((2, 8, 15, 15), (8, 8, 3, 3), {"dilation": 2, "padding": 2}),
+    "groups": ((2, 16, 9, 9), (32, 4, 3, 3), {"groups": 4, "padding": 1}),
+    "depthwise": ((2, 20, 9, 9), (20, 1, 3, 3), {"groups": 20, "padding": 1, "stride": 2}),
+    "multiplier": ((2, 8, 9, 9), (16, 1, 3, 3), {"groups": 8}),
+    "valid": ((2, 8, 3, 3), (16, 8, 3, 3), {}),
+    "1d": ((2, 8, 30), (16, 8, 5), {"padding": 2}),
+    "3d": ((2, 4, 6, 7, 8), (8, 4, 3, 3, 3), {"padding": 1}),
+}
+ACTS = [None, "relu", "relu6", "hardswish", "silu", "gelu", "leaky_relu", "sigmoid", "tanh", "hardsigmoid", "mish"]
+
+
+def conv(x, *args, **kw):
+    return [F.conv1d, F.conv2d, F.conv3d][x.dim() - 3](x, *args, **kw)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["nchw", "nhwc"])
+@pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
+@pytest.mark.parametrize("name", CONVS)
+def test_conv(name, bias, last):
+    xs, ws, kw = CONVS[name]
+    if last and len(xs) != 4:
+        pytest.skip("channels_last is for images")
+    x, w, b = T(xs), T(ws), T(ws[0]) if bias else None
+    if last:
+        x = x.to(memory_format=torch.channels_last)
+    check(lambda x: conv(x, w, b, **kw), x, has=["mg::conv"], gone=["aten::convolution"])
+    affine, stats = bn(ws[0])
+
+    def f(x):
+        y = F.batch_norm(conv(x, w, b, **kw), *stats, *affine, eps=1e-3)
+        return F.relu(y)
+
+    check(f, x, has=["mg::conv"], gone=["aten::native_batch_norm", "aten::relu"])
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_conv_act(act):
+    x, w = T(2, 8, 9, 7), T(16, 8, 3, 3)
+    f = getattr(F, act) if act else (lambda y: y)
+    check(lambda x: f(F.conv2d(x, w)), x, has=["mg::conv"], gone=[f"aten::{act}"])
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_conv_transposed(groups):
+    w, b = T(16, 24 // groups, 4, 4), T(24)
+    check(lambda x: F.conv_transpose2d(x, w, b, 2, 1, groups=groups), T(2, 16, 7, 6), has=["mg::conv"])
+    check(lambda x: F.relu(F.conv_transpose2d(x, w, b, 3, 1, 2, groups)), T(2, 16, 7, 6), has=["mg::conv"])
+    v = T(6, 4, 3)
+    check(lambda x: F.conv_transpose1d(x, v, None, 2), T(2, 6, 9), has=["mg::conv"])
+
+
+def test_conv_residual():
+    x, w = T(2, 16, 9, 7), T(16, 16, 3, 3)
+    affine, stats = bn(16, affine=False)
+
+    def block(x, act, swap):
+        y = F.batch_norm(F.conv2d(x, w, padding=1), *stats, *affine)
+        y = x + y if swap else y + x
+        return F.relu(y) if act else y
+
+    for act in (False, True):
+        for swap in (False, True):
+            gone = ["aten::add.Tensor", "aten::relu", "aten::native_batch_norm"]
+            check(lambda x: block(x, act, swap), x, has=["mg::conv"], gone=gone)
+    check(lambda x: block(block(x, True, False), True, True), x, gone=["aten::add.Tensor"])
+    # a residual of another shape or layout
+    check(lambda x, r: F.conv2d(x, w, padding=1) + r, x, T(16, 1, 1))
+    check(lambda x, r: F.conv2d(x, w, padding=1) + r, x, x.to(memory_format=torch.channels_last).clone())
+
+
+def test_conv_values_used_twice():
+    x, w = T(2, 16, 9, 7), T(16, 16, 3, 3)
+
+    def f(x):
+        y = F.conv2d(x, w, padding=1)
+        z = F.relu(y)
+        return F.conv2d(z, w) + F.conv2d(y * z, w), y.mean((2, 3))
+
+    check(f, x, has=["mg::conv", "aten::relu"])
+
+
+def test_conv_strided_weights():
+    x = T(2, 8, 9, 7)
+    for w in (T(16, 8, 3, 3).to(memory_format=torch.channels_last), T(16, 16, 3, 3)[:, ::2], T(8, 16, 3, 3).transpose(0, 1)):
+        affine, stats = bn(16)
+        check(lambda x: F.batch_norm(F.conv2d(x, w), *stats, *affine), x, has=["mg::conv"])
+    check(lambda x: F.conv2d(x, x.new_ones(16, 8, 3, 3)), x)  # computed weights
+
+
+def test_conv_chain_and_views():
+    """Values between convolutions that are also seen through views, pooled, concatenated, or returned."""
+    x, w, v = T(2, 8, 12, 12), T(16, 8, 3, 3), T(8, 32, 1, 1)
+
+    def f(x):
+        y = F.relu(F.conv2d(x, w, padding=1))
+        z = torch.cat([y, torch.tanh(y)], 1)
+        p = F.max_pool2d(F.conv2d(z, v), 2)
+        s = p * torch.sigmoid(p.mean((2, 3), keepdim=True))
+        return s, s.flatten(1), y.permute(0, 2, 3, 1), F.avg_pool2d(y, 2, 1)
+
+    check(f, x, has=["mg::conv"])
+    m = T(16, 4)
+    check(lambda x: F.conv2d(x, w).flatten(2).transpose(1, 2) @ m, x, has=["mg::conv"])
+
+
+def test_conv_bf16():
+    x, w, b = T(2, 16, 9, 7).bfloat16(), T(32, 16, 3, 3).bfloat16(), T(32).bfloat16()
+    check(lambda x: F.relu(F.conv2d(x, w, b)), x)
+
+
+# ---- attention ----
+
+
+def heads(b, s, h, d):
+    return T(b, s, h, d).transpose(1, 2)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("b,h,q,k,d", [(1, 12, 128, 128, 64), (2, 3, 37, 53, 36), (2, 2, 64, 40, 8), (1, 2, 70, 70, 80), (1, 1, 6, 1, 1)])
+def test_attention(b, h, q, k, d, causal):
+    f = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal)  # noqa: E731
+    check(f, heads(b, q, h, d), heads(b, k, h, d), heads(b, k, h, d), has=["mg::sdpa"])
+    check(f, T(b, h, q, d), T(b, h, k, d), T(b, h, k, d), has=["mg::sdpa"])
+
+
+def test_attention_mask():
+    q, k, v = heads(2, 37, 3, 16), heads(2, 53, 3, 16), heads(2, 53, 3, 16)
+    f = lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, scale=0.3)  # noqa: E731
+    for shape in ((2, 3, 37, 53), (2, 1, 37, 53), (1, 1, 1, 53), (37, 53)):
+        check(f, q, k, v, T(shape), has=["mg::sdpa"])
+        check(f, q, k, v, torch.rand(shape) > 0.4, has=["mg::sdpa"])
+    hidden = torch.zeros(37, 53)
+    hidden[3] = float("-inf")
+    check(f, q, k, v, hidden, has=["mg::sdpa"])
+    check(f, q, k, v, T(2, 1, 37, 1).expand(2, 3, 37, 53), has=["mg::sdpa"])
+
+
+def test_attention_of_projections():
+    """Views of one projection go in, heads go out into the next product, without copies."""
+    w, b, o = T(96, 32), T(96), T(32, 32)
+
+    def f(x):
+        q, k, v = F.linear(x, w, b).view(2, 20, 3, 4, 8).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v)
+        return F.linear(y.transpose(1, 2).reshape(2, 20, 32), o)
+
+    check(f, T(2, 20, 32), has=["mg::sdpa", "mg::matmul"])
+
+
+# ---- running ----
+
+
+def test_changed_weights_are_seen():
+    x, w, m = T(2, 8, 9, 7), T(16, 8, 3, 3), T(16, 10)
+    affine, stats = bn(16)
+
+    def f(x, w, m, mean):
+        y = F.relu(F.batch_norm(F.conv2d(x, w), mean, stats[1], *affine))
+        return y.mean((2, 3)) @ m
+
+    args = [x, w, m, stats[0]]
+    graph, inputs = compiled(f, *args)
+    for _ in range(3):
+        close(graph.run(*inputs)[0], f(*inputs[:4]))
+        inputs[1].data.mul_(1.5)
+        inputs[2].data.add_(0.25)
+        inputs[3].data.sub_(0.5)
+
+
+def test_threads():
+    """Several Python threads in one plan."""
+    w, v, b = T(32, 8, 3, 3), T(64, 32), T(64)
+    affine, stats = bn(32)
+
+    def f(x):
+        y = F.relu(F.batch_norm(F.conv2d(x, w), *stats, *affine)).mean((2, 3))
+        return F.gelu(F.linear(y, v.t().contiguous().t(), b))
+
+    graph, inputs = compiled(f, T(2, 8, 9, 7))
+    given = [T(2, 8, 9, 7) for _ in range(4)]
+    want = [f(x) for x in given]
+    failures = []
+
+    def work(i):
+        try:
+            for _ in range(20):
+                close(graph.run(given[i], *inputs[1:])[0], want[i])
+        except AssertionError as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures, failures[0]
