@@ -138,6 +138,7 @@ static MgRc compile_passes(Compile *k, MgPlan **out) {
   compile_log_graph(k, MG_LOG_functional, "functional");
   TRY(compile_done(k, "functionalize"));
   simplify.onednn = compile_wants_onednn(k);
+  simplify.bf16 = simplify.onednn && mg_onednn_bf16();
   TRY(mg_patterns(g, &simplify)); /* on ATen's own ops, before they are taken apart */
   TRY(compile_done(k, "patterns"));
   TRY(mg_simplify(g, &simplify));
