@@ -1,10 +1,48 @@
-/* What fusion (fuse.c) and loop transformation (loopopt.c) share. */
+/* What fusion (fuse.c, fuse_kernel.c) and loop transformation (loopopt.c) share. */
 #ifndef MG_BACK_FUSE_H
 #define MG_BACK_FUSE_H
 #include "back/back.h"
 
-/* Fills kernel k with a transformed copy of one nest: loop order, collapsed ranges, vector index, parallel ranges. */
-/* Drops ranges of 1, orders the others by stride and merges those that are one range in memory. In place. */
-MgRc mg_loop_normalize(MgSched *s, MgLoop *l);
-MgRc mg_loop_plan(MgSched *s, const MgLoop *l, MgKernel *k);
+typedef struct FuLoad { /* one distinct load of a nest */
+  BufRef buf;
+  ExprRef index;
+} FuLoad;
+
+typedef struct FuNest { /* one nest on its way into a kernel */
+  MgLoop *l;           /* own copy; transformed in place */
+  FuLoad *load; uint32_t nload;
+  uint32_t seq;        /* position in the schedule */
+} FuNest;
+
+/* A kernel while it grows.  Every nest iterates over a prefix of `range`; the first `shared` ranges are the rows:
+ * dependences between nests of the kernel stay within one row, so rows may run in any order. */
+typedef struct FuKernel {
+  MgSched *s;
+  FuNest *nest; uint32_t n, cap;
+  SymRef range[MG_MAX_RANK];
+  int nrange, shared;
+  bool alone;          /* takes no further nest (scatter, read-modify-write) */
+  int nphase;
+  uint32_t ops;        /* size of its expressions */
+} FuKernel;
+
+/* ---- loopopt.c ---- */
+int fu_all(const MgLoop *l);                                   /* ranges of a nest, reduced ones included */
+void fu_set_ranges(MgExprs *x, const SymRef *range, int n);    /* declares idx(0..n), forgets the others */
+MgRc fu_nest_init(MgSched *s, const MgLoop *l, uint32_t seq, FuNest *out); /* a normalised copy */
+MgRc fu_nest_loads(MgSched *s, FuNest *n);                     /* (re)collects the loads */
+/* Splits a nest's ranges so that they are a prefix of range[0..n), their common refinement. */
+MgRc fu_split(MgSched *s, MgLoop *l, const SymRef *range, int n);
+/* Merges neighbouring ranges of a whole kernel that no nest needs apart. */
+MgRc fu_collapse(FuKernel *k);
+/* Elements of the part of `index` that does not depend on idx(0..shared); lo is its least value. */
+bool fu_row_part(MgExprs *x, ExprRef index, const SymRef *range, int shared, ExprRef *inner, int64_t *lo, int64_t *hi);
+/* Can accesses a and b of one buffer meet only within one row? */
+bool fu_row_local(MgExprs *x, ExprRef a, ExprRef b, const SymRef *range, int shared);
+int64_t fu_hint(const MgExprs *x, const SymRef *range, int from, int to); /* product of ranges, at the hints */
+/* Large reductions with few results become two stages that threads can share. */
+MgRc fu_two_stages(MgSched *s, const MgLoop *l, MgLoop *out[2], int *n);
+/* ---- fuse_kernel.c ---- */
+/* Chooses vector index and parallel ranges, keeps temporaries local, makes the kernel's arguments. */
+MgRc fu_finish(FuKernel *k, const uint32_t *users, MgKernel *out, uint32_t number);
 #endif

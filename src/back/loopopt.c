@@ -1,13 +1,16 @@
-/* Transformations of one nest: order and collapsing of its ranges, choice of the vector index.
- * In: a nest as lowering wrote it.  Out: an equivalent copy. */
+/* Transformations of nests: order, splitting and collapsing of ranges, two-stage reductions, rows of an access.
+ * In: nests as lowering wrote them.  Out: equivalent copies. */
 #include "back/fuse.h"
 #include <stdlib.h>
 #include <string.h>
 
-static void set_ranges(MgExprs *x, const MgLoop *l) {
-  int n = l->nouter + l->nred;
-  for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(x, k, k < n ? l->range[k] : 0);
+int fu_all(const MgLoop *l) { return l->nouter + (l->kind == ML_reduce || l->kind == ML_scan ? l->nred : 0); }
+
+void fu_set_ranges(MgExprs *x, const SymRef *range, int n) {
+  for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(x, k, k < n ? range[k] : 0);
 }
+
+static void set_ranges(MgExprs *x, const MgLoop *l) { fu_set_ranges(x, l->range, fu_all(l)); }
 
 /* Rewrites all expressions of a nest with idx(k) = to[k]; the ranges must be those of the new indices. */
 static MgRc rewrite(MgExprs *x, MgLoop *l, const ExprRef *to, int n) {
@@ -39,46 +42,42 @@ static void note_access(Stride *s, ExprRef index) {
   if (v > s->worst) s->worst = v;
 }
 
-/* Loads are collected first: rewriting while walking would disturb the walk. */
-typedef struct Loads {
+typedef struct Collect {
   MgCtx *c;
-  ExprRef *index;
+  FuLoad *load;
   uint32_t n, cap;
   bool nomem;
-} Loads;
+} Collect;
 
 static ExprRef note_load(MgExprs *x, ExprRef r, const ExprRef *src, void *arg) {
-  Loads *l = arg;
+  Collect *l = arg;
   const MgExpr *e = mg_expr(x, r);
   (void)src;
   if (e->op != OP_load || l->nomem) return r;
+  for (uint32_t i = 0; i < l->n; i++)
+    if (l->load[i].buf == e->u.i && l->load[i].index == e->src[0]) return r;
   if (l->n == l->cap) {
-    uint32_t cap = l->cap ? l->cap * 2 : 16;
-    ExprRef *q = mg_ctx_grow(l->c, l->index, l->n * sizeof *q, cap * sizeof *q);
+    uint32_t cap = l->cap ? l->cap * 2 : 8;
+    FuLoad *q = mg_ctx_grow(l->c, l->load, l->n * sizeof *q, cap * sizeof *q);
     if (!q) {
       l->nomem = true;
       return r;
     }
-    l->index = q;
+    l->load = q;
     l->cap = cap;
   }
-  l->index[l->n++] = e->src[0];
+  l->load[l->n++] = (FuLoad){(BufRef)e->u.i, e->src[0]};
   return r;
 }
 
-static MgRc loads_of(MgSched *s, const MgLoop *l, Loads *out) {
-  const ExprRef part[4] = {l->body, l->value, l->index, l->mask};
-  *out = (Loads){.c = s->c};
+MgRc fu_nest_loads(MgSched *s, FuNest *n) {
+  const ExprRef part[4] = {n->l->body, n->l->value, n->l->index, n->l->mask};
+  Collect c = {.c = s->c};
   for (int i = 0; i < 4; i++)
-    if (part[i] && !mg_ex_map(s->x, part[i], note_load, out)) return MG_NOMEM;
-  return out->nomem ? MG_NOMEM : MG_OK;
-}
-
-static Stride stride_of(MgSched *s, const MgLoop *l, const Loads *loads, int k) {
-  Stride st = {.x = s->x, .k = k, .contiguous = true};
-  for (uint32_t i = 0; i < loads->n; i++) note_access(&st, loads->index[i]);
-  note_access(&st, l->index);
-  return st;
+    if (part[i] && !mg_ex_map(s->x, part[i], note_load, &c)) return MG_NOMEM;
+  n->load = c.load;
+  n->nload = c.n;
+  return c.nomem ? MG_NOMEM : MG_OK;
 }
 
 /* ---- dropping, ordering and collapsing ranges ---- */
@@ -109,13 +108,14 @@ static MgRc reorder(MgSched *s, MgLoop *l) {
   SymRef range[MG_MAX_RANK];
   int64_t key[MG_MAX_RANK];
   int order[MG_MAX_RANK], n = l->nouter + l->nred;
-  Loads loads;
+  FuNest nest = {.l = l};
   bool arg = l->red_op == RED_argmax || l->red_op == RED_argmin, same = true;
-  TRY(loads_of(s, l, &loads));
+  TRY(fu_nest_loads(s, &nest));
   for (int k = 0; k < n; k++) {
     /* The store decides among the kept ranges: writes are the dearest access. Loads decide where it is silent. */
-    Stride st = {.x = s->x, .k = k, .contiguous = true}, all = stride_of(s, l, &loads, k);
+    Stride st = {.x = s->x, .k = k, .contiguous = true}, all = st;
     note_access(&st, l->index);
+    for (uint32_t i = 0; i < nest.nload; i++) note_access(&all, nest.load[i].index);
     key[k] = k < l->nouter && st.worst ? st.worst : all.worst;
     order[k] = k;
   }
@@ -183,7 +183,8 @@ static MgRc collapse(MgSched *s, MgLoop *l) {
   return MG_OK;
 }
 
-MgRc mg_loop_normalize(MgSched *s, MgLoop *l) {
+/* Drops ranges of 1, orders the others by stride and merges those that are one range in memory. */
+static MgRc normalize(MgSched *s, MgLoop *l) {
   set_ranges(s->x, l);
   if (l->kind != ML_scan) TRY(drop_ones(s, l));
   if (l->kind == ML_scatter) return MG_OK; /* colliding stores keep their order */
@@ -191,37 +192,163 @@ MgRc mg_loop_normalize(MgSched *s, MgLoop *l) {
   return collapse(s, l);
 }
 
-MgRc mg_loop_plan(MgSched *s, const MgLoop *l, MgKernel *k) {
-  MgLoop *m = mg_new(s->c, MgLoop, 1);
-  Loads loads;
-  TRYP(m);
-  *m = *l;
-  TRY(mg_loop_normalize(s, m));
-  TRY(loads_of(s, m, &loads));
-  k->loop[0] = m;
-  m->vec = MG_NO_VEC;
-  int outer = m->nouter, all = outer + m->nred;
-  bool set = m->mode == ST_set;
-  k->grain = 1;
-  k->nshared = (uint8_t)outer;
-  switch (m->kind) {
-  case ML_scatter: k->nshared = 0; break;
-  case ML_scan: break;
-  case ML_point:
-    if (outer && set) {
-      m->vec = (uint8_t)(outer - 1);
-      k->nshared = (uint8_t)(outer == 1 ? 1 : outer - 1);
+MgRc fu_nest_init(MgSched *s, const MgLoop *l, uint32_t seq, FuNest *out) {
+  *out = (FuNest){.seq = seq, .l = mg_new(s->c, MgLoop, 1)};
+  TRYP(out->l);
+  *out->l = *l;
+  if (l->kind == ML_point || l->kind == ML_scatter) out->l->nred = 0;
+  out->l->vec = MG_NO_VEC;
+  TRY(normalize(s, out->l));
+  return fu_nest_loads(s, out);
+}
+
+/* ---- splitting ---- */
+
+MgRc fu_split(MgSched *s, MgLoop *l, const SymRef *range, int n) {
+  ExprRef to[MG_MAX_RANK] = {0};
+  int old = fu_all(l), at = 0, outer = 0, all;
+  SymRef fine[MG_MAX_RANK];
+  fu_set_ranges(s->x, range, n);
+  for (int k = 0; k < old; k++) {
+    SymRef size = mg_sym(s->x, 1);
+    ExprRef i = mg_sym(s->x, 0);
+    while (size != l->range[k]) { /* the new ranges that make up the old one */
+      if (at == n || at == MG_MAX_RANK) return mg_fail(s->c, MG_BUG, "split: ranges are no refinement");
+      i = mg_sym_add(s->x, mg_sym_mul(s->x, i, range[at]), mg_ex_idx(s->x, at));
+      size = mg_sym_mul(s->x, size, range[at]);
+      fine[at] = range[at];
+      at++;
     }
-    break;
-  default:
-    if (!set) break;
-    if (all > outer && (outer == 0 || stride_of(s, m, &loads, all - 1).contiguous)) {
-      m->vec = (uint8_t)(all - 1);
-    } else if (outer && stride_of(s, m, &loads, outer - 1).contiguous) {
-      m->vec = (uint8_t)(outer - 1);
-      k->nshared = (uint8_t)(outer == 1 ? 1 : outer - 1);
-    }
-    break;
+    to[k] = i;
+    if (k < l->nouter) outer = at;
   }
+  all = at;
+  TRY(rewrite(s->x, l, to, old));
+  memcpy(l->range, fine, sizeof *fine * (size_t)all);
+  l->nouter = (uint8_t)outer;
+  l->nred = (uint8_t)(all - outer);
   return mg_exprs_ok(s->x);
+}
+
+/* ---- joint collapsing ---- */
+
+MgRc fu_collapse(FuKernel *k) {
+  MgSched *s = k->s;
+  for (int d = 0; d + 1 < k->nrange;) {
+    MgLoop *copy = mg_new(s->c, MgLoop, k->n);
+    bool all = true;
+    TRYP(copy);
+    for (uint32_t i = 0; i < k->n && all; i++) {
+      copy[i] = *k->nest[i].l;
+      int m = fu_all(&copy[i]);
+      if (m <= d) continue;
+      all = m > d + 1 && d + 1 != copy[i].nouter && copy[i].kind != ML_scatter && copy[i].kind != ML_scan;
+      if (all) TRY(try_collapse(s, &copy[i], d, &all));
+    }
+    if (!all) {
+      d++;
+      continue;
+    }
+    for (uint32_t i = 0; i < k->n; i++) *k->nest[i].l = copy[i];
+    k->range[d] = mg_sym_mul(s->x, k->range[d], k->range[d + 1]);
+    k->nrange--;
+    for (int j = d + 1; j < k->nrange; j++) k->range[j] = k->range[j + 1];
+    if (k->shared > d + 1) k->shared--;
+  }
+  for (uint32_t i = 0; i < k->n; i++) TRY(fu_nest_loads(s, &k->nest[i]));
+  return mg_exprs_ok(s->x);
+}
+
+/* ---- rows ---- */
+
+int64_t fu_hint(const MgExprs *x, const SymRef *range, int from, int to) {
+  int64_t n = 1;
+  for (int k = from; k < to; k++) n *= mg_sym_hint(x, range[k]);
+  return n;
+}
+
+bool fu_row_part(MgExprs *x, ExprRef index, const SymRef *range, int shared, ExprRef *inner, int64_t *lo, int64_t *hi) {
+  ExprRef coef;
+  (void)range;
+  for (int k = 0; k < shared; k++)
+    if (!mg_ex_linear(x, index, k, &coef, &index)) return false;
+  *inner = index;
+  return mg_ex_range(x, index, lo, hi) && *lo != INT64_MIN && *hi != INT64_MAX;
+}
+
+bool fu_row_local(MgExprs *x, ExprRef a, ExprRef b, const SymRef *range, int shared) {
+  ExprRef ia, ib, ca, cb, ra = a, rb = b;
+  int64_t alo, ahi, blo, bhi, coef[MG_MAX_RANK], n;
+  if (a == b) return true;
+  if (!fu_row_part(x, a, range, shared, &ia, &alo, &ahi) || !fu_row_part(x, b, range, shared, &ib, &blo, &bhi)) return false;
+  for (int k = 0; k < shared; k++) {
+    if (!mg_ex_linear(x, ra, k, &ca, &ra) || !mg_ex_linear(x, rb, k, &cb, &rb) || ca != cb) return false;
+    if (!mg_ex_const_int(x, ca, &coef[k]) || coef[k] <= 0) return false;
+  }
+  int64_t span = (ahi > bhi ? ahi : bhi) - (alo < blo ? alo : blo) + 1;
+  for (int k = shared - 1; k >= 0; k--) { /* rows are disjoint: each stride clears what the inner ones reach */
+    if (coef[k] < span || !mg_ex_const_int(x, range[k], &n)) return false;
+    span = coef[k] * (n - 1) + span;
+  }
+  return true;
+}
+
+/* ---- two-stage reductions ---- */
+
+enum { STAGE_LEAST = 65536, STAGE_ROWS = 8 }; /* reduced points worth it; results that are parallel enough already */
+
+/* A divisor of n near 64. */
+static int64_t chunk_count(int64_t n) {
+  for (int64_t d = 64; d <= 512; d++)
+    if (n % d == 0) return d;
+  for (int64_t d = 63; d >= 8; d--)
+    if (n % d == 0) return d;
+  return 0;
+}
+
+MgRc fu_two_stages(MgSched *s, const MgLoop *l, MgLoop *out[2], int *n) {
+  MgExprs *x = s->x;
+  int64_t size, chunks;
+  FuNest nest;
+  *n = 0;
+  if (l->kind != ML_reduce || l->mode != ST_set || l->mask || l->red_op == RED_argmax || l->red_op == RED_argmin) return MG_OK;
+  if (fu_hint(x, l->range, l->nouter, l->nouter + l->nred) < STAGE_LEAST || fu_hint(x, l->range, 0, l->nouter) >= STAGE_ROWS) return MG_OK;
+  TRY(fu_nest_init(s, l, 0, &nest));
+  MgLoop *a = nest.l;
+  int o = a->nouter;
+  if (!a->nred || !mg_ex_const_int(x, a->range[o], &size) || !(chunks = chunk_count(size))) return MG_OK;
+  MgTy ty = mg_expr(x, a->body)->ty;
+  SymRef fine[MG_MAX_RANK];
+  if (o + a->nred + 1 > MG_MAX_RANK) return MG_OK;
+  memcpy(fine, a->range, sizeof *fine * (size_t)o);
+  fine[o] = mg_sym(x, chunks);
+  fine[o + 1] = mg_sym(x, size / chunks);
+  memcpy(fine + o + 2, a->range + o + 1, sizeof *fine * (size_t)(a->nred - 1));
+  MgLoop *b = mg_new(s->c, MgLoop, 1);
+  TRYP(b);
+  *b = *a;
+  TRY(fu_split(s, a, fine, o + a->nred + 1));
+  a->nouter++;
+  a->nred--;
+  static const MgDtype dtype[] = {DT_bool, DT_i8, DT_u8, DT_i16, DT_u16, DT_i32, DT_u32, DT_i64, DT_u64, DT_f16, DT_bf16, DT_f32, DT_f64};
+  SymRef count = mg_sym(x, chunks);
+  ExprRef at = mg_sym(x, 0);
+  for (int k = 0; k <= o; k++) {
+    if (k < o) count = mg_sym_mul(x, count, a->range[k]);
+    at = mg_sym_add(x, mg_sym_mul(x, at, a->range[k]), mg_ex_idx(x, k));
+  }
+  MgTy acc = l->red_op == RED_any || l->red_op == RED_all ? TY_i1 : ty;
+  a->buf = mg_sched_buf(s, MB_temp, dtype[acc], count, "partial");
+  TRYP(a->buf);
+  s->buf[a->buf].device = s->buf[l->buf].device;
+  a->value = mg_ex_red(x, acc);
+  a->index = at;
+  b->range[o] = mg_sym(x, chunks);
+  b->nred = 1;
+  set_ranges(x, b);
+  b->body = mg_ex_load(x, acc, a->buf, at, 0, 0);
+  out[0] = a;
+  out[1] = b;
+  *n = 2;
+  return mg_exprs_ok(x);
 }

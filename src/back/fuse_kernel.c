@@ -1,0 +1,250 @@
+/* Finishes a grown kernel.
+ * In: nests with aligned ranges and phases.  Out: an MgKernel: nests in order of phases, vector index, parallel ranges,
+ * temporaries that no one else reads kept in registers or in row buffers on the stack. */
+#include "back/fuse.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROW_BYTES = 192 * 1024, LANES = 16, GRAIN_WORK = 16384, FEW_ROWS = 16, LONG_ROW = 4096 };
+
+/* ---- vector index ---- */
+
+/* How well nest n runs with idx(d) in lanes: + for contiguous and uniform accesses, - for scattered ones. */
+static int score(const FuKernel *k, const FuNest *n, int d) {
+  MgExprs *x = k->s->x;
+  int points = 0;
+  int64_t stride;
+  if (fu_all(n->l) <= d) return 0;
+  for (uint32_t i = 0; i <= n->nload; i++) {
+    ExprRef index = i == n->nload ? n->l->index : n->load[i].index, coef, rest;
+    if (!mg_ex_uses_idx(x, index, d)) continue;
+    bool unit = mg_ex_linear(x, index, d, &coef, &rest) && mg_ex_const_int(x, coef, &stride) && stride == 1;
+    points += unit ? 2 : -3;
+  }
+  return points;
+}
+
+static int total_score(const FuKernel *k, int d) {
+  int t = 0;
+  for (uint32_t i = 0; i < k->n; i++) t += score(k, &k->nest[i], d);
+  return t;
+}
+
+/* Chooses the vector index; may give up the last shared range so that it can be an inner loop. */
+static void choose_vector(FuKernel *k) {
+  MgExprs *x = k->s->x;
+  int last = k->nrange - 1, vec = -1;
+  if (k->alone || k->nrange == 0) return;
+  fu_set_ranges(x, k->range, k->nrange);
+  bool points = true, scan = false;
+  for (uint32_t i = 0; i < k->n; i++) {
+    points &= k->nest[i].l->kind == ML_point;
+    scan |= k->nest[i].l->kind == ML_scan;
+  }
+  int inner = scan ? -1000 : total_score(k, last);
+  int outer = k->shared > 0 && k->shared <= last ? total_score(k, k->shared - 1) : -1000;
+  bool wide = k->shared > 0 && mg_sym_hint(x, k->range[k->shared - 1]) >= LANES;
+  if (points && k->shared == k->nrange) vec = last;
+  else if (outer > inner && outer > 0 && wide) vec = k->shared - 1;
+  else if (!scan && (inner > 0 || k->shared == 0)) vec = last;
+  if (vec < 0) return;
+  if (vec < k->shared && k->shared > 1) k->shared = vec; /* rows are the ranges before it */
+  for (uint32_t i = 0; i < k->n; i++)
+    if (fu_all(k->nest[i].l) > vec || vec < k->shared) k->nest[i].l->vec = (uint8_t)vec;
+}
+
+/* Few long rows of pointwise work are cut, so that threads have something to share. */
+static MgRc cut_rows(FuKernel *k) {
+  MgExprs *x = k->s->x;
+  int64_t n, parts = 0;
+  int last = k->nrange - 1;
+  if (k->alone || k->nrange < 2 || k->nrange == MG_MAX_RANK || fu_hint(x, k->range, 0, last) >= FEW_ROWS) return MG_OK;
+  if (!mg_ex_const_int(x, k->range[last], &n) || n < LONG_ROW) return MG_OK;
+  for (uint32_t i = 0; i < k->n; i++)
+    if (k->nest[i].l->kind != ML_point || fu_all(k->nest[i].l) != k->nrange) return MG_OK;
+  for (int64_t d = 64; d >= 2 && !parts; d--)
+    if (n % d == 0 && n / d >= 512 && (n / d % LANES == 0 || n % LANES != 0)) parts = d;
+  if (!parts) return MG_OK;
+  k->range[last] = mg_sym(x, parts);
+  k->range[last + 1] = mg_sym(x, n / parts);
+  k->nrange++;
+  k->shared = k->nrange;
+  for (uint32_t i = 0; i < k->n; i++) {
+    TRY(fu_split(k->s, k->nest[i].l, k->range, k->nrange));
+    TRY(fu_nest_loads(k->s, &k->nest[i]));
+  }
+  return mg_exprs_ok(x);
+}
+
+/* ---- temporaries ---- */
+
+typedef struct Move { /* a buffer that becomes a row buffer: its loads get the index within the row */
+  BufRef buf;
+  const SymRef *range;
+  int shared;
+  int64_t lo;
+} Move;
+
+static ExprRef row_index(MgExprs *x, ExprRef index, const Move *m) {
+  ExprRef inner = 0;
+  int64_t lo, hi;
+  if (!fu_row_part(x, index, m->range, m->shared, &inner, &lo, &hi)) return index;
+  return mg_sym_sub(x, inner, mg_sym(x, m->lo));
+}
+
+static ExprRef move_load(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
+  const Move *m = arg;
+  const MgExpr e = *mg_expr(x, r);
+  if (e.op != OP_load || (BufRef)e.u.i != m->buf) return mg_ex_rebuild(x, r, s);
+  return mg_ex_load(x, e.ty, m->buf, row_index(x, s[0], m), s[1], s[2]);
+}
+
+static MgRc move_to_row(FuKernel *k, BufRef b, int64_t lo, int64_t hi) {
+  MgExprs *x = k->s->x;
+  Move m = {b, k->range, k->shared, lo};
+  for (uint32_t i = 0; i < k->n; i++) {
+    MgLoop *l = k->nest[i].l;
+    ExprRef *part[4] = {&l->body, &l->value, &l->index, &l->mask};
+    for (int j = 0; j < 4; j++)
+      if (*part[j]) *part[j] = mg_ex_map(x, *part[j], move_load, &m);
+    if (l->buf == b) l->index = row_index(x, l->index, &m);
+    TRY(mg_exprs_ok(x));
+    TRY(fu_nest_loads(k->s, &k->nest[i]));
+  }
+  k->s->buf[b].kind = MB_local;
+  k->s->buf[b].nelem = mg_sym(x, hi - lo + 1);
+  return mg_exprs_ok(x);
+}
+
+/* Is every load of b, stored by nest w, of the value that w has just stored? */
+static bool in_registers(const FuKernel *k, BufRef b, const FuNest *w) {
+  bool row_level = w->l->kind == ML_reduce ? w->l->nouter == k->shared : fu_all(w->l) == k->shared;
+  for (uint32_t i = 0; i < k->n; i++) {
+    const FuNest *n = &k->nest[i];
+    for (uint32_t j = 0; j < n->nload; j++) {
+      if (n->load[j].buf != b) continue;
+      bool same_loops = n->l->phase == w->l->phase && w->l->kind == ML_point;
+      if (n->load[j].index != w->l->index || n->seq < w->seq || !(row_level || same_loops)) return false;
+    }
+  }
+  return true;
+}
+
+/* Masked loads are not forwarded, so their buffer must be memory. */
+static ExprRef find_masked(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
+  const MgExpr *e = mg_expr(x, r);
+  uint64_t *p = arg;
+  (void)s;
+  if (e->op == OP_load && e->src[1] && (uint64_t)e->u.i == p[0]) p[1] = 1;
+  return r;
+}
+static bool loaded_masked(const FuKernel *k, BufRef b) {
+  uint64_t p[2] = {b, 0};
+  for (uint32_t i = 0; i < k->n; i++) {
+    const MgLoop *l = k->nest[i].l;
+    const ExprRef part[4] = {l->body, l->value, l->index, l->mask};
+    for (int j = 0; j < 4; j++)
+      if (part[j]) mg_ex_map(k->s->x, part[j], find_masked, p);
+  }
+  return p[1];
+}
+
+static MgRc localize(FuKernel *k, BufRef b, const uint32_t *users) {
+  const FuNest *w = NULL;
+  MgExprs *x = k->s->x;
+  uint32_t here = 0, writers = 0;
+  int64_t lo = INT64_MAX, hi = INT64_MIN, alo, ahi;
+  bool rows = true;
+  for (uint32_t i = 0; i < k->n; i++) {
+    const FuNest *n = &k->nest[i];
+    bool loads = false;
+    for (uint32_t j = 0; j <= n->nload; j++) {
+      bool store = j == n->nload;
+      if ((store ? n->l->buf : n->load[j].buf) != b) continue;
+      ExprRef inner;
+      if (store || !loads) here++;
+      if (store) writers++, w = n;
+      else loads = true;
+      rows = rows && fu_row_part(x, store ? n->l->index : n->load[j].index, k->range, k->shared, &inner, &alo, &ahi);
+      if (rows && alo < lo) lo = alo;
+      if (rows && ahi > hi) hi = ahi;
+    }
+  }
+  if (here != users[b] || writers != 1 || !w) return MG_OK; /* someone else needs it in memory */
+  if (in_registers(k, b, w) && !loaded_masked(k, b)) {
+    k->s->buf[b].kind = MB_local;
+    k->s->buf[b].nelem = mg_sym(x, 0);
+    return MG_OK;
+  }
+  bool lanes_are_rows = w->l->vec != MG_NO_VEC && w->l->vec < k->shared;
+  int bytes = mg_dtype_size((MgDtype)k->s->buf[b].dtype);
+  if (!rows || lanes_are_rows || k->shared == 0 || (hi - lo + 1) > ROW_BYTES / bytes) return MG_OK;
+  return move_to_row(k, b, lo, hi);
+}
+
+/* ---- arguments ---- */
+
+static int by_phase(const void *a, const void *b) {
+  const FuNest *p = a, *q = b;
+  if (p->l->phase != q->l->phase) return p->l->phase < q->l->phase ? -1 : 1;
+  return p->seq < q->seq ? -1 : p->seq > q->seq;
+}
+
+static MgRc add_buf(MgSched *s, MgKernel *k, uint32_t *cap, BufRef b) {
+  if (s->buf[b].kind == MB_local) return MG_OK;
+  for (uint32_t i = 0; i < k->nbuf; i++)
+    if (k->buf[i] == b) return MG_OK;
+  if (k->nbuf == *cap) {
+    uint32_t c = *cap ? *cap * 2 : 8;
+    k->buf = mg_ctx_grow(s->c, k->buf, k->nbuf * sizeof *k->buf, c * sizeof *k->buf);
+    TRYP(k->buf);
+    *cap = c;
+  }
+  k->buf[k->nbuf++] = b;
+  return MG_OK;
+}
+
+static int64_t grain_of(const FuKernel *k) {
+  const MgExprs *x = k->s->x;
+  int64_t work = 0;
+  for (uint32_t i = 0; i < k->n; i++) {
+    const MgLoop *l = k->nest[i].l;
+    int64_t ops = (l->body ? mg_ex_count_ops(x, l->body) : 0) + mg_ex_count_ops(x, l->value);
+    work += fu_hint(x, l->range, k->shared, fu_all(l)) * (4 + ops) / 4;
+  }
+  return work >= GRAIN_WORK ? 1 : GRAIN_WORK / (work ? work : 1);
+}
+
+MgRc fu_finish(FuKernel *k, const uint32_t *users, MgKernel *out, uint32_t number) {
+  MgSched *s = k->s;
+  uint32_t cap = 0;
+  TRY(fu_collapse(k));
+  k->shared = k->alone ? 0 : k->nrange;
+  for (uint32_t i = 0; i < k->n && !k->alone; i++) {
+    const MgLoop *l = k->nest[i].l;
+    int rows = l->kind == ML_point ? fu_all(l) : l->nouter;
+    if (rows < k->shared) k->shared = rows;
+  }
+  TRY(cut_rows(k));
+  choose_vector(k);
+  qsort(k->nest, k->n, sizeof *k->nest, by_phase);
+  fu_set_ranges(s->x, k->range, k->nrange);
+  for (uint32_t i = 0; i < k->n; i++) {
+    BufRef b = k->nest[i].l->buf;
+    if (s->buf[b].kind == MB_temp && b < s->nbuf) TRY(localize(k, b, users));
+  }
+  out->loop = mg_new(s->c, MgLoop *, k->n);
+  TRYP(out->loop);
+  out->outer = mg_sym(s->x, 1);
+  for (int i = 0; i < k->shared; i++) out->outer = mg_sym_mul(s->x, out->outer, k->range[i]);
+  for (uint32_t i = 0; i < k->n; i++) {
+    out->loop[out->nloop++] = k->nest[i].l;
+    for (uint32_t j = 0; j < k->nest[i].nload; j++) TRY(add_buf(s, out, &cap, k->nest[i].load[j].buf));
+    TRY(add_buf(s, out, &cap, k->nest[i].l->buf));
+  }
+  out->nshared = (uint8_t)k->shared;
+  out->grain = grain_of(k);
+  snprintf(out->name, sizeof out->name, "k%u", number);
+  return mg_exprs_ok(s->x);
+}
