@@ -180,10 +180,17 @@ static bool exec_writes_inputs(const MgGraph *g) {
   return false;
 }
 
+static bool exec_inputs_share(const MgGraph *g) {
+  for (uint32_t i = 0; i < g->ninput; i++)
+    if (mg_val(g, g->input[i])->storage != g->input[i]) return true;
+  return false;
+}
+
 /* 1: compiled; 0: the graph stays with the node run (reason logged); -1 with an exception. */
 static int exec_build_plan(MgExec *e, MgRec *r, const MgConfig *cfg, PyObject *const *example) {
   MgHostOps host;
   bool guard_overlap = exec_writes_inputs(r->g);
+  if (guard_overlap && exec_inputs_share(r->g)) return 0; /* writes that show through another input: ATen's work */
   if (mg_nodecall_hostops(r->cap->objs, &host)) return -1;
   if (guard_overlap) {
     if (!(e->overlap = mg_calloc(e->ninput + 1, sizeof *e->overlap))) return PyErr_NoMemory(), -1;

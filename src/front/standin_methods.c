@@ -29,8 +29,16 @@ static PyObject *standin_break_get(PyObject *self, void *name) {
   return standin_break(self, BK_data_dependent, what);
 }
 
+/* A snapshot may rebuild a bound method of a stand-in for the real tensor: then torch's own method is meant. */
+static PyObject *standin_of_real(PyObject *self, const char *name, PyObject *args, PyObject *kwargs) {
+  PyObject *bound = PyObject_GetAttrString(self, name), *r = bound ? PyObject_Call(bound, args, kwargs) : NULL;
+  Py_XDECREF(bound);
+  return r;
+}
+
 /* copy.deepcopy of a tensor: torch's own refuses subclasses without storage. */
 static PyObject *standin_deepcopy(PyObject *self, PyObject *memo) {
+  if (!mg_standin_is(self)) return PyObject_CallMethod(self, "__deepcopy__", "O", memo);
   PyObject *grad = PyObject_GetAttrString(self, "requires_grad"), *leaf = PyObject_GetAttrString(self, "is_leaf");
   PyObject *plain = NULL, *copy = NULL, *key = NULL;
   if (!grad || !leaf) goto done;
@@ -125,6 +133,7 @@ static int standin_set_requires_grad(PyObject *self, PyObject *v, void *closure)
 static PyObject *standin_requires_grad_(PyObject *self, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"requires_grad", NULL};
   int want = 1;
+  if (!mg_standin_is(self)) return standin_of_real(self, "requires_grad_", args, kwargs);
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p", names, &want)) return NULL;
   if (standin_set_requires_grad(self, want ? Py_True : Py_False, NULL)) return NULL;
   return Py_NewRef(self);
