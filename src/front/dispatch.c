@@ -293,6 +293,10 @@ static PyObject *dispatch_record(MgCapture *cap, const MgFrontOp *fo, PyObject *
   const MgOp *op = fo->op;
   PyObject *res = NULL;
   DispatchCall c = {.cap = cap, .fo = fo, .args = args, .kwargs = kwargs};
+  /* The shape of an older tensor is its owner's: a graph writes memory, never metadata. */
+  if (fo->inplace_view && PyTuple_GET_SIZE(args) && mg_standin_is(PyTuple_GET_ITEM(args, 0)) &&
+      mg_standin_info(PyTuple_GET_ITEM(args, 0))->input)
+    return mg_rec_break(BK_op, "%s changes the shape of a tensor from outside", op->full);
   MgArg small[16], *arg = op->nparam <= 16 ? small : mg_new(g->c, MgArg, op->nparam);
   if (!arg) return PyErr_NoMemory();
   if (dispatch_args(cap, fo, args, kwargs, arg)) return NULL;

@@ -21,11 +21,22 @@ static bool hook_compiles(PyThreadState *ts, PyCodeObject *co, int throwflag) {
   return root || !mg_skip_compile(co);
 }
 
+/* Imports and torch's own machinery run as they are, with everything they call: compiling the set-up of a library
+ * that a program happens to import would cost more than it could ever give. */
+static PyObject *hook_run_opaque(PyThreadState *ts, MgFrame *f, int throwflag) {
+  MgHookMode mode = mg_hook_mode;
+  mg_hook_mode = HOOK_off;
+  PyObject *r = hook_below(ts, f, throwflag);
+  mg_hook_mode = mode;
+  return r;
+}
+
 static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag) {
   switch (mg_hook_mode) {
   case HOOK_record: return mg_record_frame(ts, f, throwflag);
   case HOOK_compile:
     if (hook_compiles(ts, mg_pyframe_code(f), throwflag)) return mg_resume_frame(ts, f, hook_cfg);
+    if (mg_skip_opaque(mg_pyframe_code(f))) return hook_run_opaque(ts, f, throwflag);
     break;
   case HOOK_off: break;
   }
