@@ -1,0 +1,47 @@
+/* Timing of guard sets, for benchmarks and tests: how long does a hit spend in guards? */
+#include "front/cache.h"
+#include "front/guard.h"
+#include <stdlib.h>
+
+/* guard_time(function, slots, n): checks the entries at offset 0 of the function's code n times on these slots. */
+
+enum { ROUNDS = 20 };
+
+static PyObject *guardtime_run(PyObject *self, PyObject *args) {
+  PyObject *func, *slots;
+  int n;
+  if (!PyArg_ParseTuple(args, "O!O!i", &PyFunction_Type, &func, &PyTuple_Type, &slots, &n)) return NULL;
+  MgCodeInfo *info = mg_code_info((PyCodeObject *)PyFunction_GET_CODE(func));
+  if (!info) return NULL;
+  PyObject *out = PyList_New(0);
+  MgSlots s = {&PyTuple_GET_ITEM(slots, 0), (int)PyTuple_GET_SIZE(slots), func};
+  for (MgSite *site = info->sites; out && site; site = site->next) {
+    for (int i = 0; out && !site->unit && i < site->n; i++) {
+      const MgGuards *g = site->entry[i]->guards;
+      PyObject **vals = mg_malloc(sizeof *vals * (size_t)mg_guards_nsrc(g));
+      MgGuardFail why = {0};
+      if (!vals) break;
+      bool holds = mg_guards_check(g, &s, vals, &why);
+      double best = 0;
+      for (int round = 0; round < ROUNDS; round++) { /* the best round: other programs run as well */
+        double t = mg_now_ms();
+        for (int k = 0; k < n; k++) mg_guards_check(g, &s, vals, NULL);
+        t = mg_now_ms() - t;
+        if (!round || t < best) best = t;
+      }
+      free(vals);
+      PyObject *d = Py_BuildValue("{s:O,s:s,s:d,s:O,s:I,s:I,s:I,s:I,s:I,s:I}", "holds", holds ? Py_True : Py_False, "why", why.text,
+                                  "ns", n ? best * 1e6 / n : 0.0, "in_place", mg_facts_learned() ? Py_True : Py_False, "sources", g->nsrc, "ops", g->nop, "dicts", g->ndict,
+                                  "slots", g->nslot, "types", g->ntype, "empty", g->nempty);
+      if (!d || PyList_Append(out, d)) Py_CLEAR(out);
+      Py_XDECREF(d);
+    }
+  }
+  return out;
+}
+
+static PyMethodDef guardtime_methods[] = {
+    {"guard_time", guardtime_run, METH_VARARGS, "Checks the guards of a function's entries n times; a list of dicts."},
+    {NULL, NULL, 0, NULL}};
+
+int mg_guardtime_init(PyObject *module) { return PyModule_AddFunctions(module, guardtime_methods); }
