@@ -16,7 +16,7 @@
   } while (0)
 
 MgRc mg_graph_init(MgGraph *g, MgCtx *c, MgExprs *x) {
-  *g = (MgGraph){.c = c, .x = x, .nnode = 1, .cap_node = 64, .nval = 1, .cap_val = 128};
+  *g = (MgGraph){.c = c, .x = x, .nnode = 1, .cap_node = 64, .nval = 1, .cap_val = 128, .default_dtype = DT_f32};
   TRYP(g->node = mg_new(c, MgNode, g->cap_node));
   TRYP(g->val = mg_new(c, MgVal, g->cap_val));
   return MG_OK;

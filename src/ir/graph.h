@@ -64,6 +64,7 @@ typedef struct MgGraph {
   MgVal *val;    uint32_t nval, cap_val;    /* val[0] unused */
   ValRef *input; uint32_t ninput, cap_input;
   ValRef *output;uint32_t noutput, cap_output;
+  uint8_t default_dtype; /* torch.get_default_dtype() while recording; numbers promote to it */
   /* filled by functionalize: input values whose memory is overwritten at the end, and with what */
   ValRef *wb_input, *wb_value; uint32_t nwb;
   /* filled by functionalize: outputs that alias an input or another output (index of output, or of input, else -1);

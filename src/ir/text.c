@@ -1,6 +1,7 @@
 /* The graph IR as text: printer and parser.
  * One line a node; values are numbered in order of definition, so printing what was parsed gives the same text.
  *     symbol s0 = 4 in [2, 1024]                    # a run-time size: hint and range
+ *     default f64                                   # torch.get_default_dtype(), when not f32
  *     extern my::op(Tensor x) -> Tensor             # the schema of an op that is not in tensor_ops.def
  *     %1 = input f32[4,3]{1,4}+8@cuda:0 of %0       # strides, offset, device and shared memory only when unusual
  *     %2, _ = aten::max.dim(%1, 1, False) : f32[4], _     # _ is an undefined result
@@ -160,6 +161,7 @@ void mg_graph_print(const MgGraph *g, MgStrbuf *out) {
     const MgSymbol *s = &g->x->sym[i];
     mg_sb_printf(out, "symbol s%u = %lld in [%lld, %lld]\n", i, (long long)s->hint, (long long)s->lo, (long long)s->hi);
   }
+  if (g->default_dtype != DT_f32) mg_sb_printf(out, "default %s\n", mg_dtype_name(g->default_dtype));
   text_externs(g, out);
   for (uint32_t i = 0; i < g->ninput; i++) {
     ValRef v = g->input[i];
@@ -594,6 +596,13 @@ static MgRc text_read_line(Text *t) {
   uint32_t n = 0, cap = 0;
   if (text_eat(t, "symbol")) return text_read_symbol(t);
   if (text_eat(t, "extern")) return text_read_extern(t);
+  if (text_eat(t, "default")) {
+    const char *w;
+    int len;
+    TRY(text_word(t, &w, &len));
+    t->g->default_dtype = mg_dtype_parse(w, len);
+    return t->g->default_dtype == DT_none ? TEXT_FAIL(t, "unknown dtype '%.*s'", t->line, len, w) : MG_OK;
+  }
   if (text_eat(t, "return")) return text_read_return(t);
   if (text_eat(t, "writeback")) return text_read_writeback(t);
   if (text_eat(t, "alias")) return text_read_alias(t);

@@ -1,0 +1,89 @@
+/* Results of indexing, gather and scatter. */
+#include "ir/infer.h"
+#include <string.h>
+
+#define ARG(name) mg_infer_arg(in, name)
+
+/* x[i0, None, i2, ...]: indices broadcast together; the result dimensions stand where the indices stood when those
+ * are adjacent, else in front.  Boolean masks give data-dependent sizes. */
+static MgRc index_tensor(MgInfer *in) {
+  ValRef v = mg_infer_tensor(in, 0);
+  const MgArg *list = ARG("indices");
+  MgDims idx = {0}, size = {0};
+  const MgVal *t = mg_val(in->g, v);
+  int first = -1, last = -1, count = 0;
+  if (list->tag != MA_list || (int)list->n > t->ndim) return MG_UNSUP;
+  for (uint32_t i = 0; i < list->n; i++) {
+    if (list->u.item[i].tag != MA_val) continue;
+    const MgVal *k = mg_val(in->g, list->u.item[i].u.val);
+    if (k->dtype == DT_bool || k->dtype == DT_u8) return MG_UNSUP;
+    if (first < 0) first = i;
+    last = i;
+    count++;
+    TRY(mg_infer_broadcast(in, &idx, k->size, k->ndim));
+  }
+  if (first < 0) return MG_UNSUP;
+  bool adjacent = last - first + 1 == count;
+  int at = adjacent ? first : 0;
+  for (int i = 0; i <= t->ndim; i++) {
+    if (size.n == at || (adjacent && i == first)) {
+      if (i == (adjacent ? first : 0))
+        for (int k = 0; k < idx.n; k++) size.d[size.n++] = idx.d[k];
+    }
+    if (i == t->ndim) break;
+    if (i < (int)list->n && list->u.item[i].tag == MA_val) continue;
+    size.d[size.n++] = t->size[i];
+  }
+  /* TensorIterator runs over self restrided to the result and the indices; plain cases come out contiguous */
+  if (mg_infer_contiguous(in, v, MF_contiguous) != 1) return MG_UNSUP;
+  for (uint32_t i = 0; i < list->n; i++)
+    if (list->u.item[i].tag == MA_val && mg_infer_contiguous(in, list->u.item[i].u.val, MF_contiguous) != 1) return MG_UNSUP;
+  if (list->n > 1 && !(adjacent && first == 0)) return MG_UNSUP;
+  if (first > 0) return MG_UNSUP;
+  return mg_infer_out(in, 0, t->dtype, &size, NULL);
+}
+
+MgRc mg_infer_index(MgInfer *in) {
+  ValRef v = mg_infer_tensor(in, 0), i1 = mg_infer_tensor(in, 1), idx = mg_infer_tensor(in, mg_infer_find(in, "index"));
+  MgDims size = {0}, one;
+  int d;
+  if (!v) return MG_UNSUP;
+  MgDtype dt = mg_val(in->g, v)->dtype;
+  mg_infer_dims_of(in, v, &size);
+  switch (in->op->code) {
+  case TOP_index_Tensor: case TOP__unsafe_index_Tensor: return index_tensor(in);
+  case TOP_index_select:
+    TRY(mg_infer_dim(in, ARG("dim"), size.n, &d));
+    if (size.n) size.d[d] = mg_val_numel(in->g, idx);
+    return mg_infer_out(in, 0, dt, &size, NULL);
+  case TOP_gather:
+    mg_infer_dims_of(in, idx, &size);
+    return mg_infer_out(in, 0, dt, &size, NULL);
+  case TOP_take:
+    return mg_infer_like(in, 0, dt, i1);
+  case TOP_embedding: { /* weight, indices */
+    mg_infer_dims_of(in, i1, &one);
+    one.d[one.n++] = size.d[1];
+    return mg_infer_out(in, 0, dt, &one, NULL);
+  }
+  case TOP_embedding_dense_backward: { /* grad, indices, num_weights */
+    if (ARG("num_weights")->tag != MA_int || !size.n) return MG_UNSUP;
+    one.n = 2;
+    one.d[0] = ARG("num_weights")->u.sym;
+    one.d[1] = size.d[size.n - 1];
+    return mg_infer_out(in, 0, dt, &one, NULL);
+  }
+  case TOP_index_put: case TOP__unsafe_index_put: case TOP__index_put_impl: case TOP_index_copy:
+  case TOP_index_fill_int_Scalar: case TOP_index_fill_int_Tensor: case TOP_put:
+    return mg_infer_like(in, 0, dt, v); /* a clone of self that is written */
+  case TOP_index_add: case TOP_index_reduce: case TOP_scatter_src: case TOP_scatter_value: case TOP_scatter_reduce:
+  case TOP_scatter_value_reduce: case TOP_scatter_add: case TOP_scatter_reduce_two:
+    return mg_infer_out(in, 0, dt, &size, NULL); /* structured: a contiguous result of self's size */
+  case TOP_masked_scatter: {
+    ValRef m = mg_infer_tensor(in, 1);
+    TRY(mg_infer_broadcast(in, &size, mg_val(in->g, m)->size, mg_val(in->g, m)->ndim));
+    return mg_infer_out(in, 0, dt, &size, NULL);
+  }
+  default: return MG_UNSUP;
+  }
+}
