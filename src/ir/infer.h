@@ -59,6 +59,9 @@ void mg_infer_dims_of(const MgInfer *in, ValRef v, MgDims *size);
 int mg_infer_contiguous(MgInfer *in, ValRef v, int format);     /* is_contiguous(memory_format) */
 int mg_infer_dense(MgInfer *in, ValRef v);                      /* non-overlapping and dense */
 MgRc mg_infer_suggest(MgInfer *in, ValRef v, int *format);      /* suggest_memory_format: 0, 2 or 3 */
+MgRc mg_infer_suggest_val(MgInfer *in, const MgVal *t, int *format);
+/* The format that t has with a dimension of one inserted at d, as unsqueeze inserts it. */
+MgRc mg_infer_suggest_unsqueezed(MgInfer *in, ValRef v, int d, int *format);
 /* A view: shares storage with v. */
 MgRc mg_infer_view_out(MgInfer *in, int i, ValRef v, const MgDims *size, const MgDims *stride, SymRef offset);
 /* The strides that let sizes `to` view v without a copy; *ok false when there are none. */

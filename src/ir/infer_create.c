@@ -109,8 +109,9 @@ MgRc mg_infer_alike(MgInfer *in) {
   MgDims size;
   MgDtype d = mg_infer_dtype_arg(in, mg_val(in->g, v)->dtype);
   if (in->op->code == TOP_argsort || in->op->code == TOP_argsort_stable) d = DT_i64;
-  if (f->tag == MA_none || f->u.code == MF_preserve) return mg_infer_like(in, 0, d, v);
   mg_infer_dims_of(in, v, &size);
+  if (in->op->code == TOP_bernoulli || in->op->code == TOP_bernoulli_p) return mg_infer_out(in, 0, d, &size, NULL);
+  if (f->tag == MA_none || f->u.code == MF_preserve) return mg_infer_like(in, 0, d, v);
   return mg_infer_format(in, 0, d, &size, f->u.code);
 }
 

@@ -66,8 +66,13 @@ static MgRc dense_conv_format(MgInfer *in, ValRef x, ValRef w, int *format) {
   int a, b;
   *format = MF_contiguous;
   if (mg_val(in->g, x)->dtype == DT_f64 && mg_val(in->g, x)->device == DEV_cpu) return MG_OK;
-  TRY(mg_infer_suggest(in, x, &a));
-  TRY(mg_infer_suggest(in, w, &b));
+  if (mg_val(in->g, x)->ndim == 3) { /* runs as a 2-D convolution of height one */
+    TRY(mg_infer_suggest_unsqueezed(in, x, 2, &a));
+    TRY(mg_infer_suggest_unsqueezed(in, w, 2, &b));
+  } else {
+    TRY(mg_infer_suggest(in, x, &a));
+    TRY(mg_infer_suggest(in, w, &b));
+  }
   *format = a ? a : b;
   return MG_OK;
 }
@@ -92,6 +97,10 @@ static MgRc dense_convolution(MgInfer *in) {
                      : dense_conv_size(in, p->size[i], q->size[i], s, pad, dil);
   }
   TRY(dense_conv_format(in, x, w, &format));
+  if (format && p->ndim == 3) { /* channels_last of [N, C, 1, L] without its height */
+    MgDims stride = {3, {mg_sym_mul(in->x, size.d[1], size.d[2]), mg_infer_c(in, 1), size.d[1]}};
+    return mg_infer_out(in, 0, p->dtype, &size, &stride);
+  }
   return mg_infer_format(in, 0, p->dtype, &size, format);
 }
 

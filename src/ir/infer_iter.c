@@ -49,9 +49,8 @@ static int iter_like_channels_last(MgInfer *in, const MgVal *t, const int8_t *or
   return 1;
 }
 
-MgRc mg_infer_suggest(MgInfer *in, ValRef v, int *format) {
+MgRc mg_infer_suggest_val(MgInfer *in, const MgVal *t, int *format) {
   static const int8_t order2[] = {1, 3, 2, 0}, order3[] = {1, 4, 3, 2, 0};
-  const MgVal *t = mg_val(in->g, v);
   *format = MF_contiguous;
   if (t->ndim != 4 && t->ndim != 5) return MG_OK;
   int like = iter_like_channels_last(in, t, t->ndim == 4 ? order2 : order3, t->ndim);
@@ -60,12 +59,30 @@ MgRc mg_infer_suggest(MgInfer *in, ValRef v, int *format) {
   return MG_OK;
 }
 
-/* Dimensions by ascending stride, those of size below 2 last. */
+MgRc mg_infer_suggest(MgInfer *in, ValRef v, int *format) { return mg_infer_suggest_val(in, mg_val(in->g, v), format); }
+
+MgRc mg_infer_suggest_unsqueezed(MgInfer *in, ValRef v, int d, int *format) {
+  MgVal t = *mg_val(in->g, v);
+  SymRef size[MG_INFER_RANK + 1], stride[MG_INFER_RANK + 1];
+  for (int i = 0, k = 0; i <= t.ndim; i++) {
+    bool fresh = i == d;
+    size[i] = fresh ? mg_infer_c(in, 1) : t.size[k];
+    stride[i] = !fresh ? t.stride[k] : k < t.ndim ? mg_sym_mul(in->x, t.size[k], t.stride[k]) : mg_infer_c(in, 1);
+    k += !fresh;
+  }
+  t.ndim++;
+  t.size = size;
+  t.stride = stride;
+  return mg_infer_suggest_val(in, &t, format);
+}
+
+/* Contiguous, or dimensions by ascending stride, those of size below 2 last. */
 int mg_infer_dense(MgInfer *in, ValRef v) {
   const MgVal *t = mg_val(in->g, v);
   int8_t perm[MG_INFER_RANK];
   int n = 0;
   bool small = false;
+  if (mg_infer_contiguous(in, v, MF_contiguous) == 1) return 1;
   for (int i = 0; i < t->ndim; i++) {
     int c = mg_infer_cmp(in, t->size[i], mg_infer_c(in, 2));
     if (c == UNKNOWN) return UNKNOWN;

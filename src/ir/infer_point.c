@@ -2,11 +2,15 @@
 #include "ir/infer.h"
 #include <string.h>
 
-/* The tensor arguments in order (numbers that stand in tensor positions count as 0-dim). */
+/* The tensor arguments in order.  Numbers in their place count as 0-dim tensors; so does `other` of x.Scalar overloads,
+ * which ATen wraps (pow looks at its exponent itself). */
 static int point_operands(const MgInfer *in, ValRef *v) {
   int n = 0;
-  for (int i = 0; i < in->n->narg && n < 8; i++)
-    if (in->op->param[i].kind == AK_tensor && in->n->arg[i].tag != MA_none) v[n++] = mg_infer_tensor(in, i);
+  for (int i = 0; i < in->n->narg && n < 8; i++) {
+    bool wrapped = in->op->param[i].kind == AK_scalar && in->op->code != TOP_pow_Tensor_Scalar &&
+                   (!strcmp(in->op->param[i].name, "other") || !strcmp(in->op->param[i].name, "self"));
+    if (wrapped || (in->op->param[i].kind == AK_tensor && in->n->arg[i].tag != MA_none)) v[n++] = mg_infer_tensor(in, i);
+  }
   return n;
 }
 
@@ -53,9 +57,9 @@ MgRc mg_infer_same(MgInfer *in) {
   case TOP_abs:
     if (mg_dtype_is_complex(d)) return MG_UNSUP;
     break;
-  case TOP_prelu: return mg_infer_iter(in, 0, d, &v, 1);
-  case TOP_hardtanh:
-  case TOP_relu6:
+  case TOP_native_dropout_backward: d = mg_infer_float(in, d); break;
+  case TOP_prelu: case TOP__prelu_kernel: case TOP_nan_to_num: return mg_infer_like(in, 0, d, v); /* empty_like */
+  case TOP_hardtanh: case TOP_relu6: return mg_infer_like(in, 0, point_promote(in), v);
   case TOP_clamp:
   case TOP_clamp_min:
   case TOP_clamp_max: d = point_promote(in); break;
@@ -73,8 +77,7 @@ MgRc mg_infer_float1(MgInfer *in) {
 
 MgRc mg_infer_bool1(MgInfer *in) { return point_out(in, DT_bool); }
 MgRc mg_infer_bool2(MgInfer *in) {
-  ValRef v[2] = {mg_infer_tensor(in, 0), mg_infer_tensor(in, 1)};
-  return in->op->param[1].kind == AK_scalar ? mg_infer_iter(in, 0, DT_bool, v, v[1] ? 2 : 1) : point_out(in, DT_bool);
+  return point_out(in, DT_bool);
 }
 
 MgRc mg_infer_promote(MgInfer *in) {

@@ -26,16 +26,24 @@ static bool shape_skipped(MgInfer *in, ValRef v) {
 MgRc mg_infer_cat(MgInfer *in) {
   const MgArg *list = &in->n->arg[0];
   MgDims size = {0};
-  int d = 0, format = -1;
+  int d = 0, format = MF_contiguous;
+  bool mixed = false;
   bool stack = in->op->code == TOP_stack, first = true;
   if (list->tag != MA_list || !list->n || in->op->code == TOP__chunk_cat) return MG_UNSUP;
   for (uint32_t i = 0; i < list->n; i++) {
     if (list->u.item[i].tag != MA_val) return MG_UNSUP;
     ValRef v = list->u.item[i].u.val;
     int f;
-    TRY(mg_infer_suggest(in, v, &f));
-    format = format < 0 || format == f ? f : MF_contiguous; /* one common format, else contiguous */
-    if (format != f) format = MF_contiguous;
+    if (stack) {
+      TRY(mg_infer_dim(in, ARG("dim"), mg_val(in->g, v)->ndim + 1, &d));
+      TRY(mg_infer_suggest(in, v, &f));
+      if (f) return MG_UNSUP; /* strides depend on which of several paths ATen takes */
+      TRY(mg_infer_suggest_unsqueezed(in, v, d, &f));
+    } else {
+      TRY(mg_infer_suggest(in, v, &f));
+    }
+    if (i == 0) format = f;
+    mixed |= f != format; /* one common format, else contiguous */
     if (!stack && shape_skipped(in, v)) continue;
     if (first) {
       mg_infer_dims_of(in, v, &size);
@@ -51,17 +59,11 @@ MgRc mg_infer_cat(MgInfer *in) {
     memmove(size.d + d + 1, size.d + d, (size.n - d) * sizeof(SymRef));
     size.d[d] = mg_infer_c(in, list->n);
     size.n++;
-    format = MF_contiguous;
   } else if (first) { /* all of them skipped */
     size.n = 1;
     size.d[0] = mg_infer_c(in, 0);
   }
-  for (uint32_t i = 1; i < list->n && format != MF_contiguous; i++) { /* a mix seen late */
-    int f;
-    TRY(mg_infer_suggest(in, list->u.item[i].u.val, &f));
-    if (f != format) format = MF_contiguous;
-  }
-  return mg_infer_format(in, 0, shape_list_dtype(in, list), &size, format);
+  return mg_infer_format(in, 0, shape_list_dtype(in, list), &size, mixed ? MF_contiguous : format);
 }
 
 /* ---- padding ---- */
@@ -144,7 +146,7 @@ static MgRc shape_pixels(MgInfer *in, ValRef v, bool up) {
   int format;
   mg_infer_dims_of(in, v, &size);
   TRY(mg_infer_int(in, &in->n->arg[1], &r));
-  if (size.n < 3 || r < 1) return MG_UNSUP;
+  if (size.n < 3 || r < 1 || mg_infer_is(in, mg_val_numel(in->g, v), 0) != 0) return MG_UNSUP;
   SymRef *c = &size.d[size.n - 3], k = mg_infer_c(in, r), kk = mg_infer_c(in, r * r);
   *c = up ? mg_sym_floordiv(in->x, *c, kk) : mg_sym_mul(in->x, *c, kk);
   for (int i = size.n - 2; i < size.n; i++)

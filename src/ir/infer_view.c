@@ -122,7 +122,7 @@ static MgRc view_view(MgInfer *in, ValRef v, MgDims *to) {
   s.size = *to;
   if (ok) return view_put(in, 0, v, &s);
   switch (in->op->code) { /* reshape and its like copy */
-  case TOP_reshape: case TOP_flatten_using_ints: case TOP__reshape_copy: case TOP__unsafe_view:
+  case TOP_reshape: case TOP_flatten_using_ints: case TOP__reshape_copy: case TOP__unsafe_view: case TOP_view_copy:
     return mg_infer_out(in, 0, mg_val(in->g, v)->dtype, to, NULL);
   default: return mg_fail(in->g->c, MG_BUG, "%s: sizes and strides do not allow a view", in->op->full);
   }
@@ -134,6 +134,7 @@ static MgRc view_expand(MgInfer *in, ValRef v, const MgDims *to) {
   const MgVal *t = mg_val(in->g, v);
   ViewState s = {.offset = t->offset};
   int off = to->n - t->ndim;
+  bool number = !t->ndim; /* all strides of an expanded 0-dim tensor are zero */
   if (off < 0) return mg_fail(in->g->c, MG_BUG, "%s: fewer dimensions than the tensor", in->op->full);
   s.size.n = s.stride.n = to->n;
   for (int i = to->n - 1; i >= 0; i--) {
@@ -148,7 +149,7 @@ static MgRc view_expand(MgInfer *in, ValRef v, const MgDims *to) {
       int w1 = mg_infer_is(in, want, 1);
       if (w1 == UNKNOWN) return MG_UNSUP;
     }
-    if (eq != 1) stride = mg_infer_c(in, 0);
+    if (eq != 1 || number) stride = mg_infer_c(in, 0);
     s.size.d[i] = want;
     s.stride.d[i] = stride;
   }

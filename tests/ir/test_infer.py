@@ -1,6 +1,7 @@
 """Inferred results equal torch's: dtype, sizes, strides and offset, for op_db's samples in several layouts."""
 
 import collections
+import itertools
 import pathlib
 import random
 import subprocess
@@ -65,11 +66,10 @@ def record(op, dtype, layout, rng):
     """One text with every sample; samples that raise in this layout are left out."""
     rec = graphs.Recorder()
     try:
-        samples = list(op.sample_inputs("cpu", dtype, requires_grad=False))
+        samples = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), SAMPLES))
     except Exception:
         return ""
-    # the longest programs (decompositions, numerical linear algebra) add no new cases
-    for s in samples[:SAMPLES]:
+    for s in samples:
         # A tensor that stands for what is written or for random state must keep its own layout.
         move = lambda t: layout(t, rng) if isinstance(t, torch.Tensor) and t.layout == torch.strided else t  # noqa: E731
         before = len(rec.lines)
@@ -104,7 +104,7 @@ SKIP = {"empty_strided", "item", "equal", "to_sparse"}  # results of memory that
 @pytest.mark.parametrize("op", [o for o in op_db if o.name not in SKIP], ids=lambda o: o.name + o.variant_test_name)
 def test_op(op):
     torch.manual_seed(0)
-    found = messages(op)
+    found = messages(op, dtypes=DTYPES[:1], layouts=[plain, permuted, gappy])
     wrong = [m for m in found if not m.startswith("unsupported")]
     assert not wrong, "\n".join(wrong)
 
