@@ -30,7 +30,7 @@ enum { /* dnnl_data_type_t, dnnl_engine_kind_t, dnnl_prop_kind_t, stream flags, 
   DNN_forward_inference = 96,
   DNN_stream_default = 1,
   DNN_scratchpad_user = 1,
-  DNN_tag_any = 1,
+  DNN_tag_any = 1, DNN_tag_aBc16b = 56, DNN_tag_aBcd16b = 78, DNN_tag_aBcde16b = 121,
   DNN_blocked = 2
 };
 enum { /* dnnl_alg_kind_t */

@@ -248,11 +248,21 @@ static bool conv_is_last(const MgTensorDesc *t) {
   return true;
 }
 
-/* What the convolution is asked to work on: channels-last data as it is; for anything else the library chooses. */
-static DnnMd conv_want(const MgTensorDesc *t) {
+/* Formats to try for data that is not channels-last: such a convolution stands alone, between copies from and to plain
+ * memory, and those are cheapest for channels in blocks of 16. */
+enum { FORMAT_blocked, FORMAT_any, FORMAT_N };
+
+/* What the convolution is asked to work on: channels-last data as it is, else the format to be tried. */
+static DnnMd conv_want(const MgTensorDesc *t, int format, bool source) {
+  static const int blocked[] = {[3] = DNN_tag_aBc16b, [4] = DNN_tag_aBcd16b, [5] = DNN_tag_aBcde16b};
   MgTensorDesc l = conv_last(t);
   int dtype = dnn_dtype(t->dtype);
-  return conv_is_last(t) ? dnn_md_strided(dtype, l.ndim, l.size, l.stride) : dnn_md_any(dtype, t->ndim, t->size);
+  DnnMd md = NULL;
+  if (conv_is_last(t)) return dnn_md_strided(dtype, l.ndim, l.size, l.stride);
+  if (format == FORMAT_any) return dnn_md_any(dtype, t->ndim, t->size);
+  if (source && t->size[1] < 4) return dnn_md(t); /* images: read as they are */
+  if (t->size[1] % 16) return NULL;
+  return dnn.dnnl_memory_desc_create_with_tag(&md, t->ndim, t->size, dtype, blocked[t->ndim]) ? NULL : md;
 }
 
 /* Where one activation tensor is at run time: in place when it has the format `md`, else in scratch memory with a copy
@@ -261,7 +271,7 @@ static bool conv_place(const MgConvDesc *d, int which, DnnCall *copy, bool after
                        uint64_t *scratch) {
   const MgTensorDesc *t = &d->t[which];
   *at = (DnnSlot){.ptr = which};
-  DnnMd user = conv_is_last(t) ? conv_want(t) : dnn_md(t);
+  DnnMd user = conv_is_last(t) ? conv_want(t, FORMAT_any, false) : dnn_md(t);
   if (!user) return false;
   int bad = 0;
   if (!dnn.dnnl_memory_desc_equal(user, md)) {
@@ -358,7 +368,13 @@ static DnnPd conv_choose(const MgConvDesc *d, DnnMd want[3], DnnMd weights, DnnM
   }
 }
 
-static bool conv_make(const MgConvDesc *d, DnnConv *v) {
+/* A kernel made for the format, as opposed to one that unpacks into a matrix first. */
+static bool conv_is_jit(DnnPd pd) {
+  const char *name = NULL;
+  return !dnn.dnnl_primitive_desc_query(pd, DNN_query_impl_info_str, 0, &name) && name && !strncmp(name, "jit", 3);
+}
+
+static bool conv_make(const MgConvDesc *d, DnnConv *v, int format) {
   DnnMd data[3] = {0}, bias = NULL, any = NULL, wmd = NULL; /* data: src, dst, residual */
   DnnSlot src_at, dst_at, res_at, w_at;
   DnnPd pd = NULL;
@@ -382,8 +398,13 @@ static bool conv_make(const MgConvDesc *d, DnnConv *v) {
   }
   if ((v->bn || v->bias) && !(bias = dnn_md_strided(dtype, 1, &v->nchan, (int64_t[]){1}))) goto done;
   if (!(any = dnn_md_any(dtype, conv_weight_dims(d, size, stride), size))) goto done;
-  if (!(data[0] = conv_want(&d->t[CONV_x])) || !(data[1] = conv_want(&d->t[CONV_out]))) goto done;
+  if (!(data[0] = conv_want(&d->t[CONV_x], format, true))) goto done;
+  if (!(data[1] = conv_want(&d->t[CONV_out], format, false))) goto done;
   if (!(pd = conv_choose(d, data, any, bias))) goto done;
+  if (format != FORMAT_any && !conv_is_jit(pd)) {
+    dnn.dnnl_primitive_desc_destroy(pd);
+    goto done;
+  }
   if (!conv_place(d, CONV_x, &v->in, false, data[0], &src_at, &scratch) ||
       !conv_place(d, CONV_out, &v->out, true, data[1], &dst_at, &scratch) ||
       (data[2] && !conv_place(d, CONV_residual, &v->residual, false, data[2], &res_at, &scratch)) ||
@@ -411,13 +432,16 @@ done:;
 
 MgRc mg_onednn_conv(MgCtx *c, const MgConvDesc *d, MgEngine **out) {
   if (!mg_onednn_ready()) return MG_UNSUP;
-  DnnConv *v = mg_calloc(1, sizeof *v);
-  if (!v) return mg_fail(c, MG_NOMEM, "convolution engine");
-  v->e.ops = &conv_ops;
-  if (conv_make(d, v)) {
-    *out = &v->e;
-    return MG_OK;
+  bool last = conv_is_last(&d->t[CONV_x]) || conv_is_last(&d->t[CONV_out]);
+  for (int format = last ? FORMAT_any : FORMAT_blocked; format < FORMAT_N; format++) {
+    DnnConv *v = mg_calloc(1, sizeof *v);
+    if (!v) return mg_fail(c, MG_NOMEM, "convolution engine");
+    v->e.ops = &conv_ops;
+    if (conv_make(d, v, format)) {
+      *out = &v->e;
+      return MG_OK;
+    }
+    conv_free(&v->e);
   }
-  conv_free(&v->e);
   return MG_UNSUP;
 }
