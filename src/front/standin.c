@@ -16,6 +16,7 @@
 PyTypeObject *mg_standin_type, *mg_tensor_type, *mg_parameter_type;
 Py_ssize_t mg_standin_slot;
 static PyObject *standin_compiler;      /* torch.compiler */
+static PyObject *standin_torch;         /* torch */
 static PyObject *standin_c;             /* torch._C */
 static PyObject *standin_inference_mode;/* torch._C._InferenceMode */
 static bool (*standin_inference_on)(void); /* c10::InferenceMode::is_enabled, NULL where it is not exported */
@@ -128,6 +129,7 @@ static int standin_find_functorch_key(void) {
 int mg_standin_init(PyObject *module) {
   if (mg_tensor_init()) return -1;
   if (PyType_Ready(&standin_info_type)) return -1;
+  if (!(standin_torch = PyImport_ImportModule("torch"))) return -1;
   if (!(standin_c = standin_import("torch", "_C"))) return -1;
   if (!(standin_compiler = standin_import("torch", "compiler"))) return -1;
   if (!(mg_tensor_type = (PyTypeObject *)standin_import("torch", "Tensor"))) return -1;
@@ -430,6 +432,23 @@ fail:
   return NULL;
 }
 
+/* How deep `with autocast` is nested; torch only tells when the depth changes. */
+static long standin_autocast_nesting(void) {
+  PyObject *up = PyObject_CallMethod(standin_torch, "autocast_increment_nesting", NULL);
+  PyObject *down = up ? PyObject_CallMethod(standin_torch, "autocast_decrement_nesting", NULL) : NULL;
+  long n = down ? PyLong_AsLong(down) : -1;
+  Py_XDECREF(up);
+  Py_XDECREF(down);
+  return n;
+}
+
+/* Also drops the casts of stand-ins that autocast keeps for reuse. */
+static void standin_restore_autocast_nesting(long depth) {
+  Py_XDECREF(PyObject_CallMethod(standin_torch, "clear_autocast_cache", NULL));
+  for (long n = standin_autocast_nesting(); n > depth; n--)
+    Py_XDECREF(PyObject_CallMethod(standin_torch, "autocast_decrement_nesting", NULL));
+}
+
 static void standin_restore_autocast(PyObject *save) {
   PyObject *r = PyObject_CallMethod(standin_c, "set_autocast_cache_enabled", "O", PyList_GET_ITEM(save, 0));
   Py_XDECREF(r);
@@ -458,6 +477,7 @@ int mg_standin_begin(MgRec *r) {
   /* A mode of the user must see every op as it happens, and tensors inside vmap or grad are wrappers. */
   if (cap->modes_before > 0) return mg_rec_break(BK_tensor_kind, "a torch dispatch mode is active"), -1;
   if (cap->functorch_before > 0) return mg_rec_break(BK_tensor_kind, "called inside torch.func or vmap"), -1;
+  cap->autocast_nesting = standin_autocast_nesting();
   if (!(cap->autocast = standin_save_autocast())) return -1;
   if (!(cap->mode = mg_dispatch_mode_new(cap))) return -1;
   if (PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", Py_True)) return -1;
@@ -500,6 +520,7 @@ void mg_standin_end(MgRec *r) {
   PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", Py_False);
   mg_abi.aoti_torch_grad_mode_set_enabled(cap->grad_was_on);
   standin_restore_autocast(cap->autocast);
+  standin_restore_autocast_nesting(cap->autocast_nesting);
   if (PyErr_Occurred()) PyErr_WriteUnraisable(NULL);
   PyErr_Restore(t, v, tb);
 }

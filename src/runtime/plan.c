@@ -270,7 +270,13 @@ static MgRc plan_leave(PlanCall *k, MgTensor *t, MgTensor **out) {
   void *ptr = NULL;
   mg_abi.aoti_torch_get_data_ptr(t, &ptr);
   bool in_arena = (uint8_t *)ptr >= k->r->arena && (uint8_t *)ptr < k->r->arena + k->r->arena_bytes;
-  int32_t bad = in_arena ? mg_abi.aoti_torch_clone_preserve_strides(t, out) : mg_abi.aoti_torch_new_tensor_handle(t, out);
+  /* A handle of t would be t itself for Python, and t may be an input: eager's views are tensors of their own. */
+  int64_t ndim = 0, *size = NULL, *stride = NULL;
+  mg_abi.aoti_torch_get_dim(t, &ndim);
+  mg_abi.aoti_torch_get_sizes(t, &size);
+  mg_abi.aoti_torch_get_strides(t, &stride);
+  int32_t bad = in_arena ? mg_abi.aoti_torch_clone_preserve_strides(t, out)
+                         : mg_abi.aoti_torch__reinterpret_tensor(t, ndim, size, stride, 0, out);
   return bad ? plan_error(k, MG_NOMEM, "no memory for an output") : MG_OK;
 }
 

@@ -1,0 +1,276 @@
+"""What a compiled function does to tensors is what eager does: writes to inputs, aliasing of results, identity, version
+counters, layouts, gradients."""
+import pytest
+import torch
+from torch import nn
+
+import magneto
+
+torch.manual_seed(0)
+BASE = torch.randn(4, 4)
+
+
+def one():
+    return (BASE.clone(),)
+
+
+def two():
+    return BASE.clone(), BASE.clone()
+
+
+def overlapping():
+    b = BASE.clone()
+    return b[:2], b[1:3]
+
+
+def apart():
+    return BASE.clone()[:2], BASE.clone()[1:3]
+
+
+def twice_the_same():
+    b = BASE.clone()
+    return b, b
+
+
+def seq(*steps):
+    return steps[-1]
+
+
+CASES = {
+    "write to input": (lambda x: seq(x.add_(1), x * 2), one),
+    "return written input": (lambda x: x.add_(1), one),
+    "return input": (lambda x: x, one),
+    "return input twice": (lambda x: (x, x), one),
+    "view of input": (lambda x: x[1:].t(), one),
+    "views of views": (lambda x: (x[1:], x[1:][0], x.view(-1)[2:]), one),
+    "write through a view": (lambda x: seq(x[0].mul_(2), x + 1), one),
+    "write to a view of a view": (lambda x: seq(x.t()[1:].sub_(3), x * 1), one),
+    "setitem": (lambda x: seq(x.__setitem__((0, slice(1, 3)), 5.0), x * 1), one),
+    "overlapping inputs": (lambda x, y: seq(x.add_(1), x * y), overlapping),
+    "inputs that do not overlap": (lambda x, y: seq(x.add_(1), x * y), apart),
+    "one tensor as two arguments": (lambda x, y: seq(x.add_(1), x * y), twice_the_same),
+    "shape change of an input": (lambda x: x.t_().mul(2), one),
+    "out=": (lambda x, y: torch.add(x, 1, out=y), two),
+    "data=": (lambda x, y: seq(setattr(x, "data", y), x + 1), two),
+    "copy_": (lambda x, y: x.copy_(y), two),
+    "views of a result": (lambda x: (lambda z: (z, z[0], z.t()))(x * 2), one),
+    "result twice": (lambda x: (lambda z: (z, z))(x * 2), one),
+    "write after a view was taken": (lambda x: (lambda z: seq(z.add_(1), (z, z[0])))(x * 2), one),
+    "inplace relu": (lambda x: nn.functional.relu(x, inplace=True) + 1, one),
+    "write to nothing": (lambda x: x[:0].add_(1), one),
+    "squeeze_ of a fresh tensor": (lambda x: (x * 2)[None].squeeze_(0).t_(), one),
+    "swap": (lambda x, y: (y, x), two),
+    "foreach": (lambda x, y: seq(torch._foreach_add_([x, y], 2.0), x + y), two),
+    "index_put": (lambda x: seq(x.index_put_((torch.tensor([0, 2]),), torch.tensor(9.0)), x.sum()), one),
+    "detach": (lambda x: x.detach().mul_(2), one),
+}
+
+
+def memory(t):
+    return t.untyped_storage().data_ptr() if t.numel() else None
+
+
+def flat(result):
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_like_eager(name):
+    fn, make = CASES[name]
+    compiled = magneto.compile(fn)
+    for _ in range(3):
+        ours, theirs = make(), make()
+        got, want = flat(compiled(*ours)), flat(fn(*theirs))
+        assert len(got) == len(want)
+        for g, w in zip(got, want):
+            assert torch.equal(g, w) and g.dtype == w.dtype
+            assert g.stride() == w.stride() and g.storage_offset() == w.storage_offset()
+            assert [g is a for a in ours] == [w is a for a in theirs]
+            assert [memory(g) == memory(a) for a in ours] == [memory(w) == memory(a) for a in theirs]
+            assert [g is o for o in got] == [w is o for o in want]
+            assert [memory(g) == memory(o) for o in got] == [memory(w) == memory(o) for o in want]
+        for a, b in zip(ours, theirs):
+            assert torch.equal(a, b) and a._version == b._version
+
+
+def test_aliasing_pattern_changes():
+    fn = lambda x, y: seq(x.add_(1), x * y)
+    compiled = magneto.compile(fn)
+    for make in (apart, overlapping, apart, twice_the_same, overlapping):
+        ours, theirs = make(), make()
+        assert torch.equal(compiled(*ours), fn(*theirs))
+        for a, b in zip(ours, theirs):
+            assert torch.equal(a, b)
+
+
+LAYOUTS = {
+    "empty": lambda: torch.ones(0, 3),
+    "0-dim": lambda: torch.tensor(3.0),
+    "expanded": lambda: torch.arange(3.0).expand(4, 3),
+    "channels_last": lambda: torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last),
+    "strided": lambda: torch.randn(4, 6)[::2, 1::2],
+    "transposed": lambda: torch.randn(3, 5).t(),
+    "offset": lambda: torch.randn(10)[3:],
+    "one element": lambda: torch.randn(1, 1, 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout, dtype):
+    x = LAYOUTS[layout]().to(dtype)
+    fn = lambda t: (t * 2, t.clone(), t + t.sum(), t[..., None])
+    compiled = magneto.compile(fn)
+    for _ in range(2):
+        for g, w in zip(compiled(x), fn(x)):
+            torch.testing.assert_close(g, w, check_stride=True)
+
+
+def test_every_new_result_is_a_new_tensor():
+    compiled = magneto.compile(lambda x: x + 1)
+    x = torch.ones(1000)
+    a, b = compiled(x), compiled(x)
+    a.zero_()
+    assert torch.equal(b, torch.full((1000,), 2.0)) and memory(a) != memory(b)
+
+
+def test_constants_are_not_shared_between_calls():
+    compiled = magneto.compile(lambda x: (torch.tensor([1.0, 2.0]), x + 1))
+    x = torch.ones(2)
+    compiled(x)[0].zero_()
+    assert torch.equal(compiled(x)[0], torch.tensor([1.0, 2.0]))
+
+
+class Double(torch.autograd.Function):
+    """A function whose gradient is not the derivative of what it computes."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 100
+
+
+GRADS = {
+    "mul": lambda x: x * 3,
+    "inplace": lambda x: (x * 3).add_(1).relu_(),
+    "detached": lambda x: x.detach() * 3 + x,
+    "no_grad inside": lambda x: no_grad_inside(x),
+    "custom function": lambda x: Double.apply(x) + 1,
+    "views": lambda x: torch.cat([x[:1], x[1:]]).t(),
+    "softmax": lambda x: torch.softmax(x, -1),
+    "write into a fresh buffer": lambda x: into_buffer(x),
+    "autograd.grad": lambda x: torch.autograd.grad((x * x).sum(), x, create_graph=True)[0] * x,
+    "checkpoint": lambda x: torch.utils.checkpoint.checkpoint(lambda q: q.sin() * 2, x, use_reentrant=False),
+    "requires_grad_ of a fresh tensor": lambda x: (x.detach() * 2).requires_grad_() * x,
+    "non-leaf": lambda x: (x * 1).add_(2),
+}
+
+
+def no_grad_inside(x):
+    with torch.no_grad():
+        y = x * 2
+    return y * x
+
+
+def into_buffer(x):
+    out = torch.zeros(4, 4)
+    out[1:3] = x[1:3] * 2
+    return out
+
+
+@pytest.mark.parametrize("name", GRADS)
+def test_gradients(name):
+    fn = GRADS[name]
+    compiled = magneto.compile(fn)
+    for _ in range(2):
+        ours, theirs = BASE.clone().requires_grad_(), BASE.clone().requires_grad_()
+        got, want = compiled(ours), fn(theirs)
+        assert torch.equal(got, want) and got.requires_grad == want.requires_grad
+        if want.requires_grad:
+            (got * BASE).sum().backward()
+            (want * BASE).sum().backward()
+            torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_non_leaf_input_may_be_written():
+    fn = lambda t: t.mul_(2) + 1
+    compiled = magneto.compile(fn)
+    for _ in range(2):
+        a, b = BASE.clone().requires_grad_(), BASE.clone().requires_grad_()
+        got, want = compiled(a * 1), fn(b * 1)
+        got.sum().backward()
+        want.sum().backward()
+        assert torch.equal(got, want) and torch.equal(a.grad, b.grad)
+
+
+def test_leaf_input_may_not_be_written():
+    compiled = magneto.compile(lambda t: t.mul_(2))
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        compiled(BASE.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("grad", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_modes_around_the_call(grad):
+    m = nn.Linear(4, 4)
+    compiled = magneto.compile(m)
+    for _ in range(2):
+        with grad():
+            got, want = compiled(BASE), m(BASE)
+        torch.testing.assert_close(got, want)
+        assert got.requires_grad == want.requires_grad and got.is_inference() == want.is_inference()
+
+
+def test_one_function_under_all_modes():
+    m = nn.Linear(4, 4)
+    compiled = magneto.compile(m)
+    for _ in range(2):
+        for grad in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+            with grad():
+                got, want = compiled(BASE), m(BASE)
+            assert got.requires_grad == want.requires_grad and got.is_inference() == want.is_inference()
+
+
+@pytest.mark.parametrize("where", ["around", "inside"])
+def test_autocast(where):
+    m = nn.Sequential(nn.Linear(4, 4), nn.Softmax(-1))
+
+    def inside(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return m(x)
+
+    fn = inside if where == "inside" else m
+    compiled = magneto.compile(fn)
+    for grad in (torch.no_grad, torch.enable_grad):
+        for _ in range(2):
+            with grad(), torch.autocast("cpu", dtype=torch.bfloat16, enabled=where == "around"):
+                got, want = compiled(BASE), fn(BASE)
+            assert got.dtype == want.dtype
+            torch.testing.assert_close(got, want)
+
+
+def test_what_is_asked_of_tensors():
+    def facts(m, x):
+        w = m.weight
+        return (
+            isinstance(w, nn.Parameter), isinstance(x, nn.Parameter), type(x) is torch.Tensor, type(w).__name__,
+            isinstance(x, torch.Tensor), torch.is_tensor(x), x.is_leaf, w.requires_grad, (x * 2).requires_grad,
+            (w * 2).requires_grad, x.device, x.dtype, x.shape, x.stride(), x.is_contiguous(), x.layout, x.ndim,
+            x.numel(), x.is_cuda, x.is_floating_point(), x.element_size(), x.grad is None, x.size(-1), len(x),
+        )
+
+    m = nn.Linear(4, 4)
+    assert magneto.compile(facts)(m, BASE) == facts(m, BASE)
+
+
+def test_random_numbers_are_those_of_eager():
+    fn = lambda x: (torch.rand(3), nn.functional.dropout(x, 0.5), torch.randn_like(x), torch.randperm(5))
+    compiled = magneto.compile(fn, backend="aten")
+    for _ in range(2):
+        torch.manual_seed(3)
+        got = compiled(BASE)
+        torch.manual_seed(3)
+        for g, w in zip(got, fn(BASE)):
+            assert torch.equal(g, w)
