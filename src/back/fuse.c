@@ -108,9 +108,24 @@ static bool phase_takes(const FuKernel *k, int p, const FuNest *b) {
   return some;
 }
 
+/* Does b read memory that k both reads and writes (an update in place)?  Code generation knows a load by buffer and
+ * index, so the old and the new value must not be read in one kernel. */
+static bool reads_update(const FuKernel *k, const FuNest *b) {
+  for (uint32_t i = 0; i < b->nload; i++) {
+    uint32_t read = UINT32_MAX; /* the first reader */
+    for (uint32_t j = 0; j < k->n; j++)
+      for (uint32_t m = 0; m < k->nest[j].nload; m++)
+        if (k->nest[j].load[m].buf == b->load[i].buf && k->nest[j].seq < read) read = k->nest[j].seq;
+    for (uint32_t j = 0; j < k->n; j++)
+      if (k->nest[j].l->buf == b->load[i].buf && k->nest[j].seq >= read) return true;
+  }
+  return false;
+}
+
 /* Finds b's phase in k (which has b's ranges already); false when some dependence crosses rows. */
 static bool place(FuKernel *k, FuNest *b) {
   int least = 0;
+  if (reads_update(k, b)) return false;
   for (uint32_t i = 0; i < k->n; i++) {
     const FuNest *a = &k->nest[i];
     Meet m;
