@@ -16,6 +16,7 @@ typedef struct Group { /* the nests of one phase */
   const SymRef *range;
   int vec;             /* vector index or -1 */
   bool reduces, masked_ok;
+  bool wide;           /* reductions over outer ranges: several vectors of neighbouring results at a time */
   int unroll;          /* accumulators of each reduction */
   int acc[64];         /* per nest: its first accumulator */
   int sacc[64];        /* per nest: accumulator of the scalar tail, -1: none */
@@ -260,6 +261,12 @@ static void run_range(Walk *w, EmRef lo, EmRef hi, bool maybe_empty) {
   bool vec = w->dim == g->vec, last = w->dim == g->end - 1;
   int full = vec ? e->t->vector_bits / 32 : 1, unroll = last && w->carry ? g->unroll : 1;
   int lanes = vec ? full : e->lanes, steps[2] = {full * unroll, full};
+  if (vec && g->wide) { /* whole cache lines of several neighbours, so that rows are read in long pieces */
+    Stage st = {.lanes = full * EMIT_WIDE, .unroll = 1};
+    EmRef end = whole_part(e, lo, hi, full * EMIT_WIDE);
+    run_stage(w, lo, end, &st, maybe_empty);
+    lo = end;
+  }
   for (int i = unroll > 1 ? 0 : 1; i < 2; i++) {
     EmRef end = whole_part(e, lo, hi, steps[i]);
     Stage st = {.lanes = lanes, .unroll = i == 0 ? unroll : 1};
@@ -399,6 +406,19 @@ static void emit_dims(Em *e, Group *g, int dim) {
 
 static int all_ranges(const MgLoop *l) { return l->nouter + (l->kind == ML_reduce || l->kind == ML_scan ? l->nred : 0); }
 
+/* Column reductions of cheap bodies, all of it contiguous in the vector index. */
+static bool is_wide(Em *e, MgLoop **loop, int n, int vec) {
+  int reductions = 0;
+  for (int i = 0; i < n; i++) {
+    MgLoop *l = loop[i];
+    if (l->kind == ML_scan || l->kind == ML_scatter || is_arg(l) || mg_ty_size(mg_expr(e->x, l->value)->ty) > 4) return false;
+    if (mg_ex_count_ops(e->x, l->value) + (l->body ? mg_ex_count_ops(e->x, l->body) : 0) > 8) return false;
+    if (!em_contiguous_only(e, l, vec)) return false;
+    reductions += l->kind == ML_reduce;
+  }
+  return reductions == 1;
+}
+
 static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
   Group g = {.loop = loop, .n = n, .first = shared, .end = shared, .keep = shared, .vec = -1, .unroll = 1, .masked_ok = e->t->avx512};
   uint32_t ops = 0;
@@ -421,6 +441,7 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
     if (l->kind == ML_scan || l->kind == ML_scatter || is_arg(l)) ops += 100; /* no unrolling */
   }
   if (!g.reduces) g.keep = g.end;
+  g.wide = g.vec >= 0 && g.vec < g.keep && is_wide(e, loop, n, g.vec);
   if (g.reduces) g.unroll = ops * (uint32_t)n <= 2 ? 8 : ops * (uint32_t)n <= 8 ? 4 : ops <= 16 ? 2 : 1;
   for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < g.end ? (k < shared ? loop[0]->range[k] : g.range[k]) : 0);
   if (g.vec >= 0)
@@ -529,6 +550,9 @@ static void emit_outer(Em *e) {
   if (g.vec == 0) {
     for (int j = 0; j < MG_MAX_IDX; j++) mg_ex_set_idx_range(e->x, j, 0);
     for (uint32_t i = 0; i < k->nloop; i++) g.masked_ok = g.masked_ok && em_contiguous_only(e, &e->own[i], 0);
+    MgLoop *all[8];
+    for (uint32_t i = 0; i < k->nloop && i < 8; i++) all[i] = &e->own[i];
+    g.wide = k->nloop <= 8 && is_wide(e, all, (int)k->nloop, 0);
   }
   Walk w = {.e = e, .g = &g, .dim = 0, .body = rows_body};
   run_range(&w, begin, end, true);

@@ -8,6 +8,7 @@
 
 #define EMIT_MAX_SCOPE 24
 #define EMIT_MAX_ACC 96
+#define EMIT_WIDE 8      /* vectors at a time in column reductions */
 
 typedef struct EmRef { /* an SSA value, or a constant node */
   int id;              /* %v<id>; -1: constant k; -2: nothing */

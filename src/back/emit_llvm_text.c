@@ -160,6 +160,7 @@ void mg_emit_llvm_prologue(const MgTarget *t, MgStrbuf *b) {
       mg_sb_printf(b, "declare void @llvm.vp.store.v%d%s.p0(<%d x %s>, ptr, <%d x i1>, i32)\n", lanes, mangled[i], lanes, mem[i], lanes);
     }
   }
+  declare_math(b, TY_f32, full * EMIT_WIDE);
   for (int op = 0; op < OP__COUNT; op++) {
     const MgScalarInfo *r = &mg_scalar_info[op];
     if (!r->ll[SOC_F] || strncmp(r->ll[SOC_F], "libm:", 5)) continue;

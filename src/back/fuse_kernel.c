@@ -183,6 +183,116 @@ static MgRc localize(FuKernel *k, BufRef b, const uint32_t *users) {
   return move_to_row(k, b, lo, hi);
 }
 
+/* ---- values that several phases compute ---- */
+
+typedef struct Shared { /* an expensive expression of a later phase, looked for in an earlier one */
+  ExprRef e;
+  ExprRef with;        /* what replaces it */
+  bool found;
+} Shared;
+
+static bool is_expensive(MgScalarOp op) {
+  return mg_scalar_info[op].rule != SOR_LEAF && (mg_scalar_info[op].flags & SOF_V || op == OP_pow || op == OP_erfc);
+}
+
+static ExprRef find_shared(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
+  Shared *q = arg;
+  (void)x, (void)s;
+  q->found |= r == q->e;
+  return r;
+}
+static ExprRef replace_shared(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
+  const Shared *q = arg;
+  return r == q->e ? q->with : mg_ex_rebuild(x, r, s);
+}
+
+typedef struct Costly { /* expensive nodes of one nest */
+  ExprRef e[8];
+  int n;
+} Costly;
+static ExprRef find_costly(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
+  Costly *c = arg;
+  (void)s;
+  if (is_expensive((MgScalarOp)mg_expr(x, r)->op) && c->n < 8) c->e[c->n++] = r;
+  return r;
+}
+
+static ExprRef body_of(const MgLoop *l) { return l->kind == ML_point ? l->value : l->body; }
+
+/* The first nest of an earlier phase over the same ranges that computes e, or NULL. */
+static FuNest *computed_before(FuKernel *k, const FuNest *n, ExprRef e) {
+  for (uint32_t i = 0; i < k->n; i++) {
+    FuNest *a = &k->nest[i];
+    Shared q = {.e = e};
+    if (a->l->phase >= n->l->phase || fu_all(a->l) != fu_all(n->l) || a->l->kind == ML_scan) continue;
+    mg_ex_map(k->s->x, body_of(a->l), find_shared, &q);
+    if (q.found) return a;
+  }
+  return NULL;
+}
+
+/* Keeps e, computed by nest `a`, in a row buffer: a point nest of a's phase stores it, nest n loads it. */
+static MgRc keep_value(FuKernel *k, const FuNest *a, uint32_t n, ExprRef e) {
+  static const MgDtype dtype[] = {DT_bool, DT_i8, DT_u8, DT_i16, DT_u16, DT_i32, DT_u32, DT_i64, DT_u64, DT_f16, DT_bf16, DT_f32, DT_f64};
+  MgSched *s = k->s;
+  MgExprs *x = s->x;
+  FuNest keep = {.seq = a->seq, .l = mg_new(s->c, MgLoop, 1)};
+  SymRef size = mg_sym(x, 1);
+  ExprRef at = mg_sym(x, 0);
+  TRYP(keep.l);
+  for (int d = k->shared; d < fu_all(a->l); d++) {
+    at = mg_sym_add(x, mg_sym_mul(x, at, k->range[d]), mg_ex_idx(x, d));
+    size = mg_sym_mul(x, size, k->range[d]);
+  }
+  BufRef b = mg_sched_buf(s, MB_local, dtype[mg_expr(x, e)->ty], size, "row");
+  TRYP(b);
+  s->buf[b].device = s->buf[a->l->buf].device;
+  *keep.l = *a->l;
+  keep.l->kind = ML_point;
+  keep.l->nouter = (uint8_t)fu_all(a->l);
+  keep.l->nred = 0;
+  keep.l->body = keep.l->mask = 0;
+  keep.l->value = e;
+  keep.l->buf = b;
+  keep.l->index = at;
+  Shared q = {.e = e, .with = mg_ex_load(x, mg_expr(x, e)->ty, b, at, 0, 0)};
+  MgLoop *l = k->nest[n].l;
+  ExprRef *body = l->kind == ML_point ? &l->value : &l->body;
+  *body = mg_ex_map(x, *body, replace_shared, &q);
+  TRY(mg_exprs_ok(x));
+  TRY(fu_nest_loads(s, &k->nest[n]));
+  TRY(fu_nest_loads(s, &keep));
+  FuNest *grown = mg_ctx_grow(s->c, k->nest, k->n * sizeof *grown, (k->n + 1) * sizeof *grown);
+  TRYP(grown);
+  k->nest = grown;
+  k->cap = k->n + 1;
+  k->nest[k->n++] = keep;
+  return MG_OK;
+}
+
+/* Expensive values that a later phase would compute again (softmax: the exponentials) are kept in a row buffer. */
+static MgRc keep_values(FuKernel *k) {
+  MgExprs *x = k->s->x;
+  uint32_t count = k->n;
+  int inner_bytes = (int)fu_hint(x, k->range, k->shared, k->nrange) * 4;
+  if (k->alone || k->nphase < 2 || k->shared == 0 || inner_bytes > ROW_BYTES) return MG_OK;
+  for (uint32_t n = 0; n < count; n++) {
+    MgLoop *l = k->nest[n].l;
+    Costly c = {.n = 0};
+    int64_t size;
+    if (l->vec == MG_NO_VEC || l->vec < k->shared || l->kind == ML_scan || fu_all(l) <= k->shared) continue;
+    for (int d = k->shared; d < fu_all(l); d++)
+      if (!mg_ex_const_int(x, k->range[d], &size)) return MG_OK;
+    mg_ex_map(x, body_of(l), find_costly, &c);
+    for (int i = c.n - 1; i >= 0; i--) {
+      FuNest *a = computed_before(k, &k->nest[n], c.e[i]);
+      bool inner = mg_ex_idx_mask(x, c.e[i]) >> k->shared;
+      if (a && inner) TRY(keep_value(k, a, n, c.e[i]));
+    }
+  }
+  return mg_exprs_ok(x);
+}
+
 /* ---- arguments ---- */
 
 static int by_phase(const void *a, const void *b) {
@@ -228,11 +338,12 @@ MgRc fu_finish(FuKernel *k, const uint32_t *users, MgKernel *out, uint32_t numbe
   }
   TRY(cut_rows(k));
   choose_vector(k);
+  TRY(keep_values(k));
   qsort(k->nest, k->n, sizeof *k->nest, by_phase);
   fu_set_ranges(s->x, k->range, k->nrange);
   for (uint32_t i = 0; i < k->n; i++) {
     BufRef b = k->nest[i].l->buf;
-    if (s->buf[b].kind == MB_temp && b < s->nbuf) TRY(localize(k, b, users));
+    if (s->buf[b].kind == MB_temp) TRY(localize(k, b, users));
   }
   out->loop = mg_new(s->c, MgLoop *, k->n);
   TRYP(out->loop);
