@@ -183,7 +183,7 @@ def run_text(text, inputs, check=None):
         dtype=lambda d: d, layout=lambda n: torch.strided, memory_format=lambda n: FORMATS[n], device=torch.device,
         inf=float("inf"), nan=float("nan"),
     )  # fmt: skip
-    v, given, writes, returned = {}, list(inputs), [], []
+    v, meta, given, writes, returned, types = {}, {}, list(inputs), [], [], []
     space["v"] = v
     for line in text.splitlines():
         line = line.split("#")[0].strip()
@@ -191,6 +191,7 @@ def run_text(text, inputs, check=None):
             continue
         if m := re.match(r"%(\d+) = input", line):
             v[int(m[1])] = given.pop(0)
+            meta[int(m[1])] = parse_type(line.split("= input ")[1])
             continue
         if m := re.match(r"writeback %(\d+) = %(\d+)", line):
             writes.append((int(m[1]), int(m[2])))
@@ -199,7 +200,7 @@ def run_text(text, inputs, check=None):
             returned = [v[int(n)] for n in re.findall(r"%(\d+)", line)]
             # a written input may also be read by another write-back or be an output: copy all values first
             values = [(v[a], v[b].clone()) for a, b in writes]
-            types = [(t.shape, t.stride(), t.storage_offset()) for t in returned]
+            types = [meta[int(n)] for n in re.findall(r"%(\d+)", line)]
             with torch.no_grad():
                 for target, value in values:
                     target.copy_(value)
@@ -210,7 +211,7 @@ def run_text(text, inputs, check=None):
             if m[2] == "same":
                 returned[k] = target
             else:
-                size, stride, offset = types[k]
+                _, size, stride, offset = types[k]
                 returned[k] = target.as_strided(size, stride, offset)
             continue
         m = re.match(r"(?:((?:%\d+|_)(?:, (?:%\d+|_))*) = )?([\w:.]+)\((.*)\)(?: : (.*))?$", line)
@@ -222,9 +223,10 @@ def run_text(text, inputs, check=None):
         names = re.findall(r"%\d+|_", m[1]) if m[1] else []
         flat = pytree.tree_leaves(out, is_leaf=lambda x: x is None) if names else []
         assert len(flat) == len(names), line
-        for n, t in zip(names, flat):
+        for n, t, kind in zip(names, flat, split_types(m[4]) if m[4] else []):
             if n != "_":
                 v[int(n[1:])] = t
+                meta[int(n[1:])] = parse_type(kind)
         if check:
             check(line, flat, split_types(m[4]) if m[4] else [])
     return returned

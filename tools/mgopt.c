@@ -99,6 +99,8 @@ static MgRc opt_infer(Opt *o) {
 }
 
 static MgRc opt_verify(Opt *o) { return MG_OK; }
+static MgRc opt_decompose(Opt *o) { return mg_decompose(&o->g); }
+static MgRc opt_dce(Opt *o) { return mg_dce(&o->g); }
 
 /* Stands for the back end: every op of the table is taken to become loops. */
 static bool opt_lowers(const MgGraph *g, NodeRef n) { return mg_node(g, n)->op->code != TOP_extern; }
@@ -116,8 +118,10 @@ static const struct {
   {"-infer", opt_infer},
   {"-functionalize", opt_functionalize},
   {"-patterns", opt_patterns},
+  {"-decompose", opt_decompose},
   {"-simplify", opt_simplify},
   {"-layout", opt_layout},
+  {"-dce", opt_dce},
 };
 
 static int opt_schemas(void) {
