@@ -105,7 +105,13 @@ static ExprRef pt_frac(LwPt *p) {
   ExprRef a = pt_arg(p, 0);
   return SUB(a, pt_1(p, OP_trunc, a));
 }
-static ExprRef pt_sign(LwPt *p) { return p->ty == TY_i1 ? pt_arg(p, 0) : pt_1(p, OP_sign, pt_arg(p, 0)); }
+/* (0 < x) - (x < 0): NaN has sign 0 */
+static ExprRef pt_sign(LwPt *p) {
+  ExprRef a = pt_arg(p, 0);
+  if (p->ty == TY_i1) return a;
+  if (!mg_ty_is_float(p->ty)) return pt_1(p, OP_sign, a);
+  return SUB(mg_ex_cvt(p->L->x, p->ty, GT(a, C(0))), mg_ex_cvt(p->L->x, p->ty, LT(a, C(0))));
+}
 static ExprRef pt_abs(LwPt *p) {
   ExprRef a = pt_arg(p, 0);
   return mg_ty_is_float(p->ty) || mg_ty_is_signed(p->ty) ? pt_1(p, OP_abs, a) : a;

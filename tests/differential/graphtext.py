@@ -109,6 +109,10 @@ class Text:
         self.lines.append(f"{', '.join(outs)} = {op_name(func)}({', '.join(parts)}) : {', '.join(types)}")
         return [r for r in flat if r is not None]
 
+    def line_of(self, result) -> str:
+        """The call that made a result."""
+        return next(line for line in self.lines if self.names[id(result)] in line.split(" = ")[0].split(", "))
+
     def finish(self, results) -> str:
         lines = self.lines + ["return " + ", ".join(self.names[id(r)] for r in results)]
         return "\n".join(lines) + "\n"

@@ -1,0 +1,42 @@
+"""Samples for the differential tests: torch's operator database, and layouts it does not have."""
+import random
+
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool]
+# Whole families that are calls of libraries, or draw random numbers, or are made of many other operators.
+SKIP = ("linalg", "fft", "sparse", "ops.", "torch.ops", "_refs", "signal", "masked.", "special.")
+OPS = {(op.name, op.variant_test_name): op for op in op_db if not op.name.startswith(SKIP)}
+
+
+def samples(op, dtype, count, requires_grad=False):
+    """Up to count samples of an operator, chosen the same way every time."""
+    torch.manual_seed(0)
+    try:
+        found = list(op.sample_inputs("cpu", dtype, requires_grad=requires_grad))
+    except Exception:  # the database's generators do not know every dtype they claim
+        return []
+    random.Random(op.name).shuffle(found)
+    return found[:count]
+
+
+def layouts(dtype):
+    """4-dimensional tensors of one shape in many layouts, with the values that go wrong."""
+    shape = (2, 3, 4, 5)
+    if dtype is torch.bool:
+        base = torch.arange(120).reshape(shape) % 3 == 0
+    elif dtype.is_floating_point:
+        base = torch.linspace(-4, 4, 120).reshape(shape).to(dtype)
+        base.view(-1)[:6] = torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.0]).to(dtype)
+    else:
+        base = (torch.arange(120).reshape(shape) * 7 % 61 - (0 if dtype is torch.uint8 else 30)).to(dtype)
+    wide = torch.cat([base, base], 3)
+    yield "contiguous", base
+    yield "channels_last", base.contiguous(memory_format=torch.channels_last)
+    yield "transposed", base.permute(3, 1, 2, 0).contiguous().permute(3, 1, 2, 0)
+    yield "strided", wide[..., ::2]
+    yield "offset", torch.cat([base, base])[2:]
+    yield "expanded", base[:, :1].expand(shape)
+    yield "scalar", base[0, 0, 0, 5 % 5].clone()
+    yield "empty", base[:0]
