@@ -1,5 +1,6 @@
 /* Per-code-object data and the compiled entries; see cache.h. */
 #include "front/cache.h"
+#include "front/guard.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,11 @@ void mg_entry_release(MgEntry *e) {
 /* ---- sites ---- */
 
 static void cache_free_site(MgSite *s) {
-  for (int i = 0; i < s->n; i++) mg_entry_release(s->entry[i]);
+  while (s->n) {
+    MgEntry *e = s->entry[--s->n];
+    e->site = NULL;
+    mg_entry_release(e);
+  }
   free(s->entry);
   free(s);
 }
@@ -45,6 +50,19 @@ MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, bool create) 
   return info->sites = s;
 }
 
+/* A module that the entry was compiled for is being freed: the entry can never hold again, and keeps memory alive. */
+static void cache_entry_died(void *arg) {
+  MgEntry *e = arg;
+  MgSite *s = e->site;
+  if (!s) return;
+  int i = 0;
+  while (i < s->n && s->entry[i] != e) i++;
+  if (i == s->n) return;
+  memmove(s->entry + i, s->entry + i + 1, sizeof *s->entry * (size_t)(--s->n - i));
+  e->site = NULL;
+  mg_entry_release(e);
+}
+
 int mg_cache_add(MgSite *s, MgEntry *e) {
   if (s->n == s->cap) {
     int cap = s->cap ? 2 * s->cap : 2;
@@ -59,6 +77,8 @@ int mg_cache_add(MgSite *s, MgEntry *e) {
   }
   memmove(s->entry + 1, s->entry, sizeof *s->entry * (size_t)s->n++);
   s->entry[0] = e;
+  e->site = s;
+  mg_guards_set_death(e->guards, cache_entry_died, e);
   return 0;
 }
 

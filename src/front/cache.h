@@ -21,6 +21,7 @@ typedef struct MgEntry {  /* one compiled segment of a frame */
   int nnode;              /* ATen ops recorded */
   int line, end_line;     /* source lines of unit and end */
   long hits;
+  struct MgSite *site;    /* where it is listed; NULL once it is not */
 } MgEntry;
 
 typedef struct MgSite {   /* one offset of a code object, for one configuration */

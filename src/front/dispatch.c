@@ -4,6 +4,7 @@
  * Rules (each found by trying): in-place and out= ops return their argument; views and detach return a fresh stand-in;
  * undefined tensors are None; ops whose result depends on values break; composite ops, which arrive whole under
  * inference mode, are decomposed; profiler marks are run and forgotten. */
+#include "front/guard.h"
 #include "front/standin.h"
 #include "front/torchobj.h"
 #include <stdlib.h>
@@ -280,7 +281,9 @@ static PyObject *dispatch_decompose(MgCapture *cap, const MgFrontOp *fo, PyObjec
  * (torch then raises its own error).  *pyret: what the op returns when that is no tensor. */
 static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, PyObject **pyret) {
   MgRec *r = cap->rec;
-  MgRc rc = fo->plain ? mg_infer(r->g, n) : MG_UNSUP;
+  /* Inference in C takes torch's usual default dtype; with another one torch itself decides. */
+  bool usual = r->guards->state.default_dtype == DT_f32;
+  MgRc rc = fo->plain && usual ? mg_infer(r->g, n) : MG_UNSUP;
   if (rc == MG_OK) return 0;
   if (rc == MG_NOMEM) return PyErr_NoMemory(), -1;
   r->ctx->rc = MG_OK;

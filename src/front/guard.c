@@ -246,9 +246,16 @@ static MgDictGuard *guard_dict(MgGuards *g, PyObject *dict, PyObject *owner) {
   *d = (MgDictGuard){.dict = dict, .owner = owner};
   if (owner) {
     d->slot = _PyObject_GetDictPtr(owner);
+    d->type = Py_TYPE(owner);
     mg_guards_hold(g, owner);
+    mg_guards_hold(g, (PyObject *)d->type);
   } else mg_guards_hold(g, dict);
   return d;
+}
+
+void mg_guard_instance(MgGuards *g, PyObject *owner) {
+  PyObject **d = _PyObject_GetDictPtr(owner);
+  if (d && *d) guard_dict(g, *d, owner);
 }
 
 /* Appends to a pair of parallel arrays of keys (strong) and values (borrowed from the set). */
@@ -348,7 +355,7 @@ int mg_guards_seal(MgGuards *g) {
   }
   for (uint32_t i = 0; i < g->ndict; i++) {
     MgDictGuard *d = &g->dict[i];
-    if (d->slot) g->fast_slot[g->nslot++] = (MgFastSlot){d->slot, d->dict};
+    if (d->slot) g->fast_slot[g->nslot++] = (MgFastSlot){d->slot, d->dict, d->owner, d->type};
     g->fast_dict[i] = (MgFastDict){d->dict, ((PyDictObject *)d->dict)->ma_version_tag};
   }
   for (uint32_t i = 0; i < g->ntype; i++)

@@ -40,6 +40,7 @@ typedef struct MgDictGuard {
   PyObject **val;    /* borrowed from the set; NULL: the key was absent */
   int n, cap;
   Py_ssize_t size;   /* number of keys, checked when all is set */
+  PyTypeObject *type; /* borrowed from the set: class of the owner, which may be reassigned */
   bool all;          /* the set of keys was used (iteration, len, copy) */
 } MgDictGuard;
 
@@ -52,7 +53,7 @@ typedef struct MgTypeGuard {
 
 /* What a check touches when nothing changed: packed, one compare each. */
 typedef struct MgFastDict { PyObject *dict; uint64_t version; } MgFastDict;
-typedef struct MgFastSlot { PyObject **slot; PyObject *dict; } MgFastSlot;
+typedef struct MgFastSlot { PyObject **slot; PyObject *dict, *owner; PyTypeObject *type; } MgFastSlot;
 typedef struct MgFastType { PyTypeObject *type; uint32_t version; } MgFastType;
 
 struct MgGuards {
@@ -93,6 +94,7 @@ void mg_guard_pair(MgGuards *g, MgGuardKind kind, SrcRef a, SrcRef b, int64_t i)
 void mg_guard_pinned(MgGuards *g, MgGuardKind kind, PyObject *owner, PyObject *want); /* cell_is, list_is ... */
 void mg_guard_tensor(MgGuards *g, SrcRef src, PyObject *tensor);
 void mg_guard_member(MgGuards *g, PyObject *owner, PyObject *descr, PyObject *value);
+void mg_guard_instance(MgGuards *g, PyObject *owner); /* its class and which dict it has */
 /* Key of a dict behind an identity-guarded owner; val NULL: absent. owner is the instance when dict is its __dict__. */
 void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val);
 void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner);

@@ -85,6 +85,15 @@ static bool guard_disjoint(PyObject *a, PyObject *b) {
   return ahi <= blo || bhi <= alo;
 }
 
+/* want: code, defaults, keyword defaults; None where there are none. */
+static bool guard_func_holds(PyObject *func, PyObject *want) {
+  PyFunctionObject *f = (PyFunctionObject *)func;
+  PyObject *now[3] = {f->func_code, f->func_defaults, f->func_kwdefaults};
+  for (int i = 0; i < 3; i++)
+    if ((now[i] ? now[i] : Py_None) != PyTuple_GET_ITEM(want, i)) return false;
+  return true;
+}
+
 static bool guard_member_holds(PyObject *owner, PyObject *pair) {
   PyObject *d = PyTuple_GET_ITEM(pair, 0), *was = PyTuple_GET_SIZE(pair) > 1 ? PyTuple_GET_ITEM(pair, 1) : NULL;
   PyObject *now = Py_TYPE(d)->tp_descr_get(d, owner, (PyObject *)Py_TYPE(owner));
@@ -128,6 +137,7 @@ static bool guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **va
   case GK_distinct: return v != vals[op->src2];
   case GK_disjoint: return guard_disjoint(v, vals[op->src2]);
   case GK_offset: return mg_facts_distance(v, vals[op->src2]) == op->u.i;
+  case GK_func_is: return guard_func_holds(op->o, op->u.want);
   case GK_cell_is: return guard_same_value(PyCell_GET(op->o), op->u.want);
   case GK_list_is: return guard_list_equal(op->o, op->u.want);
   case GK_set_is: return guard_set_equal(op->o, op->u.want);
@@ -163,11 +173,13 @@ static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint
       *at = i;
       return PH_op;
     }
-  for (uint32_t i = 0; i < g->nslot; i++)
-    if (*g->fast_slot[i].slot != g->fast_slot[i].dict) {
+  for (uint32_t i = 0; i < g->nslot; i++) {
+    const MgFastSlot *f = &g->fast_slot[i];
+    if (*f->slot != f->dict || Py_TYPE(f->owner) != f->type) {
       *at = i;
       return PH_slot;
     }
+  }
   for (uint32_t i = 0; i < g->ndict; i++) {
     MgFastDict *f = &g->fast_dict[i];
     uint64_t version = ((PyDictObject *)f->dict)->ma_version_tag;
@@ -261,7 +273,9 @@ static void guard_explain(MgGuards *g, GuardPhase ph, uint32_t at, PyObject *key
     }
     break;
   }
-  case PH_slot: mg_sb_puts(out, "__dict__ of an object was replaced"); break;
+  case PH_slot:
+    mg_sb_printf(out, "__class__ or __dict__ of a %s was replaced", g->fast_slot[at].type->tp_name);
+    break;
   case PH_dict: {
     MgDictGuard *d = &g->dict[at];
     if (!key) {

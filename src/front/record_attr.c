@@ -47,6 +47,7 @@ static PyObject *attr_get_member(PyObject *o, MgOlder *e, PyObject *d, PyObject 
 static PyObject *attr_get_data_descr(PyObject *o, PyObject *d, PyObject *name) {
   PyTypeObject *dt = Py_TYPE(d);
   MgOlder *e = mg_older(o);
+  if (e && !mg_older_by_path(e)) mg_guard_instance(mg_rec->guards, e->orig);
   if (e && name == mg_names.dict && dt == &PyGetSetDescr_Type) return Py_XNewRef(mg_older_dict(o));
   if (e && dt == &PyMemberDescr_Type) return attr_get_member(o, e, d, name);
   Py_INCREF(d);

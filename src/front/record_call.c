@@ -382,11 +382,22 @@ static int call_wrap_default(PyObject **slot, PyObject *deflt, MgSrcKind kind, S
   return 0;
 }
 
+/* A function behind a fixed owner: its parts may be assigned all the same. */
+static void call_guard_function(PyObject *func) {
+  PyFunctionObject *f = (PyFunctionObject *)func;
+  PyObject *d = f->func_defaults ? f->func_defaults : Py_None, *kd = f->func_kwdefaults ? f->func_kwdefaults : Py_None;
+  PyObject *parts = PyTuple_Pack(3, f->func_code, d, kd);
+  if (parts) mg_guard_pinned(mg_rec->guards, GK_func_is, func, parts);
+  else mg_rec->guards->failed = true;
+  Py_XDECREF(parts);
+}
+
 int mg_rec_enter_function(PyObject *func, PyObject **slots, PyCodeObject *co) {
   bool older;
   if (!mg_rec) return 0;
   SrcRef src = call_function_src(func, &older);
   if (!older) return 0;
+  if (!src) call_guard_function(func);
   PyObject *d = ((PyFunctionObject *)func)->func_defaults, *kd = ((PyFunctionObject *)func)->func_kwdefaults;
   int n = d ? (int)PyTuple_GET_SIZE(d) : 0;
   for (int i = 0; i < n; i++) {

@@ -1,0 +1,323 @@
+"""Guards: every kind of change to what a recording read is noticed; entries are freed with the model; nothing leaks."""
+import collections
+import gc
+import sys
+import types
+import weakref
+
+import pytest
+import torch
+
+import magneto
+from magneto import _magneto
+
+Point = collections.namedtuple("Point", "x y")
+
+
+class Plain:
+    def __init__(self, **kw):
+        self.__dict__.update(kw)
+
+
+class Slotted:
+    __slots__ = ("k", "t")
+
+    def __init__(self, k):
+        self.k = k
+
+
+class Net(torch.nn.Module):
+    scale = 2
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(3, 3)
+        self.k = 1
+        self.register_buffer("b", torch.ones(3))
+
+    def forward(self, x):
+        return self.inner(x) * self.k * self.scale + self.b
+
+
+def case(make, use, *changes):
+    """make() -> state; use(state, x) -> tensor; each change(state) must be noticed."""
+    return make, use, changes
+
+
+def set_item(key, value):
+    return lambda s: s.__setitem__(key, value)
+
+
+def set_attr(name, value):
+    return lambda s: setattr(s, name, value)
+
+
+CASES = {
+    "list": case(lambda: [1, 2, 3], lambda s, x: x * sum(s) + len(s),
+                 set_item(0, 5), lambda s: s.append(4), lambda s: s.pop(), lambda s: s.reverse() or s.append(9)),
+    "list_of_tensors": case(lambda: [torch.ones(3), torch.zeros(3)], lambda s, x: x * s[0] + s[1],
+                            set_item(0, torch.full((3,), 7.0)), lambda s: s[0].add_(1), lambda s: s.reverse()),
+    "dict": case(lambda: {"a": 1, "b": 2.0}, lambda s, x: x * s["a"] + s.get("c", 3) + len(s),
+                 set_item("a", 2), set_item("c", 9), lambda s: s.pop("b"), set_item("a", 2.0)),
+    "ordered": case(lambda: collections.OrderedDict(a=1, b=2), lambda s, x: x * list(s.values())[0],
+                    lambda s: s.move_to_end("a"), set_item("b", 7)),
+    "set": case(lambda: {1, 2}, lambda s, x: x * (5 if 3 in s else 4), lambda s: s.add(3), lambda s: s.clear()),
+    "attributes": case(lambda: Plain(k=1, t=torch.ones(3), inner=Plain(v=2)),
+                       lambda s, x: x * s.k * s.t + s.inner.v + (5 if hasattr(s, "z") else 6),
+                       set_attr("k", 2), set_attr("k", True), set_attr("t", torch.zeros(3)), set_attr("z", 1),
+                       lambda s: setattr(s.inner, "v", 5), set_attr("inner", Plain(v=9)),
+                       lambda s: s.__dict__.update(k=11), lambda s: setattr(s, "__dict__", dict(s.__dict__, k=4))),
+    "slots": case(lambda: Slotted(3), lambda s, x: x * s.k + (1 if hasattr(s, "t") else 2),
+                  set_attr("k", 4), set_attr("t", 0), lambda s: setattr(s, "k", -0.0) or setattr(s, "k", 0.5)),
+    "class": case(lambda: type("C", (), {"k": 2, "m": lambda self: 3})(), lambda s, x: x * s.k + s.m(),
+                  lambda s: setattr(type(s), "k", 5), lambda s: setattr(type(s), "m", lambda self: 8),
+                  lambda s: setattr(s, "m", lambda: 9), lambda s: setattr(s, "__class__", type("D", (), {"k": 7, "m": len and (lambda self: 1)}))),
+    "module_object": case(lambda: types.SimpleNamespace(mod=types.ModuleType("m")) and _module(k=2), lambda s, x: x * s.k,
+                          set_attr("k", 3), lambda s: s.__dict__.update(k=4)),
+    "float_bits": case(lambda: [0.0, 1.0], lambda s, x: torch.atan2(x * s[0], x * 0 - s[1]),
+                       set_item(0, -0.0), set_item(0, float("nan"))),
+    "nested_tuple": case(lambda: [(1, (2, "a"))], lambda s, x: x * s[0][1][0] + len(s[0][1][1]),
+                         set_item(0, (1, (3, "a"))), set_item(0, (1, (2, "ab"))), set_item(0, (1, (True, "a")))),
+    "namedtuple": case(lambda: [Point(torch.ones(3), 2)], lambda s, x: x * s[0].x * s[0].y,
+                       set_item(0, Point(torch.zeros(3), 2)), set_item(0, Point(torch.ones(3), 3))),
+    "net": case(Net, lambda s, x: s(x),
+                set_attr("k", 3), set_attr("scale", 4), lambda s: setattr(s, "inner", torch.nn.Identity()),
+                lambda s: setattr(s.inner, "weight", torch.nn.Parameter(torch.ones(3, 3))),
+                lambda s: setattr(s.inner, "bias", None), lambda s: s.inner.weight.data.zero_(),
+                lambda s: s.register_forward_hook(lambda m, a, o: o + 1),
+                lambda s: s.inner.register_forward_pre_hook(lambda m, a: (a[0] * 2,)),
+                lambda s: setattr(s, "b", torch.full((3,), 9.0)), lambda s: setattr(s, "forward", lambda x: x),
+                lambda s: setattr(s, "inner", torch.nn.Sequential(s.inner, torch.nn.ReLU())),
+                lambda s: s.double(), lambda s: s.inner.weight.requires_grad_(False)),
+    "closure": case(lambda: _closure(2), lambda s, x: s[0](x), lambda s: s[1](5), lambda s: s[1](2.5)),
+    "defaults": case(lambda: _function(), lambda s, x: s(x),
+                     set_attr("__defaults__", (5,)), set_attr("__kwdefaults__", {"b": 7})),
+    "bound_method": case(lambda: Plain(k=2, f=Plain(t=3)), lambda s, x: x * s.f.t,
+                         lambda s: setattr(s.f, "t", 8)),
+}
+
+
+def _module(**kw):
+    m = types.ModuleType("m")
+    m.__dict__.update(kw)
+    return m
+
+
+def _closure(n):
+    def get(x):
+        return x * n
+
+    def put(v):
+        nonlocal n
+        n = v
+
+    return get, put
+
+
+def _function():
+    def g(x, a=2, *, b=3):
+        return x * a + b
+
+    return g
+
+
+def run(f, *args):
+    try:
+        return f(*args)
+    except Exception as e:
+        return type(e)
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.allclose(a, b, equal_nan=True) and \
+            torch.equal(torch.signbit(a), torch.signbit(b)) and a.requires_grad == b.requires_grad
+    return a == b
+
+
+@pytest.mark.parametrize("way", ["argument", "global", "closure", "attribute"])
+@pytest.mark.parametrize("name", CASES)
+def test_change_is_noticed(name, way):
+    make, use, changes = CASES[name]
+    x = torch.tensor([1.0, 2.0, 3.0])
+    for i, change in enumerate(changes):
+        state = make()
+        space = {"use": use, "state": state, "torch": torch}
+        if way == "argument":
+            def f(s, x):
+                return use(s, x)
+            call = magneto.compile(f)
+            args = (state, x)
+        elif way == "global":
+            exec("def f(x): return use(state, x)", space)
+            call, args = magneto.compile(space["f"]), (x,)
+        elif way == "closure":
+            def f(x):
+                return use(state, x)
+            call, args = magneto.compile(f), (x,)
+        else:
+            holder = Plain(state=state)
+
+            def f(h, x):
+                return use(h.state, x)
+            call, args = magneto.compile(f), (holder, x)
+        for _ in range(2):
+            assert same(run(call, *args), run(use, state, x)), "before the change"
+        before = _magneto.stats()
+        assert before["recompiles"] == 0, "the guards do not hold on what was recorded"
+        try:
+            change(state)
+        except (TypeError, AttributeError):
+            continue
+        for _ in range(2):
+            want = run(use, state, x)
+            assert same(run(call, *args), want), f"change {i} of {name} was not noticed"
+        _magneto.reset()
+
+
+@pytest.mark.parametrize("change", [
+    lambda x: x.double(), lambda x: torch.cat([x, x]), lambda x: x.reshape(1, 3, 3), lambda x: x.t(),
+    lambda x: x.clone().requires_grad_(), lambda x: torch.nn.Parameter(x.clone()), lambda x: x[:, :2], lambda x: x.to_sparse(),
+    lambda x: x[:, ::2], lambda x: x + 0j,
+])
+def test_tensor_facts(change):
+    def f(x):
+        return torch.sin(x) * x.shape[0] + (1 if x.requires_grad else 2) + (5 if isinstance(x, torch.nn.Parameter) else 6)
+
+    c = magneto.compile(f)
+    x = torch.arange(9.0).reshape(3, 3)
+    c(x), c(x)
+    y = change(x)
+    a, b = run(f, y), run(c, y)
+    assert (a is b) if isinstance(a, type) else torch.equal(a.to_dense() if a.is_sparse else a, b.to_dense() if b.is_sparse else b)
+    assert _magneto.stats()["hits"] >= 2
+
+
+@pytest.mark.parametrize("context", [
+    torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16),
+    lambda: torch.autocast("cpu", torch.float16),
+])
+def test_torch_state(context):
+    w = torch.ones(3, 3, requires_grad=True)
+
+    def f(x):
+        return x @ w
+
+    c = magneto.compile(f)
+    x = torch.ones(3, 3)
+    c(x)
+    with context():
+        want, got = f(x), c(x)
+        assert got.dtype == want.dtype and got.requires_grad == want.requires_grad
+        assert got.is_inference() == want.is_inference()
+    got = c(x)
+    assert got.requires_grad and got.dtype == torch.float32
+
+
+def test_default_dtype():
+    c = magneto.compile(lambda x: x + torch.ones(3))
+    c(torch.ones(3))
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert c(torch.ones(3, dtype=torch.float32)).dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_aliasing_arguments():
+    def f(a, b):
+        a.add_(1)
+        return a * b
+
+    c = magneto.compile(f)
+    base = torch.arange(6.0)
+    pairs = [lambda t: (t[:3].clone(), t[3:].clone()), lambda t: (t[:3], t[:3]), lambda t: (t[:3], t[1:4]),
+             lambda t: (t[1:4], t[:3]), lambda t: (lambda v: (v, v))(t[:3])]
+    for make in pairs + pairs:
+        one, two = base.clone(), base.clone()
+        assert torch.equal(f(*make(one)), c(*make(two)))
+        assert torch.equal(one, two)
+
+
+def test_identity_of_arguments():
+    def f(a, b):
+        return a * 2 if a is b else b * 3
+
+    c = magneto.compile(f)
+    x, y = torch.ones(3), torch.ones(3)
+    for args in [(x, x), (x, y), (y, y), (y, x)]:
+        assert torch.equal(c(*args), f(*args))
+
+
+def test_same_list_twice():
+    def f(a, b):
+        a.append(1)
+        return len(b)
+
+    c = magneto.compile(f)
+    for make in [lambda: ([], []), lambda: (lambda v: (v, v))([]), lambda: ([], [])]:
+        assert c(*make()) == f(*make())
+
+
+def test_failing_guard_explains_itself(capfd):
+    c = magneto.compile(lambda x, k: x * k)
+    _magneto.set_logs("recompiles")
+    try:
+        c(torch.ones(3), 2)
+        c(torch.ones(3), 5)
+        c(torch.ones(4), 5)
+    finally:
+        _magneto.set_logs("")
+    err = capfd.readouterr().err
+    assert "L['k'] == 2; now 5" in err
+    assert "L['x']" in err and "size(0): recorded 3, now 4" in err
+
+
+def test_model_is_freed_with_its_entries():
+    space = {"m": Net()}
+    exec("def f(x): return m(x)", space)
+    c = magneto.compile(space["f"])
+    c(torch.ones(3))
+    assert len(_magneto.entries()) == 1
+    m, w = weakref.ref(space["m"]), weakref.ref(space["m"].inner.weight)
+    del space["m"]
+    gc.collect()
+    assert m() is None and w() is None
+    assert _magneto.entries() == []
+
+
+LEAK_PROGRAMS = [
+    lambda x, s: x * 2,
+    lambda x, s: (x, [x + 1, {"a": x}], Point(x, 1)),
+    lambda x, s: s["l"].append(x) or s["l"].clear(),
+    lambda x, s: setattr(s["o"], "v", x + 1) or s["o"].v,
+    lambda x, s: (lambda y: x + y)(s["t"]),
+    lambda x, s: Plain(a=x, b=[x * 2]),
+    lambda x, s: s["m"](x),
+]
+
+
+@pytest.mark.parametrize("i", range(len(LEAK_PROGRAMS)))
+@pytest.mark.parametrize("again", [False, True])
+def test_no_leaks(i, again):
+    f = LEAK_PROGRAMS[i]
+    state = {"l": [], "o": Plain(), "t": torch.ones(3), "m": Net()}
+    x = torch.ones(3)
+
+    def loop(n):
+        for _ in range(n):
+            if again:
+                _magneto.reset()
+            c(x, state)
+
+    c = magneto.compile(f)
+    loop(60)  # caches of the compiler fill up
+    gc.collect()
+    counts, blocks = [], []
+    for _ in range(4):
+        loop(10)
+        gc.collect()
+        counts.append([sys.getrefcount(o) for o in (x, state, *state.values(), None.__class__, Plain, Net)])
+        blocks.append(sys.getallocatedblocks())
+    assert counts[1] == counts[3], counts
+    assert blocks[3] - blocks[1] < 30, blocks
