@@ -521,8 +521,6 @@ void mg_standin_end(MgRec *r) {
   mg_abi.aoti_torch_grad_mode_set_enabled(cap->grad_was_on);
   standin_restore_autocast(cap->autocast);
   standin_restore_autocast_nesting(cap->autocast_nesting);
-  /* autocast keeps the casts of parameters until its outermost context ends: these were made of stand-ins */
-  if (mg_standin_autocast_on(cap)) Py_XDECREF(PyObject_CallMethod(standin_c, "clear_autocast_cache", NULL));
   if (PyErr_Occurred()) PyErr_WriteUnraisable(NULL);
   PyErr_Restore(t, v, tb);
 }
