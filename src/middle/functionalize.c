@@ -503,11 +503,12 @@ static int32_t fz_input_of(const Fz *f, ValRef v) {
   return !r->def && r->out < g->ninput && g->input[r->out] == f->val[v].root ? r->out : -1;
 }
 
-/* The value of a view that was just written is a tensor of its own; as a description of where the view lies in its root's
- * memory it must be made from the root again. */
+/* The value of a view that was just written is a tensor of its own.  The user receives a view: made from the root again, it
+ * has eager's strides and says where in its root's memory it lies. */
 static void fz_forget(Fz *f, ValRef v) {
   const MgVal *now = mg_val(f->g, f->val[v].now), *is = mg_val(f->g, v);
-  if (f->val[v].parent && (!mg_ex_same(now->offset, is->offset) || !fz_same_strides(f->g, f->val[v].now, v)))
+  if (f->val[v].parent &&
+      (!mg_ex_same(now->offset, is->offset) || memcmp(now->stride, is->stride, is->ndim * sizeof *is->stride)))
     f->val[v].version = f->val[f->val[v].root].version - 1;
 }
 
@@ -531,7 +532,7 @@ static MgRc fz_outputs(Fz *f) {
       g->output[i] = root;
       continue;
     }
-    if ((a->of_input >= 0 || a->of_output >= 0) && !a->same) fz_forget(f, c);
+    if (!a->same) fz_forget(f, c);
     TRY(fz_read(f, old[i], &g->output[i]));
     if (a->of_input < 0 && a->of_output < 0) TRY(fz_restride(f, &g->output[i], old[i]));
   }

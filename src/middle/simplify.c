@@ -138,5 +138,11 @@ MgRc mg_simplify(MgGraph *g, const MgSimplifyOpts *o) {
   TRYP(s.slot = mg_new(g->c, NodeRef, s.mask + 1));
   for (uint32_t i = 0; i < g->noutput; i++) s.own[g->output[i]] = true;
   for (uint32_t i = 0; i < g->nwb; i++) s.own[g->wb_value[i]] = true;
+  for (uint32_t k = g->nnode; k-- > 1;) { /* a view of what the user receives gives away the memory it is in */
+    const MgNode *n = mg_node(g, k);
+    for (int i = 0; i < n->nout && !n->dead && n->op->is_view; i++)
+      for (int a = 0; n->out[i] && s.own[n->out[i]] && a < n->narg; a++)
+        if (n->op->param[a].alias_set >= 0 && n->arg[a].tag == MA_val) s.own[n->arg[a].u.val] = true;
+  }
   return mg_graph_rewrite(g, simplify_node, &s);
 }
