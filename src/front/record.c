@@ -28,6 +28,14 @@ static int loop_reads(const MgInstr *in) {
   return a;
 }
 
+bool mg_loop_settles(const MgCode *code, int unit) {
+  switch (code->instr[unit].op) {
+  case BC_STORE_FAST: case BC_POP_TOP: case BC_NOP: case BC_JUMP: case BC_JUMP_BACKWARD:
+  case BC_RETURN_VALUE: case BC_RETURN_CONST: return true;
+  default: return false;
+  }
+}
+
 int mg_loop_touch_slot(MgLoop *l, int i) {
   MgOuter *o = l->outer;
   if (!o || !o->untouched || i >= o->nslot || !o->untouched[i]) return 0;
@@ -151,7 +159,7 @@ MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *co
         }
       }
       step = loop_handlers[in->op](l, in);
-      if (outer) outer->tail = loop_trivial[in->op] ? outer->tail + 1 : 0;
+      if (outer && !(l->rec && l->rec->abort)) outer->tail = step == STEP_next && loop_trivial[in->op] ? outer->tail + 1 : 0;
       if (step == STEP_leave || step == STEP_unknown) {
         l->unit = start;
         mg_pyframe_set_lasti(f, start - 1);

@@ -51,6 +51,9 @@ typedef struct MgLoop {
 MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *code, MgOuter *outer, int throwflag);
 /* The hook's part while recording: runs an inlined frame and returns what the hook must return. */
 PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag);
+/* Does this instruction only put away what the one before it left?  A breaking instruction takes it along, so that its
+ * result is no stack entry of the next segment, and a loop counter is not looked at. */
+bool mg_loop_settles(const MgCode *code, int unit);
 /* Wraps slot i of the outer frame when it still holds the frame's own value: 0, or -1 with exception. */
 int mg_loop_touch_slot(MgLoop *l, int i);
 

@@ -199,9 +199,13 @@ PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg) {
       r = drive_leave(&d, unit);
       break;
     }
-    MgOuter outer = {.stop_at = nplain, .exc_n = -1};
     MgLoop l;
-    MgLoopEnd end = mg_loop_run(&l, ts, f, d.code, &outer, 0);
+    MgLoopEnd end;
+    do {
+      MgOuter outer = {.stop_at = nplain, .exc_n = -1};
+      end = mg_loop_run(&l, ts, f, d.code, &outer, 0);
+      nplain = 1;
+    } while (end == LOOP_stop && !mg_force_break && mg_loop_settles(d.code, l.unit));
     if (end == LOOP_stop) continue;
     r = end == LOOP_error ? drive_raise(&d) : drive_leave(&d, l.unit);
     break;

@@ -1,0 +1,422 @@
+"""The driver around the recorder: threads, recursion, exceptions, debuggers, limits, freeing."""
+import gc
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+import weakref
+
+import pytest
+import torch
+from harness import check, forced_breaks, graphs_breaks
+from magneto import _magneto
+
+
+def entries(f=None):
+    return [e for e in _magneto.entries() if f is None or e["code"] is f.__code__]
+
+
+def sin_cos(x, y):
+    return torch.sin(x) + torch.cos(y)
+
+
+# ---- binding of arguments on the hot path ----
+
+
+def many_kinds(a, /, b, *rest, c=3, d, **kw):
+    return a * b + sum(rest) + c * d + sum(kw.values())
+
+
+@pytest.mark.parametrize("args, kwargs", [
+    ((1, 2), dict(d=3)),
+    ((1,), dict(b=2, d=3)),
+    ((1, 2, 3, 4), dict(d=5, c=6, e=7)),
+    ((1,), dict(d=3)),  # missing
+    ((1, 2), dict(d=3, b=4)),  # twice
+    ((), dict(a=1, b=2, d=3)),  # positional only
+    ((1, 2), {}),
+])
+def test_binding(args, kwargs):
+    x = torch.ones(2)
+    args = tuple(x * a for a in args)
+    kwargs = {k: x * v for k, v in kwargs.items()}
+    c = _magneto.Callable(many_kinds)
+
+    def call(f):
+        try:
+            return f(*args, **kwargs).tolist()
+        except TypeError as e:
+            return str(e)
+
+    for _ in range(3):
+        assert call(c) == call(many_kinds)
+
+
+def test_hit_compiles_nothing():
+    c = _magneto.Callable(sin_cos)
+    x = torch.ones(2)
+    c(x, x)
+    before = _magneto.stats()
+    c(x, x)
+    after = _magneto.stats()
+    assert after["hits"] == before["hits"] + 1
+    assert after["attempts"] == before["attempts"] and after["misses"] == before["misses"]
+
+
+def test_methods_and_callables():
+    class Net:
+        def __init__(self, k):
+            self.k = k
+
+        @_magneto.Callable
+        def run(self, x):
+            return x * self.k
+
+        def __call__(self, x, y=1):
+            return self.run(x) + y
+
+    a, b = Net(2), Net(3)
+    x = torch.ones(2)
+    for _ in range(2):
+        assert a.run(x).tolist() == [2, 2] and b.run(x).tolist() == [3, 3]
+        assert _magneto.Callable(a)(x).tolist() == [3, 3]
+        assert _magneto.Callable(b)(x, y=2).tolist() == [5, 5]
+
+
+# ---- several segments ----
+
+
+def test_toy_has_three_graphs():
+    def toy(a, b):
+        x = a / (torch.abs(a) + 1)
+        if b.sum() < 0:
+            b = b * -1
+        return x * b
+
+    c = _magneto.Callable(toy)
+    for sign in (1, -1, 1, -1):
+        a, b = torch.randn(10), torch.rand(10) * sign
+        assert torch.equal(c(a, b), toy(a, b))
+    assert graphs_breaks(_magneto.stats()) == (3, 1)
+
+
+def test_traceback_names_the_users_lines():
+    def inner(x):
+        raise KeyError("inner")
+
+    def f(x):
+        y = x * 2
+        print(end="")
+        return inner(y)
+
+    c = _magneto.Callable(f)
+    for _ in range(2):
+        with pytest.raises(KeyError) as info:
+            c(torch.ones(2))
+        names = [t.name for t in traceback.extract_tb(info.tb)]
+        lines = [t.line for t in traceback.extract_tb(info.tb)]
+        assert names[-2:] == ["f", "inner"]
+        assert lines[-2:] == ["return inner(y)", 'raise KeyError("inner")']
+
+
+def test_exception_context_is_kept():
+    def f(x):
+        try:
+            raise ValueError("a")
+        except ValueError:
+            y = x + 1
+            print(end="")
+            raise KeyError("b")
+
+    with pytest.raises(KeyError) as info:
+        _magneto.Callable(f)(torch.ones(2))
+    assert isinstance(info.value.__context__, ValueError)
+
+
+def test_recompile_limit_warns_once():
+    def f(x, n):
+        return x + n
+
+    c = _magneto.Callable(f, recompile_limit=3, dynamic=0)
+    x = torch.zeros(2)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for n in range(10):
+            assert c(x, n).tolist() == [n, n]
+    assert len([w for w in seen if "runs eagerly" in str(w.message)]) <= 1
+    assert len(entries(f)) <= 3
+
+
+def test_fullgraph_explains():
+    def f(x):
+        y = x * 2
+        print("no")
+        return y
+
+    c = _magneto.Callable(f, fullgraph=True)
+    with pytest.raises(RuntimeError, match="fullgraph.*print") as info:
+        c(torch.ones(2))
+    assert __file__ in str(info.value) and "hint" in str(info.value)
+    assert _magneto.Callable(sin_cos, fullgraph=True)(torch.ones(2), torch.ones(2)).shape == (2,)
+
+
+# ---- reentrancy ----
+
+
+def test_recursion():
+    def fact(x, n):
+        return x if n == 0 else fact(x * n, n - 1)
+
+    c = _magneto.Callable(fact)
+    assert c(torch.ones(1), 6).item() == 720
+
+    def through(x, n):
+        if n == 0:
+            return x
+        print(end="")
+        return compiled(x + 1, n - 1)
+
+    compiled = _magneto.Callable(through)
+    for _ in range(2):
+        assert compiled(torch.zeros(1), 5).item() == 5
+
+
+def test_infinite_recursion_is_the_users_error():
+    def f(x):
+        return f(x + 1)
+
+    with pytest.raises(RecursionError):
+        _magneto.Callable(f)(torch.ones(1))
+    assert _magneto.Callable(sin_cos)(torch.ones(2), torch.ones(2)).shape == (2,)
+
+
+def test_compiled_inside_compiled():
+    inner = _magneto.Callable(sin_cos)
+
+    def f(x):
+        return inner(x, x) * 2
+
+    def g(x):
+        y = inner(x, x)
+        print(end="")
+        return inner(y, y)
+
+    x = torch.randn(3)
+    for _ in range(2):
+        assert torch.allclose(_magneto.Callable(f)(x), sin_cos(x, x) * 2)
+        y = sin_cos(x, x)
+        assert torch.allclose(_magneto.Callable(g)(x), sin_cos(y, y))
+
+
+def test_threads():
+    def f(x, n):
+        y = x * 2
+        if n % 2:
+            print(end="")
+        return torch.sin(y) + n
+
+    c = _magneto.Callable(f)
+    errors = []
+
+    def work(i):
+        try:
+            x = torch.full((4,), float(i))
+            for k in range(20):
+                r = c(x, (i + k) % 4)
+                assert torch.allclose(r, torch.sin(x * 2) + (i + k) % 4)
+        except BaseException as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(32)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors, errors[0]
+
+
+def test_reset_while_running():
+    def f(x):
+        y = x + 1
+        _magneto.reset()
+        return y * 2
+
+    c = _magneto.Callable(f)
+    for _ in range(3):
+        assert c(torch.ones(2)).tolist() == [4, 4]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_fork():
+    c = _magneto.Callable(sin_cos)
+    x = torch.ones(2)
+    c(x, x)
+    pid = os.fork()
+    if pid == 0:
+        ok = torch.allclose(c(x, x), sin_cos(x, x)) and torch.allclose(
+            _magneto.Callable(lambda x: x * 2 + 1)(x), x * 2 + 1)
+        os._exit(0 if ok else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+# ---- interrupts, debuggers ----
+
+
+def test_keyboard_interrupt_while_recording():
+    calls = []
+
+    def helper(x):
+        calls.append(1)
+        return x + 1
+
+    def f(x):
+        for _ in range(3):
+            x = helper(x)
+        return x
+
+    def bomb(x):
+        signal.raise_signal(signal.SIGINT)
+        for _ in range(100):
+            x = x + 1
+        return x
+
+    with pytest.raises(KeyboardInterrupt):
+        _magneto.Callable(bomb)(torch.ones(2))
+    assert _magneto.Callable(f)(torch.ones(2)).tolist() == [4, 4]
+
+
+def test_debugger_sees_the_frame():
+    c = _magneto.Callable(sin_cos)
+    x = torch.ones(2)
+    c(x, x)
+    lines = []
+
+    def tracer(frame, event, arg):
+        if frame.f_code is sin_cos.__code__:
+            lines.append(event)
+        return tracer
+
+    sys.settrace(tracer)
+    try:
+        c(x, x)
+    finally:
+        sys.settrace(None)
+    assert "line" in lines and "return" in lines
+
+
+# ---- memory ----
+
+
+def test_entries_die_with_their_callable_and_code():
+    def make():
+        def f(x):
+            return x * 2
+
+        c = _magneto.Callable(f)
+        c(torch.ones(2))
+        return weakref.ref(f), weakref.ref(c), f.__code__
+
+    f, c, code = make()
+    gc.collect()
+    assert f() is None and c() is None
+    assert not [e for e in _magneto.entries() if e["code"] is code]
+
+
+def test_cycles_are_collected():
+    class Net:
+        def __init__(self):
+            self.run = _magneto.Callable(self.step)
+
+        def step(self, x):
+            return x + 1
+
+    net = Net()
+    net.run(torch.ones(2))
+    ref = weakref.ref(net)
+    _magneto.reset()
+    del net
+    gc.collect()
+    assert ref() is None
+
+
+@pytest.mark.parametrize("f", [sin_cos, lambda x, y: (print(end=""), x + y)[1]], ids=["hit", "break"])
+def test_calls_do_not_leak(f):
+    c = _magneto.Callable(f)
+    x = torch.ones(2)
+
+    def use():
+        for _ in range(50):
+            c(x, x)
+        gc.collect()
+        return len(gc.get_objects()), sys.getrefcount(x)
+
+    use()
+    objects, refs = use()
+    objects2, refs2 = use()
+    assert refs2 == refs and abs(objects2 - objects) <= 2
+
+
+def test_recordings_do_not_leak():
+    x = torch.ones(2)
+
+    def f(x):
+        y = [x * 2, {"a": x}]
+        print(end="")
+        return y[0] + y[1]["a"]
+
+    def use():
+        for _ in range(20):
+            _magneto.Callable(f)(x)
+            _magneto.reset()
+        gc.collect()
+        return len(gc.get_objects()), sys.getrefcount(x)
+
+    use()
+    objects, refs = use()
+    objects2, refs2 = use()
+    assert refs2 == refs and abs(objects2 - objects) <= 5
+
+
+# ---- loops ----
+
+
+def test_break_in_a_loop_compiles_once():
+    def f(x):
+        for i in range(20):
+            x = torch.sin(x) * 2
+            print(end="")
+        return x
+
+    check(f, lambda: (torch.randn(3),))
+    assert _magneto.stats()["entries"] <= 6
+
+
+def test_break_in_a_loop_with_its_counter():
+    """The counter is a guard of each iteration's segment; the limit ends that, and the results stay right."""
+
+    def f(x):
+        for i in range(20):
+            x = x + i
+            print(i, end="")
+        return x
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(f, lambda: (torch.randn(3),))
+    assert _magneto.stats()["fallbacks"] <= 2
+
+
+def test_forced_breaks_in_nested_loops():
+    def f(x):
+        total = 0
+        for i in range(3):
+            for j in (1, 2):
+                x = x * j + i
+            total += i
+        return x, total
+
+    for k in (1, 2, 4):
+        with forced_breaks(k):
+            check(f, lambda: (torch.randn(3),))
