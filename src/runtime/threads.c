@@ -2,6 +2,13 @@
  * consecutive kernels that are worth splitting share one region. */
 #include "runtime/threads.h"
 #include "runtime/torch_abi.h"
+#include <pthread.h>
+
+/* libgomp's team does not survive fork(): a parallel region in the child waits for threads that are not there. */
+static bool threads_forked;
+static pthread_once_t threads_once = PTHREAD_ONCE_INIT;
+static void threads_in_child(void) { threads_forked = true; }
+static void threads_watch_fork(void) { pthread_atfork(NULL, NULL, threads_in_child); }
 
 typedef struct Team {
   const MgRange *r;
@@ -41,7 +48,8 @@ void mg_threads_run(const MgRange *r, uint32_t n, unsigned nthread) {
   if (first == last) return;
   while (!range_splits(&r[last - 1])) last--;
   if (!nthread) nthread = mg_abi_threads();
-  if (nthread > 1 && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel()) {
+  pthread_once(&threads_once, threads_watch_fork);
+  if (nthread > 1 && !threads_forked && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel()) {
     Team t = {r + first, last - first};
     mg_abi.gomp_parallel(team_body, &t, nthread, 0);
   } else {
