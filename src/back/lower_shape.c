@@ -27,6 +27,37 @@ static MgRc shape_place(Lower *L, const MgView *view, ValRef v, int dim, SymRef 
   return lw_store(L, &part, lw_at(L, v, to));
 }
 
+/* An earlier concatenation that begins this one: its parts are the first of ours, its strides are ours, and its memory
+ * has room for the rest (middle/layout gives strides that leave such gaps).  Then only the rest is stored, behind it.
+ * The node, or 0; its memory is taken. */
+static NodeRef shape_cat_begun(Lower *L, const MgNode *n, int dim, MgView *view) {
+  const MgArg *list = lw_arg(n, 0);
+  const MgVal *m = lw_meta(L, n->out[0]);
+  int64_t need, have;
+  if (!list->n || L->val[n->out[0]].out >= 0 || L->val[n->out[0]].wb >= 0) return 0;
+  for (NodeRef k = L->node; k-- > 1;) {
+    const MgNode *e = mg_node(L->g, k);
+    const MgArg *part = lw_arg(e, 0);
+    int edim;
+    if (e->dead || e->op != n->op || part->n >= list->n || part->u.item[0].u.val != list->u.item[0].u.val) continue;
+    LwVal *ev = &L->val[e->out[0]];
+    const MgVal *me = lw_meta(L, e->out[0]);
+    uint32_t i = 1;
+    while (i < part->n && part->u.item[i].u.val == list->u.item[i].u.val) i++;
+    if (i < part->n || ev->kind != LW_buf || ev->out >= 0 || ev->wb >= 0 || ev->continued) continue;
+    if (!lw_arg_dim(L->g, e, 1, me->ndim, &edim) || edim != dim || me->ndim != m->ndim || me->dtype != m->dtype) continue;
+    if (memcmp(me->stride, m->stride, sizeof *m->stride * m->ndim)) continue;
+    *view = ev->view;
+    view->size = m->size;
+    if (!mg_ex_const_int(L->x, mg_view_extent(L->x, view), &need) ||
+        !mg_ex_const_int(L->x, L->s->buf[view->buf].nelem, &have) || need > have)
+      continue;
+    ev->continued = true;
+    return k;
+  }
+  return 0;
+}
+
 static MgRc shape_cat(Lower *L, MgNode *n, const LwRow *r) { /* op: 1 for stack */
   ValRef v = n->out[0];
   const MgVal *m = lw_meta(L, v);
@@ -34,13 +65,19 @@ static MgRc shape_cat(Lower *L, MgNode *n, const LwRow *r) { /* op: 1 for stack 
   int dim;
   if (!lw_arg_dim(L->g, n, 1, m->ndim, &dim)) return MG_UNSUP;
   MgView view;
-  TRY(lw_buffer(L, v, &view));
+  NodeRef begun = r->op ? 0 : shape_cat_begun(L, n, dim, &view);
+  uint32_t stored = begun ? lw_arg(mg_node(L->g, begun), 0)->n : 0;
+  if (!begun) {
+    TRY(lw_buffer(L, v, &view));
+    MgBuf *b = &L->s->buf[view.buf]; /* gaps that the strides leave at the end belong to the buffer too */
+    if (b->kind == MB_temp && m->ndim) b->nelem = mg_sym_max(L->x, b->nelem, mg_sym_mul(L->x, m->size[0], m->stride[0]));
+  }
   SymRef start = lw_int(L, 0);
   for (uint32_t i = 0; i < list->n; i++) {
     ValRef t = list->u.item[i].u.val;
     const MgVal *mt = lw_meta(L, t);
     if (!r->op && mt->ndim != m->ndim) continue; /* the legacy empty tensor of one dimension */
-    TRY(shape_place(L, &view, t, dim, start, r->op));
+    if (i >= stored) TRY(shape_place(L, &view, t, dim, start, r->op));
     start = mg_sym_add(L->x, start, r->op ? lw_int(L, 1) : mt->size[dim]);
   }
   lw_define_view(L, v, &view);

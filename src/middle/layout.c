@@ -3,7 +3,9 @@
  * In: a functional graph with mg::conv nodes.  Out: the same nodes; some values have other strides.
  * A value may change when nobody can tell: it is not a graph output or write-back, its producer can write any strides
  * (a convolution or a node that becomes loops), and every reader can read any (the same, no views, no extern calls).
- * It does change when a convolution makes or reads it, or when its neighbours in a chain of loops changed. */
+ * It does change when a convolution makes or reads it, or when its neighbours in a chain of loops changed.
+ * Concatenations that grow (each holds an earlier one and adds channels to it) get the strides of the largest of them,
+ * so that lowering can give them one buffer and store every part once. */
 #include "middle/middle.h"
 
 typedef struct Layout {
@@ -11,6 +13,8 @@ typedef struct Layout {
   const MgSimplifyOpts *o;
   bool *free;   /* per value: strides may be chosen */
   bool *last;   /* per value: channels-last is chosen */
+  bool *dense;  /* per value: a convolution reads it */
+  SymRef *chan; /* per value: channels of the largest concatenation that it begins, or 0 */
   bool strict;  /* the node being looked at needs the strides of its arguments */
 } Layout;
 
@@ -42,6 +46,8 @@ static void layout_pin(ValRef *v, void *arg) {
   if (l->strict) l->free[*v] = false;
 }
 
+static void layout_mark_dense(ValRef *v, void *arg) { ((Layout *)arg)->dense[*v] = true; }
+
 typedef struct LayoutScan { /* a question about a node's arguments */
   Layout *l;
   int ndim;      /* look at arguments of this rank */
@@ -69,9 +75,35 @@ static void layout_spread(Layout *l, MgNode *n, bool loops) {
   }
 }
 
-static void layout_apply(MgGraph *g, ValRef v) {
+/* The channels that a concatenation along dimension 1 puts together; 0 items: it is none. */
+static const MgArg *layout_parts(const Layout *l, const MgNode *n) {
+  static const MgArg none;
+  if (n->dead || n->op->code != TOP_cat || !l->last[n->out[0]] || l->dense[n->out[0]]) return &none;
+  return n->arg[0].tag == MA_list && mg_sym_is(l->g->x, n->arg[1].u.sym, 1) ? &n->arg[0] : &none;
+}
+
+/* Looks for a concatenation that node k begins and that no earlier one was found to begin. */
+static void layout_chain(Layout *l, NodeRef k, bool *begun) {
+  const MgArg *a = layout_parts(l, mg_node(l->g, k));
+  ValRef v = a->n ? mg_node(l->g, k)->out[0] : 0;
+  for (NodeRef e = k + 1; v && e < l->g->nnode; e++) {
+    const MgArg *b = layout_parts(l, mg_node(l->g, e));
+    uint32_t i = 0;
+    while (i < a->n && i < b->n && a->u.item[i].u.val == b->u.item[i].u.val) i++;
+    if (i < a->n || b->n == a->n) continue;
+    ValRef w = mg_node(l->g, e)->out[0];
+    if (begun[w]) return;
+    begun[w] = true;
+    l->chan[v] = l->chan[w] ? l->chan[w] : mg_val(l->g, w)->size[1];
+    if (!l->chan[w]) l->chan[w] = l->chan[v];
+    return;
+  }
+}
+
+static void layout_apply(const Layout *l, ValRef v) {
+  MgGraph *g = l->g;
   MgVal *t = mg_val(g, v);
-  SymRef n = t->size[1];
+  SymRef n = l->chan[v] ? l->chan[v] : t->size[1];
   t->stride[1] = mg_sym(g->x, 1);
   for (int i = t->ndim - 1; i >= 2; i--) t->stride[i] = n, n = mg_sym_mul(g->x, n, t->size[i]);
   t->stride[0] = n;
@@ -84,6 +116,8 @@ MgRc mg_layout(MgGraph *g, const MgSimplifyOpts *o) {
   TRYP(loops);
   TRYP(l.free = mg_new(g->c, bool, g->nval));
   TRYP(l.last = mg_new(g->c, bool, g->nval));
+  TRYP(l.dense = mg_new(g->c, bool, g->nval));
+  TRYP(l.chan = mg_new(g->c, SymRef, g->nval));
   for (uint32_t k = 1; k < g->nnode; k++) {
     MgNode *n = mg_node(g, k);
     if (n->dead) continue;
@@ -92,6 +126,7 @@ MgRc mg_layout(MgGraph *g, const MgSimplifyOpts *o) {
     for (int i = 0; i < n->nout && !l.strict; i++)
       if (n->out[i]) l.free[n->out[i]] = layout_candidate(g, n->out[i]);
     mg_node_each_val(n, layout_pin, &l);
+    if (layout_is_conv(n)) mg_node_each_val(n, layout_mark_dense, &l);
   }
   for (uint32_t i = 0; i < g->noutput; i++) l.free[g->output[i]] = false;
   for (uint32_t i = 0; i < g->nwb; i++) l.free[g->wb_value[i]] = false;
@@ -99,7 +134,10 @@ MgRc mg_layout(MgGraph *g, const MgSimplifyOpts *o) {
     if (!mg_node(g, k)->dead) layout_spread(&l, mg_node(g, k), loops[k]);
   for (uint32_t k = 1; k < g->nnode; k++)
     if (!mg_node(g, k)->dead) layout_spread(&l, mg_node(g, k), loops[k]);
+  bool *begun = mg_new(g->c, bool, g->nval);
+  TRYP(begun);
+  for (uint32_t k = g->nnode; k-- > 1;) layout_chain(&l, k, begun);
   for (ValRef v = 1; v < g->nval; v++)
-    if (l.last[v]) layout_apply(g, v);
+    if (l.last[v]) layout_apply(&l, v);
   return MG_OK;
 }

@@ -327,3 +327,23 @@ def test_threads():
     for t in threads:
         t.join()
     assert not failures, failures[0]
+
+
+def test_growing_concatenation():
+    """A dense block: every concatenation continues the one before it in the same memory."""
+    ws = [T(8, 16 + 8 * i, 3, 3) * 0.1 for i in range(4)]
+    ps = [bn(16 + 8 * i) for i in range(4)]
+
+    def f(x, branch):
+        parts = [torch.tanh(F.conv2d(x, ws[0][:, :16].transpose(0, 1).contiguous()[:, :8], padding=1))]
+        for w, (affine, stats) in zip(ws, ps, strict=True):
+            y = F.relu(F.batch_norm(torch.cat(parts, 1), *stats, *affine))
+            if branch:  # two concatenations begin with the same parts
+                y = y + F.relu(torch.cat([*parts, torch.sin(parts[0])], 1))[:, : y.shape[1]]
+            parts.append(F.conv2d(y, w, padding=1))
+        return torch.sigmoid(torch.cat(parts, 1)), torch.cat(parts[:3], 1).mean((2, 3))
+
+    for branch in (False, True):
+        graph, _ = check(lambda x: f(x, branch), T(2, 8, 9, 7), has=["mg::conv"])
+    again = [line for line in graph.dump("loops").splitlines() if "aten::cat" in line]
+    assert len(again) < 4 * 5  # not every part is stored again each time
