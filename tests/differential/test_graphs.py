@@ -166,5 +166,9 @@ def test_models(name, train):
     with torch.no_grad():
         want_in, got_in = [t.clone() for t in inputs], [t.clone() for t in inputs]
         want = graphs.run_text(text, want_in)
+        with torch.backends.mkldnn.flags(enabled=False):
+            other = graphs.run_text(text, [t.clone() for t in inputs])
     got = Graph(text).run(*got_in)
-    compare(want, want_in, got, got_in, {"rtol": 1e-3, "atol": 1e-4})
+    # batch norms of few values amplify rounding: eager with other kernels shows how much
+    noise = max(float((a - b).abs().max()) for a, b in zip(want, other, strict=True) if a.is_floating_point())
+    compare(want, want_in, got, got_in, {"rtol": 1e-3, "atol": 1e-4 + 4 * noise})
