@@ -143,7 +143,7 @@ static MgRc lower_extern(Lower *L, MgNode *n) {
   TRYP(out);
   for (int i = 0; i < n->nout; i++) {
     ValRef v = n->out[i];
-    if (!v) continue;
+    if (!v || !L->val[v].uses) continue; /* what nobody reads needs no place */
     if (prealloc) {
       TRY(lw_buffer(L, v, &out[i]));
     } else {
@@ -182,6 +182,8 @@ static MgRc lower_node(Lower *L, NodeRef r) {
     MgRc rc = row->fn(L, n, row);
     if (rc != MG_UNSUP) return rc;
   }
+  /* a call that only makes values nobody reads; one that advances a generator is kept */
+  if (n->nout && !n->op->mutates && !n->op->random && !lower_used(L, n)) return MG_OK;
   return lower_extern(L, n);
 }
 
