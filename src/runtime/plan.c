@@ -15,15 +15,23 @@ typedef struct PlanCall { /* arguments of one mg_plan_run */
 
 static PlanRun *plan_take(MgPlan *p) {
   PlanRun *r = atomic_exchange_explicit(&p->idle, NULL, memory_order_acquire);
-  if (r) return r;
-  pthread_mutex_lock(&p->lock);
-  if ((r = p->more)) p->more = r->next;
-  pthread_mutex_unlock(&p->lock);
-  return r ? r : mg_plan_run_new(p);
+  if (!r) {
+    pthread_mutex_lock(&p->lock);
+    if ((r = p->more)) p->more = r->next;
+    pthread_mutex_unlock(&p->lock);
+    if (!r) r = mg_plan_run_new(p);
+  }
+  if (r && p->s.arena) {
+    r->arena = mg_arena_take(p->s.arena);
+    uint8_t *mem = r->arena ? r->arena->mem : NULL;
+    if (mem != r->mem) r->mem = mem, r->bound = false; /* usually the same as last time */
+  }
+  return r;
 }
 
 static void plan_give(MgPlan *p, PlanRun *r) {
   PlanRun *none = NULL;
+  if (r->arena) mg_arena_give(r->arena), r->arena = NULL;
   if (atomic_compare_exchange_strong_explicit(&p->idle, &none, r, memory_order_release, memory_order_relaxed)) return;
   pthread_mutex_lock(&p->lock);
   r->next = p->more;
@@ -86,7 +94,7 @@ static MgRc plan_arena_tensors(PlanCall *k) {
     if (t->how != PT_arena) continue;
     if (r->tensor[i]) mg_abi.aoti_torch_delete_tensor_object(r->tensor[i]), r->tensor[i] = NULL;
     const MgPlanView *v = &t->view;
-    if (mg_abi.aoti_torch_create_tensor_from_blob(r->arena + t->base + r->slot[v->offset] * v->elsize, v->ndim,
+    if (mg_abi.aoti_torch_create_tensor_from_blob(r->mem + t->base + r->slot[v->offset] * v->elsize, v->ndim,
                                                   r->slot + v->size, r->slot + v->stride, 0, v->dtype, 0, 0,
                                                   &r->tensor[i]))
       return plan_error(k, MG_NOMEM, "no tensor over the arena");
@@ -104,7 +112,7 @@ static MgRc plan_bind(PlanCall *k) {
                             p->kernel[i].grain};
   for (uint32_t i = 0; i < p->narena_patch; i++) {
     const PlanPatch *q = &p->arena_patch[i];
-    r->arg[q->arg] = plan_place(r, q, r->arena + p->s.buf[p->arena_buf[i]].offset);
+    r->arg[q->arg] = plan_place(r, q, r->mem + p->s.buf[p->arena_buf[i]].offset);
   }
   memset(r->input, 0, sizeof *r->input * p->s.ninput);
   MgRc rc = plan_arena_tensors(k);
@@ -207,7 +215,7 @@ static MgRc plan_host(PlanCall *k, const PlanStep *s) {
 static MgRc plan_engine(PlanCall *k, const PlanStep *s) {
   PlanRun *r = k->r;
   MgTensor *tensor[2 * PLAN_MAX_ARGS];
-  MgEngineArgs a = {.ptr = (void *const *)r->arg + s->arg, .scratch = r->arena + s->scratch,
+  MgEngineArgs a = {.ptr = (void *const *)r->arg + s->arg, .scratch = r->mem + s->scratch,
                     .state = r->state[s->engine_index]};
   if (s->engine->tensors) {
     for (uint32_t i = 0; i < s->in.n; i++) TRY(plan_tensor(k, k->p->list[s->in.first + i], &tensor[i]));
@@ -254,29 +262,38 @@ static MgRc plan_enter(PlanCall *k) {
     mg_abi.aoti_torch_get_data_ptr(r->fresh[i], &ptr);
     plan_patch(p, r, v->buf, ptr);
   }
-  if (p->s.ncheck) memset(r->arena + p->s.err, 0, sizeof(int32_t) * p->s.ncheck);
+  if (p->s.ncheck) memset(r->mem + p->s.err, 0, sizeof(int32_t) * p->s.ncheck);
   return MG_OK;
 }
 
 static MgRc plan_checks(PlanCall *k) {
-  const int32_t *cell = (const int32_t *)(k->r->arena + k->p->s.err);
+  const int32_t *cell = (const int32_t *)(k->r->mem + k->p->s.err);
   for (uint32_t i = 0; i < k->p->s.ncheck; i++)
     if (cell[i]) return plan_error(k, MG_RAISE, "%s: %s", k->p->s.check[i].type, k->p->s.check[i].msg);
   return MG_OK;
 }
 
-/* A tensor that leaves the plan must own its memory: one that an op made as a view of arena memory is copied. */
-static MgRc plan_leave(PlanCall *k, MgTensor *t, MgTensor **out) {
+/* Entry i as a tensor that leaves the plan.  It must own its memory: one that an op made as a view of arena memory is
+ * copied.  And it must be a tensor of its own, as eager's views are: a handle of an input would be that input itself
+ * for Python. */
+static MgRc plan_leave(PlanCall *k, uint32_t i, MgTensor **out) {
   void *ptr = NULL;
+  MgTensor *t;
+  int32_t bad;
+  TRY(plan_tensor(k, i, &t));
   mg_abi.aoti_torch_get_data_ptr(t, &ptr);
-  bool in_arena = (uint8_t *)ptr >= k->r->arena && (uint8_t *)ptr < k->r->arena + k->r->arena_bytes;
-  /* A handle of t would be t itself for Python, and t may be an input: eager's views are tensors of their own. */
-  int64_t ndim = 0, *size = NULL, *stride = NULL;
-  mg_abi.aoti_torch_get_dim(t, &ndim);
-  mg_abi.aoti_torch_get_sizes(t, &size);
-  mg_abi.aoti_torch_get_strides(t, &stride);
-  int32_t bad = in_arena ? mg_abi.aoti_torch_clone_preserve_strides(t, out)
-                         : mg_abi.aoti_torch__reinterpret_tensor(t, ndim, size, stride, 0, out);
+  uint8_t how = k->p->tensor[i].how;
+  if ((uint8_t *)ptr >= k->r->mem && (uint8_t *)ptr < k->r->mem + k->p->s.arena) {
+    bad = mg_abi.aoti_torch_clone_preserve_strides(t, out);
+  } else if (how == PT_view || how == PT_result) {
+    bad = mg_abi.aoti_torch_new_tensor_handle(t, out);
+  } else {
+    int64_t ndim = 0, *size = NULL, *stride = NULL;
+    mg_abi.aoti_torch_get_dim(t, &ndim);
+    mg_abi.aoti_torch_get_sizes(t, &size);
+    mg_abi.aoti_torch_get_strides(t, &stride);
+    bad = mg_abi.aoti_torch__reinterpret_tensor(t, ndim, size, stride, 0, out);
+  }
   return bad ? plan_error(k, MG_NOMEM, "no memory for an output") : MG_OK;
 }
 
@@ -284,14 +301,12 @@ static MgRc plan_outputs(PlanCall *k, MgTensor **out, int *same) {
   const MgPlan *p = k->p;
   for (uint32_t i = 0; i < p->s.nout; i++) {
     const MgPlanOut *o = &p->s.out[i];
-    MgTensor *t;
     switch ((MgPlanOutKind)o->kind) {
     case PO_same_input: same[i] = (int)o->index; break;
     case PO_fresh: break; /* moved below: views of it may still be made */
     case PO_same_output: break;
     case PO_view:
-      TRY(plan_tensor(k, p->out_tensor[i], &t));
-      TRY(plan_leave(k, t, &out[i]));
+      TRY(plan_leave(k, p->out_tensor[i], &out[i]));
       break;
     }
   }
@@ -309,7 +324,10 @@ MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, MgTensor **out, int *same, char
   PlanCall k = {p, plan_take(p), in, err, err_len};
   bool grad = p->aten && mg_abi.aoti_torch_grad_mode_is_enabled();
   for (uint32_t i = 0; i < p->s.nout; i++) out[i] = NULL, same[i] = -1;
-  if (!k.r) return plan_error(&k, MG_NOMEM, "no memory for the arena (%llu bytes)", (unsigned long long)p->s.arena);
+  if (!k.r || (p->s.arena && !k.r->arena)) {
+    if (k.r) plan_give(p, k.r);
+    return plan_error(&k, MG_NOMEM, "no memory for the arena (%llu bytes)", (unsigned long long)p->s.arena);
+  }
   if (grad) mg_abi.aoti_torch_grad_mode_set_enabled(false);
   MgRc rc = plan_enter(&k);
   if (rc == MG_OK) rc = plan_steps(&k);

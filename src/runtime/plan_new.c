@@ -1,13 +1,11 @@
 /* Makes a plan from its description, and the runs it is executed with.
  * In: MgPlanSpec.  Out: MgPlan, immutable.  All tables have exact bounds known from counts, so they are allocated
  * once and only filled. */
-#define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include "runtime/plan_priv.h"
 
-enum { PLAN_MAX_ARGS = 512, PLAN_HUGE = 2 << 20 };
+enum { PLAN_MAX_ARGS = 512 };
 
 typedef struct PlanBuild {
   MgCtx *c;               /* messages */
@@ -263,22 +261,6 @@ MgRc mg_plan_new(MgCtx *c, const MgPlanSpec *s, MgPlan **out) {
 
 /* ---- runs ---- */
 
-static bool plan_arena_new(PlanRun *r, size_t bytes) {
-  r->arena_bytes = (bytes + 63) & ~(size_t)63;
-  if (!r->arena_bytes) return true;
-  if (r->arena_bytes < PLAN_HUGE) return (r->arena = aligned_alloc(64, r->arena_bytes)) != NULL;
-  void *m = mmap(NULL, r->arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (m == MAP_FAILED) return false;
-  madvise(m, r->arena_bytes, MADV_HUGEPAGE); /* fewer page faults and TLB misses; a wish only */
-  r->arena = m;
-  return true;
-}
-
-static void plan_arena_free(PlanRun *r) {
-  if (r->arena_bytes >= PLAN_HUGE && r->arena) munmap(r->arena, r->arena_bytes);
-  else free(r->arena);
-}
-
 PlanRun *mg_plan_run_new(const MgPlan *p) {
   PlanRun *r = mg_calloc(1, sizeof *r);
   if (!r) return NULL;
@@ -290,7 +272,6 @@ PlanRun *mg_plan_run_new(const MgPlan *p) {
   r->fresh = mg_calloc(p->s.nfresh, sizeof *r->fresh);
   r->state = mg_calloc(p->nengine, sizeof *r->state);
   bool ok = r->slot && r->arg && r->range && r->input && r->tensor && r->fresh && r->state;
-  ok = ok && plan_arena_new(r, p->s.arena);
   if (ok && p->s.nslot) memcpy(r->slot, p->s.slot0, sizeof *r->slot * p->s.nslot);
   for (uint32_t i = 0; ok && i < p->nstep; i++) {
     const MgEngine *e = p->step[i].kind == PK_engine ? p->step[i].engine : NULL;
@@ -309,7 +290,6 @@ void mg_plan_run_free(const MgPlan *p, PlanRun *r) {
     void *state = e ? r->state[p->step[i].engine_index] : NULL;
     if (state) e->ops->state_free(e, state);
   }
-  plan_arena_free(r);
   free(r->slot);
   free(r->arg);
   free(r->range);

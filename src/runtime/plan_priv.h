@@ -5,6 +5,7 @@
 #define MG_RUNTIME_PLAN_PRIV_H
 #include <pthread.h>
 #include <stdatomic.h>
+#include "runtime/arena.h"
 #include "runtime/plan_spec.h"
 
 typedef struct PlanPatch { /* one place that holds the address of a buffer that is not in the arena */
@@ -59,8 +60,8 @@ typedef struct PlanRun {  /* everything one running call writes; owned by one th
   MgTensor **tensor;      /* handles; PT_arena ones live as long as the run, the others during a call */
   MgTensor **fresh;       /* the tensors allocated for this call, until they are given away as outputs */
   void **state;           /* per engine */
-  uint8_t *arena;
-  size_t arena_bytes;
+  MgArena *arena;         /* of the running call; between calls only remembered to see whether it changed */
+  uint8_t *mem;           /* its memory that pointers are bound to */
   bool bound;             /* slots, arguments and ranges are set up */
 } PlanRun;
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "check.h"
+#include "runtime/arena.h"
 #include "runtime/plan_spec.h"
 
 /* ---- the fake: an MgTensor is a counted view of counted memory ---- */
@@ -272,6 +273,8 @@ int main(void) {
   test_host();
   test_symbols();
   test_threads();
+  mg_arena_trim();
+  CHECK(mg_arena_bytes() == 0);
   CHECK(tensors_alive == 0 && mem_alive == 0);
   return test_done();
 }
