@@ -309,6 +309,9 @@ def model_text(name, train=False):
 
     if isinstance(fn, torch.nn.Module):
         fn.train()
+        for m in fn.modules():  # two runs must draw the same random numbers: none
+            if isinstance(m, torch.nn.Dropout):
+                m.p = 0.0
     return graph_text(step, *args)
 
 
