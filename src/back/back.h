@@ -21,8 +21,18 @@ typedef struct MgTarget {
  * buf is a table of base pointers in kernel argument order, size the values of the symbols. */
 MgRc mg_emit_llvm(MgSched *s, const MgKernel *k, const MgTarget *t, MgStrbuf *out);
 void mg_emit_llvm_prologue(const MgTarget *t, MgStrbuf *out);  /* declarations; once per module */
-/* PTX of one kernel (.entry name); launch shape is the emitter's to describe later. */
+/* How a PTX kernel is launched: any grid of `threads` threads is right, points/threads blocks (or, with block_per_row,
+ * `points` blocks) are best. */
+typedef struct MgLaunch {
+  bool block_per_row;   /* one block works on one outer point; else one thread */
+  int threads;          /* of a block */
+  int nouter;           /* leading ranges that outer points run over */
+  SymRef points;        /* outer points */
+} MgLaunch;
+MgRc mg_ptx_launch(MgSched *s, const MgKernel *k, MgLaunch *out);
+/* Appends the PTX of one kernel: .entry name(pointers in argument order, symbols, number of points). */
 MgRc mg_emit_ptx(MgSched *s, const MgKernel *k, MgStrbuf *out);
+void mg_emit_ptx_prologue(MgStrbuf *out); /* version and target; once per module */
 
 /* Reference evaluator: runs a nest over real memory, slowly.  buf[i] is the base pointer of buffer i, env the values
  * of the symbols.  The oracle of the back end's tests. */
