@@ -4,6 +4,7 @@
  * A graph runs in one of three ways: as a compiled plan; through what a custom backend returned; node by node through
  * ATen, when results need a grad_fn, when the back end cannot compile it, and when inputs overlap in another way than
  * they did while recording (ATen is right under any aliasing). */
+#include "front/cache.h"
 #include "front/fx.h"
 #include "front/nodecall.h"
 #include "front/planrun.h"
@@ -186,6 +187,23 @@ static bool exec_inputs_share(const MgGraph *g) {
   return false;
 }
 
+/* The graph runs op by op because it cannot be compiled: an error in tests, else one warning per reason. */
+static int exec_fall_back(const MgRec *r, MgRc rc) {
+  static MgMap said;
+  const char *why = *r->ctx->msg ? r->ctx->msg : mg_rc_text(rc);
+  mg_stats.fallbacks++;
+  mg_log(MG_LOG_fallback, "a graph runs op by op: %s", why);
+  if (mg_strict()) {
+    PyErr_Format(PyExc_RuntimeError, "magneto: cannot compile the graph: %s: %s (%s:%d)", mg_rc_text(rc), why,
+                 r->ctx->file ? r->ctx->file : "?", r->ctx->line);
+    return -1;
+  }
+  uint64_t key = mg_hash_bytes(why, strlen(why), 0) | 2;
+  if (mg_map_get(&said, key) != MG_MAP_NONE) return 0;
+  if (mg_map_put(&said, key, 1)) return PyErr_NoMemory(), -1;
+  return PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "magneto: a graph runs op by op: %s", why);
+}
+
 /* 1: compiled; 0: the graph stays with the node run (reason logged); -1 with an exception. */
 static int exec_build_plan(MgExec *e, MgRec *r, const MgConfig *cfg, PyObject *const *example) {
   MgHostOps host;
@@ -209,13 +227,7 @@ static int exec_build_plan(MgExec *e, MgRec *r, const MgConfig *cfg, PyObject *c
   PyErr_Clear();
   free(e->overlap);
   e->overlap = NULL;
-  mg_log(MG_LOG_fallback, "the graph at line %u runs node by node: %s: %s", r->line, mg_rc_text(rc), r->ctx->msg);
-  if (mg_strict()) {
-    PyErr_Format(PyExc_RuntimeError, "magneto: cannot compile the graph: %s: %s (%s:%d)", mg_rc_text(rc), r->ctx->msg,
-                 r->ctx->file ? r->ctx->file : "?", r->ctx->line);
-    return -1;
-  }
-  return 0;
+  return exec_fall_back(r, rc);
 }
 
 /* ---- building and running ---- */
