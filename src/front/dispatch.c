@@ -282,7 +282,7 @@ static PyObject *dispatch_decompose(MgCapture *cap, const MgFrontOp *fo, PyObjec
 static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, PyObject **pyret) {
   MgRec *r = cap->rec;
   /* Inference in C takes torch's usual default dtype; with another one torch itself decides. */
-  bool usual = r->guards->state.default_dtype == DT_f32;
+  bool usual = !r->guards || r->guards->state.default_dtype == DT_f32;
   MgRc rc = fo->plain && usual ? mg_infer(r->g, n) : MG_UNSUP;
   if (rc == MG_OK) return 0;
   if (rc == MG_NOMEM) return PyErr_NoMemory(), -1;

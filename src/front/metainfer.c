@@ -2,6 +2,7 @@
  * In: a node with its arguments filled in.  Out: its result values.
  * Those kernels are mostly Python (40-1450 us), so results are kept by op and argument metadata for the life of the
  * process; a key holds everything a meta kernel can look at. */
+#include "front/guard.h"
 #include "front/standin.h"
 #include "front/torchobj.h"
 #include <stdlib.h>
@@ -376,7 +377,9 @@ int mg_metainfer_run(MgRec *r, const MgFrontOp *fo, NodeRef n, PyObject **pyret)
   MetaKey k = {0};
   MetaEntry e = {0};
   int rc = -1;
+  int8_t default_dtype = r->guards ? r->guards->state.default_dtype : DT_f32; /* decides results of factories */
   metainfer_put(&k, &op->id, sizeof op->id);
+  metainfer_put(&k, &default_dtype, 1);
   for (int i = 0; i < op->nparam; i++) metainfer_put_arg(&k, r->g, &mg_node(r->g, n)->arg[i]);
   bool cacheable = fo->plain && !k.failed && !k.symbolic;
   uint64_t hash = cacheable ? mg_hash_bytes(k.p, k.n, 0) | 2 : 0;
