@@ -333,10 +333,27 @@ static PyObject *dispatch_lift(MgCapture *cap, PyObject *args) {
   return dispatch_record(cap, clone, args, NULL);
 }
 
+/* Is one of the index tensors a mask, whose result has as many rows as it has true elements? */
+static bool dispatch_masked(MgCapture *cap, PyObject *args) {
+  PyObject *list = PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : NULL;
+  if (!list || !PyList_Check(list)) return true;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+    PyObject *x = PyList_GET_ITEM(list, i);
+    if (x == Py_None) continue;
+    if (!mg_standin_is(x)) return true;
+    int dtype = mg_val(cap->rec->g, mg_standin_val(x))->dtype;
+    if (dtype == DT_bool || dtype == DT_u8) return true;
+  }
+  return false;
+}
+
 static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
   switch ((MgOpFate)fo->fate) {
     case FATE_record: break;
     case FATE_break_value: return mg_rec_break(BK_data_dependent, "%s", fo->op->full);
+    case FATE_break_mask:
+      if (dispatch_masked(cap, args)) return mg_rec_break(BK_data_dependent, "%s with a mask", fo->op->full);
+      break;
     case FATE_break_op: return mg_rec_break(BK_op, "%s", fo->op->full);
     case FATE_decompose: return dispatch_decompose(cap, fo, args, kwargs);
     case FATE_run: return PyObject_Call(fo->call, args, kwargs);

@@ -23,6 +23,7 @@ static const struct { const char *prefix; MgOpFate fate; } frontop_fates[] = {
     {"aten::set_.source_Storage", FATE_break_op}, /* and .source_Storage_storage_offset */
     {"aten::set_.source_Tensor", FATE_break_op},
     {"aten::resize_", FATE_break_op},             /* may need memory that a stand-in does not have */
+    {"aten::index.Tensor", FATE_break_mask},      /* torch marks it dynamic because of masks */
     {"aten::record_stream", FATE_break_op},
     {"aten::_to_dense", FATE_break_op},
     {"aten::_to_sparse", FATE_break_op},

@@ -311,7 +311,7 @@ def test_no_leaks(i, again):
             c(x, state)
 
     c = magneto.compile(f)
-    loop(200)  # caches of the compiler fill up
+    loop(400)  # caches of the compiler fill up
     counts, blocks = [], []
     for _ in range(3):
         gc.collect()
