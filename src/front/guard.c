@@ -356,7 +356,7 @@ int mg_guards_seal(MgGuards *g) {
   for (uint32_t i = 0; i < g->ndict; i++) {
     MgDictGuard *d = &g->dict[i];
     if (d->slot) g->fast_slot[g->nslot++] = (MgFastSlot){d->slot, d->dict, d->owner, d->type};
-    g->fast_dict[i] = (MgFastDict){d->dict, ((PyDictObject *)d->dict)->ma_version_tag};
+    g->fast_dict[i] = (MgFastDict){d->dict, mg_dict_version(d->dict)};
   }
   for (uint32_t i = 0; i < g->ntype; i++)
     g->fast_type[i] = (MgFastType){g->type[i].type, mg_guard_type_version(g->type[i].type)};

@@ -53,6 +53,13 @@ typedef struct MgTypeGuard {
 
 /* What a check touches when nothing changed: packed, one compare each. */
 typedef struct MgFastDict { PyObject *dict; uint64_t version; } MgFastDict;
+/* Changes with every change of the dict.  Deprecated in 3.12, gone in 3.14. */
+static inline uint64_t mg_dict_version(PyObject *dict) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  return ((PyDictObject *)dict)->ma_version_tag;
+#pragma GCC diagnostic pop
+}
 typedef struct MgFastSlot { PyObject **slot; PyObject *dict, *owner; PyTypeObject *type; } MgFastSlot;
 typedef struct MgFastType { PyTypeObject *type; uint32_t version; } MgFastType;
 

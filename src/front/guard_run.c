@@ -182,7 +182,7 @@ static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint
   }
   for (uint32_t i = 0; i < g->ndict; i++) {
     MgFastDict *f = &g->fast_dict[i];
-    uint64_t version = ((PyDictObject *)f->dict)->ma_version_tag;
+    uint64_t version = mg_dict_version(f->dict);
     if (f->version == version) continue;
     if (!guard_dict_holds(&g->dict[i], bad_key)) {
       *at = i;
