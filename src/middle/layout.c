@@ -2,20 +2,25 @@
  * and the nests around them are lowered that way; no copies are added.
  * In: a functional graph with mg::conv nodes.  Out: the same nodes; some values have other strides.
  * A value may change when nobody can tell: it is not a graph output or write-back, its producer can write any strides
- * (a convolution or a node that becomes loops), and every reader can read any (the same, no views, no extern calls).
+ * (a convolution or a node that becomes loops), and every reader can read any (the same, and matrix products; no other
+ * extern calls).  Readers may see it through permutations, and through reshapes that are still views then.
  * It does change when a convolution makes or reads it, or when its neighbours in a chain of loops changed.
  * Concatenations that grow (each holds an earlier one and adds channels to it) get the strides of the largest of them,
  * so that lowering can give them one buffer and store every part once. */
 #include "middle/middle.h"
 
+enum { LAYOUT_RANK = 8 };
+
 typedef struct Layout {
   MgGraph *g;
   const MgSimplifyOpts *o;
-  bool *free;   /* per value: strides may be chosen */
-  bool *last;   /* per value: channels-last is chosen */
-  bool *dense;  /* per value: a convolution reads it */
-  SymRef *chan; /* per value: channels of the largest concatenation that it begins, or 0 */
-  bool strict;  /* the node being looked at needs the strides of its arguments */
+  bool *free;      /* per value: strides may be chosen */
+  bool *last;      /* per value: channels-last is chosen */
+  bool *dense;     /* per value: a convolution reads it, or a view shows it */
+  SymRef *chan;    /* per value: channels of the largest concatenation that it begins, or 0 */
+  ValRef *root;    /* per value: what it is a view of, if that may change; itself for such a value */
+  int64_t **would; /* per value with a root: its strides if channels-last is chosen for the root */
+  bool strict;     /* the node being looked at needs the strides of its arguments */
 } Layout;
 
 static bool layout_candidate(const MgGraph *g, ValRef v) {
@@ -41,9 +46,102 @@ static bool layout_is_loops(const Layout *l, NodeRef n) {
   return !layout_is_view(mg_node(l->g, n)) && l->o->lowers && l->o->lowers(l->g, n);
 }
 
+/* Matrix products read any strides but choose none. */
+static bool layout_reads_any(const MgNode *n) { return layout_is_conv(n) || n->op->code == TOP_mg_matmul; }
+
 static void layout_pin(ValRef *v, void *arg) {
   Layout *l = arg;
-  if (l->strict) l->free[*v] = false;
+  if (l->strict) l->free[l->root[*v]] = false;
+}
+
+/* ---- views of values that may change ------------------------------------------------------------------------- */
+
+static bool layout_sizes(const Layout *l, ValRef v, int64_t *size) {
+  const MgVal *t = mg_val(l->g, v);
+  if (t->ndim > LAYOUT_RANK) return false;
+  for (int i = 0; i < t->ndim; i++)
+    if (!mg_ex_const_int(l->g->x, t->size[i], &size[i]) || size[i] < 1) return false;
+  return true;
+}
+
+/* Strides of a reshape from sizes `from` with strides st to sizes `to`, or false when it would have to copy: runs of
+ * dimensions that are dense among themselves are cut anew. */
+static bool layout_reshape(const int64_t *from, const int64_t *st, int nfrom, const int64_t *to, int nto, int64_t *out) {
+  int d = nto - 1;
+  int64_t run = 1, step = nfrom ? st[nfrom - 1] : 1; /* elements of the run so far; stride of its last dimension */
+  for (int i = nfrom - 1; i >= 0; i--) {
+    run *= from[i];
+    if (i > 0 && (from[i - 1] == 1 || st[i - 1] == run * step)) continue;
+    int64_t done = 1;
+    for (; d >= 0 && (done < run || to[d] == 1); d--) out[d] = step * done, done *= to[d];
+    if (done != run) return false;
+    if (i > 0) run = 1, step = st[i - 1];
+  }
+  return d < 0;
+}
+
+/* Which dimension of its argument is dimension i of a permutation's result; -1: not known. */
+static int layout_permuted(const Layout *l, const MgNode *n, int ndim, int i) {
+  int64_t d[2] = {0, 1};
+  if (n->op->code == TOP_permute) {
+    if (n->arg[1].tag != MA_list || !mg_ex_const_int(l->g->x, n->arg[1].u.item[i].u.sym, &d[0])) return -1;
+    return (int)(d[0] < 0 ? d[0] + ndim : d[0]);
+  }
+  for (int k = 0; k < 2 && n->op->code == TOP_transpose_int; k++) {
+    if (!mg_ex_const_int(l->g->x, n->arg[1 + k].u.sym, &d[k])) return -1;
+    if (d[k] < 0) d[k] += ndim;
+  }
+  return (int)(i == d[0] ? d[1] : i == d[1] ? d[0] : i);
+}
+
+/* Strides of a view node's result if its root changes; false: it cannot follow. */
+static bool layout_follow(const Layout *l, const MgNode *n, int64_t *out) {
+  ValRef x = n->arg[0].u.val, v = n->out[0];
+  const int64_t *st = l->would[x];
+  int64_t from[LAYOUT_RANK], to[LAYOUT_RANK];
+  int nfrom = mg_val(l->g, x)->ndim, nto = mg_val(l->g, v)->ndim;
+  if (n->nout != 1 || !layout_sizes(l, x, from) || !layout_sizes(l, v, to)) return false;
+  switch (n->op->code) {
+  case TOP_view: case TOP_reshape: case TOP__unsafe_view: case TOP_flatten_using_ints: case TOP_unsqueeze:
+  case TOP_squeeze: case TOP_squeeze_dim: case TOP_squeeze_dims: case TOP_alias: case TOP_detach:
+    return layout_reshape(from, st, nfrom, to, nto, out);
+  case TOP_permute: case TOP_transpose_int: case TOP_t:
+    for (int i = 0; i < nto; i++) {
+      int d = layout_permuted(l, n, nfrom, i);
+      if (d < 0) return false;
+      out[i] = st[d];
+    }
+    return true;
+  default:
+    return false;
+  }
+}
+
+/* Enters the result of a view node; its root is pinned when the view cannot follow. */
+static MgRc layout_view(Layout *l, MgNode *n) {
+  ValRef root = n->arg[0].tag == MA_val ? l->root[n->arg[0].u.val] : 0;
+  if (!root || !l->free[root]) return MG_OK;
+  int64_t *st = mg_new(l->g->c, int64_t, LAYOUT_RANK);
+  TRYP(st);
+  if (!layout_follow(l, n, st)) l->free[root] = false;
+  else l->root[n->out[0]] = root, l->would[n->out[0]] = st, l->dense[root] = true;
+  return MG_OK;
+}
+
+/* Enters a value whose strides its producer could choose. */
+static MgRc layout_enter(Layout *l, ValRef v) {
+  int64_t size[LAYOUT_RANK];
+  const MgVal *t = mg_val(l->g, v);
+  if (!layout_candidate(l->g, v) || !layout_sizes(l, v, size)) return MG_OK;
+  int64_t *st = mg_new(l->g->c, int64_t, LAYOUT_RANK), n = size[1];
+  TRYP(st);
+  st[1] = 1;
+  for (int i = t->ndim - 1; i >= 2; i--) st[i] = n, n *= size[i];
+  st[0] = n;
+  l->free[v] = true;
+  l->root[v] = v;
+  l->would[v] = st;
+  return MG_OK;
 }
 
 static void layout_mark_dense(ValRef *v, void *arg) { ((Layout *)arg)->dense[*v] = true; }
@@ -103,41 +201,56 @@ static void layout_chain(Layout *l, NodeRef k, bool *begun) {
 static void layout_apply(const Layout *l, ValRef v) {
   MgGraph *g = l->g;
   MgVal *t = mg_val(g, v);
-  SymRef n = l->chan[v] ? l->chan[v] : t->size[1];
-  t->stride[1] = mg_sym(g->x, 1);
+  for (int i = 0; i < t->ndim; i++) t->stride[i] = mg_sym(g->x, l->would[v][i]);
+  if (!l->chan[v]) return;
+  SymRef n = l->chan[v];
   for (int i = t->ndim - 1; i >= 2; i--) t->stride[i] = n, n = mg_sym_mul(g->x, n, t->size[i]);
   t->stride[0] = n;
+}
+
+/* Finds what may change. */
+static MgRc layout_collect(Layout *l, bool *loops) {
+  MgGraph *g = l->g;
+  for (uint32_t k = 1; k < g->nnode; k++) {
+    MgNode *n = mg_node(g, k);
+    if (n->dead) continue;
+    loops[k] = layout_is_loops(l, k);
+    l->strict = false;
+    if (layout_is_view(n)) {
+      TRY(layout_view(l, n));
+    } else if (layout_is_conv(n) || loops[k]) {
+      for (int i = 0; i < n->nout; i++)
+        if (n->out[i]) TRY(layout_enter(l, n->out[i]));
+    } else {
+      l->strict = !layout_reads_any(n);
+    }
+    mg_node_each_val(n, layout_pin, l);
+    if (layout_is_conv(n)) mg_node_each_val(n, layout_mark_dense, l);
+  }
+  for (uint32_t i = 0; i < g->noutput; i++) l->free[l->root[g->output[i]]] = false;
+  for (uint32_t i = 0; i < g->nwb; i++) l->free[l->root[g->wb_value[i]]] = false;
+  return MG_OK;
 }
 
 MgRc mg_layout(MgGraph *g, const MgSimplifyOpts *o) {
   Layout l = {.g = g, .o = o};
   if (!o->onednn || o->keep_layout) return MG_OK;
-  bool *loops = mg_new(g->c, bool, g->nnode);
+  bool *loops = mg_new(g->c, bool, g->nnode), *begun = mg_new(g->c, bool, g->nval);
   TRYP(loops);
+  TRYP(begun);
   TRYP(l.free = mg_new(g->c, bool, g->nval));
   TRYP(l.last = mg_new(g->c, bool, g->nval));
   TRYP(l.dense = mg_new(g->c, bool, g->nval));
   TRYP(l.chan = mg_new(g->c, SymRef, g->nval));
-  for (uint32_t k = 1; k < g->nnode; k++) {
-    MgNode *n = mg_node(g, k);
-    if (n->dead) continue;
-    loops[k] = layout_is_loops(&l, k);
-    l.strict = !layout_is_conv(n) && !loops[k];
-    for (int i = 0; i < n->nout && !l.strict; i++)
-      if (n->out[i]) l.free[n->out[i]] = layout_candidate(g, n->out[i]);
-    mg_node_each_val(n, layout_pin, &l);
-    if (layout_is_conv(n)) mg_node_each_val(n, layout_mark_dense, &l);
-  }
-  for (uint32_t i = 0; i < g->noutput; i++) l.free[g->output[i]] = false;
-  for (uint32_t i = 0; i < g->nwb; i++) l.free[g->wb_value[i]] = false;
+  TRYP(l.root = mg_new(g->c, ValRef, g->nval));
+  TRYP(l.would = mg_new(g->c, int64_t *, g->nval));
+  TRY(layout_collect(&l, loops));
   for (uint32_t k = g->nnode; k-- > 1;) /* backwards, so that producers of a chain before a convolution follow it */
     if (!mg_node(g, k)->dead) layout_spread(&l, mg_node(g, k), loops[k]);
   for (uint32_t k = 1; k < g->nnode; k++)
     if (!mg_node(g, k)->dead) layout_spread(&l, mg_node(g, k), loops[k]);
-  bool *begun = mg_new(g->c, bool, g->nval);
-  TRYP(begun);
   for (uint32_t k = g->nnode; k-- > 1;) layout_chain(&l, k, begun);
   for (ValRef v = 1; v < g->nval; v++)
-    if (l.last[v]) layout_apply(&l, v);
+    if (l.root[v] && l.last[l.root[v]]) layout_apply(&l, v);
   return MG_OK;
 }
