@@ -135,14 +135,18 @@ static MgRc compile_passes(Compile *k, MgPlan **out) {
 
   compile_log_graph(k, MG_LOG_graph, "recorded");
   TRY(mg_functionalize(g));
+  TRY(mg_dce(g)); /* before anything counts uses */
   compile_log_graph(k, MG_LOG_functional, "functional");
   TRY(compile_done(k, "functionalize"));
   simplify.onednn = compile_wants_onednn(k);
   simplify.bf16 = simplify.onednn && mg_onednn_bf16();
   TRY(mg_patterns(g, &simplify)); /* on ATen's own ops, before they are taken apart */
   TRY(compile_done(k, "patterns"));
+  TRY(mg_decompose(g));
+  TRY(compile_done(k, "decompose"));
   TRY(mg_simplify(g, &simplify));
   TRY(mg_layout(g, &simplify));
+  TRY(mg_dce(g));
   compile_log_graph(k, MG_LOG_simplified, "simplified");
   TRY(mg_graph_verify(g, "simplify"));
   TRY(compile_done(k, "simplify"));

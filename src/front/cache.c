@@ -1,5 +1,6 @@
 /* Per-code-object data and the compiled entries; see cache.h. */
 #include "front/cache.h"
+#include "runtime/arena.h"
 #include "front/guard.h"
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,7 @@ static PyObject *cache_reset(PyObject *self, PyObject *unused) {
       info = info->next;
     }
   }
+  mg_arena_trim(); /* the memory that plans kept warm */
   memset(&mg_stats, 0, sizeof mg_stats);
   Py_RETURN_NONE;
 }
