@@ -107,7 +107,7 @@ static bool callable_bind(Binding *b, PyObject *self, PyObject *const *args, Py_
 
 /* ---- calling ---- */
 
-#define CALLABLE_SMALL 64
+#define CALLABLE_SMALL MG_SMALL_VALS /* slots and values that fit on the C stack */
 
 /* The Python function behind an object, with its bound self (borrowed), or NULL. */
 static PyFunctionObject *callable_function(PyObject *fn, PyObject **self) {

@@ -89,20 +89,22 @@ MgEntry *mg_cache_find(MgSite *s, const MgSlots *slots, PyObject ***vals, int *n
     if (returns_only && !e->is_ret) continue;
     int need = mg_guards_nsrc(e->guards);
     if (need > *nvals) {
-      PyObject **p = mg_malloc(sizeof *p * (size_t)need);
-      if (!p) return NULL;
-      *vals = p; /* the caller frees what is not its own buffer */
+      PyObject **p = mg_realloc(*nvals > MG_SMALL_VALS ? *vals : NULL, sizeof *p * (size_t)need);
+      if (!p) return (MgEntry *)PyErr_NoMemory();
+      *vals = p;
       *nvals = need;
     }
-    e->refs++; /* comparing may run Python code, which may drop entries */
+    e->refs++; /* comparing may run Python code, which may drop entries, and the site with them */
     if (mg_guards_check(e->guards, slots, *vals, NULL)) {
-      if (i && i < s->n && s->entry[i] == e) {
+      if (i && e->site == s && i < s->n && s->entry[i] == e) {
         memmove(s->entry + 1, s->entry, sizeof *s->entry * (size_t)i);
         s->entry[0] = e;
       }
       return e;
     }
+    bool gone = e->site != s;
     mg_entry_release(e);
+    if (gone) return NULL;
   }
   return NULL;
 }

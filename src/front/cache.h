@@ -57,8 +57,10 @@ const MgCode *mg_code_decoded(MgCodeInfo *info, PyCodeObject *co); /* borrowed; 
 /* The site, made when create is set; NULL when there is none (without create) or with exception. */
 MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, bool create);
 int mg_cache_add(MgSite *site, MgEntry *e);                     /* steals e; becomes the first; -1 with exception */
-/* The first entry whose guards hold, moved to the front; a new reference.  vals must have room for
- * mg_guards_nsrc of every entry: *vals is malloc'ed when *nvals is too small.  why: of the first entry that failed. */
+/* The first entry whose guards hold, moved to the front; a new reference.  *vals receives its source values: a buffer of
+ * MG_SMALL_VALS entries that the caller owns, replaced by a malloc'ed one (freed by the caller) when *nvals has to grow.
+ * NULL: none, or an exception. */
+#define MG_SMALL_VALS 64
 MgEntry *mg_cache_find(MgSite *site, const MgSlots *s, PyObject ***vals, int *nvals, bool returns_only);
 MgEntry *mg_entry_new(void);                                    /* NULL with exception */
 void mg_entry_release(MgEntry *e);                              /* NULL is fine */

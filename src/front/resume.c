@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RESUME_SMALL 64 /* values that fit on the C stack */
+#define RESUME_SMALL MG_SMALL_VALS /* values that fit on the C stack */
 
 int mg_entry_run(MgEntry *e, PyObject **vals, PyObject **new_slots, PyObject **ret) {
   PyObject *small[RESUME_SMALL] = {NULL}, **outs = small;
