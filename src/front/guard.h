@@ -110,12 +110,5 @@ void mg_guard_empty(MgGuards *g, PyObject *dict); /* a hook dict of a module */
 /* Are a and b the same constant (type and value; floats by bits, containers of constants element by element)? */
 bool mg_guard_same_const(PyObject *a, PyObject *b);
 bool mg_guard_is_const(PyObject *o);
-/* Changes with every change of the dict.  Deprecated from 3.12 on, which still keeps it. */
-static inline uint64_t mg_dict_version(PyObject *dict) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  return ((PyDictObject *)dict)->ma_version_tag;
-#pragma GCC diagnostic pop
-}
 uint32_t mg_guard_type_version(PyTypeObject *t); /* assigns one when needed; 0: none to be had */
 #endif
