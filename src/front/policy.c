@@ -36,7 +36,7 @@ static void policy_type_name(PyTypeObject *t, char *buf, size_t n) {
     snprintf(buf, n, "%s%s", strchr(t->tp_name, '.') ? "" : "builtins.", t->tp_name);
     return;
   }
-  PyObject *m = PyDict_GetItemWithError(t->tp_dict, mg_names.module);
+  PyObject *m = PyDict_GetItemWithError(mg_type_dict(t), mg_names.module);
   const char *s = m && PyUnicode_Check(m) ? PyUnicode_AsUTF8(m) : NULL;
   snprintf(buf, n, "%s.%s", s ? s : "?", strrchr(t->tp_name, '.') ? strrchr(t->tp_name, '.') + 1 : t->tp_name);
   PyErr_Clear();
@@ -47,7 +47,7 @@ static PyTypeObject *policy_definer(PyTypeObject *t, const PyMethodDef *def) {
   PyObject *mro = t->tp_mro;
   for (Py_ssize_t i = 0; mro && i < PyTuple_GET_SIZE(mro); i++) {
     PyTypeObject *b = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
-    PyObject *d = b->tp_dict ? PyDict_GetItemString(b->tp_dict, def->ml_name) : NULL;
+    PyObject *own = mg_type_dict(b), *d = own ? PyDict_GetItemString(own, def->ml_name) : NULL;
     if (d && (Py_TYPE(d) == &PyMethodDescr_Type || Py_TYPE(d) == &PyClassMethodDescr_Type) &&
         ((PyMethodDescrObject *)d)->d_method == def)
       return b;

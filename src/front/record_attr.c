@@ -108,7 +108,7 @@ PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name) {
 static bool attr_is_generic(PyTypeObject *t) {
   if (t->tp_getattro == PyObject_GenericGetAttr) return true;
   if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
-  return attr_lookup_type(t, mg_names.getattribute) == PyDict_GetItemWithError(PyBaseObject_Type.tp_dict, mg_names.getattribute);
+  return attr_lookup_type(t, mg_names.getattribute) == PyDict_GetItemWithError(mg_type_dict(&PyBaseObject_Type), mg_names.getattribute);
 }
 
 static PyObject *attr_of_instance(PyObject *o, PyObject *name) {

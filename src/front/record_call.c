@@ -243,7 +243,7 @@ static int call_module(const Call *c, PyObject **out) {
   if (!e || e->full || mg_rec_lookup_special(Py_TYPE(m), mg_names.call) != mg_torch.module_call) return 0;
   if (mg_rec_lookup_special(Py_TYPE(m), mg_names.call_impl) != mg_torch.module_call_impl) return 0;
   if (mg_rec_lookup_special(Py_TYPE(m), mg_names.getattribute) !=
-      PyDict_GetItemWithError(PyBaseObject_Type.tp_dict, mg_names.getattribute))
+      PyDict_GetItemWithError(mg_type_dict(&PyBaseObject_Type), mg_names.getattribute))
     return 0;
   PyObject *compiled = mg_rec_getattr(m, mg_names.compiled_call_impl);
   Py_XDECREF(compiled);

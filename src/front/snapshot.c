@@ -219,7 +219,7 @@ static uint32_t snap_attributes(Builder *b, PyObject *o, uint32_t me) {
   PyObject *mro = Py_TYPE(o)->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
     PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
-    for (pos = 0; t->tp_flags & Py_TPFLAGS_HEAPTYPE && PyDict_Next(t->tp_dict, &pos, &k, &v);) {
+    for (pos = 0; t->tp_flags & Py_TPFLAGS_HEAPTYPE && PyDict_Next(mg_type_dict(t), &pos, &k, &v);) {
       if (Py_TYPE(v) != &PyMemberDescr_Type) continue;
       PyObject *x = Py_TYPE(v)->tp_descr_get(v, o, (PyObject *)Py_TYPE(o));
       if (!x) {
