@@ -41,13 +41,19 @@ MgRc mg_interp_loop(MgSched *s, const MgLoop *l, void *const *buf, const int64_t
 /* The value a reduction starts from (its result over nothing); argmax and argmin: that of the compared value. */
 MgScalar mg_red_start(MgRedOp op, MgTy ty);
 
-/* Packs MB_temp and MB_error buffers and the scratch memory of engines into one arena.  offset[i] is the byte offset of
- * buffer i (MG_NO_OFFSET: not in the arena).  MG_UNSUP when a size is not constant. */
-#define MG_NO_OFFSET UINT64_MAX
+/* Memory of MB_temp and MB_error buffers and of engines' scratch: blocks with lifetimes.  When all sizes are constant
+ * they are placed into one arena; else (`dynamic`) the plan places them when it knows the sizes. */
+typedef struct MgMemBlock {
+  SymRef bytes;
+  uint64_t offset;      /* in the arena, 64-byte aligned; unless dynamic */
+  uint32_t first, last; /* steps it is alive in, both included */
+} MgMemBlock;
 typedef struct MgMemPlan {
-  uint64_t *offset;     /* per buffer */
-  uint64_t *scratch;    /* per step of f: offset of MgStepIR.scratch bytes */
-  uint64_t bytes;       /* of the whole arena */
+  MgMemBlock *block; uint32_t nblock;
+  uint32_t *of_buf;     /* per buffer: block + 1, or 0 */
+  uint32_t *of_step;    /* per step of f: block + 1 of its MgStepIR.scratch, or 0 */
+  uint64_t bytes;       /* of the whole arena, unless dynamic */
+  bool dynamic;
 } MgMemPlan;
 MgRc mg_memplan(MgSched *s, const MgFused *f, MgMemPlan *out);
 #endif

@@ -1,17 +1,14 @@
 /* Packs intermediates into one arena.
- * In: the final order of steps and what each reads and writes.  Out: a byte offset per buffer, 64-byte aligned; two
- * buffers share bytes only when one is dead before the other is born, or when a kernel overwrites its dying input
- * element by element (in-place reuse).
- * Greedy best fit by size: largest buffers first, each into the smallest gap between the already placed ones that are
- * alive at the same time. */
+ * In: the final order of steps and what each reads and writes.  Out: blocks of memory with lifetimes and which block a
+ * buffer is; two buffers are one block only when a kernel overwrites its dying input element by element (in-place
+ * reuse).  With constant sizes the blocks are placed here (base/pack), else by the plan when it knows the sizes. */
 #include <stdlib.h>
 #include <string.h>
 #include "back/back.h"
-
-enum { MP_ALIGN = 64 };
+#include "base/pack.h"
 
 typedef struct MpItem { /* something that needs bytes during steps [first, last] */
-  uint64_t bytes, offset;
+  SymRef bytes;
   uint32_t first, last;
   uint32_t buf;         /* buffer, or 0 for scratch */
   uint32_t step;        /* scratch: of this step */
@@ -56,10 +53,9 @@ static MgRc mp_items(MpState *m) {
   TRYP(m->item && m->of_buf);
   for (uint32_t b = 1; b < s->nbuf; b++) {
     const MgBuf *f = &s->buf[b];
-    int64_t n;
     if (f->kind != MB_temp && f->kind != MB_error) continue;
-    if (!mg_ex_const_int(s->x, f->nelem, &n)) return mg_fail(s->c, MG_UNSUP, "memory plan: size of buffer %u is not constant", b);
-    uint64_t bytes = (uint64_t)(n > 0 ? n : 0) * (uint64_t)mg_dtype_size(f->dtype);
+    SymRef bytes = mg_sym_mul(s->x, f->nelem, mg_sym(s->x, mg_dtype_size(f->dtype)));
+    TRYP(bytes);
     /* Error cells are zeroed at the start of a run and looked at after its end. */
     m->item[m->n] = (MpItem){.bytes = bytes, .buf = b, .first = UINT32_MAX, .last = UINT32_MAX};
     if (f->kind == MB_error) m->item[m->n].first = 0, m->item[m->n].last = m->f->nstep;
@@ -68,7 +64,7 @@ static MgRc mp_items(MpState *m) {
   mp_live_ranges(m);
   for (uint32_t i = 0; i < m->f->nstep; i++)
     if (m->f->step[i].kind == MS_extern && m->f->step[i].scratch)
-      m->item[m->n++] = (MpItem){.bytes = m->f->step[i].scratch, .first = i, .last = i, .step = i};
+      m->item[m->n++] = (MpItem){.bytes = mg_sym(s->x, (int64_t)m->f->step[i].scratch), .first = i, .last = i, .step = i};
   return MG_OK;
 }
 
@@ -130,12 +126,11 @@ static void mp_find_in_place(MpState *m) {
     const MgKernel *k = m->f->step[i].u.kernel;
     for (uint32_t a = 0; a < k->nbuf; a++) {
       uint32_t in = m->of_buf[k->buf[a]];
-      if (!in || m->item[in - 1].last != i || m->item[in - 1].first == i || !m->item[in - 1].bytes ||
-          m->item[in - 1].continued)
+      if (!in || m->item[in - 1].last != i || m->item[in - 1].first == i || m->item[in - 1].continued)
         continue;
       for (uint32_t b = 0; b < k->nbuf; b++) {
         uint32_t out = m->of_buf[k->buf[b]];
-        if (!out || m->item[out - 1].first != i || m->item[out - 1].after || m->item[out - 1].bytes != m->item[in - 1].bytes)
+        if (!out || m->item[out - 1].first != i || m->item[out - 1].after || m->item[out - 1].bytes != m->item[in - 1].bytes) /* also as symbols */
           continue;
         if (!mp_in_place(m, k, k->buf[a], k->buf[b])) continue;
         m->item[out - 1].after = in;
@@ -146,87 +141,54 @@ static void mp_find_in_place(MpState *m) {
   }
 }
 
-/* ---- placement ---- */
+/* ---- blocks ---- */
 
-/* Chains of in-place items are placed as one block that lives from the first to the last. */
-typedef struct MpBlock {
-  uint64_t bytes, offset;
-  uint32_t first, last;
-  uint32_t id;
-} MpBlock;
-
-static int mp_by_size(const void *a, const void *b) {
-  const MpBlock *p = a, *q = b;
-  if (p->bytes != q->bytes) return p->bytes < q->bytes ? 1 : -1;
-  return p->id < q->id ? -1 : 1; /* the same order on every run */
-}
-
-static int mp_by_offset(const void *a, const void *b) {
-  const MpBlock *const *p = a, *const *q = b;
-  return (*p)->offset < (*q)->offset ? -1 : (*p)->offset > (*q)->offset;
-}
-
-/* Places block i of n; blocks before it are placed.  near: room for n pointers. */
-static void mp_place(MpBlock *b, uint32_t i, MpBlock **near) {
-  uint32_t n = 0;
-  uint64_t best = UINT64_MAX, best_gap = UINT64_MAX, end = 0;
-  for (uint32_t k = 0; k < i; k++)
-    if (b[k].bytes && b[k].first <= b[i].last && b[i].first <= b[k].last) near[n++] = &b[k];
-  qsort(near, n, sizeof *near, mp_by_offset);
-  for (uint32_t k = 0; k < n; k++) {
-    uint64_t gap = near[k]->offset > end ? near[k]->offset - end : 0;
-    if (gap >= b[i].bytes && gap < best_gap) best = end, best_gap = gap;
-    uint64_t stop = near[k]->offset + near[k]->bytes;
-    if (stop > end) end = stop;
-  }
-  b[i].offset = best == UINT64_MAX ? end : best;
-}
-
-static MgRc mp_pack(MpState *m, uint64_t *total) {
-  MpBlock *b = mg_new(m->s->c, MpBlock, m->n + 1), **near = mg_new(m->s->c, MpBlock *, m->n + 1);
-  uint32_t *block = mg_new(m->s->c, uint32_t, m->n + 1), n = 0;
-  TRYP(b && near && block);
-  for (uint32_t i = 0; i < m->n; i++) { /* the block of an item: its own, or that of the item it continues */
-    uint32_t head = i;
-    while (m->item[head].after) head = m->item[head].after - 1;
-    block[i] = head;
-  }
-  for (uint32_t i = 0; i < m->n; i++) b[i] = (MpBlock){.first = UINT32_MAX, .id = i};
+/* Chains of in-place items are one block, alive from the birth of the first to the death of the last. */
+static MgRc mp_blocks(MpState *m, MgMemPlan *out) {
+  MgSched *s = m->s;
+  uint32_t *of_item = mg_new(s->c, uint32_t, m->n + 1); /* block + 1 of the head of a chain */
+  out->block = mg_new(s->c, MgMemBlock, m->n + 1);
+  TRYP(of_item && out->block);
   for (uint32_t i = 0; i < m->n; i++) {
-    MpBlock *t = &b[block[i]];
     const MpItem *it = &m->item[i];
     if (it->first == UINT32_MAX) continue; /* never used */
-    uint64_t bytes = (it->bytes + MP_ALIGN - 1) & ~(uint64_t)(MP_ALIGN - 1);
-    if (t->bytes < bytes) t->bytes = bytes;
-    if (t->first > it->first) t->first = it->first;
-    if (t->last < it->last) t->last = it->last;
+    uint32_t head = i;
+    while (m->item[head].after) head = m->item[head].after - 1;
+    if (!of_item[head]) {
+      out->block[out->nblock] = (MgMemBlock){.bytes = it->bytes, .first = it->first, .last = it->last};
+      of_item[head] = ++out->nblock;
+    }
+    MgMemBlock *b = &out->block[of_item[head] - 1];
+    if (b->first > it->first) b->first = it->first;
+    if (b->last < it->last) b->last = it->last;
+    *(it->buf ? &out->of_buf[it->buf] : &out->of_step[it->step]) = of_item[head];
   }
-  qsort(b, m->n, sizeof *b, mp_by_size);
-  while (n < m->n && b[n].bytes) n++;
-  for (uint32_t i = 0; i < n; i++) {
-    mp_place(b, i, near);
-    if (b[i].offset + b[i].bytes > *total) *total = b[i].offset + b[i].bytes;
+  return MG_OK;
+}
+
+/* Places the blocks when all sizes are known now. */
+static MgRc mp_place(MpState *m, MgMemPlan *out) {
+  MgCtx *c = m->s->c;
+  MgPackBlock *b = mg_new(c, MgPackBlock, out->nblock + 1), **work = mg_new(c, MgPackBlock *, out->nblock * 2 + 1);
+  TRYP(b && work);
+  for (uint32_t i = 0; i < out->nblock; i++) {
+    int64_t bytes;
+    if (!mg_ex_const_int(m->s->x, out->block[i].bytes, &bytes)) return out->dynamic = true, MG_OK;
+    b[i] = (MgPackBlock){.bytes = bytes > 0 ? (uint64_t)bytes : 0, .first = out->block[i].first, .last = out->block[i].last};
   }
-  uint64_t *at = mg_new(m->s->c, uint64_t, m->n + 1);
-  TRYP(at);
-  for (uint32_t i = 0; i < m->n; i++) at[b[i].id] = b[i].offset;
-  for (uint32_t i = 0; i < m->n; i++) m->item[i].offset = at[block[i]];
+  out->bytes = mg_pack(b, out->nblock, work);
+  for (uint32_t i = 0; i < out->nblock; i++) out->block[i].offset = b[i].offset;
   return MG_OK;
 }
 
 MgRc mg_memplan(MgSched *s, const MgFused *f, MgMemPlan *out) {
   MpState m = {.s = s, .f = f};
   memset(out, 0, sizeof *out);
-  out->offset = mg_new(s->c, uint64_t, s->nbuf + 1);
-  out->scratch = mg_new(s->c, uint64_t, f->nstep + 1);
-  TRYP(out->offset && out->scratch);
-  memset(out->offset, 0xff, sizeof *out->offset * (s->nbuf + 1));
+  out->of_buf = mg_new(s->c, uint32_t, s->nbuf + 1);
+  out->of_step = mg_new(s->c, uint32_t, f->nstep + 1);
+  TRYP(out->of_buf && out->of_step);
   TRY(mp_items(&m));
   mp_find_in_place(&m);
-  TRY(mp_pack(&m, &out->bytes));
-  for (uint32_t i = 0; i < m.n; i++) {
-    if (m.item[i].buf) out->offset[m.item[i].buf] = m.item[i].offset;
-    else out->scratch[m.item[i].step] = m.item[i].offset;
-  }
-  return MG_OK;
+  TRY(mp_blocks(&m, out));
+  return mp_place(&m, out);
 }

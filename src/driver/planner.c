@@ -9,6 +9,7 @@ typedef struct Planner {
   MgSched *s;
   const MgFused *f;
   const MgMemPlan *m;
+  uint32_t nplanned;       /* buffers that the memory plan knows; later ones are inputs */
   MgPlanSpec *spec;
   int64_t *slot; uint32_t nslot, cap_slot;
   MgSizeOp *op; uint32_t nop, cap_op;
@@ -162,7 +163,7 @@ static MgRc planner_bufs(Planner *p) {
     case MB_local: break;
     case MB_temp:
     case MB_error:
-      if (p->m->offset[b] != MG_NO_OFFSET) p->buf[b] = (MgPlanBuf){.mem = PM_arena, .offset = p->m->offset[b]};
+      if (b < p->nplanned && p->m->of_buf[b]) p->buf[b] = (MgPlanBuf){.mem = PM_arena, .index = p->m->of_buf[b] - 1};
       break;
     }
   }
@@ -227,7 +228,7 @@ static MgRc planner_extern(Planner *p, uint32_t step, const MgPlanExt *ext, MgPl
   const char *name = mg_node(p->s->g, e->node)->op->full;
   if (!ext->engine && e->prealloc) return mg_fail(p->s->c, MG_UNSUP, "no library runs %s here", name);
   *d = (MgPlanStep){.kind = ext->engine ? PK_engine : PK_host, .nin = e->nin, .nout = e->nout, .engine = ext->engine,
-                    .scratch = p->m->scratch[step], .host_id = ext->host_id, .name = name};
+                    .scratch = p->m->of_step[step], .host_id = ext->host_id, .name = name};
   TRY(planner_views(p, e->in, e->nin, &d->in));
   return planner_views(p, e->out, e->nout, &d->out);
 }
@@ -346,18 +347,31 @@ static MgRc planner_checks(Planner *p) {
   for (uint32_t i = 0; i < s->ncheck; i++) k[i] = (MgPlanCheck){s->check[i].type, s->check[i].msg};
   p->spec->check = k;
   p->spec->ncheck = s->ncheck;
-  if (s->ncheck) p->spec->err = p->m->offset[s->err];
+  if (s->ncheck) p->spec->err = p->m->of_buf[s->err] - 1;
+  return MG_OK;
+}
+
+static MgRc planner_blocks(Planner *p) {
+  MgPlanBlock *b = mg_new(p->s->c, MgPlanBlock, p->m->nblock + 1);
+  TRYP(b);
+  for (uint32_t i = 0; i < p->m->nblock; i++) {
+    const MgMemBlock *m = &p->m->block[i];
+    b[i] = (MgPlanBlock){.offset = m->offset, .first = m->first, .last = m->last};
+    if (p->m->dynamic) TRY(planner_sym(p, m->bytes, &b[i].bytes));
+  }
+  p->spec->block = b;
+  p->spec->nblock = p->m->nblock;
+  p->spec->arena = p->m->bytes;
+  p->spec->dynamic = p->m->dynamic;
   return MG_OK;
 }
 
 MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext, const MgKernelSet *k,
                      MgPlanSpec *spec) {
-  uint32_t nbuf = s->nbuf;
+  Planner p = {.s = s, .f = f, .m = m, .nplanned = s->nbuf, .spec = spec,
+               .memo = mg_new(s->c, uint32_t, s->x->n * 2 + 1024)};
+  TRYP(p.memo);
   TRY(planner_missing_inputs(s));
-  MgMemPlan grown = *m;
-  grown.offset = mg_ctx_grow(s->c, m->offset, sizeof *m->offset * nbuf, sizeof *m->offset * (s->nbuf + 1));
-  Planner p = {.s = s, .f = f, .m = &grown, .spec = spec, .memo = mg_new(s->c, uint32_t, s->x->n * 2 + 1024)};
-  TRYP(grown.offset && p.memo);
   TRY(planner_symbols(&p)); /* first: symbols are slots [0, nsym) */
   TRY(planner_bufs(&p));
   TRY(planner_steps(&p, ext, k));
@@ -365,6 +379,7 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
   TRY(planner_outputs(&p));
   TRY(planner_written(&p));
   TRY(planner_checks(&p));
+  TRY(planner_blocks(&p));
   spec->ninput = s->g->ninput;
   spec->buf = p.buf;
   spec->nbuf = s->nbuf;
@@ -372,7 +387,6 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
   spec->nslot = p.nslot;
   spec->sizeop = p.op;
   spec->nsizeop = p.nop;
-  spec->arena = m->bytes;
   return MG_OK;
 }
 
@@ -381,7 +395,7 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
 static void print_buf(const MgSched *s, const MgMemPlan *m, BufRef b, MgStrbuf *out) {
   static const char *const kind[] = {"in", "t", "out", "ext", "local", "err"};
   mg_sb_printf(out, " b%u:%s", b, kind[s->buf[b].kind]);
-  if (m->offset[b] != MG_NO_OFFSET) mg_sb_printf(out, "@%llu", (unsigned long long)m->offset[b]);
+  if (m->of_buf[b]) mg_sb_printf(out, "@%llu", (unsigned long long)m->block[m->of_buf[b] - 1].offset);
   else if (s->buf[b].index >= 0) mg_sb_printf(out, "%d", s->buf[b].index);
 }
 

@@ -21,11 +21,6 @@ static PlanRun *plan_take(MgPlan *p) {
     pthread_mutex_unlock(&p->lock);
     if (!r) r = mg_plan_run_new(p);
   }
-  if (r && p->s.arena) {
-    r->arena = mg_arena_take(p->s.arena);
-    uint8_t *mem = r->arena ? r->arena->mem : NULL;
-    if (mem != r->mem) r->mem = mem, r->bound = false; /* usually the same as last time */
-  }
   return r;
 }
 
@@ -94,7 +89,7 @@ static MgRc plan_arena_tensors(PlanCall *k) {
     if (t->how != PT_arena) continue;
     if (r->tensor[i]) mg_abi.aoti_torch_delete_tensor_object(r->tensor[i]), r->tensor[i] = NULL;
     const MgPlanView *v = &t->view;
-    if (mg_abi.aoti_torch_create_tensor_from_blob(r->mem + t->base + r->slot[v->offset] * v->elsize, v->ndim,
+    if (mg_abi.aoti_torch_create_tensor_from_blob(r->mem + r->offset[t->block] + r->slot[v->offset] * v->elsize, v->ndim,
                                                   r->slot + v->size, r->slot + v->stride, 0, v->dtype, 0, 0,
                                                   &r->tensor[i]))
       return plan_error(k, MG_NOMEM, "no tensor over the arena");
@@ -102,17 +97,35 @@ static MgRc plan_arena_tensors(PlanCall *k) {
   return MG_OK;
 }
 
-/* Everything that depends on sizes but not on the call: done once per run, again when a symbol changes. */
+/* Sizes, and places in the arena: once per run, again when a symbol changes. */
+static void plan_size(const MgPlan *p, PlanRun *r) {
+  plan_eval_sizes(p, r->slot);
+  r->total = p->s.arena;
+  for (uint32_t i = 0; i < p->s.nblock; i++) {
+    const MgPlanBlock *b = &p->s.block[i];
+    r->offset[i] = b->offset;
+    if (!p->s.dynamic) continue;
+    int64_t bytes = r->slot[b->bytes];
+    r->pack[i] = (MgPackBlock){.bytes = bytes > 0 ? (uint64_t)bytes : 0, .first = b->first, .last = b->last};
+  }
+  if (p->s.dynamic) {
+    r->total = mg_pack(r->pack, p->s.nblock, r->work);
+    for (uint32_t i = 0; i < p->s.nblock; i++) r->offset[i] = r->pack[i].offset;
+  }
+  r->sized = true;
+  r->bound = false;
+}
+
+/* Pointers that depend on sizes and on the arena but not on the call. */
 static MgRc plan_bind(PlanCall *k) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
-  plan_eval_sizes(p, r->slot);
   for (uint32_t i = 0; i < p->nkernel; i++)
     r->range[i] = (MgRange){p->kernel[i].fn, r->arg + p->kernel[i].arg, r->slot, r->slot[p->kernel[i].outer],
                             p->kernel[i].grain};
   for (uint32_t i = 0; i < p->narena_patch; i++) {
     const PlanPatch *q = &p->arena_patch[i];
-    r->arg[q->arg] = plan_place(r, q, r->mem + p->s.buf[p->arena_buf[i]].offset);
+    r->arg[q->arg] = plan_place(r, q, r->mem + r->offset[p->s.buf[p->arena_buf[i]].index]);
   }
   memset(r->input, 0, sizeof *r->input * p->s.ninput);
   MgRc rc = plan_arena_tensors(k);
@@ -215,7 +228,7 @@ static MgRc plan_host(PlanCall *k, const PlanStep *s) {
 static MgRc plan_engine(PlanCall *k, const PlanStep *s) {
   PlanRun *r = k->r;
   MgTensor *tensor[2 * PLAN_MAX_ARGS];
-  MgEngineArgs a = {.ptr = (void *const *)r->arg + s->arg, .scratch = r->mem + s->scratch,
+  MgEngineArgs a = {.ptr = (void *const *)r->arg + s->arg, .scratch = s->scratch ? r->mem + r->offset[s->scratch - 1] : NULL,
                     .state = r->state[s->engine_index]};
   if (s->engine->tensors) {
     for (uint32_t i = 0; i < s->in.n; i++) TRY(plan_tensor(k, k->p->list[s->in.first + i], &tensor[i]));
@@ -243,7 +256,13 @@ static MgRc plan_enter(PlanCall *k) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
   bool changed = p->s.nsym && plan_read_symbols(k);
-  if (!r->bound || changed) TRY(plan_bind(k));
+  if (!r->sized || changed) plan_size(p, r);
+  if (r->total) {
+    if (!(r->arena = mg_arena_take(r->total)))
+      return plan_error(k, MG_NOMEM, "no memory for intermediates (%llu bytes)", (unsigned long long)r->total);
+    if (r->arena->mem != r->mem) r->mem = r->arena->mem, r->bound = false; /* usually the same as last time */
+  }
+  if (!r->bound) TRY(plan_bind(k));
   for (uint32_t i = 0; i < p->s.ninput; i++) {
     void *ptr = NULL;
     uint32_t buf = p->buf_of_input[i];
@@ -262,12 +281,12 @@ static MgRc plan_enter(PlanCall *k) {
     mg_abi.aoti_torch_get_data_ptr(r->fresh[i], &ptr);
     plan_patch(p, r, v->buf, ptr);
   }
-  if (p->s.ncheck) memset(r->mem + p->s.err, 0, sizeof(int32_t) * p->s.ncheck);
+  if (p->s.ncheck) memset(r->mem + r->offset[p->s.err], 0, sizeof(int32_t) * p->s.ncheck);
   return MG_OK;
 }
 
 static MgRc plan_checks(PlanCall *k) {
-  const int32_t *cell = (const int32_t *)(k->r->mem + k->p->s.err);
+  const int32_t *cell = (const int32_t *)(k->r->mem + k->r->offset[k->p->s.err]);
   for (uint32_t i = 0; i < k->p->s.ncheck; i++)
     if (cell[i]) return plan_error(k, MG_RAISE, "%s: %s", k->p->s.check[i].type, k->p->s.check[i].msg);
   return MG_OK;
@@ -283,7 +302,7 @@ static MgRc plan_leave(PlanCall *k, uint32_t i, MgTensor **out) {
   TRY(plan_tensor(k, i, &t));
   mg_abi.aoti_torch_get_data_ptr(t, &ptr);
   uint8_t how = k->p->tensor[i].how;
-  if ((uint8_t *)ptr >= k->r->mem && (uint8_t *)ptr < k->r->mem + k->p->s.arena) {
+  if ((uint8_t *)ptr >= k->r->mem && (uint8_t *)ptr < k->r->mem + k->r->total) {
     bad = mg_abi.aoti_torch_clone_preserve_strides(t, out);
   } else if (how == PT_view || how == PT_result) {
     bad = mg_abi.aoti_torch_new_tensor_handle(t, out);
@@ -324,10 +343,7 @@ MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, MgTensor **out, int *same, char
   PlanCall k = {p, plan_take(p), in, err, err_len};
   bool grad = p->aten && mg_abi.aoti_torch_grad_mode_is_enabled();
   for (uint32_t i = 0; i < p->s.nout; i++) out[i] = NULL, same[i] = -1;
-  if (!k.r || (p->s.arena && !k.r->arena)) {
-    if (k.r) plan_give(p, k.r);
-    return plan_error(&k, MG_NOMEM, "no memory for the arena (%llu bytes)", (unsigned long long)p->s.arena);
-  }
+  if (!k.r) return plan_error(&k, MG_NOMEM, "out of memory");
   if (grad) mg_abi.aoti_torch_grad_mode_set_enabled(false);
   MgRc rc = plan_enter(&k);
   if (rc == MG_OK) rc = plan_steps(&k);

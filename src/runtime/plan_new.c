@@ -51,9 +51,9 @@ static bool plan_same_view(const MgPlanView *a, const MgPlanView *b) {
          a->stride == b->stride && a->offset == b->offset;
 }
 
-static uint32_t plan_push_tensor(PlanBuild *b, PlanTensorHow how, uint32_t index, const MgPlanView *v, uint64_t base) {
+static uint32_t plan_push_tensor(PlanBuild *b, PlanTensorHow how, uint32_t index, const MgPlanView *v, uint32_t block) {
   uint32_t i = b->p->ntensor++;
-  b->p->tensor[i] = (PlanTensor){.how = how, .index = index, .view = *v, .base = base};
+  b->p->tensor[i] = (PlanTensor){.how = how, .index = index, .view = *v, .block = block};
   return i;
 }
 
@@ -80,7 +80,7 @@ static MgRc plan_use(PlanBuild *b, const MgPlanView *v, uint32_t step, uint32_t 
       break;
   if (i == p->ntensor) {
     if (!v->buf) i = plan_push_tensor(b, PT_none, 0, v, 0);
-    else if (b->s->buf[v->buf].mem == PM_arena) i = plan_push_tensor(b, PT_arena, 0, v, b->s->buf[v->buf].offset);
+    else if (b->s->buf[v->buf].mem == PM_arena) i = plan_push_tensor(b, PT_arena, 0, v, b->s->buf[v->buf].index);
     else {
       TRY(plan_root(b, v, &root));
       i = v->whole ? root : plan_push_tensor(b, PT_view, root, v, 0);
@@ -222,6 +222,7 @@ static MgRc plan_copy_tables(MgPlan *p, const MgPlanSpec *s) {
   MgPlanCheck *check = plan_copy(p, s->check, sizeof *check * s->ncheck);
   p->s = *s;
   p->s.buf = plan_copy(p, s->buf, sizeof *s->buf * s->nbuf);
+  p->s.block = plan_copy(p, s->block, sizeof *s->block * s->nblock);
   p->s.fresh = plan_copy(p, s->fresh, sizeof *s->fresh * s->nfresh);
   p->s.out = plan_copy(p, s->out, sizeof *s->out * s->nout);
   p->s.slot0 = plan_copy(p, s->slot0, sizeof *s->slot0 * s->nslot);
@@ -271,7 +272,12 @@ PlanRun *mg_plan_run_new(const MgPlan *p) {
   r->tensor = mg_calloc(p->ntensor, sizeof *r->tensor);
   r->fresh = mg_calloc(p->s.nfresh, sizeof *r->fresh);
   r->state = mg_calloc(p->nengine, sizeof *r->state);
-  bool ok = r->slot && r->arg && r->range && r->input && r->tensor && r->fresh && r->state;
+  r->offset = mg_calloc(p->s.nblock, sizeof *r->offset);
+  if (p->s.dynamic) {
+    r->pack = mg_calloc(p->s.nblock, sizeof *r->pack);
+    r->work = mg_calloc(p->s.nblock * 2, sizeof *r->work);
+  }
+  bool ok = r->offset && (!p->s.dynamic || (r->pack && r->work)) && r->slot && r->arg && r->range && r->input && r->tensor && r->fresh && r->state;
   if (ok && p->s.nslot) memcpy(r->slot, p->s.slot0, sizeof *r->slot * p->s.nslot);
   for (uint32_t i = 0; ok && i < p->nstep; i++) {
     const MgEngine *e = p->step[i].kind == PK_engine ? p->step[i].engine : NULL;
@@ -290,6 +296,9 @@ void mg_plan_run_free(const MgPlan *p, PlanRun *r) {
     void *state = e ? r->state[p->step[i].engine_index] : NULL;
     if (state) e->ops->state_free(e, state);
   }
+  free(r->offset);
+  free(r->pack);
+  free(r->work);
   free(r->slot);
   free(r->arg);
   free(r->range);

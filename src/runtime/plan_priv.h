@@ -5,6 +5,7 @@
 #define MG_RUNTIME_PLAN_PRIV_H
 #include <pthread.h>
 #include <stdatomic.h>
+#include "base/pack.h"
 #include "runtime/arena.h"
 #include "runtime/plan_spec.h"
 
@@ -29,7 +30,7 @@ typedef struct PlanTensor { /* one entry of PlanRun.tensor */
   uint8_t how;           /* PlanTensorHow */
   uint32_t index;        /* PT_input, PT_fresh: number; PT_view: entry it is a view of */
   MgPlanView view;       /* geometry (PT_arena, PT_view, PT_result: what it must have) */
-  uint64_t base;         /* PT_arena: byte offset of the buffer */
+  uint32_t block;        /* PT_arena */
 } PlanTensor;
 
 typedef struct PlanStep {
@@ -40,7 +41,7 @@ typedef struct PlanStep {
   PlanSpan release;      /* entries of MgPlan.list: tensors nobody needs after this step */
   MgEngine *engine;
   uint32_t engine_index; /* into PlanRun.state */
-  uint64_t scratch;
+  uint32_t scratch;      /* block + 1, or 0 */
   uint32_t host_id;
   const char *name;
 } PlanStep;
@@ -62,6 +63,11 @@ typedef struct PlanRun {  /* everything one running call writes; owned by one th
   void **state;           /* per engine */
   MgArena *arena;         /* of the running call; between calls only remembered to see whether it changed */
   uint8_t *mem;           /* its memory that pointers are bound to */
+  uint64_t *offset;       /* per block: where it is in the arena */
+  uint64_t total;         /* bytes of all blocks */
+  MgPackBlock *pack;      /* dynamic plans: the blocks, and room for 2 * nblock pointers */
+  MgPackBlock **work;
+  bool sized;             /* sizes and offsets are evaluated */
   bool bound;             /* slots, arguments and ranges are set up */
 } PlanRun;
 

@@ -19,9 +19,14 @@ typedef enum MgPlanMem { PM_none, PM_input, PM_arena, PM_fresh, PM_extern } MgPl
 
 typedef struct MgPlanBuf {
   uint8_t mem;        /* MgPlanMem */
-  uint32_t index;     /* input number, or number of the fresh tensor that holds it */
-  uint64_t offset;    /* PM_arena: byte offset */
+  uint32_t index;     /* input number, number of the fresh tensor that holds it, or block of the arena */
 } MgPlanBuf;
+
+typedef struct MgPlanBlock { /* a part of the arena */
+  uint64_t offset;      /* bytes; of a plan that is not dynamic */
+  uint32_t bytes;       /* slot; of a dynamic one */
+  uint32_t first, last; /* steps it is alive in */
+} MgPlanBlock;
 
 typedef struct MgPlanView { /* a tensor argument or result of an extern step, or a graph output */
   uint32_t buf;       /* 0: undefined tensor */
@@ -45,7 +50,7 @@ typedef struct MgPlanStep {
   const MgPlanView *in, *out;
   uint32_t nin, nout;
   MgEngine *engine;   /* PK_engine; owned by the plan once mg_plan_new succeeds */
-  uint64_t scratch;   /* PK_engine: arena offset of its scratch */
+  uint32_t scratch;   /* PK_engine: block + 1 of its scratch, or 0 */
   uint32_t host_id;   /* PK_host: MgHost.call's id */
   const char *name;   /* op, for messages */
 } MgPlanStep;
@@ -79,8 +84,10 @@ typedef struct MgPlanSpec {
   const int64_t *slot0;   uint32_t nslot;
   const MgSizeOp *sizeop; uint32_t nsizeop;
   const MgSymSource *sym; uint32_t nsym;
-  uint64_t arena;         /* bytes */
-  uint64_t err; const MgPlanCheck *check; uint32_t ncheck; /* arena offset of the error cells; checks */
+  const MgPlanBlock *block; uint32_t nblock;
+  uint64_t arena;         /* bytes, unless dynamic */
+  bool dynamic;           /* blocks are placed at run time, whenever a symbol changes */
+  uint32_t err; const MgPlanCheck *check; uint32_t ncheck; /* block of the error cells; checks */
   MgKcRef *code; uint32_t ncode;            /* references to loaded kernels, taken over */
   const uint32_t *written; uint32_t nwritten;
   uint64_t bytes_moved;

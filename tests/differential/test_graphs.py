@@ -136,6 +136,33 @@ def test_errors_of_host_calls_pass_through():
     check(fn, x, ids)
 
 
+SYMBOLIC = """symbol s0 = 12 in [0, 1000000]
+%1 = input f32[s0,10]
+%2 = input f32[10]
+%3 = aten::sin(%1) : f32[s0,10]
+%4 = aten::add.Tensor(%3, %2) : f32[s0,10]
+%5 = aten::_softmax(%4, 1, False) : f32[s0,10]
+%6 = aten::cumsum(%5, 0) : f32[s0,10]
+%7, %8 = aten::sort(%6, 1, False) : f32[s0,10], i64[s0,10]
+%9 = aten::add.Tensor(%7, %8) : f32[s0,10]
+%10 = aten::cumsum(%9, 1) : f32[s0,10]
+%11 = aten::mul.Tensor(%10, %5) : f32[s0,10]
+return %5, %6, %11
+"""
+
+
+def test_symbolic_sizes():
+    """One plan for every size: intermediates are placed anew when the size changes."""
+    g = Graph(SYMBOLIC)
+    for n in (12, 3, 100, 1, 12, 0, 1000):
+        a, b = torch.randn(n, 10), torch.randn(10)
+        want = [a, b]
+        with torch.no_grad():
+            want = graphs.run_text(SYMBOLIC, want)
+        for p, q in zip(want, g.run(a, b)):
+            torch.testing.assert_close(q, p, rtol=1e-4, atol=1e-4)
+
+
 def test_32_threads():
     graph = {n: check(*CASES[n]) for n in ("several", "host_chain", "softmax")}
     failed = []

@@ -118,6 +118,7 @@ static void host_free(void *self) { host_freed++; }
 
 /* slots: 0 length, 1 the constant 1 (stride), 2 zero (offset) */
 static const int64_t slot0[3] = {8, 1, 0};
+static const MgPlanBlock blocks[2] = {{.offset = 0}, {.offset = 64}};
 #define VIEW(b, w) {.buf = b, .dtype = 7, .ndim = 1, .elsize = 8, .whole = w, .size = 0, .stride = 1, .offset = 2}
 
 static MgPlan *plan(const MgPlanSpec *s) {
@@ -131,7 +132,7 @@ static MgPlan *plan(const MgPlanSpec *s) {
 
 /* out = (a + b) * 2 through a temporary; also gives a back as itself. */
 static MgPlan *plan_simple(void) {
-  static const MgPlanBuf buf[] = {{0}, {PM_input, 0, 0}, {PM_input, 1, 0}, {PM_arena, 0, 64}, {PM_fresh, 0, 0}};
+  static const MgPlanBuf buf[] = {{0}, {PM_input, 0}, {PM_input, 1}, {PM_arena, 0}, {PM_fresh, 0}};
   static const uint32_t args0[] = {1, 2, 3}, args1[] = {3, 4};
   static const MgPlanStep step[] = {{.kind = PK_kernel, .fn = k_add, .buf = args0, .nbuf = 3, .outer = 0, .grain = 100},
                                     {.kind = PK_kernel, .fn = k_twice, .buf = args1, .nbuf = 2, .outer = 0, .grain = 100}};
@@ -139,7 +140,7 @@ static MgPlan *plan_simple(void) {
   static const MgPlanOut out[] = {{.kind = PO_fresh, .index = 0}, {.kind = PO_same_input, .index = 0},
                                   {.kind = PO_same_output, .index = 0}};
   return plan(&(MgPlanSpec){.ninput = 2, .buf = buf, .nbuf = 5, .step = step, .nstep = 2, .fresh = fresh, .nfresh = 1,
-                            .out = out, .nout = 3, .slot0 = slot0, .nslot = 3, .arena = 128, .threads = 1});
+                            .out = out, .nout = 3, .slot0 = slot0, .nslot = 3, .arena = 128, .block = blocks, .nblock = 2, .threads = 1});
 }
 
 static void test_simple(void) {
@@ -163,7 +164,7 @@ static void test_simple(void) {
 
 /* t = kernel(a); h = host(t); out = kernel(h); also h itself. */
 static MgPlan *plan_host_call(uint32_t id, bool check) {
-  static const MgPlanBuf buf[] = {{0}, {PM_input, 0, 0}, {PM_arena, 0, 0}, {PM_extern, 0, 0}, {PM_fresh, 0, 0}, {PM_arena, 0, 64}};
+  static const MgPlanBuf buf[] = {{0}, {PM_input, 0}, {PM_arena, 0}, {PM_extern, 0}, {PM_fresh, 0}, {PM_arena, 1}};
   static const uint32_t args0[] = {1, 2}, args1[] = {3, 4}, args2[] = {1, 5};
   static const MgPlanView in[] = {VIEW(2, false)}, res[] = {VIEW(3, true)};
   MgPlanStep step[] = {{.kind = PK_kernel, .fn = k_twice, .buf = args0, .nbuf = 2, .outer = 0, .grain = 100},
@@ -174,8 +175,8 @@ static MgPlan *plan_host_call(uint32_t id, bool check) {
   static const MgPlanOut out[] = {{.kind = PO_fresh, .index = 0}, {.kind = PO_view, .view = VIEW(3, true)}};
   static const MgPlanCheck checks[] = {{"ValueError", "never"}, {"IndexError", "index out of range"}};
   return plan(&(MgPlanSpec){.ninput = 1, .buf = buf, .nbuf = 6, .step = step, .nstep = check ? 4 : 3, .fresh = fresh,
-                            .nfresh = 1, .out = out, .nout = 2, .slot0 = slot0, .nslot = 3, .arena = 128, .threads = 1,
-                            .check = checks, .ncheck = check ? 2 : 0, .err = 64,
+                            .nfresh = 1, .out = out, .nout = 2, .slot0 = slot0, .nslot = 3, .arena = 128, .block = blocks, .nblock = 2, .threads = 1,
+                            .check = checks, .ncheck = check ? 2 : 0, .err = 1,
                             .host = {.call = host_call, .free = host_free}});
 }
 
@@ -216,7 +217,7 @@ static void test_host(void) {
 
 /* Sizes that are read from the input: slot 0 is the symbol, slot 3 = 2 * s0 the length of the output. */
 static void test_symbols(void) {
-  static const MgPlanBuf buf[] = {{0}, {PM_input, 0, 0}, {PM_fresh, 0, 0}};
+  static const MgPlanBuf buf[] = {{0}, {PM_input, 0}, {PM_fresh, 0}};
   static const uint32_t args[] = {1, 2};
   static const MgPlanStep step[] = {{.kind = PK_kernel, .fn = k_twice, .buf = args, .nbuf = 2, .outer = 0, .grain = 100}};
   static const MgPlanFresh fresh[] = {
