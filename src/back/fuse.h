@@ -33,6 +33,8 @@ MgRc fu_nest_init(MgSched *s, const MgLoop *l, uint32_t seq, FuNest *out); /* a 
 MgRc fu_nest_loads(MgSched *s, FuNest *n);                     /* (re)collects the loads */
 /* Splits a nest's ranges so that they are a prefix of range[0..n), their common refinement. */
 MgRc fu_split(MgSched *s, MgLoop *l, const SymRef *range, int n);
+/* Puts range order[i] at place i. */
+MgRc fu_permute(MgSched *s, MgLoop *l, const int *order, int n);
 /* Merges neighbouring ranges of a whole kernel that no nest needs apart. */
 MgRc fu_collapse(FuKernel *k);
 /* Elements of the part of `index` that does not depend on idx(0..shared); lo is its least value. */

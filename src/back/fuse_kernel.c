@@ -77,6 +77,58 @@ static MgRc cut_rows(FuKernel *k) {
   return mg_exprs_ok(x);
 }
 
+/* ---- transposed accesses ---- */
+
+/* The range that some load runs along with stride 1 while it jumps along the last one; -1: none. */
+static int crossed_range(const FuKernel *k) {
+  MgExprs *x = k->s->x;
+  ExprRef coef, rest;
+  int64_t far, unit;
+  int last = k->nrange - 1;
+  for (uint32_t i = 0; i < k->n; i++)
+    for (uint32_t j = 0; j < k->nest[i].nload; j++) {
+      ExprRef index = k->nest[i].load[j].index;
+      if (!mg_ex_linear(x, index, last, &coef, &rest) || !mg_ex_const_int(x, coef, &far) || far < LANES) continue;
+      for (int d = 0; d < last; d++)
+        if (mg_ex_linear(x, index, d, &coef, &rest) && mg_ex_const_int(x, coef, &unit) && unit == 1) return d;
+    }
+  return -1;
+}
+
+/* Pointwise kernels with a transposed load: a piece of the crossed range becomes the innermost loop, inside the
+ * vector loop, so that the cache lines which the lanes touch are used up while they are near. */
+static MgRc tile_transposed(FuKernel *k) {
+  MgExprs *x = k->s->x;
+  int64_t n, tile = 0;
+  int order[MG_MAX_RANK], last = k->nrange - 1;
+  if (k->alone || k->nrange < 2 || k->nrange == MG_MAX_RANK) return MG_OK;
+  for (uint32_t i = 0; i < k->n; i++) {
+    const MgLoop *l = k->nest[i].l;
+    if (l->kind != ML_point || fu_all(l) != k->nrange || l->phase != k->nest[0].l->phase) return MG_OK;
+  }
+  fu_set_ranges(x, k->range, k->nrange);
+  int d = crossed_range(k);
+  if (d < 0 || !mg_ex_const_int(x, k->range[d], &n)) return MG_OK;
+  for (int64_t t = LANES; t >= 4 && !tile; t--)
+    if (n % t == 0) tile = t;
+  if (!tile) return MG_OK;
+  for (int i = last; i > d; i--) k->range[i + 1] = k->range[i]; /* d becomes d and d + 1 */
+  k->range[d] = mg_sym(x, n / tile);
+  k->range[d + 1] = mg_sym(x, tile);
+  k->nrange++;
+  for (int i = 0; i < k->nrange; i++) order[i] = i <= d ? i : i + 1;
+  order[k->nrange - 1] = d + 1;
+  for (uint32_t i = 0; i < k->n; i++) {
+    TRY(fu_split(k->s, k->nest[i].l, k->range, k->nrange));
+    TRY(fu_permute(k->s, k->nest[i].l, order, k->nrange));
+    TRY(fu_nest_loads(k->s, &k->nest[i]));
+    k->nest[i].l->vec = (uint8_t)(k->nrange - 2);
+  }
+  memcpy(k->range, k->nest[0].l->range, sizeof *k->range * (size_t)k->nrange);
+  k->shared = k->nrange - 2;
+  return mg_exprs_ok(x);
+}
+
 /* ---- temporaries ---- */
 
 typedef struct Move { /* a buffer that becomes a row buffer: its loads get the index within the row */
@@ -337,7 +389,8 @@ MgRc fu_finish(FuKernel *k, const uint32_t *users, MgKernel *out, uint32_t numbe
     if (rows < k->shared) k->shared = rows;
   }
   TRY(cut_rows(k));
-  choose_vector(k);
+  TRY(tile_transposed(k));
+  if (k->nest[0].l->vec == MG_NO_VEC) choose_vector(k);
   TRY(keep_values(k));
   qsort(k->nest, k->n, sizeof *k->nest, by_phase);
   fu_set_ranges(s->x, k->range, k->nrange);

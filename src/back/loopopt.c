@@ -104,8 +104,6 @@ static MgRc drop_ones(MgSched *s, MgLoop *l) {
 
 /* Orders kept ranges (and reduced ones among themselves, where order does not matter) by decreasing stride. */
 static MgRc reorder(MgSched *s, MgLoop *l) {
-  ExprRef to[MG_MAX_RANK] = {0};
-  SymRef range[MG_MAX_RANK];
   int64_t key[MG_MAX_RANK];
   int order[MG_MAX_RANK], n = l->nouter + l->nred;
   FuNest nest = {.l = l};
@@ -126,15 +124,9 @@ static MgRc reorder(MgSched *s, MgLoop *l) {
       order[j] = order[j - 1];
       order[j - 1] = t;
     }
-  for (int i = 0; i < n; i++) {
-    range[i] = l->range[order[i]];
-    same &= order[i] == i;
-  }
+  for (int i = 0; i < n; i++) same &= order[i] == i;
   if (same) return MG_OK;
-  memcpy(l->range, range, sizeof *range * (size_t)n);
-  set_ranges(s->x, l);
-  for (int i = 0; i < n; i++) to[order[i]] = mg_ex_idx(s->x, i);
-  return rewrite(s->x, l, to, n);
+  return fu_permute(s, l, order, n);
 }
 
 /* Divisions and remainders in an expression. */
@@ -228,6 +220,16 @@ MgRc fu_split(MgSched *s, MgLoop *l, const SymRef *range, int n) {
   l->nouter = (uint8_t)outer;
   l->nred = (uint8_t)(all - outer);
   return mg_exprs_ok(s->x);
+}
+
+MgRc fu_permute(MgSched *s, MgLoop *l, const int *order, int n) {
+  ExprRef to[MG_MAX_RANK] = {0};
+  SymRef range[MG_MAX_RANK];
+  for (int i = 0; i < n; i++) range[i] = l->range[order[i]];
+  memcpy(l->range, range, sizeof *range * (size_t)n);
+  fu_set_ranges(s->x, l->range, n);
+  for (int i = 0; i < n; i++) to[order[i]] = mg_ex_idx(s->x, i);
+  return rewrite(s->x, l, to, n);
 }
 
 /* ---- joint collapsing ---- */

@@ -115,7 +115,13 @@ static void bench(const char *name, const Case *c) {
   if (env_compile(&e)) {
     for (BufRef b = 1; b < e.s.nbuf; b++)
       if (!e.mem[b]) e.mem[b] = calloc(1, (size_t)mg_sym_eval(&e.x, e.s.buf[b].nelem, e.sym) * 8 + 64);
-    double best = 1e9;
+    double best = 1e9, llvm = e.llvm_ms;
+    for (int r = 0; r < 5; r++) { /* the first compilation of a process also pages LLVM in */
+      Env again;
+      open_case(&again, c);
+      if (env_compile(&again) && again.llvm_ms < llvm) llvm = again.llvm_ms;
+      env_free(&again);
+    }
     for (int r = 0; r < 200; r++) {
       double t = mg_now_ms();
       env_run(&e, 1);
@@ -123,7 +129,7 @@ static void bench(const char *name, const Case *c) {
       if (t < best) best = t;
     }
     printf("%-16s %7.3f ms; %u kernels, text %zu bytes, emit %.2f ms, LLVM %.2f ms\n", name, best, e.f.nstep, e.text_bytes,
-           e.emit_ms, e.llvm_ms);
+           e.emit_ms, llvm);
   }
   env_free(&e);
 }
