@@ -446,10 +446,15 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
   for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < g.end ? (k < shared ? loop[0]->range[k] : g.range[k]) : 0);
   if (g.vec >= 0)
     for (int i = 0; i < n; i++) g.masked_ok = g.masked_ok && em_contiguous_only(e, loop[i], g.vec);
+  int64_t tile;
+  bool tiled = !g.reduces && g.vec >= 0 && g.vec == g.end - 2 && mg_ex_const_int(e->x, g.range[g.end - 1], &tile) &&
+               tile == e->t->vector_bits / 32;
+  e->tile = tiled ? g.end - 1 : -1;
   bool saved = e->red_vec;
   e->red_vec = e->lanes > 1 || (g.vec >= 0 && g.vec < g.keep && g.reduces);
   emit_dims(e, &g, shared);
   e->red_vec = saved;
+  e->tile = -1;
 }
 
 static void emit_groups(Em *e, Group *outer, int dim, int u, const Stage *st) {
@@ -571,8 +576,9 @@ MgRc mg_emit_llvm(MgSched *s, const MgKernel *k, const MgTarget *t, MgStrbuf *ou
   e->k = k;
   e->t = t;
   e->lanes = 1;
-  e->kv = -1;
+  e->kv = e->tile = -1;
   e->mask.id = -2;
+  for (int i = 0; i < EMIT_MAX_SCOPE; i++) e->scope[i].idx = -1;
   e->serial = e->scope[0].serial = 1;
   e->nlabel = 1;
   TRY(prepare(e));

@@ -8,7 +8,7 @@
 
 #define EMIT_MAX_SCOPE 24
 #define EMIT_MAX_ACC 96
-#define EMIT_WIDE 8      /* vectors at a time in column reductions */
+#define EMIT_WIDE 4      /* vectors at a time in column reductions */
 
 typedef struct EmRef { /* an SSA value, or a constant node */
   int id;              /* %v<id>; -1: constant k; -2: nothing */
@@ -67,6 +67,8 @@ typedef struct Em {
   uint32_t cap;           /* entries of the four tables above */
   MgLoop *own;            /* the kernel's nests, legalised; leaf red number n belongs to own[n] */
   EmRef *redval;          /* value of leaf red number n */
+  int tile;               /* innermost index that runs over a tile of `lanes` points inside the vector loop, or -1 */
+  struct { ExprRef load; uint32_t serial; int id; } tiled[16]; /* tiles of transposed loads, on the stack */
   bool red_vec;           /* reduced values differ between lanes */
   EmMemo ptr[512];        /* addresses: (buffer, index) hashed */
   uint64_t ptr_key[512];

@@ -213,10 +213,68 @@ static bool unit_stride(Em *e, ExprRef index, int kv, int64_t *stride) {
   return mg_ex_linear(e->x, index, kv, &coef, &rest) && mg_ex_const_int(e->x, coef, stride);
 }
 
-static EmRef load_vector(Em *e, MgExpr n, MgTy ty, int floor) {
+static EmRef shuffle_pair(Em *e, EmRef a, EmRef b, MgTy ty, int half, bool upper) {
+  EmRef s[2] = {a, b}, r = em_new(e, em_level(s, 2), a.lanes);
+  MgStrbuf *t = em_at(e, r.level);
+  mg_sb_printf(t, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> %%v%d, <%d x i32> <", r.id, a.lanes, em_mem(ty), a.id, a.lanes,
+               em_mem(ty), b.id, a.lanes);
+  for (int j = 0; j < a.lanes; j++) {
+    bool first = j % (2 * half) < half;
+    int from = upper ? (first ? j + half : a.lanes + j) : (first ? j : a.lanes + j - half);
+    mg_sb_printf(t, "i32 %d%s", from, j + 1 < a.lanes ? ", " : ">\n");
+  }
+  return r;
+}
+
+/* A load that jumps along the vector index and runs along the tile index: the tile is loaded by rows, transposed in
+ * registers and kept on the stack, once per vector iteration; each tile point then loads one vector.  id -2: no such
+ * load. */
+static EmRef load_tiled(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
+  ExprRef coef, row;
+  int64_t k;
+  int level = 0, slot = (int)(r % 16), id;
+  EmRef v[64];
+  if (e->tile < 0 || e->mask.id != -2 || n.src[1] || e->lanes > 64) return no_ref;
+  if (!mg_ex_linear(e->x, n.src[0], e->tile, &coef, &row) || !mg_ex_const_int(e->x, coef, &k) || k != 1) return no_ref;
+  if (!mg_ex_linear(e->x, row, e->kv, &coef, &row) || !mg_ex_const_int(e->x, coef, &k) || k < e->lanes) return no_ref;
+  while (level <= e->depth && e->scope[level].idx != e->kv) level++;
+  if (level > e->depth || floor > level) return no_ref;
+  if (e->tiled[slot].load != r || e->tiled[slot].serial != e->scope[level].serial) {
+    ExprRef start = mg_sym_add(e->x, row, mg_sym_mul(e->x, coef, mg_ex_idx(e->x, e->kv)));
+    Lanes l = lanes_of(e, (BufRef)n.u.i, ty, start);
+    for (int i = 0; i < e->lanes; i++) v[i] = load_at(e, lane_address(e, &l, (BufRef)n.u.i, ty, i), ty, e->lanes, level);
+    for (int half = e->lanes / 2; half >= 1; half /= 2)
+      for (int i = 0; i < e->lanes; i++) {
+        if (i & half) continue;
+        EmRef a = v[i], b = v[i + half];
+        v[i] = shuffle_pair(e, a, b, ty, half, false);
+        v[i + half] = shuffle_pair(e, a, b, ty, half, true);
+      }
+    id = e->nid++;
+    mg_sb_printf(em_at(e, 0), "  %%v%d = alloca [%d x <%d x %s>], align 64\n", id, e->lanes, e->lanes, em_mem(ty));
+    for (int i = 0; i < e->lanes; i++) {
+      EmRef at = em_new(e, level, 1);
+      mg_sb_printf(em_at(e, level), "  %%v%d = getelementptr <%d x %s>, ptr %%v%d, i64 %d\n  store <%d x %s> %%v%d, ptr %%v%d, align %d\n",
+                   at.id, e->lanes, em_mem(ty), id, i, e->lanes, em_mem(ty), v[i].id, at.id, mg_ty_size(ty));
+    }
+    e->tiled[slot].load = r;
+    e->tiled[slot].serial = e->scope[level].serial;
+    e->tiled[slot].id = id;
+  }
+  EmRef iv = e->idx[e->tile], at = em_new(e, iv.level > level ? iv.level : level, 1);
+  MgStrbuf *b = em_at(e, at.level);
+  mg_sb_printf(b, "  %%v%d = getelementptr <%d x %s>, ptr %%v%d, i64 ", at.id, e->lanes, em_mem(ty), e->tiled[slot].id);
+  em_put(e, b, iv, TY_i64);
+  mg_sb_putc(b, '\n');
+  return load_at(e, at, ty, e->lanes, at.level);
+}
+
+static EmRef load_vector(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
   int64_t stride = 0;
   ExprRef coef;
   bool known = unit_stride(e, n.src[0], e->kv, &stride);
+  EmRef tiled = load_tiled(e, n, r, ty, floor);
+  if (tiled.id != -2) return tiled;
   EmRef m = n.src[1] ? em_value(e, n.src[1], e->lanes) : no_ref, v = no_ref;
   if (known && stride == 1) {
     EmRef all = and_mask(e, e->mask, m), p = address_split(e, (BufRef)n.u.i, ty, n.src[0], &coef);
@@ -253,7 +311,7 @@ static int load_floor(Em *e, BufRef buf) {
   return floor;
 }
 
-static EmRef emit_load(Em *e, MgExpr n, int lanes) {
+static EmRef emit_load(Em *e, MgExpr n, ExprRef r, int lanes) {
   BufRef buf = (BufRef)n.u.i;
   for (uint32_t i = e->nfwd; i-- > 0 && !n.src[1];) {
     EmFwd *f = &e->fwd[i];
@@ -261,7 +319,7 @@ static EmRef emit_load(Em *e, MgExpr n, int lanes) {
       return em_value(e, f->value, lanes);
   }
   int floor = load_floor(e, buf);
-  EmRef v = lanes > 1 ? load_vector(e, n, n.ty, floor) : load_scalar(e, n, n.ty, floor);
+  EmRef v = lanes > 1 ? load_vector(e, n, r, n.ty, floor) : load_scalar(e, n, n.ty, floor);
   v = from_memory(e, v, n.ty, lanes);
   if (!n.src[1]) return v;
   EmRef m = em_value(e, n.src[1], lanes), other = em_value(e, n.src[2], lanes);
@@ -360,7 +418,7 @@ static EmRef emit_node(Em *e, ExprRef r, int lanes) {
   case OP_idx: return emit_index(e, (int)n.u.i, lanes);
   case OP_sym: return emit_symbol(e, n.u.i);
   case OP_red: return e->redval[n.u.i];
-  case OP_load: return emit_load(e, n, lanes);
+  case OP_load: return emit_load(e, n, r, lanes);
   default: break;
   }
   for (int i = 0; i < n.nsrc; i++) s[i] = em_value(e, n.src[i], lanes);
