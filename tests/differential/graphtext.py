@@ -49,7 +49,7 @@ class Text:
     """Builds graph text.  Tensors are named when first seen: as inputs, or as results of a call."""
 
     def __init__(self):
-        self.names, self.inputs, self.lines, self.alive = {}, [], [], []
+        self.names, self.inputs, self.lines, self.alive, self.ops = {}, [], [], [], {}
 
     def tensor(self, x: torch.Tensor) -> str:
         if id(x) not in self.names:
@@ -86,6 +86,7 @@ class Text:
     def call(self, func, args, kwargs, result) -> list:
         """Appends a call; returns its results, lists flattened."""
         schema, parts = func._schema, []
+        self.ops[f"extern {schema}"] = True  # ops that the compiler has no row for
         for i, p in enumerate(schema.arguments):
             kind = str(p.type)
             given = i < len(args) or p.name in kwargs
@@ -114,7 +115,7 @@ class Text:
         return next(line for line in self.lines if self.names[id(result)] in line.split(" = ")[0].split(", "))
 
     def finish(self, results) -> str:
-        lines = self.lines + ["return " + ", ".join(self.names[id(r)] for r in results)]
+        lines = list(self.ops) + self.lines + ["return " + ", ".join(self.names[id(r)] for r in results)]
         return "\n".join(lines) + "\n"
 
 
