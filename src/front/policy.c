@@ -63,7 +63,7 @@ static bool policy_identify(PyObject *f, char *owner, size_t n, const char **nam
     PyObject *s = c->m_self, *m = c->m_module;
     *key = c->m_ml;
     *name = c->m_ml->ml_name;
-    if (s && PyType_Check(s)) policy_type_name((PyTypeObject *)s, owner, n);
+    if (s && PyType_Check(s)) policy_type_name(policy_definer((PyTypeObject *)s, c->m_ml), owner, n);
     else if (s && PyModule_Check(s)) snprintf(owner, n, "%s", PyModule_GetName(s));
     else if (s && strncmp(Py_TYPE(s)->tp_name, "pybind11_", 9)) policy_type_name(policy_definer(Py_TYPE(s), c->m_ml), owner, n);
     else snprintf(owner, n, "%s", m && PyUnicode_Check(m) ? PyUnicode_AsUTF8(m) : "?");

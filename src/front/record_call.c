@@ -351,7 +351,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   Call c = {f, args, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)};
   MgVerdict v = mg_policy_of(f);
   if (v.action == ACT_python) return call_python(&c);
-  if (v.action == ACT_no) return call_unknown(&c);
+  if (v.action == ACT_no || (v.action == ACT_no_grad && mg_abi.aoti_torch_grad_mode_is_enabled())) return call_unknown(&c);
   if (v.action > ACT_python) return call_special(&c, v.action);
   if (!call_check_args(&c, v.older)) return NULL;
   PyObject *r = call_plain(&c), *self = mg_policy_self(f);
