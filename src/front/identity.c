@@ -113,9 +113,8 @@ SrcRef mg_src_closure(int i) {
   return mg_source(g, SRC_closure, mg_source(g, SRC_func, 0, 0, NULL), i, NULL);
 }
 
-bool mg_older_opaque(PyObject *o) {
-  MgOlder *e = mg_older(o);
-  if (!e || (e->kind != OLDER_itself && e->kind != OLDER_object)) return false;
+/* Does C code find state in this object that nothing here can watch? */
+static bool ident_has_c_state(PyObject *o) {
   /* Immutable, or changed only through ways that are recorded. */
   static PyTypeObject *const safe[] = {
       &PyFunction_Type, &PyMethod_Type, &PyFrozenSet_Type, &PyMethodDescr_Type, &PyWrapperDescr_Type, &PyProperty_Type,
@@ -129,6 +128,16 @@ bool mg_older_opaque(PyObject *o) {
   if (b == &PyBaseObject_Type) return false;
   if (!b->tp_as_sequence && !b->tp_as_mapping && !b->tp_iternext && !b->tp_methods) return false;
   return strncmp(b->tp_name, "torch.", 6) && strncmp(b->tp_name, "re.", 3) && strncmp(b->tp_name, "weak", 4);
+}
+
+bool mg_older_opaque(PyObject *o) {
+  MgOlder *e = mg_older(o);
+  return e && (e->kind == OLDER_itself || e->kind == OLDER_object) && ident_has_c_state(o);
+}
+
+void mg_older_pin(PyObject *o) {
+  MgOlder *e = mg_older(o);
+  if (e && mg_older_by_path(e)) mg_guard_add(mg_rec->guards, GK_is, e->src, e->orig, 0);
 }
 
 /* ---- wrapping ---- */
@@ -386,9 +395,9 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
     mg_guard_add(r->guards, GK_code, src, PyFunction_GET_CODE(v), 0);
     mg_guard_add(r->guards, GK_globals, src, PyFunction_GET_GLOBALS(v), 0);
     return wrap_itself(v, src, OLDER_func);
-  } else if (src && t->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_Check(v) && !PyModule_Check(v) &&
-             !PyObject_TypeCheck(v, mg_torch.module) && Py_TYPE(t) != mg_torch.enum_meta &&
-             mg_solid_base(t) == &PyBaseObject_Type) {
+  } else if (src && !PyObject_TypeCheck(v, mg_torch.module) && Py_TYPE(t) != mg_torch.enum_meta &&
+             (ident_has_c_state(v) || (t->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_solid_base(t) == &PyBaseObject_Type))) {
+    /* often another object at every call; one with state in C may only be passed around */
     mg_guard_add(r->guards, GK_type, src, (PyObject *)t, 0);
     return wrap_itself(v, src, OLDER_object);
   }

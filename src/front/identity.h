@@ -57,6 +57,8 @@ MgOlder *mg_older(PyObject *seen);
 PyObject *mg_older_orig(PyObject *seen);
 /* Is it an older object whose state lives in C, which C code may therefore not touch? (not a copy, not a tensor) */
 bool mg_older_opaque(PyObject *seen);
+/* The recording depends on which object o is (its hash, its id): guarded when it may be another one at the next call. */
+void mg_older_pin(PyObject *o);
 /* Registers seen as the older object orig. -1 with an exception. */
 int mg_older_add(PyObject *orig, PyObject *seen, SrcRef src, MgOlderKind kind);
 

@@ -68,7 +68,9 @@ int mg_names_init(void) {
   return 0;
 }
 
+/* C classes may be heap types too (functools.partial, locks); the destructor that every class statement gives tells. */
 PyTypeObject *mg_solid_base(PyTypeObject *t) {
-  while (t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_base) t = t->tp_base;
+  destructor python = mg_torch.module->tp_dealloc;
+  while (t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_dealloc == python && t->tp_base) t = t->tp_base;
   return t;
 }

@@ -70,7 +70,7 @@ typedef struct MgTorchObjs {
 
 extern MgNameTable mg_names;
 extern MgTorchObjs mg_torch;
-PyTypeObject *mg_solid_base(PyTypeObject *t); /* the most derived static base: what C code finds in an instance */
+PyTypeObject *mg_solid_base(PyTypeObject *t); /* the most derived base in C: what C code finds in an instance */
 int mg_names_init(void); /* -1 with an exception set; later calls do nothing */
 /* A class's own attributes, borrowed.  3.12 keeps those of static types outside of the type object. */
 static inline PyObject *mg_type_dict(PyTypeObject *t) {

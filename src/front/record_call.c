@@ -72,8 +72,11 @@ static bool call_may_see(const Call *c, PyObject *o, bool stored) {
 static bool call_check_args(const Call *c, bool older_ok) {
   PyObject *self = mg_policy_self(c->f);
   bool method = self || Py_TYPE(c->f) == &PyMethodDescr_Type || Py_TYPE(c->f) == &PyWrapperDescr_Type;
+  PyObject *on = self ? self : method && c->n ? c->arg[0] : NULL;
+  bool container = on && (PyDict_Check(on) || PyAnySet_Check(on));
   if (self && !older_ok && !call_may_see(c, self, false)) return false;
   for (Py_ssize_t i = 0; i < c->n; i++) {
+    if (container && (self || i)) mg_older_pin(c->arg[i]); /* may be looked up by its hash */
     bool is_self = i == 0 && method && !self; /* methods of containers only store what they are given */
     if (!call_may_see(c, c->arg[i], older_ok || (method && !is_self))) return false;
   }
@@ -128,8 +131,7 @@ static PyObject *call_object_reduce(const Call *c) {
   if (!o && c->n) o = c->arg[0];
   MgOlder *e = o ? mg_older(o) : NULL;
   if (!e) return call_plain(c);
-  PyTypeObject *t = Py_TYPE(o), *b = t;
-  while (b->tp_flags & Py_TPFLAGS_HEAPTYPE && b->tp_base) b = b->tp_base;
+  PyTypeObject *t = Py_TYPE(o), *b = mg_solid_base(t);
   bool plain = b == &PyBaseObject_Type && (e->kind == OLDER_itself || e->kind == OLDER_object) && t->tp_basicsize <= (Py_ssize_t)(4 * sizeof(void *));
   const char *const custom[] = {"__getstate__", "__getnewargs__", "__getnewargs_ex__", "__reduce__"};
   for (int i = 0; plain && i < 4; i++) {
@@ -314,6 +316,9 @@ static PyObject *call_special(const Call *c, MgAction act) {
   case ACT_vars: return call_vars(c);
   case ACT_type: return call_type(c);
   case ACT_isinstance: return call_isinstance(c);
+  case ACT_identity:
+    if (c->n == 1) mg_older_pin(c->arg[0]);
+    return call_plain(c);
   case ACT_iter: return c->n == 1 ? mg_rec_iter(c->arg[0]) : call_plain(c);
   case ACT_next:
     if (c->n && PyIter_Check(c->arg[0])) {
