@@ -369,35 +369,118 @@ static MgRc pat_mul(Pat *p, MgNode *n) {
   return pat_act(p, n);
 }
 
-/* Attention whose log-sum-exp nobody reads.  A few queries (decoding with a cache) are better left to ATen, because
- * the keys would be packed for them alone. */
-static MgRc pat_attention(Pat *p, MgNode *n) {
+/* ---- attention ----------------------------------------------------------------------------------------------- */
+
+/* n becomes mg::sdpa if the engine takes its operands (each [batch, head, length, width]).  A few queries (decoding
+ * with a cache) are better left alone, because the keys would be packed for them only.  *done: it did. */
+static MgRc pat_become_sdpa(Pat *p, MgNode *n, const MgArg qkv[3], MgArg mask, bool causal, double scale, bool *done) {
   enum { FEW_QUERIES = 6 };
-  MgArg *a = n->arg; /* query, key, value, dropout_p, is_causal, attn_mask, scale */
-  int64_t k, nquery;
-  double scale = 0;
-  if ((n->nout > 1 && n->out[1] && p->uses[n->out[1]]) || !pat_is(p, &a[3], 0) || a[4].tag != MA_bool) return MG_OK;
-  for (int i = 0; i < 3; i++) {
-    if (a[i].tag != MA_val || !pat_takes(p, a[i].u.val, 0)) return MG_OK;
-    const MgVal *t = mg_val(p->g, a[i].u.val);
-    if (t->ndim != 4 || !pat_const(p, t->stride[3], &k) || k != 1) return MG_OK;
+  int64_t k;
+  for (int i = 0; i < 4; i++) {
+    ValRef v = i < 3 ? qkv[i].u.val : n->out[0];
+    if (!pat_takes(p, v, 0) || mg_val(p->g, v)->ndim != 4 || mg_val(p->g, v)->dtype != DT_f32) return MG_OK;
+    if (!pat_const(p, mg_val(p->g, v)->stride[3], &k) || k != 1) return MG_OK;
   }
-  const MgVal *q = mg_val(p->g, a[0].u.val);
-  if (q->dtype != DT_f32) return MG_OK;
-  if (!pat_takes(p, n->out[0], 0) || !pat_takes_arg(p, &a[5], 4)) return MG_OK;
-  if (a[5].tag == MA_val && mg_val(p->g, a[5].u.val)->ndim > 4) return MG_OK;
-  if (!pat_const(p, mg_val(p->g, n->out[0])->stride[3], &k) || k != 1) return MG_OK;
-  if (!pat_const(p, q->size[2], &nquery) || nquery < FEW_QUERIES || !pat_const(p, q->size[3], &k)) return MG_OK;
-  if (!mg_ex_same(mg_val(p->g, a[1].u.val)->size[1], q->size[1])) return MG_OK;
-  if (a[6].tag == MA_none) scale = 1 / sqrt((double)k);
-  else if (!pat_number(p, &a[6], &scale)) return MG_OK;
+  const MgVal *q = mg_val(p->g, qkv[0].u.val);
+  if (!pat_takes_arg(p, &mask, 4) || (mask.tag == MA_val && mg_val(p->g, mask.u.val)->ndim > 4)) return MG_OK;
+  if (!pat_const(p, q->size[2], &k) || k < FEW_QUERIES) return MG_OK;
+  if (!mg_ex_same(mg_val(p->g, qkv[1].u.val)->size[1], q->size[1])) return MG_OK; /* heads that share keys */
   MgArg *m = mg_new(p->g->c, MgArg, 6);
   TRYP(m);
-  memcpy(m, a, 3 * sizeof *m);
-  m[3] = a[5];
-  m[4] = a[4];
+  memcpy(m, qkv, 3 * sizeof *m);
+  m[3] = mask;
+  m[4] = mg_arg_bool(causal);
   m[5] = mg_arg_float(scale);
   pat_become(p, n, TOP_mg_sdpa, m);
+  *done = true;
+  return MG_OK;
+}
+
+/* ATen's attention, when nobody reads its log-sum-exp. */
+static MgRc pat_attention(Pat *p, MgNode *n) {
+  MgArg *a = n->arg; /* query, key, value, dropout_p, is_causal, attn_mask, scale */
+  int64_t k;
+  double scale = 0;
+  bool done = false;
+  if ((n->nout > 1 && n->out[1] && p->uses[n->out[1]]) || !pat_is(p, &a[3], 0) || a[4].tag != MA_bool) return MG_OK;
+  const MgVal *q = mg_val(p->g, a[0].u.val);
+  if (q->ndim != 4 || !pat_const(p, q->size[3], &k)) return MG_OK;
+  if (a[6].tag == MA_none) scale = 1 / sqrt((double)k);
+  else if (!pat_number(p, &a[6], &scale)) return MG_OK;
+  return pat_become_sdpa(p, n, a, a[5], a[4].u.b, scale, &done);
+}
+
+/* Removes the node that makes v, and then its arguments' nodes, as far as nothing uses them any more. */
+static void pat_sweep(ValRef *v, void *arg) {
+  Pat *p = arg;
+  NodeRef def = mg_val(p->g, *v)->def;
+  MgNode *n = def ? mg_node(p->g, def) : NULL;
+  if (!n || n->dead || n->op->mutates || n->op->random) return;
+  for (int i = 0; i < n->nout; i++)
+    if (n->out[i] && p->uses[n->out[i]]) return;
+  pat_kill(p, n);
+  mg_node_each_val(n, pat_sweep, p);
+}
+
+/* The value of sizes batch, head, rows, cols (in this order) that v was copied or reshaped from; 0: there is none. */
+static ValRef pat_heads(const Pat *p, ValRef v, const SymRef size[4]) {
+  for (;;) {
+    const MgVal *t = mg_val(p->g, v);
+    NodeRef def = t->def;
+    const MgNode *n = def ? mg_node(p->g, def) : NULL;
+    uint16_t c = n ? n->op->code : 0;
+    bool same = t->ndim == 4 && !memcmp(t->size, size, 4 * sizeof *size);
+    bool copy = c == TOP_clone || c == TOP_expand;
+    if (same && !copy) return v;
+    if (!n || n->dead || n->arg[0].tag != MA_val || !(copy || pat_reshapes(c))) return same ? v : 0;
+    ValRef from = n->arg[0].u.val;
+    if (copy && !pat_same_size(p, from, v)) return same ? v : 0;
+    v = from;
+  }
+}
+
+/* Attention written out: view of softmax(q @ k^T [* c] [+ mask]) @ v, with batches and heads folded for the products
+ * as torch.matmul does.  n is the view that unfolds them again. */
+static MgRc pat_attention_parts(Pat *p, MgNode *n) {
+  const MgVal *out = mg_val(p->g, n->out[0]);
+  MgNode *pv, *soft, *qk, *m;
+  MgArg mask = mg_arg_none();
+  double scale = 1, c;
+  bool done = false;
+  if (out->ndim != 4 || !(pv = pat_def(p, &n->arg[0], TOP_mg_matmul))) return MG_OK;
+  if (pv->arg[MM_bias].tag == MA_val || pv->arg[MM_residual].tag == MA_val || *pv->arg[MM_act].u.str) return MG_OK;
+  const MgArg *a = &pv->arg[MM_x];
+  for (; (m = pat_def(p, a, TOP_view)) || (m = pat_def(p, a, TOP__unsafe_view)) || (m = pat_def(p, a, TOP_expand));)
+    a = &m->arg[0];
+  if (!(soft = pat_def(p, a, TOP__softmax)) || !pat_is(p, &soft->arg[2], 0)) return MG_OK;
+  const MgVal *s = mg_val(p->g, soft->out[0]);
+  if (s->ndim != 4 || !(pat_is(p, &soft->arg[1], -1) || pat_is(p, &soft->arg[1], 3))) return MG_OK;
+  a = &soft->arg[0];
+  if ((m = pat_def_add(p, a)) && m->arg[0].tag == MA_val && m->arg[1].tag == MA_val) {
+    if (!pat_same_size(p, m->arg[0].u.val, soft->out[0])) return MG_OK;
+    mask = m->arg[1], a = &m->arg[0];
+  }
+  if ((m = pat_def(p, a, TOP_mul_Tensor)) && pat_number(p, &m->arg[1], &c)) scale = c, a = &m->arg[0];
+  else if ((m = pat_def(p, a, TOP_div_Tensor)) && pat_number(p, &m->arg[1], &c)) scale = 1 / c, a = &m->arg[0];
+  while ((m = pat_def(p, a, TOP_view)) || (m = pat_def(p, a, TOP__unsafe_view))) a = &m->arg[0];
+  if (!(qk = pat_def(p, a, TOP_mg_matmul)) || *qk->arg[MM_act].u.str) return MG_OK;
+  if (qk->arg[MM_bias].tag == MA_val || qk->arg[MM_residual].tag == MA_val) return MG_OK;
+  /* operands with their own batches and heads; the keys before their last transposition */
+  const MgVal *x = mg_val(p->g, qk->arg[MM_x].u.val);
+  SymRef width = x->size[x->ndim - 1], *z = s->size;
+  ValRef q = pat_heads(p, qk->arg[MM_x].u.val, (SymRef[]){z[0], z[1], z[2], width});
+  ValRef kt = pat_heads(p, qk->arg[MM_w].u.val, (SymRef[]){z[0], z[1], width, z[3]});
+  ValRef v = pat_heads(p, pv->arg[MM_w].u.val, (SymRef[]){z[0], z[1], z[3], out->size[3]});
+  if (!q || !kt || !v || !mg_val(p->g, kt)->def) return MG_OK;
+  m = mg_node(p->g, mg_val(p->g, kt)->def);
+  double d0, d1;
+  if (m->op->code != TOP_transpose_int || !pat_number(p, &m->arg[1], &d0) || !pat_number(p, &m->arg[2], &d1)) return MG_OK;
+  d0 += d0 < 0 ? 4 : 0, d1 += d1 < 0 ? 4 : 0;
+  if (d0 + d1 != 5 || (d0 != 2 && d1 != 2)) return MG_OK;
+  MgArg qkv[3] = {mg_arg_val(q), m->arg[0], mg_arg_val(v)};
+  ValRef product = pv->out[0];
+  TRY(pat_become_sdpa(p, n, qkv, mask, false, scale, &done));
+  if (done) pat_sweep(&product, p);
   return MG_OK;
 }
 
@@ -417,6 +500,8 @@ static const struct PatRule {
     {TOP_add_Tensor, false, pat_add},
     {TOP_mul_Tensor, false, pat_mul},
     {TOP__scaled_dot_product_flash_attention_for_cpu, false, pat_attention},
+    {TOP_view, false, pat_attention_parts},
+    {TOP__unsafe_view, false, pat_attention_parts},
 };
 
 /* ---- the walk ------------------------------------------------------------------------------------------------ */

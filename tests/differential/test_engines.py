@@ -268,6 +268,23 @@ def test_attention_mask():
     check(f, q, k, v, T(2, 1, 37, 1).expand(2, 3, 37, 53), has=["mg::sdpa"])
 
 
+def test_attention_written_out():
+    q, k, v = T(2, 3, 37, 16), heads(2, 53, 3, 16), heads(2, 53, 3, 24)
+    bias = T(3, 37, 53)
+    gone = ["aten::_softmax", "mg::matmul"]
+    forms = [
+        lambda q, k, v: torch.softmax(q @ k.transpose(-2, -1) * 0.25, -1) @ v,
+        lambda q, k, v: torch.softmax(q @ k.transpose(2, 3) / 4 + bias, -1) @ v,
+        lambda q, k, v: F.softmax((q * 0.25) @ k.transpose(-1, -2), dim=3) @ v,
+    ]
+    for f in forms:
+        check(f, q, k, v, has=["mg::sdpa"], gone=gone)
+    # another reader of the weights, another dimension, no transposition
+    check(lambda q, k, v: (lambda p: (p @ v, p.sum()))(torch.softmax(q @ k.transpose(2, 3), -1)), q, k, v, gone=["mg::sdpa"])
+    check(lambda q, k, v: torch.softmax(q @ k.transpose(2, 3), -2) @ v, q, k, v, gone=["mg::sdpa"])
+    check(lambda q, k, v: torch.softmax(q @ k, -1) @ v, q, T(2, 3, 16, 53), v, gone=["mg::sdpa"])
+
+
 def test_attention_of_projections():
     """Views of one projection go in, heads go out into the next product, without copies."""
     w, b, o = T(96, 32), T(96), T(32, 32)
