@@ -3,15 +3,16 @@
  * Both products use one register tile of TILE_ROWS x 16 * nv outputs, written with GNU vectors and compiled once per
  * instruction set; the set is chosen when the engine is made. */
 #include "runtime/attention.h"
+#include "runtime/simd.h"
 #include "runtime/threads.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef float v16f __attribute__((vector_size(64), aligned(4)));
-typedef int v16i __attribute__((vector_size(64), aligned(4)));
+typedef MgF16 v16f;
+typedef MgI16 v16i;
 
-enum { LANES = 16, TILE_ROWS = 6, PANEL = 64, SCORE_BYTES = 192 << 10 };
+enum { LANES = 16, TILE_ROWS = 6, PANEL = 64, SCORE_BYTES = 192 << 10, MAX_ROWS = 96 };
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
 
@@ -48,28 +49,35 @@ INLINE void tile(const float *a, int64_t lda, const float *b, int64_t ldb, int64
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) *(v16f *)(c + i * ldc + j * LANES) = acc[i][j];
 }
 
-/* c[n][width] = a[n][depth] @ b[depth][width], width a multiple of LANES, in tiles of up to wide * LANES columns. */
+/* c[n][16 * nv] = a[n][depth] @ b[depth][16 * nv] */
+INLINE void stripe(const float *a, int64_t lda, const float *b, int64_t ldb, int64_t depth, float *c, int64_t ldc,
+                   int64_t n, const int nv) {
+  int64_t i = 0;
+  for (; i + TILE_ROWS <= n; i += TILE_ROWS) tile(a + i * lda, lda, b, ldb, depth, c + i * ldc, ldc, TILE_ROWS, nv);
+  for (; i + 2 <= n; i += 2) tile(a + i * lda, lda, b, ldb, depth, c + i * ldc, ldc, 2, nv);
+  if (i < n) tile(a + i * lda, lda, b, ldb, depth, c + i * ldc, ldc, 1, nv);
+}
+
+/* c[n][width] = a[n][depth] @ b[depth][width], width a multiple of LANES, in stripes of at most wide * LANES columns. */
 INLINE void product(const float *a, int64_t lda, const float *b, int64_t ldb, int64_t depth, float *c, int64_t ldc,
                     int64_t n, int64_t width, const int wide) {
   for (int64_t j = 0; j < width;) {
     int64_t left = (width - j) / LANES;
-    bool full = left >= wide;
-    int64_t i = 0;
-    for (; i + TILE_ROWS <= n; i += TILE_ROWS) {
-      if (full) tile(a + i * lda, lda, b + j, ldb, depth, c + i * ldc + j, ldc, TILE_ROWS, wide);
-      else tile(a + i * lda, lda, b + j, ldb, depth, c + i * ldc + j, ldc, TILE_ROWS, 1);
-    }
-    for (; i + 2 <= n; i += 2) {
-      if (full) tile(a + i * lda, lda, b + j, ldb, depth, c + i * ldc + j, ldc, 2, wide);
-      else tile(a + i * lda, lda, b + j, ldb, depth, c + i * ldc + j, ldc, 2, 1);
-    }
-    for (; i < n; i++) {
-      if (full) tile(a + i * lda, lda, b + j, ldb, depth, c + i * ldc + j, ldc, 1, wide);
-      else tile(a + i * lda, lda, b + j, ldb, depth, c + i * ldc + j, ldc, 1, 1);
-    }
-    j += full ? wide * LANES : LANES;
+    if (wide == 4 && left >= 4) stripe(a, lda, b + j, ldb, depth, c + j, ldc, n, 4), j += 4 * LANES;
+    else if (wide == 4 && left >= 2) stripe(a, lda, b + j, ldb, depth, c + j, ldc, n, 2), j += 2 * LANES;
+    else stripe(a, lda, b + j, ldb, depth, c + j, ldc, n, 1), j += LANES;
   }
 }
+
+/* m = max(m, x); a NaN wins, as in torch's maximum */
+#define MAX16(m, x)                                                                                          \
+  do {                                                                                                       \
+    v16i keep_ = (m) > (x);                                                                                  \
+    (m) = (v16f)(((v16i)(m) & keep_) | ((v16i)(x) & ~keep_));                                                \
+  } while (0)
+/* v with its halves, quarters, ... exchanged: four of them reach every lane */
+#define SWAP(v, by) __builtin_shuffle(v, (v16i){0 ^ by, 1 ^ by, 2 ^ by, 3 ^ by, 4 ^ by, 5 ^ by, 6 ^ by, 7 ^ by,  \
+                                                8 ^ by, 9 ^ by, 10 ^ by, 11 ^ by, 12 ^ by, 13 ^ by, 14 ^ by, 15 ^ by})
 
 /* *y = e^x for x = *at - top <= 0, 2 ulp; 0 below -87.3 (also for -inf), NaN stays. */
 INLINE void exp_neg(v16f *y, const v16f *at, float top) {
@@ -98,13 +106,12 @@ INLINE float soften(float *s, int64_t n, const float *mask, int64_t mask_step) {
   int64_t up = (n + LANES - 1) / LANES * LANES;
   for (int64_t i = n; i < up; i++) s[i] = -INFINITY;
   v16f m = *(v16f *)s;
-  for (int64_t i = LANES; i < up; i += LANES) { /* a NaN wins, as in torch's maximum */
-    v16f x = *(v16f *)(s + i);
-    v16i keep = m > x;
-    m = (v16f)(((v16i)m & keep) | ((v16i)x & ~keep));
-  }
+  for (int64_t i = LANES; i < up; i += LANES) MAX16(m, *(v16f *)(s + i));
+  MAX16(m, SWAP(m, 8));
+  MAX16(m, SWAP(m, 4));
+  MAX16(m, SWAP(m, 2));
+  MAX16(m, SWAP(m, 1));
   float top = m[0];
-  for (int i = 1; i < LANES; i++) top = !(top > m[i]) ? m[i] : top;
   if (top == -INFINITY) { /* nothing is seen */
     memset(s, 0, sizeof *s * up);
     return 0;
@@ -114,9 +121,11 @@ INLINE float soften(float *s, int64_t n, const float *mask, int64_t mask_step) {
     exp_neg((v16f *)(s + i), (v16f *)(s + i), top);
     sum += *(v16f *)(s + i);
   }
-  float total = 0;
-  for (int i = 0; i < LANES; i++) total += sum[i];
-  return total;
+  sum += SWAP(sum, 8);
+  sum += SWAP(sum, 4);
+  sum += SWAP(sum, 2);
+  sum += SWAP(sum, 1);
+  return sum[0];
 }
 
 /* Scratch memory of one share: keys by panels, scaled queries, scores, results, padded values. */
@@ -165,9 +174,18 @@ INLINE void block(const Sdpa *s, void *const *ptr, float *scratch, int64_t head,
 /* Keys of one head as panels of PANEL columns: to[panel][dim][PANEL]; columns past the last key become 0. */
 INLINE void pack_keys(const Sdpa *s, const float *k, float *to) {
   int64_t step = s->d.t[SDPA_k].stride[2];
-  for (int64_t p = 0; p < s->kpad; p += PANEL, to += s->dim * PANEL)
-    for (int64_t c = 0; c < PANEL; c++)
-      for (int64_t j = 0; j < s->dim; j++) to[j * PANEL + c] = p + c < s->nkey ? k[(p + c) * step + j] : 0;
+  for (int64_t c = 0; c < s->kpad; c += LANES) {
+    float *panel = to + c / PANEL * PANEL * s->dim + c % PANEL;
+    int64_t j = 0;
+    for (; c + LANES <= s->nkey && j + LANES <= s->dim; j += LANES) {
+      v16f r[LANES];
+      MG_UNROLL for (int i = 0; i < LANES; i++) r[i] = *(const v16f *)(k + (c + i) * step + j);
+      MG_TRANSPOSE_16(r)
+      MG_UNROLL for (int i = 0; i < LANES; i++) *(v16f *)(panel + (j + i) * PANEL) = r[i];
+    }
+    for (; j < s->dim; j++)
+      for (int64_t i = 0; i < LANES; i++) panel[j * PANEL + i] = c + i < s->nkey ? k[(c + i) * step + j] : 0;
+  }
 }
 
 #define SDPA_VERSION(name, attr, wide)                                                                       \
@@ -274,8 +292,10 @@ MgRc mg_sdpa_make(MgCtx *c, const MgSdpaDesc *desc, MgEngine **out) {
   s->dim = d->t[SDPA_q].size[3], s->vdim = d->t[SDPA_v].size[3];
   s->kpad = (s->nkey + PANEL - 1) / PANEL * PANEL;
   s->vpad = (s->vdim + LANES - 1) / LANES * LANES;
-  int64_t rows = SCORE_BYTES / (int64_t)sizeof(float) / s->kpad / TILE_ROWS * TILE_ROWS;
-  s->rows = rows < TILE_ROWS ? TILE_ROWS : rows > 8 * TILE_ROWS ? 8 * TILE_ROWS : rows;
+  int64_t most = SCORE_BYTES / (int64_t)sizeof(float) / s->kpad; /* rows whose scores stay in cache */
+  most = most < TILE_ROWS ? TILE_ROWS : most > MAX_ROWS ? MAX_ROWS : most;
+  int64_t equal = (s->nquery + most - 1) / most; /* blocks of about the same size */
+  s->rows = (s->nquery + equal * TILE_ROWS - 1) / (equal * TILE_ROWS) * TILE_ROWS;
   int64_t blocks = s->batch * s->head * ((s->nquery + s->rows - 1) / s->rows);
   s->nslot = mg_abi_threads();
   if (s->nslot > blocks) s->nslot = blocks;
