@@ -2,7 +2,9 @@
  *     mgopt [-pass ...] [FILE]      passes in order; "-" or no file reads standard input; prints the result
  *     mgopt -schema < schemas       parses one schema a line and prints what was understood
  * -infer recomputes every node's results and reports those that differ from the text (exit status 1).
+ * -externs names the nodes that lowering leaves to the dispatcher.
  * -verify checks the structure; it also runs after every other pass.  -q prints nothing. */
+#include "back/back.h"
 #include "middle/middle.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +112,13 @@ static MgRc opt_patterns(Opt *o) { return mg_patterns(&o->g, &opt_options); }
 static MgRc opt_simplify(Opt *o) { return mg_simplify(&o->g, &opt_options); }
 static MgRc opt_layout(Opt *o) { return mg_layout(&o->g, &opt_options); }
 
+/* Names the nodes that would run through the dispatcher. */
+static MgRc opt_externs(Opt *o) {
+  for (NodeRef n = 1; n < o->g.nnode; n++)
+    if (!mg_node(&o->g, n)->dead && !mg_lower_knows(&o->g, n)) fprintf(stderr, "extern: %s\n", mg_node(&o->g, n)->op->full);
+  return MG_OK;
+}
+
 static const struct {
   const char *name;
   MgRc (*run)(Opt *o);
@@ -122,6 +131,7 @@ static const struct {
   {"-simplify", opt_simplify},
   {"-layout", opt_layout},
   {"-dce", opt_dce},
+  {"-externs", opt_externs},
 };
 
 static int opt_schemas(void) {

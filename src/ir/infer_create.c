@@ -179,4 +179,21 @@ MgRc mg_infer_foreach(MgInfer *in) {
   return MG_OK;
 }
 
-MgRc mg_infer_fused(MgInfer *in) { return MG_UNSUP; }
+/* Fused optimizers give back, list after list, every list that their in-place form writes: all but state_steps. */
+MgRc mg_infer_fused(MgInfer *in) {
+  int n = 0;
+  for (int pass = 0; pass < 2; pass++) {
+    if (pass) TRY(mg_infer_results(in, n));
+    n = 0;
+    for (int k = 0; k < in->n->narg; k++) {
+      const MgArg *a = &in->n->arg[k];
+      if (in->op->param[k].kind != AK_tensor_list || !strcmp(in->op->param[k].name, "state_steps")) continue;
+      if (a->tag != MA_list) return MG_UNSUP;
+      for (uint32_t i = 0; i < a->n; i++, n++) {
+        if (a->u.item[i].tag != MA_val) return MG_UNSUP;
+        if (pass) TRY(mg_infer_like(in, n, mg_val(in->g, a->u.item[i].u.val)->dtype, a->u.item[i].u.val));
+      }
+    }
+  }
+  return MG_OK;
+}

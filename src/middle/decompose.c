@@ -1,2 +1,57 @@
-#include "middle/middle.h"
-MgRc mg_decompose(MgGraph *g) { return MG_OK; }
+/* decompose: compound ops -> primitives that lowering knows.
+ * In: a functional graph.  Out: the same values from simpler ops.  What lowering, the library engines or the dispatcher
+ * do better whole is left alone: a row here means that taking the op apart lets it fuse.
+ * Results keep dtype, sizes and strides.  16-bit floats are computed in f32 by the kernels that fusion makes, as in
+ * eager's own kernels; where a rule would round between its steps it says so and converts. */
+#include "middle/decompose.h"
+#include <string.h>
+
+const MgArg *mg_dec_arg(const MgRewrite *rw, const char *name) {
+  static const MgArg none = {.tag = MA_none};
+  for (int i = 0; i < rw->n.narg; i++)
+    if (!strcmp(rw->n.op->param[i].name, name)) return &rw->n.arg[i];
+  return &none;
+}
+
+bool mg_dec_flag(const MgRewrite *rw, const char *name) {
+  const MgArg *a = mg_dec_arg(rw, name);
+  return a->tag == MA_bool && a->u.b;
+}
+
+MgRc mg_dec_give(MgRewrite *rw, int i, ValRef v) {
+  MgGraph *g = rw->g;
+  if (!v || g->c->rc) return g->c->rc ? g->c->rc : MG_NOMEM; /* a step before failed */
+  const MgVal *want = mg_val(g, rw->n.out[i]);
+  if (mg_val(g, v)->dtype != want->dtype)
+    v = mg_dec(rw, TOP__to_copy, mg_arg_val(v), mg_arg_code(MA_dtype, want->dtype));
+  if (!v) return g->c->rc;
+  MgVal *got = mg_val(g, v);
+  want = mg_val(g, rw->n.out[i]);
+  if (memcmp(got->stride, want->stride, want->ndim * sizeof *want->stride)) {
+    v = mg_dec(rw, TOP_clone, mg_arg_val(v));
+    if (!v) return g->c->rc;
+    memcpy(mg_val(g, v)->stride, want->stride, want->ndim * sizeof *want->stride);
+  }
+  return mg_graph_replace(rw, rw->n.out[i], v);
+}
+
+static const MgDecRow *const dec_tables[] = {mg_dec_foreach, mg_dec_dense};
+
+static MgRc dec_node(MgRewrite *rw, void *arg) {
+  MgGraph *g = rw->g;
+  for (size_t t = 0; t < sizeof dec_tables / sizeof *dec_tables; t++)
+    for (const MgDecRow *r = dec_tables[t]; r->code; r++) {
+      if (r->code != rw->n.op->code) continue;
+      uint32_t first = g->nnode;
+      MgRc rc = r->rule(rw);
+      if (rc != MG_UNSUP) return rc;
+      g->c->rc = MG_OK; /* this form of it stays whole: undo what the rule began */
+      g->nnode = first;
+      for (int i = 0; i < rw->n.nout; i++)
+        if (rw->n.out[i] && rw->n.out[i] < rw->cap) rw->map[rw->n.out[i]] = 0;
+      return mg_graph_keep(rw);
+    }
+  return mg_graph_keep(rw);
+}
+
+MgRc mg_decompose(MgGraph *g) { return mg_graph_rewrite(g, dec_node, NULL); }

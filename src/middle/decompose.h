@@ -1,0 +1,24 @@
+/* Decompositions, shared by the decompose*.c files; not for other folders.
+ * A rule is given a node (rw->n) and appends nodes that compute the same; it names their values by mg_dec_give. */
+#ifndef MG_MIDDLE_DECOMPOSE_H
+#define MG_MIDDLE_DECOMPOSE_H
+#include "middle/middle.h"
+
+typedef MgRc (*MgDecRule)(MgRewrite *rw);
+
+typedef struct MgDecRow {
+  uint16_t code;    /* MgTop */
+  MgDecRule rule;
+} MgDecRow;
+
+/* Ends with a row of code 0. */
+extern const MgDecRow mg_dec_foreach[], mg_dec_dense[];
+
+/* op(arg...) with the rest at their defaults; 0 when it failed (the context has the error). */
+#define mg_dec(rw, code, ...)                                                                                \
+  mg_graph_emit1((rw)->g, (code), (const MgArg[]){__VA_ARGS__}, sizeof((MgArg[]){__VA_ARGS__}) / sizeof(MgArg))
+/* Result i of the node is v, in the dtype and strides that the node's result has. */
+MgRc mg_dec_give(MgRewrite *rw, int i, ValRef v);
+const MgArg *mg_dec_arg(const MgRewrite *rw, const char *name); /* a None when there is no such parameter */
+bool mg_dec_flag(const MgRewrite *rw, const char *name);
+#endif

@@ -1,0 +1,98 @@
+/* Products of vectors and index ops that are a scatter: as elementwise work and reductions they fuse with what
+ * surrounds them. */
+#include "middle/decompose.h"
+
+#define V mg_arg_val
+
+/* Sum of a * b over the last dimension; 16-bit products are summed in f32 by the reduction. */
+static ValRef dense_dot(MgRewrite *rw, ValRef a, ValRef b) {
+  MgGraph *g = rw->g;
+  if (!mg_dtype_is_float(mg_val(g, a)->dtype) || mg_dtype_size(mg_val(g, a)->dtype) < 4) return 0;
+  int64_t last = -1;
+  MgArg arg[] = {V(mg_dec(rw, TOP_mul_Tensor, V(a), V(b))), mg_arg_ints(g, &last, 1)};
+  return mg_graph_emit1(g, TOP_sum_dim_IntList, arg, 2);
+}
+
+static MgRc dense_give(MgRewrite *rw, ValRef v) {
+  if (!v) return rw->g->c->rc ? rw->g->c->rc : MG_UNSUP;
+  return mg_dec_give(rw, 0, v);
+}
+
+/* mv(matrix, vector), dot(a, b), vdot of reals. */
+static MgRc dense_mv(MgRewrite *rw) { return dense_give(rw, dense_dot(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val)); }
+
+/* beta * self + alpha * x; beta 0 drops self, NaN and all. */
+static MgRc dense_axpby(MgRewrite *rw, ValRef x) {
+  const MgArg *beta = mg_dec_arg(rw, "beta"), *alpha = mg_dec_arg(rw, "alpha");
+  int64_t k;
+  if (!x) return rw->g->c->rc ? rw->g->c->rc : MG_UNSUP;
+  bool unit = alpha->tag == MA_int && mg_ex_const_int(rw->g->x, alpha->u.sym, &k) && k == 1;
+  if (!unit) x = mg_dec(rw, TOP_mul_Scalar, V(x), *alpha);
+  bool none = beta->tag == MA_int ? mg_ex_const_int(rw->g->x, beta->u.sym, &k) && k == 0 : beta->tag == MA_float && beta->u.f == 0;
+  if (none) return mg_dec_give(rw, 0, x);
+  unit = beta->tag == MA_int && mg_ex_const_int(rw->g->x, beta->u.sym, &k) && k == 1;
+  ValRef self = rw->n.arg[0].u.val;
+  if (!unit) self = mg_dec(rw, TOP_mul_Scalar, V(self), *beta);
+  return mg_dec_give(rw, 0, mg_dec(rw, TOP_add_Tensor, V(self), V(x)));
+}
+
+static MgRc dense_addmv(MgRewrite *rw) {
+  return dense_axpby(rw, dense_dot(rw, rw->n.arg[1].u.val, rw->n.arg[2].u.val));
+}
+
+/* addr(self, a, b): beta * self + alpha * (a outer b). */
+static MgRc dense_addr(MgRewrite *rw) {
+  MgGraph *g = rw->g;
+  if (!mg_dtype_is_float(mg_val(g, rw->n.out[0])->dtype)) return MG_UNSUP;
+  ValRef column = mg_dec(rw, TOP_unsqueeze, rw->n.arg[1], mg_arg_int(g, 1));
+  return dense_axpby(rw, mg_dec(rw, TOP_mul_Tensor, V(column), rw->n.arg[2]));
+}
+
+static MgRc dense_trace(MgRewrite *rw) { return mg_dec_give(rw, 0, mg_dec(rw, TOP_sum, V(mg_dec(rw, TOP_diagonal, rw->n.arg[0])))); }
+
+/* ---- index_add, index_copy, index_fill: scatter with the index spread over the other dimensions ---- */
+
+static ValRef dense_spread_index(MgRewrite *rw, const MgVal *like, int64_t dim, ValRef index) {
+  MgGraph *g = rw->g;
+  SymRef size[64];
+  int n = like->ndim;
+  for (int i = 0; i < n; i++) size[i] = mg_sym(g->x, 1);
+  size[dim] = mg_val_numel(g, index);
+  ValRef v = mg_dec(rw, TOP_view, V(index), mg_arg_syms(g, size, n));
+  for (int i = 0; i < n; i++)
+    if (i != dim) size[i] = like->size[i];
+  return v ? mg_dec(rw, TOP_expand, V(v), mg_arg_syms(g, size, n)) : 0;
+}
+
+/* (self, dim, index, source or value) */
+static MgRc dense_index(MgRewrite *rw, MgTop scatter, bool filled) {
+  MgGraph *g = rw->g;
+  int64_t dim;
+  ValRef self = rw->n.arg[0].u.val, index = rw->n.arg[2].u.val;
+  MgVal like = *mg_val(g, self);
+  const MgArg *alpha = mg_dec_arg(rw, "alpha");
+  if (!like.ndim || !mg_ex_const_int(g->x, rw->n.arg[1].u.sym, &dim)) return MG_UNSUP;
+  if (dim < 0) dim += like.ndim;
+  if (filled && mg_val(g, index)->ndim <= 1) { /* fill takes indices from the end, scatter does not */
+    ValRef wrapped = mg_dec(rw, TOP_add_Scalar, V(index), mg_arg_sym(like.size[dim]));
+    ValRef negative = mg_dec(rw, TOP_lt_Scalar, V(index), mg_arg_int(g, 0));
+    index = mg_dec(rw, TOP_where_self, V(negative), V(wrapped), V(index));
+  }
+  MgArg value = rw->n.arg[3];
+  if (!filled && mg_val(g, value.u.val)->ndim != like.ndim) return MG_UNSUP;
+  if (alpha->tag != MA_none && !(alpha->tag == MA_int && mg_sym_is(g->x, alpha->u.sym, 1)))
+    value = V(mg_dec(rw, TOP_mul_Scalar, value, *alpha));
+  ValRef at = index ? dense_spread_index(rw, &like, dim, index) : 0;
+  if (!at) return g->c->rc;
+  return mg_dec_give(rw, 0, mg_dec(rw, scatter, V(self), mg_arg_int(g, dim), V(at), value));
+}
+
+static MgRc dense_index_add(MgRewrite *rw) { return dense_index(rw, TOP_scatter_add, false); }
+static MgRc dense_index_copy(MgRewrite *rw) { return dense_index(rw, TOP_scatter_src, false); }
+static MgRc dense_index_fill(MgRewrite *rw) { return dense_index(rw, TOP_scatter_value, true); }
+
+const MgDecRow mg_dec_dense[] = {
+  {TOP_mv, dense_mv},       {TOP_dot, dense_mv},     {TOP_vdot, dense_mv}, {TOP_addmv, dense_addmv}, {TOP_addr, dense_addr},
+  {TOP_trace, dense_trace}, {TOP_index_add, dense_index_add}, {TOP_index_copy, dense_index_copy},
+  {TOP_index_fill_int_Scalar, dense_index_fill}, {0},
+};
