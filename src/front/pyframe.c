@@ -49,6 +49,30 @@ void mg_pyframe_link(PyThreadState *ts, MgFrame *f, MgFrameLink *l) {
 
 void mg_pyframe_unlink(PyThreadState *ts, MgFrameLink *l) { ts->cframe = ((_PyCFrame *)l)->previous; }
 
+int mg_pyframe_enter_call(PyThreadState *ts) {
+#if PY312
+  /* Py_EnterRecursiveCall counts C frames only, up to a limit that ours would overflow the stack before. */
+  if (ts->py_recursion_remaining <= 1 && !ts->recursion_headroom) {
+    ts->recursion_headroom++;
+    PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded");
+    ts->recursion_headroom--;
+    return -1;
+  }
+  if (Py_EnterRecursiveCall(" while calling a Python object")) return -1;
+  ts->py_recursion_remaining--;
+  return 0;
+#else
+  return Py_EnterRecursiveCall(" while calling a Python object");
+#endif
+}
+
+void mg_pyframe_leave_call(PyThreadState *ts) {
+#if PY312
+  ts->py_recursion_remaining++;
+#endif
+  Py_LeaveRecursiveCall();
+}
+
 PyObject *mg_pyframe_run(PyThreadState *ts, MgFrame *f, int throwflag) {
   return _PyEval_EvalFrameDefault(ts, f, throwflag);
 }

@@ -34,6 +34,10 @@ void mg_pyframe_set_stacktop(MgFrame *f, int n);
 void mg_pyframe_link(PyThreadState *ts, MgFrame *f, MgFrameLink *l);
 void mg_pyframe_unlink(PyThreadState *ts, MgFrameLink *l);
 
+/* Counts one Python call against the recursion limit: 0, or -1 with RecursionError (then nothing is counted). */
+int mg_pyframe_enter_call(PyThreadState *ts);
+void mg_pyframe_leave_call(PyThreadState *ts);
+
 /* The frame must not be linked.  Each returns what the hook has to return. */
 PyObject *mg_pyframe_run(PyThreadState *ts, MgFrame *f, int throwflag);
 PyObject *mg_pyframe_run_at(PyThreadState *ts, MgFrame *f, int unit); /* go on at this unit */

@@ -200,13 +200,13 @@ static PyObject *record_drop(PyThreadState *ts, MgFrame *f) {
 }
 
 static PyObject *record_run(PyThreadState *ts, MgFrame *f, const MgCode *code, int throwflag) {
-  if (Py_EnterRecursiveCall(" while calling a Python object")) return mg_pyframe_drop(ts, f);
+  if (mg_pyframe_enter_call(ts)) return mg_pyframe_drop(ts, f);
   MgFrameLink link;
   MgLoop l;
   mg_pyframe_link(ts, f, &link);
   MgLoopEnd end = mg_loop_run(&l, ts, f, code, NULL, throwflag);
   mg_pyframe_unlink(ts, &link);
-  Py_LeaveRecursiveCall();
+  mg_pyframe_leave_call(ts);
   switch (end) {
   case LOOP_leave: return mg_pyframe_run_at(ts, f, l.unit);
   case LOOP_error: return mg_pyframe_run(ts, f, 1);

@@ -177,7 +177,7 @@ PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg) {
     PyErr_Clear();
     return mg_pyframe_run(ts, f, 0);
   }
-  if (Py_EnterRecursiveCall(" while calling a Python object")) return mg_pyframe_drop(ts, f);
+  if (mg_pyframe_enter_call(ts)) return mg_pyframe_drop(ts, f);
   mg_pyframe_link(ts, f, &d.link);
   PyObject *r = NULL;
   for (;;) {
@@ -210,7 +210,7 @@ PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg) {
     r = end == LOOP_error ? drive_raise(&d) : drive_leave(&d, l.unit);
     break;
   }
-  Py_LeaveRecursiveCall();
+  mg_pyframe_leave_call(ts);
   return r;
 }
 
