@@ -73,6 +73,9 @@ static void *onednn_beside_torch(void) {
 }
 
 static const char *onednn_open(const char *path) {
+  const char *env = getenv("MAGNETO_ONEDNN");
+  if (env && !strcmp(env, "0")) return "switched off by MAGNETO_ONEDNN=0";
+  if (env && *env) path = env;
   void *h = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
   if (!h) h = onednn_beside_torch();
   if (!h) h = dlopen(ONEDNN_FILE, RTLD_NOW | RTLD_LOCAL);

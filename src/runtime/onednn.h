@@ -44,7 +44,8 @@ typedef struct MgConvDesc {
 } MgConvDesc;
 
 /* Finds the library: `path` (may be NULL), then libdnnl.so.3 in the prefix that torch is installed in, then by the
- * loader's rules.  NULL, or why not (static text).  Thread-safe; only the first call does anything. */
+ * loader's rules.  MAGNETO_ONEDNN=<path> comes before all that, MAGNETO_ONEDNN=0 means none.  NULL, or why not (static
+ * text).  Thread-safe; only the first call does anything. */
 const char *mg_onednn_load(const char *path);
 bool mg_onednn_ready(void); /* the same as mg_onednn_load(NULL) == NULL */
 bool mg_onednn_bf16(void);  /* and this CPU multiplies bfloat16 fast */

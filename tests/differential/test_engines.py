@@ -4,8 +4,10 @@ A function is recorded as a graph text, compiled by the harness, and must give e
 `ops` names the mg:: nodes expected in the compiled graph, and ATen ops that must be gone.
 """
 
+import os
 import pathlib
 import re
+import subprocess
 import sys
 import threading
 
@@ -364,3 +366,24 @@ def test_growing_concatenation():
         graph, _ = check(lambda x: f(x, branch), T(2, 8, 9, 7), has=["mg::conv"])
     again = [line for line in graph.dump("loops").splitlines() if "aten::cat" in line]
     assert len(again) < 4 * 5  # not every part is stored again each time
+
+
+def test_without_onednn():
+    """Without the library the same graphs run through ATen."""
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import test_engines as t
+import torch, torch.nn.functional as F
+torch.set_grad_enabled(False)
+w, v, b = t.T(16, 8, 3, 3), t.T(20, 16), t.T(20)
+q = t.heads(2, 20, 3, 8)
+f = lambda x: F.gelu(F.linear(F.relu(F.conv2d(x, w)).mean((2, 3)), v, b))
+t.check(f, t.T(2, 8, 9, 7), has=["aten::convolution", "aten::addmm"], gone=["mg::conv", "mg::matmul"])
+t.check(lambda q: F.scaled_dot_product_attention(q, q, q), q, has=["mg::sdpa"])
+"""
+    here = pathlib.Path(__file__).resolve().parent
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(here)], env={**os.environ, "MAGNETO_ONEDNN": "0"}, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
