@@ -16,6 +16,7 @@ MgRc mg_infer(MgGraph *g, NodeRef n) {
   MgInfer in = {.g = g, .x = g->x, .n = mg_node(g, n), .op = mg_node(g, n)->op};
   if (in.op->code == TOP_extern || !infer_rule[in.op->code]) return MG_UNSUP;
   uint32_t nval = g->nval;
+  if (!mg_infer_plausible(&in)) return MG_UNSUP;
   MgRc rc = infer_rule[in.op->code](&in);
   if (rc == MG_OK && (g->c->rc || g->x->nomem)) rc = g->c->rc ? g->c->rc : MG_NOMEM;
   if (rc == MG_OK) {
@@ -254,11 +255,43 @@ MgRc mg_infer_out(MgInfer *in, int i, MgDtype d, const MgDims *size, const MgDim
   TRYP(v);
   MgVal *t = mg_val(in->g, v);
   memcpy(t->size, size->d, size->n * sizeof *t->size);
+  for (int k = 0; k < size->n; k++) { /* a kernel larger than its input, a range that runs backwards */
+    int64_t n;
+    if (mg_ex_const_int(in->x, size->d[k], &n) && n < 0) return MG_UNSUP;
+  }
   if (stride) memcpy(t->stride, stride->d, size->n * sizeof *t->stride);
   else mg_graph_contiguous(in->g, v);
   infer_device(in, t);
   in->n->out[i] = v;
   return MG_OK;
+}
+
+/* Would the functional twin give the written argument its own size, in a dtype that may be stored there? */
+static bool infer_fits(MgInfer *in, const MgOp *twin) {
+  ValRef self = 0;
+  for (int k = 0; k < in->op->nparam && !self; k++)
+    if (in->op->param[k].writes) self = mg_infer_tensor(in, k);
+  if (!self || twin->nret != 1) return true;
+  MgNode pure = *in->n;
+  MgInfer as = {.g = in->g, .x = in->x, .n = &pure, .op = twin};
+  uint32_t nval = in->g->nval;
+  pure.op = twin;
+  pure.out = NULL;
+  pure.nout = 0;
+  MgRc rc = infer_rule[twin->code](&as);
+  if (rc == MG_UNSUP) return true;
+  bool fits = rc == MG_OK && pure.nout == 1;
+  if (fits) {
+    const MgVal *r = mg_val(in->g, pure.out[0]), *s = mg_val(in->g, self);
+    fits = r->ndim == s->ndim;
+    for (int i = 0; fits && i < r->ndim; i++) fits = mg_infer_eq(in, r->size[i], s->size[i]) != 0;
+    if (mg_dtype_is_complex(r->dtype) && !mg_dtype_is_complex(s->dtype)) fits = false;
+    if (mg_dtype_is_float(r->dtype) && !mg_dtype_is_float(s->dtype) && !mg_dtype_is_complex(s->dtype)) fits = false;
+    if (r->dtype != DT_bool && s->dtype == DT_bool) fits = false;
+  }
+  if (rc != MG_OK && rc != MG_NOMEM) in->g->c->rc = MG_OK;
+  in->g->nval = nval;
+  return fits;
 }
 
 /* In-place and out= ops: each result is the written argument.  In-place views (t_, squeeze_) change its shape. */
@@ -269,6 +302,7 @@ MgRc mg_infer_written(MgInfer *in) {
     view.op = twin;
     return infer_rule[twin->code](&view);
   }
+  if (twin && !twin->is_view && infer_rule[twin->code] && !infer_fits(in, twin)) return MG_UNSUP;
   MgRc rc = MG_OK;
   int r = 0;
   TRY(mg_infer_results(in, in->op->nret));

@@ -26,6 +26,9 @@ int mg_infer_is(MgInfer *in, SymRef a, int64_t v);     /* a == v */
 int mg_infer_eq(MgInfer *in, SymRef a, SymRef b);
 static inline SymRef mg_infer_c(MgInfer *in, int64_t v) { return mg_sym(in->x, v); }
 
+/* Nothing was found that torch would refuse (infer_check.c). */
+bool mg_infer_plausible(MgInfer *in);
+
 /* Arguments. */
 int mg_infer_find(const MgInfer *in, const char *name);         /* position of a parameter, or -1 */
 const MgArg *mg_infer_arg(const MgInfer *in, const char *name); /* a None when the op has no such parameter */

@@ -1,0 +1,251 @@
+/* What torch would refuse.
+ * In: a node before inference.  Out: whether its arguments are plausible; if not, the caller asks torch's own meta
+ * kernel, which raises the error that users know, or accepts what was doubted here.  Only facts of metadata that a
+ * kernel relies on are looked at: a graph that passes may be compiled without any check at run time. */
+#include "ir/infer.h"
+#include <string.h>
+
+typedef struct Check { /* the node under the op whose rules apply: an in-place op is checked as its twin */
+  MgInfer *in;
+  const MgOp *op;
+} Check;
+
+static const MgVal *check_val(const Check *c, const char *name) {
+  for (int i = 0; i < c->op->nparam && i < c->in->n->narg; i++)
+    if (!strcmp(c->op->param[i].name, name)) {
+      ValRef v = mg_infer_tensor(c->in, i);
+      return v ? mg_val(c->in->g, v) : NULL;
+    }
+  return NULL;
+}
+
+/* Absent tensors are for the rule to judge. */
+static bool check_rank(const MgVal *v, int lo, int hi) { return !v || (v->ndim >= lo && v->ndim <= hi); }
+static bool check_dtypes(const MgVal *a, const MgVal *b) { return !a || !b || a->dtype == b->dtype; }
+static bool check_index(const MgVal *v) { return !v || v->dtype == DT_i64 || v->dtype == DT_i32; }
+static bool check_eq(const Check *c, SymRef a, SymRef b) { return mg_infer_eq(c->in, a, b) != 0; }
+static bool check_float(const MgVal *v) { return !v || mg_dtype_is_float(v->dtype) || mg_dtype_is_complex(v->dtype); }
+
+static bool check_vector(const Check *c, const MgVal *v, SymRef n) {
+  return !v || (v->ndim == 1 && check_eq(c, v->size[0], n));
+}
+
+/* Every integer of a list argument is at least lo. */
+static bool check_at_least(const Check *c, const char *name, int64_t lo) {
+  const MgArg *a = mg_infer_arg(c->in, name);
+  const MgArg *item = a->tag == MA_list ? a->u.item : a;
+  uint32_t n = a->tag == MA_list ? a->n : 1;
+  int64_t v;
+  for (uint32_t i = 0; i < n; i++)
+    if (item[i].tag == MA_int && mg_ex_const_int(c->in->x, item[i].u.sym, &v) && v < lo) return false;
+  return true;
+}
+
+static bool check_broadcasts_to(const Check *c, const MgVal *v, const SymRef *size, int n) {
+  if (!v) return true;
+  if (v->ndim > n) return false;
+  for (int i = 0; i < v->ndim; i++)
+    if (mg_infer_is(c->in, v->size[i], 1) != 1 && !check_eq(c, v->size[i], size[n - v->ndim + i])) return false;
+  return true;
+}
+
+static bool check_matmul(const Check *c) {
+  bool plus = check_val(c, "mat1") || check_val(c, "batch1") || c->op->code == TOP_addmv;
+  const MgVal *a = check_val(c, c->op->code == TOP_addmm || c->op->code == TOP__addmm_activation ? "mat1"
+                             : c->op->code == TOP_baddbmm                                        ? "batch1"
+                             : c->op->code == TOP_addmv                                          ? "mat"
+                                                                                                 : "self");
+  const MgVal *b = check_val(c, c->op->code == TOP_addmv ? "vec" : c->op->code == TOP_baddbmm ? "batch2"
+                                : c->op->code == TOP_mv                                      ? "vec"
+                                : c->op->code == TOP_dot || c->op->code == TOP_vdot          ? "tensor"
+                                                                                             : "mat2");
+  const MgVal *bias = plus ? check_val(c, "self") : NULL;
+  if (!a || !b) return true;
+  if (!check_dtypes(a, b) || !check_dtypes(bias, a)) return false;
+  if (!a->ndim || !b->ndim) return false;
+  int inner = b->ndim == 1 ? 0 : b->ndim - 2;
+  if (!check_eq(c, a->size[a->ndim - 1], b->size[inner])) return false;
+  if (a->ndim == 3 && (b->ndim != 3 || !check_eq(c, a->size[0], b->size[0]))) return false;
+  if (!bias) return true;
+  SymRef out[3] = {a->size[0], a->ndim == 3 ? a->size[1] : b->size[b->ndim - 1], b->size[b->ndim - 1]};
+  return check_broadcasts_to(c, bias, out, b->ndim == 1 ? 1 : a->ndim);
+}
+
+static bool check_conv(const Check *c) {
+  const MgVal *x = check_val(c, "input"), *w = check_val(c, "weight"), *b = check_val(c, "bias");
+  bool back = mg_infer_flag(c->in, "transposed");
+  int64_t groups = 1;
+  if (!x || !w || x->ndim != w->ndim || !check_dtypes(x, w) || !check_dtypes(x, b)) return false;
+  if (mg_infer_int(c->in, mg_infer_arg(c->in, "groups"), &groups) != MG_OK || groups < 1) return false;
+  if (!check_at_least(c, "stride", 1) || !check_at_least(c, "padding", 0) || !check_at_least(c, "dilation", 1)) return false;
+  SymRef per = back ? w->size[0] : mg_sym_mul(c->in->x, w->size[1], mg_infer_c(c->in, groups));
+  SymRef out = back ? mg_sym_mul(c->in->x, w->size[1], mg_infer_c(c->in, groups)) : w->size[0];
+  if (!check_eq(c, x->size[1], per) || !check_vector(c, b, out)) return false;
+  return mg_infer_is(c->in, mg_sym_mod(c->in->x, w->size[0], mg_infer_c(c->in, groups)), 0) != 0;
+}
+
+static bool check_pool(const Check *c, int nd) {
+  const MgVal *x = check_val(c, "self");
+  const MgArg *k = mg_infer_arg(c->in, "kernel_size");
+  int64_t kernel, pad;
+  if (!check_rank(x, nd + 1, nd + 2)) return false;
+  if (!check_at_least(c, "kernel_size", 1) || !check_at_least(c, "stride", 1) || !check_at_least(c, "padding", 0) ||
+      !check_at_least(c, "dilation", 1))
+    return false;
+  for (int i = 0; i < nd && k->tag == MA_list; i++)
+    if (mg_infer_pick(c->in, k, i, 1, &kernel) == MG_OK &&
+        mg_infer_pick(c->in, mg_infer_arg(c->in, "padding"), i, 0, &pad) == MG_OK && pad > kernel / 2)
+      return false;
+  for (int i = 1; x && i < x->ndim; i++)
+    if (mg_infer_is(c->in, x->size[i], 0) == 1) return false;
+  return true;
+}
+
+/* index has the rank of self and is no larger than it, but along dim. */
+static bool check_within(const Check *c, const MgVal *index, const MgVal *self, int dim) {
+  if (!index || !self || !self->ndim || !index->ndim) return true;
+  if (index->ndim != self->ndim) return false;
+  for (int i = 0; i < self->ndim; i++)
+    if (i != dim && mg_infer_cmp(c->in, index->size[i], self->size[i]) == 1) return false;
+  return true;
+}
+
+static bool check_gather(const Check *c, bool scatter) {
+  const MgVal *self = check_val(c, "self"), *index = check_val(c, "index"), *src = check_val(c, "src");
+  int dim = -1;
+  if (!self || !index || !check_index(index) || !check_dtypes(self, src)) return false;
+  if (mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &dim) != MG_OK) return false;
+  /* an empty index may have any shape */
+  for (int i = 0; i < index->ndim; i++)
+    if (mg_infer_is(c->in, index->size[i], 0) == 1) return true;
+  return check_within(c, index, self, dim) && (!scatter || check_within(c, index, src, -1));
+}
+
+static bool check_cat(const Check *c) {
+  const MgArg *l = mg_infer_arg(c->in, "tensors");
+  const MgVal *first = NULL;
+  int64_t dim;
+  if (l->tag != MA_list || mg_infer_int(c->in, mg_infer_arg(c->in, "dim"), &dim) != MG_OK) return false;
+  for (uint32_t i = 0; i < l->n; i++) {
+    if (l->u.item[i].tag != MA_val) return false;
+    const MgVal *v = mg_val(c->in->g, l->u.item[i].u.val);
+    if (v->ndim == 1 && mg_infer_is(c->in, v->size[0], 0) == 1) continue; /* skipped, as torch does */
+    if (!v->ndim || (first && v->ndim != first->ndim)) return false;
+    for (int d = 0; first && d < v->ndim; d++)
+      if (d != (dim < 0 ? dim + v->ndim : dim) && !check_eq(c, v->size[d], first->size[d])) return false;
+    if (!first) first = v;
+  }
+  return true;
+}
+
+static bool check_layer_norm(const Check *c) {
+  const MgVal *x = check_val(c, "input"), *w = check_val(c, "weight"), *b = check_val(c, "bias");
+  MgDims shape;
+  if (!x || mg_infer_sizes(c->in, mg_infer_arg(c->in, "normalized_shape"), &shape) != MG_OK) return false;
+  if (shape.n < 1 || shape.n > x->ndim) return false;
+  for (int i = 0; i < shape.n; i++)
+    if (!check_eq(c, shape.d[i], x->size[x->ndim - shape.n + i])) return false;
+  for (int k = 0; k < 2; k++) {
+    const MgVal *p = k ? b : w;
+    if (p && (p->ndim != shape.n || !check_broadcasts_to(c, p, shape.d, shape.n))) return false;
+  }
+  return true;
+}
+
+static bool check_batch_norm(const Check *c) {
+  static const char *const per_channel[] = {"weight", "bias", "running_mean", "running_var"};
+  const MgVal *x = check_val(c, "input");
+  if (!x || x->ndim < 2) return false;
+  for (int i = 0; i < 4; i++)
+    if (!check_vector(c, check_val(c, per_channel[i]), x->size[1])) return false;
+  return true;
+}
+
+static bool check_numel(const Check *c) {
+  const MgVal *x = check_val(c, "self");
+  MgDims to;
+  if (!x || mg_infer_sizes(c->in, mg_infer_arg(c->in, "size"), &to) != MG_OK) return true; /* view by dtype */
+  SymRef have = mg_infer_c(c->in, 1), want = have;
+  int holes = 0;
+  for (int i = 0; i < x->ndim; i++) have = mg_sym_mul(c->in->x, have, x->size[i]);
+  for (int i = 0; i < to.n; i++) {
+    if (mg_sym_is(c->in->x, to.d[i], -1)) holes++;
+    else want = mg_sym_mul(c->in->x, want, to.d[i]);
+  }
+  if (!holes) return check_eq(c, have, want);
+  if (holes > 1 || mg_infer_is(c->in, want, 0) == 1) return false;
+  return mg_infer_is(c->in, mg_sym_mod(c->in->x, have, want), 0) != 0;
+}
+
+static bool check_nonempty(const Check *c) {
+  const MgVal *x = check_val(c, "self");
+  for (int i = 0; x && i < x->ndim; i++)
+    if (mg_infer_is(c->in, x->size[i], 0) == 1) return false;
+  return true;
+}
+
+static bool check_pow(const Check *c) {
+  const MgVal *x = check_val(c, "self");
+  return !x || check_float(x) || check_at_least(c, "exponent", 0);
+}
+
+static bool check_op(const Check *c) {
+  const MgVal *self = check_val(c, "self"), *other = check_val(c, "other"), *mask;
+  switch (c->op->code) {
+  case TOP_mm: case TOP_addmm: case TOP__addmm_activation: case TOP_bmm: case TOP_baddbmm: case TOP_mv: case TOP_addmv:
+  case TOP_dot: case TOP_vdot: return check_matmul(c);
+  case TOP_convolution: case TOP__convolution: return check_conv(c);
+  case TOP_avg_pool2d: case TOP_max_pool2d_with_indices: return check_pool(c, 2);
+  case TOP_avg_pool3d: case TOP_max_pool3d_with_indices: return check_pool(c, 3);
+  case TOP_adaptive_max_pool2d: case TOP_adaptive_max_pool3d: case TOP__adaptive_avg_pool2d: case TOP__adaptive_avg_pool3d:
+    return check_at_least(c, "output_size", 0);
+  case TOP_gather: return check_gather(c, false);
+  case TOP_scatter_src: case TOP_scatter_value: case TOP_scatter_reduce: case TOP_scatter_value_reduce:
+  case TOP_scatter_add: case TOP_scatter_reduce_two: return check_gather(c, true);
+  case TOP_index_select: return check_index(check_val(c, "index")) && check_rank(check_val(c, "index"), 0, 1);
+  case TOP_index_add: case TOP_index_copy: case TOP_index_reduce: return false; /* many rules: torch knows them */
+  case TOP_take: return check_index(check_val(c, "index"));
+  case TOP_embedding: return check_rank(check_val(c, "weight"), 2, 2) && check_index(check_val(c, "indices"));
+  case TOP_index_put: case TOP__unsafe_index_put: case TOP__index_put_impl: return check_dtypes(self, check_val(c, "values"));
+  case TOP_cat: return check_cat(c);
+  case TOP_native_layer_norm: return check_layer_norm(c);
+  case TOP_native_batch_norm: case TOP__native_batch_norm_legit: case TOP__native_batch_norm_legit_no_training:
+    return check_batch_norm(c);
+  case TOP_view: case TOP__unsafe_view: case TOP_reshape: case TOP_view_copy: return check_numel(c);
+  case TOP_masked_fill_Scalar: case TOP_masked_fill_Tensor: case TOP_masked_scatter:
+    mask = check_val(c, "mask");
+    return (!mask || mask->dtype == DT_bool) &&
+           (c->op->code == TOP_masked_scatter ? check_dtypes(self, check_val(c, "source")) : check_rank(check_val(c, "value"), 0, 0));
+  case TOP_tril: case TOP_triu: return check_rank(self, 2, MG_INFER_RANK);
+  case TOP_trace: return check_rank(self, 2, 2);
+  case TOP_t: case TOP_t_copy: return check_rank(self, 0, 2);
+  case TOP_neg: return !self || self->dtype != DT_bool;
+  case TOP_sub_Tensor: return !self || !other || self->dtype != DT_bool || other->dtype != DT_bool;
+  case TOP_bitwise_and_Tensor: case TOP_bitwise_or_Tensor: case TOP_bitwise_xor_Tensor: case TOP_bitwise_not:
+    return !self || (!check_float(self) && (!other || !check_float(other)));
+  case TOP_pow_Tensor_Scalar: return check_pow(c);
+  case TOP_mean: case TOP_mean_dim: return mg_infer_arg(c->in, "dtype")->tag == MA_dtype || check_float(self);
+  case TOP_var: case TOP_var_dim: case TOP_var_correction: case TOP_std: case TOP_std_dim: case TOP_std_correction:
+    return check_float(self);
+  case TOP_amax: case TOP_amin: case TOP_aminmax: return check_nonempty(c);
+  case TOP_where_self: mask = check_val(c, "condition"); return !mask || mask->dtype == DT_bool;
+  case TOP_eye: case TOP_eye_m: return check_at_least(c, "n", 0) && check_at_least(c, "m", 0);
+  case TOP_diagonal_copy: case TOP_diagonal_scatter: case TOP_as_strided_copy: case TOP_as_strided_scatter:
+  case TOP_kthvalue: case TOP_bucketize_Tensor: case TOP_empty_permuted: return false;
+  default: return true;
+  }
+}
+
+bool mg_infer_plausible(MgInfer *in) {
+  const MgOp *twin = in->op->mutates ? mg_op_twin(in->op) : NULL;
+  MgInfer as = *in;
+  if (twin) as.op = twin;
+  Check c = {&as, as.op};
+  MgRc before = in->g->c->rc;
+  bool ok = check_op(&c);
+  if (!before && in->g->c->rc) { /* an argument that could not even be read */
+    in->g->c->rc = MG_OK;
+    ok = false;
+  }
+  return ok;
+}
