@@ -54,7 +54,7 @@ static bool guard_keys_equal(PyObject *dict, PyObject *keys) {
 /* The same for an OrderedDict, whose order is only to be had by iterating. */
 static bool guard_order_equal(PyObject *dict, PyObject *keys) {
   if (PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
-  PyObject *it = PyObject_GetIter(dict), *k;
+  PyObject *it = mg_dict_iter(dict), *k;
   bool same = it != NULL;
   for (Py_ssize_t i = 0; same && (k = PyIter_Next(it)); i++) {
     same = guard_same_value(k, PyTuple_GET_ITEM(keys, i));

@@ -196,35 +196,103 @@ done:
   return seen;
 }
 
+/* The real instance dict, made when CPython has not made it yet; borrowed, NULL when the class has none. */
+static PyObject *attr_real_dict(PyObject *orig) {
+  PyObject **d = _PyObject_GetDictPtr(orig);
+  if (d && !*d) *d = PyDict_New();
+  return d ? *d : NULL;
+}
+
+/* An instance of a Python class over a container: the copy has a dict of its own, which is the overlay from the start. */
+static int ident_copy_attrs(uint32_t at, PyObject *v, PyObject *c, SrcRef src) {
+  MgIdent *d = mg_rec->ident;
+  PyObject *now = attr_real_dict(v), *mine = now ? attr_real_dict(c) : NULL, *keys, *k, *x;
+  Py_ssize_t pos = 0;
+  SrcRef ds = 0;
+  if (!mine) return 0;
+  if (src) {
+    if (!(keys = PySequence_Tuple(now))) return -1;
+    ds = mg_source(ident_guards(), SRC_instdict, src, 0, NULL);
+    mg_guard_add(ident_guards(), GK_keys, ds, keys, 0);
+    Py_DECREF(keys);
+  } else mg_guard_dict_all(ident_guards(), now, v);
+  while (PyDict_Next(now, &pos, &k, &x)) {
+    PyObject *w = mg_wrap(x, ident_sub(SRC_key, ds, 0, k));
+    int rc = w ? PyDict_SetItem(mine, k, w) : -1;
+    Py_XDECREF(w);
+    if (rc) return -1;
+  }
+  MgOlder *e = &d->v[at];
+  e->attrs = Py_NewRef(mine);
+  e->full = true;
+  return (e->attrs0 = PyDict_Copy(mine)) ? 0 : -1;
+}
+
+/* list, and Python classes over it. */
 static PyObject *wrap_list(PyObject *v, SrcRef src) {
   MgIdent *d = mg_rec->ident;
   Py_ssize_t n = PyList_GET_SIZE(v);
-  PyObject *items = PyList_AsTuple(v), *c = items ? PyList_New(0) : NULL;
+  PyObject *items = PyList_GetSlice(v, 0, n), *c = mg_new_instance(Py_TYPE(v)), *was = items ? PyList_AsTuple(items) : NULL;
+  PyObject *result = NULL;
   uint32_t at = d->n;
-  if (!c || mg_older_add(v, c, src, OLDER_list)) goto fail;
-  if (src) mg_guard_add(ident_guards(), GK_length, src, (PyObject *)&PyList_Type, n);
-  else mg_guard_pinned(ident_guards(), GK_list_is, v, items);
+  if (!c || !was || mg_older_add(v, c, src, OLDER_list)) goto done;
+  if (src) mg_guard_add(ident_guards(), GK_length, src, (PyObject *)Py_TYPE(v), n);
+  else mg_guard_pinned(ident_guards(), GK_list_is, v, was);
   for (Py_ssize_t i = 0; i < n; i++) {
-    PyObject *w = mg_wrap(PyTuple_GET_ITEM(items, i), ident_sub(SRC_item, src, (int32_t)i, NULL));
+    PyObject *w = mg_wrap(PyTuple_GET_ITEM(was, i), ident_sub(SRC_item, src, (int32_t)i, NULL));
     int rc = w ? PyList_Append(c, w) : -1;
     Py_XDECREF(w);
-    if (rc) goto fail;
+    if (rc) goto done;
   }
-  if (!(d->v[at].pristine = PyList_AsTuple(c))) goto fail;
-  Py_DECREF(items);
-  return c;
-fail:
+  if (!PyList_CheckExact(v) && ident_copy_attrs(at, v, c, src)) goto done;
+  if ((d->v[at].pristine = PyList_AsTuple(c))) result = Py_NewRef(c);
+done:
   Py_XDECREF(items);
+  Py_XDECREF(was);
   Py_XDECREF(c);
-  return NULL;
+  return result;
 }
 
-/* dict and OrderedDict.  Keys are wrapped too: a tensor may be one.  An OrderedDict keeps its order beside the dict, where
- * no version counts. */
+/* defaultdict: the factory is an object like any other. */
+static int ident_copy_factory(PyObject *v, PyObject *c, SrcRef src) {
+  PyObject *descr = PyDict_GetItemString(mg_torch.defaultdict->tp_dict, "default_factory");
+  PyObject *f = descr ? PyObject_GetAttrString(v, "default_factory") : NULL, *w = NULL, *a = NULL;
+  if (f && !src) mg_guard_member(ident_guards(), v, descr, f);
+  if (f) w = mg_wrap(f, src ? mg_source(ident_guards(), SRC_member, src, 0, descr) : 0);
+  if (w) a = PyTuple_Pack(1, w);
+  int rc = a ? mg_torch.defaultdict->tp_init(c, a, NULL) : -1;
+  Py_XDECREF(f);
+  Py_XDECREF(w);
+  Py_XDECREF(a);
+  return rc;
+}
+
+/* The keys in order, whatever the class says about iteration. */
+static PyObject *ident_dict_keys(PyObject *dict) {
+  PyObject *it = mg_dict_iter(dict), *keys = it ? PySequence_Tuple(it) : NULL;
+  Py_XDECREF(it);
+  return keys;
+}
+
+static PyObject *ident_dict_copy(PyObject *dict) {
+  PyObject *c = PyODict_Check(dict) ? PyODict_New() : PyDict_New(), *it = c ? mg_dict_iter(dict) : NULL, *k;
+  int rc = it ? 0 : -1;
+  while (!rc && (k = PyIter_Next(it))) {
+    PyObject *x = PyDict_GetItemWithError(dict, k);
+    rc = x ? mg_dict_put(c, k, x) : -1;
+    Py_DECREF(k);
+  }
+  Py_XDECREF(it);
+  if (rc || PyErr_Occurred()) Py_CLEAR(c);
+  return c;
+}
+
+/* dict, OrderedDict, defaultdict, and Python classes over them.  Keys are wrapped too: a tensor may be one.  An OrderedDict
+ * keeps its order beside the dict, where no version counts. */
 static PyObject *wrap_dict(PyObject *v, SrcRef src) {
   MgIdent *d = mg_rec->ident;
-  bool ordered = PyODict_CheckExact(v);
-  PyObject *c = ordered ? PyODict_New() : PyDict_New(), *keys = PySequence_Tuple(v), *result = NULL;
+  bool ordered = PyODict_Check(v);
+  PyObject *c = mg_new_instance(Py_TYPE(v)), *keys = ident_dict_keys(v), *result = NULL;
   uint32_t at = d->n;
   if (!c || !keys || mg_older_add(v, c, src, OLDER_dict)) goto done;
   if (src) {
@@ -234,16 +302,17 @@ static PyObject *wrap_dict(PyObject *v, SrcRef src) {
     mg_guard_dict_all(ident_guards(), v, NULL);
     if (ordered && PyTuple_GET_SIZE(keys) > 1) mg_guard_pinned(ident_guards(), GK_order_is, v, keys);
   }
+  if (PyObject_TypeCheck(v, mg_torch.defaultdict) && ident_copy_factory(v, c, src)) goto done;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); i++) {
     PyObject *k = PyTuple_GET_ITEM(keys, i), *x = PyDict_GetItemWithError(v, k);
     PyObject *kw = x ? mg_wrap(k, 0) : NULL, *w = kw ? mg_wrap(x, ident_sub(SRC_key, src, 0, k)) : NULL;
-    int rc = w ? PyObject_SetItem(c, kw, w) : -1;
+    int rc = w ? mg_dict_put(c, kw, w) : -1;
     Py_XDECREF(kw);
     Py_XDECREF(w);
     if (rc) goto done;
   }
-  if (!(d->v[at].pristine = PyObject_CallMethodNoArgs(c, mg_names.copy))) goto done;
-  result = Py_NewRef(c);
+  if (!PyDict_CheckExact(v) && !PyODict_CheckExact(v) && ident_copy_attrs(at, v, c, src)) goto done;
+  if ((d->v[at].pristine = ident_dict_copy(c))) result = Py_NewRef(c);
 done:
   Py_XDECREF(keys);
   Py_XDECREF(c);
@@ -363,6 +432,20 @@ static PyObject *wrap_proxy(PyObject *v, SrcRef src) {
 /* Larger dicts are not copied: C code may only read them, key by key (record_call.c). */
 enum { DICT_COPY_LIMIT = 512 };
 
+/* A container whose whole state is its content and its instance dict. */
+static bool ident_can_copy(PyTypeObject *t) {
+  PyTypeObject *b = mg_solid_base(t);
+  if (b != &PyList_Type && b != &PyDict_Type && b != &PyODict_Type && b != mg_torch.defaultdict) return false;
+  if (t == b) return true;
+  if (t->tp_finalize && _PyType_Lookup(t, mg_names.del)) return false; /* a copy must not run it */
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t->tp_mro); i++) {
+    PyTypeObject *m = (PyTypeObject *)PyTuple_GET_ITEM(t->tp_mro, i);
+    if (m->tp_flags & Py_TPFLAGS_HEAPTYPE && PyDict_GetItemString(m->tp_dict, "__slots__") && m->tp_basicsize > b->tp_basicsize + 2 * (Py_ssize_t)sizeof(void *))
+      return false;
+  }
+  return true;
+}
+
 PyObject *mg_wrap(PyObject *v, SrcRef src) {
   MgRec *r = mg_rec;
   if (!r || !v) return Py_XNewRef(v);
@@ -380,10 +463,9 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   if (mg_map_getp(&r->ident->by_seen, v) != MG_MAP_NONE || mg_is_fresh(v)) return Py_NewRef(v);
   if (PyObject_TypeCheck(v, mg_torch.tensor)) return wrap_tensor(v, src);
   if (t == &PyTuple_Type || (PyTuple_Check(v) && mg_solid_base(t) == &PyTuple_Type)) return wrap_tuple(v, src);
-  if (t == &PyList_Type) return wrap_list(v, src);
-  if (t == &PyDict_Type || t == &PyODict_Type) {
-    if (PyDict_GET_SIZE(v) < DICT_COPY_LIMIT) return wrap_dict(v, src);
-  } else if (t == &PySet_Type) return wrap_set(v, src);
+  if (PyList_Check(v) && ident_can_copy(t)) return wrap_list(v, src);
+  if (PyDict_Check(v) && PyDict_GET_SIZE(v) < DICT_COPY_LIMIT && ident_can_copy(t)) return wrap_dict(v, src);
+  if (t == &PySet_Type) return wrap_set(v, src);
   else if (t == &PyCell_Type) return wrap_cell(v, src);
   else if (t == &PyDictProxy_Type) return wrap_proxy(v, src);
   else if (t == &PyMethod_Type) return wrap_method(v, src);
@@ -408,13 +490,6 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
 PyObject *mg_wrap_result(PyObject *v) { return mg_rec && mg_older(v) ? Py_NewRef(v) : mg_wrap(v, 0); }
 
 /* ---- attributes of older instances ---- */
-
-/* The real instance dict, made when CPython has not made it yet; borrowed, NULL when the class has none. */
-static PyObject *attr_real_dict(PyObject *orig) {
-  PyObject **d = _PyObject_GetDictPtr(orig);
-  if (d && !*d) *d = PyDict_New();
-  return d ? *d : NULL;
-}
 
 bool mg_older_by_path(const MgOlder *e) {
   bool identical = e->kind == OLDER_itself || e->kind == OLDER_namespace; /* guarded by identity wherever it came from */

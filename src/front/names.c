@@ -74,3 +74,17 @@ PyTypeObject *mg_solid_base(PyTypeObject *t) {
   while (t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_dealloc == python && t->tp_base) t = t->tp_base;
   return t;
 }
+
+PyObject *mg_new_instance(PyTypeObject *t) {
+  PyObject *none = PyTuple_New(0), *x = none ? mg_solid_base(t)->tp_new(t, none, NULL) : NULL;
+  Py_XDECREF(none);
+  return x;
+}
+
+PyObject *mg_dict_iter(PyObject *dict) {
+  return PyODict_Check(dict) ? PyODict_Type.tp_iter(dict) : PyDict_Type.tp_iter(dict);
+}
+
+int mg_dict_put(PyObject *dict, PyObject *key, PyObject *v) {
+  return PyODict_Check(dict) ? PyODict_SetItem(dict, key, v) : PyDict_SetItem(dict, key, v);
+}

@@ -26,6 +26,7 @@
   NAME(module, "__module__")                                                                                 \
   NAME(reduce_ex, "__reduce_ex__")                                                                           \
   NAME(setstate, "__setstate__")                                                                             \
+  NAME(del, "__del__")                                                                                       \
   NAME(func, "func")                                                                                         \
   NAME(args, "args")                                                                                         \
   NAME(keywords, "keywords")                                                                                 \
@@ -71,6 +72,11 @@ typedef struct MgTorchObjs {
 extern MgNameTable mg_names;
 extern MgTorchObjs mg_torch;
 PyTypeObject *mg_solid_base(PyTypeObject *t); /* the most derived base in C: what C code finds in an instance */
+/* A new, empty instance, made by the base in C: no __new__ or __init__ of a Python class runs. */
+PyObject *mg_new_instance(PyTypeObject *t);
+/* An iterator over the keys of a dict or OrderedDict, in order, that no subclass can override. */
+PyObject *mg_dict_iter(PyObject *dict);
+int mg_dict_put(PyObject *dict, PyObject *key, PyObject *v); /* the same for setting */
 int mg_names_init(void); /* -1 with an exception set; later calls do nothing */
 /* A class's own attributes, borrowed.  3.12 keeps those of static types outside of the type object. */
 static inline PyObject *mg_type_dict(PyTypeObject *t) {

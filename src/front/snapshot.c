@@ -82,7 +82,7 @@ static bool snap_memo(Builder *b, PyObject *o, uint32_t v) {
 /* Keys and values of a dict in order, as one tuple: borrowed from b->keep.  Subclasses are read by their static base. */
 static PyObject *snap_dict_items(Builder *b, PyObject *d) {
   PyObject *flat = PyList_New(0), *k, *v;
-  PyObject *it = flat ? (PyODict_Check(d) ? PyODict_Type.tp_iter(d) : PyDict_Type.tp_iter(d)) : NULL;
+  PyObject *it = flat ? mg_dict_iter(d) : NULL;
   int rc = it ? 0 : -1;
   while (!rc && (k = PyIter_Next(it))) {
     v = PyDict_GetItemWithError(d, k);
@@ -365,7 +365,7 @@ static bool snap_same_items(PyObject *list, PyObject *tuple) {
 /* Same keys in the same order with identical values? */
 static bool snap_same_dict(PyObject *a, PyObject *b) {
   if (PyDict_GET_SIZE(a) != PyDict_GET_SIZE(b)) return false;
-  PyObject *i = PyObject_GetIter(a), *j = PyObject_GetIter(b), *k = NULL, *k2 = NULL;
+  PyObject *i = mg_dict_iter(a), *j = mg_dict_iter(b), *k = NULL, *k2 = NULL;
   bool same = i && j;
   while (same && (k = PyIter_Next(i))) {
     k2 = PyIter_Next(j);
@@ -399,49 +399,46 @@ static bool snap_overlay_changed(const MgOlder *e) {
   return !e->full || !snap_same_dict(e->attrs, e->attrs0);
 }
 
-static bool snap_write(Builder *b, uint32_t i) {
-  MgOlder e = mg_rec->ident->v[i]; /* a copy: building may add entries */
-  uint32_t t;
-  switch ((MgOlderKind)e.kind) {
-  case OLDER_instdict: return true;
+/* Has the content of a copy changed? */
+static bool snap_content_changed(const MgOlder *e) {
+  if (e->kind == OLDER_cell) return PyCell_GET(e->seen) != e->pristine;
+  if (!e->pristine) return false;
+  if (e->kind == OLDER_list) return !snap_same_items(e->seen, e->pristine);
+  if (e->kind == OLDER_dict) return !snap_same_dict(e->seen, e->pristine);
+  return e->kind == OLDER_set && PyObject_RichCompareBool(e->seen, e->pristine, Py_EQ) != 1;
+}
+
+/* The whole new content of a container; t is the older object itself. */
+static bool snap_write_content(Builder *b, const MgOlder *e, uint32_t t) {
+  PyObject *items, *x;
+  switch ((MgOlderKind)e->kind) {
+  case OLDER_cell:
+    x = PyCell_GET(e->seen);
+    return snap_emit_over(b, SN_set_cell, NULL, t, &x, x != NULL) != FAIL;
   case OLDER_list:
-    if (!e.pristine || snap_same_items(e.seen, e.pristine)) return true;
-    snap_guard_distinct(&mg_rec->ident->v[i]);
-    t = snap_build(b, e.seen);
-    return t != FAIL && snap_emit_over(b, SN_fill_list, NULL, t, ((PyListObject *)e.seen)->ob_item, Py_SIZE(e.seen)) != FAIL;
-  case OLDER_dict: {
-    if (!e.pristine || snap_same_dict(e.seen, e.pristine)) return true;
-    snap_guard_distinct(&mg_rec->ident->v[i]);
-    t = snap_build(b, e.seen);
-    PyObject *items = t == FAIL ? NULL : snap_dict_items(b, e.seen);
+    return snap_emit_over(b, SN_fill_list, NULL, t, ((PyListObject *)e->seen)->ob_item, Py_SIZE(e->seen)) != FAIL;
+  case OLDER_dict:
+    items = snap_dict_items(b, e->seen);
     return items && snap_emit_over(b, SN_fill_dict, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != FAIL;
-  }
-  case OLDER_set: {
-    if (!e.pristine || PyObject_RichCompareBool(e.seen, e.pristine, Py_EQ) == 1) return true;
-    snap_guard_distinct(&mg_rec->ident->v[i]);
-    t = snap_build(b, e.seen);
-    PyObject *items = t == FAIL ? NULL : PySequence_Tuple(e.seen);
+  default:
+    items = PySequence_Tuple(e->seen);
     if (!items || PyList_Append(b->keep, items)) return false;
     Py_DECREF(items);
     return snap_emit_over(b, SN_fill_set, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != FAIL;
   }
-  case OLDER_cell: {
-    PyObject *x = PyCell_GET(e.seen);
-    if (x == e.pristine) return true;
-    snap_guard_distinct(&mg_rec->ident->v[i]);
-    t = snap_build(b, e.seen);
-    return t != FAIL && snap_emit_over(b, SN_set_cell, NULL, t, &x, x != NULL) != FAIL;
-  }
-  default: {
-    if (!snap_overlay_changed(&e)) return true;
-    if (e.kind == OLDER_object) snap_guard_distinct(&mg_rec->ident->v[i]);
-    bool space = e.kind == OLDER_namespace;
-    t = space ? snap_emit(b, SN_const, e.orig, 0, NULL, 0) : snap_older(b, &e);
-    if (t == FAIL) return false;
-    if (e.attrs && !snap_overlay(b, t, space ? SN_set_key : SN_set_attr, e.attrs, e.full ? e.attrs0 : NULL)) return false;
-    return !e.members || snap_overlay(b, t, SN_set_attr, e.members, NULL);
-  }
-  }
+}
+
+static bool snap_write(Builder *b, uint32_t i) {
+  MgOlder e = mg_rec->ident->v[i]; /* a copy: building may add entries */
+  bool content = snap_content_changed(&e), overlay = e.kind != OLDER_instdict && snap_overlay_changed(&e);
+  if (!content && !overlay) return true;
+  snap_guard_distinct(&mg_rec->ident->v[i]);
+  bool space = e.kind == OLDER_namespace;
+  uint32_t t = space ? snap_emit(b, SN_const, e.orig, 0, NULL, 0) : snap_build(b, e.seen);
+  if (t == FAIL || (content && !snap_write_content(b, &e, t))) return false;
+  if (!overlay) return true;
+  if (e.attrs && !snap_overlay(b, t, space ? SN_set_key : SN_set_attr, e.attrs, e.full ? e.attrs0 : NULL)) return false;
+  return !e.members || snap_overlay(b, t, SN_set_attr, e.members, NULL);
 }
 
 /* ---- the whole ---- */

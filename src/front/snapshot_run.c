@@ -80,14 +80,8 @@ static int snap_fill_dict(PyObject *d, PyObject **v, const uint32_t *k, uint32_t
     Py_DECREF(r);
   }
   for (uint32_t i = 0; i < n; i += 2)
-    if (ordered ? PyODict_SetItem(d, v[k[i]], v[k[i + 1]]) : PyDict_SetItem(d, v[k[i]], v[k[i + 1]])) return -1;
+    if (mg_dict_put(d, v[k[i]], v[k[i + 1]])) return -1;
   return 0;
-}
-
-static PyObject *snap_new_instance(PyTypeObject *t) {
-  PyObject *none = PyTuple_New(0), *x = none ? mg_solid_base(t)->tp_new(t, none, NULL) : NULL;
-  Py_XDECREF(none);
-  return x;
 }
 
 static int snap_put_attr(PyObject *o, PyObject *key, PyObject *v) {
@@ -147,7 +141,7 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
   case SN_method: return PyMethod_New(v[k[0]], v[k[1]]);
   case SN_builtin: return PyCFunction_NewEx(((PyCFunctionObject *)q->obj)->m_ml, v[k[0]], NULL);
   case SN_wrapper: return Py_TYPE(q->obj)->tp_descr_get(q->obj, v[k[0]], (PyObject *)Py_TYPE(v[k[0]]));
-  case SN_instance: return snap_new_instance((PyTypeObject *)q->obj);
+  case SN_instance: return mg_new_instance((PyTypeObject *)q->obj);
   case SN_call: return PyObject_Call(v[k[0]], v[k[1]], NULL);
   default: PyErr_SetString(PyExc_SystemError, "construction program"); return NULL;
   }

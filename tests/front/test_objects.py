@@ -335,6 +335,40 @@ import collections
 d=collections.OrderedDict(a=1,b=2)
 def f(x): d.move_to_end('a'); d['z']=len(d); return x*list(d.values())[0]
 S=lambda: list(d.items())''',
+    container_subclasses='''
+import collections
+class D(dict):
+    def __iter__(s): raise RuntimeError
+    def total(s): return sum(v for v in s.values() if isinstance(v,int))
+class L(list):
+    def __len__(s): return 100
+class O(collections.OrderedDict): pass
+d=D(a=2,b=3); d.note='n'; l=L([1,2]); l.k=[7]; o=O(x=1,y=2)
+def f(x):
+    d['c']=d['a']+1; d.note+='m'; l.append(d.total()); l.k.append(len(l)); o.move_to_end('x'); o['z']=x*2
+    return x*d['c']+l[-1]+len(d.note)+o['z']
+S=lambda: (list(dict.items(d)), d.note, list.copy(l), l.k, list(o.items()))''',
+    default_dicts='''
+import collections
+DD=collections.defaultdict(list); CT=collections.Counter('aab')
+def f(x): DD['k'].append(len(DD)); CT['b']+=2; CT.update('zz'); return x*len(DD['k'])+CT['z']+CT['missing']
+S=lambda: (dict(DD), dict(CT), DD.default_factory)''',
+    output_object='''
+import collections, dataclasses
+@dataclasses.dataclass
+class Out(collections.OrderedDict):
+    a: object=None
+    b: object=None
+    def __post_init__(s):
+        for f in dataclasses.fields(s):
+            if getattr(s,f.name) is not None: collections.OrderedDict.__setitem__(s,f.name,getattr(s,f.name))
+    def __setattr__(s,n,v):
+        if n in s.keys(): super().__setitem__(n,v)
+        super().__setattr__(n,v)
+def inner(o): o.a=o.a*2; return o
+def f(x): return inner(Out(a=x,b=[x+1]))
+def between(): pass
+S=lambda: 0''',
     enum_arg='''
 import enum
 class E(enum.Enum): A=1; B=2
