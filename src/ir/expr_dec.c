@@ -8,7 +8,7 @@
 #define DEC(name) ExprRef name(MgExprs *x, MgScalarOp op, const ExprRef *s)
 DEC(dec_rem); DEC(dec_tdiv); DEC(dec_fmod); DEC(dec_floordiv); DEC(dec_mod); DEC(dec_min); DEC(dec_max); DEC(dec_neg);
 DEC(dec_abs); DEC(dec_sign); DEC(dec_rsqrt); DEC(dec_libm); DEC(dec_pow); DEC(dec_isinf); DEC(dec_signbit);
-DEC(dec_swapped); DEC(dec_shl); DEC(dec_shr);
+DEC(dec_swapped); DEC(dec_powf); DEC(dec_shl); DEC(dec_shr);
 
 static MgTy ty_of(MgExprs *x, ExprRef a) { return mg_expr(x, a)->ty; }
 static ExprRef num(MgExprs *x, ExprRef like, double v) {
@@ -138,8 +138,8 @@ DEC(dec_shr) {
 
 /* Integer powers by squaring: one step per bit of the exponent; negative exponents give 0 except for 1 and -1. */
 DEC(dec_pow) {
+  if (flt(x, s[0])) return dec_powf(x, op, s);
   ExprRef a = s[0], e = s[1], one = num(x, a, 1), zero = num(x, a, 0), r = one, base = a;
-  if (flt(x, a)) return 0;
   for (int bit = 0; bit < 8 * mg_ty_size(ty_of(x, a)) - sgn(x, a); bit++) {
     ExprRef on = bin(x, OP_ne, bin(x, OP_and, bin(x, OP_lsr, e, num(x, e, bit)), one), zero);
     r = where(x, on, bin(x, OP_mul, r, base), r);

@@ -7,7 +7,7 @@
 
 #define DEC(name) ExprRef name(MgExprs *x, MgScalarOp op, const ExprRef *s)
 DEC(dec_exp); DEC(dec_exp2); DEC(dec_expm1); DEC(dec_log); DEC(dec_log2); DEC(dec_log10); DEC(dec_log1p); DEC(dec_tanh);
-DEC(dec_erf); DEC(dec_sin); DEC(dec_cos); DEC(dec_tan);
+DEC(dec_erf); DEC(dec_sin); DEC(dec_cos); DEC(dec_tan); DEC(dec_powf);
 
 static bool is_f32(MgExprs *x, ExprRef a) { return mg_expr(x, a)->ty == TY_f32; }
 static ExprRef f(MgExprs *x, double v) { return mg_ex_float(x, TY_f32, v); }
@@ -224,3 +224,52 @@ DEC(dec_sin) { return is_f32(x, s[0]) ? circular(x, s[0], 0) : 0; }
 DEC(dec_cos) { return is_f32(x, s[0]) ? circular(x, s[0], 1) : 0; }
 /* 3 ulp. */
 DEC(dec_tan) { return is_f32(x, s[0]) ? quo(x, circular(x, s[0], 0), circular(x, s[0], 1)) : 0; }
+
+/* ---- powers, in f64: 2^(y log2 |x|) ---- */
+
+static ExprRef d(MgExprs *x, double v) { return mg_ex_float(x, TY_f64, v); }
+static ExprRef l(MgExprs *x, int64_t v) { return mg_ex_int(x, TY_i64, v); }
+
+static ExprRef poly64(MgExprs *x, ExprRef v, const double *c, int n) {
+  ExprRef r = d(x, c[n - 1]);
+  for (int k = n - 2; k >= 0; k--) r = fma_(x, r, v, d(x, c[k]));
+  return r;
+}
+
+/* log2 of a non-negative f64 that is a normal number, 0, infinity or NaN; relative error 1e-12. */
+static ExprRef log2_f64(MgExprs *x, ExprRef a) {
+  static const double c[] = {2.0, 2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9, 2.0 / 11, 2.0 / 13};
+  ExprRef b = mg_ex_bitcast(x, TY_i64, a), e = mg_ex_op(x, OP_lsr, sub(x, b, l(x, 0x3fe6a09e667f3bcd)), l(x, 52), 0);
+  ExprRef m = mg_ex_bitcast(x, TY_f64, sub(x, b, mg_ex_op(x, OP_lsl, e, l(x, 52), 0)));
+  ExprRef q = quo(x, sub(x, m, d(x, 1)), add(x, m, d(x, 1)));
+  ExprRef logm = mul(x, q, poly64(x, mul(x, q, q), c, 7));
+  ExprRef v = fma_(x, logm, d(x, M_LOG2E), mg_ex_cvt(x, TY_f64, e));
+  v = where(x, eq(x, a, d(x, 0)), d(x, -INFINITY), v);
+  return where(x, lt(x, a, d(x, INFINITY)), v, a); /* infinity and NaN as they are */
+}
+
+/* 2^t; relative error 1e-9, enough to be rounded to f32. */
+static ExprRef exp2_f64(MgExprs *x, ExprRef t) {
+  static const double c[] = {1, 1, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320};
+  t = where(x, lt(x, t, d(x, -1000)), d(x, -1000), t);
+  t = where(x, lt(x, d(x, 1000), t), d(x, 1000), t);
+  ExprRef n = mg_ex_op(x, OP_round, t, 0, 0), p = poly64(x, mul(x, sub(x, t, n), d(x, M_LN2)), c, 9);
+  ExprRef k = mg_ex_op(x, OP_lsl, add(x, mg_ex_cvt(x, TY_i64, n), l(x, 1023)), l(x, 52), 0);
+  return mul(x, p, mg_ex_bitcast(x, TY_f64, k));
+}
+
+/* 1 ulp, special cases as C's pow. */
+DEC(dec_powf) {
+  if (!is_f32(x, s[0])) return 0;
+  ExprRef a = abs_(x, s[0]), y = s[1], one = f(x, 1), inf = f(x, INFINITY);
+  ExprRef t = mul(x, mg_ex_cvt(x, TY_f64, y), log2_f64(x, mg_ex_cvt(x, TY_f64, a)));
+  ExprRef v = mg_ex_cvt(x, TY_f32, exp2_f64(x, where(x, eq(x, a, one), d(x, 0), t)));
+  ExprRef half = mul(x, y, f(x, 0.5)), whole = eq(x, mg_ex_op(x, OP_round, y, 0, 0), y);
+  ExprRef odd = mg_ex_op(x, OP_and, whole, mg_ex_op(x, OP_ne, mg_ex_op(x, OP_round, half, 0, 0), half, 0), 0);
+  ExprRef minus = mg_ex_op(x, OP_and, mg_ex_op(x, OP_signbit, s[0], 0, 0), odd, 0);
+  v = where(x, minus, mg_ex_op(x, OP_neg, v, 0, 0), v);
+  ExprRef bad = mg_ex_op(x, OP_and, lt(x, s[0], f(x, 0)), mg_ex_op(x, OP_not, whole, 0, 0), 0);
+  v = where(x, mg_ex_op(x, OP_and, bad, lt(x, a, inf), 0), f(x, NAN), v);
+  v = where(x, mg_ex_op(x, OP_isnan, y, 0, 0), y, v);
+  return where(x, mg_ex_op(x, OP_or, eq(x, y, f(x, 0)), eq(x, s[0], one), 0), one, v);
+}

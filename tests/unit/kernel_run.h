@@ -35,6 +35,8 @@ static inline double cpu_ms(void) { return (double)clock() * 1e3 / CLOCKS_PER_SE
 static inline MgTarget host_target(void) {
   MgTarget t = {.vector_bits = mg_llvm_has("avx512f") ? 512 : 256, .fma = mg_llvm_has("fma"), .avx512 = mg_llvm_has("avx512f"),
                 .f16c = mg_llvm_has("f16c"), .avx512bf16 = mg_llvm_has("avx512bf16")};
+  if (getenv("TARGET_LLVM")) t.llvm = atoi(getenv("TARGET_LLVM")); /* spelled for an old LLVM */
+  if (getenv("TARGET_256")) t.vector_bits = 256, t.avx512 = false; /* text as for AVX2: scalar tails */
   return t;
 }
 
