@@ -79,12 +79,16 @@ def check_sample(op, sample):
     return None
 
 
+# Functions with a gradient of their own: the recording of a callable alone cannot see them; the frame loop breaks there.
+CUSTOM_GRADIENT = ("nn.functional.linear_cross_entropy",)
+
+
 @pytest.mark.parametrize("op", op_db, ids=lambda op: op.formatted_name)
 def test_record(op):
     if not op.supported_dtypes("cpu") or op.name.startswith(("sparse.", "to_sparse", "empty", "new_empty", "nn.functional.multi_head")):
         pytest.skip("uninitialised or not strided")
     dtype = torch.float32 if op.supports_dtype(torch.float32, "cpu") else next(iter(op.supported_dtypes("cpu")))
-    grad = op.supports_autograd and dtype.is_floating_point
+    grad = op.supports_autograd and dtype.is_floating_point and not op.name.startswith(CUSTOM_GRADIENT)
     for i, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=grad)):
         if i == SAMPLES:
             break

@@ -151,3 +151,42 @@ def test_data_of_a_tensor():
     c = magneto.compile(g)
     for _ in range(2):
         torch.testing.assert_close(c(torch.ones(3)), g(torch.ones(3)))
+
+
+F = torch.nn.functional
+REFUSED = {
+    "matrix sizes": lambda: torch.ones(2, 3).mm(torch.ones(4, 5)),
+    "linear sizes": lambda: F.linear(torch.ones(2, 3), torch.ones(4, 5)),
+    "mixed dtypes": lambda: torch.ones(2, 3) @ torch.ones(3, 2, dtype=torch.float64),
+    "batch sizes": lambda: torch.ones(2, 3, 4).bmm(torch.ones(3, 4, 5)),
+    "channels": lambda: F.conv2d(torch.ones(1, 3, 8, 8), torch.ones(4, 2, 3, 3)),
+    "kernel too large": lambda: F.conv2d(torch.ones(1, 3, 2, 2), torch.ones(4, 3, 3, 3)),
+    "pool padding": lambda: F.max_pool2d(torch.ones(1, 1, 8, 8), 2, padding=2),
+    "broadcast": lambda: torch.ones(2, 3) + torch.ones(4),
+    "in-place broadcast": lambda: torch.ones(3).add_(torch.ones(2, 3)),
+    "in-place dtype": lambda: torch.ones(3, dtype=torch.int64).add_(1.5),
+    "cat": lambda: torch.cat([torch.ones(2, 3), torch.ones(2, 4)]),
+    "view": lambda: torch.ones(6).view(4, 2),
+    "gather": lambda: torch.ones(2, 2).gather(0, torch.zeros(3, 3, dtype=torch.int64)),
+    "index dtype": lambda: torch.ones(2, 2).gather(0, torch.zeros(2, 2)),
+    "scatter": lambda: torch.zeros(3, 5).scatter(0, torch.zeros(2, 2, dtype=torch.int64), torch.ones(1, 1)),
+    "dimension": lambda: torch.ones(2).sum(3),
+    "mean of integers": lambda: torch.ones(3, dtype=torch.int64).mean(),
+    "layer norm": lambda: F.layer_norm(torch.ones(2, 3), (4,)),
+    "batch norm": lambda: F.batch_norm(torch.ones(2, 3), torch.ones(4), torch.ones(4)),
+    "bool minus": lambda: torch.ones(2, dtype=torch.bool) - torch.ones(2, dtype=torch.bool),
+    "tril": lambda: torch.ones(3).tril(),
+    "embedding": lambda: F.embedding(torch.ones(2), torch.ones(3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_torch_refuses(name):
+    fn = REFUSED[name]
+    with pytest.raises(Exception) as want:
+        fn()
+    compiled = magneto.compile(fn)
+    for _ in range(2):
+        with pytest.raises(want.type) as got:
+            compiled()
+        assert str(got.value) == str(want.value)
