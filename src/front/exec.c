@@ -25,6 +25,7 @@ struct MgExec {
   MgPlan *plan;        /* compiled; NULL otherwise */
   PyObject *callable;  /* what a custom backend returned, strong; NULL otherwise */
   uint32_t *overlap;   /* plans that write inputs: per input, the first input over the same memory; else NULL */
+  bool plan_failed;    /* a run of the plan ended in an error of ours: nodes run instead from then on */
   bool no_autocast;    /* autocast was on at the start: its casts are nodes, so runs have it off */
 };
 
@@ -216,7 +217,9 @@ static int exec_build_plan(MgExec *e, MgRec *r, const MgConfig *cfg, PyObject *c
   }
   MgRc rc = mg_compile(r->g, &cfg->opt, &host, &e->plan);
   if (rc == MG_OK) {
-    if (!guard_overlap) { /* nothing can send a run back to ATen */
+    MgPlanInfo info;
+    mg_plan_info(e->plan, &info);
+    if (!guard_overlap && !info.nextern) { /* nothing can send a run back to ATen */
       mg_noderun_free(e->nodes);
       e->nodes = NULL;
     }
@@ -296,14 +299,37 @@ static bool exec_same_overlap(const MgExec *e, PyObject *const *in) {
   return same;
 }
 
-static int exec_dispatch(const MgExec *e, PyObject *const *in, PyObject **outs) {
+/* A library call inside of the plan failed (an op returned other sizes than its meta kernel said).  The program must not
+ * notice: a warning, and the nodes run from now on.  The exception is set and cleared here. */
+static int exec_give_up_plan(MgExec *e) {
+  PyObject *type, *value, *tb;
+  PyErr_Fetch(&type, &value, &tb);
+  PyObject *text = value ? PyObject_Str(value) : NULL;
+  const char *why = text ? PyUnicode_AsUTF8(text) : "?";
+  PyErr_Clear();
+  e->plan_failed = true;
+  mg_stats.fallbacks++;
+  mg_log(MG_LOG_fallback, "a compiled graph failed and runs op by op: %s", why ? why : "?");
+  int rc = PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "magneto: a compiled graph failed and runs op by op: %s", why ? why : "?");
+  Py_XDECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(tb);
+  return rc;
+}
+
+static int exec_dispatch(MgExec *e, PyObject *const *in, PyObject **outs) {
   if (e->callable) return exec_run_backend(e, in, outs);
-  if (e->plan && (!e->overlap || exec_same_overlap(e, in))) return mg_planrun(e->plan, in, outs);
+  if (e->plan && !e->plan_failed && (!e->overlap || exec_same_overlap(e, in))) {
+    int rc = mg_planrun(e->plan, in, outs);
+    if (rc != -2) return rc;
+    if (mg_strict() || !e->nodes || exec_give_up_plan(e)) return -1;
+  }
   return mg_noderun_run(e->nodes, in, outs);
 }
 
 /* With autocast off, as `with torch._C._DisableAutocast()`. */
-static int exec_without_autocast(const MgExec *e, PyObject *const *in, PyObject **outs) {
+static int exec_without_autocast(MgExec *e, PyObject *const *in, PyObject **outs) {
   PyObject *ctx = PyObject_CallNoArgs(exec_disable_autocast), *r = NULL, *t, *v, *tb;
   if (ctx) r = PyObject_CallMethod(ctx, "__enter__", NULL);
   int rc = r ? exec_dispatch(e, in, outs) : -1;

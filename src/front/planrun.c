@@ -76,8 +76,10 @@ int mg_planrun(MgPlan *p, PyObject *const *in, PyObject **outs) {
   PyThreadState *gil = is_long ? PyEval_SaveThread() : NULL;
   MgRc run = mg_plan_run(p, t, out, same, err, sizeof err);
   if (gil) PyEval_RestoreThread(gil);
-  if (run != MG_OK) mg_planrun_raise(run, err);
-  else rc = planrun_wrap(in, out, same, info.noutput, outs);
+  if (run != MG_OK) {
+    mg_planrun_raise(run, err);
+    rc = run == MG_BUG && !info.nwritten ? -2 : -1;
+  } else rc = planrun_wrap(in, out, same, info.noutput, outs);
   if (!rc && info.nwritten) rc = planrun_bump_versions(&info, in);
 done:
   if (t != in_stack) free(t);

@@ -7,7 +7,8 @@
 
 /* in: borrowed torch tensors in graph input order; outs: new references in graph output order.  Releases the GIL
  * while a long plan runs; bumps the version counters of inputs that were written.  -1 with an exception: the one that
- * eager raises when a check of data failed. */
+ * eager raises when a check of data failed.  -2 with an exception: an error of ours, and no input was written yet, so the
+ * caller may run the graph in another way. */
 int mg_planrun(MgPlan *p, PyObject *const *in, PyObject **outs);
 /* Sets the exception of a failed run or compilation. */
 void mg_planrun_raise(MgRc rc, const char *text);

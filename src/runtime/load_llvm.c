@@ -175,9 +175,11 @@ static void llvm_open_once(void) {
     "libLLVM.so.22.1", "libLLVM.so.21.1", "libLLVM.so.20.1", "libLLVM.so.19.1", "libLLVM-19.so.1", "libLLVM-18.so.1",
     "libLLVM.so.18.1", "libLLVM-17.so.1", "libLLVM-17.so", "libLLVM-16.so.1", "libLLVM-16.so"};
   char beside[1024];
-  if (llvm_try(llvm_given) || llvm_try(getenv("MAGNETO_LLVM"))) return;
-  if (llvm_beside(beside, sizeof beside) && llvm_try(beside)) return;
-  for (size_t i = 0; i < sizeof system / sizeof *system; i++)
+  const char *env = getenv("MAGNETO_LLVM");
+  bool none = env && !strcmp(env, "none"); /* as if there were no LLVM */
+  if (!none && (llvm_try(llvm_given) || llvm_try(env))) return;
+  if (!none && llvm_beside(beside, sizeof beside) && llvm_try(beside)) return;
+  for (size_t i = 0; !none && i < sizeof system / sizeof *system; i++)
     if (llvm_try(system[i])) return;
   size_t n = strlen(llvm_error);
   snprintf(llvm_error + n, sizeof llvm_error - n,
@@ -195,7 +197,7 @@ int mg_llvm_major(void) {
   char beside[1024];
   unsigned major = 0, minor, patch;
   const char *env = getenv("MAGNETO_LLVM"), *first = *llvm_given ? llvm_given : env;
-  if (!first && llvm_beside(beside, sizeof beside)) first = beside;
+  if ((!first || !*first) && llvm_beside(beside, sizeof beside)) first = beside;
   if (first && strstr(first, "llvmlite") && !access(first, R_OK)) return 0;
   if (mg_llvm_open()) return -1;
   if (!llvm_lite) ll.LLVMGetVersion(&major, &minor, &patch);

@@ -13,7 +13,7 @@ typedef struct MgObject { /* an object file in memory; data is malloc'ed */
 
 /* Where to look first (copied); call before the first mg_llvm_open. */
 void mg_llvm_set_path(const char *path);
-/* Finds and starts a library: the given path, $MAGNETO_LLVM, llvmlite beside torch, a system libLLVM.  NULL, or
+/* Finds and starts a library: the given path, $MAGNETO_LLVM ("none": there is none), llvmlite beside torch, a system libLLVM.  NULL, or
  * a message for users. */
 const char *mg_llvm_open(void);
 const char *mg_llvm_library(void);  /* its path */
