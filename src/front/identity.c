@@ -255,7 +255,7 @@ done:
 
 /* defaultdict: the factory is an object like any other. */
 static int ident_copy_factory(PyObject *v, PyObject *c, SrcRef src) {
-  PyObject *descr = PyDict_GetItemString(mg_torch.defaultdict->tp_dict, "default_factory");
+  PyObject *descr = PyDict_GetItemString(mg_type_dict(mg_torch.defaultdict), "default_factory");
   PyObject *f = descr ? PyObject_GetAttrString(v, "default_factory") : NULL, *w = NULL, *a = NULL;
   if (f && !src) mg_guard_member(ident_guards(), v, descr, f);
   if (f) w = mg_wrap(f, src ? mg_source(ident_guards(), SRC_member, src, 0, descr) : 0);
@@ -440,8 +440,8 @@ static bool ident_can_copy(PyTypeObject *t) {
   if (t->tp_finalize && _PyType_Lookup(t, mg_names.del)) return false; /* a copy must not run it */
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t->tp_mro); i++) {
     PyTypeObject *m = (PyTypeObject *)PyTuple_GET_ITEM(t->tp_mro, i);
-    if (m->tp_flags & Py_TPFLAGS_HEAPTYPE && PyDict_GetItemString(m->tp_dict, "__slots__") && m->tp_basicsize > b->tp_basicsize + 2 * (Py_ssize_t)sizeof(void *))
-      return false;
+    PyObject *slots = m->tp_flags & Py_TPFLAGS_HEAPTYPE ? PyDict_GetItemString(mg_type_dict(m), "__slots__") : NULL;
+    if (slots && PyObject_Size(slots)) return false; /* state beside the dict */
   }
   return true;
 }

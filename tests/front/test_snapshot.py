@@ -1,0 +1,254 @@
+"""Construction programs: what a function returns, and what is alive at a break, is rebuilt with the same shape, identity and
+aliasing as eager execution gives."""
+import collections
+import dataclasses
+import functools
+import types
+
+import pytest
+import torch
+
+import magneto
+from magneto import _magneto
+
+Point = collections.namedtuple("Point", "x y")
+
+
+@dataclasses.dataclass
+class Data:
+    t: object
+    n: int = 0
+    l: list = dataclasses.field(default_factory=list)
+
+
+class Slots:
+    __slots__ = ("a", "b")
+
+
+class Prop:
+    def __init__(self, v):
+        self.__dict__["v"] = v
+
+    @property
+    def v(self):
+        return self.__dict__["v"] * 2
+
+
+class Base:
+    def m(self, x):
+        return x + 1
+
+
+class Derived(Base):
+    def m(self, x):
+        return super().m(x) * 10
+
+    def parts(self):
+        return super().m, self.m
+
+
+class Result(collections.OrderedDict):
+    pass
+
+
+def _slots(x):
+    s = Slots()
+    s.a = x * 2
+    return s
+
+
+def _shared(x):
+    l = [x + 1]
+    return {"a": l, "b": l, "c": (l, l)}
+
+
+def _cycle(x):
+    l = [x]
+    d = {"l": l}
+    l.append(d)
+    return l
+
+
+def _result(x):
+    r = Result(a=x, b=x + 1)
+    r.extra = [x * 3]
+    r.move_to_end("a")
+    return r
+
+
+def _counter(x):
+    n, total = 0, x
+
+    def step(y, k=2, *, z=3):
+        nonlocal n, total
+        n += 1
+        total = total + y * k * z
+        return total, n
+
+    step(x)
+    return step
+
+
+PROGRAMS = {
+    "tensor": lambda x: x * 2,
+    "same_input": lambda x: x,
+    "none": lambda x: None,
+    "list": lambda x: [x + 1, 2, "a", None, [x]],
+    "tuple": lambda x: (x, (x + 1, (x + 2,)), ()),
+    "dict": lambda x: {"b": x, 1: x + 1, (2, 3): {}},
+    "set": lambda x: {1, "a", (2, 3)},
+    "frozenset": lambda x: frozenset({1, (2,)}),
+    "slice": lambda x: slice(x.shape[0], None, 2),
+    "range": lambda x: range(x.shape[0]),
+    "namedtuple": lambda x: Point(x + 1, [x]),
+    "size": lambda x: x.shape,
+    "dtype": lambda x: (x.dtype, x.device, torch.float16),
+    "dataclass": lambda x: Data(x * 2, 3, [x]),
+    "slots": _slots,
+    "property": lambda x: Prop(x + 1),
+    "simple_namespace": lambda x: types.SimpleNamespace(a=x + 1, b=2),
+    "ordered_dict": lambda x: collections.OrderedDict(b=x, a=x + 1),
+    "ordered_subclass": _result,
+    "deque": lambda x: collections.deque([x, 2], maxlen=3),
+    "defaultdict": lambda x: collections.defaultdict(list, a=[x]),
+    "partial": lambda x: functools.partial(torch.add, x, alpha=2),
+    "bound_method": lambda x: Data(x).__eq__,
+    "list_method": lambda x: [x + 1].append,
+    "super_method": lambda x: Derived().parts(),
+    "exception": lambda x: ValueError("text", 3),
+    "bytes": lambda x: (b"x", bytearray(b"y"), 2.5, 1j, ..., NotImplemented),
+    "shared": _shared,
+    "cycle": _cycle,
+    "same_tensor_twice": lambda x: (lambda y: (y, y, [y]))(x + 1),
+    "list_iterator": lambda x: (lambda it: (next(it), it))(iter([x, x + 1, x + 2])),
+    "dict_iterator": lambda x: (lambda it: (next(it), it))(iter({"a": 1, "b": 2})),
+    "reversed": lambda x: (lambda it: (next(it), it))(reversed([1, 2, 3])),
+    "enumerate": lambda x: (lambda it: (next(it), it))(enumerate([x, x + 1])),
+    "zip": lambda x: zip([x, x + 1], [1, 2]),
+    "map": lambda x: map(torch.neg, [x, x + 1]),
+    "class": lambda x: (Data, int, torch.nn.Linear),
+    "module": lambda x: (torch, functools),
+    "function": lambda x: (same, torch.add, len),
+}
+
+
+def same(a, b, seen=None):
+    """Equal structure, and the same aliasing: an object that appears twice on one side does so on the other."""
+    seen = {} if seen is None else seen
+    if isinstance(a, (torch.Tensor, list, dict, collections.deque)) or hasattr(a, "__dict__"):
+        if id(a) in seen:
+            return seen[id(a)] is b
+        seen[id(a)] = b
+    if hasattr(a, "__next__") and hasattr(b, "__next__"):  # a dict's iterator comes back as one over its remaining keys
+        return same(list(a), list(b), seen)
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, (list, tuple, collections.deque)):
+        return len(a) == len(b) and all(same(p, q, seen) for p, q in zip(a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[k], b[k], seen) for k in a) and \
+            same(getattr(a, "__dict__", None), getattr(b, "__dict__", None), seen)
+    if isinstance(a, BaseException):
+        return a.args == b.args
+    if isinstance(a, functools.partial):
+        return a.func is b.func and same(a.args, b.args, seen) and same(a.keywords, b.keywords, seen)
+    if isinstance(a, types.MethodType):
+        return a.__func__ is b.__func__ and same(a.__self__, b.__self__, seen)
+    if isinstance(a, (types.BuiltinMethodType, types.MethodWrapperType)):
+        return a.__name__ == b.__name__ and same(a.__self__, b.__self__, seen)
+    if isinstance(a, (type, types.ModuleType, types.FunctionType)):
+        return a is b
+    if isinstance(a, Slots):
+        return same(a.a, b.a, seen) and hasattr(a, "b") == hasattr(b, "b")
+    if hasattr(a, "__dict__"):
+        return same(a.__dict__, b.__dict__, seen)
+    return a == b
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_returned(name):
+    f = PROGRAMS[name]
+    c = magneto.compile(f)
+    for i in range(3):
+        x = torch.arange(3.0) + i
+        assert same(f(x), c(x)), name
+    assert _magneto.stats()["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_alive_at_a_break(name):
+    make = PROGRAMS[name]
+
+    def f(x):
+        v = make(x)
+        w = [v]
+        magneto.graph_break()
+        return v, w, w[0] is v, x + 1
+
+    c = magneto.compile(f)
+    for i in range(3):
+        x = torch.arange(3.0) + i
+        want, got = f(x), c(x)
+        assert same(want, got), name
+        assert got[2] is True
+
+
+def test_returned_function_has_fresh_state():
+    c = magneto.compile(_counter)
+    x = torch.ones(3)
+    one, two, ref = c(x), c(x), _counter(x)
+    for _ in range(2):
+        want = ref(x)
+        assert same(one(x), want)
+    assert same(two(x), _counter(x)(x))
+    assert one.__name__ == "step" and one.__kwdefaults__ == {"z": 3}
+
+
+def test_fresh_objects_are_new_at_each_call():
+    c = magneto.compile(lambda x: ([x], {"a": 1}, Data(x)))
+    x = torch.ones(3)
+    a, b = c(x), c(x)
+    assert all(p is not q for p, q in zip(a, b))
+    a[2].l.append(1)
+    assert c(x)[2].l == []
+
+
+def test_input_identity():
+    c = magneto.compile(lambda x, l: (x, l, l[0]))
+    x, l = torch.ones(3), [torch.zeros(3)]
+    a = c(x, l)
+    assert a[0] is x and a[1] is l and a[2] is l[0]
+
+
+def test_writes_to_arguments():
+    def f(x, l, d, o, s):
+        l.append(x + 1)
+        l[0] = "first"
+        d["k"] = l
+        d.pop("gone", None)
+        o.t = x * 2
+        o.l = l
+        del o.old
+        s.add(3)
+        return len(l)
+
+    c = magneto.compile(f)
+    for i in range(3):
+        results = []
+        for call in (f, c):
+            x = torch.ones(3) * i
+            l, d, o, s = [0], {"gone": 1, "stays": 2}, types.SimpleNamespace(old=1), {1}
+            n = call(x, l, d, o, s)
+            assert d["k"] is l and o.l is l
+            results.append((n, l, d, vars(o), sorted(s)))
+        assert same(*results)
+
+
+def test_hot_return_is_cheap():
+    """A single returned tensor runs no construction program worth speaking of."""
+    c = magneto.compile(lambda x: x.clone())
+    x = torch.ones(3)
+    c(x)
+    assert torch.equal(c(x), x) and c(x) is not x
