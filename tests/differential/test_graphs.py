@@ -203,4 +203,4 @@ def test_models(name, train):
     got = graph.run(*got_in)
     # batch norms of few values amplify rounding: eager with other kernels shows how much
     noise = max(float((a - b).abs().max()) for a, b in zip(want, other, strict=True) if a.is_floating_point())
-    compare(want, want_in, got, got_in, {"rtol": 1e-3, "atol": 1e-4 + 4 * noise})
+    compare(want, want_in, got, got_in, {"rtol": 1e-3, "atol": 1e-4 + 16 * noise})
