@@ -377,32 +377,40 @@ const MgOp *mg_op_from_schema(MgCtx *c, const char *schema) {
   return o;
 }
 
-static const MgOp *op_row_get(uint32_t row) {
+static const MgOp *op_row_get(MgCtx *c, uint32_t row) {
   if (!row || row >= TOP__COUNT) return NULL;
-  if (ops.by_row[row]) return ops.by_row[row];
-  MgCtx c; /* the error, if any, is only that memory ran out or that a row is malformed */
-  mg_ctx_init(&c);
-  const MgOp *o = op_intern(&c, op_row[row].schema, row);
-  mg_ctx_free(&c);
-  return o;
+  return ops.by_row[row] ? ops.by_row[row] : op_intern(c, op_row[row].schema, row);
 }
 
-const MgOp *mg_op_by_name(const char *full) {
+const MgOp *mg_op_find(MgCtx *c, const char *full) {
   const MgOp *o = NULL;
   pthread_mutex_lock(&ops.lock);
   if (op_init() == MG_OK) {
     uint32_t row = op_find_row(full), i;
-    if (row) o = op_row_get(row);
+    if (row) o = op_row_get(c, row);
     else if ((i = mg_map_get(&ops.name, op_hash(full))) != MG_MAP_NONE && !strcmp(ops.op[i]->full, full)) o = ops.op[i];
+  } else {
+    mg_fail(c, MG_NOMEM, "out of memory (op table)");
   }
   pthread_mutex_unlock(&ops.lock);
   return o;
 }
 
+const MgOp *mg_op_by_name(const char *full) {
+  MgCtx c;
+  mg_ctx_init(&c);
+  const MgOp *o = mg_op_find(&c, full);
+  mg_ctx_free(&c);
+  return o;
+}
+
 const MgOp *mg_op_by_code(MgTop code) {
+  MgCtx c; /* the error, if any, is only that memory ran out */
+  mg_ctx_init(&c);
   pthread_mutex_lock(&ops.lock);
-  const MgOp *o = op_init() == MG_OK ? op_row_get(code) : NULL;
+  const MgOp *o = op_init() == MG_OK ? op_row_get(&c, code) : NULL;
   pthread_mutex_unlock(&ops.lock);
+  mg_ctx_free(&c);
   return o;
 }
 

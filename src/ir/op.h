@@ -52,6 +52,8 @@ const MgOp *mg_op_from_schema(MgCtx *c, const char *schema);
 /* The op by full name ("aten::add.Tensor"), or NULL when no schema of that name was interned.  Every row of
  * tensor_ops.def carries its schema, so rows are always found. */
 const MgOp *mg_op_by_name(const char *full);
+/* The same, telling the two failures apart: when memory ran out, c holds the error. */
+const MgOp *mg_op_find(MgCtx *c, const char *full);
 const MgOp *mg_op_by_code(MgTop code);
 uint32_t mg_op_count(void);
 /* The functional twin of an op that writes an argument, or NULL: aten::add_.Tensor -> aten::add.Tensor (same

@@ -483,7 +483,8 @@ static MgRc text_read_node(Text *t, const uint32_t *lhs, int nlhs) {
   memcpy(full, t->p, n);
   full[n] = 0;
   t->p += n;
-  const MgOp *op = mg_op_by_name(full);
+  const MgOp *op = mg_op_find(g->c, full);
+  TRY(g->c->rc);
   if (!op) return TEXT_FAIL(t, "unknown op %s", t->line, full);
   TRY(text_want(t, "("));
   NodeRef k = mg_graph_node(g, op, op->nparam, nlhs);
