@@ -1,0 +1,50 @@
+"""What users see when something is missing: the program still runs, one warning names the reason, doctor tells the rest."""
+import os
+import subprocess
+import sys
+
+import magneto
+from magneto import doctor
+
+PROGRAM = """
+import torch, magneto, warnings
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    for k in range(2):
+        f = magneto.compile(lambda x: torch.sin(x) + k)
+        for _ in range(2):
+            torch.testing.assert_close(f(torch.ones(3)), torch.sin(torch.ones(3)) + k)
+print(len(seen), seen[0].category.__name__, seen[0].message, magneto._magneto.stats()["fallbacks"])
+"""
+
+
+def run(**env):
+    env = {k: v for k, v in {**os.environ, **env}.items() if v is not None}
+    return subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=env, timeout=120)
+
+
+def test_one_warning_and_the_right_result():
+    r = run(MAGNETO_STRICT=None, MAGNETO_STOP="functionalize")
+    assert r.returncode == 0, r.stderr
+    count, kind, rest = r.stdout.split(maxsplit=2)
+    assert (count, kind) == ("1", "RuntimeWarning") and "op by op" in rest and rest.split()[-1] == "2"
+
+
+def test_strict_mode_makes_it_an_error():
+    r = run(MAGNETO_STRICT="1", MAGNETO_STOP="functionalize")
+    assert r.returncode != 0 and "cannot compile the graph" in r.stderr
+
+
+def test_unknown_log_channel_is_a_warning():
+    r = run(MAGNETO_LOGS="no_such_channel", MAGNETO_STRICT=None)
+    assert "MAGNETO_LOGS: unknown channel" in r.stderr
+
+
+def test_doctor(capsys):
+    findings = {f.name: f for f in doctor.examine()}
+    assert {"torch", "torch C ABI", "LLVM", "oneDNN", "threads", "vector width", "OpenMP", "GPU"} <= set(findings)
+    assert all(f.mend for f in findings.values() if not f.ok)
+    status = doctor.main()
+    out = capsys.readouterr().out
+    assert status == int(any(f.needed and not f.ok for f in findings.values()))
+    assert magneto.__version__ in out and "LLVM" in out
