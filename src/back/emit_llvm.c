@@ -443,6 +443,7 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
   if (!g.reduces) g.keep = g.end;
   g.wide = g.vec >= 0 && g.vec < g.keep && is_wide(e, loop, n, g.vec);
   if (g.reduces) g.unroll = ops * (uint32_t)n <= 2 ? 8 : ops * (uint32_t)n <= 8 ? 4 : ops <= 16 ? 2 : 1;
+  while (g.unroll > 1 && g.unroll * n > 48) g.unroll /= 2;
   for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < g.end ? (k < shared ? loop[0]->range[k] : g.range[k]) : 0);
   if (g.vec >= 0)
     for (int i = 0; i < n; i++) g.masked_ok = g.masked_ok && em_contiguous_only(e, loop[i], g.vec);

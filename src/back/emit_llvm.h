@@ -7,7 +7,7 @@
 #include "back/back.h"
 
 #define EMIT_MAX_SCOPE 24
-#define EMIT_MAX_ACC 96
+#define EMIT_MAX_ACC 200
 #define EMIT_WIDE 4      /* vectors at a time in column reductions */
 
 typedef struct EmRef { /* an SSA value, or a constant node */
