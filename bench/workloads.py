@@ -7,9 +7,10 @@ from typing import Callable
 import torch
 
 # torchvision's CPU wheel registers fake kernels for operators that only its C++ library defines.
-_torchvision_ops = torch.library.Library("torchvision", "DEF")
-_torchvision_ops.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-_torchvision_ops.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+if torch.version.cuda is None:
+    _torchvision_ops = torch.library.Library("torchvision", "DEF")
+    _torchvision_ops.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    _torchvision_ops.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 @dataclasses.dataclass(frozen=True)
