@@ -446,22 +446,10 @@ static bool ident_can_copy(PyTypeObject *t) {
   return true;
 }
 
-PyObject *mg_wrap(PyObject *v, SrcRef src) {
+/* An older object that is met for the first time, and is neither a constant nor a tensor. */
+static PyObject *wrap_new(PyObject *v, SrcRef src) {
   MgRec *r = mg_rec;
-  if (!r || !v) return Py_XNewRef(v);
   PyTypeObject *t = Py_TYPE(v);
-  if (mg_standin_check(v)) return Py_NewRef(v);
-  if (mg_guard_is_const(v)) {
-    if (src) mg_guard_add(r->guards, GK_equal, src, v, 0);
-    return Py_NewRef(v);
-  }
-  uint32_t at = mg_map_getp(&r->ident->by_orig, v);
-  if (at != MG_MAP_NONE) {
-    ident_guard_alias(&r->ident->v[at], src);
-    return Py_NewRef(r->ident->v[at].seen);
-  }
-  if (mg_map_getp(&r->ident->by_seen, v) != MG_MAP_NONE || mg_is_fresh(v)) return Py_NewRef(v);
-  if (PyObject_TypeCheck(v, mg_torch.tensor)) return wrap_tensor(v, src);
   if (t == &PyTuple_Type || (PyTuple_Check(v) && mg_solid_base(t) == &PyTuple_Type)) return wrap_tuple(v, src);
   if (PyList_Check(v) && ident_can_copy(t)) return wrap_list(v, src);
   if (PyDict_Check(v) && PyDict_GET_SIZE(v) < DICT_COPY_LIMIT && ident_can_copy(t)) return wrap_dict(v, src);
@@ -485,6 +473,27 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   }
   if (src) mg_guard_add(r->guards, GK_is, src, v, 0);
   return wrap_itself(v, src, OLDER_itself);
+}
+
+PyObject *mg_wrap(PyObject *v, SrcRef src) {
+  MgRec *r = mg_rec;
+  if (!r || !v) return Py_XNewRef(v);
+  if (mg_standin_check(v)) return Py_NewRef(v);
+  if (mg_guard_is_const(v)) {
+    if (src) mg_guard_add(r->guards, GK_equal, src, v, 0);
+    return Py_NewRef(v);
+  }
+  uint32_t at = mg_map_getp(&r->ident->by_orig, v);
+  if (at != MG_MAP_NONE) {
+    ident_guard_alias(&r->ident->v[at], src);
+    return Py_NewRef(r->ident->v[at].seen);
+  }
+  if (mg_map_getp(&r->ident->by_seen, v) != MG_MAP_NONE || mg_is_fresh(v)) return Py_NewRef(v);
+  if (PyObject_TypeCheck(v, mg_torch.tensor)) return wrap_tensor(v, src);
+  if (Py_EnterRecursiveCall(" while recording")) return mg_rec_break(BK_older_object, "containers nested too deeply");
+  PyObject *w = wrap_new(v, src);
+  Py_LeaveRecursiveCall();
+  return w;
 }
 
 PyObject *mg_wrap_result(PyObject *v) { return mg_rec && mg_older(v) ? Py_NewRef(v) : mg_wrap(v, 0); }

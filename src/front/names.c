@@ -54,6 +54,7 @@ int mg_names_init(void) {
       {"torch._ops", "OpOverload", &mg_torch.op_overload},
       {"torch._ops", "OpOverloadPacket", &mg_torch.op_packet},
       {"enum", "EnumMeta", &mg_torch.enum_meta},
+      {"functools", "cached_property", &mg_torch.cached_property},
       {"functools", "partial", &mg_torch.partial},
       {"functools", "_lru_cache_wrapper", &mg_torch.lru_cache},
       {"collections", "OrderedDict", &mg_torch.ordered_dict},

@@ -27,6 +27,7 @@
   NAME(reduce_ex, "__reduce_ex__")                                                                           \
   NAME(setstate, "__setstate__")                                                                             \
   NAME(del, "__del__")                                                                                       \
+  NAME(attrname, "attrname")                                                                                 \
   NAME(func, "func")                                                                                         \
   NAME(args, "args")                                                                                         \
   NAME(keywords, "keywords")                                                                                 \
@@ -66,7 +67,7 @@ typedef struct MgTorchObjs {
   PyObject *internal_disable_code; /* code of the wrapper that torch._disable_dynamo makes */
   PyObject *op_overload;       /* torch._ops.OpOverload */
   PyObject *op_packet;         /* torch._ops.OpOverloadPacket */
-  PyTypeObject *enum_meta, *partial, *lru_cache, *ordered_dict, *deque, *defaultdict;
+  PyTypeObject *enum_meta, *cached_property, *partial, *lru_cache, *ordered_dict, *deque, *defaultdict;
 } MgTorchObjs;
 
 extern MgNameTable mg_names;

@@ -83,6 +83,18 @@ static PyObject *attr_of_submodule(PyObject *o, PyObject *name) {
   return attr_missing(o, name);
 }
 
+/* functools.cached_property without its lock, which is older than the recording: the function, then the attribute. */
+static PyObject *attr_compute_cached(PyObject *o, PyObject *d) {
+  PyObject *func = PyObject_GetAttr(d, mg_names.func), *name = func ? PyObject_GetAttr(d, mg_names.attrname) : NULL, *v = NULL;
+  PyObject *seen = name ? mg_wrap(func, 0) : NULL;
+  if (seen) v = mg_rec_call(seen, &o, 1, NULL);
+  if (v && (mg_older(o) ? mg_older_set_attr(o, name, v) : PyObject_GenericSetAttr(o, name, v))) Py_CLEAR(v);
+  Py_XDECREF(seen);
+  Py_XDECREF(name);
+  Py_XDECREF(func);
+  return v;
+}
+
 PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name) {
   PyTypeObject *t = Py_TYPE(o);
   PyObject *d = attr_lookup_type(t, name);
@@ -97,6 +109,7 @@ PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name) {
   }
   if (!d) return attr_missing(o, name);
   if (!get) return mg_wrap(d, 0);
+  if (Py_TYPE(d) == mg_torch.cached_property) return attr_compute_cached(o, d);
   /* A descriptor of a Python class has state of its own; functions and the like bind as they are. */
   PyObject *seen = Py_TYPE(d)->tp_flags & Py_TPFLAGS_HEAPTYPE ? mg_wrap(d, 0) : Py_NewRef(d);
   PyObject *r = seen ? get(seen, o, (PyObject *)t) : NULL;

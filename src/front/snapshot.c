@@ -308,9 +308,8 @@ static bool snap_is_const(PyObject *o) {
   return t == &PyFunction_Type && !mg_is_fresh(o);
 }
 
-static uint32_t snap_build(Builder *b, PyObject *o) {
-  uint32_t me = mg_map_getp(&b->memo, o);
-  if (me != MG_MAP_NONE) return me;
+static uint32_t snap_build_new(Builder *b, PyObject *o) {
+  uint32_t me;
   PyTypeObject *t = Py_TYPE(o);
   MgOlder *e = mg_older(o);
   if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = snap_older(b, e);
@@ -340,6 +339,18 @@ static uint32_t snap_build(Builder *b, PyObject *o) {
   else if (t == &PySuper_Type) me = snap_super(b, o);
   else if (PyGen_Check(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) me = snap_refuse(o);
   else me = snap_reduce(b, o);
+  return me;
+}
+
+static uint32_t snap_build(Builder *b, PyObject *o) {
+  uint32_t me = mg_map_getp(&b->memo, o);
+  if (me != MG_MAP_NONE) return me;
+  if (Py_EnterRecursiveCall(" while rebuilding objects")) { /* a very long chain of objects */
+    PyErr_Clear();
+    return snap_refuse(o);
+  }
+  me = snap_build_new(b, o);
+  Py_LeaveRecursiveCall();
   return snap_memo(b, o, me) ? me : FAIL;
 }
 

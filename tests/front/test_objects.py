@@ -369,6 +369,17 @@ def inner(o): o.a=o.a*2; return o
 def f(x): return inner(Out(a=x,b=[x+1]))
 def between(): pass
 S=lambda: 0''',
+    cached_property='''
+import functools
+class C:
+    n=0
+    @functools.cached_property
+    def k(s): s.n+=1; return 3
+    @functools.cached_property
+    def t(s): return torch.ones(3)*s.n
+c=C()
+def f(x): return x*c.k*c.n+c.t+C().k
+S=lambda: (c.n, sorted(vars(c)))''',
     enum_arg='''
 import enum
 class E(enum.Enum): A=1; B=2
