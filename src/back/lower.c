@@ -35,6 +35,9 @@ static void lower_use(ValRef *v, void *arg) {
     }
     return;
   }
+  if (!u->row && u->n->op->is_view) /* a call that returns a view: its readers read this memory */
+    for (int i = 0; i < u->n->nout; i++)
+      if (u->n->out[i] && lv->last < u->L->val[u->n->out[i]].last) lv->last = u->L->val[u->n->out[i]].last;
   if (!u->row || (u->row->flags & LWF_real && first)) lv->need_buf = true;
   if (u->counted[*v] == u->ref) return;
   u->counted[*v] = u->ref;

@@ -34,7 +34,7 @@ typedef struct Lower {
   NodeRef node;        /* node being lowered */
   uint32_t *stamp;     /* per expression: marks of walks */
   uint32_t nstamp, mark;
-  ExprRef checked[32]; /* conditions that were checked already (the newest ones) */
+  struct { ExprRef bad; SymRef points; } checked[32]; /* conditions that were checked already (the newest ones) */
   uint32_t nchecked;
 } Lower;
 

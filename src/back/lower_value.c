@@ -287,9 +287,12 @@ void lw_define_view(Lower *L, ValRef v, const MgView *view) {
 MgRc lw_check(Lower *L, ExprRef bad, const SymRef *size, int ndim, const char *type, const char *msg) {
   int64_t k;
   if (mg_ex_const_int(L->x, bad, &k) && !k) return MG_OK;
-  for (uint32_t i = 0; i < L->nchecked && i < 32; i++) /* the same tensor indexes twice: same loads, same sizes */
-    if (L->checked[i] == bad) return MG_OK;
-  L->checked[L->nchecked++ % 32] = bad;
+  SymRef points = lw_int(L, 1);
+  for (int d = 0; d < ndim; d++) points = mg_sym_mul(L->x, points, size[d]);
+  for (uint32_t i = 0; i < L->nchecked && i < 32; i++) /* the same tensor indexes twice */
+    if (L->checked[i].bad == bad && L->checked[i].points == points) return MG_OK;
+  L->checked[L->nchecked % 32].bad = bad;
+  L->checked[L->nchecked++ % 32].points = points;
   uint32_t cell;
   TRY(mg_sched_check(L->s, L->node, type, msg, &cell));
   MgLoop *l = mg_sched_loop(L->s, ML_reduce, L->node);
