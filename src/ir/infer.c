@@ -276,6 +276,7 @@ static bool infer_fits(MgInfer *in, const MgOp *twin) {
   MgInfer as = {.g = in->g, .x = in->x, .n = &pure, .op = twin};
   uint32_t nval = in->g->nval;
   pure.op = twin;
+  if (pure.narg > twin->nparam) pure.narg = twin->nparam; /* without out= */
   pure.out = NULL;
   pure.nout = 0;
   MgRc rc = infer_rule[twin->code](&as);
