@@ -361,7 +361,7 @@ static void finish_acc(Em *e, Group *g, int i) {
 static void emit_dims(Em *e, Group *g, int dim);
 
 static void group_body(Em *e, Group *g, int dim, int u, const Stage *st) {
-  if (dim + 1 < g->end) {
+  if (dim + 1 < g->end || (g->reduces && dim + 1 == g->keep)) {
     emit_dims(e, g, dim + 1);
     return;
   }

@@ -184,6 +184,24 @@ static MgRc normalize(MgSched *s, MgLoop *l) {
   return collapse(s, l);
 }
 
+static ExprRef put_red(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
+  return mg_expr(x, r)->op == OP_red ? *(ExprRef *)arg : mg_ex_rebuild(x, r, s);
+}
+
+/* A reduction over one point is that point's value. */
+static MgRc single_point(MgSched *s, MgLoop *l) {
+  MgExprs *x = s->x;
+  ExprRef v = l->body;
+  if (l->kind != ML_reduce || l->nred) return MG_OK;
+  set_ranges(x, l);
+  if (l->red_op == RED_any || l->red_op == RED_all) v = mg_ex_cvt(x, TY_i1, v);
+  if (l->red_op == RED_argmax || l->red_op == RED_argmin) v = mg_sym(x, 0);
+  l->value = mg_ex_map(x, l->value, put_red, &v);
+  l->body = 0;
+  l->kind = ML_point;
+  return mg_exprs_ok(x);
+}
+
 MgRc fu_nest_init(MgSched *s, const MgLoop *l, uint32_t seq, FuNest *out) {
   *out = (FuNest){.seq = seq, .l = mg_new(s->c, MgLoop, 1)};
   TRYP(out->l);
@@ -191,6 +209,7 @@ MgRc fu_nest_init(MgSched *s, const MgLoop *l, uint32_t seq, FuNest *out) {
   if (l->kind == ML_point || l->kind == ML_scatter) out->l->nred = 0;
   out->l->vec = MG_NO_VEC;
   TRY(normalize(s, out->l));
+  TRY(single_point(s, out->l));
   return fu_nest_loads(s, out);
 }
 
