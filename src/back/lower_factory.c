@@ -77,7 +77,7 @@ const LwRow lw_rows_factory[] = {
   F("zeros_like", factory_const, 0) F("ones_like", factory_const, 1) F("empty_like", factory_const, 0)
   F("full_like", factory_full, 1) F("new_zeros", factory_const, 0) F("new_ones", factory_const, 1)
   F("new_empty", factory_const, 0) F("new_empty_strided", factory_const, 0) F("new_full", factory_full, 2)
-  F("scalar_tensor", factory_full, 0)
+  F("scalar_tensor", factory_full, 0) F("zero", factory_const, 0)
   {"aten::arange", factory_arange, ok_arange, NULL, 0, 0, 0, NULL},
   {"aten::arange.start", factory_arange, ok_arange, NULL, 1, 0, 0, NULL},
   {"aten::arange.start_step", factory_arange, ok_arange, NULL, 2, 0, 0, NULL},
