@@ -7,6 +7,8 @@
 #include "front/hook.h"
 #include "front/skip.h"
 
+#define LOOP_MAX_INSTR 10000000 /* of one recording, some seconds: a loop that waits for something must not hang it */
+
 typedef MgStep (*LoopHandler)(MgLoop *l, const MgInstr *in);
 static const LoopHandler loop_handlers[] = {
 #define BYTECODE(name, reads, trivial) mg_op_##name,
@@ -149,7 +151,11 @@ MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *co
       mg_pyframe_set_lasti(f, in->at);
       l->unit = in->next;
       if (l->rec) {
-        l->rec->nbytecode++;
+        if (l->rec->nbytecode++ > LOOP_MAX_INSTR) {
+          mg_rec_break(BK_limit, "more than %d instructions", LOOP_MAX_INSTR);
+          step = STEP_error;
+          continue;
+        }
         if (outer) {
           l->rec->line = (uint32_t)code->line[in->at];
           if (outer->raw && loop_touch_stack(l, in)) {

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define SEGMENT_ATTEMPTS 12          /* recordings of one segment before its frame is left to CPython */
-#define SEGMENT_MAX_INSTR 20000000   /* instructions of one recording */
 
 long mg_force_break;
 
