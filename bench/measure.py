@@ -44,6 +44,8 @@ def cold(name: str, which: str) -> dict:
     if which == "torch.compile":  # nothing from an earlier run
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()
         os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
+    if which == "magneto":
+        os.environ["MAGNETO_CACHE"] = "0"
     fn, args = CPU[name].make()
     with torch.no_grad():
         fn(*args)  # libraries initialised, memory touched: the same for all three

@@ -1,8 +1,10 @@
 #include "base/log.h"
 #include "base/strbuf.h"
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 unsigned mg_log_mask;
 static void (*log_sink)(void *, MgLog, const char *);
@@ -57,6 +59,18 @@ void mg_log(MgLog ch, const char *fmt, ...) {
   va_end(ap);
   mg_log_text(ch, NULL, mg_sb_text(&s));
   mg_sb_free(&s);
+}
+
+void mg_log_progress(const char *fmt, ...) {
+  if (!isatty(STDERR_FILENO)) return;
+  fputs("\r\033[K", stderr);
+  if (fmt) {
+    va_list ap;
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+  }
+  fflush(stderr);
 }
 
 double mg_now_ms(void) {

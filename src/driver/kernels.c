@@ -12,7 +12,11 @@
 #include "runtime/torch_abi.h"
 
 #define KERNEL_NAME "mg_kernel_00000000" /* placeholder; the digits become the kernel's number */
-enum { KERNEL_DIGITS = 8, KERNEL_MAX_MODULES = 16 };
+enum {
+  KERNEL_DIGITS = 8,
+  KERNEL_MAX_MODULES = 16,
+  KERNEL_SLOW = 150 /* about a second of LLVM: worth a word on a terminal */
+};
 
 typedef struct KernelNew { /* a kernel to be compiled */
   MgKey key;
@@ -139,7 +143,11 @@ static MgRc kernel_compile(KernelJob *j, unsigned nthread) {
     j->key[i] = mg_artifact_key(t, j->module[i].len);
     if (!mg_artifact_load(j->key[i], &j->object[i])) from[n] = i, text[n++] = t;
   }
-  if (n) TRY(mg_llvm_emit(j->s->c, text, n, nthread, made));
+  bool slow = n && j->ntodo >= KERNEL_SLOW;
+  if (slow) mg_log_progress("magneto: compiling %u kernels", j->ntodo);
+  MgRc rc = n ? mg_llvm_emit(j->s->c, text, n, nthread, made) : MG_OK;
+  if (slow) mg_log_progress(NULL);
+  TRY(rc);
   for (uint32_t i = 0; i < n; i++) {
     j->object[from[i]] = made[i];
     mg_artifact_store(j->key[from[i]], &made[i]);
