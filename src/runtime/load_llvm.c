@@ -29,6 +29,8 @@ typedef void *Ref; /* any LLVM object */
   F(void, LLVMPY_DisposeTargetMachine, (Ref))                                                                \
   F(Ref, LLVMPY_CreateTargetMachineData, (Ref))                                                              \
   F(void, LLVMPY_CopyStringRepOfTargetData, (Ref, char **))                                                  \
+  F(void, LLVMPY_DisposeTargetData, (Ref))                                                                   \
+  F(void, LLVMPY_DisposeString, (const char *))                                                              \
   F(void, LLVMPY_SetDataLayout, (Ref, const char *))                                                         \
   F(void, LLVMPY_SetTarget, (Ref, const char *))                                                             \
   F(Ref, LLVMPY_TargetMachineEmitToMemory, (Ref, Ref, int, const char **))                                   \
@@ -43,6 +45,7 @@ typedef void *Ref; /* any LLVM object */
   F(Ref, LLVMCreateMemoryBufferWithMemoryRangeCopy, (const char *, size_t, const char *))                    \
   F(int, LLVMParseIRInContext, (Ref, Ref, Ref *, char **))                                                   \
   F(void, LLVMDisposeModule, (Ref))                                                                          \
+  F(void, LLVMDisposeMessage, (char *))                                                                      \
   F(void, LLVMInitializeX86TargetInfo, (void))                                                               \
   F(void, LLVMInitializeX86Target, (void))                                                                   \
   F(void, LLVMInitializeX86TargetMC, (void))                                                                 \
@@ -112,7 +115,7 @@ static const char *llvm_start_lite(void *h) {
   if (!(*(void **)&ll.name = dlsym(h, #name))) return #name;
   LLVM_LITE(F)
 #undef F
-  const char *features = "", *err = NULL;
+  const char *features = NULL, *err = NULL;
   ll.LLVMPY_InitializeNativeTarget();
   ll.LLVMPY_InitializeNativeAsmPrinter();
   ll.LLVMPY_GetProcessTriple(&llvm_triple);
@@ -121,9 +124,12 @@ static const char *llvm_start_lite(void *h) {
   llvm_lite = true;
   Ref tm, td;
   if (!(llvm_target = ll.LLVMPY_GetTargetFromTriple(llvm_triple, &err))) return "a target for this machine";
-  if (!llvm_keep_features(features) || !(tm = llvm_machine_new())) return "a target machine";
+  bool kept = llvm_keep_features(features ? features : "");
+  if (features) ll.LLVMPY_DisposeString(features);
+  if (!kept || !(tm = llvm_machine_new())) return "a target machine";
   if (!(td = ll.LLVMPY_CreateTargetMachineData(tm))) return "a data layout";
   ll.LLVMPY_CopyStringRepOfTargetData(td, &llvm_layout_text);
+  ll.LLVMPY_DisposeTargetData(td);
   llvm_machine_give(tm);
   return NULL;
 }
@@ -143,7 +149,10 @@ static const char *llvm_start_c(void *h) {
   llvm_lite = false;
   Ref tm;
   if (ll.LLVMGetTargetFromTriple(llvm_triple, &llvm_target, &err)) return "a target for this machine";
-  if (!llvm_keep_features(ll.LLVMGetHostCPUFeatures()) || !(tm = llvm_machine_new())) return "a target machine";
+  char *features = ll.LLVMGetHostCPUFeatures();
+  bool kept = llvm_keep_features(features);
+  ll.LLVMDisposeMessage(features);
+  if (!kept || !(tm = llvm_machine_new())) return "a target machine";
   llvm_layout = ll.LLVMCreateTargetDataLayout(tm);
   llvm_machine_give(tm);
   return NULL;
@@ -238,7 +247,8 @@ static Ref llvm_parse(Ref ctx, const char *text, const char **err) {
 static bool llvm_emit_one(const char *text, MgObject *out, char *err, size_t err_len) {
   Ref tm = llvm_machine_take(), m = NULL, buf = NULL;
   Ref ctx = llvm_lite ? ll.LLVMPY_ContextCreate() : ll.LLVMContextCreate();
-  const char *why = "no memory for LLVM";
+  const char *why = NULL, *ours = "LLVM failed"; /* LLVM's message (new), and what to say without one */
+  if (!tm || !ctx) ours = "no memory for LLVM";
   if (tm && ctx && (m = llvm_parse(ctx, text, &why))) {
     if (llvm_lite) buf = ll.LLVMPY_TargetMachineEmitToMemory(tm, m, LLVM_OBJECT_FILE, &why);
     else if (ll.LLVMTargetMachineEmitToMemoryBuffer(tm, m, LLVM_OBJECT_FILE, (char **)&why, &buf)) buf = NULL;
@@ -247,10 +257,11 @@ static bool llvm_emit_one(const char *text, MgObject *out, char *err, size_t err
     out->len = llvm_lite ? ll.LLVMPY_GetBufferSize(buf) : ll.LLVMGetBufferSize(buf);
     out->data = mg_malloc(out->len);
     if (out->data) memcpy(out->data, llvm_lite ? ll.LLVMPY_GetBufferStart(buf) : ll.LLVMGetBufferStart(buf), out->len);
-    else why = "out of memory";
+    else ours = "out of memory";
     llvm_lite ? ll.LLVMPY_DisposeMemoryBuffer(buf) : ll.LLVMDisposeMemoryBuffer(buf);
   }
-  if (!out->data) snprintf(err, err_len, "%s", why ? why : "LLVM failed");
+  if (!out->data) snprintf(err, err_len, "%s", why ? why : ours);
+  if (why) llvm_lite ? ll.LLVMPY_DisposeString(why) : ll.LLVMDisposeMessage((char *)why);
   if (m) llvm_lite ? ll.LLVMPY_DisposeModule(m) : ll.LLVMDisposeModule(m);
   if (ctx) llvm_lite ? ll.LLVMPY_ContextDispose(ctx) : ll.LLVMContextDispose(ctx);
   if (tm) llvm_machine_give(tm);

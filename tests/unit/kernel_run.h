@@ -177,7 +177,7 @@ static inline void env_reference(Env *e) {
 static inline double ulps(MgTy ty, MgScalar a, MgScalar b) {
   if (!mg_ty_is_float(ty)) return a.i == b.i ? 0 : 1e9;
   if (isnan(a.f) || isnan(b.f)) return isnan(a.f) && isnan(b.f) ? 0 : 1e9;
-  int64_t p = (int64_t)mg_scalar_bits(ty, a), q = (int64_t)mg_scalar_bits(ty, b), top = 1ll << (8 * mg_ty_size(ty) - 1);
+  int64_t p = (int64_t)mg_scalar_bits(ty, a), q = (int64_t)mg_scalar_bits(ty, b), top = (int64_t)(1ull << (8 * mg_ty_size(ty) - 1));
   if (mg_ty_size(ty) == 8) { if (p < 0) p = INT64_MIN - p - 1; if (q < 0) q = INT64_MIN - q - 1; }
   else { if (p & top) p = top - 1 - p; if (q & top) q = top - 1 - q; }
   return fabs((double)p - (double)q);
