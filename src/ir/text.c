@@ -252,7 +252,7 @@ static MgRc text_val_number(Text *t, uint32_t *k) {
 }
 
 static MgRc text_use(Text *t, ValRef *v) {
-  uint32_t k;
+  uint32_t k = 0;
   TRY(text_val_number(t, &k));
   if (k >= t->cap || !t->num[k]) return TEXT_FAIL(t, "%%%u is not defined", t->line, k);
   *v = t->num[k];
