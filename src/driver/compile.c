@@ -128,13 +128,15 @@ static bool compile_wants_onednn(const Compile *k) {
 
 /* ---- the passes ---- */
 
-static MgRc compile_passes(Compile *k, MgPlan **out) {
+/* Graph to graph.  j: the graph is a joint one, to be cut. */
+static MgRc compile_middle(Compile *k, MgJoint *j) {
   MgGraph *g = k->g;
-  MgPlanSpec spec = {.host = k->h->host, .threads = k->o->threads > 0 ? (unsigned)k->o->threads : 0};
   MgSimplifyOpts simplify = {.keep_layout = k->o->keep_layout, .lowers = mg_lower_knows};
 
   compile_log_graph(k, MG_LOG_graph, "recorded");
+  if (j) TRY(mg_joint_mark(g, j));
   TRY(mg_functionalize(g));
+  if (j) TRY(mg_joint_stable(g, j));
   TRY(mg_dce(g)); /* before anything counts uses */
   compile_log_graph(k, MG_LOG_functional, "functional");
   TRY(compile_done(k, "functionalize"));
@@ -150,8 +152,14 @@ static MgRc compile_passes(Compile *k, MgPlan **out) {
   compile_log_graph(k, MG_LOG_simplified, "simplified");
   TRY(mg_graph_verify(g, "simplify"));
   TRY(compile_done(k, "simplify"));
+  if (!j) return MG_OK;
+  TRY(mg_partition(g, &simplify, j)); /* on what lowering will see, with layouts that both halves agree on */
+  return compile_done(k, "partition");
+}
 
-  TRY(mg_sched_init(&k->s, g));
+/* Graph to the description of a plan. */
+static MgRc compile_back(Compile *k, MgPlanSpec *spec) {
+  TRY(mg_sched_init(&k->s, k->g));
   TRY(mg_lower(&k->s));
   compile_log_loops(k);
   TRY(compile_done(k, "lower"));
@@ -165,11 +173,25 @@ static MgRc compile_passes(Compile *k, MgPlan **out) {
 
   TRY(mg_memplan(&k->s, &k->f, &k->m));
   compile_log_plan(k);
-  TRY(mg_planner_spec(&k->s, &k->f, &k->m, k->ext, &k->k, &spec));
-  spec.code = k->k.code;
-  spec.ncode = k->k.ncode;
-  TRY(compile_done(k, "plan"));
-  return mg_plan_new(k->c, &spec, out);
+  *spec = (MgPlanSpec){.host = k->h->host, .threads = k->o->threads > 0 ? (unsigned)k->o->threads : 0};
+  TRY(mg_planner_spec(&k->s, &k->f, &k->m, k->ext, &k->k, spec));
+  spec->code = k->k.code;
+  spec->ncode = k->k.ncode;
+  return compile_done(k, "plan");
+}
+
+/* What compile_back made and no plan took over. */
+static void compile_drop(Compile *k) {
+  mg_kernels_free(&k->k);
+  for (uint32_t i = 0; k->ext && i < k->f.nstep; i++)
+    if (k->ext[i].engine) k->ext[i].engine->ops->free(k->ext[i].engine);
+}
+
+static void compile_log_times(const Compile *k, long n, const char *what, double ms, MgRc rc) {
+  if (mg_log_on(MG_LOG_timing))
+    mg_log(MG_LOG_timing, "compilation %ld%s: %.2f ms (%u kernels compiled; emit %.2f llvm %.2f load %.2f)  %s%s", n, what,
+           ms, k->k.ncompiled, k->k.emit_ms, k->k.llvm_ms, k->k.load_ms, mg_sb_text(&k->times),
+           rc == MG_OK ? "" : mg_rc_text(rc));
 }
 
 /* Compilation number n of this process: is it one of MAGNETO_ONLY's? */
@@ -181,24 +203,80 @@ static bool compile_selected(long n) {
   return got == 2 ? n >= from && n <= to : got == 1 ? n == from : true;
 }
 
-MgRc mg_compile(MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlan **out) {
+/* Counts the compilation; MG_UNSUP when MAGNETO_ONLY leaves it out. */
+static MgRc compile_begin(Compile *k, long *n) {
   static atomic_long count;
-  long n = atomic_fetch_add(&count, 1) + 1;
-  const char *stop = getenv("MAGNETO_STOP");
+  *n = atomic_fetch_add(&count, 1) + 1;
+  k->stop = getenv("MAGNETO_STOP");
+  if (k->stop && !*k->stop) k->stop = NULL;
+  k->t = mg_now_ms();
+  return compile_selected(*n) ? MG_OK : mg_fail(k->c, MG_UNSUP, "compilation %ld is left out (MAGNETO_ONLY)", *n);
+}
+
+MgRc mg_compile(MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlan **out) {
+  long n;
   double t0 = mg_now_ms();
-  Compile k = {.c = g->c, .g = g, .o = o, .h = h, .t = t0, .stop = stop && *stop ? stop : NULL};
+  Compile k = {.c = g->c, .g = g, .o = o, .h = h};
+  MgPlanSpec spec;
   *out = NULL;
-  if (!compile_selected(n)) return mg_fail(g->c, MG_UNSUP, "compilation %ld is left out (MAGNETO_ONLY)", n);
-  MgRc rc = compile_passes(&k, out);
-  if (rc != MG_OK) {
-    mg_kernels_free(&k.k);
-    for (uint32_t i = 0; k.ext && i < k.f.nstep; i++)
-      if (k.ext[i].engine) k.ext[i].engine->ops->free(k.ext[i].engine);
-  }
-  if (mg_log_on(MG_LOG_timing))
-    mg_log(MG_LOG_timing, "compilation %ld: %.2f ms (%u kernels compiled; emit %.2f llvm %.2f load %.2f)  %s%s", n,
-           mg_now_ms() - t0, k.k.ncompiled, k.k.emit_ms, k.k.llvm_ms, k.k.load_ms, mg_sb_text(&k.times),
-           rc == MG_OK ? "" : mg_rc_text(rc));
+  TRY(compile_begin(&k, &n));
+  MgRc rc = compile_middle(&k, NULL);
+  if (rc == MG_OK) rc = compile_back(&k, &spec);
+  if (rc == MG_OK) rc = mg_plan_new(k.c, &spec, out);
+  if (rc != MG_OK) compile_drop(&k);
+  compile_log_times(&k, n, "", mg_now_ms() - t0, rc);
   mg_sb_free(&k.times);
+  return rc;
+}
+
+/* ---- joint graphs ---- */
+
+/* One half to a plan, which takes over the host; on failure the host is the caller's. */
+static MgRc compile_half(const Compile *joint, MgGraph *g, MgHostOps *h, long n, const char *what, MgPlan **out) {
+  double t0 = mg_now_ms();
+  Compile k = {.c = joint->c, .g = g, .o = joint->o, .h = h, .stop = joint->stop, .t = t0};
+  MgPlanSpec spec;
+  compile_log_graph(&k, MG_LOG_joint, what);
+  MgRc rc = compile_back(&k, &spec);
+  if (rc == MG_OK) rc = mg_plan_new(k.c, &spec, out);
+  if (rc != MG_OK) compile_drop(&k);
+  compile_log_times(&k, n, what, mg_now_ms() - t0, rc);
+  mg_sb_free(&k.times);
+  return rc;
+}
+
+static MgRc compile_joint_facts(const MgJoint *j, MgJointPlans *out) {
+  out->saved = mg_malloc((j->nsaved + 1) * sizeof *out->saved);
+  if (!out->saved) return mg_fail(j->fwd.c, MG_NOMEM, "out of memory");
+  memcpy(out->saved, j->saved, j->nsaved * sizeof *out->saved);
+  out->nsaved = j->nsaved;
+  out->nfwd = j->spec.nfwd;
+  out->nintermediate = j->nintermediate;
+  out->ntangent = j->bwd.ninput - j->nsaved;
+  out->ngrad = j->bwd.noutput;
+  out->saved_bytes = j->saved_bytes;
+  return MG_OK;
+}
+
+MgRc mg_compile_joint(MgGraph *joint, const MgJointSpec *spec, const MgOptions *o, MgHostOps *fwd_host,
+                      MgHostOps *bwd_host, MgJointPlans *out) {
+  long n = 0;
+  double t0 = mg_now_ms();
+  Compile k = {.c = joint->c, .g = joint, .o = o};
+  MgJoint j = {.spec = *spec};
+  *out = (MgJointPlans){0};
+  MgRc rc = compile_begin(&k, &n);
+  if (rc == MG_OK) rc = compile_middle(&k, &j);
+  compile_log_times(&k, n, " joint", mg_now_ms() - t0, rc);
+  if (rc == MG_OK) rc = compile_joint_facts(&j, out);
+  if (rc == MG_OK) rc = compile_half(&k, &j.fwd, fwd_host, n, " forward", &out->fwd);
+  if (rc == MG_OK) rc = compile_half(&k, &j.bwd, bwd_host, n, " backward", &out->bwd);
+  mg_sb_free(&k.times);
+  if (rc == MG_OK) return MG_OK;
+  if (out->fwd) mg_plan_free(out->fwd); /* and its host */
+  else fwd_host->host.free(fwd_host->host.self);
+  bwd_host->host.free(bwd_host->host.self);
+  free(out->saved);
+  *out = (MgJointPlans){0};
   return rc;
 }

@@ -2,6 +2,7 @@
 #ifndef MG_DRIVER_COMPILE_H
 #define MG_DRIVER_COMPILE_H
 #include "ir/graph.h"
+#include "middle/partition.h"
 #include "runtime/plan.h"
 
 typedef enum MgMode { MODE_default, MODE_reduce_overhead, MODE_max_autotune } MgMode;
@@ -22,4 +23,31 @@ typedef struct MgHostOps { /* how driver asks front for extern calls while compi
 
 /* g is consumed (passes change it).  On failure the reason is in g->c. */
 MgRc mg_compile(MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlan **out);
+
+/* ---- training: a joint graph becomes a forward plan and a backward plan ----
+ * Joint graph: inputs are primals, then tangents; outputs are forward outputs, then gradients (only those that exist:
+ * which input a gradient belongs to is the caller's to remember); one program-order recording, forward first.
+ *
+ * Forward plan: inputs are the primals in order; results are the nfwd forward outputs (aliases of primals and of each other
+ * as mg_plan_run reports them), then nintermediate tensors of its own that only backward may see.  It does all
+ * mutations of primals (running statistics); run it once per call.
+ * Backward plan: inputs are saved[0, nsaved), then the tangents in joint order (unused ones too); results are the gradients
+ * in joint order.  A gradient may be a tangent itself or a view of one, as in eager, never memory of a saved value.
+ * Sizes, dtypes and strides of every input are those of the joint graph: a tangent that comes in other strides must be
+ * made so by the caller.  Primals and outputs among saved must be unchanged since the forward run (eager reads them
+ * in backward too, so check their versions as saved variables do); a saved primal that forward itself wrote is meant
+ * as it is after forward. */
+typedef struct MgJointPlans {
+  MgPlan *fwd, *bwd;     /* owned by the caller: mg_plan_free */
+  MgSaved *saved; uint32_t nsaved; /* malloc'ed, owned by the caller: free */
+  uint32_t nfwd, nintermediate;
+  uint32_t ntangent, ngrad;
+  uint64_t saved_bytes;  /* of the intermediates */
+} MgJointPlans;
+
+/* joint is consumed; fwd_host and bwd_host are taken over in every case, also when it fails (*out is zero then, the reason
+ * in joint->c).  MG_UNSUP: what cannot be cut (backward writes to an input, a forward output depends on a
+ * tangent) or compiled; the caller then lets eager work. */
+MgRc mg_compile_joint(MgGraph *joint, const MgJointSpec *spec, const MgOptions *o, MgHostOps *fwd_host,
+                      MgHostOps *bwd_host, MgJointPlans *out);
 #endif

@@ -316,8 +316,10 @@ MgRc mg_graph_rewrite(MgGraph *g, MgRewriteFn fn, void *arg) {
     mg_node_each_val(&rw.n, graph_rename, &rw);
     uint32_t first = g->nnode;
     TRY(fn(&rw, arg));
-    for (uint32_t k = first; k < g->nnode; k++)
+    for (uint32_t k = first; k < g->nnode; k++) {
       if (!g->node[k].line) g->node[k].line = old[i].line;
+      g->node[k].backward = old[i].backward;
+    }
   }
   for (uint32_t i = 0; i < g->noutput; i++) graph_rename(&g->output[i], &rw);
   for (uint32_t i = 0; i < g->nwb; i++) graph_rename(&g->wb_value[i], &rw);

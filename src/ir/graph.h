@@ -55,6 +55,7 @@ typedef struct MgNode {
   uint32_t line;        /* source line of the user's frame; 0 unknown */
   uint8_t grad_mode;    /* autograd was enabled when it was recorded */
   bool dead;            /* removed by a pass */
+  bool backward;        /* joint graph: recorded while the engine ran backward (middle/partition) */
 } MgNode;
 
 typedef struct MgGraph {

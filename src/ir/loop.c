@@ -21,6 +21,7 @@ MgRc mg_sched_init(MgSched *s, MgGraph *g) {
   s->c = g->c;
   s->g = g;
   s->x = g->x;
+  for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(s->x, k, 0); /* another graph's, when it shares expressions */
   TRY(loop_grow(s->c, (void **)&s->buf, s->nbuf, &s->cap_buf, sizeof *s->buf));
   s->nbuf = 1;
   s->nout = g->noutput;

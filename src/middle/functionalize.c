@@ -560,8 +560,11 @@ MgRc mg_functionalize(MgGraph *g) {
   g->nwb = 0;
   TRYP(g->node = mg_new(g->c, MgNode, g->cap_node));
   for (uint32_t i = 0; i < g->ninput; i++) fz_root(&f, g->input[i]);
-  for (uint32_t i = 1; i < f.nold; i++)
+  for (uint32_t i = 1; i < f.nold; i++) {
+    uint32_t first = g->nnode;
     if (!f.old[i].dead) TRY(fz_node(&f, &f.old[i]));
+    for (uint32_t k = first; k < g->nnode; k++) g->node[k].backward = f.old[i].backward;
+  }
   TRY(fz_check_inputs(&f));
   TRY(fz_outputs(&f));
   return fz_writebacks(&f);
