@@ -51,6 +51,8 @@ typedef struct MgRec {
   char reason[256];     /* one line for users */
   uint32_t line;        /* source line of the outermost frame while recording */
   long nbytecode;       /* instructions executed, for statistics */
+  bool asked_compiling; /* the program was told that it is being compiled */
+  bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
   bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */
   const struct MgConfig *cfg; /* options of the callable that is being compiled */
 } MgRec;

@@ -276,7 +276,10 @@ static PyObject *call_python(const Call *c) {
   PyObject *fn = t == &PyMethod_Type ? PyMethod_GET_FUNCTION(c->f) : c->f;
   if (PyFunction_Check(fn)) {
     for (int i = 0; i < 2; i++)
-      if (fn == mg_torch.is_compiling[i]) Py_RETURN_TRUE;
+      if (fn == mg_torch.is_compiling[i]) {
+        mg_rec->asked_compiling = true;
+        return PyBool_FromLong(!mg_rec->deny_compiling);
+      }
     if (call_is_disabled(fn)) {
       PyFunctionObject *pf = (PyFunctionObject *)fn;
       return mg_rec_break(BK_disabled, "%s is disabled", PyUnicode_AsUTF8(pf->func_qualname));

@@ -40,6 +40,7 @@ typedef struct Segment {
   char reason[256];
   MgEntry *entry;       /* the result */
   bool failed;          /* compiling failed: exception set */
+  bool deny_compiling;  /* the program raised after it was told that it is being compiled */
   bool off;             /* torch is in a state that is never recorded (inside vmap, under a dispatch mode) */
 } Segment;
 
@@ -149,6 +150,10 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
   /* The interrupt must not be lost with the recording: it is raised again by the code that runs next. */
   if (interrupted) PyErr_SetInterrupt();
   MgSnapshot *snap = NULL;
+  if (r->abort && r->code == BK_exception && r->asked_compiling && !s->deny_compiling) {
+    s->deny_compiling = true; /* libraries raise where they believe a compiler at work: record what eager would do */
+    return NULL;
+  }
   if (r->abort) {
     segment_place_break(s, r, o);
     return NULL;
@@ -200,7 +205,8 @@ static int segment_attempt(Segment *s) {
   MgExprs exprs;
   MgGraph graph;
   MgOuter outer = {0};
-  MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = s->cfg, .want_fx = s->cfg->backend != NULL};
+  MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = s->cfg, .want_fx = s->cfg->backend != NULL,
+               .deny_compiling = s->deny_compiling};
   MgSlots slots = {s->v.slot, s->nslot, s->v.func};
   MgSnapshot *snap = NULL;
   int end = 0, nslot = 0, rc = -1;

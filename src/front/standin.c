@@ -480,7 +480,7 @@ int mg_standin_begin(MgRec *r) {
   cap->autocast_nesting = standin_autocast_nesting();
   if (!(cap->autocast = standin_save_autocast())) return -1;
   if (!(cap->mode = mg_dispatch_mode_new(cap))) return -1;
-  if (PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", Py_True)) return -1;
+  if (PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", r->deny_compiling ? Py_False : Py_True)) return -1;
   PyObject *pushed = PyObject_CallOneArg(mg_dispatch_push, cap->mode);
   if (!pushed) {
     PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", Py_False);

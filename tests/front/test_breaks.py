@@ -1,7 +1,10 @@
 """Breaking programs give what eager gives, wherever the break is."""
 import break_programs
 import pytest
+import torch
 from harness import check, forced_breaks
+
+import magneto
 
 CASES = [pytest.param(f, make, id=f.__name__) for f, make in break_programs.CASES]
 
@@ -16,3 +19,17 @@ def test_breaks(f, make):
 def test_forced_breaks(f, make, k):
     with forced_breaks(k):
         check(f, make)
+
+
+def test_a_program_that_raises_because_a_compiler_is_at_work_is_recorded_as_eager():
+    """Libraries skip work under a compiler and then fail over what is missing; eager never would."""
+
+    def f(x, mask=None):
+        if mask is None and not torch.compiler.is_compiling():
+            mask = torch.ones_like(x)
+        return x * mask.cos()
+
+    x = torch.randn(4)
+    torch.testing.assert_close(magneto.compile(f, fullgraph=True)(x), f(x))
+    told = magneto.compile(lambda: torch.compiler.is_compiling(), fullgraph=True)
+    assert told() is True
