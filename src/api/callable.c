@@ -19,7 +19,6 @@ typedef struct Callable {
 } Callable;
 
 static PyTypeObject callable_type;
-static uint32_t callable_ids; /* configurations made; 0 is none */
 
 /* ---- binding of arguments, as CPython's calls do it ---- */
 
@@ -203,8 +202,11 @@ static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                       .disable = disable,
                       .dynamic = dynamic,
                       .opt = {.mode = (MgMode)mode, .freeze = freeze, .keep_layout = keep_layout, .threads = threads},
-                      .recompile_limit = limit,
-                      .id = ++callable_ids};
+                      .recompile_limit = limit};
+  if (!(c->cfg.id = mg_config_acquire(&c->cfg))) {
+    Py_DECREF(c);
+    return NULL;
+  }
   return (PyObject *)c;
 }
 
@@ -228,7 +230,7 @@ static void callable_dealloc(PyObject *o) {
   Callable *c = (Callable *)o;
   PyObject_GC_UnTrack(o);
   if (c->weakrefs) PyObject_ClearWeakRefs(o);
-  mg_cache_drop_config(c->cfg.id);
+  mg_config_release(c->cfg.id);
   callable_clear(o);
   Py_TYPE(o)->tp_free(o);
 }
@@ -243,7 +245,7 @@ static PyObject *callable_repr(PyObject *o) {
 
 static PyMemberDef callable_members[] = {
     {"__wrapped__", T_OBJECT, offsetof(Callable, fn), READONLY, "The callable that was given."},
-    {"config_id", T_UINT, offsetof(Callable, cfg.id), READONLY, "Number of this compile() call in entries()."},
+    {"config_id", T_UINT, offsetof(Callable, cfg.id), READONLY, "Number of these options in entries(): equal ones share what they compiled."},
     {NULL}};
 static PyGetSetDef callable_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {NULL}};

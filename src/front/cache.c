@@ -2,6 +2,7 @@
 #include "front/cache.h"
 #include "runtime/arena.h"
 #include "front/guard.h"
+#include "front/names.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,15 +28,22 @@ void mg_entry_release(MgEntry *e) {
   free(e);
 }
 
-/* ---- sites ---- */
+/* ---- sites and buckets ---- */
 
-static void cache_free_site(MgSite *s) {
-  while (s->n) {
-    MgEntry *e = s->entry[--s->n];
-    e->site = NULL;
+static void cache_free_bucket(MgBucket *b) {
+  while (b->n) {
+    MgEntry *e = b->entry[--b->n];
+    e->bucket = NULL;
     mg_entry_release(e);
   }
-  free(s->entry);
+  free(b->entry);
+  free(b);
+}
+
+static void cache_free_site(MgSite *s) {
+  while (s->nbucket) cache_free_bucket(s->bucket[--s->nbucket]);
+  free(s->bucket);
+  mg_map_free(&s->by_key);
   free(s);
 }
 
@@ -47,66 +55,208 @@ MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, bool create) 
   if (!s) return (MgSite *)PyErr_NoMemory();
   s->config = config;
   s->unit = unit;
+  s->key_slot = MG_KEY_NONE;
   s->next = info->sites;
   return info->sites = s;
+}
+
+/* The object at a site's key position; NULL when there is none. */
+static PyObject *cache_key(int at, const MgSlots *s) {
+  if (at == MG_KEY_NONE) return NULL;
+  if (at >= 0) return at < s->n ? s->slot[at] : NULL;
+  PyObject *c = s->func ? PyFunction_GET_CLOSURE(s->func) : NULL;
+  at = -2 - at;
+  return c && at < PyTuple_GET_SIZE(c) ? PyCell_GET(PyTuple_GET_ITEM(c, at)) : NULL;
+}
+
+/* Where a module instance lies that tells frames of this code apart: the first slot or closure cell that holds one. */
+static int cache_find_key(const MgSlots *s) {
+  PyObject *c = s->func ? PyFunction_GET_CLOSURE(s->func) : NULL;
+  for (int i = 0; i < s->n; i++)
+    if (s->slot[i] && PyObject_TypeCheck(s->slot[i], mg_torch.module)) return i;
+  for (int i = 0; c && i < PyTuple_GET_SIZE(c); i++) {
+    PyObject *v = PyCell_GET(PyTuple_GET_ITEM(c, i));
+    if (v && PyObject_TypeCheck(v, mg_torch.module)) return -2 - i;
+  }
+  return MG_KEY_NONE;
+}
+
+/* Buckets of instances that are gone make room. */
+static void cache_sweep(MgSite *s) {
+  uint32_t kept = 1;
+  mg_map_free(&s->by_key);
+  for (uint32_t i = 1; i < s->nbucket; i++) {
+    MgBucket *b = s->bucket[i];
+    if (!b->n) cache_free_bucket(b);
+    else if (mg_map_putp(&s->by_key, b->key, kept) != MG_OK) s->n -= (uint32_t)b->n, cache_free_bucket(b);
+    else s->bucket[kept++] = b;
+  }
+  s->nbucket = kept;
+}
+
+static MgBucket *cache_add_bucket(MgSite *s, const void *key) {
+  enum { FULL = 256 };
+  if (s->nbucket >= FULL && s->nbucket == s->cap) cache_sweep(s);
+  if (s->nbucket == s->cap) {
+    uint32_t cap = s->cap ? 2 * s->cap : 2;
+    MgBucket **p = mg_realloc(s->bucket, sizeof *p * cap);
+    if (!p) return (MgBucket *)PyErr_NoMemory();
+    s->bucket = p;
+    s->cap = cap;
+  }
+  MgBucket *b = mg_calloc(1, sizeof *b);
+  if (!b || (key && mg_map_putp(&s->by_key, key, s->nbucket) != MG_OK)) {
+    free(b);
+    return (MgBucket *)PyErr_NoMemory();
+  }
+  b->site = s;
+  b->key = key;
+  return s->bucket[s->nbucket++] = b;
+}
+
+MgBucket *mg_cache_bucket(MgSite *s, const MgSlots *slots, bool create) {
+  if (create && s->key_slot == MG_KEY_NONE) s->key_slot = cache_find_key(slots);
+  PyObject *key = cache_key(s->key_slot, slots);
+  if (key) {
+    uint32_t i = mg_map_getp(&s->by_key, key);
+    if (i != MG_MAP_NONE) return s->bucket[i];
+    if (PyObject_TypeCheck(key, mg_torch.module)) {
+      if (!create) return NULL;
+      return s->nbucket || cache_add_bucket(s, NULL) ? cache_add_bucket(s, key) : NULL;
+    }
+  }
+  return s->nbucket ? s->bucket[0] : create ? cache_add_bucket(s, NULL) : NULL;
+}
+
+static void cache_take_out(MgBucket *b, int i) {
+  memmove(b->entry + i, b->entry + i + 1, sizeof *b->entry * (size_t)(--b->n - i));
+  b->site->n--;
 }
 
 /* A module that the entry was compiled for is being freed: the entry can never hold again, and keeps memory alive. */
 static void cache_entry_died(void *arg) {
   MgEntry *e = arg;
-  MgSite *s = e->site;
-  if (!s) return;
+  MgBucket *b = e->bucket;
+  if (!b) return;
   int i = 0;
-  while (i < s->n && s->entry[i] != e) i++;
-  if (i == s->n) return;
-  memmove(s->entry + i, s->entry + i + 1, sizeof *s->entry * (size_t)(--s->n - i));
-  e->site = NULL;
+  while (i < b->n && b->entry[i] != e) i++;
+  if (i == b->n) return;
+  cache_take_out(b, i);
+  if (!b->n && b->key) b->eager = false, b->plain = 0; /* the address may come to belong to another instance */
+  e->bucket = NULL;
   mg_entry_release(e);
 }
 
-int mg_cache_add(MgSite *s, MgEntry *e) {
-  if (s->n == s->cap) {
-    int cap = s->cap ? 2 * s->cap : 2;
-    MgEntry **p = mg_realloc(s->entry, sizeof *p * (size_t)cap);
+int mg_cache_add(MgBucket *b, MgEntry *e) {
+  if (b->n == b->cap) {
+    int cap = b->cap ? 2 * b->cap : 2;
+    MgEntry **p = mg_realloc(b->entry, sizeof *p * (size_t)cap);
     if (!p) {
       mg_entry_release(e);
       PyErr_NoMemory();
       return -1;
     }
-    s->entry = p;
-    s->cap = cap;
+    b->entry = p;
+    b->cap = cap;
   }
-  memmove(s->entry + 1, s->entry, sizeof *s->entry * (size_t)s->n++);
-  s->entry[0] = e;
-  e->site = s;
+  memmove(b->entry + 1, b->entry, sizeof *b->entry * (size_t)b->n++);
+  b->entry[0] = e;
+  b->site->n++;
+  e->bucket = b;
   mg_guards_set_death(e->guards, cache_entry_died, e);
   return 0;
 }
 
-MgEntry *mg_cache_find(MgSite *s, const MgSlots *slots, PyObject ***vals, int *nvals, bool returns_only) {
-  for (int i = 0; i < s->n; i++) {
-    MgEntry *e = s->entry[i];
+/* The first entry of the bucket that holds; *gone: entries were dropped meanwhile, and maybe the bucket with them. */
+static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***vals, int *nvals, bool returns_only, bool *gone) {
+  for (int i = 0; i < b->n; i++) {
+    MgEntry *e = b->entry[i];
     if (returns_only && !e->is_ret) continue;
     int need = mg_guards_nsrc(e->guards);
     if (need > *nvals) {
       PyObject **p = mg_realloc(*nvals > MG_SMALL_VALS ? *vals : NULL, sizeof *p * (size_t)need);
-      if (!p) return (MgEntry *)PyErr_NoMemory();
+      if (!p) {
+        *gone = true;
+        return (MgEntry *)PyErr_NoMemory();
+      }
       *vals = p;
       *nvals = need;
     }
     e->refs++; /* comparing may run Python code, which may drop entries, and the site with them */
-    if (mg_guards_check(e->guards, slots, *vals, NULL)) {
-      if (i && e->site == s && i < s->n && s->entry[i] == e) {
-        memmove(s->entry + 1, s->entry, sizeof *s->entry * (size_t)i);
-        s->entry[0] = e;
+    bool holds = mg_guards_check(e->guards, slots, *vals, NULL);
+    *gone = e->bucket != b;
+    if (holds) {
+      if (i && !*gone && i < b->n && b->entry[i] == e) {
+        memmove(b->entry + 1, b->entry, sizeof *b->entry * (size_t)i);
+        b->entry[0] = e;
       }
       return e;
     }
-    bool gone = e->site != s;
     mg_entry_release(e);
-    if (gone) return NULL;
+    if (*gone) return NULL;
   }
   return NULL;
+}
+
+MgEntry *mg_cache_find(MgSite *s, const MgSlots *slots, PyObject ***vals, int *nvals, bool returns_only) {
+  MgBucket *b = mg_cache_bucket(s, slots, false);
+  bool gone = false;
+  MgEntry *e = b ? cache_find_in(b, slots, vals, nvals, returns_only, &gone) : NULL;
+  if (e || gone || !s->nbucket || b == s->bucket[0]) return e;
+  return cache_find_in(s->bucket[0], slots, vals, nvals, returns_only, &gone);
+}
+
+/* ---- configurations ---- */
+
+typedef struct CacheConfig { MgConfig cfg; long refs; } CacheConfig;
+static CacheConfig *cache_config; /* those with a custom backend end with their last user */
+static uint32_t cache_nconfig, cache_config_ids;
+
+static bool cache_same_config(const MgConfig *a, const MgConfig *b) {
+  return a->backend == b->backend && a->eager_backend == b->eager_backend && a->fullgraph == b->fullgraph &&
+         a->disable == b->disable && a->dynamic == b->dynamic && a->recompile_limit == b->recompile_limit &&
+         !memcmp(&a->opt, &b->opt, sizeof a->opt);
+}
+
+uint32_t mg_config_acquire(const MgConfig *cfg) {
+  for (uint32_t i = 0; i < cache_nconfig; i++)
+    if (cache_same_config(&cache_config[i].cfg, cfg)) {
+      cache_config[i].refs++;
+      return cache_config[i].cfg.id;
+    }
+  CacheConfig *p = mg_realloc(cache_config, sizeof *p * (cache_nconfig + 1));
+  if (!p) {
+    PyErr_NoMemory();
+    return 0;
+  }
+  cache_config = p;
+  p[cache_nconfig] = (CacheConfig){*cfg, 1}; /* backend: borrowed from the callables that use it */
+  return p[cache_nconfig++].cfg.id = ++cache_config_ids;
+}
+
+static void cache_drop_config(uint32_t config) {
+  for (MgCodeInfo *info = cache_all; info;) {
+    MgSite **p = &info->sites;
+    while (*p && (*p)->config != config) p = &(*p)->next;
+    MgSite *s = *p;
+    if (!s) {
+      info = info->next;
+      continue;
+    }
+    *p = s->next;
+    cache_free_site(s);
+    info = cache_all; /* freeing may run Python code that frees code objects */
+  }
+}
+
+void mg_config_release(uint32_t id) {
+  for (uint32_t i = 0; i < cache_nconfig; i++) {
+    if (cache_config[i].cfg.id != id) continue;
+    if (--cache_config[i].refs || !cache_config[i].cfg.backend) return;
+    cache_config[i] = cache_config[--cache_nconfig];
+    cache_drop_config(id);
+    return;
+  }
 }
 
 /* ---- code objects ---- */
@@ -148,19 +298,6 @@ MgCodeInfo *mg_code_info(PyCodeObject *co) {
 const MgCode *mg_code_decoded(MgCodeInfo *info, PyCodeObject *co) {
   if (!info->decoded) info->decoded = mg_decode(co);
   return info->decoded;
-}
-
-void mg_cache_drop_config(uint32_t config) {
-  for (MgCodeInfo *info = cache_all; info; info = info->next)
-    for (MgSite **p = &info->sites; *p;) {
-      MgSite *s = *p;
-      if (s->config != config) {
-        p = &s->next;
-        continue;
-      }
-      *p = s->next;
-      cache_free_site(s);
-    }
 }
 
 /* ---- for Python ---- */
@@ -216,11 +353,12 @@ static PyObject *cache_entries(PyObject *self, PyObject *unused) {
   PyObject *list = PyList_New(0);
   for (MgCodeInfo *info = cache_all; list && info; info = info->next)
     for (MgSite *s = info->sites; list && s; s = s->next)
-      for (int i = 0; list && i < s->n; i++) {
-        PyObject *d = cache_entry_dict(info, s, s->entry[i]);
-        if (!d || PyList_Append(list, d)) Py_CLEAR(list);
-        Py_XDECREF(d);
-      }
+      for (uint32_t k = 0; list && k < s->nbucket; k++)
+        for (int i = 0; list && i < s->bucket[k]->n; i++) {
+          PyObject *d = cache_entry_dict(info, s, s->bucket[k]->entry[i]);
+          if (!d || PyList_Append(list, d)) Py_CLEAR(list);
+          Py_XDECREF(d);
+        }
   return list;
 }
 

@@ -1,5 +1,10 @@
 /* What is known about a code object: its decoded form, what kind of code it is, and the compiled entries at its offsets.
- * Owned by the code object (freed with it); entries also by reset() and by the death of their configuration.
+ * Owned by the code object (freed with it); entries also by reset(), by the death of a module that they were compiled for,
+ * and by the death of the last callable with their custom backend.
+ * Equal options of two compile() calls are one configuration, so functions that are made anew at every call (lambdas,
+ * closures) share the entries of their code.  Methods are shared by many instances, so the entries of an offset lie in
+ * buckets, one per module instance: a hit does not look at the entries of other instances, and the recompile limit counts
+ * what changed for one of them.  A bucket is only a hint: the guards decide.
  * All access with the GIL held.  Entries are reference-counted, because another thread may drop one while it runs. */
 #ifndef MG_FRONT_CACHE_H
 #define MG_FRONT_CACHE_H
@@ -21,18 +26,29 @@ typedef struct MgEntry {  /* one compiled segment of a frame */
   int nnode;              /* ATen ops recorded */
   int line, end_line;     /* source lines of unit and end */
   long hits;
-  struct MgSite *site;    /* where it is listed; NULL once it is not */
+  struct MgBucket *bucket; /* where it is listed; NULL once it is not */
 } MgEntry;
+
+typedef struct MgBucket { /* the entries of one offset for one module instance */
+  struct MgSite *site;
+  const void *key;        /* address of the instance, never followed; NULL: any */
+  MgEntry **entry;        /* most recently used first */
+  int n, cap;
+  int plain;              /* > 0: nothing can be recorded here; execute so many instructions */
+  bool eager;             /* too many entries: frames go on in CPython from here */
+} MgBucket;
 
 typedef struct MgSite {   /* one offset of a code object, for one configuration */
   struct MgSite *next;
   uint32_t config;
   int unit;
-  MgEntry **entry;        /* most recently used first */
-  int n, cap;
-  int plain;              /* > 0: nothing can be recorded here; execute so many instructions */
-  bool eager;             /* too many entries: frames go on in CPython from here */
+  int key_slot;           /* where the instance is: a slot; -2 - i: in closure cell i; KEY_NONE */
+  MgBucket **bucket;      /* bucket[0]: key NULL */
+  uint32_t nbucket, cap;
+  MgMap by_key;           /* key -> index in bucket */
+  uint32_t n;             /* entries in all buckets */
 } MgSite;
+enum { MG_KEY_NONE = -1, MG_SITE_LIMIT = 1024 }; /* entries of one site, whatever their instances */
 
 typedef struct MgCodeInfo {
   struct MgCodeInfo *next, *prev; /* all of them, for reset() */
@@ -56,7 +72,9 @@ MgCodeInfo *mg_code_info(PyCodeObject *co);                     /* borrowed; NUL
 const MgCode *mg_code_decoded(MgCodeInfo *info, PyCodeObject *co); /* borrowed; NULL with exception */
 /* The site, made when create is set; NULL when there is none (without create) or with exception. */
 MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, bool create);
-int mg_cache_add(MgSite *site, MgEntry *e);                     /* steals e; becomes the first; -1 with exception */
+/* The bucket for a frame, or NULL: without create when there is none, else with exception. */
+MgBucket *mg_cache_bucket(MgSite *site, const MgSlots *s, bool create);
+int mg_cache_add(MgBucket *b, MgEntry *e);                      /* steals e; becomes the first; -1 with exception */
 /* The first entry whose guards hold, moved to the front; a new reference.  *vals receives its source values: a buffer of
  * MG_SMALL_VALS entries that the caller owns, replaced by a malloc'ed one (freed by the caller) when *nvals has to grow.
  * NULL: none, or an exception. */
@@ -64,6 +82,9 @@ int mg_cache_add(MgSite *site, MgEntry *e);                     /* steals e; bec
 MgEntry *mg_cache_find(MgSite *site, const MgSlots *s, PyObject ***vals, int *nvals, bool returns_only);
 MgEntry *mg_entry_new(void);                                    /* NULL with exception */
 void mg_entry_release(MgEntry *e);                              /* NULL is fine */
-void mg_cache_drop_config(uint32_t config);
+/* The number of these options (cfg->id is not looked at), the same for equal ones; 0 with exception.  Each call pairs with
+ * one mg_config_release. */
+uint32_t mg_config_acquire(const MgConfig *cfg);
+void mg_config_release(uint32_t id);
 int mg_cache_init(PyObject *module);
 #endif

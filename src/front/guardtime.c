@@ -16,8 +16,9 @@ static PyObject *guardtime_run(PyObject *self, PyObject *args) {
   PyObject *out = PyList_New(0);
   MgSlots s = {&PyTuple_GET_ITEM(slots, 0), (int)PyTuple_GET_SIZE(slots), func};
   for (MgSite *site = info->sites; out && site; site = site->next) {
-    for (int i = 0; out && !site->unit && i < site->n; i++) {
-      const MgGuards *g = site->entry[i]->guards;
+    MgBucket *b = site->unit ? NULL : mg_cache_bucket(site, &s, false);
+    for (int i = 0; out && b && i < b->n; i++) {
+      const MgGuards *g = b->entry[i]->guards;
       PyObject **vals = mg_malloc(sizeof *vals * (size_t)mg_guards_nsrc(g));
       MgGuardFail why = {0};
       if (!vals) break;

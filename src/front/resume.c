@@ -84,26 +84,26 @@ static int drive_segment(Drive *d, MgEntry *e, PyObject **vals) {
 }
 
 /* The recompile limit: the frame goes on in CPython, and says so once. */
-static int drive_give_up(Drive *d, MgSite *site, int unit) {
-  site->eager = true;
+static int drive_give_up(Drive *d, MgBucket *b, int unit) {
+  b->eager = true;
   mg_stats.fallbacks++;
   const char *name = PyUnicode_AsUTF8(d->v.code->co_qualname);
-  mg_log(MG_LOG_fallback, "%s, line %d: %d entries and none fits", name, d->code->line[unit], site->n);
+  mg_log(MG_LOG_fallback, "%s, line %d: %d entries and none fits", name, d->code->line[unit], b->n);
   return PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
                           "magneto: %U was compiled %d times at line %d and runs eagerly from here on "
                           "(MAGNETO_LOGS=recompiles shows why)",
-                          d->v.code->co_qualname, site->n, d->code->line[unit]);
+                          d->v.code->co_qualname, b->n, d->code->line[unit]);
 }
 
-static void drive_log_recompile(Drive *d, MgSite *site, const MgSlots *slots) {
+static void drive_log_recompile(Drive *d, MgBucket *b, const MgSlots *slots) {
   if (!mg_log_on(MG_LOG_recompiles)) return;
-  for (int i = 0; i < site->n; i++) {
-    MgEntry *e = site->entry[i];
+  for (int i = 0; i < b->n; i++) {
+    MgEntry *e = b->entry[i];
     PyObject **vals = mg_calloc((size_t)mg_guards_nsrc(e->guards) + 1, sizeof *vals);
     MgGuardFail why = {0};
     if (vals && !mg_guards_check(e->guards, slots, vals, &why))
       mg_log(MG_LOG_recompiles, "%s, line %d, entry %d of %d: %s", PyUnicode_AsUTF8(d->v.code->co_qualname), e->line,
-             i + 1, site->n, why.text);
+             i + 1, b->n, why.text);
     free(vals);
   }
 }
@@ -126,31 +126,32 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
   mg_hook_mode = HOOK_off;
   for (int compiled = 0;; compiled++) {
     MgSite *site = mg_cache_site(d->info, d->cfg->id, unit, true);
-    if (!site) goto done;
-    if (site->eager) {
+    MgSlots slots = {d->v.slot, mg_pyframe_stacktop(d->f), d->v.func};
+    MgBucket *b = site ? mg_cache_bucket(site, &slots, true) : NULL;
+    if (!b) goto done;
+    if (b->eager) {
       next = DRIVE_eager;
       goto done;
     }
-    if (site->plain) {
-      *nplain = site->plain;
+    if (b->plain) {
+      *nplain = b->plain;
       next = DRIVE_step;
       goto done;
     }
-    MgSlots slots = {d->v.slot, mg_pyframe_stacktop(d->f), d->v.func};
     if ((e = mg_cache_find(site, &slots, &vals, &nvals, false))) break;
     if (PyErr_Occurred()) goto done;
-    if (compiled) { /* its own guards do not hold on the next look: something changes behind our back */
-      next = drive_give_up(d, site, unit) ? DRIVE_fail : DRIVE_eager;
-      goto done;
-    }
-    if (site->n >= d->cfg->recompile_limit && !mg_force_break) {
-      next = drive_give_up(d, site, unit) ? DRIVE_fail : DRIVE_eager;
+    /* Comparing may have run Python code that called reset(). */
+    site = mg_cache_site(d->info, d->cfg->id, unit, true);
+    if (!(b = site ? mg_cache_bucket(site, &slots, true) : NULL)) goto done;
+    /* Compiled already: its own guards do not hold on the next look, so something changes behind our back. */
+    if (compiled || ((b->n >= d->cfg->recompile_limit || site->n >= MG_SITE_LIMIT) && !mg_force_break)) {
+      next = drive_give_up(d, b, unit) ? DRIVE_fail : DRIVE_eager;
       goto done;
     }
     mg_stats.misses++;
-    if (site->n) {
+    if (b->n) {
       mg_stats.recompiles++;
-      drive_log_recompile(d, site, &slots);
+      drive_log_recompile(d, b, &slots);
     }
     int rc = mg_compile_segment(d->ts, d->f, d->cfg, d->info);
     if (rc) {

@@ -345,22 +345,24 @@ int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCod
     rc = 1;
     goto done;
   }
+  if (s.entry && mg_strict() && segment_check_own_guards(&s, s.entry)) goto done;
   /* Recording ran Python code, which may have called reset(): the site is looked up now. */
   MgSite *site = mg_cache_site(info, cfg->id, s.unit, true);
-  if (!site) goto done;
+  MgSlots slots = {s.v.slot, s.nslot, s.v.func};
+  MgBucket *bucket = site ? mg_cache_bucket(site, &slots, true) : NULL;
+  if (!bucket) goto done;
   if (!s.entry) { /* nothing before the break, or no end that can be rebuilt */
-    site->plain = s.nplain > 0 ? s.nplain : 1;
+    bucket->plain = s.nplain > 0 ? s.nplain : 1;
     rc = 0;
     goto done;
   }
   segment_log(&s, s.entry);
-  if (mg_strict() && segment_check_own_guards(&s, s.entry)) goto done;
   mg_stats.entries++;
   if (s.entry->nnode > 0) mg_stats.graphs++;
   if (!s.entry->is_ret) mg_stats.breaks[s.entry->code]++;
   MgEntry *e = s.entry;
   s.entry = NULL;
-  rc = mg_cache_add(site, e);
+  rc = mg_cache_add(bucket, e);
 done:
   mg_entry_release(s.entry);
   segment_free(&s);

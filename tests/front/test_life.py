@@ -314,19 +314,28 @@ def test_debugger_sees_the_frame():
 # ---- memory ----
 
 
-def test_entries_die_with_their_callable_and_code():
-    def make():
-        def f(x):
-            return x * 2
-
-        c = _magneto.Callable(f)
+def test_entries_die_with_their_code():
+    def make(**options):
+        space = {}
+        exec("def f(x):\n    return x * 2\n", space)
+        f = space["f"]
+        c = _magneto.Callable(f, **options)
         c(torch.ones(2))
-        return weakref.ref(f), weakref.ref(c), f.__code__
+        return weakref.ref(f), weakref.ref(c)
 
-    f, c, code = make()
-    gc.collect()
-    assert f() is None and c() is None
-    assert not [e for e in _magneto.entries() if e["code"] is code]
+    for options in ({}, {"backend": lambda gm, example: gm.forward}):
+        f, c = make(**options)
+        gc.collect()
+        assert f() is None and c() is None
+        assert not [e for e in _magneto.entries() if e["code"].co_filename == "<string>"]
+
+
+def test_entries_of_a_custom_backend_die_with_their_callable():
+    c = _magneto.Callable(sin_cos, backend=lambda gm, example: gm.forward)
+    c(torch.ones(2), torch.ones(2))
+    assert entries(sin_cos)
+    del c
+    assert not entries(sin_cos)
 
 
 def test_cycles_are_collected():

@@ -1,0 +1,142 @@
+"""Who shares compiled entries: equal options share them, instances of one class do not get into each other's way."""
+import gc
+import warnings
+
+import magneto
+import pytest
+import torch
+from magneto import _magneto
+from torch import nn
+
+
+@pytest.fixture(autouse=True)
+def no_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def recordings():
+    return _magneto.stats()["attempts"]
+
+
+def test_functions_made_anew_share_their_entries():
+    x = torch.ones(3)
+
+    def make(k):
+        return lambda x: x * 2 + k.shape[0]
+
+    for i in range(30):
+        assert magneto.compile(lambda x: x * 2 + 1)(x).tolist() == [3, 3, 3]
+    assert recordings() == 1
+    for i in range(30):
+        assert magneto.compile(make(x))(x).tolist() == [5, 5, 5]
+    assert recordings() == 2
+
+
+def test_compiled_twice():
+    def f(x):
+        return x + 1
+
+    x = torch.ones(3)
+    magneto.compile(f)(x)
+    magneto.compile(f)(x)
+    assert recordings() == 1
+    magneto.compile(f, fullgraph=True)(x)
+    assert recordings() == 2
+
+
+def test_closures_over_different_values():
+    def make(k, m):
+        def f(x):
+            return m(x) * k
+
+        return magneto.compile(f)
+
+    modules = [nn.Linear(2, 2) for _ in range(12)]
+    x = torch.ones(1, 2)
+    for _ in range(2):
+        for i, m in enumerate(modules):
+            assert torch.allclose(make(i, m)(x), m(x) * i)
+    assert recordings() == 12
+
+
+class Block(nn.Module):
+    def __init__(self, i):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.i = i
+
+    def forward(self, x):
+        y = self.linear(x)
+        print(end="")
+        return y.relu() + self.i
+
+
+class Net(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(i) for i in range(n))
+
+    def forward(self, x):
+        for b in self.blocks:
+            x = b(x)
+        return x
+
+
+def test_many_instances_of_one_class_that_breaks():
+    net = Net(20)
+    c = magneto.compile(net)
+    x = torch.randn(2, 3)
+    with torch.no_grad():
+        for _ in range(2):
+            assert torch.allclose(c(x), net(x))
+        before = recordings()
+        c(x)
+    assert recordings() == before
+    stats = _magneto.stats()
+    assert stats["graphs"] == 40 and not stats["fallbacks"] and not stats["recompiles"]
+
+
+def test_many_compiled_modules():
+    modules = [nn.Linear(3, 3) for _ in range(20)]
+    compiled = [magneto.compile(m) for m in modules]
+    x = torch.randn(2, 3)
+    for _ in range(2):
+        for m, c in zip(modules, compiled):
+            assert torch.allclose(c(x), m(x))
+    assert recordings() == 20 and not _magneto.stats()["recompiles"]
+    del modules, compiled, m, c
+    gc.collect()
+    assert not _magneto.entries()
+
+
+def test_modules_that_come_and_go():
+    x = torch.randn(2, 3)
+    for i in range(300):
+        m = Block(i)
+        with torch.no_grad():
+            assert torch.allclose(magneto.compile(m)(x), m(x))
+        del m
+        gc.collect(0)
+    gc.collect()
+    assert len(_magneto.entries()) < 40
+
+
+def test_the_limit_counts_one_instance():
+    class Scale(nn.Module):
+        def forward(self, x, k):
+            return x * k
+
+    a, b = Scale(), Scale()
+    f, g = magneto.compile(a, dynamic=False), magneto.compile(b, dynamic=False)
+    x = torch.ones(2)
+    for k in range(7):
+        assert f(x, str(k) if k < 0 else k)[0] == k and g(x, k)[0] == k
+    assert not _magneto.stats()["fallbacks"]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for k in range(7, 20):
+            assert f(x, k)[0] == k
+    assert len(said) <= 2  # the call of the module, then its forward as a frame of its own
+    assert g(x, 3)[0] == 3
