@@ -4,7 +4,9 @@
  * A graph runs in one of three ways: as a compiled plan; through what a custom backend returned; node by node through
  * ATen, when results need a grad_fn, when the back end cannot compile it, and when inputs overlap in another way than
  * they did while recording (ATen is right under any aliasing). */
+#include "front/backward.h"
 #include "front/cache.h"
+#include "front/facts.h"
 #include "front/fx.h"
 #include "front/nodecall.h"
 #include "front/planrun.h"
@@ -25,6 +27,7 @@ struct MgExec {
   MgPlan *plan;        /* compiled; NULL otherwise */
   PyObject *callable;  /* what a custom backend returned, strong; NULL otherwise */
   uint32_t *overlap;   /* plans that write inputs: per input, the first input over the same memory; else NULL */
+  bool *spent;         /* by output: requires grad, but its gradient graph was freed while recording; NULL: none */
   bool plan_failed;    /* a run of the plan ended in an error of ours: nodes run instead from then on */
   bool no_autocast;    /* autocast was on at the start: its casts are nodes, so runs have it off */
 };
@@ -81,11 +84,11 @@ static bool exec_storage_grad(const MgCapture *cap, const MgVal *v) {
 }
 
 /* True when autograd must see the run: a result, or an input that is written, is part of a gradient graph. */
-static bool exec_needs_autograd(const MgRec *r) {
+static bool exec_needs_autograd(const MgExec *e, const MgRec *r) {
   const MgGraph *g = r->g;
   for (uint32_t i = 0; i < g->noutput; i++) {
     const MgVal *v = mg_val(g, g->output[i]);
-    if (v->def && exec_storage_grad(r->cap, v)) return true;
+    if (v->def && exec_storage_grad(r->cap, v) && !(e->spent && e->spent[i])) return true;
   }
   for (uint32_t i = 0; i < g->ninput; i++) {
     const MgVal *v = mg_val(g, g->input[i]);
@@ -243,6 +246,24 @@ static int exec_add_outputs(MgRec *r, const MgSnapshot *snap) {
   return 0;
 }
 
+/* Results that a recorded backward pass has used up need no autograd: their grad_fn can only raise. */
+static int exec_find_spent(MgExec *e, const MgRec *r) {
+  const MgGraph *g = r->g;
+  if (!r->cap->spent) return 0;
+  if (!(e->spent = mg_calloc(g->noutput + 1, sizeof *e->spent))) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < g->noutput; i++)
+    e->spent[i] = mg_val(g, g->output[i])->requires_grad && mg_backward_is_spent(r->cap, g->output[i]);
+  return 0;
+}
+
+static int exec_finish_spent(const MgExec *e, PyObject **outs) {
+  for (uint32_t i = 0; i < e->noutput; i++) {
+    if (!e->spent[i] || mg_facts_requires_grad(outs[i])) continue;
+    if (!(outs[i] = mg_backward_spent_result(outs[i]))) return -1;
+  }
+  return 0;
+}
+
 static void exec_log_graph(const MgGraph *g) {
   if (!mg_log_on(MG_LOG_graph)) return;
   MgStrbuf text = {0};
@@ -265,7 +286,7 @@ MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
   MgExec *e = mg_calloc(1, sizeof *e);
   PyObject **example = NULL;
   if (!e) return (MgExec *)PyErr_NoMemory();
-  if (exec_init() || exec_add_outputs(r, snap)) goto fail;
+  if (exec_init() || exec_add_outputs(r, snap) || exec_find_spent(e, r)) goto fail;
   exec_log_graph(g);
   e->noutput = g->noutput;
   e->no_autocast = mg_standin_autocast_on(r->cap);
@@ -275,7 +296,7 @@ MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
     return e;
   }
   if (exec_take_inputs(e, r) || !(e->nodes = mg_noderun_build(r))) goto fail;
-  if (cfg->eager_backend || exec_needs_autograd(r) || g->nnode <= 1) return e;
+  if (cfg->eager_backend || exec_needs_autograd(e, r) || g->nnode <= 1) return e;
   if (!(example = exec_examples(e, r))) {
     PyErr_NoMemory();
     goto fail;
@@ -350,6 +371,7 @@ int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs) {
   if (e->ninput > 64 && !(in = mg_malloc(e->ninput * sizeof *in))) return PyErr_NoMemory(), -1;
   for (uint32_t i = 0; i < e->ninput; i++) in[i] = e->input[i].pinned ? e->input[i].pinned : vals[e->input[i].src];
   int rc = e->no_autocast ? exec_without_autocast(e, in, outs) : exec_dispatch(e, in, outs);
+  if (!rc && e->spent && exec_finish_spent(e, outs)) rc = -1;
   if (in != small) free(in);
   return rc;
 }
@@ -361,6 +383,7 @@ void mg_exec_free(MgExec *e) {
   mg_noderun_free(e->nodes);
   if (e->plan) mg_plan_free(e->plan);
   free(e->overlap);
+  free(e->spent);
   free(e->input);
   free(e);
 }

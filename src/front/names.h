@@ -47,7 +47,8 @@
   NAME(append, "append")                                                                                     \
   NAME(clear, "clear")                                                                                       \
   NAME(update, "update")                                                                                     \
-  NAME(copy, "copy")
+  NAME(copy, "copy")                                                                                         \
+  NAME(grad, "grad")
 
 typedef struct MgNameTable {
 #define NAME(id, text) PyObject *id;
@@ -65,6 +66,10 @@ typedef struct MgTorchObjs {
   PyObject *global_hooks[4];   /* the process-wide hook dicts that _call_impl tests */
   PyObject *is_compiling[2];   /* functions that answer True while recording */
   PyObject *internal_disable_code; /* code of the wrapper that torch._disable_dynamo makes */
+  PyObject *record_enter, *record_exit; /* torch.autograd.profiler.record_function.__enter__, __exit__ */
+  PyObject *engine, *engine_run_backward; /* the autograd engine, and the function that calls it */
+  PyObject *optim_get_value;   /* torch.optim.optimizer._get_value */
+  PyTypeObject *optimizer;     /* torch.optim.Optimizer */
   PyObject *op_overload;       /* torch._ops.OpOverload */
   PyObject *op_packet;         /* torch._ops.OpOverloadPacket */
   PyTypeObject *enum_meta, *cached_property, *partial, *lru_cache, *ordered_dict, *deque, *defaultdict;

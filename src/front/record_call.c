@@ -1,9 +1,11 @@
 /* Calls while recording. Python functions are called for real: CPython binds the arguments and the hook records the
  * frame.  C functions run when pure.def allows it for these arguments; the ones that read attributes or global state are
  * done here with guards.  Everything else is a graph break. */
+#include "front/backward.h"
 #include "front/identity.h"
 #include "front/policy.h"
 #include "front/record_obj.h"
+#include "front/skip.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -235,6 +237,21 @@ static bool call_is_disabled(PyObject *f) {
   return d && PyDict_GetItemWithError(d, mg_names.torchdynamo_disable) == Py_True;
 }
 
+/* torch keeps its own tracer out of some of its functions (optimizers), not us: the function behind the wrapper.  New;
+ * NULL without exception when the user asked for it. */
+static PyObject *call_torch_original(PyObject *fn) {
+  PyObject *o = PyDict_GetItemString(((PyFunctionObject *)fn)->func_dict, "_torchdynamo_orig_callable");
+  return o && PyFunction_Check(o) && mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(o)) ? Py_NewRef(o) : NULL;
+}
+
+/* Calls fn with the arguments of c, bound to self when there is one. */
+static PyObject *call_forward(const Call *c, PyObject *fn, PyObject *self) {
+  PyObject *m = self ? PyMethod_New(fn, self) : Py_NewRef(fn);
+  PyObject *r = m ? mg_rec_call(m, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
+  Py_XDECREF(m);
+  return r;
+}
+
 /* nn.Module.__call__ without hooks is forward(): only the emptiness of the hook dicts is guarded.
  * 1 when *out is the result, 0 when the general way must be taken, -1 with an exception. */
 static int call_module(const Call *c, PyObject **out) {
@@ -280,13 +297,21 @@ static PyObject *call_python(const Call *c) {
         mg_rec->asked_compiling = true;
         return PyBool_FromLong(!mg_rec->deny_compiling);
       }
+    PyObject *out, *self = t == &PyMethod_Type ? PyMethod_GET_SELF(c->f) : NULL;
+    if (mg_rec_replaced(fn, self, c->arg, c->nargsf, c->kwnames, &out)) return out;
     if (call_is_disabled(fn)) {
+      PyObject *orig = call_torch_original(fn);
+      if (orig) {
+        PyObject *r = call_forward(c, orig, self);
+        Py_DECREF(orig);
+        return r;
+      }
       PyFunctionObject *pf = (PyFunctionObject *)fn;
       return mg_rec_break(BK_disabled, "%s is disabled", PyUnicode_AsUTF8(pf->func_qualname));
     }
     if (PyFunction_GET_CODE(fn) == mg_torch.internal_disable_code) { /* torch keeps its own tracer out, not us */
       PyObject *f = PyObject_GetAttr(fn, mg_names.wrapped);
-      PyObject *r = f ? mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
+      PyObject *r = f ? call_forward(c, f, self) : NULL;
       Py_XDECREF(f);
       return r;
     }
@@ -340,6 +365,7 @@ static PyObject *call_special(const Call *c, MgAction act) {
   case ACT_getset_get: return call_getset(c);
   case ACT_lru_cache: return call_lru_cache(c);
   case ACT_partial: return call_partial(c);
+  case ACT_backward: return mg_backward_run(c->f, c->arg, c->nargsf, c->kwnames);
   default: return call_plain(c); /* super: the frame loop has made slot 0 ready */
   }
 }

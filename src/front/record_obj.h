@@ -12,4 +12,6 @@ PyObject *mg_rec_namespace_get(PyObject *dict, PyObject *name);
 int mg_rec_namespace_set(PyObject *dict, PyObject *name, PyObject *v);
 /* An older instance of a dict subclass (or a dict too large to copy) that C code only reads: guards all of it. */
 bool mg_rec_readable_dict(PyObject *o);
+/* Is this one of torch's Python functions that the recorder does itself (replace.c)?  self: of a bound method, or NULL. */
+bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out);
 #endif

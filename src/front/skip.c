@@ -71,6 +71,12 @@ static SkipKind skip_cached(PyCodeObject *co) {
 bool mg_skip_opaque(PyCodeObject *co) { return skip_cached(co) == SKIP_opaque; }
 bool mg_skip_compile(PyCodeObject *co) { return skip_cached(co) != SKIP_none; }
 
+bool mg_skip_is_torch(PyCodeObject *co) {
+  const char *file = PyUnicode_AsUTF8(co->co_filename), *root = skip_root[ROOT_torch];
+  if (!file) PyErr_Clear();
+  return file && root && !strncmp(file, root, strlen(root));
+}
+
 /* The directory of a file of the module, with the final slash; malloc'ed. */
 static char *skip_directory(PyObject *m) {
   PyObject *file = m ? PyObject_GetAttrString(m, "__file__") : NULL;

@@ -7,5 +7,6 @@
 bool mg_skip_opaque(PyCodeObject *co);
 /* Frames that are not compiled on their own (they are inlined when compiled code calls them). */
 bool mg_skip_compile(PyCodeObject *co);
+bool mg_skip_is_torch(PyCodeObject *co);   /* a file of torch itself */
 int mg_skip_init(PyObject *module);
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "front/alias.h"
+#include "front/backward.h"
 #include "front/identity.h"
 
 typedef struct Builder {
@@ -452,6 +453,19 @@ static bool snap_write(Builder *b, uint32_t i) {
   return !e.members || snap_overlay(b, t, SN_set_attr, e.members, NULL);
 }
 
+/* `.grad` of an older leaf, when the recording left another one there. */
+static bool snap_write_grad(Builder *b, uint32_t i) {
+  MgOlder e = mg_rec->ident->v[i];
+  PyObject *grad = NULL;
+  if (e.kind != OLDER_tensor || !mg_standin_is(e.seen)) return true;
+  int changed = mg_backward_final_grad(e.seen, &grad);
+  if (changed <= 0) return !changed;
+  uint32_t t = snap_older(b, &e);
+  bool ok = !PyList_Append(b->keep, grad) && t != FAIL && snap_emit_over(b, SN_set_attr, mg_names.grad, t, &grad, 1) != FAIL;
+  Py_DECREF(grad);
+  return ok;
+}
+
 /* ---- the whole ---- */
 
 MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, PyObject *ret) {
@@ -472,7 +486,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
   }
   if (ret && (s->ret = snap_build(&b, ret)) == FAIL) goto done;
   for (uint32_t i = 0; i < mg_rec->ident->n; i++) /* grows while it is walked: containers met by building */
-    if (!snap_write(&b, i)) goto done;
+    if (!snap_write(&b, i) || !snap_write_grad(&b, i)) goto done;
   if (mg_alias_guards(mg_rec) || mg_effect_state_change(&s->state)) goto done;
   s->only_out = n == 0 && ret && !s->nw && !s->state.any && s->n == 2 && s->p[s->ret].op == SN_out;
   ok = true;

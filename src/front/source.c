@@ -1,4 +1,5 @@
 #include "front/source.h"
+#include "front/backward.h"
 #include "front/guard.h"
 #include "front/names.h"
 
@@ -81,6 +82,7 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
     if (v) Py_DECREF(v);
     return v;
   }
+  case SRC_grad: return mg_backward_grad_of(p);
   default: return NULL;
   }
 }

@@ -341,6 +341,7 @@ static PyObject *standin_make_input(MgCapture *cap, PyObject *tensor, SrcRef src
   if (!rg) return t;
   mg_val(cap->rec->g, info->val)->requires_grad = true;
   if (PyObject_SetAttrString(t, "requires_grad", Py_True)) goto fail;
+  cap->input[i].nonleaf = !leaf;
   if (!leaf) Py_SETREF(t, standin_nonleaf(cap, t));
   return t;
 fail:
@@ -552,6 +553,7 @@ void mg_standin_free(MgRec *r) {
   mg_map_free(&cap->base);
   free(cap->input);
   free(cap->storage_grad);
+  free(cap->spent);
   free(cap);
   r->cap = NULL;
 }

@@ -13,6 +13,9 @@ typedef struct MgCapInput { /* one older tensor that the recording met */
   SrcRef src;         /* where an entry finds it again; 0 when pinned */
   ValRef val;         /* its value at entry */
   bool pinned;        /* a constant kept alive by the entry */
+  bool nonleaf;       /* it has a gradient graph from outside */
+  bool grad_known;    /* the stand-in's `.grad` is what the program sees (backward.c) */
+  PyObject *grad0;    /* borrowed: that `.grad` at entry; NULL when it was assigned unread */
 } MgCapInput;
 
 struct MgCapture {
@@ -28,6 +31,8 @@ struct MgCapture {
   ValRef next_result;       /* the next dispatched op is ours: give it this value, record nothing */
   bool *storage_grad;       /* by storage number: something requiring grad was written there */
   uint32_t cap_storage;
+  bool *spent;              /* by value: its gradient graph was freed by a recorded backward pass */
+  uint32_t cap_spent;
   bool quiet;               /* calls of torch are ours: the torch-level graph does not want them */
   bool gc_was_on, grad_was_on, begun; /* state at begin, restored at the end */
   long autocast_nesting;    /* depth of `with autocast` at begin */

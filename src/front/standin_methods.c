@@ -1,7 +1,7 @@
 /* What a stand-in overrides of torch.Tensor: everything that would reach its memory without dispatching, and what
  * user code must see of the older tensor it stands for.
  * In: calls on stand-ins.  Out: a graph break, or an answer that eager would give. */
-#include "front/standin.h"
+#include "front/backward.h"
 #include "runtime/torch_abi.h"
 
 /* Methods and attributes that reach memory, storage or autograd's own state: the recording cannot go on.  They break
@@ -9,7 +9,7 @@
 static const char *const standin_breaking[] = {
     "numpy", "tolist", "data_ptr", "untyped_storage", "storage", "storage_type", "share_memory_", "pin_memory", "__dlpack__",
     "__reduce_ex__", "__array__", "__repr__", "__str__", "__format__", "const_data_ptr", "mutable_data_ptr", "set_",
-    "map_", "map2_", "apply_", "register_hook", "register_post_accumulate_grad_hook", "backward", "retain_grad",
+    "map_", "map2_", "apply_", "register_hook", "register_post_accumulate_grad_hook", "retain_grad",
     "to_dense", "to_sparse", "__complex__", "resize_", "resize_as_", "__cuda_array_interface__", "_cdata",
 };
 
@@ -103,16 +103,12 @@ static int standin_set_data(PyObject *self, PyObject *v, void *closure) {
   return 0;
 }
 
-/* Gradients of older tensors are state outside of the recording. */
 static PyObject *standin_get_grad(PyObject *self, void *closure) {
-  MgStandInfo *info = mg_standin_info(self);
-  if (info->cap && info->input && mg_val(info->cap->rec->g, info->val)->requires_grad)
-    return standin_break(self, BK_op, "Tensor.grad of a tensor from outside");
-  return standin_base_get(self, "grad");
+  return mg_backward_load_grad(self) ? NULL : standin_base_get(self, "grad");
 }
 static int standin_set_grad(PyObject *self, PyObject *v, void *closure) {
-  if (mg_standin_info(self)->input) return standin_break(self, BK_op, "assignment to Tensor.grad"), -1;
-  return standin_base_set(self, "grad", v);
+  if (v && v != Py_None && !mg_standin_is(v)) return standin_break(self, BK_op, "assignment to Tensor.grad"), -1;
+  return mg_backward_forget_grad(self) ? -1 : standin_base_set(self, "grad", v);
 }
 
 static PyObject *standin_get_requires_grad(PyObject *self, void *closure) {

@@ -1,0 +1,36 @@
+"""Results of a recorded backward pass: tensors whose gradient graph was freed inside of a compiled function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+    "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+    "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors "
+    "after calling backward."
+)
+
+
+class Freed(torch.autograd.Function):
+    """The place of a gradient graph that has been freed."""
+
+    @staticmethod
+    def forward(ctx: Any, t: torch.Tensor, anchor: torch.Tensor) -> torch.Tensor:
+        ctx.mark_dirty(t)
+        return t
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(_FREED)
+
+
+_anchor = torch.zeros((), requires_grad=True)
+
+
+def spent(t: torch.Tensor) -> torch.Tensor:
+    """``t``, which requires no grad yet, as a result whose backward raises torch's error for a freed graph."""
+    with torch.enable_grad():
+        return Freed.apply(t, _anchor)

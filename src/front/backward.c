@@ -1,0 +1,232 @@
+/* See the header.  In: older leaves, the engine's call.  Out: stand-ins as `.grad`, marks on values, results of runs.
+ * Invariants: an older tensor's `.grad` is only ever changed by the snapshot; AccumulateGrad changes that of its stand-in.
+ * Does not do: backward into a gradient graph that is older than the recording (a graph break). */
+#include "front/backward.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include "front/guard.h"
+#include "front/identity.h"
+
+/* ---- .grad ---- */
+
+/* c10::TensorImpl::grad() const, and the value that stands for "undefined"; NULL where they are not exported. */
+static const void *(*backward_grad)(const void *impl);
+static const void *backward_undefined;
+
+static void backward_init(void) {
+  static bool done;
+  if (done) return;
+  done = true;
+  void *c10 = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY);
+  if (!c10) return;
+  backward_undefined = dlsym(c10, "_ZN3c1019UndefinedTensorImpl10_singletonE");
+  if (backward_undefined && mg_abi.thpvariable_wrap)
+    *(void **)&backward_grad = dlsym(c10, "_ZNK3c1010TensorImpl4gradEv");
+}
+
+PyObject *mg_backward_grad_of(PyObject *tensor) {
+  PyObject *g;
+  backward_init();
+  if (backward_grad) {
+    const void *t = backward_grad(*(void **)mg_abi_tensor(tensor));
+    if (*(const void *const *)t == backward_undefined) return Py_None;
+    g = mg_abi.thpvariable_wrap(t);
+  } else g = PyObject_GetAttrString(tensor, "grad");
+  Py_XDECREF(g); /* the tensor keeps it, object and all */
+  return g;
+}
+
+/* The input behind a stand-in whose `.grad` is state from outside; NULL: its `.grad` is the recording's own. */
+static MgCapInput *backward_input(PyObject *standin) {
+  MgStandInfo *info = mg_standin_info(standin);
+  return info && info->cap && info->input ? &info->cap->input[info->input - 1] : NULL;
+}
+
+static int backward_set(PyObject *standin, PyObject *grad) {
+  PyObject *d = PyObject_GetAttrString((PyObject *)mg_tensor_type, "grad");
+  PyObject *r = d ? PyObject_CallMethod(d, "__set__", "OO", standin, grad) : NULL;
+  Py_XDECREF(d);
+  Py_XDECREF(r);
+  return r ? 0 : -1;
+}
+
+static PyObject *backward_get(PyObject *standin) {
+  PyObject *d = PyObject_GetAttrString((PyObject *)mg_tensor_type, "grad");
+  PyObject *r = d ? PyObject_CallMethod(d, "__get__", "OO", standin, mg_tensor_type) : NULL;
+  Py_XDECREF(d);
+  return r;
+}
+
+static int backward_load(MgCapture *cap, PyObject *standin, uint32_t at) {
+  MgGuards *g = cap->rec->guards;
+  if (cap->input[at].nonleaf) return mg_rec_break(BK_op, "Tensor.grad of a tensor with a gradient graph from outside"), -1;
+  if (!g) return 0;
+  PyObject *now = mg_backward_grad_of(cap->input[at].real);
+  if (!now) return -1;
+  SrcRef owner = cap->input[at].src;
+  if (!owner) owner = mg_source(g, SRC_pinned, 0, 0, cap->input[at].real);
+  PyObject *seen = mg_wrap(now, mg_source(g, SRC_grad, owner, 0, NULL));
+  int rc = !seen ? -1 : seen == Py_None ? 0 : backward_set(standin, seen);
+  cap->input[at].grad_known = true;
+  cap->input[at].grad0 = seen; /* the identity map, or None, keeps it */
+  Py_XDECREF(seen);
+  return rc;
+}
+
+int mg_backward_load_grad(PyObject *standin) {
+  MgCapInput *in = backward_input(standin);
+  if (!in || in->grad_known) return 0;
+  MgStandInfo *info = mg_standin_info(standin);
+  MgRec *before = mg_rec;
+  mg_rec = info->cap->rec; /* also where torch's own Python asks */
+  int rc = backward_load(info->cap, standin, info->input - 1);
+  mg_rec = before;
+  return rc;
+}
+
+int mg_backward_forget_grad(PyObject *standin) {
+  MgCapInput *in = backward_input(standin);
+  if (!in || in->grad_known) return 0;
+  if (in->nonleaf) return mg_rec_break(BK_op, "assignment to Tensor.grad"), -1;
+  in->grad_known = true;
+  return 0;
+}
+
+int mg_backward_final_grad(PyObject *standin, PyObject **grad) {
+  MgCapInput *in = backward_input(standin);
+  if (!in || !in->grad_known) return 0;
+  if (!(*grad = backward_get(standin))) return -1;
+  if (*grad != in->grad0) return 1;
+  Py_CLEAR(*grad);
+  return 0;
+}
+
+/* ---- running the engine ---- */
+
+/* Hooks on an older leaf would run on its own gradient: the stand-in has none of them. */
+static int backward_check_hooks(PyObject *real) {
+  static const char *const names[] = {"_backward_hooks", "_post_accumulate_grad_hooks"};
+  for (int i = 0; i < 2; i++) {
+    PyObject *h = PyObject_GetAttrString(real, names[i]);
+    bool any = h && h != Py_None && PyObject_IsTrue(h) > 0;
+    if (!h) PyErr_Clear();
+    Py_XDECREF(h);
+    if (any) return mg_rec_break(BK_op, "backward to a tensor with hooks"), -1;
+  }
+  return 0;
+}
+
+/* AccumulateGrad adds to what every leaf has. */
+static int backward_load_all(MgRec *r) {
+  for (uint32_t i = 0; i < r->ident->n; i++) { /* grows: gradients are tensors */
+    PyObject *o = r->ident->v[i].seen;
+    if (r->ident->v[i].kind != OLDER_tensor || !mg_standin_is(o)) continue;
+    MgCapInput *in = backward_input(o);
+    if (!in || in->nonleaf || in->grad_known || !mg_val(r->g, in->val)->requires_grad) continue;
+    if (backward_check_hooks(in->real) || mg_backward_load_grad(o)) return -1;
+  }
+  return 0;
+}
+
+typedef struct Spend { /* walk over what a gradient graph consists of */
+  MgCapture *cap;
+  MgGraph *g;
+  ValRef *todo;
+  uint32_t n;
+  bool *seen;       /* by value */
+  bool outer, hit;  /* met: an input with a graph of its own; a value that is spent */
+} Spend;
+
+static void spend_see(ValRef *v, void *arg) {
+  Spend *s = arg;
+  if (!*v || s->seen[*v]) return;
+  const MgVal *val = mg_val(s->g, *v);
+  bool written = val->storage < s->cap->cap_storage && s->cap->storage_grad[val->storage];
+  if (!val->requires_grad && !written) return;
+  s->seen[*v] = true;
+  s->todo[s->n++] = *v;
+}
+
+static int spend_walk(Spend *s, ValRef root) {
+  s->todo = mg_malloc(sizeof *s->todo * (s->g->nval + 1));
+  s->seen = mg_calloc(s->g->nval + 1, sizeof *s->seen);
+  if (!s->todo || !s->seen) return -1;
+  spend_see(&root, s);
+  while (s->n) {
+    ValRef v = s->todo[--s->n];
+    const MgVal *val = mg_val(s->g, v);
+    if (v < s->cap->cap_spent && s->cap->spent[v]) s->hit = true;
+    if (!val->def) {
+      if (val->out < s->cap->ninput && s->cap->input[val->out].nonleaf) s->outer = true;
+      continue;
+    }
+    if (mg_node(s->g, val->def)->grad_mode) mg_node_each_val(mg_node(s->g, val->def), spend_see, s);
+  }
+  return 0;
+}
+
+static void spend_free(Spend *s) {
+  free(s->todo);
+  free(s->seen);
+}
+
+static int backward_spend(MgCapture *cap, PyObject *root, bool keep) {
+  if (!mg_standin_is(root)) return mg_rec_break(BK_op, "backward of a tensor from outside"), -1;
+  Spend s = {.cap = cap, .g = cap->rec->g};
+  uint32_t n = s.g->nval;
+  int rc = spend_walk(&s, mg_standin_val(root));
+  if (rc) PyErr_NoMemory();
+  else if (s.outer) rc = (mg_rec_break(BK_op, "backward into a gradient graph from outside"), -1);
+  else if (!keep) {
+    bool *p = mg_realloc(cap->spent, n);
+    if (!p) rc = (PyErr_NoMemory(), -1);
+    else {
+      if (n > cap->cap_spent) memset(p + cap->cap_spent, 0, n - cap->cap_spent);
+      cap->spent = p;
+      cap->cap_spent = n;
+      for (uint32_t i = 1; i < n; i++)
+        if (s.seen[i] && mg_val(s.g, i)->def) p[i] = true;
+    }
+  }
+  spend_free(&s);
+  return rc;
+}
+
+bool mg_backward_is_spent(const MgCapture *cap, ValRef v) {
+  if (!cap->spent) return false;
+  Spend s = {.cap = (MgCapture *)cap, .g = cap->rec->g};
+  bool hit = !spend_walk(&s, v) && s.hit;
+  spend_free(&s);
+  return hit;
+}
+
+PyObject *mg_backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+  MgRec *r = mg_rec;
+  static const char *const name[] = {"tensors", "grad_tensors", "keep_graph", "create_graph", "inputs", "allow_unreachable",
+                                     "accumulate_grad"};
+  PyObject *a[7] = {NULL};
+  Py_ssize_t npos = PyVectorcall_NARGS(nargsf), nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  for (Py_ssize_t i = 0; i < npos && i < 7; i++) a[i] = arg[i];
+  for (Py_ssize_t k = 0; k < nkw; k++)
+    for (int i = 0; i < 7; i++)
+      if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), name[i])) a[i] = arg[npos + k];
+  if (a[0] && PyTuple_Check(a[0]) && a[6] && backward_load_all(r)) return NULL;
+  for (Py_ssize_t i = 0; a[0] && PyTuple_Check(a[0]) && i < PyTuple_GET_SIZE(a[0]); i++)
+    if (backward_spend(r->cap, PyTuple_GET_ITEM(a[0], i), a[2] && PyObject_IsTrue(a[2]))) return NULL;
+  return PyObject_Vectorcall(f, arg, nargsf, kwnames);
+}
+
+/* ---- results ---- */
+
+PyObject *mg_backward_spent_result(PyObject *t) {
+  static PyObject *spend; /* magneto.spent.spent */
+  if (!spend) {
+    PyObject *m = PyImport_ImportModule("magneto.spent");
+    spend = m ? PyObject_GetAttrString(m, "spent") : NULL;
+    Py_XDECREF(m);
+  }
+  PyObject *r = spend ? PyObject_CallOneArg(spend, t) : NULL;
+  Py_DECREF(t);
+  return r;
+}

@@ -1,0 +1,43 @@
+/* Python functions of torch that mean something else while recording.
+ * In: a Python function about to be called, with its arguments.  Out: the call's result, or "record it as it is".
+ * Each stands for what the function does to the program, without the parts that only serve torch's own tools: profiler
+ * marks, loggers and thread contexts around the autograd engine, reads of optimizer counters. */
+#include "front/backward.h"
+#include "front/names.h"
+#include "front/record_obj.h"
+
+static PyObject *replace_none(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) { Py_RETURN_NONE; }
+static PyObject *replace_self(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+  return Py_NewRef(self ? self : arg[0]);
+}
+
+/* torch.autograd.graph._engine_run_backward: the engine itself. */
+static PyObject *replace_engine(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+  PyObject *run = PyObject_GetAttrString(mg_torch.engine, "run_backward");
+  PyObject *r = run ? mg_backward_run(run, arg, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames) : NULL;
+  Py_XDECREF(run);
+  return r;
+}
+
+/* torch.optim.optimizer._get_value: the counter stays a tensor, with the precision of the number it stands for. */
+static PyObject *replace_get_value(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+  if (PyVectorcall_NARGS(nargsf) != 1) return PyErr_Format(PyExc_TypeError, "_get_value takes one argument");
+  return mg_standin_is(arg[0]) ? PyObject_CallMethod(arg[0], "double", NULL) : Py_NewRef(arg[0]);
+}
+
+typedef PyObject *(*ReplaceFn)(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames);
+
+bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
+  const struct { PyObject *fn; ReplaceFn with; } rows[] = {
+      {mg_torch.record_enter, replace_self},
+      {mg_torch.record_exit, replace_none},
+      {mg_torch.engine_run_backward, replace_engine},
+      {mg_torch.optim_get_value, replace_get_value},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    if (fn != rows[i].fn) continue;
+    *out = rows[i].with(self, arg, nargsf, kwnames);
+    return true;
+  }
+  return false;
+}
