@@ -445,8 +445,13 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
   if (g.reduces) g.unroll = ops * (uint32_t)n <= 2 ? 8 : ops * (uint32_t)n <= 8 ? 4 : ops <= 16 ? 2 : 1;
   while (g.unroll > 1 && g.unroll * n > 48) g.unroll /= 2;
   for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < g.end ? (k < shared ? loop[0]->range[k] : g.range[k]) : 0);
+  bool gathers = false;
   if (g.vec >= 0)
-    for (int i = 0; i < n; i++) g.masked_ok = g.masked_ok && em_contiguous_only(e, loop[i], g.vec);
+    for (int i = 0; i < n; i++) gathers = gathers || !em_contiguous_only(e, loop[i], g.vec);
+  if (gathers) { /* their loads take the time; more accumulators would only be more code */
+    g.masked_ok = false;
+    g.unroll = 1;
+  }
   int64_t tile;
   bool tiled = !g.reduces && g.vec >= 0 && g.vec == g.end - 2 && mg_ex_const_int(e->x, g.range[g.end - 1], &tile) &&
                tile == e->t->vector_bits / 32;
