@@ -8,18 +8,8 @@
  * never saved: their base is, and the view is made again.  Random numbers are never drawn again.  A primal or output whose
  * memory eager's backward would not read may be overwritten by the program before backward runs: it is copied when
  * it has to be saved. */
-#include "middle/partition.h"
+#include "middle/partition_priv.h"
 #include <string.h>
-
-typedef struct Part {
-  MgGraph *g;
-  MgJoint *j;
-  const MgSimplifyOpts *o;
-  bool *dep;           /* per value: known in backward only */
-  bool *late;          /* per node: belongs to backward */
-  bool *save;          /* per value: backward receives it */
-  bool *done;          /* per value: defined in the backward graph so far */
-} Part;
 
 static uint32_t part_slots(const MgGraph *g) { return g->ninput + g->noutput + g->nwb + 1; }
 
@@ -60,8 +50,7 @@ static void part_mark_root(ValRef *v, void *arg) {
   m->set[m->root[*v]] = true;
 }
 
-/* The value that node n's results are views of, or 0. */
-static ValRef part_viewed(const MgNode *n) {
+ValRef part_viewed(const MgNode *n) {
   for (int i = 0; n->op->is_view && i < n->narg; i++)
     if (n->op->param[i].alias_set >= 0 && n->arg[i].tag == MA_val) return n->arg[i].u.val;
   return 0;
@@ -119,38 +108,15 @@ static MgRc part_split(Part *p) {
   return MG_OK;
 }
 
-/* ---- what is saved ------------------------------------------------------------------------------------------- */
+/* ---- what is saved, and how ---------------------------------------------------------------------------------- */
 
-/* Needs no tensor and no memory of forward's: constants and index ranges. */
-static bool part_is_constant(const MgNode *n) {
-  for (int i = 0; i < n->narg; i++)
-    if (n->arg[i].tag == MA_val || n->arg[i].tag == MA_list) {
-      if (n->arg[i].tag == MA_val) return false;
-      for (uint32_t k = 0; k < n->arg[i].n; k++)
-        if (n->arg[i].u.item[k].tag == MA_val) return false;
-    }
-  return !n->op->random && n->op->code != TOP_extern && !n->op->mutates;
-}
-
-static void part_need(Part *p, ValRef v);
-
-static void part_need_arg(ValRef *v, void *arg) { part_need(arg, *v); }
-
-/* Backward reads v, which forward knows. */
-static void part_need(Part *p, ValRef v) {
-  if (!v || p->dep[v] || p->save[v]) return;
-  NodeRef def = mg_val(p->g, v)->def;
-  MgNode *n = def ? mg_node(p->g, def) : NULL;
-  if (n && (part_viewed(n) || part_is_constant(n))) mg_node_each_val(n, part_need_arg, p);
-  else p->save[v] = true;
-}
-
-static MgRc part_choose(Part *p) {
-  MgGraph *g = p->g;
-  for (NodeRef k = 1; k < g->nnode; k++)
-    if (p->late[k] && !mg_node(g, k)->dead) mg_node_each_val(mg_node(g, k), part_need_arg, p);
-  for (uint32_t i = p->j->spec.nfwd; i < g->noutput; i++) part_need(p, g->output[i]);
-  return MG_OK;
+bool part_is_constant(const MgNode *n) {
+  for (int i = 0; i < n->narg; i++) {
+    if (n->arg[i].tag == MA_val) return false;
+    for (uint32_t k = 0; n->arg[i].tag == MA_list && k < n->arg[i].n; k++)
+      if (n->arg[i].u.item[k].tag == MA_val) return false;
+  }
+  return !n->op->random && n->op->code != TOP_extern && !n->op->mutates && n->nout;
 }
 
 /* ---- building the halves ------------------------------------------------------------------------------------- */
@@ -237,24 +203,36 @@ static bool part_dense(const MgGraph *g, ValRef v) {
   return true;
 }
 
-/* Where backward finds v. */
-static MgRc part_save(Part *p, ValRef v, MgSaved *out) {
-  MgGraph *g = p->g, *f = &p->j->fwd;
+/* The primal or output that holds v when backward runs, unchanged unless eager complains too. */
+static bool part_owner(const Part *p, ValRef v, MgSaved *out) {
+  const MgGraph *g = p->g;
   const bool *stable = p->j->stable;
   bool written = false;
-  for (uint32_t i = 0; i < g->nwb; i++) written |= g->wb_input[i] == v;
-  bool input = !mg_val(g, v)->def;
-  if (input && !written && (stable[mg_val(g, v)->out] || !part_dense(g, v)))
-    return *out = (MgSaved){MG_SAVED_primal, mg_val(g, v)->out}, MG_OK;
-  for (uint32_t i = 0; i < p->j->spec.nfwd; i++) {
-    const struct MgOutAlias *a = &f->out_alias[i];
-    if (f->output[i] == v && a->of_input < 0 && a->of_output < 0 && stable[g->ninput + i])
-      return *out = (MgSaved){MG_SAVED_output, i}, MG_OK;
-  }
-  for (uint32_t i = 0; i < g->nwb; i++)
+  for (uint32_t i = 0; i < g->nwb; i++) {
+    written |= g->wb_input[i] == v;
     if (g->wb_value[i] == v && stable[g->ninput + g->noutput + i])
-      return *out = (MgSaved){MG_SAVED_primal, mg_val(g, g->wb_input[i])->out}, MG_OK;
-  bool own = !input; /* is it a tensor that nobody else receives? */
+      return *out = (MgSaved){MG_SAVED_primal, mg_val(g, g->wb_input[i])->out}, true;
+  }
+  if (!mg_val(g, v)->def && !written && (stable[mg_val(g, v)->out] || !part_dense(g, v)))
+    return *out = (MgSaved){MG_SAVED_primal, mg_val(g, v)->out}, true;
+  for (uint32_t i = 0; i < p->j->spec.nfwd; i++) {
+    const struct MgOutAlias *a = g->out_alias ? &g->out_alias[i] : NULL;
+    if (g->output[i] == v && stable[g->ninput + i] && (!a || (a->of_input < 0 && a->of_output < 0)))
+      return *out = (MgSaved){MG_SAVED_output, i}, true;
+  }
+  return false;
+}
+
+bool part_lent(const Part *p, ValRef v) {
+  MgSaved s;
+  return part_owner(p, v, &s);
+}
+
+/* Where backward finds v; forward returns it when nobody keeps it. */
+static MgRc part_save(Part *p, ValRef v, MgSaved *out) {
+  MgGraph *f = &p->j->fwd;
+  if (part_owner(p, v, out)) return MG_OK;
+  bool own = mg_val(p->g, v)->def != 0; /* is it a tensor that nobody else receives? */
   for (uint32_t i = 0; i < p->j->spec.nfwd; i++) own &= f->output[i] != v;
   for (uint32_t i = 0; i < f->nwb; i++) own &= f->wb_value[i] != v;
   ValRef kept = v;
