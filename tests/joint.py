@@ -22,11 +22,6 @@ def record(fn, leaves, seed=0, extra=()):
     leaves = [t for t in leaves if t.requires_grad]
     saved = [t.detach().clone() for t in extra]
     torch.manual_seed(seed)
-    with torch.no_grad():
-        like = [t for t in pytree.tree_leaves(fn()) if isinstance(t, torch.Tensor)]
-        for t, s in zip(extra, saved):
-            t.copy_(s)
-    torch.manual_seed(seed)
     probe = [t for t in pytree.tree_leaves(fn()) if isinstance(t, torch.Tensor)]
     with torch.no_grad():
         for t, s in zip(extra, saved):
@@ -36,10 +31,10 @@ def record(fn, leaves, seed=0, extra=()):
     tangents = []
     for i in wanted:
         with torch.no_grad():
-            v = torch.empty_like(like[i])
+            v = torch.empty_like(probe[i])
             v.copy_(torch.randn(v.shape, generator=gen, dtype=torch.float64) / max(1, v.numel()) ** 0.5)
         tangents.append(v)
-    del probe, like
+    del probe
     for t in (*leaves, *extra):
         rec.name(t)
     early = len(rec.head)
