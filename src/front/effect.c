@@ -34,12 +34,28 @@ static int effect_call(const char *name, const char *format, ...) {
   return r ? 0 : -1;
 }
 
+/* torch.set_autocast_dtype(device, the dtype of a c10::ScalarType) */
+static int effect_autocast_dtype(const char *device, int8_t code) {
+  static const struct { int8_t code; const char *name; } types[] = {
+      {5, "float16"}, {6, "float32"}, {7, "float64"}, {15, "bfloat16"}};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    if (types[i].code != code) continue;
+    PyObject *torch = PyImport_ImportModule("torch"), *dt = torch ? PyObject_GetAttrString(torch, types[i].name) : NULL;
+    Py_XDECREF(torch);
+    return dt ? effect_call("set_autocast_dtype", "(sN)", device, dt) : -1;
+  }
+  return 0;
+}
+
 int mg_effect_apply(const MgTorchState *from, const MgTorchState *to) {
   if (from->grad_mode != to->grad_mode) mg_abi.aoti_torch_grad_mode_set_enabled(to->grad_mode);
-  if (from->autocast_cpu != to->autocast_cpu && effect_call("set_autocast_enabled", "(si)", "cpu", to->autocast_cpu)) return -1;
-  if (from->autocast_cuda != to->autocast_cuda && effect_call("set_autocast_enabled", "(si)", "cuda", to->autocast_cuda)) return -1;
-  if (to->autocast_cpu | to->autocast_cuda && from->autocast_cache != to->autocast_cache &&
-      effect_call("set_autocast_cache_enabled", "(i)", to->autocast_cache))
+  if (from->autocast_cpu != to->autocast_cpu && effect_call("set_autocast_enabled", "(sN)", "cpu", PyBool_FromLong(to->autocast_cpu))) return -1;
+  if (from->autocast_cuda != to->autocast_cuda && effect_call("set_autocast_enabled", "(sN)", "cuda", PyBool_FromLong(to->autocast_cuda))) return -1;
+  if (from->autocast_cpu_dtype != to->autocast_cpu_dtype && effect_autocast_dtype("cpu", to->autocast_cpu_dtype)) return -1;
+  if (from->autocast_cuda_dtype != to->autocast_cuda_dtype && effect_autocast_dtype("cuda", to->autocast_cuda_dtype))
+    return -1;
+  if (from->autocast_cache != to->autocast_cache &&
+      effect_call("set_autocast_cache_enabled", "(N)", PyBool_FromLong(to->autocast_cache)))
     return -1;
   return 0;
 }

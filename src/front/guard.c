@@ -86,7 +86,6 @@ void mg_guards_free(MgGuards *g) {
   free(g->fast_slot);
   free(g->fast_type);
   free(g->preset);
-  Py_XDECREF(g->hook_epoch);
   Py_XDECREF(g->slot_names);
   Py_XDECREF(g->keep); /* last: may run arbitrary destructors */
   free(g);
@@ -170,9 +169,20 @@ bool mg_guard_same_const(PyObject *a, PyObject *b) {
       if (!mg_guard_same_const(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
     return true;
   }
+  if (PyFrozenSet_CheckExact(a)) return mg_guard_same_order(a, b);
   int r = PyObject_RichCompareBool(a, b, Py_EQ);
   if (r < 0) PyErr_Clear();
   return r == 1;
+}
+
+bool mg_guard_same_order(PyObject *a, PyObject *b) {
+  Py_ssize_t i = 0, j = 0;
+  PyObject *x, *y;
+  Py_hash_t h;
+  if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
+  while (_PySet_NextEntry(a, &i, &x, &h) && _PySet_NextEntry(b, &j, &y, &h))
+    if (x != y && !(mg_guard_is_const(y) && mg_guard_same_const(x, y))) return false;
+  return true;
 }
 
 /* ---- adding ---- */
@@ -288,7 +298,12 @@ void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner) {
   if (!d || d->all) return;
   d->all = true;
   d->size = PyDict_GET_SIZE(dict);
-  PyObject *k, *v;
+  PyObject *k, *v, *order = PyTuple_New(d->size);
+  Py_ssize_t i = 0, at = 0;
+  while (order && PyDict_Next(dict, &at, &k, &v)) PyTuple_SET_ITEM(order, i++, Py_NewRef(k));
+  if (!order) g->failed = true;
+  mg_guards_hold(g, d->order = order);
+  Py_XDECREF(order);
   Py_ssize_t pos = 0;
   while (PyDict_Next(dict, &pos, &k, &v)) {
     mg_guard_dict_key(g, dict, owner, k, v);
@@ -296,18 +311,52 @@ void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner) {
   }
 }
 
+/* Attributes of classes that say nothing about what their instances do. */
+static bool guard_is_noise(const char *name) {
+  static const char *const noise[] = {"__doc__", "__module__", "__dict__", "__weakref__", "__annotations__", "__qualname__",
+                                      "__slotnames__", "__abstractmethods__", "__parameters__", "__orig_bases__", NULL};
+  for (int i = 0; noise[i]; i++)
+    if (!strcmp(name, noise[i])) return true;
+  return false;
+}
+
+PyObject *mg_guard_next_special(PyTypeObject *t, Py_ssize_t *i, Py_ssize_t *pos) {
+  PyObject *mro = t->tp_mro, *k, *v;
+  bool tensor = PyType_IsSubtype(t, mg_torch.tensor);
+  for (; mro && *i < PyTuple_GET_SIZE(mro); ++*i, *pos = 0) {
+    PyTypeObject *m = (PyTypeObject *)PyTuple_GET_ITEM(mro, *i);
+    if (!(m->tp_flags & Py_TPFLAGS_HEAPTYPE)) continue;
+    while (PyDict_Next(mg_type_dict(m), pos, &k, &v)) {
+      const char *name = PyUnicode_Check(k) ? PyUnicode_AsUTF8(k) : NULL;
+      if (name && (tensor || (name[0] == '_' && name[1] == '_')) && !guard_is_noise(name)) return k;
+    }
+  }
+  return NULL;
+}
+
+static MgTypeGuard *guard_type(MgGuards *g, PyTypeObject *t) {
+  uint32_t at = mg_map_getp(&g->by_type, t);
+  if (at != MG_MAP_NONE) return &g->type[at];
+  if (mg_map_putp(&g->by_type, t, g->ntype) != MG_OK) g->failed = true;
+  MgTypeGuard *tg = PUSH(g, type, ntype, cap_type);
+  if (!tg) return NULL;
+  *tg = (MgTypeGuard){.type = t};
+  mg_guards_hold(g, (PyObject *)t);
+  Py_ssize_t i = 0, pos = 0;
+  for (PyObject *name; (name = mg_guard_next_special(t, &i, &pos)); tg->nspecial++)
+    if (guard_is_new(g, GK_type, 0, name, (int64_t)(intptr_t)t))
+      guard_push_key(g, &tg->name, &tg->val, &tg->n, &tg->cap, name, _PyType_Lookup(t, name));
+  return tg;
+}
+
+void mg_guard_type(MgGuards *g, PyTypeObject *t) {
+  if (t->tp_flags & Py_TPFLAGS_HEAPTYPE) guard_type(g, t);
+}
+
 void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *val) {
   if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return; /* static types do not change */
-  uint32_t at = mg_map_getp(&g->by_type, t);
-  MgTypeGuard *tg;
-  if (at == MG_MAP_NONE) {
-    if (mg_map_putp(&g->by_type, t, g->ntype) != MG_OK) g->failed = true;
-    tg = PUSH(g, type, ntype, cap_type);
-    if (!tg) return;
-    *tg = (MgTypeGuard){.type = t};
-    mg_guards_hold(g, (PyObject *)t);
-  } else tg = &g->type[at];
-  if (name && guard_is_new(g, GK_type, 0, name, (int64_t)(intptr_t)t))
+  MgTypeGuard *tg = guard_type(g, t);
+  if (tg && guard_is_new(g, GK_type, 0, name, (int64_t)(intptr_t)t))
     guard_push_key(g, &tg->name, &tg->val, &tg->n, &tg->cap, name, val);
 }
 
@@ -362,7 +411,6 @@ int mg_guards_seal(MgGuards *g) {
     g->fast_type[i] = (MgFastType){g->type[i].type, mg_guard_type_version(g->type[i].type)};
   for (uint32_t i = 1; i < g->nsrc; i++)
     if (g->src[i].kind == SRC_pinned) g->preset[i] = g->src[i].key;
-  if (g->nempty && !(g->hook_epoch = PyObject_GetAttr((PyObject *)mg_torch.removable_handle, mg_names.next_id))) return -1;
   MgMap *maps[] = {&g->by_src, &g->by_dict, &g->by_type, &g->by_held, &g->by_fact};
   for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) mg_map_free(maps[i]);
   return guard_release_modules(g);

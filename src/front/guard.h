@@ -42,13 +42,15 @@ typedef struct MgDictGuard {
   Py_ssize_t size;   /* number of keys, checked when all is set */
   PyTypeObject *type; /* borrowed from the set: class of the owner, which may be reassigned */
   bool all;          /* the set of keys was used (iteration, len, copy) */
+  PyObject *order;   /* borrowed from the set: tuple of the keys in order, when all is set */
 } MgDictGuard;
 
-/* The attributes that were looked up on one class. */
+/* The attributes that were looked up on one class, and its special methods: C code finds those through type slots. */
 typedef struct MgTypeGuard {
   PyTypeObject *type; /* borrowed from the set */
   PyObject **name, **val; /* name strong, val borrowed; val NULL: no such attribute */
   int n, cap;
+  int nspecial;       /* special methods that it and its bases define; for tensor classes: attributes */
 } MgTypeGuard;
 
 /* What a check touches when nothing changed: packed, one compare each. */
@@ -72,7 +74,6 @@ struct MgGuards {
   MgFastDict *fast_dict;                   /* ndict entries, by seal */
   MgFastSlot *fast_slot; uint32_t nslot;   /* instance dicts only */
   MgFastType *fast_type;                   /* ntype entries */
-  PyObject *hook_epoch;                    /* RemovableHandle.next_id when the hook dicts were last seen empty */
   PyObject **preset;                       /* nsrc start values for vals: pinned objects, else NULL */
   PyObject *keep;                          /* list: strong references */
   PyObject *watch;                         /* list: weak references with a callback */
@@ -106,9 +107,14 @@ void mg_guard_instance(MgGuards *g, PyObject *owner); /* its class and which dic
 void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val);
 void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner);
 void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *val);
+void mg_guard_type(MgGuards *g, PyTypeObject *t); /* its special methods only */
+/* The next special method in the dicts of t and its bases (mro[*i], entry *pos); all attributes of tensor classes. */
+PyObject *mg_guard_next_special(PyTypeObject *t, Py_ssize_t *i, Py_ssize_t *pos);
 void mg_guard_empty(MgGuards *g, PyObject *dict); /* a hook dict of a module */
 /* Are a and b the same constant (type and value; floats by bits, containers of constants element by element)? */
 bool mg_guard_same_const(PyObject *a, PyObject *b);
 bool mg_guard_is_const(PyObject *o);
+/* Do two sets hold the same elements in the same order of iteration? */
+bool mg_guard_same_order(PyObject *a, PyObject *b);
 uint32_t mg_guard_type_version(PyTypeObject *t); /* assigns one when needed; 0: none to be had */
 #endif

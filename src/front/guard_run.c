@@ -17,6 +17,15 @@ static bool guard_same_value(PyObject *now, PyObject *was) {
   return now == was || (now && was && mg_guard_is_const(was) && mg_guard_same_const(now, was));
 }
 
+static bool guard_keys_equal(PyObject *dict, PyObject *keys) {
+  Py_ssize_t pos = 0, i = 0;
+  PyObject *k, *v;
+  if (PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
+  while (PyDict_Next(dict, &pos, &k, &v))
+    if (!guard_same_value(k, PyTuple_GET_ITEM(keys, i++))) return false;
+  return true;
+}
+
 static bool guard_dict_holds(const MgDictGuard *d, PyObject **bad_key) {
   if (d->all && PyDict_GET_SIZE(d->dict) != d->size) {
     *bad_key = NULL;
@@ -30,7 +39,8 @@ static bool guard_dict_holds(const MgDictGuard *d, PyObject **bad_key) {
       return false;
     }
   }
-  return true;
+  *bad_key = NULL;
+  return !d->all || guard_keys_equal(d->dict, d->order);
 }
 
 static bool guard_type_holds(const MgTypeGuard *t, PyObject **bad_key) {
@@ -39,16 +49,10 @@ static bool guard_type_holds(const MgTypeGuard *t, PyObject **bad_key) {
       *bad_key = t->name[i];
       return false;
     }
-  return true;
-}
-
-static bool guard_keys_equal(PyObject *dict, PyObject *keys) {
-  Py_ssize_t pos = 0, i = 0;
-  PyObject *k, *v;
-  if (PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
-  while (PyDict_Next(dict, &pos, &k, &v))
-    if (!guard_same_value(k, PyTuple_GET_ITEM(keys, i++))) return false;
-  return true;
+  int nspecial = 0;
+  for (Py_ssize_t i = 0, pos = 0; mg_guard_next_special(t->type, &i, &pos);) nspecial++;
+  *bad_key = mg_names.class_;
+  return nspecial == t->nspecial;
 }
 
 /* The same for an OrderedDict, whose order is only to be had by iterating. */
@@ -72,10 +76,15 @@ static bool guard_list_equal(PyObject *list, PyObject *items) {
   return true;
 }
 
+/* want: a tuple of the elements in order. */
 static bool guard_set_equal(PyObject *set, PyObject *want) {
-  int r = PyObject_RichCompareBool(set, want, Py_EQ);
-  if (r < 0) PyErr_Clear();
-  return r == 1;
+  Py_ssize_t pos = 0, i = 0;
+  PyObject *x;
+  Py_hash_t h;
+  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(want)) return false;
+  while (_PySet_NextEntry(set, &pos, &x, &h))
+    if (!guard_same_value(x, PyTuple_GET_ITEM(want, i++))) return false;
+  return true;
 }
 
 static bool guard_disjoint(PyObject *a, PyObject *b) {
@@ -147,16 +156,11 @@ static bool guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **va
   return false;
 }
 
-/* Hook dicts of modules. Every registered hook makes a RemovableHandle, which counts its class attribute next_id up: while
- * that stands still none of the dicts can have gained an entry. */
-static bool guard_hooks_hold(MgGuards *g) {
-  PyObject *epoch = _PyType_Lookup(mg_torch.removable_handle, mg_names.next_id);
-  if (epoch == g->hook_epoch) return true;
-  for (uint32_t i = 0; i < g->nempty; i++)
-    if (PyDict_GET_SIZE(g->empty[i])) return false;
-  Py_XINCREF(epoch);
-  Py_XSETREF(g->hook_epoch, epoch);
-  return true;
+/* Hook dicts of modules, hundreds of them: one load each, without branches in between. */
+static bool guard_hooks_hold(const MgGuards *g) {
+  Py_ssize_t used = 0;
+  for (uint32_t i = 0; i < g->nempty; i++) used |= ((PyDictObject *)g->empty[i])->ma_used;
+  return !used;
 }
 
 typedef enum GuardPhase { PH_none, PH_dead, PH_state, PH_op, PH_slot, PH_dict, PH_type, PH_hooks } GuardPhase;
@@ -199,7 +203,7 @@ static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint
     }
     f->version = mg_guard_type_version(f->type);
   }
-  if (g->nempty && !guard_hooks_hold(g)) return PH_hooks;
+  if (!guard_hooks_hold(g)) return PH_hooks;
   return PH_none;
 }
 
@@ -279,7 +283,7 @@ static void guard_explain(MgGuards *g, GuardPhase ph, uint32_t at, PyObject *key
   case PH_dict: {
     MgDictGuard *d = &g->dict[at];
     if (!key) {
-      mg_sb_printf(out, "number of keys of a dict: recorded %zd, now %zd", d->size, PyDict_GET_SIZE(d->dict));
+      mg_sb_printf(out, "keys of a dict, or their order: recorded %zd, now %zd", d->size, PyDict_GET_SIZE(d->dict));
       break;
     }
     PyObject *now = PyDict_GetItemWithError(d->dict, key);

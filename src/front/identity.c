@@ -14,6 +14,16 @@ int mg_identity_init(PyObject *module) {
   return -1;
 }
 
+/* With torch.set_default_device() a mode is on the stack, whose device may be another one at the next call. */
+static void ident_guard_default_device(MgGuards *g) {
+  if (!g->state.function_modes) return;
+  PyObject *m = PyImport_GetModule(mg_names.device_module), *d = m ? PyModule_GetDict(m) : NULL;
+  PyObject *now = d ? PyDict_GetItemWithError(d, mg_names.current_device) : NULL;
+  if (now) mg_guard_dict_key(g, d, NULL, mg_names.current_device, now);
+  Py_XDECREF(m);
+  PyErr_Clear();
+}
+
 int mg_objects_begin(MgRec *r, const MgSlots *s) {
   r->ident = mg_calloc(1, sizeof *r->ident);
   PyObject *code = s->func ? PyFunction_GET_CODE(s->func) : NULL;
@@ -32,6 +42,8 @@ int mg_objects_begin(MgRec *r, const MgSlots *s) {
     mg_objects_end(r);
     return -1;
   }
+  mg_guard_type(r->guards, mg_torch.tensor);
+  ident_guard_default_device(r->guards);
   return 0;
 }
 
@@ -165,6 +177,7 @@ static PyObject *wrap_itself(PyObject *v, SrcRef src, MgOlderKind kind) {
 static PyObject *wrap_tensor(PyObject *v, SrcRef src) {
   if (!src) src = mg_source(ident_guards(), SRC_pinned, 0, 0, v);
   mg_guard_tensor(ident_guards(), src, v);
+  mg_guard_type(ident_guards(), Py_TYPE(v));
   PyObject *s = mg_standin_input(v, src);
   if (s && mg_older_add(v, s, src, OLDER_tensor)) Py_CLEAR(s);
   return s;
@@ -321,27 +334,32 @@ done:
 
 static PyObject *wrap_set(PyObject *v, SrcRef src) {
   MgIdent *d = mg_rec->ident;
-  PyObject *frozen = PyFrozenSet_New(v), *c = frozen ? PySet_New(NULL) : NULL, *it = c ? PyObject_GetIter(v) : NULL, *x;
+  PyObject *was = PySequence_Tuple(v), *c = was ? PySet_New(NULL) : NULL, *kept;
   uint32_t at = d->n;
-  if (!it || mg_older_add(v, c, src, OLDER_set)) goto fail;
+  bool plain = true;
+  if (!c || mg_older_add(v, c, src, OLDER_set)) goto fail;
   if (src) {
     mg_guard_add(ident_guards(), GK_type, src, (PyObject *)&PySet_Type, 0);
-    mg_guard_add(ident_guards(), GK_elements, src, frozen, 0);
-  } else mg_guard_pinned(ident_guards(), GK_set_is, v, frozen);
-  while ((x = PyIter_Next(it))) {
-    PyObject *w = mg_wrap(x, 0);
+    mg_guard_add(ident_guards(), GK_elements, src, was, 0);
+  } else mg_guard_pinned(ident_guards(), GK_set_is, v, was);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(was); i++) {
+    PyObject *x = PyTuple_GET_ITEM(was, i), *w = mg_wrap(x, 0);
     int rc = w ? PySet_Add(c, w) : -1;
-    Py_DECREF(x);
+    plain &= w == x;
     Py_XDECREF(w);
     if (rc) goto fail;
   }
-  if (PyErr_Occurred() || !(d->v[at].pristine = PyFrozenSet_New(c))) goto fail;
-  Py_DECREF(it);
-  Py_DECREF(frozen);
+  /* A set that was larger once may have another order than its copy. */
+  if (plain && PyTuple_GET_SIZE(was) > 1 && !mg_guard_same_order(c, v)) {
+    mg_rec_break(BK_older_object, "a set whose order depends on its history");
+    goto fail;
+  }
+  if (!(kept = PyFrozenSet_New(c))) goto fail;
+  d->v[at].pristine = kept;
+  Py_DECREF(was);
   return c;
 fail:
-  Py_XDECREF(it);
-  Py_XDECREF(frozen);
+  Py_XDECREF(was);
   Py_XDECREF(c);
   return NULL;
 }
@@ -450,6 +468,8 @@ static bool ident_can_copy(PyTypeObject *t) {
 static PyObject *wrap_new(PyObject *v, SrcRef src) {
   MgRec *r = mg_rec;
   PyTypeObject *t = Py_TYPE(v);
+  mg_guard_type(r->guards, t);
+  if (PyType_Check(v)) mg_guard_type(r->guards, (PyTypeObject *)v); /* may be called */
   if (t == &PyTuple_Type || (PyTuple_Check(v) && mg_solid_base(t) == &PyTuple_Type)) return wrap_tuple(v, src);
   if (PyList_Check(v) && ident_can_copy(t)) return wrap_list(v, src);
   if (PyDict_Check(v) && PyDict_GET_SIZE(v) < DICT_COPY_LIMIT && ident_can_copy(t)) return wrap_dict(v, src);

@@ -47,7 +47,6 @@ int mg_names_init(void) {
       {mod, "_global_backward_hooks", &mg_torch.global_hooks[1]},
       {mod, "_global_forward_hooks", &mg_torch.global_hooks[2]},
       {mod, "_global_forward_pre_hooks", &mg_torch.global_hooks[3]},
-      {"torch.utils.hooks", "RemovableHandle", &mg_torch.removable_handle},
       {"torch.compiler", "is_compiling", &mg_torch.is_compiling[0]},
       {"torch.compiler", "is_dynamo_compiling", &mg_torch.is_compiling[1]},
       {"torch.utils.checkpoint", "checkpoint.__code__", &mg_torch.internal_disable_code},

@@ -42,7 +42,8 @@
   NAME(backward_hooks, "_backward_hooks")                                                                    \
   NAME(backward_pre_hooks, "_backward_pre_hooks")                                                            \
   NAME(compiling_flag, "_is_compiling_flag")                                                                 \
-  NAME(next_id, "next_id")                                                                                   \
+  NAME(device_module, "torch.utils._device")                                                                 \
+  NAME(current_device, "CURRENT_DEVICE")                                                                     \
   NAME(torchdynamo_disable, "_torchdynamo_disable")                                                          \
   NAME(append, "append")                                                                                     \
   NAME(clear, "clear")                                                                                       \
@@ -58,7 +59,7 @@ typedef struct MgNameTable {
 
 /* torch's own objects.  All are strong references; torch is imported by mg_names_init. */
 typedef struct MgTorchObjs {
-  PyTypeObject *tensor, *parameter, *module, *removable_handle, *size;
+  PyTypeObject *tensor, *parameter, *module, *size;
   PyObject *module_getattr;    /* nn.Module.__getattr__ */
   PyObject *module_setattr;    /* nn.Module.__setattr__ */
   PyObject *module_call;       /* nn.Module.__call__ (_wrapped_call_impl) */

@@ -440,6 +440,7 @@ int mg_rec_enter_function(PyObject *func, PyObject **slots, PyCodeObject *co) {
   }
   for (int i = co->co_argcount; kd && i < co->co_argcount + co->co_kwonlyargcount; i++) {
     PyObject *name = PyTuple_GET_ITEM(co->co_localsplusnames, i), *x = PyDict_GetItemWithError(kd, name);
+    if (x && !src && slots[i] == x) mg_guard_dict_key(mg_rec->guards, kd, NULL, name, x);
     if (x && call_wrap_default(&slots[i], x, SRC_fkwdefault, src, 0, name)) return -1;
   }
   return PyErr_Occurred() ? -1 : 0;

@@ -1,4 +1,5 @@
 /* Instructions that change what runs next: jumps, loops, calls, imports, generators, with, exceptions. */
+#include "front/guard.h"
 #include "front/record.h"
 
 /* ---- jumps ---- */
@@ -175,6 +176,10 @@ static PyObject *flow_import(MgLoop *l, PyObject *name, PyObject *fromlist, PyOb
   MgPause p = mg_rec_pause();
   m = PyImport_ImportModuleLevelObject(name, l->v.globals, NULL, fromlist, absolute ? 0 : (int)PyLong_AsLong(level));
   mg_rec_resume(p);
+  if (m && absolute) { /* the module of that name may be replaced */
+    PyObject *now = PyDict_GetItemWithError(modules, name);
+    if (now) mg_guard_dict_key(l->rec->guards, modules, NULL, name, now);
+  }
   m = loop_wrap(l, m);
 done:
   Py_DECREF(import);

@@ -52,9 +52,9 @@ void mg_state_read(MgTorchState *s) {
   s->inference_mode = state.inference();
   s->autocast_cpu = state.autocast(CPU);
   s->autocast_cuda = state.autocast(CUDA);
-  if (s->autocast_cpu) s->autocast_cpu_dtype = state.autocast_dtype(CPU);
-  if (s->autocast_cuda) s->autocast_cuda_dtype = state.autocast_dtype(CUDA);
-  if (s->autocast_cpu | s->autocast_cuda) s->autocast_cache = state.autocast_cache();
+  s->autocast_cpu_dtype = state.autocast_dtype(CPU);
+  s->autocast_cuda_dtype = state.autocast_dtype(CUDA);
+  s->autocast_cache = state.autocast_cache();
   s->default_dtype = state.default_dtype();
   s->deterministic = (uint8_t)(state.deterministic(state.ctx) | state.warn_only(state.ctx) << 1);
   s->function_state = (uint8_t)state.function_state();

@@ -9,7 +9,7 @@
 typedef struct MgTorchState {
   uint8_t grad_mode, inference_mode;      /* autograd records; tensors made are inference tensors */
   uint8_t autocast_cpu, autocast_cuda;    /* autocast is on for the device */
-  int8_t autocast_cpu_dtype, autocast_cuda_dtype; /* c10::ScalarType; 0 while autocast is off */
+  int8_t autocast_cpu_dtype, autocast_cuda_dtype; /* c10::ScalarType */
   uint8_t autocast_cache;
   int8_t default_dtype;                   /* c10::ScalarType */
   uint8_t deterministic;                  /* bit 0: deterministic algorithms, bit 1: only warn */

@@ -1,0 +1,97 @@
+"""Whatever a recording read may change: the next call gives what eager gives.  Changes are made in random order."""
+import builtins
+import warnings
+
+import magneto
+import mutations
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+
+@pytest.fixture(autouse=True)
+def torch_state():
+    threads, patched = torch.get_num_threads(), dict(vars(torch.Tensor))
+    names = [(torch, "sin"), (torch.nn.functional, "relu"), (mutations.math, "sqrt"), (builtins, "max"),
+             (torch.nn.Linear, "forward"), (torch.nn.Module, "__call__")]
+    saved = [(o, n, vars(o)[n]) for o, n in names]
+    yield
+    torch.set_default_device(None)
+    torch.set_default_dtype(torch.float32)
+    torch.use_deterministic_algorithms(False)
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(True)
+    torch.set_autocast_enabled("cpu", False)
+    torch.set_autocast_dtype("cpu", torch.bfloat16)
+    torch.set_autocast_cache_enabled(True)
+    torch.nn.modules.module._global_forward_hooks.clear()
+    for o, n, v in saved:
+        setattr(o, n, v)
+    for n in set(vars(torch.Tensor)) - set(patched):
+        delattr(torch.Tensor, n)
+    for n, v in patched.items():
+        if vars(torch.Tensor)[n] is not v:
+            setattr(torch.Tensor, n, v)
+
+
+def plain(v):
+    """A value that compares with ==, tensors by all that user code can see of them."""
+    if isinstance(v, torch.Tensor):
+        values = None if v.device.type == "meta" else v.detach().tolist()
+        return type(v), v.dtype, tuple(v.shape), v.requires_grad, v.device.type, values
+    return [plain(i) for i in v] if isinstance(v, (tuple, list)) else v
+
+
+def run(f, x):
+    try:
+        return plain(f(x.clone()))
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"
+
+
+def close(a, b):
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(close, a, b))
+    if isinstance(a, float):
+        return a == b or abs(a - b) <= 1e-4 * max(1, abs(a), abs(b)) or (a != a and b != b)
+    return a == b
+
+
+def check(name, order):
+    f, changes = mutations.CASES[name]()
+    magneto.reset()
+    compiled = magneto.compile(f, options={"recompile_limit": 100})
+    x = torch.arange(9.0).reshape(3, 3).sub(4.1)
+    if not any(k in name for k in ("net", "patch", "module", "parametrize")):
+        x = x[1].clone()
+    done = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in [None, *order]:
+            if i is not None:
+                try:
+                    changes[i % len(changes)]()
+                except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
+                    continue  # not possible in this order
+                done.append(i % len(changes))
+            for _ in range(2):
+                want, got = run(f, x), run(compiled, x)
+                assert close(want, got), f"{name}, after changes {done}: eager {want}, compiled {got}"
+
+
+@pytest.mark.parametrize("name", mutations.CASES)
+def test_in_order(name):
+    check(name, range(len(mutations.CASES[name]()[1])))
+
+
+FEW = [n for n in mutations.CASES if len(mutations.CASES[n]()[1]) > 1]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None,
+          suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(name=st.sampled_from(FEW), order=st.lists(st.integers(0, 11), min_size=1, max_size=6))
+def test_in_any_order(name, order):
+    check(name, order)
