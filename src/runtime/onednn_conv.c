@@ -1,8 +1,9 @@
 /* Convolutions: one oneDNN primitive with batch norm, bias, residual and activation fused, run on channels-last data
  * where that is given.
- * Weights are packed on every call into scratch memory, where they stay in cache until the primitive reads them; the
- * scale of a batch norm is applied on the way and its shift becomes the bias.  Tensors in another layout are copied
- * through scratch memory. */
+ * Weights are packed into the format that the primitive wants; the scale of a batch norm is applied on the way and its
+ * shift becomes the bias.  Packed weights are kept while their source does not change (keep.h), else they go through
+ * scratch memory.  Tensors in another layout are copied through scratch memory. */
+#include "runtime/keep.h"
 #include "runtime/onednn_prim.h"
 #include "runtime/pack.h"
 #include "runtime/threads.h"
@@ -17,6 +18,7 @@ typedef struct DnnConv {
   bool bn, bias;            /* has a batch norm / a bias */
   bool packed;              /* weights go through `pack` (else the call `weights`, or they are read as they are) */
   uint64_t off_scale, off_shift, off_weights; /* in scratch; with frozen weights the latter two are in `frozen` */
+  uint64_t kept, source;    /* bytes of packed weights and of what they are made of; 0: not kept */
   MgPack pack;
   DnnCall in, residual;     /* copies to channels-last; prim NULL when not needed */
   DnnCall weights;          /* reorder of 16-bit weights */
@@ -28,6 +30,7 @@ typedef struct DnnConv {
 enum { CALL_in, CALL_residual, CALL_weights, CALL_conv, CALL_out, CALL_N };
 typedef struct DnnConvState {
   DnnCallState call[CALL_N];
+  MgKeep keep;              /* packed weights, unless frozen */
 } DnnConvState;
 
 static const DnnCall *conv_call(const DnnConv *v, int i) {
@@ -45,44 +48,57 @@ typedef struct ConvPrepare {
   const DnnConv *v;
   DnnConvState *st;
   const MgEngineArgs *a;
+  char *weights;            /* where packed weights are: the base of SLOT_owned */
 } ConvPrepare;
+
+/* The batch norm as a scale of the weights and a shift. */
+static float *conv_fold(const DnnConv *v, const MgEngineArgs *a) {
+  const float *w = a->ptr[CONV_bn_weight], *b = a->ptr[CONV_bn_bias], *bias = a->ptr[CONV_bias];
+  const float *mean = a->ptr[CONV_bn_mean], *var = a->ptr[CONV_bn_var];
+  float *scale = (float *)((char *)a->scratch + v->off_scale), eps = (float)v->eps;
+  float *shift = (float *)((v->frozen.mem ? v->frozen.mem : (char *)a->scratch) + v->off_shift);
+  for (int64_t i = 0; i < v->nchan; i++) {
+    scale[i] = (w ? w[i] : 1.f) / sqrtf(var[i] + eps);
+    shift[i] = (b ? b[i] : 0.f) + ((v->bias ? bias[i] : 0.f) - mean[i]) * scale[i];
+  }
+  return scale;
+}
+
+static int conv_pack(const ConvPrepare *p, float *scale) {
+  const DnnConv *v = p->v;
+  if (!v->packed) return dnn_call_run(&v->weights, &p->st->call[CALL_weights], p->a, p->weights);
+  void *buf[4] = {(void *)&v->pack, p->a->ptr[CONV_w], scale, p->weights + (v->frozen.mem ? v->off_weights : 0)};
+  int64_t unit = v->pack.nelem * v->pack.lane, enough = 16384;
+  MgRange r = {conv_pack_range, buf, NULL, v->pack.ngroup * v->pack.nlane, unit < enough ? enough / unit : 1};
+  mg_threads_run(&r, 1, 0);
+  return 0;
+}
 
 /* Fills shift and packed weights, at the places where the convolution reads them. */
 static int conv_prepare(void *arg) {
-  const ConvPrepare *p = arg;
+  ConvPrepare *p = arg;
   const DnnConv *v = p->v;
-  const MgEngineArgs *a = p->a;
-  char *base = v->frozen.mem ? v->frozen.mem : a->scratch;
-  float *scale = NULL;
-  if (v->bn) {
-    const float *w = a->ptr[CONV_bn_weight], *b = a->ptr[CONV_bn_bias], *bias = a->ptr[CONV_bias];
-    const float *mean = a->ptr[CONV_bn_mean], *var = a->ptr[CONV_bn_var];
-    float *shift = (float *)(base + v->off_shift), eps = (float)v->eps;
-    scale = (float *)((char *)a->scratch + v->off_scale);
-    for (int64_t i = 0; i < v->nchan; i++) {
-      scale[i] = (w ? w[i] : 1.f) / sqrtf(var[i] + eps);
-      shift[i] = (b ? b[i] : 0.f) + ((v->bias ? bias[i] : 0.f) - mean[i]) * scale[i];
-    }
-  }
-  if (v->packed) {
-    void *buf[4] = {(void *)&v->pack, a->ptr[CONV_w], scale, base + v->off_weights};
-    int64_t unit = v->pack.nelem * v->pack.lane, enough = 16384;
-    MgRange r = {conv_pack_range, buf, NULL, v->pack.ngroup * v->pack.nlane, unit < enough ? enough / unit : 1};
-    mg_threads_run(&r, 1, 0);
-    return 0;
-  }
-  return dnn_call_run(&v->weights, &p->st->call[CALL_weights], a, v->frozen.mem);
+  MgKeep *k = &p->st->keep;
+  float *scale = v->bn ? conv_fold(v, p->a) : NULL;
+  if (!v->kept || v->frozen.mem) return conv_pack(p, scale);
+  bool elsewhere;
+  size_t nscale = scale ? sizeof *scale * (size_t)v->nchan : 0;
+  bool fresh = mg_keep_fresh(k, v->kept, p->a->ptr[CONV_w], v->source, scale, nscale, &elsewhere);
+  if (k->mem && !elsewhere) p->weights = k->mem;
+  if (fresh || !conv_pack(p, scale)) return 0;
+  mg_keep_drop(k);
+  return -1;
 }
 
 static int conv_run(const MgEngine *e, MgEngineArgs *a) {
   const DnnConv *v = (const DnnConv *)e;
   DnnConvState *st = a->state;
-  ConvPrepare p = {v, st, a};
   DnnFrozen *once = &((DnnConv *)e)->frozen; /* the one part of an engine that changes after it was made */
+  ConvPrepare p = {v, st, a, once->mem ? once->mem : (char *)a->scratch + v->off_weights};
   int bad = once->mem ? dnn_frozen_fill(once, conv_prepare, &p) : conv_prepare(&p);
   if (bad || dnn_call_run(&v->in, &st->call[CALL_in], a, NULL) ||
       dnn_call_run(&v->residual, &st->call[CALL_residual], a, NULL) ||
-      dnn_call_run(&v->conv, &st->call[CALL_conv], a, v->frozen.mem) ||
+      dnn_call_run(&v->conv, &st->call[CALL_conv], a, p.weights) ||
       dnn_call_run(&v->out, &st->call[CALL_out], a, NULL)) {
     a->err = "oneDNN convolution failed";
     return -1;
@@ -94,6 +110,7 @@ static void conv_state_free(const MgEngine *e, void *state) {
   DnnConvState *st = state;
   if (!st) return;
   for (int i = 0; i < CALL_N; i++) dnn_call_state_free(conv_call((const DnnConv *)e, i), &st->call[i]);
+  mg_keep_free(&st->keep);
   free(st);
 }
 
@@ -314,6 +331,16 @@ static bool conv_pd(const MgConvDesc *d, DnnMd src, DnnMd w, DnnMd bias, DnnMd d
   return rc == 0;
 }
 
+/* Bytes that the tensor covers; 0 where they are not one dense piece. */
+static uint64_t conv_dense_bytes(const MgTensorDesc *t) {
+  uint64_t n = 1, span = 1;
+  for (int i = 0; i < t->ndim; i++) {
+    n *= (uint64_t)t->size[i];
+    if (t->size[i] > 1) span += (uint64_t)(t->size[i] - 1) * (uint64_t)t->stride[i];
+  }
+  return n != span ? 0 : n * (t->dtype == 6 ? sizeof(float) : sizeof(uint16_t));
+}
+
 /* Weights in the format the primitive wants: as they are, packed by us, or (16-bit types) reordered by the library. */
 static bool conv_weights(const MgConvDesc *d, DnnConv *v, DnnPd pd, uint64_t *scratch, uint64_t *owned, DnnSlot *at,
                          DnnMd *md) {
@@ -331,8 +358,10 @@ static bool conv_weights(const MgConvDesc *d, DnnConv *v, DnnPd pd, uint64_t *sc
     uint64_t *room = d->frozen ? owned : scratch;
     v->off_weights = *room = dnn_align(*room);
     *room = dnn_align(*room + dnn.dnnl_memory_desc_get_size(want));
-    *at = (DnnSlot){.ptr = d->frozen ? SLOT_owned : SLOT_scratch, .off = v->off_weights};
+    *at = (DnnSlot){.ptr = SLOT_owned, .off = d->frozen ? v->off_weights : 0};
     v->packed = dtype == DNN_f32;
+    v->kept = dnn.dnnl_memory_desc_get_size(want);
+    if (!(v->source = conv_dense_bytes(&d->t[CONV_w]))) v->kept = 0;
     ok = v->packed ? conv_pack_init(&v->pack, want, ndim, d->groups > 1, size, src)
                    : !dnn_call_reorder(&v->weights, plain, CONV_w, 0, *md, at->ptr, at->off, scratch);
   }

@@ -387,3 +387,60 @@ t.check(lambda q: F.scaled_dot_product_attention(q, q, q), q, has=["mg::sdpa"])
         [sys.executable, "-c", code, str(here)], env={**os.environ, "MAGNETO_ONEDNN": "0"}, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
+
+
+# ---- kept weights: a change is seen, however it was made and however often ----
+
+
+def conv_bn(x, w, mean, var):
+    return F.relu(F.batch_norm(F.conv2d(x, w, padding=1), mean, var))
+
+
+def conv_args(dtype=torch.float32):
+    return [T(2, 16, 9, 9, dtype=dtype).contiguous(memory_format=torch.channels_last), T(32, 16, 3, 3, dtype=dtype),
+            T(32, dtype=dtype), torch.rand(32, dtype=dtype) + 0.5]
+
+
+def test_changed_weights_are_seen():
+    args = conv_args()
+    g, _ = compiled(conv_bn, *args)
+    for i in range(300):
+        how = i % 7
+        if how == 1:
+            args[1].data[i % 32, i % 16, i % 3, 1] += 1
+        elif how == 2:
+            args[1].numpy()[:] *= -0.99
+        elif how == 3:
+            args[3].data[i % 32] += 0.5
+        elif how == 4:
+            args[2].mul_(0.9)
+        close(g.run(*args)[0], conv_bn(*args))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_taken_in_turns(dtype):
+    def conv(x, w, b):
+        return F.conv2d(x, w, b, padding=1)
+
+    args = conv_args(dtype)[:3]
+    g, inputs = compiled(conv, *args)
+    sets = [inputs[:1] + [T(32, 16, 3, 3, dtype=dtype), T(32, dtype=dtype)] for _ in range(3)]
+    for i in [0, 0, 0, 1, 1, 0, 2, 1, 0, 2, 2, 2, 2] + list(range(150)) + [1] * 80:
+        close(g.run(*sets[i % 3])[0], conv(*sets[i % 3]))
+
+
+def test_threads_with_weights_of_their_own():
+    args = conv_args()
+    g, inputs = compiled(conv_bn, *args)
+    bad = []
+
+    def work(seed):
+        with torch.no_grad():
+            mine = [inputs[0], T(32, 16, 3, 3, generator=torch.Generator().manual_seed(seed)), *inputs[2:]]
+            want = conv_bn(*mine)
+            bad.extend(1 for _ in range(50) if not torch.allclose(g.run(*mine)[0], want, atol=1e-4))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not bad
