@@ -16,41 +16,45 @@ static const char *onednn_why = "not loaded yet";
 
 /* ---- loading ------------------------------------------------------------------------------------------------- */
 
-/* The number of a post-op's argument is 16384 * (i + 1) in older releases and 32768 * (i + 1) in newer ones.  A
- * primitive refuses unknown arguments, so a 1x1 product tells which one this library uses.  0: neither. */
-static int onednn_probe_base(void) {
+/* Is b the number of the first post-op's argument?  A 1x1 product with a residual tells. */
+static bool onednn_probe(int b) {
   int64_t one[2] = {1, 1};
-  float v[4] = {2, 3, 4, 0};
+  float x = 2, w = 3, residual = 4, y = 0;
+  void *ptr[4] = {&x, &w, &residual, &y};
+  const int arg[4] = {DNN_ARG_SRC, DNN_ARG_WEIGHTS, b | DNN_ARG_SRC_1, DNN_ARG_DST};
   DnnMd md = dnn_md_strided(DNN_f32, 2, one, one);
   DnnAttr attr = md ? dnn_attr(&(MgActDesc){.name = ""}, md) : NULL;
   DnnPd pd = NULL;
-  DnnPrimitive prim = NULL;
-  DnnMemory mem[4] = {0};
-  int base = 0;
-  if (!attr || dnn.dnnl_matmul_primitive_desc_create(&pd, dnn_engine, md, md, NULL, md, attr)) goto done;
-  if (dnn.dnnl_primitive_create(&prim, pd)) goto done;
-  for (int i = 0; i < 4; i++)
-    if (dnn.dnnl_memory_create(&mem[i], md, dnn_engine, &v[i])) goto done;
-  char pad[4096] __attribute__((aligned(64)));
-  const struct dnnl_memory_desc *smd = dnn.dnnl_primitive_desc_query_md(pd, DNN_query_scratchpad_md, 0);
-  DnnMemory scratch = NULL;
-  bool small = smd && dnn.dnnl_memory_desc_get_size(smd) <= sizeof pad;
-  if (small && !dnn.dnnl_memory_create(&scratch, smd, dnn_engine, pad))
-    for (int b = 16384; b <= 32768 && !base; b *= 2) {
-      DnnArg a[5] = {{DNN_ARG_SRC, mem[0]}, {DNN_ARG_WEIGHTS, mem[1]}, {b | DNN_ARG_SRC_1, mem[2]},
-                     {DNN_ARG_DST, mem[3]}, {DNN_ARG_SCRATCHPAD, scratch}};
-      v[3] = 0;
-      if (!dnn.dnnl_primitive_execute(prim, onednn_stream, 5, a) && v[3] == 2 * 3 + 4) base = b;
-    }
-  if (scratch) dnn.dnnl_memory_destroy(scratch);
-done:
-  for (int i = 0; i < 4; i++)
-    if (mem[i]) dnn.dnnl_memory_destroy(mem[i]);
-  if (prim) dnn.dnnl_primitive_destroy(prim);
-  if (pd) dnn.dnnl_primitive_desc_destroy(pd);
+  DnnCall call = {0};
+  DnnCallState st = {0};
+  uint64_t scratch = 0;
+  int bad = !attr || dnn.dnnl_matmul_primitive_desc_create(&pd, dnn_engine, md, md, NULL, md, attr);
+  for (int i = 0; i < 4 && !bad; i++) {
+    DnnMd m = NULL;
+    if (!(bad = dnn.dnnl_memory_desc_clone(&m, md))) dnn_call_arg(&call, arg[i], i, 0, m);
+  }
+  if (!bad) bad = dnn_call_prim(&call, pd, &scratch);
+  else if (pd) dnn.dnnl_primitive_desc_destroy(pd);
+  MgEngineArgs a = {.ptr = ptr, .scratch = bad ? NULL : aligned_alloc(64, dnn_align(scratch) + 64)};
+  if (a.scratch && !dnn_call_state(&call, onednn_stream, &st)) {
+    bad = dnn_call_run(&call, &st, &a, NULL) || y != 2 * 3 + 4;
+    dnn_call_state_free(&call, &st);
+  } else {
+    bad = 1;
+  }
+  free(a.scratch);
+  dnn_call_free(&call);
   if (attr) dnn.dnnl_primitive_attr_destroy(attr);
   if (md) dnn.dnnl_memory_desc_destroy(md);
-  return base;
+  return !bad;
+}
+
+/* The number of a post-op's argument is 16384 * (i + 1) in older releases and 32768 * (i + 1) in newer ones.  A
+ * primitive refuses arguments that it does not know.  0: neither. */
+static int onednn_probe_base(void) {
+  for (int b = 16384; b <= 32768; b *= 2)
+    if (onednn_probe(b)) return b;
+  return 0;
 }
 
 /* pip puts the library into <prefix>/lib; torch is in <prefix>/lib/pythonX.Y/site-packages/torch/lib. */
