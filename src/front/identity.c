@@ -66,6 +66,7 @@ void mg_objects_end(MgRec *r) {
   mg_map_free(&d->by_orig);
   mg_map_free(&d->by_seen);
   mg_map_free(&d->fresh);
+  mg_map_free(&d->fresh_gen);
   Py_XDECREF(d->keep);
   Py_XDECREF(d->absent);
   Py_XDECREF(d->func);
@@ -109,6 +110,11 @@ int mg_older_add(PyObject *orig, PyObject *seen, SrcRef src, MgOlderKind kind) {
 void mg_fresh(PyObject *o) {
   if (!mg_rec || !o) return;
   MgIdent *d = mg_rec->ident;
+  if (PyGen_Check(o)) {
+    /* Not kept alive: when the program drops it, it is closed, and its finally clauses run. */
+    if (mg_map_putp(&d->fresh_gen, o, 1) != MG_OK) mg_rec->guards->failed = true;
+    return;
+  }
   if (mg_map_getp(&d->fresh, o) != MG_MAP_NONE) return;
   if (PyList_Append(d->keep, o) || mg_map_putp(&d->fresh, o, 1) != MG_OK) {
     PyErr_Clear();
@@ -116,7 +122,11 @@ void mg_fresh(PyObject *o) {
   }
 }
 
-bool mg_is_fresh(PyObject *o) { return mg_rec && mg_map_getp(&mg_rec->ident->fresh, o) != MG_MAP_NONE; }
+bool mg_is_fresh(PyObject *o) {
+  if (!mg_rec) return false;
+  MgIdent *d = mg_rec->ident;
+  return mg_map_getp(PyGen_Check(o) ? &d->fresh_gen : &d->fresh, o) != MG_MAP_NONE;
+}
 
 SrcRef mg_src_slot(int slot) { return mg_source(mg_rec->guards, SRC_slot, 0, slot, NULL); }
 

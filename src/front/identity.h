@@ -46,6 +46,7 @@ struct MgIdent {
   uint32_t n, cap;
   MgMap by_orig, by_seen; /* object -> index into v */
   MgMap fresh;
+  MgMap fresh_gen;        /* fresh generators, by address; not kept alive */
   PyObject *keep;         /* list: fresh objects */
   PyObject *absent;       /* marks a deleted attribute in an overlay */
   PyObject *func;         /* strong: the outer frame's function */

@@ -105,6 +105,15 @@ static bool policy_word_matches(const char *names, const char *name) {
   return false;
 }
 
+/* Methods that CPython's exception classes define: they change the exception itself. */
+static bool policy_of_exception(PyObject *f) {
+  PyTypeObject *t = NULL;
+  if (Py_TYPE(f) == &PyWrapperDescr_Type || Py_TYPE(f) == &PyMethodDescr_Type) t = ((PyDescrObject *)f)->d_type;
+  else if (Py_TYPE(f) == &_PyMethodWrapper_Type) t = ((MethodWrapper *)f)->descr->d_common.d_type;
+  else if (PyCFunction_Check(f) && mg_policy_self(f)) t = Py_TYPE(mg_policy_self(f));
+  return t && PyType_IsSubtype(t, (PyTypeObject *)PyExc_BaseException);
+}
+
 static MgVerdict policy_find(const char *owner, const char *name) {
   for (size_t i = 0; i < sizeof policy_rows / sizeof *policy_rows; i++)
     if (!strcmp(policy_rows[i].owner, owner) && policy_word_matches(policy_rows[i].names, name)) return policy_rows[i].v;
@@ -136,6 +145,7 @@ static MgVerdict policy_ask(PyObject *f) {
   const char *name;
   const void *key;
   PyTypeObject *t = Py_TYPE(f);
+  if (policy_of_exception(f)) return (MgVerdict){ACT_run, false};
   if (policy_identify(f, owner, sizeof owner, &name, &key)) return policy_find(owner, name);
   if (PyType_Check(f)) return policy_of_class((PyTypeObject *)f);
   PyObject *call = _PyType_Lookup(t, mg_names.call);

@@ -167,14 +167,6 @@ void *mg_pyframe_extra(PyCodeObject *co) {
 
 int mg_pyframe_set_extra(PyCodeObject *co, void *p) { return EXTRA_SET((PyObject *)co, pyframe_extra_index, p); }
 
-PyObject *mg_pyframe_prep_reraise_star(PyObject *orig, PyObject *excs) {
-#if PY312
-  return PyUnstable_Exc_PrepReraiseStar(orig, excs);
-#else
-  return NULL; /* 3.11 does not export it */
-#endif
-}
-
 PyObject *mg_pyframe_join(PyObject *const *pieces, int n) {
   PyObject *sep = PyUnicode_New(0, 0);
   if (!sep) return NULL;

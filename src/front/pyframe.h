@@ -65,7 +65,6 @@ void *mg_pyframe_extra(PyCodeObject *co);
 int mg_pyframe_set_extra(PyCodeObject *co, void *p);
 
 /* Parts of instructions that CPython keeps to itself; new references. */
-PyObject *mg_pyframe_prep_reraise_star(PyObject *orig, PyObject *excs); /* NULL without exception: not available */
 PyObject *mg_pyframe_join(PyObject *const *pieces, int n);              /* BUILD_STRING */
 int mg_pyframe_dict_merge(PyObject *d, PyObject *other);                /* DICT_MERGE: KeyError on duplicates */
 PyObject *mg_pyframe_type_lookup(PyTypeObject *t, PyObject *name);      /* borrowed, no exception */

@@ -103,7 +103,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
 PyObject *mg_rec_getitem(PyObject *o, PyObject *key);
 int mg_rec_setitem(PyObject *o, PyObject *key, PyObject *v);           /* v NULL: delete */
 PyObject *mg_rec_iter(PyObject *o);                                    /* GET_ITER */
-PyObject *mg_rec_next(PyObject *it);                                   /* FOR_ITER; NULL without error: exhausted */
+PyObject *mg_rec_next(PyObject *it); /* FOR_ITER; NULL without error or with StopIteration (a result): exhausted */
 int mg_rec_contains(PyObject *container, PyObject *x);
 int mg_rec_is(PyObject *a, PyObject *b);                               /* IS_OP, aware of stand-ins and copies */
 PyObject *mg_rec_special(PyObject *o, PyObject *name);                 /* type lookup + bind (__enter__ ...) */

@@ -220,6 +220,16 @@ static PyObject *record_run(PyThreadState *ts, MgFrame *f, const MgCode *code, i
   }
 }
 
+/* The decoded code; an exception that is being thrown into a generator stays set. */
+static const MgCode *record_code(PyCodeObject *co) {
+  PyObject *t, *e, *tb;
+  PyErr_Fetch(&t, &e, &tb);
+  MgCodeInfo *info = mg_code_info(co);
+  const MgCode *code = info ? mg_code_decoded(info, co) : NULL;
+  if (t && !PyErr_Occurred()) PyErr_Restore(t, e, tb);
+  return code;
+}
+
 PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   PyCodeObject *co = mg_pyframe_code(f);
   if (mg_skip_opaque(co)) {
@@ -240,8 +250,7 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
     if (r) mg_fresh(r);
     return r;
   }
-  MgCodeInfo *info = mg_code_info(co);
-  const MgCode *code = info ? mg_code_decoded(info, co) : NULL;
+  const MgCode *code = record_code(co);
   if (!code) return record_drop(ts, f);
   if (gen && !mg_is_fresh(gen)) {
     /* Advancing it cannot be undone, and failing here would end it: put it back and drop the recording. */

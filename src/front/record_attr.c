@@ -9,8 +9,27 @@
 /* Class attributes: the lookup is guarded by name, so that other changes of the class do not matter. */
 static PyObject *attr_lookup_type(PyTypeObject *t, PyObject *name) {
   PyObject *d = _PyType_Lookup(t, name);
-  mg_guard_type_attr(mg_rec->guards, t, name, d);
+  if (!mg_is_fresh((PyObject *)t)) mg_guard_type_attr(mg_rec->guards, t, name, d);
+  else { /* what it found, or did not find, in older bases */
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t->tp_mro); i++) {
+      PyTypeObject *b = (PyTypeObject *)PyTuple_GET_ITEM(t->tp_mro, i);
+      PyObject *own = mg_type_dict(b);
+      bool here = own && PyDict_GetItemWithError(own, name);
+      if (!mg_is_fresh((PyObject *)b)) mg_guard_type_attr(mg_rec->guards, b, name, _PyType_Lookup(b, name));
+      if (here) break;
+    }
+  }
   return d;
+}
+
+/* Is the attribute one that the recording gave to a class of its own?  Then it is what the recording sees. */
+static bool attr_on_fresh_class(PyTypeObject *t, PyObject *name) {
+  if (!mg_is_fresh((PyObject *)t)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t->tp_mro); i++) {
+    PyObject *b = PyTuple_GET_ITEM(t->tp_mro, i), *own = mg_type_dict((PyTypeObject *)b);
+    if (own && PyDict_GetItemWithError(own, name)) return mg_is_fresh(b);
+  }
+  return false;
 }
 
 PyObject *mg_rec_lookup_special(PyTypeObject *t, PyObject *name) { return attr_lookup_type(t, name); }
@@ -108,7 +127,7 @@ PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name) {
     if (v || PyErr_Occurred()) return Py_XNewRef(v);
   }
   if (!d) return attr_missing(o, name);
-  if (!get) return mg_wrap(d, 0);
+  if (!get) return attr_on_fresh_class(t, name) ? Py_NewRef(d) : mg_wrap(d, 0);
   if (Py_TYPE(d) == mg_torch.cached_property) return attr_compute_cached(o, d);
   /* A descriptor of a Python class has state of its own; functions and the like bind as they are. */
   PyObject *seen = Py_TYPE(d)->tp_flags & Py_TPFLAGS_HEAPTYPE ? mg_wrap(d, 0) : Py_NewRef(d);
@@ -173,6 +192,7 @@ static PyObject *attr_of_class(PyObject *o, PyObject *name) {
     if (!mg_older(r) && mg_older_add(r, r, 0, OLDER_itself)) Py_CLEAR(r);
     return r;
   }
+  if (r == d && attr_on_fresh_class(t, name)) return r;
   PyObject *w = mg_wrap(r, 0);
   Py_DECREF(r);
   return w;

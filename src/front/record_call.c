@@ -63,7 +63,9 @@ static bool call_may_see(const Call *c, PyObject *o, bool stored) {
     mg_rec_break(BK_generator, "a generator from outside is passed to %s", mg_policy_name(c->f, name, sizeof name));
     return false;
   }
-  if (call_is_c(o) && mg_policy_of(o).action == ACT_no) { /* map(print, ...) */
+  /* map(print, ...); an attribute read by C would have no guard */
+  bool getter = Py_TYPE(o)->tp_name[0] == 'o' && (!strcmp(Py_TYPE(o)->tp_name, "operator.attrgetter") || !strcmp(Py_TYPE(o)->tp_name, "operator.methodcaller"));
+  if (getter || (call_is_c(o) && mg_policy_of(o).action == ACT_no)) {
     mg_rec_break(BK_c_function, "%s is passed to C", mg_policy_name(o, name, sizeof name));
     return false;
   }
@@ -75,10 +77,11 @@ static bool call_check_args(const Call *c, bool older_ok) {
   PyObject *self = mg_policy_self(c->f);
   bool method = self || Py_TYPE(c->f) == &PyMethodDescr_Type || Py_TYPE(c->f) == &PyWrapperDescr_Type;
   PyObject *on = self ? self : method && c->n ? c->arg[0] : NULL;
-  bool container = on && (PyDict_Check(on) || PyAnySet_Check(on));
+  bool set = on && PyAnySet_Check(on), dict = on && PyDict_Check(on) && mg_older(on);
+  Py_ssize_t key = self ? 0 : 1; /* a dict looks up its first argument by its hash, a set every one */
   if (self && !older_ok && !call_may_see(c, self, false)) return false;
   for (Py_ssize_t i = 0; i < c->n; i++) {
-    if (container && (self || i)) mg_older_pin(c->arg[i]); /* may be looked up by its hash */
+    if (set ? i >= key : dict && i == key && i < c->npos) mg_older_pin(c->arg[i]);
     bool is_self = i == 0 && method && !self; /* methods of containers only store what they are given */
     if (!call_may_see(c, c->arg[i], older_ok || (method && !is_self))) return false;
   }
@@ -171,7 +174,11 @@ static PyObject *call_lru_cache(const Call *c) {
 
 /* type(x): stand-ins answer the class of the tensor they stand for. */
 static PyObject *call_type(const Call *c) {
-  if (c->n != 1 || c->kwnames) return call_plain(c);
+  if (c->n != 1 || c->kwnames) {
+    PyObject *r = call_plain(c);
+    if (r && c->f == (PyObject *)&PyType_Type && c->npos == 3) mg_fresh(r);
+    return r;
+  }
   PyObject *x = c->arg[0];
   return Py_NewRef(mg_standin_check(x) ? mg_standin_class(x) : (PyObject *)Py_TYPE(x));
 }
@@ -227,6 +234,78 @@ static PyObject *call_partial(const Call *c) {
   }
   Py_DECREF(f);
   return ok ? call_plain(c) : NULL;
+}
+
+/* "a.b.c" of o. */
+static PyObject *call_dotted(PyObject *o, PyObject *name) {
+  PyObject *dot = PyUnicode_FromString("."), *parts = dot ? PyUnicode_Split(name, dot, -1) : NULL, *v = NULL;
+  Py_XDECREF(dot);
+  if (parts) v = Py_NewRef(o);
+  for (Py_ssize_t i = 0; v && i < PyList_GET_SIZE(parts); i++) {
+    PyObject *attr = Py_NewRef(PyList_GET_ITEM(parts, i));
+    PyUnicode_InternInPlace(&attr);
+    Py_SETREF(v, mg_rec_getattr(v, attr));
+    Py_DECREF(attr);
+  }
+  Py_XDECREF(parts);
+  return v;
+}
+
+/* o.name(*args, **kw), with the name as the first of args. */
+static PyObject *call_named(PyObject *o, PyObject *args, PyObject *kw) {
+  Py_ssize_t npos = PyTuple_GET_SIZE(args) - 1, nkw = kw ? PyDict_GET_SIZE(kw) : 0, at = 0, i = npos;
+  PyObject *m = mg_rec_getattr(o, PyTuple_GET_ITEM(args, 0)), *names = m ? PyTuple_New(nkw) : NULL, *k, *x, *r = NULL;
+  PyObject **buf = names ? PyMem_New(PyObject *, npos + nkw + 1) : NULL;
+  if (buf) {
+    for (Py_ssize_t j = 0; j < npos; j++) buf[j] = PyTuple_GET_ITEM(args, j + 1);
+    while (nkw && PyDict_Next(kw, &at, &k, &x)) {
+      PyTuple_SET_ITEM(names, i - npos, Py_NewRef(k));
+      buf[i++] = x;
+    }
+    r = mg_rec_call(m, buf, (size_t)npos, nkw ? names : NULL);
+  }
+  PyMem_Free(buf);
+  Py_XDECREF(names);
+  Py_XDECREF(m);
+  return r;
+}
+
+/* operator.itemgetter, attrgetter and methodcaller: what they were made of is in their __reduce__. */
+static PyObject *call_getter(const Call *c) {
+  if (c->n != 1 || c->kwnames) return call_plain(c);
+  PyObject *o = c->arg[0], *made = PyObject_CallMethod(c->f, "__reduce__", NULL), *kw = NULL, *args = NULL, *r = NULL;
+  char name[256];
+  mg_older_pin(c->f);
+  if (!made || !PyTuple_Check(made) || PyTuple_GET_SIZE(made) != 2) goto done;
+  args = Py_NewRef(PyTuple_GET_ITEM(made, 1));
+  const char *kind = strrchr(mg_policy_name(c->f, name, sizeof name), '.') + 1;
+  if (!strncmp(kind, "methodcaller", 12)) {
+    PyObject *how = PyTuple_GET_ITEM(made, 0); /* partial(methodcaller, name, **kw) when there are keywords */
+    if (Py_TYPE(how) == mg_torch.partial) {
+      PyObject *first = PyObject_GetAttr(how, mg_names.args), *all = first ? PySequence_Concat(first, args) : NULL;
+      kw = all ? PyObject_GetAttr(how, mg_names.keywords) : NULL;
+      Py_XDECREF(first);
+      Py_XSETREF(args, all);
+      if (!kw) goto done;
+    }
+    r = call_named(o, args, kw);
+    goto done;
+  }
+  bool item = !strncmp(kind, "itemgetter", 10);
+  Py_ssize_t n = PyTuple_GET_SIZE(args);
+  PyObject *all = PyTuple_New(n);
+  for (Py_ssize_t i = 0; all && i < n; i++) {
+    PyObject *key = PyTuple_GET_ITEM(args, i), *v = item ? mg_rec_getitem(o, key) : call_dotted(o, key);
+    if (v) PyTuple_SET_ITEM(all, i, v);
+    else Py_CLEAR(all);
+  }
+  r = all && n == 1 ? Py_NewRef(PyTuple_GET_ITEM(all, 0)) : Py_XNewRef(all);
+  Py_XDECREF(all);
+done:
+  Py_XDECREF(made);
+  Py_XDECREF(args);
+  Py_XDECREF(kw);
+  return r;
 }
 
 /* ---- Python callables ---- */
@@ -346,14 +425,20 @@ static PyObject *call_special(const Call *c, MgAction act) {
   case ACT_isinstance: return call_isinstance(c);
   case ACT_identity:
     if (c->n == 1) mg_older_pin(c->arg[0]);
+    if (c->n == 1 && mg_older(c->arg[0]) && !strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "id"))
+      return PyLong_FromVoidPtr(mg_older_orig(c->arg[0]));
     return call_plain(c);
   case ACT_iter: return c->n == 1 ? mg_rec_iter(c->arg[0]) : call_plain(c);
   case ACT_next:
     if (c->n && PyIter_Check(c->arg[0])) {
       PyObject *v = mg_rec_next(c->arg[0]);
-      if (v || PyErr_Occurred()) return v;
-      if (c->n > 1) return Py_NewRef(c->arg[1]);
-      PyErr_SetNone(PyExc_StopIteration);
+      bool over = !v && !mg_rec->abort && (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_StopIteration));
+      if (!over) return v;
+      if (c->n > 1) {
+        PyErr_Clear();
+        return Py_NewRef(c->arg[1]);
+      }
+      if (!PyErr_Occurred()) PyErr_SetNone(PyExc_StopIteration);
       return NULL;
     }
     return call_plain(c);
@@ -366,6 +451,7 @@ static PyObject *call_special(const Call *c, MgAction act) {
   case ACT_lru_cache: return call_lru_cache(c);
   case ACT_partial: return call_partial(c);
   case ACT_backward: return mg_backward_run(c->f, c->arg, c->nargsf, c->kwnames);
+  case ACT_getter: return call_getter(c);
   default: return call_plain(c); /* super: the frame loop has made slot 0 ready */
   }
 }
@@ -379,6 +465,11 @@ static bool call_made_instance(PyTypeObject *t, PyObject *r) {
   return Py_REFCNT(r) == 1 || (c_new && Py_TYPE(r) == t && Py_TYPE(t)->tp_call == PyType_Type.tp_call);
 }
 
+/* What a class statement calls. */
+static bool call_builds_class(PyObject *f) {
+  return PyCFunction_Check(f) && !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "__build_class__");
+}
+
 PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   if (!mg_rec) return PyObject_Vectorcall(f, args, nargsf, kwnames);
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
@@ -390,7 +481,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if (!call_check_args(&c, v.older)) return NULL;
   PyObject *r = call_plain(&c), *self = mg_policy_self(f);
   if (!r || mg_standin_check(r)) return r;
-  if (PyType_Check(f) && call_made_instance((PyTypeObject *)f, r)) mg_fresh(r);
+  if (PyType_Check(f) ? call_made_instance((PyTypeObject *)f, r) : PyType_Check(r) && call_builds_class(f)) mg_fresh(r);
   if (v.action == ACT_wrap || PyObject_TypeCheck(r, mg_torch.tensor) || (self && mg_older_opaque(self))) {
     PyObject *w = mg_wrap_result(r);
     Py_DECREF(r);

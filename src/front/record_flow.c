@@ -408,10 +408,115 @@ MgStep mg_op_CHECK_EG_MATCH(MgLoop *l, const MgInstr *in) {
   return STEP_next;
 }
 
+/* ---- the end of try/except*: what was raised in the clauses, and what is left of the original ---- */
+
+/* Was e raised from the same place as orig, by a bare raise or because no clause took it? */
+static bool flow_same_metadata(PyObject *e, PyObject *orig) {
+  if (PyObject_IsInstance(e, PyExc_BaseExceptionGroup) != 1) return false;
+  PyBaseExceptionObject *a = (PyBaseExceptionObject *)e, *b = (PyBaseExceptionObject *)orig;
+  return a->notes == b->notes && a->traceback == b->traceback && a->cause == b->cause && a->context == b->context;
+}
+
+/* Adds the ids of the exceptions below o that are no groups. */
+static int flow_collect_leaves(PyObject *o, PyObject *ids) {
+  if (o == Py_None) return 0;
+  if (PyObject_IsInstance(o, PyExc_BaseExceptionGroup) != 1) {
+    PyObject *id = PyLong_FromVoidPtr(o);
+    int rc = id ? PySet_Add(ids, id) : -1;
+    Py_XDECREF(id);
+    return rc;
+  }
+  PyObject *excs = PyObject_GetAttrString(o, "exceptions");
+  int rc = excs && PyTuple_Check(excs) ? 0 : -1;
+  if (Py_EnterRecursiveCall(" in exception groups")) rc = -1;
+  else {
+    for (Py_ssize_t i = 0; !rc && i < PyTuple_GET_SIZE(excs); i++) rc = flow_collect_leaves(PyTuple_GET_ITEM(excs, i), ids);
+    Py_LeaveRecursiveCall();
+  }
+  Py_XDECREF(excs);
+  return rc;
+}
+
+/* A group like the given one, with these exceptions. */
+static PyObject *flow_regroup(PyObject *group, PyObject *excs) {
+  PyObject *r = PyObject_CallMethod(group, "derive", "O", excs);
+  if (!r) return NULL;
+  if (PyObject_IsInstance(r, PyExc_BaseExceptionGroup) != 1) {
+    PyErr_SetString(PyExc_TypeError, "derive must return an instance of BaseExceptionGroup");
+    Py_CLEAR(r);
+    return NULL;
+  }
+  PyBaseExceptionObject *from = (PyBaseExceptionObject *)group, *to = (PyBaseExceptionObject *)r;
+  Py_XSETREF(to->traceback, Py_XNewRef(from->traceback));
+  PyException_SetContext(r, PyException_GetContext(group));
+  PyException_SetCause(r, PyException_GetCause(group));
+  if (from->notes && PySequence_Check(from->notes)) {
+    PyObject *notes = PySequence_List(from->notes);
+    if (!notes || PyObject_SetAttrString(r, "__notes__", notes)) Py_CLEAR(r);
+    Py_XDECREF(notes);
+  }
+  return r;
+}
+
+/* The part of a group whose leaves are among ids, or None. */
+static PyObject *flow_project(PyObject *group, PyObject *ids) {
+  PyObject *excs = PyObject_GetAttrString(group, "exceptions"), *kept = PyList_New(0), *r = NULL;
+  if (!excs || !PyTuple_Check(excs) || !kept || Py_EnterRecursiveCall(" in exception groups")) goto done;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(excs); i++) {
+    PyObject *e = PyTuple_GET_ITEM(excs, i), *part;
+    if (PyObject_IsInstance(e, PyExc_BaseExceptionGroup) == 1) {
+      part = flow_project(e, ids);
+    } else {
+      PyObject *id = PyLong_FromVoidPtr(e);
+      part = Py_NewRef(id && PySet_Contains(ids, id) > 0 ? e : Py_None);
+      Py_XDECREF(id);
+    }
+    int rc = !part || (part != Py_None && PyList_Append(kept, part)) ? -1 : 0;
+    Py_XDECREF(part);
+    if (rc) goto leave;
+  }
+  r = PyList_GET_SIZE(kept) ? flow_regroup(group, kept) : Py_NewRef(Py_None);
+leave:
+  Py_LeaveRecursiveCall();
+done:
+  Py_XDECREF(excs);
+  Py_XDECREF(kept);
+  return r;
+}
+
+/* What the exceptions of keep, all taken from the group, leave of it. */
+static PyObject *flow_still_raised(PyObject *group, PyObject *keep) {
+  PyObject *ids = PySet_New(NULL), *r = NULL;
+  for (Py_ssize_t i = 0; ids && i < PyList_GET_SIZE(keep); i++)
+    if (flow_collect_leaves(PyList_GET_ITEM(keep, i), ids)) Py_CLEAR(ids);
+  if (ids) r = PySet_GET_SIZE(ids) ? flow_project(group, ids) : Py_NewRef(Py_None);
+  Py_XDECREF(ids);
+  return r;
+}
+
+static PyObject *flow_prep_reraise(PyObject *orig, PyObject *excs) {
+  if (!PyList_GET_SIZE(excs)) return Py_NewRef(Py_None);
+  if (PyObject_IsInstance(orig, PyExc_BaseExceptionGroup) != 1) return Py_NewRef(PyList_GET_ITEM(excs, 0));
+  PyObject *raised = PyList_New(0), *again = PyList_New(0), *rest = NULL, *r = NULL;
+  if (!raised || !again) goto done;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(excs); i++) {
+    PyObject *e = PyList_GET_ITEM(excs, i);
+    if (e != Py_None && PyList_Append(flow_same_metadata(e, orig) ? again : raised, e)) goto done;
+  }
+  if (!(rest = flow_still_raised(orig, again))) goto done;
+  if (!PyList_GET_SIZE(raised)) r = Py_NewRef(rest);
+  else if (rest != Py_None && PyList_Append(raised, rest)) goto done;
+  else if (PyList_GET_SIZE(raised) > 1) r = PyObject_CallFunction(PyExc_BaseExceptionGroup, "sO", "", raised);
+  else r = Py_NewRef(PyList_GET_ITEM(raised, 0));
+done:
+  Py_XDECREF(raised);
+  Py_XDECREF(again);
+  Py_XDECREF(rest);
+  return r;
+}
+
 MgStep mg_op_PREP_RERAISE_STAR(MgLoop *l, const MgInstr *in) {
-  PyObject *v = mg_pyframe_prep_reraise_star(PEEK(2), TOP());
-  if (!v && !PyErr_Occurred()) return STEP_unknown;
-  return loop_result(l, 2, v);
+  return loop_result(l, 2, flow_prep_reraise(PEEK(2), TOP()));
 }
 
 /* Without a handler here CPython executes the instruction itself, so that the traceback gets no second entry. */

@@ -19,7 +19,7 @@ static bool seq_in_python(PyObject *o, PyObject *name) {
 }
 
 PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
-  if (mg_rec && PyDict_Check(o)) mg_older_pin(key); /* found by its hash */
+  if (mg_rec && PyDict_Check(o) && mg_older(o)) mg_older_pin(key); /* found by its hash */
   if (!mg_rec || seq_in_python(o, mg_names.getitem) || !mg_older_opaque(o)) return PyObject_GetItem(o, key);
   if (Py_TYPE(o) == &PyDictProxy_Type) { /* of a class */
     PyObject *r = PyObject_GetItem(o, key), *w = r ? mg_wrap_result(r) : NULL;
@@ -60,10 +60,7 @@ PyObject *mg_rec_next(PyObject *it) {
   if (!seq_in_python(it, mg_names.next) && mg_older_opaque(it))
     return mg_rec_break(BK_older_object, "next of an older %s", t->tp_name);
   PyObject *v = t->tp_iternext(it);
-  if (!v) {
-    if (PyErr_Occurred() && !mg_rec->abort && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
-    return NULL;
-  }
+  if (!v) return NULL;
   if (!PyObject_TypeCheck(v, mg_torch.tensor) || mg_standin_check(v)) return v;
   PyObject *w = mg_wrap_result(v);
   Py_DECREF(v);
@@ -71,7 +68,7 @@ PyObject *mg_rec_next(PyObject *it) {
 }
 
 int mg_rec_contains(PyObject *c, PyObject *x) {
-  if (mg_rec && (PyDict_Check(c) || PyAnySet_Check(c))) mg_older_pin(x);
+  if (mg_rec && ((PyDict_Check(c) && mg_older(c)) || PyAnySet_Check(c))) mg_older_pin(x);
   if (!mg_rec || seq_in_python(c, mg_names.contains) || !mg_older_opaque(c)) return PySequence_Contains(c, x);
   if (Py_TYPE(c) == &PyDictProxy_Type) return PySequence_Contains(c, x);
   if (!PyDict_Check(c)) return mg_rec_touch(c) ? -1 : PySequence_Contains(c, x);

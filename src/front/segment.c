@@ -139,6 +139,16 @@ fail:
   return -1;
 }
 
+/* The frame is about to end, which closes the generators that it holds: their finally clauses belong to the recording. */
+static int segment_clear_locals(Segment *s, MgRec *r, const MgOuter *o) {
+  mg_hook_mode = HOOK_record;
+  for (int i = 0; i < s->v.code->co_nlocalsplus; i++)
+    if (i >= o->nslot || !o->untouched[i]) Py_CLEAR(s->v.slot[i]);
+  mg_hook_mode = HOOK_off;
+  PyErr_Clear();
+  return r->abort ? -1 : 0;
+}
+
 /* Runs the loop over the frame and builds the snapshot; NULL when the attempt has to be repeated elsewhere. */
 static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bool *is_ret, int *nslot) {
   MgLoop l;
@@ -164,6 +174,10 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
   if (how == LOOP_stop && o->exc_depth) {
     mg_rec_break(BK_handler, "inside of an exception handler");
     PyErr_Clear();
+    segment_place_break(s, r, o);
+    return NULL;
+  }
+  if (*is_ret && segment_clear_locals(s, r, o)) {
     segment_place_break(s, r, o);
     return NULL;
   }

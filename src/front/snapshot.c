@@ -298,7 +298,8 @@ static uint32_t snap_reduce(Builder *b, PyObject *o) {
 /* Objects that stay the same: no references to what the recording saw, and never written to. */
 static bool snap_is_const(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
-  if (mg_guard_is_const(o) || PyType_Check(o) || PyModule_Check(o)) return true;
+  if (PyType_Check(o)) return !mg_is_fresh(o); /* a class statement makes another class each time */
+  if (mg_guard_is_const(o) || PyModule_Check(o)) return true;
   if (t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyClassMethodDescr_Type || t == &PyGetSetDescr_Type ||
       t == &PyMemberDescr_Type)
     return true;
@@ -313,6 +314,7 @@ static uint32_t snap_build_new(Builder *b, PyObject *o) {
   uint32_t me;
   PyTypeObject *t = Py_TYPE(o);
   MgOlder *e = mg_older(o);
+  if (mg_is_fresh((PyObject *)t)) return snap_refuse((PyObject *)t);
   if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = snap_older(b, e);
   else if (mg_standin_check(o)) me = snap_output(b, o);
   else if (t == &PyTuple_Type && !mg_guard_is_const(o))

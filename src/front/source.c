@@ -63,6 +63,7 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
   case SRC_key: return PyDict_GetItemWithError(p, s->key);
   case SRC_instdict: {
     PyObject **d = _PyObject_GetDictPtr(p);
+    if (d && !*d && !(*d = PyDict_New())) PyErr_Clear(); /* CPython makes it at the first write */
     return d ? *d : NULL;
   }
   case SRC_member: { /* the owner keeps the value alive */

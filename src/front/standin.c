@@ -76,6 +76,8 @@ static PyObject *standin_escaped(PyObject *self, PyObject *const *args, Py_ssize
 static PyMethodDef standin_escaped_def = {"__torch_dispatch__", (PyCFunction)(void *)standin_escaped, METH_FASTCALL,
                                           NULL};
 
+static Py_hash_t standin_hash(PyObject *o) { return _Py_HashPointer(o); }
+
 static int standin_make_type(void) {
   int rc = -1;
   PyObject *disabled = PyObject_GetAttrString(standin_c, "_disabled_torch_function_impl");
@@ -96,6 +98,7 @@ static int standin_make_type(void) {
   /* The slot is ours alone: without its descriptor user code cannot see it; deallocation still clears it. */
   if (PyObject_DelAttrString(type, "_mg_info")) goto done;
   mg_standin_type = (PyTypeObject *)Py_NewRef(type);
+  mg_standin_type->tp_hash = standin_hash; /* as Tensor.__hash__ does; in dicts of the recording no guard is needed */
   rc = mg_standin_methods_add(mg_standin_type);
 done:
   Py_XDECREF(disabled);

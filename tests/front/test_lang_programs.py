@@ -1,0 +1,27 @@
+"""Hundreds of small programs, each a piece of the language: what Python gives, in one graph, and with a break anywhere."""
+import lang_exc
+import lang_fun
+import lang_gen
+import lang_misc
+import pytest
+from harness import check, forced_breaks, graphs_breaks
+from lang_registry import PROGRAMS
+
+FILES = (lang_exc, lang_fun, lang_gen, lang_misc)
+CASES = [pytest.param(*p[1:], id=f"{p[0][5:]}-{p[1].__name__}") for p in PROGRAMS]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("f, make, graphs, breaks", CASES)
+def test_program(f, make, graphs, breaks):
+    stats, _ = check(f, make, calls=2, eager_backend=True)
+    if graphs is not None:
+        assert graphs_breaks(stats) == (graphs, breaks)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("f, make, graphs, breaks", CASES)
+def test_program_with_breaks(f, make, graphs, breaks, k):
+    with forced_breaks(k):
+        check(f, make, calls=2, eager_backend=True)
