@@ -123,24 +123,10 @@ static void lower_extern_arg(ValRef *v, void *arg) {
   a->n++;
 }
 
-static bool lower_reads_buf(Lower *L, const MgExpr *load, void *arg) { return (BufRef)load->u.i == *(BufRef *)arg; }
-
-/* Realises what still reads the buffer: an extern call is about to change it. */
-static MgRc lower_flush(Lower *L, BufRef b) {
-  for (ValRef v = 1; v < L->g->nval; v++) {
-    const LwVal *lv = &L->val[v];
-    if (lv->kind == LW_expr && lv->last > L->node && lw_reads(L, lv->e, lower_reads_buf, &b)) TRY(lw_realise(L, v));
-  }
-  return MG_OK;
-}
-
 static MgRc lower_extern(Lower *L, MgNode *n) {
   LowerArgs count = {L, NULL, 0, MG_OK};
   mg_node_each_tensor(n, lower_extern_arg, &count);
   TRY(count.rc);
-  if (n->op->mutates)
-    for (int k = 0; k < n->op->nparam; k++)
-      if (n->op->param[k].writes && lw_arg_val(n, k)) TRY(lower_flush(L, L->val[lw_arg_val(n, k)].view.buf));
   bool prealloc = !strncmp(n->op->name, "mg::", 4);
   MgView *out = mg_new(L->c, MgView, n->nout + 1);
   TRYP(out);

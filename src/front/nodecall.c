@@ -20,6 +20,8 @@ struct MgNodeCall {
   CallArg *arg;             /* narg entries, the last ones by name */
   uint16_t narg, npos;
   uint16_t nin, nout;
+  uint16_t ncopy;           /* tensors that the op writes, when it runs on copies of them: the last results */
+  uint16_t *copy;           /* their positions among the nin tensors, owned */
 };
 
 /* ---- building ---- */
@@ -79,6 +81,7 @@ void mg_nodecall_free(MgNodeCall *c) {
   if (!c) return;
   for (int i = 0; c->arg && i < c->narg; i++) nodecall_arg_free(&c->arg[i]);
   free(c->arg);
+  free(c->copy);
   Py_XDECREF(c->kwnames);
   free(c);
 }
@@ -127,6 +130,7 @@ static int nodecall_results(PyObject *res, PyObject **outs, int *k, int nout) {
 
 int mg_nodecall_run(const MgNodeCall *c, PyObject *const *vals, PyObject **outs) {
   PyObject *stack[24], **argv = stack, *res = NULL;
+  PyObject *const *first = vals;
   int rc = -1, n = 0, k = 0;
   for (int i = 0; i < c->nout; i++) outs[i] = NULL;
   if (c->narg > 24 && !(argv = mg_malloc(c->narg * sizeof *argv))) return PyErr_NoMemory(), -1;
@@ -134,7 +138,8 @@ int mg_nodecall_run(const MgNodeCall *c, PyObject *const *vals, PyObject **outs)
     if (!(argv[n] = nodecall_value(&c->arg[n], &vals))) goto done;
   res = PyObject_Vectorcall(c->fn, argv, c->npos, c->kwnames);
   if (!res) goto done;
-  rc = nodecall_results(res, outs, &k, c->nout);
+  rc = nodecall_results(res, outs, &k, c->nout - c->ncopy);
+  for (int i = 0; !rc && i < c->ncopy && k < c->nout; i++) outs[k++] = Py_NewRef(first[c->copy[i]]);
   if (!rc && k < c->nout) {
     PyErr_SetString(PyExc_SystemError, "magneto: an op returned fewer tensors than recorded");
     rc = -1;
@@ -173,6 +178,22 @@ PyObject *mg_tensor_wrap(MgTensor *t) {
 
 /* ---- the host of a plan ---- */
 
+/* In a functional graph an op that writes arguments runs on copies, which are further results (middle/functionalize). */
+static int nodecall_on_copies(MgNodeCall *c, const MgNode *n) {
+  int at = 0;
+  if (!n->op->mutates) return 0;
+  if (!(c->copy = mg_calloc(c->nin + 1, sizeof *c->copy))) return -1;
+  for (int i = 0; i < n->narg; i++) {
+    const MgArg *a = &n->arg[i];
+    uint8_t kind = n->op->param[i].kind;
+    bool list = a->tag == MA_list && (kind == AK_tensor_list || kind == AK_opt_tensor_list);
+    uint32_t items = kind == AK_tensor && (a->tag == MA_val || a->tag == MA_none) ? 1 : list ? a->n : 0;
+    for (uint32_t k = 0; k < items; k++, at++)
+      if (n->op->param[i].writes && (list ? &a->u.item[k] : a)->tag == MA_val) c->copy[c->ncopy++] = (uint16_t)at;
+  }
+  return 0;
+}
+
 typedef struct CallTable {
   MgNodeCall **call;
   uint32_t n, cap;
@@ -192,6 +213,10 @@ static MgRc calltable_add(void *self, MgGraph *g, NodeRef n, uint32_t *id) {
   }
   PyGILState_STATE gil = PyGILState_Ensure();
   MgNodeCall *c = mg_nodecall_new(g, n, t->objs);
+  if (c && nodecall_on_copies(c, mg_node(g, n))) {
+    mg_nodecall_free(c);
+    c = (MgNodeCall *)PyErr_NoMemory();
+  }
   PyGILState_Release(gil);
   if (!c) return mg_fail(g->c, MG_PYERR, "%s cannot be called from a plan", mg_node(g, n)->op->full);
   *id = t->n;
@@ -204,6 +229,15 @@ static int calltable_run(const MgNodeCall *c, MgTensor *const *in, int nin, MgTe
   int rc = -1, n = 0;
   for (; n < nin; n++)
     if (in[n] && !(vals[n] = mg_abi.thpvariable_wrap(in[n]))) goto done;
+  for (int i = 0; i < c->ncopy; i++) {
+    MgTensor *t;
+    if (mg_abi.aoti_torch_clone_preserve_strides(in[c->copy[i]], &t)) {
+      PyErr_SetString(PyExc_SystemError, "magneto: no copy of an argument");
+      goto done;
+    }
+    Py_SETREF(vals[c->copy[i]], mg_tensor_wrap(t));
+    if (!vals[c->copy[i]]) goto done;
+  }
   rc = mg_nodecall_run(c, vals, outs);
   for (int i = 0; !rc && i < nout; i++) {
     if (!outs[i]) continue;

@@ -431,7 +431,8 @@ static const struct {
   {"aten::__ior__.Tensor", "aten::bitwise_or.Tensor"},     {"aten::__ior__.Scalar", "aten::bitwise_or.Scalar"},
   {"aten::__ixor__.Tensor", "aten::bitwise_xor.Tensor"},   {"aten::__ixor__.Scalar", "aten::bitwise_xor.Scalar"},
   {"aten::bernoulli_.Tensor", "aten::bernoulli.Tensor"},   {"aten::bernoulli_.float", "aten::bernoulli.p"},
-  {"aten::normal_", "aten::normal_functional"},            {"aten::rrelu_with_noise_", "aten::rrelu_with_noise_functional"},
+  {"aten::normal_", "aten::normal_functional"},
+  {"aten::_native_batch_norm_legit", "aten::_native_batch_norm_legit_functional"},
 };
 
 /* t's parameters are o's, without the written ones when skip is set. */

@@ -9,8 +9,8 @@
  * again from the root's value.  So every read sees what eager would see in memory at that point.
  * Results of in-place ops are other names of the written value (`same`).
  *
- * Ops that write memory in ways their twin does not express (an op without one whose result is not the written tensor)
- * give MG_UNSUP: the caller then runs the recorded nodes one by one. */
+ * An op without a twin stays, but is called on copies of what it writes; the copies are results of the node.  What cannot be
+ * expressed gives MG_UNSUP: the caller then runs the recorded nodes one by one. */
 #include "middle/middle.h"
 #include <string.h>
 
@@ -407,30 +407,42 @@ static MgRc fz_twin(Fz *f, const MgNode *n, const MgOp *twin) {
   return MG_OK;
 }
 
-/* An op without a twin that returns the one tensor it writes: it runs on a copy, and its result is the new value. */
-static MgRc fz_on_copy(Fz *f, const MgNode *n) {
+/* The written argument (its place in the list of fz_written) that result i is, or -1. */
+static int fz_result_of(const MgNode *n, int i) {
+  int flat = 0;
+  for (int p = 0; p < n->narg; p++) {
+    if (!n->op->param[p].writes) continue;
+    if (n->arg[p].tag == MA_val && n->op->ret_alias[i] >= 0 && n->op->param[p].alias_set == n->op->ret_alias[i]) return flat;
+    if (n->arg[p].tag == MA_val) flat++;
+    else for (uint32_t k = 0; n->arg[p].tag == MA_list && k < n->arg[p].n; k++) flat += n->arg[p].u.item[k].tag == MA_val;
+  }
+  return -1;
+}
+
+/* An op without a twin: the call runs it on copies of what it writes.  Such a node has more results than its op returns:
+ * after those, the copies in parameter order (front/nodecall). */
+static MgRc fz_on_copies(Fz *f, const MgNode *n) {
   MgGraph *g = f->g;
-  ValRef *w, now;
-  int nw, at = -1;
+  ValRef *w, *now;
+  int nw;
   TRY(fz_written(f, n, &w, &nw));
-  for (int i = 0; i < n->narg; i++)
-    if (n->op->param[i].writes && n->arg[i].tag == MA_val) at = i;
-  if (nw != 1 || at < 0 || n->nout != 1 || n->op->ret_alias[0] != n->op->param[at].alias_set)
-    return mg_fail(g->c, MG_UNSUP, "functionalize: %s has no functional form", n->op->full);
+  if (!nw) return mg_fail(g->c, MG_UNSUP, "functionalize: %s has no functional form", n->op->full);
+  TRYP(now = mg_new(g->c, ValRef, n->nout + nw + 1));
+  for (int i = 0; i < n->nout; i++) {
+    bool single = n->op->nret == n->nout && n->op->ret_kind[i] == AK_tensor;
+    if (!n->out[i] || (single && fz_result_of(n, i) >= 0)) continue;
+    for (int k = 0; k < n->op->nret; k++)
+      if (n->op->ret_alias[k] >= 0 && !single) return mg_fail(g->c, MG_UNSUP, "functionalize: %s has no functional form", n->op->full);
+    fz_root(f, n->out[i]);
+    now[i] = n->out[i];
+  }
+  for (int i = 0; i < nw; i++) TRYP(now[n->nout + i] = mg_graph_val_like(g, w[i]));
   MgNode copy = *n;
-  TRY(fz_args(f, &copy));
-  MgArg a[] = {copy.arg[at]};
-  TRY(fz_emit(f, TOP_clone, a, 1, w[0], &now));
-  copy.arg[at] = mg_arg_val(now);
-  NodeRef r = mg_graph_node(g, n->op, 0, 0);
-  TRYP(r);
-  ValRef *out = mg_new(g->c, ValRef, 2);
-  TRYP(out && (out[0] = mg_graph_val_like(g, now)));
-  copy.out = out;
-  g->node[r] = copy;
-  mg_val(g, out[0])->def = r;
-  TRY(fz_write(f, w[0], out[0]));
-  fz_rename_result(f, n->out[0], w[0]);
+  copy.nout += nw;
+  TRY(fz_append(f, copy, now));
+  for (int i = 0; i < nw; i++) TRY(fz_write(f, w[i], now[n->nout + i]));
+  for (int i = 0; i < n->nout; i++)
+    if (n->out[i] && !now[i]) fz_rename_result(f, n->out[i], w[fz_result_of(n, i)]);
   return MG_OK;
 }
 
@@ -466,7 +478,7 @@ static MgRc fz_node(Fz *f, const MgNode *n) {
   if (op->mutates) {
     if (op->code == TOP_copy_) return fz_copy(f, n);
     const MgOp *twin = mg_op_twin(op);
-    if (!twin) return fz_on_copy(f, n);
+    if (!twin) return fz_on_copies(f, n);
     if (!twin->is_view) return fz_twin(f, n, twin);
     /* t_, squeeze_ ...: only the metadata changes; the result is a view of what was there */
     return fz_view(f, n, twin, n->arg[0].u.val);
