@@ -1,5 +1,6 @@
 /* What users steer compilation with from inside of a program: graph_break() and disable().
  * In: calls from Python.  Out: a break of the recording, or a call that neither records nor compiles. */
+#include "front/decode.h"
 #include "front/rec.h"
 
 static PyObject *control_graph_break(PyObject *self, PyObject *args) {
@@ -18,11 +19,20 @@ static PyObject *control_call_uncompiled(PyObject *self, PyObject *args) {
   return r;
 }
 
+static PyObject *control_bytecode(PyObject *self, PyObject *arg) {
+  long native = PyLong_AsLong(arg);
+  if (native == -1 && PyErr_Occurred()) return NULL;
+  const char *name = mg_decode_native((int)native);
+  return Py_BuildValue("z", name);
+}
+
 static PyMethodDef control_methods[] = {
     {"graph_break", control_graph_break, METH_VARARGS,
      "graph_break(reason='graph_break()', /)\n--\n\nEnds the current graph here; does nothing outside of compiled functions."},
     {"call_uncompiled", control_call_uncompiled, METH_VARARGS,
      "call_uncompiled(fn, args, kwargs, /): calls fn with recording and compiling off, all the way down."},
+    {"bytecode", control_bytecode, METH_O,
+     "bytecode(number, /): what the recorder calls this instruction of CPython; None: CPython executes it."},
     {NULL, NULL, 0, NULL}};
 
 /* {name: hint} of every break reason. */

@@ -40,6 +40,12 @@ static const char *const decode_names[] = {
 
 const char *mg_bytecode_name(int op) { return op >= 0 && op < BC__COUNT ? decode_names[op] : "?"; }
 
+const char *mg_decode_native(int native) {
+  if (native < 0 || native > 255 || !decode_table[native].known) return NULL;
+  bool intrinsic = decode_table[native].operand >= ARG_intrinsic1;
+  return intrinsic ? "INTRINSIC" : decode_names[decode_table[native].op];
+}
+
 /* Normal form of a 3.12 intrinsic, by its number. */
 static int decode_intrinsic(int operand, int arg) {
   enum { STOPITERATION = 3, POSITIVE = 5, TO_TUPLE = 6, PREP_RERAISE = 1 }; /* pycore_intrinsics.h */

@@ -43,4 +43,5 @@ MgCode *mg_decode(PyCodeObject *co); /* new; NULL with MemoryError */
 void mg_decode_free(MgCode *c);
 const MgHandler *mg_decode_handler(const MgCode *c, int unit); /* innermost handler, or NULL */
 const char *mg_bytecode_name(int op);
+const char *mg_decode_native(int native); /* the normal form of an instruction of this CPython, NULL: unknown */
 #endif

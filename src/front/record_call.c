@@ -55,6 +55,12 @@ static bool call_is_c(PyObject *f) {
 /* May this object be handed to C code?  A break is set when not. */
 static bool call_may_see(const Call *c, PyObject *o, bool stored) {
   char name[256];
+  PyObject *on = mg_policy_self(c->f);
+  bool container = on ? PyList_Check(on) || PyDict_Check(on) : c->n && (PyList_Check(c->arg[0]) || PyDict_Check(c->arg[0]));
+  if (stored && !container && PyObject_CheckBuffer(o) && mg_older_opaque(o)) { /* torch.from_numpy, torch.tensor ... */
+    mg_rec_break(BK_older_object, "%s reads the memory of an older %s", mg_policy_name(c->f, name, sizeof name), Py_TYPE(o)->tp_name);
+    return false;
+  }
   if (!stored && mg_older_opaque(o) && !(call_reads_dict(c->f) && mg_rec_readable_dict(o))) {
     mg_rec_break(BK_older_object, "%s on an older %s", mg_policy_name(c->f, name, sizeof name), Py_TYPE(o)->tp_name);
     return false;

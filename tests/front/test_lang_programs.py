@@ -3,11 +3,12 @@ import lang_exc
 import lang_fun
 import lang_gen
 import lang_misc
+import lang_opcodes
 import pytest
 from harness import check, forced_breaks, graphs_breaks
 from lang_registry import PROGRAMS
 
-FILES = (lang_exc, lang_fun, lang_gen, lang_misc)
+FILES = (lang_exc, lang_fun, lang_gen, lang_misc, lang_opcodes)
 CASES = [pytest.param(*p[1:], id=f"{p[0][5:]}-{p[1].__name__}") for p in PROGRAMS]
 
 

@@ -1,0 +1,89 @@
+"""Programs for instructions that ordinary code seldom has."""
+from lang_registry import prog
+
+
+@prog
+def unpack_nested_star(x):
+    (a, *b), *c = [(x, 1, 2), 3, 4]
+    return a * b[0] + c[1]
+
+
+@prog
+def delete_cells_and_globals(x):
+    global TEMPORARY
+    TEMPORARY = 3
+    y = x * TEMPORARY
+    del TEMPORARY
+    k = 2
+
+    def f():
+        return k
+
+    r = f()
+    del k
+    try:
+        f()
+    except NameError:
+        r += 1
+    return y + r
+
+
+@prog
+def loops_on_none(x):
+    items = [None, None, 3]
+    while items[0] is None:
+        items.pop(0)
+    v = 4
+    while v is not None:
+        v = None if v == 0 else v - 1
+    w = items and items[0] or 7
+    n = None
+    while n is None:
+        n = items.pop() if items else None
+    return x * n + w
+
+
+@prog
+def jump_or_pop(x):
+    a = x.ndim > 5 or x.shape
+    b = x.ndim and x.shape
+    c = (0 or None or "z") and (1 and 5)
+    return x + len(a) + len(b) + c
+
+
+@prog
+def class_scopes(x):
+    k = 4
+
+    class A:
+        k = k + 1 if False else 3
+        v: int = k
+        w = [k for _ in range(2)]
+        del k
+
+    return x + A.v + len(A.w)
+
+
+@prog
+def super_attributes(x):
+    class A:
+        factor = 3
+
+        def f(self, t):
+            return t * self.factor
+
+    class B(A):
+        def f(self, t):
+            return super().f(t) + super(B, self).factor
+
+    return B().f(x)
+
+
+@prog
+def slices(x):
+    items = [1, 2, 3, 4]
+    items[1:3] = [5]
+    part = items[1:]
+    i, j = 0, 2
+    part[i:j] = part[i:j][::-1]
+    return x[i:j] * part[0]
