@@ -330,7 +330,7 @@ static PyObject *cache_stats(PyObject *self, PyObject *unused) {
       return NULL;
     }
   }
-  return Py_BuildValue("{s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:d,s:d,s:N}", "graphs", mg_stats.graphs, "entries",
+  return Py_BuildValue("{s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:d,s:d,s:N}", "graphs", mg_stats.graphs, "joint_graphs", mg_stats.joint_graphs, "entries",
                        mg_stats.entries, "recompiles", mg_stats.recompiles, "hits", mg_stats.hits, "misses",
                        mg_stats.misses, "fallbacks", mg_stats.fallbacks, "attempts", mg_stats.attempts, "bytecodes",
                        mg_stats.bytecodes, "record_ms", mg_stats.record_ms, "compile_ms", mg_stats.compile_ms,

@@ -60,6 +60,7 @@ typedef struct MgCodeInfo {
 
 typedef struct MgStats {  /* counters since the last reset; read by tests and explain */
   long graphs;            /* entries with at least one op */
+  long joint_graphs;      /* of them: forward and backward compiled */
   long entries, recompiles, hits, misses, fallbacks;
   long attempts;          /* recordings, restarts included */
   long bytecodes;         /* instructions recorded */

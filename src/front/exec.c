@@ -1,9 +1,11 @@
 /* How the graph of an entry is run.
  * In: the recorded graph, the snapshot's outputs, the options of the callable.  Out: MgExec, run with the source values
  * of a hit.  Immutable after building; several threads may run one.
- * A graph runs in one of three ways: as a compiled plan; through what a custom backend returned; node by node through
- * ATen, when results need a grad_fn, when the back end cannot compile it, and when inputs overlap in another way than
- * they did while recording (ATen is right under any aliasing). */
+ * A graph runs in one of four ways: as a compiled plan; as a compiled forward whose results get the compiled backward as
+ * their grad_fn; through what a custom backend returned; node by node through ATen, when autograd has to see more than
+ * that, when the back end cannot compile it, and when inputs overlap in another way than they did while recording (ATen
+ * is right under any aliasing). */
+#include "front/autograd.h"
 #include "front/backward.h"
 #include "front/cache.h"
 #include "front/facts.h"
@@ -13,7 +15,6 @@
 #include "front/resume.h"
 #include <stdlib.h>
 #include <string.h>
-
 
 typedef struct ExecInput {
   SrcRef src;          /* whose value it is, when pinned is NULL */
@@ -25,6 +26,7 @@ struct MgExec {
   uint32_t ninput, noutput;
   MgNodeRun *nodes;    /* node by node; NULL when never needed */
   MgPlan *plan;        /* compiled; NULL otherwise */
+  MgAutograd *grad;    /* compiled with backward, strong; owns its own nodes; NULL otherwise */
   PyObject *callable;  /* what a custom backend returned, strong; NULL otherwise */
   uint32_t *overlap;   /* plans that write inputs: per input, the first input over the same memory; else NULL */
   bool *spent;         /* by output: requires grad, but its gradient graph was freed while recording; NULL: none */
@@ -32,23 +34,21 @@ struct MgExec {
   bool no_autocast;    /* autocast was on at the start: its casts are nodes, so runs have it off */
 };
 
-static PyObject *exec_disable_autocast; /* torch._C._DisableAutocast */
-
-static int exec_init(void) {
-  PyObject *c = exec_disable_autocast ? NULL : PyImport_ImportModule("torch._C");
-  if (c) exec_disable_autocast = PyObject_GetAttrString(c, "_DisableAutocast");
-  Py_XDECREF(c);
-  return exec_disable_autocast ? 0 : -1;
-}
-
 /* ---- preparing the graph ---- */
 
 static void exec_see_input(ValRef *v, void *arg) { ((bool *)arg)[*v] = true; }
 
+/* What only backward uses, and the inputs that it answers for. */
+static void exec_joint_inputs(MgRec *r, bool *used) {
+  const MgJointRec *j = r->joint;
+  for (NodeRef n = j->backward; n < j->nnode; n++) mg_node_each_val(mg_node(r->g, n), exec_see_input, used);
+  for (uint32_t i = 0; i < j->ndiff; i++) used[r->cap->input[j->diff[i]].val] = used[j->grad[i]] = true;
+}
+
 /* Drops graph inputs that nothing uses, and keeps where the others come from. */
 static int exec_take_inputs(MgExec *e, MgRec *r) {
   MgGraph *g = r->g;
-  bool *used = mg_calloc(g->nval + 1, sizeof *used);
+  bool *used = mg_calloc((r->joint ? r->joint->nval : g->nval) + 1, sizeof *used);
   e->input = mg_calloc(g->ninput + 1, sizeof *e->input);
   if (!used || !e->input) {
     free(used);
@@ -57,6 +57,7 @@ static int exec_take_inputs(MgExec *e, MgRec *r) {
   for (NodeRef n = 1; n < g->nnode; n++)
     if (!mg_node(g, n)->dead) mg_node_each_val(mg_node(g, n), exec_see_input, used);
   for (uint32_t i = 0; i < g->noutput; i++) used[g->output[i]] = true;
+  if (r->joint) exec_joint_inputs(r, used);
   uint32_t kept = 0;
   for (uint32_t i = 0; i < g->ninput; i++) {
     ValRef v = g->input[i];
@@ -236,6 +237,34 @@ static int exec_build_plan(MgExec *e, MgRec *r, const MgConfig *cfg, PyObject *c
   return exec_fall_back(r, rc);
 }
 
+/* The same with backward.  The nodes also give the values that get a grad_fn, for a second differentiation. */
+static int exec_build_grad(MgExec *e, MgRec *r, PyObject *const *example) {
+  const MgJointRec *j = r->joint;
+  MgGraph *g = r->g;
+  ValRef *out = mg_new(g->c, ValRef, j->nres + j->nthrough + 1);
+  if (!out) return PyErr_NoMemory(), -1;
+  if (exec_writes_inputs(g)) {
+    if (exec_inputs_share(g)) return 0;
+    if (!(e->overlap = mg_calloc(e->ninput + 1, sizeof *e->overlap))) return PyErr_NoMemory(), -1;
+    exec_overlaps(example, e->ninput, e->overlap);
+  }
+  memcpy(out, g->output, j->nres * sizeof *out);
+  memcpy(out + j->nres, j->through, j->nthrough * sizeof *out);
+  MgNodeRun *nodes = mg_noderun_build_part(r, NULL, NULL, g->input, g->ninput, out, j->nres + j->nthrough);
+  if (!nodes) return -1;
+  MgRc rc = mg_autograd_build(r, nodes, e->ninput, &e->grad);
+  if (rc == MG_OK) {
+    mg_stats.joint_graphs++;
+    return 1;
+  }
+  mg_noderun_free(nodes);
+  free(e->overlap);
+  e->overlap = NULL;
+  if (rc == MG_PYERR && PyErr_Occurred()) return -1;
+  PyErr_Clear();
+  return exec_fall_back(r, rc);
+}
+
 /* ---- building and running ---- */
 
 static int exec_add_outputs(MgRec *r, const MgSnapshot *snap) {
@@ -286,7 +315,7 @@ MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
   MgExec *e = mg_calloc(1, sizeof *e);
   PyObject **example = NULL;
   if (!e) return (MgExec *)PyErr_NoMemory();
-  if (exec_init() || exec_add_outputs(r, snap) || exec_find_spent(e, r)) goto fail;
+  if (exec_add_outputs(r, snap) || exec_find_spent(e, r) || (r->joint && mg_autograd_init())) goto fail;
   exec_log_graph(g);
   e->noutput = g->noutput;
   e->no_autocast = mg_standin_autocast_on(r->cap);
@@ -295,13 +324,22 @@ MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
     if (exec_build_backend(e, r, cfg)) goto fail;
     return e;
   }
-  if (exec_take_inputs(e, r) || !(e->nodes = mg_noderun_build(r))) goto fail;
-  if (cfg->eager_backend || exec_needs_autograd(e, r) || g->nnode <= 1) return e;
+  if (exec_take_inputs(e, r)) goto fail;
   if (!(example = exec_examples(e, r))) {
     PyErr_NoMemory();
     goto fail;
   }
-  if (exec_build_plan(e, r, cfg, example) < 0) goto fail;
+  if (!(e->nodes = mg_noderun_build(r))) goto fail;
+  bool autograd = exec_needs_autograd(e, r);
+  if (r->joint) {
+    if (exec_build_grad(e, r, example) < 0) goto fail;
+    if (e->grad) {
+      mg_noderun_free(e->nodes);
+      e->nodes = NULL;
+    }
+  } else if (!cfg->eager_backend && !autograd && g->nnode > 1) {
+    if (exec_build_plan(e, r, cfg, example) < 0) goto fail;
+  }
   free(example);
   return e;
 fail:
@@ -339,8 +377,19 @@ static int exec_give_up_plan(MgExec *e) {
   return rc;
 }
 
+static int exec_run_grad(MgExec *e, PyObject *const *in, PyObject **outs) {
+  bool anomaly = mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled; /* its messages name ATen's own nodes */
+  if (!e->plan_failed && !anomaly && (!e->overlap || exec_same_overlap(e, in))) {
+    int rc = mg_autograd_run(e->grad, in, outs);
+    if (rc != -2) return rc;
+    if (mg_strict() || exec_give_up_plan(e)) return -1;
+  }
+  return mg_autograd_run_nodes(e->grad, in, outs);
+}
+
 static int exec_dispatch(MgExec *e, PyObject *const *in, PyObject **outs) {
   if (e->callable) return exec_run_backend(e, in, outs);
+  if (e->grad) return exec_run_grad(e, in, outs);
   if (e->plan && !e->plan_failed && (!e->overlap || exec_same_overlap(e, in))) {
     int rc = mg_planrun(e->plan, in, outs);
     if (rc != -2) return rc;
@@ -349,25 +398,17 @@ static int exec_dispatch(MgExec *e, PyObject *const *in, PyObject **outs) {
   return mg_noderun_run(e->nodes, in, outs);
 }
 
-/* With autocast off, as `with torch._C._DisableAutocast()`. */
+/* Autocast's casts are nodes of the graph. */
 static int exec_without_autocast(MgExec *e, PyObject *const *in, PyObject **outs) {
-  PyObject *ctx = PyObject_CallNoArgs(exec_disable_autocast), *r = NULL, *t, *v, *tb;
-  if (ctx) r = PyObject_CallMethod(ctx, "__enter__", NULL);
-  int rc = r ? exec_dispatch(e, in, outs) : -1;
-  Py_XDECREF(r);
-  if (r) {
-    PyErr_Fetch(&t, &v, &tb);
-    r = PyObject_CallMethod(ctx, "__exit__", "OOO", Py_None, Py_None, Py_None);
-    Py_XDECREF(r);
-    PyErr_Restore(t, v, tb);
-  }
-  Py_XDECREF(ctx);
-  return rc;
+  PyObject *off;
+  if (mg_planrun_autocast_off(&off)) return -1;
+  int rc = exec_dispatch(e, in, outs);
+  return mg_planrun_autocast_back(off) ? -1 : rc;
 }
 
 int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs) {
   PyObject *small[64] = {NULL}, **in = small;
-  if (!e->nodes && !e->plan && !e->callable) return 0;
+  if (!e->nodes && !e->plan && !e->grad && !e->callable) return 0;
   if (e->ninput > 64 && !(in = mg_malloc(e->ninput * sizeof *in))) return PyErr_NoMemory(), -1;
   for (uint32_t i = 0; i < e->ninput; i++) in[i] = e->input[i].pinned ? e->input[i].pinned : vals[e->input[i].src];
   int rc = e->no_autocast ? exec_without_autocast(e, in, outs) : exec_dispatch(e, in, outs);
@@ -382,6 +423,7 @@ void mg_exec_free(MgExec *e) {
   Py_XDECREF(e->callable);
   mg_noderun_free(e->nodes);
   if (e->plan) mg_plan_free(e->plan);
+  Py_XDECREF(e->grad);
   free(e->overlap);
   free(e->spent);
   free(e->input);

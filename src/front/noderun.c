@@ -17,7 +17,7 @@ typedef struct NodeStep {
 
 struct MgNodeRun {
   NodeStep *node;
-  uint32_t nnode, nslot;   /* slots of the environment: value numbers of the graph */
+  uint32_t nnode, nslot;   /* slots of the environment; slot 0 stays empty */
   uint32_t *input, ninput; /* slot of each input */
   uint32_t *output, noutput;
 };
@@ -29,6 +29,7 @@ static void noderun_take_input(ValRef *v, void *arg) {
   s->in[s->nin++] = *v;
 }
 
+/* While a program is built, slots are value numbers of the graph. */
 static int noderun_step_build(MgRec *r, NodeRef n, NodeStep *s) {
   MgNode *node = mg_node(r->g, n);
   if (!(s->call = mg_nodecall_new(r->g, n, r->cap->objs))) return -1;
@@ -42,23 +43,36 @@ static int noderun_step_build(MgRec *r, NodeRef n, NodeStep *s) {
   return 0;
 }
 
-/* Finds where each value is read last, so that memory is given back as early as eager would. */
-struct noderun_last { uint32_t *last, at; };
-static void noderun_see(ValRef *v, void *arg) {
-  struct noderun_last *l = arg;
-  if (*v) l->last[*v] = l->at;
+/* Numbers the slots without gaps. */
+static int noderun_compact(MgNodeRun *p, uint32_t nval) {
+  uint32_t *slot = mg_calloc(nval + 1, sizeof *slot), n = 1;
+  if (!slot) return PyErr_NoMemory(), -1;
+#define COMPACT(list, count)                                                                                           \
+  for (uint32_t k = 0; k < (count); k++) {                                                                             \
+    uint32_t v = (list)[k];                                                                                            \
+    if (v && !slot[v]) slot[v] = n++;                                                                                  \
+    (list)[k] = slot[v];                                                                                               \
+  }
+  COMPACT(p->input, p->ninput)
+  for (uint32_t i = 0; i < p->nnode; i++) {
+    COMPACT(p->node[i].in, p->node[i].nin)
+    COMPACT(p->node[i].out, p->node[i].nout)
+  }
+  COMPACT(p->output, p->noutput)
+#undef COMPACT
+  p->nslot = n;
+  free(slot);
+  return 0;
 }
 
-static int noderun_lifetimes(MgNodeRun *p, MgGraph *g) {
+/* Finds where each value is read last, so that memory is given back as early as eager would. */
+static int noderun_lifetimes(MgNodeRun *p) {
   uint32_t *last = mg_calloc(p->nslot + 1, sizeof *last);
   if (!last) return PyErr_NoMemory(), -1;
-  uint32_t at = 0;
-  for (NodeRef n = 1; n < g->nnode; n++) {
-    if (mg_node(g, n)->dead) continue;
-    struct noderun_last l = {last, ++at};
-    mg_node_each_val(mg_node(g, n), noderun_see, &l);
-    for (int i = 0; i < mg_node(g, n)->nout; i++)
-      if (mg_node(g, n)->out[i]) last[mg_node(g, n)->out[i]] = at;
+  for (uint32_t i = 0; i < p->nnode; i++) {
+    const NodeStep *s = &p->node[i];
+    for (uint32_t k = 0; k < s->nin; k++) last[s->in[k]] = i + 1;
+    for (uint32_t k = 0; k < s->nout; k++) last[s->out[k]] = i + 1;
   }
   for (uint32_t i = 0; i < p->noutput; i++) last[p->output[i]] = 0;
   for (uint32_t i = 0; i < p->ninput; i++) last[p->input[i]] = 0; /* borrowed */
@@ -81,29 +95,41 @@ static int noderun_lifetimes(MgNodeRun *p, MgGraph *g) {
   return rc;
 }
 
-MgNodeRun *mg_noderun_build(MgRec *r) {
+MgNodeRun *mg_noderun_build_part(MgRec *r, const bool *keep, const ValRef *same, const ValRef *in, uint32_t nin,
+                                 const ValRef *out, uint32_t nout) {
   MgGraph *g = r->g;
   MgNodeRun *p = mg_calloc(1, sizeof *p);
   if (!p) return (MgNodeRun *)PyErr_NoMemory();
-  p->nslot = g->nval;
   p->node = mg_calloc(g->nnode + 1, sizeof *p->node);
-  p->input = mg_calloc(g->ninput + 1, sizeof *p->input);
-  p->output = mg_calloc(g->noutput + 1, sizeof *p->output);
+  p->input = mg_calloc(nin + 1, sizeof *p->input);
+  p->output = mg_calloc(nout + 1, sizeof *p->output);
   if (!p->node || !p->input || !p->output) {
     PyErr_NoMemory();
     goto fail;
   }
-  p->ninput = g->ninput;
-  p->noutput = g->noutput;
-  memcpy(p->input, g->input, g->ninput * sizeof *p->input);
-  memcpy(p->output, g->output, g->noutput * sizeof *p->output);
-  for (NodeRef n = 1; n < g->nnode; n++)
-    if (!mg_node(g, n)->dead && noderun_step_build(r, n, &p->node[p->nnode++])) goto fail;
-  if (noderun_lifetimes(p, g)) goto fail;
+  p->ninput = nin;
+  p->noutput = nout;
+  memcpy(p->input, in, nin * sizeof *in);
+  memcpy(p->output, out, nout * sizeof *out);
+  for (NodeRef n = 1; n < g->nnode; n++) {
+    if (mg_node(g, n)->dead || (keep && !keep[n])) continue;
+    NodeStep *s = &p->node[p->nnode++];
+    if (noderun_step_build(r, n, s)) goto fail;
+    for (int i = 0; same && i < s->nin; i++)
+      while (same[s->in[i]]) s->in[i] = same[s->in[i]];
+  }
+  for (uint32_t i = 0; same && i < nout; i++)
+    while (same[p->output[i]]) p->output[i] = same[p->output[i]];
+  if (noderun_compact(p, g->nval) || noderun_lifetimes(p)) goto fail;
   return p;
 fail:
   mg_noderun_free(p);
   return NULL;
+}
+
+MgNodeRun *mg_noderun_build(MgRec *r) {
+  MgGraph *g = r->g;
+  return mg_noderun_build_part(r, NULL, NULL, g->input, g->ninput, g->output, g->noutput);
 }
 
 void mg_noderun_free(MgNodeRun *p) {

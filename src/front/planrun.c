@@ -87,3 +87,40 @@ done:
   if (same != same_stack) free(same);
   return rc;
 }
+
+int mg_planrun_autocast_off(PyObject **off) {
+  static PyObject *any, *disable; /* torch._C._is_any_autocast_enabled, _DisableAutocast */
+  *off = NULL;
+  if (!disable) {
+    PyObject *c = PyImport_ImportModule("torch._C");
+    if (c) any = PyObject_GetAttrString(c, "_is_any_autocast_enabled");
+    if (any) disable = PyObject_GetAttrString(c, "_DisableAutocast");
+    Py_XDECREF(c);
+    if (!disable) return -1;
+  }
+  PyObject *on = PyObject_CallNoArgs(any);
+  Py_XDECREF(on);
+  if (on == Py_False) return 0;
+  PyObject *ctx = on ? PyObject_CallNoArgs(disable) : NULL, *r = ctx ? PyObject_CallMethod(ctx, "__enter__", NULL) : NULL;
+  if (!r) Py_CLEAR(ctx);
+  Py_XDECREF(r);
+  *off = ctx;
+  return ctx ? 0 : -1;
+}
+
+int mg_planrun_autocast_back(PyObject *off) {
+  PyObject *t, *v, *tb;
+  if (!off) return 0;
+  PyErr_Fetch(&t, &v, &tb);
+  PyObject *r = PyObject_CallMethod(off, "__exit__", "OOO", Py_None, Py_None, Py_None);
+  Py_DECREF(off);
+  if (!r) {
+    Py_XDECREF(t);
+    Py_XDECREF(v);
+    Py_XDECREF(tb);
+    return -1;
+  }
+  Py_DECREF(r);
+  PyErr_Restore(t, v, tb);
+  return 0;
+}

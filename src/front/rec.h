@@ -55,6 +55,7 @@ typedef struct MgRec {
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
   bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */
   const struct MgConfig *cfg; /* options of the callable that is being compiled */
+  struct MgJointRec *joint; /* the gradient graph (joint.c); NULL: not wanted, or ATen has to do it */
 } MgRec;
 
 extern _Thread_local MgRec *mg_rec;   /* NULL: this thread is not recording */
@@ -74,6 +75,7 @@ void mg_rec_resume(MgPause p);
  *   mg_objects_begin, mg_standin_begin          on the unchanged frame
  *   ... the loop runs; operations below ...
  *   mg_snapshot_build                           when it stopped without an abort
+ *   mg_joint_record                             backward of the results, while the stand-ins live
  *   mg_effects_undo, mg_standin_end             global torch state is as before; nothing is recorded from here on
  *   (the driver puts the frame's own values back)
  *   mg_exec_build, mg_guards_seal               with the recording over; may run Python (backends)

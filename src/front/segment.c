@@ -3,6 +3,7 @@
  * Invariants: the frame and torch's global state are as before, whatever happens; with MAGNETO_STRICT=1 every stand-in is
  * dead afterwards and the guards hold on the very frame that was recorded. */
 #include "front/hook.h"
+#include "front/joint.h"
 #include "front/record.h"
 #include "front/resume.h"
 #include <stdlib.h>
@@ -239,6 +240,11 @@ static int segment_attempt(Segment *s) {
     if (!mg_standin_begin(&rec)) {
       snap = segment_record(s, &rec, &outer, &end, &is_ret, &nslot);
       rc = 0;
+      if (snap && mg_joint_record(&rec, snap)) {
+        mg_snapshot_free(snap);
+        snap = NULL;
+        rc = -1;
+      }
       mg_effects_undo(&rec);
       mg_standin_end(&rec);
     } else if (rec.abort) {

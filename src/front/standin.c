@@ -61,7 +61,9 @@ static MgStandInfo *standin_info_new(MgCapture *cap, ValRef val) {
   if (cap->live) cap->live->prev = i;
   cap->live = i;
   i->val = val;
+  i->self = NULL;
   i->input = 0;
+  i->leaf = false;
   i->is_param = false;
   return i;
 }
@@ -216,6 +218,7 @@ static PyObject *standin_alloc(MgCapture *cap, ValRef val) {
     Py_DECREF(t);
     return NULL;
   }
+  info->self = t;
   *(MgStandInfo **)((char *)t + mg_standin_slot) = info;
   return t;
 }
@@ -270,6 +273,24 @@ static bool standin_lazy_bit(PyObject *tensor, bool complex) {
   return on;
 }
 
+/* Room for one more input.  -1 with an exception. */
+static int standin_grow_inputs(MgCapture *cap) {
+  if (cap->ninput < cap->cap_input) return 0;
+  uint32_t n = cap->cap_input ? cap->cap_input * 2 : 32;
+  void *p = mg_realloc(cap->input, n * sizeof *cap->input);
+  if (!p) return PyErr_NoMemory(), -1;
+  cap->input = p;
+  cap->cap_input = n;
+  return 0;
+}
+
+int mg_standin_add_tangent(MgCapture *cap, ValRef val) {
+  if (standin_grow_inputs(cap)) return -1;
+  if (!mg_graph_input(cap->rec->g, val)) return PyErr_NoMemory(), -1;
+  cap->input[cap->ninput++] = (MgCapInput){.val = val};
+  return 0;
+}
+
 /* Adds a real tensor to the graph's inputs.  Index into cap->input, or -1 with a break or exception set. */
 static long standin_add_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
   MgGraph *g = cap->rec->g;
@@ -283,13 +304,7 @@ static long standin_add_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
   if (Py_TYPE(tensor) == mg_tensor_type && (complex || v->dtype >= DT_f16) &&
       (standin_lazy_bit(tensor, complex) || (complex && standin_lazy_bit(tensor, false))))
     return mg_rec_break(BK_tensor_kind, "a tensor with the conj or neg bit set"), -1;
-  if (cap->ninput == cap->cap_input) {
-    uint32_t n = cap->cap_input ? cap->cap_input * 2 : 32;
-    void *p = mg_realloc(cap->input, n * sizeof *cap->input);
-    if (!p) return PyErr_NoMemory(), -1;
-    cap->input = p;
-    cap->cap_input = n;
-  }
+  if (standin_grow_inputs(cap)) return -1;
   /* Inputs over one storage get one storage number, so that functionalize sees writes through either. */
   void *data = NULL;
   int64_t offset = 0;
@@ -345,6 +360,7 @@ static PyObject *standin_make_input(MgCapture *cap, PyObject *tensor, SrcRef src
   mg_val(cap->rec->g, info->val)->requires_grad = true;
   if (PyObject_SetAttrString(t, "requires_grad", Py_True)) goto fail;
   cap->input[i].nonleaf = !leaf;
+  info->leaf = true;
   if (!leaf) Py_SETREF(t, standin_nonleaf(cap, t));
   return t;
 fail:
@@ -464,6 +480,29 @@ static void standin_restore_autocast(PyObject *save) {
   }
 }
 
+int mg_standin_autocast_off(void) {
+  for (size_t i = 0; i < 2; i++) {
+    PyObject *r = PyObject_CallMethod(standin_c, "set_autocast_enabled", "sO", standin_autocast_devices[i], Py_False);
+    if (!r) return -1;
+    Py_DECREF(r);
+  }
+  return 0;
+}
+
+/* While a stand-in is saved for backward, the user's hooks on saved tensors are ignored; torch's own tracers do the same. */
+static int standin_ignore_hooks(bool on) {
+  PyObject *m = PyImport_ImportModule("torch._C._autograd");
+  PyObject *r = m ? PyObject_CallMethod(m, "_saved_tensors_hooks_set_tracing", "O", on ? Py_True : Py_False) : NULL;
+  int was = r ? PyObject_IsTrue(r) : -1;
+  if (!r && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+    PyErr_Clear();
+    was = on;
+  }
+  Py_XDECREF(m);
+  Py_XDECREF(r);
+  return was;
+}
+
 bool mg_standin_autocast_on(const MgCapture *cap) {
   return cap->autocast && (PyList_GET_ITEM(cap->autocast, 1) == Py_True || PyList_GET_ITEM(cap->autocast, 3) == Py_True);
 }
@@ -494,6 +533,9 @@ int mg_standin_begin(MgRec *r) {
   cap->begun = true; /* from here on mg_standin_end undoes */
   cap->grad_was_on = mg_abi.aoti_torch_grad_mode_is_enabled();
   cap->gc_was_on = PyGC_Disable();
+  int tracing = standin_ignore_hooks(true);
+  if (tracing < 0) return -1;
+  cap->hooks_off = !tracing;
   if (!r->want_fx) return 0;
   if (mg_fx_begin(cap)) return -1;
   pushed = PyObject_CallMethod(standin_c, "_push_on_torch_function_stack", "O", mg_fx_mode(cap));
@@ -525,6 +567,7 @@ void mg_standin_end(MgRec *r) {
   mg_abi.aoti_torch_grad_mode_set_enabled(cap->grad_was_on);
   standin_restore_autocast(cap->autocast);
   standin_restore_autocast_nesting(cap->autocast_nesting);
+  if (cap->hooks_off) standin_ignore_hooks(false);
   if (PyErr_Occurred()) PyErr_WriteUnraisable(NULL);
   PyErr_Restore(t, v, tb);
 }

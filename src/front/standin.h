@@ -9,7 +9,7 @@
 typedef struct MgStandInfo MgStandInfo;
 
 typedef struct MgCapInput { /* one older tensor that the recording met */
-  PyObject *real;     /* borrowed from the frame, strong when pinned */
+  PyObject *real;     /* borrowed from the frame, strong when pinned; NULL: the gradient of a result */
   SrcRef src;         /* where an entry finds it again; 0 when pinned */
   ValRef val;         /* its value at entry */
   bool pinned;        /* a constant kept alive by the entry */
@@ -38,6 +38,7 @@ struct MgCapture {
   long autocast_nesting;    /* depth of `with autocast` at begin */
   long modes_before, fmodes_before, functorch_before; /* depths of torch's stacks at begin */
   PyObject *autocast;       /* autocast state at begin, see standin_save_autocast */
+  bool hooks_off;           /* saved-tensor hooks of the user were switched off: they must not see stand-ins */
 };
 
 /* Behind the slot of every stand-in. */
@@ -45,8 +46,10 @@ struct MgStandInfo {
   PyObject_HEAD
   MgCapture *cap;           /* NULL once the recording has ended */
   MgStandInfo *prev, *next; /* cap->live */
+  PyObject *self;           /* borrowed: the stand-in */
   ValRef val;               /* its graph value now */
   uint32_t input;           /* 1 + index into cap->input, or 0 */
+  bool leaf;                /* where gradients of that input end (one that is no leaf outside is a clone of this) */
   bool is_param;            /* user code must see nn.Parameter */
 };
 
@@ -64,6 +67,10 @@ int mg_standin_init(PyObject *module);
 PyObject *mg_standin_new(MgCapture *cap, ValRef val);
 /* The graph value of a real tensor met as an argument: a constant that the entry keeps alive.  0 with an exception. */
 ValRef mg_standin_pin(MgCapture *cap, PyObject *tensor);
+/* Appends a gradient of a result to the graph's inputs: no tensor of the recording.  -1 with an exception. */
+int mg_standin_add_tangent(MgCapture *cap, ValRef val);
+/* Turns autocast off until mg_standin_end restores it.  -1 with an exception. */
+int mg_standin_autocast_off(void);
 /* Was autocast on, for any device type, when the recording began? */
 bool mg_standin_autocast_on(const MgCapture *cap);
 /* Index of a Python object in cap->objs; -1 with an exception. */
@@ -90,6 +97,9 @@ void mg_metainfer_reset(void);
 typedef struct MgNodeRun MgNodeRun;
 /* Reads the graph (outputs set), changes nothing.  NULL with an exception. */
 MgNodeRun *mg_noderun_build(MgRec *r);
+/* The same for some of its nodes: those with keep[n], between the given values; same[v] names the value to take for v. */
+MgNodeRun *mg_noderun_build_part(MgRec *r, const bool *keep, const ValRef *same, const ValRef *in, uint32_t nin,
+                                 const ValRef *out, uint32_t nout);
 /* inputs: borrowed real tensors in graph input order; outs: new references in graph output order. */
 int mg_noderun_run(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs);
 void mg_noderun_free(MgNodeRun *p);

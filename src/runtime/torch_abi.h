@@ -44,6 +44,7 @@ typedef struct MgAbi {
   int32_t (*torch_get_num_threads)(uint32_t *);
   void *(*thpvariable_wrap)(const void *tensor);             /* THPVariable_Wrap(TensorBase const &): PyObject * */
   void *(*thpvariable_wrap_type)(const void *tensor, void *type); /* the same with a PyTypeObject * */
+  bool *anomaly_enabled;                                     /* torch::autograd::AnomalyMode::_enabled */
   void (*gomp_parallel)(void (*fn)(void *), void *arg, unsigned nthreads, unsigned flags);
   void (*gomp_barrier)(void);
   int (*omp_get_thread_num)(void);

@@ -1,0 +1,279 @@
+/* See the header.  Building and the forward side; the node of the gradient graph is in gradnode.c. */
+#include "front/autograd.h"
+#include <stdlib.h>
+#include <string.h>
+#include "front/nodecall.h"
+#include "front/planrun.h"
+
+static void autograd_dealloc(PyObject *o) {
+  MgAutograd *a = (MgAutograd *)o;
+  if (a->fwd) mg_plan_free(a->fwd);
+  if (a->bwd) mg_plan_free(a->bwd);
+  mg_noderun_free(a->nodes);
+  mg_noderun_free(a->replay);
+  for (uint32_t i = 0; a->tangent && i < a->nthrough; i++) free(a->tangent[i].dim);
+  free(a->res);
+  free(a->saved);
+  free(a->tangent);
+  free(a->diff);
+  free(a->grad);
+  free(a->reach);
+  free(a->keep);
+  free(a->copy);
+  free(a->written);
+  PyObject_Free(o);
+}
+
+static PyTypeObject autograd_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.Autograd",
+    .tp_basicsize = sizeof(MgAutograd),
+    .tp_dealloc = autograd_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+int mg_autograd_init(void) {
+  static bool done;
+  if (!done && (PyType_Ready(&autograd_type) || mg_gradnode_init())) return -1;
+  done = true;
+  return 0;
+}
+
+/* ---- building ---- */
+
+static MgRc autograd_tangents(MgAutograd *a, const MgGraph *g, const MgJointRec *j) {
+  for (uint32_t i = 0; i < j->nthrough; i++) {
+    const MgVal *v = mg_val(g, j->tangent[i]);
+    MgTangent *t = &a->tangent[i];
+    t->dtype = v->dtype;
+    t->ndim = v->ndim;
+    if (!(t->dim = mg_calloc(2 * (size_t)v->ndim + 1, sizeof *t->dim))) return MG_NOMEM;
+    for (int k = 0; k < v->ndim; k++)
+      if (!mg_ex_const_int(g->x, v->size[k], &t->dim[k]) || !mg_ex_const_int(g->x, v->stride[k], &t->dim[v->ndim + k]))
+        return mg_fail(g->c, MG_UNSUP, "a gradient of symbolic size");
+  }
+  return MG_OK;
+}
+
+/* The results of the segment and the views among them.  Graph inputs are numbered already. */
+static MgRc autograd_results(MgAutograd *a, MgRec *r, const ValRef *out) {
+  MgGraph *g = r->g;
+  const MgJointRec *j = r->joint;
+  uint32_t nin = a->nprimal + j->nthrough + j->naside, nview = 0;
+  ValRef *in = mg_new(g->c, ValRef, nin + 1), *view = mg_new(g->c, ValRef, j->nres + 1);
+  if (!in || !view) return MG_NOMEM;
+  for (uint32_t i = 0; i < j->nres; i++) {
+    a->res[i] = j->res[i];
+    if (j->res[i].how == RES_input) a->res[i].index = mg_val(g, r->cap->input[j->res[i].index].val)->out;
+    if (j->res[i].how == RES_view) view[nview++] = out[i];
+  }
+  if (!nview) return MG_OK;
+  memcpy(in, g->input, a->nprimal * sizeof *in);
+  memcpy(in + a->nprimal, j->through, j->nthrough * sizeof *in);
+  memcpy(in + a->nprimal + j->nthrough, j->aside, j->naside * sizeof *in);
+  a->replay = mg_noderun_build_part(r, j->replay, j->same, in, nin, view, nview);
+  return a->replay ? MG_OK : MG_PYERR;
+}
+
+/* Gradients by input; the graph's outputs name each value once. */
+static MgRc autograd_grads(MgAutograd *a, MgRec *r) {
+  MgGraph *g = r->g;
+  const MgJointRec *j = r->joint;
+  for (uint32_t i = 0; i < j->ndiff; i++) {
+    a->diff[i] = mg_val(g, r->cap->input[j->diff[i]].val)->out;
+    a->reach[i] = j->reach[i];
+    a->grad[i] = -1;
+    if (!j->grad[i]) continue;
+    for (uint32_t k = 0; k < i && a->grad[i] < 0; k++)
+      if (j->grad[k] == j->grad[i]) a->grad[i] = a->grad[k];
+    if (a->grad[i] >= 0) continue;
+    a->grad[i] = (int32_t)a->ngrad++;
+    TRY(mg_graph_output(g, j->grad[i]));
+  }
+  return MG_OK;
+}
+
+typedef struct ReadBy { const MgGraph *g; bool *read; const MgNode *n; } ReadBy;
+
+static void autograd_see_read(ValRef *v, void *arg) {
+  ReadBy *s = arg;
+  if (*v) s->read[mg_val(s->g, *v)->storage] = true;
+}
+
+/* Which primals forward writes, and which of them it also reads: batch norm's running statistics, which training
+ * only writes, and counters that are only stepped do not count as read. */
+static MgRc autograd_written(MgAutograd *a, MgRec *r) {
+  MgGraph *g = r->g;
+  bool *write = mg_new(g->c, bool, g->nval + 1), *read = mg_new(g->c, bool, g->nval + 1);
+  ReadBy s = {.g = g, .read = read};
+  if (!write || !read) return MG_NOMEM;
+  for (NodeRef n = 1; n < r->joint->backward; n++) {
+    MgNode *node = mg_node(g, n);
+    if (node->op->random) a->random = true;
+    if (!node->op->mutates) {
+      mg_node_each_val(node, autograd_see_read, &s);
+      continue;
+    }
+    for (int i = 0; i < node->nout; i++)
+      if (node->out[i]) write[mg_val(g, node->out[i])->storage] = true;
+    for (int i = 0; i < node->narg && i < node->op->nparam; i++)
+      if (node->arg[i].tag == MA_val && !node->op->param[i].writes) autograd_see_read(&node->arg[i].u.val, &s);
+  }
+  for (uint32_t i = 0; i < a->nprimal; i++) {
+    uint32_t at = mg_val(g, g->input[i])->storage;
+    a->written[i] = write[at];
+    a->copy[i] = write[at] && read[at];
+  }
+  return MG_OK;
+}
+
+static MgAutograd *autograd_new(const MgJointRec *j, uint32_t nprimal) {
+  MgAutograd *a = PyObject_New(MgAutograd, &autograd_type);
+  if (!a) return NULL;
+  memset((char *)a + sizeof(PyObject), 0, sizeof *a - sizeof(PyObject));
+  a->nprimal = nprimal;
+  a->nthrough = j->nthrough;
+  a->naside = j->naside;
+  a->nres = j->nres;
+  a->ndiff = j->ndiff;
+  a->res = mg_calloc(j->nres + 1, sizeof *a->res);
+  a->tangent = mg_calloc(j->nthrough + 1, sizeof *a->tangent);
+  a->diff = mg_calloc(j->ndiff + 1, sizeof *a->diff);
+  a->grad = mg_calloc(j->ndiff + 1, sizeof *a->grad);
+  a->reach = mg_calloc(j->ndiff + 1, sizeof *a->reach);
+  a->keep = mg_calloc(nprimal + 1, sizeof *a->keep);
+  a->copy = mg_calloc(nprimal + 1, sizeof *a->copy);
+  a->written = mg_calloc(nprimal + 1, sizeof *a->written);
+  if (a->res && a->tangent && a->diff && a->grad && a->reach && a->keep && a->copy && a->written) return a;
+  Py_DECREF(a);
+  return (MgAutograd *)PyErr_NoMemory();
+}
+
+/* What the plans ask for, and what else a second differentiation wants. */
+static void autograd_adopt(MgAutograd *a, MgJointPlans *p) {
+  a->fwd = p->fwd;
+  a->bwd = p->bwd;
+  a->saved = p->saved;
+  a->nsaved = p->nsaved;
+  a->nintermediate = p->nintermediate;
+  for (uint32_t i = 0; i < a->nprimal; i++) {
+    bool saved = false;
+    for (uint32_t k = 0; k < a->nsaved && !saved; k++) saved = a->saved[k].kind == MG_SAVED_primal && a->saved[k].index == i;
+    if (!saved || a->copy[i]) a->keep[a->nkeep++] = i;
+  }
+  if (!a->bwd) return;
+  MgPlanInfo info;
+  mg_plan_info(a->bwd, &info);
+  a->extern_bwd = info.nextern > 0;
+}
+
+static MgRc autograd_prepare(MgAutograd *a, MgRec *r) {
+  MgGraph *g = r->g;
+  const MgJointRec *j = r->joint;
+  ValRef *out = mg_new(g->c, ValRef, g->noutput + 1);
+  if (!out) return MG_NOMEM;
+  memcpy(out, g->output, g->noutput * sizeof *out);
+  TRY(autograd_results(a, r, out));
+  mg_joint_extend(r);
+  for (uint32_t i = 0; i < j->nthrough; i++) { /* tangents follow the primals */
+    g->input[a->nprimal + i] = j->tangent[i];
+    mg_val(g, j->tangent[i])->out = (uint16_t)(a->nprimal + i);
+  }
+  g->ninput = a->nprimal + j->nthrough;
+  TRY(autograd_tangents(a, g, j));
+  TRY(autograd_written(a, r));
+  g->noutput = 0;
+  for (uint32_t i = 0; i < j->nthrough; i++) TRY(mg_graph_output(g, j->through[i]));
+  for (uint32_t i = 0; i < j->naside; i++) TRY(mg_graph_output(g, j->aside[i]));
+  return autograd_grads(a, r);
+}
+
+static MgRc autograd_compile(MgAutograd *a, MgRec *r) {
+  MgHostOps fwd, bwd;
+  MgJointPlans plans = {0};
+  MgJointSpec spec = {.nprimal = a->nprimal, .nfwd = a->nthrough + a->naside, .backward = r->joint->backward};
+  if (spec.backward == r->g->nnode) spec.backward = 0; /* gradients are tangents as they come */
+  if (mg_nodecall_hostops(r->cap->objs, &fwd)) return MG_PYERR;
+  if (mg_nodecall_hostops(r->cap->objs, &bwd)) {
+    fwd.host.free(fwd.host.self);
+    return MG_PYERR;
+  }
+  TRY(mg_compile_joint(r->g, &spec, &r->cfg->opt, &fwd, &bwd, &plans));
+  autograd_adopt(a, &plans);
+  return MG_OK;
+}
+
+MgRc mg_autograd_build(MgRec *r, MgNodeRun *nodes, uint32_t nprimal, MgAutograd **out) {
+  MgAutograd *a = autograd_new(r->joint, nprimal);
+  if (!a) return MG_PYERR;
+  MgRc rc = autograd_prepare(a, r);
+  if (rc == MG_OK) rc = autograd_compile(a, r);
+  if (rc != MG_OK) {
+    Py_DECREF(a);
+    return rc;
+  }
+  a->nodes = nodes;
+  *out = a;
+  return MG_OK;
+}
+
+/* ---- running forward ---- */
+
+/* The results of the segment from those of the plan. */
+static int autograd_finish(const MgAutograd *a, PyObject *const *in, PyObject **res, PyObject **outs) {
+  uint32_t nfwd = a->nthrough + a->naside, view = 0;
+  PyObject **env = NULL, **views = NULL;
+  if (a->replay) {
+    env = mg_malloc((a->nprimal + nfwd + a->nres) * sizeof *env);
+    if (!env) return PyErr_NoMemory(), -1;
+    memcpy(env, in, a->nprimal * sizeof *env);
+    memcpy(env + a->nprimal, res, nfwd * sizeof *env);
+    views = env + a->nprimal + nfwd;
+    if (mg_noderun_run(a->replay, env, views)) {
+      free(env);
+      return -1;
+    }
+  }
+  for (uint32_t i = 0; i < a->nres; i++) {
+    const MgResult *q = &a->res[i];
+    switch ((MgResultHow)q->how) {
+      case RES_through: outs[i] = Py_NewRef(res[q->index]); break;
+      case RES_aside: outs[i] = Py_NewRef(res[a->nthrough + q->index]); break;
+      case RES_input: outs[i] = Py_NewRef(in[q->index]); break;
+      case RES_view: outs[i] = views[view++]; break;
+    }
+  }
+  free(env);
+  return 0;
+}
+
+int mg_autograd_run(MgAutograd *a, PyObject *const *in, PyObject **outs) {
+  PyObject *small[32], **res = small, *state;
+  uint32_t n = a->nthrough + a->naside + a->nintermediate;
+  if (n > 32 && !(res = mg_malloc(n * sizeof *res))) return PyErr_NoMemory(), -1;
+  bool was = mg_abi.aoti_torch_grad_mode_is_enabled(); /* off: the program turns it on itself */
+  mg_abi.aoti_torch_grad_mode_set_enabled(false);
+  int rc = mg_gradnode_before(a, in, &state);
+  if (!rc) rc = mg_planrun(a->fwd, in, res);
+  if (!rc) {
+    mg_abi.aoti_torch_grad_mode_set_enabled(true);
+    rc = mg_gradnode_attach(a, in, res, state) || autograd_finish(a, in, res, outs) ? -1 : 0;
+    for (uint32_t i = 0; i < n; i++) Py_XDECREF(res[i]);
+  }
+  mg_abi.aoti_torch_grad_mode_set_enabled(was);
+  Py_XDECREF(state);
+  if (res != small) free(res);
+  return rc;
+}
+
+int mg_autograd_run_nodes(MgAutograd *a, PyObject *const *in, PyObject **outs) {
+  uint32_t n = a->nres + a->nthrough;
+  PyObject **all = mg_malloc(n * sizeof *all);
+  if (!all) return PyErr_NoMemory(), -1;
+  int rc = mg_noderun_run(a->nodes, in, all);
+  for (uint32_t i = 0; !rc && i < n; i++) {
+    if (i < a->nres) outs[i] = all[i];
+    else Py_DECREF(all[i]);
+  }
+  free(all);
+  return rc;
+}

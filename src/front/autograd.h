@@ -1,0 +1,54 @@
+/* A compiled segment whose results need gradients: the compiled forward, and a node in PyTorch's gradient graph whose
+ * backward is the compiled backward.
+ * In: a recording with r->joint.  Out: an object that owns both plans; entries and nodes of gradient graphs hold it, so it
+ * lives as long as something may still run backward. */
+#ifndef MG_FRONT_AUTOGRAD_H
+#define MG_FRONT_AUTOGRAD_H
+#include "front/joint.h"
+
+typedef struct MgTangent { /* what backward was compiled for */
+  int32_t dtype, ndim;
+  int64_t *dim;         /* ndim sizes, then ndim strides */
+} MgTangent;
+
+typedef struct MgAutograd {
+  PyObject_HEAD
+  MgPlan *fwd, *bwd;
+  MgNodeRun *nodes;     /* forward op by op: results of the segment, then `through`; owned */
+  uint32_t nprimal;
+  uint32_t nthrough, naside, nintermediate; /* results of fwd, in this order */
+  MgResult *res;        /* how each result of the segment is made */
+  uint32_t nres;
+  MgNodeRun *replay;    /* views: inputs, through, aside -> the RES_view results in order; NULL when there are none */
+  MgSaved *saved;       /* what backward takes from forward */
+  uint32_t nsaved;
+  MgTangent *tangent;   /* nthrough */
+  uint32_t *diff;       /* primals that require grad */
+  int32_t *grad;        /* per diff: which result of bwd; -1: none */
+  uint64_t *reach;      /* per diff: see MgJointRec */
+  uint32_t ndiff, ngrad;
+  uint32_t *keep;       /* primals that only a second differentiation needs: not among saved */
+  bool *copy;           /* by primal: forward writes it and reads it too, so a second run needs a copy of what it was */
+  bool *written;        /* by primal: forward writes it */
+  uint32_t nkeep;
+  bool random;          /* forward draws random numbers */
+  bool extern_bwd;      /* backward calls ATen, which must not apply autocast */
+} MgAutograd;
+
+/* Compiles the joint graph of r, which is consumed.  nodes: taken over on MG_OK.  fwd_node: nodes of the forward part. */
+MgRc mg_autograd_build(MgRec *r, MgNodeRun *nodes, uint32_t nprimal, MgAutograd **out);
+/* Runs forward.  in: borrowed primals; outs: nres new references.  -1 with an exception; -2 with one: the compiled forward
+ * failed without having written anything, and the nodes may run instead. */
+int mg_autograd_run(MgAutograd *a, PyObject *const *in, PyObject **outs);
+/* The same op by op through ATen. */
+int mg_autograd_run_nodes(MgAutograd *a, PyObject *const *in, PyObject **outs);
+int mg_autograd_init(void); /* -1 with an exception */
+
+/* ---- gradnode.c ---- */
+/* Before a forward run: what only a second differentiation needs of the time before.  *state: new; NULL when it needs nothing.
+ * -1 with an exception. */
+int mg_gradnode_before(const MgAutograd *a, PyObject *const *in, PyObject **state);
+/* After it: gives the first nthrough results a grad_fn, in place, and saves what backward needs.  state: borrowed. */
+int mg_gradnode_attach(MgAutograd *a, PyObject *const *in, PyObject **res, PyObject *state);
+int mg_gradnode_init(void);
+#endif

@@ -1,0 +1,399 @@
+/* The node that a compiled forward puts into PyTorch's gradient graph.
+ * In: results of a forward run, the inputs that require grad.  Out: results with a grad_fn; gradients when the engine asks.
+ * The node is an instance of a subclass of torch._C._FunctionBase made here, applied without the Python layer of
+ * autograd.Function: saved values, version checks, retain_graph, hooks and errors are PyTorch's own.
+ * Differentiating a backward pass (create_graph) runs forward again op by op, from its inputs, and lets PyTorch do it. */
+#include <stdlib.h>
+#include <string.h>
+#include <structmember.h>
+#include "front/autograd.h"
+#include "front/cache.h"
+#include "front/facts.h"
+#include "front/nodecall.h"
+#include "front/planrun.h"
+#include "front/resume.h"
+
+typedef struct GradRun { /* one forward run whose results are about to get their grad_fn */
+  MgAutograd *a;
+  PyObject *const *in, **res;
+  PyObject *state;   /* borrowed */
+} GradRun;
+
+static _Thread_local GradRun *gradnode_run;
+static PyObject *gradnode_apply;          /* its forward class's apply */
+static PyObject *gradnode_task_keeps;     /* torch._C._autograd._get_current_graph_task_keep_graph */
+static Py_ssize_t gradnode_owner, gradnode_state; /* slots: MgAutograd; list of what nkeep asks for, or NULL */
+static PyObject *str_to_save, *str_saved, *str_materialize, *str_version;
+
+static PyObject **gradnode_slot(PyObject *node, Py_ssize_t at) { return (PyObject **)((char *)node + at); }
+
+/* ---- what a second differentiation needs ---- */
+
+static PyObject *gradnode_call(const char *module, const char *name, PyObject *arg) {
+  PyObject *m = PyImport_ImportModule(module);
+  PyObject *r = m ? arg ? PyObject_CallMethod(m, name, "O", arg) : PyObject_CallMethod(m, name, NULL) : NULL;
+  Py_XDECREF(m);
+  return r;
+}
+
+/* Before a forward run: copies of what it overwrites although it reads it, and the state of the generator.  A list with
+ * room for the kept inputs in front; NULL without an exception when nothing is needed. */
+int mg_gradnode_before(const MgAutograd *a, PyObject *const *in, PyObject **state) {
+  *state = NULL;
+  if (!a->nkeep && !a->random) return 0;
+  PyObject *l = PyTuple_New(2 * (Py_ssize_t)a->nkeep + 1);
+  if (!l) return -1;
+  for (uint32_t i = 0; i < a->nkeep; i++) {
+    if (!a->copy[a->keep[i]]) continue;
+    PyObject *t = PyObject_CallMethod(in[a->keep[i]], "clone", NULL);
+    if (!t) goto fail;
+    PyTuple_SET_ITEM(l, i, t);
+  }
+  PyObject *rng = a->random ? gradnode_call("torch", "get_rng_state", NULL) : Py_NewRef(Py_None);
+  if (!rng) goto fail;
+  PyTuple_SET_ITEM(l, 2 * a->nkeep, rng);
+  *state = l;
+  return 0;
+fail:
+  Py_DECREF(l);
+  return -1;
+}
+
+/* After it: the other kept inputs and their versions. */
+static int gradnode_keep(const MgAutograd *a, PyObject *const *in, PyObject *state) {
+  for (uint32_t i = 0; i < a->nkeep; i++) {
+    if (PyTuple_GET_ITEM(state, i)) continue;
+    PyTuple_SET_ITEM(state, i, Py_NewRef(in[a->keep[i]]));
+    if (a->written[a->keep[i]]) continue;
+    PyObject *v = PyObject_GetAttr(in[a->keep[i]], str_version);
+    if (!v) PyErr_Clear(); /* inference tensors have none */
+    PyTuple_SET_ITEM(state, a->nkeep + i, v);
+  }
+  return 0;
+}
+
+/* The primals of the forward run, as they were.  New references in `in`; -1 with an exception. */
+static int gradnode_primals(const MgAutograd *a, PyObject *state, PyObject *saved, PyObject **in) {
+  for (uint32_t k = 0; k < a->nsaved; k++)
+    if (a->saved[k].kind == MG_SAVED_primal) Py_XSETREF(in[a->saved[k].index], Py_NewRef(PyTuple_GET_ITEM(saved, k)));
+  for (uint32_t i = 0; i < a->nkeep; i++) {
+    PyObject *t = PyTuple_GET_ITEM(state, i), *was = PyTuple_GET_ITEM(state, a->nkeep + i);
+    Py_XSETREF(in[a->keep[i]], Py_NewRef(t));
+    PyObject *now = was ? PyObject_GetAttr(t, str_version) : NULL;
+    int same = was && now ? PyObject_RichCompareBool(was, now, Py_EQ) : 1;
+    Py_XDECREF(now);
+    if (same > 0) continue;
+    if (!PyErr_Occurred())
+      PyErr_SetString(PyExc_RuntimeError, "magneto: an input of a compiled function was modified by an inplace operation, so its "
+                      "backward cannot be differentiated; run the function without magneto for that");
+    return -1;
+  }
+  /* What forward writes, it writes to a copy this time. */
+  for (uint32_t i = 0; i < a->nprimal; i++) {
+    if (!in[i] || !a->written[i]) continue;
+    PyObject *c = PyObject_CallMethod(in[i], "clone", NULL);
+    if (!c) return -1;
+    Py_SETREF(in[i], c);
+  }
+  return 0;
+}
+
+/* ---- backward op by op ---- */
+
+static PyObject *gradnode_engine(PyObject *outs, PyObject *grads, PyObject *ins, bool create) {
+  PyObject *m = PyImport_ImportModule("torch.autograd"), *f = m ? PyObject_GetAttrString(m, "grad") : NULL, *r = NULL;
+  PyObject *args = f ? PyTuple_Pack(3, outs, ins, grads) : NULL;
+  PyObject *kw = args ? Py_BuildValue("{s:O,s:O}", "create_graph", create ? Py_True : Py_False, "allow_unused", Py_True) : NULL;
+  if (kw) r = PyObject_Call(f, args, kw);
+  Py_XDECREF(m);
+  Py_XDECREF(f);
+  Py_XDECREF(args);
+  Py_XDECREF(kw);
+  return r;
+}
+
+/* Runs forward again from aliases of the inputs, so that only paths through this function are differentiated. */
+static PyObject *gradnode_again_run(const MgAutograd *a, PyObject **in, PyObject *const *tangent, bool create) {
+  uint32_t n = a->nres + a->nthrough;
+  PyObject **out = mg_calloc(n + 1, sizeof *out), *outs = PyList_New(0), *tan = PyList_New(0);
+  PyObject *ins = PyTuple_New(a->ndiff), *grads = NULL;
+  if (!out) PyErr_NoMemory();
+  if (!out || !outs || !tan || !ins) goto done;
+  for (uint32_t i = 0; i < a->ndiff; i++) {
+    PyObject *alias = PyObject_CallMethod(in[a->diff[i]], "view_as", "O", in[a->diff[i]]);
+    if (!alias) goto done;
+    PyTuple_SET_ITEM(ins, i, Py_NewRef(alias));
+    Py_SETREF(in[a->diff[i]], alias);
+  }
+  if (mg_noderun_run(a->nodes, in, out)) goto done;
+  for (uint32_t i = 0; i < a->nthrough; i++)
+    if (tangent[i] != Py_None && mg_facts_requires_grad(out[a->nres + i]) &&
+        (PyList_Append(outs, out[a->nres + i]) || PyList_Append(tan, tangent[i])))
+      goto done;
+  grads = gradnode_engine(outs, tan, ins, create);
+done:
+  for (uint32_t i = 0; out && i < n; i++) Py_XDECREF(out[i]);
+  free(out);
+  Py_XDECREF(outs);
+  Py_XDECREF(tan);
+  Py_XDECREF(ins);
+  return grads;
+}
+
+static PyObject *gradnode_again(const MgAutograd *a, PyObject *node, PyObject *saved, PyObject *const *tangent) {
+  PyObject *state = *gradnode_slot(node, gradnode_state), *grads = NULL, *rng = NULL;
+  PyObject **in = mg_calloc(a->nprimal + 1, sizeof *in);
+  bool create = mg_abi.aoti_torch_grad_mode_is_enabled();
+  if (!in) return PyErr_NoMemory();
+  if (!state && (a->nkeep || a->random)) {
+    PyErr_SetString(PyExc_RuntimeError, "Trying to backward through the graph a second time: the inputs of a compiled function "
+                    "have already been freed. Specify retain_graph=True if you need to");
+    goto done;
+  }
+  mg_abi.aoti_torch_grad_mode_set_enabled(true);
+  if (gradnode_primals(a, state, saved, in)) goto done;
+  if (a->random) {
+    if (!(rng = gradnode_call("torch", "get_rng_state", NULL))) goto done;
+    PyObject *r = gradnode_call("torch", "set_rng_state", PyTuple_GET_ITEM(state, 2 * a->nkeep));
+    if (!r) goto done;
+    Py_DECREF(r);
+  }
+  grads = gradnode_again_run(a, in, tangent, create);
+done:
+  mg_abi.aoti_torch_grad_mode_set_enabled(create);
+  if (rng) {
+    PyObject *t, *v, *tb;
+    PyErr_Fetch(&t, &v, &tb);
+    Py_XDECREF(gradnode_call("torch", "set_rng_state", rng));
+    PyErr_Restore(t, v, tb);
+    Py_DECREF(rng);
+  }
+  for (uint32_t i = 0; i < a->nprimal; i++) Py_XDECREF(in[i]);
+  free(in);
+  return grads;
+}
+
+/* ---- backward, compiled ---- */
+
+/* A tangent in the layout that backward was compiled for: as it is, or a copy.  New reference. */
+static PyObject *gradnode_tangent(const MgTangent *want, PyObject *o) {
+  MgTensor *t, *u;
+  int64_t *stride, ndim;
+  const int64_t *size = want->dim, *step = want->dim + want->ndim;
+  bool same = true, fresh = o == Py_None;
+  if (!fresh) {
+    t = mg_abi_tensor(o);
+    if (mg_abi.aoti_torch_get_dim(t, &ndim) || ndim != want->ndim || mg_abi.aoti_torch_get_strides(t, &stride)) { /* sparse */
+      PyObject *dense = PyObject_CallMethod(o, "to_dense", NULL), *r = dense ? gradnode_tangent(want, dense) : NULL;
+      Py_XDECREF(dense);
+      return r;
+    }
+    for (int i = 0; i < want->ndim; i++) same &= size[i] <= 1 || stride[i] == step[i];
+    if (same && want->dtype != DT_c64 && want->dtype != DT_c128) return Py_NewRef(o); /* complex: conj bits are for copy_ */
+  }
+  if (mg_abi.aoti_torch_empty_strided(want->ndim, size, step, want->dtype, 0, 0, &u)) return PyErr_NoMemory();
+  PyObject *r = mg_abi.thpvariable_wrap(u);
+  if (r && fresh) {
+    PyObject *z = PyObject_CallMethod(r, "zero_", NULL);
+    if (!z) Py_CLEAR(r);
+    Py_XDECREF(z);
+  } else if (r && mg_abi.aoti_torch_copy_(u, t, 0)) {
+    PyErr_SetString(PyExc_RuntimeError, "magneto: a gradient could not be copied");
+    Py_CLEAR(r);
+  }
+  mg_abi.aoti_torch_delete_tensor_object(u);
+  return r;
+}
+
+static int gradnode_compiled(const MgAutograd *a, PyObject *saved, PyObject *const *tangent, PyObject **grad) {
+  uint32_t n = a->nsaved + a->nthrough;
+  PyObject *small[64], **in = n > 64 ? mg_malloc(n * sizeof *in) : small, *off = NULL;
+  uint32_t made = a->nsaved;
+  int rc = -1;
+  if (!in) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < a->nsaved; i++) in[i] = PyTuple_GET_ITEM(saved, i);
+  for (; made < n; made++)
+    if (!(in[made] = gradnode_tangent(&a->tangent[made - a->nsaved], tangent[made - a->nsaved]))) goto done;
+  if (a->extern_bwd && mg_planrun_autocast_off(&off)) goto done;
+  rc = mg_planrun(a->bwd, in, grad);
+  if (off && mg_planrun_autocast_back(off)) rc = -1;
+done:
+  for (uint32_t i = a->nsaved; i < made; i++) Py_DECREF(in[i]);
+  if (in != small) free(in);
+  return rc;
+}
+
+/* The gradients in the order of the inputs: nothing for those that no given tangent reaches. */
+static PyObject *gradnode_result(const MgAutograd *a, PyObject **grad, uint64_t given) {
+  PyObject *t = PyTuple_New(a->ndiff);
+  for (uint32_t i = 0; t && i < a->ndiff; i++) {
+    bool none = a->grad[i] < 0 || !(a->reach[i] & given);
+    PyTuple_SET_ITEM(t, i, Py_NewRef(none ? Py_None : grad[a->grad[i]]));
+  }
+  return t;
+}
+
+static PyObject *gradnode_compute(const MgAutograd *a, PyObject *node, PyObject *saved, PyObject *const *tangent) {
+  uint64_t given = a->nthrough > 64 ? ~0ull : 0;
+  PyObject *small[32], **grad = small, *r = NULL;
+  for (uint32_t i = 0; i < a->nthrough && i < 64; i++)
+    if (tangent[i] != Py_None) given |= 1ull << i;
+  if (!a->ngrad || !given) return gradnode_result(a, NULL, 0);
+  if (mg_abi.aoti_torch_grad_mode_is_enabled()) return gradnode_again(a, node, saved, tangent);
+  if (a->ngrad > 32 && !(grad = mg_malloc(a->ngrad * sizeof *grad))) return PyErr_NoMemory();
+  int rc = gradnode_compiled(a, saved, tangent, grad);
+  if (!rc) {
+    r = gradnode_result(a, grad, given);
+    for (uint32_t i = 0; i < a->ngrad; i++) Py_XDECREF(grad[i]);
+  } else if (rc == -2 && !mg_strict()) { /* the compiled backward failed: PyTorch's own */
+    PyErr_Clear();
+    mg_stats.fallbacks++;
+    r = gradnode_again(a, node, saved, tangent);
+  }
+  if (grad != small) free(grad);
+  return r;
+}
+
+/* After the last backward pass nothing is kept for a second differentiation. */
+static int gradnode_release(PyObject *node) {
+  PyObject **state = gradnode_slot(node, gradnode_state);
+  if (!*state) return 0;
+  PyObject *keeps = PyObject_CallNoArgs(gradnode_task_keeps);
+  if (keeps == Py_False) Py_CLEAR(*state);
+  Py_XDECREF(keeps);
+  return keeps ? 0 : -1;
+}
+
+static PyObject *gradnode_backward(PyObject *node, PyObject *const *tangent, Py_ssize_t n) {
+  MgAutograd *a = (MgAutograd *)*gradnode_slot(node, gradnode_owner);
+  PyObject *saved = NULL;
+  if (!a || n != a->nthrough) return PyErr_Format(PyExc_RuntimeError, "magneto: backward of a compiled graph: %zd gradients", n);
+  Py_INCREF(a);
+  if (a->nsaved && !(saved = PyObject_GetAttr(node, str_saved))) goto done;
+  PyObject *r = gradnode_compute(a, node, saved, tangent);
+  if (r && gradnode_release(node)) Py_CLEAR(r);
+  Py_XDECREF(saved);
+  Py_DECREF(a);
+  return r;
+done:
+  Py_DECREF(a);
+  return NULL;
+}
+
+/* ---- forward ---- */
+
+/* forward(node, *inputs) of the class: everything is computed already. */
+static PyObject *gradnode_forward(PyObject *self, PyObject *const *arg, Py_ssize_t n) {
+  const GradRun *run = gradnode_run;
+  const MgAutograd *a = run->a;
+  PyObject *node = arg[0];
+  *gradnode_slot(node, gradnode_owner) = Py_NewRef((PyObject *)a);
+  *gradnode_slot(node, gradnode_state) = Py_XNewRef(run->state);
+  PyObject *save = a->nsaved ? PyTuple_New(a->nsaved) : NULL, *out = PyTuple_New(a->nthrough);
+  if ((a->nsaved && !save) || !out) goto fail;
+  for (uint32_t i = 0; i < a->nsaved; i++) {
+    const MgSaved *s = &a->saved[i];
+    PyObject *v = s->kind == MG_SAVED_primal   ? run->in[s->index]
+                  : s->kind == MG_SAVED_output ? run->res[s->index]
+                                               : run->res[a->nthrough + a->naside + s->index];
+    PyTuple_SET_ITEM(save, i, Py_NewRef(v));
+  }
+  for (uint32_t i = 0; i < a->nthrough; i++) PyTuple_SET_ITEM(out, i, Py_NewRef(run->res[i]));
+  if (save && PyObject_SetAttr(node, str_to_save, save)) goto fail;
+  if (PyObject_SetAttr(node, str_materialize, Py_False)) goto fail;
+  Py_XDECREF(save);
+  return out;
+fail:
+  Py_XDECREF(save);
+  Py_XDECREF(out);
+  return NULL;
+}
+
+int mg_gradnode_attach(MgAutograd *a, PyObject *const *in, PyObject **res, PyObject *state) {
+  GradRun run = {a, in, res, state}, *outer = gradnode_run;
+  PyObject *small[64], **arg = small, *out = NULL;
+  if (state && gradnode_keep(a, in, state)) return -1;
+  if (a->ndiff > 64 && !(arg = mg_malloc(a->ndiff * sizeof *arg))) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < a->ndiff; i++) arg[i] = in[a->diff[i]];
+  gradnode_run = &run;
+  out = PyObject_Vectorcall(gradnode_apply, arg, a->ndiff, NULL);
+  gradnode_run = outer;
+  if (arg != small) free(arg);
+  if (!out) return -1;
+  for (uint32_t i = 0; i < a->nthrough; i++) Py_SETREF(res[i], Py_NewRef(PyTuple_GET_ITEM(out, i)));
+  Py_DECREF(out);
+  return 0;
+}
+
+/* ---- the two classes ---- */
+
+static PyMethodDef gradnode_forward_def = {"forward", (PyCFunction)(void *)gradnode_forward, METH_FASTCALL, NULL};
+static PyMethodDef gradnode_apply_def = {"apply", (PyCFunction)(void *)gradnode_backward, METH_FASTCALL, NULL};
+
+/* type(name, (base,), body); steals body. */
+static PyObject *gradnode_make(const char *name, PyObject *base, PyObject *body) {
+  PyObject *t = body ? PyObject_CallFunction((PyObject *)&PyType_Type, "s(O)O", name, base, body) : NULL;
+  Py_XDECREF(body);
+  return t;
+}
+
+/* Where a slot of the type lies.  Its descriptor is removed: the slot is ours alone, deallocation still clears it. */
+static int gradnode_find_slot(PyObject *type, const char *name, Py_ssize_t *at) {
+  PyObject *d = PyObject_GetAttrString(type, name);
+  if (!d) return -1;
+  bool ok = Py_TYPE(d) == &PyMemberDescr_Type;
+  if (ok) *at = ((PyMemberDescrObject *)d)->d_member->offset;
+  else PyErr_SetString(PyExc_ImportError, "magneto: the type of gradient nodes has no C slots");
+  Py_DECREF(d);
+  return ok ? PyObject_DelAttrString(type, name) : -1;
+}
+
+static int gradnode_make_types(PyObject *base, PyObject *setup) {
+  PyObject *forward = PyCFunction_New(&gradnode_forward_def, NULL), *fwd = NULL, *apply = NULL;
+  PyObject *bwd = gradnode_make("MagnetoBackward", base,
+                                Py_BuildValue("{s:(ss),s:s,s:O,s:O}", "__slots__", "_owner", "_state", "__module__",
+                                              "magneto._magneto", "clear_saved_tensors_on_access", Py_False, "boxed_grads_call",
+                                              Py_False));
+  int rc = -1;
+  if (!forward || !bwd) goto done;
+  if (gradnode_find_slot(bwd, "_owner", &gradnode_owner) || gradnode_find_slot(bwd, "_state", &gradnode_state)) goto done;
+  if (!(apply = PyDescr_NewMethod((PyTypeObject *)bwd, &gradnode_apply_def))) goto done;
+  if (PyObject_SetAttrString(bwd, "apply", apply)) goto done;
+  fwd = gradnode_make("Magneto", base,
+                      Py_BuildValue("{s:O,s:O,s:O,s:s,s:O,s:O}", "_backward_cls", bwd, "forward", forward, "setup_context", setup,
+                                    "__module__", "magneto._magneto", "clear_saved_tensors_on_access", Py_False,
+                                    "boxed_grads_call", Py_False));
+  if (!fwd || !(gradnode_apply = PyObject_GetAttrString(fwd, "apply"))) goto done;
+  rc = 0;
+done:
+  Py_XDECREF(forward);
+  Py_XDECREF(apply);
+  Py_XDECREF(bwd);
+  Py_XDECREF(fwd);
+  return rc;
+}
+
+int mg_gradnode_init(void) {
+  PyObject *c = PyImport_ImportModule("torch._C"), *f = PyImport_ImportModule("torch.autograd.function");
+  PyObject *base = c ? PyObject_GetAttrString(c, "_FunctionBase") : NULL;
+  PyObject *level = f ? PyObject_GetAttrString(f, "_SingleLevelFunction") : NULL;
+  PyObject *setup = level ? PyObject_GetAttrString(level, "setup_context") : NULL;
+  PyObject *autograd = c ? PyObject_GetAttrString(c, "_autograd") : NULL;
+  int rc = -1;
+  if (!base || !setup || !autograd) goto done;
+  str_to_save = PyUnicode_InternFromString("to_save");
+  str_saved = PyUnicode_InternFromString("saved_tensors");
+  str_materialize = PyUnicode_InternFromString("materialize_grads");
+  str_version = PyUnicode_InternFromString("_version");
+  if (!str_to_save || !str_saved || !str_materialize || !str_version) goto done;
+  if (!(gradnode_task_keeps = PyObject_GetAttrString(autograd, "_get_current_graph_task_keep_graph"))) goto done;
+  rc = gradnode_make_types(base, setup);
+done:
+  Py_XDECREF(c);
+  Py_XDECREF(f);
+  Py_XDECREF(base);
+  Py_XDECREF(level);
+  Py_XDECREF(setup);
+  Py_XDECREF(autograd);
+  return rc;
+}

@@ -1,0 +1,343 @@
+/* See the header.  The engine is called with autograd's own arguments; nothing here knows a derivative. */
+#include "front/joint.h"
+#include <stdlib.h>
+#include <string.h>
+#include "front/backward.h"
+#include "front/snapshot.h"
+#include "runtime/torch_abi.h"
+
+typedef struct Joint {   /* being built */
+  MgRec *r;
+  MgGraph *g;
+  MgJointRec *j;
+  PyObject **seen;       /* by value: its living stand-in, borrowed, or NULL */
+  uint32_t *group;       /* by storage number: results of the segment that live there */
+  bool *outer, *grad, *written; /* by storage: an input's memory; a result there requires grad; in-place ops wrote it */
+  uint32_t nval;
+  const char *why;       /* set when the graph has to run op by op */
+} Joint;
+
+static int joint_refuse(Joint *b, const char *why) {
+  if (!b->why) b->why = why;
+  return 1;
+}
+
+static bool joint_requires_grad(PyObject *t) {
+  PyObject *r = PyObject_GetAttrString(t, "requires_grad");
+  bool yes = r == Py_True;
+  if (!r) PyErr_Clear();
+  Py_XDECREF(r);
+  return yes;
+}
+
+/* Does a value get a grad_fn?  One whose gradient graph a recorded backward pass has freed gets it from backward.c. */
+static bool joint_tracked(const Joint *b, ValRef v) {
+  return b->seen[v] && joint_requires_grad(b->seen[v]) && !mg_backward_is_spent(b->r->cap, v);
+}
+
+/* ---- how results are made ---- */
+
+/* The value that `v` is a view of, one op back; 0 when it is not one.  *view: the op has to run again; an in-place op
+ * gives back its argument. */
+static ValRef joint_alias_step(const MgGraph *g, ValRef v, bool *view) {
+  const MgNode *n = mg_node(g, mg_val(g, v)->def);
+  uint32_t at = mg_val(g, v)->out;
+  int ret = n->op->nret == 1 ? 0 : at < n->op->nret ? (int)at : -1;
+  int set = ret < 0 ? -1 : n->op->ret_alias[ret];
+  if (set < 0) return 0;
+  for (int i = 0; i < n->op->nparam; i++) {
+    if (n->op->param[i].alias_set != set || n->arg[i].tag != MA_val) continue;
+    *view = !n->op->param[i].writes;
+    return n->arg[i].u.val;
+  }
+  return 0;
+}
+
+/* Follows views back to where the memory was made; with `mark`, notes the view ops on the way. */
+static ValRef joint_root(Joint *b, ValRef v, bool mark) {
+  bool view;
+  ValRef up;
+  while (mg_val(b->g, v)->def && (up = joint_alias_step(b->g, v, &view))) {
+    NodeRef n = mg_val(b->g, v)->def;
+    if (mark && !view) b->j->same[v] = up;
+    if (mark && view && !b->j->replay[n]) {
+      b->j->replay[n] = true;
+      b->j->nreplay++;
+    }
+    v = up;
+  }
+  return v;
+}
+
+static int joint_survey(Joint *b, const ValRef *out, int nout) {
+  const MgCapture *cap = b->r->cap;
+  size_t n = b->nval + 1;
+  b->seen = mg_new(b->g->c, PyObject *, n);
+  b->group = mg_new(b->g->c, uint32_t, n);
+  b->outer = mg_new(b->g->c, bool, n);
+  b->grad = mg_new(b->g->c, bool, n);
+  b->written = mg_new(b->g->c, bool, n);
+  if (!b->seen || !b->group || !b->outer || !b->grad || !b->written) return -1;
+  for (MgStandInfo *i = cap->live; i; i = i->next)
+    if (i->self && (!b->seen[i->val] || joint_requires_grad(i->self))) b->seen[i->val] = i->self;
+  for (uint32_t i = 0; i < cap->ninput; i++) {
+    b->outer[mg_val(b->g, cap->input[i].val)->storage] = true;
+    if (cap->input[i].pinned && joint_requires_grad(cap->input[i].real))
+      return joint_refuse(b, "a constant requires grad");
+  }
+  for (int i = 0; i < nout; i++) {
+    uint32_t s = mg_val(b->g, out[i])->storage;
+    b->group[s]++;
+    if (joint_tracked(b, out[i])) b->grad[s] = true;
+    else if (!b->seen[out[i]] && mg_val(b->g, out[i])->requires_grad) return joint_refuse(b, "a result has no stand-in");
+  }
+  for (NodeRef k = 1; k < b->g->nnode; k++) {
+    const MgNode *node = mg_node(b->g, k);
+    for (int i = 0; node->op->mutates && i < node->nout; i++)
+      if (node->out[i]) b->written[mg_val(b->g, node->out[i])->storage] = true;
+  }
+  return 0;
+}
+
+static uint32_t joint_list(ValRef *list, uint32_t *n, ValRef v) {
+  for (uint32_t i = 0; i < *n; i++)
+    if (list[i] == v) return i;
+  list[*n] = v;
+  return (*n)++;
+}
+
+/* One result that shares fresh memory with another one, or is a view of an input. */
+static int joint_place_alias(Joint *b, ValRef v, MgResult *res) {
+  MgJointRec *j = b->j;
+  ValRef root = joint_root(b, v, false);
+  if (!mg_val(b->g, root)->def) {
+    joint_root(b, v, true);
+    *res = (MgResult){v == root ? RES_input : RES_view, mg_val(b->g, root)->out};
+    return 0;
+  }
+  if (b->written[mg_val(b->g, v)->storage]) return joint_refuse(b, "results share memory that was written in place");
+  if (!joint_tracked(b, root)) return joint_refuse(b, "results share memory of a lost tensor");
+  joint_root(b, v, true);
+  uint32_t i = joint_list(j->through, &j->nthrough, root);
+  *res = (MgResult){v == root ? RES_through : RES_view, i};
+  return 0;
+}
+
+static int joint_place(Joint *b, const ValRef *out, int nout) {
+  MgJointRec *j = b->j;
+  j->res = mg_new(b->g->c, MgResult, nout + 1);
+  j->through = mg_new(b->g->c, ValRef, nout + 1);
+  j->aside = mg_new(b->g->c, ValRef, nout + 1);
+  j->replay = mg_new(b->g->c, bool, b->g->nnode + 1);
+  j->same = mg_new(b->g->c, ValRef, b->nval + 1);
+  if (!j->res || !j->through || !j->aside || !j->replay || !j->same) return -1;
+  j->nres = (uint32_t)nout;
+  for (int i = 0; i < nout; i++) {
+    uint32_t s = mg_val(b->g, out[i])->storage;
+    bool grad = joint_tracked(b, out[i]);
+    if (b->outer[s] || (b->group[s] > 1 && b->grad[s])) {
+      int rc = joint_place_alias(b, out[i], &j->res[i]);
+      if (rc) return rc;
+    } else if (grad) {
+      j->res[i] = (MgResult){RES_through, joint_list(j->through, &j->nthrough, out[i])};
+    } else {
+      j->res[i] = (MgResult){RES_aside, joint_list(j->aside, &j->naside, out[i])};
+    }
+  }
+  return 0;
+}
+
+/* ---- running the engine ---- */
+
+/* Inputs that require grad, as the leaves that the recording made for them. */
+static PyObject *joint_leaves(Joint *b) {
+  const MgCapture *cap = b->r->cap;
+  MgJointRec *j = b->j;
+  PyObject **leaf = mg_new(b->g->c, PyObject *, cap->ninput + 1);
+  j->diff = mg_new(b->g->c, uint32_t, cap->ninput + 1);
+  if (!leaf || !j->diff) return PyErr_NoMemory();
+  for (MgStandInfo *i = cap->live; i; i = i->next)
+    if (i->input && i->self && i->leaf) leaf[i->input - 1] = i->self;
+  for (uint32_t i = 0; i < cap->ninput; i++)
+    if (leaf[i] && joint_requires_grad(leaf[i])) j->diff[j->ndiff++] = i;
+  PyObject *t = PyTuple_New(j->ndiff);
+  for (uint32_t i = 0; t && i < j->ndiff; i++) PyTuple_SET_ITEM(t, i, Py_NewRef(leaf[j->diff[i]]));
+  return t;
+}
+
+/* Gradients come in the layout of the result, or a contiguous one where elements of the result share memory. */
+static ValRef joint_tangent_val(MgGraph *g, ValRef like) {
+  ValRef v = mg_graph_val_like(g, like);
+  if (!v) return 0;
+  MgVal *t = mg_val(g, v);
+  int64_t size, stride, span = 1, numel = 1;
+  for (int i = 0; i < t->ndim; i++) {
+    if (!mg_ex_const_int(g->x, t->size[i], &size) || !mg_ex_const_int(g->x, t->stride[i], &stride)) return 0;
+    numel *= size;
+    if (size > 1) span += (size - 1) * stride;
+  }
+  if (numel && span != numel) mg_graph_contiguous(g, v);
+  t->offset = mg_sym(g->x, 0);
+  t->requires_grad = false;
+  t->def = 0;
+  return v;
+}
+
+static PyObject *joint_tangents(Joint *b) {
+  MgJointRec *j = b->j;
+  MgCapture *cap = b->r->cap;
+  j->tangent = mg_new(b->g->c, ValRef, j->nthrough + 1);
+  PyObject *t = j->tangent ? PyTuple_New(j->nthrough) : PyErr_NoMemory();
+  for (uint32_t i = 0; t && i < j->nthrough; i++) {
+    ValRef v = joint_tangent_val(b->g, j->through[i]);
+    PyObject *o = v && !mg_standin_add_tangent(cap, v) ? mg_standin_new(cap, v) : NULL;
+    if (!o) {
+      if (!PyErr_Occurred()) PyErr_NoMemory();
+      Py_CLEAR(t);
+      break;
+    }
+    j->tangent[i] = v;
+    PyTuple_SET_ITEM(t, i, o);
+  }
+  return t;
+}
+
+static PyObject *joint_call_engine(PyObject *roots, PyObject *tangents, PyObject *leaves) {
+  static PyObject *run; /* the engine's run_backward */
+  if (!run) {
+    PyObject *m = PyImport_ImportModule("torch.autograd.variable");
+    PyObject *v = m ? PyObject_GetAttrString(m, "Variable") : NULL;
+    PyObject *e = v ? PyObject_GetAttrString(v, "_execution_engine") : NULL;
+    run = e ? PyObject_GetAttrString(e, "run_backward") : NULL;
+    Py_XDECREF(m);
+    Py_XDECREF(v);
+    Py_XDECREF(e);
+    if (!run) return NULL;
+  }
+  PyObject *arg[7] = {roots, tangents, Py_False /* keep the graph */, Py_False /* create a graph */, leaves,
+                      Py_True /* allow unreachable */, Py_False /* accumulate */};
+  return PyObject_Vectorcall(run, arg, 7, NULL);
+}
+
+static int joint_take_grads(Joint *b, PyObject *grads) {
+  MgJointRec *j = b->j;
+  if (!PyTuple_Check(grads) || PyTuple_GET_SIZE(grads) != j->ndiff) return joint_refuse(b, "the engine gave other gradients");
+  if (!(j->grad = mg_new(b->g->c, ValRef, j->ndiff + 1))) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < j->ndiff; i++) {
+    PyObject *o = PyTuple_GET_ITEM(grads, i);
+    if (o == Py_None) continue;
+    if (!mg_standin_is(o)) return joint_refuse(b, "a gradient is not a recorded tensor");
+    j->grad[i] = mg_standin_val(o);
+  }
+  return 0;
+}
+
+/* Records backward: the engine runs with autocast and anomaly checks off, as the compiled backward will. */
+static int joint_backward(Joint *b) {
+  MgJointRec *j = b->j;
+  PyObject *leaves = joint_leaves(b), *roots = leaves ? PyTuple_New(j->nthrough) : NULL, *tangents = NULL, *grads = NULL;
+  int rc = -1;
+  for (uint32_t i = 0; roots && i < j->nthrough; i++) PyTuple_SET_ITEM(roots, i, Py_NewRef(b->seen[j->through[i]]));
+  if (!roots || !(tangents = joint_tangents(b))) goto done;
+  bool *anomaly = mg_abi.anomaly_enabled, was = anomaly && *anomaly;
+  if (mg_standin_autocast_off()) goto done;
+  if (anomaly) *anomaly = false;
+  grads = joint_call_engine(roots, tangents, leaves);
+  if (anomaly) *anomaly = was;
+  rc = grads ? joint_take_grads(b, grads) : joint_refuse(b, "backward cannot be recorded");
+done:
+  Py_XDECREF(leaves);
+  Py_XDECREF(roots);
+  Py_XDECREF(tangents);
+  Py_XDECREF(grads);
+  return rc;
+}
+
+/* ---- which gradients need which tangents ---- */
+
+typedef struct Reach { const MgGraph *g; uint64_t *of, now; } Reach;
+
+static void reach_see(ValRef *v, void *arg) {
+  Reach *s = arg;
+  if (*v) s->now |= s->of[mg_val(s->g, *v)->storage];
+}
+
+/* Followed by memory, so that writes through views count. */
+static int joint_reach(Joint *b) {
+  MgJointRec *j = b->j;
+  Reach s = {.g = b->g, .of = mg_new(b->g->c, uint64_t, b->g->nval + 1)};
+  j->reach = mg_new(b->g->c, uint64_t, j->ndiff + 1);
+  if (!s.of || !j->reach) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < j->nthrough && i < 64; i++) s.of[mg_val(b->g, j->tangent[i])->storage] = 1ull << i;
+  for (NodeRef n = j->backward; n < b->g->nnode; n++) {
+    MgNode *node = mg_node(b->g, n);
+    s.now = 0;
+    mg_node_each_val(node, reach_see, &s);
+    for (int i = 0; i < node->nout; i++)
+      if (node->out[i]) s.of[mg_val(b->g, node->out[i])->storage] |= s.now;
+  }
+  for (uint32_t i = 0; i < j->ndiff; i++) {
+    uint64_t bits = j->grad[i] ? s.of[mg_val(b->g, j->grad[i])->storage] : 0;
+    j->reach[i] = j->nthrough > 64 || !bits ? ~0ull : bits;
+  }
+  return 0;
+}
+
+/* ---- the whole ---- */
+
+static int joint_record(Joint *b, const ValRef *out, int nout) {
+  int rc = joint_survey(b, out, nout);
+  if (!rc) rc = joint_place(b, out, nout);
+  if (rc < 0 && !PyErr_Occurred()) PyErr_NoMemory();
+  if (!rc && !b->j->nthrough) rc = joint_refuse(b, "every result is a view of an input");
+  if (!rc) rc = joint_backward(b);
+  if (!rc) rc = joint_reach(b);
+  return rc;
+}
+
+/* True when autograd tracks a result. */
+static bool joint_wanted(const MgRec *r, const ValRef *out, int nout) {
+  if (r->cfg->backend || r->cfg->eager_backend || r->want_fx) return false;
+  for (uint32_t i = 0; i < r->cap->ninput; i++) /* autograd state of an older tensor changes: only ATen can do that */
+    if (mg_val(r->g, r->cap->input[i].val)->storage < r->cap->cap_storage &&
+        r->cap->storage_grad[mg_val(r->g, r->cap->input[i].val)->storage])
+      return false;
+  for (int i = 0; i < nout; i++)
+    if (mg_val(r->g, out[i])->requires_grad && !mg_backward_is_spent(r->cap, out[i])) return true;
+  return r->cap->cap_storage > 0;
+}
+
+int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
+  const ValRef *out;
+  int nout = mg_snapshot_outputs(snap, &out);
+  MgGraph *g = r->g;
+  if (!joint_wanted(r, out, nout)) return 0;
+  Joint b = {.r = r, .g = g, .j = mg_new(g->c, MgJointRec, 1), .nval = g->nval};
+  uint32_t nnode = g->nnode, nval = g->nval, ninput = g->ninput;
+  if (!b.j) return PyErr_NoMemory(), -1;
+  b.j->backward = g->nnode;
+  int rc = joint_record(&b, out, nout);
+  if (!rc) {
+    b.j->nnode = g->nnode;
+    b.j->nval = g->nval;
+    b.j->ninput = g->ninput;
+    r->joint = b.j;
+  } else {
+    mg_log(MG_LOG_fallback, "a graph runs op by op under autograd: %s%s%s", b.why ? b.why : "error", r->abort ? ": " : "",
+           r->abort ? r->reason : "");
+    bool nomem = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError);
+    if (!nomem) PyErr_Clear();
+    rc = nomem ? -1 : 0;
+  }
+  r->abort = false;
+  g->nnode = nnode;
+  g->nval = nval;
+  g->ninput = ninput;
+  return rc;
+}
+
+void mg_joint_extend(MgRec *r) {
+  r->g->nnode = r->joint->nnode;
+  r->g->nval = r->joint->nval;
+  r->g->ninput = r->joint->ninput;
+}

@@ -1,0 +1,44 @@
+/* The gradient graph of a recording: PyTorch's own engine runs backward on the stand-ins, and its ops go on in the same
+ * graph.  In: a recording whose snapshot is built and whose stand-ins still live.  Out: r->joint, or NULL when the graph has
+ * to run op by op under autograd (reason in the log).
+ * How a result of the segment is made from there on: */
+#ifndef MG_FRONT_JOINT_H
+#define MG_FRONT_JOINT_H
+#include "front/standin.h"
+
+typedef enum MgResultHow {
+  RES_through, /* a result of the compiled forward that gets a grad_fn of ours */
+  RES_aside,   /* a result of the compiled forward without gradients */
+  RES_input,   /* an input itself */
+  RES_view     /* a view of one of these: its view ops run again, so that autograd sees the alias */
+} MgResultHow;
+
+typedef struct MgResult {
+  uint8_t how;          /* MgResultHow */
+  uint32_t index;       /* into `through`, `aside`, or the capture's inputs */
+} MgResult;
+
+typedef struct MgJointRec { /* all in the recording's arena */
+  uint32_t nnode, nval, ninput; /* sizes of the graph with backward; the graph itself is left at those of forward */
+  NodeRef backward;     /* first node of backward */
+  ValRef *through;      /* values that get a grad_fn, each in memory of its own */
+  ValRef *tangent;      /* per entry of through: the graph value of its gradient, an input */
+  uint32_t nthrough;
+  ValRef *aside;        /* other fresh results */
+  uint32_t naside;
+  MgResult *res;        /* per output of the snapshot */
+  uint32_t nres;
+  bool *replay;         /* by node: view ops to run again; nreplay of them */
+  uint32_t nreplay;
+  ValRef *same;         /* by value: results of in-place ops on the way of a replay: the value they were written to */
+  uint32_t *diff;       /* inputs that require grad: index into the capture's inputs */
+  ValRef *grad;         /* their gradients; 0: backward does not reach the input */
+  uint64_t *reach;      /* bit k: the gradient needs tangent k (all bits when there are more than 64) */
+  uint32_t ndiff;
+} MgJointRec;
+
+/* Called between mg_snapshot_build and mg_standin_end.  -1 with an exception only when memory ran out. */
+int mg_joint_record(MgRec *r, const MgSnapshot *snap);
+/* Puts the backward part back behind the forward part of r->g, outputs and inputs left alone. */
+void mg_joint_extend(MgRec *r);
+#endif
