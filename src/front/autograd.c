@@ -99,6 +99,16 @@ static void autograd_see_read(ValRef *v, void *arg) {
   if (*v) s->read[mg_val(s->g, *v)->storage] = true;
 }
 
+/* native_batch_norm writes its running statistics in training without saying so. */
+static void autograd_norm(const MgGraph *g, const MgNode *n, bool *write, bool *read) {
+  bool training = n->arg[5].tag == MA_bool && n->arg[5].u.b;
+  for (int i = 0; i < 5; i++) {
+    if (n->arg[i].tag != MA_val || !n->arg[i].u.val) continue;
+    bool *list = training && i >= 3 ? write : read;
+    list[mg_val(g, n->arg[i].u.val)->storage] = true;
+  }
+}
+
 /* Which primals forward writes, and which of them it also reads: batch norm's running statistics, which training
  * only writes, and counters that are only stepped do not count as read. */
 static MgRc autograd_written(MgAutograd *a, MgRec *r) {
@@ -109,6 +119,10 @@ static MgRc autograd_written(MgAutograd *a, MgRec *r) {
   for (NodeRef n = 1; n < r->joint->backward; n++) {
     MgNode *node = mg_node(g, n);
     if (node->op->random) a->random = true;
+    if (node->op->code == TOP_native_batch_norm) {
+      autograd_norm(g, node, write, read);
+      continue;
+    }
     if (!node->op->mutates) {
       mg_node_each_val(node, autograd_see_read, &s);
       continue;
@@ -149,12 +163,13 @@ static MgAutograd *autograd_new(const MgJointRec *j, uint32_t nprimal) {
 }
 
 /* What the plans ask for, and what else a second differentiation wants. */
-static void autograd_adopt(MgAutograd *a, MgJointPlans *p) {
+static void autograd_adopt(MgAutograd *a, MgJointPlans *p, bool frees) {
   a->fwd = p->fwd;
   a->bwd = p->bwd;
   a->saved = p->saved;
   a->nsaved = p->nsaved;
   a->nintermediate = p->nintermediate;
+  a->frees = frees && !a->nsaved;
   for (uint32_t i = 0; i < a->nprimal; i++) {
     bool saved = false;
     for (uint32_t k = 0; k < a->nsaved && !saved; k++) saved = a->saved[k].kind == MG_SAVED_primal && a->saved[k].index == i;
@@ -198,7 +213,7 @@ static MgRc autograd_compile(MgAutograd *a, MgRec *r) {
     return MG_PYERR;
   }
   TRY(mg_compile_joint(r->g, &spec, &r->cfg->opt, &fwd, &bwd, &plans));
-  autograd_adopt(a, &plans);
+  autograd_adopt(a, &plans, r->joint->frees);
   return MG_OK;
 }
 

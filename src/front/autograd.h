@@ -31,6 +31,7 @@ typedef struct MgAutograd {
   bool *copy;           /* by primal: forward writes it and reads it too, so a second run needs a copy of what it was */
   bool *written;        /* by primal: forward writes it */
   uint32_t nkeep;
+  bool frees;           /* a second backward pass is an error although nothing is among saved */
   bool random;          /* forward draws random numbers */
   bool extern_bwd;      /* backward calls ATen, which must not apply autocast */
 } MgAutograd;

@@ -3,15 +3,15 @@
  * The node is an instance of a subclass of torch._C._FunctionBase made here, applied without the Python layer of
  * autograd.Function: saved values, version checks, retain_graph, hooks and errors are PyTorch's own.
  * Differentiating a backward pass (create_graph) runs forward again op by op, from its inputs, and lets PyTorch do it. */
-#include <stdlib.h>
-#include <string.h>
-#include <structmember.h>
 #include "front/autograd.h"
 #include "front/cache.h"
 #include "front/facts.h"
 #include "front/nodecall.h"
 #include "front/planrun.h"
 #include "front/resume.h"
+#include <structmember.h>
+#include <stdlib.h>
+#include <string.h>
 
 typedef struct GradRun { /* one forward run whose results are about to get their grad_fn */
   MgAutograd *a;
@@ -177,7 +177,7 @@ done:
 
 /* A tangent in the layout that backward was compiled for: as it is, or a copy.  New reference. */
 static PyObject *gradnode_tangent(const MgTangent *want, PyObject *o) {
-  MgTensor *t, *u;
+  MgTensor *t = NULL, *u;
   int64_t *stride, ndim;
   const int64_t *size = want->dim, *step = want->dim + want->ndim;
   bool same = true, fresh = o == Py_None;
@@ -269,7 +269,7 @@ static PyObject *gradnode_backward(PyObject *node, PyObject *const *tangent, Py_
   PyObject *saved = NULL;
   if (!a || n != a->nthrough) return PyErr_Format(PyExc_RuntimeError, "magneto: backward of a compiled graph: %zd gradients", n);
   Py_INCREF(a);
-  if (a->nsaved && !(saved = PyObject_GetAttr(node, str_saved))) goto done;
+  if ((a->nsaved || a->frees) && !(saved = PyObject_GetAttr(node, str_saved))) goto done;
   PyObject *r = gradnode_compute(a, node, saved, tangent);
   if (r && gradnode_release(node)) Py_CLEAR(r);
   Py_XDECREF(saved);
@@ -289,8 +289,10 @@ static PyObject *gradnode_forward(PyObject *self, PyObject *const *arg, Py_ssize
   PyObject *node = arg[0];
   *gradnode_slot(node, gradnode_owner) = Py_NewRef((PyObject *)a);
   *gradnode_slot(node, gradnode_state) = Py_XNewRef(run->state);
-  PyObject *save = a->nsaved ? PyTuple_New(a->nsaved) : NULL, *out = PyTuple_New(a->nthrough);
+  PyObject *save = a->nsaved || a->frees ? PyTuple_New(a->frees ? 1 : a->nsaved) : NULL, *out = PyTuple_New(a->nthrough);
   if ((a->nsaved && !save) || !out) goto fail;
+  if (a->frees) PyTuple_SET_ITEM(save, 0, PyObject_CallMethod(run->res[0], "new_empty", "((i))", 0));
+  if (a->frees && !PyTuple_GET_ITEM(save, 0)) goto fail;
   for (uint32_t i = 0; i < a->nsaved; i++) {
     const MgSaved *s = &a->saved[i];
     PyObject *v = s->kind == MG_SAVED_primal   ? run->in[s->index]

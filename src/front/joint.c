@@ -6,6 +6,8 @@
 #include "front/snapshot.h"
 #include "runtime/torch_abi.h"
 
+enum { JOINT_SMALL = 64 }; /* nodes of a backward pass that may have saved nothing */
+
 typedef struct Joint {   /* being built */
   MgRec *r;
   MgGraph *g;
@@ -202,7 +204,7 @@ static PyObject *joint_tangents(Joint *b) {
   return t;
 }
 
-static PyObject *joint_call_engine(PyObject *roots, PyObject *tangents, PyObject *leaves) {
+static PyObject *joint_call_engine(PyObject *roots, PyObject *tangents, PyObject *leaves, bool keep) {
   static PyObject *run; /* the engine's run_backward */
   if (!run) {
     PyObject *m = PyImport_ImportModule("torch.autograd.variable");
@@ -214,9 +216,40 @@ static PyObject *joint_call_engine(PyObject *roots, PyObject *tangents, PyObject
     Py_XDECREF(e);
     if (!run) return NULL;
   }
-  PyObject *arg[7] = {roots, tangents, Py_False /* keep the graph */, Py_False /* create a graph */, leaves,
+  PyObject *arg[7] = {roots, tangents, keep ? Py_True : Py_False, Py_False /* create a graph */, leaves,
                       Py_True /* allow unreachable */, Py_False /* accumulate */};
   return PyObject_Vectorcall(run, arg, 7, NULL);
+}
+
+/* A graph of one node that comes last in the engine's queue: nodes are taken by the number that their thread gave
+ * them, latest first, and a new thread counts from 0.  (leaf, result, gradient) */
+static const char joint_last_text[] =
+    "import threading, torch\n"
+    "def make():\n"
+    "    x = torch.zeros((), requires_grad=True)\n"
+    "    out.extend([(x.clone(),), (torch.zeros(()),), (x,)])\n"
+    "out = []\n"
+    "t = threading.Thread(target=make)\n"
+    "t.start()\n"
+    "t.join()\n";
+
+void mg_joint_drain(void) {
+  static PyObject *last; /* list of three tuples */
+  PyObject *type, *value, *tb, *r = NULL;
+  PyErr_Fetch(&type, &value, &tb);
+  if (!last) {
+    PyObject *ns = PyDict_New(), *done = NULL;
+    if (ns && !PyDict_SetItemString(ns, "__builtins__", PyEval_GetBuiltins()))
+      done = PyRun_String(joint_last_text, Py_file_input, ns, ns);
+    if (done) last = Py_XNewRef(PyDict_GetItemString(ns, "out"));
+    Py_XDECREF(done);
+    Py_XDECREF(ns);
+  }
+  if (last && PyList_GET_SIZE(last) == 3)
+    r = joint_call_engine(PyList_GET_ITEM(last, 0), PyList_GET_ITEM(last, 1), PyList_GET_ITEM(last, 2), true);
+  if (!r) PyErr_Clear();
+  Py_XDECREF(r);
+  PyErr_Restore(type, value, tb);
 }
 
 static int joint_take_grads(Joint *b, PyObject *grads) {
@@ -232,19 +265,35 @@ static int joint_take_grads(Joint *b, PyObject *grads) {
   return 0;
 }
 
-/* Records backward: the engine runs with autocast and anomaly checks off, as the compiled backward will. */
+/* Does a second backward pass fail?  Eager frees what ops have saved, numbers included, so it does not follow from what
+ * the compiled backward reads.  Whatever this records is forgotten by the caller. */
+static void joint_try_again(Joint *b, PyObject *roots, PyObject *tangents, PyObject *leaves) {
+  uint32_t nnode = b->g->nnode, nval = b->g->nval, ninput = b->g->ninput;
+  PyObject *grads = joint_call_engine(roots, tangents, leaves, false);
+  b->j->frees = !grads;
+  if (!grads) {
+    PyErr_Clear();
+    mg_joint_drain();
+  }
+  Py_XDECREF(grads);
+  b->r->abort = false;
+  b->g->nnode = nnode;
+  b->g->nval = nval;
+  b->g->ninput = ninput;
+}
+
+/* Records backward: the engine runs with autocast off, as the compiled backward will. */
 static int joint_backward(Joint *b) {
   MgJointRec *j = b->j;
   PyObject *leaves = joint_leaves(b), *roots = leaves ? PyTuple_New(j->nthrough) : NULL, *tangents = NULL, *grads = NULL;
   int rc = -1;
   for (uint32_t i = 0; roots && i < j->nthrough; i++) PyTuple_SET_ITEM(roots, i, Py_NewRef(b->seen[j->through[i]]));
   if (!roots || !(tangents = joint_tangents(b))) goto done;
-  bool *anomaly = mg_abi.anomaly_enabled, was = anomaly && *anomaly;
   if (mg_standin_autocast_off()) goto done;
-  if (anomaly) *anomaly = false;
-  grads = joint_call_engine(roots, tangents, leaves);
-  if (anomaly) *anomaly = was;
+  grads = joint_call_engine(roots, tangents, leaves, false);
+  if (!grads) mg_joint_drain();
   rc = grads ? joint_take_grads(b, grads) : joint_refuse(b, "backward cannot be recorded");
+  if (!rc && b->g->nnode - j->backward < JOINT_SMALL) joint_try_again(b, roots, tangents, leaves);
 done:
   Py_XDECREF(leaves);
   Py_XDECREF(roots);

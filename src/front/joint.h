@@ -35,10 +35,13 @@ typedef struct MgJointRec { /* all in the recording's arena */
   ValRef *grad;         /* their gradients; 0: backward does not reach the input */
   uint64_t *reach;      /* bit k: the gradient needs tangent k (all bits when there are more than 64) */
   uint32_t ndiff;
+  bool frees;           /* a second backward pass is an error in eager: something was saved */
 } MgJointRec;
 
 /* Called between mg_snapshot_build and mg_standin_end.  -1 with an exception only when memory ran out. */
 int mg_joint_record(MgRec *r, const MgSnapshot *snap);
+/* After a run of the engine that failed: drops the work that is left in its queue, and with it what it holds. */
+void mg_joint_drain(void);
 /* Puts the backward part back behind the forward part of r->g, outputs and inputs left alone. */
 void mg_joint_extend(MgRec *r);
 #endif

@@ -533,6 +533,9 @@ int mg_standin_begin(MgRec *r) {
   cap->begun = true; /* from here on mg_standin_end undoes */
   cap->grad_was_on = mg_abi.aoti_torch_grad_mode_is_enabled();
   cap->gc_was_on = PyGC_Disable();
+  /* Anomaly mode looks at values and at Python's stack; the runs of what is recorded obey it. */
+  cap->anomaly_was_on = mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled;
+  if (cap->anomaly_was_on) *mg_abi.anomaly_enabled = false;
   int tracing = standin_ignore_hooks(true);
   if (tracing < 0) return -1;
   cap->hooks_off = !tracing;
@@ -563,6 +566,7 @@ void mg_standin_end(MgRec *r) {
   mg_dispatch_mode_end(cap->mode);
   mg_fx_end(cap);
   if (cap->gc_was_on) PyGC_Enable();
+  if (cap->anomaly_was_on) *mg_abi.anomaly_enabled = true;
   PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", Py_False);
   mg_abi.aoti_torch_grad_mode_set_enabled(cap->grad_was_on);
   standin_restore_autocast(cap->autocast);

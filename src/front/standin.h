@@ -34,7 +34,7 @@ struct MgCapture {
   bool *spent;              /* by value: its gradient graph was freed by a recorded backward pass */
   uint32_t cap_spent;
   bool quiet;               /* calls of torch are ours: the torch-level graph does not want them */
-  bool gc_was_on, grad_was_on, begun; /* state at begin, restored at the end */
+  bool gc_was_on, grad_was_on, anomaly_was_on, begun; /* state at begin, restored at the end */
   long autocast_nesting;    /* depth of `with autocast` at begin */
   long modes_before, fmodes_before, functorch_before; /* depths of torch's stacks at begin */
   PyObject *autocast;       /* autocast state at begin, see standin_save_autocast */

@@ -1,0 +1,103 @@
+"""Comparing a compiled function with eager under autograd: results, gradients, layouts, what was compiled."""
+import copy
+
+import torch
+from magneto import _magneto
+
+import magneto
+
+
+def tensors(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [t for v in value.values() for t in tensors(v)]
+    if isinstance(value, (list, tuple)):
+        return [t for v in value for t in tensors(v)]
+    if hasattr(value, "__dict__") and not isinstance(value, torch.nn.Module):
+        return [t for v in vars(value).values() for t in tensors(v)]
+    return []
+
+
+def same(got, want, what="value", rtol=1e-4, atol=1e-5):
+    assert (got is None) == (want is None), f"{what}: {got!r}, eager {want!r}"
+    if got is None:
+        return
+    assert got.dtype == want.dtype and got.shape == want.shape, what
+    assert got.stride() == want.stride(), f"{what}: strides {got.stride()}, eager {want.stride()}"
+    torch.testing.assert_close(got, want, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{what}: {m}")
+
+
+def clone(t):
+    """An equal leaf in the same layout."""
+    return t.detach().clone().requires_grad_(t.requires_grad)
+
+
+def backward(outs, seed):
+    """Runs backward from the results that require grad with reproducible tangents."""
+    g = torch.Generator().manual_seed(seed)
+    outs = [t for t in outs if t.requires_grad]
+    if outs:
+        torch.autograd.backward(outs, [torch.randn(t.shape, generator=g, dtype=t.dtype) for t in outs])
+
+
+def check(f, *args, calls=3, graphs=1, joint=1, breaks=0, rtol=1e-4, atol=1e-5, **options):
+    """Calls f eagerly and compiled on equal leaves, and backward from all results; returns the compiled function."""
+    compiled = magneto.compile(f, **options)
+    for i in range(calls):
+        a, b = ([clone(t) if isinstance(t, torch.Tensor) else t for t in args] for _ in range(2))
+        torch.manual_seed(i)
+        want = f(*a)
+        torch.manual_seed(i)
+        got = compiled(*b)
+        w, g = tensors(want), tensors(got)
+        assert len(w) == len(g)
+        for k, (x, y) in enumerate(zip(g, w)):
+            same(x.detach(), y.detach(), f"call {i}, result {k}", rtol, atol)
+            assert x.requires_grad == y.requires_grad and x.is_leaf == y.is_leaf, f"result {k}"
+        backward(w, i)
+        backward(g, i)
+        for k, (x, y) in enumerate(zip(b, a)):
+            if isinstance(x, torch.Tensor):
+                same(x.detach(), y.detach(), f"call {i}, argument {k}")
+                same(x.grad, y.grad, f"call {i}, gradient {k}", rtol, atol)
+                assert x._version == y._version, f"version of argument {k}"
+    stats = _magneto.stats()
+    assert stats["fallbacks"] == 0
+    if graphs is not None:
+        assert (stats["graphs"], stats["joint_graphs"], sum(stats["breaks"].values())) == (graphs, joint, breaks), stats
+    return compiled
+
+
+def check_module(make, args, steps=3, graphs=1, joint=1, loss=None, lr=0.05, rtol=1e-4, atol=1e-5, **options):
+    """Trains two copies of a module by plain SGD; parameters and buffers stay equal to eager's."""
+    torch.manual_seed(0)
+    eager = make()
+    mine = copy.deepcopy(eager)
+    compiled = magneto.compile(mine, **options)
+    loss = loss or (lambda out: sum(t.float().pow(2).mean() for t in tensors(out) if t.requires_grad))
+    for i in range(steps):
+        got = []
+        for model, call in ((eager, eager), (mine, compiled)):
+            torch.manual_seed(i)
+            model.zero_grad()
+            out = call(*args)
+            value = loss(out)
+            value.backward()
+            got.append((tensors(out), value.detach()))
+            with torch.no_grad():
+                for p in model.parameters():
+                    if p.grad is not None:
+                        p.sub_(p.grad, alpha=lr)
+        for k, (x, y) in enumerate(zip(*[g[0] for g in reversed(got)])):
+            same(x.detach(), y.detach(), f"step {i}, result {k}", rtol, atol)
+        for (n, p), (_, q) in zip(mine.named_parameters(), eager.named_parameters()):
+            same(p.grad, q.grad, f"step {i}, gradient of {n}", rtol, atol)
+            same(p.detach(), q.detach(), f"step {i}, {n}", rtol, atol)
+        for (n, p), (_, q) in zip(mine.named_buffers(), eager.named_buffers()):
+            same(p, q, f"step {i}, {n}", rtol, atol)
+    stats = _magneto.stats()
+    assert stats["fallbacks"] == 0
+    if graphs is not None:
+        assert (stats["graphs"], stats["joint_graphs"]) == (graphs, joint), stats
+    return compiled
