@@ -7,6 +7,7 @@
 #include <string.h>
 #include "front/guard.h"
 #include "front/identity.h"
+#include "front/joint.h"
 
 /* ---- .grad ---- */
 
@@ -214,7 +215,9 @@ PyObject *mg_backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, PyOb
   if (a[0] && PyTuple_Check(a[0]) && a[6] && backward_load_all(r)) return NULL;
   for (Py_ssize_t i = 0; a[0] && PyTuple_Check(a[0]) && i < PyTuple_GET_SIZE(a[0]); i++)
     if (backward_spend(r->cap, PyTuple_GET_ITEM(a[0], i), a[2] && PyObject_IsTrue(a[2]))) return NULL;
-  return PyObject_Vectorcall(f, arg, nargsf, kwnames);
+  PyObject *res = PyObject_Vectorcall(f, arg, nargsf, kwnames);
+  if (!res) mg_joint_drain(); /* else its queue would hold stand-ins */
+  return res;
 }
 
 /* ---- results ---- */
