@@ -243,6 +243,10 @@ static PyObject *callable_repr(PyObject *o) {
   return PyUnicode_FromFormat("<magneto.compile of %R>", ((Callable *)o)->fn);
 }
 
+/* Copied and pickled as functions are: by name. */
+static PyObject *callable_reduce(PyObject *o, PyObject *unused) { return PyObject_GetAttrString(o, "__qualname__"); }
+
+static PyMethodDef callable_methods[] = {{"__reduce__", callable_reduce, METH_NOARGS, "Its name."}, {NULL, NULL, 0, NULL}};
 static PyMemberDef callable_members[] = {
     {"__wrapped__", T_OBJECT, offsetof(Callable, fn), READONLY, "The callable that was given."},
     {"config_id", T_UINT, offsetof(Callable, cfg.id), READONLY, "Number of these options in entries(): equal ones share what they compiled."},
@@ -265,6 +269,7 @@ static PyTypeObject callable_type = {
     .tp_weaklistoffset = offsetof(Callable, weakrefs),
     .tp_descr_get = callable_get,
     .tp_repr = callable_repr,
+    .tp_methods = callable_methods,
     .tp_members = callable_members,
     .tp_getset = callable_getset,
 };

@@ -1,4 +1,5 @@
 #include "front/identity.h"
+#include "front/pyframe.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,9 @@ void mg_objects_end(MgRec *r) {
   MgIdent *d = r->ident;
   if (!d) return;
   r->ident = NULL;
+  /* Generators that the recording left suspended must not run their `finally` blocks on the user's objects. */
+  for (Py_ssize_t i = 0; d->keep && i < PyList_GET_SIZE(d->keep); i++)
+    if (PyGen_CheckExact(PyList_GET_ITEM(d->keep, i))) mg_pyframe_end_generator(PyList_GET_ITEM(d->keep, i));
   for (uint32_t i = 0; i < d->n; i++) {
     MgOlder *e = &d->v[i];
     Py_XDECREF(e->pristine);

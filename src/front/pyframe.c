@@ -47,7 +47,13 @@ void mg_pyframe_link(PyThreadState *ts, MgFrame *f, MgFrameLink *l) {
   ts->cframe = c;
 }
 
-void mg_pyframe_unlink(PyThreadState *ts, MgFrameLink *l) { ts->cframe = ((_PyCFrame *)l)->previous; }
+void mg_pyframe_unlink(PyThreadState *ts, MgFrameLink *l) {
+  _PyCFrame *c = (_PyCFrame *)l;
+  ts->cframe = c->previous;
+#if !PY312
+  ts->cframe->use_tracing = c->use_tracing; /* settrace may have been called meanwhile */
+#endif
+}
 
 int mg_pyframe_enter_call(PyThreadState *ts) {
 #if PY312
@@ -107,6 +113,20 @@ PyObject *mg_pyframe_unresume(PyThreadState *ts, MgFrame *f, int yield_unit) {
   g->gi_exc_state.previous_item = NULL;
 #endif
   Py_RETURN_NONE;
+}
+
+MgFrame *mg_pyframe_suspended(PyObject *gen) {
+  PyGenObject *g = (PyGenObject *)gen;
+  return g->gi_frame_state == FRAME_SUSPENDED ? (MgFrame *)g->gi_iframe : NULL;
+}
+
+void mg_pyframe_end_generator(PyObject *gen) {
+  MgFrame *f = mg_pyframe_suspended(gen);
+  if (!f) return;
+  mg_pyframe_set_lasti(f, -1); /* no handler covers this position */
+  PyObject *r = PyObject_CallMethod(gen, "close", NULL);
+  if (!r) PyErr_Clear();
+  Py_XDECREF(r);
 }
 
 PyObject **mg_pyframe_exc_slot(PyThreadState *ts) { return &ts->exc_info->exc_value; }

@@ -50,6 +50,11 @@ PyObject *mg_pyframe_generator(MgFrame *f);
  * yield_unit: unit of the YIELD_VALUE it stands at, -1 when it had not started. */
 PyObject *mg_pyframe_unresume(PyThreadState *ts, MgFrame *f, int yield_unit);
 
+/* The frame of a generator that stands at a yield; NULL when it has not started, runs or is finished. */
+MgFrame *mg_pyframe_suspended(PyObject *gen);
+/* Ends such a generator without running any of its code. */
+void mg_pyframe_end_generator(PyObject *gen);
+
 /* The exception being handled in this frame or generator: a slot that holds a new reference or NULL. */
 PyObject **mg_pyframe_exc_slot(PyThreadState *ts);
 PyObject *mg_pyframe_handled(PyThreadState *ts); /* borrowed; of the nearest frame that handles one, or NULL */

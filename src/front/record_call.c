@@ -476,10 +476,28 @@ static bool call_builds_class(PyObject *f) {
   return PyCFunction_Check(f) && !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "__build_class__");
 }
 
+/* The recording keeps everything that it makes until its end, so nothing in it may wait for an object to die: classes with
+ * __del__, weak references to what was made here. */
+static bool call_sees_death(const Call *c) {
+  if (!PyType_Check(c->f)) return false;
+  PyTypeObject *t = (PyTypeObject *)c->f;
+  if (t->tp_finalize && t->tp_flags & Py_TPFLAGS_HEAPTYPE && _PyType_Lookup(t, mg_names.del)) {
+    mg_rec_break(BK_c_function, "%.100s has a __del__", t->tp_name);
+    return true;
+  }
+  if (PyType_IsSubtype(t, &_PyWeakref_RefType) && c->npos && mg_is_fresh(c->arg[0]) && !PyFunction_Check(c->arg[0]) &&
+      !PyType_Check(c->arg[0])) {
+    mg_rec_break(BK_c_function, "a weak reference to an object made here");
+    return true;
+  }
+  return false;
+}
+
 PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   if (!mg_rec) return PyObject_Vectorcall(f, args, nargsf, kwnames);
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
   Call c = {f, args, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)};
+  if (call_sees_death(&c)) return NULL;
   MgVerdict v = mg_policy_of(f);
   if (v.action == ACT_python) return call_python(&c);
   if (v.action == ACT_no || (v.action == ACT_no_grad && mg_abi.aoti_torch_grad_mode_is_enabled())) return call_unknown(&c);

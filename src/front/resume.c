@@ -207,7 +207,7 @@ PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg) {
       end = mg_loop_run(&l, ts, f, d.code, &outer, 0);
       nplain = 1;
     } while (end == LOOP_stop && !mg_force_break && mg_loop_settles(d.code, l.unit));
-    if (end == LOOP_stop) continue;
+    if (end == LOOP_stop && !mg_pyframe_traced(ts)) continue; /* a debugger that was just turned on sees the rest */
     r = end == LOOP_error ? drive_raise(&d) : drive_leave(&d, l.unit);
     break;
   }

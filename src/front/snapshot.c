@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "front/alias.h"
+#include "front/cache.h"
 #include "front/backward.h"
 #include "front/identity.h"
 
@@ -470,6 +471,24 @@ static bool snap_write_grad(Builder *b, uint32_t i) {
 
 /* ---- the whole ---- */
 
+/* A generator that was left in the middle of a try or with block: CPython would run the rest when it dies, which may have
+ * happened already. */
+static bool snap_generators(void) {
+  PyObject *keep = mg_rec->ident->keep;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keep); i++) {
+    PyObject *o = PyList_GET_ITEM(keep, i);
+    MgFrame *f = PyGen_CheckExact(o) ? mg_pyframe_suspended(o) : NULL;
+    MgCodeInfo *info = f ? mg_code_info(mg_pyframe_code(f)) : NULL;
+    const MgCode *code = info ? mg_code_decoded(info, mg_pyframe_code(f)) : NULL;
+    const MgHandler *h = code ? mg_decode_handler(code, mg_pyframe_lasti(f)) : NULL;
+    if (h && !(h->depth == 0 && h->lasti)) { /* not the one that 3.12 puts around every generator */
+      snap_refuse(o);
+      return false;
+    }
+  }
+  return true;
+}
+
 MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, PyObject *ret) {
   MgSnapshot *s = mg_calloc(1, sizeof *s);
   Builder b = {.s = s};
@@ -489,7 +508,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
   if (ret && (s->ret = snap_build(&b, ret)) == FAIL) goto done;
   for (uint32_t i = 0; i < mg_rec->ident->n; i++) /* grows while it is walked: containers met by building */
     if (!snap_write(&b, i) || !snap_write_grad(&b, i)) goto done;
-  if (mg_alias_guards(mg_rec) || mg_effect_state_change(&s->state)) goto done;
+  if (!snap_generators() || mg_alias_guards(mg_rec) || mg_effect_state_change(&s->state)) goto done;
   s->only_out = n == 0 && ret && !s->nw && !s->state.any && s->n == 2 && s->p[s->ret].op == SN_out;
   ok = true;
 done:
