@@ -4,6 +4,7 @@
  * Rules (each found by trying): in-place and out= ops return their argument; views and detach return a fresh stand-in;
  * undefined tensors are None; ops whose result depends on values break; composite ops, which arrive whole under
  * inference mode, are decomposed; profiler marks are run and forgotten. */
+#include "front/constval.h"
 #include "front/guard.h"
 #include "front/standin.h"
 #include "front/torchobj.h"
@@ -347,13 +348,22 @@ static bool dispatch_masked(MgCapture *cap, PyObject *args) {
   return false;
 }
 
-static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
+static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func, PyObject *args, PyObject *kwargs) {
   switch ((MgOpFate)fo->fate) {
     case FATE_record: break;
-    case FATE_break_value: return mg_rec_break(BK_data_dependent, "%s", fo->op->full);
-    case FATE_break_mask:
-      if (dispatch_masked(cap, args)) return mg_rec_break(BK_data_dependent, "%s with a mask", fo->op->full);
-      break;
+    case FATE_break_value: {
+      PyObject *known = mg_constval_call(cap, func, args);
+      if (known || PyErr_Occurred()) return known;
+      return mg_rec_break(BK_data_dependent, "%s", fo->op->full);
+    }
+    case FATE_break_mask: {
+      if (!dispatch_masked(cap, args)) break;
+      PyObject *known = mg_constval_index(cap, args), *r = NULL;
+      if (known) r = dispatch_record(cap, fo, known, kwargs);
+      else if (!PyErr_Occurred()) mg_rec_break(BK_data_dependent, "%s with a mask", fo->op->full);
+      Py_XDECREF(known);
+      return r;
+    }
     case FATE_break_op: return mg_rec_break(BK_op, "%s", fo->op->full);
     case FATE_decompose: return dispatch_decompose(cap, fo, args, kwargs);
     case FATE_run: return PyObject_Call(fo->call, args, kwargs);
@@ -380,7 +390,7 @@ static PyObject *dispatch_handle(PyObject *self, PyObject *const *a, Py_ssize_t 
     PyErr_SetString(MgBreakError, cap->rec->reason);
   } else {
     const MgFrontOp *fo = mg_frontop_find(a[0]);
-    if (fo) res = dispatch_op(cap, fo, a[2], kwargs);
+    if (fo) res = dispatch_op(cap, fo, a[0], a[2], kwargs);
   }
   mg_rec_resume(pause);
   return res;

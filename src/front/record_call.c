@@ -314,6 +314,21 @@ done:
   return r;
 }
 
+/* one_hot with the number of classes given: torch's own looks at the values to check their range. */
+static PyObject *call_one_hot(const Call *c) {
+  PyObject *count = c->n == 2 ? c->arg[1] : NULL, *x = c->n ? c->arg[0] : NULL;
+  if (c->kwnames && PyTuple_GET_SIZE(c->kwnames) != c->n - 1) return call_plain(c);
+  if (!count || !mg_standin_check(x) || !PyLong_Check(count) || PyLong_AsLong(count) <= 0) return call_plain(c);
+  PyObject *torch = PyImport_ImportModule("torch"), *dev = torch ? PyObject_GetAttrString(x, "device") : NULL;
+  PyObject *kw = dev ? Py_BuildValue("{s:O}", "device", dev) : NULL, *arange = kw ? PyObject_GetAttrString(torch, "arange") : NULL;
+  PyObject *args = arange ? PyTuple_Pack(1, count) : NULL, *all = args ? PyObject_Call(arange, args, kw) : NULL;
+  PyObject *col = all ? PyObject_CallMethod(x, "unsqueeze", "i", -1) : NULL;
+  PyObject *eq = col ? PyObject_CallMethod(col, "eq", "O", all) : NULL, *r = eq ? PyObject_CallMethod(eq, "long", NULL) : NULL;
+  PyObject *const used[] = {torch, dev, kw, arange, args, all, col, eq};
+  for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
+  return r;
+}
+
 /* ---- Python callables ---- */
 
 /* torch.compiler.disable and the like mark the function. */
@@ -458,6 +473,7 @@ static PyObject *call_special(const Call *c, MgAction act) {
   case ACT_partial: return call_partial(c);
   case ACT_backward: return mg_backward_run(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_getter: return call_getter(c);
+  case ACT_one_hot: return call_one_hot(c);
   default: return call_plain(c); /* super: the frame loop has made slot 0 ready */
   }
 }

@@ -2,6 +2,7 @@
  * user code must see of the older tensor it stands for.
  * In: calls on stand-ins.  Out: a graph break, or an answer that eager would give. */
 #include "front/backward.h"
+#include "front/constval.h"
 #include "runtime/torch_abi.h"
 
 /* Methods and attributes that reach memory, storage or autograd's own state: the recording cannot go on.  They break
@@ -23,8 +24,16 @@ static PyObject *standin_break(PyObject *self, MgBreakCode code, const char *wha
   return NULL;
 }
 
+static PyObject *standin_known_tolist(PyObject *real, PyObject *unused) { return PyObject_CallMethod(real, "tolist", NULL); }
+static PyMethodDef standin_known_tolist_def = {"tolist", standin_known_tolist, METH_NOARGS, NULL};
+
 static PyObject *standin_break_get(PyObject *self, void *name) {
   char what[64];
+  MgStandInfo *info = mg_standin_info(self);
+  if (info && info->cap && !strcmp(name, "tolist")) {
+    PyObject *real = mg_constval(info->cap, info->val);
+    if (real) return PyCFunction_New(&standin_known_tolist_def, real);
+  }
   snprintf(what, sizeof what, "Tensor.%s", (const char *)name);
   return standin_break(self, BK_data_dependent, what);
 }

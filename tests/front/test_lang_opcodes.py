@@ -7,11 +7,13 @@ import lang_exc
 import lang_fun
 import lang_gen
 import lang_misc
+import lang_more
 import lang_opcodes
+import lang_repro
 from lang_registry import PROGRAMS
 from magneto import _magneto
 
-USED = (lang_exc, lang_fun, lang_gen, lang_misc, lang_opcodes)
+USED = (lang_exc, lang_fun, lang_gen, lang_misc, lang_more, lang_opcodes, lang_repro)
 ASYNC = {"ASYNC_GEN_WRAP", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "GET_AITER", "GET_ANEXT", "GET_AWAITABLE"}
 # Not in functions, or no instruction of its own: a prefix, markers of the interpreter.
 ELSEWHERE = {"IMPORT_STAR", "PRINT_EXPR", "EXTENDED_ARG", "INTERPRETER_EXIT", "RESERVED"}

@@ -3,12 +3,14 @@ import lang_exc
 import lang_fun
 import lang_gen
 import lang_misc
+import lang_more
 import lang_opcodes
+import lang_repro
 import pytest
 from harness import check, forced_breaks, graphs_breaks
 from lang_registry import PROGRAMS
 
-FILES = (lang_exc, lang_fun, lang_gen, lang_misc, lang_opcodes)
+FILES = (lang_exc, lang_fun, lang_gen, lang_misc, lang_more, lang_opcodes, lang_repro)
 CASES = [pytest.param(*p[1:], id=f"{p[0][5:]}-{p[1].__name__}") for p in PROGRAMS]
 
 
