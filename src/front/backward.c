@@ -2,6 +2,7 @@
  * Invariants: an older tensor's `.grad` is only ever changed by the snapshot; AccumulateGrad changes that of its stand-in.
  * Does not do: backward into a gradient graph that is older than the recording (a graph break). */
 #include "front/backward.h"
+#include "front/names.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,7 +226,7 @@ PyObject *mg_backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, PyOb
 PyObject *mg_backward_spent_result(PyObject *t) {
   static PyObject *spend; /* magneto.spent.spent */
   if (!spend) {
-    PyObject *m = PyImport_ImportModule("magneto.spent");
+    PyObject *m = mg_import("magneto.spent");
     spend = m ? PyObject_GetAttrString(m, "spent") : NULL;
     Py_XDECREF(m);
   }

@@ -5,6 +5,7 @@
  * undefined tensors are None; ops whose result depends on values break; composite ops, which arrive whole under
  * inference mode, are decomposed; profiler marks are run and forgotten. */
 #include "front/constval.h"
+#include "front/names.h"
 #include "front/guard.h"
 #include "front/standin.h"
 #include "front/torchobj.h"
@@ -410,7 +411,7 @@ static PyTypeObject dispatch_mode_type = {
 
 int mg_dispatch_init(void) {
   if (PyType_Ready(&dispatch_mode_type)) return -1;
-  PyObject *c = PyImport_ImportModule("torch._C");
+  PyObject *c = mg_import("torch._C");
   if (!c) return -1;
   mg_dispatch_push = PyObject_GetAttrString(c, "_push_on_torch_dispatch_stack");
   mg_dispatch_pop = PyObject_GetAttrString(c, "_pop_torch_dispatch_stack");

@@ -1,4 +1,5 @@
 #include "front/effect.h"
+#include "front/names.h"
 #include <string.h>
 #include "front/guard.h"
 #include "front/identity.h"
@@ -22,7 +23,7 @@ int mg_effect_state_change(MgStateChange *c) {
 
 /* torch._C.<name>(...) */
 static int effect_call(const char *name, const char *format, ...) {
-  PyObject *c = PyImport_ImportModule("torch"), *f = c ? PyObject_GetAttrString(c, name) : NULL;
+  PyObject *c = mg_import("torch"), *f = c ? PyObject_GetAttrString(c, name) : NULL;
   va_list ap;
   va_start(ap, format);
   PyObject *a = f ? Py_VaBuildValue(format, ap) : NULL, *r = a ? PyObject_CallObject(f, a) : NULL;
@@ -40,7 +41,7 @@ static int effect_autocast_dtype(const char *device, int8_t code) {
       {5, "float16"}, {6, "float32"}, {7, "float64"}, {15, "bfloat16"}};
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
     if (types[i].code != code) continue;
-    PyObject *torch = PyImport_ImportModule("torch"), *dt = torch ? PyObject_GetAttrString(torch, types[i].name) : NULL;
+    PyObject *torch = mg_import("torch"), *dt = torch ? PyObject_GetAttrString(torch, types[i].name) : NULL;
     Py_XDECREF(torch);
     return dt ? effect_call("set_autocast_dtype", "(sN)", device, dt) : -1;
   }

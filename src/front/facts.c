@@ -1,4 +1,5 @@
 #include "front/facts.h"
+#include "front/names.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +90,7 @@ const char *mg_facts_init(void) {
   void *c10 = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY);
   *(void **)&facts_requires_grad = c10 ? dlsym(c10, "_ZNK3c1010TensorImpl13requires_gradEv") : NULL;
   if (!facts_requires_grad) return "c10::TensorImpl::requires_grad";
-  PyObject *torch = PyImport_ImportModule("torch"), *c = torch ? PyObject_GetAttrString(torch, "_C") : NULL;
+  PyObject *torch = mg_import("torch"), *c = torch ? PyObject_GetAttrString(torch, "_C") : NULL;
   PyObject *t[PROBES] = {NULL};
   if (c) {
     t[0] = PyObject_CallMethod(torch, "empty", "ii", 3, 107);

@@ -3,6 +3,7 @@
  * parsed the first time an op is met, and every later look-up is one hash probe on the object's address. */
 #include "base/table.h"
 #include "front/torchobj.h"
+#include "front/names.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,7 @@ static const struct { const char *prefix; MgOpFate fate; } frontop_fates[] = {
 
 static int frontop_init(void) {
   if (torch_c) return 0;
-  PyObject *torch = PyImport_ImportModule("torch"), *tag = NULL;
+  PyObject *torch = mg_import("torch"), *tag = NULL;
   int rc = -1;
   if (!torch) return -1;
   mg_ctx_init(&frontop_ctx);

@@ -4,6 +4,7 @@
  * A stand-in carries the number of the FX node that made its value; no stand-in is kept.  When some output came from
  * a call that the function mode cannot see, the graph is written from the ATen nodes instead, so it is never wrong. */
 #include "front/fx.h"
+#include "front/names.h"
 #include "front/source.h"
 #include "front/torchobj.h"
 #include <stdlib.h>
@@ -31,11 +32,11 @@ static struct {           /* strong references, process lifetime */
 
 static int fx_init(void) {
   if (fx_torch.Graph) return 0;
-  PyObject *fx = PyImport_ImportModule("torch.fx"), *b = PyImport_ImportModule("builtins");
-  PyObject *c = PyImport_ImportModule("torch._C");
+  PyObject *fx = mg_import("torch.fx"), *b = mg_import("builtins");
+  PyObject *c = mg_import("torch._C");
   int rc = -1;
   if (!fx || !b || !c) goto done;
-  if (!(fx_torch.operator_ = PyImport_ImportModule("operator"))) goto done;
+  if (!(fx_torch.operator_ = mg_import("operator"))) goto done;
   if (!(fx_torch.getitem = PyObject_GetAttrString(fx_torch.operator_, "getitem"))) goto done;
   if (!(fx_torch.getattr_ = PyObject_GetAttrString(b, "getattr"))) goto done;
   if (!(fx_torch.set_grad = PyObject_GetAttrString(c, "_set_grad_enabled"))) goto done;

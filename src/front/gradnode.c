@@ -4,6 +4,7 @@
  * autograd.Function: saved values, version checks, retain_graph, hooks and errors are PyTorch's own.
  * Differentiating a backward pass (create_graph) runs forward again op by op, from its inputs, and lets PyTorch do it. */
 #include "front/autograd.h"
+#include "front/names.h"
 #include "front/cache.h"
 #include "front/facts.h"
 #include "front/nodecall.h"
@@ -30,7 +31,7 @@ static PyObject **gradnode_slot(PyObject *node, Py_ssize_t at) { return (PyObjec
 /* ---- what a second differentiation needs ---- */
 
 static PyObject *gradnode_call(const char *module, const char *name, PyObject *arg) {
-  PyObject *m = PyImport_ImportModule(module);
+  PyObject *m = mg_import(module);
   PyObject *r = m ? arg ? PyObject_CallMethod(m, name, "O", arg) : PyObject_CallMethod(m, name, NULL) : NULL;
   Py_XDECREF(m);
   return r;
@@ -101,7 +102,7 @@ static int gradnode_primals(const MgAutograd *a, PyObject *state, PyObject *save
 /* ---- backward op by op ---- */
 
 static PyObject *gradnode_engine(PyObject *outs, PyObject *grads, PyObject *ins, bool create) {
-  PyObject *m = PyImport_ImportModule("torch.autograd"), *f = m ? PyObject_GetAttrString(m, "grad") : NULL, *r = NULL;
+  PyObject *m = mg_import("torch.autograd"), *f = m ? PyObject_GetAttrString(m, "grad") : NULL, *r = NULL;
   PyObject *args = f ? PyTuple_Pack(3, outs, ins, grads) : NULL;
   PyObject *kw = args ? Py_BuildValue("{s:O,s:O}", "create_graph", create ? Py_True : Py_False, "allow_unused", Py_True) : NULL;
   if (kw) r = PyObject_Call(f, args, kw);
@@ -376,7 +377,7 @@ done:
 }
 
 int mg_gradnode_init(void) {
-  PyObject *c = PyImport_ImportModule("torch._C"), *f = PyImport_ImportModule("torch.autograd.function");
+  PyObject *c = mg_import("torch._C"), *f = mg_import("torch.autograd.function");
   PyObject *base = c ? PyObject_GetAttrString(c, "_FunctionBase") : NULL;
   PyObject *level = f ? PyObject_GetAttrString(f, "_SingleLevelFunction") : NULL;
   PyObject *setup = level ? PyObject_GetAttrString(level, "setup_context") : NULL;

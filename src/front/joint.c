@@ -1,5 +1,6 @@
 /* See the header.  The engine is called with autograd's own arguments; nothing here knows a derivative. */
 #include "front/joint.h"
+#include "front/names.h"
 #include <stdlib.h>
 #include <string.h>
 #include "front/backward.h"
@@ -207,7 +208,7 @@ static PyObject *joint_tangents(Joint *b) {
 static PyObject *joint_call_engine(PyObject *roots, PyObject *tangents, PyObject *leaves, bool keep) {
   static PyObject *run; /* the engine's run_backward */
   if (!run) {
-    PyObject *m = PyImport_ImportModule("torch.autograd.variable");
+    PyObject *m = mg_import("torch.autograd.variable");
     PyObject *v = m ? PyObject_GetAttrString(m, "Variable") : NULL;
     PyObject *e = v ? PyObject_GetAttrString(v, "_execution_engine") : NULL;
     run = e ? PyObject_GetAttrString(e, "run_backward") : NULL;

@@ -5,6 +5,7 @@
 #include "front/guard.h"
 #include "front/standin.h"
 #include "front/torchobj.h"
+#include "front/names.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,7 +92,7 @@ static void metainfer_put_arg(MetaKey *k, const MgGraph *g, const MgArg *a) {
 
 static PyObject *metainfer_torch(const char *name) {
   static PyObject *torch;
-  if (!torch && !(torch = PyImport_ImportModule("torch"))) return NULL;
+  if (!torch && !(torch = mg_import("torch"))) return NULL;
   return PyObject_GetAttrString(torch, name);
 }
 

@@ -11,8 +11,14 @@ typedef struct Want {
   void *where; /* PyObject ** or PyTypeObject ** */
 } Want;
 
+PyObject *mg_import(const char *name) {
+  PyObject *leaf = Py_BuildValue("(s)", "__name__"), *m = leaf ? PyImport_ImportModuleLevel(name, NULL, NULL, leaf, 0) : NULL;
+  Py_XDECREF(leaf);
+  return m;
+}
+
 static PyObject *names_find(const char *module, const char *path) {
-  PyObject *o = PyImport_ImportModule(module);
+  PyObject *o = mg_import(module);
   const char *p = path;
   while (o && *p) {
     const char *dot = strchr(p, '.');

@@ -5,6 +5,10 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+/* A module by its full name, new.  Unlike PyImport_ImportModule it does not ask the running frame for its __import__, which
+ * generated code (namedtuple's __new__) has none of. */
+PyObject *mg_import(const char *name);
+
 /* NAME(C identifier, text) */
 #define MG_NAMES(NAME)                                                                                       \
   NAME(class_, "__class__")                                                                                  \

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "front/nodecall.h"
+#include "front/names.h"
 #include "runtime/torch_abi.h"
 
 enum {
@@ -32,7 +33,7 @@ void mg_planrun_raise(MgRc rc, const char *text) {
 static int planrun_bump_versions(const MgPlanInfo *info, PyObject *const *in) {
   static PyObject *increment; /* torch.autograd.graph.increment_version */
   if (!increment) {
-    PyObject *m = PyImport_ImportModule("torch.autograd.graph");
+    PyObject *m = mg_import("torch.autograd.graph");
     increment = m ? PyObject_GetAttrString(m, "increment_version") : NULL;
     Py_XDECREF(m);
     if (!increment) return -1;
@@ -92,7 +93,7 @@ int mg_planrun_autocast_off(PyObject **off) {
   static PyObject *any, *disable; /* torch._C._is_any_autocast_enabled, _DisableAutocast */
   *off = NULL;
   if (!disable) {
-    PyObject *c = PyImport_ImportModule("torch._C");
+    PyObject *c = mg_import("torch._C");
     if (c) any = PyObject_GetAttrString(c, "_is_any_autocast_enabled");
     if (any) disable = PyObject_GetAttrString(c, "_DisableAutocast");
     Py_XDECREF(c);

@@ -2,6 +2,7 @@
  * frame.  C functions run when pure.def allows it for these arguments; the ones that read attributes or global state are
  * done here with guards.  Everything else is a graph break. */
 #include "front/backward.h"
+#include "front/names.h"
 #include "front/identity.h"
 #include "front/policy.h"
 #include "front/record_obj.h"
@@ -153,7 +154,7 @@ static PyObject *call_object_reduce(const Call *c) {
   }
   if (!plain) return mg_rec_break(BK_older_object, "copy of an older %s", t->tp_name);
   if (!(dict = mg_older_dict(o))) return NULL;
-  reg = PyImport_ImportModule("copyreg");
+  reg = mg_import("copyreg");
   newobj = reg ? PyObject_GetAttrString(reg, "__newobj__") : NULL;
   if (newobj) r = Py_BuildValue("O(O)OOO", newobj, t, PyDict_GET_SIZE(dict) ? dict : Py_None, Py_None, Py_None);
   Py_XDECREF(newobj);
@@ -319,7 +320,7 @@ static PyObject *call_one_hot(const Call *c) {
   PyObject *count = c->n == 2 ? c->arg[1] : NULL, *x = c->n ? c->arg[0] : NULL;
   if (c->kwnames && PyTuple_GET_SIZE(c->kwnames) != c->n - 1) return call_plain(c);
   if (!count || !mg_standin_check(x) || !PyLong_Check(count) || PyLong_AsLong(count) <= 0) return call_plain(c);
-  PyObject *torch = PyImport_ImportModule("torch"), *dev = torch ? PyObject_GetAttrString(x, "device") : NULL;
+  PyObject *torch = mg_import("torch"), *dev = torch ? PyObject_GetAttrString(x, "device") : NULL;
   PyObject *kw = dev ? Py_BuildValue("{s:O}", "device", dev) : NULL, *arange = kw ? PyObject_GetAttrString(torch, "arange") : NULL;
   PyObject *args = arange ? PyTuple_Pack(1, count) : NULL, *all = args ? PyObject_Call(arange, args, kw) : NULL;
   PyObject *col = all ? PyObject_CallMethod(x, "unsqueeze", "i", -1) : NULL;

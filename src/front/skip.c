@@ -3,6 +3,7 @@
  * Answers are cached per code object by their callers (cache.c). */
 #include "front/skip.h"
 #include "front/cache.h"
+#include "front/names.h"
 #include <string.h>
 
 typedef enum SkipKind {
@@ -93,7 +94,7 @@ int mg_skip_init(PyObject *module) {
       [ROOT_torch] = "torch", [ROOT_stdlib] = "os", [ROOT_magneto] = "magneto"};
   for (int i = 0; i < ROOT__COUNT; i++) {
     if (skip_root[i]) continue;
-    PyObject *m = PyImport_ImportModule(names[i]);
+    PyObject *m = mg_import(names[i]);
     if (!m) return -1;
     skip_root[i] = skip_directory(m);
     Py_DECREF(m);

@@ -4,6 +4,7 @@
  * reads tensor data past the dispatcher gets torch's own error, never a wild address.  Its Python dispatch key routes
  * every op to the mode.  Which Python-level calls must be intercepted is in standin_methods.c. */
 #include "front/fx.h"
+#include "front/names.h"
 #include "front/nodecall.h"
 #include "front/state.h"
 #include "front/torchobj.h"
@@ -112,7 +113,7 @@ done:
 }
 
 static PyObject *standin_import(const char *module, const char *attr) {
-  PyObject *m = PyImport_ImportModule(module), *r = m ? PyObject_GetAttrString(m, attr) : NULL;
+  PyObject *m = mg_import(module), *r = m ? PyObject_GetAttrString(m, attr) : NULL;
   Py_XDECREF(m);
   return r;
 }
@@ -134,7 +135,7 @@ static int standin_find_functorch_key(void) {
 int mg_standin_init(PyObject *module) {
   if (mg_tensor_init()) return -1;
   if (PyType_Ready(&standin_info_type)) return -1;
-  if (!(standin_torch = PyImport_ImportModule("torch"))) return -1;
+  if (!(standin_torch = mg_import("torch"))) return -1;
   if (!(standin_c = standin_import("torch", "_C"))) return -1;
   if (!(standin_compiler = standin_import("torch", "compiler"))) return -1;
   if (!(mg_tensor_type = (PyTypeObject *)standin_import("torch", "Tensor"))) return -1;
@@ -491,7 +492,7 @@ int mg_standin_autocast_off(void) {
 
 /* While a stand-in is saved for backward, the user's hooks on saved tensors are ignored; torch's own tracers do the same. */
 static int standin_ignore_hooks(bool on) {
-  PyObject *m = PyImport_ImportModule("torch._C._autograd");
+  PyObject *m = mg_import("torch._C._autograd");
   PyObject *r = m ? PyObject_CallMethod(m, "_saved_tensors_hooks_set_tracing", "O", on ? Py_True : Py_False) : NULL;
   int was = r ? PyObject_IsTrue(r) : -1;
   if (!r && PyErr_ExceptionMatches(PyExc_AttributeError)) {

@@ -3,6 +3,7 @@
  * dtype, layout, memory format and device objects are plain structs whose value follows the object header; that is
  * checked against known objects when the module loads, so reading one costs a load instead of an attribute look-up. */
 #include "front/torchobj.h"
+#include "front/names.h"
 #include "base/log.h"
 #include <string.h>
 
@@ -52,7 +53,7 @@ int mg_torchobj_init(void) {
       {"float32", 6}, {"bfloat16", 15}, {"bool", 11}, {"strided", 0}, {"sparse_coo", 1},
       {"preserve_format", 1}, {"channels_last", 2}};
   int rc = -1, type, index;
-  PyObject *torch = PyImport_ImportModule("torch"), *dev = NULL;
+  PyObject *torch = mg_import("torch"), *dev = NULL;
   PyTypeObject *dt = NULL;
   if (!torch) goto done;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)

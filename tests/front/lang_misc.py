@@ -345,7 +345,7 @@ def k_dir_vars(x):
     class A: pass
     a = A(); a.u = 1; a.v = x
     return x + len(vars(a)), sorted(a.__dict__), "u" in dir(a)
-@prog
+@prog(graphs=2, breaks=1)
 def k_weakref(x):
     class A: pass
     a = A(); r = weakref.ref(a)
