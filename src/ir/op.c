@@ -36,7 +36,11 @@ typedef struct OpParse { /* one run over a schema text; strings are copied into 
   uint8_t *ret_kind;
   bool *ret_writes;
   int nparam, nret, cap;
-  const char *why; /* what was wrong, or NULL */
+  struct {
+    const char *p;
+    size_t n;
+  } set[INT8_MAX]; /* names of alias sets, in order of appearance; a set's number is its place here */
+  int nset;
 } OpParse;
 
 typedef struct OpType { /* one parsed type */
@@ -87,10 +91,25 @@ static const char *op_word(OpParse *s, size_t *n) {
   return b;
 }
 
-/* "(a)", "(a!)", "(a! -> a|b)", "(*)": only the first set letter and the write mark matter here. */
+/* "(a)", "(a!)", "(a0!)" of custom ops, "(a! -> a|b)", "(*)": only the first set and the write mark matter here. */
 static bool op_is_alias(const char *p) {
   if (*p++ != '(') return false;
-  return *p == '*' || (*p >= 'a' && *p <= 'z' && (p[1] == ')' || p[1] == '!' || p[1] == '|' || p[1] == ' '));
+  if (*p == '*') return true;
+  if (*p < 'a' || *p > 'z') return false;
+  for (p++; *p >= '0' && *p <= '9'; p++) {}
+  return *p == ')' || *p == '!' || *p == '|' || *p == ' ';
+}
+
+/* The number of the alias set whose name starts at b, or -1 when there are too many. */
+static int op_alias_set(OpParse *s, const char *b) {
+  size_t n = 1;
+  while (b[n] >= '0' && b[n] <= '9') n++;
+  for (int i = 0; i < s->nset; i++)
+    if (s->set[i].n == n && !memcmp(s->set[i].p, b, n)) return i;
+  if (s->nset == (int)(sizeof s->set / sizeof *s->set)) return -1;
+  s->set[s->nset].p = b;
+  s->set[s->nset].n = n;
+  return s->nset++;
 }
 
 static bool op_parse_type(OpParse *s, OpType *t) {
@@ -126,7 +145,7 @@ static bool op_parse_type(OpParse *s, OpType *t) {
   }
   for (;;) {
     if (op_is_alias(s->p)) {
-      if (s->p[1] != '*') t->alias = s->p[1] - 'a';
+      if (s->p[1] != '*' && (t->alias = op_alias_set(s, s->p + 1)) < 0) return false;
       for (s->p++; *s->p && *s->p != ')'; s->p++)
         if (*s->p == '!') t->writes = true;
       if (*s->p++ != ')') return false;

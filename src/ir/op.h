@@ -27,7 +27,7 @@ typedef struct MgParam {
   bool kwarg_only;
   bool has_default;
   bool writes;         /* alias annotation with "!": the op mutates it */
-  int8_t alias_set;    /* letter of the alias annotation - 'a', or -1 */
+  int8_t alias_set;    /* number of its alias set, or -1 */
   const char *deflt;   /* default as text ("1", "None", "[]", "True", "0.5", "contiguous_format") */
 } MgParam;
 
@@ -42,7 +42,7 @@ typedef struct MgOp {
   bool is_view;        /* a return aliases a parameter that is not written */
   bool random;         /* uses a generator (tag nondeterministic_seeded, or by name) */
   MgParam *param;
-  int8_t *ret_alias;   /* per return: alias set letter - 'a', or -1 */
+  int8_t *ret_alias;   /* per return: number of its alias set, or -1 */
   uint8_t *ret_kind;   /* per return: AK_tensor, AK_tensor_list, AK_int ... */
   uint32_t id;         /* dense number of this op in this process; front keeps its OpOverload by it */
 } MgOp;

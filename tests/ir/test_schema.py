@@ -39,6 +39,14 @@ def test_every_schema_parses(schemas):
         assert row[4][0] == str(int(writes)), s
 
 
+def test_numbered_alias_sets():
+    """custom_op names its alias sets a0, a1, ...: each is a set of its own, and a writing result belongs to its argument's."""
+    text = "my::op(Tensor(a0!) x, Tensor y, Tensor(a2!) z) -> Tensor(a2!)"
+    row = parsed([text, text.replace("a0", "a").replace("a2", "b")])
+    assert row[0][3:] == row[1][3:] and row[0][4][0] == "1"
+    assert row[0][6].count("!") == 2
+
+
 def rows_of_table():
     text = "".join(p.read_text() for p in sorted((ROOT / "src" / "ir").glob("ops_*.def")))
     return re.findall(r'(?m)^TOP\((\w+), "([^"]*)",\s*"((?:[^"\\]|\\.)*)"', text)
