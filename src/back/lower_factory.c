@@ -72,6 +72,7 @@ static bool ok_no_dropout(const MgGraph *g, const MgNode *n) {
 
 #define F(name, fn, op) {"aten::" name, fn, NULL, NULL, op, 0, 0, NULL},
 const LwRow lw_rows_factory[] = {
+  F("_efficientzerotensor", factory_const, 0) /* eager's has no memory at all; here it is an ordinary tensor */
   F("zeros", factory_const, 0) F("ones", factory_const, 1) F("empty.memory_format", factory_const, 0)
   F("empty_strided", factory_const, 0) F("empty_permuted", factory_const, 0) F("full", factory_full, 1)
   F("zeros_like", factory_const, 0) F("ones_like", factory_const, 1) F("empty_like", factory_const, 0)

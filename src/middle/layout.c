@@ -1,6 +1,6 @@
 /* Memory formats inside the graph: convolutions run on channels-last data, so values between them get such strides
  * and the nests around them are lowered that way; no copies are added.
- * In: a functional graph with mg::conv nodes.  Out: the same nodes; some values have other strides.
+ * In: a functional graph with mg::conv and convolution_backward nodes.  Out: the same nodes; some values have other strides.
  * A value may change when nobody can tell: it is not a graph output or write-back, its producer can write any strides
  * (a convolution or a node that becomes loops), and every reader can read any (the same, and matrix products; no other
  * extern calls).  Readers may see it through permutations, and through reshapes that are still views then.
@@ -34,7 +34,23 @@ static bool layout_candidate(const MgGraph *g, ValRef v) {
   return spatial > 1 && !mg_sym_is(g->x, t->size[1], 1); /* else both formats are one */
 }
 
-static bool layout_is_conv(const MgNode *n) { return n->op->code == TOP_mg_conv; }
+/* Elements of a value; 0 when not constant. */
+static int64_t layout_numel(const MgGraph *g, ValRef v) {
+  const MgVal *t = mg_val(g, v);
+  int64_t all = 1, n;
+  for (int i = 0; i < t->ndim; i++) all *= mg_ex_const_int(g->x, t->size[i], &n) ? n : 0;
+  return all;
+}
+
+/* ATen's convolution_backward follows the format of its input; channels-last costs it copies of the weight and of the
+ * weight's gradient, which pay while those are smaller than the data. */
+static bool layout_is_conv(const MgGraph *g, const MgNode *n) {
+  if (n->op->code != TOP_convolution_backward) return n->op->code == TOP_mg_conv;
+  return layout_numel(g, n->arg[2].u.val) <= layout_numel(g, n->arg[1].u.val);
+}
+
+/* Results of a node that choose strides: of convolution_backward only the gradient of the input. */
+static int layout_results(const MgNode *n) { return n->op->code == TOP_convolution_backward ? 1 : n->nout; }
 
 static bool layout_is_view(const MgNode *n) {
   uint16_t c = n->op->code; /* these may share memory though their schemas do not say so */
@@ -47,7 +63,7 @@ static bool layout_is_loops(const Layout *l, NodeRef n) {
 }
 
 /* Matrix products read any strides but choose none. */
-static bool layout_reads_any(const MgNode *n) { return layout_is_conv(n) || n->op->code == TOP_mg_matmul; }
+static bool layout_reads_any(const Layout *l, const MgNode *n) { return layout_is_conv(l->g, n) || n->op->code == TOP_mg_matmul; }
 
 static void layout_pin(ValRef *v, void *arg) {
   Layout *l = arg;
@@ -162,9 +178,13 @@ static void layout_scan(ValRef *v, void *arg) {
 
 /* Spreads the choice over one node: from arguments to results and back. */
 static void layout_spread(Layout *l, MgNode *n, bool loops) {
-  bool conv = layout_is_conv(n);
+  bool conv = layout_is_conv(l->g, n);
   if (!conv && !loops) return;
-  for (int i = 0; i < n->nout; i++) {
+  if (conv && !n->out[0]) { /* only the weight's gradient is wanted */
+    LayoutScan s = {.l = l, .ndim = mg_val(l->g, n->arg[0].u.val)->ndim, .set = true};
+    mg_node_each_val(n, layout_scan, &s);
+  }
+  for (int i = 0; i < layout_results(n); i++) {
     ValRef v = n->out[i];
     if (!v) continue;
     LayoutScan s = {.l = l, .ndim = mg_val(l->g, v)->ndim, .set = conv || l->last[v]};
@@ -218,14 +238,14 @@ static MgRc layout_collect(Layout *l, bool *loops) {
     l->strict = false;
     if (layout_is_view(n)) {
       TRY(layout_view(l, n));
-    } else if (layout_is_conv(n) || loops[k]) {
-      for (int i = 0; i < n->nout; i++)
+    } else if (layout_is_conv(l->g, n) || loops[k]) {
+      for (int i = 0; i < layout_results(n); i++)
         if (n->out[i]) TRY(layout_enter(l, n->out[i]));
     } else {
-      l->strict = !layout_reads_any(n);
+      l->strict = !layout_reads_any(l, n);
     }
     mg_node_each_val(n, layout_pin, l);
-    if (layout_is_conv(n)) mg_node_each_val(n, layout_mark_dense, l);
+    if (layout_is_conv(l->g, n)) mg_node_each_val(n, layout_mark_dense, l);
   }
   for (uint32_t i = 0; i < g->noutput; i++) l->free[l->root[g->output[i]]] = false;
   for (uint32_t i = 0; i < g->nwb; i++) l->free[l->root[g->wb_value[i]]] = false;

@@ -341,3 +341,12 @@ def test_requires_grad_switches():
             o.sum().backward()
             assert (x.grad is not None) == gx and (y.grad is not None) == gy
     assert _magneto.stats()["joint_graphs"] == 3
+
+
+def test_convolutions_of_a_backward_graph():
+    """Small and large weights: their convolution_backward runs on channels-last and on contiguous data."""
+    def make():
+        return torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 16, 3, groups=2),
+                                   torch.nn.SiLU(), torch.nn.MaxPool2d(3), torch.nn.Conv2d(16, 64, 5), torch.nn.ReLU())
+
+    check_module(make, (torch.randn(2, 3, 20, 20),))
