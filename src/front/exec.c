@@ -159,25 +159,41 @@ done:
 
 /* ---- a compiled plan ---- */
 
-/* Inputs over the same memory: which is the first of each group.  Plans are compiled for one such pattern. */
-static void exec_overlaps(PyObject *const *in, uint32_t n, uint32_t *first) {
+/* Where the memory that a tensor is a part of begins; NULL: it has none. */
+static const char *exec_memory(PyObject *tensor) {
+  void *p = NULL;
+  int64_t offset = 0;
+  int32_t dtype = 0;
+  MgTensor *t = mg_abi_tensor(tensor);
+  if (mg_abi.aoti_torch_get_data_ptr(t, &p) || !p || mg_abi.aoti_torch_get_storage_offset(t, &offset)) return NULL;
+  mg_abi.aoti_torch_get_dtype(t, &dtype);
+  return (const char *)p - offset * mg_dtype_size((MgDtype)dtype);
+}
+
+/* Inputs over the same memory: which is the first of each group.  Plans are compiled for one such pattern, so this runs
+ * on every call: a table of begins makes it one pass.  False: out of memory. */
+static bool exec_overlaps(PyObject *const *in, uint32_t n, uint32_t *first) {
+  enum { SMALL = 128 };
+  struct {
+    const char *at;
+    uint32_t index;
+  } few[SMALL], *table = few;
+  size_t room = SMALL;
+  while (room < 2 * (size_t)n) room *= 2;
+  if (room > SMALL) table = mg_calloc(room, sizeof *table);
+  else memset(few, 0, sizeof few);
+  if (!table) return false;
   for (uint32_t i = 0; i < n; i++) {
-    void *p = NULL, *q = NULL;
-    int64_t po = 0, qo = 0;
-    MgTensor *t = mg_abi_tensor(in[i]);
+    const char *p = exec_memory(in[i]);
     first[i] = i;
-    if (mg_abi.aoti_torch_get_data_ptr(t, &p) || !p || mg_abi.aoti_torch_get_storage_offset(t, &po)) continue;
-    int32_t dt = 0, du = 0;
-    mg_abi.aoti_torch_get_dtype(t, &dt);
-    for (uint32_t k = 0; k < i; k++) {
-      MgTensor *u = mg_abi_tensor(in[k]);
-      if (mg_abi.aoti_torch_get_data_ptr(u, &q) || !q || mg_abi.aoti_torch_get_storage_offset(u, &qo)) continue;
-      mg_abi.aoti_torch_get_dtype(u, &du);
-      if ((char *)p - po * mg_dtype_size((MgDtype)dt) != (char *)q - qo * mg_dtype_size((MgDtype)du)) continue;
-      first[i] = k;
-      break;
-    }
+    if (!p) continue;
+    size_t k = ((uintptr_t)p * 0x9e3779b97f4a7c15u) >> 32 & (room - 1);
+    while (table[k].at && table[k].at != p) k = (k + 1) & (room - 1);
+    if (table[k].at) first[i] = table[k].index;
+    else table[k].at = p, table[k].index = i;
   }
+  if (table != few) free(table);
+  return true;
 }
 
 static bool exec_writes_inputs(const MgGraph *g) {
@@ -217,7 +233,7 @@ static int exec_build_plan(MgExec *e, MgRec *r, const MgConfig *cfg, PyObject *c
   if (mg_nodecall_hostops(r->cap->objs, &host)) return -1;
   if (guard_overlap) {
     if (!(e->overlap = mg_calloc(e->ninput + 1, sizeof *e->overlap))) return PyErr_NoMemory(), -1;
-    exec_overlaps(example, e->ninput, e->overlap);
+    if (!exec_overlaps(example, e->ninput, e->overlap)) return PyErr_NoMemory(), -1;
   }
   MgRc rc = mg_compile(r->g, &cfg->opt, &host, &e->plan);
   if (rc == MG_OK) {
@@ -352,8 +368,7 @@ fail:
 static bool exec_same_overlap(const MgExec *e, PyObject *const *in) {
   uint32_t small[64], *now = e->ninput > 64 ? mg_malloc(e->ninput * sizeof *now) : small;
   if (!now) return false;
-  exec_overlaps(in, e->ninput, now);
-  bool same = !memcmp(now, e->overlap, e->ninput * sizeof *now);
+  bool same = exec_overlaps(in, e->ninput, now) && !memcmp(now, e->overlap, e->ninput * sizeof *now);
   if (now != small) free(now);
   return same;
 }

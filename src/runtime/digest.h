@@ -12,7 +12,7 @@ typedef struct MgDigest {
   uint64_t h[2];
 } MgDigest;
 
-enum { MG_DIGEST_CHUNK = 64 << 10 }; /* bytes of one digest in a table */
+enum { MG_DIGEST_CHUNK = 16 << 10 }; /* bytes of one digest in a table */
 
 MgDigest mg_digest(const void *p, size_t n);
 /* Brings the digests of p's chunks ([n / CHUNK rounded up]) up to date, on several threads.  True: none changed. */
