@@ -96,6 +96,11 @@ void lw_define_view(Lower *L, ValRef v, const MgView *view);
 MgRc lw_buffer(Lower *L, ValRef v, MgView *out);
 /* A nest that stores e (over v's indices) for every point of sizes size[0..ndim) at view indices. */
 MgRc lw_store(Lower *L, const MgView *view, ExprRef e);
+/* Writes where data says: the result's memory, filled with self (0: zeros), then nests over size[0..nd) that store or
+ * accumulate value at element `to` of the view where mask holds.  lw_define_view afterwards. */
+MgRc lw_scatter_begin(Lower *L, ValRef v, ValRef self, MgView *view);
+MgRc lw_scatter(Lower *L, const MgView *view, const SymRef *size, int nd, const ExprRef *to, ExprRef mask, MgStoreMode mode,
+                ExprRef value);
 /* Fills ranges, store index and the map of outer indices of a nest that stores to `view`: outermost has the largest
  * stride, dimensions of one element are dropped.  to[d] is what idx(d) becomes (d < view->ndim). */
 void lw_ranges(Lower *L, MgLoop *l, const MgView *view, ExprRef *to);

@@ -55,33 +55,22 @@ static MgRc index_embedding(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, v, lw_masked(L, lw_at(L, w, to), k.in, index_zero(L, v)));
 }
 
-static MgRc index_gather(Lower *L, MgNode *n, const LwRow *r) {
+/* gather, index_select(self, dim, index): one coordinate of self comes from the index tensor, which is read at the
+ * result's own position, or (op 1) at its coordinate along dim */
+static MgRc index_along(Lower *L, MgNode *n, const LwRow *r) {
   ValRef src = lw_arg_val(n, 0), t = lw_arg_val(n, 2), v = n->out[0];
   const MgVal *m = lw_meta(L, src);
-  ExprRef at[LW_MAX_NDIM];
+  ExprRef at[LW_MAX_NDIM], zero = lw_int(L, 0);
   LwIndex k = {0, lw_const(L, TY_i1, 1)};
   int dim;
-  if (!lw_arg_dim(L->g, n, 1, m->ndim, &dim) || m->ndim != lw_meta(L, t)->ndim) return MG_UNSUP;
+  if (!lw_arg_dim(L->g, n, 1, m->ndim, &dim) || (!r->op && m->ndim != lw_meta(L, t)->ndim)) return MG_UNSUP;
   for (int d = 0; d < m->ndim; d++) at[d] = mg_ex_idx(L->x, d);
   TRY(lw_settle(L, src));
-  if (m->ndim)
+  if (!r->op && m->ndim)
     TRY(lw_index(L, t, at, m->ndim, m->size[dim], false, "RuntimeError", "gather: index is out of bounds for the dimension", &k));
-  if (m->ndim) at[dim] = k.i;
-  return lw_define(L, v, lw_masked(L, lw_at(L, src, at), k.in, index_zero(L, v)));
-}
-
-static MgRc index_select(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef src = lw_arg_val(n, 0), t = lw_arg_val(n, 2), v = n->out[0];
-  const MgVal *m = lw_meta(L, src);
-  ExprRef at[LW_MAX_NDIM];
-  LwIndex k = {0, lw_const(L, TY_i1, 1)};
-  int dim;
-  if (!lw_arg_dim(L->g, n, 1, m->ndim, &dim)) return MG_UNSUP;
-  for (int d = 0; d < m->ndim; d++) at[d] = mg_ex_idx(L->x, d);
-  TRY(lw_settle(L, src));
-  ExprRef zero = lw_int(L, 0);
-  if (m->ndim) TRY(lw_index(L, t, &at[dim], 1, m->size[dim], false, "IndexError", "index out of range in self", &k));
-  else TRY(lw_index(L, t, &zero, 1, lw_int(L, 1), false, "IndexError", "index out of range in self", &k));
+  else if (r->op)
+    TRY(lw_index(L, t, m->ndim ? &at[dim] : &zero, 1, m->ndim ? m->size[dim] : lw_int(L, 1), false, "IndexError",
+                 "index out of range in self", &k));
   if (m->ndim) at[dim] = k.i;
   return lw_define(L, v, lw_masked(L, lw_at(L, src, at), k.in, index_zero(L, v)));
 }
@@ -174,8 +163,8 @@ static bool ok_one_hot(const MgGraph *g, const MgNode *n) {
 
 #define I(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_real, NULL},
 const LwRow lw_rows_index[] = {
-  I("embedding", ok_int_arg1, index_embedding, 0) I("gather", ok_int_arg2, index_gather, 0)
-  I("index_select", ok_int_arg2, index_select, 0) I("take", ok_int_arg1, index_take, 0)
+  I("embedding", ok_int_arg1, index_embedding, 0) I("gather", ok_int_arg2, index_along, 0)
+  I("index_select", ok_int_arg2, index_along, 1) I("take", ok_int_arg1, index_take, 0)
   I("index.Tensor", ok_index, index_index, 1) I("_unsafe_index.Tensor", ok_index, index_index, 0)
   {"aten::one_hot", index_one_hot, ok_one_hot, NULL, 0, 0, 0, NULL},
   {0},

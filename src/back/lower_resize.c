@@ -189,18 +189,11 @@ static MgRc resize_backward(Lower *L, MgNode *n, const LwRow *r) {
   TRY(lw_settle(L, grad));
   ExprRef g = mg_ex_cvt(L->x, z.acc, lw_at(L, grad, at));
   resize_taps(&z, kind, &t);
-  TRY(lw_buffer(L, v, &out));
-  TRY(lw_store(L, &out, lw_const(L, z.acc, 0)));
+  TRY(lw_scatter_begin(L, v, 0, &out));
   for (int c = 0; c < resize_combinations(&z, &t); c++) {
     ExprRef w = resize_tap(&z, &t, c, to);
-    MgLoop *l = mg_sched_loop(L->s, ML_scatter, L->node);
-    TRYP(l);
-    for (int d = 0; d < m->ndim; d++) l->range[d] = mg->size[d];
-    l->nouter = mg->ndim;
-    l->mode = ST_add;
-    l->buf = out.buf;
-    l->index = mg_view_index(L->x, &out, to);
-    l->value = w ? lw_op2(L, OP_mul, g, w) : g;
+    ExprRef e = w ? lw_op2(L, OP_mul, g, w) : g;
+    TRY(lw_scatter(L, &out, mg->size, mg->ndim, to, lw_const(L, TY_i1, 1), ST_add, e));
   }
   lw_define_view(L, v, &out);
   return MG_OK;

@@ -9,9 +9,8 @@ static void scatter_ids(Lower *L, ExprRef *at, int n) {
   for (int d = 0; d < n; d++) at[d] = mg_ex_idx(L->x, d);
 }
 
-/* Appends a nest over sizes size[0..nd) that stores value at element `index` of the view where mask holds. */
-static MgRc scatter_nest(Lower *L, const MgView *view, const SymRef *size, int nd, const ExprRef *to, ExprRef mask,
-                         MgStoreMode mode, ExprRef value) {
+MgRc lw_scatter(Lower *L, const MgView *view, const SymRef *size, int nd, const ExprRef *to, ExprRef mask, MgStoreMode mode,
+                ExprRef value) {
   MgLoop *l = mg_sched_loop(L->s, ML_scatter, L->node);
   int64_t always;
   TRYP(l);
@@ -25,8 +24,7 @@ static MgRc scatter_nest(Lower *L, const MgView *view, const SymRef *size, int n
   return MG_OK;
 }
 
-/* Memory of result v, filled with self (0: zeros). */
-static MgRc scatter_begin(Lower *L, ValRef v, ValRef self, MgView *view) {
+MgRc lw_scatter_begin(Lower *L, ValRef v, ValRef self, MgView *view) {
   ExprRef at[LW_MAX_NDIM];
   const MgVal *m = lw_meta(L, v);
   scatter_ids(L, at, m->ndim);
@@ -65,7 +63,7 @@ static MgRc scatter_dim(Lower *L, MgNode *n, const LwRow *r) {
   memcpy(to, at, sizeof at);
   ExprRef val = src ? mg_ex_cvt(L->x, ty, lw_at(L, src, at)) : lw_arg_scalar(L, lw_arg(n, 3), ty);
   MgView view;
-  TRY(scatter_begin(L, v, self, &view));
+  TRY(lw_scatter_begin(L, v, self, &view));
   if (m->ndim) {
     TRY(lw_index(L, t, at, m->ndim, m->size[dim], false, "RuntimeError", "scatter: index is out of bounds for the dimension", &k));
     to[dim] = k.i;
@@ -73,16 +71,16 @@ static MgRc scatter_dim(Lower *L, MgNode *n, const LwRow *r) {
   if (!with_self) { /* elements that are written start from the identity */
     ExprRef id = op == SC_mul ? lw_const(L, ty, 1) : op == SC_max ? lw_lowest(L, ty) : op == SC_min ? lw_highest(L, ty)
                : lw_const(L, ty, 0);
-    TRY(scatter_nest(L, &view, mt->size, mt->ndim, to, k.in, ST_set, id));
+    TRY(lw_scatter(L, &view, mt->size, mt->ndim, to, k.in, ST_set, id));
   }
-  TRY(scatter_nest(L, &view, mt->size, mt->ndim, to, k.in, scatter_mode[op], val));
+  TRY(lw_scatter(L, &view, mt->size, mt->ndim, to, k.in, scatter_mode[op], val));
   lw_define_view(L, v, &view);
   if (op != SC_mean) return MG_OK;
   /* mean: how many values each element got, then a division in place */
   MgView cnt;
   TRY(lw_temp(L, DT_i64, m->device, m->ndim, m->size, "count", &cnt));
   TRY(lw_store(L, &cnt, lw_int(L, with_self)));
-  TRY(scatter_nest(L, &cnt, mt->size, mt->ndim, to, k.in, ST_add, lw_int(L, 1)));
+  TRY(lw_scatter(L, &cnt, mt->size, mt->ndim, to, k.in, ST_add, lw_int(L, 1)));
   ExprRef c = mg_ex_load(L->x, TY_i64, cnt.buf, mg_view_index(L->x, &cnt, at), 0, 0);
   c = mg_ex_cvt(L->x, ty, mg_sym_max(L->x, c, lw_int(L, 1)));
   ExprRef sum = lw_at(L, v, at);
@@ -115,10 +113,10 @@ static MgRc scatter_slices(Lower *L, MgNode *n, const LwRow *r) {
   ExprRef val = src ? mg_ex_cvt(L->x, ty, lw_at_bcast(L, src, at, m->ndim)) : lw_arg_scalar(L, lw_arg(n, 3), ty);
   if (lw_arg(n, 4)->tag != MA_none) val = lw_op2(L, OP_mul, val, lw_arg_scalar(L, lw_arg(n, 4), ty)); /* alpha */
   MgView view;
-  TRY(scatter_begin(L, v, self, &view));
+  TRY(lw_scatter_begin(L, v, self, &view));
   TRY(lw_index(L, t, &at[dim], 1, m->size[dim], r->op == SC_set && !src, "IndexError", "index out of range in self", &k));
   to[dim] = k.i;
-  TRY(scatter_nest(L, &view, size, m->ndim, to, k.in, scatter_mode[r->op], val));
+  TRY(lw_scatter(L, &view, size, m->ndim, to, k.in, scatter_mode[r->op], val));
   lw_define_view(L, v, &view);
   return MG_OK;
 }
@@ -179,9 +177,9 @@ static MgRc scatter_index_put(Lower *L, MgNode *n, const LwRow *r) {
   }
   ExprRef e = mg_ex_cvt(L->x, ty, lw_at_bcast(L, val, at, nd));
   MgView view;
-  TRY(scatter_begin(L, v, self, &view));
+  TRY(lw_scatter_begin(L, v, self, &view));
   TRY(lw_indexing_map(L, &q, m->size, at, r->op, to, &in));
-  TRY(scatter_nest(L, &view, size, nd, to, in, lw_arg_bool(n, 3, false) ? ST_add : ST_set, e));
+  TRY(lw_scatter(L, &view, size, nd, to, in, lw_arg_bool(n, 3, false) ? ST_add : ST_set, e));
   lw_define_view(L, v, &view);
   return MG_OK;
 }
@@ -207,10 +205,10 @@ static MgRc scatter_put(Lower *L, MgNode *n, const LwRow *r) {
   lw_reshape_map(L, ms->size, ms->ndim, mt->size, mt->ndim, at, from);
   ExprRef e = mg_ex_cvt(L->x, scatter_ty(L, v), lw_at(L, src, from));
   MgView view;
-  TRY(scatter_begin(L, v, self, &view));
+  TRY(lw_scatter_begin(L, v, self, &view));
   TRY(lw_index(L, t, at, mt->ndim, numel, true, "IndexError", "out of range: tried to access an element outside of the tensor", &k));
   lw_reshape_map(L, m->size, m->ndim, &numel, 1, &k.i, to);
-  TRY(scatter_nest(L, &view, mt->size, mt->ndim, to, k.in, lw_arg_bool(n, 3, false) ? ST_add : ST_set, e));
+  TRY(lw_scatter(L, &view, mt->size, mt->ndim, to, k.in, lw_arg_bool(n, 3, false) ? ST_add : ST_set, e));
   lw_define_view(L, v, &view);
   return MG_OK;
 }
@@ -227,12 +225,12 @@ static MgRc scatter_embedding_backward(Lower *L, MgNode *n, const LwRow *r) {
   scatter_ids(L, at, mg->ndim);
   MgView view;
   ExprRef e = mg_ex_cvt(L->x, scatter_ty(L, v), lw_at(L, grad, at));
-  TRY(scatter_begin(L, v, 0, &view));
+  TRY(lw_scatter_begin(L, v, 0, &view));
   TRY(lw_index(L, t, at, mt->ndim, m->size[0], false, NULL, NULL, &k));
   to[0] = k.i;
   to[1] = at[mg->ndim - 1];
   ExprRef in = lw_op2(L, OP_and, k.in, lw_op2(L, OP_ne, k.i, lw_arg_sym(L, n, 3, -1)));
-  TRY(scatter_nest(L, &view, mg->size, mg->ndim, to, in, ST_add, e));
+  TRY(lw_scatter(L, &view, mg->size, mg->ndim, to, in, ST_add, e));
   lw_define_view(L, v, &view);
   return MG_OK;
 }

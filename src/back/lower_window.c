@@ -193,23 +193,13 @@ static MgRc window_max_backward(Lower *L, MgNode *n, const LwRow *r) { /* (grad,
   SymRef space = lw_int(L, 1);
   for (int d = 0; d < m->ndim; d++) at[d] = mg_ex_idx(L->x, d);
   for (int d = lead; d < m->ndim; d++) space = mg_sym_mul(L->x, space, m->size[d]);
-  MgTy ty = mg_dtype_compute((MgDtype)m->dtype);
-  ExprRef flat = lw_at(L, t, at), e = mg_ex_cvt(L->x, ty, lw_at(L, grad, at));
+  ExprRef flat = lw_at(L, t, at), e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)m->dtype), lw_at(L, grad, at));
   MgView out;
-  TRY(lw_buffer(L, v, &out));
-  TRY(lw_store(L, &out, lw_const(L, ty, 0)));
+  TRY(lw_scatter_begin(L, v, 0, &out));
   memcpy(to, at, sizeof to);
   lw_reshape_map(L, m->size + lead, s, &space, 1, &flat, back);
   memcpy(to + lead, back, sizeof *to * s);
-  MgLoop *l = mg_sched_loop(L->s, ML_scatter, L->node);
-  TRYP(l);
-  memcpy(l->range, mg->size, sizeof *l->range * mg->ndim);
-  l->nouter = mg->ndim;
-  l->mode = ST_add;
-  l->buf = out.buf;
-  l->index = mg_view_index(L->x, &out, to);
-  l->mask = lw_in_range(L, flat, space);
-  l->value = e;
+  TRY(lw_scatter(L, &out, mg->size, mg->ndim, to, lw_in_range(L, flat, space), ST_add, e));
   lw_define_view(L, v, &out);
   return MG_OK;
 }
