@@ -1,7 +1,8 @@
-"""python -m bench cpu [--only TEXT] [--seconds S] [--no-cold] [--no-peer] [--json FILE]
+"""python -m bench cpu [--train] [--only TEXT] [--seconds S] [--no-cold] [--no-peer] [--json FILE]
 
 Runs every workload of bench/workloads.py in fresh processes: cold compile of torch.compile and of magneto, then the
-steady state of eager, torch.compile and magneto interleaved in one process.  Prints a table and writes JSON."""
+steady state of eager, torch.compile and magneto interleaved in one process; with --train whole training steps and their
+peak memory.  Prints a table and writes JSON."""
 from __future__ import annotations
 
 import argparse
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from bench.workloads import CPU
+from bench.workloads import CPU, TRAIN
 
 
 def _run(*args: str) -> dict:
@@ -27,13 +28,16 @@ def _run(*args: str) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench")
     parser.add_argument("device", choices=["cpu"])
+    parser.add_argument("--train", action="store_true", help="training steps instead of inference")
     parser.add_argument("--only", default="", help="workloads whose name contains this text")
     parser.add_argument("--seconds", type=float, default=20.0, help="steady-state seconds a workload")
     parser.add_argument("--no-cold", action="store_true", help="leave out the cold compile times")
     parser.add_argument("--no-peer", action="store_true", help="leave out torch.compile")
-    parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("bench/results/cpu.json"))
+    parser.add_argument("--json", type=pathlib.Path, help="default: bench/results/cpu[-train].json")
     options = parser.parse_args()
-    names = [name for name in CPU if options.only in name]
+    workloads = TRAIN if options.train else CPU
+    names = [name for name in workloads if options.only in name]
+    path = options.json or pathlib.Path("bench/results/cpu-train.json" if options.train else "bench/results/cpu.json")
     rows = []
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("bench", total=len(names))
@@ -44,25 +48,31 @@ def main() -> None:
             if not options.no_cold:
                 for which in ["magneto"] + ([] if options.no_peer else ["torch.compile"]):
                     row[which]["cold_ms"] = _run("cold", name, which)["cold_ms"]
+            if options.train:
+                for which in row.keys() & {"eager", "torch.compile", "magneto"}:
+                    row[which]["peak_mib"] = _run("memory", name, which)["peak_mib"]
             rows.append(row)
             progress.advance(task)
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(rows, indent=1))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(rows, indent=1))
     table = Table(title="milliseconds a call (median; 2 threads), cold compile in milliseconds")
     for column in ["workload", "eager", "torch.compile", "magneto", "vs eager", "vs torch.compile", "goal",
-                   "cold torch.compile", "cold magneto", "cold ratio", "max rel. error"]:
+                   "cold torch.compile", "cold magneto", "cold ratio", "max rel. error"] + \
+            (["peak MiB eager", "torch.compile", "magneto"] if options.train else []):
         table.add_column(column, justify="left" if column == "workload" else "right")
     for row in rows:
         eager, ours, peer = row["eager"], row["magneto"], row.get("torch.compile")
-        goal = CPU[row["name"]].goal
+        goal = workloads[row["name"]].goal
         table.add_row(
             row["name"], f"{eager['median']:.4g}", f"{peer['median']:.4g}" if peer else "", f"{ours['median']:.4g}",
             f"{eager['median'] / ours['median']:.2f}x", f"{peer['median'] / ours['median']:.2f}x" if peer else "",
             f"{goal:.2f}x" if goal else "", f"{peer['cold_ms']:.0f}" if peer and "cold_ms" in peer else "",
             f"{ours['cold_ms']:.0f}" if "cold_ms" in ours else "",
             f"1/{peer['cold_ms'] / ours['cold_ms']:.0f}" if peer and "cold_ms" in peer and "cold_ms" in ours else "",
-            f"{row['error']:.1e}")
-    Console(width=180).print(table)
+            f"{row['error']:.1e}",
+            *([f"{row[w]['peak_mib']:.0f}" if w in row else "" for w in ("eager", "torch.compile", "magneto")]
+              if options.train else []))
+    Console(width=200).print(table)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the benchmarks run: name -> (callable, arguments), random weights, fixed seeds, inference."""
+"""What the benchmarks run: name -> (callable, arguments), random weights, fixed seeds; inference (CPU) and training (TRAIN)."""
 from __future__ import annotations
 
 import dataclasses
@@ -20,6 +20,16 @@ class Workload:
     make: Callable[[], tuple]
     goal: float | None = None
     kind: str = "model"
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """One row of the training table. make() returns (model, arguments, optimizer of the parameters); the model returns
+    its loss.  whole: forward, backward and optimizer step are one compiled function for magneto."""
+
+    make: Callable[[], tuple]
+    whole: bool = False
+    goal: float = 1.0
 
 
 def _vision(name: str):
@@ -86,4 +96,65 @@ CPU = {
     "vit_base_patch16_224 b4": Workload(_vit, 1.15),
     "bert-base 1x128": Workload(_bert, 1.15),
     "gpt2 1x128": Workload(_gpt2, 1.4),
+}
+
+
+class _Classifier(torch.nn.Module):
+    """A network and its cross-entropy loss."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x, target):
+        return torch.nn.functional.cross_entropy(self.net(x), target)
+
+
+class _LanguageModel(torch.nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, ids):
+        return self.net(input_ids=ids, labels=ids).loss
+
+
+def _sgd(parameters):
+    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+
+
+def _train_vision(name: str, optimizer):
+    def make():
+        import torchvision
+
+        torch.manual_seed(0)
+        model = _Classifier(getattr(torchvision.models, name)().train())
+        return model, (torch.randn(4, 3, 128, 128), torch.randint(0, 1000, (4,))), optimizer
+
+    return make
+
+
+def _train_gpt2():
+    import transformers
+
+    torch.manual_seed(0)
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)).train()
+    return _LanguageModel(model), (torch.randint(0, 50000, (1, 128)),), lambda p: torch.optim.AdamW(p, lr=1e-4)
+
+
+def _train_mlp():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 32))
+    return _Classifier(net), (torch.randn(8, 32), torch.randint(0, 32, (8,))), _sgd
+
+
+TRAIN = {
+    "mlp 2x32 b8, SGD": Training(_train_mlp),
+    "mlp 2x32 b8, SGD, whole step": Training(_train_mlp, whole=True),
+    "resnet18 b4x3x128x128, SGD": Training(_train_vision("resnet18", _sgd)),
+    "resnet18 b4x3x128x128, SGD, whole step": Training(_train_vision("resnet18", _sgd), whole=True),
+    "densenet121 b4x3x128x128, Adam": Training(_train_vision("densenet121", torch.optim.Adam)),
+    "densenet121 b4x3x128x128, Adam, whole step": Training(_train_vision("densenet121", torch.optim.Adam), whole=True),
+    "gpt2 1x128 without dropout, AdamW": Training(_train_gpt2),
+    "gpt2 1x128 without dropout, AdamW, whole step": Training(_train_gpt2, whole=True),
 }
