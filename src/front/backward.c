@@ -163,7 +163,7 @@ static int spend_walk(Spend *s, ValRef root) {
       if (val->out < s->cap->ninput && s->cap->input[val->out].nonleaf) s->outer = true;
       continue;
     }
-    if (mg_node(s->g, val->def)->grad_mode) mg_node_each_val(mg_node(s->g, val->def), spend_see, s);
+    if (mg_node(s->g, val->def)->grad_mode && !mg_node(s->g, val->def)->leaf) mg_node_each_val(mg_node(s->g, val->def), spend_see, s);
   }
   return 0;
 }
@@ -188,7 +188,7 @@ static int backward_spend(MgCapture *cap, PyObject *root, bool keep) {
       cap->spent = p;
       cap->cap_spent = n;
       for (uint32_t i = 1; i < n; i++)
-        if (s.seen[i] && mg_val(s.g, i)->def) p[i] = true;
+        if (s.seen[i] && mg_val(s.g, i)->def && !mg_node(s.g, mg_val(s.g, i)->def)->leaf) p[i] = true;
     }
   }
   spend_free(&s);

@@ -159,6 +159,7 @@ static PyObject *dispatch_rebind(MgCapture *cap, const MgFrontOp *fo, PyObject *
   if (!arg || !mg_standin_is(arg))
     return mg_rec_break(BK_op, "%s writes to a tensor that the recording did not make", fo->op->full);
   MgStandInfo *info = mg_standin_info(arg);
+  if (mg_val(cap->rec->g, info->val)->requires_grad) mg_val(cap->rec->g, val)->requires_grad = true; /* under no_grad, too */
   if (!fo->inplace_view && !dispatch_same_shape(cap->rec->g, info->val, val))
     return mg_rec_break(BK_op, "%s resizes its output", fo->op->full);
   info->val = val;

@@ -15,6 +15,7 @@ enum { INLINE_DIMS = 5 };
 static struct {
   int sizes, dtype, keyset;
 } facts_at;
+static uint64_t facts_memory_keys; /* 0: not known */
 
 /* at::Tensor is one pointer to its TensorImpl. */
 static char *facts_impl(PyObject *t) { return *(char **)mg_facts_tensor(t); }
@@ -37,6 +38,25 @@ static uint64_t facts_ask_keyset(PyObject *torch_c, PyObject *t) {
 }
 
 enum { PROBES = 3, IMPL_BYTES = 192 };
+
+/* Keys of tensors whose values are in memory: strided, sparse, with lazy conjugation or negation, all zero. */
+static void facts_learn_memory(PyObject *torch) {
+  static const char *const text[] = {"torch.zeros(2, 2)", "torch.zeros(2, 2).to_sparse()", "torch.zeros(2, dtype=torch.cfloat).conj()",
+                                     "torch.zeros(2, dtype=torch.cfloat).conj().imag", "torch._efficientzerotensor(2)"};
+  PyObject *c = PyObject_GetAttrString(torch, "_C"), *ns = Py_BuildValue("{s:O}", "torch", torch);
+  uint64_t all = 0;
+  for (size_t i = 0; c && ns && i < sizeof text / sizeof *text; i++) {
+    PyObject *t = PyRun_String(text[i], Py_eval_input, ns, ns);
+    if (t) all |= facts_ask_keyset(c, t);
+    PyErr_Clear();
+    Py_XDECREF(t);
+  }
+  facts_memory_keys = all;
+  Py_XDECREF(c);
+  Py_XDECREF(ns);
+}
+
+bool mg_facts_in_memory(PyObject *t) { return !facts_memory_keys || !(facts_keyset(t) & ~facts_memory_keys); }
 
 /* The one offset, a multiple of step, at which every probe shows its value; 0 when there is none or more than one. */
 static int facts_find(PyObject *const *t, const void *const *want, size_t n, int step) {
@@ -98,6 +118,7 @@ const char *mg_facts_init(void) {
     t[2] = t[1] ? PyObject_CallMethod(t[1], "conj", NULL) : NULL;
   }
   if (t[0] && t[1] && t[2]) facts_learn(c, t);
+  if (facts_at.keyset) facts_learn_memory(torch);
   PyErr_Clear();
   for (int i = 0; i < PROBES; i++) Py_XDECREF(t[i]);
   Py_XDECREF(c);

@@ -27,6 +27,8 @@ bool mg_facts_hold(const MgFacts *f, PyObject *tensor);
 /* "size 0: recorded 3, now 4" */
 void mg_facts_explain(const MgFacts *f, PyObject *tensor, char *text, size_t n);
 bool mg_facts_requires_grad(PyObject *tensor);
+/* Does it hold values of its own, rather than a batch of vmap's or what a subclass makes of it? */
+bool mg_facts_in_memory(PyObject *tensor);
 bool mg_facts_learned(void);                         /* TensorImpl's fields are read in place */
 int64_t mg_facts_distance(PyObject *a, PyObject *b);  /* bytes from a's data to b's */
 /* The bytes [lo, hi) that the elements of a strided tensor span; false when it has no memory. */

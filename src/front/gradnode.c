@@ -234,13 +234,21 @@ static PyObject *gradnode_result(const MgAutograd *a, PyObject **grad, uint64_t 
   return t;
 }
 
+/* Tangents under vmap, or of a subclass that handles ops itself, are PyTorch's work; anomaly mode names ATen's nodes. */
+static bool gradnode_strange(const MgAutograd *a, PyObject *const *tangent) {
+  if (mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled) return true;
+  for (uint32_t i = 0; i < a->nthrough; i++)
+    if (tangent[i] != Py_None && !mg_facts_in_memory(tangent[i])) return true;
+  return false;
+}
+
 static PyObject *gradnode_compute(const MgAutograd *a, PyObject *node, PyObject *saved, PyObject *const *tangent) {
   uint64_t given = a->nthrough > 64 ? ~0ull : 0;
   PyObject *small[32], **grad = small, *r = NULL;
   for (uint32_t i = 0; i < a->nthrough && i < 64; i++)
     if (tangent[i] != Py_None) given |= 1ull << i;
   if (!a->ngrad || !given) return gradnode_result(a, NULL, 0);
-  if (mg_abi.aoti_torch_grad_mode_is_enabled()) return gradnode_again(a, node, saved, tangent);
+  if (mg_abi.aoti_torch_grad_mode_is_enabled() || gradnode_strange(a, tangent)) return gradnode_again(a, node, saved, tangent);
   if (a->ngrad > 32 && !(grad = mg_malloc(a->ngrad * sizeof *grad))) return PyErr_NoMemory();
   int rc = gradnode_compiled(a, saved, tangent, grad);
   if (!rc) {

@@ -25,6 +25,15 @@ static void ident_guard_default_device(MgGuards *g) {
   PyErr_Clear();
 }
 
+/* Dual numbers carry a derivative that no guard of a tensor sees. */
+static void ident_guard_forward_ad(MgGuards *g) {
+  PyObject *m = PyImport_GetModule(mg_names.forward_ad), *d = m ? PyModule_GetDict(m) : NULL;
+  PyObject *now = d ? PyDict_GetItemWithError(d, mg_names.current_level) : NULL;
+  if (now) mg_guard_dict_key(g, d, NULL, mg_names.current_level, now);
+  Py_XDECREF(m);
+  PyErr_Clear();
+}
+
 int mg_objects_begin(MgRec *r, const MgSlots *s) {
   r->ident = mg_calloc(1, sizeof *r->ident);
   PyObject *code = s->func ? PyFunction_GET_CODE(s->func) : NULL;
@@ -45,6 +54,7 @@ int mg_objects_begin(MgRec *r, const MgSlots *s) {
   }
   mg_guard_type(r->guards, mg_torch.tensor);
   ident_guard_default_device(r->guards);
+  ident_guard_forward_ad(r->guards);
   return 0;
 }
 

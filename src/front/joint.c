@@ -90,6 +90,8 @@ static int joint_survey(Joint *b, const ValRef *out, int nout) {
   }
   for (int i = 0; i < nout; i++) {
     uint32_t s = mg_val(b->g, out[i])->storage;
+    if (mg_val(b->g, out[i])->def && mg_node(b->g, mg_val(b->g, out[i])->def)->leaf)
+      return joint_refuse(b, "a leaf that the function makes is a result");
     b->group[s]++;
     if (joint_tracked(b, out[i])) b->grad[s] = true;
     else if (!b->seen[out[i]] && mg_val(b->g, out[i])->requires_grad) return joint_refuse(b, "a result has no stand-in");
@@ -289,7 +291,8 @@ static int joint_backward(Joint *b) {
   PyObject *leaves = joint_leaves(b), *roots = leaves ? PyTuple_New(j->nthrough) : NULL, *tangents = NULL, *grads = NULL;
   int rc = -1;
   for (uint32_t i = 0; roots && i < j->nthrough; i++) PyTuple_SET_ITEM(roots, i, Py_NewRef(b->seen[j->through[i]]));
-  if (!roots || !(tangents = joint_tangents(b))) goto done;
+  if (leaves && !j->ndiff) rc = joint_refuse(b, "no input requires grad");
+  if (rc > 0 || !roots || !(tangents = joint_tangents(b))) goto done;
   if (mg_standin_autocast_off()) goto done;
   grads = joint_call_engine(roots, tangents, leaves, false);
   if (!grads) mg_joint_drain();
@@ -357,10 +360,18 @@ static bool joint_wanted(const MgRec *r, const ValRef *out, int nout) {
   return r->cap->cap_storage > 0;
 }
 
+/* What the recording followed roughly, autograd knows. */
+static void joint_ask_autograd(MgRec *r) {
+  for (int grad = 0; grad < 2; grad++) /* several may stand for one value */
+    for (MgStandInfo *i = r->cap->live; i; i = i->next)
+      if (i->self && joint_requires_grad(i->self) == grad) mg_val(r->g, i->val)->requires_grad = grad;
+}
+
 int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
   const ValRef *out;
   int nout = mg_snapshot_outputs(snap, &out);
   MgGraph *g = r->g;
+  joint_ask_autograd(r);
   if (!joint_wanted(r, out, nout)) return 0;
   Joint b = {.r = r, .g = g, .j = mg_new(g->c, MgJointRec, 1), .nval = g->nval};
   uint32_t nnode = g->nnode, nval = g->nval, ninput = g->ninput;

@@ -61,6 +61,7 @@ int mg_names_init(void) {
       {"torch.autograd.variable", "Variable._execution_engine", &mg_torch.engine},
       {"torch.autograd.graph", "_engine_run_backward", &mg_torch.engine_run_backward},
       {"torch.optim.optimizer", "_get_value", &mg_torch.optim_get_value},
+      {"torch._C", "_FunctionBase", &mg_torch.function_base},
       {"torch.optim.optimizer", "Optimizer", &mg_torch.optimizer},
       {"torch._ops", "OpOverload", &mg_torch.op_overload},
       {"torch._ops", "OpOverloadPacket", &mg_torch.op_packet},

@@ -47,6 +47,8 @@ PyObject *mg_import(const char *name);
   NAME(backward_pre_hooks, "_backward_pre_hooks")                                                            \
   NAME(compiling_flag, "_is_compiling_flag")                                                                 \
   NAME(device_module, "torch.utils._device")                                                                 \
+  NAME(forward_ad, "torch.autograd.forward_ad")                                                              \
+  NAME(current_level, "_current_level")                                                                      \
   NAME(current_device, "CURRENT_DEVICE")                                                                     \
   NAME(torchdynamo_disable, "_torchdynamo_disable")                                                          \
   NAME(append, "append")                                                                                     \
@@ -74,6 +76,7 @@ typedef struct MgTorchObjs {
   PyObject *record_enter, *record_exit; /* torch.autograd.profiler.record_function.__enter__, __exit__ */
   PyObject *engine, *engine_run_backward; /* the autograd engine, and the function that calls it */
   PyObject *optim_get_value;   /* torch.optim.optimizer._get_value */
+  PyTypeObject *function_base; /* torch._C._FunctionBase: nodes of gradient graphs that are made in Python */
   PyTypeObject *optimizer;     /* torch.optim.Optimizer */
   PyObject *op_overload;       /* torch._ops.OpOverload */
   PyObject *op_packet;         /* torch._ops.OpOverloadPacket */

@@ -13,6 +13,7 @@ typedef struct NodeStep {
   uint32_t *drop;          /* slots that die after this node */
   uint16_t nin, nout, ndrop;
   bool grad;               /* autograd was on when it was recorded */
+  bool leaf;               /* its result requires grad from here on */
 } NodeStep;
 
 struct MgNodeRun {
@@ -34,6 +35,7 @@ static int noderun_step_build(MgRec *r, NodeRef n, NodeStep *s) {
   MgNode *node = mg_node(r->g, n);
   if (!(s->call = mg_nodecall_new(r->g, n, r->cap->objs))) return -1;
   s->grad = node->grad_mode;
+  s->leaf = node->leaf;
   s->in = mg_calloc(mg_nodecall_nin(s->call) + 1, sizeof *s->in);
   s->out = mg_calloc(node->nout + 1, sizeof *s->out);
   if (!s->in || !s->out) return PyErr_NoMemory(), -1;
@@ -155,6 +157,10 @@ static int noderun_step(const NodeStep *s, PyObject **env) {
   for (int i = 0; i < s->nin; i++) in[i] = env[s->in[i]];
   if (mg_abi.aoti_torch_grad_mode_is_enabled() != s->grad) mg_abi.aoti_torch_grad_mode_set_enabled(s->grad);
   int rc = mg_nodecall_run(s->call, in, out);
+  if (!rc && s->leaf && PyObject_SetAttrString(out[0], "requires_grad", Py_True)) {
+    Py_DECREF(out[0]);
+    rc = -1;
+  }
   for (int i = 0; !rc && i < s->nout; i++) {
     if (s->out[i]) Py_XSETREF(env[s->out[i]], out[i]);
     else Py_XDECREF(out[i]);

@@ -4,6 +4,7 @@
  * dead afterwards and the guards hold on the very frame that was recorded. */
 #include "front/hook.h"
 #include "front/joint.h"
+#include "front/names.h"
 #include "front/record.h"
 #include "front/resume.h"
 #include <stdlib.h>
@@ -343,12 +344,20 @@ static int segment_check_own_guards(Segment *s, MgEntry *e) {
   return -1;
 }
 
+/* Methods of an autograd.Function that autograd itself calls: their context is new at every call, and its state lives in C. */
+static bool segment_has_node(const Segment *s) {
+  for (int i = 0; i < s->nslot; i++)
+    if (s->saved[i] && PyObject_TypeCheck(s->saved[i], mg_torch.function_base)) return true;
+  return false;
+}
+
 int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCodeInfo *info) {
   Segment s = {.ts = ts, .f = f, .cfg = cfg, .info = info, .stop_at = -1};
   int rc = -1;
   mg_pyframe_view(f, &s.v);
   if (!(s.code = mg_code_decoded(info, s.v.code)) || segment_save(&s)) goto done;
   MgHookMode mode = mg_hook_mode;
+  s.off = segment_has_node(&s);
   for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && !s.off && s.stop_at != 0; i++)
     if (segment_attempt(&s)) {
       mg_hook_mode = HOOK_off;

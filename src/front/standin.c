@@ -424,6 +424,16 @@ static long standin_functorch_depth(void) {
   return n;
 }
 
+/* The level of forward-mode differentiation; -1: none. */
+static long standin_forward_level(void) {
+  PyObject *m = PyImport_GetModule(mg_names.forward_ad), *r = m ? PyObject_GetAttr(m, mg_names.current_level) : NULL;
+  long n = r ? PyLong_AsLong(r) : -1;
+  if (!r) PyErr_Clear();
+  Py_XDECREF(m);
+  Py_XDECREF(r);
+  return n;
+}
+
 static void standin_functorch_undo(long depth) {
   PyObject *f = PyObject_GetAttrString(standin_c, "_functorch"), *r = NULL;
   if (f) r = PyObject_CallMethod(f, "pop_dynamic_layer_stack_and_undo_to_depth", "l", depth);
@@ -521,6 +531,7 @@ int mg_standin_begin(MgRec *r) {
   /* A mode of the user must see every op as it happens, and tensors inside vmap or grad are wrappers. */
   if (cap->modes_before > 0) return mg_rec_break(BK_tensor_kind, "a torch dispatch mode is active"), -1;
   if (cap->functorch_before > 0) return mg_rec_break(BK_tensor_kind, "called inside torch.func or vmap"), -1;
+  if (standin_forward_level() >= 0) return mg_rec_break(BK_tensor_kind, "forward-mode differentiation is active"), -1;
   cap->autocast_nesting = standin_autocast_nesting();
   if (!(cap->autocast = standin_save_autocast())) return -1;
   if (!(cap->mode = mg_dispatch_mode_new(cap))) return -1;

@@ -123,6 +123,19 @@ static int standin_set_grad(PyObject *self, PyObject *v, void *closure) {
 static PyObject *standin_get_requires_grad(PyObject *self, void *closure) {
   return standin_base_get(self, "requires_grad");
 }
+/* A tensor of the recording starts a gradient graph: in the graph it is a detached alias of what it was. */
+static int standin_make_leaf(PyObject *self, MgStandInfo *info) {
+  MgGraph *g = info->cap->rec->g;
+  if (standin_base_set(self, "requires_grad", Py_True)) return -1; /* torch's own errors */
+  PyObject *alias = PyObject_CallMethod(self, "detach", NULL);
+  if (!alias) return -1;
+  info->val = mg_standin_val(alias);
+  mg_node(g, mg_val(g, info->val)->def)->leaf = true;
+  mg_val(g, info->val)->requires_grad = true;
+  Py_DECREF(alias);
+  return 0;
+}
+
 static int standin_set_requires_grad(PyObject *self, PyObject *v, void *closure) {
   MgStandInfo *info = mg_standin_info(self);
   PyObject *now = standin_base_get(self, "requires_grad");
@@ -131,9 +144,10 @@ static int standin_set_requires_grad(PyObject *self, PyObject *v, void *closure)
   if (want < 0 || have < 0) return -1;
   if (want == have) return 0;
   /* While an input is being made its flag is set here too: its value is already marked. */
-  if (info->cap && !mg_val(info->cap->rec->g, info->val)->requires_grad)
-    return standin_break(self, BK_op, "a change of requires_grad"), -1;
-  return standin_base_set(self, "requires_grad", v);
+  if (!info->cap || mg_val(info->cap->rec->g, info->val)->requires_grad) return standin_base_set(self, "requires_grad", v);
+  const MgRec *r = info->cap->rec;
+  if (info->input || !want || r->want_fx) return standin_break(self, BK_op, "a change of requires_grad"), -1;
+  return standin_make_leaf(self, info);
 }
 static PyObject *standin_requires_grad_(PyObject *self, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"requires_grad", NULL};

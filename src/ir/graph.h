@@ -54,6 +54,7 @@ typedef struct MgNode {
   uint16_t narg, nout;
   uint32_t line;        /* source line of the user's frame; 0 unknown */
   uint8_t grad_mode;    /* autograd was enabled when it was recorded */
+  bool leaf;            /* a detach whose result is made a leaf that requires grad (requires_grad_()) */
   bool dead;            /* removed by a pass */
   bool backward;        /* joint graph: recorded while the engine ran backward (middle/partition) */
 } MgNode;

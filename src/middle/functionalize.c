@@ -355,6 +355,7 @@ static MgRc fz_twin_node(Fz *f, const MgNode *n, const MgOp *twin, ValRef like, 
     if (!skip || !n->op->param[i].writes) mg_node(g, r)->arg[j++] = copy.arg[i];
   mg_node(g, r)->line = n->line;
   mg_node(g, r)->grad_mode = n->grad_mode;
+  mg_node(g, r)->leaf = n->leaf;
   *out = r;
   return fz_infer(f, r, like);
 }

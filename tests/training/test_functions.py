@@ -1,0 +1,404 @@
+"""autograd.Function inside of compiled functions, and torch.utils.checkpoint around and inside."""
+import pytest
+import torch
+from programs import Registry, grads, leaf, mlp
+from torch.autograd import Function
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+program = Registry()
+
+
+class Cube(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        x, = ctx.saved_tensors
+        return 2 * g * x * x  # on purpose not the derivative
+
+
+class Scale(Function):
+    """A number in the context, a second result, setup_context."""
+
+    @staticmethod
+    def forward(x, factor):
+        return x * factor, x + factor
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.factor = inputs[1]
+
+    @staticmethod
+    def backward(ctx, g, h):
+        return g * ctx.factor * 10 + h, None
+
+
+class Count(Function):
+    @staticmethod
+    def forward(ctx, x):
+        i = x.argmax(-1)
+        ctx.mark_non_differentiable(i)
+        ctx.save_for_backward(x, i)
+        return x.max(-1).values, i
+
+    @staticmethod
+    def backward(ctx, g, _):
+        x, i = ctx.saved_tensors
+        return torch.zeros_like(x).scatter(-1, i.unsqueeze(-1), g.unsqueeze(-1))
+
+
+class InPlace(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 3
+
+
+class Needs(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * y if ctx.needs_input_grad[0] else None, g * x * 2 if ctx.needs_input_grad[1] else None
+
+
+class Undefined(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, g, h):
+        if g is None:
+            return h * 3
+        if h is None:
+            return g * 2
+        return g * 2 + h * 3
+
+
+class Outer(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return Cube.apply(x) + 1
+
+    @staticmethod
+    def backward(ctx, g):
+        x, = ctx.saved_tensors
+        return Cube.apply(g) * x
+
+
+class Reversal(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.weight = weight
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.neg() * ctx.weight, None
+
+
+class Swish(torch.nn.Module):
+    class F(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * torch.sigmoid(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            s = torch.sigmoid(ctx.saved_tensors[0])
+            return g * (s * (1 + ctx.saved_tensors[0] * (1 - s)))
+
+    def forward(self, x):
+        return self.F.apply(x)
+
+
+def simple(f, *args):
+    def run(C):
+        g = C(f)
+        res = []
+        for i in range(2):
+            xs = [leaf(3, 4) for _ in range(2)]
+            out = g(*xs)
+            out = out if isinstance(out, tuple) else (out,)
+            sum((o * (k + 1)).sum() for k, o in enumerate(out) if o.requires_grad).backward()
+            res.append([out, grads(*xs)])
+        return res
+
+    return run
+
+
+SIMPLE = {
+    "saves": lambda x, y: Cube.apply(x.sin()) + y,
+    "setup_context": lambda x, y: Scale.apply(x * y, 4.0),
+    "non_differentiable": lambda x, y: Count.apply(x * y),
+    "dirty": lambda x, y: InPlace.apply(x * y) + 1,
+    "needs_input_grad": lambda x, y: Needs.apply(x, y.detach()) * y,
+    "undefined": lambda x, y: Undefined.apply(x)[1] * y,
+    "nested": lambda x, y: Outer.apply(x) * y,
+    "gradient_reversal": lambda x, y: (Reversal.apply(x, 0.5) * y).sin(),
+    "twice": lambda x, y: Cube.apply(Cube.apply(x) * y),
+    "mixed_with_ops": lambda x, y: (torch.softmax(Cube.apply(x @ y.t()), -1), y.cos()),
+}
+for name, f in SIMPLE.items():
+    g = simple(f)
+    g.__name__ = "function_" + name
+    program(graphs=None)(g)
+
+
+@program(graphs=None)
+def function_in_a_module(C):
+    m = torch.nn.Sequential(torch.nn.Linear(4, 8), Swish(), torch.nn.Linear(8, 2), Swish())
+    f = C(m)
+    x = leaf(3, 4)
+    for _ in range(2):
+        y = f(x)
+        y.pow(2).sum().backward()
+    return [y, x.grad, grads(m)]
+
+
+@program(graphs=None)
+def function_without_gradients(C):
+    f = C(lambda x: Cube.apply(x) + 1)
+    with torch.no_grad():
+        a = f(leaf(3))
+    return [a, f(torch.randn(3))]
+
+
+@program(graphs=None)
+def function_differentiated_twice(C):
+    x = leaf(3)
+    y = C(lambda x: Cube.apply(x.sin()))(x)
+    g, = torch.autograd.grad(y.sum(), x, create_graph=True)
+    g.sum().backward()
+    return [g, x.grad]
+
+
+@program(graphs=None)
+def function_that_raises(C):
+    class Bad(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            raise ValueError("no gradient")
+
+    x = leaf(3)
+    C(lambda x: Bad.apply(x) + 1)(x).sum().backward()
+
+
+@program(graphs=None)
+def function_with_side_effects(C):
+    seen = []
+
+    class Log(Function):
+        @staticmethod
+        def forward(ctx, x):
+            seen.append("forward")
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            seen.append("backward")
+            return g * 2
+
+    x = leaf(3)
+    f = C(lambda x: Log.apply(x) + 1)
+    for _ in range(3):
+        f(x).sum().backward()
+    return [seen, x.grad]
+
+
+SCALE = 2.0
+
+
+@program(graphs=None)
+def function_reads_a_global_in_backward(C):
+    global SCALE
+
+    class G(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * SCALE
+
+    x = leaf(3)
+    f = C(lambda x: G.apply(x) + 1)
+    for s in (2.0, 3.0, 3.0):
+        SCALE = s
+        f(x).sum().backward()
+    return [x.grad]
+
+
+@program(graphs=None)
+def function_with_a_wrong_number_of_gradients(C):
+    class Wrong(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    x = leaf(3)
+    C(lambda x: Wrong.apply(x, x.detach()) + 1)(x).sum().backward()
+
+
+@program(graphs=None)
+def function_once_differentiable(C):
+    class Once(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.exp()
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[0].exp()
+
+    x = leaf(3)
+    f = C(lambda x: Once.apply(x) + 1)
+    for _ in range(2):
+        f(x).sum().backward()
+    return [x.grad]
+
+
+@program(graphs=None)
+def function_that_writes_an_input(C):
+    x = leaf(3)
+    h = x * 1
+    y = C(lambda h: InPlace.apply(h) + 1)(h)
+    (y + h).sum().backward()
+    return [h, y, x.grad]
+
+
+@program(graphs=None)
+def compiled_function_inside_a_function(C):
+    inner = C(lambda x: x.sin() * 2)
+
+    class F(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return inner(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            return inner(g)
+
+    x = leaf(3)
+    for _ in range(2):
+        F.apply(x).sum().backward()
+    return [x.grad]
+
+
+@program(graphs=None)
+def whole_step_with_a_function(C):
+    m = torch.nn.Sequential(torch.nn.Linear(4, 8), Swish(), torch.nn.Linear(8, 2))
+    opt = torch.optim.SGD(m.parameters(), 0.1)
+
+    def step(x):
+        opt.zero_grad()
+        loss = m(x).pow(2).mean()
+        loss.backward()
+        opt.step()
+        return loss.detach()
+
+    f = C(step)
+    return [[f(torch.randn(3, 4)) for _ in range(4)], list(m.parameters())]
+
+
+# ---- checkpoint ----
+
+
+class Block(torch.nn.Module):
+    def __init__(self, n=4, dropout=0.0):
+        super().__init__()
+        self.a, self.b, self.d = torch.nn.Linear(n, 4 * n), torch.nn.Linear(4 * n, n), torch.nn.Dropout(dropout)
+
+    def forward(self, x):
+        return x + self.d(self.b(torch.nn.functional.gelu(self.a(x))))
+
+
+class Stack(torch.nn.Module):
+    def __init__(self, reentrant, n=4, depth=2, dropout=0.0):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(Block(n, dropout) for _ in range(depth))
+        self.reentrant = reentrant
+
+    def forward(self, x):
+        for b in self.blocks:
+            x = checkpoint(b, x, use_reentrant=self.reentrant)
+        return x.sum()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint_in_a_stack(reentrant):
+    def run(C):
+        m = Stack(reentrant)
+        f = C(m)
+        x = leaf(2, 4)
+        for _ in range(3):
+            y = f(x)
+            y.backward()
+        return [y, x.grad, grads(m)]
+
+    r = Registry()
+    r(graphs=None)(run)
+    r.check("run")
+
+
+@program(graphs=None)
+def checkpoint_of_a_sequential(C):
+    m = mlp(4, 8, 8, 4)
+    x = leaf(2, 4)
+    f = C(lambda x: checkpoint_sequential(m, 2, x, use_reentrant=False))
+    for _ in range(2):
+        f(x).sum().backward()
+    return [x.grad, grads(m)]
+
+
+@program(graphs=None)
+def checkpoint_around_compiled_blocks(C):
+    m = Stack(False)
+    m.blocks = torch.nn.ModuleList(C(b) for b in m.blocks)
+    x = leaf(2, 4)
+    for _ in range(2):
+        m(x).backward()
+    return [x.grad, grads(m)]
+
+
+@program(graphs=None)
+def checkpoint_with_preserved_dropout(C):
+    """Eager draws the same mask again in backward: the gradient is zero exactly where the result is."""
+    torch.manual_seed(3)
+    x = leaf(50)
+    y = C(lambda x: checkpoint(lambda t: torch.nn.functional.dropout(t * 2, 0.5), x, use_reentrant=False))(x)
+    y.sum().backward()
+    return [bool(((y == 0) == (x.grad == 0)).all()), 0 < int((y == 0).sum()) < 50]
+
+
+@pytest.mark.parametrize("name", program.programs)
+def test_program(name):
+    program.check(name)
