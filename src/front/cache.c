@@ -277,6 +277,7 @@ static void cache_destroy(void *p) { /* the code object dies */
   if (info->next) info->next->prev = info->prev;
   cache_drop_sites(info);
   mg_decode_free(info->decoded);
+  Py_XDECREF(info->dyn);
   free(info);
 }
 
@@ -305,6 +306,7 @@ const MgCode *mg_code_decoded(MgCodeInfo *info, PyCodeObject *co) {
 static PyObject *cache_reset(PyObject *self, PyObject *unused) {
   /* Freeing an entry may run Python code that frees code objects: start over after each drop. */
   for (MgCodeInfo *info = cache_all; info;) {
+    Py_CLEAR(info->dyn);
     if (info->sites) {
       cache_drop_sites(info);
       info = cache_all;

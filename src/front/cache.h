@@ -55,6 +55,7 @@ typedef struct MgCodeInfo {
   PyCodeObject *code;     /* borrowed: owns this */
   MgCode *decoded;        /* NULL until asked for */
   MgSite *sites;
+  PyObject *dyn;          /* floats that differ from call to call (dynfloat.c), strong; NULL: none */
   int8_t skip;            /* answer of skip.c; -1 not asked yet */
 } MgCodeInfo;
 

@@ -8,6 +8,7 @@
 #include "front/names.h"
 #include "front/guard.h"
 #include "front/standin.h"
+#include "front/symfloat.h"
 #include "front/torchobj.h"
 #include <stdlib.h>
 #include <string.h>
@@ -350,12 +351,36 @@ static bool dispatch_masked(MgCapture *cap, PyObject *args) {
   return false;
 }
 
+/* The value of a floating tensor stays a number that the graph computes: a float64. */
+static PyObject *dispatch_item(MgCapture *cap, PyObject *args) {
+  PyObject *dt = mg_torchobj_new_dtype(DT_f64), *kw = NULL, *r = NULL, *num = NULL;
+  bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
+  if (dt) kw = Py_BuildValue("{s:O}", "dtype", dt);
+  mg_abi.aoti_torch_grad_mode_set_enabled(false);
+  if (kw) r = mg_dispatch_call(cap, "_to_copy", "default", args, kw);
+  mg_abi.aoti_torch_grad_mode_set_enabled(grad);
+  if (r) num = mg_symfloat_item(cap, mg_standin_val(r));
+  Py_XDECREF(dt);
+  Py_XDECREF(kw);
+  Py_XDECREF(r);
+  return num;
+}
+
+static bool dispatch_can_item(MgCapture *cap, const MgFrontOp *fo, PyObject *args) {
+  if (cap->rec->want_fx || strcmp(fo->op->full, "aten::_local_scalar_dense")) return false;
+  if (PyTuple_GET_SIZE(args) != 1 || !mg_standin_is(PyTuple_GET_ITEM(args, 0))) return false;
+  const MgVal *v = mg_val(cap->rec->g, mg_standin_val(PyTuple_GET_ITEM(args, 0)));
+  return mg_dtype_is_float(v->dtype) && v->ndim == 0 && v->device == DEV_cpu;
+}
+
 static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func, PyObject *args, PyObject *kwargs) {
+  if (cap->syms && mg_symfloat_among(args, kwargs)) return mg_symfloat_dispatch(cap, fo, args, kwargs);
   switch ((MgOpFate)fo->fate) {
     case FATE_record: break;
     case FATE_break_value: {
       PyObject *known = mg_constval_call(cap, func, args);
       if (known || PyErr_Occurred()) return known;
+      if (dispatch_can_item(cap, fo, args)) return dispatch_item(cap, args);
       return mg_rec_break(BK_data_dependent, "%s", fo->op->full);
     }
     case FATE_break_mask: {
@@ -373,6 +398,23 @@ static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func
   if (fo->lift_fresh && PyTuple_GET_SIZE(args) == 1 && !mg_standin_is(PyTuple_GET_ITEM(args, 0)))
     return dispatch_lift(cap, args);
   return dispatch_record(cap, fo, args, kwargs);
+}
+
+PyObject *mg_dispatch_call(MgCapture *cap, const char *name, const char *overload, PyObject *args, PyObject *kwargs) {
+  static PyObject *aten; /* torch.ops.aten */
+  if (!aten) {
+    PyObject *torch = mg_import("torch"), *ops = torch ? PyObject_GetAttrString(torch, "ops") : NULL;
+    aten = ops ? PyObject_GetAttrString(ops, "aten") : NULL;
+    Py_XDECREF(ops);
+    Py_XDECREF(torch);
+  }
+  PyObject *packet = aten ? PyObject_GetAttrString(aten, name) : NULL;
+  PyObject *func = packet ? PyObject_GetAttrString(packet, overload) : NULL;
+  const MgFrontOp *fo = func ? mg_frontop_find(func) : NULL;
+  PyObject *r = fo ? dispatch_op(cap, fo, func, args, kwargs && PyDict_GET_SIZE(kwargs) ? kwargs : NULL) : NULL;
+  Py_XDECREF(packet);
+  Py_XDECREF(func);
+  return r;
 }
 
 /* __torch_dispatch__(self, func, types, args, kwargs) */

@@ -13,12 +13,14 @@
 #include "front/nodecall.h"
 #include "front/planrun.h"
 #include "front/resume.h"
+#include "front/symfloat.h"
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct ExecInput {
   SrcRef src;          /* whose value it is, when pinned is NULL */
   PyObject *pinned;    /* a constant tensor, strong */
+  bool scalar;         /* the value is a float: the graph gets a tensor of it */
 } ExecInput;
 
 struct MgExec {
@@ -63,7 +65,7 @@ static int exec_take_inputs(MgExec *e, MgRec *r) {
     ValRef v = g->input[i];
     if (!used[v]) continue;
     MgCapInput *in = &r->cap->input[i];
-    e->input[kept] = (ExecInput){.src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL};
+    e->input[kept] = (ExecInput){.src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, in->scalar};
     g->input[kept] = v;
     mg_val(g, v)->out = (uint16_t)kept++;
   }
@@ -425,9 +427,15 @@ int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs) {
   PyObject *small[64] = {NULL}, **in = small;
   if (!e->nodes && !e->plan && !e->grad && !e->callable) return 0;
   if (e->ninput > 64 && !(in = mg_malloc(e->ninput * sizeof *in))) return PyErr_NoMemory(), -1;
-  for (uint32_t i = 0; i < e->ninput; i++) in[i] = e->input[i].pinned ? e->input[i].pinned : vals[e->input[i].src];
-  int rc = e->no_autocast ? exec_without_autocast(e, in, outs) : exec_dispatch(e, in, outs);
+  int rc = 0;
+  for (uint32_t i = 0; i < e->ninput; i++) {
+    in[i] = e->input[i].pinned ? e->input[i].pinned : vals[e->input[i].src];
+    if (e->input[i].scalar && !(in[i] = mg_symfloat_tensor(in[i]))) rc = -1;
+  }
+  if (!rc) rc = e->no_autocast ? exec_without_autocast(e, in, outs) : exec_dispatch(e, in, outs);
   if (!rc && e->spent && exec_finish_spent(e, outs)) rc = -1;
+  for (uint32_t i = 0; i < e->ninput; i++)
+    if (e->input[i].scalar) Py_XDECREF(in[i]);
   if (in != small) free(in);
   return rc;
 }

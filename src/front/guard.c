@@ -1,5 +1,5 @@
 /* Building guard sets, sealing, printing and freeing them. Checking is in guard_run.c. */
-#include "front/guard.h"
+#include "front/dynfloat.h"
 #include <stdlib.h>
 #include <string.h>
 #include "front/names.h"
@@ -289,8 +289,10 @@ static void guard_push_key(MgGuards *g, PyObject ***key, PyObject ***val, int *n
 
 void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val) {
   MgDictGuard *d = guard_dict(g, dict, owner);
-  if (d && guard_is_new(g, GK_load, 0, key, (int64_t)(intptr_t)dict))
-    guard_push_key(g, &d->key, &d->val, &d->n, &d->cap, key, val);
+  if (!d || !guard_is_new(g, GK_load, 0, key, (int64_t)(intptr_t)dict)) return;
+  if (mg_dynfloat_key(dict, owner, key, val)) val = mg_any_float;
+  d = guard_dict(g, dict, owner);
+  if (d) guard_push_key(g, &d->key, &d->val, &d->n, &d->cap, key, val);
 }
 
 void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner) {

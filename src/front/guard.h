@@ -116,5 +116,7 @@ bool mg_guard_same_const(PyObject *a, PyObject *b);
 bool mg_guard_is_const(PyObject *o);
 /* Do two sets hold the same elements in the same order of iteration? */
 bool mg_guard_same_order(PyObject *a, PyObject *b);
+/* Does one guard hold?  Loads store what they find in vals. */
+bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s);
 uint32_t mg_guard_type_version(PyTypeObject *t); /* assigns one when needed; 0: none to be had */
 #endif

@@ -4,7 +4,7 @@
  * that are not strings, and comparisons of constants that are not identical. */
 #include <stdio.h>
 #include <string.h>
-#include "front/guard.h"
+#include "front/dynfloat.h"
 #include "front/names.h"
 
 static const char *const guard_text[] = {
@@ -14,6 +14,7 @@ static const char *const guard_text[] = {
 
 /* Values in dicts and classes: the same object, or an equal constant. */
 static bool guard_same_value(PyObject *now, PyObject *was) {
+  if (was == mg_any_float) return now && PyFloat_CheckExact(now);
   return now == was || (now && was && mg_guard_is_const(was) && mg_guard_same_const(now, was));
 }
 
@@ -112,7 +113,7 @@ static bool guard_member_holds(PyObject *owner, PyObject *pair) {
   return ok;
 }
 
-static bool guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s) {
+bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s) {
   PyObject *v = op->src ? vals[op->src] : op->o;
   switch ((MgGuardKind)op->kind) {
   case GK_load: {
@@ -146,6 +147,12 @@ static bool guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **va
   case GK_distinct: return v != vals[op->src2];
   case GK_disjoint: return guard_disjoint(v, vals[op->src2]);
   case GK_offset: return mg_facts_distance(v, vals[op->src2]) == op->u.i;
+  case GK_compare: {
+    if (!PyFloat_CheckExact(v)) return false;
+    int r = PyObject_RichCompareBool(v, PyTuple_GET_ITEM(op->o, 1), (int)PyLong_AsLong(PyTuple_GET_ITEM(op->o, 0)));
+    if (r < 0) PyErr_Clear();
+    return r == (PyTuple_GET_ITEM(op->o, 2) == Py_True);
+  }
   case GK_func_is: return guard_func_holds(op->o, op->u.want);
   case GK_cell_is: return guard_same_value(PyCell_GET(op->o), op->u.want);
   case GK_list_is: return guard_list_equal(op->o, op->u.want);
@@ -173,7 +180,7 @@ static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint
   if (memcmp(&now, &g->state, sizeof now)) return PH_state;
   memcpy(vals, g->preset, sizeof *vals * (g->nsrc ? g->nsrc : 1));
   for (uint32_t i = 0; i < g->nop; i++)
-    if (!guard_op_holds(g, &g->op[i], vals, s)) {
+    if (!mg_guard_op_holds(g, &g->op[i], vals, s)) {
       *at = i;
       return PH_op;
     }

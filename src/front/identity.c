@@ -1,5 +1,7 @@
 #include "front/identity.h"
+#include "front/dynfloat.h"
 #include "front/pyframe.h"
+#include "front/symfloat.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +10,7 @@
 int mg_identity_init(PyObject *module) {
   (void)module;
   if (mg_names_init()) return -1;
+  if (mg_dynfloat_init() || mg_symfloat_init()) return -1;
   const char *missing = mg_state_init();
   if (!missing) missing = mg_facts_init();
   if (!missing) return 0;
@@ -342,7 +345,8 @@ static PyObject *wrap_dict(PyObject *v, SrcRef src) {
   if (PyObject_TypeCheck(v, mg_torch.defaultdict) && ident_copy_factory(v, c, src)) goto done;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); i++) {
     PyObject *k = PyTuple_GET_ITEM(keys, i), *x = PyDict_GetItemWithError(v, k);
-    PyObject *kw = x ? mg_wrap(k, 0) : NULL, *w = kw ? mg_wrap(x, ident_sub(SRC_key, src, 0, k)) : NULL;
+    PyObject *kw = x ? mg_wrap(k, 0) : NULL;
+    PyObject *w = kw ? mg_wrap(x, src ? ident_sub(SRC_key, src, 0, k) : mg_dynfloat_key(v, NULL, k, x)) : NULL;
     int rc = w ? mg_dict_put(c, kw, w) : -1;
     Py_XDECREF(kw);
     Py_XDECREF(w);
@@ -524,6 +528,7 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   if (!r || !v) return Py_XNewRef(v);
   if (mg_standin_check(v)) return Py_NewRef(v);
   if (mg_guard_is_const(v)) {
+    if (src && PyFloat_CheckExact(v) && mg_dynfloat_at(src)) return mg_symfloat_input(v, src);
     if (src) mg_guard_add(r->guards, GK_equal, src, v, 0);
     return Py_NewRef(v);
   }
@@ -559,6 +564,7 @@ static PyObject *attr_read(MgOlder *e, PyObject *name, SrcRef *src) {
   if (!v && PyErr_Occurred()) return NULL;
   if (!mg_older_by_path(e)) {
     mg_guard_dict_key(g, d, e->orig, name, v);
+    *src = mg_dynfloat_key(d, e->orig, name, v);
     return v;
   }
   SrcRef ds = mg_source(g, SRC_instdict, e->src, 0, NULL);
@@ -616,7 +622,7 @@ PyObject *mg_older_dict(PyObject *o) {
     mg_guard_add(g, GK_keys, ds, keys, 0);
   } else mg_guard_dict_all(g, d, e->orig);
   while (PyDict_Next(d, &pos, &k, &x)) {
-    PyObject *w = mg_wrap(x, ident_sub(SRC_key, ds, 0, k));
+    PyObject *w = mg_wrap(x, ds ? ident_sub(SRC_key, ds, 0, k) : mg_dynfloat_key(d, id->v[at].orig, k, x));
     int rc = w ? PyDict_SetItem(full, k, w) : -1;
     Py_XDECREF(w);
     if (rc) goto fail;

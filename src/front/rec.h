@@ -53,6 +53,7 @@ typedef struct MgRec {
   long nbytecode;       /* instructions executed, for statistics */
   bool asked_compiling; /* the program was told that it is being compiled */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
+  PyObject *dyn;        /* floats that are inputs (dynfloat.c): a set, borrowed; or NULL */
   bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */
   const struct MgConfig *cfg; /* options of the callable that is being compiled */
   struct MgJointRec *joint; /* the gradient graph (joint.c); NULL: not wanted, or ATen has to do it */

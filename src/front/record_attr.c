@@ -1,9 +1,11 @@
 /* Attribute access while recording: exactly CPython's lookup, with every read of outer state guarded and every write
  * to an older object kept in an overlay.
  * In: objects as the recording sees them.  Out: values as the recording sees them. */
+#include "front/dynfloat.h"
 #include "front/effect.h"
 #include "front/identity.h"
 #include "front/record_obj.h"
+#include "front/symfloat.h"
 #include <structmember.h>
 
 /* Class attributes: the lookup is guarded by name, so that other changes of the class do not matter. */
@@ -214,6 +216,7 @@ static PyObject *attr_of_standin(PyObject *o, PyObject *name) {
 PyObject *mg_rec_getattr(PyObject *o, PyObject *name) {
   if (!mg_rec) return PyObject_GetAttr(o, name);
   if (mg_standin_check(o)) return attr_of_standin(o, name);
+  if (mg_symfloat_is(o)) return name == mg_names.class_ ? Py_NewRef((PyObject *)&PyFloat_Type) : PyObject_GetAttr(o, name);
   if (PyModule_Check(o)) return attr_of_module(o, name);
   if (PyType_Check(o)) return attr_of_class(o, name);
   return attr_of_instance(o, name);
@@ -308,7 +311,7 @@ PyObject *mg_rec_namespace_get(PyObject *d, PyObject *name) {
   if (!v && PyErr_Occurred()) return NULL;
   if (name == mg_names.compiling_flag) return Py_XNewRef(v); /* true exactly while recording */
   mg_guard_dict_key(mg_rec->guards, d, NULL, name, v);
-  return v ? mg_wrap(v, 0) : NULL;
+  return v ? mg_wrap(v, mg_dynfloat_key(d, NULL, name, v)) : NULL;
 }
 
 int mg_rec_namespace_set(PyObject *d, PyObject *name, PyObject *v) {

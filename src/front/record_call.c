@@ -7,6 +7,7 @@
 #include "front/policy.h"
 #include "front/record_obj.h"
 #include "front/skip.h"
+#include "front/symfloat.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -187,11 +188,18 @@ static PyObject *call_type(const Call *c) {
     return r;
   }
   PyObject *x = c->arg[0];
+  if (mg_symfloat_is(x)) return Py_NewRef((PyObject *)&PyFloat_Type);
   return Py_NewRef(mg_standin_check(x) ? mg_standin_class(x) : (PyObject *)Py_TYPE(x));
 }
 
 /* isinstance(x, C) may run __instancecheck__ in Python; stand-ins claim Tensor or Parameter. */
 static PyObject *call_isinstance(const Call *c) {
+  if (c->n == 2 && mg_symfloat_is(c->arg[0])) { /* what any float answers */
+    PyObject *zero = PyFloat_FromDouble(0), *pair[2] = {zero, c->arg[1]};
+    PyObject *r = zero ? PyObject_Vectorcall(c->f, pair, 2, NULL) : NULL;
+    Py_XDECREF(zero);
+    return r;
+  }
   if (c->n == 2 && mg_standin_check(c->arg[0])) {
     PyObject *k = mg_standin_class(c->arg[0]);
     int r = PyType_Check(c->arg[1]) && Py_TYPE(c->arg[1]) == &PyType_Type
@@ -522,6 +530,8 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if (!call_check_args(&c, v.older)) return NULL;
   PyObject *r = call_plain(&c), *self = mg_policy_self(f);
   if (!r || mg_standin_check(r)) return r;
+  r = mg_symfloat_dress(r);
+  if (!r) return r;
   if (PyType_Check(f) ? call_made_instance((PyTypeObject *)f, r) : PyType_Check(r) && call_builds_class(f)) mg_fresh(r);
   if (v.action == ACT_wrap || PyObject_TypeCheck(r, mg_torch.tensor) || (self && mg_older_opaque(self))) {
     PyObject *w = mg_wrap_result(r);

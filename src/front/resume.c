@@ -3,6 +3,7 @@
  * In: a frame from the hook.  Out: what the frame returns, or an exception, delivered through CPython's own code so that
  * frames, tracebacks and handlers are exactly CPython's. */
 #include "front/resume.h"
+#include "front/dynfloat.h"
 #include "front/hook.h"
 #include "front/record.h"
 #include <stdlib.h>
@@ -152,6 +153,8 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
     if (b->n) {
       mg_stats.recompiles++;
       drive_log_recompile(d, b, &slots);
+      for (int i = 0; i < b->n; i++)
+        if (mg_dynfloat_learn(&d->info->dyn, b->entry[i]->guards, &slots)) goto done;
     }
     int rc = mg_compile_segment(d->ts, d->f, d->cfg, d->info);
     if (rc) {

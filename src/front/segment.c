@@ -221,7 +221,7 @@ static int segment_attempt(Segment *s) {
   MgExprs exprs;
   MgGraph graph;
   MgOuter outer = {0};
-  MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = s->cfg, .want_fx = s->cfg->backend != NULL,
+  MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = s->cfg, .dyn = s->info->dyn, .want_fx = s->cfg->backend != NULL,
                .deny_compiling = s->deny_compiling};
   MgSlots slots = {s->v.slot, s->nslot, s->v.func};
   MgSnapshot *snap = NULL;

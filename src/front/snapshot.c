@@ -6,6 +6,7 @@
 #include "front/cache.h"
 #include "front/backward.h"
 #include "front/identity.h"
+#include "front/symfloat.h"
 
 typedef struct Builder {
   MgSnapshot *s;
@@ -106,9 +107,7 @@ static uint32_t snap_older(Builder *b, MgOlder *e) {
   return snap_emit(b, SN_const, e->orig, 0, NULL, 0);
 }
 
-static uint32_t snap_output(Builder *b, PyObject *o) {
-  ValRef v = mg_standin_val(o);
-  if (!v) return snap_refuse(o);
+static uint32_t snap_output(Builder *b, ValRef v, MgSnapOp op) {
   MgSnapshot *s = b->s;
   uint32_t i = mg_map_get(&b->out, (uint64_t)v + 2);
   if (i == MG_MAP_NONE) {
@@ -119,7 +118,14 @@ static uint32_t snap_output(Builder *b, PyObject *o) {
     out[i] = v;
     if (mg_map_put(&b->out, (uint64_t)v + 2, i) != MG_OK) return snap_nomem();
   }
-  return snap_emit(b, SN_out, NULL, i, NULL, 0);
+  return snap_emit(b, op, NULL, i, NULL, 0);
+}
+
+/* A number: its source's own value, or computed. */
+static uint32_t snap_number(Builder *b, PyObject *o) {
+  SrcRef src;
+  ValRef val;
+  return mg_symfloat_origin(o, &src, &val) ? snap_emit(b, SN_src, NULL, src, NULL, 0) : snap_output(b, val, SN_item);
 }
 
 static uint32_t snap_list(Builder *b, PyObject *o) {
@@ -317,7 +323,8 @@ static uint32_t snap_build_new(Builder *b, PyObject *o) {
   MgOlder *e = mg_older(o);
   if (mg_is_fresh((PyObject *)t)) return snap_refuse((PyObject *)t);
   if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = snap_older(b, e);
-  else if (mg_standin_check(o)) me = snap_output(b, o);
+  else if (mg_standin_check(o)) me = mg_standin_val(o) ? snap_output(b, mg_standin_val(o), SN_out) : snap_refuse(o);
+  else if (mg_symfloat_is(o)) me = snap_number(b, o);
   else if (t == &PyTuple_Type && !mg_guard_is_const(o))
     me = snap_emit_over(b, SN_tuple, NULL, 0, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
   else if (t == &PyList_Type) me = snap_list(b, o);

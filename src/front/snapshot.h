@@ -10,6 +10,7 @@ typedef enum MgSnapOp {
   /* make a value; its number is the instruction's index */
   SN_const,    /* obj */
   SN_out,      /* graph output number a */
+  SN_item,     /* graph output number a, a 0-dim float64 tensor, as a float */
   SN_src,      /* value of source a */
   SN_list, SN_dict, SN_set, SN_cell, /* empty; obj: the class, for dict */
   SN_tuple,    /* of the arguments */

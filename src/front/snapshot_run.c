@@ -3,6 +3,7 @@
 #include <string.h>
 #include "front/names.h"
 #include "front/snapshot.h"
+#include "front/symfloat.h"
 
 /* Past __setattr__ of the class, as object.__setattr__ would: the recorded code has run already.  What is deleted may have
  * been made by the same segment, and then is not there. */
@@ -116,6 +117,7 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
   switch ((MgSnapOp)q->op) {
   case SN_const: return Py_NewRef(q->obj);
   case SN_out: return Py_NewRef(outs[q->a]);
+  case SN_item: return PyFloat_FromDouble(mg_symfloat_read(outs[q->a]));
   case SN_src: return Py_NewRef(vals[q->a]);
   case SN_list: return PyList_New(0);
   case SN_dict: return q->obj == (PyObject *)&PyDict_Type ? PyDict_New() : PyODict_New();

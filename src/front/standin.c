@@ -7,6 +7,7 @@
 #include "front/names.h"
 #include "front/nodecall.h"
 #include "front/state.h"
+#include "front/symnode.h"
 #include "front/torchobj.h"
 #include "runtime/torch_abi.h"
 #include <dlfcn.h>
@@ -389,6 +390,14 @@ ValRef mg_standin_pin(MgCapture *cap, PyObject *tensor) {
   return cap->input[i].val;
 }
 
+ValRef mg_standin_scalar_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
+  long i = standin_add_input(cap, tensor, src);
+  if (i < 0) return 0;
+  cap->input[i].scalar = true;
+  Py_INCREF(tensor);
+  return cap->input[i].val;
+}
+
 long mg_standin_object(MgCapture *cap, PyObject *o) {
   return PyList_Append(cap->objs, o) ? -1 : (long)PyList_GET_SIZE(cap->objs) - 1;
 }
@@ -606,8 +615,11 @@ void mg_standin_free(MgRec *r) {
     i->prev = i->next = NULL;
   }
   for (uint32_t i = 0; i < cap->ninput; i++)
-    if (cap->input[i].pinned) Py_DECREF(cap->input[i].real);
+    if (cap->input[i].pinned || cap->input[i].scalar) Py_DECREF(cap->input[i].real);
   mg_fx_free(cap);
+  for (Py_ssize_t i = 0; cap->syms && i < PyList_GET_SIZE(cap->syms); i++)
+    mg_symnode_of(PyList_GET_ITEM(cap->syms, i))->cap = NULL;
+  Py_XDECREF(cap->syms);
   Py_XDECREF(cap->objs);
   Py_XDECREF(cap->mode);
   Py_XDECREF(cap->autocast);

@@ -13,6 +13,7 @@ typedef struct MgCapInput { /* one older tensor that the recording met */
   SrcRef src;         /* where an entry finds it again; 0 when pinned */
   ValRef val;         /* its value at entry */
   bool pinned;        /* a constant kept alive by the entry */
+  bool scalar;        /* a float: src gives the number, real is a tensor of it (strong) */
   bool nonleaf;       /* it has a gradient graph from outside */
   bool grad_known;    /* the stand-in's `.grad` is what the program sees (backward.c) */
   PyObject *grad0;    /* borrowed: that `.grad` at entry; NULL when it was assigned unread */
@@ -31,6 +32,7 @@ struct MgCapture {
   ValRef next_result;       /* the next dispatched op is ours: give it this value, record nothing */
   bool *storage_grad;       /* by storage number: something requiring grad was written there */
   uint32_t cap_storage;
+  PyObject *syms;           /* list of the numbers that the graph computes (symfloat.c); NULL: none */
   bool *spent;              /* by value: its gradient graph was freed by a recorded backward pass */
   uint32_t cap_spent;
   bool quiet;               /* calls of torch are ours: the torch-level graph does not want them */
@@ -71,6 +73,8 @@ ValRef mg_standin_pin(MgCapture *cap, PyObject *tensor);
 int mg_standin_add_tangent(MgCapture *cap, ValRef val);
 /* Turns autocast off until mg_standin_end restores it.  -1 with an exception. */
 int mg_standin_autocast_off(void);
+/* Makes a 0-dim tensor of a float from src a graph input: its value; 0 with an exception. */
+ValRef mg_standin_scalar_input(MgCapture *cap, PyObject *tensor, SrcRef src);
 /* Was autocast on, for any device type, when the recording began? */
 bool mg_standin_autocast_on(const MgCapture *cap);
 /* Index of a Python object in cap->objs; -1 with an exception. */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -172,3 +174,163 @@ def test_step_after_torchs_own_compiler_was_imported():
     cls, options = OPTIMIZERS["momentum"]
     assert_same(train(cls, options, False), train(cls, options, True))
     assert_one_graph()
+
+
+ALL_OPTIMIZERS = {
+    "adam": (OPTIM.Adam, {"lr": 0.01}),
+    "adam-amsgrad": (OPTIM.Adam, {"lr": 0.01, "amsgrad": True, "weight_decay": 0.01}),
+    "adamw": (OPTIM.AdamW, {"lr": 0.01, "maximize": True}),
+    "rmsprop-momentum": (OPTIM.RMSprop, {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.01}),
+    "adagrad": (OPTIM.Adagrad, {"lr": 0.01, "lr_decay": 0.1, "weight_decay": 0.1}),
+    "adadelta": (OPTIM.Adadelta, {"lr": 0.5}),
+    "nadam": (OPTIM.NAdam, {"lr": 0.01}),
+}
+
+
+@pytest.mark.parametrize("foreach", KINDS)
+@pytest.mark.parametrize("name", list(ALL_OPTIMIZERS))
+def test_counting_optimizers(name, foreach):
+    """The step count stays a tensor: bias corrections are neither baked in nor recompiled."""
+    cls, options = ALL_OPTIMIZERS[name]
+    options = {**options, "foreach": foreach}
+    assert_same(train(cls, options, False, 12), train(cls, options, True, 12))
+    assert_one_graph()
+
+
+@pytest.mark.parametrize("cls", [OPTIM.SGD, OPTIM.Adam, OPTIM.AdamW])
+def test_fused_optimizers(cls):
+    options = {"lr": 0.01, "weight_decay": 0.01, "fused": True}
+    assert_same(train(cls, options, False, 12), train(cls, options, True, 12))
+    assert_one_graph()
+
+
+def scheduled(cls, options, scheduler, compiled, n=20):
+    m = model()
+    opt = cls(m.parameters(), **options)
+    sched = scheduler(opt)
+
+    def step(x, y):
+        opt.zero_grad()
+        loss = nn.functional.cross_entropy(m(x), y)
+        loss.backward()
+        opt.step()
+        return loss
+
+    f = magneto.compile(step) if compiled else step
+    losses = []
+    for x, y in batches(n):
+        losses.append(f(x, y))
+        sched.step()
+    return m, opt, losses
+
+
+SCHEDULERS = {
+    "exponential": lambda o: OPTIM.lr_scheduler.ExponentialLR(o, 0.9),
+    "cosine": lambda o: OPTIM.lr_scheduler.CosineAnnealingLR(o, 15),
+    "warm-up": lambda o: OPTIM.lr_scheduler.LambdaLR(o, lambda i: min(1.0, (i + 1) / 10)),
+}
+
+
+@pytest.mark.parametrize("scheduler", list(SCHEDULERS))
+@pytest.mark.parametrize(
+    "cls,options",
+    [
+        (OPTIM.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}),
+        (OPTIM.SGD, {"lr": 0.1, "foreach": True}),
+        (OPTIM.Adam, {"lr": 0.01}),
+        (OPTIM.Adam, {"lr": 0.01, "foreach": True}),
+        (OPTIM.AdamW, {"lr": 0.01}),
+        (OPTIM.AdamW, {"lr": 0.01, "foreach": True}),
+        (OPTIM.RMSprop, {"lr": 0.01, "momentum": 0.9}),
+        (OPTIM.RMSprop, {"lr": 0.01, "foreach": True}),
+        (OPTIM.Adagrad, {"lr": 0.01}),
+        (OPTIM.Adagrad, {"lr": 0.01, "foreach": True}),
+    ],
+)
+def test_a_scheduler_does_not_recompile(cls, options, scheduler):
+    make = SCHEDULERS[scheduler]
+    assert_same(scheduled(cls, options, make, False), scheduled(cls, options, make, True))
+    s = magneto._magneto.stats()
+    assert not s["breaks"] and not s["fallbacks"]
+    assert s["recompiles"] <= 2, s  # the state of the optimizer, then the learning rate becomes an input
+
+
+def test_item_of_the_loss_stays_in_the_graph():
+    def f(x, w):
+        loss = (x * w).square().mean()
+        loss.backward()
+        return loss.item() * 2
+
+    x, w = torch.randn(4), torch.randn(4, requires_grad=True)
+    want = f(x, w)
+    w.grad = None
+    got = magneto.compile(f)(x, w)
+    assert type(got) is float and got == pytest.approx(want, rel=1e-6)
+    assert not magneto._magneto.stats()["breaks"]
+
+
+def test_floats_that_change_become_inputs():
+    def f(x, scale, shift=0.5):
+        return x * scale + shift / 2 - (scale**2 if scale > 0 else 0.0)
+
+    g = magneto.compile(f)
+    x = torch.randn(5)
+    for i in range(12):
+        torch.testing.assert_close(g(x, 0.1 * i + 0.05), f(x, 0.1 * i + 0.05))
+        torch.testing.assert_close(g(x, 1.5, float(i)), f(x, 1.5, float(i)))
+    s = magneto._magneto.stats()
+    assert s["recompiles"] <= 3 and not s["breaks"], s
+    torch.testing.assert_close(g(x, -0.5), f(x, -0.5))  # the other branch: one more
+    assert magneto._magneto.stats()["recompiles"] == s["recompiles"] + 1
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, s: x.add(x, alpha=s),
+        lambda x, s: torch.addcmul(x, x, x, value=s),
+        lambda x, s: torch.lerp(x, x * 2, s),
+        lambda x, s: x**s,
+        lambda x, s: s**x,
+        lambda x, s: s / x + (s - x) * s,
+        lambda x, s: x.clamp(min=s),
+        lambda x, s: torch.where(x > s, x, s),
+        lambda x, s: torch.full((3,), s),
+        lambda x, s: torch.tensor(s) + x.sum(),
+        lambda x, s: (x.sum() * s, x.long() * s, x.double() * s, x.bfloat16() * s),
+        lambda x, s: torch.nn.functional.leaky_relu(x, s),
+        lambda x, s: x * max(s, 0.2) + math.sqrt(s),
+        lambda x, s: [x * round(s, 1), f"{s:.2f}", int(s * 10), isinstance(s, float), type(s)],
+        lambda x, s: x.masked_fill(x > 0, s),
+        lambda x, s: nn.functional.dropout(x, s, training=False) * s,
+    ],
+)
+def test_calls_with_a_float_input(fn):
+    x = torch.rand(4) + 0.5
+    g = magneto.compile(fn)
+    for s in (0.25, 0.375, 0.625, 0.875):
+        assert_equal(g(x, s), fn(x, s))
+
+
+def assert_equal(a, b):
+    if isinstance(b, (list, tuple)):
+        assert type(a) is type(b) and len(a) == len(b)
+        for p, q in zip(a, b):
+            assert_equal(p, q)
+    elif isinstance(b, torch.Tensor):
+        torch.testing.assert_close(a, b)
+    else:
+        assert type(a) is type(b) and a == b
+
+
+def test_gradient_through_a_float_input():
+    def f(x, s):
+        return (x * s).pow(2).sum() / s
+
+    g = magneto.compile(f)
+    for s in (0.5, 0.75, 1.25):
+        x = torch.randn(4, requires_grad=True)
+        y = x.detach().clone().requires_grad_()
+        f(x, s).backward()
+        g(y, s).backward()
+        torch.testing.assert_close(x.grad, y.grad)

@@ -1,0 +1,91 @@
+/* See the header.  In: entries whose guards failed.  Out: names of places: the printed source, or the dict and its key. */
+#include "front/dynfloat.h"
+#include <stdlib.h>
+#include "front/names.h"
+
+PyObject *mg_any_float;
+
+int mg_dynfloat_init(void) {
+  if (!mg_any_float) mg_any_float = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+  return mg_any_float ? 0 : -1;
+}
+
+static PyObject *dynfloat_key_name(PyObject *dict, PyObject *key) { return PyUnicode_FromFormat("%p[%R]", (void *)dict, key); }
+
+/* The dict that a key source is about, when it hangs on a fixed object. */
+static PyObject *dynfloat_fixed_dict(const MgGuards *g, SrcRef src) {
+  const MgSrc *s = &g->src[src], *p = &g->src[s->parent];
+  if (s->kind != SRC_key) return NULL;
+  if (p->kind == SRC_pinned) return p->key;
+  if (p->kind != SRC_instdict || g->src[p->parent].kind != SRC_pinned) return NULL;
+  PyObject **d = _PyObject_GetDictPtr(g->src[p->parent].key);
+  return d ? *d : NULL;
+}
+
+static PyObject *dynfloat_name(const MgGuards *g, SrcRef src) {
+  PyObject *dict = dynfloat_fixed_dict(g, src);
+  if (dict) return dynfloat_key_name(dict, g->src[src].key);
+  MgStrbuf text = {0};
+  mg_source_print(g, src, &text);
+  PyObject *n = PyUnicode_FromString(mg_sb_text(&text));
+  mg_sb_free(&text);
+  return n;
+}
+
+static int dynfloat_add(PyObject **known, PyObject *name) { /* steals name */
+  if (name && !*known) *known = PySet_New(NULL);
+  int rc = name && *known ? PySet_Add(*known, name) : -1;
+  Py_XDECREF(name);
+  return rc;
+}
+
+static bool dynfloat_differs(PyObject *was, PyObject *now) {
+  return was && now && PyFloat_CheckExact(was) && PyFloat_CheckExact(now) && !mg_guard_same_const(was, now);
+}
+
+static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals) {
+  for (uint32_t i = 1; i < g->nsrc; i++)
+    if (g->src[i].kind == SRC_pinned) vals[i] = g->src[i].key;
+  for (uint32_t i = 0; i < g->nop; i++) {
+    const MgGuardOp *op = &g->op[i];
+    if (mg_guard_op_holds(g, op, vals, s)) continue;
+    PyObject *v = op->src ? vals[op->src] : NULL;
+    if (op->kind != GK_equal) break; /* the rest may be found by other ways now */
+    if (dynfloat_differs(op->o, v) && dynfloat_add(known, dynfloat_name(g, op->src))) return -1;
+  }
+  return 0;
+}
+
+int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
+  if (g->dead) return 0;
+  PyObject **vals = mg_calloc((size_t)g->nsrc + 1, sizeof *vals);
+  int rc = vals ? dynfloat_learn_paths(known, g, s, vals) : (PyErr_NoMemory(), -1);
+  free(vals);
+  for (uint32_t i = 0; i < g->ndict && !rc; i++) {
+    const MgDictGuard *d = &g->dict[i];
+    for (int k = 0; k < d->n && !rc; k++) {
+      if (!d->val[k] || !PyFloat_CheckExact(d->val[k])) continue;
+      PyObject *now = PyDict_GetItemWithError(d->dict, d->key[k]);
+      if (dynfloat_differs(d->val[k], now)) rc = dynfloat_add(known, dynfloat_key_name(d->dict, d->key[k]));
+    }
+  }
+  return rc;
+}
+
+static bool dynfloat_knows(PyObject *name) { /* steals name */
+  int has = name ? PySet_Contains(mg_rec->dyn, name) : -1;
+  Py_XDECREF(name);
+  if (has < 0) PyErr_Clear();
+  return has > 0;
+}
+
+bool mg_dynfloat_at(SrcRef src) { return mg_rec->dyn && !mg_rec->want_fx && dynfloat_knows(dynfloat_name(mg_rec->guards, src)); }
+
+SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject *val) {
+  if (!mg_rec || !mg_rec->dyn || mg_rec->want_fx || !val || !PyFloat_CheckExact(val)) return 0;
+  if (!dynfloat_knows(dynfloat_key_name(dict, key))) return 0;
+  MgGuards *g = mg_rec->guards;
+  SrcRef s = mg_source(g, SRC_pinned, 0, 0, owner ? owner : dict);
+  if (owner) s = mg_source(g, SRC_instdict, s, 0, NULL);
+  return mg_source(g, SRC_key, s, 0, key);
+}
