@@ -7,6 +7,7 @@
 #include "front/constval.h"
 #include "front/names.h"
 #include "front/guard.h"
+#include "front/setting.h"
 #include "front/standin.h"
 #include "front/symfloat.h"
 #include "front/torchobj.h"
@@ -286,7 +287,7 @@ static PyObject *dispatch_decompose(MgCapture *cap, const MgFrontOp *fo, PyObjec
 static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, PyObject **pyret) {
   MgRec *r = cap->rec;
   /* Inference in C takes torch's usual default dtype; with another one torch itself decides. */
-  bool usual = !r->guards || r->guards->state.default_dtype == DT_f32;
+  bool usual = (!r->guards || r->guards->state.default_dtype == DT_f32) && !(r->settings && mg_setting_odd_dtype(r));
   MgRc rc = fo->plain && usual ? mg_infer(r->g, n) : MG_UNSUP;
   if (rc == MG_OK) return 0;
   if (rc == MG_NOMEM) return PyErr_NoMemory(), -1;
@@ -335,6 +336,24 @@ static PyObject *dispatch_lift(MgCapture *cap, PyObject *args) {
     if (!op || !(clone = mg_frontop_of(op))) return NULL;
   }
   return dispatch_record(cap, clone, args, NULL);
+}
+
+/* The zero tensors of forward-mode differentiation have no memory, which kernels would read: plain zeros. */
+static PyObject *dispatch_zeros(MgCapture *cap, PyObject *args, PyObject *kwargs) {
+  static const MgFrontOp *zeros;
+  if (!zeros) {
+    PyObject *ops = PyImport_ImportModule("torch"), *o = ops ? PyObject_GetAttrString(ops, "ops") : NULL, *f = NULL;
+    static const char *const path[] = {"aten", "zeros", "default"};
+    for (int i = 0; o && i < 3; i++) {
+      f = PyObject_GetAttrString(o, path[i]);
+      Py_SETREF(o, f);
+    }
+    zeros = o ? mg_frontop_find(o) : NULL;
+    Py_XDECREF(ops);
+    Py_XDECREF(o);
+    if (!zeros) return NULL;
+  }
+  return dispatch_record(cap, zeros, args, kwargs);
 }
 
 /* Is one of the index tensors a mask, whose result has as many rows as it has true elements? */
@@ -397,6 +416,7 @@ static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func
   }
   if (fo->lift_fresh && PyTuple_GET_SIZE(args) == 1 && !mg_standin_is(PyTuple_GET_ITEM(args, 0)))
     return dispatch_lift(cap, args);
+  if (fo->zero_tensor) return dispatch_zeros(cap, args, kwargs);
   return dispatch_record(cap, fo, args, kwargs);
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "front/guard.h"
 #include "front/identity.h"
+#include "front/setting.h"
 
 int mg_effect_state_change(MgStateChange *c) {
   memset(c, 0, sizeof *c);
@@ -14,10 +15,12 @@ int mg_effect_state_change(MgStateChange *c) {
   c->after.function_state = c->before.function_state;
   c->any = memcmp(&c->before, &c->after, sizeof c->before) != 0;
   if (c->before.inference_mode != c->after.inference_mode || c->before.threads != c->after.threads ||
-      c->before.deterministic != c->after.deterministic || c->before.default_dtype != c->after.default_dtype) {
+      c->before.functorch != c->after.functorch) {
     mg_rec_break(BK_op, "a change of torch's global state");
     return -1;
   }
+  if (mg_setting_changes(mg_rec, &c->settings)) return -1;
+  c->any |= c->settings != NULL;
   return 0;
 }
 
@@ -62,6 +65,7 @@ int mg_effect_apply(const MgTorchState *from, const MgTorchState *to) {
 }
 
 void mg_effects_undo(MgRec *r) {
+  mg_setting_undo(r);
   if (!r->guards) return;
   MgTorchState now;
   mg_state_read(&now);

@@ -9,6 +9,7 @@
 typedef struct MgStateChange {
   bool any;
   MgTorchState before, after;
+  PyObject *settings; /* of setting.c, strong; NULL when none */
 } MgStateChange;
 
 /* The change since the recording began. -1 with a break when it cannot be replayed. */

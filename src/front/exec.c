@@ -340,6 +340,7 @@ MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
   if (exec_is_idle(g)) return e;
   if (cfg->backend && g->nnode > 1) {
     if (exec_build_backend(e, r, cfg)) goto fail;
+    e->no_autocast &= mg_fx_is_aten(r->cap);
     return e;
   }
   if (exec_take_inputs(e, r)) goto fail;

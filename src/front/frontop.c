@@ -146,6 +146,7 @@ static const MgFrontOp *frontop_new(PyObject *func) {
   if (frontop_set_fate(fo) || frontop_set_defaults(fo, schema)) goto fail;
   fo->lift_fresh = !strcmp(fo->op->full, "aten::lift_fresh");
   fo->detach = !strcmp(fo->op->name, "aten::detach") || !strcmp(fo->op->name, "aten::detach_");
+  fo->zero_tensor = !strcmp(fo->op->full, "aten::_efficientzerotensor");
   fo->plain = true;
   for (int i = 0; i < fo->op->nret; i++)
     if (fo->op->ret_kind[i] != AK_tensor && fo->op->ret_kind[i] != AK_tensor_list) fo->plain = false;

@@ -3,7 +3,7 @@
  * in order of first use, named after their sources as torch.compile names them.
  * A stand-in carries the number of the FX node that made its value; no stand-in is kept.  When some output came from
  * a call that the function mode cannot see, the graph is written from the ATen nodes instead, so it is never wrong. */
-#include "front/fx.h"
+#include "front/fxstate.h"
 #include "front/names.h"
 #include "front/source.h"
 #include "front/torchobj.h"
@@ -23,6 +23,7 @@ typedef struct MgFx {
   uint32_t ninput, cap_input;
   bool grad;              /* autograd's mode as the nodes so far leave it */
   bool grad_start;        /* and as it was at the start */
+  MgFxState state;        /* autocast and inference mode */
   bool incomplete;        /* some value came from a call that was not seen */
 } MgFx;
 
@@ -58,6 +59,7 @@ int mg_fx_begin(MgCapture *cap) {
   else if (!fx_init() && (f->graph = PyObject_CallNoArgs(fx_torch.Graph)) && (f->nodes = PyList_New(0)) &&
            (f->root = PyDict_New()) && (f->mode = mg_torchfn_mode_new(cap)))
     rc = 0;
+  if (f && !rc) rc = mg_fxstate_follow(cap, &f->state, false);
   if (f) f->grad = f->grad_start = mg_abi.aoti_torch_grad_mode_is_enabled();
   mg_rec_resume(pause);
   return rc;
@@ -98,6 +100,16 @@ static uint32_t fx_node(MgFx *f, const char *op, PyObject *target, PyObject *arg
   uint32_t number = (uint32_t)PyList_GET_SIZE(f->nodes);
   return mg_map_putp(&f->by_node, n, number) ? (PyErr_NoMemory(), 0) : number;
 }
+
+uint32_t mg_fx_call(MgCapture *cap, PyObject *target, PyObject *args, PyObject *kwargs) {
+  return fx_node(cap->fx, "call_function", target, args, kwargs);
+}
+
+PyObject *mg_fx_item(MgCapture *cap, uint32_t number) { return PyList_GET_ITEM(cap->fx->nodes, number - 1); }
+
+void mg_fx_use_aten(MgCapture *cap) { cap->fx->incomplete = true; }
+
+bool mg_fx_is_aten(const MgCapture *cap) { return cap->fx->incomplete; }
 
 static PyObject *fx_item(const MgFx *f, uint32_t number) { return PyList_GET_ITEM(f->nodes, number - 1); }
 
@@ -150,13 +162,13 @@ static uint32_t fx_placeholder(MgCapture *cap, uint32_t index) {
   return fx_bind(f, cap->input[index].val, number) ? 0 : number;
 }
 
-/* A real tensor that the recording keeps: an attribute of the module. */
+/* An object that FX has no literal for (a generator), or a real tensor that the recording keeps: an attribute of the module. */
 static PyObject *fx_constant(MgCapture *cap, PyObject *tensor) {
   MgFx *f = cap->fx;
   char name[40];
   uint32_t known = mg_map_getp(&f->by_node, tensor);
   if (known != MG_MAP_NONE) return Py_NewRef(fx_item(f, known));
-  snprintf(name, sizeof name, "_tensor_constant%zd", PyDict_GET_SIZE(f->root));
+  snprintf(name, sizeof name, "%s%zd", PyObject_TypeCheck(tensor, mg_tensor_type) ? "_tensor_constant" : "_constant", PyDict_GET_SIZE(f->root));
   if (PyDict_SetItemString(f->root, name, tensor)) return NULL;
   PyObject *target = PyUnicode_FromString(name), *none = PyTuple_New(0);
   uint32_t number = target && none ? fx_node(f, "get_attr", target, none, NULL) : 0;
@@ -178,6 +190,16 @@ static PyObject *fx_of_val(MgCapture *cap, ValRef val) {
 }
 
 /* An argument with tensors replaced by nodes.  New; NULL with an exception, or without one when a tensor has no node. */
+static PyObject *fx_kwargs(MgCapture *cap, PyObject *kwargs);
+
+static bool fx_has_literal(PyObject *o) {
+  const char *module = Py_TYPE(o)->tp_name;
+  if (o == Py_None || o == Py_Ellipsis || PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) || PyUnicode_Check(o) ||
+      PyRange_Check(o) || PyType_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o))
+    return true;
+  return !strncmp(module, "torch.", 6) && strcmp(module + 6, "_C.Generator") && strcmp(module + 6, "Generator");
+}
+
 static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
   if (mg_standin_is(o)) {
     return Py_XNewRef(fx_of_val(cap, mg_standin_val(o)));
@@ -203,7 +225,8 @@ static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
     Py_XDECREF(c);
     return copy;
   }
-  return Py_NewRef(o);
+  if (PyDict_CheckExact(o)) return fx_kwargs(cap, o);
+  return fx_has_literal(o) ? Py_NewRef(o) : fx_constant(cap, o);
 }
 
 static PyObject *fx_kwargs(MgCapture *cap, PyObject *kwargs) {
@@ -365,7 +388,7 @@ int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs
   int rc = -1;
   if (fx_target(func, PyTuple_GET_SIZE(args), PyDict_GET_SIZE(c->kwargs) > 0, &kind, &target, &attr)) goto done;
   if (attr) Py_SETREF(c->args, Py_BuildValue("(OO)", PyTuple_GET_ITEM(c->args, 0), target));
-  if (!c->args || fx_follow_grad(f, mg_abi.aoti_torch_grad_mode_is_enabled())) goto done;
+  if (!c->args || mg_fxstate_follow(cap, &f->state, false) || fx_follow_grad(f, mg_abi.aoti_torch_grad_mode_is_enabled())) goto done;
   uint32_t number = fx_node(f, kind, attr ? fx_torch.getattr_ : target, c->args, c->kwargs);
   if (!number || fx_results(cap, result, number)) goto done;
   rc = attr ? 0 : fx_rebind(cap, args, c->args);
@@ -441,6 +464,7 @@ static int fx_from_aten(MgRec *r) {
   mg_fx_free(cap);
   if (mg_fx_begin(cap)) return -1;
   cap->fx->grad = cap->fx->grad_start = grad;
+  cap->fx->incomplete = true;
   for (NodeRef n = 1; n < r->g->nnode; n++)
     if (!mg_node(r->g, n)->dead && fx_aten_node(cap, n)) return -1;
   return 0;
@@ -493,7 +517,7 @@ PyObject *mg_fx_module(MgRec *r, uint32_t **inputs, uint32_t *ninput) {
     return NULL;
   }
   MgFx *f = r->cap->fx;
-  if (fx_follow_grad(f, f->grad_start)) goto done;
+  if ((!f->incomplete && mg_fxstate_follow(r->cap, &f->state, true)) || fx_follow_grad(f, f->grad_start)) goto done;
   if (!(node = PyObject_CallMethod(f->graph, "output", "(O)", outs))) goto done;
   if (fx_prune(f)) goto done;
   if (!(gm = PyObject_CallFunctionObjArgs(fx_torch.GraphModule, f->root, f->graph, NULL))) goto done;

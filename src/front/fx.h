@@ -15,6 +15,13 @@ typedef struct MgFxCall {
 } MgFxCall;
 int mg_fx_before(MgCapture *cap, PyObject *args, PyObject *kwargs, MgFxCall *c);  /* -1 with an exception */
 int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs, MgFxCall *c, PyObject *result);
+/* Appends a call that torch's function mode does not see; args and kwargs (may be NULL) hold nodes for tensors.  The
+ * node's number, 0 with an exception. */
+uint32_t mg_fx_call(MgCapture *cap, PyObject *target, PyObject *args, PyObject *kwargs);
+PyObject *mg_fx_item(MgCapture *cap, uint32_t number); /* borrowed */
+/* The graph has to be written from ATen nodes: something happens that no torch-level call shows. */
+void mg_fx_use_aten(MgCapture *cap);
+bool mg_fx_is_aten(const MgCapture *cap);
 void mg_fx_drop(MgFxCall *c);
 /* Finishes the graph: outputs are the graph's.  New torch.fx.GraphModule; *inputs receives, malloc'ed, the index into
  * cap->input of each placeholder, *ninput entries.  NULL with an exception. */

@@ -104,6 +104,14 @@ static bool guard_func_holds(PyObject *func, PyObject *want) {
   return true;
 }
 
+static bool guard_answer_holds(PyObject *f, PyObject *want) {
+  PyObject *now = PyObject_CallNoArgs(f);
+  int same = now ? PyObject_RichCompareBool(now, want, Py_EQ) : -1;
+  Py_XDECREF(now);
+  if (same < 0) PyErr_Clear();
+  return same == 1;
+}
+
 static bool guard_member_holds(PyObject *owner, PyObject *pair) {
   PyObject *d = PyTuple_GET_ITEM(pair, 0), *was = PyTuple_GET_SIZE(pair) > 1 ? PyTuple_GET_ITEM(pair, 1) : NULL;
   PyObject *now = Py_TYPE(d)->tp_descr_get(d, owner, (PyObject *)Py_TYPE(owner));
@@ -158,6 +166,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_list_is: return guard_list_equal(op->o, op->u.want);
   case GK_set_is: return guard_set_equal(op->o, op->u.want);
   case GK_member_is: return guard_member_holds(op->o, op->u.want);
+  case GK_answer: return guard_answer_holds(op->o, op->u.want);
   case GK__COUNT: break;
   }
   return false;

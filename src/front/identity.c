@@ -2,6 +2,7 @@
 #include "front/dynfloat.h"
 #include "front/pyframe.h"
 #include "front/symfloat.h"
+#include "front/skip.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,15 @@ int mg_objects_begin(MgRec *r, const MgSlots *s) {
   ident_guard_default_device(r->guards);
   ident_guard_forward_ad(r->guards);
   return 0;
+}
+
+void mg_objects_abandon(MgRec *r) {
+  PyObject *keep = r->ident ? r->ident->keep : NULL;
+  for (Py_ssize_t i = 0; keep && i < PyList_GET_SIZE(keep); i++) {
+    PyObject *o = PyList_GET_ITEM(keep, i);
+    PyCodeObject *co = PyGen_CheckExact(o) ? mg_pyframe_generator_code(o) : NULL;
+    if (co && !mg_skip_opaque(co)) mg_pyframe_silence(o); /* torch's own, which ran unrecorded, tidies up for real */
+  }
 }
 
 void mg_objects_end(MgRec *r) {
@@ -538,7 +548,7 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
     return Py_NewRef(r->ident->v[at].seen);
   }
   if (mg_map_getp(&r->ident->by_seen, v) != MG_MAP_NONE || mg_is_fresh(v)) return Py_NewRef(v);
-  if (PyObject_TypeCheck(v, mg_torch.tensor)) return wrap_tensor(v, src);
+  if (PyObject_TypeCheck(v, mg_torch.tensor)) return mg_standin_transformed(v) ? Py_NewRef(v) : wrap_tensor(v, src);
   if (Py_EnterRecursiveCall(" while recording")) return mg_rec_break(BK_older_object, "containers nested too deeply");
   PyObject *w = wrap_new(v, src);
   Py_LeaveRecursiveCall();

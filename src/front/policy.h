@@ -13,7 +13,7 @@ typedef enum MgAction {
   ACT_python,  /* ends in Python code, which is recorded like any other */
   ACT_getattr, ACT_hasattr, ACT_setattr, ACT_delattr, ACT_vars, ACT_next, ACT_iter, ACT_type, ACT_super, ACT_isinstance, ACT_identity,
   ACT_globals, ACT_object_setattr, ACT_object_delattr, ACT_object_getattr, ACT_object_reduce, ACT_getset_get,
-  ACT_lru_cache, ACT_partial, ACT_backward, ACT_getter, ACT_one_hot
+  ACT_lru_cache, ACT_partial, ACT_backward, ACT_getter, ACT_one_hot, ACT_setting, ACT_query, ACT_dual_enter, ACT_dual_exit
 } MgAction;
 
 typedef struct MgVerdict {

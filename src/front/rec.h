@@ -55,6 +55,8 @@ typedef struct MgRec {
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
   PyObject *dyn;        /* floats that are inputs (dynfloat.c): a set, borrowed; or NULL */
   bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */
+  PyObject *settings;   /* switches of torch that the recording has set (setting.c), or NULL */
+  int dual_levels;      /* levels of forward-mode differentiation that it has entered */
   const struct MgConfig *cfg; /* options of the callable that is being compiled */
   struct MgJointRec *joint; /* the gradient graph (joint.c); NULL: not wanted, or ATen has to do it */
 } MgRec;
@@ -84,6 +86,7 @@ void mg_rec_resume(MgPause p);
  * After mg_objects_end every stand-in must be dead: mg_standin_alive(r) == 0, asserted in strict mode. */
 int mg_objects_begin(MgRec *r, const MgSlots *s); /* makes ident, guards, effects; -1 with exception */
 void mg_effects_undo(MgRec *r);
+void mg_objects_abandon(MgRec *r);   /* the recording was given up: its generators end without running on */
 void mg_objects_end(MgRec *r);
 int mg_standin_alive(MgRec *r);
 void mg_standin_free(MgRec *r);
@@ -143,6 +146,8 @@ void mg_snapshot_free(MgSnapshot *s);
 int mg_standin_begin(MgRec *r);       /* makes r->cap; push the dispatch mode, set torch's compiling flag, pause GC */
 void mg_standin_end(MgRec *r);        /* undo all of that, keep r->cap */
 PyObject *mg_standin_input(PyObject *tensor, SrcRef src); /* stand-in of an older tensor: a graph input */
+/* Is it a wrapper that torch.func has put around a stand-in (vmap, grad, jvp)?  Made while recording, used as it is. */
+bool mg_standin_transformed(PyObject *o);
 bool mg_standin_check(PyObject *o);   /* is it a stand-in? */
 ValRef mg_standin_val(PyObject *o);   /* its graph value now (in-place ops rebind) */
 PyObject *mg_standin_class(PyObject *o); /* borrowed: the type user code must see */

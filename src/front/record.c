@@ -236,6 +236,7 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
     MgPause p = mg_rec_pause();
     PyObject *r = mg_pyframe_run(ts, f, throwflag);
     mg_rec_resume(p);
+    if (r && PyGen_CheckExact(r)) mg_fresh(r);
     return r;
   }
   if (mg_rec->abort) return record_drop(ts, f);

@@ -6,6 +6,7 @@
 #include "front/identity.h"
 #include "front/policy.h"
 #include "front/record_obj.h"
+#include "front/setting.h"
 #include "front/skip.h"
 #include "front/symfloat.h"
 #include <stdio.h>
@@ -483,6 +484,10 @@ static PyObject *call_special(const Call *c, MgAction act) {
   case ACT_backward: return mg_backward_run(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_getter: return call_getter(c);
   case ACT_one_hot: return call_one_hot(c);
+  case ACT_setting: return mg_setting_call(c->f, c->arg, c->nargsf, c->kwnames);
+  case ACT_query: return mg_setting_read(c->f, c->arg, c->nargsf, c->kwnames);
+  case ACT_dual_enter: return mg_setting_dual(c->f, c->arg, c->nargsf, c->kwnames, 1);
+  case ACT_dual_exit: return mg_setting_dual(c->f, c->arg, c->nargsf, c->kwnames, -1);
   default: return call_plain(c); /* super: the frame loop has made slot 0 ready */
   }
 }

@@ -246,6 +246,7 @@ static int segment_attempt(Segment *s) {
         snap = NULL;
         rc = -1;
       }
+      if (rec.abort) mg_objects_abandon(&rec);
       mg_effects_undo(&rec);
       mg_standin_end(&rec);
     } else if (rec.abort) {

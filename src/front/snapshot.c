@@ -535,6 +535,7 @@ int mg_snapshot_outputs(const MgSnapshot *s, const ValRef **vals) {
 
 void mg_snapshot_free(MgSnapshot *s) {
   if (!s) return;
+  Py_XDECREF(s->state.settings);
   free(s->p);
   free(s->w);
   free(s->pool);

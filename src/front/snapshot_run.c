@@ -1,6 +1,7 @@
 /* Running a construction program.  The hot path is a single returned tensor: no allocation, a few ns. */
 #include <stdlib.h>
 #include <string.h>
+#include "front/setting.h"
 #include "front/names.h"
 #include "front/snapshot.h"
 #include "front/symfloat.h"
@@ -192,6 +193,7 @@ int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObj
   for (uint32_t i = 0; i < s->nw; i++)
     if (snap_change(&s->w[i], v, s->pool + s->w[i].arg)) goto done;
   if (s->state.any && mg_effect_apply(&s->state.before, &s->state.after)) goto done;
+  if (s->state.settings && mg_setting_replay(s->state.settings)) goto done;
   if (ret) *ret = s->ret ? Py_NewRef(v[s->ret]) : NULL;
   for (int i = 0; i < s->nslots; i++)
     if (s->slot[i] != SNAP_UNTOUCHED) new_slots[i] = s->slot[i] == SNAP_UNBOUND ? NULL : Py_NewRef(v[s->slot[i]]);

@@ -443,6 +443,19 @@ static long standin_forward_level(void) {
   return n;
 }
 
+bool mg_standin_transformed(PyObject *o) {
+  static PyObject *ask; /* strong, process lifetime */
+  if (Py_TYPE(o) != mg_tensor_type) return false; /* wrappers that a transform left behind count, too */
+  PyObject *f = ask ? NULL : PyObject_GetAttrString(standin_c, "_functorch"), *r = NULL;
+  if (f) ask = PyObject_GetAttrString(f, "is_functorch_wrapped_tensor");
+  if (ask) r = PyObject_CallOneArg(ask, o);
+  bool yes = r == Py_True;
+  if (!r) PyErr_Clear();
+  Py_XDECREF(f);
+  Py_XDECREF(r);
+  return yes;
+}
+
 static void standin_functorch_undo(long depth) {
   PyObject *f = PyObject_GetAttrString(standin_c, "_functorch"), *r = NULL;
   if (f) r = PyObject_CallMethod(f, "pop_dynamic_layer_stack_and_undo_to_depth", "l", depth);

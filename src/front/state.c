@@ -45,6 +45,8 @@ const char *mg_state_init(void) {
   return NULL;
 }
 
+bool mg_state_functorch(void) { return state.functorch_key && state.key_included(state.functorch_key); }
+
 void mg_state_read(MgTorchState *s) {
   enum { CPU = 0, CUDA = 1 };
   memset(s, 0, sizeof *s);
@@ -60,7 +62,7 @@ void mg_state_read(MgTorchState *s) {
   s->function_state = (uint8_t)state.function_state();
   s->function_modes = (uint16_t)state.function_modes();
   s->dispatch_modes = (uint16_t)state.dispatch_modes();
-  s->functorch = state.functorch_key && state.key_included(state.functorch_key);
+  s->functorch = mg_state_functorch();
   s->threads = (uint32_t)state.threads();
 }
 

@@ -4,6 +4,7 @@
  * dispatch mode, and one FX node when it gave a tensor. */
 #include "front/fx.h"
 #include "front/hook.h"
+#include "front/state.h"
 
 typedef struct MgFnModeObject { /* the mode on torch's stack */
   PyObject_HEAD
@@ -17,6 +18,7 @@ static PyObject *torchfn_handle(PyObject *self, PyObject *const *a, Py_ssize_t n
   PyObject *args = a[2], *kwargs = n > 3 && PyDict_Check(a[3]) ? a[3] : NULL;
   /* Nothing is recorded for calls of ours, after a break, or after the end. */
   if (!cap || cap->quiet || cap->rec->abort) return PyObject_Call(a[0], args, kwargs);
+  if (mg_state_functorch()) mg_fx_use_aten(cap); /* the calls see wrappers, not the graph's tensors */
   MgFxCall c;
   MgPause pause = mg_rec_pause();
   int rc = mg_fx_before(cap, args, kwargs, &c);

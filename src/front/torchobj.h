@@ -38,6 +38,7 @@ typedef struct MgFrontOp {
   uint8_t fate;         /* MgOpFate */
   bool inplace_view;    /* changes the metadata of its argument */
   bool lift_fresh;      /* marks a constant made from Python data */
+  bool zero_tensor;      /* zeros without memory */
   bool detach;          /* the result is cut from autograd */
   bool plain;           /* all returns are tensors or tensor lists */
 } MgFrontOp;

@@ -1,0 +1,89 @@
+#include "front/fxstate.h"
+#include <string.h>
+#include "front/torchobj.h"
+
+static PyObject *fxstate_fn(const char *module, const char *name) {
+  PyObject *m = PyImport_ImportModule(module), *f = m ? PyObject_GetAttrString(m, name) : NULL;
+  Py_XDECREF(m);
+  return f;
+}
+
+/* The fields that nodes are written for; the others follow the recording in other ways. */
+static bool fxstate_same(const MgTorchState *a, const MgTorchState *b) {
+  return a->inference_mode == b->inference_mode && a->autocast_cpu == b->autocast_cpu && a->autocast_cuda == b->autocast_cuda &&
+         a->autocast_cpu_dtype == b->autocast_cpu_dtype && a->autocast_cuda_dtype == b->autocast_cuda_dtype &&
+         a->autocast_cache == b->autocast_cache;
+}
+
+static int fxstate_node(MgCapture *cap, const char *module, const char *name, PyObject *args, uint32_t *node) {
+  PyObject *f = args ? fxstate_fn(module, name) : NULL;
+  uint32_t n = f ? mg_fx_call(cap, f, args, NULL) : 0;
+  Py_XDECREF(f);
+  Py_XDECREF(args);
+  if (node) *node = n;
+  return n ? 0 : -1;
+}
+
+static int fxstate_leave(MgCapture *cap, MgFxState *s) {
+  const MgFxMode *m = &s->mode[--s->depth];
+  PyObject *args = PyTuple_Pack(1, mg_fx_item(cap, m->node));
+  s->now = m->before;
+  return m->inference ? fxstate_node(cap, "torch.autograd.grad_mode", "_exit_inference_mode", args, NULL)
+                      : fxstate_node(cap, "torch.amp.autocast_mode", "_exit_autocast", args, NULL);
+}
+
+static int fxstate_push(MgCapture *cap, MgFxState *s, const MgTorchState *before, bool inference, const char *module,
+                        const char *name, PyObject *args) {
+  if (s->depth == (int)(sizeof s->mode / sizeof *s->mode)) {
+    Py_XDECREF(args);
+    return mg_rec_break(BK_limit, "autocast nested too deeply"), -1;
+  }
+  MgFxMode *m = &s->mode[s->depth];
+  *m = (MgFxMode){.before = *before, .inference = inference};
+  if (fxstate_node(cap, module, name, args, &m->node)) return -1;
+  s->depth++;
+  return 0;
+}
+
+static int fxstate_enter(MgCapture *cap, MgFxState *s, const MgTorchState *want) {
+  MgTorchState before = s->now;
+  if (before.inference_mode != want->inference_mode) {
+    if (fxstate_push(cap, s, &before, true, "torch.autograd.grad_mode", "_enter_inference_mode",
+                     Py_BuildValue("(O)", want->inference_mode ? Py_True : Py_False)))
+      return -1;
+    s->now.inference_mode = want->inference_mode;
+  }
+  for (int cuda = 0; cuda < 2; cuda++) {
+    bool on = cuda ? want->autocast_cuda : want->autocast_cpu, was = cuda ? s->now.autocast_cuda : s->now.autocast_cpu;
+    int dtype = cuda ? want->autocast_cuda_dtype : want->autocast_cpu_dtype;
+    int had = cuda ? s->now.autocast_cuda_dtype : s->now.autocast_cpu_dtype;
+    if (on == was && (dtype == had || !on) && (!on || s->now.autocast_cache == want->autocast_cache)) continue;
+    before = s->now;
+    PyObject *dt = on ? mg_torchobj_new_dtype((MgDtype)dtype) : Py_NewRef(Py_None);
+    PyObject *args = dt ? Py_BuildValue("(sNOO)", cuda ? "cuda" : "cpu", dt, on ? Py_True : Py_False,
+                                        !on || want->autocast_cache ? Py_True : Py_False)
+                        : NULL;
+    if (fxstate_push(cap, s, &before, false, "torch.amp.autocast_mode", "_enter_autocast", args)) return -1;
+  }
+  s->now = *want;
+  return 0;
+}
+
+int mg_fxstate_follow(MgCapture *cap, MgFxState *s, bool end) {
+  MgTorchState want;
+  if (!s->begun) {
+    mg_state_read(&s->start);
+    s->now = s->start;
+    s->begun = true;
+    return 0;
+  }
+  if (end) want = s->start;
+  else mg_state_read(&want);
+  if (fxstate_same(&s->now, &want)) return 0;
+  int keep = s->depth;
+  while (keep > 0 && !fxstate_same(&s->mode[keep - 1].before, &want)) keep--;
+  if (!keep) return fxstate_enter(cap, s, &want);
+  while (s->depth >= keep)
+    if (fxstate_leave(cap, s)) return -1;
+  return 0;
+}

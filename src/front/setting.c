@@ -1,0 +1,219 @@
+#include "front/setting.h"
+#include <string.h>
+#include "front/fx.h"
+#include "front/guard.h"
+
+typedef struct SettingRow {
+  const char *setter;    /* takes what the getters return */
+  const char *getter[2];
+} SettingRow;
+
+static const SettingRow setting_rows[] = {
+    {"_set_sdp_use_flash", {"_get_flash_sdp_enabled"}},
+    {"_set_sdp_use_mem_efficient", {"_get_mem_efficient_sdp_enabled"}},
+    {"_set_sdp_use_math", {"_get_math_sdp_enabled"}},
+    {"_set_sdp_use_cudnn", {"_get_cudnn_sdp_enabled"}},
+    {"_set_sdp_use_overrideable", {"_get_overrideable_sdp_enabled"}},
+    {"_set_sdp_priority_order", {"_get_sdp_priority_order"}},
+    {"_set_math_sdp_allow_fp16_bf16_reduction", {"_get_math_sdp_allow_fp16_bf16_reduction"}},
+    {"_set_mkldnn_enabled", {"_get_mkldnn_enabled"}},
+    {"_set_mkldnn_deterministic", {"_get_mkldnn_deterministic"}},
+    {"_set_onednn_allow_tf32", {"_get_onednn_allow_tf32"}},
+    {"_set_nnpack_enabled", {"_get_nnpack_enabled"}},
+    {"_set_cudnn_enabled", {"_get_cudnn_enabled"}},
+    {"_set_cudnn_benchmark", {"_get_cudnn_benchmark"}},
+    {"_set_cudnn_deterministic", {"_get_cudnn_deterministic"}},
+    {"_set_cudnn_allow_tf32", {"_get_cudnn_allow_tf32"}},
+    {"_set_cublas_allow_tf32", {"_get_cublas_allow_tf32"}},
+    {"_set_float32_matmul_precision", {"_get_float32_matmul_precision"}},
+    {"_set_deterministic_algorithms", {"_get_deterministic_algorithms", "_get_deterministic_algorithms_warn_only"}},
+    {"_set_deterministic_fill_uninitialized_memory", {"_get_deterministic_fill_uninitialized_memory"}},
+    {"_set_default_dtype", {"get_default_dtype"}},
+    {"_set_fwd_grad_enabled", {"_is_fwd_grad_enabled"}},
+    {"_set_warnAlways", {"_get_warnAlways"}},
+    {"_saved_tensors_hooks_disable", {"_saved_tensors_hooks_get_disabled_error_message"}},
+    {"_saved_tensors_hooks_enable", {"_saved_tensors_hooks_get_disabled_error_message"}},
+};
+#define SETTING_ROWS (sizeof setting_rows / sizeof *setting_rows)
+
+static PyObject *setting_c, *setting_autograd, *setting_torch; /* torch._C, torch._C._autograd, torch */
+
+static int setting_init(void) {
+  if (setting_torch) return 0;
+  setting_c = PyImport_ImportModule("torch._C");
+  setting_autograd = setting_c ? PyObject_GetAttrString(setting_c, "_autograd") : NULL;
+  setting_torch = setting_autograd ? PyImport_ImportModule("torch") : NULL;
+  return setting_torch ? 0 : -1;
+}
+
+static PyObject *setting_owner(const char *name) {
+  if (!strncmp(name, "_saved", 6)) return setting_autograd;
+  return *name == '_' ? setting_c : setting_torch;
+}
+
+static const char *setting_name(PyObject *f) { return PyCFunction_Check(f) ? ((PyCFunctionObject *)f)->m_ml->ml_name : ""; }
+
+/* The value now: a tuple of what the getters return. */
+static PyObject *setting_value(const SettingRow *row) {
+  PyObject *v[2] = {NULL, NULL}, *t = NULL;
+  for (int i = 0; i < 2 && row->getter[i]; i++)
+    if (!(v[i] = PyObject_CallMethod(setting_owner(row->getter[i]), row->getter[i], NULL))) goto done;
+  t = v[1] ? PyTuple_Pack(2, v[0], v[1]) : PyTuple_Pack(1, v[0]);
+done:
+  Py_XDECREF(v[0]);
+  Py_XDECREF(v[1]);
+  return t;
+}
+
+/* (setter, positional arguments, keyword arguments or None) that establish a value. */
+static PyObject *setting_action(const SettingRow *row, PyObject *value) {
+  const char *name = row->setter;
+  PyObject *args = Py_NewRef(value), *kw = Py_NewRef(Py_None), *f, *r = NULL;
+  if (!strncmp(name, "_saved", 6)) {
+    bool on = PyTuple_GET_ITEM(value, 0) == Py_None;
+    name = on ? "_saved_tensors_hooks_enable" : "_saved_tensors_hooks_disable";
+    if (on) Py_SETREF(args, PyTuple_New(0));
+  } else if (row->getter[1]) {
+    Py_SETREF(args, PyTuple_GetSlice(value, 0, 1));
+    Py_SETREF(kw, Py_BuildValue("{sO}", "warn_only", PyTuple_GET_ITEM(value, 1)));
+  }
+  f = args && kw ? PyObject_GetAttrString(setting_owner(name), name) : NULL;
+  if (f) r = PyTuple_Pack(3, f, args, kw);
+  Py_XDECREF(f);
+  Py_XDECREF(args);
+  Py_XDECREF(kw);
+  return r;
+}
+
+static int setting_apply(PyObject *action) {
+  PyObject *kw = PyTuple_GET_ITEM(action, 2);
+  PyObject *r = PyObject_Call(PyTuple_GET_ITEM(action, 0), PyTuple_GET_ITEM(action, 1), kw == Py_None ? NULL : kw);
+  Py_XDECREF(r);
+  return r ? 0 : -1;
+}
+
+/* Keeps the value from before the first change; r->settings maps row number to it. */
+static int setting_keep(MgRec *r, size_t row) {
+  if (!r->settings && !(r->settings = PyDict_New())) return -1;
+  PyObject *key = PyLong_FromSize_t(row), *was = NULL;
+  int rc = key ? PyDict_Contains(r->settings, key) : -1;
+  if (!rc) rc = (was = setting_value(&setting_rows[row])) ? PyDict_SetItem(r->settings, key, was) : -1;
+  Py_XDECREF(key);
+  Py_XDECREF(was);
+  return rc < 0 ? -1 : 0;
+}
+
+/* The call as a node of the FX graph, when one is made. */
+static int setting_show(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+  MgCapture *cap = mg_rec->cap;
+  if (!mg_rec->want_fx || mg_fx_is_aten(cap)) return 0;
+  Py_ssize_t n = PyVectorcall_NARGS(nargsf), nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  PyObject *pos = PyTuple_New(n), *kw = PyDict_New();
+  int rc = pos && kw ? 0 : -1;
+  for (Py_ssize_t i = 0; !rc && i < n; i++) PyTuple_SET_ITEM(pos, i, Py_NewRef(args[i]));
+  for (Py_ssize_t i = 0; !rc && i < nkw; i++) rc = PyDict_SetItem(kw, PyTuple_GET_ITEM(kwnames, i), args[n + i]);
+  MgPause pause = mg_rec_pause();
+  if (!rc) rc = mg_fx_call(cap, f, pos, kw) ? 0 : -1;
+  mg_rec_resume(pause);
+  Py_XDECREF(pos);
+  Py_XDECREF(kw);
+  return rc;
+}
+
+PyObject *mg_setting_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+  const char *name = setting_name(f);
+  if (setting_init()) return NULL;
+  size_t i = 0;
+  while (i < SETTING_ROWS && strcmp(setting_rows[i].setter, name)) i++;
+  if (i == SETTING_ROWS) return mg_rec_break(BK_c_function, "call of torch._C.%s", name);
+  /* Both names of a pair of switches share the first one's row. */
+  while (i && !strcmp(setting_rows[i].getter[0], setting_rows[i - 1].getter[0])) i--;
+  if (setting_keep(mg_rec, i) || setting_show(f, args, nargsf, kwnames)) return NULL;
+  return PyObject_Vectorcall(f, args, nargsf, kwnames);
+}
+
+PyObject *mg_setting_read(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+  const char *name = setting_name(f);
+  PyObject *v = PyObject_Vectorcall(f, args, nargsf, kwnames), *key = NULL;
+  if (!v || PyVectorcall_NARGS(nargsf) || kwnames) return v;
+  for (size_t i = 0; mg_rec->settings && i < SETTING_ROWS; i++) {
+    bool mine = !strcmp(setting_rows[i].getter[0], name) || (setting_rows[i].getter[1] && !strcmp(setting_rows[i].getter[1], name));
+    if (!mine || !(key = PyLong_FromSize_t(i))) continue;
+    int set = PyDict_Contains(mg_rec->settings, key);
+    Py_DECREF(key);
+    if (set) return set < 0 ? Py_DECREF(v), NULL : v; /* the segment's own value */
+  }
+  mg_guard_pinned(mg_rec->guards, GK_answer, f, v);
+  return v;
+}
+
+PyObject *mg_setting_dual(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames, int how) {
+  PyObject *v = setting_show(f, args, nargsf, kwnames) ? NULL : PyObject_Vectorcall(f, args, nargsf, kwnames);
+  if (v) mg_rec->dual_levels += how;
+  return v;
+}
+
+int mg_setting_changes(MgRec *r, PyObject **list) {
+  PyObject *key, *was;
+  Py_ssize_t pos = 0;
+  *list = NULL;
+  if (r->dual_levels) return mg_rec_break(BK_op, "a level of forward-mode differentiation stays open"), -1;
+  while (r->settings && PyDict_Next(r->settings, &pos, &key, &was)) {
+    const SettingRow *row = &setting_rows[PyLong_AsSize_t(key)];
+    PyObject *now = setting_value(row), *action = NULL;
+    int same = now ? PyObject_RichCompareBool(now, was, Py_EQ) : -1, rc = same < 0 ? -1 : 0;
+    if (!same) {
+      if (!*list) *list = PyList_New(0);
+      action = *list ? setting_action(row, now) : NULL;
+      rc = action ? PyList_Append(*list, action) : -1;
+    }
+    Py_XDECREF(now);
+    Py_XDECREF(action);
+    if (rc) {
+      Py_CLEAR(*list);
+      return -1;
+    }
+  }
+  return 0;
+}
+
+int mg_setting_replay(PyObject *list) {
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++)
+    if (setting_apply(PyList_GET_ITEM(list, i))) return -1;
+  return 0;
+}
+
+void mg_setting_undo(MgRec *r) {
+  PyObject *key, *was, *t, *v, *tb;
+  Py_ssize_t pos = 0;
+  PyErr_Fetch(&t, &v, &tb);
+  for (; r->dual_levels > 0; r->dual_levels--) {
+    PyObject *exit = PyObject_GetAttrString(setting_init() ? Py_None : setting_c, "_exit_dual_level");
+    PyObject *level = PyLong_FromLong(r->dual_levels - 1), *args = level ? PyTuple_Pack(1, level) : NULL;
+    PyObject *x = exit && args ? PyObject_CallObject(exit, args) : NULL;
+    Py_XDECREF(exit);
+    Py_XDECREF(level);
+    Py_XDECREF(args);
+    Py_XDECREF(x);
+    PyErr_Clear();
+  }
+  while (r->settings && PyDict_Next(r->settings, &pos, &key, &was)) {
+    PyObject *action = setting_action(&setting_rows[PyLong_AsSize_t(key)], was);
+    if (!action || setting_apply(action)) PyErr_WriteUnraisable(NULL);
+    Py_XDECREF(action);
+  }
+  Py_CLEAR(r->settings);
+  PyErr_Restore(t, v, tb);
+}
+
+bool mg_setting_odd_dtype(const MgRec *r) {
+  for (size_t i = 0; r->settings && i < SETTING_ROWS; i++) {
+    if (strcmp(setting_rows[i].setter, "_set_default_dtype")) continue;
+    PyObject *key = PyLong_FromSize_t(i);
+    bool odd = key && PyDict_Contains(r->settings, key) > 0;
+    Py_XDECREF(key);
+    PyErr_Clear();
+    return odd;
+  }
+  return false;
+}
