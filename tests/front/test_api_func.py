@@ -1,0 +1,140 @@
+"""torch.func transforms, switches of torch and context managers inside of compiled frames: one graph, eager's results."""
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import magneto
+
+X = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+V = X[0].clone()
+LINEAR = torch.nn.Linear(4, 4)
+
+
+class Counter:
+    """A back end that counts the graphs it is given."""
+
+    def __init__(self):
+        self.graphs = 0
+
+    def __call__(self, gm, example_inputs):
+        self.graphs += 1
+        return gm.forward
+
+
+def nested_grad(x):
+    return grad(lambda a: grad(lambda b: (b**3).sum())(a).sum())(x)
+
+
+def closure_grad(x):
+    y = x * 2
+    return grad(lambda a: (a.sin() * y).sum())(x)
+
+
+def use_vjp(x):
+    out, back = vjp(lambda a: a.sin(), x)
+    return out, back(torch.ones_like(out))
+
+
+def per_sample(x):
+    p = {k: v.detach() for k, v in LINEAR.named_parameters()}
+    return vmap(grad(lambda p, x: functional_call(LINEAR, p, (x.unsqueeze(0),)).sum()), in_dims=(None, 0))(p, x)
+
+
+def use_sdpa(x):
+    q = x.reshape(1, 1, 4, 4)
+    with sdpa_kernel(SDPBackend.MATH):
+        return F.scaled_dot_product_attention(q, q, q)
+
+
+def use_autocast(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", enabled=False):
+            y = x @ x
+        z = x @ x
+    return y, z, x @ x
+
+
+def use_default_dtype(x):
+    torch.set_default_dtype(torch.float64)
+    y = torch.ones(4)
+    torch.set_default_dtype(torch.float32)
+    return x + y
+
+
+def use_dual(x):
+    import torch.autograd.forward_ad as fwd
+
+    with fwd.dual_level():
+        return tuple(fwd.unpack_dual(fwd.make_dual(x, torch.ones_like(x)).sin()))
+
+
+PROGRAMS = {
+    "grad": (lambda x: grad(lambda a: a.sin().sum())(x), X),
+    "grad_argnums": (lambda x: grad(lambda a, b: (a.sin() * b).sum(), argnums=(0, 1))(x, x.cos()), X),
+    "grad_aux": (lambda x: grad(lambda a: (a.sin().sum(), a.cos()), has_aux=True)(x), X),
+    "grad_and_value": (lambda x: grad_and_value(lambda a: a.sin().sum())(x), X),
+    "nested_grad": (nested_grad, X),
+    "closure_grad": (closure_grad, X),
+    "vmap": (lambda x: vmap(lambda a, b: a * b, in_dims=(0, 1), out_dims=1)(x, x), X),
+    "vmap_none": (lambda x: vmap(lambda a, b: a + b, in_dims=(0, None))(x, x[0]), X),
+    "vmap_nested": (lambda x: vmap(vmap(lambda a: a.sin()))(x), X),
+    "vmap_grad": (lambda x: vmap(grad(lambda a: a.sin().sum()))(x), X),
+    "vmap_chunk": (lambda x: vmap(lambda a: a.sin(), chunk_size=2)(x), X),
+    "jvp": (lambda x: jvp(lambda a: a.sin(), (x,), (torch.ones_like(x),)), V),
+    "vjp": (use_vjp, V),
+    "jacrev": (lambda x: jacrev(lambda a: a.sin() * a.sum())(x), V),
+    "jacfwd": (lambda x: jacfwd(lambda a: a.sin() * a.sum())(x), V),
+    "hessian": (lambda x: hessian(lambda a: (a.sin() * a).sum())(x), V),
+    "per_sample": (per_sample, X),
+    "sdpa_kernel": (use_sdpa, X),
+    "autocast": (use_autocast, X),
+    "default_dtype": (use_default_dtype, X),
+    "forward_ad": (use_dual, X),
+}
+
+
+@pytest.mark.parametrize("backend", ["magneto", "counter"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_graph(name, backend):
+    f, x = PROGRAMS[name]
+    want = f(x)
+    counter = Counter()
+    c = magneto.compile(f, backend=counter if backend == "counter" else backend)
+    for _ in range(2):
+        torch.testing.assert_close(c(x), want)
+    graphs = counter.graphs if backend == "counter" else magneto._magneto.stats()["graphs"]
+    assert graphs == 1
+    assert sum(magneto._magneto.stats()["breaks"].values()) == 0
+
+
+def test_switches_stay_changed_and_are_guarded():
+    before = torch.backends.cuda.flash_sdp_enabled()
+
+    def flip(x):
+        torch.backends.cuda.enable_flash_sdp(not torch.backends.cuda.flash_sdp_enabled())
+        return x + 1
+
+    c = magneto.compile(flip)
+    try:
+        for i in range(4):
+            c(X)
+            assert torch.backends.cuda.flash_sdp_enabled() == (before if i % 2 else not before)
+    finally:
+        torch.backends.cuda.enable_flash_sdp(before)
+
+
+def test_break_inside_of_a_transform_leaves_no_transform_behind():
+    def f(x):
+        return vmap(lambda a: a * float(x.sum()))(x)
+
+    torch.testing.assert_close(magneto.compile(f)(X), f(X))
+    assert torch._C._functorch.peek_interpreter_stack() is None
+
+
+def test_error_inside_of_vmap_is_eagers():
+    c = magneto.compile(lambda x: vmap(lambda a: a.sum().item())(x))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="vmap"):
+            c(X)
