@@ -51,8 +51,9 @@ int mg_objects_begin(MgRec *r, const MgSlots *s) {
   d->r = r;
   d->func = Py_XNewRef(s->func);
   d->keep = PyList_New(0);
+  d->gens = PyList_New(0);
   d->absent = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
-  if (!d->keep || !d->absent) {
+  if (!d->keep || !d->gens || !d->absent) {
     mg_objects_end(r);
     return -1;
   }
@@ -62,12 +63,14 @@ int mg_objects_begin(MgRec *r, const MgSlots *s) {
   return 0;
 }
 
-void mg_objects_abandon(MgRec *r) {
-  PyObject *keep = r->ident ? r->ident->keep : NULL;
-  for (Py_ssize_t i = 0; keep && i < PyList_GET_SIZE(keep); i++) {
-    PyObject *o = PyList_GET_ITEM(keep, i);
-    PyCodeObject *co = PyGen_CheckExact(o) ? mg_pyframe_generator_code(o) : NULL;
-    if (co && !mg_skip_opaque(co)) mg_pyframe_silence(o); /* torch's own, which ran unrecorded, tidies up for real */
+/* Generators that the recording left suspended must not run their `finally` blocks on the user's objects; torch's own, which
+ * ran unrecorded, tidy up for real. */
+static void ident_end_generators(MgIdent *d) {
+  for (Py_ssize_t i = 0; d->gens && i < PyList_GET_SIZE(d->gens); i++) {
+    PyObject *gen = Py_NewRef(PyWeakref_GET_OBJECT(PyList_GET_ITEM(d->gens, i)));
+    MgFrame *f = PyGen_CheckExact(gen) ? mg_pyframe_suspended(gen) : NULL;
+    if (f && !mg_skip_opaque(mg_pyframe_code(f))) mg_pyframe_end_generator(gen);
+    Py_DECREF(gen);
   }
 }
 
@@ -77,9 +80,7 @@ void mg_objects_end(MgRec *r) {
   MgIdent *d = r->ident;
   if (!d) return;
   r->ident = NULL;
-  /* Generators that the recording left suspended must not run their `finally` blocks on the user's objects. */
-  for (Py_ssize_t i = 0; d->keep && i < PyList_GET_SIZE(d->keep); i++)
-    if (PyGen_CheckExact(PyList_GET_ITEM(d->keep, i))) mg_pyframe_end_generator(PyList_GET_ITEM(d->keep, i));
+  ident_end_generators(d);
   for (uint32_t i = 0; i < d->n; i++) {
     MgOlder *e = &d->v[i];
     Py_XDECREF(e->pristine);
@@ -95,6 +96,7 @@ void mg_objects_end(MgRec *r) {
   mg_map_free(&d->fresh);
   mg_map_free(&d->fresh_gen);
   Py_XDECREF(d->keep);
+  Py_XDECREF(d->gens);
   Py_XDECREF(d->absent);
   Py_XDECREF(d->func);
   free(d);
@@ -139,7 +141,12 @@ void mg_fresh(PyObject *o) {
   MgIdent *d = mg_rec->ident;
   if (PyGen_Check(o)) {
     /* Not kept alive: when the program drops it, it is closed, and its finally clauses run. */
-    if (mg_map_putp(&d->fresh_gen, o, 1) != MG_OK) mg_rec->guards->failed = true;
+    PyObject *ref = PyWeakref_NewRef(o, NULL);
+    if (!ref || PyList_Append(d->gens, ref) || mg_map_putp(&d->fresh_gen, o, 1) != MG_OK) {
+      PyErr_Clear();
+      mg_rec->guards->failed = true;
+    }
+    Py_XDECREF(ref);
     return;
   }
   if (mg_map_getp(&d->fresh, o) != MG_MAP_NONE) return;

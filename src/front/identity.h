@@ -47,6 +47,7 @@ struct MgIdent {
   MgMap by_orig, by_seen; /* object -> index into v */
   MgMap fresh;
   MgMap fresh_gen;        /* fresh generators, by address; not kept alive */
+  PyObject *gens;         /* list: weak references to them */
   PyObject *keep;         /* list: fresh objects */
   PyObject *absent;       /* marks a deleted attribute in an overlay */
   PyObject *func;         /* strong: the outer frame's function */

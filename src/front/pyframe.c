@@ -98,16 +98,6 @@ PyObject *mg_pyframe_generator(MgFrame *f) {
   return f->owner == FRAME_OWNED_BY_GENERATOR ? (PyObject *)_PyFrame_GetGenerator(f) : NULL;
 }
 
-PyCodeObject *mg_pyframe_generator_code(PyObject *gen) {
-  PyGenObject *g = (PyGenObject *)gen;
-  return g->gi_frame_state < FRAME_EXECUTING ? ((MgFrame *)g->gi_iframe)->f_code : NULL;
-}
-
-void mg_pyframe_silence(PyObject *gen) {
-  PyGenObject *g = (PyGenObject *)gen;
-  if (g->gi_frame_state == FRAME_SUSPENDED) mg_pyframe_set_lasti((MgFrame *)g->gi_iframe, -1);
-}
-
 PyObject *mg_pyframe_unresume(PyThreadState *ts, MgFrame *f, int yield_unit) {
   PyObject **sent = &f->localsplus[f->stacktop - 1]; /* pushed by send() */
   if (yield_unit >= 0) {

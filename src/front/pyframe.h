@@ -46,9 +46,6 @@ PyObject *mg_pyframe_drop(PyThreadState *ts, MgFrame *f);
 
 /* The frame's generator (borrowed), or NULL for a frame of a function that runs or has yet to make one. */
 PyObject *mg_pyframe_generator(MgFrame *f);
-/* A suspended generator that is closed from now on ends at once, without running its handlers. */
-void mg_pyframe_silence(PyObject *gen);
-PyCodeObject *mg_pyframe_generator_code(PyObject *gen); /* borrowed; NULL when it has ended */
 /* Puts a generator frame that was just resumed back to where it was; its caller sees it yield or return None.
  * yield_unit: unit of the YIELD_VALUE it stands at, -1 when it had not started. */
 PyObject *mg_pyframe_unresume(PyThreadState *ts, MgFrame *f, int yield_unit);

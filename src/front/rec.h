@@ -86,7 +86,6 @@ void mg_rec_resume(MgPause p);
  * After mg_objects_end every stand-in must be dead: mg_standin_alive(r) == 0, asserted in strict mode. */
 int mg_objects_begin(MgRec *r, const MgSlots *s); /* makes ident, guards, effects; -1 with exception */
 void mg_effects_undo(MgRec *r);
-void mg_objects_abandon(MgRec *r);   /* the recording was given up: its generators end without running on */
 void mg_objects_end(MgRec *r);
 int mg_standin_alive(MgRec *r);
 void mg_standin_free(MgRec *r);

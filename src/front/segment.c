@@ -246,7 +246,6 @@ static int segment_attempt(Segment *s) {
         snap = NULL;
         rc = -1;
       }
-      if (rec.abort) mg_objects_abandon(&rec);
       mg_effects_undo(&rec);
       mg_standin_end(&rec);
     } else if (rec.abort) {
