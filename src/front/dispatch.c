@@ -342,7 +342,7 @@ static PyObject *dispatch_lift(MgCapture *cap, PyObject *args) {
 static PyObject *dispatch_zeros(MgCapture *cap, PyObject *args, PyObject *kwargs) {
   static const MgFrontOp *zeros;
   if (!zeros) {
-    PyObject *ops = PyImport_ImportModule("torch"), *o = ops ? PyObject_GetAttrString(ops, "ops") : NULL, *f = NULL;
+    PyObject *ops = mg_import("torch"), *o = ops ? PyObject_GetAttrString(ops, "ops") : NULL, *f = NULL;
     static const char *const path[] = {"aten", "zeros", "default"};
     for (int i = 0; o && i < 3; i++) {
       f = PyObject_GetAttrString(o, path[i]);

@@ -1,9 +1,10 @@
 #include "front/fxstate.h"
 #include <string.h>
 #include "front/torchobj.h"
+#include "front/names.h"
 
 static PyObject *fxstate_fn(const char *module, const char *name) {
-  PyObject *m = PyImport_ImportModule(module), *f = m ? PyObject_GetAttrString(m, name) : NULL;
+  PyObject *m = mg_import(module), *f = m ? PyObject_GetAttrString(m, name) : NULL;
   Py_XDECREF(m);
   return f;
 }

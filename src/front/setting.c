@@ -2,6 +2,7 @@
 #include <string.h>
 #include "front/fx.h"
 #include "front/guard.h"
+#include "front/names.h"
 
 typedef struct SettingRow {
   const char *setter;    /* takes what the getters return */
@@ -40,9 +41,9 @@ static PyObject *setting_c, *setting_autograd, *setting_torch; /* torch._C, torc
 
 static int setting_init(void) {
   if (setting_torch) return 0;
-  setting_c = PyImport_ImportModule("torch._C");
+  setting_c = mg_import("torch._C");
   setting_autograd = setting_c ? PyObject_GetAttrString(setting_c, "_autograd") : NULL;
-  setting_torch = setting_autograd ? PyImport_ImportModule("torch") : NULL;
+  setting_torch = setting_autograd ? mg_import("torch") : NULL;
   return setting_torch ? 0 : -1;
 }
 
