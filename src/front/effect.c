@@ -1,8 +1,10 @@
 #include "front/effect.h"
 #include "front/names.h"
 #include <string.h>
+#include "front/classes.h"
 #include "front/guard.h"
 #include "front/identity.h"
+#include "front/record_obj.h"
 #include "front/setting.h"
 
 int mg_effect_state_change(MgStateChange *c) {
@@ -65,7 +67,10 @@ int mg_effect_apply(const MgTorchState *from, const MgTorchState *to) {
 }
 
 void mg_effects_undo(MgRec *r) {
+  mg_generators_end(r);
   mg_setting_undo(r);
+  mg_classes_undo(r);
+  mg_rec_context_undo(r);
   if (!r->guards) return;
   MgTorchState now;
   mg_state_read(&now);

@@ -121,6 +121,15 @@ int mg_guards_nsrc(const MgGuards *g) { return g->nsrc ? (int)g->nsrc : 1; }
 
 /* ---- constants ---- */
 
+/* numpy.float32 and the like: immutable numbers. */
+static bool guard_is_numpy_scalar(PyTypeObject *t) {
+  if (strncmp(t->tp_name, "numpy.", 6)) return false;
+  if (!strcmp(t->tp_name + 6, "void") || !strcmp(t->tp_name + 6, "object_")) return false;
+  for (PyTypeObject *b = t->tp_base; b; b = b->tp_base)
+    if (!strcmp(b->tp_name, "numpy.generic")) return true;
+  return false;
+}
+
 bool mg_guard_is_const(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   if (t == &PyLong_Type || t == &PyUnicode_Type || t == &PyBool_Type || t == &PyFloat_Type || o == Py_None ||
@@ -147,6 +156,7 @@ bool mg_guard_is_const(PyObject *o) {
     PyErr_Clear();
     return all;
   }
+  if (guard_is_numpy_scalar(t)) return true;
   /* torch.dtype, device, layout, memory_format: immutable values of C types */
   return !strncmp(t->tp_name, "torch.", 6) && !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
          (!strcmp(t->tp_name + 6, "dtype") || !strcmp(t->tp_name + 6, "device") || !strcmp(t->tp_name + 6, "layout") ||
@@ -245,6 +255,13 @@ void mg_guard_tensor(MgGuards *g, SrcRef src, PyObject *tensor) {
   }
   mg_guards_hold(g, (PyObject *)f->type);
   *op = (MgGuardOp){.kind = GK_tensor, .src = src, .u.facts = f};
+}
+
+void mg_guard_context(MgGuards *g, PyObject *var, PyObject *value) {
+  PyObject *was = value ? PyTuple_Pack(1, value) : PyTuple_New(0);
+  if (!was) g->failed = true;
+  else mg_guard_pinned(g, GK_context_is, var, was);
+  Py_XDECREF(was);
 }
 
 static MgDictGuard *guard_dict(MgGuards *g, PyObject *dict, PyObject *owner) {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "front/dynfloat.h"
 #include "front/names.h"
+#include "front/policy.h"
 
 static const char *const guard_text[] = {
 #define GUARD(name, text) text,
@@ -88,6 +89,26 @@ static bool guard_set_equal(PyObject *set, PyObject *want) {
   return true;
 }
 
+static bool guard_deque_kind(PyObject *v, PyObject *max, Py_ssize_t n) {
+  if (Py_TYPE(v) != mg_torch.deque || Py_SIZE(v) != n) return false;
+  PyObject *now = PyObject_GetAttrString(v, "maxlen");
+  bool same = now && mg_guard_same_const(now, max);
+  Py_XDECREF(now);
+  PyErr_Clear();
+  return same;
+}
+
+static bool guard_deque_equal(PyObject *deque, PyObject *items) {
+  bool same = Py_SIZE(deque) == PyTuple_GET_SIZE(items);
+  for (Py_ssize_t i = 0; same && i < PyTuple_GET_SIZE(items); i++) {
+    PyObject *x = PySequence_GetItem(deque, i);
+    same = guard_same_value(x, PyTuple_GET_ITEM(items, i));
+    Py_XDECREF(x);
+  }
+  PyErr_Clear();
+  return same;
+}
+
 static bool guard_disjoint(PyObject *a, PyObject *b) {
   uintptr_t alo, ahi, blo, bhi;
   if (a == b) return false;
@@ -121,6 +142,14 @@ static bool guard_member_holds(PyObject *owner, PyObject *pair) {
   return ok;
 }
 
+static bool guard_context_holds(PyObject *var, PyObject *want) {
+  PyObject *v = NULL;
+  bool ok = !PyContextVar_Get(var, NULL, &v) && guard_same_value(v, PyTuple_GET_SIZE(want) ? PyTuple_GET_ITEM(want, 0) : NULL);
+  PyErr_Clear();
+  Py_XDECREF(v);
+  return ok;
+}
+
 bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s) {
   PyObject *v = op->src ? vals[op->src] : op->o;
   switch ((MgGuardKind)op->kind) {
@@ -151,6 +180,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_globals: return PyFunction_GET_GLOBALS(v) == op->o;
   case GK_builtin:
     return PyCFunction_CheckExact(v) && ((PyCFunctionObject *)v)->m_ml == (PyMethodDef *)(intptr_t)op->u.i;
+  case GK_wrapper: return mg_policy_descr(v) == op->o;
   case GK_same: return v == vals[op->src2];
   case GK_distinct: return v != vals[op->src2];
   case GK_disjoint: return guard_disjoint(v, vals[op->src2]);
@@ -162,6 +192,9 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
     return r == (PyTuple_GET_ITEM(op->o, 2) == Py_True);
   }
   case GK_func_is: return guard_func_holds(op->o, op->u.want);
+  case GK_context_is: return guard_context_holds(op->o, op->u.want);
+  case GK_deque: return guard_deque_kind(v, op->o, op->u.i);
+  case GK_deque_is: return guard_deque_equal(op->o, op->u.want);
   case GK_cell_is: return guard_same_value(PyCell_GET(op->o), op->u.want);
   case GK_list_is: return guard_list_equal(op->o, op->u.want);
   case GK_set_is: return guard_set_equal(op->o, op->u.want);

@@ -1,8 +1,10 @@
 #include "front/identity.h"
+#include "front/classes.h"
 #include "front/dynfloat.h"
 #include "front/pyframe.h"
-#include "front/symfloat.h"
+#include "front/record_obj.h"
 #include "front/skip.h"
+#include "front/symfloat.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,12 +65,12 @@ int mg_objects_begin(MgRec *r, const MgSlots *s) {
   return 0;
 }
 
-/* Generators that the recording left suspended must not run their `finally` blocks on the user's objects; torch's own, which
- * ran unrecorded, tidy up for real. */
-static void ident_end_generators(MgIdent *d) {
-  for (Py_ssize_t i = 0; d->gens && i < PyList_GET_SIZE(d->gens); i++) {
-    PyObject *gen = Py_NewRef(PyWeakref_GET_OBJECT(PyList_GET_ITEM(d->gens, i)));
-    MgFrame *f = PyGen_CheckExact(gen) ? mg_pyframe_suspended(gen) : NULL;
+void mg_generators_end(MgRec *r) {
+  PyObject *gen;
+  Py_ssize_t i = 0;
+  while (r->ident && (gen = mg_fresh_generator(r->ident, &i))) {
+    Py_INCREF(gen);
+    MgFrame *f = mg_pyframe_suspended(gen);
     if (f && !mg_skip_opaque(mg_pyframe_code(f))) mg_pyframe_end_generator(gen);
     Py_DECREF(gen);
   }
@@ -79,8 +81,9 @@ void mg_objects_end(MgRec *r) {
   r->guards = NULL;
   MgIdent *d = r->ident;
   if (!d) return;
+  mg_classes_undo(r);
+  mg_rec_context_undo(r);
   r->ident = NULL;
-  ident_end_generators(d);
   for (uint32_t i = 0; i < d->n; i++) {
     MgOlder *e = &d->v[i];
     Py_XDECREF(e->pristine);
@@ -93,11 +96,13 @@ void mg_objects_end(MgRec *r) {
   free(d->v);
   mg_map_free(&d->by_orig);
   mg_map_free(&d->by_seen);
+  mg_map_free(&d->by_dict);
   mg_map_free(&d->fresh);
   mg_map_free(&d->fresh_gen);
   Py_XDECREF(d->keep);
   Py_XDECREF(d->gens);
   Py_XDECREF(d->absent);
+  Py_XDECREF(d->vars);
   Py_XDECREF(d->func);
   free(d);
 }
@@ -154,6 +159,14 @@ void mg_fresh(PyObject *o) {
     PyErr_Clear();
     mg_rec->guards->failed = true; /* the recording is given up when it is sealed */
   }
+}
+
+PyObject *mg_fresh_generator(const MgIdent *d, Py_ssize_t *i) {
+  while (*i < PyList_GET_SIZE(d->gens)) {
+    PyObject *o = PyWeakref_GET_OBJECT(PyList_GET_ITEM(d->gens, (*i)++));
+    if (PyGen_CheckExact(o)) return o;
+  }
+  return NULL;
 }
 
 bool mg_is_fresh(PyObject *o) {
@@ -348,6 +361,13 @@ static PyObject *ident_dict_copy(PyObject *dict) {
  * keeps its order beside the dict, where no version counts. */
 static PyObject *wrap_dict(PyObject *v, SrcRef src) {
   MgIdent *d = mg_rec->ident;
+  uint32_t owner = mg_map_getp(&d->by_dict, v);
+  if (owner != MG_MAP_NONE) { /* the dict of an instance whose attributes were read: one overlay serves both */
+    PyObject *full = mg_older_dict(d->v[owner].seen);
+    MgOlder *e = full ? mg_older(full) : NULL;
+    if (e) ident_guard_alias(e, src);
+    return Py_XNewRef(full);
+  }
   bool ordered = PyODict_Check(v);
   PyObject *c = mg_new_instance(Py_TYPE(v)), *keys = ident_dict_keys(v), *result = NULL;
   uint32_t at = d->n;
@@ -377,14 +397,17 @@ done:
   return result;
 }
 
+/* set, and Python classes over it. */
 static PyObject *wrap_set(PyObject *v, SrcRef src) {
   MgIdent *d = mg_rec->ident;
-  PyObject *was = PySequence_Tuple(v), *c = was ? PySet_New(NULL) : NULL, *kept;
+  PyObject *it = PySet_Type.tp_iter(v), *was = it ? PySequence_Tuple(it) : NULL;
+  PyObject *c = was ? mg_new_instance(Py_TYPE(v)) : NULL, *kept, *same = NULL;
   uint32_t at = d->n;
   bool plain = true;
+  Py_XDECREF(it);
   if (!c || mg_older_add(v, c, src, OLDER_set)) goto fail;
   if (src) {
-    mg_guard_add(ident_guards(), GK_type, src, (PyObject *)&PySet_Type, 0);
+    mg_guard_add(ident_guards(), GK_type, src, (PyObject *)Py_TYPE(v), 0);
     mg_guard_add(ident_guards(), GK_elements, src, was, 0);
   } else mg_guard_pinned(ident_guards(), GK_set_is, v, was);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(was); i++) {
@@ -394,19 +417,39 @@ static PyObject *wrap_set(PyObject *v, SrcRef src) {
     Py_XDECREF(w);
     if (rc) goto fail;
   }
-  /* A set that was larger once may have another order than its copy. */
-  if (plain && PyTuple_GET_SIZE(was) > 1 && !mg_guard_same_order(c, v)) {
-    mg_rec_break(BK_older_object, "a set whose order depends on its history");
-    goto fail;
-  }
+  if (plain && (PySet_Clear(c) || mg_set_copy(c, v))) goto fail;
+  if (!PySet_CheckExact(v) && ident_copy_attrs(at, v, c, src)) goto fail;
   if (!(kept = PyFrozenSet_New(c))) goto fail;
   d->v[at].pristine = kept;
-  Py_DECREF(was);
-  return c;
+  same = Py_NewRef(c);
 fail:
   Py_XDECREF(was);
   Py_XDECREF(c);
-  return NULL;
+  return same;
+}
+
+/* Exactly deque: its length limit never changes, but another deque may come along the same way. */
+static PyObject *wrap_deque(PyObject *v, SrcRef src) {
+  MgIdent *d = mg_rec->ident;
+  PyObject *max = PyObject_GetAttrString(v, "maxlen"), *was = PySequence_Tuple(v), *c = NULL, *result = NULL;
+  uint32_t at = d->n;
+  if (max && was) c = PyObject_CallFunction((PyObject *)mg_torch.deque, "()O", max);
+  if (!c || mg_older_add(v, c, src, OLDER_deque)) goto done;
+  if (src) mg_guard_add(ident_guards(), GK_deque, src, max, Py_SIZE(v));
+  else mg_guard_pinned(ident_guards(), GK_deque_is, v, was);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(was); i++) {
+    PyObject *w = mg_wrap(PyTuple_GET_ITEM(was, i), ident_sub(SRC_item, src, (int32_t)i, NULL));
+    PyObject *r = w ? PyObject_CallMethodOneArg(c, mg_names.append, w) : NULL;
+    Py_XDECREF(w);
+    Py_XDECREF(r);
+    if (!r) goto done;
+  }
+  if ((d->v[at].pristine = PySequence_Tuple(c))) result = Py_NewRef(c);
+done:
+  Py_XDECREF(max);
+  Py_XDECREF(was);
+  Py_XDECREF(c);
+  return result;
 }
 
 static PyObject *wrap_cell(PyObject *v, SrcRef src) {
@@ -447,6 +490,18 @@ static PyObject *wrap_builtin_method(PyObject *v, SrcRef src) {
   PyObject *self = mg_wrap(PyCFunction_GET_SELF(v), ident_sub(SRC_builtin_self, src, 0, NULL)), *m = NULL;
   if (self == PyCFunction_GET_SELF(v)) m = Py_NewRef(v);
   else if (self) m = PyObject_GetAttrString(self, def->ml_name);
+  Py_XDECREF(self);
+  if (m && mg_older_add(v, m, src, OLDER_bound)) Py_CLEAR(m);
+  return m;
+}
+
+/* A bound slot of a C class (super().__setattr__). */
+static PyObject *wrap_slot(PyObject *v, SrcRef src) {
+  PyObject *d = mg_policy_descr(v), *m = NULL;
+  if (src) mg_guard_add(ident_guards(), GK_wrapper, src, d, 0);
+  PyObject *self = mg_wrap(mg_policy_self(v), ident_sub(SRC_wrapper_self, src, 0, NULL));
+  if (self == mg_policy_self(v)) m = Py_NewRef(v);
+  else if (self) m = Py_TYPE(d)->tp_descr_get(d, self, (PyObject *)Py_TYPE(self));
   Py_XDECREF(self);
   if (m && mg_older_add(v, m, src, OLDER_bound)) Py_CLEAR(m);
   return m;
@@ -498,7 +553,8 @@ enum { DICT_COPY_LIMIT = 512 };
 /* A container whose whole state is its content and its instance dict. */
 static bool ident_can_copy(PyTypeObject *t) {
   PyTypeObject *b = mg_solid_base(t);
-  if (b != &PyList_Type && b != &PyDict_Type && b != &PyODict_Type && b != mg_torch.defaultdict) return false;
+  if (b != &PyList_Type && b != &PyDict_Type && b != &PyODict_Type && b != &PySet_Type && b != mg_torch.defaultdict)
+    return false;
   if (t == b) return true;
   if (t->tp_finalize && _PyType_Lookup(t, mg_names.del)) return false; /* a copy must not run it */
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t->tp_mro); i++) {
@@ -518,10 +574,12 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
   if (t == &PyTuple_Type || (PyTuple_Check(v) && mg_solid_base(t) == &PyTuple_Type)) return wrap_tuple(v, src);
   if (PyList_Check(v) && ident_can_copy(t)) return wrap_list(v, src);
   if (PyDict_Check(v) && PyDict_GET_SIZE(v) < DICT_COPY_LIMIT && ident_can_copy(t)) return wrap_dict(v, src);
-  if (t == &PySet_Type) return wrap_set(v, src);
-  else if (t == &PyCell_Type) return wrap_cell(v, src);
+  if (PySet_Check(v) && ident_can_copy(t)) return wrap_set(v, src);
+  if (t == mg_torch.deque) return wrap_deque(v, src);
+  if (t == &PyCell_Type) return wrap_cell(v, src);
   else if (t == &PyDictProxy_Type) return wrap_proxy(v, src);
   else if (t == &PyMethod_Type) return wrap_method(v, src);
+  else if (t == &_PyMethodWrapper_Type) return wrap_slot(v, src);
   else if (t == mg_torch.partial) return wrap_partial(v, src);
   else if (t == &PyCFunction_Type) {
     PyObject *self = PyCFunction_GET_SELF(v);
@@ -571,6 +629,37 @@ bool mg_older_by_path(const MgOlder *e) {
   return e->src && !identical && ident_guards()->src[e->src].kind != SRC_pinned;
 }
 
+/* Owner e of instance dict d: d may have been met already, as a dict of its own, and then its copy is the overlay. */
+static int attr_link_dict(MgOlder *e, PyObject *d) {
+  MgIdent *id = mg_rec->ident;
+  uint32_t at = (uint32_t)(e - id->v), i;
+  if (mg_map_getp(&id->by_dict, d) != MG_MAP_NONE) return 0;
+  if (mg_map_putp(&id->by_dict, d, at) != MG_OK) return PyErr_NoMemory(), -1;
+  if ((i = mg_map_getp(&id->by_orig, d)) == MG_MAP_NONE || id->v[i].kind != OLDER_dict) return 0;
+  MgOlder *o = &id->v[i];
+  if (mg_older_by_path(e)) ident_guard_alias(o, mg_source(ident_guards(), SRC_instdict, e->src, 0, NULL));
+  else {
+    mg_guard_instance(ident_guards(), e->orig);
+    ident_guard_alias(o, 0);
+  }
+  o->kind = OLDER_instdict;
+  PyObject *writes = e->attrs, *k, *x;
+  Py_ssize_t pos = 0;
+  e->attrs = Py_NewRef(o->seen);
+  e->attrs0 = Py_NewRef(o->pristine);
+  e->full = true;
+  while (writes && PyDict_Next(writes, &pos, &k, &x))
+    if (x == id->absent ? PyDict_DelItem(e->attrs, k) : PyDict_SetItem(e->attrs, k, x)) PyErr_Clear();
+  Py_XDECREF(writes);
+  return 0;
+}
+
+/* Before the instance dict of an older object is looked at. */
+static int attr_link(MgOlder *e) {
+  PyObject **d = e->full ? NULL : _PyObject_GetDictPtr(e->orig);
+  return d && *d ? attr_link_dict(e, *d) : 0;
+}
+
 /* The original value of an attribute in the instance dict, guarded; *src is its source.  Borrowed. */
 static PyObject *attr_read(MgOlder *e, PyObject *name, SrcRef *src) {
   MgGuards *g = ident_guards();
@@ -592,6 +681,7 @@ static PyObject *attr_read(MgOlder *e, PyObject *name, SrcRef *src) {
 
 /* The overlay's answer: 1 found (*v new), 0 unknown, -1 absent or error. */
 static int attr_overlay(MgOlder *e, PyObject *name, PyObject **v) {
+  if (attr_link(e)) return -1;
   if (!e->attrs) return 0;
   *v = PyDict_GetItemWithError(e->attrs, name);
   if (*v && *v != mg_rec->ident->absent) {
@@ -625,6 +715,7 @@ PyObject *mg_older_attr(PyObject *o, PyObject *name) {
 
 PyObject *mg_older_dict(PyObject *o) {
   MgOlder *e = mg_older(o);
+  if (attr_link(e)) return NULL;
   if (e->full) return e->attrs;
   MgGuards *g = ident_guards();
   MgIdent *id = mg_rec->ident;
@@ -665,6 +756,7 @@ fail:
 
 int mg_older_set_attr(PyObject *o, PyObject *name, PyObject *v) {
   MgOlder *e = mg_older(o);
+  if (attr_link(e)) return -1;
   if (!e->full && !v) { /* deleting what is not there is an error */
     PyObject *now = mg_older_attr(o, name);
     if (!now) {

@@ -26,12 +26,12 @@ typedef enum MgOlderKind {
   OLDER_namespace, /* globals or a module's dict that was written to: attrs has the writes */
   OLDER_tuple,   /* seen is a tuple of wrapped items, or the tuple itself when nothing changed */
   OLDER_bound,   /* method, builtin method or partial bound anew to what the recording sees */
-  OLDER_list, OLDER_dict, OLDER_set, OLDER_cell /* seen is a copy; pristine is its content at first */
+  OLDER_list, OLDER_dict, OLDER_set, OLDER_deque, OLDER_cell /* seen is a copy; pristine is its content at first */
 } MgOlderKind;
 
 typedef struct MgOlder {
   PyObject *orig, *seen;  /* strong */
-  PyObject *pristine;     /* strong: list -> tuple, dict -> its copy, set -> frozenset, cell -> content or NULL */
+  PyObject *pristine;     /* strong: list, deque -> tuple, dict -> its copy, set -> frozenset, cell -> content or NULL */
   PyObject *attrs;        /* strong: overlay of the instance dict: writes only, or all of it when full */
   PyObject *members;      /* strong: writes to __slots__ members: name -> value; NULL at first */
   PyObject *attrs0;       /* strong: the full overlay before any write; NULL while not full */
@@ -45,12 +45,16 @@ struct MgIdent {
   MgOlder *v;             /* in the order they were met */
   uint32_t n, cap;
   MgMap by_orig, by_seen; /* object -> index into v */
+  MgMap by_dict;          /* instance dict -> index of its owner, once attributes were looked at */
   MgMap fresh;
   MgMap fresh_gen;        /* fresh generators, by address; not kept alive */
   PyObject *gens;         /* list: weak references to them */
   PyObject *keep;         /* list: fresh objects */
   PyObject *absent;       /* marks a deleted attribute in an overlay */
   PyObject *func;         /* strong: the outer frame's function */
+  PyObject *classes;      /* strong: dict of classes written to (classes.c); NULL at first */
+  PyObject *context;      /* strong: copy of the context that is current while recording (contextvar.c); NULL: none written to */
+  PyObject *vars;         /* strong: dict of the context variables written to */
 };
 
 /* The entry of an object that the recording sees; NULL when it is not an older one.  Valid until the next mg_wrap. */
@@ -59,6 +63,11 @@ MgOlder *mg_older(PyObject *seen);
 PyObject *mg_older_orig(PyObject *seen);
 /* Is it an older object whose state lives in C, which C code may therefore not touch? (not a copy, not a tensor) */
 bool mg_older_opaque(PyObject *seen);
+/* The next living generator that the recording made, from *i on; borrowed, NULL at the end. */
+PyObject *mg_fresh_generator(const MgIdent *d, Py_ssize_t *i);
+/* Those that stand at a yield end without running their finally clauses on the user's objects; torch's own, which ran
+ * unrecorded, tidy up for real. */
+void mg_generators_end(MgRec *r);
 /* The recording depends on which object o is (its hash, its id): guarded when it may be another one at the next call. */
 void mg_older_pin(PyObject *o);
 /* Registers seen as the older object orig. -1 with an exception. */

@@ -101,3 +101,21 @@ PyObject *mg_dict_iter(PyObject *dict) {
 int mg_dict_put(PyObject *dict, PyObject *key, PyObject *v) {
   return PyODict_Check(dict) ? PyODict_SetItem(dict, key, v) : PyDict_SetItem(dict, key, v);
 }
+
+int mg_set_copy(PyObject *to, PyObject *from) {
+  PySetObject *c = (PySetObject *)to, *s = (PySetObject *)from;
+  setentry *table = c->smalltable;
+  if (s->mask >= PySet_MINSIZE && !(table = PyMem_New(setentry, (size_t)s->mask + 1))) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  memcpy(table, s->table, sizeof *table * ((size_t)s->mask + 1));
+  for (Py_ssize_t i = 0; i <= s->mask; i++)
+    if (table[i].key && table[i].hash != -1) Py_INCREF(table[i].key); /* a deleted entry owns nothing */
+  c->table = table;
+  c->mask = s->mask;
+  c->fill = s->fill;
+  c->used = s->used;
+  c->finger = s->finger;
+  return 0;
+}

@@ -51,6 +51,9 @@ PyObject *mg_import(const char *name);
   NAME(current_level, "_current_level")                                                                      \
   NAME(current_device, "CURRENT_DEVICE")                                                                     \
   NAME(torchdynamo_disable, "_torchdynamo_disable")                                                          \
+  NAME(dir, "__dir__")                                                                                       \
+  NAME(globals, "__globals__")                                                                               \
+  NAME(callback, "__callback__")                                                                             \
   NAME(append, "append")                                                                                     \
   NAME(clear, "clear")                                                                                       \
   NAME(update, "update")                                                                                     \
@@ -91,6 +94,8 @@ PyObject *mg_new_instance(PyTypeObject *t);
 /* An iterator over the keys of a dict or OrderedDict, in order, that no subclass can override. */
 PyObject *mg_dict_iter(PyObject *dict);
 int mg_dict_put(PyObject *dict, PyObject *key, PyObject *v); /* the same for setting */
+/* Copies the table of a set into an empty one: the same order now, and after the same changes.  -1 with an exception. */
+int mg_set_copy(PyObject *to, PyObject *from);
 int mg_names_init(void); /* -1 with an exception set; later calls do nothing */
 /* A class's own attributes, borrowed.  3.12 keeps those of static types outside of the type object. */
 static inline PyObject *mg_type_dict(PyTypeObject *t) {

@@ -30,6 +30,10 @@ PyObject *mg_policy_self(PyObject *f) {
   return Py_TYPE(f) == &_PyMethodWrapper_Type ? ((MethodWrapper *)f)->self : NULL;
 }
 
+PyObject *mg_policy_descr(PyObject *f) {
+  return Py_TYPE(f) == &_PyMethodWrapper_Type ? (PyObject *)((MethodWrapper *)f)->descr : NULL;
+}
+
 /* "module.Name" of a class. */
 static void policy_type_name(PyTypeObject *t, char *buf, size_t n) {
   if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
@@ -42,7 +46,7 @@ static void policy_type_name(PyTypeObject *t, char *buf, size_t n) {
   PyErr_Clear();
 }
 
-/* The class whose method table holds def: methods are listed with the class that defines them. */
+/* The class whose method table holds def: methods are listed with the class that defines them. NULL: none of t's. */
 static PyTypeObject *policy_definer(PyTypeObject *t, const PyMethodDef *def) {
   PyObject *mro = t->tp_mro;
   for (Py_ssize_t i = 0; mro && i < PyTuple_GET_SIZE(mro); i++) {
@@ -52,7 +56,7 @@ static PyTypeObject *policy_definer(PyTypeObject *t, const PyMethodDef *def) {
         ((PyMethodDescrObject *)d)->d_method == def)
       return b;
   }
-  return t;
+  return NULL;
 }
 
 /* Owner and name of a C callable as pure.def spells them, and the address that stands for all its objects. */
@@ -63,9 +67,16 @@ static bool policy_identify(PyObject *f, char *owner, size_t n, const char **nam
     PyObject *s = c->m_self, *m = c->m_module;
     *key = c->m_ml;
     *name = c->m_ml->ml_name;
-    if (s && PyType_Check(s)) policy_type_name(policy_definer((PyTypeObject *)s, c->m_ml), owner, n);
+    if (s && PyType_Check(s)) { /* a class method, or a method of its metaclass */
+      PyTypeObject *b = policy_definer((PyTypeObject *)s, c->m_ml);
+      if (!b) b = policy_definer(Py_TYPE(s), c->m_ml);
+      policy_type_name(b ? b : (PyTypeObject *)s, owner, n);
+    }
     else if (s && PyModule_Check(s)) snprintf(owner, n, "%s", PyModule_GetName(s));
-    else if (s && strncmp(Py_TYPE(s)->tp_name, "pybind11_", 9)) policy_type_name(policy_definer(Py_TYPE(s), c->m_ml), owner, n);
+    else if (s && strncmp(Py_TYPE(s)->tp_name, "pybind11_", 9)) {
+      PyTypeObject *b = policy_definer(Py_TYPE(s), c->m_ml);
+      policy_type_name(b ? b : Py_TYPE(s), owner, n);
+    }
     else snprintf(owner, n, "%s", m && PyUnicode_Check(m) ? PyUnicode_AsUTF8(m) : "?");
     PyErr_Clear();
     return true;
@@ -151,7 +162,8 @@ static MgVerdict policy_ask(PyObject *f) {
   PyObject *call = _PyType_Lookup(t, mg_names.call);
   if (call && Py_TYPE(call) == &PyFunction_Type) return (MgVerdict){ACT_python, true};
   if (t == mg_torch.partial) return (MgVerdict){ACT_partial, true};
-  policy_type_name(t, owner, sizeof owner);
+  if (!t->tp_call) return (MgVerdict){ACT_run, true}; /* raises TypeError */
+  policy_type_name(mg_solid_base(t), owner, sizeof owner);
   return policy_find(owner, "__call__");
 }
 

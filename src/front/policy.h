@@ -13,7 +13,8 @@ typedef enum MgAction {
   ACT_python,  /* ends in Python code, which is recorded like any other */
   ACT_getattr, ACT_hasattr, ACT_setattr, ACT_delattr, ACT_vars, ACT_next, ACT_iter, ACT_type, ACT_super, ACT_isinstance, ACT_identity,
   ACT_globals, ACT_object_setattr, ACT_object_delattr, ACT_object_getattr, ACT_object_reduce, ACT_getset_get,
-  ACT_lru_cache, ACT_partial, ACT_backward, ACT_getter, ACT_one_hot, ACT_setting, ACT_query, ACT_dual_enter, ACT_dual_exit
+  ACT_lru_cache, ACT_partial, ACT_backward, ACT_getter, ACT_one_hot, ACT_setting, ACT_query, ACT_dual_enter, ACT_dual_exit,
+  ACT_build_class, ACT_consumer, ACT_weakref, ACT_dir, ACT_format, ACT_contextvar_get, ACT_contextvar_set
 } MgAction;
 
 typedef struct MgVerdict {
@@ -24,6 +25,8 @@ typedef struct MgVerdict {
 MgVerdict mg_policy_of(PyObject *callable);
 /* "collections.deque.append", for messages; text is written to buf. */
 const char *mg_policy_name(PyObject *callable, char *buf, size_t n);
+/* The descriptor behind a method-wrapper (a bound slot of a C class), borrowed; NULL for everything else. */
+PyObject *mg_policy_descr(PyObject *f);
 /* self of a built-in method or method-wrapper (borrowed); NULL for everything else. */
 PyObject *mg_policy_self(PyObject *callable);
 #endif

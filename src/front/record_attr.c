@@ -1,6 +1,7 @@
 /* Attribute access while recording: exactly CPython's lookup, with every read of outer state guarded and every write
  * to an older object kept in an overlay.
  * In: objects as the recording sees them.  Out: values as the recording sees them. */
+#include "front/classes.h"
 #include "front/dynfloat.h"
 #include "front/effect.h"
 #include "front/identity.h"
@@ -11,6 +12,7 @@
 /* Class attributes: the lookup is guarded by name, so that other changes of the class do not matter. */
 static PyObject *attr_lookup_type(PyTypeObject *t, PyObject *name) {
   PyObject *d = _PyType_Lookup(t, name);
+  if (mg_class_wrote(t, name)) return d;
   if (!mg_is_fresh((PyObject *)t)) mg_guard_type_attr(mg_rec->guards, t, name, d);
   else { /* what it found, or did not find, in older bases */
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t->tp_mro); i++) {
@@ -33,6 +35,9 @@ static bool attr_on_fresh_class(PyTypeObject *t, PyObject *name) {
   }
   return false;
 }
+
+/* The same for what this recording wrote on a class. */
+static bool attr_is_ours(PyTypeObject *t, PyObject *name) { return attr_on_fresh_class(t, name) || mg_class_wrote(t, name); }
 
 PyObject *mg_rec_lookup_special(PyTypeObject *t, PyObject *name) { return attr_lookup_type(t, name); }
 
@@ -70,6 +75,7 @@ static PyObject *attr_get_data_descr(PyObject *o, PyObject *d, PyObject *name) {
   MgOlder *e = mg_older(o);
   if (e && !mg_older_by_path(e)) mg_guard_instance(mg_rec->guards, e->orig);
   if (e && name == mg_names.dict && dt == &PyGetSetDescr_Type) return Py_XNewRef(mg_older_dict(o));
+  if (name == mg_names.globals && PyFunction_Check(o)) return mg_rec_namespace(PyFunction_GET_GLOBALS(o));
   if (e && dt == &PyMemberDescr_Type) return attr_get_member(o, e, d, name);
   Py_INCREF(d);
   PyObject *r = dt->tp_descr_get(d, o, (PyObject *)Py_TYPE(o));
@@ -129,7 +135,7 @@ PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name) {
     if (v || PyErr_Occurred()) return Py_XNewRef(v);
   }
   if (!d) return attr_missing(o, name);
-  if (!get) return attr_on_fresh_class(t, name) ? Py_NewRef(d) : mg_wrap(d, 0);
+  if (!get) return attr_is_ours(t, name) ? Py_NewRef(d) : mg_wrap(d, 0);
   if (Py_TYPE(d) == mg_torch.cached_property) return attr_compute_cached(o, d);
   /* A descriptor of a Python class has state of its own; functions and the like bind as they are. */
   PyObject *seen = Py_TYPE(d)->tp_flags & Py_TPFLAGS_HEAPTYPE ? mg_wrap(d, 0) : Py_NewRef(d);
@@ -175,6 +181,7 @@ static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
 }
 
 static PyObject *attr_of_module(PyObject *o, PyObject *name) {
+  if (name == mg_names.dict) return mg_rec_namespace(PyModule_GetDict(o));
   PyObject *v = mg_rec_namespace_get(PyModule_GetDict(o), name);
   if (v || PyErr_Occurred()) return v;
   PyObject *r = PyObject_GetAttr(o, name), *w = r ? mg_wrap(r, 0) : NULL; /* PEP 562, or attributes of the type */
@@ -194,7 +201,7 @@ static PyObject *attr_of_class(PyObject *o, PyObject *name) {
     if (!mg_older(r) && mg_older_add(r, r, 0, OLDER_itself)) Py_CLEAR(r);
     return r;
   }
-  if (r == d && attr_on_fresh_class(t, name)) return r;
+  if (r && r == d && attr_is_ours(t, name)) return r;
   PyObject *w = mg_wrap(r, 0);
   Py_DECREF(r);
   return w;
@@ -240,6 +247,7 @@ static int attr_set_member(PyObject *o, PyObject *name, PyObject *v) {
 
 /* object.__setattr__ */
 int mg_rec_generic_setattr(PyObject *o, PyObject *name, PyObject *v) {
+  if (PyType_Check(o)) return mg_class_set((PyTypeObject *)o, name, v);
   if (!mg_older(o)) return PyObject_GenericSetAttr(o, name, v);
   PyObject *d = attr_lookup_type(Py_TYPE(o), name);
   descrsetfunc set = d ? Py_TYPE(d)->tp_descr_set : NULL;
@@ -281,12 +289,8 @@ int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (!mg_rec) return PyObject_SetAttr(o, name, v);
   if (mg_standin_check(o)) return attr_set_on_standin(o, name, v);
   if (PyModule_CheckExact(o)) return mg_rec_namespace_set(PyModule_GetDict(o), name, v);
-  if (PyType_Check(o) && !mg_is_fresh(o)) {
-    mg_rec_break(BK_older_object, "write to attribute %s of class %s", PyUnicode_AsUTF8(name), ((PyTypeObject *)o)->tp_name);
-    return -1;
-  }
   MgOlder *e = mg_older(o);
-  if (!e) return PyObject_SetAttr(o, name, v);
+  if (!e && !PyType_Check(o)) return PyObject_SetAttr(o, name, v);
   PyObject *hook = attr_lookup_type(Py_TYPE(o), v ? mg_names.setattr : mg_names.delattr);
   if (!hook || Py_TYPE(hook) != &PyFunction_Type) return mg_rec_generic_setattr(o, name, v);
   if (v && hook == mg_torch.module_setattr) {

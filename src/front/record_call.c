@@ -10,20 +10,12 @@
 #include "front/skip.h"
 #include "front/symfloat.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* One call as the vectorcall protocol has it. */
-typedef struct Call {
-  PyObject *f;
-  PyObject *const *arg; /* positional, then keyword values */
-  size_t nargsf;
-  PyObject *kwnames;
-  Py_ssize_t npos, n;   /* positional arguments; all arguments */
-} Call;
+PyObject *mg_call_plain(const MgCall *c) { return PyObject_Vectorcall(c->f, c->arg, c->nargsf, c->kwnames); }
 
-static PyObject *call_plain(const Call *c) { return PyObject_Vectorcall(c->f, c->arg, c->nargsf, c->kwnames); }
-
-static PyObject *call_unknown(const Call *c) {
+PyObject *mg_call_unknown(const MgCall *c) {
   char name[256];
   return mg_rec_break(BK_c_function, "call of %s", mg_policy_name(c->f, name, sizeof name));
 }
@@ -55,8 +47,14 @@ static bool call_is_c(PyObject *f) {
          Py_TYPE(f) == &_PyMethodWrapper_Type;
 }
 
+/* attrgetter and methodcaller objects: C code that is given one reads attributes behind the recorder's back. */
+static bool call_reads_attributes(PyObject *o) {
+  if (!Py_TYPE(o)->tp_call || PyType_Check(o) || PyFunction_Check(o) || PyMethod_Check(o)) return false;
+  return mg_policy_of(o).action == ACT_getter && strcmp(Py_TYPE(o)->tp_name, "operator.itemgetter");
+}
+
 /* May this object be handed to C code?  A break is set when not. */
-static bool call_may_see(const Call *c, PyObject *o, bool stored) {
+static bool call_may_see(const MgCall *c, PyObject *o, bool stored) {
   char name[256];
   PyObject *on = mg_policy_self(c->f);
   bool container = on ? PyList_Check(on) || PyDict_Check(on) : c->n && (PyList_Check(c->arg[0]) || PyDict_Check(c->arg[0]));
@@ -68,13 +66,16 @@ static bool call_may_see(const Call *c, PyObject *o, bool stored) {
     mg_rec_break(BK_older_object, "%s on an older %s", mg_policy_name(c->f, name, sizeof name), Py_TYPE(o)->tp_name);
     return false;
   }
+  if (mg_rec_is_namespace(o)) {
+    mg_rec_break(BK_c_function, "%s on a namespace", mg_policy_name(c->f, name, sizeof name));
+    return false;
+  }
   if (PyGen_CheckExact(o) && !mg_is_fresh(o)) {
     mg_rec_break(BK_generator, "a generator from outside is passed to %s", mg_policy_name(c->f, name, sizeof name));
     return false;
   }
   /* map(print, ...); an attribute read by C would have no guard */
-  bool getter = Py_TYPE(o)->tp_name[0] == 'o' && (!strcmp(Py_TYPE(o)->tp_name, "operator.attrgetter") || !strcmp(Py_TYPE(o)->tp_name, "operator.methodcaller"));
-  if (getter || (call_is_c(o) && mg_policy_of(o).action == ACT_no)) {
+  if ((!stored && call_reads_attributes(o)) || (call_is_c(o) && mg_policy_of(o).action == ACT_no)) {
     mg_rec_break(BK_c_function, "%s is passed to C", mg_policy_name(o, name, sizeof name));
     return false;
   }
@@ -82,7 +83,7 @@ static bool call_may_see(const Call *c, PyObject *o, bool stored) {
 }
 
 /* Checks self and the arguments of a C function. */
-static bool call_check_args(const Call *c, bool older_ok) {
+static bool call_check_args(const MgCall *c, bool older_ok) {
   PyObject *self = mg_policy_self(c->f);
   bool method = self || Py_TYPE(c->f) == &PyMethodDescr_Type || Py_TYPE(c->f) == &PyWrapperDescr_Type;
   PyObject *on = self ? self : method && c->n ? c->arg[0] : NULL;
@@ -97,7 +98,7 @@ static bool call_check_args(const Call *c, bool older_ok) {
   return true;
 }
 
-static bool call_has_standin(const Call *c) {
+static bool call_has_standin(const MgCall *c) {
   for (Py_ssize_t i = 0; i < c->n; i++)
     if (mg_standin_check(c->arg[i])) return true;
   return false;
@@ -105,7 +106,7 @@ static bool call_has_standin(const Call *c) {
 
 /* ---- special handlings ---- */
 
-static PyObject *call_getattr(const Call *c, bool only_has) {
+static PyObject *call_getattr(const MgCall *c, bool only_has) {
   PyObject *r = mg_rec_getattr(c->arg[0], c->arg[1]);
   if (r) {
     if (!only_has) return r;
@@ -120,12 +121,12 @@ static PyObject *call_getattr(const Call *c, bool only_has) {
 static PyObject *call_none(int rc) { return rc ? NULL : Py_NewRef(Py_None); }
 
 /* object.__setattr__ and friends, as descriptors or bound: self first, then the rest. */
-static PyObject *call_object_method(const Call *c, MgAction act) {
+static PyObject *call_object_method(const MgCall *c, MgAction act) {
   PyObject *self = mg_policy_self(c->f);
   PyObject *const *a = c->arg;
   Py_ssize_t n = c->n;
   if (!self) {
-    if (!n) return call_plain(c);
+    if (!n) return mg_call_plain(c);
     self = *a++;
     n--;
   }
@@ -135,16 +136,16 @@ static PyObject *call_object_method(const Call *c, MgAction act) {
     if (mg_standin_check(self) || PyModule_Check(self)) return mg_rec_getattr(self, a[0]);
     return mg_rec_generic_getattr(self, a[0]);
   }
-  return call_plain(c);
+  return mg_call_plain(c);
 }
 
 /* object.__reduce_ex__(protocol >= 2) of an older plain instance, with the overlay as its state: copy.copy and
  * copy.deepcopy end here. */
-static PyObject *call_object_reduce(const Call *c) {
+static PyObject *call_object_reduce(const MgCall *c) {
   PyObject *o = mg_policy_self(c->f), *dict = NULL, *reg, *newobj = NULL, *r = NULL;
   if (!o && c->n) o = c->arg[0];
   MgOlder *e = o ? mg_older(o) : NULL;
-  if (!e) return call_plain(c);
+  if (!e) return mg_call_plain(c);
   PyTypeObject *t = Py_TYPE(o), *b = mg_solid_base(t);
   bool plain = b == &PyBaseObject_Type && (e->kind == OLDER_itself || e->kind == OLDER_object) && t->tp_basicsize <= (Py_ssize_t)(4 * sizeof(void *));
   const char *const custom[] = {"__getstate__", "__getnewargs__", "__getnewargs_ex__", "__reduce__"};
@@ -166,7 +167,7 @@ static PyObject *call_object_reduce(const Call *c) {
 
 /* A cached function: without tensors its result is one of the outside world (its cache outlives the recording); with
  * stand-ins the cache is not touched. */
-static PyObject *call_lru_cache(const Call *c) {
+static PyObject *call_lru_cache(const MgCall *c) {
   if (call_has_standin(c)) {
     PyObject *f = PyObject_GetAttr(c->f, mg_names.wrapped);
     PyObject *r = f ? mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
@@ -174,27 +175,67 @@ static PyObject *call_lru_cache(const Call *c) {
     return r;
   }
   MgPause p = mg_rec_pause();
-  PyObject *r = call_plain(c);
+  PyObject *r = mg_call_plain(c);
   mg_rec_resume(p);
   PyObject *w = r ? mg_wrap_result(r) : NULL;
   Py_XDECREF(r);
   return w;
 }
 
+static PyObject *call_fresh(PyObject *made) {
+  if (made) mg_fresh(made);
+  return made;
+}
+
+/* weakref.ref(x): fine as long as nothing is to be called when x dies, which happens at another time here. */
+static PyObject *call_weakref(const MgCall *c) {
+  if (c->n > 1 && c->arg[1] != Py_None) return mg_rec_break(BK_c_function, "a weak reference with a callback");
+  return call_fresh(mg_call_plain(c));
+}
+
+/* A getter as C code should see it: what it calls is recorded. */
+static PyObject *call_getter_in_c(PyObject *getter, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+  return mg_rec_call(getter, args, (size_t)n, kwnames);
+}
+static PyMethodDef call_getter_def = {"getter", (PyCFunction)(void (*)(void))call_getter_in_c, METH_FASTCALL | METH_KEYWORDS, NULL};
+
+/* sorted(key=), min, max, reduce: they call what they are given and do not keep it. */
+static PyObject *call_consumer(const MgCall *c) {
+  PyObject *small[8], **arg = c->n <= 8 ? small : mg_malloc(sizeof *arg * (size_t)c->n), *r = NULL;
+  if (!arg) return PyErr_NoMemory();
+  Py_ssize_t done = 0;
+  for (; done < c->n; done++)
+    if (!(arg[done] = call_reads_attributes(c->arg[done]) ? PyCFunction_New(&call_getter_def, c->arg[done]) : Py_NewRef(c->arg[done])))
+      break;
+  MgCall inner = *c;
+  inner.arg = arg;
+  inner.nargsf = (size_t)c->npos;
+  if (done == c->n && call_check_args(&inner, false)) r = mg_call_plain(&inner);
+  while (done-- > 0) Py_DECREF(arg[done]);
+  if (arg != small) free(arg);
+  return r;
+}
+
+/* id and hash of an older object are those of the original. */
+static PyObject *call_identity(const MgCall *c) {
+  if (c->n != 1) return mg_call_plain(c);
+  PyObject *o = mg_older_orig(c->arg[0]);
+  mg_older_pin(c->arg[0]);
+  bool by_address = ((PyCFunctionObject *)c->f)->m_ml->ml_name[0] == 'i' || mg_standin_check(c->arg[0]);
+  if (o == c->arg[0] || !by_address) return mg_call_plain(c);
+  return PyObject_CallOneArg(c->f, o);
+}
+
 /* type(x): stand-ins answer the class of the tensor they stand for. */
-static PyObject *call_type(const Call *c) {
-  if (c->n != 1 || c->kwnames) {
-    PyObject *r = call_plain(c);
-    if (r && c->f == (PyObject *)&PyType_Type && c->npos == 3) mg_fresh(r);
-    return r;
-  }
+static PyObject *call_type(const MgCall *c) {
+  if (c->n != 1 || c->kwnames) return call_fresh(mg_call_plain(c));
   PyObject *x = c->arg[0];
   if (mg_symfloat_is(x)) return Py_NewRef((PyObject *)&PyFloat_Type);
   return Py_NewRef(mg_standin_check(x) ? mg_standin_class(x) : (PyObject *)Py_TYPE(x));
 }
 
 /* isinstance(x, C) may run __instancecheck__ in Python; stand-ins claim Tensor or Parameter. */
-static PyObject *call_isinstance(const Call *c) {
+static PyObject *call_isinstance(const MgCall *c) {
   if (c->n == 2 && mg_symfloat_is(c->arg[0])) { /* what any float answers */
     PyObject *zero = PyFloat_FromDouble(0), *pair[2] = {zero, c->arg[1]};
     PyObject *r = zero ? PyObject_Vectorcall(c->f, pair, 2, NULL) : NULL;
@@ -210,7 +251,7 @@ static PyObject *call_isinstance(const Call *c) {
     if (PyTuple_Check(c->arg[1])) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(c->arg[1]); i++) {
         PyObject *pair[2] = {c->arg[0], PyTuple_GET_ITEM(c->arg[1], i)};
-        Call one = {c->f, pair, 2, NULL, 2, 2};
+        MgCall one = {c->f, pair, 2, NULL, 2, 2};
         PyObject *x = call_isinstance(&one);
         if (!x || x == Py_True) return x;
         Py_DECREF(x);
@@ -218,38 +259,38 @@ static PyObject *call_isinstance(const Call *c) {
       Py_RETURN_FALSE;
     }
   }
-  return call_plain(c);
+  return mg_call_plain(c);
 }
 
 /* vars(x) is x.__dict__. */
-static PyObject *call_vars(const Call *c) {
-  if (c->n != 1) return call_unknown(c);
+static PyObject *call_vars(const MgCall *c) {
+  if (c->n != 1) return mg_call_unknown(c);
   return mg_rec_getattr(c->arg[0], mg_names.dict);
 }
 
-static PyObject *call_getset(const Call *c) {
+static PyObject *call_getset(const MgCall *c) {
   if (c->n && mg_older(c->arg[0]) && !mg_standin_check(c->arg[0])) {
     PyObject *d = mg_policy_self(c->f);
-    if (!d || !PyObject_TypeCheck(c->arg[0], ((PyDescrObject *)d)->d_type)) return call_unknown(c);
+    if (!d || !PyObject_TypeCheck(c->arg[0], ((PyDescrObject *)d)->d_type)) return mg_call_unknown(c);
     return mg_rec_getattr(c->arg[0], ((PyDescrObject *)d)->d_name);
   }
-  return call_plain(c);
+  return mg_call_plain(c);
 }
 
-static PyObject *call_partial(const Call *c) {
+static PyObject *call_partial(const MgCall *c) {
   PyObject *f = PyObject_GetAttr(c->f, mg_names.func);
   if (!f) return NULL;
-  Call inner = *c;
+  MgCall inner = *c;
   bool ok = mg_policy_of(f).action != ACT_no;
   if (ok && call_is_c(f)) {
     inner.f = f;
     ok = call_check_args(&inner, mg_policy_of(f).older);
   } else if (!ok) {
     inner.f = f;
-    call_unknown(&inner);
+    mg_call_unknown(&inner);
   }
   Py_DECREF(f);
-  return ok ? call_plain(c) : NULL;
+  return ok ? mg_call_plain(c) : NULL;
 }
 
 /* "a.b.c" of o. */
@@ -287,8 +328,8 @@ static PyObject *call_named(PyObject *o, PyObject *args, PyObject *kw) {
 }
 
 /* operator.itemgetter, attrgetter and methodcaller: what they were made of is in their __reduce__. */
-static PyObject *call_getter(const Call *c) {
-  if (c->n != 1 || c->kwnames) return call_plain(c);
+static PyObject *call_getter(const MgCall *c) {
+  if (c->n != 1 || c->kwnames) return mg_call_plain(c);
   PyObject *o = c->arg[0], *made = PyObject_CallMethod(c->f, "__reduce__", NULL), *kw = NULL, *args = NULL, *r = NULL;
   char name[256];
   mg_older_pin(c->f);
@@ -325,10 +366,10 @@ done:
 }
 
 /* one_hot with the number of classes given: torch's own looks at the values to check their range. */
-static PyObject *call_one_hot(const Call *c) {
+static PyObject *call_one_hot(const MgCall *c) {
   PyObject *count = c->n == 2 ? c->arg[1] : NULL, *x = c->n ? c->arg[0] : NULL;
-  if (c->kwnames && PyTuple_GET_SIZE(c->kwnames) != c->n - 1) return call_plain(c);
-  if (!count || !mg_standin_check(x) || !PyLong_Check(count) || PyLong_AsLong(count) <= 0) return call_plain(c);
+  if (c->kwnames && PyTuple_GET_SIZE(c->kwnames) != c->n - 1) return mg_call_plain(c);
+  if (!count || !mg_standin_check(x) || !PyLong_Check(count) || PyLong_AsLong(count) <= 0) return mg_call_plain(c);
   PyObject *torch = mg_import("torch"), *dev = torch ? PyObject_GetAttrString(x, "device") : NULL;
   PyObject *kw = dev ? Py_BuildValue("{s:O}", "device", dev) : NULL, *arange = kw ? PyObject_GetAttrString(torch, "arange") : NULL;
   PyObject *args = arange ? PyTuple_Pack(1, count) : NULL, *all = args ? PyObject_Call(arange, args, kw) : NULL;
@@ -355,7 +396,7 @@ static PyObject *call_torch_original(PyObject *fn) {
 }
 
 /* Calls fn with the arguments of c, bound to self when there is one. */
-static PyObject *call_forward(const Call *c, PyObject *fn, PyObject *self) {
+static PyObject *call_forward(const MgCall *c, PyObject *fn, PyObject *self) {
   PyObject *m = self ? PyMethod_New(fn, self) : Py_NewRef(fn);
   PyObject *r = m ? mg_rec_call(m, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
   Py_XDECREF(m);
@@ -364,7 +405,7 @@ static PyObject *call_forward(const Call *c, PyObject *fn, PyObject *self) {
 
 /* nn.Module.__call__ without hooks is forward(): only the emptiness of the hook dicts is guarded.
  * 1 when *out is the result, 0 when the general way must be taken, -1 with an exception. */
-static int call_module(const Call *c, PyObject **out) {
+static int call_module(const MgCall *c, PyObject **out) {
   PyObject *const hooks[] = {mg_names.backward_hooks, mg_names.backward_pre_hooks, mg_names.forward_hooks,
                              mg_names.forward_pre_hooks};
   PyObject *m = c->f;
@@ -398,7 +439,7 @@ static int call_module(const Call *c, PyObject **out) {
   return *out ? 1 : -1;
 }
 
-static PyObject *call_python(const Call *c) {
+static PyObject *call_python(const MgCall *c) {
   PyTypeObject *t = Py_TYPE(c->f);
   PyObject *fn = t == &PyMethod_Type ? PyMethod_GET_FUNCTION(c->f) : c->f;
   if (PyFunction_Check(fn)) {
@@ -425,16 +466,16 @@ static PyObject *call_python(const Call *c) {
       Py_XDECREF(f);
       return r;
     }
-    return call_plain(c);
+    return mg_call_plain(c);
   }
   if (t == &PyMethod_Type) { /* bound to something else than a Python function */
-    if (!call_is_c(fn)) return call_plain(c);
-    Call inner = *c;
+    if (!call_is_c(fn)) return mg_call_plain(c);
+    MgCall inner = *c;
     inner.f = fn;
     MgVerdict v = mg_policy_of(fn);
-    if (v.action == ACT_no) return call_unknown(&inner);
+    if (v.action == ACT_no) return mg_call_unknown(&inner);
     if (!call_may_see(&inner, PyMethod_GET_SELF(c->f), v.older) || !call_check_args(&inner, v.older)) return NULL;
-    return call_plain(c);
+    return mg_call_plain(c);
   }
   if (PyObject_TypeCheck(c->f, mg_torch.module)) {
     PyObject *out;
@@ -442,24 +483,20 @@ static PyObject *call_python(const Call *c) {
     if (rc) return rc > 0 ? out : NULL;
   }
   if (mg_older(c->f)) mg_rec_lookup_special(t, mg_names.call);
-  return call_plain(c);
+  return mg_call_plain(c);
 }
 
-static PyObject *call_special(const Call *c, MgAction act) {
+static PyObject *call_special(const MgCall *c, MgAction act) {
   switch (act) {
-  case ACT_getattr: return c->npos == c->n && c->n >= 2 ? call_getattr(c, false) : call_plain(c);
-  case ACT_hasattr: return c->n == 2 ? call_getattr(c, true) : call_plain(c);
-  case ACT_setattr: return c->n == 3 ? call_none(mg_rec_setattr(c->arg[0], c->arg[1], c->arg[2])) : call_plain(c);
-  case ACT_delattr: return c->n == 2 ? call_none(mg_rec_setattr(c->arg[0], c->arg[1], NULL)) : call_plain(c);
+  case ACT_getattr: return c->npos == c->n && c->n >= 2 ? call_getattr(c, false) : mg_call_plain(c);
+  case ACT_hasattr: return c->n == 2 ? call_getattr(c, true) : mg_call_plain(c);
+  case ACT_setattr: return c->n == 3 ? call_none(mg_rec_setattr(c->arg[0], c->arg[1], c->arg[2])) : mg_call_plain(c);
+  case ACT_delattr: return c->n == 2 ? call_none(mg_rec_setattr(c->arg[0], c->arg[1], NULL)) : mg_call_plain(c);
   case ACT_vars: return call_vars(c);
   case ACT_type: return call_type(c);
   case ACT_isinstance: return call_isinstance(c);
-  case ACT_identity:
-    if (c->n == 1) mg_older_pin(c->arg[0]);
-    if (c->n == 1 && mg_older(c->arg[0]) && !strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "id"))
-      return PyLong_FromVoidPtr(mg_older_orig(c->arg[0]));
-    return call_plain(c);
-  case ACT_iter: return c->n == 1 ? mg_rec_iter(c->arg[0]) : call_plain(c);
+  case ACT_identity: return call_identity(c);
+  case ACT_iter: return c->n == 1 ? mg_rec_iter(c->arg[0]) : mg_call_plain(c);
   case ACT_next:
     if (c->n && PyIter_Check(c->arg[0])) {
       PyObject *v = mg_rec_next(c->arg[0]);
@@ -472,8 +509,10 @@ static PyObject *call_special(const Call *c, MgAction act) {
       if (!PyErr_Occurred()) PyErr_SetNone(PyExc_StopIteration);
       return NULL;
     }
-    return call_plain(c);
-  case ACT_globals: return mg_rec_break(BK_c_function, "globals()");
+    return mg_call_plain(c);
+  case ACT_build_class: return call_fresh(mg_call_plain(c));
+  case ACT_consumer: return call_consumer(c);
+  case ACT_weakref: return call_weakref(c);
   case ACT_object_setattr:
   case ACT_object_delattr:
   case ACT_object_getattr: return call_object_method(c, act);
@@ -488,7 +527,7 @@ static PyObject *call_special(const Call *c, MgAction act) {
   case ACT_query: return mg_setting_read(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_dual_enter: return mg_setting_dual(c->f, c->arg, c->nargsf, c->kwnames, 1);
   case ACT_dual_exit: return mg_setting_dual(c->f, c->arg, c->nargsf, c->kwnames, -1);
-  default: return call_plain(c); /* super: the frame loop has made slot 0 ready */
+  default: return mg_call_builtin(c, act);
   }
 }
 
@@ -501,14 +540,9 @@ static bool call_made_instance(PyTypeObject *t, PyObject *r) {
   return Py_REFCNT(r) == 1 || (c_new && Py_TYPE(r) == t && Py_TYPE(t)->tp_call == PyType_Type.tp_call);
 }
 
-/* What a class statement calls. */
-static bool call_builds_class(PyObject *f) {
-  return PyCFunction_Check(f) && !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "__build_class__");
-}
-
 /* The recording keeps everything that it makes until its end, so nothing in it may wait for an object to die: classes with
  * __del__, weak references to what was made here. */
-static bool call_sees_death(const Call *c) {
+static bool call_sees_death(const MgCall *c) {
   if (!PyType_Check(c->f)) return false;
   PyTypeObject *t = (PyTypeObject *)c->f;
   if (t->tp_finalize && t->tp_flags & Py_TPFLAGS_HEAPTYPE && _PyType_Lookup(t, mg_names.del)) {
@@ -523,21 +557,39 @@ static bool call_sees_death(const Call *c) {
   return false;
 }
 
+/* Methods of namespaces and of class dicts: self is no ordinary dict here.  1 when *out is the result, 0 otherwise. */
+static int call_on_mapping(const MgCall *c, PyObject **out) {
+  PyObject *self = mg_policy_self(c->f), *dict;
+  if (!self && c->n && (Py_TYPE(c->f) == &PyMethodDescr_Type || Py_TYPE(c->f) == &PyWrapperDescr_Type)) self = c->arg[0];
+  if (!self) return 0;
+  if (Py_TYPE(self) == &PyDictProxy_Type && (dict = mg_rec_class_mapping(self))) {
+    *out = mg_rec_class_mapping_call(c, dict);
+    return 1;
+  }
+  if (!PyDict_CheckExact(self) || !mg_rec_is_namespace(self)) return 0;
+  *out = mg_rec_namespace_call(c, self);
+  return 1;
+}
+
 PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   if (!mg_rec) return PyObject_Vectorcall(f, args, nargsf, kwnames);
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
-  Call c = {f, args, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)};
+  MgCall c = {f, args, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)};
   if (call_sees_death(&c)) return NULL;
   MgVerdict v = mg_policy_of(f);
+  PyObject *r, *self;
   if (v.action == ACT_python) return call_python(&c);
-  if (v.action == ACT_no || (v.action == ACT_no_grad && mg_abi.aoti_torch_grad_mode_is_enabled())) return call_unknown(&c);
+  if (v.action == ACT_no || (v.action == ACT_no_grad && mg_abi.aoti_torch_grad_mode_is_enabled())) return mg_call_unknown(&c);
+  if (call_on_mapping(&c, &r)) return r;
   if (v.action > ACT_python) return call_special(&c, v.action);
   if (!call_check_args(&c, v.older)) return NULL;
-  PyObject *r = call_plain(&c), *self = mg_policy_self(f);
+  r = mg_call_plain(&c);
+  self = mg_policy_self(f);
   if (!r || mg_standin_check(r)) return r;
   r = mg_symfloat_dress(r);
   if (!r) return r;
-  if (PyType_Check(f) ? call_made_instance((PyTypeObject *)f, r) : PyType_Check(r) && call_builds_class(f)) mg_fresh(r);
+  if (PyType_Check(f) ? call_made_instance((PyTypeObject *)f, r) : Py_REFCNT(r) == 1 && Py_TYPE(r)->tp_flags & Py_TPFLAGS_HEAPTYPE)
+    mg_fresh(r); /* what nobody else holds is new */
   if (v.action == ACT_wrap || PyObject_TypeCheck(r, mg_torch.tensor) || (self && mg_older_opaque(self))) {
     PyObject *w = mg_wrap_result(r);
     Py_DECREF(r);

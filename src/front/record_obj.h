@@ -1,7 +1,21 @@
-/* Parts that record_attr.c, record_call.c and record_seq.c share. */
+/* Parts that record_attr.c, record_call.c, record_builtin.c and record_seq.c share. */
 #ifndef MG_FRONT_RECORD_OBJ_H
 #define MG_FRONT_RECORD_OBJ_H
+#include "front/policy.h"
 #include "front/rec.h"
+
+/* One call as the vectorcall protocol has it. */
+typedef struct MgCall {
+  PyObject *f;
+  PyObject *const *arg; /* positional, then keyword values */
+  size_t nargsf;
+  PyObject *kwnames;
+  Py_ssize_t npos, n;   /* positional arguments; all arguments */
+} MgCall;
+
+PyObject *mg_call_plain(const MgCall *c);
+PyObject *mg_call_unknown(const MgCall *c); /* a break that names the function */
+PyObject *mg_call_builtin(const MgCall *c, MgAction act); /* the actions that record_builtin.c does */
 
 /* Class lookup, guarded by name; borrowed, NULL without exception when absent. */
 PyObject *mg_rec_lookup_special(PyTypeObject *t, PyObject *name);
@@ -10,6 +24,17 @@ int mg_rec_generic_setattr(PyObject *o, PyObject *name, PyObject *v);   /* objec
 /* Globals and module dicts. get: new, NULL without exception when absent; set: v NULL deletes. */
 PyObject *mg_rec_namespace_get(PyObject *dict, PyObject *name);
 int mg_rec_namespace_set(PyObject *dict, PyObject *name, PyObject *v);
+/* The namespace itself, as a dict that globals() gives: new; its methods and subscripts go to the functions above. */
+PyObject *mg_rec_namespace(PyObject *dict);
+bool mg_rec_is_namespace(PyObject *o);
+PyObject *mg_rec_namespace_call(const MgCall *c, PyObject *dict);
+/* The dict behind a read-only view of a class (C.__dict__), borrowed; NULL when o is something else. */
+PyObject *mg_rec_class_mapping(PyObject *o);
+PyObject *mg_rec_class_mapping_get(PyObject *dict, PyObject *key); /* new, guarded; NULL without exception when absent */
+PyObject *mg_rec_class_mapping_all(PyObject *dict);                /* new dict, guarded */
+PyObject *mg_rec_class_mapping_call(const MgCall *c, PyObject *dict);
+/* Leaves the context that writes to context variables made; later calls do nothing. */
+void mg_rec_context_undo(MgRec *r);
 /* An older instance of a dict subclass (or a dict too large to copy) that C code only reads: guards all of it. */
 bool mg_rec_readable_dict(PyObject *o);
 /* Is this one of torch's Python functions that the recorder does itself (replace.c)?  self: of a bound method, or NULL. */

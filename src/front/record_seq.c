@@ -1,10 +1,15 @@
 /* Subscripts, iteration, membership and identity while recording.  Copies of older containers are ordinary objects here;
  * what needs care are older objects whose state lives in C. */
-#include "front/identity.h"
+#include "front/classes.h"
 #include "front/record_obj.h"
 
 int mg_rec_touch(PyObject *o) {
   if (!mg_rec || !mg_older_opaque(o)) return 0;
+  PyObject *mapping = mg_rec_class_mapping(o);
+  if (mapping && !mg_class_wrote_dict(mapping, NULL)) { /* C code iterates over its keys or counts them */
+    mg_guard_dict_all(mg_rec->guards, mapping, NULL);
+    return 0;
+  }
   if (mg_rec_readable_dict(o)) return 0;
   mg_rec_break(BK_older_object, "an older %s is read by C", Py_TYPE(o)->tp_name);
   return -1;
@@ -19,12 +24,20 @@ static bool seq_in_python(PyObject *o, PyObject *name) {
 }
 
 PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
-  if (mg_rec && PyDict_Check(o) && mg_older(o)) mg_older_pin(key); /* found by its hash */
+  if (mg_rec && PyDict_Check(o) && mg_older(o)) {
+    mg_older_pin(key); /* found by its hash */
+    if (mg_rec_is_namespace(o) && PyUnicode_CheckExact(key)) {
+      PyObject *r = mg_rec_namespace_get(o, key);
+      if (!r && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, key);
+      return r;
+    }
+  }
   if (!mg_rec || seq_in_python(o, mg_names.getitem) || !mg_older_opaque(o)) return PyObject_GetItem(o, key);
-  if (Py_TYPE(o) == &PyDictProxy_Type) { /* of a class */
-    PyObject *r = PyObject_GetItem(o, key), *w = r ? mg_wrap_result(r) : NULL;
-    Py_XDECREF(r);
-    return w;
+  PyObject *mapping = mg_rec_class_mapping(o);
+  if (mapping) {
+    PyObject *r = mg_rec_class_mapping_get(mapping, key);
+    if (!r && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, key);
+    return r;
   }
   if (!PyDict_Check(o)) {
     mg_rec_touch(o);
@@ -39,6 +52,11 @@ PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
 }
 
 int mg_rec_setitem(PyObject *o, PyObject *key, PyObject *v) {
+  if (mg_rec && mg_rec_is_namespace(o)) {
+    if (PyUnicode_CheckExact(key)) return mg_rec_namespace_set(o, key, v);
+    mg_rec_break(BK_older_object, "a key of a namespace that is no string");
+    return -1;
+  }
   if (mg_rec && !seq_in_python(o, mg_names.setitem) && mg_older_opaque(o)) {
     mg_rec_break(BK_older_object, "a write into an older %s", Py_TYPE(o)->tp_name);
     return -1;
@@ -49,6 +67,7 @@ int mg_rec_setitem(PyObject *o, PyObject *key, PyObject *v) {
 PyObject *mg_rec_iter(PyObject *o) {
   if (mg_rec && PyGen_Check(o) && !mg_is_fresh(o))
     return mg_rec_break(BK_generator, "iteration over a generator from outside");
+  if (mg_rec && mg_rec_is_namespace(o)) return mg_rec_break(BK_older_object, "iteration over a namespace");
   if (mg_rec && !seq_in_python(o, mg_names.iter) && mg_rec_touch(o)) return NULL;
   return PyObject_GetIter(o);
 }
@@ -69,8 +88,19 @@ PyObject *mg_rec_next(PyObject *it) {
 
 int mg_rec_contains(PyObject *c, PyObject *x) {
   if (mg_rec && ((PyDict_Check(c) && mg_older(c)) || PyAnySet_Check(c))) mg_older_pin(x);
+  if (mg_rec && mg_rec_is_namespace(c)) {
+    if (!PyUnicode_CheckExact(x)) return mg_rec_break(BK_older_object, "a key of a namespace that is no string"), -1;
+    PyObject *r = mg_rec_namespace_get(c, x);
+    Py_XDECREF(r);
+    return r ? 1 : PyErr_Occurred() ? -1 : 0;
+  }
   if (!mg_rec || seq_in_python(c, mg_names.contains) || !mg_older_opaque(c)) return PySequence_Contains(c, x);
-  if (Py_TYPE(c) == &PyDictProxy_Type) return PySequence_Contains(c, x);
+  PyObject *mapping = mg_rec_class_mapping(c);
+  if (mapping) {
+    PyObject *r = mg_rec_class_mapping_get(mapping, x);
+    Py_XDECREF(r);
+    return r ? 1 : PyErr_Occurred() ? -1 : 0;
+  }
   if (!PyDict_Check(c)) return mg_rec_touch(c) ? -1 : PySequence_Contains(c, x);
   PyObject *v = PyDict_GetItemWithError(c, x);
   if (!v && PyErr_Occurred()) return -1;

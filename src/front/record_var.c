@@ -1,4 +1,5 @@
 /* Instructions that move values: locals, cells, constants, globals, names, the stack. */
+#include "front/names.h"
 #include "front/record.h"
 
 MgStep mg_loop_name_error(PyObject *type, const char *fmt, PyObject *name) {
@@ -41,7 +42,25 @@ static void var_forget(MgLoop *l, int i) {
   if (l->outer && l->outer->untouched && i < l->outer->nslot) l->outer->untouched[i] = false;
 }
 
+/* The last reference to an object with __del__ may go here (or, with del, to one that is watched by weak references); the
+ * recording would run it at another time. A break then. */
+static bool var_finalizes(PyObject *old, bool deleted) {
+  if (!old || !(Py_TYPE(old)->tp_flags & Py_TPFLAGS_HEAPTYPE) || mg_standin_check(old)) return false;
+  if (PyObject_TypeCheck(old, mg_torch.module) || PyObject_TypeCheck(old, mg_torch.tensor)) deleted = false;
+  if (deleted && PyType_SUPPORTS_WEAKREFS(Py_TYPE(old)) && *(PyObject **)((char *)old + Py_TYPE(old)->tp_weaklistoffset)) {
+    mg_rec_break(BK_older_object, "a %s with weak references is deleted", Py_TYPE(old)->tp_name);
+    return true;
+  }
+  if (!Py_TYPE(old)->tp_finalize) return false;
+  PyObject *name = PyUnicode_InternFromString("__del__"), *del = name ? _PyType_Lookup(Py_TYPE(old), name) : NULL;
+  Py_XDECREF(name);
+  if (!del) return false;
+  mg_rec_break(BK_older_object, "a %s with __del__ goes out of use", Py_TYPE(old)->tp_name);
+  return true;
+}
+
 MgStep mg_op_STORE_FAST(MgLoop *l, const MgInstr *in) {
+  if (l->rec && var_finalizes(SLOT(in->arg), false)) return STEP_error;
   var_forget(l, in->arg);
   PyObject *old = SLOT(in->arg);
   SLOT(in->arg) = POP();
@@ -55,6 +74,7 @@ MgStep mg_op_DELETE_FAST(MgLoop *l, const MgInstr *in) {
     return mg_loop_name_error(PyExc_UnboundLocalError,
                               "cannot access local variable '%U' where it is not associated with a value",
                               var_slot_name(l, in->arg));
+  if (l->rec && var_finalizes(old, true)) return STEP_error;
   var_forget(l, in->arg);
   SLOT(in->arg) = NULL;
   Py_DECREF(old);

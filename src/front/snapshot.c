@@ -12,6 +12,7 @@ typedef struct Builder {
   MgSnapshot *s;
   MgMap memo;     /* object -> value number */
   MgMap out;      /* graph value -> output number */
+  MgMap owner;    /* instance dict of a fresh object that something else holds, too -> index into the list of fresh objects */
   PyObject *keep; /* list: temporaries that the memo names */
 } Builder;
 
@@ -136,7 +137,21 @@ static uint32_t snap_list(Builder *b, PyObject *o) {
   return me;
 }
 
+/* Instance dicts that are values themselves (c.__dict__ on the stack) belong to their owners. */
+static int snap_find_owners(Builder *b) {
+  PyObject *fresh = mg_rec->ident->keep;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(fresh); i++) {
+    PyObject *o = PyList_GET_ITEM(fresh, i), **d;
+    if (!(Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) || PyType_Check(o) || mg_standin_check(o)) continue;
+    if (!(d = _PyObject_GetDictPtr(o)) || !*d || Py_REFCNT(*d) < 2) continue;
+    if (mg_map_putp(&b->owner, *d, (uint32_t)i) != MG_OK) return snap_nomem(), -1;
+  }
+  return 0;
+}
+
 static uint32_t snap_dict(Builder *b, PyObject *o) {
+  uint32_t owner = mg_map_getp(&b->owner, o);
+  if (owner != MG_MAP_NONE) return snap_emit_over(b, SN_instdict, NULL, 0, &PyList_GET_ITEM(mg_rec->ident->keep, owner), 1);
   uint32_t me = snap_emit(b, SN_dict, (PyObject *)Py_TYPE(o), 0, NULL, 0);
   if (!snap_memo(b, o, me)) return FAIL;
   PyObject *items = snap_dict_items(b, o);
@@ -147,13 +162,18 @@ static uint32_t snap_dict(Builder *b, PyObject *o) {
   return me;
 }
 
+/* The elements of a set, whatever a subclass says about iteration: borrowed from b->keep. */
+static PyObject *snap_set_items(Builder *b, PyObject *o) {
+  PyObject *it = PySet_Type.tp_iter(o), *items = it ? PySequence_Tuple(it) : NULL;
+  Py_XDECREF(it);
+  if (items && PyList_Append(b->keep, items)) Py_CLEAR(items);
+  Py_XDECREF(items);
+  return items;
+}
+
 static uint32_t snap_set(Builder *b, PyObject *o, bool frozen) {
-  PyObject *items = PySequence_Tuple(o);
-  if (!items || PyList_Append(b->keep, items)) {
-    Py_XDECREF(items);
-    return FAIL;
-  }
-  Py_DECREF(items);
+  PyObject *items = snap_set_items(b, o);
+  if (!items) return FAIL;
   PyObject **p = &PyTuple_GET_ITEM(items, 0);
   if (frozen) return snap_emit_over(b, SN_frozenset, NULL, 0, p, PyTuple_GET_SIZE(items));
   uint32_t me = snap_emit(b, SN_set, NULL, 0, NULL, 0);
@@ -242,7 +262,40 @@ static uint32_t snap_attributes(Builder *b, PyObject *o, uint32_t me) {
   return me;
 }
 
-/* An instance of a Python class over object, dict, OrderedDict or list: its whole state is known. */
+/* What a view shows, the first field of all views.  NULL when o is no view of a dict; *name: the method that makes it. */
+static PyObject *snap_view_of(PyObject *o, const char **name) {
+  static const struct { PyTypeObject *t; const char *name; } kinds[] = {
+      {&PyDictKeys_Type, "keys"}, {&PyDictValues_Type, "values"}, {&PyDictItems_Type, "items"},
+      {&PyODictKeys_Type, "keys"}, {&PyODictValues_Type, "values"}, {&PyODictItems_Type, "items"}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (Py_TYPE(o) == kinds[i].t) {
+      *name = kinds[i].name;
+      return *(PyObject **)((char *)o + sizeof(PyObject));
+    }
+  return NULL;
+}
+
+static uint32_t snap_view(Builder *b, PyObject *dict, const char *text) {
+  PyObject *name = PyUnicode_InternFromString(text);
+  uint32_t r = name ? snap_emit_over(b, SN_view, name, 0, &dict, 1) : FAIL;
+  Py_XDECREF(name);
+  return r;
+}
+
+/* What a dead or living weak reference without a callback refers to; a dead one cannot be rebuilt. */
+static uint32_t snap_weakref(Builder *b, PyObject *o) {
+  PyObject *x = PyWeakref_GetObject(o), *args;
+  if (x == Py_None || ((PyWeakReference *)o)->wr_callback) return snap_refuse(o);
+  if (!(args = PyTuple_Pack(1, x)) || PyList_Append(b->keep, args)) {
+    Py_XDECREF(args);
+    return FAIL;
+  }
+  Py_DECREF(args);
+  PyObject *part[2] = {(PyObject *)Py_TYPE(o), args};
+  return snap_emit_over(b, SN_call, NULL, 0, part, 2);
+}
+
+/* An instance of a Python class over object, dict, OrderedDict, list or set: its whole state is known. */
 static uint32_t snap_instance(Builder *b, PyObject *o) {
   uint32_t me = snap_emit(b, SN_instance, (PyObject *)Py_TYPE(o), 0, NULL, 0), r = me;
   if (!snap_memo(b, o, me)) return FAIL;
@@ -250,9 +303,31 @@ static uint32_t snap_instance(Builder *b, PyObject *o) {
     PyObject *items = snap_dict_items(b, o);
     if (!items) return FAIL;
     r = snap_emit_over(b, SN_fill_dict, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items));
+  } else if (PySet_Check(o)) {
+    PyObject *items = snap_set_items(b, o);
+    r = items ? snap_emit_over(b, SN_fill_set, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) : FAIL;
   } else if (PyList_Check(o) && PyList_GET_SIZE(o))
     r = snap_emit_over(b, SN_fill_list, NULL, me, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
   return r == FAIL ? FAIL : snap_attributes(b, o, me);
+}
+
+/* The plain value in an instance of a Python class over a C value type: new; NULL without exception when it is none. */
+static PyObject *snap_plain_value(PyObject *o) {
+  if (PyLong_Check(o)) return _PyLong_Copy((PyLongObject *)o);
+  if (PyFloat_Check(o)) return PyFloat_FromDouble(PyFloat_AS_DOUBLE(o));
+  if (PyUnicode_Check(o)) return PyUnicode_FromObject(o);
+  if (PyBytes_Check(o)) return PyBytes_FromStringAndSize(PyBytes_AS_STRING(o), PyBytes_GET_SIZE(o));
+  if (PyComplex_Check(o)) return PyComplex_FromCComplex(((PyComplexObject *)o)->cval);
+  if (!PyFrozenSet_Check(o)) return NULL;
+  PyObject *it = PyFrozenSet_Type.tp_iter(o), *x = it ? PyFrozenSet_New(it) : NULL;
+  Py_XDECREF(it);
+  return x;
+}
+
+static uint32_t snap_value(Builder *b, PyObject *o, PyObject *plain) {
+  if (PyList_Append(b->keep, plain)) return FAIL;
+  uint32_t me = snap_emit_over(b, SN_value_of, (PyObject *)Py_TYPE(o), 0, &plain, 1);
+  return snap_memo(b, o, me) ? snap_attributes(b, o, me) : FAIL;
 }
 
 /* What pickling an exception forgets. */
@@ -269,8 +344,13 @@ static uint32_t snap_reduce(Builder *b, PyObject *o) {
   if (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) {
     PyTypeObject *base = mg_solid_base(Py_TYPE(o));
     if (!mg_is_fresh(o)) return snap_refuse(o);
-    if (base == &PyBaseObject_Type || base == &PyDict_Type || base == &PyODict_Type || base == &PyList_Type)
+    if (base == &PyBaseObject_Type || base == &PyDict_Type || base == &PyODict_Type || base == &PyList_Type ||
+        base == &PySet_Type)
       return snap_instance(b, o);
+    PyObject *plain = snap_plain_value(o);
+    uint32_t made = plain ? snap_value(b, o, plain) : 0;
+    Py_XDECREF(plain);
+    if (plain || PyErr_Occurred()) return made ? made : FAIL;
   }
   MgPause pause = mg_rec_pause();
   PyObject *four = PyLong_FromLong(4), *r = four ? PyObject_CallMethodOneArg(o, mg_names.reduce_ex, four) : NULL;
@@ -285,7 +365,8 @@ static uint32_t snap_reduce(Builder *b, PyObject *o) {
   PyObject *part[5] = {NULL};
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(r) && i < 5; i++)
     if (PyTuple_GET_ITEM(r, i) != Py_None) part[i] = PyTuple_GET_ITEM(r, i);
-  uint32_t me = snap_emit_over(b, SN_call, NULL, 0, part, 2);
+  bool error = PyExceptionInstance_Check(o) && part[0] == (PyObject *)Py_TYPE(o);
+  uint32_t me = error ? snap_emit_over(b, SN_error_of, part[0], 0, &part[1], 1) : snap_emit_over(b, SN_call, NULL, 0, part, 2);
   if (!snap_memo(b, o, me)) return FAIL;
   if (PyExceptionInstance_Check(o) && snap_exception(b, o, me) == FAIL) return FAIL;
   if (part[2] && snap_emit_over(b, SN_set_state, NULL, me, &part[2], 1) == FAIL) return FAIL;
@@ -321,6 +402,8 @@ static uint32_t snap_build_new(Builder *b, PyObject *o) {
   uint32_t me;
   PyTypeObject *t = Py_TYPE(o);
   MgOlder *e = mg_older(o);
+  PyObject *view;
+  const char *view_name;
   if (mg_is_fresh((PyObject *)t)) return snap_refuse((PyObject *)t);
   if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = snap_older(b, e);
   else if (mg_standin_check(o)) me = mg_standin_val(o) ? snap_output(b, mg_standin_val(o), SN_out) : snap_refuse(o);
@@ -348,7 +431,9 @@ static uint32_t snap_build_new(Builder *b, PyObject *o) {
     Py_XDECREF(bare);
   } else if (t == &_PyMethodWrapper_Type) me = snap_wrapper(b, o);
   else if (t == &PySuper_Type) me = snap_super(b, o);
-  else if (PyGen_Check(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) me = snap_refuse(o);
+  else if (t == &_PyWeakref_RefType) me = snap_weakref(b, o);
+  else if ((view = snap_view_of(o, &view_name))) me = snap_view(b, view, view_name);
+  else if ((PyType_Check(o) && mg_is_fresh(o)) || PyGen_Check(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) me = snap_refuse(o);
   else me = snap_reduce(b, o);
   return me;
 }
@@ -425,6 +510,14 @@ static bool snap_overlay_changed(const MgOlder *e) {
 static bool snap_content_changed(const MgOlder *e) {
   if (e->kind == OLDER_cell) return PyCell_GET(e->seen) != e->pristine;
   if (!e->pristine) return false;
+  if (e->kind == OLDER_deque) {
+    PyObject *now = PySequence_Tuple(e->seen);
+    bool same = now && PyTuple_GET_SIZE(now) == PyTuple_GET_SIZE(e->pristine);
+    for (Py_ssize_t i = 0; same && i < PyTuple_GET_SIZE(now); i++)
+      same = PyTuple_GET_ITEM(now, i) == PyTuple_GET_ITEM(e->pristine, i);
+    Py_XDECREF(now);
+    return !same;
+  }
   if (e->kind == OLDER_list) return !snap_same_items(e->seen, e->pristine);
   if (e->kind == OLDER_dict) return !snap_same_dict(e->seen, e->pristine);
   return e->kind == OLDER_set && PyObject_RichCompareBool(e->seen, e->pristine, Py_EQ) != 1;
@@ -442,11 +535,14 @@ static bool snap_write_content(Builder *b, const MgOlder *e, uint32_t t) {
   case OLDER_dict:
     items = snap_dict_items(b, e->seen);
     return items && snap_emit_over(b, SN_fill_dict, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != FAIL;
-  default:
+  case OLDER_deque:
     items = PySequence_Tuple(e->seen);
     if (!items || PyList_Append(b->keep, items)) return false;
     Py_DECREF(items);
-    return snap_emit_over(b, SN_fill_set, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != FAIL;
+    return snap_emit_over(b, SN_fill_deque, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != FAIL;
+  default:
+    items = snap_set_items(b, e->seen);
+    return items && snap_emit_over(b, SN_fill_set, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != FAIL;
   }
 }
 
@@ -476,15 +572,53 @@ static bool snap_write_grad(Builder *b, uint32_t i) {
   return ok;
 }
 
+/* The writes to one class. */
+static bool snap_class(Builder *b, PyObject *t, PyObject *writes) {
+  PyObject *name, *was;
+  Py_ssize_t i = 0;
+  uint32_t target = snap_emit(b, SN_const, t, 0, NULL, 0);
+  while (target != FAIL && PyDict_Next(writes, &i, &name, &was)) {
+    PyObject *now = PyDict_GetItemWithError(mg_type_dict((PyTypeObject *)t), name);
+    if (now == was || (!now && was == mg_rec->ident->absent)) continue;
+    uint32_t r = now ? snap_emit_over(b, SN_set_attr, name, target, &now, 1) : snap_emit(b, SN_set_attr, name, target, NULL, 0);
+    if (r == FAIL) return false;
+  }
+  return target != FAIL;
+}
+
+static bool snap_classes(Builder *b) {
+  PyObject *all = mg_rec->ident->classes, *t, *writes;
+  Py_ssize_t i = 0;
+  while (all && PyDict_Next(all, &i, &t, &writes))
+    if (!mg_is_fresh(t) && !snap_class(b, t, writes)) return false;
+  return true;
+}
+
+/* Context variables that now have another value than before the recording. */
+static bool snap_context(Builder *b) {
+  PyObject *all = mg_rec->ident->vars, *var, *was, *now;
+  Py_ssize_t i = 0;
+  while (all && PyDict_Next(all, &i, &var, &was)) {
+    if (PyContextVar_Get(var, NULL, &now)) return false;
+    bool same = now == was || (!now && was == mg_rec->ident->absent);
+    if (now && (PyList_Append(b->keep, now))) return false;
+    Py_XDECREF(now);
+    if (same) continue;
+    uint32_t t = snap_emit(b, SN_const, var, 0, NULL, 0);
+    if (t == FAIL || !now || snap_emit_over(b, SN_set_var, NULL, t, &now, 1) == FAIL) return false;
+  }
+  return true;
+}
+
 /* ---- the whole ---- */
 
 /* A generator that was left in the middle of a try or with block: CPython would run the rest when it dies, which may have
  * happened already. */
 static bool snap_generators(void) {
-  PyObject *keep = mg_rec->ident->keep;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keep); i++) {
-    PyObject *o = PyList_GET_ITEM(keep, i);
-    MgFrame *f = PyGen_CheckExact(o) ? mg_pyframe_suspended(o) : NULL;
+  PyObject *o;
+  Py_ssize_t i = 0;
+  while ((o = mg_fresh_generator(mg_rec->ident, &i))) {
+    MgFrame *f = mg_pyframe_suspended(o);
     MgCodeInfo *info = f ? mg_code_info(mg_pyframe_code(f)) : NULL;
     const MgCode *code = info ? mg_code_decoded(info, mg_pyframe_code(f)) : NULL;
     const MgHandler *h = code ? mg_decode_handler(code, mg_pyframe_lasti(f)) : NULL;
@@ -506,6 +640,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
     if (!PyErr_Occurred()) PyErr_NoMemory();
     goto done;
   }
+  if (snap_find_owners(&b)) goto done;
   s->nslots = n;
   for (int i = 0; i < n; i++) {
     if (untouched && untouched[i]) s->slot[i] = SNAP_UNTOUCHED;
@@ -513,12 +648,14 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
     else if ((s->slot[i] = snap_build(&b, slots[i])) == FAIL) goto done;
   }
   if (ret && (s->ret = snap_build(&b, ret)) == FAIL) goto done;
+  if (!snap_classes(&b) || !snap_context(&b)) goto done;
   for (uint32_t i = 0; i < mg_rec->ident->n; i++) /* grows while it is walked: containers met by building */
     if (!snap_write(&b, i) || !snap_write_grad(&b, i)) goto done;
   if (!snap_generators() || mg_alias_guards(mg_rec) || mg_effect_state_change(&s->state)) goto done;
   s->only_out = n == 0 && ret && !s->nw && !s->state.any && s->n == 2 && s->p[s->ret].op == SN_out;
   ok = true;
 done:
+  mg_map_free(&b.owner);
   mg_map_free(&b.memo);
   mg_map_free(&b.out);
   Py_XDECREF(b.keep);

@@ -15,21 +15,26 @@ typedef enum MgSnapOp {
   SN_list, SN_dict, SN_set, SN_cell, /* empty; obj: the class, for dict */
   SN_tuple,    /* of the arguments */
   SN_tuple_of, /* obj(tuple argument 0): a tuple subclass, made without its __new__ */
+  SN_value_of, /* obj(argument 0): a subclass of a C value type (int, str ...), made without its __new__ */
+  SN_error_of, /* obj(*argument 0): an exception, made without the __new__ and __init__ of Python classes */
   SN_frozenset,/* of the arguments */
   SN_slice,    /* start, stop, step */
   SN_function, /* obj: the code's function as recorded; arguments: closure, defaults, kwdefaults, dict (or 0) */
   SN_method,   /* function, self */
   SN_builtin,  /* obj: the recorded builtin; argument: self */
   SN_wrapper,  /* obj: descriptor; argument: self */
+  SN_instdict, /* the instance dict of argument 0 */
+  SN_view,     /* obj: "keys", "values" or "items"; argument: the dict, whose static base makes the view */
   SN_instance, /* obj: a class; an empty instance, made by the static base without running Python code */
   SN_call,     /* argument 0 called with the tuple argument 1 */
   /* fill or write: changes value a */
-  SN_fill_list, SN_fill_dict, SN_fill_set, SN_set_cell,
+  SN_fill_list, SN_fill_dict, SN_fill_set, SN_fill_deque, SN_set_cell,
   SN_set_state,  /* __setstate__ or __dict__ update, from argument 0 */
   SN_extend,     /* append every item of list argument 0 */
   SN_put_items,  /* setitem for every pair in list argument 0 */
   SN_set_cause, SN_set_context, /* of an exception; argument 0 may be 0 */
-  SN_set_attr,   /* attribute obj of value a, past __setattr__; no argument: delete */
+  SN_set_attr,   /* attribute obj of value a (an instance or a class), past __setattr__; no argument: delete */
+  SN_set_var,    /* context variable a gets argument 0 */
   SN_put_attr,   /* key obj of the instance dict of a, past data descriptors */
   SN_set_key     /* key obj of the namespace a; no argument: delete */
 } MgSnapOp;

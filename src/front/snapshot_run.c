@@ -9,7 +9,8 @@
 /* Past __setattr__ of the class, as object.__setattr__ would: the recorded code has run already.  What is deleted may have
  * been made by the same segment, and then is not there. */
 static int snap_set_attr(PyObject *o, PyObject *name, PyObject *v) {
-  if (PyObject_GenericSetAttr(o, name, v) == 0) return 0;
+  setattrofunc set = PyType_Check(o) ? PyType_Type.tp_setattro : PyObject_GenericSetAttr;
+  if (set(o, name, v) == 0) return 0;
   if (v || !PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
   PyErr_Clear();
   return 0;
@@ -86,17 +87,38 @@ static int snap_fill_dict(PyObject *d, PyObject **v, const uint32_t *k, uint32_t
   return 0;
 }
 
+static int snap_fill_deque(PyObject *q, PyObject **v, const uint32_t *k, uint32_t n) {
+  PyObject *r = PyObject_CallMethodNoArgs(q, mg_names.clear);
+  for (uint32_t i = 0; r && i < n; i++) Py_SETREF(r, PyObject_CallMethodOneArg(q, mg_names.append, v[k[i]]));
+  Py_XDECREF(r);
+  return r ? 0 : -1;
+}
+
 static int snap_put_attr(PyObject *o, PyObject *key, PyObject *v) {
   PyObject **d = _PyObject_GetDictPtr(o);
   if (d && !*d) *d = PyDict_New();
   return d && *d ? PyDict_SetItem(*d, key, v) : -1;
 }
 
+/* What goes is taken out and what comes is put in: the order of the elements depends on such history. */
 static int snap_fill_set(PyObject *s, PyObject **v, const uint32_t *k, uint32_t n) {
-  if (PySet_Clear(s)) return -1;
-  for (uint32_t i = 0; i < n; i++)
-    if (PySet_Add(s, v[k[i]])) return -1;
-  return 0;
+  PyObject *now = PySet_New(NULL), *gone = NULL, *it = NULL, *x;
+  int rc = now ? 0 : -1;
+  for (uint32_t i = 0; !rc && i < n; i++) rc = PySet_Add(now, v[k[i]]);
+  if (!rc && PySet_GET_SIZE(s)) {
+    gone = PySet_Type.tp_as_number->nb_subtract(s, now); /* whatever a subclass says */
+    it = gone ? PySet_Type.tp_iter(gone) : NULL;
+    if (!it) rc = -1;
+    while (!rc && (x = PyIter_Next(it))) {
+      if (PySet_Discard(s, x) < 0) rc = -1;
+      Py_DECREF(x);
+    }
+  }
+  for (uint32_t i = 0; !rc && i < n; i++) rc = PySet_Add(s, v[k[i]]);
+  Py_XDECREF(now);
+  Py_XDECREF(gone);
+  Py_XDECREF(it);
+  return rc || PyErr_Occurred() ? -1 : 0;
 }
 
 static PyObject *snap_make_function(PyObject *bare, PyObject **v, const uint32_t *k) {
@@ -128,9 +150,15 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
     x = PyTuple_New(q->narg);
     for (uint32_t i = 0; x && i < q->narg; i++) PyTuple_SET_ITEM(x, i, Py_NewRef(v[k[i]]));
     return x;
-  case SN_tuple_of: {
+  case SN_error_of: {
+    PyTypeObject *base = mg_solid_base((PyTypeObject *)q->obj);
+    if ((x = base->tp_new((PyTypeObject *)q->obj, v[k[0]], NULL)) && base->tp_init(x, v[k[0]], NULL)) Py_CLEAR(x);
+    return x;
+  }
+  case SN_tuple_of:
+  case SN_value_of: {
     PyObject *a = PyTuple_Pack(1, v[k[0]]);
-    x = a ? PyTuple_Type.tp_new((PyTypeObject *)q->obj, a, NULL) : NULL;
+    x = a ? mg_solid_base((PyTypeObject *)q->obj)->tp_new((PyTypeObject *)q->obj, a, NULL) : NULL;
     Py_XDECREF(a);
     return x;
   }
@@ -144,6 +172,11 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
   case SN_method: return PyMethod_New(v[k[0]], v[k[1]]);
   case SN_builtin: return PyCFunction_NewEx(((PyCFunctionObject *)q->obj)->m_ml, v[k[0]], NULL);
   case SN_wrapper: return Py_TYPE(q->obj)->tp_descr_get(q->obj, v[k[0]], (PyObject *)Py_TYPE(v[k[0]]));
+  case SN_instdict: return PyObject_GenericGetDict(v[k[0]], NULL);
+  case SN_view: {
+    PyObject *base = (PyObject *)(PyODict_Check(v[k[0]]) ? &PyODict_Type : &PyDict_Type);
+    return PyObject_CallMethodOneArg(base, q->obj, v[k[0]]);
+  }
   case SN_instance: return mg_new_instance((PyTypeObject *)q->obj);
   case SN_call: return PyObject_Call(v[k[0]], v[k[1]], NULL);
   default: PyErr_SetString(PyExc_SystemError, "construction program"); return NULL;
@@ -156,6 +189,12 @@ static int snap_change(const MgSnapInstr *q, PyObject **v, const uint32_t *k) {
   case SN_fill_list: return snap_fill_list(t, v, k, q->narg);
   case SN_fill_dict: return snap_fill_dict(t, v, k, q->narg);
   case SN_fill_set: return snap_fill_set(t, v, k, q->narg);
+  case SN_fill_deque: return snap_fill_deque(t, v, k, q->narg);
+  case SN_set_var: {
+    PyObject *token = PyContextVar_Set(t, x);
+    Py_XDECREF(token);
+    return token ? 0 : -1;
+  }
   case SN_set_cell: return PyCell_Set(t, x);
   case SN_set_state: return snap_set_state(t, x);
   case SN_extend: return snap_extend(t, x);

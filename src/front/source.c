@@ -2,6 +2,7 @@
 #include "front/backward.h"
 #include "front/guard.h"
 #include "front/names.h"
+#include "front/policy.h"
 
 static const char *const source_text[] = {
 #define SOURCE(name, text) text,
@@ -59,7 +60,14 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
     PyObject *d = ((PyFunctionObject *)p)->func_kwdefaults;
     return d ? PyDict_GetItemWithError(d, s->key) : NULL;
   }
-  case SRC_item: return PyList_Check(p) ? PyList_GET_ITEM(p, s->idx) : PyTuple_GET_ITEM(p, s->idx);
+  case SRC_item:
+    if (PyList_Check(p)) return PyList_GET_ITEM(p, s->idx);
+    if (PyTuple_Check(p)) return PyTuple_GET_ITEM(p, s->idx);
+    else { /* a deque keeps it alive */
+      PyObject *v = PySequence_GetItem(p, s->idx);
+      Py_XDECREF(v);
+      return v;
+    }
   case SRC_key: return PyDict_GetItemWithError(p, s->key);
   case SRC_instdict: {
     PyObject **d = _PyObject_GetDictPtr(p);
@@ -74,6 +82,7 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
   case SRC_method_func: return PyMethod_GET_FUNCTION(p);
   case SRC_method_self: return PyMethod_GET_SELF(p);
   case SRC_builtin_self: return PyCFunction_GET_SELF(p);
+  case SRC_wrapper_self: return mg_policy_self(p);
   case SRC_partial_func:
   case SRC_partial_args:
   case SRC_partial_kw: { /* read-only members: the partial keeps them alive */

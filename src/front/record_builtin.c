@@ -1,0 +1,229 @@
+/* C functions that read attributes, class dicts, namespaces or context variables: done here with the recorder's own operations,
+ * because C code sees older objects as they were before the recording.
+ * In: a call whose action pure.def names.  Out: its result as the recording sees it. */
+#include <string.h>
+#include "front/classes.h"
+#include "front/names.h"
+#include "front/record_obj.h"
+
+/* ---- dir ---- */
+
+/* object.__dir__ of an older instance: what its class has, and the keys of its dict as the recording sees it. */
+static PyObject *builtin_dir_older(PyObject *o) {
+  PyObject *keys = mg_older_dict(o), *names = keys ? PyObject_Dir((PyObject *)Py_TYPE(o)) : NULL;
+  PyObject *all = names ? PySet_New(names) : NULL, *list = NULL;
+  Py_XDECREF(names);
+  PyObject *k, *v;
+  Py_ssize_t pos = 0;
+  int rc = all ? 0 : -1;
+  while (!rc && PyDict_Next(keys, &pos, &k, &v)) rc = PySet_Add(all, k);
+  if (!rc) list = PySequence_List(all);
+  Py_XDECREF(all);
+  if (list && PyList_Sort(list)) Py_CLEAR(list);
+  return list;
+}
+
+static PyObject *builtin_dir(const MgCall *c) {
+  PyObject *o = c->n == 1 ? c->arg[0] : c->n ? NULL : mg_policy_self(c->f);
+  if (!o) return mg_call_unknown(c);
+  MgOlder *e = mg_older(o);
+  bool plain = !e || (e->kind != OLDER_itself && e->kind != OLDER_object) || PyModule_Check(o) || PyType_Check(o);
+  if (plain || !_PyObject_GetDictPtr(o)) return mg_call_plain(c);
+  PyObject *hook = mg_rec_lookup_special(Py_TYPE(o), mg_names.dir);
+  if (hook && Py_TYPE(hook) == &PyFunction_Type) return mg_call_plain(c); /* recorded */
+  return builtin_dir_older(o);
+}
+
+/* ---- str.format ---- */
+
+/* "{0.name}" reads attributes in C: such a template goes through string.Formatter when an older object may be behind it. */
+static PyObject *builtin_format(const MgCall *c) {
+  PyObject *tmpl = mg_policy_self(c->f), *mod, *fm = NULL, *m = NULL, *args = NULL, *kw = NULL, *r = NULL;
+  Py_ssize_t first = tmpl ? 0 : 1;
+  if (!tmpl && c->npos) tmpl = c->arg[0];
+  bool older = false;
+  for (Py_ssize_t i = first; i < c->n; i++) older |= mg_older(c->arg[i]) != NULL;
+  const char *text = tmpl && PyUnicode_Check(tmpl) ? PyUnicode_AsUTF8(tmpl) : NULL;
+  if (!older || !text || !strpbrk(text, ".[")) return mg_call_plain(c);
+  if (!(mod = mg_import("string"))) return NULL;
+  PyObject *cls = PyObject_GetAttrString(mod, "Formatter");
+  fm = cls ? PyObject_CallNoArgs(cls) : NULL;
+  if (fm) mg_fresh(fm);
+  m = fm ? PyObject_GetAttrString(fm, "vformat") : NULL;
+  args = m ? PyTuple_New(c->npos - first) : NULL;
+  kw = args ? PyDict_New() : NULL;
+  for (Py_ssize_t i = first; kw && i < c->npos; i++) PyTuple_SET_ITEM(args, i - first, Py_NewRef(c->arg[i]));
+  for (Py_ssize_t i = c->npos; kw && i < c->n; i++)
+    if (PyDict_SetItem(kw, PyTuple_GET_ITEM(c->kwnames, i - c->npos), c->arg[i])) Py_CLEAR(kw);
+  if (kw) r = PyObject_CallFunctionObjArgs(m, tmpl, args, kw, NULL);
+  Py_XDECREF(kw);
+  Py_XDECREF(args);
+  Py_XDECREF(m);
+  Py_XDECREF(fm);
+  Py_XDECREF(cls);
+  Py_DECREF(mod);
+  return r;
+}
+
+/* ---- the dict of a class ---- */
+
+PyObject *mg_rec_class_mapping(PyObject *o) {
+  if (Py_TYPE(o) != &PyDictProxy_Type || !mg_older(o)) return NULL;
+  PyObject *m = *(PyObject **)((char *)o + sizeof(PyObject)); /* the object's only field */
+  return PyDict_CheckExact(m) && mg_older(o)->kind == OLDER_itself ? m : NULL;
+}
+
+PyObject *mg_rec_class_mapping_get(PyObject *dict, PyObject *key) {
+  PyObject *v = PyDict_GetItemWithError(dict, key);
+  if (!v && PyErr_Occurred()) return NULL;
+  if (mg_class_wrote_dict(dict, key)) return Py_XNewRef(v);
+  mg_guard_dict_key(mg_rec->guards, dict, NULL, key, v);
+  return v ? mg_wrap(v, 0) : NULL;
+}
+
+/* All of it, as a fresh dict of wrapped values. */
+PyObject *mg_rec_class_mapping_all(PyObject *dict) {
+  if (mg_class_wrote_dict(dict, NULL)) return mg_rec_break(BK_older_object, "the dict of a class that was written to");
+  mg_guard_dict_all(mg_rec->guards, dict, NULL);
+  PyObject *all = PyDict_New(), *k, *v;
+  Py_ssize_t pos = 0;
+  while (all && PyDict_Next(dict, &pos, &k, &v)) {
+    PyObject *w = mg_wrap(v, 0);
+    if (!w || PyDict_SetItem(all, k, w)) Py_CLEAR(all);
+    Py_XDECREF(w);
+  }
+  return all;
+}
+
+/* A method called with the mapping as self, by name. */
+static PyObject *builtin_call_method(PyObject *self, const char *name, const MgCall *c, Py_ssize_t first) {
+  PyObject *m = PyObject_GetAttrString(self, name);
+  PyObject *r = m ? PyObject_Vectorcall(m, c->arg + first, (size_t)(c->npos - first), c->kwnames) : NULL;
+  Py_XDECREF(m);
+  return r;
+}
+
+static const char *builtin_method_name(PyObject *f, char *buf, size_t n) {
+  const char *dot = strrchr(mg_policy_name(f, buf, n), '.');
+  return dot ? dot + 1 : buf;
+}
+
+PyObject *mg_rec_class_mapping_call(const MgCall *c, PyObject *dict) {
+  char buf[256];
+  const char *name = builtin_method_name(c->f, buf, sizeof buf);
+  Py_ssize_t first = mg_policy_self(c->f) ? 0 : 1;
+  bool item = !strcmp(name, "__getitem__"), in = !strcmp(name, "__contains__");
+  if (c->npos > first && (item || in || !strcmp(name, "get"))) {
+    PyObject *v = mg_rec_class_mapping_get(dict, c->arg[first]);
+    if (!v && PyErr_Occurred()) return NULL;
+    if (in) {
+      Py_XDECREF(v);
+      return PyBool_FromLong(v != NULL);
+    }
+    if (!v && item) PyErr_SetObject(PyExc_KeyError, c->arg[first]);
+    if (v || item) return v;
+    return Py_NewRef(c->npos > first + 1 ? c->arg[first + 1] : Py_None);
+  }
+  PyObject *all = mg_rec_class_mapping_all(dict), *r = all ? builtin_call_method(all, name, c, first) : NULL;
+  Py_XDECREF(all);
+  return r;
+}
+
+/* ---- globals(), module.__dict__ ---- */
+
+PyObject *mg_rec_namespace(PyObject *dict) {
+  if (!mg_older(dict) && mg_older_add(dict, dict, 0, OLDER_namespace)) return NULL;
+  return Py_NewRef(dict);
+}
+
+bool mg_rec_is_namespace(PyObject *o) {
+  MgOlder *e = PyDict_CheckExact(o) ? mg_older(o) : NULL;
+  return e && e->kind == OLDER_namespace;
+}
+
+PyObject *mg_rec_namespace_call(const MgCall *c, PyObject *dict) {
+  char buf[256];
+  const char *name = builtin_method_name(c->f, buf, sizeof buf);
+  Py_ssize_t first = mg_policy_self(c->f) ? 0 : 1;
+  bool item = !strcmp(name, "__getitem__"), in = !strcmp(name, "__contains__"), dflt = !strcmp(name, "setdefault");
+  PyObject *key = c->npos > first ? c->arg[first] : NULL, *other = c->npos > first + 1 ? c->arg[first + 1] : Py_None;
+  if (!key || !PyUnicode_CheckExact(key) || c->kwnames) return mg_call_unknown(c);
+  if (!strcmp(name, "__setitem__") || !strcmp(name, "__delitem__"))
+    return mg_rec_namespace_set(dict, key, c->npos > first + 1 ? other : NULL) ? NULL : Py_NewRef(Py_None);
+  if (!item && !in && !dflt && strcmp(name, "get")) return mg_call_unknown(c);
+  PyObject *v = mg_rec_namespace_get(dict, key);
+  if (!v && PyErr_Occurred()) return NULL;
+  if (in) {
+    Py_XDECREF(v);
+    return PyBool_FromLong(v != NULL);
+  }
+  if (v) return v;
+  if (item) PyErr_SetObject(PyExc_KeyError, key);
+  if (item || (dflt && mg_rec_namespace_set(dict, key, other))) return NULL;
+  return Py_NewRef(other);
+}
+
+static PyObject *builtin_globals(void) {
+  PyObject *g = PyEval_GetGlobals();
+  return g ? mg_rec_namespace(g) : mg_rec_break(BK_c_function, "globals()");
+}
+
+/* ---- context variables ---- */
+
+static PyObject *builtin_contextvar_get(const MgCall *c) {
+  PyObject *var = mg_policy_self(c->f), *v = NULL;
+  if (!var || c->kwnames) return mg_call_unknown(c);
+  MgIdent *d = mg_rec->ident;
+  if (d->vars && PyDict_Contains(d->vars, var) == 1) return mg_call_plain(c);
+  if (PyContextVar_Get(var, NULL, &v)) return NULL;
+  /* the default of a variable belongs to it for ever */
+  mg_guard_context(mg_rec->guards, var, v);
+  PyObject *w = v ? mg_wrap(v, 0) : NULL;
+  if (!v) return mg_call_plain(c);
+  Py_DECREF(v);
+  return w;
+}
+
+/* Everything is set in a copy of the context, which is left when the recording ends. */
+static PyObject *builtin_contextvar_set(const MgCall *c) {
+  PyObject *var = mg_policy_self(c->f), *was = NULL;
+  MgIdent *d = mg_rec->ident;
+  if (!var || c->n != 1) return mg_call_unknown(c);
+  if (mg_older(c->arg[0]) && Py_TYPE(c->arg[0]) == &PyContextToken_Type)
+    return mg_rec_break(BK_older_object, "a token of a context variable from outside");
+  if (!d->vars && !(d->vars = PyDict_New())) return NULL;
+  if (!d->context) {
+    if (!(d->context = PyContext_CopyCurrent())) return NULL;
+    if (PyContext_Enter(d->context)) {
+      Py_CLEAR(d->context);
+      return NULL;
+    }
+  }
+  if (!PyDict_Contains(d->vars, var)) {
+    if (PyContextVar_Get(var, NULL, &was)) return NULL;
+    int rc = PyDict_SetItem(d->vars, var, was ? was : d->absent);
+    Py_XDECREF(was);
+    if (rc) return NULL;
+  }
+  return mg_call_plain(c);
+}
+
+void mg_rec_context_undo(MgRec *r) {
+  if (!r->ident || !r->ident->context) return;
+  PyObject *et, *ev, *tb;
+  PyErr_Fetch(&et, &ev, &tb);
+  if (PyContext_Exit(r->ident->context)) PyErr_Clear();
+  Py_CLEAR(r->ident->context);
+  PyErr_Restore(et, ev, tb);
+}
+
+PyObject *mg_call_builtin(const MgCall *c, MgAction act) {
+  switch (act) {
+  case ACT_dir: return builtin_dir(c);
+  case ACT_format: return builtin_format(c);
+  case ACT_globals: return builtin_globals();
+  case ACT_contextvar_get: return builtin_contextvar_get(c);
+  case ACT_contextvar_set: return builtin_contextvar_set(c);
+  default: return mg_call_plain(c); /* super: the frame loop has made slot 0 ready */
+  }
+}

@@ -1,0 +1,141 @@
+"""Programs about objects and side effects: each runs in plain Python and compiled, in namespaces of its own.
+
+A program is source text that defines f (called on ARGS(), by default one tensor), and maybe S() (the state it leaves behind) and
+between() (what happens outside between two calls).  A file holds many: `=== name breaks=1 graphs=2` starts one.
+breaks=1: it may break, else it is compiled with fullgraph=True; graphs: how many the first call makes; entries: the most
+entries that three calls may make (default 3); forced=0: not with forced breaks."""
+import contextlib
+import copy
+import io
+import warnings
+from collections import deque
+from enum import Enum
+from types import SimpleNamespace
+
+import torch
+
+import magneto
+from magneto import _magneto
+
+CALLS = 3
+
+
+def parse(text):
+    programs = {}
+    for part in text.split("\n=== ")[1:]:
+        head, _, source = part.partition("\n")
+        name, *options = head.split()
+        assert name not in programs, name
+        programs[name] = (source, {k: int(v) for k, v in (o.split("=") for o in options)})
+    return programs
+
+
+def attributes(o):
+    """What hangs on an instance: its dict and its slots."""
+    slots = [n for k in type(o).__mro__ for n in getattr(k, "__slots__", ()) if hasattr(o, n)]
+    return dict(getattr(o, "__dict__", {}), **{n: getattr(o, n) for n in slots if n != "__dict__"})
+
+
+def same(a, b):
+    """Equal values of equal types; tensors bit for bit except rounding, plain objects by their attributes."""
+    if isinstance(a, torch.Tensor):
+        return (isinstance(b, torch.Tensor) and type(a) is type(b) and a.shape == b.shape and a.dtype == b.dtype
+                and a.requires_grad == b.requires_grad and torch.allclose(a, b, equal_nan=True))
+    if type(a) is not type(b) and (type(a).__name__ != type(b).__name__):
+        return False
+    if isinstance(a, (list, tuple, deque)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    if type(a).__module__ == "numpy":
+        return same(a.tolist(), b.tolist())
+    if isinstance(a, SimpleNamespace):
+        return same(vars(a), vars(b))
+    if hasattr(a, "__next__"):
+        return same(a.__reduce__(), b.__reduce__())
+    if isinstance(a, Enum):
+        return a.name == b.name
+    if not isinstance(a, type) and not callable(a) and type(a).__module__ == "program":
+        return same(attributes(a), attributes(b))
+    return bool(a == b) or (a != a and b != b)
+
+
+class Counter:
+    """A backend that runs the FX graph as it is and counts."""
+
+    def __init__(self):
+        self.graphs = 0
+
+    def __call__(self, gm, example_inputs):
+        self.graphs += 1
+        return gm.forward
+
+
+def run(source, wrap):
+    space, out = {"torch": torch, "__name__": "program"}, []
+    torch.manual_seed(0)
+    exec(compile(source, "<program>", "exec"), space)
+    f = wrap(space["f"])
+    for i in range(CALLS):
+        torch.manual_seed(i)
+        args = space["ARGS"]() if "ARGS" in space else (torch.arange(3.0) + i,)
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text), warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            try:
+                r = f(*args)
+            except Exception as e:
+                r = f"{type(e).__name__}: {e}"
+            torch.set_grad_enabled(True)
+            try:
+                state = copy.deepcopy(space["S"]()) if "S" in space else 0
+            except Exception as e:
+                state = repr(e)
+        out.append([r, state, text.getvalue(), [str(w.message) for w in seen if "magneto" not in str(w.message)], list(args)])
+        space.get("between", lambda: 0)()
+    reset_torch()
+    return out
+
+
+def reset_torch():
+    torch.set_grad_enabled(True)
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.use_deterministic_algorithms(False)
+
+
+def compare(source, wrap):
+    for i, (a, b) in enumerate(zip(run(source, lambda f: f), run(source, wrap))):
+        assert same(a, b), f"call {i}:\n  plain    {a}\n  compiled {b}"
+    assert _magneto.stats()["fallbacks"] == 0, "fallback"
+
+
+def check(program):
+    source, options = program
+    _magneto.reset()
+    whole = not options.get("breaks")
+    compare(source, lambda f: _magneto.Callable(f, fullgraph=whole, eager_backend=True))
+    if whole:
+        entries = [e for e in _magneto.entries() if e["code"].co_name == "f"]
+        assert len(entries) <= options.get("entries", CALLS), f"{len(entries)} entries"
+    if "graphs" in options:
+        counter = Counter()
+        _magneto.reset()
+        first = []
+
+        def note(f):
+            return lambda *a: (f(*a), first.append(counter.graphs))[0]
+
+        compare(source, lambda f: note(magneto.compile(f, backend=counter)))
+        assert first[0] == options["graphs"], f"{first[0]} graphs"
+
+
+def check_forced(program, k):
+    if program[1].get("forced") == 0:
+        return
+    _magneto.reset()
+    _magneto.force_break(k)
+    try:
+        compare(program[0], lambda f: _magneto.Callable(f, eager_backend=True))
+    finally:
+        _magneto.force_break(0)
