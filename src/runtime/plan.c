@@ -166,7 +166,8 @@ static inline void plan_drop(PlanRun *r, uint32_t i) {
 }
 
 /* Makes t exactly what the graph said: sizes must agree, strides may not (the op's own choice of layout) and then
- * the values are copied.  Takes t; gives the tensor to use. */
+ * the values are copied; where only strides that address nothing differ (of dimensions of size 1, of no elements), the
+ * memory is seen with the others.  Takes t; gives the tensor to use. */
 static MgRc plan_fit(PlanCall *k, const PlanStep *s, const MgPlanView *v, MgTensor **t) {
   int64_t dim = 0, *size = NULL, *stride = NULL;
   int32_t dtype = 0;
@@ -175,15 +176,24 @@ static MgRc plan_fit(PlanCall *k, const PlanStep *s, const MgPlanView *v, MgTens
   mg_abi.aoti_torch_get_sizes(*t, &size);
   mg_abi.aoti_torch_get_strides(*t, &stride);
   mg_abi.aoti_torch_get_dtype(*t, &dtype);
-  bool same = true, empty = false;
+  bool same = true, equal = true, empty = false;
   if (dim != v->ndim || dtype != v->dtype) return plan_error(k, MG_BUG, "%s returned another rank or dtype", s->name);
   for (int i = 0; i < dim; i++) {
     if (size[i] != want[i]) return plan_error(k, MG_BUG, "%s returned other sizes than recorded", s->name);
-    if (size[i] > 1 && stride[i] != step[i]) same = false;
+    if (stride[i] != step[i]) equal = false, same = same && size[i] <= 1;
     if (!size[i]) empty = true;
   }
-  if (same || empty) return MG_OK;
+  if (equal) return MG_OK;
   MgTensor *u;
+  if (same || empty) {
+    int64_t offset = 0;
+    mg_abi.aoti_torch_get_storage_offset(*t, &offset);
+    if (mg_abi.aoti_torch__reinterpret_tensor(*t, dim, want, step, offset, &u))
+      return plan_error(k, MG_NOMEM, "no view of a tensor");
+    mg_abi.aoti_torch_delete_tensor_object(*t);
+    *t = u;
+    return MG_OK;
+  }
   if (mg_abi.aoti_torch_empty_strided(dim, want, step, dtype, 0, 0, &u)) return plan_error(k, MG_NOMEM, "out of memory");
   if (mg_abi.aoti_torch_copy_(u, *t, 0)) {
     mg_abi.aoti_torch_delete_tensor_object(u);
