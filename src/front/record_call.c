@@ -82,6 +82,20 @@ static bool call_may_see(const MgCall *c, PyObject *o, bool stored) {
   return true;
 }
 
+/* C methods that write into an exception: nothing can undo that on an older one. */
+static bool call_writes_older(const MgCall *c, PyObject *on) {
+  static const char *const names[] = {"__init__", "__setstate__", "add_note", "with_traceback", NULL};
+  if (!on || !PyExceptionInstance_Check(on) || !mg_older(on)) return false;
+  char buf[256];
+  const char *name = strrchr(mg_policy_name(c->f, buf, sizeof buf), '.');
+  for (int i = 0; name && names[i]; i++)
+    if (!strcmp(name + 1, names[i])) {
+      mg_rec_break(BK_older_object, "%s on an older %s", buf, Py_TYPE(on)->tp_name);
+      return true;
+    }
+  return false;
+}
+
 /* Checks self and the arguments of a C function. */
 static bool call_check_args(const MgCall *c, bool older_ok) {
   PyObject *self = mg_policy_self(c->f);
@@ -89,7 +103,7 @@ static bool call_check_args(const MgCall *c, bool older_ok) {
   PyObject *on = self ? self : method && c->n ? c->arg[0] : NULL;
   bool set = on && PyAnySet_Check(on), dict = on && PyDict_Check(on) && mg_older(on);
   Py_ssize_t key = self ? 0 : 1; /* a dict looks up its first argument by its hash, a set every one */
-  if (self && !older_ok && !call_may_see(c, self, false)) return false;
+  if (call_writes_older(c, on) || (self && !older_ok && !call_may_see(c, self, false))) return false;
   for (Py_ssize_t i = 0; i < c->n; i++) {
     if (set ? i >= key : dict && i == key && i < c->npos) mg_older_pin(c->arg[i]);
     bool is_self = i == 0 && method && !self; /* methods of containers only store what they are given */

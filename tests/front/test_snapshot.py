@@ -246,6 +246,20 @@ def test_writes_to_arguments():
         assert same(*results)
 
 
+@pytest.mark.parametrize("method", ["__init__", "add_note", "__setstate__"])
+def test_methods_that_write_an_older_exception_break(method):
+    def f(e, x, v):
+        getattr(Exception, method)(e, v(x))
+        return x + 1
+
+    value = {"__init__": lambda x: x * 2, "add_note": lambda x: "note", "__setstate__": lambda x: {"k": x * 3}}[method]
+    before = sum(_magneto.stats()["breaks"].values())
+    x, want, got = torch.ones(3), ValueError(1), ValueError(1)
+    assert torch.equal(magneto.compile(f)(got, x, value), f(want, x, value))
+    assert same(want.args, got.args) and same(want.__dict__, got.__dict__)
+    assert sum(_magneto.stats()["breaks"].values()) == before + 1
+
+
 def test_hot_return_is_cheap():
     """A single returned tensor runs no construction program worth speaking of."""
     c = magneto.compile(lambda x: x.clone())
