@@ -239,7 +239,7 @@ def run_text(text, inputs, check=None):
 
 def _torchvision():
     global _library
-    if not hasattr(torch.ops.torchvision, "nms"):  # its CPU wheel registers fake kernels for ops that only its C++ library defines
+    if torch.version.cuda is None and not hasattr(torch.ops.torchvision, "nms"):  # the CPU wheel registers fake kernels for ops that only its C++ library defines
         _library = torch.library.Library("torchvision", "DEF")
         _library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
