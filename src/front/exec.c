@@ -337,7 +337,7 @@ MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
   exec_log_graph(g);
   e->noutput = g->noutput;
   e->no_autocast = mg_standin_autocast_on(r->cap);
-  if (exec_is_idle(g)) return e;
+  if (exec_is_idle(g) && !(cfg->backend && mg_fx_calls(r->cap))) return e;
   if (cfg->backend && g->nnode > 1) {
     if (exec_build_backend(e, r, cfg)) goto fail;
     e->no_autocast &= mg_fx_is_aten(r->cap);

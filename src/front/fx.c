@@ -472,6 +472,19 @@ static int fx_from_aten(MgRec *r) {
 
 /* ---- finishing ---- */
 
+bool mg_fx_calls(const MgCapture *cap) {
+  const MgFx *f = cap->fx;
+  for (Py_ssize_t i = 0; f && i < PyList_GET_SIZE(f->nodes); i++) {
+    PyObject *op = PyObject_GetAttrString(PyList_GET_ITEM(f->nodes, i), "op");
+    const char *text = op && PyUnicode_Check(op) ? PyUnicode_AsUTF8(op) : NULL;
+    bool call = text && !strncmp(text, "call_", 5);
+    Py_XDECREF(op);
+    if (call) return true;
+  }
+  PyErr_Clear();
+  return false;
+}
+
 /* The nodes of the graph's outputs as a tuple.  NULL with an exception, or without one when some has no node. */
 static PyObject *fx_outputs(MgRec *r) {
   PyObject *t = PyTuple_New(r->g->noutput);
@@ -483,8 +496,22 @@ static PyObject *fx_outputs(MgRec *r) {
   return t;
 }
 
+/* Erases a node that nothing reads when it is a subscript: items of a tensor that was iterated over. */
+static int fx_prune_item(MgFx *f, PyObject *n) {
+  PyObject *target = PyObject_GetAttrString(n, "target"), *users = NULL, *r = NULL;
+  if (!target) return -1;
+  if (target == fx_torch.getitem && (users = PyObject_GetAttrString(n, "users")) && !PyObject_Size(users))
+    r = PyObject_CallMethod(f->graph, "erase_node", "O", n);
+  Py_DECREF(target);
+  Py_XDECREF(users);
+  Py_XDECREF(r);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
 /* Removes placeholders and constants that nothing reads: an input whose size alone was asked for. */
 static int fx_prune(MgFx *f) {
+  for (Py_ssize_t i = PyList_GET_SIZE(f->nodes); i-- > 0;)
+    if (fx_prune_item(f, PyList_GET_ITEM(f->nodes, i))) return -1;
   uint32_t kept = 0, seen = 0;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(f->nodes); i++) {
     PyObject *n = PyList_GET_ITEM(f->nodes, i), *op = PyObject_GetAttrString(n, "op"), *users = NULL, *r = NULL;

@@ -18,6 +18,7 @@ int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs
 /* Appends a call that torch's function mode does not see; args and kwargs (may be NULL) hold nodes for tensors.  The
  * node's number, 0 with an exception. */
 uint32_t mg_fx_call(MgCapture *cap, PyObject *target, PyObject *args, PyObject *kwargs);
+bool mg_fx_calls(const MgCapture *cap); /* has it calls, whatever becomes of their results? */
 PyObject *mg_fx_item(MgCapture *cap, uint32_t number); /* borrowed */
 /* The graph has to be written from ATen nodes: something happens that no torch-level call shows. */
 void mg_fx_use_aten(MgCapture *cap);

@@ -402,6 +402,16 @@ static bool call_is_disabled(PyObject *f) {
   return d && PyDict_GetItemWithError(d, mg_names.torchdynamo_disable) == Py_True;
 }
 
+/* torch._dynamo.graph_break and its like: empty functions that mark a place. */
+static bool call_is_mark(PyObject *fn) {
+  static const char *const marks[] = {"graph_break", "skip_frame", "step_unsupported"};
+  PyCodeObject *co = (PyCodeObject *)PyFunction_GET_CODE(fn);
+  for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+    if (PyUnicode_CompareWithASCIIString(co->co_name, marks[i]) == 0)
+      return mg_skip_is_torch(co) && strstr(PyUnicode_AsUTF8(co->co_filename), "_dynamo/decorators.py");
+  return false;
+}
+
 /* torch keeps its own tracer out of some of its functions (optimizers), not us: the function behind the wrapper.  New;
  * NULL without exception when the user asked for it. */
 static PyObject *call_torch_original(PyObject *fn) {
@@ -474,6 +484,7 @@ static PyObject *call_python(const MgCall *c) {
       PyFunctionObject *pf = (PyFunctionObject *)fn;
       return mg_rec_break(BK_disabled, "%s is disabled", PyUnicode_AsUTF8(pf->func_qualname));
     }
+    if (call_is_mark(fn)) return mg_rec_break(BK_user, "torch._dynamo.%s()", PyUnicode_AsUTF8(((PyFunctionObject *)fn)->func_name));
     if (PyFunction_GET_CODE(fn) == mg_torch.internal_disable_code) { /* torch keeps its own tracer out, not us */
       PyObject *f = PyObject_GetAttr(fn, mg_names.wrapped);
       PyObject *r = f ? call_forward(c, f, self) : NULL;

@@ -3,6 +3,7 @@
  * In: calls on stand-ins.  Out: a graph break, or an answer that eager would give. */
 #include "front/backward.h"
 #include "front/constval.h"
+#include "front/names.h"
 #include "runtime/torch_abi.h"
 
 /* Methods and attributes that reach memory, storage or autograd's own state: the recording cannot go on.  They break
@@ -158,6 +159,25 @@ static PyObject *standin_requires_grad_(PyObject *self, PyObject *args, PyObject
   return Py_NewRef(self);
 }
 
+/* In an FX graph the items of a tensor that is iterated over are subscripts of it, as torch.compile writes them. */
+static PyObject *standin_iter(PyObject *self, PyObject *unused) {
+  MgStandInfo *info = mg_standin_info(self);
+  const MgRec *r = info && info->cap ? info->cap->rec : NULL;
+  if (!r || !r->want_fx || !mg_val(r->g, info->val)->ndim)
+    return PyObject_CallMethod((PyObject *)mg_torch.tensor, "__iter__", "O", self);
+  Py_ssize_t n = PyObject_Size(self);
+  PyObject *items = n < 0 ? NULL : PyTuple_New(n), *it = NULL;
+  for (Py_ssize_t i = 0; items && i < n; i++) {
+    PyObject *key = PyLong_FromSsize_t(i), *x = key ? PyObject_GetItem(self, key) : NULL;
+    Py_XDECREF(key);
+    if (!x) Py_CLEAR(items);
+    else PyTuple_SET_ITEM(items, i, x);
+  }
+  if (items) it = PyObject_GetIter(items);
+  Py_XDECREF(items);
+  return it;
+}
+
 static PyGetSetDef standin_getsets[] = {
     {"_is_param", standin_get_is_param, standin_set_is_param, NULL, NULL},
     {"data", standin_get_data, standin_set_data, NULL, NULL},
@@ -167,6 +187,7 @@ static PyGetSetDef standin_getsets[] = {
 
 static PyMethodDef standin_method_defs[] = {
     {"__deepcopy__", standin_deepcopy, METH_O, NULL},
+    {"__iter__", standin_iter, METH_NOARGS, NULL},
     {"requires_grad_", (PyCFunction)(void *)standin_requires_grad_, METH_VARARGS | METH_KEYWORDS, NULL},
     {NULL, NULL, 0, NULL}};
 
