@@ -293,6 +293,7 @@ static MgRc pat_act(Pat *p, MgNode *n) {
   const char *name = f->name;
   double lo = 0, hi = n->op->code == TOP_relu6 ? 6 : 0;
   if ((f->a && !pat_number(p, &a[f->a], &lo)) || (f->b && !pat_number(p, &a[f->b], &hi))) return MG_OK;
+  if (n->op->code == TOP_leaky_relu && lo == 0) return MG_OK; /* the library takes it for a relu: 0 for NaN */
   if (n->op->code == TOP_gelu && a[1].tag == MA_str && !strcmp(a[1].u.str, "tanh")) name = "gelu_tanh";
   Producer pr = pat_producer(p, &a[0]);
   if (!pr.n || !pat_same_size(p, a[0].u.val, n->out[0])) return MG_OK;

@@ -459,12 +459,12 @@ done:;
   return ok;
 }
 
-MgRc mg_onednn_conv(MgCtx *c, const MgConvDesc *d, MgEngine **out) {
-  if (!mg_onednn_ready()) return MG_UNSUP;
+static MgRc conv_engine(const void *desc, MgEngine **out) {
+  const MgConvDesc *d = desc;
   bool last = conv_is_last(&d->t[CONV_x]) || conv_is_last(&d->t[CONV_out]);
   for (int format = last ? FORMAT_any : FORMAT_blocked; format < FORMAT_N; format++) {
     DnnConv *v = mg_calloc(1, sizeof *v);
-    if (!v) return mg_fail(c, MG_NOMEM, "convolution engine");
+    if (!v) return MG_NOMEM;
     v->e.ops = &conv_ops;
     if (conv_make(d, v, format)) {
       *out = &v->e;
@@ -473,4 +473,12 @@ MgRc mg_onednn_conv(MgCtx *c, const MgConvDesc *d, MgEngine **out) {
     conv_free(&v->e);
   }
   return MG_UNSUP;
+}
+
+MgRc mg_onednn_conv(MgCtx *c, const MgConvDesc *d, MgEngine **out) {
+  if (!mg_onednn_ready()) return MG_UNSUP;
+  MgRc rc = dnn_exact_wanted(&d->act)
+                ? dnn_exact_make(conv_engine, d, sizeof *d, &d->act, &d->t[CONV_out], CONV_out, out)
+                : conv_engine(d, out);
+  return rc == MG_NOMEM ? mg_fail(c, MG_NOMEM, "convolution engine") : rc;
 }

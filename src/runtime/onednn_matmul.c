@@ -165,16 +165,15 @@ done:
   return ok;
 }
 
-MgRc mg_onednn_matmul(MgCtx *c, const MgMatmulDesc *desc, MgEngine **out) {
-  MgMatmulDesc d = *desc;
-  if (!mg_onednn_ready()) return MG_UNSUP;
+static MgRc matmul_engine(const void *desc, MgEngine **out) {
+  MgMatmulDesc d = *(const MgMatmulDesc *)desc;
   for (int i = 0; i < MATMUL_NPTR; i++) matmul_pad(&d.t[i], d.t[MATMUL_out].ndim);
   int nbatch = d.t[MATMUL_out].ndim - 2;
   for (int i = 0; i < 2; i++) matmul_unexpand(&d.t[i], nbatch);
   matmul_unexpand(&d.t[MATMUL_bias], d.t[MATMUL_bias].ndim);
   matmul_unexpand(&d.t[MATMUL_residual], d.t[MATMUL_residual].ndim);
   DnnMatmul *m = mg_calloc(1, sizeof *m);
-  if (!m) return mg_fail(c, MG_NOMEM, "matmul engine");
+  if (!m) return MG_NOMEM;
   m->e.ops = &matmul_ops;
   for (int way = d.frozen ? WAY_frozen : WAY_plain; way < WAY_N; way++) {
     if (matmul_make(&d, m, way)) {
@@ -186,4 +185,12 @@ MgRc mg_onednn_matmul(MgCtx *c, const MgMatmulDesc *desc, MgEngine **out) {
   }
   free(m);
   return MG_UNSUP;
+}
+
+MgRc mg_onednn_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {
+  if (!mg_onednn_ready()) return MG_UNSUP;
+  MgRc rc = dnn_exact_wanted(&d->act)
+                ? dnn_exact_make(matmul_engine, d, sizeof *d, &d->act, &d->t[MATMUL_out], MATMUL_out, out)
+                : matmul_engine(d, out);
+  return rc == MG_NOMEM ? mg_fail(c, MG_NOMEM, "matmul engine") : rc;
 }

@@ -69,5 +69,13 @@ void dnn_call_state_free(const DnnCall *c, DnnCallState *st);
 int dnn_call_run(const DnnCall *c, DnnCallState *st, const MgEngineArgs *a, void *owned);
 DnnStream dnn_stream(void);                           /* one for the process: CPU streams keep no state */
 bool dnn_is_reference(DnnPd pd);                      /* a slow reference implementation was chosen */
+
+/* Makes an engine from its description. MG_UNSUP, MG_NOMEM: nothing was made. */
+typedef MgRc DnnMake(const void *desc, MgEngine **out);
+/* Activations that keep NaN only with an engine around the one that make(desc) gives; act is a part of desc (`size` bytes,
+ * copied), out describes pointer number `ptr`. */
+bool dnn_exact_wanted(const MgActDesc *act);
+MgRc dnn_exact_make(DnnMake *make, const void *desc, size_t size, const MgActDesc *act, const MgTensorDesc *out, int ptr,
+                    MgEngine **e);
 static inline uint64_t dnn_align(uint64_t n) { return (n + 63) & ~(uint64_t)63; }
 #endif

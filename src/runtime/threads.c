@@ -1,7 +1,9 @@
 /* Splits kernels over torch's OpenMP team.  A parallel region costs about a microsecond, a barrier a third of it, so
  * consecutive kernels that are worth splitting share one region. */
+#define _GNU_SOURCE /* dladdr */
 #include "runtime/threads.h"
 #include "runtime/torch_abi.h"
+#include <dlfcn.h>
 #include <pthread.h>
 
 /* libgomp's team does not survive fork(): a parallel region in the child waits for threads that are not there. */
@@ -56,4 +58,23 @@ void mg_threads_run(const MgRange *r, uint32_t n, unsigned nthread) {
     for (uint32_t i = first; i < last; i++) range_serial(&r[i]);
   }
   for (uint32_t i = last; i < n; i++) range_serial(&r[i]);
+}
+
+void mg_threads_each(void (*fn)(void *), void *arg) {
+  unsigned nthread = mg_abi_threads();
+  int most = mg_abi.omp_get_max_threads ? mg_abi.omp_get_max_threads() : 1;
+  if (most > 0 && (unsigned)most > nthread) nthread = (unsigned)most;
+  pthread_once(&threads_once, threads_watch_fork);
+  if (nthread > 1 && !threads_forked && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel())
+    mg_abi.gomp_parallel(fn, arg, nthread, 0);
+  else fn(arg);
+}
+
+bool mg_threads_shared(const void *symbol) {
+  Dl_info info;
+  if (!mg_abi.gomp_parallel || !dladdr(symbol, &info) || !info.dli_fname) return false;
+  void *h = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  bool same = h && dlsym(h, "GOMP_parallel") == (void *)mg_abi.gomp_parallel;
+  if (h) dlclose(h);
+  return same;
 }

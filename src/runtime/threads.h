@@ -17,4 +17,8 @@ typedef struct MgRange {  /* fn over [0, n), any split is right */
 /* Runs the ranges in order, each finished before the next starts.  nthread 0: as many as torch uses.
  * Short ones run on the calling thread; long ones share one parallel region. */
 void mg_threads_run(const MgRange *r, uint32_t n, unsigned nthread);
+/* fn(arg) once on every thread that a parallel region of the calling thread may have used. */
+void mg_threads_each(void (*fn)(void *), void *arg);
+/* Does a library that exports `symbol` run its parallel regions on the same threads? */
+bool mg_threads_shared(const void *symbol);
 #endif

@@ -444,3 +444,30 @@ def test_threads_with_weights_of_their_own():
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert not bad
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+@pytest.mark.parametrize("act", ["relu", "relu6", "hardtanh", "hardsigmoid", "leaky_relu", "silu", "tanh"])
+def test_fused_activations_keep_nan(act, freeze):
+    """The library's minimum and maximum instructions lose NaN; whatever thread meets one, the result is eager's."""
+    f = getattr(F, act)
+    w, b, v = T(32, 16, 3, 3), T(32), T(70, 48)
+    options = {"freeze": True} if freeze else {}
+    for bad in (float("nan"), float("inf"), -float("inf")):
+        for at in (3, 2 * 16 * 24 * 24 - 5):  # in the first and in the last thread's part
+            x, y = T(2, 16, 24, 24), T(384, 48)
+            x.view(-1)[at] = y.view(-1)[at] = bad
+            check(lambda x, r: f(F.conv2d(x, w, b, padding=1) + r), x, T(2, 32, 24, 24), has=["mg::conv"], gone=[f"aten::{act}"],
+                  **options)
+            check(lambda y: f(F.linear(y, v)), y, has=["mg::matmul"], gone=[f"aten::{act}"], **options)
+
+
+def test_a_nan_of_an_earlier_step_costs_nothing_but_time():
+    w = T(64, 64)
+
+    def f(x):
+        return F.relu(F.relu(F.relu(x @ w) @ w).sqrt().log() @ w)
+
+    g, inputs = compiled(f, T(40, 64))
+    for x in (T(40, 64), torch.full((40, 64), float("nan")), -T(40, 64).abs(), T(40, 64)):
+        close(g.run(x, *inputs[1:])[0], f(x))
