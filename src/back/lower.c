@@ -109,24 +109,59 @@ static MgRc lower_inputs(Lower *L) {
   return MG_OK;
 }
 
+enum { LOWER_COPIES = 16 };
+
 typedef struct LowerArgs { /* tensor arguments of an extern call, collected */
   Lower *L;
   MgExtern *e;         /* NULL while counting */
   uint16_t n;
+  bool nested;         /* the library wants every dimension to lie within one place of the next larger */
+  MgView copy[LOWER_COPIES]; /* of argument i, or buf 0 */
   MgRc rc;
 } LowerArgs;
 
+/* Dimensions that interleave, as every second column of a matrix does: its columns reach into the next row. */
+static bool lower_interleaves(Lower *L, const MgView *v) {
+  int64_t size[LW_MAX_NDIM], step[LW_MAX_NDIM];
+  int n = 0;
+  for (int d = 0; d < v->ndim; d++) {
+    int64_t many, by;
+    if (!mg_ex_const_int(L->x, v->size[d], &many) || !mg_ex_const_int(L->x, v->stride[d], &by)) return false;
+    if (many < 2 || by == 0) continue;
+    int k = n++;
+    for (; k > 0 && step[k - 1] > by; k--) size[k] = size[k - 1], step[k] = step[k - 1];
+    size[k] = many, step[k] = by;
+  }
+  for (int k = 1; k < n; k++)
+    if (step[k] < step[k - 1] * size[k - 1]) return true;
+  return false;
+}
+
+/* A dense copy of a realised value. */
+static MgRc lower_copy(Lower *L, ValRef v, MgView *out) {
+  const MgVal *m = lw_meta(L, v);
+  ExprRef at[LW_MAX_NDIM];
+  for (int d = 0; d < m->ndim; d++) at[d] = mg_ex_idx(L->x, d);
+  TRY(lw_temp(L, (MgDtype)m->dtype, m->device, m->ndim, m->size, NULL, out));
+  return lw_store(L, out, lw_at(L, v, at));
+}
+
 static void lower_extern_arg(ValRef *v, void *arg) {
   LowerArgs *a = arg;
-  if (a->e && *v && a->rc == MG_OK) a->e->in[a->n] = a->L->val[*v].view;
-  else if (!a->e && *v && a->rc == MG_OK) a->rc = lw_realise(a->L, *v);
+  if (*v && a->rc == MG_OK && a->e) {
+    a->e->in[a->n] = a->n < LOWER_COPIES && a->copy[a->n].buf ? a->copy[a->n] : a->L->val[*v].view;
+  } else if (*v && a->rc == MG_OK) {
+    a->rc = lw_realise(a->L, *v);
+    if (a->rc == MG_OK && a->nested && a->n < LOWER_COPIES && lower_interleaves(a->L, &a->L->val[*v].view))
+      a->rc = lower_copy(a->L, *v, &a->copy[a->n]);
+  }
   a->n++;
 }
 
 static MgRc lower_extern(Lower *L, MgNode *n) {
-  LowerArgs count = {L, NULL, 0, MG_OK};
-  mg_node_each_tensor(n, lower_extern_arg, &count);
-  TRY(count.rc);
+  LowerArgs args = {.L = L, .nested = n->op->code == TOP_mg_conv || n->op->code == TOP_mg_matmul};
+  mg_node_each_tensor(n, lower_extern_arg, &args);
+  TRY(args.rc);
   bool prealloc = !strncmp(n->op->name, "mg::", 4);
   MgView *out = mg_new(L->c, MgView, n->nout + 1);
   TRYP(out);
@@ -144,12 +179,13 @@ static MgRc lower_extern(Lower *L, MgNode *n) {
     }
     lw_define_view(L, v, &out[i]);
   }
-  MgExtern *e = mg_sched_extern(L->s, L->node, count.n, n->nout);
+  MgExtern *e = mg_sched_extern(L->s, L->node, args.n, n->nout);
   TRYP(e);
   e->prealloc = prealloc;
   memcpy(e->out, out, sizeof *out * n->nout);
-  LowerArgs fill = {L, e, 0, MG_OK};
-  mg_node_each_tensor(n, lower_extern_arg, &fill);
+  args.e = e;
+  args.n = 0;
+  mg_node_each_tensor(n, lower_extern_arg, &args);
   return MG_OK;
 }
 

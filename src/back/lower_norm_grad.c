@@ -33,13 +33,35 @@ static LwRed ng_red(Lower *L, const MgNode *n, MgTy ty, const bool *mark) {
 
 static MgTy ng_ty(Lower *L, const MgNode *n) { return mg_dtype_compute((MgDtype)lw_meta(L, lw_arg_val(n, 0))->dtype); }
 
-/* (g * w - (sum(g w) + xhat * sum(g w xhat)) / N) * rstd, sums over the dims of q */
-static MgRc ng_input(LwRed *q, ExprRef gw, ExprRef xhat, ExprRef rstd, ExprRef *out) {
+/* (g * w - (sum(g w) + xhat * sum(g w xhat)) / N) * rstd, for sums s1 and s2 */
+static ExprRef ng_combine(LwRed *q, ExprRef gw, ExprRef xhat, ExprRef rstd, ExprRef s1, ExprRef s2) {
   Lower *L = q->L;
-  ExprRef s1, s2, inv = DIV(lw_const(L, q->ty, 1), mg_ex_cvt(L->x, q->ty, q->count));
+  ExprRef inv = DIV(lw_const(L, q->ty, 1), mg_ex_cvt(L->x, q->ty, q->count));
+  return MUL(SUB(gw, MUL(ADD(s1, MUL(xhat, s2)), inv)), rstd);
+}
+
+/* The same with sums over the dims of q. */
+static MgRc ng_input(LwRed *q, ExprRef gw, ExprRef xhat, ExprRef rstd, ExprRef *out) {
+  ExprRef s1, s2;
+  Lower *L = q->L;
   TRY(lw_red_temp(q, RED_sum, gw, 0, lw_acc_dtype(q->ty), &s1));
   TRY(lw_red_temp(q, RED_sum, MUL(gw, xhat), 0, lw_acc_dtype(q->ty), &s2));
-  *out = MUL(SUB(gw, MUL(ADD(s1, MUL(xhat, s2)), inv)), rstd);
+  *out = ng_combine(q, gw, xhat, rstd, s1, s2);
+  return MG_OK;
+}
+
+/* Is result k wanted, and in the type of the sums? */
+static bool ng_in_full(Lower *L, const MgNode *n, int k, MgTy ty) {
+  return ng_used(L, n, k) && lw_meta(L, n->out[k])->dtype == lw_acc_dtype(ty);
+}
+
+/* A sum per channel (dim 1): result k of the node where it can be that, else a temporary. */
+static MgRc ng_channel_sum(LwRed *q, const MgNode *n, int k, ExprRef body, ExprRef *sum) {
+  Lower *L = q->L;
+  MgDtype acc = lw_acc_dtype(q->ty);
+  if (!ng_in_full(L, n, k, q->ty)) return lw_red_temp(q, RED_sum, body, 0, acc, sum);
+  TRY(lw_red_into(q, n->out[k], RED_sum, body, 0));
+  *sum = lw_at(L, n->out[k], &q->at[1]);
   return MG_OK;
 }
 
@@ -78,14 +100,21 @@ static MgRc ng_batch(Lower *L, MgNode *n, const LwRow *r) {
   ExprRef mean = ng_channel(L, n, train ? 5 : 3, c, ty);
   ExprRef rstd = train ? ng_channel(L, n, 6, c, ty) : lw_op1(L, OP_rsqrt, ADD(ng_channel(L, n, 4, c, ty), eps));
   ExprRef xhat = MUL(SUB(x, mean), rstd);
+  bool shared = train && ng_used(L, n, 0); /* the input's gradient takes the other two */
+  if (shared) {
+    ExprRef s1, s2;
+    TRY(ng_channel_sum(&q, n, 2, g, &s1));
+    TRY(ng_channel_sum(&q, n, 1, MUL(g, xhat), &s2));
+    gi = ng_combine(&q, g, xhat, rstd, s1, s2);
+  } else {
+    gi = MUL(g, rstd);
+  }
   if (ng_used(L, n, 0)) {
-    if (train) TRY(ng_input(&q, g, xhat, rstd, &gi));
-    else gi = MUL(g, rstd);
     if (ng_has(n, 2)) gi = MUL(gi, ng_channel(L, n, 2, c, ty));
     TRY(lw_define(L, n->out[0], gi));
   }
-  if (ng_used(L, n, 1)) TRY(lw_red_into(&q, n->out[1], RED_sum, MUL(g, xhat), 0));
-  if (ng_used(L, n, 2)) TRY(lw_red_into(&q, n->out[2], RED_sum, g, 0));
+  if (ng_used(L, n, 1) && !(shared && ng_in_full(L, n, 1, ty))) TRY(lw_red_into(&q, n->out[1], RED_sum, MUL(g, xhat), 0));
+  if (ng_used(L, n, 2) && !(shared && ng_in_full(L, n, 2, ty))) TRY(lw_red_into(&q, n->out[2], RED_sum, g, 0));
   return MG_OK;
 }
 static bool ok_batch(const MgGraph *g, const MgNode *n) {

@@ -3,7 +3,7 @@
  * In: a functional graph with mg::conv and convolution_backward nodes.  Out: the same nodes; some values have other strides.
  * A value may change when nobody can tell: it is not a graph output or write-back, its producer can write any strides
  * (a convolution or a node that becomes loops), and every reader can read any (the same, and matrix products; no other
- * extern calls).  Readers may see it through permutations, and through reshapes that are still views then.
+ * extern calls).  Readers may see it through permutations, parts along one dimension, and reshapes that are still views then.
  * It does change when a convolution makes or reads it, or when its neighbours in a chain of loops changed.
  * Concatenations that grow (each holds an earlier one and adds channels to it) get the strides of the largest of them,
  * so that lowering can give them one buffer and store every part once. */
@@ -19,7 +19,7 @@ typedef struct Layout {
   bool *dense;     /* per value: a convolution reads it, or a view shows it */
   SymRef *chan;    /* per value: channels of the largest concatenation that it begins, or 0 */
   ValRef *root;    /* per value: what it is a view of, if that may change; itself for such a value */
-  int64_t **would; /* per value with a root: its strides if channels-last is chosen for the root */
+  int64_t **would; /* per value with a root: its strides, then its offset, if channels-last is chosen for the root */
   bool strict;     /* the node being looked at needs the strides of its arguments */
 } Layout;
 
@@ -110,13 +110,39 @@ static int layout_permuted(const Layout *l, const MgNode *n, int ndim, int i) {
   return (int)(i == d[0] ? d[1] : i == d[1] ? d[0] : i);
 }
 
-/* Strides of a view node's result if its root changes; false: it cannot follow. */
+/* A constant integer argument counted from the end when negative, within [0, size]; `none` where it is absent. */
+static bool layout_index(const Layout *l, const MgArg *a, int64_t size, int64_t none, int64_t *out) {
+  *out = none;
+  if (a->tag == MA_none) return true;
+  if (a->tag != MA_int || !mg_ex_const_int(l->g->x, a->u.sym, out)) return false;
+  if (*out < 0) *out += size;
+  *out = *out < 0 ? 0 : *out > size ? size : *out;
+  return true;
+}
+
+/* The same for a part along one dimension: slice, narrow, select. */
+static bool layout_part(const Layout *l, const MgNode *n, const int64_t *from, int ndim, int64_t *out) {
+  const int64_t *st = l->would[n->arg[0].u.val];
+  int64_t dim, start, step = 1;
+  bool select = n->op->code == TOP_select_int;
+  if (n->arg[1].tag != MA_int || !mg_ex_const_int(l->g->x, n->arg[1].u.sym, &dim)) return false;
+  if (dim < 0) dim += ndim;
+  if (dim < 0 || dim >= ndim || !layout_index(l, &n->arg[2], from[dim], 0, &start)) return false;
+  if (n->op->code == TOP_slice_Tensor && (n->arg[4].tag != MA_int || !mg_ex_const_int(l->g->x, n->arg[4].u.sym, &step))) return false;
+  for (int i = 0, o = 0; i < ndim; i++)
+    if (i != dim || !select) out[o++] = i == dim ? st[i] * step : st[i];
+  out[LAYOUT_RANK] = st[LAYOUT_RANK] + start * st[dim];
+  return true;
+}
+
+/* Strides and offset of a view node's result if its root changes; false: it cannot follow. */
 static bool layout_follow(const Layout *l, const MgNode *n, int64_t *out) {
   ValRef x = n->arg[0].u.val, v = n->out[0];
   const int64_t *st = l->would[x];
   int64_t from[LAYOUT_RANK], to[LAYOUT_RANK];
   int nfrom = mg_val(l->g, x)->ndim, nto = mg_val(l->g, v)->ndim;
   if (n->nout != 1 || !layout_sizes(l, x, from) || !layout_sizes(l, v, to)) return false;
+  out[LAYOUT_RANK] = st[LAYOUT_RANK];
   switch (n->op->code) {
   case TOP_view: case TOP_reshape: case TOP__unsafe_view: case TOP_flatten_using_ints: case TOP_unsqueeze:
   case TOP_squeeze: case TOP_squeeze_dim: case TOP_squeeze_dims: case TOP_alias: case TOP_detach:
@@ -128,6 +154,8 @@ static bool layout_follow(const Layout *l, const MgNode *n, int64_t *out) {
       out[i] = st[d];
     }
     return true;
+  case TOP_slice_Tensor: case TOP_narrow: case TOP_select_int:
+    return layout_part(l, n, from, nfrom, out);
   default:
     return false;
   }
@@ -137,7 +165,7 @@ static bool layout_follow(const Layout *l, const MgNode *n, int64_t *out) {
 static MgRc layout_view(Layout *l, MgNode *n) {
   ValRef root = n->arg[0].tag == MA_val ? l->root[n->arg[0].u.val] : 0;
   if (!root || !l->free[root]) return MG_OK;
-  int64_t *st = mg_new(l->g->c, int64_t, LAYOUT_RANK);
+  int64_t *st = mg_new(l->g->c, int64_t, LAYOUT_RANK + 1);
   TRYP(st);
   if (!layout_follow(l, n, st)) l->free[root] = false;
   else l->root[n->out[0]] = root, l->would[n->out[0]] = st, l->dense[root] = true;
@@ -149,7 +177,7 @@ static MgRc layout_enter(Layout *l, ValRef v) {
   int64_t size[LAYOUT_RANK];
   const MgVal *t = mg_val(l->g, v);
   if (!layout_candidate(l->g, v) || !layout_sizes(l, v, size)) return MG_OK;
-  int64_t *st = mg_new(l->g->c, int64_t, LAYOUT_RANK), n = size[1];
+  int64_t *st = mg_new(l->g->c, int64_t, LAYOUT_RANK + 1), n = size[1];
   TRYP(st);
   st[1] = 1;
   for (int i = t->ndim - 1; i >= 2; i--) st[i] = n, n *= size[i];
@@ -222,6 +250,7 @@ static void layout_apply(const Layout *l, ValRef v) {
   MgGraph *g = l->g;
   MgVal *t = mg_val(g, v);
   for (int i = 0; i < t->ndim; i++) t->stride[i] = mg_sym(g->x, l->would[v][i]);
+  if (l->root[v] != v) t->offset = mg_sym(g->x, l->would[v][LAYOUT_RANK]);
   if (!l->chan[v]) return;
   SymRef n = l->chan[v];
   for (int i = t->ndim - 1; i >= 2; i--) t->stride[i] = n, n = mg_sym_mul(g->x, n, t->size[i]);

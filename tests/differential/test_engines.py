@@ -446,6 +446,35 @@ def test_threads_with_weights_of_their_own():
     assert not bad
 
 
+def test_parts_of_channels_last_values():
+    w, v = T(16, 8, 3, 3), T(8, 8, 1, 1)
+
+    def f(x):
+        z = torch.cos(F.conv2d(x, w, padding=1))
+        a = z[:, 3:-5].sin() + z.narrow(1, 8, 8) + z[:, ::2] + z[:, -1:]
+        return F.conv2d(a[:, :, 1:, ::2], v) + z[:, 0, 1:, ::2].unsqueeze(1), z[1:].exp()
+
+    check(f, T(2, 8, 9, 7), has=["mg::conv"])
+    y = T(2, 16, 9, 7)
+    for x in (y[:, ::2], y[:, :8, :, ::2], y.to(memory_format=torch.channels_last)[:, 8:, 1:, ::2]):
+        check(lambda x: F.conv2d(x, v), x, has=["mg::conv"])
+        check(lambda x: x @ v[:x.shape[-1], :, 0, 0], x, has=["mg::matmul"])
+
+
+@pytest.mark.parametrize("wanted", [(True, True, True), (True, False, True), (False, True, True), (True, False, False)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_batch_norm_backward_sums_once(wanted, dtype):
+    x, g, p = T(4, 6, 5, 3).to(dtype), T(4, 6, 5, 3).to(dtype), [T(6), T(6), T(6), T(6).abs()]
+    _, mean, rstd = torch.native_batch_norm(x, p[0], p[1], p[2].clone(), p[3].clone(), True, 0.1, 1e-5)
+
+    def f(g, x, mean, rstd):
+        out = torch.ops.aten.native_batch_norm_backward(g.sin(), x, p[0], p[2], p[3], mean, rstd, True, 1e-5, wanted)
+        return [t for t in out if t is not None and t.numel()]
+
+    graph, _ = check(f, g, x, mean, rstd)
+    assert graph.dump("loops").count("reduce sum") == (2 if wanted[0] else sum(wanted[1:]))
+
+
 @pytest.mark.parametrize("freeze", [False, True])
 @pytest.mark.parametrize("act", ["relu", "relu6", "hardtanh", "hardsigmoid", "leaky_relu", "silu", "tanh"])
 def test_fused_activations_keep_nan(act, freeze):

@@ -165,6 +165,19 @@ def test_layout_keeps_outputs():
     assert "{1008,1,112,16}" in inner
 
 
+def test_layout_reaches_through_parts():
+    x, w, v = T(2, 8, 9, 7), T(16, 8, 3, 3), T(8, 8, 1, 1)
+
+    def f(x):
+        z = torch.cos(F.conv2d(x, w, padding=1))
+        a = z[:, 3:-5].sin() + z.narrow(1, 8, 8) + z[:, ::2] + z[:, -1:]
+        return F.conv2d(a, v) + z[:, 0].unsqueeze(1)
+
+    text = rewritten(f, x)
+    assert "{1008,1,112,16}" in [line for line in text.splitlines() if "aten::cos" in line][0]
+    assert "{504,1,56,8}" in [line for line in text.splitlines() if "aten::sin" in line][0]
+
+
 def test_attention():
     q, k, v = (T(2, 9, 4, 8).transpose(1, 2) for _ in range(3))
     text = rewritten(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), q, k, v)
