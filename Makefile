@@ -18,7 +18,7 @@ build: setup ## compile the extension into python/magneto
 	@python3 tools/sources.py $(SOURCES) > $(BUILD)/sources.new
 	@cmp -s $(BUILD)/sources.new $(BUILD)/sources.old || { touch meson.build; cp $(BUILD)/sources.new $(BUILD)/sources.old; }
 	@$(MESON) compile -C $(BUILD) --ninja-args=--quiet
-	@cmp -s $(BUILD)/_magneto*.so python/magneto/_magneto*.so || cp $(BUILD)/_magneto*.so python/magneto/
+	@cmp -s $(BUILD)/_magneto*.so python/magneto/_magneto*.so || cp --remove-destination $(BUILD)/_magneto*.so python/magneto/
 	@$(PY) tools/metadata.py
 unit: build ## the C tests of the core
 	@$(MESON) test -C $(BUILD) --print-errorlogs
