@@ -14,6 +14,7 @@ static bool (*facts_requires_grad)(void *impl); /* c10::TensorImpl::requires_gra
 enum { INLINE_DIMS = 5 };
 static struct {
   int sizes, dtype, keyset;
+  int grad_meta, grad_flag; /* AutogradMeta *, and in it the flag of a leaf that requires grad; 0 when not found */
 } facts_at;
 static uint64_t facts_memory_keys; /* 0: not known */
 
@@ -25,6 +26,16 @@ static uint64_t facts_keyset(PyObject *t) {
 }
 
 bool mg_facts_requires_grad(PyObject *t) { return facts_requires_grad(facts_impl(t)); }
+
+/* The same in place where that decides: no AutogradMeta is no, a leaf's flag is yes. */
+static inline bool facts_wants_grad(const char *impl) {
+  if (facts_at.grad_flag) {
+    const char *meta = *(char *const *)(impl + facts_at.grad_meta);
+    if (!meta) return false;
+    if (meta[facts_at.grad_flag] == 1) return true;
+  }
+  return facts_requires_grad((void *)impl);
+}
 
 /* torch._C._dispatch_keys(t).raw_repr(); 0 with the exception cleared when this torch lacks it. */
 static uint64_t facts_ask_keyset(PyObject *torch_c, PyObject *t) {
@@ -103,6 +114,36 @@ static void facts_learn(PyObject *torch_c, PyObject *const *t) {
   facts_at.keyset = at_key;
 }
 
+static bool facts_set_requires_grad(PyObject *t, bool on) {
+  PyObject *r = PyObject_CallMethod(t, "requires_grad_", "O", on ? Py_True : Py_False);
+  Py_XDECREF(r);
+  return r != NULL;
+}
+
+/* t has never required grad.  AutogradMeta is the pointer that appears when it does; the flag is the one byte in it that
+ * is 1, then 0, then 1 again. */
+static void facts_learn_grad(PyObject *t) {
+  enum { META_BYTES = 160 }; /* the class is larger */
+  char *before[IMPL_BYTES / 8], on[META_BYTES], off[META_BYTES];
+  int at = 0, flag = 0, found = 0;
+  memcpy(before, facts_impl(t), sizeof before);
+  if (!facts_set_requires_grad(t, true)) return;
+  for (int i = 1; i < IMPL_BYTES / 8; i++)
+    if (!before[i] && *(char **)(facts_impl(t) + 8 * i)) found++, at = 8 * i;
+  if (found != 1) return;
+  const char *meta = *(char **)(facts_impl(t) + at);
+  memcpy(on, meta, sizeof on);
+  if (!facts_set_requires_grad(t, false)) return;
+  memcpy(off, meta, sizeof off);
+  if (!facts_set_requires_grad(t, true)) return;
+  found = 0;
+  for (int i = 8; i < META_BYTES; i++)
+    if (on[i] == 1 && off[i] == 0 && meta[i] == 1) found++, flag = i;
+  if (found != 1 || *(char **)(facts_impl(t) + at) != meta) return;
+  facts_at.grad_meta = at;
+  facts_at.grad_flag = flag;
+}
+
 const char *mg_facts_init(void) {
   if (facts_requires_grad) return NULL;
   const char *missing = mg_abi_load();
@@ -117,7 +158,10 @@ const char *mg_facts_init(void) {
     t[1] = PyObject_CallMethod(torch, "tensor", "[[DD]]", &(Py_complex){1, 1}, &(Py_complex){1, 1});
     t[2] = t[1] ? PyObject_CallMethod(t[1], "conj", NULL) : NULL;
   }
-  if (t[0] && t[1] && t[2]) facts_learn(c, t);
+  if (t[0] && t[1] && t[2]) {
+    facts_learn(c, t);
+    facts_learn_grad(t[0]);
+  }
   if (facts_at.keyset) facts_learn_memory(torch);
   PyErr_Clear();
   for (int i = 0; i < PROBES; i++) Py_XDECREF(t[i]);
@@ -166,23 +210,36 @@ static bool facts_hold_by_abi(const MgFacts *f, PyObject *o) {
   return i == f->device;
 }
 
-bool mg_facts_hold(const MgFacts *f, PyObject *o) {
+static inline bool facts_hold(const MgFacts *f, PyObject *o) {
   if (Py_TYPE(o) != f->type) return false;
+  const char *p = facts_impl(o);
   if (facts_at.keyset && f->ndim <= INLINE_DIMS) {
-    const char *p = facts_impl(o);
     const int64_t *dim = (const int64_t *)(p + facts_at.sizes), *stride = dim + 1 + INLINE_DIMS;
     if (*(const uint64_t *)(p + facts_at.keyset) != f->keyset || *(const uint16_t *)(p + facts_at.dtype) != f->dtype)
       return false;
     if (*dim++ != f->ndim) return false;
-    for (int k = 0; k < f->ndim; k++)
-      if (dim[k] != f->dim[k] || stride[k] != f->dim[f->ndim + k]) return false;
+    int64_t differs = 0;
+    for (int k = 0; k < f->ndim; k++) differs |= (dim[k] ^ f->dim[k]) | (stride[k] ^ f->dim[f->ndim + k]);
+    if (differs) return false;
   } else if (!facts_hold_by_abi(f, o)) return false;
   if (f->device) {
     int32_t i;
     mg_abi.aoti_torch_get_device_index(mg_facts_tensor(o), &i);
     if (i != f->device_index) return false;
   }
-  return mg_facts_requires_grad(o) == f->requires_grad;
+  return facts_wants_grad(p) == f->requires_grad;
+}
+
+bool mg_facts_hold(const MgFacts *f, PyObject *o) { return facts_hold(f, o); }
+
+uint32_t mg_facts_hold_all(const MgFactsOf *p, uint32_t n) {
+  uint32_t i = 0;
+  while (i < n && facts_hold(p[i].facts, p[i].tensor)) i++;
+  return i;
+}
+
+bool mg_facts_equal(const MgFacts *a, const MgFacts *b) {
+  return a->type == b->type && a->ndim == b->ndim && !memcmp(a, b, sizeof *a + sizeof(int64_t) * 2 * (size_t)a->ndim);
 }
 
 void mg_facts_explain(const MgFacts *f, PyObject *o, char *text, size_t n) {

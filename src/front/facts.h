@@ -24,6 +24,10 @@ static inline MgTensor *mg_facts_tensor(PyObject *t) { return (MgTensor *)((char
 const char *mg_facts_init(void);
 MgFacts *mg_facts_new(PyObject *tensor);             /* malloc'ed; NULL when out of memory */
 bool mg_facts_hold(const MgFacts *f, PyObject *tensor);
+typedef struct MgFactsOf { PyObject *tensor; const MgFacts *facts; } MgFactsOf; /* both borrowed */
+/* Index of the first that does not hold; n: all hold. */
+uint32_t mg_facts_hold_all(const MgFactsOf *p, uint32_t n);
+bool mg_facts_equal(const MgFacts *a, const MgFacts *b);
 /* "size 0: recorded 3, now 4" */
 void mg_facts_explain(const MgFacts *f, PyObject *tensor, char *text, size_t n);
 bool mg_facts_requires_grad(PyObject *tensor);

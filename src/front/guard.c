@@ -1,7 +1,9 @@
 /* Building guard sets, sealing, printing and freeing them. Checking is in guard_run.c. */
 #include "front/dynfloat.h"
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include "front/guard_watch.h"
 #include "front/names.h"
 
 /* Room for one more entry of a table of the set; NULL (failed) when out of memory. */
@@ -59,6 +61,7 @@ void mg_guards_free(MgGuards *g) {
   if (!g) return;
   g->dead = true;
   g->on_death = NULL;
+  mg_guard_unwatch(g);
   Py_CLEAR(g->watch); /* before anything else: no callback reaches a set that is being freed */
   Py_CLEAR(g->callback);
   for (uint32_t i = 1; i < g->nsrc; i++)
@@ -79,6 +82,7 @@ void mg_guards_free(MgGuards *g) {
   for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) mg_map_free(maps[i]);
   free(g->src);
   free(g->op);
+  free(g->pinned);
   free(g->dict);
   free(g->type);
   free(g->empty);
@@ -410,7 +414,55 @@ uint32_t mg_guard_type_version(PyTypeObject *t) {
   return t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG ? t->tp_version_tag : 0;
 }
 
+/* Neighbours in memory are checked one after the other, which caches like: objects of one model lie close together. */
+static int guard_by_address(const void *a, const void *b) {
+  uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b; /* each struct starts with the pointer that is followed */
+  return (x > y) - (x < y);
+}
+_Static_assert(offsetof(MgDictGuard, dict) == 0 && offsetof(MgFastSlot, slot) == 0, "sorted by address");
+
+static int guard_op_by_address(const void *a, const void *b) {
+  const MgGuardOp *x = a, *y = b;
+  return ((uintptr_t)x->o > (uintptr_t)y->o) - ((uintptr_t)x->o < (uintptr_t)y->o);
+}
+
+/* Guards of tensors that are the same at every call go last, and are checked together.  Most parameters share their
+ * facts with others. */
+static int guard_pack_tensors(MgGuards *g) {
+  MgGuardOp *op = mg_malloc(sizeof *op * (g->nop + 1));
+  MgMap seen = {0}; /* hash of facts -> index into pinned, the first of its kind */
+  uint32_t n = 0;
+  int rc = -1;
+  if (!op || !(g->pinned = mg_malloc(sizeof *g->pinned * (g->nop + 1)))) goto done;
+  for (int last = 0; last < 2; last++)
+    for (uint32_t i = 0; i < g->nop; i++) {
+      MgGuardOp q = g->op[i];
+      if (last != (q.kind == GK_tensor && g->src[q.src].kind == SRC_pinned)) continue;
+      if (last) q.o = g->src[q.src].key, g->npinned++;
+      op[n++] = q;
+    }
+  MgGuardOp *first = op + (n - g->npinned);
+  qsort(first, g->npinned, sizeof *op, guard_op_by_address);
+  for (uint32_t i = 0; i < g->npinned; i++) {
+    const MgFacts *f = first[i].u.facts;
+    uint64_t h = mg_hash_bytes(f, sizeof *f + sizeof(int64_t) * 2 * (size_t)f->ndim, 0) | 2;
+    uint32_t at = mg_map_get(&seen, h);
+    if (at != MG_MAP_NONE && mg_facts_equal(g->pinned[at].facts, f)) f = g->pinned[at].facts;
+    else if (mg_map_put(&seen, h, i) != MG_OK) goto done;
+    g->pinned[i] = (MgFactsOf){first[i].o, f};
+  }
+  free(g->op);
+  g->op = op;
+  op = NULL;
+  rc = 0;
+done:
+  free(op);
+  mg_map_free(&seen);
+  return rc;
+}
+
 int mg_guards_seal(MgGuards *g) {
+  if (!g->failed && guard_pack_tensors(g)) g->failed = true;
   if (!g->failed) {
     g->fast_dict = mg_malloc(sizeof *g->fast_dict * (g->ndict + 1));
     g->fast_slot = mg_malloc(sizeof *g->fast_slot * (g->ndict + 1));
@@ -421,16 +473,20 @@ int mg_guards_seal(MgGuards *g) {
     PyErr_NoMemory();
     return -1;
   }
+  if (g->ndict) qsort(g->dict, g->ndict, sizeof *g->dict, guard_by_address);
+  if (g->nempty) qsort(g->empty, g->nempty, sizeof *g->empty, guard_by_address);
   for (uint32_t i = 0; i < g->ndict; i++) {
     MgDictGuard *d = &g->dict[i];
     if (d->slot) g->fast_slot[g->nslot++] = (MgFastSlot){d->slot, d->dict, d->owner, d->type};
     g->fast_dict[i] = (MgFastDict){d->dict, mg_dict_version(d->dict)};
   }
+  qsort(g->fast_slot, g->nslot, sizeof *g->fast_slot, guard_by_address);
   for (uint32_t i = 0; i < g->ntype; i++)
     g->fast_type[i] = (MgFastType){g->type[i].type, mg_guard_type_version(g->type[i].type)};
   for (uint32_t i = 1; i < g->nsrc; i++)
     if (g->src[i].kind == SRC_pinned) g->preset[i] = g->src[i].key;
   MgMap *maps[] = {&g->by_src, &g->by_dict, &g->by_type, &g->by_held, &g->by_fact};
   for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) mg_map_free(maps[i]);
+  mg_guard_watch(g);
   return guard_release_modules(g);
 }

@@ -64,16 +64,21 @@ static inline uint64_t mg_dict_version(PyObject *dict) {
 }
 typedef struct MgFastSlot { PyObject **slot; PyObject *dict, *owner; PyTypeObject *type; } MgFastSlot;
 typedef struct MgFastType { PyTypeObject *type; uint32_t version; } MgFastType;
+enum { MG_GUARD_CHANGED = 8 }; /* dicts that changed since the last check, before all of them are compared */
 
 struct MgGuards {
   MgSrc *src; uint32_t nsrc, cap_src;      /* src[0] unused */
-  MgGuardOp *op; uint32_t nop, cap_op;
+  MgGuardOp *op; uint32_t nop, cap_op;     /* after seal: the last npinned are about pinned tensors */
+  MgFactsOf *pinned; uint32_t npinned;     /* these, packed; equal facts are shared */
   MgDictGuard *dict; uint32_t ndict, cap_dict;
   MgTypeGuard *type; uint32_t ntype, cap_type;
   PyObject **empty; uint32_t nempty, cap_empty; /* hook dicts of modules that must stay empty (borrowed) */
   MgFastDict *fast_dict;                   /* ndict entries, by seal */
   MgFastSlot *fast_slot; uint32_t nslot;   /* instance dicts only */
   MgFastType *fast_type;                   /* ntype entries */
+  bool watched;                            /* changes are told: changed lists them (guard_watch.c) */
+  uint32_t changed[MG_GUARD_CHANGED], nchanged; /* dict numbers; more than fit: all */
+  uint32_t nwatched;                       /* dicts with a record */
   PyObject **preset;                       /* nsrc start values for vals: pinned objects, else NULL */
   PyObject *keep;                          /* list: strong references */
   PyObject *watch;                         /* list: weak references with a callback */

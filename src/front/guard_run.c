@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "front/dynfloat.h"
+#include "front/guard_watch.h"
 #include "front/names.h"
 #include "front/policy.h"
 
@@ -214,6 +215,54 @@ static bool guard_hooks_hold(const MgGuards *g) {
 
 typedef enum GuardPhase { PH_none, PH_dead, PH_state, PH_op, PH_slot, PH_dict, PH_type, PH_hooks } GuardPhase;
 
+static bool guard_fast_dict_holds(MgGuards *g, uint32_t i, PyObject **bad_key) {
+  MgFastDict *f = &g->fast_dict[i];
+  uint64_t version = mg_dict_version(f->dict);
+  if (f->version == version) return true;
+  if (!guard_dict_holds(&g->dict[i], bad_key)) return false;
+  f->version = version;
+  return true;
+}
+
+/* Every dict, by its version. */
+static GuardPhase guard_dicts_hold(MgGuards *g, uint32_t *at, PyObject **bad_key) {
+  for (uint32_t i = 0; i < g->ndict; i++)
+    if (!guard_fast_dict_holds(g, i, bad_key)) {
+      *at = i;
+      return PH_dict;
+    }
+  return guard_hooks_hold(g) ? PH_none : PH_hooks;
+}
+
+/* The dicts that changed since the last check.  Told about anew before they are compared, which may run Python code. */
+static GuardPhase guard_changed_hold(MgGuards *g, uint32_t *at, PyObject **bad_key) {
+  uint32_t n = g->nchanged, changed[MG_GUARD_CHANGED];
+  if (!n) return PH_none;
+  g->nchanged = 0;
+  if (n > MG_GUARD_CHANGED) {
+    for (uint32_t i = 0; i < g->ndict + g->nempty; i++) mg_guard_rearm(g, i);
+    GuardPhase ph = guard_dicts_hold(g, at, bad_key);
+    if (ph) g->nchanged = n;
+    return ph;
+  }
+  memcpy(changed, g->changed, sizeof *changed * n);
+  GuardPhase ph = PH_none;
+  for (uint32_t k = 0; k < n && !ph; k++) {
+    uint32_t i = changed[k];
+    mg_guard_rearm(g, i);
+    if (i >= g->ndict) ph = ((PyDictObject *)g->empty[i - g->ndict])->ma_used ? PH_hooks : PH_none;
+    else if (!guard_fast_dict_holds(g, *at = i, bad_key)) ph = PH_dict;
+  }
+  if (!ph) return PH_none;
+  if (g->nchanged) { /* comparing changed more of them */
+    g->nchanged = MG_GUARD_CHANGED + 1;
+  } else {
+    memcpy(g->changed, changed, sizeof *changed * n);
+    g->nchanged = n;
+  }
+  return ph;
+}
+
 /* The check itself: which phase failed, and where. */
 static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint32_t *at, PyObject **bad_key) {
   if (g->dead) return PH_dead;
@@ -221,11 +270,17 @@ static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint
   mg_state_read(&now);
   if (memcmp(&now, &g->state, sizeof now)) return PH_state;
   memcpy(vals, g->preset, sizeof *vals * (g->nsrc ? g->nsrc : 1));
-  for (uint32_t i = 0; i < g->nop; i++)
+  uint32_t nop = g->nop - g->npinned;
+  for (uint32_t i = 0; i < nop; i++)
     if (!mg_guard_op_holds(g, &g->op[i], vals, s)) {
       *at = i;
       return PH_op;
     }
+  uint32_t tensor = mg_facts_hold_all(g->pinned, g->npinned);
+  if (tensor < g->npinned) {
+    *at = nop + tensor;
+    return PH_op;
+  }
   for (uint32_t i = 0; i < g->nslot; i++) {
     const MgFastSlot *f = &g->fast_slot[i];
     if (*f->slot != f->dict || Py_TYPE(f->owner) != f->type) {
@@ -233,16 +288,8 @@ static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint
       return PH_slot;
     }
   }
-  for (uint32_t i = 0; i < g->ndict; i++) {
-    MgFastDict *f = &g->fast_dict[i];
-    uint64_t version = mg_dict_version(f->dict);
-    if (f->version == version) continue;
-    if (!guard_dict_holds(&g->dict[i], bad_key)) {
-      *at = i;
-      return PH_dict;
-    }
-    f->version = version;
-  }
+  GuardPhase ph = g->watched ? guard_changed_hold(g, at, bad_key) : guard_dicts_hold(g, at, bad_key);
+  if (ph) return ph;
   for (uint32_t i = 0; i < g->ntype; i++) {
     MgFastType *f = &g->fast_type[i];
     if (f->type->tp_version_tag == f->version && f->version && f->type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG) continue;
@@ -252,7 +299,6 @@ static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint
     }
     f->version = mg_guard_type_version(f->type);
   }
-  if (!guard_hooks_hold(g)) return PH_hooks;
   return PH_none;
 }
 

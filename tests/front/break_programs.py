@@ -152,6 +152,23 @@ def context_manager_break(x):
     return y, items
 
 
+@contextlib.contextmanager
+def tidy(items):
+    items.append("in")
+    try:
+        yield
+    finally:
+        items.append("out")
+
+
+def context_manager_tidies(x, items):
+    """The generator is dropped with each recording that a break ends: its finally block must not run then."""
+    with tidy(items), tidy(items[1:]):
+        y = x * 2
+        print(items)
+    return y, items
+
+
 def exception_in_callee(x):
     def f(a):
         try:
@@ -334,6 +351,7 @@ CASES = [(f, lambda: (randn(3),)) for f in (
     return_in_finally_loop, while_loop, match_statement, star_unpack, walrus_slices, generator_send, yield_from,
     local_class)]
 CASES += [
+    (context_manager_tidies, lambda: (randn(3), [1])),
     (mutate_list, lambda: (randn(3), [1])),
     (mutate_dict, lambda: (randn(3), {"k": 1})),
     (attributes, make_box),
