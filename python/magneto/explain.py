@@ -91,9 +91,9 @@ def explain(f: Callable[..., Any]) -> Callable[..., Explanation]:
                 reason=e["reason"],
                 kind=e["break"],
                 hint=_magneto.break_hints[e["break"]],
-                file=_code(e).co_filename,
+                file=e["end_file"],
                 line=e["end_line"],
-                function=_code(e).co_qualname,
+                function=e["end_name"],
             )
             for e in entries
             if not e["returns"]

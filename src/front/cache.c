@@ -23,6 +23,9 @@ void mg_entry_release(MgEntry *e) {
   if (e->guards) mg_guards_free(e->guards);
   if (e->exec) mg_exec_free(e->exec);
   if (e->snap) mg_snapshot_free(e->snap);
+  Py_XDECREF(e->end_file);
+  Py_XDECREF(e->end_name);
+  free(e->inner);
   free(e->untouched);
   free(e->reason);
   free(e);
@@ -342,9 +345,9 @@ static PyObject *cache_stats(PyObject *self, PyObject *unused) {
 static PyObject *cache_entry_dict(MgCodeInfo *info, MgSite *s, MgEntry *e) {
   MgStrbuf guards = {0};
   mg_guards_print(e->guards, &guards);
-  PyObject *d = Py_BuildValue("{s:O,s:I,s:i,s:i,s:i,s:i,s:i,s:O,s:s,s:s,s:i,s:l,s:s}", "code", info->code, "config",
+  PyObject *d = Py_BuildValue("{s:O,s:I,s:i,s:i,s:i,s:i,s:O,s:O,s:i,s:O,s:s,s:s,s:i,s:l,s:s}", "code", info->code, "config",
                               s->config, "unit", e->unit, "end", e->end, "line", e->line, "end_line", e->end_line,
-                              "plain", e->nplain, "returns", e->is_ret ? Py_True : Py_False, "break",
+                              "end_file", e->end_file, "end_name", e->end_name, "plain", e->nplain, "returns", e->is_ret ? Py_True : Py_False, "break",
                               e->is_ret ? NULL : mg_break_name(e->code), "reason", e->reason, "nodes", e->nnode,
                               "hits", e->hits, "guards", mg_sb_text(&guards));
   mg_sb_free(&guards);

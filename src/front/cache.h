@@ -11,6 +11,11 @@
 #include "front/decode.h"
 #include "front/rec.h"
 
+typedef struct MgInner {  /* a frame inside of the one that the segment started in, to be made anew */
+  int unit;               /* where it goes on: its call of the next one, or the break */
+  int first, nslot;       /* values of the snapshot: its function, then its slots */
+} MgInner;
+
 typedef struct MgEntry {  /* one compiled segment of a frame */
   int refs;
   MgGuards *guards;
@@ -20,11 +25,14 @@ typedef struct MgEntry {  /* one compiled segment of a frame */
   bool is_ret;            /* the segment ends by returning */
   int nplain;             /* instructions to execute unrecorded at `end` */
   int nslot;              /* slots that the snapshot fills */
+  MgInner *inner;         /* frames that the outer one was calling at `end`, from the outermost on */
+  int ninner, nvalue;     /* values that the snapshot makes: nslot, then those of the inner frames */
   bool *untouched;        /* nslot entries: slots that keep the frame's own value */
   MgBreakCode code;       /* why it ends */
   char *reason;           /* the same for people */
   int nnode;              /* ATen ops recorded */
-  int line, end_line;     /* source lines of unit and end */
+  int line, end_line;     /* source lines of unit and of the break, which may be in another frame: */
+  PyObject *end_file, *end_name; /* strong: its file and qualified name */
   long hits;
   struct MgBucket *bucket; /* where it is listed; NULL once it is not */
 } MgEntry;

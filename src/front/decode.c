@@ -38,6 +38,12 @@ static const char *const decode_names[] = {
 #include "front/bytecodes.def"
 };
 
+bool mg_decode_in_loop(const MgCode *c, int unit) {
+  for (int i = unit; i < c->n; i++)
+    if (c->instr[i].target >= 0 && c->instr[i].target <= unit && c->instr[i].target <= i && unit > 0) return true;
+  return false;
+}
+
 const char *mg_bytecode_name(int op) { return op >= 0 && op < BC__COUNT ? decode_names[op] : "?"; }
 
 const char *mg_decode_native(int native) {

@@ -42,6 +42,7 @@ typedef struct MgCode {
 MgCode *mg_decode(PyCodeObject *co); /* new; NULL with MemoryError */
 void mg_decode_free(MgCode *c);
 const MgHandler *mg_decode_handler(const MgCode *c, int unit); /* innermost handler, or NULL */
+bool mg_decode_in_loop(const MgCode *c, int unit); /* can a jump backward lead to this unit again? */
 const char *mg_bytecode_name(int op);
 const char *mg_decode_native(int native); /* the normal form of an instruction of this CPython, NULL: unknown */
 #endif

@@ -35,7 +35,8 @@ static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag) {
   switch (mg_hook_mode) {
   case HOOK_record: return mg_record_frame(ts, f, throwflag);
   case HOOK_compile:
-    if (hook_compiles(ts, mg_pyframe_code(f), throwflag)) return mg_resume_frame(ts, f, hook_cfg);
+    if (mg_resume_is_waiting(f)) return mg_resume_frame(ts, f, hook_cfg, true);
+    if (hook_compiles(ts, mg_pyframe_code(f), throwflag)) return mg_resume_frame(ts, f, hook_cfg, false);
     if (mg_skip_opaque(mg_pyframe_code(f))) return hook_run_opaque(ts, f, throwflag);
     break;
   case HOOK_off: break;

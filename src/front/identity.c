@@ -201,7 +201,8 @@ static bool ident_has_c_state(PyObject *o) {
 
 bool mg_older_opaque(PyObject *o) {
   MgOlder *e = mg_older(o);
-  return e && (e->kind == OLDER_itself || e->kind == OLDER_object) && ident_has_c_state(o);
+  if (!e || (e->kind != OLDER_itself && e->kind != OLDER_object)) return false;
+  return ident_has_c_state(o) || (e->kind == OLDER_object && PyExceptionInstance_Check(o));
 }
 
 void mg_older_pin(PyObject *o) {
@@ -589,7 +590,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
     mg_guard_add(r->guards, GK_globals, src, PyFunction_GET_GLOBALS(v), 0);
     return wrap_itself(v, src, OLDER_func);
   } else if (src && !PyObject_TypeCheck(v, mg_torch.module) && Py_TYPE(t) != mg_torch.enum_meta &&
-             (ident_has_c_state(v) || (t->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_solid_base(t) == &PyBaseObject_Type))) {
+             (ident_has_c_state(v) || PyExceptionInstance_Check(v) || (t->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_solid_base(t) == &PyBaseObject_Type))) {
     /* often another object at every call; one with state in C may only be passed around */
     mg_guard_add(r->guards, GK_type, src, (PyObject *)t, 0);
     return wrap_itself(v, src, OLDER_object);

@@ -4,6 +4,7 @@
  * MgRec is what counts, since such code may swallow exceptions. */
 #include "front/rec.h"
 #include "front/hook.h"
+#include "front/record.h"
 
 _Thread_local MgRec *mg_rec;
 PyObject *MgBreakError;
@@ -17,6 +18,7 @@ PyObject *mg_rec_break(MgBreakCode code, const char *fmt, ...) {
     vsnprintf(r->reason, sizeof r->reason, fmt, ap);
     va_end(ap);
     r->code = (uint8_t)code;
+    r->npath = mg_loop_path(r, r->path);
     r->abort = true;
   }
   PyErr_Clear();

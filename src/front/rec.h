@@ -38,6 +38,16 @@ typedef enum MgBreakCode {
   BK__COUNT
 } MgBreakCode;
 
+/* Where a break happened: the recorded frames from the outermost one inwards, as long as each is called directly by the
+ * one before, so that it can be made anew and resumed.  All counts are instructions of that frame. */
+typedef struct MgStop {
+  long n, tail, exc_n;  /* started; trivial ones at the end; the one that raised what is being handled, or -1 */
+  int exc_depth;
+  uint32_t nnode;       /* size of the graph when the frame started */
+  int line;             /* of the instruction */
+} MgStop;
+enum { MG_STOP_DEPTH = 16 };
+
 typedef struct MgRec {
   MgCtx *ctx;           /* memory and first error of this compilation */
   MgExprs *x;
@@ -58,6 +68,15 @@ typedef struct MgRec {
   PyObject *settings;   /* switches of torch that the recording has set (setting.c), or NULL */
   int dual_levels;      /* levels of forward-mode differentiation that it has entered */
   const struct MgConfig *cfg; /* options of the callable that is being compiled */
+  struct MgLoop *top;   /* innermost recorded frame */
+  bool tail_call;       /* the next mg_rec_call gives the result of the running instruction as it is */
+  PyObject *direct;     /* borrowed: the function whose frame comes next, called so; NULL: no such call */
+  MgStop path[MG_STOP_DEPTH]; /* filled by the first mg_rec_break */
+  int npath;
+  const MgStop *stop;   /* where this recording has to end: n of each frame on the way, then of the last one */
+  int nstop;            /* 0, 1: in the outermost frame, which knows by itself */
+  int (*stopped)(struct MgRec *r, struct MgLoop *inner); /* an inlined frame reached its stop: takes the snapshot */
+  void *stopped_arg;
   struct MgJointRec *joint; /* the gradient graph (joint.c); NULL: not wanted, or ATen has to do it */
 } MgRec;
 

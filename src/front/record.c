@@ -5,6 +5,7 @@
 #include "front/record.h"
 #include "front/cache.h"
 #include "front/hook.h"
+#include "front/resume.h"
 #include "front/skip.h"
 
 #define LOOP_MAX_INSTR 10000000 /* of one recording, some seconds: a loop that waits for something must not hang it */
@@ -97,44 +98,87 @@ static bool loop_unwind(MgLoop *l, bool traceback) {
 }
 
 static MgLoopEnd loop_end(MgLoop *l, MgLoopEnd how) {
+  if (l->rec) l->rec->top = l->up;
   mg_pyframe_set_stacktop(l->f, (int)(l->sp - l->v.slot));
   return how;
 }
 
-/* An exception reached the outermost frame: 1 go on in its handler, 0 the recording ends at this instruction. */
-static int loop_outer_exception(MgLoop *l) {
-  MgOuter *o = l->outer;
-  if (!o->exc_depth) o->exc_n = o->n;
-  if (mg_decode_handler(l->code, l->in->at)) return 1;
+/* An exception reached the outermost frame: without a handler there the recording ends at this instruction. */
+static void loop_outer_exception(MgLoop *l) {
+  if (mg_decode_handler(l->code, l->in->at)) return;
   PyObject *type, *exc, *tb;
   PyErr_Fetch(&type, &exc, &tb);
   PyErr_NormalizeException(&type, &exc, &tb);
-  PyObject *text = exc ? PyObject_Str(exc) : NULL;
-  const char *msg = text ? PyUnicode_AsUTF8(text) : "";
-  mg_rec_break(BK_exception, "%s: %.150s", type ? ((PyTypeObject *)type)->tp_name : "exception", msg ? msg : "");
+  const char *name = type ? ((PyTypeObject *)type)->tp_name : "exception";
+  mg_rec_break(BK_exception, "%s", name);
+  PyErr_Clear();
+  PyObject *text = exc ? PyObject_Str(exc) : NULL; /* with tensors in it there is none */
+  const char *msg = text ? PyUnicode_AsUTF8(text) : NULL;
+  if (msg && *msg) snprintf(l->rec->reason, sizeof l->rec->reason, "%s: %.150s", name, msg);
+  PyErr_SetString(MgBreakError, l->rec->reason);
   Py_XDECREF(text);
   Py_XDECREF(type);
   Py_XDECREF(exc);
   Py_XDECREF(tb);
-  return 0;
 }
 
-/* Before an instruction of the outermost frame: false when the loop has to stop here. */
+int mg_loop_call_takes(const MgInstr *in) { return in->op == BC_CALL ? in->arg + 2 : 3 + (in->arg & 1); }
+
+int mg_loop_path(const MgRec *r, MgStop *path) {
+  const MgLoop *frames[MG_STOP_DEPTH];
+  int n = 0, depth = 0;
+  for (const MgLoop *l = r->top; l; l = l->up) n++;
+  for (const MgLoop *l = r->top; l; l = l->up)
+    if (--n < MG_STOP_DEPTH) frames[n] = l, depth += 1;
+  if (depth && !frames[0]->outer) return 0; /* a generator that is closed after the outermost frame ended */
+  for (n = 0; n < depth; n++) {
+    const MgLoop *l = frames[n];
+    if (n && !l->direct) break;
+    path[n] = (MgStop){l->at->n, l->at->tail, l->at->exc_n, l->at->exc_depth, l->nnode,
+                       l->code->line[l->in->at]};
+  }
+  return n;
+}
+
+/* Before an instruction: false when the loop has to stop here. */
 static bool loop_count(MgLoop *l) {
-  MgOuter *o = l->outer;
+  MgOuter *o = l->at;
   if (o->n == o->stop_at) return false;
   o->n++;
   return true;
 }
 
-MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *code, MgOuter *outer, int throwflag) {
-  *l = (MgLoop){.ts = ts, .f = f, .code = code, .rec = mg_rec, .outer = outer};
+/* Before instruction `start`, while recording: 0, or -1 with a break or exception. */
+static int loop_before(MgLoop *l, const MgInstr *in) {
+  if (l->rec->nbytecode++ > LOOP_MAX_INSTR) {
+    mg_rec_break(BK_limit, "more than %d instructions", LOOP_MAX_INSTR);
+    return -1;
+  }
+  if (mg_force_inner && l->rec->nbytecode == mg_force_inner && l->rec->top->up) {
+    mg_rec_break(BK_forced, "after %ld instructions", mg_force_inner);
+    return -1;
+  }
+  if (!l->outer) return 0;
+  l->rec->line = (uint32_t)l->code->line[in->at];
+  return l->outer->raw && loop_touch_stack(l, in) ? -1 : 0;
+}
+
+MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *code, MgOuter *at, bool outermost,
+                      int throwflag) {
+  MgOuter *outer = outermost ? at : NULL;
+  *l = (MgLoop){.ts = ts, .f = f, .code = code, .rec = mg_rec, .outer = outer, .at = at};
   mg_pyframe_view(f, &l->v);
   l->base = l->v.slot + l->v.code->co_nlocalsplus;
   l->sp = l->v.slot + mg_pyframe_stacktop(f);
   l->unit = mg_pyframe_lasti(f) + 1;
   l->in = &code->instr[l->unit > 0 ? l->unit - 1 : 0];
   mg_pyframe_set_stacktop(f, -1);
+  if (l->rec) {
+    l->up = l->rec->top;
+    l->nnode = l->rec->g->nnode;
+    l->direct = l->up && at->direct;
+    l->rec->top = l;
+  }
   MgStep step = throwflag ? STEP_error : STEP_next;
   for (;;) {
     if (l->rec) {
@@ -142,7 +186,7 @@ MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *co
       if (outer) loop_forget_popped(l);
     }
     if (step == STEP_next) {
-      if (outer && !loop_count(l)) {
+      if (!loop_count(l)) {
         mg_pyframe_set_lasti(f, l->unit - 1);
         return loop_end(l, LOOP_stop);
       }
@@ -150,22 +194,12 @@ MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *co
       const MgInstr *in = l->in = &code->instr[start];
       mg_pyframe_set_lasti(f, in->at);
       l->unit = in->next;
-      if (l->rec) {
-        if (l->rec->nbytecode++ > LOOP_MAX_INSTR) {
-          mg_rec_break(BK_limit, "more than %d instructions", LOOP_MAX_INSTR);
-          step = STEP_error;
-          continue;
-        }
-        if (outer) {
-          l->rec->line = (uint32_t)code->line[in->at];
-          if (outer->raw && loop_touch_stack(l, in)) {
-            step = STEP_error;
-            continue;
-          }
-        }
+      if (l->rec && loop_before(l, in)) {
+        step = STEP_error;
+        continue;
       }
       step = loop_handlers[in->op](l, in);
-      if (outer && !(l->rec && l->rec->abort)) outer->tail = step == STEP_next && loop_trivial[in->op] ? outer->tail + 1 : 0;
+      if (!(l->rec && l->rec->abort)) at->tail = step == STEP_next && loop_trivial[in->op] ? at->tail + 1 : 0;
       if (step == STEP_leave || step == STEP_unknown) {
         l->unit = start;
         mg_pyframe_set_lasti(f, start - 1);
@@ -177,7 +211,11 @@ MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *co
       continue;
     }
     /* An error: CPython's flag is set, or a break unwinds. */
-    if (l->rec && (l->rec->abort || (outer && !loop_outer_exception(l)))) return loop_end(l, LOOP_abort);
+    if (l->rec && !l->rec->abort) {
+      if (!at->exc_depth) at->exc_n = at->n;
+      if (outer) loop_outer_exception(l);
+    }
+    if (l->rec && l->rec->abort) return loop_end(l, LOOP_abort);
     if (!loop_unwind(l, step == STEP_error)) return loop_end(l, LOOP_error);
     step = STEP_next;
   }
@@ -205,12 +243,29 @@ static PyObject *record_drop(PyThreadState *ts, MgFrame *f) {
   return mg_pyframe_drop(ts, f);
 }
 
-static PyObject *record_run(PyThreadState *ts, MgFrame *f, const MgCode *code, int throwflag) {
+/* How far an inlined frame may go: r->stop leads from frame to frame by the calls to descend into. */
+static MgOuter record_progress(const MgRec *r, bool direct) {
+  MgOuter at = {.stop_at = -1, .descend = -1, .exc_n = -1, .direct = direct};
+  const MgLoop *up = r->top;
+  if (!direct || !up || up->at->descend != up->at->n) return at;
+  int depth = 1;
+  while ((up = up->up)) depth++;
+  if (depth == r->nstop - 1) at.stop_at = r->stop[depth].n;
+  else if (depth < r->nstop) at.descend = r->stop[depth].n;
+  return at;
+}
+
+static PyObject *record_run(PyThreadState *ts, MgFrame *f, const MgCode *code, bool direct, int throwflag) {
   if (mg_pyframe_enter_call(ts)) return mg_pyframe_drop(ts, f);
   MgFrameLink link;
   MgLoop l;
+  MgOuter at = record_progress(mg_rec, direct);
   mg_pyframe_link(ts, f, &link);
-  MgLoopEnd end = mg_loop_run(&l, ts, f, code, NULL, throwflag);
+  MgLoopEnd end = mg_loop_run(&l, ts, f, code, &at, false, throwflag);
+  if (end == LOOP_stop) {
+    l.rec->stopped(l.rec, &l);
+    if (!l.rec->abort) mg_rec_break(BK_none, "the recording ends here");
+  }
   mg_pyframe_unlink(ts, &link);
   mg_pyframe_leave_call(ts);
   switch (end) {
@@ -232,6 +287,8 @@ static const MgCode *record_code(PyCodeObject *co) {
 
 PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   PyCodeObject *co = mg_pyframe_code(f);
+  PyObject *called = mg_rec->direct;
+  mg_rec->direct = NULL;
   if (mg_skip_opaque(co)) {
     MgPause p = mg_rec_pause();
     PyObject *r = mg_pyframe_run(ts, f, throwflag);
@@ -267,5 +324,5 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   }
   if (gen && code->instr[mg_pyframe_lasti(f)].op != BC_YIELD_VALUE && record_enter_generator(&v))
     return record_drop(ts, f);
-  return record_run(ts, f, code, throwflag);
+  return record_run(ts, f, code, starts && !gen && called == v.func, throwflag);
 }

@@ -23,10 +23,12 @@ typedef enum MgLoopEnd {
   LOOP_unknown         /* plain: CPython has to go on at `unit` */
 } MgLoopEnd;
 
-typedef struct MgOuter { /* the outermost frame of a recording, or a frame that is stepped */
+typedef struct MgOuter { /* how far a frame is: the outermost one of a recording, an inlined one, or one that is stepped */
   long n;                /* instructions started */
   long stop_at;          /* stop once n of them are done; -1: never */
+  long descend;          /* the recording is to end inside of the frame that instruction number n calls; -1: not here */
   long tail;             /* trivial instructions executed last, without a gap */
+  bool direct;           /* inlined: what this frame returns is the result of the instruction that runs in the one above */
   bool *untouched;       /* recording, per slot at the start: still holds the frame's own, unwrapped value */
   int nslot;             /* entries of untouched */
   int raw;               /* stack entries, from the bottom, that are still unwrapped */
@@ -45,10 +47,18 @@ typedef struct MgLoop {
   int unit;              /* the next one */
   MgRec *rec;            /* NULL: plain execution */
   MgOuter *outer;        /* NULL in frames that are inlined into a recording */
+  MgOuter *at;           /* progress: outer, or the inlined frame's own */
+  struct MgLoop *up;     /* recording: the frame that is executing an instruction which led here */
+  bool direct;           /* as in MgOuter */
+  uint32_t nnode;        /* size of the graph when the frame started */
 } MgLoop;
 
 /* Executes the linked frame from its position until one of the ends.  Leaves stacktop and position set. */
-MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *code, MgOuter *outer, int throwflag);
+MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *code, MgOuter *at, bool outermost, int throwflag);
+/* Fills path (MG_STOP_DEPTH entries) from the frames being recorded; the number of entries. */
+int mg_loop_path(const MgRec *r, MgStop *path);
+/* Stack entries that a call instruction takes before it leaves its result. */
+int mg_loop_call_takes(const MgInstr *in);
 /* The hook's part while recording: runs an inlined frame and returns what the hook must return. */
 PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag);
 /* Does this instruction only put away what the one before it left?  A breaking instruction takes it along, so that its

@@ -15,6 +15,14 @@
 
 PyObject *mg_call_plain(const MgCall *c) { return PyObject_Vectorcall(c->f, c->arg, c->nargsf, c->kwnames); }
 
+/* Calls a Python function, fn, for c: a break in its frame may leave that frame as it is then. */
+static PyObject *call_frame(const MgCall *c, PyObject *fn) {
+  mg_rec->direct = c->tail && fn && PyFunction_Check(fn) ? fn : NULL;
+  PyObject *r = mg_call_plain(c);
+  if (mg_rec) mg_rec->direct = NULL;
+  return r;
+}
+
 PyObject *mg_call_unknown(const MgCall *c) {
   char name[256];
   return mg_rec_break(BK_c_function, "call of %s", mg_policy_name(c->f, name, sizeof name));
@@ -422,6 +430,7 @@ static PyObject *call_torch_original(PyObject *fn) {
 /* Calls fn with the arguments of c, bound to self when there is one. */
 static PyObject *call_forward(const MgCall *c, PyObject *fn, PyObject *self) {
   PyObject *m = self ? PyMethod_New(fn, self) : Py_NewRef(fn);
+  mg_rec->tail_call = c->tail;
   PyObject *r = m ? mg_rec_call(m, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
   Py_XDECREF(m);
   return r;
@@ -458,6 +467,7 @@ static int call_module(const MgCall *c, PyObject **out) {
   for (int i = 0; i < 8; i++) mg_guard_empty(mg_rec->guards, dict[i]);
   PyObject *forward = mg_rec_getattr(m, mg_names.forward);
   if (!forward) return -1;
+  mg_rec->tail_call = c->tail;
   *out = mg_rec_call(forward, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames);
   Py_DECREF(forward);
   return *out ? 1 : -1;
@@ -491,7 +501,7 @@ static PyObject *call_python(const MgCall *c) {
       Py_XDECREF(f);
       return r;
     }
-    return mg_call_plain(c);
+    return call_frame(c, fn);
   }
   if (t == &PyMethod_Type) { /* bound to something else than a Python function */
     if (!call_is_c(fn)) return mg_call_plain(c);
@@ -507,8 +517,8 @@ static PyObject *call_python(const MgCall *c) {
     int rc = call_module(c, &out);
     if (rc) return rc > 0 ? out : NULL;
   }
-  if (mg_older(c->f)) mg_rec_lookup_special(t, mg_names.call);
-  return mg_call_plain(c);
+  PyObject *call = mg_older(c->f) ? mg_rec_lookup_special(t, mg_names.call) : _PyType_Lookup(t, mg_names.call);
+  return call_frame(c, call);
 }
 
 static PyObject *call_special(const MgCall *c, MgAction act) {
@@ -599,7 +609,8 @@ static int call_on_mapping(const MgCall *c, PyObject **out) {
 PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   if (!mg_rec) return PyObject_Vectorcall(f, args, nargsf, kwnames);
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
-  MgCall c = {f, args, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)};
+  MgCall c = {f, args, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0), mg_rec->tail_call};
+  mg_rec->tail_call = false;
   if (call_sees_death(&c)) return NULL;
   MgVerdict v = mg_policy_of(f);
   PyObject *r, *self;

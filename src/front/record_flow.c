@@ -93,6 +93,7 @@ static PyObject *flow_call(MgLoop *l, PyObject *fn, PyObject *const *args, size_
       for (int i = 0; i < l->v.code->co_nlocalsplus && i < o->nslot; i++)
         if ((!super || !i || PyCell_Check(SLOT(i) ? SLOT(i) : Py_None)) && mg_loop_touch_slot(l, i)) return NULL;
   }
+  if (l->rec) l->rec->tail_call = true;
   return loop_call(l, fn, args, nargsf, kwnames);
 }
 
@@ -330,10 +331,8 @@ MgStep mg_op_WITH_EXCEPT_START(MgLoop *l, const MgInstr *in) {
 
 MgStep mg_op_PUSH_EXC_INFO(MgLoop *l, const MgInstr *in) {
   PyObject **handled = mg_pyframe_exc_slot(l->ts), *exc = POP();
-  if (l->outer && !l->outer->exc_depth++) {
-    /* A handler that the segment starts in: its exception was raised before. */
-    if (l->outer->exc_n < 0) l->outer->exc_n = l->outer->n;
-  }
+  /* A handler that the segment starts in: its exception was raised before. */
+  if (!l->at->exc_depth++ && l->at->exc_n < 0) l->at->exc_n = l->at->n;
   PUSH(*handled ? *handled : Py_NewRef(Py_None));
   PUSH(Py_NewRef(exc));
   *handled = exc;
@@ -345,7 +344,7 @@ MgStep mg_op_POP_EXCEPT(MgLoop *l, const MgInstr *in) {
     mg_rec_break(BK_handler, "the end of an exception handler that was entered before");
     return STEP_error;
   }
-  if (l->outer && l->outer->exc_depth && !--l->outer->exc_depth) l->outer->exc_n = -1;
+  if (l->at->exc_depth && !--l->at->exc_depth) l->at->exc_n = -1;
   Py_XSETREF(*mg_pyframe_exc_slot(l->ts), POP());
   return STEP_next;
 }

@@ -11,6 +11,7 @@ typedef struct MgCall {
   size_t nargsf;
   PyObject *kwnames;
   Py_ssize_t npos, n;   /* positional arguments; all arguments */
+  bool tail;            /* the result is that of the call instruction of the frame that is recorded */
 } MgCall;
 
 PyObject *mg_call_plain(const MgCall *c);

@@ -6,6 +6,7 @@
 #include "front/dynfloat.h"
 #include "front/hook.h"
 #include "front/record.h"
+#include "front/skip.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,24 @@ int mg_entry_run(MgEntry *e, PyObject **vals, PyObject **new_slots, PyObject **r
   return rc;
 }
 
+/* Frames that a segment ended in, waiting to be made: each is called with arguments that nobody looks at, and gets its
+ * slots and position when its hook finds it here. */
+typedef struct MgInnerRun {
+  MgEntry *e;         /* strong */
+  PyObject **value;   /* e->nvalue; strong, NULL once a frame has taken them */
+  int next;           /* index into e->inner */
+} MgInnerRun;
+
+static _Thread_local MgInnerRun *resume_waiting; /* the frame that starts next is its own */
+
+static void resume_run_free(MgInnerRun *run) {
+  if (!run) return;
+  for (int i = 0; i < run->e->nvalue; i++) Py_XDECREF(run->value[i]);
+  free(run->value);
+  mg_entry_release(run->e);
+  free(run);
+}
+
 typedef struct Drive {
   PyThreadState *ts;
   MgFrame *f;
@@ -33,6 +52,7 @@ typedef struct Drive {
   const MgCode *code;
   MgFrameView v;
   MgFrameLink link;
+  MgInnerRun *run;    /* owned: what the frame is to call, or NULL */
 } Drive;
 
 /* Every way out of the driver: unlinks, and lets CPython go on with the frame. */
@@ -48,7 +68,7 @@ static PyObject *drive_raise(Drive *d) {
   return mg_pyframe_run(d->ts, d->f, 1);
 }
 
-/* Puts the result of a segment into the frame. */
+/* Puts the result of a segment into the frame; takes the values. */
 static void drive_write(Drive *d, const MgEntry *e, PyObject **values) {
   int before = mg_pyframe_stacktop(d->f);
   mg_pyframe_set_stacktop(d->f, e->nslot < before ? e->nslot : before);
@@ -56,6 +76,7 @@ static void drive_write(Drive *d, const MgEntry *e, PyObject **values) {
     if (e->untouched[i]) continue;
     PyObject *old = i < before ? d->v.slot[i] : NULL;
     d->v.slot[i] = values[i];
+    values[i] = NULL;
     Py_XDECREF(old);
   }
   for (int i = e->nslot; i < before; i++) Py_CLEAR(d->v.slot[i]);
@@ -63,10 +84,25 @@ static void drive_write(Drive *d, const MgEntry *e, PyObject **values) {
   mg_pyframe_set_lasti(d->f, e->end - 1);
 }
 
+/* The frames that the segment ended in are made next; takes the values. */
+static int drive_wait(Drive *d, MgEntry *e, PyObject **values) {
+  MgInnerRun *run = mg_calloc(1, sizeof *run);
+  if (!run || !(run->value = mg_malloc(sizeof *values * (size_t)e->nvalue))) {
+    free(run);
+    return PyErr_NoMemory(), -1;
+  }
+  memcpy(run->value, values, sizeof *values * (size_t)e->nvalue);
+  memset(values, 0, sizeof *values * (size_t)e->nvalue);
+  run->e = e;
+  e->refs++;
+  d->run = run;
+  return 0;
+}
+
 /* Runs an entry in the frame.  0; -1 with exception. */
 static int drive_segment(Drive *d, MgEntry *e, PyObject **vals) {
   PyObject *small[RESUME_SMALL] = {NULL}, **values = small, *ret = NULL;
-  if (e->nslot > RESUME_SMALL && !(values = mg_calloc((size_t)e->nslot, sizeof *values)))
+  if (e->nvalue > RESUME_SMALL && !(values = mg_calloc((size_t)e->nvalue, sizeof *values)))
     return PyErr_NoMemory(), -1;
   int rc = mg_entry_run(e, vals, values, &ret);
   if (!rc) {
@@ -78,7 +114,9 @@ static int drive_segment(Drive *d, MgEntry *e, PyObject **vals) {
       if (d->code->instr[e->end].op == BC_RETURN_VALUE) d->v.slot[n++] = Py_NewRef(ret);
       mg_pyframe_set_stacktop(d->f, n);
     }
+    if (e->ninner) rc = drive_wait(d, e, values);
   }
+  for (int i = 0; i < e->nvalue; i++) Py_XDECREF(values[i]);
   Py_XDECREF(ret);
   if (values != small) free(values);
   return rc;
@@ -111,6 +149,7 @@ static void drive_log_recompile(Drive *d, MgBucket *b, const MgSlots *slots) {
 
 typedef enum DriveNext {
   DRIVE_step,
+  DRIVE_call,   /* d->run has the frame that the instruction at this position calls */
   DRIVE_return, /* the frame stands before its RETURN */
   DRIVE_eager,
   DRIVE_raise,  /* the user's program raised: its handlers may catch it */
@@ -166,7 +205,7 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
   next = DRIVE_raise;
   if (drive_segment(d, e, vals)) goto done;
   *nplain = e->nplain;
-  next = e->is_ret ? DRIVE_return : DRIVE_step;
+  next = e->is_ret ? DRIVE_return : e->ninner ? DRIVE_call : DRIVE_step;
 done:
   mg_entry_release(e);
   if (vals != small) free(vals);
@@ -174,61 +213,152 @@ done:
   return next;
 }
 
-PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg) {
+/* Makes the next frame of run (stolen) and runs it to its end: what it returns, or NULL with an exception. */
+static PyObject *resume_call(MgInnerRun *run) {
+  const MgInner *in = &run->e->inner[run->next];
+  PyObject *func = Py_NewRef(run->value[in->first]), *small[RESUME_SMALL], **args = small, *r = NULL;
+  PyCodeObject *co = (PyCodeObject *)Py_NewRef(PyFunction_GET_CODE(func));
+  int n = co->co_argcount + co->co_kwonlyargcount;
+  PyObject *names = co->co_kwonlyargcount ? PyTuple_GetSlice(co->co_localsplusnames, co->co_argcount, n) : NULL;
+  if (n > RESUME_SMALL && !(args = mg_malloc(sizeof *args * (size_t)n))) PyErr_NoMemory();
+  if (!PyErr_Occurred()) {
+    for (int i = 0; i < n; i++) args[i] = Py_None;
+    resume_waiting = run;
+    r = PyObject_Vectorcall(func, args, (size_t)co->co_argcount, names);
+    if (resume_waiting == run) { /* no frame came */
+      resume_waiting = NULL;
+      resume_run_free(run);
+    }
+  } else {
+    resume_run_free(run);
+  }
+  if (args != small) free(args);
+  Py_XDECREF(names);
+  Py_DECREF(co);
+  Py_DECREF(func);
+  return r;
+}
+
+bool mg_resume_is_waiting(MgFrame *f) {
+  if (!resume_waiting) return false;
+  MgFrameView v;
+  mg_pyframe_view(f, &v);
+  return v.func == resume_waiting->value[resume_waiting->e->inner[resume_waiting->next].first];
+}
+
+/* Gives a new frame the slots that wait for it; *nplain: instructions to execute when it is the innermost one. */
+static void drive_take_waiting(Drive *d, int *nplain) {
+  MgInnerRun *run = resume_waiting;
+  resume_waiting = NULL;
+  const MgInner *in = &run->e->inner[run->next++];
+  for (int i = mg_pyframe_stacktop(d->f); i-- > 0;) Py_CLEAR(d->v.slot[i]);
+  for (int i = 0; i < in->nslot; i++) {
+    d->v.slot[i] = run->value[in->first + 1 + i];
+    run->value[in->first + 1 + i] = NULL;
+  }
+  mg_pyframe_set_stacktop(d->f, in->nslot);
+  mg_pyframe_set_lasti(d->f, in->unit - 1);
+  if (run->next < run->e->ninner) {
+    d->run = run;
+  } else {
+    *nplain = run->e->nplain;
+    resume_run_free(run);
+  }
+}
+
+/* The instruction at the frame's position is a call that was begun in the segment: its frame is made and run.  *l is where
+ * the frame goes on. */
+static MgLoopEnd drive_call(Drive *d, MgLoop *l) {
+  MgInnerRun *run = d->run;
+  const MgInstr *in = &d->code->instr[mg_pyframe_lasti(d->f) + 1];
+  d->run = NULL;
+  mg_pyframe_set_lasti(d->f, in->at);
+  PyObject *r = resume_call(run);
+  MgOuter at = {.descend = -1, .exc_n = -1};
+  if (!r) return mg_loop_run(l, d->ts, d->f, d->code, &at, true, 1);
+  int top = mg_pyframe_stacktop(d->f);
+  d->v.slot[top] = r;
+  mg_pyframe_set_stacktop(d->f, top + 1);
+  mg_pyframe_set_lasti(d->f, in->next - 1);
+  l->unit = in->next;
+  return LOOP_stop;
+}
+
+/* Executes nplain instructions, and those that put away their result. */
+static MgLoopEnd drive_step(Drive *d, MgLoop *l, int nplain) {
+  MgLoopEnd end;
+  do {
+    MgOuter at = {.stop_at = nplain, .descend = -1, .exc_n = -1};
+    end = mg_loop_run(l, d->ts, d->f, d->code, &at, true, 0);
+    nplain = 1;
+  } while (end == LOOP_stop && !mg_force_break && mg_loop_settles(d->code, l->unit));
+  return end;
+}
+
+/* Runs a segment, or what follows it, again and again. */
+static PyObject *drive_run(Drive *d, bool waiting) {
+  for (;;) {
+    int nplain = 0;
+    DriveNext next;
+    if (waiting) {
+      drive_take_waiting(d, &nplain);
+      next = d->run ? DRIVE_call : DRIVE_step;
+      waiting = false;
+    } else next = drive_compiled(d, &nplain);
+    int unit = mg_pyframe_lasti(d->f) + 1;
+    if (next == DRIVE_fail) {
+      mg_pyframe_unlink(d->ts, &d->link);
+      mg_hook_mode = HOOK_compile;
+      return mg_pyframe_drop(d->ts, d->f);
+    }
+    if (next == DRIVE_raise) {
+      mg_pyframe_set_lasti(d->f, unit); /* the exception belongs to the instruction that would run next */
+      return drive_raise(d);
+    }
+    if (next != DRIVE_step && next != DRIVE_call) return drive_leave(d, unit);
+    MgLoop l;
+    MgLoopEnd end = LOOP_stop;
+    if (next == DRIVE_call) {
+      end = drive_call(d, &l);
+      /* Library code is not compiled on its own: it goes on in CPython. */
+      if (end == LOOP_stop && mg_skip_compile(d->v.code)) return drive_leave(d, l.unit);
+      if (end == LOOP_stop && !mg_force_break && mg_loop_settles(d->code, l.unit)) end = drive_step(d, &l, 1);
+    } else end = drive_step(d, &l, nplain);
+    if (end == LOOP_stop && !mg_pyframe_traced(d->ts)) continue; /* a debugger that was just turned on sees the rest */
+    return end == LOOP_error ? drive_raise(d) : drive_leave(d, l.unit);
+  }
+}
+
+PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, bool waiting) {
   Drive d = {.ts = ts, .f = f, .cfg = cfg};
   mg_pyframe_view(f, &d.v);
   if (!(d.info = mg_code_info(d.v.code)) || !(d.code = mg_code_decoded(d.info, d.v.code)) || !d.code->known) {
+    if (waiting) return mg_pyframe_drop(ts, f);
     PyErr_Clear();
     return mg_pyframe_run(ts, f, 0);
   }
   if (mg_pyframe_enter_call(ts)) return mg_pyframe_drop(ts, f);
   mg_pyframe_link(ts, f, &d.link);
-  PyObject *r = NULL;
-  for (;;) {
-    int nplain = 0;
-    DriveNext next = drive_compiled(&d, &nplain);
-    int unit = mg_pyframe_lasti(f) + 1;
-    if (next == DRIVE_fail) {
-      mg_pyframe_unlink(ts, &d.link);
-      mg_hook_mode = HOOK_compile;
-      r = mg_pyframe_drop(ts, f);
-      break;
-    }
-    if (next == DRIVE_raise) {
-      mg_pyframe_set_lasti(f, unit); /* the exception belongs to the instruction that would run next */
-      r = drive_raise(&d);
-      break;
-    }
-    if (next != DRIVE_step) {
-      r = drive_leave(&d, unit);
-      break;
-    }
-    MgLoop l;
-    MgLoopEnd end;
-    do {
-      MgOuter outer = {.stop_at = nplain, .exc_n = -1};
-      end = mg_loop_run(&l, ts, f, d.code, &outer, 0);
-      nplain = 1;
-    } while (end == LOOP_stop && !mg_force_break && mg_loop_settles(d.code, l.unit));
-    if (end == LOOP_stop && !mg_pyframe_traced(ts)) continue; /* a debugger that was just turned on sees the rest */
-    r = end == LOOP_error ? drive_raise(&d) : drive_leave(&d, l.unit);
-    break;
-  }
+  PyObject *r = drive_run(&d, waiting);
   mg_pyframe_leave_call(ts);
   return r;
 }
 
 /* ---- for tests ---- */
 
-static PyObject *resume_force_break(PyObject *self, PyObject *arg) {
-  long k = PyLong_AsLong(arg);
-  if (k == -1 && PyErr_Occurred()) return NULL;
-  mg_force_break = k > 0 ? k : 0;
+static PyObject *resume_force_break(PyObject *self, PyObject *args) {
+  long k;
+  int inner = 0;
+  if (!PyArg_ParseTuple(args, "l|p", &k, &inner)) return NULL;
+  mg_force_break = k > 0 && !inner ? k : 0;
+  mg_force_inner = k > 0 && inner ? k : 0;
   Py_RETURN_NONE;
 }
 
 static PyMethodDef resume_methods[] = {
-    {"force_break", resume_force_break, METH_O, "Ends every segment after k instructions; 0 turns it off (tests)."},
+    {"force_break", resume_force_break, METH_VARARGS,
+     "force_break(k, inner=False): ends every segment after k instructions, with inner those that are then in a frame that "
+     "the first one calls; 0 turns it off (tests)."},
     {NULL, NULL, 0, NULL}};
 
 int mg_resume_init(PyObject *module) { return PyModule_AddFunctions(module, resume_methods); }

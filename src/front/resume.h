@@ -4,7 +4,9 @@
 #include "front/cache.h"
 
 /* Runs a frame that has not started, by compiled segments where possible; returns what the hook must return. */
-PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg);
+PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, bool waiting);
+/* Is this new frame one that a segment ended in?  Then it must be run with waiting set. */
+bool mg_resume_is_waiting(MgFrame *f);
 
 /* Runs a segment on given slots: new_slots and ret as mg_snapshot_run.  vals: source values of the guard check. */
 int mg_entry_run(MgEntry *e, PyObject **vals, PyObject **new_slots, PyObject **ret);
@@ -14,7 +16,7 @@ int mg_entry_run(MgEntry *e, PyObject **vals, PyObject **new_slots, PyObject **r
 int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCodeInfo *info);
 
 /* Test: end a segment after every k-th instruction (0: off). */
-extern long mg_force_break;
+extern long mg_force_break, mg_force_inner;
 bool mg_strict(void); /* MAGNETO_STRICT=1: fallbacks and broken invariants are errors */
 int mg_resume_init(PyObject *module);
 #endif

@@ -12,7 +12,7 @@
 
 #define SEGMENT_ATTEMPTS 12          /* recordings of one segment before its frame is left to CPython */
 
-long mg_force_break;
+long mg_force_break, mg_force_inner;
 
 bool mg_strict(void) {
   static int on = -1;
@@ -38,6 +38,17 @@ typedef struct Segment {
   long stop_at;         /* -1: as far as it goes */
   int nplain;           /* instructions to execute unrecorded there */
   int back;             /* how far the next failing snapshot moves the end */
+  MgStop stop[MG_STOP_DEPTH]; /* n of each frame on the way to the end; only with nstop > 1 */
+  int nstop;            /* frames on that way; 0: the end is in this frame */
+  bool may_descend;     /* the end may be in a frame that this one calls */
+  long outer_stop;      /* stop_at and nplain when such an end cannot be used */
+  int outer_nplain;
+  MgSnapshot *snap;     /* taken at such an end, with */
+  MgInner *inner;       /* the frames there, */
+  int ninner, nvalue;
+  int end, nslot_end;   /* and this frame's position and slots */
+  PyCodeObject *inner_code; /* strong: code of the innermost frame */
+  int line;             /* of the break; 0: where the segment ends */
   MgBreakCode why;      /* the break that made it */
   char reason[256];
   MgEntry *entry;       /* the result */
@@ -66,7 +77,15 @@ static void segment_restore(Segment *s) {
   if (*exc != s->exc0) Py_XSETREF(*exc, Py_XNewRef(s->exc0));
 }
 
+static void segment_drop_inner(Segment *s) {
+  free(s->inner);
+  s->inner = NULL;
+  s->ninner = 0;
+}
+
 static void segment_free(Segment *s) {
+  segment_drop_inner(s);
+  Py_XDECREF(s->inner_code);
   for (int i = 0; s->saved && i < s->nslot; i++) Py_XDECREF(s->saved[i]);
   free(s->saved);
   Py_XDECREF(s->exc0);
@@ -74,34 +93,123 @@ static void segment_free(Segment *s) {
 
 /* ---- one attempt ---- */
 
+/* Is it between raising an exception and the end of its handler? */
+static bool segment_handles(long n, int exc_depth, long exc_n) { return exc_depth || (exc_n >= 0 && exc_n <= n - 1); }
+
+/* Where a segment can end for a break in a frame: before what was only loaded for the breaking instruction; a segment
+ * cannot end while its own exception is being handled. */
+static long segment_end_of(long n, long tail, int exc_depth, long exc_n, int *nplain) {
+  bool handles = segment_handles(n, exc_depth, exc_n);
+  long end = handles ? exc_n - 1 : n - 1 - tail; /* values that were only loaded need no guards */
+  *nplain = handles ? 1 : (int)(n - end);
+  if (end > 0) return end;
+  if (!handles) *nplain = (int)n;
+  return 0;
+}
+
+/* May the next attempt end in a frame that this one calls?  Then the innermost frame that has something to keep. */
+static void segment_descend(Segment *s, const MgRec *r) {
+  int k = 0, nplain = 0;
+  while (k + 1 < r->npath && !segment_handles(r->path[k].n, r->path[k].exc_depth, r->path[k].exc_n)) k++;
+  for (; k > 0; k--) {
+    const MgStop *p = &r->path[k];
+    long end = segment_end_of(p->n, p->tail, p->exc_depth, p->exc_n, &nplain);
+    if (!end || r->g->nnode == p->nnode) continue; /* nothing to keep: the call is repeated as a whole */
+    memcpy(s->stop, r->path, sizeof *s->stop * (size_t)k);
+    s->stop[k].n = end;
+    s->nstop = k + 1;
+    s->outer_stop = s->stop_at;
+    s->outer_nplain = s->nplain;
+    s->nplain = nplain;
+    s->stop_at = r->path[0].n;
+    s->line = p->line;
+    return;
+  }
+}
+
 /* Decides where the next attempt ends, after a break in instruction number n. */
 static void segment_place_break(Segment *s, const MgRec *r, const MgOuter *o) {
-  long end = o->n - 1, broke = o->n;
-  if (o->exc_depth || (o->exc_n >= 0 && o->exc_n <= end)) {
-    end = o->exc_n - 1; /* a segment cannot end while its own exception is being handled */
-  } else {
-    end -= o->tail; /* values that were only loaded for the breaking instruction need no guards */
-  }
-  s->stop_at = end > 0 ? end : 0;
-  s->nplain = (int)(broke - s->stop_at);
-  if (o->exc_n >= 0 && s->stop_at == o->exc_n - 1) s->nplain = 1;
+  s->stop_at = segment_end_of(o->n, o->tail, o->exc_depth, o->exc_n, &s->nplain);
+  s->nstop = 0;
+  s->line = (int)r->line;
   s->why = (MgBreakCode)r->code;
   snprintf(s->reason, sizeof s->reason, "%s", r->reason);
+  if (s->may_descend) segment_descend(s, r);
 }
 
 /* The snapshot failed at the end of the segment: end it earlier, by growing steps. */
 static void segment_move_back(Segment *s, const MgRec *r, long n) {
+  if (s->nstop) { /* end in this frame instead */
+    s->nstop = 0;
+    s->may_descend = false;
+    s->stop_at = s->outer_stop;
+    s->nplain = s->outer_nplain;
+    return;
+  }
   if (s->stop_at < 0) { /* ran to its RETURN */
     s->nplain = 0;
     s->why = (MgBreakCode)r->code;
     snprintf(s->reason, sizeof s->reason, "%s", r->reason);
     s->stop_at = n;
+    s->line = 0;
   }
   long step = s->back ? s->back : 1, end = s->stop_at - step;
   s->back = (int)step * 2;
   if (end < 0) end = 0;
   s->nplain += (int)(s->stop_at - end);
   s->stop_at = end;
+}
+
+/* A frame at the end of a segment: its function and slots go to *v, which moves on. */
+static void segment_add_inner(MgInner *in, const MgLoop *l, bool innermost, int first, PyObject **v) {
+  *in = (MgInner){.first = first};
+  in->unit = innermost ? l->unit : (int)(l->in - l->code->instr);
+  in->nslot = (int)(l->sp - l->v.slot) - (innermost ? 0 : mg_loop_call_takes(l->in));
+  *v++ = l->v.func;
+  memcpy(v, l->v.slot, sizeof *v * (size_t)in->nslot);
+}
+
+/* The recording reached its end in a frame that this one calls: the snapshot has all frames, outermost first. */
+static int segment_stopped(MgRec *r, MgLoop *innermost) {
+  Segment *s = r->stopped_arg;
+  MgLoop *frame[MG_STOP_DEPTH];
+  int n = 0, total = 0, rc = -1;
+  for (MgLoop *l = innermost; l; l = l->up) n++;
+  if (n > MG_STOP_DEPTH) return -1;
+  int k = n;
+  for (MgLoop *l = innermost; l; l = l->up) {
+    frame[--k] = l;
+    total += (int)(l->sp - l->v.slot) + 1;
+  }
+  PyObject **v = mg_calloc((size_t)total + 1, sizeof *v);
+  bool *untouched = mg_calloc((size_t)total + 1, sizeof *untouched);
+  MgInner *inner = mg_calloc((size_t)n, sizeof *inner);
+  mg_hook_mode = HOOK_off;
+  if (v && untouched && inner) {
+    MgLoop *o = frame[0];
+    s->nslot_end = (int)(o->sp - o->v.slot) - mg_loop_call_takes(o->in);
+    s->end = (int)(o->in - o->code->instr);
+    memcpy(v, o->v.slot, sizeof *v * (size_t)s->nslot_end);
+    for (int i = 0; i < s->nslot_end && i < o->outer->nslot; i++) untouched[i] = o->outer->untouched[i];
+    int at = s->nslot_end;
+    for (k = 1; k < n; k++) {
+      segment_add_inner(&inner[k - 1], frame[k], k == n - 1, at, v + at);
+      at += 1 + inner[k - 1].nslot;
+    }
+    s->snap = mg_snapshot_build(v, at, untouched, NULL);
+    Py_XSETREF(s->inner_code, (PyCodeObject *)Py_NewRef(innermost->v.code));
+    s->inner = inner;
+    s->ninner = n - 1;
+    s->nvalue = at;
+    inner = NULL;
+    rc = s->snap ? mg_joint_record(r, s->snap) : 0;
+    if (rc) s->failed = true;
+  }
+  mg_hook_mode = HOOK_record;
+  free(v);
+  free(untouched);
+  free(inner);
+  return rc;
 }
 
 static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOuter *o, int end, bool is_ret, int nslot) {
@@ -115,10 +223,20 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
   e->end = end;
   e->is_ret = is_ret;
   e->nplain = s->nplain;
-  e->nslot = is_ret ? 0 : nslot;
+  e->nslot = e->nvalue = is_ret ? 0 : nslot;
+  if (s->inner) {
+    e->inner = s->inner;
+    e->ninner = s->ninner;
+    e->nvalue = s->nvalue;
+    s->inner = NULL;
+    s->ninner = 0;
+  }
   e->nnode = (int)r->g->nnode - 1;
   e->line = s->code->line[s->unit];
-  e->end_line = s->code->line[end];
+  e->end_line = !is_ret && s->line ? s->line : s->code->line[end];
+  PyCodeObject *co = e->ninner ? s->inner_code : s->v.code;
+  e->end_file = Py_NewRef(co->co_filename);
+  e->end_name = Py_NewRef(co->co_qualname);
   e->code = is_ret ? BK_none : s->why;
   const char *reason = is_ret ? "return" : s->reason;
   if ((e->reason = mg_malloc(strlen(reason) + 1))) strcpy(e->reason, reason);
@@ -155,13 +273,25 @@ static int segment_clear_locals(Segment *s, MgRec *r, const MgOuter *o) {
 static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bool *is_ret, int *nslot) {
   MgLoop l;
   mg_hook_mode = HOOK_record;
-  MgLoopEnd how = mg_loop_run(&l, s->ts, s->f, s->code, o, 0);
+  MgLoopEnd how = mg_loop_run(&l, s->ts, s->f, s->code, o, true, 0);
   mg_hook_mode = HOOK_off;
   bool interrupted = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
   PyErr_Clear();
   /* The interrupt must not be lost with the recording: it is raised again by the code that runs next. */
   if (interrupted) PyErr_SetInterrupt();
-  MgSnapshot *snap = NULL;
+  MgSnapshot *snap = s->snap;
+  if (snap) { /* in an inner frame */
+    s->snap = NULL;
+    *end = s->end;
+    *nslot = s->nslot_end;
+    *is_ret = false;
+    return snap;
+  }
+  if (r->abort && s->inner) { /* there, but it cannot be rebuilt */
+    segment_drop_inner(s);
+    segment_move_back(s, r, o->n);
+    return NULL;
+  }
   if (r->abort && r->code == BK_exception && r->asked_compiling && !s->deny_compiling) {
     s->deny_compiling = true; /* libraries raise where they believe a compiler at work: record what eager would do */
     return NULL;
@@ -200,7 +330,8 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
 
 static int segment_outer(Segment *s, MgOuter *o) {
   int first = s->v.code->co_nlocalsplus;
-  *o = (MgOuter){.stop_at = s->stop_at < 0 && mg_force_break ? mg_force_break : s->stop_at,
+  *o = (MgOuter){.stop_at = s->nstop ? -1 : s->stop_at < 0 && mg_force_break ? mg_force_break : s->stop_at,
+                 .descend = s->nstop ? s->stop[0].n : -1,
                  .nslot = s->nslot,
                  .raw = s->nslot - first,
                  .exc_n = -1};
@@ -221,8 +352,9 @@ static int segment_attempt(Segment *s) {
   MgExprs exprs;
   MgGraph graph;
   MgOuter outer = {0};
-  MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = s->cfg, .dyn = s->info->dyn, .want_fx = s->cfg->backend != NULL,
-               .deny_compiling = s->deny_compiling};
+  MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = s->cfg, .dyn = s->info->dyn,
+               .want_fx = s->cfg->backend != NULL, .deny_compiling = s->deny_compiling, .stop = s->stop,
+               .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   MgSlots slots = {s->v.slot, s->nslot, s->v.func};
   MgSnapshot *snap = NULL;
   int end = 0, nslot = 0, rc = -1;
@@ -241,7 +373,7 @@ static int segment_attempt(Segment *s) {
     if (!mg_standin_begin(&rec)) {
       snap = segment_record(s, &rec, &outer, &end, &is_ret, &nslot);
       rc = 0;
-      if (snap && mg_joint_record(&rec, snap)) {
+      if (snap && (s->failed || (!s->inner && mg_joint_record(&rec, snap)))) {
         mg_snapshot_free(snap);
         snap = NULL;
         rc = -1;
@@ -290,9 +422,9 @@ free_ctx:
 /* ---- what users see ---- */
 
 static void segment_log(const Segment *s, const MgEntry *e) {
-  const char *name = PyUnicode_AsUTF8(s->v.code->co_qualname), *file = PyUnicode_AsUTF8(s->v.code->co_filename);
+  const char *name = PyUnicode_AsUTF8(s->v.code->co_qualname), *file = PyUnicode_AsUTF8(e->end_file);
   if (!e->is_ret && mg_log_on(MG_LOG_graph_breaks))
-    mg_log(MG_LOG_graph_breaks, "%s:%d in %s: %s: %s\n  hint: %s", file, e->end_line, name, mg_break_name(e->code),
+    mg_log(MG_LOG_graph_breaks, "%s:%d in %s: %s: %s\n  hint: %s", file, e->end_line, PyUnicode_AsUTF8(e->end_name), mg_break_name(e->code),
            e->reason, mg_break_hint(e->code));
   if (mg_log_on(MG_LOG_plan_frame))
     mg_log(MG_LOG_plan_frame, "%s (%s): units %d-%d, lines %d-%d: %d ops, then %s%s%s", name, file, e->unit, e->end,
@@ -356,6 +488,8 @@ int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCod
   int rc = -1;
   mg_pyframe_view(f, &s.v);
   if (!(s.code = mg_code_decoded(info, s.v.code)) || segment_save(&s)) goto done;
+  /* In a loop each turn would leave an entry of its own, made for the objects of that turn. */
+  s.may_descend = !mg_force_break && !mg_decode_in_loop(s.code, s.unit);
   MgHookMode mode = mg_hook_mode;
   s.off = segment_has_node(&s);
   for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && !s.off && s.stop_at != 0; i++)

@@ -37,8 +37,9 @@ def run(f, args, seed=0):
 
 
 @contextlib.contextmanager
-def forced_breaks(k):
-    _magneto.force_break(k)
+def forced_breaks(k, inner=False):
+    """A break after every k-th instruction of a frame; inner: after k instructions, when inside of a call."""
+    _magneto.force_break(k, inner)
     try:
         yield
     finally:

@@ -21,6 +21,13 @@ def test_forced_breaks(f, make, k):
         check(f, make)
 
 
+@pytest.mark.parametrize("k", [6, 11, 17, 25, 40])
+@pytest.mark.parametrize("f, make", CASES)
+def test_forced_breaks_in_calls(f, make, k):
+    with forced_breaks(k, inner=True):
+        check(f, make)
+
+
 def test_a_program_that_raises_because_a_compiler_is_at_work_is_recorded_as_eager():
     """Libraries skip work under a compiler and then fail over what is missing; eager never would."""
 

@@ -23,8 +23,8 @@ def test_program(f, make, graphs, breaks):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("k, inner", [(1, False), (3, False), (14, True)])
 @pytest.mark.parametrize("f, make, graphs, breaks", CASES)
-def test_program_with_breaks(f, make, graphs, breaks, k):
-    with forced_breaks(k):
+def test_program_with_breaks(f, make, graphs, breaks, k, inner):
+    with forced_breaks(k, inner):
         check(f, make, calls=2, eager_backend=True)

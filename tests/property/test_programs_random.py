@@ -36,14 +36,14 @@ def run(f, space, n):
     return r, list(args), space["COUNT"], out.getvalue()
 
 
-def check(text, breaks=0):
+def check(text, breaks=0, inner=False):
     code = compile(text, "<random program>", "exec")
     a, b = {}, {}
     exec(code, a)
     exec(code, b)
     magneto.reset()
     compiled = magneto.compile(b["f"], options={"recompile_limit": 4})
-    _magneto.force_break(breaks)
+    _magneto.force_break(breaks, inner)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -57,8 +57,8 @@ def check(text, breaks=0):
 
 @settings(max_examples=int(os.environ.get("MAGNETO_EXAMPLES", "60")), deadline=None, derandomize=True, database=None,
           suppress_health_check=list(HealthCheck))
-@given(data=st.data(), breaks=st.sampled_from([0, 0, 1, 2, 3, 5]))
-def test_random_program(data, breaks):
+@given(data=st.data(), breaks=st.sampled_from([0, 0, 1, 2, 3, 5]), inner=st.booleans())
+def test_random_program(data, breaks, inner):
     numbers = data.draw(st.lists(st.integers(0, 10000), min_size=5, max_size=150))
     left = iter(numbers)
-    check(generator.program(lambda k: next(left, 0) % k), breaks)
+    check(generator.program(lambda k: next(left, 0) % k), 9 * breaks if inner else breaks, inner)

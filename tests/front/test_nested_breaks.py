@@ -1,0 +1,307 @@
+"""Breaks inside of calls: what was recorded before them, in any frame, is one graph, and the frames go on in place."""
+import sys
+import traceback
+
+import magneto
+import pytest
+import torch
+from harness import check, forced_breaks, graphs_breaks
+from magneto import _magneto
+
+
+def stop(*args):
+    print(*args)
+
+
+def callee(a, k=1, *, scale=2):
+    b = a * scale + k
+    stop("in", b.shape)
+    return b + 1
+
+
+def plain(x):
+    y = x + 1
+    return callee(y, scale=3) - y
+
+
+def three_deep(x):
+    def one(a):
+        return two(a + 1) * 2
+
+    def two(a):
+        b = a * 3
+        stop("two")
+        return b - 1
+
+    return one(x * 2) + 5
+
+
+def recursive(x, n):
+    y = x + n
+    if n:
+        return recursive(y * 2, n - 1) + y
+    stop("bottom")
+    return y.cos()
+
+
+def closure(x):
+    total = 0
+
+    def add(q):
+        nonlocal x, total
+        x = x + q
+        total += 1
+        stop(total)
+        x = x * 2
+        return total
+
+    return add(x) + add(x * 3), x, total
+
+
+def caught(x):
+    def fail(a):
+        b = a * 2
+        stop("fail")
+        raise ValueError(b.shape[0])
+
+    try:
+        fail(x + 1)
+    except ValueError as e:
+        return x * e.args[0]
+
+
+def passes_through_finally(x):
+    seen = []
+
+    def middle(a):
+        try:
+            return inner(a * 2)
+        finally:
+            seen.append("middle")
+
+    def inner(a):
+        b = a + 1
+        stop("inner")
+        return b
+
+    return middle(x), seen
+
+
+def grad_mode(x):
+    def inner(a):
+        with torch.no_grad():
+            b = a * 2
+            stop(torch.is_grad_enabled())
+            c = b + 1
+        return c, torch.is_grad_enabled()
+
+    return inner(x + 1)
+
+
+def stack_below(x):
+    return [x + 1, callee(x * 2), *(i * x for i in range(2))], (x.sin(), callee(a=x))
+
+
+def star_arguments(x):
+    def inner(a, *rest, k, **kw):
+        b = a + len(rest) + k
+        stop(sorted(kw))
+        return b * kw["z"], rest
+
+    args, kw = (x + 1, 2, 3), {"k": 4, "z": x}
+    return inner(*args, **kw)
+
+
+class Counter:
+    def __init__(self):
+        self.n, self.items = 0, []
+
+    def step(self, a):
+        self.n += 1
+        self.items.append(a * 2)
+        stop(self.n)
+        self.items.append(self.n)
+        return a + self.n
+
+    @property
+    def value(self):
+        stop("property")
+        return self.n
+
+
+def method(x, c):
+    return c.step(x * 2) + c.step(x) + c.value
+
+
+def through_c(x):
+    def key(a):
+        t = x * a
+        stop(a)
+        return float(t.sum())
+
+    return sorted([3, 1, 2], key=key), list(map(lambda i: callee(x + i), [1, 2]))
+
+
+def generator(x):
+    def values(a):
+        for i in range(3):
+            b = a + i
+            stop(i)
+            yield b
+
+    return sum(values(x * 2))
+
+
+def same_object(x):
+    items = [x + 1]
+
+    def inner(got, t):
+        u = t * 2
+        stop(len(got))
+        got.append(u)
+        return got is items, t is items[0]
+
+    return inner(items, items[0]), items
+
+
+def raise_from_inner(x):
+    def inner(a):
+        b = a + 1
+        stop("raise")
+        raise KeyError("no") from ValueError(str(tuple(b.shape)))
+
+    inner(x * 2)
+
+
+CASES = {f.__name__: (f, make, graphs) for f, make, graphs in [
+    (plain, lambda: (torch.randn(3),), 3), (three_deep, lambda: (torch.randn(3),), 4),
+    (recursive, lambda: (torch.randn(3), 3), 3), (closure, lambda: (torch.randn(3),), None),
+    (caught, lambda: (torch.randn(3),), 2), (passes_through_finally, lambda: (torch.randn(3),), 1),
+    (grad_mode, lambda: (torch.randn(3),), 2), (stack_below, lambda: (torch.randn(3),), None),
+    (star_arguments, lambda: (torch.randn(3),), 2), (method, lambda: (torch.randn(3), Counter()), None),
+    (through_c, lambda: (torch.randn(3),), None), (generator, lambda: (torch.randn(3),), None),
+    (same_object, lambda: (torch.randn(3),), 1), (raise_from_inner, lambda: (torch.randn(3),), 1)]}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nested_break(name):
+    f, make, graphs = CASES[name]
+    stats, _ = check(f, make)
+    assert stats["fallbacks"] == 0
+    if graphs is not None: # the others are called with numbers that change
+        assert stats["graphs"] == graphs and stats["recompiles"] == 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_break_at_every_instruction(name):
+    f, make, _ = CASES[name]
+    for k in range(1, 60):
+        with forced_breaks(k, inner=True):
+            check(f, make, calls=2, eager_backend=True)
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        h = self.linear(x)
+        stop("block")
+        return torch.relu(h) + x
+
+
+class Net(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(Block() for _ in range(n))
+
+    def forward(self, x):
+        x = x * 2
+        for block in self.blocks:
+            x = block(x)
+        return x + 1
+
+
+def test_a_loop_over_modules_that_break_compiles_once():
+    net = Net(12)
+    x = torch.randn(2, 3)
+    with torch.no_grad():
+        compiled = magneto.compile(net, backend="aten")
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), net(x))
+    stats = _magneto.stats()
+    assert stats["recompiles"] == 0 and stats["fallbacks"] == 0 and stats["graphs"] == 25
+
+
+def test_reason_and_line_are_those_of_the_inner_frame():
+    magneto.compile(plain, backend="aten")(torch.randn(3))
+    (entry,) = (e for e in _magneto.entries() if e["break"] == "c_function")
+    assert entry["code"] is plain.__code__
+    assert entry["end_line"] == callee.__code__.co_firstlineno + 2 and entry["end_name"] == "callee"
+    assert entry["end_file"] == callee.__code__.co_filename
+
+
+def test_traceback_shows_every_frame():
+    try:
+        magneto.compile(raise_from_inner, backend="aten")(torch.randn(3))
+    except KeyError as e:
+        names = [f.name for f in traceback.extract_tb(e.__traceback__)]
+        lines = [f.line for f in traceback.extract_tb(e.__traceback__)]
+    assert names[-2:] == ["raise_from_inner", "inner"] and lines[-2] == "inner(x * 2)" and lines[-1].startswith("raise KeyError")
+
+
+def test_frames_below_are_there_while_the_inner_one_runs():
+    seen = []
+
+    def inner(a):
+        b = a + 1
+        seen.append([sys._getframe(i).f_code.co_name for i in range(2)] + [sys._getframe(1).f_lineno])
+        return b
+
+    def outer(x):
+        y = x * 2
+        return inner(y)
+
+    compiled = magneto.compile(outer, backend="aten")
+    for _ in range(3):
+        compiled(torch.randn(2))
+    outer(torch.randn(2))
+    assert seen[0] == seen[1] == seen[2] == seen[3]
+
+
+def test_recursion_limit_while_frames_are_made_anew():
+    def down(x, n):
+        y = x + 1
+        if n:
+            return down(y, n - 1)
+        stop("end")
+        return y
+
+    compiled = magneto.compile(down, backend="aten")
+    assert torch.equal(compiled(torch.zeros(2), 5), torch.full((2,), 6.0))
+    limit = sys.getrecursionlimit()
+    depth = len(traceback.extract_stack())
+    sys.setrecursionlimit(depth + 12)
+    try:
+        with pytest.raises(RecursionError):
+            compiled(torch.zeros(2), 400)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert torch.equal(compiled(torch.zeros(2), 5), torch.full((2,), 6.0))
+
+
+def test_graphs_and_breaks_of_a_module_in_a_module():
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Block()
+
+        def forward(self, x):
+            return self.block(x + 1) * 2
+
+    net = Outer()
+    compiled = magneto.compile(net, backend="aten")
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(compiled(x), net(x))
+    assert graphs_breaks(_magneto.stats()) == (3, 1)
