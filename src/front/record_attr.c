@@ -69,6 +69,22 @@ static PyObject *attr_get_member(PyObject *o, MgOlder *e, PyObject *d, PyObject 
   return w;
 }
 
+/* A C getter of an object that is found by a path: exceptions keep what it gives, so it is on the path too; other values
+ * are made for each read, so the object must be the same one, with the same answer. */
+static PyObject *attr_get_by_path(PyObject *o, MgOlder *e, PyObject *d) {
+  PyObject *v = Py_TYPE(d)->tp_descr_get(d, e->orig, (PyObject *)Py_TYPE(o)), *w;
+  if (!v) return NULL;
+  if (PyExceptionInstance_Check(o)) {
+    w = mg_wrap(v, mg_source(mg_rec->guards, SRC_member, e->src, 0, d));
+  } else {
+    mg_older_pin(o);
+    if (mg_guard_is_const(v)) mg_guard_member(mg_rec->guards, e->orig, d, v);
+    w = mg_wrap_result(v);
+  }
+  Py_DECREF(v);
+  return w;
+}
+
 /* A data descriptor found on the class of o. */
 static PyObject *attr_get_data_descr(PyObject *o, PyObject *d, PyObject *name) {
   PyTypeObject *dt = Py_TYPE(d);
@@ -77,6 +93,8 @@ static PyObject *attr_get_data_descr(PyObject *o, PyObject *d, PyObject *name) {
   if (e && name == mg_names.dict && dt == &PyGetSetDescr_Type) return Py_XNewRef(mg_older_dict(o));
   if (name == mg_names.globals && PyFunction_Check(o)) return mg_rec_namespace(PyFunction_GET_GLOBALS(o));
   if (e && dt == &PyMemberDescr_Type) return attr_get_member(o, e, d, name);
+  if (e && dt == &PyGetSetDescr_Type && e->kind == OLDER_object && mg_older_by_path(e) && name != mg_names.class_)
+    return attr_get_by_path(o, e, d);
   Py_INCREF(d);
   PyObject *r = dt->tp_descr_get(d, o, (PyObject *)Py_TYPE(o));
   Py_DECREF(d);

@@ -1,5 +1,6 @@
 /* Instructions that change what runs next: jumps, loops, calls, imports, generators, with, exceptions. */
 #include "front/guard.h"
+#include "front/identity.h"
 #include "front/record.h"
 
 /* ---- jumps ---- */
@@ -560,6 +561,10 @@ MgStep mg_op_RAISE_VARARGS(MgLoop *l, const MgInstr *in) {
     if (!mg_decode_handler(l->code, in->at) && !(l->rec && l->outer)) return STEP_leave;
     PyErr_Restore(Py_NewRef(Py_TYPE(exc)), Py_NewRef(exc), PyException_GetTraceback(exc));
     return STEP_reraise;
+  }
+  if (l->rec && mg_older(PEEK(in->arg))) { /* its context, cause and traceback are about to change */
+    mg_rec_break(BK_older_object, "raises an older %s", Py_TYPE(PEEK(in->arg))->tp_name);
+    return STEP_error;
   }
   PyObject *cause = in->arg == 2 ? POP() : NULL;
   PyObject *exc = flow_exception(l, POP(), "exceptions must derive from BaseException");

@@ -15,7 +15,7 @@ int mg_entry_run(MgEntry *e, PyObject **vals, PyObject **new_slots, PyObject **r
  * 0: the site has a new entry or became plain.  1: leave the frame to CPython.  -1: exception for the user. */
 int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCodeInfo *info);
 
-/* Test: end a segment after every k-th instruction (0: off). */
+/* Tests: end a segment after every k-th instruction of its frame; or after k of any frame, if in one that it calls (0: off). */
 extern long mg_force_break, mg_force_inner;
 bool mg_strict(void); /* MAGNETO_STRICT=1: fallbacks and broken invariants are errors */
 int mg_resume_init(PyObject *module);

@@ -320,3 +320,102 @@ def test_no_leaks(i, again):
         loop(100)
     assert counts[1] == counts[2], counts
     assert blocks[2] - blocks[1] < 100, blocks  # less than one object a call
+
+
+def test_many_dicts_change_between_two_calls():
+    """More than a guard set keeps note of: all of them are looked at then."""
+    nets = torch.nn.ModuleList(Net() for _ in range(12))
+
+    def f(x):
+        for n in nets:
+            x = n(x)
+        return x
+
+    compiled = magneto.compile(f)
+    with torch.no_grad():
+        x = torch.ones(3)
+        for k in (1, 1, 2, 1, 3, 2):
+            for n in nets:
+                n.k = k
+                n.unrelated = k
+            torch.testing.assert_close(compiled(x), f(x))
+        for n in nets:
+            n.inner.extra = 1
+        entries = _magneto.stats()["entries"]
+        torch.testing.assert_close(compiled(x), f(x))
+        assert _magneto.stats()["entries"] == entries
+        nets[3].inner.register_forward_hook(lambda m, a, out: out * 2)
+        torch.testing.assert_close(compiled(x), f(x))
+
+
+def test_two_functions_rely_on_one_dict():
+    net = Net()
+    compiled = [magneto.compile(f) for f in (lambda x: net(x) + 1, lambda x: net(x) * net.k)]
+    with torch.no_grad():
+        x = torch.ones(3)
+        for k in (1, 2, 2, 3, 1):
+            net.k = k
+            torch.testing.assert_close(compiled[0](x), net(x) + 1)
+            if k != 2:
+                torch.testing.assert_close(compiled[1](x), net(x) * k)
+
+
+def test_requires_grad_and_data_of_a_parameter():
+    net = torch.nn.Linear(3, 3)
+    compiled = magneto.compile(net)
+    x = torch.ones(3)
+    for change in (lambda p: p.requires_grad_(False), lambda p: p.requires_grad_(True), lambda p: setattr(p, "data", torch.ones(3)),
+                   lambda p: setattr(p, "data", torch.ones(3).double().float()), lambda p: setattr(p, "grad", torch.ones(3))):
+        compiled(x)
+        change(net.bias)
+        y, want = compiled(x), net(x)
+        torch.testing.assert_close(y, want)
+        assert y.requires_grad == want.requires_grad
+    net.weight.requires_grad_(False)
+    net.bias.requires_grad_(False)
+    assert not compiled(x).requires_grad
+
+
+def boom(k):
+    print(end="")
+    raise ValueError(k)
+
+
+@pytest.mark.parametrize("make", [lambda k: ValueError(k), lambda k: StopIteration(k), lambda k: OSError(k, "text")])
+def test_exceptions_that_were_caught_are_no_constants(make):
+    def f(x, e):
+        try:
+            print(end="")
+            raise e
+        except ValueError as e:
+            return x + e.args[0]
+        except StopIteration as e:
+            return x + e.value
+        except OSError as e:
+            return x + e.errno
+
+    compiled = magneto.compile(f)
+    for k in (1, 2, 3, 2):
+        assert torch.equal(compiled(torch.ones(2), make(k)), f(torch.ones(2), make(k)))
+
+
+def test_a_handler_is_compiled_once():
+    def f(x):
+        try:
+            boom(2)
+        except ValueError:
+            x = x * 2
+        return x + 1
+
+    compiled = magneto.compile(f)
+    for _ in range(12):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 3.0))
+    assert _magneto.stats()["recompiles"] == 0
+
+
+def test_c_getters_of_arguments():
+    import datetime
+
+    compiled = magneto.compile(lambda x, d: x + d.year)
+    for year in (2020, 2021, 2020):
+        assert torch.equal(compiled(torch.ones(2), datetime.date(year, 1, 1)), torch.ones(2) + year)
