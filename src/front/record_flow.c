@@ -562,7 +562,7 @@ MgStep mg_op_RAISE_VARARGS(MgLoop *l, const MgInstr *in) {
     PyErr_Restore(Py_NewRef(Py_TYPE(exc)), Py_NewRef(exc), PyException_GetTraceback(exc));
     return STEP_reraise;
   }
-  if (l->rec && mg_older(PEEK(in->arg))) { /* its context, cause and traceback are about to change */
+  if (l->rec && PyExceptionInstance_Check(PEEK(in->arg)) && mg_older(PEEK(in->arg))) { /* its context, cause and traceback are about to change */
     mg_rec_break(BK_older_object, "raises an older %s", Py_TYPE(PEEK(in->arg))->tp_name);
     return STEP_error;
   }
