@@ -8,18 +8,46 @@ import torch as _torch  # noqa: F401  (the extension finds torch's libraries alr
 
 from . import _magneto  # noqa: F401
 from .backends import list_backends, register_backend
-from .compiler import compile, disable, graph_break, is_compiling, reset  # noqa: A004
-from .explain import Explanation, explain
+from .compiler import compile, graph_break, reset  # noqa: A004
+from .control import (
+    allow_in_graph,
+    assume_constant_result,
+    cudagraph_mark_step_begin,
+    disable,
+    is_compiling,
+    mark_dynamic,
+    mark_static,
+    maybe_mark_dynamic,
+    nonstrict_trace,
+    run,
+    set_stance,
+    substitute_in_graph,
+)
+from .explain import Explanation, ExportResult, explain, export
 
 __version__ = "0.1.0"
+is_dynamo_compiling = is_compiling
 __all__ = [
     "Explanation",
+    "ExportResult",
+    "allow_in_graph",
+    "assume_constant_result",
     "compile",
+    "cudagraph_mark_step_begin",
     "disable",
     "explain",
+    "export",
     "graph_break",
     "is_compiling",
+    "is_dynamo_compiling",
     "list_backends",
+    "mark_dynamic",
+    "mark_static",
+    "maybe_mark_dynamic",
+    "nonstrict_trace",
     "register_backend",
     "reset",
+    "run",
+    "set_stance",
+    "substitute_in_graph",
 ]

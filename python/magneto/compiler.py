@@ -142,30 +142,6 @@ def reset() -> None:
     _magneto.reset()
 
 
-def is_compiling() -> bool:
-    """True while a function is being recorded (as torch.compiler.is_compiling())."""
-    return torch.compiler.is_compiling()
-
-
 # Ends the current graph at this point; does nothing outside of compiled functions.  A C function, because a Python one
 # would be part of the recording.
 graph_break = _magneto.graph_break
-
-
-@overload
-def disable(fn: F) -> F: ...
-@overload
-def disable(fn: None = None) -> Callable[[F], F]: ...
-def disable(fn: Any = None) -> Any:
-    """A function that runs as written, with everything it calls, also inside of compiled functions."""
-    if fn is None:
-        return disable
-    if not callable(fn):
-        raise TypeError(f"magneto.disable: fn must be callable, got {type(fn).__name__}")
-
-    def disabled(*args: Any, **kwargs: Any) -> Any:
-        return _magneto.call_uncompiled(fn, args, kwargs)
-
-    functools.update_wrapper(disabled, fn)
-    disabled._torchdynamo_disable = True  # type: ignore[attr-defined]  # the mark that torch uses, too
-    return disabled

@@ -111,3 +111,42 @@ def explain(f: Callable[..., Any]) -> Callable[..., Explanation]:
         )
 
     return run
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportResult:
+    """The result of export(): one graph, the tensors it takes in order of its placeholders, and what it relies on."""
+
+    graph_module: torch.fx.GraphModule
+    example_inputs: list[torch.Tensor]
+    guards: str
+    result: Any  # what the function returned
+
+    def __iter__(self) -> Any:
+        return iter((self.graph_module, self.guards))
+
+
+def export(f: Callable[..., Any]) -> Callable[..., ExportResult]:
+    """Returns a callable that runs ``f`` once on its arguments and gives its graph, parameters and buffers as inputs.
+
+    Raises TypeError when ``f`` is not callable and RuntimeError when it is not one graph, with the reason.
+    """
+    if not callable(f):
+        raise TypeError(f"magneto.export: f must be callable, got {type(f).__name__}")
+
+    def run(*args: Any, **kwargs: Any) -> ExportResult:
+        kept: list[tuple[torch.fx.GraphModule, list[torch.Tensor]]] = []
+
+        def keep(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., Any]:
+            kept.append((gm, example_inputs))
+            return gm.forward
+
+        fn = original(f) if isinstance(f, torch.nn.Module) else getattr(f, "__wrapped__", f)
+        compiled = _magneto.Callable(fn, backend=keep, fullgraph=True)
+        result = compiled(*args, **kwargs)
+        if not kept:
+            raise RuntimeError("magneto.export: the function has no tensor operations")
+        entries = [e for e in _magneto.entries() if e["config"] == compiled.config_id]
+        return ExportResult(*kept[-1], entries[-1]["guards"], result)
+
+    return run

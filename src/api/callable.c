@@ -5,6 +5,7 @@
 #include "api/module.h"
 #include "front/hook.h"
 #include "front/resume.h"
+#include "front/stance.h"
 #include <stdlib.h>
 #include <string.h>
 #include <structmember.h>
@@ -159,15 +160,34 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
   return found;
 }
 
+static PyObject *callable_eager(Callable *c, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+  MgHookMode mode = mg_hook_mode;
+  mg_hook_mode = HOOK_off;
+  Py_INCREF(c);
+  PyObject *r = PyObject_Vectorcall(c->fn, args, nargsf, kwnames);
+  Py_DECREF(c);
+  mg_hook_mode = mode;
+  return r;
+}
+
 static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   Callable *c = (Callable *)o;
   if (!c->fn) { /* cleared as part of a dead cycle */
     PyErr_SetString(PyExc_RuntimeError, "magneto: the compiled function is gone");
     return NULL;
   }
+  if (c->cfg.disable) { /* with everything that it calls */
+    if (mg_hook_mode == HOOK_record && mg_rec) return mg_rec_break(BK_disabled, "%s is disabled", Py_TYPE(c->fn)->tp_name);
+    return callable_eager(c, args, nargsf, kwnames);
+  }
   /* Inside of a recording the function is simply part of it; under a debugger it runs as written. */
-  if (c->cfg.disable || mg_hook_mode == HOOK_record || mg_pyframe_traced(PyThreadState_Get()))
-    return PyObject_Vectorcall(c->fn, args, nargsf, kwnames);
+  if (mg_hook_mode == HOOK_record && mg_rec) {
+    PyObject *fn = mg_wrap(c->fn, 0), *r = fn ? mg_rec_call(fn, args, nargsf, kwnames) : NULL;
+    Py_XDECREF(fn);
+    return r;
+  }
+  if (mg_pyframe_traced(PyThreadState_Get())) return PyObject_Vectorcall(c->fn, args, nargsf, kwnames);
+  if (mg_stance() == STANCE_force_eager) return callable_eager(c, args, nargsf, kwnames);
   PyObject *self, *result;
   PyFunctionObject *func = callable_function(c->fn, &self);
   if (func && callable_hit(c, func, self, args, PyVectorcall_NARGS(nargsf), kwnames, &result)) return result;

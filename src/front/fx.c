@@ -351,18 +351,15 @@ static int fx_follow_grad(MgFx *f, bool now) {
   return n ? 0 : -1;
 }
 
-/* Calls that give no tensor but change one. */
-static bool fx_is_effect(PyObject *func) {
-  PyObject *name = PyObject_GetAttrString(func, "__name__");
-  const char *s = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
-  bool yes = s && (!strcmp(s, "__setitem__") || (!strncmp(s, "_foreach_", 9) && s[strlen(s) - 1] == '_'));
-  if (!s) PyErr_Clear();
-  Py_XDECREF(name);
-  return yes;
+/* Calls that give no tensor but change one: x[0] = 1, _foreach_add_, custom operators. */
+static bool fx_is_effect(const MgGraph *g, NodeRef from) {
+  for (NodeRef n = from; n < g->nnode; n++)
+    if (!g->node[n].dead && g->node[n].op->mutates) return true;
+  return false;
 }
 
 int mg_fx_before(MgCapture *cap, PyObject *args, PyObject *kwargs, MgFxCall *c) {
-  *c = (MgFxCall){0};
+  *c = (MgFxCall){.from = (NodeRef)cap->rec->g->nnode};
   if (cap->fx->incomplete) return 0;
   c->args = fx_arg(cap, args);
   if (c->args) c->kwargs = fx_kwargs(cap, kwargs);
@@ -376,7 +373,7 @@ void mg_fx_drop(MgFxCall *c) {
 
 int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs, MgFxCall *c, PyObject *result) {
   MgFx *f = cap->fx;
-  if (f->incomplete || (!fx_has_tensor(result) && !fx_is_effect(func))) return 0;
+  if (f->incomplete || (!fx_has_tensor(result) && !fx_is_effect(cap->rec->g, c->from))) return 0;
   if (!c->kwargs) {
     f->incomplete = true;
     return 0;

@@ -11,6 +11,7 @@ PyObject *mg_fx_mode(MgCapture *cap); /* borrowed: the torch-function mode */
 /* One torch-level call, in two steps because in-place calls rebind their arguments: what it reads, before it runs, and
  * its node, once its result is known. */
 typedef struct MgFxCall {
+  NodeRef from;            /* the first ATen node that it may record */
   PyObject *args, *kwargs; /* with tensors replaced by nodes, strong; NULL: some tensor has no node */
 } MgFxCall;
 int mg_fx_before(MgCapture *cap, PyObject *args, PyObject *kwargs, MgFxCall *c);  /* -1 with an exception */

@@ -2,6 +2,7 @@
  * In: every frame that starts while some thread handles a miss.  Out: recorded (record.c), driven (resume.c), or CPython.
  * The hook is installed for the interpreter, so what it does is decided per thread; it chains to the function it found. */
 #include "front/hook.h"
+#include "front/names.h"
 #include "front/record.h"
 #include "front/resume.h"
 #include "front/skip.h"
@@ -9,16 +10,40 @@
 _Thread_local MgHookMode mg_hook_mode;
 static _Thread_local const MgConfig *hook_cfg;
 static _Thread_local PyCodeObject *hook_root;
+static _Thread_local bool hook_skip_next; /* the next frame is not compiled */
 static int hook_users;        /* threads inside mg_hook_enter; under the GIL */
 static MgEvalFunc hook_below; /* what was installed before us */
 
-static bool hook_compiles(PyThreadState *ts, PyCodeObject *co, int throwflag) {
+/* disable(recursive=False): the function itself runs as written, what it calls is compiled. */
+static bool hook_is_skipped(MgFrame *f) {
+  PyObject *d = ((PyFunctionObject *)mg_pyframe_func(f))->func_dict;
+  return d && PyDict_GetItemWithError(d, mg_names.torchdynamo_disable) == Py_True;
+}
+
+static bool hook_compiles(PyThreadState *ts, MgFrame *f, int throwflag) {
+  PyCodeObject *co = mg_pyframe_code(f);
   bool root = co == hook_root;
   if (root) hook_root = NULL;
+  if (hook_skip_next) {
+    hook_skip_next = false;
+    return false;
+  }
   if (throwflag || !(co->co_flags & CO_OPTIMIZED)) return false;
   if (co->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) return false;
   if (!hook_cfg || hook_cfg->disable || mg_pyframe_traced(ts)) return false;
-  return root || !mg_skip_compile(co);
+  return (root || !mg_skip_compile(co)) && !hook_is_skipped(f);
+}
+
+/* What was installed before us, or CPython itself when that came back to us with the same frame: torch's own compiler may
+ * have been put below us and above us at the same time. */
+static PyObject *hook_default(PyThreadState *ts, MgFrame *f, int throwflag) {
+  static _Thread_local MgFrame *passing;
+  if (hook_below == _PyEval_EvalFrameDefault || passing == f) return mg_pyframe_run(ts, f, throwflag);
+  MgFrame *outer = passing;
+  passing = f;
+  PyObject *r = hook_below(ts, f, throwflag);
+  passing = outer;
+  return r;
 }
 
 /* Imports and torch's own machinery run as they are, with everything they call: compiling the set-up of a library
@@ -26,7 +51,7 @@ static bool hook_compiles(PyThreadState *ts, PyCodeObject *co, int throwflag) {
 static PyObject *hook_run_opaque(PyThreadState *ts, MgFrame *f, int throwflag) {
   MgHookMode mode = mg_hook_mode;
   mg_hook_mode = HOOK_off;
-  PyObject *r = hook_below(ts, f, throwflag);
+  PyObject *r = hook_default(ts, f, throwflag);
   mg_hook_mode = mode;
   return r;
 }
@@ -36,12 +61,16 @@ static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag) {
   case HOOK_record: return mg_record_frame(ts, f, throwflag);
   case HOOK_compile:
     if (mg_resume_is_waiting(f)) return mg_resume_frame(ts, f, hook_cfg, true);
-    if (hook_compiles(ts, mg_pyframe_code(f), throwflag)) return mg_resume_frame(ts, f, hook_cfg, false);
+    if (hook_compiles(ts, f, throwflag)) return mg_resume_frame(ts, f, hook_cfg, false);
+    if (mg_skip_wrapper(mg_pyframe_code(f))) {
+      hook_skip_next = true;
+      break;
+    }
     if (mg_skip_opaque(mg_pyframe_code(f))) return hook_run_opaque(ts, f, throwflag);
     break;
   case HOOK_off: break;
   }
-  return hook_below(ts, f, throwflag);
+  return hook_default(ts, f, throwflag);
 }
 
 MgHookState mg_hook_enter(const MgConfig *cfg, PyCodeObject *root) {

@@ -51,6 +51,10 @@ PyObject *mg_import(const char *name);
   NAME(current_level, "_current_level")                                                                      \
   NAME(current_device, "CURRENT_DEVICE")                                                                     \
   NAME(torchdynamo_disable, "_torchdynamo_disable")                                                          \
+  NAME(orig_callable, "_torchdynamo_orig_callable")                                                          \
+  NAME(marked_constant, "_dynamo_marked_constant")                                                           \
+  NAME(in_graph, "_magneto_in_graph")                                                                        \
+  NAME(trace_rules, "torch._dynamo.trace_rules")                                                             \
   NAME(dir, "__dir__")                                                                                       \
   NAME(globals, "__globals__")                                                                               \
   NAME(callback, "__callback__")                                                                             \

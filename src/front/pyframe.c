@@ -94,6 +94,12 @@ PyObject *mg_pyframe_drop(PyThreadState *ts, MgFrame *f) {
   return _PyEval_EvalFrameDefault(ts, f, 1);
 }
 
+PyObject *mg_pyframe_func(MgFrame *f) {
+  MgFrameView v;
+  mg_pyframe_view(f, &v);
+  return v.func;
+}
+
 PyObject *mg_pyframe_generator(MgFrame *f) {
   return f->owner == FRAME_OWNED_BY_GENERATOR ? (PyObject *)_PyFrame_GetGenerator(f) : NULL;
 }

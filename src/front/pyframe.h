@@ -46,6 +46,7 @@ PyObject *mg_pyframe_drop(PyThreadState *ts, MgFrame *f);
 
 /* The frame's generator (borrowed), or NULL for a frame of a function that runs or has yet to make one. */
 PyObject *mg_pyframe_generator(MgFrame *f);
+PyObject *mg_pyframe_func(MgFrame *f); /* its function, borrowed */
 /* Puts a generator frame that was just resumed back to where it was; its caller sees it yield or return None.
  * yield_unit: unit of the YIELD_VALUE it stands at, -1 when it had not started. */
 PyObject *mg_pyframe_unresume(PyThreadState *ts, MgFrame *f, int yield_unit);

@@ -4,6 +4,7 @@
 #include "front/backward.h"
 #include "front/names.h"
 #include "front/identity.h"
+#include "front/marked.h"
 #include "front/policy.h"
 #include "front/record_obj.h"
 #include "front/setting.h"
@@ -492,9 +493,12 @@ static PyObject *call_python(const MgCall *c) {
         return r;
       }
       PyFunctionObject *pf = (PyFunctionObject *)fn;
-      return mg_rec_break(BK_disabled, "%s is disabled", PyUnicode_AsUTF8(pf->func_qualname));
+      PyObject *why = PyDict_GetItemString(pf->func_dict, "_torchdynamo_disable_msg");
+      const char *text = why && PyUnicode_Check(why) ? PyUnicode_AsUTF8(why) : NULL;
+      return mg_rec_break(BK_disabled, "%s is disabled%s%s", PyUnicode_AsUTF8(pf->func_qualname), text ? ": " : "", text ? text : "");
     }
     if (call_is_mark(fn)) return mg_rec_break(BK_user, "torch._dynamo.%s()", PyUnicode_AsUTF8(((PyFunctionObject *)fn)->func_name));
+    if (mg_rec_marked(fn, self, c->arg, c->nargsf, c->kwnames, &out)) return out;
     if (PyFunction_GET_CODE(fn) == mg_torch.internal_disable_code) { /* torch keeps its own tracer out, not us */
       PyObject *f = PyObject_GetAttr(fn, mg_names.wrapped);
       PyObject *r = f ? call_forward(c, f, self) : NULL;
@@ -512,8 +516,9 @@ static PyObject *call_python(const MgCall *c) {
     if (!call_may_see(&inner, PyMethod_GET_SELF(c->f), v.older) || !call_check_args(&inner, v.older)) return NULL;
     return mg_call_plain(c);
   }
+  PyObject *out;
+  if (mg_rec_marked(c->f, NULL, c->arg, c->nargsf, c->kwnames, &out)) return out;
   if (PyObject_TypeCheck(c->f, mg_torch.module)) {
-    PyObject *out;
     int rc = call_module(c, &out);
     if (rc) return rc > 0 ? out : NULL;
   }

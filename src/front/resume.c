@@ -7,6 +7,7 @@
 #include "front/hook.h"
 #include "front/record.h"
 #include "front/skip.h"
+#include "front/stance.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,6 +187,14 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
     /* Compiled already: its own guards do not hold on the next look, so something changes behind our back. */
     if (compiled || ((b->n >= d->cfg->recompile_limit || site->n >= MG_SITE_LIMIT) && !mg_force_break)) {
       next = drive_give_up(d, b, unit) ? DRIVE_fail : DRIVE_eager;
+      goto done;
+    }
+    MgStance stance = mg_stance();
+    if (stance != STANCE_default) {
+      if (stance == STANCE_fail_on_recompile)
+        PyErr_Format(PyExc_RuntimeError, "magneto: %U, line %d would be compiled, and the stance is \"fail_on_recompile\"",
+                     d->v.code->co_qualname, d->code->line[unit]);
+      next = stance == STANCE_fail_on_recompile ? DRIVE_fail : DRIVE_eager;
       goto done;
     }
     mg_stats.misses++;

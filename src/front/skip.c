@@ -9,7 +9,9 @@
 typedef enum SkipKind {
   SKIP_none,    /* the user's code */
   SKIP_inline,  /* library code: recorded when user code calls it, never compiled on its own */
-  SKIP_opaque   /* run by C++ in the middle of an op: must not be recorded */
+  SKIP_opaque,  /* run by C++ in the middle of an op: must not be recorded */
+  SKIP_break,   /* the same, and a break where a recording calls it */
+  SKIP_wrapper  /* runs as it is, and so does the function that it calls, but not what that calls */
 } SkipKind;
 
 typedef enum SkipRoot { ROOT_torch, ROOT_stdlib, ROOT_magneto, ROOT__COUNT } SkipRoot;
@@ -41,6 +43,25 @@ static const struct {
     {ROOT_magneto, "", SKIP_opaque},
 };
 
+/* Functions of torch._dynamo/decorators.py that change what torch's compiler does. */
+static const char *const skip_breaking[] = {
+    "set_stance.__init__", "set_stance.__enter__", "set_stance.__exit__", "set_stance.__call__", "set_stance.clone",
+    "DynamoConfigPatchProxy.__enter__", "ErrorOnGraphBreakDecoratorContextManager.__enter__",
+    "CudagraphOverrideContextManager.__enter__"};
+
+static bool skip_is_breaking(PyCodeObject *co, const char *below_torch) {
+  const char *name = PyUnicode_AsUTF8(co->co_qualname);
+  if (!name) PyErr_Clear();
+  for (size_t i = 0; name && i < sizeof skip_breaking / sizeof *skip_breaking; i++)
+    if (!strcmp(name, skip_breaking[i])) return !strcmp(below_torch, "_dynamo/decorators.py");
+  return false;
+}
+
+/* What torch.compiler.disable(recursive=False) puts around a function. */
+static bool skip_is_wrapper(PyCodeObject *co) {
+  return !PyUnicode_CompareWithASCIIString(co->co_name, "nonrecursive_disable_wrapper");
+}
+
 static SkipKind skip_kind(PyCodeObject *co) {
   const char *file = PyUnicode_AsUTF8(co->co_filename);
   if (!file) {
@@ -55,6 +76,8 @@ static SkipKind skip_kind(PyCodeObject *co) {
     size_t n = root ? strlen(root) : 0;
     if (n && !strncmp(file, root, n) && !strncmp(file + n, skip_rules[i].path, strlen(skip_rules[i].path)))
       kind = skip_rules[i].kind;
+    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_breaking(co, file + n)) return SKIP_break;
+    if (n && skip_rules[i].root == ROOT_torch && !strcmp(file + n, "_dynamo/external_utils.py") && skip_is_wrapper(co)) return SKIP_wrapper;
   }
   return kind;
 }
@@ -69,7 +92,9 @@ static SkipKind skip_cached(PyCodeObject *co) {
   return (SkipKind)info->skip;
 }
 
-bool mg_skip_opaque(PyCodeObject *co) { return skip_cached(co) == SKIP_opaque; }
+bool mg_skip_opaque(PyCodeObject *co) { return skip_cached(co) >= SKIP_opaque; }
+bool mg_skip_wrapper(PyCodeObject *co) { return skip_cached(co) == SKIP_wrapper; }
+bool mg_skip_breaks(PyCodeObject *co) { return skip_cached(co) == SKIP_break; }
 bool mg_skip_compile(PyCodeObject *co) { return skip_cached(co) != SKIP_none; }
 
 bool mg_skip_is_torch(PyCodeObject *co) {

@@ -7,6 +7,9 @@
 bool mg_skip_opaque(PyCodeObject *co);
 /* Frames that are not compiled on their own (they are inlined when compiled code calls them). */
 bool mg_skip_compile(PyCodeObject *co);
+/* Functions of torch that steer its own compiler in ways that a recording must not run through: a break at their call. */
+bool mg_skip_breaks(PyCodeObject *co);
+bool mg_skip_wrapper(PyCodeObject *co);   /* the wrapper that disable(recursive=False) makes */
 bool mg_skip_is_torch(PyCodeObject *co);   /* a file of torch itself */
 int mg_skip_init(PyObject *module);
 #endif

@@ -1,0 +1,172 @@
+/* Functions that a program has marked: allow_in_graph (ours and torch's), assume_constant_result, substitute_in_graph, and
+ * functions that torch.compile has wrapped.
+ * In: a callable about to be called while recording.  Out: its result, or "record it as any other".
+ * An allowed function runs with its Python unrecorded: only the ops that it issues are part of the graph, or, in an FX
+ * graph, one call of the function itself. */
+#include "front/marked.h"
+#include "front/fx.h"
+#include "front/identity.h"
+#include "front/names.h"
+#include "front/skip.h"
+#include <string.h>
+
+static PyObject *marked_substitutes;  /* dict: id -> (original, replacement); NULL while there are none */
+static PyObject *marked_torch_ids;    /* torch._dynamo.trace_rules._allowed_callable_ids, strong; NULL until it is imported */
+
+static bool marked_by_torch(PyObject *fn) {
+  if (!marked_torch_ids) {
+    PyObject *m = PyImport_GetModule(mg_names.trace_rules);
+    if (m) marked_torch_ids = PyObject_GetAttrString(m, "_allowed_callable_ids");
+    Py_XDECREF(m);
+    PyErr_Clear();
+    if (!marked_torch_ids) return false;
+  }
+  if (PyFunction_Check(fn) && mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(fn)) &&
+      !mg_skip_opaque((PyCodeObject *)PyFunction_GET_CODE(fn)))
+    return false; /* torch's list of its own functions is for its own tracer */
+  PyObject *ids = PyObject_GetAttrString(marked_torch_ids, "function_ids");
+  PyObject *id = ids && PyAnySet_Check(ids) ? PyLong_FromVoidPtr(mg_older_orig(fn)) : NULL;
+  bool yes = id && PySet_Contains(ids, id) > 0;
+  Py_XDECREF(ids);
+  Py_XDECREF(id);
+  PyErr_Clear();
+  return yes;
+}
+
+static PyObject *marked_flag(PyObject *fn, PyObject *name) {
+  PyObject *d = ((PyFunctionObject *)fn)->func_dict;
+  return d ? PyDict_GetItemWithError(d, name) : NULL;
+}
+
+/* What came back from code that was not recorded, as the recording sees it.  Steals r. */
+static PyObject *marked_result(PyObject *r) {
+  if (!r || mg_standin_check(r)) return r;
+  if (PyList_CheckExact(r) || PyDict_CheckExact(r) || PyTuple_CheckExact(r)) {
+    mg_fresh(r);
+    return r;
+  }
+  PyObject *w = mg_wrap_result(r);
+  Py_DECREF(r);
+  return w;
+}
+
+static int marked_pack(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **pos, PyObject **kw) {
+  Py_ssize_t n = PyVectorcall_NARGS(nargsf), k = self != NULL;
+  *pos = PyTuple_New(n + k);
+  *kw = PyDict_New();
+  if (!*pos || !*kw) return -1;
+  if (self) PyTuple_SET_ITEM(*pos, 0, Py_NewRef(self));
+  for (Py_ssize_t i = 0; i < n; i++) PyTuple_SET_ITEM(*pos, i + k, Py_NewRef(arg[i]));
+  for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); i++)
+    if (PyDict_SetItem(*kw, PyTuple_GET_ITEM(kwnames, i), arg[n + i])) return -1;
+  return 0;
+}
+
+/* The call with nothing but its ops recorded. */
+static PyObject *marked_in_graph(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+  MgRec *rec = mg_rec;
+  MgCapture *cap = rec->cap;
+  PyObject *pos = NULL, *kw = NULL, *r = NULL;
+  bool show = rec->want_fx && !mg_fx_is_aten(cap), quiet = cap->quiet;
+  MgFxCall call = {0};
+  MgPause pause = mg_rec_pause();
+  if (!marked_pack(self, arg, nargsf, kwnames, &pos, &kw) && !(show && mg_fx_before(cap, pos, kw, &call))) {
+    cap->quiet = true;
+    r = PyObject_Call(fn, pos, kw);
+    cap->quiet = quiet;
+    if (r && show && mg_fx_after(cap, fn, pos, kw, &call, r)) Py_CLEAR(r);
+  }
+  mg_rec_resume(pause);
+  mg_fx_drop(&call);
+  Py_XDECREF(pos);
+  Py_XDECREF(kw);
+  if (rec->abort && r) {
+    Py_CLEAR(r);
+    PyErr_SetString(MgBreakError, rec->reason);
+  }
+  return marked_result(r);
+}
+
+static PyObject *marked_constant(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+  PyObject *pos = NULL, *kw = NULL, *r = NULL;
+  for (Py_ssize_t i = 0; i < PyVectorcall_NARGS(nargsf); i++)
+    if (mg_standin_check(arg[i])) return mg_rec_break(BK_data_dependent, "a constant result is asked for with a tensor");
+  MgPause pause = mg_rec_pause();
+  if (!marked_pack(self, arg, nargsf, kwnames, &pos, &kw)) r = PyObject_Call(fn, pos, kw);
+  mg_rec_resume(pause);
+  Py_XDECREF(pos);
+  Py_XDECREF(kw);
+  return marked_result(r);
+}
+
+/* A function that is called in the place of fn. */
+static PyObject *marked_call(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+  PyObject *m = self ? PyMethod_New(fn, self) : Py_NewRef(fn);
+  PyObject *r = m ? mg_rec_call(m, arg, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames) : NULL;
+  Py_XDECREF(m);
+  return r;
+}
+
+/* The replacement of a callable, borrowed; NULL when it has none. */
+static PyObject *marked_substitute(PyObject *f) {
+  if (!marked_substitutes) return NULL;
+  PyObject *id = PyLong_FromVoidPtr(mg_older_orig(f)), *row = id ? PyDict_GetItemWithError(marked_substitutes, id) : NULL;
+  Py_XDECREF(id);
+  PyErr_Clear();
+  return row ? PyTuple_GET_ITEM(row, 1) : NULL;
+}
+
+/* Is it the module that torch.compile or torch.compiler.disable made of a module?  Its forward is the marked function. */
+static bool marked_module(PyObject *m) {
+  if (!PyObject_TypeCheck(m, mg_torch.module) || strcmp(Py_TYPE(m)->tp_name, "OptimizedModule")) return false;
+  PyObject *of = PyDict_GetItemWithError(mg_type_dict(Py_TYPE(m)), mg_names.module);
+  return of && PyUnicode_Check(of) && !PyUnicode_CompareWithASCIIString(of, "torch._dynamo.eval_frame");
+}
+
+bool mg_rec_marked(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
+  PyObject *with = marked_substitute(fn);
+  if (with) {
+    *out = marked_call(with, self, arg, nargsf, kwnames);
+    return true;
+  }
+  if (!PyFunction_Check(fn)) {
+    if (!marked_module(fn)) return false;
+    PyObject *forward = mg_rec_getattr(fn, mg_names.forward);
+    *out = forward ? marked_call(forward, NULL, arg, nargsf, kwnames) : NULL;
+    Py_XDECREF(forward);
+    return true;
+  }
+  if (marked_flag(fn, mg_names.marked_constant) == Py_True) {
+    *out = marked_constant(fn, self, arg, nargsf, kwnames);
+    return true;
+  }
+  if (marked_flag(fn, mg_names.in_graph) == Py_True || marked_by_torch(fn)) {
+    *out = marked_in_graph(fn, self, arg, nargsf, kwnames);
+    return true;
+  }
+  PyObject *orig = marked_flag(fn, mg_names.orig_callable);
+  if (orig && PyCallable_Check(orig)) { /* torch.compile(orig): part of this graph like any function */
+    *out = marked_call(orig, self, arg, nargsf, kwnames);
+    return true;
+  }
+  PyErr_Clear();
+  return false;
+}
+
+/* substitute(original, replacement, /) */
+static PyObject *marked_set(PyObject *module, PyObject *args) {
+  PyObject *original, *with;
+  if (!PyArg_ParseTuple(args, "OO:substitute", &original, &with)) return NULL;
+  if (!marked_substitutes && !(marked_substitutes = PyDict_New())) return NULL;
+  PyObject *id = PyLong_FromVoidPtr(original), *row = PyTuple_Pack(2, original, with);
+  int rc = id && row ? PyDict_SetItem(marked_substitutes, id, row) : -1;
+  Py_XDECREF(id);
+  Py_XDECREF(row);
+  return rc ? NULL : Py_NewRef(Py_None);
+}
+
+static PyMethodDef marked_methods[] = {
+    {"substitute", marked_set, METH_VARARGS, "substitute(original, replacement, /): recordings call the replacement instead."},
+    {NULL, NULL, 0, NULL}};
+
+int mg_marked_init(PyObject *module) { return PyModule_AddFunctions(module, marked_methods); }

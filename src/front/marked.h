@@ -1,0 +1,9 @@
+/* Functions that a program has marked for the recorder: allow_in_graph, assume_constant_result, substitute_in_graph. */
+#ifndef MG_FRONT_MARKED_H
+#define MG_FRONT_MARKED_H
+#include "front/rec.h"
+
+/* Is fn (bound to self, or NULL) marked?  Then *out is the result of the call, NULL with an exception. */
+bool mg_rec_marked(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out);
+int mg_marked_init(PyObject *module);
+#endif

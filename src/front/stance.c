@@ -1,0 +1,81 @@
+/* The stance: a switch of the process that says whether compiled callables compile, and whether they use what they have.
+ * In: names from set_stance(); torch's own switch, read from its module whenever that module has changed.
+ * Out: MgStance.  Everything with the GIL held. */
+#include "front/stance.h"
+#include <stdbool.h>
+#include <string.h>
+#include "front/guard.h"
+
+static const struct { const char *name; MgStance stance; } stance_names[] = {
+    {"default", STANCE_default},
+    {"force_eager", STANCE_force_eager},
+    {"eager_on_recompile", STANCE_eager_on_recompile},
+    {"fail_on_recompile", STANCE_fail_on_recompile},
+    /* how torch delays its compiler until sizes are known to change: nothing to delay here */
+    {"eager_then_compile", STANCE_default},
+    {"aot_eager_then_compile", STANCE_default},
+};
+
+static MgStance stance_own, stance_torch;
+static const char *stance_text = "default";
+static PyObject *stance_modules;    /* sys.modules, borrowed from the interpreter */
+static PyObject *stance_module;     /* dict of torch._dynamo.eval_frame, strong; NULL until it is imported */
+static uint64_t stance_seen_modules, stance_seen; /* versions of both when they were last read */
+
+/* The row of a name, or -1. */
+static int stance_find(const char *name) {
+  for (size_t i = 0; i < sizeof stance_names / sizeof *stance_names; i++)
+    if (!strcmp(stance_names[i].name, name)) return (int)i;
+  return -1;
+}
+
+static void stance_read_torch(void) {
+  PyObject *now = PyDict_GetItemString(stance_module, "_stance");
+  PyObject *text = now ? PyObject_GetAttrString(now, "stance") : NULL;
+  const char *name = text && PyUnicode_Check(text) ? PyUnicode_AsUTF8(text) : NULL;
+  int row = name ? stance_find(name) : -1;
+  stance_torch = row < 0 ? STANCE_default : stance_names[row].stance;
+  Py_XDECREF(text);
+  PyErr_Clear();
+}
+
+MgStance mg_stance(void) {
+  if (!stance_module && stance_seen_modules != mg_dict_version(stance_modules)) {
+    stance_seen_modules = mg_dict_version(stance_modules);
+    PyObject *m = PyDict_GetItemString(stance_modules, "torch._dynamo.eval_frame");
+    if (m && PyModule_Check(m)) stance_module = Py_NewRef(PyModule_GetDict(m));
+  }
+  if (stance_module && stance_seen != mg_dict_version(stance_module)) {
+    stance_seen = mg_dict_version(stance_module);
+    stance_read_torch();
+  }
+  return stance_own ? stance_own : stance_torch;
+}
+
+/* set_stance(name, /): the previous name. */
+static PyObject *stance_set(PyObject *self, PyObject *arg) {
+  const char *name = PyUnicode_Check(arg) ? PyUnicode_AsUTF8(arg) : NULL;
+  int row = name ? stance_find(name) : -1;
+  if (row < 0) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "unknown stance %R", arg);
+  PyObject *before = PyUnicode_FromString(stance_text);
+  stance_own = stance_names[row].stance;
+  stance_text = stance_names[row].name;
+  return before;
+}
+
+static PyMethodDef stance_methods[] = {
+    {"set_stance", stance_set, METH_O, "set_stance(name, /): what compiled callables do from now on; the previous name."},
+    {NULL, NULL, 0, NULL}};
+
+int mg_stance_init(PyObject *module) {
+  stance_modules = PyImport_GetModuleDict();
+  PyObject *names = PyList_New(0);
+  for (size_t i = 0; names && i < sizeof stance_names / sizeof *stance_names; i++) {
+    PyObject *s = PyUnicode_FromString(stance_names[i].name);
+    if (!s || PyList_Append(names, s)) Py_CLEAR(names);
+    Py_XDECREF(s);
+  }
+  int rc = names ? PyModule_AddObjectRef(module, "stances", names) : -1;
+  Py_XDECREF(names);
+  return rc ? rc : PyModule_AddFunctions(module, stance_methods);
+}

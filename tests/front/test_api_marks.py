@@ -1,0 +1,246 @@
+"""What programs say to a compiler: marks on functions, stances, wrappers of torch.compile; ours and torch's own."""
+import operator
+
+import pytest
+import torch
+import torch._dynamo
+
+import magneto
+
+X = torch.linspace(-1, 1, 16).reshape(4, 4)
+LINEAR = torch.nn.Linear(4, 4)
+
+
+class Keep:
+    """A back end that keeps its graphs."""
+
+    def __init__(self):
+        self.graphs = []
+
+    def __call__(self, gm, example_inputs):
+        gm.graph.lint()
+        self.graphs.append(gm)
+        return gm.forward
+
+    def ops(self):
+        return [n.target for gm in self.graphs for n in gm.graph.nodes if n.op.startswith("call")]
+
+
+def run(f, graphs, breaks=0, x=X):
+    """Two calls with magneto's compiler and two with Keep; returns the latter."""
+    want, keep = f(x.clone()), Keep()
+    for backend in ("magneto", keep):
+        magneto.reset()
+        c = magneto.compile(f, backend=backend)
+        for _ in range(2):
+            torch.testing.assert_close(c(x.clone()), want)
+        stats = magneto._magneto.stats()
+        assert (stats["graphs"], sum(stats["breaks"].values())) == (graphs, breaks), stats
+    return keep
+
+
+def inner(x):
+    return x.cos() * 2 + 1
+
+
+def wrap(mark, fn=inner):
+    def copy(x):
+        return fn(x)
+
+    return mark(copy)
+
+
+@pytest.mark.parametrize("mark", [magneto.disable, torch.compiler.disable, torch._dynamo.disable])
+def test_disable(mark):
+    f = wrap(mark)
+    run(lambda x: f(x * 2) + 1, 2, 1)
+    g = wrap(lambda fn: mark(fn, recursive=False))
+    run(lambda x: g(x * 2) + 1, 3, 1)  # what it calls is compiled
+    m = mark(torch.nn.Linear(4, 4))
+    run(lambda x: m(x * 2) + 1, 2, 1)
+    assert isinstance(m, torch.nn.Module)
+
+
+def test_disable_shows_its_reason():
+    f = magneto.disable(inner, reason="it is slow anyway")
+    e = magneto.explain(lambda x: f(x) + 1)(X)
+    assert "it is slow anyway" in e.break_reasons[0].reason
+    with pytest.raises(TypeError, match="reason"):
+        magneto.disable(inner, reason=3)
+
+
+def test_graph_break_of_torch():
+    def f(x):
+        y = x * 2
+        torch._dynamo.graph_break()
+        return y + 1
+
+    run(f, 2, 1)
+    with pytest.raises(RuntimeError, match="graph_break"):
+        magneto.compile(f, fullgraph=True)(X)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [magneto.allow_in_graph, magneto.nonstrict_trace, torch.compiler.allow_in_graph, torch._dynamo.nonstrict_trace],
+)
+def test_allow_in_graph(mark):
+    f = wrap(mark)
+    keep = run(lambda x: f(x * 2) + 1, 1)
+    assert len(keep.ops()) == 3 and f in keep.ops()
+    assert magneto.allow_in_graph([torch.sin]) == [torch.sin]
+
+
+@pytest.mark.parametrize("mark", [magneto.assume_constant_result, torch.compiler.assume_constant_result])
+def test_assume_constant_result(mark):
+    calls = []
+
+    @mark
+    def scale(n):
+        calls.append(n)
+        return n * 2
+
+    c = magneto.compile(lambda x: x * scale(3))
+    for _ in range(3):
+        torch.testing.assert_close(c(X), X * 6)
+    assert calls == [3]
+
+
+def test_substitute_in_graph():
+    @magneto.substitute_in_graph(operator.length_hint)
+    def length_hint(obj, default=0):
+        return len(obj)
+
+    run(lambda x: x + operator.length_hint([1, 2, 3]), 1)
+    with pytest.raises(TypeError, match="callable"):
+        magneto.substitute_in_graph(3)
+
+
+def test_functions_that_torch_compiled_are_part_of_the_graph():
+    f, m = torch.compile(inner, backend="eager"), torch.compile(LINEAR, backend="eager")
+    run(lambda x: f(x * 2) + 1, 1)
+    run(lambda x: m(x * 2) + 1, 1)
+    run(lambda x: torch.compile(inner, backend="eager")(x) + 1, 1)
+
+
+def test_functions_that_magneto_compiled_are_part_of_the_graph():
+    f, m = magneto.compile(inner), magneto.compile(LINEAR)
+    run(lambda x: f(x * 2) + 1, 1)
+    run(lambda x: m(x * 2) + 1, 1)
+    run(lambda x: magneto.compile(inner)(x) + 1, 1)
+
+
+def test_torch_compile_calls_a_magneto_function():
+    f = magneto.compile(inner)
+    c = torch.compile(lambda x: f(x * 2) + 1, backend="eager")
+    for _ in range(2):
+        torch.testing.assert_close(c(X), inner(X * 2) + 1)
+    torch.testing.assert_close(magneto.compile(lambda x: x + 1)(X), X + 1)  # after torch's hook has been below ours
+
+
+def graphs():
+    return magneto._magneto.stats()["graphs"]
+
+
+@pytest.mark.parametrize("api", [magneto, torch.compiler])
+def test_stances(api):
+    c = magneto.compile(lambda x: x + 1)
+    with api.set_stance("force_eager"):
+        torch.testing.assert_close(c(X), X + 1)
+        assert graphs() == 0
+    with api.set_stance("fail_on_recompile"), pytest.raises(RuntimeError, match="fail_on_recompile"):
+        c(X)
+    c(X)
+    assert graphs() == 1
+    with api.set_stance("fail_on_recompile"):
+        torch.testing.assert_close(c(X), X + 1)
+    with api.set_stance("eager_on_recompile"):
+        torch.testing.assert_close(c(X.double()), X.double() + 1)
+        assert graphs() == 1
+
+    @api.set_stance("force_eager")
+    def eager(x):
+        return c(x)
+
+    hits = magneto._magneto.stats()["hits"]
+    eager(X)
+    assert magneto._magneto.stats()["hits"] == hits
+    c(X)
+    assert magneto._magneto.stats()["hits"] == hits + 1
+    with pytest.raises(ValueError, match="unknown stance 'sideways'"):
+        magneto.set_stance("sideways")
+
+
+def test_stance_as_a_function_and_inside():
+    c = magneto.compile(lambda x: x + 1)
+    magneto.set_stance("force_eager")
+    try:
+        c(X)
+        assert graphs() == 0
+    finally:
+        magneto.set_stance("default")
+
+    def f(x):
+        y = x * 2
+        with torch.compiler.set_stance("force_eager"):
+            y = y.sin()
+        return y + 1
+
+    c = magneto.compile(f)
+    for _ in range(2):
+        torch.testing.assert_close(c(X), f(X))
+    assert torch._dynamo.eval_frame._stance.stance == "default"
+
+
+def test_run_compiles_nothing():
+    c = magneto.compile(lambda x: x + 1)
+    torch.testing.assert_close(magneto.run(c)(X), X + 1)
+    assert graphs() == 0
+
+
+def test_marks_on_sizes_are_accepted():
+    t = torch.ones(3, 4)
+    magneto.mark_dynamic(t, 0)
+    magneto.maybe_mark_dynamic(t, [-1])
+    magneto.mark_static(torch.ones(2))
+    assert t._dynamo_dynamic_indices == {0} and t._dynamo_weak_dynamic_indices == {1}
+    torch.testing.assert_close(magneto.compile(lambda x: x + 1)(t), t + 1)
+    with pytest.raises(IndexError, match="dimension 2"):
+        magneto.mark_dynamic(t, 2)
+    with pytest.raises(TypeError, match="tensor"):
+        magneto.mark_static(3)
+
+    def f(x):
+        torch._dynamo.mark_dynamic(x, 0)
+        torch._dynamo.mark_static(x, 1)
+        torch.compiler.cudagraph_mark_step_begin()
+        return x + (1 if torch.compiler.is_dynamo_compiling() else 2) * 0
+
+    torch.testing.assert_close(magneto.compile(f)(X.clone()), X)
+
+
+def test_export():
+    e = magneto.export(LINEAR)(X)
+    gm, guards = e
+    assert isinstance(gm, torch.fx.GraphModule) and "x" in guards or "input" in guards
+    torch.testing.assert_close(gm(*e.example_inputs)[0], LINEAR(X))
+    with pytest.raises(RuntimeError, match="graph_break"):
+        magneto.export(lambda x: (x + 1, magneto.graph_break()))(X)
+    with pytest.raises(RuntimeError, match="no tensor"):
+        magneto.export(lambda x: x)(X)
+
+
+@torch.library.custom_op("magneto_marks::add_one_", mutates_args=("x",))
+def add_one_(x: torch.Tensor) -> None:
+    x.add_(1)
+
+
+def test_custom_operators_that_only_write_stay_in_the_fx_graph():
+    def f(x):
+        y = x * 2
+        add_one_(y)
+        add_one_(y[0])
+        add_one_(x)
+        return y + x
+
+    assert len(run(f, 1).ops()) == 6
