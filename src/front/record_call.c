@@ -411,13 +411,19 @@ static bool call_is_disabled(PyObject *f) {
   return d && PyDict_GetItemWithError(d, mg_names.torchdynamo_disable) == Py_True;
 }
 
-/* torch._dynamo.graph_break and its like: empty functions that mark a place. */
+static bool call_by_torch(void) {
+  PyObject *globals = PyEval_GetGlobals(), *name = globals ? PyDict_GetItemString(globals, "__name__") : NULL;
+  return name && PyUnicode_Check(name) && !strncmp(PyUnicode_AsUTF8(name), "torch.", 6);
+}
+
+/* torch._dynamo.graph_break and its like: empty functions that mark a place.  torch marks places of its own (optimizers) for its
+ * own tracer; they do not concern us. */
 static bool call_is_mark(PyObject *fn) {
   static const char *const marks[] = {"graph_break", "skip_frame", "step_unsupported"};
   PyCodeObject *co = (PyCodeObject *)PyFunction_GET_CODE(fn);
   for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
     if (PyUnicode_CompareWithASCIIString(co->co_name, marks[i]) == 0)
-      return mg_skip_is_torch(co) && strstr(PyUnicode_AsUTF8(co->co_filename), "_dynamo/decorators.py");
+      return mg_skip_is_torch(co) && strstr(PyUnicode_AsUTF8(co->co_filename), "_dynamo/decorators.py") && !call_by_torch();
   return false;
 }
 
