@@ -316,6 +316,43 @@ void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *k
   if (d) guard_push_key(g, &d->key, &d->val, &d->n, &d->cap, key, val);
 }
 
+/* Dict and key (list and NULL) where one tensor took the place of another, by a hash of the addresses: state that a program
+ * keeps by assignment.  Under the GIL; an address that is used again does no harm. */
+static MgMap guard_moving;
+
+static uint64_t guard_moving_hash(PyObject *dict, PyObject *key) {
+  return mg_hash_u64((uint64_t)(uintptr_t)dict ^ mg_hash_u64((uint64_t)(uintptr_t)key)) | 2;
+}
+
+bool mg_guard_key_moves(PyObject *container, PyObject *key) {
+  return mg_map_get(&guard_moving, guard_moving_hash(container, key)) != MG_MAP_NONE;
+}
+
+/* Another tensor than before? */
+static bool guard_moved(PyObject *was, PyObject *now) {
+  return was != now && PyObject_TypeCheck(was, mg_torch.tensor) && PyObject_TypeCheck(now, mg_torch.tensor);
+}
+
+static void guard_note_list(PyObject *list, PyObject *was) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(was) && i < PyList_GET_SIZE(list); i++)
+    if (guard_moved(PyTuple_GET_ITEM(was, i), PyList_GET_ITEM(list, i)))
+      (void)mg_map_put(&guard_moving, guard_moving_hash(list, NULL), 1);
+}
+
+void mg_guards_note_moves(const MgGuards *g) {
+  for (uint32_t i = 0; i < g->nop; i++)
+    if (g->op[i].kind == GK_list_is) guard_note_list(g->op[i].o, g->op[i].u.want);
+  for (uint32_t i = 0; i < g->ndict; i++) {
+    const MgDictGuard *d = &g->dict[i];
+    for (int k = 0; k < d->n; k++) {
+      PyObject *now = d->val[k] ? PyDict_GetItemWithError(d->dict, d->key[k]) : NULL;
+      if (now && guard_moved(d->val[k], now)) /* lost when memory runs out: a recompile */
+        (void)mg_map_put(&guard_moving, guard_moving_hash(d->dict, d->key[k]), 1);
+    }
+  }
+  PyErr_Clear();
+}
+
 void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner) {
   MgDictGuard *d = guard_dict(g, dict, owner);
   if (!d || d->all) return;

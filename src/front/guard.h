@@ -110,6 +110,10 @@ void mg_guard_member(MgGuards *g, PyObject *owner, PyObject *descr, PyObject *va
 void mg_guard_context(MgGuards *g, PyObject *var, PyObject *value); /* of a ContextVar; NULL: it has none */
 void mg_guard_instance(MgGuards *g, PyObject *owner); /* its class and which dict it has */
 /* Key of a dict behind an identity-guarded owner; val NULL: absent. owner is the instance when dict is its __dict__. */
+/* After guards failed: notes where tensors were replaced by others.  The next recording asks whether a key (NULL: anything
+ * in a list) is one of those. */
+void mg_guards_note_moves(const MgGuards *g);
+bool mg_guard_key_moves(PyObject *container, PyObject *key);
 void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val);
 void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner);
 void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *val);

@@ -306,6 +306,7 @@ static PyObject *wrap_list(PyObject *v, SrcRef src) {
   PyObject *items = PyList_GetSlice(v, 0, n), *c = mg_new_instance(Py_TYPE(v)), *was = items ? PyList_AsTuple(items) : NULL;
   PyObject *result = NULL;
   uint32_t at = d->n;
+  if (!src && mg_guard_key_moves(v, NULL)) src = mg_source(ident_guards(), SRC_pinned, 0, 0, v);
   if (!c || !was || mg_older_add(v, c, src, OLDER_list)) goto done;
   if (src) mg_guard_add(ident_guards(), GK_length, src, (PyObject *)Py_TYPE(v), n);
   else mg_guard_pinned(ident_guards(), GK_list_is, v, was);
@@ -372,6 +373,8 @@ static PyObject *wrap_dict(PyObject *v, SrcRef src) {
   bool ordered = PyODict_Check(v);
   PyObject *c = mg_new_instance(Py_TYPE(v)), *keys = ident_dict_keys(v), *result = NULL;
   uint32_t at = d->n;
+  for (Py_ssize_t i = 0; keys && !src && i < PyTuple_GET_SIZE(keys); i++)
+    if (mg_guard_key_moves(v, PyTuple_GET_ITEM(keys, i))) src = mg_source(ident_guards(), SRC_pinned, 0, 0, v);
   if (!c || !keys || mg_older_add(v, c, src, OLDER_dict)) goto done;
   if (src) {
     mg_guard_add(ident_guards(), GK_type, src, (PyObject *)Py_TYPE(v), 0);
@@ -621,6 +624,24 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   return w;
 }
 
+/* Guards what a dict that is known by identity has under a key: that very object, or, where the program keeps assigning
+ * tensors, whatever tensor is there (its source; else 0).  owner: whose instance dict it is, or NULL. */
+static SrcRef ident_guard_key(PyObject *dict, PyObject *owner, PyObject *name, PyObject *v) {
+  MgGuards *g = ident_guards();
+  if (!v || !PyObject_TypeCheck(v, mg_torch.tensor) || !mg_guard_key_moves(dict, name)) {
+    mg_guard_dict_key(g, dict, owner, name, v);
+    return mg_dynfloat_key(dict, owner, name, v);
+  }
+  SrcRef src = mg_source(g, SRC_pinned, 0, 0, owner ? owner : dict);
+  if (owner) src = mg_source(g, SRC_instdict, src, 0, NULL);
+  return mg_source(g, SRC_key, src, 0, name);
+}
+
+PyObject *mg_wrap_key(PyObject *dict, PyObject *name, PyObject *v) {
+  SrcRef src = ident_guard_key(dict, NULL, name, v);
+  return v ? mg_wrap(v, src) : NULL;
+}
+
 PyObject *mg_wrap_result(PyObject *v) { return mg_rec && mg_older(v) ? Py_NewRef(v) : mg_wrap(v, 0); }
 
 /* ---- attributes of older instances ---- */
@@ -670,8 +691,7 @@ static PyObject *attr_read(MgOlder *e, PyObject *name, SrcRef *src) {
   v = PyDict_GetItemWithError(d, name);
   if (!v && PyErr_Occurred()) return NULL;
   if (!mg_older_by_path(e)) {
-    mg_guard_dict_key(g, d, e->orig, name, v);
-    *src = mg_dynfloat_key(d, e->orig, name, v);
+    *src = ident_guard_key(d, e->orig, name, v);
     return v;
   }
   SrcRef ds = mg_source(g, SRC_instdict, e->src, 0, NULL);

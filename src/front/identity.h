@@ -75,6 +75,8 @@ int mg_older_add(PyObject *orig, PyObject *seen, SrcRef src, MgOlderKind kind);
 
 /* mg_wrap for what C code gave back, which may be something that the recording sees already. */
 PyObject *mg_wrap_result(PyObject *v);
+/* What is under a key of a dict that is known by identity (v, or NULL: nothing), guarded. */
+PyObject *mg_wrap_key(PyObject *dict, PyObject *name, PyObject *v);
 
 /* ---- attributes of older instances; e is the entry of o ---- */
 /* Looks name up in the instance dict: new reference, or NULL without exception when absent, or NULL with one. */

@@ -268,6 +268,19 @@ static int joint_take_grads(Joint *b, PyObject *grads) {
   return 0;
 }
 
+/* An input that backward does not reach is no part of the gradient graph: an edge to it would keep what made it alive. */
+static int joint_drop_unreached(Joint *b) {
+  MgJointRec *j = b->j;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < j->ndiff; i++) {
+    if (!j->grad[i]) continue;
+    j->diff[n] = j->diff[i];
+    j->grad[n++] = j->grad[i];
+  }
+  j->ndiff = n;
+  return n ? 0 : joint_refuse(b, "no gradient reaches an input");
+}
+
 /* Does a second backward pass fail?  Eager frees what ops have saved, numbers included, so it does not follow from what
  * the compiled backward reads.  Whatever this records is forgotten by the caller. */
 static void joint_try_again(Joint *b, PyObject *roots, PyObject *tangents, PyObject *leaves) {
@@ -344,6 +357,7 @@ static int joint_record(Joint *b, const ValRef *out, int nout) {
   if (rc < 0 && !PyErr_Occurred()) PyErr_NoMemory();
   if (!rc && !b->j->nthrough) rc = joint_refuse(b, "every result is a view of an input");
   if (!rc) rc = joint_backward(b);
+  if (!rc) rc = joint_drop_unreached(b);
   if (!rc) rc = joint_reach(b);
   return rc;
 }

@@ -122,8 +122,8 @@ static PyObject *attr_of_submodule(PyObject *o, PyObject *name) {
     }
     v = PyDict_GetItemWithError(raw, name);
     if (!v && PyErr_Occurred()) return NULL;
-    mg_guard_dict_key(mg_rec->guards, raw, NULL, name, v);
-    if (v) return mg_wrap(v, 0);
+    PyObject *w = mg_wrap_key(raw, name, v);
+    if (v) return w;
   }
   return attr_missing(o, name);
 }
@@ -332,8 +332,7 @@ PyObject *mg_rec_namespace_get(PyObject *d, PyObject *name) {
   PyObject *v = PyDict_GetItemWithError(d, name);
   if (!v && PyErr_Occurred()) return NULL;
   if (name == mg_names.compiling_flag) return Py_XNewRef(v); /* true exactly while recording */
-  mg_guard_dict_key(mg_rec->guards, d, NULL, name, v);
-  return v ? mg_wrap(v, mg_dynfloat_key(d, NULL, name, v)) : NULL;
+  return mg_wrap_key(d, name, v);
 }
 
 int mg_rec_namespace_set(PyObject *d, PyObject *name, PyObject *v) {

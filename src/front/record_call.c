@@ -514,10 +514,10 @@ static PyObject *call_python(const MgCall *c) {
     return call_frame(c, fn);
   }
   if (t == &PyMethod_Type) { /* bound to something else than a Python function */
-    if (!call_is_c(fn)) return mg_call_plain(c);
     MgCall inner = *c;
     inner.f = fn;
     MgVerdict v = mg_policy_of(fn);
+    if (v.action == ACT_python) return mg_call_plain(c);
     if (v.action == ACT_no) return mg_call_unknown(&inner);
     if (!call_may_see(&inner, PyMethod_GET_SELF(c->f), v.older) || !call_check_args(&inner, v.older)) return NULL;
     return mg_call_plain(c);

@@ -4,6 +4,7 @@
  * frames, tracebacks and handlers are exactly CPython's. */
 #include "front/resume.h"
 #include "front/dynfloat.h"
+#include "front/guard.h"
 #include "front/hook.h"
 #include "front/record.h"
 #include "front/skip.h"
@@ -136,6 +137,7 @@ static int drive_give_up(Drive *d, MgBucket *b, int unit) {
 }
 
 static void drive_log_recompile(Drive *d, MgBucket *b, const MgSlots *slots) {
+  for (int i = 0; i < b->n; i++) mg_guards_note_moves(b->entry[i]->guards);
   if (!mg_log_on(MG_LOG_recompiles)) return;
   for (int i = 0; i < b->n; i++) {
     MgEntry *e = b->entry[i];
