@@ -58,7 +58,7 @@ def check(name, steps, dtype, tolerance):
     assert after["fallbacks"] == before["fallbacks"]
     assert after["joint_graphs"] > before["joint_graphs"]
     for (k, a), (_, b) in zip(mine.state_dict().items(), eager.state_dict().items(), strict=True):
-        scale = max(float(b.abs().max()), 1e-2) if b.numel() and b.is_floating_point() else 1.0
+        scale = max(float(b.abs().max()), 2e-2) if b.numel() and b.is_floating_point() else 1.0
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * scale, msg=lambda m: f"{k}: {m}")
     for (k, a), (_, b) in zip(mine.named_parameters(), eager.named_parameters(), strict=True):
         assert (a.grad is None) == (b.grad is None), k
@@ -66,7 +66,7 @@ def check(name, steps, dtype, tolerance):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_first_steps(name):
-    check(name, 2, torch.float32, 2e-3)
+    check(name, 2, torch.float32, 5e-3)
 
 
 @pytest.mark.parametrize("name", LONG)
