@@ -255,8 +255,12 @@ static BufRef planner_input_buf(const MgSched *s, int32_t input) {
 /* Output i as a strided view of buffer b; base: the value whose data pointer is the buffer's base. */
 static MgRc planner_alias(Planner *p, uint32_t i, BufRef b, const MgVal *base, MgPlanOut *d) {
   const MgVal *v = mg_val(p->s->g, p->s->g->output[i]);
+  SymRef start = base->offset; /* in elements of the view, whose dtype may be another (view_as_real) */
+  int from = mg_dtype_size((MgDtype)base->dtype), to = mg_dtype_size((MgDtype)v->dtype);
+  if (from > to) start = mg_sym_mul(p->s->x, start, mg_sym(p->s->x, from / to));
+  if (from < to) start = mg_sym_floordiv(p->s->x, start, mg_sym(p->s->x, to / from));
   MgView view = {.buf = b, .ndim = v->ndim, .dtype = v->dtype, .size = v->size, .stride = v->stride,
-                 .offset = mg_sym_sub(p->s->x, v->offset, base->offset)};
+                 .offset = mg_sym_sub(p->s->x, v->offset, start)};
   if (!b) return mg_fail(p->s->c, MG_BUG, "output %u is a view of a tensor without a buffer", i);
   TRYP(view.offset);
   d->kind = PO_view;

@@ -271,7 +271,8 @@ static bool infer_fits(MgInfer *in, const MgOp *twin) {
   ValRef self = 0;
   for (int k = 0; k < in->op->nparam && !self; k++)
     if (in->op->param[k].writes) self = mg_infer_tensor(in, k);
-  if (!self || twin->nret != 1) return true;
+  bool out = in->op->param[in->op->nparam - 1].writes; /* which torch may resize: nothing is taken for granted */
+  if (!self || twin->nret != 1) return !out;
   MgNode pure = *in->n;
   MgInfer as = {.g = in->g, .x = in->x, .n = &pure, .op = twin};
   uint32_t nval = in->g->nval;
@@ -280,7 +281,7 @@ static bool infer_fits(MgInfer *in, const MgOp *twin) {
   pure.out = NULL;
   pure.nout = 0;
   MgRc rc = infer_rule[twin->code](&as);
-  if (rc == MG_UNSUP) return true;
+  if (rc == MG_UNSUP) return !out;
   bool fits = rc == MG_OK && pure.nout == 1;
   if (fits) {
     const MgVal *r = mg_val(in->g, pure.out[0]), *s = mg_val(in->g, self);

@@ -3,6 +3,7 @@
  * kernel, which raises the error that users know, or accepts what was doubted here.  Only facts of metadata that a
  * kernel relies on are looked at: a graph that passes may be compiled without any check at run time. */
 #include "ir/infer.h"
+#include <math.h>
 #include <string.h>
 
 typedef struct Check { /* the node under the op whose rules apply: an in-place op is checked as its twin */
@@ -57,12 +58,14 @@ static bool check_matmul(const Check *c) {
                                                                                                  : "self");
   const MgVal *b = check_val(c, c->op->code == TOP_addmv ? "vec" : c->op->code == TOP_baddbmm ? "batch2"
                                 : c->op->code == TOP_mv                                      ? "vec"
-                                : c->op->code == TOP_dot || c->op->code == TOP_vdot          ? "tensor"
+                                : c->op->code == TOP_dot                                     ? "tensor"
+                                : c->op->code == TOP_vdot                                    ? "other"
                                                                                              : "mat2");
   const MgVal *bias = plus ? check_val(c, "self") : NULL;
   if (!a || !b) return true;
   if (!check_dtypes(a, b) || !check_dtypes(bias, a)) return false;
   if (!a->ndim || !b->ndim) return false;
+  if ((c->op->code == TOP_dot || c->op->code == TOP_vdot) && (a->ndim != 1 || b->ndim != 1)) return false;
   int inner = b->ndim == 1 ? 0 : b->ndim - 2;
   if (!check_eq(c, a->size[a->ndim - 1], b->size[inner])) return false;
   if (a->ndim == 3 && (b->ndim != 3 || !check_eq(c, a->size[0], b->size[0]))) return false;
@@ -92,6 +95,9 @@ static bool check_pool(const Check *c, int nd) {
   if (!check_at_least(c, "kernel_size", 1) || !check_at_least(c, "stride", 1) || !check_at_least(c, "padding", 0) ||
       !check_at_least(c, "dilation", 1))
     return false;
+  const MgArg *divisor = mg_infer_arg(c->in, "divisor_override");
+  int64_t by;
+  if (divisor->tag != MA_none && (mg_infer_int(c->in, divisor, &by) != MG_OK || !by)) return false;
   for (int i = 0; i < nd && k->tag == MA_list; i++)
     if (mg_infer_pick(c->in, k, i, 1, &kernel) == MG_OK &&
         mg_infer_pick(c->in, mg_infer_arg(c->in, "padding"), i, 0, &pad) == MG_OK && pad > kernel / 2)
@@ -189,8 +195,49 @@ static bool check_pow(const Check *c) {
   return !x || check_float(x) || check_at_least(c, "exponent", 0);
 }
 
+/* A constant number argument; false when it is none. */
+static bool check_number(const Check *c, const char *name, double *v) {
+  const MgArg *a = mg_infer_arg(c->in, name);
+  int64_t i;
+  if (a->tag == MA_float) return *v = a->u.f, true;
+  if (mg_infer_int(c->in, a, &i) != MG_OK) return false;
+  return *v = (double)i, true;
+}
+
+static bool check_arange(const Check *c) {
+  double start = 0, end, step = 1;
+  check_number(c, "start", &start);
+  check_number(c, "step", &step);
+  if (!check_number(c, "end", &end)) return true;
+  return isfinite(start) && isfinite(end) && step != 0 && (step > 0 ? end >= start : end <= start);
+}
+
+/* dim1 and dim2 are different dimensions of a tensor of n. */
+static bool check_two_dims(const Check *c, const MgVal *self, int more) {
+  int a = -1, b = -1;
+  if (!self) return true;
+  return mg_infer_dim(c->in, mg_infer_arg(c->in, "dim1"), self->ndim + more, &a) == MG_OK &&
+         mg_infer_dim(c->in, mg_infer_arg(c->in, "dim2"), self->ndim + more, &b) == MG_OK && a != b;
+}
+
+static bool check_roll(const Check *c, const MgVal *self) {
+  const MgArg *shifts = mg_infer_arg(c->in, "shifts"), *dims = mg_infer_arg(c->in, "dims");
+  uint32_t nshift = shifts->tag == MA_list ? shifts->n : 1, ndim = dims->tag == MA_list ? dims->n : 1;
+  int d;
+  if (!self || !nshift || (ndim ? ndim != nshift : nshift != 1)) return false;
+  for (uint32_t i = 0; i < ndim && dims->tag == MA_list; i++)
+    if (mg_infer_dim(c->in, &dims->u.item[i], self->ndim, &d) != MG_OK) return false;
+  return true;
+}
+
+static bool check_gelu(const Check *c) {
+  const MgArg *how = mg_infer_arg(c->in, "approximate");
+  return how->tag != MA_str || !strcmp(how->u.str, "none") || !strcmp(how->u.str, "tanh");
+}
+
 static bool check_op(const Check *c) {
   const MgVal *self = check_val(c, "self"), *other = check_val(c, "other"), *mask;
+  double low;
   switch (c->op->code) {
   case TOP_mm: case TOP_addmm: case TOP__addmm_activation: case TOP_bmm: case TOP_baddbmm: case TOP_mv: case TOP_addmv:
   case TOP_dot: case TOP_vdot: return check_matmul(c);
@@ -227,6 +274,12 @@ static bool check_op(const Check *c) {
   case TOP_mean: case TOP_mean_dim: return mg_infer_arg(c->in, "dtype")->tag == MA_dtype || check_float(self);
   case TOP_var: case TOP_var_dim: case TOP_var_correction: case TOP_std: case TOP_std_dim: case TOP_std_correction:
     return check_float(self);
+  case TOP_arange: case TOP_arange_start: case TOP_arange_start_step: return check_arange(c);
+  case TOP_diagonal: return check_two_dims(c, self, 0);
+  case TOP_diag_embed: return check_two_dims(c, self, 1);
+  case TOP_roll: return check_roll(c, self);
+  case TOP_gelu: return check_gelu(c);
+  case TOP_softshrink: return check_number(c, "lambd", &low) && low >= 0;
   case TOP_amax: case TOP_amin: case TOP_aminmax: return check_nonempty(c);
   case TOP_where_self: mask = check_val(c, "condition"); return !mask || mask->dtype == DT_bool;
   case TOP_eye: case TOP_eye_m: return check_at_least(c, "n", 0) && check_at_least(c, "m", 0);

@@ -22,7 +22,8 @@ typedef struct FzVal { /* what is known of a recorded value; indexed by its ValR
   uint16_t out;        /* which result of it */
   ValRef now;          /* its value in the new graph ... */
   uint32_t version;    /* ... as of this version of the root */
-  bool written;        /* root: its memory was overwritten */
+  bool written;        /* root: its memory was overwritten ... */
+  bool copied;         /* ... last by copy_: its value is also that of the source */
 } FzVal;
 
 typedef struct Fz {
@@ -285,6 +286,7 @@ static MgRc fz_write(Fz *f, ValRef v, ValRef now) {
   TRY(fz_restride(f, &up, at));
   root->now = up;
   root->written = true;
+  root->copied = false;
   root->version++;
   if (written != root) { /* reading back what was just written needs no detour through the root */
     written->now = now;
@@ -337,6 +339,7 @@ static MgRc fz_copy(Fz *f, const MgNode *n) {
   TRY(fz_read(f, n->arg[1].u.val, &src));
   TRY(fz_coerce(f, &src, n->arg[0].u.val));
   TRY(fz_write(f, n->arg[0].u.val, src));
+  f->val[fz_val(f, n->arg[0].u.val)->root].copied = true;
   fz_rename_result(f, n->nout ? n->out[0] : 0, n->arg[0].u.val);
   return MG_OK;
 }
@@ -358,54 +361,6 @@ static MgRc fz_twin_node(Fz *f, const MgNode *n, const MgOp *twin, ValRef like, 
   mg_node(g, r)->leaf = n->leaf;
   *out = r;
   return fz_infer(f, r, like);
-}
-
-/* An op that writes arguments and has a functional twin.  The twin's results are: the op's own results in order (those
- * that alias a written argument are its new value), then the new values of the other written arguments. */
-static MgRc fz_twin(Fz *f, const MgNode *n, const MgOp *twin) {
-  MgGraph *g = f->g;
-  ValRef *w;
-  int nw;
-  NodeRef r;
-  TRY(fz_written(f, n, &w, &nw));
-  TRY(fz_twin_node(f, n, twin, nw == 1 ? w[0] : 0, &r));
-  int ngot = mg_node(g, r)->nout, k = 0;
-  bool *done = mg_new(g->c, bool, nw + 1);
-  TRYP(done);
-  for (int i = 0; i < n->op->nret; i++) {
-    if (n->op->ret_kind[i] != AK_tensor) continue;
-    int hit = -1, flat = 0;
-    for (int p = 0; p < n->narg && hit < 0; p++) {
-      if (!n->op->param[p].writes) continue;
-      if (n->arg[p].tag != MA_val) {
-        flat += n->arg[p].tag == MA_list ? (int)n->arg[p].n : 0;
-        continue;
-      }
-      if (n->op->ret_alias[i] >= 0 && n->op->param[p].alias_set == n->op->ret_alias[i]) hit = flat;
-      flat++;
-    }
-    if (k >= ngot) return mg_fail(g->c, MG_BUG, "functionalize: %s has too few results", twin->full);
-    ValRef got = mg_node(g, r)->out[k++];
-    if (hit < 0) { /* an ordinary result */
-      if (i < n->nout && n->out[i]) {
-        fz_root(f, n->out[i]);
-        f->val[n->out[i]].now = got;
-      }
-      continue;
-    }
-    TRY(fz_coerce(f, &got, w[hit]));
-    TRY(fz_write(f, w[hit], got));
-    fz_rename_result(f, i < n->nout ? n->out[i] : 0, w[hit]);
-    done[hit] = true;
-  }
-  for (int i = 0; i < nw; i++) {
-    if (done[i]) continue;
-    if (k >= ngot) return mg_fail(g->c, MG_UNSUP, "functionalize: %s does not give what %s writes", twin->full, n->op->full);
-    ValRef got = mg_node(g, r)->out[k++];
-    TRY(fz_coerce(f, &got, w[i]));
-    TRY(fz_write(f, w[i], got));
-  }
-  return MG_OK;
 }
 
 /* The written argument (its place in the list of fz_written) that result i is, or -1. */
@@ -444,6 +399,60 @@ static MgRc fz_on_copies(Fz *f, const MgNode *n) {
   for (int i = 0; i < nw; i++) TRY(fz_write(f, w[i], now[n->nout + i]));
   for (int i = 0; i < n->nout; i++)
     if (n->out[i] && !now[i]) fz_rename_result(f, n->out[i], w[fz_result_of(n, i)]);
+  return MG_OK;
+}
+
+/* An op that writes arguments and has a functional twin.  The twin's results are: the op's own results in order (those
+ * that alias a written argument are its new value), then the new values of the other written arguments. */
+static MgRc fz_twin(Fz *f, const MgNode *n, const MgOp *twin) {
+  MgGraph *g = f->g;
+  ValRef *w;
+  int nw;
+  NodeRef r;
+  TRY(fz_written(f, n, &w, &nw));
+  MgRc rc = fz_twin_node(f, n, twin, nw == 1 ? w[0] : 0, &r);
+  if (rc == MG_UNSUP) { /* nothing is known of the twin's results */
+    g->c->rc = MG_OK;
+    g->nnode--;
+    return fz_on_copies(f, n);
+  }
+  TRY(rc);
+  int ngot = mg_node(g, r)->nout, k = 0;
+  bool *done = mg_new(g->c, bool, nw + 1);
+  TRYP(done);
+  for (int i = 0; i < n->op->nret; i++) {
+    if (n->op->ret_kind[i] != AK_tensor) continue;
+    int hit = -1, flat = 0;
+    for (int p = 0; p < n->narg && hit < 0; p++) {
+      if (!n->op->param[p].writes) continue;
+      if (n->arg[p].tag != MA_val) {
+        flat += n->arg[p].tag == MA_list ? (int)n->arg[p].n : 0;
+        continue;
+      }
+      if (n->op->ret_alias[i] >= 0 && n->op->param[p].alias_set == n->op->ret_alias[i]) hit = flat;
+      flat++;
+    }
+    if (k >= ngot) return mg_fail(g->c, MG_BUG, "functionalize: %s has too few results", twin->full);
+    ValRef got = mg_node(g, r)->out[k++];
+    if (hit < 0) { /* an ordinary result */
+      if (i < n->nout && n->out[i]) {
+        fz_root(f, n->out[i]);
+        f->val[n->out[i]].now = got;
+      }
+      continue;
+    }
+    TRY(fz_coerce(f, &got, w[hit]));
+    TRY(fz_write(f, w[hit], got));
+    fz_rename_result(f, i < n->nout ? n->out[i] : 0, w[hit]);
+    done[hit] = true;
+  }
+  for (int i = 0; i < nw; i++) {
+    if (done[i]) continue;
+    if (k >= ngot) return mg_fail(g->c, MG_UNSUP, "functionalize: %s does not give what %s writes", twin->full, n->op->full);
+    ValRef got = mg_node(g, r)->out[k++];
+    TRY(fz_coerce(f, &got, w[i]));
+    TRY(fz_write(f, w[i], got));
+  }
   return MG_OK;
 }
 
@@ -547,7 +556,12 @@ static MgRc fz_outputs(Fz *f) {
     }
     if (!a->same) fz_forget(f, c);
     TRY(fz_read(f, old[i], &g->output[i]));
-    if (a->of_input < 0 && a->of_output < 0) TRY(fz_restride(f, &g->output[i], old[i]));
+    if (a->of_input >= 0 || a->of_output >= 0) continue;
+    TRY(fz_restride(f, &g->output[i], old[i]));
+    if (!f->val[root].copied) continue; /* else the memory must not be that of the source */
+    MgArg own[] = {mg_arg_val(g->output[i])};
+    TRY(fz_emit(f, TOP_clone, own, 1, old[i], &g->output[i]));
+    memcpy(mg_val(g, g->output[i])->stride, mg_val(g, old[i])->stride, mg_val(g, old[i])->ndim * sizeof(SymRef));
   }
   return MG_OK;
 }

@@ -135,6 +135,24 @@ static MgRc plan_bind(PlanCall *k) {
 
 /* ---- tensors of extern steps ---- */
 
+/* All memory of t from its first element on as one dimension of another dtype (view_as_real and the like); *out stays NULL
+ * when t has that dtype already. */
+static int plan_other_dtype(MgTensor *t, int32_t dtype, MgTensor **out) {
+  int32_t have = dtype;
+  int64_t ndim = 0, *size = NULL, *stride = NULL, n = 1, one = 1;
+  MgTensor *flat;
+  mg_abi.aoti_torch_get_dtype(t, &have);
+  if (have == dtype) return 0;
+  mg_abi.aoti_torch_get_dim(t, &ndim);
+  mg_abi.aoti_torch_get_sizes(t, &size);
+  mg_abi.aoti_torch_get_strides(t, &stride);
+  for (int64_t i = 0; i < ndim; i++) n += size[i] ? (size[i] - 1) * stride[i] : 0;
+  if (mg_abi.aoti_torch__reinterpret_tensor(t, 1, &n, &one, 0, &flat)) return -1;
+  int bad = mg_abi.aoti_torch_view_dtype(flat, dtype, out);
+  mg_abi.aoti_torch_delete_tensor_object(flat);
+  return bad;
+}
+
 static MgRc plan_tensor(PlanCall *k, uint32_t i, MgTensor **out) {
   PlanRun *r = k->r;
   const PlanTensor *t = &k->p->tensor[i];
@@ -151,9 +169,13 @@ static MgRc plan_tensor(PlanCall *k, uint32_t i, MgTensor **out) {
     MgTensor *base;
     const MgPlanView *v = &t->view;
     TRY(plan_tensor(k, t->index, &base));
-    if (mg_abi.aoti_torch__reinterpret_tensor(base, v->ndim, r->slot + v->size, r->slot + v->stride,
-                                              r->slot[v->offset], &r->tensor[i]))
-      return plan_error(k, MG_NOMEM, "no view of a tensor");
+    MgTensor *bits = NULL;
+    if (plan_other_dtype(base, v->dtype, &bits)) return plan_error(k, MG_NOMEM, "no view of a tensor in another dtype");
+    if (bits) base = bits;
+    bool bad = mg_abi.aoti_torch__reinterpret_tensor(base, v->ndim, r->slot + v->size, r->slot + v->stride,
+                                                    r->slot[v->offset], &r->tensor[i]) != 0;
+    if (bits) mg_abi.aoti_torch_delete_tensor_object(bits);
+    if (bad) return plan_error(k, MG_NOMEM, "no view of a tensor");
   }
   *out = r->tensor[i];
   return MG_OK;

@@ -29,6 +29,7 @@ typedef struct AtenTensorOpaque MgTensor;
       (void *, int64_t, const int64_t *, const int64_t *, int64_t, int32_t, int32_t, int32_t, MgTensor **))  \
   ABI(int32_t, aoti_torch__reinterpret_tensor,                                                               \
       (MgTensor *, int64_t, const int64_t *, const int64_t *, int64_t, MgTensor **))                         \
+  ABI(int32_t, aoti_torch_view_dtype, (MgTensor *, int32_t, MgTensor **))                                    \
   ABI(int32_t, aoti_torch_new_tensor_handle, (MgTensor *, MgTensor **))                                      \
   ABI(int32_t, aoti_torch_delete_tensor_object, (MgTensor *))                                                \
   ABI(int32_t, aoti_torch_copy_, (MgTensor *, MgTensor *, int32_t))                                          \
