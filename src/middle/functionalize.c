@@ -32,6 +32,7 @@ typedef struct Fz {
   uint32_t nval;       /* recorded values; later ones are new */
   MgNode *old;
   uint32_t nold;
+  bool *target;        /* per recorded value: some node writes it */
 } Fz;
 
 static FzVal *fz_val(Fz *f, ValRef v) { return &f->val[f->val[v].same ? f->val[v].same : v]; }
@@ -255,6 +256,7 @@ static MgRc fz_inverse(Fz *f, const FzVal *i, ValRef view, ValRef parent_now, Va
     return fz_emit(f, TOP_permute, a, 2, i->parent, v);
   }
   case TOP_view:
+  case TOP__unsafe_view:
   case TOP__reshape_alias:
   case TOP_squeeze:
   case TOP_squeeze_dim:
@@ -333,13 +335,21 @@ static MgRc fz_written(Fz *f, const MgNode *n, ValRef **out, int *nout) {
   return MG_OK;
 }
 
+/* Is v what an inverse made: a value of its own, whatever was written into it? */
+static bool fz_is_scatter(const MgGraph *g, ValRef v) {
+  if (!mg_val(g, v)->def) return false;
+  uint16_t c = mg_node(g, mg_val(g, v)->def)->op->code;
+  return c == TOP_slice_scatter || c == TOP_select_scatter || c == TOP_diagonal_scatter || c == TOP_as_strided_scatter;
+}
+
 /* copy_(self, src): self's memory takes src, converted and broadcast. */
 static MgRc fz_copy(Fz *f, const MgNode *n) {
   ValRef src;
   TRY(fz_read(f, n->arg[1].u.val, &src));
   TRY(fz_coerce(f, &src, n->arg[0].u.val));
   TRY(fz_write(f, n->arg[0].u.val, src));
-  f->val[fz_val(f, n->arg[0].u.val)->root].copied = true;
+  FzVal *root = &f->val[fz_val(f, n->arg[0].u.val)->root];
+  root->copied = !fz_is_scatter(f->g, root->now);
   fz_rename_result(f, n->nout ? n->out[0] : 0, n->arg[0].u.val);
   return MG_OK;
 }
@@ -493,6 +503,8 @@ static MgRc fz_node(Fz *f, const MgNode *n) {
     /* t_, squeeze_ ...: only the metadata changes; the result is a view of what was there */
     return fz_view(f, n, twin, n->arg[0].u.val);
   }
+  /* some ops of torch write their out= through an _unsafe_view of it */
+  if (op->code == TOP__unsafe_view && f->target[n->out[0]]) return fz_view(f, n, op, n->arg[0].u.val);
   if (op->is_view) {
     ValRef base = fz_viewed(n, op);
     if (base) return fz_view(f, n, op, base);
@@ -579,6 +591,16 @@ static MgRc fz_writebacks(Fz *f) {
   return MG_OK;
 }
 
+static MgRc fz_find_targets(Fz *f) {
+  TRYP(f->target = mg_new(f->g->c, bool, f->nval));
+  for (uint32_t i = 1; i < f->nold; i++) {
+    const MgNode *n = &f->old[i];
+    for (int k = 0; k < n->narg && n->op->mutates; k++)
+      if (n->op->param[k].writes && n->arg[k].tag == MA_val) f->target[n->arg[k].u.val] = true;
+  }
+  return MG_OK;
+}
+
 MgRc mg_functionalize(MgGraph *g) {
   Fz f = {.g = g, .nval = g->nval, .old = g->node, .nold = g->nnode};
   TRYP(f.val = mg_new(g->c, FzVal, f.nval));
@@ -586,6 +608,7 @@ MgRc mg_functionalize(MgGraph *g) {
   g->nnode = 1;
   g->nwb = 0;
   TRYP(g->node = mg_new(g->c, MgNode, g->cap_node));
+  TRY(fz_find_targets(&f));
   for (uint32_t i = 0; i < g->ninput; i++) fz_root(&f, g->input[i]);
   for (uint32_t i = 1; i < f.nold; i++) {
     uint32_t first = g->nnode;

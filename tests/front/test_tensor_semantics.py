@@ -275,3 +275,51 @@ def test_random_numbers_are_those_of_eager():
         torch.manual_seed(3)
         for g, w in zip(got, fn(BASE)):
             assert torch.equal(g, w)
+
+
+def test_results_made_by_copy_own_their_memory():
+    def one(x):
+        y = torch.zeros_like(x)
+        y.copy_(x)
+        return y
+
+    def two(x):
+        z = x + 1
+        a, b = torch.empty_like(z), torch.empty_like(z)
+        a.copy_(z)
+        b.copy_(z)
+        return x, z, a, b
+
+    x = torch.randn(3)
+    assert magneto.compile(one)(x).data_ptr() != x.data_ptr()
+    assert len({t.data_ptr() for t in magneto.compile(two)(x)}) == 4
+
+
+def test_views_in_another_dtype_as_results():
+    x = torch.randn(6, dtype=torch.complex64)
+    for f in (torch.view_as_real, lambda x: x[2:].imag, lambda x: x.view(torch.float32)[1:], lambda x: torch.view_as_real(x)[1, 1]):
+        got, want = magneto.compile(f)(x), f(x)
+        assert got.dtype == want.dtype and got.data_ptr() == want.data_ptr() and got.stride() == want.stride()
+        assert torch.equal(got, want)
+
+
+def test_complex_and_several_results_written_to_out():
+    o = torch.empty(3, dtype=torch.complex64)
+    a, b = torch.randn(3), torch.randn(3)
+    assert magneto.compile(lambda a, b, o: torch.complex(a, b, out=o))(a, b, o) is o
+    assert torch.equal(o, torch.complex(a, b))
+    v, i = torch.empty(2), torch.empty(2, dtype=torch.int64)
+    x = torch.randn(2, 5)
+    magneto.compile(lambda x, v, i: torch.kthvalue(x, 2, out=(v, i)))(x, v, i)
+    assert torch.equal(v, x.kthvalue(2).values) and torch.equal(i, x.kthvalue(2).indices)
+
+
+def test_arguments_that_torch_refuses():
+    x = torch.randn(3, 4)
+    for f in (lambda x: torch.diagonal(x, 0, 1, 1), lambda x: x.roll([1, 2], 0), lambda x: torch.vdot(x, x), lambda x: torch.arange(0, 3, -1),
+              lambda x: torch.nn.functional.gelu(x, approximate="no")):
+        with pytest.raises((RuntimeError, IndexError)) as want:
+            f(x)
+        with pytest.raises(type(want.value)) as got:
+            magneto.compile(f)(x)
+        assert str(got.value) == str(want.value)
