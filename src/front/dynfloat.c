@@ -2,12 +2,14 @@
 #include "front/dynfloat.h"
 #include <stdlib.h>
 #include "front/names.h"
+#include "front/symint.h"
 
-PyObject *mg_any_float;
+PyObject *mg_any_float, *mg_any_int;
 
 int mg_dynfloat_init(void) {
   if (!mg_any_float) mg_any_float = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
-  return mg_any_float ? 0 : -1;
+  if (!mg_any_int) mg_any_int = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+  return mg_any_float && mg_any_int ? 0 : -1;
 }
 
 static PyObject *dynfloat_key_name(PyObject *dict, PyObject *key) { return PyUnicode_FromFormat("%p[%R]", (void *)dict, key); }
@@ -39,8 +41,10 @@ static int dynfloat_add(PyObject **known, PyObject *name) { /* steals name */
   return rc;
 }
 
+static bool dynfloat_number(PyObject *o) { return PyFloat_CheckExact(o) || (PyLong_CheckExact(o) && mg_symint_fits(o)); }
+
 static bool dynfloat_differs(PyObject *was, PyObject *now) {
-  return was && now && PyFloat_CheckExact(was) && PyFloat_CheckExact(now) && !mg_guard_same_const(was, now);
+  return was && now && Py_TYPE(was) == Py_TYPE(now) && dynfloat_number(now) && !mg_guard_same_const(was, now);
 }
 
 static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals) {
@@ -64,7 +68,7 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
   for (uint32_t i = 0; i < g->ndict && !rc; i++) {
     const MgDictGuard *d = &g->dict[i];
     for (int k = 0; k < d->n && !rc; k++) {
-      if (!d->val[k] || !PyFloat_CheckExact(d->val[k])) continue;
+      if (!d->val[k] || !dynfloat_number(d->val[k])) continue;
       PyObject *now = PyDict_GetItemWithError(d->dict, d->key[k]);
       if (dynfloat_differs(d->val[k], now)) rc = dynfloat_add(known, dynfloat_key_name(d->dict, d->key[k]));
     }
@@ -79,10 +83,12 @@ static bool dynfloat_knows(PyObject *name) { /* steals name */
   return has > 0;
 }
 
-bool mg_dynfloat_at(SrcRef src) { return mg_rec->dyn && !mg_rec->want_fx && dynfloat_knows(dynfloat_name(mg_rec->guards, src)); }
+bool mg_dynfloat_at(SrcRef src, PyObject *val) {
+  return mg_rec->dyn && !mg_rec->want_fx && dynfloat_number(val) && dynfloat_knows(dynfloat_name(mg_rec->guards, src));
+}
 
 SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject *val) {
-  if (!mg_rec || !mg_rec->dyn || mg_rec->want_fx || !val || !PyFloat_CheckExact(val)) return 0;
+  if (!mg_rec || !mg_rec->dyn || mg_rec->want_fx || !val || !dynfloat_number(val)) return 0;
   if (!dynfloat_knows(dynfloat_key_name(dict, key))) return 0;
   MgGuards *g = mg_rec->guards;
   SrcRef s = mg_source(g, SRC_pinned, 0, 0, owner ? owner : dict);

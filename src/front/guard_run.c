@@ -6,6 +6,7 @@
 #include <string.h>
 #include "front/dynfloat.h"
 #include "front/guard_watch.h"
+#include "front/symint.h"
 #include "front/names.h"
 #include "front/policy.h"
 
@@ -17,6 +18,7 @@ static const char *const guard_text[] = {
 /* Values in dicts and classes: the same object, or an equal constant. */
 static bool guard_same_value(PyObject *now, PyObject *was) {
   if (was == mg_any_float) return now && PyFloat_CheckExact(now);
+  if (was == mg_any_int) return now && PyLong_CheckExact(now) && mg_symint_fits(now);
   return now == was || (now && was && mg_guard_is_const(was) && mg_guard_same_const(now, was));
 }
 
@@ -187,7 +189,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_disjoint: return guard_disjoint(v, vals[op->src2]);
   case GK_offset: return mg_facts_distance(v, vals[op->src2]) == op->u.i;
   case GK_compare: {
-    if (!PyFloat_CheckExact(v)) return false;
+    if (!PyFloat_CheckExact(v) && !PyLong_CheckExact(v)) return false;
     int r = PyObject_RichCompareBool(v, PyTuple_GET_ITEM(op->o, 1), (int)PyLong_AsLong(PyTuple_GET_ITEM(op->o, 0)));
     if (r < 0) PyErr_Clear();
     return r == (PyTuple_GET_ITEM(op->o, 2) == Py_True);

@@ -11,11 +11,9 @@
 /* ---- life ---- */
 
 int mg_identity_init(PyObject *module) {
-  (void)module;
   if (mg_names_init()) return -1;
   if (mg_dynfloat_init() || mg_symfloat_init()) return -1;
-  const char *missing = mg_state_init();
-  if (!missing) missing = mg_facts_init();
+  const char *state = mg_state_init(), *missing = state ? state : mg_facts_init();
   if (!missing) return 0;
   PyErr_Format(PyExc_ImportError, "this version of torch lacks %s", missing);
   return -1;
@@ -607,7 +605,7 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   if (!r || !v) return Py_XNewRef(v);
   if (mg_standin_check(v)) return Py_NewRef(v);
   if (mg_guard_is_const(v)) {
-    if (src && PyFloat_CheckExact(v) && mg_dynfloat_at(src)) return mg_symfloat_input(v, src);
+    if (src && mg_dynfloat_at(src, v)) return mg_symfloat_input(v, src);
     if (src) mg_guard_add(r->guards, GK_equal, src, v, 0);
     return Py_NewRef(v);
   }

@@ -10,6 +10,7 @@
 #include "front/setting.h"
 #include "front/skip.h"
 #include "front/symfloat.h"
+#include "front/symint.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -253,14 +254,14 @@ static PyObject *call_identity(const MgCall *c) {
 static PyObject *call_type(const MgCall *c) {
   if (c->n != 1 || c->kwnames) return call_fresh(mg_call_plain(c));
   PyObject *x = c->arg[0];
-  if (mg_symfloat_is(x)) return Py_NewRef((PyObject *)&PyFloat_Type);
+  if (mg_symfloat_is(x)) return Py_NewRef((PyObject *)(mg_symint_is(x) ? &PyLong_Type : &PyFloat_Type));
   return Py_NewRef(mg_standin_check(x) ? mg_standin_class(x) : (PyObject *)Py_TYPE(x));
 }
 
 /* isinstance(x, C) may run __instancecheck__ in Python; stand-ins claim Tensor or Parameter. */
 static PyObject *call_isinstance(const MgCall *c) {
-  if (c->n == 2 && mg_symfloat_is(c->arg[0])) { /* what any float answers */
-    PyObject *zero = PyFloat_FromDouble(0), *pair[2] = {zero, c->arg[1]};
+  if (c->n == 2 && mg_symfloat_is(c->arg[0])) { /* what any such number answers */
+    PyObject *zero = mg_symint_is(c->arg[0]) ? PyLong_FromLong(0) : PyFloat_FromDouble(0), *pair[2] = {zero, c->arg[1]};
     PyObject *r = zero ? PyObject_Vectorcall(c->f, pair, 2, NULL) : NULL;
     Py_XDECREF(zero);
     return r;
@@ -617,6 +618,12 @@ static int call_on_mapping(const MgCall *c, PyObject **out) {
   return 1;
 }
 
+/* C code, and torch's own Python behind its dispatcher, want ints where they want ints. */
+static bool call_insists(PyObject *f, MgAction action) {
+  if (action != ACT_python) return action != ACT_type && action != ACT_isinstance;
+  return PyFunction_Check(f) && mg_skip_opaque((PyCodeObject *)PyFunction_GET_CODE(f));
+}
+
 PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   if (!mg_rec) return PyObject_Vectorcall(f, args, nargsf, kwnames);
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
@@ -625,6 +632,16 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if (call_sees_death(&c)) return NULL;
   MgVerdict v = mg_policy_of(f);
   PyObject *r, *self;
+  if (f == (PyObject *)&PyLong_Type && c.n == 1 && mg_symint_is(args[0])) return Py_NewRef(args[0]);
+  if (mg_rec->cap->syms && call_insists(f, v.action)) {
+    PyObject *plain = mg_symint_args(f, args, c.n);
+    if (!plain && PyErr_Occurred()) return NULL;
+    if (plain) {
+      r = mg_rec_call(f, &PyTuple_GET_ITEM(plain, 0), (size_t)npos, kwnames);
+      Py_DECREF(plain);
+      return r;
+    }
+  }
   if (v.action == ACT_python) return call_python(&c);
   if (v.action == ACT_no || (v.action == ACT_no_grad && mg_abi.aoti_torch_grad_mode_is_enabled())) return mg_call_unknown(&c);
   if (call_on_mapping(&c, &r)) return r;

@@ -1,5 +1,8 @@
 /* Instructions on objects: attributes, items, operators, pattern matching. */
 #include "front/record.h"
+#include "front/standin.h"
+#include "front/symfloat.h"
+#include "front/symint.h"
 
 /* ---- attributes ---- */
 
@@ -106,15 +109,26 @@ static const OpsBinary ops_binary[] = { /* by CPython's NB_* numbers */
     ops_inplace_power, PyNumber_InPlaceRshift, PyNumber_InPlaceSubtract, PyNumber_InPlaceTrueDivide,
     PyNumber_InPlaceXor};
 
+/* op: as CPython numbers it, or -1 - the comparison. */
+static PyObject *ops_apply(MgLoop *l, int op, PyObject *a, PyObject *b) {
+  int plain = l->rec && mg_rec->cap->syms ? mg_symint_operands(op, &a, &b) : 0;
+  if (plain < 0) return NULL;
+  PyObject *r = op < 0 ? PyObject_RichCompare(a, b, -1 - op) : ops_binary[op](a, b);
+  if (!plain) return r;
+  Py_DECREF(a);
+  Py_DECREF(b);
+  return r;
+}
+
 MgStep mg_op_BINARY_OP(MgLoop *l, const MgInstr *in) {
   if ((size_t)in->arg >= sizeof ops_binary / sizeof *ops_binary) return STEP_unknown;
   if (loop_touch(l, PEEK(2)) || loop_touch(l, TOP())) return STEP_error;
-  return loop_result(l, 2, ops_binary[in->arg](PEEK(2), TOP()));
+  return loop_result(l, 2, ops_apply(l, in->arg, PEEK(2), TOP()));
 }
 
 MgStep mg_op_COMPARE_OP(MgLoop *l, const MgInstr *in) {
   if (loop_touch(l, PEEK(2)) || loop_touch(l, TOP())) return STEP_error;
-  return loop_result(l, 2, PyObject_RichCompare(PEEK(2), TOP(), in->arg));
+  return loop_result(l, 2, ops_apply(l, -1 - in->arg, PEEK(2), TOP()));
 }
 
 MgStep mg_op_IS_OP(MgLoop *l, const MgInstr *in) {
@@ -260,5 +274,8 @@ done:
 }
 
 MgStep mg_op_MATCH_CLASS(MgLoop *l, const MgInstr *in) {
-  return loop_result(l, 3, ops_match_class(l, PEEK(3), PEEK(2), in->arg, TOP()));
+  PyObject *x = l->rec ? mg_symfloat_plain(PEEK(3)) : Py_NewRef(PEEK(3)); /* a pattern like int(n) captures the number itself */
+  PyObject *r = x ? ops_match_class(l, x, PEEK(2), in->arg, TOP()) : NULL;
+  Py_XDECREF(x);
+  return loop_result(l, 3, r);
 }

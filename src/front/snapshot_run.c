@@ -140,7 +140,7 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
   switch ((MgSnapOp)q->op) {
   case SN_const: return Py_NewRef(q->obj);
   case SN_out: return Py_NewRef(outs[q->a]);
-  case SN_item: return PyFloat_FromDouble(mg_symfloat_read(outs[q->a]));
+  case SN_item: return mg_symfloat_read(outs[q->a]);
   case SN_src: return Py_NewRef(vals[q->a]);
   case SN_list: return PyList_New(0);
   case SN_dict: return q->obj == (PyObject *)&PyDict_Type ? PyDict_New() : PyODict_New();

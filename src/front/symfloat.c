@@ -5,6 +5,7 @@
 #include "front/guard.h"
 #include "front/nodecall.h"
 #include "front/standin.h"
+#include "front/symint.h"
 #include "front/symnode.h"
 
 static PyTypeObject *symfloat_type, *symfloat_torch; /* ours; torch.SymFloat */
@@ -22,7 +23,7 @@ static void symnode_dealloc(PyObject *o) {
 
 static PyTypeObject symnode_type;
 
-static MgSymNode *symnode_new(MgCapture *cap, ValRef val) {
+MgSymNode *mg_symnode_new(MgCapture *cap, ValRef val) {
   MgSymNode *n = PyObject_New(MgSymNode, &symnode_type);
   if (!n) return NULL;
   *n = (MgSymNode){.ob_base = n->ob_base, .cap = cap, .val = val};
@@ -36,6 +37,7 @@ fail:
 
 MgSymNode *mg_symnode_of(PyObject *o) {
   if (Py_TYPE(o) == &symnode_type) return (MgSymNode *)o;
+  if (mg_symint_is(o)) return ((MgSymInt *)o)->node;
   if (!symfloat_type || (Py_TYPE(o) != symfloat_type && Py_TYPE(o) != symfloat_torch)) return NULL;
   PyObject **d = _PyObject_GetDictPtr(o), *n = d && *d ? PyDict_GetItemWithError(*d, symfloat_node_name) : NULL;
   return n && Py_TYPE(n) == &symnode_type ? (MgSymNode *)n : NULL;
@@ -61,23 +63,28 @@ PyObject *mg_symfloat_dress(PyObject *o) {
 PyObject *mg_symfloat_tensor(PyObject *value) {
   MgTensor *t;
   void *p;
-  if (mg_abi.aoti_torch_empty_strided(0, NULL, NULL, DT_f64, DEV_cpu, -1, &t) || mg_abi.aoti_torch_get_data_ptr(t, &p))
+  bool is_int = PyLong_Check(value);
+  if (mg_abi.aoti_torch_empty_strided(0, NULL, NULL, is_int ? DT_i64 : DT_f64, DEV_cpu, -1, &t) || mg_abi.aoti_torch_get_data_ptr(t, &p))
     return PyErr_NoMemory();
-  *(double *)p = PyFloat_AS_DOUBLE(value);
+  if (is_int) *(int64_t *)p = PyLong_AsLongLong(value);
+  else *(double *)p = PyFloat_AS_DOUBLE(value);
   return mg_tensor_wrap(t);
 }
 
-double mg_symfloat_read(PyObject *tensor) {
+PyObject *mg_symfloat_read(PyObject *tensor) {
   void *p = NULL;
-  mg_abi.aoti_torch_get_data_ptr(mg_abi_tensor(tensor), &p);
-  return p ? *(const double *)p : NAN;
+  int32_t dtype = 0;
+  if (mg_abi.aoti_torch_get_data_ptr(mg_abi_tensor(tensor), &p) || mg_abi.aoti_torch_get_dtype(mg_abi_tensor(tensor), &dtype) || !p)
+    return PyErr_NoMemory();
+  return dtype == DT_i64 ? PyLong_FromLongLong(*(const int64_t *)p) : PyFloat_FromDouble(*(const double *)p);
 }
 
 PyObject *mg_symfloat_input(PyObject *value, SrcRef src) {
+  if (PyLong_Check(value)) return mg_symint_input(value, src);
   MgCapture *cap = mg_rec->cap;
   for (uint32_t i = 0; i < cap->ninput; i++)
     if (cap->input[i].scalar && cap->input[i].src == src) {
-      MgSymNode *n = symnode_new(cap, cap->input[i].val);
+      MgSymNode *n = mg_symnode_new(cap, cap->input[i].val);
       if (n) n->hint = Py_NewRef(value), n->src = src;
       return symfloat_of(n);
     }
@@ -86,12 +93,12 @@ PyObject *mg_symfloat_input(PyObject *value, SrcRef src) {
   Py_XDECREF(t);
   if (!v) return NULL;
   mg_guard_add(mg_rec->guards, GK_type, src, (PyObject *)&PyFloat_Type, 0);
-  MgSymNode *n = symnode_new(cap, v);
+  MgSymNode *n = mg_symnode_new(cap, v);
   if (n) n->hint = Py_NewRef(value), n->src = src;
   return symfloat_of(n);
 }
 
-PyObject *mg_symfloat_item(MgCapture *cap, ValRef val) { return symfloat_of(symnode_new(cap, val)); }
+PyObject *mg_symfloat_item(MgCapture *cap, ValRef val) { return symfloat_of(mg_symnode_new(cap, val)); }
 
 int mg_symfloat_origin(PyObject *o, SrcRef *src, ValRef *val) {
   MgSymNode *n = mg_symnode_of(o);
@@ -127,6 +134,8 @@ static PyObject *symfloat_number(PyObject *o) {
   return n ? mg_symnode_number(n) : Py_NewRef(o);
 }
 
+PyObject *mg_symfloat_plain(PyObject *o) { return symfloat_number(o); }
+
 /* ---- arithmetic ---- */
 
 typedef struct SymOperand { /* a number object, or a plain number */
@@ -158,8 +167,8 @@ static PyObject *sym_plain(PyObject *a, PyObject *b, SymPython py) {
 
 /* Does the operation raise, or leave the floats, for some numbers?  Then it is only recorded when the numbers are known. */
 static bool sym_total(SymPython py, const SymOperand *x, PyObject *ha, const SymOperand *y, PyObject *hb) {
-  if (py == PyNumber_TrueDivide) return y->node ? hb && PyFloat_AS_DOUBLE(hb) != 0 : y->number != 0;
-  if (py == sym_py_pow) return x->node ? ha && PyFloat_AS_DOUBLE(ha) > 0 : x->number > 0;
+  if (py == PyNumber_TrueDivide) return y->node ? hb && PyFloat_AsDouble(hb) != 0 : y->number != 0;
+  if (py == sym_py_pow) return x->node ? ha && PyFloat_AsDouble(ha) > 0 : x->number > 0;
   return true;
 }
 
@@ -187,7 +196,7 @@ static PyObject *sym_binary(PyObject *a, PyObject *b, MgTop both, MgTop left, Mg
     arg[1] = mg_arg_float(x.number);
     v = mg_graph_emit1(g, TOP_mul_Scalar, arg, 2);
   } else v = mg_graph_emit1(g, x.node && y.node ? both : x.node ? left : right, arg, 2);
-  MgSymNode *n = v ? symnode_new(cap, v) : NULL;
+  MgSymNode *n = v ? mg_symnode_new(cap, v) : NULL;
   if (!v) PyErr_NoMemory();
   if (n) {
     n->hint = Py_XNewRef(hint);
@@ -220,7 +229,7 @@ static PyObject *sym_unary(PyObject *o, MgTop op, PyObject *(*py)(PyObject *)) {
   if (!x || !x->cap) return PyErr_Format(PyExc_RuntimeError, "magneto: a number of a finished recording was used");
   MgArg arg = mg_arg_val(x->val);
   ValRef v = mg_graph_emit1(x->cap->rec->g, op, &arg, 1);
-  MgSymNode *n = v ? symnode_new(x->cap, v) : NULL;
+  MgSymNode *n = v ? mg_symnode_new(x->cap, v) : NULL;
   if (!v) PyErr_NoMemory();
   if (n) {
     n->a = Py_NewRef((PyObject *)x);
@@ -248,7 +257,7 @@ PLAIN_BINARY(divmod, PyNumber_Divmod)
 /* ---- questions ---- */
 
 /* An input compared with a number: only the answer is guarded. */
-static PyObject *symfloat_compare(PyObject *a, PyObject *b, int op) {
+PyObject *mg_symnode_compare(PyObject *a, PyObject *b, int op) {
   MgSymNode *x = mg_symnode_of(a);
   if (x && x->cap && x->src && (PyFloat_CheckExact(b) || PyLong_CheckExact(b))) {
     PyObject *r = PyObject_RichCompare(x->hint, b, op);
@@ -272,7 +281,7 @@ static PyObject *symfloat_compare(PyObject *a, PyObject *b, int op) {
 }
 
 static int symfloat_bool(PyObject *o) {
-  PyObject *zero = PyFloat_FromDouble(0), *r = zero ? symfloat_compare(o, zero, Py_NE) : NULL;
+  PyObject *zero = PyFloat_FromDouble(0), *r = zero ? mg_symnode_compare(o, zero, Py_NE) : NULL;
   int yes = r ? r == Py_True : -1;
   Py_XDECREF(zero);
   Py_XDECREF(r);
@@ -385,7 +394,7 @@ static PyType_Slot symfloat_slots[] = {{Py_nb_add, symfloat_add},
                                        {Py_nb_bool, symfloat_bool},
                                        {Py_nb_float, symfloat_float},
                                        {Py_nb_int, symfloat_int},
-                                       {Py_tp_richcompare, symfloat_compare},
+                                       {Py_tp_richcompare, mg_symnode_compare},
                                        {Py_tp_hash, symfloat_hash},
                                        {Py_tp_str, symfloat_str},
                                        {Py_tp_repr, symfloat_str},
@@ -398,6 +407,7 @@ static PyType_Spec symfloat_spec = {
 
 int mg_symfloat_init(void) {
   if (symfloat_type) return 0;
+  if (mg_symint_init()) return -1;
   if (PyType_Ready(&symnode_type)) return -1;
   PyObject *torch = PyImport_ImportModule("torch"), *base = torch ? PyObject_GetAttrString(torch, "SymFloat") : NULL;
   PyObject *bases = base ? PyTuple_Pack(1, base) : NULL;

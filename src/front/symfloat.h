@@ -9,10 +9,12 @@
 struct MgFrontOp;
 int mg_symfloat_init(void);
 bool mg_symfloat_is(PyObject *o);     /* ours, or a torch.SymFloat around one of ours */
-/* A float read from src: an input of the graph. */
+/* A float, or an int that fits (symint.h), read from src: an input of the graph. */
 PyObject *mg_symfloat_input(PyObject *value, SrcRef src);
 /* The number in a 0-dim float64 value of the graph. */
 PyObject *mg_symfloat_item(MgCapture *cap, ValRef val);
+/* The number itself, guarded, in place of such an object; anything else as it is.  New. */
+PyObject *mg_symfloat_plain(PyObject *o);
 /* What C code gave back: a bare torch.SymFloat becomes one of ours.  Steals o; NULL stays NULL. */
 PyObject *mg_symfloat_dress(PyObject *o);
 /* Where it is found at the end: 1 and *src (a source's own value), 0 and *val (computed by the graph). */
@@ -23,7 +25,7 @@ bool mg_symfloat_among(PyObject *args, PyObject *kwargs);
 PyObject *mg_symfloat_dispatch(MgCapture *cap, const struct MgFrontOp *fo, PyObject *args, PyObject *kwargs);
 /* A real tensor that holds the number: what a run gives the graph.  New. */
 PyObject *mg_symfloat_tensor(PyObject *value);
-double mg_symfloat_read(PyObject *tensor); /* of a 0-dim float64 tensor on the CPU */
+PyObject *mg_symfloat_read(PyObject *tensor); /* the number in a 0-dim float64 or int64 tensor on the CPU; new */
 
 /* dispatch.c: records a call of aten::<name>.<overload> ("default" is none). */
 PyObject *mg_dispatch_call(MgCapture *cap, const char *name, const char *overload, PyObject *args, PyObject *kwargs);

@@ -1,0 +1,162 @@
+"""Ints that differ from call to call become inputs of the graph after the first change; what needs the number itself is guarded."""
+import math
+import operator
+
+import magneto
+import pytest
+import torch
+from harness import same
+from magneto import _magneto
+
+
+class Counter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls + 1
+
+
+def inplace(x, n):
+    y = x.clone()
+    z = y
+    y += n
+    y *= n
+    y -= 1
+    return y, z is y
+
+
+STEADY = [  # one recompile at most, whatever n is
+    lambda x, n: x * n + n - x / (n + 1),
+    lambda x, n: (x + n, n - x, n * x, x // (n + 7), x % (n + 7), n / (x + 5)),
+    lambda x, n: (x > n, x <= n, n == x, x != n),
+    lambda x, n: x + (n + 1) * 2 - (n - 3) // 2 + n % 5 + abs(-n) + n**2,
+    lambda x, n: (x * (n / 4), x * (n * 0.5), x + 0.25 * n),
+    lambda x, n: (n, n + 1, [n * 2, {"n": n - 1}], x),
+    lambda x, n: x * n if n > -1 else x,
+    lambda x, n: x.add(n).mul(n).sub(n) + torch.add(x, n),
+    lambda x, n: (x.long() + n, x.int() * n, x.bool() + n, x.half() + n, x.double() * n),
+    lambda x, n: (x.sum() + n, x.long().sum() + n, x.int().sum().int() * n, x.long().sum() / (n + 1)),
+    lambda x, n: x + int(n) + max(n, -5) + operator.add(n, 1),
+    lambda x, n: (isinstance(n, int), isinstance(n, (float, str)), type(n) is int, n is None, x + n),
+    lambda x, n: torch.where(x > 0, x, n),
+    lambda x, n: x * (n if n else 0),
+    inplace,
+]
+def matched(x, n):
+    match n:
+        case 3:
+            return x
+        case int(k) if k > 3:
+            return x - k
+        case float(v):
+            return x * v
+    return n
+
+
+PINNED = [  # the number decides: as many compilations as there are values, and the right result
+    lambda x, n: x[n % 3],
+    lambda x, n: x.expand(n + 1, 3, 4).sum(0),
+    lambda x, n: torch.zeros(n + 1) + 1,
+    lambda x, n: torch.zeros((n + 1, 2)).shape,
+    lambda x, n: sum([x * i for i in range(n)]),
+    lambda x, n: x[: n + 1, ..., : n + 2],
+    lambda x, n: ([1, 2, 3, 4, 5, 6, 7] * n)[n] if n else x,
+    lambda x, n: (f"{n:03d}", str(n), "%d" % n, hash(n), {n: x}[n], {1: 2, n: 3}),
+    lambda x, n: x * math.sqrt(n) + math.factorial(n),
+    lambda x, n: x.repeat(n + 1, 1),
+    lambda x, n: x.reshape(-1, 4)[:, [n % 4, 0]],
+    lambda x, n: (n << 2, n >> 1, n & 3, n | 8, ~n, divmod(n, 3), n.bit_length(), round(n), (1 << n) + 1, x),
+    lambda x, n: x.sum(n % 2) + torch.full((2, 1), n) + x.pow(n)[:1, :1],
+    lambda x, n: torch.arange(n + 1) * n,
+    lambda x, n: x.clone().fill_(n) + torch.tensor(n),
+    lambda x, n: x**n,
+    matched,
+    lambda x, n: "x" * n + ("even" if n % 2 == 0 else "odd"),
+]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    _magneto.reset()
+
+
+def run(f, values):
+    g = magneto.compile(f)
+    for n in values:
+        x = torch.randn(3, 4)
+        assert same(f(x, n), g(x.clone(), n)), n
+    return _magneto.stats()
+
+
+@pytest.mark.parametrize("f", STEADY)
+def test_arithmetic_compiles_once_more(f):
+    s = run(f, [3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 100, 3])
+    assert s["recompiles"] <= 1 and not s["breaks"], s
+
+
+@pytest.mark.parametrize("f", PINNED)
+def test_where_the_number_decides(f):
+    s = run(f, [2, 3, 4, 5, 3, 2])
+    assert not s["breaks"] and s["recompiles"] <= 3, s
+
+
+def test_negative_zero_and_branches():
+    def f(x, n):
+        if n < 0:
+            return x - n
+        return x * n
+
+    s = run(f, [1, 2, 3, -1, -2, 0, 5, -7])
+    assert s["recompiles"] == 2, s  # the input, the other branch
+
+
+def test_large_ints_stay_exact():
+    def f(x, n):
+        return n * n * n + 1, n + 2**70, x + n
+
+    run(f, [5, 6, 10**6, 2**31 - 1, 2**31, -(2**31) + 1, 2**40, 2**62])
+
+
+def test_bools_are_no_ints():
+    run(lambda x, n: x + n, [1, 2, True, 3, False])
+
+
+@pytest.mark.parametrize("backend", ["magneto", "aten"])
+def test_counter_of_a_module(backend):
+    a, b = Counter(), Counter()
+    g = magneto.compile(b, backend=backend)
+    for _ in range(10):
+        x = torch.randn(3)
+        torch.testing.assert_close(g(x), a(x))
+        assert type(b.calls) is int and b.calls == a.calls
+    assert _magneto.stats()["recompiles"] <= 1
+
+
+def test_gradients():
+    def f(x, n):
+        return ((x * n + n).square() / n).sum()
+
+    g = magneto.compile(f)
+    for n in range(1, 8):
+        x, y = torch.randn(4, requires_grad=True), None
+        f(x, n).backward()
+        y = x.detach().clone().requires_grad_()
+        g(y, n).backward()
+        torch.testing.assert_close(y.grad, x.grad)
+    assert _magneto.stats()["recompiles"] <= 1
+
+
+def test_loops_with_a_break_inside():
+    def f(x, n):
+        for i in range(n):
+            x = x + i
+            magneto.graph_break()
+        return x
+
+    g = magneto.compile(f)
+    x = torch.randn(3)
+    torch.testing.assert_close(g(x, 20), f(x, 20))
+    assert _magneto.stats()["recompiles"] <= 3, _magneto.stats()
