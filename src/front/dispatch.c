@@ -295,6 +295,17 @@ static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, PyObje
   return mg_metainfer_run(r, fo, n, pyret);
 }
 
+/* A factory that was called under a default dtype of the segment's own says which it was: the node may run under another. */
+static void dispatch_name_dtype(const MgCapture *cap, MgNode *node) {
+  if (!cap->rec->settings || node->nout != 1 || !mg_setting_odd_dtype(cap->rec)) return;
+  MgArg *dtype = NULL;
+  for (int i = 0; i < node->op->nparam; i++) {
+    if (node->arg[i].tag == MA_val) return;
+    if (!strcmp(node->op->param[i].name, "dtype") && node->arg[i].tag == MA_none) dtype = &node->arg[i];
+  }
+  if (dtype) *dtype = (MgArg){.tag = MA_dtype, .u.code = mg_val(cap->rec->g, node->out[0])->dtype};
+}
+
 static PyObject *dispatch_record(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
   MgRec *r = cap->rec;
   MgGraph *g = r->g;
@@ -317,6 +328,7 @@ static PyObject *dispatch_record(MgCapture *cap, const MgFrontOp *fo, PyObject *
   node->line = r->line;
   node->grad_mode = mg_abi.aoti_torch_grad_mode_is_enabled();
   if (dispatch_infer(cap, fo, n, &c.pyret)) goto done;
+  dispatch_name_dtype(cap, mg_node(g, n));
   if (dispatch_follow_grad(cap, fo, n)) goto done;
   if (fo->inplace_view && dispatch_rerun(fo, args, kwargs)) goto done;
   res = dispatch_results(&c);

@@ -575,6 +575,10 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
   if (PyType_Check(v)) mg_guard_type(r->guards, (PyTypeObject *)v); /* may be called */
   if (t == &PyTuple_Type || (PyTuple_Check(v) && mg_solid_base(t) == &PyTuple_Type)) return wrap_tuple(v, src);
   if (PyList_Check(v) && ident_can_copy(t)) return wrap_list(v, src);
+  if (PyDict_CheckExact(v) && PyDict_GetItemWithError(v, mg_names.builtins)) { /* the globals of some code */
+    if (src) mg_guard_add(r->guards, GK_is, src, v, 0);
+    return wrap_itself(v, src, OLDER_namespace);
+  }
   if (PyDict_Check(v) && PyDict_GET_SIZE(v) < DICT_COPY_LIMIT && ident_can_copy(t)) return wrap_dict(v, src);
   if (PySet_Check(v) && ident_can_copy(t)) return wrap_set(v, src);
   if (t == mg_torch.deque) return wrap_deque(v, src);

@@ -55,6 +55,7 @@ PyObject *mg_import(const char *name);
   NAME(marked_constant, "_dynamo_marked_constant")                                                           \
   NAME(in_graph, "_magneto_in_graph")                                                                        \
   NAME(trace_rules, "torch._dynamo.trace_rules")                                                             \
+  NAME(builtins, "__builtins__")                                                                             \
   NAME(dir, "__dir__")                                                                                       \
   NAME(globals, "__globals__")                                                                               \
   NAME(callback, "__callback__")                                                                             \

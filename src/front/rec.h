@@ -66,6 +66,7 @@ typedef struct MgRec {
   PyObject *dyn;        /* floats that are inputs (dynfloat.c): a set, borrowed; or NULL */
   bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */
   PyObject *settings;   /* switches of torch that the recording has set (setting.c), or NULL */
+  PyObject *entered;    /* list of inference modes and devices that it has entered, innermost last; or NULL */
   int dual_levels;      /* levels of forward-mode differentiation that it has entered */
   const struct MgConfig *cfg; /* options of the callable that is being compiled */
   struct MgLoop *top;   /* innermost recorded frame */

@@ -481,6 +481,14 @@ static int call_module(const MgCall *c, PyObject **out) {
   return *out ? 1 : -1;
 }
 
+/* __enter__ or __exit__ of a context of torch that is written in C; pybind11's methods take self as an argument. */
+static PyObject *call_context(const MgCall *c, bool enter) {
+  PyObject *self = mg_policy_self(c->f), *ctx = PyMethod_Check(c->f) ? PyMethod_GET_SELF(c->f) : c->n ? c->arg[0] : self;
+  if (self && !strcmp(Py_TYPE(self)->tp_name, "torch.device")) ctx = self;
+  if (!ctx || c->kwnames) return mg_call_unknown(c);
+  return mg_setting_context(c->f, ctx, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, enter);
+}
+
 static PyObject *call_python(const MgCall *c) {
   PyTypeObject *t = Py_TYPE(c->f);
   PyObject *fn = t == &PyMethod_Type ? PyMethod_GET_FUNCTION(c->f) : c->f;
@@ -520,6 +528,8 @@ static PyObject *call_python(const MgCall *c) {
     MgVerdict v = mg_policy_of(fn);
     if (v.action == ACT_python) return mg_call_plain(c);
     if (v.action == ACT_no) return mg_call_unknown(&inner);
+    if (v.action == ACT_context_enter || v.action == ACT_context_exit)
+      return call_context(c, v.action == ACT_context_enter);
     if (!call_may_see(&inner, PyMethod_GET_SELF(c->f), v.older) || !call_check_args(&inner, v.older)) return NULL;
     return mg_call_plain(c);
   }
@@ -570,6 +580,9 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_backward: return mg_backward_run(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_getter: return call_getter(c);
   case ACT_one_hot: return call_one_hot(c);
+  case ACT_context_enter:
+  case ACT_context_exit:
+    return call_context(c, act == ACT_context_enter);
   case ACT_setting: return mg_setting_call(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_query: return mg_setting_read(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_dual_enter: return mg_setting_dual(c->f, c->arg, c->nargsf, c->kwnames, 1);

@@ -154,10 +154,34 @@ PyObject *mg_setting_dual(PyObject *f, PyObject *const *args, size_t nargsf, PyO
   return v;
 }
 
+PyObject *mg_setting_context(PyObject *f, PyObject *ctx, PyObject *const *args, size_t nargsf, bool enter) {
+  MgRec *r = mg_rec;
+  const char *dot = strrchr(Py_TYPE(ctx)->tp_name, '.'), *name = dot ? dot + 1 : Py_TYPE(ctx)->tp_name;
+  if (strcmp(name, "_InferenceMode") && strcmp(name, "device")) return mg_rec_break(BK_c_function, "%.100s is entered", name);
+  Py_ssize_t n = r->entered ? PyList_GET_SIZE(r->entered) : 0;
+  if (!enter && (!n || PyList_GET_ITEM(r->entered, n - 1) != ctx))
+    return mg_rec_break(BK_op, "%.100s ends that was entered before", name);
+  if (enter && !r->entered && !(r->entered = PyList_New(0))) return NULL;
+  PyObject *v = PyObject_Vectorcall(f, args, nargsf, NULL);
+  int rc = !v ? -1 : enter ? PyList_Append(r->entered, ctx) : PyList_SetSlice(r->entered, n - 1, n, NULL);
+  if (rc) Py_CLEAR(v);
+  return v;
+}
+
+static void setting_leave_contexts(MgRec *r) {
+  for (Py_ssize_t i = r->entered ? PyList_GET_SIZE(r->entered) : 0; i-- > 0;) {
+    PyObject *x = PyObject_CallMethod(PyList_GET_ITEM(r->entered, i), "__exit__", "OOO", Py_None, Py_None, Py_None);
+    if (!x) PyErr_WriteUnraisable(NULL);
+    Py_XDECREF(x);
+  }
+  Py_CLEAR(r->entered);
+}
+
 int mg_setting_changes(MgRec *r, PyObject **list) {
   PyObject *key, *was;
   Py_ssize_t pos = 0;
   *list = NULL;
+  if (r->entered && PyList_GET_SIZE(r->entered)) return mg_rec_break(BK_op, "a context of torch stays entered"), -1;
   if (r->dual_levels) return mg_rec_break(BK_op, "a level of forward-mode differentiation stays open"), -1;
   while (r->settings && PyDict_Next(r->settings, &pos, &key, &was)) {
     const SettingRow *row = &setting_rows[PyLong_AsSize_t(key)];
@@ -188,6 +212,7 @@ void mg_setting_undo(MgRec *r) {
   PyObject *key, *was, *t, *v, *tb;
   Py_ssize_t pos = 0;
   PyErr_Fetch(&t, &v, &tb);
+  setting_leave_contexts(r);
   for (; r->dual_levels > 0; r->dual_levels--) {
     PyObject *exit = PyObject_GetAttrString(setting_init() ? Py_None : setting_c, "_exit_dual_level");
     PyObject *level = PyLong_FromLong(r->dual_levels - 1), *args = level ? PyTuple_Pack(1, level) : NULL;

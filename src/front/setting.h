@@ -11,6 +11,8 @@ PyObject *mg_setting_call(PyObject *f, PyObject *const *args, size_t nargsf, PyO
 PyObject *mg_setting_read(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 /* Enters (how = 1) or leaves (-1) a level of forward-mode differentiation. */
 PyObject *mg_setting_dual(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames, int how);
+/* Enters or leaves ctx, a torch._C._InferenceMode or a torch.device; f is its method.  A break for other contexts of torch. */
+PyObject *mg_setting_context(PyObject *f, PyObject *ctx, PyObject *const *args, size_t nargsf, bool enter);
 /* What the segment leaves changed: a list of (setter, arguments), NULL when nothing.  -1 with a break: it cannot be
  * replayed. */
 int mg_setting_changes(MgRec *r, PyObject **list);
