@@ -366,7 +366,15 @@ static PyObject *resume_force_break(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+static PyObject *resume_fail_allocation(PyObject *self, PyObject *arg) {
+  long n = PyLong_AsLong(arg);
+  if (n == -1 && PyErr_Occurred()) return NULL;
+  return PyLong_FromLong(mg_fault_set(n));
+}
+
 static PyMethodDef resume_methods[] = {
+    {"fail_allocation", resume_fail_allocation, METH_O,
+     "The n-th allocation of memory that is not Python's fails, once; 0: none.  How many there were since the last call (tests)."},
     {"force_break", resume_force_break, METH_VARARGS,
      "force_break(k, inner=False): ends every segment after k instructions, with inner those that are then in a frame that "
      "the first one calls; 0 turns it off (tests)."},

@@ -379,7 +379,6 @@ static int segment_attempt(Segment *s) {
         rc = -1;
       }
       mg_effects_undo(&rec);
-      mg_standin_end(&rec);
     } else if (rec.abort) {
       PyErr_Clear();
       s->off = true;
@@ -387,6 +386,7 @@ static int segment_attempt(Segment *s) {
       snprintf(s->reason, sizeof s->reason, "%s", rec.reason);
       rc = 0;
     }
+    mg_standin_end(&rec);
   }
   mg_rec = NULL;
   segment_restore(s);

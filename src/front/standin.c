@@ -423,6 +423,26 @@ static long standin_call_long(const char *name) {
   return n;
 }
 
+/* For undoing: what failed for want of memory is tried again, since a mode that stays on the stack breaks every op. */
+static PyObject *standin_insist(PyObject *f, const char *name, PyObject *arg) {
+  for (int i = 0;; i++) {
+    PyObject *r = name && !arg ? PyObject_CallMethod(f, name, NULL) : PyObject_CallOneArg(f, arg);
+    if (r || i == 8 || !PyErr_ExceptionMatches(PyExc_MemoryError)) return r;
+    PyErr_Clear();
+  }
+}
+
+static long standin_stack_len(const char *name) {
+  PyObject *r = standin_insist(standin_c, name, NULL);
+  long n = r ? PyLong_AsLong(r) : -1;
+  Py_XDECREF(r);
+  return n;
+}
+
+static void standin_set_compiling(bool on) {
+  for (int i = 0; i < 8 && PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", on ? Py_True : Py_False); i++) PyErr_Clear();
+}
+
 static long standin_functorch_depth(void) {
   PyObject *f = PyObject_GetAttrString(standin_c, "_functorch"), *r = NULL;
   if (f) r = PyObject_CallMethod(f, "get_dynamic_layer_stack_depth", NULL);
@@ -557,19 +577,16 @@ int mg_standin_begin(MgRec *r) {
   cap->autocast_nesting = standin_autocast_nesting();
   if (!(cap->autocast = standin_save_autocast())) return -1;
   if (!(cap->mode = mg_dispatch_mode_new(cap))) return -1;
-  if (PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", r->deny_compiling ? Py_False : Py_True)) return -1;
-  PyObject *pushed = PyObject_CallOneArg(mg_dispatch_push, cap->mode);
-  if (!pushed) {
-    PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", Py_False);
-    return -1;
-  }
-  Py_DECREF(pushed);
   cap->begun = true; /* from here on mg_standin_end undoes */
   cap->grad_was_on = mg_abi.aoti_torch_grad_mode_is_enabled();
   cap->gc_was_on = PyGC_Disable();
   /* Anomaly mode looks at values and at Python's stack; the runs of what is recorded obey it. */
   cap->anomaly_was_on = mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled;
   if (cap->anomaly_was_on) *mg_abi.anomaly_enabled = false;
+  if (PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", r->deny_compiling ? Py_False : Py_True)) return -1;
+  PyObject *pushed = PyObject_CallOneArg(mg_dispatch_push, cap->mode);
+  if (!pushed) return -1; /* which may have pushed all the same */
+  Py_DECREF(pushed);
   int tracing = standin_ignore_hooks(true);
   if (tracing < 0) return -1;
   cap->hooks_off = !tracing;
@@ -582,10 +599,10 @@ int mg_standin_begin(MgRec *r) {
 
 /* Pops torch's mode stacks down to what they were: an aborted recording skips the user's __exit__ handlers. */
 static void standin_pop_modes(MgCapture *cap) {
-  long n = standin_call_long("_len_torch_dispatch_stack");
-  for (; n > cap->modes_before; n--) Py_XDECREF(PyObject_CallOneArg(mg_dispatch_pop, Py_None));
-  n = standin_call_long("_len_torch_function_stack");
-  for (; n > cap->fmodes_before; n--) Py_XDECREF(PyObject_CallMethod(standin_c, "_pop_torch_function_stack", NULL));
+  long n = standin_stack_len("_len_torch_dispatch_stack");
+  for (; n > cap->modes_before; n--) Py_XDECREF(standin_insist(mg_dispatch_pop, NULL, Py_None));
+  n = standin_stack_len("_len_torch_function_stack");
+  for (; n > cap->fmodes_before; n--) Py_XDECREF(standin_insist(standin_c, "_pop_torch_function_stack", NULL));
   if (cap->functorch_before >= 0 && standin_functorch_depth() > cap->functorch_before)
     standin_functorch_undo(cap->functorch_before);
 }
@@ -601,7 +618,7 @@ void mg_standin_end(MgRec *r) {
   mg_fx_end(cap);
   if (cap->gc_was_on) PyGC_Enable();
   if (cap->anomaly_was_on) *mg_abi.anomaly_enabled = true;
-  PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", Py_False);
+  standin_set_compiling(false);
   mg_abi.aoti_torch_grad_mode_set_enabled(cap->grad_was_on);
   standin_restore_autocast(cap->autocast);
   standin_restore_autocast_nesting(cap->autocast_nesting);

@@ -1,0 +1,76 @@
+"""The n-th allocation fails, for every n: an exception or the right result, nothing half done, and the next call is right."""
+import warnings
+
+import magneto
+import pytest
+import torch
+from magneto import _magneto
+
+
+class Box:
+    def __init__(self):
+        self.n, self.t = 1, None
+
+
+def helper(a, k):
+    b = a * k
+    print(end="")
+    return [b, {"k": k}]
+
+
+def program(x, items, box):
+    y = x * 2 + len(items)
+    items.append(y)
+    box.n = box.n + 1
+    try:
+        z = helper(y, 3)
+    finally:
+        box.t = y
+    return z[0] + sum(i * x for i in range(3)), z[1]
+
+
+def state(f):
+    x, items, box = torch.ones(3), [1], Box()
+    r, d = f(x, items, box)
+    return [t.tolist() for t in (r, items[1], box.t)], d, len(items), box.n
+
+
+def sweep(compiled, want, reset, step=1):
+    """Fails one allocation after the other until a call needs no more of them."""
+    failed = 0
+    for n in range(1, 4000, step):
+        if reset:
+            magneto.reset()
+        _magneto.fail_allocation(n)
+        try:
+            assert state(compiled) == want
+        except MemoryError:
+            failed += 1
+        finally:
+            done = _magneto.fail_allocation(0)
+        assert torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        assert state(compiled) == want
+        if done < n:
+            break
+    return failed, done < n
+
+
+@pytest.fixture
+def quiet(monkeypatch):
+    monkeypatch.setenv("MAGNETO_STRICT", "0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.parametrize("backend, step", [("aten", 1), ("eager", 7), ("magneto", 3)])
+def test_while_compiling(backend, step, quiet):
+    compiled = magneto.compile(program, backend=backend)
+    assert sweep(compiled, state(program), True, step)[1]
+
+
+def test_on_a_hit(quiet):
+    compiled = magneto.compile(program)
+    want = state(program)
+    state(compiled)
+    assert sweep(compiled, want, False)[1]
