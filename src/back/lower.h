@@ -94,6 +94,8 @@ MgRc lw_define(Lower *L, ValRef v, ExprRef e);
 void lw_define_view(Lower *L, ValRef v, const MgView *view);
 /* Memory for a value that nests or an extern call will fill: its output's storage, or a temporary. */
 MgRc lw_buffer(Lower *L, ValRef v, MgView *out);
+/* The memory of `from`, when the node being lowered is the last to read it and v's metadata fit: v overwrites it. */
+bool lw_take(Lower *L, ValRef from, ValRef v, MgView *out);
 /* A nest that stores e (over v's indices) for every point of sizes size[0..ndim) at view indices. */
 MgRc lw_store(Lower *L, const MgView *view, ExprRef e);
 /* Writes where data says: the result's memory, filled with self (0: zeros), then nests over size[0..nd) that store or

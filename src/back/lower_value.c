@@ -202,6 +202,36 @@ MgRc lw_buffer(Lower *L, ValRef v, MgView *out) {
   return MG_OK;
 }
 
+typedef struct ValueCount { ValRef v; uint32_t n; } ValueCount;
+
+static void value_count(ValRef *v, void *arg) {
+  ValueCount *q = arg;
+  q->n += *v == q->v;
+}
+
+bool lw_take(Lower *L, ValRef from, ValRef v, MgView *out) {
+  const LwVal *f = &L->val[from], *lv = &L->val[v];
+  const MgVal *m = lw_meta(L, v);
+  if (f->kind != LW_buf || f->last != L->node || f->continued || lv->wb >= 0) return false;
+  MgBuf *b = &L->s->buf[f->view.buf];
+  if (b->kind != MB_temp || b->dtype != m->dtype || f->view.ndim != m->ndim || !mg_sym_is(L->x, f->view.offset, 0)) return false;
+  for (int d = 0; d < m->ndim; d++)
+    if (!mg_ex_same(f->view.size[d], m->size[d]) || !mg_ex_same(f->view.stride[d], m->stride[d])) return false;
+  if (!mg_ex_same(b->nelem, mg_view_extent(L->x, &f->view))) return false;
+  BufRef r = f->view.buf;
+  ValueCount arg = {from, 0}; /* as two arguments it is read while it is written */
+  mg_node_each_val(mg_node(L->g, L->node), value_count, &arg);
+  if (arg.n != 1) return false;
+  for (ValRef o = 1; o < L->g->nval; o++) {
+    const LwVal *lo = &L->val[o];
+    if (o == from || lo->last < L->node) continue;
+    if (lo->kind == LW_buf ? lo->view.buf == r : lo->kind == LW_expr && lw_reads(L, lo->e, live_reads_buf, &r)) return false;
+  }
+  *out = f->view;
+  if (lv->out >= 0) b->kind = MB_output, b->index = lv->out;
+  return true;
+}
+
 /* True when dimension b should be inside dimension a. */
 static bool ranges_before(Lower *L, const MgView *v, int a, int b) {
   return mg_sym_hint(L->x, v->stride[a]) >= mg_sym_hint(L->x, v->stride[b]);

@@ -115,6 +115,13 @@ static Producer pat_producer(const Pat *p, const MgArg *a) {
   return r;
 }
 
+/* The node that defines an argument, when it has the code and no other use. */
+static MgNode *pat_def(const Pat *p, const MgArg *a, uint16_t code) {
+  if (a->tag != MA_val || p->uses[a->u.val] != 1 || !mg_val(p->g, a->u.val)->def) return NULL;
+  MgNode *n = mg_node(p->g, mg_val(p->g, a->u.val)->def);
+  return n->op->code == code && !n->dead ? n : NULL;
+}
+
 static void pat_unuse(ValRef *v, void *arg) { ((Pat *)arg)->uses[*v]--; }
 static void pat_use(ValRef *v, void *arg) { ((Pat *)arg)->uses[*v]++; }
 
@@ -231,10 +238,36 @@ static MgRc pat_batch_norm(Pat *p, MgNode *n) {
   return MG_OK;
 }
 
+/* x + embedding_dense_backward(grad, indices, ...), as a weight gets that is an embedding and a product, too: the few rows
+ * are added to x. */
+static MgRc pat_add_rows(Pat *p, MgNode *n, bool *done) {
+  MgArg *a = n->arg;
+  for (int i = 0; i < 2 && !*done; i++) {
+    MgNode *e = pat_def(p, &a[i], TOP_embedding_dense_backward);
+    if (!e || !pat_is(p, &e->arg[3], -1) || !pat_is(p, &e->arg[4], 0)) continue;
+    MgDtype dt = (MgDtype)mg_val(p->g, n->out[0])->dtype;
+    if (!pat_same_size(p, a[1 - i].u.val, n->out[0]) || !pat_same_size(p, a[i].u.val, n->out[0])) continue;
+    if (dt != DT_f32 && dt != DT_f64) continue; /* sums of 16-bit rows are rounded once by eager */
+    MgArg *m = mg_new(p->g->c, MgArg, 4);
+    TRYP(m);
+    m[0] = a[1 - i];
+    m[1] = mg_arg_vals(p->g, &e->arg[1].u.val, 1);
+    m[2] = e->arg[0];
+    m[3] = mg_arg_bool(true);
+    pat_become(p, n, TOP_index_put, m);
+    pat_kill(p, e);
+    *done = true;
+  }
+  return MG_OK;
+}
+
 /* A residual after a convolution, or a bias after a matrix product. */
 static MgRc pat_add(Pat *p, MgNode *n) {
   MgArg *a = n->arg;
+  bool done = false;
   if (a[0].tag != MA_val || a[1].tag != MA_val || !pat_is(p, &a[2], 1)) return MG_OK;
+  TRY(pat_add_rows(p, n, &done));
+  if (done) return MG_OK;
   for (int i = 0; i < 2; i++) {
     MgArg *other = &a[1 - i];
     Producer pr = pat_producer(p, &a[i]);
@@ -307,13 +340,6 @@ static MgRc pat_act(Pat *p, MgNode *n) {
 }
 
 /* ---- gelu written out: 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) ---- */
-
-/* The node that defines an argument, when it has the code and no other use. */
-static MgNode *pat_def(const Pat *p, const MgArg *a, uint16_t code) {
-  if (a->tag != MA_val || p->uses[a->u.val] != 1 || !mg_val(p->g, a->u.val)->def) return NULL;
-  MgNode *n = mg_node(p->g, mg_val(p->g, a->u.val)->def);
-  return n->op->code == code && !n->dead ? n : NULL;
-}
 
 static bool pat_near(const Pat *p, const MgArg *a, double want) {
   double v;

@@ -461,6 +461,45 @@ def test_parts_of_channels_last_values():
         check(lambda x: x @ v[:x.shape[-1], :, 0, 0], x, has=["mg::matmul"])
 
 
+def test_scatters_write_over_what_nobody_reads_later():
+    ids, i = torch.randint(0, 50, (2, 7)), torch.randint(0, 9, (7,))
+
+    def rows(g, ids, a, b):  # the gradient of an embedding that is a product's weight, too
+        return a @ b + torch.ops.aten.embedding_dense_backward(g, ids, 50, -1, False)
+
+    graph, _ = check(rows, T(2, 7, 16), ids, T(50, 9), T(9, 16), gone=["aten::embedding_dense_backward"])
+    assert "point" not in graph.dump("fusion")
+
+    def chain(x, i):
+        return x.mm(x.t()).scatter(0, i[None], 3.0).scatter_add(1, i[None], x[:1])
+
+    graph, _ = check(chain, T(9, 9), i)
+    assert "point" not in graph.dump("fusion")
+
+    def read_while_written(x, i):
+        y = x.mm(x.t())
+        return y.index_add(0, i, y[:7] * 2)
+
+    def read_later(x, i):
+        y = x.mm(x.t())
+        return y.index_add(0, i, x[:7]) + y.sum(0)
+
+    def view_given_away(x, i):
+        y = x.mm(x.t())
+        z = y[1:]
+        return y.index_add(0, i, x[:7]), z
+
+    def itself(x, i):
+        y = x.mm(x.t())
+        return y.index_put([i], y[:7], True), i
+
+    def input_stays(x, i):
+        return x.index_add(0, i, x[:7])
+
+    for f in (read_while_written, read_later, view_given_away, itself, input_stays):
+        check(f, T(9, 9), i)
+
+
 @pytest.mark.parametrize("wanted", [(True, True, True), (True, False, True), (False, True, True), (True, False, False)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_batch_norm_backward_sums_once(wanted, dtype):
