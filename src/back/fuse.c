@@ -67,7 +67,7 @@ static bool refine(MgExprs *x, const SymRef *a, int na, const SymRef *b, int nb,
   return true;
 }
 
-static int rows_of(const MgLoop *l) { return l->kind == ML_point ? fu_all(l) : l->kind == ML_scatter ? 0 : l->nouter; }
+static int rows_of(const MgLoop *l) { return l->kind == ML_point ? fu_all(l) : l->kind == ML_scatter ? l->nfree : l->nouter; }
 static bool must_be_alone(const MgLoop *l) { return l->kind == ML_scatter || l->mode != ST_set || l->mask; }
 
 /* ---- legality ---- */

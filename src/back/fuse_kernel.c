@@ -382,7 +382,7 @@ MgRc fu_finish(FuKernel *k, const uint32_t *users, MgKernel *out, uint32_t numbe
   MgSched *s = k->s;
   uint32_t cap = 0;
   TRY(fu_collapse(k));
-  k->shared = k->alone ? 0 : k->nrange;
+  k->shared = !k->alone ? k->nrange : k->nest[0].l->kind == ML_scatter ? k->nest[0].l->nfree : 0;
   for (uint32_t i = 0; i < k->n && !k->alone; i++) {
     const MgLoop *l = k->nest[i].l;
     int rows = l->kind == ML_point ? fu_all(l) : l->nouter;

@@ -84,7 +84,7 @@ MgRc fu_nest_loads(MgSched *s, FuNest *n) {
 
 static MgRc drop_ones(MgSched *s, MgLoop *l) {
   ExprRef to[MG_MAX_RANK] = {0};
-  int n = l->nouter + l->nred, m = 0, outer = 0;
+  int n = l->nouter + l->nred, m = 0, outer = 0, nfree = 0;
   for (int k = 0; k < n; k++) {
     bool one = mg_sym_is(s->x, l->range[k], 1);
     to[k] = mg_sym(s->x, 0);
@@ -93,11 +93,13 @@ static MgRc drop_ones(MgSched *s, MgLoop *l) {
     mg_ex_set_idx_range(s->x, m, l->range[k]);
     to[k] = mg_ex_idx(s->x, m);
     outer += k < l->nouter;
+    nfree += k < l->nfree;
     m++;
   }
   if (m == n) return MG_OK;
   l->nouter = (uint8_t)outer;
   l->nred = (uint8_t)(m - outer);
+  l->nfree = (uint8_t)nfree;
   set_ranges(s->x, l);
   return rewrite(s->x, l, to, n);
 }

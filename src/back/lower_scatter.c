@@ -9,18 +9,57 @@ static void scatter_ids(Lower *L, ExprRef *at, int n) {
   for (int d = 0; d < n; d++) at[d] = mg_ex_idx(L->x, d);
 }
 
+/* The coordinate of the view that index d alone decides, so that points which differ in it never collide; -1: none. */
+static int scatter_free(Lower *L, const MgView *view, const ExprRef *to, int d) {
+  int at = -1;
+  for (int k = 0; k < view->ndim; k++)
+    if (to[k] == mg_ex_idx(L->x, d)) at = k;
+  return at;
+}
+
+enum { SCATTER_PART = 64, SCATTER_ENOUGH = 16 };
+
+/* Order of the nest's ranges: those that threads may share first (l->nfree of them), those whose points may collide as
+ * they are, and the one that is contiguous in the view last, cut in parts when the others give too little to share.
+ * old[d] is what idx(d) becomes. */
+static void scatter_order(Lower *L, MgLoop *l, const MgView *view, const SymRef *size, int nd, const ExprRef *to, ExprRef *old) {
+  int n = 0, unit = -1;
+  int64_t share = 1, many;
+  for (int d = 0; d < nd; d++) {
+    int at = scatter_free(L, view, to, d);
+    if (at >= 0 && mg_sym_is(L->x, view->stride[at], 1)) {
+      unit = d;
+    } else if (at >= 0) {
+      share *= mg_ex_const_int(L->x, size[d], &many) && many < SCATTER_ENOUGH ? many : SCATTER_ENOUGH;
+      l->range[n] = size[d], old[d] = mg_ex_idx(L->x, n++);
+    }
+  }
+  bool cut = unit >= 0 && share < SCATTER_ENOUGH && nd < MG_MAX_RANK && mg_ex_const_int(L->x, size[unit], &many) &&
+             many > SCATTER_PART && many % SCATTER_PART == 0;
+  if (cut) l->range[n] = lw_int(L, many / SCATTER_PART), old[unit] = mg_ex_idx(L->x, n++);
+  l->nfree = (uint8_t)n;
+  for (int d = 0; d < nd; d++)
+    if (d != unit && scatter_free(L, view, to, d) < 0) l->range[n] = size[d], old[d] = mg_ex_idx(L->x, n++);
+  if (unit >= 0) {
+    ExprRef i = mg_ex_idx(L->x, n);
+    l->range[n++] = cut ? lw_int(L, SCATTER_PART) : size[unit];
+    old[unit] = cut ? mg_sym_add(L->x, mg_sym_mul(L->x, old[unit], lw_int(L, SCATTER_PART)), i) : i;
+  }
+  l->nouter = (uint8_t)n;
+}
+
 MgRc lw_scatter(Lower *L, const MgView *view, const SymRef *size, int nd, const ExprRef *to, ExprRef mask, MgStoreMode mode,
                 ExprRef value) {
   MgLoop *l = mg_sched_loop(L->s, ML_scatter, L->node);
+  ExprRef old[LW_MAX_NDIM];
   int64_t always;
   TRYP(l);
-  for (int d = 0; d < nd; d++) l->range[d] = size[d];
-  l->nouter = (uint8_t)nd;
+  scatter_order(L, l, view, size, nd, to, old);
   l->mode = mode;
   l->buf = view->buf;
-  l->index = mg_view_index(L->x, view, to);
-  l->mask = mg_ex_const_int(L->x, mask, &always) && always ? 0 : mask;
-  l->value = value;
+  l->index = mg_ex_subst(L->x, mg_view_index(L->x, view, to), old, nd);
+  l->mask = mg_ex_const_int(L->x, mask, &always) && always ? 0 : mg_ex_subst(L->x, mask, old, nd);
+  l->value = mg_ex_subst(L->x, value, old, nd);
   return MG_OK;
 }
 

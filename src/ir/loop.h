@@ -43,7 +43,7 @@ typedef enum MgLoopKind {
   ML_point,   /* store value for every point of the ranges */
   ML_reduce,  /* ranges [nouter, nouter+nred) are reduced with red_op over body; value may use the `red` leaf */
   ML_scan,    /* running red_op along the last range (nred = 1), inclusive; value uses `red`, stored at every point */
-  ML_scatter  /* store index depends on loaded data; serial over colliding points, or atomic */
+  ML_scatter  /* store index depends on loaded data; points that may collide keep their order */
 } MgLoopKind;
 
 typedef enum MgRedOp { RED_sum, RED_prod, RED_max, RED_min, RED_any, RED_all, RED_argmax, RED_argmin, RED_xor } MgRedOp;
@@ -55,6 +55,7 @@ typedef enum MgStoreMode { ST_set, ST_add, ST_max, ST_min, ST_mul } MgStoreMode;
 typedef struct MgLoop {
   uint8_t kind;                /* MgLoopKind */
   uint8_t nouter, nred;
+  uint8_t nfree;               /* scatter: points that differ in the first nfree indices never store to one place */
   uint8_t red_op;              /* MgRedOp */
   uint8_t mode;                /* MgStoreMode */
   SymRef range[MG_MAX_RANK];   /* idx(k) runs over [0, range[k]) */

@@ -500,6 +500,29 @@ def test_scatters_write_over_what_nobody_reads_later():
         check(f, T(9, 9), i)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_threads_share_scatters(dtype):
+    """Rows that collide keep their order; columns, or the images of a batch, go to different threads."""
+    i, x = torch.randint(0, 40, (900,)), (T(900, 256) * 9).to(dtype)
+    graph, _ = check(lambda i, x: torch.zeros(40, 256, dtype=dtype).index_add(0, i, x), i, x)
+    assert "scatter [4,900,64]" in graph.dump("fusion")
+    graph, inputs = compiled(lambda i, x: torch.zeros(40, 256, dtype=dtype).index_put([i], x), i, x)
+    want = torch.zeros(40, 256, dtype=dtype)
+    for k in range(900):  # the last one stays; in eager any of them
+        want[i[k]] = x[k]
+    close(graph.run(*inputs)[0], want)
+    j = torch.randint(0, 30, (32, 500))
+    graph, _ = check(lambda j, y: torch.zeros(32, 30, dtype=dtype).scatter_add(1, j, y), j, (T(32, 500) * 9).to(dtype))
+    assert "scatter [32,500]" in graph.dump("fusion")
+    if dtype == torch.float32:
+        for last in (False, True):
+            z = T(4, 64, 32, 32)
+            z = z.to(memory_format=torch.channels_last) if last else z
+            out, at = F.max_pool2d(z, 3, 2, 1, return_indices=True)
+            check(lambda g, z, at: torch.ops.aten.max_pool2d_with_indices_backward(g, z, [3, 3], [2, 2], [1, 1], [1, 1], False, at),
+                  torch.randn_like(out), z, at)
+
+
 @pytest.mark.parametrize("wanted", [(True, True, True), (True, False, True), (False, True, True), (True, False, False)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_batch_norm_backward_sums_once(wanted, dtype):
