@@ -29,6 +29,7 @@ PyObject *mg_import(const char *name);
   NAME(wrapped, "__wrapped__")                                                                               \
   NAME(module, "__module__")                                                                                 \
   NAME(reduce_ex, "__reduce_ex__")                                                                           \
+  NAME(filters, "filters")                                                                                   \
   NAME(setstate, "__setstate__")                                                                             \
   NAME(del, "__del__")                                                                                       \
   NAME(attrname, "attrname")                                                                                 \

@@ -353,7 +353,7 @@ static uint32_t snap_reduce(Builder *b, PyObject *o) {
     if (plain || PyErr_Occurred()) return made ? made : FAIL;
   }
   MgPause pause = mg_rec_pause();
-  PyObject *four = PyLong_FromLong(4), *r = four ? PyObject_CallMethodOneArg(o, mg_names.reduce_ex, four) : NULL;
+  PyObject *four = PyLong_FromLong(4), *r = four ? mg_snapshot_pickle_call(o, mg_names.reduce_ex, four) : NULL;
   mg_rec_resume(pause);
   Py_XDECREF(four);
   if (!r || !PyTuple_Check(r) || PyTuple_GET_SIZE(r) < 2 || PyList_Append(b->keep, r)) {

@@ -31,12 +31,28 @@ static int snap_update_attrs(PyObject *o, PyObject *d) {
   return 0;
 }
 
+PyObject *mg_snapshot_pickle_call(PyObject *o, PyObject *name, PyObject *arg) {
+  if (PY_VERSION_HEX < 0x030C0000 || strncmp(Py_TYPE(o)->tp_name, "itertools.", 10)) return PyObject_CallMethodOneArg(o, name, arg);
+  PyObject *filters = NULL, *ignore = NULL, *r = NULL, *warnings = PyImport_ImportModule("warnings");
+  if (!warnings || !(filters = PyObject_GetAttr(warnings, mg_names.filters)) ||
+      !(ignore = Py_BuildValue("[(sOOOi)]", "ignore", Py_None, PyExc_DeprecationWarning, Py_None, 0)) ||
+      PyObject_SetAttr(warnings, mg_names.filters, ignore))
+    goto done;
+  r = PyObject_CallMethodOneArg(o, name, arg);
+  if (PyObject_SetAttr(warnings, mg_names.filters, filters)) Py_CLEAR(r);
+done:
+  Py_XDECREF(ignore);
+  Py_XDECREF(filters);
+  Py_XDECREF(warnings);
+  return r;
+}
+
 /* What copyreg's state means: a dict, or (dict, slots), unless the class has __setstate__. */
 static int snap_set_state(PyObject *o, PyObject *state) {
   PyObject *f = PyObject_GetAttr(o, mg_names.setstate);
   if (f) {
-    PyObject *r = PyObject_CallOneArg(f, state);
     Py_DECREF(f);
+    PyObject *r = mg_snapshot_pickle_call(o, mg_names.setstate, state);
     Py_XDECREF(r);
     return r ? 0 : -1;
   }
