@@ -3,6 +3,7 @@
  * in order of first use, named after their sources as torch.compile names them.
  * A stand-in carries the number of the FX node that made its value; no stand-in is kept.  When some output came from
  * a call that the function mode cannot see, the graph is written from the ATen nodes instead, so it is never wrong. */
+#include "front/fxmeta.h"
 #include "front/fxstate.h"
 #include "front/names.h"
 #include "front/source.h"
@@ -14,6 +15,7 @@
 typedef struct MgFx {
   PyObject *graph;        /* torch.fx.Graph */
   PyObject *nodes;        /* list: node number i is item i - 1 */
+  PyObject *val, *where;  /* lists: the graph value of each node or None; the frames that it was recorded in, or None */
   PyObject *root;         /* dict: constants of the module by attribute name */
   PyObject *mode;         /* the torch-function mode */
   PyObject *first;        /* borrowed: first node that is no placeholder */
@@ -57,6 +59,7 @@ int mg_fx_begin(MgCapture *cap) {
   int rc = -1;
   if (!f) PyErr_NoMemory();
   else if (!fx_init() && (f->graph = PyObject_CallNoArgs(fx_torch.Graph)) && (f->nodes = PyList_New(0)) &&
+           (f->val = PyList_New(0)) && (f->where = PyList_New(0)) &&
            (f->root = PyDict_New()) && (f->mode = mg_torchfn_mode_new(cap)))
     rc = 0;
   if (f && !rc) rc = mg_fxstate_follow(cap, &f->state, false);
@@ -76,6 +79,8 @@ void mg_fx_free(MgCapture *cap) {
   if (!f) return;
   Py_XDECREF(f->graph);
   Py_XDECREF(f->nodes);
+  Py_XDECREF(f->val);
+  Py_XDECREF(f->where);
   Py_XDECREF(f->root);
   Py_XDECREF(f->mode);
   mg_map_free(&f->by_val);
@@ -88,12 +93,15 @@ void mg_fx_free(MgCapture *cap) {
 /* ---- nodes ---- */
 
 /* Appends a node; its number, or 0 with an exception.  kwargs may be NULL; args is not stolen. */
-static uint32_t fx_node(MgFx *f, const char *op, PyObject *target, PyObject *args, PyObject *kwargs) {
+static uint32_t fx_node(MgCapture *cap, const char *op, PyObject *target, PyObject *args, PyObject *kwargs) {
+  MgFx *f = cap->fx;
   PyObject *empty = kwargs ? NULL : PyDict_New();
   PyObject *n = PyObject_CallMethod(f->graph, "create_node", "sOOO", op, target, args, kwargs ? kwargs : empty);
   Py_XDECREF(empty);
   if (!n) return 0;
-  int bad = PyList_Append(f->nodes, n);
+  PyObject *where = strcmp(op, "placeholder") && !f->incomplete ? mg_fxmeta_frames(cap->rec) : Py_NewRef(Py_None);
+  int bad = !where || PyList_Append(f->nodes, n) || PyList_Append(f->val, Py_None) || PyList_Append(f->where, where);
+  Py_XDECREF(where);
   Py_DECREF(n); /* the list holds it */
   if (bad) return 0;
   if (!f->first && strcmp(op, "placeholder")) f->first = n;
@@ -102,7 +110,7 @@ static uint32_t fx_node(MgFx *f, const char *op, PyObject *target, PyObject *arg
 }
 
 uint32_t mg_fx_call(MgCapture *cap, PyObject *target, PyObject *args, PyObject *kwargs) {
-  return fx_node(cap->fx, "call_function", target, args, kwargs);
+  return fx_node(cap, "call_function", target, args, kwargs);
 }
 
 PyObject *mg_fx_item(MgCapture *cap, uint32_t number) { return PyList_GET_ITEM(cap->fx->nodes, number - 1); }
@@ -114,6 +122,10 @@ bool mg_fx_is_aten(const MgCapture *cap) { return cap->fx->incomplete; }
 static PyObject *fx_item(const MgFx *f, uint32_t number) { return PyList_GET_ITEM(f->nodes, number - 1); }
 
 static int fx_bind(MgFx *f, ValRef val, uint32_t number) {
+  if (PyList_GET_ITEM(f->val, number - 1) == Py_None) { /* the first: what the call gave */
+    PyObject *v = PyLong_FromUnsignedLong(val);
+    if (!v || PyList_SetItem(f->val, number - 1, v)) return -1;
+  }
   if (!mg_map_put(&f->by_val, val + 2, number)) return 0;
   PyErr_NoMemory();
   return -1;
@@ -149,7 +161,7 @@ static uint32_t fx_placeholder(MgCapture *cap, uint32_t index) {
   }
   fx_name(cap->rec, &cap->input[index], f->ninput, name, sizeof name);
   PyObject *target = PyUnicode_FromString(name), *none = PyTuple_New(0);
-  uint32_t number = target && none ? fx_node(f, "placeholder", target, none, NULL) : 0;
+  uint32_t number = target && none ? fx_node(cap, "placeholder", target, none, NULL) : 0;
   Py_XDECREF(target);
   Py_XDECREF(none);
   if (!number) return 0;
@@ -171,7 +183,7 @@ static PyObject *fx_constant(MgCapture *cap, PyObject *tensor) {
   snprintf(name, sizeof name, "%s%zd", PyObject_TypeCheck(tensor, mg_tensor_type) ? "_tensor_constant" : "_constant", PyDict_GET_SIZE(f->root));
   if (PyDict_SetItemString(f->root, name, tensor)) return NULL;
   PyObject *target = PyUnicode_FromString(name), *none = PyTuple_New(0);
-  uint32_t number = target && none ? fx_node(f, "get_attr", target, none, NULL) : 0;
+  uint32_t number = target && none ? fx_node(cap, "get_attr", target, none, NULL) : 0;
   Py_XDECREF(target);
   Py_XDECREF(none);
   if (!number || mg_map_putp(&f->by_node, tensor, number)) return NULL; /* the module's dict keeps the tensor alive */
@@ -320,7 +332,7 @@ static int fx_results(MgCapture *cap, PyObject *res, uint32_t number) {
     PyObject *o = PySequence_Fast_GET_ITEM(res, i);
     if (!fx_has_tensor(o)) continue;
     PyObject *args = Py_BuildValue("(On)", fx_item(f, number), i);
-    uint32_t item = args ? fx_node(f, "call_function", fx_torch.getitem, args, NULL) : 0;
+    uint32_t item = args ? fx_node(cap, "call_function", fx_torch.getitem, args, NULL) : 0;
     Py_XDECREF(args);
     rc = item ? fx_results(cap, o, item) : -1;
   }
@@ -342,10 +354,11 @@ static int fx_rebind(MgCapture *cap, PyObject *arg, PyObject *node) {
 }
 
 /* A node that switches autograd, when the mode changed since the last one. */
-static int fx_follow_grad(MgFx *f, bool now) {
+static int fx_follow_grad(MgCapture *cap, bool now) {
+  MgFx *f = cap->fx;
   if (now == f->grad) return 0;
   PyObject *args = PyTuple_Pack(1, now ? Py_True : Py_False);
-  uint32_t n = args ? fx_node(f, "call_function", fx_torch.set_grad, args, NULL) : 0;
+  uint32_t n = args ? fx_node(cap, "call_function", fx_torch.set_grad, args, NULL) : 0;
   Py_XDECREF(args);
   f->grad = now;
   return n ? 0 : -1;
@@ -385,8 +398,8 @@ int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs
   int rc = -1;
   if (fx_target(func, PyTuple_GET_SIZE(args), PyDict_GET_SIZE(c->kwargs) > 0, &kind, &target, &attr)) goto done;
   if (attr) Py_SETREF(c->args, Py_BuildValue("(OO)", PyTuple_GET_ITEM(c->args, 0), target));
-  if (!c->args || mg_fxstate_follow(cap, &f->state, false) || fx_follow_grad(f, mg_abi.aoti_torch_grad_mode_is_enabled())) goto done;
-  uint32_t number = fx_node(f, kind, attr ? fx_torch.getattr_ : target, c->args, c->kwargs);
+  if (!c->args || mg_fxstate_follow(cap, &f->state, false) || fx_follow_grad(cap, mg_abi.aoti_torch_grad_mode_is_enabled())) goto done;
+  uint32_t number = fx_node(cap, kind, attr ? fx_torch.getattr_ : target, c->args, c->kwargs);
   if (!number || fx_results(cap, result, number)) goto done;
   rc = attr ? 0 : fx_rebind(cap, args, c->args);
   while (!rc && kwargs && PyDict_Next(kwargs, &pos, &k, &v)) rc = fx_rebind(cap, v, PyDict_GetItem(c->kwargs, k));
@@ -433,15 +446,15 @@ static int fx_aten_node(MgCapture *cap, NodeRef n) {
     Py_XDECREF(o);
     if (bad) goto done;
   }
-  if (fx_follow_grad(f, node->grad_mode) || !(tuple = PyList_AsTuple(args))) goto done;
-  if (!(number = fx_node(f, "call_function", fo->func, tuple, kw))) goto done;
+  if (fx_follow_grad(cap, node->grad_mode) || !(tuple = PyList_AsTuple(args))) goto done;
+  if (!(number = fx_node(cap, "call_function", fo->func, tuple, kw))) goto done;
   bool items = op->nret > 1 || (op->nret == 1 && op->ret_kind[0] == AK_tensor_list);
   for (int i = 0; i < node->nout; i++) {
     uint32_t item = number;
     if (!node->out[i]) continue;
     if (items) {
       PyObject *pair = Py_BuildValue("(Oi)", fx_item(f, number), i);
-      item = pair ? fx_node(f, "call_function", fx_torch.getitem, pair, NULL) : 0;
+      item = pair ? fx_node(cap, "call_function", fx_torch.getitem, pair, NULL) : 0;
       Py_XDECREF(pair);
     }
     if (!item || fx_bind(f, node->out[i], item)) goto done;
@@ -533,6 +546,20 @@ static int fx_prune(MgFx *f) {
   return 0;
 }
 
+/* Names, source lines and facts of the nodes. */
+static int fx_describe(MgRec *r) {
+  MgFx *f = r->cap->fx;
+  PyObject *inputs = PyDict_New();
+  int rc = inputs ? 0 : -1;
+  for (uint32_t i = 0; !rc && i < f->ninput; i++) {
+    const MgCapInput *in = &r->cap->input[f->input[i]];
+    rc = PyDict_SetItem(inputs, fx_of_val(r->cap, in->val), in->real);
+  }
+  if (!rc) rc = mg_fxmeta_finish(r, f->nodes, f->val, f->where, inputs);
+  Py_XDECREF(inputs);
+  return rc;
+}
+
 PyObject *mg_fx_module(MgRec *r, uint32_t **inputs, uint32_t *ninput) {
   PyObject *outs = r->cap->fx->incomplete ? NULL : fx_outputs(r), *gm = NULL, *node = NULL;
   if (!outs && PyErr_Occurred()) return NULL;
@@ -541,9 +568,9 @@ PyObject *mg_fx_module(MgRec *r, uint32_t **inputs, uint32_t *ninput) {
     return NULL;
   }
   MgFx *f = r->cap->fx;
-  if ((!f->incomplete && mg_fxstate_follow(r->cap, &f->state, true)) || fx_follow_grad(f, f->grad_start)) goto done;
+  if ((!f->incomplete && mg_fxstate_follow(r->cap, &f->state, true)) || fx_follow_grad(r->cap, f->grad_start)) goto done;
   if (!(node = PyObject_CallMethod(f->graph, "output", "(O)", outs))) goto done;
-  if (fx_prune(f)) goto done;
+  if (fx_prune(f) || fx_describe(r)) goto done;
   if (!(gm = PyObject_CallFunctionObjArgs(fx_torch.GraphModule, f->root, f->graph, NULL))) goto done;
   *inputs = f->input;
   *ninput = f->ninput;

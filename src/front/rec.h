@@ -64,6 +64,7 @@ typedef struct MgRec {
   bool asked_compiling; /* the program was told that it is being compiled */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
   PyObject *dyn;        /* floats that are inputs (dynfloat.c): a set, borrowed; or NULL */
+  const MgSlots *slots; /* of the outermost frame: its own values before and after the recording */
   bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */
   PyObject *settings;   /* switches of torch that the recording has set (setting.c), or NULL */
   PyObject *entered;    /* list of inference modes and devices that it has entered, innermost last; or NULL */

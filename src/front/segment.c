@@ -356,6 +356,7 @@ static int segment_attempt(Segment *s) {
                .want_fx = s->cfg->backend != NULL, .deny_compiling = s->deny_compiling, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   MgSlots slots = {s->v.slot, s->nslot, s->v.func};
+  rec.slots = &slots;
   MgSnapshot *snap = NULL;
   int end = 0, nslot = 0, rc = -1;
   bool is_ret = false;
