@@ -2,6 +2,7 @@
  * Invariants: an older tensor's `.grad` is only ever changed by the snapshot; AccumulateGrad changes that of its stand-in.
  * Does not do: backward into a gradient graph that is older than the recording (a graph break). */
 #include "front/backward.h"
+#include "front/fx.h"
 #include "front/names.h"
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -209,6 +210,7 @@ PyObject *mg_backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, PyOb
   static const char *const name[] = {"tensors", "grad_tensors", "keep_graph", "create_graph", "inputs", "allow_unreachable",
                                      "accumulate_grad"};
   PyObject *a[7] = {NULL};
+  if (r->want_fx && !mg_fx_is_aten(r->cap)) return mg_rec_break(BK_op, "the autograd engine, in a graph for a custom backend");
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf), nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   for (Py_ssize_t i = 0; i < npos && i < 7; i++) a[i] = arg[i];
   for (Py_ssize_t k = 0; k < nkw; k++)

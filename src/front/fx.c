@@ -212,6 +212,21 @@ static bool fx_has_literal(PyObject *o) {
   return !strncmp(module, "torch.", 6) && strcmp(module + 6, "_C.Generator") && strcmp(module + 6, "Generator");
 }
 
+/* Classes that stand for dtypes have no literal either: the dtype, or its name (torch.HalfTensor).  New; NULL: another class. */
+static PyObject *fx_dtype_class(PyObject *o) {
+  static const struct { PyTypeObject *type; int dtype; } known[] = {
+      {&PyFloat_Type, DT_f64}, {&PyLong_Type, DT_i64}, {&PyBool_Type, DT_bool}, {&PyComplex_Type, DT_c128}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (o == (PyObject *)known[i].type) return mg_torchobj_new_dtype(known[i].dtype);
+  const char *meta = strrchr(Py_TYPE(o)->tp_name, '.');
+  if (strcmp(meta ? meta + 1 : Py_TYPE(o)->tp_name, "tensortype")) return NULL;
+  PyObject *module = PyObject_GetAttrString(o, "__module__"), *name = module ? PyObject_GetAttrString(o, "__name__") : NULL;
+  PyObject *r = name ? PyUnicode_FromFormat("%U.%U", module, name) : NULL;
+  Py_XDECREF(module);
+  Py_XDECREF(name);
+  return r;
+}
+
 static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
   if (mg_standin_is(o)) {
     return Py_XNewRef(fx_of_val(cap, mg_standin_val(o)));
@@ -238,6 +253,8 @@ static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
     return copy;
   }
   if (PyDict_CheckExact(o)) return fx_kwargs(cap, o);
+  PyObject *dtype = PyType_Check(o) ? fx_dtype_class(o) : NULL;
+  if (dtype || PyErr_Occurred()) return dtype;
   return fx_has_literal(o) ? Py_NewRef(o) : fx_constant(cap, o);
 }
 
@@ -262,10 +279,17 @@ static const struct { const char *method, *op; int nargs; } fx_operators[] = {
     {"gt", "gt", 2}, {"ge", "ge", 2}, {"__eq__", "eq", 2}, {"__ne__", "ne", 2}, {"__lt__", "lt", 2}, {"__le__", "le", 2},
     {"__gt__", "gt", 2}, {"__ge__", "ge", 2}, {"__and__", "and_", 2}, {"__or__", "or_", 2}, {"__xor__", "xor", 2},
     {"__getitem__", "getitem", 2}, {"__setitem__", "setitem", 3}, {"__add__", "add", 2}, {"__sub__", "sub", 2},
-    {"__mul__", "mul", 2}, {"__truediv__", "truediv", 2}, {"__neg__", "neg", 1}, {"__floordiv__", "floordiv", 2},
+    {"__mul__", "mul", 2}, {"__truediv__", "truediv", 2}, {"__neg__", "neg", 1},
+    {"pow_", "ipow", 2}, {"__floordiv__", "floordiv", 2}, {"__lshift__", "lshift", 2}, {"__rshift__", "rshift", 2},
     {"add_", "iadd", 2}, {"sub_", "isub", 2}, {"mul_", "imul", 2}, {"div_", "itruediv", 2},
     {"__iadd__", "iadd", 2}, {"__isub__", "isub", 2}, {"__imul__", "imul", 2}, {"__itruediv__", "itruediv", 2},
 };
+
+/* A function of torch/_tensor.py: the operators that torch.Tensor defines in Python. */
+static bool fx_is_tensors(PyObject *func) {
+  PyObject *m = PyFunction_Check(func) ? ((PyFunctionObject *)func)->func_module : NULL;
+  return m && PyUnicode_Check(m) && !PyUnicode_CompareWithASCIIString(m, "torch._tensor");
+}
 
 /* FX kind and target of a call; *attr is set when the call reads an attribute (x.T).  0 or -1 with an exception. */
 static int fx_target(PyObject *func, Py_ssize_t nargs, bool has_kwargs, const char **kind, PyObject **target, bool *attr) {
@@ -292,7 +316,7 @@ static int fx_target(PyObject *func, Py_ssize_t nargs, bool has_kwargs, const ch
   }
   for (size_t i = 0; !has_kwargs && i < sizeof fx_operators / sizeof *fx_operators; i++)
     if (!strcmp(s, fx_operators[i].method) && nargs == fx_operators[i].nargs &&
-        (Py_TYPE(func) == &PyMethodDescr_Type || Py_TYPE(func) == &PyWrapperDescr_Type)) {
+        (Py_TYPE(func) == &PyMethodDescr_Type || Py_TYPE(func) == &PyWrapperDescr_Type || fx_is_tensors(func))) {
       *kind = "call_function";
       *target = PyObject_GetAttrString(fx_torch.operator_, fx_operators[i].op);
       Py_DECREF(name);
@@ -397,6 +421,10 @@ int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs
   Py_ssize_t pos = 0;
   int rc = -1;
   if (fx_target(func, PyTuple_GET_SIZE(args), PyDict_GET_SIZE(c->kwargs) > 0, &kind, &target, &attr)) goto done;
+  if (attr && mg_standin_is(result) && !mg_val(cap->rec->g, mg_standin_val(result))->def) { /* x.grad: an input itself */
+    rc = 0;
+    goto done;
+  }
   if (attr) Py_SETREF(c->args, Py_BuildValue("(OO)", PyTuple_GET_ITEM(c->args, 0), target));
   if (!c->args || mg_fxstate_follow(cap, &f->state, false) || fx_follow_grad(cap, mg_abi.aoti_torch_grad_mode_is_enabled())) goto done;
   uint32_t number = fx_node(cap, kind, attr ? fx_torch.getattr_ : target, c->args, c->kwargs);

@@ -1,6 +1,7 @@
 /* Calls while recording. Python functions are called for real: CPython binds the arguments and the hook records the
  * frame.  C functions run when pure.def allows it for these arguments; the ones that read attributes or global state are
  * done here with guards.  Everything else is a graph break. */
+#include "front/fx.h"
 #include "front/backward.h"
 #include "front/names.h"
 #include "front/identity.h"
@@ -428,6 +429,15 @@ static bool call_is_mark(PyObject *fn) {
   return false;
 }
 
+/* Tensor.backward, torch.autograd.backward and torch.autograd.grad: no part of a graph for a custom backend. */
+static bool call_is_engine(PyObject *fn) {
+  PyCodeObject *co = (PyCodeObject *)PyFunction_GET_CODE(fn);
+  if (!mg_rec->want_fx || mg_fx_is_aten(mg_rec->cap) || !mg_skip_is_torch(co)) return false;
+  const char *name = PyUnicode_AsUTF8(co->co_name), *file = PyUnicode_AsUTF8(co->co_filename);
+  bool named = name && (!strcmp(name, "backward") || !strcmp(name, "grad"));
+  return named && file && (strstr(file, "torch/_tensor.py") || strstr(file, "torch/autograd/__init__.py"));
+}
+
 /* torch keeps its own tracer out of some of its functions (optimizers), not us: the function behind the wrapper.  New;
  * NULL without exception when the user asked for it. */
 static PyObject *call_torch_original(PyObject *fn) {
@@ -514,6 +524,7 @@ static PyObject *call_python(const MgCall *c) {
     }
     if (call_is_mark(fn)) return mg_rec_break(BK_user, "torch._dynamo.%s()", PyUnicode_AsUTF8(((PyFunctionObject *)fn)->func_name));
     if (mg_rec_marked(fn, self, c->arg, c->nargsf, c->kwnames, &out)) return out;
+    if (call_is_engine(fn)) return mg_rec_break(BK_op, "the autograd engine, in a graph for a custom backend");
     if (PyFunction_GET_CODE(fn) == mg_torch.internal_disable_code) { /* torch keeps its own tracer out, not us */
       PyObject *f = PyObject_GetAttr(fn, mg_names.wrapped);
       PyObject *r = f ? call_forward(c, f, self) : NULL;

@@ -71,3 +71,54 @@ def test_marks_of_torchs_compiler_end_the_graph(mark):
     assert (graphs, ops) == (2, 2)
     with pytest.raises(RuntimeError, match="graph"):
         count(f, x, fullgraph=True)
+
+
+# ---- what stands in the graph ----
+
+
+OPERATORS = [
+    lambda x, y: x**2 + x**y + 2**x,
+    lambda x, y: (x // y, 5 // x, x % y, 5 % x, 2 - x, 2 / x),
+    lambda x, y: (x.int() << 2, 2 << x.int(), x.int() >> 1),
+    lambda x, y: x.clone().__ipow__(2),
+    lambda x, y: (~(x > y), (x > y) & (y > 1) | (x > 1) ^ (y < 2)),
+    lambda x, y: (x.to(float), x.to(bool), x.to(int), x.to(complex)),
+    lambda x, y: (x.type(torch.DoubleTensor), x.type("torch.HalfTensor"), x.type(torch.float64)),
+    lambda x, y: torch.zeros_like(x, dtype=int),
+    lambda x, y: (abs(x), +x, -x, x @ y, [row for row in x][0]),
+]
+
+
+@pytest.mark.parametrize("f", OPERATORS)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_operators_and_dtypes_are_written_down(f, backend):
+    x, y = torch.rand(3, 3) + 1, torch.rand(3, 3) + 1
+    torch.testing.assert_close(magneto.compile(f, backend=backend, fullgraph=True)(x, y), f(x, y))
+
+
+def test_backward_inside_ends_the_graph_of_a_custom_backend():
+    def f(a, b):
+        out = (a * b).sum()
+        out.backward()
+        return torch.sigmoid(a.grad + b)
+
+    def inputs():
+        torch.manual_seed(0)
+        return torch.randn(4, requires_grad=True), torch.randn(4)
+
+    got, graphs, ops = count(f, *inputs())
+    torch.testing.assert_close(got, f(*inputs()))
+    assert (graphs, ops) == (2, 4)
+
+
+def test_marks_inside_torchs_own_optimizers_are_not_for_us():
+    w = torch.randn(3, requires_grad=True)
+    opt = torch.optim.SGD([w], lr=0.1)
+
+    def f():
+        w.square().sum().backward()
+        opt.step()
+
+    magneto._magneto.reset()
+    magneto.compile(f)()
+    assert not magneto._magneto.stats()["breaks"]
