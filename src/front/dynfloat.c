@@ -1,15 +1,14 @@
-/* See the header.  In: entries whose guards failed.  Out: names of places: the printed source, or the dict and its key. */
+/* See the header.  In: entries whose guards failed.  Out: names of places: the printed source, or the dict and its key, with
+ * the index for an item of a tuple. */
 #include "front/dynfloat.h"
 #include <stdlib.h>
 #include "front/names.h"
-#include "front/symint.h"
 
-PyObject *mg_any_float, *mg_any_int;
+PyObject *mg_any_float;
 
 int mg_dynfloat_init(void) {
   if (!mg_any_float) mg_any_float = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
-  if (!mg_any_int) mg_any_int = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
-  return mg_any_float && mg_any_int ? 0 : -1;
+  return mg_any_float ? 0 : -1;
 }
 
 static PyObject *dynfloat_key_name(PyObject *dict, PyObject *key) { return PyUnicode_FromFormat("%p[%R]", (void *)dict, key); }
@@ -24,9 +23,16 @@ static PyObject *dynfloat_fixed_dict(const MgGuards *g, SrcRef src) {
   return d ? *d : NULL;
 }
 
+static PyObject *dynfloat_item_name(PyObject *of, Py_ssize_t i) { return of ? PyUnicode_FromFormat("%U[%zd]", of, i) : NULL; }
+
 static PyObject *dynfloat_name(const MgGuards *g, SrcRef src) {
   PyObject *dict = dynfloat_fixed_dict(g, src);
   if (dict) return dynfloat_key_name(dict, g->src[src].key);
+  if (g->src[src].kind == SRC_item) {
+    PyObject *of = dynfloat_name(g, g->src[src].parent), *n = dynfloat_item_name(of, g->src[src].idx);
+    Py_XDECREF(of);
+    return n;
+  }
   MgStrbuf text = {0};
   mg_source_print(g, src, &text);
   PyObject *n = PyUnicode_FromString(mg_sb_text(&text));
@@ -34,17 +40,21 @@ static PyObject *dynfloat_name(const MgGuards *g, SrcRef src) {
   return n;
 }
 
-static int dynfloat_add(PyObject **known, PyObject *name) { /* steals name */
-  if (name && !*known) *known = PySet_New(NULL);
-  int rc = name && *known ? PySet_Add(*known, name) : -1;
+static bool dynfloat_is_number(PyObject *o) { return PyFloat_CheckExact(o) || PyLong_CheckExact(o); }
+
+/* Compares what is at a place, and adds it when a number changed, or a number in a tuple.  Steals name. */
+static int dynfloat_note(PyObject **known, PyObject *name, PyObject *was, PyObject *now) {
+  bool differ = was && now && Py_TYPE(was) == Py_TYPE(now) && !mg_guard_same_const(was, now);
+  bool tuple = differ && PyTuple_CheckExact(was) && PyTuple_GET_SIZE(was) == PyTuple_GET_SIZE(now);
+  int rc = name ? 0 : -1;
+  if (!rc && differ && (tuple || dynfloat_is_number(was))) {
+    if (!*known) *known = PySet_New(NULL);
+    rc = *known ? PySet_Add(*known, name) : -1;
+  }
+  for (Py_ssize_t i = 0; tuple && !rc && i < PyTuple_GET_SIZE(was); i++)
+    rc = dynfloat_note(known, dynfloat_item_name(name, i), PyTuple_GET_ITEM(was, i), PyTuple_GET_ITEM(now, i));
   Py_XDECREF(name);
   return rc;
-}
-
-static bool dynfloat_number(PyObject *o) { return PyFloat_CheckExact(o) || (PyLong_CheckExact(o) && mg_symint_fits(o)); }
-
-static bool dynfloat_differs(PyObject *was, PyObject *now) {
-  return was && now && Py_TYPE(was) == Py_TYPE(now) && dynfloat_number(now) && !mg_guard_same_const(was, now);
 }
 
 static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals) {
@@ -55,7 +65,7 @@ static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlo
     if (mg_guard_op_holds(g, op, vals, s)) continue;
     PyObject *v = op->src ? vals[op->src] : NULL;
     if (op->kind != GK_equal) break; /* the rest may be found by other ways now */
-    if (dynfloat_differs(op->o, v) && dynfloat_add(known, dynfloat_name(g, op->src))) return -1;
+    if (dynfloat_note(known, dynfloat_name(g, op->src), op->o, v)) return -1;
   }
   return 0;
 }
@@ -68,9 +78,9 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
   for (uint32_t i = 0; i < g->ndict && !rc; i++) {
     const MgDictGuard *d = &g->dict[i];
     for (int k = 0; k < d->n && !rc; k++) {
-      if (!d->val[k] || !dynfloat_number(d->val[k])) continue;
+      if (!d->val[k] || !(dynfloat_is_number(d->val[k]) || PyTuple_CheckExact(d->val[k]))) continue;
       PyObject *now = PyDict_GetItemWithError(d->dict, d->key[k]);
-      if (dynfloat_differs(d->val[k], now)) rc = dynfloat_add(known, dynfloat_key_name(d->dict, d->key[k]));
+      rc = dynfloat_note(known, dynfloat_key_name(d->dict, d->key[k]), d->val[k], now);
     }
   }
   return rc;
@@ -84,11 +94,13 @@ static bool dynfloat_knows(PyObject *name) { /* steals name */
 }
 
 bool mg_dynfloat_at(SrcRef src, PyObject *val) {
-  return mg_rec->dyn && !mg_rec->want_fx && dynfloat_number(val) && dynfloat_knows(dynfloat_name(mg_rec->guards, src));
+  if (!mg_rec->dyn || mg_rec->want_fx || !(dynfloat_is_number(val) || PyTuple_CheckExact(val))) return false;
+  return dynfloat_knows(dynfloat_name(mg_rec->guards, src));
 }
 
 SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject *val) {
-  if (!mg_rec || !mg_rec->dyn || mg_rec->want_fx || !val || !dynfloat_number(val)) return 0;
+  if (!mg_rec || !mg_rec->dyn || mg_rec->want_fx || !val) return 0;
+  if (!dynfloat_is_number(val) && !PyTuple_CheckExact(val)) return 0;
   if (!dynfloat_knows(dynfloat_key_name(dict, key))) return 0;
   MgGuards *g = mg_rec->guards;
   SrcRef s = mg_source(g, SRC_pinned, 0, 0, owner ? owner : dict);

@@ -13,6 +13,7 @@
 #include "front/nodecall.h"
 #include "front/planrun.h"
 #include "front/resume.h"
+#include "front/source.h"
 #include "front/symfloat.h"
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ struct MgExec {
   MgNodeRun *nodes;    /* node by node; NULL when never needed */
   MgPlan *plan;        /* compiled; NULL otherwise */
   MgAutograd *grad;    /* compiled with backward, strong; owns its own nodes; NULL otherwise */
+  const MgGuards *guards; /* of the same entry, borrowed: sources of numbers */
   PyObject *callable;  /* what a custom backend returned, strong; NULL otherwise */
   uint32_t *overlap;   /* plans that write inputs: per input, the first input over the same memory; else NULL */
   bool *spent;         /* by output: requires grad, but its gradient graph was freed while recording; NULL: none */
@@ -333,6 +335,7 @@ MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
   MgExec *e = mg_calloc(1, sizeof *e);
   PyObject **example = NULL;
   if (!e) return (MgExec *)PyErr_NoMemory();
+  e->guards = r->guards;
   if (exec_add_outputs(r, snap) || exec_find_spent(e, r) || (r->joint && mg_autograd_init())) goto fail;
   exec_log_graph(g);
   e->noutput = g->noutput;
@@ -424,6 +427,13 @@ static int exec_without_autocast(MgExec *e, PyObject *const *in, PyObject **outs
   return mg_planrun_autocast_back(off) ? -1 : rc;
 }
 
+/* The tensor of a number.  New. */
+static PyObject *exec_number(const MgExec *e, SrcRef src, PyObject *const *vals) {
+  PyObject *x = mg_source_value(e->guards, src, vals), *t = x ? mg_symfloat_tensor(x) : NULL;
+  Py_XDECREF(x);
+  return t;
+}
+
 int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs) {
   PyObject *small[64] = {NULL}, **in = small;
   if (!e->nodes && !e->plan && !e->grad && !e->callable) return 0;
@@ -431,7 +441,7 @@ int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs) {
   int rc = 0;
   for (uint32_t i = 0; i < e->ninput; i++) {
     in[i] = e->input[i].pinned ? e->input[i].pinned : vals[e->input[i].src];
-    if (e->input[i].scalar && !(in[i] = mg_symfloat_tensor(in[i]))) rc = -1;
+    if (e->input[i].scalar && !(in[i] = exec_number(e, e->input[i].src, vals))) rc = -1;
   }
   if (!rc) rc = e->no_autocast ? exec_without_autocast(e, in, outs) : exec_dispatch(e, in, outs);
   if (!rc && e->spent && exec_finish_spent(e, outs)) rc = -1;

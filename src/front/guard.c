@@ -311,7 +311,7 @@ static void guard_push_key(MgGuards *g, PyObject ***key, PyObject ***val, int *n
 void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val) {
   MgDictGuard *d = guard_dict(g, dict, owner);
   if (!d || !guard_is_new(g, GK_load, 0, key, (int64_t)(intptr_t)dict)) return;
-  if (mg_dynfloat_key(dict, owner, key, val)) val = PyFloat_CheckExact(val) ? mg_any_float : mg_any_int;
+  if (mg_dynfloat_key(dict, owner, key, val)) val = mg_any_float;
   d = guard_dict(g, dict, owner);
   if (d) guard_push_key(g, &d->key, &d->val, &d->n, &d->cap, key, val);
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 #include "front/dynfloat.h"
 #include "front/guard_watch.h"
-#include "front/symint.h"
 #include "front/names.h"
 #include "front/policy.h"
 
@@ -17,8 +16,7 @@ static const char *const guard_text[] = {
 
 /* Values in dicts and classes: the same object, or an equal constant. */
 static bool guard_same_value(PyObject *now, PyObject *was) {
-  if (was == mg_any_float) return now && PyFloat_CheckExact(now);
-  if (was == mg_any_int) return now && PyLong_CheckExact(now) && mg_symint_fits(now);
+  if (was == mg_any_float) return now != NULL; /* its type is guarded at its source */
   return now == was || (now && was && mg_guard_is_const(was) && mg_guard_same_const(now, was));
 }
 
@@ -153,6 +151,17 @@ static bool guard_context_holds(PyObject *var, PyObject *want) {
   return ok;
 }
 
+static bool guard_calc_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals) {
+  PyObject *v = mg_source_value(g, op->src, vals);
+  if (!v) {
+    PyErr_Clear();
+    return false;
+  }
+  bool ok = PyType_Check(op->o) ? Py_TYPE(v) == (PyTypeObject *)op->o : mg_guard_same_const(v, op->o);
+  Py_DECREF(v);
+  return ok;
+}
+
 bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s) {
   PyObject *v = op->src ? vals[op->src] : op->o;
   switch ((MgGuardKind)op->kind) {
@@ -188,12 +197,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_distinct: return v != vals[op->src2];
   case GK_disjoint: return guard_disjoint(v, vals[op->src2]);
   case GK_offset: return mg_facts_distance(v, vals[op->src2]) == op->u.i;
-  case GK_compare: {
-    if (!PyFloat_CheckExact(v) && !PyLong_CheckExact(v)) return false;
-    int r = PyObject_RichCompareBool(v, PyTuple_GET_ITEM(op->o, 1), (int)PyLong_AsLong(PyTuple_GET_ITEM(op->o, 0)));
-    if (r < 0) PyErr_Clear();
-    return r == (PyTuple_GET_ITEM(op->o, 2) == Py_True);
-  }
+  case GK_calc: return guard_calc_holds(g, op, vals);
   case GK_func_is: return guard_func_holds(op->o, op->u.want);
   case GK_context_is: return guard_context_holds(op->o, op->u.want);
   case GK_deque: return guard_deque_kind(v, op->o, op->u.i);

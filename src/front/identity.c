@@ -11,12 +11,10 @@
 /* ---- life ---- */
 
 int mg_identity_init(PyObject *module) {
-  if (mg_names_init()) return -1;
-  if (mg_dynfloat_init() || mg_symfloat_init()) return -1;
+  if (mg_names_init() || mg_dynfloat_init() || mg_symfloat_init()) return -1;
   const char *state = mg_state_init(), *missing = state ? state : mg_facts_init();
-  if (!missing) return 0;
-  PyErr_Format(PyExc_ImportError, "this version of torch lacks %s", missing);
-  return -1;
+  if (missing) PyErr_Format(PyExc_ImportError, "this version of torch lacks %s", missing);
+  return missing ? -1 : 0;
 }
 
 /* With torch.set_default_device() a mode is on the stack, whose device may be another one at the next call. */
@@ -609,7 +607,7 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   if (!r || !v) return Py_XNewRef(v);
   if (mg_standin_check(v)) return Py_NewRef(v);
   if (mg_guard_is_const(v)) {
-    if (src && mg_dynfloat_at(src, v)) return mg_symfloat_input(v, src);
+    if (src && r->dyn && mg_dynfloat_at(src, v)) return PyTuple_CheckExact(v) ? wrap_tuple(v, src) : mg_symfloat_input(v, src);
     if (src) mg_guard_add(r->guards, GK_equal, src, v, 0);
     return Py_NewRef(v);
   }

@@ -7,7 +7,6 @@
 #include "front/identity.h"
 #include "front/record_obj.h"
 #include "front/symfloat.h"
-#include "front/symint.h"
 #include <structmember.h>
 
 /* Class attributes: the lookup is guarded by name, so that other changes of the class do not matter. */
@@ -242,7 +241,7 @@ static PyObject *attr_of_standin(PyObject *o, PyObject *name) {
 PyObject *mg_rec_getattr(PyObject *o, PyObject *name) {
   if (!mg_rec) return PyObject_GetAttr(o, name);
   if (mg_standin_check(o)) return attr_of_standin(o, name);
-  if (mg_symfloat_is(o)) return name == mg_names.class_ ? Py_NewRef((PyObject *)(mg_symint_is(o) ? &PyLong_Type : &PyFloat_Type)) : PyObject_GetAttr(o, name);
+  if (mg_symfloat_is(o)) return name == mg_names.class_ ? Py_NewRef((PyObject *)mg_symfloat_class(o)) : PyObject_GetAttr(o, name);
   if (PyModule_Check(o)) return attr_of_module(o, name);
   if (PyType_Check(o)) return attr_of_class(o, name);
   return attr_of_instance(o, name);

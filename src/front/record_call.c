@@ -11,7 +11,6 @@
 #include "front/setting.h"
 #include "front/skip.h"
 #include "front/symfloat.h"
-#include "front/symint.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,14 +254,14 @@ static PyObject *call_identity(const MgCall *c) {
 static PyObject *call_type(const MgCall *c) {
   if (c->n != 1 || c->kwnames) return call_fresh(mg_call_plain(c));
   PyObject *x = c->arg[0];
-  if (mg_symfloat_is(x)) return Py_NewRef((PyObject *)(mg_symint_is(x) ? &PyLong_Type : &PyFloat_Type));
+  if (mg_symfloat_is(x)) return Py_NewRef((PyObject *)mg_symfloat_class(x));
   return Py_NewRef(mg_standin_check(x) ? mg_standin_class(x) : (PyObject *)Py_TYPE(x));
 }
 
 /* isinstance(x, C) may run __instancecheck__ in Python; stand-ins claim Tensor or Parameter. */
 static PyObject *call_isinstance(const MgCall *c) {
   if (c->n == 2 && mg_symfloat_is(c->arg[0])) { /* what any such number answers */
-    PyObject *zero = mg_symint_is(c->arg[0]) ? PyLong_FromLong(0) : PyFloat_FromDouble(0), *pair[2] = {zero, c->arg[1]};
+    PyObject *zero = PyObject_CallNoArgs((PyObject *)mg_symfloat_class(c->arg[0])), *pair[2] = {zero, c->arg[1]};
     PyObject *r = zero ? PyObject_Vectorcall(c->f, pair, 2, NULL) : NULL;
     Py_XDECREF(zero);
     return r;
@@ -402,6 +401,40 @@ static PyObject *call_one_hot(const MgCall *c) {
   PyObject *eq = col ? PyObject_CallMethod(col, "eq", "O", all) : NULL, *r = eq ? PyObject_CallMethod(eq, "long", NULL) : NULL;
   PyObject *const used[] = {torch, dev, kw, arange, args, all, col, eq};
   for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
+  return r;
+}
+
+/* A list of numbers that are tensors here: the numbers in them.  New. */
+static PyObject *call_items(PyObject *list) {
+  PyObject *r = PyList_New(0);
+  for (Py_ssize_t i = 0; r && i < PyList_GET_SIZE(list); i++) {
+    PyObject *x = PyList_GET_ITEM(list, i), *item = mg_standin_check(x) ? PyObject_CallMethod(x, "item", NULL) : Py_NewRef(x);
+    if (!item || PyList_Append(r, item)) Py_CLEAR(r);
+    Py_XDECREF(item);
+  }
+  return r;
+}
+
+/* Ops that take numbers where the recording has something that the graph computes: the learning rate of a fused optimizer and
+ * what where() chooses go in as tensors, list items of optimizers that are tensors go in as numbers. */
+static PyObject *call_with_numbers(const MgCall *c) {
+  PyObject *arg[32];
+  Py_ssize_t done = 0;
+  if (c->n > 32) return mg_call_plain(c);
+  for (; done < c->n; done++) {
+    PyObject *o = c->arg[done], *name = done < c->npos ? NULL : PyTuple_GET_ITEM(c->kwnames, done - c->npos);
+    bool rate = name && mg_symfloat_is(o) && !PyUnicode_CompareWithASCIIString(name, "lr");
+    bool items = (done == 3 || name) && PyList_CheckExact(o) && PyList_GET_SIZE(o) && mg_standin_check(PyList_GET_ITEM(o, 0)) &&
+                 strstr(((PyCFunctionObject *)c->f)->m_ml->ml_name, "_addc");
+    bool choice = !strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "where") && mg_symfloat_is(o);
+    arg[done] = rate || choice ? mg_symfloat_standin(o) : items ? call_items(o) : Py_NewRef(o);
+    if (!arg[done]) break;
+  }
+  MgCall inner = *c;
+  inner.arg = arg;
+  inner.nargsf = (size_t)c->npos;
+  PyObject *r = done == c->n ? mg_call_plain(&inner) : NULL;
+  while (done-- > 0) Py_DECREF(arg[done]);
   return r;
 }
 
@@ -594,6 +627,7 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_context_enter:
   case ACT_context_exit:
     return call_context(c, act == ACT_context_enter);
+  case ACT_with_numbers: return call_with_numbers(c);
   case ACT_setting: return mg_setting_call(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_query: return mg_setting_read(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_dual_enter: return mg_setting_dual(c->f, c->arg, c->nargsf, c->kwnames, 1);
@@ -642,12 +676,6 @@ static int call_on_mapping(const MgCall *c, PyObject **out) {
   return 1;
 }
 
-/* C code, and torch's own Python behind its dispatcher, want ints where they want ints. */
-static bool call_insists(PyObject *f, MgAction action) {
-  if (action != ACT_python) return action != ACT_type && action != ACT_isinstance;
-  return PyFunction_Check(f) && mg_skip_opaque((PyCodeObject *)PyFunction_GET_CODE(f));
-}
-
 PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   if (!mg_rec) return PyObject_Vectorcall(f, args, nargsf, kwnames);
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
@@ -656,16 +684,8 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if (call_sees_death(&c)) return NULL;
   MgVerdict v = mg_policy_of(f);
   PyObject *r, *self;
-  if (f == (PyObject *)&PyLong_Type && c.n == 1 && mg_symint_is(args[0])) return Py_NewRef(args[0]);
-  if (mg_rec->cap->syms && call_insists(f, v.action)) {
-    PyObject *plain = mg_symint_args(f, args, c.n);
-    if (!plain && PyErr_Occurred()) return NULL;
-    if (plain) {
-      r = mg_rec_call(f, &PyTuple_GET_ITEM(plain, 0), (size_t)npos, kwnames);
-      Py_DECREF(plain);
-      return r;
-    }
-  }
+  if (f == (PyObject *)&PyLong_Type && c.n == 1 && mg_symfloat_is(args[0]) && mg_symfloat_class(args[0]) == &PyLong_Type)
+    return Py_NewRef(args[0]);
   if (v.action == ACT_python) return call_python(&c);
   if (v.action == ACT_no || (v.action == ACT_no_grad && mg_abi.aoti_torch_grad_mode_is_enabled())) return mg_call_unknown(&c);
   if (call_on_mapping(&c, &r)) return r;

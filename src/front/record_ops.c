@@ -2,7 +2,6 @@
 #include "front/record.h"
 #include "front/standin.h"
 #include "front/symfloat.h"
-#include "front/symint.h"
 
 /* ---- attributes ---- */
 
@@ -110,11 +109,12 @@ static const OpsBinary ops_binary[] = { /* by CPython's NB_* numbers */
     PyNumber_InPlaceXor};
 
 /* op: as CPython numbers it, or -1 - the comparison. */
-static PyObject *ops_apply(MgLoop *l, int op, PyObject *a, PyObject *b) {
-  int plain = l->rec && mg_rec->cap->syms ? mg_symint_operands(op, &a, &b) : 0;
-  if (plain < 0) return NULL;
+static PyObject *ops_apply(const MgLoop *l, int op, PyObject *a, PyObject *b) {
+  bool power = op >= 0 && (ops_binary[op] == ops_power || ops_binary[op] == ops_inplace_power);
+  int tensors = l->rec && mg_rec->cap->syms && !power ? mg_symfloat_operands(&a, &b) : 0;
+  if (tensors < 0) return NULL;
   PyObject *r = op < 0 ? PyObject_RichCompare(a, b, -1 - op) : ops_binary[op](a, b);
-  if (!plain) return r;
+  if (!tensors) return r;
   Py_DECREF(a);
   Py_DECREF(b);
   return r;

@@ -2,8 +2,6 @@
  * what needs care are older objects whose state lives in C. */
 #include "front/classes.h"
 #include "front/record_obj.h"
-#include "front/standin.h"
-#include "front/symint.h"
 
 int mg_rec_touch(PyObject *o) {
   if (!mg_rec || !mg_older_opaque(o)) return 0;
@@ -26,11 +24,6 @@ static bool seq_in_python(PyObject *o, PyObject *name) {
 }
 
 PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
-  if (mg_rec && mg_rec->cap->syms && mg_standin_check(o)) {
-    PyObject *k = mg_symint_key(key), *r = k ? PyObject_GetItem(o, k) : NULL;
-    Py_XDECREF(k);
-    return r;
-  }
   if (mg_rec && PyDict_Check(o) && mg_older(o)) {
     mg_older_pin(key); /* found by its hash */
     if (mg_rec_is_namespace(o) && PyUnicode_CheckExact(key)) {
@@ -59,13 +52,6 @@ PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
 }
 
 int mg_rec_setitem(PyObject *o, PyObject *key, PyObject *v) {
-  if (mg_rec && mg_rec->cap->syms && mg_standin_check(o) && v) {
-    PyObject *k = mg_symint_key(key), *x = k ? mg_symint_value(v) : NULL;
-    int rc = x ? PyObject_SetItem(o, k, x) : -1;
-    Py_XDECREF(k);
-    Py_XDECREF(x);
-    return rc;
-  }
   if (mg_rec && mg_rec_is_namespace(o)) {
     if (PyUnicode_CheckExact(key)) return mg_rec_namespace_set(o, key, v);
     mg_rec_break(BK_older_object, "a key of a namespace that is no string");

@@ -7,8 +7,12 @@
 #include "front/record_obj.h"
 
 static PyObject *replace_none(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) { Py_RETURN_NONE; }
-static PyObject *replace_self(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
-  return Py_NewRef(self ? self : arg[0]);
+
+/* record_function.__enter__: no mark is set, and where the with statement ends after a graph break none is looked for. */
+static PyObject *replace_record_enter(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+  PyObject *mark = self ? self : arg[0];
+  if (mg_is_fresh(mark) && PyObject_SetAttrString(mark, "run_callbacks_on_exit", Py_False)) return NULL;
+  return Py_NewRef(mark);
 }
 
 /* torch.autograd.graph._engine_run_backward: the engine itself. */
@@ -29,7 +33,7 @@ typedef PyObject *(*ReplaceFn)(PyObject *self, PyObject *const *arg, size_t narg
 
 bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
   const struct { PyObject *fn; ReplaceFn with; } rows[] = {
-      {mg_torch.record_enter, replace_self},
+      {mg_torch.record_enter, replace_record_enter},
       {mg_torch.record_exit, replace_none},
       {mg_torch.engine_run_backward, replace_engine},
       {mg_torch.optim_get_value, replace_get_value},

@@ -122,11 +122,12 @@ static uint32_t snap_output(Builder *b, ValRef v, MgSnapOp op) {
   return snap_emit(b, op, NULL, i, NULL, 0);
 }
 
-/* A number: its source's own value, or computed. */
+/* A number: its source's value, or computed by the graph. */
 static uint32_t snap_number(Builder *b, PyObject *o) {
   SrcRef src;
   ValRef val;
-  return mg_symfloat_origin(o, &src, &val) ? snap_emit(b, SN_src, NULL, src, NULL, 0) : snap_output(b, val, SN_item);
+  if (!mg_symfloat_origin(o, &src, &val)) return snap_output(b, val, SN_item);
+  return snap_emit(b, mg_rec->guards->src[src].kind == SRC_calc ? SN_calc : SN_src, NULL, src, NULL, 0);
 }
 
 static uint32_t snap_list(Builder *b, PyObject *o) {
@@ -634,7 +635,10 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
   MgSnapshot *s = mg_calloc(1, sizeof *s);
   Builder b = {.s = s};
   bool ok = false;
-  if (s) s->keep = PyList_New(0);
+  if (s) {
+    s->keep = PyList_New(0);
+    s->guards = mg_rec->guards;
+  }
   b.keep = PyList_New(0);
   if (!s || !s->keep || !b.keep || !(s->slot = mg_malloc(sizeof *s->slot * (size_t)(n + 1)))) {
     if (!PyErr_Occurred()) PyErr_NoMemory();

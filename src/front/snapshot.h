@@ -12,6 +12,7 @@ typedef enum MgSnapOp {
   SN_out,      /* graph output number a */
   SN_item,     /* graph output number a, a 0-dim float64 tensor, as a float */
   SN_src,      /* value of source a */
+  SN_calc,     /* number that source a computes */
   SN_list, SN_dict, SN_set, SN_cell, /* empty; obj: the class, for dict */
   SN_tuple,    /* of the arguments */
   SN_tuple_of, /* obj(tuple argument 0): a tuple subclass, made without its __new__ */
@@ -54,6 +55,7 @@ struct MgSnapshot {
   uint32_t ret;                         /* value returned, or 0 */
   ValRef *out; uint32_t nout, cap_out;  /* graph values wanted, in output order */
   PyObject *keep;                       /* list: objects of the program */
+  const MgGuards *guards;               /* of the same entry, borrowed: SN_calc */
   MgStateChange state;
   bool only_out;                        /* returns output 0 and does nothing else */
 };

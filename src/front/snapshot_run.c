@@ -4,6 +4,7 @@
 #include "front/setting.h"
 #include "front/names.h"
 #include "front/snapshot.h"
+#include "front/source.h"
 #include "front/symfloat.h"
 
 /* Past __setattr__ of the class, as object.__setattr__ would: the recorded code has run already.  What is deleted may have
@@ -151,13 +152,15 @@ static PyObject *snap_make_function(PyObject *bare, PyObject **v, const uint32_t
 }
 
 /* A new value, or NULL with an exception. */
-static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k, PyObject **outs, PyObject **vals) {
+static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k, PyObject **outs, PyObject **vals,
+                           const MgGuards *guards) {
   PyObject *x = NULL;
   switch ((MgSnapOp)q->op) {
   case SN_const: return Py_NewRef(q->obj);
   case SN_out: return Py_NewRef(outs[q->a]);
-  case SN_item: return mg_symfloat_read(outs[q->a]);
+  case SN_item: return PyFloat_FromDouble(mg_symfloat_read(outs[q->a]));
   case SN_src: return Py_NewRef(vals[q->a]);
+  case SN_calc: return mg_source_value(guards, q->a, vals);
   case SN_list: return PyList_New(0);
   case SN_dict: return q->obj == (PyObject *)&PyDict_Type ? PyDict_New() : PyODict_New();
   case SN_set: return PySet_New(NULL);
@@ -243,7 +246,7 @@ int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObj
     if (!done) continue;
     if (q->op >= SN_fill_list) {
       if (snap_change(q, v, k)) goto done;
-    } else if (!(v[done] = snap_make(q, v, k, outs, vals))) goto done;
+    } else if (!(v[done] = snap_make(q, v, k, outs, vals, s->guards))) goto done;
   }
   for (uint32_t i = 0; i < s->nw; i++)
     if (snap_change(&s->w[i], v, s->pool + s->w[i].arg)) goto done;

@@ -36,11 +36,49 @@ SrcRef mg_source(MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx, PyObje
   SrcRef ref = g->nsrc++;
   if (kind == SRC_pinned) mg_guards_hold(g, key);
   else Py_XINCREF(key);
+  bool load = kind != SRC_pinned && kind != SRC_calc;
   g->src[ref] = (MgSrc){(uint8_t)kind, parent, idx, key};
   if (mg_map_put(&g->by_src, h, ref) != MG_OK) g->failed = true;
-  if (kind != SRC_pinned) mg_guard_add(g, GK_load, ref, NULL, 0);
+  if (load) mg_guard_add(g, GK_load, ref, NULL, 0);
   return ref;
 }
+
+/* ---- calculated numbers ---- */
+
+SrcRef mg_source_calc(MgGuards *g, int op, SrcRef a, SrcRef b, PyObject *constant) {
+  return mg_source(g, SRC_calc, a, (int32_t)(b << 4 | (uint32_t)op), constant);
+}
+
+PyObject *mg_source_compute(int op, PyObject *a, PyObject *b) {
+  switch ((MgCalc)op) {
+  case CALC_lt: case CALC_le: case CALC_eq: case CALC_ne: case CALC_gt: case CALC_ge: return PyObject_RichCompare(a, b, op);
+  case CALC_add: return PyNumber_Add(a, b);
+  case CALC_sub: return PyNumber_Subtract(a, b);
+  case CALC_mul: return PyNumber_Multiply(a, b);
+  case CALC_truediv: return PyNumber_TrueDivide(a, b);
+  case CALC_floordiv: return PyNumber_FloorDivide(a, b);
+  case CALC_mod: return PyNumber_Remainder(a, b);
+  case CALC_pow: return PyNumber_Power(a, b, Py_None);
+  case CALC_neg: return PyNumber_Negative(a);
+  case CALC_abs: return PyNumber_Absolute(a);
+  }
+  return NULL;
+}
+
+PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals) {
+  const MgSrc *s = &g->src[src];
+  if (s->kind != SRC_calc) return Py_XNewRef(vals[src]);
+  SrcRef second = (uint32_t)s->idx >> 4;
+  PyObject *a = s->parent ? mg_source_value(g, s->parent, vals) : Py_XNewRef(s->key);
+  PyObject *b = second ? mg_source_value(g, second, vals) : s->parent ? Py_XNewRef(s->key) : NULL;
+  bool unary = (s->idx & 15) >= CALC_neg;
+  PyObject *r = a && (unary || b) ? mg_source_compute(s->idx & 15, a, b) : NULL;
+  Py_XDECREF(a);
+  Py_XDECREF(b);
+  return r;
+}
+
+/* ---- following and printing ---- */
 
 PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
   switch ((MgSrcKind)s->kind) {
@@ -108,11 +146,30 @@ static void source_put_object(MgStrbuf *out, PyObject *o) {
   PyErr_Clear();
 }
 
+static void source_print_calc(const MgGuards *g, const MgSrc *s, MgStrbuf *out) {
+  static const char *const text[] = {"<", "<=", "==", "!=", ">", ">=", "+", "-", "*", "/", "//", "%", "**", "-", "abs "};
+  SrcRef second = (uint32_t)s->idx >> 4;
+  int op = s->idx & 15;
+  mg_sb_printf(out, "(%s", op >= CALC_neg ? text[op] : "");
+  if (s->parent) mg_source_print(g, s->parent, out);
+  else source_put_object(out, s->key);
+  if (op < CALC_neg) {
+    mg_sb_printf(out, " %s ", text[op]);
+    if (second) mg_source_print(g, second, out);
+    else source_put_object(out, s->key);
+  }
+  mg_sb_putc(out, ')');
+}
+
 void mg_source_print(const MgGuards *g, SrcRef src, MgStrbuf *out) {
   const MgSrc *s = &g->src[src];
   if (s->kind == SRC_key && g->src[s->parent].kind == SRC_instdict && PyUnicode_Check(s->key)) {
     mg_source_print(g, g->src[s->parent].parent, out); /* x.__dict__['name'] is x.name */
     mg_sb_printf(out, ".%s", PyUnicode_AsUTF8(s->key));
+    return;
+  }
+  if (s->kind == SRC_calc) {
+    source_print_calc(g, s, out);
     return;
   }
   for (const char *p = source_text[s->kind]; *p; p++) {

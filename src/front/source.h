@@ -12,15 +12,28 @@ typedef enum MgSrcKind {
   SRC__COUNT
 } MgSrcKind;
 
+/* Operators of calculated numbers. */
+typedef enum MgCalc {
+  CALC_lt, CALC_le, CALC_eq, CALC_ne, CALC_gt, CALC_ge, /* in the order of Py_LT ... */
+  CALC_add, CALC_sub, CALC_mul, CALC_truediv, CALC_floordiv, CALC_mod, CALC_pow, CALC_neg, CALC_abs
+} MgCalc;
+
 typedef struct MgSrc {
   uint8_t kind;   /* MgSrcKind */
   SrcRef parent;  /* 0 for roots */
-  int32_t idx;    /* slot, item or closure index */
+  int32_t idx;    /* slot, item or closure index; calc: second operand << 4 | operator */
   PyObject *key;  /* strong, or borrowed from the guard set for SRC_pinned; NULL when unused */
 } MgSrc;
 
 /* The source of a path, made on first use together with its load. 0 with an exception set when out of memory. */
 SrcRef mg_source(MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx, PyObject *key);
+/* a op b, where one of the operands may be a constant instead of a source (then its source is 0); a unary op has neither
+ * b nor a constant.  Operators are those of the table in source.c. */
+SrcRef mg_source_calc(MgGuards *g, int op, SrcRef a, SrcRef b, PyObject *constant);
+/* The value of a source when the loads have run: new; NULL when computing raised. */
+PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals);
+/* Computes as a source of kind calc would; b NULL for unary ops.  New. */
+PyObject *mg_source_compute(int op, PyObject *a, PyObject *b);
 /* Follows one step. Borrowed; NULL without exception when the path ends.  Never runs Python code other than
  * hashing and comparing dict keys. */
 PyObject *mg_source_step(const MgSrc *s, PyObject *parent, const MgSlots *slots);

@@ -27,11 +27,17 @@ typedef struct SymCall { /* one call being rewritten */
   const MgFrontOp *fo;
   PyObject *args;   /* list, one entry per schema parameter; NULL entries are defaults */
   int dtype;        /* of the other tensors when they are all 0-dim or integers; -1: float64 fits */
+  int idtype;       /* of the other tensors when they are all 0-dim integers; -1: int64 fits */
 } SymCall;
 
 /* ---- operands ---- */
 
 static void symcall_see(SymCall *c, PyObject *o, bool *big, int *small) {
+  if (mg_standin_is(o)) {
+    const MgVal *v = mg_val(c->cap->rec->g, mg_standin_val(o));
+    if (v->ndim || mg_dtype_is_float(v->dtype) || mg_dtype_is_complex(v->dtype)) c->idtype = DT_i64;
+    else if (c->idtype < 0 && v->dtype != DT_bool) c->idtype = v->dtype;
+  }
   if (mg_standin_is(o)) {
     const MgVal *v = mg_val(c->cap->rec->g, mg_standin_val(o));
     bool real = mg_dtype_is_float(v->dtype) || mg_dtype_is_complex(v->dtype);
@@ -46,11 +52,13 @@ static void symcall_see(SymCall *c, PyObject *o, bool *big, int *small) {
 static void symcall_find_dtype(SymCall *c) {
   bool big = false;
   int small = -1;
+  c->idtype = -1;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(c->args); i++) {
     PyObject *o = PyList_GET_ITEM(c->args, i);
     if (o) symcall_see(c, o, &big, &small);
   }
   c->dtype = big || small == DT_f64 ? -1 : small;
+  if (c->idtype == DT_i64) c->idtype = -1;
 }
 
 static PyObject *symcall_cast(SymCall *c, PyObject *t, int dtype) { /* steals t */
@@ -68,8 +76,10 @@ static PyObject *symcall_tensor(SymCall *c, PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
   if (!n) return Py_NewRef(o);
   if (n->cap != c->cap) return mg_rec_break(BK_op, "a number of another recording");
-  PyObject *t = mg_standin_new(c->cap, n->val);
-  return t && c->dtype >= 0 ? symcall_cast(c, t, c->dtype) : t;
+  ValRef v = mg_symnode_val(n);
+  PyObject *t = v ? mg_standin_new(c->cap, v) : NULL;
+  int dtype = mg_symnode_is_int(n) ? c->idtype : c->dtype;
+  return t && dtype >= 0 ? symcall_cast(c, t, dtype) : t;
 }
 
 /* The same for a list; plain numbers become tensors too. */
@@ -168,10 +178,40 @@ static const struct { const char *name, *overload, *instead; char list; } symcal
     {"eq", "Scalar", "Tensor", 0}, {"ne", "Scalar", "Tensor", 0}, {"lt", "Scalar", "Tensor", 0}, {"le", "Scalar", "Tensor", 0},
     {"gt", "Scalar", "Tensor", 0}, {"ge", "Scalar", "Tensor", 0}, {"masked_fill", "Scalar", "Tensor", 0},
     {"masked_fill_", "Scalar", "Tensor", 0}, {"fill", "Scalar", "Tensor", 0}, {"fill_", "Scalar", "Tensor", 0},
-    {"clamp_min", "default", "Tensor", 0}, {"clamp_max", "default", "Tensor", 0}};
+    {"clamp_min", "default", "Tensor", 0}, {"clamp_max", "default", "Tensor", 0}, {"_fused_adam_", "default", "tensor_lr", 0},
+    {"_fused_adamw_", "default", "tensor_lr", 0}, {"_fused_sgd_", "default", "tensor_lr", 0},
+    {"_fused_adagrad_", "default", "tensor_lr", 0}};
 
 static bool symcall_list_op(const char *name, const char *overload) {
   return !strcmp(overload, "ScalarList") && !strncmp(name, "_foreach_", 9) && !strstr(name, "addc");
+}
+
+/* Ints stay numbers where an op does more than arithmetic with them: exponents, counts. */
+static bool symcall_pins_ints(const SymCall *c) {
+  static const char *const arithmetic[] = {"mul", "add", "sub", "div", "rsub", "eq", "ne", "lt", "le", "gt", "ge"};
+  const char *name = symcall_name(c);
+  bool any = false;
+  for (int i = 0; i < c->fo->op->nparam; i++) {
+    PyObject *o = PyList_GET_ITEM(c->args, i);
+    MgSymNode *n = o ? mg_symnode_of(o) : NULL;
+    any |= n && mg_symnode_is_int(n);
+  }
+  for (size_t i = 0; any && i < sizeof arithmetic / sizeof *arithmetic; i++) {
+    size_t len = strlen(arithmetic[i]);
+    if (!strncmp(name, arithmetic[i], len) && (!name[len] || !strcmp(name + len, "_"))) any = false;
+  }
+  return any;
+}
+
+/* Fused optimizers take a tensor for the learning rate only.  0, or -1 with an exception. */
+static int symcall_pin_fused(SymCall *c) {
+  if (strncmp(symcall_name(c), "_fused_", 7)) return 0;
+  for (int i = 0; i < c->fo->op->nparam; i++) {
+    PyObject *o = PyList_GET_ITEM(c->args, i);
+    MgSymNode *n = o ? mg_symnode_of(o) : NULL;
+    if (n && strcmp(c->fo->op->param[i].name, "lr") && symcall_set(c, i, mg_symnode_number(n))) return -1;
+  }
+  return 0;
 }
 
 /* The call by another overload.  1 done (*r), 0 there is none. */
@@ -262,11 +302,28 @@ static bool symcall_left(const SymCall *c) {
   return false;
 }
 
+int mg_symfloat_operands(PyObject **a, PyObject **b) {
+  MgSymNode *n = mg_symnode_of(*a), *m = n ? NULL : mg_symnode_of(*b);
+  PyObject *t = n ? *b : *a, *seen;
+  if (!(n || m) || !mg_symnode_is_int(n ? n : m) || !mg_standin_is(t)) return 0;
+  const MgVal *v = mg_val(mg_rec->g, mg_standin_val(t));
+  if (!v->ndim && !mg_dtype_is_float(v->dtype)) return 0;
+  if (!(seen = mg_symfloat_standin(n ? *a : *b))) return -1;
+  Py_INCREF(t);
+  *a = n ? seen : t;
+  *b = n ? t : seen;
+  return 1;
+}
+
 static PyObject *symcall_run(SymCall *c) {
   const char *overload = *c->fo->op->overload ? c->fo->op->overload : "default";
   PyObject *r = NULL;
   symcall_find_dtype(c);
-  int wrapped = symcall_wrapped(c), scaled = wrapped < 0 ? -1 : symcall_scale(c);
+  int wrapped = symcall_wrapped(c);
+  if (wrapped < 0) return NULL;
+  if (symcall_pin_fused(c)) return NULL;
+  if (symcall_pins_ints(c)) return symcall_plain(c);
+  int scaled = symcall_scale(c);
   if (scaled < 0) return NULL;
   if (!symcall_left(c)) return symcall_make(c, symcall_name(c), scaled == 3 ? "Scalar" : overload, c->fo->op->nparam);
   if (symcall_instead(c, &r) || symcall_create(c, &r)) return r;

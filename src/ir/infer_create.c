@@ -179,7 +179,8 @@ MgRc mg_infer_foreach(MgInfer *in) {
   return MG_OK;
 }
 
-/* Fused optimizers give back, list after list, every list that their in-place form writes: all but state_steps. */
+/* Fused optimizers give back, list after list, every list that their in-place form writes: all but state_steps, which only
+ * one overload of Adagrad does. */
 MgRc mg_infer_fused(MgInfer *in) {
   int n = 0;
   for (int pass = 0; pass < 2; pass++) {
@@ -187,7 +188,8 @@ MgRc mg_infer_fused(MgInfer *in) {
     n = 0;
     for (int k = 0; k < in->n->narg; k++) {
       const MgArg *a = &in->n->arg[k];
-      if (in->op->param[k].kind != AK_tensor_list || !strcmp(in->op->param[k].name, "state_steps")) continue;
+      bool steps = !strcmp(in->op->param[k].name, "state_steps") && in->op->code != TOP__fused_adagrad;
+      if (in->op->param[k].kind != AK_tensor_list || steps) continue;
       if (a->tag != MA_list) return MG_UNSUP;
       for (uint32_t i = 0; i < a->n; i++, n++) {
         if (a->u.item[i].tag != MA_val) return MG_UNSUP;

@@ -174,6 +174,31 @@ static MgRc fused_sgd(MgRewrite *rw) {
   return MG_OK;
 }
 
+/* Results: self, grads, state_sums[, state_steps].  Everything divides by what the step count has decayed lr by. */
+static MgRc fused_adagrad(MgRewrite *rw) {
+  Fused f;
+  TRY(fused_open(rw, &f));
+  int n = mg_dec_arg(rw, "self")->n, nlist = rw->n.op->code == TOP__fused_adagrad ? 4 : 3;
+  double decay = fused_number(rw, "weight_decay"), lr_decay = fused_number(rw, "lr_decay"), eps = fused_number(rw, "eps");
+  if (rw->n.nout != nlist * n) return MG_UNSUP;
+  for (int i = 0; i < n; i++) {
+    ValRef p = fused_item(rw, "self", i), grad = fused_grad(&f, i), sum = fused_item(rw, "state_sums", i);
+    ValRef step = fused_item(rw, "state_steps", i);
+    if (!p || !grad || !sum || !step || mg_dtype_size(mg_val(rw->g, p)->dtype) < 4) return MG_UNSUP;
+    if (decay != 0) grad = mg_dec(rw, TOP_add_Tensor, V(grad), V(mg_dec(rw, TOP_mul_Scalar, V(p), F(decay))));
+    sum = mg_dec(rw, TOP_add_Tensor, V(sum), V(mg_dec(rw, TOP_mul_Tensor, V(grad), V(grad))));
+    ValRef slow = mg_dec(rw, TOP_mul_Scalar, V(mg_dec(rw, TOP_sub_Scalar, V(step), F(1))), F(lr_decay));
+    slow = mg_dec(rw, TOP_add_Scalar, V(slow), F(1));
+    ValRef den = mg_dec(rw, TOP_add_Scalar, V(mg_dec(rw, TOP_sqrt, V(sum))), F(eps));
+    ValRef up = mg_dec(rw, TOP_div_Tensor, V(fused_times_lr(&f, mg_dec(rw, TOP_div_Tensor, V(grad), V(slow)))), V(den));
+    TRY(mg_dec_give(rw, i, mg_dec(rw, TOP_sub_Tensor, V(p), V(up))));
+    TRY(mg_dec_give(rw, n + i, mg_dec(rw, TOP_alias, V(fused_item(rw, "grads", i)))));
+    TRY(mg_dec_give(rw, 2 * n + i, sum));
+    if (nlist == 4) TRY(mg_dec_give(rw, 3 * n + i, mg_dec(rw, TOP_alias, V(step))));
+  }
+  return MG_OK;
+}
+
 #define EACH(code) {TOP__foreach_##code, foreach_each}
 const MgDecRow mg_dec_foreach[] = {
   EACH(add_Scalar), EACH(add_List), EACH(add_ScalarList), EACH(add_Tensor), EACH(sub_Scalar), EACH(sub_List),
@@ -187,5 +212,6 @@ const MgDecRow mg_dec_foreach[] = {
   EACH(copy), EACH(zero), EACH(norm_Scalar),
   {TOP__fused_adam, fused_adam}, {TOP__fused_adamw, fused_adam}, {TOP__fused_adam_tensor_lr, fused_adam},
   {TOP__fused_adamw_tensor_lr, fused_adam}, {TOP__fused_sgd, fused_sgd}, {TOP__fused_sgd_tensor_lr, fused_sgd},
+  {TOP__fused_adagrad, fused_adagrad}, {TOP__fused_adagrad_tensor_lr, fused_adagrad},
   {0},
 };

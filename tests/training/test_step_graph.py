@@ -184,6 +184,8 @@ ALL_OPTIMIZERS = {
     "adagrad": (OPTIM.Adagrad, {"lr": 0.01, "lr_decay": 0.1, "weight_decay": 0.1}),
     "adadelta": (OPTIM.Adadelta, {"lr": 0.5}),
     "nadam": (OPTIM.NAdam, {"lr": 0.01}),
+    "adamax": (OPTIM.Adamax, {"lr": 0.01}),
+    "rprop": (OPTIM.Rprop, {"lr": 0.01}),
 }
 
 
@@ -193,11 +195,18 @@ def test_counting_optimizers(name, foreach):
     """The step count stays a tensor: bias corrections are neither baked in nor recompiled."""
     cls, options = ALL_OPTIMIZERS[name]
     options = {**options, "foreach": foreach}
-    assert_same(train(cls, options, False, 12), train(cls, options, True, 12))
+    assert_same(train(cls, options, False, 20), train(cls, options, True, 20))
     assert_one_graph()
 
 
-@pytest.mark.parametrize("cls", [OPTIM.SGD, OPTIM.Adam, OPTIM.AdamW])
+@pytest.mark.parametrize("foreach", KINDS)
+@pytest.mark.parametrize("cls", [OPTIM.RAdam, OPTIM.ASGD])
+def test_optimizers_that_branch_on_their_step(cls, foreach):
+    options = {"lr": 0.01, "foreach": foreach}
+    assert_same(train(cls, options, False, 20), train(cls, options, True, 20))
+
+
+@pytest.mark.parametrize("cls", [OPTIM.SGD, OPTIM.Adam, OPTIM.AdamW, OPTIM.Adagrad])
 def test_fused_optimizers(cls):
     options = {"lr": 0.01, "weight_decay": 0.01, "fused": True}
     assert_same(train(cls, options, False, 12), train(cls, options, True, 12))
@@ -334,3 +343,123 @@ def test_gradient_through_a_float_input():
         f(x, s).backward()
         g(y, s).backward()
         torch.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("error", [False, True])
+@pytest.mark.parametrize("norm", [2.0, float("inf")])
+def test_clipping_the_norm(norm, error):
+    norms = []
+
+    def run(compiled):
+        m = model()
+        opt = OPTIM.AdamW(m.parameters(), lr=0.01)
+
+        def step(x, y):
+            opt.zero_grad()
+            loss = nn.functional.cross_entropy(m(x), y)
+            loss.backward()
+            total = nn.utils.clip_grad_norm_(m.parameters(), 0.1, norm_type=norm, error_if_nonfinite=error)
+            nn.utils.clip_grad_value_(m.parameters(), 0.05)
+            opt.step()
+            return loss, total
+
+        f = magneto.compile(step) if compiled else step
+        out = [f(x, y) for x, y in batches(20)]
+        norms.append(torch.stack([total.detach() for _, total in out]))
+        return m, opt, [loss for loss, _ in out]
+
+    assert_same(run(False), run(True))
+    torch.testing.assert_close(*norms, rtol=1e-4, atol=1e-5)
+    if not error:  # looking at the norm ends the graph
+        assert_one_graph()
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_schedules_of_betas(fused):
+    """OneCycleLR changes the learning rate and beta1, a number in a tuple."""
+    make = lambda o: OPTIM.lr_scheduler.OneCycleLR(o, 0.1, total_steps=25, cycle_momentum=not fused)  # noqa: E731
+    options = {"lr": 0.01, "fused": fused}
+    assert_same(scheduled(OPTIM.Adam, options, make, False), scheduled(OPTIM.Adam, options, make, True))
+    s = magneto._magneto.stats()
+    assert not s["breaks"] and s["recompiles"] <= 2, s
+
+
+def test_hooks_and_counters():
+    def run(compiled):
+        m = model()
+        opt = OPTIM.Adam(m.parameters(), lr=0.01)
+        sched = OPTIM.lr_scheduler.ExponentialLR(opt, 0.9)
+        seen = [0, 0]
+
+        def pre(o, a, k):
+            seen[0] += 1
+
+        def post(o, a, k):
+            seen[1] += seen[0]
+
+        opt.register_step_pre_hook(pre)
+        opt.register_step_post_hook(post)
+
+        def step(x, y):
+            opt.zero_grad()
+            loss = nn.functional.cross_entropy(m(x), y)
+            loss.backward()
+            opt.step()
+            sched.step()
+            return loss
+
+        f = magneto.compile(step) if compiled else step
+        losses = [f(x, y) for x, y in batches(20)]
+        assert seen == [20, 210] and sched.last_epoch == 20
+        return m, opt, losses
+
+    assert_same(run(False), run(True))
+    s = magneto._magneto.stats()
+    assert not s["breaks"] and not s["fallbacks"] and s["recompiles"] <= 3, s
+
+
+def test_accumulation_every_four_steps():
+    def run(compiled):
+        m = model()
+        opt = OPTIM.AdamW(m.parameters(), lr=0.01)
+        count = [0]
+
+        def step(x, y):
+            loss = nn.functional.cross_entropy(m(x), y) / 4
+            loss.backward()
+            count[0] += 1
+            if count[0] % 4 == 0:
+                opt.step()
+                opt.zero_grad(set_to_none=False)
+            return loss
+
+        f = magneto.compile(step) if compiled else step
+        return m, opt, [f(x, y) for x, y in batches(22)]
+
+    assert_same(run(False), run(True))
+    s = magneto._magneto.stats()
+    assert not s["breaks"] and not s["fallbacks"] and s["recompiles"] <= 4, s
+
+
+def test_grad_scaler_with_a_fused_optimizer():
+    def run(compiled):
+        m = model()
+        opt = OPTIM.AdamW(m.parameters(), lr=0.01, fused=True)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=3)
+
+        def step(x, y):
+            opt.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = nn.functional.cross_entropy(m(x), y)
+            scaler.scale(loss).backward()
+            scaler.step(opt)
+            scaler.update()
+            return loss
+
+        f = magneto.compile(step) if compiled else step
+        return m, opt, [f(x, y) for x, y in batches(10)]
+
+    (m1, _, l1), (m2, _, l2) = run(False), run(True)
+    for a, b in zip([*l1, *m1.parameters()], [*l2, *m2.parameters()]):
+        torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-3)
+    assert_one_graph()

@@ -1,0 +1,146 @@
+"""Numbers that change between calls: from the second value on they are inputs, computed by Python in every run, and only
+the answers that the program took from them are guarded."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import magneto
+
+VALUES = (1, 2, 3, 5, 6, 7, 8, 9)
+
+
+def assert_equal(a, b):
+    if isinstance(b, (list, tuple)):
+        assert type(a) is type(b) and len(a) == len(b)
+        for p, q in zip(a, b):
+            assert_equal(p, q)
+    elif isinstance(b, torch.Tensor):
+        assert a.dtype == b.dtype
+        torch.testing.assert_close(a, b)
+    else:
+        assert type(a) is type(b) and a == b
+
+
+def recompiles(f, values=VALUES):
+    g = magneto.compile(f)
+    x = torch.rand(6) + 0.5
+    for n in values:
+        assert_equal(g(x, n), f(x, n))
+    s = magneto._magneto.stats()
+    assert not s["breaks"] and not s["fallbacks"], s
+    return s["recompiles"]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, n: x * n,
+        lambda x, n: n * x + n,
+        lambda x, n: x / n + n / x,
+        lambda x, n: (x.sum() * n, x.long() * n, x.long().sum() * n, x.int() * n, x.int().sum() * n, x.bool().sum() + n),
+        lambda x, n: x * (0.5**n) + n * 0.25,
+        lambda x, n: (x + 1, [n, [n + 1]], n - 2, n * 3, n // 2, n % 3, n / 2, -n, abs(n), 10 - n, n + 0.5),
+        lambda x, n: x + (n > 0) + (n != 77),
+        lambda x, n: x * max(n, -3),
+    ],
+)
+def test_arithmetic_of_an_int_is_not_guarded(f):
+    assert recompiles(f) == 1
+
+
+@pytest.mark.parametrize(
+    "f,most",
+    [
+        (lambda x, n: x + 1 if n % 2 == 0 else x - 1, 2),
+        (lambda x, n: x[n % 4], 4),
+        (lambda x, n: (x + 1, n in (1, 2)), 3),
+        (lambda x, n: x * min(n, 3), 3),
+    ],
+)
+def test_answers_are_guarded(f, most):
+    assert recompiles(f) <= most
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, n: torch.zeros(n) + 1,
+        lambda x, n: x.repeat(n).view(n, -1),
+        lambda x, n: sum(x * i for i in range(n)),
+        lambda x, n: (x[:n], x**n, n**x, torch.full((2,), n), torch.tensor(n), torch.arange(n)),
+        lambda x, n: x * math.sqrt(n) + math.cos(n),
+        lambda x, n: (x + 1, f"{n}", str(n), "%d" % n, repr(n), "{:03d}".format(n), [n] * 2, (0,) * n),
+        lambda x, n: (x + 1, n << 1, n & 1, n | 8, ~n, divmod(n, 2), 2**n, n**2, (n << 70) % 7),
+        lambda x, n: (x + {i: i for i in range(20)}[n], hash(n), n.bit_length()),
+        lambda x, n: (x + 1, type(n), isinstance(n, int), isinstance(n, float), int(n), float(n), bool(n)),
+        lambda x, n: (x.clamp(max=n), x.masked_fill(x > 0, n), torch.where(x > 0, x, n), x.add(x, alpha=n), torch.roll(x, n)),
+    ],
+)
+def test_the_number_itself_is_guarded(f):
+    assert recompiles(f, VALUES[:5]) == 4
+
+
+def test_an_int_that_becomes_a_float_or_a_bool():
+    def f(x, n):
+        return x * n, n + 1
+
+    recompiles(f, (1, 2, 3, 1.5, 2.5, 4, True, 5))
+
+
+def test_zero_division_is_the_programs():
+    def f(x, n):
+        return x + 6 // n
+
+    g = magneto.compile(f)
+    x = torch.ones(2)
+    for n in (1, 2, 3):
+        assert_equal(g(x, n), f(x, n))
+    with pytest.raises(ZeroDivisionError):
+        g(x, 0)
+    assert_equal(g(x, 4), f(x, 4))
+
+
+class Counter:
+    def __init__(self):
+        self.n, self.total, self.betas = 0, 0.0, (0.9, 0.99)
+
+    def step(self, x):
+        self.n += 1
+        self.total += 0.5 * self.n
+        b1, b2 = self.betas
+        return x * b1 + b2 * self.n if self.n % 4 else x
+
+
+def test_counters_of_objects():
+    a, b = Counter(), Counter()
+    g = magneto.compile(b.step)
+    x = torch.ones(3)
+    for i in range(20):
+        a.betas = b.betas = (0.9 - i / 100, 0.99)
+        assert_equal(g(x), a.step(x))
+        assert (a.n, a.total) == (b.n, b.total) and type(b.n) is int
+    s = magneto._magneto.stats()
+    assert s["recompiles"] <= 4 and not s["breaks"], s
+
+
+def test_counters_in_dicts_globals_and_cells():
+    count = {"calls": 0}
+    cell = 0
+
+    def f(x):
+        nonlocal cell
+        count["calls"] += 1
+        cell += 2
+        return x + count["calls"] * cell
+
+    g = magneto.compile(f)
+    x = torch.zeros(2)
+    for i in range(1, 15):
+        assert g(x)[0].item() == i * 2 * i
+    assert count == {"calls": 14} and cell == 28
+    s = magneto._magneto.stats()
+    assert s["recompiles"] <= 2 and not s["breaks"], s
