@@ -421,7 +421,7 @@ int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs
   Py_ssize_t pos = 0;
   int rc = -1;
   if (fx_target(func, PyTuple_GET_SIZE(args), PyDict_GET_SIZE(c->kwargs) > 0, &kind, &target, &attr)) goto done;
-  if (attr && mg_standin_is(result) && !mg_val(cap->rec->g, mg_standin_val(result))->def) { /* x.grad: an input itself */
+  if (attr && !PyUnicode_CompareWithASCIIString(target, "grad")) { /* not a value of the graph: the engine's, or an input */
     rc = 0;
     goto done;
   }

@@ -57,6 +57,11 @@ static bool skip_is_breaking(PyCodeObject *co, const char *below_torch) {
   return false;
 }
 
+/* torch.func's first use registers operators: no part of the program. */
+static bool skip_is_setup(PyCodeObject *co) {
+  return !PyUnicode_CompareWithASCIIString(co->co_name, "lazy_load_decompositions");
+}
+
 /* What torch.compiler.disable(recursive=False) puts around a function. */
 static bool skip_is_wrapper(PyCodeObject *co) {
   return !PyUnicode_CompareWithASCIIString(co->co_name, "nonrecursive_disable_wrapper");
@@ -77,7 +82,8 @@ static SkipKind skip_kind(PyCodeObject *co) {
     if (n && !strncmp(file, root, n) && !strncmp(file + n, skip_rules[i].path, strlen(skip_rules[i].path)))
       kind = skip_rules[i].kind;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_breaking(co, file + n)) return SKIP_break;
-    if (n && skip_rules[i].root == ROOT_torch && !strcmp(file + n, "_dynamo/external_utils.py") && skip_is_wrapper(co)) return SKIP_wrapper;
+    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && !strcmp(file + n, "_functorch/predispatch.py") && skip_is_setup(co)) return SKIP_opaque;
+    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && !strcmp(file + n, "_dynamo/external_utils.py") && skip_is_wrapper(co)) return SKIP_wrapper;
   }
   return kind;
 }

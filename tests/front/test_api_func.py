@@ -138,3 +138,17 @@ def test_error_inside_of_vmap_is_eagers():
     for _ in range(2):
         with pytest.raises(RuntimeError, match="vmap"):
             c(X)
+
+
+def test_the_first_vmap_of_a_process_is_one_graph():
+    import subprocess
+    import sys
+
+    program = (
+        "import torch, magneto\n"
+        "c = magneto.compile(lambda x: torch.func.vmap(lambda a: a.sin())(x))\n"
+        "c(torch.ones(2, 2))\n"
+        "s = magneto._magneto.stats()\n"
+        "assert s['graphs'] == 1 and not s['breaks'], s\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

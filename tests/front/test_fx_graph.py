@@ -175,3 +175,15 @@ def test_aot_module_simplified():
     c = magneto.compile(f, backend=lambda gm, inputs: aot_module_simplified(gm, inputs, fw_compiler=compiler))
     torch.testing.assert_close(c(X, X), f(X, X))
     assert len(seen) == 1 and any(n.target is torch.ops.aten.sin.default for n in seen[0].graph.nodes)
+
+
+def test_gradients_of_a_backward_inside_are_part_of_the_graph():
+    def step(x):
+        y = x.sin().sum()
+        y.backward()
+        return y.detach(), x.grad * 2
+
+    a, b = X.clone().requires_grad_(), X.clone().requires_grad_()
+    want = step(a)
+    torch.testing.assert_close(magneto.compile(step, backend=lambda gm, inputs: gm)(b), want)
+    torch.testing.assert_close(a.grad, b.grad)
