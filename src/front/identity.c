@@ -13,16 +13,14 @@
 int mg_identity_init(PyObject *module) {
   if (mg_names_init() || mg_dynfloat_init() || mg_symfloat_init()) return -1;
   const char *state = mg_state_init(), *missing = state ? state : mg_facts_init();
-  if (missing) PyErr_Format(PyExc_ImportError, "this version of torch lacks %s", missing);
-  return missing ? -1 : 0;
+  return missing ? (PyErr_Format(PyExc_ImportError, "this version of torch lacks %s", missing), -1) : 0;
 }
 
 /* With torch.set_default_device() a mode is on the stack, whose device may be another one at the next call. */
 static void ident_guard_default_device(MgGuards *g) {
   if (!g->state.function_modes) return;
-  PyObject *m = PyImport_GetModule(mg_names.device_module), *d = m ? PyModule_GetDict(m) : NULL;
-  PyObject *now = d ? PyDict_GetItemWithError(d, mg_names.current_device) : NULL;
-  if (now) mg_guard_dict_key(g, d, NULL, mg_names.current_device, now);
+  PyObject *m = PyImport_GetModule(mg_names.device_module), *d = m ? PyModule_GetDict(m) : NULL, *now;
+  if (d && (now = PyDict_GetItemWithError(d, mg_names.current_device))) mg_guard_dict_key(g, d, NULL, mg_names.current_device, now);
   Py_XDECREF(m);
   PyErr_Clear();
 }
