@@ -18,7 +18,7 @@
 
 #define ARTIFACT_MAGIC "MGOBJ01" /* counted up when generated code means something else */
 enum { ARTIFACT_MAX_FILE = 64 << 20, ARTIFACT_TRIM_EVERY = 64 };
-static const uint64_t artifact_max_bytes = 512ull << 20; /* of all files */
+static uint64_t artifact_max_bytes = 512ull << 20; /* of all files; MAGNETO_CACHE_MB */
 
 typedef struct ArtifactHead {
   char magic[8];
@@ -44,9 +44,10 @@ static uint64_t artifact_cpu(void) {
 
 static void artifact_open(void) {
   const char *off = getenv("MAGNETO_CACHE"), *dir = getenv("MAGNETO_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME");
-  const char *home = getenv("HOME");
+  const char *home = getenv("HOME"), *limit = getenv("MAGNETO_CACHE_MB");
   artifact_machine = artifact_cpu();
   if (off && !strcmp(off, "0")) return;
+  if (limit && *limit) artifact_max_bytes = strtoull(limit, NULL, 10) << 20;
   if (dir && *dir) snprintf(artifact_dir, sizeof artifact_dir, "%s", dir);
   else if (xdg && *xdg) snprintf(artifact_dir, sizeof artifact_dir, "%s/magneto", xdg);
   else if (home && *home) snprintf(artifact_dir, sizeof artifact_dir, "%s/.cache/magneto", home);

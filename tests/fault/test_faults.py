@@ -48,3 +48,22 @@ def test_meta_kernel_that_lies():
 
 def test_without_llvm():
     run(NO_LLVM, MAGNETO_LLVM="none", MAGNETO_CACHE="0")
+
+
+FEW_FILES = """
+import os, sys, torch, magneto
+folder = os.environ["MAGNETO_CACHE_DIR"]
+old = os.path.join(folder, "0" * 32 + ".o")
+with open(old, "wb") as f:
+    f.truncate(2 << 20)
+os.utime(old, (1, 1))
+x = torch.randn(100)
+assert torch.allclose(magneto.compile(lambda x: (x + 1).sin())(x), (x + 1).sin())
+kept = os.listdir(folder)
+assert kept and os.path.basename(old) not in kept, kept
+"""
+
+
+def test_object_files_keep_below_the_limit(tmp_path):
+    os.chmod(tmp_path, 0o700)
+    run(FEW_FILES, MAGNETO_CACHE_DIR=str(tmp_path), MAGNETO_CACHE_MB="1", MAGNETO_CACHE="1")
