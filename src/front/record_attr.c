@@ -169,10 +169,17 @@ static bool attr_is_generic(PyTypeObject *t) {
   return attr_lookup_type(t, mg_names.getattribute) == PyDict_GetItemWithError(mg_type_dict(&PyBaseObject_Type), mg_names.getattribute);
 }
 
+/* Does a class written in C look attributes up in its own way, as threading.local does? hook: what the lookup found */
+static bool attr_hook_is_c(PyTypeObject *t, PyObject *hook) {
+  return t->tp_flags & Py_TPFLAGS_HEAPTYPE && hook && Py_TYPE(hook) == &PyWrapperDescr_Type && ((PyDescrObject *)hook)->d_type != &PyBaseObject_Type;
+}
+
 static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
   PyTypeObject *t = Py_TYPE(o);
   if (!attr_is_generic(t)) {
     bool older = mg_older(o) != NULL;
+    if (older && attr_hook_is_c(t, _PyType_Lookup(t, mg_names.getattribute)))
+      return mg_rec_break(BK_older_object, "attribute %s of a %s", PyUnicode_AsUTF8(name), t->tp_name);
     PyObject *r = PyObject_GetAttr(o, name);
     if (!r || !older || t->tp_flags & Py_TPFLAGS_HEAPTYPE) return r; /* a Python __getattribute__ was recorded */
     PyObject *w = mg_wrap_result(r);
@@ -310,6 +317,10 @@ int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {
   MgOlder *e = mg_older(o);
   if (!e && !PyType_Check(o)) return PyObject_SetAttr(o, name, v);
   PyObject *hook = attr_lookup_type(Py_TYPE(o), v ? mg_names.setattr : mg_names.delattr);
+  if (e && attr_hook_is_c(Py_TYPE(o), hook)) {
+    mg_rec_break(BK_older_object, "write to attribute %s of a %s", PyUnicode_AsUTF8(name), Py_TYPE(o)->tp_name);
+    return -1;
+  }
   if (!hook || Py_TYPE(hook) != &PyFunction_Type) return mg_rec_generic_setattr(o, name, v);
   if (v && hook == mg_torch.module_setattr) {
     int rc = attr_set_on_module(o, name, v);

@@ -145,7 +145,7 @@ static int standin_set_requires_grad(PyObject *self, PyObject *v, void *closure)
   if (want < 0 || have < 0) return -1;
   if (want == have) return 0;
   /* While an input is being made its flag is set here too: its value is already marked. */
-  if (!info->cap || mg_val(info->cap->rec->g, info->val)->requires_grad) return standin_base_set(self, "requires_grad", v);
+  if (!info->cap || (want && mg_val(info->cap->rec->g, info->val)->requires_grad)) return standin_base_set(self, "requires_grad", v);
   const MgRec *r = info->cap->rec;
   if (info->input || !want || r->want_fx) return standin_break(self, BK_op, "a change of requires_grad"), -1;
   return standin_make_leaf(self, info);
