@@ -1,9 +1,7 @@
 #include "front/identity.h"
 #include "front/classes.h"
 #include "front/dynfloat.h"
-#include "front/pyframe.h"
 #include "front/record_obj.h"
-#include "front/skip.h"
 #include "front/symfloat.h"
 #include <stdlib.h>
 #include <string.h>
@@ -57,17 +55,6 @@ int mg_objects_begin(MgRec *r, const MgSlots *s) {
   ident_guard_default_device(r->guards);
   ident_guard_forward_ad(r->guards);
   return 0;
-}
-
-void mg_generators_end(MgRec *r) {
-  PyObject *gen;
-  Py_ssize_t i = 0;
-  while (r->ident && (gen = mg_fresh_generator(r->ident, &i))) {
-    Py_INCREF(gen);
-    MgFrame *f = mg_pyframe_suspended(gen);
-    if (f && !mg_skip_opaque(mg_pyframe_code(f))) mg_pyframe_end_generator(gen);
-    Py_DECREF(gen);
-  }
 }
 
 void mg_objects_end(MgRec *r) {
@@ -133,40 +120,6 @@ int mg_older_add(PyObject *orig, PyObject *seen, SrcRef src, MgOlderKind kind) {
   }
   d->v[d->n++] = (MgOlder){.orig = Py_NewRef(orig), .seen = Py_NewRef(seen), .src = src, .kind = (uint8_t)kind};
   return 0;
-}
-
-void mg_fresh(PyObject *o) {
-  if (!mg_rec || !o) return;
-  MgIdent *d = mg_rec->ident;
-  if (PyGen_Check(o)) {
-    /* Not kept alive: when the program drops it, it is closed, and its finally clauses run. */
-    PyObject *ref = PyWeakref_NewRef(o, NULL);
-    if (!ref || PyList_Append(d->gens, ref) || mg_map_putp(&d->fresh_gen, o, 1) != MG_OK) {
-      PyErr_Clear();
-      mg_rec->guards->failed = true;
-    }
-    Py_XDECREF(ref);
-    return;
-  }
-  if (mg_map_getp(&d->fresh, o) != MG_MAP_NONE) return;
-  if (PyList_Append(d->keep, o) || mg_map_putp(&d->fresh, o, 1) != MG_OK) {
-    PyErr_Clear();
-    mg_rec->guards->failed = true; /* the recording is given up when it is sealed */
-  }
-}
-
-PyObject *mg_fresh_generator(const MgIdent *d, Py_ssize_t *i) {
-  while (*i < PyList_GET_SIZE(d->gens)) {
-    PyObject *o = PyWeakref_GET_OBJECT(PyList_GET_ITEM(d->gens, (*i)++));
-    if (PyGen_CheckExact(o)) return o;
-  }
-  return NULL;
-}
-
-bool mg_is_fresh(PyObject *o) {
-  if (!mg_rec) return false;
-  MgIdent *d = mg_rec->ident;
-  return mg_map_getp(PyGen_Check(o) ? &d->fresh_gen : &d->fresh, o) != MG_MAP_NONE;
 }
 
 SrcRef mg_src_slot(int slot) { return mg_source(mg_rec->guards, SRC_slot, 0, slot, NULL); }

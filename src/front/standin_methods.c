@@ -12,6 +12,7 @@ static const char *const standin_breaking[] = {
     "numpy", "tolist", "data_ptr", "untyped_storage", "storage", "storage_type", "share_memory_", "pin_memory", "__dlpack__",
     "__reduce_ex__", "__array__", "__repr__", "__str__", "__format__", "const_data_ptr", "mutable_data_ptr", "set_",
     "map_", "map2_", "apply_", "register_hook", "register_post_accumulate_grad_hook", "retain_grad",
+    "_backward_hooks", "_post_accumulate_grad_hooks", /* which torch's own Python reads and sets to register a hook */
     "to_dense", "to_sparse", "__complex__", "resize_", "resize_as_", "__cuda_array_interface__", "_cdata",
 };
 
@@ -37,6 +38,22 @@ static PyObject *standin_break_get(PyObject *self, void *name) {
   }
   snprintf(what, sizeof what, "Tensor.%s", (const char *)name);
   return standin_break(self, BK_data_dependent, what);
+}
+
+static int standin_base_set(PyObject *self, const char *name, PyObject *v) {
+  PyObject *d = PyObject_GetAttrString((PyObject *)mg_tensor_type, name), *r = NULL;
+  if (d) r = v ? PyObject_CallMethod(d, "__set__", "OO", self, v) : PyObject_CallMethod(d, "__delete__", "O", self);
+  Py_XDECREF(d);
+  Py_XDECREF(r);
+  return r ? 0 : -1;
+}
+
+static int standin_break_set(PyObject *self, PyObject *v, void *name) {
+  char what[64];
+  if (!v || v == Py_None) return standin_base_set(self, name, v); /* torch clears what was never set */
+  snprintf(what, sizeof what, "assignment to Tensor.%s", (const char *)name);
+  standin_break(self, BK_op, what);
+  return -1;
 }
 
 /* A snapshot may rebuild a bound method of a stand-in for the real tensor: then torch's own method is meant. */
@@ -83,14 +100,6 @@ static PyObject *standin_base_get(PyObject *self, const char *name) {
   if (d) r = PyObject_CallMethod(d, "__get__", "OO", self, mg_tensor_type);
   Py_XDECREF(d);
   return r;
-}
-
-static int standin_base_set(PyObject *self, const char *name, PyObject *v) {
-  PyObject *d = PyObject_GetAttrString((PyObject *)mg_tensor_type, name), *r = NULL;
-  if (d) r = v ? PyObject_CallMethod(d, "__set__", "OO", self, v) : PyObject_CallMethod(d, "__delete__", "O", self);
-  Py_XDECREF(d);
-  Py_XDECREF(r);
-  return r ? 0 : -1;
 }
 
 static PyObject *standin_get_is_param(PyObject *self, void *closure) {
@@ -203,7 +212,7 @@ static int standin_add(PyTypeObject *type, const char *name, PyObject *descr) {
 int mg_standin_methods_add(PyTypeObject *type) {
   static PyGetSetDef breaking[STANDIN_NBREAKING];
   for (size_t i = 0; i < STANDIN_NBREAKING; i++) {
-    breaking[i] = (PyGetSetDef){standin_breaking[i], standin_break_get, NULL, NULL, (void *)standin_breaking[i]};
+    breaking[i] = (PyGetSetDef){standin_breaking[i], standin_break_get, standin_break_set, NULL, (void *)standin_breaking[i]};
     if (standin_add(type, standin_breaking[i], PyDescr_NewGetSet(type, &breaking[i]))) return -1;
   }
   for (PyMethodDef *m = standin_method_defs; m->ml_name; m++)
