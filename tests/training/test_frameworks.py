@@ -40,7 +40,9 @@ def vision(name):
     import torchvision
 
     torch.manual_seed(0)
-    return getattr(torchvision.models, name)(num_classes=10)
+    if name == "densenet":
+        return torchvision.models.DenseNet(growth_rate=8, block_config=(2, 3, 2), num_init_features=16, num_classes=10)
+    return torchvision.models.resnet18(num_classes=10)
 
 
 def train(m, opt, loss, batches, compiled):
@@ -77,12 +79,12 @@ def test_gpt2_with_adamw():
     def adamw(p):
         return torch.optim.AdamW(p, lr=1e-3)
 
-    a, b = whole_step(gpt2, adamw, loss, list(tokens(64).split(4)), 1e-4)
+    a, b = whole_step(gpt2, adamw, loss, list(tokens(40).split(4)), 1e-4)
     for p, q in zip(a.parameters(), b.parameters()):
         torch.testing.assert_close(p, q, rtol=1e-2, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "densenet121"])
+@pytest.mark.parametrize("name", ["resnet18", "densenet"])
 def test_convolution_networks(name):
     """Batch norms amplify rounding from step to step: the first steps are compared."""
 
@@ -90,7 +92,7 @@ def test_convolution_networks(name):
         return F.cross_entropy(m(b[0]), b[1])
 
     def optimizer(p):
-        if name == "densenet121":
+        if name == "densenet":
             return torch.optim.Adam(p, lr=1e-4)
         return torch.optim.SGD(p, lr=1e-3, momentum=0.9, weight_decay=1e-4)
 
