@@ -253,6 +253,9 @@ static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
     return copy;
   }
   if (PyDict_CheckExact(o)) return fx_kwargs(cap, o);
+  /* numpy.float64, enumerations: the number, because their text is none that the graph's code could read */
+  if (PyFloat_Check(o) && !PyFloat_CheckExact(o)) return PyFloat_FromDouble(PyFloat_AS_DOUBLE(o));
+  if (PyLong_Check(o) && !PyLong_CheckExact(o) && !PyBool_Check(o)) return PyObject_CallOneArg((PyObject *)&PyLong_Type, o);
   PyObject *dtype = PyType_Check(o) ? fx_dtype_class(o) : NULL;
   if (dtype || PyErr_Occurred()) return dtype;
   return fx_has_literal(o) ? Py_NewRef(o) : fx_constant(cap, o);

@@ -290,7 +290,7 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   PyObject *called = mg_rec->direct;
   mg_rec->direct = NULL;
   if (mg_skip_breaks(co) && mg_rec && !mg_rec->abort) {
-    mg_rec_break(BK_user, "call of torch._dynamo.%.100s", PyUnicode_AsUTF8(co->co_qualname));
+    mg_rec_break(BK_user, "call of torch's %.100s", PyUnicode_AsUTF8(co->co_qualname));
     return record_drop(ts, f);
   }
   if (mg_skip_opaque(co)) {

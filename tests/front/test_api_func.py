@@ -152,3 +152,13 @@ def test_the_first_vmap_of_a_process_is_one_graph():
         "assert s['graphs'] == 1 and not s['breaks'], s\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_a_tracer_inside_breaks():
+    def f(x):
+        out, linear = torch.func.linearize(torch.sin, x * 2)
+        return out + 1, linear(x)
+
+    c = magneto.compile(f)
+    for _ in range(2):
+        torch.testing.assert_close(c(X), f(X))

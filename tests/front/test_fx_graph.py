@@ -187,3 +187,15 @@ def test_gradients_of_a_backward_inside_are_part_of_the_graph():
     want = step(a)
     torch.testing.assert_close(magneto.compile(step, backend=lambda gm, inputs: gm)(b), want)
     torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_numbers_of_numpy_and_enumerations_are_written_as_numbers():
+    import enum
+
+    import numpy as np
+
+    class Size(enum.IntEnum):
+        TWO = 2
+
+    gm, _ = graph_of(lambda x: x * np.float64(2.5) + x.sum(Size.TWO - 1) + x.reshape(Size.TWO, 8).sum(), X)
+    assert "2.5" in gm.code and "np." not in gm.code and "Size" not in gm.code
