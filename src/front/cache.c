@@ -151,6 +151,11 @@ static void cache_entry_died(void *arg) {
 }
 
 int mg_cache_add(MgBucket *b, MgEntry *e) {
+  /* Nobody looks here any more once the instance is gone, which is alive now: the frame has it. */
+  if (b->key && mg_guards_die_with(e->guards, (PyObject *)b->key)) {
+    mg_entry_release(e);
+    return -1;
+  }
   if (b->n == b->cap) {
     int cap = b->cap ? 2 * b->cap : 2;
     MgEntry **p = mg_realloc(b->entry, sizeof *p * (size_t)cap);

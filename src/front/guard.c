@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include "front/guard_loose.h"
 #include "front/guard_watch.h"
 #include "front/names.h"
 
@@ -91,6 +92,7 @@ void mg_guards_free(MgGuards *g) {
   free(g->fast_type);
   free(g->preset);
   Py_XDECREF(g->slot_names);
+  Py_XDECREF(g->loose);
   Py_XDECREF(g->keep); /* last: may run arbitrary destructors */
   free(g);
 }
@@ -100,13 +102,18 @@ void mg_guards_set_death(MgGuards *g, void (*fn)(void *arg), void *arg) {
   g->death_arg = arg;
 }
 
+int mg_guards_die_with(MgGuards *g, PyObject *o) {
+  PyObject *w = PyWeakref_NewRef(o, g->callback);
+  int rc = w ? PyList_Append(g->watch, w) : -1;
+  Py_XDECREF(w);
+  return rc;
+}
+
 void mg_guards_hold(MgGuards *g, PyObject *o) {
   if (!o || mg_map_getp(&g->by_held, o) != MG_MAP_NONE) return;
   int rc;
   if (PyObject_TypeCheck(o, mg_torch.module)) {
-    PyObject *w = PyWeakref_NewRef(o, g->callback);
-    rc = w ? PyList_Append(g->watch, w) : -1;
-    Py_XDECREF(w);
+    rc = mg_guards_die_with(g, o);
     if (rc == 0) { /* while recording the object may not die; seal lets go of it */
       rc = PyList_Append(g->keep, o);
     }
@@ -432,18 +439,17 @@ void mg_guard_empty(MgGuards *g, PyObject *dict) {
 
 /* From here on the set lives beside the user's objects: modules are only watched. */
 static int guard_release_modules(MgGuards *g) {
-  PyObject *keep = PyList_New(0);
-  if (!keep) return -1;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(g->keep); i++) {
+  PyObject *keep = PyList_New(0), *loose = PyList_New(0);
+  int rc = keep && loose ? 0 : -1;
+  for (Py_ssize_t i = 0; !rc && i < PyList_GET_SIZE(g->keep); i++) {
     PyObject *o = PyList_GET_ITEM(g->keep, i);
-    if (PyObject_TypeCheck(o, mg_torch.module)) continue;
-    if (PyList_Append(keep, o)) {
-      Py_DECREF(keep);
-      return -1;
-    }
+    if (!PyObject_TypeCheck(o, mg_torch.module)) rc = PyList_Append(mg_guard_may_be_loose(o) ? loose : keep, o);
   }
-  Py_SETREF(g->keep, keep);
-  return 0;
+  if (!rc && !(g->loose = mg_guard_loose_new(loose))) rc = -1;
+  if (!rc) Py_SETREF(g->keep, Py_NewRef(keep));
+  Py_XDECREF(keep);
+  Py_XDECREF(loose);
+  return rc;
 }
 
 uint32_t mg_guard_type_version(PyTypeObject *t) {

@@ -81,6 +81,7 @@ struct MgGuards {
   uint32_t nwatched;                       /* dicts with a record */
   PyObject **preset;                       /* nsrc start values for vals: pinned objects, else NULL */
   PyObject *keep;                          /* list: strong references */
+  PyObject *loose;                         /* after seal: the others (guard_loose.h) */
   PyObject *watch;                         /* list: weak references with a callback */
   PyObject *callback;                      /* called when a watched object dies */
   MgTorchState state;                      /* at the start of the recording */
@@ -95,6 +96,8 @@ struct MgGuards {
 /* A new set for a recording that starts now; reads the torch state.  NULL with an exception. */
 MgGuards *mg_guards_new(PyObject *slot_names);
 void mg_guards_set_death(MgGuards *g, void (*fn)(void *arg), void *arg);
+/* When o dies the set is dead. -1 with an exception. */
+int mg_guards_die_with(MgGuards *g, PyObject *o);
 /* Keeps o alive (or watches it, for modules) as long as the set lives. */
 void mg_guards_hold(MgGuards *g, PyObject *o);
 /* The object of a pinned source, or NULL: such an input is the same object at every call. */

@@ -419,3 +419,55 @@ def test_c_getters_of_arguments():
     compiled = magneto.compile(lambda x, d: x + d.year)
     for year in (2020, 2021, 2020):
         assert torch.equal(compiled(torch.ones(2), datetime.date(year, 1, 1)), torch.ones(2) + year)
+
+
+class Hooked(torch.nn.Module):
+    """Its hook leads back to it, by a default, a cell and a container that forward reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(3, 3)
+        self.known = {"me": self}
+        self.inner.register_forward_hook(lambda m, a, out, s=self: out + s.inner.bias)
+        self.inner.register_forward_hook(lambda m, a, out: out * self.inner.bias)
+
+    def forward(self, x):
+        y = self.inner(x) * len(self.known)
+        print(end="")
+        return y + 1
+
+
+def test_models_with_hooks_that_refer_to_them_are_freed():
+    _magneto.reset()
+    refs = []
+    for _ in range(3):
+        net = Hooked()
+        compiled, wrapped = magneto.compile(net), magneto.compile(lambda x, net=net: net(x) * 2)
+        x = torch.ones(3)
+        torch.testing.assert_close(compiled(x), net(x))
+        torch.testing.assert_close(wrapped(x), net(x) * 2)
+        refs += [weakref.ref(net), weakref.ref(net.inner.weight)]
+    del net, compiled, wrapped
+    gc.collect()
+    gc.collect()
+    assert not [r for r in refs if r()]
+    assert not [e for e in _magneto.entries() if e["code"] is Hooked.forward.__code__]
+
+
+def test_collections_leave_entries_of_living_models_alone():
+    net = Hooked()
+    compiled = magneto.compile(net)
+    x = torch.ones(3)
+    with torch.no_grad():
+        want = net(x)
+        for _ in range(4):
+            torch.testing.assert_close(compiled(x), want)
+            gc.collect()
+        stats = _magneto.stats()
+        assert stats["recompiles"] == 0
+        net.known = {"me": net, "you": 1}  # the old one is the guards' only now, and emptied by the collector
+        gc.collect()
+        torch.testing.assert_close(compiled(x), net(x))
+        net.inner._forward_hooks.clear()
+        gc.collect()
+        torch.testing.assert_close(compiled(x), net(x))
