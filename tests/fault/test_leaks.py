@@ -29,10 +29,11 @@ class Model(torch.nn.Module):
 def live(refs, *, cycle=False, hook=False, part=False, grad=False, copied=False, shared=False):
     """One model's life."""
     m = Model(cycle, hook)
+    backend = "magneto" if grad else "aten"
     if part:
-        m.rest = magneto.compile(m.rest)
-    compiled = magneto.compile(m)
-    wrapped = magneto.compile(lambda x: m(x) + 1) if shared else m
+        m.rest = magneto.compile(m.rest, backend=backend)
+    compiled = magneto.compile(m, backend=backend)
+    wrapped = magneto.compile(lambda x: m(x) + 1, backend=backend) if shared else m
     x = torch.randn(2, 8)
     with torch.set_grad_enabled(grad):
         compiled(x)
@@ -47,13 +48,22 @@ def live(refs, *, cycle=False, hook=False, part=False, grad=False, copied=False,
     refs += [weakref.ref(m), weakref.ref(m.first.weight), weakref.ref(m.rest)]
 
 
+@pytest.fixture(autouse=True)
+def small_heap():
+    """Collections look only at what a test makes."""
+    magneto.reset()
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 KINDS = [{}, {"cycle": True}, {"hook": True}, {"part": True}, {"grad": True}, {"copied": True}, {"shared": True},
          {"cycle": True, "hook": True, "grad": True, "shared": True}, {"cycle": True, "part": True, "copied": True}]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: "-".join(k) or "plain")
 def test_dropped_models(kind):
-    magneto.reset()
     counts = []
     for _ in range(4):
         refs = []
