@@ -93,14 +93,20 @@ static bool dynfloat_knows(PyObject *name) { /* steals name */
   return has > 0;
 }
 
+/* compile(dynamic=): False, ints are constants; True, those among the arguments are inputs at once. */
+static int dynfloat_setting(PyObject *val) { return mg_rec->cfg && PyLong_CheckExact(val) ? mg_rec->cfg->dynamic : -1; }
+
 bool mg_dynfloat_at(SrcRef src, PyObject *val) {
-  if (!mg_rec->dyn || mg_rec->want_fx || !(dynfloat_is_number(val) || PyTuple_CheckExact(val))) return false;
-  return dynfloat_knows(dynfloat_name(mg_rec->guards, src));
+  int setting = dynfloat_setting(val);
+  if (mg_rec->want_fx || !setting || !(dynfloat_is_number(val) || PyTuple_CheckExact(val))) return false;
+  if (setting == 1 && mg_rec->guards->src[src].kind == SRC_slot && PyLong_AsDouble(val) != 0 && PyLong_AsDouble(val) != 1) return true;
+  PyErr_Clear(); /* too large for a double */
+  return mg_rec->dyn && dynfloat_knows(dynfloat_name(mg_rec->guards, src));
 }
 
 SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject *val) {
   if (!mg_rec || !mg_rec->dyn || mg_rec->want_fx || !val) return 0;
-  if (!dynfloat_is_number(val) && !PyTuple_CheckExact(val)) return 0;
+  if (!dynfloat_setting(val) || (!dynfloat_is_number(val) && !PyTuple_CheckExact(val))) return 0;
   if (!dynfloat_knows(dynfloat_key_name(dict, key))) return 0;
   MgGuards *g = mg_rec->guards;
   SrcRef s = mg_source(g, SRC_pinned, 0, 0, owner ? owner : dict);

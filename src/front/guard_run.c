@@ -412,6 +412,7 @@ bool mg_guards_check(const MgGuards *cg, const MgSlots *s, PyObject **vals, MgGu
     MgStrbuf out = {0};
     guard_explain(g, ph, at, key, vals, &out);
     why->index = (int)at;
+    why->of_tensor = ph == PH_op && g->op[at].kind == GK_tensor;
     snprintf(why->text, sizeof why->text, "%s", mg_sb_text(&out));
     mg_sb_free(&out);
   }

@@ -558,7 +558,7 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   if (!r || !v) return Py_XNewRef(v);
   if (mg_standin_check(v)) return Py_NewRef(v);
   if (mg_guard_is_const(v)) {
-    if (src && r->dyn && mg_dynfloat_at(src, v)) return PyTuple_CheckExact(v) ? wrap_tuple(v, src) : mg_symfloat_input(v, src);
+    if (src && mg_dynfloat_at(src, v)) return PyTuple_CheckExact(v) ? wrap_tuple(v, src) : mg_symfloat_input(v, src);
     if (src) mg_guard_add(r->guards, GK_equal, src, v, 0);
     return Py_NewRef(v);
   }

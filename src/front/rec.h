@@ -143,7 +143,7 @@ PyObject *mg_rec_closure_cell(PyObject *func, int i);
 int mg_rec_touch(PyObject *o);
 
 /* ---- guard_run.c ---- */
-typedef struct MgGuardFail { int index; char text[400]; } MgGuardFail;  /* text only when asked for */
+typedef struct MgGuardFail { int index; bool of_tensor; char text[400]; } MgGuardFail;  /* text only when asked for */
 /* vals receives the value of every source (borrowed), mg_guards_nsrc entries.  why may be NULL. */
 bool mg_guards_check(const MgGuards *g, const MgSlots *s, PyObject **vals, MgGuardFail *why);
 int mg_guards_nsrc(const MgGuards *g);

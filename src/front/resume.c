@@ -150,6 +150,20 @@ static void drive_log_recompile(Drive *d, MgBucket *b, const MgSlots *slots) {
   }
 }
 
+/* Has this place been compiled often enough?  Tensors of ever new sizes may come more often: such an entry is found fast. */
+static bool drive_at_limit(Drive *d, MgBucket *b, const MgSlots *slots) {
+  enum { SIZES = 4 };
+  if (b->n < d->cfg->recompile_limit) return false;
+  bool sizes = b->n < SIZES * d->cfg->recompile_limit;
+  for (int i = 0; i < b->n && sizes; i++) {
+    MgGuardFail why = {0};
+    PyObject **vals = mg_calloc((size_t)mg_guards_nsrc(b->entry[i]->guards) + 1, sizeof *vals);
+    sizes = vals && !mg_guards_check(b->entry[i]->guards, slots, vals, &why) && why.of_tensor;
+    free(vals);
+  }
+  return !sizes;
+}
+
 typedef enum DriveNext {
   DRIVE_step,
   DRIVE_call,   /* d->run has the frame that the instruction at this position calls */
@@ -187,7 +201,7 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
     site = mg_cache_site(d->info, d->cfg->id, unit, true);
     if (!(b = site ? mg_cache_bucket(site, &slots, true) : NULL)) goto done;
     /* Compiled already: its own guards do not hold on the next look, so something changes behind our back. */
-    if (compiled || ((b->n >= d->cfg->recompile_limit || site->n >= MG_SITE_LIMIT) && !mg_force_break)) {
+    if (compiled || ((drive_at_limit(d, b, &slots) || site->n >= MG_SITE_LIMIT) && !mg_force_break)) {
       next = drive_give_up(d, b, unit) ? DRIVE_fail : DRIVE_eager;
       goto done;
     }

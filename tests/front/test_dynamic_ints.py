@@ -5,7 +5,6 @@ import operator
 import magneto
 import pytest
 import torch
-from harness import same
 from magneto import _magneto
 
 
@@ -83,8 +82,19 @@ def fresh():
     _magneto.reset()
 
 
-def run(f, values):
-    g = magneto.compile(f)
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
+        return True
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and same(list(a.values()), list(b.values()))
+    return type(a) is type(b) and a == b
+
+
+def run(f, values, **options):
+    g = magneto.compile(f, **options)
     for n in values:
         x = torch.randn(3, 4)
         assert same(f(x, n), g(x.clone(), n)), n
@@ -160,3 +170,27 @@ def test_loops_with_a_break_inside():
     x = torch.randn(3)
     torch.testing.assert_close(g(x, 20), f(x, 20))
     assert _magneto.stats()["recompiles"] <= 3, _magneto.stats()
+
+
+@pytest.mark.parametrize("dynamic, recompiles", [(None, 1), (True, 0), (False, 5)])
+def test_dynamic_says_when(dynamic, recompiles):
+    s = run(lambda x, n: x * n, [3, 4, 5, 6, 7, 8], dynamic=dynamic)
+    assert s["recompiles"] == recompiles and not s["breaks"], s
+
+
+def test_many_sizes_are_compiled_each():
+    g = magneto.compile(lambda x: (x * 2).sum(-1) + x.shape[0], backend="aten")
+    for _ in range(2):
+        for n in range(1, 31):
+            x = torch.randn(n, 3)
+            torch.testing.assert_close(g(x), (x * 2).sum(-1) + n)
+    s = _magneto.stats()
+    assert s["recompiles"] == 29 and not s["fallbacks"], s
+
+
+def test_ever_more_sizes_end_in_eager_execution():
+    g = magneto.compile(lambda x: x + 1, backend="aten")
+    with pytest.warns(RuntimeWarning, match="runs eagerly"):
+        for n in range(1, 60):
+            assert g(torch.zeros(n)).shape == (n,)
+    assert _magneto.stats()["recompiles"] == 31
