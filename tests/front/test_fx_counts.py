@@ -2,10 +2,11 @@
 import pytest
 import torch
 import magneto
-from torch._dynamo.testing import CompileCounter
 
 
 def count(f, *args, **options):
+    from torch._dynamo.testing import CompileCounter  # slow, and not needed by the other tests of this process
+
     counter = CompileCounter()
     got = magneto.compile(f, backend=counter, **options)(*args)
     return got, counter.frame_count, counter.op_count
@@ -58,7 +59,9 @@ def test_nothing_to_compile():
 
 @pytest.mark.parametrize("mark", ["graph_break", "skip_frame", "step_unsupported"])
 def test_marks_of_torchs_compiler_end_the_graph(mark):
-    mark = getattr(torch._dynamo, mark, None) or getattr(torch._dynamo.decorators, mark)
+    from torch._dynamo import decorators
+
+    mark = getattr(decorators, mark)
 
     def f(x):
         x = x + 1
