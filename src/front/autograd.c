@@ -2,6 +2,7 @@
 #include "front/autograd.h"
 #include <stdlib.h>
 #include <string.h>
+#include "front/function.h"
 #include "front/nodecall.h"
 #include "front/planrun.h"
 
@@ -220,6 +221,7 @@ static MgRc autograd_compile(MgAutograd *a, MgRec *r) {
 MgRc mg_autograd_build(MgRec *r, MgNodeRun *nodes, uint32_t nprimal, MgAutograd **out) {
   MgAutograd *a = autograd_new(r->joint, nprimal);
   if (!a) return MG_PYERR;
+  bool lost = !mg_function_all_whole(r);
   MgRc rc = autograd_prepare(a, r);
   if (rc == MG_OK) rc = autograd_compile(a, r);
   if (rc != MG_OK) {
@@ -227,6 +229,7 @@ MgRc mg_autograd_build(MgRec *r, MgNodeRun *nodes, uint32_t nprimal, MgAutograd 
     return rc;
   }
   a->nodes = nodes;
+  a->lost = lost;
   *out = a;
   return MG_OK;
 }
@@ -280,11 +283,18 @@ int mg_autograd_run(MgAutograd *a, PyObject *const *in, PyObject **outs) {
   return rc;
 }
 
+int mg_autograd_all(const MgAutograd *a, PyObject *const *in, PyObject **all) {
+  if (!a->lost) return mg_noderun_run(a->nodes, in, all);
+  PyErr_SetString(PyExc_RuntimeError, "magneto: a compiled function with an autograd.Function whose inner values are used outside "
+                  "of it cannot run op by op (second derivatives, anomaly mode)");
+  return -1;
+}
+
 int mg_autograd_run_nodes(MgAutograd *a, PyObject *const *in, PyObject **outs) {
   uint32_t n = a->nres + a->nthrough;
   PyObject **all = mg_malloc(n * sizeof *all);
   if (!all) return PyErr_NoMemory(), -1;
-  int rc = mg_noderun_run(a->nodes, in, all);
+  int rc = mg_autograd_all(a, in, all);
   for (uint32_t i = 0; !rc && i < n; i++) {
     if (i < a->nres) outs[i] = all[i];
     else Py_DECREF(all[i]);

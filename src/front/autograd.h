@@ -32,6 +32,7 @@ typedef struct MgAutograd {
   bool *written;        /* by primal: forward writes it */
   uint32_t nkeep;
   bool frees;           /* a second backward pass is an error although nothing is among saved */
+  bool lost;            /* op by op it would not be itself: values inside of an autograd.Function are used outside */
   bool random;          /* forward draws random numbers */
   bool extern_bwd;      /* backward calls ATen, which must not apply autocast */
 } MgAutograd;
@@ -43,6 +44,8 @@ MgRc mg_autograd_build(MgRec *r, MgNodeRun *nodes, uint32_t nprimal, MgAutograd 
 int mg_autograd_run(MgAutograd *a, PyObject *const *in, PyObject **outs);
 /* The same op by op through ATen. */
 int mg_autograd_run_nodes(MgAutograd *a, PyObject *const *in, PyObject **outs);
+/* The same, with the values that get a grad_fn behind the results. */
+int mg_autograd_all(const MgAutograd *a, PyObject *const *in, PyObject **all);
 int mg_autograd_init(void); /* -1 with an exception */
 
 /* ---- gradnode.c ---- */

@@ -9,6 +9,7 @@
 #include "front/backward.h"
 #include "front/cache.h"
 #include "front/facts.h"
+#include "front/function.h"
 #include "front/fx.h"
 #include "front/nodecall.h"
 #include "front/planrun.h"
@@ -353,6 +354,10 @@ MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
   }
   if (!(e->nodes = mg_noderun_build(r))) goto fail;
   bool autograd = exec_needs_autograd(e, r);
+  if (autograd && !r->joint && !mg_function_all_whole(r)) {
+    PyErr_SetString(PyExc_RuntimeError, "magneto: values inside of an autograd.Function are used outside of it");
+    goto fail;
+  }
   if (r->joint) {
     if (exec_build_grad(e, r, example) < 0) goto fail;
     if (e->grad) {

@@ -126,7 +126,7 @@ static PyObject *gradnode_again_run(const MgAutograd *a, PyObject **in, PyObject
     PyTuple_SET_ITEM(ins, i, Py_NewRef(alias));
     Py_SETREF(in[a->diff[i]], alias);
   }
-  if (mg_noderun_run(a->nodes, in, out)) goto done;
+  if (mg_autograd_all(a, in, out)) goto done;
   for (uint32_t i = 0; i < a->nthrough; i++)
     if (tangent[i] != Py_None && mg_facts_requires_grad(out[a->nres + i]) &&
         (PyList_Append(outs, out[a->nres + i]) || PyList_Append(tan, tangent[i])))

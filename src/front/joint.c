@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "front/backward.h"
+#include "front/function.h"
+#include "front/hook.h"
 #include "front/snapshot.h"
 #include "runtime/torch_abi.h"
 
@@ -17,6 +19,8 @@ typedef struct Joint {   /* being built */
   uint32_t *group;       /* by storage number: results of the segment that live there */
   bool *outer, *grad, *written; /* by storage: an input's memory; a result there requires grad; in-place ops wrote it */
   uint32_t nval;
+  bool ran;              /* the engine has run */
+  bool inside;           /* a view that an autograd.Function made was followed */
   const char *why;       /* set when the graph has to run op by op */
 } Joint;
 
@@ -62,6 +66,7 @@ static ValRef joint_root(Joint *b, ValRef v, bool mark) {
   ValRef up;
   while (mg_val(b->g, v)->def && (up = joint_alias_step(b->g, v, &view))) {
     NodeRef n = mg_val(b->g, v)->def;
+    if (mg_function_of(b->r->cap, n)) b->inside = true; /* running the view again would skip the user's backward */
     if (mark && !view) b->j->same[v] = up;
     if (mark && view && !b->j->replay[n]) {
       b->j->replay[n] = true;
@@ -281,11 +286,31 @@ static int joint_drop_unreached(Joint *b) {
   return n ? 0 : joint_refuse(b, "no gradient reaches an input");
 }
 
+/* The engine may call backward functions of the user: they are recorded, guards and all.  What they would change cannot be
+ * replayed any more. */
+static PyObject *joint_run(Joint *b, PyObject *roots, PyObject *tangents, PyObject *leaves) {
+  if (!b->r->cap->function) return joint_call_engine(roots, tangents, leaves, false);
+  MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
+  MgHookMode mode = mg_hook_mode;
+  b->r->in_joint = true;
+  mg_hook_mode = HOOK_record;
+  PyObject *grads = before ? joint_call_engine(roots, tangents, leaves, false) : NULL;
+  mg_hook_mode = mode;
+  b->r->in_joint = false;
+  if (grads && (!(after = mg_snapshot_build(NULL, 0, NULL, Py_None)) || !mg_snapshot_same(before, after))) {
+    joint_refuse(b, "a backward function has side effects");
+    Py_CLEAR(grads);
+  }
+  mg_snapshot_free(before);
+  mg_snapshot_free(after);
+  return grads;
+}
+
 /* Does a second backward pass fail?  Eager frees what ops have saved, numbers included, so it does not follow from what
  * the compiled backward reads.  Whatever this records is forgotten by the caller. */
 static void joint_try_again(Joint *b, PyObject *roots, PyObject *tangents, PyObject *leaves) {
   uint32_t nnode = b->g->nnode, nval = b->g->nval, ninput = b->g->ninput;
-  PyObject *grads = joint_call_engine(roots, tangents, leaves, false);
+  PyObject *grads = joint_run(b, roots, tangents, leaves);
   b->j->frees = !grads;
   if (!grads) {
     PyErr_Clear();
@@ -307,7 +332,8 @@ static int joint_backward(Joint *b) {
   if (leaves && !j->ndiff) rc = joint_refuse(b, "no input requires grad");
   if (rc > 0 || !roots || !(tangents = joint_tangents(b))) goto done;
   if (mg_standin_autocast_off()) goto done;
-  grads = joint_call_engine(roots, tangents, leaves, false);
+  grads = joint_run(b, roots, tangents, leaves);
+  b->ran = true;
   if (!grads) mg_joint_drain();
   rc = grads ? joint_take_grads(b, grads) : joint_refuse(b, "backward cannot be recorded");
   if (!rc && b->g->nnode - j->backward < JOINT_SMALL) joint_try_again(b, roots, tangents, leaves);
@@ -352,11 +378,14 @@ static int joint_reach(Joint *b) {
 /* ---- the whole ---- */
 
 static int joint_record(Joint *b, const ValRef *out, int nout) {
+  uint32_t ninput = b->g->ninput;
   int rc = joint_survey(b, out, nout);
   if (!rc) rc = joint_place(b, out, nout);
   if (rc < 0 && !PyErr_Occurred()) PyErr_NoMemory();
+  if (!rc && b->inside) rc = joint_refuse(b, "a result is a view made by an autograd.Function");
   if (!rc && !b->j->nthrough) rc = joint_refuse(b, "every result is a view of an input");
   if (!rc) rc = joint_backward(b);
+  if (!rc && b->g->ninput != ninput + b->j->nthrough) rc = joint_refuse(b, "backward reads a tensor of its own");
   if (!rc) rc = joint_drop_unreached(b);
   if (!rc) rc = joint_reach(b);
   return rc;
@@ -398,6 +427,7 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
     b.j->ninput = g->ninput;
     r->joint = b.j;
   } else {
+    r->function_failed = b.ran && r->cap->function;
     mg_log(MG_LOG_fallback, "a graph runs op by op under autograd: %s%s%s", b.why ? b.why : "error", r->abort ? ": " : "",
            r->abort ? r->reason : "");
     bool nomem = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError);

@@ -2,13 +2,15 @@
  * In: a graph with its outputs set.  Out: a program that calls each node's OpOverload in order, with autograd on or off
  * as it was when the node was recorded.  It is right under any aliasing and gives results their grad_fn, because ATen
  * itself does the work; used when gradients are wanted, and when the back end cannot compile a graph. */
+#include "front/function.h"
 #include "front/nodecall.h"
 #include "front/standin.h"
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct NodeStep {
-  MgNodeCall *call;        /* owned */
+  MgNodeCall *call;        /* owned; NULL: a call of the user's autograd.Function */
+  PyObject *apply, **obj;  /* that function, strong; its arguments that are no tensors (nin entries, strong or NULL) */
   uint32_t *in, *out;      /* slots of the environment, in the call's order; 0: undefined or not used */
   uint32_t *drop;          /* slots that die after this node */
   uint16_t nin, nout, ndrop;
@@ -42,6 +44,22 @@ static int noderun_step_build(MgRec *r, NodeRef n, NodeStep *s) {
   mg_node_each_tensor(node, noderun_take_input, s);
   s->nout = node->nout;
   memcpy(s->out, node->out, node->nout * sizeof *s->out);
+  return 0;
+}
+
+/* The user's function in place of what its forward recorded. */
+static int noderun_function_build(const MgFunction *f, NodeStep *s) {
+  s->grad = true;
+  s->in = mg_calloc(f->nin + 1, sizeof *s->in);
+  s->out = mg_calloc(f->nout + 1, sizeof *s->out);
+  s->obj = mg_calloc(f->nin + 1, sizeof *s->obj);
+  if (!s->in || !s->out || !s->obj) return PyErr_NoMemory(), -1;
+  s->apply = Py_NewRef(f->apply);
+  s->nin = (uint16_t)f->nin;
+  s->nout = (uint16_t)f->nout;
+  memcpy(s->in, f->in, f->nin * sizeof *s->in);
+  memcpy(s->out, f->out, f->nout * sizeof *s->out);
+  for (uint32_t i = 0; i < f->nin; i++) s->obj[i] = Py_XNewRef(f->obj[i]);
   return 0;
 }
 
@@ -116,6 +134,12 @@ MgNodeRun *mg_noderun_build_part(MgRec *r, const bool *keep, const ValRef *same,
   for (NodeRef n = 1; n < g->nnode; n++) {
     if (mg_node(g, n)->dead || (keep && !keep[n])) continue;
     NodeStep *s = &p->node[p->nnode++];
+    const MgFunction *f = keep ? NULL : mg_function_of(r->cap, n);
+    if (f && mg_function_whole(r, f)) {
+      if (noderun_function_build(f, s)) goto fail;
+      n = f->end - 1;
+      continue;
+    }
     if (noderun_step_build(r, n, s)) goto fail;
     for (int i = 0; same && i < s->nin; i++)
       while (same[s->in[i]]) s->in[i] = same[s->in[i]];
@@ -137,7 +161,11 @@ MgNodeRun *mg_noderun_build(MgRec *r) {
 void mg_noderun_free(MgNodeRun *p) {
   if (!p) return;
   for (uint32_t i = 0; i < p->nnode; i++) {
-    mg_nodecall_free(p->node[i].call);
+    NodeStep *s = &p->node[i];
+    if (s->call) mg_nodecall_free(s->call);
+    for (int k = 0; s->obj && k < s->nin; k++) Py_XDECREF(s->obj[k]);
+    Py_XDECREF(s->apply);
+    free(s->obj);
     free(p->node[i].in);
     free(p->node[i].out);
     free(p->node[i].drop);
@@ -154,9 +182,9 @@ static int noderun_step(const NodeStep *s, PyObject **env) {
   PyObject *stack[2 * 16], **buf = stack;
   if (s->nin + s->nout > 2 * 16 && !(buf = mg_malloc((s->nin + s->nout) * sizeof *buf))) return PyErr_NoMemory(), -1;
   PyObject **in = buf, **out = buf + s->nin;
-  for (int i = 0; i < s->nin; i++) in[i] = env[s->in[i]];
+  for (int i = 0; i < s->nin; i++) in[i] = s->obj && s->obj[i] ? s->obj[i] : env[s->in[i]];
   if (mg_abi.aoti_torch_grad_mode_is_enabled() != s->grad) mg_abi.aoti_torch_grad_mode_set_enabled(s->grad);
-  int rc = mg_nodecall_run(s->call, in, out);
+  int rc = s->call ? mg_nodecall_run(s->call, in, out) : mg_function_run(s->apply, in, s->nin, out, s->nout);
   if (!rc && s->leaf && PyObject_SetAttrString(out[0], "requires_grad", Py_True)) {
     Py_DECREF(out[0]);
     rc = -1;

@@ -9,7 +9,7 @@ typedef enum MgAction {
   ACT_no,      /* graph break */
   ACT_run,     /* the result depends on the arguments only */
   ACT_wrap,    /* the same, but the result may be an older object */
-  ACT_no_grad, /* run while autograd is off, else a graph break: the graph would not know its own backward */
+  ACT_function,/* autograd.Function.apply: run while autograd is off, else function.c */
   ACT_python,  /* ends in Python code, which is recorded like any other */
   ACT_getattr, ACT_hasattr, ACT_setattr, ACT_delattr, ACT_vars, ACT_next, ACT_iter, ACT_type, ACT_super, ACT_isinstance, ACT_identity,
   ACT_globals, ACT_object_setattr, ACT_object_delattr, ACT_object_getattr, ACT_object_reduce, ACT_getset_get,

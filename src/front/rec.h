@@ -62,6 +62,9 @@ typedef struct MgRec {
   uint32_t line;        /* source line of the outermost frame while recording */
   long nbytecode;       /* instructions executed, for statistics */
   bool asked_compiling; /* the program was told that it is being compiled */
+  bool in_joint;        /* the engine runs backward for the gradient graph: the program has ended */
+  bool function_failed; /* the backward of an autograd.Function cannot be recorded: record again with deny_function */
+  bool deny_function;   /* calls of autograd.Function break the graph */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
   PyObject *dyn;        /* floats that are inputs (dynfloat.c): a set, borrowed; or NULL */
   const MgSlots *slots; /* of the outermost frame: its own values before and after the recording */

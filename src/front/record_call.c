@@ -3,6 +3,7 @@
  * done here with guards.  Everything else is a graph break. */
 #include "front/fx.h"
 #include "front/backward.h"
+#include "front/function.h"
 #include "front/names.h"
 #include "front/identity.h"
 #include "front/marked.h"
@@ -687,7 +688,8 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if (f == (PyObject *)&PyLong_Type && c.n == 1 && mg_symfloat_is(args[0]) && mg_symfloat_class(args[0]) == &PyLong_Type)
     return Py_NewRef(args[0]);
   if (v.action == ACT_python) return call_python(&c);
-  if (v.action == ACT_no || (v.action == ACT_no_grad && mg_abi.aoti_torch_grad_mode_is_enabled())) return mg_call_unknown(&c);
+  if (v.action == ACT_no) return mg_call_unknown(&c);
+  if (v.action == ACT_function && mg_abi.aoti_torch_grad_mode_is_enabled()) return mg_function_apply(&c);
   if (call_on_mapping(&c, &r)) return r;
   if (v.action > ACT_python) return call_special(&c, v.action);
   if (!call_check_args(&c, v.older)) return NULL;

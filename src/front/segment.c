@@ -53,6 +53,7 @@ typedef struct Segment {
   char reason[256];
   MgEntry *entry;       /* the result */
   bool failed;          /* compiling failed: exception set */
+  bool deny_function;   /* the backward of an autograd.Function could not be recorded */
   bool deny_compiling;  /* the program raised after it was told that it is being compiled */
   bool off;             /* torch is in a state that is never recorded (inside vmap, under a dispatch mode) */
 } Segment;
@@ -353,7 +354,8 @@ static int segment_attempt(Segment *s) {
   MgGraph graph;
   MgOuter outer = {0};
   MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = s->cfg, .dyn = s->info->dyn,
-               .want_fx = s->cfg->backend != NULL, .deny_compiling = s->deny_compiling, .stop = s->stop,
+               .want_fx = s->cfg->backend != NULL, .deny_compiling = s->deny_compiling,
+               .deny_function = s->deny_function, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   MgSlots slots = {s->v.slot, s->nslot, s->v.func};
   rec.slots = &slots;
@@ -378,6 +380,12 @@ static int segment_attempt(Segment *s) {
         mg_snapshot_free(snap);
         snap = NULL;
         rc = -1;
+      }
+      if (snap && rec.function_failed) {
+        s->deny_function = true;
+        if (s->inner) segment_drop_inner(s);
+        mg_snapshot_free(snap);
+        snap = NULL;
       }
       mg_effects_undo(&rec);
     } else if (rec.abort) {

@@ -674,6 +674,21 @@ int mg_snapshot_outputs(const MgSnapshot *s, const ValRef **vals) {
   return (int)s->nout;
 }
 
+static bool snap_same_program(const MgSnapInstr *a, const MgSnapInstr *b, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (a[i].op != b[i].op || a[i].a != b[i].a || a[i].narg != b[i].narg || a[i].arg != b[i].arg || a[i].obj != b[i].obj) return false;
+  return true;
+}
+
+bool mg_snapshot_same(const MgSnapshot *a, const MgSnapshot *b) {
+  if (a->n != b->n || a->nw != b->nw || a->npool != b->npool || a->nout != b->nout) return false;
+  if (a->npool && memcmp(a->pool, b->pool, a->npool * sizeof *a->pool)) return false;
+  if (a->nout && memcmp(a->out, b->out, a->nout * sizeof *a->out)) return false;
+  if (a->n && !snap_same_program(a->p + 1, b->p + 1, a->n - 1)) return false;
+  if (!snap_same_program(a->w, b->w, a->nw)) return false;
+  return !memcmp(&a->state.after, &b->state.after, sizeof a->state.after) && !a->state.settings == !b->state.settings;
+}
+
 void mg_snapshot_free(MgSnapshot *s) {
   if (!s) return;
   Py_XDECREF(s->state.settings);

@@ -59,6 +59,8 @@ struct MgSnapshot {
   MgStateChange state;
   bool only_out;                        /* returns output 0 and does nothing else */
 };
+/* Do two snapshots do the same to objects that are older than the recording? */
+bool mg_snapshot_same(const MgSnapshot *a, const MgSnapshot *b);
 enum { SNAP_UNBOUND = 0, SNAP_UNTOUCHED = UINT32_MAX };
 
 /* o.name(arg), name being a method of the pickle protocol; new reference or NULL with an exception.  On 3.12 iterators of

@@ -35,6 +35,7 @@ struct MgCapture {
   PyObject *syms;           /* list of the numbers that the graph computes (symfloat.c); NULL: none */
   bool *spent;              /* by value: its gradient graph was freed by a recorded backward pass */
   uint32_t cap_spent;
+  struct MgFunction *function; /* calls of autograd.Function that autograd tracks (function.c) */
   bool quiet;               /* calls of torch are ours: the torch-level graph does not want them */
   bool gc_was_on, grad_was_on, anomaly_was_on, begun; /* state at begin, restored at the end */
   long autocast_nesting;    /* depth of `with autocast` at begin */

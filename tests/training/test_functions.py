@@ -157,10 +157,10 @@ SIMPLE = {
 for name, f in SIMPLE.items():
     g = simple(f)
     g.__name__ = "function_" + name
-    program(graphs=None)(g)
+    program()(g)
 
 
-@program(graphs=None)
+@program()
 def function_in_a_module(C):
     m = torch.nn.Sequential(torch.nn.Linear(4, 8), Swish(), torch.nn.Linear(8, 2), Swish())
     f = C(m)
@@ -171,7 +171,7 @@ def function_in_a_module(C):
     return [y, x.grad, grads(m)]
 
 
-@program(graphs=None)
+@program(graphs=2, joint=0)
 def function_without_gradients(C):
     f = C(lambda x: Cube.apply(x) + 1)
     with torch.no_grad():
@@ -179,7 +179,7 @@ def function_without_gradients(C):
     return [a, f(torch.randn(3))]
 
 
-@program(graphs=None)
+@program()
 def function_differentiated_twice(C):
     x = leaf(3)
     y = C(lambda x: Cube.apply(x.sin()))(x)
@@ -203,7 +203,7 @@ def function_that_raises(C):
     C(lambda x: Bad.apply(x) + 1)(x).sum().backward()
 
 
-@program(graphs=None)
+@program(breaks=1)
 def function_with_side_effects(C):
     seen = []
 
@@ -249,6 +249,116 @@ def function_reads_a_global_in_backward(C):
     return [x.grad]
 
 
+@program(breaks=1)
+def function_whose_backward_has_side_effects(C):
+    seen = []
+
+    class Log(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            seen.append(1)
+            return g * 5
+
+    x = leaf(3)
+    f = C(lambda x: Log.apply(x) + 1)
+    for _ in range(3):
+        f(x).sum().backward()
+    return [seen, x.grad]
+
+
+@program(graphs=2, joint=2)
+def function_whose_backward_is_exchanged(C):
+    class G(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 5
+
+    x = leaf(3)
+    f = C(lambda x: G.apply(x) + 1)
+    f(x).sum().backward()
+    G.backward = staticmethod(lambda ctx, g: g * 7)
+    f(x).sum().backward()
+    return [x.grad]
+
+
+@program()
+def function_in_anomaly_mode(C):
+    x = leaf(3)
+    f = C(lambda x: Cube.apply(x) + 1)
+    f(x).sum().backward()
+    with torch.autograd.set_detect_anomaly(True):
+        f(x).sum().backward()
+    return [x.grad]
+
+
+@program(joint=0)
+def function_whose_result_is_a_view(C):
+    x = leaf(3)
+    f = C(lambda x: Reversal.apply(x, 0.5))
+    f(x).sum().backward()
+    return [x.grad]
+
+
+@program(graphs=None)
+def function_whose_inner_value_is_a_result(C):
+    class Leaks(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.inner = x.exp()
+            box.append(ctx.inner)
+            return ctx.inner * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.inner
+
+    box = []
+    x = leaf(3)
+    f = C(lambda x: (Leaks.apply(x) + 1, box.pop()))
+    for _ in range(2):
+        y, z = f(x)
+        y.sum().backward()
+    return [y, z, x.grad]
+
+
+@program(graphs=None)
+def function_with_objects_as_arguments(C):
+    class Linear(Function):
+        @staticmethod
+        def forward(ctx, x, m, names):
+            ctx.save_for_backward(x)
+            ctx.m = m
+            return x @ m.weight.t()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g @ ctx.m.weight * 2, None, None
+
+    m = torch.nn.Linear(3, 3)
+    x = leaf(2, 3)
+    f = C(lambda x: Linear.apply(x, m, ["a"]).sin())
+    for _ in range(2):
+        f(x).sum().backward()
+    return [x.grad]
+
+
+@program(graphs=None)
+def function_with_a_number_that_changes(C):
+    x = leaf(3)
+    f = C(lambda x, s: Scale.apply(x, s)[0].sin())
+    for s in (1.0, 2.0, 3.0, 4.0):
+        f(x, s).sum().backward()
+    return [x.grad]
+
+
 @program(graphs=None)
 def function_with_a_wrong_number_of_gradients(C):
     class Wrong(Function):
@@ -264,7 +374,7 @@ def function_with_a_wrong_number_of_gradients(C):
     C(lambda x: Wrong.apply(x, x.detach()) + 1)(x).sum().backward()
 
 
-@program(graphs=None)
+@program()
 def function_once_differentiable(C):
     class Once(Function):
         @staticmethod
@@ -313,7 +423,7 @@ def compiled_function_inside_a_function(C):
     return [x.grad]
 
 
-@program(graphs=None)
+@program(graphs=None, breaks=0)
 def whole_step_with_a_function(C):
     m = torch.nn.Sequential(torch.nn.Linear(4, 8), Swish(), torch.nn.Linear(8, 2))
     opt = torch.optim.SGD(m.parameters(), 0.1)

@@ -1,0 +1,168 @@
+/* See the header.  In: calls of autograd.Function.apply.  Out: nodes, and MgFunction records on the capture.
+ * Does not do: functions of torch itself (hooks of modules and reentrant checkpoints look at the nodes of the gradient
+ * graph), arguments that are neither tensors nor constants, forwards that change older objects.  Those break the graph. */
+#include "front/function.h"
+#include <string.h>
+#include "front/identity.h"
+#include "front/skip.h"
+#include "front/snapshot.h"
+
+/* ---- recording a call ---- */
+
+/* A value that cannot change, or a tuple of such values. */
+static bool function_is_constant(PyObject *o) {
+  if (!PyTuple_CheckExact(o)) return mg_guard_is_const(o);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
+    if (!function_is_constant(PyTuple_GET_ITEM(o, i))) return false;
+  return true;
+}
+
+/* Reads the methods that C code is going to call, so that they are guarded.  Is the class one of torch's own? */
+static int function_guard_class(PyObject *cls, bool *torchs) {
+  static const char *const names[] = {"forward", "backward", "setup_context"};
+  for (int i = 0; i < 3; i++) {
+    PyObject *name = PyUnicode_InternFromString(names[i]), *m = name ? mg_rec_getattr(cls, name) : NULL;
+    Py_XDECREF(name);
+    if (!m) return -1;
+    if (i == 0) *torchs = PyFunction_Check(m) && mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(m));
+    Py_DECREF(m);
+  }
+  return 0;
+}
+
+static MgFunction *function_new(MgRec *r, const MgCall *c, PyObject *const *out, Py_ssize_t nout) {
+  MgFunction *f = mg_new(r->g->c, MgFunction, 1);
+  if (!f) return NULL;
+  f->nin = (uint32_t)c->n;
+  f->nout = (uint32_t)nout;
+  f->obj = mg_new(r->g->c, PyObject *, c->n + 1);
+  f->in = mg_new(r->g->c, ValRef, c->n + 1);
+  f->out = mg_new(r->g->c, ValRef, nout + 1);
+  if (!f->obj || !f->in || !f->out) return NULL;
+  f->apply = c->f;
+  if (PyList_Append(r->cap->objs, c->f)) return NULL;
+  for (Py_ssize_t i = 0; i < nout; i++)
+    if (mg_standin_check(out[i])) f->out[i] = mg_standin_val(out[i]);
+  return f;
+}
+
+static int function_take_args(MgRec *r, MgFunction *f, const MgCall *c) {
+  for (uint32_t i = 0; i < f->nin; i++) {
+    if (mg_standin_check(c->arg[i])) f->in[i] = mg_standin_val(c->arg[i]);
+    else if (PyList_Append(r->cap->objs, f->obj[i] = c->arg[i])) return -1;
+  }
+  return 0;
+}
+
+/* Autograd tracks what forward made: all of it, as far as this recording follows. */
+static void function_mark(MgGraph *g, NodeRef first) {
+  for (NodeRef n = first; n < g->nnode; n++)
+    for (int i = 0; i < mg_node(g, n)->nout; i++) {
+      MgVal *v = mg_node(g, n)->out[i] ? mg_val(g, mg_node(g, n)->out[i]) : NULL;
+      if (v && (mg_dtype_is_float(v->dtype) || mg_dtype_is_complex(v->dtype))) v->requires_grad = true;
+    }
+}
+
+static bool function_requires_grad(PyObject *t) {
+  PyObject *r = mg_standin_check(t) ? PyObject_GetAttrString(t, "requires_grad") : NULL;
+  PyErr_Clear();
+  Py_XDECREF(r);
+  return r == Py_True;
+}
+
+/* Keeps the call; `args`: the values of its tensor arguments before it ran. */
+static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef first, PyObject *res) {
+  bool many = PyTuple_Check(res), grad = false;
+  PyObject *const *out = many ? &PyTuple_GET_ITEM(res, 0) : &res;
+  Py_ssize_t nout = many ? PyTuple_GET_SIZE(res) : 1;
+  for (Py_ssize_t i = 0; i < nout; i++) {
+    if (!mg_standin_check(out[i])) continue;
+    if (mg_standin_original(out[i])) return mg_rec_break(BK_op, "an autograd.Function that writes an input"), -1;
+    grad |= function_requires_grad(out[i]);
+  }
+  if (!grad) return 0;
+  MgFunction *f = function_new(r, c, out, nout), **end = &r->cap->function;
+  if (!f || function_take_args(r, f, c)) return PyErr_Occurred() ? -1 : (PyErr_NoMemory(), -1);
+  memcpy(f->in, args, f->nin * sizeof *args);
+  f->first = first;
+  f->end = r->g->nnode;
+  function_mark(r->g, first);
+  while (*end) end = &(*end)->next;
+  *end = f;
+  return 0;
+}
+
+/* Runs it; a break when forward has changed something that is older than the recording. */
+static PyObject *function_record(MgRec *r, const MgCall *c) {
+  ValRef small[16], *args = c->n <= 16 ? small : mg_new(r->g->c, ValRef, c->n);
+  if (!args) return PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < c->n; i++) args[i] = mg_standin_check(c->arg[i]) ? mg_standin_val(c->arg[i]) : 0;
+  MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
+  NodeRef first = r->g->nnode;
+  PyObject *res = before ? mg_call_plain(c) : NULL;
+  if (res && !(after = mg_snapshot_build(NULL, 0, NULL, Py_None))) Py_CLEAR(res);
+  if (res && (!mg_snapshot_same(before, after) || function_keep(r, c, args, first, res))) {
+    Py_CLEAR(res);
+    if (!PyErr_Occurred()) mg_call_unknown(c);
+  }
+  mg_snapshot_free(before);
+  mg_snapshot_free(after);
+  return res;
+}
+
+PyObject *mg_function_apply(const MgCall *c) {
+  MgRec *r = mg_rec;
+  PyObject *cls = PyCFunction_Check(c->f) ? PyCFunction_GET_SELF(c->f) : NULL;
+  bool torchs = false;
+  if (r->deny_function || r->want_fx || r->cfg->backend || c->kwnames || !cls || !PyType_Check(cls)) return mg_call_unknown(c);
+  for (Py_ssize_t i = 0; i < c->n; i++)
+    if (!mg_standin_check(c->arg[i]) && !function_is_constant(c->arg[i])) return mg_call_unknown(c);
+  if (function_guard_class(cls, &torchs)) return NULL;
+  return torchs ? mg_call_unknown(c) : function_record(r, c);
+}
+
+/* ---- afterwards ---- */
+
+const MgFunction *mg_function_of(const MgCapture *cap, NodeRef n) {
+  for (const MgFunction *f = cap->function; f; f = f->next)
+    if (f->first <= n && n < f->end) return f;
+  return NULL;
+}
+
+typedef struct Escape { const MgGraph *g; const MgFunction *f; bool yes; } Escape;
+
+static void function_see_use(ValRef *v, void *arg) {
+  Escape *e = arg;
+  NodeRef def = *v ? mg_val(e->g, *v)->def : 0;
+  if (!def || def < e->f->first || def >= e->f->end) return;
+  for (uint32_t i = 0; i < e->f->nout; i++)
+    if (e->f->out[i] == *v) return;
+  e->yes = true;
+}
+
+bool mg_function_whole(const MgRec *r, const MgFunction *f) {
+  Escape e = {r->g, f, false};
+  for (NodeRef n = f->end; n < r->g->nnode; n++) mg_node_each_val(mg_node(r->g, n), function_see_use, &e);
+  for (uint32_t i = 0; i < r->g->noutput; i++) function_see_use(&r->g->output[i], &e);
+  return !e.yes;
+}
+
+bool mg_function_all_whole(const MgRec *r) {
+  for (const MgFunction *f = r->cap->function; f; f = f->next)
+    if (!mg_function_whole(r, f)) return false;
+  return true;
+}
+
+int mg_function_run(PyObject *apply, PyObject *const *arg, uint32_t narg, PyObject **out, uint32_t nout) {
+  PyObject *res = PyObject_Vectorcall(apply, arg, narg, NULL);
+  if (!res) return -1;
+  bool many = PyTuple_Check(res);
+  int rc = many && PyTuple_GET_SIZE(res) != nout ? -1 : 0;
+  if (rc) PyErr_SetString(PyExc_RuntimeError, "magneto: an autograd.Function returned another number of results than before");
+  for (uint32_t i = 0; !rc && i < nout; i++) {
+    PyObject *o = many ? PyTuple_GET_ITEM(res, i) : res;
+    out[i] = PyObject_TypeCheck(o, mg_tensor_type) ? Py_NewRef(o) : NULL;
+  }
+  Py_DECREF(res);
+  return rc;
+}

@@ -1,0 +1,27 @@
+/* autograd.Function in a recording: its forward and backward are recorded like everything else, and PyTorch's own engine on
+ * stand-ins ties them together.  What is kept of a call is needed when the graph has to run op by op under autograd: the ops
+ * of forward know nothing of the backward that the user wrote, so the function itself is called in their place. */
+#ifndef MG_FRONT_FUNCTION_H
+#define MG_FRONT_FUNCTION_H
+#include "front/record_obj.h"
+#include "front/standin.h"
+
+typedef struct MgFunction { /* one call; in the recording's arena */
+  struct MgFunction *next;  /* in the order of the graph */
+  NodeRef first, end;       /* the nodes that forward recorded */
+  PyObject *apply;          /* kept by cap->objs, like obj */
+  PyObject **obj;           /* arguments that are no tensors */
+  ValRef *in, *out;         /* by argument and by result; 0: not a tensor */
+  uint32_t nin, nout;
+} MgFunction;
+
+/* Records a call of _FunctionBase.apply while autograd is on. */
+PyObject *mg_function_apply(const MgCall *c);
+/* The call whose forward recorded node n, or NULL. */
+const MgFunction *mg_function_of(const MgCapture *cap, NodeRef n);
+/* Can the function stand for its nodes?  Not when one of their values is used elsewhere. */
+bool mg_function_whole(const MgRec *r, const MgFunction *f);
+bool mg_function_all_whole(const MgRec *r);
+/* Runs it on real tensors, in: borrowed, by argument; out: new references, by result (NULL: no tensor). */
+int mg_function_run(PyObject *apply, PyObject *const *arg, uint32_t narg, PyObject **out, uint32_t nout);
+#endif
