@@ -113,3 +113,13 @@ SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject 
   if (owner) s = mg_source(g, SRC_instdict, s, 0, NULL);
   return mg_source(g, SRC_key, s, 0, key);
 }
+
+SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *name, PyObject *v) {
+  if (!v || !PyObject_TypeCheck(v, mg_torch.tensor) || !mg_guard_key_moves(dict, name)) {
+    mg_guard_dict_key(g, dict, owner, name, v);
+    return mg_dynfloat_key(dict, owner, name, v);
+  }
+  SrcRef src = mg_source(g, SRC_pinned, 0, 0, owner ? owner : dict);
+  if (owner) src = mg_source(g, SRC_instdict, src, 0, NULL);
+  return mg_source(g, SRC_key, src, 0, name);
+}

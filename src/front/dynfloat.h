@@ -12,4 +12,7 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s);
 bool mg_dynfloat_at(SrcRef src, PyObject *val);
 /* The same for a value of a dict behind a fixed owner: its source, or 0. owner: whose instance dict it is, or NULL. */
 SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject *val);
+/* Guards what a dict that is known by identity has under a key: that very object, or, where the program keeps assigning
+ * tensors, whatever tensor is there (its source; else 0).  owner: whose instance dict it is, or NULL. */
+SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *name, PyObject *v);
 #endif

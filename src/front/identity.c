@@ -575,21 +575,8 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   return w;
 }
 
-/* Guards what a dict that is known by identity has under a key: that very object, or, where the program keeps assigning
- * tensors, whatever tensor is there (its source; else 0).  owner: whose instance dict it is, or NULL. */
-static SrcRef ident_guard_key(PyObject *dict, PyObject *owner, PyObject *name, PyObject *v) {
-  MgGuards *g = ident_guards();
-  if (!v || !PyObject_TypeCheck(v, mg_torch.tensor) || !mg_guard_key_moves(dict, name)) {
-    mg_guard_dict_key(g, dict, owner, name, v);
-    return mg_dynfloat_key(dict, owner, name, v);
-  }
-  SrcRef src = mg_source(g, SRC_pinned, 0, 0, owner ? owner : dict);
-  if (owner) src = mg_source(g, SRC_instdict, src, 0, NULL);
-  return mg_source(g, SRC_key, src, 0, name);
-}
-
 PyObject *mg_wrap_key(PyObject *dict, PyObject *name, PyObject *v) {
-  SrcRef src = ident_guard_key(dict, NULL, name, v);
+  SrcRef src = mg_dynfloat_guard_key(ident_guards(), dict, NULL, name, v);
   return v ? mg_wrap(v, src) : NULL;
 }
 
@@ -642,7 +629,7 @@ static PyObject *attr_read(MgOlder *e, PyObject *name, SrcRef *src) {
   v = PyDict_GetItemWithError(d, name);
   if (!v && PyErr_Occurred()) return NULL;
   if (!mg_older_by_path(e)) {
-    *src = ident_guard_key(d, e->orig, name, v);
+    *src = mg_dynfloat_guard_key(g, d, e->orig, name, v);
     return v;
   }
   SrcRef ds = mg_source(g, SRC_instdict, e->src, 0, NULL);
