@@ -5,6 +5,8 @@ from programs import Registry, grads, leaf, mlp
 from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
+import magneto
+
 program = Registry()
 
 
@@ -512,3 +514,24 @@ def checkpoint_with_preserved_dropout(C):
 @pytest.mark.parametrize("name", program.programs)
 def test_program(name):
     program.check(name)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint_saves_memory(reentrant):
+    """What lies inside of the blocks is not kept between forward and backward: it is packed a second time in backward."""
+
+    def kept(f):
+        n = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: n.append(t.numel()) or t, lambda t: t):
+            loss = f(torch.randn(8, 16, requires_grad=True))
+        loss.backward()
+        return sum(n)
+
+    def stack():
+        torch.manual_seed(0)
+        return Stack(reentrant, 16, 4)
+
+    blocks = torch.nn.Sequential(*stack().blocks)
+    compiled = kept(magneto.compile(stack()))
+    assert compiled <= kept(stack())
+    assert compiled < kept(magneto.compile(lambda x: blocks(x).sum()))
