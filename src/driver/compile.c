@@ -238,6 +238,7 @@ static MgRc compile_half(const Compile *joint, MgGraph *g, MgHostOps *h, long n,
   MgPlanSpec spec;
   compile_log_graph(&k, MG_LOG_joint, what);
   MgRc rc = compile_back(&k, &spec);
+  spec.strict_strides = true; /* the other half relies on what is saved */
   if (rc == MG_OK) rc = mg_plan_new(k.c, &spec, out);
   if (rc != MG_OK) compile_drop(&k);
   compile_log_times(&k, n, what, mg_now_ms() - t0, rc);

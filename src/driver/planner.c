@@ -228,7 +228,8 @@ static MgRc planner_extern(Planner *p, uint32_t step, const MgPlanExt *ext, MgPl
   const char *name = mg_node(p->s->g, e->node)->op->full;
   if (!ext->engine && e->prealloc) return mg_fail(p->s->c, MG_UNSUP, "no library runs %s here", name);
   *d = (MgPlanStep){.kind = ext->engine ? PK_engine : PK_host, .nin = e->nin, .nout = e->nout, .engine = ext->engine,
-                    .scratch = p->m->of_step[step], .host_id = ext->host_id, .name = name};
+                    .scratch = p->m->of_step[step], .host_id = ext->host_id, .name = name,
+                    .guessed = !mg_infer_has(mg_node(p->s->g, e->node)->op)};
   TRY(planner_views(p, e->in, e->nin, &d->in));
   return planner_views(p, e->out, e->nout, &d->out);
 }

@@ -126,6 +126,7 @@ bool mg_val_is_contiguous(const MgGraph *g, ValRef v);
 /* Fills in the results of a node (values, metadata) from its arguments.  MG_UNSUP: this op is not known here and
  * the caller must ask torch's meta kernel.  MG_FAIL codes: the arguments are wrong (torch would raise). */
 MgRc mg_infer(MgGraph *g, NodeRef n);
+bool mg_infer_has(const MgOp *op); /* a rule for the results of op exists */
 /* Text: one line a node; mg_graph_parse(mg_graph_print(g)) gives the same graph. */
 void mg_graph_print(const MgGraph *g, MgStrbuf *out);
 MgRc mg_graph_parse(MgGraph *g, const char *text); /* g initialised and empty */

@@ -12,6 +12,10 @@ static const MgInferRule infer_rule[TOP__COUNT] = {
 
 MgRc mg_infer_unsup(MgInfer *in) { return MG_UNSUP; }
 
+bool mg_infer_has(const MgOp *op) {
+  return op->code != TOP_extern && infer_rule[op->code] && infer_rule[op->code] != mg_infer_unsup;
+}
+
 MgRc mg_infer(MgGraph *g, NodeRef n) {
   MgInfer in = {.g = g, .x = g->x, .n = mg_node(g, n), .op = mg_node(g, n)->op};
   if (in.op->code == TOP_extern || !infer_rule[in.op->code]) return MG_UNSUP;
@@ -313,7 +317,7 @@ MgRc mg_infer_written(MgInfer *in) {
     for (int k = 0; k < in->op->nparam && !v; k++)
       if (in->op->param[k].alias_set == in->op->ret_alias[i] && in->op->ret_alias[i] >= 0) v = mg_infer_tensor(in, k);
     if (!v) return MG_UNSUP;
-    if (mg_infer_is(in, mg_val_numel(in->g, v), 0) != 0 && in->op->param[in->op->nparam - 1].writes)
+    if (in->op->param[in->op->nparam - 1].writes && (!twin || mg_infer_is(in, mg_val_numel(in->g, v), 0) != 0))
       return MG_UNSUP; /* out= may be resized */
     ValRef o = mg_graph_val_like(in->g, v);
     TRYP(o);

@@ -189,8 +189,8 @@ static inline void plan_drop(PlanRun *r, uint32_t i) {
 
 /* Makes t exactly what the graph said: sizes must agree, strides may not (the op's own choice of layout) and then
  * the values are copied; where only strides that address nothing differ (of dimensions of size 1, of no elements), the
- * memory is seen with the others.  Takes t; gives the tensor to use. */
-static MgRc plan_fit(PlanCall *k, const PlanStep *s, const MgPlanView *v, MgTensor **t) {
+ * memory is seen with the others.  as_is: only sizes and dtype matter.  Takes t; gives the tensor to use. */
+static MgRc plan_fit(PlanCall *k, const PlanStep *s, const MgPlanView *v, bool as_is, MgTensor **t) {
   int64_t dim = 0, *size = NULL, *stride = NULL;
   int32_t dtype = 0;
   const int64_t *want = k->r->slot + v->size, *step = k->r->slot + v->stride;
@@ -205,7 +205,7 @@ static MgRc plan_fit(PlanCall *k, const PlanStep *s, const MgPlanView *v, MgTens
     if (stride[i] != step[i]) equal = false, same = same && size[i] <= 1;
     if (!size[i]) empty = true;
   }
-  if (equal) return MG_OK;
+  if (equal || as_is) return MG_OK;
   MgTensor *u;
   if (same || empty) {
     int64_t offset = 0;
@@ -232,7 +232,7 @@ static MgRc plan_result(PlanCall *k, const PlanStep *s, uint32_t i, MgTensor *t)
   k->r->tensor[i] = t;
   if (want->how != PT_result) return plan_error(k, MG_BUG, "%s: result without a place", s->name);
   if (!t) return plan_error(k, MG_BUG, "%s returned an undefined tensor", s->name);
-  TRY(plan_fit(k, s, &want->view, &k->r->tensor[i]));
+  TRY(plan_fit(k, s, &want->view, want->as_is, &k->r->tensor[i]));
   void *p = NULL;
   mg_abi.aoti_torch_get_data_ptr(k->r->tensor[i], &p);
   plan_patch(k->p, k->r, want->view.buf, p);

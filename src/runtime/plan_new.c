@@ -141,6 +141,7 @@ static MgRc plan_add_extern(PlanBuild *b, const MgPlanStep *s) {
       if (v->buf >= b->s->nbuf || b->s->buf[v->buf].mem != PM_extern || b->root[v->buf])
         return plan_bad(b, "plan: %s does not own the memory of its result", s->name);
       t = plan_push_tensor(b, PT_result, 0, v, 0);
+      p->tensor[t].as_is = s->guessed && !b->s->strict_strides;
       b->root[v->buf] = t + 1;
       b->last[t] = n;
     } else {
@@ -149,6 +150,16 @@ static MgRc plan_add_extern(PlanBuild *b, const MgPlanStep *s) {
     p->list[b->nlist++] = t;
   }
   return MG_OK;
+}
+
+/* Results whose strides are a meta kernel's word, and that no kernel and no view of ours reads: other calls and the program
+ * take them with the strides that the op chose. */
+static void plan_mark_as_is(PlanBuild *b) {
+  MgPlan *p = b->p;
+  for (uint32_t i = 0; i < p->ntensor; i++)
+    if (p->tensor[i].how == PT_view) p->tensor[p->tensor[i].index].as_is = false;
+  for (uint32_t i = 0; i < b->npatch; i++)
+    if (b->root[b->patch_buf[i]]) p->tensor[b->root[b->patch_buf[i]] - 1].as_is = false;
 }
 
 /* Tensors made during a call are given back after the step that uses them last; `lazy` catches what an error or an
@@ -212,6 +223,7 @@ static MgRc plan_fill(PlanBuild *b) {
     TRY(s->step[i].kind == PK_kernel ? plan_add_kernel(b, &s->step[i]) : plan_add_extern(b, &s->step[i]));
   for (uint32_t i = 0; i < s->nout; i++)
     if (s->out[i].kind == PO_view) TRY(plan_use(b, &s->out[i].view, UINT32_MAX, &p->out_tensor[i]));
+  plan_mark_as_is(b);
   plan_add_releases(b);
   plan_sort_patches(b);
   p->narg = b->narg;

@@ -31,6 +31,7 @@ typedef struct PlanTensor { /* one entry of PlanRun.tensor */
   uint32_t index;        /* PT_input, PT_fresh: number; PT_view: entry it is a view of */
   MgPlanView view;       /* geometry (PT_arena, PT_view, PT_result: what it must have) */
   uint32_t block;        /* PT_arena */
+  bool as_is;            /* PT_result: nothing of ours relies on its strides */
 } PlanTensor;
 
 typedef struct PlanStep {

@@ -52,6 +52,7 @@ typedef struct MgPlanStep {
   MgEngine *engine;   /* PK_engine; owned by the plan once mg_plan_new succeeds */
   uint32_t scratch;   /* PK_engine: block + 1 of its scratch, or 0 */
   uint32_t host_id;   /* PK_host: MgHost.call's id */
+  bool guessed;       /* PK_host: the strides of its results are those of torch's meta kernel, which may err */
   const char *name;   /* op, for messages */
 } MgPlanStep;
 
@@ -92,6 +93,7 @@ typedef struct MgPlanSpec {
   const uint32_t *written; uint32_t nwritten;
   uint64_t bytes_moved;
   unsigned threads;       /* 0: as torch */
+  bool strict_strides;    /* others than the program read the results and rely on their strides */
   MgHost host;
 } MgPlanSpec;
 
