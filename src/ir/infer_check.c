@@ -224,7 +224,7 @@ static bool check_roll(const Check *c, const MgVal *self) {
   const MgArg *shifts = mg_infer_arg(c->in, "shifts"), *dims = mg_infer_arg(c->in, "dims");
   uint32_t nshift = shifts->tag == MA_list ? shifts->n : 1, ndim = dims->tag == MA_list ? dims->n : 1;
   int d;
-  if (!self || !nshift || (ndim ? ndim != nshift : nshift != 1)) return false;
+  if (!self || !nshift || (ndim ? ndim != nshift || !self->ndim : nshift != 1)) return false;
   for (uint32_t i = 0; i < ndim && dims->tag == MA_list; i++)
     if (mg_infer_dim(c->in, &dims->u.item[i], self->ndim, &d) != MG_OK) return false;
   return true;
@@ -233,6 +233,15 @@ static bool check_roll(const Check *c, const MgVal *self) {
 static bool check_gelu(const Check *c) {
   const MgArg *how = mg_infer_arg(c->in, "approximate");
   return how->tag != MA_str || !strcmp(how->u.str, "none") || !strcmp(how->u.str, "tanh");
+}
+
+/* The sizes of a and b broadcast with each other. */
+static bool check_broadcast(const Check *c, const MgVal *a, const MgVal *b) {
+  for (int i = 1; a && b && i <= a->ndim && i <= b->ndim; i++) {
+    SymRef p = a->size[a->ndim - i], q = b->size[b->ndim - i];
+    if (mg_infer_is(c->in, p, 1) != 1 && mg_infer_is(c->in, q, 1) != 1 && !check_eq(c, p, q)) return false;
+  }
+  return true;
 }
 
 static bool check_op(const Check *c) {
@@ -280,6 +289,8 @@ static bool check_op(const Check *c) {
   case TOP_roll: return check_roll(c, self);
   case TOP_gelu: return check_gelu(c);
   case TOP_softshrink: return check_number(c, "lambd", &low) && low >= 0;
+  case TOP_soft_margin_loss: return check_broadcast(c, self, check_val(c, "target"));
+  case TOP_huber_loss: return check_number(c, "delta", &low) && low > 0;
   case TOP_amax: case TOP_amin: case TOP_aminmax: return check_nonempty(c);
   case TOP_where_self: mask = check_val(c, "condition"); return !mask || mask->dtype == DT_bool;
   case TOP_eye: case TOP_eye_m: return check_at_least(c, "n", 0) && check_at_least(c, "m", 0);

@@ -218,8 +218,9 @@ static MgRc norm_backward(MgInfer *in) {
     MgDims one = {.n = 1, .d = {mg_infer_c(in, 1)}};
     if (!mask->u.item[i].u.b) continue;
     if (in->op->code == TOP_native_layer_norm_backward) {
-      if (!w) continue;
-      mg_infer_dims_of(in, w, &one);
+      ValRef like = i == 2 ? mg_infer_tensor(in, mg_infer_find(in, "bias")) : w;
+      if (!like) continue;
+      mg_infer_dims_of(in, like, &one);
     } else {
       if (size.n < 2) return MG_UNSUP;
       one.d[0] = size.d[1];

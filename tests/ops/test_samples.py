@@ -1,0 +1,66 @@
+"""Samples of torch's operator database through magneto.compile: values, strides, aliasing, mutation, errors, gradients.
+
+By default a part of the operators with few samples each; MAGNETO_OPS=full runs all of them in every way (hours)."""
+import os
+
+import pytest
+from tests.ops import sweep
+
+FULL = os.environ.get("MAGNETO_OPS") == "full"
+LIMIT = None if FULL else 2
+KINDS = sweep.KINDS if FULL else ("forward", "gradient", "inplace", "out", "error")
+
+# Found by this sweep to be wrong once.
+ONCE = ("arange", "complex", "cummax", "diag_embed", "diagonal", "diff", "fft.rfftn", "frexp", "imag", "kron", "kthvalue", "linalg.eig", "linalg.svd",
+        "linspace", "max.reduction_with_dim", "nn.functional.embedding_bag", "nn.functional.silu.complex", "polar", "roll", "vdot", "view_as_complex",
+        "view_as_real", "zeros")  # fmt: skip
+
+# What differs from eager, and why; "*": in every kind.
+KNOWN = {
+    ("nn.functional.gelu", "out"): "eager leaves a strided out= unwritten",
+    ("nn.functional.avg_pool3d", "out"): "eager leaves a strided out= unwritten",
+    ("nn.functional.linear", "out"): "eager gives a strided out= other strides",
+    ("normal", "out"): "eager draws in another order for a strided out=",
+    ("normal.in_place", "strided"): "eager draws in another order for strided memory",
+    ("linalg.matrix_rank", "out"): "torch does not write out= of a tensor subclass, and stand-ins are one",
+    ("linalg.matrix_rank.hermitian", "out"): "torch does not write out= of a tensor subclass, and stand-ins are one",
+    ("split_with_sizes_copy", "out"): "a list of out= tensors of another size",
+    ("unbind_copy", "out"): "a list of out= tensors of another size",
+    ("svd_lowrank", "*"): "strides of an intermediate that torch's meta kernel tells wrong",
+    ("pca_lowrank", "*"): "strides of an intermediate that torch's meta kernel tells wrong",
+    ("fft.hfft", "gradient"): "view_as_real of a conjugate view",
+    ("fft.hfft2", "gradient"): "view_as_real of a conjugate view",
+    ("fft.hfftn", "gradient"): "view_as_real of a conjugate view",
+    ("linalg.eig", "gradient"): "the check of the phase in eager's backward depends on values",
+    ("linalg.svd", "gradient"): "strides told wrong by torch's meta kernel, kept for the backward graph",
+    ("fft.rfftn", "gradient"): "strides told wrong by torch's meta kernel, kept for the backward graph",
+    ("fft.rfft2", "gradient"): "strides told wrong by torch's meta kernel, kept for the backward graph",
+    ("nn.functional.max_unpool2d.grad", "gradient"): "strides told wrong by torch's meta kernel, kept for the backward graph",
+    ("constant_pad_nd", "gradient"): "the stride of a dimension of size 1",
+    ("nn.functional.pad.constant", "gradient"): "the stride of a dimension of size 1",
+    ("native_layer_norm", "gradient"): "the difference of equal numbers",
+    ("nn.functional.layer_norm", "gradient"): "the difference of equal numbers",
+    ("linalg.householder_product", "gradient"): "ill-conditioned",
+    ("masked_fill", "error"): "a number that does not fit the dtype",
+    ("as_strided_scatter", "error"): "the size of the storage is not known",
+    ("gather", "error"): "out= of another dtype or overlapping",
+    ("take", "error"): "out= that overlaps itself",
+    ("cat", "error"): "out= that overlaps itself or an input",
+    ("bernoulli", "error"): "out= that overlaps itself",
+    ("nn.functional.adaptive_max_pool2d", "error"): "eager reads past the end of an empty list",
+    ("nn.functional.adaptive_max_pool3d", "error"): "eager reads past the end of an empty list",
+}
+
+OPS = [op for i, op in enumerate(sweep.op_db) if FULL or i % 40 == 5 or sweep.name(op) in ONCE]
+
+
+@pytest.mark.parametrize("op", OPS, ids=sweep.name)
+def test_samples(op):
+    name = sweep.name(op)
+    kinds = [k for k in KINDS if not {(name, k), (name, "*")} & KNOWN.keys()]
+    for label, job in sweep.jobs(op, kinds, limit=LIMIT):
+        sweep.magneto.reset()
+        try:
+            job()
+        except AssertionError as e:
+            raise AssertionError(f"{label}: {e}") from e
