@@ -28,3 +28,5 @@ def clean_compiler():
     yield
     magneto.reset()
     assert torch.is_grad_enabled(), "a test or the compiler left grad mode off"
+    torch.autocast_increment_nesting()
+    assert torch.autocast_decrement_nesting() == 0, "a test or the compiler left autocast open: its cache of weights would go stale"

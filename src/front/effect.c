@@ -1,11 +1,12 @@
 #include "front/effect.h"
 #include "front/names.h"
-#include <string.h>
 #include "front/classes.h"
 #include "front/guard.h"
 #include "front/identity.h"
 #include "front/record_obj.h"
 #include "front/setting.h"
+#include "front/standin.h"
+#include <string.h>
 
 int mg_effect_state_change(MgStateChange *c) {
   memset(c, 0, sizeof *c);
@@ -21,8 +22,9 @@ int mg_effect_state_change(MgStateChange *c) {
     mg_rec_break(BK_op, "a change of torch's global state");
     return -1;
   }
+  if (mg_rec->cap) c->autocast_depth = mg_state_autocast_depth() - mg_rec->cap->autocast_depth;
   if (mg_setting_changes(mg_rec, &c->settings)) return -1;
-  c->any |= c->settings != NULL;
+  c->any |= c->autocast_depth || c->settings;
   return 0;
 }
 

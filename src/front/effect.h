@@ -9,6 +9,7 @@
 typedef struct MgStateChange {
   bool any;
   MgTorchState before, after;
+  int32_t autocast_depth; /* levels of `with torch.autocast` entered, less those left */
   PyObject *settings; /* of setting.c, strong; NULL when none */
 } MgStateChange;
 

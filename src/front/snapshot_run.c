@@ -251,6 +251,7 @@ int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObj
   for (uint32_t i = 0; i < s->nw; i++)
     if (snap_change(&s->w[i], v, s->pool + s->w[i].arg)) goto done;
   if (s->state.any && mg_effect_apply(&s->state.before, &s->state.after)) goto done;
+  mg_state_autocast_nest(s->state.autocast_depth);
   if (s->state.settings && mg_setting_replay(s->state.settings)) goto done;
   if (ret) *ret = s->ret ? Py_NewRef(v[s->ret]) : NULL;
   for (int i = 0; i < s->nslots; i++)

@@ -505,23 +505,6 @@ fail:
   return NULL;
 }
 
-/* How deep `with autocast` is nested; torch only tells when the depth changes. */
-static long standin_autocast_nesting(void) {
-  PyObject *up = PyObject_CallMethod(standin_torch, "autocast_increment_nesting", NULL);
-  PyObject *down = up ? PyObject_CallMethod(standin_torch, "autocast_decrement_nesting", NULL) : NULL;
-  long n = down ? PyLong_AsLong(down) : -1;
-  Py_XDECREF(up);
-  Py_XDECREF(down);
-  return n;
-}
-
-/* Also drops the casts of stand-ins that autocast keeps for reuse. */
-static void standin_restore_autocast_nesting(long depth) {
-  Py_XDECREF(PyObject_CallMethod(standin_torch, "clear_autocast_cache", NULL));
-  for (long n = standin_autocast_nesting(); n > depth; n--)
-    Py_XDECREF(PyObject_CallMethod(standin_torch, "autocast_decrement_nesting", NULL));
-}
-
 static void standin_restore_autocast(PyObject *save) {
   PyObject *r = PyObject_CallMethod(standin_c, "set_autocast_cache_enabled", "O", PyList_GET_ITEM(save, 0));
   Py_XDECREF(r);
@@ -574,7 +557,7 @@ int mg_standin_begin(MgRec *r) {
   if (cap->modes_before > 0) return mg_rec_break(BK_tensor_kind, "a torch dispatch mode is active"), -1;
   if (cap->functorch_before > 0) return mg_rec_break(BK_tensor_kind, "called inside torch.func or vmap"), -1;
   if (standin_forward_level() >= 0) return mg_rec_break(BK_tensor_kind, "forward-mode differentiation is active"), -1;
-  cap->autocast_nesting = standin_autocast_nesting();
+  cap->autocast_depth = mg_state_autocast_depth();
   if (!(cap->autocast = standin_save_autocast())) return -1;
   if (!(cap->mode = mg_dispatch_mode_new(cap))) return -1;
   cap->begun = true; /* from here on mg_standin_end undoes */
@@ -621,7 +604,8 @@ void mg_standin_end(MgRec *r) {
   standin_set_compiling(false);
   mg_abi.aoti_torch_grad_mode_set_enabled(cap->grad_was_on);
   standin_restore_autocast(cap->autocast);
-  standin_restore_autocast_nesting(cap->autocast_nesting);
+  mg_state_autocast_clear(); /* casts of stand-ins */
+  mg_state_autocast_nest(cap->autocast_depth - mg_state_autocast_depth());
   if (cap->hooks_off) standin_ignore_hooks(false);
   if (PyErr_Occurred()) PyErr_WriteUnraisable(NULL);
   PyErr_Restore(t, v, tb);

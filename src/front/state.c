@@ -11,6 +11,9 @@
   FN(bool, autocast, "_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE", (int8_t))                    \
   FN(int8_t, autocast_dtype, "_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE", (int8_t))             \
   FN(bool, autocast_cache, "_ZN2at8autocast25is_autocast_cache_enabledEv", (void))                           \
+  FN(int32_t, autocast_enter, "_ZN2at8autocast17increment_nestingEv", (void))                                \
+  FN(int32_t, autocast_leave, "_ZN2at8autocast17decrement_nestingEv", (void))                                \
+  FN(void, autocast_clear, "_ZN2at8autocast11clear_cacheEv", (void))                                         \
   FN(int8_t, default_dtype, "_ZN3c1031get_default_dtype_as_scalartypeEv", (void))                            \
   FN(void *, context, "_ZN2at13globalContextEv", (void))                                                     \
   FN(bool, deterministic, "_ZNK2at7Context23deterministicAlgorithmsEv", (void *))                            \
@@ -46,6 +49,19 @@ const char *mg_state_init(void) {
 }
 
 bool mg_state_functorch(void) { return state.functorch_key && state.key_included(state.functorch_key); }
+
+int32_t mg_state_autocast_depth(void) {
+  state.autocast_enter(); /* torch only tells when the depth changes */
+  return state.autocast_leave();
+}
+
+void mg_state_autocast_nest(int32_t by) {
+  for (; by > 0; by--) state.autocast_enter();
+  for (; by < 0; by++)
+    if (!state.autocast_leave()) state.autocast_clear();
+}
+
+void mg_state_autocast_clear(void) { state.autocast_clear(); }
 
 void mg_state_read(MgTorchState *s) {
   enum { CPU = 0, CUDA = 1 };

@@ -22,6 +22,10 @@ typedef struct MgTorchState {
 const char *mg_state_init(void);          /* looks the accessors up; NULL, or what is missing */
 void mg_state_set_functorch_key(int key); /* torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode */
 bool mg_state_functorch(void); /* inside of a torch.func transform? */
+/* How deep this thread is in `with torch.autocast`; a cache of cast weights lives until depth 0 is reached again. */
+int32_t mg_state_autocast_depth(void);
+void mg_state_autocast_nest(int32_t by); /* goes deeper, or, negative, leaves that many levels */
+void mg_state_autocast_clear(void);      /* empties the cache */
 void mg_state_read(MgTorchState *s);      /* of this thread; every byte of *s is written */
 /* Writes "name: recorded -> now" of the first difference; false when equal. */
 bool mg_state_explain(const MgTorchState *was, const MgTorchState *now, char *text, size_t n);

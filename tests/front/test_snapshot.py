@@ -260,6 +260,58 @@ def test_methods_that_write_an_older_exception_break(method):
     assert sum(_magneto.stats()["breaks"].values()) == before + 1
 
 
+def _inside_autocast(x):
+    with torch.autocast("cpu", torch.bfloat16):
+        y = x @ x
+        magneto.graph_break()
+        return (y @ y).float()
+
+
+def _generator_inside_autocast(x):
+    def parts():
+        with torch.autocast("cpu", torch.bfloat16):
+            yield x @ x
+            yield x @ x @ x
+
+    p = parts()
+    y = next(p)
+    magneto.graph_break()
+    return (y + next(p)).float()
+
+
+def _exception_inside_autocast(x):
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = x @ x
+            magneto.graph_break()
+            raise ValueError
+    except ValueError:
+        return y.float()
+
+
+@pytest.mark.parametrize("f", [_inside_autocast, _generator_inside_autocast, _exception_inside_autocast])
+def test_a_break_inside_autocast_leaves_as_many_levels_as_were_entered(f):
+    """At depth 0 torch drops the weights it has cast: with the depth wrong, it would use stale ones from then on."""
+    def depth():
+        torch.autocast_increment_nesting()
+        return torch.autocast_decrement_nesting()
+
+    seen = []
+
+    def g(x):
+        return f(x)
+
+    c = magneto.compile(g)
+    for i in range(3):
+        x = torch.ones(3, 3) * i
+        assert torch.equal(c(x), g(x))
+        seen.append(depth())
+    with torch.autocast("cpu", torch.float16):
+        c(x)
+        seen.append(depth())
+    assert seen == [0, 0, 0, 1]
+
+
 def test_hot_return_is_cheap():
     """A single returned tensor runs no construction program worth speaking of."""
     c = magneto.compile(lambda x: x.clone())
