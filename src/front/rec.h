@@ -66,7 +66,7 @@ typedef struct MgRec {
   bool function_failed; /* the backward of an autograd.Function cannot be recorded: record again with deny_function */
   bool deny_function;   /* calls of autograd.Function break the graph */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
-  PyObject *dyn;        /* floats that are inputs (dynfloat.c): a set, borrowed; or NULL */
+  PyObject *dyn;        /* floats that are inputs (dynfloat.c): a set, strong; or NULL */
   const MgSlots *slots; /* of the outermost frame: its own values before and after the recording */
   bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */
   PyObject *settings;   /* switches of torch that the recording has set (setting.c), or NULL */

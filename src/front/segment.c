@@ -353,7 +353,8 @@ static int segment_attempt(Segment *s) {
   MgExprs exprs;
   MgGraph graph;
   MgOuter outer = {0};
-  MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = s->cfg, .dyn = s->info->dyn,
+  MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = s->cfg,
+               .dyn = Py_XNewRef(s->info->dyn), /* a reset from another thread drops info's */
                .want_fx = s->cfg->backend != NULL, .deny_compiling = s->deny_compiling,
                .deny_function = s->deny_function, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
@@ -423,6 +424,7 @@ static int segment_attempt(Segment *s) {
     rc = -1;
   }
 free_ctx:
+  Py_XDECREF(rec.dyn);
   free(outer.untouched);
   mg_ctx_free(&ctx);
   return rc;
