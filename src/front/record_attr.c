@@ -171,7 +171,9 @@ static bool attr_is_generic(PyTypeObject *t) {
 
 /* Does a class written in C look attributes up in its own way, as threading.local does? hook: what the lookup found */
 static bool attr_hook_is_c(PyTypeObject *t, PyObject *hook) {
-  return t->tp_flags & Py_TPFLAGS_HEAPTYPE && hook && Py_TYPE(hook) == &PyWrapperDescr_Type && ((PyDescrObject *)hook)->d_type != &PyBaseObject_Type;
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || !hook || Py_TYPE(hook) != &PyWrapperDescr_Type) return false;
+  void *f = ((PyWrapperDescrObject *)hook)->d_wrapped;
+  return f != (void *)PyObject_GenericGetAttr && f != (void *)PyObject_GenericSetAttr;
 }
 
 static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
