@@ -40,7 +40,7 @@ def same(a, b):
     """Equal values of equal types; tensors bit for bit except rounding, plain objects by their attributes."""
     if isinstance(a, torch.Tensor):
         return (isinstance(b, torch.Tensor) and type(a) is type(b) and a.shape == b.shape and a.dtype == b.dtype
-                and a.requires_grad == b.requires_grad and torch.allclose(a, b, equal_nan=True))
+                and a.requires_grad == b.requires_grad and torch.allclose(a, b, atol=1e-6, equal_nan=True))
     if type(a) is not type(b) and (type(a).__name__ != type(b).__name__):
         return False
     if isinstance(a, (list, tuple, deque)):
