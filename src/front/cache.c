@@ -361,6 +361,7 @@ static PyObject *cache_entry_dict(MgCodeInfo *info, MgSite *s, MgEntry *e) {
 
 static PyObject *cache_entries(PyObject *self, PyObject *unused) {
   PyObject *list = PyList_New(0);
+  bool gc = PyGC_Disable(); /* a collection may free models, and their entries with them */
   for (MgCodeInfo *info = cache_all; list && info; info = info->next)
     for (MgSite *s = info->sites; list && s; s = s->next)
       for (uint32_t k = 0; list && k < s->nbucket; k++)
@@ -369,6 +370,7 @@ static PyObject *cache_entries(PyObject *self, PyObject *unused) {
           if (!d || PyList_Append(list, d)) Py_CLEAR(list);
           Py_XDECREF(d);
         }
+  if (gc) PyGC_Enable();
   return list;
 }
 
