@@ -230,21 +230,27 @@ static int exec_fall_back(const MgRec *r, MgRc rc) {
   return PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "magneto: a graph runs op by op: %s", why);
 }
 
+/* A graph that writes inputs is compiled for the way these overlap.  1: noted, or nothing to note; 0: writes show through
+ * another input, which is ATen's work; -1 with an exception. */
+static int exec_note_overlap(MgExec *e, const MgGraph *g, PyObject *const *example) {
+  if (!exec_writes_inputs(g)) return 1;
+  if (exec_inputs_share(g)) return 0;
+  if (!(e->overlap = mg_calloc(e->ninput + 1, sizeof *e->overlap)) || !exec_overlaps(example, e->ninput, e->overlap))
+    return PyErr_NoMemory(), -1;
+  return 1;
+}
+
 /* 1: compiled; 0: the graph stays with the node run (reason logged); -1 with an exception. */
 static int exec_build_plan(MgExec *e, MgRec *r, const MgConfig *cfg, PyObject *const *example) {
   MgHostOps host;
-  bool guard_overlap = exec_writes_inputs(r->g);
-  if (guard_overlap && exec_inputs_share(r->g)) return 0; /* writes that show through another input: ATen's work */
+  int noted = exec_note_overlap(e, r->g, example);
+  if (noted <= 0) return noted;
   if (mg_nodecall_hostops(r->cap->objs, &host)) return -1;
-  if (guard_overlap) {
-    if (!(e->overlap = mg_calloc(e->ninput + 1, sizeof *e->overlap))) return PyErr_NoMemory(), -1;
-    if (!exec_overlaps(example, e->ninput, e->overlap)) return PyErr_NoMemory(), -1;
-  }
   MgRc rc = mg_compile(r->g, &cfg->opt, &host, &e->plan);
   if (rc == MG_OK) {
     MgPlanInfo info;
     mg_plan_info(e->plan, &info);
-    if (!guard_overlap && !info.nextern) { /* nothing can send a run back to ATen */
+    if (!e->overlap && !info.nextern) { /* nothing can send a run back to ATen */
       mg_noderun_free(e->nodes);
       e->nodes = NULL;
     }
@@ -264,11 +270,8 @@ static int exec_build_grad(MgExec *e, MgRec *r, PyObject *const *example) {
   MgGraph *g = r->g;
   ValRef *out = mg_new(g->c, ValRef, j->nres + j->nthrough + 1);
   if (!out) return PyErr_NoMemory(), -1;
-  if (exec_writes_inputs(g)) {
-    if (exec_inputs_share(g)) return 0;
-    if (!(e->overlap = mg_calloc(e->ninput + 1, sizeof *e->overlap))) return PyErr_NoMemory(), -1;
-    exec_overlaps(example, e->ninput, e->overlap);
-  }
+  int noted = exec_note_overlap(e, g, example);
+  if (noted <= 0) return noted;
   memcpy(out, g->output, j->nres * sizeof *out);
   memcpy(out + j->nres, j->through, j->nthrough * sizeof *out);
   MgNodeRun *nodes = mg_noderun_build_part(r, NULL, NULL, g->input, g->ninput, out, j->nres + j->nthrough);

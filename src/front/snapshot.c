@@ -686,7 +686,8 @@ bool mg_snapshot_same(const MgSnapshot *a, const MgSnapshot *b) {
   if (a->nout && memcmp(a->out, b->out, a->nout * sizeof *a->out)) return false;
   if (a->n && !snap_same_program(a->p + 1, b->p + 1, a->n - 1)) return false;
   if (!snap_same_program(a->w, b->w, a->nw)) return false;
-  return !memcmp(&a->state.after, &b->state.after, sizeof a->state.after) && !a->state.settings == !b->state.settings;
+  return !memcmp(&a->state.after, &b->state.after, sizeof a->state.after) && a->state.autocast_depth == b->state.autocast_depth &&
+         !a->state.settings == !b->state.settings;
 }
 
 void mg_snapshot_free(MgSnapshot *s) {
