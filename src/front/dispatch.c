@@ -228,36 +228,13 @@ static PyObject *dispatch_results(const DispatchCall *c) {
 
 /* ---- calling torch from the handler ---- */
 
-static PyObject *dispatch_enter(PyObject *type) {
-  PyObject *ctx = PyObject_CallNoArgs(type), *r = ctx ? PyObject_CallMethod(ctx, "__enter__", NULL) : NULL;
-  if (!r) Py_CLEAR(ctx);
-  Py_XDECREF(r);
-  return ctx;
-}
-
-static int dispatch_exit(PyObject *ctx) {
-  PyObject *t, *v, *tb;
-  PyErr_Fetch(&t, &v, &tb);
-  PyObject *r = PyObject_CallMethod(ctx, "__exit__", "OOO", Py_None, Py_None, Py_None);
-  Py_DECREF(ctx);
-  if (!r) {
-    Py_XDECREF(t);
-    Py_XDECREF(v);
-    Py_XDECREF(tb);
-    return -1;
-  }
-  Py_DECREF(r);
-  PyErr_Restore(t, v, tb);
-  return 0;
-}
-
 /* Ops that change the metadata of their argument (t_, squeeze_ ...) are run on the stand-in itself, so that torch's
  * own view of its sizes follows. */
 static int dispatch_rerun(const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
-  PyObject *ctx = dispatch_enter(dispatch_disable);
+  PyObject *ctx = mg_context_enter(PyObject_CallNoArgs(dispatch_disable));
   if (!ctx) return -1;
   PyObject *r = PyObject_Call(fo->call, args, kwargs);
-  if (dispatch_exit(ctx)) Py_CLEAR(r);
+  if (mg_context_exit(ctx)) Py_CLEAR(r);
   Py_XDECREF(r);
   return r ? 0 : -1;
 }

@@ -17,6 +17,29 @@ PyObject *mg_import(const char *name) {
   return m;
 }
 
+PyObject *mg_context_enter(PyObject *ctx) {
+  PyObject *r = ctx ? PyObject_CallMethod(ctx, "__enter__", NULL) : NULL;
+  if (!r) Py_CLEAR(ctx);
+  Py_XDECREF(r);
+  return ctx;
+}
+
+int mg_context_exit(PyObject *ctx) {
+  PyObject *t, *v, *tb;
+  PyErr_Fetch(&t, &v, &tb);
+  PyObject *r = PyObject_CallMethod(ctx, "__exit__", "OOO", Py_None, Py_None, Py_None);
+  Py_DECREF(ctx);
+  if (!r) {
+    Py_XDECREF(t);
+    Py_XDECREF(v);
+    Py_XDECREF(tb);
+    return -1;
+  }
+  Py_DECREF(r);
+  PyErr_Restore(t, v, tb);
+  return 0;
+}
+
 static PyObject *names_find(const char *module, const char *path) {
   PyObject *o = mg_import(module);
   const char *p = path;

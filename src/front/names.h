@@ -8,6 +8,10 @@
 /* A module by its full name, new.  Unlike PyImport_ImportModule it does not ask the running frame for its __import__, which
  * generated code (namedtuple's __new__) has none of. */
 PyObject *mg_import(const char *name);
+/* `with ctx:` from C.  Entering takes ctx (NULL with an exception: stays NULL) and gives it back entered; leaving takes it and
+ * keeps an exception that is set, unless leaving raises one: -1 then. */
+PyObject *mg_context_enter(PyObject *ctx);
+int mg_context_exit(PyObject *ctx);
 
 /* NAME(C identifier, text) */
 #define MG_NAMES(NAME)                                                                                       \

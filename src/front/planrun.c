@@ -102,26 +102,8 @@ int mg_planrun_autocast_off(PyObject **off) {
   PyObject *on = PyObject_CallNoArgs(any);
   Py_XDECREF(on);
   if (on == Py_False) return 0;
-  PyObject *ctx = on ? PyObject_CallNoArgs(disable) : NULL, *r = ctx ? PyObject_CallMethod(ctx, "__enter__", NULL) : NULL;
-  if (!r) Py_CLEAR(ctx);
-  Py_XDECREF(r);
-  *off = ctx;
-  return ctx ? 0 : -1;
+  if (on) *off = mg_context_enter(PyObject_CallNoArgs(disable));
+  return *off ? 0 : -1;
 }
 
-int mg_planrun_autocast_back(PyObject *off) {
-  PyObject *t, *v, *tb;
-  if (!off) return 0;
-  PyErr_Fetch(&t, &v, &tb);
-  PyObject *r = PyObject_CallMethod(off, "__exit__", "OOO", Py_None, Py_None, Py_None);
-  Py_DECREF(off);
-  if (!r) {
-    Py_XDECREF(t);
-    Py_XDECREF(v);
-    Py_XDECREF(tb);
-    return -1;
-  }
-  Py_DECREF(r);
-  PyErr_Restore(t, v, tb);
-  return 0;
-}
+int mg_planrun_autocast_back(PyObject *off) { return off ? mg_context_exit(off) : 0; }

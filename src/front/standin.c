@@ -151,27 +151,6 @@ int mg_standin_init(PyObject *module) {
 
 /* ---- making one ---- */
 
-/* `with torch._C._InferenceMode(False)` from C: a stand-in made in inference mode would lack the keys that route its
- * ops to us.  NULL with an exception. */
-static PyObject *standin_leave_inference(void) {
-  PyObject *ctx = PyObject_CallOneArg(standin_inference_mode, Py_False), *r = NULL;
-  if (ctx) r = PyObject_CallMethod(ctx, "__enter__", NULL);
-  if (!r) Py_CLEAR(ctx);
-  Py_XDECREF(r);
-  return ctx;
-}
-
-static int standin_reenter_inference(PyObject *ctx) {
-  PyObject *t, *v, *tb, *r;
-  PyErr_Fetch(&t, &v, &tb);
-  r = PyObject_CallMethod(ctx, "__exit__", "OOO", Py_None, Py_None, Py_None);
-  Py_DECREF(ctx);
-  if (!r) return Py_XDECREF(t), Py_XDECREF(v), Py_XDECREF(tb), -1;
-  Py_DECREF(r);
-  PyErr_Restore(t, v, tb);
-  return 0;
-}
-
 /* The template for a value's dtype and device: made once, by torch's own constructor of memory-less tensors. */
 static MgTensor *standin_find_template(const MgVal *v) {
   for (uint32_t i = 0; i < standin_ntemplate; i++) {
@@ -227,10 +206,11 @@ static PyObject *standin_alloc(MgCapture *cap, ValRef val) {
 
 PyObject *mg_standin_new(MgCapture *cap, ValRef val) {
   if (standin_inference_on && !standin_inference_on()) return standin_alloc(cap, val);
-  PyObject *ctx = standin_leave_inference();
+  /* One made in inference mode would lack the keys that route its ops to us. */
+  PyObject *ctx = mg_context_enter(PyObject_CallOneArg(standin_inference_mode, Py_False));
   if (!ctx) return NULL;
   PyObject *t = standin_alloc(cap, val);
-  if (standin_reenter_inference(ctx)) Py_CLEAR(t);
+  if (mg_context_exit(ctx)) Py_CLEAR(t);
   return t;
 }
 
