@@ -63,13 +63,6 @@ static void function_mark(MgGraph *g, NodeRef first) {
     }
 }
 
-static bool function_requires_grad(PyObject *t) {
-  PyObject *r = mg_standin_check(t) ? PyObject_GetAttrString(t, "requires_grad") : NULL;
-  PyErr_Clear();
-  Py_XDECREF(r);
-  return r == Py_True;
-}
-
 /* Keeps the call; `args`: the values of its tensor arguments before it ran. */
 static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef first, PyObject *res) {
   bool many = PyTuple_Check(res), grad = false;
@@ -78,7 +71,7 @@ static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef 
   for (Py_ssize_t i = 0; i < nout; i++) {
     if (!mg_standin_check(out[i])) continue;
     if (mg_standin_original(out[i])) return mg_rec_break(BK_op, "an autograd.Function that writes an input"), -1;
-    grad |= function_requires_grad(out[i]);
+    grad |= mg_standin_check(out[i]) && mg_facts_requires_grad(out[i]);
   }
   if (!grad) return 0;
   MgFunction *f = function_new(r, c, out, nout), **end = &r->cap->function;

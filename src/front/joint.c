@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "front/backward.h"
+#include "front/facts.h"
 #include "front/function.h"
 #include "front/hook.h"
 #include "front/snapshot.h"
@@ -29,17 +30,9 @@ static int joint_refuse(Joint *b, const char *why) {
   return 1;
 }
 
-static bool joint_requires_grad(PyObject *t) {
-  PyObject *r = PyObject_GetAttrString(t, "requires_grad");
-  bool yes = r == Py_True;
-  if (!r) PyErr_Clear();
-  Py_XDECREF(r);
-  return yes;
-}
-
 /* Does a value get a grad_fn?  One whose gradient graph a recorded backward pass has freed gets it from backward.c. */
 static bool joint_tracked(const Joint *b, ValRef v) {
-  return b->seen[v] && joint_requires_grad(b->seen[v]) && !mg_backward_is_spent(b->r->cap, v);
+  return b->seen[v] && mg_facts_requires_grad(b->seen[v]) && !mg_backward_is_spent(b->r->cap, v);
 }
 
 /* ---- how results are made ---- */
@@ -87,10 +80,10 @@ static int joint_survey(Joint *b, const ValRef *out, int nout) {
   b->written = mg_new(b->g->c, bool, n);
   if (!b->seen || !b->group || !b->outer || !b->grad || !b->written) return -1;
   for (MgStandInfo *i = cap->live; i; i = i->next)
-    if (i->self && (!b->seen[i->val] || joint_requires_grad(i->self))) b->seen[i->val] = i->self;
+    if (i->self && (!b->seen[i->val] || mg_facts_requires_grad(i->self))) b->seen[i->val] = i->self;
   for (uint32_t i = 0; i < cap->ninput; i++) {
     b->outer[mg_val(b->g, cap->input[i].val)->storage] = true;
-    if (cap->input[i].pinned && joint_requires_grad(cap->input[i].real))
+    if (cap->input[i].pinned && mg_facts_requires_grad(cap->input[i].real))
       return joint_refuse(b, "a constant requires grad");
   }
   for (int i = 0; i < nout; i++) {
@@ -169,7 +162,7 @@ static PyObject *joint_leaves(Joint *b) {
   for (MgStandInfo *i = cap->live; i; i = i->next)
     if (i->input && i->self && i->leaf) leaf[i->input - 1] = i->self;
   for (uint32_t i = 0; i < cap->ninput; i++)
-    if (leaf[i] && joint_requires_grad(leaf[i])) j->diff[j->ndiff++] = i;
+    if (leaf[i] && mg_facts_requires_grad(leaf[i])) j->diff[j->ndiff++] = i;
   PyObject *t = PyTuple_New(j->ndiff);
   for (uint32_t i = 0; t && i < j->ndiff; i++) PyTuple_SET_ITEM(t, i, Py_NewRef(leaf[j->diff[i]]));
   return t;
@@ -407,7 +400,7 @@ static bool joint_wanted(const MgRec *r, const ValRef *out, int nout) {
 static void joint_ask_autograd(MgRec *r) {
   for (int grad = 0; grad < 2; grad++) /* several may stand for one value */
     for (MgStandInfo *i = r->cap->live; i; i = i->next)
-      if (i->self && joint_requires_grad(i->self) == grad) mg_val(r->g, i->val)->requires_grad = grad;
+      if (i->self && mg_facts_requires_grad(i->self) == grad) mg_val(r->g, i->val)->requires_grad = grad;
 }
 
 int mg_joint_record(MgRec *r, const MgSnapshot *snap) {

@@ -105,6 +105,11 @@ const char *mg_policy_name(PyObject *f, char *buf, size_t n) {
   return buf;
 }
 
+const char *mg_policy_method(PyObject *f, char *buf, size_t n) {
+  const char *dot = strrchr(mg_policy_name(f, buf, n), '.');
+  return dot ? dot + 1 : buf;
+}
+
 static bool policy_word_matches(const char *names, const char *name) {
   size_t len = strlen(name);
   for (const char *p = names; *p;) {

@@ -26,6 +26,7 @@ typedef struct MgVerdict {
 MgVerdict mg_policy_of(PyObject *callable);
 /* "collections.deque.append", for messages; text is written to buf. */
 const char *mg_policy_name(PyObject *callable, char *buf, size_t n);
+const char *mg_policy_method(PyObject *callable, char *buf, size_t n); /* what stands behind the last dot of it */
 /* The descriptor behind a method-wrapper (a bound slot of a C class), borrowed; NULL for everything else. */
 PyObject *mg_policy_descr(PyObject *f);
 /* self of a built-in method or method-wrapper (borrowed); NULL for everything else. */

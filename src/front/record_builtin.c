@@ -103,14 +103,9 @@ static PyObject *builtin_call_method(PyObject *self, const char *name, const MgC
   return r;
 }
 
-static const char *builtin_method_name(PyObject *f, char *buf, size_t n) {
-  const char *dot = strrchr(mg_policy_name(f, buf, n), '.');
-  return dot ? dot + 1 : buf;
-}
-
 PyObject *mg_rec_class_mapping_call(const MgCall *c, PyObject *dict) {
   char buf[256];
-  const char *name = builtin_method_name(c->f, buf, sizeof buf);
+  const char *name = mg_policy_method(c->f, buf, sizeof buf);
   Py_ssize_t first = mg_policy_self(c->f) ? 0 : 1;
   bool item = !strcmp(name, "__getitem__"), in = !strcmp(name, "__contains__");
   if (c->npos > first && (item || in || !strcmp(name, "get"))) {
@@ -143,7 +138,7 @@ bool mg_rec_is_namespace(PyObject *o) {
 
 PyObject *mg_rec_namespace_call(const MgCall *c, PyObject *dict) {
   char buf[256];
-  const char *name = builtin_method_name(c->f, buf, sizeof buf);
+  const char *name = mg_policy_method(c->f, buf, sizeof buf);
   Py_ssize_t first = mg_policy_self(c->f) ? 0 : 1;
   bool item = !strcmp(name, "__getitem__"), in = !strcmp(name, "__contains__"), dflt = !strcmp(name, "setdefault");
   PyObject *key = c->npos > first ? c->arg[first] : NULL, *other = c->npos > first + 1 ? c->arg[first + 1] : Py_None;

@@ -42,15 +42,19 @@ bool mg_rec_readable_dict(PyObject *o) {
   return true;
 }
 
+/* Is f, without its owner, called one of these? */
+static bool call_is_named(PyObject *f, const char *const *names) {
+  char buf[256];
+  const char *name = mg_policy_method(f, buf, sizeof buf);
+  while (*names && strcmp(name, *names)) names++;
+  return *names != NULL;
+}
+
 /* Methods of dicts that only look things up. */
 static bool call_reads_dict(PyObject *f) {
   static const char *const names[] = {"get", "__getitem__", "__contains__", "keys", "__len__", "__iter__", "len", "list",
                                       "tuple", "isinstance", "bool", "iter", NULL};
-  char buf[256];
-  const char *name = strrchr(mg_policy_name(f, buf, sizeof buf), '.');
-  for (int i = 0; name && names[i]; i++)
-    if (!strcmp(name + 1, names[i])) return true;
-  return false;
+  return call_is_named(f, names);
 }
 
 static bool call_is_c(PyObject *f) {
@@ -96,15 +100,10 @@ static bool call_may_see(const MgCall *c, PyObject *o, bool stored) {
 /* C methods that write into an exception: nothing can undo that on an older one. */
 static bool call_writes_older(const MgCall *c, PyObject *on) {
   static const char *const names[] = {"__init__", "__setstate__", "add_note", "with_traceback", NULL};
-  if (!on || !PyExceptionInstance_Check(on) || !mg_older(on)) return false;
-  char buf[256];
-  const char *name = strrchr(mg_policy_name(c->f, buf, sizeof buf), '.');
-  for (int i = 0; name && names[i]; i++)
-    if (!strcmp(name + 1, names[i])) {
-      mg_rec_break(BK_older_object, "%s on an older %s", buf, Py_TYPE(on)->tp_name);
-      return true;
-    }
-  return false;
+  char name[256];
+  if (!on || !PyExceptionInstance_Check(on) || !mg_older(on) || !call_is_named(c->f, names)) return false;
+  mg_rec_break(BK_older_object, "%s on an older %s", mg_policy_name(c->f, name, sizeof name), Py_TYPE(on)->tp_name);
+  return true;
 }
 
 /* Checks self and the arguments of a C function. */
