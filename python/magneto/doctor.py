@@ -42,7 +42,7 @@ def _gpu() -> Finding:
     smi = shutil.which("nvidia-smi")
     if torch.cuda.is_available():
         name = torch.cuda.get_device_name(0)
-        return Finding("GPU", True, f"{name}, torch with CUDA {torch.version.cuda}", needed=False)
+        return Finding("GPU", True, f"{name}, torch with CUDA {torch.version.cuda} (graphs with CUDA tensors run op by op)", needed=False)
     if smi:
         seen = subprocess.run([smi, "-L"], capture_output=True, text=True, timeout=30, check=False).stdout.strip()
         if seen:

@@ -367,7 +367,7 @@ MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
       mg_noderun_free(e->nodes);
       e->nodes = NULL;
     }
-  } else if (!cfg->eager_backend && !autograd && g->nnode > 1) {
+  } else if (!cfg->eager_backend && !autograd && g->nnode > 1 && mg_graph_on_cpu(g)) { /* other devices: op by op */
     if (exec_build_plan(e, r, cfg, example) < 0) goto fail;
   }
   free(example);

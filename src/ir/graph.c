@@ -66,6 +66,12 @@ nomem:
   return 0;
 }
 
+bool mg_graph_on_cpu(const MgGraph *g) {
+  for (ValRef v = 1; v < g->nval; v++)
+    if (g->val[v].device != DEV_cpu) return false;
+  return true;
+}
+
 MgRc mg_graph_output(MgGraph *g, ValRef v) {
   GRAPH_ROOM(g, g->output, g->noutput, g->cap_output);
   g->output[g->noutput++] = v;
