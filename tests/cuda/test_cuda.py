@@ -105,7 +105,7 @@ def test_program(program, grad):
 
 def network():
     return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.3), nn.Flatten(),
+        nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.3), nn.Flatten(),
         nn.Linear(8 * 64, 10),
     ).cuda()
 
@@ -156,7 +156,7 @@ def test_grad_scaler():
         scaler.scale(loss).backward()
         scaler.step(opt)
         scaler.update()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
     assert losses[-1] < losses[0]
 
 
