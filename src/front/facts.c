@@ -1,6 +1,7 @@
 #include "front/facts.h"
 #include "front/names.h"
 #include <dlfcn.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,12 @@ static uint64_t facts_ask_keyset(PyObject *torch_c, PyObject *t) {
 
 enum { PROBES = 3, IMPL_BYTES = 192 };
 
+/* Bytes of a C++ object, allocated on its own, that may be looked at. */
+static int facts_room(const void *object, int most) {
+  size_t room = malloc_usable_size((void *)object);
+  return room < (size_t)most ? (int)room : most;
+}
+
 /* Keys of tensors whose values are in memory: strided, sparse, with lazy conjugation or negation, all zero. */
 static void facts_learn_memory(PyObject *torch) {
   static const char *const text[] = {"torch.zeros(2, 2)", "torch.zeros(2, 2).to_sparse()", "torch.zeros(2, dtype=torch.cfloat).conj()",
@@ -71,8 +78,9 @@ bool mg_facts_in_memory(PyObject *t) { return !facts_memory_keys || !(facts_keys
 
 /* The one offset, a multiple of step, at which every probe shows its value; 0 when there is none or more than one. */
 static int facts_find(PyObject *const *t, const void *const *want, size_t n, int step) {
-  int found = 0, at = 0;
-  for (int i = step; i + (int)n <= IMPL_BYTES; i += step) {
+  int found = 0, at = 0, room = IMPL_BYTES;
+  for (int k = 0; k < PROBES; k++) room = facts_room(facts_impl(t[k]), room);
+  for (int i = step; i + (int)n <= room; i += step) {
     bool all = true;
     for (int k = 0; k < PROBES; k++) all &= !memcmp(facts_impl(t[k]) + i, want[k], n);
     if (all) found++, at = i;
@@ -123,21 +131,22 @@ static bool facts_set_requires_grad(PyObject *t, bool on) {
 /* t has never required grad.  AutogradMeta is the pointer that appears when it does; the flag is the one byte in it that
  * is 1, then 0, then 1 again. */
 static void facts_learn_grad(PyObject *t) {
-  enum { META_BYTES = 160 }; /* the class is larger */
+  enum { META_BYTES = 160 };
   char *before[IMPL_BYTES / 8], on[META_BYTES], off[META_BYTES];
-  int at = 0, flag = 0, found = 0;
-  memcpy(before, facts_impl(t), sizeof before);
+  int at = 0, flag = 0, found = 0, room = facts_room(facts_impl(t), IMPL_BYTES);
+  memcpy(before, facts_impl(t), room);
   if (!facts_set_requires_grad(t, true)) return;
-  for (int i = 1; i < IMPL_BYTES / 8; i++)
+  for (int i = 1; i < room / 8; i++)
     if (!before[i] && *(char **)(facts_impl(t) + 8 * i)) found++, at = 8 * i;
   if (found != 1) return;
   const char *meta = *(char **)(facts_impl(t) + at);
-  memcpy(on, meta, sizeof on);
+  room = facts_room(meta, META_BYTES);
+  memcpy(on, meta, room);
   if (!facts_set_requires_grad(t, false)) return;
-  memcpy(off, meta, sizeof off);
+  memcpy(off, meta, room);
   if (!facts_set_requires_grad(t, true)) return;
   found = 0;
-  for (int i = 8; i < META_BYTES; i++)
+  for (int i = 8; i < room; i++)
     if (on[i] == 1 && off[i] == 0 && meta[i] == 1) found++, flag = i;
   if (found != 1 || *(char **)(facts_impl(t) + at) != meta) return;
   facts_at.grad_meta = at;
