@@ -303,6 +303,7 @@ static PyObject *dispatch_record(MgCapture *cap, const MgFrontOp *fo, PyObject *
   MgNode *node = mg_node(g, n);
   memcpy(node->arg, arg, sizeof *arg * op->nparam);
   node->line = r->line;
+  node->again = r->checkpoint;
   node->grad_mode = mg_abi.aoti_torch_grad_mode_is_enabled();
   if (dispatch_infer(cap, fo, n, &c.pyret)) goto done;
   dispatch_name_dtype(cap, mg_node(g, n));

@@ -1,30 +1,55 @@
 /* See the header.  In: calls of autograd.Function.apply.  Out: nodes, and MgFunction records on the capture.
  * Does not do: functions of torch itself (hooks of modules and reentrant checkpoints look at the nodes of the gradient
- * graph), arguments that are neither tensors nor constants, forwards that change older objects.  Those break the graph. */
+ * graph), forwards that change older objects.  Those break the graph.  With arguments that are neither tensors nor constants
+ * the call cannot be made again from the graph's values, so it has to be compiled together with its backward. */
 #include "front/function.h"
 #include <string.h>
+#include "front/fx.h"
 #include "front/identity.h"
-#include "front/skip.h"
+#include "front/marked.h"
+#include "front/names.h"
 #include "front/snapshot.h"
 
 /* ---- recording a call ---- */
 
 /* A value that cannot change, or a tuple of such values. */
 static bool function_is_constant(PyObject *o) {
-  if (!PyTuple_CheckExact(o)) return mg_guard_is_const(o);
+  if (!PyTuple_CheckExact(o)) return mg_guard_is_const(o) || Py_TYPE(Py_TYPE(o)) == mg_torch.enum_meta;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
     if (!function_is_constant(PyTuple_GET_ITEM(o, i))) return false;
   return true;
 }
 
-/* Reads the methods that C code is going to call, so that they are guarded.  Is the class one of torch's own? */
-static int function_guard_class(PyObject *cls, bool *torchs) {
+/* What a node of a torch-level graph can be given: tensors, constants, containers of them. */
+static bool function_can_show(PyObject *o) {
+  if (mg_standin_check(o) || function_is_constant(o)) return true;
+  if (PyDict_CheckExact(o)) {
+    PyObject *k, *v;
+    for (Py_ssize_t at = 0; PyDict_Next(o, &at, &k, &v);)
+      if (!PyUnicode_CheckExact(k) || !function_can_show(v)) return false;
+    return true;
+  }
+  if (!PyTuple_CheckExact(o) && !PyList_CheckExact(o)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
+    if (!function_can_show(PySequence_Fast_GET_ITEM(o, i))) return false;
+  return true;
+}
+
+/* One of torch's own classes? */
+static bool function_is_torchs(PyObject *cls) {
+  PyObject *m = PyDict_GetItemWithError(mg_type_dict((PyTypeObject *)cls), mg_names.module);
+  const char *name = m && PyUnicode_Check(m) ? PyUnicode_AsUTF8(m) : NULL;
+  PyErr_Clear();
+  return name && (!strcmp(name, "torch") || !strncmp(name, "torch.", 6));
+}
+
+/* Reads the methods that C code is going to call, so that they are guarded. */
+static int function_guard_class(PyObject *cls) {
   static const char *const names[] = {"forward", "backward", "setup_context"};
   for (int i = 0; i < 3; i++) {
     PyObject *name = PyUnicode_InternFromString(names[i]), *m = name ? mg_rec_getattr(cls, name) : NULL;
     Py_XDECREF(name);
     if (!m) return -1;
-    if (i == 0) *torchs = PyFunction_Check(m) && mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(m));
     Py_DECREF(m);
   }
   return 0;
@@ -49,6 +74,7 @@ static MgFunction *function_new(MgRec *r, const MgCall *c, PyObject *const *out,
 static int function_take_args(MgRec *r, MgFunction *f, const MgCall *c) {
   for (uint32_t i = 0; i < f->nin; i++) {
     if (mg_standin_check(c->arg[i])) f->in[i] = mg_standin_val(c->arg[i]);
+    else if (!function_is_constant(c->arg[i])) f->once = true; /* not kept: it may hold stand-ins */
     else if (PyList_Append(r->cap->objs, f->obj[i] = c->arg[i])) return -1;
   }
   return 0;
@@ -85,6 +111,32 @@ static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef 
   return 0;
 }
 
+/* The call as one node of a torch-level graph, whose backward is the user's. */
+static PyObject *function_show(MgRec *r, const MgCall *c) {
+  MgCapture *cap = r->cap;
+  PyObject *args = PyTuple_New(c->n), *m = NULL, *target = NULL, *res = NULL;
+  MgFxCall call = {0};
+  for (Py_ssize_t i = 0; args && i < c->n; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(c->arg[i]));
+  MgPause pause = mg_rec_pause();
+  if (args && (m = mg_import("magneto.fxcall"))) target = PyObject_CallMethod(m, "FunctionCall", "O", PyCFunction_GET_SELF(c->f));
+  int rc = target ? mg_fx_before(cap, args, NULL, &call) : -1;
+  mg_rec_resume(pause);
+  if (!rc) {
+    bool quiet = cap->quiet;
+    cap->quiet = true;
+    res = mg_call_plain(c);
+    cap->quiet = quiet;
+  }
+  pause = mg_rec_pause();
+  if (res && mg_fx_after(cap, target, args, NULL, &call, res)) Py_CLEAR(res);
+  mg_rec_resume(pause);
+  mg_fx_drop(&call);
+  Py_XDECREF(args);
+  Py_XDECREF(m);
+  Py_XDECREF(target);
+  return res;
+}
+
 /* Runs it; a break when forward has changed something that is older than the recording. */
 static PyObject *function_record(MgRec *r, const MgCall *c) {
   ValRef small[16], *args = c->n <= 16 ? small : mg_new(r->g->c, ValRef, c->n);
@@ -92,7 +144,11 @@ static PyObject *function_record(MgRec *r, const MgCall *c) {
   for (Py_ssize_t i = 0; i < c->n; i++) args[i] = mg_standin_check(c->arg[i]) ? mg_standin_val(c->arg[i]) : 0;
   MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
   NodeRef first = r->g->nnode;
-  PyObject *res = before ? mg_call_plain(c) : NULL;
+  bool whole = mg_rec_marked_class(PyCFunction_GET_SELF(c->f)); /* nothing but its ops is recorded */
+  MgPause pause = {0};
+  if (whole) pause = mg_rec_pause();
+  PyObject *res = !before ? NULL : r->want_fx && !r->cap->quiet ? function_show(r, c) : mg_call_plain(c);
+  if (whole) mg_rec_resume(pause);
   if (res && !(after = mg_snapshot_build(NULL, 0, NULL, Py_None))) Py_CLEAR(res);
   if (res && (!mg_snapshot_same(before, after) || function_keep(r, c, args, first, res))) {
     Py_CLEAR(res);
@@ -106,12 +162,11 @@ static PyObject *function_record(MgRec *r, const MgCall *c) {
 PyObject *mg_function_apply(const MgCall *c) {
   MgRec *r = mg_rec;
   PyObject *cls = PyCFunction_Check(c->f) ? PyCFunction_GET_SELF(c->f) : NULL;
-  bool torchs = false;
-  if (r->deny_function || r->want_fx || r->cfg->backend || c->kwnames || !cls || !PyType_Check(cls)) return mg_call_unknown(c);
-  for (Py_ssize_t i = 0; i < c->n; i++)
-    if (!mg_standin_check(c->arg[i]) && !function_is_constant(c->arg[i])) return mg_call_unknown(c);
-  if (function_guard_class(cls, &torchs)) return NULL;
-  return torchs ? mg_call_unknown(c) : function_record(r, c);
+  if (r->deny_function || (r->want_fx && mg_fx_is_aten(r->cap)) || c->kwnames || !cls || !PyType_Check(cls)) return mg_call_unknown(c);
+  for (Py_ssize_t i = 0; r->want_fx && i < c->n; i++)
+    if (!function_can_show(c->arg[i])) return mg_call_unknown(c);
+  if (function_guard_class(cls)) return NULL;
+  return function_is_torchs(cls) ? mg_call_unknown(c) : function_record(r, c);
 }
 
 /* ---- afterwards ---- */
@@ -134,10 +189,16 @@ static void function_see_use(ValRef *v, void *arg) {
 }
 
 bool mg_function_whole(const MgRec *r, const MgFunction *f) {
-  Escape e = {r->g, f, false};
+  Escape e = {r->g, f, f->once};
   for (NodeRef n = f->end; n < r->g->nnode; n++) mg_node_each_val(mg_node(r->g, n), function_see_use, &e);
   for (uint32_t i = 0; i < r->g->noutput; i++) function_see_use(&r->g->output[i], &e);
   return !e.yes;
+}
+
+bool mg_function_any_once(const MgRec *r) {
+  for (const MgFunction *f = r->cap->function; f; f = f->next)
+    if (f->once) return true;
+  return false;
 }
 
 bool mg_function_all_whole(const MgRec *r) {

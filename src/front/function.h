@@ -13,6 +13,7 @@ typedef struct MgFunction { /* one call; in the recording's arena */
   PyObject **obj;           /* arguments that are no tensors */
   ValRef *in, *out;         /* by argument and by result; 0: not a tensor */
   uint32_t nin, nout;
+  bool once;                /* some argument is an object of the recording: it cannot be called again */
 } MgFunction;
 
 /* Records a call of _FunctionBase.apply while autograd is on. */
@@ -22,6 +23,7 @@ const MgFunction *mg_function_of(const MgCapture *cap, NodeRef n);
 /* Can the function stand for its nodes?  Not when one of their values is used elsewhere. */
 bool mg_function_whole(const MgRec *r, const MgFunction *f);
 bool mg_function_all_whole(const MgRec *r);
+bool mg_function_any_once(const MgRec *r);
 /* Runs it on real tensors, in: borrowed, by argument; out: new references, by result (NULL: no tensor). */
 int mg_function_run(PyObject *apply, PyObject *const *arg, uint32_t narg, PyObject **out, uint32_t nout);
 #endif

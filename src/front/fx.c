@@ -119,6 +119,16 @@ void mg_fx_use_aten(MgCapture *cap) { cap->fx->incomplete = true; }
 
 bool mg_fx_is_aten(const MgCapture *cap) { return cap->fx->incomplete; }
 
+bool mg_fx_takes_engine(MgCapture *cap) {
+  if (cap->fx->incomplete) return true;
+  PyObject *m = PyImport_GetModule(mg_names.dynamo_config), *on = m ? PyObject_GetAttrString(m, "trace_autograd_ops") : NULL;
+  if (on == Py_True) cap->fx->incomplete = true;
+  Py_XDECREF(m);
+  Py_XDECREF(on);
+  PyErr_Clear();
+  return cap->fx->incomplete;
+}
+
 static PyObject *fx_item(const MgFx *f, uint32_t number) { return PyList_GET_ITEM(f->nodes, number - 1); }
 
 static int fx_bind(MgFx *f, ValRef val, uint32_t number) {
@@ -374,8 +384,8 @@ static int fx_rebind(MgCapture *cap, PyObject *arg, PyObject *node) {
     if (number == MG_MAP_NONE || mg_map_get(&f->by_val, mg_standin_val(arg) + 2) != MG_MAP_NONE) return 0;
     return fx_bind(f, mg_standin_val(arg), number);
   }
-  if (!PyTuple_Check(arg) && !PyList_Check(arg)) return 0;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(arg); i++)
+  if ((!PyTuple_Check(arg) && !PyList_Check(arg)) || !node || (!PyTuple_Check(node) && !PyList_Check(node))) return 0;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(arg) && i < PySequence_Fast_GET_SIZE(node); i++) /* the call may append */
     if (fx_rebind(cap, PySequence_Fast_GET_ITEM(arg, i), PySequence_Fast_GET_ITEM(node, i))) return -1;
   return 0;
 }
@@ -512,6 +522,15 @@ static int fx_from_aten(MgRec *r) {
 }
 
 /* ---- finishing ---- */
+
+bool mg_fx_shows(MgCapture *cap, const ValRef *out, int n) {
+  for (int i = 0; i < n && !cap->fx->incomplete; i++)
+    if (!fx_of_val(cap, out[i])) {
+      PyErr_Clear();
+      return false;
+    }
+  return !cap->fx->incomplete;
+}
 
 bool mg_fx_calls(const MgCapture *cap) {
   const MgFx *f = cap->fx;

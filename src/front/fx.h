@@ -24,6 +24,9 @@ PyObject *mg_fx_item(MgCapture *cap, uint32_t number); /* borrowed */
 /* The graph has to be written from ATen nodes: something happens that no torch-level call shows. */
 void mg_fx_use_aten(MgCapture *cap);
 bool mg_fx_is_aten(const MgCapture *cap);
+/* May the autograd engine run in this graph?  Its ops are ATen's; torch.compile leaves them out unless it is told so. */
+bool mg_fx_takes_engine(MgCapture *cap);
+bool mg_fx_shows(MgCapture *cap, const ValRef *out, int n); /* have torch-level calls made all of these values? */
 void mg_fx_drop(MgFxCall *c);
 /* Finishes the graph: outputs are the graph's.  New torch.fx.GraphModule; *inputs receives, malloc'ed, the index into
  * cap->input of each placeholder, *ninput entries.  NULL with an exception. */

@@ -6,6 +6,7 @@
 #include "front/backward.h"
 #include "front/facts.h"
 #include "front/function.h"
+#include "front/fx.h"
 #include "front/hook.h"
 #include "front/snapshot.h"
 #include "runtime/torch_abi.h"
@@ -408,7 +409,11 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
   int nout = mg_snapshot_outputs(snap, &out);
   MgGraph *g = r->g;
   joint_ask_autograd(r);
-  if (!joint_wanted(r, out, nout)) return 0;
+  if (r->want_fx && r->cap->function) r->function_failed = !mg_fx_shows(r->cap, out, nout);
+  if (!joint_wanted(r, out, nout)) {
+    if (!r->want_fx && mg_function_any_once(r)) r->function_failed = true;
+    return 0;
+  }
   Joint b = {.r = r, .g = g, .j = mg_new(g->c, MgJointRec, 1), .nval = g->nval};
   uint32_t nnode = g->nnode, nval = g->nval, ninput = g->ninput;
   if (!b.j) return PyErr_NoMemory(), -1;
@@ -420,7 +425,7 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
     b.j->ninput = g->ninput;
     r->joint = b.j;
   } else {
-    r->function_failed = b.ran && r->cap->function;
+    r->function_failed = r->cap->function && (b.ran || mg_function_any_once(r));
     mg_log(MG_LOG_fallback, "a graph runs op by op under autograd: %s%s%s", b.why ? b.why : "error", r->abort ? ": " : "",
            r->abort ? r->reason : "");
     bool nomem = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError);

@@ -33,6 +33,8 @@ static bool marked_by_torch(PyObject *fn) {
   return yes;
 }
 
+bool mg_rec_marked_class(PyObject *cls) { return marked_by_torch(cls); }
+
 static PyObject *marked_flag(PyObject *fn, PyObject *name) {
   PyObject *d = ((PyFunctionObject *)fn)->func_dict;
   return d ? PyDict_GetItemWithError(d, name) : NULL;

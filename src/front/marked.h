@@ -5,5 +5,7 @@
 
 /* Is fn (bound to self, or NULL) marked?  Then *out is the result of the call, NULL with an exception. */
 bool mg_rec_marked(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out);
+/* Is it a class of autograd functions that the program has allowed in graphs? */
+bool mg_rec_marked_class(PyObject *cls);
 int mg_marked_init(PyObject *module);
 #endif

@@ -60,6 +60,7 @@ int mg_context_exit(PyObject *ctx);
   NAME(marked_constant, "_dynamo_marked_constant")                                                           \
   NAME(in_graph, "_magneto_in_graph")                                                                        \
   NAME(trace_rules, "torch._dynamo.trace_rules")                                                             \
+  NAME(dynamo_config, "torch._dynamo.config")                                                                \
   NAME(builtins, "__builtins__")                                                                             \
   NAME(dir, "__dir__")                                                                                       \
   NAME(globals, "__globals__")                                                                               \
@@ -86,6 +87,7 @@ typedef struct MgTorchObjs {
   PyObject *global_hooks[4];   /* the process-wide hook dicts that _call_impl tests */
   PyObject *is_compiling[2];   /* functions that answer True while recording */
   PyObject *internal_disable_code; /* code of the wrapper that torch._disable_dynamo makes */
+  PyObject *checkpoint, *checkpoint_no_context, *checkpoint_selective; /* functions of torch.utils.checkpoint */
   PyObject *record_enter, *record_exit; /* torch.autograd.profiler.record_function.__enter__, __exit__ */
   PyObject *engine, *engine_run_backward; /* the autograd engine, and the function that calls it */
   PyObject *optim_get_value;   /* torch.optim.optimizer._get_value */

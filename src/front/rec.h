@@ -66,6 +66,7 @@ typedef struct MgRec {
   bool function_failed; /* the backward of an autograd.Function cannot be recorded: record again with deny_function */
   bool deny_function;   /* calls of autograd.Function break the graph */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
+  uint16_t checkpoint, ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */
   PyObject *dyn;        /* floats that are inputs (dynfloat.c): a set, strong; or NULL */
   const MgSlots *slots; /* of the outermost frame: its own values before and after the recording */
   bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */

@@ -468,7 +468,8 @@ static bool call_is_engine(PyObject *fn) {
   if (!mg_rec->want_fx || mg_fx_is_aten(mg_rec->cap) || !mg_skip_is_torch(co)) return false;
   const char *name = PyUnicode_AsUTF8(co->co_name), *file = PyUnicode_AsUTF8(co->co_filename);
   bool named = name && (!strcmp(name, "backward") || !strcmp(name, "grad"));
-  return named && file && (strstr(file, "torch/_tensor.py") || strstr(file, "torch/autograd/__init__.py"));
+  return named && file && (strstr(file, "torch/_tensor.py") || strstr(file, "torch/autograd/__init__.py")) &&
+         !mg_fx_takes_engine(mg_rec->cap);
 }
 
 /* torch keeps its own tracer out of some of its functions (optimizers), not us: the function behind the wrapper.  New;

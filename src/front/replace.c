@@ -3,6 +3,7 @@
  * Each stands for what the function does to the program, without the parts that only serve torch's own tools: profiler
  * marks, loggers and thread contexts around the autograd engine, reads of optimizer counters. */
 #include "front/backward.h"
+#include "front/checkpoint.h"
 #include "front/names.h"
 #include "front/record_obj.h"
 
@@ -38,6 +39,7 @@ bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t 
       {mg_torch.engine_run_backward, replace_engine},
       {mg_torch.optim_get_value, replace_get_value},
   };
+  if (fn == mg_torch.checkpoint) return mg_checkpoint_call(arg, nargsf, kwnames, out);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (fn != rows[i].fn) continue;
     *out = rows[i].with(self, arg, nargsf, kwnames);

@@ -502,7 +502,10 @@ int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCod
   /* In a loop each turn would leave an entry of its own, made for the objects of that turn. */
   s.may_descend = !mg_force_break && !mg_decode_in_loop(s.code, s.unit);
   MgHookMode mode = mg_hook_mode;
-  s.off = segment_has_node(&s);
+  if ((s.off = segment_has_node(&s))) {
+    s.why = BK_older_object;
+    snprintf(s.reason, sizeof s.reason, "a method of an autograd.Function that autograd calls");
+  }
   for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && !s.off && s.stop_at != 0; i++)
     if (segment_attempt(&s)) {
       mg_hook_mode = HOOK_off;

@@ -325,6 +325,7 @@ MgRc mg_graph_rewrite(MgGraph *g, MgRewriteFn fn, void *arg) {
     for (uint32_t k = first; k < g->nnode; k++) {
       if (!g->node[k].line) g->node[k].line = old[i].line;
       g->node[k].backward = old[i].backward;
+      g->node[k].again = old[i].again;
     }
   }
   for (uint32_t i = 0; i < g->noutput; i++) graph_rename(&g->output[i], &rw);

@@ -57,6 +57,7 @@ typedef struct MgNode {
   bool leaf;            /* a detach whose result is made a leaf that requires grad (requires_grad_()) */
   bool dead;            /* removed by a pass */
   bool backward;        /* joint graph: recorded while the engine ran backward (middle/partition) */
+  uint16_t again;       /* the checkpointed block it belongs to, which backward computes again; 0: none */
 } MgNode;
 
 typedef struct MgGraph {

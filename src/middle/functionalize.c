@@ -613,7 +613,10 @@ MgRc mg_functionalize(MgGraph *g) {
   for (uint32_t i = 1; i < f.nold; i++) {
     uint32_t first = g->nnode;
     if (!f.old[i].dead) TRY(fz_node(&f, &f.old[i]));
-    for (uint32_t k = first; k < g->nnode; k++) g->node[k].backward = f.old[i].backward;
+    for (uint32_t k = first; k < g->nnode; k++) {
+      g->node[k].backward = f.old[i].backward;
+      g->node[k].again = f.old[i].again;
+    }
   }
   TRY(fz_check_inputs(&f));
   TRY(fz_outputs(&f));

@@ -74,7 +74,7 @@ MgRc mg_joint_stable(const MgGraph *g, MgJoint *j) {
     part_prune(n);
     for (int i = 0; base && i < n->nout; i++)
       if (n->out[i]) m.root[n->out[i]] = m.root[base];
-    if (n->backward && !base) mg_node_each_val(n, part_mark_root, &m);
+    if ((n->backward || n->again) && !base) mg_node_each_val(n, part_mark_root, &m);
   }
   uint32_t k = 0;
   for (uint32_t i = 0; i < g->ninput; i++) j->stable[k++] = m.set[g->input[i]];

@@ -6,6 +6,8 @@
  * reads.  Every finite cut is a set of values from which backward can compute all it needs.  Among equal cuts the
  * one nearest to backward is taken: it computes least again.
  *
+ * What a checkpointed block computes is computed again, whatever it costs, from what enters the block; what leaves it is saved,
+ * or one block would be computed from the one before.
  * Costs are bytes: once for a value that forward puts into memory anyway, twice for one that it could keep in registers, nothing
  * for what the program keeps alive (primals and outputs).
  * Computed again are only cheap ops that the back end fuses into their readers: not what a library computes, reductions,
@@ -31,6 +33,7 @@ typedef struct Cut {
   bool *banned;        /* per value: must not be computed again */
   bool *stored;        /* per value: forward puts it into memory anyway */
   bool *relevant;      /* per value: backward may want it */
+  uint16_t *inside;    /* per value: the checkpointed block that computes it, when nothing outside of it does */
   uint32_t *level;     /* per value: most expensive ops on a path to it */
   uint32_t *chain;     /* per value: cheap ops since the last expensive one, on the longest path */
   NodeRef node;        /* of the walk in progress */
@@ -101,6 +104,39 @@ static void cut_mark_far(ValRef *v, void *arg) {
   if (r && c->stored[r] && c->level[c->node] > c->level[r]) c->banned[r] = true;
 }
 
+/* A value that leaves its block, through a view perhaps. */
+static void cut_leave(ValRef *v, void *arg) {
+  Cut *c = arg;
+  ValRef r = *v ? cut_root(c, *v) : 0;
+  uint16_t block = c->node ? mg_node(c->p->g, c->node)->again : 0;
+  if (!r || !c->inside[r] || c->inside[r] == block) return;
+  c->inside[r] = 0;
+  c->banned[r] = true;
+}
+
+/* Which values belong to checkpointed blocks alone. */
+static void cut_blocks(Cut *c) {
+  MgGraph *g = c->p->g;
+  bool any = false;
+  for (NodeRef k = 1; k < g->nnode; k++) {
+    const MgNode *n = mg_node(g, k);
+    if (n->dead || c->p->late[k] || !n->again || n->op->random || n->op->mutates) continue;
+    any = true;
+    for (int i = 0; i < n->nout; i++) c->inside[n->out[i]] = n->again;
+  }
+  if (!any) return;
+  for (NodeRef k = 1; k < g->nnode; k++) {
+    if (mg_node(g, k)->dead || c->p->late[k]) continue;
+    c->node = k;
+    mg_node_each_val(mg_node(g, k), cut_leave, c);
+  }
+  c->node = 0;
+  for (uint32_t i = 0; i < c->p->j->spec.nfwd; i++) cut_leave(&g->output[i], c);
+  for (uint32_t i = 0; i < g->nwb; i++) cut_leave(&g->wb_value[i], c);
+  for (ValRef v = 1; v < g->nval; v++)
+    if (c->inside[v]) c->banned[v] = false;
+}
+
 static void cut_facts(Cut *c) {
   Part *p = c->p;
   MgGraph *g = p->g;
@@ -168,7 +204,7 @@ static void cut_edge_sink(ValRef *v, void *arg) {
 static int64_t cut_cost(const Cut *c, ValRef v) {
   NodeRef def = mg_val(c->p->g, v)->def;
   int64_t bytes = cut_bytes(c->p->g, v);
-  if (def && part_viewed(mg_node(c->p->g, def))) return MG_CUT_INF; /* its base is */
+  if ((def && part_viewed(mg_node(c->p->g, def))) || c->inside[v]) return MG_CUT_INF; /* a view's base is saved */
   if (part_lent(c->p, v)) return 0;
   return (bytes + 1) * (def && c->stored[v] ? 2 : 4);
 }
@@ -229,11 +265,13 @@ MgRc part_choose(Part *p) {
   TRYP(c.banned = mg_new(g->c, bool, g->nval + 1));
   TRYP(c.stored = mg_new(g->c, bool, g->nval + 1));
   TRYP(c.relevant = mg_new(g->c, bool, g->nval + 1));
+  TRYP(c.inside = mg_new(g->c, uint16_t, g->nval + 1));
   TRYP(c.level = mg_new(g->c, uint32_t, g->nval + 1));
   TRYP(c.chain = mg_new(g->c, uint32_t, g->nval + 1));
   TRY(mg_cut_init(&c.f, g->c, 2 * g->nval + 2));
   cut_facts(&c);
   cut_far(&c);
+  cut_blocks(&c);
   TRY(cut_network(&c));
   TRY(mg_cut_run(&c.f, CUT_SOURCE, CUT_SINK, &value));
   if (value >= MG_CUT_INF) return mg_fail(g->c, MG_BUG, "partition: no finite cut");

@@ -1,0 +1,10 @@
+/* torch.utils.checkpoint in a recording: the block's ops are recorded like all others and marked, so that its values are not
+ * kept for backward but computed again there (middle/partition). */
+#ifndef MG_FRONT_CHECKPOINT_H
+#define MG_FRONT_CHECKPOINT_H
+#include "front/rec.h"
+
+/* A call of torch.utils.checkpoint.checkpoint.  False: its arguments ask for more, torch's own Python does it; else *out
+ * is the result, NULL with an exception. */
+bool mg_checkpoint_call(PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out);
+#endif

@@ -1,0 +1,147 @@
+"""autograd.Function, checkpoints and the engine in graphs for a custom backend."""
+import enum
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+import magneto
+
+
+class Mode(enum.Enum):
+    SIN = 1
+    COS = 2
+
+
+class Choose(torch.autograd.Function):
+    """Backward is on purpose no derivative: the graph must not show the ops of forward instead."""
+
+    @staticmethod
+    def forward(ctx, x, mode, scale=(2, 3)):
+        ctx.save_for_backward(x)
+        ctx.scale = scale[0]
+        return (x.sin() if mode is Mode.SIN else x.cos()) * scale[1]
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0] * 10 * ctx.scale, None, None
+
+
+class Both(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, others):
+        ctx.mark_non_differentiable(i := x.argmax())
+        return x + others[0], x * others[1], i
+
+    @staticmethod
+    def backward(ctx, g, h, _):
+        return g * 3 + h * 5, None
+
+
+class Cast(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu")
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    def backward(ctx, g):
+        return g * 7
+
+
+class Prints(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        print(end="")
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 9
+
+
+def one(x):
+    return Choose.apply(x * 2, Mode.SIN).exp()
+
+
+def other(x):
+    return Choose.apply(x, Mode.COS, (4, 5))
+
+
+def several(x):
+    a, b, i = Both.apply(x, [x.detach() + 1, x.detach() * 2])
+    return a * b + i
+
+
+def cast(x):
+    return Cast.apply(x) + 1
+
+
+def block(x):
+    return checkpoint(lambda y: (y * x).sin(), x, use_reentrant=False).exp()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "magneto"])
+@pytest.mark.parametrize("f", [one, other, several, cast, block])
+def test_one_graph_with_the_users_backward(f, backend):
+    a, b = (torch.linspace(-1, 1, 5).requires_grad_() for _ in range(2))
+    want, got = f(a), magneto.compile(f, backend=backend, fullgraph=True)(b)
+    want.sum().backward()
+    got.sum().backward()
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(b.grad, a.grad)
+
+
+@pytest.mark.parametrize("f, ops", [(one, 3), (other, 1), (several, 10), (cast, 2)])
+def test_a_call_is_one_operation(f, ops):
+    from torch._dynamo.testing import CompileCounter
+
+    counter = CompileCounter()
+    magneto.compile(f, backend=counter, fullgraph=True)(torch.randn(4, requires_grad=True))
+    assert (counter.frame_count, counter.op_count) == (1, ops)
+
+
+def test_inner_values_that_escape_end_the_graph():
+    class Leaks(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, box):
+            box.append(x.exp())
+            return box[0] * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 11, None
+
+    def f(x):
+        box = []
+        return Leaks.apply(x, box) + 1, box[0]
+
+    a, b = (torch.ones(3, requires_grad=True) for _ in range(2))
+    want, got = f(a), magneto.compile(f, backend="eager")(b)
+    want[0].sum().backward()
+    got[0].sum().backward()
+    torch.testing.assert_close((got, b.grad), (want, a.grad))
+
+
+@pytest.mark.parametrize("backend", ["eager", "magneto"])
+def test_a_class_allowed_in_graphs_is_not_looked_into(backend):
+    torch.compiler.allow_in_graph(Prints)
+    x = torch.ones(3, requires_grad=True)
+    magneto.compile(lambda x: Prints.apply(x) + 1, backend=backend, fullgraph=True)(x).sum().backward()
+    assert x.grad.tolist() == [9, 9, 9]
+
+
+def test_the_engine_is_part_of_a_graph_when_torch_is_told_so():
+    import torch._dynamo.config as config
+
+    if not hasattr(config, "trace_autograd_ops"):
+        pytest.skip("this torch has no such switch")
+
+    def f(x):
+        return torch.autograd.grad((x.sin() * x).sum(), x)[0] + 1
+
+    x = torch.randn(4, requires_grad=True)
+    with config.patch(trace_autograd_ops=True):
+        got = magneto.compile(f, backend="eager", fullgraph=True)(x)
+    torch.testing.assert_close(got, f(x))
