@@ -26,9 +26,9 @@ demo: build ## a real model, eager against magneto
 	@$(PY) -m bench.demo
 test: build ## the whole default suite
 	@$(MESON) test -C $(BUILD) --print-errorlogs
-	@MAGNETO_STRICT=1 $(PY) -m pytest -q -n $(WORKERS) --timeout=600 $(TESTS)
+	@MAGNETO_STRICT=1 MALLOC_PERTURB_=165 $(PY) -m pytest -q -n $(WORKERS) --timeout=600 $(TESTS)
 quick: build ## the front-end and back-end tests without models
-	@MAGNETO_STRICT=1 $(PY) -m pytest -q -n $(WORKERS) --timeout=300 tests -m "not model"
+	@MAGNETO_STRICT=1 MALLOC_PERTURB_=165 $(PY) -m pytest -q -n $(WORKERS) --timeout=300 tests -m "not model"
 accept: build ## rewrite the expected output of the golden tests
 	@MAGNETO_ACCEPT=1 $(PY) -m pytest -q tests/golden
 layers: ## includes go downward; files stay short

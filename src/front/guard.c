@@ -25,8 +25,10 @@ static bool guard_grow(MgGuards *g, void **arr, uint32_t *cap, size_t size) {
 
 /* ---- life ---- */
 
-/* A watched module died: the set may never be checked again. self is a capsule of the set. */
+/* A watched module died: the set may never be checked again.  self is a capsule of the set; its context says that the set
+ * is gone: an object with several weak references calls back for each, and the first call may free the set. */
 static PyObject *guard_died(PyObject *self, PyObject *ref) {
+  if (PyCapsule_GetContext(self)) Py_RETURN_NONE;
   MgGuards *g = PyCapsule_GetPointer(self, NULL);
   if (!g) return NULL;
   void (*fn)(void *) = g->on_death;
@@ -63,7 +65,8 @@ void mg_guards_free(MgGuards *g) {
   g->dead = true;
   g->on_death = NULL;
   mg_guard_unwatch(g);
-  Py_CLEAR(g->watch); /* before anything else: no callback reaches a set that is being freed */
+  if (g->callback) PyCapsule_SetContext(PyCFunction_GET_SELF(g->callback), g); /* before anything else, as is the next */
+  Py_CLEAR(g->watch); /* no callback reaches a set that is being freed */
   Py_CLEAR(g->callback);
   for (uint32_t i = 1; i < g->nsrc; i++)
     if (g->src[i].kind != SRC_pinned) Py_XDECREF(g->src[i].key);
