@@ -17,9 +17,13 @@ typedef struct MgTarget {
   bool fma, avx512, f16c, avx512bf16;
   int llvm;             /* major version of the LLVM that reads the text; 0: a recent one */
 } MgTarget;
+/* Writes the kernels of one schedule as LLVM IR.  new; t is borrowed; freed also when making it failed. */
+typedef struct MgEmitter MgEmitter;
+MgRc mg_emitter_new(MgSched *s, const MgTarget *t, MgEmitter **out);
+void mg_emitter_free(MgEmitter *e); /* or NULL */
 /* Appends the LLVM IR text of one kernel: define void @name(ptr buf, ptr size, i64 begin, i64 end);
  * buf is a table of base pointers in kernel argument order, size the values of the symbols. */
-MgRc mg_emit_llvm(MgSched *s, const MgKernel *k, const MgTarget *t, MgStrbuf *out);
+MgRc mg_emit_llvm(MgEmitter *e, const MgKernel *k, MgStrbuf *out);
 void mg_emit_llvm_prologue(const MgTarget *t, MgStrbuf *out);  /* declarations; once per module */
 /* How a PTX kernel is launched: any grid of `threads` threads is right, points/threads blocks (or, with block_per_row,
  * `points` blocks) are best. */

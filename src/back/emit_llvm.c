@@ -488,11 +488,8 @@ static MgRc prepare(Em *e) {
   const MgKernel *k = e->k;
   e->own = mg_new(e->c, MgLoop, k->nloop);
   e->redval = mg_new(e->c, EmRef, k->nloop);
-  e->buf_arg = mg_new(e->c, int, e->s->nbuf);
-  e->written = mg_new(e->c, uint8_t, e->s->nbuf);
-  if (!e->own || !e->redval || !e->buf_arg || !e->written) return MG_NOMEM;
-  for (uint32_t i = 0; i < e->s->nbuf; i++) e->buf_arg[i] = -1;
-  for (uint32_t i = 0; i < k->nbuf; i++) e->buf_arg[k->buf[i]] = (int)i;
+  TRYP(e->own && e->redval);
+  for (uint32_t i = 0; i < k->nbuf; i++) e->buf_arg[k->buf[i]] = (int)i + 1;
   for (uint32_t i = 0; i < k->nloop; i++) {
     MgLoop *l = &e->own[i];
     *l = *k->loop[i];
@@ -519,11 +516,14 @@ static void emit_entry(Em *e) {
   mg_sb_puts(b, "L0:\n  %scratch = alloca i64, align 8\n");
   for (uint32_t i = 0; i < k->nbuf; i++)
     mg_sb_printf(b, "  %%q%u = getelementptr ptr, ptr %%buf, i64 %u\n  %%p%u = load ptr, ptr %%q%u, align 8\n", i, i, i, i);
-  for (uint32_t i = 1; i < e->s->nbuf; i++) {
-    const MgBuf *m = &e->s->buf[i];
-    if (!e->written[i] || m->kind != MB_local || mg_sym_is(e->x, m->nelem, 0)) continue;
+  int nlocal = 0;
+  for (uint32_t i = 0; i < k->nloop; i++) {
+    BufRef at = k->loop[i]->buf;
+    const MgBuf *m = &e->s->buf[at];
+    if (e->buf_arg[at] || m->kind != MB_local || mg_sym_is(e->x, m->nelem, 0)) continue;
     EmRef n = em_value(e, m->nelem, 1);
-    mg_sb_printf(b, "  %%lb%u = alloca %s, i64 ", i, em_mem(mg_dtype_ty(m->dtype)));
+    e->buf_arg[at] = -++nlocal;
+    mg_sb_printf(b, "  %%lb%d = alloca %s, i64 ", nlocal, em_mem(mg_dtype_ty(m->dtype)));
     em_put(e, b, n, TY_i64);
     mg_sb_puts(b, ", align 64\n");
   }
@@ -569,35 +569,62 @@ static void emit_outer(Em *e) {
   run_range(&w, begin, end, true);
 }
 
-static void em_free(Em *e) {
-  for (int i = 0; i < EMIT_MAX_SCOPE; i++) mg_sb_free(&e->scope[i].buf);
+/* Ready for a kernel. */
+static void begin(Em *e, const MgKernel *k) {
+  e->k = k;
+  e->depth = e->nid = e->nacc = e->base_level = 0;
+  e->nfwd = 0;
+  e->nlabel = 1;
+  e->lanes = 1;
+  e->kv = e->tile = -1;
+  e->mask.id = -2;
+  e->red_vec = false;
+  e->rc = MG_OK;
+  memset(e->idx, 0, sizeof e->idx);
+  e->scope[0].buf.len = 0;
+  e->scope[0].label = 0;
+  e->scope[0].serial = ++e->serial;
 }
 
-MgRc mg_emit_llvm(MgSched *s, const MgKernel *k, const MgTarget *t, MgStrbuf *out) {
-  Em *e = mg_new(s->c, Em, 1);
+static void end(Em *e) {
+  for (uint32_t i = 0; i < e->k->nbuf; i++) e->buf_arg[e->k->buf[i]] = 0;
+  for (uint32_t i = 0; i < e->k->nloop; i++) {
+    e->buf_arg[e->k->loop[i]->buf] = 0;
+    e->written[e->k->loop[i]->buf] = 0;
+  }
+}
+
+MgRc mg_emitter_new(MgSched *s, const MgTarget *t, MgEmitter **out) {
+  Em *e = *out = mg_new(s->c, Em, 1);
   TRYP(e);
   e->s = s;
   e->x = s->x;
   e->c = s->c;
-  e->k = k;
   e->t = t;
-  e->lanes = 1;
-  e->kv = e->tile = -1;
-  e->mask.id = -2;
   for (int i = 0; i < EMIT_MAX_SCOPE; i++) e->scope[i].idx = -1;
-  e->serial = e->scope[0].serial = 1;
-  e->nlabel = 1;
-  TRY(prepare(e));
-  emit_entry(e);
-  emit_outer(e);
-  if (e->rc == MG_OK) e->rc = mg_exprs_ok(e->x);
-  if (e->scope[0].buf.failed) fail(e, MG_NOMEM);
-  if (e->rc == MG_OK) {
-    mg_sb_printf(out, "define void @%s(ptr %%buf, ptr %%size, i64 %%begin, i64 %%end) nounwind {\n", k->name);
-    mg_sb_puts(out, mg_sb_text(&e->scope[0].buf));
-    mg_sb_puts(out, "  ret void\n}\n");
-    if (!mg_sb_ok(out)) fail(e, MG_NOMEM);
+  e->buf_arg = mg_new(e->c, int, s->nbuf + 1);
+  e->written = mg_new(e->c, uint8_t, s->nbuf + 1);
+  return e->buf_arg && e->written ? MG_OK : MG_NOMEM;
+}
+
+void mg_emitter_free(MgEmitter *e) {
+  for (int i = 0; e && i < EMIT_MAX_SCOPE; i++) mg_sb_free(&e->scope[i].buf);
+}
+
+MgRc mg_emit_llvm(MgEmitter *e, const MgKernel *k, MgStrbuf *out) {
+  begin(e, k);
+  MgRc rc = prepare(e);
+  if (rc == MG_OK) {
+    emit_entry(e);
+    emit_outer(e);
+    rc = e->rc;
   }
-  em_free(e);
-  return e->rc;
+  end(e);
+  if (rc == MG_OK) rc = mg_exprs_ok(e->x);
+  if (rc == MG_OK && e->scope[0].buf.failed) rc = MG_NOMEM;
+  TRY(rc);
+  mg_sb_printf(out, "define void @%s(ptr %%buf, ptr %%size, i64 %%begin, i64 %%end) nounwind {\n", k->name);
+  mg_sb_puts(out, mg_sb_text(&e->scope[0].buf));
+  mg_sb_puts(out, "  ret void\n}\n");
+  return mg_sb_ok(out) ? MG_OK : MG_NOMEM;
 }

@@ -47,7 +47,9 @@ typedef struct EmFwd { /* what a store of this kernel left in a buffer, for late
   uint8_t level;
 } EmFwd;
 
-typedef struct Em {
+/* One emitter serves all kernels of a schedule.  What it keeps per expression stays between kernels: values are told
+ * apart by the serials of their scopes, which never repeat. */
+typedef struct MgEmitter {
   MgSched *s;
   MgExprs *x;
   MgCtx *c;
@@ -64,7 +66,8 @@ typedef struct Em {
   EmMemo *memo[2];        /* per node, scalar and vector form */
   uint32_t *imask;        /* per node: bit k: idx(k) below; bit 31: reduced value below; 0 with have == 0: not yet */
   uint8_t *have;
-  uint32_t cap;           /* entries of the four tables above */
+  uint32_t *seen, walk;   /* per node: the last walk over accesses that met it and saw nothing else than contiguous ones */
+  uint32_t cap;           /* entries of the tables above */
   MgLoop *own;            /* the kernel's nests, legalised; leaf red number n belongs to own[n] */
   EmRef *redval;          /* value of leaf red number n */
   int tile;               /* innermost index that runs over a tile of `lanes` points inside the vector loop, or -1 */
@@ -73,13 +76,14 @@ typedef struct Em {
   EmMemo ptr[512];        /* addresses: (buffer, index) hashed */
   uint64_t ptr_key[512];
   EmFwd *fwd; uint32_t nfwd, cap_fwd;
-  int *buf_arg;           /* per buffer: kernel argument number; -1: none */
+  int *buf_arg;           /* per buffer: kernel argument number + 1; minus the number, from 1, of a local one; 0: none */
   uint8_t *written;       /* per buffer: stored by this kernel */
   int base_level;         /* loads of written buffers stay at or inside this scope */
   EmAcc acc[EMIT_MAX_ACC];
   int nacc;
   MgRc rc;
-} Em;
+} MgEmitter;
+typedef MgEmitter Em;
 
 /* emit_llvm_expr.c */
 EmRef em_value(Em *e, ExprRef r, int lanes);              /* lanes: 1 or e->lanes */

@@ -20,7 +20,8 @@ static bool tables(Em *e) {
   for (int i = 0; i < 2; i++) e->memo[i] = mg_ctx_grow(e->c, e->memo[i], old * sizeof(EmMemo), cap * sizeof(EmMemo));
   e->imask = mg_ctx_grow(e->c, e->imask, old * sizeof *e->imask, cap * sizeof *e->imask);
   e->have = mg_ctx_grow(e->c, e->have, old, cap);
-  if (!e->memo[0] || !e->memo[1] || !e->imask || !e->have) {
+  e->seen = mg_ctx_grow(e->c, e->seen, old * sizeof *e->seen, cap * sizeof *e->seen);
+  if (!e->memo[0] || !e->memo[1] || !e->imask || !e->have || !e->seen) {
     e->rc = MG_NOMEM;
     return false;
   }
@@ -64,8 +65,9 @@ EmRef em_lane(Em *e, EmRef v, MgTy ty, int lane) {
 /* ---- addresses ---- */
 
 static void put_base(Em *e, MgStrbuf *b, BufRef buf) {
-  if (e->buf_arg[buf] >= 0) mg_sb_printf(b, "%%p%d", e->buf_arg[buf]);
-  else mg_sb_printf(b, "%%lb%u", buf);
+  int arg = e->buf_arg[buf];
+  if (arg > 0) mg_sb_printf(b, "%%p%d", arg - 1);
+  else mg_sb_printf(b, "%%lb%d", -arg);
 }
 
 /* &base[offset], scalar; offset an i64 value. */
@@ -614,23 +616,18 @@ void em_horizontal(Em *e, MgRedOp op, MgTy ty, EmRef a[2]) {
 static bool loads_contiguous(Em *e, ExprRef r, int kv) {
   const MgExpr n = *mg_expr(e->x, r);
   int64_t stride;
-  if (!r || !tables(e) || (e->have[r] & 2)) return true;
-  em_imask(e, r);
-  e->have[r] |= 2;
+  if (!r || !tables(e) || e->seen[r] == e->walk) return true;
+  uint32_t mask = em_imask(e, r);
   for (int i = 0; i < n.nsrc; i++)
-    if (!loads_contiguous(e, n.src[i], kv)) {
-      e->have[r] &= (uint8_t)~2; /* asked again, it must say no again */
-      return false;
-    }
-  if (n.op != OP_load || !(e->imask[r] >> kv & 1)) return true;
-  if (unit_stride(e, n.src[0], kv, &stride) && stride == 1) return true;
-  e->have[r] &= (uint8_t)~2;
-  return false;
+    if (!loads_contiguous(e, n.src[i], kv)) return false;
+  if (n.op == OP_load && mask >> kv & 1 && !(unit_stride(e, n.src[0], kv, &stride) && stride == 1)) return false;
+  if (tables(e)) e->seen[r] = e->walk; /* asking for the stride may have made new nodes */
+  return true;
 }
 
 bool em_contiguous_only(Em *e, const MgLoop *l, int kv) {
   int64_t stride;
-  for (uint32_t i = 0; tables(e) && i < e->cap; i++) e->have[i] &= (uint8_t)~2;
+  e->walk++;
   if (!loads_contiguous(e, l->body, kv) || !loads_contiguous(e, l->value, kv) || !loads_contiguous(e, l->index, kv) || !loads_contiguous(e, l->mask, kv)) return false;
   if (!(em_imask(e, l->index) >> kv & 1)) return true;
   return unit_stride(e, l->index, kv, &stride) && stride == 1;

@@ -30,6 +30,7 @@ typedef struct KernelJob {
   MgSched *s;
   const MgFused *f;
   MgTarget target;
+  MgEmitter *emitter;
   MgKernelSet *out;
   KernelNew *todo; uint32_t ntodo;
   uint32_t *of_step;       /* per step: todo entry + 1 */
@@ -61,7 +62,7 @@ static MgRc kernel_emit(KernelJob *j, uint32_t step, MgStrbuf *sb) {
   MgKernel *k = j->f->step[step].u.kernel;
   sb->len = 0;
   snprintf(k->name, sizeof k->name, "%s", KERNEL_NAME);
-  TRY(mg_emit_llvm(j->s, k, &j->target, sb));
+  TRY(mg_emit_llvm(j->emitter, k, sb));
   if (!mg_sb_ok(sb)) return mg_fail(j->s->c, MG_NOMEM, "out of memory");
   MgKey key = mg_kcache_key(mg_sb_text(sb), sb->len);
   MgKcRef ref;
@@ -161,11 +162,12 @@ static MgRc kernel_compile(KernelJob *j, unsigned nthread) {
 
 static MgRc kernel_all(KernelJob *j, unsigned nthread) {
   MgStrbuf sb = {0};
-  MgRc rc = MG_OK;
   double t0 = mg_now_ms();
+  MgRc rc = mg_emitter_new(j->s, &j->target, &j->emitter);
   for (uint32_t i = 0; i < j->f->nstep && rc == MG_OK; i++)
     if (j->f->step[i].kind == MS_kernel) rc = kernel_emit(j, i, &sb);
   mg_sb_free(&sb);
+  mg_emitter_free(j->emitter);
   j->out->emit_ms = mg_now_ms() - t0;
   j->out->ncompiled = j->ntodo;
   if (rc == MG_OK && j->ntodo) rc = kernel_compile(j, nthread);

@@ -127,13 +127,16 @@ static inline bool env_compile(Env *e) {
   MgStrbuf b = {0};
   MgObject obj;
   double t0 = cpu_ms();
+  MgEmitter *emitter = NULL;
   MgRc rc = mg_fuse(&e->s, &e->f);
+  if (rc == MG_OK) rc = mg_emitter_new(&e->s, &t, &emitter);
   mg_emit_llvm_prologue(&t, &b);
   for (uint32_t i = 0; i < e->f.nstep && rc == MG_OK; i++) {
     MgKernel *k = e->f.step[i].u.kernel;
     snprintf(k->name, sizeof k->name, "k%u", i);
-    rc = mg_emit_llvm(&e->s, k, &t, &b);
+    rc = mg_emit_llvm(emitter, k, &b);
   }
+  mg_emitter_free(emitter);
   double t1 = cpu_ms();
   const char *text = mg_sb_text(&b);
   e->text_bytes = b.len;
