@@ -7,6 +7,8 @@
 /* Argument positions behind the tensors, as in ops_mg.def. */
 enum { MM_act = 4, CV_eps = 8, CV_act, CV_act_a, CV_act_b, CV_stride, CV_padding, CV_dilation, CV_transposed,
        CV_output_padding, CV_groups, SD_causal = 4, SD_scale };
+/* and of aten::convolution_backward */
+enum { CB_stride = 4, CB_padding, CB_dilation, CB_transposed, CB_output_padding, CB_groups };
 
 static bool engine_tensor(const MgSched *s, const MgView *v, MgTensorDesc *d) {
   *d = (MgTensorDesc){0};
@@ -68,6 +70,20 @@ static MgRc engine_conv(MgSched *s, const MgExtern *e, const MgOptions *o, MgEng
   return mg_onednn_conv(s->c, &d, out);
 }
 
+static MgRc engine_conv_grad(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out) {
+  const MgArg *a = mg_node(s->g, e->node)->arg;
+  MgConvGradDesc d = {.nsp = 0};
+  if (e->nin != 3 || e->nout != 3 || a[CB_transposed].u.b) return MG_UNSUP;
+  for (int i = 0; i < CONV_GRAD_NPTR; i++)
+    if (!engine_tensor(s, i < 3 ? &e->in[i] : &e->out[i - 3], &d.t[i])) return MG_UNSUP;
+  d.nsp = d.t[CONV_GRAD_x].ndim - 2;
+  if (d.nsp < 1 || d.nsp > 3 || !mg_ex_const_int(s->x, a[CB_groups].u.sym, &d.groups)) return MG_UNSUP;
+  if (!engine_ints(s, &a[CB_stride], d.stride, d.nsp) || !engine_ints(s, &a[CB_padding], d.padding, d.nsp) ||
+      !engine_ints(s, &a[CB_dilation], d.dilation, d.nsp))
+    return MG_UNSUP;
+  return mg_onednn_conv_grad(s->c, &d, out);
+}
+
 static MgRc engine_sdpa(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out) {
   const MgArg *a = mg_node(s->g, e->node)->arg;
   MgSdpaDesc d = {.causal = a[SD_causal].u.b, .scale = (float)a[SD_scale].u.f};
@@ -82,6 +98,7 @@ static const struct EngineRow {
     {TOP_mg_matmul, engine_matmul},
     {TOP_mg_conv, engine_conv},
     {TOP_mg_sdpa, engine_sdpa},
+    {TOP_convolution_backward, engine_conv_grad},
 };
 
 MgRc mg_engine_make(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out) {

@@ -42,10 +42,12 @@ static int64_t layout_numel(const MgGraph *g, ValRef v) {
   return all;
 }
 
-/* ATen's convolution_backward follows the format of its input; channels-last costs it copies of the weight and of the
- * weight's gradient, which pay while those are smaller than the data. */
+/* Where oneDNN runs convolution_backward, any format of data and weights is one copy away.  ATen's follows the format of
+ * its input; channels-last costs it copies of the weight and of the weight's gradient, which pay while those are smaller
+ * than the data. */
 static bool layout_is_conv(const MgGraph *g, const MgNode *n) {
   if (n->op->code != TOP_convolution_backward) return n->op->code == TOP_mg_conv;
+  if (mg_val(g, n->arg[0].u.val)->dtype == DT_f32 && n->arg[7].tag == MA_bool && !n->arg[7].u.b) return true;
   return layout_numel(g, n->arg[2].u.val) <= layout_numel(g, n->arg[1].u.val);
 }
 

@@ -43,6 +43,15 @@ typedef struct MgConvDesc {
   bool frozen;                    /* weights and batch norm never change: packed at the first run */
 } MgConvDesc;
 
+/* Gradients of a convolution (not a transposed one): of x, w and the bias, each may be absent. */
+enum { CONV_GRAD_g, CONV_GRAD_x, CONV_GRAD_w, CONV_GRAD_dx, CONV_GRAD_dw, CONV_GRAD_db, CONV_GRAD_NPTR };
+typedef struct MgConvGradDesc {
+  MgTensorDesc t[CONV_GRAD_NPTR]; /* in the order of the pointers; g: the gradient of the convolution's result */
+  int nsp;                        /* spatial dimensions: 1, 2, 3 */
+  int64_t stride[3], padding[3], dilation[3];
+  int64_t groups;
+} MgConvGradDesc;
+
 /* Finds the library: `path` (may be NULL), then libdnnl.so.3 in the prefix that torch is installed in, then by the
  * loader's rules.  MAGNETO_ONEDNN=<path> comes before all that, MAGNETO_ONEDNN=0 means none.  NULL, or why not (static
  * text).  Thread-safe; only the first call does anything. */
@@ -52,5 +61,6 @@ bool mg_onednn_bf16(void);  /* and this CPU multiplies bfloat16 fast */
 /* MG_UNSUP without an error in the context: this library does not take it. */
 MgRc mg_onednn_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out);
 MgRc mg_onednn_conv(MgCtx *c, const MgConvDesc *d, MgEngine **out);
+MgRc mg_onednn_conv_grad(MgCtx *c, const MgConvGradDesc *d, MgEngine **out);
 bool mg_onednn_has_act(const char *name);
 #endif

@@ -43,12 +43,14 @@ enum { /* dnnl_alg_kind_t */
 };
 enum { /* dnnl_query_t */
   DNN_query_impl_info_str = 8, DNN_query_strides = 14,
-  DNN_query_src_md = 129, DNN_query_weights_md = 131, DNN_query_dst_md = 133, DNN_query_scratchpad_md = 136,
+  DNN_query_src_md = 129, DNN_query_diff_src_md = 130, DNN_query_weights_md = 131, DNN_query_diff_weights_md = 132,
+  DNN_query_dst_md = 133, DNN_query_diff_dst_md = 134, DNN_query_scratchpad_md = 136,
   DNN_query_padded_dims = 260, DNN_query_format_kind = 262, DNN_query_inner_nblks = 263, DNN_query_inner_blks = 264,
   DNN_query_inner_idxs = 265
 };
 enum { /* arguments of a primitive */
-  DNN_ARG_SRC = 1, DNN_ARG_SRC_1 = 2, DNN_ARG_DST = 17, DNN_ARG_WEIGHTS = 33, DNN_ARG_BIAS = 41, DNN_ARG_SCRATCHPAD = 80
+  DNN_ARG_SRC = 1, DNN_ARG_SRC_1 = 2, DNN_ARG_DST = 17, DNN_ARG_WEIGHTS = 33, DNN_ARG_BIAS = 41, DNN_ARG_SCRATCHPAD = 80,
+  DNN_ARG_DIFF_SRC = 129, DNN_ARG_DIFF_DST = 145, DNN_ARG_DIFF_WEIGHTS = 161, DNN_ARG_DIFF_BIAS = 169
 };
 
 #define MG_DNN_FUNCS(F)                                                                                      \
@@ -79,6 +81,13 @@ enum { /* arguments of a primitive */
   F(int, dnnl_convolution_forward_primitive_desc_create,                                                     \
     (DnnPd *, DnnEngine, int prop, int alg, DnnMd src, DnnMd weights, DnnMd bias, DnnMd dst,                 \
      const int64_t *strides, const int64_t *dilates, const int64_t *pad_l, const int64_t *pad_r, DnnAttr))   \
+  F(int, dnnl_convolution_backward_data_primitive_desc_create,                                               \
+    (DnnPd *, DnnEngine, int alg, DnnMd diff_src, DnnMd weights, DnnMd diff_dst, const int64_t *strides,     \
+     const int64_t *dilates, const int64_t *pad_l, const int64_t *pad_r, DnnPd forward, DnnAttr))            \
+  F(int, dnnl_convolution_backward_weights_primitive_desc_create,                                            \
+    (DnnPd *, DnnEngine, int alg, DnnMd src, DnnMd diff_weights, DnnMd diff_bias, DnnMd diff_dst,            \
+     const int64_t *strides, const int64_t *dilates, const int64_t *pad_l, const int64_t *pad_r,             \
+     DnnPd forward, DnnAttr))                                                                                \
   F(int, dnnl_deconvolution_forward_primitive_desc_create,                                                   \
     (DnnPd *, DnnEngine, int prop, int alg, DnnMd src, DnnMd weights, DnnMd bias, DnnMd dst,                 \
      const int64_t *strides, const int64_t *dilates, const int64_t *pad_l, const int64_t *pad_r, DnnAttr))   \
