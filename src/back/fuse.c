@@ -27,6 +27,7 @@ typedef struct Uses {
 typedef struct Fuser {
   MgSched *s;
   FuKernel **k; uint32_t n, cap; /* kernels since the last extern call */
+  bool moved;                    /* some of them need a later one */
   Uses *uses;                    /* per buffer, in those kernels */
   uint32_t *users;               /* per buffer: nests, extern calls and outputs that touch it, in the whole schedule */
   MgFused *out;
@@ -108,24 +109,10 @@ static bool phase_takes(const FuKernel *k, int p, const FuNest *b) {
   return some;
 }
 
-/* Does b read memory that k both reads and writes (an update in place)?  Code generation knows a load by buffer and
- * index, so the old and the new value must not be read in one kernel. */
-static bool reads_update(const FuKernel *k, const FuNest *b) {
-  for (uint32_t i = 0; i < b->nload; i++) {
-    uint32_t read = UINT32_MAX; /* the first reader */
-    for (uint32_t j = 0; j < k->n; j++)
-      for (uint32_t m = 0; m < k->nest[j].nload; m++)
-        if (k->nest[j].load[m].buf == b->load[i].buf && k->nest[j].seq < read) read = k->nest[j].seq;
-    for (uint32_t j = 0; j < k->n; j++)
-      if (k->nest[j].l->buf == b->load[i].buf && k->nest[j].seq >= read) return true;
-  }
-  return false;
-}
-
-/* Finds b's phase in k (which has b's ranges already); false when some dependence crosses rows. */
-static bool place(FuKernel *k, FuNest *b) {
+/* Finds b's phase in k (which has b's ranges already): `must`, unless that is -1.  False when some dependence crosses
+ * rows. */
+static bool place(FuKernel *k, FuNest *b, int must) {
   int least = 0;
-  if (reads_update(k, b)) return false;
   for (uint32_t i = 0; i < k->n; i++) {
     const FuNest *a = &k->nest[i];
     Meet m;
@@ -136,10 +123,11 @@ static bool place(FuKernel *k, FuNest *b) {
     if (p > least) least = p;
   }
   for (int p = least; p < k->nphase; p++)
-    if (phase_takes(k, p, b)) {
+    if ((must < 0 || p == must) && phase_takes(k, p, b)) {
       b->l->phase = (uint8_t)p;
       return true;
     }
+  if (must >= 0) return false;
   if (k->nphase == 255) return false;
   b->l->phase = (uint8_t)k->nphase++;
   return true;
@@ -204,13 +192,24 @@ static bool worth_it(const FuKernel *k, const FuKernel *t, const FuNest *b) {
   return rows >= ROWS_ENOUGH || rows >= before || work <= SMALL_WORK;
 }
 
+/* A scalar is not computed in a kernel over tensors: its code would then have their sizes in it, so that no other kernel
+ * could be the same, and one thread would run all of it. */
+static bool scalar_apart(const FuKernel *k, const FuNest *b) {
+  for (uint32_t i = 0; i < k->n; i++)
+    if (k->nest[i].l->kind != ML_point) return false;
+  return b->l->kind == ML_point && (k->nrange == 0) != (fu_all(b->l) == 0);
+}
+
 /* Adds b to k when that is legal and worth it. */
 static MgRc try_add(FuKernel *k, const FuNest *b, bool *done) {
   MgSched *s = k->s;
   FuKernel t = *k;
   FuNest nb;
+  int phase;
+  bool ok;
   *done = false;
   uint32_t ops = k->ops + nest_ops(s->x, b);
+  if (scalar_apart(k, b)) return MG_OK;
   if (k->alone || must_be_alone(b->l) || k->n >= MAX_NESTS || ops > MAX_OPS) return MG_OK;
   if (!refine(s->x, k->range, k->nrange, b->l->range, fu_all(b->l), t.range, &t.nrange)) return mg_exprs_ok(s->x);
   t.nest = mg_new(s->c, FuNest, k->n + 1);
@@ -222,7 +221,9 @@ static MgRc try_add(FuKernel *k, const FuNest *b, bool *done) {
   for (uint32_t i = 0; i < t.n; i++)
     if (rows_of(t.nest[i].l) < t.shared) t.shared = rows_of(t.nest[i].l);
   fu_set_ranges(s->x, t.range, t.nrange);
-  if (!worth_it(k, &t, b) || !place(&t, &nb)) return mg_exprs_ok(s->x);
+  if (!worth_it(k, &t, b)) return mg_exprs_ok(s->x);
+  TRY(fu_take_updates(&t, &nb, &phase, &ok));
+  if (!ok || !place(&t, &nb, phase)) return mg_exprs_ok(s->x);
   TRY(kernel_append(&t, &nb));
   t.ops = ops;
   *k = t;
@@ -245,42 +246,99 @@ static MgRc touch(Fuser *f, BufRef b, uint32_t kernel, bool write) {
   return MG_OK;
 }
 
-/* Kernels that b may join, best first: those that it depends on or that touch its memory, none before `bound`. */
-static int candidates(Fuser *f, const FuNest *b, uint32_t *out, uint32_t *bound) {
-  int n = 0;
-  *bound = 0;
-  bool depends = false;
+/* Must `kernel` come before a nest that touches the buffer as t does? */
+static bool depends(const Touch *t, bool write) { return write || t->write; }
+
+/* May b join kernel k without k coming before what b depends on?  Kernels behind k may move before it when they compute
+ * scalars only. */
+static bool in_order(Fuser *f, const FuNest *b, uint32_t k) {
   for (uint32_t i = 0; i <= b->nload; i++) {
     bool write = i == b->nload;
-    Uses *u = &f->uses[write ? b->l->buf : b->load[i].buf];
-    for (uint32_t j = 0; j < u->n; j++)
-      if (write || u->t[j].write) {
-        depends = true;
-        if (u->t[j].kernel > *bound) *bound = u->t[j].kernel;
-      }
-  }
-  if (depends) out[n++] = *bound;
-  for (uint32_t i = 0; i <= b->nload && n < MAX_TRIES; i++) {
-    Uses *u = &f->uses[i == b->nload ? b->l->buf : b->load[i].buf];
-    for (uint32_t j = u->n; j-- > 0 && u->n - j <= 8 && n < MAX_TRIES;) {
-      bool known = u->t[j].kernel < *bound;
-      for (int m = 0; m < n; m++) known |= out[m] == u->t[j].kernel;
-      if (!known) out[n++] = u->t[j].kernel;
+    const Uses *u = &f->uses[write ? b->l->buf : b->load[i].buf];
+    for (uint32_t j = 0; j < u->n; j++) {
+      uint32_t d = u->t[j].kernel;
+      if (d == k || !depends(&u->t[j], write)) continue;
+      if (d > k && f->k[d]->nrange) return false;
+      if ((d > k || f->moved) && fu_needs(f->k, d, k)) return false;
     }
+  }
+  return true;
+}
+
+static void candidate(uint32_t *out, int *n, uint32_t kernel) {
+  for (int m = 0; m < *n; m++)
+    if (out[m] == kernel) return;
+  if (*n < MAX_TRIES) out[(*n)++] = kernel;
+}
+
+/* Kernels that b may join, best first: the last one that it depends on, then later ones that touch its memory, then
+ * earlier ones that it depends on. */
+static int candidates(Fuser *f, const FuNest *b, uint32_t *out) {
+  int n = 0;
+  uint32_t bound = 0;
+  bool some = false;
+  for (int pass = 0; pass < 3; pass++) {
+    for (uint32_t i = 0; i <= b->nload; i++) {
+      bool write = i == b->nload;
+      const Uses *u = &f->uses[write ? b->l->buf : b->load[i].buf];
+      for (uint32_t j = u->n; j-- > 0 && (pass == 0 || u->n - j <= 8);) {
+        uint32_t k = u->t[j].kernel;
+        bool needed = depends(&u->t[j], write);
+        if (pass == 0 && needed) some = true, bound = k > bound ? k : bound;
+        if (pass == 1 && k >= bound) candidate(out, &n, k);
+        if (pass == 2 && needed && k < bound) candidate(out, &n, k);
+      }
+    }
+    if (pass == 0 && some) candidate(out, &n, bound);
   }
   return n;
 }
 
+/* Kernel `at` comes after everything that b, now part of it, depends on. */
+static MgRc add_preds(Fuser *f, const FuNest *b, uint32_t at) {
+  FuKernel *k = f->k[at];
+  for (uint32_t i = 0; i <= b->nload; i++) {
+    bool write = i == b->nload;
+    const Uses *u = &f->uses[write ? b->l->buf : b->load[i].buf];
+    for (uint32_t j = 0; j < u->n; j++) {
+      uint32_t d = u->t[j].kernel;
+      bool known = d == at || !depends(&u->t[j], write);
+      for (uint32_t m = 0; m < k->npred && !known; m++) known = k->pred[m] == d;
+      if (known) continue;
+      if (k->npred == k->cap_pred) {
+        uint32_t cap = k->cap_pred ? k->cap_pred * 2 : 4;
+        k->pred = mg_ctx_grow(f->s->c, k->pred, k->npred * sizeof *k->pred, cap * sizeof *k->pred);
+        TRYP(k->pred);
+        k->cap_pred = cap;
+      }
+      k->pred[k->npred++] = d;
+      f->moved |= d > at;
+    }
+  }
+  return MG_OK;
+}
+
+/* Counts the buffers that a nest touches as it is in its kernel. */
+static void count_users(Fuser *f, const FuNest *n) {
+  for (uint32_t i = 0; i < n->nload; i++) {
+    bool first = true;
+    for (uint32_t j = 0; j < i; j++) first &= n->load[j].buf != n->load[i].buf;
+    f->users[n->load[i].buf] += first;
+  }
+  f->users[n->l->buf]++;
+}
+
 static MgRc add_nest(Fuser *f, const MgLoop *l, uint32_t seq) {
   FuNest b;
-  uint32_t cand[MAX_TRIES], bound, at = 0;
+  uint32_t cand[MAX_TRIES], at = 0;
   bool done = false;
   for (int i = 0; i < l->nouter; i++)
     if (mg_sym_is(f->s->x, l->range[i], 0)) return MG_OK; /* nothing to do */
   TRY(fu_nest_init(f->s, l, seq, &b));
-  int n = candidates(f, &b, cand, &bound);
+  int n = candidates(f, &b, cand);
   for (int i = 0; i < n && !done; i++) {
     at = cand[i];
+    if (!in_order(f, &b, at)) continue;
     TRY(try_add(f->k[at], &b, &done));
   }
   if (!done) {
@@ -288,20 +346,16 @@ static MgRc add_nest(Fuser *f, const MgLoop *l, uint32_t seq) {
     at = f->n;
     TRY(new_kernel(f, &b, &k));
   }
-  for (uint32_t i = 0; i < b.nload; i++) {
-    bool first = true;
-    for (uint32_t j = 0; j < i; j++) first &= b.load[j].buf != b.load[i].buf;
-    if (!first) continue;
-    TRY(touch(f, b.load[i].buf, at, false));
-    f->users[b.load[i].buf]++;
-  }
+  TRY(add_preds(f, &b, at));
+  for (uint32_t i = 0; i < b.nload; i++) TRY(touch(f, b.load[i].buf, at, false));
   TRY(touch(f, b.l->buf, at, true));
-  f->users[b.l->buf]++;
+  count_users(f, &f->k[at]->nest[f->k[at]->n - 1]);
   return MG_OK;
 }
 
 /* Ends the current kernels; their steps follow in order. */
 static MgRc flush(Fuser *f) {
+  if (f->n > 1) TRY(fu_order(f->s, f->k, f->n));
   for (uint32_t i = 0; i < f->n; i++) {
     MgStepIR *st = &f->out->step[f->out->nstep++];
     st->kind = MS_kernel;
@@ -310,6 +364,7 @@ static MgRc flush(Fuser *f) {
     f->grown[f->out->nstep - 1] = f->k[i]; /* finished when the users of every buffer are known */
   }
   f->n = 0;
+  f->moved = false;
   for (uint32_t b = 0; b < f->s->nbuf; b++) f->uses[b].n = 0;
   return MG_OK;
 }

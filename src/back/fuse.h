@@ -1,4 +1,4 @@
-/* What fusion (fuse.c, fuse_kernel.c) and loop transformation (loopopt.c) share. */
+/* What fusion (fuse.c, fuse_update.c, fuse_kernel.c) and loop transformation (loopopt.c) share. */
 #ifndef MG_BACK_FUSE_H
 #define MG_BACK_FUSE_H
 #include "back/back.h"
@@ -24,6 +24,8 @@ typedef struct FuKernel {
   bool alone;          /* takes no further nest (scatter, read-modify-write) */
   int nphase;
   uint32_t ops;        /* size of its expressions */
+  uint32_t *pred, npred, cap_pred; /* kernels (since the last extern call) that must have ended before it */
+  bool placed;         /* in the final order */
 } FuKernel;
 
 /* ---- loopopt.c ---- */
@@ -44,6 +46,15 @@ bool fu_row_local(MgExprs *x, ExprRef a, ExprRef b, const SymRef *range, int sha
 int64_t fu_hint(const MgExprs *x, const SymRef *range, int from, int to); /* product of ranges, at the hints */
 /* Large reductions with few results become two stages that threads can share. */
 MgRc fu_two_stages(MgSched *s, const MgLoop *l, MgLoop *out[2], int *n);
+/* ---- fuse_update.c ---- */
+/* Loads of b of memory that k updates in place become the stored values; then b must run in *phase (-1: there are
+ * none).  *ok false: that is not possible, b must not join. */
+MgRc fu_take_updates(FuKernel *k, FuNest *b, int *phase, bool *ok);
+/* Must kernel `before` have ended before `after` starts? */
+bool fu_needs(FuKernel *const *k, uint32_t after, uint32_t before);
+/* Orders the kernels between two extern calls as they need each other; puts those that do not depend on each other side by
+ * side, where that costs no memory. */
+MgRc fu_order(MgSched *s, FuKernel **k, uint32_t n);
 /* ---- fuse_kernel.c ---- */
 /* Chooses vector index and parallel ranges, keeps temporaries local, makes the kernel's arguments. */
 MgRc fu_finish(FuKernel *k, const uint32_t *users, MgKernel *out, uint32_t number);

@@ -367,7 +367,7 @@ static MgRc add_buf(MgSched *s, MgKernel *k, uint32_t *cap, BufRef b) {
   return MG_OK;
 }
 
-static int64_t grain_of(const FuKernel *k) {
+static int64_t work_of(const FuKernel *k) {
   const MgExprs *x = k->s->x;
   int64_t work = 0;
   for (uint32_t i = 0; i < k->n; i++) {
@@ -375,7 +375,7 @@ static int64_t grain_of(const FuKernel *k) {
     int64_t ops = (l->body ? mg_ex_count_ops(x, l->body) : 0) + mg_ex_count_ops(x, l->value);
     work += fu_hint(x, l->range, k->shared, fu_all(l)) * (4 + ops) / 4;
   }
-  return work >= GRAIN_WORK ? 1 : GRAIN_WORK / (work ? work : 1);
+  return work ? work : 1;
 }
 
 MgRc fu_finish(FuKernel *k, const uint32_t *users, MgKernel *out, uint32_t number) {
@@ -408,7 +408,8 @@ MgRc fu_finish(FuKernel *k, const uint32_t *users, MgKernel *out, uint32_t numbe
     TRY(add_buf(s, out, &cap, k->nest[i].l->buf));
   }
   out->nshared = (uint8_t)k->shared;
-  out->grain = grain_of(k);
+  out->work = work_of(k);
+  out->grain = out->work >= GRAIN_WORK ? 1 : GRAIN_WORK / out->work;
   snprintf(out->name, sizeof out->name, "k%u", number);
   return mg_exprs_ok(s->x);
 }

@@ -219,7 +219,8 @@ static MgRc planner_kernel(Planner *p, const MgKernel *k, MgRangeFn fn, MgPlanSt
     if (mg_ex_const_int(p->s->x, p->s->buf[k->buf[i]].nelem, &n) && n > 0)
       p->spec->bytes_moved += (uint64_t)n * (uint64_t)mg_dtype_size(p->s->buf[k->buf[i]].dtype);
   }
-  *d = (MgPlanStep){.kind = PK_kernel, .fn = fn, .buf = buf, .nbuf = k->nbuf, .grain = k->grain, .name = k->name};
+  *d = (MgPlanStep){.kind = PK_kernel, .fn = fn, .buf = buf, .nbuf = k->nbuf, .grain = k->grain, .work = k->work,
+                    .name = k->name};
   return planner_sym(p, k->outer, &d->outer);
 }
 
@@ -240,6 +241,10 @@ static MgRc planner_steps(Planner *p, const MgPlanExt *ext, const MgKernelSet *k
   for (uint32_t i = 0; i < p->f->nstep; i++)
     TRY(p->f->step[i].kind == MS_kernel ? planner_kernel(p, p->f->step[i].u.kernel, k->fn[i], &d[i])
                                         : planner_extern(p, i, &ext[i], &d[i]));
+  bool *beside = mg_new(p->s->c, bool, p->f->nstep + 1);
+  TRYP(beside);
+  TRY(mg_planner_beside(p->s, p->f, p->m, beside));
+  for (uint32_t i = 0; i < p->f->nstep; i++) d[i].beside = beside[i];
   p->spec->step = d;
   p->spec->nstep = p->f->nstep;
   return MG_OK;

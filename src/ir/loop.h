@@ -108,6 +108,7 @@ typedef struct MgKernel {
   SymRef outer;                            /* product of the shared ranges: the parallel range [0, outer) */
   BufRef *buf; uint32_t nbuf;              /* kernel arguments, in order (no MB_local buffers) */
   int64_t grain;                           /* least number of outer points worth a thread */
+  int64_t work;                            /* of one outer point, roughly in scalar operations */
   char name[32];                           /* symbol; equal kernels share one */
   uint64_t key;                            /* hash of the text up to names */
 } MgKernel;

@@ -120,9 +120,10 @@ static void plan_size(const MgPlan *p, PlanRun *r) {
 static MgRc plan_bind(PlanCall *k) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
-  for (uint32_t i = 0; i < p->nkernel; i++)
-    r->range[i] = (MgRange){p->kernel[i].fn, r->arg + p->kernel[i].arg, r->slot, r->slot[p->kernel[i].outer],
-                            p->kernel[i].grain};
+  for (uint32_t i = 0; i < p->nkernel; i++) {
+    const PlanKernel *q = &p->kernel[i];
+    r->range[i] = (MgRange){q->fn, r->arg + q->arg, r->slot, r->slot[q->outer], q->grain, q->work, q->beside};
+  }
   for (uint32_t i = 0; i < p->narena_patch; i++) {
     const PlanPatch *q = &p->arena_patch[i];
     r->arg[q->arg] = plan_place(r, q, r->mem + r->offset[p->s.buf[p->arena_buf[i]].index]);

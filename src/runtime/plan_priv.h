@@ -36,7 +36,7 @@ typedef struct PlanTensor { /* one entry of PlanRun.tensor */
 
 typedef struct PlanStep {
   uint8_t kind;          /* MgPlanStepKind */
-  PlanSpan kernels;      /* PK_kernel: ranges that run one after the other */
+  PlanSpan kernels;      /* PK_kernel: ranges, see mg_threads_run */
   PlanSpan in, out;      /* extern: entries of MgPlan.list (indices into tensor) */
   uint32_t arg;          /* PK_engine: first of nin + nout pointers in PlanRun.arg */
   PlanSpan release;      /* entries of MgPlan.list: tensors nobody needs after this step */
@@ -50,7 +50,8 @@ typedef struct PlanStep {
 typedef struct PlanKernel {
   MgRangeFn fn;
   uint32_t arg, outer;   /* first argument, slot of the range */
-  int64_t grain;
+  int64_t grain, work;
+  bool beside;
 } PlanKernel;
 
 typedef struct PlanRun {  /* everything one running call writes; owned by one thread at a time */

@@ -17,6 +17,8 @@ typedef struct Team {
   uint32_t n;
 } Team;
 
+enum { WAVE_WORK = 16384, LINE_POINTS = 16 }; /* work worth a thread; points that a cut leaves together */
+
 static inline bool range_splits(const MgRange *r) { return r->n > 1 && r->n / 2 >= r->grain; }
 
 /* The part of one thread: equal shares, or everything on thread 0 when the range is short. */
@@ -31,24 +33,73 @@ static void range_part(const MgRange *r, int64_t thread, int64_t team) {
   if (begin < end) r->fn(r->buf, r->size, begin, end);
 }
 
-static void team_body(void *arg) {
-  const Team *t = arg;
-  int64_t thread = mg_abi.omp_get_thread_num(), team = mg_abi.omp_get_num_threads();
-  for (uint32_t i = 0; i < t->n; i++) {
-    if (i) mg_abi.gomp_barrier();
-    range_part(&t->r[i], thread, team);
-  }
+/* ---- waves: ranges that may run at the same time, seen as one line of work that is cut into equal parts ---- */
+
+static uint32_t wave_end(const MgRange *r, uint32_t first, uint32_t n) {
+  uint32_t end = first + 1;
+  while (end < n && r[end].beside) end++;
+  return end;
 }
+
+static int64_t wave_work(const MgRange *r, uint32_t n) {
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < n; i++) sum += r[i].n * r[i].work;
+  return sum;
+}
+
+static bool wave_splits(const MgRange *r, uint32_t n) { return n == 1 ? range_splits(r) : wave_work(r, n) >= 2 * WAVE_WORK; }
 
 static inline void range_serial(const MgRange *r) {
   if (r->n > 0) r->fn(r->buf, r->size, 0, r->n);
 }
 
+/* The point of r at `work` from its start; every thread asks for the same cuts. */
+static int64_t range_cut(const MgRange *r, int64_t work) {
+  int64_t all = r->n * r->work;
+  if (work <= 0) return 0;
+  if (work >= all) return r->n;
+  if (!range_splits(r)) return 2 * work >= all ? r->n : 0;
+  int64_t at = (int64_t)((double)r->n * (double)work / (double)all);
+  return r->n >= 4 * LINE_POINTS ? at / LINE_POINTS * LINE_POINTS : at;
+}
+
+static void wave_part(const MgRange *r, uint32_t n, int64_t thread, int64_t team) {
+  if (n == 1) {
+    range_part(r, thread, team);
+    return;
+  }
+  int64_t all = wave_work(r, n), parts = all / WAVE_WORK, at = 0;
+  if (parts > team) parts = team;
+  if (parts < 1) parts = 1;
+  if (thread >= parts) return;
+  int64_t from = (int64_t)((double)all * (double)thread / (double)parts);
+  int64_t to = thread + 1 == parts ? all : (int64_t)((double)all * (double)(thread + 1) / (double)parts);
+  for (uint32_t i = 0; i < n; at += r[i].n * r[i].work, i++) {
+    int64_t begin = range_cut(&r[i], from - at), end = range_cut(&r[i], to - at);
+    if (begin < end) r[i].fn(r[i].buf, r[i].size, begin, end);
+  }
+}
+
+static void team_body(void *arg) {
+  const Team *t = arg;
+  int64_t thread = mg_abi.omp_get_thread_num(), team = mg_abi.omp_get_num_threads();
+  for (uint32_t i = 0, end; i < t->n; i = end) {
+    end = wave_end(t->r, i, t->n);
+    if (i) mg_abi.gomp_barrier();
+    wave_part(&t->r[i], end - i, thread, team);
+  }
+}
+
 void mg_threads_run(const MgRange *r, uint32_t n, unsigned nthread) {
-  uint32_t first = 0, last = n;
-  while (first < last && !range_splits(&r[first])) range_serial(&r[first++]);
-  if (first == last) return;
-  while (!range_splits(&r[last - 1])) last--;
+  uint32_t first = n, last = n; /* the waves from the first to the last one that splits share a region */
+  for (uint32_t i = 0, end; i < n; i = end) {
+    end = wave_end(r, i, n);
+    if (!wave_splits(r + i, end - i)) continue;
+    if (first == n) first = i;
+    last = end;
+  }
+  for (uint32_t i = 0; i < first; i++) range_serial(&r[i]);
+  if (first == n) return;
   if (!nthread) nthread = mg_abi_threads();
   pthread_once(&threads_once, threads_watch_fork);
   if (nthread > 1 && !threads_forked && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel()) {

@@ -12,9 +12,11 @@ typedef struct MgRange {  /* fn over [0, n), any split is right */
   const int64_t *size;
   int64_t n;
   int64_t grain;          /* least points worth a thread */
+  int64_t work;           /* of a point, roughly in scalar operations; only compared between ranges of a wave */
+  bool beside;            /* may run at the same time as the ranges before it: they are one wave */
 } MgRange;
 
-/* Runs the ranges in order, each finished before the next starts.  nthread 0: as many as torch uses.
+/* Runs the ranges in order, each wave of them finished before the next starts.  nthread 0: as many as torch uses.
  * Short ones run on the calling thread; long ones share one parallel region. */
 void mg_threads_run(const MgRange *r, uint32_t n, unsigned nthread);
 /* fn(arg) once on every thread that a parallel region of the calling thread may have used. */
