@@ -498,6 +498,17 @@ static PyObject *wrap_proxy(PyObject *v, SrcRef src) {
   return p;
 }
 
+/* A view of a dict becomes one of what the recording sees of it.  NULL without exception: that is the dict itself. */
+static PyObject *wrap_view(PyObject *v, SrcRef src, PyObject *dict, const char *name) {
+  if (src) mg_guard_add(ident_guards(), GK_type, src, (PyObject *)Py_TYPE(v), 0);
+  PyObject *seen = mg_wrap(dict, ident_sub(SRC_viewed, src, 0, NULL)), *text = NULL, *w = NULL;
+  if (seen && seen != dict && (text = PyUnicode_FromString(name))) w = mg_view_new(seen, text);
+  Py_XDECREF(text);
+  Py_XDECREF(seen);
+  if (w && mg_older_add(v, w, src, OLDER_bound)) Py_CLEAR(w);
+  return w;
+}
+
 /* Larger dicts are not copied: C code may only read them, key by key (record_call.c). */
 enum { DICT_COPY_LIMIT = 512 };
 
@@ -520,6 +531,8 @@ static bool ident_can_copy(PyTypeObject *t) {
 static PyObject *wrap_new(PyObject *v, SrcRef src) {
   MgRec *r = mg_rec;
   PyTypeObject *t = Py_TYPE(v);
+  PyObject *w, *dict;
+  const char *name;
   mg_guard_type(r->guards, t);
   if (PyType_Check(v)) mg_guard_type(r->guards, (PyTypeObject *)v); /* may be called */
   if (t == &PyTuple_Type || (PyTuple_Check(v) && mg_solid_base(t) == &PyTuple_Type)) return wrap_tuple(v, src);
@@ -533,7 +546,9 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
   if (t == mg_torch.deque) return wrap_deque(v, src);
   if (t == &PyCell_Type) return wrap_cell(v, src);
   else if (t == &PyDictProxy_Type) return wrap_proxy(v, src);
-  else if (t == &PyMethod_Type) return wrap_method(v, src);
+  else if ((dict = mg_view_of(v, &name))) {
+    if ((w = wrap_view(v, src, dict, name)) || PyErr_Occurred()) return w;
+  } else if (t == &PyMethod_Type) return wrap_method(v, src);
   else if (t == &_PyMethodWrapper_Type) return wrap_slot(v, src);
   else if (t == mg_torch.partial) return wrap_partial(v, src);
   else if (t == &PyCFunction_Type) {

@@ -87,6 +87,7 @@ int mg_names_init(void) {
       {"torch.autograd.variable", "Variable._execution_engine", &mg_torch.engine},
       {"torch.autograd.graph", "_engine_run_backward", &mg_torch.engine_run_backward},
       {"torch.optim.optimizer", "_get_value", &mg_torch.optim_get_value},
+      {"collections", "namedtuple", &mg_torch.namedtuple},
       {"torch._C", "_FunctionBase", &mg_torch.function_base},
       {"torch.optim.optimizer", "Optimizer", &mg_torch.optimizer},
       {"torch._ops", "OpOverload", &mg_torch.op_overload},
@@ -127,6 +128,23 @@ PyObject *mg_dict_iter(PyObject *dict) {
 int mg_dict_put(PyObject *dict, PyObject *key, PyObject *v) {
   return PyODict_Check(dict) ? PyODict_SetItem(dict, key, v) : PyDict_SetItem(dict, key, v);
 }
+
+PyObject *mg_view_of(PyObject *o, const char **name) {
+  static const struct { PyTypeObject *t; const char *name; } kinds[] = {
+      {&PyDictKeys_Type, "keys"}, {&PyDictValues_Type, "values"}, {&PyDictItems_Type, "items"},
+      {&PyODictKeys_Type, "keys"}, {&PyODictValues_Type, "values"}, {&PyODictItems_Type, "items"}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (Py_TYPE(o) == kinds[i].t) {
+      *name = kinds[i].name;
+      return *(PyObject **)((char *)o + sizeof(PyObject)); /* the first field of all views */
+    }
+  return NULL;
+}
+
+PyObject *mg_view_new(PyObject *dict, PyObject *name) {
+  return PyObject_CallMethodOneArg((PyObject *)(PyODict_Check(dict) ? &PyODict_Type : &PyDict_Type), name, dict);
+}
+
 
 int mg_set_copy(PyObject *to, PyObject *from) {
   PySetObject *c = (PySetObject *)to, *s = (PySetObject *)from;

@@ -91,6 +91,7 @@ typedef struct MgTorchObjs {
   PyObject *record_enter, *record_exit; /* torch.autograd.profiler.record_function.__enter__, __exit__ */
   PyObject *engine, *engine_run_backward; /* the autograd engine, and the function that calls it */
   PyObject *optim_get_value;   /* torch.optim.optimizer._get_value */
+  PyObject *namedtuple;        /* collections.namedtuple */
   PyTypeObject *function_base; /* torch._C._FunctionBase: nodes of gradient graphs that are made in Python */
   PyTypeObject *optimizer;     /* torch.optim.Optimizer */
   PyObject *op_overload;       /* torch._ops.OpOverload */
@@ -106,6 +107,9 @@ PyObject *mg_new_instance(PyTypeObject *t);
 /* An iterator over the keys of a dict or OrderedDict, in order, that no subclass can override. */
 PyObject *mg_dict_iter(PyObject *dict);
 int mg_dict_put(PyObject *dict, PyObject *key, PyObject *v); /* the same for setting */
+/* What a view of a dict shows, borrowed, and the name of the method that makes it; NULL when o is no such view. */
+PyObject *mg_view_of(PyObject *o, const char **name);
+PyObject *mg_view_new(PyObject *dict, PyObject *name); /* by the dict's base in C, whatever a subclass says */
 /* Copies the table of a set into an empty one: the same order now, and after the same changes.  -1 with an exception. */
 int mg_set_copy(PyObject *to, PyObject *from);
 int mg_names_init(void); /* -1 with an exception set; later calls do nothing */

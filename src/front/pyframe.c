@@ -1,6 +1,7 @@
 /* Everything that depends on the layout of CPython's frames, generators and thread states (3.11, 3.12). */
 #define Py_BUILD_CORE 1
 #include "front/pyframe.h"
+#include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
 #include <internal/pycore_genobject.h>
 #include <internal/pycore_interp.h>
@@ -124,6 +125,47 @@ PyObject *mg_pyframe_unresume(PyThreadState *ts, MgFrame *f, int yield_unit) {
 MgFrame *mg_pyframe_suspended(PyObject *gen) {
   PyGenObject *g = (PyGenObject *)gen;
   return g->gi_frame_state == FRAME_SUSPENDED ? (MgFrame *)g->gi_iframe : NULL;
+}
+
+MgFrame *mg_pyframe_paused(PyObject *gen, bool *started) {
+  PyGenObject *g = (PyGenObject *)gen;
+  if (g->gi_exc_state.exc_value && g->gi_exc_state.exc_value != Py_None) return NULL;
+  *started = g->gi_frame_state == FRAME_SUSPENDED;
+  return *started || g->gi_frame_state == FRAME_CREATED ? (MgFrame *)g->gi_iframe : NULL;
+}
+
+bool mg_pyframe_gen_finished(PyObject *gen) { return ((PyGenObject *)gen)->gi_frame_state >= FRAME_COMPLETED; }
+
+void mg_pyframe_fill_generator(PyObject *gen, PyObject *const *v, int n, int unit) {
+  PyGenObject *g = (PyGenObject *)gen;
+  MgFrame *f = (MgFrame *)g->gi_iframe;
+  int first = f->stacktop;
+  for (int i = 0; i < n; i++) {
+    PyObject **slot = &f->localsplus[i];
+    _PyLocals_Kind kind = i < f->f_code->co_nlocalsplus ? _PyLocals_GetKind(f->f_code->co_localspluskinds, i) : CO_FAST_LOCAL;
+    if (unit < 0 && kind & CO_FAST_FREE) continue;
+    if (unit < 0 && kind & CO_FAST_CELL && *slot && PyCell_Check(*slot)) PyCell_Set(*slot, v[i]);
+    else if (i < first) Py_XSETREF(*slot, Py_XNewRef(v[i]));
+    else *slot = Py_XNewRef(v[i]);
+  }
+  if (unit < 0) return;
+  f->stacktop = n;
+  mg_pyframe_set_lasti(f, unit);
+  g->gi_frame_state = FRAME_SUSPENDED;
+}
+
+PyObject *mg_pyframe_call_blank(PyObject *func) {
+  PyCodeObject *co = (PyCodeObject *)Py_NewRef(PyFunction_GET_CODE(func));
+  int n = co->co_argcount + co->co_kwonlyargcount;
+  PyObject *r = NULL, **args = PyMem_New(PyObject *, n + 1);
+  PyObject *names = co->co_kwonlyargcount ? PyTuple_GetSlice(co->co_localsplusnames, co->co_argcount, n) : NULL;
+  if (!args) PyErr_NoMemory();
+  for (int i = 0; args && i < n; i++) args[i] = Py_None;
+  if (!PyErr_Occurred()) r = PyObject_Vectorcall(func, args, (size_t)co->co_argcount, names);
+  PyMem_Free(args);
+  Py_XDECREF(names);
+  Py_DECREF(co);
+  return r;
 }
 
 void mg_pyframe_end_generator(PyObject *gen) {

@@ -1,7 +1,8 @@
-/* Python functions of torch that mean something else while recording.
+/* Python functions, mostly of torch, that mean something else while recording.
  * In: a Python function about to be called, with its arguments.  Out: the call's result, or "record it as it is".
  * Each stands for what the function does to the program, without the parts that only serve torch's own tools: profiler
- * marks, loggers and thread contexts around the autograd engine, reads of optimizer counters. */
+ * marks, loggers and thread contexts around the autograd engine, reads of optimizer counters.  The same for functions of the
+ * standard library that a recording cannot look into. */
 #include "front/backward.h"
 #include "front/checkpoint.h"
 #include "front/names.h"
@@ -30,6 +31,21 @@ static PyObject *replace_get_value(PyObject *self, PyObject *const *arg, size_t 
   return mg_standin_is(arg[0]) ? PyObject_CallMethod(arg[0], "double", NULL) : Py_NewRef(arg[0]);
 }
 
+/* collections.namedtuple evaluates text, which depends on nothing but its arguments: run as it is, the class is new. */
+static PyObject *replace_namedtuple(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+  MgPause pause = mg_rec_pause();
+  PyObject *t = PyObject_Vectorcall(mg_torch.namedtuple, arg, nargsf, kwnames), *k, *v;
+  mg_rec_resume(pause);
+  mg_fresh(t);
+  for (Py_ssize_t at = 0; t && PyDict_Next(mg_type_dict((PyTypeObject *)t), &at, &k, &v);) {
+    bool wrapped = Py_TYPE(v) == &PyStaticMethod_Type || Py_TYPE(v) == &PyClassMethod_Type;
+    PyObject *f = wrapped ? PyObject_GetAttrString(v, "__func__") : Py_NewRef(v);
+    if (f && PyFunction_Check(f)) mg_fresh(f);
+    Py_XDECREF(f);
+  }
+  return t;
+}
+
 typedef PyObject *(*ReplaceFn)(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames);
 
 bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
@@ -38,6 +54,7 @@ bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t 
       {mg_torch.record_exit, replace_none},
       {mg_torch.engine_run_backward, replace_engine},
       {mg_torch.optim_get_value, replace_get_value},
+      {mg_torch.namedtuple, replace_namedtuple},
   };
   if (fn == mg_torch.checkpoint) return mg_checkpoint_call(arg, nargsf, kwnames, out);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

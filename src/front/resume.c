@@ -240,26 +240,13 @@ done:
 
 /* Makes the next frame of run (stolen) and runs it to its end: what it returns, or NULL with an exception. */
 static PyObject *resume_call(MgInnerRun *run) {
-  const MgInner *in = &run->e->inner[run->next];
-  PyObject *func = Py_NewRef(run->value[in->first]), *small[RESUME_SMALL], **args = small, *r = NULL;
-  PyCodeObject *co = (PyCodeObject *)Py_NewRef(PyFunction_GET_CODE(func));
-  int n = co->co_argcount + co->co_kwonlyargcount;
-  PyObject *names = co->co_kwonlyargcount ? PyTuple_GetSlice(co->co_localsplusnames, co->co_argcount, n) : NULL;
-  if (n > RESUME_SMALL && !(args = mg_malloc(sizeof *args * (size_t)n))) PyErr_NoMemory();
-  if (!PyErr_Occurred()) {
-    for (int i = 0; i < n; i++) args[i] = Py_None;
-    resume_waiting = run;
-    r = PyObject_Vectorcall(func, args, (size_t)co->co_argcount, names);
-    if (resume_waiting == run) { /* no frame came */
-      resume_waiting = NULL;
-      resume_run_free(run);
-    }
-  } else {
+  PyObject *func = Py_NewRef(run->value[run->e->inner[run->next].first]);
+  resume_waiting = run;
+  PyObject *r = mg_pyframe_call_blank(func);
+  if (resume_waiting == run) { /* no frame came */
+    resume_waiting = NULL;
     resume_run_free(run);
   }
-  if (args != small) free(args);
-  Py_XDECREF(names);
-  Py_DECREF(co);
   Py_DECREF(func);
   return r;
 }

@@ -1,33 +1,23 @@
 /* Building the construction program. */
-#include "front/snapshot.h"
+#include "front/snapshot_build.h"
 #include <stdlib.h>
 #include <string.h>
 #include "front/alias.h"
 #include "front/cache.h"
 #include "front/backward.h"
 #include "front/identity.h"
+#include "front/pyframe.h"
+#include "front/skip.h"
 #include "front/symfloat.h"
 
-typedef struct Builder {
-  MgSnapshot *s;
-  MgMap memo;     /* object -> value number */
-  MgMap out;      /* graph value -> output number */
-  MgMap owner;    /* instance dict of a fresh object that something else holds, too -> index into the list of fresh objects */
-  PyObject *keep; /* list: temporaries that the memo names */
-} Builder;
-
-enum { FAIL = UINT32_MAX - 1 }; /* a break or an exception is set */
-
-static uint32_t snap_build(Builder *b, PyObject *o);
-
-static uint32_t snap_refuse(PyObject *o) {
+uint32_t mg_snap_refuse(PyObject *o) {
   mg_rec_break(BK_snapshot, "a %s is alive at the end of the graph", Py_TYPE(o)->tp_name);
-  return FAIL;
+  return SNAP_FAIL;
 }
 
 static uint32_t snap_nomem(void) {
   PyErr_NoMemory();
-  return FAIL;
+  return SNAP_FAIL;
 }
 
 static void *snap_grow(void *p, uint32_t *cap, uint32_t need, size_t size) {
@@ -40,7 +30,7 @@ static void *snap_grow(void *p, uint32_t *cap, uint32_t need, size_t size) {
 }
 
 /* Appends one instruction; obj is kept, modules excepted. to_older: it changes an older object. */
-static uint32_t snap_append(Builder *b, MgSnapInstr q, const uint32_t *arg, bool to_older) {
+static uint32_t snap_append(MgBuilder *b, MgSnapInstr q, const uint32_t *arg, bool to_older) {
   MgSnapshot *s = b->s;
   MgSnapInstr **list = to_older ? &s->w : &s->p;
   uint32_t *n = to_older ? &s->nw : &s->n;
@@ -52,7 +42,7 @@ static uint32_t snap_append(Builder *b, MgSnapInstr q, const uint32_t *arg, bool
   if (!to_older && !*n) p[(*n)++] = (MgSnapInstr){0};
   if (q.obj) {
     if (PyObject_TypeCheck(q.obj, mg_torch.module)) mg_guards_hold(mg_rec->guards, q.obj);
-    else if (PyList_Append(s->keep, q.obj)) return FAIL;
+    else if (PyList_Append(s->keep, q.obj)) return SNAP_FAIL;
   }
   if (q.narg) memcpy(pool + s->npool, arg, q.narg * sizeof *arg);
   q.arg = s->npool;
@@ -61,30 +51,36 @@ static uint32_t snap_append(Builder *b, MgSnapInstr q, const uint32_t *arg, bool
   return (*n)++;
 }
 
-static uint32_t snap_emit(Builder *b, MgSnapOp op, PyObject *obj, uint32_t a, const uint32_t *arg, uint32_t narg) {
+static uint32_t snap_emit(MgBuilder *b, MgSnapOp op, PyObject *obj, uint32_t a, const uint32_t *arg, uint32_t narg) {
   MgSnapInstr q = {(uint8_t)op, a, narg, 0, obj};
   return snap_append(b, q, arg, op >= SN_fill_list && (b->s->p[a].op == SN_src || b->s->p[a].op == SN_const));
 }
 
 /* Builds items and emits one instruction over them. target != 0: a fill, else a new value. */
-static uint32_t snap_emit_over(Builder *b, MgSnapOp op, PyObject *obj, uint32_t target, PyObject *const *item, Py_ssize_t n) {
+uint32_t mg_snap_emit_over(MgBuilder *b, MgSnapOp op, PyObject *obj, uint32_t target, PyObject *const *item, Py_ssize_t n) {
   uint32_t fixed[16], *arg = n <= 16 ? fixed : mg_malloc(sizeof *arg * (size_t)n), r = 0;
   if (!arg) return snap_nomem();
-  for (Py_ssize_t i = 0; i < n && r != FAIL; i++) {
-    r = arg[i] = item[i] ? snap_build(b, item[i]) : 0;
+  for (Py_ssize_t i = 0; i < n && r != SNAP_FAIL; i++) {
+    r = arg[i] = item[i] ? mg_snap_build(b, item[i]) : 0;
   }
-  if (r != FAIL) r = snap_emit(b, op, obj, target, arg, (uint32_t)n);
+  if (r != SNAP_FAIL) r = snap_emit(b, op, obj, target, arg, (uint32_t)n);
   if (arg != fixed) free(arg);
   return r;
 }
 
-static bool snap_memo(Builder *b, PyObject *o, uint32_t v) {
-  if (v != FAIL && mg_map_putp(&b->memo, o, v) != MG_OK) snap_nomem();
-  return v != FAIL && !PyErr_Occurred();
+uint32_t mg_snap_emit_typed(MgBuilder *b, MgSnapOp op, PyTypeObject *t, PyObject *item) {
+  bool made = mg_is_fresh((PyObject *)t);
+  PyObject *part[2] = {item ? item : (PyObject *)t, (PyObject *)t};
+  return mg_snap_emit_over(b, op, made ? NULL : (PyObject *)t, 0, part, (item != NULL) + made);
+}
+
+bool mg_snap_memo(MgBuilder *b, PyObject *o, uint32_t v) {
+  if (v != SNAP_FAIL && mg_map_putp(&b->memo, o, v) != MG_OK) snap_nomem();
+  return v != SNAP_FAIL && !PyErr_Occurred();
 }
 
 /* Keys and values of a dict in order, as one tuple: borrowed from b->keep.  Subclasses are read by their static base. */
-static PyObject *snap_dict_items(Builder *b, PyObject *d) {
+static PyObject *snap_dict_items(MgBuilder *b, PyObject *d) {
   PyObject *flat = PyList_New(0), *k, *v;
   PyObject *it = flat ? mg_dict_iter(d) : NULL;
   int rc = it ? 0 : -1;
@@ -103,12 +99,12 @@ static PyObject *snap_dict_items(Builder *b, PyObject *d) {
 
 /* ---- one object ---- */
 
-static uint32_t snap_older(Builder *b, MgOlder *e) {
+static uint32_t snap_older(MgBuilder *b, MgOlder *e) {
   if (e->src && !mg_guards_pinned(mg_rec->guards, e->src)) return snap_emit(b, SN_src, NULL, e->src, NULL, 0);
   return snap_emit(b, SN_const, e->orig, 0, NULL, 0);
 }
 
-static uint32_t snap_output(Builder *b, ValRef v, MgSnapOp op) {
+static uint32_t snap_output(MgBuilder *b, ValRef v, MgSnapOp op) {
   MgSnapshot *s = b->s;
   uint32_t i = mg_map_get(&b->out, (uint64_t)v + 2);
   if (i == MG_MAP_NONE) {
@@ -123,23 +119,23 @@ static uint32_t snap_output(Builder *b, ValRef v, MgSnapOp op) {
 }
 
 /* A number: its source's value, or computed by the graph. */
-static uint32_t snap_number(Builder *b, PyObject *o) {
+static uint32_t snap_number(MgBuilder *b, PyObject *o) {
   SrcRef src;
   ValRef val;
   if (!mg_symfloat_origin(o, &src, &val)) return snap_output(b, val, SN_item);
   return snap_emit(b, mg_rec->guards->src[src].kind == SRC_calc ? SN_calc : SN_src, NULL, src, NULL, 0);
 }
 
-static uint32_t snap_list(Builder *b, PyObject *o) {
+static uint32_t snap_list(MgBuilder *b, PyObject *o) {
   uint32_t me = snap_emit(b, SN_list, NULL, 0, NULL, 0);
-  if (!snap_memo(b, o, me)) return FAIL;
+  if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   PyListObject *l = (PyListObject *)o;
-  if (Py_SIZE(l) && snap_emit_over(b, SN_fill_list, NULL, me, l->ob_item, Py_SIZE(l)) == FAIL) return FAIL;
+  if (Py_SIZE(l) && mg_snap_emit_over(b, SN_fill_list, NULL, me, l->ob_item, Py_SIZE(l)) == SNAP_FAIL) return SNAP_FAIL;
   return me;
 }
 
 /* Instance dicts that are values themselves (c.__dict__ on the stack) belong to their owners. */
-static int snap_find_owners(Builder *b) {
+static int snap_find_owners(MgBuilder *b) {
   PyObject *fresh = mg_rec->ident->keep;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(fresh); i++) {
     PyObject *o = PyList_GET_ITEM(fresh, i), **d;
@@ -150,21 +146,21 @@ static int snap_find_owners(Builder *b) {
   return 0;
 }
 
-static uint32_t snap_dict(Builder *b, PyObject *o) {
+static uint32_t snap_dict(MgBuilder *b, PyObject *o) {
   uint32_t owner = mg_map_getp(&b->owner, o);
-  if (owner != MG_MAP_NONE) return snap_emit_over(b, SN_instdict, NULL, 0, &PyList_GET_ITEM(mg_rec->ident->keep, owner), 1);
+  if (owner != MG_MAP_NONE) return mg_snap_emit_over(b, SN_instdict, NULL, 0, &PyList_GET_ITEM(mg_rec->ident->keep, owner), 1);
   uint32_t me = snap_emit(b, SN_dict, (PyObject *)Py_TYPE(o), 0, NULL, 0);
-  if (!snap_memo(b, o, me)) return FAIL;
+  if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   PyObject *items = snap_dict_items(b, o);
-  if (!items) return FAIL;
+  if (!items) return SNAP_FAIL;
   if (PyTuple_GET_SIZE(items) &&
-      snap_emit_over(b, SN_fill_dict, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) == FAIL)
-    return FAIL;
+      mg_snap_emit_over(b, SN_fill_dict, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) == SNAP_FAIL)
+    return SNAP_FAIL;
   return me;
 }
 
 /* The elements of a set, whatever a subclass says about iteration: borrowed from b->keep. */
-static PyObject *snap_set_items(Builder *b, PyObject *o) {
+static PyObject *snap_set_items(MgBuilder *b, PyObject *o) {
   PyObject *it = PySet_Type.tp_iter(o), *items = it ? PySequence_Tuple(it) : NULL;
   Py_XDECREF(it);
   if (items && PyList_Append(b->keep, items)) Py_CLEAR(items);
@@ -172,78 +168,55 @@ static PyObject *snap_set_items(Builder *b, PyObject *o) {
   return items;
 }
 
-static uint32_t snap_set(Builder *b, PyObject *o, bool frozen) {
+static uint32_t snap_set(MgBuilder *b, PyObject *o, bool frozen) {
   PyObject *items = snap_set_items(b, o);
-  if (!items) return FAIL;
+  if (!items) return SNAP_FAIL;
   PyObject **p = &PyTuple_GET_ITEM(items, 0);
-  if (frozen) return snap_emit_over(b, SN_frozenset, NULL, 0, p, PyTuple_GET_SIZE(items));
+  if (frozen) return mg_snap_emit_over(b, SN_frozenset, NULL, 0, p, PyTuple_GET_SIZE(items));
   uint32_t me = snap_emit(b, SN_set, NULL, 0, NULL, 0);
-  if (!snap_memo(b, o, me)) return FAIL;
-  if (PyTuple_GET_SIZE(items) && snap_emit_over(b, SN_fill_set, NULL, me, p, PyTuple_GET_SIZE(items)) == FAIL) return FAIL;
+  if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
+  if (PyTuple_GET_SIZE(items) && mg_snap_emit_over(b, SN_fill_set, NULL, me, p, PyTuple_GET_SIZE(items)) == SNAP_FAIL) return SNAP_FAIL;
   return me;
 }
 
-static uint32_t snap_cell(Builder *b, PyObject *o) {
+static uint32_t snap_cell(MgBuilder *b, PyObject *o) {
   uint32_t me = snap_emit(b, SN_cell, NULL, 0, NULL, 0);
-  if (!snap_memo(b, o, me)) return FAIL;
+  if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   PyObject *x = PyCell_GET(o);
-  if (x && snap_emit_over(b, SN_set_cell, NULL, me, &x, 1) == FAIL) return FAIL;
+  if (x && mg_snap_emit_over(b, SN_set_cell, NULL, me, &x, 1) == SNAP_FAIL) return SNAP_FAIL;
   return me;
 }
 
-static uint32_t snap_tuple_subclass(Builder *b, PyObject *o) {
-  PyObject *plain = PyTuple_GetSlice(o, 0, PyTuple_GET_SIZE(o));
-  if (!plain || PyList_Append(b->keep, plain)) {
-    Py_XDECREF(plain);
-    return FAIL;
-  }
-  uint32_t r = snap_emit_over(b, SN_tuple_of, (PyObject *)Py_TYPE(o), 0, &plain, 1);
-  Py_DECREF(plain);
-  return r;
-}
-
-static uint32_t snap_function(Builder *b, PyObject *o) {
-  PyFunctionObject *f = (PyFunctionObject *)o;
-  PyObject *part[4] = {f->func_closure, f->func_defaults, f->func_kwdefaults, f->func_dict};
-  if (part[3] && !PyDict_GET_SIZE(part[3])) part[3] = NULL;
-  /* The template must not keep what the recording saw: only code, globals and names are taken from it. */
-  PyObject *bare = PyFunction_NewWithQualName(f->func_code, f->func_globals, f->func_qualname);
-  if (!bare) return FAIL;
-  Py_XSETREF(((PyFunctionObject *)bare)->func_doc, Py_XNewRef(f->func_doc));
-  Py_XSETREF(((PyFunctionObject *)bare)->func_name, Py_XNewRef(f->func_name));
-  uint32_t r = snap_emit_over(b, SN_function, bare, 0, part, 4);
-  Py_DECREF(bare);
-  return r;
-}
-
-static uint32_t snap_wrapper(Builder *b, PyObject *o) {
+static uint32_t snap_wrapper(MgBuilder *b, PyObject *o) {
   PyObject *self = PyObject_GetAttr(o, mg_names.self), *descr = ((PyObject **)((char *)o + sizeof(PyObject)))[0];
-  if (!self) return FAIL;
-  uint32_t r = snap_emit_over(b, SN_wrapper, descr, 0, &self, 1);
+  if (!self) return SNAP_FAIL;
+  uint32_t r = mg_snap_emit_over(b, SN_wrapper, descr, 0, &self, 1);
   Py_DECREF(self);
   return r;
 }
 
+/* type(o)(*args); args is stolen, NULL is a failure. */
+static uint32_t snap_remake(MgBuilder *b, PyObject *o, PyObject *args) {
+  uint32_t r = SNAP_FAIL;
+  PyObject *part[2] = {(PyObject *)Py_TYPE(o), args};
+  if (args && !PyList_Append(b->keep, args)) r = mg_snap_emit_over(b, SN_call, NULL, 0, part, 2);
+  Py_XDECREF(args);
+  return r;
+}
+
 /* super() proxies attribute reads, so __reduce_ex__ would answer for the object behind it. */
-static uint32_t snap_super(Builder *b, PyObject *o) {
-  PyObject *args = Py_BuildValue("(NN)", PyObject_GetAttrString(o, "__thisclass__"), PyObject_GetAttrString(o, "__self__"));
-  if (!args || PyList_Append(b->keep, args)) {
-    Py_XDECREF(args);
-    return FAIL;
-  }
-  Py_DECREF(args);
-  PyObject *part[2] = {(PyObject *)&PySuper_Type, args};
-  return snap_emit_over(b, SN_call, NULL, 0, part, 2);
+static uint32_t snap_super(MgBuilder *b, PyObject *o) {
+  return snap_remake(b, o, Py_BuildValue("(NN)", PyObject_GetAttrString(o, "__thisclass__"), PyObject_GetAttrString(o, "__self__")));
 }
 
 /* Attributes of an instance: those in its dict, then those in slots. */
-static uint32_t snap_attributes(Builder *b, PyObject *o, uint32_t me) {
+static uint32_t snap_attributes(MgBuilder *b, PyObject *o, uint32_t me) {
   PyObject **d = _PyObject_GetDictPtr(o), *k, *v;
   Py_ssize_t pos = 0;
   while (d && *d && PyDict_Next(*d, &pos, &k, &v)) {
     PyObject *descr = PyUnicode_Check(k) ? _PyType_Lookup(Py_TYPE(o), k) : NULL;
     bool hidden = descr && Py_TYPE(descr)->tp_descr_set; /* setattr would go to a property */
-    if (snap_emit_over(b, hidden || !PyUnicode_Check(k) ? SN_put_attr : SN_set_attr, k, me, &v, 1) == FAIL) return FAIL;
+    if (mg_snap_emit_over(b, hidden || !PyUnicode_Check(k) ? SN_put_attr : SN_set_attr, k, me, &v, 1) == SNAP_FAIL) return SNAP_FAIL;
   }
   PyObject *mro = Py_TYPE(o)->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
@@ -255,61 +228,53 @@ static uint32_t snap_attributes(Builder *b, PyObject *o, uint32_t me) {
         PyErr_Clear(); /* an empty slot */
         continue;
       }
-      uint32_t r = PyList_Append(b->keep, x) ? FAIL : snap_emit_over(b, SN_set_attr, k, me, &x, 1);
+      uint32_t r = PyList_Append(b->keep, x) ? SNAP_FAIL : mg_snap_emit_over(b, SN_set_attr, k, me, &x, 1);
       Py_DECREF(x);
-      if (r == FAIL) return FAIL;
+      if (r == SNAP_FAIL) return SNAP_FAIL;
     }
   }
   return me;
 }
 
-/* What a view shows, the first field of all views.  NULL when o is no view of a dict; *name: the method that makes it. */
-static PyObject *snap_view_of(PyObject *o, const char **name) {
-  static const struct { PyTypeObject *t; const char *name; } kinds[] = {
-      {&PyDictKeys_Type, "keys"}, {&PyDictValues_Type, "values"}, {&PyDictItems_Type, "items"},
-      {&PyODictKeys_Type, "keys"}, {&PyODictValues_Type, "values"}, {&PyODictItems_Type, "items"}};
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (Py_TYPE(o) == kinds[i].t) {
-      *name = kinds[i].name;
-      return *(PyObject **)((char *)o + sizeof(PyObject));
-    }
-  return NULL;
+static uint32_t snap_tuple_subclass(MgBuilder *b, PyObject *o) {
+  PyObject *plain = PyTuple_GetSlice(o, 0, PyTuple_GET_SIZE(o));
+  if (!plain || PyList_Append(b->keep, plain)) {
+    Py_XDECREF(plain);
+    return SNAP_FAIL;
+  }
+  uint32_t me = mg_snap_emit_typed(b, SN_tuple_of, Py_TYPE(o), plain);
+  Py_DECREF(plain);
+  return mg_snap_memo(b, o, me) ? snap_attributes(b, o, me) : SNAP_FAIL;
 }
 
-static uint32_t snap_view(Builder *b, PyObject *dict, const char *text) {
+static uint32_t snap_view(MgBuilder *b, PyObject *dict, const char *text) {
   PyObject *name = PyUnicode_InternFromString(text);
-  uint32_t r = name ? snap_emit_over(b, SN_view, name, 0, &dict, 1) : FAIL;
+  uint32_t r = name ? mg_snap_emit_over(b, SN_view, name, 0, &dict, 1) : SNAP_FAIL;
   Py_XDECREF(name);
   return r;
 }
 
 /* What a dead or living weak reference without a callback refers to; a dead one cannot be rebuilt. */
-static uint32_t snap_weakref(Builder *b, PyObject *o) {
-  PyObject *x = PyWeakref_GetObject(o), *args;
-  if (x == Py_None || ((PyWeakReference *)o)->wr_callback) return snap_refuse(o);
-  if (!(args = PyTuple_Pack(1, x)) || PyList_Append(b->keep, args)) {
-    Py_XDECREF(args);
-    return FAIL;
-  }
-  Py_DECREF(args);
-  PyObject *part[2] = {(PyObject *)Py_TYPE(o), args};
-  return snap_emit_over(b, SN_call, NULL, 0, part, 2);
+static uint32_t snap_weakref(MgBuilder *b, PyObject *o) {
+  PyObject *x = PyWeakref_GetObject(o);
+  if (x == Py_None || ((PyWeakReference *)o)->wr_callback) return mg_snap_refuse(o);
+  return snap_remake(b, o, PyTuple_Pack(1, x));
 }
 
 /* An instance of a Python class over object, dict, OrderedDict, list or set: its whole state is known. */
-static uint32_t snap_instance(Builder *b, PyObject *o) {
-  uint32_t me = snap_emit(b, SN_instance, (PyObject *)Py_TYPE(o), 0, NULL, 0), r = me;
-  if (!snap_memo(b, o, me)) return FAIL;
+static uint32_t snap_instance(MgBuilder *b, PyObject *o) {
+  uint32_t me = mg_snap_emit_typed(b, SN_instance, Py_TYPE(o), NULL), r = me;
+  if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   if (PyDict_Check(o) && PyDict_GET_SIZE(o)) {
     PyObject *items = snap_dict_items(b, o);
-    if (!items) return FAIL;
-    r = snap_emit_over(b, SN_fill_dict, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items));
+    if (!items) return SNAP_FAIL;
+    r = mg_snap_emit_over(b, SN_fill_dict, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items));
   } else if (PySet_Check(o)) {
     PyObject *items = snap_set_items(b, o);
-    r = items ? snap_emit_over(b, SN_fill_set, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) : FAIL;
+    r = items ? mg_snap_emit_over(b, SN_fill_set, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) : SNAP_FAIL;
   } else if (PyList_Check(o) && PyList_GET_SIZE(o))
-    r = snap_emit_over(b, SN_fill_list, NULL, me, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
-  return r == FAIL ? FAIL : snap_attributes(b, o, me);
+    r = mg_snap_emit_over(b, SN_fill_list, NULL, me, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
+  return r == SNAP_FAIL ? SNAP_FAIL : snap_attributes(b, o, me);
 }
 
 /* The plain value in an instance of a Python class over a C value type: new; NULL without exception when it is none. */
@@ -325,33 +290,33 @@ static PyObject *snap_plain_value(PyObject *o) {
   return x;
 }
 
-static uint32_t snap_value(Builder *b, PyObject *o, PyObject *plain) {
-  if (PyList_Append(b->keep, plain)) return FAIL;
-  uint32_t me = snap_emit_over(b, SN_value_of, (PyObject *)Py_TYPE(o), 0, &plain, 1);
-  return snap_memo(b, o, me) ? snap_attributes(b, o, me) : FAIL;
+static uint32_t snap_value(MgBuilder *b, PyObject *o, PyObject *plain) {
+  if (PyList_Append(b->keep, plain)) return SNAP_FAIL;
+  uint32_t me = mg_snap_emit_typed(b, SN_value_of, Py_TYPE(o), plain);
+  return mg_snap_memo(b, o, me) ? snap_attributes(b, o, me) : SNAP_FAIL;
 }
 
 /* What pickling an exception forgets. */
-static uint32_t snap_exception(Builder *b, PyObject *o, uint32_t me) {
+static uint32_t snap_exception(MgBuilder *b, PyObject *o, uint32_t me) {
   PyBaseExceptionObject *e = (PyBaseExceptionObject *)o;
   uint32_t r = 0;
-  if (e->cause || e->suppress_context) r = snap_emit_over(b, SN_set_cause, NULL, me, &e->cause, 1);
-  if (r != FAIL && e->context) r = snap_emit_over(b, SN_set_context, NULL, me, &e->context, 1);
+  if (e->cause || e->suppress_context) r = mg_snap_emit_over(b, SN_set_cause, NULL, me, &e->cause, 1);
+  if (r != SNAP_FAIL && e->context) r = mg_snap_emit_over(b, SN_set_context, NULL, me, &e->context, 1);
   return r;
 }
 
 /* Everything else: by the pickle protocol, with care.  The parts of the reduced form are built like any object. */
-static uint32_t snap_reduce(Builder *b, PyObject *o) {
+static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
   if (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) {
     PyTypeObject *base = mg_solid_base(Py_TYPE(o));
-    if (!mg_is_fresh(o)) return snap_refuse(o);
+    if (!mg_is_fresh(o)) return mg_snap_refuse(o);
     if (base == &PyBaseObject_Type || base == &PyDict_Type || base == &PyODict_Type || base == &PyList_Type ||
         base == &PySet_Type)
       return snap_instance(b, o);
     PyObject *plain = snap_plain_value(o);
     uint32_t made = plain ? snap_value(b, o, plain) : 0;
     Py_XDECREF(plain);
-    if (plain || PyErr_Occurred()) return made ? made : FAIL;
+    if (plain || PyErr_Occurred()) return made ? made : SNAP_FAIL;
   }
   MgPause pause = mg_rec_pause();
   PyObject *four = PyLong_FromLong(4), *r = four ? mg_snapshot_pickle_call(o, mg_names.reduce_ex, four) : NULL;
@@ -360,26 +325,26 @@ static uint32_t snap_reduce(Builder *b, PyObject *o) {
   if (!r || !PyTuple_Check(r) || PyTuple_GET_SIZE(r) < 2 || PyList_Append(b->keep, r)) {
     PyErr_Clear();
     Py_XDECREF(r);
-    return snap_refuse(o);
+    return mg_snap_refuse(o);
   }
   Py_DECREF(r);
   PyObject *part[5] = {NULL};
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(r) && i < 5; i++)
     if (PyTuple_GET_ITEM(r, i) != Py_None) part[i] = PyTuple_GET_ITEM(r, i);
   bool error = PyExceptionInstance_Check(o) && part[0] == (PyObject *)Py_TYPE(o);
-  uint32_t me = error ? snap_emit_over(b, SN_error_of, part[0], 0, &part[1], 1) : snap_emit_over(b, SN_call, NULL, 0, part, 2);
-  if (!snap_memo(b, o, me)) return FAIL;
-  if (PyExceptionInstance_Check(o) && snap_exception(b, o, me) == FAIL) return FAIL;
-  if (part[2] && snap_emit_over(b, SN_set_state, NULL, me, &part[2], 1) == FAIL) return FAIL;
+  uint32_t me = error ? mg_snap_emit_typed(b, SN_error_of, Py_TYPE(o), part[1]) : mg_snap_emit_over(b, SN_call, NULL, 0, part, 2);
+  if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
+  if (PyExceptionInstance_Check(o) && snap_exception(b, o, me) == SNAP_FAIL) return SNAP_FAIL;
+  if (part[2] && mg_snap_emit_over(b, SN_set_state, NULL, me, &part[2], 1) == SNAP_FAIL) return SNAP_FAIL;
   for (int i = 3; i < 5; i++) {
     if (!part[i]) continue;
     PyObject *l = PySequence_List(part[i]);
     if (!l || PyList_Append(b->keep, l)) {
       Py_XDECREF(l);
-      return FAIL;
+      return SNAP_FAIL;
     }
     Py_DECREF(l);
-    if (snap_emit_over(b, i == 3 ? SN_extend : SN_put_items, NULL, me, &l, 1) == FAIL) return FAIL;
+    if (mg_snap_emit_over(b, i == 3 ? SN_extend : SN_put_items, NULL, me, &l, 1) == SNAP_FAIL) return SNAP_FAIL;
   }
   return me;
 }
@@ -399,18 +364,17 @@ static bool snap_is_const(PyObject *o) {
   return t == &PyFunction_Type && !mg_is_fresh(o);
 }
 
-static uint32_t snap_build_new(Builder *b, PyObject *o) {
+static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   uint32_t me;
   PyTypeObject *t = Py_TYPE(o);
   MgOlder *e = mg_older(o);
-  PyObject *view;
+  PyObject *view, *args;
   const char *view_name;
-  if (mg_is_fresh((PyObject *)t)) return snap_refuse((PyObject *)t);
   if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = snap_older(b, e);
-  else if (mg_standin_check(o)) me = mg_standin_val(o) ? snap_output(b, mg_standin_val(o), SN_out) : snap_refuse(o);
+  else if (mg_standin_check(o)) me = mg_standin_val(o) ? snap_output(b, mg_standin_val(o), SN_out) : mg_snap_refuse(o);
   else if (mg_symfloat_is(o)) me = snap_number(b, o);
   else if (t == &PyTuple_Type && !mg_guard_is_const(o))
-    me = snap_emit_over(b, SN_tuple, NULL, 0, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
+    me = mg_snap_emit_over(b, SN_tuple, NULL, 0, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
   else if (t == &PyList_Type) me = snap_list(b, o);
   else if (t == &PyDict_Type || t == &PyODict_Type) me = snap_dict(b, o);
   else if (t == &PySet_Type) me = snap_set(b, o, false);
@@ -421,34 +385,40 @@ static uint32_t snap_build_new(Builder *b, PyObject *o) {
   else if (t == &PySlice_Type) {
     PySliceObject *s = (PySliceObject *)o;
     PyObject *part[3] = {s->start, s->stop, s->step};
-    me = snap_emit_over(b, SN_slice, NULL, 0, part, 3);
-  } else if (t == &PyFunction_Type) me = snap_function(b, o);
+    me = mg_snap_emit_over(b, SN_slice, NULL, 0, part, 3);
+  } else if (t == &PyFunction_Type) me = mg_snap_function(b, o);
   else if (t == &PyMethod_Type) {
     PyObject *part[2] = {PyMethod_GET_FUNCTION(o), PyMethod_GET_SELF(o)};
-    me = snap_emit_over(b, SN_method, NULL, 0, part, 2);
+    me = mg_snap_emit_over(b, SN_method, NULL, 0, part, 2);
   } else if (t == &PyCFunction_Type) { /* __reduce__ would look the name up on self: the wrong method under super() */
     PyObject *self = PyCFunction_GET_SELF(o), *bare = PyCFunction_NewEx(((PyCFunctionObject *)o)->m_ml, NULL, NULL);
-    me = bare ? snap_emit_over(b, SN_builtin, bare, 0, &self, 1) : FAIL;
+    me = bare ? mg_snap_emit_over(b, SN_builtin, bare, 0, &self, 1) : SNAP_FAIL;
     Py_XDECREF(bare);
   } else if (t == &_PyMethodWrapper_Type) me = snap_wrapper(b, o);
   else if (t == &PySuper_Type) me = snap_super(b, o);
   else if (t == &_PyWeakref_RefType) me = snap_weakref(b, o);
-  else if ((view = snap_view_of(o, &view_name))) me = snap_view(b, view, view_name);
-  else if ((PyType_Check(o) && mg_is_fresh(o)) || PyGen_Check(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) me = snap_refuse(o);
+  else if ((view = mg_view_of(o, &view_name))) me = snap_view(b, view, view_name);
+  else if (PyGen_Check(o)) me = mg_snap_generator(b, o);
+  else if (PyType_Check(o) && mg_is_fresh(o)) me = mg_snap_class(b, o);
+  else if ((args = mg_snap_decorator_args(o)) || PyErr_Occurred()) me = snap_remake(b, o, args);
+  else if (PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) me = mg_snap_refuse(o);
   else me = snap_reduce(b, o);
   return me;
 }
 
-static uint32_t snap_build(Builder *b, PyObject *o) {
+uint32_t mg_snap_build(MgBuilder *b, PyObject *o) {
   uint32_t me = mg_map_getp(&b->memo, o);
   if (me != MG_MAP_NONE) return me;
   if (Py_EnterRecursiveCall(" while rebuilding objects")) { /* a very long chain of objects */
     PyErr_Clear();
-    return snap_refuse(o);
+    return mg_snap_refuse(o);
   }
   me = snap_build_new(b, o);
   Py_LeaveRecursiveCall();
-  return snap_memo(b, o, me) ? me : FAIL;
+  /* Made already, by something in it that leads back to it. */
+  uint32_t inner = me == SNAP_FAIL ? MG_MAP_NONE : mg_map_getp(&b->memo, o);
+  if (inner != MG_MAP_NONE) return inner;
+  return mg_snap_memo(b, o, me) ? me : SNAP_FAIL;
 }
 
 /* ---- writes to older objects ---- */
@@ -487,17 +457,17 @@ static bool snap_same_dict(PyObject *a, PyObject *b) {
 }
 
 /* Writes of an overlay: what differs from orig0 (NULL: everything in it is a write). */
-static bool snap_overlay(Builder *b, uint32_t target, MgSnapOp op, PyObject *now, PyObject *before) {
+static bool snap_overlay(MgBuilder *b, uint32_t target, MgSnapOp op, PyObject *now, PyObject *before) {
   PyObject *k, *v, *absent = mg_rec->ident->absent;
   Py_ssize_t pos = 0;
   while (PyDict_Next(now, &pos, &k, &v)) {
     if (before && PyDict_GetItemWithError(before, k) == v) continue;
-    uint32_t r = v == absent ? snap_emit(b, op, k, target, NULL, 0) : snap_emit_over(b, op, k, target, &v, 1);
-    if (r == FAIL) return false;
+    uint32_t r = v == absent ? snap_emit(b, op, k, target, NULL, 0) : mg_snap_emit_over(b, op, k, target, &v, 1);
+    if (r == SNAP_FAIL) return false;
   }
   pos = 0;
   while (before && PyDict_Next(before, &pos, &k, &v))
-    if (!PyDict_Contains(now, k) && snap_emit(b, op, k, target, NULL, 0) == FAIL) return false;
+    if (!PyDict_Contains(now, k) && snap_emit(b, op, k, target, NULL, 0) == SNAP_FAIL) return false;
   return true;
 }
 
@@ -525,69 +495,69 @@ static bool snap_content_changed(const MgOlder *e) {
 }
 
 /* The whole new content of a container; t is the older object itself. */
-static bool snap_write_content(Builder *b, const MgOlder *e, uint32_t t) {
+static bool snap_write_content(MgBuilder *b, const MgOlder *e, uint32_t t) {
   PyObject *items, *x;
   switch ((MgOlderKind)e->kind) {
   case OLDER_cell:
     x = PyCell_GET(e->seen);
-    return snap_emit_over(b, SN_set_cell, NULL, t, &x, x != NULL) != FAIL;
+    return mg_snap_emit_over(b, SN_set_cell, NULL, t, &x, x != NULL) != SNAP_FAIL;
   case OLDER_list:
-    return snap_emit_over(b, SN_fill_list, NULL, t, ((PyListObject *)e->seen)->ob_item, Py_SIZE(e->seen)) != FAIL;
+    return mg_snap_emit_over(b, SN_fill_list, NULL, t, ((PyListObject *)e->seen)->ob_item, Py_SIZE(e->seen)) != SNAP_FAIL;
   case OLDER_dict:
     items = snap_dict_items(b, e->seen);
-    return items && snap_emit_over(b, SN_fill_dict, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != FAIL;
+    return items && mg_snap_emit_over(b, SN_fill_dict, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != SNAP_FAIL;
   case OLDER_deque:
     items = PySequence_Tuple(e->seen);
     if (!items || PyList_Append(b->keep, items)) return false;
     Py_DECREF(items);
-    return snap_emit_over(b, SN_fill_deque, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != FAIL;
+    return mg_snap_emit_over(b, SN_fill_deque, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != SNAP_FAIL;
   default:
     items = snap_set_items(b, e->seen);
-    return items && snap_emit_over(b, SN_fill_set, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != FAIL;
+    return items && mg_snap_emit_over(b, SN_fill_set, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != SNAP_FAIL;
   }
 }
 
-static bool snap_write(Builder *b, uint32_t i) {
+static bool snap_write(MgBuilder *b, uint32_t i) {
   MgOlder e = mg_rec->ident->v[i]; /* a copy: building may add entries */
   bool content = snap_content_changed(&e), overlay = e.kind != OLDER_instdict && snap_overlay_changed(&e);
   if (!content && !overlay) return true;
   snap_guard_distinct(&mg_rec->ident->v[i]);
   bool space = e.kind == OLDER_namespace;
-  uint32_t t = space ? snap_emit(b, SN_const, e.orig, 0, NULL, 0) : snap_build(b, e.seen);
-  if (t == FAIL || (content && !snap_write_content(b, &e, t))) return false;
+  uint32_t t = space ? snap_emit(b, SN_const, e.orig, 0, NULL, 0) : mg_snap_build(b, e.seen);
+  if (t == SNAP_FAIL || (content && !snap_write_content(b, &e, t))) return false;
   if (!overlay) return true;
   if (e.attrs && !snap_overlay(b, t, space ? SN_set_key : SN_set_attr, e.attrs, e.full ? e.attrs0 : NULL)) return false;
   return !e.members || snap_overlay(b, t, SN_set_attr, e.members, NULL);
 }
 
 /* `.grad` of an older leaf, when the recording left another one there. */
-static bool snap_write_grad(Builder *b, uint32_t i) {
+static bool snap_write_grad(MgBuilder *b, uint32_t i) {
   MgOlder e = mg_rec->ident->v[i];
   PyObject *grad = NULL;
   if (e.kind != OLDER_tensor || !mg_standin_is(e.seen)) return true;
   int changed = mg_backward_final_grad(e.seen, &grad);
   if (changed <= 0) return !changed;
   uint32_t t = snap_older(b, &e);
-  bool ok = !PyList_Append(b->keep, grad) && t != FAIL && snap_emit_over(b, SN_set_attr, mg_names.grad, t, &grad, 1) != FAIL;
+  bool ok = !PyList_Append(b->keep, grad) && t != SNAP_FAIL && mg_snap_emit_over(b, SN_set_attr, mg_names.grad, t, &grad, 1) != SNAP_FAIL;
   Py_DECREF(grad);
   return ok;
 }
 
 /* The writes to one class. */
-static bool snap_class(Builder *b, PyObject *t, PyObject *writes) {
+static bool snap_class(MgBuilder *b, PyObject *t, PyObject *writes) {
   PyObject *name, *was;
   Py_ssize_t i = 0;
   uint32_t target = snap_emit(b, SN_const, t, 0, NULL, 0);
-  while (target != FAIL && PyDict_Next(writes, &i, &name, &was)) {
+  while (target != SNAP_FAIL && PyDict_Next(writes, &i, &name, &was)) {
     PyObject *now = PyDict_GetItemWithError(mg_type_dict((PyTypeObject *)t), name);
     if (now == was || (!now && was == mg_rec->ident->absent)) continue;
-    uint32_t r = now ? snap_emit_over(b, SN_set_attr, name, target, &now, 1) : snap_emit(b, SN_set_attr, name, target, NULL, 0);
-    if (r == FAIL) return false;
+    uint32_t r = now ? mg_snap_emit_over(b, SN_set_attr, name, target, &now, 1) : snap_emit(b, SN_set_attr, name, target, NULL, 0);
+    if (r == SNAP_FAIL) return false;
   }
-  return target != FAIL;
+  return target != SNAP_FAIL;
 }
 
-static bool snap_classes(Builder *b) {
+static bool snap_classes(MgBuilder *b) {
   PyObject *all = mg_rec->ident->classes, *t, *writes;
   Py_ssize_t i = 0;
   while (all && PyDict_Next(all, &i, &t, &writes))
@@ -596,7 +566,7 @@ static bool snap_classes(Builder *b) {
 }
 
 /* Context variables that now have another value than before the recording. */
-static bool snap_context(Builder *b) {
+static bool snap_context(MgBuilder *b) {
   PyObject *all = mg_rec->ident->vars, *var, *was, *now;
   Py_ssize_t i = 0;
   while (all && PyDict_Next(all, &i, &var, &was)) {
@@ -606,34 +576,16 @@ static bool snap_context(Builder *b) {
     Py_XDECREF(now);
     if (same) continue;
     uint32_t t = snap_emit(b, SN_const, var, 0, NULL, 0);
-    if (t == FAIL || !now || snap_emit_over(b, SN_set_var, NULL, t, &now, 1) == FAIL) return false;
+    if (t == SNAP_FAIL || !now || mg_snap_emit_over(b, SN_set_var, NULL, t, &now, 1) == SNAP_FAIL) return false;
   }
   return true;
 }
 
 /* ---- the whole ---- */
 
-/* A generator that was left in the middle of a try or with block: CPython would run the rest when it dies, which may have
- * happened already. */
-static bool snap_generators(void) {
-  PyObject *o;
-  Py_ssize_t i = 0;
-  while ((o = mg_fresh_generator(mg_rec->ident, &i))) {
-    MgFrame *f = mg_pyframe_suspended(o);
-    MgCodeInfo *info = f ? mg_code_info(mg_pyframe_code(f)) : NULL;
-    const MgCode *code = info ? mg_code_decoded(info, mg_pyframe_code(f)) : NULL;
-    const MgHandler *h = code ? mg_decode_handler(code, mg_pyframe_lasti(f)) : NULL;
-    if (h && !(h->depth == 0 && h->lasti)) { /* not the one that 3.12 puts around every generator */
-      snap_refuse(o);
-      return false;
-    }
-  }
-  return true;
-}
-
 MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, PyObject *ret) {
   MgSnapshot *s = mg_calloc(1, sizeof *s);
-  Builder b = {.s = s};
+  MgBuilder b = {.s = s};
   bool ok = false;
   if (s) {
     s->keep = PyList_New(0);
@@ -649,13 +601,13 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
   for (int i = 0; i < n; i++) {
     if (untouched && untouched[i]) s->slot[i] = SNAP_UNTOUCHED;
     else if (!slots[i]) s->slot[i] = SNAP_UNBOUND;
-    else if ((s->slot[i] = snap_build(&b, slots[i])) == FAIL) goto done;
+    else if ((s->slot[i] = mg_snap_build(&b, slots[i])) == SNAP_FAIL) goto done;
   }
-  if (ret && (s->ret = snap_build(&b, ret)) == FAIL) goto done;
+  if (ret && (s->ret = mg_snap_build(&b, ret)) == SNAP_FAIL) goto done;
   if (!snap_classes(&b) || !snap_context(&b)) goto done;
   for (uint32_t i = 0; i < mg_rec->ident->n; i++) /* grows while it is walked: containers met by building */
     if (!snap_write(&b, i) || !snap_write_grad(&b, i)) goto done;
-  if (!snap_generators() || mg_alias_guards(mg_rec) || mg_effect_state_change(&s->state)) goto done;
+  if (!mg_snap_generators(&b) || mg_alias_guards(mg_rec) || mg_effect_state_change(&s->state)) goto done;
   s->only_out = n == 0 && ret && !s->nw && !s->state.any && s->n == 2 && s->p[s->ret].op == SN_out;
   ok = true;
 done:

@@ -15,18 +15,21 @@ typedef enum MgSnapOp {
   SN_calc,     /* number that source a computes */
   SN_list, SN_dict, SN_set, SN_cell, /* empty; obj: the class, for dict */
   SN_tuple,    /* of the arguments */
+  /* instances of obj, or of the class that is the last argument */
   SN_tuple_of, /* obj(tuple argument 0): a tuple subclass, made without its __new__ */
   SN_value_of, /* obj(argument 0): a subclass of a C value type (int, str ...), made without its __new__ */
   SN_error_of, /* obj(*argument 0): an exception, made without the __new__ and __init__ of Python classes */
   SN_frozenset,/* of the arguments */
   SN_slice,    /* start, stop, step */
-  SN_function, /* obj: the code's function as recorded; arguments: closure, defaults, kwdefaults, dict (or 0) */
+  SN_function, /* obj: the code's function as recorded; arguments: closure, defaults, kwdefaults, dict, annotations, module (or 0) */
   SN_method,   /* function, self */
   SN_builtin,  /* obj: the recorded builtin; argument: self */
   SN_wrapper,  /* obj: descriptor; argument: self */
   SN_instdict, /* the instance dict of argument 0 */
   SN_view,     /* obj: "keys", "values" or "items"; argument: the dict, whose static base makes the view */
   SN_instance, /* obj: a class; an empty instance, made by the static base without running Python code */
+  SN_generator,/* of the function that is argument 0, paused at unit a - 1 (0: not started), its slots are the other arguments;
+                  without arguments: an exhausted one of the function obj */
   SN_call,     /* argument 0 called with the tuple argument 1 */
   /* fill or write: changes value a */
   SN_fill_list, SN_fill_dict, SN_fill_set, SN_fill_deque, SN_set_cell,

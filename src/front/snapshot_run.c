@@ -3,6 +3,7 @@
 #include <string.h>
 #include "front/setting.h"
 #include "front/names.h"
+#include "front/pyframe.h"
 #include "front/snapshot.h"
 #include "front/source.h"
 #include "front/symfloat.h"
@@ -148,7 +149,29 @@ static PyObject *snap_make_function(PyObject *bare, PyObject **v, const uint32_t
   if (k[1]) f->func_defaults = Py_NewRef(v[k[1]]);
   if (k[2]) f->func_kwdefaults = Py_NewRef(v[k[2]]);
   if (k[3]) f->func_dict = Py_NewRef(v[k[3]]);
+  if (k[4]) Py_XSETREF(f->func_annotations, Py_NewRef(v[k[4]]));
+  if (k[5]) Py_XSETREF(f->func_module, Py_NewRef(v[k[5]]));
   return (PyObject *)f;
+}
+
+/* Making a generator runs nothing but its prologue. */
+static PyObject *snap_make_generator(const MgSnapInstr *q, PyObject **v, const uint32_t *k) {
+  PyObject *small[32], **slot = q->narg <= 32 ? small : PyMem_New(PyObject *, q->narg);
+  PyObject *gen = slot ? mg_pyframe_call_blank(q->narg ? v[k[0]] : q->obj) : PyErr_NoMemory();
+  if (gen && !q->narg) {
+    PyObject *r = PyObject_CallMethod(gen, "close", NULL);
+    if (!r) Py_CLEAR(gen);
+    Py_XDECREF(r);
+  }
+  for (uint32_t i = 1; gen && i < q->narg; i++) slot[i] = k[i] ? v[k[i]] : NULL;
+  if (gen && q->narg) mg_pyframe_fill_generator(gen, slot + 1, (int)q->narg - 1, (int)q->a - 1);
+  if (slot != small) PyMem_Free(slot);
+  return gen;
+}
+
+/* The class of an instance: known beforehand, or made by this program (the last argument). */
+static PyTypeObject *snap_type(const MgSnapInstr *q, PyObject **v, const uint32_t *k) {
+  return (PyTypeObject *)(q->obj ? q->obj : v[k[q->narg - 1]]);
 }
 
 /* A new value, or NULL with an exception. */
@@ -170,14 +193,15 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
     for (uint32_t i = 0; x && i < q->narg; i++) PyTuple_SET_ITEM(x, i, Py_NewRef(v[k[i]]));
     return x;
   case SN_error_of: {
-    PyTypeObject *base = mg_solid_base((PyTypeObject *)q->obj);
-    if ((x = base->tp_new((PyTypeObject *)q->obj, v[k[0]], NULL)) && base->tp_init(x, v[k[0]], NULL)) Py_CLEAR(x);
+    PyTypeObject *t = snap_type(q, v, k), *base = mg_solid_base(t);
+    if ((x = base->tp_new(t, v[k[0]], NULL)) && base->tp_init(x, v[k[0]], NULL)) Py_CLEAR(x);
     return x;
   }
   case SN_tuple_of:
   case SN_value_of: {
+    PyTypeObject *t = snap_type(q, v, k);
     PyObject *a = PyTuple_Pack(1, v[k[0]]);
-    x = a ? mg_solid_base((PyTypeObject *)q->obj)->tp_new((PyTypeObject *)q->obj, a, NULL) : NULL;
+    x = a ? mg_solid_base(t)->tp_new(t, a, NULL) : NULL;
     Py_XDECREF(a);
     return x;
   }
@@ -192,11 +216,9 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
   case SN_builtin: return PyCFunction_NewEx(((PyCFunctionObject *)q->obj)->m_ml, v[k[0]], NULL);
   case SN_wrapper: return Py_TYPE(q->obj)->tp_descr_get(q->obj, v[k[0]], (PyObject *)Py_TYPE(v[k[0]]));
   case SN_instdict: return PyObject_GenericGetDict(v[k[0]], NULL);
-  case SN_view: {
-    PyObject *base = (PyObject *)(PyODict_Check(v[k[0]]) ? &PyODict_Type : &PyDict_Type);
-    return PyObject_CallMethodOneArg(base, q->obj, v[k[0]]);
-  }
-  case SN_instance: return mg_new_instance((PyTypeObject *)q->obj);
+  case SN_view: return mg_view_new(v[k[0]], q->obj);
+  case SN_instance: return mg_new_instance(snap_type(q, v, k));
+  case SN_generator: return snap_make_generator(q, v, k);
   case SN_call: return PyObject_Call(v[k[0]], v[k[1]], NULL);
   default: PyErr_SetString(PyExc_SystemError, "construction program"); return NULL;
   }

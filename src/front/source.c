@@ -131,6 +131,10 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
     return v;
   }
   case SRC_grad: return mg_backward_grad_of(p);
+  case SRC_viewed: {
+    const char *name;
+    return mg_view_of(p, &name);
+  }
   default: return NULL;
   }
 }

@@ -4,6 +4,7 @@
 #include "front/backward.h"
 #include "front/constval.h"
 #include "front/names.h"
+#include "front/state.h"
 #include "runtime/torch_abi.h"
 
 /* Methods and attributes that reach memory, storage or autograd's own state: the recording cannot go on.  They break
@@ -168,6 +169,25 @@ static PyObject *standin_requires_grad_(PyObject *self, PyObject *args, PyObject
   return Py_NewRef(self);
 }
 
+/* Stand-ins are never inference tensors.  Where such tensors are about, what an op made is not ours to say. */
+static PyObject *standin_is_inference(PyObject *self, PyObject *unused) {
+  MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
+  const MgCapture *cap = info ? info->cap : NULL;
+  if (!cap) return PyObject_CallMethod((PyObject *)mg_tensor_type, "is_inference", "O", self);
+  MgTorchState now;
+  mg_state_read(&now);
+  bool any = now.inference_mode || cap->rec->entered;
+  for (uint32_t i = 0; i < cap->ninput; i++) {
+    if (!cap->input[i].real || (info->input ? info->input - 1 != i : any)) continue;
+    PyObject *yes = PyObject_CallMethod(cap->input[i].real, "is_inference", NULL);
+    if (!yes || info->input) return yes;
+    any = yes == Py_True;
+    Py_DECREF(yes);
+  }
+  if (any) return standin_break(self, BK_op, "is_inference of a tensor that was made here");
+  Py_RETURN_FALSE;
+}
+
 /* In an FX graph the items of a tensor that is iterated over are subscripts of it, as torch.compile writes them. */
 static PyObject *standin_iter(PyObject *self, PyObject *unused) {
   MgStandInfo *info = mg_standin_info(self);
@@ -197,6 +217,7 @@ static PyGetSetDef standin_getsets[] = {
 static PyMethodDef standin_method_defs[] = {
     {"__deepcopy__", standin_deepcopy, METH_O, NULL},
     {"__iter__", standin_iter, METH_NOARGS, NULL},
+    {"is_inference", standin_is_inference, METH_NOARGS, NULL},
     {"requires_grad_", (PyCFunction)(void *)standin_requires_grad_, METH_VARARGS | METH_KEYWORDS, NULL},
     {NULL, NULL, 0, NULL}};
 

@@ -1,6 +1,7 @@
 """Comparing a compiled function with eager: results, what was printed, what happened to the arguments."""
 import contextlib
 import io
+import types
 
 import torch
 from magneto import _magneto
@@ -15,8 +16,10 @@ def same(x, y):
         # Classes of two namespaces that were made from the same source.
         if type(x).__qualname__ != type(y).__qualname__:
             return False
+    if isinstance(x, types.GeneratorType):
+        return x.__qualname__ == y.__qualname__ and same(list(x), list(y))
     if isinstance(x, (list, tuple)):
-        return len(x) == len(y) and all(map(same, x, y))
+        return len(x) == len(y) and all(map(same, x, y)) and same(getattr(x, "__dict__", 0), getattr(y, "__dict__", 0))
     if isinstance(x, dict):
         return list(x) == list(y) and all(same(x[k], y[k]) for k in x)
     if hasattr(x, "__dict__") and not isinstance(x, type) and not callable(x):

@@ -500,3 +500,92 @@ def genexp_print_inside(x):
         return x * i
     return list(p(i) for i in range(3))
 
+
+def steps(t, *rest, k=3, **more):
+    i = 0
+    for s in (t.sin(), t.cos(), t.tan()):
+        i += 1
+        yield s + i * k
+
+@prog
+def gen_returned_advanced(x):
+    g = steps(x + 1)
+    return next(g), g
+
+@prog
+def gen_returned_not_started(x):
+    return steps(x, 1, k=2, z=x), (y * 2 for y in (x, x + 1))
+
+@prog
+def gen_returned_exhausted(x):
+    g = steps(x)
+    return sum(g), g
+
+@prog
+def gen_returned_in_containers(x):
+    def outer(t):
+        yield from steps(t, k=t.sum())
+        yield t
+    g = outer(x)
+    next(g)
+    h = zip(range(2), steps(x))
+    return {"g": [g], "h": list(h), "m": list(map(lambda t: t + 1, g))}
+
+@prog
+def gen_returned_with_cells(x):
+    seen = [0]
+    n = 1
+    def g(t):
+        def bump():
+            seen[0] += n
+            return t + seen[0]
+        while seen[0] < 4:
+            yield bump()
+    a = g(x)
+    b = next(a)
+    n = 2
+    return a, b, g(x)
+
+@prog
+def gen_returned_inside_try(x):
+    log = []
+    def g():
+        try:
+            yield x + 1
+            yield x + 2
+        finally:
+            log.append("end")
+    a = g()
+    return next(a), a, log
+
+@prog
+def gen_returned_that_takes_values(x):
+    def g():
+        z = yield x
+        while z is not None:
+            z = yield x + z
+    a = g()
+    next(a)
+    return a.send(2), a
+
+@prog
+def gen_that_refers_to_itself(x):
+    def g():
+        yield x + 1
+        yield x + (me is not None)
+    me = g()
+    next(me)
+    return me
+
+@prog(graphs=2, breaks=1)
+def gen_kept_over_a_break(x):
+    g = steps(x)
+    a = next(g)
+    print("break")
+    return a + next(g), g
+
+@prog
+def function_that_returns_itself(x):
+    def f():
+        return f
+    return x + 1, f is f(), [f() is f for _ in range(2)]

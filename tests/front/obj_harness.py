@@ -9,6 +9,7 @@ import copy
 import io
 import warnings
 from collections import deque
+from collections.abc import ItemsView, KeysView, ValuesView
 from enum import Enum
 from types import SimpleNamespace
 
@@ -51,10 +52,14 @@ def same(a, b):
         return same(a.tolist(), b.tolist())
     if isinstance(a, SimpleNamespace):
         return same(vars(a), vars(b))
+    if isinstance(a, (KeysView, ValuesView, ItemsView)):
+        return same(list(a), list(b))
     if hasattr(a, "__next__"):
         return same(a.__reduce__(), b.__reduce__())
     if isinstance(a, Enum):
         return a.name == b.name
+    if isinstance(a, type) and a.__module__ == "program":
+        return a is b or (a.__qualname__, list(vars(a)), a.__doc__) == (b.__qualname__, list(vars(b)), b.__doc__)
     if not isinstance(a, type) and not callable(a) and type(a).__module__ == "program":
         return same(attributes(a), attributes(b))
     return bool(a == b) or (a != a and b != b)

@@ -911,6 +911,90 @@ def f(x):
 === user_function_in_dict
 T = {'a': lambda x: x + 1, 'b': torch.sin, 'c': torch.nn.ReLU(), 'd': str.upper, 'e': [].__len__}
 def f(x): return T['c'](T['b'](T['a'](x))), T['d']('q'), T['e']()
+=== class_made_inside_and_returned
+def f(x):
+    class A:
+        "doc"
+        k = 2
+        def __init__(self, v): self.v = v
+        def m(self): return self.v * self.k
+        @property
+        def p(self): return self.m() + 1
+        @staticmethod
+        def s(x): return x * 2
+        @classmethod
+        def c(cls, x): return cls(x)
+    class B(A):
+        __slots__ = ('w',)
+        def __init__(self, v): super().__init__(v); self.w = v - 1
+    b = B(x); a = A.c(x + 1)
+    return a, b, A, B, b.p, B.s(x), type(a) is A
+=== class_made_inside_works_afterwards
+class G:
+    def __init__(self, make): self.a, self.cls = make()
+    def again(self): return self.cls(3).m(), self.a.m(), type(self.a) is self.cls, isinstance(self.cls(1), self.cls.__bases__[0])
+def f(x):
+    class Base:
+        def m(self): return 10
+    class A(Base):
+        def __init__(self, v): self.v = v
+        def m(self): return super().m() + self.v
+    out.append((A(x), A)); return x + 1
+out = []
+def between():
+    a, cls = out[-1]; out.append((cls(3).m(), a.m(), type(a) is cls, cls.__mro__[1].__name__)); del out[-2]
+S = lambda: out
+=== class_made_inside_over_c_types
+def f(x):
+    class E(ValueError): pass
+    class L(list): tag = 'x'
+    class T(tuple): pass
+    class I(int): pass
+    l = L([x + 1]); l.z = x; t = T((x, 2)); t.q = x * 2
+    return E('a', 1).args, l, t, I(3) + 1, t.q, l.tag
+=== class_made_inside_across_a_break breaks=1
+def f(x):
+    class A:
+        def __init__(self, v): self.v = v
+        def m(self): return self.v + 1
+    a = A(x * 2); print('break'); return a.m(), isinstance(a, A), a
+=== tuple_subclass_with_attributes
+class T(tuple): pass
+class P(tuple):
+    def __new__(cls, a, b): t = super().__new__(cls, (a, b)); t.sum = a + b; return t
+def f(x):
+    t = T([x, 1]); t.a = x + 1; t.me = [t]; p = P(x, x); return t.a, t.me[0] is t, p.sum, p, [t]
+=== namedtuple_made_inside
+import collections
+def f(x):
+    N = collections.namedtuple('N', 'a b', defaults=(x + 1,)); n = N(x); m = n._replace(a=2)
+    return n, m, N._fields, n.b + m.b, N._make([1, 2]), N.__module__, callable(N._make)
+=== namedtuple_made_inside_works_afterwards
+import collections
+out = []
+def f(x): out.append(collections.namedtuple('N', ['a', 'b'])(x, 1)); return x + 1
+def between(): n = out.pop(); out.append((n._asdict(), n._replace(b=2)[1], repr(type(n)), n.a is n[0]))
+S = lambda: out
+=== wraps_of_cached_function
+import functools
+@functools.lru_cache
+def g(x: int) -> int:
+    "doc"
+    return x * 2
+def deco(fn):
+    @functools.wraps(fn)
+    def inner(*a, **k): return fn(*a, **k)
+    return inner
+def f(x): h = deco(g); return h(x) + h(3), h.__name__, h.__doc__, h.__annotations__, h.__wrapped__ is g
+=== exception_frames_cleared forced=0
+import traceback
+def g(x, kind): y = x + 1; raise kind('no')
+def f(x):
+    try: g(x, KeyError)
+    except KeyError as e:
+        tb = e.__traceback__; traceback.clear_frames(tb); names = []
+        while tb is not None: names.append(tb.tb_frame.f_code.co_name); tb = tb.tb_next
+    return x * 2, names
 ''')
 
 

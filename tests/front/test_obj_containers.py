@@ -511,6 +511,21 @@ def f(x):
     for l in m: x = l(x)
     m.append(d['r']); return d['r'](x)
 S = lambda: [type(l).__name__ for l in m]
+=== dict_views_from_outside entries=1
+from collections import OrderedDict
+d = {'a': 1, 'b': 2}; o = OrderedDict(p=torch.ones(2), q=2)
+def ARGS(): return torch.ones(2), d.keys(), d.values(), o.items()
+def f(x, k, v, i): return x + ('b' in k) + len(v) + sum(v), list(k), [n for n, _ in i], [t for _, t in i][0] * 2, k & {'a', 'z'}, list(reversed(k)), k
+=== dict_view_changes_outside entries=3
+d = {'a': 1, 'b': 2}; n = [0]
+def ARGS(): return torch.ones(2), d.keys()
+def between(): n[0] += 1; d[n[0]] = 0
+def f(x, k): return x + len(k) if 2 in k else x - len(k)
+=== dict_view_of_a_dict_that_is_written
+d = {'a': 1}; v = d.items()
+def f(x):
+    d['n'] = x; r = len(v), 'n' in d.keys(), [k for k, _ in v]; del d['n']; return x + 1, r
+S = lambda: (list(v), d)
 ''')
 
 

@@ -323,3 +323,16 @@ def test_arguments_that_torch_refuses():
         with pytest.raises(type(want.value)) as got:
             magneto.compile(f)(x)
         assert str(got.value) == str(want.value)
+
+
+def test_is_inference_asks_the_tensor():
+    f = magneto.compile(lambda x: x + 1 if x.is_inference() else x - 1, fullgraph=True)
+    x = torch.zeros(2)
+    with torch.inference_mode():
+        y = torch.zeros(2)
+    for _ in range(2):
+        assert f(x).tolist() == [-1, -1] and f(y).tolist() == [1, 1]
+    made = magneto.compile(lambda x: (x + 1).is_inference())
+    assert not made(x) and not made(y)
+    with torch.inference_mode():
+        assert made(x) and made(y)

@@ -1,0 +1,35 @@
+/* What the files that build a construction program share: snapshot.c drives, snapshot_code.c makes functions, generators and
+ * classes. */
+#ifndef MG_FRONT_SNAPSHOT_BUILD_H
+#define MG_FRONT_SNAPSHOT_BUILD_H
+#include "base/table.h"
+#include "front/snapshot.h"
+
+typedef struct MgBuilder {
+  MgSnapshot *s;
+  MgMap memo;     /* object -> value number */
+  MgMap out;      /* graph value -> output number */
+  MgMap owner;    /* instance dict of a fresh object that something else holds, too -> index into the list of fresh objects */
+  PyObject *keep; /* list: temporaries that the memo names */
+} MgBuilder;
+
+enum { SNAP_FAIL = UINT32_MAX - 1 }; /* instead of a value number: a break or an exception is set */
+
+/* The value that o is at the end of the segment; every object is built once. */
+uint32_t mg_snap_build(MgBuilder *b, PyObject *o);
+uint32_t mg_snap_refuse(PyObject *o); /* a break that names its class */
+/* Builds items (NULL: value 0) and emits one instruction over them.  target != 0: a fill, else a new value. */
+uint32_t mg_snap_emit_over(MgBuilder *b, MgSnapOp op, PyObject *obj, uint32_t target, PyObject *const *item, Py_ssize_t n);
+/* The same for an instruction that makes an instance of t, from item unless that is NULL. */
+uint32_t mg_snap_emit_typed(MgBuilder *b, MgSnapOp op, PyTypeObject *t, PyObject *item);
+bool mg_snap_memo(MgBuilder *b, PyObject *o, uint32_t v); /* o is value v; false on failure */
+
+uint32_t mg_snap_function(MgBuilder *b, PyObject *o);
+uint32_t mg_snap_generator(MgBuilder *b, PyObject *o);
+uint32_t mg_snap_class(MgBuilder *b, PyObject *o); /* one that the recording made */
+/* staticmethod, classmethod, property: the arguments that make it anew, new; NULL without exception when o is none of them. */
+PyObject *mg_snap_decorator_args(PyObject *o);
+/* Generators that were left in the middle of a try or with block and are no part of the result: CPython would run the rest
+ * when they die, which may have happened already.  False with a break when there is one. */
+bool mg_snap_generators(MgBuilder *b);
+#endif
