@@ -2,6 +2,7 @@
  * In: every frame that starts while some thread handles a miss.  Out: recorded (record.c), driven (resume.c), or CPython.
  * The hook is installed for the interpreter, so what it does is decided per thread; it chains to the function it found. */
 #include "front/hook.h"
+#include "base/stack.h"
 #include "front/names.h"
 #include "front/record.h"
 #include "front/resume.h"
@@ -56,7 +57,20 @@ static PyObject *hook_run_opaque(PyThreadState *ts, MgFrame *f, int throwflag) {
   return r;
 }
 
+static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag);
+
+/* Deep recursion: without a hook CPython calls Python functions on no C stack.  What other threads start in the meantime is
+ * not compiled. */
+static PyObject *hook_run_bare(PyThreadState *ts, MgFrame *f, int throwflag) {
+  bool ours = mg_pyframe_eval_func() == hook_eval;
+  if (ours) mg_pyframe_set_eval_func(hook_below);
+  PyObject *r = hook_default(ts, f, throwflag);
+  if (ours && hook_users && mg_pyframe_eval_func() == hook_below) mg_pyframe_set_eval_func(hook_eval);
+  return r;
+}
+
 static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag) {
+  if (mg_hook_mode != HOOK_record && mg_stack_low() && !mg_resume_is_waiting(f)) return hook_run_bare(ts, f, throwflag);
   switch (mg_hook_mode) {
   case HOOK_record: return mg_record_frame(ts, f, throwflag);
   case HOOK_compile:

@@ -3,6 +3,7 @@
  * Invariant: outside of an instruction the frame is exactly what CPython would have, so that it can take over at any
  * instruction boundary.  The handlers are in record_var.c, record_ops.c, record_build.c and record_flow.c. */
 #include "front/record.h"
+#include "base/stack.h"
 #include "front/cache.h"
 #include "front/hook.h"
 #include "front/resume.h"
@@ -301,6 +302,11 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
     return r;
   }
   if (mg_rec->abort) return record_drop(ts, f);
+  if (mg_stack_low()) {
+    mg_rec->too_deep = true;
+    mg_rec_break(BK_limit, "the recursion is too deep to be recorded");
+    return record_drop(ts, f);
+  }
   MgFrameView v;
   mg_pyframe_view(f, &v);
   PyObject *gen = mg_pyframe_generator(f);

@@ -56,6 +56,7 @@ typedef struct Segment {
   bool deny_function;   /* the backward of an autograd.Function could not be recorded */
   bool deny_compiling;  /* the program raised after it was told that it is being compiled */
   bool off;             /* torch is in a state that is never recorded (inside vmap, under a dispatch mode) */
+  bool too_deep;        /* the recursion of the frame leaves too little C stack */
 } Segment;
 
 /* ---- the frame's own state ---- */
@@ -398,6 +399,7 @@ static int segment_attempt(Segment *s) {
     }
     mg_standin_end(&rec);
   }
+  s->too_deep = rec.too_deep;
   mg_rec = NULL;
   segment_restore(s);
   mg_stats.bytecodes += rec.nbytecode;
@@ -506,7 +508,7 @@ int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCod
     s.why = BK_older_object;
     snprintf(s.reason, sizeof s.reason, "a method of an autograd.Function that autograd calls");
   }
-  for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && !s.off && s.stop_at != 0; i++)
+  for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && !s.off && !s.too_deep && s.stop_at != 0; i++)
     if (segment_attempt(&s)) {
       mg_hook_mode = HOOK_off;
       rc = segment_give_up(&s);
@@ -528,6 +530,12 @@ int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCod
   MgSlots slots = {s.v.slot, s.nslot, s.v.func};
   MgBucket *bucket = site ? mg_cache_bucket(site, &slots, true) : NULL;
   if (!bucket) goto done;
+  if (s.too_deep) {
+    mg_log(MG_LOG_fallback, "%s, line %d: %s", PyUnicode_AsUTF8(s.v.code->co_qualname), s.code->line[s.unit], s.reason);
+    bucket->eager = true;
+    rc = 1;
+    goto done;
+  }
   if (!s.entry) { /* nothing before the break, or no end that can be rebuilt */
     bucket->plain = s.nplain > 0 ? s.nplain : 1;
     rc = 0;

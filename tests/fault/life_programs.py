@@ -262,6 +262,23 @@ def h(x,n): return x if n==0 else h(x,n-1)
 try: print(magneto.compile(h)(torch.zeros(1),3000).item())
 except RecursionError as e: print('rec')
 """,
+"deep_recursion": """
+import threading
+sys.setrecursionlimit(1000000)
+def down(x,n): return x if n==0 else down(x,n-1)
+def breaks(x,n):
+    if n==0: print('bottom'); return x+1
+    return breaks(x,n-1)
+def run(n):
+    for f in (down, breaks):
+        c=magneto.compile(f)
+        for _ in range(2): assert torch.equal(c(torch.ones(2),n), f(torch.ones(2),n))
+    magneto.reset()
+run(30000)
+threading.stack_size(1<<18)
+t=threading.Thread(target=run, args=(600,)); t.start(); t.join()
+assert not t.is_alive() and torch.equal(magneto.compile(down)(torch.ones(2),2), torch.ones(2))
+""",
 "setattr_del_in_del": """
 import gc
 class M(torch.nn.Module):
