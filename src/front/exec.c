@@ -11,6 +11,7 @@
 #include "front/facts.h"
 #include "front/function.h"
 #include "front/fx.h"
+#include "front/ndarray.h"
 #include "front/nodecall.h"
 #include "front/planrun.h"
 #include "front/resume.h"
@@ -23,6 +24,7 @@ typedef struct ExecInput {
   SrcRef src;          /* whose value it is, when pinned is NULL */
   PyObject *pinned;    /* a constant tensor, strong */
   bool scalar;         /* the value is a float: the graph gets a tensor of it */
+  bool array;          /* the value is a NumPy array: the graph gets a tensor over its memory */
 } ExecInput;
 
 struct MgExec {
@@ -68,7 +70,7 @@ static int exec_take_inputs(MgExec *e, MgRec *r) {
     ValRef v = g->input[i];
     if (!used[v]) continue;
     MgCapInput *in = &r->cap->input[i];
-    e->input[kept] = (ExecInput){.src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, in->scalar};
+    e->input[kept] = (ExecInput){.src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, in->scalar, in->array};
     g->input[kept] = v;
     mg_val(g, v)->out = (uint16_t)kept++;
   }
@@ -117,7 +119,7 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   if (!(list = PyList_New(n))) goto done;
   for (; e->ninput < n; e->ninput++) {
     const MgCapInput *in = &r->cap->input[index[e->ninput]];
-    e->input[e->ninput] = (ExecInput){.src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL};
+    e->input[e->ninput] = (ExecInput){.src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, .array = in->array};
     PyList_SET_ITEM(list, e->ninput, Py_NewRef(in->real));
   }
   e->callable = PyObject_CallFunctionObjArgs(cfg->backend, gm, list, NULL);
@@ -450,11 +452,12 @@ int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs) {
   for (uint32_t i = 0; i < e->ninput; i++) {
     in[i] = e->input[i].pinned ? e->input[i].pinned : vals[e->input[i].src];
     if (e->input[i].scalar && !(in[i] = exec_number(e, e->input[i].src, vals))) rc = -1;
+    if (e->input[i].array && !(in[i] = mg_array_to_tensor(in[i]))) rc = -1;
   }
   if (!rc) rc = e->no_autocast ? exec_without_autocast(e, in, outs) : exec_dispatch(e, in, outs);
   if (!rc && e->spent && exec_finish_spent(e, outs)) rc = -1;
   for (uint32_t i = 0; i < e->ninput; i++)
-    if (e->input[i].scalar) Py_XDECREF(in[i]);
+    if (e->input[i].scalar || e->input[i].array) Py_XDECREF(in[i]);
   if (in != small) free(in);
   return rc;
 }

@@ -72,6 +72,7 @@ void mg_guards_free(MgGuards *g) {
     if (g->src[i].kind != SRC_pinned) Py_XDECREF(g->src[i].key);
   for (uint32_t i = 0; i < g->nop; i++)
     if (g->op[i].kind == GK_tensor) free(g->op[i].u.facts);
+    else if (g->op[i].kind == GK_array) free(g->op[i].u.array);
   for (uint32_t i = 0; i < g->ndict; i++) {
     for (int k = 0; k < g->dict[i].n; k++) Py_DECREF(g->dict[i].key[k]);
     free(g->dict[i].key);
@@ -269,6 +270,17 @@ void mg_guard_tensor(MgGuards *g, SrcRef src, PyObject *tensor) {
   }
   mg_guards_hold(g, (PyObject *)f->type);
   *op = (MgGuardOp){.kind = GK_tensor, .src = src, .u.facts = f};
+}
+
+void mg_guard_array(MgGuards *g, SrcRef src, PyObject *array) {
+  if (!guard_is_new(g, GK_array, src, NULL, 0)) return;
+  MgNdFacts *f = mg_nd_facts_new(array);
+  MgGuardOp *op = f ? PUSH(g, op, nop, cap_op) : NULL;
+  if (op) *op = (MgGuardOp){.kind = GK_array, .src = src, .u.array = f};
+  else {
+    free(f);
+    g->failed = true;
+  }
 }
 
 void mg_guard_context(MgGuards *g, PyObject *var, PyObject *value) {

@@ -8,6 +8,7 @@
 #define MG_FRONT_GUARD_H
 #include "base/table.h"
 #include "front/facts.h"
+#include "front/ndheader.h"
 #include "front/rec.h"
 #include "front/source.h"
 #include "front/state.h"
@@ -27,6 +28,7 @@ typedef struct MgGuardOp {
     PyObject *want;   /* recorded content (borrowed from the set) */
     int64_t i;        /* length, slot number, distance in bytes */
     MgFacts *facts;   /* owned */
+    MgNdFacts *array; /* owned */
     void *p;          /* PyMethodDef */
   } u;
 } MgGuardOp;
@@ -109,6 +111,7 @@ void mg_guard_add(MgGuards *g, MgGuardKind kind, SrcRef src, PyObject *o, int64_
 void mg_guard_pair(MgGuards *g, MgGuardKind kind, SrcRef a, SrcRef b, int64_t i);
 void mg_guard_pinned(MgGuards *g, MgGuardKind kind, PyObject *owner, PyObject *want); /* cell_is, list_is ... */
 void mg_guard_tensor(MgGuards *g, SrcRef src, PyObject *tensor);
+void mg_guard_array(MgGuards *g, SrcRef src, PyObject *array);
 void mg_guard_member(MgGuards *g, PyObject *owner, PyObject *descr, PyObject *value);
 void mg_guard_context(MgGuards *g, PyObject *var, PyObject *value); /* of a ContextVar; NULL: it has none */
 void mg_guard_instance(MgGuards *g, PyObject *owner); /* its class and which dict it has */

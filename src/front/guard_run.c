@@ -110,10 +110,21 @@ static bool guard_deque_equal(PyObject *deque, PyObject *items) {
   return same;
 }
 
+static bool guard_extent(PyObject *o, uintptr_t *lo, uintptr_t *hi) {
+  return mg_nd_is(o) ? mg_nd_extent(o, lo, hi) : mg_facts_extent(o, lo, hi);
+}
+
+static char *guard_memory(PyObject *o) {
+  void *p = NULL;
+  if (mg_nd_is(o)) return mg_nd_data(o);
+  mg_abi.aoti_torch_get_data_ptr(mg_facts_tensor(o), &p);
+  return p;
+}
+
 static bool guard_disjoint(PyObject *a, PyObject *b) {
   uintptr_t alo, ahi, blo, bhi;
   if (a == b) return false;
-  if (!mg_facts_extent(a, &alo, &ahi) || !mg_facts_extent(b, &blo, &bhi)) return true;
+  if (!guard_extent(a, &alo, &ahi) || !guard_extent(b, &blo, &bhi)) return true;
   return ahi <= blo || bhi <= alo;
 }
 
@@ -178,6 +189,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_type: return Py_TYPE(v) == (PyTypeObject *)op->o;
   case GK_equal: return mg_guard_same_const(v, op->o);
   case GK_tensor: return mg_facts_hold(op->u.facts, v);
+  case GK_array: return mg_nd_facts_hold(op->u.array, v);
   case GK_length: return Py_TYPE(v) == (PyTypeObject *)op->o && Py_SIZE(v) == op->u.i;
   case GK_keys: return guard_keys_equal(v, op->o);
   case GK_order: return guard_order_equal(v, op->o);
@@ -196,7 +208,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_same: return v == vals[op->src2];
   case GK_distinct: return v != vals[op->src2];
   case GK_disjoint: return guard_disjoint(v, vals[op->src2]);
-  case GK_offset: return mg_facts_distance(v, vals[op->src2]) == op->u.i;
+  case GK_offset: return guard_memory(vals[op->src2]) - guard_memory(v) == op->u.i;
   case GK_calc: return guard_calc_holds(g, op, vals);
   case GK_func_is: return guard_func_holds(op->o, op->u.want);
   case GK_context_is: return guard_context_holds(op->o, op->u.want);

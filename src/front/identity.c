@@ -1,6 +1,7 @@
 #include "front/identity.h"
 #include "front/classes.h"
 #include "front/dynfloat.h"
+#include "front/ndarray.h"
 #include "front/record_obj.h"
 #include "front/symfloat.h"
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 /* ---- life ---- */
 
 int mg_identity_init(PyObject *module) {
-  if (mg_names_init() || mg_dynfloat_init() || mg_symfloat_init()) return -1;
+  if (mg_names_init() || mg_dynfloat_init() || mg_symfloat_init() || mg_array_init()) return -1;
   const char *state = mg_state_init(), *missing = state ? state : mg_facts_init();
   return missing ? (PyErr_Format(PyExc_ImportError, "this version of torch lacks %s", missing), -1) : 0;
 }
@@ -33,6 +34,7 @@ static void ident_guard_forward_ad(MgGuards *g) {
 }
 
 int mg_objects_begin(MgRec *r, const MgSlots *s) {
+  if (mg_array_begin()) return -1;
   r->ident = mg_calloc(1, sizeof *r->ident);
   PyObject *code = s->func ? PyFunction_GET_CODE(s->func) : NULL;
   r->guards = mg_guards_new(code ? ((PyCodeObject *)code)->co_localsplusnames : NULL);
@@ -140,6 +142,7 @@ static bool ident_has_c_state(PyObject *o) {
     return false;
   for (int i = 0; safe[i]; i++)
     if (Py_TYPE(o) == safe[i]) return false;
+  if (mg_array_function(o)) return false;
   PyTypeObject *b = mg_solid_base(Py_TYPE(o));
   if (b == &PyBaseObject_Type) return false;
   if (!b->tp_as_sequence && !b->tp_as_mapping && !b->tp_iternext && !b->tp_methods) return false;
@@ -544,6 +547,10 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
   if (PyDict_Check(v) && PyDict_GET_SIZE(v) < DICT_COPY_LIMIT && ident_can_copy(t)) return wrap_dict(v, src);
   if (PySet_Check(v) && ident_can_copy(t)) return wrap_set(v, src);
   if (t == mg_torch.deque) return wrap_deque(v, src);
+  if (mg_nd_is(v)) {
+    PyObject *a = mg_array_wrap(v, src);
+    if (a || PyErr_Occurred()) return a;
+  }
   if (t == &PyCell_Type) return wrap_cell(v, src);
   else if (t == &PyDictProxy_Type) return wrap_proxy(v, src);
   else if ((dict = mg_view_of(v, &name))) {
@@ -571,7 +578,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
 PyObject *mg_wrap(PyObject *v, SrcRef src) {
   MgRec *r = mg_rec;
   if (!r || !v) return Py_XNewRef(v);
-  if (mg_standin_check(v)) return Py_NewRef(v);
+  if (mg_standin_check(v) || mg_array_check(v)) return Py_NewRef(v);
   if (mg_guard_is_const(v)) {
     if (src && mg_dynfloat_at(src, v)) return PyTuple_CheckExact(v) ? wrap_tuple(v, src) : mg_symfloat_input(v, src);
     if (src) mg_guard_add(r->guards, GK_equal, src, v, 0);

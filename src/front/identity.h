@@ -22,6 +22,7 @@ typedef enum MgOlderKind {
   OLDER_object,  /* instance found by a path: type guarded, attributes guarded as they are read */
   OLDER_func,    /* Python function found by a path: code and globals guarded, closure by path */
   OLDER_tensor,  /* seen is a stand-in */
+  OLDER_array,   /* seen stands for a NumPy array (ndarray.h) */
   OLDER_instdict,  /* an instance dict: seen is the full overlay of its owner, whose entry has the writes */
   OLDER_namespace, /* globals or a module's dict that was written to: attrs has the writes */
   OLDER_tuple,   /* seen is a tuple of wrapped items, or the tuple itself when nothing changed */

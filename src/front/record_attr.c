@@ -5,6 +5,7 @@
 #include "front/dynfloat.h"
 #include "front/effect.h"
 #include "front/identity.h"
+#include "front/ndarray.h"
 #include "front/record_obj.h"
 #include "front/symfloat.h"
 #include <structmember.h>
@@ -250,6 +251,7 @@ static PyObject *attr_of_standin(PyObject *o, PyObject *name) {
 PyObject *mg_rec_getattr(PyObject *o, PyObject *name) {
   if (!mg_rec) return PyObject_GetAttr(o, name);
   if (mg_standin_check(o)) return attr_of_standin(o, name);
+  if (mg_array_check(o)) return mg_array_getattr(o, name);
   if (mg_symfloat_is(o)) return name == mg_names.class_ ? Py_NewRef((PyObject *)mg_symfloat_class(o)) : PyObject_GetAttr(o, name);
   if (PyModule_Check(o)) return attr_of_module(o, name);
   if (PyType_Check(o)) return attr_of_class(o, name);
@@ -315,6 +317,7 @@ static int attr_set_on_standin(PyObject *o, PyObject *name, PyObject *v) {
 int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (!mg_rec) return PyObject_SetAttr(o, name, v);
   if (mg_standin_check(o)) return attr_set_on_standin(o, name, v);
+  if (mg_array_check(o)) return PyObject_SetAttr(o, name, v);
   if (PyModule_CheckExact(o)) return mg_rec_namespace_set(PyModule_GetDict(o), name, v);
   MgOlder *e = mg_older(o);
   if (!e && !PyType_Check(o)) return PyObject_SetAttr(o, name, v);

@@ -7,6 +7,7 @@
 #include "front/names.h"
 #include "front/identity.h"
 #include "front/marked.h"
+#include "front/ndarray.h"
 #include "front/policy.h"
 #include "front/record_obj.h"
 #include "front/setting.h"
@@ -257,6 +258,7 @@ static PyObject *call_type(const MgCall *c) {
   if (c->n != 1 || c->kwnames) return call_fresh(mg_call_plain(c));
   PyObject *x = c->arg[0];
   if (mg_symfloat_is(x)) return Py_NewRef((PyObject *)mg_symfloat_class(x));
+  if (mg_array_check(x)) x = mg_array_model(x);
   return Py_NewRef(mg_standin_check(x) ? mg_standin_class(x) : (PyObject *)Py_TYPE(x));
 }
 
@@ -267,6 +269,10 @@ static PyObject *call_isinstance(const MgCall *c) {
     PyObject *r = zero ? PyObject_Vectorcall(c->f, pair, 2, NULL) : NULL;
     Py_XDECREF(zero);
     return r;
+  }
+  if (c->n == 2 && mg_array_check(c->arg[0])) {
+    PyObject *pair[2] = {mg_array_model(c->arg[0]), c->arg[1]};
+    return PyObject_Vectorcall(c->f, pair, 2, NULL);
   }
   if (c->n == 2 && mg_standin_check(c->arg[0])) {
     PyObject *k = mg_standin_class(c->arg[0]);
@@ -685,8 +691,9 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   MgCall c = {f, args, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0), mg_rec->tail_call};
   mg_rec->tail_call = false;
   if (call_sees_death(&c)) return NULL;
-  MgVerdict v = mg_policy_of(f);
   PyObject *r, *self;
+  if (mg_array_call(&c, &r)) return r;
+  MgVerdict v = mg_policy_of(f);
   if (f == (PyObject *)&PyLong_Type && c.n == 1 && mg_symfloat_is(args[0]) && mg_symfloat_class(args[0]) == &PyLong_Type)
     return Py_NewRef(args[0]);
   if (v.action == ACT_python) return call_python(&c);

@@ -1,6 +1,7 @@
 /* Subscripts, iteration, membership and identity while recording.  Copies of older containers are ordinary objects here;
  * what needs care are older objects whose state lives in C. */
 #include "front/classes.h"
+#include "front/ndarray.h"
 #include "front/record_obj.h"
 
 int mg_rec_touch(PyObject *o) {
@@ -23,7 +24,16 @@ static bool seq_in_python(PyObject *o, PyObject *name) {
   return d && Py_TYPE(d) == &PyFunction_Type;
 }
 
+/* An index of a tensor that has arrays in it: with their tensors in place of them; NULL without exception: it has none. */
+static PyObject *seq_tensor_index(PyObject *o, PyObject *key) {
+  if (!mg_rec || !mg_standin_check(o) || !(mg_array_check(key) || PyTuple_CheckExact(key))) return NULL;
+  return mg_array_index(key);
+}
+
 PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
+  PyObject *index = seq_tensor_index(o, key), *item = index ? PyObject_GetItem(o, index) : NULL;
+  Py_XDECREF(index);
+  if (index || PyErr_Occurred()) return item;
   if (mg_rec && PyDict_Check(o) && mg_older(o)) {
     mg_older_pin(key); /* found by its hash */
     if (mg_rec_is_namespace(o) && PyUnicode_CheckExact(key)) {
@@ -61,7 +71,16 @@ int mg_rec_setitem(PyObject *o, PyObject *key, PyObject *v) {
     mg_rec_break(BK_older_object, "a write into an older %s", Py_TYPE(o)->tp_name);
     return -1;
   }
-  return v ? PyObject_SetItem(o, key, v) : PyObject_DelItem(o, key);
+  PyObject *index = v ? seq_tensor_index(o, key) : NULL;
+  if (v && mg_rec && mg_standin_check(o) && mg_array_check(v)) {
+    mg_rec_break(BK_c_function, "a NumPy array is assigned to items of a tensor");
+    Py_XDECREF(index);
+    return -1;
+  }
+  if (!v || PyErr_Occurred()) return v ? -1 : PyObject_DelItem(o, key);
+  int rc = PyObject_SetItem(o, index ? index : key, v);
+  Py_XDECREF(index);
+  return rc;
 }
 
 PyObject *mg_rec_iter(PyObject *o) {

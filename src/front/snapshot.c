@@ -6,6 +6,7 @@
 #include "front/cache.h"
 #include "front/backward.h"
 #include "front/identity.h"
+#include "front/ndarray.h"
 #include "front/pyframe.h"
 #include "front/skip.h"
 #include "front/symfloat.h"
@@ -124,6 +125,22 @@ static uint32_t snap_number(MgBuilder *b, PyObject *o) {
   ValRef val;
   if (!mg_symfloat_origin(o, &src, &val)) return snap_output(b, val, SN_item);
   return snap_emit(b, mg_rec->guards->src[src].kind == SRC_calc ? SN_calc : SN_src, NULL, src, NULL, 0);
+}
+
+static uint32_t snap_array(MgBuilder *b, PyObject *o) {
+  PyObject *t = mg_array_tensor(o);
+  return mg_snap_emit_over(b, SN_array, NULL, mg_array_is_scalar(o), &t, 1);
+}
+
+/* x.sum that has been looked up. */
+static uint32_t snap_array_method(MgBuilder *b, PyObject *self, PyObject *name) {
+  PyObject *m = mg_import("builtins"), *get = m ? PyObject_GetAttrString(m, "getattr") : NULL;
+  PyObject *args = get ? PyTuple_Pack(2, self, name) : NULL, *part[2] = {get, args};
+  uint32_t r = args && !PyList_Append(b->keep, args) ? mg_snap_emit_over(b, SN_call, NULL, 0, part, 2) : SNAP_FAIL;
+  Py_XDECREF(args);
+  Py_XDECREF(get);
+  Py_XDECREF(m);
+  return r;
 }
 
 static uint32_t snap_list(MgBuilder *b, PyObject *o) {
@@ -368,11 +385,13 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   uint32_t me;
   PyTypeObject *t = Py_TYPE(o);
   MgOlder *e = mg_older(o);
-  PyObject *view, *args;
+  PyObject *view, *args, *self, *name;
   const char *view_name;
   if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = snap_older(b, e);
   else if (mg_standin_check(o)) me = mg_standin_val(o) ? snap_output(b, mg_standin_val(o), SN_out) : mg_snap_refuse(o);
   else if (mg_symfloat_is(o)) me = snap_number(b, o);
+  else if (mg_array_check(o)) me = snap_array(b, o);
+  else if (mg_array_method_parts(o, &self, &name)) me = snap_array_method(b, self, name);
   else if (t == &PyTuple_Type && !mg_guard_is_const(o))
     me = mg_snap_emit_over(b, SN_tuple, NULL, 0, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
   else if (t == &PyList_Type) me = snap_list(b, o);

@@ -10,6 +10,7 @@ typedef enum MgSnapOp {
   /* make a value; its number is the instruction's index */
   SN_const,    /* obj */
   SN_out,      /* graph output number a */
+  SN_array,    /* argument 0, a tensor, as a NumPy array over its memory; a: as a scalar */
   SN_item,     /* graph output number a, a 0-dim float64 tensor, as a float */
   SN_src,      /* value of source a */
   SN_calc,     /* number that source a computes */

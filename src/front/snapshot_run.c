@@ -3,6 +3,7 @@
 #include <string.h>
 #include "front/setting.h"
 #include "front/names.h"
+#include "front/ndarray.h"
 #include "front/pyframe.h"
 #include "front/snapshot.h"
 #include "front/source.h"
@@ -181,6 +182,7 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
   switch ((MgSnapOp)q->op) {
   case SN_const: return Py_NewRef(q->obj);
   case SN_out: return Py_NewRef(outs[q->a]);
+  case SN_array: return mg_array_from_tensor(v[k[0]], q->a);
   case SN_item: return PyFloat_FromDouble(mg_symfloat_read(outs[q->a]));
   case SN_src: return Py_NewRef(vals[q->a]);
   case SN_calc: return mg_source_value(guards, q->a, vals);

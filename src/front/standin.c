@@ -3,6 +3,7 @@
  * A stand-in shares the storage of a template, one per dtype and device, that torch made without memory: C++ code that
  * reads tensor data past the dispatcher gets torch's own error, never a wild address.  Its Python dispatch key routes
  * every op to the mode.  Which Python-level calls must be intercepted is in standin_methods.c. */
+#include "front/facts.h"
 #include "front/fx.h"
 #include "front/names.h"
 #include "front/nodecall.h"
@@ -273,6 +274,16 @@ int mg_standin_add_tangent(MgCapture *cap, ValRef val) {
   return 0;
 }
 
+/* Arrays over one memory begin where they please, and so do tensors made of them: what overlaps has one storage. */
+static void standin_join_storage(const MgCapture *cap, PyObject *tensor, MgVal *v) {
+  uintptr_t lo, hi, lo2, hi2;
+  if (!cap->arrays || !mg_facts_extent(tensor, &lo, &hi)) return;
+  for (uint32_t i = 0; i < cap->ninput; i++) {
+    const MgCapInput *in = &cap->input[i];
+    if (in->real && !in->scalar && mg_facts_extent(in->real, &lo2, &hi2) && lo < hi2 && lo2 < hi) v->storage = mg_val(cap->rec->g, in->val)->storage;
+  }
+}
+
 /* Adds a real tensor to the graph's inputs.  Index into cap->input, or -1 with a break or exception set. */
 static long standin_add_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
   MgGraph *g = cap->rec->g;
@@ -296,6 +307,7 @@ static long standin_add_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
     uint32_t same = mg_map_get(&cap->base, base);
     if (same != MG_MAP_NONE) v->storage = same;
     else if (mg_map_put(&cap->base, base, v->storage)) return PyErr_NoMemory(), -1;
+    standin_join_storage(cap, tensor, v);
   }
   if (!mg_graph_input(g, val)) return PyErr_NoMemory(), -1;
   cap->input[cap->ninput] = (MgCapInput){.real = tensor, .src = src, .val = val};
@@ -356,6 +368,17 @@ PyObject *mg_standin_input(PyObject *tensor, SrcRef src) {
   cap->quiet = true;
   PyObject *t = standin_make_input(cap, tensor, src);
   cap->quiet = quiet;
+  return t;
+}
+
+PyObject *mg_standin_array_input(PyObject *tensor, SrcRef src) {
+  MgCapture *cap = mg_rec->cap;
+  cap->arrays = true;
+  PyObject *t = mg_standin_input(tensor, src);
+  if (!t) return NULL;
+  MgCapInput *in = &cap->input[mg_standin_info(t)->input - 1];
+  in->array = true;
+  Py_INCREF(tensor);
   return t;
 }
 
@@ -609,7 +632,7 @@ void mg_standin_free(MgRec *r) {
     i->prev = i->next = NULL;
   }
   for (uint32_t i = 0; i < cap->ninput; i++)
-    if (cap->input[i].pinned || cap->input[i].scalar) Py_DECREF(cap->input[i].real);
+    if (cap->input[i].pinned || cap->input[i].scalar || cap->input[i].array) Py_DECREF(cap->input[i].real);
   mg_fx_free(cap);
   for (Py_ssize_t i = 0; cap->syms && i < PyList_GET_SIZE(cap->syms); i++)
     mg_symnode_of(PyList_GET_ITEM(cap->syms, i))->cap = NULL;

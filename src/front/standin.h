@@ -14,6 +14,7 @@ typedef struct MgCapInput { /* one older tensor that the recording met */
   ValRef val;         /* its value at entry */
   bool pinned;        /* a constant kept alive by the entry */
   bool scalar;        /* a float: src gives the number, real is a tensor of it (strong) */
+  bool array;         /* a NumPy array: src gives it, real is a tensor over its memory (strong) */
   bool nonleaf;       /* it has a gradient graph from outside */
   bool grad_known;    /* the stand-in's `.grad` is what the program sees (backward.c) */
   PyObject *grad0;    /* borrowed: that `.grad` at entry; NULL when it was assigned unread */
@@ -36,6 +37,7 @@ struct MgCapture {
   bool *spent;              /* by value: its gradient graph was freed by a recorded backward pass */
   uint32_t cap_spent;
   struct MgFunction *function; /* calls of autograd.Function that autograd tracks (function.c) */
+  bool arrays;              /* NumPy arrays are among the inputs */
   bool quiet;               /* calls of torch are ours: the torch-level graph does not want them */
   bool gc_was_on, grad_was_on, anomaly_was_on, begun; /* state at begin, restored at the end */
   int32_t autocast_depth;   /* depth of `with autocast` at begin */
@@ -76,6 +78,8 @@ int mg_standin_add_tangent(MgCapture *cap, ValRef val);
 int mg_standin_autocast_off(void);
 /* Makes a 0-dim tensor of a float from src a graph input: its value; 0 with an exception. */
 ValRef mg_standin_scalar_input(MgCapture *cap, PyObject *tensor, SrcRef src);
+/* The stand-in of a NumPy array from src, over whose memory the real tensor lies; NULL with an exception. */
+PyObject *mg_standin_array_input(PyObject *tensor, SrcRef src);
 /* Was autocast on, for any device type, when the recording began? */
 bool mg_standin_autocast_on(const MgCapture *cap);
 /* Index of a Python object in cap->objs; -1 with an exception. */

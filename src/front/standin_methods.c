@@ -4,13 +4,14 @@
 #include "front/backward.h"
 #include "front/constval.h"
 #include "front/names.h"
+#include "front/ndarray.h"
 #include "front/state.h"
 #include "runtime/torch_abi.h"
 
 /* Methods and attributes that reach memory, storage or autograd's own state: the recording cannot go on.  They break
  * where they are looked up, so that no bound method of a stand-in is left on the user's stack. */
 static const char *const standin_breaking[] = {
-    "numpy", "tolist", "data_ptr", "untyped_storage", "storage", "storage_type", "share_memory_", "pin_memory", "__dlpack__",
+    "tolist", "data_ptr", "untyped_storage", "storage", "storage_type", "share_memory_", "pin_memory", "__dlpack__",
     "__reduce_ex__", "__array__", "__repr__", "__str__", "__format__", "const_data_ptr", "mutable_data_ptr", "set_",
     "map_", "map2_", "apply_", "register_hook", "register_post_accumulate_grad_hook", "retain_grad",
     "_backward_hooks", "_post_accumulate_grad_hooks", /* which torch's own Python reads and sets to register a hook */
@@ -207,6 +208,16 @@ static PyObject *standin_iter(PyObject *self, PyObject *unused) {
   return it;
 }
 
+/* The array shares the tensor's memory. */
+static PyObject *standin_numpy(PyObject *self, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"force", NULL};
+  int force = 0;
+  if (!mg_standin_is(self)) return standin_of_real(self, "numpy", args, kwargs);
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$p", names, &force)) return NULL;
+  MgStandInfo *info = mg_standin_info(self);
+  return info->cap ? mg_array_of_tensor(self, force) : standin_break(self, BK_op, "Tensor.numpy");
+}
+
 static PyGetSetDef standin_getsets[] = {
     {"_is_param", standin_get_is_param, standin_set_is_param, NULL, NULL},
     {"data", standin_get_data, standin_set_data, NULL, NULL},
@@ -217,6 +228,7 @@ static PyGetSetDef standin_getsets[] = {
 static PyMethodDef standin_method_defs[] = {
     {"__deepcopy__", standin_deepcopy, METH_O, NULL},
     {"__iter__", standin_iter, METH_NOARGS, NULL},
+    {"numpy", (PyCFunction)(void *)standin_numpy, METH_VARARGS | METH_KEYWORDS, NULL},
     {"is_inference", standin_is_inference, METH_NOARGS, NULL},
     {"requires_grad_", (PyCFunction)(void *)standin_requires_grad_, METH_VARARGS | METH_KEYWORDS, NULL},
     {NULL, NULL, 0, NULL}};

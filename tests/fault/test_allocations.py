@@ -2,6 +2,7 @@
 import warnings
 
 import magneto
+import numpy as np
 import pytest
 import torch
 from magneto import _magneto
@@ -74,3 +75,35 @@ def test_on_a_hit(quiet):
     want = state(program)
     state(compiled)
     assert sweep(compiled, want, False)[1]
+
+
+def numpy_program(a, t):
+    y = np.sin(a) + t.numpy()
+    y[0] = a.sum() + np.arange(3.0)
+    a += 1
+    print(end="")
+    return y.max(), y[1:], torch.from_numpy(y * 2)
+
+
+@pytest.mark.parametrize("backend, step", [("aten", 1), ("eager", 5)])
+def test_numpy_while_compiling(backend, step, quiet):
+    compiled = magneto.compile(numpy_program, backend=backend)
+
+    def run(f):
+        a, t = np.ones((2, 3)), torch.ones(3)
+        return [r.tolist() for r in f(a, t)], a.tolist()
+
+    want = run(numpy_program)
+    for n in range(1, 3000, step):
+        magneto.reset()
+        _magneto.fail_allocation(n)
+        try:
+            assert run(compiled) == want
+        except (MemoryError, RuntimeError) as e:
+            assert isinstance(e, MemoryError) or "out of memory" in str(e), e
+        finally:
+            done = _magneto.fail_allocation(0)
+        assert run(compiled) == want
+        if done < n:
+            return
+    raise AssertionError("the sweep never ended")

@@ -560,3 +560,30 @@ def exc_ctx_raise_in_exit(x):
             raise ValueError
     except KeyError as e:
         return x + isinstance(e.__context__, ValueError)
+
+@prog
+def exc_clear_frames(x):
+    """What unittest's assertRaises does: the frames of a traceback forget their locals."""
+    def inner(y):
+        z = y + 1
+        if z.shape:
+            raise KeyError(z)
+    def steps(y):
+        try:
+            yield y
+            inner(y)
+        finally:
+            log.append("end")
+    log = []
+    try:
+        for y in steps(x): x = x * 2
+    except KeyError as e:
+        tb = e.__traceback__
+        while tb is not None:
+            try:
+                tb.tb_frame.clear()
+            except RuntimeError:
+                log.append("running")
+            tb = tb.tb_next
+        x = x + e.args[0]
+    return x, log
