@@ -61,7 +61,7 @@ def _check_options(options: Any) -> dict[str, Any]:
 
 
 def settings(
-    fullgraph: Any, dynamic: Any, backend: Any, mode: Any, options: Any
+    fullgraph: Any, dynamic: Any, backend: Any, mode: Any, options: Any, recompile_limit: Any = None
 ) -> dict[str, Any]:
     """Checks the arguments of compile() and turns them into those of ``_magneto.Callable``."""
     out: dict[str, Any] = {"fullgraph": _check_flag("fullgraph", fullgraph)}
@@ -75,6 +75,12 @@ def settings(
         if mode is not None and not isinstance(mode, str):
             _check_mode(mode)
         out["backend"] = backends.find(backend, mode, options)
+    if recompile_limit is not None:
+        if not isinstance(recompile_limit, int) or isinstance(recompile_limit, bool):
+            raise TypeError(f"magneto.compile: recompile_limit must be an int, got {type(recompile_limit).__name__}")
+        if recompile_limit < 1:
+            raise ValueError(f"magneto.compile: recompile_limit must be positive, got {recompile_limit}")
+        out["recompile_limit"] = recompile_limit
     return out
 
 
@@ -103,6 +109,7 @@ def compile(  # noqa: A001
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
 ) -> Any:
     """Returns a callable that does what ``f`` does, faster; nothing is compiled until it is called.
 
@@ -115,6 +122,8 @@ def compile(  # noqa: A001
         mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs".
         options: "freeze" (bool), "keep_layout" (bool), "threads" (int), "recompile_limit" (int).
         disable: return ``f`` unchanged.
+        recompile_limit: how often one place is compiled before it runs eagerly; None: ``torch._dynamo.config.recompile_limit``
+            when the program has set it, else 8, and 32 for new sizes of tensors.
 
     A module gives a module of a subclass of its own class that shares all of its state with the original.
     Raises TypeError or ValueError that names the wrong argument.
@@ -122,13 +131,20 @@ def compile(  # noqa: A001
     if f is None:
         if not isinstance(disable, bool):
             _check_flag("disable", disable)
-        settings(fullgraph, dynamic, backend, mode, options)  # errors belong to the line of the decorator
+        settings(fullgraph, dynamic, backend, mode, options, recompile_limit)  # errors belong to the line of the decorator
         return functools.partial(
-            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+            compile,
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            backend=backend,
+            mode=mode,
+            options=options,
+            disable=disable,
+            recompile_limit=recompile_limit,
         )
     if not callable(f):
         raise TypeError(f"magneto.compile: f must be callable, got {type(f).__name__}")
-    config = settings(fullgraph, dynamic, backend, mode, options)
+    config = settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
     if _check_flag("disable", disable):
         return f
     if isinstance(f, torch.nn.Module):

@@ -205,7 +205,7 @@ static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   static char *names[] = {"fn", "backend", "fullgraph", "dynamic", "disable", "eager_backend", "mode", "freeze",
                           "keep_layout", "threads", "recompile_limit", NULL};
   PyObject *fn, *backend = Py_None;
-  int fullgraph = 0, dynamic = -1, disable = 0, eager = 0, mode = 0, freeze = 0, keep_layout = 0, threads = 0, limit = 8;
+  int fullgraph = 0, dynamic = -1, disable = 0, eager = 0, mode = 0, freeze = 0, keep_layout = 0, threads = 0, limit = 0;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Opippippii:Callable", names, &fn, &backend, &fullgraph, &dynamic,
                                    &disable, &eager, &mode, &freeze, &keep_layout, &threads, &limit))
     return NULL;

@@ -98,14 +98,14 @@ static int dynfloat_setting(PyObject *val) { return mg_rec->cfg && PyLong_CheckE
 
 bool mg_dynfloat_at(SrcRef src, PyObject *val) {
   int setting = dynfloat_setting(val);
-  if (mg_rec->want_fx || !setting || !(dynfloat_is_number(val) || PyTuple_CheckExact(val))) return false;
+  if (!setting || !(dynfloat_is_number(val) || PyTuple_CheckExact(val))) return false;
   if (setting == 1 && mg_rec->guards->src[src].kind == SRC_slot && PyLong_AsDouble(val) != 0 && PyLong_AsDouble(val) != 1) return true;
   PyErr_Clear(); /* too large for a double */
   return mg_rec->dyn && dynfloat_knows(dynfloat_name(mg_rec->guards, src));
 }
 
 SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject *val) {
-  if (!mg_rec || !mg_rec->dyn || mg_rec->want_fx || !val) return 0;
+  if (!mg_rec || !mg_rec->dyn || !val) return 0;
   if (!dynfloat_setting(val) || (!dynfloat_is_number(val) && !PyTuple_CheckExact(val))) return 0;
   if (!dynfloat_knows(dynfloat_key_name(dict, key))) return 0;
   MgGuards *g = mg_rec->guards;

@@ -119,7 +119,8 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   if (!(list = PyList_New(n))) goto done;
   for (; e->ninput < n; e->ninput++) {
     const MgCapInput *in = &r->cap->input[index[e->ninput]];
-    e->input[e->ninput] = (ExecInput){.src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, .array = in->array};
+    e->input[e->ninput] = (ExecInput){
+        .src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, .scalar = in->scalar, .array = in->array};
     PyList_SET_ITEM(list, e->ninput, Py_NewRef(in->real));
   }
   e->callable = PyObject_CallFunctionObjArgs(cfg->backend, gm, list, NULL);

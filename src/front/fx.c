@@ -5,8 +5,11 @@
  * a call that the function mode cannot see, the graph is written from the ATen nodes instead, so it is never wrong. */
 #include "front/fxmeta.h"
 #include "front/fxstate.h"
+#include "front/identity.h"
+#include "front/marked.h"
 #include "front/names.h"
 #include "front/source.h"
+#include "front/symfloat.h"
 #include "front/torchobj.h"
 #include <stdlib.h>
 #include <string.h>
@@ -237,10 +240,22 @@ static PyObject *fx_dtype_class(PyObject *o) {
   return r;
 }
 
+static PyObject *fx_arg(MgCapture *cap, PyObject *o);
+
+/* An instance that the recording has made: a frozen dataclass is a call of its class; others NULL without an exception, since
+ * one made anew in every run has no place in a graph. */
+static PyObject *fx_instance(MgCapture *cap, PyObject *o) {
+  PyObject *fields = mg_marked_fields(o), *kw = fields ? fx_kwargs(cap, fields) : NULL, *none = kw ? PyTuple_New(0) : NULL;
+  uint32_t number = none ? fx_node(cap, "call_function", (PyObject *)Py_TYPE(o), none, kw) : 0;
+  Py_XDECREF(fields);
+  Py_XDECREF(kw);
+  Py_XDECREF(none);
+  return number ? Py_NewRef(fx_item(cap->fx, number)) : NULL;
+}
+
 static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
-  if (mg_standin_is(o)) {
-    return Py_XNewRef(fx_of_val(cap, mg_standin_val(o)));
-  }
+  if (mg_standin_is(o)) return Py_XNewRef(fx_of_val(cap, mg_standin_val(o)));
+  if (mg_symfloat_is(o)) return NULL; /* types are promoted otherwise with a number than with the tensor it becomes: ATen's nodes say it all */
   if (PyObject_TypeCheck(o, mg_tensor_type)) return fx_constant(cap, o);
   if (PyTuple_Check(o) || PyList_Check(o)) {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
@@ -268,7 +283,9 @@ static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
   if (PyLong_Check(o) && !PyLong_CheckExact(o) && !PyBool_Check(o)) return PyObject_CallOneArg((PyObject *)&PyLong_Type, o);
   PyObject *dtype = PyType_Check(o) ? fx_dtype_class(o) : NULL;
   if (dtype || PyErr_Occurred()) return dtype;
-  return fx_has_literal(o) ? Py_NewRef(o) : fx_constant(cap, o);
+  if (fx_has_literal(o)) return Py_NewRef(o);
+  bool made_here = mg_map_getp(&cap->rec->ident->fresh, o) != MG_MAP_NONE && _PyObject_GetDictPtr(o);
+  return made_here ? fx_instance(cap, o) : fx_constant(cap, o);
 }
 
 static PyObject *fx_kwargs(MgCapture *cap, PyObject *kwargs) {

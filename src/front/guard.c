@@ -1,4 +1,5 @@
 /* Building guard sets, sealing, printing and freeing them. Checking is in guard_run.c. */
+#include "front/draw.h"
 #include "front/dynfloat.h"
 #include <stddef.h>
 #include <stdlib.h>
@@ -85,6 +86,7 @@ void mg_guards_free(MgGuards *g) {
   }
   MgMap *maps[] = {&g->by_src, &g->by_dict, &g->by_type, &g->by_held, &g->by_fact};
   for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) mg_map_free(maps[i]);
+  mg_draw_free(g);
   free(g->src);
   free(g->op);
   free(g->pinned);

@@ -81,6 +81,7 @@ struct MgGuards {
   bool watched;                            /* changes are told: changed lists them (guard_watch.c) */
   uint32_t changed[MG_GUARD_CHANGED], nchanged; /* dict numbers; more than fit: all */
   uint32_t nwatched;                       /* dicts with a record */
+  struct MgDraw *draw; uint32_t ndraw, cap_draw; /* random numbers that a run draws, in order (draw.h) */
   PyObject **preset;                       /* nsrc start values for vals: pinned objects, else NULL */
   PyObject *keep;                          /* list: strong references */
   PyObject *loose;                         /* after seal: the others (guard_loose.h) */

@@ -86,6 +86,7 @@ void mg_objects_end(MgRec *r) {
   Py_XDECREF(d->gens);
   Py_XDECREF(d->absent);
   Py_XDECREF(d->vars);
+  Py_XDECREF(d->rngs);
   Py_XDECREF(d->func);
   free(d);
 }

@@ -55,6 +55,7 @@ struct MgIdent {
   PyObject *func;         /* strong: the outer frame's function */
   PyObject *classes;      /* strong: dict of classes written to (classes.c); NULL at first */
   PyObject *context;      /* strong: copy of the context that is current while recording (contextvar.c); NULL: none written to */
+  PyObject *rngs;         /* strong: dict of generator -> the copy that the recording draws from (draw.c); NULL at first */
   PyObject *vars;         /* strong: dict of the context variables written to */
 };
 

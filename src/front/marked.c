@@ -64,6 +64,75 @@ static int marked_pack(PyObject *self, PyObject *const *arg, size_t nargsf, PyOb
   return 0;
 }
 
+PyObject *mg_marked_fields(PyObject *o) {
+  PyObject *params = _PyType_Lookup(Py_TYPE(o), mg_names.dataclass_params), *lib, *all = NULL, *kw = NULL;
+  PyObject *frozen = params ? PyObject_GetAttrString(params, "frozen") : NULL, *init = NULL;
+  bool plain = frozen == Py_True && (init = PyObject_GetAttrString(params, "init")) == Py_True &&
+               !_PyType_Lookup(Py_TYPE(o), mg_names.post_init);
+  Py_XDECREF(frozen);
+  Py_XDECREF(init);
+  if (!plain) return PyErr_Clear(), NULL;
+  if (!(lib = mg_import("dataclasses"))) return NULL;
+  all = PyObject_CallMethod(lib, "fields", "O", Py_TYPE(o));
+  kw = all ? PyDict_New() : NULL;
+  for (Py_ssize_t i = 0; kw && i < PyTuple_GET_SIZE(all); i++) {
+    PyObject *f = PyTuple_GET_ITEM(all, i), *name = PyObject_GetAttrString(f, "name"), *given = PyObject_GetAttrString(f, "init");
+    PyObject *v = name && given ? mg_rec ? mg_rec_getattr(o, name) : PyObject_GetAttr(o, name) : NULL;
+    bool made = given == Py_False; /* by the class: its own business */
+    if (!v || made || PyDict_SetItem(kw, name, v)) Py_CLEAR(kw);
+    Py_XDECREF(name);
+    Py_XDECREF(given);
+    Py_XDECREF(v);
+  }
+  Py_DECREF(lib);
+  Py_XDECREF(all);
+  return kw;
+}
+
+/* An argument of a function that runs unrecorded: nobody guards what it reads of an older instance, and its tensors are real
+ * ones.  Frozen dataclasses are made anew of what the recording sees, others end the graph.  New. */
+static PyObject *marked_argument(PyObject *o);
+
+/* A list, tuple or dict of them.  New. */
+static PyObject *marked_items(PyObject *o) {
+  bool dict = PyDict_CheckExact(o), differ = false;
+  PyObject *copy = dict ? PyDict_Copy(o) : PySequence_List(o), *k, *v;
+  Py_ssize_t n = dict || !copy ? 0 : PyList_GET_SIZE(copy), at = 0;
+  for (Py_ssize_t i = 0; i < n && copy; i++) {
+    v = PyList_GET_ITEM(copy, i);
+    PyObject *now = marked_argument(v);
+    differ |= now != v;
+    if (!now || PyList_SetItem(copy, i, now)) Py_CLEAR(copy);
+  }
+  while (dict && copy && PyDict_Next(copy, &at, &k, &v)) {
+    PyObject *now = marked_argument(v);
+    differ |= now != v;
+    if (!now || PyDict_SetItem(copy, k, now)) Py_CLEAR(copy);
+    Py_XDECREF(now);
+  }
+  if (copy && !differ) Py_SETREF(copy, Py_NewRef(o)); /* the function may change it */
+  else if (copy && PyTuple_CheckExact(o)) Py_SETREF(copy, PyList_AsTuple(copy));
+  return copy;
+}
+
+static PyObject *marked_argument(PyObject *o) {
+  MgOlder *e = mg_older(o);
+  if (PyTuple_CheckExact(o) || PyList_CheckExact(o) || PyDict_CheckExact(o)) {
+    if (Py_EnterRecursiveCall(" in the arguments of a function of the graph")) return NULL;
+    PyObject *r = marked_items(o);
+    Py_LeaveRecursiveCall();
+    return r;
+  }
+  if (!e || e->kind != OLDER_object) return Py_NewRef(o);
+  PyObject *kw = mg_marked_fields(o), *none = kw ? PyTuple_New(0) : NULL, *r = NULL;
+  if (none) r = PyObject_Call((PyObject *)Py_TYPE(o), none, kw);
+  else if (!PyErr_Occurred()) mg_rec_break(BK_older_object, "an older %.100s is given to a function of the graph", Py_TYPE(o)->tp_name);
+  Py_XDECREF(kw);
+  Py_XDECREF(none);
+  if (r) mg_fresh(r);
+  return r;
+}
+
 /* The call with nothing but its ops recorded. */
 static PyObject *marked_in_graph(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
   MgRec *rec = mg_rec;
@@ -71,8 +140,14 @@ static PyObject *marked_in_graph(PyObject *fn, PyObject *self, PyObject *const *
   PyObject *pos = NULL, *kw = NULL, *r = NULL;
   bool show = rec->want_fx && !mg_fx_is_aten(cap), quiet = cap->quiet;
   MgFxCall call = {0};
+  bool ready = !marked_pack(self, arg, nargsf, kwnames, &pos, &kw);
+  if (ready) {
+    Py_SETREF(pos, marked_argument(pos));
+    Py_SETREF(kw, marked_argument(kw));
+    ready = pos && kw;
+  }
   MgPause pause = mg_rec_pause();
-  if (!marked_pack(self, arg, nargsf, kwnames, &pos, &kw) && !(show && mg_fx_before(cap, pos, kw, &call))) {
+  if (ready && !(show && mg_fx_before(cap, pos, kw, &call))) {
     cap->quiet = true;
     r = PyObject_Call(fn, pos, kw);
     cap->quiet = quiet;

@@ -7,5 +7,8 @@
 bool mg_rec_marked(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out);
 /* Is it a class of autograd functions that the program has allowed in graphs? */
 bool mg_rec_marked_class(PyObject *cls);
+/* The fields of a frozen dataclass instance by name, with which its class would make it again: a new dict; NULL without an
+ * exception when o is something else. */
+PyObject *mg_marked_fields(PyObject *o);
 int mg_marked_init(PyObject *module);
 #endif

@@ -108,10 +108,20 @@ int mg_names_init(void) {
   return 0;
 }
 
-/* C classes may be heap types too (functools.partial, locks); the destructor that every class statement gives tells. */
+/* Is there more in an instance than its base, __slots__, a dict and weak references? */
+static bool names_has_fields(PyTypeObject *t) {
+  PyTypeObject *b = t->tp_base;
+  Py_ssize_t more = t->tp_basicsize - b->tp_basicsize - Py_SIZE(t) * (Py_ssize_t)sizeof(PyObject *);
+  bool dict = t->tp_dictoffset && !b->tp_dictoffset && !(t->tp_flags & Py_TPFLAGS_MANAGED_DICT);
+  bool weak = t->tp_weaklistoffset > 0 && !b->tp_weaklistoffset;
+  return more > (dict + weak) * (Py_ssize_t)sizeof(PyObject *);
+}
+
+/* C classes may be heap types too (functools.partial, locks); the destructor that every class statement gives tells, unless
+ * the C class has none of its own (random.Random's base). */
 PyTypeObject *mg_solid_base(PyTypeObject *t) {
   destructor python = mg_torch.module->tp_dealloc;
-  while (t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_dealloc == python && t->tp_base) t = t->tp_base;
+  while (t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_dealloc == python && t->tp_base && !names_has_fields(t)) t = t->tp_base;
   return t;
 }
 

@@ -61,6 +61,8 @@ int mg_context_exit(PyObject *ctx);
   NAME(in_graph, "_magneto_in_graph")                                                                        \
   NAME(trace_rules, "torch._dynamo.trace_rules")                                                             \
   NAME(dynamo_config, "torch._dynamo.config")                                                                \
+  NAME(dataclass_params, "__dataclass_params__")                                                             \
+  NAME(post_init, "__post_init__")                                                                           \
   NAME(builtins, "__builtins__")                                                                             \
   NAME(dir, "__dir__")                                                                                       \
   NAME(globals, "__globals__")                                                                               \

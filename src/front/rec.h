@@ -192,7 +192,7 @@ typedef struct MgConfig {
   bool disable;
   int dynamic;          /* -1 automatic, 0, 1 */
   MgOptions opt;
-  int recompile_limit;  /* entries per (code, offset) */
+  int recompile_limit;  /* entries per (code, offset); 0: the default, or torch's setting */
   uint32_t id;          /* which callable; entries of different configs do not mix */
 } MgConfig;
 #endif

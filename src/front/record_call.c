@@ -3,6 +3,7 @@
  * done here with guards.  Everything else is a graph break. */
 #include "front/fx.h"
 #include "front/backward.h"
+#include "front/draw.h"
 #include "front/function.h"
 #include "front/names.h"
 #include "front/identity.h"
@@ -552,6 +553,7 @@ static PyObject *call_python(const MgCall *c) {
       }
     PyObject *out, *self = t == &PyMethod_Type ? PyMethod_GET_SELF(c->f) : NULL;
     if (mg_rec_replaced(fn, self, c->arg, c->nargsf, c->kwnames, &out)) return out;
+    if (mg_draw_method(c, fn, self, &out)) return out;
     if (call_is_disabled(fn)) {
       PyObject *orig = call_torch_original(fn);
       if (orig) {
@@ -636,6 +638,7 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_context_enter:
   case ACT_context_exit:
     return call_context(c, act == ACT_context_enter);
+  case ACT_draw: return mg_draw_call(c);
   case ACT_with_numbers: return call_with_numbers(c);
   case ACT_setting: return mg_setting_call(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_query: return mg_setting_read(c->f, c->arg, c->nargsf, c->kwnames);

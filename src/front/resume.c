@@ -3,6 +3,7 @@
  * In: a frame from the hook.  Out: what the frame returns, or an exception, delivered through CPython's own code so that
  * frames, tracebacks and handlers are exactly CPython's. */
 #include "front/resume.h"
+#include "front/draw.h"
 #include "front/dynfloat.h"
 #include "front/guard.h"
 #include "front/hook.h"
@@ -21,7 +22,8 @@ int mg_entry_run(MgEntry *e, PyObject **vals, PyObject **new_slots, PyObject **r
   if (nout > RESUME_SMALL && !(outs = mg_calloc((size_t)nout, sizeof *outs))) return PyErr_NoMemory(), -1;
   /* Kernels run without the GIL and backends run Python: nothing may free what the segment still needs. */
   for (int i = 0; i < nsrc; i++) Py_XINCREF(vals[i]);
-  if (!mg_exec_run(e->exec, vals, outs)) rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
+  bool ready = !e->guards->ndraw || !mg_draw_run(e->guards, vals);
+  if (ready && !mg_exec_run(e->exec, vals, outs)) rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
   for (int i = 0; i < nsrc; i++) Py_XDECREF(vals[i]);
   for (int i = 0; i < nout; i++) Py_XDECREF(outs[i]);
   if (outs != small) free(outs);
@@ -153,8 +155,11 @@ static void drive_log_recompile(Drive *d, MgBucket *b, const MgSlots *slots) {
 /* Has this place been compiled often enough?  Tensors of ever new sizes may come more often: such an entry is found fast. */
 static bool drive_at_limit(Drive *d, MgBucket *b, const MgSlots *slots) {
   enum { SIZES = 4 };
-  if (b->n < d->cfg->recompile_limit) return false;
-  bool sizes = b->n < SIZES * d->cfg->recompile_limit;
+  if (!b->n) return false;
+  bool exact;
+  int limit = mg_stance_recompile_limit(d->cfg->recompile_limit, &exact);
+  if (b->n < limit) return false;
+  bool sizes = !exact && b->n < SIZES * limit;
   for (int i = 0; i < b->n && sizes; i++) {
     MgGuardFail why = {0};
     PyObject **vals = mg_calloc((size_t)mg_guards_nsrc(b->entry[i]->guards) + 1, sizeof *vals);

@@ -36,7 +36,7 @@ SrcRef mg_source(MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx, PyObje
   SrcRef ref = g->nsrc++;
   if (kind == SRC_pinned) mg_guards_hold(g, key);
   else Py_XINCREF(key);
-  bool load = kind != SRC_pinned && kind != SRC_calc;
+  bool load = kind != SRC_pinned && kind != SRC_calc && kind != SRC_draw;
   g->src[ref] = (MgSrc){(uint8_t)kind, parent, idx, key};
   if (mg_map_put(&g->by_src, h, ref) != MG_OK) g->failed = true;
   if (load) mg_guard_add(g, GK_load, ref, NULL, 0);

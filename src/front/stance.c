@@ -2,7 +2,7 @@
  * In: names from set_stance(); torch's own switch, read from its module whenever that module has changed.
  * Out: MgStance.  Everything with the GIL held. */
 #include "front/stance.h"
-#include <stdbool.h>
+#include <limits.h>
 #include <string.h>
 #include "front/guard.h"
 
@@ -50,6 +50,17 @@ MgStance mg_stance(void) {
     stance_read_torch();
   }
   return stance_own ? stance_own : stance_torch;
+}
+
+int mg_stance_recompile_limit(int given, bool *exact) {
+  enum { DEFAULT = 8 }; /* torch's as well */
+  PyObject *m = given ? NULL : PyDict_GetItemString(stance_modules, "torch._dynamo.config");
+  PyObject *set = m ? PyObject_GetAttrString(m, "recompile_limit") : NULL;
+  long n = set && PyLong_Check(set) ? PyLong_AsLong(set) : -1;
+  Py_XDECREF(set);
+  PyErr_Clear();
+  *exact = given || (n >= 0 && n != DEFAULT && n <= INT_MAX);
+  return given ? given : *exact ? (int)n : DEFAULT;
 }
 
 /* set_stance(name, /): the previous name. */

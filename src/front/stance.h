@@ -3,6 +3,7 @@
 #define MG_FRONT_STANCE_H
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdbool.h>
 
 typedef enum MgStance {
   STANCE_default,
@@ -12,5 +13,8 @@ typedef enum MgStance {
 } MgStance;
 
 MgStance mg_stance(void);    /* the one in force; a few loads */
+/* How often one place is compiled: what the callable was given, else what the program has set in torch._dynamo.config;
+ * *exact: one of these, not the default.  Slow. */
+int mg_stance_recompile_limit(int given, bool *exact);
 int mg_stance_init(PyObject *module);
 #endif

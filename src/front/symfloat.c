@@ -2,6 +2,7 @@
  * In: floats that are inputs, 0-dim values.  Out: nodes of the graph; guards where Python wants to know a number. */
 #include "front/symfloat.h"
 #include <math.h>
+#include "front/draw.h"
 #include "front/guard.h"
 #include "front/names.h"
 #include "front/nodecall.h"
@@ -107,6 +108,8 @@ PyObject *mg_symfloat_input(PyObject *value, SrcRef src) {
   return symfloat_of(symnode_new(mg_rec->cap, src, Py_NewRef(value), 0));
 }
 
+PyObject *mg_symfloat_drawn(PyObject *value, SrcRef src) { return symfloat_of(symnode_new(mg_rec->cap, src, Py_NewRef(value), 0)); }
+
 PyObject *mg_symfloat_item(MgCapture *cap, ValRef val) { return symfloat_of(symnode_new(cap, 0, NULL, val)); }
 
 int mg_symfloat_origin(PyObject *o, SrcRef *src, ValRef *val) {
@@ -123,12 +126,15 @@ static void symnode_expect(MgCapture *cap, SrcRef src, PyObject *want) {
   mg_guard_add(g, g->src[src].kind == SRC_calc ? GK_calc : GK_equal, src, want, 0);
 }
 
+static PyObject *sym_ask_late(void) { return mg_rec_break(BK_data_dependent, "the value of a random number"); }
+
 PyObject *mg_symnode_number(MgSymNode *n) {
   MgRec *before = mg_rec;
   if (!n->cap) return PyErr_Format(PyExc_RuntimeError, "magneto: a number of a finished recording was used");
   mg_rec = n->cap->rec; /* also where torch's own Python asks */
   PyObject *r = NULL;
   if (!n->hint) mg_rec_break(BK_data_dependent, "the value of Tensor.item()");
+  else if (mg_draw_late(n->cap->rec->guards, n->src)) sym_ask_late();
   else {
     symnode_expect(n->cap, n->src, n->hint);
     r = Py_NewRef(n->hint);
@@ -165,9 +171,26 @@ static PyObject *sym_plain(PyObject *a, PyObject *b, int calc) {
   return r;
 }
 
+/* Does the operation raise, or leave the floats, for some numbers that only a run knows? */
+static bool sym_total(int calc, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b) {
+  if (calc == CALC_truediv) return !y && PyFloat_AsDouble(b) != 0;
+  if (calc == CALC_pow) return !x && PyFloat_AsDouble(a) > 0;
+  return true;
+}
+
+/* The same for numbers that are drawn, where the class of the result counts as well. */
+static bool sym_late_total(int calc, MgSymNode *y, PyObject *b) {
+  if (calc < CALC_add) return false;
+  if (calc < CALC_truediv || calc > CALC_pow) return true;
+  if (y) return false;
+  return calc == CALC_pow ? PyLong_CheckExact(b) && Py_SIZE(b) >= 0 : PyObject_IsTrue(b) == 1;
+}
+
 /* Both operands are known to Python: so is the result.  What may raise or give another class for other numbers is guarded. */
 static PyObject *sym_host(MgCapture *cap, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b, int calc) {
   MgGuards *g = cap->rec->guards;
+  bool late = (x && mg_draw_late(g, x->src)) || (y && mg_draw_late(g, y->src));
+  if (late && !sym_late_total(calc, y, b)) return sym_plain(a, b, calc);
   PyObject *hint = mg_source_compute(calc, x ? x->hint : a, y ? y->hint : b);
   if (!hint) return NULL;
   SrcRef src = mg_source_calc(g, calc, x ? x->src : 0, y ? y->src : 0, x && y ? NULL : x ? b : a);
@@ -175,7 +198,7 @@ static PyObject *sym_host(MgCapture *cap, MgSymNode *x, PyObject *a, MgSymNode *
     mg_guard_add(g, GK_calc, src, hint, 0);
     return hint;
   }
-  if (calc >= CALC_truediv && calc <= CALC_pow) mg_guard_add(g, GK_calc, src, (PyObject *)Py_TYPE(hint), 0);
+  if (!late && calc >= CALC_truediv && calc <= CALC_pow) mg_guard_add(g, GK_calc, src, (PyObject *)Py_TYPE(hint), 0);
   return symfloat_of(symnode_new(cap, src, hint, 0));
 }
 
@@ -200,13 +223,6 @@ static PyObject *sym_graph(MgCapture *cap, MgSymNode *x, PyObject *a, MgSymNode 
     v = mg_graph_emit1(g, op->right, turned, 2);
   } else v = mg_graph_emit1(g, x && y ? op->both : x ? op->left : op->right, arg, 2);
   return v ? symfloat_of(symnode_new(cap, 0, NULL, v)) : PyErr_NoMemory();
-}
-
-/* Does the operation raise, or leave the floats, for some numbers that only the tensors know? */
-static bool sym_total(int calc, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b) {
-  if (calc == CALC_truediv) return !y && PyFloat_AsDouble(b) != 0;
-  if (calc == CALC_pow) return !x && PyFloat_AsDouble(a) > 0;
-  return true;
 }
 
 static PyObject *sym_binary(PyObject *a, PyObject *b, const SymOp *op) {

@@ -13,6 +13,8 @@ bool mg_symfloat_is(PyObject *o);     /* ours, or a torch.SymFloat or SymInt aro
 PyTypeObject *mg_symfloat_class(PyObject *o); /* float or int; borrowed */
 /* A float or int read from src. */
 PyObject *mg_symfloat_input(PyObject *value, SrcRef src);
+/* One that every run draws from a random generator (draw.h); value: drawn by the recording. */
+PyObject *mg_symfloat_drawn(PyObject *value, SrcRef src);
 /* The number in a 0-dim float64 value of the graph. */
 PyObject *mg_symfloat_item(MgCapture *cap, ValRef val);
 /* The number itself, guarded, in place of such an object; anything else as it is.  New. */

@@ -1,4 +1,5 @@
 """What programs say to a compiler: marks on functions, stances, wrappers of torch.compile; ours and torch's own."""
+import dataclasses
 import operator
 
 import pytest
@@ -244,3 +245,32 @@ def test_custom_operators_that_only_write_stay_in_the_fx_graph():
         return y + x
 
     assert len(run(f, 1).ops()) == 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    x: torch.Tensor
+    y: torch.Tensor
+    n: int = 3
+    extra: list = dataclasses.field(default_factory=lambda: [5])
+
+
+class Plain:
+    def __init__(self, x, y, n):
+        self.x, self.y, self.n, self.extra = x, y, n, [5]
+
+
+@pytest.mark.parametrize("mark", [magneto.allow_in_graph, torch._dynamo.allow_in_graph])
+@pytest.mark.parametrize("cls", [Frozen, Plain])
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+def test_objects_are_given_to_a_function_of_the_graph(mark, cls, backend):
+    g = wrap(mark, lambda o: o.x + o.y * o.n + o.extra[0])
+    listed = wrap(mark, lambda o: o[0].x + o[0].n)
+    given = magneto.compile(lambda o: g(o) + 1, backend=backend, fullgraph=cls is Frozen)
+    made = magneto.compile(lambda x, y: g(cls(x, y, n=2)) + 1, backend=backend, fullgraph=True)
+    inside = magneto.compile(lambda o: listed([o]) + 1, backend=backend)
+    for i in range(3):
+        x, y = X * i, X + i
+        torch.testing.assert_close(given(cls(x, y, i)), x + y * i + 6)
+        torch.testing.assert_close(made(x, y), x + y * 2 + 6)
+        torch.testing.assert_close(inside(cls(x, y, i)), x + i + 1)

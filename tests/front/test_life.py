@@ -11,6 +11,8 @@ import weakref
 import pytest
 import torch
 from harness import check, forced_breaks, graphs_breaks
+
+import magneto
 from magneto import _magneto
 
 
@@ -147,6 +149,35 @@ def test_recompile_limit_warns_once():
             assert c(x, n).tolist() == [n, n]
     assert len([w for w in seen if "runs eagerly" in str(w.message)]) <= 1
     assert len(entries(f)) <= 3
+
+
+def test_recompile_limit_that_the_program_sets(monkeypatch):
+    def f(x, n):
+        return x.reshape(n) + 1
+
+    def graphs(**kwargs):
+        magneto.reset()
+        seen = []
+
+        def backend(gm, inputs):
+            seen.append(gm)
+            return gm
+
+        c = magneto.compile(f, backend=backend, **kwargs)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for n in range(1, 13):
+                assert c(torch.zeros(n), n).tolist() == [1] * n
+        return len(seen)
+
+    import torch._dynamo.config as config
+
+    assert graphs() == 12 and graphs(recompile_limit=3) == 3
+    monkeypatch.setattr(config, "recompile_limit", 2)
+    assert graphs() == 2 and graphs(recompile_limit=5) == 5
+    for wrong in (0, -1, True, "2"):
+        with pytest.raises((TypeError, ValueError), match="recompile_limit"):
+            magneto.compile(f, recompile_limit=wrong)
 
 
 def test_fullgraph_explains():

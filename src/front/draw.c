@@ -1,0 +1,194 @@
+#include "front/draw.h"
+#include <stdlib.h>
+#include <string.h>
+#include "front/guard.h"
+#include "front/identity.h"
+#include "front/symfloat.h"
+
+typedef enum DrawKind { DRAW_no, DRAW_number, DRAW_change, DRAW_other } DrawKind;
+
+/* What a method does with the generator; other: gives something else than a number. */
+static DrawKind draw_kind(const char *name) {
+  static const char *const numbers[] = {"random", "uniform", "triangular", "randint", "randrange", "getrandbits", "gauss",
+                                        "normalvariate", "lognormvariate", "expovariate", "vonmisesvariate", "gammavariate",
+                                        "betavariate", "paretovariate", "weibullvariate", "binomialvariate"};
+  static const char *const others[] = {"choice", "choices", "sample", "shuffle", "randbytes", "getstate"};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (!strcmp(name, numbers[i])) return DRAW_number;
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (!strcmp(name, others[i])) return DRAW_other;
+  return !strcmp(name, "seed") || !strcmp(name, "setstate") ? DRAW_change : DRAW_no;
+}
+
+static PyObject *draw_class(void) {
+  PyObject *m = mg_import("random"), *t = m ? PyObject_GetAttrString(m, "Random") : NULL;
+  Py_XDECREF(m);
+  return t;
+}
+
+static bool draw_is_generator(PyObject *o) {
+  if (strcmp(Py_TYPE(o)->tp_name, "Random")) return false;
+  PyObject *t = draw_class();
+  Py_XDECREF(t);
+  PyErr_Clear();
+  return (PyObject *)Py_TYPE(o) == t;
+}
+
+/* Has nobody given the generator methods of its own? */
+static bool draw_is_plain(PyObject *rng) {
+  PyObject **d = _PyObject_GetDictPtr(rng), *k, *v;
+  Py_ssize_t at = 0;
+  while (d && *d && PyDict_Next(*d, &at, &k, &v))
+    if (!PyUnicode_Check(k) || PyUnicode_CompareWithASCIIString(k, "gauss_next")) return false;
+  return true;
+}
+
+/* The generator that the recording draws from in the place of an older one.  Borrowed. */
+static PyObject *draw_copy(PyObject *rng) {
+  MgIdent *d = mg_rec->ident;
+  PyObject *mine = d->rngs ? PyDict_GetItemWithError(d->rngs, rng) : NULL, *state = NULL, *name = NULL, *set = NULL;
+  if (mine || PyErr_Occurred()) return mine;
+  MgPause pause = mg_rec_pause();
+  if ((d->rngs || (d->rngs = PyDict_New())) && (state = PyObject_CallMethod(rng, "getstate", NULL)) &&
+      (mine = PyObject_CallNoArgs((PyObject *)Py_TYPE(rng))) && (name = PyUnicode_FromString("setstate")) &&
+      (set = PyObject_CallMethodOneArg(mine, name, state)) &&
+      PyDict_SetItem(d->rngs, rng, mine))
+    Py_CLEAR(set);
+  mg_rec_resume(pause);
+  Py_XDECREF(state);
+  Py_XDECREF(name);
+  Py_XDECREF(mine); /* the dict keeps it */
+  Py_XDECREF(set);
+  return set ? mine : NULL;
+}
+
+/* Arguments as constants; a break is set when some is none.  *kwargs stays NULL without any. */
+static int draw_arguments(const MgCall *c, Py_ssize_t first, PyObject **args, PyObject **kwargs) {
+  if (!(*args = PyTuple_New(c->npos - first))) return -1;
+  for (Py_ssize_t i = first; i < c->n; i++) {
+    PyObject *x = mg_symfloat_plain(c->arg[i]);
+    if (x && !mg_guard_is_const(x)) {
+      Py_CLEAR(x);
+      mg_rec_break(BK_older_object, "a random number is drawn with an argument of type %s", Py_TYPE(c->arg[i])->tp_name);
+    }
+    if (!x) return -1;
+    if (i < c->npos) PyTuple_SET_ITEM(*args, i - first, x);
+    else {
+      int rc = *kwargs || (*kwargs = PyDict_New()) ? PyDict_SetItem(*kwargs, PyTuple_GET_ITEM(c->kwnames, i - c->npos), x) : -1;
+      Py_DECREF(x);
+      if (rc) return -1;
+    }
+  }
+  return 0;
+}
+
+/* fn(rng, *args, **kwargs) */
+static PyObject *draw_make(PyObject *fn, PyObject *rng, PyObject *args, PyObject *kwargs) {
+  PyObject *self = PyTuple_Pack(1, rng), *all = self ? PySequence_Concat(self, args) : NULL;
+  PyObject *r = all ? PyObject_Call(fn, all, kwargs) : NULL;
+  Py_XDECREF(self);
+  Py_XDECREF(all);
+  return r;
+}
+
+static MgDraw *draw_add(MgGuards *g) {
+  if (g->ndraw == g->cap_draw) {
+    uint32_t cap = g->cap_draw ? g->cap_draw * 2 : 8;
+    MgDraw *p = mg_realloc(g->draw, cap * sizeof *p);
+    if (!p) return PyErr_NoMemory(), NULL;
+    g->draw = p;
+    g->cap_draw = cap;
+  }
+  return &g->draw[g->ndraw++];
+}
+
+/* Draws now, from the copy, and in every run, from the generator. */
+static PyObject *draw_record(const MgCall *c, PyObject *fn, PyObject *rng, Py_ssize_t first, DrawKind kind) {
+  MgGuards *g = mg_rec->guards;
+  MgOlder *e = mg_older(rng);
+  PyObject *args = NULL, *kwargs = NULL, *copy, *now = NULL, *r = NULL;
+  if (draw_arguments(c, first, &args, &kwargs) || !(copy = draw_copy(e->orig))) goto done;
+  MgPause pause = mg_rec_pause();
+  now = draw_make(fn, copy, args, kwargs);
+  mg_rec_resume(pause);
+  if (!now) goto done;
+  if (kind == DRAW_number && !PyFloat_CheckExact(now) && !PyLong_CheckExact(now)) {
+    mg_rec_break(BK_c_function, "a random number of type %s", Py_TYPE(now)->tp_name);
+    goto done;
+  }
+  SrcRef from = mg_older_by_path(e) ? e->src : mg_source(g, SRC_pinned, 0, 0, e->orig);
+  SrcRef to = kind == DRAW_number ? mg_source(g, SRC_draw, 0, (int32_t)g->ndraw, NULL) : 0;
+  MgDraw *d = draw_add(g);
+  if (!d) goto done;
+  *d = (MgDraw){Py_NewRef(fn), args, kwargs, from, to};
+  args = kwargs = NULL;
+  r = kind == DRAW_number ? mg_symfloat_drawn(now, to) : Py_NewRef(now);
+done:
+  Py_XDECREF(args);
+  Py_XDECREF(kwargs);
+  Py_XDECREF(now);
+  return r;
+}
+
+bool mg_draw_method(const MgCall *c, PyObject *fn, PyObject *self, PyObject **out) {
+  Py_ssize_t first = self ? 0 : 1;
+  if (!self && c->npos) self = c->arg[0];
+  if (!self || !mg_older(self) || !draw_is_generator(self)) return false;
+  PyObject *qual = ((PyFunctionObject *)fn)->func_qualname, *module = ((PyFunctionObject *)fn)->func_module;
+  const char *name = PyUnicode_AsUTF8(qual);
+  if (!name || strncmp(name, "Random.", 7) || !module || !PyUnicode_Check(module)) return false;
+  DrawKind kind = PyUnicode_CompareWithASCIIString(module, "random") ? DRAW_no : draw_kind(name + 7);
+  if (kind == DRAW_no || !draw_is_plain(mg_older_orig(self))) return false;
+  if (kind == DRAW_other) *out = mg_rec_break(BK_data_dependent, "random.%s", name);
+  else *out = draw_record(c, fn, self, first, kind);
+  return true;
+}
+
+PyObject *mg_draw_call(const MgCall *c) {
+  PyObject *self = mg_policy_self(c->f), *fn = c->f, *r;
+  Py_ssize_t first = self ? 0 : 1;
+  char buf[256];
+  const char *name = mg_policy_method(c->f, buf, sizeof buf);
+  if (!self && c->n) self = c->arg[0];
+  if (!self) return mg_call_plain(c);
+  DrawKind kind = draw_kind(name);
+  if (!mg_older(self)) { /* made here: its state is known, unless the system seeds it */
+    bool by_system = !strcmp(name, "seed") && (c->n == first || c->arg[first] == Py_None);
+    return by_system ? mg_rec_break(BK_c_function, "a generator seeded by the system") : mg_call_plain(c);
+  }
+  if ((kind != DRAW_number && kind != DRAW_change) || !draw_is_generator(self)) return mg_call_unknown(c);
+  if (first == 1) return draw_record(c, fn, self, 1, kind);
+  if (!(fn = PyObject_GetAttrString((PyObject *)Py_TYPE(self)->tp_base, name))) return NULL;
+  r = draw_record(c, fn, self, 0, kind);
+  Py_DECREF(fn);
+  return r;
+}
+
+bool mg_draw_late(const MgGuards *g, SrcRef src) {
+  const MgSrc *s = &g->src[src];
+  if (s->kind == SRC_draw) return true;
+  return src && s->kind == SRC_calc && (mg_draw_late(g, s->parent) || mg_draw_late(g, (uint32_t)s->idx >> 4));
+}
+
+int mg_draw_run(const MgGuards *g, PyObject **vals) {
+  MgPause pause = mg_rec_pause();
+  int rc = 0;
+  for (uint32_t i = 0; i < g->ndraw && !rc; i++) {
+    const MgDraw *d = &g->draw[i];
+    PyObject *r = draw_make(d->fn, vals[d->rng], d->args, d->kwargs);
+    if (!r) rc = -1;
+    else if (d->result) vals[d->result] = r;
+    else Py_DECREF(r);
+  }
+  mg_rec_resume(pause);
+  return rc;
+}
+
+void mg_draw_free(MgGuards *g) {
+  for (uint32_t i = 0; i < g->ndraw; i++) {
+    Py_DECREF(g->draw[i].fn);
+    Py_DECREF(g->draw[i].args);
+    Py_XDECREF(g->draw[i].kwargs);
+  }
+  free(g->draw);
+}
