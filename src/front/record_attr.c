@@ -248,6 +248,35 @@ static PyObject *attr_of_standin(PyObject *o, PyObject *name) {
   return PyObject_GetAttr(o, name);
 }
 
+/* The layout of super objects is not in CPython's headers, but has been this since 2.2. */
+typedef struct SuperObject {
+  PyObject_HEAD
+  PyTypeObject *type; /* the classes after this one in the order of obj_type are asked */
+  PyObject *obj;
+  PyTypeObject *obj_type;
+} SuperObject;
+
+/* super().name: every class that is asked on the way is guarded. */
+static PyObject *attr_of_super(PyObject *o, PyObject *name) {
+  SuperObject *s = (SuperObject *)o;
+  PyObject *mro = s->obj_type ? s->obj_type->tp_mro : NULL, *d = NULL;
+  PyTypeObject *k = NULL;
+  Py_ssize_t n = mro ? PyTuple_GET_SIZE(mro) : 0, i = 0;
+  while (i < n && PyTuple_GET_ITEM(mro, i) != (PyObject *)s->type) i++;
+  for (i++; i < n && !d && name != mg_names.class_; i++) {
+    k = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
+    attr_lookup_type(k, name);
+    PyObject *own = mg_type_dict(k);
+    d = own ? PyDict_GetItemWithError(own, name) : NULL;
+    if (!d && PyErr_Occurred()) return NULL;
+  }
+  if (!d) return PyObject_GetAttr(o, name);
+  PyTypeObject *t = Py_TYPE(d);
+  if (!t->tp_descr_get) return attr_is_ours(k, name) ? Py_NewRef(d) : mg_wrap(d, 0);
+  bool stored = t == &PyMemberDescr_Type || t == &PyGetSetDescr_Type;
+  return stored && s->obj && mg_older(s->obj) ? attr_get_data_descr(s->obj, d, name) : PyObject_GetAttr(o, name);
+}
+
 PyObject *mg_rec_getattr(PyObject *o, PyObject *name) {
   if (!mg_rec) return PyObject_GetAttr(o, name);
   if (mg_standin_check(o)) return attr_of_standin(o, name);
@@ -255,6 +284,7 @@ PyObject *mg_rec_getattr(PyObject *o, PyObject *name) {
   if (mg_symfloat_is(o)) return name == mg_names.class_ ? Py_NewRef((PyObject *)mg_symfloat_class(o)) : PyObject_GetAttr(o, name);
   if (PyModule_Check(o)) return attr_of_module(o, name);
   if (PyType_Check(o)) return attr_of_class(o, name);
+  if (Py_TYPE(o) == &PySuper_Type) return attr_of_super(o, name);
   return attr_of_instance(o, name);
 }
 

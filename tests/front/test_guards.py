@@ -471,3 +471,68 @@ def test_collections_leave_entries_of_living_models_alone():
         net.inner._forward_hooks.clear()
         gc.collect()
         torch.testing.assert_close(compiled(x), net(x))
+
+
+def test_super_lookups_are_guarded():
+    class Root:
+        items = [1.0]
+
+        def add(self, x):
+            return x + 1
+
+    class Mixin(Root):
+        pass
+
+    class Middle(Root):
+        k = 3
+
+        @property
+        def twice(self):
+            return self.n * 2
+
+        @classmethod
+        def cube(cls, x):
+            return x * cls.k
+
+    class Leaf(Mixin, Middle):
+        def __init__(self):
+            self.n = 2
+
+        def add(self, x):
+            s = super()
+            return super().add(x) * s.k + s.twice + super(Mixin, self).cube(x) + s.items[0] + getattr(s, "more", 0)
+
+    leaf, x = Leaf(), torch.ones(2)
+    f = magneto.compile(leaf.add, fullgraph=True, recompile_limit=20)
+    changes = [
+        lambda: None,
+        lambda: setattr(Middle, "k", 5),
+        lambda: setattr(Root, "add", lambda self, x: x + 7),
+        lambda: setattr(Mixin, "add", lambda self, x: x - 7),
+        lambda: setattr(Middle, "twice", property(lambda self: self.n * 9)),
+        lambda: setattr(leaf, "n", 4),
+        lambda: Root.items.__setitem__(0, 8.0),
+        lambda: setattr(Root, "more", 1),
+        lambda: setattr(Middle, "more", 2),
+        lambda: delattr(Mixin, "add"),
+        lambda: setattr(Middle, "cube", classmethod(lambda cls, x: x * 100)),
+    ]
+    for change in changes:
+        change()
+        for _ in range(2):
+            assert torch.equal(f(x), leaf.add(x))
+    assert magneto._magneto.stats()["recompiles"] == len(changes) - 1
+
+    class Slots:
+        __slots__ = ("v",)
+
+    class Below(Slots):
+        @property
+        def v(self):
+            return super().v + 1
+
+    below = Below()
+    g = magneto.compile(lambda b, x: x + b.v, fullgraph=True)
+    for v in (1, 2, 3):
+        Slots.v.__set__(below, v)
+        assert torch.equal(g(below, x), x + v + 1)

@@ -151,7 +151,7 @@ def test_recompile_limit_warns_once():
     assert len(entries(f)) <= 3
 
 
-def test_recompile_limit_that_the_program_sets(monkeypatch):
+def test_recompile_limit_that_the_program_sets():
     def f(x, n):
         return x.reshape(n) + 1
 
@@ -173,8 +173,8 @@ def test_recompile_limit_that_the_program_sets(monkeypatch):
     import torch._dynamo.config as config
 
     assert graphs() == 12 and graphs(recompile_limit=3) == 3
-    monkeypatch.setattr(config, "recompile_limit", 2)
-    assert graphs() == 2 and graphs(recompile_limit=5) == 5
+    with config.patch(recompile_limit=2):
+        assert graphs() == 2 and graphs(recompile_limit=5) == 5
     for wrong in (0, -1, True, "2"):
         with pytest.raises((TypeError, ValueError), match="recompile_limit"):
             magneto.compile(f, recompile_limit=wrong)
