@@ -117,10 +117,12 @@ def _modules(func: types.FunctionType, local: dict[str, Any]) -> Iterator[tuple[
 def _tensor_names(func: types.FunctionType, local: dict[str, Any]) -> dict[int, str]:
     out: dict[int, str] = {}
     for prefix, module in _modules(func, local):
+        if "_modules" not in module.__dict__:
+            continue  # its __init__ is running
         for path, m in module.named_modules():
             owner = prefix + "".join(f"modules_{p}_" for p in path.split(".") if p)
             for kind in ("parameters", "buffers"):
-                for name, t in getattr(m, f"_{kind}").items():
+                for name, t in m.__dict__.get(f"_{kind}", {}).items():
                     if t is not None:
                         out.setdefault(id(t), f"{owner}{kind}_{name}_")
     return out

@@ -19,6 +19,8 @@ static PyObject *nd_errstate, *nd_ufunc;    /* numpy.errstate, numpy.ufunc */
 
 bool mg_array_is_scalar(PyObject *o) { return Py_TYPE(((MgArray *)o)->model) != nd_array; }
 
+bool mg_array_is_class(PyTypeObject *t) { return t == nd_array; }
+
 /* ---- NumPy's functions ---- */
 
 static int nd_add(PyObject *f, const char *module, const char *name, int len) {
@@ -119,6 +121,8 @@ typedef struct NdCall {
 
 static PyObject *nd_convert(NdCall *c, PyObject *o, bool model);
 
+static PyObject *nd_model_tensor(NdCall *c, PyObject *standin);
+
 static PyObject *nd_refuse(NdCall *c, const char *what) {
   c->refused = what;
   PyErr_SetString(PyExc_TypeError, what);
@@ -184,6 +188,7 @@ static PyObject *nd_convert(NdCall *c, PyObject *o, bool model) {
     c->arg[c->n++] = a;
     return Py_NewRef(a->model);
   }
+  if (mg_standin_check(o) && c->strong) return model ? nd_model_tensor(c, o) : Py_NewRef(o);
   if (mg_symfloat_is(o)) return mg_symfloat_plain(o);
   if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o) || t == &PyLong_Type || t == &PyFloat_Type || t == &PyComplex_Type ||
       t == &PyUnicode_Type || t == &PyRange_Type)
@@ -327,9 +332,18 @@ static PyObject *nd_join(NdCall *c, PyObject *model, PyObject *twin) {
 
 static bool nd_is_array(PyObject *o) { return Py_TYPE(o) == nd_array || PyObject_TypeCheck(o, nd_generic); }
 
+/* An operator between an array and a tensor gave a tensor. */
+static PyObject *nd_tensor_result(NdCall *c, PyObject *model, PyObject *twin) {
+  PyObject *array = PyObject_CallMethod(model, "numpy", NULL), *r = NULL;
+  if (array && mg_standin_check(twin)) r = nd_adjust(c, Py_NewRef(twin), array);
+  Py_XDECREF(array);
+  return r || PyErr_Occurred() ? r : nd_refuse(c, "a result that is no tensor");
+}
+
 /* What both halves gave, as one object.  New. */
 static PyObject *nd_result(NdCall *c, PyObject *model, PyObject *twin) {
   if (nd_is_array(model)) return nd_join(c, model, twin);
+  if (Py_TYPE(model) == mg_tensor_type) return nd_tensor_result(c, model, twin);
   if (PyTuple_Check(model) || PyList_CheckExact(model)) {
     if (!PyTuple_Check(twin) && !PyList_Check(twin)) return nd_refuse(c, "a result of another kind");
     Py_ssize_t n = PySequence_Fast_GET_SIZE(model);
@@ -350,6 +364,93 @@ static PyObject *nd_result(NdCall *c, PyObject *model, PyObject *twin) {
   int same = model == twin ? 1 : Py_TYPE(model) == Py_TYPE(twin) ? PyObject_RichCompareBool(model, twin, Py_EQ) : 0;
   if (same < 0) return NULL;
   return same ? Py_NewRef(model) : nd_refuse(c, "a result that depends on values");
+}
+
+/* ---- tensors and models ---- */
+
+PyObject *mg_array_to_tensor(PyObject *array) {
+  static PyObject *from_numpy;
+  if (!from_numpy) {
+    PyObject *torch = mg_import("torch");
+    from_numpy = torch ? PyObject_GetAttrString(torch, "from_numpy") : NULL;
+    Py_XDECREF(torch);
+    if (!from_numpy) return NULL;
+  }
+  return PyObject_CallOneArg(from_numpy, array);
+}
+
+/* A context in which calls of torch are not recorded; to be left by mg_context_exit. */
+static PyObject *nd_dispatch_off(void) {
+  static PyObject *disable; /* torch._C._DisableTorchDispatch */
+  PyObject *c = disable ? NULL : mg_import("torch._C");
+  if (c) disable = PyObject_GetAttrString(c, "_DisableTorchDispatch");
+  Py_XDECREF(c);
+  return disable ? mg_context_enter(PyObject_CallNoArgs(disable)) : NULL;
+}
+
+/* A real tensor over the memory of a real array, while recording. */
+static PyObject *nd_to_tensor(MgCapture *cap, PyObject *array) {
+  PyObject *off = nd_dispatch_off();
+  if (!off) return NULL;
+  bool quiet = cap->quiet;
+  cap->quiet = true;
+  PyObject *t = mg_array_to_tensor(array);
+  cap->quiet = quiet;
+  if (mg_context_exit(off)) Py_CLEAR(t);
+  return t;
+}
+
+/* Values that are as good as any: no zeros for division, no singular matrices; integers are zero, which is a valid index. */
+static int nd_fill(PyObject *model, const MgVal *v) {
+  if (!mg_dtype_is_float((MgDtype)v->dtype) && !mg_dtype_is_complex((MgDtype)v->dtype)) return 0;
+  static PyObject *fn;
+  if (!fn) {
+    PyObject *ns = PyDict_New(), *np = ns ? mg_import("numpy") : NULL;
+    if (np && !PyDict_SetItemString(ns, "np", np))
+      fn = PyRun_String("lambda m: np.copyto(m, (np.arange(m.size) * 0.618 % 1 + 0.5).reshape(m.shape), 'unsafe')", Py_eval_input, ns, ns);
+    Py_XDECREF(np);
+    Py_XDECREF(ns);
+  }
+  PyObject *r = fn ? PyObject_CallOneArg(fn, model) : NULL;
+  Py_XDECREF(r);
+  return r ? 0 : -1;
+}
+
+/* A real array with the layout of a stand-in. */
+static PyObject *nd_make_model(const MgGraph *g, const MgVal *v) {
+  PyObject *size = PyTuple_New(v->ndim), *stride = PyTuple_New(v->ndim), *buf = NULL, *m = NULL;
+  int64_t n = 0, room = 1, s = 0, bytes = mg_dtype_size((MgDtype)v->dtype);
+  bool empty = false;
+  for (int i = 0; size && stride && i < v->ndim; i++) {
+    mg_ex_const_int(g->x, v->size[i], &n);
+    mg_ex_const_int(g->x, v->stride[i], &s);
+    PyTuple_SET_ITEM(size, i, PyLong_FromLongLong(n));
+    PyTuple_SET_ITEM(stride, i, PyLong_FromLongLong(s * bytes));
+    empty |= !n;
+    room += n ? (n - 1) * s : 0;
+  }
+  if (empty) room = 1;
+  if (size && stride && (buf = PyByteArray_FromStringAndSize(NULL, room * bytes))) {
+    memset(PyByteArray_AS_STRING(buf), 0, (size_t)(room * bytes));
+    m = PyObject_CallFunction((PyObject *)nd_array, "OsOiO", size, mg_nd_dtype_name(v->dtype), buf, 0, stride);
+  }
+  if (m && nd_fill(m, v)) Py_CLEAR(m);
+  Py_XDECREF(size);
+  Py_XDECREF(stride);
+  Py_XDECREF(buf);
+  return m;
+}
+
+/* A real tensor of the dtype and shape of a stand-in, as an operand beside arrays; those that require grad have no array. */
+static PyObject *nd_model_tensor(NdCall *c, PyObject *standin) {
+  const MgGraph *g = c->cap->rec->g;
+  PyObject *grad = PyObject_GetAttrString(standin, "requires_grad"), *m = NULL, *t = NULL;
+  bool plain = grad == Py_False && mg_nd_dtype_name(mg_val(g, mg_standin_val(standin))->dtype);
+  Py_XDECREF(grad);
+  if (!plain) return nd_refuse(c, "a tensor");
+  if ((m = nd_make_model(g, mg_val(g, mg_standin_val(standin))))) t = nd_to_tensor(c->cap, m);
+  Py_XDECREF(m);
+  return t;
 }
 
 /* ---- doing it ---- */
@@ -404,6 +505,24 @@ static PyObject *nd_half(NdCall *c, const MgArrayOp *op, PyObject *args, PyObjec
   return r;
 }
 
+/* The half on models when real tensors are among them: none of that is part of the program. */
+static PyObject *nd_mixed_half(NdCall *c, const MgArrayOp *op, PyObject *args, PyObject *kw) {
+  bool quiet = c->cap->quiet;
+  PyObject *off = nd_dispatch_off(), *r = NULL;
+  if (!off) return NULL;
+  c->cap->quiet = true;
+  r = nd_half(c, op, args, kw, true);
+  c->cap->quiet = quiet;
+  if (mg_context_exit(off)) Py_CLEAR(r);
+  return r;
+}
+
+static bool nd_among(PyObject *args) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++)
+    if (mg_standin_check(PyTuple_GET_ITEM(args, i))) return true;
+  return false;
+}
+
 /* NumPy's half, without warnings about values that have no meaning. */
 static PyObject *nd_model_half(NdCall *c, const MgArrayOp *op, PyObject *args, PyObject *kw) {
   PyObject *all = Py_BuildValue("{s:s}", "all", "ignore"), *none = all ? PyTuple_New(0) : NULL;
@@ -411,36 +530,9 @@ static PyObject *nd_model_half(NdCall *c, const MgArrayOp *op, PyObject *args, P
   Py_XDECREF(all);
   Py_XDECREF(none);
   if (!state) return NULL;
-  r = nd_half(c, op, args, kw, true);
+  r = nd_among(args) ? nd_mixed_half(c, op, args, kw) : nd_half(c, op, args, kw, true);
   if (mg_context_exit(state)) Py_CLEAR(r);
   return r;
-}
-
-PyObject *mg_array_to_tensor(PyObject *array) {
-  static PyObject *from_numpy;
-  if (!from_numpy) {
-    PyObject *torch = mg_import("torch");
-    from_numpy = torch ? PyObject_GetAttrString(torch, "from_numpy") : NULL;
-    Py_XDECREF(torch);
-    if (!from_numpy) return NULL;
-  }
-  return PyObject_CallOneArg(from_numpy, array);
-}
-
-/* The same while recording: this call is no part of the program. */
-static PyObject *nd_to_tensor(MgCapture *cap, PyObject *array) {
-  static PyObject *disable; /* torch._C._DisableTorchDispatch */
-  PyObject *c = disable ? NULL : mg_import("torch._C");
-  if (c) disable = PyObject_GetAttrString(c, "_DisableTorchDispatch");
-  Py_XDECREF(c);
-  PyObject *off = disable ? mg_context_enter(PyObject_CallNoArgs(disable)) : NULL;
-  if (!off) return NULL;
-  bool quiet = cap->quiet;
-  cap->quiet = true;
-  PyObject *t = mg_array_to_tensor(array);
-  cap->quiet = quiet;
-  if (mg_context_exit(off)) Py_CLEAR(t);
-  return t;
 }
 
 /* NumPy computes floats of integers in float64, torch in its default dtype. */
@@ -523,47 +615,6 @@ PyObject *mg_array_apply(const MgArrayOp *op, PyObject *args, PyObject *kw) {
 
 /* ---- making arrays ---- */
 
-/* Values that are as good as any: no zeros for division, no singular matrices; integers are zero, which is a valid index. */
-static int nd_fill(PyObject *model, const MgVal *v) {
-  if (!mg_dtype_is_float((MgDtype)v->dtype) && !mg_dtype_is_complex((MgDtype)v->dtype)) return 0;
-  static PyObject *fn;
-  if (!fn) {
-    PyObject *ns = PyDict_New(), *np = ns ? mg_import("numpy") : NULL;
-    if (np && !PyDict_SetItemString(ns, "np", np))
-      fn = PyRun_String("lambda m: np.copyto(m, (np.arange(m.size) * 0.618 % 1 + 0.5).reshape(m.shape), 'unsafe')", Py_eval_input, ns, ns);
-    Py_XDECREF(np);
-    Py_XDECREF(ns);
-  }
-  PyObject *r = fn ? PyObject_CallOneArg(fn, model) : NULL;
-  Py_XDECREF(r);
-  return r ? 0 : -1;
-}
-
-/* A real array with the layout of a stand-in. */
-static PyObject *nd_make_model(const MgGraph *g, const MgVal *v) {
-  PyObject *size = PyTuple_New(v->ndim), *stride = PyTuple_New(v->ndim), *buf = NULL, *m = NULL;
-  int64_t n = 0, room = 1, s = 0, bytes = mg_dtype_size((MgDtype)v->dtype);
-  bool empty = false;
-  for (int i = 0; size && stride && i < v->ndim; i++) {
-    mg_ex_const_int(g->x, v->size[i], &n);
-    mg_ex_const_int(g->x, v->stride[i], &s);
-    PyTuple_SET_ITEM(size, i, PyLong_FromLongLong(n));
-    PyTuple_SET_ITEM(stride, i, PyLong_FromLongLong(s * bytes));
-    empty |= !n;
-    room += n ? (n - 1) * s : 0;
-  }
-  if (empty) room = 1;
-  if (size && stride && (buf = PyByteArray_FromStringAndSize(NULL, room * bytes))) {
-    memset(PyByteArray_AS_STRING(buf), 0, (size_t)(room * bytes));
-    m = PyObject_CallFunction((PyObject *)nd_array, "OsOiO", size, mg_nd_dtype_name(v->dtype), buf, 0, stride);
-  }
-  if (m && nd_fill(m, v)) Py_CLEAR(m);
-  Py_XDECREF(size);
-  Py_XDECREF(stride);
-  Py_XDECREF(buf);
-  return m;
-}
-
 /* An array over the memory of a stand-in. */
 static PyObject *nd_over(PyObject *standin) {
   const MgGraph *g = mg_standin_info(standin)->cap->rec->g;
@@ -620,28 +671,7 @@ PyObject *mg_array_from_tensor(PyObject *tensor, bool scalar) {
   return r;
 }
 
-/* ---- calls ---- */
-
-static PyObject *nd_kwargs(const MgCall *c) {
-  PyObject *kw = c->kwnames && PyTuple_GET_SIZE(c->kwnames) ? PyDict_New() : NULL;
-  for (Py_ssize_t i = 0; kw && i < PyTuple_GET_SIZE(c->kwnames); i++)
-    if (PyDict_SetItem(kw, PyTuple_GET_ITEM(c->kwnames, i), c->arg[c->npos + i])) Py_CLEAR(kw);
-  return kw;
-}
-
-static PyObject *nd_args(const MgCall *c) {
-  PyObject *t = PyTuple_New(c->npos);
-  for (Py_ssize_t i = 0; t && i < c->npos; i++) PyTuple_SET_ITEM(t, i, Py_NewRef(c->arg[i]));
-  return t;
-}
-
-static PyObject *nd_run(const MgCall *c, const MgArrayOp *op) {
-  PyObject *args = nd_args(c), *kw = args ? nd_kwargs(c) : NULL, *r = NULL;
-  if (args && !PyErr_Occurred()) r = mg_array_apply(op, args, kw);
-  Py_XDECREF(args);
-  Py_XDECREF(kw);
-  return r;
-}
+/* ---- finding functions ---- */
 
 bool mg_array_find(PyObject *f, MgArrayOp *op) {
   uint32_t i = nd_ufunc ? mg_map_getp(&nd_function, f) : MG_MAP_NONE;
@@ -651,92 +681,3 @@ bool mg_array_find(PyObject *f, MgArrayOp *op) {
 }
 
 bool mg_array_function(PyObject *o) { return nd_ufunc && mg_map_getp(&nd_function, o) != MG_MAP_NONE; }
-
-/* Is there an array among the arguments? */
-static bool nd_given(const MgCall *c) {
-  for (Py_ssize_t i = 0; i < c->n; i++) {
-    PyObject *o = c->arg[i];
-    if (mg_array_check(o)) return true;
-    if (PyTuple_CheckExact(o) || PyList_CheckExact(o))
-      for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); k++)
-        if (mg_array_check(PySequence_Fast_GET_ITEM(o, k))) return true;
-  }
-  return false;
-}
-
-/* torch.from_numpy and the like: the array's tensor takes the place of the array. */
-static PyObject *nd_to_torch(const MgCall *c, const char *name) {
-  const char *last = strrchr(name, '.');
-  last = last ? last + 1 : name;
-  bool shares = !strcmp(last, "from_numpy") || !strcmp(last, "as_tensor") || !strcmp(last, "asarray");
-  bool copies = !strcmp(last, "tensor");
-  if ((!shares && !copies) || !c->npos || !mg_array_check(c->arg[0]) || (!strcmp(last, "from_numpy") && mg_array_is_scalar(c->arg[0])))
-    return mg_rec_break(BK_c_function, "%s of a NumPy array", name);
-  PyObject *t = PyObject_CallMethod(mg_array_tensor(c->arg[0]), shares ? "detach" : "clone", NULL), *torch = NULL, *f = NULL, *r = NULL;
-  if (!t || c->n == 1) return t;
-  PyObject *args = PyTuple_New(c->npos), *kw = args ? nd_kwargs(c) : NULL;
-  for (Py_ssize_t i = 0; args && i < c->npos; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(i ? c->arg[i] : t));
-  if (args && !PyErr_Occurred() && (torch = mg_import("torch"))) f = PyObject_GetAttrString(torch, "as_tensor");
-  if (f) r = PyObject_Call(f, args, kw);
-  if (r && kw && PyDict_GetItemString(kw, "requires_grad") == Py_True) Py_CLEAR(r);
-  if (!r && !mg_rec->abort) {
-    PyErr_Clear();
-    mg_rec_break(BK_c_function, "%s of a NumPy array", name);
-  }
-  PyObject *const used[] = {t, args, kw, torch, f};
-  for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
-  return r;
-}
-
-/* Functions that ask a tensor for its array, and for nothing else, before they do anything: the call with that array. */
-static PyObject *nd_run_on_tensor(const MgCall *c, const MgArrayOp *op) {
-  PyObject *arg[ND_ARGS], *a, *r;
-  if (c->n > ND_ARGS || !(a = mg_array_of_tensor(c->arg[0], false))) return c->n > ND_ARGS ? mg_call_unknown(c) : NULL;
-  memcpy(arg, c->arg, sizeof *arg * (size_t)c->n);
-  arg[0] = a;
-  MgCall with = *c;
-  with.arg = arg;
-  r = nd_run(&with, op);
-  Py_DECREF(a);
-  return r;
-}
-
-static bool nd_takes_tensor(const char *name) { return strstr(name, "_like") || !strcmp(name, "array") || !strcmp(name, "asarray"); }
-
-int mg_array_call(const MgCall *c, PyObject **out) {
-  MgArrayOp op;
-  char name[256];
-  if (mg_array_find(c->f, &op) && c->npos && mg_standin_check(c->arg[0]) && nd_takes_tensor(op.name)) {
-    *out = nd_run_on_tensor(c, &op);
-    return 1;
-  }
-  if (mg_array_find(c->f, &op)) {
-    *out = nd_run(c, &op);
-    return 1;
-  }
-  if (!nd_ufunc || !nd_given(c)) return 0;
-  if (Py_TYPE(c->f) == &PyMethodDescr_Type && PyDescr_TYPE(c->f) == nd_array && c->npos && mg_array_check(c->arg[0])) {
-    op = (MgArrayOp){.method = PyUnicode_AsUTF8(((PyDescrObject *)c->f)->d_name)};
-    if (!strcmp(op.method, "__copy__") || !strcmp(op.method, "__deepcopy__")) op.method = "copy";
-    op.name = op.method;
-    MgCall self = *c; /* a memo of deepcopy is no argument of copy() */
-    if (!strcmp(op.method, "copy") && c->npos > 1) self.npos = self.n = 1;
-    *out = nd_run(&self, &op);
-    return 1;
-  }
-  mg_policy_name(c->f, name, sizeof name);
-  if (strncmp(name, "torch.", 6)) return 0;
-  *out = nd_to_torch(c, name);
-  return 1;
-}
-
-PyObject *mg_array_index(PyObject *o) {
-  if (mg_array_check(o)) return Py_NewRef(((MgArray *)o)->tensor);
-  if (!PyTuple_CheckExact(o)) return Py_NewRef(o);
-  PyObject *t = PyTuple_New(PyTuple_GET_SIZE(o));
-  for (Py_ssize_t i = 0; t && i < PyTuple_GET_SIZE(o); i++) {
-    PyObject *x = PyTuple_GET_ITEM(o, i);
-    PyTuple_SET_ITEM(t, i, Py_NewRef(mg_array_check(x) ? ((MgArray *)x)->tensor : x));
-  }
-  return t;
-}

@@ -6,6 +6,7 @@
 #include "front/standin.h"
 
 static PyTypeObject array_type, array_method_type;
+static int array_count; /* living ones; under the GIL */
 
 
 bool mg_array_check(PyObject *o) { return Py_TYPE(o) == &array_type; }
@@ -17,11 +18,15 @@ PyObject *mg_array_new(PyObject *model, PyObject *tensor) {
   if (!a) return NULL;
   a->model = Py_NewRef(model);
   a->tensor = Py_NewRef(tensor);
+  array_count++;
   return (PyObject *)a;
 }
 
+int mg_array_alive(void) { return array_count; }
+
 static void array_dealloc(PyObject *o) {
   MgArray *a = (MgArray *)o;
+  array_count--;
   Py_DECREF(a->model);
   Py_DECREF(a->tensor);
   PyObject_Free(o);

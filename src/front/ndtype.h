@@ -22,6 +22,8 @@ typedef struct MgArrayOp {
 } MgArrayOp;
 
 PyObject *mg_array_new(PyObject *model, PyObject *tensor);
+int mg_array_alive(void);                                  /* how many there are */
+bool mg_array_is_class(PyTypeObject *t);                   /* numpy.ndarray itself? */
 bool mg_array_find(PyObject *function, MgArrayOp *op); /* a function of NumPy that torch._numpy has, too */
 PyObject *mg_array_apply(const MgArrayOp *op, PyObject *args, PyObject *kw); /* kw may be NULL */
 #endif

@@ -14,7 +14,7 @@ typedef enum SkipKind {
   SKIP_wrapper  /* runs as it is, and so does the function that it calls, but not what that calls */
 } SkipKind;
 
-typedef enum SkipRoot { ROOT_torch, ROOT_stdlib, ROOT_magneto, ROOT__COUNT } SkipRoot;
+typedef enum SkipRoot { ROOT_torch, ROOT_stdlib, ROOT_magneto, ROOT_numpy, ROOT__COUNT } SkipRoot;
 static char *skip_root[ROOT__COUNT]; /* directories, with the final slash */
 
 static const struct {
@@ -41,6 +41,7 @@ static const struct {
     {ROOT_torch, "utils/_python_dispatch.py", SKIP_opaque},
     {ROOT_torch, "fx/experimental/", SKIP_opaque},
     {ROOT_magneto, "", SKIP_opaque},
+    {ROOT_numpy, "", SKIP_inline},
 };
 
 /* Functions of torch._dynamo/decorators.py that change what torch's compiler does. */
@@ -126,10 +127,14 @@ static char *skip_directory(PyObject *m) {
 
 int mg_skip_init(PyObject *module) {
   static const char *const names[ROOT__COUNT] = {
-      [ROOT_torch] = "torch", [ROOT_stdlib] = "os", [ROOT_magneto] = "magneto"};
+      [ROOT_torch] = "torch", [ROOT_stdlib] = "os", [ROOT_magneto] = "magneto", [ROOT_numpy] = "numpy"};
   for (int i = 0; i < ROOT__COUNT; i++) {
     if (skip_root[i]) continue;
     PyObject *m = mg_import(names[i]);
+    if (!m && i == ROOT_numpy && PyErr_ExceptionMatches(PyExc_ImportError)) { /* torch runs without */
+      PyErr_Clear();
+      continue;
+    }
     if (!m) return -1;
     skip_root[i] = skip_directory(m);
     Py_DECREF(m);

@@ -221,20 +221,31 @@ static uint32_t snap_remake(MgBuilder *b, PyObject *o, PyObject *args) {
   return r;
 }
 
+/* types.MappingProxyType(mapping), whose only field is the mapping. */
+static uint32_t snap_proxy(MgBuilder *b, PyObject *o) {
+  PyObject *args = PyTuple_Pack(1, *(PyObject **)((char *)o + sizeof(PyObject))), *part[2] = {(PyObject *)&PyDictProxy_Type, args};
+  uint32_t r = args && !PyList_Append(b->keep, args) ? mg_snap_emit_over(b, SN_call, NULL, 0, part, 2) : SNAP_FAIL;
+  Py_XDECREF(args);
+  return r;
+}
+
 /* super() proxies attribute reads, so __reduce_ex__ would answer for the object behind it. */
 static uint32_t snap_super(MgBuilder *b, PyObject *o) {
   return snap_remake(b, o, Py_BuildValue("(NN)", PyObject_GetAttrString(o, "__thisclass__"), PyObject_GetAttrString(o, "__self__")));
+}
+
+/* How an attribute in the instance dict of a t is written: past a property of that name. */
+static MgSnapOp snap_attr_op(PyTypeObject *t, PyObject *name) {
+  PyObject *d = PyUnicode_Check(name) ? _PyType_Lookup(t, name) : NULL;
+  return !PyUnicode_Check(name) || (d && Py_TYPE(d)->tp_descr_set) ? SN_put_attr : SN_set_attr;
 }
 
 /* Attributes of an instance: those in its dict, then those in slots. */
 static uint32_t snap_attributes(MgBuilder *b, PyObject *o, uint32_t me) {
   PyObject **d = _PyObject_GetDictPtr(o), *k, *v;
   Py_ssize_t pos = 0;
-  while (d && *d && PyDict_Next(*d, &pos, &k, &v)) {
-    PyObject *descr = PyUnicode_Check(k) ? _PyType_Lookup(Py_TYPE(o), k) : NULL;
-    bool hidden = descr && Py_TYPE(descr)->tp_descr_set; /* setattr would go to a property */
-    if (mg_snap_emit_over(b, hidden || !PyUnicode_Check(k) ? SN_put_attr : SN_set_attr, k, me, &v, 1) == SNAP_FAIL) return SNAP_FAIL;
-  }
+  while (d && *d && PyDict_Next(*d, &pos, &k, &v))
+    if (mg_snap_emit_over(b, snap_attr_op(Py_TYPE(o), k), k, me, &v, 1) == SNAP_FAIL) return SNAP_FAIL;
   PyObject *mro = Py_TYPE(o)->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
     PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
@@ -415,6 +426,7 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
     Py_XDECREF(bare);
   } else if (t == &_PyMethodWrapper_Type) me = snap_wrapper(b, o);
   else if (t == &PySuper_Type) me = snap_super(b, o);
+  else if (t == &PyDictProxy_Type) me = snap_proxy(b, o);
   else if (t == &_PyWeakref_RefType) me = snap_weakref(b, o);
   else if ((view = mg_view_of(o, &view_name))) me = snap_view(b, view, view_name);
   else if (PyGen_Check(o)) me = mg_snap_generator(b, o);
@@ -475,18 +487,19 @@ static bool snap_same_dict(PyObject *a, PyObject *b) {
   return same;
 }
 
-/* Writes of an overlay: what differs from orig0 (NULL: everything in it is a write). */
-static bool snap_overlay(MgBuilder *b, uint32_t target, MgSnapOp op, PyObject *now, PyObject *before) {
+/* Writes of an overlay: what differs from before (NULL: everything in it is a write).  t: of instance dicts. */
+static bool snap_overlay(MgBuilder *b, uint32_t target, MgSnapOp op, PyTypeObject *t, PyObject *now, PyObject *before) {
   PyObject *k, *v, *absent = mg_rec->ident->absent;
   Py_ssize_t pos = 0;
   while (PyDict_Next(now, &pos, &k, &v)) {
     if (before && PyDict_GetItemWithError(before, k) == v) continue;
-    uint32_t r = v == absent ? snap_emit(b, op, k, target, NULL, 0) : mg_snap_emit_over(b, op, k, target, &v, 1);
+    MgSnapOp how = t ? snap_attr_op(t, k) : op;
+    uint32_t r = v == absent ? snap_emit(b, how, k, target, NULL, 0) : mg_snap_emit_over(b, how, k, target, &v, 1);
     if (r == SNAP_FAIL) return false;
   }
   pos = 0;
   while (before && PyDict_Next(before, &pos, &k, &v))
-    if (!PyDict_Contains(now, k) && snap_emit(b, op, k, target, NULL, 0) == SNAP_FAIL) return false;
+    if (!PyDict_Contains(now, k) && snap_emit(b, t ? snap_attr_op(t, k) : op, k, target, NULL, 0) == SNAP_FAIL) return false;
   return true;
 }
 
@@ -545,8 +558,8 @@ static bool snap_write(MgBuilder *b, uint32_t i) {
   uint32_t t = space ? snap_emit(b, SN_const, e.orig, 0, NULL, 0) : mg_snap_build(b, e.seen);
   if (t == SNAP_FAIL || (content && !snap_write_content(b, &e, t))) return false;
   if (!overlay) return true;
-  if (e.attrs && !snap_overlay(b, t, space ? SN_set_key : SN_set_attr, e.attrs, e.full ? e.attrs0 : NULL)) return false;
-  return !e.members || snap_overlay(b, t, SN_set_attr, e.members, NULL);
+  if (e.attrs && !snap_overlay(b, t, space ? SN_set_key : SN_set_attr, space ? NULL : Py_TYPE(e.orig), e.attrs, e.full ? e.attrs0 : NULL)) return false;
+  return !e.members || snap_overlay(b, t, SN_set_attr, NULL, e.members, NULL);
 }
 
 /* `.grad` of an older leaf, when the recording left another one there. */

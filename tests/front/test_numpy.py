@@ -333,3 +333,27 @@ def test_after_a_break():
         return y * s, f()
 
     check(fn, F, fullgraph=False)
+
+
+@pytest.mark.parametrize("op", ["+", "-", "*", "/", "%", "@", "<", ">=", "&", "|"])
+def test_operators_between_tensors_and_arrays(op):
+    """What eager does: an error, or NumPy's result as a tensor."""
+    fn = program(f"(a {op} b)", "a", "b")
+    for a, b in [(torch.ones(3), V[:3]), (V[:3], torch.ones(3)), (torch.arange(3), I[0]), (I[0], torch.arange(3)), (torch.ones(3), np.float32(2))]:
+        try:
+            want = fn(a, b)
+        except Exception as e:
+            with pytest.raises(type(e)):
+                magneto.compile(fn)(a, b)
+        else:
+            got = magneto.compile(fn)(a, b)
+            same(want, got)
+
+
+def test_numpys_own_code_is_no_program():
+    """After a break inside of NumPy's Python code no frame of NumPy is compiled."""
+    count = []
+    fn = lambda x: np.unique(x + 1) * 2
+    opt = magneto.compile(fn, backend=lambda gm, ex: count.append(gm) or gm.forward)
+    np.testing.assert_array_equal(opt(I), fn(I))
+    assert len(count) == 2

@@ -16,6 +16,25 @@ def f(x):
     d = M.__dict__; d['k'] = d['k'] + 1; M.z = x; y = vars(M)['k'] + getattr(M, 'k'); setattr(M, 'w', 2); del M.z
     return x * y + M.w, hasattr(M, 'z'), 'k' in M.__dict__
 S = lambda: (M.k, M.w)
+=== dict_behind_a_property
+class C:
+    @property
+    def v(self): return self.__dict__['v'] * 10
+    @property
+    def w(self): return 'w' in self.__dict__
+c = C(); c.__dict__['v'] = 1; c.__dict__['w'] = 2
+def f(x):
+    d = c.__dict__; d['v'] = d['v'] + 1
+    if 'w' in d: del d['w']
+    n = C(); n.__dict__['v'] = x
+    return x * c.v, c.w, n.v, n
+S = lambda: (c.__dict__, c.v, c.w)
+=== mapping_proxy
+import types
+P = {'a': 1}
+def f(x):
+    own = {'k': 2}; p = types.MappingProxyType(own); q = types.MappingProxyType(P); own['z'] = 1
+    return p, dict(p), x * p['k'] + q['a'], [k for k in iter(p).__iter__()], [1, 2].__iter__().__iter__().__next__(), iter((3, x)).__iter__()
 === function_globals
 G = 1
 def h(): return G

@@ -1,0 +1,119 @@
+/* Calls that concern arrays: functions of NumPy, methods of its classes, functions of torch that are given arrays. */
+#include <stdlib.h>
+#include <string.h>
+#include "front/names.h"
+#include "front/ndarray.h"
+#include "front/ndtype.h"
+#include "front/standin.h"
+
+enum { CALL_ARGS = 64 };
+
+static PyObject *call_kwargs(const MgCall *c) {
+  PyObject *kw = c->kwnames && PyTuple_GET_SIZE(c->kwnames) ? PyDict_New() : NULL;
+  for (Py_ssize_t i = 0; kw && i < PyTuple_GET_SIZE(c->kwnames); i++)
+    if (PyDict_SetItem(kw, PyTuple_GET_ITEM(c->kwnames, i), c->arg[c->npos + i])) Py_CLEAR(kw);
+  return kw;
+}
+
+static PyObject *call_args(const MgCall *c) {
+  PyObject *t = PyTuple_New(c->npos);
+  for (Py_ssize_t i = 0; t && i < c->npos; i++) PyTuple_SET_ITEM(t, i, Py_NewRef(c->arg[i]));
+  return t;
+}
+
+static PyObject *call_run(const MgCall *c, const MgArrayOp *op) {
+  PyObject *args = call_args(c), *kw = args ? call_kwargs(c) : NULL, *r = NULL;
+  if (args && !PyErr_Occurred()) r = mg_array_apply(op, args, kw);
+  Py_XDECREF(args);
+  Py_XDECREF(kw);
+  return r;
+}
+
+/* Is there an array among the arguments? */
+static bool call_given(const MgCall *c) {
+  for (Py_ssize_t i = 0; i < c->n; i++) {
+    PyObject *o = c->arg[i];
+    if (mg_array_check(o)) return true;
+    if (PyTuple_CheckExact(o) || PyList_CheckExact(o))
+      for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); k++)
+        if (mg_array_check(PySequence_Fast_GET_ITEM(o, k))) return true;
+  }
+  return false;
+}
+
+/* torch.from_numpy and the like: the array's tensor takes the place of the array. */
+static PyObject *call_to_torch(const MgCall *c, const char *name) {
+  const char *last = strrchr(name, '.');
+  last = last ? last + 1 : name;
+  bool shares = !strcmp(last, "from_numpy") || !strcmp(last, "as_tensor") || !strcmp(last, "asarray");
+  bool copies = !strcmp(last, "tensor");
+  if ((!shares && !copies) || !c->npos || !mg_array_check(c->arg[0]) || (!strcmp(last, "from_numpy") && mg_array_is_scalar(c->arg[0])))
+    return mg_rec_break(BK_c_function, "%s of a NumPy array", name);
+  PyObject *t = PyObject_CallMethod(mg_array_tensor(c->arg[0]), shares ? "detach" : "clone", NULL), *torch = NULL, *f = NULL, *r = NULL;
+  if (!t || c->n == 1) return t;
+  PyObject *args = PyTuple_New(c->npos), *kw = args ? call_kwargs(c) : NULL;
+  for (Py_ssize_t i = 0; args && i < c->npos; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(i ? c->arg[i] : t));
+  if (args && !PyErr_Occurred() && (torch = mg_import("torch"))) f = PyObject_GetAttrString(torch, "as_tensor");
+  if (f) r = PyObject_Call(f, args, kw);
+  if (r && kw && PyDict_GetItemString(kw, "requires_grad") == Py_True) Py_CLEAR(r);
+  if (!r && !mg_rec->abort) {
+    PyErr_Clear();
+    mg_rec_break(BK_c_function, "%s of a NumPy array", name);
+  }
+  PyObject *const used[] = {t, args, kw, torch, f};
+  for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
+  return r;
+}
+
+/* Functions that ask a tensor for its array, and for nothing else, before they do anything: the call with that array. */
+static PyObject *call_run_on_tensor(const MgCall *c, const MgArrayOp *op) {
+  PyObject *arg[CALL_ARGS], *a, *r;
+  if (c->n > CALL_ARGS || !(a = mg_array_of_tensor(c->arg[0], false))) return c->n > CALL_ARGS ? mg_call_unknown(c) : NULL;
+  memcpy(arg, c->arg, sizeof *arg * (size_t)c->n);
+  arg[0] = a;
+  MgCall with = *c;
+  with.arg = arg;
+  r = call_run(&with, op);
+  Py_DECREF(a);
+  return r;
+}
+
+static bool call_takes_tensor(const char *name) { return strstr(name, "_like") || !strcmp(name, "array") || !strcmp(name, "asarray"); }
+
+int mg_array_call(const MgCall *c, PyObject **out) {
+  MgArrayOp op;
+  char name[256];
+  if (mg_array_find(c->f, &op) && c->npos && mg_standin_check(c->arg[0]) && call_takes_tensor(op.name)) {
+    *out = call_run_on_tensor(c, &op);
+    return 1;
+  }
+  if (mg_array_find(c->f, &op)) {
+    *out = call_run(c, &op);
+    return 1;
+  }
+  if (!mg_array_alive() || !call_given(c)) return 0;
+  if (Py_TYPE(c->f) == &PyMethodDescr_Type && mg_array_is_class(PyDescr_TYPE(c->f)) && c->npos && mg_array_check(c->arg[0])) {
+    op = (MgArrayOp){.method = PyUnicode_AsUTF8(((PyDescrObject *)c->f)->d_name)};
+    if (!strcmp(op.method, "__copy__") || !strcmp(op.method, "__deepcopy__")) op.method = "copy";
+    op.name = op.method;
+    MgCall self = *c; /* a memo of deepcopy is no argument of copy() */
+    if (!strcmp(op.method, "copy") && c->npos > 1) self.npos = self.n = 1;
+    *out = call_run(&self, &op);
+    return 1;
+  }
+  mg_policy_name(c->f, name, sizeof name);
+  if (strncmp(name, "torch.", 6)) return 0;
+  *out = call_to_torch(c, name);
+  return 1;
+}
+
+PyObject *mg_array_index(PyObject *o) {
+  if (mg_array_check(o)) return Py_NewRef(mg_array_tensor(o));
+  if (!PyTuple_CheckExact(o)) return Py_NewRef(o);
+  PyObject *t = PyTuple_New(PyTuple_GET_SIZE(o));
+  for (Py_ssize_t i = 0; t && i < PyTuple_GET_SIZE(o); i++) {
+    PyObject *x = PyTuple_GET_ITEM(o, i);
+    PyTuple_SET_ITEM(t, i, Py_NewRef(mg_array_check(x) ? mg_array_tensor(x) : x));
+  }
+  return t;
+}
