@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 import torch
 
 from . import _magneto, backends
-from .module import compile_module
+from .module import compile_module, each_call
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -125,7 +125,8 @@ def compile(  # noqa: A001
         recompile_limit: how often one place is compiled before it runs eagerly; None: ``torch._dynamo.config.recompile_limit``
             when the program has set it, else 8, and 32 for new sizes of tensors.
 
-    A module gives a module of a subclass of its own class that shares all of its state with the original.
+    A module gives a module of a subclass of its own class that shares all of its state with the original; a class whose
+    instances are called is given back, and such calls are compiled from then on.
     Raises TypeError or ValueError that names the wrong argument.
     """
     if f is None:
@@ -147,8 +148,12 @@ def compile(  # noqa: A001
     config = settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
     if _check_flag("disable", disable):
         return f
+    while getattr(f, "_torchdynamo_wrapper_id", None) == id(f):
+        f = f._torchdynamo_orig_callable  # what torch has wrapped (compile, disable): compiling it is wanted all the same
     if isinstance(f, torch.nn.Module):
         return compile_module(f, config)
+    if isinstance(f, type) and each_call(f, lambda fn: compile_callable(fn, config)):
+        return f
     if isinstance(f, _magneto.Callable):
         f = f.__wrapped__  # compiled again, with other settings
     return compile_callable(f, config)

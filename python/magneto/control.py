@@ -40,6 +40,11 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         from .module import compile_module
 
         return compile_module(fn, {"disable": True})
+    if isinstance(fn, type):
+        from .module import each_call
+
+        if each_call(fn, functools.partial(disable, recursive=recursive, reason=reason)):
+            return fn
     if not recursive:
         inner = fn.forward if isinstance(fn, torch.nn.Module) else fn
         inner = getattr(inner, "__func__", inner)

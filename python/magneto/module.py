@@ -7,6 +7,8 @@ original in both directions; only ``__call__`` differs.
 from __future__ import annotations
 
 import copy
+import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,6 +19,21 @@ from . import _magneto
 def original(module: torch.nn.Module) -> torch.nn.Module:
     """The module itself, or the one that a compiled module stands for."""
     return getattr(type(module), "_magneto_original", module)
+
+
+def each_call(cls: type, mark: Callable[[Any], Any]) -> type | None:
+    """The class itself, with the function that calls of its instances end in replaced by ``mark`` of it.
+
+    None when that is not a Python function.
+    """
+    name = "_call_impl" if issubclass(cls, torch.nn.Module) else "__call__"
+    call = getattr(cls, name)
+    if isinstance(call, _magneto.Callable):
+        call = call.__wrapped__
+    if not isinstance(call, types.FunctionType):
+        return None
+    setattr(cls, name, mark(call))
+    return cls
 
 
 def _deepcopy(self: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:

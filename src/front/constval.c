@@ -1,5 +1,7 @@
-/* See the header.  In: values of the graph being recorded.  Out: the constants that they copy.  Follows copies and aliases only. */
+/* See the header.  In: values of the graph being recorded.  Out: the constants that they copy, or that
+ * a few ops on small constants give (torch.div(12, 4)). */
 #include "front/constval.h"
+#include "front/nodecall.h"
 #include <string.h>
 
 /* Does the graph write to this storage? */
@@ -35,13 +37,68 @@ PyObject *mg_constval(MgCapture *cap, ValRef v) {
   return NULL;
 }
 
-static PyObject *constval_of(MgCapture *cap, PyObject *o) {
-  return mg_standin_is(o) ? mg_constval(cap, mg_standin_val(o)) : NULL;
+/* ---- computed constants ---- */
+
+enum { CONSTVAL_NODES = 24, CONSTVAL_NUMEL = 64, CONSTVAL_ARGS = 8 };
+
+typedef struct Reads { ValRef v[CONSTVAL_ARGS]; int n; } Reads;
+
+static void constval_read(ValRef *v, void *arg) {
+  Reads *r = arg;
+  if (r->n < CONSTVAL_ARGS) r->v[r->n] = *v;
+  r->n++;
+}
+
+static bool constval_small(const MgGraph *g, ValRef v) {
+  int64_t n = 1, size;
+  for (int i = 0; i < g->val[v].ndim; i++) {
+    if (!mg_ex_const_int(g->x, g->val[v].size[i], &size) || size > CONSTVAL_NUMEL) return false;
+    n *= size;
+  }
+  return n <= CONSTVAL_NUMEL;
+}
+
+/* Would the node give the same small tensor at every call, if its arguments are constants? */
+static bool constval_pure(const MgGraph *g, const MgNode *n, ValRef v) {
+  return !n->op->mutates && !n->op->random && !strstr(n->op->full, "empty") && g->val[v].device == DEV_cpu &&
+         constval_small(g, v) && !constval_written(g, g->val[v].storage);
+}
+
+/* The constant that a value copies or is computed from; new, NULL without an exception when it is none.  Runs ATen: not
+ * while the recording's mode is on torch's stack. */
+static PyObject *constval_compute(MgCapture *cap, ValRef v, int *budget) {
+  MgGraph *g = cap->rec->g;
+  PyObject *in[CONSTVAL_ARGS] = {NULL}, *out[CONSTVAL_ARGS] = {NULL}, *r = mg_constval(cap, v);
+  NodeRef def = v ? g->val[v].def : 0;
+  Reads reads = {.n = 0};
+  if (r || !def || (*budget)-- <= 0 || !constval_pure(g, &g->node[def], v)) return Py_XNewRef(r);
+  mg_node_each_tensor(&g->node[def], constval_read, &reads);
+  if (reads.n > CONSTVAL_ARGS || g->node[def].nout > CONSTVAL_ARGS) return NULL;
+  bool known = true;
+  for (int i = 0; i < reads.n && known; i++)
+    if (reads.v[i]) known = (in[i] = constval_compute(cap, reads.v[i], budget)) != NULL;
+  MgNodeCall *call = known ? mg_nodecall_new(g, def, cap->objs) : NULL;
+  if (call && mg_nodecall_nin(call) == reads.n && !mg_nodecall_run(call, in, out)) r = Py_XNewRef(out[g->val[v].out]);
+  if (call) mg_nodecall_free(call);
+  for (int i = 0; i < CONSTVAL_ARGS; i++) {
+    Py_XDECREF(in[i]);
+    Py_XDECREF(out[i]);
+  }
+  PyErr_Clear();
+  return r;
 }
 
 PyObject *mg_constval_call(MgCapture *cap, PyObject *func, PyObject *args) {
-  PyObject *real = PyTuple_GET_SIZE(args) == 1 ? constval_of(cap, PyTuple_GET_ITEM(args, 0)) : NULL;
-  return real ? PyObject_CallOneArg(func, real) : NULL;
+  int budget = CONSTVAL_NODES;
+  PyObject *o = PyTuple_GET_SIZE(args) == 1 ? PyTuple_GET_ITEM(args, 0) : NULL;
+  PyObject *real = o && mg_standin_is(o) ? constval_compute(cap, mg_standin_val(o), &budget) : NULL;
+  PyObject *r = real ? PyObject_CallOneArg(func, real) : NULL;
+  Py_XDECREF(real);
+  return r;
+}
+
+static PyObject *constval_of(MgCapture *cap, PyObject *o) {
+  return mg_standin_is(o) ? mg_constval(cap, mg_standin_val(o)) : NULL;
 }
 
 /* Appends the positions of the true elements of a mask, one tensor per dimension. */

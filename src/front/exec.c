@@ -17,6 +17,7 @@
 #include "front/resume.h"
 #include "front/source.h"
 #include "front/symfloat.h"
+#include "front/tensorhook.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,7 +124,14 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
         .src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, .scalar = in->scalar, .array = in->array};
     PyList_SET_ITEM(list, e->ninput, Py_NewRef(in->real));
   }
+  bool hooks = mg_tensorhook_inside(r);
+  if (hooks) mg_tensorhook_watch();
   e->callable = PyObject_CallFunctionObjArgs(cfg->backend, gm, list, NULL);
+  if (hooks && mg_tensorhook_traced()) {
+    r->hook_traced = true;
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "magneto: the backend traces the registration of a hook");
+    goto done;
+  }
   if (!e->callable) goto done;
   if (!PyCallable_Check(e->callable)) {
     PyErr_Format(PyExc_TypeError, "magneto: the backend %R must return a callable, it returned an instance of %s",

@@ -11,7 +11,7 @@
 _Thread_local MgHookMode mg_hook_mode;
 static _Thread_local const MgConfig *hook_cfg;
 static _Thread_local PyCodeObject *hook_root;
-static _Thread_local bool hook_skip_next; /* the next frame is not compiled */
+static _Thread_local PyObject *hook_skip_next; /* the function whose next frame is not compiled; borrowed from its wrapper */
 static int hook_users;        /* threads inside mg_hook_enter; under the GIL */
 static MgEvalFunc hook_below; /* what was installed before us */
 
@@ -21,12 +21,19 @@ static bool hook_is_skipped(MgFrame *f) {
   return d && PyDict_GetItemWithError(d, mg_names.torchdynamo_disable) == Py_True;
 }
 
+/* The function behind torch's wrapper of a disabled one.  Borrowed. */
+static PyObject *hook_wrapped(MgFrame *f) {
+  PyObject *d = ((PyFunctionObject *)mg_pyframe_func(f))->func_dict;
+  PyObject *fn = d ? PyDict_GetItemWithError(d, mg_names.orig_callable) : NULL;
+  return fn && PyMethod_Check(fn) ? PyMethod_GET_FUNCTION(fn) : fn;
+}
+
 static bool hook_compiles(PyThreadState *ts, MgFrame *f, int throwflag) {
   PyCodeObject *co = mg_pyframe_code(f);
   bool root = co == hook_root;
   if (root) hook_root = NULL;
-  if (hook_skip_next) {
-    hook_skip_next = false;
+  if (hook_skip_next && mg_pyframe_func(f) == hook_skip_next) {
+    hook_skip_next = NULL;
     return false;
   }
   if (throwflag || !(co->co_flags & CO_OPTIMIZED)) return false;
@@ -77,7 +84,7 @@ static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag) {
     if (mg_resume_is_waiting(f)) return mg_resume_frame(ts, f, hook_cfg, true);
     if (hook_compiles(ts, f, throwflag)) return mg_resume_frame(ts, f, hook_cfg, false);
     if (mg_skip_wrapper(mg_pyframe_code(f))) {
-      hook_skip_next = true;
+      hook_skip_next = hook_wrapped(f);
       break;
     }
     if (mg_skip_opaque(mg_pyframe_code(f))) return hook_run_opaque(ts, f, throwflag);

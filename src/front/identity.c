@@ -4,6 +4,7 @@
 #include "front/ndarray.h"
 #include "front/record_obj.h"
 #include "front/symfloat.h"
+#include "front/tensorhook.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,6 +88,7 @@ void mg_objects_end(MgRec *r) {
   Py_XDECREF(d->absent);
   Py_XDECREF(d->vars);
   Py_XDECREF(d->rngs);
+  mg_tensorhook_free(d);
   Py_XDECREF(d->func);
   free(d);
 }

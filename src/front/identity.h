@@ -57,6 +57,9 @@ struct MgIdent {
   PyObject *context;      /* strong: copy of the context that is current while recording (contextvar.c); NULL: none written to */
   PyObject *rngs;         /* strong: dict of generator -> the copy that the recording draws from (draw.c); NULL at first */
   PyObject *vars;         /* strong: dict of the context variables written to */
+  struct MgHook *hook;    /* hooks registered on tensors, in order (tensorhook.c); malloc'ed */
+  uint32_t nhook;
+  bool unhooked;          /* the handle of an older hook was removed: its dict is written as a whole by the snapshot */
 };
 
 /* The entry of an object that the recording sees; NULL when it is not an older one.  Valid until the next mg_wrap. */

@@ -9,6 +9,7 @@
 #include "front/fx.h"
 #include "front/hook.h"
 #include "front/snapshot.h"
+#include "front/tensorhook.h"
 #include "runtime/torch_abi.h"
 
 enum { JOINT_SMALL = 64 }; /* nodes of a backward pass that may have saved nothing */
@@ -387,7 +388,7 @@ static int joint_record(Joint *b, const ValRef *out, int nout) {
 
 /* True when autograd tracks a result. */
 static bool joint_wanted(const MgRec *r, const ValRef *out, int nout) {
-  if (r->cfg->backend || r->cfg->eager_backend || r->want_fx || !mg_graph_on_cpu(r->g)) return false;
+  if (r->cfg->backend || r->cfg->eager_backend || r->want_fx || !mg_graph_on_cpu(r->g) || mg_tensorhook_inside(r)) return false;
   for (uint32_t i = 0; i < r->cap->ninput; i++) /* autograd state of an older tensor changes: only ATen can do that */
     if (mg_val(r->g, r->cap->input[i].val)->storage < r->cap->cap_storage &&
         r->cap->storage_grad[mg_val(r->g, r->cap->input[i].val)->storage])

@@ -94,6 +94,9 @@ typedef struct MgTorchObjs {
   PyObject *engine, *engine_run_backward; /* the autograd engine, and the function that calls it */
   PyObject *optim_get_value;   /* torch.optim.optimizer._get_value */
   PyObject *namedtuple;        /* collections.namedtuple */
+  PyTypeObject *removable_handle; /* torch.utils.hooks.RemovableHandle */
+  PyObject *handle_remove;     /* its remove */
+  PyObject *hook_register[2];  /* torch.Tensor.register_hook, register_post_accumulate_grad_hook */
   PyTypeObject *function_base; /* torch._C._FunctionBase: nodes of gradient graphs that are made in Python */
   PyTypeObject *optimizer;     /* torch.optim.Optimizer */
   PyObject *op_overload;       /* torch._ops.OpOverload */

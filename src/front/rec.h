@@ -66,6 +66,8 @@ typedef struct MgRec {
   bool too_deep;        /* the C stack is nearly used up: nothing of this frame is compiled */
   bool function_failed; /* the backward of an autograd.Function cannot be recorded: record again with deny_function */
   bool deny_function;   /* calls of autograd.Function break the graph */
+  bool hook_traced;     /* the custom backend cannot run hook_point: record again with deny_hook */
+  bool deny_hook;       /* hooks on tensors that the graph makes break it */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
   uint16_t checkpoint, ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */
   PyObject *dyn;        /* floats that are inputs (dynfloat.c): a set, strong; or NULL */

@@ -8,6 +8,7 @@
 #include "front/ndarray.h"
 #include "front/record_obj.h"
 #include "front/symfloat.h"
+#include "front/tensorhook.h"
 #include <structmember.h>
 
 /* Class attributes: the lookup is guarded by name, so that other changes of the class do not matter. */
@@ -285,7 +286,9 @@ PyObject *mg_rec_getattr(PyObject *o, PyObject *name) {
   if (PyModule_Check(o)) return attr_of_module(o, name);
   if (PyType_Check(o)) return attr_of_class(o, name);
   if (Py_TYPE(o) == &PySuper_Type) return attr_of_super(o, name);
-  return attr_of_instance(o, name);
+  PyObject *v = attr_of_instance(o, name);
+  if (!v && !mg_rec->abort && mg_tensorhook_is_handle(o)) return mg_rec_break(BK_op, "attribute %s of a hook's handle", PyUnicode_AsUTF8(name));
+  return v;
 }
 
 PyObject *mg_rec_special(PyObject *o, PyObject *name) {

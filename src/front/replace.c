@@ -7,6 +7,7 @@
 #include "front/checkpoint.h"
 #include "front/names.h"
 #include "front/record_obj.h"
+#include "front/tensorhook.h"
 
 static PyObject *replace_none(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) { Py_RETURN_NONE; }
 
@@ -46,6 +47,14 @@ static PyObject *replace_namedtuple(PyObject *self, PyObject *const *arg, size_t
   return t;
 }
 
+/* RemovableHandle.remove of a hook that the recording registers. */
+static bool replace_remove(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject **out) {
+  PyObject *handle = self ? self : PyVectorcall_NARGS(nargsf) ? arg[0] : NULL;
+  int done = handle ? mg_tensorhook_remove(handle) : 0;
+  if (done) *out = done > 0 ? Py_NewRef(Py_None) : NULL;
+  return done != 0;
+}
+
 typedef PyObject *(*ReplaceFn)(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames);
 
 bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
@@ -57,6 +66,7 @@ bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t 
       {mg_torch.namedtuple, replace_namedtuple},
   };
   if (fn == mg_torch.checkpoint) return mg_checkpoint_call(arg, nargsf, kwnames, out);
+  if (fn == mg_torch.handle_remove) return replace_remove(self, arg, nargsf, out);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (fn != rows[i].fn) continue;
     *out = rows[i].with(self, arg, nargsf, kwnames);

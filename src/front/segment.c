@@ -54,6 +54,7 @@ typedef struct Segment {
   MgEntry *entry;       /* the result */
   bool failed;          /* compiling failed: exception set */
   bool deny_function;   /* the backward of an autograd.Function could not be recorded */
+  bool deny_hook;       /* the backend traced a hook instead of running it */
   bool deny_compiling;  /* the program raised after it was told that it is being compiled */
   bool off;             /* torch is in a state that is never recorded (inside vmap, under a dispatch mode) */
   bool too_deep;        /* the recursion of the frame leaves too little C stack */
@@ -357,7 +358,7 @@ static int segment_attempt(Segment *s) {
   MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = s->cfg,
                .dyn = Py_XNewRef(s->info->dyn), /* a reset from another thread drops info's */
                .want_fx = s->cfg->backend != NULL, .deny_compiling = s->deny_compiling,
-               .deny_function = s->deny_function, .stop = s->stop,
+               .deny_function = s->deny_function, .deny_hook = s->deny_hook, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   MgSlots slots = {s->v.slot, s->nslot, s->v.func};
   rec.slots = &slots;
@@ -405,8 +406,10 @@ static int segment_attempt(Segment *s) {
   mg_stats.bytecodes += rec.nbytecode;
   mg_stats.record_ms += mg_now_ms() - t0;
   if (snap && segment_make_entry(s, &rec, snap, &outer, end, is_ret, nslot)) {
-    s->failed = true;
-    rc = -1;
+    rc = rec.hook_traced ? 0 : -1;
+    s->deny_hook |= rec.hook_traced;
+    s->failed = !rec.hook_traced;
+    if (rec.hook_traced) PyErr_Clear();
   }
   PyObject *t, *v, *tb;
   PyErr_Fetch(&t, &v, &tb);

@@ -32,6 +32,7 @@ static const struct {
     {ROOT_torch, "overrides.py", SKIP_opaque},    /* hands torch-level calls to the function mode */
     {ROOT_torch, "_library/", SKIP_opaque},
     {ROOT_torch, "_dynamo/", SKIP_opaque},
+    {ROOT_torch, "_dynamo/external_utils.py", SKIP_inline}, /* calls hooks and other functions of the user */
     {ROOT_torch, "_subclasses/", SKIP_opaque},
     {ROOT_torch, "_refs/", SKIP_opaque},
     {ROOT_torch, "_meta_registrations.py", SKIP_opaque},

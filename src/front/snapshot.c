@@ -10,6 +10,7 @@
 #include "front/pyframe.h"
 #include "front/skip.h"
 #include "front/symfloat.h"
+#include "front/tensorhook.h"
 
 uint32_t mg_snap_refuse(PyObject *o) {
   mg_rec_break(BK_snapshot, "a %s is alive at the end of the graph", Py_TYPE(o)->tp_name);
@@ -597,6 +598,24 @@ static bool snap_classes(MgBuilder *b) {
   return true;
 }
 
+/* Hooks that the program registered on tensors: at each run anew, in order.  The handles are what that gives. */
+static bool snap_hooks(MgBuilder *b) {
+  MgIdent *d = mg_rec->ident;
+  if (mg_tensorhook_check(mg_rec)) return false;
+  for (uint32_t i = 0; i < d->nhook; i++) {
+    MgHook h = d->hook[i];
+    PyObject *args = PyTuple_Pack(2, h.tensor, h.hook), *self = PyTuple_Pack(1, h.handle);
+    PyObject *make[2] = {h.with, args}, *take[2] = {mg_torch.handle_remove, self};
+    bool ok = args && self && !PyList_Append(b->keep, args) && !PyList_Append(b->keep, self) &&
+              mg_snap_memo(b, h.handle, mg_snap_emit_over(b, SN_call, NULL, 0, make, 2)) &&
+              (!h.removed || mg_snap_emit_over(b, SN_call, NULL, 0, take, 2) != SNAP_FAIL);
+    Py_XDECREF(args);
+    Py_XDECREF(self);
+    if (!ok) return false;
+  }
+  return true;
+}
+
 /* Context variables that now have another value than before the recording. */
 static bool snap_context(MgBuilder *b) {
   PyObject *all = mg_rec->ident->vars, *var, *was, *now;
@@ -628,7 +647,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
     if (!PyErr_Occurred()) PyErr_NoMemory();
     goto done;
   }
-  if (snap_find_owners(&b)) goto done;
+  if (snap_find_owners(&b) || !snap_hooks(&b)) goto done;
   s->nslots = n;
   for (int i = 0; i < n; i++) {
     if (untouched && untouched[i]) s->slot[i] = SNAP_UNTOUCHED;

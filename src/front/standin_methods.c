@@ -6,6 +6,7 @@
 #include "front/names.h"
 #include "front/ndarray.h"
 #include "front/state.h"
+#include "front/tensorhook.h"
 #include "runtime/torch_abi.h"
 
 /* Methods and attributes that reach memory, storage or autograd's own state: the recording cannot go on.  They break
@@ -13,7 +14,7 @@
 static const char *const standin_breaking[] = {
     "tolist", "data_ptr", "untyped_storage", "storage", "storage_type", "share_memory_", "pin_memory", "__dlpack__",
     "__reduce_ex__", "__array__", "__repr__", "__str__", "__format__", "const_data_ptr", "mutable_data_ptr", "set_",
-    "map_", "map2_", "apply_", "register_hook", "register_post_accumulate_grad_hook", "retain_grad",
+    "map_", "map2_", "apply_", "retain_grad",
     "_backward_hooks", "_post_accumulate_grad_hooks", /* which torch's own Python reads and sets to register a hook */
     "to_dense", "to_sparse", "__complex__", "resize_", "resize_as_", "__cuda_array_interface__", "_cdata",
 };
@@ -189,6 +190,13 @@ static PyObject *standin_is_inference(PyObject *self, PyObject *unused) {
   Py_RETURN_FALSE;
 }
 
+static PyObject *standin_hook(PyObject *self, PyObject *hook, bool accumulate) {
+  if (mg_standin_is(self)) return mg_tensorhook_register(self, hook, accumulate);
+  return PyObject_CallMethod(self, accumulate ? "register_post_accumulate_grad_hook" : "register_hook", "O", hook);
+}
+static PyObject *standin_register_hook(PyObject *self, PyObject *hook) { return standin_hook(self, hook, false); }
+static PyObject *standin_register_accumulate(PyObject *self, PyObject *hook) { return standin_hook(self, hook, true); }
+
 /* In an FX graph the items of a tensor that is iterated over are subscripts of it, as torch.compile writes them. */
 static PyObject *standin_iter(PyObject *self, PyObject *unused) {
   MgStandInfo *info = mg_standin_info(self);
@@ -230,6 +238,8 @@ static PyMethodDef standin_method_defs[] = {
     {"__iter__", standin_iter, METH_NOARGS, NULL},
     {"numpy", (PyCFunction)(void *)standin_numpy, METH_VARARGS | METH_KEYWORDS, NULL},
     {"is_inference", standin_is_inference, METH_NOARGS, NULL},
+    {"register_hook", standin_register_hook, METH_O, NULL},
+    {"register_post_accumulate_grad_hook", standin_register_accumulate, METH_O, NULL},
     {"requires_grad_", (PyCFunction)(void *)standin_requires_grad_, METH_VARARGS | METH_KEYWORDS, NULL},
     {NULL, NULL, 0, NULL}};
 

@@ -66,8 +66,11 @@ static MgRc dense_conv_format(MgInfer *in, ValRef x, ValRef w, int *format) {
   int a, b;
   *format = MF_contiguous;
   if (mg_val(in->g, x)->dtype == DT_f64 && mg_val(in->g, x)->device == DEV_cpu) return MG_OK;
-  if (mg_val(in->g, x)->ndim == 3) { /* runs as a 2-D convolution of height one */
-    TRY(mg_infer_suggest_unsqueezed(in, x, 2, &a));
+  if (mg_val(in->g, x)->ndim == 3) { /* runs as a 2-D convolution of height one, on a contiguous copy when x is not */
+    int plain = mg_infer_contiguous(in, x, MF_contiguous);
+    if (plain == UNKNOWN) return MG_UNSUP;
+    a = MF_contiguous;
+    if (plain) TRY(mg_infer_suggest_unsqueezed(in, x, 2, &a));
     TRY(mg_infer_suggest_unsqueezed(in, w, 2, &b));
   } else {
     TRY(mg_infer_suggest(in, x, &a));

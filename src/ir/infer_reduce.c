@@ -185,6 +185,16 @@ static MgRc norm_like(MgInfer *in, int i, ValRef x) {
   return mg_infer_format(in, i, mg_val(in->g, x)->dtype, &size, format);
 }
 
+/* A batch norm's result: images of one pixel are contiguous in every format, and then come out as such. */
+static MgRc norm_batch_result(MgInfer *in, ValRef x) {
+  MgDims size;
+  int plain = mg_infer_contiguous(in, x, MF_contiguous);
+  if (plain == UNKNOWN) return MG_UNSUP;
+  if (!plain) return norm_like(in, 0, x);
+  mg_infer_dims_of(in, x, &size);
+  return mg_infer_out(in, 0, mg_val(in->g, x)->dtype, &size, NULL);
+}
+
 static MgRc norm_batch(MgInfer *in) {
   ValRef v = mg_infer_tensor(in, 0);
   MgDims stat = {.n = 1};
@@ -194,7 +204,7 @@ static MgRc norm_batch(MgInfer *in) {
   stat.d[0] = train ? mg_val(in->g, v)->size[1] : mg_infer_c(in, 0);
   MgDtype sd = norm_stat_dtype(in, mg_val(in->g, v)->dtype);
   TRY(mg_infer_results(in, in->op->nret));
-  TRY(norm_like(in, 0, v));
+  TRY(norm_batch_result(in, v));
   TRY(mg_infer_out(in, 1, sd, &stat, NULL));
   TRY(mg_infer_out(in, 2, sd, &stat, NULL));
   if (in->op->code != TOP__native_batch_norm_legit_functional) return MG_OK;
@@ -242,7 +252,8 @@ MgRc mg_infer_norm(MgInfer *in) {
     ValRef v = mg_infer_tensor(in, 0);
     MgDims size;
     mg_infer_dims_of(in, v, &size);
-    if (in->op->code == TOP_group_norm || in->op->code == TOP_batch_norm) return norm_like(in, 0, v);
+    if (in->op->code == TOP_group_norm) return norm_like(in, 0, v);
+    if (in->op->code == TOP_batch_norm) return norm_batch_result(in, v);
     return mg_infer_out(in, 0, mg_val(in->g, v)->dtype, &size, NULL);
   }
   default: return MG_UNSUP;

@@ -274,3 +274,48 @@ def test_objects_are_given_to_a_function_of_the_graph(mark, cls, backend):
         torch.testing.assert_close(given(cls(x, y, i)), x + y * i + 6)
         torch.testing.assert_close(made(x, y), x + y * 2 + 6)
         torch.testing.assert_close(inside(cls(x, y, i)), x + i + 1)
+
+
+def test_disable_without_recursion_runs_the_function_itself_as_written():
+    def told(x):
+        return x - 1 if torch.compiler.is_compiling() else inner(x)
+
+    left = torch._dynamo.disable(told, recursive=False)
+    c = magneto.compile(lambda f, x: f(x))
+    for _ in range(2):
+        torch.testing.assert_close(c(left, X), inner(X))
+        torch.testing.assert_close(c(told, X), X - 1)
+    torch.testing.assert_close(magneto.compile(left)(X), X - 1)  # compiled by itself it is compiled
+
+
+def test_classes_as_decorated_objects():
+    keep = Keep()
+
+    @magneto.compile(backend=keep)
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.fc(x.sin())
+
+    @magneto.compile(backend=keep)
+    class Scale:
+        def __init__(self, k):
+            self.k = k
+
+        def __call__(self, x):
+            return x * self.k
+
+    @magneto.disable
+    class Plain(torch.nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    net, plain = Net(), Plain()
+    assert isinstance(net, Net) and not keep.graphs
+    torch.testing.assert_close(net(X), net.fc(X.sin()))
+    torch.testing.assert_close(Scale(3)(X), X * 3)
+    assert len(keep.graphs) == 2
+    run(lambda x: plain(x.sin()).cos(), 2, 1)

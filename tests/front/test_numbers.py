@@ -144,3 +144,35 @@ def test_counters_in_dicts_globals_and_cells():
     assert count == {"calls": 14} and cell == 28
     s = magneto._magneto.stats()
     assert s["recompiles"] <= 2 and not s["breaks"], s
+
+
+def chunks(x):
+    return x.view(torch.div(x.size(0), 2, rounding_mode="trunc"), -1).sum(-1)
+
+
+def branch(x):
+    return x + 1 if (torch.arange(4) < 3).any() else x - 1
+
+
+def last(x):
+    return x * int(torch.ones(3).cumsum(0)[-1])
+
+
+def written(x):
+    t = torch.zeros(2)
+    t[0] = x.size(0)
+    return x * (t[0] + 1).item()
+
+
+@pytest.mark.parametrize("f", [chunks, branch, last], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+def test_values_of_tensors_that_follow_from_constants_are_known(f, backend):
+    c = magneto.compile(f, fullgraph=True, backend=backend)
+    for n in (6, 8):
+        torch.testing.assert_close(c(torch.linspace(-1, 1, n)), f(torch.linspace(-1, 1, n)))
+
+
+def test_a_constant_that_was_written_to_is_none():
+    c = magneto.compile(written)
+    for n in (6, 8):
+        torch.testing.assert_close(c(torch.linspace(-1, 1, n)), written(torch.linspace(-1, 1, n)))

@@ -336,3 +336,24 @@ def test_is_inference_asks_the_tensor():
     assert not made(x) and not made(y)
     with torch.inference_mode():
         assert made(x) and made(y)
+
+
+@pytest.mark.parametrize("shape,order", [((2, 1, 1, 8), (0, 3, 1, 2)), ((2, 3, 3, 8), (0, 3, 1, 2)), ((2, 8, 1, 1), (0, 1, 2, 3))])
+@pytest.mark.parametrize("train", [False, True])
+def test_batch_norm_of_one_pixel_images_is_contiguous(shape, order, train):
+    net = nn.BatchNorm2d(8).train(train)
+    x = torch.randn(shape).permute(order)
+    with torch.no_grad():
+        want, got = net(x), magneto.compile(net)(x)
+    assert got.stride() == want.stride()
+    torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("channels", [1, 6])
+def test_conv1d_of_a_permuted_input_is_contiguous(kernel, channels):
+    net = nn.Conv1d(channels, 5, kernel)
+    for x in (torch.randn(2, 12, channels).transpose(1, 2), torch.randn(2, channels, 12)):
+        want, got = net(x), magneto.compile(net)(x)
+        assert got.stride() == want.stride()
+        torch.testing.assert_close(got, want)

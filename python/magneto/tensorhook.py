@@ -1,0 +1,51 @@
+"""Hooks that a compiled function registers on tensors which its graph makes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Callable
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+traced: list[bool] = []  # one item per run on tensors without data: the op was traced
+
+
+class Late:
+    """A hook whose function is known when the graph has run."""
+
+    def __init__(self) -> None:
+        self.hook: Callable[[Any], Any] | None = None
+
+    def __call__(self, grad: torch.Tensor) -> Any:
+        return self.hook(grad) if self.hook else None
+
+
+def _run(t: torch.Tensor) -> torch.Tensor:
+    mark, late = t.new_empty(0), Late()
+    if not t.requires_grad and not torch.is_grad_enabled():
+        raise RuntimeError("a hook is registered on a tensor that the back end made without autograd")
+    handle = t.register_hook(late) if t.requires_grad else RemovableHandle(OrderedDict())
+    mark._magneto_hook = late, handle  # type: ignore[attr-defined]
+    return mark
+
+
+def _trace(t: torch.Tensor) -> torch.Tensor:
+    traced.append(True)
+    return t.new_empty(0)
+
+
+_library = torch.library.Library("magneto", "FRAGMENT")
+_library.define("hook_point(Tensor self) -> Tensor")
+_library.impl("hook_point", torch.library.fallthrough_kernel, "Autograd")
+for _key in ("CPU", "CUDA"):
+    _library.impl("hook_point", _run, _key)
+_library.impl("hook_point", _trace, "Meta")
+point = torch.ops.magneto.hook_point.default
+
+
+def finish(mark: torch.Tensor, hook: Callable[[Any], Any]) -> RemovableHandle:
+    """``hook`` is what the place ``mark`` calls; the handle that removes it."""
+    late, handle = mark._magneto_hook  # type: ignore[attr-defined]
+    late.hook = hook
+    return handle

@@ -1,0 +1,32 @@
+/* Hooks that the program registers on tensors while recording: Tensor.register_hook, register_post_accumulate_grad_hook.
+ * On an older tensor the registration is an effect: the snapshot does it after the graph, and what that gives is the handle.
+ * On a tensor that the graph makes it is a node, magneto::hook_point, whose result carries the handle; such a graph runs op
+ * by op under autograd, or as a custom backend pleases. */
+#ifndef MG_FRONT_TENSORHOOK_H
+#define MG_FRONT_TENSORHOOK_H
+#include "front/rec.h"
+
+typedef struct MgHook {
+  PyObject *with;    /* borrowed: what the snapshot calls with (tensor, hook) to get the handle */
+  PyObject *tensor;  /* strong: the stand-in of an older tensor, or of the node's result */
+  PyObject *hook;    /* strong */
+  PyObject *handle;  /* strong: what the program sees as the handle */
+  ValRef val;        /* of the tensor when the hook was registered */
+  bool removed;      /* handle.remove() was called */
+} MgHook;
+
+/* self.register_hook(hook), or with `accumulate` the other one; self is a stand-in. */
+PyObject *mg_tensorhook_register(PyObject *self, PyObject *hook, bool accumulate);
+/* handle.remove(): 1 done; 0: an older handle, to be recorded like any call; -1 with a break. */
+int mg_tensorhook_remove(PyObject *handle);
+/* Is it a handle of the recording's own?  It has no attributes yet. */
+bool mg_tensorhook_is_handle(PyObject *o);
+/* Checks that the tensors are still what they were: -1 with a break. */
+int mg_tensorhook_check(const MgRec *r);
+/* Does the graph have a hook_point? */
+bool mg_tensorhook_inside(const MgRec *r);
+/* Around a call of a custom backend: has it traced a hook_point instead of running it? */
+void mg_tensorhook_watch(void);
+bool mg_tensorhook_traced(void);
+void mg_tensorhook_free(struct MgIdent *d);
+#endif

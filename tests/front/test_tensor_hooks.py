@@ -1,0 +1,163 @@
+"""Hooks that a compiled function registers on tensors: values, handles, and how many graphs it takes."""
+import pytest
+import torch
+from torch.utils.hooks import RemovableHandle
+
+import magneto
+
+LOG = []
+
+
+class Box:
+    def __init__(self, value):
+        self.value = value
+        self.handle = None
+
+
+def on_input(x, box):
+    x.register_hook(lambda g: g * box.value)
+    return x.sin()
+
+
+def in_order(x, box):
+    x.register_hook(lambda g: g + 1)
+    x.register_hook(lambda g: g * 3)
+    return x.sin()
+
+
+def removed(x, box):
+    first = x.register_hook(lambda g: g * 7)
+    y = x.sin()
+    first.remove()
+    first.remove()
+    x.register_hook(lambda g: g * 3)
+    return y
+
+
+def kept_on_object(x, box):
+    box.handle = x.register_hook(lambda g: g * box.value)
+    return x.cos()
+
+
+def with_block(x, box):
+    with x.register_hook(lambda g: g * 5):
+        y = x.cos()
+    return y
+
+
+def writes(x, box):
+    x.register_hook(lambda g: LOG.append(g.sum().item()))
+    return x.exp()
+
+
+def accumulated(x, box):
+    def scale(p):
+        p.grad.mul_(box.value)
+
+    x.register_post_accumulate_grad_hook(scale)
+    return x.exp()
+
+
+def on_made(x, box):
+    y = x.sin()
+    y.register_hook(lambda g: g * box.value)
+    return y * y
+
+
+def on_made_twice(x, box):
+    y = x.sin()
+    a = y.register_hook(lambda g: g + y.detach())
+    y.register_hook(lambda g: g * 3)
+    a.remove()
+    return (y * 2).exp() + y
+
+
+def on_made_then_written(x, box):
+    y = x.sin()
+    y.register_hook(lambda g: g * box.value)
+    y.mul_(2)
+    return y * y
+
+
+INPUT = [on_input, in_order, removed, kept_on_object, with_block, writes, accumulated]
+MADE = [on_made, on_made_twice, on_made_then_written]
+
+
+def grads(f, seed=0):
+    """Results of three calls with another tensor and another object each."""
+    out = []
+    for i in range(3):
+        x = torch.linspace(-1, 1, 5).add(i + seed).requires_grad_()
+        y = f(x, Box(i + 2.0))
+        y.sum().backward()
+        out += [y.detach(), x.grad]
+    return out
+
+
+def compiled(f, **kwargs):
+    magneto.reset()
+    return magneto.compile(f, **kwargs)
+
+
+@pytest.mark.parametrize("f", INPUT, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", ["magneto", "eager", "aot_eager"])
+def test_on_inputs_takes_one_graph(f, backend):
+    want, logged = grads(f), LOG.copy()
+    LOG.clear()
+    torch.testing.assert_close(grads(compiled(f, fullgraph=True, backend=backend)), want)
+    assert logged == LOG
+    LOG.clear()
+
+
+@pytest.mark.parametrize("f", MADE, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("options", [{}, {"fullgraph": True}, {"backend": "eager", "fullgraph": True}, {"backend": "aot_eager"}],
+                         ids=str)
+def test_on_tensors_made_inside(f, options):
+    torch.testing.assert_close(grads(compiled(f, **options)), grads(f))
+
+
+def test_handles_are_torchs_own():
+    def f(x):
+        return x * 2, x.register_hook(lambda g: g * 10), x.register_hook(lambda g: g + 1)
+
+    c = compiled(f, fullgraph=True)
+    x = torch.ones(3, requires_grad=True)
+    y, a, b = c(x)
+    assert type(a) is RemovableHandle and type(b) is RemovableHandle and a.id != b.id
+    y.sum().backward()
+    assert torch.equal(x.grad, torch.full((3,), 21.0))
+    a.remove()
+    x.grad = None
+    (x * 2).sum().backward()
+    assert torch.equal(x.grad, torch.full((3,), 3.0))
+    b.remove()
+
+
+def test_errors_are_torchs_own():
+    def f(x):
+        x.register_hook(lambda g: g)
+        return x * 2
+
+    with pytest.raises(RuntimeError, match="cannot register a hook on a tensor that doesn't require gradient"):
+        compiled(f)(torch.ones(2))
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: (x.register_hook(lambda g: g * 2), (x * 3).sum().backward(), x.grad.clone())[2],  # backward in the same call
+    lambda x: (x * 3, x.register_hook(lambda g: g * 2).id)[0],
+], ids=["backward", "handle_id"])
+def test_breaks_where_a_hook_would_have_to_exist(f):
+    a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    torch.testing.assert_close(compiled(f)(a), f(b))
+
+
+def test_a_hook_given_as_argument_is_guarded():
+    def f(x, hook):
+        x.register_hook(hook)
+        return x * 2
+
+    c = compiled(f, fullgraph=True)
+    for k in (2.0, 3.0, 2.0):
+        x = torch.ones(2, requires_grad=True)
+        c(x, lambda g, k=k: g * k).sum().backward()
+        assert torch.equal(x.grad, torch.full((2,), 2 * k))
