@@ -27,6 +27,12 @@ static MgRc shape_place(Lower *L, const MgView *view, ValRef v, int dim, SymRef 
   return lw_store(L, &part, lw_at(L, v, to));
 }
 
+/* Is v a tensor that the program receives, and so needs memory of its own? */
+static bool shape_shown(const Lower *L, ValRef v) {
+  int32_t out = L->val[v].out;
+  return out >= 0 && (uint32_t)out < L->g->noutput - L->g->nhidden;
+}
+
 /* An earlier concatenation that begins this one: its parts are the first of ours, its strides are ours, and its memory
  * has room for the rest (middle/layout gives strides that leave such gaps).  Then only the rest is stored, behind it.
  * The node, or 0; its memory is taken. */
@@ -34,7 +40,7 @@ static NodeRef shape_cat_begun(Lower *L, const MgNode *n, int dim, MgView *view)
   const MgArg *list = lw_arg(n, 0);
   const MgVal *m = lw_meta(L, n->out[0]);
   int64_t need, have;
-  if (!list->n || L->val[n->out[0]].out >= 0 || L->val[n->out[0]].wb >= 0) return 0;
+  if (!list->n || shape_shown(L, n->out[0]) || L->val[n->out[0]].wb >= 0) return 0;
   for (NodeRef k = L->node; k-- > 1;) {
     const MgNode *e = mg_node(L->g, k);
     const MgArg *part = lw_arg(e, 0);
@@ -44,7 +50,7 @@ static NodeRef shape_cat_begun(Lower *L, const MgNode *n, int dim, MgView *view)
     const MgVal *me = lw_meta(L, e->out[0]);
     uint32_t i = 1;
     while (i < part->n && part->u.item[i].u.val == list->u.item[i].u.val) i++;
-    if (i < part->n || ev->kind != LW_buf || ev->out >= 0 || ev->wb >= 0 || ev->continued) continue;
+    if (i < part->n || ev->kind != LW_buf || shape_shown(L, e->out[0]) || ev->wb >= 0 || ev->continued) continue;
     if (!lw_arg_dim(L->g, e, 1, me->ndim, &edim) || edim != dim || me->ndim != m->ndim || me->dtype != m->dtype) continue;
     if (memcmp(me->stride, m->stride, sizeof *m->stride * m->ndim)) continue;
     *view = ev->view;
@@ -53,6 +59,8 @@ static NodeRef shape_cat_begun(Lower *L, const MgNode *n, int dim, MgView *view)
         !mg_ex_const_int(L->x, L->s->buf[view->buf].nelem, &have) || need > have)
       continue;
     ev->continued = true;
+    MgBuf *b = &L->s->buf[view->buf];
+    if (L->val[n->out[0]].out >= 0 && b->kind == MB_temp) b->kind = MB_output, b->index = L->val[n->out[0]].out;
     return k;
   }
   return 0;
@@ -70,7 +78,8 @@ static MgRc shape_cat(Lower *L, MgNode *n, const LwRow *r) { /* op: 1 for stack 
   if (!begun) {
     TRY(lw_buffer(L, v, &view));
     MgBuf *b = &L->s->buf[view.buf]; /* gaps that the strides leave at the end belong to the buffer too */
-    if (b->kind == MB_temp && m->ndim) b->nelem = mg_sym_max(L->x, b->nelem, mg_sym_mul(L->x, m->size[0], m->stride[0]));
+    if ((b->kind == MB_temp || (b->kind == MB_output && !shape_shown(L, v))) && m->ndim)
+      b->nelem = mg_sym_max(L->x, b->nelem, mg_sym_mul(L->x, m->size[0], m->stride[0]));
   }
   SymRef start = lw_int(L, 0);
   for (uint32_t i = 0; i < list->n; i++) {

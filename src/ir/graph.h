@@ -67,6 +67,7 @@ typedef struct MgGraph {
   MgVal *val;    uint32_t nval, cap_val;    /* val[0] unused */
   ValRef *input; uint32_t ninput, cap_input;
   ValRef *output;uint32_t noutput, cap_output;
+  uint32_t nhidden;      /* the last so many outputs are only for a backward graph: they may share memory */
   uint8_t default_dtype; /* torch.get_default_dtype() while recording; numbers promote to it */
   /* filled by functionalize: input values whose memory is overwritten at the end, and with what */
   ValRef *wb_input, *wb_value; uint32_t nwb;

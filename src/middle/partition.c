@@ -238,6 +238,7 @@ static MgRc part_save(Part *p, ValRef v, MgSaved *out) {
   ValRef kept = v;
   if (!own) TRY(part_clone(f, v, &kept));
   *out = (MgSaved){MG_SAVED_intermediate, p->j->nintermediate++};
+  f->nhidden++;
   return part_output(f, kept, part_no_alias);
 }
 

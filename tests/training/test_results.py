@@ -350,3 +350,37 @@ def test_convolutions_of_a_backward_graph():
                                    torch.nn.SiLU(), torch.nn.MaxPool2d(3), torch.nn.Conv2d(16, 64, 5), torch.nn.ReLU())
 
     check_module(make, (torch.randn(2, 3, 20, 20),))
+
+
+class _Growing(torch.nn.Module):
+    """Each layer reads the concatenation of all before it; `shown` concatenations are results."""
+
+    def __init__(self, shown):
+        super().__init__()
+        self.shown = shown
+        self.norms = torch.nn.ModuleList(torch.nn.BatchNorm2d(8 + 4 * i) for i in range(5))
+        self.convs = torch.nn.ModuleList(torch.nn.Conv2d(8 + 4 * i, 4, 3, padding=1) for i in range(5))
+
+    def forward(self, x):
+        parts, cats = [x.tanh()], []
+        for norm, conv in zip(self.norms, self.convs):
+            cats.append(torch.cat(parts, 1))
+            parts.append(conv(norm(cats[-1]).relu()))
+        return [torch.cat(parts, 1), *(cats[i] for i in self.shown)]
+
+
+@pytest.mark.parametrize("shown", [(), (4,), (0, 2), (1, 2, 3)])
+def test_growing_concatenations(shown):
+    """What backward keeps of them may share memory; results may not, and stay what they are when they are written to."""
+    check_module(lambda: _Growing(shown), (torch.randn(2, 8, 6, 6),))
+    m = magneto.compile(_Growing(shown))
+    out = m(torch.randn(2, 8, 6, 6))
+    loss = sum(t.square().mean() for t in out)
+    loss.backward(retain_graph=True)
+    first = [p.grad.clone() for p in m.parameters()]
+    m.zero_grad()
+    loss.backward()
+    for p, q in zip(m.parameters(), first):
+        same(p.grad, q)
+    starts = [t.untyped_storage().data_ptr() for t in out]
+    assert len(set(starts)) == len(starts)
