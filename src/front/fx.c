@@ -438,6 +438,18 @@ void mg_fx_drop(MgFxCall *c) {
   Py_XDECREF(c->kwargs);
 }
 
+/* `from` of random_ and uniform_ is a keyword of Python, which the code that torch.fx prints cannot use: it goes first. */
+static uint32_t fx_call_node(MgCapture *cap, const char *kind, PyObject *target, PyObject *args, PyObject *kwargs) {
+  PyObject *from = PyDict_GetItemString(kwargs, "from");
+  if (!from) return fx_node(cap, kind, target, args, kwargs);
+  PyObject *one = PyTuple_Pack(1, from), *all = one ? PySequence_Concat(args, one) : NULL, *rest = all ? PyDict_Copy(kwargs) : NULL;
+  uint32_t n = rest && !PyDict_DelItemString(rest, "from") ? fx_node(cap, kind, target, all, rest) : 0;
+  Py_XDECREF(one);
+  Py_XDECREF(all);
+  Py_XDECREF(rest);
+  return n;
+}
+
 int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs, MgFxCall *c, PyObject *result) {
   MgFx *f = cap->fx;
   if (f->incomplete || (!fx_has_tensor(result) && !fx_is_effect(cap->rec->g, c->from))) return 0;
@@ -457,7 +469,7 @@ int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs
   }
   if (attr) Py_SETREF(c->args, Py_BuildValue("(OO)", PyTuple_GET_ITEM(c->args, 0), target));
   if (!c->args || mg_fxstate_follow(cap, &f->state, false) || fx_follow_grad(cap, mg_abi.aoti_torch_grad_mode_is_enabled())) goto done;
-  uint32_t number = fx_node(cap, kind, attr ? fx_torch.getattr_ : target, c->args, c->kwargs);
+  uint32_t number = fx_call_node(cap, kind, attr ? fx_torch.getattr_ : target, c->args, c->kwargs);
   if (!number || fx_results(cap, result, number)) goto done;
   rc = attr ? 0 : fx_rebind(cap, args, c->args);
   while (!rc && kwargs && PyDict_Next(kwargs, &pos, &k, &v)) rc = fx_rebind(cap, v, PyDict_GetItem(c->kwargs, k));

@@ -6,6 +6,7 @@
 #include "base/stack.h"
 #include "front/cache.h"
 #include "front/hook.h"
+#include "front/record_obj.h"
 #include "front/resume.h"
 #include "front/skip.h"
 
@@ -294,11 +295,17 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
     mg_rec_break(BK_user, "call of torch's %.100s", PyUnicode_AsUTF8(co->co_qualname));
     return record_drop(ts, f);
   }
+  if (mg_pyframe_lasti(f) < 0 && !mg_rec->abort && mg_rec_disabled(mg_pyframe_func(f))) return record_drop(ts, f);
   if (mg_skip_opaque(co)) {
     MgPause p = mg_rec_pause();
     PyObject *r = mg_pyframe_run(ts, f, throwflag);
     mg_rec_resume(p);
     if (r && PyGen_CheckExact(r)) mg_fresh(r);
+    /* A wrapper (torch.compiler.disable and the like) holds what the program gave it, where no snapshot sees it. */
+    if (r && PyFunction_Check(r) && Py_REFCNT(r) == 1 && !mg_rec->abort) {
+      mg_rec_break(BK_c_function, "%.100s makes a function", PyUnicode_AsUTF8(co->co_qualname));
+      Py_CLEAR(r);
+    }
     return r;
   }
   if (mg_rec->abort) return record_drop(ts, f);

@@ -298,7 +298,10 @@ static PyObject *call_isinstance(const MgCall *c) {
 /* vars(x) is x.__dict__. */
 static PyObject *call_vars(const MgCall *c) {
   if (c->n != 1) return mg_call_unknown(c);
-  return mg_rec_getattr(c->arg[0], mg_names.dict);
+  PyObject *d = mg_rec_getattr(c->arg[0], mg_names.dict);
+  if (!d && PyErr_ExceptionMatches(PyExc_AttributeError))
+    PyErr_SetString(PyExc_TypeError, "vars() argument must have __dict__ attribute");
+  return d;
 }
 
 static PyObject *call_getset(const MgCall *c) {
@@ -398,61 +401,35 @@ done:
   return r;
 }
 
-/* one_hot with the number of classes given: torch's own looks at the values to check their range. */
-static PyObject *call_one_hot(const MgCall *c) {
-  PyObject *count = c->n == 2 ? c->arg[1] : NULL, *x = c->n ? c->arg[0] : NULL;
-  if (c->kwnames && PyTuple_GET_SIZE(c->kwnames) != c->n - 1) return mg_call_plain(c);
-  if (!count || !mg_standin_check(x) || !PyLong_Check(count) || PyLong_AsLong(count) <= 0) return mg_call_plain(c);
-  PyObject *torch = mg_import("torch"), *dev = torch ? PyObject_GetAttrString(x, "device") : NULL;
-  PyObject *kw = dev ? Py_BuildValue("{s:O}", "device", dev) : NULL, *arange = kw ? PyObject_GetAttrString(torch, "arange") : NULL;
-  PyObject *args = arange ? PyTuple_Pack(1, count) : NULL, *all = args ? PyObject_Call(arange, args, kw) : NULL;
-  PyObject *col = all ? PyObject_CallMethod(x, "unsqueeze", "i", -1) : NULL;
-  PyObject *eq = col ? PyObject_CallMethod(col, "eq", "O", all) : NULL, *r = eq ? PyObject_CallMethod(eq, "long", NULL) : NULL;
-  PyObject *const used[] = {torch, dev, kw, arange, args, all, col, eq};
-  for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
-  return r;
-}
-
-/* A list of numbers that are tensors here: the numbers in them.  New. */
-static PyObject *call_items(PyObject *list) {
-  PyObject *r = PyList_New(0);
-  for (Py_ssize_t i = 0; r && i < PyList_GET_SIZE(list); i++) {
-    PyObject *x = PyList_GET_ITEM(list, i), *item = mg_standin_check(x) ? PyObject_CallMethod(x, "item", NULL) : Py_NewRef(x);
-    if (!item || PyList_Append(r, item)) Py_CLEAR(r);
-    Py_XDECREF(item);
-  }
-  return r;
-}
-
-/* Ops that take numbers where the recording has something that the graph computes: the learning rate of a fused optimizer and
- * what where() chooses go in as tensors, list items of optimizers that are tensors go in as numbers. */
-static PyObject *call_with_numbers(const MgCall *c) {
-  PyObject *arg[32];
-  Py_ssize_t done = 0;
-  if (c->n > 32) return mg_call_plain(c);
-  for (; done < c->n; done++) {
-    PyObject *o = c->arg[done], *name = done < c->npos ? NULL : PyTuple_GET_ITEM(c->kwnames, done - c->npos);
-    bool rate = name && mg_symfloat_is(o) && !PyUnicode_CompareWithASCIIString(name, "lr");
-    bool items = (done == 3 || name) && PyList_CheckExact(o) && PyList_GET_SIZE(o) && mg_standin_check(PyList_GET_ITEM(o, 0)) &&
-                 strstr(((PyCFunctionObject *)c->f)->m_ml->ml_name, "_addc");
-    bool choice = !strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "where") && mg_symfloat_is(o);
-    arg[done] = rate || choice ? mg_symfloat_standin(o) : items ? call_items(o) : Py_NewRef(o);
-    if (!arg[done]) break;
-  }
-  MgCall inner = *c;
-  inner.arg = arg;
-  inner.nargsf = (size_t)c->npos;
-  PyObject *r = done == c->n ? mg_call_plain(&inner) : NULL;
-  while (done-- > 0) Py_DECREF(arg[done]);
-  return r;
-}
-
 /* ---- Python callables ---- */
 
 /* torch.compiler.disable and the like mark the function. */
 static bool call_is_disabled(PyObject *f) {
   PyObject *d = PyFunction_Check(f) ? ((PyFunctionObject *)f)->func_dict : NULL;
   return d && PyDict_GetItemWithError(d, mg_names.torchdynamo_disable) == Py_True;
+}
+
+/* torch keeps its own tracer out of some of its functions (optimizers), not us: the function behind the wrapper.  New;
+ * NULL without exception when the user asked for it. */
+static PyObject *call_torch_original(PyObject *fn) {
+  PyObject *o = PyDict_GetItemString(((PyFunctionObject *)fn)->func_dict, "_torchdynamo_orig_callable");
+  return o && PyFunction_Check(o) && mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(o)) ? Py_NewRef(o) : NULL;
+}
+
+/* The break for a function that the user has disabled. */
+static PyObject *call_disabled(PyObject *fn) {
+  PyFunctionObject *pf = (PyFunctionObject *)fn;
+  PyObject *why = PyDict_GetItemString(pf->func_dict, "_torchdynamo_disable_msg");
+  const char *text = why && PyUnicode_Check(why) ? PyUnicode_AsUTF8(why) : NULL;
+  return mg_rec_break(BK_disabled, "%s is disabled%s%s", PyUnicode_AsUTF8(pf->func_qualname), text ? ": " : "", text ? text : "");
+}
+
+bool mg_rec_disabled(PyObject *fn) {
+  if (!call_is_disabled(fn)) return false;
+  PyObject *orig = call_torch_original(fn);
+  if (!orig) call_disabled(fn);
+  Py_XDECREF(orig);
+  return !orig;
 }
 
 static bool call_by_torch(void) {
@@ -479,13 +456,6 @@ static bool call_is_engine(PyObject *fn) {
   bool named = name && (!strcmp(name, "backward") || !strcmp(name, "grad"));
   return named && file && (strstr(file, "torch/_tensor.py") || strstr(file, "torch/autograd/__init__.py")) &&
          !mg_fx_takes_engine(mg_rec->cap);
-}
-
-/* torch keeps its own tracer out of some of its functions (optimizers), not us: the function behind the wrapper.  New;
- * NULL without exception when the user asked for it. */
-static PyObject *call_torch_original(PyObject *fn) {
-  PyObject *o = PyDict_GetItemString(((PyFunctionObject *)fn)->func_dict, "_torchdynamo_orig_callable");
-  return o && PyFunction_Check(o) && mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(o)) ? Py_NewRef(o) : NULL;
 }
 
 /* Calls fn with the arguments of c, bound to self when there is one. */
@@ -561,10 +531,7 @@ static PyObject *call_python(const MgCall *c) {
         Py_DECREF(orig);
         return r;
       }
-      PyFunctionObject *pf = (PyFunctionObject *)fn;
-      PyObject *why = PyDict_GetItemString(pf->func_dict, "_torchdynamo_disable_msg");
-      const char *text = why && PyUnicode_Check(why) ? PyUnicode_AsUTF8(why) : NULL;
-      return mg_rec_break(BK_disabled, "%s is disabled%s%s", PyUnicode_AsUTF8(pf->func_qualname), text ? ": " : "", text ? text : "");
+      return call_disabled(fn);
     }
     if (call_is_mark(fn)) return mg_rec_break(BK_user, "torch._dynamo.%s()", PyUnicode_AsUTF8(((PyFunctionObject *)fn)->func_name));
     if (mg_rec_marked(fn, self, c->arg, c->nargsf, c->kwnames, &out)) return out;
@@ -634,12 +601,12 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_partial: return call_partial(c);
   case ACT_backward: return mg_backward_run(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_getter: return call_getter(c);
-  case ACT_one_hot: return call_one_hot(c);
+  case ACT_one_hot: return mg_call_one_hot(c);
   case ACT_context_enter:
   case ACT_context_exit:
     return call_context(c, act == ACT_context_enter);
   case ACT_draw: return mg_draw_call(c);
-  case ACT_with_numbers: return call_with_numbers(c);
+  case ACT_with_numbers: return mg_call_with_numbers(c);
   case ACT_setting: return mg_setting_call(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_query: return mg_setting_read(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_dual_enter: return mg_setting_dual(c->f, c->arg, c->nargsf, c->kwnames, 1);
@@ -707,7 +674,8 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if (!call_check_args(&c, v.older)) return NULL;
   r = mg_call_plain(&c);
   self = mg_policy_self(f);
-  if (!r || mg_standin_check(r)) return r;
+  if (!r) return r;
+  if (mg_standin_check(r)) return mg_call_made_tensor(&c, r);
   r = mg_symfloat_dress(r);
   if (!r) return r;
   if (PyType_Check(f) ? call_made_instance((PyTypeObject *)f, r) : Py_REFCNT(r) == 1 && Py_TYPE(r)->tp_flags & Py_TPFLAGS_HEAPTYPE)

@@ -18,6 +18,12 @@ PyObject *mg_call_plain(const MgCall *c);
 PyObject *mg_call_unknown(const MgCall *c); /* a break that names the function */
 PyObject *mg_call_builtin(const MgCall *c, MgAction act); /* the actions that record_builtin.c does */
 
+PyObject *mg_call_one_hot(const MgCall *c);               /* record_torch.c */
+PyObject *mg_call_with_numbers(const MgCall *c);
+PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r); /* r is what c gave, a stand-in; stolen */
+/* Has the user disabled this Python function?  A break then. */
+bool mg_rec_disabled(PyObject *fn);
+
 /* Class lookup, guarded by name; borrowed, NULL without exception when absent. */
 PyObject *mg_rec_lookup_special(PyTypeObject *t, PyObject *name);
 PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name);          /* object.__getattribute__ */

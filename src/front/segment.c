@@ -6,6 +6,7 @@
 #include "front/joint.h"
 #include "front/names.h"
 #include "front/record.h"
+#include "front/record_obj.h"
 #include "front/resume.h"
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,7 @@ typedef struct Segment {
   bool failed;          /* compiling failed: exception set */
   bool deny_function;   /* the backward of an autograd.Function could not be recorded */
   bool deny_hook;       /* the backend traced a hook instead of running it */
+  bool break_is_error;  /* where it broke, the program had asked for an error: torch._dynamo.error_on_graph_break(True) */
   bool deny_compiling;  /* the program raised after it was told that it is being compiled */
   bool off;             /* torch is in a state that is never recorded (inside vmap, under a dispatch mode) */
   bool too_deep;        /* the recursion of the frame leaves too little C stack */
@@ -130,6 +132,18 @@ static void segment_descend(Segment *s, const MgRec *r) {
   }
 }
 
+/* Is torch._dynamo's flag set where the recording broke?  It is an ordinary global, which the program itself sets. */
+static bool segment_break_is_error(void) {
+  PyObject *modules = PyImport_GetModuleDict(), *utils = PyDict_GetItemString(modules, "torch._dynamo.utils");
+  PyObject *name = utils ? PyUnicode_InternFromString("_error_on_graph_break") : NULL;
+  PyObject *v = name ? mg_rec_namespace_get(PyModule_GetDict(utils), name) : NULL;
+  bool on = v == Py_True;
+  Py_XDECREF(name);
+  Py_XDECREF(v);
+  PyErr_Clear();
+  return on;
+}
+
 /* Decides where the next attempt ends, after a break in instruction number n. */
 static void segment_place_break(Segment *s, const MgRec *r, const MgOuter *o) {
   s->stop_at = segment_end_of(o->n, o->tail, o->exc_depth, o->exc_n, &s->nplain);
@@ -137,6 +151,7 @@ static void segment_place_break(Segment *s, const MgRec *r, const MgOuter *o) {
   s->line = (int)r->line;
   s->why = (MgBreakCode)r->code;
   snprintf(s->reason, sizeof s->reason, "%s", r->reason);
+  s->break_is_error = segment_break_is_error();
   if (s->may_descend) segment_descend(s, r);
 }
 
@@ -457,8 +472,8 @@ static void segment_log(const Segment *s, const MgEntry *e) {
 static int segment_fullgraph_error(const Segment *s) {
   int line = s->code->line[s->unit];
   PyErr_Format(PyExc_RuntimeError,
-               "fullgraph=True, but the graph breaks: %s: %s\n  in %U, segment from line %d, File \"%U\"\n  hint: %s",
-               mg_break_name(s->why), s->reason, s->v.code->co_qualname, line, s->v.code->co_filename,
+               "%s, but the graph breaks: %s: %s\n  in %U, segment from line %d, File \"%U\"\n  hint: %s",
+               s->cfg->fullgraph ? "fullgraph=True" : "error_on_graph_break(True)", mg_break_name(s->why), s->reason, s->v.code->co_qualname, line, s->v.code->co_filename,
                mg_break_hint(s->why));
   return -1;
 }
@@ -519,7 +534,7 @@ int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCod
       goto done;
     }
   mg_hook_mode = mode;
-  if (cfg->fullgraph && !(s.entry && s.entry->is_ret) && s.why != BK_exception) {
+  if ((cfg->fullgraph || s.break_is_error) && !(s.entry && s.entry->is_ret) && s.why != BK_exception) {
     rc = segment_fullgraph_error(&s);
     goto done;
   }

@@ -48,8 +48,30 @@ static const struct {
 /* Functions of torch._dynamo/decorators.py that change what torch's compiler does. */
 static const char *const skip_breaking[] = {
     "set_stance.__init__", "set_stance.__enter__", "set_stance.__exit__", "set_stance.__call__", "set_stance.clone",
-    "DynamoConfigPatchProxy.__enter__", "ErrorOnGraphBreakDecoratorContextManager.__enter__",
-    "CudagraphOverrideContextManager.__enter__"};
+    "DynamoConfigPatchProxy.__enter__", "DynamoConfigPatchProxy.__exit__", "CudagraphOverrideContextManager.__enter__"};
+
+/* Functions of torch._dynamo that are part of the program: they keep a flag in a global, or call what they wrap. */
+static const struct {
+  const char *file, *name;
+} skip_recorded[] = {
+    {"_dynamo/decorators.py", "error_on_graph_break"},
+    {"_dynamo/decorators.py", "ErrorOnGraphBreakDecoratorContextManager.__init__"},
+    {"_dynamo/decorators.py", "ErrorOnGraphBreakDecoratorContextManager.__enter__"},
+    {"_dynamo/decorators.py", "ErrorOnGraphBreakDecoratorContextManager.__exit__"},
+    {"_dynamo/utils.py", "_get_error_on_graph_break"},
+    {"_dynamo/utils.py", "_set_error_on_graph_break"},
+    {"_dynamo/external_utils.py", "wrap_dunder_call_ctx_manager"},
+    {"_dynamo/external_utils.py", "wrap_dunder_call_ctx_manager.<locals>.inner"},
+};
+
+static bool skip_is_recorded(PyCodeObject *co, const char *below_torch) {
+  if (strncmp(below_torch, "_dynamo/", 8)) return false;
+  const char *name = PyUnicode_AsUTF8(co->co_qualname);
+  if (!name) PyErr_Clear();
+  for (size_t i = 0; name && i < sizeof skip_recorded / sizeof *skip_recorded; i++)
+    if (!strcmp(name, skip_recorded[i].name) && !strcmp(below_torch, skip_recorded[i].file)) return true;
+  return false;
+}
 
 static bool skip_is_breaking(PyCodeObject *co, const char *below_torch) {
   const char *name = PyUnicode_AsUTF8(co->co_qualname);
@@ -88,6 +110,7 @@ static SkipKind skip_kind(PyCodeObject *co) {
     if (n && !strncmp(file, root, n) && !strncmp(file + n, skip_rules[i].path, strlen(skip_rules[i].path)))
       kind = skip_rules[i].kind;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_breaking(co, file + n)) return SKIP_break;
+    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_recorded(co, file + n)) return SKIP_inline;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && !strcmp(file + n, "_functorch/predispatch.py") && skip_is_setup(co)) return SKIP_opaque;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && !strcmp(file + n, "_dynamo/external_utils.py") && skip_is_wrapper(co)) return SKIP_wrapper;
   }

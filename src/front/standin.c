@@ -614,11 +614,28 @@ void mg_standin_end(MgRec *r) {
   PyErr_Restore(t, v, tb);
 }
 
-int mg_standin_alive(MgRec *r) {
+static int standin_count(const MgRec *r) {
   int n = 0;
-  if (r->cap)
-    for (MgStandInfo *i = r->cap->live; i; i = i->next) n++;
+  for (MgStandInfo *i = r->cap ? r->cap->live : NULL; i; i = i->next) n++;
   return n;
+}
+
+/* Gradients that the program has set may refer to each other through autograd's graph, where no collector finds them. */
+static void standin_drop_grads(MgRec *r) {
+  PyObject *all = PyList_New(0), *d = all ? PyObject_GetAttrString((PyObject *)mg_tensor_type, "grad") : NULL;
+  for (MgStandInfo *i = r->cap->live; d && i; i = i->next)
+    if (i->self && PyList_Append(all, i->self)) break;
+  for (Py_ssize_t i = 0; d && i < PyList_GET_SIZE(all); i++)
+    Py_XDECREF(PyObject_CallMethod(d, "__set__", "OO", PyList_GET_ITEM(all, i), Py_None));
+  Py_XDECREF(d);
+  Py_XDECREF(all);
+  PyErr_Clear();
+}
+
+int mg_standin_alive(MgRec *r) {
+  if (!standin_count(r)) return 0;
+  standin_drop_grads(r);
+  return standin_count(r);
 }
 
 void mg_standin_free(MgRec *r) {

@@ -230,6 +230,7 @@ static PyGetSetDef standin_getsets[] = {
     {"_is_param", standin_get_is_param, standin_set_is_param, NULL, NULL},
     {"data", standin_get_data, standin_set_data, NULL, NULL},
     {"grad", standin_get_grad, standin_set_grad, NULL, NULL},
+    {"_grad", standin_get_grad, standin_set_grad, NULL, NULL}, /* the same without torch's warning about non-leaves */
     {"requires_grad", standin_get_requires_grad, standin_set_requires_grad, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 

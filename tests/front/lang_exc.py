@@ -587,3 +587,10 @@ def exc_clear_frames(x):
             tb = tb.tb_next
         x = x + e.args[0]
     return x, log
+
+@prog()
+def vars_without_dict(x):
+    try:
+        vars(3)
+    except TypeError as e:
+        return x + 1, str(e)

@@ -319,3 +319,94 @@ def test_classes_as_decorated_objects():
     torch.testing.assert_close(Scale(3)(X), X * 3)
     assert len(keep.graphs) == 2
     run(lambda x: plain(x.sin()).cos(), 2, 1)
+
+
+class Sized:
+    def __init__(self):
+        self.n = 0
+
+    @torch.compiler.disable
+    def __len__(self):
+        return self.n
+
+
+def test_disabled_method_behind_a_slot_sees_what_was_written_before():
+    def f(x, s):
+        s.n = x.shape[0]
+        return x + len(s)
+
+    c = magneto.compile(f)
+    assert torch.equal(c(X, Sized()), X + 4)
+    assert torch.equal(c(X[:2], Sized()), X[:2] + 2)
+
+
+@pytest.mark.parametrize("mark", [torch.compiler.disable, torch._dynamo.disable])
+def test_disabled_closure_made_inside_shares_its_cells(mark):
+    def f(x):
+        def read():
+            return v
+
+        read, v, seen = mark(read), 1, []
+        for v in (2, 3):
+            torch._dynamo.graph_break()
+            seen.append(read())
+        v = 4
+        return x + 1, seen, read()
+
+    want = f(X)
+    got = magneto.compile(f)(X)
+    assert torch.equal(want[0], got[0]) and want[1:] == got[1:]
+
+
+def strict_part(x, on):
+    x = x + 1
+    with torch._dynamo.error_on_graph_break(on):
+        torch._dynamo.graph_break()
+    return x * 2
+
+
+@torch._dynamo.error_on_graph_break(True)
+def strict_function(x):
+    print(end="")
+    return x + 1
+
+
+def test_error_on_graph_break():
+    assert torch.equal(magneto.compile(strict_part)(X, False), (X + 1) * 2)
+    with pytest.raises(RuntimeError, match=r"error_on_graph_break\(True\), but the graph breaks: user"):
+        magneto.compile(strict_part)(X, True)
+    with pytest.raises(RuntimeError, match=r"error_on_graph_break\(True\).*print"):
+        magneto.compile(lambda x: strict_function(x) * 2)(X)
+    assert not torch._dynamo.utils._error_on_graph_break
+    with pytest.raises(RuntimeError, match="fullgraph=True"):
+        magneto.compile(strict_part, fullgraph=True)(X, False)
+
+
+def test_error_on_graph_break_without_a_break_is_part_of_the_graph():
+    def f(x):
+        with torch._dynamo.error_on_graph_break(True):
+            return x.sin()
+
+    run(f, 1)
+
+
+def test_contexts_of_torch_are_left_once():
+    def f(x):
+        with torch._dynamo.error_on_graph_break(False):
+            class Local:
+                pass
+        return x + 1, Local.__name__
+
+    for _ in range(3):
+        assert magneto.compile(f)(X)[1] == "Local"
+
+
+def test_random_from_is_a_keyword():
+    def f(x):
+        return x.clone().random_(**{"from": -3, "to": 9}) + x.clone().uniform_(**{"from": 2, "to": 3})
+
+    for backend in ("magneto", Keep()):
+        torch.manual_seed(3)
+        want = f(X)
+        torch.manual_seed(3)
+        assert torch.equal(magneto.compile(f, backend=backend)(X), want)

@@ -176,3 +176,23 @@ def test_a_constant_that_was_written_to_is_none():
     c = magneto.compile(written)
     for n in (6, 8):
         torch.testing.assert_close(c(torch.linspace(-1, 1, n)), written(torch.linspace(-1, 1, n)))
+
+
+WHERE = {
+    "two numbers": lambda c, i, s: torch.where(c, s, s * 2),
+    "int tensor": lambda c, i, s: torch.where(c, i, s),
+    "number first": lambda c, i, s: torch.where(c, s, i),
+    "half": lambda c, i, s: torch.where(c, s, i.half()),
+    "bool": lambda c, i, s: torch.where(c, c, s),
+    "constants": lambda c, i, s: torch.where(c, 5, s),
+    "keywords": lambda c, i, s: torch.where(condition=c, input=i, other=s),
+}
+
+
+@pytest.mark.parametrize("name", WHERE)
+@pytest.mark.parametrize("values", [(2.5, 3.5, 4.5), (2, 3, 4)])
+def test_where_keeps_the_dtype(name, values):
+    f = magneto.compile(WHERE[name])
+    c, i = torch.tensor([True, False, True]), torch.tensor([1, 2, 3], dtype=torch.int32)
+    for s in values:
+        assert_equal(f(c, i, s), WHERE[name](c, i, s))

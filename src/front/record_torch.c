@@ -1,0 +1,92 @@
+/* Calls of torch's C functions that a recording sees otherwise than eager does: numbers that the graph computes, tensors that
+ * are made as leaves of autograd. */
+#include "front/facts.h"
+#include "front/names.h"
+#include "front/record_obj.h"
+#include "front/standin.h"
+#include "front/symfloat.h"
+#include "front/symnode.h"
+#include <string.h>
+
+/* one_hot with the number of classes given: torch's own looks at the values to check their range. */
+PyObject *mg_call_one_hot(const MgCall *c) {
+  PyObject *count = c->n == 2 ? c->arg[1] : NULL, *x = c->n ? c->arg[0] : NULL;
+  if (c->kwnames && PyTuple_GET_SIZE(c->kwnames) != c->n - 1) return mg_call_plain(c);
+  if (!count || !mg_standin_check(x) || !PyLong_Check(count) || PyLong_AsLong(count) <= 0) return mg_call_plain(c);
+  PyObject *torch = mg_import("torch"), *dev = torch ? PyObject_GetAttrString(x, "device") : NULL;
+  PyObject *kw = dev ? Py_BuildValue("{s:O}", "device", dev) : NULL, *arange = kw ? PyObject_GetAttrString(torch, "arange") : NULL;
+  PyObject *args = arange ? PyTuple_Pack(1, count) : NULL, *all = args ? PyObject_Call(arange, args, kw) : NULL;
+  PyObject *col = all ? PyObject_CallMethod(x, "unsqueeze", "i", -1) : NULL;
+  PyObject *eq = col ? PyObject_CallMethod(col, "eq", "O", all) : NULL, *r = eq ? PyObject_CallMethod(eq, "long", NULL) : NULL;
+  PyObject *const used[] = {torch, dev, kw, arange, args, all, col, eq};
+  for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
+  return r;
+}
+
+/* A list of numbers that are tensors here: the numbers in them.  New. */
+static PyObject *torch_items(PyObject *list) {
+  PyObject *r = PyList_New(0);
+  for (Py_ssize_t i = 0; r && i < PyList_GET_SIZE(list); i++) {
+    PyObject *x = PyList_GET_ITEM(list, i), *item = mg_standin_check(x) ? PyObject_CallMethod(x, "item", NULL) : Py_NewRef(x);
+    if (!item || PyList_Append(r, item)) Py_CLEAR(r);
+    Py_XDECREF(item);
+  }
+  return r;
+}
+
+/* What where() may choose, as a tensor of the dtype that eager's result has. */
+static PyObject *torch_choice(const MgCall *c, Py_ssize_t i) {
+  if (c->npos != 3 || !i) return mg_symnode_number(mg_symnode_of(c->arg[i]));
+  PyObject *t = mg_symfloat_standin(c->arg[i]), *pair[2] = {NULL, NULL}, *dtype = NULL, *r = NULL;
+  for (int k = 0; t && k < 2; k++) {
+    PyObject *o = c->arg[k + 1];
+    pair[k] = mg_symfloat_is(o) ? PyObject_CallNoArgs((PyObject *)mg_symfloat_class(o)) : Py_NewRef(o);
+  }
+  PyObject *torch = pair[0] && pair[1] ? mg_import("torch") : NULL;
+  if (torch && (dtype = PyObject_CallMethod(torch, "result_type", "OO", pair[0], pair[1]))) r = PyObject_CallMethod(t, "to", "O", dtype);
+  Py_XDECREF(torch);
+  Py_XDECREF(dtype);
+  Py_XDECREF(pair[0]);
+  Py_XDECREF(pair[1]);
+  Py_XDECREF(t);
+  return r;
+}
+
+/* Ops that take numbers where the recording has something that the graph computes: the learning rate of a fused optimizer and
+ * what where() chooses go in as tensors, list items of optimizers that are tensors go in as numbers. */
+PyObject *mg_call_with_numbers(const MgCall *c) {
+  PyObject *arg[32];
+  Py_ssize_t done = 0;
+  if (c->n > 32) return mg_call_plain(c);
+  for (; done < c->n; done++) {
+    PyObject *o = c->arg[done], *name = done < c->npos ? NULL : PyTuple_GET_ITEM(c->kwnames, done - c->npos);
+    bool rate = name && mg_symfloat_is(o) && !PyUnicode_CompareWithASCIIString(name, "lr");
+    bool items = (done == 3 || name) && PyList_CheckExact(o) && PyList_GET_SIZE(o) && mg_standin_check(PyList_GET_ITEM(o, 0)) &&
+                 strstr(((PyCFunctionObject *)c->f)->m_ml->ml_name, "_addc");
+    bool choice = !strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "where") && mg_symfloat_is(o);
+    arg[done] = choice ? torch_choice(c, done) : rate ? mg_symfloat_standin(o) : items ? torch_items(o) : Py_NewRef(o);
+    if (!arg[done]) break;
+  }
+  MgCall inner = *c;
+  inner.arg = arg;
+  inner.nargsf = (size_t)c->npos;
+  PyObject *r = done == c->n ? mg_call_plain(&inner) : NULL;
+  while (done-- > 0) Py_DECREF(arg[done]);
+  return r;
+}
+
+/* requires_grad=True given to a factory: torch sets the flag on the result, and no op tells. */
+PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r) {
+  MgStandInfo *info = c->kwnames && mg_standin_is(r) && mg_facts_requires_grad(r) ? mg_standin_info(r) : NULL;
+  if (!info || !info->cap || info->input) return r;
+  MgGraph *g = info->cap->rec->g;
+  MgVal *v = mg_val(g, info->val);
+  if (v->requires_grad || !v->def) return r;
+  if (info->cap->rec->want_fx) {
+    Py_DECREF(r);
+    return mg_rec_break(BK_op, "a tensor is made with requires_grad=True");
+  }
+  mg_node(g, v->def)->leaf = true;
+  v->requires_grad = true;
+  return r;
+}
