@@ -226,6 +226,36 @@ static PyObject *dispatch_results(const DispatchCall *c) {
   return tuple;
 }
 
+PyObject *mg_dispatch_emit(MgCapture *cap, const MgFrontOp *fo, PyObject *args, const ValRef *like, uint32_t n, bool grad) {
+  MgGraph *g = cap->rec->g;
+  NodeRef at = mg_graph_node(g, fo->op, fo->op->nparam, 0);
+  ValRef *out = mg_new(g->c, ValRef, n + 1);
+  MgArg *arg = mg_new(g->c, MgArg, fo->op->nparam + 1);
+  if (!at || !out || !arg) return PyErr_NoMemory();
+  if (dispatch_args(cap, fo, args, NULL, arg)) return NULL;
+  for (uint32_t i = 0; i < n; i++) {
+    if (!(out[i] = mg_graph_val_like(g, like[i]))) return PyErr_NoMemory();
+    mg_val(g, out[i])->def = at;
+    mg_val(g, out[i])->out = (uint16_t)i;
+    mg_val(g, out[i])->offset = mg_sym(g->x, 0);
+    mg_val(g, out[i])->requires_grad = false;
+  }
+  MgNode *node = mg_node(g, at);
+  memcpy(node->arg, arg, sizeof *arg * fo->op->nparam);
+  node->out = out;
+  node->nout = (uint16_t)n;
+  node->line = cap->rec->line;
+  node->again = cap->rec->checkpoint;
+  node->grad_mode = grad;
+  PyObject *list = PyList_New(n);
+  for (uint32_t i = 0; list && i < n; i++) {
+    PyObject *t = mg_standin_new(cap, out[i]);
+    if (!t) Py_CLEAR(list);
+    else PyList_SET_ITEM(list, i, t);
+  }
+  return list;
+}
+
 /* ---- calling torch from the handler ---- */
 
 /* Ops that change the metadata of their argument (t_, squeeze_ ...) are run on the stand-in itself, so that torch's

@@ -132,6 +132,19 @@ static void frontop_free(MgFrontOp *fo) {
   free(fo);
 }
 
+/* Ops of magneto/branch.py take objects that no schema can name: the Python function is called itself. */
+static int frontop_call_ours(MgFrontOp *fo) {
+  PyObject *space = PyObject_GetAttrString(fo->func, "namespace"), *m = NULL, *name = NULL, *f = NULL;
+  bool ours = space && PyUnicode_Check(space) && !PyUnicode_CompareWithASCIIString(space, "magneto");
+  if (ours && (m = mg_import("magneto.branch")) && (name = PyObject_GetAttrString(fo->func, "_opname"))) f = PyObject_GetAttr(m, name);
+  Py_XDECREF(space);
+  Py_XDECREF(m);
+  Py_XDECREF(name);
+  if (!ours) return PyErr_Occurred() ? -1 : 0;
+  if (f) Py_SETREF(fo->call, f);
+  return f ? 0 : -1;
+}
+
 static const MgFrontOp *frontop_new(PyObject *func) {
   MgFrontOp *fo = mg_calloc(1, sizeof *fo);
   PyObject *schema = NULL, *text = NULL;
@@ -140,6 +153,7 @@ static const MgFrontOp *frontop_new(PyObject *func) {
   fo->func = Py_NewRef(func);
   if (!(schema = PyObject_GetAttrString(func, "_schema"))) goto fail;
   if (!(fo->call = PyObject_GetAttrString(func, "_op"))) goto fail;
+  if (frontop_call_ours(fo)) goto fail;
   if (!(text = PyObject_Str(schema)) || !(s = PyUnicode_AsUTF8(text))) goto fail;
   if (!(fo->op = mg_op_from_schema(&frontop_ctx, s))) {
     PyErr_Format(PyExc_SystemError, "magneto: cannot parse schema '%s': %s", s, frontop_ctx.msg);

@@ -8,6 +8,7 @@
 #include "front/identity.h"
 #include "front/marked.h"
 #include "front/names.h"
+#include "front/part.h"
 #include "front/source.h"
 #include "front/symfloat.h"
 #include "front/torchobj.h"
@@ -34,10 +35,23 @@ typedef struct MgFx {
 
 static struct {           /* strong references, process lifetime */
   PyObject *Graph, *GraphModule, *operator_, *getattr_, *getitem, *set_grad;
+  PyObject *higher[2];    /* torch.ops.higher_order.cond, while_loop */
 } fx_torch;
+
+static int fx_init_higher(void) {
+  PyObject *torch = mg_import("torch"), *ops = torch ? PyObject_GetAttrString(torch, "ops") : NULL;
+  PyObject *space = ops ? PyObject_GetAttrString(ops, "higher_order") : NULL;
+  if (space && (fx_torch.higher[0] = PyObject_GetAttrString(space, "cond")))
+    fx_torch.higher[1] = PyObject_GetAttrString(space, "while_loop");
+  Py_XDECREF(torch);
+  Py_XDECREF(ops);
+  Py_XDECREF(space);
+  return fx_torch.higher[1] ? 0 : -1;
+}
 
 static int fx_init(void) {
   if (fx_torch.Graph) return 0;
+  if (fx_init_higher()) return -1;
   PyObject *fx = mg_import("torch.fx"), *b = mg_import("builtins");
   PyObject *c = mg_import("torch._C");
   int rc = -1;
@@ -500,6 +514,26 @@ static PyObject *fx_aten_arg(MgCapture *cap, const MgArg *a) {
   return l;
 }
 
+/* cond and while_loop as torch's higher-order operators: their parts are GraphModules, what they read is a tuple.  Replaces
+ * *target and *args, a list. */
+static int fx_aten_higher(MgCapture *cap, PyObject **target, PyObject **args) {
+  PyObject *l = *args, *first = PyList_GET_ITEM(l, 0), *new = NULL;
+  bool loop = PyList_Check(first);
+  PyObject *a = fx_constant(cap, ((MgPart *)PyList_GET_ITEM(l, 2))->graph), *b = fx_constant(cap, ((MgPart *)PyList_GET_ITEM(l, 3))->graph);
+  PyObject *xs = PyList_AsTuple(loop ? first : PyList_GET_ITEM(l, 1)), *carry = NULL, *rest = NULL;
+  Py_ssize_t n = loop ? PyLong_AsSsize_t(PyList_GET_ITEM(l, 1)) : 0;
+  if (xs && loop) carry = PyTuple_GetSlice(xs, 0, n);
+  if (xs && loop) rest = PyTuple_GetSlice(xs, n, PyTuple_GET_SIZE(xs));
+  if (a && b && xs && !loop) new = Py_BuildValue("[OOOO]", first, a, b, xs);
+  if (a && b && carry && rest) new = Py_BuildValue("[OOOO]", a, b, carry, rest);
+  PyObject *const used[] = {a, b, xs, carry, rest};
+  for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
+  if (!new) return -1;
+  Py_SETREF(*args, new);
+  *target = fx_torch.higher[loop];
+  return 0;
+}
+
 static int fx_aten_node(MgCapture *cap, NodeRef n) {
   MgFx *f = cap->fx;
   MgGraph *g = cap->rec->g;
@@ -516,8 +550,11 @@ static int fx_aten_node(MgCapture *cap, NodeRef n) {
     Py_XDECREF(o);
     if (bad) goto done;
   }
+  PyObject *target = fo->func;
+  if (!strcmp(op->name, "magneto::cond") || !strcmp(op->name, "magneto::while_loop"))
+    if (fx_aten_higher(cap, &target, &args)) goto done;
   if (fx_follow_grad(cap, node->grad_mode) || !(tuple = PyList_AsTuple(args))) goto done;
-  if (!(number = fx_node(cap, "call_function", fo->func, tuple, kw))) goto done;
+  if (!(number = fx_node(cap, "call_function", target, tuple, kw))) goto done;
   bool items = op->nret > 1 || (op->nret == 1 && op->ret_kind[0] == AK_tensor_list);
   for (int i = 0; i < node->nout; i++) {
     uint32_t item = number;
@@ -535,6 +572,54 @@ done:
   Py_XDECREF(kw);
   Py_XDECREF(tuple);
   return rc;
+}
+
+PyObject *mg_fx_part(MgRec *r, NodeRef first, const ValRef *in, uint32_t nin, const ValRef *out, uint32_t nout) {
+  MgCapture *cap = r->cap;
+  MgFx *outer = cap->fx;
+  PyObject *gm = NULL, *none = PyTuple_New(0), *outs = PyTuple_New(nout), *name = NULL, *node = NULL;
+  cap->fx = NULL;
+  if (!none || !outs || mg_fx_begin(cap)) goto done;
+  cap->fx->incomplete = true;
+  for (uint32_t i = 0; i < nin; i++) {
+    if (!(name = PyUnicode_FromFormat("arg%u", i))) goto done;
+    uint32_t number = fx_node(cap, "placeholder", name, none, NULL);
+    Py_CLEAR(name);
+    if (!number || fx_bind(cap->fx, in[i], number)) goto done;
+  }
+  for (NodeRef k = first; k < r->g->nnode; k++)
+    if (!mg_node(r->g, k)->dead && fx_aten_node(cap, k)) goto done;
+  for (uint32_t i = 0; i < nout; i++) {
+    PyObject *o = fx_of_val(cap, out[i]);
+    if (!o) goto done;
+    PyTuple_SET_ITEM(outs, i, Py_NewRef(o));
+  }
+  if (fx_follow_grad(cap, cap->fx->grad_start) || !(node = PyObject_CallMethod(cap->fx->graph, "output", "(O)", outs))) goto done;
+  gm = PyObject_CallFunctionObjArgs(fx_torch.GraphModule, cap->fx->root, cap->fx->graph, NULL);
+done:
+  if (!gm && !PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "magneto: a result of a part was made by no recorded op");
+  Py_XDECREF(none);
+  Py_XDECREF(outs);
+  Py_XDECREF(node);
+  mg_fx_free(cap);
+  cap->fx = outer;
+  return gm;
+}
+
+typedef struct FxSeen { MgCapture *cap; bool all; } FxSeen;
+
+static void fx_see(ValRef *v, void *arg) {
+  FxSeen *s = arg;
+  s->all = s->all && (!*v || fx_of_val(s->cap, *v));
+}
+
+int mg_fx_show(MgCapture *cap, NodeRef n) {
+  if (cap->fx->incomplete || cap->quiet) return 0;
+  FxSeen s = {cap, true};
+  mg_node_each_val(mg_node(cap->rec->g, n), fx_see, &s);
+  if (s.all) return fx_aten_node(cap, n);
+  cap->fx->incomplete = true;
+  return PyErr_Occurred() ? -1 : 0;
 }
 
 /* Starts again, from the ATen nodes. */

@@ -28,6 +28,10 @@ bool mg_fx_is_aten(const MgCapture *cap);
 bool mg_fx_takes_engine(MgCapture *cap);
 bool mg_fx_shows(MgCapture *cap, const ValRef *out, int n); /* have torch-level calls made all of these values? */
 void mg_fx_drop(MgFxCall *c);
+/* The ATen nodes from first on as a torch.fx.GraphModule of its own, between these values.  New; NULL with an exception. */
+PyObject *mg_fx_part(MgRec *r, NodeRef first, const ValRef *in, uint32_t nin, const ValRef *out, uint32_t nout);
+/* Shows node n, which no torch-level call stands for. */
+int mg_fx_show(MgCapture *cap, NodeRef n);
 /* Finishes the graph: outputs are the graph's.  New torch.fx.GraphModule; *inputs receives, malloc'ed, the index into
  * cap->input of each placeholder, *ninput entries.  NULL with an exception. */
 PyObject *mg_fx_module(MgRec *r, uint32_t **inputs, uint32_t *ninput);

@@ -171,7 +171,7 @@ static PyObject *joint_leaves(Joint *b) {
 }
 
 /* Gradients come in the layout of the result, or a contiguous one where elements of the result share memory. */
-static ValRef joint_tangent_val(MgGraph *g, ValRef like) {
+ValRef mg_joint_gradient_val(MgGraph *g, ValRef like) {
   ValRef v = mg_graph_val_like(g, like);
   if (!v) return 0;
   MgVal *t = mg_val(g, v);
@@ -194,7 +194,7 @@ static PyObject *joint_tangents(Joint *b) {
   j->tangent = mg_new(b->g->c, ValRef, j->nthrough + 1);
   PyObject *t = j->tangent ? PyTuple_New(j->nthrough) : PyErr_NoMemory();
   for (uint32_t i = 0; t && i < j->nthrough; i++) {
-    ValRef v = joint_tangent_val(b->g, j->through[i]);
+    ValRef v = mg_joint_gradient_val(b->g, j->through[i]);
     PyObject *o = v && !mg_standin_add_tangent(cap, v) ? mg_standin_new(cap, v) : NULL;
     if (!o) {
       if (!PyErr_Occurred()) PyErr_NoMemory();

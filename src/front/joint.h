@@ -40,6 +40,8 @@ typedef struct MgJointRec { /* all in the recording's arena */
 
 /* Called between mg_snapshot_build and mg_standin_end.  -1 with an exception only when memory ran out. */
 int mg_joint_record(MgRec *r, const MgSnapshot *snap);
+/* A new value for the gradient of another one; 0: out of memory. */
+ValRef mg_joint_gradient_val(MgGraph *g, ValRef like);
 /* After a run of the engine that failed: drops the work that is left in its queue, and with it what it holds. */
 void mg_joint_drain(void);
 /* Puts the backward part back behind the forward part of r->g, outputs and inputs left alone. */

@@ -96,6 +96,7 @@ int mg_names_init(void) {
       {"torch.optim.optimizer", "Optimizer", &mg_torch.optimizer},
       {"torch._ops", "OpOverload", &mg_torch.op_overload},
       {"torch._ops", "OpOverloadPacket", &mg_torch.op_packet},
+      {"torch._ops", "HigherOrderOperator", &mg_torch.higher_order},
       {"enum", "EnumMeta", &mg_torch.enum_meta},
       {"functools", "cached_property", &mg_torch.cached_property},
       {"functools", "partial", &mg_torch.partial},

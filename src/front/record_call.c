@@ -6,6 +6,7 @@
 #include "front/draw.h"
 #include "front/function.h"
 #include "front/names.h"
+#include "front/higher.h"
 #include "front/identity.h"
 #include "front/marked.h"
 #include "front/ndarray.h"
@@ -556,6 +557,7 @@ static PyObject *call_python(const MgCall *c) {
     return mg_call_plain(c);
   }
   PyObject *out;
+  if (mg_higher_call(c, &out)) return out;
   if (mg_rec_marked(c->f, NULL, c->arg, c->nargsf, c->kwnames, &out)) return out;
   if (PyObject_TypeCheck(c->f, mg_torch.module)) {
     int rc = call_module(c, &out);

@@ -43,6 +43,7 @@ static const struct {
     {ROOT_torch, "fx/experimental/", SKIP_opaque},
     {ROOT_magneto, "", SKIP_opaque},
     {ROOT_numpy, "", SKIP_inline},
+    {ROOT_magneto, "hop.py", SKIP_inline},
 };
 
 /* Functions of torch._dynamo/decorators.py that change what torch's compiler does. */

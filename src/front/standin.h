@@ -95,8 +95,11 @@ PyObject *mg_dispatch_mode_new(MgCapture *cap); /* an instance of the C mode typ
 void mg_dispatch_mode_end(PyObject *mode);      /* detaches it from the capture */
 extern PyObject *mg_dispatch_push, *mg_dispatch_pop; /* torch's functions for the mode stack */
 
-/* ---- metainfer.c ---- */
 struct MgFrontOp;
+/* Appends a call of an op of ours whose results are n tensors like these values, each in memory of its own: a list of them. */
+PyObject *mg_dispatch_emit(MgCapture *cap, const struct MgFrontOp *fo, PyObject *args, const ValRef *like, uint32_t n, bool grad);
+
+/* ---- metainfer.c ---- */
 /* Fills in the results of node n by running torch's meta kernel.  Non-tensor results go to *pyret (new; NULL when all
  * are tensors).  -1 with an exception: torch's own error, or a break. */
 int mg_metainfer_run(MgRec *r, const struct MgFrontOp *fo, NodeRef n, PyObject **pyret);

@@ -1,0 +1,198 @@
+/* See the header.  In: a function and stand-ins.  Out: an MgPart; the graph is as long as before.
+ * What the part reads of the recording around it, its arguments included, becomes its inputs. */
+#include "front/part.h"
+#include <stdlib.h>
+#include <string.h>
+#include "front/facts.h"
+#include "front/function.h"
+#include "front/fx.h"
+#include "front/names.h"
+#include "front/record_obj.h"
+#include "front/snapshot.h"
+#include "front/symfloat.h"
+
+static PyTypeObject part_type;
+
+/* ---- what may be in a part ---- */
+
+/* Why these nodes cannot be taken out of the recording, or NULL. */
+static const char *part_effect(const MgGraph *g, NodeRef first) {
+  for (NodeRef k = first; k < g->nnode; k++) {
+    const MgNode *n = mg_node(g, k);
+    if (n->op->random) return "draws random numbers";
+    if (n->leaf) return "makes a leaf of the gradient graph";
+    for (int i = 0; n->op->mutates && i < n->nout; i++) {
+      uint32_t storage = n->out[i] ? mg_val(g, n->out[i])->storage : 0;
+      if (storage && mg_val(g, storage)->def < first) return "writes to a tensor from outside";
+    }
+    if (n->op->mutates && !n->nout) return "has a side effect";
+  }
+  return NULL;
+}
+
+/* ---- inputs ---- */
+
+typedef struct PartSeek { MgPart *p; const MgGraph *g; NodeRef first; bool *seen; } PartSeek;
+
+static void part_see(ValRef *v, void *arg) {
+  PartSeek *s = arg;
+  if (!*v || s->seen[*v] || mg_val(s->g, *v)->def >= s->first) return;
+  s->seen[*v] = true;
+  s->p->in[s->p->nin++] = *v;
+}
+
+static int part_inputs(MgRec *r, MgPart *p, NodeRef first) {
+  PartSeek s = {p, r->g, first, mg_new(r->g->c, bool, r->g->nval + 1)};
+  p->in = mg_new(r->g->c, ValRef, r->g->nval + 1);
+  if (!s.seen || !p->in) return PyErr_NoMemory(), -1;
+  for (NodeRef k = first; k < r->g->nnode; k++) mg_node_each_val(mg_node(r->g, k), part_see, &s);
+  return 0;
+}
+
+/* ---- results ---- */
+
+/* The leaves of a nested result, as a list; *spec says how they are nested.  New. */
+static PyObject *part_flatten(PyObject *res, PyObject **spec) {
+  MgPause pause = mg_rec_pause();
+  PyObject *m = mg_import("torch.utils._pytree"), *pair = m ? PyObject_CallMethod(m, "tree_flatten", "(O)", res) : NULL, *l = NULL;
+  if (pair && PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2) {
+    l = PySequence_List(PyTuple_GET_ITEM(pair, 0));
+    *spec = Py_NewRef(PyTuple_GET_ITEM(pair, 1));
+  }
+  Py_XDECREF(m);
+  Py_XDECREF(pair);
+  mg_rec_resume(pause);
+  return l;
+}
+
+/* Every result is a tensor of its own. */
+static int part_results(MgRec *r, MgPart *p, PyObject *leaves, NodeRef first) {
+  MgGraph *g = r->g;
+  Py_ssize_t n = PyList_GET_SIZE(leaves);
+  if (!(p->out = mg_new(g->c, ValRef, n + 1))) return PyErr_NoMemory(), -1;
+  for (; p->nout < n; p->nout++) {
+    PyObject *o = PyList_GET_ITEM(leaves, p->nout), *own = NULL;
+    if (!mg_standin_check(o)) return mg_rec_break(BK_op, "a branch or loop body with a result that is no tensor"), -1;
+    ValRef v = mg_standin_val(o);
+    p->grad |= mg_facts_requires_grad(o);
+    bool shared = mg_val(g, mg_val(g, v)->storage)->def < first;
+    for (uint32_t i = 0; i < p->nout; i++) shared |= mg_val(g, p->out[i])->storage == mg_val(g, v)->storage;
+    if (shared) {
+      PyObject *args = PyTuple_Pack(1, o);
+      own = args ? mg_dispatch_call(r->cap, "clone", "default", args, NULL) : NULL;
+      Py_XDECREF(args);
+      if (!own) return -1;
+    }
+    p->out[p->nout] = mg_standin_val(own ? own : o);
+    Py_XDECREF(own);
+  }
+  return 0;
+}
+
+/* ---- recording ---- */
+
+static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first) {
+  MgPart *p = PyObject_New(MgPart, &part_type);
+  if (!p) return NULL;
+  memset((char *)p + sizeof(PyObject), 0, sizeof *p - sizeof(PyObject));
+  PyObject *leaves = part_flatten(res, &p->spec);
+  bool *keep = NULL;
+  int rc = leaves ? part_results(r, p, leaves, first) : -1;
+  Py_XDECREF(leaves);
+  if (!rc) rc = part_inputs(r, p, first);
+  if (!rc && !(keep = mg_new(r->g->c, bool, r->g->nnode + 1))) rc = (PyErr_NoMemory(), -1);
+  for (NodeRef k = first; !rc && k < r->g->nnode; k++) keep[k] = true;
+  MgPause pause = mg_rec_pause();
+  if (!rc && !(p->run = mg_noderun_build_part(r, keep, NULL, p->in, p->nin, p->out, p->nout))) rc = -1;
+  if (!rc && r->want_fx && !(p->graph = mg_fx_part(r, first, p->in, p->nin, p->out, p->nout))) rc = -1;
+  mg_rec_resume(pause);
+  if (rc) Py_CLEAR(p);
+  return p;
+}
+
+MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t n) {
+  MgCapture *cap = r->cap;
+  MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
+  const MgFunction *function = cap->function;
+  Py_ssize_t syms = cap->syms ? PyList_GET_SIZE(cap->syms) : 0;
+  NodeRef first = r->g->nnode;
+  bool quiet = cap->quiet;
+  MgPart *p = NULL;
+  if (!before) return NULL;
+  cap->quiet = true; /* a torch-level graph shows the whole */
+  PyObject *res = mg_rec_call(fn, arg, (size_t)n, NULL);
+  cap->quiet = quiet;
+  if (res && (after = mg_snapshot_build(NULL, 0, NULL, Py_None))) {
+    const char *why = part_effect(r->g, first);
+    if (!why && !mg_snapshot_same(before, after)) why = "has a side effect";
+    if (!why && cap->function != function) why = "calls an autograd.Function";
+    if (!why && cap->syms && PyList_GET_SIZE(cap->syms) != syms) why = "reads a number out of a tensor";
+    if (why) mg_rec_break(BK_op, "a branch or loop body that %s", why);
+    else p = part_take(r, res, first);
+  }
+  Py_XDECREF(res);
+  mg_snapshot_free(before);
+  mg_snapshot_free(after);
+  if (p) r->g->nnode = first;
+  return p;
+}
+
+int mg_part_bind(MgPart *p, const ValRef *all, uint32_t n) {
+  if (!(p->pick = mg_calloc(p->nin + 1, sizeof *p->pick))) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < p->nin; i++)
+    while (p->pick[i] < n && all[p->pick[i]] != p->in[i]) p->pick[i]++;
+  return 0;
+}
+
+bool mg_part_alike(const MgGraph *g, const MgPart *a, const MgPart *b) {
+  bool same = a->nout == b->nout && PyObject_RichCompareBool(a->spec, b->spec, Py_EQ) == 1;
+  PyErr_Clear();
+  for (uint32_t i = 0; same && i < a->nout; i++) {
+    const MgVal *x = mg_val(g, a->out[i]), *y = mg_val(g, b->out[i]);
+    same = x->dtype == y->dtype && x->ndim == y->ndim && x->device == y->device && x->dev_index == y->dev_index;
+    for (int d = 0; same && d < x->ndim; d++) same = mg_ex_same(x->size[d], y->size[d]) && mg_ex_same(x->stride[d], y->stride[d]);
+  }
+  return same;
+}
+
+/* ---- running ---- */
+
+/* part(tensors) -> list of tensors */
+static PyObject *part_call(PyObject *self, PyObject *args, PyObject *kw) {
+  MgPart *p = (MgPart *)self;
+  PyObject *tensors, *list = NULL;
+  if (!PyArg_ParseTuple(args, "O!:part", &PyList_Type, &tensors)) return NULL;
+  PyObject **in = mg_calloc(p->nin + p->nout + 1, sizeof *in), **out = in ? in + p->nin : NULL;
+  if (!in) return PyErr_NoMemory();
+  for (uint32_t i = 0; i < p->nin; i++) {
+    if (!p->pick || p->pick[i] >= PyList_GET_SIZE(tensors)) {
+      free(in);
+      return PyErr_Format(PyExc_SystemError, "magneto: a part of a graph is called with too few tensors");
+    }
+    in[i] = PyList_GET_ITEM(tensors, p->pick[i]);
+  }
+  if (!mg_noderun_run(p->run, in, out) && (list = PyList_New(p->nout)))
+    for (uint32_t i = 0; i < p->nout; i++) PyList_SET_ITEM(list, i, Py_NewRef(out[i]));
+  for (uint32_t i = 0; i < p->nout; i++) Py_XDECREF(out[i]);
+  free(in);
+  return list;
+}
+
+static void part_dealloc(PyObject *self) {
+  MgPart *p = (MgPart *)self;
+  mg_noderun_free(p->run);
+  free(p->pick);
+  Py_XDECREF(p->graph);
+  Py_XDECREF(p->spec);
+  PyObject_Free(self);
+}
+
+static PyTypeObject part_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.Part",
+    .tp_basicsize = sizeof(MgPart),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_call = part_call,
+    .tp_dealloc = part_dealloc,
+};
+
+int mg_part_init(PyObject *module) { return PyType_Ready(&part_type); }

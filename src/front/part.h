@@ -1,0 +1,27 @@
+/* Parts of a recording that a graph calls as a whole: the branches of a cond, the body of a loop.
+ * A part is recorded like everything else, then taken out of the graph; it becomes an object that runs its nodes one by one
+ * through ATen, under autograd when that is on. */
+#ifndef MG_FRONT_PART_H
+#define MG_FRONT_PART_H
+#include "front/standin.h"
+
+typedef struct MgPart {  /* a Python object */
+  PyObject_HEAD
+  struct MgNodeRun *run;
+  uint32_t nin, nout;
+  uint32_t *pick;        /* which of the tensors that it is called with are its inputs, in order; malloc'ed, by mg_part_bind */
+  PyObject *graph;       /* the same as a torch.fx.GraphModule of its inputs when one is wanted, or NULL */
+  PyObject *spec;        /* how the tensors of the result are nested: a pytree's TreeSpec */
+  bool grad;             /* autograd tracks some result */
+  ValRef *in, *out;      /* in the recording's arena, valid as long as that */
+} MgPart;
+
+/* Records fn(*arg).  New; NULL with an exception, or a break: side effects, writes to tensors from outside, random numbers, a result that
+ * is no tree of tensors. */
+MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t n);
+/* The part will be called with the tensors all[0..n), which its inputs are among.  -1 with an exception. */
+int mg_part_bind(MgPart *p, const ValRef *all, uint32_t n);
+/* Do the results of two parts look alike? */
+bool mg_part_alike(const MgGraph *g, const MgPart *a, const MgPart *b);
+int mg_part_init(PyObject *module);
+#endif

@@ -1,0 +1,168 @@
+"""torch.cond, while_loop, scan, map and flex_attention in one graph, whatever the tensors say."""
+import pytest
+import torch
+from torch._higher_order_ops.map import map as map_rows
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+from torch.nn.attention.flex_attention import flex_attention
+
+import magneto
+
+W = torch.linspace(-1, 1, 4).requires_grad_()
+
+
+def two_operands(x, y):
+    return torch.cond(x.sum() > 0, lambda a, b: (a * b).sin(), lambda a, b: a.exp() + b, (x, y)) * x
+
+
+def no_operands(x, y):
+    h = x * 2
+    r = torch.cond(pred=y.max() > x.max(), true_fn=lambda: {"r": h.sin(), "s": (y * W,)}, false_fn=lambda: {"r": W + x, "s": (h + 1,)}, operands=())
+    return r["r"] * r["s"][0]
+
+
+def one_branch_ignores_an_operand(x, y):
+    return torch.cond(x.sum() > 0, lambda a, b: a.cos(), lambda a, b: (b * 3).relu(), (x, y)).sum() + y.sum()
+
+
+def nested(x, y):
+    def inner(a):
+        return torch.cond(a.max() > 0.5, lambda b: b.sinh() * y, lambda b: b.tanh(), (a,))
+
+    return torch.cond(x.sum() > 0, inner, lambda a: inner(a.abs()) * 2, (x,))
+
+
+def undefined_gradient(x, y):
+    """The branch that is not taken would give NaN."""
+    return torch.cond(x.sum() > 0, lambda a: a.abs().log(), lambda a: (a - a).sqrt() * 0 + y, (x,))
+
+
+def constant(x, y):
+    return torch.cond(x.dim() > 0, lambda a: a + y, lambda a: a - y, (x,))
+
+
+def numbers(x, y):
+    i, z = while_loop(lambda i, a: (i < 5) & (a.sum() < 30), lambda i, a: (i + 1, a.abs() * 1.5 + y), (torch.tensor(0), x))
+    return i + z
+
+
+def no_turn(x, y):
+    return while_loop(lambda a: a.sum() > 1e6, lambda a: (a + 1,), (x * 2,))[0] + y
+
+
+def rows(x, y):
+    carry, out = scan(lambda c, a: ({"sum": c["sum"] + a * y[0]}, [c["sum"] * a, a.sin()]), {"sum": torch.zeros(())}, x.abs())
+    return out[0] + out[1] * carry["sum"]
+
+
+def backwards(x, y):
+    carry, out = scan(lambda c, a: (c * a + 1, (c + a)), y.sum(), x, reverse=True)
+    return out * carry
+
+
+def mapped(x, y):
+    return map_rows(lambda a, b: (a * b).exp(), x, y).sum(0)
+
+
+CONDS = [two_operands, no_operands, one_branch_ignores_an_operand, nested, undefined_gradient, constant]
+LOOPS = [numbers, no_turn]
+UNROLLED = [rows, backwards, mapped]
+
+
+def values(sign):
+    a = (torch.arange(4) + 0.25) * 0.3 * sign
+    return a, torch.tensor([0.5, -0.25, 1.0, 0.75])
+
+
+def results(f, xs):
+    out = f(*xs)
+    grads = torch.autograd.grad(out.sum(), [x for x in xs if x.requires_grad], allow_unused=True) if out.requires_grad else ()
+    return out.detach(), grads
+
+
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+@pytest.mark.parametrize("f", CONDS + UNROLLED)
+def test_one_graph_with_gradients(f, backend):
+    g = magneto.compile(f, backend=backend, fullgraph=True)
+    for sign in (1, -1, 1):
+        want, got = ([x.clone().requires_grad_() for x in values(sign)] for _ in range(2))
+        torch.testing.assert_close(results(g, got), results(f, want), equal_nan=True)
+    assert magneto._magneto.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("f, backend", [(f, "magneto") for f in CONDS] + [(nested, "aot_eager")])
+def test_conditions_without_gradients(f, backend):
+    g = magneto.compile(f, backend=backend, fullgraph=True)
+    with torch.no_grad():
+        for sign in (1, -1):
+            torch.testing.assert_close(g(*values(sign)), f(*values(sign)))
+
+
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+@pytest.mark.parametrize("f", LOOPS)
+def test_loops(f, backend):
+    g = magneto.compile(f, backend=backend, fullgraph=True)
+    for sign in (1, -1):
+        torch.testing.assert_close(g(*values(sign)), f(*values(sign)))
+
+
+def test_both_branches_are_in_a_custom_backends_graph():
+    seen = []
+
+    def backend(gm, inputs):
+        seen.append(gm)
+        return gm.forward
+
+    magneto.compile(two_operands, backend=backend, fullgraph=True)(*values(1))
+    (gm,) = seen
+    (node,) = [n for n in gm.graph.nodes if n.target is torch.ops.higher_order.cond]
+    assert [type(getattr(gm, a.target)).__mro__[1].__name__ for a in node.args[1:3]] == ["GraphModule", "GraphModule"]
+
+
+def test_trained_branches():
+    class M(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, self.a, lambda t: self.b(t).tanh(), (x,)).pow(2).sum()
+
+    torch.manual_seed(0)
+    m, n = M(), M()
+    n.load_state_dict(m.state_dict())
+    for model, call in ((m, m), (n, magneto.compile(n, fullgraph=True))):
+        opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        for sign in (1, -1, 1):
+            opt.zero_grad()
+            call(values(sign)[0]).backward()
+            opt.step()
+    torch.testing.assert_close(n.state_dict(), m.state_dict())
+    assert magneto._magneto.stats()["joint_graphs"] == 1
+
+
+STATE = []
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: torch.cond(x.sum() > 0, lambda a: STATE.append(1) or a + 1, lambda a: a - 1, (x,)),
+    lambda x: torch.cond(x.sum() > 0, lambda a: torch.rand(4) + a, lambda a: a - 1, (x,)),
+    lambda x: torch.cond(x.sum() > 0, lambda a: a[:2] + 1, lambda a: a - 1, (x,)),
+    lambda x: torch.cond(x.sum() > 0, lambda a: print(end="") or a + 1, lambda a: a - 1, (x,)),
+])
+def test_what_does_not_fit_ends_the_graph(f):
+    with pytest.raises(RuntimeError, match="fullgraph=True, but the graph breaks"):
+        magneto.compile(f, fullgraph=True)(values(1)[0])
+
+
+def test_gradients_of_a_loop_end_the_graph():
+    f = lambda x: while_loop(lambda a: a.sum() < 10, lambda a: (a * 2 + W,), (x,))[0]  # noqa: E731
+    with pytest.raises(RuntimeError, match="gradients of a while_loop"):
+        magneto.compile(f, fullgraph=True)(values(1)[0])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_flex_attention():
+    q = torch.randn(1, 2, 16, 8)
+    f = lambda q: flex_attention(q, q * 2, q, score_mod=lambda s, b, h, i, j: torch.where(i >= j, s * 2, s - j))  # noqa: E731
+    torch.testing.assert_close(magneto.compile(f, fullgraph=True)(q), f(q))
