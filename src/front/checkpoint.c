@@ -3,6 +3,7 @@
  * itself and draws the same random numbers; where it does not, the graph breaks. */
 #include "front/checkpoint.h"
 #include "front/facts.h"
+#include "front/guard.h"
 #include "front/names.h"
 #include "front/snapshot.h"
 
@@ -97,6 +98,7 @@ static const char *checkpoint_effect(const MgGraph *g, NodeRef first, bool keeps
 
 static PyObject *checkpoint_record(MgRec *r, const Checkpoint *c, PyObject *fn) {
   MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
+  uint32_t drawn = r->guards->ndraw;
   NodeRef first = r->g->nnode;
   uint16_t outer = r->checkpoint;
   if (!before) return NULL;
@@ -105,6 +107,7 @@ static PyObject *checkpoint_record(MgRec *r, const Checkpoint *c, PyObject *fn) 
   r->checkpoint = outer;
   if (res && !(after = mg_snapshot_build(NULL, 0, NULL, Py_None))) Py_CLEAR(res);
   const char *why = res ? checkpoint_effect(r->g, first, c->keeps_rng) : NULL;
+  if (res && r->guards->ndraw != drawn) why = "Python's random numbers, which eager draws again in backward";
   if (res && !why && !mg_snapshot_same(before, after)) why = "a side effect, which eager repeats in backward";
   if (res && !why && c->reentrant && !checkpoint_tracked(r, res)) why = "a result without gradients";
   if (why) {

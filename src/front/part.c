@@ -6,6 +6,7 @@
 #include "front/facts.h"
 #include "front/function.h"
 #include "front/fx.h"
+#include "front/guard.h"
 #include "front/names.h"
 #include "front/record_obj.h"
 #include "front/snapshot.h"
@@ -115,6 +116,7 @@ MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t 
   MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
   const MgFunction *function = cap->function;
   Py_ssize_t syms = cap->syms ? PyList_GET_SIZE(cap->syms) : 0;
+  uint32_t drawn = r->guards->ndraw;
   NodeRef first = r->g->nnode;
   bool quiet = cap->quiet;
   MgPart *p = NULL;
@@ -124,6 +126,7 @@ MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t 
   cap->quiet = quiet;
   if (res && (after = mg_snapshot_build(NULL, 0, NULL, Py_None))) {
     const char *why = part_effect(r->g, first);
+    if (r->guards->ndraw != drawn) why = "draws random numbers";
     if (!why && !mg_snapshot_same(before, after)) why = "has a side effect";
     if (!why && cap->function != function) why = "calls an autograd.Function";
     if (!why && cap->syms && PyList_GET_SIZE(cap->syms) != syms) why = "reads a number out of a tensor";

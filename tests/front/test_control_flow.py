@@ -1,4 +1,6 @@
 """torch.cond, while_loop, scan, map and flex_attention in one graph, whatever the tensors say."""
+import random
+
 import pytest
 import torch
 from torch._higher_order_ops.map import map as map_rows
@@ -147,6 +149,7 @@ STATE = []
 @pytest.mark.parametrize("f", [
     lambda x: torch.cond(x.sum() > 0, lambda a: STATE.append(1) or a + 1, lambda a: a - 1, (x,)),
     lambda x: torch.cond(x.sum() > 0, lambda a: torch.rand(4) + a, lambda a: a - 1, (x,)),
+    lambda x: torch.cond(x.sum() > 0, lambda a: random.random() + a, lambda a: a - 1, (x,)),
     lambda x: torch.cond(x.sum() > 0, lambda a: a[:2] + 1, lambda a: a - 1, (x,)),
     lambda x: torch.cond(x.sum() > 0, lambda a: print(end="") or a + 1, lambda a: a - 1, (x,)),
 ])
