@@ -183,7 +183,7 @@ static bool sym_late_total(int calc, MgSymNode *y, PyObject *b) {
   if (calc < CALC_add) return false;
   if (calc < CALC_truediv || calc > CALC_pow) return true;
   if (y) return false;
-  return calc == CALC_pow ? PyLong_CheckExact(b) && Py_SIZE(b) >= 0 : PyObject_IsTrue(b) == 1;
+  return calc == CALC_pow ? PyLong_CheckExact(b) && _PyLong_Sign(b) >= 0 : PyObject_IsTrue(b) == 1;
 }
 
 /* Both operands are known to Python: so is the result.  What may raise or give another class for other numbers is guarded. */

@@ -210,7 +210,7 @@ def gb_cond(x):
     y = x + 1
     if y.sum() > 0: return y * 2
     return y * 3
-@prog(lambda: (R(3),), graphs=2, breaks=1)
+@prog(lambda: (R(3),))
 def gb_numpy(x):
     n = (x + 1).numpy(); return torch.from_numpy(n) * 2
 @prog(lambda: (R(3),), graphs=None, breaks=None)

@@ -140,6 +140,8 @@ CASES = [line.split(" | ") for line in EXPRESSIONS.strip().splitlines()]
 @pytest.mark.parametrize("text, args", [(a, b.strip()) for *a, b in [(" | ".join(c[:-1]), c[-1]) for c in CASES] for a in a])
 @pytest.mark.parametrize("backend", [None, "eager"])
 def test_expressions(text, args, backend):
+    if torch.__version__ < "2.12" and ("median" in text or "percentile" in text):
+        pytest.skip("torch._numpy looks at the values there")
     values = [eval(a) for a in args.split()]
     check(program(f"({text},)", *"xy"[: len(values)]), *values, backend=backend)
 
