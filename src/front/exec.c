@@ -10,7 +10,9 @@
 #include "front/cache.h"
 #include "front/facts.h"
 #include "front/function.h"
+#include "front/fmodes.h"
 #include "front/fx.h"
+#include "front/names.h"
 #include "front/ndarray.h"
 #include "front/nodecall.h"
 #include "front/planrun.h"
@@ -39,6 +41,7 @@ struct MgExec {
   uint32_t *overlap;   /* plans that write inputs: per input, the first input over the same memory; else NULL */
   bool *spent;         /* by output: requires grad, but its gradient graph was freed while recording; NULL: none */
   bool plan_failed;    /* a run of the plan ended in an error of ours: nodes run instead from then on */
+  bool no_modes;       /* torch_function modes were active: what they do is part of the graph */
   bool no_autocast;    /* autocast was on at the start: its casts are nodes, so runs have it off */
 };
 
@@ -345,7 +348,7 @@ static PyObject **exec_examples(const MgExec *e, const MgRec *r) {
   return real;
 }
 
-MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
+static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
   MgGraph *g = r->g;
   MgExec *e = mg_calloc(1, sizeof *e);
   PyObject **example = NULL;
@@ -355,6 +358,7 @@ MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
   exec_log_graph(g);
   e->noutput = g->noutput;
   e->no_autocast = mg_standin_autocast_on(r->cap);
+  e->no_modes = r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes);
   if (exec_is_idle(g) && !(cfg->backend && mg_fx_calls(r->cap))) return e;
   if (cfg->backend && g->nnode > 1) {
     if (exec_build_backend(e, r, cfg)) goto fail;
@@ -387,6 +391,19 @@ fail:
   free(example);
   mg_exec_free(e);
   return NULL;
+}
+
+/* Backends and meta kernels call torch, which is no part of the program: its modes do not see that. */
+MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
+  bool modes = r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes);
+  PyObject *off = modes ? mg_fmodes_off() : NULL;
+  if (modes && !off) return NULL;
+  MgExec *e = exec_build(r, cfg, snap);
+  if (off && mg_context_exit(off)) {
+    mg_exec_free(e);
+    e = NULL;
+  }
+  return e;
 }
 
 /* Do the inputs overlap as they did while recording? */
@@ -446,6 +463,14 @@ static int exec_without_autocast(MgExec *e, PyObject *const *in, PyObject **outs
   return mg_planrun_autocast_back(off) ? -1 : rc;
 }
 
+/* The same without the modes of the program. */
+static int exec_without_modes(MgExec *e, PyObject *const *in, PyObject **outs) {
+  PyObject *off = mg_fmodes_off();
+  if (!off) return -1;
+  int rc = e->no_autocast ? exec_without_autocast(e, in, outs) : exec_dispatch(e, in, outs);
+  return mg_context_exit(off) ? -1 : rc;
+}
+
 /* The tensor of a number.  New. */
 static PyObject *exec_number(const MgExec *e, SrcRef src, PyObject *const *vals) {
   PyObject *x = mg_source_value(e->guards, src, vals), *t = x ? mg_symfloat_tensor(x) : NULL;
@@ -463,7 +488,8 @@ int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs) {
     if (e->input[i].scalar && !(in[i] = exec_number(e, e->input[i].src, vals))) rc = -1;
     if (e->input[i].array && !(in[i] = mg_array_to_tensor(in[i]))) rc = -1;
   }
-  if (!rc) rc = e->no_autocast ? exec_without_autocast(e, in, outs) : exec_dispatch(e, in, outs);
+  if (!rc && e->no_modes) rc = exec_without_modes(e, in, outs);
+  else if (!rc) rc = e->no_autocast ? exec_without_autocast(e, in, outs) : exec_dispatch(e, in, outs);
   if (!rc && e->spent && exec_finish_spent(e, outs)) rc = -1;
   for (uint32_t i = 0; i < e->ninput; i++)
     if (e->input[i].scalar || e->input[i].array) Py_XDECREF(in[i]);

@@ -5,6 +5,7 @@
 #include "front/alias.h"
 #include "front/cache.h"
 #include "front/backward.h"
+#include "front/fmodes.h"
 #include "front/identity.h"
 #include "front/ndarray.h"
 #include "front/pyframe.h"
@@ -658,7 +659,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
   if (!snap_classes(&b) || !snap_context(&b)) goto done;
   for (uint32_t i = 0; i < mg_rec->ident->n; i++) /* grows while it is walked: containers met by building */
     if (!snap_write(&b, i) || !snap_write_grad(&b, i)) goto done;
-  if (!mg_snap_generators(&b) || mg_alias_guards(mg_rec) || mg_effect_state_change(&s->state)) goto done;
+  if (mg_fmodes_check(mg_rec) || !mg_snap_generators(&b) || mg_alias_guards(mg_rec) || mg_effect_state_change(&s->state)) goto done;
   s->only_out = n == 0 && ret && !s->nw && !s->state.any && s->n == 2 && s->p[s->ret].op == SN_out;
   ok = true;
 done:

@@ -1,3 +1,4 @@
+#include "front/fmodes.h"
 #include "front/source.h"
 #include "front/backward.h"
 #include "front/guard.h"
@@ -130,6 +131,7 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
     if (v) Py_DECREF(v);
     return v;
   }
+  case SRC_fmode: return mg_fmodes_at(s->idx);
   case SRC_grad: return mg_backward_grad_of(p);
   case SRC_viewed: {
     const char *name;

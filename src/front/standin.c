@@ -4,6 +4,7 @@
  * reads tensor data past the dispatcher gets torch's own error, never a wild address.  Its Python dispatch key routes
  * every op to the mode.  Which Python-level calls must be intercepted is in standin_methods.c. */
 #include "front/facts.h"
+#include "front/fmodes.h"
 #include "front/fx.h"
 #include "front/names.h"
 #include "front/nodecall.h"
@@ -161,13 +162,15 @@ static MgTensor *standin_find_template(const MgVal *v) {
   StandinTemplate *grown = mg_realloc(standin_template, (standin_ntemplate + 1) * sizeof *grown);
   if (!grown) return (MgTensor *)PyErr_NoMemory();
   standin_template = grown;
+  PyObject *off = mg_fmodes_off();
   /* The engine asserts on CUDA devices without an index. */
   PyObject *dtype = mg_torchobj_new_dtype(v->dtype);
   PyObject *device = mg_torchobj_new_device(v->device, v->device == DEV_cuda && v->dev_index < 0 ? 0 : v->dev_index);
   PyObject *args = dtype && device ? Py_BuildValue("(O(L))", mg_standin_type, STANDIN_TEMPLATE_ELEMENTS) : NULL;
   PyObject *kw = args ? Py_BuildValue("{s:O,s:O}", "dtype", dtype, "device", device) : NULL;
   PyObject *make = kw ? PyObject_GetAttrString((PyObject *)mg_tensor_type, "_make_wrapper_subclass") : NULL;
-  PyObject *t = make ? PyObject_Call(make, args, kw) : NULL;
+  PyObject *t = make && off ? PyObject_Call(make, args, kw) : NULL;
+  if (off && mg_context_exit(off)) Py_CLEAR(t);
   Py_XDECREF(dtype);
   Py_XDECREF(device);
   Py_XDECREF(args);
@@ -365,9 +368,12 @@ fail:
 PyObject *mg_standin_input(PyObject *tensor, SrcRef src) {
   MgCapture *cap = mg_rec->cap;
   bool quiet = cap->quiet;
+  PyObject *off = NULL; /* what is asked here is none of the program's calls */
+  if (mg_fmodes_depth() > mg_rec->want_fx && !(off = mg_fmodes_off())) return NULL;
   cap->quiet = true;
   PyObject *t = standin_make_input(cap, tensor, src);
   cap->quiet = quiet;
+  if (off && mg_context_exit(off)) Py_CLEAR(t);
   return t;
 }
 
@@ -553,7 +559,6 @@ int mg_standin_begin(MgRec *r) {
   cap->rec = r;
   if (!(cap->objs = PyList_New(0))) return -1;
   cap->modes_before = standin_call_long("_len_torch_dispatch_stack");
-  cap->fmodes_before = standin_call_long("_len_torch_function_stack");
   cap->functorch_before = standin_functorch_depth();
   if (PyErr_Occurred()) return -1;
   /* A mode of the user must see every op as it happens, and tensors inside vmap or grad are wrappers. */
@@ -576,19 +581,16 @@ int mg_standin_begin(MgRec *r) {
   int tracing = standin_ignore_hooks(true);
   if (tracing < 0) return -1;
   cap->hooks_off = !tracing;
-  if (!r->want_fx) return 0;
-  if (mg_fx_begin(cap)) return -1;
-  pushed = PyObject_CallMethod(standin_c, "_push_on_torch_function_stack", "O", mg_fx_mode(cap));
-  Py_XDECREF(pushed);
-  return pushed ? 0 : -1;
+  if (r->want_fx && mg_fx_begin(cap)) return -1;
+  if (mg_fmodes_begin(cap, r->want_fx ? mg_fx_mode(cap) : NULL)) return -1;
+  return r->guards && r->ident ? mg_fmodes_wrap(r) : 0;
 }
 
 /* Pops torch's mode stacks down to what they were: an aborted recording skips the user's __exit__ handlers. */
 static void standin_pop_modes(MgCapture *cap) {
   long n = standin_stack_len("_len_torch_dispatch_stack");
   for (; n > cap->modes_before; n--) Py_XDECREF(standin_insist(mg_dispatch_pop, NULL, Py_None));
-  n = standin_stack_len("_len_torch_function_stack");
-  for (; n > cap->fmodes_before; n--) Py_XDECREF(standin_insist(standin_c, "_pop_torch_function_stack", NULL));
+  mg_fmodes_restore(cap);
   if (cap->functorch_before >= 0 && standin_functorch_depth() > cap->functorch_before)
     standin_functorch_undo(cap->functorch_before);
 }
@@ -657,6 +659,7 @@ void mg_standin_free(MgRec *r) {
   Py_XDECREF(cap->objs);
   Py_XDECREF(cap->mode);
   Py_XDECREF(cap->autocast);
+  Py_XDECREF(cap->fmodes);
   mg_map_free(&cap->pinned);
   mg_map_free(&cap->base);
   free(cap->input);

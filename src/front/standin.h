@@ -41,7 +41,9 @@ struct MgCapture {
   bool quiet;               /* calls of torch are ours: the torch-level graph does not want them */
   bool gc_was_on, grad_was_on, anomaly_was_on, begun; /* state at begin, restored at the end */
   int32_t autocast_depth;   /* depth of `with autocast` at begin */
-  long modes_before, fmodes_before, functorch_before; /* depths of torch's stacks at begin */
+  long modes_before, functorch_before; /* depths of torch's stacks at begin */
+  PyObject *fmodes;         /* list: the torch_function modes that were active (fmodes.c) */
+  bool fmodes_known;        /* it is complete: mg_standin_end restores them */
   PyObject *autocast;       /* autocast state at begin, see standin_save_autocast */
   bool hooks_off;           /* saved-tensor hooks of the user were switched off: they must not see stand-ins */
 };

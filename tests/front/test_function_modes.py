@@ -1,0 +1,117 @@
+"""torch_function modes of the program: active at the call, entered inside, around a break; their handlers' state; what C++ code of
+ours asks tensors is none of their business."""
+
+import magneto
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+
+BACKENDS = [None, "eager"]
+
+
+class Scale(TorchFunctionMode):
+    """Multiplies every sine by k, and counts the calls that it sees."""
+
+    def __init__(self, k):
+        self.k, self.seen = k, []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.seen.append(func.__name__)
+        r = func(*args, **(kwargs or {}))
+        return r * self.k if func in (torch.sin, torch.Tensor.sin) else r
+
+
+class Other(Scale):
+    pass
+
+
+def compiled(fn, backend, **kw):
+    return magneto.compile(fn, **({"backend": backend} if backend else {}), **kw)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_active_at_the_call(backend):
+    def fn(x):
+        return torch.sin(x) + 1
+
+    opt, x = compiled(fn, backend, fullgraph=True), torch.ones(3)
+    for make in [lambda: (Scale(2),), lambda: (Scale(3),), lambda: (Other(3),), lambda: (Scale(2), Other(5)), lambda: (Other(5), Scale(2)), lambda: (), lambda: (Scale(2),)]:
+        mine, want = make(), make()
+        results = []
+        for modes, f in ((mine, opt), (want, fn)):
+            for m in modes:
+                m.__enter__()
+            results.append([f(x), f(x)])
+            for m in reversed(modes):
+                m.__exit__(None, None, None)
+        torch.testing.assert_close(results[0], results[1])
+        assert [m.seen for m in mine] == [m.seen for m in want]
+    assert torch._C._len_torch_function_stack() == 0
+
+
+def inside(x, m):
+    with m:
+        y = torch.sin(x)
+        n = len(m.seen)
+    return torch.sin(y) * n
+
+
+def nested(x, m):
+    with m, Other(7) as o:
+        y = torch.sin(x)
+    return y, o.k, len(o.seen)
+
+
+def around_a_break(x, m):
+    with m:
+        y = torch.sin(x)
+        magneto.graph_break()
+        z = torch.sin(y)
+        with Other(2):
+            magneto.graph_break()
+            z = torch.sin(z)
+    return torch.sin(z)
+
+
+def raises_inside(x, m):
+    try:
+        with m:
+            y = torch.sin(x)
+            raise KeyError
+    except KeyError:
+        return torch.sin(y)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [inside, nested, around_a_break, raises_inside])
+def test_entered_inside(fn, backend):
+    opt, x = compiled(fn, backend, fullgraph=fn is not around_a_break), torch.ones(3)
+    for k in (2, 3, 3):
+        mine, want = Scale(k), Scale(k)
+        torch.testing.assert_close(opt(x, mine), fn(x, want))
+        assert mine.seen == want.seen and torch._C._len_torch_function_stack() == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_default_device(backend):
+    def fn(x):
+        return torch.zeros(3) + x, torch.arange(3).device
+
+    torch.set_default_device("cpu")
+    try:
+        y, d = compiled(fn, backend, fullgraph=True)(torch.ones(3))
+        assert y.tolist() == [1, 1, 1] and d.type == "cpu"
+    finally:
+        torch.set_default_device(None)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_exception_leaves_the_stack_as_it_was(backend):
+    def fn(x):
+        with Scale(2):
+            x = torch.sin(x)
+            raise ValueError("no")
+
+    with Scale(3), pytest.raises(ValueError):
+        compiled(fn, backend)(torch.ones(3))
+    assert torch._C._len_torch_function_stack() == 0
