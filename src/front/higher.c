@@ -284,15 +284,27 @@ static bool higher_args(const MgCall *c, const char *const *param, PyObject **a)
   return true;
 }
 
+static const char *const higher_cond_param[] = {"pred", "true_fn", "false_fn", "operands"};
+
+bool mg_higher_cond(PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
+  Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
+  MgCall c = {mg_torch.cond, arg, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0), false};
+  PyObject *a[4] = {NULL}, *none = PyTuple_New(0);
+  bool done = none && higher_args(&c, higher_cond_param, a) && a[0] && a[1] && a[2];
+  if (done && !a[3]) a[3] = none;
+  if (!done || !higher_cond(mg_rec, a, out)) *out = mg_rec_break(BK_op, "torch.cond with other arguments");
+  Py_XDECREF(none);
+  return true;
+}
+
 bool mg_higher_call(const MgCall *c, PyObject **out) {
-  static const char *const cond[] = {"pred", "true_fn", "false_fn", "operands"};
   static const char *const loop[] = {"cond_fn", "body_fn", "carried_inputs", "additional_inputs"};
   if (!PyObject_TypeCheck(c->f, mg_torch.higher_order)) return false;
   PyObject *name = PyObject_GetAttrString(c->f, "_name"), *a[4] = {NULL}, *none = PyTuple_New(0);
   bool done = false;
   if (name && none && PyUnicode_Check(name)) {
     bool is_cond = !PyUnicode_CompareWithASCIIString(name, "cond"), is_loop = !PyUnicode_CompareWithASCIIString(name, "while_loop");
-    if ((is_cond || is_loop) && higher_args(c, is_cond ? cond : loop, a) && a[0] && a[1] && a[2]) {
+    if ((is_cond || is_loop) && higher_args(c, is_cond ? higher_cond_param : loop, a) && a[0] && a[1] && a[2]) {
       if (!a[3]) a[3] = none;
       done = is_cond ? higher_cond(mg_rec, a, out) : higher_loop(mg_rec, a, out);
     } else if (!is_cond && !is_loop) {

@@ -97,6 +97,7 @@ int mg_names_init(void) {
       {"torch._ops", "OpOverload", &mg_torch.op_overload},
       {"torch._ops", "OpOverloadPacket", &mg_torch.op_packet},
       {"torch._ops", "HigherOrderOperator", &mg_torch.higher_order},
+      {"torch._higher_order_ops.cond", "cond", &mg_torch.cond},
       {"enum", "EnumMeta", &mg_torch.enum_meta},
       {"functools", "cached_property", &mg_torch.cached_property},
       {"functools", "partial", &mg_torch.partial},

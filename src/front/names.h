@@ -100,6 +100,7 @@ typedef struct MgTorchObjs {
   PyTypeObject *function_base; /* torch._C._FunctionBase: nodes of gradient graphs that are made in Python */
   PyTypeObject *optimizer;     /* torch.optim.Optimizer */
   PyObject *op_overload;       /* torch._ops.OpOverload */
+  PyObject *cond;              /* torch.cond */
   PyTypeObject *higher_order;  /* torch._ops.HigherOrderOperator */
   PyObject *op_packet;         /* torch._ops.OpOverloadPacket */
   PyTypeObject *enum_meta, *cached_property, *partial, *lru_cache, *ordered_dict, *deque, *defaultdict;

@@ -5,6 +5,7 @@
  * standard library that a recording cannot look into. */
 #include "front/backward.h"
 #include "front/checkpoint.h"
+#include "front/higher.h"
 #include "front/names.h"
 #include "front/record_obj.h"
 #include "front/tensorhook.h"
@@ -65,6 +66,7 @@ bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t 
       {mg_torch.optim_get_value, replace_get_value},
       {mg_torch.namedtuple, replace_namedtuple},
   };
+  if (fn == mg_torch.cond) return mg_higher_cond(arg, nargsf, kwnames, out);
   if (fn == mg_torch.checkpoint) return mg_checkpoint_call(arg, nargsf, kwnames, out);
   if (fn == mg_torch.handle_remove) return replace_remove(self, arg, nargsf, out);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

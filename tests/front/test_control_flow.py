@@ -158,6 +158,14 @@ def test_what_does_not_fit_ends_the_graph(f):
         magneto.compile(f, fullgraph=True)(values(1)[0])
 
 
+def test_a_break_in_a_branch_leaves_the_call_to_eager():
+    def f(x):
+        return torch.cond(x.sum() > 0, lambda p: p["a"][0] + torch.rand(4) * 0, lambda p: p["b"] - 1, ({"a": [x], "b": x},))
+
+    x = values(1)[0]
+    torch.testing.assert_close(magneto.compile(f)(x), x)
+
+
 def test_gradients_of_a_loop_end_the_graph():
     f = lambda x: while_loop(lambda a: a.sum() < 10, lambda a: (a * 2 + W,), (x,))[0]  # noqa: E731
     with pytest.raises(RuntimeError, match="gradients of a while_loop"):
