@@ -278,8 +278,22 @@ static PyObject *attr_of_super(PyObject *o, PyObject *name) {
   return stored && s->obj && mg_older(s->obj) ? attr_get_data_descr(s->obj, d, name) : PyObject_GetAttr(o, name);
 }
 
-PyObject *mg_rec_getattr(PyObject *o, PyObject *name) {
-  if (!mg_rec) return PyObject_GetAttr(o, name);
+/* The error knows what was asked of what, as PyObject_GetAttr has it. */
+static PyObject *attr_note_error(PyObject *o, PyObject *name) {
+  PyObject *t, *e, *tb;
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return NULL;
+  PyErr_Fetch(&t, &e, &tb);
+  PyErr_NormalizeException(&t, &e, &tb);
+  PyAttributeErrorObject *a = (PyAttributeErrorObject *)e;
+  if (PyErr_GivenExceptionMatches(e, PyExc_AttributeError) && !a->name && !a->obj) {
+    a->name = Py_NewRef(name);
+    a->obj = Py_NewRef(o);
+  }
+  PyErr_Restore(t, e, tb);
+  return NULL;
+}
+
+static PyObject *attr_get(PyObject *o, PyObject *name) {
   if (mg_standin_check(o)) return attr_of_standin(o, name);
   if (mg_array_check(o)) return mg_array_getattr(o, name);
   if (mg_symfloat_is(o)) return name == mg_names.class_ ? Py_NewRef((PyObject *)mg_symfloat_class(o)) : PyObject_GetAttr(o, name);
@@ -289,6 +303,12 @@ PyObject *mg_rec_getattr(PyObject *o, PyObject *name) {
   PyObject *v = attr_of_instance(o, name);
   if (!v && !mg_rec->abort && mg_tensorhook_is_handle(o)) return mg_rec_break(BK_op, "attribute %s of a hook's handle", PyUnicode_AsUTF8(name));
   return v;
+}
+
+PyObject *mg_rec_getattr(PyObject *o, PyObject *name) {
+  if (!mg_rec) return PyObject_GetAttr(o, name);
+  PyObject *v = attr_get(o, name);
+  return v || mg_rec->abort ? v : attr_note_error(o, name);
 }
 
 PyObject *mg_rec_special(PyObject *o, PyObject *name) {

@@ -675,6 +675,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if (v.action > ACT_python) return call_special(&c, v.action);
   if (!call_check_args(&c, v.older)) return NULL;
   r = mg_call_plain(&c);
+  if (!r && !mg_rec->abort) r = mg_call_exact(&c);
   self = mg_policy_self(f);
   if (!r) return r;
   if (mg_standin_check(r)) return mg_call_made_tensor(&c, r);

@@ -178,7 +178,12 @@ MgStep mg_op_LOAD_CONST(MgLoop *l, const MgInstr *in) {
 
 /* New reference; NULL with NameError or another exception. */
 static PyObject *var_global(MgLoop *l, PyObject *name) {
-  if (l->rec) return mg_rec_load_global(l->v.globals, l->v.builtins, name);
+  if (l->rec) {
+    PyObject *seen = mg_rec_load_global(l->v.globals, l->v.builtins, name);
+    if (!seen && !l->rec->abort && PyErr_ExceptionMatches(PyExc_NameError))
+      mg_loop_name_error(PyExc_NameError, "name '%U' is not defined", name);
+    return seen;
+  }
   PyObject *v = PyDict_GetItemWithError(l->v.globals, name);
   if (v) return Py_NewRef(v);
   if (PyErr_Occurred()) return NULL;

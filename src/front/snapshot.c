@@ -326,12 +326,24 @@ static uint32_t snap_value(MgBuilder *b, PyObject *o, PyObject *plain) {
   return mg_snap_memo(b, o, me) ? snap_attributes(b, o, me) : SNAP_FAIL;
 }
 
+static uint32_t snap_error_part(MgBuilder *b, uint32_t me, const char *text, PyObject *v) {
+  if (!v) return 0;
+  PyObject *name = PyUnicode_InternFromString(text);
+  uint32_t r = name && !PyList_Append(b->keep, name) ? mg_snap_emit_over(b, SN_put_attr, name, me, &v, 1) : SNAP_FAIL;
+  Py_XDECREF(name);
+  return r;
+}
+
 /* What pickling an exception forgets. */
 static uint32_t snap_exception(MgBuilder *b, PyObject *o, uint32_t me) {
   PyBaseExceptionObject *e = (PyBaseExceptionObject *)o;
   uint32_t r = 0;
   if (e->cause || e->suppress_context) r = mg_snap_emit_over(b, SN_set_cause, NULL, me, &e->cause, 1);
   if (r != SNAP_FAIL && e->context) r = mg_snap_emit_over(b, SN_set_context, NULL, me, &e->context, 1);
+  bool attr = PyObject_TypeCheck(o, (PyTypeObject *)PyExc_AttributeError), name = PyObject_TypeCheck(o, (PyTypeObject *)PyExc_NameError);
+  if (r != SNAP_FAIL && attr) r = snap_error_part(b, me, "obj", ((PyAttributeErrorObject *)o)->obj);
+  if (r != SNAP_FAIL && attr) r = snap_error_part(b, me, "name", ((PyAttributeErrorObject *)o)->name);
+  if (r != SNAP_FAIL && name) r = snap_error_part(b, me, "name", ((PyNameErrorObject *)o)->name);
   return r;
 }
 

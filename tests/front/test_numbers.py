@@ -196,3 +196,10 @@ def test_where_keeps_the_dtype(name, values):
     c, i = torch.tensor([True, False, True]), torch.tensor([1, 2, 3], dtype=torch.int32)
     for s in values:
         assert_equal(f(c, i, s), WHERE[name](c, i, s))
+
+
+def test_c_functions_that_insist_on_an_int():
+    f = magneto.compile(lambda x, n: x * math.ldexp(1.5, n) + len("ab".center(n)))
+    x = torch.rand(3)
+    for n in (1, 2, 3, 4):
+        torch.testing.assert_close(f(x, n), x * math.ldexp(1.5, n) + max(n, 2))

@@ -458,3 +458,31 @@ def test_program(name):
 def test_forced_breaks(name, k):
     _magneto.force_break(k)
     check(name)
+
+
+class Bare:
+    pass
+
+
+def errors_know_names(x, pause):
+    seen = []
+    try:
+        nothing_of_that_name  # noqa: B018, F821
+    except NameError as e:
+        pause()
+        seen.append(e.name)
+    o = Bare()
+    for ask in (lambda: o.missing, lambda: getattr(o, "missing"), lambda: Bare.missing, lambda: torch.missing):  # noqa: B009
+        try:
+            ask()
+        except AttributeError as e:
+            pause()
+            seen += [e.name, e.obj is o]
+    return x + 1, seen
+
+
+@pytest.mark.parametrize("pause", [lambda: None, lambda: torch._dynamo.graph_break()], ids=["whole", "broken"])
+def test_errors_know_what_was_asked(pause):
+    x = torch.rand(3)
+    want, got = errors_know_names(x, pause), magneto.compile(errors_know_names)(x, pause)
+    assert torch.equal(want[0], got[0]) and want[1] == got[1]
