@@ -30,6 +30,7 @@ typedef struct MgFx {
   bool grad;              /* autograd's mode as the nodes so far leave it */
   bool grad_start;        /* and as it was at the start */
   MgFxState state;        /* autocast and inference mode */
+  NodeRef covered;        /* ATen nodes before this one belong to calls that were seen, or change nothing */
   bool incomplete;        /* some value came from a call that was not seen */
 } MgFx;
 
@@ -80,6 +81,7 @@ int mg_fx_begin(MgCapture *cap) {
            (f->root = PyDict_New()) && (f->mode = mg_torchfn_mode_new(cap)))
     rc = 0;
   if (f && !rc) rc = mg_fxstate_follow(cap, &f->state, false);
+  if (f) f->covered = 1; /* node 0 is none */
   if (f) f->grad = f->grad_start = mg_abi.aoti_torch_grad_mode_is_enabled();
   mg_rec_resume(pause);
   return rc;
@@ -439,8 +441,15 @@ static bool fx_is_effect(const MgGraph *g, NodeRef from) {
   return false;
 }
 
+/* A write that no call shows (x.real = y) is in the ATen nodes only. */
+static void fx_look_for_writes(MgCapture *cap) {
+  if (fx_is_effect(cap->rec->g, cap->fx->covered)) cap->fx->incomplete = true;
+  cap->fx->covered = (NodeRef)cap->rec->g->nnode;
+}
+
 int mg_fx_before(MgCapture *cap, PyObject *args, PyObject *kwargs, MgFxCall *c) {
   *c = (MgFxCall){.from = (NodeRef)cap->rec->g->nnode};
+  fx_look_for_writes(cap);
   if (cap->fx->incomplete) return 0;
   c->args = fx_arg(cap, args);
   if (c->args) c->kwargs = fx_kwargs(cap, kwargs);
@@ -466,7 +475,8 @@ static uint32_t fx_call_node(MgCapture *cap, const char *kind, PyObject *target,
 
 int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs, MgFxCall *c, PyObject *result) {
   MgFx *f = cap->fx;
-  if (f->incomplete || (!fx_has_tensor(result) && !fx_is_effect(cap->rec->g, c->from))) return 0;
+  f->covered = (NodeRef)cap->rec->g->nnode;
+  if (f->incomplete || (!c->keep && !fx_has_tensor(result) && !fx_is_effect(cap->rec->g, c->from))) return 0;
   if (!c->kwargs) {
     f->incomplete = true;
     return 0;
@@ -725,6 +735,7 @@ static int fx_describe(MgRec *r) {
 }
 
 PyObject *mg_fx_module(MgRec *r, uint32_t **inputs, uint32_t *ninput) {
+  fx_look_for_writes(r->cap);
   PyObject *outs = r->cap->fx->incomplete ? NULL : fx_outputs(r), *gm = NULL, *node = NULL;
   if (!outs && PyErr_Occurred()) return NULL;
   if (!outs && (fx_from_aten(r) || !(outs = fx_outputs(r)))) {

@@ -13,6 +13,7 @@ PyObject *mg_fx_mode(MgCapture *cap); /* borrowed: the torch-function mode */
 typedef struct MgFxCall {
   NodeRef from;            /* the first ATen node that it may record */
   PyObject *args, *kwargs; /* with tensors replaced by nodes, strong; NULL: some tensor has no node */
+  bool keep;               /* part of the graph even when it gives no tensor and changes none */
 } MgFxCall;
 int mg_fx_before(MgCapture *cap, PyObject *args, PyObject *kwargs, MgFxCall *c);  /* -1 with an exception */
 int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs, MgFxCall *c, PyObject *result);

@@ -151,6 +151,7 @@ static PyObject *marked_in_graph(PyObject *fn, PyObject *self, PyObject *const *
     cap->quiet = true;
     r = PyObject_Call(fn, pos, kw);
     cap->quiet = quiet;
+    call.keep = true; /* what it does to Python's objects is the graph's, too */
     if (r && show && mg_fx_after(cap, fn, pos, kw, &call, r)) Py_CLEAR(r);
   }
   mg_rec_resume(pause);

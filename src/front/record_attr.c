@@ -241,6 +241,7 @@ static PyObject *attr_of_standin(PyObject *o, PyObject *name) {
   if (name == mg_names.class_) return Py_NewRef(mg_standin_class(o));
   if (mg_older(o)) {
     PyObject *d = _PyType_Lookup(Py_TYPE(o), name);
+    if (name == mg_names.dict) return Py_XNewRef(mg_older_dict(o));
     if (!d) {
       PyObject *v = mg_older_attr(o, name);
       if (v || PyErr_Occurred()) return v;
@@ -362,9 +363,7 @@ static int attr_set_on_module(PyObject *o, PyObject *name, PyObject *v) {
 static int attr_set_on_standin(PyObject *o, PyObject *name, PyObject *v) {
   PyObject *d = _PyType_Lookup(Py_TYPE(o), name);
   if (d && Py_TYPE(d)->tp_descr_set) return PyObject_SetAttr(o, name, v);
-  if (mg_older(o)) return mg_older_set_attr(o, name, v);
-  mg_rec_break(BK_op, "attribute %s of an intermediate tensor", PyUnicode_AsUTF8(name));
-  return -1;
+  return mg_older(o) ? mg_older_set_attr(o, name, v) : PyObject_GenericSetAttr(o, name, v);
 }
 
 int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {

@@ -174,7 +174,7 @@ static PyObject *call_object_reduce(const MgCall *c) {
   PyObject *o = mg_policy_self(c->f), *dict = NULL, *reg, *newobj = NULL, *r = NULL;
   if (!o && c->n) o = c->arg[0];
   MgOlder *e = o ? mg_older(o) : NULL;
-  if (!e) return mg_call_plain(c);
+  if (!e || e->kind >= OLDER_list) return mg_call_plain(c); /* of a container the recording has a copy */
   PyTypeObject *t = Py_TYPE(o), *b = mg_solid_base(t);
   bool plain = b == &PyBaseObject_Type && (e->kind == OLDER_itself || e->kind == OLDER_object) && t->tp_basicsize <= (Py_ssize_t)(4 * sizeof(void *));
   const char *const custom[] = {"__getstate__", "__getnewargs__", "__getnewargs_ex__", "__reduce__"};

@@ -121,6 +121,18 @@ static uint32_t snap_output(MgBuilder *b, ValRef v, MgSnapOp op) {
   return snap_emit(b, op, NULL, i, NULL, 0);
 }
 
+/* A result of the graph, with the attributes that the program has hung on it. */
+static uint32_t snap_standin(MgBuilder *b, PyObject *o) {
+  uint32_t me = snap_output(b, mg_standin_val(o), SN_out);
+  PyObject **d = _PyObject_GetDictPtr(o), *k, *v;
+  Py_ssize_t pos = 0;
+  if (me == SNAP_FAIL || !d || !*d) return me;
+  if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
+  while (PyDict_Next(*d, &pos, &k, &v))
+    if (mg_snap_emit_over(b, SN_set_attr, k, me, &v, 1) == SNAP_FAIL) return SNAP_FAIL;
+  return me;
+}
+
 /* A number: its source's value, or computed by the graph. */
 static uint32_t snap_number(MgBuilder *b, PyObject *o) {
   SrcRef src;
@@ -413,7 +425,7 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   PyObject *view, *args, *self, *name;
   const char *view_name;
   if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = snap_older(b, e);
-  else if (mg_standin_check(o)) me = mg_standin_val(o) ? snap_output(b, mg_standin_val(o), SN_out) : mg_snap_refuse(o);
+  else if (mg_standin_check(o)) me = mg_standin_val(o) ? snap_standin(b, o) : mg_snap_refuse(o);
   else if (mg_symfloat_is(o)) me = snap_number(b, o);
   else if (mg_array_check(o)) me = snap_array(b, o);
   else if (mg_array_method_parts(o, &self, &name)) me = snap_array_method(b, self, name);

@@ -116,8 +116,7 @@ static int snap_fill_deque(PyObject *q, PyObject **v, const uint32_t *k, uint32_
 static int snap_put_attr(PyObject *o, PyObject *key, PyObject *v) {
   PyObject **d = _PyObject_GetDictPtr(o);
   if (d && !*d) *d = PyDict_New();
-  if (!d || !*d) return -1;
-  return v ? PyDict_SetItem(*d, key, v) : PyDict_DelItem(*d, key);
+  return d && *d ? snap_set_key(*d, key, v) : -1;
 }
 
 /* What goes is taken out and what comes is put in: the order of the elements depends on such history. */

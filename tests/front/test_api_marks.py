@@ -410,3 +410,32 @@ def test_random_from_is_a_keyword():
         want = f(X)
         torch.manual_seed(3)
         assert torch.equal(magneto.compile(f, backend=backend)(X), want)
+
+
+def test_a_function_of_the_graph_that_gives_nothing_runs_each_time():
+    seen = []
+    note = wrap(magneto.allow_in_graph, lambda x: seen.append(float(x.sum())) if type(x) is torch.Tensor else None)
+
+    def f(x):
+        y = x * 2
+        note(y)
+        return y + 1
+
+    g = magneto.compile(f, backend=Keep(), fullgraph=True)
+    for i in range(3):
+        g(X + i)
+    assert len(seen) == 3
+
+
+def test_modules_that_are_being_made_when_the_graph_ends():
+    class Two(torch.nn.Sequential):
+        def __init__(self, *layers):
+            magneto.graph_break()
+            super().__init__(*layers)
+
+    def f(x):
+        torch.manual_seed(3)
+        return Two(torch.nn.Linear(4, 4), torch.nn.ReLU())(x)
+
+    for backend in ("magneto", "eager"):
+        torch.testing.assert_close(magneto.compile(f, backend=backend)(X), f(X))

@@ -199,3 +199,16 @@ def test_numbers_of_numpy_and_enumerations_are_written_as_numbers():
 
     gm, _ = graph_of(lambda x: x * np.float64(2.5) + x.sum(Size.TWO - 1) + x.reshape(Size.TWO, 8).sum(), X)
     assert "2.5" in gm.code and "np." not in gm.code and "Size" not in gm.code
+
+
+def test_writes_that_no_call_shows():
+    def f(x):
+        x.real = 10
+        y = x * 2
+        y.imag = x.real
+        return y + 1
+
+    g = magneto.compile(f, backend="eager", fullgraph=True)
+    for _ in range(2):
+        a, b = torch.ones(3, dtype=torch.cfloat), torch.ones(3, dtype=torch.cfloat)
+        assert torch.equal(g(a), f(b)) and torch.equal(a, b)

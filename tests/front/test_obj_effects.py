@@ -3,6 +3,26 @@ import obj_harness
 import pytest
 
 PROGRAMS = obj_harness.parse(r'''
+=== dict_past_a_data_descriptor
+class Field:
+    def __set__(self, o, v): o.__dict__['field'] = o.__dict__.get('field', 0) + v * 2
+    def __delete__(self, o): del o.__dict__['field']
+class C:
+    field = Field()
+c = C(); c.field = 1; d = C(); d.field = 1
+def f(x): c.field = 10; del d.field; y = x + c.field; d.field = 3; return y
+S = lambda: (c.__dict__, d.__dict__)
+=== attributes_of_results
+def f(x):
+    y = x + 1; y.tag = 'a'; y.other = x * 2; z = y * len(y.tag) + y.other; del y.tag; y.tag = (y.shape[0], z)
+    return y, y.tag, y.other, hasattr(y, 'nope'), y.__dict__['tag'] is y.tag
+=== copies_of_older_sets
+import copy
+A = {1, 2}; B = [{3}, (4, {5})]
+def f(x): a = copy.deepcopy(A); b = copy.deepcopy(B); c = copy.copy(A); a.add(7); b[0].add(8); return x + len(a), a, b, c
+S = lambda: (A, B)
+=== named_results
+def f(x): r = torch.return_types.max((x.max(), x.argmax())); return r, torch.max(x, 0), r.values + 1
 === globals_call
 N = 0
 def f(x):
