@@ -300,7 +300,7 @@ static PyObject *attr_get(PyObject *o, PyObject *name) {
   if (mg_symfloat_is(o)) return name == mg_names.class_ ? Py_NewRef((PyObject *)mg_symfloat_class(o)) : PyObject_GetAttr(o, name);
   if (PyModule_Check(o)) return attr_of_module(o, name);
   if (PyType_Check(o)) return attr_of_class(o, name);
-  if (Py_TYPE(o) == &PySuper_Type) return attr_of_super(o, name);
+  if (Py_TYPE(o) == &PySuper_Type && !mg_older(o)) return attr_of_super(o, name); /* an older one binds older objects, not yet wrapped */
   PyObject *v = attr_of_instance(o, name);
   if (!v && !mg_rec->abort && mg_tensorhook_is_handle(o)) return mg_rec_break(BK_op, "attribute %s of a hook's handle", PyUnicode_AsUTF8(name));
   return v;
