@@ -92,6 +92,7 @@ int mg_names_init(void) {
       {"torch.utils.hooks", "RemovableHandle.remove", &mg_torch.handle_remove},
       {"torch", "Tensor.register_hook", &mg_torch.hook_register[0]},
       {"torch", "Tensor.register_post_accumulate_grad_hook", &mg_torch.hook_register[1]},
+      {"torch.nn.modules.lazy", "LazyModuleMixin._infer_parameters", &mg_torch.infer_parameters},
       {"torch._C", "_FunctionBase", &mg_torch.function_base},
       {"torch.optim.optimizer", "Optimizer", &mg_torch.optimizer},
       {"torch._ops", "OpOverload", &mg_torch.op_overload},

@@ -67,6 +67,7 @@ typedef struct MgRec {
   bool function_failed; /* the backward of an autograd.Function cannot be recorded: record again with deny_function */
   bool deny_function;   /* calls of autograd.Function break the graph */
   bool hook_traced;     /* the custom backend cannot run hook_point: record again with deny_hook */
+  bool again;           /* what the recording met has changed meanwhile (a lazy module): record again */
   bool deny_hook;       /* hooks on tensors that the graph makes break it */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
   uint16_t checkpoint, ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */

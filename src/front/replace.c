@@ -4,6 +4,7 @@
  * marks, loggers and thread contexts around the autograd engine, reads of optimizer counters.  The same for functions of the
  * standard library that a recording cannot look into. */
 #include "front/backward.h"
+#include "front/identity.h"
 #include "front/checkpoint.h"
 #include "front/higher.h"
 #include "front/names.h"
@@ -56,6 +57,31 @@ static bool replace_remove(PyObject *self, PyObject *const *arg, size_t nargsf, 
   return done != 0;
 }
 
+static bool replace_drew(const MgGraph *g) {
+  for (NodeRef n = 1; n < g->nnode; n++)
+    if (!g->node[n].dead && g->node[n].op->random) return true;
+  return false;
+}
+
+/* The hook that gives a lazy module its parameters, once in its life: done for real, then the recording starts again.  Random
+ * numbers that the recording has drawn would have to come first. */
+static PyObject *replace_lazy(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+  static PyObject *initialize; /* magneto.lazy.initialize */
+  Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+  PyObject *module = self && n >= 2 ? mg_older_orig(arg[0]) : NULL, *r = NULL;
+  if (!module || kwnames || mg_is_fresh(module) || replace_drew(mg_rec->g)) return mg_rec_break(BK_op, "a lazy module");
+  MgPause pause = mg_rec_pause();
+  PyObject *m = initialize ? NULL : mg_import("magneto.lazy");
+  if (m) initialize = PyObject_GetAttrString(m, "initialize");
+  Py_XDECREF(m);
+  if (initialize) r = PyObject_CallFunctionObjArgs(initialize, module, arg[1], n > 2 ? arg[2] : Py_None, NULL);
+  mg_rec_resume(pause);
+  mg_rec->again = r != NULL;
+  if (!r) PyErr_Clear(); /* the program meets the error by itself */
+  Py_XDECREF(r);
+  return mg_rec_break(BK_op, "a lazy module");
+}
+
 typedef PyObject *(*ReplaceFn)(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames);
 
 bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
@@ -64,6 +90,7 @@ bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t 
       {mg_torch.record_exit, replace_none},
       {mg_torch.engine_run_backward, replace_engine},
       {mg_torch.optim_get_value, replace_get_value},
+      {mg_torch.infer_parameters, replace_lazy},
       {mg_torch.namedtuple, replace_namedtuple},
   };
   if (fn == mg_torch.cond) return mg_higher_cond(arg, nargsf, kwnames, out);

@@ -55,6 +55,7 @@ typedef struct Segment {
   MgEntry *entry;       /* the result */
   bool failed;          /* compiling failed: exception set */
   bool deny_function;   /* the backward of an autograd.Function could not be recorded */
+  bool again;           /* the last attempt changed what it met (a lazy module), and does not count */
   bool deny_hook;       /* the backend traced a hook instead of running it */
   bool break_is_error;  /* where it broke, the program had asked for an error: torch._dynamo.error_on_graph_break(True) */
   bool deny_compiling;  /* the program raised after it was told that it is being compiled */
@@ -305,6 +306,11 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
     *is_ret = false;
     return snap;
   }
+  s->again = r->abort && r->again;
+  if (s->again) {
+    segment_drop_inner(s);
+    return NULL;
+  }
   if (r->abort && s->inner) { /* there, but it cannot be rebuilt */
     segment_drop_inner(s);
     segment_move_back(s, r, o->n);
@@ -381,6 +387,7 @@ static int segment_attempt(Segment *s) {
   int end = 0, nslot = 0, rc = -1;
   bool is_ret = false;
   double t0 = mg_now_ms();
+  s->again = false;
   mg_ctx_init(&ctx);
   if (mg_exprs_init(&exprs, &ctx) || mg_graph_init(&graph, &ctx, &exprs)) {
     PyErr_NoMemory();
@@ -526,7 +533,7 @@ int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCod
     s.why = BK_older_object;
     snprintf(s.reason, sizeof s.reason, "a method of an autograd.Function that autograd calls");
   }
-  for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && !s.off && !s.too_deep && s.stop_at != 0; i++)
+  for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && !s.off && !s.too_deep && s.stop_at != 0; i += !s.again)
     if (segment_attempt(&s)) {
       mg_hook_mode = HOOK_off;
       rc = segment_give_up(&s);
