@@ -35,13 +35,13 @@ def _trace(t: torch.Tensor) -> torch.Tensor:
     return t.new_empty(0)
 
 
-_library = torch.library.Library("magneto", "FRAGMENT")
-_library.define("hook_point(Tensor self) -> Tensor")
-_library.impl("hook_point", torch.library.fallthrough_kernel, "Autograd")
+_library = torch.library.Library("magneto_hook", "DEF")
+_library.define("point(Tensor self) -> Tensor")
+_library.impl("point", torch.library.fallthrough_kernel, "Autograd")
 for _key in ("CPU", "CUDA"):
-    _library.impl("hook_point", _run, _key)
-_library.impl("hook_point", _trace, "Meta")
-point = torch.ops.magneto.hook_point.default
+    _library.impl("point", _run, _key)
+_library.impl("point", _trace, "Meta")
+point = torch.ops.magneto_hook.point.default
 
 
 def finish(mark: torch.Tensor, hook: Callable[[Any], Any]) -> RemovableHandle:

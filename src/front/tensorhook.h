@@ -1,6 +1,6 @@
 /* Hooks that the program registers on tensors while recording: Tensor.register_hook, register_post_accumulate_grad_hook.
  * On an older tensor the registration is an effect: the snapshot does it after the graph, and what that gives is the handle.
- * On a tensor that the graph makes it is a node, magneto::hook_point, whose result carries the handle; such a graph runs op
+ * On a tensor that the graph makes it is a node, magneto_hook::point, whose result carries the handle; such a graph runs op
  * by op under autograd, or as a custom backend pleases. */
 #ifndef MG_FRONT_TENSORHOOK_H
 #define MG_FRONT_TENSORHOOK_H
@@ -23,9 +23,9 @@ int mg_tensorhook_remove(PyObject *handle);
 bool mg_tensorhook_is_handle(PyObject *o);
 /* Checks that the tensors are still what they were: -1 with a break. */
 int mg_tensorhook_check(const MgRec *r);
-/* Does the graph have a hook_point? */
+/* Does the graph have a magneto_hook::point? */
 bool mg_tensorhook_inside(const MgRec *r);
-/* Around a call of a custom backend: has it traced a hook_point instead of running it? */
+/* Around a call of a custom backend: has it traced a magneto_hook::point instead of running it? */
 void mg_tensorhook_watch(void);
 bool mg_tensorhook_traced(void);
 void mg_tensorhook_free(struct MgIdent *d);
