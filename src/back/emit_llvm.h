@@ -21,6 +21,7 @@ typedef struct EmMemo {
   int id;
   uint32_t serial;     /* valid while the scope of that level has this serial */
   uint8_t level;
+  uint8_t lanes;       /* nests of one kernel may differ in them */
 } EmMemo;
 
 typedef struct EmScope {

@@ -313,23 +313,6 @@ static int load_floor(Em *e, BufRef buf) {
   return floor;
 }
 
-static EmRef emit_load(Em *e, MgExpr n, ExprRef r, int lanes) {
-  BufRef buf = (BufRef)n.u.i;
-  for (uint32_t i = e->nfwd; i-- > 0 && !n.src[1];) {
-    EmFwd *f = &e->fwd[i];
-    if (f->buf == buf && f->index == n.src[0] && f->level <= e->depth && f->serial == e->scope[f->level].serial)
-      return em_value(e, f->value, lanes);
-  }
-  int floor = load_floor(e, buf);
-  EmRef v = lanes > 1 ? load_vector(e, n, r, n.ty, floor) : load_scalar(e, n, n.ty, floor);
-  v = from_memory(e, v, n.ty, lanes);
-  if (!n.src[1]) return v;
-  EmRef m = em_value(e, n.src[1], lanes), other = em_value(e, n.src[2], lanes);
-  return select_ref(e, n.ty, lanes, m, v, other);
-}
-
-/* ---- conversions ---- */
-
 static EmRef conv(Em *e, const char *op, MgTy from, MgTy to, EmRef v, int lanes) {
   MgStrbuf *b = em_at(e, v.level);
   EmRef r = em_new(e, v.level, lanes);
@@ -342,6 +325,34 @@ static EmRef conv(Em *e, const char *op, MgTy from, MgTy to, EmRef v, int lanes)
   mg_sb_putc(b, '\n');
   return r;
 }
+
+/* A stored value as a load of another type of the same width sees it. */
+static EmRef reread(Em *e, EmRef v, MgTy from, MgTy to, int lanes) {
+  if (from == to) return v;
+  if (from == TY_i1) {
+    v = conv(e, "zext", from, TY_u8, v, lanes);
+    from = TY_u8;
+  }
+  if (to == TY_i1) return from_memory(e, v, to, lanes);
+  return strcmp(em_ty(from), em_ty(to)) ? conv(e, "bitcast", from, to, v, lanes) : v;
+}
+
+static EmRef emit_load(Em *e, MgExpr n, ExprRef r, int lanes) {
+  BufRef buf = (BufRef)n.u.i;
+  for (uint32_t i = e->nfwd; i-- > 0 && !n.src[1];) {
+    EmFwd *f = &e->fwd[i];
+    if (f->buf == buf && f->index == n.src[0] && f->level <= e->depth && f->serial == e->scope[f->level].serial)
+      return reread(e, em_value(e, f->value, lanes), mg_expr(e->x, f->value)->ty, n.ty, lanes);
+  }
+  int floor = load_floor(e, buf);
+  EmRef v = lanes > 1 ? load_vector(e, n, r, n.ty, floor) : load_scalar(e, n, n.ty, floor);
+  v = from_memory(e, v, n.ty, lanes);
+  if (!n.src[1]) return v;
+  EmRef m = em_value(e, n.src[1], lanes), other = em_value(e, n.src[2], lanes);
+  return select_ref(e, n.ty, lanes, m, v, other);
+}
+
+/* ---- conversions ---- */
 
 static EmRef to_bf16(Em *e, EmRef v, int lanes) { /* nearest even; NaN gives 0x7fc0 */
   EmRef u = conv(e, "bitcast", TY_f32, TY_u32, v, lanes);
@@ -443,7 +454,7 @@ EmRef em_value(Em *e, ExprRef r, int lanes) {
   if (e->rc || !tables(e) || e->x->nomem) return kint(e, TY_i64, 0, 1);
   if (mg_expr(e->x, r)->op == OP_const) return konst(r, lanes);
   EmMemo *m = &e->memo[lanes > 1][r];
-  if (m->serial && m->level <= e->depth && m->serial == e->scope[m->level].serial)
+  if (m->serial && m->lanes == lanes && m->level <= e->depth && m->serial == e->scope[m->level].serial)
     return (EmRef){.id = m->id, .lanes = (uint8_t)lanes, .level = m->level};
   EmRef v;
   if (lanes > 1 && !em_varies(e, r)) v = em_value(e, r, 1);
@@ -451,7 +462,7 @@ EmRef em_value(Em *e, ExprRef r, int lanes) {
   if (v.id == -1) return (EmRef){.id = -1, .k = v.k, .lanes = (uint8_t)lanes, .level = v.level};
   if (lanes > v.lanes) v = broadcast(e, v, mg_expr(e->x, r)->ty, lanes);
   /* The loop variable of an unrolled copy and a reduced value change without leaving their scope. */
-  if (!e->rc) e->memo[lanes > 1][r] = (EmMemo){.id = v.id, .level = v.level, .serial = e->scope[v.level].serial};
+  if (!e->rc) e->memo[lanes > 1][r] = (EmMemo){.id = v.id, .level = v.level, .lanes = (uint8_t)lanes, .serial = e->scope[v.level].serial};
   return v;
 }
 

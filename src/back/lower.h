@@ -69,6 +69,9 @@ struct LwRow {
 
 const LwRow *lw_row(const char *full); /* NULL: no lowering */
 const LwRow *lw_row_for(const MgGraph *g, const MgNode *n); /* the same, after dtype, rank and row->ok checks */
+/* LwOk of ops for which ATen has kernels of floating types only, or none for bool: the call then raises its error. */
+bool lw_ok_float(const MgGraph *g, const MgNode *n);
+bool lw_ok_not_bool(const MgGraph *g, const MgNode *n);
 
 /* ---- reading (lower_value.c) ---- */
 MgVal *lw_meta(Lower *L, ValRef v);

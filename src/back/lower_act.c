@@ -56,7 +56,7 @@ static ExprRef act_prelu(LwPt *p) {
 /* aten::prelu: a weight of one element, or one per channel (dimension 1) */
 static bool ok_prelu(const MgGraph *g, const MgNode *n) {
   const MgVal *w = mg_val(g, lw_arg_val(n, 1));
-  return w->ndim == 0 || (w->ndim == 1 && mg_sym_is(g->x, w->size[0], 1));
+  return lw_ok_float(g, n) && (w->ndim == 0 || (w->ndim == 1 && mg_sym_is(g->x, w->size[0], 1)));
 }
 static ExprRef act_softplus(LwPt *p) {
   ExprRef x = pt_arg(p, 0), b = C(pt_float(p, 1, 1)), xb = MUL(x, b);
@@ -108,13 +108,13 @@ static MgRc act_glu(Lower *L, MgNode *n, const LwRow *r) {
 
 #define A(name, ok, fn) {"aten::" name, lw_point, ok, fn, 0, TR_result, 0},
 const LwRow lw_rows_act[] = {
-  A("sigmoid", NULL, act_sigmoid) A("relu", NULL, act_relu) A("relu6", NULL, act_relu6) A("hardtanh", NULL, act_hardtanh)
-  A("hardswish", NULL, act_hardswish) A("hardsigmoid", NULL, act_hardsigmoid) A("silu", NULL, act_silu)
-  A("gelu", NULL, act_gelu) A("mish", NULL, act_mish) A("elu", NULL, act_elu) A("selu", NULL, act_selu)
-  A("celu", NULL, act_celu) A("leaky_relu", NULL, act_leaky) A("prelu", ok_prelu, act_prelu)
-  A("_prelu_kernel", NULL, act_prelu) A("softplus", NULL, act_softplus) A("softshrink", NULL, act_softshrink)
-  A("hardshrink", NULL, act_hardshrink) A("threshold", NULL, act_threshold) A("log_sigmoid", NULL, act_logsigmoid)
-  {"aten::log_sigmoid_forward", act_logsigmoid_forward, NULL, NULL, 0, TR_result, 0},
-  {"aten::glu", act_glu, NULL, NULL, 0, TR_result, 0},
+  A("sigmoid", NULL, act_sigmoid) A("relu", lw_ok_not_bool, act_relu) A("relu6", lw_ok_not_bool, act_relu6) A("hardtanh", lw_ok_not_bool, act_hardtanh)
+  A("hardswish", lw_ok_float, act_hardswish) A("hardsigmoid", lw_ok_float, act_hardsigmoid) A("silu", lw_ok_float, act_silu)
+  A("gelu", lw_ok_float, act_gelu) A("mish", lw_ok_float, act_mish) A("elu", lw_ok_float, act_elu) A("selu", lw_ok_float, act_selu)
+  A("celu", lw_ok_float, act_celu) A("leaky_relu", lw_ok_float, act_leaky) A("prelu", ok_prelu, act_prelu)
+  A("_prelu_kernel", lw_ok_float, act_prelu) A("softplus", lw_ok_float, act_softplus) A("softshrink", lw_ok_float, act_softshrink)
+  A("hardshrink", lw_ok_float, act_hardshrink) A("threshold", lw_ok_not_bool, act_threshold) A("log_sigmoid", lw_ok_float, act_logsigmoid)
+  {"aten::log_sigmoid_forward", act_logsigmoid_forward, lw_ok_float, NULL, 0, TR_result, 0},
+  {"aten::glu", act_glu, lw_ok_float, NULL, 0, TR_result, 0},
   {0},
 };

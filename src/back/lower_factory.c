@@ -22,7 +22,8 @@ static MgRc factory_arange(Lower *L, MgNode *n, const LwRow *r) { /* op: 0 (end)
   return lw_define(L, n->out[0], mg_ex_cvt(L->x, ty, e));
 }
 static bool ok_arange(const MgGraph *g, const MgNode *n) { /* integer results of float steps are eager's business */
-  if (mg_dtype_is_float((MgDtype)mg_val(g, n->out[0])->dtype)) return true;
+  if (lw_ok_float(g, n)) return true;
+  if (!lw_ok_not_bool(g, n)) return false;
   for (int k = 0; k < 3 && k < n->narg; k++)
     if (lw_arg(n, k)->tag == MA_float) return false;
   return true;
@@ -57,7 +58,6 @@ static MgRc factory_tri(Lower *L, MgNode *n, const LwRow *r) {
   ExprRef keep = r->op ? lw_op2(L, OP_le, lim, at[nd - 1]) : lw_op2(L, OP_le, at[nd - 1], lim);
   return lw_define(L, n->out[0], lw_where(L, keep, lw_at(L, lw_arg_val(n, 0), at), lw_const(L, factory_ty(L, n), 0)));
 }
-static bool ok_float(const MgGraph *g, const MgNode *n) { return mg_dtype_is_float((MgDtype)mg_val(g, n->out[0])->dtype); }
 /* bernoulli and others draw numbers: extern.  dropout that does not drop is a copy. */
 static MgRc factory_no_dropout(Lower *L, MgNode *n, const LwRow *r) {
   ExprRef at[LW_MAX_NDIM];
@@ -82,8 +82,8 @@ const LwRow lw_rows_factory[] = {
   {"aten::arange", factory_arange, ok_arange, NULL, 0, 0, 0, NULL},
   {"aten::arange.start", factory_arange, ok_arange, NULL, 1, 0, 0, NULL},
   {"aten::arange.start_step", factory_arange, ok_arange, NULL, 2, 0, 0, NULL},
-  {"aten::linspace", factory_linspace, ok_float, NULL, 0, 0, 0, NULL},
-  {"aten::logspace", factory_linspace, ok_float, NULL, 3, 0, 0, NULL},
+  {"aten::linspace", factory_linspace, lw_ok_float, NULL, 0, 0, 0, NULL},
+  {"aten::logspace", factory_linspace, lw_ok_float, NULL, 3, 0, 0, NULL},
   F("eye", factory_eye, 0) F("eye.m", factory_eye, 0)
   F("tril", factory_tri, 0) F("triu", factory_tri, 1)
   {"aten::native_dropout", factory_no_dropout, ok_no_dropout, NULL, 0, 0, 0, NULL},

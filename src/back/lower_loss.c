@@ -34,7 +34,6 @@ static MgRc loss_elements(Lower *L, MgNode *n, const LwRow *r) {
   lw_define_view(L, v, &out);
   return MG_OK;
 }
-static bool ok_float_result(const MgGraph *g, const MgNode *n) { return mg_dtype_is_float((MgDtype)mg_val(g, n->out[0])->dtype); }
 
 static ExprRef loss_mse(LwPt *p) {
   ExprRef d = SUB(pt_arg(p, 0), pt_arg(p, 1));
@@ -155,7 +154,7 @@ static MgRc nll_forward(Lower *L, MgNode *n, const LwRow *r) {
 }
 static bool ok_nll(const MgGraph *g, const MgNode *n) {
   ValRef t = lw_arg_val(n, 1);
-  return t && mg_val(g, t)->dtype == DT_i64 && mg_val(g, t)->ndim == mg_val(g, lw_arg_val(n, 0))->ndim - 1;
+  return t && lw_ok_float(g, n) && mg_val(g, t)->dtype == DT_i64 && mg_val(g, t)->ndim == mg_val(g, lw_arg_val(n, 0))->ndim - 1;
 }
 
 /* nll_loss_backward(grad, self, target, weight, reduction, ignore_index, total_weight) */
@@ -183,7 +182,7 @@ static bool ok_nll_backward(const MgGraph *g, const MgNode *n) {
          (lw_arg_val(n, 6) && mg_val(g, lw_arg_val(n, 6))->ndim == 0);
 }
 
-#define E(name, fn, kred) {"aten::" name, loss_elements, ok_float_result, fn, kred, TR_result, LWF_multi, NULL},
+#define E(name, fn, kred) {"aten::" name, loss_elements, lw_ok_float, fn, kred, TR_result, LWF_multi, NULL},
 const LwRow lw_rows_loss[] = {
   E("mse_loss", loss_mse, 2) E("smooth_l1_loss", loss_smooth_l1, 2) E("huber_loss", loss_huber, 2)
   E("binary_cross_entropy", loss_bce, 3) E("binary_cross_entropy_with_logits", loss_bce_logits, 4)

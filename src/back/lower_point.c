@@ -170,10 +170,15 @@ static ExprRef pt_fminmax(LwPt *p) {
   if (!mg_ty_is_float(p->ty)) return m;
   return WHERE(pt_1(p, OP_isnan, a), b, WHERE(pt_1(p, OP_isnan, b), a, m));
 }
-/* Comparison of bools goes through integers. */
+/* Comparison of bools goes through integers; numbers and 0-dim tensors have the 16-bit values they would have in memory. */
 static ExprRef pt_cmp(LwPt *p) {
-  MgTy ty = p->ty == TY_i1 ? TY_u8 : p->ty;
-  return pt_2(p, (MgScalarOp)p->r->op, pt_arg_as(p, 0, ty), pt_arg_as(p, 1, ty));
+  MgTy ty = p->ty == TY_i1 ? TY_u8 : p->ty, mem = mg_dtype_ty(point_common(p->L->g, p->n));
+  ExprRef a[2];
+  for (int k = 0; k < 2; k++) {
+    a[k] = pt_arg_as(p, k, ty);
+    if (mem == TY_f16 || mem == TY_bf16) a[k] = mg_ex_cvt(p->L->x, ty, mg_ex_cvt(p->L->x, mem, a[k]));
+  }
+  return pt_2(p, (MgScalarOp)p->r->op, a[0], a[1]);
 }
 static ExprRef pt_bool(LwPt *p, int k) { return pt_arg_as(p, k, TY_i1); }
 static ExprRef pt_logical2(LwPt *p) { return pt_2(p, (MgScalarOp)p->r->op, pt_bool(p, 0), pt_bool(p, 1)); }
@@ -321,12 +326,20 @@ static ExprRef pt_lerp(LwPt *p) {
 }
 static ExprRef pt_ldexp(LwPt *p) { return MUL(pt_arg(p, 0), pt_1(p, OP_exp2, pt_arg(p, 1))); }
 
-static bool ok_not_bool_result(const MgGraph *g, const MgNode *n) { return mg_val(g, n->out[0])->dtype != DT_bool; }
 static bool ok_int_result(const MgGraph *g, const MgNode *n) {
   MgDtype d = (MgDtype)mg_val(g, n->out[0])->dtype;
   return d == DT_bool || mg_dtype_is_int(d);
 }
-static bool ok_float_result(const MgGraph *g, const MgNode *n) { return mg_dtype_is_float((MgDtype)mg_val(g, n->out[0])->dtype); }
+static bool ok_shift(const MgGraph *g, const MgNode *n) { return mg_dtype_is_int((MgDtype)mg_val(g, n->out[0])->dtype); }
+/* What the op computes in is decided by its arguments; ATen refuses some of their dtypes whatever the other one is. */
+static bool ok_arg_kinds(const MgGraph *g, const MgNode *n, bool (*takes)(MgDtype)) {
+  for (int i = 0; i < 2 && i < n->narg; i++)
+    if (lw_arg_val(n, i) && !takes((MgDtype)mg_val(g, lw_arg_val(n, i))->dtype)) return false;
+  return true;
+}
+static bool takes_number(MgDtype d) { return d != DT_bool; }
+static bool ok_sub(const MgGraph *g, const MgNode *n) { return ok_arg_kinds(g, n, takes_number); }
+static bool ok_logaddexp(const MgGraph *g, const MgNode *n) { return ok_arg_kinds(g, n, mg_dtype_is_float); }
 /* A copy to another device is a call. */
 static bool ok_same_device(const MgGraph *g, const MgNode *n) {
   ValRef v = lw_arg_val(n, 0), o = n->out[0];
@@ -342,16 +355,16 @@ static bool ok_same_device_src(const MgGraph *g, const MgNode *n) {
 #define PE(name, ok, fn, op, ty) {"aten::" name, lw_point, ok, fn, op, ty, 0},
 #define TS(M, name, ...) M(name ".Tensor", __VA_ARGS__) M(name ".Scalar", __VA_ARGS__)
 #define TSS(M, name, ...) TS(M, name, __VA_ARGS__) M(name ".Scalar_Tensor", __VA_ARGS__)
-#define SHIFT(name, op) PE(name ".Tensor", ok_not_bool_result, pt_shift, op, TR_result) \
-  PE(name ".Tensor_Scalar", ok_not_bool_result, pt_shift, op, TR_result) \
-  PE(name ".Scalar_Tensor", ok_not_bool_result, pt_shift, op, TR_result)
+#define SHIFT(name, op) PE(name ".Tensor", ok_shift, pt_shift, op, TR_result) \
+  PE(name ".Tensor_Scalar", ok_shift, pt_shift, op, TR_result) \
+  PE(name ".Scalar_Tensor", ok_shift, pt_shift, op, TR_result)
 #define CMP(name, op) TS(PE, name, NULL, pt_cmp, op, TR_common)
 
 const LwRow lw_rows_point[] = {
-  PE("abs", NULL, pt_abs, 0, TR_result) P1("neg", OP_neg) PE("positive", NULL, pt_copy, 0, TR_result)
-  PE("floor", NULL, pt_round_op, OP_floor, TR_result) PE("ceil", NULL, pt_round_op, OP_ceil, TR_result)
-  PE("round", NULL, pt_round_op, OP_round, TR_result) PE("trunc", NULL, pt_round_op, OP_trunc, TR_result)
-  PE("round.decimals", NULL, pt_round_decimals, 0, TR_result) PE("frac", NULL, pt_frac, 0, TR_result)
+  PE("abs", lw_ok_not_bool, pt_abs, 0, TR_result) P1("neg", OP_neg) PE("positive", NULL, pt_copy, 0, TR_result)
+  PE("floor", lw_ok_not_bool, pt_round_op, OP_floor, TR_result) PE("ceil", lw_ok_not_bool, pt_round_op, OP_ceil, TR_result)
+  PE("round", lw_ok_not_bool, pt_round_op, OP_round, TR_result) PE("trunc", lw_ok_not_bool, pt_round_op, OP_trunc, TR_result)
+  PE("round.decimals", lw_ok_float, pt_round_decimals, 0, TR_result) PE("frac", lw_ok_float, pt_frac, 0, TR_result)
   PE("sign", NULL, pt_sign, 0, TR_result) PE("sgn", NULL, pt_sign, 0, TR_result)
   PE("square", NULL, pt_square, 0, TR_result) PE("conj_physical", NULL, pt_copy, 0, TR_result)
   PE("_conj_physical", NULL, pt_copy, 0, TR_result)
@@ -365,23 +378,23 @@ const LwRow lw_rows_point[] = {
   PE("rad2deg", NULL, pt_deg, 1, TR_result) PE("special_entr", NULL, pt_entr, 0, TR_result)
   PE("special_ndtr", NULL, pt_ndtr, 0, TR_result) PE("angle", NULL, pt_angle, 0, TR_result)
   PE("nan_to_num", NULL, pt_nan_to_num, 0, TR_result)
-  TS(PE, "add", NULL, pt_add, 0, TR_result) TS(PE, "sub", ok_not_bool_result, pt_sub, 0, TR_result)
-  TS(PE, "rsub", ok_not_bool_result, pt_rsub, 0, TR_result) TS(PE, "mul", NULL, pt_mul, 0, TR_result)
+  TS(PE, "add", NULL, pt_add, 0, TR_result) TS(PE, "sub", ok_sub, pt_sub, 0, TR_result)
+  TS(PE, "rsub", ok_sub, pt_rsub, 0, TR_result) TS(PE, "mul", NULL, pt_mul, 0, TR_result)
   TS(PE, "div", NULL, pt_div, 0, TR_result) TS(PE, "true_divide", NULL, pt_div, 0, TR_result)
-  PE("div.Tensor_mode", ok_not_bool_result, pt_div_mode, 0, TR_result)
-  PE("div.Scalar_mode", ok_not_bool_result, pt_div_mode, 0, TR_result)
-  PE("floor_divide", ok_not_bool_result, pt_floor_divide, 0, TR_result)
-  PE("floor_divide.Scalar", ok_not_bool_result, pt_floor_divide, 0, TR_result)
-  TSS(PE, "remainder", ok_not_bool_result, pt_intdiv, OP_mod, TR_result)
-  TS(PE, "fmod", ok_not_bool_result, pt_intdiv, OP_fmod, TR_result)
+  PE("div.Tensor_mode", lw_ok_not_bool, pt_div_mode, 0, TR_result)
+  PE("div.Scalar_mode", lw_ok_not_bool, pt_div_mode, 0, TR_result)
+  PE("floor_divide", lw_ok_not_bool, pt_floor_divide, 0, TR_result)
+  PE("floor_divide.Scalar", lw_ok_not_bool, pt_floor_divide, 0, TR_result)
+  TSS(PE, "remainder", lw_ok_not_bool, pt_intdiv, OP_mod, TR_result)
+  TS(PE, "fmod", lw_ok_not_bool, pt_intdiv, OP_fmod, TR_result)
   PE("maximum", NULL, pt_minmax, OP_max, TR_result) PE("minimum", NULL, pt_minmax, OP_min, TR_result)
   PE("max.other", NULL, pt_minmax, OP_max, TR_result) PE("min.other", NULL, pt_minmax, OP_min, TR_result)
   PE("fmax", NULL, pt_fminmax, OP_max, TR_result) PE("fmin", NULL, pt_fminmax, OP_min, TR_result)
-  PE("pow.Tensor_Tensor", ok_not_bool_result, pt_pow, 0, TR_result)
-  PE("pow.Tensor_Scalar", ok_not_bool_result, pt_pow, 0, TR_result)
-  PE("pow.Scalar", ok_not_bool_result, pt_pow, 0, TR_result)
-  PE("float_power.Tensor_Tensor", ok_float_result, pt_pow, 0, TR_result)
-  PE("float_power.Tensor_Scalar", ok_float_result, pt_pow, 0, TR_result)
+  PE("pow.Tensor_Tensor", lw_ok_not_bool, pt_pow, 0, TR_result)
+  PE("pow.Tensor_Scalar", lw_ok_not_bool, pt_pow, 0, TR_result)
+  PE("pow.Scalar", lw_ok_not_bool, pt_pow, 0, TR_result)
+  PE("float_power.Tensor_Tensor", lw_ok_float, pt_pow, 0, TR_result)
+  PE("float_power.Tensor_Scalar", lw_ok_float, pt_pow, 0, TR_result)
   TSS(PE, "bitwise_and", ok_int_result, pt_bitop, OP_and, TR_result)
   TSS(PE, "bitwise_or", ok_int_result, pt_bitop, OP_or, TR_result)
   TSS(PE, "bitwise_xor", ok_int_result, pt_bitop, OP_xor, TR_result)
@@ -389,14 +402,14 @@ const LwRow lw_rows_point[] = {
   TS(PE, "__xor__", ok_int_result, pt_bitop, OP_xor, TR_result)
   PE("bitwise_not", ok_int_result, pt_bitnot, 0, TR_result)
   SHIFT("bitwise_left_shift", OP_shl) SHIFT("bitwise_right_shift", OP_shr)
-  TS(PE, "__lshift__", ok_not_bool_result, pt_shift, OP_shl, TR_result)
-  TS(PE, "__rshift__", ok_not_bool_result, pt_shift, OP_shr, TR_result)
-  P2("nextafter", OP_nextafter) P2("atan2", OP_atan2) TS(P2, "copysign", OP_copysign)
-  PE("hypot", NULL, pt_hypot, 0, TR_result) PE("heaviside", NULL, pt_heaviside, 0, TR_result)
-  PE("logaddexp", NULL, pt_logaddexp, 0, TR_result) PE("logaddexp2", NULL, pt_logaddexp, 1, TR_result)
+  TS(PE, "__lshift__", ok_shift, pt_shift, OP_shl, TR_result)
+  TS(PE, "__rshift__", ok_shift, pt_shift, OP_shr, TR_result)
+  PE("nextafter", lw_ok_float, pt_op2, OP_nextafter, TR_result) P2("atan2", OP_atan2) TS(P2, "copysign", OP_copysign)
+  PE("hypot", lw_ok_float, pt_hypot, 0, TR_result) PE("heaviside", NULL, pt_heaviside, 0, TR_result)
+  PE("logaddexp", ok_logaddexp, pt_logaddexp, 0, TR_result) PE("logaddexp2", ok_logaddexp, pt_logaddexp, 1, TR_result)
   PE("xlogy.Tensor", NULL, pt_xlogy, OP_log, TR_result) PE("xlogy.Scalar_Other", NULL, pt_xlogy, OP_log, TR_result)
   PE("xlogy.Scalar_Self", NULL, pt_xlogy, OP_log, TR_result)
-  PE("special_xlog1py", NULL, pt_xlogy, OP_log1p, TR_result) PE("ldexp.Tensor", ok_float_result, pt_ldexp, 0, TR_result)
+  PE("special_xlog1py", NULL, pt_xlogy, OP_log1p, TR_result) PE("ldexp.Tensor", lw_ok_float, pt_ldexp, 0, TR_result)
   CMP("eq", OP_eq) CMP("ne", OP_ne) CMP("lt", OP_lt) CMP("le", OP_le) CMP("gt", OP_gt) CMP("ge", OP_ge)
   PE("logical_and", NULL, pt_logical2, OP_and, TR_result) PE("logical_or", NULL, pt_logical2, OP_or, TR_result)
   PE("logical_xor", NULL, pt_logical2, OP_xor, TR_result) PE("logical_not", NULL, pt_logical_not, 0, TR_result)
@@ -407,11 +420,11 @@ const LwRow lw_rows_point[] = {
   PE("where.self", NULL, pt_where_op, 0, TR_result) PE("where.ScalarSelf", NULL, pt_where_op, 0, TR_result)
   PE("where.ScalarOther", NULL, pt_where_op, 0, TR_result) PE("where.Scalar", NULL, pt_where_op, 0, TR_result)
   TS(PE, "masked_fill", NULL, pt_masked_fill, 0, TR_result)
-  PE("clamp", NULL, pt_clamp, 0, TR_result) PE("clamp.Tensor", NULL, pt_clamp, 0, TR_result)
-  PE("clamp_min", NULL, pt_clamp, 1, TR_result) PE("clamp_min.Tensor", NULL, pt_clamp, 1, TR_result)
-  PE("clamp_max", NULL, pt_clamp, 2, TR_result) PE("clamp_max.Tensor", NULL, pt_clamp, 2, TR_result)
-  PE("addcmul", ok_not_bool_result, pt_addcmul, OP_mul, TR_result) PE("addcdiv", ok_float_result, pt_addcmul, OP_div, TR_result)
-  PE("lerp.Scalar", NULL, pt_lerp, 0, TR_result) PE("lerp.Tensor", NULL, pt_lerp, 0, TR_result)
+  PE("clamp", lw_ok_not_bool, pt_clamp, 0, TR_result) PE("clamp.Tensor", lw_ok_not_bool, pt_clamp, 0, TR_result)
+  PE("clamp_min", lw_ok_not_bool, pt_clamp, 1, TR_result) PE("clamp_min.Tensor", lw_ok_not_bool, pt_clamp, 1, TR_result)
+  PE("clamp_max", lw_ok_not_bool, pt_clamp, 2, TR_result) PE("clamp_max.Tensor", lw_ok_not_bool, pt_clamp, 2, TR_result)
+  PE("addcmul", lw_ok_not_bool, pt_addcmul, OP_mul, TR_result) PE("addcdiv", lw_ok_float, pt_addcmul, OP_div, TR_result)
+  PE("lerp.Scalar", lw_ok_float, pt_lerp, 0, TR_result) PE("lerp.Tensor", lw_ok_float, pt_lerp, 0, TR_result)
   /* copies and casts */
   PE("clone", NULL, pt_copy, 0, TR_result) PE("contiguous", NULL, pt_copy, 0, TR_result)
   PE("_to_copy", ok_same_device, pt_cast, 0, TR_result) PE("to.dtype", ok_same_device, pt_cast, 0, TR_result)

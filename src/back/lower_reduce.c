@@ -190,6 +190,7 @@ static MgRc reduce_norm(Lower *L, MgNode *n, int kp, int kdim, int kkeep) {
   if (!lw_red_init(L, n, kdim, kkeep, reduce_ty(L, v), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
   double p = lw_arg_float(L->g, n, kp, 2);
   ExprRef x = lw_red_src(&q), a = lw_op1(L, OP_abs, x), red = mg_ex_red(L->x, q.ty);
+  if (p != 0 && mg_sym_is(L->x, q.count, 1)) return lw_red_into(&q, v, RED_sum, a, 0); /* even where its power overflows */
   if (p == INFINITY) return lw_red_into(&q, v, RED_max, a, 0);
   if (p == -INFINITY) return lw_red_into(&q, v, RED_min, a, 0);
   if (p == 0) return lw_red_into(&q, v, RED_sum, mg_ex_cvt(L->x, q.ty, mg_ex_cvt(L->x, TY_i1, x)), 0);
@@ -246,30 +247,30 @@ static MgRc reduce_scan(Lower *L, MgNode *n, const LwRow *r) {
   return MG_OK;
 }
 
-static bool ok_float_out(const MgGraph *g, const MgNode *n) { return mg_dtype_is_float((MgDtype)mg_val(g, n->out[0])->dtype); }
+static bool ok_arg(const MgGraph *g, const MgNode *n) { return mg_val(g, lw_arg_val(n, 0))->dtype != DT_bool; }
 
 #define R(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, 0, NULL},
 #define RM(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_multi, NULL},
-#define VARS(name, op) RM(name, ok_float_out, reduce_var_all, op) RM(name ".dim", ok_float_out, reduce_var_dim, op) \
-  RM(name ".correction", ok_float_out, reduce_var_corr, op)
+#define VARS(name, op) RM(name, lw_ok_float, reduce_var_all, op) RM(name ".dim", lw_ok_float, reduce_var_dim, op) \
+  RM(name ".correction", lw_ok_float, reduce_var_corr, op)
 const LwRow lw_rows_reduce[] = {
   R("sum", NULL, reduce_sum_all, R_sum) R("sum.dim_IntList", NULL, reduce_sum_dim, R_sum)
-  R("mean", ok_float_out, reduce_sum_all, R_mean) R("mean.dim", ok_float_out, reduce_sum_dim, R_mean)
+  R("mean", lw_ok_float, reduce_sum_all, R_mean) R("mean.dim", lw_ok_float, reduce_sum_dim, R_mean)
   R("prod", NULL, reduce_sum_all, R_prod) R("prod.dim_int", NULL, reduce_sum_dim, R_prod)
-  R("nansum", NULL, reduce_sum_dim, R_nansum) RM("nanmean", ok_float_out, reduce_sum_dim, R_nanmean)
+  R("nansum", NULL, reduce_sum_dim, R_nansum) RM("nanmean", lw_ok_float, reduce_sum_dim, R_nanmean)
   R("count_nonzero", NULL, reduce_sum_dim, R_count) R("count_nonzero.dim_IntList", NULL, reduce_sum_dim, R_count)
   R("any", NULL, reduce_plain, RED_any) R("any.dim", NULL, reduce_plain, RED_any) R("any.dims", NULL, reduce_plain, RED_any)
   R("all", NULL, reduce_plain, RED_all) R("all.dim", NULL, reduce_plain, RED_all) R("all.dims", NULL, reduce_plain, RED_all)
   R("amax", NULL, reduce_plain, RED_max) R("amin", NULL, reduce_plain, RED_min)
   R("max", NULL, reduce_plain, RED_max) R("min", NULL, reduce_plain, RED_min)
-  R("argmax", NULL, reduce_arg, RED_argmax) R("argmin", NULL, reduce_arg, RED_argmin)
+  R("argmax", ok_arg, reduce_arg, RED_argmax) R("argmin", ok_arg, reduce_arg, RED_argmin)
   RM("max.dim", NULL, reduce_max_dim, RED_max) RM("min.dim", NULL, reduce_max_dim, RED_min)
   RM("aminmax", NULL, reduce_aminmax, 0)
   VARS("var", 0) VARS("std", VAR_sqrt) VARS("var_mean", VAR_mean) VARS("std_mean", VAR_sqrt | VAR_mean)
-  R("linalg_vector_norm", ok_float_out, reduce_norm_dim, 0) R("norm.Scalar", ok_float_out, reduce_norm_all, 0)
-  R("norm.ScalarOpt_dim", ok_float_out, reduce_norm_dim, 0) R("norm.ScalarOpt_dim_dtype", ok_float_out, reduce_norm_dim, 0)
-  R("norm.ScalarOpt_dtype", ok_float_out, reduce_norm_all, 0)
-  RM("logsumexp", ok_float_out, reduce_logsumexp, 0)
+  R("linalg_vector_norm", lw_ok_float, reduce_norm_dim, 0) R("norm.Scalar", lw_ok_float, reduce_norm_all, 0)
+  R("norm.ScalarOpt_dim", lw_ok_float, reduce_norm_dim, 0) R("norm.ScalarOpt_dim_dtype", lw_ok_float, reduce_norm_dim, 0)
+  R("norm.ScalarOpt_dtype", lw_ok_float, reduce_norm_all, 0)
+  RM("logsumexp", lw_ok_float, reduce_logsumexp, 0)
   R("cumsum", NULL, reduce_scan, RED_sum) R("cumprod", NULL, reduce_scan, RED_prod)
   {0},
 };

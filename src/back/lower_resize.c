@@ -199,17 +199,17 @@ static MgRc resize_backward(Lower *L, MgNode *n, const LwRow *r) {
   return MG_OK;
 }
 
-static bool ok_float(const MgGraph *g, const MgNode *n) { return mg_dtype_is_float((MgDtype)mg_val(g, n->out[0])->dtype); }
 
 #define Z(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_multi, NULL},
 #define ZV(name, ok, op) Z(name, ok, resize_forward, op) Z(name ".vec", ok, resize_forward, op)
-#define ZB(name, ok, op) ZV(name, ok, op) Z(name "_backward", ok_float, resize_backward, op)
+static bool ok_nearest(const MgGraph *g, const MgNode *n) { return lw_ok_float(g, n) || mg_val(g, n->out[0])->dtype == DT_u8; }
+#define ZB(name, ok, op) ZV(name, ok, op) Z(name "_backward", lw_ok_float, resize_backward, op)
 const LwRow lw_rows_resize[] = {
-  ZB("upsample_nearest1d", NULL, RS(RS_nearest, 1)) ZB("upsample_nearest2d", NULL, RS(RS_nearest, 2))
-  ZB("upsample_nearest3d", NULL, RS(RS_nearest, 3))
-  ZB("_upsample_nearest_exact1d", NULL, RS(RS_exact, 1)) ZB("_upsample_nearest_exact2d", NULL, RS(RS_exact, 2))
-  ZB("_upsample_nearest_exact3d", NULL, RS(RS_exact, 3))
-  ZB("upsample_linear1d", ok_float, RS(RS_linear, 1)) ZB("upsample_bilinear2d", ok_float, RS(RS_linear, 2))
-  ZB("upsample_trilinear3d", ok_float, RS(RS_linear, 3)) ZB("upsample_bicubic2d", ok_float, RS(RS_cubic, 2))
+  ZB("upsample_nearest1d", ok_nearest, RS(RS_nearest, 1)) ZB("upsample_nearest2d", ok_nearest, RS(RS_nearest, 2))
+  ZB("upsample_nearest3d", ok_nearest, RS(RS_nearest, 3))
+  ZB("_upsample_nearest_exact1d", ok_nearest, RS(RS_exact, 1)) ZB("_upsample_nearest_exact2d", ok_nearest, RS(RS_exact, 2))
+  ZB("_upsample_nearest_exact3d", ok_nearest, RS(RS_exact, 3))
+  ZB("upsample_linear1d", lw_ok_float, RS(RS_linear, 1)) ZB("upsample_bilinear2d", lw_ok_float, RS(RS_linear, 2))
+  ZB("upsample_trilinear3d", lw_ok_float, RS(RS_linear, 3)) ZB("upsample_bicubic2d", lw_ok_float, RS(RS_cubic, 2))
   {0},
 };

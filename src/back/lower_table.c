@@ -54,6 +54,9 @@ const LwRow *lw_row_for(const MgGraph *g, const MgNode *n) {
   return r;
 }
 
+bool lw_ok_float(const MgGraph *g, const MgNode *n) { return mg_dtype_is_float((MgDtype)mg_val(g, n->out[0])->dtype); }
+bool lw_ok_not_bool(const MgGraph *g, const MgNode *n) { return mg_val(g, n->out[0])->dtype != DT_bool; }
+
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
 bool lw_arg_bool(const MgNode *n, int k, bool deflt) {

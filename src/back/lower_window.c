@@ -321,22 +321,29 @@ static MgRc window_col2im(Lower *L, MgNode *n, const LwRow *r) { /* (self, outpu
 }
 static bool ok_batched(const MgGraph *g, const MgNode *n) {
   int want = !strcmp(n->op->name, "aten::im2col") ? 4 : 3;
-  return ok_sizes(g, n) && mg_val(g, lw_arg_val(n, 0))->ndim == want && mg_dtype_is_float((MgDtype)mg_val(g, n->out[0])->dtype);
+  return ok_sizes(g, n) && mg_val(g, lw_arg_val(n, 0))->ndim == want && lw_ok_float(g, n);
+}
+static bool ok_max(const MgGraph *g, const MgNode *n) { return ok_sizes(g, n) && lw_ok_not_bool(g, n); }
+static bool ok_float_sizes(const MgGraph *g, const MgNode *n) { return ok_sizes(g, n) && lw_ok_float(g, n); }
+/* ATen's kernel knows no 16-bit types. */
+static bool ok_avg3d(const MgGraph *g, const MgNode *n) {
+  MgDtype d = (MgDtype)mg_val(g, n->out[0])->dtype;
+  return ok_sizes(g, n) && d != DT_bf16 && d != DT_f16;
 }
 
 #define W(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_multi, NULL},
 const LwRow lw_rows_window[] = {
-  W("max_pool1d", ok_sizes, window_max, 1) W("max_pool2d", ok_sizes, window_max, 2) W("max_pool3d", ok_sizes, window_max, 3)
-  W("max_pool2d_with_indices", ok_sizes, window_max, 2) W("max_pool3d_with_indices", ok_sizes, window_max, 3)
-  W("avg_pool1d", ok_sizes, window_avg, 1) W("avg_pool2d", ok_sizes, window_avg, 2) W("avg_pool3d", ok_sizes, window_avg, 3)
+  W("max_pool1d", ok_max, window_max, 1) W("max_pool2d", ok_max, window_max, 2) W("max_pool3d", ok_max, window_max, 3)
+  W("max_pool2d_with_indices", ok_max, window_max, 2) W("max_pool3d_with_indices", ok_max, window_max, 3)
+  W("avg_pool1d", ok_sizes, window_avg, 1) W("avg_pool2d", ok_sizes, window_avg, 2) W("avg_pool3d", ok_avg3d, window_avg, 3)
   W("adaptive_avg_pool1d", ok_sizes, window_adaptive_avg, 1) W("adaptive_avg_pool2d", ok_sizes, window_adaptive_avg, 2)
   W("_adaptive_avg_pool2d", ok_sizes, window_adaptive_avg, 2) W("adaptive_avg_pool3d", ok_sizes, window_adaptive_avg, 3)
   W("_adaptive_avg_pool3d", ok_sizes, window_adaptive_avg, 3)
-  W("adaptive_max_pool2d", ok_sizes, window_adaptive_max, 2) W("adaptive_max_pool3d", ok_sizes, window_adaptive_max, 3)
-  W("adaptive_max_pool2d_backward", ok_sizes, window_max_backward, 2)
+  W("adaptive_max_pool2d", ok_float_sizes, window_adaptive_max, 2) W("adaptive_max_pool3d", ok_float_sizes, window_adaptive_max, 3)
+  W("adaptive_max_pool2d_backward", ok_float_sizes, window_max_backward, 2)
   W("im2col", ok_batched, window_im2col, 2) W("col2im", ok_batched, window_col2im, 2)
-  W("max_pool2d_with_indices_backward", ok_sizes, window_max_backward, 2)
-  W("max_pool3d_with_indices_backward", ok_sizes, window_max_backward, 3)
+  W("max_pool2d_with_indices_backward", ok_float_sizes, window_max_backward, 2)
+  W("max_pool3d_with_indices_backward", ok_float_sizes, window_max_backward, 3)
   W("_adaptive_avg_pool2d_backward", ok_adaptive_backward, window_adaptive_backward, 2)
   W("_adaptive_avg_pool3d_backward", ok_adaptive_backward, window_adaptive_backward, 3)
   W("avg_pool2d_backward", ok_sizes, window_avg_backward, 2) W("avg_pool3d_backward", ok_sizes, window_avg_backward, 3)

@@ -18,6 +18,7 @@ static void autograd_dealloc(PyObject *o) {
   free(a->tangent);
   free(a->diff);
   free(a->grad);
+  free(a->bits);
   free(a->reach);
   free(a->keep);
   free(a->copy);
@@ -87,6 +88,7 @@ static MgRc autograd_grads(MgAutograd *a, MgRec *r) {
     for (uint32_t k = 0; k < i && a->grad[i] < 0; k++)
       if (j->grad[k] == j->grad[i]) a->grad[i] = a->grad[k];
     if (a->grad[i] >= 0) continue;
+    a->bits[a->ngrad] = mg_val(g, j->grad[i])->bits;
     a->grad[i] = (int32_t)a->ngrad++;
     TRY(mg_graph_output(g, j->grad[i]));
   }
@@ -154,11 +156,12 @@ static MgAutograd *autograd_new(const MgJointRec *j, uint32_t nprimal) {
   a->tangent = mg_calloc(j->nthrough + 1, sizeof *a->tangent);
   a->diff = mg_calloc(j->ndiff + 1, sizeof *a->diff);
   a->grad = mg_calloc(j->ndiff + 1, sizeof *a->grad);
+  a->bits = mg_calloc(j->ndiff + 1, sizeof *a->bits);
   a->reach = mg_calloc(j->ndiff + 1, sizeof *a->reach);
   a->keep = mg_calloc(nprimal + 1, sizeof *a->keep);
   a->copy = mg_calloc(nprimal + 1, sizeof *a->copy);
   a->written = mg_calloc(nprimal + 1, sizeof *a->written);
-  if (a->res && a->tangent && a->diff && a->grad && a->reach && a->keep && a->copy && a->written) return a;
+  if (a->res && a->tangent && a->diff && a->grad && a->bits && a->reach && a->keep && a->copy && a->written) return a;
   Py_DECREF(a);
   return (MgAutograd *)PyErr_NoMemory();
 }

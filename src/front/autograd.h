@@ -25,6 +25,7 @@ typedef struct MgAutograd {
   MgTangent *tangent;   /* nthrough */
   uint32_t *diff;       /* primals that require grad */
   int32_t *grad;        /* per diff: which result of bwd; -1: none */
+  uint8_t *bits;        /* by result of bwd: it is lazily conjugated or negated (MgVal) */
   uint64_t *reach;      /* per diff: see MgJointRec */
   uint32_t ndiff, ngrad;
   uint32_t *keep;       /* primals that only a second differentiation needs: not among saved */

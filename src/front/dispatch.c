@@ -5,6 +5,8 @@
  * undefined tensors are None; ops whose result depends on values break; composite ops, which arrive whole under
  * inference mode, are decomposed; profiler marks are run and forgotten. */
 #include "front/constval.h"
+#include "front/lazybits.h"
+#include "front/memform.h"
 #include "front/names.h"
 #include "front/guard.h"
 #include "front/setting.h"
@@ -164,6 +166,7 @@ static PyObject *dispatch_rebind(MgCapture *cap, const MgFrontOp *fo, PyObject *
   if (mg_val(cap->rec->g, info->val)->requires_grad) mg_val(cap->rec->g, val)->requires_grad = true; /* under no_grad, too */
   if (!fo->inplace_view && !dispatch_same_shape(cap->rec->g, info->val, val))
     return mg_rec_break(BK_op, "%s resizes its output", fo->op->full);
+  mg_val(cap->rec->g, val)->bits = mg_val(cap->rec->g, info->val)->bits;
   info->val = val;
   return Py_NewRef(arg);
 }
@@ -326,16 +329,23 @@ static PyObject *dispatch_record(MgCapture *cap, const MgFrontOp *fo, PyObject *
   MgArg small[16], *arg = op->nparam <= 16 ? small : mg_new(g->c, MgArg, op->nparam);
   if (!arg) return PyErr_NoMemory();
   if (dispatch_args(cap, fo, args, kwargs, arg)) return NULL;
+  if (!mg_memform_known(g, op, arg)) return mg_rec_break(BK_op, "%s outside of its tensor", op->full);
+  if (mg_memform_wide(g, op, arg)) return mg_rec_break(BK_op, "%s writes complex128 from outside", op->full);
   int ntensor = 0;
   for (int i = 0; i < op->nret; i++) ntensor += op->ret_kind[i] == AK_tensor;
   NodeRef n = c.n = mg_graph_node(g, op, op->nparam, ntensor);
   if (!n) return PyErr_NoMemory();
   MgNode *node = mg_node(g, n);
   memcpy(node->arg, arg, sizeof *arg * op->nparam);
+  if (mg_memform_odd(g, op, n)) {
+    mg_rec_break(BK_op, "%s into memory that overlaps or has gaps", op->full);
+    goto done;
+  }
   node->line = r->line;
   node->again = r->checkpoint;
   node->grad_mode = mg_abi.aoti_torch_grad_mode_is_enabled();
   if (dispatch_infer(cap, fo, n, &c.pyret)) goto done;
+  mg_lazybits_follow(g, n);
   dispatch_name_dtype(cap, mg_node(g, n));
   if (dispatch_follow_grad(cap, fo, n)) goto done;
   if (fo->inplace_view && dispatch_rerun(fo, args, kwargs)) goto done;

@@ -12,6 +12,7 @@
 #include "front/function.h"
 #include "front/fmodes.h"
 #include "front/fx.h"
+#include "front/lazybits.h"
 #include "front/names.h"
 #include "front/ndarray.h"
 #include "front/nodecall.h"
@@ -40,6 +41,7 @@ struct MgExec {
   PyObject *callable;  /* what a custom backend returned, strong; NULL otherwise */
   uint32_t *overlap;   /* plans that write inputs: per input, the first input over the same memory; else NULL */
   bool *spent;         /* by output: requires grad, but its gradient graph was freed while recording; NULL: none */
+  uint8_t *bits;       /* by output: bits of a lazily conjugated or negated result (MgVal); NULL: no output has any */
   bool plan_failed;    /* a run of the plan ended in an error of ours: nodes run instead from then on */
   bool no_modes;       /* torch_function modes were active: what they do is part of the graph */
   bool no_autocast;    /* autocast was on at the start: its casts are nodes, so runs have it off */
@@ -323,6 +325,25 @@ static int exec_find_spent(MgExec *e, const MgRec *r) {
   return 0;
 }
 
+/* Results that are lazily conjugated or negated; before passes, which know memory only. */
+static int exec_find_bits(MgExec *e, const MgGraph *g) {
+  uint8_t any = 0;
+  for (uint32_t i = 0; i < g->noutput; i++) any |= mg_val(g, g->output[i])->bits;
+  if (!any) return 0;
+  if (!(e->bits = mg_calloc(g->noutput, 1))) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < g->noutput; i++) e->bits[i] = mg_val(g, g->output[i])->bits;
+  return 0;
+}
+
+static int exec_set_bits(const MgExec *e, PyObject **outs) {
+  for (uint32_t i = 0; i < e->noutput; i++)
+    if (e->bits[i] && mg_lazybits_set(outs[i], e->bits[i])) {
+      for (uint32_t k = 0; k < e->noutput; k++) Py_CLEAR(outs[k]);
+      return -1;
+    }
+  return 0;
+}
+
 static int exec_finish_spent(const MgExec *e, PyObject **outs) {
   for (uint32_t i = 0; i < e->noutput; i++) {
     if (!e->spent[i] || mg_facts_requires_grad(outs[i])) continue;
@@ -354,7 +375,7 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
   PyObject **example = NULL;
   if (!e) return (MgExec *)PyErr_NoMemory();
   e->guards = r->guards;
-  if (exec_add_outputs(r, snap) || exec_find_spent(e, r) || (r->joint && mg_autograd_init())) goto fail;
+  if (exec_add_outputs(r, snap) || exec_find_bits(e, g) || exec_find_spent(e, r) || (r->joint && mg_autograd_init())) goto fail;
   exec_log_graph(g);
   e->noutput = g->noutput;
   e->no_autocast = mg_standin_autocast_on(r->cap);
@@ -490,6 +511,7 @@ int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs) {
   }
   if (!rc && e->no_modes) rc = exec_without_modes(e, in, outs);
   else if (!rc) rc = e->no_autocast ? exec_without_autocast(e, in, outs) : exec_dispatch(e, in, outs);
+  if (!rc && e->bits && exec_set_bits(e, outs)) rc = -1;
   if (!rc && e->spent && exec_finish_spent(e, outs)) rc = -1;
   for (uint32_t i = 0; i < e->ninput; i++)
     if (e->input[i].scalar || e->input[i].array) Py_XDECREF(in[i]);
@@ -505,6 +527,7 @@ void mg_exec_free(MgExec *e) {
   if (e->plan) mg_plan_free(e->plan);
   Py_XDECREF(e->grad);
   free(e->overlap);
+  free(e->bits);
   free(e->spent);
   free(e->input);
   free(e);

@@ -23,6 +23,9 @@ static const struct { const char *prefix; MgOpFate fate; } frontop_fates[] = {
     {"aten::_is_all_true", FATE_record},
     {"aten::set_.source_Storage", FATE_break_op}, /* and .source_Storage_storage_offset */
     {"aten::set_.source_Tensor", FATE_break_op},
+    {"aten::unbind_copy.int_out", FATE_break_op}, /* resize what they are given */
+    {"aten::split_copy.Tensor_out", FATE_break_op},
+    {"aten::split_with_sizes_copy.out", FATE_break_op},
     {"aten::resize_", FATE_break_op},             /* may need memory that a stand-in does not have */
     {"aten::index.Tensor", FATE_break_mask},      /* torch marks it dynamic because of masks */
     {"aten::_embedding_bag_forward_only", FATE_record},

@@ -7,6 +7,7 @@
 #include "front/names.h"
 #include "front/cache.h"
 #include "front/facts.h"
+#include "front/lazybits.h"
 #include "front/nodecall.h"
 #include "front/planrun.h"
 #include "front/resume.h"
@@ -252,7 +253,9 @@ static PyObject *gradnode_compute(const MgAutograd *a, PyObject *node, PyObject 
   if (a->ngrad > 32 && !(grad = mg_malloc(a->ngrad * sizeof *grad))) return PyErr_NoMemory();
   int rc = gradnode_compiled(a, saved, tangent, grad);
   if (!rc) {
-    r = gradnode_result(a, grad, given);
+    bool bad = false;
+    for (uint32_t i = 0; !bad && i < a->ngrad; i++) bad = a->bits[i] && mg_lazybits_set(grad[i], a->bits[i]);
+    if (!bad) r = gradnode_result(a, grad, given);
     for (uint32_t i = 0; i < a->ngrad; i++) Py_XDECREF(grad[i]);
   } else if (rc == -2 && !mg_strict()) { /* the compiled backward failed: PyTorch's own */
     PyErr_Clear();

@@ -6,6 +6,7 @@
 #include "front/facts.h"
 #include "front/fmodes.h"
 #include "front/fx.h"
+#include "front/lazybits.h"
 #include "front/names.h"
 #include "front/nodecall.h"
 #include "front/state.h"
@@ -208,13 +209,20 @@ static PyObject *standin_alloc(MgCapture *cap, ValRef val) {
   return t;
 }
 
-PyObject *mg_standin_new(MgCapture *cap, ValRef val) {
+static PyObject *standin_alloc_normal(MgCapture *cap, ValRef val) {
   if (standin_inference_on && !standin_inference_on()) return standin_alloc(cap, val);
   /* One made in inference mode would lack the keys that route its ops to us. */
   PyObject *ctx = mg_context_enter(PyObject_CallOneArg(standin_inference_mode, Py_False));
   if (!ctx) return NULL;
   PyObject *t = standin_alloc(cap, val);
   if (mg_context_exit(ctx)) Py_CLEAR(t);
+  return t;
+}
+
+PyObject *mg_standin_new(MgCapture *cap, ValRef val) {
+  PyObject *t = standin_alloc_normal(cap, val);
+  uint8_t bits = mg_val(cap->rec->g, val)->bits;
+  if (t && bits && mg_lazybits_set(t, bits)) Py_CLEAR(t);
   return t;
 }
 

@@ -34,6 +34,10 @@ nomem:
   return 0;
 }
 
+uint8_t mg_op_bit(const MgOp *op) {
+  return op->code == TOP__conj ? MG_BIT_conj : op->code == TOP__neg_view ? MG_BIT_neg : 0;
+}
+
 ValRef mg_graph_val_like(MgGraph *g, ValRef v) {
   ValRef r = mg_graph_val(g, mg_val(g, v)->dtype, mg_val(g, v)->ndim);
   if (!r) return 0;

@@ -34,6 +34,9 @@ typedef struct MgArg {
   } u;
 } MgArg;
 
+/* What a view's bit does to the memory it shows. */
+enum { MG_BIT_conj = 1, MG_BIT_neg = 2 };
+
 typedef struct MgVal {
   NodeRef def;          /* producing node; 0 for a graph input */
   uint16_t out;         /* which of its results; for an input: the input number */
@@ -42,6 +45,7 @@ typedef struct MgVal {
   int8_t dev_index;     /* -1 on the CPU */
   uint8_t ndim;
   bool requires_grad;   /* while recording */
+  uint8_t bits;         /* MG_BIT_*; while recording: functionalize leaves none */
   SymRef *size, *stride;/* ndim entries each */
   SymRef offset;        /* storage offset, elements */
   uint32_t storage;     /* values with equal numbers share memory (views, in-place results) */
@@ -79,6 +83,8 @@ typedef struct MgGraph {
 MgRc mg_graph_init(MgGraph *g, MgCtx *c, MgExprs *x);
 /* A new value with room for ndim sizes and strides (uninitialised SymRefs); 0 when out of memory. */
 ValRef mg_graph_val(MgGraph *g, MgDtype dtype, int ndim);
+/* The bit that a view op toggles: _conj, _neg_view. */
+uint8_t mg_op_bit(const MgOp *op);
 ValRef mg_graph_val_like(MgGraph *g, ValRef v);       /* same metadata, fresh storage */
 void mg_graph_contiguous(MgGraph *g, ValRef v);       /* strides from sizes, offset 0 */
 ValRef mg_graph_input(MgGraph *g, ValRef v);          /* appends v to the inputs */

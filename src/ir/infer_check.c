@@ -230,6 +230,17 @@ static bool check_roll(const Check *c, const MgVal *self) {
   return true;
 }
 
+/* Sizes of a split add up to the dimension's. */
+static bool check_split(const Check *c, const MgVal *self, const char *sizes) {
+  MgDims part;
+  int d = -1;
+  if (!self || mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &d) != MG_OK || d >= self->ndim) return false;
+  if (mg_infer_sizes(c->in, mg_infer_arg(c->in, sizes), &part) != MG_OK || !check_at_least(c, sizes, 0)) return false;
+  SymRef sum = mg_infer_c(c->in, 0);
+  for (int i = 0; i < part.n; i++) sum = mg_sym_add(c->in->x, sum, part.d[i]);
+  return check_eq(c, sum, self->size[d]);
+}
+
 static bool check_gelu(const Check *c) {
   const MgArg *how = mg_infer_arg(c->in, "approximate");
   return how->tag != MA_str || !strcmp(how->u.str, "none") || !strcmp(how->u.str, "tanh");
@@ -287,6 +298,9 @@ static bool check_op(const Check *c) {
   case TOP_diagonal: return check_two_dims(c, self, 0);
   case TOP_diag_embed: return check_two_dims(c, self, 1);
   case TOP_roll: return check_roll(c, self);
+  case TOP_split_with_sizes: case TOP_unsafe_split_with_sizes: case TOP_split_with_sizes_copy:
+    return check_split(c, self, "split_sizes");
+  case TOP_split_sizes: return check_split(c, self, "split_size");
   case TOP_gelu: return check_gelu(c);
   case TOP_softshrink: return check_number(c, "lambd", &low) && low >= 0;
   case TOP_soft_margin_loss: return check_broadcast(c, self, check_val(c, "target"));
@@ -300,13 +314,27 @@ static bool check_op(const Check *c) {
   }
 }
 
+/* No dimension is named twice. */
+static bool check_dims_once(const Check *c) {
+  const MgArg *dims = mg_infer_arg(c->in, "dim");
+  const MgVal *self = check_val(c, "self");
+  bool seen[MG_INFER_RANK] = {false};
+  int d;
+  if (!self || !self->ndim || dims->tag != MA_list) return true;
+  for (uint32_t i = 0; i < dims->n; i++) {
+    if (mg_infer_dim(c->in, &dims->u.item[i], self->ndim, &d) != MG_OK || seen[d]) return false;
+    seen[d] = true;
+  }
+  return true;
+}
+
 bool mg_infer_plausible(MgInfer *in) {
   const MgOp *twin = in->op->mutates ? mg_op_twin(in->op) : NULL;
   MgInfer as = *in;
   if (twin) as.op = twin;
   Check c = {&as, as.op};
   MgRc before = in->g->c->rc;
-  bool ok = check_op(&c);
+  bool ok = check_op(&c) && check_dims_once(&c);
   if (!before && in->g->c->rc) { /* an argument that could not even be read */
     in->g->c->rc = MG_OK;
     ok = false;

@@ -100,6 +100,7 @@ static MgRc dense_convolution(MgInfer *in) {
                      : dense_conv_size(in, p->size[i], q->size[i], s, pad, dil);
   }
   TRY(dense_conv_format(in, x, w, &format));
+  if (back && p->ndim == 5) format = MF_contiguous;
   if (format && p->ndim == 3) { /* channels_last of [N, C, 1, L] without its height */
     MgDims stride = {3, {mg_sym_mul(in->x, size.d[1], size.d[2]), mg_infer_c(in, 1), size.d[1]}};
     return mg_infer_out(in, 0, p->dtype, &size, &stride);
@@ -179,6 +180,7 @@ MgRc mg_infer_pool(MgInfer *in) {
   }
   TRY(mg_infer_suggest(in, v, &format));
   if (size.n == nd + 1) format = MF_contiguous; /* no batch: 3-D, or 4-D for volumes */
+  if (nd == 3 && in->op->code != TOP_max_pool3d_with_indices) format = MF_contiguous;
   MgDtype d = mg_val(in->g, v)->dtype;
   TRY(mg_infer_results(in, pair ? 2 : 1));
   TRY(mg_infer_format(in, 0, d, &size, format));

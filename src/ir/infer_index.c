@@ -60,7 +60,8 @@ MgRc mg_infer_index(MgInfer *in) {
     mg_infer_dims_of(in, idx, &size);
     return mg_infer_out(in, 0, dt, &size, NULL);
   case TOP_take:
-    return mg_infer_like(in, 0, dt, i1);
+    mg_infer_dims_of(in, i1, &one);
+    return mg_infer_out(in, 0, dt, &one, NULL);
   case TOP_embedding: { /* weight, indices */
     mg_infer_dims_of(in, i1, &one);
     one.d[one.n++] = size.d[1];

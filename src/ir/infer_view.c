@@ -518,6 +518,14 @@ MgRc mg_infer_scatter_view(MgInfer *in) {
   case TOP_slice_backward: case TOP_select_backward: case TOP_diagonal_backward: case TOP_unfold_backward:
     TRY(mg_infer_sizes(in, in->op->code == TOP_unfold_backward ? ARG("input_sizes") : sizes, &size));
     return mg_infer_out(in, 0, mg_val(in->g, v)->dtype, &size, NULL);
-  default: return mg_infer_like(in, 0, mg_val(in->g, v)->dtype, v); /* a clone of the base */
+  default: { /* a clone of the base, gaps included */
+    MgDims stride;
+    bool shared = false;
+    mg_infer_dims_of(in, v, &size);
+    stride.n = size.n;
+    memcpy(stride.d, mg_val(in->g, v)->stride, size.n * sizeof *stride.d);
+    for (int i = 0; i < size.n; i++) shared |= !mg_sym_is(in->x, size.d[i], 1) && mg_sym_is(in->x, stride.d[i], 0);
+    return shared ? mg_infer_like(in, 0, mg_val(in->g, v)->dtype, v) : mg_infer_out(in, 0, mg_val(in->g, v)->dtype, &size, &stride);
+  }
   }
 }

@@ -9,7 +9,7 @@ static bool verify_arg(const MgGraph *g, const MgArg *a, uint8_t kind, bool opti
     uint16_t tags;    /* bit set of MgArgTag */
     uint8_t item;     /* kind of the items; AK_other: any */
   } row[] = {
-    [AK_tensor] = {1 << MA_val | 1 << MA_int | 1 << MA_float | 1 << MA_bool, 0}, /* numbers: wrapped scalars */
+    [AK_tensor] = {1 << MA_val | 1 << MA_int | 1 << MA_float | 1 << MA_bool | 1 << MA_object, 0}, /* wrapped scalars; object: a complex one */
     [AK_tensor_list] = {1 << MA_list, AK_tensor},
     [AK_opt_tensor_list] = {1 << MA_list, AK_tensor},
     [AK_int] = {1 << MA_int | 1 << MA_bool, 0},

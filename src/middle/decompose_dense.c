@@ -48,7 +48,10 @@ static MgRc dense_addr(MgRewrite *rw) {
   return dense_axpby(rw, mg_dec(rw, TOP_mul_Tensor, V(column), rw->n.arg[2]));
 }
 
-static MgRc dense_trace(MgRewrite *rw) { return mg_dec_give(rw, 0, mg_dec(rw, TOP_sum, V(mg_dec(rw, TOP_diagonal, rw->n.arg[0])))); }
+static MgRc dense_trace(MgRewrite *rw) {
+  if (mg_val(rw->g, rw->n.arg[0].u.val)->dtype == DT_bool) return MG_UNSUP; /* an error of ATen's */
+  return mg_dec_give(rw, 0, mg_dec(rw, TOP_sum, V(mg_dec(rw, TOP_diagonal, rw->n.arg[0]))));
+}
 
 /* ---- index_add, index_copy, index_fill: scatter with the index spread over the other dimensions ---- */
 

@@ -157,7 +157,12 @@ static MgRc fz_args(Fz *f, MgNode *n) {
 /* Appends a recorded node as it is (arguments renamed) with results `out`. */
 static MgRc fz_append(Fz *f, MgNode n, ValRef *out) {
   MgGraph *g = f->g;
+  ValRef self = n.narg && n.arg[0].tag == MA_val ? n.arg[0].u.val : 0;
   TRY(fz_args(f, &n));
+  if (n.op->code == TOP_as_strided && n.arg[3].tag == MA_int) { /* counted in the memory that self is in now */
+    SymRef moved = mg_sym_sub(g->x, mg_val(g, n.arg[0].u.val)->offset, mg_val(g, self)->offset);
+    n.arg[3] = mg_arg_sym(mg_sym_add(g->x, n.arg[3].u.sym, moved));
+  }
   NodeRef r = mg_graph_node(g, n.op, 0, 0);
   TRYP(r);
   n.out = out;
@@ -215,6 +220,22 @@ static MgRc fz_inverse(Fz *f, const FzVal *i, ValRef view, ValRef parent_now, Va
   switch (n->op->code) {
   case TOP_alias:
   case TOP_detach: return MG_OK;
+  case TOP_conj_physical:
+  case TOP_neg: { /* what _conj and _neg_view became */
+    MgArg a[] = {mg_arg_val(*v)};
+    return fz_emit(f, (MgTop)n->op->code, a, 1, i->parent, v);
+  }
+  case TOP_view_dtype: {
+    if (mg_dtype_size(p->dtype) != mg_dtype_size(w->dtype)) break;
+    MgArg a[] = {mg_arg_val(*v), mg_arg_code(MA_dtype, p->dtype)};
+    return fz_emit(f, TOP_view_dtype, a, 2, i->parent, v);
+  }
+  case TOP_view_as_real:
+  case TOP_view_as_complex: { /* each other's inverse; the strides must allow it */
+    TRY(fz_restride(f, v, view));
+    MgArg a[] = {mg_arg_val(*v)};
+    return fz_emit(f, n->op->code == TOP_view_as_real ? TOP_view_as_complex : TOP_view_as_real, a, 1, i->parent, v);
+  }
   case TOP_slice_Tensor: {
     MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), n->arg[1], n->arg[2], n->arg[3], n->arg[4]};
     return fz_emit(f, TOP_slice_scatter, a, 6, i->parent, v);
@@ -270,8 +291,9 @@ static MgRc fz_inverse(Fz *f, const FzVal *i, ValRef view, ValRef parent_now, Va
   /* Any other strided view of the same dtype: by position in the root's memory. */
   if (p->dtype != w->dtype || !f->val[i->parent].same || fz_val(f, i->parent)->parent)
     return mg_fail(g->c, MG_UNSUP, "functionalize: write through %s", n->op->full);
+  SymRef at = mg_sym_add(g->x, mg_sym_sub(g->x, w->offset, p->offset), mg_val(g, parent_now)->offset);
   MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), mg_arg_syms(g, w->size, w->ndim),
-               mg_arg_syms(g, w->stride, w->ndim), mg_arg_sym(mg_sym_sub(g->x, w->offset, p->offset))};
+               mg_arg_syms(g, w->stride, w->ndim), mg_arg_sym(at)};
   return fz_emit(f, TOP_as_strided_scatter, a, 5, i->parent, v);
 }
 
@@ -304,11 +326,24 @@ static void fz_rename_result(Fz *f, ValRef r, ValRef v) {
 
 /* ---- nodes ---- */
 
+/* The op that computes what a bit on a view only tells; NULL: it has no bit. */
+static const MgOp *fz_unlazy(uint8_t bit) {
+  return bit ? mg_op_by_code(bit == MG_BIT_conj ? TOP_conj_physical : TOP_neg) : NULL;
+}
+
 static MgRc fz_view(Fz *f, const MgNode *n, const MgOp *op, ValRef parent) {
   MgNode via = *n;
-  via.op = op;
+  const MgOp *plain = fz_unlazy(mg_op_bit(op));
+  via.op = plain ? plain : op;
+  ValRef base = fz_canon(f, parent), root = f->val[base].root;
+  if (op->code == TOP_as_strided && mg_val(f->g, root)->dtype == mg_val(f->g, base)->dtype) {
+    /* it names elements of the storage, whatever view it is called on */
+    TRYP(via.arg = mg_new(f->g->c, MgArg, n->narg));
+    memcpy(via.arg, n->arg, n->narg * sizeof *via.arg);
+    if (via.arg[3].tag != MA_int) via.arg[3] = mg_arg_sym(mg_val(f->g, base)->offset);
+    via.arg[0] = mg_arg_val(base = root);
+  }
   TRY(fz_append(f, via, n->out));
-  ValRef base = fz_canon(f, parent);
   for (int i = 0; i < n->nout; i++)
     if (n->out[i])
       f->val[n->out[i]] = (FzVal){.same = n->out[i], .parent = base, .root = f->val[base].root, .via = via, .out = i,
@@ -342,10 +377,16 @@ static bool fz_is_scatter(const MgGraph *g, ValRef v) {
   return c == TOP_slice_scatter || c == TOP_select_scatter || c == TOP_diagonal_scatter || c == TOP_as_strided_scatter;
 }
 
-/* copy_(self, src): self's memory takes src, converted and broadcast. */
+/* copy_(self, src): self's memory takes src, converted and broadcast; a number for src arrives as one. */
 static MgRc fz_copy(Fz *f, const MgNode *n) {
   ValRef src;
-  TRY(fz_read(f, n->arg[1].u.val, &src));
+  if (n->arg[1].tag == MA_val) {
+    TRY(fz_read(f, n->arg[1].u.val, &src));
+  } else {
+    TRY(fz_read(f, n->arg[0].u.val, &src));
+    MgArg a[] = {mg_arg_val(src), n->arg[1]};
+    TRY(fz_emit(f, TOP_fill_Scalar, a, 2, n->arg[0].u.val, &src));
+  }
   TRY(fz_coerce(f, &src, n->arg[0].u.val));
   TRY(fz_write(f, n->arg[0].u.val, src));
   FzVal *root = &f->val[fz_val(f, n->arg[0].u.val)->root];
@@ -569,6 +610,11 @@ static MgRc fz_outputs(Fz *f) {
     if (!a->same) fz_forget(f, c);
     TRY(fz_read(f, old[i], &g->output[i]));
     if (a->of_input >= 0 || a->of_output >= 0) continue;
+    for (uint8_t bit = 1; bit; bit <<= 1) { /* memory, whose reader applies the bit */
+      const MgOp *op = mg_val(g, c)->bits & bit ? fz_unlazy(bit) : NULL;
+      MgArg self[] = {mg_arg_val(g->output[i])};
+      if (op) TRY(fz_emit(f, (MgTop)op->code, self, 1, g->output[i], &g->output[i]));
+    }
     TRY(fz_restride(f, &g->output[i], old[i]));
     if (!f->val[root].copied) continue; /* else the memory must not be that of the source */
     MgArg own[] = {mg_arg_val(g->output[i])};

@@ -1,0 +1,10 @@
+/* The conj and neg bits of tensors: see lazybits.c. */
+#ifndef MG_FRONT_LAZYBITS_H
+#define MG_FRONT_LAZYBITS_H
+#include "front/rec.h"
+
+/* Gives the results of a recorded view the bits of what they view. */
+void mg_lazybits_follow(MgGraph *g, NodeRef n);
+/* Sets MgVal bits on a tensor.  -1 with an exception. */
+int mg_lazybits_set(PyObject *tensor, uint8_t bits);
+#endif

@@ -1,0 +1,14 @@
+/* Which uses of memory end a segment: see memform.c. */
+#ifndef MG_FRONT_MEMFORM_H
+#define MG_FRONT_MEMFORM_H
+#include "ir/graph.h"
+
+/* as_strided names elements of the storage: ones that no tensor of the graph shows are known to the real tensor only.  The
+ * scatters keep such elements beside their result. */
+bool mg_memform_known(const MgGraph *g, const MgOp *op, const MgArg *arg);
+/* Kernels have no type as wide as complex128: they cannot write it back into a tensor from outside. */
+bool mg_memform_wide(const MgGraph *g, const MgOp *op, const MgArg *arg);
+/* Writes that ATen refuses, or does in an order of its own: into memory that overlaps itself or partly an argument; random
+ * numbers into memory with gaps. */
+bool mg_memform_odd(const MgGraph *g, const MgOp *op, NodeRef n);
+#endif

@@ -1,0 +1,71 @@
+"""Memory that is not what it seems: conjugate and negative bits, other dtypes over the same bytes, as_strided; through sweep.check."""
+import pytest
+import torch
+from tests.ops import sweep
+
+C = torch.complex(torch.arange(12.0).reshape(3, 4) - 5, torch.arange(12.0).reshape(3, 4).flip(0) / 4)
+X = torch.linspace(-3, 3, 12).reshape(3, 4)
+FAR = torch.linspace(-2, 2, 20)[3:13]  # starts inside its storage
+
+
+def overlapping(x):
+    a, b = x.as_strided((3,), (1,), 3), x.as_strided((3,), (1,), 5)
+    return a.mul_(2), b.mul_(2)
+
+
+def nested(x):
+    y = x[2:6]
+    y.add_(1)
+    z = y.as_strided((3,), (2,), 4)
+    z.mul_(3)
+    x[0] = 7
+    return y, z, x.as_strided((2, 2), (4, 1), 3)
+
+
+CASES = {
+    "conj": (lambda c: c.conj(), C), "two conj": (lambda c: (c.conj(), c.conj() * 1), C), "mH": (lambda c: c.mH, C),
+    "conj of view": (lambda c: c.conj()[1:].T, C), "imag of conj": (lambda c: c.conj().imag, C), "resolve": (lambda c: c.conj().resolve_conj(), C),
+    "conj written": (lambda c: c.conj().add_(1), C), "conj of intermediate": (lambda c: (c * 2).conj(), C),
+    "conj, then real": (lambda c: torch.view_as_real(c.conj().resolve_conj()), C), "asks": (lambda c: c if c.conj().is_conj() else c + 1, C),
+    "neg view": (lambda x: torch._neg_view(x), X), "neg view read": (lambda x: torch._neg_view(x) + 1, X),
+    "input with bit": (lambda c: (c * 2, c.conj()), C.conj()), "neg input": (lambda c: c.add_(1), C.conj().imag),
+    "imag written": (lambda c: c.imag.add_(1), C), "real copied": (lambda c: c.real.copy_(X), C), "stack": (lambda c: torch.stack([c, c.conj()]), C),
+    "as complex": (lambda x: torch.view_as_complex(x.view(3, 2, 2)).mul_(1j), X), "complex number": (lambda c: c * 2j, C),
+    "dtype written": (lambda x: x.view(torch.int32).add_(1), X), "dtype fused": (lambda x: (x + 1).view(torch.int32) * 2, X),
+    "dtype bool": (lambda x: ((x > 0).view(torch.uint8) + 1, (x.to(torch.uint8) & 1).view(torch.bool)), X),
+    "strided overlap": (overlapping, FAR), "strided nested": (nested, FAR), "strided nested inside": (lambda x: nested(x * 2), FAR),
+    "strided of view": (lambda x: x[1:].as_strided((2,), (2,), 5).add_(1), FAR),
+    "strided of base": (lambda x: (x + 1)[2:].as_strided((2, 3), (3, 1), 0), FAR),
+    "before it": (lambda x: x.as_strided((2,), (2,), 0) + 1, FAR), "scatter before it": (lambda x: torch.as_strided_scatter(x, X[0, :2], (2,), (2,), 0), FAR),
+    "scatter": (lambda x: torch.as_strided_scatter(x, X[0, :2], (2,), (2,), 4), FAR),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_bits(name):
+    fn, x = CASES[name]
+    sweep.check(fn, (x,))
+
+
+@pytest.mark.parametrize("name", ["conj", "imag of conj", "two conj", "conj of intermediate", "neg view", "stack"])
+def test_gradients_through_bits(name):
+    fn, x = CASES[name]
+    sweep.check(fn, (x.clone().requires_grad_(),), gradient=True)
+
+
+def test_comparison_rounds_numbers_to_16_bits():
+    x = torch.tensor([0.1, 0.2, -0.1, 3.14], dtype=torch.bfloat16)
+    sweep.check(lambda x, t: (x == 0.1, x > 0.1, 3.14 <= x, x == t), (x, torch.tensor(0.1)))
+
+
+def test_norm_of_one_number_is_it():
+    sweep.check(lambda x: torch.norm(x[:, None], p=-41.0, dim=1), (X / 100,))
+
+
+def test_cumprod_gradient_in_one_kernel_with_wide_masks():
+    torch.manual_seed(0)
+    sweep.check(lambda x: x.cumprod(1).sum(), (torch.rand(4, 8, 64).requires_grad_(),), gradient=True)
+
+
+def test_split_that_does_not_add_up():
+    sweep.check(lambda x: torch.split(x, [2, 1], dim=1), (X,))

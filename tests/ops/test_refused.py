@@ -1,0 +1,50 @@
+"""What ATen has no kernel for raises ATen's error in compiled code too, where and when eager raises it; a number where an op takes a tensor."""
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.ops import sweep
+
+import magneto
+
+INTS, FLOATS = (torch.int64, torch.uint8, torch.bool), (torch.float32, torch.bfloat16)
+REFUSED = [
+    (torch.abs, [torch.bool]), (torch.floor, [torch.bool]), (torch.trunc, [torch.bool]), (torch.frac, INTS), (F.relu, [torch.bool]),
+    (F.relu6, [torch.bool]), (F.hardtanh, [torch.bool]), (F.gelu, INTS), (F.silu, INTS), (F.mish, INTS), (F.elu, INTS), (F.celu, INTS),
+    (F.selu, INTS), (F.leaky_relu, INTS), (F.hardswish, INTS), (F.hardsigmoid, INTS), (F.softplus, INTS), (F.softshrink, INTS),
+    (F.hardshrink, INTS), (F.logsigmoid, INTS), (F.glu, INTS), (F.tanhshrink, [torch.bool]), (torch.argmax, [torch.bool]),
+    (torch.trace, [torch.bool]), (lambda x: torch.round(x, decimals=1), INTS), (lambda x: torch.hypot(x, x), INTS),
+    (lambda x: torch.nextafter(x, x), INTS), (lambda x: torch.logaddexp(x, x), INTS), (lambda x: torch.lerp(x, x, 2), INTS),
+    (lambda x: x.clamp(False, True), [torch.bool]), (lambda x: x - 1.5, [torch.bool]), (lambda x: x - x.float(), [torch.bool]),
+    (lambda x: 1 - x, [torch.bool]), (lambda x: x << 1, FLOATS), (lambda x: x >> 1, FLOATS),
+    (lambda x: F.prelu(x, x[0, :1]), INTS), (lambda x: F.threshold(x, 1, 0), [torch.bool]),
+    (lambda x: F.pad(x[None], (1, 1), "reflect"), [torch.bool]), (lambda x: F.pad(x[None], (1, 1), "replicate"), [torch.bool]),
+    (lambda x: F.max_pool2d(x[None], 2), [torch.bool]), (lambda x: F.adaptive_max_pool2d(x[None], 2), INTS),
+    (lambda x: F.avg_pool3d(x[None, None], (1, 2, 2)), [torch.bfloat16]),
+    (lambda x: F.interpolate(x[None, None], scale_factor=2), (torch.int64, torch.bool)),
+    (lambda x: F.nll_loss(x, torch.tensor([0, 1, 2, 3])), INTS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("i", range(len(REFUSED)))
+def test_refused_dtypes(i):
+    fn, dtypes = REFUSED[i]
+    compiled = magneto.compile(fn)
+    for dtype in dtypes:
+        x = torch.arange(16).reshape(4, 4).to(dtype)
+        with pytest.raises((RuntimeError, NotImplementedError)) as want:
+            fn(x)
+        with pytest.raises(type(want.value)) as got:
+            compiled(x)
+        assert str(got.value).splitlines()[0] == str(want.value).splitlines()[0]
+
+
+def fill(x):
+    x.copy_(2.7)
+    y = torch.zeros_like(x)
+    y[1:].copy_(True)
+    return x + y, y
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bool])
+def test_copy_of_a_number(dtype):
+    sweep.check(fill, (torch.ones(3, 4, dtype=dtype),))
