@@ -421,8 +421,8 @@ const LwRow lw_rows_point[] = {
   PE("where.ScalarOther", NULL, pt_where_op, 0, TR_result) PE("where.Scalar", NULL, pt_where_op, 0, TR_result)
   TS(PE, "masked_fill", NULL, pt_masked_fill, 0, TR_result)
   PE("clamp", lw_ok_not_bool, pt_clamp, 0, TR_result) PE("clamp.Tensor", lw_ok_not_bool, pt_clamp, 0, TR_result)
-  PE("clamp_min", lw_ok_not_bool, pt_clamp, 1, TR_result) PE("clamp_min.Tensor", lw_ok_not_bool, pt_clamp, 1, TR_result)
-  PE("clamp_max", lw_ok_not_bool, pt_clamp, 2, TR_result) PE("clamp_max.Tensor", lw_ok_not_bool, pt_clamp, 2, TR_result)
+  PE("clamp_min", lw_ok_not_bool, pt_clamp, 1, TR_result) PE("clamp_min.Tensor", NULL, pt_clamp, 1, TR_result)
+  PE("clamp_max", lw_ok_not_bool, pt_clamp, 2, TR_result) PE("clamp_max.Tensor", NULL, pt_clamp, 2, TR_result)
   PE("addcmul", lw_ok_not_bool, pt_addcmul, OP_mul, TR_result) PE("addcdiv", lw_ok_float, pt_addcmul, OP_div, TR_result)
   PE("lerp.Scalar", lw_ok_float, pt_lerp, 0, TR_result) PE("lerp.Tensor", lw_ok_float, pt_lerp, 0, TR_result)
   /* copies and casts */
