@@ -7,6 +7,7 @@ such tensors and gives a tuple of results.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,4 +79,20 @@ def _find_torch(name: str, mode: str | None, options: dict[str, Any] | None) -> 
         raise ValueError(f"magneto.compile: unknown backend {name!r}; valid backends: {known}")
     if name == "inductor":
         return torch._TorchCompileInductorWrapper(mode, options, None)
-    return torch._dynamo.lookup_backend(name)
+    return _traced(torch._dynamo.lookup_backend(name))
+
+
+def _traced(fn: Backend) -> Backend:
+    """fn with the context that PyTorch's back ends find when Dynamo calls them: a fake mode with room for symbols."""
+
+    @functools.wraps(fn)
+    def call(gm: torch.fx.GraphModule, example_inputs: list[Any], **kwargs: Any) -> Callable[..., Any]:
+        from torch._guards import TracingContext, tracing
+        from torch._subclasses import FakeTensorMode
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        mode = FakeTensorMode(shape_env=ShapeEnv(specialize_zero_one=True), static_shapes=True)
+        with tracing(TracingContext(mode)):
+            return fn(gm, example_inputs, **kwargs)
+
+    return call

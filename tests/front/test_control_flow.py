@@ -100,7 +100,7 @@ def test_conditions_without_gradients(f, backend):
             torch.testing.assert_close(g(*values(sign)), f(*values(sign)))
 
 
-@pytest.mark.parametrize("backend", ["magneto", "eager"])
+@pytest.mark.parametrize("backend", ["magneto", "eager", "aot_eager"])
 @pytest.mark.parametrize("f", LOOPS)
 def test_loops(f, backend):
     g = magneto.compile(f, backend=backend, fullgraph=True)
