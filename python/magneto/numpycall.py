@@ -21,7 +21,13 @@ def _diag(v, k=0):
     return tnp.diagonal(v, k) if v.ndim == 2 else tnp.diag(v, k)  # of a matrix: a view
 
 
-_INSTEAD = {"diag": _diag, "divmod": _divmod}
+def _whole(name):
+    """`floor` or `ceil`, which torch does not have for truth values."""
+    plain = getattr(tnp, name)
+    return lambda x, *more, **options: tnp.array(x) if tnp.asarray(x).dtype == tnp.bool_ else plain(x, *more, **options)
+
+
+_INSTEAD = {"diag": _diag, "divmod": _divmod, "floor": _whole("floor"), "ceil": _whole("ceil")}
 
 
 def _has_array(o):

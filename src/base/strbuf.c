@@ -38,6 +38,12 @@ void mg_sb_printf(MgStrbuf *s, const char *fmt, ...) {
   va_end(ap);
 }
 
+void mg_sb_puts_cut(MgStrbuf *s, const char *utf8, size_t most) {
+  size_t n = strnlen(utf8, most);
+  while (n == most && n && (utf8[n] & 0xC0) == 0x80) most = --n; /* inside of a character */
+  mg_sb_printf(s, "%.*s", (int)n, utf8);
+}
+
 void mg_sb_puts(MgStrbuf *s, const char *text) {
   size_t n = strlen(text);
   if (!strbuf_room(s, n)) return;

@@ -330,7 +330,7 @@ static void guard_put_object(MgStrbuf *out, PyObject *o) {
   bool brief = PyObject_TypeCheck(o, mg_torch.tensor) || PyObject_TypeCheck(o, mg_torch.module) || PyDict_Check(o);
   PyObject *r = brief ? NULL : PyObject_Repr(o);
   const char *text = r ? PyUnicode_AsUTF8(r) : NULL;
-  if (text) mg_sb_printf(out, "%.100s", text);
+  if (text) mg_sb_puts_cut(out, text, 100);
   else mg_sb_printf(out, "<%s at %p>", Py_TYPE(o)->tp_name, (void *)o);
   Py_XDECREF(r);
   PyErr_Clear();

@@ -146,7 +146,7 @@ static void source_put_object(MgStrbuf *out, PyObject *o) {
   if (o && Py_TYPE(o) == &PyMemberDescr_Type) r = Py_NewRef(((PyDescrObject *)o)->d_name);
   else if (o && (PyUnicode_Check(o) || PyLong_Check(o) || PyFloat_Check(o))) r = PyObject_Repr(o);
   const char *s = r ? PyUnicode_AsUTF8(r) : NULL;
-  if (s) mg_sb_printf(out, "%.60s", s);
+  if (s) mg_sb_puts_cut(out, s, 60);
   else mg_sb_printf(out, "%s at %p", o ? Py_TYPE(o)->tp_name : "?", (void *)o);
   Py_XDECREF(r);
   PyErr_Clear();
