@@ -25,6 +25,15 @@ void mg_fresh(PyObject *o) {
   }
 }
 
+/* C code that calls a class (map, the warnings machinery) makes an object that nothing has marked: unknown so far, with nothing
+ * in it. */
+void mg_fresh_init(PyObject *o, PyCodeObject *co) {
+  if (!o || PyUnicode_CompareWithASCIIString(co->co_name, "__init__") || mg_is_fresh(o) || mg_older(o)) return;
+  if (!(Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) || mg_standin_check(o) || mg_solid_base(Py_TYPE(o)) != &PyBaseObject_Type) return;
+  PyObject **dict = _PyObject_GetDictPtr(o);
+  if (!dict || !*dict || !PyDict_GET_SIZE(*dict)) mg_fresh(o);
+}
+
 PyObject *mg_fresh_generator(const MgIdent *d, Py_ssize_t *i) {
   while (*i < PyList_GET_SIZE(d->gens)) {
     PyObject *o = PyWeakref_GET_OBJECT(PyList_GET_ITEM(d->gens, (*i)++));

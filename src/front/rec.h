@@ -125,6 +125,8 @@ void mg_standin_free(MgRec *r);
 PyObject *mg_wrap(PyObject *v, SrcRef src);
 void mg_fresh(PyObject *o);           /* made while recording; keeps it alive until the end */
 bool mg_is_fresh(PyObject *o);
+/* A Python function with this code starts on self: when it is an __init__ that C code has called, self is new. */
+void mg_fresh_init(PyObject *self, PyCodeObject *co);
 SrcRef mg_src_slot(int slot);         /* slot of the outermost frame */
 SrcRef mg_src_closure(int i);         /* cell i of the outermost frame's function */
 

@@ -168,29 +168,42 @@ static PyObject *call_object_method(const MgCall *c, MgAction act) {
   return mg_call_plain(c);
 }
 
-/* object.__reduce_ex__(protocol >= 2) of an older plain instance, with the overlay as its state: copy.copy and
- * copy.deepcopy end here. */
+/* Has the class of o got this method in Python? */
+static bool call_has_python(PyObject *o, const char *name) {
+  PyObject *d = PyObject_GetAttrString((PyObject *)Py_TYPE(o), name);
+  bool yes = d && Py_TYPE(d) == &PyFunction_Type;
+  if (!d) PyErr_Clear();
+  Py_XDECREF(d);
+  return yes;
+}
+
+/* object.__reduce_ex__(protocol >= 2) of an older plain instance, with the overlay as its state unless its class says what the
+ * state is: copy.copy and copy.deepcopy end here. */
 static PyObject *call_object_reduce(const MgCall *c) {
-  PyObject *o = mg_policy_self(c->f), *dict = NULL, *reg, *newobj = NULL, *r = NULL;
+  PyObject *o = mg_policy_self(c->f), *state = NULL, *reg, *newobj = NULL, *r = NULL;
   if (!o && c->n) o = c->arg[0];
   MgOlder *e = o ? mg_older(o) : NULL;
   if (!e || e->kind >= OLDER_list) return mg_call_plain(c); /* of a container the recording has a copy */
   PyTypeObject *t = Py_TYPE(o), *b = mg_solid_base(t);
   bool plain = b == &PyBaseObject_Type && (e->kind == OLDER_itself || e->kind == OLDER_object) && t->tp_basicsize <= (Py_ssize_t)(4 * sizeof(void *));
-  const char *const custom[] = {"__getstate__", "__getnewargs__", "__getnewargs_ex__", "__reduce__"};
-  for (int i = 0; plain && i < 4; i++) {
-    PyObject *d = PyObject_GetAttrString((PyObject *)t, custom[i]);
-    if (!d) PyErr_Clear();
-    plain = !d || Py_TYPE(d) != &PyFunction_Type;
-    Py_XDECREF(d);
-  }
+  const char *const custom[] = {"__getnewargs__", "__getnewargs_ex__", "__reduce__"};
+  for (int i = 0; plain && i < 3; i++) plain = !call_has_python(o, custom[i]);
   if (!plain) return mg_rec_break(BK_older_object, "copy of an older %s", t->tp_name);
-  if (!(dict = mg_older_dict(o))) return NULL;
-  reg = mg_import("copyreg");
+  if (call_has_python(o, "__getstate__")) {
+    PyObject *name = PyUnicode_InternFromString("__getstate__"), *get = name ? mg_rec_getattr(o, name) : NULL;
+    state = get ? mg_rec_call(get, NULL, 0, NULL) : NULL;
+    Py_XDECREF(get);
+    Py_XDECREF(name);
+  } else {
+    PyObject *dict = mg_older_dict(o);
+    if (dict) state = Py_NewRef(PyDict_GET_SIZE(dict) ? dict : Py_None);
+  }
+  reg = state ? mg_import("copyreg") : NULL;
   newobj = reg ? PyObject_GetAttrString(reg, "__newobj__") : NULL;
-  if (newobj) r = Py_BuildValue("O(O)OOO", newobj, t, PyDict_GET_SIZE(dict) ? dict : Py_None, Py_None, Py_None);
+  if (newobj) r = Py_BuildValue("O(O)OOO", newobj, t, state, Py_None, Py_None);
   Py_XDECREF(newobj);
   Py_XDECREF(reg);
+  Py_XDECREF(state);
   return r;
 }
 

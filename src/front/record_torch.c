@@ -55,8 +55,9 @@ static PyObject *torch_choice(const MgCall *c, Py_ssize_t i) {
 /* Ops that take numbers where the recording has something that the graph computes: the learning rate of a fused optimizer and
  * what where() chooses go in as tensors, list items of optimizers that are tensors go in as numbers. */
 PyObject *mg_call_with_numbers(const MgCall *c) {
-  PyObject *arg[32];
+  PyObject *arg[32], *other;
   Py_ssize_t done = 0;
+  if (mg_call_number_tensors(c, &other)) return other;
   if (c->n > 32) return mg_call_plain(c);
   for (; done < c->n; done++) {
     PyObject *o = c->arg[done], *name = done < c->npos ? NULL : PyTuple_GET_ITEM(c->kwnames, done - c->npos);

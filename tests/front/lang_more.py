@@ -294,3 +294,17 @@ def f_const_bool(x): return x + 1 if torch.tensor(True) else x
 def f_one_hot(x): return F.one_hot(torch.tensor([0, 2]), 3) + x[:3].long() * 0
 @prog(lambda: (torch.randint(0, 3, (4,)),))
 def f_one_hot_in(x): return F.one_hot(x, 3)
+
+@prog(lambda: (R(3), R(3), R(3), torch.tensor(.3)))
+def number_tensors_in_addc(x, a, b, s):
+    y = torch.addcmul(x, a, b, value=s), x.addcdiv(a, b, value=s), x.addcmul(a, b, value=2)
+    x.addcmul_(a, b, value=s)
+    return y, x.addcdiv_(a, b, value=s) is x
+@prog(lambda: ([R(3), R(2)], [R(3), R(2)], torch.tensor(.7), torch.tensor(2.)))
+def number_tensors_in_foreach(a, b, s, e):
+    r = torch._foreach_lerp_(a, b, s)
+    return r is a, torch._foreach_lerp(a, b, s), torch._foreach_pow(e, b), torch._foreach_pow(b, e), torch._foreach_lerp(a, b, .5)
+@prog
+def iterator_methods(x):
+    i = iter([x, x + 1]); j = iter((1, 2)); k = iter(range(3)); next(i); j.__next__(); k.__next__()
+    return i.__next__(), list(i), list(j), list(k), iter({"a": x}).__next__(), i.__length_hint__(), i.__iter__() is i

@@ -995,6 +995,30 @@ def f(x):
         tb = e.__traceback__; traceback.clear_frames(tb); names = []
         while tb is not None: names.append(tb.tb_frame.f_code.co_name); tb = tb.tb_next
     return x * 2, names
+=== instances_made_by_c_code
+class A:
+    def __init__(self, v): self.v = v
+class B(A): __slots__ = ('w',)
+def f(x): l = list(map(A, [x, x + 1])); b = next(map(B, [x * 2])); b.w = 1; return l, l[0].v + 1, b, [a.v for a in map(A, [x])]
+=== deepcopy_of_older_modules
+import copy
+nn = torch.nn
+torch.manual_seed(0)
+m = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.ModuleDict({'a': nn.ReLU()})['a']); m.cfg = {'a': [1, torch.ones(2)]}
+def ARGS(): return torch.randn(4, 3),
+def f(x):
+    c = copy.deepcopy(m); c[0].bias.requires_grad; d = copy.deepcopy(c)
+    return c(x), c.cfg['a'][1] is m.cfg['a'][1], c.cfg, d[0].weight is c[0].weight, sorted(c.state_dict()), c[0].weight.requires_grad, copy.copy(m)(x)
+S = lambda: [b.clone() for b in m.buffers()]
+=== deepcopy_asks_for_the_state
+import copy
+class A:
+    def __init__(self): self.n = 0; self.t = torch.ones(2); self.s = {1, 2}
+    def __getstate__(self): self.n += 1; d = dict(self.__dict__); d.pop('s'); return d
+    def __setstate__(self, d): self.__dict__.update(d); self.back = True
+a = A()
+def f(x): b = copy.deepcopy(a); c = copy.copy(a); b.t = b.t + x[:2]; return b, c, b.n + c.n, hasattr(b, 's'), copy.deepcopy({1, 2}), c.t is a.t
+S = lambda: vars(a)
 ''')
 
 
