@@ -227,7 +227,7 @@ static PyObject *attr_of_class(PyObject *o, PyObject *name) {
     if (!r || rt == &PyMethod_Type || rt == &PyCFunction_Type || rt == &_PyMethodWrapper_Type) return r;
   }
   if (Py_TYPE(r) == &PyDictProxy_Type) { /* the class's own dict: looked into, never copied */
-    if (!mg_older(r) && mg_older_add(r, r, 0, OLDER_itself)) Py_CLEAR(r);
+    if (!mg_is_fresh(o) && !mg_older(r) && mg_older_add(r, r, 0, OLDER_itself)) Py_CLEAR(r);
     return r;
   }
   if (r && r == d && attr_is_ours(t, name)) return r;
