@@ -77,7 +77,7 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
   free(vals);
   for (uint32_t i = 0; i < g->ndict && !rc; i++) {
     const MgDictGuard *d = &g->dict[i];
-    for (int k = 0; k < d->n && !rc; k++) {
+    for (int k = 0; k < d->n && !rc && mg_dict_guard_lives(d); k++) {
       if (!d->val[k] || !(dynfloat_is_number(d->val[k]) || PyTuple_CheckExact(d->val[k]))) continue;
       PyObject *now = PyDict_GetItemWithError(d->dict, d->key[k]);
       rc = dynfloat_note(known, dynfloat_key_name(d->dict, d->key[k]), d->val[k], now);

@@ -364,11 +364,12 @@ static void guard_note_list(PyObject *list, PyObject *was) {
 }
 
 void mg_guards_note_moves(const MgGuards *g) {
+  if (g->dead) return;
   for (uint32_t i = 0; i < g->nop; i++)
     if (g->op[i].kind == GK_list_is) guard_note_list(g->op[i].o, g->op[i].u.want);
   for (uint32_t i = 0; i < g->ndict; i++) {
     const MgDictGuard *d = &g->dict[i];
-    for (int k = 0; k < d->n; k++) {
+    for (int k = 0; k < d->n && mg_dict_guard_lives(d); k++) {
       PyObject *now = d->val[k] ? PyDict_GetItemWithError(d->dict, d->key[k]) : NULL;
       if (now && guard_moved(d->val[k], now)) /* lost when memory runs out: a recompile */
         (void)mg_map_put(&guard_moving, guard_moving_hash(d->dict, d->key[k]), 1);

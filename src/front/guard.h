@@ -47,6 +47,9 @@ typedef struct MgDictGuard {
   PyObject *order;   /* borrowed from the set: tuple of the keys in order, when all is set */
 } MgDictGuard;
 
+/* False: the owner has got another dict, and this one may be gone. */
+static inline bool mg_dict_guard_lives(const MgDictGuard *d) { return !d->slot || *d->slot == d->dict; }
+
 /* The attributes that were looked up on one class, and its special methods: C code finds those through type slots. */
 typedef struct MgTypeGuard {
   PyTypeObject *type; /* borrowed from the set */
