@@ -91,7 +91,7 @@ def _traced(fn: Backend) -> Backend:
         from torch._subclasses import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        mode = FakeTensorMode(shape_env=ShapeEnv(specialize_zero_one=True), static_shapes=True)
+        mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)
         with tracing(TracingContext(mode)):
             return fn(gm, example_inputs, **kwargs)
 

@@ -24,7 +24,11 @@ def _diag(v, k=0):
 def _whole(name):
     """`floor` or `ceil`, which torch does not have for truth values."""
     plain = getattr(tnp, name)
-    return lambda x, *more, **options: tnp.array(x) if tnp.asarray(x).dtype == tnp.bool_ else plain(x, *more, **options)
+
+    def call(x, *more, **options):
+        return tnp.logical_or(x, x, *more, **options) if tnp.asarray(x).dtype == tnp.bool_ else plain(x, *more, **options)
+
+    return call
 
 
 _INSTEAD = {"diag": _diag, "divmod": _divmod, "floor": _whole("floor"), "ceil": _whole("ceil")}

@@ -162,6 +162,15 @@ static DnnPd conv_grad_pd(const MgConvGradDesc *d, bool data, DnnMd mds[4]) {
   return pd;
 }
 
+/* The call of what pd describes when everything has its place, ok; takes pd and mds. */
+static bool conv_grad_finish(ConvGradMake *m, int call, DnnPd pd, DnnMd mds[4], bool ok) {
+  if (ok) ok = !dnn_call_prim(&m->v->call[call], pd, &m->scratch);
+  else if (pd) dnn.dnnl_primitive_desc_destroy(pd);
+  for (int i = 0; i < 4; i++)
+    if (mds[i]) dnn.dnnl_memory_desc_destroy(mds[i]);
+  return ok;
+}
+
 static bool conv_grad_data(ConvGradMake *m) {
   const MgConvGradDesc *d = m->d;
   int64_t size[DNN_MAX_NDIMS], stride[DNN_MAX_NDIMS];
@@ -178,11 +187,7 @@ static bool conv_grad_data(ConvGradMake *m) {
          conv_grad_place(m, CONV_GRAD_dx, CG_dx, true, xm, &dx) && conv_grad_arg(m, CG_data, DNN_ARG_DIFF_DST, g, gm) &&
          conv_grad_arg(m, CG_data, DNN_ARG_WEIGHTS, w, wm) && conv_grad_arg(m, CG_data, DNN_ARG_DIFF_SRC, dx, xm);
   }
-  if (ok) ok = !dnn_call_prim(&m->v->call[CG_data], pd, &m->scratch);
-  else if (pd) dnn.dnnl_primitive_desc_destroy(pd);
-  for (int i = 0; i < 4; i++)
-    if (mds[i]) dnn.dnnl_memory_desc_destroy(mds[i]);
-  return ok;
+  return conv_grad_finish(m, CG_data, pd, mds, ok);
 }
 
 static bool conv_grad_weights(ConvGradMake *m) {
@@ -205,11 +210,7 @@ static bool conv_grad_weights(ConvGradMake *m) {
          conv_grad_arg(m, CG_weights, DNN_ARG_SRC, x, xm) && conv_grad_arg(m, CG_weights, DNN_ARG_DIFF_WEIGHTS, dw, wm);
   }
   if (ok && bias) ok = conv_grad_arg(m, CG_weights, DNN_ARG_DIFF_BIAS, (DnnSlot){.ptr = CONV_GRAD_db}, mds[2]);
-  if (ok) ok = !dnn_call_prim(&m->v->call[CG_weights], pd, &m->scratch);
-  else if (pd) dnn.dnnl_primitive_desc_destroy(pd);
-  for (int i = 0; i < 4; i++)
-    if (mds[i]) dnn.dnnl_memory_desc_destroy(mds[i]);
-  return ok;
+  return conv_grad_finish(m, CG_weights, pd, mds, ok);
 }
 
 /* All of one type the library takes, each element at its own place. */
