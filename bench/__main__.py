@@ -1,7 +1,7 @@
 """python -m bench cpu [--train] [--only TEXT] [--seconds S] [--no-cold] [--no-peer] [--json FILE]
 
-Runs every workload of bench/workloads.py in fresh processes: cold compile of torch.compile and of magneto, then the
-steady state of eager, torch.compile and magneto interleaved in one process; with --train whole training steps and their
+Runs every workload of bench/workloads.py in fresh processes: the first call of torch.compile and of magneto with an empty
+cache folder (cold) and with the same folder again (warm), then the steady state of eager, torch.compile and magneto interleaved in one process; with --train whole training steps and their
 peak memory.  Prints a table and writes JSON."""
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 from rich.console import Console
 from rich.progress import Progress
@@ -31,7 +32,7 @@ def main() -> None:
     parser.add_argument("--train", action="store_true", help="training steps instead of inference")
     parser.add_argument("--only", default="", help="workloads whose name contains this text")
     parser.add_argument("--seconds", type=float, default=20.0, help="steady-state seconds a workload")
-    parser.add_argument("--no-cold", action="store_true", help="leave out the cold compile times")
+    parser.add_argument("--no-cold", action="store_true", help="leave out the cold and warm starts")
     parser.add_argument("--no-peer", action="store_true", help="leave out torch.compile")
     parser.add_argument("--json", type=pathlib.Path, help="default: bench/results/cpu[-train].json")
     options = parser.parse_args()
@@ -47,7 +48,8 @@ def main() -> None:
             row = _run("steady", name, str(options.seconds), *extra)
             if not options.no_cold:
                 for which in ["magneto"] + ([] if options.no_peer else ["torch.compile"]):
-                    row[which]["cold_ms"] = _run("cold", name, which)["cold_ms"]
+                    with tempfile.TemporaryDirectory() as cache:
+                        row[which] |= {start: _run("first", name, which, cache)["ms"] for start in ("cold_ms", "warm_ms")}
             if options.train:
                 for which in row.keys() & {"eager", "torch.compile", "magneto"}:
                     row[which]["peak_mib"] = _run("memory", name, which)["peak_mib"]
@@ -55,9 +57,9 @@ def main() -> None:
             progress.advance(task)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(rows, indent=1))
-    table = Table(title="milliseconds a call (median; 2 threads), cold compile in milliseconds")
+    table = Table(title="milliseconds a call (median; 2 threads); milliseconds of the first call, cold and warm")
     for column in ["workload", "eager", "torch.compile", "magneto", "vs eager", "vs torch.compile", "goal",
-                   "cold torch.compile", "cold magneto", "cold ratio", "max rel. error"] + \
+                   "cold torch.compile", "cold magneto", "cold ratio", "warm torch.compile", "warm magneto", "max rel. error"] + \
             (["peak MiB eager", "torch.compile", "magneto"] if options.train else []):
         table.add_column(column, justify="left" if column == "workload" else "right")
     for row in rows:
@@ -69,10 +71,11 @@ def main() -> None:
             f"{goal:.2f}x" if goal else "", f"{peer['cold_ms']:.0f}" if peer and "cold_ms" in peer else "",
             f"{ours['cold_ms']:.0f}" if "cold_ms" in ours else "",
             f"1/{peer['cold_ms'] / ours['cold_ms']:.0f}" if peer and "cold_ms" in peer and "cold_ms" in ours else "",
+            f"{peer['warm_ms']:.0f}" if peer and "warm_ms" in peer else "", f"{ours['warm_ms']:.0f}" if "warm_ms" in ours else "",
             f"{row['error']:.1e}",
             *([f"{row[w]['peak_mib']:.0f}" if w in row else "" for w in ("eager", "torch.compile", "magneto")]
               if options.train else []))
-    Console(width=200).print(table)
+    Console(width=220).print(table)
 
 
 if __name__ == "__main__":

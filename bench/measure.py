@@ -1,10 +1,11 @@
 """Measures one workload in a fresh process and prints one JSON line.
 
-    python -m bench.measure cold <workload> eager|torch.compile|magneto
+    python -m bench.measure first <workload> eager|torch.compile|magneto <cache folder>
     python -m bench.measure steady <workload> [seconds] [--no-peer]
     python -m bench.measure memory <training workload> eager|torch.compile|magneto
 
-cold: milliseconds from wrapping to the end of the first call (record + compile + first run), nothing cached.
+first: milliseconds from wrapping to the end of the first call (record + compile + first run), with the folder as the only
+cache: a cold start when it is empty, a warm one when an earlier run has filled it.
 steady: the three interleaved in one process, milliseconds a call: minimum and median, and the largest difference
 of the results from eager's.  A training workload is timed as a whole step (forward, backward, optimizer step), each of
 the three on a copy of the model.
@@ -18,7 +19,6 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 import time
 
 import torch
@@ -46,21 +46,17 @@ def _tensors(value):
     return []
 
 
-def cold(name: str, which: str) -> dict:
-    if which == "torch.compile":  # nothing from an earlier run
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()
-        os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
-    if which == "magneto":
-        os.environ["MAGNETO_CACHE"] = "0"
+def first(name: str, which: str, cache: str) -> dict:
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.environ["MAGNETO_CACHE_DIR"] = cache
     if name in TRAIN:
-        return _cold_step(name, which)
+        return _first_steps(name, which)
     fn, args = CPU[name].make()
     with torch.no_grad():
         fn(*args)  # libraries initialised, memory touched: the same for all three
         start = time.perf_counter()
         _wrap(which, fn)(*args)
         took = time.perf_counter() - start
-    return {"name": name, "which": which, "cold_ms": took * 1e3}
+    return {"name": name, "which": which, "ms": took * 1e3}
 
 
 def _step(name: str, which: str, model, optimizer):
@@ -78,7 +74,7 @@ def _step(name: str, which: str, model, optimizer):
     return _wrap(which, step) if which == "magneto" and training.whole else step
 
 
-def _cold_step(name: str, which: str) -> dict:
+def _first_steps(name: str, which: str) -> dict:
     model, args, optimizer = TRAIN[name].make()
     other = copy.deepcopy(model)
     _step(name, "eager", other, optimizer(other.parameters()))(*args)
@@ -86,7 +82,7 @@ def _cold_step(name: str, which: str) -> dict:
     start = time.perf_counter()
     step(*args)
     step(*args)  # an optimizer makes its state in the first step
-    return {"name": name, "which": which, "cold_ms": (time.perf_counter() - start) * 1e3}
+    return {"name": name, "which": which, "ms": (time.perf_counter() - start) * 1e3}
 
 
 def memory(name: str, which: str) -> dict:
@@ -149,8 +145,8 @@ def steady(name: str, seconds: float = 20.0, peer: bool = True) -> dict:
 
 def main() -> None:
     torch.set_num_threads(int(os.environ.get("MAGNETO_BENCH_THREADS", "2")))
-    if sys.argv[1] == "cold":
-        result = cold(sys.argv[2], sys.argv[3])
+    if sys.argv[1] == "first":
+        result = first(*sys.argv[2:5])
     elif sys.argv[1] == "memory":
         result = memory(sys.argv[2], sys.argv[3])
     else:
