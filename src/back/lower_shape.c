@@ -296,66 +296,81 @@ static MgRc shape_rot90(Lower *L, MgNode *n, const LwRow *r) {
 
 /* ---- writes into views -------------------------------------------------------------------------------------------- */
 
-/* The result is self, except where `in` holds: there it is src at to[]. */
-static MgRc shape_merge(Lower *L, MgNode *n, ExprRef in, const ExprRef *to) {
+/* A view of a tensor, seen from the tensor: index expressions of the view at the tensor's point (idx0, idx1, ...), and
+ * the condition that the point lies in the view.  Arguments of the op: (view, sizes or self, the view's own...). */
+typedef struct {
+  ExprRef to[LW_MAX_NDIM], in;
+} ShapePart;
+typedef MgRc ShapePartOf(Lower *L, MgNode *n, const MgVal *whole, const MgVal *view, ShapePart *p);
+
+/* Every dim but a and b, in order; how many. */
+static int shape_other_dims(Lower *L, int ndim, int a, int b, ExprRef *to) {
+  int k = 0;
+  for (int d = 0; d < ndim; d++)
+    if (d != a && d != b) to[k++] = mg_ex_idx(L->x, d);
+  return k;
+}
+
+static MgRc shape_part_slice(Lower *L, MgNode *n, const MgVal *whole, const MgVal *view, ShapePart *p) { /* (.., dim, start, stop, step) */
+  int dim;
+  if (!lw_arg_dim(L->g, n, 2, whole->ndim, &dim)) return MG_UNSUP;
+  SymRef start = lw_slice_bound(L, n, 3, whole->size[dim], lw_int(L, 0)), step = lw_arg_sym(L, n, 5, 1);
+  SymRef count = view->ndim == whole->ndim ? view->size[dim] : lw_int(L, 1);
+  if (mg_sym_is(L->x, count, 1)) { /* maybe broadcast to the slice */
+    SymRef stop = lw_slice_bound(L, n, 4, whole->size[dim], whole->size[dim]);
+    SymRef span = mg_sym_max(L->x, mg_sym_sub(L->x, stop, start), lw_int(L, 0));
+    count = mg_sym_floordiv(L->x, mg_sym_add(L->x, span, mg_sym_sub(L->x, step, lw_int(L, 1))), step);
+  }
+  ExprRef at[LW_MAX_NDIM], i = mg_sym_sub(L->x, mg_ex_idx(L->x, dim), start);
+  shape_ids(L, at, whole->ndim);
+  p->in = shape_ge0(L, i);
+  if (!mg_sym_is(L->x, step, 1)) {
+    p->in = lw_op2(L, OP_and, p->in, lw_op2(L, OP_eq, mg_sym_mod(L->x, i, step), lw_int(L, 0)));
+    i = mg_sym_floordiv(L->x, i, step);
+  }
+  p->in = lw_op2(L, OP_and, p->in, lw_op2(L, OP_lt, i, count));
+  at[dim] = i;
+  int missing = whole->ndim - view->ndim; /* leading dims that the view is broadcast over */
+  for (int d = 0; d < view->ndim; d++) p->to[d] = at[d + missing];
+  return MG_OK;
+}
+
+static MgRc shape_part_select(Lower *L, MgNode *n, const MgVal *whole, const MgVal *view, ShapePart *p) { /* (.., dim, index) */
+  int dim;
+  int64_t c;
+  if (!lw_arg_dim(L->g, n, 2, whole->ndim, &dim)) return MG_UNSUP;
+  shape_other_dims(L, whole->ndim, dim, dim, p->to);
+  SymRef i = lw_arg_sym(L, n, 3, 0), from_end = mg_sym_add(L->x, i, whole->size[dim]);
+  if (mg_ex_const_int(L->x, i, &c)) i = c < 0 ? from_end : i;
+  else i = lw_where(L, lw_op2(L, OP_lt, i, lw_int(L, 0)), from_end, i);
+  p->in = lw_op2(L, OP_eq, mg_ex_idx(L->x, dim), i);
+  return MG_OK;
+}
+
+static MgRc shape_part_diagonal(Lower *L, MgNode *n, const MgVal *whole, const MgVal *view, ShapePart *p) { /* (.., offset, dim1, dim2) */
+  int a, b;
+  int64_t off = 0;
+  if (!lw_arg_int(L->g, n, 2, &off) || !lw_arg_dim(L->g, n, 3, whole->ndim, &a) || !lw_arg_dim(L->g, n, 4, whole->ndim, &b)) return MG_UNSUP;
+  ExprRef i = mg_ex_idx(L->x, a), j = mg_ex_idx(L->x, b);
+  p->to[shape_other_dims(L, whole->ndim, a, b, p->to)] = off > 0 ? i : j;
+  p->in = lw_op2(L, OP_eq, mg_sym_add(L->x, i, lw_int(L, off)), j);
+  return MG_OK;
+}
+
+/* self with src written into the view: (self, src, ...) */
+static MgRc shape_scatter(Lower *L, MgNode *n, ShapePartOf *part_of) {
   ValRef self = lw_arg_val(n, 0), src = lw_arg_val(n, 1);
   const MgVal *m = lw_meta(L, n->out[0]), *ms = lw_meta(L, src);
   ExprRef at[LW_MAX_NDIM];
+  ShapePart p;
+  TRY(part_of(L, n, m, ms, &p));
   shape_ids(L, at, m->ndim);
-  ExprRef e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)m->dtype), lw_at_bcast(L, src, to, ms->ndim));
-  return lw_define(L, n->out[0], lw_masked(L, e, in, lw_at(L, self, at)));
+  ExprRef e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)m->dtype), lw_at_bcast(L, src, p.to, ms->ndim));
+  return lw_define(L, n->out[0], lw_masked(L, e, p.in, lw_at(L, self, at)));
 }
-
-/* Where index i lies on start, start+step, ...: the position there, and the condition. */
-static ExprRef shape_on_slice(Lower *L, ExprRef i, SymRef start, SymRef step, SymRef count, ExprRef *in) {
-  ExprRef rel = mg_sym_sub(L->x, i, start);
-  *in = lw_op2(L, OP_and, *in, shape_ge0(L, rel));
-  if (!mg_sym_is(L->x, step, 1)) {
-    *in = lw_op2(L, OP_and, *in, lw_op2(L, OP_eq, mg_sym_mod(L->x, rel, step), lw_int(L, 0)));
-    rel = mg_sym_floordiv(L->x, rel, step);
-  }
-  *in = lw_op2(L, OP_and, *in, lw_op2(L, OP_lt, rel, count));
-  return rel;
-}
-
-static MgRc shape_slice_scatter(Lower *L, MgNode *n, const LwRow *r) {
-  const MgVal *m = lw_meta(L, n->out[0]), *ms = lw_meta(L, lw_arg_val(n, 1));
-  ExprRef to[LW_MAX_NDIM], in = lw_const(L, TY_i1, 1);
-  int dim;
-  if (!lw_arg_dim(L->g, n, 2, m->ndim, &dim)) return MG_UNSUP;
-  shape_ids(L, to, m->ndim);
-  SymRef start = lw_slice_bound(L, n, 3, m->size[dim], lw_int(L, 0));
-  SymRef stop = lw_slice_bound(L, n, 4, m->size[dim], m->size[dim]), step = lw_arg_sym(L, n, 5, 1);
-  SymRef count = ms->ndim == m->ndim && !mg_sym_is(L->x, ms->size[dim], 1) ? ms->size[dim]
-    : mg_sym_floordiv(L->x, mg_sym_add(L->x, mg_sym_max(L->x, mg_sym_sub(L->x, stop, start), lw_int(L, 0)),
-                                       mg_sym_sub(L->x, step, lw_int(L, 1))), step);
-  to[dim] = shape_on_slice(L, to[dim], start, step, count, &in);
-  return shape_merge(L, n, in, to + (m->ndim - ms->ndim));
-}
-static MgRc shape_select_scatter(Lower *L, MgNode *n, const LwRow *r) {
-  const MgVal *m = lw_meta(L, n->out[0]);
-  ExprRef to[LW_MAX_NDIM];
-  int dim, k = 0;
-  if (!lw_arg_dim(L->g, n, 2, m->ndim, &dim)) return MG_UNSUP;
-  for (int d = 0; d < m->ndim; d++)
-    if (d != dim) to[k++] = mg_ex_idx(L->x, d);
-  SymRef i = lw_arg_sym(L, n, 3, 0);
-  int64_t c;
-  if (mg_ex_const_int(L->x, i, &c)) i = c < 0 ? mg_sym_add(L->x, i, m->size[dim]) : i;
-  else i = lw_where(L, lw_op2(L, OP_lt, i, lw_int(L, 0)), mg_sym_add(L->x, i, m->size[dim]), i);
-  return shape_merge(L, n, lw_op2(L, OP_eq, mg_ex_idx(L->x, dim), i), to);
-}
-static MgRc shape_diagonal_scatter(Lower *L, MgNode *n, const LwRow *r) {
-  const MgVal *m = lw_meta(L, n->out[0]);
-  int a, b, k = 0;
-  int64_t off = 0;
-  if (!lw_arg_int(L->g, n, 2, &off) || !lw_arg_dim(L->g, n, 3, m->ndim, &a) || !lw_arg_dim(L->g, n, 4, m->ndim, &b)) return MG_UNSUP;
-  ExprRef to[LW_MAX_NDIM], i = mg_ex_idx(L->x, a), j = mg_ex_idx(L->x, b);
-  for (int d = 0; d < m->ndim; d++)
-    if (d != a && d != b) to[k++] = mg_ex_idx(L->x, d);
-  to[k] = off > 0 ? i : j;
-  return shape_merge(L, n, lw_op2(L, OP_eq, mg_sym_add(L->x, i, lw_int(L, off)), j), to);
-}
+static MgRc shape_slice_scatter(Lower *L, MgNode *n, const LwRow *r) { return shape_scatter(L, n, shape_part_slice); }
+static MgRc shape_select_scatter(Lower *L, MgNode *n, const LwRow *r) { return shape_scatter(L, n, shape_part_select); }
+static MgRc shape_diagonal_scatter(Lower *L, MgNode *n, const LwRow *r) { return shape_scatter(L, n, shape_part_diagonal); }
 
 /* as_strided_scatter: a copy of self, then src stored over the named elements */
 static MgRc shape_as_strided_scatter(Lower *L, MgNode *n, const LwRow *r) {
@@ -380,46 +395,17 @@ static MgRc shape_as_strided_scatter(Lower *L, MgNode *n, const LwRow *r) {
   return MG_OK;
 }
 
-/* Gradients of views: zeros with the gradient written into the view. */
-static MgRc shape_slice_backward(Lower *L, MgNode *n, const LwRow *r) {
-  const MgVal *m = lw_meta(L, n->out[0]), *mg = lw_meta(L, lw_arg_val(n, 0));
-  ExprRef to[LW_MAX_NDIM], in = lw_const(L, TY_i1, 1);
-  int dim;
-  if (!lw_arg_dim(L->g, n, 2, m->ndim, &dim)) return MG_UNSUP;
-  shape_ids(L, to, m->ndim);
-  SymRef start = lw_slice_bound(L, n, 3, m->size[dim], lw_int(L, 0));
-  to[dim] = shape_on_slice(L, to[dim], start, lw_arg_sym(L, n, 5, 1), mg->size[dim], &in);
-  ExprRef zero = lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0);
-  return lw_define(L, n->out[0], lw_masked(L, lw_at(L, lw_arg_val(n, 0), to), in, zero));
-}
-static MgRc shape_select_backward(Lower *L, MgNode *n, const LwRow *r) {
+/* Gradients of views: zeros with the gradient written into the view: (grad, sizes, ...) */
+static MgRc shape_unview(Lower *L, MgNode *n, ShapePartOf *part_of) {
+  ValRef grad = lw_arg_val(n, 0);
   const MgVal *m = lw_meta(L, n->out[0]);
-  ExprRef to[LW_MAX_NDIM];
-  int dim, k = 0;
-  if (!lw_arg_dim(L->g, n, 2, m->ndim, &dim)) return MG_UNSUP;
-  for (int d = 0; d < m->ndim; d++)
-    if (d != dim) to[k++] = mg_ex_idx(L->x, d);
-  SymRef i = lw_arg_sym(L, n, 3, 0);
-  int64_t c;
-  if (!mg_ex_const_int(L->x, i, &c)) return MG_UNSUP;
-  if (c < 0) i = mg_sym_add(L->x, i, m->size[dim]);
-  ExprRef zero = lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0);
-  return lw_define(L, n->out[0], lw_masked(L, lw_at(L, lw_arg_val(n, 0), to), lw_op2(L, OP_eq, mg_ex_idx(L->x, dim), i), zero));
+  ShapePart p;
+  TRY(part_of(L, n, m, lw_meta(L, grad), &p));
+  return lw_define(L, n->out[0], lw_masked(L, lw_at(L, grad, p.to), p.in, lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0)));
 }
-
-static MgRc shape_diagonal_backward(Lower *L, MgNode *n, const LwRow *r) { /* (grad, sizes, offset, dim1, dim2) */
-  const MgVal *m = lw_meta(L, n->out[0]);
-  int a, b, k = 0;
-  int64_t off = 0;
-  if (!lw_arg_int(L->g, n, 2, &off) || !lw_arg_dim(L->g, n, 3, m->ndim, &a) || !lw_arg_dim(L->g, n, 4, m->ndim, &b)) return MG_UNSUP;
-  ExprRef to[LW_MAX_NDIM], i = mg_ex_idx(L->x, a), j = mg_ex_idx(L->x, b);
-  for (int d = 0; d < m->ndim; d++)
-    if (d != a && d != b) to[k++] = mg_ex_idx(L->x, d);
-  to[k] = off > 0 ? i : j;
-  ExprRef on = lw_op2(L, OP_eq, mg_sym_add(L->x, i, lw_int(L, off)), j);
-  ExprRef zero = lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0);
-  return lw_define(L, n->out[0], lw_masked(L, lw_at(L, lw_arg_val(n, 0), to), on, zero));
-}
+static MgRc shape_slice_backward(Lower *L, MgNode *n, const LwRow *r) { return shape_unview(L, n, shape_part_slice); }
+static MgRc shape_select_backward(Lower *L, MgNode *n, const LwRow *r) { return shape_unview(L, n, shape_part_select); }
+static MgRc shape_diagonal_backward(Lower *L, MgNode *n, const LwRow *r) { return shape_unview(L, n, shape_part_diagonal); }
 
 /* Pads' gradients: the gradient of every padded element is added where the element came from. */
 static MgRc shape_pad_backward(Lower *L, MgNode *n, const LwRow *r) { /* (grad, self, padding) */
