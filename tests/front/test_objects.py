@@ -401,7 +401,71 @@ def f(x):
     for l in m: x=l(x)
     return x*len(m)+sum(p.sum() for p in m.parameters())
 S=lambda: 0''',
+    global_iter='''
+IT=iter([1,2,3,4,5,6,7,8])
+def f(x): return x*next(IT)
+S=lambda: list(IT)''',
+    count='''
+import itertools
+C=itertools.count()
+def f(x): return x*next(C)
+S=lambda: next(C)''',
+    copy='''
+import copy
+class C: pass
+c=C(); c.l=[1]; c.t=torch.ones(3); 
+def f(x): d=copy.copy(c); d.l.append(2); e=copy.deepcopy(c); e.l.append(5); e.t.add_(1); return x*len(c.l)+d.t+e.t
+S=lambda: (c.l,c.t)''',
+    dataclass='''
+import dataclasses
+@dataclasses.dataclass
+class C: 
+    t: object; n: int=0
+c=C(torch.ones(3))
+def f(x): d=dataclasses.replace(c,n=c.n+1); c.n+=1; a=dataclasses.asdict(d)['n']; return d.t*x+a
+S=lambda: (c.n,)''',
+    retfin='''
+def g(x):
+    for i in range(3):
+        try:
+            if i==1: return x*i
+        finally: x=x+1
+def f(x): return g(x)
+S=lambda: 0''',
+    genext='''
+G=(i for i in range(10))
+def f(x): return x*next(G)+sum([next(G)])
+S=lambda: next(G)''',
+    genobj='''
+def gen(x):
+    for i in range(3): y=yield x*i; x=x+(y or 0)
+def f(x):
+    g=gen(x); a=next(g); b=g.send(2); r=[a,b]; r.extend(g); return r
+S=lambda: 0''',
+    yieldfrom='''
+def inner(x): yield x; yield x+1; return 7
+def outer(x): r=yield from inner(x); yield x*r
+def f(x): return list(outer(x))
+S=lambda: 0''',
+    ctxvar='''
+import contextvars
+V=contextvars.ContextVar('V',default=1)
+def f(x): t=V.set(V.get()+1); y=x*V.get(); V.reset(t); V.set(V.get()+10); return y
+S=lambda: V.get()''',
+    weakd='''
+import weakref
+class K: pass
+k=K(); W=weakref.WeakKeyDictionary()
+def f(x): W[k]=W.get(k,0)+1; return x*W[k]
+S=lambda: list(W.values())''',
+    dyn_code='''
+def f(x): 
+    ns={}; y=eval('2+3'); exec('z=4',ns); return x*y*ns['z']
+S=lambda: 0''',
 )
+
+# Reading their state ends it (iterators, generators): looked at after the last call only.
+CONSUMED = {"global_iter", "count", "genext"}
 
 
 def same(a, b):
@@ -414,10 +478,10 @@ def same(a, b):
     return a == b
 
 
-def run(source, compiled):
+def run(name, compiled):
     torch.set_grad_enabled(True)
     space, out = {"torch": torch}, []
-    exec(source, space)
+    exec(PROGRAMS[name], space)
     f = magneto.compile(space["f"]) if compiled else space["f"]
     for i in range(4):
         torch.manual_seed(i)
@@ -427,14 +491,15 @@ def run(source, compiled):
                 r = f(x)
             except Exception as e:
                 r = repr(e)
-        out.append((r, copy.deepcopy(space["S"]()), text.getvalue(), x))
+        state = copy.deepcopy(space["S"]()) if name not in CONSUMED or i == 3 else None
+        out.append((r, state, text.getvalue(), x))
         space.get("between", lambda: 0)()
     torch.set_grad_enabled(True)
     return out
 
 
 def check(name):
-    want, got = run(PROGRAMS[name], False), run(PROGRAMS[name], True)
+    want, got = run(name, False), run(name, True)
     for i, (a, b) in enumerate(zip(want, got)):
         assert same(a, b), f"call {i}: eager {a}, compiled {b}"
 
