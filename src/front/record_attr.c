@@ -331,10 +331,11 @@ static int attr_set_member(PyObject *o, PyObject *name, PyObject *v) {
 /* object.__setattr__ */
 int mg_rec_generic_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (PyType_Check(o)) return mg_class_set((PyTypeObject *)o, name, v);
-  if (!mg_older(o)) return PyObject_GenericSetAttr(o, name, v);
+  bool module = PyModule_Check(o);
+  if (!mg_older(o) && !module) return PyObject_GenericSetAttr(o, name, v);
   PyObject *d = attr_lookup_type(Py_TYPE(o), name);
   descrsetfunc set = d ? Py_TYPE(d)->tp_descr_set : NULL;
-  if (!set) return mg_older_set_attr(o, name, v);
+  if (!set) return module ? mg_rec_namespace_set(PyModule_GetDict(o), name, v) : mg_older_set_attr(o, name, v);
   if (Py_TYPE(d) == &PyProperty_Type || Py_TYPE(d)->tp_flags & Py_TPFLAGS_HEAPTYPE) return set(d, o, v); /* Python code */
   if (Py_TYPE(d) == &PyMemberDescr_Type && ((PyMemberDescrObject *)d)->d_member->type == T_OBJECT_EX)
     return attr_set_member(o, name, v);
@@ -372,7 +373,7 @@ int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (mg_array_check(o)) return PyObject_SetAttr(o, name, v);
   if (PyModule_CheckExact(o)) return mg_rec_namespace_set(PyModule_GetDict(o), name, v);
   MgOlder *e = mg_older(o);
-  if (!e && !PyType_Check(o)) return PyObject_SetAttr(o, name, v);
+  if (!e && !PyType_Check(o) && !PyModule_Check(o)) return PyObject_SetAttr(o, name, v);
   PyObject *hook = attr_lookup_type(Py_TYPE(o), v ? mg_names.setattr : mg_names.delattr);
   if (e && attr_hook_is_c(Py_TYPE(o), hook)) {
     mg_rec_break(BK_older_object, "write to attribute %s of a %s", PyUnicode_AsUTF8(name), Py_TYPE(o)->tp_name);

@@ -161,6 +161,17 @@ def f(x):
 def f(x): torch.set_default_dtype(torch.float64); return torch.zeros(3) + x
 def between(): torch.set_default_dtype(torch.float32)
 S = lambda: torch.get_default_dtype()
+=== python_module_setattr
+import types
+class Config(types.ModuleType):
+    def __setattr__(self, k, v): super().__setattr__('writes', vars(self).get('writes', 0) + 1); super().__setattr__(k, v)
+    def __delattr__(self, k): super().__delattr__(k); super().__setattr__('gone', k)
+c, m = Config('c'), types.ModuleType('m')
+def f(x):
+    c.k = vars(c).get('k', 1) * 2; c.t = x; del c.t
+    types.ModuleType.__setattr__(m, 'n', getattr(m, 'n', 0) + 1); m.z = m.n
+    return x * c.k * c.writes, m.n
+S = lambda: (c.k, c.writes, c.gone, m.n, m.z)
 === deterministic_inside
 def f(x):
     torch.use_deterministic_algorithms(True); a = torch.are_deterministic_algorithms_enabled(); y = x + 1; torch.use_deterministic_algorithms(False, warn_only=True); return y, a, torch.are_deterministic_algorithms_enabled()
