@@ -593,7 +593,11 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
     return Py_NewRef(r->ident->v[at].seen);
   }
   if (mg_map_getp(&r->ident->by_seen, v) != MG_MAP_NONE || mg_is_fresh(v)) return Py_NewRef(v);
-  if (PyObject_TypeCheck(v, mg_torch.tensor)) return mg_standin_transformed(v) ? Py_NewRef(v) : wrap_tensor(v, src);
+  if (PyObject_TypeCheck(v, mg_torch.tensor)) {
+    if (!mg_standin_transformed(v)) return wrap_tensor(v, src);
+    /* what a pullback keeps is bound to a gradient graph of its own */
+    return mg_standin_transform_is_older(v) ? mg_rec_break(BK_tensor_kind, "a tensor of a torch.func transform that has ended") : Py_NewRef(v);
+  }
   if (Py_EnterRecursiveCall(" while recording")) return mg_rec_break(BK_older_object, "containers nested too deeply");
   PyObject *w = wrap_new(v, src);
   Py_LeaveRecursiveCall();

@@ -89,6 +89,14 @@ PyObject *mg_pyframe_run_at(PyThreadState *ts, MgFrame *f, int unit) {
   return _PyEval_EvalFrameDefault(ts, f, 0);
 }
 
+int mg_pyframe_leftover(MgFrame *f, PyObject *o) {
+  int n = 0;
+#if !PY312
+  for (int i = 0; i < f->f_code->co_nlocalsplus; i++) n += f->localsplus[i] == o;
+#endif
+  return n;
+}
+
 PyObject *mg_pyframe_drop(PyThreadState *ts, MgFrame *f) {
   /* No handler covers the unit before the first one, and a frame there gets no traceback entry either. */
   mg_pyframe_set_lasti(f, -1);

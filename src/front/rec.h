@@ -178,6 +178,8 @@ void mg_standin_end(MgRec *r);        /* undo all of that, keep r->cap */
 PyObject *mg_standin_input(PyObject *tensor, SrcRef src); /* stand-in of an older tensor: a graph input */
 /* Is it a wrapper that torch.func has put around a stand-in (vmap, grad, jvp)?  Made while recording, used as it is. */
 bool mg_standin_transformed(PyObject *o);
+/* And of one, is what it wraps no tensor of a recording? */
+bool mg_standin_transform_is_older(PyObject *o);
 bool mg_standin_check(PyObject *o);   /* is it a stand-in? */
 ValRef mg_standin_val(PyObject *o);   /* its graph value now (in-place ops rebind) */
 PyObject *mg_standin_class(PyObject *o); /* borrowed: the type user code must see */

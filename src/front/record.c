@@ -302,7 +302,7 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
     mg_rec_resume(p);
     if (r && PyGen_CheckExact(r)) mg_fresh(r);
     /* A wrapper (torch.compiler.disable and the like) holds what the program gave it, where no snapshot sees it. */
-    if (r && PyFunction_Check(r) && Py_REFCNT(r) == 1 && !mg_rec->abort) {
+    if (r && PyFunction_Check(r) && !mg_rec->abort && Py_REFCNT(r) == 1 + mg_pyframe_leftover(f, r)) {
       mg_rec_break(BK_c_function, "%.100s makes a function", PyUnicode_AsUTF8(co->co_qualname));
       Py_CLEAR(r);
     }

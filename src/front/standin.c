@@ -493,6 +493,25 @@ bool mg_standin_transformed(PyObject *o) {
   return yes;
 }
 
+bool mg_standin_transform_is_older(PyObject *o) {
+  static PyObject *inner; /* strong, process lifetime */
+  if (!inner) {
+    PyObject *f = PyObject_GetAttrString(standin_c, "_functorch");
+    if (f) inner = PyObject_GetAttrString(f, "get_unwrapped");
+    Py_XDECREF(f);
+  }
+  Py_INCREF(o);
+  while (inner && mg_standin_transformed(o)) {
+    PyObject *below = PyObject_CallOneArg(inner, o);
+    Py_SETREF(o, below);
+    if (!o) break;
+  }
+  bool ours = o && mg_standin_check(o);
+  if (!inner || !o) PyErr_Clear();
+  Py_XDECREF(o);
+  return !ours;
+}
+
 static void standin_functorch_undo(long depth) {
   PyObject *f = PyObject_GetAttrString(standin_c, "_functorch"), *r = NULL;
   if (f) r = PyObject_CallMethod(f, "pop_dynamic_layer_stack_and_undo_to_depth", "l", depth);

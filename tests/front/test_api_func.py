@@ -162,3 +162,47 @@ def test_a_tracer_inside_breaks():
     c = magneto.compile(f)
     for _ in range(2):
         torch.testing.assert_close(c(X), f(X))
+
+
+def break_before_the_pullback(x):
+    out, back = vjp(lambda a: (a * V).sin(), x)
+    magneto.graph_break()
+    return out, back(torch.ones_like(x))[0]
+
+
+def break_inside_of_vjp(x):
+    def inner(a):
+        b = a * V
+        magneto.graph_break()
+        return b.sin() * V
+
+    out, back = vjp(inner, x)
+    return out, back(torch.ones_like(x))[0]
+
+
+@pytest.mark.parametrize("f", [break_before_the_pullback, break_inside_of_vjp])
+def test_a_pullback_is_of_its_own_call(f):
+    g = magneto.compile(f)
+    for i in range(4):
+        x = V + i
+        torch.testing.assert_close(g(x), f(x))
+
+
+def test_a_pullback_from_outside_is_read_anew():
+    def call(back, v):
+        return back(v)[0] * 2
+
+    g = magneto.compile(call)
+    for i in range(3):
+        back = vjp(lambda a: (a * V).sin(), V + i)[1]
+        torch.testing.assert_close(g(back, V), call(back, V))
+
+
+def test_disabled_closures_over_tensors_are_called():
+    def f(x, y):
+        h = magneto.disable(lambda a: a * y)
+        return grad(lambda a: h(a.sin()).sum())(x) + h(x)
+
+    g = magneto.compile(f)
+    for i in range(2):
+        torch.testing.assert_close(g(V + i, V - i), f(V + i, V - i))
