@@ -486,7 +486,9 @@ static PyObject *dispatch_handle(PyObject *self, PyObject *const *a, Py_ssize_t 
     PyErr_SetString(MgBreakError, cap->rec->reason);
   } else {
     const MgFrontOp *fo = mg_frontop_find(a[0]);
+    cap->inside++;
     if (fo) res = dispatch_op(cap, fo, a[0], a[2], kwargs);
+    cap->inside--;
   }
   mg_rec_resume(pause);
   return res;

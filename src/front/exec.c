@@ -43,7 +43,7 @@ struct MgExec {
   bool *spent;         /* by output: requires grad, but its gradient graph was freed while recording; NULL: none */
   uint8_t *bits;       /* by output: bits of a lazily conjugated or negated result (MgVal); NULL: no output has any */
   bool plan_failed;    /* a run of the plan ended in an error of ours: nodes run instead from then on */
-  bool no_modes;       /* torch_function modes were active: what they do is part of the graph */
+  bool no_modes;       /* torch_function modes or subclasses were seen: what they do is part of the graph */
   bool no_autocast;    /* autocast was on at the start: its casts are nodes, so runs have it off */
 };
 
@@ -379,7 +379,7 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
   exec_log_graph(g);
   e->noutput = g->noutput;
   e->no_autocast = mg_standin_autocast_on(r->cap);
-  e->no_modes = r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes);
+  e->no_modes = r->cap->classes || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
   if (exec_is_idle(g) && !(cfg->backend && mg_fx_calls(r->cap))) return e;
   if (cfg->backend && g->nnode > 1) {
     if (exec_build_backend(e, r, cfg)) goto fail;
@@ -416,7 +416,7 @@ fail:
 
 /* Backends and meta kernels call torch, which is no part of the program: its modes do not see that. */
 MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
-  bool modes = r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes);
+  bool modes = r->cap->classes || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
   PyObject *off = modes ? mg_fmodes_off() : NULL;
   if (modes && !off) return NULL;
   MgExec *e = exec_build(r, cfg, snap);

@@ -94,10 +94,13 @@ int mg_fmodes_check(MgRec *r) {
   return -1;
 }
 
-PyObject *mg_fmodes_off(void) {
-  PyObject *c = mg_import("torch._C"), *f = c ? PyObject_GetAttrString(c, "DisableTorchFunction") : NULL;
+static PyObject *fmodes_without(const char *what) {
+  PyObject *c = mg_import("torch._C"), *f = c ? PyObject_GetAttrString(c, what) : NULL;
   PyObject *r = f ? mg_context_enter(PyObject_CallNoArgs(f)) : NULL;
   Py_XDECREF(f);
   Py_XDECREF(c);
   return r;
 }
+
+PyObject *mg_fmodes_off(void) { return fmodes_without("DisableTorchFunction"); }
+PyObject *mg_fmodes_only(void) { return fmodes_without("DisableTorchFunctionSubclass"); }

@@ -12,5 +12,6 @@ Py_ssize_t mg_fmodes_depth(void);         /* of torch's stack, ours included */
 int mg_fmodes_wrap(MgRec *r);            /* makes them older objects; -1 with an exception */
 int mg_fmodes_check(MgRec *r);           /* -1 with a break: the program has entered or left one */
 PyObject *mg_fmodes_at(Py_ssize_t i);    /* borrowed from torch's stack; NULL with an exception */
-PyObject *mg_fmodes_off(void);           /* a context without modes, entered: see mg_context_exit */
+PyObject *mg_fmodes_off(void);            /* a context without modes and subclasses, entered: see mg_context_exit */
+PyObject *mg_fmodes_only(void);           /* the same without subclasses: modes are active */
 #endif

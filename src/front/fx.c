@@ -150,6 +150,8 @@ bool mg_fx_takes_engine(MgCapture *cap) {
 
 static PyObject *fx_item(const MgFx *f, uint32_t number) { return PyList_GET_ITEM(f->nodes, number - 1); }
 
+static PyObject *fx_of_val(MgCapture *cap, ValRef val);
+
 static int fx_bind(MgFx *f, ValRef val, uint32_t number) {
   if (PyList_GET_ITEM(f->val, number - 1) == Py_None) { /* the first: what the call gave */
     PyObject *v = PyLong_FromUnsignedLong(val);
@@ -158,6 +160,15 @@ static int fx_bind(MgFx *f, ValRef val, uint32_t number) {
   if (!mg_map_put(&f->by_val, val + 2, number)) return 0;
   PyErr_NoMemory();
   return -1;
+}
+
+int mg_fx_same(MgCapture *cap, ValRef now, ValRef was) {
+  MgPause pause = mg_rec_pause();
+  PyObject *n = fx_of_val(cap, was);
+  uint32_t number = n ? mg_map_getp(&cap->fx->by_node, n) : MG_MAP_NONE;
+  mg_rec_resume(pause);
+  if (PyErr_Occurred()) return -1;
+  return number == MG_MAP_NONE ? 0 : fx_bind(cap->fx, now, number);
 }
 
 /* "L['self'].fc.weight" -> "L_self_fc_weight_": letters and digits, runs of others as one underscore. */

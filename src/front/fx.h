@@ -28,6 +28,7 @@ bool mg_fx_is_aten(const MgCapture *cap);
 /* May the autograd engine run in this graph?  Its ops are ATen's; torch.compile leaves them out unless it is told so. */
 bool mg_fx_takes_engine(MgCapture *cap);
 bool mg_fx_shows(MgCapture *cap, const ValRef *out, int n); /* have torch-level calls made all of these values? */
+int mg_fx_same(MgCapture *cap, ValRef now, ValRef was); /* two values that one node of the graph stands for */
 void mg_fx_drop(MgFxCall *c);
 /* The ATen nodes from first on as a torch.fx.GraphModule of its own, between these values.  New; NULL with an exception. */
 PyObject *mg_fx_part(MgRec *r, NodeRef first, const ValRef *in, uint32_t nin, const ValRef *out, uint32_t nout);

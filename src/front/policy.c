@@ -138,7 +138,7 @@ static MgVerdict policy_find(const char *owner, const char *name) {
 
 /* Calling a class: what counts is the C code that makes the instance, that of the most derived static base. */
 static MgVerdict policy_of_class(PyTypeObject *t) {
-  if (PyType_IsSubtype(t, mg_torch.tensor)) return (MgVerdict){ACT_no, false};
+  if (PyType_IsSubtype(t, mg_torch.tensor)) return (MgVerdict){ACT_tensor_class, true};
   if (PyType_IsSubtype(t, (PyTypeObject *)PyExc_BaseException)) return (MgVerdict){ACT_run, false};
   if (PyType_IsSubtype(t, &PyType_Type) && t != &PyType_Type) return (MgVerdict){ACT_run, true};
   PyTypeObject *b = t;
@@ -172,10 +172,18 @@ static MgVerdict policy_ask(PyObject *f) {
   return policy_find(owner, "__call__");
 }
 
+/* TensorBase.__new__: all classes share one method definition of that name. */
+static bool policy_makes_tensor(PyObject *f) {
+  PyObject *s = PyCFunction_Check(f) ? ((PyCFunctionObject *)f)->m_self : NULL;
+  return s && PyType_Check(s) && PyType_IsSubtype(mg_torch.tensor, (PyTypeObject *)s) && (PyTypeObject *)s != &PyBaseObject_Type &&
+         !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "__new__");
+}
+
 MgVerdict mg_policy_of(PyObject *f) {
   static MgMap cache; /* address -> action | older << 8; filled under the GIL, never shrinks */
   PyTypeObject *t = Py_TYPE(f);
   if (t == &PyFunction_Type || t == &PyMethod_Type) return (MgVerdict){ACT_python, true};
+  if (policy_makes_tensor(f)) return (MgVerdict){ACT_tensor_new, true};
   char owner[200];
   const char *name;
   const void *key = NULL;

@@ -7,12 +7,14 @@
 #include "front/identity.h"
 #include "front/ndarray.h"
 #include "front/record_obj.h"
+#include "front/subclass.h"
 #include "front/symfloat.h"
 #include "front/tensorhook.h"
 #include <structmember.h>
 
 /* Class attributes: the lookup is guarded by name, so that other changes of the class do not matter. */
 static PyObject *attr_lookup_type(PyTypeObject *t, PyObject *name) {
+  t = mg_subclass_of(t);
   PyObject *d = _PyType_Lookup(t, name);
   if (mg_class_wrote(t, name)) return d;
   if (!mg_is_fresh((PyObject *)t)) mg_guard_type_attr(mg_rec->guards, t, name, d);
@@ -143,7 +145,7 @@ static PyObject *attr_compute_cached(PyObject *o, PyObject *d) {
 }
 
 PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name) {
-  PyTypeObject *t = Py_TYPE(o);
+  PyTypeObject *t = mg_subclass_of(Py_TYPE(o));
   PyObject *d = attr_lookup_type(t, name);
   descrgetfunc get = d ? Py_TYPE(d)->tp_descr_get : NULL;
   if (get && Py_TYPE(d)->tp_descr_set) return attr_get_data_descr(o, d, name);
@@ -236,9 +238,17 @@ static PyObject *attr_of_class(PyObject *o, PyObject *name) {
   return w;
 }
 
+/* Does a class of the program say what this attribute of its stand-ins is, rather than torch.Tensor or a stand-in? */
+static bool attr_of_program(PyTypeObject *t, PyObject *name) {
+  PyTypeObject *c = mg_subclass_of(t);
+  PyObject *d = attr_lookup_type(c, name);
+  return d && d != _PyType_Lookup(mg_tensor_type, name);
+}
+
 /* Attributes of tensors are the tensor side's business, except those that users hang on the object. */
 static PyObject *attr_of_standin(PyObject *o, PyObject *name) {
   if (name == mg_names.class_) return Py_NewRef(mg_standin_class(o));
+  if (Py_TYPE(o) != mg_standin_type && attr_of_program(Py_TYPE(o), name)) return mg_rec_generic_getattr(o, name);
   if (mg_older(o)) {
     PyObject *d = _PyType_Lookup(Py_TYPE(o), name);
     if (name == mg_names.dict) return Py_XNewRef(mg_older_dict(o));
@@ -294,8 +304,29 @@ static PyObject *attr_note_error(PyObject *o, PyObject *name) {
   return NULL;
 }
 
+/* The program's class may have hooks. */
+static PyObject *attr_of_tensor(PyObject *o, PyObject *name) {
+  PyTypeObject *t = Py_TYPE(o);
+  if (t == mg_standin_type) return attr_of_standin(o, name);
+  if (!attr_is_generic(t)) return name == mg_names.class_ ? attr_of_standin(o, name) : PyObject_GetAttr(o, name);
+  PyObject *r = attr_of_standin(o, name), *et, *ev, *tb, *hook;
+  if (r || mg_rec->abort || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
+  PyErr_Fetch(&et, &ev, &tb);
+  if (!(hook = attr_lookup_type(t, mg_names.getattr))) {
+    PyErr_Restore(et, ev, tb);
+    return NULL;
+  }
+  Py_XDECREF(et);
+  Py_XDECREF(ev);
+  Py_XDECREF(tb);
+  PyObject *args[2] = {o, name};
+  return mg_rec_call(hook, args, 2, NULL);
+}
+
+PyObject *mg_rec_standin_getattr(PyObject *o, PyObject *name) { return attr_of_standin(o, name); }
+
 static PyObject *attr_get(PyObject *o, PyObject *name) {
-  if (mg_standin_check(o)) return attr_of_standin(o, name);
+  if (mg_standin_check(o)) return attr_of_tensor(o, name);
   if (mg_array_check(o)) return mg_array_getattr(o, name);
   if (mg_symfloat_is(o)) return name == mg_names.class_ ? Py_NewRef((PyObject *)mg_symfloat_class(o)) : PyObject_GetAttr(o, name);
   if (PyModule_Check(o)) return attr_of_module(o, name);
@@ -313,7 +344,7 @@ PyObject *mg_rec_getattr(PyObject *o, PyObject *name) {
 }
 
 PyObject *mg_rec_special(PyObject *o, PyObject *name) {
-  PyTypeObject *t = Py_TYPE(o);
+  PyTypeObject *t = mg_subclass_of(Py_TYPE(o));
   PyObject *d = attr_lookup_type(t, name);
   if (!d) return attr_missing(o, name);
   descrgetfunc get = Py_TYPE(d)->tp_descr_get;
@@ -361,10 +392,15 @@ static int attr_set_on_module(PyObject *o, PyObject *name, PyObject *v) {
   return mg_rec_generic_setattr(o, name, v) ? -1 : 1;
 }
 
-static int attr_set_on_standin(PyObject *o, PyObject *name, PyObject *v) {
+int mg_rec_standin_setattr(PyObject *o, PyObject *name, PyObject *v) {
   PyObject *d = _PyType_Lookup(Py_TYPE(o), name);
-  if (d && Py_TYPE(d)->tp_descr_set) return PyObject_SetAttr(o, name, v);
+  if (d && Py_TYPE(d)->tp_descr_set) return PyObject_GenericSetAttr(o, name, v);
   return mg_older(o) ? mg_older_set_attr(o, name, v) : PyObject_GenericSetAttr(o, name, v);
+}
+
+static int attr_set_on_standin(PyObject *o, PyObject *name, PyObject *v) {
+  PyObject *hook = Py_TYPE(o) == mg_standin_type ? NULL : attr_lookup_type(Py_TYPE(o), v ? mg_names.setattr : mg_names.delattr);
+  return hook && Py_TYPE(hook) == &PyFunction_Type ? PyObject_SetAttr(o, name, v) : mg_rec_standin_setattr(o, name, v);
 }
 
 int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {

@@ -159,10 +159,12 @@ static PyObject *call_object_method(const MgCall *c, MgAction act) {
     self = *a++;
     n--;
   }
-  if (act == ACT_object_setattr && n == 2) return call_none(mg_rec_generic_setattr(self, a[0], a[1]));
-  if (act == ACT_object_delattr && n == 1) return call_none(mg_rec_generic_setattr(self, a[0], NULL));
+  bool tensor = mg_standin_check(self);
+  if (act == ACT_object_setattr && n == 2) return call_none(tensor ? mg_rec_standin_setattr(self, a[0], a[1]) : mg_rec_generic_setattr(self, a[0], a[1]));
+  if (act == ACT_object_delattr && n == 1) return call_none(tensor ? mg_rec_standin_setattr(self, a[0], NULL) : mg_rec_generic_setattr(self, a[0], NULL));
   if (act == ACT_object_getattr && n == 1) {
-    if (mg_standin_check(self) || PyModule_Check(self)) return mg_rec_getattr(self, a[0]);
+    if (tensor) return mg_rec_standin_getattr(self, a[0]);
+    if (PyModule_Check(self)) return mg_rec_getattr(self, a[0]);
     return mg_rec_generic_getattr(self, a[0]);
   }
   return mg_call_plain(c);
@@ -621,6 +623,10 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_context_exit:
     return call_context(c, act == ACT_context_enter);
   case ACT_draw: return mg_draw_call(c);
+  case ACT_tensor_class: return mg_call_tensor_class(c);
+  case ACT_tensor_new: return mg_call_tensor_new(c);
+  case ACT_as_subclass: return mg_call_as_subclass(c);
+  case ACT_make_subclass: return mg_call_make_subclass(c);
   case ACT_with_numbers: return mg_call_with_numbers(c);
   case ACT_setting: return mg_setting_call(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_query: return mg_setting_read(c->f, c->arg, c->nargsf, c->kwnames);

@@ -27,6 +27,15 @@ PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r); /* r is what c gave
 bool mg_rec_disabled(PyObject *fn);
 
 /* Class lookup, guarded by name; borrowed, NULL without exception when absent. */
+/* ---- tensor_class.c: making tensors of classes of the program ---- */
+PyObject *mg_call_tensor_class(const MgCall *c);  /* Class(...) */
+PyObject *mg_call_tensor_new(const MgCall *c);    /* TensorBase.__new__(Class, x) */
+PyObject *mg_call_as_subclass(const MgCall *c);   /* x.as_subclass(Class) */
+PyObject *mg_call_make_subclass(const MgCall *c); /* Tensor._make_subclass(Class, x, requires_grad) */
+
+/* object.__getattribute__ and object.__setattr__ of a stand-in (v NULL: delete). */
+PyObject *mg_rec_standin_getattr(PyObject *o, PyObject *name);
+int mg_rec_standin_setattr(PyObject *o, PyObject *name, PyObject *v);
 PyObject *mg_rec_lookup_special(PyTypeObject *t, PyObject *name);
 PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name);          /* object.__getattribute__ */
 int mg_rec_generic_setattr(PyObject *o, PyObject *name, PyObject *v);   /* object.__setattr__, __delattr__ */

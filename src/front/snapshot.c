@@ -121,11 +121,19 @@ static uint32_t snap_output(MgBuilder *b, ValRef v, MgSnapOp op) {
   return snap_emit(b, op, NULL, i, NULL, 0);
 }
 
+/* The tensor that is value me, as an instance of another class. */
+static uint32_t snap_dress(MgBuilder *b, uint32_t me, PyObject *cls) {
+  bool made = mg_is_fresh(cls);
+  uint32_t part[2] = {me, made ? mg_snap_build(b, cls) : 0};
+  return part[1] == SNAP_FAIL ? SNAP_FAIL : snap_emit(b, SN_tensor_of, made ? NULL : cls, mg_rec->want_fx, part, 1 + made); /* in a torch-level graph a cast is no node */
+}
+
 /* A result of the graph, with the attributes that the program has hung on it. */
 static uint32_t snap_standin(MgBuilder *b, PyObject *o) {
   uint32_t me = snap_output(b, mg_standin_val(o), SN_out);
-  PyObject **d = _PyObject_GetDictPtr(o), *k, *v;
+  PyObject **d = _PyObject_GetDictPtr(o), *k, *v, *cls = mg_standin_class(o);
   Py_ssize_t pos = 0;
+  if (me != SNAP_FAIL && cls != (PyObject *)mg_torch.tensor) me = snap_dress(b, me, cls);
   if (me == SNAP_FAIL || !d || !*d) return me;
   if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   while (PyDict_Next(*d, &pos, &k, &v))

@@ -10,6 +10,7 @@ typedef enum MgSnapOp {
   /* make a value; its number is the instruction's index */
   SN_const,    /* obj */
   SN_out,      /* graph output number a */
+  SN_tensor_of,/* argument 0, a tensor, as an instance of obj, or of the class that is the last argument; a: others may hold it */
   SN_array,    /* argument 0, a tensor, as a NumPy array over its memory; a: as a scalar */
   SN_item,     /* graph output number a, a 0-dim float64 tensor, as a float */
   SN_src,      /* value of source a */

@@ -92,7 +92,7 @@ static bool snap_class_implied(PyTypeObject *t, PyObject *k, PyObject *v) {
 
 /* Would making the class run the program's code, which has run already? */
 static bool snap_class_runs_code(PyTypeObject *t) {
-  if (Py_TYPE(t) != &PyType_Type) return true; /* a metaclass */
+  if (Py_TYPE(t) != &PyType_Type && Py_TYPE(t) != Py_TYPE(mg_torch.tensor)) return true; /* a metaclass in Python */
   PyObject *name = PyUnicode_FromString("__init_subclass__"), *set_name = PyUnicode_FromString("__set_name__");
   bool yes = !name || !set_name;
   for (Py_ssize_t i = 1; !yes && i < PyTuple_GET_SIZE(t->tp_mro); i++) {
@@ -124,7 +124,7 @@ uint32_t mg_snap_class(MgBuilder *b, PyObject *o) {
   PyObject *args = name ? PyTuple_Pack(3, name, t->tp_bases, ns) : NULL;
   uint32_t r = SNAP_FAIL;
   if (args && !PyList_Append(b->keep, args)) {
-    PyObject *part[2] = {(PyObject *)&PyType_Type, args};
+    PyObject *part[2] = {(PyObject *)Py_TYPE(t), args};
     r = mg_snap_emit_over(b, SN_call, NULL, 0, part, 2);
   }
   Py_XDECREF(args);

@@ -7,6 +7,7 @@
 #include "front/pyframe.h"
 #include "front/snapshot.h"
 #include "front/source.h"
+#include "front/subclass.h"
 #include "front/symfloat.h"
 
 /* Past __setattr__ of the class, as object.__setattr__ would: the recorded code has run already.  What is deleted may have
@@ -182,6 +183,7 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
   switch ((MgSnapOp)q->op) {
   case SN_const: return Py_NewRef(q->obj);
   case SN_out: return Py_NewRef(outs[q->a]);
+  case SN_tensor_of: return mg_subclass_dress(Py_NewRef(v[k[0]]), snap_type(q, v, k), q->a);
   case SN_array: return mg_array_from_tensor(v[k[0]], q->a);
   case SN_item: return PyFloat_FromDouble(mg_symfloat_read(outs[q->a]));
   case SN_src: return Py_NewRef(vals[q->a]);

@@ -10,6 +10,7 @@
 #include "front/names.h"
 #include "front/nodecall.h"
 #include "front/state.h"
+#include "front/subclass.h"
 #include "front/symnode.h"
 #include "front/torchobj.h"
 #include "runtime/torch_abi.h"
@@ -148,7 +149,7 @@ int mg_standin_init(PyObject *module) {
   if (standin_find_functorch_key()) return -1;
   void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
   standin_inference_on = (bool (*)(void))dlsym(c10 ? c10 : RTLD_DEFAULT, "_ZN3c1013InferenceMode10is_enabledEv");
-  if (mg_torchobj_init() || mg_dispatch_init() || mg_torchfn_init() || standin_make_type()) return -1;
+  if (mg_torchobj_init() || mg_dispatch_init() || mg_torchfn_init() || standin_make_type() || mg_subclass_init()) return -1;
   return PyModule_AddFunctions(module, mg_tensor_methods);
 }
 
@@ -196,7 +197,7 @@ static PyObject *standin_alloc(MgCapture *cap, ValRef val) {
   if (!model) return NULL;
   if (mg_abi.aoti_torch__reinterpret_tensor(model, v->ndim, size, stride, offset, &h))
     return mg_rec_break(BK_op, "torch refused a stand-in of dtype %s", mg_dtype_name(v->dtype));
-  PyObject *t = mg_abi.thpvariable_wrap_type(h, mg_standin_type);
+  PyObject *t = mg_abi.thpvariable_wrap_type(h, cap->next_type ? cap->next_type : mg_standin_type);
   mg_abi.aoti_torch_delete_tensor_object(h);
   if (!t) return NULL;
   MgStandInfo *info = standin_info_new(cap, val);
@@ -300,12 +301,11 @@ static long standin_add_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
   MgGraph *g = cap->rec->g;
   ValRef val;
   const char *why;
-  if (Py_TYPE(tensor) != mg_tensor_type && Py_TYPE(tensor) != mg_parameter_type)
-    return mg_rec_break(BK_tensor_kind, "a %s", Py_TYPE(tensor)->tp_name), -1;
+  if (!mg_subclass_known(Py_TYPE(tensor))) return mg_rec_break(BK_tensor_kind, "a %s", Py_TYPE(tensor)->tp_name), -1;
   if (!mg_standin_describe(g, tensor, &val, &why)) return mg_rec_break(BK_tensor_kind, "%s", why), -1;
   MgVal *v = mg_val(g, val);
   bool complex = mg_dtype_is_complex(v->dtype);
-  if (Py_TYPE(tensor) == mg_tensor_type && (complex || v->dtype >= DT_f16) &&
+  if (Py_TYPE(tensor) != mg_parameter_type && (complex || v->dtype >= DT_f16) &&
       (standin_lazy_bit(tensor, complex) || (complex && standin_lazy_bit(tensor, false))))
     return mg_rec_break(BK_tensor_kind, "a tensor with the conj or neg bit set"), -1;
   if (standin_grow_inputs(cap)) return -1;
@@ -344,8 +344,10 @@ static PyObject *standin_nonleaf(MgCapture *cap, PyObject *leaf) {
   bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
   mg_abi.aoti_torch_grad_mode_set_enabled(true);
   cap->next_result = mg_standin_info(leaf)->val;
+  cap->next_type = Py_TYPE(leaf);
   PyObject *t = PyObject_CallMethod(leaf, "clone", NULL);
   cap->next_result = 0;
+  cap->next_type = NULL;
   mg_abi.aoti_torch_grad_mode_set_enabled(grad);
   if (t) mg_standin_info(t)->input = mg_standin_info(leaf)->input;
   return t;
@@ -353,8 +355,9 @@ static PyObject *standin_nonleaf(MgCapture *cap, PyObject *leaf) {
 
 static PyObject *standin_make_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
   long i = standin_add_input(cap, tensor, src);
-  if (i < 0) return NULL;
+  if (i < 0 || !(cap->next_type = mg_subclass_type(cap, Py_TYPE(tensor)))) return NULL;
   PyObject *t = mg_standin_new(cap, cap->input[i].val);
+  cap->next_type = NULL;
   if (!t) return NULL;
   MgStandInfo *info = mg_standin_info(t);
   info->input = (uint32_t)i + 1;
@@ -377,7 +380,8 @@ PyObject *mg_standin_input(PyObject *tensor, SrcRef src) {
   MgCapture *cap = mg_rec->cap;
   bool quiet = cap->quiet;
   PyObject *off = NULL; /* what is asked here is none of the program's calls */
-  if (mg_fmodes_depth() > mg_rec->want_fx && !(off = mg_fmodes_off())) return NULL;
+  bool plain = Py_TYPE(tensor) == mg_tensor_type || Py_TYPE(tensor) == mg_parameter_type;
+  if ((!plain || mg_fmodes_depth() > mg_rec->want_fx) && !(off = mg_fmodes_off())) return NULL;
   cap->quiet = true;
   PyObject *t = standin_make_input(cap, tensor, src);
   cap->quiet = quiet;
@@ -423,6 +427,7 @@ bool mg_standin_check(PyObject *o) { return mg_standin_is(o); }
 ValRef mg_standin_val(PyObject *o) { return mg_standin_info(o)->val; }
 
 PyObject *mg_standin_class(PyObject *o) {
+  if (Py_TYPE(o) != mg_standin_type) return (PyObject *)mg_subclass_of(Py_TYPE(o));
   return (PyObject *)(mg_standin_info(o)->is_param ? mg_parameter_type : mg_tensor_type);
 }
 
@@ -595,6 +600,7 @@ int mg_standin_begin(MgRec *r) {
   cap->autocast_depth = mg_state_autocast_depth();
   if (!(cap->autocast = standin_save_autocast())) return -1;
   if (!(cap->mode = mg_dispatch_mode_new(cap))) return -1;
+  cap->function_state = mg_state_function(-1);
   cap->begun = true; /* from here on mg_standin_end undoes */
   cap->grad_was_on = mg_abi.aoti_torch_grad_mode_is_enabled();
   cap->gc_was_on = PyGC_Disable();
@@ -628,6 +634,7 @@ void mg_standin_end(MgRec *r) {
   if (!cap || !cap->begun) return;
   cap->begun = false;
   PyErr_Fetch(&t, &v, &tb);
+  mg_state_function(cap->function_state);
   standin_pop_modes(cap);
   mg_dispatch_mode_end(cap->mode);
   mg_fx_end(cap);
@@ -687,6 +694,7 @@ void mg_standin_free(MgRec *r) {
   Py_XDECREF(cap->mode);
   Py_XDECREF(cap->autocast);
   Py_XDECREF(cap->fmodes);
+  Py_XDECREF(cap->classes);
   mg_map_free(&cap->pinned);
   mg_map_free(&cap->base);
   free(cap->input);

@@ -45,6 +45,10 @@ struct MgCapture {
   PyObject *fmodes;         /* list: the torch_function modes that were active (fmodes.c) */
   bool fmodes_known;        /* it is complete: mg_standin_end restores them */
   PyObject *autocast;       /* autocast state at begin, see standin_save_autocast */
+  PyObject *classes;        /* dict: class of the program -> class of its stand-ins (subclass.c); NULL at first */
+  PyTypeObject *next_type;  /* borrowed: the class of the next stand-in; NULL: the usual one */
+  int inside;               /* the dispatch handler runs: what it calls is none of the program's calls */
+  int32_t function_state;   /* torch_function enabled or disabled at begin */
   bool hooks_off;           /* saved-tensor hooks of the user were switched off: they must not see stand-ins */
 };
 
@@ -66,7 +70,8 @@ extern PyTypeObject *mg_tensor_type;       /* torch.Tensor */
 extern PyTypeObject *mg_parameter_type;    /* torch.nn.Parameter */
 
 static inline MgStandInfo *mg_standin_info(PyObject *o) { return *(MgStandInfo **)((char *)o + mg_standin_slot); }
-static inline bool mg_standin_is(PyObject *o) { return Py_TYPE(o) == mg_standin_type; }
+/* tp_base: stand-ins of subclasses (subclass.h) */
+static inline bool mg_standin_is(PyObject *o) { return Py_TYPE(o) == mg_standin_type || Py_TYPE(o)->tp_base == mg_standin_type; }
 
 /* Imports torch, makes the types, adds the methods to the extension module.  -1 with an exception. */
 int mg_standin_init(PyObject *module);

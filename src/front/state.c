@@ -19,6 +19,7 @@
   FN(bool, deterministic, "_ZNK2at7Context23deterministicAlgorithmsEv", (void *))                            \
   FN(bool, warn_only, "_ZNK2at7Context31deterministicAlgorithmsWarnOnlyEv", (void *))                        \
   FN(int32_t, function_state, "_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv", (void))           \
+  FN(void, set_function_state, "_ZN2at4impl22PythonTorchFunctionTLS18set_disabled_stateENS0_26TorchFunctionDisabledStateE", (int32_t)) \
   FN(int64_t, function_modes, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv", (void))                     \
   FN(int64_t, dispatch_modes, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv", (void))                      \
   FN(bool, key_included, "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE", (uint16_t))         \
@@ -49,6 +50,12 @@ const char *mg_state_init(void) {
 }
 
 bool mg_state_functorch(void) { return state.functorch_key && state.key_included(state.functorch_key); }
+
+int32_t mg_state_function(int32_t to) {
+  int32_t now = state.function_state();
+  if (to >= 0 && to != now) state.set_function_state(to);
+  return now;
+}
 
 int32_t mg_state_autocast_depth(void) {
   state.autocast_enter(); /* torch only tells when the depth changes */

@@ -1,0 +1,211 @@
+/* In: classes of the program, stand-ins to be cast.  Out: stand-in classes, stand-ins of them.
+ * torch asks `type(x).__torch_function__` from C++; what it finds on a stand-in class is a callable of ours, which shows the program
+ * its own classes and has the call recorded wherever torch makes it. */
+#include "front/subclass.h"
+#include "front/fmodes.h"
+#include "front/fx.h"
+#include "front/guard.h"
+#include "front/hook.h"
+#include "front/names.h"
+#include "front/record_obj.h"
+
+typedef struct SubclassFunction { /* `__torch_function__` of a stand-in class */
+  PyObject_HEAD
+  PyTypeObject *cls;              /* strong: the program's class */
+  PyObject *self;                 /* strong: the stand-in it was looked up on, or NULL */
+} SubclassFunction;
+
+static PyObject *subclass_name, *subclass_disabled, *subclass_dispatch_name, *subclass_alias;
+static PyTypeObject subclass_function_type;
+
+/* ---- __torch_function__ ---- */
+
+static PyObject *subclass_function_new(PyTypeObject *cls, PyObject *self) {
+  SubclassFunction *f = PyObject_New(SubclassFunction, &subclass_function_type);
+  if (!f) return NULL;
+  f->cls = (PyTypeObject *)Py_NewRef(cls);
+  f->self = Py_XNewRef(self);
+  return (PyObject *)f;
+}
+
+static void subclass_function_dealloc(PyObject *o) {
+  Py_XDECREF(((SubclassFunction *)o)->cls);
+  Py_XDECREF(((SubclassFunction *)o)->self);
+  PyObject_Free(o);
+}
+
+static PyObject *subclass_function_get(PyObject *o, PyObject *self, PyObject *type) {
+  return self ? subclass_function_new(((SubclassFunction *)o)->cls, self) : Py_NewRef(o);
+}
+
+/* The types of a call as the program knows them.  New. */
+static PyObject *subclass_types(PyObject *types) {
+  PyObject *fast = PySequence_Tuple(types), *t = fast ? PyTuple_New(PyTuple_GET_SIZE(fast)) : NULL;
+  for (Py_ssize_t i = 0; t && i < PyTuple_GET_SIZE(t); i++) {
+    PyObject *x = PyTuple_GET_ITEM(fast, i);
+    PyTuple_SET_ITEM(t, i, Py_NewRef(PyType_Check(x) ? (PyObject *)mg_subclass_of((PyTypeObject *)x) : x));
+  }
+  Py_XDECREF(fast);
+  return t;
+}
+
+/* What the glue of the recorder itself asks a tensor is none of the program's business. */
+static PyObject *subclass_plain(PyObject *args) {
+  PyObject *off = mg_fmodes_off(), *r = NULL, *kw = PyTuple_GET_SIZE(args) > 3 ? PyTuple_GET_ITEM(args, 3) : NULL;
+  if (off) r = PyObject_Call(PyTuple_GET_ITEM(args, 0), PyTuple_GET_ITEM(args, 2), kw && PyDict_Check(kw) ? kw : NULL);
+  if (off && mg_context_exit(off)) Py_CLEAR(r);
+  return r;
+}
+
+/* cls.__torch_function__(func, types, args, kwargs), recorded like any other call of the program. */
+static PyObject *subclass_ask(SubclassFunction *f, PyObject *args, PyObject *kwargs) {
+  PyObject *d = mg_rec_lookup_special(f->cls, subclass_name);
+  descrgetfunc get = d ? Py_TYPE(d)->tp_descr_get : NULL;
+  PyObject *bound = get ? get(d, f->self, (PyObject *)f->cls) : Py_XNewRef(d);
+  PyObject *types = bound ? subclass_types(PyTuple_GET_ITEM(args, 1)) : NULL, *r = NULL;
+  Py_ssize_t n = PyTuple_GET_SIZE(args);
+  if (types && n <= 4 && !(kwargs && PyDict_GET_SIZE(kwargs))) {
+    PyObject *arg[4];
+    for (Py_ssize_t i = 0; i < n; i++) arg[i] = i == 1 ? types : PyTuple_GET_ITEM(args, i);
+    for (Py_ssize_t i = 2; i < n; i++) mg_fresh(arg[i]); /* torch packed them for this call */
+    r = mg_rec_call(bound, arg, (size_t)n, NULL);
+  } else if (types) PyErr_SetString(PyExc_TypeError, "__torch_function__ takes a function, types, arguments and keyword arguments");
+  Py_XDECREF(types);
+  Py_XDECREF(bound);
+  return r;
+}
+
+static PyObject *subclass_function_call(PyObject *o, PyObject *args, PyObject *kwargs) {
+  SubclassFunction *f = (SubclassFunction *)o;
+  MgStandInfo *info = f->self && mg_standin_is(f->self) ? mg_standin_info(f->self) : NULL;
+  MgCapture *cap = info ? info->cap : NULL;
+  if (PyTuple_GET_SIZE(args) < 3) return PyErr_Format(PyExc_TypeError, "__torch_function__ takes at least 3 arguments");
+  if (!cap || cap->quiet || cap->inside || cap->rec->abort) return subclass_plain(args);
+  MgPause pause = mg_rec_pause(); /* torch's own Python may be what calls */
+  mg_rec = cap->rec;
+  mg_hook_mode = HOOK_record;
+  PyObject *r = subclass_ask(f, args, kwargs);
+  mg_rec_resume(pause);
+  return r;
+}
+
+static PyTypeObject subclass_function_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.SubclassFunction",
+    .tp_basicsize = sizeof(SubclassFunction),
+    .tp_dealloc = subclass_function_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_call = subclass_function_call,
+    .tp_descr_get = subclass_function_get,
+};
+
+int mg_subclass_init(void) {
+  PyObject *c = mg_import("torch._C"), *torch = c ? mg_import("torch") : NULL;
+  PyObject *o = torch ? PyObject_GetAttrString(torch, "ops") : NULL;
+  static const char *const path[] = {"aten", "alias", "default"};
+  for (int i = 0; o && i < 3; i++) Py_SETREF(o, PyObject_GetAttrString(o, path[i]));
+  subclass_alias = o;
+  subclass_name = PyUnicode_InternFromString("__torch_function__");
+  subclass_dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
+  subclass_disabled = c ? PyObject_GetAttrString(c, "_disabled_torch_function_impl") : NULL;
+  Py_XDECREF(torch);
+  Py_XDECREF(c);
+  if (!subclass_alias || !subclass_name || !subclass_dispatch_name || !subclass_disabled) return -1;
+  return PyType_Ready(&subclass_function_type);
+}
+
+/* ---- classes ---- */
+
+static bool subclass_own(PyTypeObject *c, PyTypeObject *than, const char *name) {
+  PyObject *text = PyUnicode_InternFromString(name);
+  bool own = !text || _PyType_Lookup(c, text) != _PyType_Lookup(than, text);
+  Py_XDECREF(text);
+  PyErr_Clear();
+  return own;
+}
+
+bool mg_subclass_known(PyTypeObject *c) {
+  if (c == mg_tensor_type || c == mg_parameter_type) return true;
+  if (!(c->tp_flags & Py_TPFLAGS_HEAPTYPE) || !PyType_IsSubtype(c, mg_tensor_type) || c->tp_basicsize != mg_tensor_type->tp_basicsize) return false;
+  /* cls_to_become: parameters without a shape yet */
+  return !subclass_own(c, mg_tensor_type, "__torch_dispatch__") && !subclass_own(c, mg_tensor_type, "cls_to_become") &&
+         !subclass_own(c, &PyBaseObject_Type, "__init_subclass__");
+}
+
+static PyObject *subclass_dict(PyTypeObject *c) {
+  PyObject *d = Py_BuildValue("{s:(),s:s}", "__slots__", "__module__", "magneto._magneto"), *fn = _PyType_Lookup(c, subclass_name);
+  if (!d || !fn || fn == subclass_disabled) return d; /* that of a stand-in is disabled, too */
+  PyObject *ours = subclass_function_new(c, NULL);
+  if (!ours || PyDict_SetItem(d, subclass_name, ours)) Py_CLEAR(d);
+  Py_XDECREF(ours);
+  return d;
+}
+
+static PyObject *subclass_make(PyTypeObject *c) {
+  PyObject *dict = subclass_dict(c), *args = dict ? Py_BuildValue("(s(OO)O)", "StandIn", c, mg_standin_type, dict) : NULL;
+  PyObject *t = args ? PyType_Type.tp_new(Py_TYPE(c), args, NULL) : NULL; /* a metaclass in Python is not asked */
+  if (t && Py_TYPE(mg_tensor_type)->tp_init(t, args, NULL)) Py_CLEAR(t);
+  Py_XDECREF(args);
+  Py_XDECREF(dict);
+  if (t && ((PyTypeObject *)t)->tp_base != mg_standin_type) {
+    Py_DECREF(t);
+    return mg_rec_break(BK_tensor_kind, "a %s", c->tp_name);
+  }
+  if (t && !subclass_own(c, mg_tensor_type, "__hash__")) ((PyTypeObject *)t)->tp_hash = mg_standin_type->tp_hash;
+  return t;
+}
+
+PyTypeObject *mg_subclass_type(MgCapture *cap, PyTypeObject *c) {
+  if (c == mg_tensor_type || c == mg_parameter_type) return mg_standin_type;
+  if (!mg_subclass_known(c)) return mg_rec_break(BK_tensor_kind, "a %s", c->tp_name), NULL;
+  if (!cap->classes && !(cap->classes = PyDict_New())) return NULL;
+  PyObject *t = PyDict_GetItemWithError(cap->classes, (PyObject *)c);
+  if (t || PyErr_Occurred() || !(t = subclass_make(c))) return (PyTypeObject *)t;
+  int rc = PyDict_SetItem(cap->classes, (PyObject *)c, t);
+  Py_DECREF(t);
+  return rc ? NULL : (PyTypeObject *)t;
+}
+
+bool mg_subclass_among(PyObject *types) {
+  for (Py_ssize_t i = 0; PyTuple_Check(types) && i < PyTuple_GET_SIZE(types); i++) {
+    PyObject *t = PyTuple_GET_ITEM(types, i);
+    if (PyType_Check(t) && ((PyTypeObject *)t)->tp_base == mg_standin_type) return true;
+  }
+  return false;
+}
+
+/* ---- casts ---- */
+
+PyObject *mg_subclass_cast(PyObject *x, PyTypeObject *c, bool detach) {
+  MgCapture *cap = mg_standin_info(x)->cap;
+  PyTypeObject *type = cap ? mg_subclass_type(cap, c) : NULL;
+  ValRef was = mg_standin_val(x);
+  bool shown = detach && cap && cap->rec->want_fx; /* the torch-level graph has an alias by the name of what it is made of */
+  if (shown && mg_fmodes_depth() > 1) mg_fx_use_aten(cap);
+  PyObject *off = !type ? NULL : shown ? mg_fmodes_only() : mg_fmodes_off(), *r = NULL;
+  if (!off) return NULL;
+  cap->next_type = type;
+  r = detach ? PyObject_CallMethod(x, "detach", NULL) : PyObject_CallOneArg(subclass_alias, x);
+  cap->next_type = NULL;
+  if (mg_context_exit(off)) Py_CLEAR(r);
+  if (r && !mg_standin_is(r)) {
+    Py_DECREF(r);
+    return mg_rec_break(BK_tensor_kind, "a %s of a tensor inside of a transform", c->tp_name);
+  }
+  if (!r) return NULL;
+  mg_standin_info(r)->is_param = c == mg_parameter_type;
+  if (!shown && cap->rec->want_fx && mg_fx_same(cap, mg_standin_val(r), was)) Py_CLEAR(r);
+  return r;
+}
+
+PyObject *mg_subclass_dress(PyObject *t, PyTypeObject *c, bool shared) {
+  PyObject *name = mg_names.class_;
+  if (Py_TYPE(t) == c) return t;
+  if (shared || Py_TYPE(t) != mg_tensor_type) {
+    PyObject *off = mg_fmodes_off(), *x = off ? PyObject_CallMethod(t, "as_subclass", "O", c) : NULL;
+    if (off && mg_context_exit(off)) Py_CLEAR(x);
+    Py_DECREF(t);
+    return x;
+  }
+  if (PyObject_GenericSetAttr(t, name, (PyObject *)c)) Py_CLEAR(t);
+  return t;
+}
