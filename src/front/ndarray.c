@@ -70,11 +70,13 @@ int mg_array_begin(void) {
 #define NUMPY(module, names) {module, names},
 #include "front/numpy.def"
   };
-  if (nd_ufunc) return 0;
+  static bool busy; /* imports let other threads run: until this one is done, they do not know arrays */
+  if (nd_ufunc || busy) return 0;
   PyObject *name = PyUnicode_FromString("numpy"), *np = name ? PyImport_GetModule(name) : NULL;
   int rc = np || !PyErr_Occurred() ? 0 : -1;
   Py_XDECREF(name);
   if (!np) return rc;
+  busy = true;
   nd_array = (PyTypeObject *)PyObject_GetAttrString(np, "ndarray");
   nd_generic = (PyTypeObject *)PyObject_GetAttrString(np, "generic");
   nd_errstate = PyObject_GetAttrString(np, "errstate");
@@ -82,6 +84,7 @@ int mg_array_begin(void) {
   if (!rc) mg_nd_init(np);
   if (!rc && nd_array && nd_generic && nd_errstate) nd_ufunc = PyObject_GetAttrString(np, "ufunc");
   Py_DECREF(np);
+  busy = false;
   return nd_ufunc ? 0 : -1;
 }
 

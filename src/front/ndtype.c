@@ -311,5 +311,7 @@ int mg_array_init(void) {
   array_getattr_fn.np = m ? PyObject_GetAttrString(m, "getattr") : NULL;
   array_divmod_fn.np = m ? PyObject_GetAttrString(m, "divmod") : NULL;
   Py_XDECREF(m);
-  return array_getattr_fn.np && array_divmod_fn.np ? 0 : -1;
+  /* The parts of NumPy that the table names are imported with magneto: a fork while a thread imports them in its first
+   * recording would leave the child with a lock that nobody releases. */
+  return array_getattr_fn.np && array_divmod_fn.np ? mg_array_begin() : -1;
 }
