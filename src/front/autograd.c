@@ -13,6 +13,7 @@ static void autograd_dealloc(PyObject *o) {
   mg_noderun_free(a->nodes);
   mg_noderun_free(a->replay);
   for (uint32_t i = 0; a->tangent && i < a->nthrough; i++) free(a->tangent[i].dim);
+  Py_XDECREF(a->parts);
   free(a->res);
   free(a->saved);
   free(a->tangent);

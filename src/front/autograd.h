@@ -32,6 +32,7 @@ typedef struct MgAutograd {
   bool *copy;           /* by primal: forward writes it and reads it too, so a second run needs a copy of what it was */
   bool *written;        /* by primal: forward writes it */
   uint32_t nkeep;
+  PyObject *parts;      /* how backward was cut last (gradpart.h), or NULL */
   bool frees;           /* a second backward pass is an error although nothing is among saved */
   bool lost;            /* op by op it would not be itself: values inside of an autograd.Function are used outside */
   bool random;          /* forward draws random numbers */

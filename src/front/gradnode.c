@@ -7,6 +7,7 @@
 #include "front/names.h"
 #include "front/cache.h"
 #include "front/facts.h"
+#include "front/gradpart.h"
 #include "front/lazybits.h"
 #include "front/nodecall.h"
 #include "front/planrun.h"
@@ -19,13 +20,16 @@ typedef struct GradRun { /* one forward run whose results are about to get their
   MgAutograd *a;
   PyObject *const *in, **res;
   PyObject *state;   /* borrowed */
+  MgGradParts *parts; /* borrowed; NULL: backward is one node */
+  uint32_t part;     /* of the node that is being made */
 } GradRun;
 
 static _Thread_local GradRun *gradnode_run;
 static PyObject *gradnode_apply;          /* its forward class's apply */
 static PyObject *gradnode_task_keeps;     /* torch._C._autograd._get_current_graph_task_keep_graph */
 static Py_ssize_t gradnode_owner, gradnode_state; /* slots: MgAutograd; list of what nkeep asks for, or NULL */
-static PyObject *str_to_save, *str_saved, *str_materialize, *str_version;
+static Py_ssize_t gradnode_parts, gradnode_part;  /* slots: MgGradParts or NULL; the number of the node's part, an int */
+static PyObject *str_to_save, *str_saved, *str_materialize, *str_version, *str_needs;
 
 static PyObject **gradnode_slot(PyObject *node, Py_ssize_t at) { return (PyObject **)((char *)node + at); }
 
@@ -142,8 +146,8 @@ done:
   return grads;
 }
 
-static PyObject *gradnode_again(const MgAutograd *a, PyObject *node, PyObject *saved, PyObject *const *tangent) {
-  PyObject *state = *gradnode_slot(node, gradnode_state), *grads = NULL, *rng = NULL;
+PyObject *mg_gradnode_again(const MgAutograd *a, PyObject *state, PyObject *saved, PyObject *const *tangent) {
+  PyObject *grads = NULL, *rng = NULL;
   PyObject **in = mg_calloc(a->nprimal + 1, sizeof *in);
   bool create = mg_abi.aoti_torch_grad_mode_is_enabled();
   if (!in) return PyErr_NoMemory();
@@ -207,20 +211,28 @@ static PyObject *gradnode_tangent(const MgTangent *want, PyObject *o) {
   return r;
 }
 
+int mg_gradnode_inputs(const MgAutograd *a, PyObject *saved, PyObject *const *tangent, PyObject **in) {
+  for (uint32_t i = 0; i < a->nsaved; i++) in[i] = PyTuple_GET_ITEM(saved, i);
+  for (uint32_t i = 0; i < a->nthrough; i++) {
+    if ((in[a->nsaved + i] = gradnode_tangent(&a->tangent[i], tangent[i]))) continue;
+    while (i--) Py_CLEAR(in[a->nsaved + i]);
+    return -1;
+  }
+  return 0;
+}
+
 static int gradnode_compiled(const MgAutograd *a, PyObject *saved, PyObject *const *tangent, PyObject **grad) {
   uint32_t n = a->nsaved + a->nthrough;
   PyObject *small[64], **in = n > 64 ? mg_malloc(n * sizeof *in) : small, *off = NULL;
-  uint32_t made = a->nsaved;
   int rc = -1;
   if (!in) return PyErr_NoMemory(), -1;
-  for (uint32_t i = 0; i < a->nsaved; i++) in[i] = PyTuple_GET_ITEM(saved, i);
-  for (; made < n; made++)
-    if (!(in[made] = gradnode_tangent(&a->tangent[made - a->nsaved], tangent[made - a->nsaved]))) goto done;
+  if (mg_gradnode_inputs(a, saved, tangent, in)) goto fail;
   if (a->extern_bwd && mg_planrun_autocast_off(&off)) goto done;
   rc = mg_planrun(a->bwd, in, grad);
   if (off && mg_planrun_autocast_back(off)) rc = -1;
 done:
-  for (uint32_t i = a->nsaved; i < made; i++) Py_DECREF(in[i]);
+  for (uint32_t i = a->nsaved; i < n; i++) Py_DECREF(in[i]);
+fail:
   if (in != small) free(in);
   return rc;
 }
@@ -243,13 +255,18 @@ static bool gradnode_strange(const MgAutograd *a, PyObject *const *tangent) {
   return false;
 }
 
-static PyObject *gradnode_compute(const MgAutograd *a, PyObject *node, PyObject *saved, PyObject *const *tangent) {
+static uint64_t gradnode_given(const MgAutograd *a, PyObject *const *tangent) {
   uint64_t given = a->nthrough > 64 ? ~0ull : 0;
-  PyObject *small[32], **grad = small, *r = NULL;
   for (uint32_t i = 0; i < a->nthrough && i < 64; i++)
     if (tangent[i] != Py_None) given |= 1ull << i;
+  return given;
+}
+
+static PyObject *gradnode_compute(const MgAutograd *a, PyObject *state, PyObject *saved, PyObject *const *tangent) {
+  uint64_t given = gradnode_given(a, tangent);
+  PyObject *small[32], **grad = small, *r = NULL;
   if (!a->ngrad || !given) return gradnode_result(a, NULL, 0);
-  if (mg_abi.aoti_torch_grad_mode_is_enabled() || gradnode_strange(a, tangent)) return gradnode_again(a, node, saved, tangent);
+  if (mg_abi.aoti_torch_grad_mode_is_enabled() || gradnode_strange(a, tangent)) return mg_gradnode_again(a, state, saved, tangent);
   if (a->ngrad > 32 && !(grad = mg_malloc(a->ngrad * sizeof *grad))) return PyErr_NoMemory();
   int rc = gradnode_compiled(a, saved, tangent, grad);
   if (!rc) {
@@ -260,7 +277,7 @@ static PyObject *gradnode_compute(const MgAutograd *a, PyObject *node, PyObject 
   } else if (rc == -2 && !mg_strict()) { /* the compiled backward failed: PyTorch's own */
     PyErr_Clear();
     mg_stats.fallbacks++;
-    r = gradnode_again(a, node, saved, tangent);
+    r = mg_gradnode_again(a, state, saved, tangent);
   }
   if (grad != small) free(grad);
   return r;
@@ -276,23 +293,56 @@ static int gradnode_release(PyObject *node) {
   return keeps ? 0 : -1;
 }
 
+/* Does the engine want the gradient of the node's first input, the token? */
+static int gradnode_wants_next(PyObject *node) {
+  PyObject *t = PyObject_GetAttr(node, str_needs);
+  int yes = t ? PyObject_IsTrue(PyTuple_GET_ITEM(t, 0)) : -1;
+  Py_XDECREF(t);
+  return yes;
+}
+
+/* The first of several parts. */
+static PyObject *gradnode_first(MgAutograd *a, MgGradParts *parts, PyObject *state, PyObject *saved, PyObject *const *tangent,
+                                bool next) {
+  uint64_t given = gradnode_given(a, tangent);
+  bool again = given && (mg_abi.aoti_torch_grad_mode_is_enabled() || gradnode_strange(a, tangent));
+  PyObject *all = again ? mg_gradnode_again(a, state, saved, tangent) : NULL;
+  if (again && !all) return NULL;
+  PyObject *r = given ? mg_gradpart_begin(a, parts, state, saved, tangent, given, all, next)
+                      : mg_gradpart_go_on(a, parts, 0, Py_None, next);
+  Py_XDECREF(all);
+  return r;
+}
+
 static PyObject *gradnode_backward(PyObject *node, PyObject *const *tangent, Py_ssize_t n) {
   MgAutograd *a = (MgAutograd *)*gradnode_slot(node, gradnode_owner);
-  PyObject *saved = NULL;
-  if (!a || n != a->nthrough) return PyErr_Format(PyExc_RuntimeError, "magneto: backward of a compiled graph: %zd gradients", n);
+  MgGradParts *parts = (MgGradParts *)*gradnode_slot(node, gradnode_parts);
+  uint32_t part = parts ? (uint32_t)PyLong_AsUnsignedLong(*gradnode_slot(node, gradnode_part)) : 0;
+  PyObject *saved = NULL, **state = gradnode_slot(node, gradnode_state), *r = NULL;
+  if (!a || n != (part ? 1 : a->nthrough)) return PyErr_Format(PyExc_RuntimeError, "magneto: backward of a compiled graph: %zd gradients", n);
+  int next = parts && part + 1 < parts->n ? gradnode_wants_next(node) : 0;
+  if (next < 0) return NULL;
+  if (part) return mg_gradpart_go_on(a, parts, part, tangent[0], next);
   Py_INCREF(a);
+  Py_XINCREF((PyObject *)parts);
   if ((a->nsaved || a->frees) && !(saved = PyObject_GetAttr(node, str_saved))) goto done;
-  PyObject *r = gradnode_compute(a, node, saved, tangent);
+  r = parts ? gradnode_first(a, parts, *state, saved, tangent, next) : gradnode_compute(a, *state, saved, tangent);
   if (r && gradnode_release(node)) Py_CLEAR(r);
   Py_XDECREF(saved);
+done:
+  Py_XDECREF((PyObject *)parts);
   Py_DECREF(a);
   return r;
-done:
-  Py_DECREF(a);
-  return NULL;
 }
 
 /* ---- forward ---- */
+
+static PyObject *gradnode_forward_token(PyObject *node) {
+  PyObject *token = PyObject_SetAttr(node, str_materialize, Py_False) ? NULL : mg_gradpart_token();
+  PyObject *out = token ? PyTuple_Pack(1, token) : NULL;
+  Py_XDECREF(token);
+  return out;
+}
 
 /* forward(node, *inputs) of the class: everything is computed already. */
 static PyObject *gradnode_forward(PyObject *self, PyObject *const *arg, Py_ssize_t n) {
@@ -300,6 +350,9 @@ static PyObject *gradnode_forward(PyObject *self, PyObject *const *arg, Py_ssize
   const MgAutograd *a = run->a;
   PyObject *node = arg[0];
   *gradnode_slot(node, gradnode_owner) = Py_NewRef((PyObject *)a);
+  *gradnode_slot(node, gradnode_parts) = Py_XNewRef((PyObject *)run->parts);
+  if (run->parts && !(*gradnode_slot(node, gradnode_part) = PyLong_FromUnsignedLong(run->part))) return NULL;
+  if (run->part) return gradnode_forward_token(node);
   *gradnode_slot(node, gradnode_state) = Py_XNewRef(run->state);
   PyObject *save = a->nsaved || a->frees ? PyTuple_New(a->frees ? 1 : a->nsaved) : NULL, *out = PyTuple_New(a->nthrough);
   if ((a->nsaved && !save) || !out) goto fail;
@@ -324,14 +377,26 @@ fail:
 }
 
 int mg_gradnode_attach(MgAutograd *a, PyObject *const *in, PyObject **res, PyObject *state) {
-  GradRun run = {a, in, res, state}, *outer = gradnode_run;
+  GradRun run = {a, in, res, state, NULL, 0}, *outer = gradnode_run;
   PyObject *small[64], **arg = small, *out = NULL;
   if (state && gradnode_keep(a, in, state)) return -1;
-  if (a->ndiff > 64 && !(arg = mg_malloc(a->ndiff * sizeof *arg))) return PyErr_NoMemory(), -1;
-  for (uint32_t i = 0; i < a->ndiff; i++) arg[i] = in[a->diff[i]];
+  if (mg_gradpart_wanted(a, in, &run.parts)) return -1;
+  if (a->ndiff >= 64 && !(arg = mg_malloc((a->ndiff + 1) * sizeof *arg))) {
+    Py_XDECREF((PyObject *)run.parts);
+    return PyErr_NoMemory(), -1;
+  }
   gradnode_run = &run;
-  out = PyObject_Vectorcall(gradnode_apply, arg, a->ndiff, NULL);
+  uint32_t left = run.parts ? run.parts->n : 1;
+  do { /* the last part first: the node before it takes its token */
+    uint32_t n = 0;
+    run.part = --left;
+    if (out) arg[n++] = PyTuple_GET_ITEM(out, 0);
+    for (uint32_t i = 0; i < a->ndiff; i++)
+      if (!run.parts || run.parts->of[i] == run.part) arg[n++] = in[a->diff[i]];
+    Py_XSETREF(out, PyObject_Vectorcall(gradnode_apply, arg, n, NULL));
+  } while (out && left);
   gradnode_run = outer;
+  Py_XDECREF((PyObject *)run.parts);
   if (arg != small) free(arg);
   if (!out) return -1;
   for (uint32_t i = 0; i < a->nthrough; i++) Py_SETREF(res[i], Py_NewRef(PyTuple_GET_ITEM(out, i)));
@@ -365,12 +430,13 @@ static int gradnode_find_slot(PyObject *type, const char *name, Py_ssize_t *at) 
 static int gradnode_make_types(PyObject *base, PyObject *setup) {
   PyObject *forward = PyCFunction_New(&gradnode_forward_def, NULL), *fwd = NULL, *apply = NULL;
   PyObject *bwd = gradnode_make("MagnetoBackward", base,
-                                Py_BuildValue("{s:(ss),s:s,s:O,s:O}", "__slots__", "_owner", "_state", "__module__",
+                                Py_BuildValue("{s:(ssss),s:s,s:O,s:O}", "__slots__", "_owner", "_state", "_parts", "_part", "__module__",
                                               "magneto._magneto", "clear_saved_tensors_on_access", Py_False, "boxed_grads_call",
                                               Py_False));
   int rc = -1;
   if (!forward || !bwd) goto done;
   if (gradnode_find_slot(bwd, "_owner", &gradnode_owner) || gradnode_find_slot(bwd, "_state", &gradnode_state)) goto done;
+  if (gradnode_find_slot(bwd, "_parts", &gradnode_parts) || gradnode_find_slot(bwd, "_part", &gradnode_part)) goto done;
   if (!(apply = PyDescr_NewMethod((PyTypeObject *)bwd, &gradnode_apply_def))) goto done;
   if (PyObject_SetAttrString(bwd, "apply", apply)) goto done;
   fwd = gradnode_make("Magneto", base,
@@ -399,7 +465,8 @@ int mg_gradnode_init(void) {
   str_saved = PyUnicode_InternFromString("saved_tensors");
   str_materialize = PyUnicode_InternFromString("materialize_grads");
   str_version = PyUnicode_InternFromString("_version");
-  if (!str_to_save || !str_saved || !str_materialize || !str_version) goto done;
+  str_needs = PyUnicode_InternFromString("needs_input_grad");
+  if (!str_to_save || !str_saved || !str_materialize || !str_version || !str_needs || mg_gradpart_init()) goto done;
   if (!(gradnode_task_keeps = PyObject_GetAttrString(autograd, "_get_current_graph_task_keep_graph"))) goto done;
   rc = gradnode_make_types(base, setup);
 done:

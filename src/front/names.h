@@ -55,6 +55,7 @@ int mg_context_exit(PyObject *ctx);
   NAME(forward_ad, "torch.autograd.forward_ad")                                                              \
   NAME(current_level, "_current_level")                                                                      \
   NAME(current_device, "CURRENT_DEVICE")                                                                     \
+  NAME(parallel_distributed, "torch.nn.parallel.distributed")                                                \
   NAME(torchdynamo_disable, "_torchdynamo_disable")                                                          \
   NAME(orig_callable, "_torchdynamo_orig_callable")                                                          \
   NAME(marked_constant, "_dynamo_marked_constant")                                                           \

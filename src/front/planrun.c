@@ -50,14 +50,15 @@ static int planrun_bump_versions(const MgPlanInfo *info, PyObject *const *in) {
 static int planrun_wrap(PyObject *const *in, MgTensor **out, const int *same, int n, PyObject **outs) {
   int bad = 0;
   for (int i = 0; i < n; i++) {
+    outs[i] = NULL;
     if (same[i] >= 0) outs[i] = Py_NewRef(in[same[i]]);
-    else if (!(outs[i] = mg_tensor_wrap(out[i]))) bad = -1; /* go on: every handle must be given back */
+    else if (out[i] && !(outs[i] = mg_tensor_wrap(out[i]))) bad = -1; /* go on: every handle must be given back */
   }
   for (int i = 0; bad && i < n; i++) Py_CLEAR(outs[i]);
   return bad;
 }
 
-int mg_planrun(MgPlan *p, PyObject *const *in, PyObject **outs) {
+int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *const *in, PyObject **outs) {
   MgTensor *in_stack[PLANRUN_STACK], **t = in_stack, *out_stack[PLANRUN_STACK], **out = out_stack;
   int same_stack[PLANRUN_STACK], *same = same_stack, rc = -1;
   char err[400];
@@ -75,18 +76,23 @@ int mg_planrun(MgPlan *p, PyObject *const *in, PyObject **outs) {
   for (int i = 0; i < info.ninput; i++) t[i] = mg_abi_tensor(in[i]);
   bool is_long = info.bytes_moved > PLANRUN_LONG_BYTES || info.nextern > info.nhost;
   PyThreadState *gil = is_long ? PyEval_SaveThread() : NULL;
-  MgRc run = mg_plan_run(p, t, out, same, err, sizeof err);
+  MgRc run = mg_plan_part(p, call, until, t, out, same, err, sizeof err);
   if (gil) PyEval_RestoreThread(gil);
   if (run != MG_OK) {
     mg_planrun_raise(run, err);
     rc = run == MG_BUG && !info.nwritten ? -2 : -1;
   } else rc = planrun_wrap(in, out, same, info.noutput, outs);
-  if (!rc && info.nwritten) rc = planrun_bump_versions(&info, in);
+  if (!rc && info.nwritten && !*call) rc = planrun_bump_versions(&info, in);
 done:
   if (t != in_stack) free(t);
   if (out != out_stack) free(out);
   if (same != same_stack) free(same);
   return rc;
+}
+
+int mg_planrun(MgPlan *p, PyObject *const *in, PyObject **outs) {
+  MgPlanCall *call = NULL;
+  return mg_planrun_part(p, &call, UINT32_MAX, in, outs);
 }
 
 int mg_planrun_autocast_off(PyObject **off) {

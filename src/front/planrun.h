@@ -10,6 +10,9 @@
  * eager raises when a check of data failed.  -2 with an exception: an error of ours, and no input was written yet, so the
  * caller may run the graph in another way. */
 int mg_planrun(MgPlan *p, PyObject *const *in, PyObject **outs);
+/* The same in parts, see mg_plan_part: outs gets the results that became ready, NULL for the others.  *call: NULL to begin and
+ * after the end, also that by an exception. */
+int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *const *in, PyObject **outs);
 /* Turns autocast off when it is on, for calls of ATen whose casts are nodes already.  *off: what mg_planrun_autocast_back
  * takes (and frees); NULL: it was off.  -1 with an exception. */
 int mg_planrun_autocast_off(PyObject **off);

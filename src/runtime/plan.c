@@ -272,9 +272,10 @@ static MgRc plan_engine(PlanCall *k, const PlanStep *s) {
   return MG_OK;
 }
 
-static MgRc plan_steps(PlanCall *k) {
+static MgRc plan_steps(PlanCall *k, uint32_t until) {
   const MgPlan *p = k->p;
-  for (uint32_t i = 0; i < p->nstep; i++) {
+  for (; k->r->at < until; k->r->at++) {
+    uint32_t i = k->r->at;
     const PlanStep *s = &p->step[i];
     if (s->kind == PK_kernel) mg_threads_run(k->r->range + s->kernels.first, s->kernels.n, p->s.threads);
     else TRY(s->kind == PK_engine ? plan_engine(k, s) : plan_host(k, s));
@@ -349,10 +350,24 @@ static MgRc plan_leave(PlanCall *k, uint32_t i, MgTensor **out) {
   return bad ? plan_error(k, MG_NOMEM, "no memory for an output") : MG_OK;
 }
 
-static MgRc plan_outputs(PlanCall *k, MgTensor **out, int *same) {
+static bool plan_is_due(const MgPlan *p, uint32_t i, uint32_t from, bool begun, uint32_t at) {
+  return (!begun || p->ready[i] > from) && p->ready[i] <= at;
+}
+
+/* Whoever took the output shall be the only one that holds it, although the run goes on. */
+static void plan_forget(PlanCall *k, uint32_t i) {
+  const PlanTensor *t = &k->p->tensor[i];
+  if (t->how == PT_view) plan_forget(k, t->index);
+  if (t->how == PT_view || t->how == PT_result) plan_drop(k->r, i);
+}
+
+/* The outputs that became ready after step `from`; those over one buffer do so at the same time. */
+static MgRc plan_outputs(PlanCall *k, uint32_t from, bool begun, MgTensor **out, int *same) {
   const MgPlan *p = k->p;
+  bool last = k->r->at == p->nstep;
   for (uint32_t i = 0; i < p->s.nout; i++) {
     const MgPlanOut *o = &p->s.out[i];
+    if (!plan_is_due(p, i, from, begun, k->r->at)) continue;
     switch ((MgPlanOutKind)o->kind) {
     case PO_same_input: same[i] = (int)o->index; break;
     case PO_fresh: break; /* moved below: views of it may still be made */
@@ -364,6 +379,8 @@ static MgRc plan_outputs(PlanCall *k, MgTensor **out, int *same) {
   }
   for (uint32_t i = 0; i < p->s.nout; i++) {
     const MgPlanOut *o = &p->s.out[i];
+    if (!plan_is_due(p, i, from, begun, k->r->at)) continue;
+    if (o->kind == PO_view && !last) plan_forget(k, p->out_tensor[i]);
     if (o->kind == PO_fresh) out[i] = k->r->fresh[o->index], k->r->fresh[o->index] = NULL;
     if (o->kind != PO_same_output) continue;
     if (!out[o->index]) same[i] = same[o->index];
@@ -372,25 +389,42 @@ static MgRc plan_outputs(PlanCall *k, MgTensor **out, int *same) {
   return MG_OK;
 }
 
-MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, MgTensor **out, int *same, char *err, size_t err_len) {
-  PlanCall k = {p, plan_take(p), in, err, err_len};
-  bool grad = p->aten && mg_abi.aoti_torch_grad_mode_is_enabled();
-  for (uint32_t i = 0; i < p->s.nout; i++) out[i] = NULL, same[i] = -1;
-  if (!k.r) return plan_error(&k, MG_NOMEM, "out of memory");
-  if (grad) mg_abi.aoti_torch_grad_mode_set_enabled(false);
-  MgRc rc = plan_enter(&k);
-  if (rc == MG_OK) rc = plan_steps(&k);
-  if (rc == MG_OK && p->s.ncheck) rc = plan_checks(&k);
-  if (rc == MG_OK) rc = plan_outputs(&k, out, same);
-  if (grad) mg_abi.aoti_torch_grad_mode_set_enabled(true);
-  for (uint32_t i = 0; i < p->nlazy; i++) plan_drop(k.r, p->lazy[i]);
+/* Ends the run: what the call made and nobody took is given back. */
+void mg_plan_stop(MgPlan *p, MgPlanCall *r) {
+  for (uint32_t i = 0; i < p->nlazy; i++) plan_drop(r, p->lazy[i]);
   for (uint32_t i = 0; i < p->s.nfresh; i++) /* only views of it were given away, or nothing */
-    if (k.r->fresh[i]) mg_abi.aoti_torch_delete_tensor_object(k.r->fresh[i]), k.r->fresh[i] = NULL;
+    if (r->fresh[i]) mg_abi.aoti_torch_delete_tensor_object(r->fresh[i]), r->fresh[i] = NULL;
+  plan_give(p, r);
+}
+
+MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in, MgTensor **out, int *same, char *err,
+                  size_t err_len) {
+  PlanCall k = {p, *call ? *call : plan_take(p), in, err, err_len};
+  bool grad = p->aten && mg_abi.aoti_torch_grad_mode_is_enabled(), begun = *call != NULL;
+  for (uint32_t i = 0; i < p->s.nout; i++) out[i] = NULL, same[i] = -1;
+  *call = NULL;
+  if (!k.r) return plan_error(&k, MG_NOMEM, "out of memory");
+  if (!begun) k.r->at = 0;
+  uint32_t from = k.r->at;
+  if (grad) mg_abi.aoti_torch_grad_mode_set_enabled(false);
+  MgRc rc = begun ? MG_OK : plan_enter(&k);
+  if (rc == MG_OK) rc = plan_steps(&k, until < p->nstep ? until : p->nstep);
+  if (rc == MG_OK && p->s.ncheck) rc = plan_checks(&k);
+  if (rc == MG_OK) rc = plan_outputs(&k, from, begun, out, same);
+  if (grad) mg_abi.aoti_torch_grad_mode_set_enabled(true);
   for (uint32_t i = 0; rc != MG_OK && i < p->s.nout; i++)
     if (out[i]) mg_abi.aoti_torch_delete_tensor_object(out[i]), out[i] = NULL;
-  plan_give(p, k.r);
+  if (rc == MG_OK && k.r->at < p->nstep) *call = k.r;
+  else mg_plan_stop(p, k.r);
   return rc;
 }
+
+MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, MgTensor **out, int *same, char *err, size_t err_len) {
+  MgPlanCall *call = NULL;
+  return mg_plan_part(p, &call, p->nstep, in, out, same, err, err_len);
+}
+
+const uint32_t *mg_plan_ready(const MgPlan *p) { return p->ready; }
 
 void mg_plan_info(const MgPlan *p, MgPlanInfo *out) {
   *out = (MgPlanInfo){.ninput = (int)p->s.ninput, .noutput = (int)p->s.nout, .nkernel = (int)p->nkernel,

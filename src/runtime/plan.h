@@ -23,6 +23,18 @@ typedef struct MgHost {
  * MG_OK, MG_PYERR (host error is set), MG_NOMEM, MG_BUG (message in err, err_len bytes), MG_RAISE: what eager would
  * raise, as "IndexError: text" in err; outputs are all NULL then and inputs may have been written already. */
 MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, MgTensor **out, int *same, char *err, size_t err_len);
+
+/* The same in parts.  Starts a run when *call is NULL, else goes on with it on the same inputs: runs the steps before `until`
+ * and gives the outputs that became ready (mg_plan_ready); the others are NULL and same[i] is -1.  With until at the
+ * number of steps (or more), or on failure, the run is over and *call is NULL. */
+typedef struct MgPlanCall MgPlanCall;
+MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in, MgTensor **out, int *same, char *err,
+                  size_t err_len);
+/* Ends a run before its end. */
+void mg_plan_stop(MgPlan *p, MgPlanCall *call);
+/* Per output: the number of steps after which it is ready. */
+const uint32_t *mg_plan_ready(const MgPlan *p);
+
 void mg_plan_free(MgPlan *p);
 void mg_plan_trim(MgPlan *p); /* gives back the memory of idle runs */
 typedef struct MgPlanInfo {

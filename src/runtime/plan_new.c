@@ -16,6 +16,7 @@ typedef struct PlanBuild {
   PlanPatch *patch;       /* unsorted */
   uint32_t *root;         /* per buffer: entry of the tensor that owns it + 1 */
   uint32_t *last;         /* per tensor entry: last step that uses it; nstep: an output, kept to the end */
+  uint32_t *touched;      /* per buffer: steps after which nothing touches it any more */
 } PlanBuild;
 
 #define plan_bad(b, ...) mg_fail((b)->c, MG_BUG, __VA_ARGS__)
@@ -30,6 +31,7 @@ static MgRc plan_add_arg(PlanBuild *b, uint32_t buf, const MgPlanView *v) {
   PlanPatch q = {b->narg++, v ? v->offset : UINT32_MAX, v ? v->elsize : 0};
   if (!buf) return MG_OK; /* an undefined tensor stays NULL */
   if (buf >= b->s->nbuf) return plan_bad(b, "plan: buffer %u of %u", buf, b->s->nbuf);
+  b->touched[buf] = p->nstep;
   switch ((MgPlanMem)b->s->buf[buf].mem) {
   case PM_none: return plan_bad(b, "plan: buffer %u has no memory", buf);
   case PM_arena:
@@ -87,6 +89,7 @@ static MgRc plan_use(PlanBuild *b, const MgPlanView *v, uint32_t step, uint32_t 
     }
   }
   b->last[i] = step;
+  if (step < UINT32_MAX) b->touched[v->buf] = step + 1;
   if (p->tensor[i].how == PT_view) b->last[p->tensor[i].index] = step;
   *out = i;
   return MG_OK;
@@ -144,6 +147,7 @@ static MgRc plan_add_extern(PlanBuild *b, const MgPlanStep *s) {
       p->tensor[t].as_is = s->guessed && !b->s->strict_strides;
       b->root[v->buf] = t + 1;
       b->last[t] = n;
+      b->touched[v->buf] = n + 1;
     } else {
       TRY(plan_use(b, v, n, &t));
     }
@@ -196,6 +200,26 @@ static void plan_sort_patches(PlanBuild *b) {
   }
 }
 
+/* After which step each output is final: the last one that touches the memory it lies in. */
+static MgRc plan_find_ready(PlanBuild *b) {
+  const MgPlanSpec *s = b->s;
+  MgPlan *p = b->p;
+  uint32_t *of_fresh = mg_new(&p->mem, uint32_t, s->nfresh + 1);
+  TRYP(of_fresh);
+  for (uint32_t i = 1; i < s->nbuf; i++)
+    if (s->buf[i].mem == PM_fresh) of_fresh[s->buf[i].index] = i;
+  for (uint32_t i = 0; i < s->nout; i++) {
+    const MgPlanOut *o = &s->out[i];
+    switch ((MgPlanOutKind)o->kind) {
+    case PO_same_input: p->ready[i] = b->touched[p->buf_of_input[o->index]]; break;
+    case PO_same_output: p->ready[i] = p->ready[o->index]; break;
+    case PO_fresh: p->ready[i] = b->touched[of_fresh[o->index]]; break;
+    case PO_view: p->ready[i] = b->touched[o->view.buf]; break;
+    }
+  }
+  return MG_OK;
+}
+
 static MgRc plan_fill(PlanBuild *b) {
   const MgPlanSpec *s = b->s;
   MgPlan *p = b->p;
@@ -207,6 +231,7 @@ static MgRc plan_fill(PlanBuild *b) {
   b->patch_buf = mg_new(m, uint32_t, narg + 1);
   b->root = mg_new(m, uint32_t, s->nbuf + 1);
   b->last = mg_new(m, uint32_t, ntensor);
+  b->touched = mg_new(m, uint32_t, s->nbuf + 1);
   p->step = mg_new(m, PlanStep, s->nstep + 1);
   p->kernel = mg_new(m, PlanKernel, s->nstep + 1);
   p->tensor = mg_new(m, PlanTensor, ntensor);
@@ -218,11 +243,13 @@ static MgRc plan_fill(PlanBuild *b) {
   p->arena_buf = mg_new(m, uint32_t, narg + 1);
   p->buf_of_input = mg_new(m, uint32_t, s->ninput + 1);
   p->out_tensor = mg_new(m, uint32_t, s->nout + 1);
-  TRYP(p->out_tensor && p->buf_of_input && m->rc == MG_OK);
+  p->ready = mg_new(m, uint32_t, s->nout + 1);
+  TRYP(p->out_tensor && p->ready && p->buf_of_input && m->rc == MG_OK);
   for (uint32_t i = 0; i < s->nstep; i++)
     TRY(s->step[i].kind == PK_kernel ? plan_add_kernel(b, &s->step[i]) : plan_add_extern(b, &s->step[i]));
   for (uint32_t i = 0; i < s->nout; i++)
     if (s->out[i].kind == PO_view) TRY(plan_use(b, &s->out[i].view, UINT32_MAX, &p->out_tensor[i]));
+  TRY(plan_find_ready(b));
   plan_mark_as_is(b);
   plan_add_releases(b);
   plan_sort_patches(b);

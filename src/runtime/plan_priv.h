@@ -54,8 +54,8 @@ typedef struct PlanKernel {
   bool beside;
 } PlanKernel;
 
-typedef struct PlanRun {  /* everything one running call writes; owned by one thread at a time */
-  struct PlanRun *next;   /* idle list */
+typedef struct MgPlanCall { /* everything one running call writes; owned by one thread at a time */
+  struct MgPlanCall *next; /* idle list */
   int64_t *slot;
   void **arg;
   MgRange *range;
@@ -67,6 +67,7 @@ typedef struct PlanRun {  /* everything one running call writes; owned by one th
   uint8_t *mem;           /* its memory that pointers are bound to */
   uint64_t *offset;       /* per block: where it is in the arena */
   uint64_t total;         /* bytes of all blocks */
+  uint32_t at;            /* next step of the running call */
   MgPackBlock *pack;      /* dynamic plans: the blocks, and room for 2 * nblock pointers */
   MgPackBlock **work;
   bool sized;             /* sizes and offsets are evaluated */
@@ -86,6 +87,7 @@ struct MgPlan {
   PlanPatch *arena_patch; uint32_t *arena_buf; uint32_t narena_patch; /* arguments in the arena */
   uint32_t *lazy; uint32_t nlazy; /* tensors to release at the end of a call */
   uint32_t *out_tensor;   /* per output: entry of tensor it is made from (PO_view) */
+  uint32_t *ready;        /* per output: steps after which nothing touches its memory any more */
   uint32_t narg, nengine, nhost;
   bool aten;              /* calls ATen: grad mode is switched off meanwhile */
   _Atomic(PlanRun *) idle;/* one idle run, taken without a lock */

@@ -1,0 +1,238 @@
+/* See the header. */
+#include "front/gradpart.h"
+#include "front/cache.h"
+#include "front/lazybits.h"
+#include "front/names.h"
+#include "front/nodecall.h"
+#include "front/planrun.h"
+#include "front/resume.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { GRADPART_ENOUGH = 1 << 20 }; /* bytes: smaller parts are cut only where buckets are smaller */
+
+typedef struct GradRun { /* a backward run under way: the attribute of a token */
+  PyObject_HEAD
+  MgAutograd *a;
+  MgGradParts *parts;
+  PyObject *state, *saved; /* of the first node; may be NULL */
+  PyObject **in;           /* inputs of the plan: a->nsaved borrowed, a->nthrough owned */
+  uint64_t given;          /* which tangents are defined */
+  MgPlanCall *call;        /* of a->bwd */
+  PyObject *all;           /* the gradients, where they were computed op by op */
+} GradRun;
+
+static PyObject *str_run, *str_active, *str_cap, *gradpart_ddp;
+
+/* ---- where to cut ---- */
+
+static void gradparts_dealloc(PyObject *o) {
+  MgGradParts *p = (MgGradParts *)o;
+  free(p->until);
+  free(p->of);
+  PyObject_Free(o);
+}
+
+static PyTypeObject gradparts_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.GradParts",
+    .tp_basicsize = sizeof(MgGradParts),
+    .tp_dealloc = gradparts_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* Bytes of a bucket of the DistributedDataParallel whose forward runs now; 0: none does. */
+static int64_t gradpart_limit(void) {
+  if (!gradpart_ddp) { /* nobody can be inside of a module that was not imported */
+    PyObject *m = PyImport_GetModule(mg_names.parallel_distributed);
+    gradpart_ddp = m ? PyObject_GetAttrString(m, "DistributedDataParallel") : NULL;
+    Py_XDECREF(m);
+  }
+  PyObject *active = gradpart_ddp ? PyObject_GetAttr(gradpart_ddp, str_active) : NULL, *cap = NULL;
+  if (active && active != Py_None) cap = PyObject_GetAttr(active, str_cap);
+  int64_t n = cap && PyLong_Check(cap) ? PyLong_AsLongLong(cap) : 0;
+  Py_XDECREF(active);
+  Py_XDECREF(cap);
+  PyErr_Clear();
+  return n < 0 ? 0 : n > GRADPART_ENOUGH ? GRADPART_ENOUGH : n;
+}
+
+static int64_t gradpart_bytes(PyObject *t) {
+  int64_t *size = NULL, ndim = 0, n;
+  int32_t dtype = DT_f32;
+  mg_abi.aoti_torch_get_dtype(mg_abi_tensor(t), &dtype);
+  n = mg_dtype_size((MgDtype)dtype);
+  mg_abi.aoti_torch_get_dim(mg_abi_tensor(t), &ndim);
+  mg_abi.aoti_torch_get_sizes(mg_abi_tensor(t), &size);
+  for (int64_t i = 0; i < ndim; i++) n *= size[i];
+  return n;
+}
+
+typedef struct GradReady { uint32_t at, diff; } GradReady;
+
+static int gradpart_by_time(const void *a, const void *b) {
+  const GradReady *x = a, *y = b;
+  return x->at != y->at ? (x->at < y->at ? -1 : 1) : x->diff < y->diff ? -1 : x->diff > y->diff;
+}
+
+/* Gradients in the order in which they become final; a part ends where they are enough bytes. */
+static void gradpart_cut(MgGradParts *p, const MgAutograd *a, PyObject *const *in, GradReady *ready) {
+  const uint32_t *at = mg_plan_ready(a->bwd);
+  int64_t bytes = 0;
+  for (uint32_t i = 0; i < a->ndiff; i++) ready[i] = (GradReady){a->grad[i] < 0 ? 0 : at[a->grad[i]], i};
+  qsort(ready, a->ndiff, sizeof *ready, gradpart_by_time);
+  for (uint32_t i = 0; i < a->ndiff; i++) {
+    bytes += gradpart_bytes(in[a->diff[ready[i].diff]]);
+    p->of[ready[i].diff] = p->n;
+    p->until[p->n] = ready[i].at;
+    if (bytes < p->limit || i + 1 == a->ndiff || ready[i + 1].at == ready[i].at) continue;
+    p->n++;
+    bytes = 0;
+  }
+  p->until[p->n++] = UINT32_MAX;
+}
+
+static MgGradParts *gradpart_new(const MgAutograd *a, PyObject *const *in, int64_t limit) {
+  MgGradParts *p = PyObject_New(MgGradParts, &gradparts_type);
+  GradReady *ready = mg_calloc(a->ndiff + 1, sizeof *ready);
+  if (p) {
+    p->limit = limit;
+    p->n = 0;
+    p->until = mg_calloc(a->ndiff + 1, sizeof *p->until);
+    p->of = mg_calloc(a->ndiff + 1, sizeof *p->of);
+  }
+  if (p && ready && p->until && p->of) gradpart_cut(p, a, in, ready);
+  else Py_CLEAR(p);
+  free(ready);
+  return p ? p : (MgGradParts *)PyErr_NoMemory();
+}
+
+int mg_gradpart_wanted(MgAutograd *a, PyObject *const *in, MgGradParts **parts) {
+  int64_t limit = gradpart_limit();
+  *parts = NULL;
+  if (!limit || !a->bwd || !a->ngrad) return 0;
+  MgPlanInfo info;
+  mg_plan_info(a->bwd, &info);
+  if (info.nwritten) return 0; /* versions count once the run is over, which nobody promises */
+  MgGradParts *p = (MgGradParts *)a->parts;
+  if (!p || p->limit != limit) {
+    if (!(p = gradpart_new(a, in, limit))) return -1;
+    Py_XSETREF(a->parts, (PyObject *)p);
+  }
+  if (p->n > 1) *parts = (MgGradParts *)Py_NewRef((PyObject *)p);
+  return 0;
+}
+
+/* ---- running ---- */
+
+static void gradrun_dealloc(PyObject *o) {
+  GradRun *r = (GradRun *)o;
+  if (r->call) mg_plan_stop(r->a->bwd, r->call);
+  for (uint32_t i = 0; r->in && i < r->a->nthrough; i++) Py_XDECREF(r->in[r->a->nsaved + i]);
+  free(r->in);
+  Py_XDECREF(r->state);
+  Py_XDECREF(r->saved);
+  Py_XDECREF(r->all);
+  Py_XDECREF((PyObject *)r->parts);
+  Py_XDECREF((PyObject *)r->a);
+  PyObject_Free(o);
+}
+
+static PyTypeObject gradrun_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.GradRun",
+    .tp_basicsize = sizeof(GradRun),
+    .tp_dealloc = gradrun_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+PyObject *mg_gradpart_token(void) {
+  int64_t none = 0, one = 1;
+  MgTensor *t;
+  if (mg_abi.aoti_torch_empty_strided(1, &none, &one, DT_f32, 0, 0, &t)) return PyErr_NoMemory();
+  return mg_tensor_wrap(t);
+}
+
+/* The plan up to the end of part k; `grad` gets what became final. */
+static int gradpart_plan(GradRun *r, uint32_t k, PyObject **grad) {
+  MgAutograd *a = r->a;
+  PyObject *off = NULL;
+  if (a->extern_bwd && mg_planrun_autocast_off(&off)) return -1;
+  int rc = mg_planrun_part(a->bwd, &r->call, r->parts->until[k], r->in, grad);
+  if (off && mg_planrun_autocast_back(off)) rc = -1;
+  for (uint32_t i = 0; !rc && i < a->ngrad; i++)
+    if (grad[i] && a->bits[i] && mg_lazybits_set(grad[i], a->bits[i])) rc = -1;
+  if (rc != -2 || mg_strict()) return rc;
+  PyErr_Clear(); /* the compiled backward failed: PyTorch's own */
+  mg_stats.fallbacks++;
+  r->all = mg_gradnode_again(a, r->state, r->saved, r->in + a->nsaved);
+  return r->all ? 0 : -1;
+}
+
+/* What the node of part k returns: the token where there is a next part, then the gradients. */
+static PyObject *gradpart_result(const GradRun *r, uint32_t k, PyObject *token, PyObject **grad) {
+  const MgAutograd *a = r->a;
+  uint32_t n = k + 1 < r->parts->n, at = n;
+  for (uint32_t i = 0; i < a->ndiff; i++) n += r->parts->of[i] == k;
+  PyObject *t = PyTuple_New(n);
+  if (t && at) PyTuple_SET_ITEM(t, 0, Py_NewRef(token));
+  for (uint32_t i = 0; t && i < a->ndiff; i++) {
+    if (r->parts->of[i] != k) continue;
+    bool none = a->grad[i] < 0 || !(a->reach[i] & r->given);
+    PyObject *g = r->all ? PyTuple_GET_ITEM(r->all, i) : none ? Py_None : grad[a->grad[i]];
+    PyTuple_SET_ITEM(t, at++, Py_NewRef(g));
+  }
+  return t;
+}
+
+static PyObject *gradpart_run(GradRun *r, uint32_t k, PyObject *token, bool next) {
+  PyObject **grad = mg_calloc(r->a->ngrad + 1, sizeof *grad), *t = NULL;
+  if (!grad) return PyErr_NoMemory();
+  if (r->all || !gradpart_plan(r, k, grad)) t = gradpart_result(r, k, next ? token : Py_None, grad);
+  for (uint32_t i = 0; i < r->a->ngrad; i++) Py_XDECREF(grad[i]);
+  free(grad);
+  return t;
+}
+
+PyObject *mg_gradpart_begin(MgAutograd *a, MgGradParts *parts, PyObject *state, PyObject *saved, PyObject *const *tangent,
+                            uint64_t given, PyObject *all, bool next) {
+  GradRun *r = PyObject_New(GradRun, &gradrun_type);
+  PyObject *token = NULL, *t = NULL;
+  if (!r) return NULL;
+  memset((char *)r + sizeof(PyObject), 0, sizeof *r - sizeof(PyObject));
+  r->a = (MgAutograd *)Py_NewRef((PyObject *)a);
+  r->parts = (MgGradParts *)Py_NewRef((PyObject *)parts);
+  r->state = Py_XNewRef(state);
+  r->saved = Py_XNewRef(saved);
+  r->given = given;
+  r->all = Py_XNewRef(all);
+  if (!(r->in = mg_calloc(a->nsaved + a->nthrough + 1, sizeof *r->in))) {
+    PyErr_NoMemory();
+    goto done;
+  }
+  if (!all && mg_gradnode_inputs(a, saved, tangent, r->in)) goto done;
+  if (next && (!(token = mg_gradpart_token()) || PyObject_SetAttr(token, str_run, (PyObject *)r))) goto done;
+  t = gradpart_run(r, 0, token, next);
+done:
+  Py_XDECREF(token);
+  Py_DECREF(r);
+  return t;
+}
+
+PyObject *mg_gradpart_go_on(MgAutograd *a, MgGradParts *parts, uint32_t k, PyObject *token, bool next) {
+  if (token == Py_None) {
+    GradRun none = {.a = a, .parts = parts};
+    return gradpart_result(&none, k, Py_None, NULL);
+  }
+  PyObject *r = PyObject_GetAttr(token, str_run), *t;
+  if (!r) return NULL;
+  t = gradpart_run((GradRun *)r, k, token, next);
+  Py_DECREF(r);
+  return t;
+}
+
+int mg_gradpart_init(void) {
+  str_run = PyUnicode_InternFromString("_magneto_run");
+  str_active = PyUnicode_InternFromString("_active_ddp_module");
+  str_cap = PyUnicode_InternFromString("bucket_bytes_cap");
+  if (!str_run || !str_active || !str_cap) return -1;
+  return PyType_Ready(&gradparts_type) || PyType_Ready(&gradrun_type) ? -1 : 0;
+}
