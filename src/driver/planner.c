@@ -200,10 +200,20 @@ static MgRc planner_view(Planner *p, const MgView *v, MgPlanView *out) {
   return planner_sym(p, v->offset, &out->offset);
 }
 
-static MgRc planner_views(Planner *p, const MgView *v, uint32_t n, const MgPlanView **out) {
+/* Meta kernels give workspaces no bytes at all: they cannot know. */
+static bool planner_opaque(const Planner *p, const MgView *v) {
+  int64_t n;
+  return v->buf && v->dtype == DT_u8 && v->ndim == 1 && mg_ex_const_int(p->s->x, v->size[0], &n) && !n;
+}
+
+/* guessed: results of an op that torch's meta kernel describes. */
+static MgRc planner_views(Planner *p, const MgView *v, uint32_t n, bool guessed, const MgPlanView **out) {
   MgPlanView *a = mg_new(p->s->c, MgPlanView, n + 1);
   TRYP(a);
-  for (uint32_t i = 0; i < n; i++) TRY(planner_view(p, &v[i], &a[i]));
+  for (uint32_t i = 0; i < n; i++) {
+    TRY(planner_view(p, &v[i], &a[i]));
+    a[i].opaque = guessed && planner_opaque(p, &v[i]);
+  }
   *out = a;
   return MG_OK;
 }
@@ -231,8 +241,8 @@ static MgRc planner_extern(Planner *p, uint32_t step, const MgPlanExt *ext, MgPl
   *d = (MgPlanStep){.kind = ext->engine ? PK_engine : PK_host, .nin = e->nin, .nout = e->nout, .engine = ext->engine,
                     .scratch = p->m->of_step[step], .host_id = ext->host_id, .name = name,
                     .guessed = !mg_infer_has(mg_node(p->s->g, e->node)->op)};
-  TRY(planner_views(p, e->in, e->nin, &d->in));
-  return planner_views(p, e->out, e->nout, &d->out);
+  TRY(planner_views(p, e->in, e->nin, false, &d->in));
+  return planner_views(p, e->out, e->nout, d->guessed, &d->out);
 }
 
 static MgRc planner_steps(Planner *p, const MgPlanExt *ext, const MgKernelSet *k) {

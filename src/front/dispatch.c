@@ -425,7 +425,8 @@ static bool dispatch_can_item(MgCapture *cap, const MgFrontOp *fo, PyObject *arg
 static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func, PyObject *args, PyObject *kwargs) {
   if (cap->syms && mg_symfloat_among(args, kwargs)) return mg_symfloat_dispatch(cap, fo, args, kwargs);
   switch ((MgOpFate)fo->fate) {
-    case FATE_record: break;
+    case FATE_record:
+    case FATE_record_grad: break;
     case FATE_break_value: {
       PyObject *known = mg_constval_call(cap, func, args);
       if (known || PyErr_Occurred()) return known;

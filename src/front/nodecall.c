@@ -2,6 +2,7 @@
  * In: a graph node.  Out: an argument template: constants are objects already, tensors are positions.  A run fills the
  * positions and makes one vectorcall of the OpOverload's _op, which does no Python-level work. */
 #include "front/nodecall.h"
+#include "front/names.h"
 #include <stdlib.h>
 #include <string.h>
 #include "front/torchobj.h"
@@ -22,6 +23,7 @@ struct MgNodeCall {
   uint16_t nin, nout;
   uint16_t ncopy;           /* tensors that the op writes, when it runs on copies of them: the last results */
   uint16_t *copy;           /* their positions among the nin tensors, owned */
+  bool grad;                /* a plan runs it with grad mode on, although autograd is not asked */
 };
 
 /* ---- building ---- */
@@ -57,6 +59,7 @@ static int nodecall_fill(MgNodeCall *c, MgGraph *g, NodeRef n, PyObject *objs) {
   const MgFrontOp *op = mg_frontop_of(node->op);
   if (!op) return -1;
   c->fn = op->call;
+  c->grad = op->fate == FATE_record_grad && node->grad_mode;
   c->nout = node->nout;
   if (!(c->arg = mg_calloc(node->narg, sizeof *c->arg))) return PyErr_NoMemory(), -1;
   while (c->npos < node->narg && !node->op->param[c->npos].kwarg_only) c->npos++;
@@ -224,6 +227,20 @@ static MgRc calltable_add(void *self, MgGraph *g, NodeRef n, uint32_t *id) {
   return MG_OK;
 }
 
+/* With grad mode on, below autograd: as autograd calls kernels. */
+static int calltable_run_grad(const MgNodeCall *c, PyObject *const *vals, PyObject **outs) {
+  PyObject *m = mg_import("torch._C"), *below = m ? PyObject_CallMethod(m, "_AutoDispatchBelowAutograd", NULL) : NULL;
+  bool was = mg_abi.aoti_torch_grad_mode_is_enabled();
+  Py_XDECREF(m);
+  if (!(below = mg_context_enter(below))) return -1;
+  mg_abi.aoti_torch_grad_mode_set_enabled(true);
+  int rc = mg_nodecall_run(c, vals, outs);
+  mg_abi.aoti_torch_grad_mode_set_enabled(was);
+  if (!mg_context_exit(below) || rc) return rc;
+  for (int i = 0; i < c->nout; i++) Py_CLEAR(outs[i]);
+  return -1;
+}
+
 static int calltable_run(const MgNodeCall *c, MgTensor *const *in, int nin, MgTensor **out, int nout) {
   PyObject *vals[HOST_MAX] = {0}, *outs[HOST_MAX];
   int rc = -1, n = 0;
@@ -238,7 +255,7 @@ static int calltable_run(const MgNodeCall *c, MgTensor *const *in, int nin, MgTe
     Py_SETREF(vals[c->copy[i]], mg_tensor_wrap(t));
     if (!vals[c->copy[i]]) goto done;
   }
-  rc = mg_nodecall_run(c, vals, outs);
+  rc = c->grad ? calltable_run_grad(c, vals, outs) : mg_nodecall_run(c, vals, outs);
   for (int i = 0; !rc && i < nout; i++) {
     if (!outs[i]) continue;
     if (mg_abi.aoti_torch_new_tensor_handle(mg_abi_tensor(outs[i]), &out[i])) {

@@ -200,6 +200,7 @@ static MgRc plan_fit(PlanCall *k, const PlanStep *s, const MgPlanView *v, bool a
   mg_abi.aoti_torch_get_strides(*t, &stride);
   mg_abi.aoti_torch_get_dtype(*t, &dtype);
   bool same = true, equal = true, empty = false;
+  if (v->opaque) return MG_OK;
   if (dim != v->ndim || dtype != v->dtype) return plan_error(k, MG_BUG, "%s returned another rank or dtype", s->name);
   for (int i = 0; i < dim; i++) {
     if (size[i] != want[i]) return plan_error(k, MG_BUG, "%s returned other sizes than recorded", s->name);

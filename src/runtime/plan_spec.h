@@ -33,6 +33,7 @@ typedef struct MgPlanView { /* a tensor argument or result of an extern step, or
   int32_t dtype;      /* torch's number */
   uint8_t ndim, elsize;
   bool whole;         /* exactly the tensor that owns the buffer (input, fresh tensor, extern result): no new view needed */
+  bool opaque;        /* a result whose size only its op knows, for others of its kind (workspaces): taken as it is */
   uint32_t size, stride; /* first of ndim slots */
   uint32_t offset;    /* slot: elements from the buffer's base */
 } MgPlanView;
