@@ -2,6 +2,7 @@
  * Invariants: an older tensor's `.grad` is only ever changed by the snapshot; AccumulateGrad changes that of its stand-in.
  * Does not do: backward into a gradient graph that is older than the recording (a graph break). */
 #include "front/backward.h"
+#include "front/facts.h"
 #include "front/fx.h"
 #include "front/names.h"
 #include <dlfcn.h>
@@ -103,6 +104,15 @@ int mg_backward_final_grad(PyObject *standin, PyObject **grad) {
   if (*grad != in->grad0) return 1;
   Py_CLEAR(*grad);
   return 0;
+}
+
+PyObject *mg_backward_assigned_grad(PyObject *standin) {
+  MgStandInfo *info = mg_standin_is(standin) ? mg_standin_info(standin) : NULL;
+  if (!info || !info->cap || backward_input(standin) || mg_facts_requires_grad(standin)) return NULL;
+  PyObject *grad = backward_get(standin);
+  if (grad == Py_None) Py_CLEAR(grad);
+  PyErr_Clear();
+  return grad;
 }
 
 /* ---- running the engine ---- */

@@ -12,6 +12,7 @@
 #include "front/setting.h"
 #include "front/standin.h"
 #include "front/symfloat.h"
+#include "front/symvalue.h"
 #include "front/torchobj.h"
 #include <stdlib.h>
 #include <string.h>
@@ -351,8 +352,8 @@ static PyObject *dispatch_record(MgCapture *cap, const MgFrontOp *fo, PyObject *
   if (fo->inplace_view && dispatch_rerun(fo, args, kwargs)) goto done;
   res = dispatch_results(&c);
 done:
-  /* A node that failed, or that only answered a question about metadata, is no part of the graph. */
-  if (n + 1 == g->nnode && (!res || (!mg_node(g, n)->nout && !op->mutates))) g->nnode--;
+  /* A node that failed, or that only answered a question about metadata, is no part of the graph; ops without results act. */
+  if (n + 1 == g->nnode && (!res || (!mg_node(g, n)->nout && !op->mutates && op->nret))) g->nnode--;
   Py_XDECREF(c.pyret);
   return res;
 }
@@ -400,28 +401,6 @@ static bool dispatch_masked(MgCapture *cap, PyObject *args) {
   return false;
 }
 
-/* The value of a floating tensor stays a number that the graph computes: a float64. */
-static PyObject *dispatch_item(MgCapture *cap, PyObject *args) {
-  PyObject *dt = mg_torchobj_new_dtype(DT_f64), *kw = NULL, *r = NULL, *num = NULL;
-  bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
-  if (dt) kw = Py_BuildValue("{s:O}", "dtype", dt);
-  mg_abi.aoti_torch_grad_mode_set_enabled(false);
-  if (kw) r = mg_dispatch_call(cap, "_to_copy", "default", args, kw);
-  mg_abi.aoti_torch_grad_mode_set_enabled(grad);
-  if (r) num = mg_symfloat_item(cap, mg_standin_val(r));
-  Py_XDECREF(dt);
-  Py_XDECREF(kw);
-  Py_XDECREF(r);
-  return num;
-}
-
-static bool dispatch_can_item(MgCapture *cap, const MgFrontOp *fo, PyObject *args) {
-  if (cap->rec->want_fx || strcmp(fo->op->full, "aten::_local_scalar_dense")) return false;
-  if (PyTuple_GET_SIZE(args) != 1 || !mg_standin_is(PyTuple_GET_ITEM(args, 0))) return false;
-  const MgVal *v = mg_val(cap->rec->g, mg_standin_val(PyTuple_GET_ITEM(args, 0)));
-  return mg_dtype_is_float(v->dtype) && v->ndim == 0 && v->device == DEV_cpu;
-}
-
 static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func, PyObject *args, PyObject *kwargs) {
   if (cap->syms && mg_symfloat_among(args, kwargs)) return mg_symfloat_dispatch(cap, fo, args, kwargs);
   switch ((MgOpFate)fo->fate) {
@@ -430,7 +409,8 @@ static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func
     case FATE_break_value: {
       PyObject *known = mg_constval_call(cap, func, args);
       if (known || PyErr_Occurred()) return known;
-      if (dispatch_can_item(cap, fo, args)) return dispatch_item(cap, args);
+      PyObject *x = PyTuple_GET_SIZE(args) == 1 ? PyTuple_GET_ITEM(args, 0) : NULL;
+      if (x && !strcmp(fo->op->full, "aten::_local_scalar_dense") && mg_symvalue_can(cap, x)) return mg_symvalue_item(cap, x);
       return mg_rec_break(BK_data_dependent, "%s", fo->op->full);
     }
     case FATE_break_mask: {

@@ -3,6 +3,8 @@
 #include <string.h>
 #include "front/guard.h"
 #include "front/identity.h"
+#include "front/names.h"
+#include "front/snapshot.h"
 #include "front/symfloat.h"
 
 typedef enum DrawKind { DRAW_no, DRAW_number, DRAW_change, DRAW_other } DrawKind;
@@ -43,13 +45,31 @@ static bool draw_is_plain(PyObject *rng) {
   return true;
 }
 
+/* An itertools.count at the same position. */
+static PyObject *draw_copy_counter(PyObject *counter) {
+  PyObject *four = PyLong_FromLong(4), *r = four ? mg_snapshot_pickle_call(counter, mg_names.reduce_ex, four) : NULL, *mine = NULL;
+  if (r && PyTuple_Check(r) && PyTuple_GET_SIZE(r) == 2 && (mine = PyObject_CallObject(PyTuple_GET_ITEM(r, 0), PyTuple_GET_ITEM(r, 1)))) {
+    PyObject *at = PyTuple_GET_ITEM(r, 1), *start = PyTuple_GET_ITEM(at, 0);
+    if (PyTuple_GET_SIZE(at) > 1 && Py_TYPE(PyTuple_GET_ITEM(at, 1)) != Py_TYPE(start)) {
+      Py_CLEAR(mine);
+      mg_rec_break(BK_older_object, "next of an older counter that changes its type");
+    }
+  }
+  Py_XDECREF(four);
+  Py_XDECREF(r);
+  return mine;
+}
+
 /* The generator that the recording draws from in the place of an older one.  Borrowed. */
 static PyObject *draw_copy(PyObject *rng) {
   MgIdent *d = mg_rec->ident;
   PyObject *mine = d->rngs ? PyDict_GetItemWithError(d->rngs, rng) : NULL, *state = NULL, *name = NULL, *set = NULL;
   if (mine || PyErr_Occurred()) return mine;
   MgPause pause = mg_rec_pause();
-  if ((d->rngs || (d->rngs = PyDict_New())) && (state = PyObject_CallMethod(rng, "getstate", NULL)) &&
+  if (PyIter_Check(rng)) {
+    mine = draw_copy_counter(rng);
+    if (mine && (d->rngs || (d->rngs = PyDict_New())) && !PyDict_SetItem(d->rngs, rng, mine)) set = Py_NewRef(Py_None);
+  } else if ((d->rngs || (d->rngs = PyDict_New())) && (state = PyObject_CallMethod(rng, "getstate", NULL)) &&
       (mine = PyObject_CallNoArgs((PyObject *)Py_TYPE(rng))) && (name = PyUnicode_FromString("setstate")) &&
       (set = PyObject_CallMethodOneArg(mine, name, state)) &&
       PyDict_SetItem(d->rngs, rng, mine))
@@ -100,6 +120,30 @@ static MgDraw *draw_add(MgGuards *g) {
     g->cap_draw = cap;
   }
   return &g->draw[g->ndraw++];
+}
+
+/* The next number of an older itertools.count: now from a copy, in every run from the counter. */
+PyObject *mg_draw_next(PyObject *counter) {
+  MgGuards *g = mg_rec->guards;
+  mg_older_pin(counter); /* another one may count something else than ints */
+  MgOlder *e = mg_older(counter);
+  PyObject *m = mg_import("builtins"), *next = m ? PyObject_GetAttrString(m, "next") : NULL, *args = next ? PyTuple_New(0) : NULL;
+  PyObject *copy = args ? draw_copy(e->orig) : NULL, *now = copy ? Py_TYPE(copy)->tp_iternext(copy) : NULL, *r = NULL;
+  if (now && !PyFloat_CheckExact(now) && !PyLong_CheckExact(now)) mg_rec_break(BK_older_object, "next of an older counter of %s", Py_TYPE(now)->tp_name);
+  else if (now) {
+    SrcRef from = mg_source(g, SRC_pinned, 0, 0, e->orig);
+    SrcRef to = mg_source(g, SRC_draw, 0, (int32_t)g->ndraw, NULL);
+    MgDraw *d = draw_add(g);
+    if (d) {
+      *d = (MgDraw){Py_NewRef(next), Py_NewRef(args), NULL, from, to};
+      r = mg_symfloat_drawn(now, to);
+    }
+  }
+  Py_XDECREF(m);
+  Py_XDECREF(next);
+  Py_XDECREF(args);
+  Py_XDECREF(now);
+  return r;
 }
 
 /* Draws now, from the copy, and in every run, from the generator. */
@@ -167,7 +211,7 @@ PyObject *mg_draw_call(const MgCall *c) {
 bool mg_draw_late(const MgGuards *g, SrcRef src) {
   const MgSrc *s = &g->src[src];
   if (s->kind == SRC_draw) return true;
-  return src && s->kind == SRC_calc && (mg_draw_late(g, s->parent) || mg_draw_late(g, (uint32_t)s->idx >> 4));
+  return src && s->kind == SRC_calc && (mg_draw_late(g, s->parent) || mg_draw_late(g, (uint32_t)s->idx >> MG_CALC_BITS));
 }
 
 int mg_draw_run(const MgGuards *g, PyObject **vals) {

@@ -1,4 +1,4 @@
-/* Numbers that a program draws from random.Random objects older than the recording.
+/* Numbers that a program draws from random.Random objects and itertools.count objects older than the recording.
  * In: calls of their methods with constant arguments.  Out: sources whose values every run of the entry draws anew, in the
  * program's order and before the graph runs; nothing else in a segment can see the generator's state, so this is when eager draws
  * them as far as anyone can tell.  A recording draws from copies. */
@@ -16,6 +16,8 @@ typedef struct MgDraw {
 bool mg_draw_method(const MgCall *c, PyObject *fn, PyObject *self, PyObject **out);
 /* A method of _random.Random, bound or not. */
 PyObject *mg_draw_call(const MgCall *c);
+/* next() of an itertools.count older than the recording: a number as well. */
+PyObject *mg_draw_next(PyObject *counter);
 /* Does the number depend on one that was drawn?  Guards cannot ask for it. */
 bool mg_draw_late(const MgGuards *g, SrcRef src);
 /* Makes the draws of an entry that is about to run; vals gets new references.  -1 with an exception. */

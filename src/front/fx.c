@@ -445,10 +445,10 @@ static int fx_follow_grad(MgCapture *cap, bool now) {
   return n ? 0 : -1;
 }
 
-/* Calls that give no tensor but change one: x[0] = 1, _foreach_add_, custom operators. */
+/* Calls that give no tensor but change one, or act otherwise: x[0] = 1, _foreach_add_, custom operators. */
 static bool fx_is_effect(const MgGraph *g, NodeRef from) {
   for (NodeRef n = from; n < g->nnode; n++)
-    if (!g->node[n].dead && g->node[n].op->mutates) return true;
+    if (!g->node[n].dead && (g->node[n].op->mutates || !g->node[n].op->nret)) return true;
   return false;
 }
 

@@ -184,7 +184,8 @@ static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   res = PyObject_Call(fo->func, args, kw);
   if (!res && PyErr_ExceptionMatches(PyExc_NotImplementedError)) {
     PyErr_Clear();
-    mg_rec_break(BK_op, "%s has no meta kernel", op->full);
+    if (!op->nret) res = Py_NewRef(Py_None); /* nothing to infer */
+    else mg_rec_break(BK_op, "%s has no meta kernel", op->full);
   }
 done:
   Py_XDECREF(args);

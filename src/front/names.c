@@ -78,6 +78,7 @@ int mg_names_init(void) {
       {mod, "_global_forward_pre_hooks", &mg_torch.global_hooks[3]},
       {"torch.compiler", "is_compiling", &mg_torch.is_compiling[0]},
       {"torch.compiler", "is_dynamo_compiling", &mg_torch.is_compiling[1]},
+      {"torch", "_check_with", &mg_torch.check_with},
       {"torch.utils.checkpoint", "checkpoint.__code__", &mg_torch.internal_disable_code},
       {"torch.utils.checkpoint", "checkpoint.__wrapped__", &mg_torch.checkpoint},
       {"torch.utils.checkpoint", "noop_context_fn", &mg_torch.checkpoint_no_context},

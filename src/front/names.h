@@ -88,6 +88,7 @@ typedef struct MgTorchObjs {
   PyObject *module_call;       /* nn.Module.__call__ (_wrapped_call_impl) */
   PyObject *module_call_impl;  /* nn.Module._call_impl */
   PyObject *global_hooks[4];   /* the process-wide hook dicts that _call_impl tests */
+  PyObject *check_with;        /* torch._check_with */
   PyObject *is_compiling[2];   /* functions that answer True while recording */
   PyObject *internal_disable_code; /* code of the wrapper that torch._disable_dynamo makes */
   PyObject *checkpoint, *checkpoint_no_context, *checkpoint_selective; /* functions of torch.utils.checkpoint */

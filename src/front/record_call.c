@@ -14,7 +14,9 @@
 #include "front/record_obj.h"
 #include "front/setting.h"
 #include "front/skip.h"
+#include "front/logcall.h"
 #include "front/symfloat.h"
+#include "front/symvalue.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -538,6 +540,7 @@ static PyObject *call_python(const MgCall *c) {
         return PyBool_FromLong(!mg_rec->deny_compiling);
       }
     PyObject *out, *self = t == &PyMethod_Type ? PyMethod_GET_SELF(c->f) : NULL;
+    if (fn == mg_torch.check_with && mg_symvalue_check(c->arg, c->n)) Py_RETURN_NONE;
     if (mg_rec_replaced(fn, self, c->arg, c->nargsf, c->kwnames, &out)) return out;
     if (mg_draw_method(c, fn, self, &out)) return out;
     if (call_is_disabled(fn)) {
@@ -683,15 +686,16 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   mg_rec->tail_call = false;
   if (call_sees_death(&c)) return NULL;
   PyObject *r, *self;
+  if (mg_logcall(&c, &r)) return r;
   if (mg_array_call(&c, &r)) return r;
   MgVerdict v = mg_policy_of(f);
-  if (f == (PyObject *)&PyLong_Type && c.n == 1 && mg_symfloat_is(args[0]) && mg_symfloat_class(args[0]) == &PyLong_Type)
-    return Py_NewRef(args[0]);
+  if (!kwnames && mg_symvalue_convert(f, args, npos, &r)) return r;
   if (v.action == ACT_python) return call_python(&c);
   if (v.action == ACT_no) return mg_call_unknown(&c);
   if (v.action == ACT_function && mg_abi.aoti_torch_grad_mode_is_enabled()) return mg_function_apply(&c);
   if (call_on_mapping(&c, &r)) return r;
-  if (v.action > ACT_python) return call_special(&c, v.action);
+  if (v.action == ACT_tensor && mg_call_tensor(&c, &r)) return r;
+  if (v.action > ACT_python && v.action != ACT_tensor) return call_special(&c, v.action);
   if (!call_check_args(&c, v.older)) return NULL;
   r = mg_call_plain(&c);
   if (!r && !mg_rec->abort) r = mg_call_exact(&c);

@@ -20,6 +20,7 @@ PyObject *mg_call_builtin(const MgCall *c, MgAction act); /* the actions that re
 
 PyObject *mg_call_one_hot(const MgCall *c);               /* record_torch.c */
 PyObject *mg_call_with_numbers(const MgCall *c);
+bool mg_call_tensor(const MgCall *c, PyObject **r); /* true when *r is the result */
 PyObject *mg_call_exact(const MgCall *c); /* after a TypeError; NULL: it stays */
 bool mg_call_number_tensors(const MgCall *c, PyObject **r); /* number_args.c; false: it is another kind of call */
 PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r); /* r is what c gave, a stand-in; stolen */

@@ -1,8 +1,11 @@
 /* Subscripts, iteration, membership and identity while recording.  Copies of older containers are ordinary objects here;
  * what needs care are older objects whose state lives in C. */
 #include "front/classes.h"
+#include "front/draw.h"
 #include "front/ndarray.h"
 #include "front/record_obj.h"
+#include "front/symfloat.h"
+#include <string.h>
 
 int mg_rec_touch(PyObject *o) {
   if (!mg_rec || !mg_older_opaque(o)) return 0;
@@ -96,7 +99,7 @@ PyObject *mg_rec_next(PyObject *it) {
   if (!mg_rec) return t->tp_iternext(it);
   if (PyGen_Check(it) && !mg_is_fresh(it)) return mg_rec_break(BK_generator, "next of a generator from outside");
   if (!seq_in_python(it, mg_names.next) && mg_older_opaque(it))
-    return mg_rec_break(BK_older_object, "next of an older %s", t->tp_name);
+    return strcmp(t->tp_name, "itertools.count") ? mg_rec_break(BK_older_object, "next of an older %s", t->tp_name) : mg_draw_next(it);
   PyObject *v = t->tp_iternext(it);
   if (!v) return NULL;
   if (!PyObject_TypeCheck(v, mg_torch.tensor) || mg_standin_check(v)) return v;
@@ -131,6 +134,13 @@ int mg_rec_contains(PyObject *c, PyObject *x) {
 int mg_rec_is(PyObject *a, PyObject *b) {
   if (a == b) return 1;
   if (!mg_rec) return 0;
+  if (mg_symfloat_is_bool(a) || mg_symfloat_is_bool(b)) { /* there are two of them */
+    PyObject *x = mg_symfloat_plain(a), *y = x ? mg_symfloat_plain(b) : NULL;
+    int same = y ? x == y : -1;
+    Py_XDECREF(x);
+    Py_XDECREF(y);
+    return same;
+  }
   MgOlder *p = mg_older(a), *q = mg_older(b);
   bool pa = p && mg_older_by_path(p), qa = q && mg_older_by_path(q);
   if (pa && qa) {

@@ -52,6 +52,67 @@ static PyObject *torch_choice(const MgCall *c, Py_ssize_t i) {
   return r;
 }
 
+/* Among the items of a list, or o itself: a number that depends on tensors. */
+static bool torch_has_value(PyObject *o) {
+  MgSymNode *n = mg_symnode_of(o);
+  if (n) return !n->src;
+  for (Py_ssize_t i = 0; PyList_CheckExact(o) && i < PyList_GET_SIZE(o); i++)
+    if ((n = mg_symnode_of(PyList_GET_ITEM(o, i))) && !n->src) return true;
+  return false;
+}
+
+/* The class that decides about the dtype of torch.tensor(o), a number or a list of numbers; NULL: something else. */
+static PyTypeObject *torch_number_class(PyObject *o) {
+  if (mg_symfloat_is(o)) return mg_symfloat_class(o);
+  if (PyFloat_CheckExact(o) || PyLong_CheckExact(o)) return Py_TYPE(o);
+  PyTypeObject *all = NULL;
+  for (Py_ssize_t i = 0; PyList_CheckExact(o) && i < PyList_GET_SIZE(o); i++) {
+    PyObject *x = PyList_GET_ITEM(o, i);
+    PyTypeObject *t = PyList_CheckExact(x) ? NULL : torch_number_class(x);
+    if (!t || t == &PyBool_Type) return NULL;
+    if (!all || t == &PyFloat_Type) all = t;
+  }
+  return all == &PyBool_Type ? NULL : all;
+}
+
+/* Numbers that the graph computes as a tensor of the dtype. */
+static PyObject *torch_number_tensor(PyObject *o, PyObject *torch, PyObject *dtype) {
+  if (PyList_CheckExact(o)) {
+    PyObject *l = PyList_New(0), *r = NULL;
+    for (Py_ssize_t i = 0; l && i < PyList_GET_SIZE(o); i++) {
+      PyObject *x = torch_number_tensor(PyList_GET_ITEM(o, i), torch, dtype);
+      if (!x || PyList_Append(l, x)) Py_CLEAR(l);
+      Py_XDECREF(x);
+    }
+    if (l) r = PyObject_CallMethod(torch, "stack", "O", l);
+    Py_XDECREF(l);
+    return r;
+  }
+  PyObject *t = mg_symfloat_is(o) ? mg_symfloat_standin(o) : PyObject_CallMethod(torch, "tensor", "O", o);
+  PyObject *r = t ? PyObject_CallMethod(t, "to", "O", dtype) : NULL;
+  Py_XDECREF(t);
+  return r;
+}
+
+/* torch.tensor(n), torch.tensor([n, m]): of numbers that depend on tensors.  C++ would ask for them. */
+bool mg_call_tensor(const MgCall *c, PyObject **r) {
+  PyTypeObject *class = c->npos == 1 && torch_has_value(c->arg[0]) ? torch_number_class(c->arg[0]) : NULL;
+  PyObject *dtype = NULL;
+  for (Py_ssize_t i = c->npos; class && i < c->n; i++) {
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(c->kwnames, i - c->npos), "dtype")) class = NULL;
+    else if (c->arg[i] != Py_None) dtype = c->arg[i];
+  }
+  PyObject *torch = class ? mg_import("torch") : NULL;
+  if (!torch) return false;
+  *r = NULL;
+  if (dtype) Py_INCREF(dtype);
+  else dtype = class == &PyFloat_Type ? PyObject_CallMethod(torch, "get_default_dtype", NULL) : PyObject_GetAttrString(torch, "int64");
+  if (dtype) *r = torch_number_tensor(c->arg[0], torch, dtype);
+  Py_XDECREF(dtype);
+  Py_DECREF(torch);
+  return true;
+}
+
 /* Ops that take numbers where the recording has something that the graph computes: the learning rate of a fused optimizer and
  * what where() chooses go in as tensors, list items of optimizers that are tensors go in as numbers. */
 PyObject *mg_call_with_numbers(const MgCall *c) {
@@ -64,8 +125,9 @@ PyObject *mg_call_with_numbers(const MgCall *c) {
     bool rate = name && mg_symfloat_is(o) && !PyUnicode_CompareWithASCIIString(name, "lr");
     bool items = (done == 3 || name) && PyList_CheckExact(o) && PyList_GET_SIZE(o) && mg_standin_check(PyList_GET_ITEM(o, 0)) &&
                  strstr(((PyCFunctionObject *)c->f)->m_ml->ml_name, "_addc");
+    bool value = (done == 3 || name) && mg_standin_check(o) && strstr(((PyCFunctionObject *)c->f)->m_ml->ml_name, "_foreach_addc");
     bool choice = !strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "where") && mg_symfloat_is(o);
-    arg[done] = choice ? torch_choice(c, done) : rate ? mg_symfloat_standin(o) : items ? torch_items(o) : Py_NewRef(o);
+    arg[done] = choice ? torch_choice(c, done) : rate ? mg_symfloat_standin(o) : items ? torch_items(o) : value ? mg_symfloat_dress(PyObject_CallMethod(o, "item", NULL)) : Py_NewRef(o);
     if (!arg[done]) break;
   }
   MgCall inner = *c;

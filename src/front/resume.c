@@ -138,6 +138,16 @@ static int drive_give_up(Drive *d, MgBucket *b, int unit) {
                           d->v.code->co_qualname, b->n, d->code->line[unit]);
 }
 
+/* torch's own exception, where it is loaded. */
+static void drive_recompile_error(const Drive *d, int unit) {
+  PyObject *m = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._dynamo.exc");
+  PyObject *error = m ? PyObject_GetAttrString(m, "RecompileError") : NULL;
+  PyErr_Clear();
+  PyErr_Format(error ? error : PyExc_RuntimeError, "magneto: %U, line %d would be compiled again, and torch._dynamo.config.error_on_recompile is set",
+               d->v.code->co_qualname, d->code->line[unit]);
+  Py_XDECREF(error);
+}
+
 static void drive_log_recompile(Drive *d, MgBucket *b, const MgSlots *slots) {
   for (int i = 0; i < b->n; i++) mg_guards_note_moves(b->entry[i]->guards);
   if (!mg_log_on(MG_LOG_recompiles)) return;
@@ -219,6 +229,11 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
       goto done;
     }
     mg_stats.misses++;
+    if (b->n && mg_stance_recompile_is_error()) {
+      drive_recompile_error(d, unit);
+      next = DRIVE_fail;
+      goto done;
+    }
     if (b->n) {
       mg_stats.recompiles++;
       drive_log_recompile(d, b, &slots);

@@ -10,7 +10,9 @@
 #include "front/ndarray.h"
 #include "front/pyframe.h"
 #include "front/skip.h"
+#include "front/standin.h"
 #include "front/symfloat.h"
+#include "front/symnode.h"
 #include "front/tensorhook.h"
 
 uint32_t mg_snap_refuse(PyObject *o) {
@@ -131,22 +133,48 @@ static uint32_t snap_dress(MgBuilder *b, uint32_t me, PyObject *cls) {
 /* A result of the graph, with the attributes that the program has hung on it. */
 static uint32_t snap_standin(MgBuilder *b, PyObject *o) {
   uint32_t me = snap_output(b, mg_standin_val(o), SN_out);
-  PyObject **d = _PyObject_GetDictPtr(o), *k, *v, *cls = mg_standin_class(o);
+  PyObject **d = _PyObject_GetDictPtr(o), *k, *v, *cls = mg_standin_class(o), *grad = mg_backward_assigned_grad(o);
   Py_ssize_t pos = 0;
   if (me != SNAP_FAIL && cls != (PyObject *)mg_torch.tensor) me = snap_dress(b, me, cls);
-  if (me == SNAP_FAIL || !d || !*d) return me;
-  if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
+  bool any = (d && *d) || grad, ok = me != SNAP_FAIL && (!any || mg_snap_memo(b, o, me));
+  if (ok && grad) ok = !PyList_Append(b->keep, grad) && mg_snap_emit_over(b, SN_set_attr, mg_names.grad, me, &grad, 1) != SNAP_FAIL;
+  Py_XDECREF(grad);
+  if (!ok) return SNAP_FAIL;
+  if (!d || !*d) return me;
   while (PyDict_Next(*d, &pos, &k, &v))
     if (mg_snap_emit_over(b, SN_set_attr, k, me, &v, 1) == SNAP_FAIL) return SNAP_FAIL;
   return me;
 }
 
-/* A number: its source's value, or computed by the graph. */
+/* A number: its source's value, or computed from what is in the graph's results. */
 static uint32_t snap_number(MgBuilder *b, PyObject *o) {
-  SrcRef src;
-  ValRef val;
-  if (!mg_symfloat_origin(o, &src, &val)) return snap_output(b, val, SN_item);
-  return snap_emit(b, mg_rec->guards->src[src].kind == SRC_calc ? SN_calc : SN_src, NULL, src, NULL, 0);
+  MgSymNode *n = mg_symnode_of(o);
+  if (n->src) return snap_emit(b, mg_rec->guards->src[n->src].kind == SRC_calc ? SN_calc : SN_src, NULL, n->src, NULL, 0);
+  if (n->row) {
+    uint32_t me = snap_output(b, n->row, SN_item);
+    if (me != SNAP_FAIL) b->s->p[me].arg = n->at;
+    return me;
+  }
+  PyObject *part[2] = {n->left ? (PyObject *)n->left : n->constant, n->right ? (PyObject *)n->right : n->constant};
+  return mg_snap_emit_over(b, SN_compute, NULL, n->calc, part, mg_calc_is_unary(n->calc) ? 1 : 2);
+}
+
+/* What the program wanted to be said. */
+static bool snap_said(MgBuilder *b) {
+  PyObject *all = mg_rec->cap->said;
+  for (Py_ssize_t i = 0; all && i < PyList_GET_SIZE(all); i++)
+    if (mg_snap_emit_over(b, SN_call, NULL, 0, &PyTuple_GET_ITEM(PyList_GET_ITEM(all, i), 0), 2) == SNAP_FAIL) return false;
+  return true;
+}
+
+/* What the program asserted about such numbers. */
+static bool snap_checks(MgBuilder *b) {
+  PyObject *all = mg_rec->cap->checks;
+  for (Py_ssize_t i = 0; all && i < PyList_GET_SIZE(all); i++) {
+    PyObject *args = PyList_GET_ITEM(all, i), *part[2] = {PyTuple_GET_ITEM(args, 1), args};
+    if (mg_snap_emit_over(b, SN_check, mg_torch.check_with, 0, part, 2) == SNAP_FAIL) return false;
+  }
+  return true;
 }
 
 static uint32_t snap_array(MgBuilder *b, PyObject *o) {
@@ -680,7 +708,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
     if (!PyErr_Occurred()) PyErr_NoMemory();
     goto done;
   }
-  if (snap_find_owners(&b) || !snap_hooks(&b)) goto done;
+  if (snap_find_owners(&b) || !snap_hooks(&b) || !snap_checks(&b) || !snap_said(&b)) goto done;
   s->nslots = n;
   for (int i = 0; i < n; i++) {
     if (untouched && untouched[i]) s->slot[i] = SNAP_UNTOUCHED;

@@ -8,7 +8,7 @@
 #include "front/snapshot.h"
 #include "front/source.h"
 #include "front/subclass.h"
-#include "front/symfloat.h"
+#include "front/symvalue.h"
 
 /* Past __setattr__ of the class, as object.__setattr__ would: the recorded code has run already.  What is deleted may have
  * been made by the same segment, and then is not there. */
@@ -185,7 +185,9 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
   case SN_out: return Py_NewRef(outs[q->a]);
   case SN_tensor_of: return mg_subclass_dress(Py_NewRef(v[k[0]]), snap_type(q, v, k), q->a);
   case SN_array: return mg_array_from_tensor(v[k[0]], q->a);
-  case SN_item: return PyFloat_FromDouble(mg_symfloat_read(outs[q->a]));
+  case SN_item: return mg_symvalue_read(outs[q->a], q->arg);
+  case SN_compute: return mg_source_compute((int)q->a, v[k[0]], q->narg > 1 ? v[k[1]] : NULL);
+  case SN_check: return v[k[0]] == Py_True ? Py_NewRef(Py_None) : PyObject_Call(q->obj, v[k[1]], NULL);
   case SN_src: return Py_NewRef(vals[q->a]);
   case SN_calc: return mg_source_value(guards, q->a, vals);
   case SN_list: return PyList_New(0);

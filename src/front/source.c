@@ -47,7 +47,7 @@ SrcRef mg_source(MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx, PyObje
 /* ---- calculated numbers ---- */
 
 SrcRef mg_source_calc(MgGuards *g, int op, SrcRef a, SrcRef b, PyObject *constant) {
-  return mg_source(g, SRC_calc, a, (int32_t)(b << 4 | (uint32_t)op), constant);
+  return mg_source(g, SRC_calc, a, (int32_t)(b << MG_CALC_BITS | (uint32_t)op), constant);
 }
 
 PyObject *mg_source_compute(int op, PyObject *a, PyObject *b) {
@@ -60,8 +60,21 @@ PyObject *mg_source_compute(int op, PyObject *a, PyObject *b) {
   case CALC_floordiv: return PyNumber_FloorDivide(a, b);
   case CALC_mod: return PyNumber_Remainder(a, b);
   case CALC_pow: return PyNumber_Power(a, b, Py_None);
+  case CALC_and: return PyNumber_And(a, b);
+  case CALC_or: return PyNumber_Or(a, b);
+  case CALC_xor: return PyNumber_Xor(a, b);
+  case CALC_min: case CALC_max: { /* the first unless the second is less, or greater */
+    int second = PyObject_RichCompareBool(b, a, op == CALC_min ? Py_LT : Py_GT);
+    return second < 0 ? NULL : Py_NewRef(second ? b : a);
+  }
   case CALC_neg: return PyNumber_Negative(a);
   case CALC_abs: return PyNumber_Absolute(a);
+  case CALC_int: return PyNumber_Long(a);
+  case CALC_float: return PyNumber_Float(a);
+  case CALC_bool: {
+    int yes = PyObject_IsTrue(a);
+    return yes < 0 ? NULL : PyBool_FromLong(yes);
+  }
   }
   return NULL;
 }
@@ -69,11 +82,11 @@ PyObject *mg_source_compute(int op, PyObject *a, PyObject *b) {
 PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals) {
   const MgSrc *s = &g->src[src];
   if (s->kind != SRC_calc) return Py_XNewRef(vals[src]);
-  SrcRef second = (uint32_t)s->idx >> 4;
+  SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;
   PyObject *a = s->parent ? mg_source_value(g, s->parent, vals) : Py_XNewRef(s->key);
   PyObject *b = second ? mg_source_value(g, second, vals) : s->parent ? Py_XNewRef(s->key) : NULL;
-  bool unary = (s->idx & 15) >= CALC_neg;
-  PyObject *r = a && (unary || b) ? mg_source_compute(s->idx & 15, a, b) : NULL;
+  int op = s->idx & ((1 << MG_CALC_BITS) - 1);
+  PyObject *r = a && (mg_calc_is_unary(op) || b) ? mg_source_compute(op, a, b) : NULL;
   Py_XDECREF(a);
   Py_XDECREF(b);
   return r;
@@ -153,13 +166,14 @@ static void source_put_object(MgStrbuf *out, PyObject *o) {
 }
 
 static void source_print_calc(const MgGuards *g, const MgSrc *s, MgStrbuf *out) {
-  static const char *const text[] = {"<", "<=", "==", "!=", ">", ">=", "+", "-", "*", "/", "//", "%", "**", "-", "abs "};
-  SrcRef second = (uint32_t)s->idx >> 4;
-  int op = s->idx & 15;
-  mg_sb_printf(out, "(%s", op >= CALC_neg ? text[op] : "");
+  static const char *const text[] = {"<", "<=", "==", "!=", ">", ">=", "+", "-", "*", "/", "//", "%", "**",
+                                     "&", "|", "^", "min", "max", "-", "abs ", "int ", "float ", "bool "};
+  SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;
+  int op = s->idx & ((1 << MG_CALC_BITS) - 1);
+  mg_sb_printf(out, "(%s", mg_calc_is_unary(op) ? text[op] : "");
   if (s->parent) mg_source_print(g, s->parent, out);
   else source_put_object(out, s->key);
-  if (op < CALC_neg) {
+  if (!mg_calc_is_unary(op)) {
     mg_sb_printf(out, " %s ", text[op]);
     if (second) mg_source_print(g, second, out);
     else source_put_object(out, s->key);

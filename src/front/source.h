@@ -15,13 +15,17 @@ typedef enum MgSrcKind {
 /* Operators of calculated numbers. */
 typedef enum MgCalc {
   CALC_lt, CALC_le, CALC_eq, CALC_ne, CALC_gt, CALC_ge, /* in the order of Py_LT ... */
-  CALC_add, CALC_sub, CALC_mul, CALC_truediv, CALC_floordiv, CALC_mod, CALC_pow, CALC_neg, CALC_abs
+  CALC_add, CALC_sub, CALC_mul, CALC_truediv, CALC_floordiv, CALC_mod, CALC_pow,
+  CALC_and, CALC_or, CALC_xor, CALC_min, CALC_max,
+  CALC_neg, CALC_abs, CALC_int, CALC_float, CALC_bool /* of one operand */
 } MgCalc;
+enum { MG_CALC_BITS = 5 };
+static inline bool mg_calc_is_unary(int op) { return op >= CALC_neg; }
 
 typedef struct MgSrc {
   uint8_t kind;   /* MgSrcKind */
   SrcRef parent;  /* 0 for roots */
-  int32_t idx;    /* slot, item or closure index; calc: second operand << 4 | operator */
+  int32_t idx;    /* slot, item or closure index; calc: second operand << MG_CALC_BITS | operator */
   PyObject *key;  /* strong, or borrowed from the guard set for SRC_pinned; NULL when unused */
 } MgSrc;
 

@@ -63,6 +63,15 @@ int mg_stance_recompile_limit(int given, bool *exact) {
   return given ? given : *exact ? (int)n : DEFAULT;
 }
 
+bool mg_stance_recompile_is_error(void) {
+  PyObject *m = PyDict_GetItemString(stance_modules, "torch._dynamo.config");
+  PyObject *set = m ? PyObject_GetAttrString(m, "error_on_recompile") : NULL;
+  bool yes = set == Py_True;
+  Py_XDECREF(set);
+  PyErr_Clear();
+  return yes;
+}
+
 /* set_stance(name, /): the previous name. */
 static PyObject *stance_set(PyObject *self, PyObject *arg) {
   const char *name = PyUnicode_Check(arg) ? PyUnicode_AsUTF8(arg) : NULL;

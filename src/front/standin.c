@@ -638,6 +638,8 @@ void mg_standin_end(MgRec *r) {
   standin_pop_modes(cap);
   mg_dispatch_mode_end(cap->mode);
   mg_fx_end(cap);
+  Py_CLEAR(cap->checks); /* they hold stand-ins; the snapshot is made */
+  Py_CLEAR(cap->said);
   if (cap->gc_was_on) PyGC_Enable();
   if (cap->anomaly_was_on) *mg_abi.anomaly_enabled = true;
   standin_set_compiling(false);
@@ -689,6 +691,8 @@ void mg_standin_free(MgRec *r) {
   mg_fx_free(cap);
   for (Py_ssize_t i = 0; cap->syms && i < PyList_GET_SIZE(cap->syms); i++)
     mg_symnode_of(PyList_GET_ITEM(cap->syms, i))->cap = NULL;
+  Py_XDECREF(cap->log_ignored);
+  Py_XDECREF(cap->log_late);
   Py_XDECREF(cap->syms);
   Py_XDECREF(cap->objs);
   Py_XDECREF(cap->mode);

@@ -33,7 +33,11 @@ struct MgCapture {
   ValRef next_result;       /* the next dispatched op is ours: give it this value, record nothing */
   bool *storage_grad;       /* by storage number: something requiring grad was written there */
   uint32_t cap_storage;
-  PyObject *syms;           /* list of the numbers that the graph computes (symfloat.c); NULL: none */
+  PyObject *syms;           /* list of the numbers that the recording computes with (symfloat.c); NULL: none */
+  PyObject *checks;         /* list of torch._check_with's arguments about numbers that the graph computes; NULL: none */
+  PyObject *said;           /* list of calls to be made at the end (logcall.c); NULL: none */
+  PyObject *log_ignored, *log_late; /* sets of functions, or NULL */
+  bool log_known;           /* these were looked up */
   bool *spent;              /* by value: its gradient graph was freed by a recorded backward pass */
   uint32_t cap_spent;
   struct MgFunction *function; /* calls of autograd.Function that autograd tracks (function.c) */

@@ -6,6 +6,7 @@
 #include "front/names.h"
 #include "front/ndarray.h"
 #include "front/state.h"
+#include "front/symvalue.h"
 #include "front/tensorhook.h"
 #include "runtime/torch_abi.h"
 
@@ -30,6 +31,8 @@ static PyObject *standin_break(PyObject *self, MgBreakCode code, const char *wha
 }
 
 static PyObject *standin_known_tolist(PyObject *real, PyObject *unused) { return PyObject_CallMethod(real, "tolist", NULL); }
+static PyObject *standin_tolist(PyObject *self, PyObject *unused) { return mg_symvalue_list(mg_standin_info(self)->cap, self); }
+static PyMethodDef standin_tolist_def = {"tolist", standin_tolist, METH_NOARGS, NULL};
 static PyMethodDef standin_known_tolist_def = {"tolist", standin_known_tolist, METH_NOARGS, NULL};
 
 static PyObject *standin_break_get(PyObject *self, void *name) {
@@ -38,6 +41,7 @@ static PyObject *standin_break_get(PyObject *self, void *name) {
   if (info && info->cap && !strcmp(name, "tolist")) {
     PyObject *real = mg_constval(info->cap, info->val);
     if (real) return PyCFunction_New(&standin_known_tolist_def, real);
+    if (mg_symvalue_can(info->cap, self)) return PyCFunction_New(&standin_tolist_def, self);
   }
   snprintf(what, sizeof what, "Tensor.%s", (const char *)name);
   return standin_break(self, BK_data_dependent, what);

@@ -186,15 +186,22 @@ static bool symcall_list_op(const char *name, const char *overload) {
   return !strcmp(overload, "ScalarList") && !strncmp(name, "_foreach_", 9) && !strstr(name, "addc");
 }
 
-/* Ints stay numbers where an op does more than arithmetic with them: exponents, counts. */
+/* Ints stay numbers where an op does more than arithmetic with them: exponents, counts.  One that depends on tensors is no
+ * number yet: it goes further. */
 static bool symcall_pins_ints(const SymCall *c) {
   static const char *const arithmetic[] = {"mul", "add", "sub", "div", "rsub", "eq", "ne", "lt", "le", "gt", "ge"};
+  static const char *const values[] = {"full", "scalar_tensor", "fill", "masked_fill", "clamp_min", "clamp_max"};
   const char *name = symcall_name(c);
-  bool any = false;
+  bool any = false, known = false;
   for (int i = 0; i < c->fo->op->nparam; i++) {
     PyObject *o = PyList_GET_ITEM(c->args, i);
     MgSymNode *n = o ? mg_symnode_of(o) : NULL;
     any |= n && mg_symnode_is_int(n);
+    known |= n && n->src;
+  }
+  for (size_t i = 0; any && !known && i < sizeof values / sizeof *values; i++) {
+    size_t len = strlen(values[i]);
+    if (!strncmp(name, values[i], len) && (!name[len] || !strcmp(name + len, "_"))) any = false;
   }
   for (size_t i = 0; any && i < sizeof arithmetic / sizeof *arithmetic; i++) {
     size_t len = strlen(arithmetic[i]);
@@ -249,11 +256,11 @@ static int symcall_create(SymCall *c, PyObject **r) {
   int at = full ? 1 : 0;
   MgSymNode *n = mg_symnode_of(PyList_GET_ITEM(c->args, at));
   if (!n) return 0;
-  PyObject *one = PyFloat_FromDouble(1), *t = NULL;
+  PyObject *one = mg_symnode_is_int(n) ? PyLong_FromLong(1) : PyFloat_FromDouble(1), *t = NULL;
   Py_INCREF(n);
   *r = NULL;
   if (!symcall_set(c, at, one) && (t = symcall_make(c, symcall_name(c), "default", c->fo->op->nparam))) {
-    c->dtype = mg_val(c->cap->rec->g, mg_standin_val(t))->dtype;
+    c->dtype = c->idtype = mg_val(c->cap->rec->g, mg_standin_val(t))->dtype;
     PyObject *s = symcall_tensor(c, (PyObject *)n);
     *r = symcall_times(c, t, s);
     Py_DECREF(t);

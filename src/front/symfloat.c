@@ -8,28 +8,30 @@
 #include "front/nodecall.h"
 #include "front/standin.h"
 #include "front/symnode.h"
+#include "front/symvalue.h"
 
-static PyTypeObject *sym_float, *sym_int;             /* ours */
-static PyTypeObject *sym_torch_float, *sym_torch_int; /* torch.SymFloat, torch.SymInt */
+static PyTypeObject *sym_float, *sym_int, *sym_bool;  /* ours */
+static PyTypeObject *sym_torch_float, *sym_torch_int, *sym_torch_bool; /* torch.SymFloat, torch.SymInt, torch.SymBool */
 static PyObject *sym_node_name;
 
 /* ---- nodes ---- */
 
 static void symnode_dealloc(PyObject *o) {
   Py_XDECREF(((MgSymNode *)o)->hint);
+  Py_XDECREF(((MgSymNode *)o)->constant);
   PyObject_Free(o);
 }
 
 static PyTypeObject symnode_type;
 
 /* hint is stolen, NULL for numbers that depend on tensors. */
-static MgSymNode *symnode_new(MgCapture *cap, SrcRef src, PyObject *hint, ValRef val) {
+static MgSymNode *symnode_new(MgCapture *cap, SrcRef src, PyObject *hint) {
   MgSymNode *n = PyObject_New(MgSymNode, &symnode_type);
   if (!n) {
     Py_XDECREF(hint);
     return NULL;
   }
-  *n = (MgSymNode){.ob_base = n->ob_base, .cap = cap, .src = src, .hint = hint, .val = val};
+  *n = (MgSymNode){.ob_base = n->ob_base, .cap = cap, .src = src, .hint = hint, .kind = hint && PyLong_CheckExact(hint) ? 'i' : 'f'};
   if (!cap->syms && !(cap->syms = PyList_New(0))) goto fail;
   if (PyList_Append(cap->syms, (PyObject *)n)) goto fail; /* told when the recording ends */
   return n;
@@ -41,27 +43,40 @@ fail:
 MgSymNode *mg_symnode_of(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   if (t == &symnode_type) return (MgSymNode *)o;
-  if (!sym_float || (t != sym_float && t != sym_int && t != sym_torch_float && t != sym_torch_int)) return NULL;
+  if (!sym_float || (t != sym_float && t != sym_int && t != sym_bool && t != sym_torch_float && t != sym_torch_int && t != sym_torch_bool))
+    return NULL;
   PyObject **d = _PyObject_GetDictPtr(o), *n = d && *d ? PyDict_GetItemWithError(*d, sym_node_name) : NULL;
   return n && Py_TYPE(n) == &symnode_type ? (MgSymNode *)n : NULL;
 }
 
 bool mg_symfloat_is(PyObject *o) { return mg_symnode_of(o) != NULL; }
-bool mg_symnode_is_int(const MgSymNode *n) { return n->hint && PyLong_CheckExact(n->hint); }
+bool mg_symfloat_is_bool(PyObject *o) { return sym_bool && Py_TYPE(o) == sym_bool; }
 
-PyTypeObject *mg_symfloat_class(PyObject *o) { return mg_symnode_is_int(mg_symnode_of(o)) ? &PyLong_Type : &PyFloat_Type; }
+PyTypeObject *mg_symfloat_class(PyObject *o) {
+  char kind = mg_symnode_of(o)->kind;
+  return kind == 'f' ? &PyFloat_Type : kind == 'i' ? &PyLong_Type : &PyBool_Type;
+}
 
-static PyObject *symfloat_of(MgSymNode *n) { /* steals n */
-  PyObject *f = n ? PyObject_CallOneArg((PyObject *)(mg_symnode_is_int(n) ? sym_int : sym_float), (PyObject *)n) : NULL;
+PyObject *mg_symfloat_of(MgSymNode *n) {
+  PyTypeObject *t = !n ? NULL : n->kind == 'f' ? sym_float : n->kind == 'i' ? sym_int : sym_bool;
+  MgPause pause = mg_rec_pause(); /* torch's constructors are Python */
+  PyObject *f = n ? PyObject_CallOneArg((PyObject *)t, (PyObject *)n) : NULL;
+  mg_rec_resume(pause);
   Py_XDECREF(n);
   return f;
 }
 
+MgSymNode *mg_symnode_value(MgCapture *cap, char kind) {
+  MgSymNode *n = symnode_new(cap, 0, NULL);
+  if (n) n->kind = kind;
+  return n;
+}
+
 PyObject *mg_symfloat_dress(PyObject *o) {
-  if (!o || (Py_TYPE(o) != sym_torch_float && Py_TYPE(o) != sym_torch_int)) return o;
+  if (!o || (Py_TYPE(o) != sym_torch_float && Py_TYPE(o) != sym_torch_int && Py_TYPE(o) != sym_torch_bool)) return o;
   MgSymNode *n = mg_symnode_of(o);
   if (!n) return o;
-  PyObject *f = symfloat_of((MgSymNode *)Py_NewRef(n));
+  PyObject *f = mg_symfloat_of((MgSymNode *)Py_NewRef(n));
   Py_DECREF(o);
   return f;
 }
@@ -80,14 +95,9 @@ PyObject *mg_symfloat_tensor(PyObject *value) {
   return mg_tensor_wrap(t);
 }
 
-double mg_symfloat_read(PyObject *tensor) {
-  void *p = NULL;
-  mg_abi.aoti_torch_get_data_ptr(mg_abi_tensor(tensor), &p);
-  return p ? *(const double *)p : NAN;
-}
-
 ValRef mg_symnode_val(MgSymNode *n) {
   MgCapture *cap = n->cap;
+  if (!n->val && !n->src) return mg_symvalue_lower(n);
   for (uint32_t i = 0; !n->val && i < cap->ninput; i++)
     if (cap->input[i].scalar && cap->input[i].src == n->src) n->val = cap->input[i].val;
   if (n->val) return n->val;
@@ -105,19 +115,10 @@ PyObject *mg_symfloat_standin(PyObject *o) {
 
 PyObject *mg_symfloat_input(PyObject *value, SrcRef src) {
   mg_guard_add(mg_rec->guards, GK_type, src, (PyObject *)Py_TYPE(value), 0);
-  return symfloat_of(symnode_new(mg_rec->cap, src, Py_NewRef(value), 0));
+  return mg_symfloat_of(symnode_new(mg_rec->cap, src, Py_NewRef(value)));
 }
 
-PyObject *mg_symfloat_drawn(PyObject *value, SrcRef src) { return symfloat_of(symnode_new(mg_rec->cap, src, Py_NewRef(value), 0)); }
-
-PyObject *mg_symfloat_item(MgCapture *cap, ValRef val) { return symfloat_of(symnode_new(cap, 0, NULL, val)); }
-
-int mg_symfloat_origin(PyObject *o, SrcRef *src, ValRef *val) {
-  MgSymNode *n = mg_symnode_of(o);
-  *src = n->src;
-  *val = n->val;
-  return n->src != 0;
-}
+PyObject *mg_symfloat_drawn(PyObject *value, SrcRef src) { return mg_symfloat_of(symnode_new(mg_rec->cap, src, Py_NewRef(value))); }
 
 /* ---- the number itself ---- */
 
@@ -133,7 +134,7 @@ PyObject *mg_symnode_number(MgSymNode *n) {
   if (!n->cap) return PyErr_Format(PyExc_RuntimeError, "magneto: a number of a finished recording was used");
   mg_rec = n->cap->rec; /* also where torch's own Python asks */
   PyObject *r = NULL;
-  if (!n->hint) mg_rec_break(BK_data_dependent, "the value of Tensor.item()");
+  if (!n->hint) mg_rec_break(BK_data_dependent, "the value of a number out of a tensor");
   else if (mg_draw_late(n->cap->rec->guards, n->src)) sym_ask_late();
   else {
     symnode_expect(n->cap, n->src, n->hint);
@@ -152,11 +153,6 @@ PyObject *mg_symfloat_plain(PyObject *o) { return symfloat_number(o); }
 
 /* ---- arithmetic ---- */
 
-typedef struct SymOp {
-  int calc;                /* MgCalc */
-  MgTop both, left, right; /* in the graph: (number, number), (number, constant), (constant, number) */
-} SymOp;
-
 /* 1 a number object, 0 a plain number, -1 something else. */
 static int sym_operand(PyObject *o, MgSymNode **n) {
   if ((*n = mg_symnode_of(o))) return 1;
@@ -169,13 +165,6 @@ static PyObject *sym_plain(PyObject *a, PyObject *b, int calc) {
   Py_XDECREF(x);
   Py_XDECREF(y);
   return r;
-}
-
-/* Does the operation raise, or leave the floats, for some numbers that only a run knows? */
-static bool sym_total(int calc, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b) {
-  if (calc == CALC_truediv) return !y && PyFloat_AsDouble(b) != 0;
-  if (calc == CALC_pow) return !x && PyFloat_AsDouble(a) > 0;
-  return true;
 }
 
 /* The same for numbers that are drawn, where the class of the result counts as well. */
@@ -199,74 +188,46 @@ static PyObject *sym_host(MgCapture *cap, MgSymNode *x, PyObject *a, MgSymNode *
     return hint;
   }
   if (!late && calc >= CALC_truediv && calc <= CALC_pow) mg_guard_add(g, GK_calc, src, (PyObject *)Py_TYPE(hint), 0);
-  return symfloat_of(symnode_new(cap, src, hint, 0));
+  return mg_symfloat_of(symnode_new(cap, src, hint));
 }
 
-/* What an operand is in the graph. */
-static bool sym_arg(MgSymNode *n, PyObject *o, MgArg *arg) {
-  ValRef v = n ? mg_symnode_val(n) : 0;
-  if (n) *arg = mg_arg_val(v);
-  else *arg = mg_arg_float(PyFloat_AsDouble(o));
-  return n ? v != 0 : !(arg->u.f == -1 && PyErr_Occurred());
-}
-
-static PyObject *sym_graph(MgCapture *cap, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b, const SymOp *op) {
-  MgGraph *g = cap->rec->g;
-  MgArg arg[2];
-  if (!sym_arg(x, a, &arg[0]) || !sym_arg(y, b, &arg[1])) return NULL;
-  ValRef v;
-  if (!x && op->calc == CALC_truediv) { /* constant / number */
-    MgArg part[2] = {mg_arg_val(mg_graph_emit1(g, TOP_reciprocal, &arg[1], 1)), arg[0]};
-    v = part[0].u.val ? mg_graph_emit1(g, TOP_mul_Scalar, part, 2) : 0;
-  } else if (!x && op->calc != CALC_pow) { /* these take the number first */
-    MgArg turned[2] = {arg[1], arg[0]};
-    v = mg_graph_emit1(g, op->right, turned, 2);
-  } else v = mg_graph_emit1(g, x && y ? op->both : x ? op->left : op->right, arg, 2);
-  return v ? symfloat_of(symnode_new(cap, 0, NULL, v)) : PyErr_NoMemory();
-}
-
-static PyObject *sym_binary(PyObject *a, PyObject *b, const SymOp *op) {
+static PyObject *sym_binary(PyObject *a, PyObject *b, int calc) {
   MgSymNode *x, *y;
   if (sym_operand(a, &x) < 0 || sym_operand(b, &y) < 0) Py_RETURN_NOTIMPLEMENTED;
   MgCapture *cap = x ? x->cap : y->cap;
-  if (!cap || (y && y->cap != cap)) return sym_plain(a, b, op->calc);
-  if ((!x || x->src) && (!y || y->src)) return sym_host(cap, x, a, y, b, op->calc);
-  if (!op->both || !sym_total(op->calc, x, a, y, b)) return sym_plain(a, b, op->calc);
-  return sym_graph(cap, x, a, y, b, op);
+  if (!cap || (y && y->cap != cap)) return sym_plain(a, b, calc);
+  if ((!x || x->src) && (!y || y->src)) return sym_host(cap, x, a, y, b, calc);
+  PyObject *r = mg_symvalue_compute(calc, x, a, y, b);
+  return r || PyErr_Occurred() ? r : sym_plain(a, b, calc);
 }
 
-#define BINARY(name, ...)                                                                                    \
-  static PyObject *symfloat_##name(PyObject *a, PyObject *b) {                                               \
-    static const SymOp op = {CALC_##name, __VA_ARGS__};                                                      \
-    return sym_binary(a, b, &op);                                                                            \
-  }
-BINARY(add, TOP_add_Tensor, TOP_add_Scalar, TOP_add_Scalar)
-BINARY(sub, TOP_sub_Tensor, TOP_sub_Scalar, TOP_rsub_Scalar)
-BINARY(mul, TOP_mul_Tensor, TOP_mul_Scalar, TOP_mul_Scalar)
-BINARY(truediv, TOP_div_Tensor, TOP_div_Scalar, 0)
-BINARY(mod, 0, 0, 0)
-BINARY(floordiv, 0, 0, 0)
+#define BINARY(name)                                                                                         \
+  static PyObject *symfloat_##name(PyObject *a, PyObject *b) { return sym_binary(a, b, CALC_##name); }
+BINARY(add)
+BINARY(sub)
+BINARY(mul)
+BINARY(truediv)
+BINARY(mod)
+BINARY(floordiv)
+BINARY(and)
+BINARY(or)
+BINARY(xor)
 
 static PyObject *symfloat_pow(PyObject *a, PyObject *b, PyObject *mod) {
-  static const SymOp op = {CALC_pow, TOP_pow_Tensor_Tensor, TOP_pow_Tensor_Scalar, TOP_pow_Scalar};
   if (mod != Py_None) Py_RETURN_NOTIMPLEMENTED;
-  return sym_binary(a, b, &op);
+  return sym_binary(a, b, CALC_pow);
 }
 
-static PyObject *sym_unary(PyObject *o, MgTop op, int calc) {
+static PyObject *sym_unary(PyObject *o, int calc) {
   MgSymNode *x = mg_symnode_of(o);
   if (!x || !x->cap) return PyErr_Format(PyExc_RuntimeError, "magneto: a number of a finished recording was used");
-  if (x->src) {
-    PyObject *hint = mg_source_compute(calc, x->hint, NULL);
-    return hint ? symfloat_of(symnode_new(x->cap, mg_source_calc(x->cap->rec->guards, calc, x->src, 0, NULL), hint, 0)) : NULL;
-  }
-  MgArg arg = mg_arg_val(x->val);
-  ValRef v = mg_graph_emit1(x->cap->rec->g, op, &arg, 1);
-  return v ? symfloat_of(symnode_new(x->cap, 0, NULL, v)) : PyErr_NoMemory();
+  if (!x->src) return mg_symvalue_compute(calc, x, o, NULL, NULL);
+  PyObject *hint = mg_source_compute(calc, x->hint, NULL);
+  return hint ? mg_symfloat_of(symnode_new(x->cap, mg_source_calc(x->cap->rec->guards, calc, x->src, 0, NULL), hint)) : NULL;
 }
-static PyObject *symfloat_neg(PyObject *o) { return sym_unary(o, TOP_neg, CALC_neg); }
-static PyObject *symfloat_abs(PyObject *o) { return sym_unary(o, TOP_abs, CALC_abs); }
-static PyObject *symfloat_pos(PyObject *o) { return Py_NewRef(o); }
+static PyObject *symfloat_neg(PyObject *o) { return sym_unary(o, CALC_neg); }
+static PyObject *symfloat_abs(PyObject *o) { return sym_unary(o, CALC_abs); }
+static PyObject *symfloat_pos(PyObject *o) { return mg_symfloat_is_bool(o) ? sym_unary(o, CALC_int) : Py_NewRef(o); }
 
 /* With the numbers themselves. */
 static PyObject *sym_by_number(PyObject *a, PyObject *b, binaryfunc fn) {
@@ -280,9 +241,6 @@ static PyObject *sym_by_number(PyObject *a, PyObject *b, binaryfunc fn) {
 #define PLAIN_BINARY(name, fn)                                                                               \
   static PyObject *symfloat_##name(PyObject *a, PyObject *b) { return sym_by_number(a, b, fn); }
 PLAIN_BINARY(divmod, PyNumber_Divmod)
-PLAIN_BINARY(and, PyNumber_And)
-PLAIN_BINARY(or, PyNumber_Or)
-PLAIN_BINARY(xor, PyNumber_Xor)
 PLAIN_BINARY(lshift, PyNumber_Lshift)
 PLAIN_BINARY(rshift, PyNumber_Rshift)
 
@@ -290,11 +248,13 @@ PLAIN_BINARY(rshift, PyNumber_Rshift)
 
 /* Only the answer is guarded. */
 static PyObject *symfloat_compare(PyObject *a, PyObject *b, int op) {
-  const SymOp how = {op, 0, 0, 0};
-  return sym_binary(a, b, &how);
+  return sym_binary(a, b, op);
 }
 
 static int symfloat_bool(PyObject *o) {
+  MgSymNode *n = mg_symnode_of(o);
+  PyObject *x = n && !n->src ? mg_symnode_number(n) : NULL; /* a break */
+  if (n && !n->src) return x ? PyObject_IsTrue(x) : -1;
   PyObject *zero = PyFloat_FromDouble(0), *r = zero ? symfloat_compare(o, zero, Py_NE) : NULL;
   int yes = r ? r == Py_True : -1;
   Py_XDECREF(zero);
@@ -358,11 +318,12 @@ static PyObject *symnode_true(PyObject *o, PyObject *unused) { Py_RETURN_TRUE; }
 static PyObject *symnode_false(PyObject *o, PyObject *unused) { Py_RETURN_FALSE; }
 static PyObject *symnode_none(PyObject *o, PyObject *unused) { Py_RETURN_NONE; }
 static PyObject *symnode_self(PyObject *o, PyObject *unused) { return Py_NewRef(o); }
-static PyObject *symnode_is_float(PyObject *o, PyObject *unused) { return PyBool_FromLong(!mg_symnode_is_int((MgSymNode *)o)); }
+static PyObject *symnode_is_float(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->kind == 'f'); }
 static PyObject *symnode_is_int(PyObject *o, PyObject *unused) { return PyBool_FromLong(mg_symnode_is_int((MgSymNode *)o)); }
-/* C++ computes with sizes: it gets the number. */
+static PyObject *symnode_is_bool(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->kind == 'b'); }
+/* C++ computes with sizes: it gets the number, unless that depends on tensors (then it asks guard_int when it has to). */
 static PyObject *symnode_maybe_int(PyObject *o, PyObject *unused) {
-  if (!mg_symnode_is_int((MgSymNode *)o)) Py_RETURN_NONE;
+  if (!mg_symnode_is_int((MgSymNode *)o) || !((MgSymNode *)o)->src) Py_RETURN_NONE;
   return mg_symnode_number((MgSymNode *)o);
 }
 static PyObject *symnode_guard_float(PyObject *o, PyObject *args) { return mg_symnode_number((MgSymNode *)o); }
@@ -381,7 +342,7 @@ static PyObject *symnode_getattr(PyObject *o, PyObject *name) {
 
 static PyMethodDef symnode_methods[] = {{"is_float", symnode_is_float, METH_NOARGS, NULL},
                                         {"is_int", symnode_is_int, METH_NOARGS, NULL},
-                                        {"is_bool", symnode_false, METH_NOARGS, NULL},
+                                        {"is_bool", symnode_is_bool, METH_NOARGS, NULL},
                                         {"is_nested_int", symnode_false, METH_NOARGS, NULL},
                                         {"is_constant", symnode_false, METH_NOARGS, NULL},
                                         {"is_symbolic", symnode_true, METH_NOARGS, NULL},
@@ -392,6 +353,8 @@ static PyMethodDef symnode_methods[] = {{"is_float", symnode_is_float, METH_NOAR
                                         {"guard_float", symnode_guard_float, METH_VARARGS, NULL},
                                         {"guard_int", symnode_guard_float, METH_VARARGS, NULL},
                                         {"int_", symnode_guard_float, METH_VARARGS, NULL},
+                                        {"guard_bool", symnode_guard_float, METH_VARARGS, NULL},
+                                        {"bool_", symnode_guard_float, METH_VARARGS, NULL},
                                         {"str", symnode_text, METH_NOARGS, NULL},
                                         {"_graph_repr", symnode_text, METH_NOARGS, NULL},
                                         {NULL, NULL, 0, NULL}};
@@ -421,6 +384,7 @@ static PyType_Slot symint_slots[] = {{Py_nb_index, symfloat_int},      {Py_nb_an
                                      {Py_nb_invert, symfloat_invert},  SYM_SLOTS};
 
 static PyType_Spec symfloat_spec = {.name = "magneto._magneto.SymFloat", .flags = Py_TPFLAGS_DEFAULT, .slots = symfloat_slots};
+static PyType_Spec symbool_spec = {.name = "magneto._magneto.SymBool", .flags = Py_TPFLAGS_DEFAULT, .slots = symint_slots};
 static PyType_Spec symint_spec = {.name = "magneto._magneto.SymInt", .flags = Py_TPFLAGS_DEFAULT, .slots = symint_slots};
 
 static PyTypeObject *sym_make_class(PyType_Spec *spec, PyTypeObject *base) {
@@ -437,9 +401,11 @@ int mg_symfloat_init(void) {
   if (torch) { /* kept */
     sym_torch_float = (PyTypeObject *)PyObject_GetAttrString(torch, "SymFloat");
     sym_torch_int = (PyTypeObject *)PyObject_GetAttrString(torch, "SymInt");
+    sym_torch_bool = (PyTypeObject *)PyObject_GetAttrString(torch, "SymBool");
     Py_DECREF(torch);
   }
-  if (!sym_node_name || !sym_torch_float || !sym_torch_int) return -1;
+  if (!sym_node_name || !sym_torch_float || !sym_torch_int || !sym_torch_bool) return -1;
+  if (!(sym_bool = sym_make_class(&symbool_spec, sym_torch_bool))) return -1;
   if (!(sym_int = sym_make_class(&symint_spec, sym_torch_int))) return -1;
   return (sym_float = sym_make_class(&symfloat_spec, sym_torch_float)) ? 0 : -1;
 }

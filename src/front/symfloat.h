@@ -1,6 +1,6 @@
-/* Numbers that a recording computes with: floats and ints that differ from call to call (dynfloat.c says which), and `.item()`
- * of floating tensors.  User code sees an object like a float or int.  Arithmetic of the former is done by Python in every run,
- * and its answers to questions are guarded; of the latter it is part of the graph.  PyTorch sees a torch.SymFloat or SymInt and
+/* Numbers that a recording computes with: floats and ints that differ from call to call (dynfloat.c says which), and those that
+ * depend on values of tensors (symvalue.c).  User code sees an object like a float, int or bool.  Arithmetic is done by Python in
+ * every run; answers to questions about the former are guarded.  PyTorch sees a torch.SymFloat or SymInt and
  * hands it to the dispatch mode, which turns it into a 0-dim tensor.  Whoever wants the number itself gets it, guarded by
  * equality, or ends the graph when it depends on the values of tensors. */
 #ifndef MG_FRONT_SYMFLOAT_H
@@ -9,14 +9,13 @@
 
 struct MgFrontOp;
 int mg_symfloat_init(void);
-bool mg_symfloat_is(PyObject *o);     /* ours, or a torch.SymFloat or SymInt around one of ours */
-PyTypeObject *mg_symfloat_class(PyObject *o); /* float or int; borrowed */
+bool mg_symfloat_is(PyObject *o);     /* ours, or a torch.SymFloat, SymInt or SymBool around one of ours */
+bool mg_symfloat_is_bool(PyObject *o); /* such a truth value */
+PyTypeObject *mg_symfloat_class(PyObject *o); /* float, int or bool; borrowed */
 /* A float or int read from src. */
 PyObject *mg_symfloat_input(PyObject *value, SrcRef src);
 /* One that every run draws from a random generator (draw.h); value: drawn by the recording. */
 PyObject *mg_symfloat_drawn(PyObject *value, SrcRef src);
-/* The number in a 0-dim float64 value of the graph. */
-PyObject *mg_symfloat_item(MgCapture *cap, ValRef val);
 /* The number itself, guarded, in place of such an object; anything else as it is.  New. */
 PyObject *mg_symfloat_plain(PyObject *o);
 /* An int beside a tensor, where torch would ask for the number: as a 0-dim tensor, when types are promoted as for a number.
@@ -26,15 +25,12 @@ int mg_symfloat_operands(PyObject **a, PyObject **b);
 PyObject *mg_symfloat_standin(PyObject *o);
 /* What C code gave back: a bare torch.SymFloat or SymInt becomes one of ours.  Steals o; NULL stays NULL. */
 PyObject *mg_symfloat_dress(PyObject *o);
-/* Where it is found at the end: 1 and *src (see mg_source_value), 0 and *val (computed by the graph). */
-int mg_symfloat_origin(PyObject *o, SrcRef *src, ValRef *val);
 /* Does a call have such an argument, lists included? */
 bool mg_symfloat_among(PyObject *args, PyObject *kwargs);
 /* The call with tensors in their place. */
 PyObject *mg_symfloat_dispatch(MgCapture *cap, const struct MgFrontOp *fo, PyObject *args, PyObject *kwargs);
 /* A real tensor that holds the number: what a run gives the graph.  New. */
 PyObject *mg_symfloat_tensor(PyObject *value);
-double mg_symfloat_read(PyObject *tensor); /* of a 0-dim float64 tensor on the CPU */
 
 /* dispatch.c: records a call of aten::<name>.<overload> ("default" is none). */
 PyObject *mg_dispatch_call(MgCapture *cap, const char *name, const char *overload, PyObject *args, PyObject *kwargs);

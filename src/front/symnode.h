@@ -9,10 +9,19 @@ typedef struct MgSymNode {
   SrcRef src;       /* how every run computes it in Python; 0: depends on values of tensors */
   PyObject *hint;   /* with src: the float or int that it is in this run, strong */
   ValRef val;       /* 0-dim float64 or int64 value; 0: not needed by the graph yet (see mg_symnode_val) */
+  char kind;        /* 'f' float, 'i' int, 'b' bool */
+  uint8_t calc;     /* without src and row: the MgCalc of its operands */
+  uint32_t at;      /* element of row */
+  ValRef row;       /* value of the graph that the number is an element of; 0: computed from operands (symvalue.c) */
+  struct MgSymNode *left, *right; /* operands that are numbers; they live as long as the recording */
+  PyObject *constant; /* the other operand, strong */
 } MgSymNode;
 
 MgSymNode *mg_symnode_of(PyObject *o);         /* of a node or a number object, borrowed; NULL: something else */
 PyObject *mg_symnode_number(MgSymNode *n);     /* the number, guarded; NULL with a break when it depends on tensors */
-bool mg_symnode_is_int(const MgSymNode *n);
+MgSymNode *mg_symnode_value(MgCapture *cap, char kind); /* new, for symvalue.c to fill; NULL with an exception */
+PyObject *mg_symfloat_of(MgSymNode *n);        /* the number object of a node, which is stolen; NULL stays NULL */
+static inline char mg_symnode_kind(const MgSymNode *n) { return n->kind; }
+static inline bool mg_symnode_is_int(const MgSymNode *n) { return n->kind == 'i'; }
 ValRef mg_symnode_val(MgSymNode *n);           /* its value in the graph; 0 with an exception */
 #endif

@@ -1,0 +1,9 @@
+/* Calls that only say something (print, warnings.warn, methods of loggers), when the program has told torch's compiler how to take
+ * them: torch._dynamo.config.reorderable_logging_functions are called at the end of the graph, ignore_logging_functions not at all. */
+#ifndef MG_FRONT_LOGCALL_H
+#define MG_FRONT_LOGCALL_H
+#include "front/record_obj.h"
+
+/* True when c was such a call; *out is its result, or NULL with an exception. */
+bool mg_logcall(const MgCall *c, PyObject **out);
+#endif

@@ -1,0 +1,288 @@
+/* See the header.  In: tensors and numbers.  Out: nodes of the graph for the tensors, expressions over them. */
+#include "front/symvalue.h"
+#include <string.h>
+#include "front/constval.h"
+#include "front/names.h"
+#include "front/source.h"
+#include "front/standin.h"
+#include "front/symfloat.h"
+#include "front/torchobj.h"
+
+enum { VALUE_LIST_MAX = 64, VALUE_DIM_MAX = 8 }; /* numbers and dimensions of one tolist() that a recording follows */
+
+/* ---- out of tensors ---- */
+
+/* Custom backends get such numbers in their graphs when torch's own switch says so. */
+static bool value_wanted(void) {
+  MgPause pause = mg_rec_pause(); /* the module's __getattr__ is Python */
+  PyObject *m = PyImport_GetModule(mg_names.dynamo_config), *on = m ? PyObject_GetAttrString(m, "capture_scalar_outputs") : NULL;
+  bool yes = on == Py_True;
+  Py_XDECREF(m);
+  Py_XDECREF(on);
+  PyErr_Clear();
+  mg_rec_resume(pause);
+  return yes;
+}
+
+static char value_kind_of_dtype(int dtype) {
+  if (dtype == DT_bool) return 'b';
+  if (mg_dtype_is_float(dtype)) return 'f';
+  return mg_dtype_is_complex(dtype) || dtype == DT_u64 ? 0 : 'i';
+}
+
+/* Number of elements; -1: sizes that the recording does not know.  size may be NULL. */
+static int64_t value_count(const MgGraph *g, const MgVal *v, int64_t *size) {
+  int64_t n = 1, d;
+  for (int i = 0; i < v->ndim; i++) {
+    if (!mg_ex_const_int(g->x, v->size[i], &d)) return -1;
+    if (size) size[i] = d;
+    n *= d;
+  }
+  return n;
+}
+
+bool mg_symvalue_can(MgCapture *cap, PyObject *tensor) {
+  if (!mg_standin_is(tensor) || (cap->rec->want_fx && !value_wanted())) return false;
+  const MgVal *v = mg_val(cap->rec->g, mg_standin_val(tensor));
+  int64_t n = value_count(cap->rec->g, v, NULL);
+  return v->device == DEV_cpu && value_kind_of_dtype(v->dtype) && n >= 0 && n <= VALUE_LIST_MAX && v->ndim <= VALUE_DIM_MAX;
+}
+
+/* A call of ATen whose result autograd does not track.  Steals args. */
+static PyObject *value_call(MgCapture *cap, const char *name, const char *overload, PyObject *args, PyObject *kwargs) {
+  bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
+  mg_abi.aoti_torch_grad_mode_set_enabled(false);
+  PyObject *r = args ? mg_dispatch_call(cap, name, overload, args, kwargs) : NULL;
+  mg_abi.aoti_torch_grad_mode_set_enabled(grad);
+  Py_XDECREF(args);
+  return r;
+}
+
+/* A copy with another dtype, contiguous.  Steals t. */
+static PyObject *value_cast(MgCapture *cap, PyObject *t, int dtype) {
+  PyObject *torch = t ? mg_import("torch") : NULL, *order = torch ? PyObject_GetAttrString(torch, "contiguous_format") : NULL;
+  PyObject *dt = order ? mg_torchobj_new_dtype(dtype) : NULL;
+  PyObject *kw = dt ? Py_BuildValue("{s:O,s:O}", "dtype", dt, "memory_format", order) : NULL;
+  PyObject *r = kw ? value_call(cap, "_to_copy", "default", PyTuple_Pack(1, t), kw) : NULL;
+  Py_XDECREF(torch);
+  Py_XDECREF(order);
+  Py_XDECREF(dt);
+  Py_XDECREF(kw);
+  Py_XDECREF(t);
+  return r;
+}
+
+/* All numbers of a tensor as float64, int64 or bool, in order.  zero_dim: the only one, without dimensions. */
+static ValRef value_row(MgCapture *cap, PyObject *tensor, bool zero_dim, char *kind) {
+  const MgVal *v = mg_val(cap->rec->g, mg_standin_val(tensor));
+  zero_dim = zero_dim && v->ndim;
+  *kind = value_kind_of_dtype(v->dtype);
+  PyObject *t = value_cast(cap, Py_NewRef(tensor), *kind == 'f' ? DT_f64 : *kind == 'i' ? DT_i64 : DT_bool);
+  if (t && zero_dim) {
+    PyObject *one = value_call(cap, "view", "default", Py_BuildValue("(O[])", t), NULL);
+    Py_SETREF(t, one);
+  }
+  ValRef r = t ? mg_standin_val(t) : 0;
+  Py_XDECREF(t);
+  return r;
+}
+
+PyObject *mg_symvalue_item(MgCapture *cap, PyObject *tensor) {
+  char kind;
+  ValRef val = value_row(cap, tensor, true, &kind);
+  MgSymNode *n = val ? mg_symnode_value(cap, kind) : NULL;
+  if (n) n->val = n->row = val;
+  return mg_symfloat_of(n);
+}
+
+static PyObject *value_nested(MgCapture *cap, ValRef row, char kind, const int64_t *size, int ndim, uint32_t *at) {
+  if (!ndim) {
+    MgSymNode *n = mg_symnode_value(cap, kind);
+    if (n) n->row = row;
+    if (n) n->at = (*at)++;
+    return mg_symfloat_of(n);
+  }
+  PyObject *l = PyList_New(size[0]);
+  for (int64_t i = 0; l && i < size[0]; i++) {
+    PyObject *x = value_nested(cap, row, kind, size + 1, ndim - 1, at);
+    if (!x) Py_CLEAR(l);
+    else PyList_SET_ITEM(l, i, x);
+  }
+  return l;
+}
+
+PyObject *mg_symvalue_list(MgCapture *cap, PyObject *tensor) {
+  const MgVal *v = mg_val(cap->rec->g, mg_standin_val(tensor));
+  int64_t size[VALUE_DIM_MAX];
+  int ndim = v->ndim;
+  uint32_t at = 0;
+  char kind = 0;
+  value_count(cap->rec->g, v, size);
+  ValRef row = value_row(cap, tensor, false, &kind);
+  return row ? value_nested(cap, row, kind, size, ndim, &at) : NULL;
+}
+
+PyObject *mg_symvalue_read(PyObject *tensor, uint32_t at) {
+  void *p = NULL;
+  int32_t dtype = 0;
+  MgTensor *t = mg_abi_tensor(tensor);
+  if (mg_abi.aoti_torch_get_data_ptr(t, &p) || mg_abi.aoti_torch_get_dtype(t, &dtype) || !p)
+    return PyErr_Format(PyExc_SystemError, "magneto: a number of the graph has no memory");
+  if (dtype == DT_i64) return PyLong_FromLongLong(((const int64_t *)p)[at]);
+  return dtype == DT_bool ? PyBool_FromLong(((const bool *)p)[at]) : PyFloat_FromDouble(((const double *)p)[at]);
+}
+
+/* ---- arithmetic ---- */
+
+static char value_kind(MgSymNode *n, PyObject *o) {
+  if (n) return mg_symnode_kind(n);
+  return PyBool_Check(o) ? 'b' : PyLong_CheckExact(o) ? 'i' : PyFloat_CheckExact(o) ? 'f' : 0;
+}
+
+/* A constant that a float64 and an int64 have room for. */
+static bool value_fits(PyObject *o) {
+  int over = 0;
+  if (PyLong_Check(o)) PyLong_AsLongLongAndOverflow(o, &over);
+  return !over;
+}
+
+/* The class of the result, whatever the numbers are; 0 when that depends on them, or the operation may raise. */
+static char value_result(int calc, char x, char y, PyObject *left, PyObject *right) {
+  bool real = x == 'f' || y == 'f';
+  switch (calc) {
+  case CALC_add: case CALC_sub: case CALC_mul: return real ? 'f' : 'i';
+  case CALC_truediv: return right && PyObject_IsTrue(right) == 1 ? 'f' : 0;
+  case CALC_floordiv: case CALC_mod: return right && PyObject_IsTrue(right) == 1 ? real ? 'f' : 'i' : 0;
+  case CALC_pow: return left && real && PyFloat_AsDouble(left) > 0 ? 'f' : 0;
+  case CALC_neg: case CALC_abs: return real ? 'f' : 'i';
+  case CALC_and: case CALC_or: case CALC_xor: return real ? 0 : x == 'b' && y == 'b' ? 'b' : 'i';
+  case CALC_min: case CALC_max: return x == y ? x : 0;
+  case CALC_int: return real ? 0 : 'i';
+  case CALC_float: return 'f';
+  default: return 'b'; /* comparisons, bool() */
+  }
+}
+
+PyObject *mg_symvalue_compute(int calc, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b) {
+  MgCapture *cap = x ? x->cap : y->cap;
+  char kx = value_kind(x, a), ky = b ? value_kind(y, b) : 0;
+  if (!kx || (b && !ky) || (!x && !value_fits(a)) || (b && !y && !value_fits(b))) return NULL;
+  char kind = value_result(calc, kx, ky, x ? NULL : a, y ? NULL : b);
+  MgSymNode *n = kind ? mg_symnode_value(cap, kind) : NULL;
+  if (!n) return NULL;
+  n->calc = (uint8_t)calc;
+  n->left = x;
+  n->right = y;
+  n->constant = x && y ? NULL : Py_XNewRef(x ? b : a);
+  return mg_symfloat_of(n);
+}
+
+/* The operand in the graph: a stand-in, or a constant, of the class that the operation computes in. */
+static PyObject *value_operand(MgCapture *cap, MgSymNode *n, PyObject *constant, bool real) {
+  if (!n) return real ? PyNumber_Float(constant) : PyNumber_Index(constant);
+  ValRef v = mg_symnode_val(n);
+  PyObject *t = v ? mg_standin_new(cap, v) : NULL;
+  return t && real && mg_symnode_kind(n) != 'f' ? value_cast(cap, t, DT_f64) : t;
+}
+
+/* The ATen op of an operator: for two tensors, for a tensor and a number, for a number and a tensor. */
+static bool value_op(const MgSymNode *n, const char **name, const char **overload) {
+  static const char *const names[] = {[CALC_add] = "add", [CALC_sub] = "sub", [CALC_mul] = "mul", [CALC_truediv] = "div",
+                                      [CALC_floordiv] = "floor_divide", [CALC_mod] = "remainder", [CALC_pow] = "pow",
+                                      [CALC_neg] = "neg", [CALC_abs] = "abs"};
+  *name = n->calc < sizeof names / sizeof *names ? names[n->calc] : NULL;
+  if (n->calc == CALC_min || n->calc == CALC_max) *name = n->calc == CALC_min ? "minimum" : "maximum";
+  if (!*name) return false;
+  *overload = n->calc >= CALC_neg ? "default" : n->left && n->right ? "Tensor" : "Scalar";
+  if (n->calc == CALC_pow) *overload = n->left ? n->right ? "Tensor_Tensor" : "Tensor_Scalar" : "Scalar";
+  if (!n->left && n->calc == CALC_sub) *name = "rsub";
+  return true;
+}
+
+/* The arguments of a call with operands x and y, which are stolen; y NULL for one. */
+static PyObject *value_args(const MgSymNode *n, PyObject *x, PyObject *y) {
+  bool turn = !n->left && n->calc != CALC_pow; /* the tensor goes first */
+  PyObject *r = !y ? PyTuple_Pack(1, x) : turn ? PyTuple_Pack(2, y, x) : PyTuple_Pack(2, x, y);
+  Py_DECREF(x);
+  Py_XDECREF(y);
+  return r;
+}
+
+/* One of a list. */
+static ValRef value_element(MgSymNode *n) {
+  MgCapture *cap = n->cap;
+  PyObject *t = mg_standin_new(cap, n->row);
+  long long count = t ? (long long)value_count(cap->rec->g, mg_val(cap->rec->g, n->row), NULL) : 0;
+  PyObject *flat = t ? value_call(cap, "view", "default", Py_BuildValue("(O[L])", t, count), NULL) : NULL;
+  PyObject *one = flat ? value_call(cap, "select", "int", Py_BuildValue("(OiI)", flat, 0, n->at), NULL) : NULL;
+  ValRef r = one ? mg_standin_val(one) : 0;
+  Py_XDECREF(t);
+  Py_XDECREF(flat);
+  Py_XDECREF(one);
+  return r;
+}
+
+ValRef mg_symvalue_lower(MgSymNode *n) {
+  const char *name, *overload;
+  bool unary = mg_calc_is_unary(n->calc), real = n->kind == 'f';
+  if (n->row) return n->val = value_element(n);
+  if (n->kind == 'b' || (!value_op(n, &name, &overload) && n->calc != CALC_int && n->calc != CALC_float)) {
+    mg_rec_break(BK_data_dependent, "the value of a number in a tensor operation");
+    return 0;
+  }
+  PyObject *x = value_operand(n->cap, n->left, n->constant, real), *y = NULL, *r;
+  if (!x || (!unary && !(y = value_operand(n->cap, n->right, n->constant, real)))) {
+    Py_XDECREF(x);
+    return 0;
+  }
+  if (n->calc == CALC_float) r = x;
+  else if (n->calc == CALC_int) r = value_cast(n->cap, x, DT_i64);
+  else r = value_call(n->cap, name, overload, value_args(n, x, y), NULL);
+  n->val = r ? mg_standin_val(r) : 0;
+  Py_XDECREF(r);
+  return n->val;
+}
+
+/* ---- functions of Python and torch ---- */
+
+static bool value_is(PyObject *o) {
+  MgSymNode *n = mg_symnode_of(o);
+  return n && n->cap && !n->src;
+}
+
+static bool value_choose(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r) {
+  const char *name = PyCFunction_CheckExact(f) && n == 2 ? ((PyCFunctionObject *)f)->m_ml->ml_name : "";
+  int calc = !strcmp(name, "min") ? CALC_min : CALC_max;
+  if ((strcmp(name, "min") && strcmp(name, "max")) || (!value_is(arg[0]) && !value_is(arg[1]))) return false;
+  MgSymNode *x = mg_symnode_of(arg[0]), *y = mg_symnode_of(arg[1]);
+  *r = mg_symvalue_compute(calc, x, arg[0], y, arg[1]);
+  return *r || PyErr_Occurred();
+}
+
+bool mg_symvalue_convert(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r) {
+  int calc = f == (PyObject *)&PyLong_Type ? CALC_int : f == (PyObject *)&PyFloat_Type ? CALC_float : CALC_bool;
+  if (n == 2) return value_choose(f, arg, n, r);
+  if (n != 1 || (calc == CALC_bool && f != (PyObject *)&PyBool_Type)) return false;
+  PyObject *x = arg[0], *item = NULL;
+  MgStandInfo *info = mg_standin_is(x) ? mg_standin_info(x) : NULL;
+  if (info && info->cap && value_count(info->cap->rec->g, mg_val(info->cap->rec->g, info->val), NULL) == 1 && mg_symvalue_can(info->cap, x)) {
+    *r = item = mg_symfloat_dress(PyObject_CallMethod(x, "item", NULL));
+    if (!item) return true;
+    x = item;
+  }
+  if (mg_symfloat_is(x) && mg_symfloat_class(x) == (PyTypeObject *)f) *r = Py_NewRef(x);
+  else if (value_is(x)) *r = mg_symvalue_compute(calc, mg_symnode_of(x), x, NULL, NULL);
+  else *r = item ? PyObject_CallOneArg(f, item) : NULL;
+  if (!*r && item && !PyErr_Occurred()) *r = PyObject_CallOneArg(f, item);
+  Py_XDECREF(item);
+  return *r || PyErr_Occurred();
+}
+
+bool mg_symvalue_check(PyObject *const *arg, Py_ssize_t n) {
+  if (n != 3 || !value_is(arg[1]) || mg_symfloat_class(arg[1]) != &PyBool_Type) return false;
+  MgCapture *cap = mg_symnode_of(arg[1])->cap;
+  PyObject *check = PyTuple_Pack(3, arg[0], arg[1], arg[2]);
+  if (check && (cap->checks || (cap->checks = PyList_New(0)))) PyList_Append(cap->checks, check);
+  Py_XDECREF(check);
+  return true;
+}
