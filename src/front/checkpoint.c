@@ -3,6 +3,7 @@
  * itself and draws the same random numbers; where it does not, the graph breaks. */
 #include "front/checkpoint.h"
 #include "front/facts.h"
+#include "front/fxregion.h"
 #include "front/guard.h"
 #include "front/names.h"
 #include "front/snapshot.h"
@@ -14,6 +15,8 @@ typedef struct Checkpoint {
   Py_ssize_t npos;
   PyObject *kwnames;         /* of the function: tuple, strong, or NULL */
   PyObject *buf[CHECKPOINT_ARGS]; /* borrowed */
+  PyObject *settings;        /* dict: checkpoint's own keywords as they were given; strong */
+  PyObject *meta;            /* dict: what an FX graph says beside the call, or NULL; strong */
   bool reentrant, keeps_rng; /* keeps_rng: backward draws the same random numbers */
 } Checkpoint;
 
@@ -35,11 +38,13 @@ static int checkpoint_parse(Checkpoint *c, PyObject *const *arg, Py_ssize_t npos
   if (npos < 1 || npos + nkw > CHECKPOINT_ARGS) return 0;
   for (Py_ssize_t i = 1; i < npos; i++) c->buf[i - 1] = arg[i];
   if (nkw && !(names = PyTuple_New(nkw))) return -1;
+  if (!(c->settings = PyDict_New())) goto fail;
   c->reentrant = c->keeps_rng = true;
   for (Py_ssize_t i = 0; i < nkw; i++) {
     PyObject *k = PyTuple_GET_ITEM(kwnames, i), *v = arg[npos + i];
     const char *s = PyUnicode_AsUTF8(k);
     if (!s) goto fail;
+    bool own = true;
     if (!strcmp(s, "use_reentrant")) c->reentrant = v != Py_False;
     else if (!strcmp(s, "preserve_rng_state")) c->keeps_rng = v == Py_True;
     else if (!strcmp(s, "debug") && v != Py_False) goto torchs;
@@ -48,7 +53,10 @@ static int checkpoint_parse(Checkpoint *c, PyObject *const *arg, Py_ssize_t npos
     else if (strcmp(s, "debug") && strcmp(s, "determinism_check") && strcmp(s, "early_stop")) {
       PyTuple_SET_ITEM(names, kept++, Py_NewRef(k));
       c->buf[n++] = v;
+      own = false;
     }
+    if (context && !c->meta && !(c->meta = Py_BuildValue("{sO}", "_checkpoint_context_fn", v))) goto fail;
+    if (own && strcmp(s, "context_fn") && PyDict_SetItem(c->settings, k, v)) goto fail;
   }
   if (c->reentrant && (kept || context)) goto torchs; /* it raises */
   if (names && _PyTuple_Resize(&names, kept)) return -1;
@@ -96,6 +104,16 @@ static const char *checkpoint_effect(const MgGraph *g, NodeRef first, bool keeps
   return NULL;
 }
 
+/* The block, in an FX graph one node. */
+static PyObject *checkpoint_body(MgRec *r, const Checkpoint *c, PyObject *fn) {
+  MgFxHop hop = {.target = mg_torch.tag_checkpoint, .kwargs = c->settings, .meta = c->meta, .again = true};
+  MgFxRegion g;
+  if (mg_fx_region_begin(r, &g)) return NULL;
+  PyObject *res = mg_rec_call(fn, c->arg, (size_t)c->npos, c->kwnames);
+  if (mg_fx_region_end(r, &g, res, &hop)) Py_CLEAR(res);
+  return res;
+}
+
 static PyObject *checkpoint_record(MgRec *r, const Checkpoint *c, PyObject *fn) {
   MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
   uint32_t drawn = r->guards->ndraw;
@@ -103,7 +121,7 @@ static PyObject *checkpoint_record(MgRec *r, const Checkpoint *c, PyObject *fn) 
   uint16_t outer = r->checkpoint;
   if (!before) return NULL;
   if (!outer) r->checkpoint = ++r->ncheckpoint;
-  PyObject *res = mg_rec_call(fn, c->arg, (size_t)c->npos, c->kwnames);
+  PyObject *res = checkpoint_body(r, c, fn);
   r->checkpoint = outer;
   if (res && !(after = mg_snapshot_build(NULL, 0, NULL, Py_None))) Py_CLEAR(res);
   const char *why = res ? checkpoint_effect(r->g, first, c->keeps_rng) : NULL;
@@ -124,13 +142,16 @@ bool mg_checkpoint_call(PyObject *const *arg, size_t nargsf, PyObject *kwnames, 
   Checkpoint c = {0};
   int rc = checkpoint_parse(&c, arg, PyVectorcall_NARGS(nargsf), kwnames);
   *out = NULL;
-  if (rc < 0) return true;
-  bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
-  if (!rc || (grad && c.reentrant && !checkpoint_tracks(&c))) {
-    Py_XDECREF(c.kwnames);
-    return false;
+  if (rc < 0) {
+    Py_XDECREF(c.settings);
+    Py_XDECREF(c.meta);
+    return true;
   }
-  *out = grad ? checkpoint_record(r, &c, arg[0]) : mg_rec_call(arg[0], c.arg, (size_t)c.npos, c.kwnames);
+  bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
+  bool ours = rc && !(grad && c.reentrant && !checkpoint_tracks(&c));
+  if (ours) *out = grad ? checkpoint_record(r, &c, arg[0]) : checkpoint_body(r, &c, arg[0]);
   Py_XDECREF(c.kwnames);
-  return true;
+  Py_XDECREF(c.settings);
+  Py_XDECREF(c.meta);
+  return ours;
 }

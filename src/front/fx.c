@@ -3,8 +3,8 @@
  * in order of first use, named after their sources as torch.compile names them.
  * A stand-in carries the number of the FX node that made its value; no stand-in is kept.  When some output came from
  * a call that the function mode cannot see, the graph is written from the ATen nodes instead, so it is never wrong. */
+#include "front/fxgraph.h"
 #include "front/fxmeta.h"
-#include "front/fxstate.h"
 #include "front/identity.h"
 #include "front/marked.h"
 #include "front/names.h"
@@ -15,54 +15,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-
-typedef struct MgFx {
-  PyObject *graph;        /* torch.fx.Graph */
-  PyObject *nodes;        /* list: node number i is item i - 1 */
-  PyObject *val, *where;  /* lists: the graph value of each node or None; the frames that it was recorded in, or None */
-  PyObject *root;         /* dict: constants of the module by attribute name */
-  PyObject *mode;         /* the torch-function mode */
-  PyObject *first;        /* borrowed: first node that is no placeholder */
-  MgMap by_val;           /* graph value + 2 -> node number */
-  MgMap by_node;          /* fx.Node, or constant tensor -> node number */
-  uint32_t *input;        /* placeholders: index into cap->input; malloc'ed */
-  uint32_t ninput, cap_input;
-  bool grad;              /* autograd's mode as the nodes so far leave it */
-  bool grad_start;        /* and as it was at the start */
-  MgFxState state;        /* autocast and inference mode */
-  NodeRef covered;        /* ATen nodes before this one belong to calls that were seen, or change nothing */
-  bool incomplete;        /* some value came from a call that was not seen */
-} MgFx;
-
-static struct {           /* strong references, process lifetime */
-  PyObject *Graph, *GraphModule, *operator_, *getattr_, *getitem, *set_grad;
-  PyObject *higher[2];    /* torch.ops.higher_order.cond, while_loop */
-} fx_torch;
+MgFxTorch mg_fx_torch;
 
 static int fx_init_higher(void) {
   PyObject *torch = mg_import("torch"), *ops = torch ? PyObject_GetAttrString(torch, "ops") : NULL;
   PyObject *space = ops ? PyObject_GetAttrString(ops, "higher_order") : NULL;
-  if (space && (fx_torch.higher[0] = PyObject_GetAttrString(space, "cond")))
-    fx_torch.higher[1] = PyObject_GetAttrString(space, "while_loop");
+  if (space && (mg_fx_torch.higher[0] = PyObject_GetAttrString(space, "cond")))
+    mg_fx_torch.higher[1] = PyObject_GetAttrString(space, "while_loop");
   Py_XDECREF(torch);
   Py_XDECREF(ops);
   Py_XDECREF(space);
-  return fx_torch.higher[1] ? 0 : -1;
+  return mg_fx_torch.higher[1] ? 0 : -1;
 }
 
 static int fx_init(void) {
-  if (fx_torch.Graph) return 0;
+  if (mg_fx_torch.Graph) return 0;
   if (fx_init_higher()) return -1;
   PyObject *fx = mg_import("torch.fx"), *b = mg_import("builtins");
   PyObject *c = mg_import("torch._C");
   int rc = -1;
   if (!fx || !b || !c) goto done;
-  if (!(fx_torch.operator_ = mg_import("operator"))) goto done;
-  if (!(fx_torch.getitem = PyObject_GetAttrString(fx_torch.operator_, "getitem"))) goto done;
-  if (!(fx_torch.getattr_ = PyObject_GetAttrString(b, "getattr"))) goto done;
-  if (!(fx_torch.set_grad = PyObject_GetAttrString(c, "_set_grad_enabled"))) goto done;
-  if (!(fx_torch.GraphModule = PyObject_GetAttrString(fx, "GraphModule"))) goto done;
-  if (!(fx_torch.Graph = PyObject_GetAttrString(fx, "Graph"))) goto done;
+  if (!(mg_fx_torch.operator_ = mg_import("operator"))) goto done;
+  if (!(mg_fx_torch.getitem = PyObject_GetAttrString(mg_fx_torch.operator_, "getitem"))) goto done;
+  if (!(mg_fx_torch.getattr_ = PyObject_GetAttrString(b, "getattr"))) goto done;
+  if (!(mg_fx_torch.set_grad = PyObject_GetAttrString(c, "_set_grad_enabled"))) goto done;
+  if (!(mg_fx_torch.GraphModule = PyObject_GetAttrString(fx, "GraphModule"))) goto done;
+  if (!(mg_fx_torch.Graph = PyObject_GetAttrString(fx, "Graph"))) goto done;
   rc = 0;
 done:
   Py_XDECREF(fx);
@@ -71,18 +49,21 @@ done:
   return rc;
 }
 
+int mg_fx_open(MgCapture *cap) {
+  MgFx *f = cap->fx = mg_calloc(1, sizeof *f);
+  if (!f) return PyErr_NoMemory(), -1;
+  if (fx_init() || !(f->graph = PyObject_CallNoArgs(mg_fx_torch.Graph)) || !(f->nodes = PyList_New(0)) || !(f->val = PyList_New(0)) ||
+      !(f->where = PyList_New(0)) || !(f->root = PyDict_New()) || mg_fxstate_follow(cap, &f->state, false))
+    return -1;
+  f->covered = 1; /* node 0 is none */
+  f->grad = f->grad_start = mg_abi.aoti_torch_grad_mode_is_enabled();
+  return 0;
+}
+
 int mg_fx_begin(MgCapture *cap) {
   MgPause pause = mg_rec_pause();
-  MgFx *f = cap->fx = mg_calloc(1, sizeof *f);
-  int rc = -1;
-  if (!f) PyErr_NoMemory();
-  else if (!fx_init() && (f->graph = PyObject_CallNoArgs(fx_torch.Graph)) && (f->nodes = PyList_New(0)) &&
-           (f->val = PyList_New(0)) && (f->where = PyList_New(0)) &&
-           (f->root = PyDict_New()) && (f->mode = mg_torchfn_mode_new(cap)))
-    rc = 0;
-  if (f && !rc) rc = mg_fxstate_follow(cap, &f->state, false);
-  if (f) f->covered = 1; /* node 0 is none */
-  if (f) f->grad = f->grad_start = mg_abi.aoti_torch_grad_mode_is_enabled();
+  int rc = mg_fx_open(cap);
+  if (!rc && !(cap->fx->mode = mg_torchfn_mode_new(cap))) rc = -1;
   mg_rec_resume(pause);
   return rc;
 }
@@ -105,31 +86,37 @@ void mg_fx_free(MgCapture *cap) {
   mg_map_free(&f->by_val);
   mg_map_free(&f->by_node);
   free(f->input);
+  free(f->input_node);
+  free(f->lift);
   free(f);
   cap->fx = NULL;
 }
 
 /* ---- nodes ---- */
 
-/* Appends a node; its number, or 0 with an exception.  kwargs may be NULL; args is not stolen. */
-static uint32_t fx_node(MgCapture *cap, const char *op, PyObject *target, PyObject *args, PyObject *kwargs) {
+uint32_t mg_fx_adopt(MgFx *f, PyObject *n, PyObject *where, bool input) {
+  if (PyList_Append(f->nodes, n) || PyList_Append(f->val, Py_None) || PyList_Append(f->where, where)) return 0;
+  if (!f->first && !input) f->first = n;
+  uint32_t number = (uint32_t)PyList_GET_SIZE(f->nodes);
+  return mg_map_putp(&f->by_node, n, number) ? (PyErr_NoMemory(), 0) : number;
+}
+
+uint32_t mg_fx_node(MgCapture *cap, const char *op, PyObject *target, PyObject *args, PyObject *kwargs) {
   MgFx *f = cap->fx;
   PyObject *empty = kwargs ? NULL : PyDict_New();
   PyObject *n = PyObject_CallMethod(f->graph, "create_node", "sOOO", op, target, args, kwargs ? kwargs : empty);
   Py_XDECREF(empty);
   if (!n) return 0;
-  PyObject *where = strcmp(op, "placeholder") && !f->incomplete ? mg_fxmeta_frames(cap->rec) : Py_NewRef(Py_None);
-  int bad = !where || PyList_Append(f->nodes, n) || PyList_Append(f->val, Py_None) || PyList_Append(f->where, where);
+  bool input = !strcmp(op, "placeholder");
+  PyObject *where = !input && !f->incomplete ? mg_fxmeta_frames(cap->rec) : Py_NewRef(Py_None);
+  uint32_t number = where ? mg_fx_adopt(f, n, where, input) : 0;
   Py_XDECREF(where);
   Py_DECREF(n); /* the list holds it */
-  if (bad) return 0;
-  if (!f->first && strcmp(op, "placeholder")) f->first = n;
-  uint32_t number = (uint32_t)PyList_GET_SIZE(f->nodes);
-  return mg_map_putp(&f->by_node, n, number) ? (PyErr_NoMemory(), 0) : number;
+  return number;
 }
 
 uint32_t mg_fx_call(MgCapture *cap, PyObject *target, PyObject *args, PyObject *kwargs) {
-  return fx_node(cap, "call_function", target, args, kwargs);
+  return mg_fx_node(cap, "call_function", target, args, kwargs);
 }
 
 PyObject *mg_fx_item(MgCapture *cap, uint32_t number) { return PyList_GET_ITEM(cap->fx->nodes, number - 1); }
@@ -150,25 +137,24 @@ bool mg_fx_takes_engine(MgCapture *cap) {
 
 static PyObject *fx_item(const MgFx *f, uint32_t number) { return PyList_GET_ITEM(f->nodes, number - 1); }
 
-static PyObject *fx_of_val(MgCapture *cap, ValRef val);
-
-static int fx_bind(MgFx *f, ValRef val, uint32_t number) {
+int mg_fx_bind(MgFx *f, ValRef val, uint32_t number) {
   if (PyList_GET_ITEM(f->val, number - 1) == Py_None) { /* the first: what the call gave */
     PyObject *v = PyLong_FromUnsignedLong(val);
     if (!v || PyList_SetItem(f->val, number - 1, v)) return -1;
   }
-  if (!mg_map_put(&f->by_val, val + 2, number)) return 0;
-  PyErr_NoMemory();
-  return -1;
+  if (mg_map_put(&f->by_val, val + 2, number)) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < f->nlift; i++) /* written to inside of a region: outside it is the same tensor */
+    if (f->lift[i].number == number) return mg_fx_bind(f->outer, val, f->lift[i].outer);
+  return 0;
 }
 
 int mg_fx_same(MgCapture *cap, ValRef now, ValRef was) {
   MgPause pause = mg_rec_pause();
-  PyObject *n = fx_of_val(cap, was);
+  PyObject *n = mg_fx_of_val(cap, was);
   uint32_t number = n ? mg_map_getp(&cap->fx->by_node, n) : MG_MAP_NONE;
   mg_rec_resume(pause);
   if (PyErr_Occurred()) return -1;
-  return number == MG_MAP_NONE ? 0 : fx_bind(cap->fx, now, number);
+  return number == MG_MAP_NONE ? 0 : mg_fx_bind(cap->fx, now, number);
 }
 
 /* "L['self'].fc.weight" -> "L_self_fc_weight_": letters and digits, runs of others as one underscore. */
@@ -197,11 +183,13 @@ static uint32_t fx_placeholder(MgCapture *cap, uint32_t index) {
     void *p = mg_realloc(f->input, n * sizeof *f->input);
     if (!p) return PyErr_NoMemory(), 0;
     f->input = p;
+    if (!(p = mg_realloc(f->input_node, n * sizeof *f->input_node))) return PyErr_NoMemory(), 0;
+    f->input_node = p;
     f->cap_input = n;
   }
   fx_name(cap->rec, &cap->input[index], f->ninput, name, sizeof name);
   PyObject *target = PyUnicode_FromString(name), *none = PyTuple_New(0);
-  uint32_t number = target && none ? fx_node(cap, "placeholder", target, none, NULL) : 0;
+  uint32_t number = target && none ? mg_fx_node(cap, "placeholder", target, none, NULL) : 0;
   Py_XDECREF(target);
   Py_XDECREF(none);
   if (!number) return 0;
@@ -210,30 +198,34 @@ static uint32_t fx_placeholder(MgCapture *cap, uint32_t index) {
     if (!moved) return 0;
     Py_DECREF(moved);
   }
+  f->input_node[f->ninput] = number;
   f->input[f->ninput++] = index;
-  return fx_bind(f, cap->input[index].val, number) ? 0 : number;
+  return mg_fx_bind(f, cap->input[index].val, number) ? 0 : number;
 }
 
 /* An object that FX has no literal for (a generator), or a real tensor that the recording keeps: an attribute of the module. */
-static PyObject *fx_constant(MgCapture *cap, PyObject *tensor) {
+PyObject *mg_fx_constant(MgCapture *cap, PyObject *tensor, const char *prefix) {
   MgFx *f = cap->fx;
   char name[40];
   uint32_t known = mg_map_getp(&f->by_node, tensor);
   if (known != MG_MAP_NONE) return Py_NewRef(fx_item(f, known));
-  snprintf(name, sizeof name, "%s%zd", PyObject_TypeCheck(tensor, mg_tensor_type) ? "_tensor_constant" : "_constant", PyDict_GET_SIZE(f->root));
+  bool real = PyObject_TypeCheck(tensor, mg_tensor_type);
+  Py_ssize_t n = prefix ? 0 : PyDict_GET_SIZE(f->root);
+  do snprintf(name, sizeof name, "%.24s%zd", prefix ? prefix : real ? "_tensor_constant" : "_constant", n++);
+  while (PyDict_GetItemString(f->root, name));
   if (PyDict_SetItemString(f->root, name, tensor)) return NULL;
   PyObject *target = PyUnicode_FromString(name), *none = PyTuple_New(0);
-  uint32_t number = target && none ? fx_node(cap, "get_attr", target, none, NULL) : 0;
+  uint32_t number = target && none ? mg_fx_node(cap, "get_attr", target, none, NULL) : 0;
   Py_XDECREF(target);
   Py_XDECREF(none);
   if (!number || mg_map_putp(&f->by_node, tensor, number)) return NULL; /* the module's dict keeps the tensor alive */
   return Py_NewRef(fx_item(f, number));
 }
 
-/* The node of a graph value, borrowed; NULL without an exception when no seen call made it. */
-static PyObject *fx_of_val(MgCapture *cap, ValRef val) {
+PyObject *mg_fx_of_val(MgCapture *cap, ValRef val) {
   uint32_t number = mg_map_get(&cap->fx->by_val, val + 2);
   if (number != MG_MAP_NONE) return fx_item(cap->fx, number);
+  if (cap->fx->outer) return mg_fx_lift(cap, val);
   const MgVal *v = mg_val(cap->rec->g, val);
   if (v->def || v->out >= cap->ninput || cap->input[v->out].val != val) return NULL;
   if (cap->input[v->out].pinned) return NULL;
@@ -273,7 +265,7 @@ static PyObject *fx_arg(MgCapture *cap, PyObject *o);
  * one made anew in every run has no place in a graph. */
 static PyObject *fx_instance(MgCapture *cap, PyObject *o) {
   PyObject *fields = mg_marked_fields(o), *kw = fields ? fx_kwargs(cap, fields) : NULL, *none = kw ? PyTuple_New(0) : NULL;
-  uint32_t number = none ? fx_node(cap, "call_function", (PyObject *)Py_TYPE(o), none, kw) : 0;
+  uint32_t number = none ? mg_fx_node(cap, "call_function", (PyObject *)Py_TYPE(o), none, kw) : 0;
   Py_XDECREF(fields);
   Py_XDECREF(kw);
   Py_XDECREF(none);
@@ -281,9 +273,9 @@ static PyObject *fx_instance(MgCapture *cap, PyObject *o) {
 }
 
 static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
-  if (mg_standin_is(o)) return Py_XNewRef(fx_of_val(cap, mg_standin_val(o)));
+  if (mg_standin_is(o)) return Py_XNewRef(mg_fx_of_val(cap, mg_standin_val(o)));
   if (mg_symfloat_is(o)) return NULL; /* types are promoted otherwise with a number than with the tensor it becomes: ATen's nodes say it all */
-  if (PyObject_TypeCheck(o, mg_tensor_type)) return fx_constant(cap, o);
+  if (PyObject_TypeCheck(o, mg_tensor_type)) return mg_fx_constant(cap, o, NULL);
   if (PyTuple_Check(o) || PyList_Check(o)) {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
     PyObject *copy = PyTuple_Check(o) ? PyTuple_New(n) : PyList_New(n);
@@ -312,7 +304,7 @@ static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
   if (dtype || PyErr_Occurred()) return dtype;
   if (fx_has_literal(o)) return Py_NewRef(o);
   bool made_here = mg_map_getp(&cap->rec->ident->fresh, o) != MG_MAP_NONE && _PyObject_GetDictPtr(o);
-  return made_here ? fx_instance(cap, o) : fx_constant(cap, o);
+  return made_here ? fx_instance(cap, o) : mg_fx_constant(cap, o, NULL);
 }
 
 static PyObject *fx_kwargs(MgCapture *cap, PyObject *kwargs) {
@@ -375,7 +367,7 @@ static int fx_target(PyObject *func, Py_ssize_t nargs, bool has_kwargs, const ch
     if (!strcmp(s, fx_operators[i].method) && nargs == fx_operators[i].nargs &&
         (Py_TYPE(func) == &PyMethodDescr_Type || Py_TYPE(func) == &PyWrapperDescr_Type || fx_is_tensors(func))) {
       *kind = "call_function";
-      *target = PyObject_GetAttrString(fx_torch.operator_, fx_operators[i].op);
+      *target = PyObject_GetAttrString(mg_fx_torch.operator_, fx_operators[i].op);
       Py_DECREF(name);
       return *target ? 0 : -1;
     }
@@ -406,14 +398,14 @@ static bool fx_has_tensor(PyObject *o) {
 /* Binds the tensors of a result to nodes: the call's own, or items of it. */
 static int fx_results(MgCapture *cap, PyObject *res, uint32_t number) {
   MgFx *f = cap->fx;
-  if (mg_standin_is(res)) return fx_bind(f, mg_standin_val(res), number);
+  if (mg_standin_is(res)) return mg_fx_bind(f, mg_standin_val(res), number);
   if (!PyTuple_Check(res) && !PyList_Check(res)) return 0;
   int rc = 0;
   for (Py_ssize_t i = 0; !rc && i < PySequence_Fast_GET_SIZE(res); i++) {
     PyObject *o = PySequence_Fast_GET_ITEM(res, i);
     if (!fx_has_tensor(o)) continue;
     PyObject *args = Py_BuildValue("(On)", fx_item(f, number), i);
-    uint32_t item = args ? fx_node(cap, "call_function", fx_torch.getitem, args, NULL) : 0;
+    uint32_t item = args ? mg_fx_node(cap, "call_function", mg_fx_torch.getitem, args, NULL) : 0;
     Py_XDECREF(args);
     rc = item ? fx_results(cap, o, item) : -1;
   }
@@ -426,7 +418,7 @@ static int fx_rebind(MgCapture *cap, PyObject *arg, PyObject *node) {
   if (mg_standin_is(arg)) {
     uint32_t number = mg_map_getp(&f->by_node, node);
     if (number == MG_MAP_NONE || mg_map_get(&f->by_val, mg_standin_val(arg) + 2) != MG_MAP_NONE) return 0;
-    return fx_bind(f, mg_standin_val(arg), number);
+    return mg_fx_bind(f, mg_standin_val(arg), number);
   }
   if ((!PyTuple_Check(arg) && !PyList_Check(arg)) || !node || (!PyTuple_Check(node) && !PyList_Check(node))) return 0;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(arg) && i < PySequence_Fast_GET_SIZE(node); i++) /* the call may append */
@@ -434,12 +426,11 @@ static int fx_rebind(MgCapture *cap, PyObject *arg, PyObject *node) {
   return 0;
 }
 
-/* A node that switches autograd, when the mode changed since the last one. */
-static int fx_follow_grad(MgCapture *cap, bool now) {
+int mg_fx_follow_grad(MgCapture *cap, bool now) {
   MgFx *f = cap->fx;
   if (now == f->grad) return 0;
   PyObject *args = PyTuple_Pack(1, now ? Py_True : Py_False);
-  uint32_t n = args ? fx_node(cap, "call_function", fx_torch.set_grad, args, NULL) : 0;
+  uint32_t n = args ? mg_fx_node(cap, "call_function", mg_fx_torch.set_grad, args, NULL) : 0;
   Py_XDECREF(args);
   f->grad = now;
   return n ? 0 : -1;
@@ -475,9 +466,9 @@ void mg_fx_drop(MgFxCall *c) {
 /* `from` of random_ and uniform_ is a keyword of Python, which the code that torch.fx prints cannot use: it goes first. */
 static uint32_t fx_call_node(MgCapture *cap, const char *kind, PyObject *target, PyObject *args, PyObject *kwargs) {
   PyObject *from = PyDict_GetItemString(kwargs, "from");
-  if (!from) return fx_node(cap, kind, target, args, kwargs);
+  if (!from) return mg_fx_node(cap, kind, target, args, kwargs);
   PyObject *one = PyTuple_Pack(1, from), *all = one ? PySequence_Concat(args, one) : NULL, *rest = all ? PyDict_Copy(kwargs) : NULL;
-  uint32_t n = rest && !PyDict_DelItemString(rest, "from") ? fx_node(cap, kind, target, all, rest) : 0;
+  uint32_t n = rest && !PyDict_DelItemString(rest, "from") ? mg_fx_node(cap, kind, target, all, rest) : 0;
   Py_XDECREF(one);
   Py_XDECREF(all);
   Py_XDECREF(rest);
@@ -503,8 +494,8 @@ int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs
     goto done;
   }
   if (attr) Py_SETREF(c->args, Py_BuildValue("(OO)", PyTuple_GET_ITEM(c->args, 0), target));
-  if (!c->args || mg_fxstate_follow(cap, &f->state, false) || fx_follow_grad(cap, mg_abi.aoti_torch_grad_mode_is_enabled())) goto done;
-  uint32_t number = fx_call_node(cap, kind, attr ? fx_torch.getattr_ : target, c->args, c->kwargs);
+  if (!c->args || mg_fxstate_follow(cap, &f->state, false) || mg_fx_follow_grad(cap, mg_abi.aoti_torch_grad_mode_is_enabled())) goto done;
+  uint32_t number = fx_call_node(cap, kind, attr ? mg_fx_torch.getattr_ : target, c->args, c->kwargs);
   if (!number || fx_results(cap, result, number)) goto done;
   rc = attr ? 0 : fx_rebind(cap, args, c->args);
   while (!rc && kwargs && PyDict_Next(kwargs, &pos, &k, &v)) rc = fx_rebind(cap, v, PyDict_GetItem(c->kwargs, k));
@@ -518,11 +509,11 @@ done:
 static PyObject *fx_aten_arg(MgCapture *cap, const MgArg *a) {
   if (a->tag == MA_val) {
     if (!a->u.val) Py_RETURN_NONE;
-    PyObject *n = fx_of_val(cap, a->u.val);
+    PyObject *n = mg_fx_of_val(cap, a->u.val);
     if (n || PyErr_Occurred()) return Py_XNewRef(n);
     const MgVal *v = mg_val(cap->rec->g, a->u.val);
     if (!v->def && v->out < cap->ninput && cap->input[v->out].pinned)
-      return fx_constant(cap, cap->input[v->out].real);
+      return mg_fx_constant(cap, cap->input[v->out].real, NULL);
     return PyErr_Format(PyExc_SystemError, "magneto: a graph value is used before it is made");
   }
   if (a->tag != MA_list) return mg_torchobj_from_arg(cap->rec->g, a, cap->objs);
@@ -540,7 +531,8 @@ static PyObject *fx_aten_arg(MgCapture *cap, const MgArg *a) {
 static int fx_aten_higher(MgCapture *cap, PyObject **target, PyObject **args) {
   PyObject *l = *args, *first = PyList_GET_ITEM(l, 0), *new = NULL;
   bool loop = PyList_Check(first);
-  PyObject *a = fx_constant(cap, ((MgPart *)PyList_GET_ITEM(l, 2))->graph), *b = fx_constant(cap, ((MgPart *)PyList_GET_ITEM(l, 3))->graph);
+  PyObject *a = mg_fx_constant(cap, ((MgPart *)PyList_GET_ITEM(l, 2))->graph, loop ? "cond_fn_" : "cond_true_");
+  PyObject *b = mg_fx_constant(cap, ((MgPart *)PyList_GET_ITEM(l, 3))->graph, loop ? "body_fn_" : "cond_false_");
   PyObject *xs = PyList_AsTuple(loop ? first : PyList_GET_ITEM(l, 1)), *carry = NULL, *rest = NULL;
   Py_ssize_t n = loop ? PyLong_AsSsize_t(PyList_GET_ITEM(l, 1)) : 0;
   if (xs && loop) carry = PyTuple_GetSlice(xs, 0, n);
@@ -551,7 +543,7 @@ static int fx_aten_higher(MgCapture *cap, PyObject **target, PyObject **args) {
   for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
   if (!new) return -1;
   Py_SETREF(*args, new);
-  *target = fx_torch.higher[loop];
+  *target = mg_fx_torch.higher[loop];
   return 0;
 }
 
@@ -574,18 +566,18 @@ static int fx_aten_node(MgCapture *cap, NodeRef n) {
   PyObject *target = fo->func;
   if (!strcmp(op->name, "magneto::cond") || !strcmp(op->name, "magneto::while_loop"))
     if (fx_aten_higher(cap, &target, &args)) goto done;
-  if (fx_follow_grad(cap, node->grad_mode) || !(tuple = PyList_AsTuple(args))) goto done;
-  if (!(number = fx_node(cap, "call_function", target, tuple, kw))) goto done;
+  if (mg_fx_follow_grad(cap, node->grad_mode) || !(tuple = PyList_AsTuple(args))) goto done;
+  if (!(number = mg_fx_node(cap, "call_function", target, tuple, kw))) goto done;
   bool items = op->nret > 1 || (op->nret == 1 && op->ret_kind[0] == AK_tensor_list);
   for (int i = 0; i < node->nout; i++) {
     uint32_t item = number;
     if (!node->out[i]) continue;
     if (items) {
       PyObject *pair = Py_BuildValue("(Oi)", fx_item(f, number), i);
-      item = pair ? fx_node(cap, "call_function", fx_torch.getitem, pair, NULL) : 0;
+      item = pair ? mg_fx_node(cap, "call_function", mg_fx_torch.getitem, pair, NULL) : 0;
       Py_XDECREF(pair);
     }
-    if (!item || fx_bind(f, node->out[i], item)) goto done;
+    if (!item || mg_fx_bind(f, node->out[i], item)) goto done;
   }
   rc = 0;
 done:
@@ -604,19 +596,19 @@ PyObject *mg_fx_part(MgRec *r, NodeRef first, const ValRef *in, uint32_t nin, co
   cap->fx->incomplete = true;
   for (uint32_t i = 0; i < nin; i++) {
     if (!(name = PyUnicode_FromFormat("arg%u", i))) goto done;
-    uint32_t number = fx_node(cap, "placeholder", name, none, NULL);
+    uint32_t number = mg_fx_node(cap, "placeholder", name, none, NULL);
     Py_CLEAR(name);
-    if (!number || fx_bind(cap->fx, in[i], number)) goto done;
+    if (!number || mg_fx_bind(cap->fx, in[i], number)) goto done;
   }
   for (NodeRef k = first; k < r->g->nnode; k++)
     if (!mg_node(r->g, k)->dead && fx_aten_node(cap, k)) goto done;
   for (uint32_t i = 0; i < nout; i++) {
-    PyObject *o = fx_of_val(cap, out[i]);
+    PyObject *o = mg_fx_of_val(cap, out[i]);
     if (!o) goto done;
     PyTuple_SET_ITEM(outs, i, Py_NewRef(o));
   }
-  if (fx_follow_grad(cap, cap->fx->grad_start) || !(node = PyObject_CallMethod(cap->fx->graph, "output", "(O)", outs))) goto done;
-  gm = PyObject_CallFunctionObjArgs(fx_torch.GraphModule, cap->fx->root, cap->fx->graph, NULL);
+  if (mg_fx_follow_grad(cap, cap->fx->grad_start) || !(node = PyObject_CallMethod(cap->fx->graph, "output", "(O)", outs))) goto done;
+  gm = PyObject_CallFunctionObjArgs(mg_fx_torch.GraphModule, cap->fx->root, cap->fx->graph, NULL);
 done:
   if (!gm && !PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "magneto: a result of a part was made by no recorded op");
   Py_XDECREF(none);
@@ -631,7 +623,7 @@ typedef struct FxSeen { MgCapture *cap; bool all; } FxSeen;
 
 static void fx_see(ValRef *v, void *arg) {
   FxSeen *s = arg;
-  s->all = s->all && (!*v || fx_of_val(s->cap, *v));
+  s->all = s->all && (!*v || mg_fx_of_val(s->cap, *v));
 }
 
 int mg_fx_show(MgCapture *cap, NodeRef n) {
@@ -660,7 +652,7 @@ static int fx_from_aten(MgRec *r) {
 
 bool mg_fx_shows(MgCapture *cap, const ValRef *out, int n) {
   for (int i = 0; i < n && !cap->fx->incomplete; i++)
-    if (!fx_of_val(cap, out[i])) {
+    if (!mg_fx_of_val(cap, out[i])) {
       PyErr_Clear();
       return false;
     }
@@ -684,7 +676,7 @@ bool mg_fx_calls(const MgCapture *cap) {
 static PyObject *fx_outputs(MgRec *r) {
   PyObject *t = PyTuple_New(r->g->noutput);
   for (uint32_t i = 0; t && i < r->g->noutput; i++) {
-    PyObject *n = fx_of_val(r->cap, r->g->output[i]);
+    PyObject *n = mg_fx_of_val(r->cap, r->g->output[i]);
     if (!n) Py_CLEAR(t);
     else PyTuple_SET_ITEM(t, i, Py_NewRef(n));
   }
@@ -695,7 +687,7 @@ static PyObject *fx_outputs(MgRec *r) {
 static int fx_prune_item(MgFx *f, PyObject *n) {
   PyObject *target = PyObject_GetAttrString(n, "target"), *users = NULL, *r = NULL;
   if (!target) return -1;
-  if (target == fx_torch.getitem && (users = PyObject_GetAttrString(n, "users")) && !PyObject_Size(users))
+  if (target == mg_fx_torch.getitem && (users = PyObject_GetAttrString(n, "users")) && !PyObject_Size(users))
     r = PyObject_CallMethod(f->graph, "erase_node", "O", n);
   Py_DECREF(target);
   Py_XDECREF(users);
@@ -716,7 +708,10 @@ static int fx_prune(MgFx *f) {
     Py_ssize_t nuser = PyObject_Size(users);
     if (nuser < 0) goto fail;
     if ((input || constant) && !nuser && !(r = PyObject_CallMethod(f->graph, "erase_node", "O", n))) goto fail;
-    if (input && nuser) f->input[kept++] = f->input[seen];
+    if (input && nuser) {
+      f->input[kept] = f->input[seen];
+      f->input_node[kept++] = f->input_node[seen];
+    }
     seen += input;
     Py_DECREF(op);
     Py_DECREF(users);
@@ -731,15 +726,11 @@ static int fx_prune(MgFx *f) {
   return 0;
 }
 
-/* Names, source lines and facts of the nodes. */
-static int fx_describe(MgRec *r) {
+int mg_fx_describe(MgRec *r) {
   MgFx *f = r->cap->fx;
   PyObject *inputs = PyDict_New();
   int rc = inputs ? 0 : -1;
-  for (uint32_t i = 0; !rc && i < f->ninput; i++) {
-    const MgCapInput *in = &r->cap->input[f->input[i]];
-    rc = PyDict_SetItem(inputs, fx_of_val(r->cap, in->val), in->real);
-  }
+  for (uint32_t i = 0; !rc && i < f->ninput; i++) rc = PyDict_SetItem(inputs, fx_item(f, f->input_node[i]), r->cap->input[f->input[i]].real);
   if (!rc) rc = mg_fxmeta_finish(r, f->nodes, f->val, f->where, inputs);
   Py_XDECREF(inputs);
   return rc;
@@ -754,10 +745,10 @@ PyObject *mg_fx_module(MgRec *r, uint32_t **inputs, uint32_t *ninput) {
     return NULL;
   }
   MgFx *f = r->cap->fx;
-  if ((!f->incomplete && mg_fxstate_follow(r->cap, &f->state, true)) || fx_follow_grad(r->cap, f->grad_start)) goto done;
+  if ((!f->incomplete && mg_fxstate_follow(r->cap, &f->state, true)) || mg_fx_follow_grad(r->cap, f->grad_start)) goto done;
   if (!(node = PyObject_CallMethod(f->graph, "output", "(O)", outs))) goto done;
-  if (fx_prune(f) || fx_describe(r)) goto done;
-  if (!(gm = PyObject_CallFunctionObjArgs(fx_torch.GraphModule, f->root, f->graph, NULL))) goto done;
+  if (fx_prune(f) || mg_fx_describe(r)) goto done;
+  if (!(gm = PyObject_CallFunctionObjArgs(mg_fx_torch.GraphModule, f->root, f->graph, NULL))) goto done;
   *inputs = f->input;
   *ninput = f->ninput;
   f->input = NULL;

@@ -1,11 +1,12 @@
 /* See the header.
+ * wrap and its like record their body in its place, as a region of the FX graph when one is written (fxregion.c).
  * cond and while_loop: branches, tests and bodies are recorded as parts (part.c), the call is one node (magneto/branch.py runs
  * it).  scan, map and flex_attention are what the Python functions of magneto/hop.py say; their bodies are recorded like
  * any other.  Does not do: gradients of while_loop, random numbers, carried numbers; these break. */
 #include "front/higher.h"
 #include <string.h>
 #include "front/facts.h"
-#include "front/fx.h"
+#include "front/fxregion.h"
 #include "front/joint.h"
 #include "front/names.h"
 #include "front/part.h"
@@ -259,6 +260,57 @@ static bool higher_loop(MgRec *r, PyObject *const *a, PyObject **out) {
   return true;
 }
 
+/* ---- operators that call their function ---- */
+
+static PyObject *higher_body(MgRec *r, const MgFxHop *hop, PyObject *fn, PyObject *const *arg, size_t n, PyObject *kwnames) {
+  MgFxRegion g;
+  if (mg_fx_region_begin(r, &g)) return NULL;
+  PyObject *res = mg_rec_call(fn, arg, n, kwnames);
+  if (mg_fx_region_end(r, &g, res, hop)) Py_CLEAR(res);
+  return res;
+}
+
+/* An operator made from torch's BaseHOP that runs its function as it is. */
+static bool higher_is_base(PyObject *op) {
+  static PyObject *base; /* strong, process lifetime */
+  PyObject *m = base ? NULL : PyImport_GetModule(mg_names.base_hop);
+  if (m) base = PyObject_GetAttrString(m, "BaseHOP");
+  Py_XDECREF(m);
+  PyErr_Clear();
+  if (!base || !PyObject_TypeCheck(op, (PyTypeObject *)base)) return false;
+  return _PyType_Lookup(Py_TYPE(op), mg_names.call_composite) == _PyType_Lookup((PyTypeObject *)base, mg_names.call_composite);
+}
+
+/* op(fn, *tensors, **settings) */
+static PyObject *higher_base(MgRec *r, const MgCall *c) {
+  PyObject *kw = PyDict_New(), *res = NULL;
+  for (Py_ssize_t i = c->npos; kw && i < c->n; i++)
+    if (PyDict_SetItem(kw, PyTuple_GET_ITEM(c->kwnames, i - c->npos), c->arg[i])) Py_CLEAR(kw);
+  MgFxHop hop = {.target = c->f, .kwargs = kw, .apart = true};
+  if (kw) res = higher_body(r, &hop, c->arg[0], c->arg + 1, (size_t)c->npos - 1, NULL);
+  Py_XDECREF(kw);
+  return res;
+}
+
+/* hints_wrapper(body_fn, args, kwargs, hints) */
+static bool higher_hints(MgRec *r, const MgCall *c, PyObject *const *a, PyObject **out) {
+  if (!PyTuple_Check(a[1]) || !PyDict_Check(a[2]) || PyDict_GET_SIZE(a[2]) || !PyDict_Check(a[3])) return false;
+  PyObject *kw = PyDict_New();
+  MgFxHop hop = {.target = c->f, .shape = FXSHAPE_tuple, .kwargs = kw};
+  *out = kw && !PyDict_SetItemString(kw, "hints", a[3])
+             ? higher_body(r, &hop, a[0], &PyTuple_GET_ITEM(a[1], 0), (size_t)PyTuple_GET_SIZE(a[1]), NULL) : NULL;
+  Py_XDECREF(kw);
+  return true;
+}
+
+bool mg_higher_nested(PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
+  Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+  if (n < 1) return false;
+  MgFxHop hop = {.target = mg_torch.invoke_subgraph, .shape = FXSHAPE_named, .apart = true, .untracked = true};
+  *out = higher_body(mg_rec, &hop, arg[0], arg + 1, (size_t)n - 1, kwnames);
+  return true;
+}
+
 /* ---- which operator ---- */
 
 /* The function of magneto.hop for an operator; new; NULL with an exception, or without one when there is none. */
@@ -299,6 +351,7 @@ bool mg_higher_cond(PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyOb
 
 bool mg_higher_call(const MgCall *c, PyObject **out) {
   static const char *const loop[] = {"cond_fn", "body_fn", "carried_inputs", "additional_inputs"};
+  static const char *const hints[] = {"body_fn", "args", "kwargs", "hints"};
   if (!PyObject_TypeCheck(c->f, mg_torch.higher_order)) return false;
   PyObject *name = PyObject_GetAttrString(c->f, "_name"), *a[4] = {NULL}, *none = PyTuple_New(0);
   bool done = false;
@@ -307,6 +360,20 @@ bool mg_higher_call(const MgCall *c, PyObject **out) {
     if ((is_cond || is_loop) && higher_args(c, is_cond ? higher_cond_param : loop, a) && a[0] && a[1] && a[2]) {
       if (!a[3]) a[3] = none;
       done = is_cond ? higher_cond(mg_rec, a, out) : higher_loop(mg_rec, a, out);
+    } else if (c->npos && !PyUnicode_CompareWithASCIIString(name, "wrap")) {
+      MgFxHop hop = {.target = c->f};
+      *out = higher_body(mg_rec, &hop, c->arg[0], c->arg + 1, (size_t)c->npos - 1, c->kwnames);
+      done = true;
+    } else if (c->npos > 1 && !PyUnicode_CompareWithASCIIString(name, "dynamo_bypassing_wrapper") && !PyUnicode_Check(c->arg[0])) {
+      PyObject *f = mg_rec_call(c->arg[0], c->arg + 1, 1, NULL); /* a function that wraps another one */
+      *out = f ? mg_rec_call(f, c->arg + 2, (size_t)c->npos - 2, c->kwnames) : NULL;
+      Py_XDECREF(f);
+      done = true;
+    } else if (!PyUnicode_CompareWithASCIIString(name, "hints_wrapper")) {
+      done = higher_args(c, hints, a) && a[0] && a[1] && a[2] && a[3] && higher_hints(mg_rec, c, a, out);
+    } else if (c->npos && higher_is_base(c->f)) {
+      *out = higher_base(mg_rec, c);
+      done = true;
     } else if (!is_cond && !is_loop) {
       PyObject *f = higher_function(name);
       if ((done = f != NULL)) *out = mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames);

@@ -60,6 +60,8 @@ int mg_context_exit(PyObject *ctx);
   NAME(orig_callable, "_torchdynamo_orig_callable")                                                          \
   NAME(marked_constant, "_dynamo_marked_constant")                                                           \
   NAME(in_graph, "_magneto_in_graph")                                                                        \
+  NAME(base_hop, "torch._higher_order_ops.base_hop")                                                         \
+  NAME(call_composite, "_call_CompositeExplicitAutograd")                                                    \
   NAME(trace_rules, "torch._dynamo.trace_rules")                                                             \
   NAME(dynamo_config, "torch._dynamo.config")                                                                \
   NAME(dataclass_params, "__dataclass_params__")                                                             \
@@ -104,6 +106,8 @@ typedef struct MgTorchObjs {
   PyTypeObject *optimizer;     /* torch.optim.Optimizer */
   PyObject *op_overload;       /* torch._ops.OpOverload */
   PyObject *cond;              /* torch.cond */
+  PyObject *nested_region, *invoke_subgraph; /* what nested_compile_region calls; the operator that it stands for */
+  PyObject *tag_checkpoint;    /* the operator that stands for a checkpointed block */
   PyTypeObject *higher_order;  /* torch._ops.HigherOrderOperator */
   PyObject *op_packet;         /* torch._ops.OpOverloadPacket */
   PyTypeObject *enum_meta, *cached_property, *partial, *lru_cache, *ordered_dict, *deque, *defaultdict;

@@ -52,8 +52,7 @@ static int part_inputs(MgRec *r, MgPart *p, NodeRef first) {
 
 /* ---- results ---- */
 
-/* The leaves of a nested result, as a list; *spec says how they are nested.  New. */
-static PyObject *part_flatten(PyObject *res, PyObject **spec) {
+PyObject *mg_part_flatten(PyObject *res, PyObject **spec) {
   MgPause pause = mg_rec_pause();
   PyObject *m = mg_import("torch.utils._pytree"), *pair = m ? PyObject_CallMethod(m, "tree_flatten", "(O)", res) : NULL, *l = NULL;
   if (pair && PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2) {
@@ -96,7 +95,7 @@ static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first) {
   MgPart *p = PyObject_New(MgPart, &part_type);
   if (!p) return NULL;
   memset((char *)p + sizeof(PyObject), 0, sizeof *p - sizeof(PyObject));
-  PyObject *leaves = part_flatten(res, &p->spec);
+  PyObject *leaves = mg_part_flatten(res, &p->spec);
   bool *keep = NULL;
   int rc = leaves ? part_results(r, p, leaves, first) : -1;
   Py_XDECREF(leaves);

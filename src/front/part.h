@@ -23,5 +23,7 @@ MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t 
 int mg_part_bind(MgPart *p, const ValRef *all, uint32_t n);
 /* Do the results of two parts look alike? */
 bool mg_part_alike(const MgGraph *g, const MgPart *a, const MgPart *b);
+/* The leaves of a nested result, as a list; *spec, new: how they are nested.  New. */
+PyObject *mg_part_flatten(PyObject *res, PyObject **spec);
 int mg_part_init(PyObject *module);
 #endif

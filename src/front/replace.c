@@ -94,6 +94,7 @@ bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t 
       {mg_torch.namedtuple, replace_namedtuple},
   };
   if (fn == mg_torch.cond) return mg_higher_cond(arg, nargsf, kwnames, out);
+  if (fn == mg_torch.nested_region) return mg_higher_nested(arg, nargsf, kwnames, out);
   if (fn == mg_torch.checkpoint) return mg_checkpoint_call(arg, nargsf, kwnames, out);
   if (fn == mg_torch.handle_remove) return replace_remove(self, arg, nargsf, out);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

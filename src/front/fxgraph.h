@@ -1,0 +1,55 @@
+/* The FX graph that a recording builds, for the files that write it (fx.c, fxregion.c). */
+#ifndef MG_FRONT_FXGRAPH_H
+#define MG_FRONT_FXGRAPH_H
+#include "front/fx.h"
+#include "front/fxstate.h"
+
+typedef struct MgFxLift { uint32_t number, outer; } MgFxLift; /* a placeholder of a region; the node it stands for outside */
+
+typedef struct MgFx {
+  PyObject *graph;        /* torch.fx.Graph */
+  PyObject *nodes;        /* list: node number i is item i - 1 */
+  PyObject *val, *where;  /* lists: the graph value of each node or None; the frames that it was recorded in, or None */
+  PyObject *root;         /* dict: constants of the module by attribute name */
+  PyObject *mode;         /* the torch-function mode */
+  PyObject *first;        /* borrowed: first node that is no placeholder */
+  MgMap by_val;           /* graph value + 2 -> node number */
+  MgMap by_node;          /* fx.Node, or constant tensor -> node number */
+  uint32_t *input;        /* placeholders: index into cap->input; malloc'ed */
+  uint32_t *input_node;   /* and their nodes */
+  uint32_t ninput, cap_input;
+  bool grad;              /* autograd's mode as the nodes so far leave it */
+  bool grad_start;        /* and as it was at the start */
+  MgFxState state;        /* autocast and inference mode */
+  NodeRef covered;        /* ATen nodes before this one belong to calls that were seen, or change nothing */
+  bool incomplete;        /* some value came from a call that was not seen */
+  struct MgFx *outer;     /* of a region: the graph around it */
+  MgFxLift *lift;         /* of a region: its placeholders; malloc'ed */
+  uint32_t nlift, cap_lift;
+} MgFx;
+
+typedef struct MgFxTorch { /* strong references, process lifetime */
+  PyObject *Graph, *GraphModule, *operator_, *getattr_, *getitem, *set_grad;
+  PyObject *higher[2];     /* torch.ops.higher_order.cond, while_loop */
+} MgFxTorch;
+extern MgFxTorch mg_fx_torch;
+
+/* Appends a node; its number, or 0 with an exception.  kwargs may be NULL; args is not stolen. */
+uint32_t mg_fx_node(MgCapture *cap, const char *op, PyObject *target, PyObject *args, PyObject *kwargs);
+/* Takes a node that the graph has already into its lists; its number. */
+uint32_t mg_fx_adopt(MgFx *f, PyObject *n, PyObject *where, bool input);
+/* The node stands for the value from now on. */
+int mg_fx_bind(MgFx *f, ValRef val, uint32_t number);
+/* The node of a graph value, borrowed; NULL without an exception when no seen call made it. */
+PyObject *mg_fx_of_val(MgCapture *cap, ValRef val);
+/* The node of an attribute of the module; prefix: what its name begins with, NULL: by kind.  New. */
+PyObject *mg_fx_constant(MgCapture *cap, PyObject *o, const char *prefix);
+/* A node that switches autograd, when the mode changed since the last one. */
+int mg_fx_follow_grad(MgCapture *cap, bool now);
+/* Names, source lines and facts of the nodes. */
+int mg_fx_describe(MgRec *r);
+/* A graph of its own becomes cap->fx. */
+int mg_fx_open(MgCapture *cap);
+/* The placeholder of a region that stands for a value of the graph around it, borrowed; NULL as for mg_fx_of_val. */
+PyObject *mg_fx_lift(MgCapture *cap, ValRef val);
+#endif
