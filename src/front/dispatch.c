@@ -342,6 +342,10 @@ static PyObject *dispatch_record(MgCapture *cap, const MgFrontOp *fo, PyObject *
     mg_rec_break(BK_op, "%s into memory that overlaps or has gaps", op->full);
     goto done;
   }
+  if (mg_infer_kernel_refuses(g, n)) {
+    mg_rec_break(BK_op, "%s of a truth value", op->full);
+    goto done;
+  }
   node->line = r->line;
   node->again = r->checkpoint;
   node->grad_mode = mg_abi.aoti_torch_grad_mode_is_enabled();

@@ -1,6 +1,7 @@
 /* Everything that depends on the layout of CPython's frames, generators and thread states (3.11, 3.12). */
 #define Py_BUILD_CORE 1
 #include "front/pyframe.h"
+#include <frameobject.h>
 #include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
 #include <internal/pycore_genobject.h>
@@ -190,6 +191,12 @@ PyObject **mg_pyframe_exc_slot(PyThreadState *ts) { return &ts->exc_info->exc_va
 PyObject *mg_pyframe_handled(PyThreadState *ts) {
   PyObject *e = _PyErr_GetTopmostException(ts)->exc_value;
   return e == Py_None ? NULL : e;
+}
+
+PyObject *mg_pyframe_bare(PyCodeObject *code, PyObject *globals, long line) {
+  PyFrameObject *f = PyFrame_New(PyThreadState_Get(), code, globals, NULL);
+  if (f) f->f_lineno = (int)line;
+  return (PyObject *)f;
 }
 
 void mg_pyframe_traceback(PyThreadState *ts) {

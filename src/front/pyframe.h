@@ -71,6 +71,7 @@ void mg_pyframe_end_generator(PyObject *gen);
 /* The exception being handled in this frame or generator: a slot that holds a new reference or NULL. */
 PyObject **mg_pyframe_exc_slot(PyThreadState *ts);
 PyObject *mg_pyframe_handled(PyThreadState *ts); /* borrowed; of the nearest frame that handles one, or NULL */
+PyObject *mg_pyframe_bare(PyCodeObject *code, PyObject *globals, long line); /* new: a frame object for tracebacks, never run */
 void mg_pyframe_traceback(PyThreadState *ts);    /* adds the current frame to the traceback of the exception set */
 bool mg_pyframe_traced(PyThreadState *ts);       /* settrace, setprofile or sys.monitoring is active */
 

@@ -220,11 +220,22 @@ static PyObject *call_lru_cache(const MgCall *c) {
     Py_XDECREF(f);
     return r;
   }
+  PyObject *args = PyTuple_New(c->n), *r = NULL, *w = NULL; /* the cache keeps them: numbers themselves */
+  MgCall plain = *c;
+  for (Py_ssize_t i = 0; args && i < c->n; i++) {
+    PyObject *x = mg_symfloat_plain(c->arg[i]);
+    if (x) PyTuple_SET_ITEM(args, i, x);
+    else Py_CLEAR(args);
+  }
+  if (!args) return NULL;
+  plain.arg = &PyTuple_GET_ITEM(args, 0);
+  plain.nargsf &= ~PY_VECTORCALL_ARGUMENTS_OFFSET;
   MgPause p = mg_rec_pause();
-  PyObject *r = mg_call_plain(c);
+  r = mg_call_plain(&plain);
   mg_rec_resume(p);
-  PyObject *w = r ? mg_wrap_result(r) : NULL;
+  if (r) w = mg_wrap_result(r);
   Py_XDECREF(r);
+  Py_DECREF(args);
   return w;
 }
 

@@ -387,12 +387,30 @@ static uint32_t snap_exception(MgBuilder *b, PyObject *o, uint32_t me) {
   PyBaseExceptionObject *e = (PyBaseExceptionObject *)o;
   uint32_t r = 0;
   if (e->cause || e->suppress_context) r = mg_snap_emit_over(b, SN_set_cause, NULL, me, &e->cause, 1);
-  if (r != SNAP_FAIL && e->context) r = mg_snap_emit_over(b, SN_set_context, NULL, me, &e->context, 1);
+  /* Raised while nothing of the segment's own was handled: the context is what a run finds handled. */
+  bool handled = e->context ? !mg_older(e->context) && e->context == mg_pyframe_handled(PyThreadState_Get()) : e->traceback != NULL;
+  if (r != SNAP_FAIL && (e->context || handled)) r = mg_snap_emit_over(b, SN_set_context, NULL, me, &e->context, !handled);
+  if (r != SNAP_FAIL && e->traceback) {
+    PyObject *entries = mg_snap_traceback(e->traceback);
+    r = entries ? snap_emit(b, SN_set_traceback, entries, me, NULL, 0) : SNAP_FAIL;
+    Py_XDECREF(entries);
+  }
   bool attr = PyObject_TypeCheck(o, (PyTypeObject *)PyExc_AttributeError), name = PyObject_TypeCheck(o, (PyTypeObject *)PyExc_NameError);
   if (r != SNAP_FAIL && attr) r = snap_error_part(b, me, "obj", ((PyAttributeErrorObject *)o)->obj);
   if (r != SNAP_FAIL && attr) r = snap_error_part(b, me, "name", ((PyAttributeErrorObject *)o)->name);
   if (r != SNAP_FAIL && name) r = snap_error_part(b, me, "name", ((PyNameErrorObject *)o)->name);
   return r;
+}
+
+/* Iterators of lists know their length when they get their position: after all writes. */
+static bool snap_late_state(MgBuilder *b, uint32_t me, PyObject *state) {
+  uint32_t v = mg_snap_build(b, state), *late = snap_grow(b->late, &b->cap_late, b->nlate + 2, sizeof *late);
+  if (!late) snap_nomem();
+  if (!late || v == SNAP_FAIL) return false;
+  b->late = late;
+  late[b->nlate++] = me;
+  late[b->nlate++] = v;
+  return true;
 }
 
 /* Everything else: by the pickle protocol, with care.  The parts of the reduced form are built like any object. */
@@ -425,6 +443,7 @@ static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
   uint32_t me = error ? mg_snap_emit_typed(b, SN_error_of, Py_TYPE(o), part[1]) : mg_snap_emit_over(b, SN_call, NULL, 0, part, 2);
   if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   if (PyExceptionInstance_Check(o) && snap_exception(b, o, me) == SNAP_FAIL) return SNAP_FAIL;
+  if (part[2] && (Py_TYPE(o) == &PyListIter_Type || Py_TYPE(o) == &PyListRevIter_Type)) return snap_late_state(b, me, part[2]) ? me : SNAP_FAIL;
   if (part[2] && mg_snap_emit_over(b, SN_set_state, NULL, me, &part[2], 1) == SNAP_FAIL) return SNAP_FAIL;
   for (int i = 3; i < 5; i++) {
     if (!part[i]) continue;
@@ -719,6 +738,8 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
   if (!snap_classes(&b) || !snap_context(&b)) goto done;
   for (uint32_t i = 0; i < mg_rec->ident->n; i++) /* grows while it is walked: containers met by building */
     if (!snap_write(&b, i) || !snap_write_grad(&b, i)) goto done;
+  for (uint32_t i = 0; i < b.nlate; i += 2)
+    if (snap_append(&b, (MgSnapInstr){SN_set_state, b.late[i], 1, 0, NULL}, &b.late[i + 1], true) == SNAP_FAIL) goto done;
   if (mg_fmodes_check(mg_rec) || !mg_snap_generators(&b) || mg_alias_guards(mg_rec) || mg_effect_state_change(&s->state)) goto done;
   s->only_out = n == 0 && ret && !s->nw && !s->state.any && s->n == 2 && s->p[s->ret].op == SN_out;
   ok = true;
@@ -726,6 +747,7 @@ done:
   mg_map_free(&b.owner);
   mg_map_free(&b.memo);
   mg_map_free(&b.out);
+  free(b.late);
   Py_XDECREF(b.keep);
   if (ok) return s;
   mg_snapshot_free(s);

@@ -10,6 +10,7 @@ typedef struct MgBuilder {
   MgMap memo;     /* object -> value number */
   MgMap out;      /* graph value -> output number */
   MgMap owner;    /* instance dict of a fresh object that something else holds, too -> index into the list of fresh objects */
+  uint32_t *late, nlate, cap_late; /* pairs: an iterator, its state, set after the writes to older objects */
   PyObject *keep; /* list: temporaries that the memo names */
 } MgBuilder;
 
@@ -27,6 +28,8 @@ bool mg_snap_memo(MgBuilder *b, PyObject *o, uint32_t v); /* o is value v; false
 uint32_t mg_snap_function(MgBuilder *b, PyObject *o);
 uint32_t mg_snap_generator(MgBuilder *b, PyObject *o);
 uint32_t mg_snap_class(MgBuilder *b, PyObject *o); /* one that the recording made */
+/* A list of (weak reference to the code, name of its module, position, line) of the traceback of an exception: new. */
+PyObject *mg_snap_traceback(PyObject *tb);
 /* staticmethod, classmethod, property: the arguments that make it anew, new; NULL without exception when o is none of them. */
 PyObject *mg_snap_decorator_args(PyObject *o);
 /* Generators that were left in the middle of a try or with block and are no part of the result: CPython would run the rest

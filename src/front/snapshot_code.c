@@ -141,3 +141,20 @@ PyObject *mg_snap_decorator_args(PyObject *o) {
   return Py_BuildValue("(NNNN)", PyObject_GetAttrString(o, "fget"), PyObject_GetAttrString(o, "fset"),
                        PyObject_GetAttrString(o, "fdel"), PyObject_GetAttrString(o, "__doc__"));
 }
+
+PyObject *mg_snap_traceback(PyObject *tb) {
+  PyObject *r = PyList_New(0);
+  for (PyTracebackObject *t = (PyTracebackObject *)tb; r && t; t = t->tb_next) {
+    PyObject *code = (PyObject *)PyFrame_GetCode(t->tb_frame), *globals = PyObject_GetAttrString((PyObject *)t->tb_frame, "f_globals");
+    PyObject *name = globals && PyDict_Check(globals) ? PyDict_GetItemString(globals, "__name__") : NULL;
+    PyObject *weak = globals ? PyWeakref_NewRef(code, NULL) : NULL;
+    int line = PyCode_Addr2Line((PyCodeObject *)code, t->tb_lasti);
+    PyObject *entry = weak ? Py_BuildValue("(OOii)", weak, name && PyUnicode_Check(name) ? name : ((PyCodeObject *)code)->co_filename, t->tb_lasti, line) : NULL;
+    if (!entry || PyList_Append(r, entry)) Py_CLEAR(r);
+    Py_XDECREF(entry);
+    Py_XDECREF(weak);
+    Py_XDECREF(globals);
+    Py_DECREF(code);
+  }
+  return r;
+}

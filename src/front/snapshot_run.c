@@ -67,6 +67,32 @@ static int snap_set_state(PyObject *o, PyObject *state) {
   return 0;
 }
 
+/* The globals of a module by its name: new; an empty namespace when it is no longer there. */
+static PyObject *snap_globals(PyObject *name) {
+  PyObject *m = PyImport_GetModule(name), *d = m && PyModule_Check(m) ? Py_XNewRef(PyModule_GetDict(m)) : NULL;
+  Py_XDECREF(m);
+  return d || PyErr_Occurred() ? d : Py_BuildValue("{sO}", "__name__", name);
+}
+
+/* Entries of functions that have ended in the recording get a frame without locals. */
+static int snap_set_traceback(PyObject *e, PyObject *entries) {
+  PyObject *tb = Py_NewRef(Py_None);
+  for (Py_ssize_t i = PyList_GET_SIZE(entries); tb && i--;) {
+    PyObject *entry = PyList_GET_ITEM(entries, i), *code = PyWeakref_GET_OBJECT(PyTuple_GET_ITEM(entry, 0));
+    if (!PyCode_Check(code)) continue;
+    PyObject *globals = snap_globals(PyTuple_GET_ITEM(entry, 1));
+    PyObject *frame = globals ? mg_pyframe_bare((PyCodeObject *)code, globals, PyLong_AsLong(PyTuple_GET_ITEM(entry, 3))) : NULL;
+    PyObject *next = tb;
+    tb = frame ? PyObject_CallFunction((PyObject *)&PyTraceBack_Type, "OOOO", next, frame, PyTuple_GET_ITEM(entry, 2), PyTuple_GET_ITEM(entry, 3)) : NULL;
+    Py_DECREF(next);
+    Py_XDECREF(frame);
+    Py_XDECREF(globals);
+  }
+  int rc = tb ? PyException_SetTraceback(e, tb) : -1;
+  Py_XDECREF(tb);
+  return rc;
+}
+
 static int snap_extend(PyObject *o, PyObject *list) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
     PyObject *r = PyObject_CallMethodOneArg(o, mg_names.append, PyList_GET_ITEM(list, i));
@@ -247,7 +273,11 @@ static int snap_change(const MgSnapInstr *q, PyObject **v, const uint32_t *k) {
   case SN_extend: return snap_extend(t, x);
   case SN_put_items: return snap_put_items(t, x);
   case SN_set_cause: PyException_SetCause(t, Py_XNewRef(x)); return 0;
-  case SN_set_context: PyException_SetContext(t, Py_XNewRef(x)); return 0;
+  case SN_set_context:
+    if (!q->narg) x = mg_pyframe_handled(PyThreadState_Get());
+    PyException_SetContext(t, x != t ? Py_XNewRef(x) : NULL);
+    return 0;
+  case SN_set_traceback: return snap_set_traceback(t, q->obj);
   case SN_set_attr: return snap_set_attr(t, q->obj, x);
   case SN_put_attr: return snap_put_attr(t, q->obj, x);
   case SN_set_key: return snap_set_key(t, q->obj, x);

@@ -94,7 +94,7 @@ static int standin_make_type(void) {
   dict = Py_BuildValue("{s:(s),s:O,s:O,s:s}", "__slots__", "_mg_info", "__torch_function__", disabled,
                        "__torch_dispatch__", dispatch, "__module__", "magneto._magneto");
   if (!dict) goto done;
-  type = PyObject_CallFunction((PyObject *)Py_TYPE(mg_tensor_type), "s(O)O", "StandIn", mg_tensor_type, dict);
+  type = PyObject_CallFunction((PyObject *)Py_TYPE(mg_tensor_type), "s(O)O", "Tensor", mg_tensor_type, dict);
   if (!type) goto done;
   slot = PyObject_GetAttrString(type, "_mg_info");
   if (!slot) goto done;

@@ -181,7 +181,10 @@ static PyObject *sym_host(MgCapture *cap, MgSymNode *x, PyObject *a, MgSymNode *
   bool late = (x && mg_draw_late(g, x->src)) || (y && mg_draw_late(g, y->src));
   if (late && !sym_late_total(calc, y, b)) return sym_plain(a, b, calc);
   PyObject *hint = mg_source_compute(calc, x ? x->hint : a, y ? y->hint : b);
-  if (!hint) return NULL;
+  if (!hint) { /* an exception belongs to these very numbers */
+    PyErr_Clear();
+    return sym_plain(a, b, calc);
+  }
   SrcRef src = mg_source_calc(g, calc, x ? x->src : 0, y ? y->src : 0, x && y ? NULL : x ? b : a);
   if (!PyFloat_CheckExact(hint) && !PyLong_CheckExact(hint)) { /* an answer */
     mg_guard_add(g, GK_calc, src, hint, 0);

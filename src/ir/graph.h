@@ -135,6 +135,8 @@ bool mg_graph_on_cpu(const MgGraph *g);               /* every value lives there
 /* Fills in the results of a node (values, metadata) from its arguments.  MG_UNSUP: this op is not known here and
  * the caller must ask torch's meta kernel.  MG_FAIL codes: the arguments are wrong (torch would raise). */
 MgRc mg_infer(MgGraph *g, NodeRef n);
+/* Will the kernel refuse what its meta kernel accepts? */
+bool mg_infer_kernel_refuses(MgGraph *g, NodeRef n);
 bool mg_infer_has(const MgOp *op); /* a rule for the results of op exists */
 /* Text: one line a node; mg_graph_parse(mg_graph_print(g)) gives the same graph. */
 void mg_graph_print(const MgGraph *g, MgStrbuf *out);

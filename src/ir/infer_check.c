@@ -255,6 +255,23 @@ static bool check_broadcast(const Check *c, const MgVal *a, const MgVal *b) {
   return true;
 }
 
+/* Expanded to sizes where -1 keeps a dimension that is there. */
+static bool check_expand(const Check *c, const MgVal *self) {
+  MgDims to;
+  if (!self || mg_infer_sizes(c->in, mg_infer_arg(c->in, "size"), &to) != MG_OK || self->ndim > to.n) return false;
+  for (int i = 0; i < to.n; i++) {
+    int from = i - (to.n - self->ndim);
+    bool keep = mg_sym_is(c->in->x, to.d[i], -1);
+    if (keep ? from < 0 : from >= 0 && mg_infer_is(c->in, self->size[from], 1) != 1 && !check_eq(c, self->size[from], to.d[i])) return false;
+  }
+  return check_at_least(c, "size", -1);
+}
+
+/* A truth value as the number `name` of arithmetic on tensors that are none. */
+static bool check_truth(const Check *c, const MgVal *self, const char *name) {
+  return !self || self->dtype == DT_bool || mg_infer_arg(c->in, name)->tag != MA_bool;
+}
+
 static bool check_op(const Check *c) {
   const MgVal *self = check_val(c, "self"), *other = check_val(c, "other"), *mask;
   double low;
@@ -288,6 +305,9 @@ static bool check_op(const Check *c) {
   case TOP_t: case TOP_t_copy: return check_rank(self, 0, 2);
   case TOP_neg: return !self || self->dtype != DT_bool;
   case TOP_sub_Tensor: return !self || !other || self->dtype != DT_bool || other->dtype != DT_bool;
+  case TOP_expand: case TOP_expand_copy: case TOP_broadcast_to: return check_expand(c, self);
+  case TOP_expand_as: return !self || !other || check_broadcasts_to(c, self, other->size, other->ndim);
+  case TOP_copy: return !self || check_broadcasts_to(c, check_val(c, "src"), self->size, self->ndim);
   case TOP_bitwise_and_Tensor: case TOP_bitwise_or_Tensor: case TOP_bitwise_xor_Tensor: case TOP_bitwise_not:
     return !self || (!check_float(self) && (!other || !check_float(other)));
   case TOP_pow_Tensor_Scalar: return check_pow(c);
@@ -340,4 +360,17 @@ bool mg_infer_plausible(MgInfer *in) {
     ok = false;
   }
   return ok;
+}
+
+bool mg_infer_kernel_refuses(MgGraph *g, NodeRef n) {
+  MgInfer in = {.g = g, .x = g->x, .n = mg_node(g, n), .op = mg_node(g, n)->op};
+  const MgOp *twin = in.op->mutates ? mg_op_twin(in.op) : NULL;
+  Check c = {&in, twin ? twin : in.op};
+  const MgVal *self = check_val(&c, "self");
+  switch (c.op->code) {
+  case TOP_add_Tensor: case TOP_add_Scalar: return !check_truth(&c, self, "alpha");
+  case TOP_sub_Tensor: case TOP_sub_Scalar: case TOP_rsub_Tensor: case TOP_rsub_Scalar:
+    return !check_truth(&c, self, "other") || !check_truth(&c, self, "alpha");
+  default: return false;
+  }
 }

@@ -210,6 +210,26 @@ static bool fz_dim(const Fz *f, const MgArg *a, int ndim, int64_t *dim) {
   return *dim >= 0 && *dim < (ndim ? ndim : 1);
 }
 
+/* Does the value show elements at several places? */
+static bool fz_expanded(const MgGraph *g, ValRef v) {
+  const MgVal *w = mg_val(g, v);
+  for (int d = 0; d < w->ndim; d++)
+    if (mg_sym_is(g->x, w->stride[d], 0) && !mg_sym_is(g->x, w->size[d], 1)) return true;
+  return false;
+}
+
+/* Any strided view of the same dtype: by position in the root's memory. */
+static MgRc fz_by_position(Fz *f, ValRef view, ValRef parent, ValRef parent_now, ValRef *v) {
+  MgGraph *g = f->g;
+  const MgVal *p = mg_val(g, parent), *w = mg_val(g, view);
+  if (p->dtype != w->dtype || !f->val[parent].same || fz_val(f, parent)->parent || fz_expanded(g, view))
+    return mg_fail(g->c, MG_UNSUP, "functionalize: write through a view of %s", mg_node(g, w->def)->op->full);
+  SymRef at = mg_sym_add(g->x, mg_sym_sub(g->x, w->offset, p->offset), mg_val(g, parent_now)->offset);
+  MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), mg_arg_syms(g, w->size, w->ndim),
+               mg_arg_syms(g, w->stride, w->ndim), mg_arg_sym(at)};
+  return fz_emit(f, TOP_as_strided_scatter, a, 5, parent, v);
+}
+
 /* parent's memory with the part that view i stands for replaced by *v: the inverse of the view op.
  * sizes: recorded metadata of parent and view. */
 static MgRc fz_inverse(Fz *f, const FzVal *i, ValRef view, ValRef parent_now, ValRef *v) {
@@ -288,23 +308,25 @@ static MgRc fz_inverse(Fz *f, const FzVal *i, ValRef view, ValRef parent_now, Va
   }
   default: break;
   }
-  /* Any other strided view of the same dtype: by position in the root's memory. */
-  if (p->dtype != w->dtype || !f->val[i->parent].same || fz_val(f, i->parent)->parent)
-    return mg_fail(g->c, MG_UNSUP, "functionalize: write through %s", n->op->full);
-  SymRef at = mg_sym_add(g->x, mg_sym_sub(g->x, w->offset, p->offset), mg_val(g, parent_now)->offset);
-  MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), mg_arg_syms(g, w->size, w->ndim),
-               mg_arg_syms(g, w->stride, w->ndim), mg_arg_sym(at)};
-  return fz_emit(f, TOP_as_strided_scatter, a, 5, i->parent, v);
+  return fz_by_position(f, view, i->parent, parent_now, v);
+}
+
+/* Is a view on the way from v to its root one that shows elements at several places? */
+static bool fz_through_expanded(const Fz *f, ValRef v) {
+  for (ValRef at = fz_canon(f, f->val[v].parent); f->val[at].parent; at = fz_canon(f, f->val[at].parent))
+    if (fz_expanded(f->g, at)) return true;
+  return false;
 }
 
 /* The recorded value v now holds `now` (same dtype and sizes): every value in the same memory sees it. */
 static MgRc fz_write(Fz *f, ValRef v, ValRef now) {
   ValRef at = fz_canon(f, v), up = now;
   FzVal *written = &f->val[at], *root = &f->val[written->root];
+  bool direct = written->parent && fz_through_expanded(f, at);
   while (f->val[at].parent) {
-    ValRef parent = fz_canon(f, f->val[at].parent), parent_now;
+    ValRef parent = direct ? written->root : fz_canon(f, f->val[at].parent), parent_now;
     TRY(fz_read(f, parent, &parent_now));
-    TRY(fz_inverse(f, &f->val[at], at, parent_now, &up));
+    TRY(direct ? fz_by_position(f, at, parent, parent_now, &up) : fz_inverse(f, &f->val[at], at, parent_now, &up));
     at = parent;
   }
   TRY(fz_restride(f, &up, at));

@@ -249,7 +249,7 @@ def gen_recursive(x):
 def gen_any_all(x):
     a = any(i > 2 for i in range(4))
     b = all(i > 2 for i in range(4))
-    return x + a - b
+    return x + a + b
 
 @prog
 def gen_max_min(x):

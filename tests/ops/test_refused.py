@@ -22,6 +22,10 @@ REFUSED = [
     (lambda x: F.avg_pool3d(x[None, None], (1, 2, 2)), [torch.bfloat16]),
     (lambda x: F.interpolate(x[None, None], scale_factor=2), (torch.int64, torch.bool)),
     (lambda x: F.nll_loss(x, torch.tensor([0, 1, 2, 3])), INTS),
+    (lambda x: x - True, FLOATS), (lambda x: False - x, FLOATS), (lambda x: x.add(1, alpha=True), FLOATS), (lambda x: x.sub_(True), FLOATS),
+    (lambda x: x.expand(2, 4), FLOATS), (lambda x: x[0].expand(4, 5), FLOATS), (lambda x: x.expand(4), FLOATS), (lambda x: x.expand(-1, 4, 4), FLOATS),
+    (lambda x: x.copy_(torch.ones(5)), FLOATS), (lambda x: x.copy_(torch.ones(1, 4, 4)[:, :2]), FLOATS), (lambda x: x[1:].expand_as(x), FLOATS),
+    (lambda x: x.__setitem__(slice(1, None), torch.ones(4, 4)), FLOATS),
 ]  # fmt: skip
 
 
@@ -48,3 +52,14 @@ def fill(x):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bool])
 def test_copy_of_a_number(dtype):
     sweep.check(fill, (torch.ones(3, 4, dtype=dtype),))
+
+
+def through_expanded(x):
+    x.expand(2, 3)[1].add_(1)
+    y = x.clone()
+    y.expand(2, 3)[0, 1:].mul_(5)
+    return x * 2, y
+
+
+def test_write_through_a_part_of_an_expanded_view():
+    sweep.check(through_expanded, (torch.arange(3.0),))

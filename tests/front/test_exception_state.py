@@ -1,0 +1,178 @@
+"""What exceptions carry when a segment ends while they are about: tracebacks, contexts; and state that is set late."""
+import traceback
+
+import magneto
+import pytest
+import torch
+from harness import forced_breaks
+
+X = torch.ones(3)
+
+
+class Swallow:
+    def __init__(self, yes):
+        self.yes = yes
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *e):
+        return self.yes
+
+
+def inner(v):
+    raise ValueError(v)
+
+
+def leaves_with(x, m):
+    with m:
+        raise KeyError("a")
+    return x
+
+
+def leaves_finally(x, m):
+    y = x + 1
+    try:
+        inner(2)
+    finally:
+        m.yes = y.shape[0]
+
+
+def leaves_handler(x, m):
+    try:
+        raise KeyError("a")
+    except KeyError as e:
+        raise ValueError("b") from e
+
+
+def leaves_comprehension(x, m):
+    with m:
+        return [inner(i) if i else x for i in range(2)]
+
+
+def outcome(f, *args):
+    """Names and lines of the traceback below this function, for each exception of the chain."""
+    try:
+        f(*args)
+    except Exception as e:
+        chain = []
+        while e is not None:
+            frames = [(t.name, t.lineno) for t in traceback.extract_tb(e.__traceback__)]
+            chain.append((type(e), str(e), [t for t in frames if t[0] != "outcome"]))
+            e = e.__context__
+        return chain
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 3])
+@pytest.mark.parametrize("f", [leaves_with, leaves_finally, leaves_handler, leaves_comprehension])
+def test_tracebacks(f, k):
+    want = outcome(f, X, Swallow(False))
+    assert want and want[0][2]
+    magneto.reset()
+    compiled = magneto.compile(f)
+    with forced_breaks(k):
+        for _ in range(2):
+            assert outcome(compiled, X, Swallow(False)) == want
+
+
+def raises(x):
+    try:
+        inner(1)
+    except ValueError as e:
+        return e, x + 1
+
+
+def test_context_is_what_a_run_handles():
+    compiled = magneto.compile(raises)
+    assert compiled(X)[0].__context__ is None
+    try:
+        raise KeyError("outer")
+    except KeyError as outer:
+        assert compiled(X)[0].__context__ is outer
+    assert compiled(X)[0].__context__ is None
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 3])
+def test_context_is_the_exception_itself(k):
+    def f(x):
+        try:
+            raise KeyError("a")
+        except Exception as e:
+            try:
+                raise ValueError
+            except Exception as e2:
+                return e2.__context__ is e
+
+    magneto.reset()
+    with forced_breaks(k):
+        assert magneto.compile(f)(X)
+
+
+@pytest.mark.parametrize("k", range(8))
+def test_iterators_over_lists_that_are_written(k):
+    def f(x, l, n):
+        r = reversed([*l, n])
+        i = iter(l)
+        next(i)
+        l.append(n)
+        next(i)
+        return x + n, r, i
+
+    magneto.reset()
+    compiled = magneto.compile(f)
+    with forced_breaks(k):
+        for n in (1, 2, 1, 3):
+            _, r, i = compiled(X, [3, 1, 2], n)
+            assert (list(r), list(i)) == ([n, 2, 1, 3], [2, n])
+
+
+def divides(x, n):
+    try:
+        return x + 6 // (n % 2)
+    except ZeroDivisionError as e:
+        return str(e)
+
+
+def divides_floats(x, n):
+    try:
+        return x * (1.5 / (n - 2))
+    except ZeroDivisionError as e:
+        return str(e)
+
+
+@pytest.mark.parametrize("f", [divides, divides_floats])
+def test_numbers_that_raise(f):
+    magneto.reset()
+    compiled = magneto.compile(f)
+    for n in (1, 2, 3, 4, 5, 2):
+        want, got = f(X, n), compiled(X, n)
+        assert type(want) is type(got) and (want == got if isinstance(want, str) else torch.equal(want, got))
+
+
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_cached_functions_get_numbers_themselves(k):
+    import functools
+
+    def f(x, n):
+        @functools.lru_cache
+        def twice(a):
+            return a * 2
+
+        return x + twice(n) + twice(n), twice
+
+    magneto.reset()
+    compiled = magneto.compile(f)
+    with forced_breaks(k):
+        for n in (1, 2, 3):
+            y, twice = compiled(X, n)
+            assert torch.equal(y, X + 4 * n) and twice(n) == 2 * n
+
+
+def test_errors_name_the_class_of_tensors():
+    def f(x):
+        try:
+            return x + x.dtype
+        except TypeError as e:
+            return str(e)
+
+    assert magneto.compile(f)(X) == f(X)
