@@ -2,6 +2,7 @@
  * torch asks `type(x).__torch_function__` from C++; what it finds on a stand-in class is a callable of ours, which shows the program
  * its own classes and has the call recorded wherever torch makes it. */
 #include "front/subclass.h"
+#include <string.h>
 #include "front/fmodes.h"
 #include "front/fx.h"
 #include "front/guard.h"
@@ -141,7 +142,8 @@ static PyObject *subclass_dict(PyTypeObject *c) {
 }
 
 static PyObject *subclass_make(PyTypeObject *c) {
-  PyObject *dict = subclass_dict(c), *args = dict ? Py_BuildValue("(s(OO)O)", "StandIn", c, mg_standin_type, dict) : NULL;
+  const char *dot = strrchr(c->tp_name, '.'), *name = dot ? dot + 1 : c->tp_name; /* messages of C code show it */
+  PyObject *dict = subclass_dict(c), *args = dict ? Py_BuildValue("(s(OO)O)", name, c, mg_standin_type, dict) : NULL;
   PyObject *t = args ? PyType_Type.tp_new(Py_TYPE(c), args, NULL) : NULL; /* a metaclass in Python is not asked */
   if (t && Py_TYPE(mg_tensor_type)->tp_init(t, args, NULL)) Py_CLEAR(t);
   Py_XDECREF(args);
