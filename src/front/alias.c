@@ -48,7 +48,7 @@ int mg_alias_guards(MgRec *r) {
     for (uint32_t j = i + 1; j < cap->ninput; j++) {
       const MgCapInput *b = &cap->input[j];
       uint32_t sb = r->g->val[b->val].storage;
-      if (a->scalar || b->scalar || (!w.storage[sa] && !w.storage[sb])) continue;
+      if (a->scalar || b->scalar || a->outer || b->outer || (!w.storage[sa] && !w.storage[sb])) continue;
       bool path_b = b->src && !mg_guards_pinned(r->guards, b->src);
       if (!path_a && !path_b) continue; /* both are the same objects at every call */
       if (!a->src || !b->src) continue;

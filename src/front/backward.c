@@ -185,6 +185,7 @@ static void spend_free(Spend *s) {
 }
 
 static int backward_spend(MgCapture *cap, PyObject *root, bool keep) {
+  if (mg_rec->cap->wrappers) return mg_rec_break(BK_op, "backward with tensors that wrap others"), -1;
   if (mg_standin_transformed(root)) return 0; /* of torch.func: its graph is the recording's own */
   if (!mg_standin_is(root)) return mg_rec_break(BK_op, "backward of a tensor from outside"), -1;
   Spend s = {.cap = cap, .g = cap->rec->g};

@@ -14,6 +14,7 @@
 #include "front/symfloat.h"
 #include "front/symvalue.h"
 #include "front/torchobj.h"
+#include "front/wrapper.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -273,12 +274,10 @@ static int dispatch_rerun(const MgFrontOp *fo, PyObject *args, PyObject *kwargs)
   return r ? 0 : -1;
 }
 
-/* Runs a composite op's own decomposition with the mode on, so that its parts are recorded. */
-static PyObject *dispatch_decompose(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
-  PyObject *fn = PyObject_GetAttrString(fo->func, "decompose"), *r = NULL;
-  PyObject *pushed = fn ? PyObject_CallOneArg(mg_dispatch_push, cap->mode) : NULL;
+PyObject *mg_dispatch_with_mode(MgCapture *cap, PyObject *f, PyObject *args, PyObject *kwargs) {
+  PyObject *pushed = PyObject_CallOneArg(mg_dispatch_push, cap->mode), *r = NULL;
   if (pushed) {
-    r = PyObject_Call(fn, args, kwargs);
+    r = PyObject_Call(f, args, kwargs);
     PyObject *t, *v, *tb;
     PyErr_Fetch(&t, &v, &tb);
     PyObject *popped = PyObject_CallOneArg(mg_dispatch_pop, Py_None);
@@ -286,8 +285,14 @@ static PyObject *dispatch_decompose(MgCapture *cap, const MgFrontOp *fo, PyObjec
     else Py_CLEAR(r);
     Py_XDECREF(popped);
   }
-  Py_XDECREF(fn);
   Py_XDECREF(pushed);
+  return r;
+}
+
+/* Runs a composite op's own decomposition with the mode on, so that its parts are recorded. */
+static PyObject *dispatch_decompose(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
+  PyObject *fn = PyObject_GetAttrString(fo->func, "decompose"), *r = fn ? mg_dispatch_with_mode(cap, fn, args, kwargs) : NULL;
+  Py_XDECREF(fn);
   return r;
 }
 
@@ -470,9 +475,11 @@ static PyObject *dispatch_handle(PyObject *self, PyObject *const *a, Py_ssize_t 
   if (cap->rec->abort) {
     PyErr_SetString(MgBreakError, cap->rec->reason);
   } else {
-    const MgFrontOp *fo = mg_frontop_find(a[0]);
     cap->inside++;
-    if (fo) res = dispatch_op(cap, fo, a[0], a[2], kwargs);
+    if (!mg_wrapper_dispatch(cap, a, kwargs, &res)) {
+      const MgFrontOp *fo = mg_frontop_find(a[0]);
+      if (fo) res = dispatch_op(cap, fo, a[0], a[2], kwargs);
+    }
     cap->inside--;
   }
   mg_rec_resume(pause);

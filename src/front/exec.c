@@ -379,9 +379,9 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
   exec_log_graph(g);
   e->noutput = g->noutput;
   e->no_autocast = mg_standin_autocast_on(r->cap);
-  e->no_modes = r->cap->classes || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
+  e->no_modes = r->cap->classes || r->cap->own_function || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
   if (exec_is_idle(g) && !(cfg->backend && mg_fx_calls(r->cap))) return e;
-  if (cfg->backend && g->nnode > 1) {
+  if (cfg->backend && (g->nnode > 1 || (r->cap->wrappers && mg_fx_calls(r->cap)))) {
     if (exec_build_backend(e, r, cfg)) goto fail;
     e->no_autocast &= mg_fx_is_aten(r->cap);
     return e;

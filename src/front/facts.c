@@ -179,10 +179,15 @@ const char *mg_facts_init(void) {
   return NULL;
 }
 
+/* A tensor whose class does its ops, and perhaps answers for its sizes, too. */
+static bool facts_is_wrapper(PyObject *o) {
+  return Py_TYPE(o) != mg_torch.tensor && Py_TYPE(o) != mg_torch.parameter && !mg_facts_in_memory(o);
+}
+
 MgFacts *mg_facts_new(PyObject *o) {
   MgTensor *t = mg_facts_tensor(o);
   int64_t n = 0, *p;
-  mg_abi.aoti_torch_get_dim(t, &n);
+  if (!facts_is_wrapper(o)) mg_abi.aoti_torch_get_dim(t, &n);
   MgFacts *f = mg_calloc(1, sizeof *f + sizeof(int64_t) * 2 * (size_t)n);
   if (!f) return NULL;
   f->type = Py_TYPE(o);
@@ -190,6 +195,7 @@ MgFacts *mg_facts_new(PyObject *o) {
   f->keyset = facts_keyset(o);
   f->requires_grad = mg_facts_requires_grad(o);
   mg_abi.aoti_torch_get_dtype(t, &f->dtype);
+  if ((f->sizeless = facts_is_wrapper(o))) return f;
   mg_abi.aoti_torch_get_device_type(t, &f->device);
   mg_abi.aoti_torch_get_device_index(t, &f->device_index);
   mg_abi.aoti_torch_get_layout(t, &f->layout);
@@ -222,6 +228,7 @@ static bool facts_hold_by_abi(const MgFacts *f, PyObject *o) {
 static inline bool facts_hold(const MgFacts *f, PyObject *o) {
   if (Py_TYPE(o) != f->type) return false;
   const char *p = facts_impl(o);
+  if (f->sizeless) return facts_keyset(o) == f->keyset && facts_wants_grad(p) == f->requires_grad && (!facts_at.dtype || *(const uint16_t *)(p + facts_at.dtype) == f->dtype);
   if (facts_at.keyset && f->ndim <= INLINE_DIMS) {
     const int64_t *dim = (const int64_t *)(p + facts_at.sizes), *stride = dim + 1 + INLINE_DIMS;
     if (*(const uint64_t *)(p + facts_at.keyset) != f->keyset || *(const uint16_t *)(p + facts_at.dtype) != f->dtype)

@@ -15,6 +15,7 @@ typedef struct MgFacts {
   int32_t layout;
   int32_t ndim;
   bool requires_grad;
+  bool sizeless;          /* of a class that may say otherwise: not compared */
   int64_t dim[];          /* ndim sizes, then ndim strides */
 } MgFacts;
 

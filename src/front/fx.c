@@ -4,6 +4,7 @@
  * A stand-in carries the number of the FX node that made its value; no stand-in is kept.  When some output came from
  * a call that the function mode cannot see, the graph is written from the ATen nodes instead, so it is never wrong. */
 #include "front/fxgraph.h"
+#include "front/wrapper.h"
 #include "front/fxmeta.h"
 #include "front/identity.h"
 #include "front/marked.h"
@@ -261,6 +262,11 @@ static PyObject *fx_dtype_class(PyObject *o) {
 
 static PyObject *fx_arg(MgCapture *cap, PyObject *o);
 
+/* A tensor that wraps others, with a value of its own. */
+static bool fx_wraps(const MgCapture *cap, PyObject *o) {
+  return cap->wrappers && PyObject_TypeCheck(o, mg_tensor_type) && mg_wrapper_class(Py_TYPE(o)) && mg_wrapper_made(o);
+}
+
 /* An instance that the recording has made: a frozen dataclass is a call of its class; others NULL without an exception, since
  * one made anew in every run has no place in a graph. */
 static PyObject *fx_instance(MgCapture *cap, PyObject *o) {
@@ -274,6 +280,7 @@ static PyObject *fx_instance(MgCapture *cap, PyObject *o) {
 
 static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
   if (mg_standin_is(o)) return Py_XNewRef(mg_fx_of_val(cap, mg_standin_val(o)));
+  if (fx_wraps(cap, o)) return Py_XNewRef(mg_fx_of_val(cap, mg_wrapper_val(cap, o)));
   if (mg_symfloat_is(o)) return NULL; /* types are promoted otherwise with a number than with the tensor it becomes: ATen's nodes say it all */
   if (PyObject_TypeCheck(o, mg_tensor_type)) return mg_fx_constant(cap, o, NULL);
   if (PyTuple_Check(o) || PyList_Check(o)) {
@@ -388,7 +395,7 @@ static int fx_target(PyObject *func, Py_ssize_t nargs, bool has_kwargs, const ch
 /* ---- one call ---- */
 
 static bool fx_has_tensor(PyObject *o) {
-  if (mg_standin_is(o)) return true;
+  if (mg_standin_is(o) || (PyObject_TypeCheck(o, mg_tensor_type) && mg_wrapper_class(Py_TYPE(o)))) return true;
   if (PyTuple_Check(o) || PyList_Check(o))
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
       if (fx_has_tensor(PySequence_Fast_GET_ITEM(o, i))) return true;
@@ -399,6 +406,7 @@ static bool fx_has_tensor(PyObject *o) {
 static int fx_results(MgCapture *cap, PyObject *res, uint32_t number) {
   MgFx *f = cap->fx;
   if (mg_standin_is(res)) return mg_fx_bind(f, mg_standin_val(res), number);
+  if (fx_wraps(cap, res)) return mg_fx_of_val(cap, mg_wrapper_val(cap, res)) ? 0 : mg_fx_bind(f, mg_wrapper_val(cap, res), number);
   if (!PyTuple_Check(res) && !PyList_Check(res)) return 0;
   int rc = 0;
   for (Py_ssize_t i = 0; !rc && i < PySequence_Fast_GET_SIZE(res); i++) {
@@ -410,6 +418,15 @@ static int fx_results(MgCapture *cap, PyObject *res, uint32_t number) {
     rc = item ? fx_results(cap, o, item) : -1;
   }
   return rc;
+}
+
+int mg_fx_attr(MgCapture *cap, PyObject *pair, PyObject *v) {
+  if (cap->fx->incomplete || (mg_standin_is(v) ? mg_fx_of_val(cap, mg_standin_val(v)) : mg_fx_of_val(cap, mg_wrapper_val(cap, v)))) return 0;
+  PyObject *args = fx_arg(cap, pair);
+  uint32_t number = args ? fx_node(cap, "call_function", fx_torch.getattr_, args, NULL) : 0;
+  Py_XDECREF(args);
+  if (!number) return PyErr_Occurred() ? -1 : 0;
+  return fx_results(cap, v, number);
 }
 
 /* Arguments that the call wrote to (running statistics, out=) stand for new values now; FX knows them by the same node. */
@@ -651,6 +668,7 @@ static int fx_from_aten(MgRec *r) {
 /* ---- finishing ---- */
 
 bool mg_fx_shows(MgCapture *cap, const ValRef *out, int n) {
+  fx_look_for_writes(cap);
   for (int i = 0; i < n && !cap->fx->incomplete; i++)
     if (!mg_fx_of_val(cap, out[i])) {
       PyErr_Clear();

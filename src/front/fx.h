@@ -28,6 +28,8 @@ bool mg_fx_is_aten(const MgCapture *cap);
 /* May the autograd engine run in this graph?  Its ops are ATen's; torch.compile leaves them out unless it is told so. */
 bool mg_fx_takes_engine(MgCapture *cap);
 bool mg_fx_shows(MgCapture *cap, const ValRef *out, int n); /* have torch-level calls made all of these values? */
+/* pair: a tensor that wraps others, and the name of the attribute v of it. */
+int mg_fx_attr(MgCapture *cap, PyObject *pair, PyObject *v);
 int mg_fx_same(MgCapture *cap, ValRef now, ValRef was); /* two values that one node of the graph stands for */
 void mg_fx_drop(MgFxCall *c);
 /* The ATen nodes from first on as a torch.fx.GraphModule of its own, between these values.  New; NULL with an exception. */

@@ -4,6 +4,7 @@
  * that are not strings, and comparisons of constants that are not identical. */
 #include <stdio.h>
 #include <string.h>
+#include "front/wrapper.h"
 #include "front/dynfloat.h"
 #include "front/guard_watch.h"
 #include "front/names.h"
@@ -190,6 +191,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_equal: return mg_guard_same_const(v, op->o);
   case GK_tensor: return mg_facts_hold(op->u.facts, v);
   case GK_array: return mg_nd_facts_hold(op->u.array, v);
+  case GK_flat: return mg_wrapper_holds(v, op->o);
   case GK_length: return Py_TYPE(v) == (PyTypeObject *)op->o && Py_SIZE(v) == op->u.i;
   case GK_keys: return guard_keys_equal(v, op->o);
   case GK_order: return guard_order_equal(v, op->o);

@@ -5,6 +5,7 @@
 #include "front/record_obj.h"
 #include "front/symfloat.h"
 #include "front/tensorhook.h"
+#include "front/wrapper.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -594,6 +595,7 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   }
   if (mg_map_getp(&r->ident->by_seen, v) != MG_MAP_NONE || mg_is_fresh(v)) return Py_NewRef(v);
   if (PyObject_TypeCheck(v, mg_torch.tensor)) {
+    if (mg_wrapper_class(Py_TYPE(v))) return mg_wrapper_made(v) ? Py_NewRef(v) : mg_wrapper_wrap(v, src);
     if (!mg_standin_transformed(v)) return wrap_tensor(v, src);
     /* what a pullback keeps is bound to a gradient graph of its own */
     return mg_standin_transform_is_older(v) ? mg_rec_break(BK_tensor_kind, "a tensor of a torch.func transform that has ended") : Py_NewRef(v);

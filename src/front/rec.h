@@ -68,6 +68,7 @@ typedef struct MgRec {
   bool deny_function;   /* calls of autograd.Function break the graph */
   bool hook_traced;     /* the custom backend cannot run hook_point: record again with deny_hook */
   bool again;           /* what the recording met has changed meanwhile (a lazy module): record again */
+  bool need_fx;         /* tensors that wrap others were met: record again with a torch-level graph */
   bool deny_hook;       /* hooks on tensors that the graph makes break it */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
   uint16_t checkpoint, ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */

@@ -10,6 +10,7 @@
 #include "front/subclass.h"
 #include "front/symfloat.h"
 #include "front/tensorhook.h"
+#include "front/wrapper.h"
 #include <structmember.h>
 
 /* Class attributes: the lookup is guarded by name, so that other changes of the class do not matter. */
@@ -304,12 +305,10 @@ static PyObject *attr_note_error(PyObject *o, PyObject *name) {
   return NULL;
 }
 
-/* The program's class may have hooks. */
-static PyObject *attr_of_tensor(PyObject *o, PyObject *name) {
+/* r, or what the __getattr__ of the program's class says when there is no such attribute. */
+static PyObject *attr_or_hook(PyObject *o, PyObject *name, PyObject *r) {
   PyTypeObject *t = Py_TYPE(o);
-  if (t == mg_standin_type) return attr_of_standin(o, name);
-  if (!attr_is_generic(t)) return name == mg_names.class_ ? attr_of_standin(o, name) : PyObject_GetAttr(o, name);
-  PyObject *r = attr_of_standin(o, name), *et, *ev, *tb, *hook;
+  PyObject *et, *ev, *tb, *hook;
   if (r || mg_rec->abort || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
   PyErr_Fetch(&et, &ev, &tb);
   if (!(hook = attr_lookup_type(t, mg_names.getattr))) {
@@ -323,12 +322,21 @@ static PyObject *attr_of_tensor(PyObject *o, PyObject *name) {
   return mg_rec_call(hook, args, 2, NULL);
 }
 
+static PyObject *attr_of_wrapper(PyObject *o, PyObject *name) { return attr_or_hook(o, name, mg_wrapper_getattr(o, name)); }
+
+static PyObject *attr_of_tensor(PyObject *o, PyObject *name) {
+  if (Py_TYPE(o) == mg_standin_type) return attr_of_standin(o, name);
+  if (attr_is_generic(Py_TYPE(o))) return attr_or_hook(o, name, attr_of_standin(o, name));
+  return name == mg_names.class_ ? attr_of_standin(o, name) : PyObject_GetAttr(o, name);
+}
+
 PyObject *mg_rec_standin_getattr(PyObject *o, PyObject *name) { return attr_of_standin(o, name); }
 
 static PyObject *attr_get(PyObject *o, PyObject *name) {
   if (mg_standin_check(o)) return attr_of_tensor(o, name);
   if (mg_array_check(o)) return mg_array_getattr(o, name);
   if (mg_symfloat_is(o)) return name == mg_names.class_ ? Py_NewRef((PyObject *)mg_symfloat_class(o)) : PyObject_GetAttr(o, name);
+  if (mg_wrapper_is(o)) return attr_is_generic(Py_TYPE(o)) ? attr_of_wrapper(o, name) : PyObject_GetAttr(o, name);
   if (PyModule_Check(o)) return attr_of_module(o, name);
   if (PyType_Check(o)) return attr_of_class(o, name);
   if (Py_TYPE(o) == &PySuper_Type && !mg_older(o)) return attr_of_super(o, name); /* an older one binds older objects, not yet wrapped */
@@ -407,6 +415,7 @@ int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (!mg_rec) return PyObject_SetAttr(o, name, v);
   if (mg_standin_check(o)) return attr_set_on_standin(o, name, v);
   if (mg_array_check(o)) return PyObject_SetAttr(o, name, v);
+  if (mg_wrapper_is(o) && mg_wrapper_setattr(o, name)) return -1;
   if (PyModule_CheckExact(o)) return mg_rec_namespace_set(PyModule_GetDict(o), name, v);
   MgOlder *e = mg_older(o);
   if (!e && !PyType_Check(o) && !PyModule_Check(o)) return PyObject_SetAttr(o, name, v);

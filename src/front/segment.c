@@ -56,6 +56,8 @@ typedef struct Segment {
   bool failed;          /* compiling failed: exception set */
   bool deny_function;   /* the backward of an autograd.Function could not be recorded */
   bool again;           /* the last attempt changed what it met (a lazy module), and does not count */
+  bool need_fx;         /* a torch-level graph is needed, which runs as it is: graph_cfg is used */
+  MgConfig graph_cfg;
   bool deny_hook;       /* the backend traced a hook instead of running it */
   bool break_is_error;  /* where it broke, the program had asked for an error: torch._dynamo.error_on_graph_break(True) */
   bool deny_compiling;  /* the program raised after it was told that it is being compiled */
@@ -266,7 +268,7 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
     goto fail;
   }
   double t0 = mg_now_ms();
-  e->exec = mg_exec_build(r, s->cfg, snap);
+  e->exec = mg_exec_build(r, r->cfg, snap);
   mg_stats.compile_ms += mg_now_ms() - t0;
   if (!e->exec || mg_guards_seal(r->guards)) goto fail;
   e->guards = r->guards;
@@ -288,6 +290,19 @@ static int segment_clear_locals(Segment *s, MgRec *r, const MgOuter *o) {
   return r->abort ? -1 : 0;
 }
 
+/* A backend for torch-level graphs that runs them as they are. */
+static PyObject *segment_graph_itself(PyObject *self, PyObject *const *args, Py_ssize_t n) { return Py_NewRef(args[0]); }
+static PyMethodDef segment_graph_def = {"graph_itself", (PyCFunction)(void *)segment_graph_itself, METH_FASTCALL, NULL};
+
+static int segment_want_graph(Segment *s) {
+  static PyObject *backend; /* strong, process lifetime */
+  if (!backend && !(backend = PyCFunction_New(&segment_graph_def, NULL))) return PyErr_Clear(), -1;
+  s->graph_cfg = *s->cfg;
+  s->graph_cfg.backend = backend;
+  s->need_fx = true;
+  return 0;
+}
+
 /* Runs the loop over the frame and builds the snapshot; NULL when the attempt has to be repeated elsewhere. */
 static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bool *is_ret, int *nslot) {
   MgLoop l;
@@ -307,6 +322,7 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
     return snap;
   }
   s->again = r->abort && r->again;
+  if (r->need_fx && segment_want_graph(s)) s->again = false;
   if (s->again) {
     segment_drop_inner(s);
     return NULL;
@@ -376,9 +392,10 @@ static int segment_attempt(Segment *s) {
   MgExprs exprs;
   MgGraph graph;
   MgOuter outer = {0};
-  MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = s->cfg,
+  const MgConfig *cfg = s->need_fx ? &s->graph_cfg : s->cfg;
+  MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = cfg,
                .dyn = Py_XNewRef(s->info->dyn), /* a reset from another thread drops info's */
-               .want_fx = s->cfg->backend != NULL, .deny_compiling = s->deny_compiling,
+               .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
                .deny_function = s->deny_function, .deny_hook = s->deny_hook, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   MgSlots slots = {s->v.slot, s->nslot, s->v.func};

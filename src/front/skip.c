@@ -81,6 +81,8 @@ static bool skip_is_breaking(PyCodeObject *co, const char *below_torch) {
     return !strcmp(below_torch, "fx/experimental/proxy_tensor.py");
   if (name && !strcmp(name, "FoldedGraphModule.__call__")) return !strcmp(below_torch, "fx/experimental/const_fold.py");
   if (name && !strcmp(name, "linearize")) return !strcmp(below_torch, "_functorch/eager_transforms.py");
+  if (name && !strcmp(name, "TorchDispatchMode.__enter__")) return !strcmp(below_torch, "utils/_python_dispatch.py");
+  if (name && !strcmp(name, "FakeTensorMode.__enter__")) return !strcmp(below_torch, "_subclasses/fake_tensor.py");
   for (size_t i = 0; name && i < sizeof skip_breaking / sizeof *skip_breaking; i++)
     if (!strcmp(name, skip_breaking[i])) return !strcmp(below_torch, "_dynamo/decorators.py");
   return false;

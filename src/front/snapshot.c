@@ -6,6 +6,7 @@
 #include "front/cache.h"
 #include "front/backward.h"
 #include "front/fmodes.h"
+#include "front/fx.h"
 #include "front/identity.h"
 #include "front/ndarray.h"
 #include "front/pyframe.h"
@@ -14,6 +15,7 @@
 #include "front/symfloat.h"
 #include "front/symnode.h"
 #include "front/tensorhook.h"
+#include "front/wrapper.h"
 
 uint32_t mg_snap_refuse(PyObject *o) {
   mg_rec_break(BK_snapshot, "a %s is alive at the end of the graph", Py_TYPE(o)->tp_name);
@@ -144,6 +146,13 @@ static uint32_t snap_standin(MgBuilder *b, PyObject *o) {
   while (PyDict_Next(*d, &pos, &k, &v))
     if (mg_snap_emit_over(b, SN_set_attr, k, me, &v, 1) == SNAP_FAIL) return SNAP_FAIL;
   return me;
+}
+
+/* A tensor that wraps others: the torch-level graph makes it. */
+static uint32_t snap_wrapping(MgBuilder *b, PyObject *o) {
+  ValRef val = mg_wrapper_val(mg_rec->cap, o);
+  if (!val) return SNAP_FAIL;
+  return mg_fx_shows(mg_rec->cap, &val, 1) ? snap_output(b, val, SN_out) : mg_snap_refuse(o);
 }
 
 /* A number: its source's value, or computed from what is in the graph's results. */
@@ -481,6 +490,7 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   const char *view_name;
   if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = snap_older(b, e);
   else if (mg_standin_check(o)) me = mg_standin_val(o) ? snap_standin(b, o) : mg_snap_refuse(o);
+  else if (mg_wrapper_is(o)) me = snap_wrapping(b, o);
   else if (mg_symfloat_is(o)) me = snap_number(b, o);
   else if (mg_array_check(o)) me = snap_array(b, o);
   else if (mg_array_method_parts(o, &self, &name)) me = snap_array_method(b, self, name);

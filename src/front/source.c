@@ -131,6 +131,12 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
     if (v) Py_DECREF(v);
     return v;
   }
+  case SRC_attr: {
+    PyObject *v = PyObject_GetAttr(p, s->key);
+    bool kept = v && Py_REFCNT(v) > 1;
+    Py_XDECREF(v);
+    return kept ? v : NULL;
+  }
   case SRC_method_func: return PyMethod_GET_FUNCTION(p);
   case SRC_method_self: return PyMethod_GET_SELF(p);
   case SRC_builtin_self: return PyCFunction_GET_SELF(p);

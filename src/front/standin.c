@@ -13,6 +13,7 @@
 #include "front/subclass.h"
 #include "front/symnode.h"
 #include "front/torchobj.h"
+#include "front/wrapper.h"
 #include "runtime/torch_abi.h"
 #include <dlfcn.h>
 #include <structmember.h>
@@ -149,7 +150,7 @@ int mg_standin_init(PyObject *module) {
   if (standin_find_functorch_key()) return -1;
   void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
   standin_inference_on = (bool (*)(void))dlsym(c10 ? c10 : RTLD_DEFAULT, "_ZN3c1013InferenceMode10is_enabledEv");
-  if (mg_torchobj_init() || mg_dispatch_init() || mg_torchfn_init() || standin_make_type() || mg_subclass_init()) return -1;
+  if (mg_torchobj_init() || mg_dispatch_init() || mg_torchfn_init() || standin_make_type() || mg_subclass_init() || mg_wrapper_init()) return -1;
   return PyModule_AddFunctions(module, mg_tensor_methods);
 }
 
@@ -286,13 +287,20 @@ int mg_standin_add_tangent(MgCapture *cap, ValRef val) {
   return 0;
 }
 
+ValRef mg_standin_outer_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
+  ValRef val = mg_graph_val(cap->rec->g, DT_f32, 0);
+  if (!val || standin_grow_inputs(cap) || !mg_graph_input(cap->rec->g, val)) return PyErr_NoMemory(), 0;
+  cap->input[cap->ninput++] = (MgCapInput){.real = tensor, .src = src, .val = val, .outer = true};
+  return val;
+}
+
 /* Arrays over one memory begin where they please, and so do tensors made of them: what overlaps has one storage. */
 static void standin_join_storage(const MgCapture *cap, PyObject *tensor, MgVal *v) {
   uintptr_t lo, hi, lo2, hi2;
   if (!cap->arrays || !mg_facts_extent(tensor, &lo, &hi)) return;
   for (uint32_t i = 0; i < cap->ninput; i++) {
     const MgCapInput *in = &cap->input[i];
-    if (in->real && !in->scalar && mg_facts_extent(in->real, &lo2, &hi2) && lo < hi2 && lo2 < hi) v->storage = mg_val(cap->rec->g, in->val)->storage;
+    if (in->real && !in->scalar && !in->outer && mg_facts_extent(in->real, &lo2, &hi2) && lo < hi2 && lo2 < hi) v->storage = mg_val(cap->rec->g, in->val)->storage;
   }
 }
 
@@ -635,6 +643,7 @@ void mg_standin_end(MgRec *r) {
   cap->begun = false;
   PyErr_Fetch(&t, &v, &tb);
   mg_state_function(cap->function_state);
+  if (cap->wrappers) PyList_SetSlice(cap->wrappers, 0, PyList_GET_SIZE(cap->wrappers), NULL);
   standin_pop_modes(cap);
   mg_dispatch_mode_end(cap->mode);
   mg_fx_end(cap);
@@ -699,6 +708,8 @@ void mg_standin_free(MgRec *r) {
   Py_XDECREF(cap->autocast);
   Py_XDECREF(cap->fmodes);
   Py_XDECREF(cap->classes);
+  Py_XDECREF(cap->wrappers);
+  mg_map_free(&cap->wrapper_val);
   mg_map_free(&cap->pinned);
   mg_map_free(&cap->base);
   free(cap->input);

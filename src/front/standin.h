@@ -15,6 +15,7 @@ typedef struct MgCapInput { /* one older tensor that the recording met */
   bool pinned;        /* a constant kept alive by the entry */
   bool scalar;        /* a float: src gives the number, real is a tensor of it (strong) */
   bool array;         /* a NumPy array: src gives it, real is a tensor over its memory (strong) */
+  bool outer;         /* a tensor that wraps others: has no memory of its own */
   bool nonleaf;       /* it has a gradient graph from outside */
   bool grad_known;    /* the stand-in's `.grad` is what the program sees (backward.c) */
   PyObject *grad0;    /* borrowed: that `.grad` at entry; NULL when it was assigned unread */
@@ -50,6 +51,10 @@ struct MgCapture {
   bool fmodes_known;        /* it is complete: mg_standin_end restores them */
   PyObject *autocast;       /* autocast state at begin, see standin_save_autocast */
   PyObject *classes;        /* dict: class of the program -> class of its stand-ins (subclass.c); NULL at first */
+  PyObject *wrappers;       /* list: tensors that wrap others, as the recording sees them (wrapper.c); NULL: none */
+  MgMap wrapper_val;        /* such a tensor -> the value that stands for it in the torch-level graph */
+  int glue;                 /* a class's own flatten, unflatten or dispatch runs: the storage of a stand-in is only handed on */
+  bool own_function;        /* some of them have a __torch_function__: what it does is in the graph */
   PyTypeObject *next_type;  /* borrowed: the class of the next stand-in; NULL: the usual one */
   int inside;               /* the dispatch handler runs: what it calls is none of the program's calls */
   int32_t function_state;   /* torch_function enabled or disabled at begin */
@@ -83,6 +88,8 @@ int mg_standin_init(PyObject *module);
 PyObject *mg_standin_new(MgCapture *cap, ValRef val);
 /* The graph value of a real tensor met as an argument: a constant that the entry keeps alive.  0 with an exception. */
 ValRef mg_standin_pin(MgCapture *cap, PyObject *tensor);
+/* Makes a tensor that wraps others a graph input, which only the torch-level graph can read: its value; 0 with an exception. */
+ValRef mg_standin_outer_input(MgCapture *cap, PyObject *tensor, SrcRef src);
 /* Appends a gradient of a result to the graph's inputs: no tensor of the recording.  -1 with an exception. */
 int mg_standin_add_tangent(MgCapture *cap, ValRef val);
 /* Turns autocast off until mg_standin_end restores it.  -1 with an exception. */
@@ -105,6 +112,9 @@ int mg_dispatch_init(void);
 PyObject *mg_dispatch_mode_new(MgCapture *cap); /* an instance of the C mode type */
 void mg_dispatch_mode_end(PyObject *mode);      /* detaches it from the capture */
 extern PyObject *mg_dispatch_push, *mg_dispatch_pop; /* torch's functions for the mode stack */
+
+/* f(*args, **kwargs) with the mode on, from inside of its handler. */
+PyObject *mg_dispatch_with_mode(MgCapture *cap, PyObject *f, PyObject *args, PyObject *kwargs);
 
 struct MgFrontOp;
 /* Appends a call of an op of ours whose results are n tensors like these values, each in memory of its own: a list of them. */

@@ -35,6 +35,8 @@ static PyObject *standin_tolist(PyObject *self, PyObject *unused) { return mg_sy
 static PyMethodDef standin_tolist_def = {"tolist", standin_tolist, METH_NOARGS, NULL};
 static PyMethodDef standin_known_tolist_def = {"tolist", standin_known_tolist, METH_NOARGS, NULL};
 
+static PyObject *standin_base_get(PyObject *self, const char *name);
+
 static PyObject *standin_break_get(PyObject *self, void *name) {
   char what[64];
   MgStandInfo *info = mg_standin_info(self);
@@ -43,6 +45,7 @@ static PyObject *standin_break_get(PyObject *self, void *name) {
     if (real) return PyCFunction_New(&standin_known_tolist_def, real);
     if (mg_symvalue_can(info->cap, self)) return PyCFunction_New(&standin_tolist_def, self);
   }
+  if (info && info->cap && info->cap->glue && !strcmp(name, "untyped_storage")) return standin_base_get(self, name);
   snprintf(what, sizeof what, "Tensor.%s", (const char *)name);
   return standin_break(self, BK_data_dependent, what);
 }

@@ -9,6 +9,8 @@
 #include "front/hook.h"
 #include "front/names.h"
 #include "front/record_obj.h"
+#include "front/state.h"
+#include "front/wrapper.h"
 
 typedef struct SubclassFunction { /* `__torch_function__` of a stand-in class */
   PyObject_HEAD
@@ -167,10 +169,13 @@ PyTypeObject *mg_subclass_type(MgCapture *cap, PyTypeObject *c) {
   return rc ? NULL : (PyTypeObject *)t;
 }
 
-bool mg_subclass_among(PyObject *types) {
+bool mg_subclass_among(const MgCapture *cap, PyObject *types) {
+  enum { ENABLED = 0 };
+  if (mg_state_function(-1) != ENABLED) return false;
   for (Py_ssize_t i = 0; PyTuple_Check(types) && i < PyTuple_GET_SIZE(types); i++) {
-    PyObject *t = PyTuple_GET_ITEM(types, i);
-    if (PyType_Check(t) && ((PyTypeObject *)t)->tp_base == mg_standin_type) return true;
+    PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(types, i);
+    if (!PyType_Check(t) || _PyType_Lookup(t, subclass_name) == subclass_disabled) continue; /* getters name every class */
+    if (t->tp_base == mg_standin_type || (cap->wrappers && mg_wrapper_class(t))) return true;
   }
   return false;
 }

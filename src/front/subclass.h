@@ -20,5 +20,5 @@ PyObject *mg_subclass_cast(PyObject *standin, PyTypeObject *c, bool detach);
 /* On results of a graph: t becomes an instance of class c, or, shared with others, gets an alias that is one.  Steals t. */
 PyObject *mg_subclass_dress(PyObject *t, PyTypeObject *c, bool shared);
 /* Are the classes of the program asked in a call of func with these types?  Then the torch-level graph waits for what they do. */
-bool mg_subclass_among(PyObject *types);
+bool mg_subclass_among(const MgCapture *cap, PyObject *types);
 #endif

@@ -5,6 +5,7 @@
 #include "front/record_obj.h"
 #include "front/state.h"
 #include "front/subclass.h"
+#include "front/wrapper.h"
 
 /* Does the class of x want to be asked about torch's functions now? Its answer's callable: new; NULL without exception: no. */
 static PyObject *class_asks(PyObject *x) {
@@ -67,10 +68,22 @@ static PyObject *class_make(const MgCall *c) {
   return r;
 }
 
+static PyObject *class_wrap(const MgCall *c) {
+  PyObject *args = PyTuple_New(c->npos), *kw = PyDict_New(), *r = NULL;
+  for (Py_ssize_t i = 0; args && i < c->npos; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(c->arg[i]));
+  for (Py_ssize_t i = c->npos; kw && i < c->n; i++)
+    if (PyDict_SetItem(kw, PyTuple_GET_ITEM(c->kwnames, i - c->npos), c->arg[i])) Py_CLEAR(kw);
+  if (args && kw) r = mg_wrapper_new((PyTypeObject *)c->f, args, kw);
+  Py_XDECREF(kw);
+  Py_XDECREF(args);
+  return r;
+}
+
 PyObject *mg_call_tensor_class(const MgCall *c) {
   PyTypeObject *t = (PyTypeObject *)c->f;
   PyObject *make = mg_rec_lookup_special(t, mg_names.new);
   bool python = make && (Py_TYPE(make) == &PyStaticMethod_Type || Py_TYPE(make) == &PyFunction_Type);
+  if (mg_wrapper_class(t)) return class_wrap(c);
   if (!mg_subclass_known(t)) return mg_call_unknown(c);
   PyObject *r = python ? mg_call_plain(c) : class_make(c);
   if (!r || mg_standin_is(r)) return r;

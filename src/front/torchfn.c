@@ -19,7 +19,7 @@ static PyObject *torchfn_handle(PyObject *self, PyObject *const *a, Py_ssize_t n
   PyObject *args = a[2], *kwargs = n > 3 && PyDict_Check(a[3]) ? a[3] : NULL;
   /* Nothing is recorded for calls of ours, after a break, or after the end. */
   if (!cap || cap->quiet || cap->rec->abort) return PyObject_Call(a[0], args, kwargs);
-  if (mg_subclass_among(a[1])) return Py_NewRef(Py_NotImplemented); /* the program's class is asked next, and calls again */
+  if (mg_subclass_among(cap, a[1])) return Py_NewRef(Py_NotImplemented); /* the program's class is asked next, and calls again */
   if (mg_state_functorch()) mg_fx_use_aten(cap); /* the calls see wrappers, not the graph's tensors */
   MgFxCall c;
   MgPause pause = mg_rec_pause();

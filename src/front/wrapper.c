@@ -1,0 +1,312 @@
+/* See the header. */
+#include "front/wrapper.h"
+#include "front/fmodes.h"
+#include "front/fx.h"
+#include "front/guard.h"
+#include "front/hook.h"
+#include "front/record_obj.h"
+#include "front/source.h"
+#include <string.h>
+
+static PyObject *wrapper_dispatch_name, *wrapper_flatten, *wrapper_unflatten, *wrapper_compare, *wrapper_function, *wrapper_no_function;
+
+int mg_wrapper_init(void) {
+  wrapper_dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
+  wrapper_flatten = PyUnicode_InternFromString("__tensor_flatten__");
+  wrapper_unflatten = PyUnicode_InternFromString("__tensor_unflatten__");
+  wrapper_compare = PyUnicode_InternFromString("__metadata_guard__");
+  wrapper_function = PyUnicode_InternFromString("__torch_function__");
+  PyObject *c = mg_import("torch._C");
+  wrapper_no_function = c ? PyObject_GetAttrString(c, "_disabled_torch_function_impl") : NULL;
+  Py_XDECREF(c);
+  return wrapper_dispatch_name && wrapper_flatten && wrapper_unflatten && wrapper_compare && wrapper_function && wrapper_no_function ? 0 : -1;
+}
+
+bool mg_wrapper_class(PyTypeObject *t) {
+  if (t == mg_tensor_type || t == mg_parameter_type || t == mg_standin_type || t->tp_base == mg_standin_type) return false;
+  return PyType_IsSubtype(t, mg_tensor_type) && _PyType_Lookup(t, wrapper_flatten) && _PyType_Lookup(t, wrapper_unflatten) &&
+         _PyType_Lookup(t, wrapper_dispatch_name) != _PyType_Lookup(mg_tensor_type, wrapper_dispatch_name);
+}
+
+static PyObject *wrapper_dict(PyObject *o) {
+  PyObject **d = _PyObject_GetDictPtr(o);
+  return d ? *d : NULL;
+}
+
+bool mg_wrapper_made(PyObject *o) {
+  PyObject *d = wrapper_dict(o), *k, *v;
+  Py_ssize_t pos = 0;
+  while (d && PyDict_Next(d, &pos, &k, &v))
+    if (mg_standin_is(v) || (v != o && PyObject_TypeCheck(v, mg_tensor_type) && mg_wrapper_class(Py_TYPE(v)) && mg_wrapper_made(v))) return true;
+  return false;
+}
+
+/* ---- glue: the class's own Python, unrecorded, without torch_function ---- */
+
+typedef struct Glue { MgPause pause; PyObject *off; } Glue;
+
+static bool wrapper_enter(Glue *g) {
+  if (mg_rec && mg_rec->cap) mg_rec->cap->glue++;
+  g->off = mg_fmodes_off();
+  g->pause = mg_rec_pause();
+  return g->off != NULL;
+}
+static PyObject *wrapper_leave(Glue *g, PyObject *r) {
+  mg_rec_resume(g->pause);
+  if (mg_rec && mg_rec->cap) mg_rec->cap->glue--;
+  if (g->off && mg_context_exit(g->off)) Py_CLEAR(r);
+  return r;
+}
+
+/* (names as a tuple, metadata); new. */
+static PyObject *wrapper_flat(PyObject *o) {
+  PyObject *r = PyObject_CallMethodNoArgs(o, wrapper_flatten), *names = NULL, *flat = NULL;
+  if (r && PyTuple_Check(r) && PyTuple_GET_SIZE(r) == 2) names = PySequence_Tuple(PyTuple_GET_ITEM(r, 0));
+  else if (r) PyErr_SetString(PyExc_TypeError, "__tensor_flatten__ gives names and metadata");
+  if (names) flat = PyTuple_Pack(2, names, PyTuple_GET_ITEM(r, 1));
+  Py_XDECREF(names);
+  Py_XDECREF(r);
+  return flat;
+}
+
+/* o.size() or o.stride() with None for what is no plain number: new. */
+static PyObject *wrapper_sizes(PyObject *o, const char *method) {
+  PyObject *s = PyObject_CallMethod(o, method, NULL), *t = s ? PySequence_List(s) : NULL, *r;
+  for (Py_ssize_t i = 0; t && i < PyList_GET_SIZE(t); i++)
+    if (!PyLong_CheckExact(PyList_GET_ITEM(t, i))) PyList_SetItem(t, i, Py_NewRef(Py_None));
+  r = t ? PyList_AsTuple(t) : NULL;
+  Py_XDECREF(t);
+  Py_XDECREF(s);
+  return r;
+}
+
+static bool wrapper_sized(PyObject *o, const char *method, PyObject *want) {
+  PyObject *now = wrapper_sizes(o, method);
+  int same = now ? PyObject_RichCompareBool(now, want, Py_EQ) : 0;
+  Py_XDECREF(now);
+  return same > 0;
+}
+
+bool mg_wrapper_holds(PyObject *o, PyObject *want) {
+  PyObject *flat = wrapper_flat(o), *was = PyTuple_GET_ITEM(want, 1), *ask = PyTuple_GET_ITEM(want, 2), *r = NULL;
+  int same = flat ? PyObject_RichCompareBool(PyTuple_GET_ITEM(flat, 0), PyTuple_GET_ITEM(want, 0), Py_EQ) : 0;
+  if (same > 0 && ask == Py_None) same = PyObject_RichCompareBool(PyTuple_GET_ITEM(flat, 1), was, Py_EQ);
+  else if (same > 0) same = (r = PyObject_CallFunctionObjArgs(ask, was, PyTuple_GET_ITEM(flat, 1), NULL)) ? PyObject_IsTrue(r) : 0;
+  Py_XDECREF(r);
+  Py_XDECREF(flat);
+  if (same > 0) same = wrapper_sized(o, "size", PyTuple_GET_ITEM(want, 3)) && wrapper_sized(o, "stride", PyTuple_GET_ITEM(want, 4));
+  PyErr_Clear();
+  return same > 0;
+}
+
+/* ---- values of the torch-level graph ---- */
+
+static ValRef wrapper_remember(MgCapture *cap, PyObject *o, ValRef val) {
+  if (!val || mg_map_putp(&cap->wrapper_val, o, val)) return PyErr_NoMemory(), 0;
+  return PyList_Append(cap->wrappers, o) ? 0 : val; /* kept: its address is its name */
+}
+
+ValRef mg_wrapper_val(MgCapture *cap, PyObject *o) {
+  uint32_t known = mg_map_getp(&cap->wrapper_val, o);
+  return known != MG_MAP_NONE ? known : wrapper_remember(cap, o, mg_graph_val(cap->rec->g, DT_f32, 0));
+}
+
+/* ---- older ones ---- */
+
+static PyObject *wrapper_ask(PyObject *v, PyObject *name) {
+  Glue glue;
+  return wrapper_leave(&glue, wrapper_enter(&glue) ? PyObject_GetAttr(v, name) : NULL);
+}
+
+/* What the recording sees of the inner tensors, by name: new. */
+static PyObject *wrapper_inner(PyObject *v, SrcRef src, PyObject *names) {
+  MgGuards *g = mg_rec->guards;
+  PyObject *d = wrapper_dict(v), *inner = PyDict_New();
+  SrcRef ds = mg_source(g, SRC_instdict, src, 0, NULL);
+  for (Py_ssize_t i = 0; inner && i < PyTuple_GET_SIZE(names); i++) {
+    PyObject *name = PyTuple_GET_ITEM(names, i), *x = d ? Py_XNewRef(PyDict_GetItemWithError(d, name)) : NULL, *w = NULL;
+    if (x) w = mg_wrap(x, mg_source(g, SRC_key, ds, 0, name));
+    else if (!PyErr_Occurred() && (x = wrapper_ask(v, name))) { /* a property */
+      if (Py_REFCNT(x) > 1) w = mg_wrap(x, mg_source(g, SRC_attr, src, 0, name));
+      else mg_rec_break(BK_tensor_kind, "a %s that makes its inner tensors when it is asked", Py_TYPE(v)->tp_name);
+    }
+    if (!w || PyDict_SetItem(inner, name, w)) Py_CLEAR(inner);
+    Py_XDECREF(w);
+    Py_XDECREF(x);
+  }
+  return inner;
+}
+
+/* The instance that the recording sees: new. */
+static PyObject *wrapper_rebuild(PyObject *v, PyObject *inner, PyObject *context) {
+  Glue glue;
+  bool ok = wrapper_enter(&glue);
+  PyObject *size = ok ? PyObject_CallMethod(v, "size", NULL) : NULL, *stride = size ? PyObject_CallMethod(v, "stride", NULL) : NULL;
+  PyObject *make = stride ? PyObject_GetAttr((PyObject *)Py_TYPE(v), wrapper_unflatten) : NULL, *w = NULL;
+  PyObject *want = make ? PyObject_GetAttrString(v, "requires_grad") : NULL, *have = NULL;
+  if (want) w = PyObject_CallFunctionObjArgs(make, inner, context, size, stride, NULL);
+  if (w) have = PyObject_GetAttrString(w, "requires_grad");
+  if (w && (!have || (have != want && PyObject_SetAttrString(w, "requires_grad", want)))) Py_CLEAR(w);
+  Py_XDECREF(have);
+  Py_XDECREF(want);
+  Py_XDECREF(make);
+  Py_XDECREF(stride);
+  Py_XDECREF(size);
+  return wrapper_leave(&glue, w);
+}
+
+/* Marks that torch hangs on tensors (_is_param), and other constants. */
+static int wrapper_copy_marks(PyObject *v, PyObject *w, SrcRef src) {
+  PyObject *from = wrapper_dict(v), *to = wrapper_dict(w), *k, *x;
+  SrcRef ds = mg_source(mg_rec->guards, SRC_instdict, src, 0, NULL);
+  Py_ssize_t pos = 0;
+  while (from && to && PyDict_Next(from, &pos, &k, &x)) {
+    if (!PyUnicode_Check(k) || PyDict_Contains(to, k) || !mg_guard_is_const(x)) continue;
+    mg_guard_add(mg_rec->guards, GK_equal, mg_source(mg_rec->guards, SRC_key, ds, 0, k), x, 0);
+    if (PyDict_SetItem(to, k, x)) return -1;
+  }
+  return 0;
+}
+
+static int wrapper_guard(PyObject *v, SrcRef src, PyObject *flat) {
+  PyObject *compare = _PyType_Lookup(Py_TYPE(v), wrapper_compare), *f = NULL, *want = NULL;
+  if (compare && !(f = PyObject_GetAttr((PyObject *)Py_TYPE(v), wrapper_compare))) return -1;
+  Glue glue;
+  PyObject *size = wrapper_enter(&glue) ? wrapper_sizes(v, "size") : NULL, *stride = size ? wrapper_sizes(v, "stride") : NULL;
+  stride = wrapper_leave(&glue, stride);
+  if (stride) want = PyTuple_Pack(5, PyTuple_GET_ITEM(flat, 0), PyTuple_GET_ITEM(flat, 1), f ? f : Py_None, size, stride);
+  if (want) mg_guard_add(mg_rec->guards, GK_flat, src, want, 0);
+  Py_XDECREF(size);
+  Py_XDECREF(stride);
+  Py_XDECREF(want);
+  Py_XDECREF(f);
+  return want ? 0 : -1;
+}
+
+PyObject *mg_wrapper_wrap(PyObject *v, SrcRef src) {
+  MgRec *r = mg_rec;
+  MgCapture *cap = r->cap;
+  Glue glue;
+  if (!r->want_fx) { /* once more, with one */
+    r->need_fx = r->again = true;
+    return mg_rec_break(BK_tensor_kind, "a %s", Py_TYPE(v)->tp_name);
+  }
+  if (!cap->wrappers && !(cap->wrappers = PyList_New(0))) return NULL;
+  if (!src) src = mg_source(r->guards, SRC_pinned, 0, 0, v);
+  mg_guard_tensor(r->guards, src, v);
+  mg_guard_type(r->guards, Py_TYPE(v));
+  PyObject *flat = wrapper_leave(&glue, wrapper_enter(&glue) ? wrapper_flat(v) : NULL), *inner = NULL, *w = NULL;
+  if (flat && !wrapper_guard(v, src, flat)) inner = wrapper_inner(v, src, PyTuple_GET_ITEM(flat, 0));
+  if (inner) w = wrapper_rebuild(v, inner, PyTuple_GET_ITEM(flat, 1));
+  if (w && Py_TYPE(w) != Py_TYPE(v)) {
+    mg_rec_break(BK_tensor_kind, "a %s that is made anew as a %s", Py_TYPE(v)->tp_name, Py_TYPE(w)->tp_name);
+    Py_CLEAR(w);
+  }
+  if (w && wrapper_copy_marks(v, w, src)) Py_CLEAR(w);
+  if (w && _PyType_Lookup(Py_TYPE(v), wrapper_function) != wrapper_no_function) cap->own_function = true;
+  if (w && (mg_older_add(v, w, src, OLDER_object) || !wrapper_remember(cap, w, mg_standin_outer_input(cap, v, src)))) Py_CLEAR(w);
+  Py_XDECREF(inner);
+  Py_XDECREF(flat);
+  return w;
+}
+
+/* ---- ops ---- */
+
+bool mg_wrapper_dispatch(MgCapture *cap, PyObject *const *a, PyObject *kwargs, PyObject **res) {
+  PyObject *types = PyList_New(0), *all = NULL, *kw = NULL;
+  *res = NULL;
+  for (Py_ssize_t i = 0; types && PyTuple_Check(a[1]) && i < PyTuple_GET_SIZE(a[1]); i++) {
+    PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(a[1], i);
+    if (t == mg_standin_type || t->tp_base == mg_standin_type) continue;
+    if (!mg_wrapper_class(t)) mg_rec_break(BK_tensor_kind, "a %s", t->tp_name);
+    if (cap->rec->abort || PyList_Append(types, (PyObject *)t)) Py_CLEAR(types);
+  }
+  Py_ssize_t n = types ? PyList_GET_SIZE(types) : 1;
+  if (types && n) all = PyList_AsTuple(types);
+  if (all) kw = kwargs ? Py_NewRef(kwargs) : PyDict_New();
+  for (Py_ssize_t i = 0; kw && !*res && !PyErr_Occurred() && i < n; i++) {
+    PyObject *f = PyObject_GetAttr(PyTuple_GET_ITEM(all, i), wrapper_dispatch_name), *args = f ? PyTuple_Pack(4, a[0], all, a[2], kw) : NULL;
+    cap->glue++;
+    if (args) *res = mg_dispatch_with_mode(cap, f, args, NULL);
+    cap->glue--;
+    if (*res == Py_NotImplemented) Py_CLEAR(*res);
+    Py_XDECREF(args);
+    Py_XDECREF(f);
+  }
+  if (kw && !*res && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "no implementation found for %R on types that are subclasses of torch.Tensor", a[0]);
+  Py_XDECREF(kw);
+  Py_XDECREF(all);
+  Py_XDECREF(types);
+  return n > 0;
+}
+
+PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs) {
+  MgRec *rec = mg_rec;
+  MgCapture *cap = rec->cap;
+  MgFxCall c;
+  Glue glue;
+  if (!rec->want_fx) {
+    rec->need_fx = rec->again = true;
+    return mg_rec_break(BK_tensor_kind, "a %s", t->tp_name);
+  }
+  if (!cap->wrappers && !(cap->wrappers = PyList_New(0))) return NULL;
+  MgPause pause = mg_rec_pause();
+  int rc = mg_fx_before(cap, args, kwargs, &c);
+  mg_rec_resume(pause);
+  if (rc) return NULL;
+  PyObject *r = wrapper_leave(&glue, wrapper_enter(&glue) ? PyObject_Call((PyObject *)t, args, kwargs) : NULL);
+  if (r && (Py_TYPE(r) != t || !mg_wrapper_made(r))) {
+    Py_CLEAR(r);
+    mg_rec_break(BK_tensor_kind, "a %s", t->tp_name);
+  }
+  pause = mg_rec_pause();
+  if (r && mg_fx_after(cap, (PyObject *)t, args, kwargs, &c, r)) Py_CLEAR(r);
+  mg_rec_resume(pause);
+  mg_fx_drop(&c);
+  if (r && _PyType_Lookup(t, wrapper_function) != wrapper_no_function) cap->own_function = true;
+  return r;
+}
+
+/* ---- attributes ---- */
+
+/* An attribute of the instance itself: new; NULL without exception: it has none of that name. */
+static PyObject *wrapper_own(PyObject *o, PyObject *name) {
+  MgOlder *e = mg_older(o);
+  PyObject *d = wrapper_dict(o), *v = d ? PyDict_GetItemWithError(d, name) : NULL, *pair;
+  if (!v) return e && !PyErr_Occurred() ? mg_older_attr(o, name) : NULL;
+  Py_INCREF(v);
+  if (!(mg_standin_is(v) || mg_wrapper_is(v))) return v;
+  MgPause pause = mg_rec_pause();
+  mg_rec = pause.rec;
+  pair = PyTuple_Pack(2, o, name);
+  if (!pair || mg_fx_attr(pause.rec->cap, pair, v)) Py_CLEAR(v);
+  Py_XDECREF(pair);
+  mg_rec_resume(pause);
+  return v;
+}
+
+PyObject *mg_wrapper_getattr(PyObject *o, PyObject *name) {
+  PyTypeObject *t = Py_TYPE(o);
+  PyObject *d = mg_rec_lookup_special(t, name), *v;
+  bool own = d && d != _PyType_Lookup(mg_tensor_type, name);
+  descrgetfunc get = d ? Py_TYPE(d)->tp_descr_get : NULL;
+  if (!own && d && (name == mg_names.grad || PyUnicode_CompareWithASCIIString(name, "_grad") == 0) && mg_older(o))
+    return mg_rec_break(BK_tensor_kind, "grad of a %s", t->tp_name);
+  if (name == mg_names.class_) return Py_NewRef((PyObject *)t);
+  if (name == mg_names.dict) return mg_rec_break(BK_tensor_kind, "the dict of a %s", t->tp_name);
+  if (own && get && Py_TYPE(d)->tp_descr_set) return get(d, o, (PyObject *)t);
+  if (!d || !Py_TYPE(d)->tp_descr_set) {
+    v = wrapper_own(o, name);
+    if (v || PyErr_Occurred()) return v;
+  }
+  if (!own) return PyObject_GetAttr(o, name);
+  if (!get) return mg_wrap(d, 0);
+  return get(d, o, (PyObject *)t);
+}
+
+int mg_wrapper_setattr(PyObject *o, PyObject *name) {
+  PyObject *d = wrapper_dict(o);
+  if (mg_older(o) && !(d && PyDict_Contains(d, name)) && !_PyType_Lookup(Py_TYPE(o), name)) return 0;
+  mg_rec_break(BK_tensor_kind, "a write to an attribute of a %s", Py_TYPE(o)->tp_name);
+  return -1;
+}

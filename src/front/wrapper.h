@@ -1,0 +1,29 @@
+/* Tensors that wrap others: classes with a __torch_dispatch__ of their own and __tensor_flatten__/__tensor_unflatten__.
+ * What the recording sees of one is another instance of the class, made of stand-ins of its inner tensors.  Its __torch_dispatch__
+ * runs while recording, which tells what comes out of an op; the torch-level graph has the op itself, between the outer tensors, and
+ * runs it with the program's own: autograd included.  Segments with such tensors therefore always have a torch-level graph. */
+#ifndef MG_FRONT_WRAPPER_H
+#define MG_FRONT_WRAPPER_H
+#include "front/identity.h"
+#include "front/standin.h"
+
+int mg_wrapper_init(void);
+bool mg_wrapper_class(PyTypeObject *t);   /* such a class? */
+/* Is o such a tensor, in a recording that knows of some? */
+static inline bool mg_wrapper_is(PyObject *o) {
+  return mg_rec && mg_rec->cap && mg_rec->cap->wrappers && PyObject_TypeCheck(o, mg_tensor_type) && !mg_standin_is(o) && mg_wrapper_class(Py_TYPE(o));
+}
+bool mg_wrapper_made(PyObject *o);        /* by the recording: of stand-ins */
+PyObject *mg_wrapper_wrap(PyObject *v, SrcRef src); /* what the recording sees of an older one; NULL with a break */
+/* The value that stands for one in the torch-level graph; 0 with an exception. */
+ValRef mg_wrapper_val(MgCapture *cap, PyObject *o);
+/* Does a dispatched call have such arguments?  Their class then does it; *res NULL with an exception. */
+bool mg_wrapper_dispatch(MgCapture *cap, PyObject *const *a, PyObject *kwargs, PyObject **res);
+PyObject *mg_wrapper_getattr(PyObject *o, PyObject *name);
+int mg_wrapper_setattr(PyObject *o, PyObject *name);  /* -1 with a break, 0: like any other object */
+/* Class(*args, **kwargs): one call in the torch-level graph. */
+PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs);
+/* The guard's check: (names, metadata, function that compares metadata or None, sizes, strides) as the tensor says now?  A size that
+ * is no plain number (of a jagged dimension) is None, and any will do. */
+bool mg_wrapper_holds(PyObject *o, PyObject *want);
+#endif

@@ -1,0 +1,234 @@
+"""Tensors that wrap others (__torch_dispatch__ with __tensor_flatten__): as inputs, parameters and results, made inside, their inner
+tensors and attributes, guards, gradients, jagged tensors; dispatch modes."""
+
+import magneto
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
+from torch.utils._pytree import tree_map
+
+BACKENDS = [None, "eager", "aot_eager"]
+
+
+class Pair(torch.Tensor):
+    """Every op is done on both halves; `bias` is added to the second half of products."""
+
+    @staticmethod
+    def __new__(cls, p, q, bias=0, requires_grad=False):
+        return torch.Tensor._make_wrapper_subclass(cls, p.shape, strides=p.stride(), dtype=p.dtype, device=p.device, requires_grad=requires_grad)
+
+    def __init__(self, p, q, bias=0, requires_grad=False):
+        self.p, self.q, self.bias = p, q, bias
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def __repr__(self):
+        return f"Pair({self.bias})"
+
+    def __tensor_flatten__(self):
+        return ["p", "q"], {"bias": self.bias}
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, size, stride):
+        return Pair(inner["p"], inner["q"], context["bias"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        kwargs, bias = kwargs or {}, max((a.bias for a in args if isinstance(a, cls)), default=0)
+
+        def half(name):
+            pick = lambda x: getattr(x, name) if isinstance(x, cls) else x
+            return func(*tree_map(pick, args), **tree_map(pick, kwargs))
+
+        p, q = half("p"), half("q")
+        out = cls(p, q + bias if func is torch.ops.aten.mul.Tensor else q, bias) if isinstance(p, torch.Tensor) else p
+        return return_and_correct_aliasing(func, args, kwargs, out)
+
+    def halves(self):
+        return self.p - self.q
+
+
+class Quantized(torch.Tensor):
+    """An int8 weight with a scale: matrix products give plain tensors."""
+
+    @staticmethod
+    def __new__(cls, data, scale):
+        return torch.Tensor._make_wrapper_subclass(cls, data.shape, dtype=scale.dtype, requires_grad=False)
+
+    def __init__(self, data, scale):
+        self.data8, self.scale = data, scale
+
+    def __tensor_flatten__(self):
+        return ["data8", "scale"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, size, stride):
+        return Quantized(inner["data8"], inner["scale"])
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is torch.nn.functional.linear:
+            x, w = args[0], args[1]
+            return torch.nn.functional.linear(x, w.data8.to(x.dtype) * w.scale, *args[2:])
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.detach.default:
+            return cls(args[0].data8, args[0].scale)
+        raise NotImplementedError(func)
+
+
+def pair(bias=0, grad=False, n=4):
+    return Pair(torch.arange(float(n)), torch.ones(n) * 2, bias, requires_grad=grad)
+
+
+def parts(x):
+    return [x.p, x.q, x.bias] if isinstance(x, Pair) else []
+
+
+def same(a, b):
+    assert type(a) is type(b)
+    if isinstance(a, (tuple, list)):
+        assert len(a) == len(b)
+        for i, j in zip(a, b):
+            same(i, j)
+    elif isinstance(a, Pair):
+        assert a.shape == b.shape and a.stride() == b.stride() and a.requires_grad == b.requires_grad
+        same(parts(a), parts(b))
+    elif isinstance(a, torch.Tensor):
+        torch.testing.assert_close(a, b)
+        assert a.requires_grad == b.requires_grad
+    else:
+        assert a == b
+
+
+def ops(x):
+    return torch.sin(x) + 1, x * x, x.view(2, 2), torch.cat([x, x]), x.sum()
+
+
+def members(x):
+    y = x * 2
+    return x.p * 2, y.q + y.p, y.halves(), x.bias, x.shape, type(x), isinstance(y, Pair), x.requires_grad
+
+
+def made(x):
+    z = Pair(x.p * 3, x.q, bias=2)
+    return z, z + x, z.halves()
+
+
+def written(x):
+    x.add_(1)
+    x.mul_(2)
+    return x, x + 1
+
+
+def with_plain(x):
+    return x * torch.ones(4) + torch.arange(4.0), torch.ones(4) * 2
+
+
+def broken(x):
+    y = torch.sin(x)
+    magneto.graph_break()
+    return y + x
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("fn", [ops, members, made, written, with_plain, broken])
+def test_results(fn, grad, backend):
+    if grad and fn in (written, made) or (backend == "aot_eager" and fn is made):
+        return
+    opt = magneto.compile(fn, fullgraph=fn is not broken, **({"backend": backend} if backend else {}))
+    for bias in (0, 0, 3):
+        x, y = pair(bias, grad), pair(bias, grad)
+        got, want = opt(x), fn(y)
+        same(got, want)
+        same(x, y)
+        if not grad or (fn is ops and backend == "aot_eager"):
+            continue
+        for r, leaf in ((got, x), (want, y)):
+            tracked = [t.sum() for t in (r if isinstance(r, tuple) else [r]) if isinstance(t, Pair) and t.requires_grad]
+            for t in tracked:
+                t.backward(retain_graph=True)
+        same(x.grad, y.grad)
+
+
+def test_guards():
+    calls = []
+
+    def backend(gm, example):
+        calls.append(gm)
+        return gm
+
+    def fn(x):
+        return x * x.bias
+
+    opt = magneto.compile(fn, backend=backend)
+    for x in (pair(1), pair(1), pair(2), pair(2), pair(2, n=5), pair(1, grad=True), Pair(torch.ones(4, dtype=torch.float64), torch.ones(4, dtype=torch.float64), 1)):
+        same(opt(x), fn(x))
+    assert len(calls) == 5
+    same(opt(torch.nn.Parameter(pair(1, grad=True)).detach()), fn(pair(1)))
+
+
+def test_weights():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    for m in (net[0], net[2]):
+        m.weight = torch.nn.Parameter(Quantized((m.weight * 50).to(torch.int8), torch.tensor(0.02)), requires_grad=False)
+    x = torch.randn(5, 4)
+    opt = magneto.compile(net, fullgraph=True)
+    for _ in range(2):
+        same(opt(x), net(x))
+    net[0].weight.data8.add_(1)
+    same(opt(x), net(x))
+    net[0].weight = torch.nn.Parameter(Quantized(torch.ones(3, 4, dtype=torch.int8), torch.tensor(0.5)), requires_grad=False)
+    same(opt(x), net(x))
+
+
+def test_jagged():
+    def fn(x):
+        return torch.sin(x) * 2 + x
+
+    opt = magneto.compile(fn)
+    for sizes in ([2, 3], [2, 3], [4, 1, 2]):
+        x = torch.nested.nested_tensor([torch.randn(n, 3) for n in sizes], layout=torch.jagged)
+        for _ in range(2):
+            got, want = opt(x), fn(x)
+            assert type(got) is type(want)
+            torch.testing.assert_close(got.values(), want.values())
+            torch.testing.assert_close(got.offsets(), want.offsets())
+
+
+class Counter(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_dispatch_modes():
+    def fn(x):
+        return torch.sin(x) + 1
+
+    def inside(x):
+        y = x * 2
+        with Counter() as c:
+            z = torch.sin(y) + 1
+        return z, c.seen
+
+    x, opt = torch.ones(3), magneto.compile(fn)
+    same(opt(x), fn(x))
+    for _ in range(2):
+        with Counter() as a:
+            got = opt(x)
+        with Counter() as b:
+            want = fn(x)
+        same(got, want)
+        assert a.seen == b.seen
+    opt = magneto.compile(inside)
+    for _ in range(2):
+        same(opt(x), inside(x))
