@@ -137,7 +137,8 @@ static uint32_t snap_standin(MgBuilder *b, PyObject *o) {
   uint32_t me = snap_output(b, mg_standin_val(o), SN_out);
   PyObject **d = _PyObject_GetDictPtr(o), *k, *v, *cls = mg_standin_class(o), *grad = mg_backward_assigned_grad(o);
   Py_ssize_t pos = 0;
-  if (me != SNAP_FAIL && cls != (PyObject *)mg_torch.tensor) me = snap_dress(b, me, cls);
+  bool plain = cls == (PyObject *)mg_torch.tensor && !(mg_rec->want_fx && mg_rec->cap->classes); /* a cast of an input is the input there */
+  if (me != SNAP_FAIL && !plain) me = snap_dress(b, me, cls);
   bool any = (d && *d) || grad, ok = me != SNAP_FAIL && (!any || mg_snap_memo(b, o, me));
   if (ok && grad) ok = !PyList_Append(b->keep, grad) && mg_snap_emit_over(b, SN_set_attr, mg_names.grad, me, &grad, 1) != SNAP_FAIL;
   Py_XDECREF(grad);

@@ -3,36 +3,15 @@
 #include "front/fmodes.h"
 #include "front/names.h"
 #include "front/record_obj.h"
-#include "front/state.h"
 #include "front/subclass.h"
 #include "front/wrapper.h"
-
-/* Does the class of x want to be asked about torch's functions now? Its answer's callable: new; NULL without exception: no. */
-static PyObject *class_asks(PyObject *x) {
-  enum { ENABLED = 0 };
-  if (Py_TYPE(x) == mg_standin_type || mg_state_function(-1) != ENABLED) return NULL;
-  PyObject *f = PyObject_GetAttrString(x, "__torch_function__");
-  if (f && PyCFunction_Check(f)) Py_CLEAR(f); /* the disabled one */
-  return f;
-}
 
 static bool class_is_tensors(PyObject *o) { return PyType_Check(o) && PyType_IsSubtype((PyTypeObject *)o, mg_tensor_type); }
 
 PyObject *mg_call_as_subclass(const MgCall *c) {
   PyObject *self = mg_policy_self(c->f), *x = self ? self : c->n ? c->arg[0] : NULL, *cls = c->n == 1 + !self ? c->arg[c->n - 1] : NULL;
   if (!x || !cls || c->kwnames || !mg_standin_is(x) || !class_is_tensors(cls)) return mg_call_unknown(c);
-  if (mg_fmodes_depth() > mg_rec->want_fx) return mg_rec_break(BK_op, "as_subclass under a torch_function mode");
-  PyObject *ask = class_asks(x), *r = NULL;
-  if (PyErr_Occurred()) return NULL;
-  if (!ask) return mg_subclass_cast(x, (PyTypeObject *)cls, false);
-  PyObject *func = PyObject_GetAttrString((PyObject *)mg_tensor_type, "as_subclass"), *types = PyTuple_Pack(1, mg_standin_class(x));
-  PyObject *args = PyTuple_Pack(2, x, cls);
-  if (func && types && args) r = PyObject_CallFunctionObjArgs(ask, func, types, args, NULL);
-  Py_XDECREF(args);
-  Py_XDECREF(types);
-  Py_XDECREF(func);
-  Py_DECREF(ask);
-  return r;
+  return mg_subclass_cast(x, (PyTypeObject *)cls, false); /* torch asks no __torch_function__ about this */
 }
 
 PyObject *mg_call_make_subclass(const MgCall *c) {

@@ -89,6 +89,10 @@ def casts(x):
     return x.as_subclass(Plain).times(), Plain(x) + 1, torch.Tensor.as_subclass(x, Doubles).sin(), x
 
 
+def casts_back(x):
+    return x.as_subclass(torch.Tensor) + 1, x.as_subclass(torch.Tensor), x.as_subclass(Off), torch.Tensor(x)
+
+
 def made(x):
     y = Made(x * 2, 3)
     return torch.Tensor._make_subclass(Off, x * 2) + 1, y, y * y.scale, Cast(x)
@@ -131,7 +135,7 @@ def same(a, b):
         assert a == b
 
 
-CASES = [(functions, Doubles), (members, Plain), (attributes, Plain), (casts, torch.Tensor), (made, torch.Tensor), (switched_off, Doubles),
+CASES = [(functions, Doubles), (members, Plain), (attributes, Plain), (casts, torch.Tensor), (casts_back, Plain), (casts_back, Doubles), (made, torch.Tensor), (switched_off, Doubles),
          (written, Plain), (written, Doubles), (hooks, Hooked)]
 
 
