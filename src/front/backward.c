@@ -2,6 +2,7 @@
  * Invariants: an older tensor's `.grad` is only ever changed by the snapshot; AccumulateGrad changes that of its stand-in.
  * Does not do: backward into a gradient graph that is older than the recording (a graph break). */
 #include "front/backward.h"
+#include "front/fmodes.h"
 #include "front/facts.h"
 #include "front/fx.h"
 #include "front/names.h"
@@ -47,17 +48,20 @@ static MgCapInput *backward_input(PyObject *standin) {
   return info && info->cap && info->input ? &info->cap->input[info->input - 1] : NULL;
 }
 
+/* Its class and the modes of the program do not see what is asked here. */
 static int backward_set(PyObject *standin, PyObject *grad) {
-  PyObject *d = PyObject_GetAttrString((PyObject *)mg_tensor_type, "grad");
-  PyObject *r = d ? PyObject_CallMethod(d, "__set__", "OO", standin, grad) : NULL;
+  PyObject *d = PyObject_GetAttrString((PyObject *)mg_tensor_type, "grad"), *off = d ? mg_fmodes_off() : NULL;
+  PyObject *r = off ? PyObject_CallMethod(d, "__set__", "OO", standin, grad) : NULL;
+  if (off && mg_context_exit(off)) Py_CLEAR(r);
   Py_XDECREF(d);
   Py_XDECREF(r);
   return r ? 0 : -1;
 }
 
 static PyObject *backward_get(PyObject *standin) {
-  PyObject *d = PyObject_GetAttrString((PyObject *)mg_tensor_type, "grad");
-  PyObject *r = d ? PyObject_CallMethod(d, "__get__", "OO", standin, mg_tensor_type) : NULL;
+  PyObject *d = PyObject_GetAttrString((PyObject *)mg_tensor_type, "grad"), *off = d ? mg_fmodes_off() : NULL;
+  PyObject *r = off ? PyObject_CallMethod(d, "__get__", "OO", standin, mg_tensor_type) : NULL;
+  if (off && mg_context_exit(off)) Py_CLEAR(r);
   Py_XDECREF(d);
   return r;
 }

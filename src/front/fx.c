@@ -423,7 +423,7 @@ static int fx_results(MgCapture *cap, PyObject *res, uint32_t number) {
 int mg_fx_attr(MgCapture *cap, PyObject *pair, PyObject *v) {
   if (cap->fx->incomplete || (mg_standin_is(v) ? mg_fx_of_val(cap, mg_standin_val(v)) : mg_fx_of_val(cap, mg_wrapper_val(cap, v)))) return 0;
   PyObject *args = fx_arg(cap, pair);
-  uint32_t number = args ? fx_node(cap, "call_function", fx_torch.getattr_, args, NULL) : 0;
+  uint32_t number = args ? mg_fx_node(cap, "call_function", mg_fx_torch.getattr_, args, NULL) : 0;
   Py_XDECREF(args);
   if (!number) return PyErr_Occurred() ? -1 : 0;
   return fx_results(cap, v, number);

@@ -213,16 +213,23 @@ PyObject *mg_wrapper_wrap(PyObject *v, SrcRef src) {
 /* ---- ops ---- */
 
 bool mg_wrapper_dispatch(MgCapture *cap, PyObject *const *a, PyObject *kwargs, PyObject **res) {
-  PyObject *types = PyList_New(0), *all = NULL, *kw = NULL;
+  PyObject *types, *all = NULL, *kw = NULL;
+  bool any = false;
   *res = NULL;
-  for (Py_ssize_t i = 0; types && PyTuple_Check(a[1]) && i < PyTuple_GET_SIZE(a[1]); i++) {
+  for (Py_ssize_t i = 0; PyTuple_Check(a[1]) && i < PyTuple_GET_SIZE(a[1]); i++) {
+    PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(a[1], i);
+    any |= t != mg_standin_type && t->tp_base != mg_standin_type;
+  }
+  if (!any) return false;
+  types = PyList_New(0);
+  for (Py_ssize_t i = 0; types && i < PyTuple_GET_SIZE(a[1]); i++) {
     PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(a[1], i);
     if (t == mg_standin_type || t->tp_base == mg_standin_type) continue;
     if (!mg_wrapper_class(t)) mg_rec_break(BK_tensor_kind, "a %s", t->tp_name);
     if (cap->rec->abort || PyList_Append(types, (PyObject *)t)) Py_CLEAR(types);
   }
-  Py_ssize_t n = types ? PyList_GET_SIZE(types) : 1;
-  if (types && n) all = PyList_AsTuple(types);
+  Py_ssize_t n = types ? PyList_GET_SIZE(types) : 0;
+  if (types) all = PyList_AsTuple(types);
   if (all) kw = kwargs ? Py_NewRef(kwargs) : PyDict_New();
   for (Py_ssize_t i = 0; kw && !*res && !PyErr_Occurred() && i < n; i++) {
     PyObject *f = PyObject_GetAttr(PyTuple_GET_ITEM(all, i), wrapper_dispatch_name), *args = f ? PyTuple_Pack(4, a[0], all, a[2], kw) : NULL;
@@ -237,7 +244,7 @@ bool mg_wrapper_dispatch(MgCapture *cap, PyObject *const *a, PyObject *kwargs, P
   Py_XDECREF(kw);
   Py_XDECREF(all);
   Py_XDECREF(types);
-  return n > 0;
+  return true;
 }
 
 PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs) {
