@@ -228,6 +228,7 @@ PyObject *mg_backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, PyOb
   if (r->want_fx && !mg_fx_takes_engine(r->cap)) return mg_rec_break(BK_op, "the autograd engine, in a graph for a custom backend");
   if (r->ident->nhook) return mg_rec_break(BK_op, "backward after a hook was registered");
   if (r->in_joint) return mg_rec_break(BK_op, "backward inside of a backward function");
+  if (r->cap->anomaly_was_on) return mg_rec_break(BK_op, "backward in anomaly mode"); /* PyTorch looks at every gradient */
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf), nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   for (Py_ssize_t i = 0; i < npos && i < 7; i++) a[i] = arg[i];
   for (Py_ssize_t k = 0; k < nkw; k++)
@@ -236,6 +237,7 @@ PyObject *mg_backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, PyOb
   if (a[0] && PyTuple_Check(a[0]) && a[6] && backward_load_all(r)) return NULL;
   for (Py_ssize_t i = 0; a[0] && PyTuple_Check(a[0]) && i < PyTuple_GET_SIZE(a[0]); i++)
     if (backward_spend(r->cap, PyTuple_GET_ITEM(a[0], i), a[2] && PyObject_IsTrue(a[2]))) return NULL;
+  if (r->guards) r->guards->engine = true;
   PyObject *res = PyObject_Vectorcall(f, arg, nargsf, kwnames);
   if (!res) mg_joint_drain(); /* else its queue would hold stand-ins */
   return res;

@@ -12,7 +12,8 @@ int mg_effect_state_change(MgStateChange *c) {
   memset(c, 0, sizeof *c);
   c->before = mg_rec->guards->state;
   mg_state_read(&c->after);
-  /* the recorder's own mode is on torch's stacks now */
+  /* the recorder's own mode is on torch's stacks now, and anomaly mode is off */
+  c->after.anomaly = c->before.anomaly;
   c->after.dispatch_modes = c->before.dispatch_modes;
   c->after.function_modes = c->before.function_modes;
   c->after.function_state = c->before.function_state;

@@ -91,6 +91,7 @@ struct MgGuards {
   PyObject *watch;                         /* list: weak references with a callback */
   PyObject *callback;                      /* called when a watched object dies */
   MgTorchState state;                      /* at the start of the recording */
+  bool engine;                             /* the autograd engine ran while recording */
   MgMap by_src, by_dict, by_type, by_held, by_fact; /* while recording; freed by seal */
   PyObject *slot_names;                    /* co_localsplusnames of the outer frame, for printing */
   bool failed;                             /* out of memory while recording: seal fails */

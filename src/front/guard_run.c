@@ -288,6 +288,7 @@ static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint
   if (g->dead) return PH_dead;
   MgTorchState now;
   mg_state_read(&now);
+  if (!g->engine) now.anomaly = g->state.anomaly; /* runs of what is recorded obey it, backward passes that are recorded do not */
   if (memcmp(&now, &g->state, sizeof now)) return PH_state;
   memcpy(vals, g->preset, sizeof *vals * (g->nsrc ? g->nsrc : 1));
   uint32_t nop = g->nop - g->npinned;

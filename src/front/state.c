@@ -1,4 +1,5 @@
 #include "front/state.h"
+#include "runtime/torch_abi.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -86,6 +87,7 @@ void mg_state_read(MgTorchState *s) {
   s->function_modes = (uint16_t)state.function_modes();
   s->dispatch_modes = (uint16_t)state.dispatch_modes();
   s->functorch = mg_state_functorch();
+  s->anomaly = mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled;
   s->threads = (uint32_t)state.threads();
 }
 
@@ -108,6 +110,7 @@ bool mg_state_explain(const MgTorchState *was, const MgTorchState *now, char *te
   DIFF(function_modes)
   DIFF(dispatch_modes)
   DIFF(functorch)
+  DIFF(anomaly)
   DIFF(threads)
 #undef DIFF
   return false;

@@ -16,6 +16,7 @@ typedef struct MgTorchState {
   uint8_t function_state;                 /* torch_function: enabled, subclasses only, all disabled */
   uint16_t function_modes, dispatch_modes;/* lengths of the mode stacks (default device, user modes) */
   uint8_t functorch;                      /* inside of vmap, grad and the like: tensors are wrappers */
+  uint8_t anomaly;                        /* torch.autograd's anomaly mode */
   uint32_t threads;                       /* intra-op threads */
 } MgTorchState;
 

@@ -1,4 +1,5 @@
 """PyTorch's autograd around a compiled function: hooks, errors, second derivatives, modes, threads."""
+import contextlib
 import threading
 
 import pytest
@@ -395,6 +396,36 @@ def test_recorded_under_anomaly_mode():
     with torch.autograd.set_detect_anomaly(True):
         c(x).sum().backward()
     assert c(x).grad_fn.name() == "MagnetoBackward"
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_anomaly_mode_of_a_whole_step(inside):
+    """Backward that is part of the graph ends it there: PyTorch looks at each gradient."""
+
+    def step(x):
+        with torch.autograd.set_detect_anomaly(True) if inside else contextlib.nullcontext():
+            loss = (torch.sqrt(x) * 0).sum()
+            loss.backward()
+        return loss
+
+    c = magneto.compile(step)
+    if not inside:
+        for _ in range(2):  # compiled before
+            c(torch.ones(3, requires_grad=True))
+    texts = []
+    for f in (step, c, c):
+        with torch.autograd.set_detect_anomaly(not inside), pytest.raises(RuntimeError) as e:
+            f(torch.zeros(3, requires_grad=True))
+        texts.append(str(e.value))
+    assert texts[0] == texts[1] == texts[2] and "SqrtBackward0" in texts[0]
+
+
+def test_the_question_whether_anomaly_mode_is_on():
+    c = magneto.compile(lambda x: x + 1 if torch.is_anomaly_enabled() else x - 1)
+    x = torch.zeros(1)
+    for on in (False, True, False):
+        with torch.autograd.set_detect_anomaly(on):
+            assert c(x).item() == (1 if on else -1)
 
 
 def test_autocast():
