@@ -44,12 +44,13 @@ static int higher_add(Higher *h, ValRef v) {
   return 0;
 }
 
-/* The living stand-in of a value, borrowed: one that autograd tracks, if there is any. */
-static PyObject *higher_find(const MgCapture *cap, ValRef v) {
+/* The living stand-in of a value: one that autograd tracks, if there is any.  One is made for a value that nobody holds and autograd
+ * does not track (a constant that a body makes).  New; NULL without an exception: autograd has lost it. */
+static PyObject *higher_find(MgCapture *cap, ValRef v) {
   PyObject *found = NULL;
   for (MgStandInfo *i = cap->live; i; i = i->next)
     if (i->self && i->val == v && (!found || mg_facts_requires_grad(i->self))) found = i->self;
-  return found;
+  return found || mg_val(cap->rec->g, v)->requires_grad ? Py_XNewRef(found) : mg_standin_new(cap, v);
 }
 
 /* Collects what both parts read; the first nfixed values are there already. */
@@ -58,9 +59,11 @@ static int higher_collect(Higher *h, PyObject *const *fixed, uint32_t nfixed) {
     for (uint32_t i = 0; i < h->part[k]->nin; i++) higher_add(h, h->part[k]->in[i]);
   if (!(h->xs = PyList_New(0))) return -1;
   for (uint32_t i = 0; i < h->nall; i++) {
-    PyObject *x = i < nfixed ? fixed[i] : higher_find(h->r->cap, h->all[i]);
-    if (!x) return mg_rec_break(BK_op, "a branch or loop body that reads a tensor nobody holds"), -1;
-    if (PyList_Append(h->xs, x)) return -1;
+    PyObject *x = i < nfixed ? Py_NewRef(fixed[i]) : higher_find(h->r->cap, h->all[i]);
+    if (!x && !PyErr_Occurred()) mg_rec_break(BK_op, "a branch or loop body that reads a tensor nobody holds");
+    int bad = !x || PyList_Append(h->xs, x);
+    Py_XDECREF(x);
+    if (bad) return -1;
   }
   return mg_part_bind(h->part[0], h->all, h->nall) || mg_part_bind(h->part[1], h->all, h->nall) ? -1 : 0;
 }

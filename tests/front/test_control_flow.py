@@ -43,6 +43,13 @@ def constant(x, y):
     return torch.cond(x.dim() > 0, lambda a: a + y, lambda a: a - y, (x,))
 
 
+def loop_in_a_loop(x, y):
+    def body(i, a):
+        return i + 1, while_loop(lambda j, b: j < 2, lambda j, b: (j + 1, b * 1.1 + y), (torch.tensor(0), a))[1]
+
+    return while_loop(lambda i, a: (i < 3) & (a.sum() < 100), body, (torch.tensor(0), x.abs()))[1]
+
+
 def numbers(x, y):
     i, z = while_loop(lambda i, a: (i < 5) & (a.sum() < 30), lambda i, a: (i + 1, a.abs() * 1.5 + y), (torch.tensor(0), x))
     return i + z
@@ -67,7 +74,7 @@ def mapped(x, y):
 
 
 CONDS = [two_operands, no_operands, one_branch_ignores_an_operand, nested, undefined_gradient, constant]
-LOOPS = [numbers, no_turn]
+LOOPS = [numbers, no_turn, loop_in_a_loop]
 UNROLLED = [rows, backwards, mapped]
 
 
