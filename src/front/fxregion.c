@@ -179,7 +179,7 @@ static const char *region_prefix(const MgFxHop *hop) {
   PyObject *name = PyObject_GetAttrString(hop->target, "_name");
   const char *s = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
   bool wraps = !s || strstr(s, "wrap") == s || strstr(s, "checkpoint");
-  if (hop->shape == FXSHAPE_named) snprintf(prefix, sizeof prefix, "subgraph_");
+  if (hop->apart) snprintf(prefix, sizeof prefix, "subgraph_");
   else snprintf(prefix, sizeof prefix, "%.15s_body_", wraps ? "wrap" : s);
   if (!s) PyErr_Clear();
   Py_XDECREF(name);
