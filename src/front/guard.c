@@ -115,16 +115,16 @@ int mg_guards_die_with(MgGuards *g, PyObject *o) {
   return rc;
 }
 
+enum { HELD = 1, WATCHED = 2 }; /* in by_held */
+
 void mg_guards_hold(MgGuards *g, PyObject *o) {
   if (!o || mg_map_getp(&g->by_held, o) != MG_MAP_NONE) return;
-  int rc;
-  if (PyObject_TypeCheck(o, mg_torch.module)) {
-    rc = mg_guards_die_with(g, o);
-    if (rc == 0) { /* while recording the object may not die; seal lets go of it */
-      rc = PyList_Append(g->keep, o);
-    }
-  } else rc = PyList_Append(g->keep, o);
-  if (rc || mg_map_putp(&g->by_held, o, 1) != MG_OK) {
+  /* A class of the program may hold, by its methods' code, the very entry. */
+  bool class = PyType_Check(o) && ((PyTypeObject *)o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !mg_is_fresh(o);
+  bool watch = class || PyObject_TypeCheck(o, mg_torch.module);
+  int rc = watch ? mg_guards_die_with(g, o) : 0;
+  if (!rc) rc = PyList_Append(g->keep, o); /* while recording the object may not die; seal lets go of what is watched */
+  if (rc || mg_map_putp(&g->by_held, o, watch ? WATCHED : HELD) != MG_OK) {
     PyErr_Clear();
     g->failed = true;
   }
@@ -455,13 +455,13 @@ void mg_guard_empty(MgGuards *g, PyObject *dict) {
 
 /* ---- sealing ---- */
 
-/* From here on the set lives beside the user's objects: modules are only watched. */
-static int guard_release_modules(MgGuards *g) {
+/* From here on the set lives beside the user's objects: modules and classes are only watched. */
+static int guard_release_watched(MgGuards *g) {
   PyObject *keep = PyList_New(0), *loose = PyList_New(0);
   int rc = keep && loose ? 0 : -1;
   for (Py_ssize_t i = 0; !rc && i < PyList_GET_SIZE(g->keep); i++) {
     PyObject *o = PyList_GET_ITEM(g->keep, i);
-    if (!PyObject_TypeCheck(o, mg_torch.module)) rc = PyList_Append(mg_guard_may_be_loose(o) ? loose : keep, o);
+    if (mg_map_getp(&g->by_held, o) != WATCHED) rc = PyList_Append(mg_guard_may_be_loose(o) ? loose : keep, o);
   }
   if (!rc && !(g->loose = mg_guard_loose_new(loose))) rc = -1;
   if (!rc) Py_SETREF(g->keep, Py_NewRef(keep));
@@ -546,8 +546,9 @@ int mg_guards_seal(MgGuards *g) {
     g->fast_type[i] = (MgFastType){g->type[i].type, mg_guard_type_version(g->type[i].type)};
   for (uint32_t i = 1; i < g->nsrc; i++)
     if (g->src[i].kind == SRC_pinned) g->preset[i] = g->src[i].key;
+  mg_guard_watch(g);
+  int rc = guard_release_watched(g);
   MgMap *maps[] = {&g->by_src, &g->by_dict, &g->by_type, &g->by_held, &g->by_fact};
   for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) mg_map_free(maps[i]);
-  mg_guard_watch(g);
-  return guard_release_modules(g);
+  return rc;
 }

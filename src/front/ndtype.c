@@ -4,6 +4,7 @@
 #include "front/names.h"
 #include "front/ndarray.h"
 #include "front/standin.h"
+#include "front/symvalue.h"
 
 static PyTypeObject array_type, array_method_type;
 static int array_count; /* living ones; under the GIL */
@@ -195,6 +196,8 @@ static PyObject *array_method_call(PyObject *o, PyObject *args, PyObject *kw) {
     Py_XDECREF(v);
     return v ? PyObject_CallMethod(((MgArray *)m->self)->tensor, "item", NULL) : NULL;
   }
+  PyObject *tensor = ((MgArray *)m->self)->tensor;
+  if (!strcmp(name, "tolist") && mg_rec && mg_symvalue_can(mg_rec->cap, tensor)) return mg_symvalue_list(mg_rec->cap, tensor);
   if (!strcmp(name, "tolist")) return array_value(m->self, NULL, "tolist()");
   bool copies = !strcmp(name, "__copy__") || !strcmp(name, "__deepcopy__");
   if (copies) op.method = "copy";

@@ -6,6 +6,7 @@
 #include "front/standin.h"
 #include "front/symfloat.h"
 #include "front/symnode.h"
+#include "front/torchobj.h"
 #include <string.h>
 
 /* one_hot with the number of classes given: torch's own looks at the values to check their range. */
@@ -88,26 +89,46 @@ static PyObject *torch_number_tensor(PyObject *o, PyObject *torch, PyObject *dty
     Py_XDECREF(l);
     return r;
   }
-  PyObject *t = mg_symfloat_is(o) ? mg_symfloat_standin(o) : PyObject_CallMethod(torch, "tensor", "O", o);
+  PyObject *t;
+  if (mg_symfloat_is(o)) t = mg_symfloat_standin(o);
+  else t = mg_standin_is(o) ? PyObject_CallMethod(o, "detach", NULL) : PyObject_CallMethod(torch, "tensor", "O", o);
   PyObject *r = t ? PyObject_CallMethod(t, "to", "O", dtype) : NULL;
   Py_XDECREF(t);
   return r;
 }
 
+/* The dtype of torch.tensor(o) for a list of 0-dim tensors of one dtype, new; NULL: something else. */
+static PyObject *torch_list_dtype(PyObject *o) {
+  int dtype = -1;
+  for (Py_ssize_t i = 0; PyList_CheckExact(o) && i < PyList_GET_SIZE(o); i++) {
+    PyObject *x = PyList_GET_ITEM(o, i);
+    const MgVal *v = mg_standin_is(x) ? mg_val(mg_rec->g, mg_standin_val(x)) : NULL;
+    if (!v || v->ndim || v->device != DEV_cpu || (dtype >= 0 && v->dtype != dtype)) return NULL;
+    dtype = v->dtype;
+  }
+  return dtype < 0 ? NULL : mg_torchobj_new_dtype(dtype);
+}
+
 /* torch.tensor(n), torch.tensor([n, m]): of numbers that depend on tensors.  C++ would ask for them. */
 bool mg_call_tensor(const MgCall *c, PyObject **r) {
   PyTypeObject *class = c->npos == 1 && torch_has_value(c->arg[0]) ? torch_number_class(c->arg[0]) : NULL;
-  PyObject *dtype = NULL;
+  PyObject *dtype = NULL, *own = !class && c->npos == 1 ? torch_list_dtype(c->arg[0]) : NULL;
+  if (own) class = &PyLong_Type;
   for (Py_ssize_t i = c->npos; class && i < c->n; i++) {
     if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(c->kwnames, i - c->npos), "dtype")) class = NULL;
     else if (c->arg[i] != Py_None) dtype = c->arg[i];
   }
   PyObject *torch = class ? mg_import("torch") : NULL;
-  if (!torch) return false;
+  if (!torch) {
+    Py_XDECREF(own);
+    return false;
+  }
   *r = NULL;
   if (dtype) Py_INCREF(dtype);
+  else if (own) dtype = Py_NewRef(own);
   else dtype = class == &PyFloat_Type ? PyObject_CallMethod(torch, "get_default_dtype", NULL) : PyObject_GetAttrString(torch, "int64");
   if (dtype) *r = torch_number_tensor(c->arg[0], torch, dtype);
+  Py_XDECREF(own);
   Py_XDECREF(dtype);
   Py_DECREF(torch);
   return true;

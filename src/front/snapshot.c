@@ -36,7 +36,7 @@ static void *snap_grow(void *p, uint32_t *cap, uint32_t need, size_t size) {
   return q;
 }
 
-/* Appends one instruction; obj is kept, modules excepted. to_older: it changes an older object. */
+/* Appends one instruction; obj is kept, modules and classes by the rule of the guard set. to_older: it changes an older object. */
 static uint32_t snap_append(MgBuilder *b, MgSnapInstr q, const uint32_t *arg, bool to_older) {
   MgSnapshot *s = b->s;
   MgSnapInstr **list = to_older ? &s->w : &s->p;
@@ -48,7 +48,7 @@ static uint32_t snap_append(MgBuilder *b, MgSnapInstr q, const uint32_t *arg, bo
   if (!p || !pool) return snap_nomem();
   if (!to_older && !*n) p[(*n)++] = (MgSnapInstr){0};
   if (q.obj) {
-    if (PyObject_TypeCheck(q.obj, mg_torch.module)) mg_guards_hold(mg_rec->guards, q.obj);
+    if (PyObject_TypeCheck(q.obj, mg_torch.module) || PyType_Check(q.obj)) mg_guards_hold(mg_rec->guards, q.obj);
     else if (PyList_Append(s->keep, q.obj)) return SNAP_FAIL;
   }
   if (q.narg) memcpy(pool + s->npool, arg, q.narg * sizeof *arg);

@@ -369,6 +369,35 @@ def test_entries_of_a_custom_backend_die_with_their_callable():
     assert not entries(sin_cos)
 
 
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+def test_classes_die_with_what_they_hold(backend):
+    def run():
+        inner = torch.nn.Linear(3, 3)
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = inner
+
+            def forward(self, x):
+                return self.inner(x), Holder(x)
+
+        class Holder:
+            def __init__(self, x):
+                self.x = x
+
+        net = Net()
+        compiled = magneto.compile(net, backend=backend)
+        y, h = compiled(torch.ones(2, 3))
+        assert torch.equal(y, inner(torch.ones(2, 3))) and type(h) is Holder
+        return [weakref.ref(o) for o in (inner, inner.weight, net, Net, Holder)]
+
+    for _ in range(2):
+        refs = run()
+        gc.collect()
+        assert [r() for r in refs] == [None] * 5
+
+
 def test_cycles_are_collected():
     class Net:
         def __init__(self):
