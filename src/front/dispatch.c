@@ -472,16 +472,17 @@ static PyObject *dispatch_handle(PyObject *self, PyObject *const *a, Py_ssize_t 
   MgPause pause = mg_rec_pause();
   mg_rec = cap->rec;
   PyObject *res = NULL, *kwargs = n > 3 && PyDict_Check(a[3]) && PyDict_GET_SIZE(a[3]) ? a[3] : NULL;
-  if (cap->rec->abort) {
-    PyErr_SetString(MgBreakError, cap->rec->reason);
-  } else {
-    cap->inside++;
-    if (!mg_wrapper_dispatch(cap, a, kwargs, &res)) {
+  cap->inside++;
+  /* The class of a wrapping tensor answers questions about sizes, which C++ asks whatever has happened. */
+  if (!mg_wrapper_dispatch(cap, a, kwargs, &res)) {
+    if (cap->rec->abort) {
+      PyErr_SetString(MgBreakError, cap->rec->reason);
+    } else {
       const MgFrontOp *fo = mg_frontop_find(a[0]);
       if (fo) res = dispatch_op(cap, fo, a[0], a[2], kwargs);
     }
-    cap->inside--;
   }
+  cap->inside--;
   mg_rec_resume(pause);
   return res;
 }

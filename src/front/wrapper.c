@@ -80,6 +80,13 @@ static PyObject *wrapper_sizes(PyObject *o, const char *method) {
   return r;
 }
 
+/* Sizes that are no plain numbers are asked of the class by C++ code that cannot take an exception, and a break is one. */
+static bool wrapper_jagged(PyObject *o, PyObject *size) {
+  int any = PySequence_Contains(size, Py_None);
+  if (any > 0) mg_rec_break(BK_tensor_kind, "a %s of jagged sizes", Py_TYPE(o)->tp_name);
+  return any != 0;
+}
+
 static bool wrapper_sized(PyObject *o, const char *method, PyObject *want) {
   PyObject *now = wrapper_sizes(o, method);
   int same = now ? PyObject_RichCompareBool(now, want, Py_EQ) : 0;
@@ -174,6 +181,7 @@ static int wrapper_guard(PyObject *v, SrcRef src, PyObject *flat) {
   Glue glue;
   PyObject *size = wrapper_enter(&glue) ? wrapper_sizes(v, "size") : NULL, *stride = size ? wrapper_sizes(v, "stride") : NULL;
   stride = wrapper_leave(&glue, stride);
+  if (stride && wrapper_jagged(v, size)) Py_CLEAR(stride);
   if (stride) want = PyTuple_Pack(5, PyTuple_GET_ITEM(flat, 0), PyTuple_GET_ITEM(flat, 1), f ? f : Py_None, size, stride);
   if (want) mg_guard_add(mg_rec->guards, GK_flat, src, want, 0);
   Py_XDECREF(size);
@@ -225,8 +233,10 @@ bool mg_wrapper_dispatch(MgCapture *cap, PyObject *const *a, PyObject *kwargs, P
   for (Py_ssize_t i = 0; types && i < PyTuple_GET_SIZE(a[1]); i++) {
     PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(a[1], i);
     if (t == mg_standin_type || t->tp_base == mg_standin_type) continue;
-    if (!mg_wrapper_class(t)) mg_rec_break(BK_tensor_kind, "a %s", t->tp_name);
-    if (cap->rec->abort || PyList_Append(types, (PyObject *)t)) Py_CLEAR(types);
+    if (!mg_wrapper_class(t)) {
+      mg_rec_break(BK_tensor_kind, "a %s", t->tp_name);
+      Py_CLEAR(types);
+    } else if (PyList_Append(types, (PyObject *)t)) Py_CLEAR(types);
   }
   Py_ssize_t n = types ? PyList_GET_SIZE(types) : 0;
   if (types) all = PyList_AsTuple(types);
@@ -266,6 +276,9 @@ PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs) {
     Py_CLEAR(r);
     mg_rec_break(BK_tensor_kind, "a %s", t->tp_name);
   }
+  PyObject *size = r ? wrapper_leave(&glue, wrapper_enter(&glue) ? wrapper_sizes(r, "size") : NULL) : NULL;
+  if (!size || wrapper_jagged(r, size)) Py_CLEAR(r);
+  Py_XDECREF(size);
   pause = mg_rec_pause();
   if (r && mg_fx_after(cap, (PyObject *)t, args, kwargs, &c, r)) Py_CLEAR(r);
   mg_rec_resume(pause);
