@@ -162,13 +162,13 @@ static PyObject *wrapper_rebuild(PyObject *v, PyObject *inner, PyObject *context
   return wrapper_leave(&glue, w);
 }
 
-/* Marks that torch hangs on tensors (_is_param), and other constants. */
+/* Marks that torch hangs on tensors (_is_param).  What C++ keeps there of sizes is bound to the tensor. */
 static int wrapper_copy_marks(PyObject *v, PyObject *w, SrcRef src) {
   PyObject *from = wrapper_dict(v), *to = wrapper_dict(w), *k, *x;
   SrcRef ds = mg_source(mg_rec->guards, SRC_instdict, src, 0, NULL);
   Py_ssize_t pos = 0;
   while (from && to && PyDict_Next(from, &pos, &k, &x)) {
-    if (!PyUnicode_Check(k) || PyDict_Contains(to, k) || !mg_guard_is_const(x)) continue;
+    if (!PyUnicode_Check(k) || PyDict_Contains(to, k) || !PyBool_Check(x)) continue;
     mg_guard_add(mg_rec->guards, GK_equal, mg_source(mg_rec->guards, SRC_key, ds, 0, k), x, 0);
     if (PyDict_SetItem(to, k, x)) return -1;
   }

@@ -80,6 +80,32 @@ class Quantized(torch.Tensor):
         raise NotImplementedError(func)
 
 
+class Sized(torch.Tensor):
+    """Answers for its sizes itself."""
+
+    @staticmethod
+    def __new__(cls, t):
+        return torch.Tensor._make_wrapper_subclass(cls, t.shape, strides=t.stride(), dtype=t.dtype, dispatch_sizes_strides_policy="sizes")
+
+    def __init__(self, t):
+        self.t = t
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def __tensor_flatten__(self):
+        return ["t"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, size, stride):
+        return Sized(inner["t"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        bare = lambda x: x.t if isinstance(x, cls) else x
+        r = func(*tree_map(bare, args), **tree_map(bare, kwargs or {}))
+        return tree_map(lambda x: cls(x) if isinstance(x, torch.Tensor) else x, r)
+
+
 def pair(bias=0, grad=False, n=4):
     return Pair(torch.arange(float(n)), torch.ones(n) * 2, bias, requires_grad=grad)
 
@@ -184,6 +210,27 @@ def test_weights():
     same(opt(x), net(x))
     net[0].weight = torch.nn.Parameter(Quantized(torch.ones(3, 4, dtype=torch.int8), torch.tensor(0.5)), requires_grad=False)
     same(opt(x), net(x))
+
+
+@pytest.mark.parametrize("backend", [None, "eager"])
+@pytest.mark.parametrize("grad", [False, True])
+def test_own_sizes(grad, backend):
+    def fn(x):
+        y = x * 2
+        if y.t.sum().item() > 3:
+            y = y + 1
+        return y * 3
+
+    opt = magneto.compile(fn, **({"backend": backend} if backend else {}))
+    for n in (4, 4, 5):
+        x, y = (Sized(torch.arange(float(n))).requires_grad_(grad) for _ in range(2))
+        got, want = opt(x), fn(y)
+        same(got.t, want.t)
+        assert got.shape == want.shape
+        if grad:
+            got.sum().backward()
+            want.sum().backward()
+            same(x.grad.t, y.grad.t)
 
 
 def test_jagged():
