@@ -5,6 +5,7 @@
 #include "front/record.h"
 #include "base/stack.h"
 #include "front/cache.h"
+#include "front/guard.h"
 #include "front/hook.h"
 #include "front/record_obj.h"
 #include "front/resume.h"
@@ -46,7 +47,10 @@ int mg_loop_touch_slot(MgLoop *l, int i) {
   if (!o || !o->untouched || i >= o->nslot || !o->untouched[i]) return 0;
   o->untouched[i] = false;
   PyObject *v = SLOT(i);
-  if (!v) return 0;
+  if (!v) {
+    mg_guard_add(mg_rec->guards, GK_null, 0, NULL, i);
+    return 0;
+  }
   PyObject *w = mg_wrap(v, mg_src_slot(i));
   if (!w) return -1;
   SLOT(i) = w;

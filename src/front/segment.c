@@ -382,7 +382,7 @@ static int segment_outer(Segment *s, MgOuter *o) {
   }
   o->untouched = mg_calloc((size_t)s->nslot + 1, sizeof *o->untouched);
   if (!o->untouched) return PyErr_NoMemory(), -1;
-  for (int i = 0; i < s->nslot; i++) o->untouched[i] = s->v.slot[i] != NULL;
+  for (int i = 0; i < s->nslot; i++) o->untouched[i] = i < first || s->v.slot[i]; /* unbound locals as well */
   return 0;
 }
 

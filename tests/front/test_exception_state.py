@@ -1,4 +1,5 @@
-"""What exceptions carry when a segment ends while they are about: tracebacks, contexts; and state that is set late."""
+"""What exceptions carry when a segment ends while they are about: tracebacks, contexts; names without a value; state that is
+set late."""
 import traceback
 
 import magneto
@@ -176,3 +177,51 @@ def test_errors_name_the_class_of_tensors():
             return str(e)
 
     assert magneto.compile(f)(X) == f(X)
+
+
+def sometimes_bound(x, bound):
+    if bound:
+        v = x * 2
+    magneto.graph_break()
+    x = x + 1
+    magneto.graph_break()
+    return x + v
+
+
+def caught_unbound(x, bound):
+    if bound:
+        v = 3
+    magneto.graph_break()
+    try:
+        return x + v
+    except UnboundLocalError as e:
+        return str(e)
+
+
+def deleted(x, bound):
+    if bound:
+        v = 3
+    magneto.graph_break()
+    try:
+        del v
+    except UnboundLocalError as e:
+        return x + 1, str(e)
+    return x + 2, [v for v in range(2)]
+
+
+@pytest.mark.parametrize("order", [(False, True), (True, False)])
+@pytest.mark.parametrize("k", [0, 2])
+@pytest.mark.parametrize("f", [sometimes_bound, caught_unbound, deleted])
+def test_names_that_are_bound_in_some_calls(f, k, order):
+    def outcome(fn, bound):
+        try:
+            return fn(X, bound)
+        except UnboundLocalError as e:
+            return str(e)
+
+    magneto.reset()
+    compiled = magneto.compile(f)
+    with forced_breaks(k):
+        for bound in order * 2:
+            want, got = outcome(f, bound), outcome(compiled, bound)
+            assert str(want) == str(got)
