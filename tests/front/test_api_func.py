@@ -206,3 +206,16 @@ def test_disabled_closures_over_tensors_are_called():
     g = magneto.compile(f)
     for i in range(2):
         torch.testing.assert_close(g(V + i, V - i), f(V + i, V - i))
+
+
+def test_gradients_of_gradients_inside_are_one_graph():
+    w = torch.randn(4, 4, requires_grad=True)
+
+    def penalty(x):
+        (g,) = torch.autograd.grad((x @ w).tanh().sum(), x, create_graph=True)
+        return (g.norm() - 1) ** 2
+
+    x = torch.randn(4, requires_grad=True)
+    got, want = magneto.compile(penalty, fullgraph=True)(x), penalty(x)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(torch.autograd.grad(got, w), torch.autograd.grad(want, w))
