@@ -50,6 +50,8 @@ const LwRow *lw_row_for(const MgGraph *g, const MgNode *n) {
   TableVals t = {g, true, (r->flags & LWF_view) != 0};
   mg_node_each_val((MgNode *)n, table_check_val, &t);
   for (int i = 0; i < n->nout; i++) table_check_val(&n->out[i], &t);
+  for (int i = 0; i < n->narg && i < n->op->nparam; i++) /* complex numbers have no scalar type */
+    if (n->arg[i].tag == MA_object && n->op->param[i].kind != AK_generator) return NULL;
   if (!t.ok || (r->ok && !r->ok(g, n))) return NULL;
   return r;
 }

@@ -28,8 +28,7 @@ static const struct { const char *prefix; MgOpFate fate; } frontop_fates[] = {
     {"aten::split_with_sizes_copy.out", FATE_break_op},
     {"aten::resize_", FATE_break_op},             /* may need memory that a stand-in does not have */
     {"aten::index.Tensor", FATE_break_mask},      /* torch marks it dynamic because of masks */
-    {"aten::_embedding_bag_forward_only", FATE_record},
-    {"aten::_embedding_bag", FATE_break_grad},    /* what it saves has other sizes than its meta kernel says */
+    {"aten::_embedding_bag", FATE_record},
     {"aten::mkldnn_rnn_layer", FATE_record_grad}, /* makes what backward needs only while autograd is on */
     {"aten::record_stream", FATE_break_op},
     {"aten::_to_dense", FATE_break_op},

@@ -702,17 +702,19 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   MgVerdict v = mg_policy_of(f);
   if (!kwnames && mg_symvalue_convert(f, args, npos, &r)) return r;
   if (v.action == ACT_python) return call_python(&c);
+  if ((v.action == ACT_no || v.action == ACT_tensor_class) && mg_call_legacy(&c, &r)) return r;
   if (v.action == ACT_no) return mg_call_unknown(&c);
   if (v.action == ACT_function && mg_abi.aoti_torch_grad_mode_is_enabled()) return mg_function_apply(&c);
   if (call_on_mapping(&c, &r)) return r;
   if (v.action == ACT_tensor && mg_call_tensor(&c, &r)) return r;
   if (v.action > ACT_python && v.action != ACT_tensor) return call_special(&c, v.action);
   if (!call_check_args(&c, v.older)) return NULL;
+  ValRef out = mg_call_out(&c);
   r = mg_call_plain(&c);
   if (!r && !mg_rec->abort) r = mg_call_exact(&c);
   self = mg_policy_self(f);
   if (!r) return r;
-  if (mg_standin_check(r)) return mg_call_made_tensor(&c, r);
+  if (mg_standin_check(r)) return mg_call_made_tensor(&c, r, out);
   r = mg_symfloat_dress(r);
   if (!r) return r;
   if (PyType_Check(f) ? call_made_instance((PyTypeObject *)f, r) : Py_REFCNT(r) == 1 && Py_TYPE(r)->tp_flags & Py_TPFLAGS_HEAPTYPE)

@@ -23,7 +23,9 @@ PyObject *mg_call_with_numbers(const MgCall *c);
 bool mg_call_tensor(const MgCall *c, PyObject **r); /* true when *r is the result */
 PyObject *mg_call_exact(const MgCall *c); /* after a TypeError; NULL: it stays */
 bool mg_call_number_tensors(const MgCall *c, PyObject **r); /* number_args.c; false: it is another kind of call */
-PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r); /* r is what c gave, a stand-in; stolen */
+ValRef mg_call_out(const MgCall *c); /* what a stand-in given as out= stands for, or 0 */
+PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r, ValRef out); /* r is what c gave, a stand-in; stolen; out: mg_call_out before */
+bool mg_call_legacy(const MgCall *c, PyObject **r);
 /* Has the user disabled this Python function?  A break then. */
 bool mg_rec_disabled(PyObject *fn);
 

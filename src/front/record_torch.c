@@ -159,8 +159,42 @@ PyObject *mg_call_with_numbers(const MgCall *c) {
   return r;
 }
 
+/* torch.LongTensor([1, 2]) and torch.Tensor([1, 2]): the same as torch.tensor of that dtype.  False: something else. */
+bool mg_call_legacy(const MgCall *c, PyObject **r) {
+  PyObject *list = c->n == 1 && c->npos == 1 ? c->arg[0] : NULL;
+  bool general = c->f == (PyObject *)mg_torch.tensor;
+  if (!list || (!PyList_CheckExact(list) && !PyTuple_CheckExact(list))) return false;
+  if (!general && strcmp(Py_TYPE(c->f)->tp_name, "torch.tensortype")) return false;
+  PyObject *torch = mg_import("torch"), *dtype = NULL, *make = torch ? PyObject_GetAttrString(torch, "tensor") : NULL;
+  if (make) dtype = general ? PyObject_CallMethod(torch, "get_default_dtype", NULL) : PyObject_GetAttrString(c->f, "dtype");
+  PyObject *sparse = general || !dtype ? NULL : PyObject_GetAttrString(c->f, "is_sparse");
+  PyObject *cuda = general || !dtype ? NULL : PyObject_GetAttrString(c->f, "is_cuda");
+  bool plain = dtype && (general || (sparse == Py_False && cuda == Py_False));
+  PyObject *names = plain ? Py_BuildValue("(s)", "dtype") : NULL;
+  PyObject *const arg[] = {list, dtype};
+  *r = names ? mg_rec_call(make, arg, 1, names) : NULL;
+  Py_XDECREF(torch);
+  Py_XDECREF(dtype);
+  Py_XDECREF(make);
+  Py_XDECREF(sparse);
+  Py_XDECREF(cuda);
+  Py_XDECREF(names);
+  return plain || PyErr_Occurred();
+}
+
+ValRef mg_call_out(const MgCall *c) {
+  for (Py_ssize_t i = c->npos; i < c->n; i++)
+    if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(c->kwnames, i - c->npos), "out"))
+      return mg_standin_is(c->arg[i]) ? mg_standin_val(c->arg[i]) : 0;
+  return 0;
+}
+
 /* requires_grad=True given to a factory: torch sets the flag on the result, and no op tells. */
-PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r) {
+PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r, ValRef out) {
+  if (out && mg_call_out(c) == out) {
+    Py_DECREF(r);
+    return mg_rec_break(BK_op, "an op that does not write out= of a tensor subclass, as which recorded tensors appear");
+  }
   MgStandInfo *info = c->kwnames && mg_standin_is(r) && mg_facts_requires_grad(r) ? mg_standin_info(r) : NULL;
   if (!info || !info->cap || info->input) return r;
   MgGraph *g = info->cap->rec->g;

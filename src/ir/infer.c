@@ -213,6 +213,9 @@ MgDtype mg_infer_result_type(const MgInfer *in, const MgArg *const *arg, int n) 
       else zero = infer_join(zero, t->dtype);
     } else if (a->tag == MA_int || a->tag == MA_bool || a->tag == MA_float) {
       number = infer_join(number, a->tag == MA_float ? in->g->default_dtype : a->tag == MA_int ? DT_i64 : DT_bool);
+    } else if (a->tag == MA_object) { /* a complex number */
+      MgDtype d = in->g->default_dtype;
+      number = infer_join(number, d == DT_f64 ? DT_c128 : d == DT_f16 ? DT_c32 : DT_c64);
     }
   }
   return infer_combine(dim, infer_combine(zero, number));

@@ -53,6 +53,7 @@ MgRc mg_infer_results(MgInfer *in, int n);                      /* makes room fo
 MgRc mg_infer_out(MgInfer *in, int i, MgDtype d, const MgDims *size, const MgDims *stride); /* NULL: contiguous */
 /* A result with v's sizes and the strides empty_like(v, preserve_format) gives it. */
 MgRc mg_infer_like(MgInfer *in, int i, MgDtype d, ValRef v);
+MgRc mg_infer_like_val(MgInfer *in, int i, MgDtype d, const MgVal *t); /* t: not in the graph's table */
 /* A result with the sizes and strides that an elementwise op over v[0..n) gives it (0 entries: 0-dim scalars). */
 MgRc mg_infer_iter(MgInfer *in, int i, MgDtype d, const ValRef *v, int n);
 /* A result in a memory format (torch's number). */
@@ -79,7 +80,7 @@ typedef MgRc (*MgInferRule)(MgInfer *in);
   R(same) R(float1) R(bool1) R(promote) R(float2) R(bool2) R(masked) R(logsig) R(glu) R(reduce)               \
   R(reduce_pair) R(reduce_two) R(scan) R(scan_pair) R(topk) R(softmax) R(softmax_backward) R(norm) R(loss)    \
   R(nll) R(cdist) R(view) R(copy) R(clone) R(scatter_view) R(cat) R(shape) R(factory) R(alike) R(new)          \
-  R(random) R(index) R(matmul) R(conv) R(pool) R(pool_backward) R(upsample) R(sample) R(sdpa) R(foreach)      \
+  R(random) R(index) R(matmul) R(svd) R(eig) R(fft) R(bag) R(conv) R(pool) R(pool_backward) R(upsample) R(sample) R(sdpa) R(foreach)      \
   R(fused) R(written) R(inplace_random) R(unsup)
 #define R(name) MgRc mg_infer_##name(MgInfer *in);
 INFER_RULES(R)

@@ -88,3 +88,31 @@ MgRc mg_infer_index(MgInfer *in) {
   default: return MG_UNSUP;
   }
 }
+
+/* Sums, means or maxima of bags of rows, and what backward needs: which bag an index is in (not where sums of rows that lie
+ * side by side have a kernel of their own), how many are in each, where maxima are. */
+MgRc mg_infer_bag(MgInfer *in) {
+  ValRef w = mg_infer_tensor(in, 0), indices = mg_infer_tensor(in, 1), offsets = mg_infer_tensor(in, 2);
+  ValRef scale = mg_infer_tensor(in, mg_infer_find(in, "per_sample_weights"));
+  MgDims bags = {.n = 1}, table = {.n = 2}, size = {.n = 1};
+  int64_t mode, padding;
+  if (!w || !indices || !offsets || mg_val(in->g, w)->ndim != 2 || mg_val(in->g, offsets)->ndim != 1) return MG_UNSUP;
+  const MgVal *t = mg_val(in->g, w);
+  TRY(mg_infer_int(in, ARG("mode"), &mode));
+  TRY(mg_infer_int(in, ARG("padding_idx"), &padding));
+  if (t->device != DEV_cpu || mg_infer_is(in, mg_val_numel(in->g, indices), 0)) return MG_UNSUP;
+  MgDtype d = t->dtype, of_index = mg_dtype_promote(mg_val(in->g, indices)->dtype, mg_val(in->g, offsets)->dtype);
+  SymRef all = mg_val(in->g, offsets)->size[0];
+  bags.d[0] = mg_infer_flag(in, "include_last_offset") ? mg_sym_sub(in->x, all, mg_infer_c(in, 1)) : all;
+  table.d[0] = bags.d[0];
+  table.d[1] = t->size[1];
+  bool own = mode == 0 && padding < 0 && (d == DT_f32 || d == DT_f16 || d == DT_bf16) && mg_infer_is(in, t->stride[1], 1) == 1 &&
+             (!scale || mg_infer_is(in, mg_val(in->g, scale)->stride[0], 1) == 1);
+  TRY(mg_infer_results(in, 4));
+  TRY(mg_infer_out(in, 0, d, &table, NULL));
+  size.d[0] = own ? mg_infer_c(in, 0) : mg_val_numel(in->g, indices);
+  TRY(mg_infer_out(in, 1, of_index, &size, NULL));
+  size.d[0] = in->op->code == TOP__embedding_bag_forward_only && mode == 0 ? all : bags.d[0];
+  TRY(mg_infer_out(in, 2, of_index, &size, NULL));
+  return mg_infer_out(in, 3, of_index, mode == 2 ? &table : &size, NULL);
+}

@@ -4,9 +4,8 @@
 #include "ir/infer.h"
 #include <string.h>
 
-int mg_infer_contiguous(MgInfer *in, ValRef v, int format) {
+static int iter_contiguous(MgInfer *in, const MgVal *t, int format) {
   static const int8_t order2[] = {1, 3, 2, 0}, order3[] = {1, 4, 3, 2, 0};
-  const MgVal *t = mg_val(in->g, v);
   if (format == MF_contiguous) {
     for (int i = 0; i < t->ndim; i++) {
       int z = mg_infer_is(in, t->size[i], 0);
@@ -27,6 +26,8 @@ int mg_infer_contiguous(MgInfer *in, ValRef v, int format) {
   }
   return 1;
 }
+
+int mg_infer_contiguous(MgInfer *in, ValRef v, int format) { return iter_contiguous(in, mg_val(in->g, v), format); }
 
 /* c10::is_channels_last_strides_*: like channels_last, possibly with gaps. */
 static int iter_like_channels_last(MgInfer *in, const MgVal *t, const int8_t *order, int n) {
@@ -77,12 +78,11 @@ MgRc mg_infer_suggest_unsqueezed(MgInfer *in, ValRef v, int d, int *format) {
 }
 
 /* Contiguous, or dimensions by ascending stride, those of size below 2 last. */
-int mg_infer_dense(MgInfer *in, ValRef v) {
-  const MgVal *t = mg_val(in->g, v);
+static int iter_dense(MgInfer *in, const MgVal *t) {
   int8_t perm[MG_INFER_RANK];
   int n = 0;
   bool small = false;
-  if (mg_infer_contiguous(in, v, MF_contiguous) == 1) return 1;
+  if (iter_contiguous(in, t, MF_contiguous) == 1) return 1;
   for (int i = 0; i < t->ndim; i++) {
     int c = mg_infer_cmp(in, t->size[i], mg_infer_c(in, 2));
     if (c == UNKNOWN) return UNKNOWN;
@@ -108,6 +108,8 @@ int mg_infer_dense(MgInfer *in, ValRef v) {
   }
   return 1;
 }
+
+int mg_infer_dense(MgInfer *in, ValRef v) { return iter_dense(in, mg_val(in->g, v)); }
 
 MgRc mg_infer_format(MgInfer *in, int i, MgDtype d, const MgDims *size, int format) {
   static const int8_t order2[] = {1, 3, 2, 0}, order3[] = {1, 4, 3, 2, 0};
@@ -237,19 +239,25 @@ MgRc mg_infer_iter(MgInfer *in, int i, MgDtype d, const ValRef *v, int n) {
   return mg_infer_out(in, i, d, &shape, &stride);
 }
 
-MgRc mg_infer_like(MgInfer *in, int i, MgDtype d, ValRef v) {
+MgRc mg_infer_like_val(MgInfer *in, int i, MgDtype d, const MgVal *t) {
   MgDims size, stride;
-  mg_infer_dims_of(in, v, &size);
-  int dense = mg_infer_dense(in, v);
+  size.n = t->ndim;
+  memcpy(size.d, t->size, size.n * sizeof *size.d);
+  int dense = iter_dense(in, t);
   if (dense == UNKNOWN) return MG_UNSUP;
   if (dense) {
     stride.n = size.n;
-    memcpy(stride.d, mg_val(in->g, v)->stride, size.n * sizeof *stride.d);
+    memcpy(stride.d, t->stride, size.n * sizeof *stride.d);
     return mg_infer_out(in, i, d, &size, &stride);
   }
   IterOp op;
-  memcpy(op.stride, mg_val(in->g, v)->stride, size.n * sizeof *op.stride);
+  memcpy(op.stride, t->stride, size.n * sizeof *op.stride);
   /* infer_dense_strides orders as TensorIterator does with this one operand */
   TRY(iter_sorted_strides(in, &op, 1, &size, &stride));
   return mg_infer_out(in, i, d, &size, &stride);
+}
+
+MgRc mg_infer_like(MgInfer *in, int i, MgDtype d, ValRef v) {
+  MgVal t = *mg_val(in->g, v); /* results make the table of values grow */
+  return mg_infer_like_val(in, i, d, &t);
 }

@@ -200,13 +200,16 @@ static MgRc norm_batch(MgInfer *in) {
   MgDims stat = {.n = 1};
   if (mg_val(in->g, v)->ndim < 2 || mg_val(in->g, v)->device != DEV_cpu) return MG_UNSUP;
   bool train = in->op->code != TOP__native_batch_norm_legit_no_training &&
-               (in->op->code == TOP__native_batch_norm_legit_no_stats || mg_infer_flag(in, "training"));
+               (in->op->code == TOP__native_batch_norm_legit_no_stats || in->op->code == TOP__batch_norm_with_update ||
+                mg_infer_flag(in, "training"));
   stat.d[0] = train ? mg_val(in->g, v)->size[1] : mg_infer_c(in, 0);
   MgDtype sd = norm_stat_dtype(in, mg_val(in->g, v)->dtype);
   TRY(mg_infer_results(in, in->op->nret));
   TRY(norm_batch_result(in, v));
   TRY(mg_infer_out(in, 1, sd, &stat, NULL));
   TRY(mg_infer_out(in, 2, sd, &stat, NULL));
+  stat.d[0] = mg_infer_c(in, 0);
+  if (in->op->code == TOP__batch_norm_with_update) return mg_infer_out(in, 3, DT_u8, &stat, NULL); /* only other back ends use it */
   if (in->op->code != TOP__native_batch_norm_legit_functional) return MG_OK;
   TRY(mg_infer_like(in, 3, sd, mg_infer_tensor(in, mg_infer_find(in, "running_mean"))));
   return mg_infer_like(in, 4, sd, mg_infer_tensor(in, mg_infer_find(in, "running_var")));
@@ -245,7 +248,8 @@ MgRc mg_infer_norm(MgInfer *in) {
   case TOP_native_layer_norm: return norm_layer(in);
   case TOP_native_group_norm: return norm_group(in);
   case TOP_native_batch_norm: case TOP__native_batch_norm_legit: case TOP__native_batch_norm_legit_no_stats:
-  case TOP__native_batch_norm_legit_no_training: case TOP__native_batch_norm_legit_functional: return norm_batch(in);
+  case TOP__native_batch_norm_legit_no_training: case TOP__native_batch_norm_legit_functional:
+  case TOP__batch_norm_with_update: return norm_batch(in);
   case TOP_native_layer_norm_backward: case TOP_native_batch_norm_backward: case TOP_native_group_norm_backward:
     return norm_backward(in);
   case TOP_layer_norm: case TOP_rms_norm: case TOP_group_norm: case TOP_batch_norm: {

@@ -79,13 +79,26 @@ static MgRc shape_pad(MgInfer *in, ValRef v, const MgArg *pad, MgDims *size) {
   return MG_OK;
 }
 
+/* Every pad is known to be zero or negative. */
+static bool shape_crops(MgInfer *in, const MgArg *pad) {
+  int64_t n;
+  for (uint32_t i = 0; i < pad->n; i++)
+    if (!mg_ex_const_int(in->x, pad->u.item[i].u.sym, &n) || n > 0) return false;
+  return true;
+}
+
 static MgRc shape_padded(MgInfer *in, ValRef v) {
   MgDims size;
   int format = MF_contiguous;
   TRY(shape_pad(in, v, &in->n->arg[1], &size));
   MgDtype d = mg_val(in->g, v)->dtype;
+  if (in->op->code == TOP_constant_pad_nd && shape_crops(in, &in->n->arg[1])) { /* a clone of what is left */
+    MgVal left = *mg_val(in->g, v);
+    left.size = size.d;
+    return mg_infer_like_val(in, 0, d, &left);
+  }
   switch (in->op->code) {
-  case TOP_constant_pad_nd: /* all pads zero or cropping only: still a fresh tensor */
+  case TOP_constant_pad_nd:
   case TOP_reflection_pad2d: case TOP_reflection_pad3d: case TOP_replication_pad2d: case TOP_replication_pad3d:
     TRY(mg_infer_suggest(in, v, &format));
     return mg_infer_format(in, 0, d, &size, format);
@@ -166,6 +179,15 @@ MgRc mg_infer_shape(MgInfer *in) {
   case TOP_replication_pad1d: case TOP_replication_pad2d: case TOP_replication_pad3d: return shape_padded(in, v);
   case TOP_repeat: return shape_repeat(in, v, false);
   case TOP_tile: return shape_repeat(in, v, true);
+  case TOP_channel_shuffle: case TOP_native_channel_shuffle: {
+    int format;
+    int64_t groups, channels;
+    if (size.n < 3 || mg_infer_is(in, mg_val_numel(in->g, v), 0)) return MG_UNSUP; /* of no elements: a view */
+    TRY(mg_infer_int(in, ARG("groups"), &groups));
+    if (groups < 1 || !mg_ex_const_int(in->x, size.d[1], &channels) || channels % groups) return MG_UNSUP;
+    TRY(mg_infer_suggest(in, v, &format));
+    return mg_infer_format(in, 0, d, &size, format);
+  }
   case TOP_flip: return mg_infer_like(in, 0, d, v);
   case TOP_roll: return mg_infer_out(in, 0, d, &size, NULL);
   case TOP_tril: case TOP_triu: return mg_infer_out(in, 0, d, &size, NULL);
