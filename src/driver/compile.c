@@ -26,6 +26,7 @@ typedef struct Compile {
   MgMemPlan m;
   MgPlanExt *ext;         /* per step */
   MgKernelSet k;
+  void **constant; uint32_t nconstant; /* what mg_fold computed */
   double t;               /* when the running stage began */
   MgStrbuf times;         /* text of MAGNETO_LOGS=timing */
   const char *stop;       /* MAGNETO_STOP, or NULL */
@@ -157,8 +158,46 @@ static MgRc compile_middle(Compile *k, MgJoint *j) {
   return compile_done(k, "partition");
 }
 
+/* Is t what the graph says of v? */
+static bool compile_fits(const MgGraph *g, ValRef v, MgTensor *t) {
+  const MgVal *m = mg_val(g, v);
+  int64_t dim = 0, *size = NULL, *stride = NULL, want;
+  int32_t dtype = 0;
+  mg_abi.aoti_torch_get_dim(t, &dim);
+  mg_abi.aoti_torch_get_dtype(t, &dtype);
+  mg_abi.aoti_torch_get_sizes(t, &size);
+  mg_abi.aoti_torch_get_strides(t, &stride);
+  if (dim != m->ndim || dtype != m->dtype) return false;
+  for (int d = 0; d < dim; d++)
+    if (!mg_ex_const_int(g->x, m->size[d], &want) || size[d] != want || !mg_ex_const_int(g->x, m->stride[d], &want) ||
+        stride[d] != want)
+      return false;
+  return true;
+}
+
+static bool compile_eval(void *self, MgGraph *g, NodeRef n, void *const *in, int nin, void **out) {
+  const Compile *k = self;
+  const MgNode *node = mg_node(g, n);
+  if (!k->h->eval(k->h->host.self, g, n, (MgTensor *const *)in, nin, (MgTensor **)out, node->nout)) return false;
+  bool fits = true;
+  for (int i = 0; i < node->nout; i++) fits = fits && compile_fits(g, node->out[i], out[i]);
+  for (int i = 0; !fits && i < node->nout; i++) mg_abi.aoti_torch_delete_tensor_object(out[i]);
+  return fits;
+}
+
+static void compile_drop_tensor(void *tensor) { mg_abi.aoti_torch_delete_tensor_object(tensor); }
+
+static MgRc compile_fold(Compile *k) {
+  MgFoldOps o = {.self = k, .eval = compile_eval, .drop = compile_drop_tensor};
+  if (!k->h->eval) return MG_OK;
+  TRY(mg_fold(k->g, &o, &k->constant, &k->nconstant));
+  if (k->nconstant) compile_log_graph(k, MG_LOG_simplified, "folded");
+  return compile_done(k, "fold");
+}
+
 /* Graph to the description of a plan. */
 static MgRc compile_back(Compile *k, MgPlanSpec *spec) {
+  TRY(compile_fold(k));
   TRY(mg_sched_init(&k->s, k->g));
   TRY(mg_lower(&k->s));
   compile_log_loops(k);
@@ -177,11 +216,14 @@ static MgRc compile_back(Compile *k, MgPlanSpec *spec) {
   TRY(mg_planner_spec(&k->s, &k->f, &k->m, k->ext, &k->k, spec));
   spec->code = k->k.code;
   spec->ncode = k->k.ncode;
+  spec->constant = (MgTensor *const *)k->constant;
+  spec->nconstant = k->nconstant;
   return compile_done(k, "plan");
 }
 
 /* What compile_back made and no plan took over. */
 static void compile_drop(Compile *k) {
+  for (uint32_t i = 0; i < k->nconstant; i++) compile_drop_tensor(k->constant[i]);
   mg_kernels_free(&k->k);
   for (uint32_t i = 0; k->ext && i < k->f.nstep; i++)
     if (k->ext[i].engine) k->ext[i].engine->ops->free(k->ext[i].engine);

@@ -18,6 +18,9 @@ typedef struct MgHostOps { /* how driver asks front for extern calls while compi
   /* Registers the call of graph node n through its Python OpOverload; its id goes to MgHost.call.
    * The node's non-tensor arguments are copied. */
   MgRc (*add_call)(void *self, MgGraph *g, NodeRef n, uint32_t *id);
+  /* Runs graph node n once, on tensors in the order of MgHost.call: new results, nout of them.  False when that fails or
+   * somebody would see it; no error is left.  NULL: constants are not computed while compiling. */
+  bool (*eval)(void *self, MgGraph *g, NodeRef n, MgTensor *const *in, int nin, MgTensor **out, int nout);
   MgHost host;          /* moved into the plan on success */
 } MgHostOps;
 

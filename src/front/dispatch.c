@@ -430,8 +430,6 @@ static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func
       Py_XDECREF(known);
       return r;
     }
-    case FATE_break_grad:
-      if (!mg_abi.aoti_torch_grad_mode_is_enabled()) break; /* fall through */
     case FATE_break_op: return mg_rec_break(BK_op, "%s", fo->op->full);
     case FATE_decompose: return dispatch_decompose(cap, fo, args, kwargs);
     case FATE_run: return PyObject_Call(fo->call, args, kwargs);

@@ -77,6 +77,8 @@ static int exec_take_inputs(MgExec *e, MgRec *r) {
     if (!used[v]) continue;
     MgCapInput *in = &r->cap->input[i];
     e->input[kept] = (ExecInput){.src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, in->scalar, in->array};
+    /* a number that became a tensor on the way into torch: nobody else has it */
+    if (in->pinned && !mg_val(g, v)->ndim && Py_REFCNT(in->real) == 2) mg_val(g, v)->known = mg_abi_tensor(in->real);
     g->input[kept] = v;
     mg_val(g, v)->out = (uint16_t)kept++;
   }

@@ -3,6 +3,8 @@
  * positions and makes one vectorcall of the OpOverload's _op, which does no Python-level work. */
 #include "front/nodecall.h"
 #include "front/names.h"
+#include "front/planrun.h"
+#include "front/state.h"
 #include <stdlib.h>
 #include <string.h>
 #include "front/torchobj.h"
@@ -280,6 +282,36 @@ static int calltable_call(void *self, uint32_t id, MgTensor *const *in, int nin,
   return rc;
 }
 
+/* Modes of the program would see the call. */
+static bool calltable_watched(void) {
+  PyObject *c = mg_import("torch._C"), *n = c ? PyObject_CallMethod(c, "_len_torch_dispatch_stack", NULL) : NULL;
+  bool watched = !n || PyLong_AsLong(n) != 0 || mg_state_functorch();
+  Py_XDECREF(c);
+  Py_XDECREF(n);
+  return watched;
+}
+
+static bool calltable_eval(void *self, MgGraph *g, NodeRef n, MgTensor *const *in, int nin, MgTensor **out, int nout) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *cast = NULL;
+  MgNodeCall *c = NULL;
+  bool ok = !PyErr_Occurred() && nin <= HOST_MAX && nout <= HOST_MAX && !calltable_watched() && !mg_planrun_autocast_off(&cast);
+  bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
+  mg_abi.aoti_torch_grad_mode_set_enabled(false);
+  if (ok) ok = (c = mg_nodecall_new(g, n, ((CallTable *)self)->objs)) != NULL && c->nin == nin && c->nout == nout;
+  for (int i = 0; i < nout; i++) out[i] = NULL;
+  if (ok) ok = !calltable_run(c, in, nin, out, nout);
+  for (int i = 0; i < nout; i++) ok = ok && out[i];
+  for (int i = 0; !ok && i < nout; i++)
+    if (out[i]) mg_abi.aoti_torch_delete_tensor_object(out[i]);
+  mg_nodecall_free(c);
+  mg_abi.aoti_torch_grad_mode_set_enabled(grad);
+  if (mg_planrun_autocast_back(cast)) ok = false;
+  PyErr_Clear();
+  PyGILState_Release(gil);
+  return ok;
+}
+
 static void calltable_free(void *self) {
   CallTable *t = self;
   PyGILState_STATE gil = PyGILState_Ensure();
@@ -294,6 +326,6 @@ int mg_nodecall_hostops(PyObject *objs, MgHostOps *h) {
   if (!t) return PyErr_NoMemory(), -1;
   if (mg_tensor_init()) return free(t), -1;
   t->objs = objs;
-  *h = (MgHostOps){.add_call = calltable_add, .host = {.self = t, .call = calltable_call, .free = calltable_free}};
+  *h = (MgHostOps){.add_call = calltable_add, .eval = calltable_eval, .host = {.self = t, .call = calltable_call, .free = calltable_free}};
   return 0;
 }

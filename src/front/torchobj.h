@@ -25,7 +25,6 @@ typedef enum MgOpFate {     /* what the dispatch mode does with an op */
   FATE_break_value,         /* its result depends on tensor values: data_dependent */
   FATE_break_mask,          /* the same when an index is a mask (bool or byte); else recorded */
   FATE_record_grad,         /* recorded; its kernel asks whether autograd is on */
-  FATE_break_grad,          /* break while autograd records */
   FATE_break_op,            /* cannot be recorded */
   FATE_decompose,           /* composite: arrives whole under inference mode */
   FATE_run                  /* no tensors involved (profiler marks): run, do not record */

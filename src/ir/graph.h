@@ -49,6 +49,7 @@ typedef struct MgVal {
   SymRef *size, *stride;/* ndim entries each */
   SymRef offset;        /* storage offset, elements */
   uint32_t storage;     /* values with equal numbers share memory (views, in-place results) */
+  void *known;          /* an input that is the same tensor with the same value in every call: its handle, borrowed; else NULL */
 } MgVal;
 
 typedef struct MgNode {

@@ -23,4 +23,15 @@ MgRc mg_simplify(MgGraph *g, const MgSimplifyOpts *o);
 /* Chooses channels-last strides for values between convolutions; values that the user sees keep theirs. */
 MgRc mg_layout(MgGraph *g, const MgSimplifyOpts *o);
 MgRc mg_dce(MgGraph *g);
+
+typedef struct MgFoldOps { /* how constants are computed while compiling; tensors are the caller's handles */
+  void *self;
+  /* Runs node n on the tensors of mg_node_each_tensor's order (NULL: absent); new tensors, one per result, exactly of the
+   * metadata in the graph.  False: not possible. */
+  bool (*eval)(void *self, MgGraph *g, NodeRef n, void *const *in, int nin, void **out);
+  void (*drop)(void *tensor);
+} MgFoldOps;
+/* Values that only constants and sizes decide become inputs; *constant: their tensors (new; the array is in the graph's
+ * arena), the last *n inputs of the graph. */
+MgRc mg_fold(MgGraph *g, const MgFoldOps *o, void ***constant, uint32_t *n);
 #endif

@@ -13,6 +13,12 @@ typedef struct PlanCall { /* arguments of one mg_plan_run */
 
 #define plan_error(k, rc, ...) (snprintf((k)->err, (k)->err_len, __VA_ARGS__), (rc))
 
+/* Input i: the caller's, or a constant of the plan. */
+static inline MgTensor *plan_input(const PlanCall *k, uint32_t i) {
+  uint32_t given = k->p->s.ninput - k->p->s.nconstant;
+  return i < given ? k->in[i] : k->p->s.constant[i - given];
+}
+
 static PlanRun *plan_take(MgPlan *p) {
   PlanRun *r = atomic_exchange_explicit(&p->idle, NULL, memory_order_acquire);
   if (!r) {
@@ -160,7 +166,7 @@ static MgRc plan_tensor(PlanCall *k, uint32_t i, MgTensor **out) {
   *out = NULL;
   switch ((PlanTensorHow)t->how) {
   case PT_none: return MG_OK;
-  case PT_input: *out = k->in[t->index]; return MG_OK;
+  case PT_input: *out = plan_input(k, t->index); return MG_OK;
   case PT_fresh: *out = r->fresh[t->index]; return MG_OK;
   case PT_arena:
   case PT_result: *out = r->tensor[i]; return MG_OK;
@@ -302,7 +308,7 @@ static MgRc plan_enter(PlanCall *k) {
     void *ptr = NULL;
     uint32_t buf = p->buf_of_input[i];
     if (!buf) continue;
-    mg_abi.aoti_torch_get_data_ptr(k->in[i], &ptr);
+    mg_abi.aoti_torch_get_data_ptr(plan_input(k, i), &ptr);
     if (ptr == r->input[i]) continue; /* parameters rarely move */
     r->input[i] = ptr;
     plan_patch(p, r, buf, ptr);
@@ -428,7 +434,7 @@ MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, MgTensor **out, int *same, char
 const uint32_t *mg_plan_ready(const MgPlan *p) { return p->ready; }
 
 void mg_plan_info(const MgPlan *p, MgPlanInfo *out) {
-  *out = (MgPlanInfo){.ninput = (int)p->s.ninput, .noutput = (int)p->s.nout, .nkernel = (int)p->nkernel,
+  *out = (MgPlanInfo){.ninput = (int)(p->s.ninput - p->s.nconstant), .noutput = (int)p->s.nout, .nkernel = (int)p->nkernel,
                       .nextern = (int)(p->nengine + p->nhost), .nstep = (int)p->s.nstep, .nhost = (int)p->nhost,
                       .arena_bytes = p->s.arena, .bytes_moved = p->s.bytes_moved, .written = p->s.written,
                       .nwritten = (int)p->s.nwritten};

@@ -269,6 +269,7 @@ static MgRc plan_copy_tables(MgPlan *p, const MgPlanSpec *s) {
   p->s.sym = plan_copy(p, s->sym, sizeof *s->sym * s->nsym);
   p->s.written = plan_copy(p, s->written, sizeof *s->written * s->nwritten);
   p->s.code = plan_copy(p, s->code, sizeof *s->code * s->ncode);
+  p->s.constant = plan_copy(p, s->constant, sizeof *s->constant * s->nconstant);
   p->s.check = check;
   p->s.step = NULL; /* the caller's; p->step is what runs */
   TRYP(p->mem.rc == MG_OK);
@@ -369,6 +370,7 @@ void mg_plan_free(MgPlan *p) {
   for (uint32_t i = 0; i < p->nstep; i++)
     if (p->step[i].kind == PK_engine) p->step[i].engine->ops->free(p->step[i].engine);
   for (uint32_t i = 0; i < p->s.ncode; i++) mg_kcache_unref(p->s.code[i]);
+  for (uint32_t i = 0; i < p->s.nconstant; i++) mg_abi.aoti_torch_delete_tensor_object(p->s.constant[i]);
   if (p->s.host.free) p->s.host.free(p->s.host.self);
   pthread_mutex_destroy(&p->lock);
   mg_ctx_free(&p->mem);

@@ -79,7 +79,8 @@ typedef struct MgPlanFresh { /* a tensor allocated for every call; its memory is
 } MgPlanFresh;
 
 typedef struct MgPlanSpec {
-  uint32_t ninput;
+  uint32_t ninput;          /* those of a call, then the constants */
+  MgTensor *const *constant; uint32_t nconstant; /* computed while compiling; taken over */
   const MgPlanBuf *buf;   uint32_t nbuf;    /* buf[0] unused */
   const MgPlanStep *step; uint32_t nstep;
   const MgPlanFresh *fresh; uint32_t nfresh;
