@@ -116,7 +116,7 @@ def compile(  # noqa: A001
     Arguments:
         f: a function, method, ``nn.Module`` or other callable; without it the result is a decorator.
         fullgraph: a graph break is an error instead of a return to Python.
-        dynamic: ints that are arguments become inputs of the graph: None, at their first change; True, at once; False, never.
+        dynamic: sizes of tensors and ints that are arguments become inputs of the graph: None, at their first change; True, at once; False, never.
             Every combination of tensor sizes is compiled on its own.
         backend: "magneto", a name of ``list_backends()``, or a callable ``(gm, example_inputs) -> callable``.
         mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs".

@@ -191,7 +191,7 @@ static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***val
       *nvals = need;
     }
     e->refs++; /* comparing may run Python code, which may drop entries, and the site with them */
-    bool holds = mg_guards_check(e->guards, slots, *vals, NULL);
+    bool holds = mg_guards_check(e->guards, slots, *vals, NULL) && mg_exec_fits(e->exec, *vals);
     *gone = e->bucket != b;
     if (holds) {
       if (i && !*gone && i < b->n && b->entry[i] == e) {

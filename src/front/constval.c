@@ -52,7 +52,7 @@ static void constval_read(ValRef *v, void *arg) {
 static bool constval_small(const MgGraph *g, ValRef v) {
   int64_t n = 1, size;
   for (int i = 0; i < g->val[v].ndim; i++) {
-    if (!mg_ex_const_int(g->x, g->val[v].size[i], &size) || size > CONSTVAL_NUMEL) return false;
+    if (!mg_sym_settle(g->x, g->val[v].size[i], &size) || size > CONSTVAL_NUMEL) return false;
     n *= size;
   }
   return n <= CONSTVAL_NUMEL;

@@ -13,6 +13,7 @@
 #include "front/standin.h"
 #include "front/symfloat.h"
 #include "front/symvalue.h"
+#include "front/symnode.h"
 #include "front/torchobj.h"
 #include "front/wrapper.h"
 #include <stdlib.h>
@@ -54,6 +55,20 @@ static int dispatch_list(MgCapture *cap, PyObject *seq, int kind, MgArg *out) {
   return 0;
 }
 
+/* A number object where an int is wanted. */
+static int dispatch_size(PyObject *o, MgArg *out) {
+  MgSymNode *n = mg_symnode_of(o);
+  if (!n) return mg_rec_break(BK_op, "a %.100s where an op takes an int", Py_TYPE(o)->tp_name), -1;
+  SymRef e = mg_symsize_of(n);
+  if (e) *out = mg_arg_sym(e);
+  if (e) return 0;
+  PyObject *v = mg_symnode_number(n);
+  if (!v) return -1;
+  *out = mg_arg_int(n->cap->rec->g, PyLong_AsLongLong(v));
+  Py_DECREF(v);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
 /* One argument as torch passes it.  -1 with an exception or break. */
 static int dispatch_arg(MgCapture *cap, PyObject *o, int kind, MgArg *out) {
   if (mg_standin_is(o)) {
@@ -71,7 +86,7 @@ static int dispatch_arg(MgCapture *cap, PyObject *o, int kind, MgArg *out) {
     *out = mg_arg_val(v);
     return 0;
   }
-  if (kind == AK_int || kind == AK_int_list) return mg_rec_break(BK_op, "a symbolic size"), -1;
+  if (kind == AK_int || (kind == AK_scalar && mg_symnode_of(o))) return dispatch_size(o, out);
   long i = mg_standin_object(cap, o);
   if (i < 0) return -1;
   *out = (MgArg){.tag = MA_object, .u.obj = (uint32_t)i};
@@ -156,7 +171,7 @@ static bool dispatch_same_shape(const MgGraph *g, ValRef a, ValRef b) {
   const MgVal *x = mg_val(g, a), *y = mg_val(g, b);
   if (x->ndim != y->ndim || x->dtype != y->dtype) return false;
   for (int i = 0; i < x->ndim; i++)
-    if (!mg_ex_same(x->size[i], y->size[i])) return false;
+    if (!mg_ex_same(x->size[i], y->size[i]) && !(g->x->ask && g->x->ask->equal(g->x->ask->of, x->size[i], y->size[i]))) return false;
   return true;
 }
 
@@ -305,6 +320,7 @@ static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, PyObje
   /* Inference in C takes torch's usual default dtype; with another one torch itself decides. */
   bool usual = (!r->guards || r->guards->state.default_dtype == DT_f32) && !(r->settings && mg_setting_odd_dtype(r));
   MgRc rc = fo->plain && usual ? mg_infer(r->g, n) : MG_UNSUP;
+  if (r->abort) return -1;
   if (rc == MG_OK) return 0;
   if (rc == MG_NOMEM) return PyErr_NoMemory(), -1;
   r->ctx->rc = MG_OK;
@@ -411,7 +427,7 @@ static bool dispatch_masked(MgCapture *cap, PyObject *args) {
 }
 
 static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func, PyObject *args, PyObject *kwargs) {
-  if (cap->syms && mg_symfloat_among(args, kwargs)) return mg_symfloat_dispatch(cap, fo, args, kwargs);
+  if (cap->syms && mg_symfloat_among(fo, args, kwargs)) return mg_symfloat_dispatch(cap, fo, args, kwargs);
   switch ((MgOpFate)fo->fate) {
     case FATE_record:
     case FATE_record_grad: break;

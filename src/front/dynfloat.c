@@ -3,6 +3,7 @@
 #include "front/dynfloat.h"
 #include <stdlib.h>
 #include "front/names.h"
+#include "front/symsize.h"
 
 PyObject *mg_any_float;
 
@@ -64,6 +65,8 @@ static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlo
     const MgGuardOp *op = &g->op[i];
     if (mg_guard_op_holds(g, op, vals, s)) continue;
     PyObject *v = op->src ? vals[op->src] : NULL;
+    if (op->kind == GK_tensor && mg_symsize_learn(known, g, op->src, op->u.facts, v)) return -1;
+    if (op->kind == GK_calc || (op->kind == GK_tensor && v && Py_TYPE(v) == op->u.facts->type)) continue;
     if (op->kind != GK_equal) break; /* the rest may be found by other ways now */
     if (dynfloat_note(known, dynfloat_name(g, op->src), op->o, v)) return -1;
   }
@@ -84,6 +87,21 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
     }
   }
   return rc;
+}
+
+int mg_dynfloat_set_static(PyObject **known, uint32_t config) {
+  PyObject *id = *known || (*known = PySet_New(NULL)) ? PyLong_FromUnsignedLong(config) : NULL;
+  int rc = id ? PySet_Add(*known, id) : -1;
+  Py_XDECREF(id);
+  return rc;
+}
+
+bool mg_dynfloat_static(PyObject *known, uint32_t config) {
+  PyObject *id = known ? PyLong_FromUnsignedLong(config) : NULL;
+  bool has = id && PySet_Contains(known, id) > 0;
+  Py_XDECREF(id);
+  PyErr_Clear();
+  return has;
 }
 
 static bool dynfloat_knows(PyObject *name) { /* steals name */

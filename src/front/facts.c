@@ -204,6 +204,16 @@ MgFacts *mg_facts_new(PyObject *o) {
   return f;
 }
 
+/* Some sizes may be others. */
+static bool facts_hold_dynamic(const MgFacts *f, const int64_t *size, const int64_t *stride) {
+  for (int k = 0; k < f->ndim; k++) {
+    if (f->dim[k] == MG_FACTS_ANY ? size[k] < 2 || size[k] > MG_FACTS_MOST : size[k] != f->dim[k]) return false;
+    int j = f->follow[k] - 1;
+    if (stride[k] != (j < 0 ? f->dim[f->ndim + k] : size[j] * stride[j])) return false;
+  }
+  return true;
+}
+
 /* The same by the C ABI, one call a fact: where the fields are not known, or there are more dimensions than fit inline. */
 static bool facts_hold_by_abi(const MgFacts *f, PyObject *o) {
   MgTensor *t = mg_facts_tensor(o);
@@ -216,7 +226,8 @@ static bool facts_hold_by_abi(const MgFacts *f, PyObject *o) {
   if (i != f->dtype) return false;
   mg_abi.aoti_torch_get_sizes(t, &p);
   mg_abi.aoti_torch_get_strides(t, &q);
-  for (int64_t k = 0; k < n; k++)
+  if (f->dynamic && !facts_hold_dynamic(f, p, q)) return false;
+  for (int64_t k = 0; k < n && !f->dynamic; k++)
     if (p[k] != f->dim[k] || q[k] != f->dim[n + k]) return false;
   if (f->keyset) return true; /* the key set tells the rest apart */
   mg_abi.aoti_torch_get_layout(t, &i);
@@ -235,7 +246,8 @@ static inline bool facts_hold(const MgFacts *f, PyObject *o) {
       return false;
     if (*dim++ != f->ndim) return false;
     int64_t differs = 0;
-    for (int k = 0; k < f->ndim; k++) differs |= (dim[k] ^ f->dim[k]) | (stride[k] ^ f->dim[f->ndim + k]);
+    if (f->dynamic) differs = !facts_hold_dynamic(f, dim, stride);
+    else for (int k = 0; k < f->ndim; k++) differs |= (dim[k] ^ f->dim[k]) | (stride[k] ^ f->dim[f->ndim + k]);
     if (differs) return false;
   } else if (!facts_hold_by_abi(f, o)) return false;
   if (f->device) {
@@ -266,7 +278,7 @@ void mg_facts_explain(const MgFacts *f, PyObject *o, char *text, size_t n) {
   MgFacts *g = mg_facts_new(o);
   if (!g) return;
   int k = 0;
-  while (g->ndim == f->ndim && k < 2 * f->ndim && g->dim[k] == f->dim[k]) k++;
+  while (g->ndim == f->ndim && k < 2 * f->ndim && (g->dim[k] == f->dim[k] || f->dim[k] == MG_FACTS_ANY)) k++;
 #define DIFF(field)                                                                                          \
   if (g->field != f->field)                                                                                  \
     snprintf(text, n, #field ": recorded %lld, now %lld", (long long)f->field, (long long)g->field);         \

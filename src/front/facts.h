@@ -7,6 +7,10 @@
 #include <stdint.h>
 #include "runtime/torch_abi.h"
 
+enum { MG_FACTS_FOLLOW = 8 };
+#define MG_FACTS_ANY INT64_MIN
+#define MG_FACTS_MOST (1LL << 40)
+
 typedef struct MgFacts {
   PyTypeObject *type;     /* borrowed: exact class; the guard set keeps it */
   uint64_t keyset;        /* dispatch keys: layout, backend, conj/neg bits, functorch level; 0 when not readable */
@@ -16,6 +20,8 @@ typedef struct MgFacts {
   int32_t ndim;
   bool requires_grad;
   bool sizeless;          /* of a class that may say otherwise: not compared */
+  bool dynamic;           /* some sizes may differ: those are MG_FACTS_ANY, from 2 on */
+  int8_t follow[MG_FACTS_FOLLOW]; /* dynamic: 1 + the dimension whose size and stride give this one's stride; 0: fixed */
   int64_t dim[];          /* ndim sizes, then ndim strides */
 } MgFacts;
 

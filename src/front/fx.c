@@ -86,6 +86,7 @@ void mg_fx_free(MgCapture *cap) {
   Py_XDECREF(f->mode);
   mg_map_free(&f->by_val);
   mg_map_free(&f->by_node);
+  mg_map_free(&f->by_src);
   free(f->input);
   free(f->input_node);
   free(f->lift);
@@ -176,7 +177,7 @@ static void fx_name(MgRec *r, const MgCapInput *in, uint32_t number, char *out, 
 }
 
 /* The placeholder of an input: made at its first use, moved in front of all other nodes. */
-static uint32_t fx_placeholder(MgCapture *cap, uint32_t index) {
+uint32_t mg_fx_placeholder(MgCapture *cap, uint32_t index) {
   MgFx *f = cap->fx;
   char name[200];
   if (f->ninput == f->cap_input) {
@@ -188,7 +189,9 @@ static uint32_t fx_placeholder(MgCapture *cap, uint32_t index) {
     f->input_node = p;
     f->cap_input = n;
   }
-  fx_name(cap->rec, &cap->input[index], f->ninput, name, sizeof name);
+  bool symbol = index & MG_FX_SYMBOL;
+  if (symbol) snprintf(name, sizeof name, "s%u", index & ~MG_FX_SYMBOL);
+  else fx_name(cap->rec, &cap->input[index], f->ninput, name, sizeof name);
   PyObject *target = PyUnicode_FromString(name), *none = PyTuple_New(0);
   uint32_t number = target && none ? mg_fx_node(cap, "placeholder", target, none, NULL) : 0;
   Py_XDECREF(target);
@@ -201,7 +204,7 @@ static uint32_t fx_placeholder(MgCapture *cap, uint32_t index) {
   }
   f->input_node[f->ninput] = number;
   f->input[f->ninput++] = index;
-  return mg_fx_bind(f, cap->input[index].val, number) ? 0 : number;
+  return !symbol && mg_fx_bind(f, cap->input[index].val, number) ? 0 : number;
 }
 
 /* An object that FX has no literal for (a generator), or a real tensor that the recording keeps: an attribute of the module. */
@@ -230,7 +233,7 @@ PyObject *mg_fx_of_val(MgCapture *cap, ValRef val) {
   const MgVal *v = mg_val(cap->rec->g, val);
   if (v->def || v->out >= cap->ninput || cap->input[v->out].val != val) return NULL;
   if (cap->input[v->out].pinned) return NULL;
-  number = fx_placeholder(cap, v->out);
+  number = mg_fx_placeholder(cap, v->out);
   return number ? fx_item(cap->fx, number) : NULL;
 }
 
@@ -279,6 +282,8 @@ static PyObject *fx_instance(MgCapture *cap, PyObject *o) {
 }
 
 static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
+  MgSymNode *n = mg_symnode_of(o);
+  if (n && n->src && cap->sizes.ask.of) return mg_fx_number(cap, n->src);
   if (mg_standin_is(o)) return Py_XNewRef(mg_fx_of_val(cap, mg_standin_val(o)));
   if (fx_wraps(cap, o)) return Py_XNewRef(mg_fx_of_val(cap, mg_wrapper_val(cap, o)));
   if (mg_symfloat_is(o)) return NULL; /* types are promoted otherwise with a number than with the tensor it becomes: ATen's nodes say it all */
@@ -533,6 +538,9 @@ static PyObject *fx_aten_arg(MgCapture *cap, const MgArg *a) {
       return mg_fx_constant(cap, cap->input[v->out].real, NULL);
     return PyErr_Format(PyExc_SystemError, "magneto: a graph value is used before it is made");
   }
+  SrcRef size = a->tag == MA_int && cap->rec->x->ask && mg_expr(cap->rec->x, a->u.sym)->op != OP_const ? mg_symsize_src(cap, a->u.sym) : 0;
+  PyObject *number = size ? mg_fx_number(cap, size) : NULL;
+  if (number || PyErr_Occurred()) return number;
   if (a->tag != MA_list) return mg_torchobj_from_arg(cap->rec->g, a, cap->objs);
   PyObject *l = PyList_New(a->n);
   for (uint32_t i = 0; l && i < a->n; i++) {
@@ -702,10 +710,10 @@ static PyObject *fx_outputs(MgRec *r) {
 }
 
 /* Erases a node that nothing reads when it is a subscript: items of a tensor that was iterated over. */
-static int fx_prune_item(MgFx *f, PyObject *n) {
+static int fx_prune_item(MgFx *f, PyObject *n, bool number) {
   PyObject *target = PyObject_GetAttrString(n, "target"), *users = NULL, *r = NULL;
   if (!target) return -1;
-  if (target == mg_fx_torch.getitem && (users = PyObject_GetAttrString(n, "users")) && !PyObject_Size(users))
+  if ((target == mg_fx_torch.getitem || number) && (users = PyObject_GetAttrString(n, "users")) && !PyObject_Size(users))
     r = PyObject_CallMethod(f->graph, "erase_node", "O", n);
   Py_DECREF(target);
   Py_XDECREF(users);
@@ -716,7 +724,7 @@ static int fx_prune_item(MgFx *f, PyObject *n) {
 /* Removes placeholders and constants that nothing reads: an input whose size alone was asked for. */
 static int fx_prune(MgFx *f) {
   for (Py_ssize_t i = PyList_GET_SIZE(f->nodes); i-- > 0;)
-    if (fx_prune_item(f, PyList_GET_ITEM(f->nodes, i))) return -1;
+    if (fx_prune_item(f, PyList_GET_ITEM(f->nodes, i), mg_fx_is_calc(f, i))) return -1;
   uint32_t kept = 0, seen = 0;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(f->nodes); i++) {
     PyObject *n = PyList_GET_ITEM(f->nodes, i), *op = PyObject_GetAttrString(n, "op"), *users = NULL, *r = NULL;
@@ -748,7 +756,8 @@ int mg_fx_describe(MgRec *r) {
   MgFx *f = r->cap->fx;
   PyObject *inputs = PyDict_New();
   int rc = inputs ? 0 : -1;
-  for (uint32_t i = 0; !rc && i < f->ninput; i++) rc = PyDict_SetItem(inputs, fx_item(f, f->input_node[i]), r->cap->input[f->input[i]].real);
+  for (uint32_t i = 0; !rc && i < f->ninput; i++)
+    if (!(f->input[i] & MG_FX_SYMBOL)) rc = PyDict_SetItem(inputs, fx_item(f, f->input_node[i]), r->cap->input[f->input[i]].real);
   if (!rc) rc = mg_fxmeta_finish(r, f->nodes, f->val, f->where, inputs);
   Py_XDECREF(inputs);
   return rc;

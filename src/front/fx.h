@@ -36,8 +36,9 @@ void mg_fx_drop(MgFxCall *c);
 PyObject *mg_fx_part(MgRec *r, NodeRef first, const ValRef *in, uint32_t nin, const ValRef *out, uint32_t nout);
 /* Shows node n, which no torch-level call stands for. */
 int mg_fx_show(MgCapture *cap, NodeRef n);
+enum { MG_FX_SYMBOL = 1 << 30 };
 /* Finishes the graph: outputs are the graph's.  New torch.fx.GraphModule; *inputs receives, malloc'ed, the index into
- * cap->input of each placeholder, *ninput entries.  NULL with an exception. */
+ * cap->input of each placeholder, or MG_FX_SYMBOL and the number of a symbol, *ninput entries.  NULL with an exception. */
 PyObject *mg_fx_module(MgRec *r, uint32_t **inputs, uint32_t *ninput);
 
 /* ---- torchfn.c ---- */

@@ -14,8 +14,9 @@ typedef struct MgFx {
   PyObject *mode;         /* the torch-function mode */
   PyObject *first;        /* borrowed: first node that is no placeholder */
   MgMap by_val;           /* graph value + 2 -> node number */
+  MgMap by_src;           /* source of a number + 2 -> node number */
   MgMap by_node;          /* fx.Node, or constant tensor -> node number */
-  uint32_t *input;        /* placeholders: index into cap->input; malloc'ed */
+  uint32_t *input;        /* placeholders: index into cap->input, or MG_FX_SYMBOL and a symbol; malloc'ed */
   uint32_t *input_node;   /* and their nodes */
   uint32_t ninput, cap_input;
   bool grad;              /* autograd's mode as the nodes so far leave it */
@@ -52,4 +53,9 @@ int mg_fx_describe(MgRec *r);
 int mg_fx_open(MgCapture *cap);
 /* The placeholder of a region that stands for a value of the graph around it, borrowed; NULL as for mg_fx_of_val. */
 PyObject *mg_fx_lift(MgCapture *cap, ValRef val);
+/* The placeholder of an input, or of MG_FX_SYMBOL and a symbol; 0 with an exception. */
+uint32_t mg_fx_placeholder(MgCapture *cap, uint32_t index);
+/* The node of a number that runs compute: a placeholder, or arithmetic of those.  New; NULL: made of something else. */
+PyObject *mg_fx_number(MgCapture *cap, SrcRef src);
+bool mg_fx_is_calc(const MgFx *f, Py_ssize_t i); /* is node i such arithmetic? */
 #endif

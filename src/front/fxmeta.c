@@ -30,7 +30,7 @@ static PyObject *fxmeta_sizes(const MgRec *r, const SymRef *s, int n) {
 
 /* (size, stride, dtype, device, requires_grad) of a graph value, or None.  New. */
 static PyObject *fxmeta_facts(const MgRec *r, PyObject *val) {
-  if (val == Py_None) Py_RETURN_NONE;
+  if (!PyLong_CheckExact(val)) Py_RETURN_NONE; /* no tensor */
   const MgVal *v = mg_val(r->g, (ValRef)PyLong_AsUnsignedLong(val));
   PyObject *size = fxmeta_sizes(r, v->size, v->ndim), *stride = fxmeta_sizes(r, v->stride, v->ndim), *t = NULL;
   PyObject *dtype = mg_torchobj_new_dtype(v->dtype), *device = mg_torchobj_new_device(v->device, v->dev_index);

@@ -151,15 +151,15 @@ bool mg_guard_is_const(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   if (t == &PyLong_Type || t == &PyUnicode_Type || t == &PyBool_Type || t == &PyFloat_Type || o == Py_None ||
       t == &PyBytes_Type || t == &PyComplex_Type || t == &PyRange_Type || o == Py_Ellipsis || o == Py_NotImplemented ||
-      t == &PyCode_Type || t == mg_torch.size)
+      t == &PyCode_Type)
     return true;
   if (t == &PySlice_Type) {
     PySliceObject *s = (PySliceObject *)o;
     return mg_guard_is_const(s->start) && mg_guard_is_const(s->stop) && mg_guard_is_const(s->step);
   }
-  if (t == &PyTuple_Type || t == &PyFrozenSet_Type) {
+  if (t == &PyTuple_Type || t == mg_torch.size || t == &PyFrozenSet_Type) {
     PyObject *it = NULL, *x;
-    if (t == &PyTuple_Type) {
+    if (t != &PyFrozenSet_Type) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
         if (!mg_guard_is_const(PyTuple_GET_ITEM(o, i))) return false;
       return true;
@@ -272,6 +272,12 @@ void mg_guard_tensor(MgGuards *g, SrcRef src, PyObject *tensor) {
   }
   mg_guards_hold(g, (PyObject *)f->type);
   *op = (MgGuardOp){.kind = GK_tensor, .src = src, .u.facts = f};
+}
+
+MgFacts *mg_guard_facts(MgGuards *g, SrcRef src) {
+  for (uint32_t i = g->nop; i-- > 0;)
+    if (g->op[i].kind == GK_tensor && g->op[i].src == src) return g->op[i].u.facts;
+  return NULL;
 }
 
 void mg_guard_array(MgGuards *g, SrcRef src, PyObject *array) {

@@ -116,6 +116,7 @@ void mg_guard_add(MgGuards *g, MgGuardKind kind, SrcRef src, PyObject *o, int64_
 void mg_guard_pair(MgGuards *g, MgGuardKind kind, SrcRef a, SrcRef b, int64_t i);
 void mg_guard_pinned(MgGuards *g, MgGuardKind kind, PyObject *owner, PyObject *want); /* cell_is, list_is ... */
 void mg_guard_tensor(MgGuards *g, SrcRef src, PyObject *tensor);
+MgFacts *mg_guard_facts(MgGuards *g, SrcRef src); /* of the tensor at src; NULL: it is not guarded */
 void mg_guard_array(MgGuards *g, SrcRef src, PyObject *array);
 void mg_guard_member(MgGuards *g, PyObject *owner, PyObject *descr, PyObject *value);
 void mg_guard_context(MgGuards *g, PyObject *var, PyObject *value); /* of a ContextVar; NULL: it has none */

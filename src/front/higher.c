@@ -187,7 +187,7 @@ static bool higher_cond(MgRec *r, PyObject *const *a, PyObject **out) {
     return true;
   }
   int64_t n;
-  if (!mg_standin_check(pred) || !mg_ex_const_int(r->g->x, mg_val_numel(r->g, mg_standin_val(pred)), &n) || n != 1) return false;
+  if (!mg_standin_check(pred) || !mg_sym_settle(r->g->x, mg_val_numel(r->g, mg_standin_val(pred)), &n) || n != 1) return false;
   Higher h = {.r = r};
   *out = higher_cond_parts(&h, pred, fn, a[3]);
   higher_free(&h);

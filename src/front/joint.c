@@ -415,6 +415,10 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
     if (!r->want_fx && mg_function_any_once(r)) r->function_failed = true;
     return 0;
   }
+  if (r->cap->sizes.nsrc) { /* the partition is made for constant sizes */
+    r->sizes_failed = true;
+    return 0;
+  }
   Joint b = {.r = r, .g = g, .j = mg_new(g->c, MgJointRec, 1), .nval = g->nval};
   uint32_t nnode = g->nnode, nval = g->nval, ninput = g->ninput;
   if (!b.j) return PyErr_NoMemory(), -1;

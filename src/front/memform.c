@@ -2,12 +2,18 @@
  * In: a node's op and arguments.  Only constant sizes are judged. */
 #include "front/memform.h"
 
+/* A constant, or the symbol's value in this run. */
+static bool memform_int(const MgGraph *g, SymRef e, int64_t *v) {
+  *v = mg_sym_hint(g->x, e);
+  return mg_ex_const_int(g->x, e, v) || g->x->ask;
+}
+
 /* First and last element of a strided region; false when it has none, or is not constant. */
 static bool memform_reach(const MgGraph *g, const SymRef *size, const SymRef *stride, int n, int64_t at, int64_t reach[2]) {
   int64_t many, step;
   reach[0] = reach[1] = at;
   for (int i = 0; i < n; i++) {
-    if (!mg_ex_const_int(g->x, size[i], &many) || !mg_ex_const_int(g->x, stride[i], &step) || !many) return false;
+    if (!memform_int(g, size[i], &many) || !memform_int(g, stride[i], &step) || !many) return false;
     reach[1] += (many - 1) * step;
   }
   return true;
@@ -16,7 +22,7 @@ static bool memform_reach(const MgGraph *g, const SymRef *size, const SymRef *st
 static bool memform_within(const MgGraph *g, ValRef v, const int64_t reach[2]) {
   const MgVal *t = mg_val(g, v);
   int64_t at, own[2];
-  return mg_ex_const_int(g->x, t->offset, &at) && memform_reach(g, t->size, t->stride, t->ndim, at, own) && own[0] <= reach[0] &&
+  return memform_int(g, t->offset, &at) && memform_reach(g, t->size, t->stride, t->ndim, at, own) && own[0] <= reach[0] &&
          reach[1] <= own[1];
 }
 
@@ -24,9 +30,9 @@ static bool memform_within(const MgGraph *g, ValRef v, const int64_t reach[2]) {
 static bool memform_dense(const MgGraph *g, ValRef v, int64_t reach[2]) {
   const MgVal *t = mg_val(g, v);
   int64_t at, many, step, numel = 1;
-  if (!mg_ex_const_int(g->x, t->offset, &at) || !memform_reach(g, t->size, t->stride, t->ndim, at, reach)) return false;
+  if (!memform_int(g, t->offset, &at) || !memform_reach(g, t->size, t->stride, t->ndim, at, reach)) return false;
   for (int i = 0; i < t->ndim; i++) {
-    if (!mg_ex_const_int(g->x, t->size[i], &many) || !mg_ex_const_int(g->x, t->stride[i], &step) || (many > 1 && !step)) return false;
+    if (!memform_int(g, t->size[i], &many) || !memform_int(g, t->stride[i], &step) || (many > 1 && !step)) return false;
     numel *= many;
   }
   return reach[1] - reach[0] + 1 == numel;
@@ -39,12 +45,25 @@ static bool memform_repeats(const MgGraph *g, ValRef v) {
   return false;
 }
 
+/* Makes its sizes constants: whether two parts of one memory overlap is a question about numbers. */
+static void memform_settle(const MgGraph *g, ValRef v) {
+  const MgVal *t = mg_val(g, v);
+  int64_t k;
+  mg_sym_settle(g->x, t->offset, &k);
+  for (int i = 0; i < t->ndim; i++) {
+    mg_sym_settle(g->x, t->size[i], &k);
+    mg_sym_settle(g->x, t->stride[i], &k);
+  }
+}
+
 struct memform_overlap { const MgGraph *g; ValRef to; bool found; };
 static void memform_see_overlap(ValRef *v, void *arg) {
   struct memform_overlap *s = arg;
   const MgGraph *g = s->g;
   int64_t a[2], b[2];
   if (!*v || *v == s->to || mg_val(g, *v)->storage != mg_val(g, s->to)->storage || mg_val(g, *v)->dtype != mg_val(g, s->to)->dtype) return;
+  memform_settle(g, *v);
+  memform_settle(g, s->to);
   if (!memform_dense(g, *v, a) || !memform_dense(g, s->to, b)) return;
   s->found |= a[0] <= b[1] && b[0] <= a[1] && (a[0] != b[0] || a[1] != b[1]);
 }
@@ -67,13 +86,13 @@ bool mg_memform_known(const MgGraph *g, const MgOp *op, const MgArg *arg) {
   if (!scatter && op->code != TOP_as_strided && op->code != TOP_as_strided_copy) return true;
   const MgVal *self = mg_val(g, arg[0].u.val);
   int64_t at, reach[2];
-  if (!mg_ex_const_int(g->x, self->offset, &at) || (scatter && at)) return false;
+  if (!memform_int(g, self->offset, &at) || (scatter && at)) return false;
   if (partial) return true;
   const MgArg *size = &arg[scatter + 1], *stride = size + 1, *offset = size + 2;
   if (size->tag != MA_list || stride->tag != MA_list || size->n > 64 || stride->n != size->n) return true; /* torch's error */
   SymRef s[64], t[64];
   for (uint32_t i = 0; i < size->n; i++) s[i] = size->u.item[i].u.sym, t[i] = stride->u.item[i].u.sym;
-  if (offset->tag == MA_int && !mg_ex_const_int(g->x, offset->u.sym, &at)) return false;
+  if (offset->tag == MA_int && !memform_int(g, offset->u.sym, &at)) return false;
   if (!memform_reach(g, s, t, (int)size->n, at, reach)) return true;
   ValRef root = self->storage;
   return memform_within(g, arg[0].u.val, reach) || (mg_val(g, root)->dtype == self->dtype && memform_within(g, root, reach));

@@ -53,7 +53,7 @@ static void metainfer_put(MetaKey *k, const void *p, size_t n) {
 
 static void metainfer_put_sym(MetaKey *k, const MgGraph *g, SymRef s) {
   int64_t v;
-  if (mg_ex_const_int(g->x, s, &v)) metainfer_put(k, &v, sizeof v);
+  if (mg_sym_settle(g->x, s, &v)) metainfer_put(k, &v, sizeof v);
   else k->symbolic = true;
 }
 
@@ -100,7 +100,7 @@ static PyObject *metainfer_dims(const MgGraph *g, const SymRef *s, int n) {
   PyObject *t = PyTuple_New(n);
   for (int i = 0; t && i < n; i++) {
     int64_t v;
-    PyObject *o = mg_ex_const_int(g->x, s[i], &v) ? PyLong_FromLongLong(v) : NULL;
+    PyObject *o = mg_sym_settle(g->x, s[i], &v) ? PyLong_FromLongLong(v) : NULL;
     if (!o) {
       if (!PyErr_Occurred()) mg_rec_break(BK_op, "a symbolic size");
       Py_CLEAR(t);
@@ -125,7 +125,7 @@ static PyObject *metainfer_tensor(const MgGraph *g, ValRef val) {
   if (!(kw = Py_BuildValue("{s:O,s:O}", "dtype", dtype, "device", meta))) goto done;
   t = PyObject_Call(empty_strided, args, kw);
   /* A storage offset needs memory in front of the tensor; meta memory is only a number. */
-  if (t && mg_ex_const_int(g->x, v->offset, &offset) && offset > 0) {
+  if (t && mg_sym_settle(g->x, v->offset, &offset) && offset > 0) {
     PyObject *store = PyObject_CallMethod(t, "new_empty", "((L))", (long long)offset);
     PyObject *r = store ? PyObject_CallMethod(store, "as_strided", "OOL", size, stride, (long long)offset) : NULL;
     Py_XDECREF(store);

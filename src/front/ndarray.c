@@ -238,7 +238,7 @@ static bool nd_same_shape(const MgGraph *g, const MgVal *v, PyObject *model) {
   bool same = shape && PyTuple_GET_SIZE(shape) == v->ndim;
   int64_t n;
   for (int i = 0; same && i < v->ndim; i++)
-    same = mg_ex_const_int(g->x, v->size[i], &n) && n == PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
+    same = mg_sym_settle(g->x, v->size[i], &n) && n == PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
   PyErr_Clear();
   Py_XDECREF(shape);
   return same;
@@ -271,7 +271,7 @@ static bool nd_same_strides(const MgGraph *g, const MgVal *v, PyObject *model) {
   bool same = strides != NULL;
   int64_t n, s;
   for (int i = 0; same && i < v->ndim; i++) {
-    if (!mg_ex_const_int(g->x, v->size[i], &n) || !mg_ex_const_int(g->x, v->stride[i], &s)) same = false;
+    if (!mg_sym_settle(g->x, v->size[i], &n) || !mg_sym_settle(g->x, v->stride[i], &s)) same = false;
     else if (n == 0) break;
     else if (n > 1) same = s * mg_dtype_size((MgDtype)v->dtype) == PyLong_AsLongLong(PyTuple_GET_ITEM(strides, i));
   }
@@ -425,8 +425,8 @@ static PyObject *nd_make_model(const MgGraph *g, const MgVal *v) {
   int64_t n = 0, room = 1, s = 0, bytes = mg_dtype_size((MgDtype)v->dtype);
   bool empty = false;
   for (int i = 0; size && stride && i < v->ndim; i++) {
-    mg_ex_const_int(g->x, v->size[i], &n);
-    mg_ex_const_int(g->x, v->stride[i], &s);
+    mg_sym_settle(g->x, v->size[i], &n);
+    mg_sym_settle(g->x, v->stride[i], &s);
     PyTuple_SET_ITEM(size, i, PyLong_FromLongLong(n));
     PyTuple_SET_ITEM(stride, i, PyLong_FromLongLong(s * bytes));
     empty |= !n;

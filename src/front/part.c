@@ -111,6 +111,10 @@ static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first) {
 }
 
 MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t n) {
+  if (r->cap->sizes.nsrc) {
+    mg_symsize_give_up(r, "a part of a graph with symbolic sizes");
+    return NULL;
+  }
   MgCapture *cap = r->cap;
   MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
   const MgFunction *function = cap->function;

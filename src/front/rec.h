@@ -70,6 +70,9 @@ typedef struct MgRec {
   bool again;           /* what the recording met has changed meanwhile (a lazy module): record again */
   bool need_fx;         /* tensors that wrap others were met: record again with a torch-level graph */
   bool deny_hook;       /* hooks on tensors that the graph makes break it */
+  bool sizes_failed;    /* something cannot go on with symbolic sizes: record again with deny_sizes */
+  bool fixed_sizes;     /* the custom backend compiles for the sizes of its examples */
+  bool deny_sizes;      /* every size is a constant */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
   uint16_t checkpoint, ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */
   PyObject *dyn;        /* floats that are inputs (dynfloat.c): a set, strong; or NULL */
@@ -190,6 +193,8 @@ PyObject *mg_standin_original(PyObject *o); /* borrowed: the older tensor of an 
 /* Turns the recorded graph into something that runs, by the backend of the callable. NULL with exception. */
 MgExec *mg_exec_build(MgRec *r, const struct MgConfig *cfg, const MgSnapshot *snap);
 int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs); /* outs: new references */
+/* The guards hold; is it also right at the sizes of this run? */
+bool mg_exec_fits(MgExec *e, PyObject *const *vals);
 void mg_exec_free(MgExec *e);
 
 /* Options of one magneto.compile call, owned by its callable. */

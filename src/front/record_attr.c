@@ -9,6 +9,7 @@
 #include "front/record_obj.h"
 #include "front/subclass.h"
 #include "front/symfloat.h"
+#include "front/standin.h"
 #include "front/tensorhook.h"
 #include "front/wrapper.h"
 #include <structmember.h>
@@ -333,7 +334,7 @@ static PyObject *attr_of_tensor(PyObject *o, PyObject *name) {
 PyObject *mg_rec_standin_getattr(PyObject *o, PyObject *name) { return attr_of_standin(o, name); }
 
 static PyObject *attr_get(PyObject *o, PyObject *name) {
-  if (mg_standin_check(o)) return attr_of_tensor(o, name);
+  if (mg_standin_check(o)) return mg_symsize_dress(mg_rec->cap, attr_of_tensor(o, name));
   if (mg_array_check(o)) return mg_array_getattr(o, name);
   if (mg_symfloat_is(o)) return name == mg_names.class_ ? Py_NewRef((PyObject *)mg_symfloat_class(o)) : PyObject_GetAttr(o, name);
   if (mg_wrapper_is(o)) return attr_is_generic(Py_TYPE(o)) ? attr_of_wrapper(o, name) : PyObject_GetAttr(o, name);

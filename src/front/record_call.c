@@ -17,6 +17,7 @@
 #include "front/logcall.h"
 #include "front/symfloat.h"
 #include "front/symvalue.h"
+#include "front/standin.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -690,6 +691,12 @@ static int call_on_mapping(const MgCall *c, PyObject **out) {
   return 1;
 }
 
+/* May an exception of C code be due to symbolic sizes?  With numbers it is raised again, or not. */
+static bool call_blames_sizes(void) {
+  return PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError) ||
+         PyErr_ExceptionMatches(PyExc_IndexError);
+}
+
 PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   if (!mg_rec) return PyObject_Vectorcall(f, args, nargsf, kwnames);
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
@@ -712,10 +719,11 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   ValRef out = mg_call_out(&c);
   r = mg_call_plain(&c);
   if (!r && !mg_rec->abort) r = mg_call_exact(&c);
+  if (!r && !mg_rec->abort && mg_rec->cap->sizes.nsrc && call_blames_sizes()) mg_symsize_give_up(mg_rec, "torch wants the numbers of sizes");
   self = mg_policy_self(f);
   if (!r) return r;
   if (mg_standin_check(r)) return mg_call_made_tensor(&c, r, out);
-  r = mg_symfloat_dress(r);
+  r = mg_symsize_dress(mg_rec->cap, mg_symfloat_dress(r));
   if (!r) return r;
   if (PyType_Check(f) ? call_made_instance((PyTypeObject *)f, r) : Py_REFCNT(r) == 1 && Py_TYPE(r)->tp_flags & Py_TPFLAGS_HEAPTYPE)
     mg_fresh(r); /* what nobody else holds is new */

@@ -2,6 +2,7 @@
  * In: a linked frame before an instruction.  Out: a new entry at its site, or the site marked as plain.
  * Invariants: the frame and torch's global state are as before, whatever happens; with MAGNETO_STRICT=1 every stand-in is
  * dead afterwards and the guards hold on the very frame that was recorded. */
+#include "front/dynfloat.h"
 #include "front/hook.h"
 #include "front/joint.h"
 #include "front/names.h"
@@ -58,6 +59,7 @@ typedef struct Segment {
   bool again;           /* the last attempt changed what it met (a lazy module), and does not count */
   bool need_fx;         /* a torch-level graph is needed, which runs as it is: graph_cfg is used */
   MgConfig graph_cfg;
+  bool deny_sizes;      /* something cannot go on with symbolic sizes */
   bool deny_hook;       /* the backend traced a hook instead of running it */
   bool break_is_error;  /* where it broke, the program had asked for an error: torch._dynamo.error_on_graph_break(True) */
   bool deny_compiling;  /* the program raised after it was told that it is being compiled */
@@ -303,6 +305,16 @@ static int segment_want_graph(Segment *s) {
   return 0;
 }
 
+/* Something could not go on with symbolic sizes, or the recording broke where it may not with numbers. */
+static bool segment_sizes_failed(Segment *s, const MgRec *r) {
+  bool raised = r->abort && r->code == BK_exception && r->cap->sizes.nsrc;
+  raised |= r->abort && r->code == BK_data_dependent && r->cap->sizes.in_graph; /* with constants the value may be known */
+  if (!s->deny_sizes && (r->sizes_failed || raised)) s->deny_sizes = true;
+  else return false;
+  mg_log(MG_LOG_recompiles, "sizes are constants from here on: %s", *r->reason ? r->reason : "autograd");
+  return true;
+}
+
 /* Runs the loop over the frame and builds the snapshot; NULL when the attempt has to be repeated elsewhere. */
 static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bool *is_ret, int *nslot) {
   MgLoop l;
@@ -313,6 +325,12 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
   PyErr_Clear();
   /* The interrupt must not be lost with the recording: it is raised again by the code that runs next. */
   if (interrupted) PyErr_SetInterrupt();
+  if (segment_sizes_failed(s, r)) {
+    if (s->snap) mg_snapshot_free(s->snap);
+    s->snap = NULL;
+    segment_drop_inner(s);
+    return NULL;
+  }
   MgSnapshot *snap = s->snap;
   if (snap) { /* in an inner frame */
     s->snap = NULL;
@@ -396,7 +414,7 @@ static int segment_attempt(Segment *s) {
   MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = cfg,
                .dyn = Py_XNewRef(s->info->dyn), /* a reset from another thread drops info's */
                .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
-               .deny_function = s->deny_function, .deny_hook = s->deny_hook, .stop = s->stop,
+               .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_hook = s->deny_hook, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   MgSlots slots = {s->v.slot, s->nslot, s->v.func};
   rec.slots = &slots;
@@ -423,8 +441,8 @@ static int segment_attempt(Segment *s) {
         snap = NULL;
         rc = -1;
       }
-      if (snap && rec.function_failed) {
-        s->deny_function = true;
+      if (snap && (rec.function_failed || segment_sizes_failed(s, &rec))) {
+        s->deny_function |= rec.function_failed;
         if (s->inner) segment_drop_inner(s);
         mg_snapshot_free(snap);
         snap = NULL;
@@ -445,11 +463,13 @@ static int segment_attempt(Segment *s) {
   mg_stats.bytecodes += rec.nbytecode;
   mg_stats.record_ms += mg_now_ms() - t0;
   if (snap && segment_make_entry(s, &rec, snap, &outer, end, is_ret, nslot)) {
-    rc = rec.hook_traced ? 0 : -1;
+    bool again = rec.hook_traced || segment_sizes_failed(s, &rec);
+    rc = again ? 0 : -1;
     s->deny_hook |= rec.hook_traced;
-    s->failed = !rec.hook_traced;
-    if (rec.hook_traced) PyErr_Clear();
+    s->failed = !again;
+    if (again) PyErr_Clear();
   }
+  s->deny_sizes |= rec.fixed_sizes;
   PyObject *t, *v, *tb;
   PyErr_Fetch(&t, &v, &tb);
   mg_objects_end(&rec);
@@ -541,6 +561,7 @@ static bool segment_has_node(const Segment *s) {
 int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCodeInfo *info) {
   Segment s = {.ts = ts, .f = f, .cfg = cfg, .info = info, .stop_at = -1};
   int rc = -1;
+  s.deny_sizes = mg_dynfloat_static(info->dyn, cfg->id);
   mg_pyframe_view(f, &s.v);
   if (!(s.code = mg_code_decoded(info, s.v.code)) || segment_save(&s)) goto done;
   /* In a loop each turn would leave an entry of its own, made for the objects of that turn. */
@@ -583,6 +604,7 @@ int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCod
     rc = 0;
     goto done;
   }
+  if (s.deny_sizes && mg_dynfloat_set_static(&info->dyn, cfg->id)) goto done;
   segment_log(&s, s.entry);
   mg_stats.entries++;
   if (s.entry->nnode > 0) mg_stats.graphs++;

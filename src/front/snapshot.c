@@ -159,7 +159,7 @@ static uint32_t snap_wrapping(MgBuilder *b, PyObject *o) {
 /* A number: its source's value, or computed from what is in the graph's results. */
 static uint32_t snap_number(MgBuilder *b, PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
-  if (n->src) return snap_emit(b, mg_rec->guards->src[n->src].kind == SRC_calc ? SN_calc : SN_src, NULL, n->src, NULL, 0);
+  if (n->src) return snap_emit(b, mg_source_computed(&mg_rec->guards->src[n->src]) ? SN_calc : SN_src, NULL, n->src, NULL, 0);
   if (n->row) {
     uint32_t me = snap_output(b, n->row, SN_item);
     if (me != SNAP_FAIL) b->s->p[me].arg = n->at;
@@ -495,8 +495,8 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   else if (mg_symfloat_is(o)) me = snap_number(b, o);
   else if (mg_array_check(o)) me = snap_array(b, o);
   else if (mg_array_method_parts(o, &self, &name)) me = snap_array_method(b, self, name);
-  else if (t == &PyTuple_Type && !mg_guard_is_const(o))
-    me = mg_snap_emit_over(b, SN_tuple, NULL, 0, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
+  else if (t == &PyTuple_Type && !mg_guard_is_const(o)) me = mg_snap_emit_over(b, SN_tuple, NULL, 0, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
+  else if (t == mg_torch.size && !mg_guard_is_const(o)) me = snap_remake(b, o, Py_BuildValue("(N)", PySequence_Tuple(o)));
   else if (t == &PyList_Type) me = snap_list(b, o);
   else if (t == &PyDict_Type || t == &PyODict_Type) me = snap_dict(b, o);
   else if (t == &PySet_Type) me = snap_set(b, o, false);

@@ -37,7 +37,7 @@ SrcRef mg_source(MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx, PyObje
   SrcRef ref = g->nsrc++;
   if (kind == SRC_pinned) mg_guards_hold(g, key);
   else Py_XINCREF(key);
-  bool load = kind != SRC_pinned && kind != SRC_calc && kind != SRC_draw;
+  bool load = kind != SRC_pinned && kind != SRC_calc && kind != SRC_size && kind != SRC_draw;
   g->src[ref] = (MgSrc){(uint8_t)kind, parent, idx, key};
   if (mg_map_put(&g->by_src, h, ref) != MG_OK) g->failed = true;
   if (load) mg_guard_add(g, GK_load, ref, NULL, 0);
@@ -79,8 +79,16 @@ PyObject *mg_source_compute(int op, PyObject *a, PyObject *b) {
   return NULL;
 }
 
+static PyObject *source_size(PyObject *tensor, int k) {
+  int64_t n, *size;
+  MgTensor *t = tensor && PyObject_TypeCheck(tensor, mg_torch.tensor) ? mg_facts_tensor(tensor) : NULL;
+  if (!t || mg_abi.aoti_torch_get_dim(t, &n) || k >= n || mg_abi.aoti_torch_get_sizes(t, &size)) return NULL;
+  return PyLong_FromLongLong(size[k]);
+}
+
 PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals) {
   const MgSrc *s = &g->src[src];
+  if (s->kind == SRC_size) return source_size(vals[s->parent], s->idx);
   if (s->kind != SRC_calc) return Py_XNewRef(vals[src]);
   SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;
   PyObject *a = s->parent ? mg_source_value(g, s->parent, vals) : Py_XNewRef(s->key);

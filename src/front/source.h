@@ -19,13 +19,13 @@ typedef enum MgCalc {
   CALC_and, CALC_or, CALC_xor, CALC_min, CALC_max,
   CALC_neg, CALC_abs, CALC_int, CALC_float, CALC_bool /* of one operand */
 } MgCalc;
-enum { MG_CALC_BITS = 5 };
+enum { MG_CALC_BITS = 5, MG_CALC_MASK = 31 };
 static inline bool mg_calc_is_unary(int op) { return op >= CALC_neg; }
 
 typedef struct MgSrc {
   uint8_t kind;   /* MgSrcKind */
   SrcRef parent;  /* 0 for roots */
-  int32_t idx;    /* slot, item or closure index; calc: second operand << MG_CALC_BITS | operator */
+  int32_t idx;    /* slot, item or closure index; size: dimension; calc: second operand << MG_CALC_BITS | operator */
   PyObject *key;  /* strong, or borrowed from the guard set for SRC_pinned; NULL when unused */
 } MgSrc;
 
@@ -36,6 +36,8 @@ SrcRef mg_source(MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx, PyObje
 SrcRef mg_source_calc(MgGuards *g, int op, SrcRef a, SrcRef b, PyObject *constant);
 /* The value of a source when the loads have run: new; NULL when computing raised. */
 PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals);
+/* Is it computed when asked for, instead of loaded by the guards? */
+static inline bool mg_source_computed(const MgSrc *s) { return s->kind == SRC_calc || s->kind == SRC_size; }
 /* Computes as a source of kind calc would; b NULL for unary ops.  New. */
 PyObject *mg_source_compute(int op, PyObject *a, PyObject *b);
 /* Follows one step. Borrowed; NULL without exception when the path ends.  Never runs Python code other than

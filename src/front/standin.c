@@ -184,6 +184,45 @@ static MgTensor *standin_find_template(const MgVal *v) {
   return standin_handle(t);
 }
 
+static PyObject *standin_dims(MgCapture *cap, const SymRef *d, int n) {
+  PyObject *t = PyTuple_New(n);
+  for (int i = 0; t && i < n; i++) {
+    PyObject *o = mg_symsize_object(cap, d[i]);
+    if (!o) Py_CLEAR(t);
+    else PyTuple_SET_ITEM(t, i, o);
+  }
+  return t;
+}
+
+static PyObject *standin_attach(MgCapture *cap, ValRef val, PyObject *t) { /* steals t */
+  MgStandInfo *info = t ? standin_info_new(cap, val) : NULL;
+  if (!info) {
+    Py_XDECREF(t);
+    return NULL;
+  }
+  info->self = t;
+  *(MgStandInfo **)((char *)t + mg_standin_slot) = info;
+  return t;
+}
+
+/* Some size is a torch.SymInt: only torch's own constructor takes those. */
+static PyObject *standin_alloc_symbolic(MgCapture *cap, ValRef val) {
+  static PyObject *make; /* strong, process lifetime */
+  const MgVal *v = mg_val(cap->rec->g, val);
+  PyObject *off = mg_fmodes_off(), *size = NULL, *stride = NULL, *offset = NULL, *dtype = NULL, *device = NULL, *args = NULL, *kw = NULL, *t = NULL;
+  if (!make) make = PyObject_GetAttrString((PyObject *)mg_tensor_type, "_make_wrapper_subclass");
+  if (off && make && (size = standin_dims(cap, v->size, v->ndim)) && (stride = standin_dims(cap, v->stride, v->ndim)) &&
+      (offset = mg_symsize_object(cap, v->offset)) && (dtype = mg_torchobj_new_dtype(v->dtype)) &&
+      (device = mg_torchobj_new_device(v->device, v->dev_index)) && (args = PyTuple_Pack(2, cap->next_type ? cap->next_type : mg_standin_type, size)) &&
+      (kw = Py_BuildValue("{s:O,s:O,s:O,s:O,s:L}", "strides", stride, "storage_offset", offset, "dtype", dtype, "device", device,
+                          "storage_size", STANDIN_TEMPLATE_ELEMENTS)))
+    t = PyObject_Call(make, args, kw);
+  if (off && mg_context_exit(off)) Py_CLEAR(t);
+  PyObject *const used[] = {size, stride, offset, dtype, device, args, kw};
+  for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
+  return standin_attach(cap, val, t);
+}
+
 static PyObject *standin_alloc(MgCapture *cap, ValRef val) {
   MgGraph *g = cap->rec->g;
   const MgVal *v = mg_val(g, val);
@@ -193,22 +232,14 @@ static PyObject *standin_alloc(MgCapture *cap, ValRef val) {
   bool constant = mg_ex_const_int(g->x, v->offset, &offset);
   for (int i = 0; i < v->ndim; i++)
     constant = constant && mg_ex_const_int(g->x, v->size[i], &size[i]) && mg_ex_const_int(g->x, v->stride[i], &stride[i]);
-  if (!constant) return mg_rec_break(BK_op, "a symbolic size");
+  if (!constant) return standin_alloc_symbolic(cap, val);
   MgTensor *model = standin_find_template(v);
   if (!model) return NULL;
   if (mg_abi.aoti_torch__reinterpret_tensor(model, v->ndim, size, stride, offset, &h))
     return mg_rec_break(BK_op, "torch refused a stand-in of dtype %s", mg_dtype_name(v->dtype));
   PyObject *t = mg_abi.thpvariable_wrap_type(h, cap->next_type ? cap->next_type : mg_standin_type);
   mg_abi.aoti_torch_delete_tensor_object(h);
-  if (!t) return NULL;
-  MgStandInfo *info = standin_info_new(cap, val);
-  if (!info) {
-    Py_DECREF(t);
-    return NULL;
-  }
-  info->self = t;
-  *(MgStandInfo **)((char *)t + mg_standin_slot) = info;
-  return t;
+  return standin_attach(cap, val, t);
 }
 
 static PyObject *standin_alloc_normal(MgCapture *cap, ValRef val) {
@@ -364,6 +395,7 @@ static PyObject *standin_nonleaf(MgCapture *cap, PyObject *leaf) {
 static PyObject *standin_make_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
   long i = standin_add_input(cap, tensor, src);
   if (i < 0 || !(cap->next_type = mg_subclass_type(cap, Py_TYPE(tensor)))) return NULL;
+  mg_symsize_input(cap, tensor, src, mg_val(cap->rec->g, cap->input[i].val));
   PyObject *t = mg_standin_new(cap, cap->input[i].val);
   cap->next_type = NULL;
   if (!t) return NULL;
@@ -597,6 +629,7 @@ int mg_standin_begin(MgRec *r) {
   if (!cap) return PyErr_NoMemory(), -1;
   r->cap = cap;
   cap->rec = r;
+  mg_symsize_begin(cap, r->deny_sizes || !r->guards);
   if (!(cap->objs = PyList_New(0))) return -1;
   cap->modes_before = standin_call_long("_len_torch_dispatch_stack");
   cap->functorch_before = standin_functorch_depth();
@@ -703,6 +736,7 @@ void mg_standin_free(MgRec *r) {
   Py_XDECREF(cap->log_ignored);
   Py_XDECREF(cap->log_late);
   Py_XDECREF(cap->syms);
+  mg_symsize_end(cap);
   Py_XDECREF(cap->objs);
   Py_XDECREF(cap->mode);
   Py_XDECREF(cap->autocast);

@@ -5,6 +5,7 @@
 #ifndef MG_FRONT_STANDIN_H
 #define MG_FRONT_STANDIN_H
 #include "front/rec.h"
+#include "front/symsize.h"
 
 typedef struct MgStandInfo MgStandInfo;
 
@@ -39,6 +40,7 @@ struct MgCapture {
   PyObject *said;           /* list of calls to be made at the end (logcall.c); NULL: none */
   PyObject *log_ignored, *log_late; /* sets of functions, or NULL */
   bool log_known;           /* these were looked up */
+  MgSymSizes sizes;
   bool *spent;              /* by value: its gradient graph was freed by a recorded backward pass */
   uint32_t cap_spent;
   struct MgFunction *function; /* calls of autograd.Function that autograd tracks (function.c) */

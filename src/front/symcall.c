@@ -7,18 +7,24 @@
 #include "front/symnode.h"
 #include "front/torchobj.h"
 
-bool mg_symfloat_among(PyObject *args, PyObject *kwargs) {
-  PyObject *k, *v;
-  Py_ssize_t pos = 0;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++) {
-    PyObject *o = PyTuple_GET_ITEM(args, i);
-    if (mg_symnode_of(o)) return true;
-    if (PyList_CheckExact(o))
-      for (Py_ssize_t j = 0; j < PyList_GET_SIZE(o); j++)
-        if (mg_symnode_of(PyList_GET_ITEM(o, j))) return true;
+/* Is it a number that stands for a tensor's value?  Ints of ops are sizes, which the graph has words for. */
+static bool symcall_number(const MgFrontOp *fo, int i, PyObject *o) {
+  int kind = fo->op->param[i].kind;
+  if (!o || kind == AK_int || kind == AK_int_list) return false;
+  MgTop code = (MgTop)fo->op->code;
+  bool range = code == TOP_arange || code == TOP_arange_start || code == TOP_arange_start_step;
+  if (range && mg_symnode_of(o) && mg_symsize_of(mg_symnode_of(o))) return false;
+  if (mg_symnode_of(o)) return true;
+  for (Py_ssize_t j = 0; PyList_CheckExact(o) && j < PyList_GET_SIZE(o); j++)
+    if (mg_symnode_of(PyList_GET_ITEM(o, j))) return true;
+  return false;
+}
+
+bool mg_symfloat_among(const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
+  for (int i = 0; i < fo->op->nparam; i++) {
+    PyObject *o = i < PyTuple_GET_SIZE(args) ? PyTuple_GET_ITEM(args, i) : kwargs ? PyDict_GetItemWithError(kwargs, fo->name[i]) : NULL;
+    if (symcall_number(fo, i, o)) return true;
   }
-  while (kwargs && PyDict_Next(kwargs, &pos, &k, &v))
-    if (mg_symnode_of(v)) return true;
   return false;
 }
 
@@ -195,7 +201,7 @@ static bool symcall_pins_ints(const SymCall *c) {
   bool any = false, known = false;
   for (int i = 0; i < c->fo->op->nparam; i++) {
     PyObject *o = PyList_GET_ITEM(c->args, i);
-    MgSymNode *n = o ? mg_symnode_of(o) : NULL;
+    MgSymNode *n = o && symcall_number(c->fo, i, o) ? mg_symnode_of(o) : NULL;
     any |= n && mg_symnode_is_int(n);
     known |= n && n->src;
   }
@@ -240,7 +246,7 @@ static int symcall_instead(SymCall *c, PyObject **r) {
     PyObject *o = PyList_GET_ITEM(c->args, i);
     if (!o) continue;
     last = i + 1;
-    if (mg_symnode_of(o)) {
+    if (mg_symnode_of(o) && symcall_number(c->fo, i, o)) {
       PyObject *t = symcall_tensor(c, o);
       if (symcall_set(c, i, list ? symcall_repeat(t, n) : t)) return 1;
     } else if (list && i && PyList_CheckExact(o) && symcall_set(c, i, symcall_tensors(c, o))) return 1;
@@ -273,9 +279,10 @@ static int symcall_create(SymCall *c, PyObject **r) {
 static PyObject *symcall_plain(SymCall *c) {
   for (int i = 0; i < c->fo->op->nparam; i++) {
     PyObject *o = PyList_GET_ITEM(c->args, i);
-    MgSymNode *n = o ? mg_symnode_of(o) : NULL;
+    if (!symcall_number(c->fo, i, o)) continue;
+    MgSymNode *n = mg_symnode_of(o);
     if (n && symcall_set(c, i, mg_symnode_number(n))) return NULL;
-    if (!o || !PyList_CheckExact(o)) continue;
+    if (n || !PyList_CheckExact(o)) continue;
     PyObject *l = PyList_GetSlice(o, 0, PyList_GET_SIZE(o));
     for (Py_ssize_t j = 0; l && j < PyList_GET_SIZE(l); j++) {
       if (!(n = mg_symnode_of(PyList_GET_ITEM(l, j)))) continue;
@@ -300,12 +307,8 @@ static int symcall_wrapped(SymCall *c) {
 }
 
 static bool symcall_left(const SymCall *c) {
-  for (int i = 0; i < c->fo->op->nparam; i++) {
-    PyObject *o = PyList_GET_ITEM(c->args, i);
-    if (o && mg_symnode_of(o)) return true;
-    for (Py_ssize_t j = 0; o && PyList_CheckExact(o) && j < PyList_GET_SIZE(o); j++)
-      if (mg_symnode_of(PyList_GET_ITEM(o, j))) return true;
-  }
+  for (int i = 0; i < c->fo->op->nparam; i++)
+    if (symcall_number(c->fo, i, PyList_GET_ITEM(c->args, i))) return true;
   return false;
 }
 

@@ -25,13 +25,13 @@ static void symnode_dealloc(PyObject *o) {
 static PyTypeObject symnode_type;
 
 /* hint is stolen, NULL for numbers that depend on tensors. */
-static MgSymNode *symnode_new(MgCapture *cap, SrcRef src, PyObject *hint) {
+MgSymNode *mg_symnode_new(MgCapture *cap, SrcRef src, PyObject *hint) {
   MgSymNode *n = PyObject_New(MgSymNode, &symnode_type);
   if (!n) {
     Py_XDECREF(hint);
     return NULL;
   }
-  *n = (MgSymNode){.ob_base = n->ob_base, .cap = cap, .src = src, .hint = hint, .kind = hint && PyLong_CheckExact(hint) ? 'i' : 'f'};
+  *n = (MgSymNode){.ob_base = n->ob_base, .cap = cap, .src = src, .hint = hint, .kind = !hint || PyFloat_Check(hint) ? 'f' : PyBool_Check(hint) ? 'b' : 'i'};
   if (!cap->syms && !(cap->syms = PyList_New(0))) goto fail;
   if (PyList_Append(cap->syms, (PyObject *)n)) goto fail; /* told when the recording ends */
   return n;
@@ -67,16 +67,25 @@ PyObject *mg_symfloat_of(MgSymNode *n) {
 }
 
 MgSymNode *mg_symnode_value(MgCapture *cap, char kind) {
-  MgSymNode *n = symnode_new(cap, 0, NULL);
+  MgSymNode *n = mg_symnode_new(cap, 0, NULL);
   if (n) n->kind = kind;
   return n;
+}
+
+/* Is it a number that nothing can change?  New, or NULL. */
+static PyObject *symfloat_plain_constant(MgSymNode *n) {
+  int64_t v;
+  SymRef e = mg_symsize_of(n);
+  if (!n->src && n->hint) return Py_NewRef(n->hint);
+  return e && mg_ex_const_int(n->cap->rec->x, e, &v) ? PyLong_FromLongLong(v) : NULL;
 }
 
 PyObject *mg_symfloat_dress(PyObject *o) {
   if (!o || (Py_TYPE(o) != sym_torch_float && Py_TYPE(o) != sym_torch_int && Py_TYPE(o) != sym_torch_bool)) return o;
   MgSymNode *n = mg_symnode_of(o);
   if (!n) return o;
-  PyObject *f = mg_symfloat_of((MgSymNode *)Py_NewRef(n));
+  PyObject *f = symfloat_plain_constant(n);
+  if (!f) f = mg_symfloat_of((MgSymNode *)Py_NewRef(n));
   Py_DECREF(o);
   return f;
 }
@@ -101,6 +110,7 @@ ValRef mg_symnode_val(MgSymNode *n) {
   for (uint32_t i = 0; !n->val && i < cap->ninput; i++)
     if (cap->input[i].scalar && cap->input[i].src == n->src) n->val = cap->input[i].val;
   if (n->val) return n->val;
+  if (mg_symsize_of(n)) cap->sizes.in_graph = true;
   PyObject *t = mg_symfloat_tensor(n->hint);
   n->val = t ? mg_standin_scalar_input(cap, t, n->src) : 0;
   Py_XDECREF(t);
@@ -115,16 +125,17 @@ PyObject *mg_symfloat_standin(PyObject *o) {
 
 PyObject *mg_symfloat_input(PyObject *value, SrcRef src) {
   mg_guard_add(mg_rec->guards, GK_type, src, (PyObject *)Py_TYPE(value), 0);
-  return mg_symfloat_of(symnode_new(mg_rec->cap, src, Py_NewRef(value)));
+  mg_symsize_int(mg_rec->cap, src, value);
+  return mg_symfloat_of(mg_symnode_new(mg_rec->cap, src, Py_NewRef(value)));
 }
 
-PyObject *mg_symfloat_drawn(PyObject *value, SrcRef src) { return mg_symfloat_of(symnode_new(mg_rec->cap, src, Py_NewRef(value))); }
+PyObject *mg_symfloat_drawn(PyObject *value, SrcRef src) { return mg_symfloat_of(mg_symnode_new(mg_rec->cap, src, Py_NewRef(value))); }
 
 /* ---- the number itself ---- */
 
-static void symnode_expect(MgCapture *cap, SrcRef src, PyObject *want) {
+void mg_symnode_expect(MgCapture *cap, SrcRef src, PyObject *want) {
   MgGuards *g = cap->rec->guards;
-  mg_guard_add(g, g->src[src].kind == SRC_calc ? GK_calc : GK_equal, src, want, 0);
+  mg_guard_add(g, mg_source_computed(&g->src[src]) ? GK_calc : GK_equal, src, want, 0);
 }
 
 static PyObject *sym_ask_late(void) { return mg_rec_break(BK_data_dependent, "the value of a random number"); }
@@ -135,9 +146,10 @@ PyObject *mg_symnode_number(MgSymNode *n) {
   mg_rec = n->cap->rec; /* also where torch's own Python asks */
   PyObject *r = NULL;
   if (!n->hint) mg_rec_break(BK_data_dependent, "the value of a number out of a tensor");
+  else if (!n->src) r = Py_NewRef(n->hint);
   else if (mg_draw_late(n->cap->rec->guards, n->src)) sym_ask_late();
   else {
-    symnode_expect(n->cap, n->src, n->hint);
+    mg_symnode_expect(n->cap, n->src, n->hint);
     r = Py_NewRef(n->hint);
   }
   mg_rec = before;
@@ -180,6 +192,8 @@ static PyObject *sym_host(MgCapture *cap, MgSymNode *x, PyObject *a, MgSymNode *
   MgGuards *g = cap->rec->guards;
   bool late = (x && mg_draw_late(g, x->src)) || (y && mg_draw_late(g, y->src));
   if (late && !sym_late_total(calc, y, b)) return sym_plain(a, b, calc);
+  int known = late ? -1 : mg_symsize_known(cap, calc, x, a, y, b);
+  if (known >= 0) return PyBool_FromLong(known);
   PyObject *hint = mg_source_compute(calc, x ? x->hint : a, y ? y->hint : b);
   if (!hint) { /* an exception belongs to these very numbers */
     PyErr_Clear();
@@ -190,8 +204,9 @@ static PyObject *sym_host(MgCapture *cap, MgSymNode *x, PyObject *a, MgSymNode *
     mg_guard_add(g, GK_calc, src, hint, 0);
     return hint;
   }
-  if (!late && calc >= CALC_truediv && calc <= CALC_pow) mg_guard_add(g, GK_calc, src, (PyObject *)Py_TYPE(hint), 0);
-  return mg_symfloat_of(symnode_new(cap, src, hint));
+  bool divides = PyLong_CheckExact(hint) && calc >= CALC_floordiv && calc <= CALC_mod && !y && PyObject_IsTrue(b) == 1;
+  if (!late && calc >= CALC_truediv && calc <= CALC_pow && !divides) mg_guard_add(g, GK_calc, src, (PyObject *)Py_TYPE(hint), 0);
+  return mg_symfloat_of(mg_symnode_new(cap, src, hint));
 }
 
 static PyObject *sym_binary(PyObject *a, PyObject *b, int calc) {
@@ -226,11 +241,15 @@ static PyObject *sym_unary(PyObject *o, int calc) {
   if (!x || !x->cap) return PyErr_Format(PyExc_RuntimeError, "magneto: a number of a finished recording was used");
   if (!x->src) return mg_symvalue_compute(calc, x, o, NULL, NULL);
   PyObject *hint = mg_source_compute(calc, x->hint, NULL);
-  return hint ? mg_symfloat_of(symnode_new(x->cap, mg_source_calc(x->cap->rec->guards, calc, x->src, 0, NULL), hint)) : NULL;
+  return hint ? mg_symfloat_of(mg_symnode_new(x->cap, mg_source_calc(x->cap->rec->guards, calc, x->src, 0, NULL), hint)) : NULL;
 }
 static PyObject *symfloat_neg(PyObject *o) { return sym_unary(o, CALC_neg); }
 static PyObject *symfloat_abs(PyObject *o) { return sym_unary(o, CALC_abs); }
 static PyObject *symfloat_pos(PyObject *o) { return mg_symfloat_is_bool(o) ? sym_unary(o, CALC_int) : Py_NewRef(o); }
+
+PyObject *mg_symfloat_compute(PyObject *a, PyObject *b, int calc) {
+  return b ? sym_binary(a, b, calc) : sym_unary(a, calc);
+}
 
 /* With the numbers themselves. */
 static PyObject *sym_by_number(PyObject *a, PyObject *b, binaryfunc fn) {
@@ -315,59 +334,12 @@ static PyMethodDef symfloat_methods[] = {{"__format__", symfloat_format, METH_VA
                                          {"__reduce_ex__", symfloat_reduce_ex, METH_VARARGS, NULL},
                                          {NULL, NULL, 0, NULL}};
 
-/* ---- what PyTorch asks a node ---- */
-
-static PyObject *symnode_true(PyObject *o, PyObject *unused) { Py_RETURN_TRUE; }
-static PyObject *symnode_false(PyObject *o, PyObject *unused) { Py_RETURN_FALSE; }
-static PyObject *symnode_none(PyObject *o, PyObject *unused) { Py_RETURN_NONE; }
-static PyObject *symnode_self(PyObject *o, PyObject *unused) { return Py_NewRef(o); }
-static PyObject *symnode_is_float(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->kind == 'f'); }
-static PyObject *symnode_is_int(PyObject *o, PyObject *unused) { return PyBool_FromLong(mg_symnode_is_int((MgSymNode *)o)); }
-static PyObject *symnode_is_bool(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->kind == 'b'); }
-/* C++ computes with sizes: it gets the number, unless that depends on tensors (then it asks guard_int when it has to). */
-static PyObject *symnode_maybe_int(PyObject *o, PyObject *unused) {
-  if (!mg_symnode_is_int((MgSymNode *)o) || !((MgSymNode *)o)->src) Py_RETURN_NONE;
-  return mg_symnode_number((MgSymNode *)o);
-}
-static PyObject *symnode_guard_float(PyObject *o, PyObject *args) { return mg_symnode_number((MgSymNode *)o); }
-static PyObject *symnode_text(PyObject *o, PyObject *unused) { return PyUnicode_FromString("<number>"); }
-
-/* Anything else is a question that a graph has no answer to. */
-static PyObject *symnode_getattr(PyObject *o, PyObject *name) {
-  PyObject *r = PyObject_GenericGetAttr(o, name);
-  if (r || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
-  MgRec *before = mg_rec;
-  if (((MgSymNode *)o)->cap) mg_rec = ((MgSymNode *)o)->cap->rec;
-  mg_rec_break(BK_op, "%s of a number that the graph computes", PyUnicode_AsUTF8(name));
-  mg_rec = before;
-  return NULL;
-}
-
-static PyMethodDef symnode_methods[] = {{"is_float", symnode_is_float, METH_NOARGS, NULL},
-                                        {"is_int", symnode_is_int, METH_NOARGS, NULL},
-                                        {"is_bool", symnode_is_bool, METH_NOARGS, NULL},
-                                        {"is_nested_int", symnode_false, METH_NOARGS, NULL},
-                                        {"is_constant", symnode_false, METH_NOARGS, NULL},
-                                        {"is_symbolic", symnode_true, METH_NOARGS, NULL},
-                                        {"has_hint", symnode_false, METH_NOARGS, NULL},
-                                        {"maybe_as_float", symnode_none, METH_NOARGS, NULL},
-                                        {"clone", symnode_self, METH_NOARGS, NULL},
-                                        {"maybe_as_int", symnode_maybe_int, METH_NOARGS, NULL},
-                                        {"guard_float", symnode_guard_float, METH_VARARGS, NULL},
-                                        {"guard_int", symnode_guard_float, METH_VARARGS, NULL},
-                                        {"int_", symnode_guard_float, METH_VARARGS, NULL},
-                                        {"guard_bool", symnode_guard_float, METH_VARARGS, NULL},
-                                        {"bool_", symnode_guard_float, METH_VARARGS, NULL},
-                                        {"str", symnode_text, METH_NOARGS, NULL},
-                                        {"_graph_repr", symnode_text, METH_NOARGS, NULL},
-                                        {NULL, NULL, 0, NULL}};
-
 static PyTypeObject symnode_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.SymNode",
     .tp_basicsize = sizeof(MgSymNode),
     .tp_dealloc = symnode_dealloc,
-    .tp_getattro = symnode_getattr,
-    .tp_methods = symnode_methods,
+    .tp_getattro = mg_symnode_getattr,
+    .tp_methods = mg_symnode_methods,
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 

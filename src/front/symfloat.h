@@ -25,8 +25,8 @@ int mg_symfloat_operands(PyObject **a, PyObject **b);
 PyObject *mg_symfloat_standin(PyObject *o);
 /* What C code gave back: a bare torch.SymFloat or SymInt becomes one of ours.  Steals o; NULL stays NULL. */
 PyObject *mg_symfloat_dress(PyObject *o);
-/* Does a call have such an argument, lists included? */
-bool mg_symfloat_among(PyObject *args, PyObject *kwargs);
+/* Does a call have such an argument where it takes a number, lists included? */
+bool mg_symfloat_among(const struct MgFrontOp *fo, PyObject *args, PyObject *kwargs);
 /* The call with tensors in their place. */
 PyObject *mg_symfloat_dispatch(MgCapture *cap, const struct MgFrontOp *fo, PyObject *args, PyObject *kwargs);
 /* A real tensor that holds the number: what a run gives the graph.  New. */

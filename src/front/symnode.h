@@ -7,7 +7,7 @@ typedef struct MgSymNode {
   PyObject_HEAD
   MgCapture *cap;   /* NULL once the recording has ended */
   SrcRef src;       /* how every run computes it in Python; 0: depends on values of tensors */
-  PyObject *hint;   /* with src: the float or int that it is in this run, strong */
+  PyObject *hint;   /* the float, int or answer that it is in this run, strong; without src: a constant; NULL: depends on tensors */
   ValRef val;       /* 0-dim float64 or int64 value; 0: not needed by the graph yet (see mg_symnode_val) */
   char kind;        /* 'f' float, 'i' int, 'b' bool */
   uint8_t calc;     /* without src and row: the MgCalc of its operands */
@@ -17,11 +17,19 @@ typedef struct MgSymNode {
   PyObject *constant; /* the other operand, strong */
 } MgSymNode;
 
+/* hint is stolen, NULL for numbers that depend on tensors. */
+MgSymNode *mg_symnode_new(MgCapture *cap, SrcRef src, PyObject *hint);
 MgSymNode *mg_symnode_of(PyObject *o);         /* of a node or a number object, borrowed; NULL: something else */
 PyObject *mg_symnode_number(MgSymNode *n);     /* the number, guarded; NULL with a break when it depends on tensors */
+void mg_symnode_expect(MgCapture *cap, SrcRef src, PyObject *want); /* guards what it is */
 MgSymNode *mg_symnode_value(MgCapture *cap, char kind); /* new, for symvalue.c to fill; NULL with an exception */
 PyObject *mg_symfloat_of(MgSymNode *n);        /* the number object of a node, which is stolen; NULL stays NULL */
 static inline char mg_symnode_kind(const MgSymNode *n) { return n->kind; }
 static inline bool mg_symnode_is_int(const MgSymNode *n) { return n->kind == 'i'; }
 ValRef mg_symnode_val(MgSymNode *n);           /* its value in the graph; 0 with an exception */
+/* What the arithmetic of number objects gives (MgCalc; b NULL for unary ones): a number object, or an answer.  New. */
+PyObject *mg_symfloat_compute(PyObject *a, PyObject *b, int calc);
+/* symnode.c: the protocol of torch.SymInt's nodes. */
+extern PyMethodDef mg_symnode_methods[];
+PyObject *mg_symnode_getattr(PyObject *o, PyObject *name);
 #endif

@@ -111,7 +111,7 @@ PyObject *mg_torchobj_from_arg(MgGraph *g, const MgArg *a, PyObject *objs) {
   switch ((MgArgTag)a->tag) {
     case MA_none: Py_RETURN_NONE;
     case MA_int:
-      if (mg_ex_const_int(g->x, a->u.sym, &v)) return PyLong_FromLongLong(v);
+      if (mg_sym_settle(g->x, a->u.sym, &v)) return PyLong_FromLongLong(v);
       PyErr_SetString(PyExc_NotImplementedError, "magneto: a symbolic size as a literal");
       return NULL;
     case MA_float: return PyFloat_FromDouble(a->u.f);

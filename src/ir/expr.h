@@ -39,8 +39,17 @@ typedef struct MgSymbol { /* a run-time size */
   const char *name;
 } MgSymbol;
 
+/* While a program is recorded, what cannot be proven of its sizes is answered as it is in this run, and guarded. */
+typedef struct MgSizeAsk {
+  int (*compare)(void *of, SymRef a, SymRef b);   /* the sign of a - b */
+  bool (*equal)(void *of, SymRef a, SymRef b);
+  int64_t (*value)(void *of, SymRef e);           /* e is this constant from now on */
+  void *of;
+} MgSizeAsk;
+
 typedef struct MgExprs {
   MgCtx *c;
+  const MgSizeAsk *ask; /* NULL: questions about sizes stay open */
   MgExpr *node;
   uint32_t n, cap;
   uint32_t *slot;      /* open-addressing hash-cons table of cap_slot entries */
@@ -112,6 +121,13 @@ SymRef mg_sym_max(MgExprs *x, SymRef a, SymRef b);
 static inline bool mg_sym_is(const MgExprs *x, SymRef a, int64_t v) {
   int64_t k;
   return mg_ex_const_int(x, a, &k) && k == v;
+}
+/* A constant, or made one by asking; false: neither. */
+static inline bool mg_sym_settle(const MgExprs *x, SymRef e, int64_t *v) {
+  if (mg_ex_const_int(x, e, v)) return true;
+  if (!e || !x->ask) return false;
+  *v = x->ask->value(x->ask->of, e);
+  return true;
 }
 int64_t mg_sym_hint(const MgExprs *x, SymRef a); /* value with every symbol at its hint */
 /* The reference evaluator of one size expression: env[k] is the value of symbol k. */

@@ -139,6 +139,10 @@ MgRc mg_infer(MgGraph *g, NodeRef n);
 /* Will the kernel refuse what its meta kernel accepts? */
 bool mg_infer_kernel_refuses(MgGraph *g, NodeRef n);
 bool mg_infer_has(const MgOp *op); /* a rule for the results of op exists */
+/* The graph with env[k] for symbol k, in `to`, which is initialised and empty; numbers of values and nodes stay. */
+MgRc mg_graph_at(MgGraph *to, const MgGraph *from, const int64_t *env);
+/* Does inference give node n the results that it has? */
+bool mg_graph_agrees(MgGraph *g, NodeRef n);
 /* Text: one line a node; mg_graph_parse(mg_graph_print(g)) gives the same graph. */
 void mg_graph_print(const MgGraph *g, MgStrbuf *out);
 MgRc mg_graph_parse(MgGraph *g, const char *text); /* g initialised and empty */

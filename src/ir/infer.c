@@ -57,7 +57,7 @@ ValRef mg_infer_tensor(const MgInfer *in, int k) {
 bool mg_infer_flag(const MgInfer *in, const char *name) {
   const MgArg *a = mg_infer_arg(in, name);
   int64_t v;
-  if (a->tag == MA_int) return mg_ex_const_int(in->x, a->u.sym, &v) && v;
+  if (a->tag == MA_int) return mg_sym_settle(in->x, a->u.sym, &v) && v;
   return a->tag == MA_bool && a->u.b;
 }
 
@@ -66,7 +66,7 @@ MgRc mg_infer_int(MgInfer *in, const MgArg *a, int64_t *v) {
     *v = a->u.b;
     return MG_OK;
   }
-  return a->tag == MA_int && mg_ex_const_int(in->x, a->u.sym, v) ? MG_OK : MG_UNSUP;
+  return a->tag == MA_int && mg_sym_settle(in->x, a->u.sym, v) ? MG_OK : MG_UNSUP;
 }
 
 MgRc mg_infer_dim(MgInfer *in, const MgArg *a, int ndim, int *d) {
@@ -119,7 +119,8 @@ MgRc mg_infer_pick(MgInfer *in, const MgArg *a, int k, int64_t dflt, int64_t *v)
 
 /* ---- questions about sizes ---- */
 
-int mg_infer_cmp(MgInfer *in, SymRef a, SymRef b) {
+/* What can be proven. */
+static int infer_proven(MgInfer *in, SymRef a, SymRef b) {
   int64_t p, q, lo, hi;
   if (mg_ex_same(a, b)) return 0;
   if (mg_ex_const_int(in->x, a, &p) && mg_ex_const_int(in->x, b, &q)) return p < q ? -1 : p > q;
@@ -127,15 +128,21 @@ int mg_infer_cmp(MgInfer *in, SymRef a, SymRef b) {
   return lo > 0 ? 1 : hi < 0 ? -1 : lo == 0 && hi == 0 ? 0 : UNKNOWN;
 }
 
+int mg_infer_cmp(MgInfer *in, SymRef a, SymRef b) {
+  int c = infer_proven(in, a, b);
+  return c == UNKNOWN && in->x->ask ? in->x->ask->compare(in->x->ask->of, a, b) : c;
+}
+
 int mg_infer_eq(MgInfer *in, SymRef a, SymRef b) {
-  int c = mg_infer_cmp(in, a, b);
+  int c = infer_proven(in, a, b);
+  if (c == UNKNOWN && in->x->ask) return in->x->ask->equal(in->x->ask->of, a, b);
   return c == UNKNOWN ? UNKNOWN : c == 0;
 }
 
 int mg_infer_is(MgInfer *in, SymRef a, int64_t v) {
   int64_t lo, hi;
-  if (!mg_ex_range(in->x, a, &lo, &hi)) return UNKNOWN;
-  return lo == v && hi == v ? 1 : v < lo || v > hi ? 0 : UNKNOWN;
+  int yes = !mg_ex_range(in->x, a, &lo, &hi) ? UNKNOWN : lo == v && hi == v ? 1 : v < lo || v > hi ? 0 : UNKNOWN;
+  return yes == UNKNOWN && in->x->ask ? in->x->ask->equal(in->x->ask->of, a, mg_infer_c(in, v)) : yes;
 }
 
 void mg_infer_dims_of(const MgInfer *in, ValRef v, MgDims *size) {

@@ -200,7 +200,7 @@ static bool check_number(const Check *c, const char *name, double *v) {
   const MgArg *a = mg_infer_arg(c->in, name);
   int64_t i;
   if (a->tag == MA_float) return *v = a->u.f, true;
-  if (mg_infer_int(c->in, a, &i) != MG_OK) return false;
+  if (a->tag != MA_int || !mg_ex_const_int(c->in->x, a->u.sym, &i)) return false;
   return *v = (double)i, true;
 }
 

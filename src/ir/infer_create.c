@@ -13,7 +13,7 @@ static MgDtype create_number(const MgInfer *in, const MgArg *a) {
 static bool create_real(const MgInfer *in, const MgArg *a, double *v) {
   int64_t k;
   if (a->tag == MA_float) *v = a->u.f;
-  else if (a->tag == MA_int && mg_ex_const_int(in->x, a->u.sym, &k)) *v = k;
+  else if (a->tag == MA_int && mg_sym_settle(in->x, a->u.sym, &k)) *v = k;
   else return false;
   return true;
 }

@@ -275,17 +275,22 @@ static MgRc view_piece(MgInfer *in, int i, ValRef v, int d, SymRef start, SymRef
 }
 
 /* Pieces of `size` along d, the last one shorter. */
-static MgRc view_split(MgInfer *in, ValRef v, const MgArg *dim, int64_t size) {
+static MgRc view_split(MgInfer *in, ValRef v, const MgArg *dim, SymRef size) {
   int d;
-  int64_t n;
+  int64_t count, fixed;
+  MgExprs *x = in->x;
   TRY(mg_infer_dim(in, dim, mg_val(in->g, v)->ndim, &d));
-  if (!mg_ex_const_int(in->x, mg_val(in->g, v)->size[d], &n) || size < 0 || (!size && n)) return MG_UNSUP;
-  int64_t count = size ? (n + size - 1) / size : 1;
+  SymRef n = mg_val(in->g, v)->size[d], zero = mg_infer_c(in, 0);
+  if (!x->ask && !(mg_ex_const_int(x, n, &fixed) && mg_ex_const_int(x, size, &fixed))) return MG_UNSUP;
+  int sign = mg_infer_cmp(in, size, zero), empty = mg_infer_is(in, n, 0);
+  if (sign < 0 || (!sign && !empty)) return MG_UNSUP;
+  SymRef pieces = sign ? mg_sym_floordiv(x, mg_sym_sub(x, mg_sym_add(x, n, size), mg_infer_c(in, 1)), size) : mg_infer_c(in, 1);
+  if (!mg_sym_settle(x, pieces, &count)) return MG_UNSUP; /* how many results there are */
   if (!count) count = 1;
   TRY(mg_infer_results(in, count));
   for (int64_t i = 0; i < count; i++) {
-    int64_t len = i + 1 < count ? size : n - size * (count - 1);
-    TRY(view_piece(in, i, v, d, mg_infer_c(in, i * size), mg_infer_c(in, len)));
+    SymRef at = mg_sym_mul(x, mg_infer_c(in, i), size);
+    TRY(view_piece(in, i, v, d, at, i + 1 < count ? size : mg_sym_sub(x, n, at)));
   }
   return MG_OK;
 }
@@ -308,8 +313,8 @@ static MgRc view_chunk(MgInfer *in, ValRef v, const MgArg *dim, const MgArg *chu
   int64_t n, k;
   TRY(mg_infer_dim(in, dim, mg_val(in->g, v)->ndim, &d));
   TRY(mg_infer_int(in, chunks, &k));
-  if (!mg_ex_const_int(in->x, mg_val(in->g, v)->size[d], &n) || !n || k < 1) return MG_UNSUP;
-  return view_split(in, v, dim, (n + k - 1) / k);
+  if (!mg_sym_settle(in->x, mg_val(in->g, v)->size[d], &n) || !n || k < 1) return MG_UNSUP;
+  return view_split(in, v, dim, mg_infer_c(in, (n + k - 1) / k));
 }
 
 static MgRc view_unbind(MgInfer *in, ValRef v, const MgArg *dim) {
@@ -317,7 +322,7 @@ static MgRc view_unbind(MgInfer *in, ValRef v, const MgArg *dim) {
   int64_t n;
   ViewState s;
   TRY(mg_infer_dim(in, dim, mg_val(in->g, v)->ndim, &d));
-  if (!mg_ex_const_int(in->x, mg_val(in->g, v)->size[d], &n)) return MG_UNSUP;
+  if (!mg_sym_settle(in->x, mg_val(in->g, v)->size[d], &n)) return MG_UNSUP;
   TRY(mg_infer_results(in, n));
   for (int64_t i = 0; i < n; i++) {
     MgArg at = mg_arg_int(in->g, i), dd = mg_arg_int(in->g, d);
@@ -439,9 +444,8 @@ static MgRc view_one(MgInfer *in, ValRef v, int code) {
   case TOP_diagonal: TRY(view_diagonal(in, &s)); break;
   case TOP_unfold: TRY(view_unfold(in, &s)); break;
   case TOP_split_Tensor: case TOP_unsafe_split_Tensor: {
-    int64_t size;
-    TRY(mg_infer_int(in, ARG("split_size"), &size));
-    return view_split(in, v, ARG("dim"), size);
+    if (ARG("split_size")->tag != MA_int) return MG_UNSUP;
+    return view_split(in, v, ARG("dim"), ARG("split_size")->u.sym);
   }
   case TOP_split_with_sizes: case TOP_unsafe_split_with_sizes: return view_split_sizes(in, v, ARG("dim"), ARG("split_sizes"));
   case TOP_split_sizes: return view_split_sizes(in, v, ARG("dim"), ARG("split_size"));

@@ -163,7 +163,7 @@ def test_recompile_limit_that_the_program_sets():
             seen.append(gm)
             return gm
 
-        c = magneto.compile(f, backend=backend, **kwargs)
+        c = magneto.compile(f, backend=backend, dynamic=False, **kwargs)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for n in range(1, 13):

@@ -1,0 +1,38 @@
+/* Sizes and other ints that runs compute, in the torch-level graph: placeholders of symbols, and arithmetic of those.
+ * In: sources of numbers.  Out: nodes. */
+#include "front/fxgraph.h"
+#include "front/names.h"
+#include "front/source.h"
+#include "front/guard.h"
+
+PyObject *mg_fx_number(MgCapture *cap, SrcRef src) {
+  static const char *const op[] = {"lt", "le", "eq", "ne", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow"};
+  MgFx *f = cap->fx;
+  const MgSrc s = cap->rec->guards->src[src];
+  int symbol = mg_symsize_number(cap, src), calc = s.idx & MG_CALC_MASK;
+  SrcRef second = (uint32_t)s.idx >> MG_CALC_BITS;
+  uint32_t number = mg_map_get(&f->by_src, src + 2);
+  if (f->outer) return mg_symsize_give_up(cap->rec, "a size in a region of a graph"), NULL;
+  if (number != MG_MAP_NONE) return Py_NewRef(PyList_GET_ITEM(f->nodes, number - 1));
+  if (symbol >= 0) number = mg_fx_placeholder(cap, (uint32_t)symbol | MG_FX_SYMBOL);
+  else if (s.kind != SRC_calc || calc > CALC_pow) return NULL;
+  else {
+    PyObject *a = s.parent ? mg_fx_number(cap, s.parent) : Py_NewRef(s.key), *b = !a ? NULL : second ? mg_fx_number(cap, second) : Py_NewRef(s.key);
+    PyObject *args = b ? PyTuple_Pack(2, a, b) : NULL, *target = args ? PyObject_GetAttrString(mg_fx_torch.operator_, op[calc]) : NULL;
+    number = target ? mg_fx_node(cap, "call_function", target, args, NULL) : 0;
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    Py_XDECREF(args);
+    Py_XDECREF(target);
+  }
+  if (!number || mg_map_put(&f->by_src, src + 2, number) || PyList_SetItem(f->val, number - 1, Py_NewRef(Py_False))) return NULL;
+  return Py_NewRef(PyList_GET_ITEM(f->nodes, number - 1));
+}
+
+bool mg_fx_is_calc(const MgFx *f, Py_ssize_t i) {
+  PyObject *op = PyList_GET_ITEM(f->val, i) == Py_False ? PyObject_GetAttrString(PyList_GET_ITEM(f->nodes, i), "op") : NULL;
+  bool calc = op && PyUnicode_CompareWithASCIIString(op, "placeholder");
+  Py_XDECREF(op);
+  return calc;
+}
+

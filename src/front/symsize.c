@@ -1,0 +1,337 @@
+/* See the header.  In: tensors and ints of the program, questions of inference.  Out: symbols, sources, guards. */
+#include "front/symsize.h"
+#include <stdlib.h>
+#include <string.h>
+#include "front/draw.h"
+#include "front/dynfloat.h"
+#include "front/names.h"
+#include "front/standin.h"
+#include "front/symfloat.h"
+
+#define SYMSIZE_MOST MG_FACTS_MOST /* of a size; ints are within it on both sides */
+
+void mg_symsize_give_up(MgRec *r, const char *why) {
+  MgRec *before = mg_rec;
+  r->sizes_failed = true;
+  mg_rec = r;
+  mg_rec_break(BK_op, "%s", why);
+  mg_rec = before;
+}
+
+/* ---- symbols and their sources ---- */
+
+static SymRef symsize_symbol(MgCapture *cap, SrcRef src, int64_t hint, int64_t lo) {
+  MgSymSizes *s = &cap->sizes;
+  MgExprs *x = cap->rec->x;
+  if (s->nsrc == s->cap) {
+    uint32_t n = s->cap ? 2 * s->cap : 16;
+    SrcRef *p = mg_realloc(s->src, n * sizeof *p);
+    if (p) s->src = p;
+    SymRef *q = p ? mg_realloc(s->ref, n * sizeof *q) : NULL;
+    if (!q) return PyErr_NoMemory(), 0;
+    s->ref = q;
+    s->cap = n;
+  }
+  SymRef e = mg_ex_symbol(x, hint, lo, SYMSIZE_MOST, NULL);
+  if (!e) return 0;
+  s->src[s->nsrc] = src;
+  s->ref[s->nsrc++] = e;
+  return e;
+}
+
+static SymRef symsize_constant(MgCapture *cap, PyObject *k) {
+  int over = 1;
+  int64_t v = k && PyLong_Check(k) ? PyLong_AsLongLongAndOverflow(k, &over) : 0;
+  return over || v > SYMSIZE_MOST || v < -SYMSIZE_MOST ? 0 : mg_sym(cap->rec->x, v);
+}
+
+int mg_symsize_number(const MgCapture *cap, SrcRef src) {
+  for (uint32_t i = 0; i < cap->sizes.nsrc; i++)
+    if (cap->sizes.src[i] == src) return (int)i;
+  return -1;
+}
+
+/* The symbol of a source, or 0. */
+static SymRef symsize_find(MgCapture *cap, SrcRef src) {
+  int i = mg_symsize_number(cap, src);
+  return i < 0 ? 0 : cap->sizes.ref[i];
+}
+
+/* What a source computes; 0: not made of symbols. */
+static SymRef symsize_expr(MgCapture *cap, SrcRef src) {
+  const MgSrc s = cap->rec->guards->src[src];
+  MgExprs *x = cap->rec->x;
+  SymRef known = symsize_find(cap, src);
+  if (known || s.kind != SRC_calc) return known;
+  int op = s.idx & MG_CALC_MASK;
+  SrcRef second = (uint32_t)s.idx >> MG_CALC_BITS;
+  SymRef a = s.parent ? symsize_expr(cap, s.parent) : symsize_constant(cap, s.key), b = 0;
+  if (!a) return 0;
+  if (op == CALC_neg) return mg_sym_sub(x, mg_sym(x, 0), a);
+  if (op == CALC_abs || !(b = second ? symsize_expr(cap, second) : symsize_constant(cap, s.key))) return 0;
+  switch (op) {
+  case CALC_add: return mg_sym_add(x, a, b);
+  case CALC_sub: return mg_sym_sub(x, a, b);
+  case CALC_mul: return mg_sym_mul(x, a, b);
+  case CALC_floordiv: return mg_sym_floordiv(x, a, b);
+  case CALC_mod: return mg_sym_mod(x, a, b);
+  case CALC_max: return mg_sym_max(x, a, b);
+  case CALC_min: return mg_sym_min(x, a, b);
+  default: return 0;
+  }
+}
+
+SymRef mg_symsize_of(MgSymNode *n) {
+  MgCapture *cap = n->cap;
+  if (!cap || !cap->sizes.ask.of || !mg_symnode_is_int(n)) return 0;
+  if (!n->src) return symsize_constant(cap, n->hint);
+  if (mg_draw_late(cap->rec->guards, n->src)) return 0;
+  SymRef e = symsize_expr(cap, n->src), hint = e ? 0 : symsize_constant(cap, n->hint);
+  return e ? e : hint ? symsize_symbol(cap, n->src, PyLong_AsLongLong(n->hint), -SYMSIZE_MOST) : 0;
+}
+
+void mg_symsize_int(MgCapture *cap, SrcRef src, PyObject *value) {
+  if (cap->sizes.ask.of && symsize_constant(cap, value) && !symsize_find(cap, src))
+    symsize_symbol(cap, src, PyLong_AsLongLong(value), -SYMSIZE_MOST);
+}
+
+/* One object per constant.  Borrowed. */
+static PyObject *symsize_int(MgCapture *cap, int64_t v) {
+  PyObject *k = PyLong_FromLongLong(v), *r = NULL;
+  if (k && (cap->sizes.ints || (cap->sizes.ints = PyDict_New()))) r = PyDict_SetDefault(cap->sizes.ints, k, k);
+  Py_XDECREF(k);
+  return r;
+}
+
+
+
+static SrcRef symsize_calc(MgCapture *cap, int op, SymRef a, SymRef b) {
+  int64_t v;
+  MgExprs *x = cap->rec->x;
+  SrcRef p = 0, q = 0;
+  PyObject *k = NULL;
+  if (mg_ex_const_int(x, a, &v)) k = symsize_int(cap, v);
+  else if (!(p = mg_symsize_src(cap, a))) return 0;
+  if (mg_ex_const_int(x, b, &v)) k = symsize_int(cap, v);
+  else if (!(q = mg_symsize_src(cap, b))) return 0;
+  return (p && q) || k ? mg_source_calc(cap->rec->guards, op, p, q, k) : 0;
+}
+
+/* How a run computes an expression that is no constant; 0 with a break when Python has no word for it. */
+SrcRef mg_symsize_src(MgCapture *cap, SymRef e) {
+  const MgExpr n = *mg_expr(cap->rec->x, e);
+  if (n.op == OP_sym) return cap->sizes.src[n.u.i];
+  int op = n.op == OP_add ? CALC_add : n.op == OP_sub ? CALC_sub : n.op == OP_mul ? CALC_mul : n.op == OP_floordiv ? CALC_floordiv
+           : n.op == OP_mod ? CALC_mod : n.op == OP_max ? CALC_max : n.op == OP_min ? CALC_min : -1;
+  if (op >= 0) return symsize_calc(cap, op, n.src[0], n.src[1]);
+  if (n.op == OP_neg) return mg_source_calc(cap->rec->guards, CALC_neg, mg_symsize_src(cap, n.src[0]), 0, NULL);
+  mg_symsize_give_up(cap->rec, "a size that Python does not compute");
+  return 0;
+}
+
+PyObject *mg_symsize_object(MgCapture *cap, SymRef e) {
+  int64_t v;
+  if (mg_ex_const_int(cap->rec->x, e, &v)) return PyLong_FromLongLong(v);
+  SrcRef src = mg_symsize_src(cap, e);
+  PyObject *hint = src ? PyLong_FromLongLong(mg_sym_hint(cap->rec->x, e)) : NULL;
+  return hint ? mg_symfloat_drawn(hint, src) : PyErr_Occurred() ? NULL : PyErr_NoMemory();
+}
+
+PyObject *mg_symsize_dress(MgCapture *cap, PyObject *o) {
+  if (!o || !cap->sizes.nsrc || (Py_TYPE(o) != mg_torch.size && Py_TYPE(o) != &PyTuple_Type)) return o;
+  Py_ssize_t n = PyTuple_GET_SIZE(o), i = 0;
+  while (i < n && !mg_symfloat_is(PyTuple_GET_ITEM(o, i))) i++;
+  if (i == n) return o;
+  PyObject *t = PyTuple_New(n), *r = NULL;
+  for (i = 0; t && i < n; i++) {
+    PyObject *x = mg_symfloat_dress(Py_NewRef(PyTuple_GET_ITEM(o, i)));
+    if (!x) Py_CLEAR(t);
+    else PyTuple_SET_ITEM(t, i, x);
+  }
+  if (t) r = Py_TYPE(o) == &PyTuple_Type ? Py_NewRef(t) : PyObject_CallOneArg((PyObject *)mg_torch.size, t);
+  Py_XDECREF(t);
+  Py_DECREF(o);
+  return r;
+}
+
+/* ---- questions ---- */
+
+static void symsize_guard(MgCapture *cap, int op, SymRef a, SymRef b, bool yes) {
+  SrcRef src = symsize_calc(cap, op, a, b);
+  if (src) mg_guard_add(cap->rec->guards, GK_calc, src, yes ? Py_True : Py_False, 0);
+}
+
+static int symsize_compare(void *of, SymRef a, SymRef b) {
+  MgCapture *cap = of;
+  int64_t p = mg_sym_hint(cap->rec->x, a), q = mg_sym_hint(cap->rec->x, b);
+  symsize_guard(cap, p < q ? CALC_lt : p > q ? CALC_gt : CALC_eq, a, b, true);
+  return p < q ? -1 : p > q;
+}
+
+static bool symsize_equal(void *of, SymRef a, SymRef b) {
+  MgCapture *cap = of;
+  bool same = mg_sym_hint(cap->rec->x, a) == mg_sym_hint(cap->rec->x, b);
+  symsize_guard(cap, CALC_eq, a, b, same);
+  return same;
+}
+
+static int64_t symsize_value(void *of, SymRef e) {
+  MgCapture *cap = of;
+  int64_t v = mg_sym_hint(cap->rec->x, e);
+  PyObject *k = symsize_int(cap, v);
+  SrcRef src = mg_symsize_src(cap, e);
+  if (src && k) mg_symnode_expect(cap, src, k);
+  return v;
+}
+
+int mg_symsize_known(MgCapture *cap, int op, MgSymNode *m, PyObject *a, MgSymNode *n, PyObject *b) {
+  MgExprs *x = cap->rec->x;
+  int64_t lo, hi;
+  if (op > CALC_ge || !cap->sizes.ask.of) return -1;
+  SymRef p = m ? mg_symsize_of(m) : symsize_constant(cap, a), q = n ? mg_symsize_of(n) : symsize_constant(cap, b);
+  if (!p || !q) return -1;
+  if (!mg_ex_range(x, mg_sym_sub(x, p, q), &lo, &hi)) return -1;
+  switch (op) {
+  case CALC_lt: return hi < 0 ? 1 : lo >= 0 ? 0 : -1;
+  case CALC_le: return hi <= 0 ? 1 : lo > 0 ? 0 : -1;
+  case CALC_gt: return lo > 0 ? 1 : hi <= 0 ? 0 : -1;
+  case CALC_ge: return lo >= 0 ? 1 : hi < 0 ? 0 : -1;
+  default: return lo > 0 || hi < 0 ? op == CALC_ne : lo == 0 && hi == 0 ? op == CALC_eq : -1;
+  }
+}
+
+void mg_symsize_begin(MgCapture *cap, bool off) {
+  cap->sizes.ask = (MgSizeAsk){symsize_compare, symsize_equal, symsize_value, off ? NULL : cap};
+  cap->rec->x->ask = off ? NULL : &cap->sizes.ask;
+}
+
+void mg_symsize_end(MgCapture *cap) {
+  Py_CLEAR(cap->sizes.ints);
+  free(cap->sizes.src);
+  free(cap->sizes.ref);
+  cap->rec->x->ask = NULL;
+}
+
+/* ---- which dimensions ---- */
+
+enum { SYMSIZE_unmarked, SYMSIZE_static, SYMSIZE_dynamic };
+
+/* torch._dynamo.config.<name>, when that module is there. */
+static bool symsize_config(const char *name, bool dflt) {
+  PyObject *m = PyImport_GetModule(mg_names.dynamo_config), *v = m ? PyObject_GetAttrString(m, name) : NULL;
+  bool on = v ? v == Py_True : dflt;
+  Py_XDECREF(m);
+  Py_XDECREF(v);
+  PyErr_Clear();
+  return on;
+}
+
+static bool symsize_in(PyObject *dict, const char *name, PyObject *dim) {
+  PyObject *set = PyDict_GetItemString(dict, name);
+  int has = set && PyAnySet_Check(set) ? PySet_Contains(set, dim) : 0;
+  PyErr_Clear();
+  return has > 0;
+}
+
+/* How the program has marked dimension k of a tensor. */
+static int symsize_mark(PyObject *tensor, int k) {
+  PyObject **d = _PyObject_GetDictPtr(tensor), *dim = d && *d && PyDict_GET_SIZE(*d) ? PyLong_FromLong(k) : NULL;
+  int mark = SYMSIZE_unmarked;
+  if (!dim) return mark;
+  if (symsize_in(*d, "_dynamo_static_indices", dim)) mark = SYMSIZE_static;
+  if (symsize_in(*d, "_dynamo_dynamic_indices", dim) || symsize_in(*d, "_dynamo_weak_dynamic_indices", dim)) mark = SYMSIZE_dynamic;
+  Py_DECREF(dim);
+  return mark;
+}
+
+static PyObject *symsize_name(const MgGuards *g, SrcRef src, int k) {
+  MgStrbuf text = {0};
+  mg_source_print(g, src, &text);
+  mg_sb_printf(&text, ".size(%d)", k);
+  PyObject *n = PyUnicode_FromString(mg_sb_text(&text));
+  mg_sb_free(&text);
+  return n;
+}
+
+int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFacts *was, PyObject *now) {
+  if (!now || Py_TYPE(now) != was->type || !symsize_config("automatic_dynamic_shapes", true)) return 0;
+  MgFacts *f = mg_facts_new(now);
+  int rc = f ? 0 : (PyErr_NoMemory(), -1);
+  bool alike = f && f->ndim == was->ndim && f->dtype == was->dtype && f->layout == was->layout;
+  for (int k = 0; alike && !rc && k < f->ndim; k++) {
+    if (f->dim[k] == was->dim[k] || was->dim[k] == MG_FACTS_ANY) continue;
+    PyObject *n = symsize_name(g, src, k);
+    if (!*known) *known = PySet_New(NULL);
+    rc = n && *known ? PySet_Add(*known, n) : -1;
+    Py_XDECREF(n);
+  }
+  free(f);
+  return rc;
+}
+
+static bool symsize_changes(const MgRec *r, PyObject *tensor, SrcRef src, int k, bool all) {
+  int mark = symsize_mark(tensor, k), setting = r->cfg ? r->cfg->dynamic : -1;
+  if (mark == SYMSIZE_static || setting == 0) return false;
+  if (mark == SYMSIZE_dynamic || all) return true;
+  PyObject *n = r->dyn ? symsize_name(r->guards, src, k) : NULL;
+  int has = n ? PySet_Contains(r->dyn, n) : 0;
+  Py_XDECREF(n);
+  PyErr_Clear();
+  return has > 0;
+}
+
+/* Strides follow the sizes where they are those of a dense tensor; others are constants. */
+static void symsize_strides(MgExprs *x, MgVal *v, const bool *symbol, MgFacts *f) {
+  for (int k = 0; k < f->ndim; k++)
+    for (int j = 0; j < f->ndim; j++) {
+      int64_t size = f->dim[j], stride = f->dim[f->ndim + j];
+      bool inner = j != k && (stride < f->dim[f->ndim + k] || (stride == f->dim[f->ndim + k] && j > k && size == 1));
+      if (!inner || size * stride != f->dim[f->ndim + k]) continue;
+      f->follow[k] = (int8_t)(j + 1);
+      break;
+    }
+  for (int turn = 0; turn < f->ndim; turn++) /* inner ones first, whatever their order */
+    for (int k = 0; k < f->ndim; k++) {
+      int j = f->follow[k] - 1;
+      if (j >= 0) v->stride[k] = mg_sym_mul(x, v->size[j], v->stride[j]);
+    }
+  for (int k = 0; k < f->ndim; k++)
+    if (mg_expr(x, v->stride[k])->op == OP_const) f->follow[k] = 0;
+}
+
+void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, MgVal *v) {
+  MgRec *r = cap->rec;
+  bool symbol[MG_FACTS_FOLLOW], any = false;
+  if (!cap->sizes.ask.of || !src || !r->guards || v->ndim > MG_FACTS_FOLLOW || r->guards->src[src].kind == SRC_pinned) return;
+  if (Py_TYPE(tensor) != mg_tensor_type || v->ndim == 0) return;
+  bool all = r->cfg && (r->cfg->dynamic == 1 || (r->cfg->dynamic < 0 && !symsize_config("assume_static_by_default", true)));
+  MgFacts *f = mg_guard_facts(r->guards, src);
+  for (int k = 0; k < v->ndim; k++) {
+    int64_t size = f ? f->dim[k] : 0;
+    symbol[k] = size > 1 && size <= SYMSIZE_MOST && symsize_changes(r, tensor, src, k, all);
+    any |= symbol[k];
+  }
+  if (!any) return;
+  for (int k = 0; k < v->ndim; k++) {
+    SrcRef s = symbol[k] ? mg_source(r->guards, SRC_size, src, k, NULL) : 0;
+    SymRef e = s ? symsize_symbol(cap, s, f->dim[k], 2) : 0;
+    if (e) v->size[k] = e;
+    else symbol[k] = false;
+  }
+  symsize_strides(r->x, v, symbol, f);
+  for (int k = 0; k < v->ndim; k++)
+    if (symbol[k]) f->dim[k] = MG_FACTS_ANY;
+  f->dynamic = true;
+}
+
+bool mg_symsize_values(const MgGuards *g, const SrcRef *src, uint32_t n, PyObject *const *vals, int64_t *out) {
+  for (uint32_t i = 0; i < n; i++) {
+    PyObject *v = mg_source_value(g, src[i], vals);
+    int over = 0;
+    out[i] = v && PyLong_Check(v) ? PyLong_AsLongLongAndOverflow(v, &over) : 0;
+    bool fits = v && PyLong_Check(v) && !over && out[i] <= SYMSIZE_MOST && out[i] >= -SYMSIZE_MOST;
+    Py_XDECREF(v);
+    if (!fits) return PyErr_Clear(), false;
+  }
+  return true;
+}

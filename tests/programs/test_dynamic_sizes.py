@@ -1,0 +1,304 @@
+"""Sizes that differ from call to call: symbols from the second recording on, or from the first where the program asks for it."""
+
+import magneto
+import pytest
+import torch
+import torch._dynamo
+import torch.nn.functional as F
+from magneto import _magneto
+
+SIZES = (3, 5, 8, 13, 4)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    magneto.reset()
+    torch.manual_seed(0)
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
+        assert a.stride() == b.stride()
+    elif isinstance(a, (tuple, list)):
+        assert type(a) is type(b) and len(a) == len(b)
+        for x, y in zip(a, b):
+            same(x, y)
+    else:
+        assert type(a) is type(b) and a == b
+
+
+def recordings(f, calls, **options):
+    g = magneto.compile(f, fullgraph=True, **options)
+    with torch.no_grad():
+        for args in calls:
+            same(f(*args), g(*args))
+    return _magneto.stats()["entries"]
+
+
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out, self.norm = torch.nn.Linear(8, 24), torch.nn.Linear(8, 8), torch.nn.LayerNorm(8)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = self.qkv(self.norm(x)).view(b, t, 3, 2, c // 2).permute(2, 0, 3, 1, 4)
+        mask = torch.ones(t, t, dtype=torch.bool).tril()
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return x + self.out(y.transpose(1, 2).reshape(b, t, c))
+
+
+W = torch.randn(4, 6)
+LINEAR, NORM = torch.nn.Linear(4, 7), torch.nn.LayerNorm(4)
+CONV, BATCH = torch.nn.Conv2d(4, 4, 1), torch.nn.BatchNorm2d(4).eval()
+STEADY = {  # whatever the first dimension is: the first recording, and one with a symbol
+    "pointwise": lambda x: x.sin() * 2 + 1,
+    "reduction": lambda x: (x.sum(-1), x.mean(0), x.amax(), x.softmax(0)),
+    "product": lambda x: (x @ W).relu() @ W.t(),
+    "linear": lambda x: LINEAR(x),
+    "norm": lambda x: NORM(x),
+    "three dimensions": lambda x: LINEAR(x[:, None].expand(-1, 3, 4)),
+    "view": lambda x: x.view(x.shape[0] * 2, -1) + 1,
+    "reshape": lambda x: x.t().reshape(2, 2, -1) + x.numel(),
+    "flatten": lambda x: x.flatten() * x.size(0),
+    "slices": lambda x: (x[1:-1] * 2, x[: x.shape[0] // 2] + 1, x[-2:]),
+    "cat": lambda x: torch.cat([x, x[:1]]).shape[0] + torch.cat([x, x], 1),
+    "expand": lambda x: x[:, None].expand(x.shape[0], 3, 4) + x.new_zeros(3, 4),
+    "arange": lambda x: x + torch.arange(x.shape[0])[:, None] + torch.zeros(x.size(0), 1),
+    "pieces": lambda x: [p * 2 for p in x.chunk(2)] + list(x.split([1, x.shape[0] - 1])),
+    "sizes": lambda x: (x.shape, x.shape[0] + 1, x.numel() // 2, x.size(), x * 2),
+    "scalar": lambda x: x / x.shape[0] + x.shape[0] ** 0.5,
+    "in place": lambda x: x.clone().add_(x).mul_(2),
+    "einsum": lambda x: torch.einsum("ij,kj->ik", x, x),
+    "image": lambda x: BATCH(CONV(x[:, :, None, None].expand(-1, 4, 5, 5))).relu(),
+    "pad": lambda x: F.pad(x, (0, 0, 1, 2)),
+    "gather": lambda x: x.gather(0, torch.zeros(1, 4, dtype=torch.long)) + F.embedding(torch.arange(2), x),
+    "two questions": lambda x: x + 1 if x.shape[0] > 2 and x.shape[0] < 100 else x - 1,
+}
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_two_recordings_do(name):
+    assert recordings(STEADY[name], [(torch.randn(n, 4),) for n in SIZES]) == 2
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_one_recording_does_when_asked_for(name):
+    assert recordings(STEADY[name], [(torch.randn(n, 4),) for n in (9, 6, 14, 21)], dynamic=True) == 1
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_sizes_are_constants_when_asked_for(name):
+    assert recordings(STEADY[name], [(torch.randn(n, 4),) for n in SIZES], dynamic=False) == len(SIZES)
+
+
+def test_sequences_of_many_lengths():
+    block = Attention()
+    assert recordings(lambda x: block(block(x)), [(torch.randn(2, n, 8),) for n in (7, 4, 9, 16, 33, 4)]) == 2
+    assert recordings(lambda x: block(x), [(torch.randn(b, n, 8),) for b, n in ((2, 3), (3, 5), (5, 4), (7, 8))]) <= 4
+
+
+def test_zero_and_one_are_no_symbols():
+    f = lambda x: (x + 1, x.sum(0), x.expand(max(x.shape[0], 1), 4) if x.shape[0] else x)  # noqa: E731
+    assert recordings(f, [(torch.randn(n, 4),) for n in (3, 5, 1, 0, 9, 1, 0, 2)]) == 4
+
+
+def test_answers_are_guarded():
+    def f(x):
+        if x.shape[0] % 2 == 0:
+            return x + 1
+        return x.sum() if x.shape[0] > 10 else x - 1
+
+    assert recordings(f, [(torch.randn(n),) for n in (3, 5, 4, 13, 6, 7, 15, 100)]) == 4
+
+
+def test_sizes_of_two_tensors_are_told_apart():
+    f = lambda x, y: x * y.sum()  # noqa: E731
+    assert recordings(f, [(torch.randn(n), torch.randn(m)) for n, m in ((3, 4), (5, 6), (7, 7), (8, 9))]) == 2
+    magneto.reset()
+    f = lambda x, y: x + y  # noqa: E731
+    calls = [(torch.randn(n), torch.randn(m)) for n, m in ((3, 3), (5, 5), (7, 7), (8, 1), (9, 9))]
+    assert recordings(f, calls) == 3
+
+
+def test_sizes_that_do_not_go_together_are_an_error():
+    g = magneto.compile(lambda x, y: x + y)
+    for n in SIZES:
+        g(torch.randn(n), torch.randn(n))
+    with pytest.raises(RuntimeError, match="must match"):
+        g(torch.randn(6), torch.randn(7))
+    same(torch.ones(9) * 2, g(torch.ones(9), torch.ones(9)))
+
+
+def test_strides_follow_the_sizes_or_are_guarded():
+    f = lambda x: (x.contiguous().view(-1) * 2, x.t() + 1)  # noqa: E731
+    g = magneto.compile(f)
+    for n in SIZES:
+        for x in (torch.randn(n, 4), torch.randn(4, n).t(), torch.randn(n, 9)[:, :4], torch.randn(2 * n, 4)[::2]):
+            same(f(x), g(x))
+    assert _magneto.stats()["entries"] <= 8
+
+
+def test_ints_are_sizes():
+    f = lambda n, x: (torch.zeros(n, 2) + n, x[:n], torch.arange(n), x.repeat(n).view(n, -1))  # noqa: E731
+    x = torch.randn(20)
+    assert recordings(f, [(n, x) for n in SIZES]) == 2
+
+
+def test_lists_and_attributes():
+    class Holder:
+        pass
+
+    h = Holder()
+    g = magneto.compile(lambda l, h: l[0] * 2 + h.x)
+    for n in SIZES:
+        h.x = torch.randn(n)
+        l = [torch.randn(n)]
+        same(l[0] * 2 + h.x, g(l, h))
+    assert _magneto.stats()["entries"] == 2
+
+
+def test_marks():
+    f = lambda x: x.sin() + x.shape[0]  # noqa: E731
+    xs = [torch.randn(n, 4) for n in SIZES]
+    torch._dynamo.mark_dynamic(xs[0], 0)
+    assert recordings(f, [(x,) for x in xs]) == 1
+    magneto.reset()
+    xs = [torch.randn(n, 4) for n in SIZES]
+    for x in xs:
+        torch._dynamo.mark_static(x, 0)
+    assert recordings(f, [(x,) for x in xs]) == len(SIZES)
+
+
+def test_settings_of_dynamo():
+    f = lambda x: x.sin() + x.shape[0]  # noqa: E731
+    calls = [(torch.randn(n, 4),) for n in SIZES]
+    with torch._dynamo.config.patch(automatic_dynamic_shapes=False):
+        assert recordings(f, calls) == len(SIZES)
+    magneto.reset()
+    with torch._dynamo.config.patch(assume_static_by_default=False):
+        assert recordings(f, calls) == 1
+
+
+def test_another_kind_of_argument_is_no_other_size():
+    g = magneto.compile(lambda x: x.shape[0] + 1 if isinstance(x, torch.Tensor) else x)
+    for x in (torch.ones(3), torch.ones(5), None, 7, torch.ones(8), [1], torch.ones(9, 2), "a", torch.ones(4, dtype=torch.int32)):
+        same(x.shape[0] + 1 if isinstance(x, torch.Tensor) else x, g(x))
+
+
+def test_questions_that_sizes_have_no_answer_to():
+    f = lambda x: x * torch.sym_sqrt(x.shape[0]) if x.shape[0] > 1 else x  # noqa: E731
+    assert recordings(f, [(torch.randn(n, 4),) for n in SIZES]) == len(SIZES)
+
+
+def test_many_assignments():
+    g = magneto.compile(lambda x, y: torch.cat([x, y]) * 2)
+    for n in range(2, 75):
+        x = torch.randn(n)
+        same(torch.cat([x, x]) * 2, g(x, x.clone()))
+    assert _magneto.stats()["entries"] == 2
+
+
+def test_what_needs_numbers_gets_them():
+    f = lambda x: (f"{x.shape[0]:03d}", [0] * x.shape[0], sum(r for r in x), x.unbind(0)[-1], F.interpolate(x[None, None], scale_factor=2.0))  # noqa: E731
+    assert recordings(f, [(torch.randn(n, 4),) for n in SIZES]) == len(SIZES)
+
+
+def test_graph_breaks():
+    def f(x):
+        y = x * x.shape[0]
+        torch._dynamo.graph_break()
+        return y.view(x.shape[0], -1).sum(-1), x.shape
+
+    g = magneto.compile(f)
+    for n in SIZES:
+        x = torch.randn(n, 4)
+        same(f(x), g(x))
+    assert _magneto.stats()["entries"] == 4
+
+
+def test_random_numbers_and_effects():
+    def f(x, out):
+        out.append(x.shape[0])
+        out.append(F.dropout(x, 0.5))
+        return x.mul_(2)
+
+    g = magneto.compile(f)
+    for n in SIZES:
+        a, b, p, q = torch.ones(n, 4), torch.ones(n, 4), [], []
+        torch.manual_seed(n)
+        f(a, p)
+        torch.manual_seed(n)
+        g(b, q)
+        same(p, q)
+        same(a, b)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_gradients(whole):
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+
+    def step(x):
+        loss = net(x).square().mean()
+        if whole:
+            loss.backward()
+        return loss
+
+    g = magneto.compile(step)
+    for n in SIZES:
+        x = torch.randn(n, 4)
+        grads = []
+        for f in (step, g):
+            net.zero_grad()
+            loss = f(x)
+            if not whole:
+                loss.backward()
+            grads.append([loss.detach()] + [p.grad.clone() for p in net.parameters()])
+        same(*grads)
+
+
+def graphs(f, calls, **options):
+    seen = []
+
+    def backend(gm, example_inputs):
+        seen.append(gm)
+        return gm.forward
+
+    g = magneto.compile(f, backend=backend, **options)
+    for args in calls:
+        same(f(*args), g(*args))
+    return seen
+
+
+def test_custom_backends_get_sizes_as_inputs():
+    f = lambda x: x.view(x.shape[0] * 2, -1) + torch.zeros(2)  # noqa: E731
+    seen = graphs(f, [(torch.randn(n, 4),) for n in SIZES])
+    assert len(seen) == 2
+    names = [n.name for n in seen[1].graph.nodes if n.op == "placeholder"]
+    assert len(names) == 2 and names[1].startswith("s")
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_custom_backends(name):
+    with torch.no_grad():
+        assert len(graphs(STEADY[name], [(torch.randn(n, 4),) for n in SIZES])) == 2
+
+
+def test_backends_that_compile_for_their_examples():
+    def backend(gm, example_inputs):
+        size = example_inputs[0].shape
+        seen.append(size)
+
+        def run(x):
+            assert x.shape == size
+            return gm(x)
+
+        return run
+
+    seen = []
+    g = magneto.compile(lambda x: x.sin(), backend=backend)
+    for n in SIZES * 2:
+        x = torch.randn(n)
+        same(x.sin(), g(x))
+    assert len(seen) == len(SIZES)
