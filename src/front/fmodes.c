@@ -1,4 +1,5 @@
 #include "front/fmodes.h"
+#include "front/fx.h"
 #include "front/guard.h"
 #include "front/identity.h"
 #include "front/state.h"
@@ -33,6 +34,13 @@ PyObject *mg_fmodes_at(Py_ssize_t i) {
   Py_XDECREF(n);
   Py_XDECREF(r); /* the stack keeps it */
   return r;
+}
+
+bool mg_fmodes_on_top(MgRec *r) {
+  Py_ssize_t n = mg_fmodes_depth();
+  PyObject *top = n && r->cap ? mg_fmodes_at(n - 1) : NULL;
+  PyErr_Clear();
+  return top && !(r->want_fx && top == mg_fx_mode(r->cap));
 }
 
 int mg_fmodes_begin(MgCapture *cap, PyObject *ours) {

@@ -11,6 +11,7 @@ void mg_fmodes_restore(MgCapture *cap);  /* the stack as it was, whatever is on 
 Py_ssize_t mg_fmodes_depth(void);         /* of torch's stack, ours included */
 int mg_fmodes_wrap(MgRec *r);            /* makes them older objects; -1 with an exception */
 int mg_fmodes_check(MgRec *r);           /* -1 with a break: the program has entered or left one */
+bool mg_fmodes_on_top(MgRec *r);         /* is the innermost one, which a call would be handed to, the program's? */
 PyObject *mg_fmodes_at(Py_ssize_t i);    /* borrowed from torch's stack; NULL with an exception */
 PyObject *mg_fmodes_off(void);            /* a context without modes and subclasses, entered: see mg_context_exit */
 PyObject *mg_fmodes_only(void);           /* the same without subclasses: modes are active */

@@ -6,6 +6,7 @@
 #include "base/stack.h"
 #include "front/cache.h"
 #include "front/guard.h"
+#include "front/fmodes.h"
 #include "front/hook.h"
 #include "front/record_obj.h"
 #include "front/resume.h"
@@ -300,7 +301,7 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
     return record_drop(ts, f);
   }
   if (mg_pyframe_lasti(f) < 0 && !mg_rec->abort && mg_rec_disabled(mg_pyframe_func(f))) return record_drop(ts, f);
-  if (mg_skip_opaque(co)) {
+  if (mg_skip_opaque(co) && !(mg_skip_modes(co) && mg_fmodes_on_top(mg_rec))) {
     MgPause p = mg_rec_pause();
     PyObject *r = mg_pyframe_run(ts, f, throwflag);
     mg_rec_resume(p);

@@ -10,6 +10,7 @@ typedef enum SkipKind {
   SKIP_none,    /* the user's code */
   SKIP_inline,  /* library code: recorded when user code calls it, never compiled on its own */
   SKIP_opaque,  /* run by C++ in the middle of an op: must not be recorded */
+  SKIP_modes,   /* the same, but part of the program where a torch_function mode of the program is on top */
   SKIP_break,   /* the same, and a break where a recording calls it */
   SKIP_wrapper  /* runs as it is, and so does the function that it calls, but not what that calls */
 } SkipKind;
@@ -44,6 +45,7 @@ static const struct {
     {ROOT_magneto, "", SKIP_opaque},
     {ROOT_numpy, "", SKIP_inline},
     {ROOT_magneto, "hop.py", SKIP_inline},
+    {ROOT_magneto, "tensorhook.py", SKIP_inline}, /* calls the hook of the user */
 };
 
 /* Functions of torch._dynamo/decorators.py that change what torch's compiler does. */
@@ -88,6 +90,12 @@ static bool skip_is_breaking(PyCodeObject *co, const char *below_torch) {
   return false;
 }
 
+/* What gives a call to the handlers of torch_function modes. */
+static bool skip_is_handing(PyCodeObject *co) {
+  return !PyUnicode_CompareWithASCIIString(co->co_name, "handle_torch_function") ||
+         !PyUnicode_CompareWithASCIIString(co->co_name, "_get_overloaded_args");
+}
+
 /* torch.func's first use registers operators: no part of the program. */
 static bool skip_is_setup(PyCodeObject *co) {
   return !PyUnicode_CompareWithASCIIString(co->co_name, "lazy_load_decompositions");
@@ -115,6 +123,7 @@ static SkipKind skip_kind(PyCodeObject *co) {
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_breaking(co, file + n)) return SKIP_break;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_recorded(co, file + n)) return SKIP_inline;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && !strcmp(file + n, "_functorch/predispatch.py") && skip_is_setup(co)) return SKIP_opaque;
+    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && !strcmp(file + n, "overrides.py") && skip_is_handing(co)) return SKIP_modes;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && !strcmp(file + n, "_dynamo/external_utils.py") && skip_is_wrapper(co)) return SKIP_wrapper;
   }
   return kind;
@@ -131,6 +140,7 @@ static SkipKind skip_cached(PyCodeObject *co) {
 }
 
 bool mg_skip_opaque(PyCodeObject *co) { return skip_cached(co) >= SKIP_opaque; }
+bool mg_skip_modes(PyCodeObject *co) { return skip_cached(co) == SKIP_modes; }
 bool mg_skip_wrapper(PyCodeObject *co) { return skip_cached(co) == SKIP_wrapper; }
 bool mg_skip_breaks(PyCodeObject *co) { return skip_cached(co) == SKIP_break; }
 bool mg_skip_compile(PyCodeObject *co) { return skip_cached(co) != SKIP_none; }

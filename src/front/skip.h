@@ -5,6 +5,8 @@
 
 /* Torch's own machinery, which its C++ calls while an op runs: never part of a recording. */
 bool mg_skip_opaque(PyCodeObject *co);
+/* Opaque, but part of the program where a torch_function mode of the program is on top. */
+bool mg_skip_modes(PyCodeObject *co);
 /* Frames that are not compiled on their own (they are inlined when compiled code calls them). */
 bool mg_skip_compile(PyCodeObject *co);
 /* Functions of torch that steer its own compiler in ways that a recording must not run through: a break at their call. */

@@ -135,16 +135,26 @@ static MgRc part_graph(const MgGraph *g, MgGraph *out) {
   return MG_OK;
 }
 
-/* Copies n; its arguments too, as rewriting changes them in place. */
-static MgRc part_append(MgGraph *to, const MgNode *n) {
+/* Copies n; its arguments too, as rewriting changes them in place.  A result that the graph has already (an input, where
+ * another result of n is computed again) is not linked to n: n gives a value of no use in its place. */
+static MgRc part_append(MgGraph *to, const MgNode *n, const bool *done) {
   NodeRef k = mg_graph_node(to, n->op, n->narg, 0);
   TRYP(k);
   MgArg *arg = to->node[k].arg;
   memcpy(arg, n->arg, n->narg * sizeof *arg);
   to->node[k] = *n;
   to->node[k].arg = arg;
-  for (int i = 0; i < n->nout; i++)
-    if (n->out[i]) to->val[n->out[i]].def = k;
+  ValRef *out = mg_new(to->c, ValRef, n->nout + 1);
+  TRYP(out);
+  to->node[k].out = out;
+  for (int i = 0; i < n->nout; i++) {
+    out[i] = n->out[i];
+    if (out[i] && done && done[out[i]]) {
+      TRYP(out[i] = mg_graph_val_like(to, out[i]));
+      to->val[out[i]].out = (uint16_t)i;
+    }
+    if (out[i]) to->val[out[i]].def = k;
+  }
   return MG_OK;
 }
 
@@ -170,7 +180,7 @@ static MgRc part_forward(Part *p) {
   TRY(part_graph(g, f));
   for (uint32_t i = 0; i < s->nprimal; i++) TRYP(mg_graph_input(f, g->input[i]));
   for (NodeRef k = 1; k < g->nnode; k++)
-    if (!p->late[k] && !g->node[k].dead) TRY(part_append(f, &g->node[k]));
+    if (!p->late[k] && !g->node[k].dead) TRY(part_append(f, &g->node[k], NULL));
   for (uint32_t i = 0; i < s->nfwd; i++) {
     struct MgOutAlias a = g->out_alias ? g->out_alias[i] : part_no_alias;
     ValRef v = g->output[i];
@@ -257,8 +267,9 @@ static MgRc part_emit(Part *p, NodeRef k) {
   MgNode *n = mg_node(p->g, k);
   mg_node_each_val(n, part_emit_arg, &e);
   TRY(e.rc);
+  TRY(part_append(&p->j->bwd, n, p->done));
   for (int i = 0; i < n->nout; i++) p->done[n->out[i]] = true;
-  return part_append(&p->j->bwd, n);
+  return MG_OK;
 }
 
 /* Gradients: those that would be memory of forward's become tensors of their own. */

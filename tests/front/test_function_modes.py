@@ -4,6 +4,7 @@ ours asks tensors is none of their business."""
 import magneto
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 BACKENDS = [None, "eager"]
@@ -115,3 +116,49 @@ def test_an_exception_leaves_the_stack_as_it_was(backend):
     with Scale(3), pytest.raises(ValueError):
         compiled(fn, backend)(torch.ones(3))
     assert torch._C._len_torch_function_stack() == 0
+
+
+def handed(a):
+    """A function that gives itself to the mode, as those of torch.nn.functional do."""
+    if torch._C._is_torch_function_mode_enabled():
+        return torch.overrides.handle_torch_function(handed, [], a)
+    return a + 1
+
+
+def whole(x):
+    return handed(x)
+
+
+def number(x):
+    return x.sin() * handed(2)
+
+
+def functional(x):
+    return F.relu(x) + F.dropout(x, 0.5, False)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [whole, number, functional])
+def test_functions_that_call_the_mode(fn, backend):
+    opt, x = compiled(fn, backend, fullgraph=True), torch.ones(3)
+    for k in (2, 3, 3):
+        mine, want = Scale(k), Scale(k)
+        for m, f in ((mine, opt), (want, fn)):
+            m.seen.append("before")
+            with m:
+                m.result = f(x), f(x)
+        torch.testing.assert_close(mine.result, want.result)
+        assert mine.seen == want.seen
+
+
+def test_the_graph_of_a_call_that_gives_its_argument():
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append([n.op for n in gm.graph.nodes])
+        return gm
+
+    x = torch.ones(3)
+    with Scale(2):
+        magneto.compile(functional, backend=backend, fullgraph=True)(x)
+    assert [[o.split("_")[0] for o in g] for g in graphs] == [["placeholder", "call", "call", "call", "output"]]

@@ -161,3 +161,29 @@ def test_a_hook_given_as_argument_is_guarded():
         x = torch.ones(2, requires_grad=True)
         c(x, lambda g, k=k: g * k).sum().backward()
         assert torch.equal(x.grad, torch.full((2,), 2 * k))
+
+
+def test_hooks_that_a_compiled_backward_calls():
+    """The hook object that the graph registered is an argument of what autograd's own compiler makes; its function is read like any other."""
+    from torch._dynamo import compiled_autograd
+
+    def fn(x, box):
+        y = x.sin()
+        y.register_hook(lambda g: g + box.value)
+        return y.sin()
+
+    opt = magneto.compile(fn, backend="eager", fullgraph=True)
+    boxes = [Box(torch.tensor(v)) for v in (8.0, 9.0, 8.0)]
+
+    def gradients(f):
+        result = []
+        for box in boxes:
+            x = torch.ones(4, requires_grad=True)
+            f(x, box).sum().backward()
+            result.append(x.grad)
+        return result
+
+    want = gradients(fn)
+    with compiled_autograd._enable(lambda gm: magneto.compile(gm, backend="eager", fullgraph=True)):
+        got = gradients(opt)
+    torch.testing.assert_close(got, want)

@@ -12,6 +12,12 @@ x = torch.randn(8, 16, requires_grad=True)
 w = torch.randn(16, 16, requires_grad=True)
 b = torch.randn(16, requires_grad=True)
 
+
+def logsigmoid_twice(t):
+    s = F.logsigmoid(t)
+    return (s - torch.logsumexp(s, -1, True)).exp(), s
+
+
 CASES = {
     "linear in x": (lambda: x * 2, [x]),
     "sin of a sum": (lambda: (x + 1).sin(), [x]),
@@ -27,6 +33,8 @@ CASES = {
     "the same gradient twice": (lambda: x + w[:8], [x, w]),
     "dropout": (lambda: F.dropout(x, 0.5) * 2, [x]),
     "output without gradient": (lambda: (x.sin(), x.argmax(1)), [x]),
+    "one result saved, the other made again": (lambda: logsigmoid_twice(x), [x]),
+    "the same of a product": (lambda: logsigmoid_twice(x @ w), [x, w]),
     "unused leaf": (lambda: x.sin(), [x, b]),
 }
 
