@@ -2,17 +2,16 @@
  * ones (more threads, plans that run inside of host calls) wait in a list. */
 #define _GNU_SOURCE
 #include "runtime/arena.h"
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "base/ctx.h"
+#include "runtime/fork.h"
 
 enum { ARENA_HUGE = 2 << 20, ARENA_MIN = 64 << 10 };
 
 static _Atomic(MgArena *) arena_idle;
-static pthread_mutex_t arena_lock = PTHREAD_MUTEX_INITIALIZER; /* guards arena_more */
-static MgArena *arena_more;
+static MgArena *arena_more; /* guarded by MG_LOCK_list */
 static atomic_size_t arena_total;
 
 static void arena_free(MgArena *a) {
@@ -45,14 +44,14 @@ static MgArena *arena_new(size_t bytes) {
 /* The smallest waiting arena of that size, or NULL. */
 static MgArena *arena_find(size_t bytes) {
   MgArena **best = NULL, *a = NULL;
-  pthread_mutex_lock(&arena_lock);
+  mg_fork_lock(MG_LOCK_list);
   for (MgArena **p = &arena_more; *p; p = &(*p)->next)
     if ((*p)->bytes >= bytes && (!best || (*p)->bytes < (*best)->bytes)) best = p;
   if (best) {
     a = *best;
     *best = a->next;
   }
-  pthread_mutex_unlock(&arena_lock);
+  mg_fork_unlock(MG_LOCK_list);
   return a;
 }
 
@@ -70,19 +69,19 @@ MgArena *mg_arena_take(size_t bytes) {
 void mg_arena_give(MgArena *a) {
   MgArena *none = NULL;
   if (atomic_compare_exchange_strong_explicit(&arena_idle, &none, a, memory_order_release, memory_order_relaxed)) return;
-  pthread_mutex_lock(&arena_lock);
+  mg_fork_lock(MG_LOCK_list);
   a->next = arena_more;
   arena_more = a;
-  pthread_mutex_unlock(&arena_lock);
+  mg_fork_unlock(MG_LOCK_list);
 }
 
 void mg_arena_trim(void) {
   MgArena *a = atomic_exchange(&arena_idle, NULL), *next;
   if (a) arena_free(a);
-  pthread_mutex_lock(&arena_lock);
+  mg_fork_lock(MG_LOCK_list);
   a = arena_more;
   arena_more = NULL;
-  pthread_mutex_unlock(&arena_lock);
+  mg_fork_unlock(MG_LOCK_list);
   for (; a; a = next) {
     next = a->next;
     arena_free(a);

@@ -1,5 +1,7 @@
 #define _GNU_SOURCE /* dladdr */
+#include "runtime/fork.h"
 #include "runtime/onednn_prim.h"
+#include <pthread.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,21 +277,17 @@ int dnn_call_run(const DnnCall *c, DnnCallState *st, const MgEngineArgs *a, void
 
 int dnn_frozen_init(DnnFrozen *f, uint64_t bytes) {
   if (!bytes) return 0;
-  if (!(f->mem = aligned_alloc(64, dnn_align(bytes)))) return -1;
-  return pthread_mutex_init(&f->lock, NULL);
+  return (f->mem = aligned_alloc(64, dnn_align(bytes))) ? 0 : -1;
 }
 
-void dnn_frozen_free(DnnFrozen *f) {
-  if (f->mem) pthread_mutex_destroy(&f->lock);
-  free(f->mem);
-}
+void dnn_frozen_free(DnnFrozen *f) { free(f->mem); }
 
 int dnn_frozen_fill(DnnFrozen *f, int (*fill)(void *arg), void *arg) {
   int bad = 0;
   if (__atomic_load_n(&f->ready, __ATOMIC_ACQUIRE)) return 0;
-  pthread_mutex_lock(&f->lock);
+  mg_fork_lock(MG_LOCK_fill);
   if (!f->ready && !(bad = fill(arg))) __atomic_store_n(&f->ready, 1, __ATOMIC_RELEASE);
-  pthread_mutex_unlock(&f->lock);
+  mg_fork_unlock(MG_LOCK_fill);
   return bad;
 }
 

@@ -2,6 +2,7 @@
  * PyTorch.  Those instructions raise the processor's "invalid operation" flag for a NaN operand, and the flag stays.  So
  * the fused primitive runs, the flags of the threads are looked at, and only when one is raised does the primitive run
  * again without its activation, which is then applied here.  A flag raised by something else costs time, nothing more. */
+#include "runtime/fork.h"
 #include "runtime/onednn_prim.h"
 #include "runtime/threads.h"
 #include <math.h>
@@ -15,7 +16,6 @@ typedef struct DnnExact {
   MgEngine e;
   MgEngine *inner;          /* with the activation where it can be watched, else without */
   MgEngine *plain;          /* without; made when it is first needed (atomic) */
-  pthread_mutex_t lock;     /* taken while making it */
   DnnMake *make;
   void *desc;               /* description without the activation; owned */
   bool watched;             /* inner applies the activation */
@@ -103,10 +103,10 @@ static void exact_walk(const DnnExact *x, char *p, int d) {
 static const MgEngine *exact_plain(DnnExact *x) {
   MgEngine *p = __atomic_load_n(&x->plain, __ATOMIC_ACQUIRE);
   if (p) return p;
-  pthread_mutex_lock(&x->lock);
+  mg_fork_lock(MG_LOCK_fill);
   if (!x->plain && x->make(x->desc, &p) == MG_OK) __atomic_store_n(&x->plain, p, __ATOMIC_RELEASE);
   p = x->plain;
-  pthread_mutex_unlock(&x->lock);
+  mg_fork_unlock(MG_LOCK_fill);
   return p;
 }
 
@@ -151,7 +151,6 @@ static void exact_free(MgEngine *e) {
   DnnExact *x = (DnnExact *)e;
   if (x->inner) x->inner->ops->free(x->inner);
   if (x->plain) x->plain->ops->free(x->plain);
-  pthread_mutex_destroy(&x->lock);
   free(x->desc);
   free(x);
 }
@@ -166,7 +165,6 @@ MgRc dnn_exact_make(DnnMake *make, const void *desc, size_t size, const MgActDes
   if (!x) return MG_NOMEM;
   *x = (DnnExact){.e.ops = &exact_ops, .make = make, .kind = exact_kind(act), .act = *act, .out = *out, .ptr = ptr};
   x->act.name = "";
-  pthread_mutex_init(&x->lock, NULL);
   x->watched = exact_watches();
   MgRc rc = MG_NOMEM;
   if ((x->desc = mg_calloc(1, size))) {

@@ -5,7 +5,6 @@
 #define MG_RUNTIME_ONEDNN_PRIM_H
 #include "runtime/onednn.h"
 #include "runtime/onednn_abi.h"
-#include <pthread.h>
 
 typedef struct DnnApi {
 #define F(ret, name, args) ret(*name) args;
@@ -39,8 +38,7 @@ typedef struct DnnCallState {
 /* Memory of an engine whose weights are frozen: filled by the first run, read by all. */
 typedef struct DnnFrozen {
   char *mem;                 /* NULL: nothing is frozen */
-  int ready;                 /* mem is filled (atomic) */
-  pthread_mutex_t lock;      /* taken while filling */
+  int ready;                 /* mem is filled (atomic); MG_LOCK_fill is held while filling */
 } DnnFrozen;
 int dnn_frozen_init(DnnFrozen *f, uint64_t bytes);    /* 0 bytes: nothing is frozen.  Nonzero: out of memory */
 void dnn_frozen_free(DnnFrozen *f);

@@ -1,7 +1,9 @@
 /* Runs a plan.  The hot path allocates nothing but the outputs: see plan_priv.h for the tables. */
 #include <stdio.h>
 #include <string.h>
+#include "runtime/fork.h"
 #include "runtime/plan_priv.h"
+#include "runtime/threads.h"
 
 typedef struct PlanCall { /* arguments of one mg_plan_run */
   MgPlan *p;
@@ -22,9 +24,9 @@ static inline MgTensor *plan_input(const PlanCall *k, uint32_t i) {
 static PlanRun *plan_take(MgPlan *p) {
   PlanRun *r = atomic_exchange_explicit(&p->idle, NULL, memory_order_acquire);
   if (!r) {
-    pthread_mutex_lock(&p->lock);
+    mg_fork_lock(MG_LOCK_list);
     if ((r = p->more)) p->more = r->next;
-    pthread_mutex_unlock(&p->lock);
+    mg_fork_unlock(MG_LOCK_list);
     if (!r) r = mg_plan_run_new(p);
   }
   return r;
@@ -34,10 +36,10 @@ static void plan_give(MgPlan *p, PlanRun *r) {
   PlanRun *none = NULL;
   if (r->arena) mg_arena_give(r->arena), r->arena = NULL;
   if (atomic_compare_exchange_strong_explicit(&p->idle, &none, r, memory_order_release, memory_order_relaxed)) return;
-  pthread_mutex_lock(&p->lock);
+  mg_fork_lock(MG_LOCK_list);
   r->next = p->more;
   p->more = r;
-  pthread_mutex_unlock(&p->lock);
+  mg_fork_unlock(MG_LOCK_list);
 }
 
 /* ---- sizes ---- */
@@ -265,6 +267,18 @@ static MgRc plan_host(PlanCall *k, const PlanStep *s) {
   return rc;
 }
 
+typedef struct PlanEngineRun {
+  const MgEngine *engine;
+  MgEngineArgs *a;
+  int bad;
+} PlanEngineRun;
+
+static void *plan_engine_run(void *arg) {
+  PlanEngineRun *e = arg;
+  e->bad = e->engine->ops->run(e->engine, e->a);
+  return NULL;
+}
+
 static MgRc plan_engine(PlanCall *k, const PlanStep *s) {
   PlanRun *r = k->r;
   MgTensor *tensor[2 * PLAN_MAX_ARGS];
@@ -275,7 +289,10 @@ static MgRc plan_engine(PlanCall *k, const PlanStep *s) {
     for (uint32_t i = 0; i < s->out.n; i++) TRY(plan_tensor(k, k->p->list[s->out.first + i], &tensor[s->in.n + i]));
     a.tensor = tensor;
   }
-  if (s->engine->ops->run(s->engine, &a)) return plan_error(k, MG_BUG, "%s: %s", s->name, a.err ? a.err : "failed");
+  PlanEngineRun e = {s->engine, &a, -1};
+  if (s->engine->tensors) plan_engine_run(&e); /* ATen's, which obeys the number of threads */
+  else mg_threads_apart(plan_engine_run, &e);
+  if (e.bad) return plan_error(k, MG_BUG, "%s: %s", s->name, a.err ? a.err : "failed");
   return MG_OK;
 }
 
@@ -411,6 +428,7 @@ MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const 
   for (uint32_t i = 0; i < p->s.nout; i++) out[i] = NULL, same[i] = -1;
   *call = NULL;
   if (!k.r) return plan_error(&k, MG_NOMEM, "out of memory");
+  int team = mg_threads_alone();
   if (!begun) k.r->at = 0;
   uint32_t from = k.r->at;
   if (grad) mg_abi.aoti_torch_grad_mode_set_enabled(false);
@@ -423,6 +441,7 @@ MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const 
     if (out[i]) mg_abi.aoti_torch_delete_tensor_object(out[i]), out[i] = NULL;
   if (rc == MG_OK && k.r->at < p->nstep) *call = k.r;
   else mg_plan_stop(p, k.r);
+  mg_threads_together(team);
   return rc;
 }
 

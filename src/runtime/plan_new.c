@@ -3,6 +3,7 @@
  * once and only filled. */
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/fork.h"
 #include "runtime/plan_priv.h"
 
 enum { PLAN_MAX_ARGS = 512 };
@@ -295,7 +296,7 @@ MgRc mg_plan_new(MgCtx *c, const MgPlanSpec *s, MgPlan **out) {
     free(p);
     return rc;
   }
-  pthread_mutex_init(&p->lock, NULL);
+  mg_fork_watch();
   *out = p;
   return MG_OK;
 }
@@ -352,10 +353,10 @@ void mg_plan_run_free(const MgPlan *p, PlanRun *r) {
 static void plan_free_runs(MgPlan *p) {
   PlanRun *r = atomic_exchange(&p->idle, NULL), *next;
   if (r) mg_plan_run_free(p, r);
-  pthread_mutex_lock(&p->lock);
+  mg_fork_lock(MG_LOCK_list);
   r = p->more;
   p->more = NULL;
-  pthread_mutex_unlock(&p->lock);
+  mg_fork_unlock(MG_LOCK_list);
   for (; r; r = next) {
     next = r->next;
     mg_plan_run_free(p, r);
@@ -372,7 +373,6 @@ void mg_plan_free(MgPlan *p) {
   for (uint32_t i = 0; i < p->s.ncode; i++) mg_kcache_unref(p->s.code[i]);
   for (uint32_t i = 0; i < p->s.nconstant; i++) mg_abi.aoti_torch_delete_tensor_object(p->s.constant[i]);
   if (p->s.host.free) p->s.host.free(p->s.host.self);
-  pthread_mutex_destroy(&p->lock);
   mg_ctx_free(&p->mem);
   free(p);
 }

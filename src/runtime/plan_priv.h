@@ -3,7 +3,6 @@
  * pointers of inputs and outputs into those places, call the steps. */
 #ifndef MG_RUNTIME_PLAN_PRIV_H
 #define MG_RUNTIME_PLAN_PRIV_H
-#include <pthread.h>
 #include <stdatomic.h>
 #include "base/pack.h"
 #include "runtime/arena.h"
@@ -91,8 +90,7 @@ struct MgPlan {
   uint32_t narg, nengine, nhost;
   bool aten;              /* calls ATen: grad mode is switched off meanwhile */
   _Atomic(PlanRun *) idle;/* one idle run, taken without a lock */
-  pthread_mutex_t lock;   /* guards more */
-  PlanRun *more;          /* further idle runs */
+  PlanRun *more;          /* further idle runs, guarded by MG_LOCK_list */
 };
 
 /* A new run of p, or NULL when out of memory. */

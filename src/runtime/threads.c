@@ -2,15 +2,29 @@
  * consecutive kernels that are worth splitting share one region. */
 #define _GNU_SOURCE /* dladdr */
 #include "runtime/threads.h"
+#include "runtime/fork.h"
 #include "runtime/torch_abi.h"
 #include <dlfcn.h>
 #include <pthread.h>
 
-/* libgomp's team does not survive fork(): a parallel region in the child waits for threads that are not there. */
-static bool threads_forked;
-static pthread_once_t threads_once = PTHREAD_ONCE_INIT;
-static void threads_in_child(void) { threads_forked = true; }
-static void threads_watch_fork(void) { pthread_atfork(NULL, NULL, threads_in_child); }
+/* libgomp's team does not survive fork(): a parallel region of the thread that forked waits in the child for threads that are
+ * not there.  Kernels run on one thread in a child; so do ATen's.  Primitives of oneDNN insist on the team that they were made
+ * for: they run on a new thread, which gets a team of its own. */
+int mg_threads_alone(void) {
+  int n = mg_fork_child() && mg_abi.omp_get_max_threads && mg_abi.omp_set_num_threads ? mg_abi.omp_get_max_threads() : 1;
+  if (n > 1) mg_abi.omp_set_num_threads(1);
+  return n;
+}
+
+void mg_threads_apart(void *(*fn)(void *), void *arg) {
+  pthread_t t;
+  if (mg_fork_child() && !pthread_create(&t, NULL, fn, arg)) pthread_join(t, NULL);
+  else fn(arg);
+}
+
+void mg_threads_together(int before) {
+  if (before > 1) mg_abi.omp_set_num_threads(before);
+}
 
 typedef struct Team {
   const MgRange *r;
@@ -101,8 +115,8 @@ void mg_threads_run(const MgRange *r, uint32_t n, unsigned nthread) {
   for (uint32_t i = 0; i < first; i++) range_serial(&r[i]);
   if (first == n) return;
   if (!nthread) nthread = mg_abi_threads();
-  pthread_once(&threads_once, threads_watch_fork);
-  if (nthread > 1 && !threads_forked && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel()) {
+  mg_fork_watch();
+  if (nthread > 1 && !mg_fork_child() && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel()) {
     Team t = {r + first, last - first};
     mg_abi.gomp_parallel(team_body, &t, nthread, 0);
   } else {
@@ -115,8 +129,8 @@ void mg_threads_each(void (*fn)(void *), void *arg) {
   unsigned nthread = mg_abi_threads();
   int most = mg_abi.omp_get_max_threads ? mg_abi.omp_get_max_threads() : 1;
   if (most > 0 && (unsigned)most > nthread) nthread = (unsigned)most;
-  pthread_once(&threads_once, threads_watch_fork);
-  if (nthread > 1 && !threads_forked && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel())
+  mg_fork_watch();
+  if (nthread > 1 && !mg_fork_child() && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel())
     mg_abi.gomp_parallel(fn, arg, nthread, 0);
   else fn(arg);
 }

@@ -23,4 +23,9 @@ void mg_threads_run(const MgRange *r, uint32_t n, unsigned nthread);
 void mg_threads_each(void (*fn)(void *), void *arg);
 /* Does a library that exports `symbol` run its parallel regions on the same threads? */
 bool mg_threads_shared(const void *symbol);
+/* fn(arg) where a parallel region of any size can be had: in a forked process on a thread of its own. */
+void mg_threads_apart(void *(*fn)(void *), void *arg);
+/* In a forked process: libraries that a plan calls get teams of one thread, too.  Gives what mg_threads_together puts back. */
+int mg_threads_alone(void);
+void mg_threads_together(int before);
 #endif

@@ -35,6 +35,7 @@ static void abi_load_once(void) {
   OPTIONAL(omp_get_thread_num, abi_cpu, "omp_get_thread_num");
   OPTIONAL(omp_get_num_threads, abi_cpu, "omp_get_num_threads");
   OPTIONAL(omp_get_max_threads, abi_cpu, "omp_get_max_threads");
+  OPTIONAL(omp_set_num_threads, abi_cpu, "omp_set_num_threads");
   OPTIONAL(omp_in_parallel, abi_cpu, "omp_in_parallel");
   if (!mg_abi.gomp_barrier || !mg_abi.omp_get_thread_num || !mg_abi.omp_get_num_threads || !mg_abi.omp_in_parallel)
     mg_abi.gomp_parallel = NULL; /* all or nothing: without them everything runs on the calling thread */

@@ -51,6 +51,7 @@ typedef struct MgAbi {
   int (*omp_get_thread_num)(void);
   int (*omp_get_num_threads)(void);
   int (*omp_get_max_threads)(void);
+  void (*omp_set_num_threads)(int n);
   int (*omp_in_parallel)(void);
   size_t tensor_offset;  /* bytes from a THPVariable to its at::Tensor; 0: unknown, use the slow ways */
   char torch_dir[512];   /* folder of libtorch_cpu; its parent's parent is usually site-packages */

@@ -9,7 +9,7 @@ import torch
 from life_programs import CASES
 
 # These end the process, or their signals and children are better off away from the test runner.
-APART = {"exit_live", "atexit_call", "del_at_exit", "sys_exit", "fork", "fork_threads", "sigint_everywhere", "dataloader",
+APART = {"exit_live", "atexit_call", "del_at_exit", "sys_exit", "fork", "fork_teams", "fork_threads", "sigint_everywhere", "dataloader",
          "deep_recursion"}
 PRELUDE = "import sys, os\nimport torch, magneto\ntorch.set_num_threads(1)\n"
 
