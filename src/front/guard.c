@@ -147,6 +147,11 @@ static bool guard_is_numpy_scalar(PyTypeObject *t) {
   return false;
 }
 
+/* Values of enumerations that pybind11 makes (SDPBackend): immutable. */
+static bool guard_is_bound_enum(PyTypeObject *t) {
+  return strstr(Py_TYPE(t)->tp_name, "pybind11_type") && PyDict_GetItemString(mg_type_dict(t), "__entries");
+}
+
 bool mg_guard_is_const(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   if (t == &PyLong_Type || t == &PyUnicode_Type || t == &PyBool_Type || t == &PyFloat_Type || o == Py_None ||
@@ -173,7 +178,7 @@ bool mg_guard_is_const(PyObject *o) {
     PyErr_Clear();
     return all;
   }
-  if (guard_is_numpy_scalar(t)) return true;
+  if (guard_is_numpy_scalar(t) || guard_is_bound_enum(t)) return true;
   /* torch.dtype, device, layout, memory_format: immutable values of C types */
   return !strncmp(t->tp_name, "torch.", 6) && !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
          (!strcmp(t->tp_name + 6, "dtype") || !strcmp(t->tp_name + 6, "device") || !strcmp(t->tp_name + 6, "layout") ||

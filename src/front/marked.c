@@ -47,6 +47,11 @@ static PyObject *marked_result(PyObject *r) {
     mg_fresh(r);
     return r;
   }
+  if (Py_REFCNT(r) == 1 && Py_TYPE(r)->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_solid_base(Py_TYPE(r)) == &PyBaseObject_Type) {
+    /* made by that code, and known to nobody else */
+    mg_fresh(r);
+    return r;
+  }
   PyObject *w = mg_wrap_result(r);
   Py_DECREF(r);
   return w;

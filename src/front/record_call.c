@@ -440,9 +440,10 @@ static bool call_is_disabled(PyObject *f) {
 }
 
 /* torch keeps its own tracer out of some of its functions (optimizers), not us: the function behind the wrapper.  New;
- * NULL without exception when the user asked for it. */
+ * NULL without exception when the user asked for it; who disables a class of modules asks for it through nn.Module's __call__. */
 static PyObject *call_torch_original(PyObject *fn) {
   PyObject *o = PyDict_GetItemString(((PyFunctionObject *)fn)->func_dict, "_torchdynamo_orig_callable");
+  if (o == mg_torch.module_call || o == mg_torch.module_call_impl) return NULL;
   return o && PyFunction_Check(o) && mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(o)) ? Py_NewRef(o) : NULL;
 }
 

@@ -439,3 +439,64 @@ def test_modules_that_are_being_made_when_the_graph_ends():
 
     for backend in ("magneto", "eager"):
         torch.testing.assert_close(magneto.compile(f, backend=backend)(X), f(X))
+
+
+class Pair:
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+
+def test_a_function_of_the_graph_gives_an_instance():
+    @torch._dynamo.nonstrict_trace
+    def pair(x):
+        return Pair(x, x + 1)
+
+    def fn(x):
+        p = pair(x)
+        p.b = p.b * 2
+        return p.a * p.b, p
+
+    x = torch.arange(4.0)
+    got, want = magneto.compile(fn, fullgraph=True)(x), fn(x)
+    torch.testing.assert_close(got[0], want[0])
+    assert type(got[1]) is Pair and got[1].a is x and torch.equal(got[1].b, want[1].b)
+
+
+def test_a_disabled_class_of_modules():
+    @torch._dynamo.disable
+    class Inner(torch.nn.Module):
+        def forward(self, x):
+            seen.append(torch.compiler.is_compiling())
+            return torch.sigmoid(x)
+
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x):
+            return self.inner(torch.sin(x)) * 2
+
+    graphs, seen = [], []
+
+    def backend(gm, inputs):
+        graphs.append(len([n for n in gm.graph.nodes if n.op.startswith("call")]))
+        return gm
+
+    m, x = Outer(), torch.randn(4)
+    torch.testing.assert_close(magneto.compile(m, backend=backend)(x), m(x))
+    assert graphs == [1, 1] and seen == [False, False]
+
+
+def test_kernels_of_attention_chosen_by_a_decorator():
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    @sdpa_kernel(backends=[SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True)
+    def attention(x):
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+    def fn(x):
+        return attention(x) + 1
+
+    x = torch.randn(2, 2, 4, 4)
+    torch.testing.assert_close(magneto.compile(fn, fullgraph=True)(x), fn(x))
