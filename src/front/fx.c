@@ -129,11 +129,9 @@ bool mg_fx_is_aten(const MgCapture *cap) { return cap->fx->incomplete; }
 
 bool mg_fx_takes_engine(MgCapture *cap) {
   if (cap->fx->incomplete) return true;
-  PyObject *m = PyImport_GetModule(mg_names.dynamo_config), *on = m ? PyObject_GetAttrString(m, "trace_autograd_ops") : NULL;
+  PyObject *on = mg_rec_dynamo_config("trace_autograd_ops");
   if (on == Py_True) cap->fx->incomplete = true;
-  Py_XDECREF(m);
   Py_XDECREF(on);
-  PyErr_Clear();
   return cap->fx->incomplete;
 }
 

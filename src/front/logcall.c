@@ -8,10 +8,8 @@
 
 /* One of the sets, new; NULL when it is empty. */
 static PyObject *logcall_set(const char *name) {
-  PyObject *m = PyImport_GetModule(mg_names.dynamo_config), *s = m ? PyObject_GetAttrString(m, name) : NULL;
+  PyObject *s = mg_rec_dynamo_config(name);
   if (s && (!PyAnySet_Check(s) || !PySet_GET_SIZE(s))) Py_CLEAR(s);
-  Py_XDECREF(m);
-  PyErr_Clear();
   return s;
 }
 

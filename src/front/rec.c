@@ -4,6 +4,7 @@
  * MgRec is what counts, since such code may swallow exceptions. */
 #include "front/rec.h"
 #include "front/hook.h"
+#include "front/names.h"
 #include "front/record.h"
 
 _Thread_local MgRec *mg_rec;
@@ -46,6 +47,15 @@ MgPause mg_rec_pause(void) {
 void mg_rec_resume(MgPause p) {
   mg_rec = p.rec;
   mg_hook_mode = (MgHookMode)p.mode;
+}
+
+PyObject *mg_rec_dynamo_config(const char *name) {
+  MgPause pause = mg_rec_pause();
+  PyObject *m = PyImport_GetModule(mg_names.dynamo_config), *v = m ? PyObject_GetAttrString(m, name) : NULL;
+  Py_XDECREF(m);
+  PyErr_Clear();
+  mg_rec_resume(pause);
+  return v;
 }
 
 int mg_rec_init(PyObject *module) {

@@ -106,6 +106,9 @@ const char *mg_break_hint(MgBreakCode code);
 typedef struct MgPause { MgRec *rec; int mode; } MgPause;
 MgPause mg_rec_pause(void);
 void mg_rec_resume(MgPause p);
+/* A setting of torch._dynamo.config, new; NULL without an exception when nobody has imported that module.  Its __getattr__ is
+ * Python, which no recording sees. */
+PyObject *mg_rec_dynamo_config(const char *name);
 
 /* ---- life of a recording; the driver (resume.c) calls these in this order ----
  *   mg_objects_begin, mg_standin_begin          on the unchanged frame

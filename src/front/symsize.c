@@ -200,11 +200,6 @@ int mg_symsize_known(MgCapture *cap, int op, MgSymNode *m, PyObject *a, MgSymNod
   }
 }
 
-void mg_symsize_begin(MgCapture *cap, bool off) {
-  cap->sizes.ask = (MgSizeAsk){symsize_compare, symsize_equal, symsize_value, off ? NULL : cap};
-  cap->rec->x->ask = off ? NULL : &cap->sizes.ask;
-}
-
 void mg_symsize_end(MgCapture *cap) {
   Py_CLEAR(cap->sizes.ints);
   free(cap->sizes.src);
@@ -218,12 +213,17 @@ enum { SYMSIZE_unmarked, SYMSIZE_static, SYMSIZE_dynamic };
 
 /* torch._dynamo.config.<name>, when that module is there. */
 static bool symsize_config(const char *name, bool dflt) {
-  PyObject *m = PyImport_GetModule(mg_names.dynamo_config), *v = m ? PyObject_GetAttrString(m, name) : NULL;
+  PyObject *v = mg_rec_dynamo_config(name);
   bool on = v ? v == Py_True : dflt;
-  Py_XDECREF(m);
   Py_XDECREF(v);
-  PyErr_Clear();
   return on;
+}
+
+void mg_symsize_begin(MgCapture *cap, bool off) {
+  cap->sizes.ask = (MgSizeAsk){symsize_compare, symsize_equal, symsize_value, off ? NULL : cap};
+  cap->rec->x->ask = off ? NULL : &cap->sizes.ask;
+  int setting = cap->rec->cfg ? cap->rec->cfg->dynamic : 0;
+  cap->sizes.all = !off && (setting == 1 || (setting < 0 && !symsize_config("assume_static_by_default", true)));
 }
 
 static bool symsize_in(PyObject *dict, const char *name, PyObject *dim) {
@@ -304,11 +304,10 @@ void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, MgVal *v) {
   bool symbol[MG_FACTS_FOLLOW], any = false;
   if (!cap->sizes.ask.of || !src || !r->guards || v->ndim > MG_FACTS_FOLLOW || r->guards->src[src].kind == SRC_pinned) return;
   if (Py_TYPE(tensor) != mg_tensor_type || v->ndim == 0) return;
-  bool all = r->cfg && (r->cfg->dynamic == 1 || (r->cfg->dynamic < 0 && !symsize_config("assume_static_by_default", true)));
   MgFacts *f = mg_guard_facts(r->guards, src);
   for (int k = 0; k < v->ndim; k++) {
     int64_t size = f ? f->dim[k] : 0;
-    symbol[k] = size > 1 && size <= SYMSIZE_MOST && symsize_changes(r, tensor, src, k, all);
+    symbol[k] = size > 1 && size <= SYMSIZE_MOST && symsize_changes(r, tensor, src, k, cap->sizes.all);
     any |= symbol[k];
   }
   if (!any) return;

@@ -14,13 +14,9 @@ enum { VALUE_LIST_MAX = 64, VALUE_DIM_MAX = 8 }; /* numbers and dimensions of on
 
 /* Custom backends get such numbers in their graphs when torch's own switch says so. */
 static bool value_wanted(void) {
-  MgPause pause = mg_rec_pause(); /* the module's __getattr__ is Python */
-  PyObject *m = PyImport_GetModule(mg_names.dynamo_config), *on = m ? PyObject_GetAttrString(m, "capture_scalar_outputs") : NULL;
+  PyObject *on = mg_rec_dynamo_config("capture_scalar_outputs");
   bool yes = on == Py_True;
-  Py_XDECREF(m);
   Py_XDECREF(on);
-  PyErr_Clear();
-  mg_rec_resume(pause);
   return yes;
 }
 
