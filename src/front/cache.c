@@ -222,8 +222,8 @@ static uint32_t cache_nconfig, cache_config_ids;
 
 static bool cache_same_config(const MgConfig *a, const MgConfig *b) {
   return a->backend == b->backend && a->eager_backend == b->eager_backend && a->fullgraph == b->fullgraph &&
-         a->disable == b->disable && a->dynamic == b->dynamic && a->recompile_limit == b->recompile_limit &&
-         !memcmp(&a->opt, &b->opt, sizeof a->opt);
+         a->disable == b->disable && a->dynamic == b->dynamic && a->recompile_limit == b->recompile_limit && a->opt.mode == b->opt.mode &&
+         a->opt.freeze == b->opt.freeze && a->opt.keep_layout == b->opt.keep_layout && a->opt.threads == b->opt.threads;
 }
 
 uint32_t mg_config_acquire(const MgConfig *cfg) {
