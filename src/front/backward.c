@@ -49,22 +49,21 @@ static MgCapInput *backward_input(PyObject *standin) {
 }
 
 /* Its class and the modes of the program do not see what is asked here. */
-static int backward_set(PyObject *standin, PyObject *grad) {
+static PyObject *backward_property(const char *method, PyObject *standin, PyObject *arg) {
   PyObject *d = PyObject_GetAttrString((PyObject *)mg_tensor_type, "grad"), *off = d ? mg_fmodes_off() : NULL;
-  PyObject *r = off ? PyObject_CallMethod(d, "__set__", "OO", standin, grad) : NULL;
-  if (off && mg_context_exit(off)) Py_CLEAR(r);
-  Py_XDECREF(d);
-  Py_XDECREF(r);
-  return r ? 0 : -1;
-}
-
-static PyObject *backward_get(PyObject *standin) {
-  PyObject *d = PyObject_GetAttrString((PyObject *)mg_tensor_type, "grad"), *off = d ? mg_fmodes_off() : NULL;
-  PyObject *r = off ? PyObject_CallMethod(d, "__get__", "OO", standin, mg_tensor_type) : NULL;
+  PyObject *r = off ? PyObject_CallMethod(d, method, "OO", standin, arg) : NULL;
   if (off && mg_context_exit(off)) Py_CLEAR(r);
   Py_XDECREF(d);
   return r;
 }
+
+static int backward_set(PyObject *standin, PyObject *grad) {
+  PyObject *r = backward_property("__set__", standin, grad);
+  Py_XDECREF(r);
+  return r ? 0 : -1;
+}
+
+static PyObject *backward_get(PyObject *standin) { return backward_property("__get__", standin, (PyObject *)mg_tensor_type); }
 
 static int backward_load(MgCapture *cap, PyObject *standin, uint32_t at) {
   MgGuards *g = cap->rec->guards;

@@ -107,11 +107,7 @@ static const char *checkpoint_effect(const MgGraph *g, NodeRef first, bool keeps
 /* The block, in an FX graph one node. */
 static PyObject *checkpoint_body(MgRec *r, const Checkpoint *c, PyObject *fn) {
   MgFxHop hop = {.target = mg_torch.tag_checkpoint, .kwargs = c->settings, .meta = c->meta, .again = true};
-  MgFxRegion g;
-  if (mg_fx_region_begin(r, &g)) return NULL;
-  PyObject *res = mg_rec_call(fn, c->arg, (size_t)c->npos, c->kwnames);
-  if (mg_fx_region_end(r, &g, res, &hop)) Py_CLEAR(res);
-  return res;
+  return mg_fx_region_call(r, &hop, fn, c->arg, (size_t)c->npos, c->kwnames);
 }
 
 static PyObject *checkpoint_record(MgRec *r, const Checkpoint *c, PyObject *fn) {

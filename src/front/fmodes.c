@@ -23,11 +23,7 @@ static void fmodes_insist(const char *name, PyObject *arg) {
   Py_XDECREF(r);
 }
 
-Py_ssize_t mg_fmodes_depth(void) {
-  MgTorchState now;
-  mg_state_read(&now);
-  return now.function_modes;
-}
+Py_ssize_t mg_fmodes_depth(void) { return mg_state_function_modes(); }
 
 PyObject *mg_fmodes_at(Py_ssize_t i) {
   PyObject *n = PyLong_FromSsize_t(i), *r = n ? fmodes_call("_get_function_stack_at", n) : NULL;
@@ -102,13 +98,5 @@ int mg_fmodes_check(MgRec *r) {
   return -1;
 }
 
-static PyObject *fmodes_without(const char *what) {
-  PyObject *c = mg_import("torch._C"), *f = c ? PyObject_GetAttrString(c, what) : NULL;
-  PyObject *r = f ? mg_context_enter(PyObject_CallNoArgs(f)) : NULL;
-  Py_XDECREF(f);
-  Py_XDECREF(c);
-  return r;
-}
-
-PyObject *mg_fmodes_off(void) { return fmodes_without("DisableTorchFunction"); }
-PyObject *mg_fmodes_only(void) { return fmodes_without("DisableTorchFunctionSubclass"); }
+PyObject *mg_fmodes_off(void) { return mg_context_enter(PyObject_CallNoArgs(mg_torch.without_function)); }
+PyObject *mg_fmodes_only(void) { return mg_context_enter(PyObject_CallNoArgs(mg_torch.without_subclasses)); }

@@ -247,3 +247,11 @@ int mg_fx_region_end(MgRec *r, MgFxRegion *g, PyObject *res, const MgFxHop *hop)
   *g = (MgFxRegion){0};
   return rc;
 }
+
+PyObject *mg_fx_region_call(MgRec *r, const MgFxHop *hop, PyObject *fn, PyObject *const *arg, size_t n, PyObject *kwnames) {
+  MgFxRegion g;
+  if (mg_fx_region_begin(r, &g)) return NULL;
+  PyObject *res = mg_rec_call(fn, arg, n, kwnames);
+  if (mg_fx_region_end(r, &g, res, hop)) Py_CLEAR(res);
+  return res;
+}

@@ -33,4 +33,6 @@ int mg_fx_region_begin(MgRec *r, MgFxRegion *g);
 /* Ends it.  res: what the body gave, NULL after an exception, which stays set.  A body with side effects, or one that the operator
  * cannot run, becomes part of the graph around it instead.  -1 with an exception. */
 int mg_fx_region_end(MgRec *r, MgFxRegion *g, PyObject *res, const MgFxHop *hop);
+/* Records a call of fn as a region.  New; NULL with an exception. */
+PyObject *mg_fx_region_call(MgRec *r, const MgFxHop *hop, PyObject *fn, PyObject *const *arg, size_t n, PyObject *kwnames);
 #endif

@@ -35,4 +35,3 @@ bool mg_fx_is_calc(const MgFx *f, Py_ssize_t i) {
   Py_XDECREF(op);
   return calc;
 }
-

@@ -265,14 +265,6 @@ static bool higher_loop(MgRec *r, PyObject *const *a, PyObject **out) {
 
 /* ---- operators that call their function ---- */
 
-static PyObject *higher_body(MgRec *r, const MgFxHop *hop, PyObject *fn, PyObject *const *arg, size_t n, PyObject *kwnames) {
-  MgFxRegion g;
-  if (mg_fx_region_begin(r, &g)) return NULL;
-  PyObject *res = mg_rec_call(fn, arg, n, kwnames);
-  if (mg_fx_region_end(r, &g, res, hop)) Py_CLEAR(res);
-  return res;
-}
-
 /* An operator made from torch's BaseHOP that runs its function as it is. */
 static bool higher_is_base(PyObject *op) {
   static PyObject *base; /* strong, process lifetime */
@@ -286,11 +278,9 @@ static bool higher_is_base(PyObject *op) {
 
 /* op(fn, *tensors, **settings) */
 static PyObject *higher_base(MgRec *r, const MgCall *c) {
-  PyObject *kw = PyDict_New(), *res = NULL;
-  for (Py_ssize_t i = c->npos; kw && i < c->n; i++)
-    if (PyDict_SetItem(kw, PyTuple_GET_ITEM(c->kwnames, i - c->npos), c->arg[i])) Py_CLEAR(kw);
+  PyObject *kw = mg_call_kwargs(c), *res = NULL;
   MgFxHop hop = {.target = c->f, .kwargs = kw, .apart = true};
-  if (kw) res = higher_body(r, &hop, c->arg[0], c->arg + 1, (size_t)c->npos - 1, NULL);
+  if (kw) res = mg_fx_region_call(r, &hop, c->arg[0], c->arg + 1, (size_t)c->npos - 1, NULL);
   Py_XDECREF(kw);
   return res;
 }
@@ -301,7 +291,7 @@ static bool higher_hints(MgRec *r, const MgCall *c, PyObject *const *a, PyObject
   PyObject *kw = PyDict_New();
   MgFxHop hop = {.target = c->f, .shape = FXSHAPE_tuple, .kwargs = kw};
   *out = kw && !PyDict_SetItemString(kw, "hints", a[3])
-             ? higher_body(r, &hop, a[0], &PyTuple_GET_ITEM(a[1], 0), (size_t)PyTuple_GET_SIZE(a[1]), NULL) : NULL;
+             ? mg_fx_region_call(r, &hop, a[0], &PyTuple_GET_ITEM(a[1], 0), (size_t)PyTuple_GET_SIZE(a[1]), NULL) : NULL;
   Py_XDECREF(kw);
   return true;
 }
@@ -310,7 +300,7 @@ bool mg_higher_nested(PyObject *const *arg, size_t nargsf, PyObject *kwnames, Py
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
   if (n < 1) return false;
   MgFxHop hop = {.target = mg_torch.invoke_subgraph, .shape = FXSHAPE_named, .apart = true, .untracked = true};
-  *out = higher_body(mg_rec, &hop, arg[0], arg + 1, (size_t)n - 1, kwnames);
+  *out = mg_fx_region_call(mg_rec, &hop, arg[0], arg + 1, (size_t)n - 1, kwnames);
   return true;
 }
 
@@ -365,7 +355,7 @@ bool mg_higher_call(const MgCall *c, PyObject **out) {
       done = is_cond ? higher_cond(mg_rec, a, out) : higher_loop(mg_rec, a, out);
     } else if (c->npos && !PyUnicode_CompareWithASCIIString(name, "wrap")) {
       MgFxHop hop = {.target = c->f};
-      *out = higher_body(mg_rec, &hop, c->arg[0], c->arg + 1, (size_t)c->npos - 1, c->kwnames);
+      *out = mg_fx_region_call(mg_rec, &hop, c->arg[0], c->arg + 1, (size_t)c->npos - 1, c->kwnames);
       done = true;
     } else if (c->npos > 1 && !PyUnicode_CompareWithASCIIString(name, "dynamo_bypassing_wrapper") && !PyUnicode_Check(c->arg[0])) {
       PyObject *f = mg_rec_call(c->arg[0], c->arg + 1, 1, NULL); /* a function that wraps another one */

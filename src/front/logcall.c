@@ -29,9 +29,7 @@ static bool logcall_plain(const MgCall *c) {
 /* f with its keyword arguments.  New. */
 static PyObject *logcall_bound(const MgCall *c) {
   if (!c->kwnames || c->n == c->npos) return Py_NewRef(c->f);
-  PyObject *kw = PyDict_New(), *args = kw ? PyTuple_Pack(1, c->f) : NULL, *r = NULL;
-  for (Py_ssize_t i = c->npos; args && i < c->n; i++)
-    if (PyDict_SetItem(kw, PyTuple_GET_ITEM(c->kwnames, i - c->npos), c->arg[i])) Py_CLEAR(args);
+  PyObject *kw = mg_call_kwargs(c), *args = kw ? PyTuple_Pack(1, c->f) : NULL, *r = NULL;
   if (args) r = PyObject_Call((PyObject *)mg_torch.partial, args, kw);
   if (r) mg_fresh(r);
   Py_XDECREF(kw);
@@ -55,11 +53,9 @@ bool mg_logcall(const MgCall *c, PyObject **out) {
   if (!PyCFunction_Check(c->f) && !PyFunction_Check(c->f) && !PyMethod_Check(c->f)) return false;
   MgCapture *cap = mg_rec->cap;
   if (!cap->log_known) {
-    MgPause pause = mg_rec_pause(); /* the module's __getattr__ is Python */
     cap->log_ignored = logcall_set("ignore_logging_functions");
     cap->log_late = logcall_set("reorderable_logging_functions");
     cap->log_known = true;
-    mg_rec_resume(pause);
   }
   if (!cap->log_ignored && !cap->log_late) return false;
   if (logcall_in(cap->log_ignored, c->f)) {

@@ -38,13 +38,6 @@ static bool memform_dense(const MgGraph *g, ValRef v, int64_t reach[2]) {
   return reach[1] - reach[0] + 1 == numel;
 }
 
-static bool memform_repeats(const MgGraph *g, ValRef v) {
-  const MgVal *t = mg_val(g, v);
-  for (int i = 0; i < t->ndim; i++)
-    if (!mg_sym_is(g->x, t->size[i], 1) && mg_sym_is(g->x, t->stride[i], 0)) return true;
-  return false;
-}
-
 /* Makes its sizes constants: whether two parts of one memory overlap is a question about numbers. */
 static void memform_settle(const MgGraph *g, ValRef v) {
   const MgVal *t = mg_val(g, v);
@@ -73,7 +66,7 @@ bool mg_memform_odd(const MgGraph *g, const MgOp *op, NodeRef n) {
   int64_t reach[2];
   for (int i = 0; op->mutates && i < op->nparam; i++) {
     if (!op->param[i].writes || node->arg[i].tag != MA_val) continue;
-    struct memform_overlap s = {g, node->arg[i].u.val, memform_repeats(g, node->arg[i].u.val)};
+    struct memform_overlap s = {g, node->arg[i].u.val, mg_val_repeats(g, node->arg[i].u.val)};
     mg_node_each_val(node, memform_see_overlap, &s);
     if (s.found || (op->random && mg_val(g, s.to)->ndim && !memform_dense(g, s.to, reach))) return true;
   }

@@ -60,6 +60,8 @@ int mg_context_exit(PyObject *ctx);
   NAME(orig_callable, "_torchdynamo_orig_callable")                                                          \
   NAME(marked_constant, "_dynamo_marked_constant")                                                           \
   NAME(in_graph, "_magneto_in_graph")                                                                        \
+  NAME(torch_function, "__torch_function__")                                                                 \
+  NAME(torch_dispatch, "__torch_dispatch__")                                                                 \
   NAME(base_hop, "torch._higher_order_ops.base_hop")                                                         \
   NAME(call_composite, "_call_CompositeExplicitAutograd")                                                    \
   NAME(trace_rules, "torch._dynamo.trace_rules")                                                             \
@@ -91,6 +93,9 @@ typedef struct MgTorchObjs {
   PyObject *module_call_impl;  /* nn.Module._call_impl */
   PyObject *global_hooks[4];   /* the process-wide hook dicts that _call_impl tests */
   PyObject *check_with;        /* torch._check_with */
+  PyObject *no_function;       /* torch._C._disabled_torch_function_impl */
+  PyObject *without_function, *without_subclasses; /* torch._C.DisableTorchFunction, DisableTorchFunctionSubclass */
+  PyObject *below_autograd;    /* torch._C._AutoDispatchBelowAutograd */
   PyObject *is_compiling[2];   /* functions that answer True while recording */
   PyObject *internal_disable_code; /* code of the wrapper that torch._disable_dynamo makes */
   PyObject *checkpoint, *checkpoint_no_context, *checkpoint_selective; /* functions of torch.utils.checkpoint */

@@ -231,10 +231,9 @@ static MgRc calltable_add(void *self, MgGraph *g, NodeRef n, uint32_t *id) {
 
 /* With grad mode on, below autograd: as autograd calls kernels. */
 static int calltable_run_grad(const MgNodeCall *c, PyObject *const *vals, PyObject **outs) {
-  PyObject *m = mg_import("torch._C"), *below = m ? PyObject_CallMethod(m, "_AutoDispatchBelowAutograd", NULL) : NULL;
+  PyObject *below = mg_context_enter(PyObject_CallNoArgs(mg_torch.below_autograd));
   bool was = mg_abi.aoti_torch_grad_mode_is_enabled();
-  Py_XDECREF(m);
-  if (!(below = mg_context_enter(below))) return -1;
+  if (!below) return -1;
   mg_abi.aoti_torch_grad_mode_set_enabled(true);
   int rc = mg_nodecall_run(c, vals, outs);
   mg_abi.aoti_torch_grad_mode_set_enabled(was);

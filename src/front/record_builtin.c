@@ -34,6 +34,13 @@ static PyObject *builtin_dir(const MgCall *c) {
   return builtin_dir_older(o);
 }
 
+PyObject *mg_call_kwargs(const MgCall *c) {
+  PyObject *kw = PyDict_New();
+  for (Py_ssize_t i = c->npos; kw && i < c->n; i++)
+    if (PyDict_SetItem(kw, PyTuple_GET_ITEM(c->kwnames, i - c->npos), c->arg[i])) Py_CLEAR(kw);
+  return kw;
+}
+
 /* ---- str.format ---- */
 
 /* "{0.name}" reads attributes in C: such a template goes through string.Formatter when an older object may be behind it. */
@@ -51,10 +58,8 @@ static PyObject *builtin_format(const MgCall *c) {
   if (fm) mg_fresh(fm);
   m = fm ? PyObject_GetAttrString(fm, "vformat") : NULL;
   args = m ? PyTuple_New(c->npos - first) : NULL;
-  kw = args ? PyDict_New() : NULL;
+  kw = args ? mg_call_kwargs(c) : NULL;
   for (Py_ssize_t i = first; kw && i < c->npos; i++) PyTuple_SET_ITEM(args, i - first, Py_NewRef(c->arg[i]));
-  for (Py_ssize_t i = c->npos; kw && i < c->n; i++)
-    if (PyDict_SetItem(kw, PyTuple_GET_ITEM(c->kwnames, i - c->npos), c->arg[i])) Py_CLEAR(kw);
   if (kw) r = PyObject_CallFunctionObjArgs(m, tmpl, args, kw, NULL);
   Py_XDECREF(kw);
   Py_XDECREF(args);

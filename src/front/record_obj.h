@@ -26,10 +26,10 @@ bool mg_call_number_tensors(const MgCall *c, PyObject **r); /* number_args.c; fa
 ValRef mg_call_out(const MgCall *c); /* what a stand-in given as out= stands for, or 0 */
 PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r, ValRef out); /* r is what c gave, a stand-in; stolen; out: mg_call_out before */
 bool mg_call_legacy(const MgCall *c, PyObject **r);
+PyObject *mg_call_kwargs(const MgCall *c); /* record_builtin.c: the keyword arguments as a dict; new */
 /* Has the user disabled this Python function?  A break then. */
 bool mg_rec_disabled(PyObject *fn);
 
-/* Class lookup, guarded by name; borrowed, NULL without exception when absent. */
 /* ---- tensor_class.c: making tensors of classes of the program ---- */
 PyObject *mg_call_tensor_class(const MgCall *c);  /* Class(...) */
 PyObject *mg_call_tensor_new(const MgCall *c);    /* TensorBase.__new__(Class, x) */
@@ -39,6 +39,7 @@ PyObject *mg_call_make_subclass(const MgCall *c); /* Tensor._make_subclass(Class
 /* object.__getattribute__ and object.__setattr__ of a stand-in (v NULL: delete). */
 PyObject *mg_rec_standin_getattr(PyObject *o, PyObject *name);
 int mg_rec_standin_setattr(PyObject *o, PyObject *name, PyObject *v);
+/* Class lookup, guarded by name; borrowed, NULL without exception when absent. */
 PyObject *mg_rec_lookup_special(PyTypeObject *t, PyObject *name);
 PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name);          /* object.__getattribute__ */
 int mg_rec_generic_setattr(PyObject *o, PyObject *name, PyObject *v);   /* object.__setattr__, __delattr__ */

@@ -1,6 +1,6 @@
-#include "front/fmodes.h"
 #include "front/source.h"
 #include "front/backward.h"
+#include "front/fmodes.h"
 #include "front/guard.h"
 #include "front/names.h"
 #include "front/policy.h"
@@ -93,7 +93,7 @@ PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals) 
   SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;
   PyObject *a = s->parent ? mg_source_value(g, s->parent, vals) : Py_XNewRef(s->key);
   PyObject *b = second ? mg_source_value(g, second, vals) : s->parent ? Py_XNewRef(s->key) : NULL;
-  int op = s->idx & ((1 << MG_CALC_BITS) - 1);
+  int op = s->idx & MG_CALC_MASK;
   PyObject *r = a && (mg_calc_is_unary(op) || b) ? mg_source_compute(op, a, b) : NULL;
   Py_XDECREF(a);
   Py_XDECREF(b);
@@ -183,7 +183,7 @@ static void source_print_calc(const MgGuards *g, const MgSrc *s, MgStrbuf *out) 
   static const char *const text[] = {"<", "<=", "==", "!=", ">", ">=", "+", "-", "*", "/", "//", "%", "**",
                                      "&", "|", "^", "min", "max", "-", "abs ", "int ", "float ", "bool "};
   SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;
-  int op = s->idx & ((1 << MG_CALC_BITS) - 1);
+  int op = s->idx & MG_CALC_MASK;
   mg_sb_printf(out, "(%s", mg_calc_is_unary(op) ? text[op] : "");
   if (s->parent) mg_source_print(g, s->parent, out);
   else source_put_object(out, s->key);

@@ -54,8 +54,7 @@ MgStance mg_stance(void) {
 
 int mg_stance_recompile_limit(int given, bool *exact) {
   enum { DEFAULT = 8 }; /* torch's as well */
-  PyObject *m = given ? NULL : PyDict_GetItemString(stance_modules, "torch._dynamo.config");
-  PyObject *set = m ? PyObject_GetAttrString(m, "recompile_limit") : NULL;
+  PyObject *set = given ? NULL : mg_rec_dynamo_config("recompile_limit");
   long n = set && PyLong_Check(set) ? PyLong_AsLong(set) : -1;
   Py_XDECREF(set);
   PyErr_Clear();
@@ -64,11 +63,9 @@ int mg_stance_recompile_limit(int given, bool *exact) {
 }
 
 bool mg_stance_recompile_is_error(void) {
-  PyObject *m = PyDict_GetItemString(stance_modules, "torch._dynamo.config");
-  PyObject *set = m ? PyObject_GetAttrString(m, "error_on_recompile") : NULL;
+  PyObject *set = mg_rec_dynamo_config("error_on_recompile");
   bool yes = set == Py_True;
   Py_XDECREF(set);
-  PyErr_Clear();
   return yes;
 }
 

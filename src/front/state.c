@@ -52,6 +52,8 @@ const char *mg_state_init(void) {
 
 bool mg_state_functorch(void) { return state.functorch_key && state.key_included(state.functorch_key); }
 
+long mg_state_function_modes(void) { return (long)state.function_modes(); }
+
 int32_t mg_state_function(int32_t to) {
   int32_t now = state.function_state();
   if (to >= 0 && to != now) state.set_function_state(to);

@@ -23,6 +23,7 @@ typedef struct MgTorchState {
 const char *mg_state_init(void);          /* looks the accessors up; NULL, or what is missing */
 void mg_state_set_functorch_key(int key); /* torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode */
 bool mg_state_functorch(void); /* inside of a torch.func transform? */
+long mg_state_function_modes(void); /* length of the stack of torch_function modes */
 /* Sets whether torch_function is enabled (a torch::TorchFunctionDisabledState; negative: leaves it); what it was. */
 int32_t mg_state_function(int32_t to);
 /* How deep this thread is in `with torch.autocast`; a cache of cast weights lives until depth 0 is reached again. */

@@ -18,7 +18,7 @@ typedef struct SubclassFunction { /* `__torch_function__` of a stand-in class */
   PyObject *self;                 /* strong: the stand-in it was looked up on, or NULL */
 } SubclassFunction;
 
-static PyObject *subclass_name, *subclass_disabled, *subclass_dispatch_name, *subclass_alias;
+static PyObject *subclass_alias; /* torch.ops.aten.alias.default */
 static PyTypeObject subclass_function_type;
 
 /* ---- __torch_function__ ---- */
@@ -62,7 +62,7 @@ static PyObject *subclass_plain(PyObject *args) {
 
 /* cls.__torch_function__(func, types, args, kwargs), recorded like any other call of the program. */
 static PyObject *subclass_ask(SubclassFunction *f, PyObject *args, PyObject *kwargs) {
-  PyObject *d = mg_rec_lookup_special(f->cls, subclass_name);
+  PyObject *d = mg_rec_lookup_special(f->cls, mg_names.torch_function);
   descrgetfunc get = d ? Py_TYPE(d)->tp_descr_get : NULL;
   PyObject *bound = get ? get(d, f->self, (PyObject *)f->cls) : Py_XNewRef(d);
   PyObject *types = bound ? subclass_types(PyTuple_GET_ITEM(args, 1)) : NULL, *r = NULL;
@@ -102,18 +102,11 @@ static PyTypeObject subclass_function_type = {
 };
 
 int mg_subclass_init(void) {
-  PyObject *c = mg_import("torch._C"), *torch = c ? mg_import("torch") : NULL;
-  PyObject *o = torch ? PyObject_GetAttrString(torch, "ops") : NULL;
-  static const char *const path[] = {"aten", "alias", "default"};
-  for (int i = 0; o && i < 3; i++) Py_SETREF(o, PyObject_GetAttrString(o, path[i]));
+  static const char *const path[] = {"ops", "aten", "alias", "default"};
+  PyObject *o = mg_import("torch");
+  for (int i = 0; o && i < 4; i++) Py_SETREF(o, PyObject_GetAttrString(o, path[i]));
   subclass_alias = o;
-  subclass_name = PyUnicode_InternFromString("__torch_function__");
-  subclass_dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
-  subclass_disabled = c ? PyObject_GetAttrString(c, "_disabled_torch_function_impl") : NULL;
-  Py_XDECREF(torch);
-  Py_XDECREF(c);
-  if (!subclass_alias || !subclass_name || !subclass_dispatch_name || !subclass_disabled) return -1;
-  return PyType_Ready(&subclass_function_type);
+  return o ? PyType_Ready(&subclass_function_type) : -1;
 }
 
 /* ---- classes ---- */
@@ -135,10 +128,10 @@ bool mg_subclass_known(PyTypeObject *c) {
 }
 
 static PyObject *subclass_dict(PyTypeObject *c) {
-  PyObject *d = Py_BuildValue("{s:(),s:s}", "__slots__", "__module__", "magneto._magneto"), *fn = _PyType_Lookup(c, subclass_name);
-  if (!d || !fn || fn == subclass_disabled) return d; /* that of a stand-in is disabled, too */
+  PyObject *d = Py_BuildValue("{s:(),s:s}", "__slots__", "__module__", "magneto._magneto"), *fn = _PyType_Lookup(c, mg_names.torch_function);
+  if (!d || !fn || fn == mg_torch.no_function) return d; /* that of a stand-in is disabled, too */
   PyObject *ours = subclass_function_new(c, NULL);
-  if (!ours || PyDict_SetItem(d, subclass_name, ours)) Py_CLEAR(d);
+  if (!ours || PyDict_SetItem(d, mg_names.torch_function, ours)) Py_CLEAR(d);
   Py_XDECREF(ours);
   return d;
 }
@@ -174,7 +167,7 @@ bool mg_subclass_among(const MgCapture *cap, PyObject *types) {
   if (mg_state_function(-1) != ENABLED) return false;
   for (Py_ssize_t i = 0; PyTuple_Check(types) && i < PyTuple_GET_SIZE(types); i++) {
     PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(types, i);
-    if (!PyType_Check(t) || _PyType_Lookup(t, subclass_name) == subclass_disabled) continue; /* getters name every class */
+    if (!PyType_Check(t) || _PyType_Lookup(t, mg_names.torch_function) == mg_torch.no_function) continue; /* getters name every class */
     if (t->tp_base == mg_standin_type || (cap->wrappers && mg_wrapper_class(t))) return true;
   }
   return false;

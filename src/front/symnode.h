@@ -24,7 +24,6 @@ PyObject *mg_symnode_number(MgSymNode *n);     /* the number, guarded; NULL with
 void mg_symnode_expect(MgCapture *cap, SrcRef src, PyObject *want); /* guards what it is */
 MgSymNode *mg_symnode_value(MgCapture *cap, char kind); /* new, for symvalue.c to fill; NULL with an exception */
 PyObject *mg_symfloat_of(MgSymNode *n);        /* the number object of a node, which is stolen; NULL stays NULL */
-static inline char mg_symnode_kind(const MgSymNode *n) { return n->kind; }
 static inline bool mg_symnode_is_int(const MgSymNode *n) { return n->kind == 'i'; }
 ValRef mg_symnode_val(MgSymNode *n);           /* its value in the graph; 0 with an exception */
 /* What the arithmetic of number objects gives (MgCalc; b NULL for unary ones): a number object, or an answer.  New. */

@@ -103,8 +103,6 @@ static PyObject *symsize_int(MgCapture *cap, int64_t v) {
   return r;
 }
 
-
-
 static SrcRef symsize_calc(MgCapture *cap, int op, SymRef a, SymRef b) {
   int64_t v;
   MgExprs *x = cap->rec->x;
@@ -269,10 +267,11 @@ int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFa
   return rc;
 }
 
-static bool symsize_changes(const MgRec *r, PyObject *tensor, SrcRef src, int k, bool all) {
+static bool symsize_changes(const MgCapture *cap, PyObject *tensor, SrcRef src, int k) {
+  const MgRec *r = cap->rec;
   int mark = symsize_mark(tensor, k), setting = r->cfg ? r->cfg->dynamic : -1;
   if (mark == SYMSIZE_static || setting == 0) return false;
-  if (mark == SYMSIZE_dynamic || all) return true;
+  if (mark == SYMSIZE_dynamic || cap->sizes.all) return true;
   PyObject *n = r->dyn ? symsize_name(r->guards, src, k) : NULL;
   int has = n ? PySet_Contains(r->dyn, n) : 0;
   Py_XDECREF(n);
@@ -281,7 +280,7 @@ static bool symsize_changes(const MgRec *r, PyObject *tensor, SrcRef src, int k,
 }
 
 /* Strides follow the sizes where they are those of a dense tensor; others are constants. */
-static void symsize_strides(MgExprs *x, MgVal *v, const bool *symbol, MgFacts *f) {
+static void symsize_strides(MgExprs *x, MgVal *v, MgFacts *f) {
   for (int k = 0; k < f->ndim; k++)
     for (int j = 0; j < f->ndim; j++) {
       int64_t size = f->dim[j], stride = f->dim[f->ndim + j];
@@ -307,7 +306,7 @@ void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, MgVal *v) {
   MgFacts *f = mg_guard_facts(r->guards, src);
   for (int k = 0; k < v->ndim; k++) {
     int64_t size = f ? f->dim[k] : 0;
-    symbol[k] = size > 1 && size <= SYMSIZE_MOST && symsize_changes(r, tensor, src, k, cap->sizes.all);
+    symbol[k] = size > 1 && size <= SYMSIZE_MOST && symsize_changes(cap, tensor, src, k);
     any |= symbol[k];
   }
   if (!any) return;
@@ -317,7 +316,7 @@ void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, MgVal *v) {
     if (e) v->size[k] = e;
     else symbol[k] = false;
   }
-  symsize_strides(r->x, v, symbol, f);
+  symsize_strides(r->x, v, f);
   for (int k = 0; k < v->ndim; k++)
     if (symbol[k]) f->dim[k] = MG_FACTS_ANY;
   f->dynamic = true;

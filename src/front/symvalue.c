@@ -131,7 +131,7 @@ PyObject *mg_symvalue_read(PyObject *tensor, uint32_t at) {
 /* ---- arithmetic ---- */
 
 static char value_kind(MgSymNode *n, PyObject *o) {
-  if (n) return mg_symnode_kind(n);
+  if (n) return n->kind;
   return PyBool_Check(o) ? 'b' : PyLong_CheckExact(o) ? 'i' : PyFloat_CheckExact(o) ? 'f' : 0;
 }
 
@@ -178,7 +178,7 @@ static PyObject *value_operand(MgCapture *cap, MgSymNode *n, PyObject *constant,
   if (!n) return real ? PyNumber_Float(constant) : PyNumber_Index(constant);
   ValRef v = mg_symnode_val(n);
   PyObject *t = v ? mg_standin_new(cap, v) : NULL;
-  return t && real && mg_symnode_kind(n) != 'f' ? value_cast(cap, t, DT_f64) : t;
+  return t && real && n->kind != 'f' ? value_cast(cap, t, DT_f64) : t;
 }
 
 /* The ATen op of an operator: for two tensors, for a tensor and a number, for a number and a tensor. */

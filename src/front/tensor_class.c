@@ -48,10 +48,8 @@ static PyObject *class_make(const MgCall *c) {
 }
 
 static PyObject *class_wrap(const MgCall *c) {
-  PyObject *args = PyTuple_New(c->npos), *kw = PyDict_New(), *r = NULL;
+  PyObject *args = PyTuple_New(c->npos), *kw = mg_call_kwargs(c), *r = NULL;
   for (Py_ssize_t i = 0; args && i < c->npos; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(c->arg[i]));
-  for (Py_ssize_t i = c->npos; kw && i < c->n; i++)
-    if (PyDict_SetItem(kw, PyTuple_GET_ITEM(c->kwnames, i - c->npos), c->arg[i])) Py_CLEAR(kw);
   if (args && kw) r = mg_wrapper_new((PyTypeObject *)c->f, args, kw);
   Py_XDECREF(kw);
   Py_XDECREF(args);

@@ -4,28 +4,24 @@
 #include "front/fx.h"
 #include "front/guard.h"
 #include "front/hook.h"
+#include "front/names.h"
 #include "front/record_obj.h"
 #include "front/source.h"
 #include <string.h>
 
-static PyObject *wrapper_dispatch_name, *wrapper_flatten, *wrapper_unflatten, *wrapper_compare, *wrapper_function, *wrapper_no_function;
+static PyObject *wrapper_flatten, *wrapper_unflatten, *wrapper_compare;
 
 int mg_wrapper_init(void) {
-  wrapper_dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
   wrapper_flatten = PyUnicode_InternFromString("__tensor_flatten__");
   wrapper_unflatten = PyUnicode_InternFromString("__tensor_unflatten__");
   wrapper_compare = PyUnicode_InternFromString("__metadata_guard__");
-  wrapper_function = PyUnicode_InternFromString("__torch_function__");
-  PyObject *c = mg_import("torch._C");
-  wrapper_no_function = c ? PyObject_GetAttrString(c, "_disabled_torch_function_impl") : NULL;
-  Py_XDECREF(c);
-  return wrapper_dispatch_name && wrapper_flatten && wrapper_unflatten && wrapper_compare && wrapper_function && wrapper_no_function ? 0 : -1;
+  return wrapper_flatten && wrapper_unflatten && wrapper_compare ? 0 : -1;
 }
 
 bool mg_wrapper_class(PyTypeObject *t) {
   if (t == mg_tensor_type || t == mg_parameter_type || t == mg_standin_type || t->tp_base == mg_standin_type) return false;
   return PyType_IsSubtype(t, mg_tensor_type) && _PyType_Lookup(t, wrapper_flatten) && _PyType_Lookup(t, wrapper_unflatten) &&
-         _PyType_Lookup(t, wrapper_dispatch_name) != _PyType_Lookup(mg_tensor_type, wrapper_dispatch_name);
+         _PyType_Lookup(t, mg_names.torch_dispatch) != _PyType_Lookup(mg_tensor_type, mg_names.torch_dispatch);
 }
 
 static PyObject *wrapper_dict(PyObject *o) {
@@ -118,6 +114,19 @@ ValRef mg_wrapper_val(MgCapture *cap, PyObject *o) {
   return known != MG_MAP_NONE ? known : wrapper_remember(cap, o, mg_graph_val(cap->rec->g, DT_f32, 0));
 }
 
+/* Tensors of this class need a torch-level graph: without one the segment is recorded again.  -1 with an exception. */
+static int wrapper_begin(MgRec *r, PyTypeObject *t) {
+  if (!r->want_fx) {
+    r->need_fx = r->again = true;
+    return mg_rec_break(BK_tensor_kind, "a %s", t->tp_name), -1;
+  }
+  return r->cap->wrappers || (r->cap->wrappers = PyList_New(0)) ? 0 : -1;
+}
+
+static void wrapper_note_function(MgCapture *cap, PyTypeObject *t) {
+  cap->own_function |= _PyType_Lookup(t, mg_names.torch_function) != mg_torch.no_function;
+}
+
 /* ---- older ones ---- */
 
 static PyObject *wrapper_ask(PyObject *v, PyObject *name) {
@@ -195,11 +204,7 @@ PyObject *mg_wrapper_wrap(PyObject *v, SrcRef src) {
   MgRec *r = mg_rec;
   MgCapture *cap = r->cap;
   Glue glue;
-  if (!r->want_fx) { /* once more, with one */
-    r->need_fx = r->again = true;
-    return mg_rec_break(BK_tensor_kind, "a %s", Py_TYPE(v)->tp_name);
-  }
-  if (!cap->wrappers && !(cap->wrappers = PyList_New(0))) return NULL;
+  if (wrapper_begin(r, Py_TYPE(v))) return NULL;
   if (!src) src = mg_source(r->guards, SRC_pinned, 0, 0, v);
   mg_guard_tensor(r->guards, src, v);
   mg_guard_type(r->guards, Py_TYPE(v));
@@ -211,7 +216,7 @@ PyObject *mg_wrapper_wrap(PyObject *v, SrcRef src) {
     Py_CLEAR(w);
   }
   if (w && wrapper_copy_marks(v, w, src)) Py_CLEAR(w);
-  if (w && _PyType_Lookup(Py_TYPE(v), wrapper_function) != wrapper_no_function) cap->own_function = true;
+  if (w) wrapper_note_function(cap, Py_TYPE(v));
   if (w && (mg_older_add(v, w, src, OLDER_object) || !wrapper_remember(cap, w, mg_standin_outer_input(cap, v, src)))) Py_CLEAR(w);
   Py_XDECREF(inner);
   Py_XDECREF(flat);
@@ -242,7 +247,7 @@ bool mg_wrapper_dispatch(MgCapture *cap, PyObject *const *a, PyObject *kwargs, P
   if (types) all = PyList_AsTuple(types);
   if (all) kw = kwargs ? Py_NewRef(kwargs) : PyDict_New();
   for (Py_ssize_t i = 0; kw && !*res && !PyErr_Occurred() && i < n; i++) {
-    PyObject *f = PyObject_GetAttr(PyTuple_GET_ITEM(all, i), wrapper_dispatch_name), *args = f ? PyTuple_Pack(4, a[0], all, a[2], kw) : NULL;
+    PyObject *f = PyObject_GetAttr(PyTuple_GET_ITEM(all, i), mg_names.torch_dispatch), *args = f ? PyTuple_Pack(4, a[0], all, a[2], kw) : NULL;
     cap->glue++;
     if (args) *res = mg_dispatch_with_mode(cap, f, args, NULL);
     cap->glue--;
@@ -262,11 +267,7 @@ PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs) {
   MgCapture *cap = rec->cap;
   MgFxCall c;
   Glue glue;
-  if (!rec->want_fx) {
-    rec->need_fx = rec->again = true;
-    return mg_rec_break(BK_tensor_kind, "a %s", t->tp_name);
-  }
-  if (!cap->wrappers && !(cap->wrappers = PyList_New(0))) return NULL;
+  if (wrapper_begin(rec, t)) return NULL;
   MgPause pause = mg_rec_pause();
   int rc = mg_fx_before(cap, args, kwargs, &c);
   mg_rec_resume(pause);
@@ -283,7 +284,7 @@ PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs) {
   if (r && mg_fx_after(cap, (PyObject *)t, args, kwargs, &c, r)) Py_CLEAR(r);
   mg_rec_resume(pause);
   mg_fx_drop(&c);
-  if (r && _PyType_Lookup(t, wrapper_function) != wrapper_no_function) cap->own_function = true;
+  if (r) wrapper_note_function(cap, t);
   return r;
 }
 

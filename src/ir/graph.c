@@ -257,6 +257,13 @@ SymRef mg_val_numel(MgGraph *g, ValRef v) {
   return n;
 }
 
+bool mg_val_repeats(const MgGraph *g, ValRef v) {
+  const MgVal *t = mg_val(g, v);
+  for (int i = 0; i < t->ndim; i++)
+    if (mg_sym_is(g->x, t->stride[i], 0) && !mg_sym_is(g->x, t->size[i], 1)) return true;
+  return false;
+}
+
 bool mg_val_is_contiguous(const MgGraph *g, ValRef v) {
   const MgVal *t = mg_val(g, v);
   SymRef expect = mg_sym(g->x, 1);

@@ -132,6 +132,7 @@ void mg_node_each_val(MgNode *n, void (*fn)(ValRef *v, void *arg), void *arg);
 void mg_node_each_tensor(MgNode *n, void (*fn)(ValRef *v, void *arg), void *arg);
 SymRef mg_val_numel(MgGraph *g, ValRef v);
 bool mg_val_is_contiguous(const MgGraph *g, ValRef v);
+bool mg_val_repeats(const MgGraph *g, ValRef v); /* an expanded dimension: one element at several places */
 bool mg_graph_on_cpu(const MgGraph *g);               /* every value lives there */
 /* Fills in the results of a node (values, metadata) from its arguments.  MG_UNSUP: this op is not known here and
  * the caller must ask torch's meta kernel.  MG_FAIL codes: the arguments are wrong (torch would raise). */

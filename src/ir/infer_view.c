@@ -524,12 +524,10 @@ MgRc mg_infer_scatter_view(MgInfer *in) {
     return mg_infer_out(in, 0, mg_val(in->g, v)->dtype, &size, NULL);
   default: { /* a clone of the base, gaps included */
     MgDims stride;
-    bool shared = false;
     mg_infer_dims_of(in, v, &size);
     stride.n = size.n;
     memcpy(stride.d, mg_val(in->g, v)->stride, size.n * sizeof *stride.d);
-    for (int i = 0; i < size.n; i++) shared |= !mg_sym_is(in->x, size.d[i], 1) && mg_sym_is(in->x, stride.d[i], 0);
-    return shared ? mg_infer_like(in, 0, mg_val(in->g, v)->dtype, v) : mg_infer_out(in, 0, mg_val(in->g, v)->dtype, &size, &stride);
+    return mg_val_repeats(in->g, v) ? mg_infer_like(in, 0, mg_val(in->g, v)->dtype, v) : mg_infer_out(in, 0, mg_val(in->g, v)->dtype, &size, &stride);
   }
   }
 }

@@ -210,19 +210,11 @@ static bool fz_dim(const Fz *f, const MgArg *a, int ndim, int64_t *dim) {
   return *dim >= 0 && *dim < (ndim ? ndim : 1);
 }
 
-/* Does the value show elements at several places? */
-static bool fz_expanded(const MgGraph *g, ValRef v) {
-  const MgVal *w = mg_val(g, v);
-  for (int d = 0; d < w->ndim; d++)
-    if (mg_sym_is(g->x, w->stride[d], 0) && !mg_sym_is(g->x, w->size[d], 1)) return true;
-  return false;
-}
-
 /* Any strided view of the same dtype: by position in the root's memory. */
 static MgRc fz_by_position(Fz *f, ValRef view, ValRef parent, ValRef parent_now, ValRef *v) {
   MgGraph *g = f->g;
   const MgVal *p = mg_val(g, parent), *w = mg_val(g, view);
-  if (p->dtype != w->dtype || !f->val[parent].same || fz_val(f, parent)->parent || fz_expanded(g, view))
+  if (p->dtype != w->dtype || !f->val[parent].same || fz_val(f, parent)->parent || mg_val_repeats(g, view))
     return mg_fail(g->c, MG_UNSUP, "functionalize: write through a view of %s", mg_node(g, w->def)->op->full);
   SymRef at = mg_sym_add(g->x, mg_sym_sub(g->x, w->offset, p->offset), mg_val(g, parent_now)->offset);
   MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), mg_arg_syms(g, w->size, w->ndim),
@@ -314,7 +306,7 @@ static MgRc fz_inverse(Fz *f, const FzVal *i, ValRef view, ValRef parent_now, Va
 /* Is a view on the way from v to its root one that shows elements at several places? */
 static bool fz_through_expanded(const Fz *f, ValRef v) {
   for (ValRef at = fz_canon(f, f->val[v].parent); f->val[at].parent; at = fz_canon(f, f->val[at].parent))
-    if (fz_expanded(f->g, at)) return true;
+    if (mg_val_repeats(f->g, at)) return true;
   return false;
 }
 
