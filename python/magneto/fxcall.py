@@ -6,7 +6,7 @@ from typing import Any
 
 
 class FunctionCall:
-    """``cls.apply`` of a torch.autograd.Function."""
+    """``cls.apply`` of a torch.autograd.Function; its results as a tuple."""
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
@@ -14,8 +14,9 @@ class FunctionCall:
         self.__qualname__ = f"{cls.__qualname__}.apply"
         self.__module__ = __name__
 
-    def __call__(self, *args: Any) -> Any:
-        return self.cls.apply(*args)  # type: ignore[attr-defined]
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        res = self.cls.apply(*args)  # type: ignore[attr-defined]
+        return res if isinstance(res, tuple) else (res,)
 
     def __repr__(self) -> str:
         return self.__qualname__

@@ -20,9 +20,32 @@ static bool function_is_constant(PyObject *o) {
   return true;
 }
 
-/* What a node of a torch-level graph can be given: tensors, constants, containers of them. */
+/* Nothing but constants in it, so no tensor, which would have to be an input of the graph? */
+static bool function_is_plain(PyObject *o, int depth) {
+  PyObject **dict = _PyObject_GetDictPtr(o), *d = PyDict_CheckExact(o) ? o : NULL, *k, *v;
+  if (function_is_constant(o)) return true;
+  if (depth > 4) return false;
+  for (Py_ssize_t i = 0; (PyTuple_CheckExact(o) || PyList_CheckExact(o)) && i < PySequence_Fast_GET_SIZE(o); i++)
+    if (!function_is_plain(PySequence_Fast_GET_ITEM(o, i), depth + 1)) return false;
+  if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) return true;
+  if (!d && (!dict || !(d = *dict) || mg_solid_base(Py_TYPE(o)) != &PyBaseObject_Type)) return false;
+  for (Py_ssize_t at = 0; PyDict_Next(d, &at, &k, &v);)
+    if (!function_is_plain(v, depth + 1)) return false;
+  return true;
+}
+
+/* Such an instance from outside that the recording has not written to. */
+static bool function_is_older(PyObject *o) {
+  const MgOlder *e = mg_older(o);
+  bool instance = e && e->orig == o && (e->kind == OLDER_object || e->kind == OLDER_itself);
+  return instance && !e->attrs && !e->members && function_is_plain(o, 0);
+}
+
+/* What a node of a torch-level graph can be given: tensors, constants, containers of them, and objects from outside: the node
+ * runs the function, which finds in them what it would find without us, so that which objects they are is guarded. */
 static bool function_can_show(PyObject *o) {
-  if (mg_standin_check(o) || function_is_constant(o)) return true;
+  if (mg_standin_check(o) || mg_standin_transformed(o) || function_is_constant(o)) return true;
+  if (function_is_older(o)) return mg_older_pin(o), true;
   if (PyDict_CheckExact(o)) {
     PyObject *k, *v;
     for (Py_ssize_t at = 0; PyDict_Next(o, &at, &k, &v);)
@@ -111,14 +134,15 @@ static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef 
   return 0;
 }
 
-/* The call as one node of a torch-level graph, whose backward is the user's. */
-static PyObject *function_show(MgRec *r, const MgCall *c) {
+/* The call as one node of a torch-level graph, whose backward is the user's; arguments from `first` on are its own.  The node gives
+ * a tuple. */
+static PyObject *function_show(MgRec *r, const MgCall *c, PyObject *cls, Py_ssize_t first) {
   MgCapture *cap = r->cap;
-  PyObject *args = PyTuple_New(c->n), *m = NULL, *target = NULL, *res = NULL;
+  PyObject *args = PyTuple_New(c->n - first), *m = NULL, *target = NULL, *res = NULL, *all = NULL;
   MgFxCall call = {0};
-  for (Py_ssize_t i = 0; args && i < c->n; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(c->arg[i]));
+  for (Py_ssize_t i = first; args && i < c->n; i++) PyTuple_SET_ITEM(args, i - first, Py_NewRef(c->arg[i]));
   MgPause pause = mg_rec_pause();
-  if (args && (m = mg_import("magneto.fxcall"))) target = PyObject_CallMethod(m, "FunctionCall", "O", PyCFunction_GET_SELF(c->f));
+  if (args && (m = mg_import("magneto.fxcall"))) target = PyObject_CallMethod(m, "FunctionCall", "O", cls);
   int rc = target ? mg_fx_before(cap, args, NULL, &call) : -1;
   mg_rec_resume(pause);
   if (!rc) {
@@ -128,13 +152,27 @@ static PyObject *function_show(MgRec *r, const MgCall *c) {
     cap->quiet = quiet;
   }
   pause = mg_rec_pause();
-  if (res && mg_fx_after(cap, target, args, NULL, &call, res)) Py_CLEAR(res);
+  if (res) all = PyTuple_Check(res) ? Py_NewRef(res) : PyTuple_Pack(1, res);
+  if (res && (!all || mg_fx_after(cap, target, args, NULL, &call, all))) Py_CLEAR(res);
   mg_rec_resume(pause);
   mg_fx_drop(&call);
   Py_XDECREF(args);
   Py_XDECREF(m);
   Py_XDECREF(target);
+  Py_XDECREF(all);
   return res;
+}
+
+bool mg_function_transformed(const MgCall *c, PyObject **out) {
+  MgRec *r = mg_rec;
+  if (!r->want_fx || r->cap->quiet || mg_fx_is_aten(r->cap) || c->kwnames || c->n < 1 || !PyType_Check(c->arg[0])) return false;
+  for (Py_ssize_t i = 1; i < c->n; i++)
+    if (!function_can_show(c->arg[i])) {
+      *out = mg_rec_break(BK_op, "an autograd.Function of other objects in a transform of torch.func, in a graph for a custom backend");
+      return true;
+    }
+  *out = function_show(r, c, c->arg[0], 1);
+  return true;
 }
 
 /* Runs it; a break when forward has changed something that is older than the recording. */
@@ -147,7 +185,7 @@ static PyObject *function_record(MgRec *r, const MgCall *c) {
   bool whole = mg_rec_marked_class(PyCFunction_GET_SELF(c->f)); /* nothing but its ops is recorded */
   MgPause pause = {0};
   if (whole) pause = mg_rec_pause();
-  PyObject *res = !before ? NULL : r->want_fx && !r->cap->quiet ? function_show(r, c) : mg_call_plain(c);
+  PyObject *res = !before ? NULL : r->want_fx && !r->cap->quiet ? function_show(r, c, PyCFunction_GET_SELF(c->f), 0) : mg_call_plain(c);
   if (whole) mg_rec_resume(pause);
   if (res && !(after = mg_snapshot_build(NULL, 0, NULL, Py_None))) Py_CLEAR(res);
   if (res && (!mg_snapshot_same(before, after) || function_keep(r, c, args, first, res))) {

@@ -18,6 +18,8 @@ typedef struct MgFunction { /* one call; in the recording's arena */
 
 /* Records a call of _FunctionBase.apply while autograd is on. */
 PyObject *mg_function_apply(const MgCall *c);
+/* Records torch's custom_function_call(cls, *args), what apply is inside of transforms, for a torch-level graph.  False: there is none. */
+bool mg_function_transformed(const MgCall *c, PyObject **out);
 /* The call whose forward recorded node n, or NULL. */
 const MgFunction *mg_function_of(const MgCapture *cap, NodeRef n);
 /* Can the function stand for its nodes?  Not when one of their values is used elsewhere. */

@@ -5,6 +5,7 @@
  * a call that the function mode cannot see, the graph is written from the ATen nodes instead, so it is never wrong. */
 #include "front/fxgraph.h"
 #include "front/wrapper.h"
+#include "front/fxfunc.h"
 #include "front/fxmeta.h"
 #include "front/identity.h"
 #include "front/marked.h"
@@ -268,6 +269,11 @@ static bool fx_wraps(const MgCapture *cap, PyObject *o) {
   return cap->wrappers && PyObject_TypeCheck(o, mg_tensor_type) && mg_wrapper_class(Py_TYPE(o)) && mg_wrapper_made(o);
 }
 
+/* The value that a tensor stands for; 0: none, or with an exception. */
+static ValRef fx_val(MgCapture *cap, PyObject *o) {
+  return mg_standin_is(o) ? mg_standin_val(o) : fx_wraps(cap, o) ? mg_wrapper_val(cap, o) : mg_fxfunc_val(cap, o);
+}
+
 /* An instance that the recording has made: a frozen dataclass is a call of its class; others NULL without an exception, since
  * one made anew in every run has no place in a graph. */
 static PyObject *fx_instance(MgCapture *cap, PyObject *o) {
@@ -282,8 +288,8 @@ static PyObject *fx_instance(MgCapture *cap, PyObject *o) {
 static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
   if (n && n->src && cap->sizes.ask.of) return mg_fx_number(cap, n->src);
-  if (mg_standin_is(o)) return Py_XNewRef(mg_fx_of_val(cap, mg_standin_val(o)));
-  if (fx_wraps(cap, o)) return Py_XNewRef(mg_fx_of_val(cap, mg_wrapper_val(cap, o)));
+  ValRef val = fx_val(cap, o);
+  if (val || PyErr_Occurred()) return Py_XNewRef(val ? mg_fx_of_val(cap, val) : NULL);
   if (mg_symfloat_is(o)) return NULL; /* types are promoted otherwise with a number than with the tensor it becomes: ATen's nodes say it all */
   if (PyObject_TypeCheck(o, mg_tensor_type)) return mg_fx_constant(cap, o, NULL);
   if (PyTuple_Check(o) || PyList_Check(o)) {
@@ -398,7 +404,7 @@ static int fx_target(PyObject *func, Py_ssize_t nargs, bool has_kwargs, const ch
 /* ---- one call ---- */
 
 static bool fx_has_tensor(PyObject *o) {
-  if (mg_standin_is(o) || (PyObject_TypeCheck(o, mg_tensor_type) && mg_wrapper_class(Py_TYPE(o)))) return true;
+  if (mg_standin_is(o) || (PyObject_TypeCheck(o, mg_tensor_type) && mg_wrapper_class(Py_TYPE(o))) || mg_standin_transformed(o)) return true;
   if (PyTuple_Check(o) || PyList_Check(o))
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
       if (fx_has_tensor(PySequence_Fast_GET_ITEM(o, i))) return true;
@@ -408,8 +414,9 @@ static bool fx_has_tensor(PyObject *o) {
 /* Binds the tensors of a result to nodes: the call's own, or items of it. */
 static int fx_results(MgCapture *cap, PyObject *res, uint32_t number) {
   MgFx *f = cap->fx;
-  if (mg_standin_is(res)) return mg_fx_bind(f, mg_standin_val(res), number);
-  if (fx_wraps(cap, res)) return mg_fx_of_val(cap, mg_wrapper_val(cap, res)) ? 0 : mg_fx_bind(f, mg_wrapper_val(cap, res), number);
+  ValRef val = fx_val(cap, res);
+  if (val) return fx_wraps(cap, res) && mg_fx_of_val(cap, val) ? 0 : mg_fx_bind(f, val, number);
+  if (PyErr_Occurred()) return -1;
   if (!PyTuple_Check(res) && !PyList_Check(res)) return 0;
   int rc = 0;
   for (Py_ssize_t i = 0; !rc && i < PySequence_Fast_GET_SIZE(res); i++) {

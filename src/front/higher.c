@@ -6,6 +6,7 @@
 #include "front/higher.h"
 #include <string.h>
 #include "front/facts.h"
+#include "front/function.h"
 #include "front/fxregion.h"
 #include "front/joint.h"
 #include "front/names.h"
@@ -362,6 +363,8 @@ bool mg_higher_call(const MgCall *c, PyObject **out) {
       *out = f ? mg_rec_call(f, c->arg + 2, (size_t)c->npos - 2, c->kwnames) : NULL;
       Py_XDECREF(f);
       done = true;
+    } else if (!PyUnicode_CompareWithASCIIString(name, "custom_function_call")) {
+      done = mg_function_transformed(c, out);
     } else if (!PyUnicode_CompareWithASCIIString(name, "hints_wrapper")) {
       done = higher_args(c, hints, a) && a[0] && a[1] && a[2] && a[3] && higher_hints(mg_rec, c, a, out);
     } else if (c->npos && higher_is_base(c->f)) {

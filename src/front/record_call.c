@@ -5,6 +5,7 @@
 #include "front/backward.h"
 #include "front/draw.h"
 #include "front/function.h"
+#include "front/fxfunc.h"
 #include "front/names.h"
 #include "front/higher.h"
 #include "front/identity.h"
@@ -482,7 +483,7 @@ static bool call_is_mark(PyObject *fn) {
 /* Tensor.backward, torch.autograd.backward and torch.autograd.grad: no part of a graph for a custom backend. */
 static bool call_is_engine(PyObject *fn) {
   PyCodeObject *co = (PyCodeObject *)PyFunction_GET_CODE(fn);
-  if (!mg_rec->want_fx || mg_fx_is_aten(mg_rec->cap) || !mg_skip_is_torch(co)) return false;
+  if (!mg_rec->want_fx || mg_rec->cap->quiet || mg_fx_is_aten(mg_rec->cap) || !mg_skip_is_torch(co)) return false;
   const char *name = PyUnicode_AsUTF8(co->co_name), *file = PyUnicode_AsUTF8(co->co_filename);
   bool named = name && (!strcmp(name, "backward") || !strcmp(name, "grad"));
   return named && file && (strstr(file, "torch/_tensor.py") || strstr(file, "torch/autograd/__init__.py")) &&
@@ -707,6 +708,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   PyObject *r, *self;
   if (mg_logcall(&c, &r)) return r;
   if (mg_array_call(&c, &r)) return r;
+  if (mg_rec->want_fx && mg_fxfunc_call(&c, &r)) return r;
   MgVerdict v = mg_policy_of(f);
   if (!kwnames && mg_symvalue_convert(f, args, npos, &r)) return r;
   if (v.action == ACT_python) return call_python(&c);

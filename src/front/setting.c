@@ -107,7 +107,7 @@ static int setting_keep(MgRec *r, size_t row) {
 /* The call as a node of the FX graph, when one is made. */
 static int setting_show(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   MgCapture *cap = mg_rec->cap;
-  if (!mg_rec->want_fx || mg_fx_is_aten(cap)) return 0;
+  if (!mg_rec->want_fx || cap->quiet || mg_fx_is_aten(cap)) return 0;
   Py_ssize_t n = PyVectorcall_NARGS(nargsf), nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   PyObject *pos = PyTuple_New(n), *kw = PyDict_New();
   int rc = pos && kw ? 0 : -1;

@@ -677,6 +677,7 @@ void mg_standin_end(MgRec *r) {
   PyErr_Fetch(&t, &v, &tb);
   mg_state_function(cap->function_state);
   if (cap->wrappers) PyList_SetSlice(cap->wrappers, 0, PyList_GET_SIZE(cap->wrappers), NULL);
+  Py_CLEAR(cap->transformed);
   standin_pop_modes(cap);
   mg_dispatch_mode_end(cap->mode);
   mg_fx_end(cap);

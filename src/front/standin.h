@@ -54,7 +54,8 @@ struct MgCapture {
   PyObject *autocast;       /* autocast state at begin, see standin_save_autocast */
   PyObject *classes;        /* dict: class of the program -> class of its stand-ins (subclass.c); NULL at first */
   PyObject *wrappers;       /* list: tensors that wrap others, as the recording sees them (wrapper.c); NULL: none */
-  MgMap wrapper_val;        /* such a tensor -> the value that stands for it in the torch-level graph */
+  PyObject *transformed;    /* list: tensors of torch.func's transforms that the torch-level graph has (fxfunc.c); NULL: none */
+  MgMap wrapper_val;        /* a tensor of these two lists -> the value that stands for it in the torch-level graph */
   int glue;                 /* a class's own flatten, unflatten or dispatch runs: the storage of a stand-in is only handed on */
   bool own_function;        /* some of them have a __torch_function__: what it does is in the graph */
   PyTypeObject *next_type;  /* borrowed: the class of the next stand-in; NULL: the usual one */

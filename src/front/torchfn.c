@@ -4,7 +4,6 @@
  * dispatch mode, and one FX node when it gave a tensor. */
 #include "front/fx.h"
 #include "front/hook.h"
-#include "front/state.h"
 #include "front/subclass.h"
 
 typedef struct MgFnModeObject { /* the mode on torch's stack */
@@ -20,7 +19,6 @@ static PyObject *torchfn_handle(PyObject *self, PyObject *const *a, Py_ssize_t n
   /* Nothing is recorded for calls of ours, after a break, or after the end. */
   if (!cap || cap->quiet || cap->rec->abort) return PyObject_Call(a[0], args, kwargs);
   if (mg_subclass_among(cap, a[1])) return Py_NewRef(Py_NotImplemented); /* the program's class is asked next, and calls again */
-  if (mg_state_functorch()) mg_fx_use_aten(cap); /* the calls see wrappers, not the graph's tensors */
   MgFxCall c;
   MgPause pause = mg_rec_pause();
   int rc = mg_fx_before(cap, args, kwargs, &c);

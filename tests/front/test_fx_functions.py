@@ -78,12 +78,36 @@ def cast(x):
     return Cast.apply(x) + 1
 
 
+class Setting:
+    def __init__(self, scale):
+        self.scale = scale
+
+
+class Object(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, o):
+        ctx.o = o
+        return x * o.scale, x + 1
+
+    @staticmethod
+    def backward(ctx, g, h):
+        return g * ctx.o.scale * 10 + h, None
+
+
+SETTING = Setting(3)
+
+
+def with_object(x):
+    a, b = Object.apply(x, SETTING)
+    return a * b
+
+
 def block(x):
     return checkpoint(lambda y: (y * x).sin(), x, use_reentrant=False).exp()
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "magneto"])
-@pytest.mark.parametrize("f", [one, other, several, cast, block])
+@pytest.mark.parametrize("f", [one, other, several, cast, with_object, block])
 def test_one_graph_with_the_users_backward(f, backend):
     a, b = (torch.linspace(-1, 1, 5).requires_grad_() for _ in range(2))
     want, got = f(a), magneto.compile(f, backend=backend, fullgraph=True)(b)
@@ -93,13 +117,27 @@ def test_one_graph_with_the_users_backward(f, backend):
     torch.testing.assert_close(b.grad, a.grad)
 
 
-@pytest.mark.parametrize("f, ops", [(one, 3), (other, 1), (several, 10), (cast, 2)])
-def test_a_call_is_one_operation(f, ops):
+@pytest.mark.parametrize("f, ops", [(one, 4), (other, 2), (several, 10), (cast, 3)])
+def test_a_call_is_one_operation_and_an_item_for_each_result(f, ops):
     from torch._dynamo.testing import CompileCounter
 
     counter = CompileCounter()
     magneto.compile(f, backend=counter, fullgraph=True)(torch.randn(4, requires_grad=True))
     assert (counter.frame_count, counter.op_count) == (1, ops)
+
+
+def test_another_object_is_another_graph():
+    f, x = magneto.compile(lambda x, o: Object.apply(x, o)[0], backend="eager", fullgraph=True), torch.ones(2, requires_grad=True)
+    for scale in (3, 3, 5):
+        (g,) = torch.autograd.grad(f(x, Setting(scale)).sum(), x)
+        assert g.tolist() == [scale * 10] * 2
+
+
+def test_an_object_with_a_tensor_ends_the_graph():
+    f, x = magneto.compile(lambda x, o: Object.apply(x, o)[0] + 1, backend="aot_eager"), torch.ones(2, requires_grad=True)
+    for scale in (torch.tensor(2.0), torch.tensor(4.0)):
+        (g,) = torch.autograd.grad(f(x, Setting(scale)).sum(), x)
+        assert g.tolist() == [float(scale) * 10] * 2
 
 
 def test_inner_values_that_escape_end_the_graph():

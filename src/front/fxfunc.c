@@ -1,0 +1,99 @@
+/* See the header.
+ * In: calls of the functions below, wrappers of torch.func.  Out: nodes of the FX graph.
+ * What such a function calls itself is not shown: their recording is quiet. */
+#include "front/fxfunc.h"
+#include <stdio.h>
+#include <string.h>
+#include "front/names.h"
+
+/* Functions that are calls of the graph.  Where one calls another of them, the outer one is: versions of torch differ. */
+static const struct {
+  const char *module, *names;
+} fxfunc_rows[] = {
+    {"torch._C", "_enter_dual_level _exit_dual_level"},
+    {"torch._C._functorch",
+     "_grad_increment_nesting _grad_decrement_nesting _jvp_increment_nesting _jvp_decrement_nesting _vmap_increment_nesting "
+     "_vmap_decrement_nesting _wrap_for_grad _unwrap_for_grad _add_batch_dim _remove_batch_dim set_inplace_requires_grad_allowed"},
+    {"torch._functorch.predispatch",
+     "_add_batch_dim _remove_batch_dim _vmap_increment_nesting _vmap_decrement_nesting _jvp_increment_nesting _jvp_decrement_nesting "
+     "_unwrap_for_grad _make_dual _unpack_dual _enter_dual_level _exit_dual_level lazy_load_decompositions"},
+    {"torch._functorch.eager_transforms", "_set_tensor_requires_grad _autograd_grad"},
+    {"torch.autograd.forward_ad", "_maybe_load_decompositions"},
+};
+
+static MgMap fxfunc_known; /* function -> 1 */
+
+static int fxfunc_learn(PyObject *module, const char *names) {
+  char name[64];
+  for (const char *p = names; *p;) {
+    size_t n = strcspn(p, " ");
+    snprintf(name, sizeof name, "%.*s", (int)n, p);
+    p += n + strspn(p + n, " ");
+    PyObject *f = PyObject_GetAttrString(module, name);
+    if (!f) PyErr_Clear(); /* of another version of torch */
+    else if (mg_map_putp(&fxfunc_known, f, 1)) return PyErr_NoMemory(), -1;
+  } /* the functions live as long as the process: the map is by address */
+  return 0;
+}
+
+static bool fxfunc_is(PyObject *f) {
+  static bool done;
+  for (size_t i = 0; !done && i < sizeof fxfunc_rows / sizeof *fxfunc_rows; i++) {
+    PyObject *m = mg_import(fxfunc_rows[i].module);
+    if (m) fxfunc_learn(m, fxfunc_rows[i].names);
+    Py_XDECREF(m);
+    PyErr_Clear();
+  }
+  done = true;
+  return mg_map_getp(&fxfunc_known, f) != MG_MAP_NONE;
+}
+
+bool mg_fxfunc_call(const MgCall *c, PyObject **out) {
+  MgRec *r = mg_rec;
+  MgCapture *cap = r->cap;
+  if (cap->quiet || mg_fx_is_aten(cap) || !(PyCFunction_Check(c->f) || PyFunction_Check(c->f)) || !fxfunc_is(c->f)) return false;
+  PyObject *args = PyTuple_New(c->npos), *kw = mg_call_kwargs(c);
+  MgFxCall call = {0};
+  for (Py_ssize_t i = 0; args && i < c->npos; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(c->arg[i]));
+  MgPause pause = mg_rec_pause();
+  int rc = args && kw ? mg_fx_before(cap, args, kw, &call) : -1;
+  mg_rec_resume(pause);
+  call.keep = true;
+  cap->quiet = true;
+  *out = rc ? NULL : mg_rec_call(c->f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames);
+  cap->quiet = false;
+  pause = mg_rec_pause();
+  if (*out && mg_fx_after(cap, c->f, args, kw, &call, *out)) Py_CLEAR(*out);
+  mg_rec_resume(pause);
+  mg_fx_drop(&call);
+  Py_XDECREF(args);
+  Py_XDECREF(kw);
+  return true;
+}
+
+/* Dtype, sizes and strides as the program sees them. */
+static ValRef fxfunc_new_val(MgCapture *cap, PyObject *o) {
+  MgGraph *g = cap->rec->g;
+  MgTensor *t = mg_abi_tensor(o);
+  int64_t ndim = 0, *size, *stride;
+  int32_t dtype = 0;
+  bool known = !cap->sizes.nsrc && !mg_abi.aoti_torch_get_dim(t, &ndim) && !mg_abi.aoti_torch_get_dtype(t, &dtype) &&
+               !mg_abi.aoti_torch_get_sizes(t, &size) && !mg_abi.aoti_torch_get_strides(t, &stride);
+  known = known && mg_dtype_size((MgDtype)dtype);
+  ValRef v = mg_graph_val(g, known ? (MgDtype)dtype : DT_f32, known ? (int)ndim : 0);
+  for (int i = 0; v && known && i < ndim; i++) {
+    mg_val(g, v)->size[i] = mg_sym(g->x, size[i]);
+    mg_val(g, v)->stride[i] = mg_sym(g->x, stride[i]);
+  }
+  return v;
+}
+
+ValRef mg_fxfunc_val(MgCapture *cap, PyObject *o) {
+  if (!mg_standin_transformed(o)) return 0;
+  uint32_t known = mg_map_getp(&cap->wrapper_val, o);
+  if (known != MG_MAP_NONE) return known;
+  if (!cap->transformed && !(cap->transformed = PyList_New(0))) return 0;
+  ValRef v = fxfunc_new_val(cap, o);
+  if (!v || mg_map_putp(&cap->wrapper_val, o, v)) return PyErr_NoMemory(), 0;
+  return PyList_Append(cap->transformed, o) ? 0 : v; /* kept: its address is its name */
+}
