@@ -173,7 +173,9 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   }
   bool hooks = mg_tensorhook_inside(r);
   if (hooks) mg_tensorhook_watch();
+  bool held = mg_pyframe_hold_signals(PyThreadState_Get(), false); /* it may take minutes */
   e->callable = PyObject_CallFunctionObjArgs(cfg->backend, gm, list, NULL);
+  mg_pyframe_hold_signals(PyThreadState_Get(), held);
   if (hooks && mg_tensorhook_traced()) {
     r->hook_traced = true;
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "magneto: the backend traces the registration of a hook");

@@ -12,7 +12,8 @@ _Thread_local MgHookMode mg_hook_mode;
 static _Thread_local const MgConfig *hook_cfg;
 static _Thread_local PyCodeObject *hook_root;
 static _Thread_local PyObject *hook_skip_next; /* the function whose next frame is not compiled; borrowed from its wrapper */
-static int hook_users;        /* threads inside mg_hook_enter; under the GIL */
+static int hook_users;        /* calls inside mg_hook_enter, of all threads; under the GIL */
+static _Thread_local int hook_mine; /* of this one */
 static MgEvalFunc hook_below; /* what was installed before us */
 
 /* disable(recursive=False): the function itself runs as written, what it calls is compiled. */
@@ -94,12 +95,18 @@ static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag) {
   return hook_default(ts, f, throwflag);
 }
 
+/* Another tool may have installed its own in the meantime; then ours stays below it, and does nothing. */
+static void hook_remove(void) {
+  if (mg_pyframe_eval_func() == hook_eval) mg_pyframe_set_eval_func(hook_below);
+}
+
 MgHookState mg_hook_enter(const MgConfig *cfg, PyCodeObject *root) {
   MgHookState before = {mg_hook_mode, hook_cfg, hook_root};
   if (!hook_users++) {
     hook_below = mg_pyframe_eval_func();
     mg_pyframe_set_eval_func(hook_eval);
   }
+  hook_mine++;
   mg_hook_mode = HOOK_compile;
   hook_cfg = cfg;
   hook_root = root;
@@ -110,6 +117,12 @@ void mg_hook_leave(MgHookState before) {
   mg_hook_mode = before.mode;
   hook_cfg = before.cfg;
   hook_root = before.root;
-  /* Another tool may have installed its own in the meantime; then ours stays below it, and does nothing. */
-  if (!--hook_users && mg_pyframe_eval_func() == hook_eval) mg_pyframe_set_eval_func(hook_below);
+  hook_mine--;
+  if (!--hook_users) hook_remove();
+}
+
+void mg_hook_after_fork(void) {
+  bool others = hook_users > hook_mine;
+  hook_users = hook_mine;
+  if (others && !hook_users) hook_remove();
 }

@@ -22,4 +22,6 @@ typedef struct MgHookState { /* of a thread, saved around a compiled call */
  * whatever file it is from.  Pairs with mg_hook_leave on the same thread. */
 MgHookState mg_hook_enter(const struct MgConfig *cfg, PyCodeObject *root);
 void mg_hook_leave(MgHookState before);
+/* In a forked process, whose one thread is this one. */
+void mg_hook_after_fork(void);
 #endif

@@ -2,12 +2,14 @@
 #define Py_BUILD_CORE 1
 #include "front/pyframe.h"
 #include <frameobject.h>
+#include <internal/pycore_ceval.h>
 #include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
 #include <internal/pycore_genobject.h>
 #include <internal/pycore_interp.h>
 #include <internal/pycore_pyerrors.h>
 #include <internal/pycore_pystate.h>
+#include <internal/pycore_runtime.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -207,6 +209,7 @@ void mg_pyframe_traceback(PyThreadState *ts) {
 }
 
 bool mg_pyframe_traced(PyThreadState *ts) {
+  if (ts->tracing) return true;
 #if PY312
   if (ts->c_tracefunc || ts->c_profilefunc) return true;
   const uint8_t *tools = (const uint8_t *)ts->interp->monitors.tools;
@@ -216,6 +219,42 @@ bool mg_pyframe_traced(PyThreadState *ts) {
 #else
   return ts->cframe->use_tracing != 0;
 #endif
+}
+
+bool mg_pyframe_give_way(PyThreadState *ts) {
+  if (_Py_atomic_load_relaxed(&ts->interp->ceval.gil_drop_request)) {
+    Py_BEGIN_ALLOW_THREADS
+    Py_END_ALLOW_THREADS
+  }
+  return _Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending);
+}
+
+int mg_pyframe_pending(PyThreadState *ts) {
+  struct _ceval_state *c = &ts->interp->ceval;
+  if (!_Py_atomic_load_relaxed(&c->eval_breaker)) return 0;
+  if (PyErr_CheckSignals() || Py_MakePendingCalls()) return -1;
+  mg_pyframe_give_way(ts);
+  PyObject *exc = ts->async_exc;
+  if (!exc) return 0;
+  ts->async_exc = NULL;
+  c->pending.async_exc = 0;
+  PyErr_SetNone(exc);
+  Py_DECREF(exc);
+  return -1;
+}
+
+bool mg_pyframe_hold_signals(PyThreadState *ts, bool hold) {
+  static _Thread_local bool held;
+  bool before = held;
+  if (hold && !held && _PyRuntime.main_thread == PyThread_get_thread_ident()) {
+    _PyRuntime.main_thread = 0; /* handlers run in the main thread only */
+    held = true;
+  } else if (!hold && held) {
+    _PyRuntime.main_thread = PyThread_get_thread_ident();
+    held = false;
+    _PyEval_SignalReceived(ts->interp); /* has CPython's loop look */
+  }
+  return before;
 }
 
 MgEvalFunc mg_pyframe_eval_func(void) { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()); }

@@ -73,7 +73,16 @@ PyObject **mg_pyframe_exc_slot(PyThreadState *ts);
 PyObject *mg_pyframe_handled(PyThreadState *ts); /* borrowed; of the nearest frame that handles one, or NULL */
 PyObject *mg_pyframe_bare(PyCodeObject *code, PyObject *globals, long line); /* new: a frame object for tracebacks, never run */
 void mg_pyframe_traceback(PyThreadState *ts);    /* adds the current frame to the traceback of the exception set */
-bool mg_pyframe_traced(PyThreadState *ts);       /* settrace, setprofile or sys.monitoring is active */
+bool mg_pyframe_traced(PyThreadState *ts);       /* settrace, setprofile or sys.monitoring is active, or its callback runs */
+
+/* What CPython's loop does between instructions: signals, pending calls, asynchronous exceptions, other threads' turns.
+ * 0, or -1 with what a handler raised. */
+int mg_pyframe_pending(PyThreadState *ts);
+/* Lets other threads run when they ask for it.  Does a signal wait for its handler? */
+bool mg_pyframe_give_way(PyThreadState *ts);
+/* While held, no handler of a signal and no pending call runs in this thread (only the main one runs any); what came
+ * meanwhile does after the release.  Gives the state before. */
+bool mg_pyframe_hold_signals(PyThreadState *ts, bool hold);
 
 MgEvalFunc mg_pyframe_eval_func(void);
 void mg_pyframe_set_eval_func(MgEvalFunc fn);    /* NULL: CPython's own */

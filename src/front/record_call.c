@@ -514,7 +514,7 @@ static int call_module(const MgCall *c, PyObject **out) {
   PyObject *compiled = mg_rec_getattr(m, mg_names.compiled_call_impl);
   Py_XDECREF(compiled);
   if (compiled != Py_None) return compiled ? 0 : -1;
-  PyObject *dict[8];
+  PyObject *dict[8] = {NULL};
   for (int i = 0; i < 8; i++) {
     if (i >= 4) dict[i] = mg_torch.global_hooks[i - 4];
     else {

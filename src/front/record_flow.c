@@ -17,9 +17,15 @@ MgStep mg_op_JUMP(MgLoop *l, const MgInstr *in) {
   return STEP_next;
 }
 
+/* A loop may wait for a signal, whose handler does not run before the recording has ended. */
+#define FLOW_PATIENCE 100000 /* instructions */
+
 MgStep mg_op_JUMP_BACKWARD(MgLoop *l, const MgInstr *in) {
   l->unit = in->target;
-  return PyErr_CheckSignals() ? STEP_error : STEP_next;
+  if (!l->rec) return mg_pyframe_pending(l->ts) ? STEP_error : STEP_next;
+  if (!mg_pyframe_give_way(l->ts) || l->rec->nbytecode < FLOW_PATIENCE) return STEP_next;
+  mg_rec_break(BK_limit, "a signal came in a long loop");
+  return STEP_error;
 }
 
 MgStep mg_op_POP_JUMP_IF_TRUE(MgLoop *l, const MgInstr *in) { return flow_jump_if(l, in, loop_true(l, TOP())); }

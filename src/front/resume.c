@@ -327,6 +327,16 @@ static MgLoopEnd drive_step(Drive *d, MgLoop *l, int nplain) {
   return end;
 }
 
+/* Signals and other threads, between segments.  0; -1 with an exception, which belongs to what would run next. */
+static int drive_pending(Drive *d) {
+  MgHookMode mode = mg_hook_mode;
+  mg_hook_mode = HOOK_off;
+  int rc = mg_pyframe_pending(d->ts);
+  mg_hook_mode = mode;
+  if (rc) mg_pyframe_set_lasti(d->f, mg_pyframe_lasti(d->f) + 1);
+  return rc;
+}
+
 /* Runs a segment, or what follows it, again and again. */
 static PyObject *drive_run(Drive *d, bool waiting) {
   for (;;) {
@@ -356,6 +366,7 @@ static PyObject *drive_run(Drive *d, bool waiting) {
       if (end == LOOP_stop && mg_skip_compile(d->v.code)) return drive_leave(d, l.unit);
       if (end == LOOP_stop && !mg_force_break && mg_loop_settles(d->code, l.unit)) end = drive_step(d, &l, 1);
     } else end = drive_step(d, &l, nplain);
+    if (end == LOOP_stop && drive_pending(d)) return drive_raise(d);
     if (end == LOOP_stop && !mg_pyframe_traced(d->ts)) continue; /* a debugger that was just turned on sees the rest */
     return end == LOOP_error ? drive_raise(d) : drive_leave(d, l.unit);
   }

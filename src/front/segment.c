@@ -321,10 +321,7 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
   mg_hook_mode = HOOK_record;
   MgLoopEnd how = mg_loop_run(&l, s->ts, s->f, s->code, o, true, 0);
   mg_hook_mode = HOOK_off;
-  bool interrupted = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
   PyErr_Clear();
-  /* The interrupt must not be lost with the recording: it is raised again by the code that runs next. */
-  if (interrupted) PyErr_SetInterrupt();
   if (segment_sizes_failed(s, r)) {
     if (s->snap) mg_snapshot_free(s->snap);
     s->snap = NULL;
@@ -558,7 +555,7 @@ static bool segment_has_node(const Segment *s) {
   return false;
 }
 
-int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCodeInfo *info) {
+static int segment_compile(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCodeInfo *info) {
   Segment s = {.ts = ts, .f = f, .cfg = cfg, .info = info, .stop_at = -1};
   int rc = -1;
   s.deny_sizes = mg_dynfloat_static(info->dyn, cfg->id);
@@ -615,5 +612,13 @@ int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCod
 done:
   mg_entry_release(s.entry);
   segment_free(&s);
+  return rc;
+}
+
+/* Handlers of signals are no part of the program: one that ran inside would be recorded, and what it raises be lost. */
+int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCodeInfo *info) {
+  bool held = mg_pyframe_hold_signals(ts, true);
+  int rc = segment_compile(ts, f, cfg, info);
+  mg_pyframe_hold_signals(ts, held);
   return rc;
 }

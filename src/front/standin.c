@@ -8,6 +8,7 @@
 #include "front/fx.h"
 #include "front/lazybits.h"
 #include "front/names.h"
+#include "front/procstate.h"
 #include "front/nodecall.h"
 #include "front/state.h"
 #include "front/subclass.h"
@@ -22,7 +23,6 @@
 
 PyTypeObject *mg_standin_type, *mg_tensor_type, *mg_parameter_type;
 Py_ssize_t mg_standin_slot;
-static PyObject *standin_compiler;      /* torch.compiler */
 static PyObject *standin_torch;         /* torch */
 static PyObject *standin_c;             /* torch._C */
 static PyObject *standin_inference_mode;/* torch._C._InferenceMode */
@@ -143,7 +143,6 @@ int mg_standin_init(PyObject *module) {
   if (PyType_Ready(&standin_info_type)) return -1;
   if (!(standin_torch = mg_import("torch"))) return -1;
   if (!(standin_c = standin_import("torch", "_C"))) return -1;
-  if (!(standin_compiler = standin_import("torch", "compiler"))) return -1;
   if (!(mg_tensor_type = (PyTypeObject *)standin_import("torch", "Tensor"))) return -1;
   if (!(mg_parameter_type = (PyTypeObject *)standin_import("torch.nn", "Parameter"))) return -1;
   if (!(standin_inference_mode = PyObject_GetAttrString(standin_c, "_InferenceMode"))) return -1;
@@ -501,10 +500,6 @@ static long standin_stack_len(const char *name) {
   return n;
 }
 
-static void standin_set_compiling(bool on) {
-  for (int i = 0; i < 8 && PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", on ? Py_True : Py_False); i++) PyErr_Clear();
-}
-
 static long standin_functorch_depth(void) {
   PyObject *f = PyObject_GetAttrString(standin_c, "_functorch"), *r = NULL;
   if (f) r = PyObject_CallMethod(f, "get_dynamic_layer_stack_depth", NULL);
@@ -644,11 +639,10 @@ int mg_standin_begin(MgRec *r) {
   cap->function_state = mg_state_function(-1);
   cap->begun = true; /* from here on mg_standin_end undoes */
   cap->grad_was_on = mg_abi.aoti_torch_grad_mode_is_enabled();
-  cap->gc_was_on = PyGC_Disable();
   /* Anomaly mode looks at values and at Python's stack; the runs of what is recorded obey it. */
   cap->anomaly_was_on = mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled;
   if (cap->anomaly_was_on) *mg_abi.anomaly_enabled = false;
-  if (PyObject_SetAttrString(standin_compiler, "_is_compiling_flag", r->deny_compiling ? Py_False : Py_True)) return -1;
+  if (mg_procstate_begin(!r->deny_compiling)) return -1;
   PyObject *pushed = PyObject_CallOneArg(mg_dispatch_push, cap->mode);
   if (!pushed) return -1; /* which may have pushed all the same */
   Py_DECREF(pushed);
@@ -683,9 +677,8 @@ void mg_standin_end(MgRec *r) {
   mg_fx_end(cap);
   Py_CLEAR(cap->checks); /* they hold stand-ins; the snapshot is made */
   Py_CLEAR(cap->said);
-  if (cap->gc_was_on) PyGC_Enable();
   if (cap->anomaly_was_on) *mg_abi.anomaly_enabled = true;
-  standin_set_compiling(false);
+  mg_procstate_end();
   mg_abi.aoti_torch_grad_mode_set_enabled(cap->grad_was_on);
   standin_restore_autocast(cap->autocast);
   mg_state_autocast_clear(); /* casts of stand-ins */

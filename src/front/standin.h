@@ -46,7 +46,7 @@ struct MgCapture {
   struct MgFunction *function; /* calls of autograd.Function that autograd tracks (function.c) */
   bool arrays;              /* NumPy arrays are among the inputs */
   bool quiet;               /* calls of torch are ours: the torch-level graph does not want them */
-  bool gc_was_on, grad_was_on, anomaly_was_on, begun; /* state at begin, restored at the end */
+  bool grad_was_on, anomaly_was_on, begun; /* state at begin, restored at the end */
   int32_t autocast_depth;   /* depth of `with autocast` at begin */
   long modes_before, functorch_before; /* depths of torch's stacks at begin */
   PyObject *fmodes;         /* list: the torch_function modes that were active (fmodes.c) */

@@ -179,3 +179,17 @@ def test_original_stays_eager(pair):
 def test_containers():
     c = magneto.compile(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
     assert len(c) == 2 and isinstance(c[0], nn.Linear) and [type(m) for m in c] == [nn.Linear, nn.ReLU]
+
+
+class Bare(nn.Module):
+    def __init__(self):
+        pass
+
+    def forward(self, x):
+        return x + 1
+
+
+def test_a_module_that_was_not_initialised_is_eagers_error():
+    for f in (lambda m: m(X), lambda m: [m(X) for _ in range(3)]):
+        with pytest.raises(AttributeError, match="_backward_hooks"):
+            magneto.compile(f)(Bare())
