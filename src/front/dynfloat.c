@@ -41,6 +41,10 @@ static PyObject *dynfloat_name(const MgGuards *g, SrcRef src) {
   return n;
 }
 
+static int dynfloat_add(PyObject **known, PyObject *what) {
+  return *known || (*known = PySet_New(NULL)) ? PySet_Add(*known, what) : -1;
+}
+
 static bool dynfloat_is_number(PyObject *o) { return PyFloat_CheckExact(o) || PyLong_CheckExact(o); }
 
 /* Compares what is at a place, and adds it when a number changed, or a number in a tuple.  Steals name. */
@@ -48,10 +52,7 @@ static int dynfloat_note(PyObject **known, PyObject *name, PyObject *was, PyObje
   bool differ = was && now && Py_TYPE(was) == Py_TYPE(now) && !mg_guard_same_const(was, now);
   bool tuple = differ && PyTuple_CheckExact(was) && PyTuple_GET_SIZE(was) == PyTuple_GET_SIZE(now);
   int rc = name ? 0 : -1;
-  if (!rc && differ && (tuple || dynfloat_is_number(was))) {
-    if (!*known) *known = PySet_New(NULL);
-    rc = *known ? PySet_Add(*known, name) : -1;
-  }
+  if (!rc && differ && (tuple || dynfloat_is_number(was))) rc = dynfloat_add(known, name);
   for (Py_ssize_t i = 0; tuple && !rc && i < PyTuple_GET_SIZE(was); i++)
     rc = dynfloat_note(known, dynfloat_item_name(name, i), PyTuple_GET_ITEM(was, i), PyTuple_GET_ITEM(now, i));
   Py_XDECREF(name);
@@ -66,7 +67,8 @@ static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlo
     if (mg_guard_op_holds(g, op, vals, s)) continue;
     PyObject *v = op->src ? vals[op->src] : NULL;
     if (op->kind == GK_tensor && mg_symsize_learn(known, g, op->src, op->u.facts, v)) return -1;
-    if (op->kind == GK_calc || (op->kind == GK_tensor && v && Py_TYPE(v) == op->u.facts->type)) continue;
+    if (op->kind == GK_iterator && dynfloat_add(known, mg_names.iterator)) return -1;
+    if (op->kind == GK_calc || op->kind == GK_iterator || (op->kind == GK_tensor && v && Py_TYPE(v) == op->u.facts->type)) continue;
     if (op->kind != GK_equal) break; /* the rest may be found by other ways now */
     if (dynfloat_note(known, dynfloat_name(g, op->src), op->o, v)) return -1;
   }
@@ -90,8 +92,8 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
 }
 
 int mg_dynfloat_set_static(PyObject **known, uint32_t config) {
-  PyObject *id = *known || (*known = PySet_New(NULL)) ? PyLong_FromUnsignedLong(config) : NULL;
-  int rc = id ? PySet_Add(*known, id) : -1;
+  PyObject *id = PyLong_FromUnsignedLong(config);
+  int rc = id ? dynfloat_add(known, id) : -1;
   Py_XDECREF(id);
   return rc;
 }
@@ -110,6 +112,8 @@ static bool dynfloat_knows(PyObject *name) { /* steals name */
   if (has < 0) PyErr_Clear();
   return has > 0;
 }
+
+bool mg_dynfloat_iterators(void) { return mg_rec->dyn && dynfloat_knows(Py_NewRef(mg_names.iterator)); }
 
 /* compile(dynamic=): False, ints are constants; True, those among the arguments are inputs at once. */
 static int dynfloat_setting(PyObject *val) { return mg_rec->cfg && PyLong_CheckExact(val) ? mg_rec->cfg->dynamic : -1; }
@@ -134,7 +138,7 @@ SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject 
 
 SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *name, PyObject *v) {
   if (!v || !PyObject_TypeCheck(v, mg_torch.tensor) || !mg_guard_key_moves(dict, name)) {
-    mg_guard_dict_key(g, dict, owner, name, v);
+    mg_guard_dict_key(g, dict, owner, name, v, true);
     return mg_dynfloat_key(dict, owner, name, v);
   }
   SrcRef src = mg_source(g, SRC_pinned, 0, 0, owner ? owner : dict);

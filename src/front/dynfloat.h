@@ -11,6 +11,8 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s);
 /* Sizes of this code are constants under a configuration: something cannot go on with symbols.  -1 with an exception. */
 int mg_dynfloat_set_static(PyObject **known, uint32_t config);
 bool mg_dynfloat_static(PyObject *known, uint32_t config);
+/* Have iterators been elsewhere at other calls of this code? */
+bool mg_dynfloat_iterators(void);
 /* Is the number, or the tuple with numbers, at src known to change? */
 bool mg_dynfloat_at(SrcRef src, PyObject *val);
 /* The same for a value of a dict behind a fixed owner: its source, or 0. owner: whose instance dict it is, or NULL. */

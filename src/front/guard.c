@@ -343,12 +343,20 @@ static void guard_push_key(MgGuards *g, PyObject ***key, PyObject ***val, int *n
   (*val)[(*n)++] = v;
 }
 
-void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val) {
+void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val, bool inputs) {
   MgDictGuard *d = guard_dict(g, dict, owner);
-  if (!d || !guard_is_new(g, GK_load, 0, key, (int64_t)(intptr_t)dict)) return;
-  if (mg_dynfloat_key(dict, owner, key, val)) val = mg_any_float;
+  if (!d) return;
+  inputs = inputs && mg_dynfloat_key(dict, owner, key, val);
   d = guard_dict(g, dict, owner);
-  if (d) guard_push_key(g, &d->key, &d->val, &d->n, &d->cap, key, val);
+  if (guard_is_new(g, GK_load, 0, key, (int64_t)(intptr_t)dict)) {
+    guard_push_key(g, &d->key, &d->val, &d->n, &d->cap, key, inputs ? mg_any_float : val);
+    return;
+  }
+  for (int i = 0; !inputs && i < d->n; i++)
+    if (d->val[i] == mg_any_float && d->key[i] == key) {
+      mg_guards_hold(g, val);
+      d->val[i] = val;
+    }
 }
 
 /* Dict and key (list and NULL) where one tensor took the place of another, by a hash of the addresses: state that a program
@@ -389,10 +397,11 @@ void mg_guards_note_moves(const MgGuards *g) {
   PyErr_Clear();
 }
 
-void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner) {
+void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner, bool inputs) {
   MgDictGuard *d = guard_dict(g, dict, owner);
-  if (!d || d->all) return;
+  if (!d || (d->all && (inputs || d->all_exact))) return;
   d->all = true;
+  d->all_exact |= !inputs;
   d->size = PyDict_GET_SIZE(dict);
   PyObject *k, *v, *order = PyTuple_New(d->size);
   Py_ssize_t i = 0, at = 0;
@@ -402,8 +411,7 @@ void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner) {
   Py_XDECREF(order);
   Py_ssize_t pos = 0;
   while (PyDict_Next(dict, &pos, &k, &v)) {
-    mg_guard_dict_key(g, dict, owner, k, v);
-    d = guard_dict(g, dict, owner);
+    mg_guard_dict_key(g, dict, owner, k, v, inputs);
   }
 }
 

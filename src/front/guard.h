@@ -44,6 +44,7 @@ typedef struct MgDictGuard {
   Py_ssize_t size;   /* number of keys, checked when all is set */
   PyTypeObject *type; /* borrowed from the set: class of the owner, which may be reassigned */
   bool all;          /* the set of keys was used (iteration, len, copy) */
+  bool all_exact;    /* and every value, numbers that change included */
   PyObject *order;   /* borrowed from the set: tuple of the keys in order, when all is set */
 } MgDictGuard;
 
@@ -126,8 +127,9 @@ void mg_guard_instance(MgGuards *g, PyObject *owner); /* its class and which dic
  * in a list) is one of those. */
 void mg_guards_note_moves(const MgGuards *g);
 bool mg_guard_key_moves(PyObject *container, PyObject *key);
-void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val);
-void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner);
+/* inputs: of a number that is known to change only its presence is guarded; the caller takes its source (mg_dynfloat_key). */
+void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val, bool inputs);
+void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner, bool inputs);
 void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *val);
 void mg_guard_type(MgGuards *g, PyTypeObject *t); /* its special methods only */
 /* The next special method in the dicts of t and its bases (mro[*i], entry *pos); all attributes of tensor classes. */

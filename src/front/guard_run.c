@@ -7,6 +7,7 @@
 #include "front/wrapper.h"
 #include "front/dynfloat.h"
 #include "front/guard_watch.h"
+#include "front/iterator.h"
 #include "front/names.h"
 #include "front/policy.h"
 
@@ -155,6 +156,13 @@ static bool guard_member_holds(PyObject *owner, PyObject *pair) {
   return ok;
 }
 
+static bool guard_iterator_holds(PyObject *v, PyObject *want) {
+  PyObject *now = mg_iterator_state(v);
+  bool same = now && mg_guard_same_const(now, want);
+  Py_XDECREF(now);
+  return same;
+}
+
 static bool guard_context_holds(PyObject *var, PyObject *want) {
   PyObject *v = NULL;
   bool ok = !PyContextVar_Get(var, NULL, &v) && guard_same_value(v, PyTuple_GET_SIZE(want) ? PyTuple_GET_ITEM(want, 0) : NULL);
@@ -214,6 +222,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_calc: return guard_calc_holds(g, op, vals);
   case GK_func_is: return guard_func_holds(op->o, op->u.want);
   case GK_context_is: return guard_context_holds(op->o, op->u.want);
+  case GK_iterator: return guard_iterator_holds(v, op->o);
   case GK_deque: return guard_deque_kind(v, op->o, op->u.i);
   case GK_deque_is: return guard_deque_equal(op->o, op->u.want);
   case GK_cell_is: return guard_same_value(PyCell_GET(op->o), op->u.want);

@@ -1,6 +1,7 @@
 #include "front/identity.h"
 #include "front/classes.h"
 #include "front/dynfloat.h"
+#include "front/iterator.h"
 #include "front/ndarray.h"
 #include "front/record_obj.h"
 #include "front/symfloat.h"
@@ -21,7 +22,7 @@ int mg_identity_init(PyObject *module) {
 static void ident_guard_default_device(MgGuards *g) {
   if (!g->state.function_modes) return;
   PyObject *m = PyImport_GetModule(mg_names.device_module), *d = m ? PyModule_GetDict(m) : NULL, *now;
-  if (d && (now = PyDict_GetItemWithError(d, mg_names.current_device))) mg_guard_dict_key(g, d, NULL, mg_names.current_device, now);
+  if (d && (now = PyDict_GetItemWithError(d, mg_names.current_device))) mg_guard_dict_key(g, d, NULL, mg_names.current_device, now, false);
   Py_XDECREF(m);
   PyErr_Clear();
 }
@@ -30,7 +31,7 @@ static void ident_guard_default_device(MgGuards *g) {
 static void ident_guard_forward_ad(MgGuards *g) {
   PyObject *m = PyImport_GetModule(mg_names.forward_ad), *d = m ? PyModule_GetDict(m) : NULL;
   PyObject *now = d ? PyDict_GetItemWithError(d, mg_names.current_level) : NULL;
-  if (now) mg_guard_dict_key(g, d, NULL, mg_names.current_level, now);
+  if (now) mg_guard_dict_key(g, d, NULL, mg_names.current_level, now, false);
   Py_XDECREF(m);
   PyErr_Clear();
 }
@@ -240,9 +241,9 @@ static int ident_copy_attrs(uint32_t at, PyObject *v, PyObject *c, SrcRef src) {
     ds = mg_source(ident_guards(), SRC_instdict, src, 0, NULL);
     mg_guard_add(ident_guards(), GK_keys, ds, keys, 0);
     Py_DECREF(keys);
-  } else mg_guard_dict_all(ident_guards(), now, v);
+  } else mg_guard_dict_all(ident_guards(), now, v, true);
   while (PyDict_Next(now, &pos, &k, &x)) {
-    PyObject *w = mg_wrap(x, ident_sub(SRC_key, ds, 0, k));
+    PyObject *w = mg_wrap(x, ds ? ident_sub(SRC_key, ds, 0, k) : mg_dynfloat_key(now, v, k, x));
     int rc = w ? PyDict_SetItem(mine, k, w) : -1;
     Py_XDECREF(w);
     if (rc) return -1;
@@ -334,7 +335,7 @@ static PyObject *wrap_dict(PyObject *v, SrcRef src) {
     mg_guard_add(ident_guards(), GK_type, src, (PyObject *)Py_TYPE(v), 0);
     mg_guard_add(ident_guards(), ordered ? GK_order : GK_keys, src, keys, 0);
   } else {
-    mg_guard_dict_all(ident_guards(), v, NULL);
+    mg_guard_dict_all(ident_guards(), v, NULL, true);
     if (ordered && PyTuple_GET_SIZE(keys) > 1) mg_guard_pinned(ident_guards(), GK_order_is, v, keys);
   }
   if (PyObject_TypeCheck(v, mg_torch.defaultdict) && ident_copy_factory(v, c, src)) goto done;
@@ -555,6 +556,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
     PyObject *a = mg_array_wrap(v, src);
     if (a || PyErr_Occurred()) return a;
   }
+  if ((w = mg_iterator_wrap(v, src)) || PyErr_Occurred()) return w;
   if (t == &PyCell_Type) return wrap_cell(v, src);
   else if (t == &PyDictProxy_Type) return wrap_proxy(v, src);
   else if ((dict = mg_view_of(v, &name))) {
@@ -718,7 +720,7 @@ PyObject *mg_older_dict(PyObject *o) {
   if (mg_older_by_path(e)) {
     ds = mg_source(g, SRC_instdict, e->src, 0, NULL);
     mg_guard_add(g, GK_keys, ds, keys, 0);
-  } else mg_guard_dict_all(g, d, e->orig);
+  } else mg_guard_dict_all(g, d, e->orig, true);
   while (PyDict_Next(d, &pos, &k, &x)) {
     PyObject *w = mg_wrap(x, ds ? ident_sub(SRC_key, ds, 0, k) : mg_dynfloat_key(d, id->v[at].orig, k, x));
     int rc = w ? PyDict_SetItem(full, k, w) : -1;

@@ -27,7 +27,8 @@ typedef enum MgOlderKind {
   OLDER_namespace, /* globals or a module's dict that was written to: attrs has the writes */
   OLDER_tuple,   /* seen is a tuple of wrapped items, or the tuple itself when nothing changed */
   OLDER_bound,   /* method, builtin method or partial bound anew to what the recording sees */
-  OLDER_list, OLDER_dict, OLDER_set, OLDER_deque, OLDER_cell /* seen is a copy; pristine is its content at first */
+  OLDER_list, OLDER_dict, OLDER_set, OLDER_deque, OLDER_cell, /* seen is a copy; pristine is its content at first */
+  OLDER_iter  /* the same; pristine is where it stood: iterator.h */
 } MgOlderKind;
 
 typedef struct MgOlder {

@@ -170,6 +170,13 @@ PyObject *mg_view_new(PyObject *dict, PyObject *name) {
   return PyObject_CallMethodOneArg((PyObject *)(PyODict_Check(dict) ? &PyODict_Type : &PyDict_Type), name, dict);
 }
 
+PyObject *mg_local_dict(PyObject *local) {
+  PyTypeObject *t = Py_TYPE(local), *base = mg_solid_base(t);
+  if (strcmp(base->tp_name, "_thread._local") || t->tp_init != PyBaseObject_Type.tp_init) return NULL;
+  PyObject *d = base->tp_getattro(local, mg_names.dict);
+  Py_XDECREF(d);
+  return d;
+}
 
 int mg_set_copy(PyObject *to, PyObject *from) {
   PySetObject *c = (PySetObject *)to, *s = (PySetObject *)from;

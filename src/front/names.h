@@ -33,6 +33,7 @@ int mg_context_exit(PyObject *ctx);
   NAME(wrapped, "__wrapped__")                                                                               \
   NAME(module, "__module__")                                                                                 \
   NAME(reduce_ex, "__reduce_ex__")                                                                           \
+  NAME(iterator, "iterator")                                                                                 \
   NAME(filters, "filters")                                                                                   \
   NAME(setstate, "__setstate__")                                                                             \
   NAME(del, "__del__")                                                                                       \
@@ -129,6 +130,9 @@ int mg_dict_put(PyObject *dict, PyObject *key, PyObject *v); /* the same for set
 /* What a view of a dict shows, borrowed, and the name of the method that makes it; NULL when o is no such view. */
 PyObject *mg_view_of(PyObject *o, const char **name);
 PyObject *mg_view_new(PyObject *dict, PyObject *name); /* by the dict's base in C, whatever a subclass says */
+/* The attributes that a threading.local has in this thread: borrowed; NULL without exception when it is none, or a class with an
+ * __init__, which runs in each thread at its first use. */
+PyObject *mg_local_dict(PyObject *local);
 /* Copies the table of a set into an empty one: the same order now, and after the same changes.  -1 with an exception. */
 int mg_set_copy(PyObject *to, PyObject *from);
 int mg_names_init(void); /* -1 with an exception set; later calls do nothing */

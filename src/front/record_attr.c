@@ -182,10 +182,52 @@ static bool attr_hook_is_c(PyTypeObject *t, PyObject *hook) {
   return f != (void *)PyObject_GenericGetAttr && f != (void *)PyObject_GenericSetAttr;
 }
 
+/* r, or what the __getattr__ of the program's class says when there is no such attribute. */
+static PyObject *attr_or_hook(PyObject *o, PyObject *name, PyObject *r) {
+  PyTypeObject *t = Py_TYPE(o);
+  PyObject *et, *ev, *tb, *hook;
+  if (r || mg_rec->abort || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
+  PyErr_Fetch(&et, &ev, &tb);
+  if (!(hook = attr_lookup_type(t, mg_names.getattr))) {
+    PyErr_Restore(et, ev, tb);
+    return NULL;
+  }
+  Py_XDECREF(et);
+  Py_XDECREF(ev);
+  Py_XDECREF(tb);
+  PyObject *args[2] = {o, name};
+  return mg_rec_call(hook, args, 2, NULL);
+}
+
+/* The attributes of an older threading.local in this thread, as the recording sees them: new; NULL without exception: it is none. */
+static PyObject *attr_local(PyObject *o) {
+  MgOlder *e = mg_older(o);
+  PyObject *d = e ? mg_local_dict(e->orig) : NULL;
+  if (!d) return NULL;
+  MgGuards *g = mg_rec->guards;
+  SrcRef owner = mg_older_by_path(e) ? e->src : mg_source(g, SRC_pinned, 0, 0, e->orig);
+  return mg_wrap(d, mg_source(g, SRC_local, owner, 0, NULL));
+}
+
+static PyObject *attr_of_local(PyObject *o, PyObject *dict, PyObject *name) {
+  if (name == mg_names.dict) return Py_NewRef(dict);
+  PyTypeObject *t = Py_TYPE(o);
+  PyObject *d = attr_lookup_type(t, name), *v = d && Py_TYPE(d)->tp_descr_set ? NULL : PyDict_GetItemWithError(dict, name);
+  if (v || PyErr_Occurred()) return Py_XNewRef(v);
+  if (!d) return attr_or_hook(o, name, attr_missing(o, name));
+  if (!Py_TYPE(d)->tp_descr_get) return mg_wrap(d, 0);
+  return Py_TYPE(d)->tp_descr_get(d, o, (PyObject *)t);
+}
+
 static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
   PyTypeObject *t = Py_TYPE(o);
   if (!attr_is_generic(t)) {
     bool older = mg_older(o) != NULL;
+    PyObject *local = older ? attr_local(o) : NULL, *x = local ? attr_of_local(o, local, name) : NULL;
+    if (local || PyErr_Occurred()) {
+      Py_XDECREF(local);
+      return x;
+    }
     if (older && attr_hook_is_c(t, _PyType_Lookup(t, mg_names.getattribute)))
       return mg_rec_break(BK_older_object, "attribute %s of a %s", PyUnicode_AsUTF8(name), t->tp_name);
     PyObject *r = PyObject_GetAttr(o, name);
@@ -306,23 +348,6 @@ static PyObject *attr_note_error(PyObject *o, PyObject *name) {
   return NULL;
 }
 
-/* r, or what the __getattr__ of the program's class says when there is no such attribute. */
-static PyObject *attr_or_hook(PyObject *o, PyObject *name, PyObject *r) {
-  PyTypeObject *t = Py_TYPE(o);
-  PyObject *et, *ev, *tb, *hook;
-  if (r || mg_rec->abort || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
-  PyErr_Fetch(&et, &ev, &tb);
-  if (!(hook = attr_lookup_type(t, mg_names.getattr))) {
-    PyErr_Restore(et, ev, tb);
-    return NULL;
-  }
-  Py_XDECREF(et);
-  Py_XDECREF(ev);
-  Py_XDECREF(tb);
-  PyObject *args[2] = {o, name};
-  return mg_rec_call(hook, args, 2, NULL);
-}
-
 static PyObject *attr_of_wrapper(PyObject *o, PyObject *name) { return attr_or_hook(o, name, mg_wrapper_getattr(o, name)); }
 
 static PyObject *attr_of_tensor(PyObject *o, PyObject *name) {
@@ -394,7 +419,7 @@ static int attr_set_on_module(PyObject *o, PyObject *name, PyObject *v) {
     if (!d && PyErr_Occurred()) return -1;
     if (!d && !raw) return 0;
     int has = PyDict_Contains(d ? d : raw, name);
-    if (!d && has == 0) mg_guard_dict_key(mg_rec->guards, raw, NULL, name, NULL);
+    if (!d && has == 0) mg_guard_dict_key(mg_rec->guards, raw, NULL, name, NULL, false);
     Py_XDECREF(d);
     if (has) return has < 0 ? -1 : 0;
   }
@@ -412,6 +437,16 @@ static int attr_set_on_standin(PyObject *o, PyObject *name, PyObject *v) {
   return hook && Py_TYPE(hook) == &PyFunction_Type ? PyObject_SetAttr(o, name, v) : mg_rec_standin_setattr(o, name, v);
 }
 
+static int attr_set_local(PyObject *o, PyObject *dict, PyObject *name, PyObject *v) {
+  PyObject *d = attr_lookup_type(Py_TYPE(o), name);
+  if (d && Py_TYPE(d)->tp_descr_set) return Py_TYPE(d)->tp_descr_set(d, o, v);
+  if (v) return PyDict_SetItem(dict, name, v);
+  int has = PyDict_Contains(dict, name);
+  if (has) return has < 0 ? -1 : PyDict_DelItem(dict, name);
+  attr_missing(o, name);
+  return -1;
+}
+
 int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (!mg_rec) return PyObject_SetAttr(o, name, v);
   if (mg_standin_check(o)) return attr_set_on_standin(o, name, v);
@@ -422,6 +457,12 @@ int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (!e && !PyType_Check(o) && !PyModule_Check(o)) return PyObject_SetAttr(o, name, v);
   PyObject *hook = attr_lookup_type(Py_TYPE(o), v ? mg_names.setattr : mg_names.delattr);
   if (e && attr_hook_is_c(Py_TYPE(o), hook)) {
+    PyObject *local = attr_local(o);
+    if (local || PyErr_Occurred()) {
+      int rc = local ? attr_set_local(o, local, name, v) : -1;
+      Py_XDECREF(local);
+      return rc;
+    }
     mg_rec_break(BK_older_object, "write to attribute %s of a %s", PyUnicode_AsUTF8(name), Py_TYPE(o)->tp_name);
     return -1;
   }

@@ -3,6 +3,7 @@
  * In: a call whose action pure.def names.  Out: its result as the recording sees it. */
 #include <string.h>
 #include "front/classes.h"
+#include "front/dynfloat.h"
 #include "front/names.h"
 #include "front/record_obj.h"
 
@@ -82,18 +83,17 @@ PyObject *mg_rec_class_mapping_get(PyObject *dict, PyObject *key) {
   PyObject *v = PyDict_GetItemWithError(dict, key);
   if (!v && PyErr_Occurred()) return NULL;
   if (mg_class_wrote_dict(dict, key)) return Py_XNewRef(v);
-  mg_guard_dict_key(mg_rec->guards, dict, NULL, key, v);
-  return v ? mg_wrap(v, 0) : NULL;
+  return mg_wrap_key(dict, key, v);
 }
 
 /* All of it, as a fresh dict of wrapped values. */
 PyObject *mg_rec_class_mapping_all(PyObject *dict) {
   if (mg_class_wrote_dict(dict, NULL)) return mg_rec_break(BK_older_object, "the dict of a class that was written to");
-  mg_guard_dict_all(mg_rec->guards, dict, NULL);
+  mg_guard_dict_all(mg_rec->guards, dict, NULL, true);
   PyObject *all = PyDict_New(), *k, *v;
   Py_ssize_t pos = 0;
   while (all && PyDict_Next(dict, &pos, &k, &v)) {
-    PyObject *w = mg_wrap(v, 0);
+    PyObject *w = mg_wrap(v, mg_dynfloat_key(dict, NULL, k, v));
     if (!w || PyDict_SetItem(all, k, w)) Py_CLEAR(all);
     Py_XDECREF(w);
   }
@@ -161,6 +161,36 @@ PyObject *mg_rec_namespace_call(const MgCall *c, PyObject *dict) {
   if (item) PyErr_SetObject(PyExc_KeyError, key);
   if (item || (dflt && mg_rec_namespace_set(dict, key, other))) return NULL;
   return Py_NewRef(other);
+}
+
+/* len(C.__dict__), dict(vars(C)) and the like: of what the recording sees of it. */
+static bool builtin_reads_mapping(const MgCall *c, PyObject **out) {
+  static const char *const names[] = {"len", "list", "tuple", "iter", "bool", "dict", "sorted", "set", "frozenset", "enumerate", "reversed"};
+  PyObject *dict = c->n == 1 && c->npos == 1 ? mg_rec_class_mapping(c->arg[0]) : NULL;
+  char buf[256];
+  const char *name = dict ? mg_policy_name(c->f, buf, sizeof buf) : "";
+  if (strncmp(name, "builtins.", 9)) return false;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(name + 9, names[i])) {
+      PyObject *all = mg_rec_class_mapping_all(dict);
+      *out = all ? PyObject_CallOneArg(c->f, all) : NULL;
+      Py_XDECREF(all);
+      return true;
+    }
+  return false;
+}
+
+bool mg_call_on_mapping(const MgCall *c, PyObject **out) {
+  PyObject *self = mg_policy_self(c->f), *dict;
+  if (!self && c->n && (Py_TYPE(c->f) == &PyMethodDescr_Type || Py_TYPE(c->f) == &PyWrapperDescr_Type)) self = c->arg[0];
+  if (!self) return builtin_reads_mapping(c, out);
+  if (Py_TYPE(self) == &PyDictProxy_Type && (dict = mg_rec_class_mapping(self))) {
+    *out = mg_rec_class_mapping_call(c, dict);
+    return true;
+  }
+  if (!PyDict_CheckExact(self) || !mg_rec_is_namespace(self)) return false;
+  *out = mg_rec_namespace_call(c, self);
+  return true;
 }
 
 static PyObject *builtin_globals(void) {

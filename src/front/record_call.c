@@ -45,7 +45,7 @@ bool mg_rec_readable_dict(PyObject *o) {
   if (!PyDict_Check(o) || PyDict_GET_SIZE(o) > LIMIT) return false;
   MgOlder *e = mg_older(o);
   if (e && e->kind == OLDER_namespace) return false;
-  mg_guard_dict_all(mg_rec->guards, o, NULL);
+  mg_guard_dict_all(mg_rec->guards, o, NULL, false);
   return true;
 }
 
@@ -679,20 +679,6 @@ static bool call_sees_death(const MgCall *c) {
   return false;
 }
 
-/* Methods of namespaces and of class dicts: self is no ordinary dict here.  1 when *out is the result, 0 otherwise. */
-static int call_on_mapping(const MgCall *c, PyObject **out) {
-  PyObject *self = mg_policy_self(c->f), *dict;
-  if (!self && c->n && (Py_TYPE(c->f) == &PyMethodDescr_Type || Py_TYPE(c->f) == &PyWrapperDescr_Type)) self = c->arg[0];
-  if (!self) return 0;
-  if (Py_TYPE(self) == &PyDictProxy_Type && (dict = mg_rec_class_mapping(self))) {
-    *out = mg_rec_class_mapping_call(c, dict);
-    return 1;
-  }
-  if (!PyDict_CheckExact(self) || !mg_rec_is_namespace(self)) return 0;
-  *out = mg_rec_namespace_call(c, self);
-  return 1;
-}
-
 /* May an exception of C code be due to symbolic sizes?  With numbers it is raised again, or not. */
 static bool call_blames_sizes(void) {
   return PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError) ||
@@ -715,7 +701,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if ((v.action == ACT_no || v.action == ACT_tensor_class) && mg_call_legacy(&c, &r)) return r;
   if (v.action == ACT_no) return mg_call_unknown(&c);
   if (v.action == ACT_function && mg_abi.aoti_torch_grad_mode_is_enabled()) return mg_function_apply(&c);
-  if (call_on_mapping(&c, &r)) return r;
+  if (mg_call_on_mapping(&c, &r)) return r;
   if (v.action == ACT_tensor && mg_call_tensor(&c, &r)) return r;
   if (v.action > ACT_python && v.action != ACT_tensor) return call_special(&c, v.action);
   if (!call_check_args(&c, v.older)) return NULL;
@@ -779,7 +765,7 @@ int mg_rec_enter_function(PyObject *func, PyObject **slots, PyCodeObject *co) {
   }
   for (int i = co->co_argcount; kd && i < co->co_argcount + co->co_kwonlyargcount; i++) {
     PyObject *name = PyTuple_GET_ITEM(co->co_localsplusnames, i), *x = PyDict_GetItemWithError(kd, name);
-    if (x && !src && slots[i] == x) mg_guard_dict_key(mg_rec->guards, kd, NULL, name, x);
+    if (x && !src && slots[i] == x) mg_guard_dict_key(mg_rec->guards, kd, NULL, name, x, false);
     if (x && call_wrap_default(&slots[i], x, SRC_fkwdefault, src, 0, name)) return -1;
   }
   return PyErr_Occurred() ? -1 : 0;

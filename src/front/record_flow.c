@@ -186,7 +186,7 @@ static PyObject *flow_import(MgLoop *l, PyObject *name, PyObject *fromlist, PyOb
   mg_rec_resume(p);
   if (m && absolute) { /* the module of that name may be replaced */
     PyObject *now = PyDict_GetItemWithError(modules, name);
-    if (now) mg_guard_dict_key(l->rec->guards, modules, NULL, name, now);
+    if (now) mg_guard_dict_key(l->rec->guards, modules, NULL, name, now, false);
   }
   m = loop_wrap(l, m);
 done:

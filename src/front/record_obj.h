@@ -18,6 +18,9 @@ PyObject *mg_call_plain(const MgCall *c);
 PyObject *mg_call_unknown(const MgCall *c); /* a break that names the function */
 PyObject *mg_call_builtin(const MgCall *c, MgAction act); /* the actions that record_builtin.c does */
 
+/* Methods of namespaces and of class dicts, and functions that read the latter: no ordinary dicts here.  True when *out is the result. */
+bool mg_call_on_mapping(const MgCall *c, PyObject **out);
+
 PyObject *mg_call_one_hot(const MgCall *c);               /* record_torch.c */
 PyObject *mg_call_with_numbers(const MgCall *c);
 bool mg_call_tensor(const MgCall *c, PyObject **r); /* true when *r is the result */

@@ -11,7 +11,7 @@ int mg_rec_touch(PyObject *o) {
   if (!mg_rec || !mg_older_opaque(o)) return 0;
   PyObject *mapping = mg_rec_class_mapping(o);
   if (mapping && !mg_class_wrote_dict(mapping, NULL)) { /* C code iterates over its keys or counts them */
-    mg_guard_dict_all(mg_rec->guards, mapping, NULL);
+    mg_guard_dict_all(mg_rec->guards, mapping, NULL, false);
     return 0;
   }
   if (mg_rec_readable_dict(o)) return 0;
@@ -60,8 +60,7 @@ PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
   if (!v && PyErr_Occurred()) return NULL;
   if (!v && !mg_rec_readable_dict(o)) return mg_rec_break(BK_older_object, "subscript of an older %s", Py_TYPE(o)->tp_name);
   if (!v) return PyObject_GetItem(o, key); /* __missing__ or KeyError */
-  mg_guard_dict_key(mg_rec->guards, o, NULL, key, v);
-  return mg_wrap(v, 0);
+  return mg_wrap_key(o, key, v);
 }
 
 int mg_rec_setitem(PyObject *o, PyObject *key, PyObject *v) {
@@ -126,7 +125,7 @@ int mg_rec_contains(PyObject *c, PyObject *x) {
   if (!PyDict_Check(c)) return mg_rec_touch(c) ? -1 : PySequence_Contains(c, x);
   PyObject *v = PyDict_GetItemWithError(c, x);
   if (!v && PyErr_Occurred()) return -1;
-  mg_guard_dict_key(mg_rec->guards, c, NULL, x, v);
+  mg_guard_dict_key(mg_rec->guards, c, NULL, x, v, false);
   return v != NULL;
 }
 

@@ -58,7 +58,7 @@ static uint32_t snap_append(MgBuilder *b, MgSnapInstr q, const uint32_t *arg, bo
   return (*n)++;
 }
 
-static uint32_t snap_emit(MgBuilder *b, MgSnapOp op, PyObject *obj, uint32_t a, const uint32_t *arg, uint32_t narg) {
+uint32_t mg_snap_emit(MgBuilder *b, MgSnapOp op, PyObject *obj, uint32_t a, const uint32_t *arg, uint32_t narg) {
   MgSnapInstr q = {(uint8_t)op, a, narg, 0, obj};
   return snap_append(b, q, arg, op >= SN_fill_list && (b->s->p[a].op == SN_src || b->s->p[a].op == SN_const));
 }
@@ -70,7 +70,7 @@ uint32_t mg_snap_emit_over(MgBuilder *b, MgSnapOp op, PyObject *obj, uint32_t ta
   for (Py_ssize_t i = 0; i < n && r != SNAP_FAIL; i++) {
     r = arg[i] = item[i] ? mg_snap_build(b, item[i]) : 0;
   }
-  if (r != SNAP_FAIL) r = snap_emit(b, op, obj, target, arg, (uint32_t)n);
+  if (r != SNAP_FAIL) r = mg_snap_emit(b, op, obj, target, arg, (uint32_t)n);
   if (arg != fixed) free(arg);
   return r;
 }
@@ -87,7 +87,7 @@ bool mg_snap_memo(MgBuilder *b, PyObject *o, uint32_t v) {
 }
 
 /* Keys and values of a dict in order, as one tuple: borrowed from b->keep.  Subclasses are read by their static base. */
-static PyObject *snap_dict_items(MgBuilder *b, PyObject *d) {
+PyObject *mg_snap_dict_items(MgBuilder *b, PyObject *d) {
   PyObject *flat = PyList_New(0), *k, *v;
   PyObject *it = flat ? mg_dict_iter(d) : NULL;
   int rc = it ? 0 : -1;
@@ -106,9 +106,9 @@ static PyObject *snap_dict_items(MgBuilder *b, PyObject *d) {
 
 /* ---- one object ---- */
 
-static uint32_t snap_older(MgBuilder *b, MgOlder *e) {
-  if (e->src && !mg_guards_pinned(mg_rec->guards, e->src)) return snap_emit(b, SN_src, NULL, e->src, NULL, 0);
-  return snap_emit(b, SN_const, e->orig, 0, NULL, 0);
+uint32_t mg_snap_older(MgBuilder *b, MgOlder *e) {
+  if (e->src && !mg_guards_pinned(mg_rec->guards, e->src)) return mg_snap_emit(b, SN_src, NULL, e->src, NULL, 0);
+  return mg_snap_emit(b, SN_const, e->orig, 0, NULL, 0);
 }
 
 static uint32_t snap_output(MgBuilder *b, ValRef v, MgSnapOp op) {
@@ -122,14 +122,14 @@ static uint32_t snap_output(MgBuilder *b, ValRef v, MgSnapOp op) {
     out[i] = v;
     if (mg_map_put(&b->out, (uint64_t)v + 2, i) != MG_OK) return snap_nomem();
   }
-  return snap_emit(b, op, NULL, i, NULL, 0);
+  return mg_snap_emit(b, op, NULL, i, NULL, 0);
 }
 
 /* The tensor that is value me, as an instance of another class. */
 static uint32_t snap_dress(MgBuilder *b, uint32_t me, PyObject *cls) {
   bool made = mg_is_fresh(cls);
   uint32_t part[2] = {me, made ? mg_snap_build(b, cls) : 0};
-  return part[1] == SNAP_FAIL ? SNAP_FAIL : snap_emit(b, SN_tensor_of, made ? NULL : cls, mg_rec->want_fx, part, 1 + made); /* in a torch-level graph a cast is no node */
+  return part[1] == SNAP_FAIL ? SNAP_FAIL : mg_snap_emit(b, SN_tensor_of, made ? NULL : cls, mg_rec->want_fx, part, 1 + made); /* in a torch-level graph a cast is no node */
 }
 
 /* A result of the graph, with the attributes that the program has hung on it. */
@@ -159,7 +159,7 @@ static uint32_t snap_wrapping(MgBuilder *b, PyObject *o) {
 /* A number: its source's value, or computed from what is in the graph's results. */
 static uint32_t snap_number(MgBuilder *b, PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
-  if (n->src) return snap_emit(b, mg_source_computed(&mg_rec->guards->src[n->src]) ? SN_calc : SN_src, NULL, n->src, NULL, 0);
+  if (n->src) return mg_snap_emit(b, mg_source_computed(&mg_rec->guards->src[n->src]) ? SN_calc : SN_src, NULL, n->src, NULL, 0);
   if (n->row) {
     uint32_t me = snap_output(b, n->row, SN_item);
     if (me != SNAP_FAIL) b->s->p[me].arg = n->at;
@@ -204,7 +204,7 @@ static uint32_t snap_array_method(MgBuilder *b, PyObject *self, PyObject *name) 
 }
 
 static uint32_t snap_list(MgBuilder *b, PyObject *o) {
-  uint32_t me = snap_emit(b, SN_list, NULL, 0, NULL, 0);
+  uint32_t me = mg_snap_emit(b, SN_list, NULL, 0, NULL, 0);
   if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   PyListObject *l = (PyListObject *)o;
   if (Py_SIZE(l) && mg_snap_emit_over(b, SN_fill_list, NULL, me, l->ob_item, Py_SIZE(l)) == SNAP_FAIL) return SNAP_FAIL;
@@ -226,9 +226,9 @@ static int snap_find_owners(MgBuilder *b) {
 static uint32_t snap_dict(MgBuilder *b, PyObject *o) {
   uint32_t owner = mg_map_getp(&b->owner, o);
   if (owner != MG_MAP_NONE) return mg_snap_emit_over(b, SN_instdict, NULL, 0, &PyList_GET_ITEM(mg_rec->ident->keep, owner), 1);
-  uint32_t me = snap_emit(b, SN_dict, (PyObject *)Py_TYPE(o), 0, NULL, 0);
+  uint32_t me = mg_snap_emit(b, SN_dict, (PyObject *)Py_TYPE(o), 0, NULL, 0);
   if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
-  PyObject *items = snap_dict_items(b, o);
+  PyObject *items = mg_snap_dict_items(b, o);
   if (!items) return SNAP_FAIL;
   if (PyTuple_GET_SIZE(items) &&
       mg_snap_emit_over(b, SN_fill_dict, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) == SNAP_FAIL)
@@ -237,7 +237,7 @@ static uint32_t snap_dict(MgBuilder *b, PyObject *o) {
 }
 
 /* The elements of a set, whatever a subclass says about iteration: borrowed from b->keep. */
-static PyObject *snap_set_items(MgBuilder *b, PyObject *o) {
+PyObject *mg_snap_set_items(MgBuilder *b, PyObject *o) {
   PyObject *it = PySet_Type.tp_iter(o), *items = it ? PySequence_Tuple(it) : NULL;
   Py_XDECREF(it);
   if (items && PyList_Append(b->keep, items)) Py_CLEAR(items);
@@ -246,18 +246,18 @@ static PyObject *snap_set_items(MgBuilder *b, PyObject *o) {
 }
 
 static uint32_t snap_set(MgBuilder *b, PyObject *o, bool frozen) {
-  PyObject *items = snap_set_items(b, o);
+  PyObject *items = mg_snap_set_items(b, o);
   if (!items) return SNAP_FAIL;
   PyObject **p = &PyTuple_GET_ITEM(items, 0);
   if (frozen) return mg_snap_emit_over(b, SN_frozenset, NULL, 0, p, PyTuple_GET_SIZE(items));
-  uint32_t me = snap_emit(b, SN_set, NULL, 0, NULL, 0);
+  uint32_t me = mg_snap_emit(b, SN_set, NULL, 0, NULL, 0);
   if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   if (PyTuple_GET_SIZE(items) && mg_snap_emit_over(b, SN_fill_set, NULL, me, p, PyTuple_GET_SIZE(items)) == SNAP_FAIL) return SNAP_FAIL;
   return me;
 }
 
 static uint32_t snap_cell(MgBuilder *b, PyObject *o) {
-  uint32_t me = snap_emit(b, SN_cell, NULL, 0, NULL, 0);
+  uint32_t me = mg_snap_emit(b, SN_cell, NULL, 0, NULL, 0);
   if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   PyObject *x = PyCell_GET(o);
   if (x && mg_snap_emit_over(b, SN_set_cell, NULL, me, &x, 1) == SNAP_FAIL) return SNAP_FAIL;
@@ -295,7 +295,7 @@ static uint32_t snap_super(MgBuilder *b, PyObject *o) {
 }
 
 /* How an attribute in the instance dict of a t is written: past a property of that name. */
-static MgSnapOp snap_attr_op(PyTypeObject *t, PyObject *name) {
+MgSnapOp mg_snap_attr_op(PyTypeObject *t, PyObject *name) {
   PyObject *d = PyUnicode_Check(name) ? _PyType_Lookup(t, name) : NULL;
   return !PyUnicode_Check(name) || (d && Py_TYPE(d)->tp_descr_set) ? SN_put_attr : SN_set_attr;
 }
@@ -305,7 +305,7 @@ static uint32_t snap_attributes(MgBuilder *b, PyObject *o, uint32_t me) {
   PyObject **d = _PyObject_GetDictPtr(o), *k, *v;
   Py_ssize_t pos = 0;
   while (d && *d && PyDict_Next(*d, &pos, &k, &v))
-    if (mg_snap_emit_over(b, snap_attr_op(Py_TYPE(o), k), k, me, &v, 1) == SNAP_FAIL) return SNAP_FAIL;
+    if (mg_snap_emit_over(b, mg_snap_attr_op(Py_TYPE(o), k), k, me, &v, 1) == SNAP_FAIL) return SNAP_FAIL;
   PyObject *mro = Py_TYPE(o)->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
     PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
@@ -354,11 +354,11 @@ static uint32_t snap_instance(MgBuilder *b, PyObject *o) {
   uint32_t me = mg_snap_emit_typed(b, SN_instance, Py_TYPE(o), NULL), r = me;
   if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   if (PyDict_Check(o) && PyDict_GET_SIZE(o)) {
-    PyObject *items = snap_dict_items(b, o);
+    PyObject *items = mg_snap_dict_items(b, o);
     if (!items) return SNAP_FAIL;
     r = mg_snap_emit_over(b, SN_fill_dict, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items));
   } else if (PySet_Check(o)) {
-    PyObject *items = snap_set_items(b, o);
+    PyObject *items = mg_snap_set_items(b, o);
     r = items ? mg_snap_emit_over(b, SN_fill_set, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) : SNAP_FAIL;
   } else if (PyList_Check(o) && PyList_GET_SIZE(o))
     r = mg_snap_emit_over(b, SN_fill_list, NULL, me, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
@@ -402,7 +402,7 @@ static uint32_t snap_exception(MgBuilder *b, PyObject *o, uint32_t me) {
   if (r != SNAP_FAIL && (e->context || handled)) r = mg_snap_emit_over(b, SN_set_context, NULL, me, &e->context, !handled);
   if (r != SNAP_FAIL && e->traceback) {
     PyObject *entries = mg_snap_traceback(e->traceback);
-    r = entries ? snap_emit(b, SN_set_traceback, entries, me, NULL, 0) : SNAP_FAIL;
+    r = entries ? mg_snap_emit(b, SN_set_traceback, entries, me, NULL, 0) : SNAP_FAIL;
     Py_XDECREF(entries);
   }
   bool attr = PyObject_TypeCheck(o, (PyTypeObject *)PyExc_AttributeError), name = PyObject_TypeCheck(o, (PyTypeObject *)PyExc_NameError);
@@ -489,7 +489,7 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   MgOlder *e = mg_older(o);
   PyObject *view, *args, *self, *name;
   const char *view_name;
-  if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = snap_older(b, e);
+  if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = mg_snap_older(b, e);
   else if (mg_standin_check(o)) me = mg_standin_val(o) ? snap_standin(b, o) : mg_snap_refuse(o);
   else if (mg_wrapper_is(o)) me = snap_wrapping(b, o);
   else if (mg_symfloat_is(o)) me = snap_number(b, o);
@@ -501,7 +501,7 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   else if (t == &PyDict_Type || t == &PyODict_Type) me = snap_dict(b, o);
   else if (t == &PySet_Type) me = snap_set(b, o, false);
   else if (t == &PyCell_Type) me = snap_cell(b, o);
-  else if (snap_is_const(o)) me = snap_emit(b, SN_const, o, 0, NULL, 0);
+  else if (snap_is_const(o)) me = mg_snap_emit(b, SN_const, o, 0, NULL, 0);
   else if (t == &PyFrozenSet_Type) me = snap_set(b, o, true);
   else if (PyTuple_Check(o)) me = snap_tuple_subclass(b, o);
   else if (t == &PySlice_Type) {
@@ -544,185 +544,6 @@ uint32_t mg_snap_build(MgBuilder *b, PyObject *o) {
   return mg_snap_memo(b, o, me) ? me : SNAP_FAIL;
 }
 
-/* ---- writes to older objects ---- */
-
-/* A container that is written to must not be the same as another one that was seen as different. */
-static void snap_guard_distinct(MgOlder *w) {
-  MgIdent *id = mg_rec->ident;
-  if (!mg_older_by_path(w)) return;
-  for (uint32_t i = 0; i < id->n; i++) {
-    MgOlder *e = &id->v[i];
-    if (e == w || e->kind != w->kind || Py_TYPE(e->orig) != Py_TYPE(w->orig)) continue;
-    if (mg_older_by_path(e)) mg_guard_pair(mg_rec->guards, GK_distinct, w->src, e->src, 0);
-    else mg_guard_add(mg_rec->guards, GK_not, w->src, e->orig, 0);
-  }
-}
-
-static bool snap_same_items(PyObject *list, PyObject *tuple) {
-  return PyList_GET_SIZE(list) == PyTuple_GET_SIZE(tuple) &&
-         !memcmp(((PyListObject *)list)->ob_item, &PyTuple_GET_ITEM(tuple, 0), sizeof(PyObject *) * (size_t)Py_SIZE(list));
-}
-
-/* Same keys in the same order with identical values? */
-static bool snap_same_dict(PyObject *a, PyObject *b) {
-  if (PyDict_GET_SIZE(a) != PyDict_GET_SIZE(b)) return false;
-  PyObject *i = mg_dict_iter(a), *j = mg_dict_iter(b), *k = NULL, *k2 = NULL;
-  bool same = i && j;
-  while (same && (k = PyIter_Next(i))) {
-    k2 = PyIter_Next(j);
-    same = k == k2 && PyDict_GetItemWithError(a, k) == PyDict_GetItemWithError(b, k);
-    Py_DECREF(k);
-    Py_XDECREF(k2);
-  }
-  Py_XDECREF(i);
-  Py_XDECREF(j);
-  return same;
-}
-
-/* Writes of an overlay: what differs from before (NULL: everything in it is a write).  t: of instance dicts. */
-static bool snap_overlay(MgBuilder *b, uint32_t target, MgSnapOp op, PyTypeObject *t, PyObject *now, PyObject *before) {
-  PyObject *k, *v, *absent = mg_rec->ident->absent;
-  Py_ssize_t pos = 0;
-  while (PyDict_Next(now, &pos, &k, &v)) {
-    if (before && PyDict_GetItemWithError(before, k) == v) continue;
-    MgSnapOp how = t ? snap_attr_op(t, k) : op;
-    uint32_t r = v == absent ? snap_emit(b, how, k, target, NULL, 0) : mg_snap_emit_over(b, how, k, target, &v, 1);
-    if (r == SNAP_FAIL) return false;
-  }
-  pos = 0;
-  while (before && PyDict_Next(before, &pos, &k, &v))
-    if (!PyDict_Contains(now, k) && snap_emit(b, t ? snap_attr_op(t, k) : op, k, target, NULL, 0) == SNAP_FAIL) return false;
-  return true;
-}
-
-static bool snap_overlay_changed(const MgOlder *e) {
-  if (e->members) return true;
-  if (!e->attrs) return false;
-  return !e->full || !snap_same_dict(e->attrs, e->attrs0);
-}
-
-/* Has the content of a copy changed? */
-static bool snap_content_changed(const MgOlder *e) {
-  if (e->kind == OLDER_cell) return PyCell_GET(e->seen) != e->pristine;
-  if (!e->pristine) return false;
-  if (e->kind == OLDER_deque) {
-    PyObject *now = PySequence_Tuple(e->seen);
-    bool same = now && PyTuple_GET_SIZE(now) == PyTuple_GET_SIZE(e->pristine);
-    for (Py_ssize_t i = 0; same && i < PyTuple_GET_SIZE(now); i++)
-      same = PyTuple_GET_ITEM(now, i) == PyTuple_GET_ITEM(e->pristine, i);
-    Py_XDECREF(now);
-    return !same;
-  }
-  if (e->kind == OLDER_list) return !snap_same_items(e->seen, e->pristine);
-  if (e->kind == OLDER_dict) return !snap_same_dict(e->seen, e->pristine);
-  return e->kind == OLDER_set && PyObject_RichCompareBool(e->seen, e->pristine, Py_EQ) != 1;
-}
-
-/* The whole new content of a container; t is the older object itself. */
-static bool snap_write_content(MgBuilder *b, const MgOlder *e, uint32_t t) {
-  PyObject *items, *x;
-  switch ((MgOlderKind)e->kind) {
-  case OLDER_cell:
-    x = PyCell_GET(e->seen);
-    return mg_snap_emit_over(b, SN_set_cell, NULL, t, &x, x != NULL) != SNAP_FAIL;
-  case OLDER_list:
-    return mg_snap_emit_over(b, SN_fill_list, NULL, t, ((PyListObject *)e->seen)->ob_item, Py_SIZE(e->seen)) != SNAP_FAIL;
-  case OLDER_dict:
-    items = snap_dict_items(b, e->seen);
-    return items && mg_snap_emit_over(b, SN_fill_dict, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != SNAP_FAIL;
-  case OLDER_deque:
-    items = PySequence_Tuple(e->seen);
-    if (!items || PyList_Append(b->keep, items)) return false;
-    Py_DECREF(items);
-    return mg_snap_emit_over(b, SN_fill_deque, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != SNAP_FAIL;
-  default:
-    items = snap_set_items(b, e->seen);
-    return items && mg_snap_emit_over(b, SN_fill_set, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != SNAP_FAIL;
-  }
-}
-
-static bool snap_write(MgBuilder *b, uint32_t i) {
-  MgOlder e = mg_rec->ident->v[i]; /* a copy: building may add entries */
-  bool content = snap_content_changed(&e), overlay = e.kind != OLDER_instdict && snap_overlay_changed(&e);
-  if (!content && !overlay) return true;
-  snap_guard_distinct(&mg_rec->ident->v[i]);
-  bool space = e.kind == OLDER_namespace;
-  uint32_t t = space ? snap_emit(b, SN_const, e.orig, 0, NULL, 0) : mg_snap_build(b, e.seen);
-  if (t == SNAP_FAIL || (content && !snap_write_content(b, &e, t))) return false;
-  if (!overlay) return true;
-  if (e.attrs && !snap_overlay(b, t, space ? SN_set_key : SN_set_attr, space ? NULL : Py_TYPE(e.orig), e.attrs, e.full ? e.attrs0 : NULL)) return false;
-  return !e.members || snap_overlay(b, t, SN_set_attr, NULL, e.members, NULL);
-}
-
-/* `.grad` of an older leaf, when the recording left another one there. */
-static bool snap_write_grad(MgBuilder *b, uint32_t i) {
-  MgOlder e = mg_rec->ident->v[i];
-  PyObject *grad = NULL;
-  if (e.kind != OLDER_tensor || !mg_standin_is(e.seen)) return true;
-  int changed = mg_backward_final_grad(e.seen, &grad);
-  if (changed <= 0) return !changed;
-  uint32_t t = snap_older(b, &e);
-  bool ok = !PyList_Append(b->keep, grad) && t != SNAP_FAIL && mg_snap_emit_over(b, SN_set_attr, mg_names.grad, t, &grad, 1) != SNAP_FAIL;
-  Py_DECREF(grad);
-  return ok;
-}
-
-/* The writes to one class. */
-static bool snap_class(MgBuilder *b, PyObject *t, PyObject *writes) {
-  PyObject *name, *was;
-  Py_ssize_t i = 0;
-  uint32_t target = snap_emit(b, SN_const, t, 0, NULL, 0);
-  while (target != SNAP_FAIL && PyDict_Next(writes, &i, &name, &was)) {
-    PyObject *now = PyDict_GetItemWithError(mg_type_dict((PyTypeObject *)t), name);
-    if (now == was || (!now && was == mg_rec->ident->absent)) continue;
-    uint32_t r = now ? mg_snap_emit_over(b, SN_set_attr, name, target, &now, 1) : snap_emit(b, SN_set_attr, name, target, NULL, 0);
-    if (r == SNAP_FAIL) return false;
-  }
-  return target != SNAP_FAIL;
-}
-
-static bool snap_classes(MgBuilder *b) {
-  PyObject *all = mg_rec->ident->classes, *t, *writes;
-  Py_ssize_t i = 0;
-  while (all && PyDict_Next(all, &i, &t, &writes))
-    if (!mg_is_fresh(t) && !snap_class(b, t, writes)) return false;
-  return true;
-}
-
-/* Hooks that the program registered on tensors: at each run anew, in order.  The handles are what that gives. */
-static bool snap_hooks(MgBuilder *b) {
-  MgIdent *d = mg_rec->ident;
-  if (mg_tensorhook_check(mg_rec)) return false;
-  for (uint32_t i = 0; i < d->nhook; i++) {
-    MgHook h = d->hook[i];
-    PyObject *args = PyTuple_Pack(2, h.tensor, h.hook), *self = PyTuple_Pack(1, h.handle);
-    PyObject *make[2] = {h.with, args}, *take[2] = {mg_torch.handle_remove, self};
-    bool ok = args && self && !PyList_Append(b->keep, args) && !PyList_Append(b->keep, self) &&
-              mg_snap_memo(b, h.handle, mg_snap_emit_over(b, SN_call, NULL, 0, make, 2)) &&
-              (!h.removed || mg_snap_emit_over(b, SN_call, NULL, 0, take, 2) != SNAP_FAIL);
-    Py_XDECREF(args);
-    Py_XDECREF(self);
-    if (!ok) return false;
-  }
-  return true;
-}
-
-/* Context variables that now have another value than before the recording. */
-static bool snap_context(MgBuilder *b) {
-  PyObject *all = mg_rec->ident->vars, *var, *was, *now;
-  Py_ssize_t i = 0;
-  while (all && PyDict_Next(all, &i, &var, &was)) {
-    if (PyContextVar_Get(var, NULL, &now)) return false;
-    bool same = now == was || (!now && was == mg_rec->ident->absent);
-    if (now && (PyList_Append(b->keep, now))) return false;
-    Py_XDECREF(now);
-    if (same) continue;
-    uint32_t t = snap_emit(b, SN_const, var, 0, NULL, 0);
-    if (t == SNAP_FAIL || !now || mg_snap_emit_over(b, SN_set_var, NULL, t, &now, 1) == SNAP_FAIL) return false;
-  }
-  return true;
-}
-
 /* ---- the whole ---- */
 
 MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, PyObject *ret) {
@@ -738,7 +559,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
     if (!PyErr_Occurred()) PyErr_NoMemory();
     goto done;
   }
-  if (snap_find_owners(&b) || !snap_hooks(&b) || !snap_checks(&b) || !snap_said(&b)) goto done;
+  if (snap_find_owners(&b) || !mg_snap_hooks(&b) || !snap_checks(&b) || !snap_said(&b)) goto done;
   s->nslots = n;
   for (int i = 0; i < n; i++) {
     if (untouched && untouched[i]) s->slot[i] = SNAP_UNTOUCHED;
@@ -746,9 +567,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
     else if ((s->slot[i] = mg_snap_build(&b, slots[i])) == SNAP_FAIL) goto done;
   }
   if (ret && (s->ret = mg_snap_build(&b, ret)) == SNAP_FAIL) goto done;
-  if (!snap_classes(&b) || !snap_context(&b)) goto done;
-  for (uint32_t i = 0; i < mg_rec->ident->n; i++) /* grows while it is walked: containers met by building */
-    if (!snap_write(&b, i) || !snap_write_grad(&b, i)) goto done;
+  if (!mg_snap_writes(&b)) goto done;
   for (uint32_t i = 0; i < b.nlate; i += 2)
     if (snap_append(&b, (MgSnapInstr){SN_set_state, b.late[i], 1, 0, NULL}, &b.late[i + 1], true) == SNAP_FAIL) goto done;
   if (mg_fmodes_check(mg_rec) || !mg_snap_generators(&b) || mg_alias_guards(mg_rec) || mg_effect_state_change(&s->state)) goto done;

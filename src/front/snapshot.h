@@ -36,7 +36,7 @@ typedef enum MgSnapOp {
                   without arguments: an exhausted one of the function obj */
   SN_call,     /* argument 0 called with the tuple argument 1 */
   /* fill or write: changes value a */
-  SN_fill_list, SN_fill_dict, SN_fill_set, SN_fill_deque, SN_set_cell,
+  SN_fill_list, SN_fill_dict, SN_fill_set, SN_fill_deque, SN_set_iterator, SN_set_cell,
   SN_set_state,  /* __setstate__ or __dict__ update, from argument 0 */
   SN_extend,     /* append every item of list argument 0 */
   SN_put_items,  /* setitem for every pair in list argument 0 */

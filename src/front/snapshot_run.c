@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "front/setting.h"
+#include "front/iterator.h"
 #include "front/names.h"
 #include "front/ndarray.h"
 #include "front/pyframe.h"
@@ -263,6 +264,7 @@ static int snap_change(const MgSnapInstr *q, PyObject **v, const uint32_t *k) {
   case SN_fill_dict: return snap_fill_dict(t, v, k, q->narg);
   case SN_fill_set: return snap_fill_set(t, v, k, q->narg);
   case SN_fill_deque: return snap_fill_deque(t, v, k, q->narg);
+  case SN_set_iterator: return mg_iterator_set(t, x);
   case SN_set_var: {
     PyObject *token = PyContextVar_Set(t, x);
     Py_XDECREF(token);

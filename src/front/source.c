@@ -2,6 +2,7 @@
 #include "front/backward.h"
 #include "front/fmodes.h"
 #include "front/guard.h"
+#include "front/iterator.h"
 #include "front/names.h"
 #include "front/policy.h"
 
@@ -160,6 +161,8 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
   }
   case SRC_fmode: return mg_fmodes_at(s->idx);
   case SRC_grad: return mg_backward_grad_of(p);
+  case SRC_local: return mg_local_dict(p);
+  case SRC_over: return mg_iterator_over(p);
   case SRC_viewed: {
     const char *name;
     return mg_view_of(p, &name);

@@ -54,7 +54,7 @@ def same(a, b):
         return same(vars(a), vars(b))
     if isinstance(a, (KeysView, ValuesView, ItemsView)):
         return same(list(a), list(b))
-    if hasattr(a, "__next__"):
+    if hasattr(a, "__next__") and not isinstance(a, type):
         return same(a.__reduce__(), b.__reduce__())
     if isinstance(a, Enum):
         return a.name == b.name

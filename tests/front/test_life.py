@@ -268,6 +268,26 @@ def test_threads():
     assert not errors, errors[0]
 
 
+def test_attributes_of_a_local_are_those_of_the_thread():
+    local, out = threading.local(), []
+    c = _magneto.Callable(lambda x: x * local.v, fullgraph=True)
+    local.v = 2
+
+    def work():
+        for local.v in (5, 2, 6):
+            out.append(c(torch.ones(1)).item())
+        del local.v
+        with pytest.raises(AttributeError):
+            c(torch.ones(1))
+        out.append(0)
+
+    assert c(torch.ones(1)).item() == 2
+    t = threading.Thread(target=work)
+    t.start()
+    t.join()
+    assert out == [5, 2, 6, 0] and c(torch.ones(1)).item() == 2
+
+
 def test_reset_while_running():
     def f(x):
         y = x + 1

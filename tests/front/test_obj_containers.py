@@ -372,7 +372,7 @@ def f(x):
     i = iter([x, x + 1, x + 2]); next(i); e = enumerate(['a', 'b', 'c']); next(e); d = iter({'a': 1, 'b': 2}); next(d); return i, e, d
 g = f
 def f(x): a = g(x); return list(a[0]), list(a[1]), list(a[2])
-=== iterator_arg breaks=1
+=== iterator_arg
 def ARGS(): return torch.ones(3), iter([1, 2, 3])
 def f(x, it): return x * next(it) + next(it)
 g = f
@@ -380,6 +380,31 @@ g = f
 import itertools
 C = itertools.count(5); N = iter(range(100)); L = iter([1, 2, 3, 4, 5, 6, 7])
 def f(x): return x * next(C) + next(N) + next(L)
+=== older_iterators
+L = [1, 2, 3, 4, 5]; I = iter(L); T = iter((1, 2, 3)); R = iter(range(3, 60, 2)); V = reversed(L); W = reversed((4, 5, 6)); E = enumerate([1.5, 2.5], 3)
+Z = zip(L, range(2)); K = zip(iter([7, 8, 9, 10]), enumerate([1, 2, 3, 4]), strict=True); B = iter([torch.ones(3), torch.zeros(3)])
+def f(x):
+    for i in V: x = x + i; break
+    return x * next(I) + next(R) - next(W), next(T), next(E, None), list(Z), next(K), next(B, x) + 1, I is iter(I)
+S = lambda: [i.__reduce__() for i in (I, T, R, V, W, E, Z, K)]
+=== older_iterator_whose_list_grows
+L = [1, 2]; I = iter(L)
+def f(x): L.append(3); y = x * next(I); L.append(4); return y
+S = lambda: (L, I)
+=== older_iterator_positions_recompile_once breaks=1 entries=6
+I = iter(range(100))
+def f(x): return x * next(I)
+S = lambda: I
+=== older_iterator_in_broken_loop breaks=1
+def ARGS(): return torch.ones(3), iter([1, 2, 3, 4])
+def f(x, it):
+    for i in it:
+        x = x + i
+        print(i)
+    return x, it
+=== older_iterator_exhausted
+def ARGS(): return torch.ones(3), iter([1, 2]), reversed((1, 2)), iter(range(2)), zip([1], iter([1, 2]))
+def f(x, *its): return [sum(i) if j < 3 else list(i) for j, i in enumerate(its)], [next(i, None) for i in its], x + 1
 === older_cycle breaks=1
 import itertools
 C = itertools.cycle([1, 2, 3])

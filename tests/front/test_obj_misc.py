@@ -274,7 +274,43 @@ m = M()
 def f(x): return m.lin(x).detach() * m.in_features, m.weight.shape, hasattr(m, 'nope')
 === type_tricks breaks=1
 def f(x): return x * (type(x) is torch.Tensor) + (x.__class__ is torch.Tensor), isinstance(x, (int, torch.Tensor)), type(3)(4.5), type('D', (dict,), {})(a=1), issubclass(bool, int), callable(f), type(x).__name__, x.__class__.__mro__[-1] is object
-=== threading_local breaks=1
+=== threading_local_attributes
+import threading
+L = threading.local(); L.v = 2
+class K(threading.local):
+    z = 5
+    @property
+    def two(self): return self.q * 2
+    def __getattr__(self, n): return n
+l = K(); l.q = 4
+def f(x):
+    if hasattr(L, 'gone'): del L.gone
+    else: L.gone = x
+    return x * L.v + l.two + l.z, l.nope, sorted(L.__dict__), getattr(L, 'no', 1)
+S = lambda: (L.v, hasattr(L, 'gone'), l.q)
+=== threading_local_with_init breaks=1
+import threading
+class K(threading.local):
+    def __init__(self): self.v = 2
+L = K()
+def f(x): L.v += 1; return x * L.v
+S = lambda: L.v
+=== numbers_that_change_in_dicts_of_many_kinds
+class L(list): pass
+class D(dict): pass
+class C: b = 0
+l = L([1]); l.k = 0; d = D(a=1); d.k = 0; big = {i: i for i in range(600)}
+def kd(x, *, k=0): return x * k
+def f(x): return x * l.k, x * d.k, x * big[5], x * C.__dict__['b'], x * vars(C).get('b'), kd(x)
+def between(): l.k += 1; d.k += 2; C.b += 3; big[5] += 1000; kd.__kwdefaults__['k'] += 4
+=== class_dict_read
+import typing
+class C:
+    a: int
+    b = 3
+def f(x): return x * len(typing.get_type_hints(C, include_extras=True)), len(vars(C)), sorted(C.__dict__), dict(vars(C))['b'], list(vars(C))[-1], 'b' in set(C.__dict__)
+def between(): C.b += 1
+=== threading_local
 import threading
 L = threading.local(); L.v = 2
 def f(x): L.v = getattr(L, 'v', 0) + 1; return x * L.v

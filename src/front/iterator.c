@@ -1,0 +1,144 @@
+#include "front/iterator.h"
+#include <string.h>
+#include "front/dynfloat.h"
+#include "front/identity.h"
+#include "front/names.h"
+
+/* How CPython lays out iterators of lists and tuples, reversed and enumerate objects (3.11 to 3.14): where they are, and in what. */
+typedef struct IterIndexed {
+  PyObject_HEAD
+  Py_ssize_t index;
+  PyObject *over; /* NULL: exhausted */
+} IterIndexed;
+
+typedef struct IterZip {
+  PyObject_HEAD
+  Py_ssize_t n;
+  PyObject *iterators; /* a tuple */
+  PyObject *result;
+  int strict;
+} IterZip;
+
+typedef struct IterRange {
+  PyObject_HEAD
+#if PY_VERSION_HEX < 0x030C0000
+  long part[4]; /* index, start, step, length */
+#else
+  long part[3]; /* start, step, length */
+#endif
+} IterRange;
+
+typedef enum IterKind { ITER_none, ITER_sequence, ITER_enumerate, ITER_zip, ITER_range } IterKind;
+
+static IterKind iter_kind(PyTypeObject *t) {
+  if (t == &PyListIter_Type || t == &PyListRevIter_Type || t == &PyTupleIter_Type || t == &PyReversed_Type) return ITER_sequence;
+  if (t == &PyEnum_Type) return ITER_enumerate;
+  if (t == &PyZip_Type) return ITER_zip;
+  return t == &PyRangeIter_Type ? ITER_range : ITER_none;
+}
+
+PyObject *mg_iterator_over(PyObject *v) {
+  IterKind kind = iter_kind(Py_TYPE(v));
+  return kind == ITER_none || kind == ITER_range ? NULL : ((IterIndexed *)v)->over;
+}
+
+PyObject *mg_iterator_state(PyObject *v) {
+  IterIndexed *it = (IterIndexed *)v;
+  switch (iter_kind(Py_TYPE(v))) {
+  case ITER_sequence: return it->over ? PyLong_FromSsize_t(it->index) : Py_NewRef(Py_None);
+  case ITER_enumerate: return it->index < PY_SSIZE_T_MAX ? PyLong_FromSsize_t(it->index) : NULL; /* an int of any size stands beside it */
+  case ITER_zip: return PyBool_FromLong(((IterZip *)v)->strict);
+  case ITER_range: return PyBytes_FromStringAndSize((char *)((IterRange *)v)->part, sizeof ((IterRange *)v)->part);
+  default: return NULL;
+  }
+}
+
+int mg_iterator_set(PyObject *v, PyObject *state) {
+  IterIndexed *it = (IterIndexed *)v;
+  if (PyBytes_Check(state)) memcpy(((IterRange *)v)->part, PyBytes_AS_STRING(state), sizeof ((IterRange *)v)->part);
+  else if (state == Py_None) {
+    it->index = -1;
+    Py_CLEAR(it->over);
+  }
+  else if (!PyBool_Check(state)) it->index = PyLong_AsSsize_t(state);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+/* An iterator at the same place over what the recording sees. */
+static PyObject *iter_copy(PyObject *v, PyObject *over) {
+  PyTypeObject *t = Py_TYPE(v);
+  IterIndexed *c = NULL;
+  PyObject *none, *kw, *made;
+  switch (iter_kind(t)) {
+  case ITER_sequence:
+    if (!(c = (IterIndexed *)PyType_GenericAlloc(t, 0))) return NULL;
+    c->index = ((IterIndexed *)v)->index;
+    c->over = Py_XNewRef(over);
+    return (PyObject *)c;
+  case ITER_enumerate: return PyObject_CallFunction((PyObject *)t, "On", over, ((IterIndexed *)v)->index);
+  case ITER_zip:
+    kw = Py_BuildValue("{sN}", "strict", PyBool_FromLong(((IterZip *)v)->strict));
+    made = kw ? PyObject_Call((PyObject *)t, over, kw) : NULL;
+    Py_XDECREF(kw);
+    return made;
+  default:
+    none = PyObject_CallFunction((PyObject *)&PyRange_Type, "i", 0);
+    made = none ? PyObject_GetIter(none) : NULL;
+    Py_XDECREF(none);
+    if (made) memcpy(((IterRange *)made)->part, ((IterRange *)v)->part, sizeof ((IterRange *)v)->part);
+    return made;
+  }
+}
+
+/* Can C code take from this without leaving what the recording sees? */
+static bool iter_is_seen(PyObject *o) {
+  MgOlder *e = mg_older(o);
+  return !e || e->kind == OLDER_iter || e->kind == OLDER_list || (e->kind == OLDER_tuple && PyTuple_CheckExact(o));
+}
+
+static bool iter_all_seen(PyObject *v, PyObject *over) {
+  if (iter_kind(Py_TYPE(v)) != ITER_zip) return iter_is_seen(over);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(over); i++)
+    if (!iter_is_seen(PyTuple_GET_ITEM(over, i))) return false;
+  return true;
+}
+
+/* Is it known from here on, and all that it takes from? */
+static bool iter_may_copy(PyObject *v, int depth) {
+  IterKind kind = iter_kind(Py_TYPE(v));
+  PyObject *over = mg_iterator_over(v);
+  enum { DEPTH = 16, LENGTH = 512 };
+  if (kind == ITER_none || depth > DEPTH) return false;
+  if (kind == ITER_range || !over) return true;
+  if (kind == ITER_sequence) return (PyList_CheckExact(over) || PyTuple_CheckExact(over)) && Py_SIZE(over) <= LENGTH; /* all of it is looked at */
+  if (kind == ITER_enumerate) return ((IterIndexed *)v)->index < PY_SSIZE_T_MAX && iter_may_copy(over, depth + 1);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(over); i++)
+    if (!iter_may_copy(PyTuple_GET_ITEM(over, i), depth + 1)) return false;
+  return true;
+}
+
+/* On the value stack of the outermost frame? */
+static bool iter_of_loop(SrcRef src) {
+  const MgGuards *g = mg_rec->guards;
+  const MgSrc *s = &g->src[src];
+  return s->kind == SRC_slot && g->slot_names && s->idx >= PyTuple_GET_SIZE(g->slot_names);
+}
+
+PyObject *mg_iterator_wrap(PyObject *v, SrcRef src) {
+  MgGuards *g = mg_rec->guards;
+  if (!iter_may_copy(v, 0) || (src && iter_of_loop(src))) return NULL;
+  if (!src) src = mg_source(g, SRC_pinned, 0, 0, v);
+  if (!src || (!mg_rec->cfg->fullgraph && mg_dynfloat_iterators())) return NULL;
+  PyObject *state = mg_iterator_state(v), *over = mg_iterator_over(v), *seen = NULL, *c = NULL;
+  if (!state) return NULL;
+  mg_guard_add(g, GK_type, src, (PyObject *)Py_TYPE(v), 0);
+  mg_guard_add(g, GK_iterator, src, state, 0);
+  if (over) seen = mg_wrap(over, mg_source(g, SRC_over, src, 0, NULL));
+  if (over ? seen && iter_all_seen(v, seen) : true) c = iter_copy(v, seen);
+  else if (seen) mg_rec_break(BK_older_object, "an older %s over something that cannot be copied", Py_TYPE(v)->tp_name);
+  if (c && mg_older_add(v, c, src, OLDER_iter)) Py_CLEAR(c);
+  if (c) mg_rec->ident->v[mg_rec->ident->n - 1].pristine = Py_NewRef(state);
+  Py_DECREF(state);
+  Py_XDECREF(seen);
+  return c;
+}

@@ -1,0 +1,16 @@
+/* Iterators that are older than the recording: of lists, tuples and ranges, enumerate, zip and reversed.
+ * The recording reads from a copy at the same position; the iterator itself is moved to where the copy is when a run ends.
+ * Where it stands is guarded.  That is a recompile for each position, so where a position has changed before (dynfloat learns it)
+ * and under the loops of the outermost frame (its value stack) the iterator stays what it is, and taking from it breaks the graph. */
+#ifndef MG_FRONT_ITERATOR_H
+#define MG_FRONT_ITERATOR_H
+#include "front/guard.h"
+
+/* The copy of v: new; NULL without exception when it is no such iterator, or may not be copied. */
+PyObject *mg_iterator_wrap(PyObject *v, SrcRef src);
+/* What v goes through (a list, a tuple, a tuple of iterators): borrowed; NULL: nothing any more. */
+PyObject *mg_iterator_over(PyObject *v);
+/* Its own position, an immutable value: new.  NULL without exception: v is no such iterator. */
+PyObject *mg_iterator_state(PyObject *v);
+int mg_iterator_set(PyObject *v, PyObject *state);
+#endif
