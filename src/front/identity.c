@@ -584,7 +584,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
 PyObject *mg_wrap(PyObject *v, SrcRef src) {
   MgRec *r = mg_rec;
   if (!r || !v) return Py_XNewRef(v);
-  if (mg_standin_check(v) || mg_array_check(v)) return Py_NewRef(v);
+  if (mg_standin_check(v) || mg_array_check(v) || mg_symfloat_is(v)) return Py_NewRef(v);
   if (mg_guard_is_const(v)) {
     if (src && mg_dynfloat_at(src, v)) return PyTuple_CheckExact(v) ? wrap_tuple(v, src) : mg_symfloat_input(v, src);
     if (src) mg_guard_add(r->guards, GK_equal, src, v, 0);
