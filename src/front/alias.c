@@ -1,9 +1,11 @@
 /* Guards about memory that inputs share.  Two inputs may overlap as they please while the graph only reads them; as soon as it
  * writes to one, what the others read depends on it.
- * In: the recorded graph and its inputs.  Out: disjoint and offset guards for the pairs that matter. */
+ * In: the recorded graph and its inputs.  Out: one guard that what is written overlaps nothing else, and one for each place in a shared storage. */
 #include "front/alias.h"
 #include <stdlib.h>
+#include "front/facts.h"
 #include "front/guard.h"
+#include "front/ndheader.h"
 #include "front/standin.h"
 
 typedef struct Written {
@@ -33,29 +35,160 @@ static bool alias_find_written(Written *w) {
   return true;
 }
 
-int mg_alias_guards(MgRec *r) {
-  Written w = {.g = r->g};
-  MgCapture *cap = r->cap;
-  if (cap->ninput < 2) return 0;
-  if (!alias_find_written(&w)) {
-    PyErr_NoMemory();
-    return -1;
+/* ---- what is kept apart ---- */
+
+void mg_apart_free(MgApart *a) {
+  if (!a) return;
+  free(a->item);
+  free(a->order);
+  free(a);
+}
+
+static MgApart *apart_new(uint32_t most) {
+  MgApart *a = mg_calloc(1, sizeof *a);
+  if (a) a->item = mg_calloc(most, sizeof *a->item);
+  if (a) a->order = mg_calloc(most, sizeof *a->order);
+  if (a && a->item && a->order) return a;
+  mg_apart_free(a);
+  return NULL;
+}
+
+static void apart_add(MgApart *a, SrcRef src, uint32_t group, bool written) {
+  a->order[a->n] = a->n;
+  a->item[a->n++] = (MgApartItem){.src = src, .group = group, .written = written};
+}
+
+/* The bytes of a tensor or an array.  Those of one without elements are its own: it is apart from everything but itself. */
+static void apart_extent(PyObject *o, uintptr_t *lo, uintptr_t *hi) {
+  if (mg_nd_is(o) ? mg_nd_extent(o, lo, hi) : mg_facts_extent(o, lo, hi)) return;
+  *lo = (uintptr_t)o;
+  *hi = *lo + 1;
+}
+
+static void apart_sort(MgApart *a) {
+  for (uint32_t i = 1; i < a->n; i++) {
+    uint32_t x = a->order[i], k = i;
+    for (; k && a->item[a->order[k - 1]].lo > a->item[x].lo; k--) a->order[k] = a->order[k - 1];
+    a->order[k] = x;
+  }
+}
+
+/* The items that reach furthest, of two different groups. */
+typedef struct Reach {
+  const MgApartItem *item[2];
+} Reach;
+
+static void reach_add(Reach *r, const MgApartItem *x) {
+  const MgApartItem *first = r->item[0];
+  bool same = first && first->group == x->group;
+  if (!first || x->hi > first->hi) {
+    if (!same) r->item[1] = first;
+    r->item[0] = x;
+  } else if (!same && (!r->item[1] || x->hi > r->item[1]->hi)) {
+    r->item[1] = x;
+  }
+}
+
+/* The item of another group that reaches into x. */
+static const MgApartItem *reach_into(const Reach *r, const MgApartItem *x) {
+  const MgApartItem *y = r->item[0] && r->item[0]->group == x->group ? r->item[1] : r->item[0];
+  return y && y->hi > x->lo ? y : NULL;
+}
+
+bool mg_apart_holds(MgApart *a, PyObject *const *vals) {
+  bool moved = false;
+  for (uint32_t i = 0; i < a->n; i++) {
+    MgApartItem *x = &a->item[i];
+    uintptr_t lo, hi;
+    apart_extent(vals[x->src], &lo, &hi);
+    moved |= lo != x->lo || hi != x->hi;
+    x->lo = lo;
+    x->hi = hi;
+  }
+  if (!moved) return true;
+  apart_sort(a);
+  Reach any = {{0}}, written = {{0}};
+  for (uint32_t i = 0; i < a->n; i++) {
+    MgApartItem *x = &a->item[a->order[i]];
+    const MgApartItem *y = reach_into(x->written ? &any : &written, x);
+    if (y) {
+      a->bad[0] = y->src;
+      a->bad[1] = x->src;
+      x->hi = 0; /* not to be taken for a check that passed */
+      return false;
+    }
+    reach_add(&any, x);
+    if (x->written) reach_add(&written, x);
+  }
+  return true;
+}
+
+/* ---- at the end of a recording ---- */
+
+typedef struct Aliases {
+  MgRec *r;
+  Written w;
+  MgApart *apart;
+  SrcRef *first;      /* by storage number: the first input over it */
+  PyObject **of;      /* borrowed: that input */
+  bool *fixed;        /* is that input the same object in every call? */
+} Aliases;
+
+static bool alias_takes_part(const MgCapInput *in) { return !in->scalar && !in->outer && in->src; }
+static bool alias_is_fixed(const Aliases *a, const MgCapInput *in) { return mg_guards_pinned(a->r->guards, in->src); }
+static uint32_t alias_storage(const Aliases *a, const MgCapInput *in) { return a->r->g->val[in->val].storage; }
+
+/* Inputs that are the same objects in every call need no guard against each other. */
+static void alias_collect(Aliases *a) {
+  const MgCapture *cap = a->r->cap;
+  bool any_moves = false, any_written = false, any_both = false;
+  for (uint32_t i = 0; i < cap->ninput; i++) {
+    if (!alias_takes_part(&cap->input[i])) continue;
+    bool moves = !alias_is_fixed(a, &cap->input[i]), written = a->w.storage[alias_storage(a, &cap->input[i])];
+    any_moves |= moves;
+    any_written |= written;
+    any_both |= moves && written;
   }
   for (uint32_t i = 0; i < cap->ninput; i++) {
-    const MgCapInput *a = &cap->input[i];
-    uint32_t sa = r->g->val[a->val].storage;
-    bool path_a = a->src && !mg_guards_pinned(r->guards, a->src);
-    for (uint32_t j = i + 1; j < cap->ninput; j++) {
-      const MgCapInput *b = &cap->input[j];
-      uint32_t sb = r->g->val[b->val].storage;
-      if (a->scalar || b->scalar || a->outer || b->outer || (!w.storage[sa] && !w.storage[sb])) continue;
-      bool path_b = b->src && !mg_guards_pinned(r->guards, b->src);
-      if (!path_a && !path_b) continue; /* both are the same objects at every call */
-      if (!a->src || !b->src) continue;
-      if (sa != sb) mg_guard_pair(r->guards, GK_disjoint, a->src, b->src, 0);
-      else mg_guard_pair(r->guards, GK_offset, a->src, b->src, mg_facts_distance(a->real, b->real));
-    }
+    const MgCapInput *in = &cap->input[i];
+    if (!alias_takes_part(in)) continue;
+    uint32_t s = alias_storage(a, in);
+    bool fixed = alias_is_fixed(a, in), written = a->w.storage[s];
+    if (written ? !fixed || any_moves : fixed ? any_both : any_written) apart_add(a->apart, in->src, s, written);
   }
-  free(w.storage);
-  return 0;
+}
+
+static void alias_offsets(Aliases *a) {
+  const MgCapture *cap = a->r->cap;
+  for (uint32_t i = 0; i < cap->ninput; i++) {
+    const MgCapInput *in = &cap->input[i];
+    if (!alias_takes_part(in)) continue;
+    uint32_t s = alias_storage(a, in);
+    bool fixed = alias_is_fixed(a, in);
+    if (!a->w.storage[s]) continue;
+    if (!a->first[s]) a->first[s] = in->src, a->of[s] = in->real, a->fixed[s] = fixed;
+    else if (!fixed || !a->fixed[s]) mg_guard_pair(a->r->guards, GK_offset, a->first[s], in->src, mg_facts_distance(a->of[s], in->real));
+  }
+}
+
+int mg_alias_guards(MgRec *r) {
+  Aliases a = {.r = r, .w = {.g = r->g}};
+  uint32_t n = r->cap->ninput;
+  if (n < 2) return 0;
+  bool ok = alias_find_written(&a.w) && (a.apart = apart_new(n)) && (a.first = mg_calloc(a.w.n, sizeof *a.first)) &&
+            (a.of = mg_calloc(a.w.n, sizeof *a.of)) && (a.fixed = mg_calloc(a.w.n, sizeof *a.fixed));
+  if (ok) {
+    alias_collect(&a);
+    alias_offsets(&a);
+    if (a.apart->n > 1) mg_guard_apart(r->guards, a.apart);
+    else mg_apart_free(a.apart);
+  } else {
+    mg_apart_free(a.apart);
+    PyErr_NoMemory();
+  }
+  free(a.w.storage);
+  free(a.first);
+  free(a.of);
+  free(a.fixed);
+  return ok ? 0 : -1;
 }

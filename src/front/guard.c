@@ -1,9 +1,10 @@
 /* Building guard sets, sealing, printing and freeing them. Checking is in guard_run.c. */
-#include "front/draw.h"
-#include "front/dynfloat.h"
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include "front/alias.h"
+#include "front/draw.h"
+#include "front/dynfloat.h"
 #include "front/guard_loose.h"
 #include "front/guard_watch.h"
 #include "front/names.h"
@@ -74,6 +75,7 @@ void mg_guards_free(MgGuards *g) {
   for (uint32_t i = 0; i < g->nop; i++)
     if (g->op[i].kind == GK_tensor) free(g->op[i].u.facts);
     else if (g->op[i].kind == GK_array) free(g->op[i].u.array);
+    else if (g->op[i].kind == GK_apart) mg_apart_free(g->op[i].u.apart);
   for (uint32_t i = 0; i < g->ndict; i++) {
     for (int k = 0; k < g->dict[i].n; k++) Py_DECREF(g->dict[i].key[k]);
     free(g->dict[i].key);
@@ -240,6 +242,12 @@ void mg_guard_pair(MgGuards *g, MgGuardKind kind, SrcRef a, SrcRef b, int64_t i)
   if (!guard_is_new(g, kind, a, NULL, (int64_t)b << 32 ^ i)) return;
   MgGuardOp *op = PUSH(g, op, nop, cap_op);
   if (op) *op = (MgGuardOp){.kind = kind, .src = a, .src2 = b, .u.i = i};
+}
+
+void mg_guard_apart(MgGuards *g, struct MgApart *a) {
+  MgGuardOp *op = PUSH(g, op, nop, cap_op);
+  if (op) *op = (MgGuardOp){.kind = GK_apart, .u.apart = a};
+  else mg_apart_free(a);
 }
 
 void mg_guard_pinned(MgGuards *g, MgGuardKind kind, PyObject *owner, PyObject *want) {

@@ -21,7 +21,7 @@ typedef enum MgGuardKind {
 
 typedef struct MgGuardOp {
   uint32_t kind : 8;  /* MgGuardKind */
-  uint32_t src2 : 24; /* the other source of same, distinct, disjoint, offset */
+  uint32_t src2 : 24; /* the other source of same, distinct, offset */
   SrcRef src;     /* the value; 0 when the guard is about a pinned object in o */
   PyObject *o;    /* borrowed from the set: object compared with, or pinned object looked at */
   union {
@@ -29,6 +29,7 @@ typedef struct MgGuardOp {
     int64_t i;        /* length, slot number, distance in bytes */
     MgFacts *facts;   /* owned */
     MgNdFacts *array; /* owned */
+    struct MgApart *apart; /* owned; alias.h */
     void *p;          /* PyMethodDef */
   } u;
 } MgGuardOp;
@@ -115,6 +116,7 @@ PyObject *mg_guards_pinned(const MgGuards *g, SrcRef src);
 void mg_guard_add(MgGuards *g, MgGuardKind kind, SrcRef src, PyObject *o, int64_t i);
 /* About two values: same, distinct, disjoint; offset: b's data lies i bytes after a's. */
 void mg_guard_pair(MgGuards *g, MgGuardKind kind, SrcRef a, SrcRef b, int64_t i);
+void mg_guard_apart(MgGuards *g, struct MgApart *a); /* takes it over */
 void mg_guard_pinned(MgGuards *g, MgGuardKind kind, PyObject *owner, PyObject *want); /* cell_is, list_is ... */
 void mg_guard_tensor(MgGuards *g, SrcRef src, PyObject *tensor);
 MgFacts *mg_guard_facts(MgGuards *g, SrcRef src); /* of the tensor at src; NULL: it is not guarded */

@@ -4,12 +4,13 @@
  * that are not strings, and comparisons of constants that are not identical. */
 #include <stdio.h>
 #include <string.h>
-#include "front/wrapper.h"
+#include "front/alias.h"
 #include "front/dynfloat.h"
 #include "front/guard_watch.h"
 #include "front/iterator.h"
 #include "front/names.h"
 #include "front/policy.h"
+#include "front/wrapper.h"
 
 static const char *const guard_text[] = {
 #define GUARD(name, text) text,
@@ -112,22 +113,11 @@ static bool guard_deque_equal(PyObject *deque, PyObject *items) {
   return same;
 }
 
-static bool guard_extent(PyObject *o, uintptr_t *lo, uintptr_t *hi) {
-  return mg_nd_is(o) ? mg_nd_extent(o, lo, hi) : mg_facts_extent(o, lo, hi);
-}
-
 static char *guard_memory(PyObject *o) {
   void *p = NULL;
   if (mg_nd_is(o)) return mg_nd_data(o);
   mg_abi.aoti_torch_get_data_ptr(mg_facts_tensor(o), &p);
   return p;
-}
-
-static bool guard_disjoint(PyObject *a, PyObject *b) {
-  uintptr_t alo, ahi, blo, bhi;
-  if (a == b) return false;
-  if (!guard_extent(a, &alo, &ahi) || !guard_extent(b, &blo, &bhi)) return true;
-  return ahi <= blo || bhi <= alo;
 }
 
 /* want: code, defaults, keyword defaults; None where there are none. */
@@ -217,7 +207,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_wrapper: return mg_policy_descr(v) == op->o;
   case GK_same: return v == vals[op->src2];
   case GK_distinct: return v != vals[op->src2];
-  case GK_disjoint: return guard_disjoint(v, vals[op->src2]);
+  case GK_apart: return mg_apart_holds(op->u.apart, vals);
   case GK_offset: return guard_memory(vals[op->src2]) - guard_memory(v) == op->u.i;
   case GK_calc: return guard_calc_holds(g, op, vals);
   case GK_func_is: return guard_func_holds(op->o, op->u.want);
@@ -351,6 +341,7 @@ static void guard_put_object(MgStrbuf *out, PyObject *o) {
 static void guard_put_op(const MgGuards *g, const MgGuardOp *op, MgStrbuf *out) {
   if (op->src) mg_source_print(g, op->src, out);
   else if (op->kind == GK_null) mg_sb_printf(out, "slot %d", (int)op->u.i);
+  else if (op->kind == GK_apart) mg_sb_puts(out, "tensors");
   else guard_put_object(out, op->o);
   mg_sb_putc(out, ' ');
   for (const char *p = guard_text[op->kind]; *p; p++) {
@@ -396,6 +387,12 @@ static void guard_explain(MgGuards *g, GuardPhase ph, uint32_t at, PyObject *key
     if (op->kind == GK_tensor) {
       mg_facts_explain(op->u.facts, v, text, sizeof text);
       mg_sb_printf(out, ": %s", text);
+    } else if (op->kind == GK_apart) {
+      mg_sb_puts(out, "; now ");
+      mg_source_print(g, op->u.apart->bad[0], out);
+      mg_sb_puts(out, " and ");
+      mg_source_print(g, op->u.apart->bad[1], out);
+      mg_sb_puts(out, " do");
     } else if (op->src) {
       mg_sb_puts(out, "; now ");
       guard_put_object(out, v);

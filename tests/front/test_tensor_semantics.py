@@ -1,5 +1,7 @@
 """What a compiled function does to tensors is what eager does: writes to inputs, aliasing of results, identity, version
 counters, layouts, gradients."""
+import random
+
 import pytest
 import torch
 from torch import nn
@@ -101,6 +103,36 @@ def test_aliasing_pattern_changes():
         assert torch.equal(compiled(*ours), fn(*theirs))
         for a, b in zip(ours, theirs):
             assert torch.equal(a, b)
+
+
+def test_any_overlap_is_noticed():
+    def fn(parts):
+        for part in parts[::3]:
+            part.mul_(2).add_(1)
+        return [part * 3 for part in parts]
+
+    compiled = magneto.compile(fn, recompile_limit=400)
+    rng = random.Random(0)
+    for _ in range(120):
+        starts = [rng.choice([k * 4, k * 4, rng.randrange(28)]) for k in range(7)]
+        ours, theirs = torch.arange(32.0), torch.arange(32.0)
+        got, want = compiled([ours[a : a + 4] for a in starts]), fn([theirs[a : a + 4] for a in starts])
+        assert all(torch.equal(g, w) for g, w in zip(got, want)) and torch.equal(ours, theirs)
+
+
+def test_one_guard_keeps_any_number_of_tensors_apart():
+    def fn(parts):
+        for part in parts:
+            part.add_(1)
+
+    compiled = magneto.compile(fn)
+    for _ in range(3):
+        compiled([torch.zeros(2) for _ in range(300)])
+    (entry,) = (e for e in magneto._magneto.entries() if e["code"] is fn.__code__)
+    assert entry["hits"] >= 2 and entry["guards"].count("share no memory") == 1
+    whole = torch.zeros(301)
+    compiled([whole[i : i + 2] for i in range(300)])  # each overlaps the next
+    assert whole.tolist() == [1.0] + [2.0] * 299 + [1.0]
 
 
 LAYOUTS = {
