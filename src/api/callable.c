@@ -141,13 +141,14 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
   Binding b = {.func = func, .co = co, .slot = slot};
   if (callable_bind(&b, self, args, nargs, kwnames)) {
     MgSlots slots = {slot, n, (PyObject *)func};
-    MgEntry *e = mg_cache_find(site, &slots, &vals, &nvals, true);
+    MgExecAt *at;
+    MgEntry *e = mg_cache_find(site, &slots, &vals, &nvals, &at, true);
     if (e) {
       mg_stats.hits++;
       e->hits++;
       *result = NULL;
       found = 1;
-      if (mg_entry_run(e, vals, NULL, result)) *result = NULL;
+      if (mg_entry_run(e, vals, at, NULL, result)) *result = NULL;
       mg_entry_release(e);
     }
   } else {

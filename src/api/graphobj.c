@@ -96,7 +96,7 @@ static PyObject *graph_run(GraphObj *self, PyObject *const *args, Py_ssize_t n) 
   mg_plan_info(self->plan, &info);
   if (n != info.ninput) return PyErr_Format(PyExc_TypeError, "the graph has %d inputs, not %zd", info.ninput, n);
   PyObject *res = PyTuple_New(info.noutput);
-  if (!res || !mg_planrun(self->plan, args, ((PyTupleObject *)res)->ob_item)) return res;
+  if (!res || !mg_planrun(self->plan, args, NULL, ((PyTupleObject *)res)->ob_item)) return res;
   Py_DECREF(res);
   return NULL;
 }

@@ -424,6 +424,16 @@ static EmRef emit_symbol(Em *e, int64_t k) {
   return v;
 }
 
+/* Sizes that ranges and strides are made of did not go through prepare(). */
+static EmRef emit_illegal(Em *e, ExprRef r, int lanes) {
+  const MgExpr n = *mg_expr(e->x, r);
+  MgRc rc = MG_OK;
+  ExprRef legal = mg_ex_legalize(e->x, r, 0, &rc);
+  if (rc == MG_OK && legal != r && !e->x->nomem) return em_value(e, legal, lanes);
+  e->rc = rc != MG_OK ? rc : mg_fail(e->c, MG_BUG, "emit_llvm: %s of %s was not legalised", mg_scalar_info[n.op].name, mg_ty_name(n.ty));
+  return kint(e, n.ty, 0, lanes);
+}
+
 static EmRef emit_node(Em *e, ExprRef r, int lanes) {
   const MgExpr n = *mg_expr(e->x, r);
   EmRef s[3] = {no_ref, no_ref, no_ref};
@@ -434,19 +444,16 @@ static EmRef emit_node(Em *e, ExprRef r, int lanes) {
   case OP_load: return emit_load(e, n, r, lanes);
   default: break;
   }
-  for (int i = 0; i < n.nsrc; i++) s[i] = em_value(e, n.src[i], lanes);
   MgTy from = mg_expr(e->x, n.src[0])->ty;
+  const char *t = mg_scalar_info[n.op].ll[mg_scalar_class(from)];
+  if (!t && n.op != OP_cvt && n.op != OP_bitcast && n.op != OP_where) return emit_illegal(e, r, lanes);
+  for (int i = 0; i < n.nsrc; i++) s[i] = em_value(e, n.src[i], lanes);
   if (n.op == OP_cvt) return emit_cvt(e, n.ty, from, s[0], lanes);
   if (n.op == OP_bitcast) {
     if (!strcmp(em_ty(from), em_ty(n.ty))) return s[0];
     return conv(e, "bitcast", from, n.ty, s[0], lanes);
   }
   if (n.op == OP_where) return select_ref(e, n.ty, lanes, s[0], s[1], s[2]);
-  const char *t = mg_scalar_info[n.op].ll[mg_scalar_class(from)];
-  if (!t) {
-    e->rc = mg_fail(e->c, MG_BUG, "emit_llvm: %s of %s was not legalised", mg_scalar_info[n.op].name, mg_ty_name(from));
-    return kint(e, n.ty, 0, lanes);
-  }
   return em_template(e, t, from, n.ty, lanes, s, n.nsrc);
 }
 

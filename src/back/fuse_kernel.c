@@ -322,24 +322,31 @@ static MgRc keep_value(FuKernel *k, const FuNest *a, uint32_t n, ExprRef e) {
   return MG_OK;
 }
 
+/* Is a size at most n?  Of symbols that becomes a fact of the plan. */
+static bool at_most(MgExprs *x, SymRef e, int64_t n) {
+  int64_t lo, hi;
+  if (!mg_ex_range(x, e, &lo, &hi) || lo > n) return false;
+  if (hi <= n) return true;
+  SymRef limit = mg_sym(x, n + 1);
+  return x->ask && limit && x->ask->compare(x->ask->of, e, limit) < 0;
+}
+
 /* Expensive values that a later phase would compute again (softmax: the exponentials) are kept in a row buffer. */
 static MgRc keep_values(FuKernel *k) {
   MgExprs *x = k->s->x;
   uint32_t count = k->n;
-  int inner_bytes = (int)fu_hint(x, k->range, k->shared, k->nrange) * 4;
-  if (k->alone || k->nphase < 2 || k->shared == 0 || inner_bytes > ROW_BYTES) return MG_OK;
+  SymRef inner = mg_sym(x, 1);
+  if (k->alone || k->nphase < 2 || k->shared == 0 || fu_hint(x, k->range, k->shared, k->nrange) > ROW_BYTES / 4) return MG_OK;
+  for (int d = k->shared; d < k->nrange; d++) inner = mg_sym_mul(x, inner, k->range[d]);
   for (uint32_t n = 0; n < count; n++) {
     MgLoop *l = k->nest[n].l;
     Costly c = {.n = 0};
-    int64_t size;
     if (l->vec == MG_NO_VEC || l->vec < k->shared || l->kind == ML_scan || fu_all(l) <= k->shared) continue;
-    for (int d = k->shared; d < fu_all(l); d++)
-      if (!mg_ex_const_int(x, k->range[d], &size)) return MG_OK;
     mg_ex_map(x, body_of(l), find_costly, &c);
     for (int i = c.n - 1; i >= 0; i--) {
       FuNest *a = computed_before(k, &k->nest[n], c.e[i]);
-      bool inner = mg_ex_idx_mask(x, c.e[i]) >> k->shared;
-      if (a && inner) TRY(keep_value(k, a, n, c.e[i]));
+      bool varies = mg_ex_idx_mask(x, c.e[i]) >> k->shared;
+      if (a && varies && at_most(x, inner, ROW_BYTES / 4)) TRY(keep_value(k, a, n, c.e[i]));
     }
   }
   return mg_exprs_ok(x);

@@ -63,7 +63,7 @@ static MgRc mp_items(MpState *m) {
   }
   mp_live_ranges(m);
   for (uint32_t i = 0; i < m->f->nstep; i++)
-    if (m->f->step[i].kind == MS_extern && m->f->step[i].scratch)
+    if (m->f->step[i].kind == MS_extern && (m->f->step[i].scratch || m->f->step[i].sized))
       m->item[m->n++] = (MpItem){.bytes = mg_sym(s->x, (int64_t)m->f->step[i].scratch), .first = i, .last = i, .step = i};
   return MG_OK;
 }
@@ -171,11 +171,13 @@ static MgRc mp_place(MpState *m, MgMemPlan *out) {
   MgCtx *c = m->s->c;
   MgPackBlock *b = mg_new(c, MgPackBlock, out->nblock + 1), **work = mg_new(c, MgPackBlock *, out->nblock * 2 + 1);
   TRYP(b && work);
-  for (uint32_t i = 0; i < out->nblock; i++) {
+  for (uint32_t i = 0; i < m->f->nstep; i++) out->dynamic |= m->f->step[i].sized;
+  for (uint32_t i = 0; i < out->nblock && !out->dynamic; i++) {
     int64_t bytes;
     if (!mg_ex_const_int(m->s->x, out->block[i].bytes, &bytes)) return out->dynamic = true, MG_OK;
     b[i] = (MgPackBlock){.bytes = bytes > 0 ? (uint64_t)bytes : 0, .first = out->block[i].first, .last = out->block[i].last};
   }
+  if (out->dynamic) return MG_OK;
   out->bytes = mg_pack(b, out->nblock, work);
   for (uint32_t i = 0; i < out->nblock; i++) out->block[i].offset = b[i].offset;
   return MG_OK;

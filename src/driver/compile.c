@@ -25,6 +25,7 @@ typedef struct Compile {
   MgFused f;
   MgMemPlan m;
   MgPlanExt *ext;         /* per step */
+  MgSizeFacts *facts;     /* what was assumed of symbols */
   MgKernelSet k;
   void **constant; uint32_t nconstant; /* what mg_fold computed */
   double t;               /* when the running stage began */
@@ -79,6 +80,7 @@ static void compile_log_plan(const Compile *k) {
   MgStrbuf sb = {0};
   if (!mg_log_on(MG_LOG_plan)) return;
   mg_planner_print(&k->s, &k->f, &k->m, k->ext, &sb);
+  mg_size_facts_print(k->facts, &sb);
   mg_log_text(MG_LOG_plan, "plan", mg_sb_text(&sb));
   mg_sb_free(&sb);
 }
@@ -106,9 +108,10 @@ static MgRc compile_externs(Compile *k) {
   for (uint32_t i = 0; i < k->f.nstep; i++) {
     if (k->f.step[i].kind != MS_extern) continue;
     const MgExtern *e = k->f.step[i].u.ext;
-    MgRc rc = mg_engine_make(&k->s, e, k->o, &k->ext[i].engine);
+    MgRc rc = mg_engine_make(&k->s, e, k->o, &k->ext[i].engine, &k->ext[i].sized);
     if (rc == MG_OK) {
       k->f.step[i].scratch = k->ext[i].engine->scratch;
+      k->f.step[i].sized = k->ext[i].sized;
       compile_adopt(k, e);
     } else if (rc != MG_UNSUP || k->c->rc != MG_OK) {
       return rc;
@@ -213,7 +216,7 @@ static MgRc compile_back(Compile *k, MgPlanSpec *spec) {
   TRY(mg_memplan(&k->s, &k->f, &k->m));
   compile_log_plan(k);
   *spec = (MgPlanSpec){.host = k->h->host, .threads = k->o->threads > 0 ? (unsigned)k->o->threads : 0};
-  TRY(mg_planner_spec(&k->s, &k->f, &k->m, k->ext, &k->k, spec));
+  TRY(mg_planner_spec(&k->s, &k->f, &k->m, k->ext, &k->k, k->facts, spec));
   spec->code = k->k.code;
   spec->ncode = k->k.ncode;
   spec->constant = (MgTensor *const *)k->constant;
@@ -258,13 +261,16 @@ static MgRc compile_begin(Compile *k, long *n) {
 MgRc mg_compile(MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlan **out) {
   long n;
   double t0 = mg_now_ms();
-  Compile k = {.c = g->c, .g = g, .o = o, .h = h};
+  MgSizeFacts facts;
+  Compile k = {.c = g->c, .g = g, .o = o, .h = h, .facts = &facts};
   MgPlanSpec spec;
   *out = NULL;
   TRY(compile_begin(&k, &n));
+  mg_size_facts_begin(&facts, g->x);
   MgRc rc = compile_middle(&k, NULL);
   if (rc == MG_OK) rc = compile_back(&k, &spec);
   if (rc == MG_OK) rc = mg_plan_new(k.c, &spec, out);
+  mg_size_facts_end(&facts);
   if (rc != MG_OK) compile_drop(&k);
   compile_log_times(&k, n, "", mg_now_ms() - t0, rc);
   mg_sb_free(&k.times);
@@ -276,7 +282,7 @@ MgRc mg_compile(MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlan **out) {
 /* One half to a plan, which takes over the host; on failure the host is the caller's. */
 static MgRc compile_half(const Compile *joint, MgGraph *g, MgHostOps *h, long n, const char *what, MgPlan **out) {
   double t0 = mg_now_ms();
-  Compile k = {.c = joint->c, .g = g, .o = joint->o, .h = h, .stop = joint->stop, .t = t0};
+  Compile k = {.c = joint->c, .g = g, .o = joint->o, .h = h, .facts = joint->facts, .stop = joint->stop, .t = t0};
   MgPlanSpec spec;
   compile_log_graph(&k, MG_LOG_joint, what);
   MgRc rc = compile_back(&k, &spec);
@@ -305,15 +311,18 @@ MgRc mg_compile_joint(MgGraph *joint, const MgJointSpec *spec, const MgOptions *
                       MgHostOps *bwd_host, MgJointPlans *out) {
   long n = 0;
   double t0 = mg_now_ms();
-  Compile k = {.c = joint->c, .g = joint, .o = o};
+  MgSizeFacts facts;
+  Compile k = {.c = joint->c, .g = joint, .o = o, .facts = &facts};
   MgJoint j = {.spec = *spec};
   *out = (MgJointPlans){0};
+  mg_size_facts_begin(&facts, joint->x);
   MgRc rc = compile_begin(&k, &n);
   if (rc == MG_OK) rc = compile_middle(&k, &j);
   compile_log_times(&k, n, " joint", mg_now_ms() - t0, rc);
   if (rc == MG_OK) rc = compile_joint_facts(&j, out);
   if (rc == MG_OK) rc = compile_half(&k, &j.fwd, fwd_host, n, " forward", &out->fwd);
   if (rc == MG_OK) rc = compile_half(&k, &j.bwd, bwd_host, n, " backward", &out->bwd);
+  mg_size_facts_end(&facts);
   mg_sb_free(&k.times);
   if (rc == MG_OK) return MG_OK;
   if (out->fwd) mg_plan_free(out->fwd); /* and its host */

@@ -3,10 +3,11 @@
 #define MG_DRIVER_ENGINE_H
 #include "driver/compile.h"
 #include "ir/loop.h"
-#include "runtime/engine.h"
+#include "runtime/sized.h"
 
 /* A new engine for item e, owned by the caller.  MG_UNSUP, without an error in the context, when no library takes
- * this item (kind of op, dtypes, layouts, sizes that are not constant): it then runs through the host.
+ * this item (kind of op, dtypes, layouts): it then runs through the host.  *sized: NULL, or, where sizes are symbols, how to make
+ * it for others than the hints.
  * Pointers at run time are in the order e->in, then e->out, offsets of the views already added. */
-MgRc mg_engine_make(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out);
+MgRc mg_engine_make(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out, const MgSized **sized);
 #endif

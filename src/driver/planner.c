@@ -68,6 +68,10 @@ static MgRc planner_sym(Planner *p, SymRef r, uint32_t *out) {
   if (e.op == OP_const) {
     TRY(planner_slots(p, 1, out));
     p->slot[*out] = e.u.i;
+  } else if (e.op == OP_neg) {
+    TRY(planner_sym(p, e.src[0], &a));
+    TRY(planner_slots(p, 2, out)); /* the other one stays 0 */
+    TRY(planner_op(p, SZ_sub, *out, *out + 1, a));
   } else if (planner_size_op(e.op, &k)) {
     TRY(planner_sym(p, e.src[0], &a));
     TRY(planner_sym(p, e.src[1], &b));
@@ -92,7 +96,7 @@ static MgRc planner_dims(Planner *p, const SymRef *v, uint32_t n, uint32_t *firs
   return MG_OK;
 }
 
-/* Where each symbol is read: an input size that is exactly the symbol. */
+/* Where each symbol is read: an input size that is exactly the symbol; when some have none, the caller gives all of them. */
 static MgRc planner_symbols(Planner *p) {
   const MgGraph *g = p->s->g;
   const MgExprs *x = p->s->x;
@@ -110,9 +114,9 @@ static MgRc planner_symbols(Planner *p) {
       src[e->u.i] = (MgSymSource){i, (uint8_t)d};
     }
   }
-  for (uint32_t k = 0; k < x->nsym; k++)
-    if (!found[k]) return mg_fail(p->s->c, MG_UNSUP, "symbol s%u is not the size of an input", k);
-  p->spec->sym = src;
+  bool all = true;
+  for (uint32_t k = 0; k < x->nsym; k++) all = all && found[k];
+  p->spec->sym = all ? src : NULL;
   p->spec->nsym = x->nsym;
   return MG_OK;
 }
@@ -238,7 +242,7 @@ static MgRc planner_extern(Planner *p, uint32_t step, const MgPlanExt *ext, MgPl
   const MgExtern *e = p->f->step[step].u.ext;
   const char *name = mg_node(p->s->g, e->node)->op->full;
   if (!ext->engine && e->prealloc) return mg_fail(p->s->c, MG_UNSUP, "no library runs %s here", name);
-  *d = (MgPlanStep){.kind = ext->engine ? PK_engine : PK_host, .nin = e->nin, .nout = e->nout, .engine = ext->engine,
+  *d = (MgPlanStep){.kind = ext->engine ? PK_engine : PK_host, .nin = e->nin, .nout = e->nout, .engine = ext->engine, .sized = ext->sized,
                     .scratch = p->m->of_step[step], .host_id = ext->host_id, .name = name,
                     .guessed = !mg_infer_has(mg_node(p->s->g, e->node)->op)};
   TRY(planner_views(p, e->in, e->nin, false, &d->in));
@@ -379,6 +383,8 @@ static MgRc planner_blocks(Planner *p) {
     b[i] = (MgPlanBlock){.offset = m->offset, .first = m->first, .last = m->last};
     if (p->m->dynamic) TRY(planner_sym(p, m->bytes, &b[i].bytes));
   }
+  for (uint32_t i = 0; i < p->f->nstep; i++) /* whose size each run writes */
+    if (p->f->step[i].sized) TRY(planner_slots(p, 1, &b[p->m->of_step[i] - 1].bytes));
   p->spec->block = b;
   p->spec->nblock = p->m->nblock;
   p->spec->arena = p->m->bytes;
@@ -386,8 +392,21 @@ static MgRc planner_blocks(Planner *p) {
   return MG_OK;
 }
 
+static MgRc planner_facts(Planner *p, const MgSizeFacts *facts) {
+  MgPlanFact *d = mg_new(p->s->c, MgPlanFact, facts->n + 1);
+  TRYP(d);
+  for (uint32_t i = 0; i < facts->n; i++) {
+    d[i].is = facts->fact[i].is;
+    TRY(planner_sym(p, facts->fact[i].a, &d[i].a));
+    TRY(planner_sym(p, facts->fact[i].b, &d[i].b));
+  }
+  p->spec->fact = d;
+  p->spec->nfact = facts->n;
+  return MG_OK;
+}
+
 MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext, const MgKernelSet *k,
-                     MgPlanSpec *spec) {
+                     const MgSizeFacts *facts, MgPlanSpec *spec) {
   Planner p = {.s = s, .f = f, .m = m, .nplanned = s->nbuf, .spec = spec,
                .memo = mg_new(s->c, uint32_t, s->x->n * 2 + 1024)};
   TRYP(p.memo);
@@ -400,6 +419,7 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
   TRY(planner_written(&p));
   TRY(planner_checks(&p));
   TRY(planner_blocks(&p));
+  TRY(planner_facts(&p, facts));
   spec->ninput = s->g->ninput;
   spec->buf = p.buf;
   spec->nbuf = s->nbuf;

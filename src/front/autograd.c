@@ -275,7 +275,7 @@ int mg_autograd_run(MgAutograd *a, PyObject *const *in, PyObject **outs) {
   bool was = mg_abi.aoti_torch_grad_mode_is_enabled(); /* off: the program turns it on itself */
   mg_abi.aoti_torch_grad_mode_set_enabled(false);
   int rc = mg_gradnode_before(a, in, &state);
-  if (!rc) rc = mg_planrun(a->fwd, in, res);
+  if (!rc) rc = mg_planrun(a->fwd, in, NULL, res);
   if (!rc) {
     mg_abi.aoti_torch_grad_mode_set_enabled(true);
     rc = mg_gradnode_attach(a, in, res, state) || autograd_finish(a, in, res, outs) ? -1 : 0;

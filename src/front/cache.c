@@ -176,7 +176,8 @@ int mg_cache_add(MgBucket *b, MgEntry *e) {
 }
 
 /* The first entry of the bucket that holds; *gone: entries were dropped meanwhile, and maybe the bucket with them. */
-static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***vals, int *nvals, bool returns_only, bool *gone) {
+static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***vals, int *nvals, MgExecAt **at, bool returns_only,
+                              bool *gone) {
   for (int i = 0; i < b->n; i++) {
     MgEntry *e = b->entry[i];
     if (returns_only && !e->is_ret) continue;
@@ -191,7 +192,7 @@ static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***val
       *nvals = need;
     }
     e->refs++; /* comparing may run Python code, which may drop entries, and the site with them */
-    bool holds = mg_guards_check(e->guards, slots, *vals, NULL) && mg_exec_fits(e->exec, *vals);
+    bool holds = mg_guards_check(e->guards, slots, *vals, NULL) && mg_exec_fits(e->exec, *vals, at);
     *gone = e->bucket != b;
     if (holds) {
       if (i && !*gone && i < b->n && b->entry[i] == e) {
@@ -206,12 +207,13 @@ static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***val
   return NULL;
 }
 
-MgEntry *mg_cache_find(MgSite *s, const MgSlots *slots, PyObject ***vals, int *nvals, bool returns_only) {
+MgEntry *mg_cache_find(MgSite *s, const MgSlots *slots, PyObject ***vals, int *nvals, MgExecAt **at, bool returns_only) {
   MgBucket *b = mg_cache_bucket(s, slots, false);
   bool gone = false;
-  MgEntry *e = b ? cache_find_in(b, slots, vals, nvals, returns_only, &gone) : NULL;
+  *at = NULL;
+  MgEntry *e = b ? cache_find_in(b, slots, vals, nvals, at, returns_only, &gone) : NULL;
   if (e || gone || !s->nbucket || b == s->bucket[0]) return e;
-  return cache_find_in(s->bucket[0], slots, vals, nvals, returns_only, &gone);
+  return cache_find_in(s->bucket[0], slots, vals, nvals, at, returns_only, &gone);
 }
 
 /* ---- configurations ---- */

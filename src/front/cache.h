@@ -89,7 +89,7 @@ int mg_cache_add(MgBucket *b, MgEntry *e);                      /* steals e; bec
  * MG_SMALL_VALS entries that the caller owns, replaced by a malloc'ed one (freed by the caller) when *nvals has to grow.
  * NULL: none, or an exception. */
 #define MG_SMALL_VALS 64
-MgEntry *mg_cache_find(MgSite *site, const MgSlots *s, PyObject ***vals, int *nvals, bool returns_only);
+MgEntry *mg_cache_find(MgSite *site, const MgSlots *s, PyObject ***vals, int *nvals, MgExecAt **at, bool returns_only);
 MgEntry *mg_entry_new(void);                                    /* NULL with exception */
 void mg_entry_release(MgEntry *e);                              /* NULL is fine */
 /* The number of these options (cfg->id is not looked at), the same for equal ones; 0 with exception.  Each call pairs with

@@ -5,9 +5,8 @@
  * their grad_fn; through what a custom backend returned; node by node through ATen, when autograd has to see more than
  * that, when the back end cannot compile it, and when inputs overlap in another way than they did while recording (ATen
  * is right under any aliasing). */
-#include "front/autograd.h"
+#include "front/exec.h"
 #include "front/backward.h"
-#include "front/cache.h"
 #include "front/facts.h"
 #include "front/function.h"
 #include "front/fmodes.h"
@@ -23,61 +22,6 @@
 #include "front/tensorhook.h"
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "front/symsize.h"
-
-typedef struct ExecInput {
-  SrcRef src;          /* whose value it is, when pinned is NULL */
-  PyObject *pinned;    /* a constant tensor, strong */
-  bool number;         /* the value is an int, and so is what the graph gets */
-  bool scalar;         /* the value is a float: the graph gets a tensor of it */
-  bool array;          /* the value is a NumPy array: the graph gets a tensor over its memory */
-} ExecInput;
-
-/* A graph with symbolic sizes: it is compiled for each assignment of its symbols that comes. */
-typedef struct ExecAt {  /* one assignment */
-  MgCtx ctx;
-  MgExprs x;
-  MgGraph g;             /* in ctx, until run is made */
-  MgExec *run;           /* NULL: not yet needed */
-  bool building;         /* by a thread */
-  bool fits;             /* inference agrees with the sizes that the recording gave out */
-  int64_t env[];
-} ExecAt;
-
-typedef struct ExecSizes {
-  SrcRef *src;           /* by symbol */
-  uint32_t n;
-  MgCtx ctx;             /* the recording's arena, taken over */
-  MgExprs x;
-  MgGraph g;             /* no node: nothing is compiled, only the symbols' values are checked */
-  bool *inferred;        /* by node: its results follow from its arguments */
-  bool plans;            /* compile; else node by node */
-  MgOptions opt;
-  PyObject *objs;        /* strong: what MA_object arguments index */
-  ExecAt **at;
-  uint32_t nat, cap;
-  uint32_t nplan;        /* assignments that were compiled */
-} ExecSizes;
-enum { EXEC_SIZES = 1024, EXEC_PLANS = 64 }; /* assignments at most; of them compiled, the others run node by node */
-
-struct MgExec {
-  ExecSizes *sizes;    /* NULL: all sizes are constants */
-  ExecInput *input;    /* in graph input order (for a backend: in placeholder order) */
-  uint32_t ninput, noutput;
-  MgNodeRun *nodes;    /* node by node; NULL when never needed */
-  MgPlan *plan;        /* compiled; NULL otherwise */
-  MgAutograd *grad;    /* compiled with backward, strong; owns its own nodes; NULL otherwise */
-  const MgGuards *guards; /* of the same entry, borrowed: sources of numbers */
-  PyObject *callable;  /* what a custom backend returned, strong; NULL otherwise */
-  uint32_t *overlap;   /* plans that write inputs: per input, the first input over the same memory; else NULL */
-  bool *spent;         /* by output: requires grad, but its gradient graph was freed while recording; NULL: none */
-  uint8_t *bits;       /* by output: bits of a lazily conjugated or negated result (MgVal); NULL: no output has any */
-  bool plan_failed;    /* a run of the plan ended in an error of ours: nodes run instead from then on */
-  bool no_modes;       /* torch_function modes or subclasses were seen: what they do is part of the graph */
-  bool no_autocast;    /* autocast was on at the start: its casts are nodes, so runs have it off */
-};
 
 /* ---- preparing the graph ---- */
 
@@ -108,7 +52,7 @@ static int exec_take_inputs(MgExec *e, MgRec *r) {
     ValRef v = g->input[i];
     if (!used[v]) continue;
     MgCapInput *in = &r->cap->input[i];
-    e->input[kept] = (ExecInput){.src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, .scalar = in->scalar, .array = in->array};
+    e->input[kept] = (MgExecInput){.src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, .scalar = in->scalar, .array = in->array};
     /* a number that became a tensor on the way into torch: nobody else has it */
     if (in->pinned && !mg_val(g, v)->ndim && Py_REFCNT(in->real) == 2) mg_val(g, v)->known = mg_abi_tensor(in->real);
     g->input[kept] = v;
@@ -162,12 +106,12 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
       uint32_t k = index[e->ninput] & ~MG_FX_SYMBOL;
       PyObject *hint = PyLong_FromLongLong(mg_sym_hint(r->x, r->cap->sizes.ref[k]));
       if (!hint) goto done;
-      e->input[e->ninput] = (ExecInput){.src = r->cap->sizes.src[k], .number = true};
+      e->input[e->ninput] = (MgExecInput){.src = r->cap->sizes.src[k], .number = true};
       PyList_SET_ITEM(list, e->ninput, hint);
       continue;
     }
     const MgCapInput *in = &r->cap->input[index[e->ninput]];
-    e->input[e->ninput] = (ExecInput){
+    e->input[e->ninput] = (MgExecInput){
         .src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, .scalar = in->scalar, .array = in->array};
     PyList_SET_ITEM(list, e->ninput, Py_NewRef(in->real));
   }
@@ -185,8 +129,7 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   bool same = e->callable == gm || (PyMethod_Check(e->callable) && PyMethod_GET_SELF(e->callable) == gm);
   if (!same) r->fixed_sizes = true; /* made for the sizes of the examples, as far as anybody knows */
   if (!same && r->cap->sizes.nsrc) {
-    r->sizes_failed = true;
-    PyErr_SetString(PyExc_RuntimeError, "magneto: a backend compiles for fixed sizes");
+    mg_execsizes_refuse(r, "a backend compiles for fixed sizes");
     goto done;
   }
   if (!PyCallable_Check(e->callable)) {
@@ -307,28 +250,33 @@ static int exec_note_overlap(MgExec *e, const MgGraph *g, PyObject *const *examp
   return 1;
 }
 
-/* 1: compiled; 0: the graph stays with the node run (reason logged); -1 with an exception. */
-static int exec_build_plan(MgExec *e, MgRec *r, const MgOptions *opt, PyObject *const *example) {
+int mg_exec_compile(MgExec *e, MgRec *r, const MgOptions *opt, PyObject *const *example, MgRc *rc) {
   MgHostOps host;
   int noted = exec_note_overlap(e, r->g, example);
+  *rc = MG_OK;
   if (noted <= 0) return noted;
   if (mg_nodecall_hostops(r->cap->objs, &host)) return -1;
-  MgRc rc = mg_compile(r->g, opt, &host, &e->plan);
-  if (rc == MG_OK) {
-    MgPlanInfo info;
-    mg_plan_info(e->plan, &info);
-    if (!e->overlap && !info.nextern) { /* nothing can send a run back to ATen */
-      mg_noderun_free(e->nodes);
-      e->nodes = NULL;
-    }
-    return 1;
-  }
+  *rc = mg_compile(r->g, opt, &host, &e->plan);
+  if (*rc == MG_OK) return 1;
   host.host.free(host.host.self);
-  if (rc == MG_PYERR && PyErr_Occurred()) return -1;
-  PyErr_Clear();
   free(e->overlap);
   e->overlap = NULL;
-  return exec_fall_back(r, rc);
+  if (*rc == MG_PYERR && PyErr_Occurred()) return -1;
+  PyErr_Clear();
+  return 0;
+}
+
+int mg_exec_build_plan(MgExec *e, MgRec *r, const MgOptions *opt, PyObject *const *example) {
+  MgRc rc;
+  int made = mg_exec_compile(e, r, opt, example, &rc);
+  if (made <= 0) return made || rc == MG_OK ? made : exec_fall_back(r, rc);
+  MgPlanInfo info;
+  mg_plan_info(e->plan, &info);
+  if (!e->overlap && !info.nextern) { /* nothing can send a run back to ATen */
+    mg_noderun_free(e->nodes);
+    e->nodes = NULL;
+  }
+  return 1;
 }
 
 /* The same with backward.  The nodes also give the values that get a grad_fn, for a second differentiation. */
@@ -356,147 +304,15 @@ static int exec_build_grad(MgExec *e, MgRec *r, PyObject *const *example) {
   return exec_fall_back(r, rc);
 }
 
-/* ---- symbolic sizes ---- */
+/* ---- building and running ---- */
 
-static void exec_log_graph(const MgGraph *g) {
+void mg_exec_log_graph(const MgGraph *g) {
   if (!mg_log_on(MG_LOG_graph)) return;
   MgStrbuf text = {0};
   mg_graph_print(g, &text);
   mg_log_text(MG_LOG_graph, "recorded graph", mg_sb_text(&text));
   mg_sb_free(&text);
 }
-
-
-static void exec_free_at(ExecAt *a) {
-  if (!a) return;
-  mg_ctx_free(&a->ctx);
-  mg_exec_free(a->run);
-  free(a);
-}
-
-static void exec_free_sizes(ExecSizes *s) {
-  if (!s) return;
-  while (s->nat) exec_free_at(s->at[--s->nat]);
-  Py_XDECREF(s->objs);
-  mg_ctx_free(&s->ctx);
-  free(s->at);
-  free(s->inferred);
-  free(s->src);
-  free(s);
-}
-
-/* The graph at an assignment; s->g is what it is made of.  NULL with an exception. */
-static ExecAt *exec_new_at(const ExecSizes *s, const MgGraph *g, const int64_t *env) {
-  ExecAt *a = mg_calloc(1, sizeof *a + s->n * sizeof *env);
-  if (!a) return (ExecAt *)PyErr_NoMemory();
-  mg_ctx_init(&a->ctx);
-  memcpy(a->env, env, s->n * sizeof *env);
-  if (!mg_exprs_init(&a->x, &a->ctx) && !mg_graph_init(&a->g, &a->ctx, &a->x) && !mg_graph_at(&a->g, g, env)) return a;
-  PyErr_NoMemory();
-  exec_free_at(a);
-  return NULL;
-}
-
-/* The assignment of a run, made when it is new.  NULL: its values are no sizes, or an exception. */
-static ExecAt *exec_find_at(ExecSizes *s, const MgGuards *guards, PyObject *const *vals) {
-  int64_t small[16], *env = s->n > 16 ? mg_malloc(s->n * sizeof *env) : small;
-  ExecAt *a = NULL;
-  if (!env) return (ExecAt *)PyErr_NoMemory();
-  if (!mg_symsize_values(guards, s->src, s->n, vals, env)) goto done;
-  for (uint32_t i = s->nat; i-- > 0 && !a;)
-    if (!memcmp(s->at[i]->env, env, s->n * sizeof *env)) a = s->at[i];
-  if (a || s->nat == EXEC_SIZES) goto done;
-  if (s->nat == s->cap) {
-    uint32_t cap = s->cap ? 2 * s->cap : 8;
-    ExecAt **p = mg_realloc(s->at, cap * sizeof *p);
-    if (!p) {
-      PyErr_NoMemory();
-      goto done;
-    }
-    s->at = p;
-    s->cap = cap;
-  }
-  if (!(a = exec_new_at(s, &s->g, env))) goto done;
-  a->fits = true;
-  for (NodeRef n = 1; a->fits && n < a->g.nnode; n++) a->fits = !s->inferred[n] || mg_graph_agrees(&a->g, n);
-  if (!a->fits) mg_log(MG_LOG_recompiles, "a recorded graph is not right at these sizes");
-  s->at[s->nat++] = a;
-done:
-  if (env != small) free(env);
-  return a;
-}
-
-bool mg_exec_fits(MgExec *e, PyObject *const *vals) {
-  int64_t small[16];
-  ExecSizes *s = e->sizes;
-  if (!s) return true;
-  if (s->g.nnode) {
-    ExecAt *a = exec_find_at(s, e->guards, vals);
-    if (!a && PyErr_Occurred()) PyErr_Clear();
-    return a && a->fits;
-  }
-  int64_t *env = s->n > 16 ? mg_malloc(s->n * sizeof *env) : small;
-  bool fits = env && mg_symsize_values(e->guards, s->src, s->n, vals, env);
-  if (env != small) free(env);
-  return fits;
-}
-
-/* Compiles the graph at an assignment. */
-static int exec_build_at(const MgExec *e, ExecAt *a, PyObject *const *in) {
-  ExecSizes *s = e->sizes;
-  bool plan = s->plans && s->nplan < EXEC_PLANS;
-  MgCapture cap = {.objs = s->objs};
-  MgRec r = {.ctx = &a->ctx, .x = &a->x, .g = &a->g, .cap = &cap};
-  MgExec *run = mg_calloc(1, sizeof *run);
-  if (!run) return PyErr_NoMemory(), -1;
-  run->ninput = e->ninput;
-  run->noutput = e->noutput;
-  exec_log_graph(&a->g);
-  if (!(run->nodes = mg_noderun_build(&r)) || (plan && exec_build_plan(run, &r, &s->opt, in) < 0)) {
-    mg_exec_free(run);
-    return -1;
-  }
-  mg_ctx_free(&a->ctx);
-  mg_ctx_init(&a->ctx);
-  s->nplan += plan;
-  a->run = run;
-  return 0;
-}
-
-/* Takes over what the recording knows of symbols, with its graph when there is something to compile.  -1 with an exception; the
- * recording is to be repeated when inference does not agree with itself. */
-static int exec_take_sizes(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool plans) {
-  ExecSizes *s = e->sizes = mg_calloc(1, sizeof *s);
-  if (!s) return PyErr_NoMemory(), -1;
-  s->n = r->cap->sizes.nsrc;
-  if (!(s->src = mg_malloc(s->n * sizeof *s->src))) return PyErr_NoMemory(), -1;
-  memcpy(s->src, r->cap->sizes.src, s->n * sizeof *s->src);
-  if (!graph) return 0;
-  int64_t *env = mg_malloc(s->n * sizeof *env);
-  if (!env || !(s->inferred = mg_calloc(r->g->nnode, sizeof *s->inferred))) {
-    free(env);
-    return PyErr_NoMemory(), -1;
-  }
-  for (uint32_t i = 0; i < s->n; i++) env[i] = mg_sym_hint(r->x, r->cap->sizes.ref[i]);
-  ExecAt *a = exec_new_at(s, r->g, env);
-  free(env);
-  if (!a) return -1;
-  for (NodeRef n = 1; n < a->g.nnode; n++) s->inferred[n] = mg_graph_agrees(&a->g, n);
-  exec_free_at(a);
-  s->plans = plans;
-  s->opt = cfg->opt;
-  s->objs = Py_NewRef(r->cap->objs);
-  s->ctx = *r->ctx;
-  s->x = *r->x;
-  s->g = *r->g;
-  s->x.c = s->g.c = &s->ctx;
-  s->x.ask = NULL;
-  s->g.x = &s->x;
-  mg_ctx_init(r->ctx);
-  return 0;
-}
-
-/* ---- building and running ---- */
 
 static int exec_add_outputs(MgRec *r, const MgSnapshot *snap) {
   const ValRef *vals = NULL;
@@ -559,17 +375,16 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
   if (!e) return (MgExec *)PyErr_NoMemory();
   e->guards = r->guards;
   if (exec_add_outputs(r, snap) || exec_find_bits(e, g) || exec_find_spent(e, r) || (r->joint && mg_autograd_init())) goto fail;
-  exec_log_graph(g);
+  mg_exec_log_graph(g);
   e->noutput = g->noutput;
   e->no_autocast = mg_standin_autocast_on(r->cap);
   e->no_modes = r->cap->classes || r->cap->own_function || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
   bool sizes = r->cap->sizes.nsrc, whole = sizes && !exec_is_idle(g) && !(cfg->backend && g->nnode > 1);
   if (sizes && r->cap->wrappers) { /* whose classes were told numbers */
-    r->sizes_failed = true;
-    PyErr_SetString(PyExc_RuntimeError, "magneto: tensors that wrap others in a graph with symbolic sizes");
+    mg_execsizes_refuse(r, "tensors that wrap others in a graph with symbolic sizes");
     goto fail;
   }
-  if (sizes && !whole && exec_take_sizes(e, r, cfg, false, false)) goto fail;
+  if (sizes && !whole && mg_execsizes_take(e, r, cfg, false, false)) goto fail;
   if (exec_is_idle(g) && !(cfg->backend && mg_fx_calls(r->cap))) return e;
   if (cfg->backend && (g->nnode > 1 || (r->cap->wrappers && mg_fx_calls(r->cap)))) {
     if (exec_build_backend(e, r, cfg)) goto fail;
@@ -584,11 +399,10 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
   bool autograd = exec_needs_autograd(e, r);
   if (whole) {
     if (r->cap->function) { /* their calls hold what the recording made */
-      r->sizes_failed = true;
-      PyErr_SetString(PyExc_RuntimeError, "magneto: an autograd.Function in a graph with symbolic sizes");
+      mg_execsizes_refuse(r, "an autograd.Function in a graph with symbolic sizes");
       goto fail;
     }
-    if (exec_take_sizes(e, r, cfg, true, !cfg->eager_backend && !autograd && g->nnode > 1 && mg_graph_on_cpu(g))) goto fail;
+    if (mg_execsizes_take(e, r, cfg, true, !cfg->eager_backend && !autograd && g->nnode > 1 && mg_graph_on_cpu(g))) goto fail;
     free(example);
     return e;
   }
@@ -604,7 +418,7 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
       e->nodes = NULL;
     }
   } else if (!cfg->eager_backend && !autograd && g->nnode > 1 && mg_graph_on_cpu(g)) { /* other devices: op by op */
-    if (exec_build_plan(e, r, &cfg->opt, example) < 0) goto fail;
+    if (mg_exec_build_plan(e, r, &cfg->opt, example) < 0) goto fail;
   }
   free(example);
   return e;
@@ -627,18 +441,18 @@ MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
   return e;
 }
 
-/* Do the inputs overlap as they did while recording? */
-static bool exec_same_overlap(const MgExec *e, PyObject *const *in) {
-  uint32_t small[64], *now = e->ninput > 64 ? mg_malloc(e->ninput * sizeof *now) : small;
+bool mg_exec_same_overlap(const uint32_t *pattern, uint32_t n, PyObject *const *in) {
+  if (!pattern) return true;
+  uint32_t small[64], *now = n > 64 ? mg_malloc(n * sizeof *now) : small;
   if (!now) return false;
-  bool same = exec_overlaps(in, e->ninput, now) && !memcmp(now, e->overlap, e->ninput * sizeof *now);
+  bool same = exec_overlaps(in, n, now) && !memcmp(now, pattern, n * sizeof *now);
   if (now != small) free(now);
   return same;
 }
 
 /* A library call inside of the plan failed (an op returned other sizes than its meta kernel said).  The program must not
  * notice: a warning, and the nodes run from now on.  The exception is set and cleared here. */
-static int exec_give_up_plan(MgExec *e) {
+int mg_exec_give_up_plan(MgExec *e) {
   PyObject *type, *value, *tb;
   PyErr_Fetch(&type, &value, &tb);
   PyObject *text = value ? PyObject_Str(value) : NULL;
@@ -657,62 +471,39 @@ static int exec_give_up_plan(MgExec *e) {
 
 static int exec_run_grad(MgExec *e, PyObject *const *in, PyObject **outs) {
   bool anomaly = mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled; /* its messages name ATen's own nodes */
-  if (!e->plan_failed && !anomaly && (!e->overlap || exec_same_overlap(e, in))) {
+  if (!e->plan_failed && !anomaly && mg_exec_same_overlap(e->overlap, e->ninput, in)) {
     int rc = mg_autograd_run(e->grad, in, outs);
     if (rc != -2) return rc;
-    if (mg_strict() || exec_give_up_plan(e)) return -1;
+    if (mg_strict() || mg_exec_give_up_plan(e)) return -1;
   }
   return mg_autograd_run_nodes(e->grad, in, outs);
 }
 
-static int exec_dispatch(MgExec *e, PyObject *const *in, PyObject *const *vals, PyObject **outs);
-
-/* vals: NULL where the sizes are those of run. */
-static int exec_run_sizes(MgExec *e, PyObject *const *in, PyObject *const *vals, PyObject **outs) {
-  ExecAt *a = exec_find_at(e->sizes, e->guards, vals);
-  while (a && a->building) { /* by another thread, which has let go of the GIL */
-    Py_BEGIN_ALLOW_THREADS
-    usleep(200);
-    Py_END_ALLOW_THREADS
-  }
-  int built = 0;
-  if (a && !a->run) {
-    a->building = true;
-    built = exec_build_at(e, a, in);
-    a->building = false;
-  }
-  if (!a || built) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "magneto: too many sizes");
-    return -1;
-  }
-  return exec_dispatch(a->run, in, NULL, outs);
-}
-
-static int exec_dispatch(MgExec *e, PyObject *const *in, PyObject *const *vals, PyObject **outs) {
+int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, PyObject **outs) {
   if (e->callable) return exec_run_backend(e, in, outs);
-  if (e->sizes) return exec_run_sizes(e, in, vals, outs);
+  if (e->sizes) return mg_execsizes_run(e, in, at, outs);
   if (e->grad) return exec_run_grad(e, in, outs);
-  if (e->plan && !e->plan_failed && (!e->overlap || exec_same_overlap(e, in))) {
-    int rc = mg_planrun(e->plan, in, outs);
+  if (e->plan && !e->plan_failed && mg_exec_same_overlap(e->overlap, e->ninput, in)) {
+    int rc = mg_planrun(e->plan, in, NULL, outs);
     if (rc != -2) return rc;
-    if (mg_strict() || !e->nodes || exec_give_up_plan(e)) return -1;
+    if (mg_strict() || !e->nodes || mg_exec_give_up_plan(e)) return -1;
   }
   return mg_noderun_run(e->nodes, in, outs);
 }
 
 /* Autocast's casts are nodes of the graph. */
-static int exec_without_autocast(MgExec *e, PyObject *const *in, PyObject *const *vals, PyObject **outs) {
+static int exec_without_autocast(MgExec *e, PyObject *const *in, MgExecAt *at, PyObject **outs) {
   PyObject *off;
   if (mg_planrun_autocast_off(&off)) return -1;
-  int rc = exec_dispatch(e, in, vals, outs);
+  int rc = mg_exec_dispatch(e, in, at, outs);
   return mg_planrun_autocast_back(off) ? -1 : rc;
 }
 
 /* The same without the modes of the program. */
-static int exec_without_modes(MgExec *e, PyObject *const *in, PyObject *const *vals, PyObject **outs) {
+static int exec_without_modes(MgExec *e, PyObject *const *in, MgExecAt *at, PyObject **outs) {
   PyObject *off = mg_fmodes_off();
   if (!off) return -1;
-  int rc = e->no_autocast ? exec_without_autocast(e, in, vals, outs) : exec_dispatch(e, in, vals, outs);
+  int rc = e->no_autocast ? exec_without_autocast(e, in, at, outs) : mg_exec_dispatch(e, in, at, outs);
   return mg_context_exit(off) ? -1 : rc;
 }
 
@@ -723,9 +514,9 @@ static PyObject *exec_number(const MgExec *e, SrcRef src, PyObject *const *vals)
   return t;
 }
 
-int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs) {
+static int exec_run(MgExec *e, PyObject **vals, MgExecAt *at, PyObject **outs) {
   PyObject *small[64] = {NULL}, **in = small;
-  if (!e->nodes && !e->plan && !e->grad && !e->callable && !(e->sizes && e->sizes->g.nnode)) return 0;
+  if (!e->nodes && !e->plan && !e->grad && !e->callable && !(e->sizes && mg_execsizes_has_graph(e->sizes))) return 0;
   if (e->ninput > 64 && !(in = mg_malloc(e->ninput * sizeof *in))) return PyErr_NoMemory(), -1;
   int rc = 0;
   for (uint32_t i = 0; i < e->ninput; i++) {
@@ -734,8 +525,8 @@ int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs) {
     if (e->input[i].scalar && !(in[i] = exec_number(e, e->input[i].src, vals))) rc = -1;
     if (e->input[i].array && !(in[i] = mg_array_to_tensor(in[i]))) rc = -1;
   }
-  if (!rc && e->no_modes) rc = exec_without_modes(e, in, vals, outs);
-  else if (!rc) rc = e->no_autocast ? exec_without_autocast(e, in, vals, outs) : exec_dispatch(e, in, vals, outs);
+  if (!rc && e->no_modes) rc = exec_without_modes(e, in, at, outs);
+  else if (!rc) rc = e->no_autocast ? exec_without_autocast(e, in, at, outs) : mg_exec_dispatch(e, in, at, outs);
   if (!rc && e->bits && exec_set_bits(e, outs)) rc = -1;
   if (!rc && e->spent && exec_finish_spent(e, outs)) rc = -1;
   for (uint32_t i = 0; i < e->ninput; i++)
@@ -744,10 +535,16 @@ int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs) {
   return rc;
 }
 
+int mg_exec_run(MgExec *e, PyObject **vals, MgExecAt *at, PyObject **outs) {
+  int rc = exec_run(e, vals, at, outs);
+  if (at) mg_exec_leave(at);
+  return rc;
+}
+
 void mg_exec_free(MgExec *e) {
   if (!e) return;
   for (uint32_t i = 0; i < e->ninput && e->input; i++) Py_XDECREF(e->input[i].pinned);
-  exec_free_sizes(e->sizes);
+  mg_execsizes_free(e->sizes);
   Py_XDECREF(e->callable);
   mg_noderun_free(e->nodes);
   if (e->plan) mg_plan_free(e->plan);

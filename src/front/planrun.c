@@ -58,7 +58,7 @@ static int planrun_wrap(PyObject *const *in, MgTensor **out, const int *same, in
   return bad;
 }
 
-int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *const *in, PyObject **outs) {
+int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *const *in, const int64_t *sizes, PyObject **outs) {
   MgTensor *in_stack[PLANRUN_STACK], **t = in_stack, *out_stack[PLANRUN_STACK], **out = out_stack;
   int same_stack[PLANRUN_STACK], *same = same_stack, rc = -1;
   char err[400];
@@ -76,9 +76,11 @@ int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *cons
   for (int i = 0; i < info.ninput; i++) t[i] = mg_abi_tensor(in[i]);
   bool is_long = info.bytes_moved > PLANRUN_LONG_BYTES || info.nextern > info.nhost;
   PyThreadState *gil = is_long ? PyEval_SaveThread() : NULL;
-  MgRc run = mg_plan_part(p, call, until, t, out, same, err, sizeof err);
+  MgRc run = mg_plan_part(p, call, until, t, sizes, out, same, err, sizeof err);
   if (gil) PyEval_RestoreThread(gil);
-  if (run != MG_OK) {
+  if (run == MG_UNSUP) {
+    rc = -3;
+  } else if (run != MG_OK) {
     mg_planrun_raise(run, err);
     rc = run == MG_BUG && !info.nwritten ? -2 : -1;
   } else rc = planrun_wrap(in, out, same, info.noutput, outs);
@@ -90,9 +92,9 @@ done:
   return rc;
 }
 
-int mg_planrun(MgPlan *p, PyObject *const *in, PyObject **outs) {
+int mg_planrun(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyObject **outs) {
   MgPlanCall *call = NULL;
-  return mg_planrun_part(p, &call, UINT32_MAX, in, outs);
+  return mg_planrun_part(p, &call, UINT32_MAX, in, sizes, outs);
 }
 
 int mg_planrun_autocast_off(PyObject **off) {

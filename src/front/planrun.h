@@ -5,14 +5,14 @@
 #include <Python.h>
 #include "runtime/plan.h"
 
-/* in: borrowed torch tensors in graph input order; outs: new references in graph output order.  Releases the GIL
+/* in: borrowed torch tensors in graph input order; sizes: values of the symbols, or NULL (mg_plan_run); outs: new references in graph output order.  Releases the GIL
  * while a long plan runs; bumps the version counters of inputs that were written.  -1 with an exception: the one that
  * eager raises when a check of data failed.  -2 with an exception: an error of ours, and no input was written yet, so the
- * caller may run the graph in another way. */
-int mg_planrun(MgPlan *p, PyObject *const *in, PyObject **outs);
+ * caller may run the graph in another way.  -3 without an exception: the plan is not for these sizes. */
+int mg_planrun(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyObject **outs);
 /* The same in parts, see mg_plan_part: outs gets the results that became ready, NULL for the others.  *call: NULL to begin and
  * after the end, also that by an exception. */
-int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *const *in, PyObject **outs);
+int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *const *in, const int64_t *sizes, PyObject **outs);
 /* Turns autocast off when it is on, for calls of ATen whose casts are nodes already.  *off: what mg_planrun_autocast_back
  * takes (and frees); NULL: it was off.  -1 with an exception. */
 int mg_planrun_autocast_off(PyObject **off);

@@ -195,9 +195,11 @@ PyObject *mg_standin_original(PyObject *o); /* borrowed: the older tensor of an 
 /* ---- exec.c ---- */
 /* Turns the recorded graph into something that runs, by the backend of the callable. NULL with exception. */
 MgExec *mg_exec_build(MgRec *r, const struct MgConfig *cfg, const MgSnapshot *snap);
-int mg_exec_run(MgExec *e, PyObject **vals, PyObject **outs); /* outs: new references */
-/* The guards hold; is it also right at the sizes of this run? */
-bool mg_exec_fits(MgExec *e, PyObject *const *vals);
+typedef struct MgExecAt MgExecAt; /* the sizes of one run */
+/* The guards hold; is it also right at the sizes of this run?  *at: what mg_exec_run is to get, or NULL. */
+bool mg_exec_fits(MgExec *e, PyObject *const *vals, MgExecAt **at);
+int mg_exec_run(MgExec *e, PyObject **vals, MgExecAt *at, PyObject **outs); /* takes at; outs: new references */
+void mg_exec_leave(MgExecAt *at); /* instead of a run; or NULL */
 void mg_exec_free(MgExec *e);
 
 /* Options of one magneto.compile call, owned by its callable. */

@@ -15,15 +15,19 @@
 
 #define RESUME_SMALL MG_SMALL_VALS /* values that fit on the C stack */
 
-int mg_entry_run(MgEntry *e, PyObject **vals, PyObject **new_slots, PyObject **ret) {
+int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots, PyObject **ret) {
   PyObject *small[RESUME_SMALL] = {NULL}, **outs = small;
   const ValRef *unused;
   int nout = mg_snapshot_outputs(e->snap, &unused), nsrc = mg_guards_nsrc(e->guards), rc = -1;
-  if (nout > RESUME_SMALL && !(outs = mg_calloc((size_t)nout, sizeof *outs))) return PyErr_NoMemory(), -1;
+  if (nout > RESUME_SMALL && !(outs = mg_calloc((size_t)nout, sizeof *outs))) {
+    mg_exec_leave(at);
+    return PyErr_NoMemory(), -1;
+  }
   /* Kernels run without the GIL and backends run Python: nothing may free what the segment still needs. */
   for (int i = 0; i < nsrc; i++) Py_XINCREF(vals[i]);
   bool ready = !e->guards->ndraw || !mg_draw_run(e->guards, vals);
-  if (ready && !mg_exec_run(e->exec, vals, outs)) rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
+  if (!ready) mg_exec_leave(at);
+  if (ready && !mg_exec_run(e->exec, vals, at, outs)) rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
   for (int i = 0; i < nsrc; i++) Py_XDECREF(vals[i]);
   for (int i = 0; i < nout; i++) Py_XDECREF(outs[i]);
   if (outs != small) free(outs);
@@ -104,11 +108,13 @@ static int drive_wait(Drive *d, MgEntry *e, PyObject **values) {
 }
 
 /* Runs an entry in the frame.  0; -1 with exception. */
-static int drive_segment(Drive *d, MgEntry *e, PyObject **vals) {
+static int drive_segment(Drive *d, MgEntry *e, PyObject **vals, MgExecAt *at) {
   PyObject *small[RESUME_SMALL] = {NULL}, **values = small, *ret = NULL;
-  if (e->nvalue > RESUME_SMALL && !(values = mg_calloc((size_t)e->nvalue, sizeof *values)))
+  if (e->nvalue > RESUME_SMALL && !(values = mg_calloc((size_t)e->nvalue, sizeof *values))) {
+    mg_exec_leave(at);
     return PyErr_NoMemory(), -1;
-  int rc = mg_entry_run(e, vals, values, &ret);
+  }
+  int rc = mg_entry_run(e, vals, at, values, &ret);
   if (!rc) {
     e->hits++;
     drive_write(d, e, values);
@@ -195,6 +201,7 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
   int nvals = RESUME_SMALL;
   DriveNext next = DRIVE_fail;
   MgEntry *e = NULL;
+  MgExecAt *at = NULL;
   mg_hook_mode = HOOK_off;
   for (int compiled = 0;; compiled++) {
     MgSite *site = mg_cache_site(d->info, d->cfg->id, unit, true);
@@ -210,7 +217,7 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
       next = DRIVE_step;
       goto done;
     }
-    if ((e = mg_cache_find(site, &slots, &vals, &nvals, false))) break;
+    if ((e = mg_cache_find(site, &slots, &vals, &nvals, &at, false))) break;
     if (PyErr_Occurred()) goto done;
     /* Comparing may have run Python code that called reset(). */
     site = mg_cache_site(d->info, d->cfg->id, unit, true);
@@ -248,7 +255,7 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
   }
   mg_stats.hits++;
   next = DRIVE_raise;
-  if (drive_segment(d, e, vals)) goto done;
+  if (drive_segment(d, e, vals, at)) goto done;
   *nplain = e->nplain;
   next = e->is_ret ? DRIVE_return : e->ninner ? DRIVE_call : DRIVE_step;
 done:

@@ -9,7 +9,7 @@ PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, bo
 bool mg_resume_is_waiting(MgFrame *f);
 
 /* Runs a segment on given slots: new_slots and ret as mg_snapshot_run.  vals: source values of the guard check. */
-int mg_entry_run(MgEntry *e, PyObject **vals, PyObject **new_slots, PyObject **ret);
+int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots, PyObject **ret);
 
 /* Compiles the segment that starts at the linked frame's position; the frame is unchanged afterwards.
  * 0: the site has a new entry or became plain.  1: leave the frame to CPython.  -1: exception for the user. */

@@ -159,10 +159,24 @@ static void symsize_guard(MgCapture *cap, int op, SymRef a, SymRef b, bool yes) 
   if (src) mg_guard_add(cap->rec->guards, GK_calc, src, yes ? Py_True : Py_False, 0);
 }
 
+/* Equal by a guard; a note that is lost for want of memory only makes slower code. */
+static void symsize_note(MgCapture *cap, SymRef a, SymRef b) {
+  MgSymSizes *s = &cap->sizes;
+  if (s->nequal == s->cap_equal) {
+    uint32_t n = s->cap_equal ? 2 * s->cap_equal : 16;
+    MgSymEqual *p = mg_realloc(s->equal, n * sizeof *p);
+    if (!p) return;
+    s->equal = p;
+    s->cap_equal = n;
+  }
+  s->equal[s->nequal++] = (MgSymEqual){a, b};
+}
+
 static int symsize_compare(void *of, SymRef a, SymRef b) {
   MgCapture *cap = of;
   int64_t p = mg_sym_hint(cap->rec->x, a), q = mg_sym_hint(cap->rec->x, b);
   symsize_guard(cap, p < q ? CALC_lt : p > q ? CALC_gt : CALC_eq, a, b, true);
+  if (p == q) symsize_note(cap, a, b);
   return p < q ? -1 : p > q;
 }
 
@@ -170,6 +184,7 @@ static bool symsize_equal(void *of, SymRef a, SymRef b) {
   MgCapture *cap = of;
   bool same = mg_sym_hint(cap->rec->x, a) == mg_sym_hint(cap->rec->x, b);
   symsize_guard(cap, CALC_eq, a, b, same);
+  if (same) symsize_note(cap, a, b);
   return same;
 }
 
@@ -202,6 +217,7 @@ void mg_symsize_end(MgCapture *cap) {
   Py_CLEAR(cap->sizes.ints);
   free(cap->sizes.src);
   free(cap->sizes.ref);
+  free(cap->sizes.equal);
   cap->rec->x->ask = NULL;
 }
 

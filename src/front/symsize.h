@@ -13,6 +13,8 @@ typedef struct MgSymSizes { /* of one recording */
   uint32_t nsrc, cap;
   PyObject *ints;       /* dict: one object per constant, since sources are told apart by identity */
   MgSizeAsk ask;
+  MgSymEqual *equal;    /* sizes that guards say are equal; malloc'ed */
+  uint32_t nequal, cap_equal;
   bool all;             /* every dimension may change */
   bool in_graph;        /* one was made a tensor, whose value may be asked for */
 } MgSymSizes;

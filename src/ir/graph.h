@@ -142,6 +142,13 @@ bool mg_infer_kernel_refuses(MgGraph *g, NodeRef n);
 bool mg_infer_has(const MgOp *op); /* a rule for the results of op exists */
 /* The graph with env[k] for symbol k, in `to`, which is initialised and empty; numbers of values and nodes stay. */
 MgRc mg_graph_at(MgGraph *to, const MgGraph *from, const int64_t *env);
+/* The same with symbols, whose hints are env, in expressions of its own (empty before); symbol[k] stands for symbol k, see
+ * mg_symbols_known. */
+MgRc mg_graph_copy(MgGraph *to, const MgGraph *from, const SymRef *symbol, const int64_t *env);
+/* Replaces symbols by what they are known to equal: symbol[k], at first symbol k itself, becomes the expression that stands
+ * for it. */
+typedef struct MgSymEqual { SymRef a, b; } MgSymEqual;
+MgRc mg_symbols_known(MgExprs *x, const MgSymEqual *equal, uint32_t n, SymRef *symbol);
 /* Does inference give node n the results that it has? */
 bool mg_graph_agrees(MgGraph *g, NodeRef n);
 /* Text: one line a node; mg_graph_parse(mg_graph_print(g)) gives the same graph. */

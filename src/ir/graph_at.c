@@ -1,6 +1,7 @@
-/* A graph with symbols at one assignment of them.
- * In: a recorded graph whose sizes are expressions, the symbols' values.  Out: the same graph with constants, under the same value
- * and node numbers; whether inference agrees that these are the sizes of its results. */
+/* Copies of a graph with symbols.
+ * In: a recorded graph whose sizes are expressions; the symbols' values, or what is known of them.  Out: the same graph with
+ * constants, or with symbols of its own, under the same value and node numbers; whether inference agrees that these are the sizes
+ * of its results. */
 #include "ir/graph.h"
 #include <string.h>
 
@@ -8,9 +9,24 @@ typedef struct GraphAt {
   MgGraph *to;
   const MgGraph *from;
   const int64_t *env;
+  const SymRef *symbol;  /* by symbol of `from`: what stands for it there; NULL: env does */
+  SymRef *copied;        /* with symbol, per expression of `from`: its copy, or 0 */
 } GraphAt;
 
-static SymRef at_size(const GraphAt *a, SymRef e) { return e ? mg_sym(a->to->x, mg_sym_eval(a->from->x, e, a->env)) : 0; }
+static SymRef at_copy(const GraphAt *a, SymRef e) {
+  const MgExpr n = *mg_expr(a->from->x, e);
+  SymRef src[3] = {0};
+  if (!e || a->copied[e]) return e ? a->copied[e] : 0;
+  for (int i = 0; i < n.nsrc; i++) src[i] = at_copy(a, n.src[i]);
+  return a->copied[e] = n.op == OP_sym     ? at_copy(a, a->symbol[n.u.i])
+                        : n.op == OP_const ? mg_ex_int(a->to->x, (MgTy)n.ty, n.u.i)
+                                           : mg_ex_op(a->to->x, (MgScalarOp)n.op, src[0], src[1], src[2]);
+}
+
+static SymRef at_size(const GraphAt *a, SymRef e) {
+  if (a->symbol) return at_copy(a, e);
+  return e ? mg_sym(a->to->x, mg_sym_eval(a->from->x, e, a->env)) : 0;
+}
 
 static MgRc at_arg(const GraphAt *a, const MgArg *from, MgArg *to) {
   *to = *from;
@@ -53,8 +69,9 @@ static MgRc at_node(const GraphAt *a, NodeRef n) {
   return MG_OK;
 }
 
-MgRc mg_graph_at(MgGraph *to, const MgGraph *from, const int64_t *env) {
-  GraphAt a = {to, from, env};
+static MgRc at_graph(GraphAt a) {
+  MgGraph *to = a.to;
+  const MgGraph *from = a.from;
   to->default_dtype = from->default_dtype;
   for (ValRef v = 1; v < from->nval; v++) TRY(at_val(&a, v));
   for (NodeRef n = 1; n < from->nnode; n++) TRY(at_node(&a, n));
@@ -62,6 +79,53 @@ MgRc mg_graph_at(MgGraph *to, const MgGraph *from, const int64_t *env) {
   for (uint32_t i = 0; i < from->noutput; i++) TRY(mg_graph_output(to, from->output[i]));
   to->nhidden = from->nhidden;
   return mg_exprs_ok(to->x);
+}
+
+MgRc mg_graph_at(MgGraph *to, const MgGraph *from, const int64_t *env) {
+  return at_graph((GraphAt){.to = to, .from = from, .env = env});
+}
+
+MgRc mg_graph_copy(MgGraph *to, const MgGraph *from, const SymRef *symbol, const int64_t *env) {
+  GraphAt a = {.to = to, .from = from, .env = env, .symbol = symbol, .copied = mg_new(to->c, SymRef, from->x->n + 1)};
+  TRYP(a.copied);
+  for (uint32_t k = 0; k < from->x->nsym; k++) {
+    const MgSymbol *s = &from->x->sym[k];
+    SymRef own = mg_ex_symbol(to->x, env[k], s->lo, s->hi, NULL);
+    if (mg_expr(from->x, symbol[k])->op == OP_sym && mg_expr(from->x, symbol[k])->u.i == k) a.copied[symbol[k]] = own;
+  }
+  return at_graph(a);
+}
+
+/* ---- what is known of symbols ---- */
+
+static ExprRef known_put(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
+  const MgExpr *e = mg_expr(x, r);
+  return e->op == OP_sym ? ((SymRef *)arg)[e->u.i] : mg_ex_rebuild(x, r, s);
+}
+
+static SymRef known_form(MgExprs *x, SymRef e, SymRef *symbol) { return mg_ex_map(x, e, known_put, symbol); }
+
+static bool known_has(const MgExprs *x, SymRef e, SymRef symbol) {
+  const MgExpr *n = mg_expr(x, e);
+  bool has = e == symbol;
+  for (int i = 0; i < n->nsrc && !has; i++) has = known_has(x, n->src[i], symbol);
+  return has;
+}
+
+MgRc mg_symbols_known(MgExprs *x, const MgSymEqual *equal, uint32_t n, SymRef *symbol) {
+  for (uint32_t i = 0; i < n; i++) {
+    SymRef a = known_form(x, equal[i].a, symbol), b = known_form(x, equal[i].b, symbol);
+    if (x->nomem) break;
+    if (mg_expr(x, a)->op != OP_sym) { /* of two symbols the first goes */
+      SymRef t = a;
+      a = b;
+      b = t;
+    }
+    if (mg_expr(x, a)->op != OP_sym || known_has(x, b, a)) continue;
+    symbol[mg_expr(x, a)->u.i] = b;
+    for (uint32_t k = 0; k < x->nsym; k++) symbol[k] = known_form(x, symbol[k], symbol);
+  }
+  return mg_exprs_ok(x);
 }
 
 static bool at_same(const MgGraph *g, ValRef a, ValRef b) {

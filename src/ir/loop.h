@@ -116,6 +116,7 @@ typedef struct MgKernel {
 typedef struct MgStepIR {                  /* final order of work */
   enum { MS_kernel, MS_extern } kind;
   uint64_t scratch;                        /* MS_extern: bytes its engine wants while it runs */
+  bool sized;                              /* MS_extern: how many is known at run time only */
   union {
     MgKernel *kernel;
     MgExtern *ext;

@@ -19,26 +19,27 @@ typedef struct Layout {
   bool *dense;     /* per value: a convolution reads it, or a view shows it */
   SymRef *chan;    /* per value: channels of the largest concatenation that it begins, or 0 */
   ValRef *root;    /* per value: what it is a view of, if that may change; itself for such a value */
-  int64_t **would; /* per value with a root: its strides, then its offset, if channels-last is chosen for the root */
+  SymRef **would;  /* per value with a root: its strides, then its offset, if channels-last is chosen for the root */
   bool strict;     /* the node being looked at needs the strides of its arguments */
 } Layout;
 
 static bool layout_candidate(const MgGraph *g, ValRef v) {
   const MgVal *t = mg_val(g, v);
-  int64_t n, spatial = 1;
+  int64_t spatial = 1;
   if (t->ndim < 4 || t->ndim > 5 || t->device != DEV_cpu) return false;
   for (int i = 0; i < t->ndim; i++) {
-    if (!mg_ex_const_int(g->x, t->size[i], &n) || n < 1) return false;
+    int64_t n = mg_sym_hint(g->x, t->size[i]);
+    if (n < 1) return false;
     if (i >= 2) spatial *= n;
   }
   return spatial > 1 && !mg_sym_is(g->x, t->size[1], 1); /* else both formats are one */
 }
 
-/* Elements of a value; 0 when not constant. */
+/* Elements of a value. */
 static int64_t layout_numel(const MgGraph *g, ValRef v) {
   const MgVal *t = mg_val(g, v);
-  int64_t all = 1, n;
-  for (int i = 0; i < t->ndim; i++) all *= mg_ex_const_int(g->x, t->size[i], &n) ? n : 0;
+  int64_t all = 1;
+  for (int i = 0; i < t->ndim; i++) all *= mg_sym_hint(g->x, t->size[i]);
   return all;
 }
 
@@ -74,26 +75,30 @@ static void layout_pin(ValRef *v, void *arg) {
 
 /* ---- views of values that may change ------------------------------------------------------------------------- */
 
-static bool layout_sizes(const Layout *l, ValRef v, int64_t *size) {
+static bool layout_sizes(const Layout *l, ValRef v) {
   const MgVal *t = mg_val(l->g, v);
   if (t->ndim > LAYOUT_RANK) return false;
   for (int i = 0; i < t->ndim; i++)
-    if (!mg_ex_const_int(l->g->x, t->size[i], &size[i]) || size[i] < 1) return false;
+    if (mg_sym_hint(l->g->x, t->size[i]) < 1) return false;
   return true;
 }
 
 /* Strides of a reshape from sizes `from` with strides st to sizes `to`, or false when it would have to copy: runs of
  * dimensions that are dense among themselves are cut anew. */
-static bool layout_reshape(const int64_t *from, const int64_t *st, int nfrom, const int64_t *to, int nto, int64_t *out) {
+static bool layout_reshape(MgExprs *x, const SymRef *from, const SymRef *st, int nfrom, const SymRef *to, int nto, SymRef *out) {
   int d = nto - 1;
-  int64_t run = 1, step = nfrom ? st[nfrom - 1] : 1; /* elements of the run so far; stride of its last dimension */
+  const SymRef one = mg_sym(x, 1);
+  SymRef run = one, step = nfrom ? st[nfrom - 1] : one; /* elements of the run so far; stride of its last dimension */
   for (int i = nfrom - 1; i >= 0; i--) {
-    run *= from[i];
-    if (i > 0 && (from[i - 1] == 1 || st[i - 1] == run * step)) continue;
-    int64_t done = 1;
-    for (; d >= 0 && (done < run || to[d] == 1); d--) out[d] = step * done, done *= to[d];
+    run = mg_sym_mul(x, run, from[i]);
+    if (i > 0 && (from[i - 1] == one || st[i - 1] == mg_sym_mul(x, run, step))) continue;
+    SymRef done = one;
+    for (; d >= 0 && (mg_sym_hint(x, done) < mg_sym_hint(x, run) || to[d] == one); d--) {
+      out[d] = mg_sym_mul(x, step, done);
+      done = mg_sym_mul(x, done, to[d]);
+    }
     if (done != run) return false;
-    if (i > 0) run = 1, step = st[i - 1];
+    if (i > 0) run = one, step = st[i - 1];
   }
   return d < 0;
 }
@@ -112,43 +117,49 @@ static int layout_permuted(const Layout *l, const MgNode *n, int ndim, int i) {
   return (int)(i == d[0] ? d[1] : i == d[1] ? d[0] : i);
 }
 
-/* A constant integer argument counted from the end when negative, within [0, size]; `none` where it is absent. */
-static bool layout_index(const Layout *l, const MgArg *a, int64_t size, int64_t none, int64_t *out) {
-  *out = none;
-  if (a->tag == MA_none) return true;
-  if (a->tag != MA_int || !mg_ex_const_int(l->g->x, a->u.sym, out)) return false;
-  if (*out < 0) *out += size;
-  *out = *out < 0 ? 0 : *out > size ? size : *out;
+/* A constant integer argument counted from the end when negative, within [0, size]; 0 where it is absent. */
+static bool layout_index(const Layout *l, const MgArg *a, SymRef size, SymRef *out) {
+  MgExprs *x = l->g->x;
+  int64_t k = 0, n, lo, hi;
+  if (a->tag != MA_none && (a->tag != MA_int || !mg_ex_const_int(x, a->u.sym, &k))) return false;
+  if (mg_ex_const_int(x, size, &n)) {
+    if (k < 0) k += n;
+    *out = mg_sym(x, k < 0 ? 0 : k > n ? n : k);
+    return true;
+  }
+  if (!mg_ex_range(x, size, &lo, &hi) || lo < (k < 0 ? -k : k)) return false;
+  *out = k < 0 ? mg_sym_add(x, size, mg_sym(x, k)) : mg_sym(x, k);
   return true;
 }
 
 /* The same for a part along one dimension: slice, narrow, select. */
-static bool layout_part(const Layout *l, const MgNode *n, const int64_t *from, int ndim, int64_t *out) {
-  const int64_t *st = l->would[n->arg[0].u.val];
-  int64_t dim, start, step = 1;
+static bool layout_part(const Layout *l, const MgNode *n, const SymRef *from, int ndim, SymRef *out) {
+  MgExprs *x = l->g->x;
+  const SymRef *st = l->would[n->arg[0].u.val];
+  int64_t dim, step = 1;
+  SymRef start;
   bool select = n->op->code == TOP_select_int;
   if (n->arg[1].tag != MA_int || !mg_ex_const_int(l->g->x, n->arg[1].u.sym, &dim)) return false;
   if (dim < 0) dim += ndim;
-  if (dim < 0 || dim >= ndim || !layout_index(l, &n->arg[2], from[dim], 0, &start)) return false;
+  if (dim < 0 || dim >= ndim || !layout_index(l, &n->arg[2], from[dim], &start)) return false;
   if (n->op->code == TOP_slice_Tensor && (n->arg[4].tag != MA_int || !mg_ex_const_int(l->g->x, n->arg[4].u.sym, &step))) return false;
   for (int i = 0, o = 0; i < ndim; i++)
-    if (i != dim || !select) out[o++] = i == dim ? st[i] * step : st[i];
-  out[LAYOUT_RANK] = st[LAYOUT_RANK] + start * st[dim];
+    if (i != dim || !select) out[o++] = i == dim ? mg_sym_mul(x, st[i], mg_sym(x, step)) : st[i];
+  out[LAYOUT_RANK] = mg_sym_add(x, st[LAYOUT_RANK], mg_sym_mul(x, start, st[dim]));
   return true;
 }
 
 /* Strides and offset of a view node's result if its root changes; false: it cannot follow. */
-static bool layout_follow(const Layout *l, const MgNode *n, int64_t *out) {
+static bool layout_follow(const Layout *l, const MgNode *n, SymRef *out) {
   ValRef x = n->arg[0].u.val, v = n->out[0];
-  const int64_t *st = l->would[x];
-  int64_t from[LAYOUT_RANK], to[LAYOUT_RANK];
+  const SymRef *st = l->would[x], *from = mg_val(l->g, x)->size, *to = mg_val(l->g, v)->size;
   int nfrom = mg_val(l->g, x)->ndim, nto = mg_val(l->g, v)->ndim;
-  if (n->nout != 1 || !layout_sizes(l, x, from) || !layout_sizes(l, v, to)) return false;
+  if (n->nout != 1 || !layout_sizes(l, x) || !layout_sizes(l, v)) return false;
   out[LAYOUT_RANK] = st[LAYOUT_RANK];
   switch (n->op->code) {
   case TOP_view: case TOP_reshape: case TOP__unsafe_view: case TOP_flatten_using_ints: case TOP_unsqueeze:
   case TOP_squeeze: case TOP_squeeze_dim: case TOP_squeeze_dims: case TOP_alias: case TOP_detach:
-    return layout_reshape(from, st, nfrom, to, nto, out);
+    return layout_reshape(l->g->x, from, st, nfrom, to, nto, out);
   case TOP_permute: case TOP_transpose_int: case TOP_t:
     for (int i = 0; i < nto; i++) {
       int d = layout_permuted(l, n, nfrom, i);
@@ -167,7 +178,7 @@ static bool layout_follow(const Layout *l, const MgNode *n, int64_t *out) {
 static MgRc layout_view(Layout *l, MgNode *n) {
   ValRef root = n->arg[0].tag == MA_val ? l->root[n->arg[0].u.val] : 0;
   if (!root || !l->free[root]) return MG_OK;
-  int64_t *st = mg_new(l->g->c, int64_t, LAYOUT_RANK + 1);
+  SymRef *st = mg_new(l->g->c, SymRef, LAYOUT_RANK + 1);
   TRYP(st);
   if (!layout_follow(l, n, st)) l->free[root] = false;
   else l->root[n->out[0]] = root, l->would[n->out[0]] = st, l->dense[root] = true;
@@ -176,14 +187,14 @@ static MgRc layout_view(Layout *l, MgNode *n) {
 
 /* Enters a value whose strides its producer could choose. */
 static MgRc layout_enter(Layout *l, ValRef v) {
-  int64_t size[LAYOUT_RANK];
   const MgVal *t = mg_val(l->g, v);
-  if (!layout_candidate(l->g, v) || !layout_sizes(l, v, size)) return MG_OK;
-  int64_t *st = mg_new(l->g->c, int64_t, LAYOUT_RANK + 1), n = size[1];
+  if (!layout_candidate(l->g, v) || !layout_sizes(l, v)) return MG_OK;
+  SymRef *st = mg_new(l->g->c, SymRef, LAYOUT_RANK + 1), n = t->size[1];
   TRYP(st);
-  st[1] = 1;
-  for (int i = t->ndim - 1; i >= 2; i--) st[i] = n, n *= size[i];
+  st[1] = mg_sym(l->g->x, 1);
+  for (int i = t->ndim - 1; i >= 2; i--) st[i] = n, n = mg_sym_mul(l->g->x, n, t->size[i]);
   st[0] = n;
+  st[LAYOUT_RANK] = mg_sym(l->g->x, 0);
   l->free[v] = true;
   l->root[v] = v;
   l->would[v] = st;
@@ -251,8 +262,8 @@ static void layout_chain(Layout *l, NodeRef k, bool *begun) {
 static void layout_apply(const Layout *l, ValRef v) {
   MgGraph *g = l->g;
   MgVal *t = mg_val(g, v);
-  for (int i = 0; i < t->ndim; i++) t->stride[i] = mg_sym(g->x, l->would[v][i]);
-  if (l->root[v] != v) t->offset = mg_sym(g->x, l->would[v][LAYOUT_RANK]);
+  for (int i = 0; i < t->ndim; i++) t->stride[i] = l->would[v][i];
+  if (l->root[v] != v) t->offset = l->would[v][LAYOUT_RANK];
   if (!l->chan[v]) return;
   SymRef n = l->chan[v];
   for (int i = t->ndim - 1; i >= 2; i--) t->stride[i] = n, n = mg_sym_mul(g->x, n, t->size[i]);
@@ -294,7 +305,7 @@ MgRc mg_layout(MgGraph *g, const MgSimplifyOpts *o) {
   TRYP(l.dense = mg_new(g->c, bool, g->nval));
   TRYP(l.chan = mg_new(g->c, SymRef, g->nval));
   TRYP(l.root = mg_new(g->c, ValRef, g->nval));
-  TRYP(l.would = mg_new(g->c, int64_t *, g->nval));
+  TRYP(l.would = mg_new(g->c, SymRef *, g->nval));
   TRY(layout_collect(&l, loops));
   for (uint32_t k = g->nnode; k-- > 1;) /* backwards, so that producers of a chain before a convolution follow it */
     if (!mg_node(g, k)->dead) layout_spread(&l, mg_node(g, k), loops[k]);

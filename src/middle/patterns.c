@@ -28,17 +28,18 @@ enum { CV_x, CV_w, CV_bias, CV_bn_weight, CV_bn_bias, CV_bn_mean, CV_bn_var, CV_
 
 static bool pat_const(const Pat *p, SymRef s, int64_t *v) { return mg_ex_const_int(p->g->x, s, v); }
 
-/* A CPU tensor with constant, nonzero sizes and constant strides, of a dtype the engines take.  Only the first
- * `broadcast` dimensions may have stride 0. */
+/* A CPU tensor with sizes that are not zero and strides that are not negative, of a dtype the engines take.  Only the first
+ * `broadcast` dimensions may have stride 0.  Of symbolic sizes the hints decide: an engine refuses runs with others. */
 static bool pat_takes(const Pat *p, ValRef v, int broadcast) {
   if (!v) return false;
   const MgVal *t = mg_val(p->g, v);
-  int64_t size, step;
-  if (t->device != DEV_cpu || !pat_const(p, t->offset, &step)) return false;
+  int64_t step, most;
+  if (t->device != DEV_cpu) return false;
   if (t->dtype != DT_f32 && !(p->bf16 && t->dtype == DT_bf16)) return false;
   for (int i = 0; i < t->ndim; i++) {
-    if (!pat_const(p, t->size[i], &size) || size < 1 || !pat_const(p, t->stride[i], &step) || step < 0) return false;
-    if (step == 0 && size > 1 && i >= broadcast) return false;
+    int64_t size = mg_sym_hint(p->g->x, t->size[i]);
+    if (size < 1 || !mg_ex_range(p->g->x, t->stride[i], &step, &most) || step < 0) return false;
+    if (step == 0 && !mg_sym_is(p->g->x, t->size[i], 1) && i >= broadcast) return false;
   }
   return true;
 }
@@ -410,7 +411,7 @@ static MgRc pat_become_sdpa(Pat *p, MgNode *n, const MgArg qkv[3], MgArg mask, b
   }
   const MgVal *q = mg_val(p->g, qkv[0].u.val);
   if (!pat_takes_arg(p, &mask, 4) || (mask.tag == MA_val && mg_val(p->g, mask.u.val)->ndim > 4)) return MG_OK;
-  if (!pat_const(p, q->size[2], &k) || k < FEW_QUERIES) return MG_OK;
+  if (mg_sym_hint(p->g->x, q->size[2]) < FEW_QUERIES) return MG_OK;
   if (!mg_ex_same(mg_val(p->g, qkv[1].u.val)->size[1], q->size[1])) return MG_OK; /* heads that share keys */
   MgArg *m = mg_new(p->g->c, MgArg, 6);
   TRYP(m);

@@ -9,6 +9,7 @@ typedef struct PlanCall { /* arguments of one mg_plan_run */
   MgPlan *p;
   PlanRun *r;
   MgTensor *const *in;
+  const int64_t *sizes;   /* of the symbols, or NULL */
   char *err;
   size_t err_len;
 } PlanCall;
@@ -67,13 +68,13 @@ static void plan_eval_sizes(const MgPlan *p, int64_t *v) {
   }
 }
 
-/* Reads the symbols from the inputs; true when they differ from the run's last ones. */
+/* Reads the symbols; true when they differ from the run's last ones. */
 static bool plan_read_symbols(const PlanCall *k) {
   bool changed = false;
   for (uint32_t i = 0; i < k->p->s.nsym; i++) {
     int64_t *size = NULL;
-    mg_abi.aoti_torch_get_sizes(k->in[k->p->s.sym[i].input], &size);
-    int64_t v = size[k->p->s.sym[i].dim];
+    if (!k->sizes) mg_abi.aoti_torch_get_sizes(k->in[k->p->s.sym[i].input], &size);
+    int64_t v = k->sizes ? k->sizes[i] : size[k->p->s.sym[i].dim];
     changed |= k->r->slot[i] != v;
     k->r->slot[i] = v;
   }
@@ -105,9 +106,42 @@ static MgRc plan_arena_tensors(PlanCall *k) {
   return MG_OK;
 }
 
+static bool plan_facts_hold(const MgPlan *p, const int64_t *v) {
+  for (uint32_t i = 0; i < p->s.nfact; i++) {
+    const MgPlanFact *f = &p->s.fact[i];
+    int64_t a = v[f->a], b = v[f->b];
+    MgPlanFactKind is = (MgPlanFactKind)f->is;
+    if (is == SF_equal ? a != b : is == SF_other ? a == b : is == SF_less ? a >= b : a <= b) return false;
+  }
+  return true;
+}
+
+/* The engines for the sizes of the run, and the scratch memory that they want. */
+static MgRc plan_size_engines(const MgPlan *p, PlanRun *r) {
+  for (uint32_t i = 0; r->sized && i < p->nstep; i++) {
+    const PlanStep *s = &p->step[i];
+    if (!s->sized) continue;
+    MgTensorDesc *t = mg_malloc(s->sized->bytes);
+    if (!t) return MG_NOMEM;
+    memcpy(t, s->sized->desc, s->sized->bytes);
+    for (uint32_t k = 0; k < s->sized->ntensor; k++)
+      for (int d = 0; t[k].present && d < t[k].ndim; d++) {
+        t[k].size[d] = r->slot[s->view[k].size + d];
+        t[k].stride[d] = r->slot[s->view[k].stride + d];
+      }
+    TRY(mg_sized_use(s->sized, &r->sized[s->engine_index], t));
+    r->state[s->engine_index] = r->sized[s->engine_index].made[0].state;
+    r->slot[p->s.block[s->scratch - 1].bytes] = (int64_t)r->sized[s->engine_index].made[0].e->scratch;
+  }
+  return MG_OK;
+}
+
 /* Sizes, and places in the arena: once per run, again when a symbol changes. */
-static void plan_size(const MgPlan *p, PlanRun *r) {
+static MgRc plan_size(const MgPlan *p, PlanRun *r) {
+  r->sized_for = false;
   plan_eval_sizes(p, r->slot);
+  if (!plan_facts_hold(p, r->slot)) return MG_UNSUP;
+  TRY(plan_size_engines(p, r));
   r->total = p->s.arena;
   for (uint32_t i = 0; i < p->s.nblock; i++) {
     const MgPlanBlock *b = &p->s.block[i];
@@ -120,8 +154,9 @@ static void plan_size(const MgPlan *p, PlanRun *r) {
     r->total = mg_pack(r->pack, p->s.nblock, r->work);
     for (uint32_t i = 0; i < p->s.nblock; i++) r->offset[i] = r->pack[i].offset;
   }
-  r->sized = true;
+  r->sized_for = true;
   r->bound = false;
+  return MG_OK;
 }
 
 /* Pointers that depend on sizes and on the arena but not on the call. */
@@ -282,15 +317,16 @@ static void *plan_engine_run(void *arg) {
 static MgRc plan_engine(PlanCall *k, const PlanStep *s) {
   PlanRun *r = k->r;
   MgTensor *tensor[2 * PLAN_MAX_ARGS];
+  const MgEngine *engine = s->sized ? r->sized[s->engine_index].made[0].e : s->engine;
   MgEngineArgs a = {.ptr = (void *const *)r->arg + s->arg, .scratch = s->scratch ? r->mem + r->offset[s->scratch - 1] : NULL,
                     .state = r->state[s->engine_index]};
-  if (s->engine->tensors) {
+  if (engine->tensors) {
     for (uint32_t i = 0; i < s->in.n; i++) TRY(plan_tensor(k, k->p->list[s->in.first + i], &tensor[i]));
     for (uint32_t i = 0; i < s->out.n; i++) TRY(plan_tensor(k, k->p->list[s->out.first + i], &tensor[s->in.n + i]));
     a.tensor = tensor;
   }
-  PlanEngineRun e = {s->engine, &a, -1};
-  if (s->engine->tensors) plan_engine_run(&e); /* ATen's, which obeys the number of threads */
+  PlanEngineRun e = {engine, &a, -1};
+  if (engine->tensors) plan_engine_run(&e); /* ATen's, which obeys the number of threads */
   else mg_threads_apart(plan_engine_run, &e);
   if (e.bad) return plan_error(k, MG_BUG, "%s: %s", s->name, a.err ? a.err : "failed");
   return MG_OK;
@@ -314,7 +350,8 @@ static MgRc plan_enter(PlanCall *k) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
   bool changed = p->s.nsym && plan_read_symbols(k);
-  if (!r->sized || changed) plan_size(p, r);
+  MgRc rc = !r->sized_for || changed ? plan_size(p, r) : MG_OK;
+  if (rc != MG_OK) return plan_error(k, rc, rc == MG_UNSUP ? "the plan is not for these sizes" : "out of memory");
   if (r->total) {
     if (!(r->arena = mg_arena_take(r->total)))
       return plan_error(k, MG_NOMEM, "no memory for intermediates (%llu bytes)", (unsigned long long)r->total);
@@ -421,9 +458,9 @@ void mg_plan_stop(MgPlan *p, MgPlanCall *r) {
   plan_give(p, r);
 }
 
-MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in, MgTensor **out, int *same, char *err,
-                  size_t err_len) {
-  PlanCall k = {p, *call ? *call : plan_take(p), in, err, err_len};
+MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in, const int64_t *sizes, MgTensor **out,
+                  int *same, char *err, size_t err_len) {
+  PlanCall k = {p, *call ? *call : plan_take(p), in, sizes, err, err_len};
   bool grad = p->aten && mg_abi.aoti_torch_grad_mode_is_enabled(), begun = *call != NULL;
   for (uint32_t i = 0; i < p->s.nout; i++) out[i] = NULL, same[i] = -1;
   *call = NULL;
@@ -445,9 +482,9 @@ MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const 
   return rc;
 }
 
-MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, MgTensor **out, int *same, char *err, size_t err_len) {
+MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, const int64_t *sizes, MgTensor **out, int *same, char *err, size_t err_len) {
   MgPlanCall *call = NULL;
-  return mg_plan_part(p, &call, p->nstep, in, out, same, err, err_len);
+  return mg_plan_part(p, &call, p->nstep, in, sizes, out, same, err, err_len);
 }
 
 const uint32_t *mg_plan_ready(const MgPlan *p) { return p->ready; }

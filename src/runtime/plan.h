@@ -18,18 +18,19 @@ typedef struct MgHost {
   void (*free)(void *self); /* with the plan */
 } MgHost;
 
-/* Inputs are borrowed, in graph input order.  Outputs are new tensors in graph output order; an output that is an
+/* Inputs are borrowed, in graph input order.  sizes: values of the symbols; NULL: read from the inputs.  Outputs are new tensors in graph output order; an output that is an
  * input itself is reported as NULL with same[i] set to that input's number (else -1).
- * MG_OK, MG_PYERR (host error is set), MG_NOMEM, MG_BUG (message in err, err_len bytes), MG_RAISE: what eager would
+ * MG_OK, MG_PYERR (host error is set), MG_NOMEM, MG_BUG (message in err, err_len bytes), MG_UNSUP (the plan is not for these
+ * sizes; nothing was done), MG_RAISE: what eager would
  * raise, as "IndexError: text" in err; outputs are all NULL then and inputs may have been written already. */
-MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, MgTensor **out, int *same, char *err, size_t err_len);
+MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, const int64_t *sizes, MgTensor **out, int *same, char *err, size_t err_len);
 
 /* The same in parts.  Starts a run when *call is NULL, else goes on with it on the same inputs: runs the steps before `until`
  * and gives the outputs that became ready (mg_plan_ready); the others are NULL and same[i] is -1.  With until at the
  * number of steps (or more), or on failure, the run is over and *call is NULL. */
 typedef struct MgPlanCall MgPlanCall;
-MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in, MgTensor **out, int *same, char *err,
-                  size_t err_len);
+MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in, const int64_t *sizes, MgTensor **out,
+                  int *same, char *err, size_t err_len);
 /* Ends a run before its end. */
 void mg_plan_stop(MgPlan *p, MgPlanCall *call);
 /* Per output: the number of steps after which it is ready. */

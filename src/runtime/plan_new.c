@@ -116,6 +116,21 @@ static MgRc plan_add_kernel(PlanBuild *b, const MgPlanStep *s) {
   return MG_OK;
 }
 
+static MgRc plan_copy_sized(PlanBuild *b, const MgPlanStep *s, PlanStep *d) {
+  MgPlan *p = b->p;
+  if (!s->sized) return MG_OK;
+  MgSized *z = plan_copy(p, s->sized, sizeof *z);
+  MgPlanView *v = mg_new(&p->mem, MgPlanView, s->nin + s->nout + 1);
+  TRYP(z && v && (z->desc = plan_copy(p, z->desc, z->bytes)));
+  if (z->ntensor != s->nin + s->nout || !s->scratch) return plan_bad(b, "plan: %s has no place for its engines", s->name);
+  memcpy(v, s->in, s->nin * sizeof *v);
+  memcpy(v + s->nin, s->out, s->nout * sizeof *v);
+  d->sized = z;
+  d->view = v;
+  p->sized = true;
+  return MG_OK;
+}
+
 static MgRc plan_add_extern(PlanBuild *b, const MgPlanStep *s) {
   MgPlan *p = b->p;
   uint32_t n = p->nstep++, t;
@@ -126,6 +141,7 @@ static MgRc plan_add_extern(PlanBuild *b, const MgPlanStep *s) {
   TRYP(d->name = mg_ctx_strdup(&p->mem, s->name));
   if (s->kind == PK_engine) {
     d->engine = s->engine;
+    TRY(plan_copy_sized(b, s, d));
     d->engine_index = p->nengine++;
     d->scratch = s->scratch;
     d->arg = b->narg;
@@ -267,7 +283,8 @@ static MgRc plan_copy_tables(MgPlan *p, const MgPlanSpec *s) {
   p->s.out = plan_copy(p, s->out, sizeof *s->out * s->nout);
   p->s.slot0 = plan_copy(p, s->slot0, sizeof *s->slot0 * s->nslot);
   p->s.sizeop = plan_copy(p, s->sizeop, sizeof *s->sizeop * s->nsizeop);
-  p->s.sym = plan_copy(p, s->sym, sizeof *s->sym * s->nsym);
+  if (s->sym) p->s.sym = plan_copy(p, s->sym, sizeof *s->sym * s->nsym);
+  p->s.fact = plan_copy(p, s->fact, sizeof *s->fact * s->nfact);
   p->s.written = plan_copy(p, s->written, sizeof *s->written * s->nwritten);
   p->s.code = plan_copy(p, s->code, sizeof *s->code * s->ncode);
   p->s.constant = plan_copy(p, s->constant, sizeof *s->constant * s->nconstant);
@@ -314,14 +331,15 @@ PlanRun *mg_plan_run_new(const MgPlan *p) {
   r->fresh = mg_calloc(p->s.nfresh, sizeof *r->fresh);
   r->state = mg_calloc(p->nengine, sizeof *r->state);
   r->offset = mg_calloc(p->s.nblock, sizeof *r->offset);
+  if (p->sized) r->sized = mg_calloc(p->nengine, sizeof *r->sized);
   if (p->s.dynamic) {
     r->pack = mg_calloc(p->s.nblock, sizeof *r->pack);
     r->work = mg_calloc(p->s.nblock * 2, sizeof *r->work);
   }
-  bool ok = r->offset && (!p->s.dynamic || (r->pack && r->work)) && r->slot && r->arg && r->range && r->input && r->tensor && r->fresh && r->state;
+  bool ok = r->offset && (!p->sized || r->sized) && (!p->s.dynamic || (r->pack && r->work)) && r->slot && r->arg && r->range && r->input && r->tensor && r->fresh && r->state;
   if (ok && p->s.nslot) memcpy(r->slot, p->s.slot0, sizeof *r->slot * p->s.nslot);
   for (uint32_t i = 0; ok && i < p->nstep; i++) {
-    const MgEngine *e = p->step[i].kind == PK_engine ? p->step[i].engine : NULL;
+    const MgEngine *e = p->step[i].kind == PK_engine && !p->step[i].sized ? p->step[i].engine : NULL;
     if (e && e->ops->state_new) ok = (r->state[p->step[i].engine_index] = e->ops->state_new(e)) != NULL;
   }
   if (ok) return r;
@@ -333,10 +351,12 @@ void mg_plan_run_free(const MgPlan *p, PlanRun *r) {
   for (uint32_t i = 0; r->tensor && i < p->ntensor; i++)
     if (r->tensor[i]) mg_abi.aoti_torch_delete_tensor_object(r->tensor[i]);
   for (uint32_t i = 0; r->state && i < p->nstep; i++) {
-    const MgEngine *e = p->step[i].kind == PK_engine ? p->step[i].engine : NULL;
+    const MgEngine *e = p->step[i].kind == PK_engine && !p->step[i].sized ? p->step[i].engine : NULL;
     void *state = e ? r->state[p->step[i].engine_index] : NULL;
     if (state) e->ops->state_free(e, state);
   }
+  for (uint32_t i = 0; r->sized && i < p->nengine; i++) mg_sized_free(&r->sized[i]);
+  free(r->sized);
   free(r->offset);
   free(r->pack);
   free(r->work);

@@ -40,7 +40,9 @@ typedef struct PlanStep {
   uint32_t arg;          /* PK_engine: first of nin + nout pointers in PlanRun.arg */
   PlanSpan release;      /* entries of MgPlan.list: tensors nobody needs after this step */
   MgEngine *engine;
-  uint32_t engine_index; /* into PlanRun.state */
+  const MgSized *sized;  /* NULL, or how runs make theirs */
+  const MgPlanView *view; /* with it: what the engine's tensors are, inputs first */
+  uint32_t engine_index; /* into PlanRun.state and sized */
   uint32_t scratch;      /* block + 1, or 0 */
   uint32_t host_id;
   const char *name;
@@ -62,6 +64,7 @@ typedef struct MgPlanCall { /* everything one running call writes; owned by one 
   MgTensor **tensor;      /* handles; PT_arena ones live as long as the run, the others during a call */
   MgTensor **fresh;       /* the tensors allocated for this call, until they are given away as outputs */
   void **state;           /* per engine */
+  MgSizedRun *sized;      /* per engine; NULL: the plan has no symbols */
   MgArena *arena;         /* of the running call; between calls only remembered to see whether it changed */
   uint8_t *mem;           /* its memory that pointers are bound to */
   uint64_t *offset;       /* per block: where it is in the arena */
@@ -69,7 +72,7 @@ typedef struct MgPlanCall { /* everything one running call writes; owned by one 
   uint32_t at;            /* next step of the running call */
   MgPackBlock *pack;      /* dynamic plans: the blocks, and room for 2 * nblock pointers */
   MgPackBlock **work;
-  bool sized;             /* sizes and offsets are evaluated */
+  bool sized_for;         /* sizes and offsets are evaluated, for the symbols' values in slot */
   bool bound;             /* slots, arguments and ranges are set up */
 } PlanRun;
 
@@ -88,6 +91,7 @@ struct MgPlan {
   uint32_t *out_tensor;   /* per output: entry of tensor it is made from (PO_view) */
   uint32_t *ready;        /* per output: steps after which nothing touches its memory any more */
   uint32_t narg, nengine, nhost;
+  bool sized;             /* some engines are made by runs */
   bool aten;              /* calls ATen: grad mode is switched off meanwhile */
   _Atomic(PlanRun *) idle;/* one idle run, taken without a lock */
   PlanRun *more;          /* further idle runs, guarded by MG_LOCK_list */

@@ -8,12 +8,17 @@
 #include "runtime/engine.h"
 #include "runtime/kcache.h"
 #include "runtime/plan.h"
+#include "runtime/sized.h"
 #include "runtime/threads.h"
 
 typedef enum MgSizeOpKind { SZ_copy, SZ_add, SZ_sub, SZ_mul, SZ_floordiv, SZ_mod, SZ_min, SZ_max } MgSizeOpKind;
 typedef struct MgSizeOp { uint8_t op; uint32_t dst, a, b; } MgSizeOp; /* slot[dst] = slot[a] op slot[b] */
 
 typedef struct MgSymSource { uint32_t input; uint8_t dim; } MgSymSource; /* symbol k = size of input at dim */
+
+/* What was assumed of sizes: a run at other ones is refused (MG_UNSUP) before it has done anything. */
+typedef enum MgPlanFactKind { SF_equal, SF_other, SF_less, SF_more } MgPlanFactKind;
+typedef struct MgPlanFact { uint8_t is; uint32_t a, b; } MgPlanFact; /* slot[a] is .. slot[b] */
 
 typedef enum MgPlanMem { PM_none, PM_input, PM_arena, PM_fresh, PM_extern } MgPlanMem;
 
@@ -52,6 +57,7 @@ typedef struct MgPlanStep {
   const MgPlanView *in, *out;
   uint32_t nin, nout;
   MgEngine *engine;   /* PK_engine; owned by the plan once mg_plan_new succeeds */
+  const MgSized *sized; /* PK_engine: runs use others, made for their sizes; NULL: engine is for all */
   uint32_t scratch;   /* PK_engine: block + 1 of its scratch, or 0 */
   uint32_t host_id;   /* PK_host: MgHost.call's id */
   bool guessed;       /* PK_host: the strides of its results are those of torch's meta kernel, which may err */
@@ -87,7 +93,8 @@ typedef struct MgPlanSpec {
   const MgPlanOut *out;   uint32_t nout;
   const int64_t *slot0;   uint32_t nslot;
   const MgSizeOp *sizeop; uint32_t nsizeop;
-  const MgSymSource *sym; uint32_t nsym;
+  const MgSymSource *sym; uint32_t nsym;    /* sym: NULL when only the caller knows the symbols' values */
+  const MgPlanFact *fact; uint32_t nfact;
   const MgPlanBlock *block; uint32_t nblock;
   uint64_t arena;         /* bytes, unless dynamic */
   bool dynamic;           /* blocks are placed at run time, whenever a symbol changes */

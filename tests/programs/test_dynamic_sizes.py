@@ -315,3 +315,114 @@ def test_settings_are_no_part_of_the_recording():
     f = lambda x: x * 2  # noqa: E731
     assert recordings(f, [(torch.randn(3),)] * 3) == 1
     assert _magneto.stats()["bytecodes"] < 20
+
+
+def compiled(f, calls, **options):
+    """Kernels that were looked up in the cache, call by call: a compilation asks for all of its own."""
+    g, n = magneto.compile(f, fullgraph=True, **options), []
+    with torch.no_grad():
+        for args in calls:
+            before = _magneto.kernel_cache_info()
+            same(f(*args), g(*args))
+            after = _magneto.kernel_cache_info()
+            n.append(after["hits"] + after["misses"] - before["hits"] - before["misses"])
+    return n
+
+
+class Decoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out, self.norm = torch.nn.Linear(16, 48), torch.nn.Linear(16, 16), torch.nn.LayerNorm(16)
+
+    def forward(self, x, past):
+        b, t, c = x.shape
+        q, k, v = (z.view(b, t, 2, c // 2).transpose(1, 2) for z in self.qkv(self.norm(x)).split(c, 2))
+        k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
+        y = F.scaled_dot_product_attention(q, k, v)
+        return x + self.out(y.transpose(1, 2).reshape(b, t, c)), (k, v)
+
+
+class Images(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.norm = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Conv2d(8, 8, 3, stride=2), torch.nn.BatchNorm2d(8)
+        self.eval()
+
+    def forward(self, x):
+        y = self.norm(self.a(x)).relu()
+        return F.adaptive_avg_pool2d(self.b(y + y.mean((2, 3), keepdim=True)), 1).flatten(1)
+
+
+DECODER, IMAGES, BLOCK = Decoder(), Images(), Attention()
+ONE_PLAN = {
+    "a cache that grows": (DECODER, [(torch.randn(1, 1, 16), (torch.randn(1, 2, n, 8), torch.randn(1, 2, n, 8))) for n in range(4, 90)]),
+    "batches of images": (IMAGES, [(torch.randn(n, 3, 9, 9),) for n in (4, 7, 2, 9, 3, 16)]),
+    "images of many sizes": (IMAGES, [(torch.randn(2, 3, n, m),) for n, m in ((9, 9), (11, 13), (20, 7), (8, 30))]),
+    "sequences": (BLOCK, [(torch.randn(b, n, 8),) for b, n in ((3, 7), (5, 4), (4, 9), (7, 33), (6, 16))]),
+    "reductions": (lambda x: (x.softmax(-1), x.sum(0), x.cumsum(1), x.amax(), x.argmax(1)), [(torch.randn(n, m),) for n, m in ((5, 7), (33, 40), (4, 99))]),
+    "transposed": (lambda x: x.t().contiguous() * 2, [(torch.randn(n, m),) for n, m in ((5, 7), (33, 40), (64, 128))]),
+    "halves": (lambda x: x[: x.shape[0] // 2] + 1, [(torch.randn(n, 4),) for n in (8, 9, 33, 100)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_PLAN)
+def test_other_sizes_compile_nothing(name):
+    f, calls = ONE_PLAN[name]
+    n = compiled(f, calls, dynamic=True)
+    assert n[0] and not any(n[1:]), n
+    assert not any(compiled(f, calls + calls[:2])[2:])
+
+
+def test_what_was_assumed_of_sizes_is_checked():
+    """Rows that fit on the stack are kept there, longer ones are another plan; so is a number that ATen's op gets."""
+    f = lambda x: x.softmax(-1)  # noqa: E731
+    n = compiled(f, [(torch.randn(2, m),) for m in (50, 60, 60000, 70, 70000)], dynamic=True)
+    assert n[2] and not n[1] and not n[3] and not n[4], n
+    f = lambda x: x.sort(0)[0].roll(x.shape[0] - 2, 0) + torch.randperm(x.shape[0]).sum()  # noqa: E731
+    compiled(f, [(torch.randn(m),) for m in (5, 60, 7, 60, 5)], dynamic=True)
+
+
+def test_sizes_at_which_the_library_refuses():
+    linear = torch.nn.Linear(4, 7)
+    f = lambda x: linear(x[2:]).relu() + 1  # noqa: E731
+    compiled(f, [(torch.randn(m, 4),) for m in (5, 2, 9, 3, 2, 6)], dynamic=True)
+
+
+def test_inputs_that_are_written_and_overlap():
+    def f(x, y):
+        y.mul_(2)
+        return x.add_(y)
+
+    g = magneto.compile(f, dynamic=True)
+    for n in (5, 9, 4, 9):
+        x, y = torch.randn(n), torch.randn(n)
+        a, b = x.clone(), y.clone()
+        same((f(a, b), a, b), (g(x, y), x, y))
+        x = torch.randn(2 * n)
+        a = x.clone()
+        same((f(a[:n], a[:n]), a), (g(x[:n], x[:n]), x))
+
+
+def test_sizes_of_several_threads():
+    import threading
+
+    g, bad = magneto.compile(BLOCK, dynamic=True), []
+
+    def work(seed):
+        with torch.no_grad():
+            for n in range(2 + seed % 3, 40, 3):
+                x = torch.randn(2, n, 8)
+                if not torch.allclose(BLOCK(x), g(x), atol=1e-5):
+                    bad.append(n)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not bad
+
+
+def test_many_sizes_are_forgotten():
+    f = lambda x: x * 2 + x.sum()  # noqa: E731
+    assert recordings(f, [(torch.randn(n),) for n in [*range(2, 1200), 2, 3]], dynamic=True) == 1

@@ -149,7 +149,7 @@ static void test_simple(void) {
   int same[3];
   char err[100];
   for (int round = 0; round < 3; round++) {
-    CHECK(mg_plan_run(p, in, out, same, err, sizeof err) == MG_OK);
+    CHECK(mg_plan_run(p, in, NULL, out, same, err, sizeof err) == MG_OK);
     CHECK(same[0] == -1 && same[1] == 0 && same[2] == -1 && !out[1] && out[0]->data == out[2]->data);
     for (int i = 0; i < 8; i++) CHECK(out[0]->data[i] == 2 * (in[0]->data[i] + in[1]->data[i]));
     fake_delete(out[0]);
@@ -190,7 +190,7 @@ static void test_host(void) {
     mg_plan_info(p, &info);
     CHECK(info.nhost == 1 && info.nkernel == 2);
     for (int round = 0; round < 2; round++) {
-      MgRc rc = mg_plan_run(p, in, out, same, err, sizeof err);
+      MgRc rc = mg_plan_run(p, in, NULL, out, same, err, sizeof err);
       CHECK(rc == (id == HOST_fails ? MG_PYERR : MG_OK));
       CHECK((rc == MG_OK) == (out[0] != NULL) && (rc == MG_OK) == (out[1] != NULL));
       if (rc != MG_OK) continue;
@@ -205,11 +205,11 @@ static void test_host(void) {
   }
   CHECK(host_freed == 4);
   MgPlan *p = plan_host_call(HOST_negate, true);
-  CHECK(mg_plan_run(p, in, out, same, err, sizeof err) == MG_OK);
+  CHECK(mg_plan_run(p, in, NULL, out, same, err, sizeof err) == MG_OK);
   fake_delete(out[0]);
   fake_delete(out[1]);
   in[0]->data[3] = -1;
-  CHECK(mg_plan_run(p, in, out, same, err, sizeof err) == MG_RAISE && !strcmp(err, "IndexError: index out of range"));
+  CHECK(mg_plan_run(p, in, NULL, out, same, err, sizeof err) == MG_RAISE && !strcmp(err, "IndexError: index out of range"));
   CHECK(!out[0] && !out[1]);
   mg_plan_free(p);
   fake_delete(in[0]);
@@ -233,7 +233,7 @@ static void test_symbols(void) {
     MgTensor *in[1] = {input(n, 5)}, *res[1];
     int same[1];
     char err[100];
-    CHECK(mg_plan_run(p, in, res, same, err, sizeof err) == MG_OK);
+    CHECK(mg_plan_run(p, in, NULL, res, same, err, sizeof err) == MG_OK);
     CHECK(res[0]->size[0] == 2 * n && res[0]->data[n - 1] == 2 * in[0]->data[n - 1]);
     fake_delete(in[0]);
     fake_delete(res[0]);
@@ -248,7 +248,7 @@ static void *thread_main(void *arg) {
     MgTensor *in[2] = {input(8, (double)(uintptr_t)&bad), input(8, round)}, *out[3];
     int same[3];
     char err[100];
-    bad += mg_plan_run(p, in, out, same, err, sizeof err) != MG_OK;
+    bad += mg_plan_run(p, in, NULL, out, same, err, sizeof err) != MG_OK;
     for (int i = 0; i < 8; i++) bad += out[0]->data[i] != 2 * (in[0]->data[i] + in[1]->data[i]);
     fake_delete(out[0]);
     fake_delete(out[2]);

@@ -1,0 +1,56 @@
+/* What the files of the executor share (exec.c: building and running, execsizes.c: graphs with symbolic sizes). */
+#ifndef MG_FRONT_EXEC_H
+#define MG_FRONT_EXEC_H
+#include "front/autograd.h"
+#include "front/cache.h"
+
+typedef struct MgExecSizes MgExecSizes;
+
+typedef struct MgExecInput {
+  SrcRef src;          /* whose value it is, when pinned is NULL */
+  PyObject *pinned;    /* a constant tensor, strong */
+  bool number;         /* the value is an int, and so is what the graph gets */
+  bool scalar;         /* the value is a float: the graph gets a tensor of it */
+  bool array;          /* the value is a NumPy array: the graph gets a tensor over its memory */
+} MgExecInput;
+
+struct MgExec {
+  MgExecSizes *sizes;  /* NULL: all sizes are constants */
+  MgExecInput *input;    /* in graph input order (for a backend: in placeholder order) */
+  uint32_t ninput, noutput;
+  MgNodeRun *nodes;    /* node by node; NULL when never needed */
+  MgPlan *plan;        /* compiled; NULL otherwise */
+  MgAutograd *grad;    /* compiled with backward, strong; owns its own nodes; NULL otherwise */
+  const MgGuards *guards; /* of the same entry, borrowed: sources of numbers */
+  PyObject *callable;  /* what a custom backend returned, strong; NULL otherwise */
+  uint32_t *overlap;   /* plans that write inputs: per input, the first input over the same memory; else NULL */
+  bool *spent;         /* by output: requires grad, but its gradient graph was freed while recording; NULL: none */
+  uint8_t *bits;       /* by output: bits of a lazily conjugated or negated result (MgVal); NULL: no output has any */
+  bool plan_failed;    /* a run of the plan ended in an error of ours: nodes run instead from then on */
+  bool no_modes;       /* torch_function modes or subclasses were seen: what they do is part of the graph */
+  bool no_autocast;    /* autocast was on at the start: its casts are nodes, so runs have it off */
+};
+
+/* ---- exec.c ---- */
+void mg_exec_log_graph(const MgGraph *g);
+/* Compiles a graph into e->plan (and e->overlap), for inputs that overlap as the examples do.  1: done; 0: the graph stays with
+ * the node run, *rc says why when compiling failed; -1 with an exception. */
+int mg_exec_compile(MgExec *e, MgRec *r, const MgOptions *opt, PyObject *const *example, MgRc *rc);
+/* The same, with a warning (an error in tests) when compiling failed. */
+int mg_exec_build_plan(MgExec *e, MgRec *r, const MgOptions *opt, PyObject *const *example);
+/* Do the inputs overlap as `pattern` says?  NULL: they may as they like. */
+bool mg_exec_same_overlap(const uint32_t *pattern, uint32_t n, PyObject *const *in);
+/* An error of ours in a plan: the exception becomes a warning, and the nodes run from now on.  -1: the warning is an error. */
+int mg_exec_give_up_plan(MgExec *e);
+int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, PyObject **outs);
+
+/* ---- execsizes.c ---- */
+/* Takes over what the recording knows of symbols, with its graph when there is something to run.  plans: compile it.  -1 with an
+ * exception. */
+int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool plans);
+bool mg_execsizes_has_graph(const MgExecSizes *s);
+int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *at, PyObject **outs);
+void mg_execsizes_free(MgExecSizes *s);
+/* Records the segment again with constants: an exception is set. */
+void mg_execsizes_refuse(MgRec *r, const char *why);
+#endif

@@ -1,0 +1,298 @@
+/* Graphs with symbolic sizes.
+ * In: a recorded graph whose sizes are expressions.  Out: runs at the sizes of each call.
+ * The graph is compiled with its symbols: one plan serves all sizes at which what the compiler assumed of them holds, and others
+ * get a plan of their own (EXECSIZES_PLANS at most).  Where that is not possible the graph is written out with numbers and compiled
+ * like any other, for each assignment of the symbols.  Inference has to agree with the sizes that the recording gave out, once for
+ * each assignment.  Assignments are dropped when many came after them. */
+#include "front/exec.h"
+#include "front/planrun.h"
+#include "front/resume.h"
+#include "front/symsize.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+  EXECSIZES_KEPT = 1024,   /* assignments */
+  EXECSIZES_NUMBERS = 64,  /* of them with a plan of their own */
+  EXECSIZES_PLANS = 8,
+  EXECSIZES_TRIES = 2      /* compilations with symbols that may fail */
+};
+
+struct MgExecAt {
+  uint32_t refs;       /* the table's, and one for each run from mg_exec_fits to its end */
+  uint64_t used;       /* clock of the last run */
+  bool fits;           /* inference agrees with the sizes that the recording gave out */
+  bool refused;        /* no plan with symbols can be made for it */
+  uint32_t plan;       /* the one that served it last */
+  MgExec *run;         /* with numbers; NULL: not needed yet */
+  int64_t env[];       /* by symbol */
+};
+
+typedef struct SizesPlan {
+  MgPlan *plan;
+  uint32_t *overlap;   /* as MgExec.overlap */
+} SizesPlan;
+
+struct MgExecSizes {
+  SrcRef *src;         /* by symbol */
+  uint32_t n;
+  MgCtx ctx;           /* the recording's arena, taken over */
+  MgExprs x;
+  MgGraph g;           /* no node: nothing is run, only the symbols' values are checked */
+  SymRef *symbol;      /* by symbol: what guards say that it equals */
+  bool *inferred;      /* by node: its results follow from its arguments */
+  bool plans;          /* compile; else node by node */
+  MgOptions opt;
+  PyObject *objs;      /* strong: what MA_object arguments index */
+  SizesPlan plan[EXECSIZES_PLANS];
+  uint32_t nplan, nfailed;
+  MgExecAt **at;
+  uint32_t nat, cap;
+  uint32_t nrun;       /* assignments with a plan of their own */
+  uint64_t clock;
+};
+
+void mg_execsizes_refuse(MgRec *r, const char *why) {
+  r->sizes_failed = true;
+  PyErr_Format(PyExc_RuntimeError, "magneto: %s", why);
+}
+
+bool mg_execsizes_has_graph(const MgExecSizes *s) { return s->g.nnode; }
+
+/* ---- assignments ---- */
+
+void mg_exec_leave(MgExecAt *a) {
+  if (!a || --a->refs) return;
+  mg_exec_free(a->run);
+  free(a);
+}
+
+void mg_execsizes_free(MgExecSizes *s) {
+  if (!s) return;
+  while (s->nat) mg_exec_leave(s->at[--s->nat]);
+  for (uint32_t i = 0; i < s->nplan; i++) {
+    mg_plan_free(s->plan[i].plan);
+    free(s->plan[i].overlap);
+  }
+  Py_XDECREF(s->objs);
+  mg_ctx_free(&s->ctx);
+  free(s->at);
+  free(s->symbol);
+  free(s->inferred);
+  free(s->src);
+  free(s);
+}
+
+typedef struct SizesGraph { /* the graph for one use */
+  MgCtx ctx;
+  MgExprs x;
+  MgGraph g;
+} SizesGraph;
+
+/* Out of s->g, with numbers or with symbols whose hints are env.  False: out of memory; freed by the caller in every case. */
+static bool sizes_graph(const MgExecSizes *s, const MgGraph *from, const int64_t *env, bool symbols, SizesGraph *t) {
+  mg_ctx_init(&t->ctx);
+  if (mg_exprs_init(&t->x, &t->ctx) || mg_graph_init(&t->g, &t->ctx, &t->x)) return false;
+  return !(symbols ? mg_graph_copy(&t->g, from, s->symbol, env) : mg_graph_at(&t->g, from, env));
+}
+
+static bool sizes_agree(const MgExecSizes *s, const int64_t *env) {
+  SizesGraph t;
+  bool fits = sizes_graph(s, &s->g, env, false, &t);
+  for (NodeRef n = 1; fits && n < t.g.nnode; n++) fits = !s->inferred[n] || mg_graph_agrees(&t.g, n);
+  mg_ctx_free(&t.ctx);
+  if (!fits) mg_log(MG_LOG_recompiles, "a recorded graph is not right at these sizes");
+  return fits;
+}
+
+/* The assignment used longest ago, of those with a plan of their own or of all; nat: none. */
+static uint32_t sizes_oldest(const MgExecSizes *s, bool with_plan) {
+  uint32_t old = s->nat;
+  for (uint32_t i = 0; i < s->nat; i++)
+    if ((!with_plan || (s->at[i]->run && s->at[i]->run->plan)) && (old == s->nat || s->at[i]->used < s->at[old]->used)) old = i;
+  return old;
+}
+
+static void sizes_drop(MgExecSizes *s, uint32_t i) {
+  if (i == s->nat) return;
+  MgExecAt *a = s->at[i];
+  s->nrun -= a->run && a->run->plan;
+  s->at[i] = s->at[--s->nat];
+  mg_exec_leave(a);
+}
+
+static bool sizes_room(MgExecSizes *s) {
+  if (s->nat == EXECSIZES_KEPT) sizes_drop(s, sizes_oldest(s, false));
+  if (s->nat < s->cap) return true;
+  uint32_t cap = s->cap ? 2 * s->cap : 8;
+  MgExecAt **p = mg_realloc(s->at, cap * sizeof *p);
+  if (!p) return false;
+  s->at = p;
+  s->cap = cap;
+  return true;
+}
+
+/* The assignment env, made when it is new; NULL: out of memory. */
+static MgExecAt *sizes_find(MgExecSizes *s, const int64_t *env) {
+  size_t bytes = s->n * sizeof *env;
+  for (uint32_t i = s->nat; i-- > 0;)
+    if (!memcmp(s->at[i]->env, env, bytes)) return s->at[i];
+  MgExecAt *a = sizes_room(s) ? mg_calloc(1, sizeof *a + bytes) : NULL;
+  if (!a) return NULL;
+  a->refs = 1;
+  memcpy(a->env, env, bytes);
+  a->fits = sizes_agree(s, env);
+  return s->at[s->nat++] = a;
+}
+
+bool mg_exec_fits(MgExec *e, PyObject *const *vals, MgExecAt **at) {
+  int64_t small[16];
+  MgExecSizes *s = e->sizes;
+  if (!s) return true;
+  int64_t *env = s->n > 16 ? mg_malloc(s->n * sizeof *env) : small;
+  bool fits = env && mg_symsize_values(e->guards, s->src, s->n, vals, env);
+  if (fits && s->g.nnode) {
+    MgExecAt *a = sizes_find(s, env);
+    fits = a && a->fits;
+    if (fits) {
+      a->refs++;
+      a->used = ++s->clock;
+      *at = a;
+    }
+  }
+  if (env != small) free(env);
+  return fits;
+}
+
+/* ---- with symbols ---- */
+
+/* A plan for the sizes of a, and as many others as possible.  1: made; 0: not possible; -1 with an exception. */
+static int sizes_new_plan(MgExec *e, const MgExecAt *a, PyObject *const *in) {
+  MgExecSizes *s = e->sizes;
+  SizesGraph t;
+  MgExec made = {.ninput = e->ninput};
+  MgRc rc = MG_NOMEM;
+  int done = sizes_graph(s, &s->g, a->env, true, &t) ? 0 : -1;
+  MgCapture cap = {.objs = s->objs};
+  MgRec r = {.ctx = &t.ctx, .x = &t.x, .g = &t.g, .cap = &cap};
+  if (done) PyErr_NoMemory();
+  else if ((done = mg_exec_compile(&made, &r, &s->opt, in, &rc)) == 0 && rc != MG_OK) {
+    s->nfailed++;
+    mg_log(MG_LOG_fallback, "a graph is compiled for each of its sizes: %s", *t.ctx.msg ? t.ctx.msg : mg_rc_text(rc));
+  }
+  mg_ctx_free(&t.ctx);
+  if (done > 0 && s->nplan < EXECSIZES_PLANS) s->plan[s->nplan++] = (SizesPlan){made.plan, made.overlap};
+  else if (done > 0) { /* other threads were faster */
+    mg_plan_free(made.plan);
+    free(made.overlap);
+    done = 0;
+  }
+  return done;
+}
+
+/* 0; -1 with an exception; -2: the same, an error of ours before anything was written; -3: no plan with symbols is for this. */
+static int sizes_run_plan(MgExec *e, PyObject *const *in, MgExecAt *a, PyObject **outs) {
+  MgExecSizes *s = e->sizes;
+  for (uint32_t i = 0; i <= s->nplan; i++) {
+    uint32_t k = !i ? a->plan : i - 1; /* the last one first */
+    if (k >= s->nplan || (i && k == a->plan) || !mg_exec_same_overlap(s->plan[k].overlap, e->ninput, in)) continue;
+    int rc = mg_planrun(s->plan[k].plan, in, a->env, outs);
+    if (rc == -3) continue;
+    a->plan = k;
+    return rc;
+  }
+  return -3;
+}
+
+/* ---- with numbers ---- */
+
+static MgExec *sizes_new_run(const MgExec *e, const MgExecAt *a, bool plan, PyObject *const *in) {
+  MgExecSizes *s = e->sizes;
+  SizesGraph t;
+  MgExec *run = sizes_graph(s, &s->g, a->env, false, &t) ? mg_calloc(1, sizeof *run) : NULL;
+  MgCapture cap = {.objs = s->objs};
+  MgRec r = {.ctx = &t.ctx, .x = &t.x, .g = &t.g, .cap = &cap};
+  if (!run) {
+    PyErr_NoMemory();
+  } else {
+    run->ninput = e->ninput;
+    run->noutput = e->noutput;
+    mg_exec_log_graph(&t.g);
+    if (!(run->nodes = mg_noderun_build(&r)) || (plan && mg_exec_build_plan(run, &r, &s->opt, in) < 0)) {
+      mg_exec_free(run);
+      run = NULL;
+    }
+  }
+  mg_ctx_free(&t.ctx);
+  return run;
+}
+
+static int sizes_run_numbers(MgExec *e, PyObject *const *in, MgExecAt *a, bool plan, PyObject **outs) {
+  MgExecSizes *s = e->sizes;
+  if (!a->run) {
+    MgExec *run = sizes_new_run(e, a, plan, in);
+    if (!run) return -1;
+    if (a->run) mg_exec_free(run); /* another thread was faster */
+    else {
+      a->run = run;
+      if (run->plan && ++s->nrun > EXECSIZES_NUMBERS) sizes_drop(s, sizes_oldest(s, true));
+    }
+  }
+  return mg_exec_dispatch(a->run, in, NULL, outs);
+}
+
+int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *a, PyObject **outs) {
+  MgExecSizes *s = e->sizes;
+  if (!s->plans) return sizes_run_numbers(e, in, a, false, outs);
+  int rc = a->refused ? -3 : sizes_run_plan(e, in, a, outs);
+  if (rc == -3 && !a->refused) {
+    int made = s->nplan < EXECSIZES_PLANS && s->nfailed < EXECSIZES_TRIES ? sizes_new_plan(e, a, in) : 0;
+    if (made < 0) return -1;
+    a->refused = !made;
+    if (made) rc = sizes_run_plan(e, in, a, outs);
+  }
+  if (rc == -2) {
+    s->plans = false;
+    return mg_strict() || mg_exec_give_up_plan(e) ? -1 : sizes_run_numbers(e, in, a, false, outs);
+  }
+  return rc == -3 ? sizes_run_numbers(e, in, a, true, outs) : rc;
+}
+
+/* ---- building ---- */
+
+static bool sizes_known(MgExecSizes *s, const MgSymSizes *known) {
+  if (!(s->symbol = mg_malloc(s->n * sizeof *s->symbol))) return false;
+  memcpy(s->symbol, known->ref, s->n * sizeof *s->symbol);
+  return !mg_symbols_known(&s->x, known->equal, known->nequal, s->symbol);
+}
+
+int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool plans) {
+  const MgSymSizes *sizes = &r->cap->sizes;
+  MgExecSizes *s = e->sizes = mg_calloc(1, sizeof *s);
+  if (!s) return PyErr_NoMemory(), -1;
+  s->n = sizes->nsrc;
+  if (!(s->src = mg_malloc(s->n * sizeof *s->src))) return PyErr_NoMemory(), -1;
+  memcpy(s->src, sizes->src, s->n * sizeof *s->src);
+  if (!graph) return 0;
+  int64_t *env = mg_malloc(s->n * sizeof *env);
+  SizesGraph t;
+  mg_ctx_init(&t.ctx);
+  bool ok = env && (s->inferred = mg_calloc(r->g->nnode, sizeof *s->inferred));
+  for (uint32_t i = 0; i < s->n && ok; i++) env[i] = mg_sym_hint(r->x, sizes->ref[i]);
+  ok = ok && sizes_graph(s, r->g, env, false, &t);
+  for (NodeRef n = 1; ok && n < t.g.nnode; n++) s->inferred[n] = mg_graph_agrees(&t.g, n);
+  mg_ctx_free(&t.ctx);
+  free(env);
+  if (!ok) return PyErr_NoMemory(), -1;
+  s->plans = plans;
+  s->opt = cfg->opt;
+  s->objs = Py_NewRef(r->cap->objs);
+  s->ctx = *r->ctx;
+  s->x = *r->x;
+  s->g = *r->g;
+  s->x.c = s->g.c = &s->ctx;
+  s->x.ask = NULL;
+  s->g.x = &s->x;
+  mg_ctx_init(r->ctx);
+  return sizes_known(s, sizes) ? 0 : (PyErr_NoMemory(), -1);
+}
