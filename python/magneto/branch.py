@@ -1,10 +1,12 @@
 """Branches and loops that a graph contains as a whole: what runs when the graph does, and their gradients.
 
-The parts are ``_magneto.Part`` objects: called with a list of tensors they run the ops of a branch or of a loop body.
+The parts are ``_magneto.Part`` objects: ``run``, called with a list of tensors, runs the ops of a branch or of a loop body one by one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -12,11 +14,16 @@ import torch
 from magneto import _magneto
 
 _library = torch.library.Library("magneto", "FRAGMENT")  # kept: it takes its operators along when it dies
-_library.define("cond(Tensor pred, Tensor[] xs, Scalar yes, Scalar no) -> Tensor[]")
-_library.define("cond_backward(Tensor pred, Tensor[] xs, Tensor[] grads, int[] need, Scalar yes, Scalar no) -> Tensor[]")
-_library.define("while_loop(Tensor[] xs, int ncarry, Scalar test, Scalar body) -> Tensor[]")
+_PARTS = {  # what a node is given besides the tensors xs that its parts read
+    "cond": "Scalar yes, Scalar no",  # xs[0]: the predicate
+    "while_loop": "int ncarry, Scalar test, Scalar body",
+    "scan": "int ncarry, int nrow, Scalar body",
+}
+for _name, _parts in _PARTS.items():
+    _library.define(f"{_name}(Tensor[] xs, {_parts}) -> Tensor[]")
+    _library.define(f"{_name}_backward(Tensor[] xs, Tensor[] grads, int[] need, {_parts}) -> Tensor[]")
 
-OPERATORS = {name: getattr(torch.ops.magneto, name).default for name in ("cond", "cond_backward", "while_loop")}
+OPERATORS = {name: getattr(torch.ops.magneto, name).default for op in _PARTS for name in (op, f"{op}_backward")}
 
 
 def _apart(xs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -24,9 +31,58 @@ def _apart(xs: list[torch.Tensor]) -> list[torch.Tensor]:
     return xs if torch.is_grad_enabled() else [x.detach() for x in xs]
 
 
-def cond(pred: torch.Tensor, xs: list[torch.Tensor], yes: Any, no: Any) -> list[torch.Tensor]:
+def _run(part: Any) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+    """What runs a part: compiled, unless nodes of ours in it look at values."""
+    if part.fast is None:
+        part.fast = _compiled(part.run) if part.plain else part.run
+    return part.fast
+
+
+def _compiled(run: Callable[[list[torch.Tensor]], list[torch.Tensor]]) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+    import magneto
+
+    @magneto.allow_in_graph
+    def ops(*xs: torch.Tensor) -> list[torch.Tensor]:
+        return run(list(xs))
+
+    def turn(*xs: torch.Tensor) -> list[torch.Tensor]:
+        return ops(*xs)
+
+    variants: dict[tuple[bool, ...], Any] = {}  # apart, because none of them is a recompile of the program's
+
+    def fast(xs: list[torch.Tensor]) -> list[torch.Tensor]:
+        key = (torch.is_grad_enabled(), *[x.requires_grad for x in xs])
+        if key not in variants:  # entries belong to code objects
+            variants[key] = magneto.compile(FunctionType(turn.__code__.replace(), turn.__globals__, "turn", None, turn.__closure__))
+        return variants[key](*xs)
+
+    return fast
+
+
+def cond(xs: list[torch.Tensor], yes: Any, no: Any) -> list[torch.Tensor]:
     """Runs one of two parts."""
-    return (yes if bool(pred) else no)(_apart(xs))
+    return _run(yes if bool(xs[0]) else no)(_apart(xs))
+
+
+def while_loop(xs: list[torch.Tensor], ncarry: int, test: Any, body: Any) -> list[torch.Tensor]:
+    """Runs body on the first ncarry tensors while test says so; the others stay."""
+    xs, again, turn = _apart(xs), _run(test), _run(body)
+    carry, rest = [x.clone() for x in xs[:ncarry]], xs[ncarry:]
+    while bool(again(carry + rest)[0]):
+        carry = turn(carry + rest)
+    return carry
+
+
+def scan(xs: list[torch.Tensor], ncarry: int, nrow: int, body: Any) -> list[torch.Tensor]:
+    """Runs body on what is carried, a row of each of the next nrow tensors, and the others: the final carry, then what the turns gave, stacked."""
+    xs, turn = _apart(xs), _run(body)
+    carry, rows, rest = xs[:ncarry], [x.unbind() for x in xs[ncarry : ncarry + nrow]], xs[ncarry + nrow :]
+    given: list[list[torch.Tensor]] = []
+    for row in zip(*rows):
+        out = turn(carry + list(row) + rest)
+        carry = out[:ncarry]
+        given.append(out[ncarry:])
+    return carry + [torch.stack(column).contiguous() for column in zip(*given)]
 
 
 def _like(g: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor:
@@ -37,43 +93,39 @@ def _like(g: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor:
     return out.zero_() if g is None else out.copy_(g)
 
 
-def cond_backward(
-    pred: torch.Tensor, xs: list[torch.Tensor], grads: list[torch.Tensor], need: list[int], yes: Any, no: Any
-) -> list[torch.Tensor]:
-    """Gradients of xs[i] for i in need: the part that had been chosen runs again."""
-    with torch.enable_grad():
-        leaves = [x.detach().requires_grad_(i in need) for i, x in enumerate(xs)]
-        outs = (yes if bool(pred) else no)(leaves)
-        pairs = [(o, g) for o, g in zip(outs, grads) if o.requires_grad]
-        found: Any = [None] * len(need)
-        if pairs:
-            found = torch.autograd.grad([o for o, _ in pairs], [leaves[i] for i in need], [g for _, g in pairs], allow_unused=True)
-    return [_like(g, xs[i]) for i, g in zip(need, found)]
+def _backward(op: Callable[..., list[torch.Tensor]]) -> Callable[..., list[torch.Tensor]]:
+    """Gradients of xs[i] for i in need: op runs again, under autograd."""
+
+    def backward(xs: list[torch.Tensor], grads: list[torch.Tensor], need: list[int], *parts: Any) -> list[torch.Tensor]:
+        with torch.enable_grad():
+            leaves = [x.detach().requires_grad_(i in need) for i, x in enumerate(xs)]
+            pairs = [(o, g) for o, g in zip(op(leaves, *parts), grads) if o.requires_grad]
+            found: Any = [None] * len(need)
+            if pairs:
+                found = torch.autograd.grad([o for o, _ in pairs], [leaves[i] for i in need], [g for _, g in pairs], allow_unused=True)
+        return [_like(g, xs[i]) for i, g in zip(need, found)]
+
+    return backward
 
 
-def while_loop(xs: list[torch.Tensor], ncarry: int, test: Any, body: Any) -> list[torch.Tensor]:
-    """Runs body on the first ncarry tensors while test says so; the others stay."""
-    xs = _apart(xs)
-    carry, rest = [x.clone() for x in xs[:ncarry]], xs[ncarry:]
-    while bool(test(carry + rest)[0]):
-        carry = body(carry + rest)
-    return carry
+cond_backward, while_loop_backward, scan_backward = map(_backward, (cond, while_loop, scan))
 
 
-class Cond(torch.autograd.Function):
-    """Ties the stand-ins of a recorded cond to those of its gradients."""
+class Node(torch.autograd.Function):
+    """Ties the stand-ins of a recorded branch or loop to those of its gradients."""
 
     @staticmethod
-    def forward(ctx: Any, yes: Any, no: Any, pred: torch.Tensor, *xs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        ctx.parts = yes, no
-        ctx.save_for_backward(pred, *xs)
-        return tuple(_magneto.emit_cond(pred, list(xs), yes, no))
+    def forward(ctx: Any, op: str, head: tuple[Any, ...], part: Any, *xs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.call = op, head
+        ctx.save_for_backward(*xs)
+        return tuple(_magneto.emit(op, (list(xs), *head), part))
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
-        pred, *xs = ctx.saved_tensors
+        op, head = ctx.call
+        xs = list(ctx.saved_tensors)
         need = [i for i, wanted in enumerate(ctx.needs_input_grad[3:]) if wanted]
-        made = _magneto.emit_cond_backward(pred, xs, list(grads), need, *ctx.parts)
+        made = _magneto.emit_gradients(f"{op}_backward", (xs, list(grads), need, *head), xs, need)
         out: list[Any] = [None] * (3 + len(xs))
         for i, g in zip(need, made):
             out[3 + i] = g

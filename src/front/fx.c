@@ -22,12 +22,13 @@ MgFxTorch mg_fx_torch;
 static int fx_init_higher(void) {
   PyObject *torch = mg_import("torch"), *ops = torch ? PyObject_GetAttrString(torch, "ops") : NULL;
   PyObject *space = ops ? PyObject_GetAttrString(ops, "higher_order") : NULL;
-  if (space && (mg_fx_torch.higher[0] = PyObject_GetAttrString(space, "cond")))
-    mg_fx_torch.higher[1] = PyObject_GetAttrString(space, "while_loop");
+  static const char *const name[] = {"cond", "while_loop", "scan", "map_impl"};
+  for (int i = 0; space && i < 4; i++)
+    if (!(mg_fx_torch.higher[i] = PyObject_GetAttrString(space, name[i]))) break;
   Py_XDECREF(torch);
   Py_XDECREF(ops);
   Py_XDECREF(space);
-  return mg_fx_torch.higher[1] ? 0 : -1;
+  return mg_fx_torch.higher[3] ? 0 : -1;
 }
 
 static int fx_init(void) {
@@ -556,24 +557,32 @@ static PyObject *fx_aten_arg(MgCapture *cap, const MgArg *a) {
   return l;
 }
 
-/* cond and while_loop as torch's higher-order operators: their parts are GraphModules, what they read is a tuple.  Replaces
- * *target and *args, a list. */
-static int fx_aten_higher(MgCapture *cap, PyObject **target, PyObject **args) {
-  PyObject *l = *args, *first = PyList_GET_ITEM(l, 0), *new = NULL;
-  bool loop = PyList_Check(first);
-  PyObject *a = mg_fx_constant(cap, ((MgPart *)PyList_GET_ITEM(l, 2))->graph, loop ? "cond_fn_" : "cond_true_");
-  PyObject *b = mg_fx_constant(cap, ((MgPart *)PyList_GET_ITEM(l, 3))->graph, loop ? "body_fn_" : "cond_false_");
-  PyObject *xs = PyList_AsTuple(loop ? first : PyList_GET_ITEM(l, 1)), *carry = NULL, *rest = NULL;
-  Py_ssize_t n = loop ? PyLong_AsSsize_t(PyList_GET_ITEM(l, 1)) : 0;
-  if (xs && loop) carry = PyTuple_GetSlice(xs, 0, n);
-  if (xs && loop) rest = PyTuple_GetSlice(xs, n, PyTuple_GET_SIZE(xs));
-  if (a && b && xs && !loop) new = Py_BuildValue("[OOOO]", first, a, b, xs);
-  if (a && b && carry && rest) new = Py_BuildValue("[OOOO]", a, b, carry, rest);
-  PyObject *const used[] = {a, b, xs, carry, rest};
+/* A branch or loop as torch's higher-order operator: parts are GraphModules, what they read is cut up.  Replaces *target and *args,
+ * a list: what the parts read, then (ncarry, test, body), (ncarry, nrow, body) or the two branches of a cond. */
+static int fx_aten_higher(MgCapture *cap, const char *name, PyObject **target, PyObject **args) {
+  PyObject *l = *args, *xs = PyList_GET_ITEM(l, 0), *new = NULL, *cut[3] = {NULL, NULL, NULL};
+  bool loop = !strcmp(name, "while_loop"), scan = !strcmp(name, "scan");
+  Py_ssize_t at[4] = {0, 1, 1, PyList_GET_SIZE(xs)}; /* predicate or what is carried; rows; others */
+  if (loop || scan) at[1] = at[2] = PyLong_AsSsize_t(PyList_GET_ITEM(l, 1));
+  if (scan) at[2] += PyLong_AsSsize_t(PyList_GET_ITEM(l, 2));
+  PyObject *a = scan ? NULL : mg_fx_constant(cap, ((MgPart *)PyList_GET_ITEM(l, 1 + loop))->graph, loop ? "cond_fn_" : "cond_true_");
+  const char *prefix = loop ? "body_fn_" : !scan ? "cond_false_" : at[1] ? "scan_combine_fn_" : "map_body_";
+  PyObject *b = mg_fx_constant(cap, ((MgPart *)PyList_GET_ITEM(l, 2 + (loop || scan)))->graph, prefix);
+  for (int i = 0; i < 3; i++) {
+    cut[i] = PyList_GetSlice(xs, at[i], at[i + 1]);
+    if (cut[i] && !scan) Py_SETREF(cut[i], PyList_AsTuple(cut[i]));
+  }
+  if (b && cut[0] && cut[1] && cut[2]) {
+    if (loop && a) new = Py_BuildValue("[OOOO]", a, b, cut[0], cut[2]);
+    else if (scan && at[1]) new = Py_BuildValue("[OOOO]", b, cut[0], cut[1], cut[2]);
+    else if (scan) new = Py_BuildValue("[OOO]", b, cut[1], cut[2]);
+    else if (a) new = Py_BuildValue("[OOOO]", PyTuple_GET_ITEM(cut[0], 0), a, b, cut[2]);
+  }
+  PyObject *const used[] = {a, b, cut[0], cut[1], cut[2]};
   for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
   if (!new) return -1;
+  *target = mg_fx_torch.higher[scan ? 3 - (at[1] > 0) : loop];
   Py_SETREF(*args, new);
-  *target = mg_fx_torch.higher[loop];
   return 0;
 }
 
@@ -594,8 +603,8 @@ static int fx_aten_node(MgCapture *cap, NodeRef n) {
     if (bad) goto done;
   }
   PyObject *target = fo->func;
-  if (!strcmp(op->name, "magneto::cond") || !strcmp(op->name, "magneto::while_loop"))
-    if (fx_aten_higher(cap, &target, &args)) goto done;
+  if (!strcmp(op->name, "magneto::cond") || !strcmp(op->name, "magneto::while_loop") || !strcmp(op->name, "magneto::scan"))
+    if (fx_aten_higher(cap, op->name + strlen("magneto::"), &target, &args)) goto done;
   if (mg_fx_follow_grad(cap, node->grad_mode) || !(tuple = PyList_AsTuple(args))) goto done;
   if (!(number = mg_fx_node(cap, "call_function", target, tuple, kw))) goto done;
   bool items = op->nret > 1 || (op->nret == 1 && op->ret_kind[0] == AK_tensor_list);

@@ -31,7 +31,7 @@ typedef struct MgFx {
 
 typedef struct MgFxTorch { /* strong references, process lifetime */
   PyObject *Graph, *GraphModule, *operator_, *getattr_, *getitem, *set_grad;
-  PyObject *higher[2];     /* torch.ops.higher_order.cond, while_loop */
+  PyObject *higher[4];     /* torch.ops.higher_order.cond, while_loop, scan, map_impl */
 } MgFxTorch;
 extern MgFxTorch mg_fx_torch;
 

@@ -10,5 +10,4 @@ bool mg_higher_call(const MgCall *c, PyObject **out);
 bool mg_higher_cond(PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out);
 /* A call of what torch.compiler.nested_compile_region puts around a function. */
 bool mg_higher_nested(PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out);
-int mg_higher_init(PyObject *module);
 #endif

@@ -1,7 +1,9 @@
 /* See the header.  In: a function and stand-ins.  Out: an MgPart; the graph is as long as before.
  * What the part reads of the recording around it, its arguments included, becomes its inputs. */
 #include "front/part.h"
+#include <stddef.h>
 #include <stdlib.h>
+#include <structmember.h>
 #include <string.h>
 #include "front/facts.h"
 #include "front/function.h"
@@ -13,6 +15,7 @@
 #include "front/symfloat.h"
 
 static PyTypeObject part_type;
+static MgPartRun *part_run_new(void);
 
 /* ---- what may be in a part ---- */
 
@@ -101,9 +104,18 @@ static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first) {
   Py_XDECREF(leaves);
   if (!rc) rc = part_inputs(r, p, first);
   if (!rc && !(keep = mg_new(r->g->c, bool, r->g->nnode + 1))) rc = (PyErr_NoMemory(), -1);
-  for (NodeRef k = first; !rc && k < r->g->nnode; k++) keep[k] = true;
+  p->plain = true;
+  for (NodeRef k = first; !rc && k < r->g->nnode; k++) {
+    keep[k] = true;
+    p->plain &= strncmp(mg_node(r->g, k)->op->name, "magneto::", strlen("magneto::")) != 0;
+  }
   MgPause pause = mg_rec_pause();
-  if (!rc && !(p->run = mg_noderun_build_part(r, keep, NULL, p->in, p->nin, p->out, p->nout))) rc = -1;
+  if (!rc && !(p->run = part_run_new())) rc = -1;
+  if (!rc && !(p->run->run = mg_noderun_build_part(r, keep, NULL, p->in, p->nin, p->out, p->nout))) rc = -1;
+  if (!rc) {
+    p->run->nin = p->nin;
+    p->run->nout = p->nout;
+  }
   if (!rc && r->want_fx && !(p->graph = mg_fx_part(r, first, p->in, p->nin, p->out, p->nout))) rc = -1;
   mg_rec_resume(pause);
   if (rc) Py_CLEAR(p);
@@ -139,14 +151,18 @@ MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t 
   Py_XDECREF(res);
   mg_snapshot_free(before);
   mg_snapshot_free(after);
-  if (p) r->g->nnode = first;
+  if (p) {
+    p->nnode = (uint32_t)(r->g->nnode - first);
+    r->g->nnode = first;
+  }
   return p;
 }
 
 int mg_part_bind(MgPart *p, const ValRef *all, uint32_t n) {
-  if (!(p->pick = mg_calloc(p->nin + 1, sizeof *p->pick))) return PyErr_NoMemory(), -1;
+  uint32_t *pick = p->run->pick = mg_calloc(p->nin + 1, sizeof *pick);
+  if (!pick) return PyErr_NoMemory(), -1;
   for (uint32_t i = 0; i < p->nin; i++)
-    while (p->pick[i] < n && all[p->pick[i]] != p->in[i]) p->pick[i]++;
+    while (pick[i] < n && all[pick[i]] != p->in[i]) pick[i]++;
   return 0;
 }
 
@@ -163,11 +179,11 @@ bool mg_part_alike(const MgGraph *g, const MgPart *a, const MgPart *b) {
 
 /* ---- running ---- */
 
-/* part(tensors) -> list of tensors */
+/* run(tensors) -> list of tensors */
 static PyObject *part_call(PyObject *self, PyObject *args, PyObject *kw) {
-  MgPart *p = (MgPart *)self;
+  MgPartRun *p = (MgPartRun *)self;
   PyObject *tensors, *list = NULL;
-  if (!PyArg_ParseTuple(args, "O!:part", &PyList_Type, &tensors)) return NULL;
+  if (!PyArg_ParseTuple(args, "O!:run", &PyList_Type, &tensors)) return NULL;
   PyObject **in = mg_calloc(p->nin + p->nout + 1, sizeof *in), **out = in ? in + p->nin : NULL;
   if (!in) return PyErr_NoMemory();
   for (uint32_t i = 0; i < p->nin; i++) {
@@ -184,21 +200,48 @@ static PyObject *part_call(PyObject *self, PyObject *args, PyObject *kw) {
   return list;
 }
 
-static void part_dealloc(PyObject *self) {
-  MgPart *p = (MgPart *)self;
+static void part_run_dealloc(PyObject *self) {
+  MgPartRun *p = (MgPartRun *)self;
   mg_noderun_free(p->run);
   free(p->pick);
+  PyObject_Free(self);
+}
+
+static PyTypeObject part_run_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.PartRun",
+    .tp_basicsize = sizeof(MgPartRun),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_call = part_call,
+    .tp_dealloc = part_run_dealloc,
+};
+
+static MgPartRun *part_run_new(void) {
+  MgPartRun *p = PyObject_New(MgPartRun, &part_run_type);
+  if (p) memset((char *)p + sizeof(PyObject), 0, sizeof *p - sizeof(PyObject));
+  return p;
+}
+
+static void part_dealloc(PyObject *self) {
+  MgPart *p = (MgPart *)self;
+  Py_XDECREF(p->run);
+  Py_XDECREF(p->fast);
   Py_XDECREF(p->graph);
   Py_XDECREF(p->spec);
   PyObject_Free(self);
 }
 
+static PyMemberDef part_members[] = {
+    {"run", T_OBJECT, offsetof(MgPart, run), READONLY, "Runs the ops one by one."},
+    {"fast", T_OBJECT, offsetof(MgPart, fast), 0, "What runs them faster, or None."},
+    {"plain", T_BOOL, offsetof(MgPart, plain), READONLY, "No branches or loops are among them."},
+    {NULL, 0, 0, 0, NULL}};
+
 static PyTypeObject part_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.Part",
     .tp_basicsize = sizeof(MgPart),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_call = part_call,
+    .tp_members = part_members,
     .tp_dealloc = part_dealloc,
 };
 
-int mg_part_init(PyObject *module) { return PyType_Ready(&part_type); }
+int mg_part_init(PyObject *module) { return PyType_Ready(&part_run_type) || PyType_Ready(&part_type) ? -1 : 0; }

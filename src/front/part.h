@@ -5,15 +5,26 @@
 #define MG_FRONT_PART_H
 #include "front/standin.h"
 
-typedef struct MgPart {  /* a Python object */
+typedef struct MgPartRun { /* a Python object: what runs the nodes of a part, on its own so that nothing refers to itself */
   PyObject_HEAD
   struct MgNodeRun *run;
   uint32_t nin, nout;
   uint32_t *pick;        /* which of the tensors that it is called with are its inputs, in order; malloc'ed, by mg_part_bind */
+} MgPartRun;
+
+typedef struct MgPart {  /* a Python object */
+  PyObject_HEAD
+  MgPartRun *run;        /* strong */
+  PyObject *fast;        /* strong: the same compiled (magneto/branch.py); NULL at first */
+  uint32_t nin, nout;
   PyObject *graph;       /* the same as a torch.fx.GraphModule of its inputs when one is wanted, or NULL */
   PyObject *spec;        /* how the tensors of the result are nested: a pytree's TreeSpec */
   bool grad;             /* autograd tracks some result */
-  ValRef *in, *out;      /* in the recording's arena, valid as long as that */
+  bool plain;            /* no node of it is a branch or a loop */
+  uint32_t nnode;        /* nodes that it runs */
+  ValRef *in, *out;      /* in the recording's arena, valid as long as that, like res */
+  ValRef *res;           /* what the node gives that runs the part, nres values */
+  uint32_t nres;
 } MgPart;
 
 /* Records fn(*arg).  New; NULL with an exception, or a break: side effects, writes to tensors from outside, random numbers, a result that

@@ -69,6 +69,8 @@ typedef struct MgRec {
   bool hook_traced;     /* the custom backend cannot run hook_point: record again with deny_hook */
   bool again;           /* what the recording met has changed meanwhile (a lazy module): record again */
   bool need_fx;         /* tensors that wrap others were met: record again with a torch-level graph */
+  bool loop_failed;     /* a loop's body cannot be a part of the graph: record again with deny_loops */
+  bool deny_loops;      /* loops over rows are unrolled */
   bool deny_hook;       /* hooks on tensors that the graph makes break it */
   bool sizes_failed;    /* something cannot go on with symbolic sizes: record again with deny_sizes */
   bool fixed_sizes;     /* the custom backend compiles for the sizes of its examples */

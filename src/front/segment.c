@@ -60,6 +60,7 @@ typedef struct Segment {
   bool need_fx;         /* a torch-level graph is needed, which runs as it is: graph_cfg is used */
   MgConfig graph_cfg;
   bool deny_sizes;      /* something cannot go on with symbolic sizes */
+  bool deny_loops;      /* a loop's body could not be a part of the graph */
   bool deny_hook;       /* the backend traced a hook instead of running it */
   bool break_is_error;  /* where it broke, the program had asked for an error: torch._dynamo.error_on_graph_break(True) */
   bool deny_compiling;  /* the program raised after it was told that it is being compiled */
@@ -337,6 +338,7 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
     return snap;
   }
   s->again = r->abort && r->again;
+  s->deny_loops |= r->loop_failed;
   if (r->need_fx && segment_want_graph(s)) s->again = false;
   if (s->again) {
     segment_drop_inner(s);
@@ -411,7 +413,7 @@ static int segment_attempt(Segment *s) {
   MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = cfg,
                .dyn = Py_XNewRef(s->info->dyn), /* a reset from another thread drops info's */
                .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
-               .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_hook = s->deny_hook, .stop = s->stop,
+               .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_hook = s->deny_hook, .deny_loops = s->deny_loops, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   MgSlots slots = {s->v.slot, s->nslot, s->v.func};
   rec.slots = &slots;

@@ -73,9 +73,35 @@ def mapped(x, y):
     return map_rows(lambda a, b: (a * b).exp(), x, y).sum(0)
 
 
+def trained_loop(x, y):
+    i, z, w = while_loop(lambda i, a, b: i < 4, lambda i, a, b: (i + 1, (a * W + y).tanh(), a + b * 0.5), (torch.tensor(0), x, y))
+    return i + z * w
+
+
+def many_rows(x, y):
+    """Too many to be unrolled."""
+    carry, out = scan(lambda c, a: (c * 0.9 + a * W.sum(), (c * y).sin()), y.sum() * 0, x.repeat(30))
+    return out.sum(0) * carry
+
+
+def many_mapped(x, y):
+    return map_rows(lambda rows, c: (rows[0] @ rows[1] * c).sin(), [x.repeat(60, 2), y.repeat(60, 2)], y).sum(0)
+
+
+def nested_rows(x, y):
+    inner = lambda c, a: map_rows(lambda b: b * c + W[0], a.expand(70)).sum()  # noqa: E731
+    return scan(lambda c, a: (c + inner(c, a) * 0.01, c * y), y.sum(), x)[1]
+
+
+def drawn_rows(x, y):
+    """No part of a graph: unrolled."""
+    return map_rows(lambda a: a * y + torch.rand(4) * 0, x.repeat(40)).sum(0)
+
+
 CONDS = [two_operands, no_operands, one_branch_ignores_an_operand, nested, undefined_gradient, constant]
 LOOPS = [numbers, no_turn, loop_in_a_loop]
-UNROLLED = [rows, backwards, mapped]
+UNROLLED = [rows, backwards, mapped, drawn_rows]
+MANY = [many_rows, many_mapped, nested_rows]
 
 
 def values(sign):
@@ -90,18 +116,19 @@ def results(f, xs):
 
 
 @pytest.mark.parametrize("backend", ["magneto", "eager"])
-@pytest.mark.parametrize("f", CONDS + UNROLLED)
+@pytest.mark.parametrize("f", CONDS + UNROLLED + [trained_loop] + MANY)
 def test_one_graph_with_gradients(f, backend):
-    if f is rows and torch.__version__ < "2.13":
+    if f in (rows, many_rows, nested_rows) and torch.__version__ < "2.13":
         pytest.skip("eager's own scan gives other gradients there")
     g = magneto.compile(f, backend=backend, fullgraph=True)
     for sign in (1, -1, 1):
         want, got = ([x.clone().requires_grad_() for x in values(sign)] for _ in range(2))
         torch.testing.assert_close(results(g, got), results(f, want), equal_nan=True)
-    assert magneto._magneto.stats()["graphs"] == 1
+    if f in UNROLLED or backend == "eager":  # parts are compiled by themselves
+        assert magneto._magneto.stats()["graphs"] == 1
 
 
-@pytest.mark.parametrize("f, backend", [(f, "magneto") for f in CONDS] + [(nested, "aot_eager")])
+@pytest.mark.parametrize("f, backend", [(f, "magneto") for f in CONDS + MANY] + [(nested, "aot_eager")])
 def test_conditions_without_gradients(f, backend):
     g = magneto.compile(f, backend=backend, fullgraph=True)
     with torch.no_grad():
@@ -149,7 +176,7 @@ def test_trained_branches():
             call(values(sign)[0]).backward()
             opt.step()
     torch.testing.assert_close(n.state_dict(), m.state_dict())
-    assert magneto._magneto.stats()["joint_graphs"] == 1
+    assert magneto._magneto.stats()["joint_graphs"] == 3  # and one of each branch
 
 
 STATE = []
@@ -175,10 +202,32 @@ def test_a_break_in_a_branch_leaves_the_call_to_eager():
     torch.testing.assert_close(magneto.compile(f)(x), x)
 
 
-def test_gradients_of_a_loop_end_the_graph():
-    f = lambda x: while_loop(lambda a: a.sum() < 10, lambda a: (a * 2 + W,), (x,))[0]  # noqa: E731
-    with pytest.raises(RuntimeError, match="gradients of a while_loop"):
-        magneto.compile(f, fullgraph=True)(values(1)[0])
+def test_a_loop_without_a_turn_passes_gradients_on():
+    """Eager's own differentiates a turn that never was."""
+    x, y = (t.requires_grad_() for t in values(1))
+    f = magneto.compile(lambda x, y: while_loop(lambda a: a.sum() > 1e6, lambda a: (a * y,), (x * 2,))[0] + y, fullgraph=True)
+    gx, gy = torch.autograd.grad(f(x, y).sum(), (x, y))
+    assert gx.tolist() == [2] * 4 and gy.tolist() == [1] * 4
+
+
+def test_turns_of_a_loop_are_no_recompiles():
+    import torch._dynamo.config as config
+
+    x, y = (t.requires_grad_() for t in values(1))
+    f = magneto.compile(many_rows, fullgraph=True)
+    with config.patch(error_on_recompile=True):
+        f(x, y).sum().backward()
+        with pytest.raises(Exception, match="error_on_recompile"):
+            f(x[:2].detach(), y[:2])
+
+
+@pytest.mark.parametrize("f, ops", [(many_rows, 8), (mapped, 3), (trained_loop, None)])
+def test_a_loop_is_one_operation_of_a_custom_backends_graph(f, ops):
+    from torch._dynamo.testing import CompileCounter
+
+    counter = CompileCounter()
+    magneto.compile(f, backend=counter, fullgraph=True)(*values(1))
+    assert counter.frame_count == 1 and ops in (None, counter.op_count)
 
 
 @pytest.mark.filterwarnings("ignore")
