@@ -8,6 +8,7 @@ such tensors and gives a tuple of results.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -96,3 +97,9 @@ def _traced(fn: Backend) -> Backend:
             return fn(gm, example_inputs, **kwargs)
 
     return call
+
+
+def with_wrappers(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    """fn(gm, example_inputs), where some of these wrap other tensors: who traces them needs symbols."""
+    tracer = "torch.fx.experimental.symbolic_shapes" in sys.modules
+    return (_traced(fn) if tracer else fn)(gm, example_inputs)

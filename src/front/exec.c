@@ -91,6 +91,13 @@ static bool exec_needs_autograd(const MgExec *e, const MgRec *r) {
 
 /* ---- a custom backend ---- */
 
+static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *gm, PyObject *examples) {
+  if (!r->cap->wrappers) return PyObject_CallFunctionObjArgs(backend, gm, examples, NULL);
+  PyObject *m = mg_import("magneto.backends"), *f = m ? PyObject_CallMethod(m, "with_wrappers", "OOO", backend, gm, examples) : NULL;
+  Py_XDECREF(m);
+  return f;
+}
+
 static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   uint32_t *index = NULL, n = 0;
   PyObject *list = NULL, *gm = mg_fx_module(r, &index, &n);
@@ -118,7 +125,7 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   bool hooks = mg_tensorhook_inside(r);
   if (hooks) mg_tensorhook_watch();
   bool held = mg_pyframe_hold_signals(PyThreadState_Get(), false); /* it may take minutes */
-  e->callable = PyObject_CallFunctionObjArgs(cfg->backend, gm, list, NULL);
+  e->callable = exec_call_backend(r, cfg->backend, gm, list);
   mg_pyframe_hold_signals(PyThreadState_Get(), held);
   if (hooks && mg_tensorhook_traced()) {
     r->hook_traced = true;
@@ -380,7 +387,7 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
   e->no_autocast = mg_standin_autocast_on(r->cap);
   e->no_modes = r->cap->classes || r->cap->own_function || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
   bool sizes = r->cap->sizes.nsrc, whole = sizes && !exec_is_idle(g) && !(cfg->backend && g->nnode > 1);
-  if (sizes && r->cap->wrappers) { /* whose classes were told numbers */
+  if (sizes && r->cap->told_sizes) { /* whose classes were told numbers */
     mg_execsizes_refuse(r, "tensors that wrap others in a graph with symbolic sizes");
     goto fail;
   }

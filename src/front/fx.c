@@ -287,11 +287,11 @@ static PyObject *fx_instance(MgCapture *cap, PyObject *o) {
 }
 
 static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
-  MgSymNode *n = mg_symnode_of(o);
-  if (n && n->src && cap->sizes.ask.of) return mg_fx_number(cap, n->src);
+  if (mg_symfloat_is(o)) return mg_fx_of_number(cap, o);
   ValRef val = fx_val(cap, o);
   if (val || PyErr_Occurred()) return Py_XNewRef(val ? mg_fx_of_val(cap, val) : NULL);
-  if (mg_symfloat_is(o)) return NULL; /* types are promoted otherwise with a number than with the tensor it becomes: ATen's nodes say it all */
+  PyObject *size = mg_fx_size_of(cap, o);
+  if (size || PyErr_Occurred()) return size;
   if (PyObject_TypeCheck(o, mg_tensor_type)) return mg_fx_constant(cap, o, NULL);
   if (PyTuple_Check(o) || PyList_Check(o)) {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(o);

@@ -57,5 +57,10 @@ PyObject *mg_fx_lift(MgCapture *cap, ValRef val);
 uint32_t mg_fx_placeholder(MgCapture *cap, uint32_t index);
 /* The node of a number that runs compute: a placeholder, or arithmetic of those.  New; NULL: made of something else. */
 PyObject *mg_fx_number(MgCapture *cap, SrcRef src);
+/* A number that runs compute, as an argument; NULL, with or without an exception: it has no node.  Types are promoted otherwise with
+ * a number than with the tensor it becomes, which ATen's nodes say; they know nothing of outer tensors: there it is the number itself. */
+PyObject *mg_fx_of_number(MgCapture *cap, PyObject *o);
+/* The size of a jagged dimension, as a node that asks a tensor which has it: new; NULL, with or without an exception: o is none. */
+PyObject *mg_fx_size_of(MgCapture *cap, PyObject *o);
 bool mg_fx_is_calc(const MgFx *f, Py_ssize_t i); /* is node i such arithmetic? */
 #endif

@@ -2,7 +2,9 @@
  * In: sources of numbers.  Out: nodes. */
 #include "front/fxgraph.h"
 #include "front/names.h"
+#include "front/wrapper.h"
 #include "front/source.h"
+#include "front/symfloat.h"
 #include "front/guard.h"
 
 PyObject *mg_fx_number(MgCapture *cap, SrcRef src) {
@@ -27,6 +29,22 @@ PyObject *mg_fx_number(MgCapture *cap, SrcRef src) {
   }
   if (!number || mg_map_put(&f->by_src, src + 2, number) || PyList_SetItem(f->val, number - 1, Py_NewRef(Py_False))) return NULL;
   return Py_NewRef(PyList_GET_ITEM(f->nodes, number - 1));
+}
+
+PyObject *mg_fx_of_number(MgCapture *cap, PyObject *o) {
+  MgSymNode *n = mg_symnode_of(o);
+  PyObject *node = n->src && cap->sizes.ask.of ? mg_fx_number(cap, n->src) : NULL;
+  return node || PyErr_Occurred() || !cap->wrappers ? node : mg_symfloat_plain(o);
+}
+
+PyObject *mg_fx_size_of(MgCapture *cap, PyObject *o) {
+  Py_ssize_t dim;
+  PyObject *sized = mg_wrapper_with_size(cap, o, &dim), *of = sized ? mg_fx_of_val(cap, mg_wrapper_val(cap, sized)) : NULL;
+  PyObject *args = of ? Py_BuildValue("(On)", of, dim) : NULL, *name = args ? PyUnicode_FromString("size") : NULL;
+  uint32_t number = name ? mg_fx_node(cap, "call_method", name, args, NULL) : 0;
+  Py_XDECREF(name);
+  Py_XDECREF(args);
+  return number ? Py_NewRef(mg_fx_item(cap, number)) : NULL;
 }
 
 bool mg_fx_is_calc(const MgFx *f, Py_ssize_t i) {

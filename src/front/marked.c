@@ -138,8 +138,8 @@ static PyObject *marked_argument(PyObject *o) {
   return r;
 }
 
-/* The call with nothing but its ops recorded. */
-static PyObject *marked_in_graph(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+/* A call of fn in an FX graph, which run does: nothing but its ops is recorded. */
+static PyObject *marked_shown(PyObject *fn, PyObject *run, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
   MgRec *rec = mg_rec;
   MgCapture *cap = rec->cap;
   PyObject *pos = NULL, *kw = NULL, *r = NULL;
@@ -154,10 +154,10 @@ static PyObject *marked_in_graph(PyObject *fn, PyObject *self, PyObject *const *
   MgPause pause = mg_rec_pause();
   if (ready && !(show && mg_fx_before(cap, pos, kw, &call))) {
     cap->quiet = true;
-    r = PyObject_Call(fn, pos, kw);
+    r = PyObject_Call(run, pos, kw);
     cap->quiet = quiet;
     call.keep = true; /* what it does to Python's objects is the graph's, too */
-    if (r && show && mg_fx_after(cap, fn, pos, kw, &call, r)) Py_CLEAR(r);
+    if (r && r != Py_NotImplemented && show && mg_fx_after(cap, fn, pos, kw, &call, r)) Py_CLEAR(r);
   }
   mg_rec_resume(pause);
   mg_fx_drop(&call);
@@ -168,6 +168,23 @@ static PyObject *marked_in_graph(PyObject *fn, PyObject *self, PyObject *const *
     PyErr_SetString(MgBreakError, rec->reason);
   }
   return marked_result(r);
+}
+
+static PyObject *marked_in_graph(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+  return marked_shown(fn, fn, self, arg, nargsf, kwnames);
+}
+
+bool mg_marked_attention(PyObject *fn, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
+  static PyObject *run;
+  MgPause pause = mg_rec_pause();
+  PyObject *ours = run ? NULL : mg_import("magneto.jagged");
+  if (ours) run = PyObject_GetAttrString(ours, "attention");
+  Py_XDECREF(ours);
+  mg_rec_resume(pause);
+  *out = run ? marked_shown(fn, run, NULL, arg, nargsf, kwnames) : NULL;
+  bool other = *out == Py_NotImplemented;
+  if (other) Py_CLEAR(*out);
+  return !other;
 }
 
 static PyObject *marked_constant(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {

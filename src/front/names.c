@@ -98,6 +98,7 @@ int mg_names_init(void) {
       {"torch", "Tensor.register_hook", &mg_torch.hook_register[0]},
       {"torch", "Tensor.register_post_accumulate_grad_hook", &mg_torch.hook_register[1]},
       {"torch.nn.modules.lazy", "LazyModuleMixin._infer_parameters", &mg_torch.infer_parameters},
+      {"torch.nested._internal.nested_tensor", "_nt_view_dummy", &mg_torch.jagged_dummy},
       {"torch._C", "_FunctionBase", &mg_torch.function_base},
       {"torch.optim.optimizer", "Optimizer", &mg_torch.optimizer},
       {"torch._ops", "OpOverload", &mg_torch.op_overload},

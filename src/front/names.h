@@ -107,6 +107,7 @@ typedef struct MgTorchObjs {
   PyTypeObject *removable_handle; /* torch.utils.hooks.RemovableHandle */
   PyObject *handle_remove;     /* its remove */
   PyObject *hook_register[2];  /* torch.Tensor.register_hook, register_post_accumulate_grad_hook */
+  PyObject *jagged_dummy;      /* torch.nested._internal.nested_tensor._nt_view_dummy */
   PyObject *infer_parameters;  /* torch.nn.modules.lazy.LazyModuleMixin._infer_parameters */
   PyTypeObject *function_base; /* torch._C._FunctionBase: nodes of gradient graphs that are made in Python */
   PyTypeObject *optimizer;     /* torch.optim.Optimizer */

@@ -189,6 +189,13 @@ ValRef mg_call_out(const MgCall *c) {
   return 0;
 }
 
+static bool torch_is_leaf(PyObject *x) {
+  PyObject *leaf = PyObject_GetAttrString(x, "is_leaf");
+  Py_XDECREF(leaf);
+  PyErr_Clear();
+  return leaf != Py_False;
+}
+
 /* requires_grad=True given to a factory: torch sets the flag on the result, and no op tells. */
 PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r, ValRef out) {
   if (out && mg_call_out(c) == out) {
@@ -200,6 +207,7 @@ PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r, ValRef out) {
   MgGraph *g = info->cap->rec->g;
   MgVal *v = mg_val(g, info->val);
   if (v->requires_grad || !v->def) return r;
+  if (info->cap->wrappers && !torch_is_leaf(r)) return r; /* made of tensors that wrap others */
   if (info->cap->rec->want_fx) {
     Py_DECREF(r);
     return mg_rec_break(BK_op, "a tensor is made with requires_grad=True");

@@ -7,9 +7,12 @@
 #include "front/identity.h"
 #include "front/checkpoint.h"
 #include "front/higher.h"
+#include "front/marked.h"
 #include "front/names.h"
 #include "front/record_obj.h"
+#include "front/skip.h"
 #include "front/tensorhook.h"
+#include "front/wrapper.h"
 
 static PyObject *replace_none(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) { Py_RETURN_NONE; }
 
@@ -49,12 +52,23 @@ static PyObject *replace_namedtuple(PyObject *self, PyObject *const *arg, size_t
   return t;
 }
 
+/* _nt_view_dummy: a tensor without data that never changes; operators take it to find the class of jagged tensors. */
+static PyObject *replace_jagged_dummy(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+  return mg_wrapper_outside(mg_torch.jagged_dummy);
+}
+
 /* RemovableHandle.remove of a hook that the recording registers. */
 static bool replace_remove(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject **out) {
   PyObject *handle = self ? self : PyVectorcall_NARGS(nargsf) ? arg[0] : NULL;
   int done = handle ? mg_tensorhook_remove(handle) : 0;
   if (done) *out = done > 0 ? Py_NewRef(Py_None) : NULL;
   return done != 0;
+}
+
+/* Its module is imported when it is first called. */
+static bool replace_is_attention(PyObject *fn) {
+  PyCodeObject *co = PyFunction_Check(fn) ? (PyCodeObject *)PyFunction_GET_CODE(fn) : NULL;
+  return co && !PyUnicode_CompareWithASCIIString(co->co_name, "jagged_scaled_dot_product_attention") && mg_skip_is_torch(co);
 }
 
 static bool replace_drew(const MgGraph *g) {
@@ -92,10 +106,12 @@ bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t 
       {mg_torch.optim_get_value, replace_get_value},
       {mg_torch.infer_parameters, replace_lazy},
       {mg_torch.namedtuple, replace_namedtuple},
+      {mg_torch.jagged_dummy, replace_jagged_dummy},
   };
   if (fn == mg_torch.cond) return mg_higher_cond(arg, nargsf, kwnames, out);
   if (fn == mg_torch.nested_region) return mg_higher_nested(arg, nargsf, kwnames, out);
   if (fn == mg_torch.checkpoint) return mg_checkpoint_call(arg, nargsf, kwnames, out);
+  if (replace_is_attention(fn)) return mg_marked_attention(fn, arg, nargsf, kwnames, out);
   if (fn == mg_torch.handle_remove) return replace_remove(self, arg, nargsf, out);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (fn != rows[i].fn) continue;

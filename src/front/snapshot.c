@@ -492,6 +492,7 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = mg_snap_older(b, e);
   else if (mg_standin_check(o)) me = mg_standin_val(o) ? snap_standin(b, o) : mg_snap_refuse(o);
   else if (mg_wrapper_is(o)) me = snap_wrapping(b, o);
+  else if (mg_snap_size_of(b, o, &me)) return me;
   else if (mg_symfloat_is(o)) me = snap_number(b, o);
   else if (mg_array_check(o)) me = snap_array(b, o);
   else if (mg_array_method_parts(o, &self, &name)) me = snap_array_method(b, self, name);
@@ -559,6 +560,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
     if (!PyErr_Occurred()) PyErr_NoMemory();
     goto done;
   }
+  mg_wrapper_guard_distinct(mg_rec);
   if (snap_find_owners(&b) || !mg_snap_hooks(&b) || !snap_checks(&b) || !snap_said(&b)) goto done;
   s->nslots = n;
   for (int i = 0; i < n; i++) {

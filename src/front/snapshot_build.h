@@ -39,6 +39,8 @@ bool mg_snap_writes(MgBuilder *b);
 /* Hooks that the program registered on tensors: at each run anew, in order.  The handles are what that gives. */
 bool mg_snap_hooks(MgBuilder *b);
 
+/* The size of a jagged dimension, asked of a tensor that has it; false: o is none. */
+bool mg_snap_size_of(MgBuilder *b, PyObject *o, uint32_t *me);
 uint32_t mg_snap_function(MgBuilder *b, PyObject *o);
 uint32_t mg_snap_generator(MgBuilder *b, PyObject *o);
 uint32_t mg_snap_class(MgBuilder *b, PyObject *o); /* one that the recording made */

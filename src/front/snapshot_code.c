@@ -4,6 +4,7 @@
 #include "front/pyframe.h"
 #include "front/skip.h"
 #include "front/snapshot_build.h"
+#include "front/wrapper.h"
 
 uint32_t mg_snap_function(MgBuilder *b, PyObject *o) {
   PyFunctionObject *f = (PyFunctionObject *)o;
@@ -157,4 +158,14 @@ PyObject *mg_snap_traceback(PyObject *tb) {
     Py_DECREF(code);
   }
   return r;
+}
+
+bool mg_snap_size_of(MgBuilder *b, PyObject *o, uint32_t *me) {
+  Py_ssize_t dim;
+  PyObject *sized = mg_wrapper_with_size(mg_rec->cap, o, &dim), *size = sized ? PyObject_GetAttrString((PyObject *)mg_torch.tensor, "size") : NULL;
+  PyObject *args = size ? Py_BuildValue("(On)", sized, dim) : NULL, *part[2] = {size, args};
+  *me = args && !PyList_Append(b->keep, args) ? mg_snap_emit_over(b, SN_call, NULL, 0, part, 2) : SNAP_FAIL;
+  Py_XDECREF(args);
+  Py_XDECREF(size);
+  return sized != NULL;
 }

@@ -57,6 +57,9 @@ struct MgCapture {
   PyObject *transformed;    /* list: tensors of torch.func's transforms that the torch-level graph has (fxfunc.c); NULL: none */
   MgMap wrapper_val;        /* a tensor of these two lists -> the value that stands for it in the torch-level graph */
   int glue;                 /* a class's own flatten, unflatten or dispatch runs: the storage of a stand-in is only handed on */
+  bool unwrapping;          /* the inner tensors of one become inputs */
+  bool jagged;              /* some of them have jagged sizes */
+  bool told_sizes;          /* some of them were made with the sizes of the older ones, as numbers */
   bool own_function;        /* some of them have a __torch_function__: what it does is in the graph */
   PyTypeObject *next_type;  /* borrowed: the class of the next stand-in; NULL: the usual one */
   int inside;               /* the dispatch handler runs: what it calls is none of the program's calls */

@@ -287,7 +287,7 @@ static bool symsize_changes(const MgCapture *cap, PyObject *tensor, SrcRef src, 
   const MgRec *r = cap->rec;
   int mark = symsize_mark(tensor, k), setting = r->cfg ? r->cfg->dynamic : -1;
   if (mark == SYMSIZE_static || setting == 0) return false;
-  if (mark == SYMSIZE_dynamic || cap->sizes.all) return true;
+  if ((mark == SYMSIZE_dynamic && !cap->unwrapping) || cap->sizes.all) return true; /* torch itself marks inner tensors */
   PyObject *n = r->dyn ? symsize_name(r->guards, src, k) : NULL;
   int has = n ? PySet_Contains(r->dyn, n) : 0;
   Py_XDECREF(n);

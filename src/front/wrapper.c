@@ -76,14 +76,41 @@ static PyObject *wrapper_sizes(PyObject *o, const char *method) {
   return r;
 }
 
-/* Sizes that are no plain numbers are asked of the class by C++ code that cannot take an exception, and a break is one. */
-static bool wrapper_jagged(PyObject *o, PyObject *size) {
-  int any = PySequence_Contains(size, Py_None);
-  if (any > 0) mg_rec_break(BK_tensor_kind, "a %s of jagged sizes", Py_TYPE(o)->tp_name);
-  return any != 0;
+/* ---- jagged sizes ---- */
+
+static bool wrapper_is_symbol(PyObject *o) {
+  static PyTypeObject *type; /* torch.SymInt */
+  if (!type) {
+    PyObject *torch = mg_import("torch");
+    type = torch ? (PyTypeObject *)PyObject_GetAttrString(torch, "SymInt") : NULL;
+    Py_XDECREF(torch);
+    PyErr_Clear();
+  }
+  return Py_TYPE(o) == type;
+}
+
+PyObject *mg_wrapper_with_size(MgCapture *cap, PyObject *number, Py_ssize_t *dim) {
+  PyObject *all = cap ? cap->wrappers : NULL, *found = NULL;
+  if (!all || !wrapper_is_symbol(number)) return NULL;
+  Glue glue;
+  bool ok = wrapper_enter(&glue);
+  for (Py_ssize_t i = 0; ok && !found && i < PyList_GET_SIZE(all); i++) {
+    PyObject *size = PyObject_CallMethod(PyList_GET_ITEM(all, i), "size", NULL);
+    for (Py_ssize_t d = 0; size && !found && d < PyTuple_GET_SIZE(size); d++) {
+      PyObject *s = PyTuple_GET_ITEM(size, d);
+      if (!wrapper_is_symbol(s) || PyObject_RichCompareBool(s, number, Py_EQ) <= 0) continue;
+      found = PyList_GET_ITEM(all, i);
+      *dim = d;
+    }
+    Py_XDECREF(size);
+  }
+  PyErr_Clear();
+  wrapper_leave(&glue, NULL);
+  return found;
 }
 
 static bool wrapper_sized(PyObject *o, const char *method, PyObject *want) {
+  if (want == Py_None) return true;
   PyObject *now = wrapper_sizes(o, method);
   int same = now ? PyObject_RichCompareBool(now, want, Py_EQ) : 0;
   Py_XDECREF(now);
@@ -139,6 +166,8 @@ static PyObject *wrapper_inner(PyObject *v, SrcRef src, PyObject *names) {
   MgGuards *g = mg_rec->guards;
   PyObject *d = wrapper_dict(v), *inner = PyDict_New();
   SrcRef ds = mg_source(g, SRC_instdict, src, 0, NULL);
+  bool outer = mg_rec->cap->unwrapping;
+  mg_rec->cap->unwrapping = true;
   for (Py_ssize_t i = 0; inner && i < PyTuple_GET_SIZE(names); i++) {
     PyObject *name = PyTuple_GET_ITEM(names, i), *x = d ? Py_XNewRef(PyDict_GetItemWithError(d, name)) : NULL, *w = NULL;
     if (x) w = mg_wrap(x, mg_source(g, SRC_key, ds, 0, name));
@@ -150,6 +179,7 @@ static PyObject *wrapper_inner(PyObject *v, SrcRef src, PyObject *names) {
     Py_XDECREF(w);
     Py_XDECREF(x);
   }
+  mg_rec->cap->unwrapping = outer;
   return inner;
 }
 
@@ -190,8 +220,13 @@ static int wrapper_guard(PyObject *v, SrcRef src, PyObject *flat) {
   Glue glue;
   PyObject *size = wrapper_enter(&glue) ? wrapper_sizes(v, "size") : NULL, *stride = size ? wrapper_sizes(v, "stride") : NULL;
   stride = wrapper_leave(&glue, stride);
-  if (stride && wrapper_jagged(v, size)) Py_CLEAR(stride);
-  if (stride) want = PyTuple_Pack(5, PyTuple_GET_ITEM(flat, 0), PyTuple_GET_ITEM(flat, 1), f ? f : Py_None, size, stride);
+  int jagged = stride ? PySequence_Contains(size, Py_None) : -1;
+  if (jagged > 0) { /* its class computes them from the inner tensors */
+    Py_SETREF(size, Py_NewRef(Py_None));
+    Py_SETREF(stride, Py_NewRef(Py_None));
+    mg_rec->cap->jagged = true;
+  } else mg_rec->cap->told_sizes = true;
+  if (jagged >= 0) want = PyTuple_Pack(5, PyTuple_GET_ITEM(flat, 0), PyTuple_GET_ITEM(flat, 1), f ? f : Py_None, size, stride);
   if (want) mg_guard_add(mg_rec->guards, GK_flat, src, want, 0);
   Py_XDECREF(size);
   Py_XDECREF(stride);
@@ -221,6 +256,40 @@ PyObject *mg_wrapper_wrap(PyObject *v, SrcRef src) {
   Py_XDECREF(inner);
   Py_XDECREF(flat);
   return w;
+}
+
+PyObject *mg_wrapper_outside(PyObject *f) {
+  PyObject *m = mg_import("torch.utils._python_dispatch"), *make = m ? PyObject_GetAttrString(m, "_disable_current_modes") : NULL;
+  Glue glue;
+  bool ok = wrapper_enter(&glue) && make;
+  PyObject *off = ok ? mg_context_enter(PyObject_CallNoArgs(make)) : NULL, *r = off ? PyObject_CallNoArgs(f) : NULL;
+  if (off && mg_context_exit(off)) Py_CLEAR(r);
+  r = wrapper_leave(&glue, r);
+  Py_XDECREF(make);
+  Py_XDECREF(m);
+  if (r && wrapper_begin(mg_rec, Py_TYPE(r))) Py_CLEAR(r);
+  mg_rec->cap->jagged = true;
+  if (r && !mg_older(r) && mg_older_add(r, r, mg_source(mg_rec->guards, SRC_pinned, 0, 0, r), OLDER_itself)) Py_CLEAR(r);
+  return r;
+}
+
+/* What a jagged size belongs to: a vector of integers. */
+static bool wrapper_may_be_offsets(const MgRec *r, const MgOlder *e) {
+  if (e->kind != OLDER_tensor || !mg_standin_val(e->seen)) return false;
+  const MgVal *v = mg_val(r->g, mg_standin_val(e->seen));
+  return v->ndim == 1 && (v->dtype == DT_i64 || v->dtype == DT_i32);
+}
+
+void mg_wrapper_guard_distinct(MgRec *r) {
+  MgIdent *d = r->ident;
+  if (!r->cap->jagged || !r->guards) return;
+  for (uint32_t i = 0; i < d->n; i++)
+    for (uint32_t j = 0; wrapper_may_be_offsets(r, &d->v[i]) && j < i; j++) {
+      if (!wrapper_may_be_offsets(r, &d->v[j])) continue;
+      if (mg_older_by_path(&d->v[i]) && mg_older_by_path(&d->v[j])) mg_guard_pair(r->guards, GK_distinct, d->v[i].src, d->v[j].src, 0);
+      else if (mg_older_by_path(&d->v[i])) mg_guard_add(r->guards, GK_not, d->v[i].src, d->v[j].orig, 0);
+      else if (mg_older_by_path(&d->v[j])) mg_guard_add(r->guards, GK_not, d->v[j].src, d->v[i].orig, 0);
+    }
 }
 
 /* ---- ops ---- */
@@ -277,9 +346,6 @@ PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs) {
     Py_CLEAR(r);
     mg_rec_break(BK_tensor_kind, "a %s", t->tp_name);
   }
-  PyObject *size = r ? wrapper_leave(&glue, wrapper_enter(&glue) ? wrapper_sizes(r, "size") : NULL) : NULL;
-  if (!size || wrapper_jagged(r, size)) Py_CLEAR(r);
-  Py_XDECREF(size);
   pause = mg_rec_pause();
   if (r && mg_fx_after(cap, (PyObject *)t, args, kwargs, &c, r)) Py_CLEAR(r);
   mg_rec_resume(pause);

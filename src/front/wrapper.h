@@ -23,7 +23,13 @@ PyObject *mg_wrapper_getattr(PyObject *o, PyObject *name);
 int mg_wrapper_setattr(PyObject *o, PyObject *name);  /* -1 with a break, 0: like any other object */
 /* Class(*args, **kwargs): one call in the torch-level graph. */
 PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs);
-/* The guard's check: (names, metadata, function that compares metadata or None, sizes, strides) as the tensor says now?  A size that
- * is no plain number (of a jagged dimension) is None, and any will do. */
+/* f(), which gives a tensor that is no part of the recording.  New. */
+PyObject *mg_wrapper_outside(PyObject *f);
+/* A size of a jagged dimension (torch.SymInt)?  The tensor of the recording that has it, borrowed, and its dimension; NULL: no. */
+PyObject *mg_wrapper_with_size(MgCapture *cap, PyObject *number, Py_ssize_t *dim);
+/* Tensors that were seen as different ones have jagged sizes of their own: they must not be the same. */
+void mg_wrapper_guard_distinct(MgRec *r);
+/* The guard's check: (names, metadata, function that compares metadata or None, sizes, strides) as the tensor says now?  Sizes and
+ * strides of tensors with a jagged dimension are None. */
 bool mg_wrapper_holds(PyObject *o, PyObject *want);
 #endif

@@ -4,6 +4,7 @@ tensors and attributes, guards, gradients, jagged tensors; dispatch modes."""
 import magneto
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_map
 
@@ -233,18 +234,122 @@ def test_own_sizes(grad, backend):
             same(x.grad.t, y.grad.t)
 
 
-def test_jagged():
-    def fn(x):
-        return torch.sin(x) * 2 + x
+def jagged(sizes, grad=False):
+    return torch.nested.nested_tensor([torch.randn(n, 6) for n in sizes], layout=torch.jagged, requires_grad=grad)
 
-    opt = magneto.compile(fn)
-    for sizes in ([2, 3], [2, 3], [4, 1, 2]):
-        x = torch.nested.nested_tensor([torch.randn(n, 3) for n in sizes], layout=torch.jagged)
+
+def same_jagged(a, b):
+    assert type(a) is type(b)
+    if isinstance(a, tuple):
+        for x, y in zip(a, b, strict=True):
+            same_jagged(x, y)
+    elif isinstance(a, torch.Tensor) and a.is_nested:
+        assert a.requires_grad == b.requires_grad and a._ragged_idx == b._ragged_idx
+        torch.testing.assert_close(a.values(), b.values())
+        torch.testing.assert_close(a.offsets(), b.offsets())
+    else:
+        torch.testing.assert_close(a, b) if isinstance(a, torch.Tensor) else same(str(a), str(b))
+
+
+LINEAR, WEIGHT = torch.nn.Linear(6, 8), torch.randn(6, 6)
+
+
+def jagged_attention(x):
+    q = LINEAR(x).unflatten(-1, (2, 4)).transpose(1, 2)
+    return F.scaled_dot_product_attention(q, q, q).transpose(1, 2).flatten(-2)
+
+
+def jagged_again(x):
+    return torch.nested.nested_tensor_from_jagged(x.values() * 2, x.offsets())
+
+
+def jagged_made(x):
+    a, b = x.values()[:2], x.values()[2:5]
+    return torch.nested.nested_tensor([a, b], layout=torch.jagged) * 2, torch.nested.as_nested_tensor([b, a], layout=torch.jagged)
+
+
+def jagged_branch(x):
+    y = x * 2
+    return (y + 1 if x.shape == y.shape and x.is_nested else y - 1), x.size(0), x.dim()
+
+
+def jagged_view(x):
+    return x.view(x.size(0), x.size(1), 2, 3) + 1, x.reshape(*x.shape[:2], 3, 2)
+
+
+JAGGED = {
+    "elementwise": lambda x: torch.sin(x) * 2 + x,
+    "linear": lambda x: torch.relu(LINEAR(x)),
+    "matmul": lambda x: x @ WEIGHT,
+    "softmax": lambda x: torch.softmax(x, -1),
+    "norm": lambda x: F.layer_norm(x, (6,)),
+    "sums": lambda x: (x.sum(), x.sum(dim=1), x.mean(dim=-1)),
+    "cat": lambda x: torch.cat([x, x], dim=-1).chunk(3, dim=-1),
+    "padded": lambda x: torch.nested.to_padded_tensor(x, 0.0),
+    "attention": jagged_attention,
+    "again": jagged_again,
+    "made": jagged_made,
+    "branch": jagged_branch,
+    "view": jagged_view,
+}
+
+
+@pytest.mark.parametrize("backend", [None, "eager"])
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", JAGGED)
+def test_jagged(name, grad, backend):
+    if grad and name == "sums":
+        return  # torch has no gradient of the second
+    fn = JAGGED[name]
+    opt = magneto.compile(fn, fullgraph=True, **({"backend": backend} if backend else {}))
+    for sizes in ([2, 3], [2, 3], [4, 1, 2], [3, 4, 1], [5]):
+        x = jagged(sizes, grad)
         for _ in range(2):
             got, want = opt(x), fn(x)
-            assert type(got) is type(want)
-            torch.testing.assert_close(got.values(), want.values())
-            torch.testing.assert_close(got.offsets(), want.offsets())
+            same_jagged(got, want)
+            grads = []
+            for r in (got, want) if grad else ():
+                tracked = [t for t in (r if isinstance(r, tuple) else (r,)) if isinstance(t, torch.Tensor) and t.requires_grad]
+                loss = sum((t.values() if t.is_nested else t).sum() for t in tracked)
+                grads.append(torch.autograd.grad(loss, x))
+            if grads:
+                same_jagged(*grads)
+
+
+def test_jagged_shapes():
+    def fn(x, y):
+        return x + y if x.shape == y.shape else (x * 2, x.shape, y.shape[1])
+
+    calls = []
+    opt = magneto.compile(fn, backend=lambda gm, example: calls.append(gm) or gm)
+    x, y = jagged([2, 3]), jagged([2, 3])
+    z = torch.nested.nested_tensor_from_jagged(x.values() * 3, x.offsets())
+    for a, b in ((x, y), (x, z), (y, z), (z, x), (x, x)):
+        same_jagged(opt(a, b), fn(a, b))
+    got, shape, size = opt(x, y)
+    assert got.shape == shape == x.shape and size == y.shape[1]
+    assert sum(n.op.startswith("call") for n in calls[1].graph.nodes) == 1
+
+
+def test_jagged_recompiles():
+    calls = []
+    opt = magneto.compile(lambda x: torch.sin(x) + 1, backend=lambda gm, example: calls.append(gm) or gm)
+    for sizes in ([2, 3], [3, 4], [4, 6], [5, 9]):
+        opt(jagged(sizes))
+    assert len(calls) == 2
+
+
+def test_jagged_with_holes():
+    def fn(x):
+        return torch.sin(x).numel(), x * 2
+
+    opt = magneto.compile(fn)
+    for _ in range(2):
+        x = torch.nested.narrow(torch.randn(3, 5, 2), 1, torch.tensor([0, 1, 2]), torch.tensor([2, 3, 1]), layout=torch.jagged)
+        got, want = opt(x), fn(x)
+        assert got[0] == want[0]
+        for a, b in zip(got[1].unbind(), want[1].unbind(), strict=True):
+            torch.testing.assert_close(a, b)
 
 
 class Counter(TorchDispatchMode):
