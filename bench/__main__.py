@@ -1,8 +1,10 @@
 """python -m bench cpu [--train] [--only TEXT] [--seconds S] [--no-cold] [--no-peer] [--json FILE]
+python -m bench host [--no-peer]
 
-Runs every workload of bench/workloads.py in fresh processes: the first call of torch.compile and of magneto with an empty
-cache folder (cold) and with the same folder again (warm), then the steady state of eager, torch.compile and magneto interleaved in one process; with --train whole training steps and their
-peak memory.  Prints a table and writes JSON."""
+cpu: runs every workload of bench/workloads.py in fresh processes: the first call of torch.compile and of magneto with an empty
+cache folder (cold) and with the same folder again (warm), then the steady state of eager, torch.compile and magneto interleaved
+in one process; with --train whole training steps and their peak memory.  Prints a table and writes JSON.
+host: what calls cost beside their kernels, and how fast frames are recorded (bench/host.py)."""
 from __future__ import annotations
 
 import argparse
@@ -26,9 +28,20 @@ def _run(*args: str) -> dict:
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
+def _host(peer: bool) -> None:
+    from bench.host import rows
+
+    table = Table(title="one thread; best of many rounds")
+    for column in ["what", "unit", "magneto", "torch.compile"]:
+        table.add_column(column, justify="left" if column in ("what", "unit") else "right")
+    for what, unit, ours, other in rows(peer):
+        table.add_row(what, unit, f"{ours:.2f}", "" if other is None else f"{other:.2f}")
+    Console(width=120).print(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("device", choices=["cpu"])
+    parser.add_argument("what", choices=["cpu", "host"])
     parser.add_argument("--train", action="store_true", help="training steps instead of inference")
     parser.add_argument("--only", default="", help="workloads whose name contains this text")
     parser.add_argument("--seconds", type=float, default=20.0, help="steady-state seconds a workload")
@@ -36,6 +49,9 @@ def main() -> None:
     parser.add_argument("--no-peer", action="store_true", help="leave out torch.compile")
     parser.add_argument("--json", type=pathlib.Path, help="default: bench/results/cpu[-train].json")
     options = parser.parse_args()
+    if options.what == "host":
+        _host(peer=not options.no_peer)
+        return
     workloads = TRAIN if options.train else CPU
     names = [name for name in workloads if options.only in name]
     path = options.json or pathlib.Path("bench/results/cpu-train.json" if options.train else "bench/results/cpu.json")

@@ -1,0 +1,101 @@
+"""What calls of compiled code cost on the host, beside their kernels, and how fast frames are recorded; one thread.
+
+Guards are timed by themselves (best of rounds); calls as whole calls, on tensors so small that kernels hardly count."""
+from __future__ import annotations
+
+import time
+from typing import Callable
+
+import torch
+
+import bench.workloads  # noqa: F401  (torchvision's operators)
+import magneto
+from magneto import _magneto
+
+
+def _microseconds(call: Callable[[], object], seconds: float = 0.5) -> float:
+    """Of one call: the best of many rounds."""
+    best, deadline = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < deadline:
+        start = time.perf_counter()
+        for _ in range(50):
+            call()
+        best = min(best, (time.perf_counter() - start) / 50)
+    return best * 1e6
+
+
+def _guards(model: torch.nn.Module, *args: torch.Tensor) -> float:
+    """Microseconds that a hit of the compiled model spends in guards."""
+    magneto.reset()
+    compiled = magneto.compile(model)
+    with torch.no_grad():
+        for _ in range(3):
+            compiled(*args)
+        entries = _magneto.guard_time(torch.nn.Module._wrapped_call_impl, (model, args, {}), 200)
+    return next(e["ns"] for e in entries if e["holds"]) / 1e3
+
+
+def _recording(model: torch.nn.Module, *args: torch.Tensor) -> float:
+    """Million bytecodes recorded a second: the best of several recordings."""
+    best = 0.0
+    for _ in range(5):
+        magneto.reset()
+        with torch.no_grad():
+            magneto.compile(model)(*args)
+        stats = _magneto.stats()
+        best = max(best, stats["bytecodes"] / stats["record_ms"] / 1e3)
+    return best
+
+
+def _densenet() -> tuple:
+    import torchvision
+
+    return torchvision.models.densenet121().eval(), torch.randn(1, 3, 32, 32)
+
+
+def _gpt2() -> tuple:
+    import transformers
+
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval(), torch.zeros(1, 8, dtype=torch.long)
+
+
+def _call(wrap: Callable) -> float:
+    fn = wrap(lambda x, y: torch.sin(x) + torch.cos(y))
+    x, y = torch.randn(10, 10), torch.randn(10, 10)
+    fn(x, y)
+    return _microseconds(lambda: fn(x, y))
+
+
+def _breaks(wrap: Callable, stop: Callable[[], None]) -> float:
+    def fn(x):
+        x = x + 1
+        stop()
+        x = x * 2
+        stop()
+        x = x - 3
+        stop()
+        return x * x
+
+    compiled, x = wrap(fn), torch.randn(10, 10)
+    for _ in range(3):
+        compiled(x)
+    return _microseconds(lambda: compiled(x))
+
+
+def rows(peer: bool) -> list[tuple[str, str, float, float | None]]:
+    """(what, unit, magneto, torch.compile or None)."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.no_grad():
+            both = [magneto.compile] + ([torch.compile] if peer else [])
+            call = [_call(wrap) for wrap in both] + [None]
+            breaks = [_breaks(wrap, stop) for wrap, stop in zip(both, (magneto.graph_break, torch._dynamo.graph_break))] + [None]
+        return [("sin(x)+cos(y), 10x10: one call", "us", call[0], call[1]),
+                ("three breaks, four graphs: one call", "us", breaks[0], breaks[1]),
+                ("densenet121: guards of a hit", "us", _guards(*_densenet()), None),
+                ("GPT-2, 12 layers: guards of a hit", "us", _guards(*_gpt2()), None),
+                ("densenet121: recording", "M bytecodes/s", _recording(*_densenet()), None),
+                ("GPT-2, 12 layers: recording", "M bytecodes/s", _recording(*_gpt2()), None)]
+    finally:
+        torch.set_num_threads(threads)
