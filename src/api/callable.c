@@ -192,6 +192,7 @@ static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf
   PyObject *self, *result;
   PyFunctionObject *func = callable_function(c->fn, &self);
   if (func && callable_hit(c, func, self, args, PyVectorcall_NARGS(nargsf), kwnames, &result)) return result;
+  if (mg_pyframe_finalizing()) return callable_eager(c, args, nargsf, kwnames);
   Py_INCREF(c);
   MgHookState before = mg_hook_enter(&c->cfg, func ? (PyCodeObject *)func->func_code : NULL);
   result = PyObject_Vectorcall(c->fn, args, nargsf, kwnames);

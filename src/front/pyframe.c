@@ -221,6 +221,8 @@ bool mg_pyframe_traced(PyThreadState *ts) {
 #endif
 }
 
+bool mg_pyframe_finalizing(void) { return _Py_IsFinalizing(); }
+
 bool mg_pyframe_give_way(PyThreadState *ts) {
   if (_Py_atomic_load_relaxed(&ts->interp->ceval.gil_drop_request)) {
     Py_BEGIN_ALLOW_THREADS

@@ -78,6 +78,7 @@ bool mg_pyframe_traced(PyThreadState *ts);       /* settrace, setprofile or sys.
 /* What CPython's loop does between instructions: signals, pending calls, asynchronous exceptions, other threads' turns.
  * 0, or -1 with what a handler raised. */
 int mg_pyframe_pending(PyThreadState *ts);
+bool mg_pyframe_finalizing(void); /* the interpreter is being taken apart: nothing can be imported */
 /* Lets other threads run when they ask for it.  Does a signal wait for its handler? */
 bool mg_pyframe_give_way(PyThreadState *ts);
 /* While held, no handler of a signal and no pending call runs in this thread (only the main one runs any); what came
