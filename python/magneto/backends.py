@@ -93,8 +93,12 @@ def _traced(fn: Backend) -> Backend:
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)
+        # The mode has to know the tensors, as long as these live: AOTAutograd gives others symbolic sizes all the same.
+        known = [mode.from_tensor(t, static_shapes=True) for t in example_inputs if isinstance(t, torch.Tensor)]
         with tracing(TracingContext(mode)):
-            return fn(gm, example_inputs, **kwargs)
+            compiled = fn(gm, example_inputs, **kwargs)
+        del known
+        return compiled
 
     return call
 

@@ -175,9 +175,16 @@ int mg_cache_add(MgBucket *b, MgEntry *e) {
   return 0;
 }
 
+/* Where frames were given up the next call hardly fits either: only one in so many looks. */
+static bool cache_skips(MgBucket *b) {
+  enum { PATIENCE = 16 };
+  return b->eager && b->misses >= PATIENCE && b->misses++ % PATIENCE;
+}
+
 /* The first entry of the bucket that holds; *gone: entries were dropped meanwhile, and maybe the bucket with them. */
 static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***vals, int *nvals, MgExecAt **at, bool returns_only,
                               bool *gone) {
+  if (cache_skips(b)) return NULL;
   for (int i = 0; i < b->n; i++) {
     MgEntry *e = b->entry[i];
     if (returns_only && !e->is_ret) continue;
@@ -195,6 +202,7 @@ static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***val
     bool holds = mg_guards_check(e->guards, slots, *vals, NULL) && mg_exec_fits(e->exec, *vals, at);
     *gone = e->bucket != b;
     if (holds) {
+      if (!*gone) b->misses = 0;
       if (i && !*gone && i < b->n && b->entry[i] == e) {
         memmove(b->entry + 1, b->entry, sizeof *b->entry * (size_t)i);
         b->entry[0] = e;
@@ -204,6 +212,7 @@ static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***val
     mg_entry_release(e);
     if (*gone) return NULL;
   }
+  b->misses += b->eager;
   return NULL;
 }
 

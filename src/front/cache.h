@@ -44,6 +44,7 @@ typedef struct MgBucket { /* the entries of one offset for one module instance *
   int n, cap;
   int plain;              /* > 0: nothing can be recorded here; execute so many instructions */
   bool eager;             /* too many entries: frames go on in CPython from here */
+  uint32_t misses;        /* while eager: looks in a row that found nothing */
 } MgBucket;
 
 typedef struct MgSite {   /* one offset of a code object, for one configuration */

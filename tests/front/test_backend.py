@@ -1,4 +1,7 @@
 """Custom back ends: what they receive, that what they return is what runs, registration, and PyTorch's own."""
+import copy
+import shutil
+
 import pytest
 import torch
 
@@ -188,6 +191,25 @@ def test_torch_backends(name):
     m = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())
     with torch.no_grad():
         torch.testing.assert_close(magneto.compile(m, backend=name)(X), m(X))
+
+
+@pytest.mark.parametrize("name", ["aot_eager", "aot_eager_decomp_partition", "cudagraphs"])
+def test_torch_backends_train(name):
+    net = torch.nn.Sequential(torch.nn.Conv2d(2, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU())
+    c, twin = magneto.compile(net, backend=name), copy.deepcopy(net)
+    for batch in (2, 3):
+        x = torch.randn(batch, 2, 5, 5)
+        for m in (c, twin):
+            m(x).square().sum().backward()
+        for a, b in zip((*net.parameters(), *net.buffers()), (*twin.parameters(), *twin.buffers())):
+            torch.testing.assert_close(a, b)
+            torch.testing.assert_close(a.grad, b.grad)
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="Inductor needs a C++ compiler")
+def test_inductor_by_name():
+    c = magneto.compile(lambda x: x.sin() + 1, backend="inductor")
+    torch.testing.assert_close(c(X), X.sin() + 1)
 
 
 def test_behind_dynamo():

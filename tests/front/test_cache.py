@@ -140,3 +140,17 @@ def test_the_limit_counts_one_instance():
             assert f(x, k)[0] == k
     assert len(said) <= 2  # the call of the module, then its forward as a frame of its own
     assert g(x, 3)[0] == 3
+
+
+def test_a_function_that_was_given_up_uses_what_fits_again():
+    f = magneto.compile(lambda x, k: x * len(k), dynamic=False)
+    x = torch.ones(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for k in range(60):
+            assert f(x, "." * k)[0] == k
+    before = _magneto.stats()
+    for _ in range(40):
+        assert f(x, "...")[0] == 3
+    after = _magneto.stats()
+    assert after["hits"] >= before["hits"] + 20 and after["attempts"] == before["attempts"]
