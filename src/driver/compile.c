@@ -138,6 +138,7 @@ static MgRc compile_middle(Compile *k, MgJoint *j) {
   MgSimplifyOpts simplify = {.keep_layout = k->o->keep_layout, .lowers = mg_lower_knows};
 
   compile_log_graph(k, MG_LOG_graph, "recorded");
+  if (g->x->ask) TRY(mg_infer_settle(g));
   if (j) TRY(mg_joint_mark(g, j));
   TRY(mg_functionalize(g));
   if (j) TRY(mg_joint_stable(g, j));

@@ -8,14 +8,16 @@
 
 static void autograd_dealloc(PyObject *o) {
   MgAutograd *a = (MgAutograd *)o;
-  if (a->fwd) mg_plan_free(a->fwd);
-  if (a->bwd) mg_plan_free(a->bwd);
+  if (a->fwd && !a->plans) mg_plan_free(a->fwd);
+  if (a->bwd && !a->plans) mg_plan_free(a->bwd);
+  if (!a->plans) free(a->saved);
+  Py_XDECREF(a->plans);
+  free(a->sizes);
   mg_noderun_free(a->nodes);
   mg_noderun_free(a->replay);
   for (uint32_t i = 0; a->tangent && i < a->nthrough; i++) free(a->tangent[i].dim);
   Py_XDECREF(a->parts);
   free(a->res);
-  free(a->saved);
   free(a->tangent);
   free(a->diff);
   free(a->grad);
@@ -186,25 +188,28 @@ static void autograd_adopt(MgAutograd *a, MgJointPlans *p, bool frees) {
   a->extern_bwd = info.nextern > 0;
 }
 
-static MgRc autograd_prepare(MgAutograd *a, MgRec *r) {
+/* The joint graph: primals and tangents -> results and gradients. */
+static MgRc autograd_graph(MgAutograd *a, MgRec *r) {
   MgGraph *g = r->g;
   const MgJointRec *j = r->joint;
-  ValRef *out = mg_new(g->c, ValRef, g->noutput + 1);
-  if (!out) return MG_NOMEM;
-  memcpy(out, g->output, g->noutput * sizeof *out);
-  TRY(autograd_results(a, r, out));
   mg_joint_extend(r);
-  for (uint32_t i = 0; i < j->nthrough; i++) { /* tangents follow the primals */
-    g->input[a->nprimal + i] = j->tangent[i];
-    mg_val(g, j->tangent[i])->out = (uint16_t)(a->nprimal + i);
-  }
-  g->ninput = a->nprimal + j->nthrough;
-  TRY(autograd_tangents(a, g, j));
-  TRY(autograd_written(a, r));
+  g->ninput = a->nprimal;
+  for (uint32_t i = 0; i < j->nthrough; i++) TRYP(mg_graph_input(g, j->tangent[i]));
   g->noutput = 0;
   for (uint32_t i = 0; i < j->nthrough; i++) TRY(mg_graph_output(g, j->through[i]));
   for (uint32_t i = 0; i < j->naside; i++) TRY(mg_graph_output(g, j->aside[i]));
   return autograd_grads(a, r);
+}
+
+static MgRc autograd_prepare(MgAutograd *a, MgRec *r) {
+  MgGraph *g = r->g;
+  ValRef *out = mg_new(g->c, ValRef, g->noutput + 1);
+  if (!out) return MG_NOMEM;
+  memcpy(out, g->output, g->noutput * sizeof *out);
+  TRY(autograd_results(a, r, out));
+  TRY(autograd_graph(a, r));
+  TRY(autograd_tangents(a, g, r->joint));
+  return autograd_written(a, r);
 }
 
 static MgRc autograd_compile(MgAutograd *a, MgRec *r) {
@@ -222,12 +227,35 @@ static MgRc autograd_compile(MgAutograd *a, MgRec *r) {
   return MG_OK;
 }
 
+static MgRc autograd_share(MgAutograd *a, const MgRec *r, MgAutograd *plans, const int64_t *sizes, uint32_t n) {
+  MgJointPlans p = {.fwd = plans->fwd, .bwd = plans->bwd, .saved = plans->saved, .nsaved = plans->nsaved, .nintermediate = plans->nintermediate};
+  if (!(a->sizes = mg_malloc(n * sizeof *sizes))) return mg_fail(r->g->c, MG_NOMEM, "out of memory");
+  memcpy(a->sizes, sizes, n * sizeof *sizes);
+  a->plans = (MgAutograd *)Py_NewRef((PyObject *)plans);
+  autograd_adopt(a, &p, r->joint->frees);
+  return MG_OK;
+}
+
+MgRc mg_autograd_plans(MgRec *r, uint32_t nprimal, MgAutograd **out) {
+  MgAutograd *a = *out = autograd_new(r->joint, nprimal);
+  if (!a) return MG_PYERR;
+  MgRc rc = autograd_graph(a, r);
+  if (rc == MG_OK) rc = autograd_compile(a, r);
+  if (rc != MG_OK) Py_CLEAR(*out);
+  return rc;
+}
+
 MgRc mg_autograd_build(MgRec *r, MgNodeRun *nodes, uint32_t nprimal, MgAutograd **out) {
+  return mg_autograd_build_at(r, nodes, nprimal, NULL, NULL, 0, out);
+}
+
+MgRc mg_autograd_build_at(MgRec *r, MgNodeRun *nodes, uint32_t nprimal, MgAutograd *plans, const int64_t *sizes, uint32_t n,
+                          MgAutograd **out) {
   MgAutograd *a = autograd_new(r->joint, nprimal);
   if (!a) return MG_PYERR;
   bool lost = !mg_function_all_whole(r);
   MgRc rc = autograd_prepare(a, r);
-  if (rc == MG_OK) rc = autograd_compile(a, r);
+  if (rc == MG_OK) rc = plans ? autograd_share(a, r, plans, sizes, n) : autograd_compile(a, r);
   if (rc != MG_OK) {
     Py_DECREF(a);
     return rc;
@@ -275,7 +303,7 @@ int mg_autograd_run(MgAutograd *a, PyObject *const *in, PyObject **outs) {
   bool was = mg_abi.aoti_torch_grad_mode_is_enabled(); /* off: the program turns it on itself */
   mg_abi.aoti_torch_grad_mode_set_enabled(false);
   int rc = mg_gradnode_before(a, in, &state);
-  if (!rc) rc = mg_planrun(a->fwd, in, NULL, res);
+  if (!rc) rc = mg_planrun(a->fwd, in, a->sizes, res);
   if (!rc) {
     mg_abi.aoti_torch_grad_mode_set_enabled(true);
     rc = mg_gradnode_attach(a, in, res, state) || autograd_finish(a, in, res, outs) ? -1 : 0;

@@ -13,6 +13,8 @@ typedef struct MgTangent { /* what backward was compiled for */
 
 typedef struct MgAutograd {
   PyObject_HEAD
+  struct MgAutograd *plans; /* whose plans these are, strong; NULL: its own */
+  int64_t *sizes;       /* values of the symbols of the plans, or NULL */
   MgPlan *fwd, *bwd;
   MgNodeRun *nodes;     /* forward op by op: results of the segment, then `through`; owned */
   uint32_t nprimal;
@@ -39,8 +41,13 @@ typedef struct MgAutograd {
   bool extern_bwd;      /* backward calls ATen, which must not apply autocast */
 } MgAutograd;
 
-/* Compiles the joint graph of r, which is consumed.  nodes: taken over on MG_OK.  fwd_node: nodes of the forward part. */
+/* Compiles the joint graph of r, which is consumed.  nodes: taken over on MG_OK. */
 MgRc mg_autograd_build(MgRec *r, MgNodeRun *nodes, uint32_t nprimal, MgAutograd **out);
+/* The same with symbolic sizes: only plans, for mg_autograd_build_at at numbers. */
+MgRc mg_autograd_plans(MgRec *r, uint32_t nprimal, MgAutograd **out);
+/* r has the graph at `sizes` (n of them); plans: for these and other sizes. */
+MgRc mg_autograd_build_at(MgRec *r, MgNodeRun *nodes, uint32_t nprimal, MgAutograd *plans, const int64_t *sizes, uint32_t n,
+                          MgAutograd **out);
 /* Runs forward.  in: borrowed primals; outs: nres new references.  -1 with an exception; -2 with one: the compiled forward
  * failed without having written anything, and the nodes may run instead. */
 int mg_autograd_run(MgAutograd *a, PyObject *const *in, PyObject **outs);

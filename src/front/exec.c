@@ -287,7 +287,7 @@ int mg_exec_build_plan(MgExec *e, MgRec *r, const MgOptions *opt, PyObject *cons
 }
 
 /* The same with backward.  The nodes also give the values that get a grad_fn, for a second differentiation. */
-static int exec_build_grad(MgExec *e, MgRec *r, PyObject *const *example) {
+int mg_exec_build_grad(MgExec *e, MgRec *r, PyObject *const *example, MgAutograd *plans, const int64_t *sizes, uint32_t nsize) {
   const MgJointRec *j = r->joint;
   MgGraph *g = r->g;
   ValRef *out = mg_new(g->c, ValRef, j->nres + j->nthrough + 1);
@@ -298,9 +298,9 @@ static int exec_build_grad(MgExec *e, MgRec *r, PyObject *const *example) {
   memcpy(out + j->nres, j->through, j->nthrough * sizeof *out);
   MgNodeRun *nodes = mg_noderun_build_part(r, NULL, NULL, g->input, g->ninput, out, j->nres + j->nthrough);
   if (!nodes) return -1;
-  MgRc rc = mg_autograd_build(r, nodes, e->ninput, &e->grad);
+  MgRc rc = mg_autograd_build_at(r, nodes, e->ninput, plans, sizes, nsize, &e->grad);
   if (rc == MG_OK) {
-    mg_stats.joint_graphs++;
+    mg_stats.joint_graphs += !plans;
     return 1;
   }
   mg_noderun_free(nodes);
@@ -419,7 +419,7 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
     goto fail;
   }
   if (r->joint) {
-    if (exec_build_grad(e, r, example) < 0) goto fail;
+    if (mg_exec_build_grad(e, r, example, NULL, NULL, 0) < 0) goto fail;
     if (e->grad) {
       mg_noderun_free(e->nodes);
       e->nodes = NULL;

@@ -38,6 +38,8 @@ void mg_exec_log_graph(const MgGraph *g);
 int mg_exec_compile(MgExec *e, MgRec *r, const MgOptions *opt, PyObject *const *example, MgRc *rc);
 /* The same, with a warning (an error in tests) when compiling failed. */
 int mg_exec_build_plan(MgExec *e, MgRec *r, const MgOptions *opt, PyObject *const *example);
+/* The same for a graph with backward, into e->grad.  plans: made already, for these sizes too (mg_autograd_build_at). */
+int mg_exec_build_grad(MgExec *e, MgRec *r, PyObject *const *example, MgAutograd *plans, const int64_t *sizes, uint32_t n);
 /* Do the inputs overlap as `pattern` says?  NULL: they may as they like. */
 bool mg_exec_same_overlap(const uint32_t *pattern, uint32_t n, PyObject *const *in);
 /* An error of ours in a plan: the exception becomes a warning, and the nodes run from now on.  -1: the warning is an error. */

@@ -3,7 +3,8 @@
  * The graph is compiled with its symbols: one plan serves all sizes at which what the compiler assumed of them holds, and others
  * get a plan of their own (EXECSIZES_PLANS at most).  Where that is not possible the graph is written out with numbers and compiled
  * like any other, for each assignment of the symbols.  Inference has to agree with the sizes that the recording gave out, once for
- * each assignment.  Assignments are dropped when many came after them. */
+ * each assignment.  Assignments are dropped when many came after them.
+ * Of a graph with backward, each assignment has an object of its own for autograd; these share the plans. */
 #include "front/exec.h"
 #include "front/planrun.h"
 #include "front/resume.h"
@@ -24,7 +25,7 @@ struct MgExecAt {
   bool fits;           /* inference agrees with the sizes that the recording gave out */
   bool refused;        /* no plan with symbols can be made for it */
   uint32_t plan;       /* the one that served it last */
-  MgExec *run;         /* with numbers; NULL: not needed yet */
+  MgExec *run;         /* with numbers, but maybe shared plans; NULL: not needed yet */
   int64_t env[];       /* by symbol */
 };
 
@@ -44,6 +45,10 @@ struct MgExecSizes {
   bool plans;          /* compile; else node by node */
   MgOptions opt;
   PyObject *objs;      /* strong: what MA_object arguments index */
+  MgJointRec *joint;   /* in ctx; NULL: no backward */
+  MgCapInput *input;   /* with it: the capture's, for their values only; in ctx */
+  uint32_t ninput;
+  MgAutograd *grad[EXECSIZES_PLANS]; /* with it, instead of plan; strong */
   SizesPlan plan[EXECSIZES_PLANS];
   uint32_t nplan, nfailed;
   MgExecAt **at;
@@ -71,6 +76,7 @@ void mg_execsizes_free(MgExecSizes *s) {
   if (!s) return;
   while (s->nat) mg_exec_leave(s->at[--s->nat]);
   for (uint32_t i = 0; i < s->nplan; i++) {
+    Py_XDECREF(s->grad[i]);
     mg_plan_free(s->plan[i].plan);
     free(s->plan[i].overlap);
   }
@@ -89,11 +95,33 @@ typedef struct SizesGraph { /* the graph for one use */
   MgGraph g;
 } SizesGraph;
 
-/* Out of s->g, with numbers or with symbols whose hints are env.  False: out of memory; freed by the caller in every case. */
+/* Out of `from`, with backward, with numbers or with symbols whose hints are env.  False: out of memory; freed by the caller in
+ * every case. */
 static bool sizes_graph(const MgExecSizes *s, const MgGraph *from, const int64_t *env, bool symbols, SizesGraph *t) {
+  MgGraph all = *from;
   mg_ctx_init(&t->ctx);
   if (mg_exprs_init(&t->x, &t->ctx) || mg_graph_init(&t->g, &t->ctx, &t->x)) return false;
-  return !(symbols ? mg_graph_copy(&t->g, from, s->symbol, env) : mg_graph_at(&t->g, from, env));
+  if (s->joint) all.nnode = s->joint->nnode, all.nval = s->joint->nval;
+  return !(symbols ? mg_graph_copy(&t->g, &all, s->symbol, env) : mg_graph_at(&t->g, &all, env));
+}
+
+/* Leaves the backward part away; mg_joint_extend gives it back. */
+static void sizes_forward(const MgExecSizes *s, SizesGraph *t) {
+  t->g.nnode = s->g.nnode;
+  t->g.nval = s->g.nval;
+}
+
+/* What the compiler wants to know of a recording. */
+typedef struct SizesRec {
+  MgCapture cap;
+  MgConfig cfg;
+  MgRec r;
+} SizesRec;
+
+static MgRec *sizes_rec(const MgExecSizes *s, SizesGraph *t, SizesRec *q) {
+  *q = (SizesRec){.cap = {.objs = s->objs, .input = s->input, .ninput = s->ninput}, .cfg = {.opt = s->opt}};
+  q->r = (MgRec){.ctx = &t->ctx, .x = &t->x, .g = &t->g, .cap = &q->cap, .cfg = &q->cfg, .joint = s->joint};
+  return &q->r;
 }
 
 static bool sizes_agree(const MgExecSizes *s, const int64_t *env) {
@@ -105,18 +133,20 @@ static bool sizes_agree(const MgExecSizes *s, const int64_t *env) {
   return fits;
 }
 
+static bool sizes_has_plan(const MgExecAt *a) { return a->run && (a->run->plan || a->run->grad); }
+
 /* The assignment used longest ago, of those with a plan of their own or of all; nat: none. */
 static uint32_t sizes_oldest(const MgExecSizes *s, bool with_plan) {
   uint32_t old = s->nat;
   for (uint32_t i = 0; i < s->nat; i++)
-    if ((!with_plan || (s->at[i]->run && s->at[i]->run->plan)) && (old == s->nat || s->at[i]->used < s->at[old]->used)) old = i;
+    if ((!with_plan || sizes_has_plan(s->at[i])) && (old == s->nat || s->at[i]->used < s->at[old]->used)) old = i;
   return old;
 }
 
 static void sizes_drop(MgExecSizes *s, uint32_t i) {
   if (i == s->nat) return;
   MgExecAt *a = s->at[i];
-  s->nrun -= a->run && a->run->plan;
+  s->nrun -= sizes_has_plan(a);
   s->at[i] = s->at[--s->nat];
   mg_exec_leave(a);
 }
@@ -173,10 +203,9 @@ static int sizes_new_plan(MgExec *e, const MgExecAt *a, PyObject *const *in) {
   MgExec made = {.ninput = e->ninput};
   MgRc rc = MG_NOMEM;
   int done = sizes_graph(s, &s->g, a->env, true, &t) ? 0 : -1;
-  MgCapture cap = {.objs = s->objs};
-  MgRec r = {.ctx = &t.ctx, .x = &t.x, .g = &t.g, .cap = &cap};
+  SizesRec rec;
   if (done) PyErr_NoMemory();
-  else if ((done = mg_exec_compile(&made, &r, &s->opt, in, &rc)) == 0 && rc != MG_OK) {
+  else if ((done = mg_exec_compile(&made, sizes_rec(s, &t, &rec), &s->opt, in, &rc)) == 0 && rc != MG_OK) {
     s->nfailed++;
     mg_log(MG_LOG_fallback, "a graph is compiled for each of its sizes: %s", *t.ctx.msg ? t.ctx.msg : mg_rc_text(rc));
   }
@@ -210,15 +239,16 @@ static MgExec *sizes_new_run(const MgExec *e, const MgExecAt *a, bool plan, PyOb
   MgExecSizes *s = e->sizes;
   SizesGraph t;
   MgExec *run = sizes_graph(s, &s->g, a->env, false, &t) ? mg_calloc(1, sizeof *run) : NULL;
-  MgCapture cap = {.objs = s->objs};
-  MgRec r = {.ctx = &t.ctx, .x = &t.x, .g = &t.g, .cap = &cap};
+  SizesRec rec;
   if (!run) {
     PyErr_NoMemory();
   } else {
+    MgRec *r = sizes_rec(s, &t, &rec);
     run->ninput = e->ninput;
     run->noutput = e->noutput;
+    if (s->joint) sizes_forward(s, &t);
     mg_exec_log_graph(&t.g);
-    if (!(run->nodes = mg_noderun_build(&r)) || (plan && mg_exec_build_plan(run, &r, &s->opt, in) < 0)) {
+    if (!(run->nodes = mg_noderun_build(r)) || (plan && mg_exec_build_plan(run, r, &s->opt, in) < 0)) {
       mg_exec_free(run);
       run = NULL;
     }
@@ -227,22 +257,92 @@ static MgExec *sizes_new_run(const MgExec *e, const MgExecAt *a, bool plan, PyOb
   return run;
 }
 
+static void sizes_adopt(MgExecSizes *s, MgExecAt *a, MgExec *run) {
+  if (a->run) { /* another thread was faster */
+    mg_exec_free(run);
+    return;
+  }
+  a->run = run;
+  s->nrun += sizes_has_plan(a);
+  if (s->nrun > EXECSIZES_NUMBERS) sizes_drop(s, sizes_oldest(s, true));
+}
+
 static int sizes_run_numbers(MgExec *e, PyObject *const *in, MgExecAt *a, bool plan, PyObject **outs) {
   MgExecSizes *s = e->sizes;
   if (!a->run) {
     MgExec *run = sizes_new_run(e, a, plan, in);
     if (!run) return -1;
-    if (a->run) mg_exec_free(run); /* another thread was faster */
-    else {
-      a->run = run;
-      if (run->plan && ++s->nrun > EXECSIZES_NUMBERS) sizes_drop(s, sizes_oldest(s, true));
-    }
+    sizes_adopt(s, a, run);
+  }
+  return mg_exec_dispatch(a->run, in, NULL, outs);
+}
+
+/* ---- with backward ---- */
+
+/* Plans for the sizes of a, borrowed, compiled when there are none.  0: *out may be NULL, then numbers are compiled; -1 with an
+ * exception. */
+static int sizes_find_grad(MgExec *e, const MgExecAt *a, MgAutograd **out) {
+  MgExecSizes *s = e->sizes;
+  SizesGraph t;
+  SizesRec rec;
+  *out = NULL;
+  for (uint32_t i = 0; i < s->nplan; i++)
+    if (mg_plan_takes(s->grad[i]->fwd, a->env) && (!s->grad[i]->bwd || mg_plan_takes(s->grad[i]->bwd, a->env)))
+      return *out = s->grad[i], 0;
+  if (s->nplan == EXECSIZES_PLANS || s->nfailed >= EXECSIZES_TRIES) return 0;
+  bool ok = sizes_graph(s, &s->g, a->env, true, &t);
+  if (ok) sizes_forward(s, &t);
+  MgRc rc = ok ? mg_autograd_plans(sizes_rec(s, &t, &rec), e->ninput, out) : MG_NOMEM;
+  if (rc != MG_OK) {
+    s->nfailed++;
+    mg_log(MG_LOG_fallback, "a graph is compiled for each of its sizes: %s", *t.ctx.msg ? t.ctx.msg : mg_rc_text(rc));
+  }
+  mg_ctx_free(&t.ctx);
+  if (rc == MG_PYERR && PyErr_Occurred()) return -1;
+  PyErr_Clear();
+  if (*out && s->nplan == EXECSIZES_PLANS) Py_CLEAR(*out); /* other threads were faster */
+  if (*out) {
+    s->grad[s->nplan++] = *out;
+    mg_stats.joint_graphs++;
+  }
+  return 0;
+}
+
+static MgExec *sizes_new_grad(MgExec *e, const MgExecAt *a, PyObject *const *in) {
+  MgExecSizes *s = e->sizes;
+  SizesGraph t;
+  SizesRec rec;
+  MgAutograd *plans;
+  if (sizes_find_grad(e, a, &plans)) return NULL;
+  MgExec *run = sizes_graph(s, &s->g, a->env, false, &t) ? mg_calloc(1, sizeof *run) : NULL;
+  int made = -1;
+  if (!run) {
+    PyErr_NoMemory();
+  } else {
+    run->ninput = e->ninput;
+    run->noutput = e->noutput;
+    sizes_forward(s, &t);
+    made = mg_exec_build_grad(run, sizes_rec(s, &t, &rec), in, plans, a->env, s->n);
+  }
+  mg_ctx_free(&t.ctx);
+  if (made > 0) return run;
+  mg_exec_free(run);
+  return made ? NULL : sizes_new_run(e, a, false, in);
+}
+
+static int sizes_run_grad(MgExec *e, PyObject *const *in, MgExecAt *a, PyObject **outs) {
+  MgExecSizes *s = e->sizes;
+  if (!a->run) {
+    MgExec *run = sizes_new_grad(e, a, in);
+    if (!run) return -1;
+    sizes_adopt(s, a, run);
   }
   return mg_exec_dispatch(a->run, in, NULL, outs);
 }
 
 int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *a, PyObject **outs) {
   MgExecSizes *s = e->sizes;
+  if (s->joint) return sizes_run_grad(e, in, a, outs);
   if (!s->plans) return sizes_run_numbers(e, in, a, false, outs);
   int rc = a->refused ? -3 : sizes_run_plan(e, in, a, outs);
   if (rc == -3 && !a->refused) {
@@ -277,7 +377,8 @@ int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool
   int64_t *env = mg_malloc(s->n * sizeof *env);
   SizesGraph t;
   mg_ctx_init(&t.ctx);
-  bool ok = env && (s->inferred = mg_calloc(r->g->nnode, sizeof *s->inferred));
+  s->joint = r->joint;
+  bool ok = env && (s->inferred = mg_calloc(r->joint ? r->joint->nnode : r->g->nnode, sizeof *s->inferred));
   for (uint32_t i = 0; i < s->n && ok; i++) env[i] = mg_sym_hint(r->x, sizes->ref[i]);
   ok = ok && sizes_graph(s, r->g, env, false, &t);
   for (NodeRef n = 1; ok && n < t.g.nnode; n++) s->inferred[n] = mg_graph_agrees(&t.g, n);
@@ -294,5 +395,10 @@ int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool
   s->x.ask = NULL;
   s->g.x = &s->x;
   mg_ctx_init(r->ctx);
+  if (s->joint) {
+    if (!(s->input = mg_new(&s->ctx, MgCapInput, r->cap->ninput + 1))) return PyErr_NoMemory(), -1;
+    memcpy(s->input, r->cap->input, r->cap->ninput * sizeof *s->input);
+    s->ninput = r->cap->ninput;
+  }
   return sizes_known(s, sizes) ? 0 : (PyErr_NoMemory(), -1);
 }

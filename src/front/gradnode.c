@@ -228,7 +228,7 @@ static int gradnode_compiled(const MgAutograd *a, PyObject *saved, PyObject *con
   if (!in) return PyErr_NoMemory(), -1;
   if (mg_gradnode_inputs(a, saved, tangent, in)) goto fail;
   if (a->extern_bwd && mg_planrun_autocast_off(&off)) goto done;
-  rc = mg_planrun(a->bwd, in, NULL, grad);
+  rc = mg_planrun(a->bwd, in, a->sizes, grad);
   if (off && mg_planrun_autocast_back(off)) rc = -1;
 done:
   for (uint32_t i = a->nsaved; i < n; i++) Py_DECREF(in[i]);

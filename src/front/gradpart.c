@@ -156,7 +156,7 @@ static int gradpart_plan(GradRun *r, uint32_t k, PyObject **grad) {
   MgAutograd *a = r->a;
   PyObject *off = NULL;
   if (a->extern_bwd && mg_planrun_autocast_off(&off)) return -1;
-  int rc = mg_planrun_part(a->bwd, &r->call, r->parts->until[k], r->in, NULL, grad);
+  int rc = mg_planrun_part(a->bwd, &r->call, r->parts->until[k], r->in, a->sizes, grad);
   if (off && mg_planrun_autocast_back(off)) rc = -1;
   for (uint32_t i = 0; !rc && i < a->ngrad; i++)
     if (grad[i] && a->bits[i] && mg_lazybits_set(grad[i], a->bits[i])) rc = -1;

@@ -175,9 +175,9 @@ ValRef mg_joint_gradient_val(MgGraph *g, ValRef like) {
   ValRef v = mg_graph_val_like(g, like);
   if (!v) return 0;
   MgVal *t = mg_val(g, v);
-  int64_t size, stride, span = 1, numel = 1;
+  int64_t span = 1, numel = 1;
   for (int i = 0; i < t->ndim; i++) {
-    if (!mg_ex_const_int(g->x, t->size[i], &size) || !mg_ex_const_int(g->x, t->stride[i], &stride)) return 0;
+    int64_t size = mg_sym_hint(g->x, t->size[i]), stride = mg_sym_hint(g->x, t->stride[i]);
     numel *= size;
     if (size > 1) span += (size - 1) * stride;
   }
@@ -415,10 +415,6 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
     if (!r->want_fx && mg_function_any_once(r)) r->function_failed = true;
     return 0;
   }
-  if (r->cap->sizes.nsrc) { /* the partition is made for constant sizes */
-    r->sizes_failed = true;
-    return 0;
-  }
   Joint b = {.r = r, .g = g, .j = mg_new(g->c, MgJointRec, 1), .nval = g->nval};
   uint32_t nnode = g->nnode, nval = g->nval, ninput = g->ninput;
   if (!b.j) return PyErr_NoMemory(), -1;
@@ -429,6 +425,10 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
     b.j->nval = g->nval;
     b.j->ninput = g->ninput;
     r->joint = b.j;
+  } else if (r->cap->sizes.nsrc) { /* maybe it goes with constants */
+    r->sizes_failed = true;
+    PyErr_Clear();
+    rc = 0;
   } else {
     r->function_failed = r->cap->function && (b.ran || mg_function_any_once(r));
     mg_log(MG_LOG_fallback, "a graph runs op by op under autograd: %s%s%s", b.why ? b.why : "error", r->abort ? ": " : "",

@@ -45,6 +45,7 @@ typedef struct MgSizeAsk {
   bool (*equal)(void *of, SymRef a, SymRef b);
   int64_t (*value)(void *of, SymRef e);           /* e is this constant from now on */
   void *of;
+  bool small;  /* sizes that are 0 or 1 in this run become constants: lowering has to see what broadcasts */
 } MgSizeAsk;
 
 typedef struct MgExprs {

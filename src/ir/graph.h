@@ -137,6 +137,8 @@ bool mg_graph_on_cpu(const MgGraph *g);               /* every value lives there
 /* Fills in the results of a node (values, metadata) from its arguments.  MG_UNSUP: this op is not known here and
  * the caller must ask torch's meta kernel.  MG_FAIL codes: the arguments are wrong (torch would raise). */
 MgRc mg_infer(MgGraph *g, NodeRef n);
+/* Sizes that are 0 or 1 become constants, see MgSizeAsk. */
+MgRc mg_infer_settle(MgGraph *g);
 /* Will the kernel refuse what its meta kernel accepts? */
 bool mg_infer_kernel_refuses(MgGraph *g, NodeRef n);
 bool mg_infer_has(const MgOp *op); /* a rule for the results of op exists */

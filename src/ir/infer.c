@@ -16,6 +16,29 @@ bool mg_infer_has(const MgOp *op) {
   return op->code != TOP_extern && infer_rule[op->code] && infer_rule[op->code] != mg_infer_unsup;
 }
 
+static void infer_settle(MgExprs *x, SymRef *e) {
+  int64_t v;
+  if (!*e || mg_ex_const_int(x, *e, &v) || (v = mg_sym_hint(x, *e)) < 0 || v > 1) return;
+  if (mg_sym_settle(x, *e, &v)) *e = mg_sym(x, v);
+}
+
+static void infer_settle_val(MgGraph *g, ValRef v) {
+  MgVal *t = mg_val(g, v);
+  for (int i = 0; i < t->ndim; i++) infer_settle(g->x, &t->size[i]);
+}
+
+static void infer_settle_arg(MgExprs *x, MgArg *a) {
+  if (a->tag == MA_int) infer_settle(x, &a->u.sym);
+  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++) infer_settle_arg(x, &a->u.item[i]);
+}
+
+MgRc mg_infer_settle(MgGraph *g) {
+  for (ValRef v = 1; v < g->nval; v++) infer_settle_val(g, v);
+  for (NodeRef n = 1; n < g->nnode; n++)
+    for (int i = 0; i < g->node[n].narg; i++) infer_settle_arg(g->x, &g->node[n].arg[i]);
+  return mg_exprs_ok(g->x);
+}
+
 MgRc mg_infer(MgGraph *g, NodeRef n) {
   MgInfer in = {.g = g, .x = g->x, .n = mg_node(g, n), .op = mg_node(g, n)->op};
   if (in.op->code == TOP_extern || !infer_rule[in.op->code]) return MG_UNSUP;
@@ -28,8 +51,9 @@ MgRc mg_infer(MgGraph *g, NodeRef n) {
       if (!in.n->out[i]) continue;
       mg_val(g, in.n->out[i])->def = n;
       mg_val(g, in.n->out[i])->out = i;
+      if (g->x->ask && g->x->ask->small) infer_settle_val(g, in.n->out[i]);
     }
-    return MG_OK;
+    return mg_exprs_ok(g->x);
   }
   g->nval = nval; /* half-made results */
   memset(in.n->out, 0, in.n->nout * sizeof *in.n->out);

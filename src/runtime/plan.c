@@ -346,11 +346,22 @@ static MgRc plan_steps(PlanCall *k, uint32_t until) {
 
 /* ---- inputs and outputs ---- */
 
+static MgRc plan_resize(const PlanCall *k) {
+  bool changed = k->p->s.nsym && plan_read_symbols(k);
+  return !k->r->sized_for || changed ? plan_size(k->p, k->r) : MG_OK;
+}
+
+bool mg_plan_takes(MgPlan *p, const int64_t *sizes) {
+  PlanCall k = {.p = p, .r = plan_take(p), .sizes = sizes};
+  bool takes = k.r && plan_resize(&k) == MG_OK;
+  if (k.r) plan_give(p, k.r);
+  return takes;
+}
+
 static MgRc plan_enter(PlanCall *k) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
-  bool changed = p->s.nsym && plan_read_symbols(k);
-  MgRc rc = !r->sized_for || changed ? plan_size(p, r) : MG_OK;
+  MgRc rc = plan_resize(k);
   if (rc != MG_OK) return plan_error(k, rc, rc == MG_UNSUP ? "the plan is not for these sizes" : "out of memory");
   if (r->total) {
     if (!(r->arena = mg_arena_take(r->total)))

@@ -36,6 +36,9 @@ void mg_plan_stop(MgPlan *p, MgPlanCall *call);
 /* Per output: the number of steps after which it is ready. */
 const uint32_t *mg_plan_ready(const MgPlan *p);
 
+/* Is the plan for these sizes?  The next run then finds its sizes evaluated. */
+bool mg_plan_takes(MgPlan *p, const int64_t *sizes);
+
 void mg_plan_free(MgPlan *p);
 void mg_plan_trim(MgPlan *p); /* gives back the memory of idle runs */
 typedef struct MgPlanInfo {

@@ -426,3 +426,94 @@ def test_sizes_of_several_threads():
 def test_many_sizes_are_forgotten():
     f = lambda x: x * 2 + x.sum()  # noqa: E731
     assert recordings(f, [(torch.randn(n),) for n in [*range(2, 1200), 2, 3]], dynamic=True) == 1
+
+
+def gradients(f, parameters, args):
+    for p in parameters:
+        p.grad = None
+    y = f(*args)
+    (y * torch.arange(y.numel()).view(y.shape).sin()).sum().backward()
+    return y.detach(), [None if p.grad is None else p.grad.clone() for p in parameters]
+
+
+TRAIN = {
+    "layers": (torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)), (8,)),
+    "convolutions": (torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Conv2d(8, 4, 3)), (3, 12, 12)),
+    "attention": (Attention(), (7, 8)),
+    "dropout": (torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 4)), (8,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRAIN)
+def test_training_with_batches_of_many_sizes(name):
+    """The last batch of an epoch is smaller: two recordings, and no compilation for the sizes after them."""
+    import copy
+
+    m, size = TRAIN[name]
+    eager, g = copy.deepcopy(m), magneto.compile(m)
+    for i, n in enumerate((8, 5, 7, 3, 12, 8, 5)):
+        x = torch.randn(n, *size)
+        torch.manual_seed(i)
+        want = gradients(eager, list(eager.parameters()), (x,))
+        torch.manual_seed(i)
+        same(want, gradients(g, list(m.parameters()), (x,)))
+        same(list(eager.buffers()), list(m.buffers()))
+    assert _magneto.stats()["entries"] == 2 and _magneto.stats()["joint_graphs"] == 2
+
+
+def test_training_sequences_of_many_lengths():
+    block = Attention()
+    g = magneto.compile(block, dynamic=True)
+    for b, n in ((3, 7), (5, 4), (4, 9), (7, 33)):
+        x = torch.randn(b, n, 8, requires_grad=True)
+        same(gradients(block, [x, *block.parameters()], (x,)), gradients(g, [x, *block.parameters()], (x,)))
+    assert _magneto.stats()["entries"] == 1 and _magneto.stats()["joint_graphs"] == 1
+
+
+def test_backward_passes_of_several_sizes_in_any_order():
+    f = lambda x, w: ((x @ w).tanh() @ w.t()).sigmoid()  # noqa: E731
+    g, w = magneto.compile(f, dynamic=True), torch.randn(4, 6, requires_grad=True)
+    xs = [torch.randn(n, 4, requires_grad=True) for n in (5, 9, 7, 5)]
+    ys = [(f(x, w), g(x, w)) for x in xs]
+    for k in (2, 0, 3, 1):
+        a, b = (torch.autograd.grad(y, (xs[k], w), torch.ones_like(y) * 2, retain_graph=True) for y in ys[k])
+        same(a, b)
+        same(torch.autograd.grad(ys[k][0].mT, xs[k], xs[k].detach().t().contiguous()), torch.autograd.grad(ys[k][1].mT, xs[k], xs[k].detach().t().contiguous()))
+    x = xs[1]
+    once = [torch.autograd.grad(h(x, w).sum(), x, create_graph=True)[0] for h in (f, g)]
+    same(torch.autograd.grad(once[0].square().sum(), w), torch.autograd.grad(once[1].square().sum(), w))
+
+
+def test_whole_steps_with_batches_of_many_sizes():
+    import copy
+
+    m = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    eager = copy.deepcopy(m)
+
+    def make(m, opt):
+        def step(x, y):
+            opt.zero_grad()
+            loss = F.cross_entropy(m(x), y)
+            loss.backward()
+            opt.step()
+            return loss.detach()
+
+        return step
+
+    f, g = make(eager, torch.optim.AdamW(eager.parameters(), 1e-2)), magneto.compile(make(m, torch.optim.AdamW(m.parameters(), 1e-2)))
+    for n in (8, 8, 8, 5, 7, 3, 12, 8):
+        x, y = torch.randn(n, 8), torch.randint(0, 4, (n,))
+        same(f(x, y), g(x, y))
+        same(list(eager.parameters()), list(m.parameters()))
+    assert _magneto.stats()["entries"] == 3
+
+
+def test_sizes_that_are_one_by_computation_broadcast():
+    """A dimension whose size is an expression that happens to be 1."""
+    f = lambda x, y: y[: min(x.shape[0] - 4, 3)] * x + x[: x.shape[0] // 5].sum(1, keepdim=True)  # noqa: E731
+    compiled(f, [(torch.randn(n, 4), torch.randn(6, 4)) for n in (5, 5)], dynamic=True)
+    f = lambda x: x[:, : x.shape[1] // 4] * x[: x.shape[0] // 3]  # noqa: E731
+    compiled(f, [(torch.randn(n, m),) for n, m in ((4, 5), (5, 7), (3, 6))], dynamic=True)
+    a, t = torch.randn(5, 5, requires_grad=True), torch.randn(5, requires_grad=True)
+    g = magneto.compile(torch.linalg.householder_product, dynamic=True)
+    same(gradients(torch.linalg.householder_product, (a, t), (a, t)), gradients(g, (a, t), (a, t)))
