@@ -29,8 +29,21 @@ def map_impl(f: Callable[..., Any], xs: Sequence[torch.Tensor], pos_args: Sequen
     return pytree.tree_unflatten(stacked, leaves[0][1])
 
 
-def flex_attention(query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """torch.ops.higher_order.flex_attention: all scores, softmax, product."""
-    from torch._higher_order_ops.flex_attention import sdpa_dense
+def batched_cond(pred: torch.Tensor, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    """torch.cond under vmap, with a predicate for each row: both branches, as torch's own rule has it."""
+    yes, spec = pytree.tree_flatten(true_fn(*operands))
+    no, _ = pytree.tree_flatten(false_fn(*operands))
+    return pytree.tree_unflatten([torch.where(pred, a, b) for a, b in zip(yes, no)], spec)
 
-    return sdpa_dense(query, *args, **kwargs)
+
+def flex_attention(query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """torch.ops.higher_order.flex_attention: all scores, softmax, product, laid out like query."""
+    from torch._higher_order_ops.flex_attention import math_attention
+
+    out, *rest = math_attention(query, *args, **kwargs)
+    last = out.dim() - 1
+    slowest_first = [*sorted(range(last), key=query.stride)[::-1], last]
+    if slowest_first != sorted(slowest_first):
+        dense = out.permute(slowest_first).clone(memory_format=torch.contiguous_format)
+        out = dense.permute([slowest_first.index(d) for d in range(out.dim())])
+    return (out, *rest)

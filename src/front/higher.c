@@ -33,6 +33,17 @@ static PyObject *higher_cond_parts(MgHigher *h, PyObject *pred, PyObject *const 
   return mg_higher_emit(h, "cond", PyTuple_Pack(2, h->part[0], h->part[1]), h->part[0], mg_higher_tracks(h), 1);
 }
 
+/* A tensor of vmap's, another one for each row? */
+static bool higher_is_batched(PyObject *o) {
+  PyObject *m = mg_standin_transformed(o) ? mg_import("torch._C._functorch") : NULL;
+  PyObject *yes = m ? PyObject_CallMethod(m, "is_batchedtensor", "O", o) : NULL;
+  bool batched = yes == Py_True;
+  Py_XDECREF(m);
+  Py_XDECREF(yes);
+  PyErr_Clear();
+  return batched;
+}
+
 /* cond(pred, true_fn, false_fn, operands).  False: torch's Python has to do it. */
 static bool higher_cond(MgRec *r, PyObject *const *a, PyObject **out) {
   PyObject *pred = a[0], *const fn[2] = {a[1], a[2]};
@@ -40,6 +51,13 @@ static bool higher_cond(MgRec *r, PyObject *const *a, PyObject **out) {
   if (PyBool_Check(pred) || PyLong_CheckExact(pred) || PyFloat_CheckExact(pred)) {
     int yes = PyObject_IsTrue(pred);
     *out = yes < 0 ? NULL : mg_rec_call(yes ? fn[0] : fn[1], PySequence_Fast_ITEMS(a[3]), (size_t)PySequence_Fast_GET_SIZE(a[3]), NULL);
+    return true;
+  }
+  if (higher_is_batched(pred)) {
+    PyObject *m = mg_import("magneto.hop"), *f = m ? PyObject_GetAttrString(m, "batched_cond") : NULL;
+    *out = f ? mg_rec_call(f, a, 4, NULL) : NULL;
+    Py_XDECREF(m);
+    Py_XDECREF(f);
     return true;
   }
   int64_t n;

@@ -1,5 +1,6 @@
 """torch.cond, while_loop, scan, map and flex_attention in one graph, whatever the tensors say."""
 import random
+import sys
 
 import pytest
 import torch
@@ -228,6 +229,29 @@ def test_a_loop_is_one_operation_of_a_custom_backends_graph(f, ops):
     counter = CompileCounter()
     magneto.compile(f, backend=counter, fullgraph=True)(*values(1))
     assert counter.frame_count == 1 and ops in (None, counter.op_count)
+
+
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+def test_cond_of_a_batched_predicate(backend):
+    def f(x):
+        return torch.vmap(lambda a: torch.cond(a.sum() > 0, lambda b: {"r": b.sin()}, lambda b: {"r": b * 2}, (a,)))(x)["r"]
+
+    x, y = (torch.tensor([[1.0, 2], [-1, -2], [3, -1]], requires_grad=True) for _ in range(2))
+    got = magneto.compile(f, backend=backend, fullgraph=True)(y)
+    torch.testing.assert_close(got, f(x))
+    torch.testing.assert_close(torch.autograd.grad(got.sum(), y), torch.autograd.grad(f(x).sum(), x))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layout", [(0, 1, 2, 3), (0, 2, 1, 3), (1, 3, 0, 2)])
+def test_flex_attention_in_the_layout_of_the_query(layout, monkeypatch):
+    q = torch.randn(2, 3, 4, 8).permute(layout)
+    f = lambda q: flex_attention(q, q * 2, q, score_mod=lambda s, b, h, i, j: s + (i - j) * 0.5)  # noqa: E731
+    want = f(q)
+    monkeypatch.setitem(sys.modules, "torch._inductor.ir", None)  # not imported in a fresh process
+    got = magneto.compile(f, fullgraph=True)(q)
+    assert got.stride() == want.stride()
+    torch.testing.assert_close(got, want)
 
 
 @pytest.mark.filterwarnings("ignore")
