@@ -215,7 +215,8 @@ bool mg_pyframe_traced(PyThreadState *ts) {
   const uint8_t *tools = (const uint8_t *)ts->interp->monitors.tools;
   for (size_t i = 0; i < sizeof ts->interp->monitors.tools; i++)
     if (tools[i]) return true;
-  return false;
+  /* A debugger's and a coverage tool's events may be those of single code objects, which are not known here. */
+  return ts->interp->monitoring_tool_names[0] || ts->interp->monitoring_tool_names[1];
 #else
   return ts->cframe->use_tracing != 0;
 #endif

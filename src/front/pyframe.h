@@ -73,7 +73,7 @@ PyObject **mg_pyframe_exc_slot(PyThreadState *ts);
 PyObject *mg_pyframe_handled(PyThreadState *ts); /* borrowed; of the nearest frame that handles one, or NULL */
 PyObject *mg_pyframe_bare(PyCodeObject *code, PyObject *globals, long line); /* new: a frame object for tracebacks, never run */
 void mg_pyframe_traceback(PyThreadState *ts);    /* adds the current frame to the traceback of the exception set */
-bool mg_pyframe_traced(PyThreadState *ts);       /* settrace, setprofile or sys.monitoring is active, or its callback runs */
+bool mg_pyframe_traced(PyThreadState *ts);       /* settrace, setprofile or sys.monitoring is active, or a callback of theirs runs */
 
 /* What CPython's loop does between instructions: signals, pending calls, asynchronous exceptions, other threads' turns.
  * 0, or -1 with what a handler raised. */

@@ -64,15 +64,15 @@ def is_clean():
 def test_a_signal_is_neither_lost_nor_recorded(alarm, source, handler, error):
     for k in range(6):
         c = magneto.compile(make(source), backend="eager")
-        alarm(handler, 0.002 + 0.004 * k)
-        raised = 0
+        raised = caught = False
         try:
+            alarm(handler, 0.002 + 0.004 * k)
             caught = bool(c(X)[0] == -1)  # the program's own handler may have got it, outside of a recording
             end = time.monotonic() + 20
             while not caught and time.monotonic() < end:
                 pass
         except error:
-            raised = 1
+            raised = True
         assert raised or caught
         assert is_clean()
         for _ in range(2):
@@ -98,8 +98,8 @@ WAITING = {
 
 @pytest.mark.parametrize("name", WAITING)
 def test_a_waiting_loop_sees_signals(alarm, name):
-    alarm(late, 0.05)
     with pytest.raises(Late):
+        alarm(late, 0.05)
         magneto.compile(make(WAITING[name]))(X, [])
 
 
@@ -120,8 +120,8 @@ def test_interrupts_at_any_moment_leave_a_clean_state(alarm):
         net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
         want = net(X).sum()
         c = magneto.compile(train)
-        alarm(signal.default_int_handler, 0.001 + 0.003 * k)
         try:
+            alarm(signal.default_int_handler, 0.001 + 0.003 * k)
             for _ in range(3):
                 c(net, X)
         except KeyboardInterrupt:
@@ -171,3 +171,28 @@ def test_a_tracing_function_turned_on_inside_is_not_compiled(switch):
         assert run(X).tolist() == [6] * 3
         assert ("step", "call") in events and ("step", "return") in events
     assert not [e for e in _magneto.entries() if e["code"] is tracer.__code__]
+
+
+@pytest.mark.skipif(not hasattr(sys, "monitoring"), reason="CPython 3.12 has it")
+@pytest.mark.parametrize("local", [False, True])
+def test_monitoring_sees_the_frames(local):
+    monitoring, tool, seen = sys.monitoring, sys.monitoring.DEBUGGER_ID, []
+    f = make("def f(x):\n    y = step(x)\n    return y * 2\n")
+    c = magneto.compile(f)
+    c(X)
+    monitoring.use_tool_id(tool, "test")
+    monitoring.register_callback(tool, monitoring.events.LINE, lambda code, line: seen.append(line) if code is f.__code__ else None)
+    try:
+        if local:
+            monitoring.set_local_events(tool, f.__code__, monitoring.events.LINE)
+        else:
+            monitoring.set_events(tool, monitoring.events.LINE)
+        assert c(X).tolist() == [4] * 3
+    finally:
+        monitoring.set_events(tool, 0)
+        monitoring.set_local_events(tool, f.__code__, 0)
+        monitoring.free_tool_id(tool)
+    assert seen == [2, 3]
+    hits = _magneto.stats()["hits"]
+    c(X)
+    assert _magneto.stats()["hits"] == hits + 1
