@@ -22,11 +22,14 @@ typedef struct MpState {
   MpItem *item;
   uint32_t n;
   uint32_t *of_buf;     /* item + 1 of a buffer */
+  const MgExtern **view; /* the call that made a buffer as a view of its arguments, or NULL */
 } MpState;
 
 /* ---- live ranges ---- */
 
 static void mp_touch(MpState *m, BufRef buf, uint32_t step) {
+  const MgExtern *e = m->view[buf];
+  for (uint32_t k = 0; e && k < e->nin; k++) mp_touch(m, e->in[k].buf, step); /* what is seen through a view lives on */
   uint32_t i = m->of_buf[buf];
   if (!i) return;
   MpItem *t = &m->item[i - 1];
@@ -41,16 +44,22 @@ static void mp_live_ranges(MpState *m) {
       for (uint32_t k = 0; k < t->u.kernel->nbuf; k++) mp_touch(m, t->u.kernel->buf[k], i);
     } else {
       for (uint32_t k = 0; k < t->u.ext->nin; k++) mp_touch(m, t->u.ext->in[k].buf, i);
-      for (uint32_t k = 0; k < t->u.ext->nout; k++) mp_touch(m, t->u.ext->out[k].buf, i);
+      for (uint32_t k = 0; k < t->u.ext->nout; k++) {
+        BufRef b = t->u.ext->out[k].buf;
+        mp_touch(m, b, i);
+        if (b && mg_node(m->s->g, t->u.ext->node)->op->is_view) m->view[b] = t->u.ext;
+      }
     }
   }
+  for (uint32_t i = 0; i < m->s->nout; i++) mp_touch(m, m->s->out[i].buf, m->f->nstep); /* copied at the end of a run */
 }
 
 static MgRc mp_items(MpState *m) {
   MgSched *s = m->s;
   m->item = mg_new(s->c, MpItem, s->nbuf + m->f->nstep + 1);
   m->of_buf = mg_new(s->c, uint32_t, s->nbuf + 1);
-  TRYP(m->item && m->of_buf);
+  m->view = mg_new(s->c, const MgExtern *, s->nbuf + 1);
+  TRYP(m->item && m->of_buf && m->view);
   for (uint32_t b = 1; b < s->nbuf; b++) {
     const MgBuf *f = &s->buf[b];
     if (f->kind != MB_temp && f->kind != MB_error) continue;

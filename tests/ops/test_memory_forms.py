@@ -22,7 +22,15 @@ def nested(x):
     return y, z, x.as_strided((2, 2), (4, 1), 3)
 
 
+def complex_views(x):
+    y = torch.view_as_complex((x * 2).view(3, 2, 2))
+    z = torch.view_as_complex((x * 3).view(3, 2, 2))
+    w = (x * 4).view(torch.complex64)
+    return y, z, y * w, (x + 5).sin()
+
+
 CASES = {
+    "complex over intermediates": (complex_views, X),
     "conj": (lambda c: c.conj(), C), "two conj": (lambda c: (c.conj(), c.conj() * 1), C), "mH": (lambda c: c.mH, C),
     "conj of view": (lambda c: c.conj()[1:].T, C), "imag of conj": (lambda c: c.conj().imag, C), "resolve": (lambda c: c.conj().resolve_conj(), C),
     "conj written": (lambda c: c.conj().add_(1), C), "conj of intermediate": (lambda c: (c * 2).conj(), C),
@@ -47,7 +55,7 @@ def test_values_and_bits(name):
     sweep.check(fn, (x,))
 
 
-@pytest.mark.parametrize("name", ["conj", "imag of conj", "two conj", "conj of intermediate", "neg view", "stack"])
+@pytest.mark.parametrize("name", ["conj", "imag of conj", "two conj", "conj of intermediate", "neg view", "stack", "complex over intermediates"])
 def test_gradients_through_bits(name):
     fn, x = CASES[name]
     sweep.check(fn, (x.clone().requires_grad_(),), gradient=True)
