@@ -207,8 +207,7 @@ static MgRc lower_node(Lower *L, NodeRef r) {
     MgRc rc = row->fn(L, n, row);
     if (rc != MG_UNSUP) return rc;
   }
-  /* a call that only makes values nobody reads; one that advances a generator is kept */
-  if (n->nout && !n->op->mutates && !n->op->random && !lower_used(L, n)) return MG_OK;
+  if (n->nout && !n->op->effect && !lower_used(L, n)) return MG_OK; /* a call that only makes values nobody reads */
   return lower_extern(L, n);
 }
 

@@ -364,7 +364,7 @@ static PyObject *dispatch_record(MgCapture *cap, const MgFrontOp *fo, PyObject *
     goto done;
   }
   if (mg_infer_kernel_refuses(g, n)) {
-    mg_rec_break(BK_op, "%s of a truth value", op->full);
+    mg_rec_break(BK_op, "%s refuses its arguments", op->full);
     goto done;
   }
   node->line = r->line;

@@ -28,6 +28,7 @@ static inline SymRef mg_infer_c(MgInfer *in, int64_t v) { return mg_sym(in->x, v
 
 /* Nothing was found that torch would refuse (infer_check.c). */
 bool mg_infer_plausible(MgInfer *in);
+MgRc mg_infer_scatter_fits(MgInfer *in); /* MG_UNSUP: select_scatter or slice_scatter of other sizes than the part's */
 
 /* Arguments. */
 int mg_infer_find(const MgInfer *in, const char *name);         /* position of a parameter, or -1 */

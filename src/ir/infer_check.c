@@ -282,7 +282,7 @@ static bool check_op(const Check *c) {
   case TOP_avg_pool2d: case TOP_max_pool2d_with_indices: return check_pool(c, 2);
   case TOP_avg_pool3d: case TOP_max_pool3d_with_indices: return check_pool(c, 3);
   case TOP_adaptive_max_pool2d: case TOP_adaptive_max_pool3d: case TOP__adaptive_avg_pool2d: case TOP__adaptive_avg_pool3d:
-    return check_at_least(c, "output_size", 0);
+    return check_at_least(c, "output_size", 0) && check_nonempty(c);
   case TOP_gather: return check_gather(c, false);
   case TOP_scatter_src: case TOP_scatter_value: case TOP_scatter_reduce: case TOP_scatter_value_reduce:
   case TOP_scatter_add: case TOP_scatter_reduce_two: return check_gather(c, true);
@@ -325,7 +325,14 @@ static bool check_op(const Check *c) {
   case TOP_softshrink: return check_number(c, "lambd", &low) && low >= 0;
   case TOP_soft_margin_loss: return check_broadcast(c, self, check_val(c, "target"));
   case TOP_huber_loss: return check_number(c, "delta", &low) && low > 0;
-  case TOP_amax: case TOP_amin: case TOP_aminmax: return check_nonempty(c);
+  case TOP_amax: case TOP_amin: case TOP_aminmax: case TOP_argmax: case TOP_argmin: case TOP_max_dim: case TOP_min_dim:
+  case TOP_linalg_vector_norm: case TOP_norm_Scalar: case TOP_norm_ScalarOpt_dim: case TOP_norm_ScalarOpt_dim_dtype:
+  case TOP_norm_ScalarOpt_dtype: case TOP_reflection_pad1d: case TOP_reflection_pad2d: case TOP_reflection_pad3d:
+  case TOP_replication_pad1d: case TOP_replication_pad2d: case TOP_replication_pad3d: case TOP_upsample_nearest1d:
+  case TOP_upsample_nearest2d: case TOP_upsample_nearest3d: case TOP_upsample_linear1d: case TOP_upsample_bilinear2d:
+  case TOP_upsample_bicubic2d: case TOP_upsample_trilinear3d: case TOP__upsample_nearest_exact1d:
+  case TOP__upsample_nearest_exact2d: case TOP__upsample_nearest_exact3d: case TOP__upsample_bilinear2d_aa:
+  case TOP__upsample_bicubic2d_aa: return check_nonempty(c);
   case TOP_where_self: mask = check_val(c, "condition"); return !mask || mask->dtype == DT_bool;
   case TOP_eye: case TOP_eye_m: return check_at_least(c, "n", 0) && check_at_least(c, "m", 0);
   case TOP_diagonal_copy: case TOP_diagonal_scatter: case TOP_as_strided_copy: case TOP_as_strided_scatter:
@@ -334,43 +341,62 @@ static bool check_op(const Check *c) {
   }
 }
 
-/* No dimension is named twice. */
-static bool check_dims_once(const Check *c) {
-  const MgArg *dims = mg_infer_arg(c->in, "dim");
+/* Dimensions exist, and none is named twice. */
+static bool check_dims(const Check *c, const char *name) {
+  const MgArg *dims = mg_infer_arg(c->in, name);
   const MgVal *self = check_val(c, "self");
   bool seen[MG_INFER_RANK] = {false};
   int d;
-  if (!self || !self->ndim || dims->tag != MA_list) return true;
+  if (!self || (dims->tag != MA_list && dims->tag != MA_int)) return true;
+  if (dims->tag == MA_int) /* a new dimension's place is for its rule to judge */
+    return c->op->code == TOP_unsqueeze || c->op->code == TOP_unsqueeze_copy || mg_infer_dim(c->in, dims, self->ndim, &d) == MG_OK;
   for (uint32_t i = 0; i < dims->n; i++) {
-    if (mg_infer_dim(c->in, &dims->u.item[i], self->ndim, &d) != MG_OK || seen[d]) return false;
+    if (mg_infer_dim(c->in, &dims->u.item[i], self->ndim, &d) != MG_OK || (self->ndim && seen[d])) return false;
     seen[d] = true;
   }
   return true;
 }
 
-bool mg_infer_plausible(MgInfer *in) {
+/* What the kernels refuse although meta kernels may accept it. */
+static bool check_refused(const Check *c) {
+  const MgVal *self = check_val(c, "self"), *w = check_val(c, "weight");
+  int64_t groups;
+  if (!check_dims(c, "dim")) return true;
+  switch (c->op->code) {
+  case TOP_add_Tensor: case TOP_add_Scalar: return !check_truth(c, self, "alpha");
+  case TOP_sub_Tensor: case TOP_sub_Scalar: case TOP_rsub_Tensor: case TOP_rsub_Scalar:
+    return !check_truth(c, self, "other") || !check_truth(c, self, "alpha");
+  case TOP_max: case TOP_min: case TOP_max_dim: case TOP_min_dim: case TOP_index_select: case TOP__adaptive_avg_pool2d:
+  case TOP__adaptive_avg_pool3d: return !check_nonempty(c);
+  case TOP_embedding: return w && w->ndim && mg_infer_is(c->in, w->size[0], 0) == 1;
+  case TOP_convolution:
+    return w && w->ndim && mg_infer_int(c->in, mg_infer_arg(c->in, "groups"), &groups) == MG_OK &&
+           mg_infer_cmp(c->in, w->size[0], mg_infer_c(c->in, groups)) == -1;
+  case TOP_slice_scatter: case TOP_select_scatter: return mg_infer_scatter_fits(c->in) != MG_OK;
+  default: return false;
+  }
+}
+
+/* Asks a question; an argument that could not even be read is a `failed`. */
+static bool check_ask(MgInfer *in, bool (*ask)(const Check *), bool failed) {
   const MgOp *twin = in->op->mutates ? mg_op_twin(in->op) : NULL;
   MgInfer as = *in;
   if (twin) as.op = twin;
   Check c = {&as, as.op};
   MgRc before = in->g->c->rc;
-  bool ok = check_op(&c) && check_dims_once(&c);
-  if (!before && in->g->c->rc) { /* an argument that could not even be read */
-    in->g->c->rc = MG_OK;
-    ok = false;
-  }
-  return ok;
+  bool answer = ask(&c);
+  if (before || !in->g->c->rc) return answer;
+  in->g->c->rc = MG_OK;
+  return failed;
 }
+
+static bool check_all(const Check *c) {
+  return check_op(c) && check_dims(c, "dim") && (c->op->code != TOP_flip || check_dims(c, "dims"));
+}
+
+bool mg_infer_plausible(MgInfer *in) { return check_ask(in, check_all, false); }
 
 bool mg_infer_kernel_refuses(MgGraph *g, NodeRef n) {
   MgInfer in = {.g = g, .x = g->x, .n = mg_node(g, n), .op = mg_node(g, n)->op};
-  const MgOp *twin = in.op->mutates ? mg_op_twin(in.op) : NULL;
-  Check c = {&in, twin ? twin : in.op};
-  const MgVal *self = check_val(&c, "self");
-  switch (c.op->code) {
-  case TOP_add_Tensor: case TOP_add_Scalar: return !check_truth(&c, self, "alpha");
-  case TOP_sub_Tensor: case TOP_sub_Scalar: case TOP_rsub_Tensor: case TOP_rsub_Scalar:
-    return !check_truth(&c, self, "other") || !check_truth(&c, self, "alpha");
-  default: return false;
-  }
+  return check_ask(&in, check_refused, true);
 }

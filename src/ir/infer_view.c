@@ -162,6 +162,7 @@ static MgRc view_slice(MgInfer *in, ViewState *s, const MgArg *dim, const MgArg 
   MgExprs *x = in->x;
   TRY(mg_infer_dim(in, dim, s->size.n, &d));
   if (step->tag != MA_none) TRY(mg_infer_int(in, step, &st));
+  if (!s->size.n || st < 1) return MG_UNSUP; /* an error */
   SymRef n = s->size.d[d], zero = mg_infer_c(in, 0);
   SymRef b = start->tag == MA_int ? start->u.sym : zero, e = end->tag == MA_int ? end->u.sym : n;
   int bn = mg_infer_cmp(in, b, zero), en = mg_infer_cmp(in, e, zero);
@@ -185,11 +186,13 @@ static MgRc view_slice(MgInfer *in, ViewState *s, const MgArg *dim, const MgArg 
 static MgRc view_select(MgInfer *in, ViewState *s, const MgArg *dim, const MgArg *index) {
   int d;
   TRY(mg_infer_dim(in, dim, s->size.n, &d));
-  if (index->tag != MA_int) return MG_UNSUP;
+  if (index->tag != MA_int || !s->size.n) return MG_UNSUP;
   SymRef i = index->u.sym;
   int neg = mg_infer_cmp(in, i, mg_infer_c(in, 0));
   if (neg == UNKNOWN) return MG_UNSUP;
   if (neg < 0) i = mg_sym_add(in->x, i, s->size.d[d]);
+  int at = mg_infer_cmp(in, i, neg < 0 ? mg_infer_c(in, 0) : s->size.d[d]);
+  if (neg < 0 ? at == -1 : at == 0 || at == 1) return MG_UNSUP; /* out of range: an error */
   s->offset = mg_sym_add(in->x, s->offset, mg_sym_mul(in->x, i, s->stride.d[d]));
   view_drop(s, d);
   return MG_OK;
@@ -512,6 +515,21 @@ MgRc mg_infer_clone(MgInfer *in) {
     if (d == from && format == MF_preserve && !mg_infer_flag(in, "copy")) return view_one(in, v, TOP_alias);
   }
   return format == MF_preserve ? mg_infer_like(in, 0, d, v) : mg_infer_format(in, 0, d, &size, format);
+}
+
+/* What is written has the sizes of the part that it is written to. */
+MgRc mg_infer_scatter_fits(MgInfer *in) {
+  ViewState s;
+  ValRef self = mg_infer_tensor(in, 0), src = mg_infer_tensor(in, 1);
+  if (!self || !src) return MG_OK;
+  view_of(in, self, &s);
+  if (in->op->code == TOP_slice_scatter) TRY(view_slice(in, &s, ARG("dim"), ARG("start"), ARG("end"), ARG("step")));
+  else if (in->op->code == TOP_select_scatter) TRY(view_select(in, &s, ARG("dim"), ARG("index")));
+  else return MG_OK;
+  if (mg_val(in->g, src)->ndim != s.size.n) return MG_UNSUP;
+  for (int i = 0; i < s.size.n; i++)
+    if (!mg_infer_eq(in, mg_val(in->g, src)->size[i], s.size.d[i])) return MG_UNSUP;
+  return MG_OK;
 }
 
 MgRc mg_infer_scatter_view(MgInfer *in) {

@@ -262,6 +262,11 @@ static bool op_is_random(const MgOp *o) {
   return false;
 }
 
+/* Ops of other libraries may be Python functions that count, print or log. */
+static bool op_is_foreign(const MgOp *o) {
+  return strncmp(o->name, "aten::", 6) && strncmp(o->name, "prims::", 7) && strncmp(o->name, "mg::", 4);
+}
+
 /* One block holds the op, its tables and all its strings; no pointer into the given text remains. */
 static MgOp *op_parse(MgCtx *c, const char *schema) {
   size_t len = strlen(schema);
@@ -299,6 +304,7 @@ static MgOp *op_parse(MgCtx *c, const char *schema) {
   for (int i = 0; i < o->nparam; i++) o->mutates |= o->param[i].writes;
   for (int i = 0; i < o->nret; i++) o->is_view |= o->ret_alias[i] >= 0 && !s.ret_writes[i];
   o->random = op_is_random(o);
+  o->effect = o->mutates || o->random || !o->nret || op_is_foreign(o);
   return o;
 }
 

@@ -41,6 +41,7 @@ typedef struct MgOp {
   bool mutates;        /* any parameter is written */
   bool is_view;        /* a return aliases a parameter that is not written */
   bool random;         /* uses a generator (tag nondeterministic_seeded, or by name) */
+  bool effect;         /* a call may do more than give results: it writes, draws, gives none, or is the program's own code */
   MgParam *param;
   int8_t *ret_alias;   /* per return: number of its alias set, or -1 */
   uint8_t *ret_kind;   /* per return: AK_tensor, AK_tensor_list, AK_int ... */

@@ -1,6 +1,6 @@
 /* Dead code: nodes whose results nothing reads are removed.
  * In: any graph.  Out: the same with unread nodes marked dead.  Kept whatever their uses: ops that write an argument,
- * ops that advance the random state (its order is visible), and ops without results (checks, printing). */
+ * ops that advance the random state (its order is visible), ops without results (checks, printing) and ops of other libraries. */
 #include "middle/middle.h"
 
 typedef struct Dce {
@@ -8,8 +8,6 @@ typedef struct Dce {
 } Dce;
 
 static void dce_use(ValRef *v, void *arg) { ((Dce *)arg)->live[*v] = true; }
-
-static bool dce_effect(const MgNode *n) { return n->op->mutates || n->op->random || !n->nout; }
 
 MgRc mg_dce(MgGraph *g) {
   Dce d = {mg_new(g->c, bool, g->nval + 1)};
@@ -19,7 +17,7 @@ MgRc mg_dce(MgGraph *g) {
   for (uint32_t k = g->nnode; k-- > 1;) { /* uses come after definitions */
     MgNode *n = mg_node(g, k);
     if (n->dead) continue;
-    bool used = dce_effect(n);
+    bool used = n->op->effect || !n->nout;
     for (int i = 0; i < n->nout; i++) used |= n->out[i] && d.live[n->out[i]];
     if (used) mg_node_each_val(n, dce_use, &d);
     else n->dead = true;

@@ -85,7 +85,7 @@ MgRc mg_joint_stable(const MgGraph *g, MgJoint *j) {
 
 /* ---- whose is what ------------------------------------------------------------------------------------------- */
 
-static bool part_effect(const MgNode *n) { return n->op->mutates || n->op->random || !n->nout; }
+static bool part_effect(const MgNode *n) { return n->op->effect || !n->nout; }
 
 static MgRc part_split(Part *p) {
   MgGraph *g = p->g;
