@@ -23,7 +23,7 @@ static bool value_wanted(void) {
 static char value_kind_of_dtype(int dtype) {
   if (dtype == DT_bool) return 'b';
   if (mg_dtype_is_float(dtype)) return 'f';
-  return mg_dtype_is_complex(dtype) || dtype == DT_u64 ? 0 : 'i';
+  return !mg_dtype_has_ty(dtype) || dtype == DT_u64 ? 0 : 'i';
 }
 
 /* Number of elements; -1: sizes that the recording does not know.  size may be NULL. */

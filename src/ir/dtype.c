@@ -3,11 +3,11 @@
 #include "ir/dtype.h"
 #include <string.h>
 
-/* One row per dtype: name, bytes, storage type, class.  Classes: b bool, u unsigned, i signed, f float, c complex. */
+/* One row per dtype: name, bytes, storage type, class.  Classes: b bool, u unsigned, i signed, f float, c complex, m moved only. */
 static const struct {
   const char *name;
   uint8_t size;
-  uint8_t ty; /* MgTy; TY__COUNT when the loop IR cannot hold it; complex numbers are only moved, as bits */
+  uint8_t ty; /* MgTy; TY__COUNT when the loop IR cannot hold it; complex numbers and those of 8 bits are only moved, as bits */
   char cls;
 } dtype_row[] = {
   [DT_u8] = {"u8", 1, TY_u8, 'u'},       [DT_i8] = {"i8", 1, TY_i8, 'i'},
@@ -18,6 +18,9 @@ static const struct {
   [DT_c128] = {"c128", 16, TY__COUNT, 'c'}, [DT_bool] = {"bool", 1, TY_i1, 'b'},
   [DT_bf16] = {"bf16", 2, TY_bf16, 'f'}, [DT_u16] = {"u16", 2, TY_u16, 'u'},
   [DT_u32] = {"u32", 4, TY_u32, 'u'},    [DT_u64] = {"u64", 8, TY_u64, 'u'},
+  [DT_f8e5m2] = {"f8e5m2", 1, TY_u8, 'm'}, [DT_f8e4m3fn] = {"f8e4m3fn", 1, TY_u8, 'm'},
+  [DT_f8e5m2fnuz] = {"f8e5m2fnuz", 1, TY_u8, 'm'}, [DT_f8e4m3fnuz] = {"f8e4m3fnuz", 1, TY_u8, 'm'},
+  [DT_f8e8m0fnu] = {"f8e8m0fnu", 1, TY_u8, 'm'},
 };
 #define DTYPE_ROWS ((int)(sizeof dtype_row / sizeof *dtype_row))
 
@@ -49,7 +52,7 @@ MgDtype mg_dtype_parse(const char *name, int len) {
 bool mg_dtype_is_float(MgDtype d) { return dtype_class(d) == 'f'; }
 bool mg_dtype_is_complex(MgDtype d) { return dtype_class(d) == 'c'; }
 bool mg_dtype_is_int(MgDtype d) { return dtype_class(d) == 'i' || dtype_class(d) == 'u'; }
-bool mg_dtype_has_ty(MgDtype d) { return dtype_known(d) && dtype_row[d].ty != TY__COUNT && dtype_row[d].cls != 'c'; }
+bool mg_dtype_has_ty(MgDtype d) { return dtype_known(d) && dtype_row[d].ty != TY__COUNT && !strchr("cm", dtype_row[d].cls); }
 MgTy mg_dtype_ty(MgDtype d) { return dtype_known(d) ? dtype_row[d].ty : TY__COUNT; }
 MgTy mg_dtype_compute(MgDtype d) { return d == DT_f16 || d == DT_bf16 ? TY_f32 : mg_dtype_ty(d); }
 
@@ -60,7 +63,7 @@ MgTy mg_dtype_compute(MgDtype d) { return d == DT_f16 || d == DT_bf16 ? TY_f32 :
 MgDtype mg_dtype_promote(MgDtype a, MgDtype b) {
   if (a == b) return dtype_known(a) ? a : DT_none;
   char ca = dtype_class(a), cb = dtype_class(b);
-  if (!ca || !cb) return DT_none;
+  if (!ca || !cb || ca == 'm' || cb == 'm') return DT_none;
   static const char rank[] = "buifc";
   if (strchr(rank, ca) > strchr(rank, cb)) { /* order so that a's class is the lower one */
     MgDtype t = a;

@@ -7,7 +7,8 @@
 typedef enum MgDtype { /* values are c10::ScalarType, so they cross torch's C ABI unchanged */
   DT_u8 = 0, DT_i8 = 1, DT_i16 = 2, DT_i32 = 3, DT_i64 = 4, DT_f16 = 5, DT_f32 = 6, DT_f64 = 7,
   DT_c32 = 8, DT_c64 = 9, DT_c128 = 10, DT_bool = 11, DT_bf16 = 15,
-  DT_u16 = 27, DT_u32 = 28, DT_u64 = 29, DT_none = 255
+  DT_f8e5m2 = 23, DT_f8e4m3fn = 24, DT_f8e5m2fnuz = 25, DT_f8e4m3fnuz = 26,
+  DT_u16 = 27, DT_u32 = 28, DT_u64 = 29, DT_f8e8m0fnu = 44, DT_none = 255
 } MgDtype;
 
 typedef enum MgTy { TY_i1, TY_i8, TY_u8, TY_i16, TY_u16, TY_i32, TY_u32, TY_i64, TY_u64, TY_f16, TY_bf16, TY_f32, TY_f64, TY__COUNT } MgTy;

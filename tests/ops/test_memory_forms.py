@@ -77,3 +77,14 @@ def test_cumprod_gradient_in_one_kernel_with_wide_masks():
 
 def test_split_that_does_not_add_up():
     sweep.check(lambda x: torch.split(x, [2, 1], dim=1), (X,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e8m0fnu])
+def test_numbers_of_8_bits_are_moved(dtype):
+    def fn(q, x):
+        y = (q.view(torch.uint8) ^ 1).view(dtype)
+        return q.t(), torch.cat([q, y]), q[1:].float() * 2, (x * 3).to(dtype).t().contiguous(), y.copy_(x + 1)
+
+    assert not sweep.check(fn, (X.abs().to(dtype), X.abs()))
+    assert sweep.check(lambda q: q[0, 0].item(), (X.abs().to(dtype),)) == ["data_dependent"]
+    assert not sweep.check(lambda x: x.to(dtype).float() * 2, (X.abs().requires_grad_(),), gradient=True)

@@ -29,6 +29,30 @@ REFUSED = [
 ]  # fmt: skip
 
 
+EMPTY, NUMBER, IMAGE = torch.ones(0, 3, 4), torch.tensor(1.0), torch.ones(2, 3, 4, 0)
+EDGES = [
+    (lambda x: F.pad(x, (1, 1), "reflect"), EMPTY[:, :, :0]), (lambda x: F.pad(x, (1, 1), "replicate"), EMPTY[:, :, :0]),
+    (lambda x: F.interpolate(x, size=(3, 3)), IMAGE), (lambda x: F.adaptive_avg_pool2d(x, 2), IMAGE), (lambda x: F.adaptive_max_pool2d(x, 2), IMAGE),
+    (lambda x: torch.index_select(x, 0, torch.tensor([0])), EMPTY), (lambda x: F.embedding(torch.tensor([0]), x), EMPTY[:, 0]),
+    (lambda x: torch.select_scatter(x, NUMBER, 0, 0), NUMBER), (lambda x: torch.slice_scatter(x, NUMBER, 0, 0, 1), NUMBER),
+    (lambda x: torch.slice_scatter(x, x[0], 0, 5), torch.ones(2, 2)), (lambda x: x.flip(1), NUMBER), (lambda x: x.cumsum(1), NUMBER),
+    (lambda x: x.softmax(1), NUMBER), (lambda x: x.max(), EMPTY), (lambda x: x.argmax(), EMPTY), (lambda x: x.argmin(0), EMPTY), (lambda x: x.max(0), EMPTY),
+    (lambda x: x.norm(float("inf")), EMPTY), (lambda x: F.conv2d(x, torch.ones(1, 2, 2, 2), groups=2), torch.ones(2, 4, 4, 4)),
+    (lambda x: torch.select(x, 2, 2), EMPTY[:, :, :2]), (lambda x: x.select(0, -5), torch.ones(3, 4)), (lambda x: x.select(1, 4), torch.ones(3, 4)),
+    (lambda x: torch.ops.aten.slice(x, 0, 0, 3, 0), torch.ones(3, 4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("i", range(len(EDGES)))
+def test_edges_of_sizes(i):
+    fn, x = EDGES[i]
+    with pytest.raises((RuntimeError, IndexError)) as want:
+        fn(x)
+    with pytest.raises(type(want.value)) as got:
+        magneto.compile(fn)(x)
+    assert str(got.value).splitlines()[0] == str(want.value).splitlines()[0]
+
+
 @pytest.mark.parametrize("i", range(len(REFUSED)))
 def test_refused_dtypes(i):
     fn, dtypes = REFUSED[i]

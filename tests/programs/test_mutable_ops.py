@@ -69,3 +69,28 @@ def test_mutable_custom_op(fn):
         want, got = (r if isinstance(r, tuple) else (r,) for r in (want, got))
         for w, g in zip([*want, *want_in], [*got, *got_in], strict=True):
             torch.testing.assert_close(g, w)
+
+
+calls = []
+
+
+@custom_op("magneto_test::count", mutates_args=())
+def count(x: torch.Tensor) -> torch.Tensor:
+    calls.append(len(x))
+    return x.clone()
+
+
+count.register_fake(torch.empty_like)
+
+
+def test_a_call_is_made_although_nobody_reads_its_result():
+    def fn(x):
+        count(x)
+        count(x[1:])
+        return x * 2
+
+    compiled = magneto.compile(fn, fullgraph=True)
+    for _ in range(3):
+        calls.clear()
+        compiled(torch.ones(4))
+        assert calls == [4, 3]
