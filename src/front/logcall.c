@@ -3,6 +3,7 @@
 #include "front/logcall.h"
 #include "front/guard.h"
 #include "front/names.h"
+#include "front/skip.h"
 #include "front/standin.h"
 #include "front/symfloat.h"
 
@@ -37,9 +38,10 @@ static PyObject *logcall_bound(const MgCall *c) {
   return r;
 }
 
-static PyObject *logcall_defer(MgCapture *cap, const MgCall *c) {
-  PyObject *f = logcall_bound(c), *args = f ? PyTuple_New(c->npos) : NULL, *pair = NULL;
-  for (Py_ssize_t i = 0; args && i < c->npos; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(c->arg[i]));
+/* The call of f with n arguments at the end of every run; steals f, which may be NULL. */
+static PyObject *logcall_defer(MgCapture *cap, PyObject *f, PyObject *const *arg, Py_ssize_t n) {
+  PyObject *args = f ? PyTuple_New(n) : NULL, *pair = NULL;
+  for (Py_ssize_t i = 0; args && i < n; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(arg[i]));
   if (args && (cap->said || (cap->said = PyList_New(0))) && (pair = PyTuple_Pack(2, f, args)) && PyList_Append(cap->said, pair))
     Py_CLEAR(pair);
   Py_XDECREF(f);
@@ -49,9 +51,84 @@ static PyObject *logcall_defer(MgCapture *cap, const MgCall *c) {
   Py_RETURN_NONE;
 }
 
+/* ---- warnings of torch's own Python ---- */
+
+static PyObject *logcall_warn(PyObject *self, PyObject *unused) {
+  PyObject *m = PyImport_ImportModule("_warnings"), *f = m ? PyObject_GetAttrString(m, "warn_explicit") : NULL;
+  PyObject *r = f ? PyObject_Call(f, self, NULL) : NULL;
+  (void)unused;
+  Py_XDECREF(m);
+  Py_XDECREF(f);
+  return r;
+}
+static PyMethodDef logcall_warn_def = {"warn", logcall_warn, METH_NOARGS, NULL};
+
+/* The frame that a warning of stack level `level` names.  New; NULL without an exception: there is none. */
+static PyFrameObject *logcall_frame(long level) {
+  PyFrameObject *f = (PyFrameObject *)Py_XNewRef((PyObject *)PyEval_GetFrame());
+  for (; f && level > 1; level--) Py_SETREF(f, PyFrame_GetBack(f));
+  return f;
+}
+
+/* warn(message, category=None, stacklevel=1), from a file of torch: the same warning about the same place.  New; NULL without an
+ * exception: another kind of call. */
+static PyObject *logcall_warning(const MgCall *c) {
+  PyObject *arg[3] = {NULL, NULL, NULL}, *args = NULL, *r = NULL; /* message, category, stacklevel */
+  static const char *const names[] = {"message", "category", "stacklevel"};
+  for (Py_ssize_t i = 0; i < c->n; i++) {
+    int k = i < c->npos && i < 3 ? (int)i : -1;
+    for (int j = 0; i >= c->npos && j < 3; j++)
+      if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(c->kwnames, i - c->npos), names[j]) == 0) k = j;
+    if (k < 0) return NULL;
+    arg[k] = c->arg[i];
+  }
+  if (!arg[0] || !PyUnicode_CheckExact(arg[0])) return NULL;
+  if (arg[1] == Py_None) arg[1] = NULL;
+  if ((arg[1] && !PyType_Check(arg[1])) || (arg[2] && !PyLong_CheckExact(arg[2]))) return NULL;
+  PyFrameObject *here = logcall_frame(1), *f = NULL;
+  PyCodeObject *co = here ? PyFrame_GetCode(here) : NULL;
+  if (co && mg_skip_is_torch(co)) f = logcall_frame(arg[2] ? PyLong_AsLong(arg[2]) : 1);
+  Py_XDECREF(co);
+  Py_XDECREF(here);
+  PyObject *globals = f ? PyFrame_GetGlobals(f) : NULL, *registry = NULL, *place = NULL;
+  PyObject *key = globals ? PyUnicode_FromString("__warningregistry__") : NULL, *name;
+  if (!key || !(registry = PyDict_GetItemWithError(globals, key))) {
+    registry = !key || PyErr_Occurred() ? NULL : PyDict_New();
+    if (registry && PyDict_SetItem(globals, key, registry)) Py_CLEAR(registry);
+  } else {
+    Py_INCREF(registry);
+  }
+  if (registry && (place = (PyObject *)PyFrame_GetCode(f))) {
+    name = PyDict_GetItemString(globals, "__name__");
+    args = Py_BuildValue("(OOOiOO)", arg[0], arg[1] ? arg[1] : PyExc_UserWarning, ((PyCodeObject *)place)->co_filename,
+                         PyFrame_GetLineNumber(f), name ? name : Py_None, registry);
+  }
+  if (args) r = PyCFunction_New(&logcall_warn_def, args);
+  Py_XDECREF(args);
+  Py_XDECREF(place);
+  Py_XDECREF(registry);
+  Py_XDECREF(key);
+  Py_XDECREF(globals);
+  Py_XDECREF(f);
+  return r;
+}
+
+static bool logcall_is_warn(PyObject *f) {
+  PyObject *m = PyCFunction_Check(f) && !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "warn") ? PyCFunction_GET_SELF(f) : NULL;
+  const char *name = m && PyModule_Check(m) ? PyModule_GetName(m) : NULL;
+  return name && !strcmp(name, "_warnings");
+}
+
 bool mg_logcall(const MgCall *c, PyObject **out) {
   if (!PyCFunction_Check(c->f) && !PyFunction_Check(c->f) && !PyMethod_Check(c->f)) return false;
   MgCapture *cap = mg_rec->cap;
+  if (logcall_is_warn(c->f)) {
+    PyObject *f = logcall_warning(c);
+    if (f || PyErr_Occurred()) {
+      *out = logcall_defer(cap, f, NULL, 0);
+      return true;
+    }
+  }
   if (!cap->log_known) {
     cap->log_ignored = logcall_set("ignore_logging_functions");
     cap->log_late = logcall_set("reorderable_logging_functions");
@@ -63,6 +140,6 @@ bool mg_logcall(const MgCall *c, PyObject **out) {
     return true;
   }
   if (!logcall_in(cap->log_late, c->f) || !logcall_plain(c)) return false;
-  *out = logcall_defer(cap, c);
+  *out = logcall_defer(cap, logcall_bound(c), c->arg, c->npos);
   return true;
 }

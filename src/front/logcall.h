@@ -1,5 +1,6 @@
 /* Calls that only say something (print, warnings.warn, methods of loggers), when the program has told torch's compiler how to take
- * them: torch._dynamo.config.reorderable_logging_functions are called at the end of the graph, ignore_logging_functions not at all. */
+ * them: torch._dynamo.config.reorderable_logging_functions are called at the end of the graph, ignore_logging_functions not at all.
+ * Warnings that torch's own Python gives are given at the end, too. */
 #ifndef MG_FRONT_LOGCALL_H
 #define MG_FRONT_LOGCALL_H
 #include "front/record_obj.h"
