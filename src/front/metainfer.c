@@ -111,19 +111,22 @@ static PyObject *metainfer_dims(const MgGraph *g, const SymRef *s, int n) {
   return t;
 }
 
-/* A meta tensor like value v. */
-static PyObject *metainfer_tensor(const MgGraph *g, ValRef val) {
-  static PyObject *empty_strided, *meta;
+/* A meta tensor like value v; real: zeros on the CPU. */
+static PyObject *metainfer_tensor(const MgGraph *g, ValRef val, bool real) {
+  static PyObject *empty_strided, *meta, *cpu;
   const MgVal *v = mg_val(g, val);
   PyObject *size = NULL, *stride = NULL, *dtype = NULL, *args = NULL, *kw = NULL, *t = NULL;
   int64_t offset = 0;
   if (!empty_strided && !(empty_strided = metainfer_torch("empty_strided"))) return NULL;
   if (!meta && !(meta = mg_torchobj_new_device(DEV_meta, -1))) return NULL;
+  if (!cpu && !(cpu = mg_torchobj_new_device(DEV_cpu, -1))) return NULL;
   if (!(size = metainfer_dims(g, v->size, v->ndim)) || !(stride = metainfer_dims(g, v->stride, v->ndim))) goto done;
   if (!(dtype = mg_torchobj_new_dtype(v->dtype))) goto done;
   if (!(args = PyTuple_Pack(2, size, stride))) goto done;
-  if (!(kw = Py_BuildValue("{s:O,s:O}", "dtype", dtype, "device", meta))) goto done;
+  if (!(kw = Py_BuildValue("{s:O,s:O}", "dtype", dtype, "device", real ? cpu : meta))) goto done;
   t = PyObject_Call(empty_strided, args, kw);
+  if (real && t) Py_SETREF(t, PyObject_CallMethod(t, "zero_", NULL));
+  if (real) goto done;
   /* A storage offset needs memory in front of the tensor; meta memory is only a number. */
   if (t && mg_sym_settle(g->x, v->offset, &offset) && offset > 0) {
     PyObject *store = PyObject_CallMethod(t, "new_empty", "((L))", (long long)offset);
@@ -141,17 +144,17 @@ done:
   return t;
 }
 
-static PyObject *metainfer_arg(MgRec *r, const MgArg *a, int kind) {
+static PyObject *metainfer_arg(MgRec *r, const MgArg *a, int kind, bool real) {
   if (a->tag == MA_val) {
     if (!a->u.val) Py_RETURN_NONE;
-    return metainfer_tensor(r->g, a->u.val);
+    return metainfer_tensor(r->g, a->u.val, real);
   }
   if (kind == AK_generator) Py_RETURN_NONE;
-  if (a->tag == MA_device) return mg_torchobj_new_device(DEV_meta, -1);
+  if (a->tag == MA_device) return mg_torchobj_new_device(real ? DEV_cpu : DEV_meta, -1);
   if (a->tag != MA_list) return mg_torchobj_from_arg(r->g, a, r->cap->objs);
   PyObject *l = PyList_New(a->n);
   for (uint32_t i = 0; l && i < a->n; i++) {
-    PyObject *o = metainfer_arg(r, &a->u.item[i], AK_other);
+    PyObject *o = metainfer_arg(r, &a->u.item[i], AK_other, real);
     if (!o) Py_CLEAR(l);
     else PyList_SET_ITEM(l, i, o);
   }
@@ -160,18 +163,17 @@ static PyObject *metainfer_arg(MgRec *r, const MgArg *a, int kind) {
 
 static void metainfer_see_val(ValRef *v, void *arg) { *(bool *)arg |= *v != 0; }
 
-static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
+/* Calls the op on tensors like the node's arguments: meta tensors, or zeros. */
+static PyObject *metainfer_try(MgRec *r, const MgFrontOp *fo, NodeRef n, bool has_tensor, bool real) {
   const MgOp *op = fo->op;
   MgNode *node = mg_node(r->g, n);
-  bool has_tensor = false;
-  mg_node_each_val(node, metainfer_see_val, &has_tensor);
   int npos = 0;
   while (npos < op->nparam && !op->param[npos].kwarg_only) npos++;
   PyObject *args = PyTuple_New(npos), *kw = PyDict_New(), *res = NULL;
   if (!args || !kw) goto done;
   for (int i = 0; i < op->nparam; i++) {
-    PyObject *o = op->param[i].kind == AK_device && !has_tensor ? mg_torchobj_new_device(DEV_meta, -1)
-                                                                : metainfer_arg(r, &node->arg[i], op->param[i].kind);
+    PyObject *o = op->param[i].kind == AK_device && !has_tensor ? mg_torchobj_new_device(real ? DEV_cpu : DEV_meta, -1)
+                                                                : metainfer_arg(r, &node->arg[i], op->param[i].kind, real);
     if (!o) goto done;
     if (i < npos) {
       PyTuple_SET_ITEM(args, i, o);
@@ -182,15 +184,39 @@ static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
     if (bad) goto done;
   }
   res = PyObject_Call(fo->func, args, kw);
-  if (!res && PyErr_ExceptionMatches(PyExc_NotImplementedError)) {
-    PyErr_Clear();
-    if (!op->nret) res = Py_NewRef(Py_None); /* nothing to infer */
-    else mg_rec_break(BK_op, "%s has no meta kernel", op->full);
-  }
 done:
   Py_XDECREF(args);
   Py_XDECREF(kw);
   return res;
+}
+
+enum { META_REAL_MOST = 1 << 24 }; /* elements of a tensor that an op without a meta kernel is tried on */
+
+struct metainfer_size { MgGraph *g; bool ok; };
+static void metainfer_see_size(ValRef *v, void *arg) {
+  struct metainfer_size *s = arg;
+  int64_t n;
+  if (*v && (!mg_sym_settle(s->g->x, mg_val_numel(s->g, *v), &n) || n > META_REAL_MOST || mg_val(s->g, *v)->device != DEV_cpu)) s->ok = false;
+}
+
+/* May a kernel run on zeros to tell what its results look like? */
+static bool metainfer_may_run(MgRec *r, const MgOp *op, NodeRef n) {
+  struct metainfer_size s = {r->g, !op->effect && !op->is_view};
+  if (s.ok) mg_node_each_val(mg_node(r->g, n), metainfer_see_size, &s);
+  return s.ok;
+}
+
+static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
+  const MgOp *op = fo->op;
+  bool has_tensor = false;
+  mg_node_each_val(mg_node(r->g, n), metainfer_see_val, &has_tensor);
+  PyObject *res = metainfer_try(r, fo, n, has_tensor, false);
+  if (res || !PyErr_ExceptionMatches(PyExc_NotImplementedError)) return res;
+  PyErr_Clear();
+  if (!op->nret) Py_RETURN_NONE; /* nothing to infer */
+  if (metainfer_may_run(r, op, n) && (res = metainfer_try(r, fo, n, has_tensor, true))) return res;
+  PyErr_Clear();
+  return mg_rec_break(BK_op, "%s has no meta kernel", op->full);
 }
 
 /* ---- results ---- */
