@@ -53,6 +53,17 @@ static bool both_nonneg(MgExprs *x, ExprRef a, ExprRef b) {
   return ty_of(x, a) == TY_i64 && mg_ex_is_nonneg(x, a) && mg_ex_is_nonneg(x, b);
 }
 
+/* a / b or a % b of numbers that are not negative. Vectors of 64 bits have no high product, so that a division by a constant
+ * would leave them: powers of two are shifts, and what fits 32 bits is divided there. 0: neither holds. */
+static ExprRef narrow_div(MgExprs *x, MgScalarOp raw, ExprRef a, ExprRef b) {
+  int64_t lo, hi, d;
+  if (!mg_ex_const_int(x, b, &d) || d < 1) return 0;
+  if (!(d & (d - 1)))
+    return raw == OP_rem ? bin(x, OP_and, a, mg_ex_int(x, TY_i64, d - 1)) : bin(x, OP_lsr, a, mg_ex_int(x, TY_i64, __builtin_ctzll((uint64_t)d)));
+  if (!mg_ex_range(x, a, &lo, &hi) || hi > UINT32_MAX || d > UINT32_MAX) return 0;
+  return mg_ex_cvt(x, TY_i64, bin(x, raw, mg_ex_cvt(x, TY_u32, a), mg_ex_int(x, TY_u32, d)));
+}
+
 static ExprRef signs_differ(MgExprs *x, ExprRef r, ExprRef b) { /* r != 0 and sign(r) != sign(b) */
   ExprRef zero = num(x, r, 0), nz = bin(x, OP_ne, r, zero);
   return bin(x, OP_and, nz, bin(x, OP_xor, bin(x, OP_lt, r, zero), bin(x, OP_lt, b, zero)));
@@ -61,8 +72,10 @@ static ExprRef signs_differ(MgExprs *x, ExprRef r, ExprRef b) { /* r != 0 and si
 DEC(dec_floordiv) {
   ExprRef a = s[0], b = s[1];
   if (!flt(x, a)) {
-    ExprRef q = total_div(x, OP_div, a, b);
-    if (!sgn(x, a) || both_nonneg(x, a, b)) return q;
+    bool plain = both_nonneg(x, a, b);
+    ExprRef q = plain ? narrow_div(x, OP_div, a, b) : 0;
+    if (!q) q = total_div(x, OP_div, a, b);
+    if (!sgn(x, a) || plain) return q;
     return where(x, signs_differ(x, total_div(x, OP_rem, a, b), b), bin(x, OP_sub, q, num(x, q, 1)), q);
   }
   ExprRef zero = num(x, a, 0), one = num(x, a, 1), quot = bin(x, OP_div, a, b);
@@ -77,8 +90,10 @@ DEC(dec_floordiv) {
 DEC(dec_mod) {
   ExprRef a = s[0], b = s[1];
   if (!flt(x, a)) {
-    ExprRef r = total_div(x, OP_rem, a, b);
-    if (!sgn(x, a) || both_nonneg(x, a, b)) return r;
+    bool plain = both_nonneg(x, a, b);
+    ExprRef r = plain ? narrow_div(x, OP_rem, a, b) : 0;
+    if (!r) r = total_div(x, OP_rem, a, b);
+    if (!sgn(x, a) || plain) return r;
     return where(x, signs_differ(x, r, b), bin(x, OP_add, r, b), r);
   }
   ExprRef r = bin(x, OP_rem, a, b);

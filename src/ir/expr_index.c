@@ -173,6 +173,8 @@ static int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
+static bool narrow_pair(MgTy a, MgTy b) { return (a == TY_i64 && b == TY_u32) || (a == TY_u32 && b == TY_i64); }
+
 bool mg_ex_range(const MgExprs *x, ExprRef r, int64_t *lo, int64_t *hi) {
   int64_t al, ah, bl, bh, c[4];
   const MgExpr *e = mg_expr(x, r);
@@ -189,23 +191,34 @@ bool mg_ex_range(const MgExprs *x, ExprRef r, int64_t *lo, int64_t *hi) {
     if (x->idx_size[e->u.i] && mg_ex_range(x, x->idx_size[e->u.i], &al, &ah) && ah != NOHI) *hi = ah > 0 ? ah - 1 : 0;
     return true;
   case OP_cvt:
-    if (e->ty != TY_i64) return false;
+    if (e->ty != TY_i64 && e->ty != TY_u32) return false;
     if (mg_expr(x, e->src[0])->ty == TY_i1) {
       *lo = 0;
       *hi = 1;
       return true;
     }
-    return false;
+    return narrow_pair(e->ty, mg_expr(x, e->src[0])->ty) && mg_ex_range(x, e->src[0], lo, hi) && *lo >= 0 && *hi <= UINT32_MAX;
   case OP_where:
     if (e->ty != TY_i64 || !mg_ex_range(x, e->src[1], &al, &ah) || !mg_ex_range(x, e->src[2], &bl, &bh)) return false;
     *lo = al < bl ? al : bl;
     *hi = ah > bh ? ah : bh;
     return true;
-  case OP_add: case OP_mul: case OP_floordiv: case OP_mod: case OP_min: case OP_max: break;
+  case OP_add: case OP_mul: case OP_floordiv: case OP_mod: case OP_min: case OP_max: case OP_div: case OP_rem: case OP_and:
+  case OP_lsr: break;
   default: return false;
   }
-  if (e->ty != TY_i64 || !mg_ex_range(x, e->src[0], &al, &ah) || !mg_ex_range(x, e->src[1], &bl, &bh)) return false;
+  bool machine = e->op == OP_div || e->op == OP_rem || e->op == OP_and || e->op == OP_lsr; /* as legalized */
+  if ((e->ty != TY_i64 && !(machine && e->ty == TY_u32)) || !mg_ex_range(x, e->src[0], &al, &ah) || !mg_ex_range(x, e->src[1], &bl, &bh)) return false;
+  if (machine && (al < 0 || bl < (e->op == OP_div || e->op == OP_rem))) return false;
   switch (e->op) {
+  case OP_and:
+    *lo = 0;
+    *hi = ah < bh ? ah : bh;
+    return true;
+  case OP_lsr:
+    *lo = 0;
+    *hi = bl == bh && bl < 63 && ah != NOHI ? ah >> bl : ah;
+    return true;
   case OP_add:
     *lo = sat_add(al, bl);
     *hi = sat_add(ah, bh);
@@ -218,12 +231,12 @@ bool mg_ex_range(const MgExprs *x, ExprRef r, int64_t *lo, int64_t *hi) {
       if (c[i] > *hi) *hi = c[i];
     }
     return true;
-  case OP_floordiv:
+  case OP_floordiv: case OP_div:
     if (bl < 1) return false;
     *lo = al >= 0 ? (bh == NOHI ? 0 : floor_div(al, bh)) : floor_div(al, bl);
     *hi = ah >= 0 ? floor_div(ah, bl) : bh == NOHI ? -1 : floor_div(ah, bh);
     return true;
-  case OP_mod:
+  case OP_mod: case OP_rem:
     if (bl < 1) return false;
     *lo = 0;
     *hi = bh == NOHI ? NOHI : bh - 1;
