@@ -357,6 +357,17 @@ static bool check_dims(const Check *c, const char *name) {
   return true;
 }
 
+/* Padding of a transposed convolution's result that is neither below the stride nor below the dilation. */
+static bool check_output_padding(const Check *c) {
+  const MgArg *pad = mg_infer_arg(c->in, "output_padding");
+  int64_t p, by, wide;
+  for (uint32_t i = 0; pad->tag == MA_list && i < pad->n; i++)
+    if (mg_infer_pick(c->in, pad, (int)i, 0, &p) == MG_OK && mg_infer_pick(c->in, mg_infer_arg(c->in, "stride"), (int)i, 1, &by) == MG_OK &&
+        mg_infer_pick(c->in, mg_infer_arg(c->in, "dilation"), (int)i, 1, &wide) == MG_OK && p >= by && p >= wide)
+      return true;
+  return false;
+}
+
 /* What the kernels refuse although meta kernels may accept it. */
 static bool check_refused(const Check *c) {
   const MgVal *self = check_val(c, "self"), *w = check_val(c, "weight");
@@ -370,6 +381,7 @@ static bool check_refused(const Check *c) {
   case TOP__adaptive_avg_pool3d: return !check_nonempty(c);
   case TOP_embedding: return w && w->ndim && mg_infer_is(c->in, w->size[0], 0) == 1;
   case TOP_convolution:
+    if (mg_infer_flag(c->in, "transposed") && check_output_padding(c)) return true;
     return w && w->ndim && mg_infer_int(c->in, mg_infer_arg(c->in, "groups"), &groups) == MG_OK &&
            mg_infer_cmp(c->in, w->size[0], mg_infer_c(c->in, groups)) == -1;
   case TOP_slice_scatter: case TOP_select_scatter: return mg_infer_scatter_fits(c->in) != MG_OK;
