@@ -1,9 +1,13 @@
 """Results whose layout or dtype torch's meta kernels tell otherwise than eager has them, and calls that lose their result on
 tensor subclasses; through sweep.check, which compares strides, dtypes, aliasing and gradients."""
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
 from tests.ops import sweep
+
+import magneto
 
 X = torch.linspace(-3, 3, 60).reshape(5, 4, 3).sin()
 C = torch.complex(X, X.flip(0) / 4)
@@ -87,3 +91,40 @@ def test_legacy_constructors():
         return torch.LongTensor([1, 2]) + x, torch.Tensor([[1, 2], [x.shape[0], 4]]) * x, torch.ByteTensor((1, 2)), torch.FloatTensor([])
 
     assert not sweep.check(fn, (torch.ones(2),))
+
+
+def test_ops_without_meta_kernels_are_in_the_graph():
+    assert not sweep.check(lambda x: torch.histogram(x.abs(), 3), (X,))
+    assert not sweep.check(lambda x: torch.histogramdd(x[:, :, 0].abs(), [2, 3, 2, 2], weight=x[:, 0, 0]), (X,))
+    assert not sweep.check(lambda x: torch.geqrf(x[0].sin()), (X,))
+
+
+def test_warnings_of_torch_are_given_in_every_run():
+    def fn(x):
+        return F.dropout2d(x, 0.0) + F.kl_div(x, x)
+
+    def said(f):
+        with warnings.catch_warnings(record=True) as w:
+            warnings.simplefilter("always")
+            f(X)
+        return sorted((str(m.message), m.category, m.filename) for m in w)
+
+    compiled = magneto.compile(fn, fullgraph=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled(X)
+    assert said(compiled) == said(fn) != []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning):
+            compiled(X)
+
+
+@pytest.mark.parametrize("wide", [16, 24, 7])
+def test_indices_taken_apart_twice(wide):
+    def fn(x):  # relative positions: padded, flattened and cut again
+        a = F.pad(x, (0, 1)).reshape(-1, 2 * wide * wide)
+        a = F.pad(a, (0, wide - 1)).reshape(-1, wide + 1, 2 * wide - 1)[:, :wide, wide - 1:]
+        return a.reshape(-1, 1, wide, wide).expand(-1, wide, -1, -1).permute(0, 3, 1, 2) + 1
+
+    sweep.check(fn, (torch.randn(6, wide, 2 * wide - 1),))
