@@ -115,11 +115,57 @@ static bool dynfloat_knows(PyObject *name) { /* steals name */
 
 bool mg_dynfloat_iterators(void) { return mg_rec->dyn && dynfloat_knows(Py_NewRef(mg_names.iterator)); }
 
+PyObject *mg_dynfloat_sources(void) {
+  static const char *const names[] = {"dynamic_sources", "unbacked_sources"};
+  PyObject *config = PyImport_GetModule(mg_names.compiler_config), *all = NULL, *re = NULL;
+  MgPause pause = mg_rec_pause();
+  for (int i = 0; config && i < 2; i++) {
+    PyObject *text = PyObject_GetAttrString(config, names[i]), *parts = NULL;
+    if (text && PyUnicode_Check(text) && PyUnicode_GET_LENGTH(text) && (re || (re = mg_import("re"))))
+      parts = PyObject_CallMethod(re, "split", "ss", "\\s*,\\s*", PyUnicode_AsUTF8(text));
+    for (Py_ssize_t k = 0; parts && k < PyList_GET_SIZE(parts); k++) {
+      PyObject *name = PyList_GET_ITEM(parts, k), *quoted = PyUnicode_GET_LENGTH(name) ? PyObject_CallMethod(re, "escape", "O", name) : NULL;
+      PyObject *either = quoted ? PyUnicode_FromFormat("%U|%U", quoted, name) : NULL; /* the very name, or a pattern */
+      PyObject *p = either ? PyObject_CallMethod(re, "compile", "O", either) : NULL;
+      if (p && (all || (all = PyList_New(0)))) PyList_Append(all, p);
+      Py_XDECREF(p);
+      Py_XDECREF(either);
+      Py_XDECREF(quoted);
+    }
+    Py_XDECREF(parts);
+    Py_XDECREF(text);
+    PyErr_Clear(); /* older versions of torch do not have it; a pattern that is none */
+  }
+  mg_rec_resume(pause);
+  Py_XDECREF(re);
+  Py_XDECREF(config);
+  return all;
+}
+
+bool mg_dynfloat_listed(SrcRef src) {
+  PyObject *all = mg_rec->dynamic_sources, *hit = NULL;
+  if (!all || mg_rec->guards->src[src].kind == SRC_pinned) return false;
+  MgStrbuf text = {0};
+  mg_source_print(mg_rec->guards, src, &text);
+  MgPause pause = mg_rec_pause();
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(all) && (!hit || hit == Py_None); i++) {
+    Py_XDECREF(hit);
+    hit = PyObject_CallMethod(PyList_GET_ITEM(all, i), "match", "s", mg_sb_text(&text));
+  }
+  mg_rec_resume(pause);
+  mg_sb_free(&text);
+  PyErr_Clear();
+  bool yes = hit && hit != Py_None;
+  Py_XDECREF(hit);
+  return yes;
+}
+
 /* compile(dynamic=): False, ints are constants; True, those among the arguments are inputs at once. */
 static int dynfloat_setting(PyObject *val) { return mg_rec->cfg && PyLong_CheckExact(val) ? mg_rec->cfg->dynamic : -1; }
 
 bool mg_dynfloat_at(SrcRef src, PyObject *val) {
   int setting = dynfloat_setting(val);
+  if (mg_rec->dynamic_sources && dynfloat_is_number(val) && mg_dynfloat_listed(src)) return true;
   if (!setting || !(dynfloat_is_number(val) || PyTuple_CheckExact(val))) return false;
   if (setting == 1 && mg_rec->guards->src[src].kind == SRC_slot && PyLong_AsDouble(val) != 0 && PyLong_AsDouble(val) != 1) return true;
   PyErr_Clear(); /* too large for a double */

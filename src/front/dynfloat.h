@@ -13,6 +13,9 @@ int mg_dynfloat_set_static(PyObject **known, uint32_t config);
 bool mg_dynfloat_static(PyObject *known, uint32_t config);
 /* Have iterators been elsewhere at other calls of this code? */
 bool mg_dynfloat_iterators(void);
+/* torch.compiler.config.dynamic_sources and unbacked_sources: a list of compiled patterns, new; NULL: none. */
+PyObject *mg_dynfloat_sources(void);
+bool mg_dynfloat_listed(SrcRef src);
 /* Is the number, or the tuple with numbers, at src known to change? */
 bool mg_dynfloat_at(SrcRef src, PyObject *val);
 /* The same for a value of a dict behind a fixed owner: its source, or 0. owner: whose instance dict it is, or NULL. */

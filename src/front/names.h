@@ -34,6 +34,7 @@ int mg_context_exit(PyObject *ctx);
   NAME(module, "__module__")                                                                                 \
   NAME(reduce_ex, "__reduce_ex__")                                                                           \
   NAME(iterator, "iterator")                                                                                 \
+  NAME(compiler_config, "torch.compiler.config")                                                             \
   NAME(filters, "filters")                                                                                   \
   NAME(setstate, "__setstate__")                                                                             \
   NAME(del, "__del__")                                                                                       \

@@ -57,6 +57,7 @@ typedef struct Segment {
   bool failed;          /* compiling failed: exception set */
   bool deny_function;   /* the backward of an autograd.Function could not be recorded */
   bool again;           /* the last attempt changed what it met (a lazy module), and does not count */
+  bool users_error;     /* what is raised is the program's to see */
   bool need_fx;         /* a torch-level graph is needed, which runs as it is: graph_cfg is used */
   MgConfig graph_cfg;
   bool deny_sizes;      /* something cannot go on with symbolic sizes */
@@ -270,6 +271,10 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
     PyErr_NoMemory();
     goto fail;
   }
+  if (mg_symsize_promises(r->cap)) {
+    s->users_error = true;
+    goto fail;
+  }
   double t0 = mg_now_ms();
   e->exec = mg_exec_build(r, r->cfg, snap);
   mg_stats.compile_ms += mg_now_ms() - t0;
@@ -412,6 +417,7 @@ static int segment_attempt(Segment *s) {
   const MgConfig *cfg = s->need_fx ? &s->graph_cfg : s->cfg;
   MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = cfg,
                .dyn = Py_XNewRef(s->info->dyn), /* a reset from another thread drops info's */
+               .dynamic_sources = mg_dynfloat_sources(),
                .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
                .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_hook = s->deny_hook, .deny_loops = s->deny_loops, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
@@ -488,6 +494,7 @@ static int segment_attempt(Segment *s) {
   }
 free_ctx:
   Py_XDECREF(rec.dyn);
+  Py_XDECREF(rec.dynamic_sources);
   free(outer.untouched);
   mg_ctx_free(&ctx);
   return rc;
@@ -523,7 +530,7 @@ static int segment_fullgraph_error(const Segment *s) {
 
 /* Compiling raised: the user's backend's errors are the user's, ours end in eager execution with a warning. */
 static int segment_give_up(Segment *s) {
-  if (s->cfg->backend || mg_strict() || s->cfg->fullgraph || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return -1;
+  if (s->users_error || s->cfg->backend || mg_strict() || s->cfg->fullgraph || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return -1;
   PyObject *t, *v, *tb;
   PyErr_Fetch(&t, &v, &tb);
   PyErr_NormalizeException(&t, &v, &tb);

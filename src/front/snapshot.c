@@ -425,7 +425,7 @@ static bool snap_late_state(MgBuilder *b, uint32_t me, PyObject *state) {
 
 /* Everything else: by the pickle protocol, with care.  The parts of the reduced form are built like any object. */
 static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
-  if (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+  if (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !(Py_TYPE(o)->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) { /* a Python class */
     PyTypeObject *base = mg_solid_base(Py_TYPE(o));
     if (!mg_is_fresh(o)) return mg_snap_refuse(o);
     if (base == &PyBaseObject_Type || base == &PyDict_Type || base == &PyODict_Type || base == &PyList_Type ||

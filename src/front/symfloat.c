@@ -202,6 +202,7 @@ static PyObject *sym_host(MgCapture *cap, MgSymNode *x, PyObject *a, MgSymNode *
   SrcRef src = mg_source_calc(g, calc, x ? x->src : 0, y ? y->src : 0, x && y ? NULL : x ? b : a);
   if (!PyFloat_CheckExact(hint) && !PyLong_CheckExact(hint)) { /* an answer */
     mg_guard_add(g, GK_calc, src, hint, 0);
+    if (!x != !y) mg_symsize_answered(cap, calc, x ? x->src : y->src, y != NULL, x ? b : a, hint == Py_True);
     return hint;
   }
   bool divides = PyLong_CheckExact(hint) && calc >= CALC_floordiv && calc <= CALC_mod && !y && PyObject_IsTrue(b) == 1;

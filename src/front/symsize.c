@@ -28,13 +28,16 @@ static SymRef symsize_symbol(MgCapture *cap, SrcRef src, int64_t hint, int64_t l
     SrcRef *p = mg_realloc(s->src, n * sizeof *p);
     if (p) s->src = p;
     SymRef *q = p ? mg_realloc(s->ref, n * sizeof *q) : NULL;
-    if (!q) return PyErr_NoMemory(), 0;
-    s->ref = q;
+    if (q) s->ref = q;
+    MgSizeBound *b = q ? mg_realloc(s->bound, n * sizeof *b) : NULL;
+    if (!b) return PyErr_NoMemory(), 0;
+    s->bound = b;
     s->cap = n;
   }
   SymRef e = mg_ex_symbol(x, hint, lo, SYMSIZE_MOST, NULL);
   if (!e) return 0;
   s->src[s->nsrc] = src;
+  s->bound[s->nsrc] = (MgSizeBound){lo, SYMSIZE_MOST, false};
   s->ref[s->nsrc++] = e;
   return e;
 }
@@ -197,6 +200,37 @@ static int64_t symsize_value(void *of, SymRef e) {
   return v;
 }
 
+void mg_symsize_answered(MgCapture *cap, int calc, SrcRef size, bool second, PyObject *k, bool yes) {
+  static const uint8_t mirrored[] = {CALC_gt, CALC_ge, CALC_eq, CALC_ne, CALC_lt, CALC_le}, denied[] = {CALC_ge, CALC_gt, CALC_ne, CALC_eq, CALC_le, CALC_lt};
+  int i = calc > CALC_ge ? -1 : mg_symsize_number(cap, size), over = 0;
+  int64_t v = i >= 0 && PyLong_CheckExact(k) ? PyLong_AsLongLongAndOverflow(k, &over) : SYMSIZE_MOST;
+  if (i < 0 || over || v >= SYMSIZE_MOST || v <= -SYMSIZE_MOST) return;
+  MgSizeBound *b = &cap->sizes.bound[i];
+  if (second) calc = mirrored[calc];
+  if (!yes) calc = denied[calc];
+  int64_t lo = calc == CALC_eq || calc == CALC_ge ? v : calc == CALC_gt ? v + 1 : b->lo;
+  int64_t hi = calc == CALC_eq || calc == CALC_le ? v : calc == CALC_lt ? v - 1 : b->hi;
+  if (lo > b->lo) b->lo = lo;
+  if (hi < b->hi) b->hi = hi;
+}
+
+int mg_symsize_promises(MgCapture *cap) {
+  const MgSymSizes *s = &cap->sizes;
+  uint32_t i = 0;
+  while (i < s->nsrc && !(s->bound[i].promised && s->bound[i].lo >= s->bound[i].hi)) i++;
+  if (i == s->nsrc) return 0;
+  MgStrbuf text = {0};
+  mg_source_print(cap->rec->guards, s->src[i], &text);
+  PyObject *m = mg_import("torch.fx.experimental.symbolic_shapes"), *error = m ? PyObject_GetAttrString(m, "ConstraintViolationError") : NULL;
+  if (error)
+    PyErr_Format(error, "Constraints violated: %s is marked as dynamic, but the program goes this way for one value only (%lld). Do not mark it, or use maybe_mark_dynamic.",
+                 mg_sb_text(&text), (long long)s->bound[i].lo);
+  mg_sb_free(&text);
+  Py_XDECREF(error);
+  Py_XDECREF(m);
+  return -1;
+}
+
 int mg_symsize_known(MgCapture *cap, int op, MgSymNode *m, PyObject *a, MgSymNode *n, PyObject *b) {
   MgExprs *x = cap->rec->x;
   int64_t lo, hi;
@@ -218,12 +252,13 @@ void mg_symsize_end(MgCapture *cap) {
   free(cap->sizes.src);
   free(cap->sizes.ref);
   free(cap->sizes.equal);
+  free(cap->sizes.bound);
   cap->rec->x->ask = NULL;
 }
 
 /* ---- which dimensions ---- */
 
-enum { SYMSIZE_unmarked, SYMSIZE_static, SYMSIZE_dynamic };
+enum { SYMSIZE_unmarked, SYMSIZE_static, SYMSIZE_dynamic, SYMSIZE_promised };
 
 /* torch._dynamo.config.<name>, when that module is there. */
 static bool symsize_config(const char *name, bool dflt) {
@@ -253,7 +288,8 @@ static int symsize_mark(PyObject *tensor, int k) {
   int mark = SYMSIZE_unmarked;
   if (!dim) return mark;
   if (symsize_in(*d, "_dynamo_static_indices", dim)) mark = SYMSIZE_static;
-  if (symsize_in(*d, "_dynamo_dynamic_indices", dim) || symsize_in(*d, "_dynamo_weak_dynamic_indices", dim)) mark = SYMSIZE_dynamic;
+  if (symsize_in(*d, "_dynamo_weak_dynamic_indices", dim)) mark = SYMSIZE_dynamic;
+  if (symsize_in(*d, "_dynamo_dynamic_indices", dim)) mark = SYMSIZE_promised;
   Py_DECREF(dim);
   return mark;
 }
@@ -286,8 +322,9 @@ int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFa
 static bool symsize_changes(const MgCapture *cap, PyObject *tensor, SrcRef src, int k) {
   const MgRec *r = cap->rec;
   int mark = symsize_mark(tensor, k), setting = r->cfg ? r->cfg->dynamic : -1;
+  if (mg_dynfloat_listed(src)) return true;
   if (mark == SYMSIZE_static || setting == 0) return false;
-  if ((mark == SYMSIZE_dynamic && !cap->unwrapping) || cap->sizes.all) return true; /* torch itself marks inner tensors */
+  if ((mark >= SYMSIZE_dynamic && !cap->unwrapping) || cap->sizes.all) return true; /* torch itself marks inner tensors */
   PyObject *n = r->dyn ? symsize_name(r->guards, src, k) : NULL;
   int has = n ? PySet_Contains(r->dyn, n) : 0;
   Py_XDECREF(n);
@@ -329,8 +366,10 @@ void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, MgVal *v) {
   for (int k = 0; k < v->ndim; k++) {
     SrcRef s = symbol[k] ? mg_source(r->guards, SRC_size, src, k, NULL) : 0;
     SymRef e = s ? symsize_symbol(cap, s, f->dim[k], 2) : 0;
-    if (e) v->size[k] = e;
-    else symbol[k] = false;
+    if (e) {
+      v->size[k] = e;
+      cap->sizes.bound[cap->sizes.nsrc - 1].promised = !cap->unwrapping && symsize_mark(tensor, k) == SYMSIZE_promised;
+    } else symbol[k] = false;
   }
   symsize_strides(r->x, v, f);
   for (int k = 0; k < v->ndim; k++)

@@ -7,9 +7,15 @@
 #include "front/facts.h"
 #include "front/symnode.h"
 
+typedef struct MgSizeBound { /* what answers that the program took say about a size */
+  int64_t lo, hi;
+  bool promised;        /* marked by mark_dynamic() */
+} MgSizeBound;
+
 typedef struct MgSymSizes { /* of one recording */
   SrcRef *src;          /* by symbol: how a run finds it; malloc'ed */
   SymRef *ref;          /* by symbol: its expression; malloc'ed */
+  MgSizeBound *bound;   /* by symbol; malloc'ed */
   uint32_t nsrc, cap;
   PyObject *ints;       /* dict: one object per constant, since sources are told apart by identity */
   MgSizeAsk ask;
@@ -39,6 +45,10 @@ PyObject *mg_symsize_object(MgCapture *cap, SymRef e);
 PyObject *mg_symsize_dress(MgCapture *cap, PyObject *o);
 /* -1: not to be proven; else the answer of a comparison (MgCalc). */
 int mg_symsize_known(MgCapture *cap, int op, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b);
+/* The program was told that `size calc k` (size second: `k calc size`) is `yes`. */
+void mg_symsize_answered(MgCapture *cap, int calc, SrcRef size, bool second, PyObject *k, bool yes);
+/* Raises ConstraintViolationError when such answers left one value to a size that mark_dynamic() promised to be dynamic. */
+int mg_symsize_promises(MgCapture *cap);
 /* Records the segment again with constant sizes; an exception is set. */
 void mg_symsize_give_up(MgRec *r, const char *why);
 /* Fills in the symbols' values for a run; false: some is no number in range. */

@@ -500,3 +500,41 @@ def test_kernels_of_attention_chosen_by_a_decorator():
 
     x = torch.randn(2, 2, 4, 4)
     torch.testing.assert_close(magneto.compile(fn, fullgraph=True)(x), fn(x))
+
+
+@pytest.mark.parametrize("f, broken", [
+    (lambda x: x.sin() if x.shape[0] == 3 else x.cos(), True),
+    (lambda x: x.sin() if 3 < x.shape[0] else x.cos() if x.shape[0] < 3 else x + 1, True),
+    (lambda x: x.sin() if (x * x).size(0) != 3 else x.cos(), True),
+    (lambda x: x.sin() if x.shape[0] == 2 or x.shape[0] >= 5 else x.cos(), False),
+    (lambda x: x.sin() if x.shape[1] == 4 else x.cos(), False),
+    (lambda x: x[:3] + x.view(-1, 4)[:3], False),
+])
+@pytest.mark.parametrize("mark", [torch._dynamo.mark_dynamic, torch._dynamo.maybe_mark_dynamic])
+def test_sizes_marked_dynamic_that_have_one_value_only(f, broken, mark):
+    from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+    x = torch.ones(3, 4)
+    mark(x, 0)
+    if broken and mark is torch._dynamo.mark_dynamic:
+        with pytest.raises(ConstraintViolationError, match=r"L\['x'\].size\(0\) is marked as dynamic"):
+            magneto.compile(f)(x)
+    else:
+        torch.testing.assert_close(magneto.compile(f)(x), f(x))
+
+
+@pytest.mark.parametrize("names, f, calls", [
+    ("L['n']", lambda n: torch.ones(5) * n, [(0,), (1,), (2,), (3,)]),
+    ("L['x']", lambda x: x * x, [(torch.ones(n, 2),) for n in (2, 3, 4)]),
+    ("L['x'], L['n']", lambda x, n: x * n, [(torch.ones(n), n) for n in (2, 3, 4)]),
+    ("L\\['[xn]1'\\]", lambda x1, n1: x1 * n1, [(torch.ones(n), n) for n in (2, 3, 4)]),
+    ("L['l'][0]", lambda l: torch.ones(2) * l[0], [([n],) for n in (2, 3, 4)]),
+])
+@pytest.mark.parametrize("dynamic", [None, False])
+def test_dynamic_sources(names, f, calls, dynamic):
+    keep = Keep()
+    with torch.compiler.config.patch(dynamic_sources=names):
+        c = magneto.compile(f, backend=keep, dynamic=dynamic)
+        for args in calls:
+            assert torch.equal(c(*args), f(*args))
+    assert len(keep.graphs) == 1
