@@ -454,16 +454,6 @@ static int fx_rebind(MgCapture *cap, PyObject *arg, PyObject *node) {
   return 0;
 }
 
-int mg_fx_follow_grad(MgCapture *cap, bool now) {
-  MgFx *f = cap->fx;
-  if (now == f->grad) return 0;
-  PyObject *args = PyTuple_Pack(1, now ? Py_True : Py_False);
-  uint32_t n = args ? mg_fx_node(cap, "call_function", mg_fx_torch.set_grad, args, NULL) : 0;
-  Py_XDECREF(args);
-  f->grad = now;
-  return n ? 0 : -1;
-}
-
 /* Calls that give no tensor but change one, or act otherwise: x[0] = 1, _foreach_add_, custom operators. */
 static bool fx_is_effect(const MgGraph *g, NodeRef from) {
   for (NodeRef n = from; n < g->nnode; n++)

@@ -47,6 +47,7 @@ PyObject *mg_fx_of_val(MgCapture *cap, ValRef val);
 PyObject *mg_fx_constant(MgCapture *cap, PyObject *o, const char *prefix);
 /* A node that switches autograd, when the mode changed since the last one. */
 int mg_fx_follow_grad(MgCapture *cap, bool now);
+int mg_fx_repeat_grad(MgCapture *cap, bool now); /* a node even when the mode is that already */
 /* Names, source lines and facts of the nodes. */
 int mg_fx_describe(MgRec *r);
 /* A graph of its own becomes cap->fx. */

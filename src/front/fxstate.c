@@ -1,4 +1,5 @@
 #include "front/fxstate.h"
+#include "front/fxgraph.h"
 #include <string.h>
 #include "front/torchobj.h"
 #include "front/names.h"
@@ -87,4 +88,20 @@ int mg_fxstate_follow(MgCapture *cap, MgFxState *s, bool end) {
   while (s->depth >= keep)
     if (fxstate_leave(cap, s)) return -1;
   return 0;
+}
+
+int mg_fx_follow_grad(MgCapture *cap, bool now) {
+  MgFx *f = cap->fx;
+  if (now == f->grad) return 0;
+  PyObject *args = PyTuple_Pack(1, now ? Py_True : Py_False);
+  uint32_t n = args ? mg_fx_node(cap, "call_function", mg_fx_torch.set_grad, args, NULL) : 0;
+  Py_XDECREF(args);
+  f->grad = now;
+  return n ? 0 : -1;
+}
+
+int mg_fx_repeat_grad(MgCapture *cap, bool now) {
+  if (mg_fx_follow_grad(cap, now)) return -1;
+  cap->fx->grad = !now;
+  return mg_fx_follow_grad(cap, now);
 }

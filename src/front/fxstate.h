@@ -1,4 +1,4 @@
-/* Autocast and inference mode in an FX graph: calls that enter and leave them, written when the next operation needs them. */
+/* Grad mode (fxgraph.h), autocast and inference mode in an FX graph: calls that enter and leave them, written when the next operation needs them. */
 #ifndef MG_FRONT_FXSTATE_H
 #define MG_FRONT_FXSTATE_H
 #include "front/fx.h"

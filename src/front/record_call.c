@@ -464,7 +464,7 @@ bool mg_rec_disabled(PyObject *fn) {
   return !orig;
 }
 
-static bool call_by_torch(void) {
+bool mg_call_by_torch(void) {
   PyObject *globals = PyEval_GetGlobals(), *name = globals ? PyDict_GetItemString(globals, "__name__") : NULL;
   return name && PyUnicode_Check(name) && !strncmp(PyUnicode_AsUTF8(name), "torch.", 6);
 }
@@ -476,7 +476,7 @@ static bool call_is_mark(PyObject *fn) {
   PyCodeObject *co = (PyCodeObject *)PyFunction_GET_CODE(fn);
   for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
     if (PyUnicode_CompareWithASCIIString(co->co_name, marks[i]) == 0)
-      return mg_skip_is_torch(co) && strstr(PyUnicode_AsUTF8(co->co_filename), "_dynamo/decorators.py") && !call_by_torch();
+      return mg_skip_is_torch(co) && strstr(PyUnicode_AsUTF8(co->co_filename), "_dynamo/decorators.py") && !mg_call_by_torch();
   return false;
 }
 
@@ -636,6 +636,7 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_backward: return mg_backward_run(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_getter: return call_getter(c);
   case ACT_one_hot: return mg_call_one_hot(c);
+  case ACT_grad_mode: return mg_call_grad_mode(c);
   case ACT_context_enter:
   case ACT_context_exit:
     return call_context(c, act == ACT_context_enter);

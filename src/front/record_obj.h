@@ -22,6 +22,8 @@ PyObject *mg_call_builtin(const MgCall *c, MgAction act); /* the actions that re
 bool mg_call_on_mapping(const MgCall *c, PyObject **out);
 
 PyObject *mg_call_one_hot(const MgCall *c);               /* record_torch.c */
+PyObject *mg_call_grad_mode(const MgCall *c);             /* torch._C._set_grad_enabled */
+bool mg_call_by_torch(void);                              /* is it torch's Python that calls? */
 PyObject *mg_call_with_numbers(const MgCall *c);
 bool mg_call_tensor(const MgCall *c, PyObject **r); /* true when *r is the result */
 PyObject *mg_call_exact(const MgCall *c); /* after a TypeError; NULL: it stays */

@@ -1,6 +1,7 @@
 /* Calls of torch's C functions that a recording sees otherwise than eager does: numbers that the graph computes, tensors that
  * are made as leaves of autograd. */
 #include "front/facts.h"
+#include "front/fxgraph.h"
 #include "front/names.h"
 #include "front/record_obj.h"
 #include "front/standin.h"
@@ -8,6 +9,18 @@
 #include "front/symnode.h"
 #include "front/torchobj.h"
 #include <string.h>
+
+/* A torch-level graph shows the mode where it changes, and where the program itself sets what is set already. */
+PyObject *mg_call_grad_mode(const MgCall *c) {
+  bool was = mg_abi.aoti_torch_grad_mode_is_enabled();
+  PyObject *r = mg_call_plain(c);
+  MgCapture *cap = mg_rec->cap;
+  bool again = r && mg_rec->want_fx && !cap->quiet && was == mg_abi.aoti_torch_grad_mode_is_enabled() && !mg_call_by_torch();
+  MgPause pause = mg_rec_pause();
+  if (again && mg_fx_repeat_grad(cap, was)) Py_CLEAR(r);
+  mg_rec_resume(pause);
+  return r;
+}
 
 /* one_hot with the number of classes given: torch's own looks at the values to check their range. */
 PyObject *mg_call_one_hot(const MgCall *c) {

@@ -42,7 +42,21 @@ def explicit_iter(x):
     return next(it) * next(it)
 
 
-CASES = [(dead_result, 1, 1), (only_asked, 1, 1), (loop_over_rows, 1, 6), (unpack, 1, 5), (some_rows, 1, 4), (explicit_iter, 1, 3)]
+def set_grad_as_it_is(x):
+    torch._C._set_grad_enabled(True)
+    x = x + 1
+    torch._C._set_grad_enabled(True)
+    return x * 2
+
+
+def no_grad_in_no_grad(x):
+    with torch.no_grad(), torch.no_grad():
+        x = x + 1
+    torch.set_grad_enabled(torch.is_grad_enabled())
+    return x
+
+
+CASES = [(set_grad_as_it_is, 1, 4), (no_grad_in_no_grad, 1, 3), (dead_result, 1, 1), (only_asked, 1, 1), (loop_over_rows, 1, 6), (unpack, 1, 5), (some_rows, 1, 4), (explicit_iter, 1, 3)]
 
 
 @pytest.mark.parametrize("f, graphs, ops", CASES)
