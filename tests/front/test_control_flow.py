@@ -124,7 +124,8 @@ def test_one_graph_with_gradients(f, backend):
     g = magneto.compile(f, backend=backend, fullgraph=True)
     for sign in (1, -1, 1):
         want, got = ([x.clone().requires_grad_() for x in values(sign)] for _ in range(2))
-        torch.testing.assert_close(results(g, got), results(f, want), equal_nan=True)
+        want = results(f, want)  # first: eager's own scan registers things that a recording reads
+        torch.testing.assert_close(results(g, got), want, equal_nan=True)
     if f in UNROLLED or backend == "eager":  # parts are compiled by themselves
         assert magneto._magneto.stats()["graphs"] == 1
 
