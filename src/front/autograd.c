@@ -135,6 +135,8 @@ static MgRc autograd_written(MgAutograd *a, MgRec *r) {
     }
     for (int i = 0; i < node->nout; i++)
       if (node->out[i]) write[mg_val(g, node->out[i])->storage] = true;
+    for (int i = 0; i < node->narg && i < node->op->nparam; i++) /* what is written need not be a result */
+      if (node->arg[i].tag == MA_val && node->arg[i].u.val && node->op->param[i].writes) write[mg_val(g, node->arg[i].u.val)->storage] = true;
     for (int i = 0; i < node->narg && i < node->op->nparam; i++)
       if (node->arg[i].tag == MA_val && !node->op->param[i].writes) autograd_see_read(&node->arg[i].u.val, &s);
   }
