@@ -81,6 +81,8 @@ static bool skip_is_breaking(PyCodeObject *co, const char *below_torch) {
   if (!name) PyErr_Clear();
   if (name && !strcmp(name, "make_fx.<locals>.wrapped")) /* a tracer would keep what it sees */
     return !strcmp(below_torch, "fx/experimental/proxy_tensor.py");
+  if (name && !strcmp(name, "NestedIntNode._str")) /* "j3": a jagged size has another number in each run */
+    return !strcmp(below_torch, "nested/_internal/nested_int.py");
   if (name && !strcmp(name, "FoldedGraphModule.__call__")) return !strcmp(below_torch, "fx/experimental/const_fold.py");
   if (name && !strcmp(name, "linearize")) return !strcmp(below_torch, "_functorch/eager_transforms.py");
   if (name && !strcmp(name, "TorchDispatchMode.__enter__")) return !strcmp(below_torch, "utils/_python_dispatch.py");

@@ -331,6 +331,14 @@ def test_jagged_shapes():
     assert sum(n.op.startswith("call") for n in calls[1].graph.nodes) == 1
 
 
+@pytest.mark.parametrize("fn", [lambda x: (x * 2, str(x.shape)), lambda x: (x * 2, f"{x.size(1)}")])
+def test_jagged_sizes_as_text(fn):
+    opt = magneto.compile(fn)
+    for _ in range(3):
+        x = jagged([2, 3])
+        assert opt(x)[1] == fn(x)[1]
+
+
 def test_jagged_recompiles():
     calls = []
     opt = magneto.compile(lambda x: torch.sin(x) + 1, backend=lambda gm, example: calls.append(gm) or gm)
