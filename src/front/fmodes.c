@@ -2,6 +2,7 @@
 #include "front/fx.h"
 #include "front/guard.h"
 #include "front/identity.h"
+#include "front/record_obj.h"
 #include "front/state.h"
 
 /* torch._C.<name>(arg); arg NULL: no argument.  New. */
@@ -100,3 +101,18 @@ int mg_fmodes_check(MgRec *r) {
 
 PyObject *mg_fmodes_off(void) { return mg_context_enter(PyObject_CallNoArgs(mg_torch.without_function)); }
 PyObject *mg_fmodes_only(void) { return mg_context_enter(PyObject_CallNoArgs(mg_torch.without_subclasses)); }
+
+PyObject *mg_fmodes_ask(const MgCall *c, bool by_torch) {
+  bool only_ours = !by_torch && mg_rec->want_fx && mg_fmodes_depth() == 1 && !mg_fmodes_on_top(mg_rec);
+  PyObject *ours = only_ours ? fmodes_call("_pop_torch_function_stack", NULL) : NULL;
+  if (only_ours && !ours) return NULL;
+  PyObject *r = mg_call_plain(c);
+  if (ours) {
+    PyObject *t, *v, *tb;
+    PyErr_Fetch(&t, &v, &tb);
+    fmodes_insist("_push_on_torch_function_stack", ours);
+    PyErr_Restore(t, v, tb);
+    Py_DECREF(ours);
+  }
+  return r;
+}

@@ -13,6 +13,9 @@ int mg_fmodes_wrap(MgRec *r);            /* makes them older objects; -1 with an
 int mg_fmodes_check(MgRec *r);           /* -1 with a break: the program has entered or left one */
 bool mg_fmodes_on_top(MgRec *r);         /* is the innermost one, which a call would be handed to, the program's? */
 PyObject *mg_fmodes_at(Py_ssize_t i);    /* borrowed from torch's stack; NULL with an exception */
+struct MgCall;
+/* A question about torch_function: only torch's own functions, which hand their calls on then, see the mode of the recording. */
+PyObject *mg_fmodes_ask(const struct MgCall *c, bool by_torch);
 PyObject *mg_fmodes_off(void);            /* a context without modes and subclasses, entered: see mg_context_exit */
 PyObject *mg_fmodes_only(void);           /* the same without subclasses: modes are active */
 #endif

@@ -1,6 +1,7 @@
 /* Calls while recording. Python functions are called for real: CPython binds the arguments and the hook records the
  * frame.  C functions run when pure.def allows it for these arguments; the ones that read attributes or global state are
  * done here with guards.  Everything else is a graph break. */
+#include "front/fmodes.h"
 #include "front/fx.h"
 #include "front/backward.h"
 #include "front/draw.h"
@@ -637,6 +638,7 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_getter: return call_getter(c);
   case ACT_one_hot: return mg_call_one_hot(c);
   case ACT_grad_mode: return mg_call_grad_mode(c);
+  case ACT_asks_function: return mg_fmodes_ask(c, mg_call_by_torch());
   case ACT_context_enter:
   case ACT_context_exit:
     return call_context(c, act == ACT_context_enter);

@@ -270,3 +270,23 @@ def test_made_inside():
         got, want = opt(x), local(x)
         assert type(got).__name__ == "Local" and torch.equal(got.as_subclass(torch.Tensor), want.as_subclass(torch.Tensor))
         assert torch.equal(got.more().as_subclass(torch.Tensor), x + 2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_questions_about_torch_function(backend):
+    class Handled:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    class Sub(torch.Tensor, Handled):
+        pass
+
+    def fn(x, t):
+        o = torch.overrides
+        return o.has_torch_function((x,)), o.has_torch_function_unary(x), o.has_torch_function_variadic(x, t), torch.relu(t) + 1
+
+    opt = magneto.compile(fn, **({"backend": backend} if backend else {}))
+    for x in (4, torch.ones(2), torch.ones(2).as_subclass(Sub), Handled(), "text"):
+        got, want = opt(x, torch.ones(3)), fn(x, torch.ones(3))
+        assert got[:3] == want[:3] and got[3].equal(want[3])
