@@ -108,22 +108,26 @@ static PyObject *builtin_call_method(PyObject *self, const char *name, const MgC
   return r;
 }
 
+static bool builtin_looks_up(const char *name) { return !strcmp(name, "get") || !strcmp(name, "__getitem__") || !strcmp(name, "__contains__"); }
+
+/* What a method that looks up arg[first] gives when it found v, which is stolen (NULL: nothing, unless an exception is set). */
+static PyObject *builtin_found(const MgCall *c, Py_ssize_t first, const char *name, PyObject *v) {
+  if (!v && PyErr_Occurred()) return NULL;
+  if (!strcmp(name, "__contains__")) {
+    Py_XDECREF(v);
+    return PyBool_FromLong(v != NULL);
+  }
+  bool item = !strcmp(name, "__getitem__");
+  if (!v && item) PyErr_SetObject(PyExc_KeyError, c->arg[first]);
+  if (v || item) return v;
+  return Py_NewRef(c->npos > first + 1 ? c->arg[first + 1] : Py_None);
+}
+
 PyObject *mg_rec_class_mapping_call(const MgCall *c, PyObject *dict) {
   char buf[256];
   const char *name = mg_policy_method(c->f, buf, sizeof buf);
   Py_ssize_t first = mg_policy_self(c->f) ? 0 : 1;
-  bool item = !strcmp(name, "__getitem__"), in = !strcmp(name, "__contains__");
-  if (c->npos > first && (item || in || !strcmp(name, "get"))) {
-    PyObject *v = mg_rec_class_mapping_get(dict, c->arg[first]);
-    if (!v && PyErr_Occurred()) return NULL;
-    if (in) {
-      Py_XDECREF(v);
-      return PyBool_FromLong(v != NULL);
-    }
-    if (!v && item) PyErr_SetObject(PyExc_KeyError, c->arg[first]);
-    if (v || item) return v;
-    return Py_NewRef(c->npos > first + 1 ? c->arg[first + 1] : Py_None);
-  }
+  if (c->npos > first && builtin_looks_up(name)) return builtin_found(c, first, name, mg_rec_class_mapping_get(dict, c->arg[first]));
   PyObject *all = mg_rec_class_mapping_all(dict), *r = all ? builtin_call_method(all, name, c, first) : NULL;
   Py_XDECREF(all);
   return r;
@@ -180,6 +184,17 @@ static bool builtin_reads_mapping(const MgCall *c, PyObject **out) {
   return false;
 }
 
+/* One key of a dict that was too large to be copied (sys.modules): only this key is guarded. */
+static bool builtin_reads_key(const MgCall *c, PyObject *dict, PyObject **out) {
+  char buf[256];
+  const char *name = mg_policy_method(c->f, buf, sizeof buf);
+  Py_ssize_t first = mg_policy_self(c->f) ? 0 : 1;
+  if (c->kwnames || c->npos <= first || !builtin_looks_up(name) || !PyUnicode_CheckExact(c->arg[first]) || !mg_older_opaque(dict)) return false;
+  PyObject *v = PyDict_GetItemWithError(dict, c->arg[first]);
+  *out = v || !PyErr_Occurred() ? builtin_found(c, first, name, mg_wrap_key(dict, c->arg[first], v)) : NULL;
+  return true;
+}
+
 bool mg_call_on_mapping(const MgCall *c, PyObject **out) {
   PyObject *self = mg_policy_self(c->f), *dict;
   if (!self && c->n && (Py_TYPE(c->f) == &PyMethodDescr_Type || Py_TYPE(c->f) == &PyWrapperDescr_Type)) self = c->arg[0];
@@ -188,7 +203,8 @@ bool mg_call_on_mapping(const MgCall *c, PyObject **out) {
     *out = mg_rec_class_mapping_call(c, dict);
     return true;
   }
-  if (!PyDict_CheckExact(self) || !mg_rec_is_namespace(self)) return false;
+  if (!PyDict_CheckExact(self)) return false;
+  if (!mg_rec_is_namespace(self)) return builtin_reads_key(c, self, out);
   *out = mg_rec_namespace_call(c, self);
   return true;
 }

@@ -310,6 +310,11 @@ class C:
     b = 3
 def f(x): return x * len(typing.get_type_hints(C, include_extras=True)), len(vars(C)), sorted(C.__dict__), dict(vars(C))['b'], list(vars(C))[-1], 'b' in set(C.__dict__)
 def between(): C.b += 1
+=== one_key_of_a_huge_dict
+import sys
+D = {f'k{i}': i for i in range(6000)}
+def f(x): return x * D.get('k7'), D.get('new'), D.get('nothing', 5), D.__contains__('k9'), D.__getitem__('k8'), 'k5' in D, D['k6'], dict.get(D, 'k1'), sys.modules.get('torch') is torch
+def between(): D['k7'] += 1; D['new'] = D.get('new', 0) + 2
 === threading_local
 import threading
 L = threading.local(); L.v = 2
