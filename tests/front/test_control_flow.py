@@ -121,6 +121,8 @@ def results(f, xs):
 def test_one_graph_with_gradients(f, backend):
     if f in (rows, many_rows, nested_rows) and torch.__version__ < "2.13":
         pytest.skip("eager's own scan gives other gradients there")
+    if f is trained_loop and backend == "eager" and torch.__version__ < "2.12":
+        pytest.skip("that while_loop asks the bodies of FX graphs for example values")
     g = magneto.compile(f, backend=backend, fullgraph=True)
     for sign in (1, -1, 1):
         want, got = ([x.clone().requires_grad_() for x in values(sign)] for _ in range(2))
@@ -227,6 +229,8 @@ def test_turns_of_a_loop_are_no_recompiles():
 def test_a_loop_is_one_operation_of_a_custom_backends_graph(f, ops):
     from torch._dynamo.testing import CompileCounter
 
+    if f is trained_loop and torch.__version__ < "2.12":
+        pytest.skip("that while_loop asks the bodies of FX graphs for example values")
     counter = CompileCounter()
     magneto.compile(f, backend=counter, fullgraph=True)(*values(1))
     assert counter.frame_count == 1 and ops in (None, counter.op_count)

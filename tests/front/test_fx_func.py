@@ -82,7 +82,8 @@ def test_calls_and_results(f, ops):
     compiled = magneto.compile(f, backend=counter, fullgraph=True)
     for _ in range(2):
         assert all(map(torch.allclose, leaves(compiled(x)), want))
-    assert counter.frame_count == 1 and ops in (None, counter.op_count)
+    assert counter.frame_count == 1
+    assert ops in (None, counter.op_count) or torch.__version__ < "2.12"  # transforms made other calls there
     assert all(map(torch.allclose, leaves(magneto.compile(f, backend="aot_eager", fullgraph=True)(x)), want))
 
 
