@@ -339,6 +339,16 @@ def test_jagged_sizes_as_text(fn):
         assert opt(x)[1] == fn(x)[1]
 
 
+def test_jagged_traced_by_a_backend():
+    fn = lambda x: torch.sin(x) * 2
+    opt = magneto.compile(fn, backend="aot_eager", fullgraph=True)
+    for sizes in ([2, 3], [4, 1, 2]):
+        x = jagged(sizes, True)
+        got, want = opt(x), fn(x)
+        same_jagged(got, want)
+        same_jagged(*(torch.autograd.grad(t.values().sum(), x) for t in (got, want)))
+
+
 def test_jagged_recompiles():
     calls = []
     opt = magneto.compile(lambda x: torch.sin(x) + 1, backend=lambda gm, example: calls.append(gm) or gm)
