@@ -5,6 +5,7 @@
 #include "api/module.h"
 #include "front/hook.h"
 #include "front/resume.h"
+#include "front/stages.h"
 #include "front/stance.h"
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +149,9 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
       e->hits++;
       *result = NULL;
       found = 1;
-      if (mg_entry_run(e, vals, at, NULL, result)) *result = NULL;
+      int rc = mg_entry_run(e, vals, at, NULL, result);
+      if (rc) *result = NULL;
+      if (rc == MG_STAGES_OTHER && !mg_cache_break_data(info, c->cfg.id, e)) found = 0;
       mg_entry_release(e);
     }
   } else {

@@ -1,6 +1,7 @@
 /* Per-code-object data and the compiled entries; see cache.h. */
 #include "front/cache.h"
 #include "runtime/arena.h"
+#include "front/dynfloat.h"
 #include "front/guard.h"
 #include "front/names.h"
 #include <stdlib.h>
@@ -148,6 +149,12 @@ static void cache_entry_died(void *arg) {
   if (!b->n && b->key) b->eager = false, b->plain = 0; /* the address may come to belong to another instance */
   e->bucket = NULL;
   mg_entry_release(e);
+}
+
+int mg_cache_break_data(MgCodeInfo *info, uint32_t config, MgEntry *e) {
+  mg_log(MG_LOG_recompiles, "sizes that depend on data are not what an entry takes them for: they break the graph from here on");
+  cache_entry_died(e);
+  return mg_dynfloat_set(&info->dyn, DYN_no_data, config);
 }
 
 int mg_cache_add(MgBucket *b, MgEntry *e) {

@@ -85,6 +85,8 @@ const MgCode *mg_code_decoded(MgCodeInfo *info, PyCodeObject *co); /* borrowed; 
 MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, bool create);
 /* The bucket for a frame, or NULL: without create when there is none, else with exception. */
 MgBucket *mg_cache_bucket(MgSite *site, const MgSlots *s, bool create);
+/* The entry is dropped (the caller has a reference), and sizes that depend on data break graphs of this code.  -1 with an exception. */
+int mg_cache_break_data(MgCodeInfo *info, uint32_t config, MgEntry *e);
 int mg_cache_add(MgBucket *b, MgEntry *e);                      /* steals e; becomes the first; -1 with exception */
 /* The first entry whose guards hold, moved to the front; a new reference.  *vals receives its source values: a buffer of
  * MG_SMALL_VALS entries that the caller owns, replaced by a malloc'ed one (freed by the caller) when *nvals has to grow.

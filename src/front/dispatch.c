@@ -12,6 +12,7 @@
 #include "front/setting.h"
 #include "front/standin.h"
 #include "front/symfloat.h"
+#include "front/symdata.h"
 #include "front/symvalue.h"
 #include "front/symnode.h"
 #include "front/torchobj.h"
@@ -315,15 +316,25 @@ static PyObject *dispatch_decompose(MgCapture *cap, const MgFrontOp *fo, PyObjec
 
 /* Fills in the node's results: in C, or by torch's meta kernel when the op is not known or its arguments are wrong
  * (torch then raises its own error).  *pyret: what the op returns when that is no tensor. */
-static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, PyObject **pyret) {
+static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, bool data, PyObject **pyret) {
   MgRec *r = cap->rec;
   /* Inference in C takes torch's usual default dtype; with another one torch itself decides. */
   bool usual = (!r->guards || r->guards->state.default_dtype == DT_f32) && !(r->settings && mg_setting_odd_dtype(r));
-  MgRc rc = fo->plain && usual ? mg_infer(r->g, n) : MG_UNSUP;
+  MgNode before = *mg_node(r->g, n);
+  cap->sizes.unknown = data;
+  MgRc rc = fo->plain && usual && !data ? mg_infer(r->g, n) : MG_UNSUP;
   if (r->abort) return -1;
-  if (rc == MG_OK) return 0;
+  if (rc == MG_OK && !cap->sizes.unknown && cap->sizes.ndata) mg_symdata_sizes(r, n);
+  if (rc == MG_OK && !cap->sizes.unknown) return 0;
   if (rc == MG_NOMEM) return PyErr_NoMemory(), -1;
   r->ctx->rc = MG_OK;
+  if (cap->sizes.unknown || (cap->sizes.ndata && mg_symdata_reads(cap, n))) {
+    mg_node(r->g, n)->out = before.out;
+    mg_node(r->g, n)->nout = before.nout;
+    if (mg_symdata_infer(r, fo, n)) return -1;
+    mg_symdata_sizes(r, n);
+    return 0;
+  }
   return mg_metainfer_run(r, fo, n, pyret);
 }
 
@@ -338,7 +349,8 @@ static void dispatch_name_dtype(const MgCapture *cap, MgNode *node) {
   if (dtype) *dtype = (MgArg){.tag = MA_dtype, .u.code = mg_val(cap->rec->g, node->out[0])->dtype};
 }
 
-static PyObject *dispatch_record(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
+/* data: how large its results are depends on its data. */
+static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs, bool data) {
   MgRec *r = cap->rec;
   MgGraph *g = r->g;
   const MgOp *op = fo->op;
@@ -370,7 +382,7 @@ static PyObject *dispatch_record(MgCapture *cap, const MgFrontOp *fo, PyObject *
   node->line = r->line;
   node->again = r->checkpoint;
   node->grad_mode = mg_abi.aoti_torch_grad_mode_is_enabled();
-  if (dispatch_infer(cap, fo, n, &c.pyret)) goto done;
+  if (dispatch_infer(cap, fo, n, data, &c.pyret)) goto done;
   mg_lazybits_follow(g, n);
   dispatch_name_dtype(cap, mg_node(g, n));
   if (dispatch_follow_grad(cap, fo, n)) goto done;
@@ -381,6 +393,10 @@ done:
   if (n + 1 == g->nnode && (!res || (!mg_node(g, n)->nout && !op->mutates && op->nret))) g->nnode--;
   Py_XDECREF(c.pyret);
   return res;
+}
+
+static PyObject *dispatch_record(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
+  return dispatch_record_as(cap, fo, args, kwargs, false);
 }
 
 /* torch.tensor(...) made a real tensor from Python data: its value is part of the recording, each run gets a copy. */
@@ -436,12 +452,14 @@ static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func
       if (known || PyErr_Occurred()) return known;
       PyObject *x = PyTuple_GET_SIZE(args) == 1 ? PyTuple_GET_ITEM(args, 0) : NULL;
       if (x && !strcmp(fo->op->full, "aten::_local_scalar_dense") && mg_symvalue_can(cap, x)) return mg_symvalue_item(cap, x);
+      if (fo->data_shape && mg_symdata_may(cap, true)) return dispatch_record_as(cap, fo, args, kwargs, true);
       return mg_rec_break(BK_data_dependent, "%s", fo->op->full);
     }
     case FATE_break_mask: {
       if (!dispatch_masked(cap, args)) break;
       PyObject *known = mg_constval_index(cap, args), *r = NULL;
       if (known) r = dispatch_record(cap, fo, known, kwargs);
+      else if (!PyErr_Occurred() && mg_symdata_may(cap, true)) r = dispatch_record_as(cap, fo, args, kwargs, true);
       else if (!PyErr_Occurred()) mg_rec_break(BK_data_dependent, "%s with a mask", fo->op->full);
       Py_XDECREF(known);
       return r;

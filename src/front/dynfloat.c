@@ -91,15 +91,17 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
   return rc;
 }
 
-int mg_dynfloat_set_static(PyObject **known, uint32_t config) {
-  PyObject *id = PyLong_FromUnsignedLong(config);
+static PyObject *dynfloat_mark(MgDynMark mark, uint32_t config) { return PyLong_FromLongLong((long long)config * 2 + mark); }
+
+int mg_dynfloat_set(PyObject **known, MgDynMark mark, uint32_t config) {
+  PyObject *id = dynfloat_mark(mark, config);
   int rc = id ? dynfloat_add(known, id) : -1;
   Py_XDECREF(id);
   return rc;
 }
 
-bool mg_dynfloat_static(PyObject *known, uint32_t config) {
-  PyObject *id = known ? PyLong_FromUnsignedLong(config) : NULL;
+bool mg_dynfloat_has(PyObject *known, MgDynMark mark, uint32_t config) {
+  PyObject *id = known ? dynfloat_mark(mark, config) : NULL;
   bool has = id && PySet_Contains(known, id) > 0;
   Py_XDECREF(id);
   PyErr_Clear();
@@ -115,12 +117,11 @@ static bool dynfloat_knows(PyObject *name) { /* steals name */
 
 bool mg_dynfloat_iterators(void) { return mg_rec->dyn && dynfloat_knows(Py_NewRef(mg_names.iterator)); }
 
-PyObject *mg_dynfloat_sources(void) {
-  static const char *const names[] = {"dynamic_sources", "unbacked_sources"};
+PyObject *mg_dynfloat_sources(bool unbacked) {
   PyObject *config = PyImport_GetModule(mg_names.compiler_config), *all = NULL, *re = NULL;
   MgPause pause = mg_rec_pause();
-  for (int i = 0; config && i < 2; i++) {
-    PyObject *text = PyObject_GetAttrString(config, names[i]), *parts = NULL;
+  if (config) {
+    PyObject *text = PyObject_GetAttrString(config, unbacked ? "unbacked_sources" : "dynamic_sources"), *parts = NULL;
     if (text && PyUnicode_Check(text) && PyUnicode_GET_LENGTH(text) && (re || (re = mg_import("re"))))
       parts = PyObject_CallMethod(re, "split", "ss", "\\s*,\\s*", PyUnicode_AsUTF8(text));
     for (Py_ssize_t k = 0; parts && k < PyList_GET_SIZE(parts); k++) {
@@ -142,8 +143,8 @@ PyObject *mg_dynfloat_sources(void) {
   return all;
 }
 
-bool mg_dynfloat_listed(SrcRef src) {
-  PyObject *all = mg_rec->dynamic_sources, *hit = NULL;
+bool mg_dynfloat_listed(SrcRef src, bool unbacked) {
+  PyObject *all = unbacked ? mg_rec->unbacked_sources : mg_rec->dynamic_sources, *hit = NULL;
   if (!all || mg_rec->guards->src[src].kind == SRC_pinned) return false;
   MgStrbuf text = {0};
   mg_source_print(mg_rec->guards, src, &text);
@@ -165,7 +166,7 @@ static int dynfloat_setting(PyObject *val) { return mg_rec->cfg && PyLong_CheckE
 
 bool mg_dynfloat_at(SrcRef src, PyObject *val) {
   int setting = dynfloat_setting(val);
-  if (mg_rec->dynamic_sources && dynfloat_is_number(val) && mg_dynfloat_listed(src)) return true;
+  if (dynfloat_is_number(val) && (mg_dynfloat_listed(src, false) || mg_dynfloat_listed(src, true))) return true;
   if (!setting || !(dynfloat_is_number(val) || PyTuple_CheckExact(val))) return false;
   if (setting == 1 && mg_rec->guards->src[src].kind == SRC_slot && PyLong_AsDouble(val) != 0 && PyLong_AsDouble(val) != 1) return true;
   PyErr_Clear(); /* too large for a double */

@@ -8,14 +8,15 @@ extern PyObject *mg_any_float;   /* in a dict guard: something is there, its sou
 int mg_dynfloat_init(void);
 /* An entry did not fit: adds the places of numbers that are others now to *known (a set; NULL: made when needed). */
 int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s);
-/* Sizes of this code are constants under a configuration: something cannot go on with symbols.  -1 with an exception. */
-int mg_dynfloat_set_static(PyObject **known, uint32_t config);
-bool mg_dynfloat_static(PyObject *known, uint32_t config);
+/* What a code cannot go on with under a configuration: sizes that are symbols, sizes that depend on data.  -1 with an exception. */
+typedef enum MgDynMark { DYN_no_sizes, DYN_no_data } MgDynMark;
+int mg_dynfloat_set(PyObject **known, MgDynMark mark, uint32_t config);
+bool mg_dynfloat_has(PyObject *known, MgDynMark mark, uint32_t config);
 /* Have iterators been elsewhere at other calls of this code? */
 bool mg_dynfloat_iterators(void);
-/* torch.compiler.config.dynamic_sources and unbacked_sources: a list of compiled patterns, new; NULL: none. */
-PyObject *mg_dynfloat_sources(void);
-bool mg_dynfloat_listed(SrcRef src);
+/* torch.compiler.config.dynamic_sources or unbacked_sources: a list of compiled patterns, new; NULL: none. */
+PyObject *mg_dynfloat_sources(bool unbacked);
+bool mg_dynfloat_listed(SrcRef src, bool unbacked);
 /* Is the number, or the tuple with numbers, at src known to change? */
 bool mg_dynfloat_at(SrcRef src, PyObject *val);
 /* The same for a value of a dict behind a fixed owner: its source, or 0. owner: whose instance dict it is, or NULL. */

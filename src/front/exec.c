@@ -19,6 +19,7 @@
 #include "front/resume.h"
 #include "front/source.h"
 #include "front/symfloat.h"
+#include "front/symdata.h"
 #include "front/tensorhook.h"
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +136,7 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   if (!e->callable) goto done;
   bool same = e->callable == gm || (PyMethod_Check(e->callable) && PyMethod_GET_SELF(e->callable) == gm);
   if (!same) r->fixed_sizes = true; /* made for the sizes of the examples, as far as anybody knows */
-  if (!same && r->cap->sizes.nsrc) {
+  if (!same && mg_symsize_inputs(&r->cap->sizes)) {
     mg_execsizes_refuse(r, "a backend compiles for fixed sizes");
     goto done;
   }
@@ -171,7 +172,10 @@ static int exec_run_backend(const MgExec *e, PyObject *const *in, PyObject **out
                  PySequence_Fast_GET_SIZE(fast), e->noutput);
     goto done;
   }
-  for (uint32_t i = 0; i < e->noutput; i++) outs[i] = Py_NewRef(PySequence_Fast_GET_ITEM(fast, i));
+  for (uint32_t i = 0; i < e->noutput; i++) { /* a number out of a tensor may come as it is */
+    PyObject *o = PySequence_Fast_GET_ITEM(fast, i);
+    if (!(outs[i] = PyLong_Check(o) || PyFloat_Check(o) ? mg_symfloat_tensor(o) : Py_NewRef(o))) goto done;
+  }
   rc = 0;
 done:
   Py_XDECREF(fast);
@@ -375,6 +379,30 @@ static PyObject **exec_examples(const MgExec *e, const MgRec *r) {
   return real;
 }
 
+MgExec *mg_exec_piece(MgCtx *ctx, MgExprs *x, MgGraph *g, PyObject *objs, const MgOptions *opt, PyObject *const *in) {
+  MgCapture cap = {.objs = objs};
+  MgRec r = {.ctx = ctx, .x = x, .g = g, .cap = &cap};
+  MgExec *run = mg_calloc(1, sizeof *run);
+  if (!run) return (MgExec *)PyErr_NoMemory();
+  run->ninput = g->ninput;
+  run->noutput = g->noutput;
+  mg_exec_log_graph(g);
+  if (!(run->nodes = mg_noderun_build(&r)) || mg_exec_build_plan(run, &r, opt, in) < 0) {
+    mg_exec_free(run);
+    return NULL;
+  }
+  mg_ctx_free(ctx);
+  mg_ctx_init(ctx);
+  return run;
+}
+
+static MgStages *exec_build_stages(MgRec *r, const MgConfig *cfg, bool autograd) {
+  if (!r->cap->function) return mg_stages_build(r, cfg, !cfg->eager_backend && !autograd && mg_graph_on_cpu(r->g));
+  r->data_failed = true; /* calls of autograd.Function hold what the recording made */
+  PyErr_SetString(PyExc_RuntimeError, "magneto: an autograd.Function in a graph whose sizes depend on data");
+  return NULL;
+}
+
 static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
   MgGraph *g = r->g;
   MgExec *e = mg_calloc(1, sizeof *e);
@@ -386,12 +414,14 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
   e->noutput = g->noutput;
   e->no_autocast = mg_standin_autocast_on(r->cap);
   e->no_modes = r->cap->classes || r->cap->own_function || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
-  bool sizes = r->cap->sizes.nsrc, whole = sizes && !exec_is_idle(g) && !(cfg->backend && g->nnode > 1);
+  bool sizes = mg_symsize_inputs(&r->cap->sizes), data = !cfg->backend && mg_symdata_used(r);
+  bool whole = sizes && !data && !exec_is_idle(g) && !(cfg->backend && g->nnode > 1);
   if (sizes && r->cap->told_sizes) { /* whose classes were told numbers */
     mg_execsizes_refuse(r, "tensors that wrap others in a graph with symbolic sizes");
     goto fail;
   }
   if (sizes && !whole && mg_execsizes_take(e, r, cfg, false, false)) goto fail;
+  if (!sizes && !data) g->x->nsym = 0; /* nothing uses them */
   if (exec_is_idle(g) && !(cfg->backend && mg_fx_calls(r->cap))) return e;
   if (cfg->backend && (g->nnode > 1 || (r->cap->wrappers && mg_fx_calls(r->cap)))) {
     if (exec_build_backend(e, r, cfg)) goto fail;
@@ -404,6 +434,11 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
     goto fail;
   }
   bool autograd = exec_needs_autograd(e, r);
+  if (data) {
+    if (!(e->stages = exec_build_stages(r, cfg, autograd))) goto fail;
+    free(example);
+    return e;
+  }
   if (whole) {
     if (r->cap->function) { /* their calls hold what the recording made */
       mg_execsizes_refuse(r, "an autograd.Function in a graph with symbolic sizes");
@@ -514,6 +549,14 @@ static int exec_without_modes(MgExec *e, PyObject *const *in, MgExecAt *at, PyOb
   return mg_context_exit(off) ? -1 : rc;
 }
 
+static int exec_run_stages(MgExec *e, PyObject *const *vals, PyObject *const *in, PyObject **outs) {
+  PyObject *modes = e->no_modes ? mg_fmodes_off() : NULL, *casts = NULL;
+  if (e->no_modes && !modes) return -1;
+  int rc = e->no_autocast && mg_planrun_autocast_off(&casts) ? -1 : mg_stages_run(e->stages, e->guards, vals, in, outs);
+  if (mg_planrun_autocast_back(casts)) rc = -1;
+  return modes && mg_context_exit(modes) ? -1 : rc;
+}
+
 /* The tensor of a number.  New. */
 static PyObject *exec_number(const MgExec *e, SrcRef src, PyObject *const *vals) {
   PyObject *x = mg_source_value(e->guards, src, vals), *t = x ? mg_symfloat_tensor(x) : NULL;
@@ -523,7 +566,7 @@ static PyObject *exec_number(const MgExec *e, SrcRef src, PyObject *const *vals)
 
 static int exec_run(MgExec *e, PyObject **vals, MgExecAt *at, PyObject **outs) {
   PyObject *small[64] = {NULL}, **in = small;
-  if (!e->nodes && !e->plan && !e->grad && !e->callable && !(e->sizes && mg_execsizes_has_graph(e->sizes))) return 0;
+  if (!e->nodes && !e->plan && !e->grad && !e->callable && !e->stages && !(e->sizes && mg_execsizes_has_graph(e->sizes))) return 0;
   if (e->ninput > 64 && !(in = mg_malloc(e->ninput * sizeof *in))) return PyErr_NoMemory(), -1;
   int rc = 0;
   for (uint32_t i = 0; i < e->ninput; i++) {
@@ -532,7 +575,8 @@ static int exec_run(MgExec *e, PyObject **vals, MgExecAt *at, PyObject **outs) {
     if (e->input[i].scalar && !(in[i] = exec_number(e, e->input[i].src, vals))) rc = -1;
     if (e->input[i].array && !(in[i] = mg_array_to_tensor(in[i]))) rc = -1;
   }
-  if (!rc && e->no_modes) rc = exec_without_modes(e, in, at, outs);
+  if (!rc && e->stages) rc = exec_run_stages(e, vals, in, outs);
+  else if (!rc && e->no_modes) rc = exec_without_modes(e, in, at, outs);
   else if (!rc) rc = e->no_autocast ? exec_without_autocast(e, in, at, outs) : mg_exec_dispatch(e, in, at, outs);
   if (!rc && e->bits && exec_set_bits(e, outs)) rc = -1;
   if (!rc && e->spent && exec_finish_spent(e, outs)) rc = -1;
@@ -552,6 +596,7 @@ void mg_exec_free(MgExec *e) {
   if (!e) return;
   for (uint32_t i = 0; i < e->ninput && e->input; i++) Py_XDECREF(e->input[i].pinned);
   mg_execsizes_free(e->sizes);
+  mg_stages_free(e->stages);
   Py_XDECREF(e->callable);
   mg_noderun_free(e->nodes);
   if (e->plan) mg_plan_free(e->plan);

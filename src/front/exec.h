@@ -3,6 +3,7 @@
 #define MG_FRONT_EXEC_H
 #include "front/autograd.h"
 #include "front/cache.h"
+#include "front/stages.h"
 
 typedef struct MgExecSizes MgExecSizes;
 
@@ -16,6 +17,7 @@ typedef struct MgExecInput {
 
 struct MgExec {
   MgExecSizes *sizes;  /* NULL: all sizes are constants */
+  MgStages *stages;    /* sizes depend on data; NULL otherwise */
   MgExecInput *input;    /* in graph input order (for a backend: in placeholder order) */
   uint32_t ninput, noutput;
   MgNodeRun *nodes;    /* node by node; NULL when never needed */

@@ -207,9 +207,9 @@ MgFacts *mg_facts_new(PyObject *o) {
 /* Some sizes may be others. */
 static bool facts_hold_dynamic(const MgFacts *f, const int64_t *size, const int64_t *stride) {
   for (int k = 0; k < f->ndim; k++) {
-    if (f->dim[k] == MG_FACTS_ANY ? size[k] < 2 || size[k] > MG_FACTS_MOST : size[k] != f->dim[k]) return false;
+    if (f->dim[k] == MG_FACTS_FREE ? size[k] > MG_FACTS_MOST : f->dim[k] == MG_FACTS_ANY ? size[k] < 2 || size[k] > MG_FACTS_MOST : size[k] != f->dim[k]) return false;
     int j = f->follow[k] - 1;
-    if (stride[k] != (j < 0 ? f->dim[f->ndim + k] : size[j] * stride[j])) return false;
+    if (stride[k] != (j < 0 ? f->dim[f->ndim + k] : (size[j] ? size[j] : 1) * stride[j])) return false;
   }
   return true;
 }
@@ -278,7 +278,7 @@ void mg_facts_explain(const MgFacts *f, PyObject *o, char *text, size_t n) {
   MgFacts *g = mg_facts_new(o);
   if (!g) return;
   int k = 0;
-  while (g->ndim == f->ndim && k < 2 * f->ndim && (g->dim[k] == f->dim[k] || f->dim[k] == MG_FACTS_ANY)) k++;
+  while (g->ndim == f->ndim && k < 2 * f->ndim && (g->dim[k] == f->dim[k] || f->dim[k] == MG_FACTS_ANY || f->dim[k] == MG_FACTS_FREE)) k++;
 #define DIFF(field)                                                                                          \
   if (g->field != f->field)                                                                                  \
     snprintf(text, n, #field ": recorded %lld, now %lld", (long long)f->field, (long long)g->field);         \

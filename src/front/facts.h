@@ -9,6 +9,7 @@
 
 enum { MG_FACTS_FOLLOW = 8 };
 #define MG_FACTS_ANY INT64_MIN
+#define MG_FACTS_FREE (INT64_MIN + 1) /* 0 and 1 as well */
 #define MG_FACTS_MOST (1LL << 40)
 
 typedef struct MgFacts {

@@ -79,6 +79,7 @@ static int frontop_set_fate(MgFrontOp *fo) {
   if (value < 0 || shape < 0 || iv < 0) return -1;
   fo->inplace_view = iv;
   if (value || shape) fo->fate = FATE_break_value;
+  fo->data_shape = shape && !op->mutates;
   for (size_t i = 0; i < sizeof frontop_fates / sizeof *frontop_fates; i++)
     if (!strncmp(op->full, frontop_fates[i].prefix, strlen(frontop_fates[i].prefix))) {
       fo->fate = frontop_fates[i].fate;

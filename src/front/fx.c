@@ -12,6 +12,7 @@
 #include "front/names.h"
 #include "front/part.h"
 #include "front/source.h"
+#include "front/symdata.h"
 #include "front/symfloat.h"
 #include "front/torchobj.h"
 #include <stdlib.h>
@@ -405,6 +406,8 @@ static int fx_target(PyObject *func, Py_ssize_t nargs, bool has_kwargs, const ch
 /* ---- one call ---- */
 
 static bool fx_has_tensor(PyObject *o) {
+  MgSymNode *n = mg_symnode_of(o);
+  if (n) return !n->src && !n->hint; /* a number out of one */
   if (mg_standin_is(o) || (PyObject_TypeCheck(o, mg_tensor_type) && mg_wrapper_class(Py_TYPE(o))) || mg_standin_transformed(o)) return true;
   if (PyTuple_Check(o) || PyList_Check(o))
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
@@ -415,6 +418,7 @@ static bool fx_has_tensor(PyObject *o) {
 /* Binds the tensors of a result to nodes: the call's own, or items of it. */
 static int fx_results(MgCapture *cap, PyObject *res, uint32_t number) {
   MgFx *f = cap->fx;
+  if (mg_symnode_of(res)) return mg_fx_late_result(cap, res, number);
   ValRef val = fx_val(cap, res);
   if (val) return fx_wraps(cap, res) && mg_fx_of_val(cap, val) ? 0 : mg_fx_bind(f, val, number);
   if (PyErr_Occurred()) return -1;
@@ -534,8 +538,7 @@ static PyObject *fx_aten_arg(MgCapture *cap, const MgArg *a) {
       return mg_fx_constant(cap, cap->input[v->out].real, NULL);
     return PyErr_Format(PyExc_SystemError, "magneto: a graph value is used before it is made");
   }
-  SrcRef size = a->tag == MA_int && cap->rec->x->ask && mg_expr(cap->rec->x, a->u.sym)->op != OP_const ? mg_symsize_src(cap, a->u.sym) : 0;
-  PyObject *number = size ? mg_fx_number(cap, size) : NULL;
+  PyObject *number = a->tag == MA_int ? mg_fx_size(cap, a->u.sym) : NULL;
   if (number || PyErr_Occurred()) return number;
   if (a->tag != MA_list) return mg_torchobj_from_arg(cap->rec->g, a, cap->objs);
   PyObject *l = PyList_New(a->n);
@@ -706,9 +709,9 @@ bool mg_fx_calls(const MgCapture *cap) {
 static PyObject *fx_outputs(MgRec *r) {
   PyObject *t = PyTuple_New(r->g->noutput);
   for (uint32_t i = 0; t && i < r->g->noutput; i++) {
-    PyObject *n = mg_fx_of_val(r->cap, r->g->output[i]);
-    if (!n) Py_CLEAR(t);
-    else PyTuple_SET_ITEM(t, i, Py_NewRef(n));
+    PyObject *n = mg_fx_of_val(r->cap, r->g->output[i]), *o = n ? mg_fx_late_output(r->cap, r->g->output[i], n) : NULL;
+    if (!o) Py_CLEAR(t);
+    else PyTuple_SET_ITEM(t, i, o);
   }
   return t;
 }
@@ -776,6 +779,7 @@ PyObject *mg_fx_module(MgRec *r, uint32_t **inputs, uint32_t *ninput) {
     return NULL;
   }
   MgFx *f = r->cap->fx;
+  if (!f->incomplete && mg_fx_asserts(r->cap)) goto done;
   if ((!f->incomplete && mg_fxstate_follow(r->cap, &f->state, true)) || mg_fx_follow_grad(r->cap, f->grad_start)) goto done;
   if (!(node = PyObject_CallMethod(f->graph, "output", "(O)", outs))) goto done;
   if (fx_prune(f) || mg_fx_describe(r)) goto done;

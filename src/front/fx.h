@@ -37,6 +37,10 @@ PyObject *mg_fx_part(MgRec *r, NodeRef first, const ValRef *in, uint32_t nin, co
 /* Shows node n, which no torch-level call stands for. */
 int mg_fx_show(MgCapture *cap, NodeRef n);
 enum { MG_FX_SYMBOL = 1 << 30 };
+/* The 0-dim value of a number that depends on data was made: in calls it stands for the number. */
+int mg_fx_late_value(MgCapture *cap, MgSymNode *n);
+/* A call of torch that sees numbers only; nothing when there is no torch-level graph of calls.  -1 with an exception. */
+int mg_fx_number_call(MgCapture *cap, PyObject *fn, PyObject *const *arg, Py_ssize_t n);
 /* Finishes the graph: outputs are the graph's.  New torch.fx.GraphModule; *inputs receives, malloc'ed, the index into
  * cap->input of each placeholder, or MG_FX_SYMBOL and the number of a symbol, *ninput entries.  NULL with an exception. */
 PyObject *mg_fx_module(MgRec *r, uint32_t **inputs, uint32_t *ninput);

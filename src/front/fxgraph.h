@@ -63,5 +63,16 @@ PyObject *mg_fx_number(MgCapture *cap, SrcRef src);
 PyObject *mg_fx_of_number(MgCapture *cap, PyObject *o);
 /* The size of a jagged dimension, as a node that asks a tensor which has it: new; NULL, with or without an exception: o is none. */
 PyObject *mg_fx_size_of(MgCapture *cap, PyObject *o);
+/* ---- fxdata.c ---- */
+/* The node of a number that depends on data.  New; NULL, maybe without an exception: no node makes it. */
+PyObject *mg_fx_late(MgCapture *cap, MgSymNode *n);
+/* The node of a size that is an expression.  New; NULL without an exception: a constant. */
+PyObject *mg_fx_size(MgCapture *cap, SymRef e);
+/* A call gave such a number (or something else). */
+int mg_fx_late_result(MgCapture *cap, PyObject *o, uint32_t number);
+/* Assertions of what is known about them. */
+int mg_fx_asserts(MgCapture *cap);
+/* What the graph gives for a value that is such a number: floats as a tensor.  New. */
+PyObject *mg_fx_late_output(MgCapture *cap, ValRef val, PyObject *node);
 bool mg_fx_is_calc(const MgFx *f, Py_ssize_t i); /* is node i such arithmetic? */
 #endif

@@ -33,7 +33,8 @@ PyObject *mg_fx_number(MgCapture *cap, SrcRef src) {
 
 PyObject *mg_fx_of_number(MgCapture *cap, PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
-  PyObject *node = n->src && cap->sizes.ask.of ? mg_fx_number(cap, n->src) : NULL;
+  if (!n->src && !n->hint) return mg_fx_late(cap, n);
+  PyObject *node = n->src && !cap->sizes.off ? mg_fx_number(cap, n->src) : NULL;
   return node || PyErr_Occurred() || !cap->wrappers ? node : mg_symfloat_plain(o);
 }
 

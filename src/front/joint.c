@@ -9,6 +9,7 @@
 #include "front/fx.h"
 #include "front/hook.h"
 #include "front/snapshot.h"
+#include "front/symdata.h"
 #include "front/tensorhook.h"
 #include "runtime/torch_abi.h"
 
@@ -413,6 +414,10 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
   if (r->want_fx && r->cap->function) r->function_failed = !mg_fx_shows(r->cap, out, nout);
   if (!joint_wanted(r, out, nout)) {
     if (!r->want_fx && mg_function_any_once(r)) r->function_failed = true;
+    return 0;
+  }
+  if (mg_symdata_used(r)) { /* node by node, or broken into graphs that can have a backward */
+    r->data_failed = !r->cfg->fullgraph;
     return 0;
   }
   Joint b = {.r = r, .g = g, .j = mg_new(g->c, MgJointRec, 1), .nval = g->nval};

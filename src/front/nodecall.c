@@ -11,8 +11,9 @@
 #include "runtime/torch_abi.h"
 
 typedef struct CallArg {
-  enum { CA_const, CA_tensor, CA_list } kind;
+  enum { CA_const, CA_tensor, CA_list, CA_size } kind;
   uint32_t n;               /* CA_list: items */
+  SymRef size;              /* CA_size: an int that a run computes */
   PyObject *obj;            /* CA_const, and the number in a tensor's place (CA_tensor); strong */
   struct CallArg *item;     /* CA_list that holds tensors, owned */
 } CallArg;
@@ -25,6 +26,7 @@ struct MgNodeCall {
   uint16_t nin, nout;
   uint16_t ncopy;           /* tensors that the op writes, when it runs on copies of them: the last results */
   uint16_t *copy;           /* their positions among the nin tensors, owned */
+  bool symbolic;            /* sizes are computed in every run */
   bool grad;                /* a plan runs it with grad mode on, although autograd is not asked */
 };
 
@@ -39,14 +41,21 @@ static int nodecall_arg(MgGraph *g, const MgArg *a, uint8_t kind, PyObject *objs
     out->obj = mg_torchobj_from_arg(g, a, objs); /* a wrapped number keeps its position */
     return out->obj ? 0 : -1;
   }
-  if (a->tag != MA_list || (kind != AK_tensor_list && kind != AK_opt_tensor_list)) {
+  int64_t fixed;
+  if (c->symbolic && a->tag == MA_int && !mg_ex_const_int(g->x, a->u.sym, &fixed)) {
+    *out = (CallArg){.kind = CA_size, .size = a->u.sym};
+    return 0;
+  }
+  bool sizes = false;
+  for (uint32_t i = 0; c->symbolic && a->tag == MA_list && i < a->n; i++) sizes |= a->u.item[i].tag == MA_int && !mg_ex_const_int(g->x, a->u.item[i].u.sym, &fixed);
+  if (a->tag != MA_list || (kind != AK_tensor_list && kind != AK_opt_tensor_list && !sizes)) {
     *out = (CallArg){.kind = CA_const, .obj = mg_torchobj_from_arg(g, a, objs)};
     return out->obj ? 0 : -1;
   }
   *out = (CallArg){.kind = CA_list, .item = mg_calloc(a->n, sizeof *out->item)};
   if (!out->item) return PyErr_NoMemory(), -1;
   for (; out->n < a->n; out->n++)
-    if (nodecall_arg(g, &a->u.item[out->n], AK_tensor, objs, c, &out->item[out->n])) return -1;
+    if (nodecall_arg(g, &a->u.item[out->n], sizes ? AK_int : AK_tensor, objs, c, &out->item[out->n])) return -1;
   return 0;
 }
 
@@ -73,9 +82,12 @@ static int nodecall_fill(MgNodeCall *c, MgGraph *g, NodeRef n, PyObject *objs) {
   return 0;
 }
 
-MgNodeCall *mg_nodecall_new(MgGraph *g, NodeRef n, PyObject *objs) {
+MgNodeCall *mg_nodecall_new(MgGraph *g, NodeRef n, PyObject *objs) { return mg_nodecall_new_at(g, n, objs, false); }
+
+MgNodeCall *mg_nodecall_new_at(MgGraph *g, NodeRef n, PyObject *objs, bool symbolic) {
   MgNodeCall *c = mg_calloc(1, sizeof *c);
   if (!c) return (MgNodeCall *)PyErr_NoMemory();
+  c->symbolic = symbolic;
   if (!nodecall_fill(c, g, n, objs)) return c;
   c->narg = mg_node(g, n)->narg; /* also the entry that failed holds something */
   mg_nodecall_free(c);
@@ -96,21 +108,22 @@ int mg_nodecall_nout(const MgNodeCall *c) { return c->nout; }
 
 /* ---- running ---- */
 
-/* The argument's value; borrowed for constants and tensors, new for lists. */
-static PyObject *nodecall_value(const CallArg *a, PyObject *const **vals) {
+/* The argument's value; borrowed for constants and tensors, new for lists and sizes. */
+static PyObject *nodecall_value(const CallArg *a, PyObject *const **vals, const MgCallSizes *at) {
   if (a->kind == CA_const) return a->obj;
+  if (a->kind == CA_size) return PyLong_FromLongLong(mg_sym_eval(at->x, a->size, at->env));
   if (a->kind == CA_tensor) {
     PyObject *t = *(*vals)++;
     return t ? t : a->obj ? a->obj : Py_None;
   }
   PyObject *list = PyList_New(a->n);
   for (uint32_t i = 0; list && i < a->n; i++) {
-    PyObject *o = nodecall_value(&a->item[i], vals);
+    PyObject *o = nodecall_value(&a->item[i], vals, at);
     if (!o) {
       Py_CLEAR(list);
       break;
     }
-    PyList_SET_ITEM(list, i, a->item[i].kind == CA_list ? o : Py_NewRef(o));
+    PyList_SET_ITEM(list, i, a->item[i].kind >= CA_list ? o : Py_NewRef(o));
   }
   return list;
 }
@@ -133,14 +146,16 @@ static int nodecall_results(PyObject *res, PyObject **outs, int *k, int nout) {
   return 0;
 }
 
-int mg_nodecall_run(const MgNodeCall *c, PyObject *const *vals, PyObject **outs) {
+int mg_nodecall_run(const MgNodeCall *c, PyObject *const *vals, PyObject **outs) { return mg_nodecall_run_at(c, vals, outs, NULL); }
+
+int mg_nodecall_run_at(const MgNodeCall *c, PyObject *const *vals, PyObject **outs, const MgCallSizes *at) {
   PyObject *stack[24], **argv = stack, *res = NULL;
   PyObject *const *first = vals;
   int rc = -1, n = 0, k = 0;
   for (int i = 0; i < c->nout; i++) outs[i] = NULL;
   if (c->narg > 24 && !(argv = mg_malloc(c->narg * sizeof *argv))) return PyErr_NoMemory(), -1;
   for (; n < c->narg; n++)
-    if (!(argv[n] = nodecall_value(&c->arg[n], &vals))) goto done;
+    if (!(argv[n] = nodecall_value(&c->arg[n], &vals, at))) goto done;
   res = PyObject_Vectorcall(c->fn, argv, c->npos, c->kwnames);
   if (!res) goto done;
   rc = nodecall_results(res, outs, &k, c->nout - c->ncopy);
@@ -152,7 +167,7 @@ int mg_nodecall_run(const MgNodeCall *c, PyObject *const *vals, PyObject **outs)
 done:
   for (int i = 0; rc && i < c->nout; i++) Py_CLEAR(outs[i]);
   for (int i = 0; i < n; i++)
-    if (c->arg[i].kind == CA_list) Py_DECREF(argv[i]);
+    if (c->arg[i].kind >= CA_list) Py_DECREF(argv[i]);
   Py_XDECREF(res);
   if (argv != stack) free(argv);
   return rc;

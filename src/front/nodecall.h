@@ -15,6 +15,11 @@ int mg_nodecall_nout(const MgNodeCall *c); /* tensor results, lists flattened */
 /* vals: nin borrowed tensors, NULL where undefined; outs: nout new references, NULL where undefined.  -1 with an
  * exception. */
 int mg_nodecall_run(const MgNodeCall *c, PyObject *const *vals, PyObject **outs);
+/* symbolic: its sizes are expressions, computed in every run (mg_nodecall_run_at). */
+MgNodeCall *mg_nodecall_new_at(MgGraph *g, NodeRef n, PyObject *objs, bool symbolic);
+/* The same of a node with symbolic sizes, which have these values. */
+typedef struct MgCallSizes { const MgExprs *x; const int64_t *env; } MgCallSizes;
+int mg_nodecall_run_at(const MgNodeCall *c, PyObject *const *vals, PyObject **outs, const MgCallSizes *at);
 void mg_nodecall_free(MgNodeCall *c);
 
 /* How a compilation registers extern calls; h->host moves into the plan when mg_compile succeeds, else call

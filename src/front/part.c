@@ -123,10 +123,11 @@ static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first) {
 }
 
 MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t n) {
-  if (r->cap->sizes.nsrc) {
+  if (mg_symsize_inputs(&r->cap->sizes)) {
     mg_symsize_give_up(r, "a part of a graph with symbolic sizes");
     return NULL;
   }
+  if (r->cap->sizes.ndata) return mg_rec_break(BK_data_dependent, "a branch or loop body beside sizes that depend on data"), NULL;
   MgCapture *cap = r->cap;
   MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
   const MgFunction *function = cap->function;
@@ -136,9 +137,11 @@ MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t 
   bool quiet = cap->quiet;
   MgPart *p = NULL;
   if (!before) return NULL;
-  cap->quiet = true; /* a torch-level graph shows the whole */
+  bool in_part = cap->in_part;
+  cap->quiet = cap->in_part = true; /* a torch-level graph shows the whole */
   PyObject *res = mg_rec_call(fn, arg, (size_t)n, NULL);
   cap->quiet = quiet;
+  cap->in_part = in_part;
   if (res && (after = mg_snapshot_build(NULL, 0, NULL, Py_None))) {
     const char *why = part_effect(r->g, first);
     if (r->guards->ndraw != drawn) why = "draws random numbers";

@@ -74,10 +74,13 @@ typedef struct MgRec {
   bool deny_hook;       /* hooks on tensors that the graph makes break it */
   bool sizes_failed;    /* something cannot go on with symbolic sizes: record again with deny_sizes */
   bool fixed_sizes;     /* the custom backend compiles for the sizes of its examples */
-  bool deny_sizes;      /* every size is a constant */
+  bool deny_sizes;      /* every size of an input is a constant */
+  bool data_failed;     /* something cannot go on with sizes that depend on data: record again with deny_data */
+  bool deny_data;       /* they break the graph */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
   uint16_t checkpoint, ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */
   PyObject *dynamic_sources; /* list of patterns of sources whose numbers and sizes are inputs (dynfloat.c): strong; or NULL */
+  PyObject *unbacked_sources; /* the same, and nothing may be asked about them */
   PyObject *dyn;        /* floats that are inputs (dynfloat.c): a set, strong; or NULL */
   const MgSlots *slots; /* of the outermost frame: its own values before and after the recording */
   bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */

@@ -17,6 +17,7 @@
 #include "front/setting.h"
 #include "front/skip.h"
 #include "front/logcall.h"
+#include "front/symask.h"
 #include "front/symfloat.h"
 #include "front/symvalue.h"
 #include "front/standin.h"
@@ -556,6 +557,7 @@ static PyObject *call_python(const MgCall *c) {
       }
     PyObject *out, *self = t == &PyMethod_Type ? PyMethod_GET_SELF(c->f) : NULL;
     if (fn == mg_torch.check_with && mg_symvalue_check(c->arg, c->n)) Py_RETURN_NONE;
+    if (!self && mg_symask_call(fn, c->arg, c->npos, c->kwnames, &out)) return out;
     if (mg_rec_replaced(fn, self, c->arg, c->nargsf, c->kwnames, &out)) return out;
     if (mg_draw_method(c, fn, self, &out)) return out;
     if (call_is_disabled(fn)) {

@@ -4,6 +4,7 @@
 #include "front/draw.h"
 #include "front/ndarray.h"
 #include "front/record_obj.h"
+#include "front/symask.h"
 #include "front/symfloat.h"
 #include <string.h>
 
@@ -34,9 +35,10 @@ static PyObject *seq_tensor_index(PyObject *o, PyObject *key) {
 }
 
 PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
-  PyObject *index = seq_tensor_index(o, key), *item = index ? PyObject_GetItem(o, index) : NULL;
+  PyObject *item = mg_symask_item(o, key), *index = item || PyErr_Occurred() ? NULL : seq_tensor_index(o, key);
+  if (index) item = PyObject_GetItem(o, index);
   Py_XDECREF(index);
-  if (index || PyErr_Occurred()) return item;
+  if (item || PyErr_Occurred()) return item;
   if (mg_rec && PyDict_Check(o) && mg_older(o)) {
     mg_older_pin(key); /* found by its hash */
     if (mg_rec_is_namespace(o) && PyUnicode_CheckExact(key)) {

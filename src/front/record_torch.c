@@ -103,8 +103,12 @@ static PyObject *torch_number_tensor(PyObject *o, PyObject *torch, PyObject *dty
     return r;
   }
   PyObject *t;
-  if (mg_symfloat_is(o)) t = mg_symfloat_standin(o);
-  else t = mg_standin_is(o) ? PyObject_CallMethod(o, "detach", NULL) : PyObject_CallMethod(torch, "tensor", "O", o);
+  if (mg_symfloat_is(o)) {
+    t = mg_symfloat_standin(o);
+    PyObject *args = t && mg_rec->want_fx ? PyTuple_Pack(1, t) : NULL; /* in calls of a torch-level graph it stands for the number */
+    if (args) Py_SETREF(t, mg_dispatch_call(mg_rec->cap, "clone", "default", args, NULL));
+    Py_XDECREF(args);
+  } else t = mg_standin_is(o) ? PyObject_CallMethod(o, "detach", NULL) : PyObject_CallMethod(torch, "tensor", "O", o);
   PyObject *r = t ? PyObject_CallMethod(t, "to", "O", dtype) : NULL;
   Py_XDECREF(t);
   return r;

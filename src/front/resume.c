@@ -9,6 +9,7 @@
 #include "front/hook.h"
 #include "front/record.h"
 #include "front/skip.h"
+#include "front/stages.h"
 #include "front/stance.h"
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots
   for (int i = 0; i < nsrc; i++) Py_XINCREF(vals[i]);
   bool ready = !e->guards->ndraw || !mg_draw_run(e->guards, vals);
   if (!ready) mg_exec_leave(at);
-  if (ready && !mg_exec_run(e->exec, vals, at, outs)) rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
+  if (ready && !(rc = mg_exec_run(e->exec, vals, at, outs))) rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
   for (int i = 0; i < nsrc; i++) Py_XDECREF(vals[i]);
   for (int i = 0; i < nout; i++) Py_XDECREF(outs[i]);
   if (outs != small) free(outs);
@@ -107,7 +108,7 @@ static int drive_wait(Drive *d, MgEntry *e, PyObject **values) {
   return 0;
 }
 
-/* Runs an entry in the frame.  0; -1 with exception. */
+/* Runs an entry in the frame.  0; -1 with exception; MG_STAGES_OTHER: it is not right for this run. */
 static int drive_segment(Drive *d, MgEntry *e, PyObject **vals, MgExecAt *at) {
   PyObject *small[RESUME_SMALL] = {NULL}, **values = small, *ret = NULL;
   if (e->nvalue > RESUME_SMALL && !(values = mg_calloc((size_t)e->nvalue, sizeof *values))) {
@@ -203,7 +204,7 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
   MgEntry *e = NULL;
   MgExecAt *at = NULL;
   mg_hook_mode = HOOK_off;
-  for (int compiled = 0;; compiled++) {
+  for (int compiled = 0, other = 0;; compiled++) {
     MgSite *site = mg_cache_site(d->info, d->cfg->id, unit, true);
     MgSlots slots = {d->v.slot, mg_pyframe_stacktop(d->f), d->v.func};
     MgBucket *b = site ? mg_cache_bucket(site, &slots, true) : NULL;
@@ -217,7 +218,20 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
       next = DRIVE_step;
       goto done;
     }
-    if ((e = mg_cache_find(site, &slots, &vals, &nvals, &at, false))) break;
+    if ((e = mg_cache_find(site, &slots, &vals, &nvals, &at, false))) {
+      int rc = drive_segment(d, e, vals, at);
+      mg_stats.hits += rc != MG_STAGES_OTHER;
+      next = rc ? DRIVE_raise : e->is_ret ? DRIVE_return : e->ninner ? DRIVE_call : DRIVE_step;
+      *nplain = e->nplain;
+      if (rc != MG_STAGES_OTHER) goto done;
+      next = DRIVE_fail;
+      if (other++ > 2 || mg_cache_break_data(d->info, d->cfg->id, e)) goto done;
+      mg_entry_release(e);
+      e = NULL;
+      at = NULL;
+      compiled = -1;
+      continue;
+    }
     if (PyErr_Occurred()) goto done;
     /* Comparing may have run Python code that called reset(). */
     site = mg_cache_site(d->info, d->cfg->id, unit, true);
@@ -253,11 +267,6 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
       goto done;
     }
   }
-  mg_stats.hits++;
-  next = DRIVE_raise;
-  if (drive_segment(d, e, vals, at)) goto done;
-  *nplain = e->nplain;
-  next = e->is_ret ? DRIVE_return : e->ninner ? DRIVE_call : DRIVE_step;
 done:
   mg_entry_release(e);
   if (vals != small) free(vals);

@@ -62,6 +62,7 @@ typedef struct Segment {
   MgConfig graph_cfg;
   bool deny_sizes;      /* something cannot go on with symbolic sizes */
   bool deny_loops;      /* a loop's body could not be a part of the graph */
+  bool deny_data;       /* nor with sizes that depend on data */
   bool deny_hook;       /* the backend traced a hook instead of running it */
   bool break_is_error;  /* where it broke, the program had asked for an error: torch._dynamo.error_on_graph_break(True) */
   bool deny_compiling;  /* the program raised after it was told that it is being compiled */
@@ -313,8 +314,12 @@ static int segment_want_graph(Segment *s) {
 
 /* Something could not go on with symbolic sizes, or the recording broke where it may not with numbers. */
 static bool segment_sizes_failed(Segment *s, const MgRec *r) {
-  bool raised = r->abort && r->code == BK_exception && r->cap->sizes.nsrc;
+  bool raised = r->abort && r->code == BK_exception && mg_symsize_inputs(&r->cap->sizes);
   raised |= r->abort && r->code == BK_data_dependent && r->cap->sizes.in_graph; /* with constants the value may be known */
+  if (!s->deny_data && r->data_failed) {
+    s->deny_data = true;
+    return true;
+  }
   if (!s->deny_sizes && (r->sizes_failed || raised)) s->deny_sizes = true;
   else return false;
   mg_log(MG_LOG_recompiles, "sizes are constants from here on: %s", *r->reason ? r->reason : "autograd");
@@ -417,9 +422,10 @@ static int segment_attempt(Segment *s) {
   const MgConfig *cfg = s->need_fx ? &s->graph_cfg : s->cfg;
   MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = cfg,
                .dyn = Py_XNewRef(s->info->dyn), /* a reset from another thread drops info's */
-               .dynamic_sources = mg_dynfloat_sources(),
+               .dynamic_sources = mg_dynfloat_sources(false), .unbacked_sources = mg_dynfloat_sources(true),
                .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
-               .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_hook = s->deny_hook, .deny_loops = s->deny_loops, .stop = s->stop,
+               .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data,
+               .deny_hook = s->deny_hook, .deny_loops = s->deny_loops, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   MgSlots slots = {s->v.slot, s->nslot, s->v.func};
   rec.slots = &slots;
@@ -495,6 +501,7 @@ static int segment_attempt(Segment *s) {
 free_ctx:
   Py_XDECREF(rec.dyn);
   Py_XDECREF(rec.dynamic_sources);
+  Py_XDECREF(rec.unbacked_sources);
   free(outer.untouched);
   mg_ctx_free(&ctx);
   return rc;
@@ -567,7 +574,8 @@ static bool segment_has_node(const Segment *s) {
 static int segment_compile(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCodeInfo *info) {
   Segment s = {.ts = ts, .f = f, .cfg = cfg, .info = info, .stop_at = -1};
   int rc = -1;
-  s.deny_sizes = mg_dynfloat_static(info->dyn, cfg->id);
+  s.deny_sizes = mg_dynfloat_has(info->dyn, DYN_no_sizes, cfg->id);
+  s.deny_data = mg_dynfloat_has(info->dyn, DYN_no_data, cfg->id);
   mg_pyframe_view(f, &s.v);
   if (!(s.code = mg_code_decoded(info, s.v.code)) || segment_save(&s)) goto done;
   /* In a loop each turn would leave an entry of its own, made for the objects of that turn. */
@@ -610,7 +618,8 @@ static int segment_compile(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, M
     rc = 0;
     goto done;
   }
-  if (s.deny_sizes && mg_dynfloat_set_static(&info->dyn, cfg->id)) goto done;
+  if (s.deny_sizes && mg_dynfloat_set(&info->dyn, DYN_no_sizes, cfg->id)) goto done;
+  if (s.deny_data && mg_dynfloat_set(&info->dyn, DYN_no_data, cfg->id)) goto done;
   segment_log(&s, s.entry);
   mg_stats.entries++;
   if (s.entry->nnode > 0) mg_stats.graphs++;

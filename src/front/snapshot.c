@@ -161,8 +161,8 @@ static uint32_t snap_number(MgBuilder *b, PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
   if (n->src) return mg_snap_emit(b, mg_source_computed(&mg_rec->guards->src[n->src]) ? SN_calc : SN_src, NULL, n->src, NULL, 0);
   if (n->row) {
-    uint32_t me = snap_output(b, n->row, SN_item);
-    if (me != SNAP_FAIL) b->s->p[me].arg = n->at;
+    uint32_t me = snap_output(b, n->row, n->dim ? SN_dim : SN_item);
+    if (me != SNAP_FAIL) b->s->p[me].arg = n->dim ? (uint32_t)n->dim - 1 : n->at;
     return me;
   }
   PyObject *part[2] = {n->left ? (PyObject *)n->left : n->constant, n->right ? (PyObject *)n->right : n->constant};

@@ -13,6 +13,7 @@ typedef enum MgSnapOp {
   SN_tensor_of,/* argument 0, a tensor, as an instance of obj, or of the class that is the last argument; a: others may hold it */
   SN_array,    /* argument 0, a tensor, as a NumPy array over its memory; a: as a scalar */
   SN_item,     /* element arg of graph output number a, as a float, int or bool */
+  SN_dim,      /* size of graph output number a, in dimension arg */
   SN_compute,  /* operator a (MgCalc) on the arguments */
   SN_check,    /* argument 0 is True, or obj called with the tuple argument 1 raises; gives None */
   SN_src,      /* value of source a */

@@ -213,6 +213,7 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
   case SN_tensor_of: return mg_subclass_dress(Py_NewRef(v[k[0]]), snap_type(q, v, k), q->a);
   case SN_array: return mg_array_from_tensor(v[k[0]], q->a);
   case SN_item: return mg_symvalue_read(outs[q->a], q->arg);
+  case SN_dim: return mg_symvalue_size(outs[q->a], (int)q->arg);
   case SN_compute: return mg_source_compute((int)q->a, v[k[0]], q->narg > 1 ? v[k[1]] : NULL);
   case SN_check: return v[k[0]] == Py_True ? Py_NewRef(Py_None) : PyObject_Call(q->obj, v[k[1]], NULL);
   case SN_src: return Py_NewRef(vals[q->a]);

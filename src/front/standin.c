@@ -394,7 +394,7 @@ static PyObject *standin_nonleaf(MgCapture *cap, PyObject *leaf) {
 static PyObject *standin_make_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
   long i = standin_add_input(cap, tensor, src);
   if (i < 0 || !(cap->next_type = mg_subclass_type(cap, Py_TYPE(tensor)))) return NULL;
-  mg_symsize_input(cap, tensor, src, mg_val(cap->rec->g, cap->input[i].val));
+  mg_symsize_input(cap, tensor, src, cap->input[i].val);
   PyObject *t = mg_standin_new(cap, cap->input[i].val);
   cap->next_type = NULL;
   if (!t) return NULL;

@@ -31,7 +31,10 @@ static PyObject *standin_break(PyObject *self, MgBreakCode code, const char *wha
 }
 
 static PyObject *standin_known_tolist(PyObject *real, PyObject *unused) { return PyObject_CallMethod(real, "tolist", NULL); }
-static PyObject *standin_tolist(PyObject *self, PyObject *unused) { return mg_symvalue_list(mg_standin_info(self)->cap, self); }
+/* A snapshot may rebuild the bound method for the real tensor: then torch's own is meant. */
+static PyObject *standin_tolist(PyObject *self, PyObject *unused) {
+  return mg_standin_is(self) ? mg_symvalue_list(mg_standin_info(self)->cap, self) : PyObject_CallMethod(self, "tolist", NULL);
+}
 static PyMethodDef standin_tolist_def = {"tolist", standin_tolist, METH_NOARGS, NULL};
 static PyMethodDef standin_known_tolist_def = {"tolist", standin_known_tolist, METH_NOARGS, NULL};
 

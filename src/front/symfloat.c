@@ -3,6 +3,7 @@
 #include "front/symfloat.h"
 #include <math.h>
 #include "front/draw.h"
+#include "front/fx.h"
 #include "front/guard.h"
 #include "front/names.h"
 #include "front/nodecall.h"
@@ -93,20 +94,21 @@ PyObject *mg_symfloat_dress(PyObject *o) {
 PyObject *mg_symfloat_tensor(PyObject *value) {
   MgTensor *t;
   void *p;
-  bool is_int = PyLong_Check(value);
+  bool is_int = PyLong_Check(value), truth = PyBool_Check(value);
   int64_t i = is_int ? PyLong_AsLongLong(value) : 0;
   if (i == -1 && PyErr_Occurred()) return NULL;
-  if (mg_abi.aoti_torch_empty_strided(0, NULL, NULL, is_int ? DT_i64 : DT_f64, DEV_cpu, -1, &t) ||
+  if (mg_abi.aoti_torch_empty_strided(0, NULL, NULL, truth ? DT_bool : is_int ? DT_i64 : DT_f64, DEV_cpu, -1, &t) ||
       mg_abi.aoti_torch_get_data_ptr(t, &p))
     return PyErr_NoMemory();
-  if (is_int) *(int64_t *)p = i;
+  if (truth) *(bool *)p = i;
+  else if (is_int) *(int64_t *)p = i;
   else *(double *)p = PyFloat_AsDouble(value);
   return mg_tensor_wrap(t);
 }
 
 ValRef mg_symnode_val(MgSymNode *n) {
   MgCapture *cap = n->cap;
-  if (!n->val && !n->src) return mg_symvalue_lower(n);
+  if (!n->val && !n->src) return mg_symvalue_lower(n) && !mg_fx_late_value(cap, n) ? n->val : 0;
   for (uint32_t i = 0; !n->val && i < cap->ninput; i++)
     if (cap->input[i].scalar && cap->input[i].src == n->src) n->val = cap->input[i].val;
   if (n->val) return n->val;

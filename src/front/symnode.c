@@ -4,6 +4,7 @@
 #include "front/guard.h"
 #include "front/names.h"
 #include "front/standin.h"
+#include "front/symdata.h"
 #include "front/symfloat.h"
 
 static PyObject *symnode_true(PyObject *o, PyObject *unused) { Py_RETURN_TRUE; }
@@ -24,7 +25,7 @@ static PyObject *symnode_maybe_int(PyObject *o, PyObject *unused) {
   return PyLong_FromLongLong(v);
 }
 static PyObject *symnode_is_bool(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->kind == 'b'); }
-static PyObject *symnode_has_hint(PyObject *o, PyObject *unused) { return PyBool_FromLong(mg_symsize_of((MgSymNode *)o) != 0); }
+static PyObject *symnode_has_hint(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->hint && mg_symsize_of((MgSymNode *)o)); }
 static PyObject *symnode_is_constant(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->hint && !((MgSymNode *)o)->src); }
 static PyObject *symnode_guard_float(PyObject *o, PyObject *args) { return mg_symnode_number((MgSymNode *)o); }
 static PyObject *symnode_text(PyObject *o, PyObject *unused) { return PyUnicode_FromString("<number>"); }
@@ -35,7 +36,7 @@ PyObject *mg_symnode_getattr(PyObject *o, PyObject *name) {
   if (r || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
   MgRec *before = mg_rec;
   if (((MgSymNode *)o)->cap) mg_rec = ((MgSymNode *)o)->cap->rec;
-  if (mg_symsize_of((MgSymNode *)o)) mg_symsize_give_up(mg_rec, "a question about a size");
+  if (((MgSymNode *)o)->src && mg_symsize_of((MgSymNode *)o)) mg_symsize_give_up(mg_rec, "a question about a size");
   mg_rec_break(BK_op, "%s of a number that the graph computes", PyUnicode_AsUTF8(name));
   mg_rec = before;
   return NULL;
@@ -142,7 +143,20 @@ static PyObject *symnode_known_true(PyObject *o, PyObject *unused) {
   return PyBool_FromLong(n->hint == Py_True && !n->src);
 }
 
+/* An answer that depends on data. */
+static bool symnode_late(PyObject *o) { return !((MgSymNode *)o)->src && !((MgSymNode *)o)->hint; }
+
+/* What torch takes for granted where it cannot know (guard_or_false, guard_or_true, guard_size_oblivious). */
+static PyObject *symnode_or_false(PyObject *o, PyObject *args) { return symnode_late(o) ? Py_NewRef(Py_False) : symnode_take(o, NULL); }
+static PyObject *symnode_or_true(PyObject *o, PyObject *args) { return symnode_late(o) ? Py_NewRef(Py_True) : symnode_take(o, NULL); }
+static PyObject *symnode_expect(PyObject *o, PyObject *args) {
+  if (!symnode_late(o)) return symnode_take(o, NULL);
+  mg_symdata_assume((MgSymNode *)o); /* eager raises where it is not so */
+  Py_RETURN_TRUE;
+}
+
 static PyObject *symnode_logic(PyObject *a, PyObject *b, bool both) {
+  if (symnode_late(a) || symnode_late(b)) return symnode_compute(a, b, both ? CALC_and : CALC_or);
   PyObject *x = symnode_take(a, NULL), *r = NULL, *y;
   bool decided = x == (both ? Py_False : Py_True);
   if (x && decided) r = Py_NewRef(x);
@@ -153,6 +167,7 @@ static PyObject *symnode_logic(PyObject *a, PyObject *b, bool both) {
 static PyObject *symnode_and(PyObject *a, PyObject *b) { return symnode_logic(a, b, true); }
 static PyObject *symnode_or(PyObject *a, PyObject *b) { return symnode_logic(a, b, false); }
 static PyObject *symnode_not(PyObject *o, PyObject *unused) {
+  if (symnode_late(o)) return symnode_compute(o, Py_False, CALC_eq);
   PyObject *x = symnode_take(o, NULL), *r = x ? PyBool_FromLong(x != Py_True) : NULL;
   Py_XDECREF(x);
   return (PyObject *)symnode_constant(((MgSymNode *)o)->cap, r);
@@ -209,8 +224,8 @@ PyMethodDef mg_symnode_methods[] = {{"is_float", symnode_is_float, METH_NOARGS, 
                                     {"bool_", symnode_take, METH_NOARGS, NULL},
                                     {"statically_known_true", symnode_known_true, METH_VARARGS, NULL},
                                     {"guard_bool", symnode_take, METH_VARARGS, NULL},
-                                    {"guard_or_false", symnode_take, METH_VARARGS, NULL},
-                                    {"guard_or_true", symnode_take, METH_VARARGS, NULL},
-                                    {"expect_true", symnode_take, METH_VARARGS, NULL},
-                                    {"guard_size_oblivious", symnode_take, METH_VARARGS, NULL},
+                                    {"guard_or_false", symnode_or_false, METH_VARARGS, NULL},
+                                    {"guard_or_true", symnode_or_true, METH_VARARGS, NULL},
+                                    {"expect_true", symnode_expect, METH_VARARGS, NULL},
+                                    {"guard_size_oblivious", symnode_or_false, METH_VARARGS, NULL},
                                     {NULL, NULL, 0, NULL}};

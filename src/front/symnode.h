@@ -15,6 +15,8 @@ typedef struct MgSymNode {
   ValRef row;       /* value of the graph that the number is an element of; 0: computed from operands (symvalue.c) */
   struct MgSymNode *left, *right; /* operands that are numbers; they live as long as the recording */
   PyObject *constant; /* the other operand, strong */
+  int32_t dim;      /* row's size of that dimension + 1, not an element; 0: an element */
+  SymRef size;      /* what it is as a size, when it depends on data and was used as one; 0: not known */
 } MgSymNode;
 
 /* hint is stolen, NULL for numbers that depend on tensors. */

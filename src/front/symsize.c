@@ -6,9 +6,9 @@
 #include "front/dynfloat.h"
 #include "front/names.h"
 #include "front/standin.h"
+#include "front/symdata.h"
 #include "front/symfloat.h"
-
-#define SYMSIZE_MOST MG_FACTS_MOST /* of a size; ints are within it on both sides */
+#include "front/symmark.h"
 
 void mg_symsize_give_up(MgRec *r, const char *why) {
   MgRec *before = mg_rec;
@@ -20,7 +20,7 @@ void mg_symsize_give_up(MgRec *r, const char *why) {
 
 /* ---- symbols and their sources ---- */
 
-static SymRef symsize_symbol(MgCapture *cap, SrcRef src, int64_t hint, int64_t lo) {
+SymRef mg_symsize_symbol(MgCapture *cap, SrcRef src, const MgSizeOf *of, int64_t hint, int64_t lo, int64_t hi) {
   MgSymSizes *s = &cap->sizes;
   MgExprs *x = cap->rec->x;
   if (s->nsrc == s->cap) {
@@ -29,23 +29,27 @@ static SymRef symsize_symbol(MgCapture *cap, SrcRef src, int64_t hint, int64_t l
     if (p) s->src = p;
     SymRef *q = p ? mg_realloc(s->ref, n * sizeof *q) : NULL;
     if (q) s->ref = q;
-    MgSizeBound *b = q ? mg_realloc(s->bound, n * sizeof *b) : NULL;
+    MgSizeOf *o = q ? mg_realloc(s->of, n * sizeof *o) : NULL;
+    if (o) s->of = o;
+    MgSizeBound *b = o ? mg_realloc(s->bound, n * sizeof *b) : NULL;
     if (!b) return PyErr_NoMemory(), 0;
     s->bound = b;
     s->cap = n;
   }
-  SymRef e = mg_ex_symbol(x, hint, lo, SYMSIZE_MOST, NULL);
+  SymRef e = mg_ex_symbol(x, hint, lo, hi, NULL);
   if (!e) return 0;
   s->src[s->nsrc] = src;
-  s->bound[s->nsrc] = (MgSizeBound){lo, SYMSIZE_MOST, false};
+  s->of[s->nsrc] = of ? *of : (MgSizeOf){0};
+  s->bound[s->nsrc] = (MgSizeBound){lo, hi, false, false};
   s->ref[s->nsrc++] = e;
+  s->ndata += of != NULL;
   return e;
 }
 
 static SymRef symsize_constant(MgCapture *cap, PyObject *k) {
   int over = 1;
   int64_t v = k && PyLong_Check(k) ? PyLong_AsLongLongAndOverflow(k, &over) : 0;
-  return over || v > SYMSIZE_MOST || v < -SYMSIZE_MOST ? 0 : mg_sym(cap->rec->x, v);
+  return over || v > MG_SIZE_MOST || v < -MG_SIZE_MOST ? 0 : mg_sym(cap->rec->x, v);
 }
 
 int mg_symsize_number(const MgCapture *cap, SrcRef src) {
@@ -87,15 +91,18 @@ static SymRef symsize_expr(MgCapture *cap, SrcRef src) {
 SymRef mg_symsize_of(MgSymNode *n) {
   MgCapture *cap = n->cap;
   if (!cap || !cap->sizes.ask.of || !mg_symnode_is_int(n)) return 0;
+  if (n->size) return n->size;
+  if (!n->src && !n->hint) return mg_symdata_number(n);
+  if (cap->sizes.off && n->src) return 0;
   if (!n->src) return symsize_constant(cap, n->hint);
   if (mg_draw_late(cap->rec->guards, n->src)) return 0;
   SymRef e = symsize_expr(cap, n->src), hint = e ? 0 : symsize_constant(cap, n->hint);
-  return e ? e : hint ? symsize_symbol(cap, n->src, PyLong_AsLongLong(n->hint), -SYMSIZE_MOST) : 0;
+  return e ? e : hint ? mg_symsize_symbol(cap, n->src, NULL, PyLong_AsLongLong(n->hint), -MG_SIZE_MOST, MG_SIZE_MOST) : 0;
 }
 
 void mg_symsize_int(MgCapture *cap, SrcRef src, PyObject *value) {
-  if (cap->sizes.ask.of && symsize_constant(cap, value) && !symsize_find(cap, src))
-    symsize_symbol(cap, src, PyLong_AsLongLong(value), -SYMSIZE_MOST);
+  if (!cap->sizes.off && symsize_constant(cap, value) && !symsize_find(cap, src))
+    mg_symsize_symbol(cap, src, NULL, PyLong_AsLongLong(value), -MG_SIZE_MOST, MG_SIZE_MOST);
 }
 
 /* One object per constant.  Borrowed. */
@@ -121,6 +128,7 @@ static SrcRef symsize_calc(MgCapture *cap, int op, SymRef a, SymRef b) {
 /* How a run computes an expression that is no constant; 0 with a break when Python has no word for it. */
 SrcRef mg_symsize_src(MgCapture *cap, SymRef e) {
   const MgExpr n = *mg_expr(cap->rec->x, e);
+  if (mg_symdata_in(cap, e)) return mg_rec_break(BK_data_dependent, "a size that depends on data"), 0;
   if (n.op == OP_sym) return cap->sizes.src[n.u.i];
   int op = n.op == OP_add ? CALC_add : n.op == OP_sub ? CALC_sub : n.op == OP_mul ? CALC_mul : n.op == OP_floordiv ? CALC_floordiv
            : n.op == OP_mod ? CALC_mod : n.op == OP_max ? CALC_max : n.op == OP_min ? CALC_min : -1;
@@ -133,6 +141,7 @@ SrcRef mg_symsize_src(MgCapture *cap, SymRef e) {
 PyObject *mg_symsize_object(MgCapture *cap, SymRef e) {
   int64_t v;
   if (mg_ex_const_int(cap->rec->x, e, &v)) return PyLong_FromLongLong(v);
+  if (mg_symdata_in(cap, e)) return mg_symdata_object(cap, e);
   SrcRef src = mg_symsize_src(cap, e);
   PyObject *hint = src ? PyLong_FromLongLong(mg_sym_hint(cap->rec->x, e)) : NULL;
   return hint ? mg_symfloat_drawn(hint, src) : PyErr_Occurred() ? NULL : PyErr_NoMemory();
@@ -177,6 +186,7 @@ static void symsize_note(MgCapture *cap, SymRef a, SymRef b) {
 
 static int symsize_compare(void *of, SymRef a, SymRef b) {
   MgCapture *cap = of;
+  if (mg_symdata_in(cap, a) || mg_symdata_in(cap, b)) return mg_symdata_compare(cap, a, b);
   int64_t p = mg_sym_hint(cap->rec->x, a), q = mg_sym_hint(cap->rec->x, b);
   symsize_guard(cap, p < q ? CALC_lt : p > q ? CALC_gt : CALC_eq, a, b, true);
   if (p == q) symsize_note(cap, a, b);
@@ -185,6 +195,7 @@ static int symsize_compare(void *of, SymRef a, SymRef b) {
 
 static bool symsize_equal(void *of, SymRef a, SymRef b) {
   MgCapture *cap = of;
+  if (mg_symdata_in(cap, a) || mg_symdata_in(cap, b)) return mg_symdata_equal(cap, a, b);
   bool same = mg_sym_hint(cap->rec->x, a) == mg_sym_hint(cap->rec->x, b);
   symsize_guard(cap, CALC_eq, a, b, same);
   if (same) symsize_note(cap, a, b);
@@ -193,6 +204,7 @@ static bool symsize_equal(void *of, SymRef a, SymRef b) {
 
 static int64_t symsize_value(void *of, SymRef e) {
   MgCapture *cap = of;
+  if (mg_symdata_in(cap, e)) return mg_symdata_value(cap, e);
   int64_t v = mg_sym_hint(cap->rec->x, e);
   PyObject *k = symsize_int(cap, v);
   SrcRef src = mg_symsize_src(cap, e);
@@ -203,8 +215,8 @@ static int64_t symsize_value(void *of, SymRef e) {
 void mg_symsize_answered(MgCapture *cap, int calc, SrcRef size, bool second, PyObject *k, bool yes) {
   static const uint8_t mirrored[] = {CALC_gt, CALC_ge, CALC_eq, CALC_ne, CALC_lt, CALC_le}, denied[] = {CALC_ge, CALC_gt, CALC_ne, CALC_eq, CALC_le, CALC_lt};
   int i = calc > CALC_ge ? -1 : mg_symsize_number(cap, size), over = 0;
-  int64_t v = i >= 0 && PyLong_CheckExact(k) ? PyLong_AsLongLongAndOverflow(k, &over) : SYMSIZE_MOST;
-  if (i < 0 || over || v >= SYMSIZE_MOST || v <= -SYMSIZE_MOST) return;
+  int64_t v = i >= 0 && PyLong_CheckExact(k) ? PyLong_AsLongLongAndOverflow(k, &over) : MG_SIZE_MOST;
+  if (i < 0 || over || v >= MG_SIZE_MOST || v <= -MG_SIZE_MOST) return;
   MgSizeBound *b = &cap->sizes.bound[i];
   if (second) calc = mirrored[calc];
   if (!yes) calc = denied[calc];
@@ -217,12 +229,15 @@ void mg_symsize_answered(MgCapture *cap, int calc, SrcRef size, bool second, PyO
 int mg_symsize_promises(MgCapture *cap) {
   const MgSymSizes *s = &cap->sizes;
   uint32_t i = 0;
-  while (i < s->nsrc && !(s->bound[i].promised && s->bound[i].lo >= s->bound[i].hi)) i++;
+  while (i < s->nsrc && !(s->bound[i].promised && (s->bound[i].outside || s->bound[i].lo >= s->bound[i].hi))) i++;
   if (i == s->nsrc) return 0;
   MgStrbuf text = {0};
   mg_source_print(cap->rec->guards, s->src[i], &text);
   PyObject *m = mg_import("torch.fx.experimental.symbolic_shapes"), *error = m ? PyObject_GetAttrString(m, "ConstraintViolationError") : NULL;
-  if (error)
+  if (error && s->bound[i].outside)
+    PyErr_Format(error, "Constraints violated: %s is %lld, but it is marked as dynamic between %lld and %lld.", mg_sb_text(&text),
+                 (long long)mg_sym_hint(cap->rec->x, s->ref[i]), (long long)s->bound[i].lo, (long long)s->bound[i].hi);
+  else if (error)
     PyErr_Format(error, "Constraints violated: %s is marked as dynamic, but the program goes this way for one value only (%lld). Do not mark it, or use maybe_mark_dynamic.",
                  mg_sb_text(&text), (long long)s->bound[i].lo);
   mg_sb_free(&text);
@@ -237,6 +252,8 @@ int mg_symsize_known(MgCapture *cap, int op, MgSymNode *m, PyObject *a, MgSymNod
   if (op > CALC_ge || !cap->sizes.ask.of) return -1;
   SymRef p = m ? mg_symsize_of(m) : symsize_constant(cap, a), q = n ? mg_symsize_of(n) : symsize_constant(cap, b);
   if (!p || !q) return -1;
+  int fact = mg_symdata_fact(cap, op, p, q);
+  if (fact >= 0) return fact;
   if (!mg_ex_range(x, mg_sym_sub(x, p, q), &lo, &hi)) return -1;
   switch (op) {
   case CALC_lt: return hi < 0 ? 1 : lo >= 0 ? 0 : -1;
@@ -252,13 +269,14 @@ void mg_symsize_end(MgCapture *cap) {
   free(cap->sizes.src);
   free(cap->sizes.ref);
   free(cap->sizes.equal);
+  free(cap->sizes.of);
   free(cap->sizes.bound);
+  free(cap->sizes.fact);
+  mg_map_free(&cap->sizes.node);
   cap->rec->x->ask = NULL;
 }
 
 /* ---- which dimensions ---- */
-
-enum { SYMSIZE_unmarked, SYMSIZE_static, SYMSIZE_dynamic, SYMSIZE_promised };
 
 /* torch._dynamo.config.<name>, when that module is there. */
 static bool symsize_config(const char *name, bool dflt) {
@@ -269,29 +287,11 @@ static bool symsize_config(const char *name, bool dflt) {
 }
 
 void mg_symsize_begin(MgCapture *cap, bool off) {
-  cap->sizes.ask = (MgSizeAsk){symsize_compare, symsize_equal, symsize_value, off ? NULL : cap};
-  cap->rec->x->ask = off ? NULL : &cap->sizes.ask;
+  cap->sizes.ask = (MgSizeAsk){symsize_compare, symsize_equal, symsize_value, cap->rec->guards ? cap : NULL};
+  cap->rec->x->ask = cap->rec->guards ? &cap->sizes.ask : NULL;
+  cap->sizes.off = off;
   int setting = cap->rec->cfg ? cap->rec->cfg->dynamic : 0;
   cap->sizes.all = !off && (setting == 1 || (setting < 0 && !symsize_config("assume_static_by_default", true)));
-}
-
-static bool symsize_in(PyObject *dict, const char *name, PyObject *dim) {
-  PyObject *set = PyDict_GetItemString(dict, name);
-  int has = set && PyAnySet_Check(set) ? PySet_Contains(set, dim) : 0;
-  PyErr_Clear();
-  return has > 0;
-}
-
-/* How the program has marked dimension k of a tensor. */
-static int symsize_mark(PyObject *tensor, int k) {
-  PyObject **d = _PyObject_GetDictPtr(tensor), *dim = d && *d && PyDict_GET_SIZE(*d) ? PyLong_FromLong(k) : NULL;
-  int mark = SYMSIZE_unmarked;
-  if (!dim) return mark;
-  if (symsize_in(*d, "_dynamo_static_indices", dim)) mark = SYMSIZE_static;
-  if (symsize_in(*d, "_dynamo_weak_dynamic_indices", dim)) mark = SYMSIZE_dynamic;
-  if (symsize_in(*d, "_dynamo_dynamic_indices", dim)) mark = SYMSIZE_promised;
-  Py_DECREF(dim);
-  return mark;
 }
 
 static PyObject *symsize_name(const MgGuards *g, SrcRef src, int k) {
@@ -309,7 +309,7 @@ int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFa
   int rc = f ? 0 : (PyErr_NoMemory(), -1);
   bool alike = f && f->ndim == was->ndim && f->dtype == was->dtype && f->layout == was->layout;
   for (int k = 0; alike && !rc && k < f->ndim; k++) {
-    if (f->dim[k] == was->dim[k] || was->dim[k] == MG_FACTS_ANY) continue;
+    if (f->dim[k] == was->dim[k] || was->dim[k] == MG_FACTS_ANY || was->dim[k] == MG_FACTS_FREE) continue;
     PyObject *n = symsize_name(g, src, k);
     if (!*known) *known = PySet_New(NULL);
     rc = n && *known ? PySet_Add(*known, n) : -1;
@@ -319,17 +319,22 @@ int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFa
   return rc;
 }
 
-static bool symsize_changes(const MgCapture *cap, PyObject *tensor, SrcRef src, int k) {
+/* May dimension k differ in other runs? */
+static MgSizeMark symsize_changes(MgCapture *cap, PyObject *tensor, SrcRef src, int k, int64_t *lo, int64_t *hi) {
   const MgRec *r = cap->rec;
-  int mark = symsize_mark(tensor, k), setting = r->cfg ? r->cfg->dynamic : -1;
-  if (mg_dynfloat_listed(src)) return true;
-  if (mark == SYMSIZE_static || setting == 0) return false;
-  if ((mark >= SYMSIZE_dynamic && !cap->unwrapping) || cap->sizes.all) return true; /* torch itself marks inner tensors */
+  MgSizeMark mark = mg_symmark_dim(tensor, src, k, lo, hi);
+  int setting = r->cfg ? r->cfg->dynamic : -1;
+  if (mark == MARK_free && r->deny_data) mark = MARK_dynamic;
+  if (cap->sizes.off) return mark == MARK_free ? MARK_free : MARK_static;
+  if (mark == MARK_static || (setting == 0 && mark != MARK_free && !mg_dynfloat_listed(src, false))) return MARK_static;
+  if (cap->unwrapping && mark != MARK_free) mark = MARK_none; /* torch itself marks inner tensors */
+  if (mark != MARK_none) return mark;
+  if (cap->sizes.all) return MARK_dynamic;
   PyObject *n = r->dyn ? symsize_name(r->guards, src, k) : NULL;
   int has = n ? PySet_Contains(r->dyn, n) : 0;
   Py_XDECREF(n);
   PyErr_Clear();
-  return has > 0;
+  return has > 0 ? MARK_dynamic : MARK_static;
 }
 
 /* Strides follow the sizes where they are those of a dense tensor; others are constants. */
@@ -351,38 +356,47 @@ static void symsize_strides(MgExprs *x, MgVal *v, MgFacts *f) {
     if (mg_expr(x, v->stride[k])->op == OP_const) f->follow[k] = 0;
 }
 
-void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, MgVal *v) {
+/* The symbol of dimension k of an input; 0: it stays a constant. */
+static SymRef symsize_dim(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef val, int k, int64_t size) {
+  int64_t lo = 2, hi = MG_SIZE_MOST;
+  MgSizeMark mark = symsize_changes(cap, tensor, src, k, &lo, &hi);
+  if (size < 0 || size > MG_SIZE_MOST) return 0;
+  MgSizeOf of = {.val = val, .dim = k};
+  if (mark == MARK_free) return mg_symsize_symbol(cap, 0, &of, size, 0, MG_SIZE_MOST);
+  if (mark < MARK_dynamic || size < 2) return 0;
+  SrcRef s = mg_source(cap->rec->guards, SRC_size, src, k, NULL);
+  SymRef e = s ? mg_symsize_symbol(cap, s, NULL, size, 2, MG_SIZE_MOST) : 0;
+  if (e && mark == MARK_must) cap->sizes.bound[cap->sizes.nsrc - 1] = (MgSizeBound){lo, hi, true, size < lo || size > hi};
+  return e;
+}
+
+void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef val) {
   MgRec *r = cap->rec;
-  bool symbol[MG_FACTS_FOLLOW], any = false;
-  if (!cap->sizes.ask.of || !src || !r->guards || v->ndim > MG_FACTS_FOLLOW || r->guards->src[src].kind == SRC_pinned) return;
+  MgVal *v = mg_val(r->g, val);
+  bool any = false;
+  if (!src || !r->guards || v->ndim > MG_FACTS_FOLLOW || r->guards->src[src].kind == SRC_pinned) return;
   if (Py_TYPE(tensor) != mg_tensor_type || v->ndim == 0) return;
   MgFacts *f = mg_guard_facts(r->guards, src);
-  for (int k = 0; k < v->ndim; k++) {
-    int64_t size = f ? f->dim[k] : 0;
-    symbol[k] = size > 1 && size <= SYMSIZE_MOST && symsize_changes(cap, tensor, src, k);
-    any |= symbol[k];
-  }
+  if (!f) return;
+  SymRef e[MG_FACTS_FOLLOW];
+  for (int k = 0; k < v->ndim; k++) any |= (e[k] = symsize_dim(cap, tensor, src, val, k, f->dim[k])) != 0;
   if (!any) return;
-  for (int k = 0; k < v->ndim; k++) {
-    SrcRef s = symbol[k] ? mg_source(r->guards, SRC_size, src, k, NULL) : 0;
-    SymRef e = s ? symsize_symbol(cap, s, f->dim[k], 2) : 0;
-    if (e) {
-      v->size[k] = e;
-      cap->sizes.bound[cap->sizes.nsrc - 1].promised = !cap->unwrapping && symsize_mark(tensor, k) == SYMSIZE_promised;
-    } else symbol[k] = false;
-  }
+  for (int k = 0; k < v->ndim; k++)
+    if (e[k]) v->size[k] = e[k];
   symsize_strides(r->x, v, f);
   for (int k = 0; k < v->ndim; k++)
-    if (symbol[k]) f->dim[k] = MG_FACTS_ANY;
+    if (e[k]) f->dim[k] = mg_symdata_in(cap, e[k]) ? MG_FACTS_FREE : MG_FACTS_ANY;
   f->dynamic = true;
 }
 
 bool mg_symsize_values(const MgGuards *g, const SrcRef *src, uint32_t n, PyObject *const *vals, int64_t *out) {
   for (uint32_t i = 0; i < n; i++) {
+    out[i] = 0;
+    if (!src[i]) continue; /* depends on data */
     PyObject *v = mg_source_value(g, src[i], vals);
     int over = 0;
     out[i] = v && PyLong_Check(v) ? PyLong_AsLongLongAndOverflow(v, &over) : 0;
-    bool fits = v && PyLong_Check(v) && !over && out[i] <= SYMSIZE_MOST && out[i] >= -SYMSIZE_MOST;
+    bool fits = v && PyLong_Check(v) && !over && out[i] <= MG_SIZE_MOST && out[i] >= -MG_SIZE_MOST;
     Py_XDECREF(v);
     if (!fits) return PyErr_Clear(), false;
   }

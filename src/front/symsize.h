@@ -10,13 +10,32 @@
 typedef struct MgSizeBound { /* what answers that the program took say about a size */
   int64_t lo, hi;
   bool promised;        /* marked by mark_dynamic() */
+  bool outside;         /* of the bounds that it was marked with */
 } MgSizeBound;
 
+typedef struct MgSizeOf { /* where the graph gives a size that depends on data */
+  ValRef val;           /* 0: the symbol has a source */
+  int32_t dim;          /* a size of val; -1: element number `at` of an int64 value */
+  uint32_t at;          /* (of true elements of a mask: the node that counts them) */
+  ValRef mask;          /* the mask; 0: something else */
+  MgSymNode *node;      /* the number of that element, borrowed; NULL: not asked for yet */
+} MgSizeOf;
+
+typedef struct MgSizeFact { int calc; SymRef a, b; } MgSizeFact; /* a comparison that holds */
+
 typedef struct MgSymSizes { /* of one recording */
-  SrcRef *src;          /* by symbol: how a run finds it; malloc'ed */
+  SrcRef *src;          /* by symbol: how a run finds it; 0: it depends on data; malloc'ed */
   SymRef *ref;          /* by symbol: its expression; malloc'ed */
+  MgSizeOf *of;         /* by symbol; malloc'ed */
   MgSizeBound *bound;   /* by symbol; malloc'ed */
   uint32_t nsrc, cap;
+  uint32_t ndata;       /* how many of them depend on data (symdata.c) */
+  MgMap node;           /* expression that depends on data + 2 -> index into cap->syms of its number */
+  MgSizeFact *fact;     /* what was checked or taken for granted; malloc'ed */
+  uint32_t nfact, cap_fact;
+  const int64_t *probe; /* the symbols' values while a meta kernel is tried; NULL: none is */
+  bool unknown;         /* a question about data had no answer: what asked it has to be found in another way */
+  bool off;             /* sizes of inputs are constants */
   PyObject *ints;       /* dict: one object per constant, since sources are told apart by identity */
   MgSizeAsk ask;
   MgSymEqual *equal;    /* sizes that guards say are equal; malloc'ed */
@@ -29,7 +48,7 @@ typedef struct MgSymSizes { /* of one recording */
 void mg_symsize_begin(MgCapture *cap, bool off);
 void mg_symsize_end(MgCapture *cap);
 /* Makes the dimensions of an input that may change symbols, and its guard accept other sizes. */
-void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, MgVal *v);
+void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef val);
 /* After an entry did not fit: notes the dimensions of a tensor that are others now. */
 int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFacts *was, PyObject *now);
 /* An int that is an input of the recording is a symbol as well. */
@@ -49,6 +68,11 @@ int mg_symsize_known(MgCapture *cap, int op, MgSymNode *x, PyObject *a, MgSymNod
 void mg_symsize_answered(MgCapture *cap, int calc, SrcRef size, bool second, PyObject *k, bool yes);
 /* Raises ConstraintViolationError when such answers left one value to a size that mark_dynamic() promised to be dynamic. */
 int mg_symsize_promises(MgCapture *cap);
+/* A new symbol; src 0: the graph gives it, as `of` says.  0 when out of memory. */
+SymRef mg_symsize_symbol(MgCapture *cap, SrcRef src, const MgSizeOf *of, int64_t hint, int64_t lo, int64_t hi);
+#define MG_SIZE_MOST MG_FACTS_MOST /* of a size; ints are within it on both sides */
+/* Symbols whose values the entry's guards know. */
+static inline uint32_t mg_symsize_inputs(const MgSymSizes *s) { return s->nsrc - s->ndata; }
 /* Records the segment again with constant sizes; an exception is set. */
 void mg_symsize_give_up(MgRec *r, const char *why);
 /* Fills in the symbols' values for a run; false: some is no number in range. */

@@ -2,9 +2,11 @@
 #include "front/symvalue.h"
 #include <string.h>
 #include "front/constval.h"
+#include "front/fx.h"
 #include "front/names.h"
 #include "front/source.h"
 #include "front/standin.h"
+#include "front/symdata.h"
 #include "front/symfloat.h"
 #include "front/torchobj.h"
 
@@ -107,15 +109,38 @@ static PyObject *value_nested(MgCapture *cap, ValRef row, char kind, const int64
   return l;
 }
 
+/* In a torch-level graph: item() of each item, as torch.compile has it. */
+static PyObject *value_items(PyObject *t, int ndim, Py_ssize_t n) {
+  if (!ndim) return mg_symfloat_dress(PyObject_CallMethod(t, "item", NULL));
+  PyObject *l = PyList_New(n);
+  for (Py_ssize_t i = 0; l && i < n; i++) {
+    PyObject *at = PyLong_FromSsize_t(i), *x = at ? PyObject_GetItem(t, at) : NULL, *shape = x ? PyObject_GetAttrString(x, "shape") : NULL, *o = NULL;
+    if (shape) o = value_items(x, ndim - 1, ndim > 1 ? PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, 0)) : 0);
+    Py_XDECREF(at);
+    Py_XDECREF(x);
+    Py_XDECREF(shape);
+    if (!o) Py_CLEAR(l);
+    else PyList_SET_ITEM(l, i, o);
+  }
+  return l;
+}
+
 PyObject *mg_symvalue_list(MgCapture *cap, PyObject *tensor) {
   const MgVal *v = mg_val(cap->rec->g, mg_standin_val(tensor));
   int64_t size[VALUE_DIM_MAX];
   int ndim = v->ndim;
   uint32_t at = 0;
+  if (cap->fx && !cap->quiet && !mg_fx_is_aten(cap)) return value_items(tensor, ndim, (Py_ssize_t)(ndim && mg_ex_const_int(cap->rec->g->x, v->size[0], size) ? *size : 0));
   char kind = 0;
   value_count(cap->rec->g, v, size);
   ValRef row = value_row(cap, tensor, false, &kind);
   return row ? value_nested(cap, row, kind, size, ndim, &at) : NULL;
+}
+
+PyObject *mg_symvalue_size(PyObject *tensor, int dim) {
+  int64_t *size;
+  if (mg_abi.aoti_torch_get_sizes(mg_abi_tensor(tensor), &size)) return PyErr_NoMemory();
+  return PyLong_FromLongLong(size[dim]);
 }
 
 PyObject *mg_symvalue_read(PyObject *tensor, uint32_t at) {
@@ -161,6 +186,8 @@ static char value_result(int calc, char x, char y, PyObject *left, PyObject *rig
 
 PyObject *mg_symvalue_compute(int calc, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b) {
   MgCapture *cap = x ? x->cap : y->cap;
+  int known = b ? mg_symsize_known(cap, calc, x, a, y, b) : -1;
+  if (known >= 0) return PyBool_FromLong(known);
   char kx = value_kind(x, a), ky = b ? value_kind(y, b) : 0;
   if (!kx || (b && !ky) || (!x && !value_fits(a)) || (b && !y && !value_fits(b))) return NULL;
   char kind = value_result(calc, kx, ky, x ? NULL : a, y ? NULL : b);
@@ -218,9 +245,28 @@ static ValRef value_element(MgSymNode *n) {
   return r;
 }
 
+/* The size of a value that the graph computes, as a 0-dim tensor. */
+static ValRef value_of_size(MgSymNode *n) {
+  static const MgFrontOp *scalar_tensor;
+  MgCapture *cap = n->cap;
+  PyObject *size = mg_symfloat_of((MgSymNode *)Py_NewRef(n)), *dtype = size ? mg_torchobj_new_dtype(DT_i64) : NULL;
+  PyObject *args = dtype ? PyTuple_Pack(2, size, dtype) : NULL, *list = NULL;
+  ValRef like = args ? mg_graph_val(cap->rec->g, DT_i64, 0) : 0, r = 0;
+  if (like) mg_graph_contiguous(cap->rec->g, like);
+  if (like && !scalar_tensor) scalar_tensor = mg_frontop_of(mg_op_find(cap->rec->ctx, "aten::scalar_tensor"));
+  if (like && scalar_tensor) list = mg_dispatch_emit(cap, scalar_tensor, args, &like, 1, false);
+  if (list) r = mg_standin_val(PyList_GET_ITEM(list, 0));
+  Py_XDECREF(list);
+  Py_XDECREF(args);
+  Py_XDECREF(dtype);
+  Py_XDECREF(size);
+  return r;
+}
+
 ValRef mg_symvalue_lower(MgSymNode *n) {
   const char *name, *overload;
   bool unary = mg_calc_is_unary(n->calc), real = n->kind == 'f';
+  if (n->dim) return n->val = value_of_size(n);
   if (n->row) return n->val = value_element(n);
   if (n->kind == 'b' || (!value_op(n, &name, &overload) && n->calc != CALC_int && n->calc != CALC_float)) {
     mg_rec_break(BK_data_dependent, "the value of a number in a tensor operation");
@@ -278,6 +324,7 @@ bool mg_symvalue_check(PyObject *const *arg, Py_ssize_t n) {
   if (n != 3 || !value_is(arg[1]) || mg_symfloat_class(arg[1]) != &PyBool_Type) return false;
   MgCapture *cap = mg_symnode_of(arg[1])->cap;
   PyObject *check = PyTuple_Pack(3, arg[0], arg[1], arg[2]);
+  mg_symdata_assume(mg_symnode_of(arg[1]));
   if (check && (cap->checks || (cap->checks = PyList_New(0)))) PyList_Append(cap->checks, check);
   Py_XDECREF(check);
   return true;

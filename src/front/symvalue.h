@@ -23,4 +23,5 @@ bool mg_symvalue_convert(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObje
 bool mg_symvalue_check(PyObject *const *arg, Py_ssize_t n);
 /* What a run reads out of a tensor: element number `at`.  New. */
 PyObject *mg_symvalue_read(PyObject *tensor, uint32_t at);
+PyObject *mg_symvalue_size(PyObject *tensor, int dim); /* a size of it; new */
 #endif

@@ -41,6 +41,7 @@ typedef struct MgFrontOp {
   bool lift_fresh;      /* marks a constant made from Python data */
   bool zero_tensor;      /* zeros without memory */
   bool detach;          /* the result is cut from autograd */
+  bool data_shape;      /* how large its results are depends on its data */
   bool plain;           /* all returns are tensors or tensor lists */
 } MgFrontOp;
 

@@ -1,0 +1,454 @@
+/* See the header.  Invariant: nodes keep their order wherever one writes what the other reads or writes, and where both act or draw
+ * random numbers. */
+#include "front/exec.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "front/guard.h"
+#include "front/nodecall.h"
+#include "front/symdata.h"
+
+typedef struct StagePiece { /* compiled when it first runs, since plans are made for how inputs overlap */
+  MgCtx ctx;
+  MgExprs x;
+  MgGraph g;
+  MgExec *run;
+  bool building;            /* by a thread */
+} StagePiece;
+
+typedef struct StageStep {
+  StagePiece *piece;        /* owned; NULL: a call */
+  MgNodeCall *call;         /* owned */
+  ValRef *in, *out, *drop;  /* values; drop: read here for the last time */
+  uint32_t nin, nout, ndrop;
+  uint32_t bind, nbind;     /* symbols that become known: MgStages.bind[bind ..] */
+  bool grad, leaf;          /* of a call, as recorded */
+  bool pure;                /* nothing is written that outlives the run, up to and with this step */
+} StageStep;
+
+struct MgStages {
+  MgCtx ctx;                /* the recording's arena */
+  MgExprs x;
+  MgGraph g;
+  SrcRef *src;              /* by symbol; 0: depends on data */
+  MgSizeOf *of;
+  uint32_t nsym, *bind;
+  StageStep *step;
+  uint32_t nstep, bind0;    /* bind[0 .. bind0): known from the inputs */
+  PyObject *objs;           /* strong: what MA_object arguments index */
+  MgOptions opt;
+  bool strict;              /* exceptions are the program's: it cannot be run in another way (fullgraph) */
+};
+
+/* ---- which nodes, in which order ---- */
+
+typedef struct Plan { /* while stages are built */
+  MgRec *r;
+  MgGraph *g;
+  bool *dyn;                /* by node: called, not compiled */
+  int *level;               /* by node: even ones are compiled */
+  int *write, *read[2];     /* by storage: level of the last write; greatest even and odd level of a node that touches it since */
+  int effect, top;
+} Plan;
+
+static bool stage_fixed(const Plan *p, SymRef e) {
+  int64_t v;
+  return mg_ex_const_int(p->g->x, e, &v);
+}
+
+static void stage_see_val(ValRef *v, void *arg) {
+  struct { Plan *p; bool any; } *s = arg;
+  const MgVal *t = mg_val(s->p->g, *v);
+  if (!*v) return;
+  s->any |= !stage_fixed(s->p, t->offset);
+  for (int i = 0; i < t->ndim; i++) s->any |= !stage_fixed(s->p, t->size[i]) || !stage_fixed(s->p, t->stride[i]);
+}
+
+static bool stage_symbolic_arg(const Plan *p, const MgArg *a) {
+  bool any = a->tag == MA_int && !stage_fixed(p, a->u.sym);
+  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++) any |= stage_symbolic_arg(p, &a->u.item[i]);
+  return any;
+}
+
+static bool stage_symbolic(Plan *p, MgNode *n) {
+  struct { Plan *p; bool any; } s = {p, false};
+  for (int i = 0; i < n->narg; i++) s.any |= stage_symbolic_arg(p, &n->arg[i]);
+  mg_node_each_val(n, stage_see_val, &s);
+  for (int i = 0; i < n->nout; i++) stage_see_val(&n->out[i], &s);
+  return s.any;
+}
+
+/* At least as late as a node of that level. */
+static void stage_after(int *level, int other) {
+  if (other < 0) return;
+  if ((other & 1) != (*level & 1)) other++;
+  if (other > *level) *level = other;
+}
+
+typedef struct See { Plan *p; int level; bool write; } See;
+
+static void stage_see_use(ValRef *v, void *arg) {
+  See *s = arg;
+  Plan *p = s->p;
+  if (!*v) return;
+  const MgVal *t = mg_val(p->g, *v);
+  if (t->def) stage_after(&s->level, p->level[t->def]);
+  stage_after(&s->level, p->write[t->storage]);
+}
+
+static void stage_note_use(ValRef *v, void *arg) {
+  See *s = arg;
+  if (!*v) return;
+  int *read = &s->p->read[s->level & 1][mg_val(s->p->g, *v)->storage];
+  if (s->level > *read) *read = s->level;
+}
+
+/* Calls fn with each storage that a node writes. */
+static void stage_each_written(const MgGraph *g, const MgNode *n, void (*fn)(See *s, uint32_t storage), See *s) {
+  for (int i = 0; n->op->mutates && i < n->narg; i++) {
+    const MgArg *a = &n->arg[i], *item = a->tag == MA_list ? a->u.item : a;
+    for (uint32_t k = 0; n->op->param[i].writes && k < (a->tag == MA_list ? a->n : 1); k++)
+      if (item[k].tag == MA_val && item[k].u.val) fn(s, mg_val(g, item[k].u.val)->storage);
+  }
+}
+
+static void stage_after_readers(See *s, uint32_t storage) {
+  stage_after(&s->level, s->p->read[0][storage]);
+  stage_after(&s->level, s->p->read[1][storage]);
+}
+static void stage_note_write(See *s, uint32_t storage) { s->p->write[storage] = s->level; }
+
+static bool stage_acts(const MgNode *n) { return n->op->random || !n->op->nret; }
+
+static void stage_place(Plan *p, NodeRef n) {
+  MgNode *node = mg_node(p->g, n);
+  See s = {p, p->dyn[n] ? 1 : 0, false};
+  mg_node_each_val(node, stage_see_use, &s);
+  stage_each_written(p->g, node, stage_after_readers, &s);
+  if (stage_acts(node)) {
+    stage_after(&s.level, p->effect);
+    p->effect = s.level;
+  }
+  p->level[n] = s.level;
+  if (s.level > p->top) p->top = s.level;
+  mg_node_each_val(node, stage_note_use, &s);
+  stage_each_written(p->g, node, stage_note_write, &s);
+}
+
+static int stage_order(Plan *p, MgRec *r, bool plans) {
+  MgGraph *g = p->g;
+  uint32_t n = g->nval + 1;
+  p->dyn = mg_new(r->ctx, bool, g->nnode + 1);
+  p->level = mg_new(r->ctx, int, g->nnode + 1);
+  p->write = mg_new(r->ctx, int, n);
+  p->read[0] = mg_new(r->ctx, int, n);
+  p->read[1] = mg_new(r->ctx, int, n);
+  if (!p->dyn || !p->level || !p->write || !p->read[0] || !p->read[1]) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < n; i++) p->write[i] = p->read[0][i] = p->read[1][i] = -1;
+  p->effect = -1;
+  for (NodeRef k = 1; k < g->nnode; k++) {
+    if (mg_node(g, k)->dead) continue;
+    p->dyn[k] = !plans || stage_symbolic(p, mg_node(g, k));
+    stage_place(p, k);
+  }
+  return 0;
+}
+
+/* ---- steps ---- */
+
+typedef struct Uses { /* values being collected */
+  const Plan *p;
+  ValRef *v;
+  uint32_t n, *mark, now;   /* mark[v] == now: has it already */
+  int level;
+  bool from_outside;        /* what others give, else what this level gives to them */
+} Uses;
+
+static void stage_see_io(ValRef *v, void *arg) {
+  Uses *u = arg;
+  const MgVal *t = mg_val(u->p->g, *v);
+  bool own = t->def && u->p->level[t->def] == u->level;
+  if (!*v || own == u->from_outside || u->mark[*v] == u->now) return;
+  u->mark[*v] = u->now;
+  u->v[u->n++] = *v;
+}
+
+static ValRef *stage_keep(MgRec *r, const Uses *u) {
+  ValRef *l = mg_new(r->ctx, ValRef, u->n + 1);
+  return l ? memcpy(l, u->v, u->n * sizeof *l) : NULL;
+}
+
+/* What the nodes of a level read from others and give to them; results that symbols are read from count as read. */
+static int stage_io(MgStages *s, Uses *u, StageStep *t) {
+  const Plan *p = u->p;
+  MgGraph *g = p->g;
+  u->now++;
+  u->n = 0;
+  u->from_outside = true;
+  for (NodeRef n = 1; n < g->nnode; n++)
+    if (!mg_node(g, n)->dead && p->level[n] == u->level) mg_node_each_val(mg_node(g, n), stage_see_io, u);
+  t->nin = u->n;
+  if (!(t->in = stage_keep(p->r, u))) return -1;
+  u->now++;
+  u->n = 0;
+  u->from_outside = false;
+  for (NodeRef n = 1; n < g->nnode; n++)
+    if (!mg_node(g, n)->dead && p->level[n] != u->level) mg_node_each_val(mg_node(g, n), stage_see_io, u);
+  for (uint32_t i = 0; i < g->noutput; i++) stage_see_io(&g->output[i], u);
+  for (uint32_t i = 0; i < s->nsym; i++)
+    if (s->of[i].val) stage_see_io(&s->of[i].val, u);
+  t->nout = u->n;
+  return (t->out = stage_keep(p->r, u)) ? 0 : -1;
+}
+
+/* The nodes of a level as a graph of its own, under the same numbers. */
+static int stage_cut(MgStages *s, const Plan *p, StageStep *t, int level) {
+  const MgGraph *g = p->g;
+  StagePiece *piece = t->piece = mg_calloc(1, sizeof *piece);
+  int64_t *hint = piece ? mg_new(p->r->ctx, int64_t, s->nsym + 1) : NULL;
+  uint32_t *first = hint ? mg_new(p->r->ctx, uint32_t, g->nval + 1) : NULL;
+  if (!first) return -1;
+  mg_ctx_init(&piece->ctx);
+  for (uint32_t i = 0; i < s->nsym; i++) hint[i] = g->x->sym[i].hint;
+  if (mg_exprs_init(&piece->x, &piece->ctx) || mg_graph_init(&piece->g, &piece->ctx, &piece->x) || mg_graph_at(&piece->g, g, hint)) return -1;
+  MgGraph *c = &piece->g;
+  c->ninput = c->noutput = 0;
+  for (NodeRef n = 1; n < c->nnode; n++) mg_node(c, n)->dead |= p->level[n] != level;
+  for (uint32_t i = 0; i < t->nin; i++) { /* memory is named after the first input that lies in it */
+    MgVal *v = mg_val(c, t->in[i]);
+    uint32_t *of = &first[v->storage];
+    if (!mg_graph_input(c, t->in[i])) return -1;
+    if (!*of) *of = t->in[i];
+    v = mg_val(c, t->in[i]);
+    v->def = 0;
+    v->out = (uint16_t)i;
+  }
+  for (ValRef v = 1; v < c->nval; v++)
+    if (first[mg_val(c, v)->storage]) mg_val(c, v)->storage = first[mg_val(c, v)->storage];
+  for (uint32_t i = 0; i < t->nout; i++)
+    if (mg_graph_output(c, t->out[i])) return -1;
+  return 0;
+}
+
+typedef struct Reads { ValRef *v; uint32_t n; } Reads;
+static void stage_take_read(ValRef *v, void *arg) { ((Reads *)arg)->v[((Reads *)arg)->n++] = *v; }
+
+static int stage_call(const Plan *p, StageStep *t, NodeRef n) {
+  MgNode *node = mg_node(p->g, n);
+  if (!(t->call = mg_nodecall_new_at(p->g, n, p->r->cap->objs, true))) return -1;
+  Reads in = {mg_new(p->r->ctx, ValRef, mg_nodecall_nin(t->call) + 1), 0};
+  if (!in.v) return -1;
+  mg_node_each_tensor(node, stage_take_read, &in);
+  t->in = in.v;
+  t->nin = in.n;
+  t->out = node->out;
+  t->nout = node->nout;
+  t->grad = node->grad_mode;
+  t->leaf = node->leaf;
+  return 0;
+}
+
+/* Does what the node writes outlive a run that is given up? */
+static bool stage_lasts(const MgGraph *g, const MgNode *n) {
+  if (stage_acts(n)) return true;
+  for (int i = 0; n->op->mutates && i < n->narg; i++) {
+    const MgArg *a = &n->arg[i], *item = a->tag == MA_list ? a->u.item : a;
+    for (uint32_t k = 0; n->op->param[i].writes && k < (a->tag == MA_list ? a->n : 1); k++) {
+      uint32_t to = item[k].tag == MA_val && item[k].u.val ? mg_val(g, item[k].u.val)->storage : 0;
+      for (uint32_t j = 0; to && j < g->ninput; j++)
+        if (mg_val(g, g->input[j])->storage == to) return true;
+    }
+  }
+  return false;
+}
+
+static int stage_steps(MgStages *s, Plan *p) {
+  MgGraph *g = p->g;
+  Uses u = {.p = p, .v = mg_new(p->r->ctx, ValRef, g->nval + 1), .mark = mg_new(p->r->ctx, uint32_t, g->nval + 1)};
+  bool pure = true;
+  if (!(s->step = mg_calloc(g->nnode + 1, sizeof *s->step)) || !u.v || !u.mark) return -1;
+  for (u.level = 0; u.level <= p->top; u.level++) {
+    StageStep *piece = NULL;
+    for (NodeRef n = 1; n < g->nnode; n++) {
+      if (mg_node(g, n)->dead || p->level[n] != u.level) continue;
+      pure = pure && !stage_lasts(g, mg_node(g, n));
+      if (!(u.level & 1) && piece) piece->pure = pure;
+      if (!(u.level & 1) && piece) continue;
+      StageStep *t = &s->step[s->nstep++];
+      t->pure = pure;
+      if (u.level & 1 ? stage_call(p, t, n) : stage_io(s, &u, t) || stage_cut(s, p, t, u.level)) return -1;
+      if (!(u.level & 1)) piece = t;
+    }
+  }
+  return 0;
+}
+
+/* Which symbols are known after which step, and which values die there. */
+static int stage_lives(MgStages *s, MgRec *r) {
+  uint32_t *last = mg_new(r->ctx, uint32_t, r->g->nval + 1), *made = mg_new(r->ctx, uint32_t, r->g->nval + 1), k = 0;
+  if (!(s->bind = mg_new(r->ctx, uint32_t, s->nsym + 1)) || !last || !made) return -1;
+  for (uint32_t i = 0; i < s->nstep; i++) {
+    StageStep *t = &s->step[i];
+    for (uint32_t j = 0; j < t->nin; j++) last[t->in[j]] = i + 1;
+    for (uint32_t j = 0; j < t->nout; j++) last[t->out[j]] = made[t->out[j]] = i + 1;
+  }
+  for (uint32_t i = 0; i < r->g->noutput; i++) last[r->g->output[i]] = 0;
+  for (uint32_t i = 0; i <= s->nstep; i++) {
+    if (i) s->step[i - 1].bind = k;
+    for (uint32_t y = 0; y < s->nsym; y++)
+      if (s->of[y].val && made[s->of[y].val] == i) s->bind[k++] = y;
+    if (i) s->step[i - 1].nbind = k - s->step[i - 1].bind;
+    else s->bind0 = k;
+    StageStep *t = i ? &s->step[i - 1] : NULL;
+    if (t && !(t->drop = mg_new(r->ctx, ValRef, t->nin + t->nout + 1))) return -1;
+    for (uint32_t j = 0; t && j < t->nin + t->nout; j++) {
+      ValRef v = j < t->nin ? t->in[j] : t->out[j - t->nin];
+      if (v && last[v] == i) t->drop[t->ndrop++] = v, last[v] = 0;
+    }
+  }
+  return 0;
+}
+
+MgStages *mg_stages_build(MgRec *r, const MgConfig *cfg, bool plans) {
+  MgStages *s = mg_calloc(1, sizeof *s);
+  Plan p = {.r = r, .g = r->g};
+  if (!s) return (MgStages *)PyErr_NoMemory();
+  s->nsym = r->cap->sizes.nsrc;
+  s->opt = cfg->opt;
+  s->strict = cfg->fullgraph;
+  s->objs = Py_NewRef(r->cap->objs);
+  s->src = mg_new(r->ctx, SrcRef, s->nsym + 1);
+  s->of = mg_new(r->ctx, MgSizeOf, s->nsym + 1);
+  if (!s->src || !s->of) goto fail;
+  memcpy(s->src, r->cap->sizes.src, s->nsym * sizeof *s->src);
+  memcpy(s->of, r->cap->sizes.of, s->nsym * sizeof *s->of);
+  if (stage_order(&p, r, plans) || stage_steps(s, &p) || stage_lives(s, r)) goto fail;
+  s->ctx = *r->ctx;
+  s->x = *r->x;
+  s->g = *r->g;
+  s->x.c = s->g.c = &s->ctx;
+  s->x.ask = NULL;
+  s->g.x = &s->x;
+  mg_ctx_init(r->ctx);
+  return s;
+fail:
+  mg_ctx_init(&s->ctx);
+  mg_stages_free(s);
+  if (!PyErr_Occurred()) PyErr_NoMemory();
+  return NULL;
+}
+
+void mg_stages_free(MgStages *s) {
+  if (!s) return;
+  for (uint32_t i = 0; s->step && i < s->nstep; i++) {
+    StageStep *t = &s->step[i];
+    if (t->call) mg_nodecall_free(t->call);
+    if (!t->piece) continue;
+    mg_ctx_free(&t->piece->ctx);
+    mg_exec_free(t->piece->run);
+    free(t->piece);
+  }
+  free(s->step);
+  Py_XDECREF(s->objs);
+  mg_ctx_free(&s->ctx);
+  free(s);
+}
+
+/* ---- running ---- */
+
+/* Reads the symbols that a step has made known. */
+static int stage_bind(const MgStages *s, uint32_t first, uint32_t n, PyObject *const *env, int64_t *at) {
+  for (uint32_t i = first; i < first + n; i++) {
+    const MgSizeOf *of = &s->of[s->bind[i]];
+    MgTensor *t = mg_abi_tensor(env[of->val]);
+    int64_t *size, *to = &at[s->bind[i]];
+    void *p = NULL;
+    if (of->dim == -2 && mg_abi.aoti_torch_get_storage_offset(t, to)) return -1;
+    if (of->dim == -1 && (mg_abi.aoti_torch_get_data_ptr(t, &p) || !p)) return -1;
+    if (of->dim == -1) *to = ((const int64_t *)p)[of->at];
+    if (of->dim < 0) continue;
+    if (mg_abi.aoti_torch_get_sizes(t, &size)) return -1;
+    *to = size[of->dim];
+  }
+  return 0;
+}
+
+/* Is a result what the recording took it for? */
+static bool stage_agrees(const MgStages *s, ValRef v, PyObject *o, const int64_t *at) {
+  const MgVal *w = mg_val(&s->g, v);
+  MgTensor *t = mg_abi_tensor(o);
+  int64_t ndim, *size, *stride, offset, n = 1;
+  if (mg_abi.aoti_torch_get_dim(t, &ndim) || ndim != w->ndim || mg_abi.aoti_torch_get_sizes(t, &size) || mg_abi.aoti_torch_get_strides(t, &stride) ||
+      mg_abi.aoti_torch_get_storage_offset(t, &offset))
+    return false;
+  for (int i = 0; i < ndim; i++) {
+    if (size[i] != mg_sym_eval(&s->x, w->size[i], at)) return false;
+    n *= size[i];
+  }
+  for (int i = 0; n && i < ndim; i++)
+    if (size[i] > 1 && stride[i] != mg_sym_eval(&s->x, w->stride[i], at)) return false;
+  return !n || offset == mg_sym_eval(&s->x, w->offset, at);
+}
+
+static int stage_run_piece(const MgStages *s, StagePiece *p, PyObject *const *in, PyObject **out) {
+  while (p->building) { /* by another thread, which has let go of the GIL */
+    Py_BEGIN_ALLOW_THREADS
+    usleep(200);
+    Py_END_ALLOW_THREADS
+  }
+  if (!p->run) {
+    p->building = true;
+    p->run = mg_exec_piece(&p->ctx, &p->x, &p->g, s->objs, &s->opt, in);
+    p->building = false;
+  }
+  return p->run ? mg_exec_dispatch(p->run, in, NULL, out) : -1;
+}
+
+static int stage_run_step(const MgStages *s, const StageStep *t, PyObject **env, int64_t *at) {
+  PyObject *small[64], **buf = small;
+  uint32_t n = t->nin + t->nout;
+  if (n > 64 && !(buf = mg_malloc(n * sizeof *buf))) return PyErr_NoMemory(), -1;
+  PyObject **in = buf, **out = buf + t->nin;
+  MgCallSizes sizes = {&s->x, at};
+  for (uint32_t i = 0; i < t->nin; i++) in[i] = env[t->in[i]];
+  for (uint32_t i = 0; i < t->nout; i++) out[i] = NULL;
+  if (t->call && mg_abi.aoti_torch_grad_mode_is_enabled() != t->grad) mg_abi.aoti_torch_grad_mode_set_enabled(t->grad);
+  int rc = t->call ? mg_nodecall_run_at(t->call, in, out, &sizes) : stage_run_piece(s, t->piece, in, out);
+  if (!rc && t->leaf) rc = PyObject_SetAttrString(out[0], "requires_grad", Py_True);
+  for (uint32_t i = 0; i < t->nout; i++) {
+    if (!rc && t->out[i]) Py_XSETREF(env[t->out[i]], out[i]);
+    else Py_XDECREF(out[i]);
+  }
+  if (!rc && stage_bind(s, t->bind, t->nbind, env, at)) rc = (PyErr_SetString(PyExc_SystemError, "magneto: a size of the graph has no memory"), -1);
+  for (uint32_t i = 0; !rc && t->call && i < t->nout; i++)
+    if (t->out[i] && env[t->out[i]] && !stage_agrees(s, t->out[i], env[t->out[i]], at)) rc = MG_STAGES_OTHER;
+  for (uint32_t i = 0; i < t->ndrop; i++) Py_CLEAR(env[t->drop[i]]);
+  if (buf != small) free(buf);
+  return rc;
+}
+
+int mg_stages_run(MgStages *s, const MgGuards *guards, PyObject *const *vals, PyObject *const *in, PyObject **outs) {
+  PyObject **env = mg_calloc(s->g.nval, sizeof *env);
+  int64_t *at = mg_calloc(s->nsym + 1, sizeof *at);
+  int rc = env && at ? 0 : (PyErr_NoMemory(), -1);
+  bool grad = mg_abi.aoti_torch_grad_mode_is_enabled(), pure = true;
+  if (!rc && !mg_symsize_values(guards, s->src, s->nsym, vals, at)) rc = (PyErr_SetString(PyExc_SystemError, "magneto: a size that is none"), -1);
+  for (uint32_t i = 0; env && i < s->g.ninput; i++) env[s->g.input[i]] = Py_NewRef(in[i]);
+  if (!rc && stage_bind(s, 0, s->bind0, env, at)) rc = -1;
+  for (uint32_t i = 0; !rc && i < s->nstep; i++) {
+    rc = stage_run_step(s, &s->step[i], env, at);
+    pure = s->step[i].pure;
+  }
+  mg_abi.aoti_torch_grad_mode_set_enabled(grad);
+  if (rc == MG_STAGES_OTHER && (!pure || s->strict))
+    rc = (PyErr_SetString(PyExc_RuntimeError, "magneto: a size that depends on data is not what the graph was recorded for"), -1);
+  else if (rc == -1 && pure && !s->strict && PyErr_ExceptionMatches(PyExc_Exception)) { /* maybe only of the graph: it is run in another way */
+    PyErr_Clear();
+    rc = MG_STAGES_OTHER;
+  }
+  for (uint32_t i = 0; i < s->g.noutput && !rc; i++) outs[i] = Py_NewRef(env[s->g.output[i]] ? env[s->g.output[i]] : Py_None);
+  for (uint32_t i = 0; env && i < s->g.nval; i++) Py_XDECREF(env[i]);
+  free(env);
+  free(at);
+  return rc;
+}

@@ -1,0 +1,20 @@
+/* A graph whose sizes depend on its data, run in stages: what has constant sizes is compiled, in as few pieces as the order of
+ * reads and writes allows; the rest is called node by node, with sizes that earlier stages gave. */
+#ifndef MG_FRONT_STAGES_H
+#define MG_FRONT_STAGES_H
+#include "front/standin.h"
+
+typedef struct MgStages MgStages;
+enum { MG_STAGES_OTHER = -4 }; /* the sizes are not what the recording took them for, and nothing was written */
+
+/* Reads the graph of a recording (outputs set) and takes over its arena.  plans: compile; else every node is called.  NULL with an
+ * exception. */
+MgStages *mg_stages_build(MgRec *r, const MgConfig *cfg, bool plans);
+/* in: borrowed real tensors in graph input order; outs: new references.  0, -1 with an exception, MG_STAGES_OTHER without. */
+int mg_stages_run(MgStages *s, const MgGuards *guards, PyObject *const *vals, PyObject *const *in, PyObject **outs);
+void mg_stages_free(MgStages *s);
+
+/* ---- exec.c: a graph with constant sizes ---- */
+/* Compiles it.  NULL with an exception. */
+MgExec *mg_exec_piece(MgCtx *ctx, MgExprs *x, MgGraph *g, PyObject *objs, const MgOptions *opt, PyObject *const *in);
+#endif

@@ -1,0 +1,638 @@
+/* See the header.  In: numbers out of tensors, ops whose results have as many rows as their data say.  Out: symbols, results. */
+#include "front/symdata.h"
+#include <stdlib.h>
+#include <string.h>
+#include "front/guard.h"
+#include "front/names.h"
+#include "front/standin.h"
+#include "front/symfloat.h"
+#include "front/symvalue.h"
+
+enum { DATA_HINT = 37 }; /* what tentative answers compute with */
+
+/* torch.compile has such numbers and sizes in a graph when its settings say so; the back end of this package always, as long as
+ * nobody wants gradients, which are computed from whole graphs of fixed sizes. */
+bool mg_symdata_may(MgCapture *cap, bool shape) {
+  MgRec *r = cap->rec;
+  if (r->deny_data || !r->guards || !r->cfg || r->in_joint || cap->in_part || cap->wrappers) return false;
+  if (r->want_fx) {
+    PyObject *on = mg_rec_dynamo_config(shape ? "capture_dynamic_output_shape_ops" : "capture_scalar_outputs");
+    Py_XDECREF(on);
+    return on == Py_True;
+  }
+  if (r->cfg->fullgraph || !mg_abi.aoti_torch_grad_mode_is_enabled()) return true;
+  for (uint32_t i = 0; i < cap->ninput; i++)
+    if (mg_val(r->g, cap->input[i].val)->requires_grad) return false;
+  return true;
+}
+
+bool mg_symdata_in(const MgCapture *cap, SymRef e) {
+  const MgExpr *n = mg_expr(cap->rec->x, e);
+  if (!cap->sizes.ndata || !e || n->op == OP_const) return false;
+  if (n->op == OP_sym) return n->u.i < cap->sizes.nsrc && cap->sizes.of[n->u.i].val;
+  for (int i = 0; i < n->nsrc; i++)
+    if (mg_symdata_in(cap, n->src[i])) return true;
+  return false;
+}
+
+/* ---- numbers and sizes ---- */
+
+static SymRef data_operand(MgCapture *cap, MgSymNode *n, PyObject *constant) {
+  if (n) return n->cap == cap ? mg_symsize_of(n) : 0;
+  int over = 0;
+  int64_t v = PyLong_Check(constant) ? PyLong_AsLongLongAndOverflow(constant, &over) : (over = 1, 0);
+  return over || v > MG_SIZE_MOST || v < -MG_SIZE_MOST ? 0 : mg_sym(cap->rec->x, v);
+}
+
+static SymRef data_compute(MgCapture *cap, const MgSymNode *n) {
+  MgExprs *x = cap->rec->x;
+  SymRef a = data_operand(cap, n->left, n->constant), b = mg_calc_is_unary(n->calc) ? a : data_operand(cap, n->right, n->constant);
+  if (!a || !b) return 0;
+  switch (n->calc) {
+  case CALC_add: return mg_sym_add(x, a, b);
+  case CALC_sub: return mg_sym_sub(x, a, b);
+  case CALC_mul: return mg_sym_mul(x, a, b);
+  case CALC_floordiv: return mg_sym_floordiv(x, a, b);
+  case CALC_mod: return mg_sym_mod(x, a, b);
+  case CALC_min: return mg_sym_min(x, a, b);
+  case CALC_max: return mg_sym_max(x, a, b);
+  case CALC_neg: return mg_sym_sub(x, mg_sym(x, 0), a);
+  default: return 0;
+  }
+}
+
+SymRef mg_symdata_number(MgSymNode *n) {
+  MgCapture *cap = n->cap;
+  if (n->kind != 'i' || !mg_symdata_may(cap, false)) return 0;
+  if (!n->row && (n->size = data_compute(cap, n))) return n->size;
+  if (!n->row && n->calc != CALC_abs && n->calc != CALC_int) return 0;
+  ValRef val = n->row ? n->row : mg_symnode_val(n);
+  if (!val) return 0;
+  MgSizeOf of = {.val = val, .dim = -1, .at = n->row ? n->at : 0, .node = n};
+  return n->size = mg_symsize_symbol(cap, 0, &of, DATA_HINT, n->calc == CALC_abs && !n->row ? 0 : -MG_SIZE_MOST, MG_SIZE_MOST);
+}
+
+/* The number of a symbol. */
+static MgSymNode *data_leaf(MgCapture *cap, SymRef e) {
+  MgSizeOf *of = &cap->sizes.of[mg_expr(cap->rec->x, e)->u.i];
+  if (of->node) return of->node;
+  MgSymNode *n = mg_symnode_value(cap, 'i');
+  if (!n) return NULL;
+  n->row = of->val;
+  n->at = of->at;
+  n->dim = of->dim + 1;
+  n->size = e;
+  of->node = n;
+  Py_DECREF(n); /* cap->syms holds it */
+  return n;
+}
+
+static int data_operator(int op) {
+  switch (op) {
+  case OP_add: return CALC_add;
+  case OP_sub: return CALC_sub;
+  case OP_mul: return CALC_mul;
+  case OP_floordiv: return CALC_floordiv;
+  case OP_mod: return CALC_mod;
+  case OP_max: return CALC_max;
+  case OP_min: return CALC_min;
+  case OP_neg: return CALC_neg;
+  default: return -1;
+  }
+}
+
+static MgSymNode *data_inner(MgCapture *cap, SymRef e) {
+  const MgExpr x = *mg_expr(cap->rec->x, e);
+  MgSymNode *side[2] = {NULL, NULL}, *n;
+  PyObject *constant = NULL;
+  int calc = data_operator(x.op);
+  if (calc < 0) return (MgSymNode *)mg_rec_break(BK_data_dependent, "a size that Python does not compute");
+  for (int i = 0; i < x.nsrc; i++) {
+    int64_t v;
+    if (mg_ex_const_int(cap->rec->x, x.src[i], &v)) constant = PyLong_FromLongLong(v);
+    else if (!(side[i] = mg_symdata_node(cap, x.src[i]))) break;
+  }
+  if ((!side[0] && !side[1]) || !(n = mg_symnode_value(cap, 'i'))) {
+    Py_XDECREF(constant);
+    return NULL;
+  }
+  n->calc = (uint8_t)calc;
+  n->left = side[0];
+  n->right = side[1];
+  n->constant = constant;
+  n->size = e;
+  Py_DECREF(n); /* cap->syms holds it */
+  return n;
+}
+
+MgSymNode *mg_symdata_node(MgCapture *cap, SymRef e) {
+  int64_t v;
+  bool data = mg_symdata_in(cap, e);
+  if (data && mg_expr(cap->rec->x, e)->op == OP_sym) return data_leaf(cap, e);
+  uint32_t known = mg_map_get(&cap->sizes.node, e + 2);
+  if (known != MG_MAP_NONE) return (MgSymNode *)PyList_GET_ITEM(cap->syms, known);
+  MgSymNode *n = NULL;
+  if (data) n = data_inner(cap, e);
+  else if (mg_ex_const_int(cap->rec->x, e, &v)) {
+    n = mg_symnode_new(cap, 0, PyLong_FromLongLong(v));
+    Py_XDECREF(n);
+  } else {
+    SrcRef src = mg_symsize_src(cap, e);
+    PyObject *hint = src ? PyLong_FromLongLong(mg_sym_hint(cap->rec->x, e)) : NULL;
+    n = hint ? mg_symnode_new(cap, src, hint) : NULL;
+    Py_XDECREF(n);
+  }
+  if (n && mg_map_put(&cap->sizes.node, e + 2, (uint32_t)PyList_GET_SIZE(cap->syms) - 1)) return (MgSymNode *)PyErr_NoMemory();
+  return n;
+}
+
+PyObject *mg_symdata_object(MgCapture *cap, SymRef e) {
+  MgSymNode *n = mg_symdata_node(cap, e);
+  return n ? mg_symfloat_of((MgSymNode *)Py_NewRef(n)) : PyErr_Occurred() ? NULL : PyErr_NoMemory();
+}
+
+/* ---- questions ---- */
+
+static int data_negated(int op) { return op == CALC_lt ? CALC_ge : op == CALC_ge ? CALC_lt : op == CALC_le ? CALC_gt : op == CALC_gt ? CALC_le : op == CALC_eq ? CALC_ne : CALC_eq; }
+static int data_turned(int op) { return op == CALC_lt ? CALC_gt : op == CALC_gt ? CALC_lt : op == CALC_le ? CALC_ge : op == CALC_ge ? CALC_le : op; }
+
+int mg_symdata_fact(const MgCapture *cap, int op, SymRef a, SymRef b) {
+  for (uint32_t i = 0; i < cap->sizes.nfact; i++) {
+    const MgSizeFact *f = &cap->sizes.fact[i];
+    bool same = f->a == a && f->b == b, turned = f->a == b && f->b == a;
+    if (!same && !turned) continue;
+    int holds = same ? f->calc : data_turned(f->calc);
+    if (holds == op || (op == CALC_le && (holds == CALC_lt || holds == CALC_eq)) || (op == CALC_ge && (holds == CALC_gt || holds == CALC_eq)) ||
+        (op == CALC_ne && (holds == CALC_lt || holds == CALC_gt)))
+      return 1;
+    if (holds == data_negated(op) || (holds == CALC_eq && op != CALC_le && op != CALC_ge)) return 0;
+  }
+  return -1;
+}
+
+static void data_learn(MgCapture *cap, int op, SymRef a, SymRef b);
+
+/* a op 0, of an expression that is a symbol and a constant. */
+static void data_narrow(MgCapture *cap, int op, SymRef a, SymRef b) {
+  MgExprs *x = cap->rec->x;
+  int64_t k;
+  if (mg_expr(x, a)->op != OP_sym && mg_expr(x, b)->op == OP_sym) {
+    data_narrow(cap, data_turned(op), b, a);
+    return;
+  }
+  if (mg_expr(x, a)->op != OP_sym || !mg_symdata_in(cap, a) || !mg_ex_const_int(x, b, &k)) return;
+  MgSymbol *s = &x->sym[mg_expr(x, a)->u.i];
+  int64_t lo = op == CALC_ge || op == CALC_eq ? k : op == CALC_gt ? k + 1 : s->lo, hi = op == CALC_le || op == CALC_eq ? k : op == CALC_lt ? k - 1 : s->hi;
+  if (op == CALC_ne && k == s->lo) lo = k + 1;
+  if (lo > s->lo) s->lo = lo;
+  if (hi < s->hi) s->hi = hi;
+}
+
+static void data_learn(MgCapture *cap, int op, SymRef a, SymRef b) {
+  MgSymSizes *s = &cap->sizes;
+  data_narrow(cap, op, a, b);
+  if (s->nfact == s->cap_fact) {
+    uint32_t n = s->cap_fact ? 2 * s->cap_fact : 16;
+    MgSizeFact *p = mg_realloc(s->fact, n * sizeof *p);
+    if (!p) return; /* less is known */
+    s->fact = p;
+    s->cap_fact = n;
+  }
+  s->fact[s->nfact++] = (MgSizeFact){op, a, b};
+}
+
+void mg_symdata_assume(MgSymNode *n) {
+  if (!n || n->kind != 'b' || n->row || n->src) return;
+  if (n->calc == CALC_and) {
+    mg_symdata_assume(n->left);
+    mg_symdata_assume(n->right);
+  }
+  if (n->calc > CALC_ge) return;
+  SymRef a = data_operand(n->cap, n->left, n->constant), b = a ? data_operand(n->cap, n->right, n->constant) : 0;
+  if (a && b) data_learn(n->cap, n->calc, a, b);
+}
+
+/* The range of a - b, when sizes that depend on data are neither 0 nor 1. */
+static bool data_range(MgCapture *cap, SymRef a, SymRef b, int64_t *lo, int64_t *hi) {
+  MgExprs *x = cap->rec->x;
+  MgSymSizes *s = &cap->sizes;
+  uint8_t *was = mg_new(cap->rec->ctx, uint8_t, s->nsrc + 1);
+  for (uint32_t i = 0; was && i < s->nsrc; i++) {
+    MgSymbol *y = &x->sym[mg_expr(x, s->ref[i])->u.i];
+    if (!s->of[i].val || y->lo < 0 || y->lo > 1 || y->hi < 2) continue;
+    was[i] = (uint8_t)(y->lo + 1);
+    y->lo = 2;
+  }
+  bool known = was && mg_ex_range(x, mg_sym_sub(x, a, b), lo, hi);
+  for (uint32_t i = 0; was && i < s->nsrc; i++)
+    if (was[i]) x->sym[mg_expr(x, s->ref[i])->u.i].lo = was[i] - 1;
+  return known;
+}
+
+int mg_symdata_compare(MgCapture *cap, SymRef a, SymRef b) {
+  int64_t lo, hi;
+  if (mg_symdata_fact(cap, CALC_lt, a, b) == 1) return -1;
+  if (mg_symdata_fact(cap, CALC_gt, a, b) == 1) return 1;
+  if (data_range(cap, a, b, &lo, &hi) && (lo > 0 || hi < 0)) return lo > 0 ? 1 : -1;
+  int64_t p = mg_sym_hint(cap->rec->x, a), q = mg_sym_hint(cap->rec->x, b);
+  cap->sizes.unknown = true;
+  return p < q ? -1 : p > q;
+}
+
+/* What has to be equal is. */
+bool mg_symdata_equal(MgCapture *cap, SymRef a, SymRef b) {
+  int64_t v, lo, hi;
+  int fact = mg_symdata_fact(cap, CALC_eq, a, b);
+  if (fact >= 0) return fact;
+  if (data_range(cap, a, b, &lo, &hi) && (lo > 0 || hi < 0)) return false;
+  bool constant = mg_ex_const_int(cap->rec->x, a, &v) || mg_ex_const_int(cap->rec->x, b, &v);
+  return !(constant && v >= -1 && v <= 1);
+}
+
+int64_t mg_symdata_value(MgCapture *cap, SymRef e) {
+  if (cap->sizes.probe) return mg_sym_eval(cap->rec->x, e, cap->sizes.probe);
+  cap->sizes.unknown = true;
+  return mg_sym_hint(cap->rec->x, e);
+}
+
+/* ---- what a node reads and gives ---- */
+
+static bool data_in_val(const MgCapture *cap, ValRef v) {
+  const MgVal *t = mg_val(cap->rec->g, v);
+  bool any = mg_symdata_in(cap, t->offset);
+  for (int i = 0; i < t->ndim && !any; i++) any = mg_symdata_in(cap, t->size[i]) || mg_symdata_in(cap, t->stride[i]);
+  return any;
+}
+
+static bool data_in_arg(const MgCapture *cap, const MgArg *a) {
+  if (a->tag == MA_val) return a->u.val && data_in_val(cap, a->u.val);
+  if (a->tag == MA_int) return mg_symdata_in(cap, a->u.sym);
+  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++)
+    if (data_in_arg(cap, &a->u.item[i])) return true;
+  return false;
+}
+
+static bool data_in_args(const MgCapture *cap, const MgNode *n) {
+  for (int i = 0; i < n->narg; i++)
+    if (data_in_arg(cap, &n->arg[i])) return true;
+  return false;
+}
+
+bool mg_symdata_reads(const MgCapture *cap, NodeRef n) { return data_in_args(cap, mg_node(cap->rec->g, n)); }
+
+bool mg_symdata_used(const MgRec *r) {
+  for (NodeRef n = 1; r->cap->sizes.ndata && n < r->g->nnode; n++) {
+    const MgNode *node = mg_node(r->g, n);
+    if (node->dead) continue;
+    if (data_in_args(r->cap, node)) return true;
+    for (int i = 0; i < node->nout; i++)
+      if (node->out[i] && data_in_val(r->cap, node->out[i])) return true;
+  }
+  return false;
+}
+
+void mg_symdata_sizes(MgRec *r, NodeRef n) {
+  const MgNode *node = mg_node(r->g, n);
+  SymRef zero = mg_sym(r->x, 0);
+  for (int i = 0; i < node->nout; i++) {
+    const MgVal *v = node->out[i] ? mg_val(r->g, node->out[i]) : NULL;
+    for (int k = 0; v && k < v->ndim; k++) data_narrow(r->cap, CALC_ge, v->size[k], zero);
+  }
+}
+
+/* ---- results ---- */
+
+typedef struct Data { /* one node */
+  MgRec *r;
+  MgGraph *g;
+  MgExprs *x;
+  const MgOp *op;
+  NodeRef n;
+} Data;
+
+static const MgArg *data_arg(const Data *d, int i) { return &mg_node(d->g, d->n)->arg[i]; }
+
+static const MgVal *data_tensor(const Data *d, int i) {
+  const MgArg *a = data_arg(d, i);
+  return a->tag == MA_val && a->u.val ? mg_val(d->g, a->u.val) : NULL;
+}
+
+/* Result i with these sizes, contiguous, in memory of its own.  0 when out of memory. */
+static ValRef data_result(Data *d, int i, int dtype, int ndim) {
+  MgNode *node = mg_node(d->g, d->n);
+  ValRef v = mg_graph_val(d->g, (MgDtype)dtype, ndim);
+  if (!v) return 0;
+  MgVal *t = mg_val(d->g, v);
+  t->offset = mg_sym(d->x, 0);
+  t->def = d->n;
+  t->out = (uint16_t)i;
+  t->device = DEV_cpu;
+  t->dev_index = -1;
+  node->out[i] = v;
+  return v;
+}
+
+/* A size that only a run tells: dimension dim of v. */
+static SymRef data_size(Data *d, ValRef v, int dim, int64_t hi) {
+  MgSizeOf of = {.val = v, .dim = dim};
+  return mg_symsize_symbol(d->r->cap, 0, &of, DATA_HINT, 0, hi);
+}
+
+/* Has anything been written to the memory of v by nodes from `first` on? */
+static bool data_written_since(const Data *d, ValRef v, NodeRef first) {
+  for (NodeRef n = first; n < d->n; n++) {
+    const MgNode *node = mg_node(d->g, n);
+    for (int i = 0; node->op->mutates && i < node->narg; i++) {
+      const MgArg *a = &node->arg[i], *item = a->tag == MA_list ? a->u.item : a;
+      for (uint32_t k = 0; node->op->param[i].writes && k < (a->tag == MA_list ? a->n : 1); k++)
+        if (item[k].tag == MA_val && item[k].u.val && mg_val(d->g, item[k].u.val)->storage == mg_val(d->g, v)->storage) return true;
+    }
+  }
+  return false;
+}
+
+/* How many elements of a mask are true: dimension dim of v, or what an earlier op found. */
+static SymRef data_true(Data *d, ValRef mask, ValRef v, int dim, int64_t hi) {
+  MgSymSizes *s = &d->r->cap->sizes;
+  for (uint32_t i = 0; i < s->nsrc; i++)
+    if (s->of[i].mask == mask && mask && !data_written_since(d, mask, s->of[i].at)) return s->ref[i];
+  SymRef e = data_size(d, v, dim, hi);
+  if (e) s->of[s->nsrc - 1].mask = mask;
+  if (e) s->of[s->nsrc - 1].at = d->n;
+  return e;
+}
+
+/* At most as many as there are elements. */
+static int64_t data_most(const Data *d, const MgVal *t) {
+  int64_t n = 1, lo, hi;
+  for (int i = 0; i < t->ndim; i++) {
+    if (!mg_ex_range(d->x, t->size[i], &lo, &hi) || hi >= MG_SIZE_MOST) return MG_SIZE_MOST;
+    n *= hi;
+    if (n > MG_SIZE_MOST) return MG_SIZE_MOST;
+  }
+  return n;
+}
+
+/* A result with one dimension, of a size of its own or that of another value. */
+static int data_rows(Data *d, int i, int dtype, ValRef like, int64_t hi) {
+  ValRef v = data_result(d, i, dtype, 1);
+  SymRef n = !v ? 0 : like ? mg_val(d->g, like)->size[0] : data_size(d, v, 0, hi);
+  if (!n) return -1;
+  mg_val(d->g, v)->size[0] = n;
+  mg_val(d->g, v)->stride[0] = mg_sym(d->x, 1);
+  return 0;
+}
+
+/* nonzero(): a matrix that lies column by column. */
+static int data_nonzero(Data *d) {
+  const MgVal *x = data_tensor(d, 0);
+  int ndim = x->ndim;
+  int64_t hi = data_most(d, x);
+  ValRef mask = x->dtype == DT_bool ? data_arg(d, 0)->u.val : 0, v = data_result(d, 0, DT_i64, 2);
+  SymRef n = v ? data_true(d, mask, v, 0, hi) : 0;
+  if (!n) return -1;
+  MgVal *t = mg_val(d->g, v);
+  t->size[0] = n;
+  t->size[1] = mg_sym(d->x, ndim);
+  t->stride[0] = mg_sym(d->x, 1);
+  t->stride[1] = n;
+  return 0;
+}
+
+static bool data_flag(const Data *d, const char *name) {
+  for (int i = 0; i < d->op->nparam; i++)
+    if (!strcmp(d->op->param[i].name, name)) return data_arg(d, i)->tag == MA_bool && data_arg(d, i)->u.b;
+  return false;
+}
+
+/* _unique2, and unique_consecutive without a dimension: values, where each went, how many. */
+static int data_unique(Data *d) {
+  MgVal x = *data_tensor(d, 0);
+  if (data_rows(d, 0, x.dtype, 0, data_most(d, &x))) return -1;
+  ValRef rows = mg_node(d->g, d->n)->out[0];
+  int ndim = data_flag(d, "return_inverse") ? x.ndim : 1;
+  ValRef inverse = data_result(d, 1, DT_i64, ndim);
+  if (!inverse) return -1;
+  for (int i = 0; i < ndim; i++) mg_val(d->g, inverse)->size[i] = data_flag(d, "return_inverse") ? x.size[i] : mg_sym(d->x, 0);
+  mg_graph_contiguous(d->g, inverse);
+  if (data_flag(d, "return_counts")) return data_rows(d, 2, DT_i64, rows, 0);
+  ValRef none = data_result(d, 2, DT_i64, 1);
+  if (!none) return -1;
+  mg_val(d->g, none)->size[0] = mg_sym(d->x, 0);
+  mg_graph_contiguous(d->g, none);
+  return 0;
+}
+
+/* x[mask, ...]: the dimensions of masks become one with as many rows as they have true elements.  1: not known here. */
+static int data_index(Data *d) {
+  const MgVal x = *data_tensor(d, 0);
+  const MgArg list = *data_arg(d, 1);
+  SymRef size[64];
+  int ndim = 0, at = 0, place = -1, last = -1;
+  bool apart = false;
+  ValRef only = 0;
+  int64_t hi = 1;
+  for (uint32_t i = 0; i < list.n; i++) {
+    ValRef m = list.u.item[i].tag == MA_val ? list.u.item[i].u.val : 0;
+    const MgVal *mask = m ? mg_val(d->g, m) : NULL;
+    if (!mask) {
+      if (at < x.ndim && ndim < 60) size[ndim++] = x.size[at++];
+      continue;
+    }
+    bool truth = mask->dtype == DT_bool || mask->dtype == DT_u8;
+    if ((!truth && mask->ndim > 1) || (truth && !mask->ndim) || x.device != DEV_cpu || mask->device != DEV_cpu) return 1;
+    if (last >= 0 && (int)i != last + 1) apart = true;
+    if (place < 0) place = ndim;
+    only = last < 0 && mask->dtype == DT_bool ? m : 0;
+    last = (int)i;
+    if (truth) hi = data_most(d, mask);
+    at += truth ? mask->ndim : 1;
+  }
+  for (; at < x.ndim && ndim < 60; at++) size[ndim++] = x.size[at];
+  if (apart) place = 0;
+  ValRef v = at == x.ndim ? data_result(d, 0, x.dtype, ndim + 1) : 0;
+  SymRef rows = v ? data_true(d, only, v, place, hi) : 0;
+  if (!rows) return at == x.ndim ? -1 : 1;
+  MgVal *t = mg_val(d->g, v);
+  memcpy(t->size, size, sizeof *size * (size_t)place);
+  t->size[place] = rows;
+  memcpy(t->size + place + 1, size + place, sizeof *size * (size_t)(ndim - place));
+  mg_graph_contiguous(d->g, v);
+  return 0;
+}
+
+/* A view of the first argument without dimension dim (drop), or with another size there. */
+static int data_view(Data *d, int dim, bool drop, SymRef size, SymRef stride) {
+  const MgVal x = *data_tensor(d, 0);
+  ValRef self = data_arg(d, 0)->u.val, v = data_result(d, 0, x.dtype, x.ndim - drop);
+  MgSizeOf of = {.val = v, .dim = -2}; /* where it begins: nobody asks */
+  SymRef offset = v ? mg_symsize_symbol(d->r->cap, 0, &of, DATA_HINT, 0, MG_SIZE_MOST) : 0;
+  if (!offset) return -1;
+  MgVal *t = mg_val(d->g, v);
+  t->storage = mg_val(d->g, self)->storage;
+  t->device = x.device;
+  t->dev_index = x.dev_index;
+  t->offset = offset;
+  for (int i = 0, k = 0; i < x.ndim; i++) {
+    if (i == dim && drop) continue;
+    t->size[k] = i == dim ? size ? size : data_size(d, v, i, MG_SIZE_MOST) : x.size[i];
+    t->stride[k++] = i == dim ? stride : x.stride[i];
+  }
+  return 0;
+}
+
+/* x[a:b] and x[i] where the bounds depend on data. */
+static int data_slice(Data *d) {
+  const MgVal *x = data_tensor(d, 0);
+  int64_t dim, step = 1;
+  bool slice = d->op->nparam == 5;
+  if (data_arg(d, 1)->tag != MA_int || !mg_ex_const_int(d->x, data_arg(d, 1)->u.sym, &dim)) return 1;
+  if (dim < 0) dim += x->ndim;
+  if (dim < 0 || dim >= x->ndim) return 1;
+  if (!slice) return data_view(d, (int)dim, true, 0, 0);
+  const MgArg *from = data_arg(d, 2), *to = data_arg(d, 3);
+  if (!mg_ex_const_int(d->x, data_arg(d, 4)->u.sym, &step)) return 1;
+  SymRef n = x->size[dim], zero = mg_sym(d->x, 0), a = from->tag == MA_int ? from->u.sym : zero, b = to->tag == MA_int ? to->u.sym : n, size = 0;
+  int64_t lo, hi, k;
+  bool all = mg_ex_const_int(d->x, b, &k) && k >= MG_SIZE_MOST;
+  if (all) b = n;
+  bool within = mg_ex_range(d->x, mg_sym_sub(d->x, n, b), &lo, &hi) && lo >= 0;
+  within = within && mg_ex_range(d->x, a, &lo, &hi) && lo >= 0 && mg_ex_range(d->x, mg_sym_sub(d->x, b, a), &lo, &hi) && lo >= 0;
+  if (within && step == 1) size = mg_sym_sub(d->x, b, a);
+  return data_view(d, (int)dim, false, size, mg_sym_mul(d->x, x->stride[dim], mg_sym(d->x, step)));
+}
+
+/* view(n, -1) of a tensor without gaps. */
+static int data_reshape(Data *d) {
+  const MgArg *to = data_arg(d, 1);
+  const MgVal x = *data_tensor(d, 0);
+  ValRef self = data_arg(d, 0)->u.val;
+  SymRef rest = mg_sym(d->x, 1), all = mg_val_numel(d->g, self);
+  int hole = -1;
+  if (to->tag != MA_list || !mg_val_is_contiguous(d->g, self)) return 1;
+  for (uint32_t i = 0; i < to->n; i++) {
+    if (mg_sym_is(d->x, to->u.item[i].u.sym, -1)) hole = (int)i;
+    else rest = mg_sym_mul(d->x, rest, to->u.item[i].u.sym);
+  }
+  ValRef v = data_result(d, 0, x.dtype, (int)to->n);
+  if (!v) return -1;
+  for (uint32_t i = 0; i < to->n; i++) mg_val(d->g, v)->size[i] = hole == (int)i ? mg_sym_floordiv(d->x, all, rest) : to->u.item[i].u.sym;
+  mg_graph_contiguous(d->g, v);
+  MgVal *t = mg_val(d->g, v);
+  t->storage = mg_val(d->g, self)->storage;
+  t->offset = x.offset;
+  return 0;
+}
+
+static int data_bincount(Data *d) {
+  const MgVal *w = data_tensor(d, 1);
+  return data_rows(d, 0, !w ? DT_i64 : w->dtype == DT_f32 ? DT_f32 : DT_f64, 0, MG_SIZE_MOST);
+}
+static int data_repeat(Data *d) { return data_rows(d, 0, data_tensor(d, 0)->dtype, 0, MG_SIZE_MOST); }
+static int data_select(Data *d) {
+  const MgVal *x = data_tensor(d, 0), *mask = data_tensor(d, 1);
+  int64_t p = data_most(d, x), q = mask ? data_most(d, mask) : 0;
+  return data_rows(d, 0, x->dtype, 0, p > q ? p : q);
+}
+static int data_consecutive(Data *d) { return data_arg(d, 3)->tag == MA_none ? data_unique(d) : 1; }
+
+static const struct { const char *op; int (*rule)(Data *d); } data_rules[] = {
+    {"aten::nonzero", data_nonzero}, {"aten::masked_select", data_select}, {"aten::index.Tensor", data_index}, {"aten::_unique2", data_unique},
+    {"aten::unique_consecutive", data_consecutive}, {"aten::bincount", data_bincount}, {"aten::repeat_interleave.Tensor", data_repeat},
+    {"aten::slice.Tensor", data_slice}, {"aten::select.int", data_slice}, {"aten::view", data_reshape}, {"aten::_unsafe_view", data_reshape},
+};
+
+/* ---- ops that are tried ---- */
+
+/* A size that is s at the first try and t at the second: a constant, a size of an argument, or one that a run tells. */
+static SymRef data_match(Data *d, const int64_t *const env[2], int64_t s, int64_t t, ValRef v, int dim) {
+  if (s == t) return mg_sym(d->x, s);
+  MgNode *node = mg_node(d->g, d->n);
+  for (int i = 0; i < node->narg; i++) {
+    const MgArg *a = &node->arg[i], *item = a->tag == MA_list ? a->u.item : a;
+    for (uint32_t k = 0; k < (a->tag == MA_list ? a->n : 1); k++) {
+      const MgVal *x = item[k].tag == MA_val && item[k].u.val ? mg_val(d->g, item[k].u.val) : NULL;
+      const SymRef *e = x ? x->size : item[k].tag == MA_int ? &item[k].u.sym : NULL;
+      for (int j = 0; e && j < (x ? x->ndim : 1); j++)
+        if (mg_sym_eval(d->x, e[j], env[0]) == s && mg_sym_eval(d->x, e[j], env[1]) == t) return e[j];
+    }
+  }
+  return data_size(d, v, dim, MG_SIZE_MOST);
+}
+
+/* Ops that write: each result is the argument that it is written to. */
+static int data_written(Data *d) {
+  int k = 0;
+  for (int i = 0; i < d->op->nret; i++) {
+    ValRef v = 0;
+    for (int j = 0; j < d->op->nparam && !v; j++)
+      if (d->op->ret_alias[i] >= 0 && d->op->param[j].alias_set == d->op->ret_alias[i] && data_tensor(d, j)) v = data_arg(d, j)->u.val;
+    ValRef o = v && d->op->ret_kind[i] == AK_tensor ? mg_graph_val_like(d->g, v) : 0;
+    if (!o) return 1;
+    MgVal *t = mg_val(d->g, o);
+    t->offset = mg_val(d->g, v)->offset;
+    t->storage = mg_val(d->g, v)->storage;
+    t->def = d->n;
+    t->out = (uint16_t)k;
+    mg_node(d->g, d->n)->out[k++] = o;
+  }
+  return 0;
+}
+
+/* Runs torch's meta kernel with two sets of values for what depends on data, and puts the results together.  same: all of one set
+ * are equal, since some have to be. */
+static int data_try(Data *d, const MgFrontOp *fo, bool same) {
+  static const int prime[] = {101, 103, 107, 109, 113, 127, 131, 137, 139, 149};
+  MgCapture *cap = d->r->cap;
+  uint32_t nsrc = cap->sizes.nsrc;
+  int64_t *env = mg_new(d->g->c, int64_t, 2 * (size_t)nsrc), *const at[2] = {env, env + nsrc};
+  ValRef *out[2] = {NULL, NULL};
+  int n = 0;
+  if (!env) return PyErr_NoMemory(), -1;
+  if (d->op->mutates || d->op->is_view || !fo->plain) return 1;
+  for (uint32_t i = 0; i < 2 * nsrc; i++) env[i] = !cap->sizes.of[i % nsrc].val ? d->x->sym[i % nsrc].hint : prime[same ? 0 : i % nsrc % 10] * (i < nsrc ? 2 : 6);
+  for (int k = 0; k < 2; k++) {
+    PyObject *none = NULL;
+    cap->sizes.probe = at[k];
+    int rc = mg_metainfer_run(d->r, fo, d->n, &none);
+    cap->sizes.probe = NULL;
+    Py_XDECREF(none);
+    if (rc && d->r->abort) return -1;
+    if (rc) return PyErr_Clear(), 1;
+    MgNode *node = mg_node(d->g, d->n);
+    if (k && n != node->nout) return 1;
+    n = node->nout;
+    out[k] = node->out;
+  }
+  MgNode *node = mg_node(d->g, d->n);
+  node->out = out[0];
+  for (int i = 0; i < n; i++) {
+    if (!out[0][i] || !out[1][i]) continue;
+    const MgVal a = *mg_val(d->g, out[0][i]), b = *mg_val(d->g, out[1][i]);
+    if (a.ndim != b.ndim || a.dtype != b.dtype || !mg_val_is_contiguous(d->g, out[0][i])) return 1;
+    for (int k = 0; k < a.ndim; k++) {
+      int64_t s, t;
+      if (!mg_ex_const_int(d->x, a.size[k], &s) || !mg_ex_const_int(d->x, b.size[k], &t)) return 1;
+      SymRef e = data_match(d, (const int64_t *const *)at, s, t, out[0][i], k);
+      if (!e) return PyErr_NoMemory(), -1;
+      mg_val(d->g, out[0][i])->size[k] = e;
+    }
+    mg_graph_contiguous(d->g, out[0][i]);
+  }
+  return 0;
+}
+
+int mg_symdata_infer(MgRec *r, const MgFrontOp *fo, NodeRef n) {
+  Data d = {r, r->g, r->x, fo->op, n};
+  int rc = 1;
+  if (!r->cap->sizes.ndata && !mg_symdata_may(r->cap, true)) rc = 1;
+  else {
+    for (size_t i = 0; rc == 1 && data_tensor(&d, 0) && data_tensor(&d, 0)->device == DEV_cpu && i < sizeof data_rules / sizeof *data_rules; i++)
+      if (!strcmp(fo->op->full, data_rules[i].op)) rc = data_rules[i].rule(&d);
+    if (rc == 1 && fo->op->mutates && !fo->inplace_view) rc = data_written(&d);
+    for (int same = 0; rc == 1 && same < 2; same++) rc = data_try(&d, fo, same);
+  }
+  if (rc == 1) mg_rec_break(BK_data_dependent, "a size that depends on data in %s", fo->op->full);
+  else if (rc && !PyErr_Occurred()) PyErr_NoMemory();
+  return rc ? -1 : 0;
+}

@@ -1,0 +1,251 @@
+"""Sizes that depend on values of tensors: numbers out of tensors used as sizes, results with as many rows as the data say."""
+import contextlib
+
+import pytest
+import torch
+import torch._dynamo
+import torch.nn.functional as F
+from torch.utils import _pytree as pytree
+
+import magneto
+
+R, T = torch.randn, torch.tensor
+
+
+def ones(*flags):
+    return T(flags) > 0
+
+
+def checked(x, y):
+    b = x.item()
+    torch._check(b >= 0)
+    torch._check(b < y.shape[0])
+    return y[:b] * 2
+
+
+def is_size(x):
+    n = x.item()
+    torch._check_is_size(n)
+    return torch.zeros(n).view(n, 1).sum(), n
+
+
+def route(x, w1, w2, gate):  # a mixture of experts
+    p, idx = (x @ gate).softmax(-1).topk(2, -1)
+    out = torch.zeros_like(x)
+    for e in range(4):
+        t, k = torch.where(idx == e)
+        out.index_add_(0, t, (x[t] @ w1[e]).relu() @ w2[e] * p[t, k][:, None])
+    return out
+
+
+def detect(boxes, scores):
+    keep = scores.max(-1).values > 0.3
+    b, s = boxes[keep], scores[keep]
+    order = s.max(-1).values.argsort(descending=True)
+    return b[order], s.argmax(-1)[order], s[order]
+
+
+def unpad(h, mask, w):
+    idx = mask.flatten().nonzero().flatten()
+    y = F.layer_norm(h.flatten(0, 1)[idx] @ w, (8,))
+    out = torch.zeros(h.shape[0] * h.shape[1], 8)
+    out[idx] = y
+    return out.view(h.shape[0], h.shape[1], 8)
+
+
+def beam(x, lp):
+    n = int((lp > lp.max() - 1).sum())
+    return lp.topk(n).values, x[:n]
+
+
+def experts(n):
+    return R(n, 8), R(4, 8, 16), R(4, 16, 8), R(8, 4)
+
+
+PROGRAMS = {
+    "arange": (lambda x: torch.arange(x.item()) * 2, (T([3]),), (T([0]),)),
+    "zeros": (lambda x: torch.zeros(x.item(), 3) + 1, (T([3]),), (T([1]),)),
+    "slice": (lambda x, y: (y * 2)[: x.item()].sin() + 1, (T(3), R(8)), (T(-2), R(8)), (T(11), R(8))),
+    "slice_from": (lambda x, y: y[:, x.item() :].sin().sum(), (T(3), R(4, 8)), (T(1), R(4, 8))),
+    "checked": (checked, (T(3), R(8)), (T(5), R(8))),
+    "split": (lambda n, v: [t.sum(0) + 1 for t in torch.split(v * 2, n.tolist())], (T([2, 3, 4]), R(9, 3)), (T([1, 0, 8]), R(9, 3))),
+    "narrow": (lambda x, y: y.narrow(0, 1, x.item()) * 2, (T(1), R(5)), (T(4), R(5))),
+    "view": (lambda x, y: y.view(x.item(), -1).sum(1), (T(3), R(12)), (T(4), R(12))),
+    "select": (lambda x, y: (y[x.item()] * 2, y[int(x), 1:]), (T(1), R(5, 3)), (T(-1), R(5, 3))),
+    "repeat": (lambda x, n: (x.repeat(n.item()), x.expand(n.item(), 5) + 1), (R(5), T(2)), (R(5), T(3))),
+    "is_size": (is_size, (T(3),), (T(5),)),
+    "equal": (lambda x: torch.arange(x.item()).size(0) == x.item(), (T([4]),), (T([3]),)),
+    "nonzero": (lambda x: (x.nonzero() * 2, x.nonzero().shape[0] + 1), (T([2, 0, 4]),), (T([0, 0, 0]),)),
+    "argwhere": (lambda x: torch.argwhere(x > 0) + 1, (R(5, 2),), (-R(5, 2).abs(),)),
+    "where": (lambda x: torch.where(x > 0), (R(5, 3),), (R(5, 3),)),
+    "mask": (lambda x: (x[x > 0] * 2).sum(), (R(5),), (R(5),)),
+    "mask_rows": (lambda x: x[x.sum(1) > 0].relu() + 1, (R(5, 4),), (R(5, 4),)),
+    "mask_twice": (lambda x, m: x[m] @ x[m].T, (R(4, 3), ones(1, 0, 1, 1)), (R(4, 3), ones(0, 0, 1, 1))),
+    "mask_cat": (lambda x, m: torch.cat([x[m], x[~m]]), (R(4, 3), ones(1, 0, 1, 1)), (R(4, 3), ones(1, 0, 0, 0))),
+    "mask_add": (lambda x, m: x.index_add(0, m.nonzero()[:, 0], x[m]), (R(4, 3), ones(1, 0, 1, 1)), (R(4, 3), ones(1, 0, 0, 0))),
+    "mask_changes": (lambda x, m: (x[m], m.logical_not_().any(), x[m]), (R(4), ones(1, 0, 1, 1)), (R(4), ones(1, 0, 0, 0))),
+    "masked_select": (lambda x: x.masked_select(x > 0) + 1, (R(5),), (R(5),)),
+    "statistics": (lambda x, m: (x[m].mean(0), x[m].max(), x[m].sort(0)), (R(4, 2), ones(1, 1, 0, 1)), (R(4, 2), ones(1, 1, 0, 0))),
+    "reshape": (lambda x, m: x[m].reshape(-1, 2).sum(1), (R(4), ones(1, 1, 1, 1)), (R(4), ones(1, 0, 1, 0))),
+    "unique": (lambda x: torch.unique(x, return_inverse=True, return_counts=True), (T([2, 0, 4]),), (T([2, 0, 2]),)),
+    "consecutive": (lambda x: torch.unique_consecutive(x), (T([2, 0, 4]),), (T([2, 2, 2]),)),
+    "bincount": (lambda x: torch.bincount(x) + 1, (T([1, 2, 3]),), (T([1, 5, 3]),)),
+    "repeat_interleave": (lambda x, r: torch.repeat_interleave(x, r, dim=0) * 2, (R(3, 2), T([1, 2, 3])), (R(3, 2), T([1, 0, 3]))),
+    "writes": (lambda x: x.masked_fill_(x > 0, 1)[x > 0.5], (R(5),), (R(5),)),
+    "experts": (route, experts(6), experts(6)),
+    "detection": (detect, (R(9, 4), torch.rand(9, 3)), (R(9, 4), torch.zeros(9, 3))),
+    "padding": (unpad, (R(2, 5, 8), R(2, 5) > 0, R(8, 8)), (R(2, 5, 8), R(2, 5) > 0, R(8, 8))),
+    "beams": (beam, (R(6, 2), R(6)), (R(6, 2), R(6))),
+}
+
+
+@contextlib.contextmanager
+def captured(on=True):
+    with torch._dynamo.config.patch(capture_scalar_outputs=on, capture_dynamic_output_shape_ops=on):
+        yield
+
+
+class Count:
+    def __init__(self):
+        self.graphs, self.ops = 0, 0
+
+    def __call__(self, gm, inputs):
+        self.graphs += 1
+        self.ops += sum(n.op.startswith("call") for n in gm.graph.nodes)
+        return gm.forward
+
+
+def copies(args):
+    return pytree.tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, args)
+
+
+def same(f, g, args):
+    a, b = copies(args), copies(args)
+    want, got = f(*a), g(*b)
+    torch.testing.assert_close((got, b), (want, a), rtol=1e-5, atol=1e-5)
+    for p, q in zip(pytree.tree_leaves(got), pytree.tree_leaves(want), strict=True):
+        assert type(p) is type(q)
+        if isinstance(p, torch.Tensor) and p.numel() > 1:
+            assert p.stride() == q.stride()
+
+
+@pytest.mark.filterwarnings("ignore:_check_is_size")
+@pytest.mark.parametrize("grad", [False, True], ids=["no_grad", "grad"])
+@pytest.mark.parametrize("backend", ["own", "counted"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_graph(name, backend, grad):
+    f, *calls = PROGRAMS[name]
+    count = Count()
+    with captured(), torch.set_grad_enabled(grad):
+        g = magneto.compile(f, fullgraph=True, **({} if backend == "own" else {"backend": count}))
+        for args in calls + calls[:1]:
+            same(f, g, args)
+    assert count.graphs == (backend == "counted")
+
+
+def test_gradients():
+    def f(x, w, m):
+        return (x[m] @ w).relu().sum() + x[: int(m.sum())].sum()
+
+    for full in (False, True):
+        g = magneto.compile(f, fullgraph=full)
+        for m in (ones(1, 0, 1, 1), ones(0, 1, 0, 0)):
+            x, w = R(4, 3, requires_grad=True), R(3, 2, requires_grad=True)
+            torch.testing.assert_close(torch.autograd.grad(g(x, w, m), (x, w)), torch.autograd.grad(f(x, w, m), (x, w)))
+
+
+def test_settings_of_custom_backends():
+    def f(x):
+        return x[x > 0] + 1
+
+    for on, graphs in ((False, 2), (True, 1)):
+        magneto.reset()
+        count = Count()
+        with captured(on):
+            same(f, magneto.compile(f, backend=count), (R(5),))
+        assert count.graphs == graphs
+
+
+# What torch.compile counts: assertions of what is known about the sizes are ops.
+OPS = {
+    "arange": (lambda x: torch.arange(0, x.item()), (T([3]),), 4),
+    "nonzero": (lambda x: x.nonzero() * 2, (T([2, 0, 4]),), 7),
+    "masked_select": (lambda x: x.masked_select(x > 0) + 1, (R(5),), 8),
+    "bincount": (lambda x: torch.bincount(x), (T([1, 2]),), 4),
+    "arithmetic": (lambda x, y: y * (x.item() + 1), (T(3), R(5)), 3),
+    "float": (lambda a: a.sum().item(), (R(3),), 3),
+}
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_ops_of_custom_backends(name):
+    f, args, ops = OPS[name]
+    count = Count()
+    with captured():
+        same(f, magneto.compile(f, backend=count, fullgraph=True), args)
+    assert (count.graphs, count.ops) == (1, ops)
+
+
+def test_questions_break():
+    def f(x):
+        n = x.nonzero()
+        return n * 2 if n.shape[0] > 2 else n + 1
+
+    g = magneto.compile(f)
+    for x in (T([1, 1, 1]), T([1, 0, 1])):
+        same(f, g, (x,))
+    with pytest.raises(RuntimeError, match="data_dependent"):
+        magneto.compile(f, fullgraph=True)(T([1, 1, 1]))
+
+
+def test_checks():
+    def f(x):
+        n = x.nonzero().shape[0]
+        torch._check(n > 1)
+        torch._check(n % 2 == 0)
+        return torch.ones(n) if n >= 2 else x
+
+    g = magneto.compile(f, fullgraph=True)
+    same(f, g, (T([1, 0, 1]),))
+    with pytest.raises(RuntimeError):
+        g(T([1, 1, 1]))
+    with pytest.raises(RuntimeError):
+        g(T([1, 0, 0]))
+
+
+def test_what_is_taken_for_granted():
+    """Sizes that have to be equal are taken to be: where eager broadcasts instead, the call is repeated in several graphs."""
+
+    def f(x, m, n):
+        return x[m] + x[n]
+
+    g = magneto.compile(f)
+    for m, n in ((ones(1, 1, 0), ones(0, 1, 1)), (ones(1, 0, 0), ones(0, 1, 1)), (ones(1, 1, 0), ones(0, 1, 1)), (ones(1, 0, 0), ones(1, 1, 1))):
+        same(f, g, (R(3), m, n))
+    with pytest.raises(RuntimeError):
+        g(R(3), ones(1, 1, 0), ones(1, 1, 1))
+
+
+def test_writes_before_a_wrong_guess():
+    def f(x, m, n):
+        x.add_(1)
+        return x[m] + x[n]
+
+    g = magneto.compile(f)
+    same(f, g, (R(3), ones(1, 1, 0), ones(0, 1, 1)))
+    with pytest.raises(RuntimeError, match="depends on data"):
+        g(R(3), ones(1, 0, 0), ones(0, 1, 1))
+
+
+def test_changing_sizes_of_inputs():
+    f = magneto.compile(lambda x: x[x > 0].relu() + x.shape[0], fullgraph=True)
+    for n in (4, 7, 9, 30):
+        same(lambda x: x[x > 0].relu() + x.shape[0], f, (R(n),))
+
+
+def test_a_method_that_is_called_after_a_break():
+    def f(x):
+        y = x * 2
+        return (y.tolist(), print)[0]
+
+    same(f, magneto.compile(f), (R(80),))
