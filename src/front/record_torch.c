@@ -66,13 +66,14 @@ static PyObject *torch_choice(const MgCall *c, Py_ssize_t i) {
   return r;
 }
 
+static bool torch_is_list(PyObject *o) { return PyList_CheckExact(o) || PyTuple_CheckExact(o); }
+
 /* Among the items of a list, or o itself: a number that depends on tensors. */
 static bool torch_has_value(PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
-  if (n) return !n->src;
-  for (Py_ssize_t i = 0; PyList_CheckExact(o) && i < PyList_GET_SIZE(o); i++)
-    if ((n = mg_symnode_of(PyList_GET_ITEM(o, i))) && !n->src) return true;
-  return false;
+  bool any = n && !n->src;
+  for (Py_ssize_t i = 0; torch_is_list(o) && !any && i < PySequence_Fast_GET_SIZE(o); i++) any = torch_has_value(PySequence_Fast_GET_ITEM(o, i));
+  return any;
 }
 
 /* The class that decides about the dtype of torch.tensor(o), a number or a list of numbers; NULL: something else. */
@@ -80,9 +81,8 @@ static PyTypeObject *torch_number_class(PyObject *o) {
   if (mg_symfloat_is(o)) return mg_symfloat_class(o);
   if (PyFloat_CheckExact(o) || PyLong_CheckExact(o)) return Py_TYPE(o);
   PyTypeObject *all = NULL;
-  for (Py_ssize_t i = 0; PyList_CheckExact(o) && i < PyList_GET_SIZE(o); i++) {
-    PyObject *x = PyList_GET_ITEM(o, i);
-    PyTypeObject *t = PyList_CheckExact(x) ? NULL : torch_number_class(x);
+  for (Py_ssize_t i = 0; torch_is_list(o) && i < PySequence_Fast_GET_SIZE(o); i++) {
+    PyTypeObject *t = torch_number_class(PySequence_Fast_GET_ITEM(o, i));
     if (!t || t == &PyBool_Type) return NULL;
     if (!all || t == &PyFloat_Type) all = t;
   }
@@ -91,10 +91,10 @@ static PyTypeObject *torch_number_class(PyObject *o) {
 
 /* Numbers that the graph computes as a tensor of the dtype. */
 static PyObject *torch_number_tensor(PyObject *o, PyObject *torch, PyObject *dtype) {
-  if (PyList_CheckExact(o)) {
+  if (torch_is_list(o)) {
     PyObject *l = PyList_New(0), *r = NULL;
-    for (Py_ssize_t i = 0; l && i < PyList_GET_SIZE(o); i++) {
-      PyObject *x = torch_number_tensor(PyList_GET_ITEM(o, i), torch, dtype);
+    for (Py_ssize_t i = 0; l && i < PySequence_Fast_GET_SIZE(o); i++) {
+      PyObject *x = torch_number_tensor(PySequence_Fast_GET_ITEM(o, i), torch, dtype);
       if (!x || PyList_Append(l, x)) Py_CLEAR(l);
       Py_XDECREF(x);
     }

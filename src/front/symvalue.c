@@ -28,11 +28,12 @@ static char value_kind_of_dtype(int dtype) {
   return !mg_dtype_has_ty(dtype) || dtype == DT_u64 ? 0 : 'i';
 }
 
-/* Number of elements; -1: sizes that the recording does not know.  size may be NULL. */
-static int64_t value_count(const MgGraph *g, const MgVal *v, int64_t *size) {
+/* Number of elements; -1: sizes that depend on data.  Others are constants from here on.  size may be NULL. */
+static int64_t value_count(const MgCapture *cap, const MgVal *v, int64_t *size) {
+  const MgGraph *g = cap->rec->g;
   int64_t n = 1, d;
   for (int i = 0; i < v->ndim; i++) {
-    if (!mg_ex_const_int(g->x, v->size[i], &d)) return -1;
+    if (mg_symdata_in(cap, v->size[i]) || !mg_sym_settle(g->x, v->size[i], &d)) return -1;
     if (size) size[i] = d;
     n *= d;
   }
@@ -42,7 +43,7 @@ static int64_t value_count(const MgGraph *g, const MgVal *v, int64_t *size) {
 bool mg_symvalue_can(MgCapture *cap, PyObject *tensor) {
   if (!mg_standin_is(tensor) || (cap->rec->want_fx && !value_wanted())) return false;
   const MgVal *v = mg_val(cap->rec->g, mg_standin_val(tensor));
-  int64_t n = value_count(cap->rec->g, v, NULL);
+  int64_t n = value_count(cap, v, NULL);
   return v->device == DEV_cpu && value_kind_of_dtype(v->dtype) && n >= 0 && n <= VALUE_LIST_MAX && v->ndim <= VALUE_DIM_MAX;
 }
 
@@ -110,15 +111,13 @@ static PyObject *value_nested(MgCapture *cap, ValRef row, char kind, const int64
 }
 
 /* In a torch-level graph: item() of each item, as torch.compile has it. */
-static PyObject *value_items(PyObject *t, int ndim, Py_ssize_t n) {
+static PyObject *value_items(PyObject *t, const int64_t *size, int ndim) {
   if (!ndim) return mg_symfloat_dress(PyObject_CallMethod(t, "item", NULL));
-  PyObject *l = PyList_New(n);
-  for (Py_ssize_t i = 0; l && i < n; i++) {
-    PyObject *at = PyLong_FromSsize_t(i), *x = at ? PyObject_GetItem(t, at) : NULL, *shape = x ? PyObject_GetAttrString(x, "shape") : NULL, *o = NULL;
-    if (shape) o = value_items(x, ndim - 1, ndim > 1 ? PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, 0)) : 0);
+  PyObject *l = PyList_New((Py_ssize_t)*size);
+  for (Py_ssize_t i = 0; l && i < *size; i++) {
+    PyObject *at = PyLong_FromSsize_t(i), *x = at ? PyObject_GetItem(t, at) : NULL, *o = x ? value_items(x, size + 1, ndim - 1) : NULL;
     Py_XDECREF(at);
     Py_XDECREF(x);
-    Py_XDECREF(shape);
     if (!o) Py_CLEAR(l);
     else PyList_SET_ITEM(l, i, o);
   }
@@ -130,9 +129,9 @@ PyObject *mg_symvalue_list(MgCapture *cap, PyObject *tensor) {
   int64_t size[VALUE_DIM_MAX];
   int ndim = v->ndim;
   uint32_t at = 0;
-  if (cap->fx && !cap->quiet && !mg_fx_is_aten(cap)) return value_items(tensor, ndim, (Py_ssize_t)(ndim && mg_ex_const_int(cap->rec->g->x, v->size[0], size) ? *size : 0));
   char kind = 0;
-  value_count(cap->rec->g, v, size);
+  value_count(cap, v, size);
+  if (cap->fx && !cap->quiet && !mg_fx_is_aten(cap)) return value_items(tensor, size, ndim);
   ValRef row = value_row(cap, tensor, false, &kind);
   return row ? value_nested(cap, row, kind, size, ndim, &at) : NULL;
 }
@@ -235,7 +234,7 @@ static PyObject *value_args(const MgSymNode *n, PyObject *x, PyObject *y) {
 static ValRef value_element(MgSymNode *n) {
   MgCapture *cap = n->cap;
   PyObject *t = mg_standin_new(cap, n->row);
-  long long count = t ? (long long)value_count(cap->rec->g, mg_val(cap->rec->g, n->row), NULL) : 0;
+  long long count = t ? (long long)value_count(cap, mg_val(cap->rec->g, n->row), NULL) : 0;
   PyObject *flat = t ? value_call(cap, "view", "default", Py_BuildValue("(O[L])", t, count), NULL) : NULL;
   PyObject *one = flat ? value_call(cap, "select", "int", Py_BuildValue("(OiI)", flat, 0, n->at), NULL) : NULL;
   ValRef r = one ? mg_standin_val(one) : 0;
@@ -307,7 +306,7 @@ bool mg_symvalue_convert(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObje
   if (n != 1 || (calc == CALC_bool && f != (PyObject *)&PyBool_Type)) return false;
   PyObject *x = arg[0], *item = NULL;
   MgStandInfo *info = mg_standin_is(x) ? mg_standin_info(x) : NULL;
-  if (info && info->cap && value_count(info->cap->rec->g, mg_val(info->cap->rec->g, info->val), NULL) == 1 && mg_symvalue_can(info->cap, x)) {
+  if (info && info->cap && value_count(info->cap, mg_val(info->cap->rec->g, info->val), NULL) == 1 && mg_symvalue_can(info->cap, x)) {
     *r = item = mg_symfloat_dress(PyObject_CallMethod(x, "item", NULL));
     if (!item) return true;
     x = item;

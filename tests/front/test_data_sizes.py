@@ -237,6 +237,62 @@ def test_writes_before_a_wrong_guess():
         g(R(3), ones(1, 0, 0), ones(0, 1, 1))
 
 
+def test_lists_of_changing_tensors():
+    def f(n, v):
+        a, b = n.tolist()
+        return v.split([a, b])[0] * 2
+
+    count = Count()
+    with captured():
+        g = magneto.compile(f, backend=count, fullgraph=True, dynamic=True)
+        for a in ([2, 3], [1, 4]):
+            same(f, g, (T(a), R(5)))
+    assert count.graphs == 1
+
+
+def test_marks():
+    def f(x):
+        return (x * x).sum(0) + x.shape[0]
+
+    count = Count()
+    g = magneto.compile(f, backend=count)
+    x = R(3, 2)
+    torch._dynamo.decorators.mark_unbacked(x, 0)
+    for x in (x, R(1, 2), R(0, 2), R(7, 2)):
+        same(f, g, (x,))
+    assert count.graphs == 1
+    x = R(3, 2)
+    torch._dynamo.decorators.mark_unbacked(x, 0)
+    own = magneto.compile(f, fullgraph=True)
+    for x in (x, R(1, 2), R(0, 2)):
+        same(f, own, (x,))
+
+
+@pytest.mark.parametrize("setting", ["dynamic_sources", "unbacked_sources"])
+def test_sources_that_are_named(setting):
+    import torch.compiler.config
+
+    count = Count()
+    with torch.compiler.config.patch(**{setting: r"L\['n'\], L['x']"}):
+        g = magneto.compile(lambda x, n: x * n, backend=count, dynamic=False)
+        for i in (2, 3, 4):
+            torch.testing.assert_close(g(torch.ones(i), i), torch.ones(i) * i)
+    assert count.graphs == 1
+
+
+def test_broken_promises():
+    from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+    x, y = R(8, 3), R(3, 3)
+    torch._dynamo.mark_dynamic(x, 0, min=2, max=5)
+    torch._dynamo.mark_dynamic(y, 0)
+    with pytest.raises(ConstraintViolationError):
+        magneto.compile(lambda x: x + 1)(x)
+    with pytest.raises(ConstraintViolationError):
+        magneto.compile(lambda x: x + 1 if x.shape[0] == 3 else x)(y)
+    same(lambda x: x + 1 if x.shape[0] == 4 else x, magneto.compile(lambda x: x + 1 if x.shape[0] == 4 else x), (y,))
+
+
 def test_changing_sizes_of_inputs():
     f = magneto.compile(lambda x: x[x > 0].relu() + x.shape[0], fullgraph=True)
     for n in (4, 7, 9, 30):

@@ -56,6 +56,7 @@ ONE_GRAPH = [
     (lambda i, x: (i.view(3, 1).tolist(), i[0].tolist(), (i > 1).tolist(), i[:0].tolist(), i.flip(0).tolist(), x.view(1, 3).t().tolist()), "shapes"),
     (lambda i, x: added(i), "loop over a list"),
     (lambda i, x: (torch.tensor(i[0].item()), torch.tensor([i[0].item(), 2]), torch.tensor([x[0].item(), 1], dtype=torch.float64)), "torch.tensor"),
+    (lambda i, x: (torch.tensor([[i[0].item(), 2], [3, i[1].item()]]), torch.tensor((x[0].item(), 1)), torch.tensor([[x[0].item()], [2.0]])), "nested lists"),
     (lambda i, x: (torch.tensor([x[0], x[1]]), torch.tensor([i[0]], dtype=torch.float64), torch.tensor([i[0], i[1]])), "torch.tensor of tensors"),
     (lambda i, x: ((i.numpy() + 1).tolist(), x.numpy()[:2].tolist(), (i.numpy() > 1).tolist(), i.numpy()[0].tolist()), "tolist of arrays"),
     (lambda i, x: (torch.full((2,), i[0].item()), torch.full((2,), i[0].item(), dtype=torch.int32), torch.full((), 0.5 * i[0].item())), "full"),
