@@ -692,19 +692,6 @@ bool mg_fx_shows(MgCapture *cap, const ValRef *out, int n) {
   return !cap->fx->incomplete;
 }
 
-bool mg_fx_calls(const MgCapture *cap) {
-  const MgFx *f = cap->fx;
-  for (Py_ssize_t i = 0; f && i < PyList_GET_SIZE(f->nodes); i++) {
-    PyObject *op = PyObject_GetAttrString(PyList_GET_ITEM(f->nodes, i), "op");
-    const char *text = op && PyUnicode_Check(op) ? PyUnicode_AsUTF8(op) : NULL;
-    bool call = text && !strncmp(text, "call_", 5);
-    Py_XDECREF(op);
-    if (call) return true;
-  }
-  PyErr_Clear();
-  return false;
-}
-
 /* The nodes of the graph's outputs as a tuple.  NULL with an exception, or without one when some has no node. */
 static PyObject *fx_outputs(MgRec *r) {
   PyObject *t = PyTuple_New(r->g->noutput);

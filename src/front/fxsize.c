@@ -54,3 +54,16 @@ bool mg_fx_is_calc(const MgFx *f, Py_ssize_t i) {
   Py_XDECREF(op);
   return calc;
 }
+
+bool mg_fx_calls(const MgCapture *cap) {
+  const MgFx *f = cap->fx;
+  for (Py_ssize_t i = 0; f && i < PyList_GET_SIZE(f->nodes); i++) {
+    PyObject *op = PyObject_GetAttrString(PyList_GET_ITEM(f->nodes, i), "op");
+    const char *text = op && PyUnicode_Check(op) ? PyUnicode_AsUTF8(op) : NULL;
+    bool call = text && !strncmp(text, "call_", 5);
+    Py_XDECREF(op);
+    if (call) return true;
+  }
+  PyErr_Clear();
+  return false;
+}

@@ -713,7 +713,10 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   ValRef out = mg_call_out(&c);
   r = mg_call_plain(&c);
   if (!r && !mg_rec->abort) r = mg_call_exact(&c);
-  if (!r && !mg_rec->abort && mg_rec->cap->sizes.nsrc && call_blames_sizes()) mg_symsize_give_up(mg_rec, "torch wants the numbers of sizes");
+  if (!r && !mg_rec->abort && mg_rec->cap->sizes.nsrc && call_blames_sizes()) {
+    if (mg_symsize_inputs(&mg_rec->cap->sizes)) mg_symsize_give_up(mg_rec, "torch wants the numbers of sizes");
+    else mg_rec_break(BK_data_dependent, "torch wants the number of a size");
+  }
   self = mg_policy_self(f);
   if (!r) return r;
   if (mg_standin_check(r)) return mg_call_made_tensor(&c, r, out);
