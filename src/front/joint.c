@@ -430,7 +430,7 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
     b.j->nval = g->nval;
     b.j->ninput = g->ninput;
     r->joint = b.j;
-  } else if (r->cap->sizes.nsrc) { /* maybe it goes with constants */
+  } else if (mg_symsize_inputs(&r->cap->sizes)) { /* maybe it goes with constants */
     r->sizes_failed = true;
     PyErr_Clear();
     rc = 0;
