@@ -36,7 +36,7 @@ static void exec_joint_inputs(MgRec *r, bool *used) {
 }
 
 /* Drops graph inputs that nothing uses, and keeps where the others come from. */
-static int exec_take_inputs(MgExec *e, MgRec *r) {
+static int exec_take_inputs(MgExec *e, MgRec *r, bool data) {
   MgGraph *g = r->g;
   bool *used = mg_calloc((r->joint ? r->joint->nval : g->nval) + 1, sizeof *used);
   e->input = mg_calloc(g->ninput + 1, sizeof *e->input);
@@ -48,6 +48,7 @@ static int exec_take_inputs(MgExec *e, MgRec *r) {
     if (!mg_node(g, n)->dead) mg_node_each_val(mg_node(g, n), exec_see_input, used);
   for (uint32_t i = 0; i < g->noutput; i++) used[g->output[i]] = true;
   if (r->joint) exec_joint_inputs(r, used);
+  for (uint32_t i = 0; data && i < r->cap->sizes.nsrc; i++) used[r->cap->sizes.of[i].val] = true; /* whose size is asked */
   uint32_t kept = 0;
   for (uint32_t i = 0; i < g->ninput; i++) {
     ValRef v = g->input[i];
@@ -428,7 +429,7 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
     e->no_autocast &= mg_fx_is_aten(r->cap);
     return e;
   }
-  if (exec_take_inputs(e, r)) goto fail;
+  if (exec_take_inputs(e, r, data)) goto fail;
   if (!(example = exec_examples(e, r))) {
     PyErr_NoMemory();
     goto fail;

@@ -292,6 +292,9 @@ static int stage_lives(MgStages *s, MgRec *r) {
     for (uint32_t j = 0; j < t->nin; j++) last[t->in[j]] = i + 1;
     for (uint32_t j = 0; j < t->nout; j++) last[t->out[j]] = made[t->out[j]] = i + 1;
   }
+  for (ValRef v = 1; v < r->g->nval; v++)
+    if (!made[v]) made[v] = UINT32_MAX; /* of a node that was taken back: nothing uses it */
+  for (uint32_t i = 0; i < r->g->ninput; i++) made[r->g->input[i]] = 0;
   for (uint32_t i = 0; i < r->g->noutput; i++) last[r->g->output[i]] = 0;
   for (uint32_t i = 0; i <= s->nstep; i++) {
     if (i) s->step[i - 1].bind = k;
@@ -315,13 +318,13 @@ MgStages *mg_stages_build(MgRec *r, const MgConfig *cfg, bool plans) {
   if (!s) return (MgStages *)PyErr_NoMemory();
   s->nsym = r->cap->sizes.nsrc;
   s->opt = cfg->opt;
-  s->strict = cfg->fullgraph;
   s->objs = Py_NewRef(r->cap->objs);
   s->src = mg_new(r->ctx, SrcRef, s->nsym + 1);
   s->of = mg_new(r->ctx, MgSizeOf, s->nsym + 1);
   if (!s->src || !s->of) goto fail;
   memcpy(s->src, r->cap->sizes.src, s->nsym * sizeof *s->src);
   memcpy(s->of, r->cap->sizes.of, s->nsym * sizeof *s->of);
+  for (uint32_t i = 0; i < s->nsym; i++) s->strict |= cfg->fullgraph && s->of[i].val && mg_val(r->g, s->of[i].val)->def; /* marked sizes of inputs can be others */
   if (stage_order(&p, r, plans) || stage_steps(s, &p) || stage_lives(s, r)) goto fail;
   s->ctx = *r->ctx;
   s->x = *r->x;

@@ -266,6 +266,19 @@ def test_marks(backend):
     assert count.graphs == (backend == "counted")
 
 
+def test_a_marked_size_of_an_input_that_nothing_reads():
+    def f(a, b):
+        a.expand(b.shape)
+        return a * 10
+
+    a, b = R(3, 2), R(3, 2)
+    for t in (a, b):
+        torch._dynamo.decorators.mark_unbacked(t, 0)
+    g = magneto.compile(f, fullgraph=True)
+    torch.testing.assert_close(g(a, b), a * 10)
+    same(f, g, (R(5, 2), R(5, 2)))
+
+
 @pytest.mark.parametrize("setting", ["dynamic_sources", "unbacked_sources"])
 def test_sources_that_are_named(setting):
     import torch.compiler.config
