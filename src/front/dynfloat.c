@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include "front/names.h"
 #include "front/symsize.h"
+#include "front/symstate.h"
 
 PyObject *mg_any_float;
 
@@ -60,6 +61,7 @@ static int dynfloat_note(PyObject **known, PyObject *name, PyObject *was, PyObje
 }
 
 static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals) {
+  bool asked = false; /* an answer about a number in a tensor is another */
   for (uint32_t i = 1; i < g->nsrc; i++)
     if (g->src[i].kind == SRC_pinned) vals[i] = g->src[i].key;
   for (uint32_t i = 0; i < g->nop; i++) {
@@ -67,6 +69,7 @@ static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlo
     if (mg_guard_op_holds(g, op, vals, s)) continue;
     PyObject *v = op->src ? vals[op->src] : NULL;
     if (op->kind == GK_tensor && mg_symsize_learn(known, g, op->src, op->u.facts, v)) return -1;
+    if (op->kind == GK_calc && !asked && (asked = mg_symstate_reads(g, op->src)) && mg_symstate_learn(known)) return -1;
     if (op->kind == GK_iterator && dynfloat_add(known, mg_names.iterator)) return -1;
     if (op->kind == GK_calc || op->kind == GK_iterator || (op->kind == GK_tensor && v && Py_TYPE(v) == op->u.facts->type)) continue;
     if (op->kind != GK_equal) break; /* the rest may be found by other ways now */

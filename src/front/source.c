@@ -5,6 +5,7 @@
 #include "front/iterator.h"
 #include "front/names.h"
 #include "front/policy.h"
+#include "front/standin.h"
 
 static const char *const source_text[] = {
 #define SOURCE(name, text) text,
@@ -38,7 +39,7 @@ SrcRef mg_source(MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx, PyObje
   SrcRef ref = g->nsrc++;
   if (kind == SRC_pinned) mg_guards_hold(g, key);
   else Py_XINCREF(key);
-  bool load = kind != SRC_pinned && kind != SRC_calc && kind != SRC_size && kind != SRC_draw;
+  bool load = kind != SRC_pinned && kind != SRC_calc && kind != SRC_size && kind != SRC_number && kind != SRC_draw;
   g->src[ref] = (MgSrc){(uint8_t)kind, parent, idx, key};
   if (mg_map_put(&g->by_src, h, ref) != MG_OK) g->failed = true;
   if (load) mg_guard_add(g, GK_load, ref, NULL, 0);
@@ -76,6 +77,10 @@ PyObject *mg_source_compute(int op, PyObject *a, PyObject *b) {
     int yes = PyObject_IsTrue(a);
     return yes < 0 ? NULL : PyBool_FromLong(yes);
   }
+  case CALC_float32: {
+    double x = PyFloat_AsDouble(a);
+    return x == -1 && PyErr_Occurred() ? NULL : PyFloat_FromDouble((float)x);
+  }
   }
   return NULL;
 }
@@ -87,9 +92,27 @@ static PyObject *source_size(PyObject *tensor, int k) {
   return PyLong_FromLongLong(size[k]);
 }
 
+PyObject *mg_source_number(PyObject *tensor) {
+  int32_t dtype = 0, device = -1;
+  int64_t ndim = -1;
+  void *p = NULL;
+  if (!tensor || (Py_TYPE(tensor) != mg_tensor_type && Py_TYPE(tensor) != mg_parameter_type)) return NULL;
+  MgTensor *t = mg_facts_tensor(tensor);
+  if (mg_abi.aoti_torch_get_device_type(t, &device) || device != DEV_cpu || mg_abi.aoti_torch_get_dim(t, &ndim) || ndim) return NULL;
+  if (mg_abi.aoti_torch_get_dtype(t, &dtype) || mg_abi.aoti_torch_get_data_ptr(t, &p) || !p) return NULL;
+  switch (dtype) {
+  case DT_f32: return PyFloat_FromDouble(*(float *)p);
+  case DT_f64: return PyFloat_FromDouble(*(double *)p);
+  case DT_i64: return PyLong_FromLongLong(*(int64_t *)p);
+  case DT_bool: return PyBool_FromLong(*(bool *)p);
+  default: return NULL;
+  }
+}
+
 PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals) {
   const MgSrc *s = &g->src[src];
   if (s->kind == SRC_size) return source_size(vals[s->parent], s->idx);
+  if (s->kind == SRC_number) return mg_source_number(vals[s->parent]);
   if (s->kind != SRC_calc) return Py_XNewRef(vals[src]);
   SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;
   PyObject *a = s->parent ? mg_source_value(g, s->parent, vals) : Py_XNewRef(s->key);
@@ -184,7 +207,7 @@ static void source_put_object(MgStrbuf *out, PyObject *o) {
 
 static void source_print_calc(const MgGuards *g, const MgSrc *s, MgStrbuf *out) {
   static const char *const text[] = {"<", "<=", "==", "!=", ">", ">=", "+", "-", "*", "/", "//", "%", "**",
-                                     "&", "|", "^", "min", "max", "-", "abs ", "int ", "float ", "bool "};
+                                     "&", "|", "^", "min", "max", "-", "abs ", "int ", "float ", "bool ", "float32 "};
   SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;
   int op = s->idx & MG_CALC_MASK;
   mg_sb_printf(out, "(%s", mg_calc_is_unary(op) ? text[op] : "");

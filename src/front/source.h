@@ -17,7 +17,7 @@ typedef enum MgCalc {
   CALC_lt, CALC_le, CALC_eq, CALC_ne, CALC_gt, CALC_ge, /* in the order of Py_LT ... */
   CALC_add, CALC_sub, CALC_mul, CALC_truediv, CALC_floordiv, CALC_mod, CALC_pow,
   CALC_and, CALC_or, CALC_xor, CALC_min, CALC_max,
-  CALC_neg, CALC_abs, CALC_int, CALC_float, CALC_bool /* of one operand */
+  CALC_neg, CALC_abs, CALC_int, CALC_float, CALC_bool, CALC_float32 /* of one operand; float32: rounded to it */
 } MgCalc;
 enum { MG_CALC_BITS = 5, MG_CALC_MASK = 31 };
 static inline bool mg_calc_is_unary(int op) { return op >= CALC_neg; }
@@ -37,9 +37,11 @@ SrcRef mg_source_calc(MgGuards *g, int op, SrcRef a, SrcRef b, PyObject *constan
 /* The value of a source when the loads have run: new; NULL when computing raised. */
 PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals);
 /* Is it computed when asked for, instead of loaded by the guards? */
-static inline bool mg_source_computed(const MgSrc *s) { return s->kind == SRC_calc || s->kind == SRC_size; }
+static inline bool mg_source_computed(const MgSrc *s) { return s->kind == SRC_calc || s->kind == SRC_size || s->kind == SRC_number; }
 /* Computes as a source of kind calc would; b NULL for unary ops.  New. */
 PyObject *mg_source_compute(int op, PyObject *a, PyObject *b);
+/* The number in a 0-dim tensor on the CPU of type float32, float64, int64 or bool; NULL without an exception: it is another one.  New. */
+PyObject *mg_source_number(PyObject *tensor);
 /* Follows one step. Borrowed; NULL without exception when the path ends.  Never runs Python code other than
  * hashing and comparing dict keys. */
 PyObject *mg_source_step(const MgSrc *s, PyObject *parent, const MgSlots *slots);

@@ -9,6 +9,7 @@
 #include "front/nodecall.h"
 #include "front/standin.h"
 #include "front/symnode.h"
+#include "front/symstate.h"
 #include "front/symvalue.h"
 
 static PyTypeObject *sym_float, *sym_int, *sym_bool;  /* ours */
@@ -147,7 +148,8 @@ PyObject *mg_symnode_number(MgSymNode *n) {
   if (!n->cap) return PyErr_Format(PyExc_RuntimeError, "magneto: a number of a finished recording was used");
   mg_rec = n->cap->rec; /* also where torch's own Python asks */
   PyObject *r = NULL;
-  if (!n->hint) mg_rec_break(BK_data_dependent, "the value of a number out of a tensor");
+  if (!n->hint && (r = mg_symstate_answer(n))) Py_INCREF(r);
+  else if (!n->hint) mg_rec_break(BK_data_dependent, "the value of a number out of a tensor");
   else if (!n->src) r = Py_NewRef(n->hint);
   else if (mg_draw_late(n->cap->rec->guards, n->src)) sym_ask_late();
   else {
@@ -278,10 +280,14 @@ static PyObject *symfloat_compare(PyObject *a, PyObject *b, int op) {
 
 static int symfloat_bool(PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
-  PyObject *x = n && !n->src ? mg_symnode_number(n) : NULL; /* a break */
-  if (n && !n->src) return x ? PyObject_IsTrue(x) : -1;
+  if (n && !n->src && (n->kind == 'b' || n->hint || !n->cap)) {
+    PyObject *x = mg_symnode_number(n); /* an answer, or a break */
+    int yes = x ? PyObject_IsTrue(x) : -1;
+    Py_XDECREF(x);
+    return yes;
+  }
   PyObject *zero = PyFloat_FromDouble(0), *r = zero ? symfloat_compare(o, zero, Py_NE) : NULL;
-  int yes = r ? r == Py_True : -1;
+  int yes = !r ? -1 : mg_symfloat_is(r) ? symfloat_bool(r) : r == Py_True;
   Py_XDECREF(zero);
   Py_XDECREF(r);
   return yes;

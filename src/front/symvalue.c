@@ -8,6 +8,7 @@
 #include "front/standin.h"
 #include "front/symdata.h"
 #include "front/symfloat.h"
+#include "front/symstate.h"
 #include "front/torchobj.h"
 
 enum { VALUE_LIST_MAX = 64, VALUE_DIM_MAX = 8 }; /* numbers and dimensions of one tolist() that a recording follows */
@@ -166,12 +167,18 @@ static bool value_fits(PyObject *o) {
   return !over;
 }
 
+/* Is it never 0?  max(1.0, x) is not: it is at least 1, or NaN. */
+static bool value_nonzero(const MgSymNode *n) {
+  bool most = n && !n->src && !n->hint && !n->row && n->calc == CALC_max && n->constant;
+  return most && PyFloat_CheckExact(n->constant) && PyFloat_AS_DOUBLE(n->constant) > 0;
+}
+
 /* The class of the result, whatever the numbers are; 0 when that depends on them, or the operation may raise. */
-static char value_result(int calc, char x, char y, PyObject *left, PyObject *right) {
+static char value_result(int calc, char x, char y, PyObject *left, PyObject *right, const MgSymNode *second) {
   bool real = x == 'f' || y == 'f';
   switch (calc) {
   case CALC_add: case CALC_sub: case CALC_mul: return real ? 'f' : 'i';
-  case CALC_truediv: return right && PyObject_IsTrue(right) == 1 ? 'f' : 0;
+  case CALC_truediv: return value_nonzero(second) || (right && PyObject_IsTrue(right) == 1) ? 'f' : 0;
   case CALC_floordiv: case CALC_mod: return right && PyObject_IsTrue(right) == 1 ? real ? 'f' : 'i' : 0;
   case CALC_pow: return left && real && PyFloat_AsDouble(left) > 0 ? 'f' : 0;
   case CALC_neg: case CALC_abs: return real ? 'f' : 'i';
@@ -189,7 +196,8 @@ PyObject *mg_symvalue_compute(int calc, MgSymNode *x, PyObject *a, MgSymNode *y,
   if (known >= 0) return PyBool_FromLong(known);
   char kx = value_kind(x, a), ky = b ? value_kind(y, b) : 0;
   if (!kx || (b && !ky) || (!x && !value_fits(a)) || (b && !y && !value_fits(b))) return NULL;
-  char kind = value_result(calc, kx, ky, x ? NULL : a, y ? NULL : b);
+  char kind = value_result(calc, kx, ky, x ? NULL : a, y ? NULL : b, y);
+  if (!kind && calc >= CALC_truediv && calc <= CALC_pow) kind = mg_symstate_kind(cap, calc, x, a, y, b);
   MgSymNode *n = kind ? mg_symnode_value(cap, kind) : NULL;
   if (!n) return NULL;
   n->calc = (uint8_t)calc;
@@ -207,15 +215,17 @@ static PyObject *value_operand(MgCapture *cap, MgSymNode *n, PyObject *constant,
   return t && real && n->kind != 'f' ? value_cast(cap, t, DT_f64) : t;
 }
 
+/* A constant divided by a number. */
+static bool value_divides(const MgSymNode *n) { return !n->left && n->calc >= CALC_truediv && n->calc <= CALC_mod; }
+
 /* The ATen op of an operator: for two tensors, for a tensor and a number, for a number and a tensor. */
 static bool value_op(const MgSymNode *n, const char **name, const char **overload) {
   static const char *const names[] = {[CALC_add] = "add", [CALC_sub] = "sub", [CALC_mul] = "mul", [CALC_truediv] = "div",
                                       [CALC_floordiv] = "floor_divide", [CALC_mod] = "remainder", [CALC_pow] = "pow",
                                       [CALC_neg] = "neg", [CALC_abs] = "abs"};
   *name = n->calc < sizeof names / sizeof *names ? names[n->calc] : NULL;
-  if (n->calc == CALC_min || n->calc == CALC_max) *name = n->calc == CALC_min ? "minimum" : "maximum";
   if (!*name) return false;
-  *overload = n->calc >= CALC_neg ? "default" : n->left && n->right ? "Tensor" : "Scalar";
+  *overload = n->calc >= CALC_neg ? "default" : (n->left && n->right) || value_divides(n) ? "Tensor" : "Scalar";
   if (n->calc == CALC_pow) *overload = n->left ? n->right ? "Tensor_Tensor" : "Tensor_Scalar" : "Scalar";
   if (!n->left && n->calc == CALC_sub) *name = "rsub";
   return true;
@@ -223,7 +233,7 @@ static bool value_op(const MgSymNode *n, const char **name, const char **overloa
 
 /* The arguments of a call with operands x and y, which are stolen; y NULL for one. */
 static PyObject *value_args(const MgSymNode *n, PyObject *x, PyObject *y) {
-  bool turn = !n->left && n->calc != CALC_pow; /* the tensor goes first */
+  bool turn = !n->left && n->calc != CALC_pow && !value_divides(n); /* the tensor goes first */
   PyObject *r = !y ? PyTuple_Pack(1, x) : turn ? PyTuple_Pack(2, y, x) : PyTuple_Pack(2, x, y);
   Py_DECREF(x);
   Py_XDECREF(y);
@@ -262,12 +272,35 @@ static ValRef value_of_size(MgSymNode *n) {
   return r;
 }
 
+/* A constant operand as a 0-dim tensor.  Steals o. */
+static PyObject *value_tensor(const MgSymNode *n, PyObject *o) {
+  if (!o || mg_standin_is(o)) return o;
+  PyObject *dt = mg_torchobj_new_dtype(n->kind == 'f' ? DT_f64 : DT_i64), *kw = dt ? Py_BuildValue("{s:N}", "dtype", dt) : NULL;
+  PyObject *t = kw ? value_call(n->cap, "full", "default", Py_BuildValue("([]O)", o), kw) : NULL;
+  Py_XDECREF(kw);
+  Py_DECREF(o);
+  return t;
+}
+
+/* Python's min and max keep the first unless the second is less, or greater: NaN is neither.  Steals the operands. */
+static PyObject *value_pick(const MgSymNode *n, PyObject *x, PyObject *y) {
+  x = value_tensor(n, x);
+  y = value_tensor(n, y);
+  PyObject *ask = x && y ? value_call(n->cap, n->calc == CALC_min ? "lt" : "gt", "Tensor", PyTuple_Pack(2, y, x), NULL) : NULL;
+  PyObject *r = ask ? value_call(n->cap, "where", "self", PyTuple_Pack(3, ask, y, x), NULL) : NULL;
+  Py_XDECREF(ask);
+  Py_XDECREF(x);
+  Py_XDECREF(y);
+  return r;
+}
+
 ValRef mg_symvalue_lower(MgSymNode *n) {
-  const char *name, *overload;
+  const char *name, *overload = NULL;
+  bool picks = n->calc == CALC_min || n->calc == CALC_max;
   bool unary = mg_calc_is_unary(n->calc), real = n->kind == 'f';
   if (n->dim) return n->val = value_of_size(n);
   if (n->row) return n->val = value_element(n);
-  if (n->kind == 'b' || (!value_op(n, &name, &overload) && n->calc != CALC_int && n->calc != CALC_float)) {
+  if (n->kind == 'b' || (!value_op(n, &name, &overload) && !picks && n->calc != CALC_int && n->calc != CALC_float)) {
     mg_rec_break(BK_data_dependent, "the value of a number in a tensor operation");
     return 0;
   }
@@ -276,7 +309,12 @@ ValRef mg_symvalue_lower(MgSymNode *n) {
     Py_XDECREF(x);
     return 0;
   }
-  if (n->calc == CALC_float) r = x;
+  if (value_divides(n) && !(x = value_tensor(n, x))) {
+    Py_DECREF(y);
+    return 0;
+  }
+  if (picks) r = value_pick(n, x, y);
+  else if (n->calc == CALC_float) r = x;
   else if (n->calc == CALC_int) r = value_cast(n->cap, x, DT_i64);
   else r = value_call(n->cap, name, overload, value_args(n, x, y), NULL);
   n->val = r ? mg_standin_val(r) : 0;

@@ -200,10 +200,48 @@ def test_counting_optimizers(name, foreach):
 
 
 @pytest.mark.parametrize("foreach", KINDS)
-@pytest.mark.parametrize("cls", [OPTIM.RAdam, OPTIM.ASGD])
-def test_optimizers_that_branch_on_their_step(cls, foreach):
-    options = {"lr": 0.01, "foreach": foreach}
+@pytest.mark.parametrize(
+    "cls,options",
+    [
+        (OPTIM.RAdam, {"lr": 0.01, "weight_decay": 0.01}),
+        (OPTIM.ASGD, {"lr": 0.01, "t0": 4}),
+        (OPTIM.Adafactor, {"lr": 0.05, "weight_decay": 0.01}),
+    ],
+)
+def test_optimizers_that_branch_on_their_step(cls, options, foreach):
+    """What the step count decides is guarded: RAdam records again when its rectification sets in, ASGD when averaging starts."""
+    options = {**options, "foreach": foreach}
     assert_same(train(cls, options, False, 20), train(cls, options, True, 20))
+    s = magneto._magneto.stats()
+    assert not s["breaks"] and not s["fallbacks"] and s["graphs"] <= {OPTIM.RAdam: 3, OPTIM.ASGD: 4, OPTIM.Adafactor: 2}[cls], s
+
+
+def test_a_schedule_of_rates_beside_answers():
+    make = SCHEDULERS["cosine"]
+    assert_same(scheduled(OPTIM.RAdam, {"lr": 0.01}, make, False), scheduled(OPTIM.RAdam, {"lr": 0.01}, make, True))
+    s = magneto._magneto.stats()
+    assert not s["breaks"] and s["recompiles"] <= 3, s
+
+
+@pytest.mark.skipif(not hasattr(OPTIM, "Muon"), reason="torch without Muon")
+def test_muon():
+    def run(compiled):
+        m = model()
+        opt = OPTIM.Muon([p for p in m.parameters() if p.dim() == 2], lr=0.01)
+
+        def step(x, y):
+            opt.zero_grad()
+            loss = nn.functional.cross_entropy(m(x), y)
+            loss.backward()
+            opt.step()
+            return loss.detach()
+
+        f = magneto.compile(step) if compiled else step
+        return [f(x, y) for x, y in batches(8)], list(m.parameters())
+
+    for a, b in zip(run(False), run(True)):  # its iteration is in bfloat16
+        torch.testing.assert_close(a, b, rtol=1e-2, atol=1e-3)
+    assert_one_graph()
 
 
 @pytest.mark.parametrize("cls", [OPTIM.SGD, OPTIM.Adam, OPTIM.AdamW, OPTIM.Adagrad])

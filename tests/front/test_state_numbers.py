@@ -1,0 +1,182 @@
+"""Answers about numbers in 0-dim tensors that live in objects: one graph while the answer stays, right results when it changes."""
+import math
+
+import pytest
+import torch
+from magneto import _magneto
+
+import magneto
+
+
+class State:
+    def __init__(self, dtype=torch.float32):
+        self.n = torch.zeros((), dtype=dtype)
+        self.m = torch.ones(())
+        self.w = torch.zeros(3)
+
+
+def step(s, x):
+    s.n += 1
+    if s.n > 5:
+        return x * s.n
+    return x - s.n
+
+
+def arithmetic(s, x):
+    s.n.add_(1)
+    rho = 9 - 2 * s.n * (0.9**s.n) / (1 - 0.9**s.n)
+    return x * rho if rho > 2.0 else x + 1
+
+
+def of_numbers(s, x):
+    s.n.add_(1)
+    k = s.n.item()
+    return x * (k**-0.5) / (1 + 1 / k) if 1 / k < 0.2 else x * max(1, k - 3)
+
+
+def equal(s, x):
+    s.n.add_(2)
+    return x if s.n == 9 else x / s.n
+
+
+def both(s, x):
+    torch._foreach_add_([s.n, s.m], 1)
+    torch._foreach_mul_([s.m], [s.n])
+    return x + 1 if s.m < 30 and not s.n > 4 else x * s.m
+
+
+def written_later(s, x):
+    small = s.n < 2
+    s.n.fill_(0 if s.n > 3 else s.n + 1)
+    return x + s.n if small else x - s.n
+
+
+def copied(s, x):
+    before = s.n.clone()
+    s.n.copy_(s.n + 1)
+    return x * 2 if before.detach() == 4 else x * s.n
+
+
+def returned(s, x):
+    s.n += 1
+    k = s.n.item()
+    return (x, k, k / 2, k > 3) if k > 2 else (x, k, 0, False)
+
+
+PROGRAMS = [step, arithmetic, of_numbers, equal, both, written_later, copied, returned]
+
+
+def same(a, b):
+    if isinstance(b, tuple):
+        assert len(a) == len(b) and all(type(x) is type(y) for x, y in zip(a, b))
+        for x, y in zip(a, b):
+            same(x, y)
+    elif isinstance(b, torch.Tensor):
+        torch.testing.assert_close(a, b)
+    else:
+        assert a == b
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64], ids=str)
+@pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
+def test_counters(f, dtype):
+    mine, eager = State(dtype), State(dtype)
+    g = magneto.compile(f)
+    for i in range(9):
+        x = torch.linspace(1, 2, 3)
+        same(g(mine, x), f(eager, x))
+        for k in ("n", "m"):
+            assert torch.equal(getattr(mine, k), getattr(eager, k)), (i, k)
+    s = _magneto.stats()
+    assert not s["fallbacks"] and s["recompiles"] <= 4, s
+    if dtype != torch.int64:  # division and powers of ints are those of float32
+        assert not s["breaks"], s
+
+
+def test_writes_from_outside_are_seen():
+    s = State()
+    g = magneto.compile(lambda x: x + 1 if s.n > 0 else x - 1)
+    for value in (0, 1, 1, -3, 2, math.nan, 7, 0):
+        s.n.fill_(value) if value != 7 else setattr(s, "n", torch.tensor(7.0))
+        assert g(torch.zeros(1)).item() == (1 if value > 0 else -1)
+    assert _magneto.stats()["graphs"] == 2 and not _magneto.stats()["breaks"]
+
+
+def test_memory_that_two_tensors_share():
+    s = State()
+    s.m = s.n.view(())
+
+    def f(s, x):
+        s.n += 1
+        return x + 1 if s.m > 2 else x - 1
+
+    g, t = magneto.compile(f), State()
+    t.m = t.n.view(())
+    for _ in range(5):
+        same(g(s, torch.zeros(2)), f(t, torch.zeros(2)))
+
+
+def test_an_exception_belongs_to_the_numbers():
+    s = State()
+    g = magneto.compile(lambda x: x * (1 / s.n.item()))
+    for value in (1, 2, 0, 4):
+        s.n.fill_(value)
+        if value:
+            assert g(torch.ones(1)).item() == 1 / value
+        else:
+            with pytest.raises(ZeroDivisionError):
+                g(torch.ones(1))
+
+
+def test_answers_that_keep_changing_end_the_graph_at_last():
+    s = State()
+
+    def f(x):
+        if s.n > 1:
+            x = x + 1
+        if s.n > 2:
+            x = x * 2
+        if s.n > 3:
+            x = x + 3
+        if s.n > 4:
+            x = x * 4
+        if s.n > 5:
+            x = x + 5
+        return x.sin()
+
+    g = magneto.compile(f)
+    for i in range(24):
+        s.n.fill_(i % 7)
+        torch.testing.assert_close(g(torch.ones(2)), f(torch.ones(2)))
+    assert not _magneto.stats()["fallbacks"] and _magneto.stats()["breaks"]
+
+
+def test_arguments_are_data():
+    g = magneto.compile(lambda n, x: x + 1 if n > 2 else x - 1)
+    for i in range(5):
+        assert g(torch.tensor(float(i)), torch.zeros(1)).item() == (1 if i > 2 else -1)
+    assert _magneto.stats()["breaks"] == {"data_dependent": 1}
+
+
+@pytest.mark.parametrize("f", [lambda k: max(1.0, k), lambda k: max(k, 1.0), lambda k: min(k, 2.0), lambda k: min(2.0, k), lambda k: 3 / max(1.0, k)])
+def test_min_and_max_as_python_has_them(f):
+    """Of NaN too, in Python and in tensor operations."""
+
+    def h(x):
+        k = f(x.sum().item())
+        return x * k, k
+
+    g = magneto.compile(h)
+    for value in (0.5, 1.5, 2.5, math.nan, math.inf):
+        x = torch.tensor([value, 0.0])
+        (a, k), (b, j) = g(x), h(x)
+        torch.testing.assert_close(a, b, equal_nan=True)
+        assert k == j or (k != k and j != j)
+    assert not _magneto.stats()["breaks"]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    magneto.reset()
+    yield
+    magneto.reset()
