@@ -373,12 +373,28 @@ static int joint_reach(Joint *b) {
 
 /* ---- the whole ---- */
 
+/* Is there an op whose derivative, in ATen, raises for some values?  Gradients of complex eigenvectors and singular vectors do for
+ * losses that depend on the vectors' phase. */
+static bool joint_raises(const Joint *b) {
+  static const char *const ops[] = {"aten::linalg_eig", "aten::_linalg_eigh", "aten::_linalg_svd"};
+  for (NodeRef k = 1; k < b->j->backward; k++) {
+    const MgNode *n = mg_node(b->g, k);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+      if (strcmp(ops[i], n->op->full)) continue;
+      for (int o = 0; o < n->nout; o++)
+        if (n->out[o] && mg_val(b->g, n->out[o])->requires_grad && mg_dtype_is_complex(mg_val(b->g, n->out[o])->dtype)) return true;
+    }
+  }
+  return false;
+}
+
 static int joint_record(Joint *b, const ValRef *out, int nout) {
   uint32_t ninput = b->g->ninput;
   int rc = joint_survey(b, out, nout);
   if (!rc) rc = joint_place(b, out, nout);
   if (rc < 0 && !PyErr_Occurred()) PyErr_NoMemory();
   if (!rc && b->inside) rc = joint_refuse(b, "a result is a view made by an autograd.Function");
+  if (!rc && joint_raises(b)) rc = joint_refuse(b, "the gradient of complex eigenvectors raises where it is not defined");
   if (!rc && !b->j->nthrough) rc = joint_refuse(b, "every result is a view of an input");
   if (!rc) rc = joint_backward(b);
   if (!rc && b->g->ninput != ninput + b->j->nthrough) rc = joint_refuse(b, "backward reads a tensor of its own");

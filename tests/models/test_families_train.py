@@ -18,7 +18,7 @@ from test_models import tensors
 pytestmark = pytest.mark.model
 FULL = os.environ.get("MAGNETO_MODELS") == "full"
 NAMES = sorted(FAMILIES) if FULL else ["torchvision/mobilenet_v3_small", "transformers/GPT2", "transformers/T5"]
-LONG = NAMES if FULL else ["transformers/Bert"]
+LONG = NAMES if FULL else ["transformers/" + n for n in ("Bert", "Llama", "T5", "ViT", "ResNet", "Mamba2")] + ["timm/mobilenetv3_small_050"]
 
 
 def cast(value, dtype):
