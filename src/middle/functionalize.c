@@ -548,12 +548,18 @@ static ValRef fz_viewed(const MgNode *n, const MgOp *op) {
   return 0;
 }
 
+/* Does the twin draw the same numbers for the same elements?  bernoulli's goes by index, what it stands for in order of memory. */
+static bool fz_same_order(const Fz *f, const MgNode *n, const MgOp *twin) {
+  bool by_index = twin->code == TOP_bernoulli_p || twin->code == TOP_bernoulli_Tensor;
+  return !by_index || n->arg[0].tag != MA_val || mg_val_is_contiguous(f->g, n->arg[0].u.val);
+}
+
 static MgRc fz_node(Fz *f, const MgNode *n) {
   const MgOp *op = n->op;
   if (op->mutates) {
     if (op->code == TOP_copy_) return fz_copy(f, n);
     const MgOp *twin = mg_op_twin(op);
-    if (!twin) return fz_on_copies(f, n);
+    if (!twin || !fz_same_order(f, n, twin)) return fz_on_copies(f, n);
     if (!twin->is_view) return fz_twin(f, n, twin);
     /* t_, squeeze_ ...: only the metadata changes; the result is a view of what was there */
     return fz_view(f, n, twin, n->arg[0].u.val);

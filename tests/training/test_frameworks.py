@@ -156,6 +156,103 @@ def test_loop_with_a_data_loader(workers):
     assert magneto._magneto.stats()["graphs"] == 1
 
 
+# ---- long runs: in float64, so that rounding has not grown into another curve ----
+
+
+class Classifier(nn.Module):
+    """A narrow resnet18 as Trainer wants its models."""
+
+    def __init__(self):
+        super().__init__()
+        from timm.models.resnet import BasicBlock, ResNet
+
+        torch.manual_seed(0)
+        self.net = ResNet(BasicBlock, [2, 2, 2, 2], num_classes=10, channels=(8, 16, 32, 64))
+
+    def forward(self, pixels, labels):
+        logits = self.net(pixels)
+        return {"loss": F.cross_entropy(logits, labels), "logits": logits}
+
+
+class Pictures(torch.utils.data.Dataset):
+    def __init__(self):
+        g = torch.Generator().manual_seed(2)
+        self.y = torch.randint(0, 10, (64,), generator=g)
+        self.x = torch.randn(64, 3, 32, 32, generator=g).double() + self.y.view(-1, 1, 1, 1) / 5
+
+    def __len__(self):
+        return len(self.y)
+
+    def __getitem__(self, i):
+        return {"pixels": self.x[i], "labels": self.y[i]}
+
+
+LONG = {"gpt2": (lambda: gpt2().double(), Tokens, 300), "resnet18": (lambda: Classifier().double(), Pictures, 200)}
+
+
+@pytest.fixture
+def one_thread():
+    """Small ops: a team costs more than it saves."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def same_curves(curves, steps):
+    eager, mine = (torch.tensor(c) for c in curves)
+    assert len(eager) == steps and eager[-20:].mean() < 0.8 * eager[:20].mean()
+    torch.testing.assert_close(mine, eager, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_hundreds_of_steps_of_a_loop(name, one_thread):
+    make, data, steps = LONG[name]
+    magneto.reset()
+    curves = []
+    for compiled in (False, True):
+        m = make().train()
+        opt = torch.optim.AdamW(m.parameters(), lr=1e-3)
+        sched = torch.optim.lr_scheduler.CosineAnnealingLR(opt, steps)
+        step = magneto.compile(m) if compiled else m
+        g = torch.Generator().manual_seed(3)
+        curve = []
+        while len(curve) < steps:
+            for b in torch.utils.data.DataLoader(data(), 8, shuffle=True, generator=g):
+                opt.zero_grad()
+                loss = step(**b)["loss"]
+                loss.backward()
+                nn.utils.clip_grad_norm_(m.parameters(), 1.0)
+                opt.step()
+                sched.step()
+                curve.append(loss.item())
+        curves.append(curve[:steps])
+    same_curves(curves, steps)
+    s = magneto._magneto.stats()
+    assert s["graphs"] == 1 and not s["breaks"] and not s["fallbacks"], s
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_hundreds_of_steps_of_a_trainer(name, tmp_path, one_thread):
+    from transformers import Trainer, TrainingArguments
+
+    make, data, steps = LONG[name]
+    magneto.reset()
+    curves = []
+    for compiled in (False, True):
+        m = make()
+        args = TrainingArguments(
+            output_dir=str(tmp_path), max_steps=steps, per_device_train_batch_size=8, logging_steps=1, report_to=[], save_strategy="no",
+            use_cpu=True, disable_tqdm=True, learning_rate=1e-3, logging_nan_inf_filter=False,
+        )  # fmt: skip
+        trainer = Trainer(model=magneto.compile(m) if compiled else m, args=args, train_dataset=data())
+        trainer.train()
+        curves.append([h["loss"] for h in trainer.state.log_history if "loss" in h])
+    same_curves(curves, steps)
+    s = magneto._magneto.stats()
+    assert s["graphs"] == 1 and not s["breaks"] and not s["fallbacks"], s
+
+
 # ---- two processes ----
 
 
