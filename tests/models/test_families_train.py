@@ -18,7 +18,8 @@ from test_models import tensors
 pytestmark = pytest.mark.model
 FULL = os.environ.get("MAGNETO_MODELS") == "full"
 NAMES = sorted(FAMILIES) if FULL else ["torchvision/mobilenet_v3_small", "transformers/GPT2", "transformers/T5"]
-LONG = NAMES if FULL else ["transformers/" + n for n in ("Bert", "Llama", "T5", "ViT", "ResNet", "Mamba2")] + ["timm/mobilenetv3_small_050"]
+# ResNet's images leave its batch norms two values each, which makes 1e-6 of a last bit within fifty steps, in eager as well.
+LONG = [n for n in NAMES if n != "transformers/ResNet"] if FULL else ["transformers/" + n for n in ("Bert", "Llama", "T5", "ViT", "Mamba2")] + ["timm/mobilenetv3_small_050"]
 
 
 def cast(value, dtype):
@@ -71,4 +72,4 @@ def test_first_steps(name):
 
 @pytest.mark.parametrize("name", LONG)
 def test_fifty_steps(name):
-    check(name, 50, torch.float64, 1e-5)  # a last bit of the weights of a small network with batch norms has become 2e-7 by then, in eager too
+    check(name, 50, torch.float64, 1e-6)
