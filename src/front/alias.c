@@ -14,24 +14,15 @@ typedef struct Written {
   uint32_t n;
 } Written;
 
-static void alias_mark(Written *w, const MgArg *a) {
-  if (a->tag == MA_val && a->u.val && w->g->val[a->u.val].storage < w->n) w->storage[w->g->val[a->u.val].storage] = true;
-  if (a->tag == MA_list)
-    for (uint32_t i = 0; i < a->n; i++) alias_mark(w, &a->u.item[i]);
-}
-
 /* Which storages the graph writes to; false when out of memory. */
 static bool alias_find_written(Written *w) {
   for (uint32_t i = 1; i < w->g->nval; i++)
     if (w->g->val[i].storage >= w->n) w->n = w->g->val[i].storage + 1;
   w->storage = mg_calloc(w->n + 1, sizeof *w->storage);
   if (!w->storage) return false;
-  for (uint32_t i = 1; i < w->g->nnode; i++) {
-    const MgNode *n = &w->g->node[i];
-    if (n->dead || !n->op->mutates) continue;
-    for (int k = 0; k < n->narg && k < n->op->nparam; k++)
-      if (n->op->param[k].writes) alias_mark(w, &n->arg[k]);
-  }
+  for (NodeRef i = 1; i < w->g->nnode; i++)
+    for (MgWritten t = {0}; !mg_node(w->g, i)->dead && mg_node_written(mg_node(w->g, i), &t);)
+      w->storage[mg_val(w->g, t.v)->storage] = true;
   return true;
 }
 

@@ -105,6 +105,11 @@ static void autograd_see_read(ValRef *v, void *arg) {
   if (*v) s->read[mg_val(s->g, *v)->storage] = true;
 }
 
+static void autograd_arg_read(MgArg *a, ReadBy *s) {
+  if (a->tag == MA_val) autograd_see_read(&a->u.val, s);
+  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++) autograd_arg_read(&a->u.item[i], s);
+}
+
 /* native_batch_norm writes its running statistics in training without saying so. */
 static void autograd_norm(const MgGraph *g, const MgNode *n, bool *write, bool *read) {
   bool training = n->arg[5].tag == MA_bool && n->arg[5].u.b;
@@ -135,10 +140,9 @@ static MgRc autograd_written(MgAutograd *a, MgRec *r) {
     }
     for (int i = 0; i < node->nout; i++)
       if (node->out[i]) write[mg_val(g, node->out[i])->storage] = true;
-    for (int i = 0; i < node->narg && i < node->op->nparam; i++) /* what is written need not be a result */
-      if (node->arg[i].tag == MA_val && node->arg[i].u.val && node->op->param[i].writes) write[mg_val(g, node->arg[i].u.val)->storage] = true;
+    for (MgWritten w = {0}; mg_node_written(node, &w);) write[mg_val(g, w.v)->storage] = true; /* need not be a result */
     for (int i = 0; i < node->narg && i < node->op->nparam; i++)
-      if (node->arg[i].tag == MA_val && !node->op->param[i].writes) autograd_see_read(&node->arg[i].u.val, &s);
+      if (!node->op->param[i].writes) autograd_arg_read(&node->arg[i], &s);
   }
   for (uint32_t i = 0; i < a->nprimal; i++) {
     uint32_t at = mg_val(g, g->input[i])->storage;

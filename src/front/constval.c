@@ -6,19 +6,8 @@
 
 /* Does the graph write to this storage? */
 static bool constval_written(const MgGraph *g, uint32_t storage) {
-  for (uint32_t i = 1; i < g->nnode; i++) {
-    const MgNode *n = &g->node[i];
-    if (n->dead || !n->op->mutates) continue;
-    for (int k = 0; k < n->narg && k < n->op->nparam; k++) {
-      const MgArg *a = &n->arg[k];
-      uint32_t many = a->tag == MA_list ? a->n : 1;
-      if (!n->op->param[k].writes) continue;
-      for (uint32_t j = 0; j < many; j++) {
-        const MgArg *one = a->tag == MA_list ? &a->u.item[j] : a;
-        if (one->tag == MA_val && one->u.val && g->val[one->u.val].storage == storage) return true;
-      }
-    }
-  }
+  for (NodeRef i = 1; i < g->nnode; i++)
+    if (mg_node_writes(g, mg_node(g, i), storage)) return true;
   return false;
 }
 

@@ -392,8 +392,6 @@ MgExec *mg_exec_piece(MgCtx *ctx, MgExprs *x, MgGraph *g, PyObject *objs, const 
     mg_exec_free(run);
     return NULL;
   }
-  mg_ctx_free(ctx);
-  mg_ctx_init(ctx);
   return run;
 }
 
@@ -534,28 +532,25 @@ int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, PyObject **ou
   return mg_noderun_run(e->nodes, in, outs);
 }
 
+static int exec_run_graph(MgExec *e, PyObject *const *vals, PyObject *const *in, MgExecAt *at, PyObject **outs) {
+  return e->stages ? mg_stages_run(e->stages, e->guards, vals, in, outs) : mg_exec_dispatch(e, in, at, outs);
+}
+
 /* Autocast's casts are nodes of the graph. */
-static int exec_without_autocast(MgExec *e, PyObject *const *in, MgExecAt *at, PyObject **outs) {
+static int exec_without_autocast(MgExec *e, PyObject *const *vals, PyObject *const *in, MgExecAt *at, PyObject **outs) {
   PyObject *off;
+  if (!e->no_autocast) return exec_run_graph(e, vals, in, at, outs);
   if (mg_planrun_autocast_off(&off)) return -1;
-  int rc = mg_exec_dispatch(e, in, at, outs);
+  int rc = exec_run_graph(e, vals, in, at, outs);
   return mg_planrun_autocast_back(off) ? -1 : rc;
 }
 
 /* The same without the modes of the program. */
-static int exec_without_modes(MgExec *e, PyObject *const *in, MgExecAt *at, PyObject **outs) {
-  PyObject *off = mg_fmodes_off();
-  if (!off) return -1;
-  int rc = e->no_autocast ? exec_without_autocast(e, in, at, outs) : mg_exec_dispatch(e, in, at, outs);
-  return mg_context_exit(off) ? -1 : rc;
-}
-
-static int exec_run_stages(MgExec *e, PyObject *const *vals, PyObject *const *in, PyObject **outs) {
-  PyObject *modes = e->no_modes ? mg_fmodes_off() : NULL, *casts = NULL;
-  if (e->no_modes && !modes) return -1;
-  int rc = e->no_autocast && mg_planrun_autocast_off(&casts) ? -1 : mg_stages_run(e->stages, e->guards, vals, in, outs);
-  if (mg_planrun_autocast_back(casts)) rc = -1;
-  return modes && mg_context_exit(modes) ? -1 : rc;
+static int exec_without_modes(MgExec *e, PyObject *const *vals, PyObject *const *in, MgExecAt *at, PyObject **outs) {
+  PyObject *off = e->no_modes ? mg_fmodes_off() : NULL;
+  if (e->no_modes && !off) return -1;
+  int rc = exec_without_autocast(e, vals, in, at, outs);
+  return off && mg_context_exit(off) ? -1 : rc;
 }
 
 /* The tensor of a number.  New. */
@@ -576,9 +571,7 @@ static int exec_run(MgExec *e, PyObject **vals, MgExecAt *at, PyObject **outs) {
     if (e->input[i].scalar && !(in[i] = exec_number(e, e->input[i].src, vals))) rc = -1;
     if (e->input[i].array && !(in[i] = mg_array_to_tensor(in[i]))) rc = -1;
   }
-  if (!rc && e->stages) rc = exec_run_stages(e, vals, in, outs);
-  else if (!rc && e->no_modes) rc = exec_without_modes(e, in, at, outs);
-  else if (!rc) rc = e->no_autocast ? exec_without_autocast(e, in, at, outs) : mg_exec_dispatch(e, in, at, outs);
+  if (!rc) rc = exec_without_modes(e, vals, in, at, outs);
   if (!rc && e->bits && exec_set_bits(e, outs)) rc = -1;
   if (!rc && e->spent && exec_finish_spent(e, outs)) rc = -1;
   for (uint32_t i = 0; i < e->ninput; i++)

@@ -388,13 +388,7 @@ int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool
   s->plans = plans;
   s->opt = cfg->opt;
   s->objs = Py_NewRef(r->cap->objs);
-  s->ctx = *r->ctx;
-  s->x = *r->x;
-  s->g = *r->g;
-  s->x.c = s->g.c = &s->ctx;
-  s->x.ask = NULL;
-  s->g.x = &s->x;
-  mg_ctx_init(r->ctx);
+  mg_rec_move_graph(r, &s->ctx, &s->x, &s->g);
   if (s->joint) {
     if (!(s->input = mg_new(&s->ctx, MgCapInput, r->cap->ninput + 1))) return PyErr_NoMemory(), -1;
     memcpy(s->input, r->cap->input, r->cap->ninput * sizeof *s->input);

@@ -52,9 +52,8 @@ bool mg_fxfunc_call(const MgCall *c, PyObject **out) {
   MgRec *r = mg_rec;
   MgCapture *cap = r->cap;
   if (cap->quiet || mg_fx_is_aten(cap) || !(PyCFunction_Check(c->f) || PyFunction_Check(c->f)) || !fxfunc_is(c->f)) return false;
-  PyObject *args = PyTuple_New(c->npos), *kw = mg_call_kwargs(c);
+  PyObject *args = mg_call_args(c), *kw = args ? mg_call_kwargs(c) : NULL;
   MgFxCall call = {0};
-  for (Py_ssize_t i = 0; args && i < c->npos; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(c->arg[i]));
   MgPause pause = mg_rec_pause();
   int rc = args && kw ? mg_fx_before(cap, args, kw, &call) : -1;
   mg_rec_resume(pause);

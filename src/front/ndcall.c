@@ -8,21 +8,8 @@
 
 enum { CALL_ARGS = 64 };
 
-static PyObject *call_kwargs(const MgCall *c) {
-  PyObject *kw = c->kwnames && PyTuple_GET_SIZE(c->kwnames) ? PyDict_New() : NULL;
-  for (Py_ssize_t i = 0; kw && i < PyTuple_GET_SIZE(c->kwnames); i++)
-    if (PyDict_SetItem(kw, PyTuple_GET_ITEM(c->kwnames, i), c->arg[c->npos + i])) Py_CLEAR(kw);
-  return kw;
-}
-
-static PyObject *call_args(const MgCall *c) {
-  PyObject *t = PyTuple_New(c->npos);
-  for (Py_ssize_t i = 0; t && i < c->npos; i++) PyTuple_SET_ITEM(t, i, Py_NewRef(c->arg[i]));
-  return t;
-}
-
 static PyObject *call_run(const MgCall *c, const MgArrayOp *op) {
-  PyObject *args = call_args(c), *kw = args ? call_kwargs(c) : NULL, *r = NULL;
+  PyObject *args = mg_call_args(c), *kw = args && c->n > c->npos ? mg_call_kwargs(c) : NULL, *r = NULL;
   if (args && !PyErr_Occurred()) r = mg_array_apply(op, args, kw);
   Py_XDECREF(args);
   Py_XDECREF(kw);
@@ -51,8 +38,8 @@ static PyObject *call_to_torch(const MgCall *c, const char *name) {
     return mg_rec_break(BK_c_function, "%s of a NumPy array", name);
   PyObject *t = PyObject_CallMethod(mg_array_tensor(c->arg[0]), shares ? "detach" : "clone", NULL), *torch = NULL, *f = NULL, *r = NULL;
   if (!t || c->n == 1) return t;
-  PyObject *args = PyTuple_New(c->npos), *kw = args ? call_kwargs(c) : NULL;
-  for (Py_ssize_t i = 0; args && i < c->npos; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(i ? c->arg[i] : t));
+  PyObject *args = mg_call_args(c), *kw = args && c->n > c->npos ? mg_call_kwargs(c) : NULL;
+  if (args) Py_SETREF(PyTuple_GET_ITEM(args, 0), Py_NewRef(t));
   if (args && !PyErr_Occurred() && (torch = mg_import("torch"))) f = PyObject_GetAttrString(torch, "as_tensor");
   if (f) r = PyObject_Call(f, args, kw);
   if (r && kw && PyDict_GetItemString(kw, "requires_grad") == Py_True) Py_CLEAR(r);

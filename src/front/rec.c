@@ -37,6 +37,16 @@ static const struct {
 const char *mg_break_name(MgBreakCode code) { return code < BK__COUNT ? rec_reasons[code].name : "?"; }
 const char *mg_break_hint(MgBreakCode code) { return code < BK__COUNT ? rec_reasons[code].hint : ""; }
 
+void mg_rec_move_graph(MgRec *r, MgCtx *ctx, MgExprs *x, MgGraph *g) {
+  *ctx = *r->ctx;
+  *x = *r->x;
+  *g = *r->g;
+  x->c = g->c = ctx;
+  x->ask = NULL;
+  g->x = x;
+  mg_ctx_init(r->ctx);
+}
+
 MgPause mg_rec_pause(void) {
   MgPause p = {mg_rec, mg_hook_mode};
   mg_rec = NULL;

@@ -112,6 +112,8 @@ const char *mg_break_hint(MgBreakCode code);
 typedef struct MgPause { MgRec *rec; int mode; } MgPause;
 MgPause mg_rec_pause(void);
 void mg_rec_resume(MgPause p);
+/* Moves the recording's arena, and the graph in it, to an owner that outlives the recording, which is left without. */
+void mg_rec_move_graph(MgRec *r, MgCtx *ctx, MgExprs *x, MgGraph *g);
 /* A setting of torch._dynamo.config, new; NULL without an exception when nobody has imported that module.  Its __getattr__ is
  * Python, which no recording sees. */
 PyObject *mg_rec_dynamo_config(const char *name);

@@ -35,6 +35,12 @@ static PyObject *builtin_dir(const MgCall *c) {
   return builtin_dir_older(o);
 }
 
+PyObject *mg_call_args(const MgCall *c) {
+  PyObject *t = PyTuple_New(c->npos);
+  for (Py_ssize_t i = 0; t && i < c->npos; i++) PyTuple_SET_ITEM(t, i, Py_NewRef(c->arg[i]));
+  return t;
+}
+
 PyObject *mg_call_kwargs(const MgCall *c) {
   PyObject *kw = PyDict_New();
   for (Py_ssize_t i = c->npos; kw && i < c->n; i++)

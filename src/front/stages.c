@@ -3,7 +3,6 @@
 #include "front/exec.h"
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "front/guard.h"
 #include "front/nodecall.h"
 #include "front/symdata.h"
@@ -13,7 +12,6 @@ typedef struct StagePiece { /* compiled when it first runs, since plans are made
   MgExprs x;
   MgGraph g;
   MgExec *run;
-  bool building;            /* by a thread */
 } StagePiece;
 
 typedef struct StageStep {
@@ -85,7 +83,7 @@ static void stage_after(int *level, int other) {
   if (other > *level) *level = other;
 }
 
-typedef struct See { Plan *p; int level; bool write; } See;
+typedef struct See { Plan *p; int level; } See;
 
 static void stage_see_use(ValRef *v, void *arg) {
   See *s = arg;
@@ -103,28 +101,14 @@ static void stage_note_use(ValRef *v, void *arg) {
   if (s->level > *read) *read = s->level;
 }
 
-/* Calls fn with each storage that a node writes. */
-static void stage_each_written(const MgGraph *g, const MgNode *n, void (*fn)(See *s, uint32_t storage), See *s) {
-  for (int i = 0; n->op->mutates && i < n->narg; i++) {
-    const MgArg *a = &n->arg[i], *item = a->tag == MA_list ? a->u.item : a;
-    for (uint32_t k = 0; n->op->param[i].writes && k < (a->tag == MA_list ? a->n : 1); k++)
-      if (item[k].tag == MA_val && item[k].u.val) fn(s, mg_val(g, item[k].u.val)->storage);
-  }
-}
-
-static void stage_after_readers(See *s, uint32_t storage) {
-  stage_after(&s->level, s->p->read[0][storage]);
-  stage_after(&s->level, s->p->read[1][storage]);
-}
-static void stage_note_write(See *s, uint32_t storage) { s->p->write[storage] = s->level; }
-
 static bool stage_acts(const MgNode *n) { return n->op->random || !n->op->nret; }
 
 static void stage_place(Plan *p, NodeRef n) {
   MgNode *node = mg_node(p->g, n);
-  See s = {p, p->dyn[n] ? 1 : 0, false};
+  See s = {p, p->dyn[n] ? 1 : 0};
   mg_node_each_val(node, stage_see_use, &s);
-  stage_each_written(p->g, node, stage_after_readers, &s);
+  for (MgWritten w = {0}; mg_node_written(node, &w);)
+    for (int odd = 0; odd < 2; odd++) stage_after(&s.level, p->read[odd][mg_val(p->g, w.v)->storage]);
   if (stage_acts(node)) {
     stage_after(&s.level, p->effect);
     p->effect = s.level;
@@ -132,7 +116,7 @@ static void stage_place(Plan *p, NodeRef n) {
   p->level[n] = s.level;
   if (s.level > p->top) p->top = s.level;
   mg_node_each_val(node, stage_note_use, &s);
-  stage_each_written(p->g, node, stage_note_write, &s);
+  for (MgWritten w = {0}; mg_node_written(node, &w);) p->write[mg_val(p->g, w.v)->storage] = s.level;
 }
 
 static int stage_order(Plan *p, MgRec *r, bool plans) {
@@ -251,14 +235,9 @@ static int stage_call(const Plan *p, StageStep *t, NodeRef n) {
 /* Does what the node writes outlive a run that is given up? */
 static bool stage_lasts(const MgGraph *g, const MgNode *n) {
   if (stage_acts(n)) return true;
-  for (int i = 0; n->op->mutates && i < n->narg; i++) {
-    const MgArg *a = &n->arg[i], *item = a->tag == MA_list ? a->u.item : a;
-    for (uint32_t k = 0; n->op->param[i].writes && k < (a->tag == MA_list ? a->n : 1); k++) {
-      uint32_t to = item[k].tag == MA_val && item[k].u.val ? mg_val(g, item[k].u.val)->storage : 0;
-      for (uint32_t j = 0; to && j < g->ninput; j++)
-        if (mg_val(g, g->input[j])->storage == to) return true;
-    }
-  }
+  for (MgWritten w = {0}; mg_node_written(n, &w);)
+    for (uint32_t j = 0; j < g->ninput; j++)
+      if (mg_val(g, g->input[j])->storage == mg_val(g, w.v)->storage) return true;
   return false;
 }
 
@@ -326,13 +305,7 @@ MgStages *mg_stages_build(MgRec *r, const MgConfig *cfg, bool plans) {
   memcpy(s->of, r->cap->sizes.of, s->nsym * sizeof *s->of);
   for (uint32_t i = 0; i < s->nsym; i++) s->strict |= cfg->fullgraph && s->of[i].val && mg_val(r->g, s->of[i].val)->def; /* marked sizes of inputs can be others */
   if (stage_order(&p, r, plans) || stage_steps(s, &p) || stage_lives(s, r)) goto fail;
-  s->ctx = *r->ctx;
-  s->x = *r->x;
-  s->g = *r->g;
-  s->x.c = s->g.c = &s->ctx;
-  s->x.ask = NULL;
-  s->g.x = &s->x;
-  mg_ctx_init(r->ctx);
+  mg_rec_move_graph(r, &s->ctx, &s->x, &s->g);
   return s;
 fail:
   mg_ctx_init(&s->ctx);
@@ -393,18 +366,28 @@ static bool stage_agrees(const MgStages *s, ValRef v, PyObject *o, const int64_t
   return !n || offset == mg_sym_eval(&s->x, w->offset, at);
 }
 
+/* Compiling lets go of the GIL: each thread that finds the piece without a plan compiles a copy, and the first that is done wins. */
+static int stage_compile(const MgStages *s, StagePiece *p, PyObject *const *in) {
+  MgCtx ctx;
+  MgExprs x;
+  MgGraph g;
+  mg_ctx_init(&ctx);
+  bool copied = !mg_exprs_init(&x, &ctx) && !mg_graph_init(&g, &ctx, &x) && !mg_graph_at(&g, &p->g, NULL);
+  MgExec *run = copied ? mg_exec_piece(&ctx, &x, &g, s->objs, &s->opt, in) : NULL;
+  mg_ctx_free(&ctx);
+  if (!copied) PyErr_NoMemory();
+  if (!run || p->run) {
+    mg_exec_free(run);
+    return run ? 0 : -1;
+  }
+  p->run = run;
+  mg_ctx_free(&p->ctx);
+  mg_ctx_init(&p->ctx);
+  return 0;
+}
+
 static int stage_run_piece(const MgStages *s, StagePiece *p, PyObject *const *in, PyObject **out) {
-  while (p->building) { /* by another thread, which has let go of the GIL */
-    Py_BEGIN_ALLOW_THREADS
-    usleep(200);
-    Py_END_ALLOW_THREADS
-  }
-  if (!p->run) {
-    p->building = true;
-    p->run = mg_exec_piece(&p->ctx, &p->x, &p->g, s->objs, &s->opt, in);
-    p->building = false;
-  }
-  return p->run ? mg_exec_dispatch(p->run, in, NULL, out) : -1;
+  return p->run || !stage_compile(s, p, in) ? mg_exec_dispatch(p->run, in, NULL, out) : -1;
 }
 
 static int stage_run_step(const MgStages *s, const StageStep *t, PyObject **env, int64_t *at) {

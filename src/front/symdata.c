@@ -170,8 +170,6 @@ int mg_symdata_fact(const MgCapture *cap, int op, SymRef a, SymRef b) {
   return -1;
 }
 
-static void data_learn(MgCapture *cap, int op, SymRef a, SymRef b);
-
 /* a op 0, of an expression that is a symbol and a constant. */
 static void data_narrow(MgCapture *cap, int op, SymRef a, SymRef b) {
   MgExprs *x = cap->rec->x;
@@ -340,14 +338,8 @@ static SymRef data_size(Data *d, ValRef v, int dim, int64_t hi) {
 
 /* Has anything been written to the memory of v by nodes from `first` on? */
 static bool data_written_since(const Data *d, ValRef v, NodeRef first) {
-  for (NodeRef n = first; n < d->n; n++) {
-    const MgNode *node = mg_node(d->g, n);
-    for (int i = 0; node->op->mutates && i < node->narg; i++) {
-      const MgArg *a = &node->arg[i], *item = a->tag == MA_list ? a->u.item : a;
-      for (uint32_t k = 0; node->op->param[i].writes && k < (a->tag == MA_list ? a->n : 1); k++)
-        if (item[k].tag == MA_val && item[k].u.val && mg_val(d->g, item[k].u.val)->storage == mg_val(d->g, v)->storage) return true;
-    }
-  }
+  for (NodeRef n = first; n < d->n; n++)
+    if (mg_node_writes(d->g, mg_node(d->g, n), mg_val(d->g, v)->storage)) return true;
   return false;
 }
 

@@ -155,17 +155,11 @@ static State state_node(Walk *w, NodeRef k, uint32_t at, int dtype) {
 static NodeRef state_writer(const MgGraph *g, uint32_t storage, NodeRef after, NodeRef before, ValRef *written, uint32_t *at) {
   for (NodeRef k = before; k-- > after + 1;) {
     const MgNode *n = &g->node[k];
-    if (n->dead || !n->op->mutates) continue;
-    for (int i = 0; i < n->narg; i++) {
-      const MgArg *a = &n->arg[i];
-      uint32_t many = a->tag == MA_list ? a->n : 1;
-      for (uint32_t j = 0; n->op->param[i].writes && j < many; j++) {
-        const MgArg *one = a->tag == MA_list ? &a->u.item[j] : a;
-        if (one->tag != MA_val || !one->u.val || g->val[one->u.val].storage != storage) continue;
-        *written = i ? 0 : one->u.val;
-        *at = j;
-        return k;
-      }
+    for (MgWritten w = {0}; !n->dead && mg_node_written(n, &w);) {
+      if (g->val[w.v].storage != storage) continue;
+      *written = w.param ? 0 : w.v;
+      *at = w.item;
+      return k;
     }
   }
   return 0;

@@ -48,8 +48,7 @@ static PyObject *class_make(const MgCall *c) {
 }
 
 static PyObject *class_wrap(const MgCall *c) {
-  PyObject *args = PyTuple_New(c->npos), *kw = mg_call_kwargs(c), *r = NULL;
-  for (Py_ssize_t i = 0; args && i < c->npos; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(c->arg[i]));
+  PyObject *args = mg_call_args(c), *kw = args ? mg_call_kwargs(c) : NULL, *r = NULL;
   if (args && kw) r = mg_wrapper_new((PyTypeObject *)c->f, args, kw);
   Py_XDECREF(kw);
   Py_XDECREF(args);

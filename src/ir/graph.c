@@ -251,6 +251,26 @@ void mg_node_each_tensor(MgNode *n, void (*fn)(ValRef *v, void *arg), void *arg)
   }
 }
 
+bool mg_node_written(const MgNode *n, MgWritten *w) {
+  int many = !n->op->mutates ? 0 : n->narg < n->op->nparam ? n->narg : n->op->nparam;
+  for (; w->param < many; w->param++, w->next = 0) {
+    const MgArg *a = &n->arg[w->param], *item = a->tag == MA_list ? a->u.item : a;
+    uint32_t count = !n->op->param[w->param].writes ? 0 : a->tag == MA_list ? a->n : 1;
+    while (w->next < count) {
+      w->item = w->next++;
+      w->v = item[w->item].tag == MA_val ? item[w->item].u.val : 0;
+      if (w->v) return true;
+    }
+  }
+  return false;
+}
+
+bool mg_node_writes(const MgGraph *g, const MgNode *n, uint32_t storage) {
+  for (MgWritten w = {0}; !n->dead && mg_node_written(n, &w);)
+    if (mg_val(g, w.v)->storage == storage) return true;
+  return false;
+}
+
 SymRef mg_val_numel(MgGraph *g, ValRef v) {
   SymRef n = mg_sym(g->x, 1);
   for (int i = 0; i < g->val[v].ndim; i++) n = mg_sym_mul(g->x, n, g->val[v].size[i]);

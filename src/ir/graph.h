@@ -130,6 +130,15 @@ void mg_node_each_val(MgNode *n, void (*fn)(ValRef *v, void *arg), void *arg);
 /* The same for the arguments of a call: an optional tensor that is absent counts too, as a value of 0.  This is the
  * order of MgExtern.in and of prebuilt calls. */
 void mg_node_each_tensor(MgNode *n, void (*fn)(ValRef *v, void *arg), void *arg);
+/* Walks over the tensors that a node writes to, lists included: for (MgWritten w = {0}; mg_node_written(n, &w);) ... */
+typedef struct MgWritten {
+  ValRef v;
+  int param;
+  uint32_t item;        /* of its list; 0: no list */
+  uint32_t next;        /* the walk's own */
+} MgWritten;
+bool mg_node_written(const MgNode *n, MgWritten *w);
+bool mg_node_writes(const MgGraph *g, const MgNode *n, uint32_t storage); /* and is it alive? */
 SymRef mg_val_numel(MgGraph *g, ValRef v);
 bool mg_val_is_contiguous(const MgGraph *g, ValRef v);
 bool mg_val_repeats(const MgGraph *g, ValRef v); /* an expanded dimension: one element at several places */
