@@ -28,6 +28,7 @@ static const struct { const char *prefix; MgOpFate fate; } frontop_fates[] = {
     {"aten::split_with_sizes_copy.out", FATE_break_op},
     {"aten::resize_", FATE_break_op},             /* may need memory that a stand-in does not have */
     {"aten::index.Tensor", FATE_break_mask},      /* torch marks it dynamic because of masks */
+    {"aten::_embedding_bag_backward", FATE_decompose}, /* to the dense or the sparse one */
     {"aten::_embedding_bag", FATE_record},
     {"aten::mkldnn_rnn_layer", FATE_record_grad}, /* makes what backward needs only while autograd is on */
     {"aten::record_stream", FATE_break_op},

@@ -403,16 +403,22 @@ static int joint_record(Joint *b, const ValRef *out, int nout) {
   return rc;
 }
 
+/* Was something that requires grad written to the value's memory? */
+static bool joint_storage_grad(const MgRec *r, ValRef v) {
+  uint32_t storage = mg_val(r->g, v)->storage;
+  return storage < r->cap->cap_storage && r->cap->storage_grad[storage];
+}
+
 /* True when autograd tracks a result. */
 static bool joint_wanted(const MgRec *r, const ValRef *out, int nout) {
   if (r->cfg->backend || r->cfg->eager_backend || r->want_fx || !mg_graph_on_cpu(r->g) || mg_tensorhook_inside(r)) return false;
   for (uint32_t i = 0; i < r->cap->ninput; i++) /* autograd state of an older tensor changes: only ATen can do that */
-    if (mg_val(r->g, r->cap->input[i].val)->storage < r->cap->cap_storage &&
-        r->cap->storage_grad[mg_val(r->g, r->cap->input[i].val)->storage])
-      return false;
-  for (int i = 0; i < nout; i++)
-    if (mg_val(r->g, out[i])->requires_grad && !mg_backward_is_spent(r->cap, out[i])) return true;
-  return r->cap->cap_storage > 0;
+    if (joint_storage_grad(r, r->cap->input[i].val)) return false;
+  for (int i = 0; i < nout; i++) {
+    bool tracked = mg_val(r->g, out[i])->requires_grad || joint_storage_grad(r, out[i]);
+    if (tracked && !mg_backward_is_spent(r->cap, out[i])) return true;
+  }
+  return false;
 }
 
 /* What the recording followed roughly, autograd knows. */

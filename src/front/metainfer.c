@@ -243,8 +243,13 @@ static int metainfer_read(MetaEntry *e, PyObject *t, uint32_t *npool) {
   if (t == Py_None) return 0;
   if (!PyObject_TypeCheck(t, mg_tensor_type)) return mg_rec_break(BK_op, "a result that is not a tensor"), -1;
   PyObject *size = PyObject_GetAttrString(t, "shape"), *dt = PyObject_GetAttrString(t, "dtype"), *off = NULL;
+  PyObject *layout = PyObject_GetAttrString(t, "layout");
   int rc = -1;
-  if (!size || !dt) goto done;
+  if (!size || !dt || !layout) goto done;
+  if (mg_torchobj_layout(layout) != 0) {
+    mg_rec_break(BK_tensor_kind, "a result that is not strided");
+    goto done;
+  }
   o->defined = true;
   o->dtype = (uint8_t)mg_torchobj_dtype(dt);
   o->ndim = (uint8_t)PyTuple_GET_SIZE(size);
@@ -264,6 +269,7 @@ done:
   Py_XDECREF(size);
   Py_XDECREF(dt);
   Py_XDECREF(off);
+  Py_XDECREF(layout);
   return rc;
 }
 

@@ -69,6 +69,7 @@ PyObject *mg_source_compute(int op, PyObject *a, PyObject *b) {
     int second = PyObject_RichCompareBool(b, a, op == CALC_min ? Py_LT : Py_GT);
     return second < 0 ? NULL : Py_NewRef(second ? b : a);
   }
+  case CALC_call: return PyObject_CallOneArg(b, a);
   case CALC_neg: return PyNumber_Negative(a);
   case CALC_abs: return PyNumber_Absolute(a);
   case CALC_int: return PyNumber_Long(a);
@@ -197,6 +198,7 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
 static void source_put_object(MgStrbuf *out, PyObject *o) {
   PyObject *r = NULL;
   if (o && Py_TYPE(o) == &PyMemberDescr_Type) r = Py_NewRef(((PyDescrObject *)o)->d_name);
+  else if (o && PyCFunction_Check(o)) r = PyObject_GetAttrString(o, "__qualname__");
   else if (o && (PyUnicode_Check(o) || PyLong_Check(o) || PyFloat_Check(o))) r = PyObject_Repr(o);
   const char *s = r ? PyUnicode_AsUTF8(r) : NULL;
   if (s) mg_sb_puts_cut(out, s, 60);
@@ -207,7 +209,7 @@ static void source_put_object(MgStrbuf *out, PyObject *o) {
 
 static void source_print_calc(const MgGuards *g, const MgSrc *s, MgStrbuf *out) {
   static const char *const text[] = {"<", "<=", "==", "!=", ">", ">=", "+", "-", "*", "/", "//", "%", "**",
-                                     "&", "|", "^", "min", "max", "-", "abs ", "int ", "float ", "bool ", "float32 "};
+                                     "&", "|", "^", "min", "max", "|>", "-", "abs ", "int ", "float ", "bool ", "float32 "};
   SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;
   int op = s->idx & MG_CALC_MASK;
   mg_sb_printf(out, "(%s", mg_calc_is_unary(op) ? text[op] : "");

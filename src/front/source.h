@@ -17,6 +17,7 @@ typedef enum MgCalc {
   CALC_lt, CALC_le, CALC_eq, CALC_ne, CALC_gt, CALC_ge, /* in the order of Py_LT ... */
   CALC_add, CALC_sub, CALC_mul, CALC_truediv, CALC_floordiv, CALC_mod, CALC_pow,
   CALC_and, CALC_or, CALC_xor, CALC_min, CALC_max,
+  CALC_call, /* the second operand, a function, of the first */
   CALC_neg, CALC_abs, CALC_int, CALC_float, CALC_bool, CALC_float32 /* of one operand; float32: rounded to it */
 } MgCalc;
 enum { MG_CALC_BITS = 5, MG_CALC_MASK = 31 };

@@ -210,7 +210,7 @@ static PyObject *sym_host(MgCapture *cap, MgSymNode *x, PyObject *a, MgSymNode *
     return hint;
   }
   bool divides = PyLong_CheckExact(hint) && calc >= CALC_floordiv && calc <= CALC_mod && !y && PyObject_IsTrue(b) == 1;
-  if (!late && calc >= CALC_truediv && calc <= CALC_pow && !divides) mg_guard_add(g, GK_calc, src, (PyObject *)Py_TYPE(hint), 0);
+  if (!late && ((calc >= CALC_truediv && calc <= CALC_pow) || calc == CALC_call) && !divides) mg_guard_add(g, GK_calc, src, (PyObject *)Py_TYPE(hint), 0);
   return mg_symfloat_of(mg_symnode_new(cap, src, hint));
 }
 
@@ -254,6 +254,23 @@ static PyObject *symfloat_pos(PyObject *o) { return mg_symfloat_is_bool(o) ? sym
 
 PyObject *mg_symfloat_compute(PyObject *a, PyObject *b, int calc) {
   return b ? sym_binary(a, b, calc) : sym_unary(a, calc);
+}
+
+/* Is f a function of one number whose result depends on nothing else? */
+static bool sym_is_pure(PyObject *f) {
+  if (f == (PyObject *)&PyLong_Type || f == (PyObject *)&PyFloat_Type) return true;
+  if (!PyCFunction_CheckExact(f)) return false;
+  PyObject *module = ((PyCFunctionObject *)f)->m_module;
+  if (!module || !PyUnicode_Check(module)) return false;
+  if (!PyUnicode_CompareWithASCIIString(module, "math")) return true;
+  return !PyUnicode_CompareWithASCIIString(module, "builtins") && !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "round");
+}
+
+bool mg_symfloat_apply(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r) {
+  MgSymNode *x = n == 1 ? mg_symnode_of(arg[0]) : NULL;
+  if (!x || !x->cap || !x->src || x->cap->rec->want_fx || mg_draw_late(x->cap->rec->guards, x->src) || !sym_is_pure(f)) return false;
+  *r = sym_host(x->cap, x, arg[0], NULL, f, CALC_call);
+  return true;
 }
 
 /* With the numbers themselves. */

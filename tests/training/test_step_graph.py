@@ -501,3 +501,84 @@ def test_grad_scaler_with_a_fused_optimizer():
     for a, b in zip([*l1, *m1.parameters()], [*l2, *m2.parameters()]):
         torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-3)
     assert_one_graph()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda o: OPTIM.lr_scheduler.CosineAnnealingLR(o, 10),
+        lambda o: OPTIM.lr_scheduler.OneCycleLR(o, 0.1, total_steps=25),
+        lambda o: OPTIM.lr_scheduler.CyclicLR(o, 0.01, 0.1, 5),
+        lambda o: OPTIM.lr_scheduler.CosineAnnealingWarmRestarts(o, 6, 2),
+    ],
+    ids=["cosine", "one-cycle", "cyclic", "restarts"],
+)
+def test_a_scheduler_that_steps_inside(make):
+    """Its cosines and floors of the epoch are computed by every run."""
+
+    def run(compiled):
+        m = model()
+        opt = OPTIM.SGD(m.parameters(), lr=0.1, momentum=0.9)
+        sched = make(opt)
+
+        def step(x, y):
+            opt.zero_grad()
+            loss = nn.functional.cross_entropy(m(x), y)
+            loss.backward()
+            opt.step()
+            sched.step()
+            return loss
+
+        f = magneto.compile(step) if compiled else step
+        return m, opt, [f(x, y) for x, y in batches(20)], sched
+
+    want, got = run(False), run(True)
+    assert_same(want[:3], got[:3])
+    assert got[3].get_last_lr() == want[3].get_last_lr() and type(got[3].last_epoch) is int
+    s = magneto._magneto.stats()
+    assert not s["breaks"] and not s["fallbacks"] and s["recompiles"] <= 5, s
+
+
+def test_dropout_with_batches_of_many_sizes():
+    def run(compiled):
+        torch.manual_seed(0)
+        m = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.3), nn.ReLU(), nn.Linear(16, 4))
+        opt = OPTIM.SGD(m.parameters(), lr=0.1)
+
+        def step(x, y):
+            opt.zero_grad()
+            loss = nn.functional.cross_entropy(m(x), y)
+            loss.backward()
+            opt.step()
+            return loss
+
+        f = magneto.compile(step) if compiled else step
+        torch.manual_seed(5)
+        return m, opt, [f(x[:n], y[:n]) for n, (x, y) in zip(range(4, 16), batches(12))]
+
+    assert_same(run(False), run(True))
+    assert_one_graph()
+
+
+def test_sparse_gradients_of_bags():
+    """A sparse gradient is no result of a graph."""
+
+    def run(compiled):
+        torch.manual_seed(0)
+        m = nn.EmbeddingBag(10, 4, mode="sum", sparse=True)
+        opt = OPTIM.SparseAdam(m.parameters(), lr=0.1)
+
+        def step(x, y):
+            opt.zero_grad()
+            loss = nn.functional.cross_entropy(m(x), y)
+            loss.backward()
+            opt.step()
+            return loss
+
+        f = magneto.compile(step) if compiled else step
+        return m, opt, [f((x[:, :3] * 5).long() % 10, y) for x, y in batches(4)]
+
+    (m1, _, l1), (m2, _, l2) = run(False), run(True)
+    torch.testing.assert_close(l1, l2)
+    torch.testing.assert_close(m1.weight, m2.weight)
+    assert m2.weight.grad.is_sparse
