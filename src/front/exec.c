@@ -18,6 +18,7 @@
 #include "front/planrun.h"
 #include "front/resume.h"
 #include "front/source.h"
+#include "front/state.h"
 #include "front/symfloat.h"
 #include "front/symdata.h"
 #include "front/tensorhook.h"
@@ -93,9 +94,14 @@ static bool exec_needs_autograd(const MgExec *e, const MgRec *r) {
 
 /* ---- a custom backend ---- */
 
+/* What it calls of torch is none of the business of the program's modes. */
 static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *gm, PyObject *examples) {
-  if (!r->cap->wrappers) return PyObject_CallFunctionObjArgs(backend, gm, examples, NULL);
-  PyObject *m = mg_import("magneto.backends"), *f = m ? PyObject_CallMethod(m, "with_wrappers", "OOO", backend, gm, examples) : NULL;
+  PyObject *m = r->cap->wrappers ? mg_import("magneto.backends") : NULL, *f = NULL;
+  bool modes = r->cap->fmodes_known && mg_fmodes_depth();
+  if (modes) mg_fmodes_leave();
+  if (m) f = PyObject_CallMethod(m, "with_wrappers", "OOO", backend, gm, examples);
+  else if (!r->cap->wrappers) f = PyObject_CallFunctionObjArgs(backend, gm, examples, NULL);
+  if (modes) mg_fmodes_restore(r->cap);
   Py_XDECREF(m);
   return f;
 }
@@ -363,6 +369,49 @@ static int exec_set_bits(const MgExec *e, PyObject **outs) {
   return 0;
 }
 
+/* Views are inference tensors if what they are views of is one; what a plan makes depends on the mode of the run. */
+static int exec_find_views(MgExec *e, const MgRec *r) {
+  const MgGraph *g = r->g;
+  MgTorchState now;
+  mg_state_read(&now);
+  for (uint32_t k = 0; k < r->cap->ninput; k++) {
+    const MgCapInput *in = &r->cap->input[k];
+    uint32_t at = 0, nout = 0;
+    if (!in->real || in->outer) continue;
+    for (uint32_t i = 0; i < g->noutput; i++) nout += mg_val(g, g->output[i])->storage == mg_val(g, in->val)->storage;
+    if (!nout) continue;
+    int inference = mg_standin_inference(in->real);
+    while (at < e->ninput && g->input[at] != in->val) at++;
+    if (inference < 0) return -1;
+    if (inference == now.inference_mode || at == e->ninput) continue;
+    if (!e->view_of && !(e->view_of = mg_calloc(g->noutput, sizeof *e->view_of))) return PyErr_NoMemory(), -1;
+    for (uint32_t i = 0; i < g->noutput; i++)
+      if (mg_val(g, g->output[i])->storage == mg_val(g, in->val)->storage) e->view_of[i] = at + 1;
+  }
+  return 0;
+}
+
+static int exec_make_views(const MgExec *e, PyObject *const *in, PyObject **outs) {
+  PyObject *off = mg_fmodes_off();
+  int rc = off ? 0 : -1;
+  for (uint32_t i = 0; i < e->noutput && !rc; i++) {
+    PyObject *base = e->view_of[i] ? in[e->view_of[i] - 1] : NULL, *size, *stride, *v;
+    if (!base || !outs[i] || outs[i] == base) continue;
+    size = PyObject_CallMethod(outs[i], "size", NULL);
+    stride = size ? PyObject_CallMethod(outs[i], "stride", NULL) : NULL;
+    PyObject *offset = stride ? PyObject_CallMethod(outs[i], "storage_offset", NULL) : NULL;
+    v = offset ? PyObject_CallMethod(base, "as_strided", "OOO", size, stride, offset) : NULL;
+    Py_XDECREF(offset);
+    Py_XDECREF(stride);
+    Py_XDECREF(size);
+    if (v) Py_SETREF(outs[i], v);
+    else rc = -1;
+  }
+  if (off && mg_context_exit(off)) rc = -1;
+  for (uint32_t k = 0; rc && k < e->noutput; k++) Py_CLEAR(outs[k]);
+  return rc;
+}
+
 static int exec_finish_spent(const MgExec *e, PyObject **outs) {
   for (uint32_t i = 0; i < e->noutput; i++) {
     if (!e->spent[i] || mg_facts_requires_grad(outs[i])) continue;
@@ -427,7 +476,7 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
     e->no_autocast &= mg_fx_is_aten(r->cap);
     return e;
   }
-  if (exec_take_inputs(e, r, data)) goto fail;
+  if (exec_take_inputs(e, r, data) || exec_find_views(e, r)) goto fail;
   if (!(example = exec_examples(e, r))) {
     PyErr_NoMemory();
     goto fail;
@@ -572,6 +621,7 @@ static int exec_run(MgExec *e, PyObject **vals, MgExecAt *at, PyObject **outs) {
     if (e->input[i].array && !(in[i] = mg_array_to_tensor(in[i]))) rc = -1;
   }
   if (!rc) rc = exec_without_modes(e, vals, in, at, outs);
+  if (!rc && e->view_of && exec_make_views(e, in, outs)) rc = -1;
   if (!rc && e->bits && exec_set_bits(e, outs)) rc = -1;
   if (!rc && e->spent && exec_finish_spent(e, outs)) rc = -1;
   for (uint32_t i = 0; i < e->ninput; i++)
@@ -597,6 +647,7 @@ void mg_exec_free(MgExec *e) {
   Py_XDECREF(e->grad);
   free(e->overlap);
   free(e->bits);
+  free(e->view_of);
   free(e->spent);
   free(e->input);
   free(e);

@@ -72,12 +72,16 @@ static bool fmodes_same(const MgCapture *cap, Py_ssize_t ours) {
   return same;
 }
 
+void mg_fmodes_leave(void) {
+  for (Py_ssize_t n = mg_fmodes_depth(); n > 0; n--) fmodes_insist("_pop_torch_function_stack", NULL);
+}
+
 void mg_fmodes_restore(MgCapture *cap) {
   PyObject *t, *v, *tb;
   if (!cap->fmodes_known) return;
   PyErr_Fetch(&t, &v, &tb);
   if (!fmodes_same(cap, 0)) {
-    for (Py_ssize_t n = mg_fmodes_depth(); n > 0; n--) fmodes_insist("_pop_torch_function_stack", NULL);
+    mg_fmodes_leave();
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(cap->fmodes); i++) fmodes_insist("_push_on_torch_function_stack", PyList_GET_ITEM(cap->fmodes, i));
   }
   PyErr_Restore(t, v, tb);

@@ -8,6 +8,7 @@
 /* Notes the active modes; ours (NULL: none) goes below them.  -1 with an exception. */
 int mg_fmodes_begin(MgCapture *cap, PyObject *ours);
 void mg_fmodes_restore(MgCapture *cap);  /* the stack as it was, whatever is on it now; keeps an exception that is set */
+void mg_fmodes_leave(void);               /* takes all from the stack, until mg_fmodes_restore */
 Py_ssize_t mg_fmodes_depth(void);         /* of torch's stack, ours included */
 int mg_fmodes_wrap(MgRec *r);            /* makes them older objects; -1 with an exception */
 int mg_fmodes_check(MgRec *r);           /* -1 with a break: the program has entered or left one */

@@ -111,6 +111,8 @@ bool mg_standin_autocast_on(const MgCapture *cap);
 long mg_standin_object(MgCapture *cap, PyObject *o);
 /* Adds the overriding methods and attributes to the new stand-in type (standin_methods.c). */
 int mg_standin_methods_add(PyTypeObject *type);
+/* Is it an inference tensor?  -1 with an exception. */
+int mg_standin_inference(PyObject *tensor);
 /* Fills a value's metadata from a real tensor.  False: a kind of tensor that is not recorded (reason in why). */
 bool mg_standin_describe(MgGraph *g, PyObject *tensor, ValRef *val, const char **why);
 

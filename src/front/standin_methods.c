@@ -79,6 +79,7 @@ static PyObject *standin_of_real(PyObject *self, const char *name, PyObject *arg
 /* copy.deepcopy of a tensor: torch's own refuses subclasses without storage. */
 static PyObject *standin_deepcopy(PyObject *self, PyObject *memo) {
   if (!mg_standin_is(self)) return PyObject_CallMethod(self, "__deepcopy__", "O", memo);
+  if (Py_TYPE(self) != mg_standin_type) return standin_break(self, BK_op, "deepcopy of a subclass"); /* up to its new_empty, slots, dict */
   PyObject *grad = PyObject_GetAttrString(self, "requires_grad"), *leaf = PyObject_GetAttrString(self, "is_leaf");
   PyObject *plain = NULL, *copy = NULL, *key = NULL;
   if (!grad || !leaf) goto done;
@@ -181,23 +182,29 @@ static PyObject *standin_requires_grad_(PyObject *self, PyObject *args, PyObject
   return Py_NewRef(self);
 }
 
-/* Stand-ins are never inference tensors.  Where such tensors are about, what an op made is not ours to say. */
+int mg_standin_inference(PyObject *tensor) {
+  PyObject *yes = PyObject_CallMethod((PyObject *)mg_tensor_type, "is_inference", "O", tensor);
+  Py_XDECREF(yes);
+  return yes ? yes == Py_True : -1;
+}
+
+/* Stand-ins are never inference tensors.  Views are if what they are views of is one; what an op made, if the mode was on. */
 static PyObject *standin_is_inference(PyObject *self, PyObject *unused) {
   MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
   const MgCapture *cap = info ? info->cap : NULL;
-  if (!cap) return PyObject_CallMethod((PyObject *)mg_tensor_type, "is_inference", "O", self);
-  MgTorchState now;
-  mg_state_read(&now);
-  bool any = now.inference_mode || cap->rec->entered;
-  for (uint32_t i = 0; i < cap->ninput; i++) {
-    if (!cap->input[i].real || (info->input ? info->input - 1 != i : any)) continue;
-    PyObject *yes = PyObject_CallMethod(cap->input[i].real, "is_inference", NULL);
-    if (!yes || info->input) return yes;
-    any = yes == Py_True;
-    Py_DECREF(yes);
+  int yes = cap ? -2 : mg_standin_inference(self);
+  for (uint32_t i = 0; cap && yes == -2 && i < cap->ninput; i++) {
+    const MgCapInput *in = &cap->input[i];
+    bool same = info->input ? info->input - 1 == i : mg_val(cap->rec->g, info->val)->storage == mg_val(cap->rec->g, in->val)->storage;
+    if (in->real && same) yes = mg_standin_inference(in->real);
   }
-  if (any) return standin_break(self, BK_op, "is_inference of a tensor that was made here");
-  Py_RETURN_FALSE;
+  if (yes == -2 && cap->rec->entered) return standin_break(self, BK_op, "is_inference of a tensor that was made here");
+  if (yes == -2) {
+    MgTorchState now;
+    mg_state_read(&now);
+    yes = now.inference_mode;
+  }
+  return yes < 0 ? NULL : PyBool_FromLong(yes);
 }
 
 static PyObject *standin_hook(PyObject *self, PyObject *hook, bool accumulate) {
@@ -207,11 +214,12 @@ static PyObject *standin_hook(PyObject *self, PyObject *hook, bool accumulate) {
 static PyObject *standin_register_hook(PyObject *self, PyObject *hook) { return standin_hook(self, hook, false); }
 static PyObject *standin_register_accumulate(PyObject *self, PyObject *hook) { return standin_hook(self, hook, true); }
 
-/* In an FX graph the items of a tensor that is iterated over are subscripts of it, as torch.compile writes them. */
+/* In an FX graph the items of a tensor that is iterated over are subscripts of it, as torch.compile writes them; the
+ * __torch_function__ of a subclass sees the calls that torch makes. */
 static PyObject *standin_iter(PyObject *self, PyObject *unused) {
   MgStandInfo *info = mg_standin_info(self);
   const MgRec *r = info && info->cap ? info->cap->rec : NULL;
-  if (!r || !r->want_fx || !mg_val(r->g, info->val)->ndim)
+  if (!r || !r->want_fx || Py_TYPE(self) != mg_standin_type || !mg_val(r->g, info->val)->ndim)
     return PyObject_CallMethod((PyObject *)mg_torch.tensor, "__iter__", "O", self);
   Py_ssize_t n = PyObject_Size(self);
   PyObject *items = n < 0 ? NULL : PyTuple_New(n), *it = NULL;

@@ -162,3 +162,17 @@ def test_the_graph_of_a_call_that_gives_its_argument():
     with Scale(2):
         magneto.compile(functional, backend=backend, fullgraph=True)(x)
     assert [[o.split("_")[0] for o in g] for g in graphs] == [["placeholder", "call", "call", "call", "output"]]
+
+
+def test_modes_do_not_see_what_a_backend_calls():
+    def backend(gm, inputs):
+        torch.sin(torch.ones(2))
+        return gm
+
+    x, mode = torch.ones(3), Scale(2)
+    with mode:
+        magneto.compile(functional, backend=backend, fullgraph=True)(x)
+        seen = mode.seen.copy()
+        mode.seen.clear()
+        functional(x)
+    assert seen == mode.seen

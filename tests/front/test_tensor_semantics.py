@@ -266,6 +266,24 @@ def test_one_function_under_all_modes():
             assert got.requires_grad == want.requires_grad and got.is_inference() == want.is_inference()
 
 
+@pytest.mark.parametrize("grad", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_views_are_inference_tensors_as_their_bases(grad):
+    def views(x):
+        y, z = x.view(-1), x + 1
+        told = [t.is_inference() for t in (x, y, y[1:], x.detach(), z, z.view(-1))]
+        return told, x, y, y[1:], z, x.t()
+
+    with torch.inference_mode():
+        inside = torch.ones(2, 3)
+    compiled = magneto.compile(views, fullgraph=True)
+    for x in (inside, torch.ones(2, 3), inside):
+        with grad():
+            got, want = compiled(x), views(x)
+        assert got[0] == want[0] and got[2].data_ptr() == x.data_ptr()
+        assert [t.is_inference() for t in got[1:]] == [t.is_inference() for t in want[1:]]
+        torch.testing.assert_close(got, want)
+
+
 @pytest.mark.parametrize("where", ["around", "inside"])
 def test_autocast(where):
     m = nn.Sequential(nn.Linear(4, 4), nn.Softmax(-1))

@@ -290,3 +290,28 @@ def test_questions_about_torch_function(backend):
     for x in (4, torch.ones(2), torch.ones(2).as_subclass(Sub), Handled(), "text"):
         got, want = opt(x, torch.ones(3)), fn(x, torch.ones(3))
         assert got[:3] == want[:3] and got[3].equal(want[3])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_torch_calls_for_items_and_copies(backend):
+    calls = []
+
+    class Told(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            calls.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    def items(x):
+        return [i * 2 for i in x]
+
+    def copied(x):
+        return copy.deepcopy(x)
+
+    options = {"backend": backend} if backend else {}
+    for fn in (items, magneto.compile(items, **options)) * 2:
+        fn(torch.ones(2, 2).as_subclass(Told))
+        assert calls == ["dim", "unbind", "mul", "mul"]
+        calls.clear()
+    with pytest.raises(RuntimeError, match="default implementation of __deepcopy__"):
+        magneto.compile(copied, **options)(torch.ones(2).as_subclass(Told))
