@@ -133,7 +133,7 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
                         PyObject *kwnames, PyObject **result) {
   PyCodeObject *co = (PyCodeObject *)func->func_code;
   MgCodeInfo *info = mg_pyframe_extra(co);
-  MgSite *site = info ? mg_cache_site(info, c->cfg.id, 0, false) : NULL;
+  MgSite *site = info ? mg_cache_site(info, c->cfg.id, 0, 0, false) : NULL;
   if (!site || !site->n) return 0;
   PyObject *slot_small[CALLABLE_SMALL], *vals_small[CALLABLE_SMALL], **vals = vals_small, **slot = slot_small;
   int nvals = CALLABLE_SMALL, found = 0, n = co->co_nlocalsplus;

@@ -27,6 +27,7 @@ void mg_entry_release(MgEntry *e) {
   Py_XDECREF(e->end_file);
   Py_XDECREF(e->end_name);
   free(e->inner);
+  free(e->returns);
   free(e->untouched);
   free(e->reason);
   free(e);
@@ -51,14 +52,15 @@ static void cache_free_site(MgSite *s) {
   free(s);
 }
 
-MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, bool create) {
+MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, uint64_t chain, bool create) {
   for (MgSite *s = info->sites; s; s = s->next)
-    if (s->unit == unit && s->config == config) return s;
+    if (s->unit == unit && s->config == config && s->chain == chain) return s;
   if (!create) return NULL;
   MgSite *s = mg_calloc(1, sizeof *s);
   if (!s) return (MgSite *)PyErr_NoMemory();
   s->config = config;
   s->unit = unit;
+  s->chain = chain;
   s->key_slot = MG_KEY_NONE;
   s->next = info->sites;
   return info->sites = s;

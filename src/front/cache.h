@@ -24,7 +24,9 @@ typedef struct MgEntry {  /* one compiled segment of a frame */
   int unit, end;          /* code units: where it starts; where the frame goes on (or the RETURN instruction) */
   bool is_ret;            /* the segment ends by returning */
   int nplain;             /* instructions to execute unrecorded at `end` */
-  int nslot;              /* slots that the snapshot fills */
+  int level;              /* so many frames have returned by then: end and what follows are of the one that called them */
+  int *returns;           /* level entries: units of their RETURN */
+  int nslot;              /* slots of the frame that the snapshot fills */
   MgInner *inner;         /* frames that the outer one was calling at `end`, from the outermost on */
   int ninner, nvalue;     /* values that the snapshot makes: nslot, then those of the inner frames */
   bool *untouched;        /* nslot entries: slots that keep the frame's own value */
@@ -50,6 +52,7 @@ typedef struct MgBucket { /* the entries of one offset for one module instance *
 typedef struct MgSite {   /* one offset of a code object, for one configuration */
   struct MgSite *next;
   uint32_t config;
+  uint64_t chain;         /* tells the frames apart that wait for this one, and may be recorded with it; 0: none */
   int unit;
   int key_slot;           /* where the instance is: a slot; -2 - i: in closure cell i; KEY_NONE */
   MgBucket **bucket;      /* bucket[0]: key NULL */
@@ -82,7 +85,7 @@ extern MgStats mg_stats;
 MgCodeInfo *mg_code_info(PyCodeObject *co);                     /* borrowed; NULL with exception */
 const MgCode *mg_code_decoded(MgCodeInfo *info, PyCodeObject *co); /* borrowed; NULL with exception */
 /* The site, made when create is set; NULL when there is none (without create) or with exception. */
-MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, bool create);
+MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, uint64_t chain, bool create);
 /* The bucket for a frame, or NULL: without create when there is none, else with exception. */
 MgBucket *mg_cache_bucket(MgSite *site, const MgSlots *s, bool create);
 /* The entry is dropped (the caller has a reference), and sizes that depend on data break graphs of this code.  -1 with an exception. */

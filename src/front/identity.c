@@ -40,7 +40,7 @@ int mg_objects_begin(MgRec *r, const MgSlots *s) {
   if (mg_array_begin()) return -1;
   r->ident = mg_calloc(1, sizeof *r->ident);
   PyObject *code = s->func ? PyFunction_GET_CODE(s->func) : NULL;
-  r->guards = mg_guards_new(code ? ((PyCodeObject *)code)->co_localsplusnames : NULL);
+  r->guards = mg_guards_new(s->names ? s->names : code ? ((PyCodeObject *)code)->co_localsplusnames : NULL);
   if (!r->ident || !r->guards) {
     if (!PyErr_Occurred()) PyErr_NoMemory();
     mg_objects_end(r);

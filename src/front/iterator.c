@@ -117,11 +117,11 @@ static bool iter_may_copy(PyObject *v, int depth) {
   return true;
 }
 
-/* On the value stack of the outermost frame? */
+/* On the value stack of a frame that was there before? */
 static bool iter_of_loop(SrcRef src) {
   const MgGuards *g = mg_rec->guards;
   const MgSrc *s = &g->src[src];
-  return s->kind == SRC_slot && g->slot_names && s->idx >= PyTuple_GET_SIZE(g->slot_names);
+  return s->kind == SRC_slot && g->slot_names && !mg_source_slot_name(g, s->idx);
 }
 
 PyObject *mg_iterator_wrap(PyObject *v, SrcRef src) {

@@ -18,11 +18,13 @@ typedef struct _PyInterpreterFrame MgFrame;  /* internals only in pyframe.c */
 typedef uint32_t SrcRef;                     /* index into the guard set's sources; 0 is "none" */
 
 /* What guards and snapshots see of a frame: its slots (locals, cells, then stack) and its function. On a hit from
- * the callable these are the bound arguments and no frame exists. */
+ * the callable these are the bound arguments and no frame exists.  Frames that wait for this one, and may be recorded
+ * with it, follow: the function, then the slots of each. */
 typedef struct MgSlots {
   PyObject **slot;      /* borrowed; NULL entries are unbound */
   int n;
   PyObject *func;       /* the PyFunctionObject */
+  PyObject *names;      /* recording: of the slots, None for those of a value stack; NULL: the locals of func's code */
 } MgSlots;
 
 typedef struct MgIdent MgIdent;       /* identity.c: original <-> what the recording sees */
@@ -45,6 +47,7 @@ typedef struct MgStop {
   int exc_depth;
   uint32_t nnode;       /* size of the graph when the frame started */
   int line;             /* of the instruction */
+  bool library;         /* code that is not compiled on its own */
 } MgStop;
 enum { MG_STOP_DEPTH = 16 };
 
@@ -142,7 +145,7 @@ void mg_fresh(PyObject *o);           /* made while recording; keeps it alive un
 bool mg_is_fresh(PyObject *o);
 /* A Python function with this code starts on self: when it is an __init__ that C code has called, self is new. */
 void mg_fresh_init(PyObject *self, PyCodeObject *co);
-SrcRef mg_src_slot(int slot);         /* slot of the outermost frame */
+SrcRef mg_src_slot(int slot);         /* an entry of MgSlots */
 SrcRef mg_src_closure(int i);         /* cell i of the outermost frame's function */
 
 /* ---- record_attr.c, record_call.c, record_seq.c: operations, with the policy for older objects ---- */

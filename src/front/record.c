@@ -49,10 +49,10 @@ int mg_loop_touch_slot(MgLoop *l, int i) {
   o->untouched[i] = false;
   PyObject *v = SLOT(i);
   if (!v) {
-    mg_guard_add(mg_rec->guards, GK_null, 0, NULL, i);
+    mg_guard_add(mg_rec->guards, GK_null, 0, NULL, o->base + i);
     return 0;
   }
-  PyObject *w = mg_wrap(v, mg_src_slot(i));
+  PyObject *w = mg_wrap(v, mg_src_slot(o->base + i));
   if (!w) return -1;
   SLOT(i) = w;
   Py_DECREF(v);
@@ -142,7 +142,7 @@ int mg_loop_path(const MgRec *r, MgStop *path) {
     const MgLoop *l = frames[n];
     if (n && !l->direct) break;
     path[n] = (MgStop){l->at->n, l->at->tail, l->at->exc_n, l->at->exc_depth, l->nnode,
-                       l->code->line[l->in->at]};
+                       l->code->line[l->in->at], mg_skip_compile(l->v.code)};
   }
   return n;
 }

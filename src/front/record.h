@@ -31,6 +31,7 @@ typedef struct MgOuter { /* how far a frame is: the outermost one of a recording
   bool direct;           /* inlined: what this frame returns is the result of the instruction that runs in the one above */
   bool *untouched;       /* recording, per slot at the start: still holds the frame's own, unwrapped value */
   int nslot;             /* entries of untouched */
+  int base;            /* where the frame's slots begin in MgSlots */
   int raw;               /* stack entries, from the bottom, that are still unwrapped */
   int exc_depth;         /* exceptions that became the handled one since the start */
   long exc_n;            /* n of the instruction that raised the outermost of them */

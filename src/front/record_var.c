@@ -72,7 +72,7 @@ MgStep mg_op_DELETE_FAST(MgLoop *l, const MgInstr *in) {
   PyObject *old = SLOT(in->arg);
   MgOuter *o = l->outer;
   if (o && o->untouched && in->arg < o->nslot && o->untouched[in->arg]) { /* only whether it is bound matters */
-    if (old) mg_src_slot(in->arg);
+    if (old) mg_src_slot(o->base + in->arg);
     else if (mg_loop_touch_slot(l, in->arg)) return STEP_error;
   }
   if (!old)

@@ -41,6 +41,7 @@ typedef struct MgInnerRun {
   MgEntry *e;         /* strong */
   PyObject **value;   /* e->nvalue; strong, NULL once a frame has taken them */
   int next;           /* index into e->inner */
+  MgDrive *caller;    /* of the frame that is made next */
 } MgInnerRun;
 
 static _Thread_local MgInnerRun *resume_waiting; /* the frame that starts next is its own */
@@ -53,32 +54,49 @@ static void resume_run_free(MgInnerRun *run) {
   free(run);
 }
 
-typedef struct Drive {
-  PyThreadState *ts;
-  MgFrame *f;
-  const MgConfig *cfg;
-  MgCodeInfo *info;
-  const MgCode *code;
-  MgFrameView v;
-  MgFrameLink link;
-  MgInnerRun *run;    /* owned: what the frame is to call, or NULL */
-} Drive;
-
 /* Every way out of the driver: unlinks, and lets CPython go on with the frame. */
-static PyObject *drive_leave(Drive *d, int unit) {
+static PyObject *drive_leave(MgDrive *d, int unit) {
   mg_pyframe_unlink(d->ts, &d->link);
   mg_hook_mode = HOOK_compile;
   return mg_pyframe_run_at(d->ts, d->f, unit);
 }
 
-static PyObject *drive_raise(Drive *d) {
+static PyObject *drive_raise(MgDrive *d) {
   mg_pyframe_unlink(d->ts, &d->link);
   mg_hook_mode = HOOK_compile;
   return mg_pyframe_run(d->ts, d->f, 1);
 }
 
+/* The frame and those that wait for it, as guards see them; *buf (RESUME_SMALL entries) may be replaced by a malloc'ed one. */
+static int drive_slots(MgDrive *d, MgSlots *s, PyObject ***buf) {
+  int top = mg_pyframe_stacktop(d->f), n = top;
+  *s = (MgSlots){d->v.slot, top, d->v.func, NULL};
+  if (!d->up) return 0;
+  for (MgDrive *u = d->up; u; u = u->up) n += 1 + mg_pyframe_stacktop(u->f);
+  if (n > RESUME_SMALL && !(*buf = mg_malloc(sizeof **buf * (size_t)n))) return PyErr_NoMemory(), -1;
+  s->slot = *buf;
+  s->n = n;
+  memcpy(s->slot, d->v.slot, sizeof *s->slot * (size_t)top);
+  n = top;
+  for (MgDrive *u = d->up; u; u = u->up) {
+    s->slot[n++] = u->v.func;
+    top = mg_pyframe_stacktop(u->f);
+    memcpy(s->slot + n, u->v.slot, sizeof *s->slot * (size_t)top);
+    n += top;
+  }
+  return 0;
+}
+
+/* The frame that waits for d may be recorded with it. */
+static void drive_join(MgDrive *d, MgDrive *up) {
+  if (mg_force_break || up->depth + 2 > MG_STOP_DEPTH || mg_decode_in_loop(up->code, up->call)) return;
+  d->up = up;
+  d->depth = up->depth + 1;
+  d->chain = ((uint64_t)(uintptr_t)up->info + (uint64_t)up->call + up->chain * 31) * 0x9E3779B97F4A7C15u | 1;
+}
+
 /* Puts the result of a segment into the frame; takes the values. */
-static void drive_write(Drive *d, const MgEntry *e, PyObject **values) {
+static void drive_write(MgDrive *d, const MgEntry *e, PyObject **values) {
   int before = mg_pyframe_stacktop(d->f);
   mg_pyframe_set_stacktop(d->f, e->nslot < before ? e->nslot : before);
   for (int i = 0; i < e->nslot; i++) {
@@ -94,7 +112,7 @@ static void drive_write(Drive *d, const MgEntry *e, PyObject **values) {
 }
 
 /* The frames that the segment ended in are made next; takes the values. */
-static int drive_wait(Drive *d, MgEntry *e, PyObject **values) {
+static int drive_wait(MgDrive *d, MgEntry *e, PyObject **values) {
   MgInnerRun *run = mg_calloc(1, sizeof *run);
   if (!run || !(run->value = mg_malloc(sizeof *values * (size_t)e->nvalue))) {
     free(run);
@@ -108,8 +126,18 @@ static int drive_wait(Drive *d, MgEntry *e, PyObject **values) {
   return 0;
 }
 
+typedef enum DriveNext {
+  DRIVE_step,
+  DRIVE_call,   /* d->run has the frame that the instruction at this position calls */
+  DRIVE_return, /* the frame stands before its RETURN */
+  DRIVE_pass,   /* the segment has gone on in a frame that waits for this one */
+  DRIVE_eager,
+  DRIVE_raise,  /* the user's program raised: its handlers may catch it */
+  DRIVE_fail    /* compiling failed: not an exception of the program */
+} DriveNext;
+
 /* Runs an entry in the frame.  0; -1 with exception; MG_STAGES_OTHER: it is not right for this run. */
-static int drive_segment(Drive *d, MgEntry *e, PyObject **vals, MgExecAt *at) {
+static int drive_segment(MgDrive *d, MgEntry *e, PyObject **vals, MgExecAt *at) {
   PyObject *small[RESUME_SMALL] = {NULL}, **values = small, *ret = NULL;
   if (e->nvalue > RESUME_SMALL && !(values = mg_calloc((size_t)e->nvalue, sizeof *values))) {
     mg_exec_leave(at);
@@ -118,6 +146,7 @@ static int drive_segment(Drive *d, MgEntry *e, PyObject **vals, MgExecAt *at) {
   int rc = mg_entry_run(e, vals, at, values, &ret);
   if (!rc) {
     e->hits++;
+    for (int i = 0; i < e->level; i++, d = d->up) d->pass = e->returns[i];
     drive_write(d, e, values);
     /* The frame now stands before its RETURN; its locals are dead, and cleared already. */
     if (e->is_ret) {
@@ -126,6 +155,9 @@ static int drive_segment(Drive *d, MgEntry *e, PyObject **vals, MgExecAt *at) {
       mg_pyframe_set_stacktop(d->f, n);
     }
     if (e->ninner) rc = drive_wait(d, e, values);
+    d->landed = !rc && e->level > 0;
+    d->next = e->is_ret ? DRIVE_return : e->ninner ? DRIVE_call : DRIVE_step;
+    d->nplain = e->nplain;
   }
   for (int i = 0; i < e->nvalue; i++) Py_XDECREF(values[i]);
   Py_XDECREF(ret);
@@ -134,7 +166,7 @@ static int drive_segment(Drive *d, MgEntry *e, PyObject **vals, MgExecAt *at) {
 }
 
 /* The recompile limit: the frame goes on in CPython, and says so once. */
-static int drive_give_up(Drive *d, MgBucket *b, int unit) {
+static int drive_give_up(MgDrive *d, MgBucket *b, int unit) {
   b->eager = true;
   mg_stats.fallbacks++;
   const char *name = PyUnicode_AsUTF8(d->v.code->co_qualname);
@@ -146,7 +178,7 @@ static int drive_give_up(Drive *d, MgBucket *b, int unit) {
 }
 
 /* torch's own exception, where it is loaded. */
-static void drive_recompile_error(const Drive *d, int unit) {
+static void drive_recompile_error(const MgDrive *d, int unit) {
   PyObject *m = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._dynamo.exc");
   PyObject *error = m ? PyObject_GetAttrString(m, "RecompileError") : NULL;
   PyErr_Clear();
@@ -155,7 +187,7 @@ static void drive_recompile_error(const Drive *d, int unit) {
   Py_XDECREF(error);
 }
 
-static void drive_log_recompile(Drive *d, MgBucket *b, const MgSlots *slots) {
+static void drive_log_recompile(MgDrive *d, MgBucket *b, const MgSlots *slots) {
   for (int i = 0; i < b->n; i++) mg_guards_note_moves(b->entry[i]->guards);
   if (!mg_log_on(MG_LOG_recompiles)) return;
   for (int i = 0; i < b->n; i++) {
@@ -170,7 +202,7 @@ static void drive_log_recompile(Drive *d, MgBucket *b, const MgSlots *slots) {
 }
 
 /* Has this place been compiled often enough?  Tensors of ever new sizes may come more often: such an entry is found fast. */
-static bool drive_at_limit(Drive *d, MgBucket *b, const MgSlots *slots) {
+static bool drive_at_limit(MgDrive *d, MgBucket *b, const MgSlots *slots) {
   enum { SIZES = 4 };
   if (!b->n) return false;
   bool exact;
@@ -186,29 +218,33 @@ static bool drive_at_limit(Drive *d, MgBucket *b, const MgSlots *slots) {
   return !sizes;
 }
 
-typedef enum DriveNext {
-  DRIVE_step,
-  DRIVE_call,   /* d->run has the frame that the instruction at this position calls */
-  DRIVE_return, /* the frame stands before its RETURN */
-  DRIVE_eager,
-  DRIVE_raise,  /* the user's program raised: its handlers may catch it */
-  DRIVE_fail    /* compiling failed: not an exception of the program */
-} DriveNext;
+/* Too much differs between calls where the frames that wait are looked at as well: on without them. */
+static void drive_part(MgDrive *d, MgSlots *slots) {
+  d->up = NULL;
+  d->chain = 0;
+  *slots = (MgSlots){d->v.slot, mg_pyframe_stacktop(d->f), d->v.func, NULL};
+}
 
 /* Finds or compiles what runs at the frame's position and runs it; *nplain: instructions to execute afterwards. */
-static DriveNext drive_compiled(Drive *d, int *nplain) {
+static DriveNext drive_compiled(MgDrive *d, int *nplain) {
   int unit = mg_pyframe_lasti(d->f) + 1;
-  PyObject *small[RESUME_SMALL], **vals = small;
+  PyObject *small[RESUME_SMALL], **vals = small, *all_small[RESUME_SMALL], **all = all_small;
   int nvals = RESUME_SMALL;
+  MgSlots slots;
   DriveNext next = DRIVE_fail;
   MgEntry *e = NULL;
   MgExecAt *at = NULL;
   mg_hook_mode = HOOK_off;
+  if (drive_slots(d, &slots, &all)) goto done;
   for (int compiled = 0, other = 0;; compiled++) {
-    MgSite *site = mg_cache_site(d->info, d->cfg->id, unit, true);
-    MgSlots slots = {d->v.slot, mg_pyframe_stacktop(d->f), d->v.func};
+    MgSite *site = mg_cache_site(d->info, d->cfg->id, unit, d->chain, true);
     MgBucket *b = site ? mg_cache_bucket(site, &slots, true) : NULL;
     if (!b) goto done;
+    if (b->eager && d->up) {
+      drive_part(d, &slots);
+      compiled = -1;
+      continue;
+    }
     if (b->eager) {
       next = DRIVE_eager;
       goto done;
@@ -221,7 +257,7 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
     if ((e = mg_cache_find(site, &slots, &vals, &nvals, &at, false))) {
       int rc = drive_segment(d, e, vals, at);
       mg_stats.hits += rc != MG_STAGES_OTHER;
-      next = rc ? DRIVE_raise : e->is_ret ? DRIVE_return : e->ninner ? DRIVE_call : DRIVE_step;
+      next = rc ? DRIVE_raise : e->level ? DRIVE_pass : (DriveNext)d->next;
       *nplain = e->nplain;
       if (rc != MG_STAGES_OTHER) goto done;
       next = DRIVE_fail;
@@ -234,10 +270,14 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
     }
     if (PyErr_Occurred()) goto done;
     /* Comparing may have run Python code that called reset(). */
-    site = mg_cache_site(d->info, d->cfg->id, unit, true);
+    site = mg_cache_site(d->info, d->cfg->id, unit, d->chain, true);
     if (!(b = site ? mg_cache_bucket(site, &slots, true) : NULL)) goto done;
     /* Compiled already: its own guards do not hold on the next look, so something changes behind our back. */
     if (compiled || ((drive_at_limit(d, b, &slots) || site->n >= MG_SITE_LIMIT) && !mg_force_break)) {
+      if (d->up) {
+        b->eager = true;
+        continue;
+      }
       next = drive_give_up(d, b, unit) ? DRIVE_fail : DRIVE_eager;
       goto done;
     }
@@ -261,7 +301,7 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
       for (int i = 0; i < b->n; i++)
         if (mg_dynfloat_learn(&d->info->dyn, b->entry[i]->guards, &slots)) goto done;
     }
-    int rc = mg_compile_segment(d->ts, d->f, d->cfg, d->info);
+    int rc = mg_compile_segment(d, &slots);
     if (rc) {
       if (rc > 0) next = DRIVE_eager;
       goto done;
@@ -270,6 +310,7 @@ static DriveNext drive_compiled(Drive *d, int *nplain) {
 done:
   mg_entry_release(e);
   if (vals != small) free(vals);
+  if (all != all_small) free(all);
   mg_hook_mode = HOOK_compile;
   return next;
 }
@@ -295,9 +336,10 @@ bool mg_resume_is_waiting(MgFrame *f) {
 }
 
 /* Gives a new frame the slots that wait for it; *nplain: instructions to execute when it is the innermost one. */
-static void drive_take_waiting(Drive *d, int *nplain) {
+static void drive_take_waiting(MgDrive *d, int *nplain) {
   MgInnerRun *run = resume_waiting;
   resume_waiting = NULL;
+  drive_join(d, run->caller);
   const MgInner *in = &run->e->inner[run->next++];
   for (int i = mg_pyframe_stacktop(d->f); i-- > 0;) Py_CLEAR(d->v.slot[i]);
   for (int i = 0; i < in->nslot; i++) {
@@ -314,14 +356,31 @@ static void drive_take_waiting(Drive *d, int *nplain) {
   }
 }
 
+/* The frame has nothing left to do: what it returns is looked at by nobody. */
+static PyObject *drive_pass(MgDrive *d) {
+  int n = d->v.code->co_nlocalsplus;
+  for (int i = mg_pyframe_stacktop(d->f); i-- > 0;) Py_CLEAR(d->v.slot[i]);
+  if (d->code->instr[d->pass].op == BC_RETURN_VALUE) d->v.slot[n++] = Py_NewRef(Py_None);
+  mg_pyframe_set_stacktop(d->f, n);
+  return drive_leave(d, d->pass);
+}
+
 /* The instruction at the frame's position is a call that was begun in the segment: its frame is made and run.  *l is where
- * the frame goes on. */
-static MgLoopEnd drive_call(Drive *d, MgLoop *l) {
+ * the frame goes on, unless a segment of the callee has gone on in this frame or further up. */
+static MgLoopEnd drive_call(MgDrive *d, MgLoop *l) {
   MgInnerRun *run = d->run;
   const MgInstr *in = &d->code->instr[mg_pyframe_lasti(d->f) + 1];
   d->run = NULL;
+  d->call = (int)(in - d->code->instr);
+  d->pass = -1;
+  run->caller = d;
   mg_pyframe_set_lasti(d->f, in->at);
   PyObject *r = resume_call(run);
+  if (r && (d->pass >= 0 || d->landed)) {
+    Py_DECREF(r);
+    return LOOP_stop;
+  }
+  if (d->landed) mg_pyframe_set_lasti(d->f, mg_pyframe_lasti(d->f) + 1); /* too deep a recursion to return from */
   MgOuter at = {.descend = -1, .exc_n = -1};
   if (!r) return mg_loop_run(l, d->ts, d->f, d->code, &at, true, 1);
   int top = mg_pyframe_stacktop(d->f);
@@ -333,7 +392,7 @@ static MgLoopEnd drive_call(Drive *d, MgLoop *l) {
 }
 
 /* Executes nplain instructions, and those that put away their result. */
-static MgLoopEnd drive_step(Drive *d, MgLoop *l, int nplain) {
+static MgLoopEnd drive_step(MgDrive *d, MgLoop *l, int nplain) {
   MgLoopEnd end;
   do {
     MgOuter at = {.stop_at = nplain, .descend = -1, .exc_n = -1};
@@ -344,7 +403,7 @@ static MgLoopEnd drive_step(Drive *d, MgLoop *l, int nplain) {
 }
 
 /* Signals and other threads, between segments.  0; -1 with an exception, which belongs to what would run next. */
-static int drive_pending(Drive *d) {
+static int drive_pending(MgDrive *d) {
   MgHookMode mode = mg_hook_mode;
   mg_hook_mode = HOOK_off;
   int rc = mg_pyframe_pending(d->ts);
@@ -354,11 +413,17 @@ static int drive_pending(Drive *d) {
 }
 
 /* Runs a segment, or what follows it, again and again. */
-static PyObject *drive_run(Drive *d, bool waiting) {
+static PyObject *drive_run(MgDrive *d, bool waiting) {
   for (;;) {
     int nplain = 0;
+    bool library = false;
     DriveNext next;
-    if (waiting) {
+    if (d->landed) {
+      d->landed = false;
+      next = (DriveNext)d->next;
+      nplain = d->nplain;
+      library = next == DRIVE_step && mg_skip_compile(d->v.code);
+    } else if (waiting) {
       drive_take_waiting(d, &nplain);
       next = d->run ? DRIVE_call : DRIVE_step;
       waiting = false;
@@ -373,23 +438,27 @@ static PyObject *drive_run(Drive *d, bool waiting) {
       mg_pyframe_set_lasti(d->f, unit); /* the exception belongs to the instruction that would run next */
       return drive_raise(d);
     }
+    if (next == DRIVE_pass) return drive_pass(d);
     if (next != DRIVE_step && next != DRIVE_call) return drive_leave(d, unit);
     MgLoop l;
     MgLoopEnd end = LOOP_stop;
     if (next == DRIVE_call) {
       end = drive_call(d, &l);
-      /* Library code is not compiled on its own: it goes on in CPython. */
-      if (end == LOOP_stop && mg_skip_compile(d->v.code)) return drive_leave(d, l.unit);
+      if (end == LOOP_stop && d->pass >= 0) return drive_pass(d);
+      if (end == LOOP_stop && d->landed) continue;
+      library = mg_skip_compile(d->v.code);
+      if (end == LOOP_stop && library) return drive_leave(d, l.unit);
       if (end == LOOP_stop && !mg_force_break && mg_loop_settles(d->code, l.unit)) end = drive_step(d, &l, 1);
     } else end = drive_step(d, &l, nplain);
     if (end == LOOP_stop && drive_pending(d)) return drive_raise(d);
+    if (end == LOOP_stop && library) return drive_leave(d, l.unit); /* library code is not compiled on its own */
     if (end == LOOP_stop && !mg_pyframe_traced(d->ts)) continue; /* a debugger that was just turned on sees the rest */
     return end == LOOP_error ? drive_raise(d) : drive_leave(d, l.unit);
   }
 }
 
 PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, bool waiting) {
-  Drive d = {.ts = ts, .f = f, .cfg = cfg};
+  MgDrive d = {.ts = ts, .f = f, .cfg = cfg, .pass = -1};
   mg_pyframe_view(f, &d.v);
   if (!(d.info = mg_code_info(d.v.code)) || !(d.code = mg_code_decoded(d.info, d.v.code)) || !d.code->known) {
     if (waiting) return mg_pyframe_drop(ts, f);

@@ -25,18 +25,29 @@ bool mg_strict(void) {
   return on;
 }
 
+typedef struct SegmentFrame {
+  MgDrive *d;
+  int base, nslot;      /* its slots among those of the segment */
+  int lasti;            /* its position */
+} SegmentFrame;
+
 typedef struct Segment {
   PyThreadState *ts;
-  MgFrame *f;
   const MgConfig *cfg;
   MgCodeInfo *info;
-  const MgCode *code;
+  const MgCode *code;   /* of the frame that it starts in */
   MgFrameView v;
+  SegmentFrame frame[MG_STOP_DEPTH]; /* that one, then those that wait for it */
+  int nframe;
+  int level;            /* the one that the recording is in */
+  int *returns;         /* level entries: units where the ones before returned */
+  int max_level;        /* it may not go further up */
   int unit;             /* where it starts */
-  int nslot;            /* slots in use at the start */
-  PyObject **saved;     /* their values, strong */
+  MgSlots slots;        /* of all frames: slots in use at the start */
+  PyObject **saved;     /* their values, strong; slots.slot */
   PyObject *exc0;       /* handled exception at the start, strong or NULL */
   /* the end that the next attempt has to use */
+  int stop_level;       /* the frame that it is in */
   long stop_at;         /* -1: as far as it goes */
   int nplain;           /* instructions to execute unrecorded there */
   int back;             /* how far the next failing snapshot moves the end */
@@ -72,20 +83,51 @@ typedef struct Segment {
 
 /* ---- the frame's own state ---- */
 
-static int segment_save(Segment *s) {
-  s->unit = mg_pyframe_lasti(s->f) + 1;
-  s->nslot = mg_pyframe_stacktop(s->f);
-  if (!(s->saved = mg_calloc((size_t)s->nslot + 1, sizeof *s->saved))) return PyErr_NoMemory(), -1;
-  for (int i = 0; i < s->nslot; i++) s->saved[i] = Py_XNewRef(s->v.slot[i]);
-  s->exc0 = Py_XNewRef(*mg_pyframe_exc_slot(s->ts));
-  return 0;
+/* Names of the slots of several frames; those of the value stacks and the functions have none. */
+static PyObject *segment_names(const Segment *s) {
+  PyObject *all = PyTuple_New(s->slots.n);
+  for (int i = 0; all && i < s->slots.n; i++) PyTuple_SET_ITEM(all, i, Py_NewRef(Py_None));
+  for (int k = 0; all && k < s->nframe; k++) {
+    PyCodeObject *co = s->frame[k].d->v.code;
+    for (int i = 0; all && i < co->co_nlocalsplus; i++) {
+      PyObject *name = PyTuple_GET_ITEM(co->co_localsplusnames, i);
+      name = k ? PyUnicode_FromFormat("%d.%U", k, name) : Py_NewRef(name);
+      if (!name) Py_CLEAR(all);
+      else Py_SETREF(((PyTupleObject *)all)->ob_item[s->frame[k].base + i], name);
+    }
+  }
+  return all;
 }
 
+static int segment_save(Segment *s, MgDrive *first, const MgSlots *slots) {
+  s->unit = mg_pyframe_lasti(first->f) + 1;
+  s->slots = *slots;
+  for (MgDrive *d = first; d; d = d->up) {
+    SegmentFrame *f = &s->frame[s->nframe];
+    int top = mg_pyframe_stacktop(d->f);
+    *f = (SegmentFrame){d, s->nframe ? f[-1].base + f[-1].nslot + 1 : 0, top, mg_pyframe_lasti(d->f)};
+    s->nframe++;
+  }
+  s->max_level = s->nframe - 1;
+  s->returns = mg_calloc((size_t)s->nframe, sizeof *s->returns);
+  if (!(s->saved = mg_calloc((size_t)slots->n + 1, sizeof *s->saved)) || !s->returns) return PyErr_NoMemory(), -1;
+  for (int i = 0; i < slots->n; i++) s->saved[i] = Py_XNewRef(slots->slot[i]);
+  s->slots.slot = s->saved;
+  s->exc0 = Py_XNewRef(*mg_pyframe_exc_slot(s->ts));
+  return s->nframe > 1 && !(s->slots.names = segment_names(s)) ? -1 : 0;
+}
+
+/* Makes the frame that the recording started in the current one again. */
 static void segment_restore(Segment *s) {
-  for (int i = 0, n = mg_pyframe_stacktop(s->f); i < n; i++) Py_CLEAR(s->v.slot[i]);
-  for (int i = 0; i < s->nslot; i++) s->v.slot[i] = Py_XNewRef(s->saved[i]);
-  mg_pyframe_set_stacktop(s->f, s->nslot);
-  mg_pyframe_set_lasti(s->f, s->unit - 1);
+  for (int k = s->level; k >= 0; k--) {
+    const SegmentFrame *f = &s->frame[k];
+    PyObject **slot = f->d->v.slot;
+    if (k < s->level) mg_pyframe_link(s->ts, f->d->f, &f->d->link);
+    for (int i = 0, n = mg_pyframe_stacktop(f->d->f); i < n; i++) Py_CLEAR(slot[i]);
+    for (int i = 0; i < f->nslot; i++) slot[i] = Py_XNewRef(s->saved[f->base + i]);
+    mg_pyframe_set_stacktop(f->d->f, f->nslot);
+    mg_pyframe_set_lasti(f->d->f, f->lasti);
+  }
   PyObject **exc = mg_pyframe_exc_slot(s->ts);
   if (*exc != s->exc0) Py_XSETREF(*exc, Py_XNewRef(s->exc0));
 }
@@ -99,8 +141,10 @@ static void segment_drop_inner(Segment *s) {
 static void segment_free(Segment *s) {
   segment_drop_inner(s);
   Py_XDECREF(s->inner_code);
-  for (int i = 0; s->saved && i < s->nslot; i++) Py_XDECREF(s->saved[i]);
+  for (int i = 0; s->saved && i < s->slots.n; i++) Py_XDECREF(s->saved[i]);
   free(s->saved);
+  free(s->returns);
+  Py_XDECREF(s->slots.names);
   Py_XDECREF(s->exc0);
 }
 
@@ -127,7 +171,7 @@ static void segment_descend(Segment *s, const MgRec *r) {
   for (; k > 0; k--) {
     const MgStop *p = &r->path[k];
     long end = segment_end_of(p->n, p->tail, p->exc_depth, p->exc_n, &nplain);
-    if (!end || r->g->nnode == p->nnode) continue; /* nothing to keep: the call is repeated as a whole */
+    if (!end || (p->library && r->g->nnode == p->nnode)) continue; /* nothing to keep: the call is repeated as a whole */
     memcpy(s->stop, r->path, sizeof *s->stop * (size_t)k);
     s->stop[k].n = end;
     s->nstop = k + 1;
@@ -155,6 +199,7 @@ static bool segment_break_is_error(void) {
 /* Decides where the next attempt ends, after a break in instruction number n. */
 static void segment_place_break(Segment *s, const MgRec *r, const MgOuter *o) {
   s->stop_at = segment_end_of(o->n, o->tail, o->exc_depth, o->exc_n, &s->nplain);
+  s->stop_level = s->level;
   s->nstop = 0;
   s->line = (int)r->line;
   s->why = (MgBreakCode)r->code;
@@ -172,11 +217,19 @@ static void segment_move_back(Segment *s, const MgRec *r, long n) {
     s->nplain = s->outer_nplain;
     return;
   }
+  if (s->level) { /* where the frame before returns */
+    s->max_level = s->level - 1;
+    s->stop_level = 0;
+    s->stop_at = -1;
+    s->nplain = 0;
+    return;
+  }
   if (s->stop_at < 0) { /* ran to its RETURN */
     s->nplain = 0;
     s->why = (MgBreakCode)r->code;
     snprintf(s->reason, sizeof s->reason, "%s", r->reason);
     s->stop_at = n;
+    s->stop_level = 0;
     s->line = 0;
   }
   long step = s->back ? s->back : 1, end = s->stop_at - step;
@@ -249,6 +302,9 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
   e->end = end;
   e->is_ret = is_ret;
   e->nplain = s->nplain;
+  e->level = s->level;
+  if (s->level && (e->returns = mg_malloc(sizeof *e->returns * (size_t)s->level)))
+    memcpy(e->returns, s->returns, sizeof *e->returns * (size_t)s->level);
   e->nslot = e->nvalue = is_ret ? 0 : nslot;
   if (s->inner) {
     e->inner = s->inner;
@@ -259,8 +315,8 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
   }
   e->nnode = (int)r->g->nnode - 1;
   e->line = s->code->line[s->unit];
-  e->end_line = !is_ret && s->line ? s->line : s->code->line[end];
-  PyCodeObject *co = e->ninner ? s->inner_code : s->v.code;
+  e->end_line = !is_ret && s->line ? s->line : s->frame[s->level].d->code->line[end];
+  PyCodeObject *co = e->ninner ? s->inner_code : s->frame[s->level].d->v.code;
   e->end_file = Py_NewRef(co->co_filename);
   e->end_name = Py_NewRef(co->co_qualname);
   e->code = is_ret ? BK_none : s->why;
@@ -268,7 +324,7 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
   if ((e->reason = mg_malloc(strlen(reason) + 1))) strcpy(e->reason, reason);
   if ((e->untouched = mg_calloc((size_t)e->nslot + 1, sizeof *e->untouched)))
     for (int i = 0; i < e->nslot && i < o->nslot; i++) e->untouched[i] = o->untouched[i];
-  if (!e->reason || !e->untouched) {
+  if (!e->reason || !e->untouched || (s->level && !e->returns)) {
     PyErr_NoMemory();
     goto fail;
   }
@@ -291,9 +347,10 @@ fail:
 
 /* The frame is about to end, which closes the generators that it holds: their finally clauses belong to the recording. */
 static int segment_clear_locals(Segment *s, MgRec *r, const MgOuter *o) {
+  const MgFrameView *v = &s->frame[s->level].d->v;
   mg_hook_mode = HOOK_record;
-  for (int i = 0; i < s->v.code->co_nlocalsplus; i++)
-    if (i >= o->nslot || !o->untouched[i]) Py_CLEAR(s->v.slot[i]);
+  for (int i = 0; i < v->code->co_nlocalsplus; i++)
+    if (i >= o->nslot || !o->untouched[i]) Py_CLEAR(v->slot[i]);
   mg_hook_mode = HOOK_off;
   PyErr_Clear();
   return r->abort ? -1 : 0;
@@ -326,12 +383,72 @@ static bool segment_sizes_failed(Segment *s, const MgRec *r) {
   return true;
 }
 
+/* How far the frame of this level may go, from where it stands. */
+static int segment_outer(Segment *s, MgOuter *o) {
+  const SegmentFrame *f = &s->frame[s->level];
+  int first = f->d->v.code->co_nlocalsplus;
+  bool here = s->level == s->stop_level;
+  *o = (MgOuter){.stop_at = !here || s->nstop ? -1 : s->stop_at < 0 && mg_force_break ? mg_force_break : s->stop_at,
+                 .descend = here && s->nstop ? s->stop[0].n : -1,
+                 .nslot = f->nslot,
+                 .base = f->base,
+                 .raw = f->nslot - first,
+                 .exc_n = -1};
+  if (s->stop_at < 0 && mg_force_break) {
+    s->why = BK_forced;
+    s->nplain = 1;
+    snprintf(s->reason, sizeof s->reason, "after %ld instructions", mg_force_break);
+  }
+  o->untouched = mg_calloc((size_t)f->nslot + 1, sizeof *o->untouched);
+  if (!o->untouched) return PyErr_NoMemory(), -1;
+  for (int i = 0; i < f->nslot; i++) o->untouched[i] = i < first || f->d->v.slot[i]; /* unbound locals as well */
+  return 0;
+}
+
+/* The frame stands before its RETURN.  Does the recording go on in the one that waits for it?  Then it stands there behind its
+ * call.  -1: broken off. */
+static int segment_go_up(Segment *s, MgRec *r, MgOuter *o, const MgLoop *l) {
+  if (s->level == s->max_level || (s->level == s->stop_level && s->stop_at >= 0)) return 0;
+  MgDrive *d = s->frame[s->level].d, *up = d->up;
+  const MgInstr *in = &d->code->instr[l->unit], *call = &up->code->instr[up->call];
+  int n = mg_pyframe_stacktop(d->f);
+  PyObject *ret = in->op == BC_RETURN_CONST ? Py_NewRef(PyTuple_GET_ITEM(d->v.code->co_consts, in->arg)) : d->v.slot[--n];
+  mg_pyframe_set_stacktop(d->f, n);
+  if (segment_clear_locals(s, r, o)) {
+    Py_DECREF(ret);
+    return -1;
+  }
+  s->returns[s->level++] = l->unit;
+  mg_pyframe_unlink(s->ts, &d->link);
+  n = mg_pyframe_stacktop(up->f);
+  up->v.slot[n] = ret;
+  mg_pyframe_set_stacktop(up->f, n + 1);
+  mg_pyframe_set_lasti(up->f, call->next - 1);
+  free(o->untouched);
+  if (segment_outer(s, o)) {
+    PyErr_Clear();
+    mg_rec_break(BK_limit, "out of memory");
+    return -1;
+  }
+  SrcRef func = mg_src_slot(s->frame[s->level].base - 1);
+  mg_guard_add(r->guards, GK_code, func, (PyObject *)up->v.code, 0);
+  mg_guard_add(r->guards, GK_globals, func, up->v.globals, 0);
+  return 1;
+}
+
 /* Runs the loop over the frame and builds the snapshot; NULL when the attempt has to be repeated elsewhere. */
 static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bool *is_ret, int *nslot) {
   MgLoop l;
-  mg_hook_mode = HOOK_record;
-  MgLoopEnd how = mg_loop_run(&l, s->ts, s->f, s->code, o, true, 0);
-  mg_hook_mode = HOOK_off;
+  MgLoopEnd how;
+  int more;
+  do {
+    const MgDrive *at = s->frame[s->level].d;
+    mg_hook_mode = HOOK_record;
+    how = mg_loop_run(&l, s->ts, at->f, at->code, o, true, 0);
+    mg_hook_mode = HOOK_off;
+    more = how == LOOP_leave ? segment_go_up(s, r, o, &l) : 0;
+  } while (more > 0);
+  const MgDrive *at = s->frame[s->level].d;
   PyErr_Clear();
   if (segment_sizes_failed(s, r)) {
     if (s->snap) mg_snapshot_free(s->snap);
@@ -369,7 +486,7 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
   }
   *end = l.unit;
   *is_ret = how == LOOP_leave;
-  *nslot = mg_pyframe_stacktop(s->f);
+  *nslot = mg_pyframe_stacktop(at->f);
   if (how == LOOP_stop && o->exc_depth) {
     mg_rec_break(BK_handler, "inside of an exception handler");
     PyErr_Clear();
@@ -381,36 +498,18 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
     return NULL;
   }
   if (*is_ret) {
-    const MgInstr *in = &s->code->instr[l.unit];
-    PyObject *ret = in->op == BC_RETURN_CONST ? PyTuple_GET_ITEM(s->v.code->co_consts, in->arg) : l.sp[-1];
+    const MgInstr *in = &at->code->instr[l.unit];
+    PyObject *ret = in->op == BC_RETURN_CONST ? PyTuple_GET_ITEM(at->v.code->co_consts, in->arg) : l.sp[-1];
     snap = mg_snapshot_build(NULL, 0, NULL, ret);
   } else {
     bool *untouched = mg_calloc((size_t)*nslot + 1, sizeof *untouched);
     for (int i = 0; untouched && i < *nslot && i < o->nslot; i++) untouched[i] = o->untouched[i];
-    if (untouched) snap = mg_snapshot_build(s->v.slot, *nslot, untouched, NULL);
+    if (untouched) snap = mg_snapshot_build(at->v.slot, *nslot, untouched, NULL);
     free(untouched);
   }
   PyErr_Clear();
   if (!snap) segment_move_back(s, r, o->n);
   return snap;
-}
-
-static int segment_outer(Segment *s, MgOuter *o) {
-  int first = s->v.code->co_nlocalsplus;
-  *o = (MgOuter){.stop_at = s->nstop ? -1 : s->stop_at < 0 && mg_force_break ? mg_force_break : s->stop_at,
-                 .descend = s->nstop ? s->stop[0].n : -1,
-                 .nslot = s->nslot,
-                 .raw = s->nslot - first,
-                 .exc_n = -1};
-  if (s->stop_at < 0 && mg_force_break) {
-    s->why = BK_forced;
-    s->nplain = 1;
-    snprintf(s->reason, sizeof s->reason, "after %ld instructions", mg_force_break);
-  }
-  o->untouched = mg_calloc((size_t)s->nslot + 1, sizeof *o->untouched);
-  if (!o->untouched) return PyErr_NoMemory(), -1;
-  for (int i = 0; i < s->nslot; i++) o->untouched[i] = i < first || s->v.slot[i]; /* unbound locals as well */
-  return 0;
 }
 
 /* Records once.  0 (s->entry set, or another attempt is needed), -1 with exception. */
@@ -427,13 +526,13 @@ static int segment_attempt(Segment *s) {
                .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data,
                .deny_hook = s->deny_hook, .deny_loops = s->deny_loops, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
-  MgSlots slots = {s->v.slot, s->nslot, s->v.func};
-  rec.slots = &slots;
+  rec.slots = &s->slots;
   MgSnapshot *snap = NULL;
   int end = 0, nslot = 0, rc = -1;
   bool is_ret = false;
   double t0 = mg_now_ms();
   s->again = false;
+  s->level = 0;
   mg_ctx_init(&ctx);
   if (mg_exprs_init(&exprs, &ctx) || mg_graph_init(&graph, &ctx, &exprs)) {
     PyErr_NoMemory();
@@ -443,7 +542,7 @@ static int segment_attempt(Segment *s) {
   mg_stats.attempts++;
   mg_rec = &rec;
   mg_hook_mode = HOOK_off;
-  if (!mg_objects_begin(&rec, &slots)) {
+  if (!mg_objects_begin(&rec, &s->slots)) {
     if (!mg_standin_begin(&rec)) {
       snap = segment_record(s, &rec, &outer, &end, &is_ret, &nslot);
       rc = 0;
@@ -552,11 +651,10 @@ static int segment_give_up(Segment *s) {
 }
 
 static int segment_check_own_guards(Segment *s, MgEntry *e) {
-  MgSlots slots = {s->v.slot, s->nslot, s->v.func};
   PyObject **vals = mg_calloc((size_t)mg_guards_nsrc(e->guards) + 1, sizeof *vals);
   MgGuardFail why = {0};
   if (!vals) return PyErr_NoMemory(), -1;
-  bool ok = mg_guards_check(e->guards, &slots, vals, &why);
+  bool ok = mg_guards_check(e->guards, &s->slots, vals, &why);
   free(vals);
   if (ok) return 0;
   PyErr_Format(PyExc_AssertionError, "the guards of %U, line %d, fail on their own recording: %s",
@@ -566,18 +664,19 @@ static int segment_check_own_guards(Segment *s, MgEntry *e) {
 
 /* Methods of an autograd.Function that autograd itself calls: their context is new at every call, and its state lives in C. */
 static bool segment_has_node(const Segment *s) {
-  for (int i = 0; i < s->nslot; i++)
+  for (int i = 0; i < s->frame[0].nslot; i++)
     if (s->saved[i] && PyObject_TypeCheck(s->saved[i], mg_torch.function_base)) return true;
   return false;
 }
 
-static int segment_compile(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCodeInfo *info) {
-  Segment s = {.ts = ts, .f = f, .cfg = cfg, .info = info, .stop_at = -1};
+static int segment_compile(MgDrive *d, const MgSlots *slots) {
+  const MgConfig *cfg = d->cfg;
+  MgCodeInfo *info = d->info;
+  Segment s = {.ts = d->ts, .cfg = cfg, .info = info, .code = d->code, .v = d->v, .stop_at = -1};
   int rc = -1;
   s.deny_sizes = mg_dynfloat_has(info->dyn, DYN_no_sizes, cfg->id);
   s.deny_data = mg_dynfloat_has(info->dyn, DYN_no_data, cfg->id);
-  mg_pyframe_view(f, &s.v);
-  if (!(s.code = mg_code_decoded(info, s.v.code)) || segment_save(&s)) goto done;
+  if (segment_save(&s, d, slots)) goto done;
   /* In a loop each turn would leave an entry of its own, made for the objects of that turn. */
   s.may_descend = !mg_force_break && !mg_decode_in_loop(s.code, s.unit);
   MgHookMode mode = mg_hook_mode;
@@ -585,7 +684,7 @@ static int segment_compile(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, M
     s.why = BK_older_object;
     snprintf(s.reason, sizeof s.reason, "a method of an autograd.Function that autograd calls");
   }
-  for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && !s.off && !s.too_deep && s.stop_at != 0; i += !s.again)
+  for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && !s.off && !s.too_deep && (s.stop_at || s.stop_level); i += !s.again)
     if (segment_attempt(&s)) {
       mg_hook_mode = HOOK_off;
       rc = segment_give_up(&s);
@@ -603,9 +702,8 @@ static int segment_compile(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, M
   }
   if (s.entry && mg_strict() && segment_check_own_guards(&s, s.entry)) goto done;
   /* Recording ran Python code, which may have called reset(): the site is looked up now. */
-  MgSite *site = mg_cache_site(info, cfg->id, s.unit, true);
-  MgSlots slots = {s.v.slot, s.nslot, s.v.func};
-  MgBucket *bucket = site ? mg_cache_bucket(site, &slots, true) : NULL;
+  MgSite *site = mg_cache_site(info, cfg->id, s.unit, d->chain, true);
+  MgBucket *bucket = site ? mg_cache_bucket(site, &s.slots, true) : NULL;
   if (!bucket) goto done;
   if (s.too_deep) {
     mg_log(MG_LOG_fallback, "%s, line %d: %s", PyUnicode_AsUTF8(s.v.code->co_qualname), s.code->line[s.unit], s.reason);
@@ -634,9 +732,9 @@ done:
 }
 
 /* Handlers of signals are no part of the program: one that ran inside would be recorded, and what it raises be lost. */
-int mg_compile_segment(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, MgCodeInfo *info) {
-  bool held = mg_pyframe_hold_signals(ts, true);
-  int rc = segment_compile(ts, f, cfg, info);
-  mg_pyframe_hold_signals(ts, held);
+int mg_compile_segment(MgDrive *d, const MgSlots *slots) {
+  bool held = mg_pyframe_hold_signals(d->ts, true);
+  int rc = segment_compile(d, slots);
+  mg_pyframe_hold_signals(d->ts, held);
   return rc;
 }

@@ -195,6 +195,11 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
   }
 }
 
+PyObject *mg_source_slot_name(const MgGuards *g, int i) {
+  PyObject *name = g->slot_names && i < PyTuple_GET_SIZE(g->slot_names) ? PyTuple_GET_ITEM(g->slot_names, i) : Py_None;
+  return name == Py_None ? NULL : name;
+}
+
 static void source_put_object(MgStrbuf *out, PyObject *o) {
   PyObject *r = NULL;
   if (o && Py_TYPE(o) == &PyMemberDescr_Type) r = Py_NewRef(((PyDescrObject *)o)->d_name);
@@ -239,8 +244,7 @@ void mg_source_print(const MgGuards *g, SrcRef src, MgStrbuf *out) {
     else if (*++p == 'p') mg_source_print(g, s->parent, out);
     else if (*p == 'i') mg_sb_printf(out, "%d", s->idx);
     else if (s->kind != SRC_slot) source_put_object(out, s->key);
-    else if (g->slot_names && s->idx < PyTuple_GET_SIZE(g->slot_names))
-      mg_sb_printf(out, "'%s'", PyUnicode_AsUTF8(PyTuple_GET_ITEM(g->slot_names, s->idx)));
+    else if (mg_source_slot_name(g, s->idx)) mg_sb_printf(out, "'%s'", PyUnicode_AsUTF8(mg_source_slot_name(g, s->idx)));
     else mg_sb_printf(out, "stack %d", s->idx);
   }
 }

@@ -46,6 +46,8 @@ PyObject *mg_source_number(PyObject *tensor);
 /* Follows one step. Borrowed; NULL without exception when the path ends.  Never runs Python code other than
  * hashing and comparing dict keys. */
 PyObject *mg_source_step(const MgSrc *s, PyObject *parent, const MgSlots *slots);
+/* The name of the local in a slot, borrowed; NULL: an entry of a value stack. */
+PyObject *mg_source_slot_name(const MgGuards *g, int i);
 /* "L['self'].layers[0].weight" */
 void mg_source_print(const MgGuards *g, SrcRef src, MgStrbuf *out);
 #endif

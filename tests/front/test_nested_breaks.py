@@ -173,9 +173,109 @@ def raise_from_inner(x):
     inner(x * 2)
 
 
+def breaks_in_every_frame(x):
+    def one(a):
+        b = a + 1
+        stop("one")
+        return b * 2
+
+    def two(a):
+        b = one(a * 3) - a
+        stop("two")
+        return b + one(b)
+
+    y = two(x)
+    stop("three")
+    return y.sin() + y
+
+
+def tail_raises(x):
+    def low(a):
+        b = a + 1
+        stop("low")
+        return b, {}
+
+    def middle(a):
+        b, d = low(a * 2)
+        c = b - 1
+        try:
+            return d["missing"]
+        finally:
+            a += c
+
+    try:
+        return middle(x)
+    except KeyError as e:
+        return x * 2, str(e)
+
+
+def tail_under_managers(x):
+    def low(a):
+        b = a * 2
+        stop("low")
+        return b + 1
+
+    with torch.no_grad():
+        y = low(x) * 3
+        mode = torch.is_grad_enabled()
+    z = y * 2
+    return z, mode, torch.is_grad_enabled()
+
+
+def tail_with_state(x, items, n):
+    def low(a):
+        nonlocal n
+        b = a * n
+        stop("low")
+        n += 1
+        items.append(b)
+        return lambda c: b + c * n
+
+    def middle(a):
+        got = list(range(2))
+        f = low(a + 1)
+        got.append(f(a))
+        items.append(len(got))
+        return f, got, iter(got)
+
+    f, got, it = middle(x)
+    return f(x) + n, got, items, list(it), n
+
+
+def tail_in_a_loop(x):
+    def low(a, i):
+        b = a + i
+        stop(i)
+        return b * 2
+
+    def middle(a, n):
+        for i in range(n):
+            a = low(a, i) - 1
+        for i in range(n):
+            if i == 1:
+                return low(a, i).cos()
+
+    return middle(x, 3) + middle(x + 1, 2)
+
+
+def tail_of_a_library(x):
+    net = torch.nn.Sequential(torch.nn.Identity(), Low(), torch.nn.Identity())
+    return net(x + 1) * 2, net(x).sum()
+
+
+class Low(torch.nn.Module):
+    def forward(self, x):
+        y = x * 2
+        stop("low")
+        return y + 1
+
+
 CASES = {f.__name__: (f, make, graphs) for f, make, graphs in [
-    (plain, lambda: (torch.randn(3),), 3), (three_deep, lambda: (torch.randn(3),), 4),
-    (recursive, lambda: (torch.randn(3), 3), 3), (closure, lambda: (torch.randn(3),), None),
+    (plain, lambda: (torch.randn(3),), 2), (three_deep, lambda: (torch.randn(3),), 2),
+    (recursive, lambda: (torch.randn(3), 3), 2), (breaks_in_every_frame, lambda: (torch.randn(3),), 5),
+    (tail_raises, lambda: (torch.randn(3),), 3), (tail_under_managers, lambda: (torch.randn(3, requires_grad=True),), 2),
+    (tail_with_state, lambda: (torch.randn(3), [], 2), 2), (tail_in_a_loop, lambda: (torch.randn(3),), None),
+    (tail_of_a_library, lambda: (torch.randn(3),), None), (closure, lambda: (torch.randn(3),), None),
     (caught, lambda: (torch.randn(3),), 2), (passes_through_finally, lambda: (torch.randn(3),), 1),
     (grad_mode, lambda: (torch.randn(3),), 2), (stack_below, lambda: (torch.randn(3),), None),
     (star_arguments, lambda: (torch.randn(3),), 2), (method, lambda: (torch.randn(3), Counter()), None),
@@ -307,4 +407,42 @@ def test_graphs_and_breaks_of_a_module_in_a_module():
     compiled = magneto.compile(net, backend="aten")
     x = torch.randn(2, 3)
     torch.testing.assert_close(compiled(x), net(x))
-    assert graphs_breaks(_magneto.stats()) == (3, 1)
+    assert graphs_breaks(_magneto.stats()) == (2, 1)
+
+
+def test_what_a_tail_reads_of_the_frames_above_is_guarded():
+    def low(a):
+        b = a + 1
+        stop("low")
+        return b
+
+    def top(x, k, flag):
+        y = low(x * 2)
+        return y * k if flag == "mul" else y - k
+
+    def another(x, k, flag):
+        y = low(x * 2)
+        return y / k
+
+    f, g = (magneto.compile(fn, backend="aten") for fn in (top, another))
+    x = torch.randn(3)
+    for k, flag in [(2.0, "mul"), (2.0, "sub"), (3.0, "mul"), (2.0, "mul"), (torch.ones(3), "sub"), (torch.ones(1), "sub")]:
+        assert torch.equal(f(x, k, flag), top(x, k, flag)) and torch.equal(g(x, k, flag), another(x, k, flag))
+    assert _magneto.stats()["fallbacks"] == 0
+
+
+@pytest.mark.filterwarnings("ignore:magneto")
+def test_tails_that_differ_at_every_call_go_on_alone():
+    def low(a):
+        b = a + 1
+        stop("low")
+        return b * 2
+
+    def top(x, s):
+        return low(x) * len(s)
+
+    f = magneto.compile(top, backend="aten", recompile_limit=2)
+    x = torch.randn(3)
+    for i in range(6):
+        assert torch.equal(f(x, "a" * i), top(x, "a" * i))
+    assert any(e["code"] is low.__code__ and e["end_name"].endswith("low") and e["returns"] for e in _magneto.entries())
