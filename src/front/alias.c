@@ -114,6 +114,18 @@ bool mg_apart_holds(MgApart *a, PyObject *const *vals) {
   return true;
 }
 
+/* ---- while recording ---- */
+
+void mg_alias_guard_start(MgRec *r, ValRef v) {
+  const MgCapture *cap = r->cap;
+  for (uint32_t i = 0; r->guards && i < cap->ninput; i++) {
+    const MgCapInput *in = &cap->input[i];
+    int64_t at;
+    if (!in->src || in->scalar || in->array || in->outer || r->g->val[in->val].storage != r->g->val[v].storage) continue;
+    if (mg_ex_const_int(r->x, r->g->val[in->val].offset, &at)) mg_guard_add(r->guards, GK_start, in->src, NULL, at);
+  }
+}
+
 /* ---- at the end of a recording ---- */
 
 typedef struct Aliases {

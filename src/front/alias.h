@@ -17,6 +17,8 @@ typedef struct MgApart {
   uint32_t *order;    /* of the items, by lo; nearly right from one check to the next */
 } MgApart;
 
+/* The recording relies on where in its storage v begins: so do the inputs over that memory. */
+void mg_alias_guard_start(MgRec *r, ValRef v);
 int mg_alias_guards(MgRec *r); /* at the end of a recording; -1 with an exception */
 bool mg_apart_holds(MgApart *a, PyObject *const *vals); /* O(items) as long as no memory moves */
 void mg_apart_free(MgApart *a);

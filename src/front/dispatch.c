@@ -4,6 +4,7 @@
  * Rules (each found by trying): in-place and out= ops return their argument; views and detach return a fresh stand-in;
  * undefined tensors are None; ops whose result depends on values break; composite ops, which arrive whole under
  * inference mode, are decomposed; profiler marks are run and forgotten. */
+#include "front/alias.h"
 #include "front/constval.h"
 #include "front/lazybits.h"
 #include "front/memform.h"
@@ -364,6 +365,7 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   if (!arg) return PyErr_NoMemory();
   if (dispatch_args(cap, fo, args, kwargs, arg)) return NULL;
   if (!mg_memform_known(g, op, arg)) return mg_rec_break(BK_op, "%s outside of its tensor", op->full);
+  if (mg_memform_counts(op, arg) && arg[0].tag == MA_val) mg_alias_guard_start(r, arg[0].u.val);
   if (mg_memform_wide(g, op, arg)) return mg_rec_break(BK_op, "%s writes complex128 from outside", op->full);
   int ntensor = 0;
   for (int i = 0; i < op->nret; i++) ntensor += op->ret_kind[i] == AK_tensor;

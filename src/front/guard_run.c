@@ -209,6 +209,10 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_distinct: return v != vals[op->src2];
   case GK_apart: return mg_apart_holds(op->u.apart, vals);
   case GK_offset: return guard_memory(vals[op->src2]) - guard_memory(v) == op->u.i;
+  case GK_start: {
+    int64_t at = -1;
+    return !mg_abi.aoti_torch_get_storage_offset(mg_facts_tensor(v), &at) && at == op->u.i;
+  }
   case GK_calc: return guard_calc_holds(g, op, vals);
   case GK_func_is: return guard_func_holds(op->o, op->u.want);
   case GK_context_is: return guard_context_holds(op->o, op->u.want);

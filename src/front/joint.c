@@ -285,12 +285,17 @@ static int joint_drop_unreached(Joint *b) {
 /* The engine may call backward functions of the user: they are recorded, guards and all.  What they would change cannot be
  * replayed any more. */
 static PyObject *joint_run(Joint *b, PyObject *roots, PyObject *tangents, PyObject *leaves) {
-  if (!b->r->cap->function) return joint_call_engine(roots, tangents, leaves, false);
+  PyObject *grads;
+  b->r->in_joint = true;
+  if (!b->r->cap->function) {
+    grads = joint_call_engine(roots, tangents, leaves, false);
+    b->r->in_joint = false;
+    return grads;
+  }
   MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
   MgHookMode mode = mg_hook_mode;
-  b->r->in_joint = true;
   mg_hook_mode = HOOK_record;
-  PyObject *grads = before ? joint_call_engine(roots, tangents, leaves, false) : NULL;
+  grads = before ? joint_call_engine(roots, tangents, leaves, false) : NULL;
   mg_hook_mode = mode;
   b->r->in_joint = false;
   if (grads && (!(after = mg_snapshot_build(NULL, 0, NULL, Py_None)) || !mg_snapshot_same(before, after))) {

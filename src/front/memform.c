@@ -91,6 +91,15 @@ bool mg_memform_known(const MgGraph *g, const MgOp *op, const MgArg *arg) {
   return memform_within(g, arg[0].u.val, reach) || (mg_val(g, root)->dtype == self->dtype && memform_within(g, root, reach));
 }
 
+bool mg_memform_counts(const MgOp *op, const MgArg *arg) {
+  switch (op->code) {
+  case TOP_as_strided: case TOP_as_strided_copy: case TOP_as_strided_: return arg[3].tag == MA_int;
+  case TOP_as_strided_scatter: case TOP_diagonal_scatter: case TOP_slice_scatter: case TOP_select_scatter:
+  case TOP_view_dtype: case TOP_view_as_complex: return true;
+  default: return false;
+  }
+}
+
 bool mg_memform_wide(const MgGraph *g, const MgOp *op, const MgArg *arg) {
   for (int i = 0; op->mutates && i < op->nparam; i++) {
     if (!op->param[i].writes || arg[i].tag != MA_val) continue;

@@ -1,6 +1,7 @@
 /* What a stand-in overrides of torch.Tensor: everything that would reach its memory without dispatching, and what
  * user code must see of the older tensor it stands for.
  * In: calls on stand-ins.  Out: a graph break, or an answer that eager would give. */
+#include "front/alias.h"
 #include "front/backward.h"
 #include "front/constval.h"
 #include "front/names.h"
@@ -207,6 +208,12 @@ static PyObject *standin_is_inference(PyObject *self, PyObject *unused) {
   return yes < 0 ? NULL : PyBool_FromLong(yes);
 }
 
+static PyObject *standin_storage_offset(PyObject *self, PyObject *unused) {
+  MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
+  if (info && info->cap) mg_alias_guard_start(info->cap->rec, info->val);
+  return PyObject_CallMethod((PyObject *)mg_tensor_type, "storage_offset", "O", self);
+}
+
 static PyObject *standin_hook(PyObject *self, PyObject *hook, bool accumulate) {
   if (mg_standin_is(self)) return mg_tensorhook_register(self, hook, accumulate);
   return PyObject_CallMethod(self, accumulate ? "register_post_accumulate_grad_hook" : "register_hook", "O", hook);
@@ -257,6 +264,7 @@ static PyMethodDef standin_method_defs[] = {
     {"__iter__", standin_iter, METH_NOARGS, NULL},
     {"numpy", (PyCFunction)(void *)standin_numpy, METH_VARARGS | METH_KEYWORDS, NULL},
     {"is_inference", standin_is_inference, METH_NOARGS, NULL},
+    {"storage_offset", standin_storage_offset, METH_NOARGS, NULL},
     {"register_hook", standin_register_hook, METH_O, NULL},
     {"register_post_accumulate_grad_hook", standin_register_accumulate, METH_O, NULL},
     {"requires_grad_", (PyCFunction)(void *)standin_requires_grad_, METH_VARARGS | METH_KEYWORDS, NULL},

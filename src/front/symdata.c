@@ -300,6 +300,10 @@ void mg_symdata_sizes(MgRec *r, NodeRef n) {
 
 /* ---- results ---- */
 
+/* What a rule says: 0 and -1 as usual, or */
+enum { DATA_try = 1, /* torch's meta kernel may know */
+       DATA_nobody };
+
 typedef struct Data { /* one node */
   MgRec *r;
   MgGraph *g;
@@ -397,7 +401,7 @@ static bool data_flag(const Data *d, const char *name) {
   return false;
 }
 
-/* _unique2, and unique_consecutive without a dimension: values, where each went, how many. */
+/* _unique2, and unique_consecutive without a dimension: values, where each went, how many; _unique: without the last. */
 static int data_unique(Data *d) {
   MgVal x = *data_tensor(d, 0);
   if (data_rows(d, 0, x.dtype, 0, data_most(d, &x))) return -1;
@@ -407,6 +411,7 @@ static int data_unique(Data *d) {
   if (!inverse) return -1;
   for (int i = 0; i < ndim; i++) mg_val(d->g, inverse)->size[i] = data_flag(d, "return_inverse") ? x.size[i] : mg_sym(d->x, 0);
   mg_graph_contiguous(d->g, inverse);
+  if (d->op->nret < 3) return 0;
   if (data_flag(d, "return_counts")) return data_rows(d, 2, DT_i64, rows, 0);
   ValRef none = data_result(d, 2, DT_i64, 1);
   if (!none) return -1;
@@ -415,36 +420,78 @@ static int data_unique(Data *d) {
   return 0;
 }
 
-/* x[mask, ...]: the dimensions of masks become one with as many rows as they have true elements.  1: not known here. */
+/* unique_dim: rows of a dimension, stored one after the other; where each went, how many.  Of tensors without elements ATen
+ * knows more. */
+static int data_unique_dim(Data *d) {
+  const MgVal x = *data_tensor(d, 0);
+  const MgArg *dim = data_arg(d, 0);
+  for (int i = 0; i < d->op->nparam; i++)
+    if (!strcmp(d->op->param[i].name, "dim")) dim = data_arg(d, i);
+  int64_t k = 0, lo, hi, most = 1;
+  if (dim->tag != MA_int || !mg_ex_const_int(d->x, dim->u.sym, &k) || k < -x.ndim || k >= x.ndim) return DATA_nobody;
+  k += k < 0 ? x.ndim : 0;
+  for (int i = 0; i < x.ndim; i++) {
+    if (!mg_ex_range(d->x, x.size[i], &lo, &hi) || lo < 1) return DATA_nobody;
+    if (i == k) most = hi < MG_SIZE_MOST ? hi : MG_SIZE_MOST;
+  }
+  ValRef v = data_result(d, 0, x.dtype, x.ndim), inverse = data_result(d, 1, DT_i64, 1);
+  SymRef step = mg_sym(d->x, 1);
+  if (!v || !inverse) return -1;
+  for (int i = x.ndim - 1; i >= 0; i--) {
+    if (i == k) continue;
+    mg_val(d->g, v)->size[i] = x.size[i];
+    mg_val(d->g, v)->stride[i] = step;
+    step = mg_sym_mul(d->x, step, x.size[i]);
+  }
+  SymRef rows = data_size(d, v, (int)k, most);
+  if (!rows) return -1;
+  mg_val(d->g, v)->size[k] = rows;
+  mg_val(d->g, v)->stride[k] = step;
+  mg_val(d->g, inverse)->size[0] = x.size[k];
+  mg_graph_contiguous(d->g, inverse);
+  ValRef count = data_result(d, 2, DT_i64, 1);
+  if (!count) return -1;
+  mg_val(d->g, count)->size[0] = rows;
+  mg_graph_contiguous(d->g, count);
+  return 0;
+}
+
+/* x[mask, ...]: the dimensions of masks become one with as many rows as they have true elements, or as an index beside them
+ * has.  Only for results that come out contiguous: what is not indexed lies in order of falling strides. */
 static int data_index(Data *d) {
   const MgVal x = *data_tensor(d, 0);
   const MgArg list = *data_arg(d, 1);
-  SymRef size[64];
+  SymRef size[64], rows = 0, step = 0;
   int ndim = 0, at = 0, place = -1, last = -1;
-  bool apart = false;
+  bool apart = false, falling = true, masked = false, plain = mg_val_is_contiguous(d->g, data_arg(d, 0)->u.val);
   ValRef only = 0;
-  int64_t hi = 1;
-  for (uint32_t i = 0; i < list.n; i++) {
-    ValRef m = list.u.item[i].tag == MA_val ? list.u.item[i].u.val : 0;
+  int64_t hi = 1, lo, most;
+  for (uint32_t i = 0; i < list.n || at < x.ndim; i++) {
+    ValRef m = i < list.n && list.u.item[i].tag == MA_val ? list.u.item[i].u.val : 0;
     const MgVal *mask = m ? mg_val(d->g, m) : NULL;
     if (!mask) {
-      if (at < x.ndim && ndim < 60) size[ndim++] = x.size[at++];
+      if (at >= x.ndim || ndim >= 60) return DATA_nobody;
+      falling = falling && (!step || plain || (mg_ex_range(d->x, mg_sym_sub(d->x, step, x.stride[at]), &lo, &most) && lo >= 0));
+      step = x.stride[at];
+      size[ndim++] = x.size[at++];
       continue;
     }
     bool truth = mask->dtype == DT_bool || mask->dtype == DT_u8;
-    if ((!truth && mask->ndim > 1) || (truth && !mask->ndim) || x.device != DEV_cpu || mask->device != DEV_cpu) return 1;
+    masked |= truth;
+    if ((!truth && mask->ndim > 1) || (truth && !mask->ndim) || x.device != DEV_cpu || mask->device != DEV_cpu)
+      return masked ? DATA_nobody : DATA_try;
     if (last >= 0 && (int)i != last + 1) apart = true;
     if (place < 0) place = ndim;
     only = last < 0 && mask->dtype == DT_bool ? m : 0;
     last = (int)i;
     if (truth) hi = data_most(d, mask);
+    else if (mask->ndim && !mg_sym_is(d->x, mask->size[0], 1)) rows = mask->size[0];
     at += truth ? mask->ndim : 1;
   }
-  for (; at < x.ndim && ndim < 60; at++) size[ndim++] = x.size[at];
+  if (place < 0 || at != x.ndim || !falling || (!masked && !rows)) return masked ? DATA_nobody : DATA_try;
   if (apart) place = 0;
-  ValRef v = at == x.ndim ? data_result(d, 0, x.dtype, ndim + 1) : 0;
-  SymRef rows = v ? data_true(d, only, v, place, hi) : 0;
-  if (!rows) return at == x.ndim ? -1 : 1;
+  ValRef v = data_result(d, 0, x.dtype, ndim + 1);
+  if (!v || (!rows && !(rows = data_true(d, only, v, place, hi)))) return -1;
   MgVal *t = mg_val(d->g, v);
   memcpy(t->size, size, sizeof *size * (size_t)place);
   t->size[place] = rows;
@@ -478,12 +525,12 @@ static int data_slice(Data *d) {
   const MgVal *x = data_tensor(d, 0);
   int64_t dim, step = 1;
   bool slice = d->op->nparam == 5;
-  if (data_arg(d, 1)->tag != MA_int || !mg_ex_const_int(d->x, data_arg(d, 1)->u.sym, &dim)) return 1;
+  if (data_arg(d, 1)->tag != MA_int || !mg_ex_const_int(d->x, data_arg(d, 1)->u.sym, &dim)) return DATA_try;
   if (dim < 0) dim += x->ndim;
-  if (dim < 0 || dim >= x->ndim) return 1;
+  if (dim < 0 || dim >= x->ndim) return DATA_try;
   if (!slice) return data_view(d, (int)dim, true, 0, 0);
   const MgArg *from = data_arg(d, 2), *to = data_arg(d, 3);
-  if (!mg_ex_const_int(d->x, data_arg(d, 4)->u.sym, &step)) return 1;
+  if (!mg_ex_const_int(d->x, data_arg(d, 4)->u.sym, &step)) return DATA_try;
   SymRef n = x->size[dim], zero = mg_sym(d->x, 0), a = from->tag == MA_int ? from->u.sym : zero, b = to->tag == MA_int ? to->u.sym : n, size = 0;
   int64_t lo, hi, k;
   bool all = mg_ex_const_int(d->x, b, &k) && k >= MG_SIZE_MOST;
@@ -501,7 +548,7 @@ static int data_reshape(Data *d) {
   ValRef self = data_arg(d, 0)->u.val;
   SymRef rest = mg_sym(d->x, 1), all = mg_val_numel(d->g, self);
   int hole = -1;
-  if (to->tag != MA_list || !mg_val_is_contiguous(d->g, self)) return 1;
+  if (to->tag != MA_list || !mg_val_is_contiguous(d->g, self)) return DATA_try;
   for (uint32_t i = 0; i < to->n; i++) {
     if (mg_sym_is(d->x, to->u.item[i].u.sym, -1)) hole = (int)i;
     else rest = mg_sym_mul(d->x, rest, to->u.item[i].u.sym);
@@ -526,10 +573,11 @@ static int data_select(Data *d) {
   int64_t p = data_most(d, x), q = mask ? data_most(d, mask) : 0;
   return data_rows(d, 0, x->dtype, 0, p > q ? p : q);
 }
-static int data_consecutive(Data *d) { return data_arg(d, 3)->tag == MA_none ? data_unique(d) : 1; }
+static int data_consecutive(Data *d) { return data_arg(d, 3)->tag == MA_none ? data_unique(d) : data_unique_dim(d); }
 
 static const struct { const char *op; int (*rule)(Data *d); } data_rules[] = {
     {"aten::nonzero", data_nonzero}, {"aten::masked_select", data_select}, {"aten::index.Tensor", data_index}, {"aten::_unique2", data_unique},
+    {"aten::_unique", data_unique}, {"aten::unique_dim", data_unique_dim}, {"aten::unique_dim_consecutive", data_unique_dim},
     {"aten::unique_consecutive", data_consecutive}, {"aten::bincount", data_bincount}, {"aten::repeat_interleave.Tensor", data_repeat},
     {"aten::slice.Tensor", data_slice}, {"aten::select.int", data_slice}, {"aten::view", data_reshape}, {"aten::_unsafe_view", data_reshape},
 };
@@ -560,7 +608,7 @@ static int data_written(Data *d) {
     for (int j = 0; j < d->op->nparam && !v; j++)
       if (d->op->ret_alias[i] >= 0 && d->op->param[j].alias_set == d->op->ret_alias[i] && data_tensor(d, j)) v = data_arg(d, j)->u.val;
     ValRef o = v && d->op->ret_kind[i] == AK_tensor ? mg_graph_val_like(d->g, v) : 0;
-    if (!o) return 1;
+    if (!o) return DATA_try;
     MgVal *t = mg_val(d->g, o);
     t->offset = mg_val(d->g, v)->offset;
     t->storage = mg_val(d->g, v)->storage;
@@ -581,7 +629,7 @@ static int data_try(Data *d, const MgFrontOp *fo, bool same) {
   ValRef *out[2] = {NULL, NULL};
   int n = 0;
   if (!env) return PyErr_NoMemory(), -1;
-  if (d->op->mutates || d->op->is_view || !fo->plain) return 1;
+  if (d->op->mutates || d->op->is_view || !fo->plain) return DATA_try;
   for (uint32_t i = 0; i < 2 * nsrc; i++) env[i] = !cap->sizes.of[i % nsrc].val ? d->x->sym[i % nsrc].hint : prime[same ? 0 : i % nsrc % 10] * (i < nsrc ? 2 : 6);
   for (int k = 0; k < 2; k++) {
     PyObject *none = NULL;
@@ -590,9 +638,9 @@ static int data_try(Data *d, const MgFrontOp *fo, bool same) {
     cap->sizes.probe = NULL;
     Py_XDECREF(none);
     if (rc && d->r->abort) return -1;
-    if (rc) return PyErr_Clear(), 1;
+    if (rc) return PyErr_Clear(), DATA_try;
     MgNode *node = mg_node(d->g, d->n);
-    if (k && n != node->nout) return 1;
+    if (k && n != node->nout) return DATA_try;
     n = node->nout;
     out[k] = node->out;
   }
@@ -601,10 +649,10 @@ static int data_try(Data *d, const MgFrontOp *fo, bool same) {
   for (int i = 0; i < n; i++) {
     if (!out[0][i] || !out[1][i]) continue;
     const MgVal a = *mg_val(d->g, out[0][i]), b = *mg_val(d->g, out[1][i]);
-    if (a.ndim != b.ndim || a.dtype != b.dtype || !mg_val_is_contiguous(d->g, out[0][i])) return 1;
+    if (a.ndim != b.ndim || a.dtype != b.dtype || !mg_val_is_contiguous(d->g, out[0][i])) return DATA_try;
     for (int k = 0; k < a.ndim; k++) {
       int64_t s, t;
-      if (!mg_ex_const_int(d->x, a.size[k], &s) || !mg_ex_const_int(d->x, b.size[k], &t)) return 1;
+      if (!mg_ex_const_int(d->x, a.size[k], &s) || !mg_ex_const_int(d->x, b.size[k], &t)) return DATA_try;
       SymRef e = data_match(d, (const int64_t *const *)at, s, t, out[0][i], k);
       if (!e) return PyErr_NoMemory(), -1;
       mg_val(d->g, out[0][i])->size[k] = e;
@@ -616,15 +664,16 @@ static int data_try(Data *d, const MgFrontOp *fo, bool same) {
 
 int mg_symdata_infer(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   Data d = {r, r->g, r->x, fo->op, n};
-  int rc = 1;
-  if (!r->cap->sizes.ndata && !mg_symdata_may(r->cap, true)) rc = 1;
-  else {
-    for (size_t i = 0; rc == 1 && data_tensor(&d, 0) && data_tensor(&d, 0)->device == DEV_cpu && i < sizeof data_rules / sizeof *data_rules; i++)
+  const MgVal *first = data_tensor(&d, 0);
+  int rc = DATA_try;
+  if (r->cap->sizes.ndata || mg_symdata_may(r->cap, true)) {
+    for (size_t i = 0; rc == DATA_try && first && first->device == DEV_cpu && i < sizeof data_rules / sizeof *data_rules; i++)
       if (!strcmp(fo->op->full, data_rules[i].op)) rc = data_rules[i].rule(&d);
-    if (rc == 1 && fo->op->mutates && !fo->inplace_view) rc = data_written(&d);
-    for (int same = 0; rc == 1 && same < 2; same++) rc = data_try(&d, fo, same);
+    if (rc == DATA_try && fo->fate == FATE_break_value) rc = DATA_nobody; /* its meta kernel makes up a size */
+    if (rc == DATA_try && fo->op->mutates && !fo->inplace_view) rc = data_written(&d);
+    for (int same = 0; rc == DATA_try && same < 2; same++) rc = data_try(&d, fo, same);
   }
-  if (rc == 1) mg_rec_break(BK_data_dependent, "a size that depends on data in %s", fo->op->full);
+  if (rc > 0) mg_rec_break(BK_data_dependent, "a size that depends on data in %s", fo->op->full);
   else if (rc && !PyErr_Occurred()) PyErr_NoMemory();
   return rc ? -1 : 0;
 }

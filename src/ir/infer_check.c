@@ -372,13 +372,19 @@ static bool check_output_padding(const Check *c) {
 static bool check_refused(const Check *c) {
   const MgVal *self = check_val(c, "self"), *w = check_val(c, "weight");
   int64_t groups;
+  int dim;
   if (!check_dims(c, "dim")) return true;
   switch (c->op->code) {
   case TOP_add_Tensor: case TOP_add_Scalar: return !check_truth(c, self, "alpha");
   case TOP_sub_Tensor: case TOP_sub_Scalar: case TOP_rsub_Tensor: case TOP_rsub_Scalar:
     return !check_truth(c, self, "other") || !check_truth(c, self, "alpha");
-  case TOP_max: case TOP_min: case TOP_max_dim: case TOP_min_dim: case TOP_index_select: case TOP__adaptive_avg_pool2d:
-  case TOP__adaptive_avg_pool3d: return !check_nonempty(c);
+  case TOP_max: case TOP_min: case TOP_index_select: case TOP__adaptive_avg_pool2d: case TOP__adaptive_avg_pool3d:
+    return !check_nonempty(c);
+  case TOP_max_dim: case TOP_min_dim: /* other sizes may be 0 */
+    return self && self->ndim && mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &dim) == MG_OK &&
+           mg_infer_is(c->in, self->size[dim], 0) == 1;
+  case TOP_native_batch_norm: case TOP__native_batch_norm_legit: case TOP__native_batch_norm_legit_functional:
+    return !check_batch_norm(c); /* takes longer statistics, whose end it leaves alone */
   case TOP_embedding: return w && w->ndim && mg_infer_is(c->in, w->size[0], 0) == 1;
   case TOP_convolution:
     if (mg_infer_flag(c->in, "transposed") && check_output_padding(c)) return true;

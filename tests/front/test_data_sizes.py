@@ -316,3 +316,44 @@ def test_a_method_that_is_called_after_a_break():
         return (y.tolist(), print)[0]
 
     same(f, magneto.compile(f), (R(80),))
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, m: torch.unique(x.round(), dim=0), lambda x, m: torch.unique(x.round(), dim=-2, return_inverse=True, return_counts=True),
+    lambda x, m: torch.unique_consecutive(x.round(), dim=2), lambda x, m: torch.ops.aten._unique(x.round(), True, True),
+    lambda x, m: torch.ops.aten._unique(x.round())[0], lambda x, m: torch.ops.aten.unique_dim_consecutive(x.round(), 1),
+    lambda x, m: x[:, m.nonzero()[:, 0]], lambda x, m: x.transpose(0, 1)[m], lambda x, m: x[0].T[:, m],
+    lambda x, m: x.transpose(1, 2)[:, :, m],
+])  # fmt: skip
+def test_rows_that_data_choose_of_one_dimension(fn):
+    x, m = R(4, 5, 6), ones(1, 0, 1, 1, 0)
+    want = pytree.tree_leaves(fn(x, m))
+    for fullgraph in (False, True):
+        got = pytree.tree_leaves(magneto.compile(fn, fullgraph=fullgraph)(x, m))
+        assert [t.stride() for t in got] == [t.stride() for t in want]
+        torch.testing.assert_close(got, want)
+
+
+def test_indexing_by_a_mask_that_leaves_no_order_of_memory():
+    x, m = R(4, 5, 6), ones(1, 0, 1, 1, 0)
+    assert magneto.compile(lambda x, m: x.transpose(0, 2)[:, m])(x, m).stride() == x.transpose(0, 2)[:, m].stride()
+    with pytest.raises(RuntimeError, match="depends on data"):
+        magneto.compile(lambda x, m: x.transpose(0, 2)[:, m], fullgraph=True)(x, m)
+
+
+def test_gradient_of_what_a_mask_chooses():
+    def write(x, m, v):
+        x = x.clone()
+        x[m] = v
+        return x.sin()
+
+    def fill(x, m, v):
+        return x.index_fill(0, m.long(), v[0, 0])
+
+    m = ones(1, 0, 1, 1, 0, 0)
+    for fn in (write, fill):
+        for dynamic in (None, True):
+            leaves = [[t.clone().requires_grad_() for t in (torch.ones(6, 3), torch.full((3, 3), 2.0))] for _ in range(2)]
+            for f, (x, v) in zip((fn, magneto.compile(fn, dynamic=dynamic)), leaves):
+                (f(x, m, v) * torch.arange(18.0).view(6, 3)).sum().backward()
+            torch.testing.assert_close([t.grad for t in leaves[1]], [t.grad for t in leaves[0]])

@@ -3,6 +3,8 @@ import pytest
 import torch
 from tests.ops import sweep
 
+import magneto
+
 C = torch.complex(torch.arange(12.0).reshape(3, 4) - 5, torch.arange(12.0).reshape(3, 4).flip(0) / 4)
 X = torch.linspace(-3, 3, 12).reshape(3, 4)
 FAR = torch.linspace(-2, 2, 20)[3:13]  # starts inside its storage
@@ -88,3 +90,19 @@ def test_numbers_of_8_bits_are_moved(dtype):
     assert not sweep.check(fn, (X.abs().to(dtype), X.abs()))
     assert sweep.check(lambda q: q[0, 0].item(), (X.abs().to(dtype),)) == ["data_dependent"]
     assert not sweep.check(lambda x: x.to(dtype).float() * 2, (X.abs().requires_grad_(),), gradient=True)
+
+
+MEMORY = torch.arange(80.0)
+PLACES = [slice(4, 14), slice(0, 10), slice(6, 16), slice(7, 17)]
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: (x + x.storage_offset(), x[2:].storage_offset()),
+    lambda x: torch.as_strided(x, (2, 2), (1, 2), 9), lambda x: torch.slice_scatter(x, X[0, :2], 0, 0, 4, 2),
+    lambda x: x.view(torch.float64) + 1, lambda x: torch.view_as_complex(x.view(5, 2)) + 1,
+])  # fmt: skip
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_where_a_tensor_begins_in_its_memory_is_guarded(fn, dynamic):
+    compiled = magneto.compile(fn, dynamic=dynamic)
+    for place in PLACES:
+        sweep.check(fn, (MEMORY[place],), calls=1, compiled=compiled)

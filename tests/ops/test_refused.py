@@ -87,3 +87,19 @@ def through_expanded(x):
 
 def test_write_through_a_part_of_an_expanded_view():
     sweep.check(through_expanded, (torch.arange(3.0),))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_running_statistics_that_are_longer_than_the_channels_keep_their_end(dynamic):
+    def fn(x, mean, var):
+        return torch.ops.aten._native_batch_norm_legit(x, None, None, mean, var, True, 0.1, 1e-5)
+
+    compiled = magneto.compile(fn, dynamic=dynamic)
+    for n in (5, 10):
+        sweep.check(fn, (torch.randn(4, 5, 3), torch.zeros(n), torch.ones(n)), calls=1, compiled=compiled)
+
+
+@pytest.mark.parametrize("shape,dim", [((10, 3, 0), 1), ((3, 0), 0), ((3, 0), 1)])
+def test_extrema_of_no_elements_along_a_dimension_that_has_some(shape, dim):
+    breaks = sweep.check(lambda x: x.min(dim=dim), (torch.randn(shape),))
+    assert bool(breaks) == (shape[dim] == 0)
