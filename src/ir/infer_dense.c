@@ -211,6 +211,9 @@ MgRc mg_infer_upsample(MgInfer *in) {
     if (ARG("output_size")->tag == MA_list) {
       TRY(mg_infer_sizes(in, ARG("output_size"), &to));
       if (to.n != size.n - 2) return MG_UNSUP;
+      ValRef indices = mg_infer_tensor(in, mg_infer_find(in, "indices")); /* of max_unpool2d */
+      for (int i = 0; indices && i < size.n; i++)
+        if (mg_val(in->g, indices)->ndim != size.n || mg_infer_eq(in, mg_val(in->g, indices)->size[i], size.d[i]) != 1) return MG_UNSUP;
       memcpy(size.d + 2, to.d, to.n * sizeof *to.d);
     } else if (scale->tag == MA_list && (int)scale->n == size.n - 2) {
       for (uint32_t i = 0; i < scale->n; i++) {

@@ -49,6 +49,16 @@ def test_max_unpool_of_channels_last():
     sweep.check(lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2), (IMAGE,))
 
 
+def test_max_unpool_of_channels_last_under_autograd():
+    y, i = F.max_pool2d(torch.rand(2, 4, 6, 6).contiguous(memory_format=torch.channels_last), 2, return_indices=True)
+    sweep.check(lambda y, i: F.max_unpool2d(y, i, 2), (y.requires_grad_(), i), gradient=True)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0, 3), (3, 0)])
+def test_singular_vectors_of_no_elements(shape):
+    sweep.check(torch.linalg.svd, (torch.ones(shape),))
+
+
 def test_group_norm_of_memory_with_gaps_is_refused():
     sweep.check(lambda x: torch.native_group_norm(x[..., 0], None, None, 2, 4, 3, 2, 1e-5), (IMAGE.contiguous(),), calls=1)
 
