@@ -7,6 +7,7 @@
 #include "front/resume.h"
 #include "front/stages.h"
 #include "front/stance.h"
+#include "front/claim.h"
 #include <stdlib.h>
 #include <string.h>
 #include <structmember.h>
@@ -151,7 +152,8 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
       found = 1;
       int rc = mg_entry_run(e, vals, at, NULL, result);
       if (rc) *result = NULL;
-      if (rc == MG_STAGES_OTHER && !mg_cache_break_data(info, c->cfg.id, e)) found = 0;
+      bool claim = rc == MG_CLAIM_FALSE, keep = claim && c->cfg.fullgraph;
+      if ((claim || rc == MG_STAGES_OTHER) && (keep || !mg_cache_break_data(info, c->cfg.id, e, claim))) found = 0;
       mg_entry_release(e);
     }
   } else {

@@ -26,6 +26,15 @@ static bool alias_find_written(Written *w) {
   return true;
 }
 
+bool mg_alias_writes(MgRec *r) {
+  Written w = {.g = r->g};
+  if (!alias_find_written(&w)) return PyErr_NoMemory(), true;
+  bool any = false;
+  for (uint32_t i = 0; i < r->cap->ninput; i++) any |= w.storage[r->g->val[r->cap->input[i].val].storage];
+  free(w.storage);
+  return any;
+}
+
 /* ---- what is kept apart ---- */
 
 void mg_apart_free(MgApart *a) {

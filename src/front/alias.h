@@ -21,5 +21,6 @@ typedef struct MgApart {
 void mg_alias_guard_start(MgRec *r, ValRef v);
 int mg_alias_guards(MgRec *r); /* at the end of a recording; -1 with an exception */
 bool mg_apart_holds(MgApart *a, PyObject *const *vals); /* O(items) as long as no memory moves */
+bool mg_alias_writes(MgRec *r);  /* does the graph write to an input?  Yes, with an exception, when out of memory */
 void mg_apart_free(MgApart *a);
 #endif

@@ -153,10 +153,11 @@ static void cache_entry_died(void *arg) {
   mg_entry_release(e);
 }
 
-int mg_cache_break_data(MgCodeInfo *info, uint32_t config, MgEntry *e) {
-  mg_log(MG_LOG_recompiles, "sizes that depend on data are not what an entry takes them for: they break the graph from here on");
+int mg_cache_break_data(MgCodeInfo *info, uint32_t config, MgEntry *e, bool claim) {
+  const char *what = claim ? "the answer of an assertion is" : "sizes that depend on data are";
+  mg_log(MG_LOG_recompiles, "%s not what an entry takes them for: they break the graph from here on", what);
   cache_entry_died(e);
-  return mg_dynfloat_set(&info->dyn, DYN_no_data, config);
+  return mg_dynfloat_set(&info->dyn, claim ? DYN_no_claims : DYN_no_data, config);
 }
 
 int mg_cache_add(MgBucket *b, MgEntry *e) {

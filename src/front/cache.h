@@ -23,6 +23,7 @@ typedef struct MgEntry {  /* one compiled segment of a frame */
   MgSnapshot *snap;
   int unit, end;          /* code units: where it starts; where the frame goes on (or the RETURN instruction) */
   bool is_ret;            /* the segment ends by returning */
+  bool keeps_random;      /* a run may be given up: torch's random numbers are then as before */
   int nplain;             /* instructions to execute unrecorded at `end` */
   int level;              /* so many frames have returned by then: end and what follows are of the one that called them */
   int *returns;           /* level entries: units of their RETURN */
@@ -88,8 +89,8 @@ const MgCode *mg_code_decoded(MgCodeInfo *info, PyCodeObject *co); /* borrowed; 
 MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, uint64_t chain, bool create);
 /* The bucket for a frame, or NULL: without create when there is none, else with exception. */
 MgBucket *mg_cache_bucket(MgSite *site, const MgSlots *s, bool create);
-/* The entry is dropped (the caller has a reference), and sizes that depend on data break graphs of this code.  -1 with an exception. */
-int mg_cache_break_data(MgCodeInfo *info, uint32_t config, MgEntry *e);
+/* The entry is dropped (the caller has a reference), and sizes that depend on data, or claims, break graphs of this code.  -1 with an exception. */
+int mg_cache_break_data(MgCodeInfo *info, uint32_t config, MgEntry *e, bool claim);
 int mg_cache_add(MgBucket *b, MgEntry *e);                      /* steals e; becomes the first; -1 with exception */
 /* The first entry whose guards hold, moved to the front; a new reference.  *vals receives its source values: a buffer of
  * MG_SMALL_VALS entries that the caller owns, replaced by a malloc'ed one (freed by the caller) when *nvals has to grow.

@@ -94,7 +94,7 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
   return rc;
 }
 
-static PyObject *dynfloat_mark(MgDynMark mark, uint32_t config) { return PyLong_FromLongLong((long long)config * 2 + mark); }
+static PyObject *dynfloat_mark(MgDynMark mark, uint32_t config) { return PyLong_FromLongLong((long long)config * 4 + mark); }
 
 int mg_dynfloat_set(PyObject **known, MgDynMark mark, uint32_t config) {
   PyObject *id = dynfloat_mark(mark, config);

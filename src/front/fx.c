@@ -244,7 +244,7 @@ static PyObject *fx_kwargs(MgCapture *cap, PyObject *kwargs);
 static bool fx_has_literal(PyObject *o) {
   const char *module = Py_TYPE(o)->tp_name;
   if (o == Py_None || o == Py_Ellipsis || PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) || PyUnicode_Check(o) ||
-      PyRange_Check(o) || PyType_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o))
+      PyRange_Check(o))
     return true;
   return !strncmp(module, "torch.", 6) && strcmp(module + 6, "_C.Generator") && strcmp(module + 6, "Generator");
 }

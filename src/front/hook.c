@@ -7,6 +7,7 @@
 #include "front/record.h"
 #include "front/resume.h"
 #include "front/skip.h"
+#include "front/state.h"
 
 _Thread_local MgHookMode mg_hook_mode;
 static _Thread_local const MgConfig *hook_cfg;
@@ -40,6 +41,7 @@ static bool hook_compiles(PyThreadState *ts, MgFrame *f, int throwflag) {
   if (throwflag || !(co->co_flags & CO_OPTIMIZED)) return false;
   if (co->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) return false;
   if (!hook_cfg || hook_cfg->disable || mg_pyframe_traced(ts)) return false;
+  if (mg_state_jit_tracing()) return false; /* it has to see the ops, and would see those of the recording */
   return (root || !mg_skip_compile(co)) && !hook_is_skipped(f);
 }
 

@@ -80,6 +80,9 @@ typedef struct MgRec {
   bool deny_sizes;      /* every size of an input is a constant */
   bool data_failed;     /* something cannot go on with sizes that depend on data: record again with deny_data */
   bool deny_data;       /* they break the graph */
+  bool claims;          /* answers are taken for granted that each run looks at (claim.h) */
+  bool claims_failed;   /* a run could not be given up when such an answer is the other one: record again with deny_claims */
+  bool deny_claims;     /* questions whose other answer raises break the graph like others */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
   uint16_t checkpoint, ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */
   PyObject *dynamic_sources; /* list of patterns of sources whose numbers and sizes are inputs (dynfloat.c): strong; or NULL */

@@ -2,6 +2,7 @@
 #include "front/guard.h"
 #include "front/identity.h"
 #include "front/record.h"
+#include "front/claim.h"
 
 /* ---- jumps ---- */
 
@@ -28,9 +29,16 @@ MgStep mg_op_JUMP_BACKWARD(MgLoop *l, const MgInstr *in) {
   return STEP_error;
 }
 
-MgStep mg_op_POP_JUMP_IF_TRUE(MgLoop *l, const MgInstr *in) { return flow_jump_if(l, in, loop_true(l, TOP())); }
+/* The truth of the condition of a jump that is taken when it is `taken`. */
+static int flow_truth(MgLoop *l, const MgInstr *in, bool taken) {
+  bool yes = false;
+  int known = l->rec ? mg_claim_truth(l, in, TOP(), taken, &yes) : 0;
+  return known < 0 ? -1 : known ? yes : loop_true(l, TOP());
+}
+
+MgStep mg_op_POP_JUMP_IF_TRUE(MgLoop *l, const MgInstr *in) { return flow_jump_if(l, in, flow_truth(l, in, true)); }
 MgStep mg_op_POP_JUMP_IF_FALSE(MgLoop *l, const MgInstr *in) {
-  int t = loop_true(l, TOP());
+  int t = flow_truth(l, in, false);
   return flow_jump_if(l, in, t < 0 ? -1 : !t);
 }
 MgStep mg_op_POP_JUMP_IF_NONE(MgLoop *l, const MgInstr *in) { return flow_jump_if(l, in, TOP() == Py_None); }

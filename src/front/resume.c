@@ -11,6 +11,7 @@
 #include "front/skip.h"
 #include "front/stages.h"
 #include "front/stance.h"
+#include "front/claim.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,11 @@ int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots
   for (int i = 0; i < nsrc; i++) Py_XINCREF(vals[i]);
   bool ready = !e->guards->ndraw || !mg_draw_run(e->guards, vals);
   if (!ready) mg_exec_leave(at);
-  if (ready && !(rc = mg_exec_run(e->exec, vals, at, outs))) rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
+  PyObject *random = ready && e->keeps_random ? mg_claim_save() : NULL;
+  if (ready && e->keeps_random && !random) mg_exec_leave(at);
+  else if (ready && !(rc = mg_exec_run(e->exec, vals, at, outs))) rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
+  if (rc == MG_CLAIM_FALSE && random && mg_claim_restore(Py_NewRef(random))) rc = -1;
+  Py_XDECREF(random);
   for (int i = 0; i < nsrc; i++) Py_XDECREF(vals[i]);
   for (int i = 0; i < nout; i++) Py_XDECREF(outs[i]);
   if (outs != small) free(outs);
@@ -136,7 +141,7 @@ typedef enum DriveNext {
   DRIVE_fail    /* compiling failed: not an exception of the program */
 } DriveNext;
 
-/* Runs an entry in the frame.  0; -1 with exception; MG_STAGES_OTHER: it is not right for this run. */
+/* Runs an entry in the frame.  0; -1 with exception; MG_STAGES_OTHER and MG_CLAIM_FALSE: it is not right for this run. */
 static int drive_segment(MgDrive *d, MgEntry *e, PyObject **vals, MgExecAt *at) {
   PyObject *small[RESUME_SMALL] = {NULL}, **values = small, *ret = NULL;
   if (e->nvalue > RESUME_SMALL && !(values = mg_calloc((size_t)e->nvalue, sizeof *values))) {
@@ -256,12 +261,13 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
     }
     if ((e = mg_cache_find(site, &slots, &vals, &nvals, &at, false))) {
       int rc = drive_segment(d, e, vals, at);
-      mg_stats.hits += rc != MG_STAGES_OTHER;
+      bool claim = rc == MG_CLAIM_FALSE, again = claim || rc == MG_STAGES_OTHER;
+      mg_stats.hits += !again;
       next = rc ? DRIVE_raise : e->level ? DRIVE_pass : (DriveNext)d->next;
       *nplain = e->nplain;
-      if (rc != MG_STAGES_OTHER) goto done;
-      next = DRIVE_fail;
-      if (other++ > 2 || mg_cache_break_data(d->info, d->cfg->id, e)) goto done;
+      if (!again) goto done;
+      next = claim && d->cfg->fullgraph ? DRIVE_eager : DRIVE_fail; /* a break would be an error: the program's own comes first */
+      if (next == DRIVE_eager || other++ > 2 || mg_cache_break_data(d->info, d->cfg->id, e, claim)) goto done;
       mg_entry_release(e);
       e = NULL;
       at = NULL;

@@ -9,6 +9,7 @@
 #include "front/record.h"
 #include "front/record_obj.h"
 #include "front/resume.h"
+#include "front/claim.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +75,7 @@ typedef struct Segment {
   bool deny_sizes;      /* something cannot go on with symbolic sizes */
   bool deny_loops;      /* a loop's body could not be a part of the graph */
   bool deny_data;       /* nor with sizes that depend on data */
+  bool deny_claims;     /* a run could not be given up (claim.h) */
   bool deny_hook;       /* the backend traced a hook instead of running it */
   bool break_is_error;  /* where it broke, the program had asked for an error: torch._dynamo.error_on_graph_break(True) */
   bool deny_compiling;  /* the program raised after it was told that it is being compiled */
@@ -328,6 +330,8 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
     PyErr_NoMemory();
     goto fail;
   }
+  e->keeps_random = mg_claim_draws(r);
+  if (!mg_claim_holds(r)) goto fail;
   if (mg_symsize_promises(r->cap)) {
     s->users_error = true;
     goto fail;
@@ -524,7 +528,7 @@ static int segment_attempt(Segment *s) {
                .dynamic_sources = mg_dynfloat_sources(false), .unbacked_sources = mg_dynfloat_sources(true),
                .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
                .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data,
-               .deny_hook = s->deny_hook, .deny_loops = s->deny_loops, .stop = s->stop,
+               .deny_hook = s->deny_hook, .deny_claims = s->deny_claims, .deny_loops = s->deny_loops, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   rec.slots = &s->slots;
   MgSnapshot *snap = NULL;
@@ -573,9 +577,10 @@ static int segment_attempt(Segment *s) {
   mg_stats.bytecodes += rec.nbytecode;
   mg_stats.record_ms += mg_now_ms() - t0;
   if (snap && segment_make_entry(s, &rec, snap, &outer, end, is_ret, nslot)) {
-    bool again = rec.hook_traced || segment_sizes_failed(s, &rec);
+    bool again = rec.hook_traced || rec.claims_failed || segment_sizes_failed(s, &rec);
     rc = again ? 0 : -1;
     s->deny_hook |= rec.hook_traced;
+    s->deny_claims |= rec.claims_failed;
     s->failed = !again;
     if (again) PyErr_Clear();
   }
@@ -676,6 +681,7 @@ static int segment_compile(MgDrive *d, const MgSlots *slots) {
   int rc = -1;
   s.deny_sizes = mg_dynfloat_has(info->dyn, DYN_no_sizes, cfg->id);
   s.deny_data = mg_dynfloat_has(info->dyn, DYN_no_data, cfg->id);
+  s.deny_claims = mg_dynfloat_has(info->dyn, DYN_no_claims, cfg->id);
   if (segment_save(&s, d, slots)) goto done;
   /* In a loop each turn would leave an entry of its own, made for the objects of that turn. */
   s.may_descend = !mg_force_break && !mg_decode_in_loop(s.code, s.unit);

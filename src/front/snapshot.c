@@ -177,6 +177,16 @@ static bool snap_said(MgBuilder *b) {
   return true;
 }
 
+/* Answers that the recording took for granted: looked at before anything else happens. */
+static bool snap_claims(MgBuilder *b) {
+  PyObject *all = mg_rec->cap->claims;
+  for (Py_ssize_t i = 0; all && i < PyList_GET_SIZE(all); i++) {
+    PyObject **claim = &PyTuple_GET_ITEM(PyList_GET_ITEM(all, i), 0);
+    if (mg_snap_emit_over(b, SN_claim, NULL, claim[1] == Py_True, claim, 1) == SNAP_FAIL) return false;
+  }
+  return true;
+}
+
 /* What the program asserted about such numbers. */
 static bool snap_checks(MgBuilder *b) {
   PyObject *all = mg_rec->cap->checks;
@@ -561,7 +571,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
     goto done;
   }
   mg_wrapper_guard_distinct(mg_rec);
-  if (snap_find_owners(&b) || !mg_snap_hooks(&b) || !snap_checks(&b) || !snap_said(&b)) goto done;
+  if (snap_find_owners(&b) || !snap_claims(&b) || !mg_snap_hooks(&b) || !snap_checks(&b) || !snap_said(&b)) goto done;
   s->nslots = n;
   for (int i = 0; i < n; i++) {
     if (untouched && untouched[i]) s->slot[i] = SNAP_UNTOUCHED;

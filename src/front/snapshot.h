@@ -16,6 +16,7 @@ typedef enum MgSnapOp {
   SN_dim,      /* size of graph output number a, in dimension arg */
   SN_compute,  /* operator a (MgCalc) on the arguments */
   SN_check,    /* argument 0 is True, or obj called with the tuple argument 1 raises; gives None */
+  SN_claim,    /* argument 0 is the bool a, or the run is given up (claim.h); gives None */
   SN_src,      /* value of source a */
   SN_calc,     /* number that source a computes */
   SN_list, SN_dict, SN_set, SN_cell, /* empty; obj: the class, for dict */

@@ -10,6 +10,7 @@
 #include "front/source.h"
 #include "front/subclass.h"
 #include "front/symvalue.h"
+#include "front/claim.h"
 
 /* Past __setattr__ of the class, as object.__setattr__ would: the recorded code has run already.  What is deleted may have
  * been made by the same segment, and then is not there. */
@@ -307,6 +308,12 @@ int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObj
     if (!done) continue;
     if (q->op >= SN_fill_list) {
       if (snap_change(q, v, k)) goto done;
+    } else if (q->op == SN_claim) {
+      if ((v[k[0]] == Py_True) != q->a) {
+        rc = MG_CLAIM_FALSE;
+        goto done;
+      }
+      v[done] = Py_NewRef(Py_None);
     } else if (!(v[done] = snap_make(q, v, k, outs, vals, s->guards))) goto done;
   }
   for (uint32_t i = 0; i < s->nw; i++)

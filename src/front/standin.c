@@ -675,6 +675,7 @@ void mg_standin_end(MgRec *r) {
   standin_pop_modes(cap);
   mg_dispatch_mode_end(cap->mode);
   mg_fx_end(cap);
+  Py_CLEAR(cap->claims);
   Py_CLEAR(cap->checks); /* they hold stand-ins; the snapshot is made */
   Py_CLEAR(cap->said);
   if (cap->anomaly_was_on) *mg_abi.anomaly_enabled = true;

@@ -37,6 +37,7 @@ struct MgCapture {
   uint32_t cap_storage;
   PyObject *syms;           /* list of the numbers that the recording computes with (symfloat.c); NULL: none */
   PyObject *checks;         /* list of torch._check_with's arguments about numbers that the graph computes; NULL: none */
+  PyObject *claims;         /* list of (bool that the graph computes, what it is taken for) (claim.c); NULL: none */
   PyObject *said;           /* list of calls to be made at the end (logcall.c); NULL: none */
   PyObject *log_ignored, *log_late; /* sets of functions, or NULL */
   bool log_known;           /* these were looked up */

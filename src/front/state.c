@@ -24,6 +24,7 @@
   FN(int64_t, function_modes, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv", (void))                     \
   FN(int64_t, dispatch_modes, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv", (void))                      \
   FN(bool, key_included, "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE", (uint16_t))         \
+  FN(void **, jit_tracing, "_ZN5torch3jit6tracer15getTracingStateEv", (void))                                \
   FN(int32_t, threads, "_ZN2at15get_num_threadsEv", (void))
 
 static struct {
@@ -51,6 +52,8 @@ const char *mg_state_init(void) {
 }
 
 bool mg_state_functorch(void) { return state.functorch_key && state.key_included(state.functorch_key); }
+
+bool mg_state_jit_tracing(void) { return *state.jit_tracing() != NULL; } /* a shared_ptr: its first word points to the state */
 
 long mg_state_function_modes(void) { return (long)state.function_modes(); }
 
@@ -90,6 +93,7 @@ void mg_state_read(MgTorchState *s) {
   s->dispatch_modes = (uint16_t)state.dispatch_modes();
   s->functorch = mg_state_functorch();
   s->anomaly = mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled;
+  s->jit_tracing = mg_state_jit_tracing();
   s->threads = (uint32_t)state.threads();
 }
 
@@ -113,6 +117,7 @@ bool mg_state_explain(const MgTorchState *was, const MgTorchState *now, char *te
   DIFF(dispatch_modes)
   DIFF(functorch)
   DIFF(anomaly)
+  DIFF(jit_tracing)
   DIFF(threads)
 #undef DIFF
   return false;

@@ -17,12 +17,14 @@ typedef struct MgTorchState {
   uint16_t function_modes, dispatch_modes;/* lengths of the mode stacks (default device, user modes) */
   uint8_t functorch;                      /* inside of vmap, grad and the like: tensors are wrappers */
   uint8_t anomaly;                        /* torch.autograd's anomaly mode */
+  uint8_t jit_tracing;                    /* torch.jit.trace is listening */
   uint32_t threads;                       /* intra-op threads */
 } MgTorchState;
 
 const char *mg_state_init(void);          /* looks the accessors up; NULL, or what is missing */
 void mg_state_set_functorch_key(int key); /* torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode */
 bool mg_state_functorch(void); /* inside of a torch.func transform? */
+bool mg_state_jit_tracing(void);
 long mg_state_function_modes(void); /* length of the stack of torch_function modes */
 /* Sets whether torch_function is enabled (a torch::TorchFunctionDisabledState; negative: leaves it); what it was. */
 int32_t mg_state_function(int32_t to);

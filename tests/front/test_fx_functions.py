@@ -183,3 +183,16 @@ def test_the_engine_is_part_of_a_graph_when_torch_is_told_so():
     with config.patch(trace_autograd_ops=True):
         got = magneto.compile(f, backend="eager", fullgraph=True)(x)
     torch.testing.assert_close(got, f(x))
+
+
+def test_classes_as_arguments():
+    """They have no literal in the code of a graph: attributes of the module.  Here the autograd.Function behind x[b, q]."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    def f(x):
+        mask = create_block_mask(lambda b, h, q, k: (k <= q) & (x[b, q % 4] > 0), B=2, H=None, Q_LEN=128, KV_LEN=128,
+                                 device="cpu", _compile=False)
+        return mask.kv_num_blocks
+
+    x = torch.randn(2, 4)
+    assert torch.equal(magneto.compile(f, backend="eager")(x), f(x))

@@ -1,0 +1,108 @@
+/* See the header.  In: conditions of jumps while recording.  Out: entries of cap->claims, which the snapshot checks first. */
+#include "front/names.h"
+#include "front/alias.h"
+#include "front/guard.h"
+#include "front/skip.h"
+#include "front/standin.h"
+#include "front/symdata.h"
+#include "front/symfloat.h"
+#include "front/symvalue.h"
+#include "front/claim.h"
+
+enum { CLAIM_LENGTH = 64 }; /* instructions that make an exception */
+
+/* Does the code at unit do nothing but raise?  *assertion: by an assert statement. */
+static bool claim_raises(const MgCode *code, int unit, bool *assertion) {
+  *assertion = code->instr[unit].op == BC_LOAD_ASSERTION_ERROR;
+  for (int i = 0; i < CLAIM_LENGTH; i++) {
+    const MgInstr *in = &code->instr[unit];
+    if (in->op == BC_RAISE_VARARGS) return in->arg > 0;
+    if (in->target >= 0 || in->op == BC_RETURN_VALUE || in->op == BC_RETURN_CONST || in->op == BC_RERAISE || in->op == BC_YIELD_VALUE)
+      return false;
+    unit = in->next;
+  }
+  return false;
+}
+
+/* In a torch-level graph the question is a node, as torch.compile has it: torch._assert_async. */
+static int claim_node(const MgLoop *l, PyObject *tensor, bool yes, PyObject *text) {
+  PyObject *torch = mg_import("torch"), *fn = torch ? PyObject_GetAttrString(torch, "_assert_async") : NULL;
+  PyObject *t = !fn ? NULL : yes ? Py_NewRef(tensor) : PyObject_CallMethod(tensor, "logical_not", NULL), *const arg[] = {t, text};
+  PyObject *r = t ? mg_rec_call(fn, arg, 2, NULL) : NULL;
+  Py_XDECREF(r);
+  Py_XDECREF(t);
+  Py_XDECREF(fn);
+  Py_XDECREF(torch);
+  return r ? 1 : -1;
+}
+
+/* What an assertion says when that is a constant, or where it is.  New. */
+static PyObject *claim_text(const MgLoop *l, int unit, bool assertion) {
+  const MgInstr *in = &l->code->instr[l->code->instr[unit].next];
+  PyObject *text = assertion && in->op == BC_LOAD_CONST ? PyTuple_GET_ITEM(l->v.code->co_consts, in->arg) : NULL;
+  if (text && PyUnicode_Check(text)) return Py_NewRef(text);
+  return PyUnicode_FromFormat("%U, line %d", l->v.code->co_filename, l->code->line[unit]);
+}
+
+int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken, bool *yes) {
+  MgRec *r = l->rec;
+  MgCapture *cap = r->cap;
+  MgSymNode *number = mg_symnode_of(condition);
+  bool tensor = mg_standin_is(condition), late = number && number->cap && !number->src && !number->hint;
+  if ((!tensor && !late) || r->deny_claims || !r->guards || r->in_joint || cap->in_part || cap->wrappers) return 0;
+  bool far_assert, near_assert, far = claim_raises(l->code, in->target, &far_assert), near = claim_raises(l->code, in->next, &near_assert);
+  if (far == near || (!(far ? far_assert : near_assert) && !mg_skip_is_torch(l->v.code))) return 0;
+  *yes = near == taken;
+  if (r->want_fx && tensor) {
+    if (!mg_sym_is(r->x, mg_val_numel(r->g, mg_standin_val(condition)), 1)) return 0;
+    PyObject *text = claim_text(l, far ? in->target : in->next, far ? far_assert : near_assert);
+    int rc = text ? claim_node(l, condition, *yes, text) : -1;
+    Py_XDECREF(text);
+    return rc;
+  }
+  PyObject *answer = NULL, *const arg[] = {condition};
+  if (r->want_fx || (tensor && !mg_symvalue_can(cap, condition)) || !mg_symvalue_convert((PyObject *)&PyBool_Type, arg, 1, &answer)) return 0;
+  if (!answer) return -1;
+  if (PyBool_Check(answer)) { /* known without the tensor */
+    *yes = answer == Py_True;
+    Py_DECREF(answer);
+    return 1;
+  }
+  if (*yes) mg_symdata_assume(mg_symnode_of(answer));
+  PyObject *claim = PyTuple_Pack(2, answer, *yes ? Py_True : Py_False);
+  int rc = claim && (cap->claims || (cap->claims = PyList_New(0))) ? PyList_Append(cap->claims, claim) : -1;
+  Py_XDECREF(claim);
+  Py_DECREF(answer);
+  r->claims = true;
+  return rc ? -1 : 1;
+}
+
+bool mg_claim_holds(MgRec *r) {
+  if (!r->claims || (!r->guards->ndraw && !mg_alias_writes(r))) return true;
+  r->claims_failed = true;
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "magneto: an answer is taken for granted in a graph that writes to its inputs");
+  return false;
+}
+
+bool mg_claim_draws(const MgRec *r) {
+  for (NodeRef n = 1; r->claims && n < r->g->nnode; n++)
+    if (!r->g->node[n].dead && r->g->node[n].op->random) return true;
+  return false;
+}
+
+static PyObject *claim_state(const char *name, PyObject *arg) {
+  PyObject *torch = mg_import("torch"), *fn = torch ? PyObject_GetAttrString(torch, name) : NULL;
+  PyObject *r = fn ? PyObject_CallFunctionObjArgs(fn, arg, NULL) : NULL;
+  Py_XDECREF(fn);
+  Py_XDECREF(torch);
+  return r;
+}
+
+PyObject *mg_claim_save(void) { return claim_state("get_rng_state", NULL); }
+
+int mg_claim_restore(PyObject *state) {
+  PyObject *r = claim_state("set_rng_state", state);
+  Py_XDECREF(r);
+  Py_DECREF(state);
+  return r ? 0 : -1;
+}

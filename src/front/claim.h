@@ -1,0 +1,18 @@
+/* Questions about tensors where the other answer only raises: `assert (x > 0).all()`, or checks of torch's own libraries.  The
+ * recording takes the answer for granted.  Each run looks at it before anything is written; one that finds the other is given up,
+ * and the frame runs as it would have without a compiler: the program's own exception, from its own line. */
+#ifndef MG_FRONT_CLAIM_H
+#define MG_FRONT_CLAIM_H
+#include "front/record.h"
+
+enum { MG_CLAIM_FALSE = -5 }; /* of a run: an answer is the other one, and nothing was written */
+
+/* The condition of a jump that is taken when its truth is `taken`: 1: its truth is *yes; 0: ask it; -1 with an exception. */
+int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken, bool *yes);
+/* After a recording: can a run that finds the other answer be given up?  If not, the segment is recorded again without claims. */
+bool mg_claim_holds(MgRec *r);
+bool mg_claim_draws(const MgRec *r); /* does a run that may be given up draw random numbers? */
+/* State of torch's random numbers before a run that may be given up, new; NULL with an exception.  Back to it; steals state. */
+PyObject *mg_claim_save(void);
+int mg_claim_restore(PyObject *state);
+#endif

@@ -1,0 +1,170 @@
+"""PYTEST_DONT_REWRITE: the assertions of the programs are what is tested.
+
+Assertions about tensors do not break the graph: the answer is taken for granted and looked at by each run, before anything is
+written; when it is the other one, the program goes on as it would have without a compiler."""
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+from torch.distributions import Bernoulli, Categorical, Normal
+
+import magneto
+from magneto import _magneto
+
+
+def asserted(x):
+    y = x.sin()
+    assert x[0] == 3, "the first"
+    return x.cos() + y
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    magneto.reset()
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_assertion(fullgraph):
+    f = magneto.compile(asserted, fullgraph=fullgraph)
+    good, bad = torch.tensor([3.0, 4.0]), torch.tensor([2.0, 4.0])
+    before = _magneto.stats()["graphs"]
+    for _ in range(2):
+        assert torch.allclose(f(good), asserted(good))
+    assert _magneto.stats()["graphs"] == before + 1
+    for x in (bad, bad):
+        with pytest.raises(AssertionError, match="^the first$") as e:
+            f(x)
+        assert e.traceback[-1].name == "asserted" and e.traceback[-1].lineno == asserted.__code__.co_firstlineno + 1
+    assert torch.allclose(f(good), asserted(good))
+
+
+def test_handled_by_the_program():
+    def f(x):
+        try:
+            assert (x > 0).all()
+            return x + 1
+        except AssertionError:
+            return x - 1
+        finally:
+            seen.append(x.shape)
+
+    seen = []
+    g = magneto.compile(f)
+    for x in (torch.ones(2), -torch.ones(2), torch.ones(2)):
+        assert torch.equal(g(x), f(x))
+    assert len(seen) == 6
+
+
+def test_conditions():
+    def f(x, n):
+        assert n.item() > 0 and not x.sum() > 10, f"{n}"
+        return x + 1
+
+    g = magneto.compile(f, fullgraph=True)
+    assert torch.equal(g(torch.ones(2), torch.tensor(3)), torch.full((2,), 2.0))
+    for args in ((torch.ones(2), torch.tensor(-3)), (10 * torch.ones(2), torch.tensor(3))):
+        with pytest.raises(AssertionError):
+            g(*args)
+
+
+def test_nothing_is_written_before():
+    def f(x):
+        x.add_(1)
+        log.append(len(log))
+        assert (x > 0).all()
+        return x * 2
+
+    def h(x):
+        log.append(x.sum())
+        assert (x > 0).all()
+        log.append(1)
+        return x * 2
+
+    for fn in (f, h):
+        log = []
+        g = magneto.compile(fn)
+        assert torch.equal(g(torch.ones(2)), 2 * torch.ones(2) + (2 if fn is f else 0))
+        x, n = torch.full((2,), -3.0), len(log)
+        with pytest.raises(AssertionError):
+            g(x)
+        assert torch.equal(x, torch.full((2,), -2.0 if fn is f else -3.0)) and len(log) == n + 1
+
+
+def test_gradients():
+    def f(x):
+        y = x * 2
+        assert (y > 0).all()
+        return (y * x).sum()
+
+    x = torch.ones(2, requires_grad=True)
+    g = magneto.compile(f, fullgraph=True)
+    g(x).backward()
+    assert torch.equal(x.grad, torch.full((2,), 4.0))
+    with pytest.raises(AssertionError):
+        g(-x)
+
+
+def normal(mean, scale):
+    d = Normal(mean, scale, validate_args=True)  # a compiler of torch may have turned it off
+    z = d.rsample()
+    return z, d.log_prob(z), d.entropy()
+
+
+def test_distributions_check_their_arguments():
+    f = magneto.compile(normal, fullgraph=True)
+    good, bad = (torch.zeros(3), torch.ones(3)), (torch.zeros(3), -torch.ones(3))
+    for fn in (f, normal):
+        torch.manual_seed(0)
+        r = [fn(*good), fn(*good)]
+        with pytest.raises(ValueError, match="Expected parameter scale"):
+            fn(*bad)
+        r += [fn(*good), torch.rand(2)]  # a run that was given up has drawn nothing
+        if fn is f:
+            ours = r
+    for a, b in zip(ours[:3], r[:3]):
+        assert all(torch.allclose(x, y, atol=1e-6) for x, y in zip(a, b))
+    assert torch.equal(ours[3], r[3])
+
+
+@pytest.mark.parametrize("make", [lambda p: Categorical(logits=p), lambda p: Bernoulli(p)])
+def test_distributions_sample(make):
+    def f(p):
+        d = make(p)
+        z = d.sample()
+        return z, d.log_prob(z)
+
+    p = torch.full((4,), 0.3)
+    torch.manual_seed(1)
+    a = magneto.compile(f, fullgraph=True)(p)
+    torch.manual_seed(1)
+    assert all(torch.allclose(x, y) for x, y in zip(a, f(p)))
+
+
+def test_backend_gets_a_node():
+    c = CompileCounter()
+    f = magneto.compile(asserted, backend=c, fullgraph=True)
+    x = torch.tensor([3.0, 4.0])
+    assert torch.allclose(f(x), asserted(x)) and (c.frame_count, c.op_count) == (1, 6)
+    with pytest.raises(RuntimeError, match="the first"):
+        f(x + 1)
+
+
+def test_jit_trace_sees_the_ops():
+    class Add(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n = 3
+
+        def forward(self, x):
+            return x.sin() + self.n
+
+    def f(x):
+        return torch.jit.trace(Add(), (x,))
+
+    x = torch.randn(3)
+    assert torch.allclose(magneto.compile(f)(x)(x + 1), (x + 1).sin() + 3)
+    m = Add()
+    g = magneto.compile(m)
+    g(x)
+    traced = torch.jit.trace(lambda y: g(y) * 2, (x,))
+    assert torch.allclose(traced(x + 1), ((x + 1).sin() + 3) * 2)
+    assert torch.allclose(g(x), m(x))
