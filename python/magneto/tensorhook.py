@@ -1,4 +1,4 @@
-"""Hooks that a compiled function registers on tensors which its graph makes."""
+"""Hooks that a compiled function registers on tensors which its graph makes, and hooks of leaves while a backward pass is recorded."""
 
 from __future__ import annotations
 
@@ -49,3 +49,17 @@ def finish(mark: torch.Tensor, hook: Callable[[Any], Any]) -> RemovableHandle:
     late, handle = mark._magneto_hook  # type: ignore[attr-defined]
     late.hook = hook
     return handle
+
+
+def run_gradient(hooks: dict[int, Callable[[Any], Any]], grad: torch.Tensor) -> torch.Tensor:
+    """What a leaf's ``_backward_hooks`` make of its gradient."""
+    for hook in list(hooks.values()):
+        result = hook(grad)
+        if result is not None:
+            grad = result
+    return grad
+
+
+def run_accumulated(hooks: dict[int, Callable[[Any], Any]], leaf: torch.Tensor) -> None:
+    for hook in list(hooks.values()):
+        hook(leaf)

@@ -12,6 +12,7 @@
 #include "front/guard.h"
 #include "front/identity.h"
 #include "front/joint.h"
+#include "front/tensorhook.h"
 
 /* ---- .grad ---- */
 
@@ -120,27 +121,33 @@ PyObject *mg_backward_assigned_grad(PyObject *standin) {
 
 /* ---- running the engine ---- */
 
-/* Hooks on an older leaf would run on its own gradient: the stand-in has none of them. */
-static int backward_check_hooks(PyObject *real) {
-  static const char *const names[] = {"_backward_hooks", "_post_accumulate_grad_hooks"};
+/* The hooks of an older leaf run on its stand-in's gradient; that there are none is a fact of the tensor. */
+static int backward_load_hooks(MgRec *r, PyObject *standin, uint32_t at) {
+  MgCapInput *in = &r->cap->input[at];
+  if (in->hooked) return 0;
+  in->hooked = true;
+  PyObject *real = in->real;
+  SrcRef owner = in->src;
+  if (!owner && r->guards) owner = mg_source(r->guards, SRC_pinned, 0, 0, real);
   for (int i = 0; i < 2; i++) {
-    PyObject *h = PyObject_GetAttrString(real, names[i]);
-    bool any = h && h != Py_None && PyObject_IsTrue(h) > 0;
-    if (!h) PyErr_Clear();
-    Py_XDECREF(h);
-    if (any) return mg_rec_break(BK_op, "backward to a tensor with hooks"), -1;
+    PyObject *hooks = mg_facts_hooks(real, i);
+    MgFacts *facts = hooks || !r->guards ? NULL : mg_guard_facts(r->guards, owner);
+    if (facts) facts->unhooked |= (uint8_t)(1 << i);
+    if (!hooks) continue;
+    if (r->want_fx || !r->guards) return mg_rec_break(BK_op, "backward to a tensor with hooks"), -1;
+    if (mg_tensorhook_older(r, standin, hooks, owner, i)) return -1;
   }
   return 0;
 }
 
 /* AccumulateGrad adds to what every leaf has. */
-static int backward_load_all(MgRec *r) {
+static int backward_load_all(MgRec *r, bool grads) {
   for (uint32_t i = 0; i < r->ident->n; i++) { /* grows: gradients are tensors */
     PyObject *o = r->ident->v[i].seen;
     if (r->ident->v[i].kind != OLDER_tensor || !mg_standin_is(o)) continue;
     MgCapInput *in = backward_input(o);
-    if (!in || in->nonleaf || in->grad_known || !mg_val(r->g, in->val)->requires_grad) continue;
-    if (backward_check_hooks(in->real) || mg_backward_load_grad(o)) return -1;
+    if (!in || in->nonleaf || !mg_val(r->g, in->val)->requires_grad) continue;
+    if (backward_load_hooks(r, o, (uint32_t)(in - r->cap->input)) || (grads && mg_backward_load_grad(o))) return -1;
   }
   return 0;
 }
@@ -233,7 +240,7 @@ PyObject *mg_backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, PyOb
   for (Py_ssize_t k = 0; k < nkw; k++)
     for (int i = 0; i < 7; i++)
       if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), name[i])) a[i] = arg[npos + k];
-  if (a[0] && PyTuple_Check(a[0]) && a[6] && backward_load_all(r)) return NULL;
+  if (a[0] && PyTuple_Check(a[0]) && backward_load_all(r, a[6] && PyObject_IsTrue(a[6]))) return NULL;
   for (Py_ssize_t i = 0; a[0] && PyTuple_Check(a[0]) && i < PyTuple_GET_SIZE(a[0]); i++)
     if (backward_spend(r->cap, PyTuple_GET_ITEM(a[0], i), a[2] && PyObject_IsTrue(a[2]))) return NULL;
   if (r->guards) r->guards->engine = true;

@@ -16,6 +16,7 @@ enum { INLINE_DIMS = 5 };
 static struct {
   int sizes, dtype, keyset;
   int grad_meta, grad_flag; /* AutogradMeta *, and in it the flag of a leaf that requires grad; 0 when not found */
+  int hooks[2];             /* in the Python object: its dicts of hooks; 0 when not found */
 } facts_at;
 static uint64_t facts_memory_keys; /* 0: not known */
 
@@ -153,6 +154,32 @@ static void facts_learn_grad(PyObject *t) {
   facts_at.grad_flag = flag;
 }
 
+static const char *const facts_hook_names[2] = {"_backward_hooks", "_post_accumulate_grad_hooks"};
+
+/* Where a tensor object has its dicts of hooks: the words that are one after it was set. */
+static void facts_learn_hooks(PyObject *t) {
+  PyObject *yes = PyObject_CallMethod(t, "requires_grad_", NULL);
+  for (int i = 0; yes && i < 2; i++) {
+    PyObject *dict = PyDict_New();
+    if (dict && !PyObject_SetAttrString(t, facts_hook_names[i], dict)) {
+      int end = (int)Py_TYPE(t)->tp_basicsize - (int)sizeof(PyObject *), found = 0;
+      for (int at = sizeof(PyObject) + sizeof(void *); at <= end; at += (int)sizeof(void *))
+        if (*(PyObject **)((char *)t + at) == dict && !found++) facts_at.hooks[i] = at;
+      if (found > 1) facts_at.hooks[i] = 0;
+    }
+    Py_XDECREF(dict);
+  }
+  Py_XDECREF(yes);
+}
+
+PyObject *mg_facts_hooks(PyObject *o, bool accumulate) {
+  int at = facts_at.hooks[accumulate];
+  PyObject *h = at ? *(PyObject **)((char *)o + at) : PyObject_GetAttrString(o, facts_hook_names[accumulate]);
+  if (!h) PyErr_Clear();
+  if (!at) Py_XDECREF(h); /* the tensor keeps it */
+  return h && h != Py_None && PyObject_IsTrue(h) > 0 ? h : NULL;
+}
+
 const char *mg_facts_init(void) {
   if (facts_requires_grad) return NULL;
   const char *missing = mg_abi_load();
@@ -170,6 +197,7 @@ const char *mg_facts_init(void) {
   if (t[0] && t[1] && t[2]) {
     facts_learn(c, t);
     facts_learn_grad(t[0]);
+    facts_learn_hooks(t[0]);
   }
   if (facts_at.keyset) facts_learn_memory(torch);
   PyErr_Clear();
@@ -255,6 +283,8 @@ static inline bool facts_hold(const MgFacts *f, PyObject *o) {
     mg_abi.aoti_torch_get_device_index(mg_facts_tensor(o), &i);
     if (i != f->device_index) return false;
   }
+  for (int i = 0; f->unhooked >> i; i++)
+    if (f->unhooked >> i & 1 && mg_facts_hooks(o, i)) return false;
   return facts_wants_grad(p) == f->requires_grad;
 }
 
@@ -284,6 +314,8 @@ void mg_facts_explain(const MgFacts *f, PyObject *o, char *text, size_t n) {
     snprintf(text, n, #field ": recorded %lld, now %lld", (long long)f->field, (long long)g->field);         \
   else
   DIFF(dtype) DIFF(device) DIFF(device_index) DIFF(layout) DIFF(ndim) DIFF(requires_grad) DIFF(keyset)
+  for (int i = 0; i < 2; i++)
+    if (f->unhooked >> i & 1 && mg_facts_hooks(o, i)) snprintf(text, n, "%s: recorded none", facts_hook_names[i]);
   if (k < 2 * f->ndim)
     snprintf(text, n, "%s(%d): recorded %lld, now %lld", k < f->ndim ? "size" : "stride", k % f->ndim,
              (long long)f->dim[k], (long long)g->dim[k]);

@@ -20,6 +20,7 @@ typedef struct MgFacts {
   int32_t layout;
   int32_t ndim;
   bool requires_grad;
+  uint8_t unhooked;       /* bit 0: has no gradient hooks; bit 1: no post accumulate hooks */
   bool sizeless;          /* of a class that may say otherwise: not compared */
   bool dynamic;           /* some sizes may differ: those are MG_FACTS_ANY, from 2 on */
   int8_t follow[MG_FACTS_FOLLOW]; /* dynamic: 1 + the dimension whose size and stride give this one's stride; 0: fixed */
@@ -41,6 +42,8 @@ void mg_facts_explain(const MgFacts *f, PyObject *tensor, char *text, size_t n);
 bool mg_facts_requires_grad(PyObject *tensor);
 /* Does it hold values of its own, rather than a batch of vmap's or what a subclass makes of it? */
 bool mg_facts_in_memory(PyObject *tensor);
+/* The dict of its gradient hooks, or of its post accumulate hooks, borrowed; NULL: there are none. */
+PyObject *mg_facts_hooks(PyObject *tensor, bool accumulate);
 bool mg_facts_learned(void);                         /* TensorImpl's fields are read in place */
 int64_t mg_facts_distance(PyObject *a, PyObject *b);  /* bytes from a's data to b's */
 /* The bytes [lo, hi) that the elements of a strided tensor span; false when it has no memory. */

@@ -18,6 +18,7 @@ typedef struct MgCapInput { /* one older tensor that the recording met */
   bool array;         /* a NumPy array: src gives it, real is a tensor over its memory (strong) */
   bool outer;         /* a tensor that wraps others: has no memory of its own */
   bool nonleaf;       /* it has a gradient graph from outside */
+  bool hooked;        /* its stand-in has its hooks (backward.c) */
   bool grad_known;    /* the stand-in's `.grad` is what the program sees (backward.c) */
   PyObject *grad0;    /* borrowed: that `.grad` at entry; NULL when it was assigned unread */
 } MgCapInput;

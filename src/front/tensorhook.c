@@ -1,7 +1,10 @@
 /* See the header.  Does not do: hooks on tensors that the graph writes to afterwards, backward passes in the same recording,
  * and, without fullgraph, hooks on tensors that the graph makes (a break keeps both halves compiled). */
 #include "front/tensorhook.h"
+#include "front/fmodes.h"
 #include "front/fx.h"
+#include "front/guard.h"
+#include "front/hook.h"
 #include "front/identity.h"
 #include "front/names.h"
 #include "front/standin.h"
@@ -65,6 +68,43 @@ PyObject *mg_tensorhook_register(PyObject *self, PyObject *hook, bool accumulate
   if (accumulate && in->nonleaf)
     return PyErr_Format(PyExc_RuntimeError, "post accumulate grad hooks cannot be registered on non-leaf tensors");
   return hook_add(r, mg_torch.hook_register[accumulate], self, hook);
+}
+
+/* ---- hooks that are older ---- */
+
+/* What the engine calls: self is the dict as the recording sees it. */
+static PyObject *hook_run(PyObject *hooks, PyObject *arg, const char *name, PyObject **function) {
+  if (!mg_rec || mg_rec->in_joint || mg_hook_mode != HOOK_record) Py_RETURN_NONE; /* for joint.c: the tensor itself runs them */
+  MgPause pause = mg_rec_pause();
+  if (!*function) *function = hook_python(name);
+  mg_rec_resume(pause);
+  PyObject *args[] = {hooks, arg};
+  return *function ? mg_rec_call(*function, args, 2, NULL) : NULL;
+}
+static PyObject *hook_run_gradient(PyObject *hooks, PyObject *grad) {
+  static PyObject *function;
+  return hook_run(hooks, grad, "run_gradient", &function);
+}
+static PyObject *hook_run_accumulated(PyObject *hooks, PyObject *leaf) {
+  static PyObject *function;
+  return hook_run(hooks, leaf, "run_accumulated", &function);
+}
+static PyMethodDef hook_defs[] = {{"hooks", hook_run_gradient, METH_O, NULL}, {"hooks", hook_run_accumulated, METH_O, NULL}};
+
+int mg_tensorhook_older(MgRec *r, PyObject *standin, PyObject *hooks, SrcRef src, bool accumulate) {
+  PyObject *name = PyUnicode_InternFromString(accumulate ? "_post_accumulate_grad_hooks" : "_backward_hooks"), *off = NULL;
+  PyObject *seen = name ? mg_wrap(hooks, mg_source(r->guards, SRC_attr, src, 0, name)) : NULL;
+  PyObject *run = seen ? PyCFunction_New(&hook_defs[accumulate], seen) : NULL, *dict = run ? PyDict_New() : NULL;
+  PyObject *d = dict && !PyDict_SetItemString(dict, "0", run) ? PyObject_GetAttr((PyObject *)mg_tensor_type, name) : NULL;
+  PyObject *set = d && (off = mg_fmodes_off()) ? PyObject_CallMethod(d, "__set__", "OO", standin, dict) : NULL;
+  if (off && mg_context_exit(off)) Py_CLEAR(set);
+  Py_XDECREF(d);
+  Py_XDECREF(dict);
+  Py_XDECREF(run);
+  Py_XDECREF(seen);
+  Py_XDECREF(name);
+  Py_XDECREF(set);
+  return set ? 0 : -1;
 }
 
 static MgHook *hook_of(PyObject *handle) {

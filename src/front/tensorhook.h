@@ -1,7 +1,8 @@
 /* Hooks that the program registers on tensors while recording: Tensor.register_hook, register_post_accumulate_grad_hook.
  * On an older tensor the registration is an effect: the snapshot does it after the graph, and what that gives is the handle.
  * On a tensor that the graph makes it is a node, magneto_hook::point, whose result carries the handle; such a graph runs op
- * by op under autograd, or as a custom backend pleases. */
+ * by op under autograd, or as a custom backend pleases.  Hooks that an older leaf has are recorded when a backward pass of the
+ * recording runs them. */
 #ifndef MG_FRONT_TENSORHOOK_H
 #define MG_FRONT_TENSORHOOK_H
 #include "front/rec.h"
@@ -17,6 +18,8 @@ typedef struct MgHook {
 
 /* self.register_hook(hook), or with `accumulate` the other one; self is a stand-in. */
 PyObject *mg_tensorhook_register(PyObject *self, PyObject *hook, bool accumulate);
+/* The stand-in of an older leaf, at src, gets its dict of hooks: a backward pass of the recording runs them.  -1 with an exception. */
+int mg_tensorhook_older(MgRec *r, PyObject *standin, PyObject *hooks, SrcRef src, bool accumulate);
 /* handle.remove(): 1 done; 0: an older handle, to be recorded like any call; -1 with a break. */
 int mg_tensorhook_remove(PyObject *handle);
 /* Is it a handle of the recording's own?  It has no attributes yet. */

@@ -582,3 +582,103 @@ def test_sparse_gradients_of_bags():
     torch.testing.assert_close(l1, l2)
     torch.testing.assert_close(m1.weight, m2.weight)
     assert m2.weight.grad.is_sparse
+
+
+def hooked(compiled, register, n=8):
+    """Eight steps; `register(model, i)` runs before step i."""
+    m = model().double()
+    opt = OPTIM.SGD(m.parameters(), lr=0.1, momentum=0.9)
+
+    def step(x, y):
+        opt.zero_grad()
+        loss = nn.functional.cross_entropy(m(x), y)
+        loss.backward()
+        opt.step()
+        return loss.detach()
+
+    f = magneto.compile(step) if compiled else step
+    losses = []
+    for i, (x, y) in enumerate(batches(n)):
+        register(m, i)
+        losses.append(f(x.double(), y))
+    return losses, [p.grad for p in m.parameters()], list(m.parameters())
+
+
+def clamp_all(m, i):
+    if i == 0:
+        for p in m.parameters():
+            p.register_hook(lambda g: g.clamp(-0.01, 0.01))
+            p.register_hook(torch.neg)
+
+
+def hook_later(m, i):
+    if i == 3:
+        m.handle = m[0].weight.register_hook(lambda g: g * 2)
+    if i == 6:
+        m.handle.remove()
+
+
+def look_only(m, i):
+    if i == 0:
+        m[0].weight.register_hook(lambda g: None)
+        m[0].bias.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", p.grad * 0.5))
+
+
+@pytest.mark.parametrize("register,graphs", [(clamp_all, 2), (hook_later, 4), (look_only, 2)])
+def test_hooks_that_leaves_have(register, graphs):
+    torch.testing.assert_close(hooked(False, register), hooked(True, register), rtol=1e-9, atol=1e-12)
+    s = magneto._magneto.stats()
+    assert not s["breaks"] and not s["fallbacks"] and s["graphs"] <= graphs, s
+
+
+def test_a_hook_that_breaks():
+    def register(m, i):
+        if i == 0:
+            m[0].weight.register_hook(lambda g: g * float(open("/dev/null").read() or "0.5"))
+
+    torch.testing.assert_close(hooked(False, register), hooked(True, register), rtol=1e-9, atol=1e-12)
+
+
+def test_hooks_and_autograd_grad():
+    m = model().double()
+    m[0].weight.register_hook(lambda g: g + 1)
+
+    def f(x):
+        loss = m(x).square().sum()
+        grads = torch.autograd.grad(loss, list(m.parameters()))
+        return grads, m(x).sum()  # and a result with a gradient graph, of which the leaf's hooks run once
+
+    def run(f):
+        grads, out = f(torch.ones(3, 8, dtype=torch.double))
+        out.backward()
+        result = [*grads, *(p.grad for p in m.parameters())]
+        m.zero_grad()
+        return result
+
+    torch.testing.assert_close(run(magneto.compile(f)), run(f))
+
+
+def test_an_optimizer_in_backward():
+    def run(compiled):
+        m = model().double()
+        opts = {p: OPTIM.Adam([p], lr=0.01) for p in m.parameters()}
+
+        def hook(p):
+            opts[p].step()
+            opts[p].zero_grad()
+
+        for p in m.parameters():
+            p.register_post_accumulate_grad_hook(hook)
+
+        def step(x, y):
+            loss = nn.functional.cross_entropy(m(x.double()), y)
+            loss.backward()
+            return loss.detach()
+
+        f = magneto.compile(step) if compiled else step
+        losses = [f(x, y) for x, y in batches(10)]
+        assert all(p.grad is None for p in m.parameters())
+        return losses, list(m.parameters()), [[*o.state_dict()["state"][0].values()] for o in opts.values()]
+
+    torch.testing.assert_close(run(False), run(True), rtol=1e-9, atol=1e-12)
+    assert_one_graph()
