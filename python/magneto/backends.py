@@ -104,7 +104,7 @@ def _traced(fn: Backend) -> Backend:
     return call
 
 
-def with_wrappers(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-    """fn(gm, example_inputs), where some of these wrap other tensors: who traces them needs symbols."""
+def with_symbols(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    """fn(gm, example_inputs), where some of these wrap other tensors, or gm has a loop: who traces them needs symbols."""
     tracer = "torch.fx.experimental.symbolic_shapes" in sys.modules
     return (_traced(fn) if tracer else fn)(gm, example_inputs)

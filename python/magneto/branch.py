@@ -132,6 +132,24 @@ class Node(torch.autograd.Function):
         return tuple(out)
 
 
+def widen_shown(
+    parts: list[tuple[torch.fx.GraphModule, list[torch.fx.Node]]], nturn: int, test: bool
+) -> tuple[list[torch.fx.Node], list[torch.fx.GraphModule]]:
+    """The nodes that any of the parts reads, and the parts with placeholders for all of them, after the nturn that they have for a turn.
+    parts: their graphs, and what their other placeholders stand for outside; test: the first one is a loop's, which gives one tensor."""
+    inputs = [[node for node in gm.graph.nodes if node.op == "placeholder"] for gm, _ in parts]
+    union = {outer: node for (_, reads), old in zip(parts, inputs) for outer, node in zip(reads, old[nturn:])}
+    wide = []
+    for k, ((gm, reads), old) in enumerate(zip(parts, inputs)):
+        graph = torch.fx.Graph()
+        own = dict(zip(reads, old[nturn:]))
+        order = [*old[:nturn], *[own.get(outer, node) for outer, node in union.items()]]
+        out: Any = graph.graph_copy(gm.graph, {node: graph.node_copy(node) for node in order})
+        graph.output(out[0] if test and not k else out)
+        wide.append(torch.fx.GraphModule(gm, graph))
+    return list(union), wide
+
+
 def widen(gm: torch.fx.GraphModule, pick: list[int], n: int, alone: bool) -> torch.fx.GraphModule:
     """The same graph with n inputs; those that it has are number pick[i].  alone: its one result as it is, not in a tuple."""
     graph = torch.fx.Graph()

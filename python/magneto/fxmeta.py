@@ -54,8 +54,9 @@ def _trace(where: tuple[Frame, ...]) -> str:
 @functools.lru_cache(maxsize=1)
 def _fake_mode() -> Any:
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    return FakeTensorMode(allow_non_fake_inputs=True)
+    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
 
 
 class Meta(dict):  # type: ignore[type-arg]

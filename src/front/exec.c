@@ -96,11 +96,12 @@ static bool exec_needs_autograd(const MgExec *e, const MgRec *r) {
 
 /* What it calls of torch is none of the business of the program's modes. */
 static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *gm, PyObject *examples) {
-  PyObject *m = r->cap->wrappers ? mg_import("magneto.backends") : NULL, *f = NULL;
+  bool symbols = r->cap->wrappers || r->cap->loops;
+  PyObject *m = symbols ? mg_import("magneto.backends") : NULL, *f = NULL;
   bool modes = r->cap->fmodes_known && mg_fmodes_depth();
   if (modes) mg_fmodes_leave();
-  if (m) f = PyObject_CallMethod(m, "with_wrappers", "OOO", backend, gm, examples);
-  else if (!r->cap->wrappers) f = PyObject_CallFunctionObjArgs(backend, gm, examples, NULL);
+  if (m) f = PyObject_CallMethod(m, "with_symbols", "OOO", backend, gm, examples);
+  else if (!symbols) f = PyObject_CallFunctionObjArgs(backend, gm, examples, NULL);
   if (modes) mg_fmodes_restore(r->cap);
   Py_XDECREF(m);
   return f;

@@ -550,17 +550,15 @@ static PyObject *fx_aten_arg(MgCapture *cap, const MgArg *a) {
   return l;
 }
 
-/* A branch or loop as torch's higher-order operator: parts are GraphModules, what they read is cut up.  Replaces *target and *args,
- * a list: what the parts read, then (ncarry, test, body), (ncarry, nrow, body) or the two branches of a cond. */
-static int fx_aten_higher(MgCapture *cap, const char *name, PyObject **target, PyObject **args) {
+int mg_fx_higher(MgCapture *cap, const char *name, PyObject *modules, PyObject **target, PyObject **args) {
   PyObject *l = *args, *xs = PyList_GET_ITEM(l, 0), *new = NULL, *cut[3] = {NULL, NULL, NULL};
   bool loop = !strcmp(name, "while_loop"), scan = !strcmp(name, "scan");
   Py_ssize_t at[4] = {0, 1, 1, PyList_GET_SIZE(xs)}; /* predicate or what is carried; rows; others */
   if (loop || scan) at[1] = at[2] = PyLong_AsSsize_t(PyList_GET_ITEM(l, 1));
   if (scan) at[2] += PyLong_AsSsize_t(PyList_GET_ITEM(l, 2));
-  PyObject *a = scan ? NULL : mg_fx_constant(cap, ((MgPart *)PyList_GET_ITEM(l, 1 + loop))->graph, loop ? "cond_fn_" : "cond_true_");
+  PyObject *a = scan ? NULL : mg_fx_constant(cap, PyList_GET_ITEM(modules, 0), loop ? "cond_fn_" : "cond_true_");
   const char *prefix = loop ? "body_fn_" : !scan ? "cond_false_" : at[1] ? "scan_combine_fn_" : "map_body_";
-  PyObject *b = mg_fx_constant(cap, ((MgPart *)PyList_GET_ITEM(l, 2 + (loop || scan)))->graph, prefix);
+  PyObject *b = mg_fx_constant(cap, PyList_GET_ITEM(modules, !scan), prefix);
   for (int i = 0; i < 3; i++) {
     cut[i] = PyList_GetSlice(xs, at[i], at[i + 1]);
     if (cut[i] && !scan) Py_SETREF(cut[i], PyList_AsTuple(cut[i]));
@@ -577,6 +575,17 @@ static int fx_aten_higher(MgCapture *cap, const char *name, PyObject **target, P
   *target = mg_fx_torch.higher[scan ? 3 - (at[1] > 0) : loop];
   Py_SETREF(*args, new);
   return 0;
+}
+
+/* The same with the ATen nodes of its parts. */
+static int fx_aten_higher(MgCapture *cap, const char *name, PyObject **target, PyObject **args) {
+  PyObject *modules = PyList_New(0);
+  int rc = modules ? 0 : -1;
+  for (Py_ssize_t i = 1; !rc && i < PyList_GET_SIZE(*args); i++)
+    if (!PyLong_Check(PyList_GET_ITEM(*args, i))) rc = PyList_Append(modules, ((MgPart *)PyList_GET_ITEM(*args, i))->graph);
+  if (!rc) rc = mg_fx_higher(cap, name, modules, target, args);
+  Py_XDECREF(modules);
+  return rc;
 }
 
 static int fx_aten_node(MgCapture *cap, NodeRef n) {

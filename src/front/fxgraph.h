@@ -35,6 +35,9 @@ typedef struct MgFxTorch { /* strong references, process lifetime */
 } MgFxTorch;
 extern MgFxTorch mg_fx_torch;
 
+/* A branch or loop as torch's higher-order operator with these GraphModules: what the parts read is cut up.  Sets *target, borrowed, and
+ * replaces *args, a list: what the parts read, then (ncarry, test, body), (ncarry, nrow, body) or the two branches of a cond. */
+int mg_fx_higher(MgCapture *cap, const char *name, PyObject *modules, PyObject **target, PyObject **args);
 /* Appends a node; its number, or 0 with an exception.  kwargs may be NULL; args is not stolen. */
 uint32_t mg_fx_node(MgCapture *cap, const char *op, PyObject *target, PyObject *args, PyObject *kwargs);
 /* Takes a node that the graph has already into its lists; its number. */

@@ -36,12 +36,10 @@ PyObject *mg_fx_lift(MgCapture *cap, ValRef val) {
   return mg_fx_bind(f, val, number) ? NULL : n;
 }
 
-int mg_fx_region_begin(MgRec *r, MgFxRegion *g) {
+int mg_fx_region_open(MgRec *r, MgFxRegion *g) {
   MgCapture *cap = r->cap;
   MgFx *outer = cap->fx;
-  *g = (MgFxRegion){.first = r->g->nnode};
   if (!r->want_fx || cap->quiet || outer->incomplete) return 0;
-  if (!(g->before = mg_snapshot_build(NULL, 0, NULL, Py_None))) return -1;
   MgPause pause = mg_rec_pause();
   int rc = mg_fxstate_follow(cap, &outer->state, false) || mg_fx_follow_grad(cap, mg_abi.aoti_torch_grad_mode_is_enabled()) ? -1 : 0;
   if (!rc) {
@@ -54,6 +52,14 @@ int mg_fx_region_begin(MgRec *r, MgFxRegion *g) {
     } else cap->fx = outer;
   }
   mg_rec_resume(pause);
+  return rc;
+}
+
+int mg_fx_region_begin(MgRec *r, MgFxRegion *g) {
+  *g = (MgFxRegion){.first = r->g->nnode};
+  if (!r->want_fx || r->cap->quiet || r->cap->fx->incomplete) return 0;
+  if (!(g->before = mg_snapshot_build(NULL, 0, NULL, Py_None))) return -1;
+  int rc = mg_fx_region_open(r, g);
   if (rc) mg_fx_region_end(r, g, NULL, NULL);
   return rc;
 }
@@ -137,8 +143,7 @@ static int region_inline(MgCapture *cap, MgFx *f) {
 
 /* ---- one node ---- */
 
-/* The region as a GraphModule that returns its tensors; NULL with an exception, or without one when some has no node. */
-static PyObject *region_module(MgRec *r, PyObject *leaves) {
+PyObject *mg_fx_region_module(MgRec *r, PyObject *leaves) {
   MgFx *f = r->cap->fx;
   PyObject *outs = PyList_New(0), *tuple = NULL, *node = NULL, *gm = NULL;
   for (Py_ssize_t i = 0; outs && i < PyList_GET_SIZE(leaves); i++) {
@@ -165,6 +170,7 @@ static PyObject *region_args(MgCapture *cap, const MgFx *f, PyObject *body, MgFx
     if (PyList_Append(l, mg_fx_item(cap, f->lift[i].outer))) Py_CLEAR(l);
   if (attr && l) t = PyList_AsTuple(l);
   if (t && shape == FXSHAPE_tuple) Py_SETREF(t, Py_BuildValue("(OO{})", body, t));
+  else if (t && shape == FXSHAPE_list) Py_SETREF(t, PyTuple_Pack(2, body, l));
   else if (t && shape == FXSHAPE_named && (name = PyUnicode_FromString(attr)))
     Py_SETREF(t, !PyList_Insert(l, 0, name) && !PyList_Insert(l, 0, body) ? PyList_AsTuple(l) : NULL);
   else if (t) Py_SETREF(t, !PyList_Insert(l, 0, body) ? PyList_AsTuple(l) : NULL);
@@ -212,7 +218,7 @@ static int region_finish(MgRec *r, MgFxRegion *g, PyObject *res, const MgFxHop *
   MgPause pause = mg_rec_pause();
   int rc = leaves ? 0 : -1;
   if (!rc && plain && !f->incomplete) {
-    gm = region_module(r, leaves);
+    gm = mg_fx_region_module(r, leaves);
     PyObject *meta = gm && hop->meta ? PyObject_GetAttrString(gm, "meta") : NULL;
     if (meta && PyDict_Update(meta, hop->meta)) Py_CLEAR(gm);
     Py_XDECREF(meta);

@@ -9,7 +9,8 @@
 typedef enum MgFxShape { /* what the node is given */
   FXSHAPE_flat,          /* (body, *tensors, **kwargs) */
   FXSHAPE_named,         /* (body, "subgraph_0", *tensors) */
-  FXSHAPE_tuple          /* (body, (*tensors,), {}, **kwargs) */
+  FXSHAPE_tuple,         /* (body, (*tensors,), {}, **kwargs) */
+  FXSHAPE_list           /* (body, [*tensors]) */
 } MgFxShape;
 
 typedef struct MgFxHop { /* how the node calls the body */
@@ -28,6 +29,10 @@ typedef struct MgFxRegion {
   NodeRef first;
 } MgFxRegion;
 
+/* Begins a region without a look at side effects, if an FX graph of torch-level calls is being written.  -1 with an exception. */
+int mg_fx_region_open(MgRec *r, MgFxRegion *g);
+/* The region as a GraphModule that returns the tensors of a list; NULL with an exception, or without one when some has no node. */
+PyObject *mg_fx_region_module(MgRec *r, PyObject *leaves);
 /* Begins a region, if an FX graph of torch-level calls is being written; does nothing otherwise.  -1 with an exception. */
 int mg_fx_region_begin(MgRec *r, MgFxRegion *g);
 /* Ends it.  res: what the body gave, NULL after an exception, which stays set.  A body with side effects, or one that the operator

@@ -90,6 +90,14 @@ static PyObject *higher_base(MgRec *r, const MgCall *c) {
   return res;
 }
 
+/* strict_mode(callable, operands) */
+static bool higher_strict(MgRec *r, const MgCall *c, PyObject **out) {
+  if (c->n != 2 || c->kwnames || (!PyTuple_Check(c->arg[1]) && !PyList_Check(c->arg[1]))) return false;
+  MgFxHop hop = {.target = c->f, .shape = FXSHAPE_list};
+  *out = mg_fx_region_call(r, &hop, c->arg[0], PySequence_Fast_ITEMS(c->arg[1]), (size_t)PySequence_Fast_GET_SIZE(c->arg[1]), NULL);
+  return true;
+}
+
 /* hints_wrapper(body_fn, args, kwargs, hints) */
 static bool higher_hints(MgRec *r, const MgCall *c, PyObject *const *a, PyObject **out) {
   if (!PyTuple_Check(a[1]) || !PyDict_Check(a[2]) || PyDict_GET_SIZE(a[2]) || !PyDict_Check(a[3])) return false;
@@ -173,6 +181,8 @@ bool mg_higher_call(const MgCall *c, PyObject **out) {
       done = true;
     } else if (!PyUnicode_CompareWithASCIIString(name, "custom_function_call")) {
       done = mg_function_transformed(c, out);
+    } else if (!PyUnicode_CompareWithASCIIString(name, "strict_mode")) {
+      done = higher_strict(mg_rec, c, out);
     } else if (!PyUnicode_CompareWithASCIIString(name, "hints_wrapper")) {
       done = higher_args(c, hints, a) && a[0] && a[1] && a[2] && a[3] && higher_hints(mg_rec, c, a, out);
     } else if (c->npos && higher_is_base(c->f)) {

@@ -6,6 +6,7 @@
 #include "front/facts.h"
 #include "front/torchobj.h"
 #include "front/fx.h"
+#include "front/fxpart.h"
 #include "front/joint.h"
 #include "front/names.h"
 #include "front/symfloat.h"
@@ -47,6 +48,7 @@ static PyObject *higher_find(MgCapture *cap, ValRef v) {
 int mg_higher_collect(MgHigher *h, PyObject *const *fixed, uint32_t nfixed) {
   for (int k = 0; k < 2; k++)
     for (uint32_t i = 0; h->part[k] && i < h->part[k]->nin; i++) higher_add(h, h->part[k]->in[i]);
+  h->nfixed = nfixed;
   if (!(h->xs = PyList_New(0))) return -1;
   for (uint32_t i = 0; i < h->nall; i++) {
     PyObject *x = i < nfixed ? Py_NewRef(fixed[i]) : higher_find(h->r->cap, h->all[i]);
@@ -83,14 +85,19 @@ static int higher_widen(const MgHigher *h, MgPart *p, bool alone, uint32_t skip)
   return gm ? 0 : -1;
 }
 
-/* Shows the call in a torch-level graph. */
-static int higher_show(const MgHigher *h, PyObject *res, uint32_t skip) {
+/* Shows the call in a torch-level graph, or, where a body cannot be shown that way, in one that has its ATen ops. */
+static int higher_show(const MgHigher *h, const char *op, PyObject *head, PyObject *res, uint32_t skip) {
   if (!h->r->want_fx) return 0;
   MgPause pause = mg_rec_pause();
-  int rc = 0;
+  MgFxPartCall call = {op, {h->part[0], h->part[1]}, PySequence_Fast_ITEMS(h->xs), h->nfixed, head, res};
+  int shown = mg_fxpart_show(h->r->cap, &call), rc = shown < 0 ? -1 : 0;
+  for (int k = 0; k < 2; k++) {
+    if (h->part[k]) Py_CLEAR(h->part[k]->shown);
+    if (h->part[k]) Py_CLEAR(h->part[k]->reads);
+  }
   for (int k = 0; !rc && k < 2; k++)
     if (h->part[k]) rc = higher_widen(h, h->part[k], !k && !skip, skip);
-  if (!rc && PyList_GET_SIZE(res)) rc = mg_fx_show(h->r->cap, mg_val(h->r->g, mg_standin_val(PyList_GET_ITEM(res, 0)))->def);
+  if (!rc && !shown && PyList_GET_SIZE(res)) rc = mg_fx_show(h->r->cap, mg_val(h->r->g, mg_standin_val(PyList_GET_ITEM(res, 0)))->def);
   mg_rec_resume(pause);
   return rc;
 }
@@ -160,10 +167,11 @@ static PyObject *higher_tracked(const MgHigher *h, const char *op, PyObject *hea
 PyObject *mg_higher_emit(MgHigher *h, const char *op, PyObject *head, MgPart *body, bool tracks, uint32_t skip) {
   PyObject *res = NULL, *first = NULL, *all = NULL;
   const MgFrontOp *fo = head ? higher_op(op) : NULL;
+  h->r->cap->loops |= !strcmp(op, "while_loop");
   if (fo && tracks) res = higher_tracked(h, op, head, body);
   else if (fo && (first = PyTuple_Pack(1, h->xs)) && (all = PySequence_Concat(first, head)))
     res = mg_dispatch_emit(h->r->cap, fo, all, body->res, body->nres, mg_abi.aoti_torch_grad_mode_is_enabled());
-  if (res && higher_show(h, res, skip)) Py_CLEAR(res);
+  if (res && higher_show(h, op, head, res, skip)) Py_CLEAR(res);
   Py_XDECREF(first);
   Py_XDECREF(all);
   Py_XDECREF(head);

@@ -8,7 +8,7 @@ typedef struct MgHigher {
   MgRec *r;
   MgPart *part[2];     /* strong; the first may be NULL */
   ValRef *all;         /* what the node is given: inputs of both parts; arena */
-  uint32_t nall;
+  uint32_t nall, nfixed; /* of these nfixed are the predicate, or what is carried and the rows */
   PyObject *xs;        /* list: their stand-ins */
 } MgHigher;
 

@@ -8,6 +8,7 @@
 #include "front/facts.h"
 #include "front/function.h"
 #include "front/fx.h"
+#include "front/fxpart.h"
 #include "front/guard.h"
 #include "front/names.h"
 #include "front/record_obj.h"
@@ -94,13 +95,15 @@ static int part_results(MgRec *r, MgPart *p, PyObject *leaves, NodeRef first) {
 
 /* ---- recording ---- */
 
-static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first) {
+/* Ends the region too. */
+static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first, MgFxRegion *region) {
   MgPart *p = PyObject_New(MgPart, &part_type);
-  if (!p) return NULL;
+  if (!p) return mg_fx_region_end(r, region, NULL, NULL), NULL;
   memset((char *)p + sizeof(PyObject), 0, sizeof *p - sizeof(PyObject));
   PyObject *leaves = mg_part_flatten(res, &p->spec);
   bool *keep = NULL;
   int rc = leaves ? part_results(r, p, leaves, first) : -1;
+  if (mg_fxpart_end(r, region, rc ? NULL : leaves, p)) rc = -1;
   Py_XDECREF(leaves);
   if (!rc) rc = part_inputs(r, p, first);
   if (!rc && !(keep = mg_new(r->g->c, bool, r->g->nnode + 1))) rc = (PyErr_NoMemory(), -1);
@@ -138,7 +141,13 @@ MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t 
   MgPart *p = NULL;
   if (!before) return NULL;
   bool in_part = cap->in_part;
-  cap->quiet = cap->in_part = true; /* a torch-level graph shows the whole */
+  MgFxRegion region;
+  if (mg_fxpart_begin(r, &region, arg, n)) {
+    mg_snapshot_free(before);
+    return NULL;
+  }
+  cap->quiet |= !region.open; /* a torch-level graph shows the whole */
+  cap->in_part = true;
   PyObject *res = mg_rec_call(fn, arg, (size_t)n, NULL);
   cap->quiet = quiet;
   cap->in_part = in_part;
@@ -149,8 +158,9 @@ MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t 
     if (!why && cap->function != function) why = "calls an autograd.Function";
     if (!why && cap->syms && PyList_GET_SIZE(cap->syms) != syms) why = "reads a number out of a tensor";
     if (why) mg_rec_break(BK_op, "a branch or loop body that %s", why);
-    else p = part_take(r, res, first);
+    else p = part_take(r, res, first, &region);
   }
+  mg_fx_region_end(r, &region, NULL, NULL);
   Py_XDECREF(res);
   mg_snapshot_free(before);
   mg_snapshot_free(after);
@@ -229,6 +239,8 @@ static void part_dealloc(PyObject *self) {
   Py_XDECREF(p->run);
   Py_XDECREF(p->fast);
   Py_XDECREF(p->graph);
+  Py_XDECREF(p->shown);
+  Py_XDECREF(p->reads);
   Py_XDECREF(p->spec);
   PyObject_Free(self);
 }

@@ -18,6 +18,8 @@ typedef struct MgPart {  /* a Python object */
   PyObject *fast;        /* strong: the same compiled (magneto/branch.py); NULL at first */
   uint32_t nin, nout;
   PyObject *graph;       /* the same as a torch.fx.GraphModule of its inputs when one is wanted, or NULL */
+  PyObject *shown;       /* what torch-level graphs show as its body: a GraphModule, or NULL (fxpart.c); */
+  PyObject *reads;       /* and the nodes around it that it reads, a list; both until the call is shown */
   PyObject *spec;        /* how the tensors of the result are nested: a pytree's TreeSpec */
   bool grad;             /* autograd tracks some result */
   bool plain;            /* no node of it is a branch or a loop */

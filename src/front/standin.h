@@ -47,6 +47,7 @@ struct MgCapture {
   uint32_t cap_spent;
   struct MgFunction *function; /* calls of autograd.Function that autograd tracks (function.c) */
   bool arrays;              /* NumPy arrays are among the inputs */
+  bool loops;               /* the graph calls a while_loop */
   bool in_part;             /* a branch or the body of a loop is being recorded */
   bool quiet;               /* calls of torch are ours: the torch-level graph does not want them */
   bool grad_was_on, anomaly_was_on, begun; /* state at begin, restored at the end */

@@ -447,7 +447,7 @@ static MgRc fz_on_copies(Fz *f, const MgNode *n) {
   ValRef *w, *now;
   int nw;
   TRY(fz_written(f, n, &w, &nw));
-  if (!nw) return mg_fail(g->c, MG_UNSUP, "functionalize: %s has no functional form", n->op->full);
+  if (!nw && !n->nout) return mg_fail(g->c, MG_UNSUP, "functionalize: %s has no functional form", n->op->full);
   TRYP(now = mg_new(g->c, ValRef, n->nout + nw + 1));
   for (int i = 0; i < n->nout; i++) {
     bool single = n->op->nret == n->nout && n->op->ret_kind[i] == AK_tensor;

@@ -161,6 +161,42 @@ def test_both_branches_are_in_a_custom_backends_graph():
     assert [type(getattr(gm, a.target)).__mro__[1].__name__ for a in node.args[1:3]] == ["GraphModule", "GraphModule"]
 
 
+def nested_bodies(x, y):
+    def turn(i, a):
+        inner = while_loop(lambda j, b: j < 2, lambda j, b: (j + 1, (b * 1.1 + a).sin()), (torch.tensor(0), a))[1]
+        return i + 1, torch.cond(i > 1, lambda: inner + y, lambda: inner * a)
+
+    return while_loop(lambda i, a: i < 3, turn, (torch.tensor(0), x))[1]
+
+
+@pytest.mark.parametrize("f", [two_operands, no_operands, many_rows, mapped, nested_bodies], ids=lambda f: f.__name__)
+def test_bodies_in_a_custom_backends_graph_are_calls_of_torch_with_example_values(f):
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.extend(m for m in gm.modules() if isinstance(m, torch.fx.GraphModule))
+        return gm.forward
+
+    x, y = values(1)
+    torch.testing.assert_close(magneto.compile(f, backend=backend, fullgraph=True)(x, y), f(x, y))
+    assert len(graphs) > 1
+    for n in (n for gm in graphs[1:] for n in gm.graph.nodes):
+        operator = isinstance(n.target, torch._ops.HigherOrderOperator)
+        assert not isinstance(n.target, torch._ops.OpOverload)
+        assert operator or n.op not in ("placeholder", "call_function", "call_method") or isinstance(n.meta["example_value"], torch.Tensor)
+
+
+def test_a_backend_of_aot_autograd_traces_loops():
+    from torch._dynamo.backends.common import aot_autograd
+
+    def f(x, y):
+        return while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, (a * y).sin()), (torch.tensor(0), x))[1]
+
+    x, y = values(1)
+    g = magneto.compile(f, backend=aot_autograd(fw_compiler=lambda gm, inputs: gm.forward), fullgraph=True)
+    torch.testing.assert_close(g(x, y), f(x, y))
+
+
 def test_trained_branches():
     class M(torch.nn.Module):
         def __init__(self):

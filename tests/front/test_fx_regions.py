@@ -122,6 +122,20 @@ def test_regions_of_torch_compiler():
     torch.testing.assert_close(torch.autograd.grad(r.sum(), x), torch.autograd.grad(f(x, y).sum(), x))
 
 
+def test_strict_mode():
+    from torch._higher_order_ops.strict_mode import strict_mode
+
+    def f(x, y):
+        return strict_mode(lambda a, b: (a.sin() * y, b.cos()), (x, y))
+
+    x, y = torch.randn(4), torch.randn(4)
+    keep = Keep()
+    want = x.sin() * y, y.cos()
+    torch.testing.assert_close(magneto.compile(f, backend=keep, fullgraph=True)(x, y), want)
+    assert keep.calls()[0] == "strict_mode" and len(keep.calls()) == 3
+    torch.testing.assert_close(magneto.compile(f, fullgraph=True)(x, y), want)
+
+
 def test_hints():
     def f(x, y):
         return hints_wrapper(lambda a, b: (a + b).relu(), (x, y), {}, hints={"first": True})

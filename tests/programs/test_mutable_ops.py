@@ -26,9 +26,12 @@ def _(x, y, z):
 
 library = torch.library.Library("magneto_test", "FRAGMENT")
 library.define("plus_(Tensor(a!) x, Tensor y) -> Tensor(a!)")
+library.define("maybe_(Tensor x, Tensor(a!)? y, *, Scalar k=1) -> Tensor")
 library.define("each_(Tensor(a!)[] xs, Tensor y) -> ()")
 library.impl("plus_", lambda x, y: x.add_(y), "CPU")
 library.impl("plus_", lambda x, y: x, "Meta")
+library.impl("maybe_", lambda x, y, *, k=1: x * k if y is None else y.add_(1) * k, "CPU")
+library.impl("maybe_", lambda x, y, *, k=1: torch.empty_like(x), "Meta")
 library.impl("each_", lambda xs, y: [x.add_(y) for x in xs] and None, "CPU")
 library.impl("each_", lambda xs, y: None, "Meta")
 
@@ -59,7 +62,11 @@ def a_list(x, y):
     return t * x
 
 
-@pytest.mark.parametrize("fn", [intermediate, through_a_view, an_input, a_list], ids=lambda f: f.__name__)
+def nothing_to_write(x, y):
+    return torch.ops.magneto_test.maybe_(x.sin(), None, k=2), torch.ops.magneto_test.maybe_(x, y, k=2)
+
+
+@pytest.mark.parametrize("fn", [intermediate, through_a_view, an_input, a_list, nothing_to_write], ids=lambda f: f.__name__)
 def test_mutable_custom_op(fn):
     want_in = [torch.randn(4, 5), torch.randn(4, 5)]
     compiled = magneto.compile(fn)
