@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
@@ -10,6 +11,15 @@ import torch
 
 from . import _magneto, backends
 from .module import compile_module, each_call
+
+# What has no Python frame of its own, or one in torch that is not to be compiled.
+FRAMELESS = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -84,9 +94,20 @@ def settings(
     return out
 
 
+def framed(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A Python function that calls ``fn``, which is a function in C or an operator of torch and has no frame to be compiled."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    call.__code__ = call.__code__.replace()  # entries belong to code: each has its own
+    call.__wrapped__ = fn  # type: ignore[attr-defined]
+    return call
+
+
 def compile_callable(fn: Callable[..., Any], config: dict[str, Any]) -> _magneto.Callable:
     """A compiled callable that looks like ``fn``: name, docstring, signature and attributes."""
-    compiled = _magneto.Callable(fn, **config)
+    compiled = _magneto.Callable(framed(fn) if isinstance(fn, FRAMELESS) else fn, **config)
     inner = getattr(fn, "__func__", fn)
     for name in functools.WRAPPER_ASSIGNMENTS:
         value = getattr(inner, name, None)

@@ -187,6 +187,11 @@ bool mg_guard_is_const(PyObject *o) {
           !strcmp(t->tp_name + 6, "memory_format") || !strcmp(t->tp_name + 6, "qscheme"));
 }
 
+bool mg_guard_is_value(PyObject *o) {
+  PyTypeObject *b = Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE ? mg_solid_base(Py_TYPE(o)) : NULL;
+  return b && (b == &PyLong_Type || b == &PyFloat_Type || b == &PyUnicode_Type || b == &PyBytes_Type);
+}
+
 static bool guard_same_float(double a, double b) { return !memcmp(&a, &b, sizeof a); }
 
 bool mg_guard_same_const(PyObject *a, PyObject *b) {
@@ -204,7 +209,10 @@ bool mg_guard_same_const(PyObject *a, PyObject *b) {
     return true;
   }
   if (PyFrozenSet_CheckExact(a)) return mg_guard_same_order(a, b);
-  int r = PyObject_RichCompareBool(a, b, Py_EQ);
+  bool own = mg_guard_is_value(a); /* of a class whose own comparison has no say here */
+  PyObject *same = own ? mg_solid_base(Py_TYPE(a))->tp_richcompare(a, b, Py_EQ) : PyObject_RichCompare(a, b, Py_EQ);
+  int r = same ? PyObject_IsTrue(same) : -1;
+  Py_XDECREF(same);
   if (r < 0) PyErr_Clear();
   return r == 1;
 }

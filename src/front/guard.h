@@ -140,6 +140,7 @@ void mg_guard_empty(MgGuards *g, PyObject *dict); /* a hook dict of a module */
 /* Are a and b the same constant (type and value; floats by bits, containers of constants element by element)? */
 bool mg_guard_same_const(PyObject *a, PyObject *b);
 bool mg_guard_is_const(PyObject *o);
+bool mg_guard_is_value(PyObject *o); /* an instance of a class of the program that is an int, float, str or bytes */
 /* Do two sets hold the same elements in the same order of iteration? */
 bool mg_guard_same_order(PyObject *a, PyObject *b);
 /* Does one guard hold?  Loads store what they find in vals. */

@@ -4,6 +4,7 @@
 #include "front/names.h"
 #include "front/ndarray.h"
 #include "front/ndtype.h"
+#include "front/record_obj.h"
 #include "front/standin.h"
 
 enum { CALL_ARGS = 64 };
@@ -28,12 +29,41 @@ static bool call_given(const MgCall *c) {
   return false;
 }
 
+/* torch.tensor([a, b]) of arrays of one shape and dtype: of their stack. */
+static PyObject *call_stacked(const MgCall *c, const char *name) {
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(c->arg[0]);
+  PyObject *parts = n && n <= CALL_ARGS && c->n <= CALL_ARGS ? PyList_New(0) : NULL, *arg[CALL_ARGS], *torch = NULL, *r = NULL;
+  int dtype = -1;
+  for (Py_ssize_t i = 0; parts && i < n; i++) {
+    PyObject *o = PySequence_Fast_GET_ITEM(c->arg[0], i), *t = mg_array_check(o) ? mg_array_tensor(o) : NULL;
+    int mine = t && mg_standin_is(t) ? mg_val(mg_rec->g, mg_standin_val(t))->dtype : -1;
+    if (mine < 0 || (i && mine != dtype) || PyList_Append(parts, t)) Py_CLEAR(parts);
+    dtype = mine;
+  }
+  PyObject *all = parts && (torch = mg_import("torch")) ? PyObject_CallMethod(torch, "stack", "O", parts) : NULL;
+  if (all && c->n == 1) r = Py_NewRef(all);
+  else if (all) {
+    memcpy(arg, c->arg, sizeof *arg * (size_t)c->n);
+    arg[0] = all;
+    PyObject *f = PyObject_GetAttrString(torch, "as_tensor");
+    r = f ? PyObject_Vectorcall(f, arg, (size_t)c->npos, c->kwnames) : NULL;
+    Py_XDECREF(f);
+  }
+  Py_XDECREF(parts);
+  Py_XDECREF(torch);
+  Py_XDECREF(all);
+  if (r || mg_rec->abort) return r;
+  PyErr_Clear();
+  return mg_rec_break(BK_c_function, "%s of NumPy arrays", name);
+}
+
 /* torch.from_numpy and the like: the array's tensor takes the place of the array. */
 static PyObject *call_to_torch(const MgCall *c, const char *name) {
   const char *last = strrchr(name, '.');
   last = last ? last + 1 : name;
   bool shares = !strcmp(last, "from_numpy") || !strcmp(last, "as_tensor") || !strcmp(last, "asarray");
   bool copies = !strcmp(last, "tensor");
+  if (copies && c->npos && (PyList_CheckExact(c->arg[0]) || PyTuple_CheckExact(c->arg[0]))) return call_stacked(c, name);
   if ((!shares && !copies) || !c->npos || !mg_array_check(c->arg[0]) || (!strcmp(last, "from_numpy") && mg_array_is_scalar(c->arg[0])))
     return mg_rec_break(BK_c_function, "%s of a NumPy array", name);
   PyObject *t = PyObject_CallMethod(mg_array_tensor(c->arg[0]), shares ? "detach" : "clone", NULL), *torch = NULL, *f = NULL, *r = NULL;
@@ -88,6 +118,7 @@ int mg_array_call(const MgCall *c, PyObject **out) {
     *out = call_run(&self, &op);
     return 1;
   }
+  if (mg_call_legacy(c, out)) return 1;
   mg_policy_name(c->f, name, sizeof name);
   if (strncmp(name, "torch.", 6)) return 0;
   *out = call_to_torch(c, name);

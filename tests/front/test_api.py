@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
 import magneto
 
@@ -193,3 +194,11 @@ def test_backend_names():
 def test_aten_backend():
     c = magneto.compile(f, backend="aten")
     same(c(X), f(X))
+
+
+@pytest.mark.parametrize("f", [torch.sin, torch.Tensor.cos, torch.ops.aten.exp.default, torch.ops.aten.tanh])
+def test_functions_without_a_frame(f):
+    counter = CompileCounter()
+    compiled, x = magneto.compile(f, backend=counter, fullgraph=True), torch.randn(3)
+    assert torch.allclose(compiled(x), f(x)) and (counter.frame_count, counter.op_count) == (1, 1)
+    assert torch.allclose(magneto.compile(compiled)(x), f(x)) and inspect.unwrap(compiled) is f

@@ -538,3 +538,27 @@ def test_super_lookups_are_guarded():
     for v in (1, 2, 3):
         Slots.v.__set__(below, v)
         assert torch.equal(g(below, x), x + v + 1)
+
+
+@pytest.mark.parametrize("base, values", [(int, (5, 10, 5)), (float, (2.5, 3.5, 2.5)), (str, ("a", "bc", "a"))])
+def test_values_of_classes_of_the_program(base, values):
+    """Equal values share an entry, their attributes are guarded, and a comparison of their own has no say."""
+
+    class Value(base):
+        __hash__ = base.__hash__
+
+        def __eq__(self, other):
+            raise RuntimeError("compared")
+
+    def f(x, v):
+        return x * v.tag + (len(v) if base is str else v), v
+
+    magneto.reset()
+    g, entries = magneto.compile(f, fullgraph=True), []
+    for i, v in enumerate([*values, values[0]]):
+        v = Value(v)
+        v.tag = 1 + i // 3
+        x, same = g(torch.ones(2), v)
+        assert torch.equal(x, f(torch.ones(2), v)[0]) and same is v
+        entries.append(_magneto.stats()["entries"])
+    assert entries == [1, 2, 2, 3]

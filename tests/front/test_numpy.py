@@ -359,3 +359,12 @@ def test_numpys_own_code_is_no_program():
     opt = magneto.compile(fn, backend=lambda gm, ex: count.append(gm) or gm.forward)
     np.testing.assert_array_equal(opt(I), fn(I))
     assert len(count) == 2
+
+
+def test_tensors_of_lists_of_arrays():
+    def f():
+        x = np.arange(6, dtype=np.int64)
+        return torch.LongTensor([x[0], x[2]]), torch.tensor([x[1], x[2]]), torch.tensor([x, x], dtype=torch.float32)
+
+    for a, b in zip(magneto.compile(f, fullgraph=True)(), f()):
+        assert a.dtype == b.dtype and torch.equal(a, b)
