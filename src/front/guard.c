@@ -320,7 +320,9 @@ void mg_guard_context(MgGuards *g, PyObject *var, PyObject *value) {
 }
 
 static MgDictGuard *guard_dict(MgGuards *g, PyObject *dict, PyObject *owner) {
+  if (g->recent < g->ndict && g->dict[g->recent].dict == dict) return &g->dict[g->recent];
   uint32_t at = mg_map_getp(&g->by_dict, dict);
+  g->recent = at == MG_MAP_NONE ? g->ndict : at;
   if (at != MG_MAP_NONE) return &g->dict[at];
   if (mg_map_putp(&g->by_dict, dict, g->ndict) != MG_OK) g->failed = true;
   MgDictGuard *d = PUSH(g, dict, ndict, cap_dict);

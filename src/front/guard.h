@@ -95,6 +95,7 @@ struct MgGuards {
   MgTorchState state;                      /* at the start of the recording */
   bool engine;                             /* the autograd engine ran while recording */
   MgMap by_src, by_dict, by_type, by_held, by_fact; /* while recording; freed by seal */
+  uint32_t recent;      /* of dict[]: the last one asked for */
   PyObject *slot_names;                    /* co_localsplusnames of the outer frame, for printing */
   bool failed;                             /* out of memory while recording: seal fails */
   bool dead;                               /* a watched object died */

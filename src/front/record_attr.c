@@ -146,7 +146,8 @@ static PyObject *attr_compute_cached(PyObject *o, PyObject *d) {
   return v;
 }
 
-PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name) {
+/* object.__getattribute__.  missing: set instead of an exception when there is no such attribute; NULL: the exception. */
+static PyObject *attr_generic(PyObject *o, PyObject *name, bool *missing) {
   PyTypeObject *t = mg_subclass_of(Py_TYPE(o));
   PyObject *d = attr_lookup_type(t, name);
   descrgetfunc get = d ? Py_TYPE(d)->tp_descr_get : NULL;
@@ -158,6 +159,10 @@ PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name) {
     PyObject **dp = _PyObject_GetDictPtr(o), *v = dp && *dp ? PyDict_GetItemWithError(*dp, name) : NULL;
     if (v || PyErr_Occurred()) return Py_XNewRef(v);
   }
+  if (!d && missing) {
+    *missing = true;
+    return NULL;
+  }
   if (!d) return attr_missing(o, name);
   if (!get) return attr_is_ours(t, name) ? Py_NewRef(d) : mg_wrap(d, 0);
   if (Py_TYPE(d) == mg_torch.cached_property) return attr_compute_cached(o, d);
@@ -167,6 +172,8 @@ PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name) {
   Py_XDECREF(seen);
   return r;
 }
+
+PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name) { return attr_generic(o, name, NULL); }
 
 /* Classes whose instances use object.__getattribute__: in C, or through the slot that calls __getattr__ afterwards. */
 static bool attr_is_generic(PyTypeObject *t) {
@@ -182,21 +189,26 @@ static bool attr_hook_is_c(PyTypeObject *t, PyObject *hook) {
   return f != (void *)PyObject_GenericGetAttr && f != (void *)PyObject_GenericSetAttr;
 }
 
-/* r, or what the __getattr__ of the program's class says when there is no such attribute. */
+/* What the __getattr__ of the program's class says when there is no such attribute. */
+static PyObject *attr_hook(PyObject *o, PyObject *name, PyObject *hook) {
+  if (hook == mg_torch.module_getattr && mg_older(o)) return attr_of_submodule(o, name);
+  PyObject *args[2] = {o, name};
+  return mg_rec_call(hook, args, 2, NULL);
+}
+
+/* r, or what the hook says. */
 static PyObject *attr_or_hook(PyObject *o, PyObject *name, PyObject *r) {
-  PyTypeObject *t = Py_TYPE(o);
   PyObject *et, *ev, *tb, *hook;
   if (r || mg_rec->abort || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
-  PyErr_Fetch(&et, &ev, &tb);
-  if (!(hook = attr_lookup_type(t, mg_names.getattr))) {
+  PyErr_Fetch(&et, &ev, &tb); /* a type lookup takes an exception that is set for its own */
+  if (!(hook = attr_lookup_type(Py_TYPE(o), mg_names.getattr))) {
     PyErr_Restore(et, ev, tb);
     return NULL;
   }
   Py_XDECREF(et);
   Py_XDECREF(ev);
   Py_XDECREF(tb);
-  PyObject *args[2] = {o, name};
-  return mg_rec_call(hook, args, 2, NULL);
+  return attr_hook(o, name, hook);
 }
 
 /* The attributes of an older threading.local in this thread, as the recording sees them: new; NULL without exception: it is none. */
@@ -236,23 +248,11 @@ static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
     Py_DECREF(r);
     return w;
   }
-  PyObject *r = mg_rec_generic_getattr(o, name);
-  if (r || t->tp_getattro == PyObject_GenericGetAttr || mg_rec->abort || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
-  /* A type lookup takes an exception that is set for its own, so it is put aside. */
-  PyObject *et, *ev, *tb, *hook;
-  PyErr_Fetch(&et, &ev, &tb);
-  hook = attr_lookup_type(t, mg_names.getattr);
-  if (!hook) {
-    PyErr_Restore(et, ev, tb);
-    return NULL;
-  }
-  Py_XDECREF(et);
-  Py_XDECREF(ev);
-  Py_XDECREF(tb);
-  MgOlder *e = mg_older(o);
-  if (hook == mg_torch.module_getattr && e) return attr_of_submodule(o, name);
-  PyObject *args[2] = {o, name};
-  return mg_rec_call(hook, args, 2, NULL);
+  if (t->tp_getattro == PyObject_GenericGetAttr) return attr_generic(o, name, NULL);
+  bool missing = false;
+  PyObject *r = attr_generic(o, name, &missing), *hook = missing ? attr_lookup_type(t, mg_names.getattr) : NULL;
+  if (!missing) return attr_or_hook(o, name, r);
+  return hook ? attr_hook(o, name, hook) : attr_missing(o, name);
 }
 
 static PyObject *attr_of_module(PyObject *o, PyObject *name) {

@@ -391,6 +391,12 @@ static PyObject *standin_nonleaf(MgCapture *cap, PyObject *leaf) {
   return t;
 }
 
+/* A setter of Python is a call of torch function for a stand-in. */
+static int standin_require_grad(PyObject *t) {
+  MgTensor *h = mg_abi.torch_set_requires_grad ? standin_handle(t) : NULL;
+  return h ? (mg_abi.torch_set_requires_grad(h, true) ? -1 : 0) : PyObject_SetAttrString(t, "requires_grad", Py_True);
+}
+
 static PyObject *standin_make_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
   long i = standin_add_input(cap, tensor, src);
   if (i < 0 || !(cap->next_type = mg_subclass_type(cap, Py_TYPE(tensor)))) return NULL;
@@ -405,7 +411,7 @@ static PyObject *standin_make_input(MgCapture *cap, PyObject *tensor, SrcRef src
   if (rg < 0 || leaf < 0) goto fail;
   if (!rg) return t;
   mg_val(cap->rec->g, info->val)->requires_grad = true;
-  if (PyObject_SetAttrString(t, "requires_grad", Py_True)) goto fail;
+  if (standin_require_grad(t)) goto fail;
   cap->input[i].nonleaf = !leaf;
   info->leaf = true;
   if (!leaf) Py_SETREF(t, standin_nonleaf(cap, t));

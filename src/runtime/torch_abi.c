@@ -27,6 +27,7 @@ static void abi_load_once(void) {
   MG_ABI_FUNCS(ABI)
 #undef ABI
   OPTIONAL(torch_get_num_threads, abi_cpu, "torch_get_num_threads");
+  OPTIONAL(torch_set_requires_grad, abi_cpu, "torch_set_requires_grad");
   OPTIONAL(anomaly_enabled, abi_cpu, "_ZN5torch8autograd11AnomalyMode8_enabledE");
   /* Through libtorch_cpu's handle, dlsym searches its dependencies: the OpenMP runtime that torch itself uses, even
    * when another one is loaded too. */

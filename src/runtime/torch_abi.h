@@ -43,6 +43,7 @@ typedef struct MgAbi {
 #undef ABI
   /* optional: NULL where this torch lacks them */
   int32_t (*torch_get_num_threads)(uint32_t *);
+  int32_t (*torch_set_requires_grad)(MgTensor *, bool);
   void *(*thpvariable_wrap)(const void *tensor);             /* THPVariable_Wrap(TensorBase const &): PyObject * */
   void *(*thpvariable_wrap_type)(const void *tensor, void *type); /* the same with a PyTypeObject * */
   bool *anomaly_enabled;                                     /* torch::autograd::AnomalyMode::_enabled */
