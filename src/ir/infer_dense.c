@@ -80,6 +80,23 @@ static MgRc dense_conv_format(MgInfer *in, ValRef x, ValRef w, int *format) {
   return MG_OK;
 }
 
+/* ATen's own kernel instead of mkldnn's, on several threads: one small image of f32, a filter of at most 3, no groups. */
+static MgRc dense_conv_slow(MgInfer *in, ValRef x, ValRef w, bool *slow) {
+  const MgVal *p = mg_val(in->g, x), *q = mg_val(in->g, w);
+  SymRef most = mg_infer_c(in, 20480);
+  *slow = false;
+  if (p->dtype != DT_f32 || p->device != DEV_cpu) return MG_OK;
+  SymRef numel = mg_sym(in->x, 1);
+  for (int i = 0; i < 4; i++) numel = mg_sym_mul(in->x, numel, p->size[i]);
+  int one = mg_infer_is(in, p->size[0], 1), small = mg_infer_cmp(in, numel, most);
+  int64_t groups;
+  TRY(mg_infer_int(in, ARG("groups"), &groups));
+  if (!one || small == 1 || groups > 1) return MG_OK;
+  if (one == UNKNOWN || small == UNKNOWN) return MG_UNSUP;
+  for (int i = 1; i <= 2; i++) *slow |= mg_infer_cmp(in, q->size[q->ndim - i], mg_infer_c(in, 3)) != 1;
+  return MG_OK;
+}
+
 static MgRc dense_convolution(MgInfer *in) {
   ValRef x = mg_infer_tensor(in, 0), w = mg_infer_tensor(in, 1);
   const MgVal *p = mg_val(in->g, x), *q = mg_val(in->g, w);
@@ -100,7 +117,11 @@ static MgRc dense_convolution(MgInfer *in) {
                      : dense_conv_size(in, p->size[i], q->size[i], s, pad, dil);
   }
   TRY(dense_conv_format(in, x, w, &format));
-  if (back && p->ndim == 5) format = MF_contiguous;
+  if (format && p->ndim == 5) {
+    bool slow = back;
+    if (!slow) TRY(dense_conv_slow(in, x, w, &slow));
+    if (slow) format = MF_contiguous;
+  }
   if (format && p->ndim == 3) { /* channels_last of [N, C, 1, L] without its height */
     MgDims stride = {3, {mg_sym_mul(in->x, size.d[1], size.d[2]), mg_infer_c(in, 1), size.d[1]}};
     return mg_infer_out(in, 0, p->dtype, &size, &stride);
@@ -116,11 +137,17 @@ static MgRc dense_convolution_backward(MgInfer *in) {
   int format;
   if (mask->tag != MA_list || mask->n != 3 || mg_val(in->g, x)->ndim < 4) return MG_UNSUP;
   TRY(dense_conv_format(in, x, w, &format));
+  bool slow = false;
+  int own = format; /* of the weight's gradient */
+  if (format && !mg_infer_flag(in, "transposed")) TRY(dense_conv_slow(in, x, w, &slow));
+  if (slow && mg_val(in->g, x)->ndim == 5) own = format = MF_contiguous;
+  if (slow && mg_infer_contiguous(in, w, MF_contiguous) == 1 && mg_infer_contiguous(in, w, MF_channels_last) == 1)
+    TRY(mg_infer_suggest(in, w, &own)); /* a filter of 1: its product is a view of the weight's own layout */
   TRY(mg_infer_results(in, 3));
   for (int i = 0; i < 2; i++) {
     if (!mask->u.item[i].u.b) continue;
     mg_infer_dims_of(in, i ? w : x, &size);
-    TRY(mg_infer_format(in, i, mg_val(in->g, x)->dtype, &size, format));
+    TRY(mg_infer_format(in, i, mg_val(in->g, x)->dtype, &size, i ? own : format));
   }
   if (!mask->u.item[2].u.b) return MG_OK;
   MgDims bias = {.n = 1, .d = {mg_val(in->g, g)->size[1]}};

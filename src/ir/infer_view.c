@@ -393,6 +393,35 @@ static MgRc view_unflatten(MgInfer *in, ValRef v) {
   return view_view(in, v, &to);
 }
 
+/* Pairs of numbers as complex ones, or back: strides and offset count elements of the other dtype. */
+static MgRc view_pairs(MgInfer *in, ValRef v, bool real) {
+  static const struct {
+    MgDtype pair, complex;
+  } row[] = {{DT_f16, DT_c32}, {DT_f32, DT_c64}, {DT_f64, DT_c128}};
+  MgDtype from = mg_val(in->g, v)->dtype;
+  SymRef two = mg_infer_c(in, 2);
+  ViewState s;
+  view_of(in, v, &s);
+  for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+    if (from != (real ? row[k].complex : row[k].pair)) continue;
+    if (!real) {
+      int n = s.size.n - 1;
+      if (n < 0 || mg_infer_is(in, s.size.d[n], 2) != 1 || mg_infer_is(in, s.stride.d[n], 1) != 1) return MG_UNSUP;
+      view_drop(&s, n);
+    }
+    for (int i = 0; i <= s.size.n; i++) { /* the offset comes last */
+      SymRef *at = i < s.size.n ? &s.stride.d[i] : &s.offset;
+      if (!real && mg_infer_is(in, mg_sym_mod(in->x, *at, two), 0) != 1) return MG_UNSUP;
+      *at = real ? mg_sym_mul(in->x, *at, two) : mg_sym_floordiv(in->x, *at, two);
+    }
+    if (real) view_insert(&s, s.size.n, two, mg_infer_c(in, 1));
+    TRY(view_put(in, 0, v, &s));
+    mg_val(in->g, in->n->out[0])->dtype = real ? row[k].pair : row[k].complex;
+    return MG_OK;
+  }
+  return MG_UNSUP;
+}
+
 static MgRc view_one(MgInfer *in, ValRef v, int code) {
   ViewState s;
   MgDims to;
@@ -454,6 +483,7 @@ static MgRc view_one(MgInfer *in, ValRef v, int code) {
   case TOP_split_sizes: return view_split_sizes(in, v, ARG("dim"), ARG("split_size"));
   case TOP_chunk: case TOP_unsafe_chunk: return view_chunk(in, v, ARG("dim"), ARG("chunks"));
   case TOP_unbind_int: return view_unbind(in, v, ARG("dim"));
+  case TOP_view_as_real: case TOP_view_as_complex: return view_pairs(in, v, code == TOP_view_as_real);
   default: return MG_UNSUP;
   }
   return view_put(in, 0, v, &s);

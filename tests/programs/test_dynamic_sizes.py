@@ -58,6 +58,8 @@ STEADY = {  # whatever the first dimension is: the first recording, and one with
     "product": lambda x: (x @ W).relu() @ W.t(),
     "linear": lambda x: LINEAR(x),
     "norm": lambda x: NORM(x),
+    "complex pairs": lambda x: torch.view_as_real(torch.view_as_complex(x.view(-1, 2, 2)) * 1j).flatten(1),
+    "offset of pairs": lambda x: torch.view_as_complex(x[1:].reshape(-1, 2, 2)[1:])[..., 1].real * 2,
     "three dimensions": lambda x: LINEAR(x[:, None].expand(-1, 3, 4)),
     "view": lambda x: x.view(x.shape[0] * 2, -1) + 1,
     "reshape": lambda x: x.t().reshape(2, 2, -1) + x.numel(),

@@ -384,3 +384,24 @@ def test_growing_concatenations(shown):
         same(p.grad, q)
     starts = [t.untyped_storage().data_ptr() for t in out]
     assert len(set(starts)) == len(starts)
+
+
+@pytest.mark.parametrize("rank,kernel,batch", [(2, 1, 1), (2, 3, 1), (2, 1, 2), (3, 3, 1), (3, 3, 2), (3, 5, 1)])
+def test_conv_of_small_channels_last_input(rank, kernel, batch):
+    """ATen's own kernels for one small image choose other layouts than mkldnn's."""
+    form = torch.channels_last if rank == 2 else torch.channels_last_3d
+    conv = torch.nn.functional.conv2d if rank == 2 else torch.nn.functional.conv3d
+    x = torch.randn(batch, 6, *[5] * rank).to(memory_format=form).requires_grad_()
+    w = leaf(6, 6, *[kernel] * rank)
+
+    def f(x, w):
+        y = conv(x, w, padding=kernel // 2)
+        return y, *torch.autograd.grad(y.sum(), (x, w))
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)  # one thread chooses ATen's for more
+    try:
+        for a, b in zip(f(x, w), magneto.compile(f)(x, w)):
+            same(b.detach(), a.detach(), "value")
+    finally:
+        torch.set_num_threads(threads)
