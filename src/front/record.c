@@ -11,6 +11,7 @@
 #include "front/record_obj.h"
 #include "front/resume.h"
 #include "front/skip.h"
+#include "front/symfloat.h"
 
 #define LOOP_MAX_INSTR 10000000 /* of one recording, some seconds: a loop that waits for something must not hang it */
 
@@ -262,12 +263,26 @@ static MgOuter record_progress(const MgRec *r, bool direct) {
   return at;
 }
 
+/* C code that calls these takes nothing but an int or float itself. */
+static PyObject *record_plain_result(PyObject *r, PyCodeObject *co) {
+  static const char *const names[] = {"__hash__", "__index__", "__int__", "__float__"};
+  if (!r || !mg_symfloat_is(r)) return r;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (PyUnicode_CompareWithASCIIString(co->co_name, names[i]) == 0) {
+      Py_SETREF(r, mg_symfloat_plain(r));
+      break;
+    }
+  return r;
+}
+
 static PyObject *record_run(PyThreadState *ts, MgFrame *f, const MgCode *code, bool direct, int throwflag) {
   if (mg_pyframe_enter_call(ts)) return mg_pyframe_drop(ts, f);
   MgFrameLink link;
   MgLoop l;
   MgOuter at = record_progress(mg_rec, direct);
   mg_pyframe_link(ts, f, &link);
+  PyCodeObject *co = mg_pyframe_code(f);
+  PyObject *r;
   MgLoopEnd end = mg_loop_run(&l, ts, f, code, &at, false, throwflag);
   if (end == LOOP_stop) {
     l.rec->stopped(l.rec, &l);
@@ -276,7 +291,12 @@ static PyObject *record_run(PyThreadState *ts, MgFrame *f, const MgCode *code, b
   mg_pyframe_unlink(ts, &link);
   mg_pyframe_leave_call(ts);
   switch (end) {
-  case LOOP_leave: return mg_pyframe_run_at(ts, f, l.unit);
+  case LOOP_leave:
+    if (direct) return mg_pyframe_run_at(ts, f, l.unit);
+    Py_INCREF(co);
+    r = record_plain_result(mg_pyframe_run_at(ts, f, l.unit), co);
+    Py_DECREF(co);
+    return r;
   case LOOP_error: return mg_pyframe_run(ts, f, 1);
   default: return record_drop(ts, f);
   }

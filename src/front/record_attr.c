@@ -182,9 +182,10 @@ static bool attr_is_generic(PyTypeObject *t) {
   return attr_lookup_type(t, mg_names.getattribute) == PyDict_GetItemWithError(mg_type_dict(&PyBaseObject_Type), mg_names.getattribute);
 }
 
-/* Does a class written in C look attributes up in its own way, as threading.local does? hook: what the lookup found */
+/* Does a class written in C look attributes up in its own way, as threading.local and weakref.proxy do? hook: what the lookup found */
 static bool attr_hook_is_c(PyTypeObject *t, PyObject *hook) {
-  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || !hook || Py_TYPE(hook) != &PyWrapperDescr_Type) return false;
+  bool weak = t == &_PyWeakref_ProxyType || t == &_PyWeakref_CallableProxyType;
+  if ((!weak && !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) || !hook || Py_TYPE(hook) != &PyWrapperDescr_Type) return false;
   void *f = ((PyWrapperDescrObject *)hook)->d_wrapped;
   return f != (void *)PyObject_GenericGetAttr && f != (void *)PyObject_GenericSetAttr;
 }
@@ -253,6 +254,12 @@ static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
   PyObject *r = attr_generic(o, name, &missing), *hook = missing ? attr_lookup_type(t, mg_names.getattr) : NULL;
   if (!missing) return attr_or_hook(o, name, r);
   return hook ? attr_hook(o, name, hook) : attr_missing(o, name);
+}
+
+/* Has the class a __getattribute__ in Python?  The hook records it. */
+static bool attr_is_python(PyTypeObject *t) {
+  PyObject *d = t->tp_getattro == PyModule_Type.tp_getattro ? NULL : attr_lookup_type(t, mg_names.getattribute);
+  return d && Py_TYPE(d) == &PyFunction_Type;
 }
 
 static PyObject *attr_of_module(PyObject *o, PyObject *name) {
@@ -363,12 +370,17 @@ static PyObject *attr_get(PyObject *o, PyObject *name) {
   if (mg_array_check(o)) return mg_array_getattr(o, name);
   if (mg_symfloat_is(o)) return name == mg_names.class_ ? Py_NewRef((PyObject *)mg_symfloat_class(o)) : PyObject_GetAttr(o, name);
   if (mg_wrapper_is(o)) return attr_is_generic(Py_TYPE(o)) ? attr_of_wrapper(o, name) : PyObject_GetAttr(o, name);
-  if (PyModule_Check(o)) return attr_of_module(o, name);
+  if (PyModule_Check(o)) return attr_is_python(Py_TYPE(o)) ? PyObject_GetAttr(o, name) : attr_of_module(o, name);
   if (PyType_Check(o)) return attr_of_class(o, name);
   if (Py_TYPE(o) == &PySuper_Type && !mg_older(o)) return attr_of_super(o, name); /* an older one binds older objects, not yet wrapped */
   PyObject *v = attr_of_instance(o, name);
   if (!v && !mg_rec->abort && mg_tensorhook_is_handle(o)) return mg_rec_break(BK_op, "attribute %s of a hook's handle", PyUnicode_AsUTF8(name));
   return v;
+}
+
+PyObject *mg_rec_object_getattr(PyObject *o, PyObject *name) {
+  PyObject *v = PyModule_Check(o) ? attr_of_module(o, name) : mg_rec_generic_getattr(o, name);
+  return v || mg_rec->abort ? v : attr_note_error(o, name);
 }
 
 PyObject *mg_rec_getattr(PyObject *o, PyObject *name) {
@@ -396,6 +408,7 @@ static int attr_set_member(PyObject *o, PyObject *name, PyObject *v) {
 /* object.__setattr__ */
 int mg_rec_generic_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (PyType_Check(o)) return mg_class_set((PyTypeObject *)o, name, v);
+  if (name == mg_names.class_ && !mg_older(o)) return PyObject_GenericSetAttr(o, name, v);
   bool module = PyModule_Check(o);
   if (!mg_older(o) && !module) return PyObject_GenericSetAttr(o, name, v);
   PyObject *d = attr_lookup_type(Py_TYPE(o), name);
@@ -452,7 +465,7 @@ int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (mg_standin_check(o)) return attr_set_on_standin(o, name, v);
   if (mg_array_check(o)) return PyObject_SetAttr(o, name, v);
   if (mg_wrapper_is(o) && mg_wrapper_setattr(o, name)) return -1;
-  if (PyModule_CheckExact(o)) return mg_rec_namespace_set(PyModule_GetDict(o), name, v);
+  if (PyModule_CheckExact(o) && name != mg_names.class_) return mg_rec_namespace_set(PyModule_GetDict(o), name, v);
   MgOlder *e = mg_older(o);
   if (!e && !PyType_Check(o) && !PyModule_Check(o)) return PyObject_SetAttr(o, name, v);
   PyObject *hook = attr_lookup_type(Py_TYPE(o), v ? mg_names.setattr : mg_names.delattr);

@@ -166,13 +166,12 @@ static PyObject *call_object_method(const MgCall *c, MgAction act) {
     n--;
   }
   bool tensor = mg_standin_check(self);
+  /* CPython refuses object.__setattr__ on classes. */
+  if (PyType_Check(self) && Py_TYPE(c->f) == &PyWrapperDescr_Type && PyDescr_TYPE(c->f) == &PyBaseObject_Type && act != ACT_object_getattr)
+    return mg_call_plain(c);
   if (act == ACT_object_setattr && n == 2) return call_none(tensor ? mg_rec_standin_setattr(self, a[0], a[1]) : mg_rec_generic_setattr(self, a[0], a[1]));
   if (act == ACT_object_delattr && n == 1) return call_none(tensor ? mg_rec_standin_setattr(self, a[0], NULL) : mg_rec_generic_setattr(self, a[0], NULL));
-  if (act == ACT_object_getattr && n == 1) {
-    if (tensor) return mg_rec_standin_getattr(self, a[0]);
-    if (PyModule_Check(self)) return mg_rec_getattr(self, a[0]);
-    return mg_rec_generic_getattr(self, a[0]);
-  }
+  if (act == ACT_object_getattr && n == 1) return tensor ? mg_rec_standin_getattr(self, a[0]) : mg_rec_object_getattr(self, a[0]);
   return mg_call_plain(c);
 }
 
@@ -667,11 +666,18 @@ static bool call_made_instance(PyTypeObject *t, PyObject *r) {
   return Py_REFCNT(r) == 1 || (c_new && Py_TYPE(r) == t && Py_TYPE(t)->tp_call == PyType_Type.tp_call);
 }
 
+/* A class's __new__ that is written in C, as object's is. */
+static bool call_is_new(PyObject *f) {
+  PyObject *self = PyCFunction_CheckExact(f) ? PyCFunction_GET_SELF(f) : NULL;
+  return self && PyType_Check(self) && !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "__new__");
+}
+
 /* The recording keeps everything that it makes until its end, so nothing in it may wait for an object to die: classes with
  * __del__, weak references to what was made here. */
 static bool call_sees_death(const MgCall *c) {
-  if (!PyType_Check(c->f)) return false;
-  PyTypeObject *t = (PyTypeObject *)c->f;
+  PyObject *made = call_is_new(c->f) && c->npos ? c->arg[0] : c->f;
+  if (!PyType_Check(made)) return false;
+  PyTypeObject *t = (PyTypeObject *)made;
   if (t->tp_finalize && t->tp_flags & Py_TPFLAGS_HEAPTYPE && _PyType_Lookup(t, mg_names.del)) {
     mg_rec_break(BK_c_function, "%.100s has a __del__", t->tp_name);
     return true;

@@ -48,6 +48,7 @@ int mg_rec_standin_setattr(PyObject *o, PyObject *name, PyObject *v);
 /* Class lookup, guarded by name; borrowed, NULL without exception when absent. */
 PyObject *mg_rec_lookup_special(PyTypeObject *t, PyObject *name);
 PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name);          /* object.__getattribute__ */
+PyObject *mg_rec_object_getattr(PyObject *o, PyObject *name);           /* the same, of modules too, with the error that it raises */
 int mg_rec_generic_setattr(PyObject *o, PyObject *name, PyObject *v);   /* object.__setattr__, __delattr__ */
 /* Globals and module dicts. get: new, NULL without exception when absent; set: v NULL deletes. */
 PyObject *mg_rec_namespace_get(PyObject *dict, PyObject *name);

@@ -59,6 +59,14 @@ static bool var_finalizes(PyObject *old, bool deleted) {
   return true;
 }
 
+/* The same for what a list or tuple that goes out of use holds. */
+static bool var_finalizes_items(PyObject *old) {
+  if (Py_REFCNT(old) > 1 || !(PyList_CheckExact(old) || PyTuple_CheckExact(old))) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(old); i++)
+    if (var_finalizes(PySequence_Fast_GET_ITEM(old, i), true)) return true;
+  return false;
+}
+
 MgStep mg_op_STORE_FAST(MgLoop *l, const MgInstr *in) {
   if (l->rec && var_finalizes(SLOT(in->arg), false)) return STEP_error;
   var_forget(l, in->arg);
@@ -79,7 +87,7 @@ MgStep mg_op_DELETE_FAST(MgLoop *l, const MgInstr *in) {
     return mg_loop_name_error(PyExc_UnboundLocalError,
                               "cannot access local variable '%U' where it is not associated with a value",
                               var_slot_name(l, in->arg));
-  if (l->rec && var_finalizes(old, true)) return STEP_error;
+  if (l->rec && (var_finalizes(old, true) || var_finalizes_items(old))) return STEP_error;
   var_forget(l, in->arg);
   SLOT(in->arg) = NULL;
   Py_DECREF(old);

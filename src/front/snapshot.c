@@ -410,7 +410,7 @@ static uint32_t snap_exception(MgBuilder *b, PyObject *o, uint32_t me) {
   /* Raised while nothing of the segment's own was handled: the context is what a run finds handled. */
   bool handled = e->context ? !mg_older(e->context) && e->context == mg_pyframe_handled(PyThreadState_Get()) : e->traceback != NULL;
   if (r != SNAP_FAIL && (e->context || handled)) r = mg_snap_emit_over(b, SN_set_context, NULL, me, &e->context, !handled);
-  if (r != SNAP_FAIL && e->traceback) {
+  if (r != SNAP_FAIL && e->traceback && PyTraceBack_Check(e->traceback)) { /* with_traceback(None) leaves None there */
     PyObject *entries = mg_snap_traceback(e->traceback);
     r = entries ? mg_snap_emit(b, SN_set_traceback, entries, me, NULL, 0) : SNAP_FAIL;
     Py_XDECREF(entries);

@@ -594,3 +594,28 @@ def vars_without_dict(x):
         vars(3)
     except TypeError as e:
         return x + 1, str(e)
+
+@prog()
+def traceback_taken_away(x):
+    kept = []
+    try: raise NameError("foo")
+    except NameError as e: kept.append(e.with_traceback(None))
+    return x + 1, str(kept[0]), kept[0].__traceback__ is None
+
+@prog()
+def object_getattribute_names_what_is_missing(x):
+    class A: pass
+    a, log = A(), ()
+    for get in (lambda: object.__getattribute__(a, "none"), lambda: super(A, a).none, lambda: type.__getattribute__(A, "q"), lambda: A.q):
+        try: get()
+        except AttributeError as e: log += (e.name, type(e.obj).__name__, str(e))
+    return x + 1, log
+
+@prog()
+def object_setattr_of_a_class(x):
+    class A: pass
+    log = ()
+    for change in (lambda: object.__setattr__(A, "foo", 42), lambda: object.__delattr__(A, "foo")):
+        try: change()
+        except TypeError as e: log += (str(e),)
+    return x + 1, log, hasattr(A, "foo")

@@ -355,6 +355,55 @@ def f(x): return x * c.w + c.w, C.n
 S = lambda: (C.n, 'w' in vars(c))
 === grad_fn_attr
 def f(x): y = x.clone().requires_grad_(); z = y * 2; return z.grad_fn is not None, z.is_leaf, y.is_leaf, z.detach()
+=== numbers_from_special_methods breaks=1
+import operator, random
+class N:
+    def __init__(self, n): self.n = n
+    def __hash__(self): return self.n
+    def __index__(self): return self.n
+    def __int__(self): return self.n
+    def __float__(self): return self.n * 1.0
+class R:
+    def __hash__(self): return random.randrange(10)
+calls = [0]
+def f(x):
+    calls[0] += 1; o = N(calls[0])
+    try: n = len({o, N(40)}), {o: 1}[o], [7, 8, 9, 10, 11, 12, 13, 14][o], int(o), float(o), list(range(o)), hex(o), operator.index(o)
+    except TypeError as e: n = str(e)
+    try: k = {R(): 1}.popitem()[1]
+    except TypeError as e: k = str(e)
+    return x + 1, n, k
+=== class_of_a_module_object breaks=1
+import types
+def f(x):
+    log = []
+    class S(types.ModuleType): a = 1
+    class M(types.ModuleType):
+        def __getattribute__(self, name): log.append(name); return types.ModuleType.__getattribute__(self, name)
+        def __setattr__(self, name, v): log.append(('set', name)); types.ModuleType.__setattr__(self, name, v)
+    m = types.ModuleType('m'); m.__class__ = S
+    k = M('k'); k.foo = 12
+    return x + m.a, hasattr(m, 'a'), type(m) is S, k.foo, log
+=== death_of_objects_made_by_new breaks=1
+class C:
+    count = 0
+    def __new__(cls): cls.count += 1; return object.__new__(cls)
+    def __del__(self): self.__class__.count -= 1
+def f(x):
+    a = C.count; c = C(); a = a, C.count; del c
+    l = [C(), C()]; a = a, C.count; del l
+    return x + 1, a, C.count
+=== weak_proxies breaks=1
+import weakref
+class L: pass
+class O:
+    def __init__(self):
+        self.held = L(); self.r = r = weakref.proxy(self.held); r.prev = r.next = r
+o = O()
+def f(x):
+    d = O(); d.r.val = x + 1
+    o.r.val = x + 1; y = o.r.val + 1; o.held.val = 3; y = y + o.r.val
+    return d.held.val, d.held.prev is d.r, hasattr(d.r, 'zz'), y, hasattr(o.r, 'q')
 === chained_compare_objects
 class C:
     def __init__(self, v): self.v = v
