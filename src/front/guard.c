@@ -362,6 +362,7 @@ static void guard_push_key(MgGuards *g, PyObject ***key, PyObject ***val, int *n
 }
 
 void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val, bool inputs) {
+  if (!val && PyUnicode_Check(key) && PyUnicode_CompareWithASCIIString(key, "__slotnames__") == 0) return; /* a cache, which copying fills */
   MgDictGuard *d = guard_dict(g, dict, owner);
   if (!d) return;
   inputs = inputs && mg_dynfloat_key(dict, owner, key, val);
@@ -387,6 +388,20 @@ static uint64_t guard_moving_hash(PyObject *dict, PyObject *key) {
 
 bool mg_guard_key_moves(PyObject *container, PyObject *key) {
   return mg_map_get(&guard_moving, guard_moving_hash(container, key)) != MG_MAP_NONE;
+}
+
+bool mg_guard_expect_move(MgGuards *g, PyObject *dict, PyObject *key) {
+  for (uint32_t i = 0; i < g->ndict; i++) {
+    const MgDictGuard *d = &g->dict[i];
+    for (int k = 0; d->dict == dict && k < d->n; k++)
+      if (d->key[k] == key && d->val[k] && PyObject_TypeCheck(d->val[k], mg_torch.tensor) && !mg_guard_key_moves(dict, key))
+        return mg_map_put(&guard_moving, guard_moving_hash(dict, key), 1) == MG_OK;
+  }
+  return false;
+}
+
+bool mg_guard_expect_list_move(PyObject *list) {
+  return !mg_guard_key_moves(list, NULL) && mg_map_put(&guard_moving, guard_moving_hash(list, NULL), 1) == MG_OK;
 }
 
 /* Another tensor than before? */

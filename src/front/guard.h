@@ -129,6 +129,9 @@ void mg_guard_instance(MgGuards *g, PyObject *owner); /* its class and which dic
 /* After guards failed: notes where tensors were replaced by others.  The next recording asks whether a key (NULL: anything
  * in a list) is one of those. */
 void mg_guards_note_moves(const MgGuards *g);
+/* The recording puts another tensor at this key (into this list), which the guards so far have by identity: true, once. */
+bool mg_guard_expect_move(MgGuards *g, PyObject *dict, PyObject *key);
+bool mg_guard_expect_list_move(PyObject *list);
 bool mg_guard_key_moves(PyObject *container, PyObject *key);
 /* inputs: of a number that is known to change only its presence is guarded; the caller takes its source (mg_dynfloat_key). */
 void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val, bool inputs);

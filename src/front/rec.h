@@ -70,7 +70,7 @@ typedef struct MgRec {
   bool function_failed; /* the backward of an autograd.Function cannot be recorded: record again with deny_function */
   bool deny_function;   /* calls of autograd.Function break the graph */
   bool hook_traced;     /* the custom backend cannot run hook_point: record again with deny_hook */
-  bool again;           /* what the recording met has changed meanwhile (a lazy module): record again */
+  bool again;           /* what the recording met has changed meanwhile (a lazy module), or how to guard it is known now: record again */
   bool need_fx;         /* tensors that wrap others were met: record again with a torch-level graph */
   bool loop_failed;     /* a loop's body cannot be a part of the graph: record again with deny_loops */
   bool deny_loops;      /* loops over rows are unrolled */

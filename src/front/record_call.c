@@ -13,6 +13,7 @@
 #include "front/marked.h"
 #include "front/ndarray.h"
 #include "front/policy.h"
+#include "front/record.h"
 #include "front/record_obj.h"
 #include "front/setting.h"
 #include "front/skip.h"
@@ -276,11 +277,12 @@ static PyObject *call_consumer(const MgCall *c) {
   return r;
 }
 
-/* id and hash of an older object are those of the original. */
+/* id and hash of an older object are those of the original.  Where ids are keys of a memo it does not matter which they are. */
 static PyObject *call_identity(const MgCall *c) {
   if (c->n != 1) return mg_call_plain(c);
   PyObject *o = mg_older_orig(c->arg[0]);
-  mg_older_pin(c->arg[0]);
+  const MgLoop *l = mg_rec->top;
+  if (!l || !mg_skip_is_copy(l->v.code)) mg_older_pin(c->arg[0]);
   bool by_address = ((PyCFunctionObject *)c->f)->m_ml->ml_name[0] == 'i' || mg_standin_check(c->arg[0]);
   if (o == c->arg[0] || !by_address) return mg_call_plain(c);
   return PyObject_CallOneArg(c->f, o);

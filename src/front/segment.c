@@ -555,7 +555,8 @@ static int segment_attempt(Segment *s) {
         snap = NULL;
         rc = -1;
       }
-      if (snap && (rec.function_failed || segment_sizes_failed(s, &rec))) {
+      if (snap && (rec.again || rec.function_failed || segment_sizes_failed(s, &rec))) {
+        s->again = rec.again;
         s->deny_function |= rec.function_failed;
         if (s->inner) segment_drop_inner(s);
         mg_snapshot_free(snap);

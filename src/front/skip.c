@@ -153,6 +153,12 @@ bool mg_skip_is_torch(PyCodeObject *co) {
   return file && root && !strncmp(file, root, strlen(root));
 }
 
+bool mg_skip_is_copy(PyCodeObject *co) {
+  const char *file = PyUnicode_AsUTF8(co->co_filename), *root = skip_root[ROOT_stdlib];
+  if (!file) PyErr_Clear();
+  return file && root && !strncmp(file, root, strlen(root)) && !strcmp(file + strlen(root), "copy.py");
+}
+
 /* The directory of a file of the module, with the final slash; malloc'ed. */
 static char *skip_directory(PyObject *m) {
   PyObject *file = m ? PyObject_GetAttrString(m, "__file__") : NULL;

@@ -13,5 +13,6 @@ bool mg_skip_compile(PyCodeObject *co);
 bool mg_skip_breaks(PyCodeObject *co);
 bool mg_skip_wrapper(PyCodeObject *co);   /* the wrapper that disable(recursive=False) makes */
 bool mg_skip_is_torch(PyCodeObject *co);   /* a file of torch itself */
+bool mg_skip_is_copy(PyCodeObject *co);    /* the module copy, whose memos go by ids */
 int mg_skip_init(PyObject *module);
 #endif

@@ -114,10 +114,38 @@ static bool snap_write_content(MgBuilder *b, const MgOlder *e, uint32_t t) {
   }
 }
 
+/* Tensors that were found in a fixed place, and are replaced by others: each run will leave other ones there. */
+static bool snap_moves(const MgOlder *e, bool content) {
+  MgGuards *g = mg_rec->guards;
+  PyObject *dict = e->kind == OLDER_dict || e->kind == OLDER_namespace ? e->orig : NULL, *now = e->attrs, *k, *v;
+  Py_ssize_t pos = 0;
+  bool moves = false;
+  if (content && e->kind == OLDER_list && !e->src) {
+    Py_ssize_t n = PyList_GET_SIZE(e->seen), was = PyTuple_GET_SIZE(e->pristine);
+    for (Py_ssize_t i = 0; !moves && i < n && i < was; i++) {
+      PyObject *x = PyTuple_GET_ITEM(e->pristine, i), *y = PyList_GET_ITEM(e->seen, i);
+      moves = x != y && mg_standin_check(x) && mg_standin_check(y);
+    }
+    return moves && mg_guard_expect_list_move(e->orig);
+  }
+  if (content && e->kind == OLDER_dict) now = e->seen;
+  if (!dict) {
+    PyObject **d = _PyObject_GetDictPtr(e->orig);
+    dict = d ? *d : NULL;
+  }
+  if (!now || !dict || !PyDict_Check(now)) return false;
+  while (PyDict_Next(now, &pos, &k, &v)) {
+    PyObject *before = e->full ? PyDict_GetItemWithError(e->attrs0, k) : content && e->kind == OLDER_dict ? PyDict_GetItemWithError(e->pristine, k) : NULL;
+    if (v != before && mg_standin_check(v)) moves |= mg_guard_expect_move(g, dict, k);
+  }
+  return moves;
+}
+
 static bool snap_write(MgBuilder *b, uint32_t i) {
   MgOlder e = mg_rec->ident->v[i]; /* a copy: building may add entries */
   bool content = snap_content_changed(&e), overlay = e.kind != OLDER_instdict && snap_overlay_changed(&e);
   if (!content && !overlay) return true;
+  if (snap_moves(&e, content)) mg_rec->again = true;
   snap_guard_distinct(&mg_rec->ident->v[i]);
   bool space = e.kind == OLDER_namespace;
   uint32_t t = space ? mg_snap_emit(b, SN_const, e.orig, 0, NULL, 0) : mg_snap_build(b, e.seen);

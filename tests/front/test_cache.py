@@ -154,3 +154,62 @@ def test_a_function_that_was_given_up_uses_what_fits_again():
         assert f(x, "...")[0] == 3
     after = _magneto.stats()
     assert after["hits"] >= before["hits"] + 20 and after["attempts"] == before["attempts"]
+
+
+class State(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.plain, self.rows, self.named = torch.zeros(3), [torch.zeros(3), torch.ones(3)], {"k": torch.ones(3)}
+        self.register_buffer("buffer", torch.zeros(3))
+
+
+def test_tensors_that_a_recording_replaces_are_inputs_at_once():
+    def attribute(s, x):
+        s.plain = s.plain * 0.5 + x
+        return s.plain
+
+    def buffer(s, x):
+        s.buffer = s.buffer + x
+        return s.buffer * 2
+
+    def items(s, x):
+        s.rows[0], s.rows[1] = s.rows[1] + x, s.rows[0]
+        s.named["k"] = s.named["k"] + s.rows[0]
+        return s.named["k"]
+
+    def split(s, x):
+        s.plain = s.plain + x
+        print(end="")
+        s.plain = s.plain * 2
+        return s.plain
+
+    for step in attribute, buffer, items, split:
+        magneto.reset()
+        ours, theirs = State(), State()
+        f = magneto.compile(lambda x, s=ours, step=step: step(s, x))
+        for _ in range(4):
+            x = torch.randn(3)
+            assert torch.allclose(f(x), step(theirs, x))
+        assert _magneto.stats()["recompiles"] == 0, step.__name__
+        assert torch.equal(ours.plain, theirs.plain) and torch.equal(ours.rows[1], theirs.rows[1]) and torch.equal(ours.buffer, theirs.buffer)
+
+
+def test_copies_of_tensors_and_objects_compile_once():
+    import copy
+
+    class Box:
+        def __init__(self, x):
+            self.x, self.d = x, {"q": [1]}
+
+    def f(x):
+        a, b = Box(x), [x, [x + 1]]
+        c, d, e = copy.deepcopy(a), copy.deepcopy(b), copy.copy(a)
+        c.d["q"].append(2)
+        return a.x * len(a.d["q"]) + c.x * len(c.d["q"]) + d[1][0] + e.x, d[0] is x
+
+    g = magneto.compile(f)
+    for _ in range(3):
+        x = torch.randn(3)
+        got, want = g(x), f(x)
+        assert torch.allclose(got[0], want[0]) and got[1] == want[1]
+    assert recordings() == 1
