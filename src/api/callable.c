@@ -129,13 +129,13 @@ static PyFunctionObject *callable_function(PyObject *fn, PyObject **self) {
   return fn && PyFunction_Check(fn) ? (PyFunctionObject *)fn : NULL;
 }
 
-/* Tries the entries that return.  1: *result set (NULL with an exception), 0: call the function. */
+/* Tries the entries that return.  1: *result set (NULL with an exception), 0: call the function, -1: without compiling anything. */
 static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                         PyObject *kwnames, PyObject **result) {
   PyCodeObject *co = (PyCodeObject *)func->func_code;
   MgCodeInfo *info = mg_pyframe_extra(co);
   MgSite *site = info ? mg_cache_site(info, c->cfg.id, 0, 0, false) : NULL;
-  if (!site || !site->n) return 0;
+  if (!site || !(site->n || site->rests)) return 0;
   PyObject *slot_small[CALLABLE_SMALL], *vals_small[CALLABLE_SMALL], **vals = vals_small, **slot = slot_small;
   int nvals = CALLABLE_SMALL, found = 0, n = co->co_nlocalsplus;
   if (n > CALLABLE_SMALL && !(slot = PyMem_New(PyObject *, n))) return 0;
@@ -144,12 +144,18 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
   if (callable_bind(&b, self, args, nargs, kwnames)) {
     MgSlots slots = {slot, n, (PyObject *)func};
     MgExecAt *at;
+    MgBucket *bucket = site->rests ? mg_cache_bucket(site, &slots, false) : NULL;
+    if (bucket && mg_cache_rests(bucket)) {
+      found = -1;
+      goto done;
+    }
     MgEntry *e = mg_cache_find(site, &slots, &vals, &nvals, &at, true);
     if (e) {
       mg_stats.hits++;
       e->hits++;
       *result = NULL;
       found = 1;
+      mg_cache_work += e->nnode > 0;
       int rc = mg_entry_run(e, vals, at, NULL, result);
       if (rc) *result = NULL;
       bool claim = rc == MG_CLAIM_FALSE, keep = claim && c->cfg.fullgraph;
@@ -159,6 +165,7 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
   } else {
     PyErr_Clear();
   }
+done:
   Py_XDECREF(b.varargs);
   Py_XDECREF(b.varkw);
   if (vals != vals_small) free(vals);
@@ -196,7 +203,9 @@ static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf
   if (mg_stance() == STANCE_force_eager) return callable_eager(c, args, nargsf, kwnames);
   PyObject *self, *result;
   PyFunctionObject *func = callable_function(c->fn, &self);
-  if (func && callable_hit(c, func, self, args, PyVectorcall_NARGS(nargsf), kwnames, &result)) return result;
+  int hit = func ? callable_hit(c, func, self, args, PyVectorcall_NARGS(nargsf), kwnames, &result) : 0;
+  if (hit > 0) return result;
+  if (hit < 0) return callable_eager(c, args, nargsf, kwnames);
   if (mg_pyframe_finalizing()) return callable_eager(c, args, nargsf, kwnames);
   Py_INCREF(c);
   MgHookState before = mg_hook_enter(&c->cfg, func ? (PyCodeObject *)func->func_code : NULL);

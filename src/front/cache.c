@@ -8,6 +8,8 @@
 #include <string.h>
 
 MgStats mg_stats;
+_Thread_local unsigned long mg_cache_work;
+unsigned long mg_cache_epoch;
 static MgCodeInfo *cache_all; /* every MgCodeInfo */
 
 /* ---- entries ---- */
@@ -36,6 +38,7 @@ void mg_entry_release(MgEntry *e) {
 /* ---- sites and buckets ---- */
 
 static void cache_free_bucket(MgBucket *b) {
+  mg_cache_epoch++;
   while (b->n) {
     MgEntry *e = b->entry[--b->n];
     e->bucket = NULL;
@@ -148,7 +151,7 @@ static void cache_entry_died(void *arg) {
   while (i < b->n && b->entry[i] != e) i++;
   if (i == b->n) return;
   cache_take_out(b, i);
-  if (!b->n && b->key) b->eager = false, b->plain = 0; /* the address may come to belong to another instance */
+  if (!b->n && b->key) b->eager = false, b->plain = 0, b->rest = 0; /* the address may come to belong to another instance */
   e->bucket = NULL;
   mg_entry_release(e);
 }
@@ -189,6 +192,30 @@ int mg_cache_add(MgBucket *b, MgEntry *e) {
 static bool cache_skips(MgBucket *b) {
   enum { PATIENCE = 16 };
   return b->eager && b->misses >= PATIENCE && b->misses++ % PATIENCE;
+}
+
+bool mg_cache_rests(MgBucket *b) {
+  if (!b->rest) return false;
+  b->rest--;
+  return true;
+}
+
+void mg_cache_note_idle(MgBucket *b, bool idle) {
+  enum { RUNS = 8, TRIES = 4, FIRST = 16, MOST = 128 };
+  if (!idle) {
+    b->idle = 0;
+    b->patience = FIRST;
+    return;
+  }
+  if (b->idle < RUNS + TRIES) b->idle++;
+  if (b->idle < RUNS) return;
+  if (b->idle == RUNS) b->patience = FIRST;
+  if (b->idle == RUNS + TRIES && b->patience < MOST) {
+    b->patience *= 2;
+    b->idle = RUNS + 1;
+  }
+  b->rest = b->patience - 1;
+  b->site->rests = true;
 }
 
 /* The first entry of the bucket that holds; *gone: entries were dropped meanwhile, and maybe the bucket with them. */

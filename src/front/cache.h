@@ -48,6 +48,8 @@ typedef struct MgBucket { /* the entries of one offset for one module instance *
   int plain;              /* > 0: nothing can be recorded here; execute so many instructions */
   bool eager;             /* too many entries: frames go on in CPython from here */
   uint32_t misses;        /* while eager: looks in a row that found nothing */
+  uint8_t idle;           /* frames in a row that ran no op from here to their end */
+  uint32_t rest, patience; /* looks until the next frame is driven again; how many of them at a time */
 } MgBucket;
 
 typedef struct MgSite {   /* one offset of a code object, for one configuration */
@@ -60,6 +62,7 @@ typedef struct MgSite {   /* one offset of a code object, for one configuration 
   uint32_t nbucket, cap;
   MgMap by_key;           /* key -> index in bucket */
   uint32_t n;             /* entries in all buckets */
+  bool rests;             /* some bucket has been idle for long */
 } MgSite;
 enum { MG_KEY_NONE = -1, MG_SITE_LIMIT = 1024 }; /* entries of one site, whatever their instances */
 
@@ -96,6 +99,12 @@ int mg_cache_add(MgBucket *b, MgEntry *e);                      /* steals e; bec
  * MG_SMALL_VALS entries that the caller owns, replaced by a malloc'ed one (freed by the caller) when *nvals has to grow.
  * NULL: none, or an exception. */
 #define MG_SMALL_VALS 64
+/* Frames that only run Python code gain nothing: what is known about them costs more than it saves.  From a place that was
+ * followed by no op again and again, CPython runs the frame to its end, with what it calls; now and then one is driven to see. */
+bool mg_cache_rests(MgBucket *b);
+void mg_cache_note_idle(MgBucket *b, bool idle); /* a frame has been driven from here to its end */
+extern _Thread_local unsigned long mg_cache_work; /* segments with ops that this thread has run */
+extern unsigned long mg_cache_epoch;              /* changes when buckets are freed */
 MgEntry *mg_cache_find(MgSite *site, const MgSlots *s, PyObject ***vals, int *nvals, MgExecAt **at, bool returns_only);
 MgEntry *mg_entry_new(void);                                    /* NULL with exception */
 void mg_entry_release(MgEntry *e);                              /* NULL is fine */

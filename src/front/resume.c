@@ -66,6 +66,14 @@ static PyObject *drive_leave(MgDrive *d, int unit) {
   return mg_pyframe_run_at(d->ts, d->f, unit);
 }
 
+static PyObject *drive_rest(MgDrive *d, int unit) {
+  mg_pyframe_unlink(d->ts, &d->link);
+  mg_hook_mode = HOOK_off;
+  PyObject *r = mg_pyframe_run_at(d->ts, d->f, unit);
+  mg_hook_mode = HOOK_compile;
+  return r;
+}
+
 static PyObject *drive_raise(MgDrive *d) {
   mg_pyframe_unlink(d->ts, &d->link);
   mg_hook_mode = HOOK_compile;
@@ -137,6 +145,7 @@ typedef enum DriveNext {
   DRIVE_return, /* the frame stands before its RETURN */
   DRIVE_pass,   /* the segment has gone on in a frame that waits for this one */
   DRIVE_eager,
+  DRIVE_rest,   /* the same, and what the frame calls is not compiled either */
   DRIVE_raise,  /* the user's program raised: its handlers may catch it */
   DRIVE_fail    /* compiling failed: not an exception of the program */
 } DriveNext;
@@ -148,6 +157,7 @@ static int drive_segment(MgDrive *d, MgEntry *e, PyObject **vals, MgExecAt *at) 
     mg_exec_leave(at);
     return PyErr_NoMemory(), -1;
   }
+  mg_cache_work += e->nnode > 0;
   int rc = mg_entry_run(e, vals, at, values, &ret);
   if (!rc) {
     e->hits++;
@@ -223,6 +233,14 @@ static bool drive_at_limit(MgDrive *d, MgBucket *b, const MgSlots *slots) {
   return !sizes;
 }
 
+/* Has anything been gained since the place where nothing had been? */
+static void drive_note_idle(MgDrive *d) {
+  bool idle = d->work == mg_cache_work && d->misses == mg_stats.misses;
+  if (!d->idle || (idle && !d->ended)) return;
+  if (d->epoch == mg_cache_epoch && !d->cfg->backend && !mg_force_break) mg_cache_note_idle(d->idle, idle);
+  d->idle = NULL;
+}
+
 /* Too much differs between calls where the frames that wait are looked at as well: on without them. */
 static void drive_part(MgDrive *d, MgSlots *slots) {
   d->up = NULL;
@@ -245,6 +263,12 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
     MgSite *site = mg_cache_site(d->info, d->cfg->id, unit, d->chain, true);
     MgBucket *b = site ? mg_cache_bucket(site, &slots, true) : NULL;
     if (!b) goto done;
+    drive_note_idle(d);
+    if (!d->up && mg_cache_rests(b)) {
+      next = DRIVE_rest;
+      goto done;
+    }
+    if (!d->idle) d->idle = b, d->epoch = mg_cache_epoch, d->work = mg_cache_work, d->misses = mg_stats.misses;
     if (b->eager && d->up) {
       drive_part(d, &slots);
       compiled = -1;
@@ -445,6 +469,7 @@ static PyObject *drive_run(MgDrive *d, bool waiting) {
       return drive_raise(d);
     }
     if (next == DRIVE_pass) return drive_pass(d);
+    if (next == DRIVE_rest) return drive_rest(d, unit);
     if (next != DRIVE_step && next != DRIVE_call) return drive_leave(d, unit);
     MgLoop l;
     MgLoopEnd end = LOOP_stop;
@@ -474,6 +499,8 @@ PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, bo
   if (mg_pyframe_enter_call(ts)) return mg_pyframe_drop(ts, f);
   mg_pyframe_link(ts, f, &d.link);
   PyObject *r = drive_run(&d, waiting);
+  d.ended = !waiting;
+  drive_note_idle(&d);
   mg_pyframe_leave_call(ts);
   return r;
 }

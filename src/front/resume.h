@@ -21,6 +21,10 @@ typedef struct MgDrive { /* a frame that the driver runs */
   int pass;               /* a segment of a frame that it called has gone past its RETURN, at this unit; -1: none has */
   bool landed;            /* one has put it elsewhere: */
   int next, nplain;       /* how it goes on there */
+  MgBucket *idle;         /* of the first place since when no op has been run, or NULL; with, at that time: */
+  unsigned long epoch, work;
+  long misses;
+  bool ended;             /* the frame has returned */
 } MgDrive;
 
 /* Runs a frame that has not started, by compiled segments where possible; returns what the hook must return. */

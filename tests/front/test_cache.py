@@ -1,5 +1,6 @@
 """Who shares compiled entries: equal options share them, instances of one class do not get into each other's way."""
 import gc
+import os
 import warnings
 
 import magneto
@@ -213,3 +214,70 @@ def test_copies_of_tensors_and_objects_compile_once():
         got, want = g(x), f(x)
         assert torch.allclose(got[0], want[0]) and got[1] == want[1]
     assert recordings() == 1
+
+
+class TestFramesThatGainNothing:
+    """From a place that no op follows, CPython runs the frame; it is looked at again now and then."""
+
+    @staticmethod
+    def driven(f, args, calls):
+        before = _magneto.stats()["hits"]
+        for a in (args(i) for i in range(calls)):
+            f(*a)
+        return _magneto.stats()["hits"] - before
+
+    def test_python_between_breaks(self):
+        def f(n):
+            items = [str(n)]
+            os.getpid()
+            items.append(len(items))
+            os.getpid()
+            return items
+
+        g = magneto.compile(f)
+        for i in range(100):
+            assert g(i % 3) == f(i % 3)
+        assert self.driven(g, lambda i: (i % 3,), 200) < 40
+
+    def test_the_part_of_a_frame_after_its_last_op(self):
+        def f(x):
+            y = x + 1
+            n = 0
+            for i in range(5):
+                n += i
+                os.getpid()
+            return y, n
+
+        g = magneto.compile(f)
+        x = torch.randn(3)
+        for _ in range(100):
+            assert torch.equal(g(x)[0], x + 1) and g(x)[1] == 10
+        assert 100 <= self.driven(g, lambda i: (x,), 100) < 200
+
+    def test_ops_that_come_late_are_compiled(self):
+        def f(x, late):
+            os.getpid()
+            return x * 2 + 1 if late else x
+
+        g = magneto.compile(f)
+        x = torch.randn(3)
+        for _ in range(300):
+            assert g(x, False) is x
+        graphs = _magneto.stats()["graphs"]
+        for _ in range(300):
+            assert torch.equal(g(x, True), x * 2 + 1)
+        assert _magneto.stats()["graphs"] == graphs + 1 and self.driven(g, lambda i: (x, True), 50) >= 50
+
+    def test_callees_with_ops_are_compiled(self):
+        def callee(x):
+            return x.sin() + 1
+
+        def f(x):
+            os.getpid()
+            return list(map(callee, [x, x]))
+
+        g = magneto.compile(f)
+        x = torch.randn(3)
+        for _ in range(60):
+            assert torch.allclose(g(x)[1], x.sin() + 1)
+        assert self.driven(g, lambda i: (x,), 50) >= 50
