@@ -712,10 +712,11 @@ static PyObject *fx_outputs(MgRec *r) {
   return t;
 }
 
-/* Erases a node that nothing reads when it is a subscript: items of a tensor that was iterated over. */
+/* Erases a node that nothing reads when it is a subscript (items of a tensor that was iterated over), or takes a number out of a tensor. */
 static int fx_prune_item(MgFx *f, PyObject *n, bool number) {
   PyObject *target = PyObject_GetAttrString(n, "target"), *users = NULL, *r = NULL;
   if (!target) return -1;
+  number |= PyUnicode_Check(target) && !PyUnicode_CompareWithASCIIString(target, "item");
   if ((target == mg_fx_torch.getitem || number) && (users = PyObject_GetAttrString(n, "users")) && !PyObject_Size(users))
     r = PyObject_CallMethod(f->graph, "erase_node", "O", n);
   Py_DECREF(target);

@@ -78,20 +78,28 @@ bool mg_symask_call(PyObject *fn, PyObject *const *arg, Py_ssize_t npos, PyObjec
   return true;
 }
 
+/* A number that a run learns and graphs have words for: one that depends on data, or comes from sizes. */
+static bool ask_index(PyObject *o) {
+  MgSymNode *n = mg_symnode_of(o);
+  return n && mg_symfloat_class(o) == &PyLong_Type && (ask_late(o) || (n->src && mg_symsize_of(n)));
+}
+
 PyObject *mg_symask_item(PyObject *tensor, PyObject *key) {
-  if (!mg_rec || !mg_rec->cap->syms || !mg_standin_is(tensor)) return NULL;
-  if (ask_late(key)) return mg_symfloat_class(key) == &PyLong_Type ? PyObject_CallMethod(tensor, "select", "iO", 0, key) : NULL;
+  if (!mg_rec || !mg_standin_is(tensor) || (!mg_rec->cap->syms && !mg_symsize_inputs(&mg_rec->cap->sizes))) return NULL;
+  if (ask_index(key)) return mg_standin_val(tensor) && mg_val(mg_rec->g, mg_standin_val(tensor))->ndim ? PyObject_CallMethod(tensor, "select", "iO", 0, key) : NULL;
   if (!PyTuple_CheckExact(key)) return NULL;
   Py_ssize_t n = PyTuple_GET_SIZE(key);
-  if (!ask_any(PySequence_Fast_ITEMS(key), n)) return NULL;
+  bool any = false;
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *o = PyTuple_GET_ITEM(key, i);
-    if (!PySlice_Check(o) && !PyLong_CheckExact(o) && !(ask_late(o) && mg_symfloat_class(o) == &PyLong_Type)) return NULL;
+    any |= ask_index(o);
+    if (!PySlice_Check(o) && !PyLong_CheckExact(o) && !ask_index(o)) return NULL;
   }
+  if (!any || n > mg_val(mg_rec->g, mg_standin_val(tensor))->ndim) return NULL;
   PyObject *t = Py_NewRef(tensor), *rest = PyList_New(0), *index = NULL;
   for (Py_ssize_t i = n; rest && t && i-- > 0;) { /* the last first, so that dimensions keep their numbers */
     PyObject *o = PyTuple_GET_ITEM(key, i);
-    if (ask_late(o)) Py_SETREF(t, PyObject_CallMethod(t, "select", "nO", i, o));
+    if (ask_index(o)) Py_SETREF(t, PyObject_CallMethod(t, "select", "nO", i, o));
     else if (PyList_Insert(rest, 0, o)) Py_CLEAR(t);
   }
   if (t && rest && PyList_GET_SIZE(rest) && (index = PyList_AsTuple(rest))) Py_SETREF(t, PyObject_GetItem(t, index));

@@ -5,6 +5,6 @@
 
 /* A call of a Python function of torch: true when *r is its result (NULL with an exception). */
 bool mg_symask_call(PyObject *fn, PyObject *const *arg, Py_ssize_t npos, PyObject *kwnames, PyObject **r);
-/* x[key], where the key is such a number or a tuple with some: by select(); NULL without an exception: something else. */
+/* x[key], where the key is such a number, or one from sizes, or a tuple with some: by select(), which does not ask for it; NULL without an exception: something else. */
 PyObject *mg_symask_item(PyObject *tensor, PyObject *key);
 #endif

@@ -178,6 +178,23 @@ def test_dynamic_says_when(dynamic, recompiles):
     assert s["recompiles"] == recompiles and not s["breaks"], s
 
 
+@pytest.mark.parametrize("f", [lambda x, n: x[n] * 2, lambda x, n: x[1:, n], lambda x, n: x[x.size(0) - n, n]])
+def test_rows_are_taken_by_number_without_a_look_at_it(f):
+    x = torch.randn(9, 9)
+    g = magneto.compile(f, fullgraph=True)
+    for n in (1, 2, 3, 4, 5, 6):
+        torch.testing.assert_close(g(x, n), f(x, n))
+    assert _magneto.stats()["recompiles"] <= 1
+    for n in (-1, 12, 2, -12, 3):
+        try:
+            want = f(x, n)
+        except IndexError as e:
+            with pytest.raises(IndexError, match=str(e).replace("(", ".").replace(")", ".")):
+                g(x, n)
+        else:
+            torch.testing.assert_close(g(x, n), want)
+
+
 def test_many_sizes_are_compiled_each():
     g = magneto.compile(lambda x: (x * 2).sum(-1) + x.shape[0], backend="aten", dynamic=False)
     for _ in range(2):

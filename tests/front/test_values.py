@@ -123,6 +123,20 @@ def test_custom_backends_get_numbers_when_the_program_says_so():
         assert count[0] == graphs or not on
 
 
+def test_a_number_that_nothing_reads_is_no_call_of_the_graph():
+    from torch._dynamo.testing import CompileCounter
+
+    def f(x):
+        y = x.sum()
+        y.item()
+        return y / x
+
+    counter = CompileCounter()
+    with dynamo.patch(capture_scalar_outputs=True):
+        assert_equal(magneto.compile(f, backend=counter, fullgraph=True)(I + 1), f(I + 1))
+    assert counter.op_count == 2
+
+
 def test_gradients_beside_a_number():
     def f(w):
         loss = (w * w).sum()
