@@ -600,6 +600,22 @@ static SymRef data_match(Data *d, const int64_t *const env[2], int64_t s, int64_
   return data_size(d, v, dim, MG_SIZE_MOST);
 }
 
+/* The dimensions of a tensor of known sizes from the innermost on; false when it has gaps or lies twice. */
+static bool data_order(const Data *d, const MgVal *t, int *order) {
+  int64_t s, step, want = 1;
+  uint64_t used = 0;
+  for (int n = 0; n < t->ndim; n++) {
+    int at = -1;
+    for (int i = t->ndim - 1; i >= 0 && at < 0; i--)
+      if (!(used >> i & 1) && mg_ex_const_int(d->x, t->stride[i], &step) && step == want) at = i;
+    if (at < 0 || !mg_ex_const_int(d->x, t->size[at], &s)) return false;
+    used |= 1ull << at;
+    order[n] = at;
+    want *= s;
+  }
+  return true;
+}
+
 /* Ops that write: each result is the argument that it is written to. */
 static int data_written(Data *d) {
   int k = 0;
@@ -649,7 +665,10 @@ static int data_try(Data *d, const MgFrontOp *fo, bool same) {
   for (int i = 0; i < n; i++) {
     if (!out[0][i] || !out[1][i]) continue;
     const MgVal a = *mg_val(d->g, out[0][i]), b = *mg_val(d->g, out[1][i]);
-    if (a.ndim != b.ndim || a.dtype != b.dtype || !mg_val_is_contiguous(d->g, out[0][i])) return DATA_try;
+    int order[64], same_order[64];
+    if (a.ndim != b.ndim || a.dtype != b.dtype || a.ndim > 64 || !data_order(d, &a, order) || !data_order(d, &b, same_order) ||
+        memcmp(order, same_order, (size_t)a.ndim * sizeof *order))
+      return DATA_try;
     for (int k = 0; k < a.ndim; k++) {
       int64_t s, t;
       if (!mg_ex_const_int(d->x, a.size[k], &s) || !mg_ex_const_int(d->x, b.size[k], &t)) return DATA_try;
@@ -657,7 +676,12 @@ static int data_try(Data *d, const MgFrontOp *fo, bool same) {
       if (!e) return PyErr_NoMemory(), -1;
       mg_val(d->g, out[0][i])->size[k] = e;
     }
-    mg_graph_contiguous(d->g, out[0][i]);
+    SymRef step = mg_sym(d->x, 1);
+    for (int k = 0; k < a.ndim; k++) {
+      MgVal *t = mg_val(d->g, out[0][i]);
+      t->stride[order[k]] = step;
+      step = mg_sym_mul(d->x, step, t->size[order[k]]);
+    }
   }
   return 0;
 }

@@ -294,6 +294,15 @@ MgRc mg_infer_nll(MgInfer *in) {
   }
   TRY(mg_infer_results(in, 2));
   mg_infer_dims_of(in, t, &size);
+  if (in->op->code == TOP_multilabel_margin_loss_forward) { /* a loss for each row; which classes are targets */
+    const MgVal *a = mg_val(in->g, x);
+    if (a->ndim != size.n || size.n > 2) return MG_UNSUP;
+    for (int i = 0; i < size.n; i++)
+      if (mg_infer_eq(in, a->size[i], size.d[i]) != 1 || mg_infer_is(in, size.d[i], 0) != 0) return MG_UNSUP;
+    TRY(mg_infer_out(in, 1, d, &size, NULL));
+    if (size.n) size.n--;
+    return mg_infer_out(in, 0, d, reduction ? &none : &size, NULL);
+  }
   if (in->op->code == TOP_nll_loss_forward && mg_val(in->g, x)->ndim == 1) size.n = 0;
   TRY(mg_infer_out(in, 0, d, reduction ? &none : &size, NULL));
   return mg_infer_out(in, 1, d, &none, NULL);

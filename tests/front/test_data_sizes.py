@@ -357,3 +357,14 @@ def test_gradient_of_what_a_mask_chooses():
             for f, (x, v) in zip((fn, magneto.compile(fn, dynamic=dynamic)), leaves):
                 (f(x, m, v) * torch.arange(18.0).view(6, 3)).sum().backward()
             torch.testing.assert_close([t.grad for t in leaves[1]], [t.grad for t in leaves[0]])
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: torch.nonzero(x) * 2, lambda x: (torch.nonzero(x) + 1).sum(0), lambda x: torch.nonzero(x).t() + 1,
+    lambda x: x[x[:, 0] > 0].t().exp().softmax(0), lambda x: torch.ones(int((x[0] > 0).sum()) // 1, 10).t().int(),
+])  # fmt: skip
+def test_results_of_ops_keep_the_order_of_memory(fn):
+    x = R(7, 5)
+    got, want = magneto.compile(fn, fullgraph=True)(x), fn(x)
+    torch.testing.assert_close(got, want)
+    assert got.stride() == want.stride()

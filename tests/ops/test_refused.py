@@ -103,3 +103,17 @@ def test_running_statistics_that_are_longer_than_the_channels_keep_their_end(dyn
 def test_extrema_of_no_elements_along_a_dimension_that_has_some(shape, dim):
     breaks = sweep.check(lambda x: x.min(dim=dim), (torch.randn(shape),))
     assert bool(breaks) == (shape[dim] == 0)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("shape", [(), (10,), (3, 10)])
+def test_multilabel_margin_loss_of_one_row(shape, reduction):
+    args = torch.randn(shape, requires_grad=True), torch.zeros(shape, dtype=torch.int64)
+    assert not sweep.check(lambda x, t: F.multilabel_margin_loss(x, t, reduction=reduction), args, gradient=True)
+
+
+def test_tanh_of_small_numbers_is_as_near_as_eagers():
+    x = torch.linspace(-0.5, 0.5, 40001)
+    got, near = magneto.compile(lambda x: (torch.tanh(x), x + 1))(x)[0], torch.tanh(x.double())
+    assert ((got.double() - near).abs() <= 0.7 * (near.abs() * 2.0**-23)).all()
+    assert (got.abs() <= x.abs()).all() and (got.signbit() == x.signbit()).all()
