@@ -109,7 +109,31 @@ PyObject *mg_rec_next(PyObject *it) {
   return w;
 }
 
+/* Is a number that a run computes among constants?  The keys of c are guarded; the answer for the number is, by itself.
+ * -1 with an exception; -2: ask as for other objects. */
+static int seq_contains_number(PyObject *c, PyObject *x) {
+  if (!mg_symfloat_is(x) || (!PyDict_Check(c) && !PyAnySet_Check(c)) || seq_in_python(c, mg_names.contains)) return -2;
+  if (mg_rec_is_namespace(c) || mg_older_opaque(c)) return -2;
+  PyObject *keys = PySequence_List(c), *set = NULL, *has = NULL, *r = NULL;
+  bool plain = keys != NULL;
+  for (Py_ssize_t i = 0; plain && i < PyList_GET_SIZE(keys); i++) {
+    PyObject *k = PyList_GET_ITEM(keys, i);
+    plain = PyLong_CheckExact(k) || PyFloat_CheckExact(k) || PyUnicode_CheckExact(k) || k == Py_None;
+  }
+  if (plain && (set = PyFrozenSet_New(keys))) has = PyObject_GetAttr(set, mg_names.contains);
+  if (has) r = mg_symfloat_call(x, has);
+  Py_XDECREF(has);
+  Py_XDECREF(set);
+  Py_XDECREF(keys);
+  if (!keys || (plain && !has)) return -1;
+  int yes = r ? PyObject_IsTrue(r) : PyErr_Occurred() ? -1 : -2;
+  Py_XDECREF(r);
+  return yes;
+}
+
 int mg_rec_contains(PyObject *c, PyObject *x) {
+  int number = mg_rec ? seq_contains_number(c, x) : -2;
+  if (number != -2) return number;
   if (mg_rec && ((PyDict_Check(c) && mg_older(c)) || PyAnySet_Check(c))) mg_older_pin(x);
   if (mg_rec && mg_rec_is_namespace(c)) {
     if (!PyUnicode_CheckExact(x)) return mg_rec_break(BK_older_object, "a key of a namespace that is no string"), -1;

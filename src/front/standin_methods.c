@@ -129,7 +129,19 @@ static int standin_set_is_param(PyObject *self, PyObject *v, void *closure) {
 
 /* `x.data = y` never dispatches.  On an older tensor it is a write that the graph cannot express. */
 static PyObject *standin_get_data(PyObject *self, void *closure) { return standin_base_get(self, "data"); }
+
+/* Are both the same elements of the same memory? */
+static bool standin_same_elements(const MgStandInfo *a, const MgStandInfo *b) {
+  if (!a->cap || a->cap != b->cap) return false;
+  const MgGraph *g = a->cap->rec->g;
+  const MgVal *x = mg_val(g, a->val), *y = mg_val(g, b->val);
+  bool same = x->storage == y->storage && x->dtype == y->dtype && x->ndim == y->ndim && x->bits == y->bits && mg_ex_same(x->offset, y->offset);
+  for (int i = 0; same && i < x->ndim; i++) same = mg_ex_same(x->size[i], y->size[i]) && mg_ex_same(x->stride[i], y->stride[i]);
+  return same;
+}
+
 static int standin_set_data(PyObject *self, PyObject *v, void *closure) {
+  if (v && mg_standin_is(v) && standin_same_elements(mg_standin_info(self), mg_standin_info(v))) return 0; /* x.data -= y assigns what it changed */
   if (mg_standin_info(self)->input || !v || !mg_standin_is(v))
     return standin_break(self, BK_op, "assignment to Tensor.data"), -1;
   if (standin_base_set(self, "data", v)) return -1;

@@ -266,11 +266,16 @@ static bool sym_is_pure(PyObject *f) {
   return !PyUnicode_CompareWithASCIIString(module, "builtins") && !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "round");
 }
 
+PyObject *mg_symfloat_call(PyObject *o, PyObject *f) {
+  MgSymNode *x = mg_symnode_of(o);
+  if (!x || !x->cap || !x->src || x->cap->rec->want_fx || mg_draw_late(x->cap->rec->guards, x->src)) return NULL;
+  return sym_host(x->cap, x, o, NULL, f, CALC_call);
+}
+
 bool mg_symfloat_apply(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r) {
-  MgSymNode *x = n == 1 ? mg_symnode_of(arg[0]) : NULL;
-  if (!x || !x->cap || !x->src || x->cap->rec->want_fx || mg_draw_late(x->cap->rec->guards, x->src) || !sym_is_pure(f)) return false;
-  *r = sym_host(x->cap, x, arg[0], NULL, f, CALC_call);
-  return true;
+  if (n != 1 || !mg_symnode_of(arg[0]) || !sym_is_pure(f)) return false;
+  *r = mg_symfloat_call(arg[0], f);
+  return *r || PyErr_Occurred();
 }
 
 /* With the numbers themselves. */

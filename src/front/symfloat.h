@@ -21,6 +21,8 @@ PyObject *mg_symfloat_plain(PyObject *o);
 /* An int beside a tensor, where torch would ask for the number: as a 0-dim tensor, when types are promoted as for a number.
  * 1: *a and *b are new references; 0: they stay; -1 with an exception. */
 int mg_symfloat_operands(PyObject **a, PyObject **b);
+/* f, a function of one number whose result depends on nothing else, of such a number; NULL without an exception: not computed by runs. */
+PyObject *mg_symfloat_call(PyObject *o, PyObject *f);
 /* Python's f of one such number (int, float, round, what module math has): computed by each run.  False: something else. */
 bool mg_symfloat_apply(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r);
 /* A stand-in of its 0-dim value.  New. */

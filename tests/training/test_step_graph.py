@@ -510,8 +510,9 @@ def test_grad_scaler_with_a_fused_optimizer():
         lambda o: OPTIM.lr_scheduler.OneCycleLR(o, 0.1, total_steps=25),
         lambda o: OPTIM.lr_scheduler.CyclicLR(o, 0.01, 0.1, 5),
         lambda o: OPTIM.lr_scheduler.CosineAnnealingWarmRestarts(o, 6, 2),
+        lambda o: OPTIM.lr_scheduler.MultiStepLR(o, [4, 9], 0.5),
     ],
-    ids=["cosine", "one-cycle", "cyclic", "restarts"],
+    ids=["cosine", "one-cycle", "cyclic", "restarts", "milestones"],
 )
 def test_a_scheduler_that_steps_inside(make):
     """Its cosines and floors of the epoch are computed by every run."""
@@ -682,3 +683,26 @@ def test_an_optimizer_in_backward():
 
     torch.testing.assert_close(run(False), run(True), rtol=1e-9, atol=1e-12)
     assert_one_graph()
+
+
+def test_parameters_written_through_data():
+    """`p.data -= g` assigns to p.data what it has changed in place."""
+
+    def run(compiled):
+        m = model().double()
+
+        def step(x, y, rate):
+            m.zero_grad()
+            loss = nn.functional.cross_entropy(m(x), y)
+            loss.backward()
+            for p in m.parameters():
+                p.data -= rate * p.grad.data
+            return loss.detach()
+
+        f = magneto.compile(step) if compiled else step
+        losses = [f(x.double(), y, 0.1 * 0.5 * (1 + math.cos(math.pi * i / 10))) for i, (x, y) in enumerate(batches(10))]
+        return losses, list(m.parameters()), [p.grad for p in m.parameters()]
+
+    torch.testing.assert_close(run(False), run(True), rtol=1e-9, atol=1e-12)
+    s = magneto._magneto.stats()
+    assert not s["breaks"] and s["graphs"] <= 3, s
