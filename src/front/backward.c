@@ -112,7 +112,13 @@ int mg_backward_final_grad(PyObject *standin, PyObject **grad) {
 
 PyObject *mg_backward_assigned_grad(PyObject *standin) {
   MgStandInfo *info = mg_standin_is(standin) ? mg_standin_info(standin) : NULL;
-  if (!info || !info->cap || backward_input(standin) || mg_facts_requires_grad(standin)) return NULL;
+  if (!info || !info->cap || backward_input(standin)) return NULL;
+  if (mg_facts_requires_grad(standin)) { /* results of differentiable operations have none, and warn */
+    PyObject *leaf = PyObject_GetAttrString(standin, "is_leaf");
+    Py_XDECREF(leaf);
+    PyErr_Clear();
+    if (leaf != Py_True) return NULL;
+  }
   PyObject *grad = backward_get(standin);
   if (grad == Py_None) Py_CLEAR(grad);
   PyErr_Clear();

@@ -12,7 +12,7 @@ int mg_backward_load_grad(PyObject *standin);
 int mg_backward_forget_grad(PyObject *standin);
 /* The `.grad` that the older leaf must have at the end: 1 and *grad (new; Py_None: none), 0 when it is as before, -1. */
 int mg_backward_final_grad(PyObject *standin, PyObject **grad);
-/* The `.grad` that the program has given to a tensor that the recording made and autograd does not track: new; NULL: none. */
+/* The `.grad` of a tensor that the recording made, unless it is the result of a differentiable operation: new; NULL: none. */
 PyObject *mg_backward_assigned_grad(PyObject *standin);
 /* _ImperativeEngine.run_backward(roots, grads, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad). */
 PyObject *mg_backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, PyObject *kwnames);

@@ -51,7 +51,7 @@ static PyObject *logcall_defer(MgCapture *cap, PyObject *f, PyObject *const *arg
   Py_RETURN_NONE;
 }
 
-/* ---- warnings of torch's own Python ---- */
+/* ---- warnings of libraries ---- */
 
 static PyObject *logcall_warn(PyObject *self, PyObject *unused) {
   PyObject *m = PyImport_ImportModule("_warnings"), *f = m ? PyObject_GetAttrString(m, "warn_explicit") : NULL;
@@ -70,7 +70,16 @@ static PyFrameObject *logcall_frame(long level) {
   return f;
 }
 
-/* warn(message, category=None, stacklevel=1), from a file of torch: the same warning about the same place.  New; NULL without an
+/* Torch's own, and the wrapper that typing_extensions and warnings have for functions that are marked as deprecated. */
+static bool logcall_by_library(PyFrameObject *f, PyCodeObject *co) {
+  PyObject *globals = PyFrame_GetGlobals(f), *name = globals ? PyDict_GetItemString(globals, "__name__") : NULL;
+  const char *module = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL, *fn = PyUnicode_AsUTF8(co->co_qualname);
+  bool marks = module && (!strcmp(module, "typing_extensions") || !strcmp(module, "warnings"));
+  Py_XDECREF(globals);
+  return mg_skip_is_torch(co) || (marks && fn && !strncmp(fn, "deprecated.", 11));
+}
+
+/* warn(message, category=None, stacklevel=1), from such a file: the same warning about the same place.  New; NULL without an
  * exception: another kind of call. */
 static PyObject *logcall_warning(const MgCall *c) {
   PyObject *arg[3] = {NULL, NULL, NULL}, *args = NULL, *r = NULL; /* message, category, stacklevel */
@@ -87,7 +96,7 @@ static PyObject *logcall_warning(const MgCall *c) {
   if ((arg[1] && !PyType_Check(arg[1])) || (arg[2] && !PyLong_CheckExact(arg[2]))) return NULL;
   PyFrameObject *here = logcall_frame(1), *f = NULL;
   PyCodeObject *co = here ? PyFrame_GetCode(here) : NULL;
-  if (co && mg_skip_is_torch(co)) f = logcall_frame(arg[2] ? PyLong_AsLong(arg[2]) : 1);
+  if (co && logcall_by_library(here, co)) f = logcall_frame(arg[2] ? PyLong_AsLong(arg[2]) : 1);
   Py_XDECREF(co);
   Py_XDECREF(here);
   PyObject *globals = f ? PyFrame_GetGlobals(f) : NULL, *registry = NULL, *place = NULL;

@@ -14,6 +14,14 @@ k.register_forward_pre_hook(pre, with_kwargs=True); k.register_forward_hook(post
 k.register_forward_pre_hook(lambda mod, a: (a[0] + 1,), prepend=True)
 def f(x): return k(x, s=3.0), k(x)
 S = lambda: log
+=== deprecated_functions
+from typing_extensions import deprecated
+@deprecated('use g', category=FutureWarning)
+def old(x): return x.sin()
+@deprecated('use D')
+class C:
+    def __init__(self, n): self.n = n
+def f(x): return old(x) + C(2).n
 === hook_removed_inside
 m = torch.nn.ReLU(); log = []
 def h(mod, a, o): log.append(1); hd.remove(); return o * 2
@@ -83,6 +91,16 @@ def f(x): return m(x).detach()
 p = torch.nn.Parameter(torch.ones(3))
 def f(x): p.grad = x * 2; y = p.grad + 1; return y, p.grad is not None
 S = lambda: p.grad
+=== grad_of_leaf_made_here breaks=1
+L = []
+def f(x):
+    w = torch.ones(3, requires_grad=True); m = torch.nn.Linear(3, 1, bias=False); ((w * x).sum() + m(x).sum()).backward(); L.append(w)
+    print('a'); return w.grad, m.weight.grad
+S = lambda: [w.grad for w in L]
+=== grad_of_returned_leaf
+L = []
+def f(x): w = torch.ones(3, requires_grad=True); (w * x).sum().backward(); L.append(w); v = torch.ones(3, requires_grad=True); v.grad = x * 2; return w, v
+S = lambda: [w.grad for w in L]
 === grad_clear
 p = torch.nn.Parameter(torch.ones(3)); p.grad = torch.ones(3)
 def f(x): a = p.grad * x; p.grad = None; return a, p.grad is None
