@@ -497,6 +497,7 @@ PyObject *mg_dispatch_call(MgCapture *cap, const char *name, const char *overloa
 static PyObject *dispatch_handle(PyObject *self, PyObject *const *a, Py_ssize_t n) {
   MgCapture *cap = ((MgModeObject *)self)->cap;
   if (!cap || n < 3) return PyErr_Format(PyExc_RuntimeError, "magneto: dispatch outside of a recording");
+  if (mg_wrapper_declined(cap)) Py_RETURN_NOTIMPLEMENTED;
   if (cap->next_result) {
     ValRef v = cap->next_result;
     cap->next_result = 0;

@@ -61,6 +61,7 @@ struct MgCapture {
   PyObject *transformed;    /* list: tensors of torch.func's transforms that the torch-level graph has (fxfunc.c); NULL: none */
   MgMap wrapper_val;        /* a tensor of these two lists -> the value that stands for it in the torch-level graph */
   int glue;                 /* a class's own flatten, unflatten or dispatch runs: the storage of a stand-in is only handed on */
+  bool decline;             /* the next op that the mode is handed is none of its business (wrapper.c) */
   bool unwrapping;          /* the inner tensors of one become inputs */
   bool jagged;              /* some of them have jagged sizes */
   bool told_sizes;          /* some of them were made with the sizes of the older ones, as numbers */

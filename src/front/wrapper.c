@@ -7,6 +7,7 @@
 #include "front/names.h"
 #include "front/record_obj.h"
 #include "front/source.h"
+#include <structmember.h>
 #include <string.h>
 
 static PyObject *wrapper_flatten, *wrapper_unflatten, *wrapper_compare;
@@ -29,11 +30,20 @@ static PyObject *wrapper_dict(PyObject *o) {
   return d ? *d : NULL;
 }
 
+static bool wrapper_is_made(PyObject *o, PyObject *v) {
+  return mg_standin_is(v) || (v != o && PyObject_TypeCheck(v, mg_tensor_type) && mg_wrapper_class(Py_TYPE(v)) && mg_wrapper_made(v));
+}
+
 bool mg_wrapper_made(PyObject *o) {
-  PyObject *d = wrapper_dict(o), *k, *v;
+  PyObject *d = wrapper_dict(o), *mro = Py_TYPE(o)->tp_mro, *k, *v;
   Py_ssize_t pos = 0;
   while (d && PyDict_Next(d, &pos, &k, &v))
-    if (mg_standin_is(v) || (v != o && PyObject_TypeCheck(v, mg_tensor_type) && mg_wrapper_class(Py_TYPE(v)) && mg_wrapper_made(v))) return true;
+    if (wrapper_is_made(o, v)) return true;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) { /* __slots__ */
+    PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
+    for (const PyMemberDef *m = t->tp_members; m && m->name; m++)
+      if (m->type == T_OBJECT_EX && (v = *(PyObject **)((char *)o + m->offset)) && wrapper_is_made(o, v)) return true;
+  }
   return false;
 }
 
@@ -294,6 +304,24 @@ void mg_wrapper_guard_distinct(MgRec *r) {
 
 /* ---- ops ---- */
 
+/* Is t torch's DTensor, whose ops C++ does itself once all modes have declined?  Its Python calls the op again. */
+static bool wrapper_in_c(PyTypeObject *t) {
+  static PyTypeObject *type; /* strong */
+  if (type) return t == type;
+  PyObject *name = PyUnicode_FromString("torch.distributed.tensor"), *m = name ? PyImport_GetModule(name) : NULL;
+  if (m) type = (PyTypeObject *)PyObject_GetAttrString(m, "DTensor");
+  Py_XDECREF(m);
+  Py_XDECREF(name);
+  PyErr_Clear();
+  return type && t == type;
+}
+
+bool mg_wrapper_declined(MgCapture *cap) {
+  bool now = cap->decline;
+  cap->decline = false;
+  return now;
+}
+
 bool mg_wrapper_dispatch(MgCapture *cap, PyObject *const *a, PyObject *kwargs, PyObject **res) {
   PyObject *types, *all = NULL, *kw = NULL;
   bool any = false;
@@ -316,9 +344,13 @@ bool mg_wrapper_dispatch(MgCapture *cap, PyObject *const *a, PyObject *kwargs, P
   if (types) all = PyList_AsTuple(types);
   if (all) kw = kwargs ? Py_NewRef(kwargs) : PyDict_New();
   for (Py_ssize_t i = 0; kw && !*res && !PyErr_Occurred() && i < n; i++) {
-    PyObject *f = PyObject_GetAttr(PyTuple_GET_ITEM(all, i), mg_names.torch_dispatch), *args = f ? PyTuple_Pack(4, a[0], all, a[2], kw) : NULL;
+    bool in_c = wrapper_in_c((PyTypeObject *)PyTuple_GET_ITEM(all, i));
+    PyObject *f = in_c ? Py_NewRef(a[0]) : PyObject_GetAttr(PyTuple_GET_ITEM(all, i), mg_names.torch_dispatch);
+    PyObject *args = !f ? NULL : in_c ? Py_NewRef(a[2]) : PyTuple_Pack(4, a[0], all, a[2], kw);
     cap->glue++;
-    if (args) *res = mg_dispatch_with_mode(cap, f, args, NULL);
+    cap->decline = in_c;
+    if (args) *res = mg_dispatch_with_mode(cap, f, args, in_c ? kw : NULL);
+    cap->decline = false;
     cap->glue--;
     if (*res == Py_NotImplemented) Py_CLEAR(*res);
     Py_XDECREF(args);
@@ -356,20 +388,24 @@ PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs) {
 
 /* ---- attributes ---- */
 
-/* An attribute of the instance itself: new; NULL without exception: it has none of that name. */
-static PyObject *wrapper_own(PyObject *o, PyObject *name) {
-  MgOlder *e = mg_older(o);
-  PyObject *d = wrapper_dict(o), *v = d ? PyDict_GetItemWithError(d, name) : NULL, *pair;
-  if (!v) return e && !PyErr_Occurred() ? mg_older_attr(o, name) : NULL;
-  Py_INCREF(v);
-  if (!(mg_standin_is(v) || mg_wrapper_is(v))) return v;
+/* What o holds as name: an inner tensor is an attribute of o in the torch-level graph.  Steals v. */
+static PyObject *wrapper_held(PyObject *o, PyObject *name, PyObject *v) {
+  if (!v || !(mg_standin_is(v) || mg_wrapper_is(v))) return v;
   MgPause pause = mg_rec_pause();
   mg_rec = pause.rec;
-  pair = PyTuple_Pack(2, o, name);
+  PyObject *pair = PyTuple_Pack(2, o, name);
   if (!pair || mg_fx_attr(pause.rec->cap, pair, v)) Py_CLEAR(v);
   Py_XDECREF(pair);
   mg_rec_resume(pause);
   return v;
+}
+
+/* An attribute of the instance itself: new; NULL without exception: it has none of that name. */
+static PyObject *wrapper_own(PyObject *o, PyObject *name) {
+  MgOlder *e = mg_older(o);
+  PyObject *d = wrapper_dict(o), *v = d ? PyDict_GetItemWithError(d, name) : NULL;
+  if (!v) return e && !PyErr_Occurred() ? mg_older_attr(o, name) : NULL;
+  return wrapper_held(o, name, Py_NewRef(v));
 }
 
 PyObject *mg_wrapper_getattr(PyObject *o, PyObject *name) {
@@ -381,6 +417,7 @@ PyObject *mg_wrapper_getattr(PyObject *o, PyObject *name) {
     return mg_rec_break(BK_tensor_kind, "grad of a %s", t->tp_name);
   if (name == mg_names.class_) return Py_NewRef((PyObject *)t);
   if (name == mg_names.dict) return mg_rec_break(BK_tensor_kind, "the dict of a %s", t->tp_name);
+  if (own && get && Py_IS_TYPE(d, &PyMemberDescr_Type)) return wrapper_held(o, name, get(d, o, (PyObject *)t)); /* a slot */
   if (own && get && Py_TYPE(d)->tp_descr_set) return get(d, o, (PyObject *)t);
   if (!d || !Py_TYPE(d)->tp_descr_set) {
     v = wrapper_own(o, name);

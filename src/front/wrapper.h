@@ -17,6 +17,8 @@ bool mg_wrapper_made(PyObject *o);        /* by the recording: of stand-ins */
 PyObject *mg_wrapper_wrap(PyObject *v, SrcRef src); /* what the recording sees of an older one; NULL with a break */
 /* The value that stands for one in the torch-level graph; 0 with an exception. */
 ValRef mg_wrapper_val(MgCapture *cap, PyObject *o);
+/* Is this op, which the mode is handed, torch's own business?  Then it is the only one. */
+bool mg_wrapper_declined(MgCapture *cap);
 /* Does a dispatched call have such arguments?  Their class then does it; *res NULL with an exception. */
 bool mg_wrapper_dispatch(MgCapture *cap, PyObject *const *a, PyObject *kwargs, PyObject **res);
 PyObject *mg_wrapper_getattr(PyObject *o, PyObject *name);

@@ -107,6 +107,34 @@ class Sized(torch.Tensor):
         return tree_map(lambda x: cls(x) if isinstance(x, torch.Tensor) else x, r)
 
 
+class Slotted(torch.Tensor):
+    """Keeps what it wraps in a slot."""
+
+    __slots__ = ("inside",)
+
+    @staticmethod
+    def __new__(cls, t, requires_grad=False):
+        r = torch.Tensor._make_wrapper_subclass(cls, t.shape, dtype=t.dtype, requires_grad=requires_grad)
+        r.inside = t
+        return r
+
+    def __repr__(self):
+        return "Slotted()"
+
+    def __tensor_flatten__(self):
+        return ["inside"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, size, stride):
+        return Slotted(inner["inside"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        bare = lambda x: x.inside if isinstance(x, cls) else x
+        r = func(*tree_map(bare, args), **tree_map(bare, kwargs or {}))
+        return tree_map(lambda x: cls(x) if isinstance(x, torch.Tensor) else x, r)
+
+
 def pair(bias=0, grad=False, n=4):
     return Pair(torch.arange(float(n)), torch.ones(n) * 2, bias, requires_grad=grad)
 
@@ -232,6 +260,26 @@ def test_own_sizes(grad, backend):
             got.sum().backward()
             want.sum().backward()
             same(x.grad.t, y.grad.t)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("grad", [False, True])
+def test_slots(grad, backend):
+    def fn(x):
+        y = (x * 2).sin()
+        return y.sum(0), y + x, y.inside * 3
+
+    opt = magneto.compile(fn, fullgraph=True, **({"backend": backend} if backend else {}))
+    for n in (4, 4, 5):
+        x, y = (Slotted(torch.arange(float(n)), requires_grad=grad) for _ in range(2))
+        got, want = opt(x), fn(y)
+        for a, b in zip(got, want):
+            assert type(a) is type(b) and a.shape == b.shape and a.requires_grad == b.requires_grad
+            torch.testing.assert_close(getattr(a, "inside", a), getattr(b, "inside", b))
+        if grad:
+            for r in (got, want):
+                r[1].sum().backward()
+            same(x.grad.inside, y.grad.inside)
 
 
 def jagged(sizes, grad=False):
