@@ -94,7 +94,7 @@ def _traced(fn: Backend) -> Backend:
 
         mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)
         # The mode has to know the tensors, as long as these live: AOTAutograd gives others symbolic sizes all the same.
-        plain = [t for t in example_inputs if isinstance(t, torch.Tensor) and not hasattr(t, "__tensor_flatten__")]  # jagged sizes need symbols
+        plain = [t for t in example_inputs if isinstance(t, torch.Tensor) and all(type(n) is int for n in t.shape)]  # jagged sizes need symbols
         known = [mode.from_tensor(t, static_shapes=True) for t in plain]
         with tracing(TracingContext(mode)):
             compiled = fn(gm, example_inputs, **kwargs)

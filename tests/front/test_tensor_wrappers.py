@@ -278,8 +278,42 @@ def test_slots(grad, backend):
             torch.testing.assert_close(getattr(a, "inside", a), getattr(b, "inside", b))
         if grad:
             for r in (got, want):
-                r[1].sum().backward()
+                (r[0] + r[1].sum()).sum().backward()
             same(x.grad.inside, y.grad.inside)
+
+
+@pytest.fixture
+def mesh():
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+
+    if not dist.is_available() or dist.is_initialized():
+        pytest.skip("needs a process group of its own")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,))
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("backend", [None, "eager"])
+def test_dtensors(mesh, backend):
+    from torch.distributed.tensor import Shard, distribute_module, distribute_tensor
+
+    net = distribute_module(torch.nn.Linear(4, 3), mesh)
+
+    def fn(x, w):
+        return net(x).relu() @ w, x + 1, x.shape
+
+    opt = magneto.compile(fn, fullgraph=True, **({"backend": backend} if backend else {}))
+    for n in (2, 2, 3):
+        results = []
+        for f in (opt, fn):
+            x, w = (distribute_tensor(torch.arange(4.0 * k).view(-1, s) / 9, mesh, [Shard(0)]) for k, s in ((n, 4), (3, 4)))
+            y, z, shape = f(x.requires_grad_(), w)
+            net.zero_grad()
+            y.sum().backward()
+            results.append([t.to_local() for t in (y, z, x.grad, net.weight.grad)] + [shape, y.placements, type(y)])
+        torch.testing.assert_close(results[0][:4], results[1][:4])
+        assert results[0][4:] == results[1][4:]
 
 
 def jagged(sizes, grad=False):
