@@ -22,7 +22,7 @@ static PyObject *higher_cond_parts(MgHigher *h, PyObject *pred, PyObject *const 
   PyObject *const *arg = PySequence_Fast_ITEMS(operands);
   MgGraph *g = h->r->g;
   for (int i = 0; i < 2; i++)
-    if (!(h->part[i] = mg_part_record(h->r, fn[i], arg, PySequence_Fast_GET_SIZE(operands)))) return NULL;
+    if (!(h->part[i] = mg_part_record(h->r, fn[i], arg, PySequence_Fast_GET_SIZE(operands), true))) return NULL;
   if (!mg_part_alike(g, h->part[0], h->part[1])) return mg_rec_break(BK_op, "the branches of a cond give different tensors");
   h->all = mg_new(g->c, ValRef, h->part[0]->nin + h->part[1]->nin + 2);
   if (!h->all) return PyErr_NoMemory();

@@ -104,11 +104,7 @@ static int higher_show(const MgHigher *h, const char *op, PyObject *head, PyObje
 
 /* The list of results, nested as the part's result was.  Steals res. */
 static PyObject *higher_nest(const MgPart *p, PyObject *res) {
-  MgPause pause = mg_rec_pause();
-  PyObject *m = mg_import("torch.utils._pytree"), *r = m ? PyObject_CallMethod(m, "tree_unflatten", "OO", res, p->spec) : NULL;
-  mg_rec_resume(pause);
-  Py_XDECREF(m);
-  Py_DECREF(res);
+  PyObject *r = mg_part_nest(p, res);
   if (r && !mg_standin_check(r)) mg_fresh(r);
   return r;
 }
@@ -231,7 +227,7 @@ static PyObject *loop_while_parts(MgHigher *h, PyObject *const *fn, PyObject *ca
     if (!(like[i] = loop_turn(h->r, mg_standin_val(x[i]), 0, loop))) goto done;
   if (!(all = PySequence_Concat(loop, more))) goto done;
   for (int i = 0; i < 2; i++)
-    if (!(h->part[i] = mg_part_record(h->r, fn[i], PySequence_Fast_ITEMS(all), PySequence_Fast_GET_SIZE(all)))) goto done;
+    if (!(h->part[i] = mg_part_record(h->r, fn[i], PySequence_Fast_ITEMS(all), PySequence_Fast_GET_SIZE(all), false))) goto done;
   MgPart *body = h->part[1];
   if (body->nout != n || h->part[0]->nout != 1 || !loop_carries(g, body, like, (uint32_t)n)) {
     mg_rec_break(BK_op, "a loop body gives other tensors than it takes");
@@ -300,7 +296,7 @@ static PyObject *loop_row_part(MgHigher *h, PyObject *fn, PyObject *args, uint32
   for (Py_ssize_t i = n; turn && i < PySequence_Fast_GET_SIZE(args); i++)
     if (PyList_Append(turn, x[i])) goto done;
   if (!turn || !like) goto done;
-  if (!(body = h->part[1] = mg_part_record(h->r, fn, PySequence_Fast_ITEMS(turn), PySequence_Fast_GET_SIZE(turn)))) goto done;
+  if (!(body = h->part[1] = mg_part_record(h->r, fn, PySequence_Fast_ITEMS(turn), PySequence_Fast_GET_SIZE(turn), false))) goto done;
   if (!loop_carries(g, body, like, ncarry) || (!h->r->want_fx && body->nnode * rows <= LOOP_UNROLL)) goto done;
   if (loop_row_results(h->r, body, like, ncarry, mg_sym(g->x, rows))) goto nomem;
   if (!(h->all = mg_new(g->c, ValRef, body->nin + n + 1))) goto nomem;

@@ -69,6 +69,47 @@ PyObject *mg_part_flatten(PyObject *res, PyObject **spec) {
   return l;
 }
 
+/* Takes ints out of the leaves. */
+static int part_sort(MgPart *p, PyObject **leaves) {
+  Py_ssize_t n = PyList_GET_SIZE(*leaves), nint = 0;
+  for (Py_ssize_t i = 0; i < n; i++) nint += PyLong_CheckExact(PyList_GET_ITEM(*leaves, i));
+  if (!nint) return 0;
+  PyObject *rest = PyList_New(0);
+  if (!rest || !(p->ints = PyList_New(n))) return Py_XDECREF(rest), -1;
+  int rc = 0;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *o = PyList_GET_ITEM(*leaves, i);
+    bool number = PyLong_CheckExact(o);
+    if (!number) rc |= PyList_Append(rest, o);
+    PyList_SET_ITEM(p->ints, i, Py_NewRef(number ? o : Py_None));
+  }
+  Py_SETREF(*leaves, rest);
+  return rc;
+}
+
+/* Puts them back among the tensors.  Steals res. */
+static PyObject *part_with_ints(const MgPart *p, PyObject *res) {
+  Py_ssize_t n = PyList_GET_SIZE(p->ints), at = 0;
+  PyObject *all = PyList_New(n);
+  for (Py_ssize_t i = 0; all && i < n; i++) {
+    PyObject *o = PyList_GET_ITEM(p->ints, i);
+    PyList_SET_ITEM(all, i, Py_NewRef(o == Py_None ? PyList_GET_ITEM(res, at++) : o));
+  }
+  Py_DECREF(res);
+  return all;
+}
+
+PyObject *mg_part_nest(const MgPart *p, PyObject *res) {
+  if (p->ints) res = part_with_ints(p, res);
+  MgPause pause = mg_rec_pause();
+  PyObject *m = res ? mg_import("torch.utils._pytree") : NULL;
+  PyObject *r = m ? PyObject_CallMethod(m, "tree_unflatten", "OO", res, p->spec) : NULL;
+  mg_rec_resume(pause);
+  Py_XDECREF(m);
+  Py_XDECREF(res);
+  return r;
+}
+
 /* Every result is a tensor of its own. */
 static int part_results(MgRec *r, MgPart *p, PyObject *leaves, NodeRef first) {
   MgGraph *g = r->g;
@@ -96,13 +137,13 @@ static int part_results(MgRec *r, MgPart *p, PyObject *leaves, NodeRef first) {
 /* ---- recording ---- */
 
 /* Ends the region too. */
-static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first, MgFxRegion *region) {
+static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first, MgFxRegion *region, bool ints) {
   MgPart *p = PyObject_New(MgPart, &part_type);
   if (!p) return mg_fx_region_end(r, region, NULL, NULL), NULL;
   memset((char *)p + sizeof(PyObject), 0, sizeof *p - sizeof(PyObject));
   PyObject *leaves = mg_part_flatten(res, &p->spec);
   bool *keep = NULL;
-  int rc = leaves ? part_results(r, p, leaves, first) : -1;
+  int rc = leaves && !(ints && part_sort(p, &leaves)) ? part_results(r, p, leaves, first) : -1;
   if (mg_fxpart_end(r, region, rc ? NULL : leaves, p)) rc = -1;
   Py_XDECREF(leaves);
   if (!rc) rc = part_inputs(r, p, first);
@@ -125,7 +166,7 @@ static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first, MgFxRegion *reg
   return p;
 }
 
-MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t n) {
+MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t n, bool ints) {
   if (mg_symsize_inputs(&r->cap->sizes)) {
     mg_symsize_give_up(r, "a part of a graph with symbolic sizes");
     return NULL;
@@ -158,7 +199,7 @@ MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t 
     if (!why && cap->function != function) why = "calls an autograd.Function";
     if (!why && cap->syms && PyList_GET_SIZE(cap->syms) != syms) why = "reads a number out of a tensor";
     if (why) mg_rec_break(BK_op, "a branch or loop body that %s", why);
-    else p = part_take(r, res, first, &region);
+    else p = part_take(r, res, first, &region, ints);
   }
   mg_fx_region_end(r, &region, NULL, NULL);
   Py_XDECREF(res);
@@ -180,7 +221,8 @@ int mg_part_bind(MgPart *p, const ValRef *all, uint32_t n) {
 }
 
 bool mg_part_alike(const MgGraph *g, const MgPart *a, const MgPart *b) {
-  bool same = a->nout == b->nout && PyObject_RichCompareBool(a->spec, b->spec, Py_EQ) == 1;
+  bool same = a->nout == b->nout && !a->ints == !b->ints && PyObject_RichCompareBool(a->spec, b->spec, Py_EQ) == 1;
+  if (same && a->ints) same = PyObject_RichCompareBool(a->ints, b->ints, Py_EQ) == 1;
   PyErr_Clear();
   for (uint32_t i = 0; same && i < a->nout; i++) {
     const MgVal *x = mg_val(g, a->out[i]), *y = mg_val(g, b->out[i]);
@@ -241,6 +283,7 @@ static void part_dealloc(PyObject *self) {
   Py_XDECREF(p->graph);
   Py_XDECREF(p->shown);
   Py_XDECREF(p->reads);
+  Py_XDECREF(p->ints);
   Py_XDECREF(p->spec);
   PyObject_Free(self);
 }

@@ -20,6 +20,7 @@ typedef struct MgPart {  /* a Python object */
   PyObject *graph;       /* the same as a torch.fx.GraphModule of its inputs when one is wanted, or NULL */
   PyObject *shown;       /* what torch-level graphs show as its body: a GraphModule, or NULL (fxpart.c); */
   PyObject *reads;       /* and the nodes around it that it reads, a list; both until the call is shown */
+  PyObject *ints;        /* a list as long as the leaves of the result: an int, or None for a tensor; NULL: all are tensors */
   PyObject *spec;        /* how the tensors of the result are nested: a pytree's TreeSpec */
   bool grad;             /* autograd tracks some result */
   bool plain;            /* no node of it is a branch or a loop */
@@ -30,13 +31,15 @@ typedef struct MgPart {  /* a Python object */
 } MgPart;
 
 /* Records fn(*arg).  New; NULL with an exception, or a break: side effects, writes to tensors from outside, random numbers, a result that
- * is no tree of tensors. */
-MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t n);
+ * is no tree of tensors; ints: or of these. */
+MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t n, bool ints);
 /* The part will be called with the tensors all[0..n), which its inputs are among.  -1 with an exception. */
 int mg_part_bind(MgPart *p, const ValRef *all, uint32_t n);
 /* Do the results of two parts look alike? */
 bool mg_part_alike(const MgGraph *g, const MgPart *a, const MgPart *b);
 /* The leaves of a nested result, as a list; *spec, new: how they are nested.  New. */
 PyObject *mg_part_flatten(PyObject *res, PyObject **spec);
+/* The results of a call of the part, nested as they were; steals res, a list of tensors.  New. */
+PyObject *mg_part_nest(const MgPart *p, PyObject *res);
 int mg_part_init(PyObject *module);
 #endif

@@ -197,6 +197,17 @@ def test_a_backend_of_aot_autograd_traces_loops():
     torch.testing.assert_close(g(x, y), f(x, y))
 
 
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+def test_branches_may_give_the_same_ints(backend):
+    def f(x, y):
+        return torch.cond(x.sum() > 0, lambda: {"n": x.shape[0], "r": (x.sin(), 7)}, lambda: {"n": len(x), "r": (y.cos(), 7)})
+
+    g = magneto.compile(f, backend=backend, fullgraph=True)
+    for sign in (1, -1):
+        torch.testing.assert_close(g(*values(sign)), f(*values(sign)))
+    assert g(*values(1))["r"][1] == 7 and type(g(*values(1))["n"]) is int
+
+
 def test_trained_branches():
     class M(torch.nn.Module):
         def __init__(self):
