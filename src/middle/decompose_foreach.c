@@ -90,10 +90,12 @@ static ValRef fused_times_lr(const Fused *f, ValRef x) {
   return f->lr ? mg_dec(f->rw, TOP_mul_Tensor, V(x), V(f->lr)) : mg_dec(f->rw, TOP_mul_Scalar, V(x), F(f->lr_number));
 }
 
-/* 1 - beta^step; step is a tensor. */
-static ValRef fused_correction(const Fused *f, double beta, ValRef step) {
-  ValRef p = mg_dec(f->rw, TOP_pow_Scalar, F(beta), V(step));
-  return mg_dec(f->rw, TOP_rsub_Scalar, V(p), F(1));
+/* 1 - beta^step, or its root, in the dtype of `like`; step is a tensor.  In double as in ATen: the difference loses digits. */
+static ValRef fused_correction(const Fused *f, double beta, ValRef step, ValRef like, bool root) {
+  ValRef p = mg_dec(f->rw, TOP_pow_Scalar, F(beta), V(mg_dec(f->rw, TOP__to_copy, V(step), mg_arg_code(MA_dtype, DT_f64))));
+  p = mg_dec(f->rw, TOP_rsub_Scalar, V(p), F(1));
+  if (root) p = mg_dec(f->rw, TOP_sqrt, V(p));
+  return mg_dec(f->rw, TOP__to_copy, V(p), mg_arg_code(MA_dtype, mg_val(f->rw->g, like)->dtype));
 }
 
 static ValRef fused_grad(const Fused *f, int i) {
@@ -125,7 +127,7 @@ static MgRc fused_adam(MgRewrite *rw) {
     m = mg_dec(rw, TOP_lerp_Scalar, V(m), V(grad), F(1 - b1));
     ValRef gg = mg_dec(rw, TOP_mul_Scalar, V(mg_dec(rw, TOP_mul_Tensor, V(grad), V(grad))), F(1 - b2));
     v = mg_dec(rw, TOP_add_Tensor, V(mg_dec(rw, TOP_mul_Scalar, V(v), F(b2))), V(gg));
-    ValRef c1 = fused_correction(&f, b1, step), c2 = mg_dec(rw, TOP_sqrt, V(fused_correction(&f, b2, step)));
+    ValRef c1 = fused_correction(&f, b1, step, p, false), c2 = fused_correction(&f, b2, step, p, true);
     ValRef top = v;
     if (ams) {
       if (!fused_item(rw, "max_exp_avg_sqs", i)) return MG_UNSUP;
