@@ -152,6 +152,7 @@ static int backward_load_all(MgRec *r, bool grads) {
     PyObject *o = r->ident->v[i].seen;
     if (r->ident->v[i].kind != OLDER_tensor || !mg_standin_is(o)) continue;
     MgCapInput *in = backward_input(o);
+    if (in) mg_standin_guard_leaf(r->cap, (uint32_t)(in - r->cap->input));
     if (!in || in->nonleaf || !mg_val(r->g, in->val)->requires_grad) continue;
     if (backward_load_hooks(r, o, (uint32_t)(in - r->cap->input)) || (grads && mg_backward_load_grad(o))) return -1;
   }

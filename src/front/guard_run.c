@@ -120,6 +120,14 @@ static char *guard_memory(PyObject *o) {
   return p;
 }
 
+static int guard_is_leaf(PyObject *tensor) {
+  PyObject *r = PyObject_GetAttrString(tensor, "is_leaf");
+  int yes = r ? r == Py_True : -1;
+  if (!r) PyErr_Clear();
+  Py_XDECREF(r);
+  return yes;
+}
+
 /* want: code, defaults, keyword defaults; None where there are none. */
 static bool guard_func_holds(PyObject *func, PyObject *want) {
   PyFunctionObject *f = (PyFunctionObject *)func;
@@ -213,6 +221,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
     int64_t at = -1;
     return !mg_abi.aoti_torch_get_storage_offset(mg_facts_tensor(v), &at) && at == op->u.i;
   }
+  case GK_leaf: return guard_is_leaf(v) == op->u.i;
   case GK_calc: return guard_calc_holds(g, op, vals);
   case GK_func_is: return guard_func_holds(op->o, op->u.want);
   case GK_context_is: return guard_context_holds(op->o, op->u.want);

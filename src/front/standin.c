@@ -377,6 +377,12 @@ static int standin_is_leaf(PyObject *tensor) {
   return yes;
 }
 
+void mg_standin_guard_leaf(const MgCapture *cap, uint32_t input) {
+  const MgCapInput *in = &cap->input[input];
+  if (!cap->rec->guards || !in->src || !in->real || in->scalar || in->array || !mg_val(cap->rec->g, in->val)->requires_grad) return;
+  if (Py_TYPE(in->real) != mg_parameter_type) mg_guard_add(cap->rec->guards, GK_leaf, in->src, NULL, !in->nonleaf);
+}
+
 /* Replaces a leaf stand-in by one that is not a leaf, as the older tensor is not: in-place ops are then allowed. */
 static PyObject *standin_nonleaf(MgCapture *cap, PyObject *leaf) {
   bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();

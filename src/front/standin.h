@@ -109,6 +109,8 @@ int mg_standin_autocast_off(void);
 ValRef mg_standin_scalar_input(MgCapture *cap, PyObject *tensor, SrcRef src);
 /* The stand-in of a NumPy array from src, over whose memory the real tensor lies; NULL with an exception. */
 PyObject *mg_standin_array_input(PyObject *tensor, SrcRef src);
+/* The recording relies on whether an input that requires grad is a leaf. */
+void mg_standin_guard_leaf(const MgCapture *cap, uint32_t input);
 /* Was autocast on, for any device type, when the recording began? */
 bool mg_standin_autocast_on(const MgCapture *cap);
 /* Index of a Python object in cap->objs; -1 with an exception. */

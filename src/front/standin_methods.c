@@ -263,11 +263,19 @@ static PyObject *standin_numpy(PyObject *self, PyObject *args, PyObject *kwargs)
   return info->cap ? mg_array_of_tensor(self, force) : standin_break(self, BK_op, "Tensor.numpy");
 }
 
+static PyObject *standin_get_of_leaf(PyObject *self, void *name) {
+  MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
+  if (info && info->cap && info->input) mg_standin_guard_leaf(info->cap, info->input - 1);
+  return standin_base_get(self, name);
+}
+
 static PyGetSetDef standin_getsets[] = {
     {"_is_param", standin_get_is_param, standin_set_is_param, NULL, NULL},
     {"data", standin_get_data, standin_set_data, NULL, NULL},
     {"grad", standin_get_grad, standin_set_grad, NULL, NULL},
     {"_grad", standin_get_grad, standin_set_grad, NULL, NULL}, /* the same without torch's warning about non-leaves */
+    {"is_leaf", standin_get_of_leaf, NULL, NULL, "is_leaf"},
+    {"grad_fn", standin_get_of_leaf, NULL, NULL, "grad_fn"},
     {"requires_grad", standin_get_requires_grad, standin_set_requires_grad, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 

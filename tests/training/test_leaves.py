@@ -58,3 +58,22 @@ def test_both_names_of_grad():
         for a, b in zip(*pairs):
             torch.testing.assert_close(b.grad, a.grad)
             a.grad = b.grad = None  # they refer to each other
+
+
+def test_whether_an_input_is_a_leaf_is_guarded_when_it_matters():
+    def ask(x):
+        return x + 1, x.is_leaf, x.grad_fn is None
+
+    def step(x):
+        y = (x * 2).sum()
+        y.backward()
+        return y.detach()
+
+    for order in ("leaf inner", "inner leaf"):
+        asks, steps = magneto.compile(ask), magneto.compile(step)
+        for kind in order.split():
+            base = torch.ones(3, requires_grad=True)
+            x = base * 3 if kind == "inner" else base
+            assert asks(x)[1:] == ask(x)[1:]
+            steps(x)
+            assert base.grad.tolist() == [6.0 if kind == "inner" else 2.0] * 3
