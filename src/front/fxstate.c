@@ -30,6 +30,7 @@ static int fxstate_leave(MgCapture *cap, MgFxState *s) {
   const MgFxMode *m = &s->mode[--s->depth];
   PyObject *args = PyTuple_Pack(1, mg_fx_item(cap, m->node));
   s->now = m->before;
+  if (m->inference) cap->fx->grad = m->grad;
   return m->inference ? fxstate_node(cap, "torch.autograd.grad_mode", "_exit_inference_mode", args, NULL)
                       : fxstate_node(cap, "torch.amp.autocast_mode", "_exit_autocast", args, NULL);
 }
@@ -41,7 +42,7 @@ static int fxstate_push(MgCapture *cap, MgFxState *s, const MgTorchState *before
     return mg_rec_break(BK_limit, "autocast nested too deeply"), -1;
   }
   MgFxMode *m = &s->mode[s->depth];
-  *m = (MgFxMode){.before = *before, .inference = inference};
+  *m = (MgFxMode){.before = *before, .inference = inference, .grad = cap->fx->grad};
   if (fxstate_node(cap, module, name, args, &m->node)) return -1;
   s->depth++;
   return 0;
@@ -54,6 +55,7 @@ static int fxstate_enter(MgCapture *cap, MgFxState *s, const MgTorchState *want)
                      Py_BuildValue("(O)", want->inference_mode ? Py_True : Py_False)))
       return -1;
     s->now.inference_mode = want->inference_mode;
+    cap->fx->grad = !want->inference_mode; /* the mode sets it, and puts it back */
   }
   for (int cuda = 0; cuda < 2; cuda++) {
     bool on = cuda ? want->autocast_cuda : want->autocast_cpu, was = cuda ? s->now.autocast_cuda : s->now.autocast_cpu;

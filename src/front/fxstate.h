@@ -8,6 +8,7 @@ typedef struct MgFxMode { /* one mode that the graph has entered */
   MgTorchState before;    /* the state without it */
   uint32_t node;          /* the node that entered it */
   bool inference;         /* inference mode; else autocast */
+  bool grad;              /* the grad mode without it */
 } MgFxMode;
 
 typedef struct MgFxState {

@@ -56,7 +56,21 @@ def no_grad_in_no_grad(x):
     return x
 
 
-CASES = [(set_grad_as_it_is, 1, 4), (no_grad_in_no_grad, 1, 3), (dead_result, 1, 1), (only_asked, 1, 1), (loop_over_rows, 1, 6), (unpack, 1, 5), (some_rows, 1, 4), (explicit_iter, 1, 3)]
+def inference_mode(x):
+    with torch.inference_mode():
+        y = x * 2
+    return y + 1
+
+
+def inference_in_no_grad(x):
+    with torch.no_grad():
+        with torch.inference_mode():
+            y = x * 2
+        x = x * 3
+    return x + y.shape[0]
+
+
+CASES = [(inference_mode, 1, 4), (inference_in_no_grad, 1, 7), (set_grad_as_it_is, 1, 4), (no_grad_in_no_grad, 1, 3), (dead_result, 1, 1), (only_asked, 1, 1), (loop_over_rows, 1, 6), (unpack, 1, 5), (some_rows, 1, 4), (explicit_iter, 1, 3)]
 
 
 @pytest.mark.parametrize("f, graphs, ops", CASES)
