@@ -308,9 +308,7 @@ PyObject *mg_dispatch_with_mode(MgCapture *cap, PyObject *f, PyObject *args, PyO
 
 /* Runs a composite op's own decomposition with the mode on, so that its parts are recorded. */
 static PyObject *dispatch_decompose(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
-  PyObject *fn = PyObject_GetAttrString(fo->func, "decompose"), *r = fn ? mg_dispatch_with_mode(cap, fn, args, kwargs) : NULL;
-  Py_XDECREF(fn);
-  return r;
+  return mg_dispatch_with_mode(cap, fo->parts, args, kwargs);
 }
 
 /* ---- one op ---- */

@@ -69,6 +69,21 @@ static int frontop_has_kernel(const char *name, const char *key) {
   return yes;
 }
 
+/* A composite op runs its kernel in C++, as under autograd: the decomposition in Python that some have too is meant for torch's
+ * own tracer, and asks sizes what only that tracer's know. */
+static int frontop_set_parts(MgFrontOp *fo, bool composite) {
+  if (!composite) return (fo->parts = PyObject_GetAttrString(fo->func, "decompose")) ? 0 : -1;
+  PyObject *tools = mg_import("functools"), *keys = tools ? PyObject_GetAttrString(torch_c, "DispatchKey") : NULL;
+  PyObject *key = keys ? PyObject_GetAttrString(keys, "CompositeImplicitAutograd") : NULL;
+  PyObject *run = key ? PyObject_GetAttrString(fo->func, "_op_dk") : NULL;
+  if (run) fo->parts = PyObject_CallMethod(tools, "partial", "OO", run, key);
+  Py_XDECREF(run);
+  Py_XDECREF(key);
+  Py_XDECREF(keys);
+  Py_XDECREF(tools);
+  return fo->parts ? 0 : -1;
+}
+
 static int frontop_set_fate(MgFrontOp *fo) {
   const MgOp *op = fo->op;
   fo->fate = FATE_record;
@@ -84,14 +99,15 @@ static int frontop_set_fate(MgFrontOp *fo) {
   for (size_t i = 0; i < sizeof frontop_fates / sizeof *frontop_fates; i++)
     if (!strncmp(op->full, frontop_fates[i].prefix, strlen(frontop_fates[i].prefix))) {
       fo->fate = frontop_fates[i].fate;
-      return 0;
+      return fo->fate == FATE_decompose ? frontop_set_parts(fo, false) : 0;
     }
   if (fo->fate != FATE_record) return 0;
   int composite = frontop_has_kernel(op->full, "CompositeImplicitAutograd");
   int meta = composite > 0 ? frontop_has_kernel(op->full, "Meta") : 0;
   if (composite < 0 || meta < 0) return -1;
-  if (composite && !meta) fo->fate = FATE_decompose;
-  return 0;
+  if (!composite || meta) return 0;
+  fo->fate = FATE_decompose;
+  return frontop_set_parts(fo, true);
 }
 
 /* Default values as Python objects, read once from torch's own schema. */

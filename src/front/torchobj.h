@@ -43,6 +43,7 @@ typedef struct MgFrontOp {
   bool detach;          /* the result is cut from autograd */
   bool data_shape;      /* how large its results are depends on its data */
   bool plain;           /* all returns are tensors or tensor lists */
+  PyObject *parts;    /* FATE_decompose: the callable that runs the op as others */
 } MgFrontOp;
 
 /* Borrowed, process lifetime; NULL with an exception. */

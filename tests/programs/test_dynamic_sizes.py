@@ -519,3 +519,14 @@ def test_sizes_that_are_one_by_computation_broadcast():
     a, t = torch.randn(5, 5, requires_grad=True), torch.randn(5, requires_grad=True)
     g = magneto.compile(torch.linalg.householder_product, dynamic=True)
     same(gradients(torch.linalg.householder_product, (a, t), (a, t)), gradients(g, (a, t), (a, t)))
+
+
+def test_products_in_inference_mode():
+    """There matmul is one operation to a dispatch mode; what it is made of is asked of its kernel in C++."""
+
+    @torch.inference_mode()
+    def f(x):
+        k = x.flatten(2).transpose(1, 2)
+        return torch.matmul(k, x.flatten(2)), torch.matmul(x, W), torch.einsum("abcd,ed->abce", x, W.t())
+
+    assert recordings(f, [(torch.randn(n, n + 2, 3, 4),) for n in (3, 5, 8)]) == 2
