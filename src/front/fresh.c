@@ -34,6 +34,14 @@ void mg_fresh_init(PyObject *o, PyCodeObject *co) {
   if (!dict || !*dict || !PyDict_GET_SIZE(*dict)) mg_fresh(o);
 }
 
+/* type.__new__ calls these two with the class that it makes: the first that the recording sees of it. */
+void mg_fresh_class(PyObject *const *slot, PyCodeObject *co) {
+  bool named = co->co_argcount > 1 && !PyUnicode_CompareWithASCIIString(co->co_name, "__set_name__");
+  bool inited = co->co_argcount > 0 && !PyUnicode_CompareWithASCIIString(co->co_name, "__init_subclass__");
+  PyObject *t = named ? slot[1] : inited ? slot[0] : NULL;
+  if (t && PyType_Check(t) && !mg_is_fresh(t) && !mg_older(t)) mg_fresh(t);
+}
+
 PyObject *mg_fresh_generator(const MgIdent *d, Py_ssize_t *i) {
   while (*i < PyList_GET_SIZE(d->gens)) {
     PyObject *o = PyWeakref_GET_OBJECT(PyList_GET_ITEM(d->gens, (*i)++));

@@ -148,6 +148,8 @@ void mg_fresh(PyObject *o);           /* made while recording; keeps it alive un
 bool mg_is_fresh(PyObject *o);
 /* A Python function with this code starts on self: when it is an __init__ that C code has called, self is new. */
 void mg_fresh_init(PyObject *self, PyCodeObject *co);
+/* The same for a class whose __set_name__ or __init_subclass__ C code has called. */
+void mg_fresh_class(PyObject *const *slot, PyCodeObject *co);
 SrcRef mg_src_slot(int slot);         /* an entry of MgSlots */
 SrcRef mg_src_closure(int i);         /* cell i of the outermost frame's function */
 

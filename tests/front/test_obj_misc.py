@@ -411,6 +411,19 @@ def f(x):
     a = C.count; c = C(); a = a, C.count; del c
     l = [C(), C()]; a = a, C.count; del l
     return x + 1, a, C.count
+=== classes_written_while_they_are_made
+import enum
+class Named:
+    def __init__(self, n): self.n = n
+    def __set_name__(self, owner, name): owner.total = getattr(owner, 'total', 0) + self.n
+class Base:
+    def __init_subclass__(cls): cls.seen = cls.__name__
+def f(x):
+    class F(enum.Flag): A = 1; B = 2
+    class I(enum.IntFlag): A = enum.auto(); B = enum.auto()
+    class T(Base): a = Named(3); b = Named(4)
+    both = F.A | F.B
+    return x + T.total, both.value, F.A in both, int(I.A | I.B), F._flag_mask_, len(F.__members__), F(1).name, T.seen
 === weak_proxies breaks=1
 import weakref
 class L: pass
