@@ -114,8 +114,9 @@ PyObject *mg_backward_assigned_grad(PyObject *standin) {
   MgStandInfo *info = mg_standin_is(standin) ? mg_standin_info(standin) : NULL;
   if (!info || !info->cap || backward_input(standin)) return NULL;
   if (mg_facts_requires_grad(standin)) { /* results of differentiable operations have none, and warn */
-    PyObject *leaf = PyObject_GetAttrString(standin, "is_leaf");
+    PyObject *off = mg_fmodes_off(), *leaf = off ? PyObject_GetAttrString(standin, "is_leaf") : NULL; /* the program's handlers do not see it */
     Py_XDECREF(leaf);
+    if (off) mg_context_exit(off);
     PyErr_Clear();
     if (leaf != Py_True) return NULL;
   }

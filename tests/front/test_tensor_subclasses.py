@@ -308,7 +308,14 @@ def test_what_torch_calls_for_items_and_copies(backend):
     def copied(x):
         return copy.deepcopy(x)
 
+    def summed(x):
+        return x.sin().sum()
+
     options = {"backend": backend} if backend else {}
+    for fn in (summed, magneto.compile(summed, **options)):
+        fn(torch.ones(2).as_subclass(Told).requires_grad_())
+        assert calls[-2:] == ["sin", "sum"]
+    calls.clear()
     for fn in (items, magneto.compile(items, **options)) * 2:
         fn(torch.ones(2, 2).as_subclass(Told))
         assert calls == ["dim", "unbind", "mul", "mul"]
