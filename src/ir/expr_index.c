@@ -258,6 +258,8 @@ bool mg_ex_is_nonneg(const MgExprs *x, ExprRef e) {
   return mg_ex_range(x, e, &lo, &hi) && lo >= 0;
 }
 
+enum { UPPER_CONST = 1 << 30 }; /* greater constants are no bound worth having, and their products leave int64 */
+
 /* An expression of symbols that is at least e; 0 when none is found. */
 static ExprRef upper(MgExprs *x, ExprRef r, int depth) {
   const MgExpr e = *mg_expr(x, r);
@@ -268,25 +270,28 @@ static ExprRef upper(MgExprs *x, ExprRef r, int depth) {
   case OP_idx: return x->idx_size[e.u.i] ? fold_sum(x, x->idx_size[e.u.i], i64(x, 1), -1) : 0;
   case OP_mod: return fold_sum(x, e.src[1], i64(x, 1), -1);
   case OP_add: case OP_mul: break;
-  default: return mg_ex_range(x, r, &lo, &hi) && hi != NOHI ? i64(x, hi) : 0;
+  default: return mg_ex_range(x, r, &lo, &hi) && hi <= UPPER_CONST ? i64(x, hi) : 0;
   }
   Lin l = {0};
   lin_add(x, &l, r, 1);
   if (l.full) return 0;
   ExprRef sum = i64(x, l.k);
   for (int i = 0; i < l.n; i++) {
-    ExprRef f[MAX_FACTOR], m = i64(x, l.t[i].coef);
-    if (l.t[i].coef == 0) continue;
+    ExprRef f[MAX_FACTOR], m = i64(x, 1);
+    int64_t coef = l.t[i].coef, k;
+    if (coef == 0) continue;
     int n = factors(x, l.t[i].mono, f, 0);
     if (n < 0) return 0;
     for (int j = 0; j < n; j++) {
       bool size = mg_expr(x, f[j])->op == OP_sym;
       if (!mg_ex_is_nonneg(x, f[j])) return 0;
-      ExprRef u = size ? f[j] : l.t[i].coef < 0 ? i64(x, 0) : upper(x, f[j], depth + 1);
+      ExprRef u = size ? f[j] : coef < 0 ? i64(x, 0) : upper(x, f[j], depth + 1);
       if (!u) return 0;
-      m = fold_mul(x, m, u);
+      if (!mg_ex_const_int(x, u, &k)) m = fold_mul(x, m, u);
+      else if (__builtin_mul_overflow(coef, k, &coef)) return 0; /* constants wrap around: no bound */
     }
-    sum = fold_sum(x, sum, m, 1);
+    if (coef > UPPER_CONST) return 0;
+    sum = fold_sum(x, sum, fold_mul(x, m, i64(x, coef)), 1);
   }
   return x->nomem ? 0 : sum;
 }

@@ -105,6 +105,11 @@ def test_sequences_of_many_lengths():
     assert recordings(lambda x: block(x), [(torch.randn(b, n, 8),) for b, n in ((2, 3), (3, 5), (5, 4), (7, 8))]) <= 4
 
 
+def test_two_sizes_that_were_divided():
+    f = lambda x: (F.max_pool2d(x, 2).flatten(1) * 2, x[..., ::2, 1::2].flatten(1) + 1)  # noqa: E731
+    assert recordings(f, [(torch.randn(3, 4, h, w),) for h, w in ((9, 12), (8, 10), (13, 6), (4, 4))], dynamic=True) == 1
+
+
 def test_zero_and_one_are_no_symbols():
     f = lambda x: (x + 1, x.sum(0), x.expand(max(x.shape[0], 1), 4) if x.shape[0] else x)  # noqa: E731
     assert recordings(f, [(torch.randn(n, 4),) for n in (3, 5, 1, 0, 9, 1, 0, 2)]) == 4

@@ -151,6 +151,9 @@ static void test_misc(void) {
   CHECK(mg_ex_count_ops(x, parse("exp(add(red:f32, exp(red:f32)))")) == 3);
   CHECK(mg_ex_is_below(x, parse("add(mul(i2, s1), i3)"), parse("mul(s0, s1)")));
   CHECK(!mg_ex_is_below(x, parse("add(mul(i2, s1), i4)"), parse("mul(s0, s1)")));
+  /* the greatest values of the factors have a product that leaves int64: it is no bound */
+  CHECK(mg_expr(x, parse("max(mul(floordiv(add(s2, 1), 2), floordiv(add(s3, 1), 2)), 1)"))->op != OP_const);
+  CHECK(!mg_ex_is_below(x, parse("mul(floordiv(s2, 2), floordiv(s3, 2))"), parse("1")));
   CHECK(mg_sym_hint(x, parse("add(s0, mul(s1, 2))")) == 14);
   CHECK(mg_scalar_check() == NULL);
 }
@@ -160,6 +163,8 @@ int main(void) {
   CHECK(mg_exprs_init(x, &ctx) == MG_OK);
   mg_ex_symbol(x, 4, 1, INT64_MAX, "s0");
   mg_ex_symbol(x, 5, 1, INT64_MAX, "s1");
+  mg_ex_symbol(x, 9, 0, (int64_t)1 << 40, "s2");
+  mg_ex_symbol(x, 12, 0, (int64_t)1 << 40, "s3");
   set_ranges();
   test_rules();
   test_misc();
