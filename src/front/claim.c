@@ -44,24 +44,15 @@ static PyObject *claim_text(const MgLoop *l, int unit, bool assertion) {
   return PyUnicode_FromFormat("%U, line %d", l->v.code->co_filename, l->code->line[unit]);
 }
 
-int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken, bool *yes) {
-  MgRec *r = l->rec;
+static bool claim_allowed(const MgRec *r) { return !r->deny_claims && r->guards && !r->in_joint && !r->cap->in_part && !r->cap->wrappers; }
+
+/* Takes the truth of a tensor or a number for *yes.  1: done, or *yes is what it is known to be; 0: cannot; -1 with an exception. */
+static int claim_add(MgRec *r, PyObject *condition, bool *yes) {
   MgCapture *cap = r->cap;
-  MgSymNode *number = mg_symnode_of(condition);
-  bool tensor = mg_standin_is(condition), late = number && number->cap && !number->src && !number->hint;
-  if ((!tensor && !late) || r->deny_claims || !r->guards || r->in_joint || cap->in_part || cap->wrappers) return 0;
-  bool far_assert, near_assert, far = claim_raises(l->code, in->target, &far_assert), near = claim_raises(l->code, in->next, &near_assert);
-  if (far == near || (!(far ? far_assert : near_assert) && !mg_skip_is_torch(l->v.code))) return 0;
-  *yes = near == taken;
-  if (r->want_fx && tensor) {
-    if (!mg_sym_is(r->x, mg_val_numel(r->g, mg_standin_val(condition)), 1)) return 0;
-    PyObject *text = claim_text(l, far ? in->target : in->next, far ? far_assert : near_assert);
-    int rc = text ? claim_node(l, condition, *yes, text) : -1;
-    Py_XDECREF(text);
-    return rc;
-  }
   PyObject *answer = NULL, *const arg[] = {condition};
-  if (r->want_fx || (tensor && !mg_symvalue_can(cap, condition)) || !mg_symvalue_convert((PyObject *)&PyBool_Type, arg, 1, &answer)) return 0;
+  if (r->want_fx || (mg_standin_is(condition) && !mg_symvalue_can(cap, condition)) ||
+      !mg_symvalue_convert((PyObject *)&PyBool_Type, arg, 1, &answer))
+    return 0;
   if (!answer) return -1;
   if (PyBool_Check(answer)) { /* known without the tensor */
     *yes = answer == Py_True;
@@ -75,6 +66,30 @@ int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken
   Py_DECREF(answer);
   r->claims = true;
   return rc ? -1 : 1;
+}
+
+int mg_claim(MgRec *r, PyObject *tensor) {
+  bool yes = true;
+  int rc = claim_allowed(r) ? claim_add(r, tensor, &yes) : !r->false_claims;
+  return rc == 1 && !yes ? 0 : rc;
+}
+
+int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken, bool *yes) {
+  MgRec *r = l->rec;
+  MgSymNode *number = mg_symnode_of(condition);
+  bool tensor = mg_standin_is(condition), late = number && number->cap && !number->src && !number->hint;
+  if ((!tensor && !late) || !claim_allowed(r)) return 0;
+  bool far_assert, near_assert, far = claim_raises(l->code, in->target, &far_assert), near = claim_raises(l->code, in->next, &near_assert);
+  if (far == near || (!(far ? far_assert : near_assert) && !mg_skip_is_torch(l->v.code))) return 0;
+  *yes = near == taken;
+  if (r->want_fx && tensor) {
+    if (!mg_sym_is(r->x, mg_val_numel(r->g, mg_standin_val(condition)), 1)) return 0;
+    PyObject *text = claim_text(l, far ? in->target : in->next, far ? far_assert : near_assert);
+    int rc = text ? claim_node(l, condition, *yes, text) : -1;
+    Py_XDECREF(text);
+    return rc;
+  }
+  return claim_add(r, condition, yes);
 }
 
 bool mg_claim_holds(MgRec *r) {

@@ -9,6 +9,9 @@ enum { MG_CLAIM_FALSE = -5 }; /* of a run: an answer is the other one, and nothi
 
 /* The condition of a jump that is taken when its truth is `taken`: 1: its truth is *yes; 0: ask it; -1 with an exception. */
 int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken, bool *yes);
+/* Takes the one element of a tensor for true.  1: done, or runs of this recording cannot be given up; 0: it is known to be false,
+ * was false in a run, or cannot be asked; -1 with an exception. */
+int mg_claim(MgRec *r, PyObject *tensor);
 /* After a recording: can a run that finds the other answer be given up?  If not, the segment is recorded again without claims. */
 bool mg_claim_holds(MgRec *r);
 bool mg_claim_draws(const MgRec *r); /* does a run that may be given up draw random numbers? */

@@ -83,6 +83,7 @@ typedef struct MgRec {
   bool claims;          /* answers are taken for granted that each run looks at (claim.h) */
   bool claims_failed;   /* a run could not be given up when such an answer is the other one: record again with deny_claims */
   bool deny_claims;     /* questions whose other answer raises break the graph like others */
+  bool false_claims;    /* because a run found the other answer */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
   uint16_t checkpoint, ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */
   PyObject *dynamic_sources; /* list of patterns of sources whose numbers and sizes are inputs (dynfloat.c): strong; or NULL */

@@ -3,6 +3,7 @@
 #include "front/facts.h"
 #include "front/fxgraph.h"
 #include "front/names.h"
+#include "front/claim.h"
 #include "front/record_obj.h"
 #include "front/standin.h"
 #include "front/symfloat.h"
@@ -22,11 +23,26 @@ PyObject *mg_call_grad_mode(const MgCall *c) {
   return r;
 }
 
-/* one_hot with the number of classes given: torch's own looks at the values to check their range. */
+/* Are all values of x in [0, count)?  As mg_claim says it. */
+static int one_hot_claim(PyObject *x, PyObject *count) {
+  PyObject *low = mg_rec->want_fx ? NULL : PyObject_CallMethod(x, "ge", "i", 0);
+  PyObject *high = low ? PyObject_CallMethod(x, "lt", "O", count) : NULL, *both = high ? PyObject_CallMethod(low, "logical_and", "O", high) : NULL;
+  PyObject *all = both ? PyObject_CallMethod(both, "all", NULL) : NULL;
+  int rc = mg_rec->want_fx ? 1 : all ? mg_claim(mg_rec, all) : -1;
+  PyObject *const used[] = {low, high, both, all};
+  for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
+  return rc;
+}
+
+/* one_hot with the number of classes given: torch's own looks at the values to check their range.  Here each run does, unless a
+ * run cannot be given up. */
 PyObject *mg_call_one_hot(const MgCall *c) {
   PyObject *count = c->n == 2 ? c->arg[1] : NULL, *x = c->n ? c->arg[0] : NULL;
   if (c->kwnames && PyTuple_GET_SIZE(c->kwnames) != c->n - 1) return mg_call_plain(c);
   if (!count || !mg_standin_check(x) || !PyLong_Check(count) || PyLong_AsLong(count) <= 0) return mg_call_plain(c);
+  int claim = one_hot_claim(x, count);
+  if (claim < 0) return NULL;
+  if (!claim) return mg_call_plain(c);
   PyObject *torch = mg_import("torch"), *dev = torch ? PyObject_GetAttrString(x, "device") : NULL;
   PyObject *kw = dev ? Py_BuildValue("{s:O}", "device", dev) : NULL, *arange = kw ? PyObject_GetAttrString(torch, "arange") : NULL;
   PyObject *args = arange ? PyTuple_Pack(1, count) : NULL, *all = args ? PyObject_Call(arange, args, kw) : NULL;

@@ -75,7 +75,8 @@ typedef struct Segment {
   bool deny_sizes;      /* something cannot go on with symbolic sizes */
   bool deny_loops;      /* a loop's body could not be a part of the graph */
   bool deny_data;       /* nor with sizes that depend on data */
-  bool deny_claims;     /* a run could not be given up (claim.h) */
+  bool deny_claims;     /* a run could not be given up (claim.h), or was: */
+  bool false_claims;    /* such an answer was the other one */
   bool deny_hook;       /* the backend traced a hook instead of running it */
   bool break_is_error;  /* where it broke, the program had asked for an error: torch._dynamo.error_on_graph_break(True) */
   bool deny_compiling;  /* the program raised after it was told that it is being compiled */
@@ -528,7 +529,7 @@ static int segment_attempt(Segment *s) {
                .dynamic_sources = mg_dynfloat_sources(false), .unbacked_sources = mg_dynfloat_sources(true),
                .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
                .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data,
-               .deny_hook = s->deny_hook, .deny_claims = s->deny_claims, .deny_loops = s->deny_loops, .stop = s->stop,
+               .deny_hook = s->deny_hook, .deny_claims = s->deny_claims, .false_claims = s->false_claims, .deny_loops = s->deny_loops, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   rec.slots = &s->slots;
   MgSnapshot *snap = NULL;
@@ -682,7 +683,7 @@ static int segment_compile(MgDrive *d, const MgSlots *slots) {
   int rc = -1;
   s.deny_sizes = mg_dynfloat_has(info->dyn, DYN_no_sizes, cfg->id);
   s.deny_data = mg_dynfloat_has(info->dyn, DYN_no_data, cfg->id);
-  s.deny_claims = mg_dynfloat_has(info->dyn, DYN_no_claims, cfg->id);
+  s.deny_claims = s.false_claims = mg_dynfloat_has(info->dyn, DYN_no_claims, cfg->id);
   if (segment_save(&s, d, slots)) goto done;
   /* In a loop each turn would leave an entry of its own, made for the objects of that turn. */
   s.may_descend = !mg_force_break && !mg_decode_in_loop(s.code, s.unit);

@@ -168,3 +168,17 @@ def test_jit_trace_sees_the_ops():
     traced = torch.jit.trace(lambda y: g(y) * 2, (x,))
     assert torch.allclose(traced(x + 1), ((x + 1).sin() + 3) * 2)
     assert torch.allclose(g(x), m(x))
+
+
+def test_classes_of_one_hot():
+    def f(x):
+        return torch.nn.functional.one_hot(x, 3) + 1
+
+    for g in (magneto.compile(f, fullgraph=True), magneto.compile(f), magneto.compile(lambda x: torch.nn.functional.one_hot(x, 3))):
+        before = _magneto.stats()["graphs"]
+        g(torch.tensor([0, 2])), g(torch.tensor([1, 0]))
+        assert _magneto.stats()["graphs"] == before + 1
+        for bad in (torch.tensor([0, 3]), torch.tensor([-1, 0])):
+            with pytest.raises(RuntimeError, match="Class values"):
+                g(bad)
+    assert torch.equal(g(torch.tensor([0, 2])), torch.nn.functional.one_hot(torch.tensor([0, 2]), 3))
