@@ -73,6 +73,7 @@ bool mg_snap_generators(MgBuilder *b) {
     MgCodeInfo *info = f ? mg_code_info(mg_pyframe_code(f)) : NULL;
     const MgCode *code = info ? mg_code_decoded(info, mg_pyframe_code(f)) : NULL;
     const MgHandler *h = code ? mg_decode_handler(code, mg_pyframe_lasti(f)) : NULL;
+    while (h && code->instr[h->target].op == BC_CLEANUP_THROW) h = mg_decode_handler(code, h->target); /* 3.12's around `yield from` */
     if (h && !(h->depth == 0 && h->lasti)) { /* not the one that 3.12 puts around every generator */
       mg_snap_refuse(o);
       return false;

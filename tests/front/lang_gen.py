@@ -395,6 +395,17 @@ def gen_throw_in_yield_from(x):
     return g.throw(ValueError)
 
 @prog
+def gen_left_in_yield_from(x):
+    def inner(n):
+        for i in range(n):
+            yield x * i
+    def outer(n):
+        yield from inner(n)
+    for a, b in zip(itertools.chain(outer(2)), itertools.chain(outer(2))):
+        x = x + a * b
+    return x
+
+@prog
 def gen_throw_types(x):
     def g():
         while True:
