@@ -94,6 +94,7 @@ static int frontop_set_fate(MgFrontOp *fo) {
   Py_DECREF(tags);
   if (value < 0 || shape < 0 || iv < 0) return -1;
   fo->inplace_view = iv;
+  if (!strcmp(op->full, "aten::_unique")) shape = 1; /* torch 2.11 forgot the tag */
   if (value || shape) fo->fate = FATE_break_value;
   fo->data_shape = shape && !op->mutates;
   for (size_t i = 0; i < sizeof frontop_fates / sizeof *frontop_fates; i++)
