@@ -534,4 +534,5 @@ def test_products_in_inference_mode():
         k = x.flatten(2).transpose(1, 2)
         return torch.matmul(k, x.flatten(2)), torch.matmul(x, W), torch.einsum("abcd,ed->abce", x, W.t())
 
-    assert recordings(f, [(torch.randn(n, n + 2, 3, 4),) for n in (3, 5, 8)]) == 2
+    older = torch.__version__ < "2.12"  # whose product asks for one more size itself
+    assert recordings(f, [(torch.randn(n, n + 2, 3, 4),) for n in (3, 5, 8)]) == 2 + older
