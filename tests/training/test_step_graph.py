@@ -540,20 +540,24 @@ def test_a_scheduler_that_steps_inside(make):
     assert not s["breaks"] and not s["fallbacks"] and s["recompiles"] <= 5, s
 
 
+def one_step(m, opt, compiled):
+    def step(x, y):
+        opt.zero_grad()
+        loss = nn.functional.cross_entropy(m(x), y)
+        loss.backward()
+        opt.step()
+        return loss
+
+    return magneto.compile(step) if compiled else step
+
+
 def test_dropout_with_batches_of_many_sizes():
     def run(compiled):
         torch.manual_seed(0)
         m = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.3), nn.ReLU(), nn.Linear(16, 4))
         opt = OPTIM.SGD(m.parameters(), lr=0.1)
 
-        def step(x, y):
-            opt.zero_grad()
-            loss = nn.functional.cross_entropy(m(x), y)
-            loss.backward()
-            opt.step()
-            return loss
-
-        f = magneto.compile(step) if compiled else step
+        f = one_step(m, opt, compiled)
         torch.manual_seed(5)
         return m, opt, [f(x[:n], y[:n]) for n, (x, y) in zip(range(4, 16), batches(12))]
 
@@ -569,14 +573,7 @@ def test_sparse_gradients_of_bags():
         m = nn.EmbeddingBag(10, 4, mode="sum", sparse=True)
         opt = OPTIM.SparseAdam(m.parameters(), lr=0.1)
 
-        def step(x, y):
-            opt.zero_grad()
-            loss = nn.functional.cross_entropy(m(x), y)
-            loss.backward()
-            opt.step()
-            return loss
-
-        f = magneto.compile(step) if compiled else step
+        f = one_step(m, opt, compiled)
         return m, opt, [f((x[:, :3] * 5).long() % 10, y) for x, y in batches(4)]
 
     (m1, _, l1), (m2, _, l2) = run(False), run(True)
@@ -590,18 +587,11 @@ def hooked(compiled, register, n=8):
     m = model().double()
     opt = OPTIM.SGD(m.parameters(), lr=0.1, momentum=0.9)
 
-    def step(x, y):
-        opt.zero_grad()
-        loss = nn.functional.cross_entropy(m(x), y)
-        loss.backward()
-        opt.step()
-        return loss.detach()
-
-    f = magneto.compile(step) if compiled else step
+    f = one_step(m, opt, compiled)
     losses = []
     for i, (x, y) in enumerate(batches(n)):
         register(m, i)
-        losses.append(f(x.double(), y))
+        losses.append(f(x.double(), y).detach())
     return losses, [p.grad for p in m.parameters()], list(m.parameters())
 
 
