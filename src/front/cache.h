@@ -95,16 +95,16 @@ MgBucket *mg_cache_bucket(MgSite *site, const MgSlots *s, bool create);
 /* The entry is dropped (the caller has a reference), and sizes that depend on data, or claims, break graphs of this code.  -1 with an exception. */
 int mg_cache_break_data(MgCodeInfo *info, uint32_t config, MgEntry *e, bool claim);
 int mg_cache_add(MgBucket *b, MgEntry *e);                      /* steals e; becomes the first; -1 with exception */
-/* The first entry whose guards hold, moved to the front; a new reference.  *vals receives its source values: a buffer of
- * MG_SMALL_VALS entries that the caller owns, replaced by a malloc'ed one (freed by the caller) when *nvals has to grow.
- * NULL: none, or an exception. */
-#define MG_SMALL_VALS 64
 /* Frames that only run Python code gain nothing: what is known about them costs more than it saves.  From a place that was
  * followed by no op again and again, CPython runs the frame to its end, with what it calls; now and then one is driven to see. */
 bool mg_cache_rests(MgBucket *b);
 void mg_cache_note_idle(MgBucket *b, bool idle); /* a frame has been driven from here to its end */
 extern _Thread_local unsigned long mg_cache_work; /* segments with ops that this thread has run */
 extern unsigned long mg_cache_epoch;              /* changes when buckets are freed */
+/* The first entry whose guards hold, moved to the front; a new reference.  *vals receives its source values: a buffer of
+ * MG_SMALL_VALS entries that the caller owns, replaced by a malloc'ed one (freed by the caller) when *nvals has to grow.
+ * NULL: none, or an exception. */
+#define MG_SMALL_VALS 64
 MgEntry *mg_cache_find(MgSite *site, const MgSlots *s, PyObject ***vals, int *nvals, MgExecAt **at, bool returns_only);
 MgEntry *mg_entry_new(void);                                    /* NULL with exception */
 void mg_entry_release(MgEntry *e);                              /* NULL is fine */

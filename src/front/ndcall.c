@@ -29,10 +29,29 @@ static bool call_given(const MgCall *c) {
   return false;
 }
 
+/* What the call asks for besides (a dtype, a device) of a tensor in place of its arrays; steals t, which may be NULL. */
+static PyObject *call_as_tensor(const MgCall *c, PyObject *t) {
+  if (!t || c->n == 1) return t;
+  PyObject *args = mg_call_args(c), *kw = args ? mg_call_kwargs(c) : NULL, *torch = kw ? mg_import("torch") : NULL;
+  PyObject *f = torch ? PyObject_GetAttrString(torch, "as_tensor") : NULL, *r = NULL;
+  if (args) Py_SETREF(PyTuple_GET_ITEM(args, 0), Py_NewRef(t));
+  if (f) r = PyObject_Call(f, args, kw);
+  PyObject *const used[] = {t, args, kw, torch, f};
+  for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
+  return r;
+}
+
+/* r, or a break that names the call, unless the recording has ended with another. */
+static PyObject *call_or_break(PyObject *r, const char *name) {
+  if (r || mg_rec->abort) return r;
+  PyErr_Clear();
+  return mg_rec_break(BK_c_function, "%s of NumPy arrays", name);
+}
+
 /* torch.tensor([a, b]) of arrays of one shape and dtype: of their stack. */
 static PyObject *call_stacked(const MgCall *c, const char *name) {
   Py_ssize_t n = PySequence_Fast_GET_SIZE(c->arg[0]);
-  PyObject *parts = n && n <= CALL_ARGS && c->n <= CALL_ARGS ? PyList_New(0) : NULL, *arg[CALL_ARGS], *torch = NULL, *r = NULL;
+  PyObject *parts = n && n <= CALL_ARGS ? PyList_New(0) : NULL, *torch = NULL;
   int dtype = -1;
   for (Py_ssize_t i = 0; parts && i < n; i++) {
     PyObject *o = PySequence_Fast_GET_ITEM(c->arg[0], i), *t = mg_array_check(o) ? mg_array_tensor(o) : NULL;
@@ -41,20 +60,9 @@ static PyObject *call_stacked(const MgCall *c, const char *name) {
     dtype = mine;
   }
   PyObject *all = parts && (torch = mg_import("torch")) ? PyObject_CallMethod(torch, "stack", "O", parts) : NULL;
-  if (all && c->n == 1) r = Py_NewRef(all);
-  else if (all) {
-    memcpy(arg, c->arg, sizeof *arg * (size_t)c->n);
-    arg[0] = all;
-    PyObject *f = PyObject_GetAttrString(torch, "as_tensor");
-    r = f ? PyObject_Vectorcall(f, arg, (size_t)c->npos, c->kwnames) : NULL;
-    Py_XDECREF(f);
-  }
   Py_XDECREF(parts);
   Py_XDECREF(torch);
-  Py_XDECREF(all);
-  if (r || mg_rec->abort) return r;
-  PyErr_Clear();
-  return mg_rec_break(BK_c_function, "%s of NumPy arrays", name);
+  return call_or_break(call_as_tensor(c, all), name);
 }
 
 /* torch.from_numpy and the like: the array's tensor takes the place of the array. */
@@ -66,20 +74,8 @@ static PyObject *call_to_torch(const MgCall *c, const char *name) {
   if (copies && c->npos && (PyList_CheckExact(c->arg[0]) || PyTuple_CheckExact(c->arg[0]))) return call_stacked(c, name);
   if ((!shares && !copies) || !c->npos || !mg_array_check(c->arg[0]) || (!strcmp(last, "from_numpy") && mg_array_is_scalar(c->arg[0])))
     return mg_rec_break(BK_c_function, "%s of a NumPy array", name);
-  PyObject *t = PyObject_CallMethod(mg_array_tensor(c->arg[0]), shares ? "detach" : "clone", NULL), *torch = NULL, *f = NULL, *r = NULL;
-  if (!t || c->n == 1) return t;
-  PyObject *args = mg_call_args(c), *kw = args && c->n > c->npos ? mg_call_kwargs(c) : NULL;
-  if (args) Py_SETREF(PyTuple_GET_ITEM(args, 0), Py_NewRef(t));
-  if (args && !PyErr_Occurred() && (torch = mg_import("torch"))) f = PyObject_GetAttrString(torch, "as_tensor");
-  if (f) r = PyObject_Call(f, args, kw);
-  if (r && kw && PyDict_GetItemString(kw, "requires_grad") == Py_True) Py_CLEAR(r);
-  if (!r && !mg_rec->abort) {
-    PyErr_Clear();
-    mg_rec_break(BK_c_function, "%s of a NumPy array", name);
-  }
-  PyObject *const used[] = {t, args, kw, torch, f};
-  for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
-  return r;
+  PyObject *t = PyObject_CallMethod(mg_array_tensor(c->arg[0]), shares ? "detach" : "clone", NULL);
+  return t ? call_or_break(call_as_tensor(c, t), name) : NULL;
 }
 
 /* Functions that ask a tensor for its array, and for nothing else, before they do anything: the call with that array. */

@@ -25,10 +25,11 @@ PyObject *mg_call_grad_mode(const MgCall *c) {
 
 /* Are all values of x in [0, count)?  As mg_claim says it. */
 static int one_hot_claim(PyObject *x, PyObject *count) {
-  PyObject *low = mg_rec->want_fx ? NULL : PyObject_CallMethod(x, "ge", "i", 0);
+  if (mg_rec->want_fx) return 1; /* shown as one call, which looks itself */
+  PyObject *low = PyObject_CallMethod(x, "ge", "i", 0);
   PyObject *high = low ? PyObject_CallMethod(x, "lt", "O", count) : NULL, *both = high ? PyObject_CallMethod(low, "logical_and", "O", high) : NULL;
   PyObject *all = both ? PyObject_CallMethod(both, "all", NULL) : NULL;
-  int rc = mg_rec->want_fx ? 1 : all ? mg_claim(mg_rec, all) : -1;
+  int rc = all ? mg_claim(mg_rec, all) : -1;
   PyObject *const used[] = {low, high, both, all};
   for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
   return rc;
