@@ -149,8 +149,11 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
       found = -1;
       goto done;
     }
-    MgEntry *e = mg_cache_find(site, &slots, &vals, &nvals, &at, true);
-    if (e) {
+    MgEntry *e = mg_cache_find(site, &slots, &vals, &nvals, &at, MG_FIND_returns);
+    if (e && e->rest) {
+      mg_exec_leave(at);
+      mg_entry_release(e);
+    } else if (e) {
       mg_stats.hits++;
       e->hits++;
       *result = NULL;
@@ -158,8 +161,8 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
       mg_cache_work += e->nnode > 0;
       int rc = mg_entry_run(e, vals, at, NULL, result);
       if (rc) *result = NULL;
-      bool claim = rc == MG_CLAIM_FALSE, keep = claim && c->cfg.fullgraph;
-      if ((claim || rc == MG_STAGES_OTHER) && (keep || !mg_cache_break_data(info, c->cfg.id, e, claim))) found = 0;
+      if (rc == MG_CLAIM_FALSE) e->rest++, found = 0; /* the frame does not try again */
+      if (rc == MG_STAGES_OTHER && !mg_cache_break_data(info, c->cfg.id, e)) found = 0;
       mg_entry_release(e);
     }
   } else {

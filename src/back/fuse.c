@@ -374,11 +374,12 @@ static void count_views(Fuser *f, const MgView *v, uint32_t n) {
 }
 
 /* Replaces reductions that threads could not share by two stages. */
-static MgRc expand(MgSched *s, MgItem **item, uint32_t *n) {
+static MgRc expand(MgSched *s, MgItem **item, uint32_t *n, uint32_t *nearly) {
   *item = mg_new(s->c, MgItem, 2 * s->nitem + 1);
   TRYP(*item);
   *n = 0;
   for (uint32_t i = 0; i < s->nitem; i++) {
+    if (i + 1 == s->nearly) *nearly = *n + 1;
     MgLoop *two[2];
     int parts = 0;
     if (s->item[i].kind == MI_loop) TRY(fu_two_stages(s, s->item[i].u.loop, two, &parts));
@@ -391,15 +392,19 @@ static MgRc expand(MgSched *s, MgItem **item, uint32_t *n) {
 MgRc mg_fuse(MgSched *s, MgFused *out) {
   Fuser f = {.s = s, .out = out};
   MgItem *item;
-  uint32_t nitem, number = 0;
-  TRY(expand(s, &item, &nitem));
-  out->nstep = 0;
+  uint32_t nitem, nearly = 0, number = 0;
+  TRY(expand(s, &item, &nitem, &nearly));
+  out->nstep = out->nearly = 0;
   out->step = mg_new(s->c, MgStepIR, nitem ? nitem : 1);
   f.uses = mg_new(s->c, Uses, s->nbuf);
   f.users = mg_new(s->c, uint32_t, s->nbuf);
   f.grown = mg_new(s->c, FuKernel *, nitem ? nitem : 1);
   if (!out->step || !f.uses || !f.users || !f.grown) return MG_NOMEM;
   for (uint32_t i = 0; i < nitem; i++) {
+    if (i + 1 == nearly) {
+      TRY(flush(&f));
+      out->nearly = out->nstep + 1;
+    }
     if (item[i].kind == MI_loop) {
       TRY(add_nest(&f, item[i].u.loop, i));
       continue;

@@ -93,6 +93,44 @@ static MgRc lower_analyse(Lower *L) {
   return MG_OK;
 }
 
+/* ---- outputs that are asked for early ---------------------------------------------------------------------------- */
+
+static void lower_need(ValRef *v, void *arg) { ((bool *)arg)[*v] = true; }
+
+/* Puts the nodes that they need first, with what draws or does more than give results before those. */
+static MgRc lower_order(Lower *L) {
+  MgGraph *g = L->g;
+  if (!g->early) return MG_OK;
+  bool *need = mg_new(L->c, bool, g->nval), *first = mg_new(L->c, bool, g->nnode), effects = false;
+  MgNode *node = mg_new(L->c, MgNode, g->nnode);
+  TRYP(need && first && node);
+  for (uint32_t i = g->noutput; i-- > 0;) {
+    if (g->early[i] && g->out_alias && g->out_alias[i].of_output >= 0) g->early[g->out_alias[i].of_output] = true;
+    if (g->early[i]) need[g->output[i]] = true;
+  }
+  for (NodeRef r = g->nnode; r-- > 1;) {
+    MgNode *n = mg_node(g, r);
+    if (n->dead) continue;
+    first[r] = effects && n->op->effect;
+    for (int i = 0; i < n->nout; i++) first[r] |= n->out[i] && need[n->out[i]];
+    if (!first[r]) continue;
+    effects |= n->op->effect;
+    mg_node_each_val(n, lower_need, need);
+  }
+  NodeRef at = 1;
+  for (int late = 0; late < 2; late++) {
+    for (NodeRef r = 1; r < g->nnode; r++)
+      if (first[r] != late) node[at++] = *mg_node(g, r);
+    if (!late) L->late = at;
+  }
+  g->node = node;
+  g->cap_node = g->nnode;
+  for (NodeRef r = 1; r < g->nnode; r++)
+    for (int i = 0; i < node[r].nout; i++)
+      if (!node[r].dead && node[r].out[i]) mg_val(g, node[r].out[i])->def = r;
+  return MG_OK;
+}
+
 /* ---- inputs, extern calls --------------------------------------------------------------------------------------- */
 
 static MgRc lower_inputs(Lower *L) {
@@ -213,28 +251,34 @@ static MgRc lower_node(Lower *L, NodeRef r) {
 
 /* ---- the end of the graph ---------------------------------------------------------------------------------------- */
 
+static MgRc lower_output(Lower *L, uint32_t i) {
+  ValRef v = L->g->output[i];
+  if (!v || lower_is_alias(L->g, i)) return MG_OK;
+  TRY(lw_realise(L, v));
+  MgView view = L->val[v].view;
+  if (L->s->buf[view.buf].kind == MB_temp) { /* an intermediate that others view: the output is a copy */
+    MgView from = view;
+    ExprRef at[LW_MAX_NDIM];
+    if (from.ndim > LW_MAX_NDIM) return mg_fail(L->c, MG_UNSUP, "output of %d dimensions", from.ndim);
+    for (int d = 0; d < from.ndim; d++) at[d] = mg_ex_idx(L->x, d);
+    view.offset = lw_int(L, 0);
+    view.buf = mg_sched_buf(L->s, MB_output, (MgDtype)view.dtype, mg_view_extent(L->x, &view), NULL);
+    TRYP(view.buf);
+    L->s->buf[view.buf].index = (int32_t)i;
+    L->s->buf[view.buf].device = L->s->buf[from.buf].device;
+    TRY(lw_store(L, &view, mg_ex_load(L->x, mg_dtype_ty((MgDtype)view.dtype), from.buf,
+                                      mg_view_index(L->x, &from, at), 0, 0)));
+  }
+  L->s->out[i] = view;
+  return MG_OK;
+}
+
+static bool lower_is_early(const MgGraph *g, uint32_t out) { return g->early && g->early[out]; }
+
 static MgRc lower_outputs(Lower *L) {
   MgGraph *g = L->g;
-  for (uint32_t i = 0; i < g->noutput; i++) {
-    ValRef v = g->output[i];
-    if (!v || lower_is_alias(g, i)) continue;
-    TRY(lw_realise(L, v));
-    MgView view = L->val[v].view;
-    if (L->s->buf[view.buf].kind == MB_temp) { /* an intermediate that others view: the output is a copy */
-      MgView from = view;
-      ExprRef at[LW_MAX_NDIM];
-      if (from.ndim > LW_MAX_NDIM) return mg_fail(L->c, MG_UNSUP, "output of %d dimensions", from.ndim);
-      for (int d = 0; d < from.ndim; d++) at[d] = mg_ex_idx(L->x, d);
-      view.offset = lw_int(L, 0);
-      view.buf = mg_sched_buf(L->s, MB_output, (MgDtype)view.dtype, mg_view_extent(L->x, &view), NULL);
-      TRYP(view.buf);
-      L->s->buf[view.buf].index = (int32_t)i;
-      L->s->buf[view.buf].device = L->s->buf[from.buf].device;
-      TRY(lw_store(L, &view, mg_ex_load(L->x, mg_dtype_ty((MgDtype)view.dtype), from.buf,
-                                        mg_view_index(L->x, &from, at), 0, 0)));
-    }
-    L->s->out[i] = view;
-  }
+  for (uint32_t i = 0; i < g->noutput; i++)
+    if (!lower_is_early(g, i)) TRY(lower_output(L, i));
   /* the storage of an output belongs to the first output that shows it; storage that none shows is a temporary */
   for (BufRef b = 1; b < L->s->nbuf; b++) {
     if (L->s->buf[b].kind != MB_output) continue;
@@ -243,6 +287,14 @@ static MgRc lower_outputs(Lower *L) {
     L->s->buf[b].kind = i < L->s->nout ? MB_output : MB_temp;
     L->s->buf[b].index = i < L->s->nout ? (int32_t)i : -1;
   }
+  return MG_OK;
+}
+
+/* Everything that was lowered so far runs before an input is written. */
+static MgRc lower_early(Lower *L) {
+  for (uint32_t i = 0; i < L->g->noutput; i++)
+    if (lower_is_early(L->g, i)) TRY(lower_output(L, i));
+  L->s->nearly = L->s->nitem + 1;
   return MG_OK;
 }
 
@@ -318,9 +370,13 @@ MgRc mg_lower(MgSched *s) {
   Lower L = {.s = s, .g = s->g, .x = s->x, .c = s->c};
   L.val = mg_new(L.c, LwVal, s->g->nval + 1);
   TRYP(L.val);
+  TRY(lower_order(&L));
   TRY(lower_analyse(&L));
   TRY(lower_inputs(&L));
-  for (NodeRef r = 1; r < s->g->nnode; r++) TRY(lower_node(&L, r));
+  for (NodeRef r = 1; r <= s->g->nnode; r++) {
+    if (r == L.late) TRY(lower_early(&L));
+    if (r < s->g->nnode) TRY(lower_node(&L, r));
+  }
   L.node = 0;
   TRY(lower_outputs(&L));
   TRY(lower_writebacks(&L));

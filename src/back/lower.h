@@ -32,6 +32,7 @@ typedef struct Lower {
   MgCtx *c;
   LwVal *val;          /* per graph value */
   NodeRef node;        /* node being lowered */
+  NodeRef late;        /* nodes from here on may write to inputs */
   uint32_t *stamp;     /* per expression: marks of walks */
   uint32_t nstamp, mark;
   struct { ExprRef bad; SymRef points; } checked[32]; /* conditions that were checked already (the newest ones) */

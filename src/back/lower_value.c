@@ -162,7 +162,7 @@ static bool live_reads_buf(Lower *L, const MgExpr *load, void *arg) { return (Bu
  * contents later. */
 static bool value_wb_view(Lower *L, ValRef v, MgView *out) {
   const LwVal *lv = &L->val[v];
-  if (lv->wb < 0) return false;
+  if (lv->wb < 0 || L->node < L->late) return false;
   ValRef in = L->g->wb_input[lv->wb];
   const MgVal *mi = lw_meta(L, in), *mv = lw_meta(L, v);
   if (mg_node(L->g, mv->def)->nout > 1) return false; /* the other results may still read the argument */

@@ -421,6 +421,8 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
   TRY(planner_blocks(&p));
   TRY(planner_facts(&p, facts));
   spec->ninput = s->g->ninput;
+  spec->nearly = f->nearly;
+  spec->early = s->g->early;
   spec->buf = p.buf;
   spec->nbuf = s->nbuf;
   spec->slot0 = p.slot;

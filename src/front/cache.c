@@ -156,11 +156,10 @@ static void cache_entry_died(void *arg) {
   mg_entry_release(e);
 }
 
-int mg_cache_break_data(MgCodeInfo *info, uint32_t config, MgEntry *e, bool claim) {
-  const char *what = claim ? "the answer of an assertion is" : "sizes that depend on data are";
-  mg_log(MG_LOG_recompiles, "%s not what an entry takes them for: they break the graph from here on", what);
+int mg_cache_break_data(MgCodeInfo *info, uint32_t config, MgEntry *e) {
+  mg_log(MG_LOG_recompiles, "sizes that depend on data are not what an entry takes them for: they break the graph from here on");
   cache_entry_died(e);
-  return mg_dynfloat_set(&info->dyn, claim ? DYN_no_claims : DYN_no_data, config);
+  return mg_dynfloat_set(&info->dyn, DYN_no_data, config);
 }
 
 int mg_cache_add(MgBucket *b, MgEntry *e) {
@@ -219,12 +218,12 @@ void mg_cache_note_idle(MgBucket *b, bool idle) {
 }
 
 /* The first entry of the bucket that holds; *gone: entries were dropped meanwhile, and maybe the bucket with them. */
-static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***vals, int *nvals, MgExecAt **at, bool returns_only,
+static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***vals, int *nvals, MgExecAt **at, int which,
                               bool *gone) {
   if (cache_skips(b)) return NULL;
   for (int i = 0; i < b->n; i++) {
     MgEntry *e = b->entry[i];
-    if (returns_only && !e->is_ret) continue;
+    if ((which & MG_FIND_returns && !e->is_ret) || (which & MG_FIND_unclaimed ? e->claims : e->unclaimed)) continue;
     int need = mg_guards_nsrc(e->guards);
     if (need > *nvals) {
       PyObject **p = mg_realloc(*nvals > MG_SMALL_VALS ? *vals : NULL, sizeof *p * (size_t)need);
@@ -253,13 +252,13 @@ static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***val
   return NULL;
 }
 
-MgEntry *mg_cache_find(MgSite *s, const MgSlots *slots, PyObject ***vals, int *nvals, MgExecAt **at, bool returns_only) {
+MgEntry *mg_cache_find(MgSite *s, const MgSlots *slots, PyObject ***vals, int *nvals, MgExecAt **at, int which) {
   MgBucket *b = mg_cache_bucket(s, slots, false);
   bool gone = false;
   *at = NULL;
-  MgEntry *e = b ? cache_find_in(b, slots, vals, nvals, at, returns_only, &gone) : NULL;
+  MgEntry *e = b ? cache_find_in(b, slots, vals, nvals, at, which, &gone) : NULL;
   if (e || gone || !s->nbucket || b == s->bucket[0]) return e;
-  return cache_find_in(s->bucket[0], slots, vals, nvals, at, returns_only, &gone);
+  return cache_find_in(s->bucket[0], slots, vals, nvals, at, which, &gone);
 }
 
 /* ---- configurations ---- */

@@ -23,6 +23,9 @@ typedef struct MgEntry {  /* one compiled segment of a frame */
   MgSnapshot *snap;
   int unit, end;          /* code units: where it starts; where the frame goes on (or the RETURN instruction) */
   bool is_ret;            /* the segment ends by returning */
+  bool claims;            /* runs may be given up: answers are taken for granted (claim.h) */
+  bool unclaimed;         /* for runs that were: the graph breaks at such questions */
+  uint8_t penalty, rest;  /* after runs that were given up: how many are not tried the next time, and from now on */
   bool keeps_random;      /* a run may be given up: torch's random numbers are then as before */
   int nplain;             /* instructions to execute unrecorded at `end` */
   int level;              /* so many frames have returned by then: end and what follows are of the one that called them */
@@ -92,8 +95,8 @@ const MgCode *mg_code_decoded(MgCodeInfo *info, PyCodeObject *co); /* borrowed; 
 MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, uint64_t chain, bool create);
 /* The bucket for a frame, or NULL: without create when there is none, else with exception. */
 MgBucket *mg_cache_bucket(MgSite *site, const MgSlots *s, bool create);
-/* The entry is dropped (the caller has a reference), and sizes that depend on data, or claims, break graphs of this code.  -1 with an exception. */
-int mg_cache_break_data(MgCodeInfo *info, uint32_t config, MgEntry *e, bool claim);
+/* The entry is dropped (the caller has a reference), and sizes that depend on data break graphs of this code.  -1 with an exception. */
+int mg_cache_break_data(MgCodeInfo *info, uint32_t config, MgEntry *e);
 int mg_cache_add(MgBucket *b, MgEntry *e);                      /* steals e; becomes the first; -1 with exception */
 /* Frames that only run Python code gain nothing: what is known about them costs more than it saves.  From a place that was
  * followed by no op again and again, CPython runs the frame to its end, with what it calls; now and then one is driven to see. */
@@ -105,7 +108,8 @@ extern unsigned long mg_cache_epoch;              /* changes when buckets are fr
  * MG_SMALL_VALS entries that the caller owns, replaced by a malloc'ed one (freed by the caller) when *nvals has to grow.
  * NULL: none, or an exception. */
 #define MG_SMALL_VALS 64
-MgEntry *mg_cache_find(MgSite *site, const MgSlots *s, PyObject ***vals, int *nvals, MgExecAt **at, bool returns_only);
+enum { MG_FIND_returns = 1, MG_FIND_unclaimed = 2 }; /* only those that return; instead of those with claims, those for their failing */
+MgEntry *mg_cache_find(MgSite *site, const MgSlots *s, PyObject ***vals, int *nvals, MgExecAt **at, int which);
 MgEntry *mg_entry_new(void);                                    /* NULL with exception */
 void mg_entry_release(MgEntry *e);                              /* NULL is fine */
 /* The number of these options (cfg->id is not looked at), the same for equal ones; 0 with exception.  Each call pairs with

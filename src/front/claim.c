@@ -1,6 +1,7 @@
 /* See the header.  In: conditions of jumps while recording.  Out: entries of cap->claims, which the snapshot checks first. */
 #include "front/names.h"
 #include "front/alias.h"
+#include "front/expect.h"
 #include "front/guard.h"
 #include "front/skip.h"
 #include "front/standin.h"
@@ -49,10 +50,14 @@ static bool claim_allowed(const MgRec *r) { return !r->deny_claims && r->guards 
 /* Takes the truth of a tensor or a number for *yes.  1: done, or *yes is what it is known to be; 0: cannot; -1 with an exception. */
 static int claim_add(MgRec *r, PyObject *condition, bool *yes) {
   MgCapture *cap = r->cap;
-  PyObject *answer = NULL, *const arg[] = {condition};
-  if (r->want_fx || (mg_standin_is(condition) && !mg_symvalue_can(cap, condition)) ||
-      !mg_symvalue_convert((PyObject *)&PyBool_Type, arg, 1, &answer))
+  PyObject *answer = NULL, *number = condition;
+  bool tensor = mg_standin_is(condition);
+  if (r->want_fx || (tensor && (!mg_symvalue_can(cap, condition) || !mg_sym_is(r->x, mg_val_numel(r->g, mg_standin_val(condition)), 1))))
     return 0;
+  if (tensor && !(number = mg_symvalue_item(cap, condition))) return -1;
+  bool can = mg_symvalue_convert((PyObject *)&PyBool_Type, &number, 1, &answer);
+  if (tensor) Py_DECREF(number);
+  if (!can) return 0;
   if (!answer) return -1;
   if (PyBool_Check(answer)) { /* known without the tensor */
     *yes = answer == Py_True;
@@ -74,13 +79,19 @@ int mg_claim(MgRec *r, PyObject *tensor) {
   return rc == 1 && !yes ? 0 : rc;
 }
 
+int mg_claim_expected(MgCapture *cap, PyObject *condition, bool *yes) {
+  if (cap->rec->want_fx || !claim_allowed(cap->rec)) return 0;
+  int known = mg_expect_truth(cap, condition, yes);
+  return known == 1 ? claim_add(cap->rec, condition, yes) : known;
+}
+
 int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken, bool *yes) {
   MgRec *r = l->rec;
   MgSymNode *number = mg_symnode_of(condition);
   bool tensor = mg_standin_is(condition), late = number && number->cap && !number->src && !number->hint;
   if ((!tensor && !late) || !claim_allowed(r)) return 0;
   bool far_assert, near_assert, far = claim_raises(l->code, in->target, &far_assert), near = claim_raises(l->code, in->next, &near_assert);
-  if (far == near || (!(far ? far_assert : near_assert) && !mg_skip_is_torch(l->v.code))) return 0;
+  if (far == near || (!(far ? far_assert : near_assert) && !mg_skip_is_torch(l->v.code))) return mg_claim_expected(r->cap, condition, yes);
   *yes = near == taken;
   if (r->want_fx && tensor) {
     if (!mg_sym_is(r->x, mg_val_numel(r->g, mg_standin_val(condition)), 1)) return 0;
@@ -92,11 +103,25 @@ int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken
   return claim_add(r, condition, yes);
 }
 
-bool mg_claim_holds(MgRec *r) {
-  if (!r->claims || (!r->guards->ndraw && !mg_alias_writes(r))) return true;
+int mg_claim_refuse(MgRec *r) {
   r->claims_failed = true;
-  if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "magneto: an answer is taken for granted in a graph that writes to its inputs");
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "magneto: an answer is taken for granted in a graph whose runs cannot be given up");
+  return -1;
+}
+
+/* Does a call do what cannot be taken back: operators of the program's own, communication? */
+static bool claim_acts(const MgGraph *g) {
+  for (NodeRef n = 1; n < g->nnode; n++) {
+    const MgOp *op = g->node[n].op;
+    if (!g->node[n].dead && op->effect && !op->mutates && !op->random) return true;
+  }
   return false;
+}
+
+bool mg_claim_holds(MgRec *r) {
+  if (!r->claims) return true;
+  r->claims_early = mg_alias_writes(r);
+  return !(r->guards->ndraw || PyErr_Occurred() || claim_acts(r->g)) || mg_claim_refuse(r) == 0;
 }
 
 bool mg_claim_draws(const MgRec *r) {

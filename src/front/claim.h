@@ -9,11 +9,14 @@ enum { MG_CLAIM_FALSE = -5 }; /* of a run: an answer is the other one, and nothi
 
 /* The condition of a jump that is taken when its truth is `taken`: 1: its truth is *yes; 0: ask it; -1 with an exception. */
 int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken, bool *yes);
+/* The truth of a tensor or number in any other place, when it is expected (expect.h): as mg_claim_truth. */
+int mg_claim_expected(MgCapture *cap, PyObject *condition, bool *yes);
 /* Takes the one element of a tensor for true.  1: done, or runs of this recording cannot be given up; 0: it is known to be false,
  * was false in a run, or cannot be asked; -1 with an exception. */
 int mg_claim(MgRec *r, PyObject *tensor);
 /* After a recording: can a run that finds the other answer be given up?  If not, the segment is recorded again without claims. */
 bool mg_claim_holds(MgRec *r);
+int mg_claim_refuse(MgRec *r); /* the graph has no plan that does: -1 with an exception, see mg_claim_holds */
 bool mg_claim_draws(const MgRec *r); /* does a run that may be given up draw random numbers? */
 /* State of torch's random numbers before a run that may be given up, new; NULL with an exception.  Back to it; steals state. */
 PyObject *mg_claim_save(void);

@@ -22,6 +22,7 @@
 #include "front/symfloat.h"
 #include "front/symdata.h"
 #include "front/tensorhook.h"
+#include "front/claim.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -361,6 +362,19 @@ static int exec_find_bits(MgExec *e, const MgGraph *g) {
   return 0;
 }
 
+/* What claims are about is asked for before anything is written. */
+static int exec_take_claims(MgExec *e, MgRec *r, const MgSnapshot *snap) {
+  if (!(r->g->early = mg_new(r->ctx, bool, r->g->noutput + 1))) return PyErr_NoMemory(), -1;
+  mg_snapshot_claimed(snap, r->g->early);
+  e->claims = snap;
+  return 0;
+}
+
+/* Runs that may be given up after all: only those of plans can. */
+static bool exec_refuses_claims(const MgExec *e) {
+  return e->claims && (e->stages || e->grad || e->callable || (e->sizes && mg_execsizes_has_graph(e->sizes) ? !mg_execsizes_has_plans(e->sizes) : !e->plan));
+}
+
 static int exec_set_bits(const MgExec *e, PyObject **outs) {
   for (uint32_t i = 0; i < e->noutput; i++)
     if (e->bits[i] && mg_lazybits_set(outs[i], e->bits[i])) {
@@ -461,6 +475,7 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
   if (exec_add_outputs(r, snap) || exec_find_bits(e, g) || exec_find_spent(e, r) || (r->joint && mg_autograd_init())) goto fail;
   mg_exec_log_graph(g);
   e->noutput = g->noutput;
+  if (r->claims_early && exec_take_claims(e, r, snap)) goto fail;
   e->no_autocast = mg_standin_autocast_on(r->cap);
   e->no_modes = r->cap->classes || r->cap->own_function || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
   bool sizes = mg_symsize_inputs(&r->cap->sizes), data = !cfg->backend && mg_symdata_used(r);
@@ -525,6 +540,11 @@ MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
   PyObject *off = modes ? mg_fmodes_off() : NULL;
   if (modes && !off) return NULL;
   MgExec *e = exec_build(r, cfg, snap);
+  if (e && exec_refuses_claims(e)) {
+    mg_exec_free(e);
+    e = NULL;
+    mg_claim_refuse(r);
+  }
   if (off && mg_context_exit(off)) {
     mg_exec_free(e);
     e = NULL;
@@ -560,6 +580,15 @@ int mg_exec_give_up_plan(MgExec *e) {
   return rc;
 }
 
+static int exec_claims(void *arg, PyObject **outs) {
+  const MgClaims *c = arg;
+  return mg_snapshot_claims(c->snap, outs, c->vals);
+}
+
+int mg_exec_plan(MgPlan *p, PyObject *const *in, const int64_t *sizes, MgClaims *claims, PyObject **outs) {
+  return claims ? mg_planrun_checked(p, in, sizes, outs, exec_claims, claims) : mg_planrun(p, in, sizes, outs);
+}
+
 static int exec_run_grad(MgExec *e, PyObject *const *in, PyObject **outs) {
   bool anomaly = mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled; /* its messages name ATen's own nodes */
   if (!e->plan_failed && !anomaly && mg_exec_same_overlap(e->overlap, e->ninput, in)) {
@@ -570,20 +599,22 @@ static int exec_run_grad(MgExec *e, PyObject *const *in, PyObject **outs) {
   return mg_autograd_run_nodes(e->grad, in, outs);
 }
 
-int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, PyObject **outs) {
+int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs) {
   if (e->callable) return exec_run_backend(e, in, outs);
-  if (e->sizes) return mg_execsizes_run(e, in, at, outs);
+  if (e->sizes) return mg_execsizes_run(e, in, at, claims, outs);
   if (e->grad) return exec_run_grad(e, in, outs);
   if (e->plan && !e->plan_failed && mg_exec_same_overlap(e->overlap, e->ninput, in)) {
-    int rc = mg_planrun(e->plan, in, NULL, outs);
+    int rc = mg_exec_plan(e->plan, in, NULL, claims, outs);
     if (rc != -2) return rc;
     if (mg_strict() || !e->nodes || mg_exec_give_up_plan(e)) return -1;
   }
+  if (claims) return MG_CLAIM_FALSE; /* nodes write as they run */
   return mg_noderun_run(e->nodes, in, outs);
 }
 
 static int exec_run_graph(MgExec *e, PyObject *const *vals, PyObject *const *in, MgExecAt *at, PyObject **outs) {
-  return e->stages ? mg_stages_run(e->stages, e->guards, vals, in, outs) : mg_exec_dispatch(e, in, at, outs);
+  MgClaims claims = {e->claims, (PyObject **)vals};
+  return e->stages ? mg_stages_run(e->stages, e->guards, vals, in, outs) : mg_exec_dispatch(e, in, at, e->claims ? &claims : NULL, outs);
 }
 
 /* Autocast's casts are nodes of the graph. */

@@ -7,6 +7,12 @@
 
 typedef struct MgExecSizes MgExecSizes;
 
+/* Claims that are looked at in the middle of a run, before it writes to its inputs: only plans can do that. */
+typedef struct MgClaims {
+  const MgSnapshot *snap;
+  PyObject **vals;  /* of the sources */
+} MgClaims;
+
 typedef struct MgExecInput {
   SrcRef src;          /* whose value it is, when pinned is NULL */
   PyObject *pinned;    /* a constant tensor, strong */
@@ -23,6 +29,7 @@ struct MgExec {
   MgNodeRun *nodes;    /* node by node; NULL when never needed */
   MgPlan *plan;        /* compiled; NULL otherwise */
   MgAutograd *grad;    /* compiled with backward, strong; owns its own nodes; NULL otherwise */
+  const MgSnapshot *claims; /* of the same entry, borrowed: looked at before anything is written; NULL: there are none, or nothing is written */
   const MgGuards *guards; /* of the same entry, borrowed: sources of numbers */
   PyObject *callable;  /* what a custom backend returned, strong; NULL otherwise */
   uint32_t *overlap;   /* plans that write inputs: per input, the first input over the same memory; else NULL */
@@ -48,14 +55,17 @@ int mg_exec_build_grad(MgExec *e, MgRec *r, PyObject *const *example, MgAutograd
 bool mg_exec_same_overlap(const uint32_t *pattern, uint32_t n, PyObject *const *in);
 /* An error of ours in a plan: the exception becomes a warning, and the nodes run from now on.  -1: the warning is an error. */
 int mg_exec_give_up_plan(MgExec *e);
-int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, PyObject **outs);
+/* claims: what a run has to find before it writes; NULL: nothing. */
+int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs);
+int mg_exec_plan(MgPlan *p, PyObject *const *in, const int64_t *sizes, MgClaims *claims, PyObject **outs); /* as mg_planrun */
 
 /* ---- execsizes.c ---- */
 /* Takes over what the recording knows of symbols, with its graph when there is something to run.  plans: compile it.  -1 with an
  * exception. */
 int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool plans);
 bool mg_execsizes_has_graph(const MgExecSizes *s);
-int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *at, PyObject **outs);
+bool mg_execsizes_has_plans(const MgExecSizes *s); /* it is compiled with symbols, or for each assignment */
+int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs);
 void mg_execsizes_free(MgExecSizes *s);
 /* Records the segment again with constants: an exception is set. */
 void mg_execsizes_refuse(MgRec *r, const char *why);

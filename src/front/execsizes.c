@@ -63,6 +63,7 @@ void mg_execsizes_refuse(MgRec *r, const char *why) {
 }
 
 bool mg_execsizes_has_graph(const MgExecSizes *s) { return s->g.nnode; }
+bool mg_execsizes_has_plans(const MgExecSizes *s) { return s->plans; }
 
 /* ---- assignments ---- */
 
@@ -220,12 +221,12 @@ static int sizes_new_plan(MgExec *e, const MgExecAt *a, PyObject *const *in) {
 }
 
 /* 0; -1 with an exception; -2: the same, an error of ours before anything was written; -3: no plan with symbols is for this. */
-static int sizes_run_plan(MgExec *e, PyObject *const *in, MgExecAt *a, PyObject **outs) {
+static int sizes_run_plan(MgExec *e, PyObject *const *in, MgExecAt *a, MgClaims *claims, PyObject **outs) {
   MgExecSizes *s = e->sizes;
   for (uint32_t i = 0; i <= s->nplan; i++) {
     uint32_t k = !i ? a->plan : i - 1; /* the last one first */
     if (k >= s->nplan || (i && k == a->plan) || !mg_exec_same_overlap(s->plan[k].overlap, e->ninput, in)) continue;
-    int rc = mg_planrun(s->plan[k].plan, in, a->env, outs);
+    int rc = mg_exec_plan(s->plan[k].plan, in, a->env, claims, outs);
     if (rc == -3) continue;
     a->plan = k;
     return rc;
@@ -267,14 +268,14 @@ static void sizes_adopt(MgExecSizes *s, MgExecAt *a, MgExec *run) {
   if (s->nrun > EXECSIZES_NUMBERS) sizes_drop(s, sizes_oldest(s, true));
 }
 
-static int sizes_run_numbers(MgExec *e, PyObject *const *in, MgExecAt *a, bool plan, PyObject **outs) {
+static int sizes_run_numbers(MgExec *e, PyObject *const *in, MgExecAt *a, bool plan, MgClaims *claims, PyObject **outs) {
   MgExecSizes *s = e->sizes;
   if (!a->run) {
     MgExec *run = sizes_new_run(e, a, plan, in);
     if (!run) return -1;
     sizes_adopt(s, a, run);
   }
-  return mg_exec_dispatch(a->run, in, NULL, outs);
+  return mg_exec_dispatch(a->run, in, NULL, claims, outs);
 }
 
 /* ---- with backward ---- */
@@ -337,25 +338,25 @@ static int sizes_run_grad(MgExec *e, PyObject *const *in, MgExecAt *a, PyObject 
     if (!run) return -1;
     sizes_adopt(s, a, run);
   }
-  return mg_exec_dispatch(a->run, in, NULL, outs);
+  return mg_exec_dispatch(a->run, in, NULL, NULL, outs);
 }
 
-int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *a, PyObject **outs) {
+int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *a, MgClaims *claims, PyObject **outs) {
   MgExecSizes *s = e->sizes;
   if (s->joint) return sizes_run_grad(e, in, a, outs);
-  if (!s->plans) return sizes_run_numbers(e, in, a, false, outs);
-  int rc = a->refused ? -3 : sizes_run_plan(e, in, a, outs);
+  if (!s->plans) return sizes_run_numbers(e, in, a, false, claims, outs);
+  int rc = a->refused ? -3 : sizes_run_plan(e, in, a, claims, outs);
   if (rc == -3 && !a->refused) {
     int made = s->nplan < EXECSIZES_PLANS && s->nfailed < EXECSIZES_TRIES ? sizes_new_plan(e, a, in) : 0;
     if (made < 0) return -1;
     a->refused = !made;
-    if (made) rc = sizes_run_plan(e, in, a, outs);
+    if (made) rc = sizes_run_plan(e, in, a, claims, outs);
   }
   if (rc == -2) {
     s->plans = false;
-    return mg_strict() || mg_exec_give_up_plan(e) ? -1 : sizes_run_numbers(e, in, a, false, outs);
+    return mg_strict() || mg_exec_give_up_plan(e) ? -1 : sizes_run_numbers(e, in, a, false, claims, outs);
   }
-  return rc == -3 ? sizes_run_numbers(e, in, a, true, outs) : rc;
+  return rc == -3 ? sizes_run_numbers(e, in, a, true, claims, outs) : rc;
 }
 
 /* ---- building ---- */

@@ -97,6 +97,26 @@ int mg_planrun(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyObject **
   return mg_planrun_part(p, &call, UINT32_MAX, in, sizes, outs);
 }
 
+int mg_planrun_checked(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyObject **outs, int (*check)(void *arg, PyObject **outs),
+                       void *arg) {
+  MgPlanCall *call = NULL;
+  MgPlanInfo info;
+  mg_plan_info(p, &info);
+  int rc = mg_planrun_part(p, &call, mg_plan_early(p), in, sizes, outs);
+  if (rc) return rc;
+  PyObject **late = mg_calloc((size_t)info.noutput + 1, sizeof *late);
+  if (!late) PyErr_NoMemory();
+  rc = late ? check(arg, outs) : -1;
+  if (rc && call) mg_plan_stop(p, call);
+  else if (call) rc = mg_planrun_part(p, &call, UINT32_MAX, in, sizes, late);
+  for (int i = 0; i < info.noutput; i++) {
+    if (rc) Py_CLEAR(outs[i]);
+    else if (!outs[i]) outs[i] = late[i];
+  }
+  free(late);
+  return rc == -2 || rc == -3 ? -1 : rc; /* the first part went through */
+}
+
 int mg_planrun_autocast_off(PyObject **off) {
   static PyObject *any, *disable; /* torch._C._is_any_autocast_enabled, _DisableAutocast */
   *off = NULL;

@@ -13,6 +13,10 @@ int mg_planrun(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyObject **
 /* The same in parts, see mg_plan_part: outs gets the results that became ready, NULL for the others.  *call: NULL to begin and
  * after the end, also that by an exception. */
 int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *const *in, const int64_t *sizes, PyObject **outs);
+/* The same, where check is called with the results that are asked for early (MgGraph.early) before anything is written to an
+ * input.  What it returns, unless that is 0, is the result: then nothing was written. */
+int mg_planrun_checked(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyObject **outs, int (*check)(void *arg, PyObject **outs),
+                       void *arg);
 /* Turns autocast off when it is on, for calls of ATen whose casts are nodes already.  *off: what mg_planrun_autocast_back
  * takes (and frees); NULL: it was off.  -1 with an exception. */
 int mg_planrun_autocast_off(PyObject **off);

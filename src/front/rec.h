@@ -81,6 +81,7 @@ typedef struct MgRec {
   bool data_failed;     /* something cannot go on with sizes that depend on data: record again with deny_data */
   bool deny_data;       /* they break the graph */
   bool claims;          /* answers are taken for granted that each run looks at (claim.h) */
+  bool claims_early;    /* they are looked at before anything is written to an input */
   bool claims_failed;   /* a run could not be given up when such an answer is the other one: record again with deny_claims */
   bool deny_claims;     /* questions whose other answer raises break the graph like others */
   bool false_claims;    /* because a run found the other answer */
@@ -191,6 +192,10 @@ void mg_guards_print(const MgGuards *g, MgStrbuf *out);
 MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, PyObject *ret);
 /* Which graph values the snapshot needs, in order: they become the graph's outputs. */
 int mg_snapshot_outputs(const MgSnapshot *s, const ValRef **vals);
+/* Marks the outputs that the claims of the program read. */
+void mg_snapshot_claimed(const MgSnapshot *s, bool *out);
+/* Looks at the claims alone, whose outputs are there.  0, MG_CLAIM_FALSE, -1 with an exception. */
+int mg_snapshot_claims(const MgSnapshot *s, PyObject **outs, PyObject **vals);
 /* Runs it: outs are the graph's results, vals the source values.  Fills new_slots (new references; NULL stays unbound;
  * entries of untouched slots are left alone) and *ret.  Replays effects in program order. */
 int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObject **new_slots, PyObject **ret);

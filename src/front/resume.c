@@ -17,6 +17,14 @@
 
 #define RESUME_SMALL MG_SMALL_VALS /* values that fit on the C stack */
 
+/* Answers that are often others than expected cost a run each: then some runs are not tried. */
+static void resume_note_claims(MgEntry *e, bool failed) {
+  enum { MOST = 64 };
+  if (failed) e->penalty = !e->penalty ? 1 : e->penalty < MOST ? 2 * e->penalty : MOST;
+  else e->penalty = 0;
+  if (failed) e->rest = e->penalty - 1;
+}
+
 int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots, PyObject **ret) {
   PyObject *small[RESUME_SMALL] = {NULL}, **outs = small;
   const ValRef *unused;
@@ -32,6 +40,7 @@ int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots
   PyObject *random = ready && e->keeps_random ? mg_claim_save() : NULL;
   if (ready && e->keeps_random && !random) mg_exec_leave(at);
   else if (ready && !(rc = mg_exec_run(e->exec, vals, at, outs))) rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
+  if (e->claims) resume_note_claims(e, rc == MG_CLAIM_FALSE);
   if (rc == MG_CLAIM_FALSE && random && mg_claim_restore(Py_NewRef(random))) rc = -1;
   Py_XDECREF(random);
   for (int i = 0; i < nsrc; i++) Py_XDECREF(vals[i]);
@@ -283,15 +292,18 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
       next = DRIVE_step;
       goto done;
     }
-    if ((e = mg_cache_find(site, &slots, &vals, &nvals, &at, false))) {
-      int rc = drive_segment(d, e, vals, at);
+    if ((e = mg_cache_find(site, &slots, &vals, &nvals, &at, d->unclaimed ? MG_FIND_unclaimed : 0))) {
+      int rc = MG_CLAIM_FALSE;
+      if (e->rest) e->rest--, mg_exec_leave(at);
+      else rc = drive_segment(d, e, vals, at);
       bool claim = rc == MG_CLAIM_FALSE, again = claim || rc == MG_STAGES_OTHER;
+      d->unclaimed = claim;
       mg_stats.hits += !again;
       next = rc ? DRIVE_raise : e->level ? DRIVE_pass : (DriveNext)d->next;
       *nplain = e->nplain;
       if (!again) goto done;
       next = claim && d->cfg->fullgraph ? DRIVE_eager : DRIVE_fail; /* a break would be an error: the program's own comes first */
-      if (next == DRIVE_eager || other++ > 2 || mg_cache_break_data(d->info, d->cfg->id, e, claim)) goto done;
+      if (next == DRIVE_eager || other++ > 2 || (!claim && mg_cache_break_data(d->info, d->cfg->id, e))) goto done;
       mg_entry_release(e);
       e = NULL;
       at = NULL;
@@ -320,12 +332,12 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
       goto done;
     }
     mg_stats.misses++;
-    if (b->n && mg_stance_recompile_is_error()) {
+    if (b->n && !d->unclaimed && mg_stance_recompile_is_error()) {
       drive_recompile_error(d, unit);
       next = DRIVE_fail;
       goto done;
     }
-    if (b->n) {
+    if (b->n && !d->unclaimed) {
       mg_stats.recompiles++;
       drive_log_recompile(d, b, &slots);
       for (int i = 0; i < b->n; i++)

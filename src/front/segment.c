@@ -332,6 +332,8 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
     goto fail;
   }
   e->keeps_random = mg_claim_draws(r);
+  e->claims = r->claims;
+  e->unclaimed = s->false_claims;
   if (!mg_claim_holds(r)) goto fail;
   if (mg_symsize_promises(r->cap)) {
     s->users_error = true;
@@ -683,7 +685,7 @@ static int segment_compile(MgDrive *d, const MgSlots *slots) {
   int rc = -1;
   s.deny_sizes = mg_dynfloat_has(info->dyn, DYN_no_sizes, cfg->id);
   s.deny_data = mg_dynfloat_has(info->dyn, DYN_no_data, cfg->id);
-  s.deny_claims = s.false_claims = mg_dynfloat_has(info->dyn, DYN_no_claims, cfg->id);
+  s.deny_claims = s.false_claims = d->unclaimed;
   if (segment_save(&s, d, slots)) goto done;
   /* In a loop each turn would leave an entry of its own, made for the objects of that turn. */
   s.may_descend = !mg_force_break && !mg_decode_in_loop(s.code, s.unit);

@@ -183,6 +183,7 @@ static bool snap_claims(MgBuilder *b) {
   for (Py_ssize_t i = 0; all && i < PyList_GET_SIZE(all); i++) {
     PyObject **claim = &PyTuple_GET_ITEM(PyList_GET_ITEM(all, i), 0);
     if (mg_snap_emit_over(b, SN_claim, NULL, claim[1] == Py_True, claim, 1) == SNAP_FAIL) return false;
+    b->s->nclaim = b->s->n;
   }
   return true;
 }

@@ -67,6 +67,7 @@ struct MgSnapshot {
   PyObject *keep;                       /* list: objects of the program */
   const MgGuards *guards;               /* of the same entry, borrowed: SN_calc */
   MgStateChange state;
+  uint32_t nclaim;                      /* values of p up to the last SN_claim; 0: none */
   bool only_out;                        /* returns output 0 and does nothing else */
 };
 /* Do two snapshots do the same to objects that are older than the recording? */

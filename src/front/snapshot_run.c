@@ -289,6 +289,35 @@ static int snap_change(const MgSnapInstr *q, PyObject **v, const uint32_t *k) {
   }
 }
 
+/* Makes value number `at`, and looks at what is claimed of it.  0, MG_CLAIM_FALSE, -1 with an exception. */
+static int snap_value(const MgSnapshot *s, uint32_t at, PyObject **v, PyObject **outs, PyObject **vals) {
+  const MgSnapInstr *q = &s->p[at];
+  const uint32_t *k = s->pool + q->arg;
+  v[at] = NULL;
+  if (!at) return 0;
+  if (q->op >= SN_fill_list) return snap_change(q, v, k) ? -1 : 0;
+  if (q->op != SN_claim) return (v[at] = snap_make(q, v, k, outs, vals, s->guards)) ? 0 : -1;
+  if ((v[k[0]] == Py_True) != q->a) return MG_CLAIM_FALSE;
+  v[at] = Py_NewRef(Py_None);
+  return 0;
+}
+
+void mg_snapshot_claimed(const MgSnapshot *s, bool *out) {
+  for (uint32_t i = 1; i < s->nclaim; i++)
+    if (s->p[i].op == SN_item || s->p[i].op == SN_dim || s->p[i].op == SN_out) out[s->p[i].a] = true;
+}
+
+int mg_snapshot_claims(const MgSnapshot *s, PyObject **outs, PyObject **vals) {
+  PyObject **v = mg_malloc(sizeof *v * (s->nclaim + 1));
+  uint32_t done = 0;
+  int rc = v ? 0 : -1;
+  if (!v) PyErr_NoMemory();
+  while (!rc && done < s->nclaim) rc = snap_value(s, done++, v, outs, vals);
+  for (uint32_t i = 0; i < done; i++) Py_XDECREF(v[i]);
+  free(v);
+  return rc;
+}
+
 int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObject **new_slots, PyObject **ret) {
   if (s->only_out) {
     *ret = Py_NewRef(outs[0]);
@@ -301,21 +330,9 @@ int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObj
     PyErr_NoMemory();
     return -1;
   }
-  for (; done < s->n; done++) {
-    const MgSnapInstr *q = &s->p[done];
-    const uint32_t *k = s->pool + q->arg;
-    v[done] = NULL;
-    if (!done) continue;
-    if (q->op >= SN_fill_list) {
-      if (snap_change(q, v, k)) goto done;
-    } else if (q->op == SN_claim) {
-      if ((v[k[0]] == Py_True) != q->a) {
-        rc = MG_CLAIM_FALSE;
-        goto done;
-      }
-      v[done] = Py_NewRef(Py_None);
-    } else if (!(v[done] = snap_make(q, v, k, outs, vals, s->guards))) goto done;
-  }
+  for (rc = 0; !rc && done < s->n;) rc = snap_value(s, done++, v, outs, vals);
+  if (rc) goto done;
+  rc = -1;
   for (uint32_t i = 0; i < s->nw; i++)
     if (snap_change(&s->w[i], v, s->pool + s->w[i].arg)) goto done;
   if (s->state.any && mg_effect_apply(&s->state.before, &s->state.after)) goto done;

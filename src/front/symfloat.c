@@ -6,6 +6,7 @@
 #include "front/fx.h"
 #include "front/guard.h"
 #include "front/names.h"
+#include "front/claim.h"
 #include "front/nodecall.h"
 #include "front/standin.h"
 #include "front/symnode.h"
@@ -148,7 +149,10 @@ PyObject *mg_symnode_number(MgSymNode *n) {
   if (!n->cap) return PyErr_Format(PyExc_RuntimeError, "magneto: a number of a finished recording was used");
   mg_rec = n->cap->rec; /* also where torch's own Python asks */
   PyObject *r = NULL;
+  bool yes;
+  int claim = 0;
   if (!n->hint && (r = mg_symstate_answer(n))) Py_INCREF(r);
+  else if (!n->hint && n->kind == 'b' && (claim = mg_claim_expected(n->cap, (PyObject *)n, &yes))) r = claim < 0 ? NULL : PyBool_FromLong(yes);
   else if (!n->hint) mg_rec_break(BK_data_dependent, "the value of a number out of a tensor");
   else if (!n->src) r = Py_NewRef(n->hint);
   else if (mg_draw_late(n->cap->rec->guards, n->src)) sym_ask_late();
@@ -268,11 +272,19 @@ static bool sym_is_pure(PyObject *f) {
 
 PyObject *mg_symfloat_call(PyObject *o, PyObject *f) {
   MgSymNode *x = mg_symnode_of(o);
+  if (x && x->cap && !x->src && !x->hint && mg_symvalue_asks(f)) return mg_symvalue_ask(x, f);
   if (!x || !x->cap || !x->src || x->cap->rec->want_fx || mg_draw_late(x->cap->rec->guards, x->src)) return NULL;
   return sym_host(x->cap, x, o, NULL, f, CALC_call);
 }
 
 bool mg_symfloat_apply(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r) {
+  if (n == 1 && mg_standin_is(arg[0]) && mg_symvalue_asks(f)) { /* they call float() */
+    PyObject *number = NULL;
+    if (!mg_symvalue_convert((PyObject *)&PyFloat_Type, arg, 1, &number)) return false;
+    if (number && !mg_symfloat_apply(f, &number, 1, r)) *r = PyObject_CallOneArg(f, number);
+    Py_XDECREF(number);
+    return true;
+  }
   if (n != 1 || !mg_symnode_of(arg[0]) || !sym_is_pure(f)) return false;
   *r = mg_symfloat_call(arg[0], f);
   return *r || PyErr_Occurred();

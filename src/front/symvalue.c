@@ -207,6 +207,22 @@ PyObject *mg_symvalue_compute(int calc, MgSymNode *x, PyObject *a, MgSymNode *y,
   return mg_symfloat_of(n);
 }
 
+int mg_symvalue_asks(PyObject *f) {
+  PyObject *module = PyCFunction_CheckExact(f) ? ((PyCFunctionObject *)f)->m_module : NULL;
+  if (!module || !PyUnicode_Check(module) || PyUnicode_CompareWithASCIIString(module, "math")) return 0;
+  const char *name = ((PyCFunctionObject *)f)->m_ml->ml_name;
+  return !strcmp(name, "isfinite") ? 1 : !strcmp(name, "isnan") || !strcmp(name, "isinf") ? -1 : 0;
+}
+
+PyObject *mg_symvalue_ask(MgSymNode *x, PyObject *f) {
+  MgSymNode *n = mg_symnode_value(x->cap, 'b');
+  if (!n) return NULL;
+  n->calc = CALC_call;
+  n->left = x;
+  n->constant = Py_NewRef(f);
+  return mg_symfloat_of(n);
+}
+
 /* The operand in the graph: a stand-in, or a constant, of the class that the operation computes in. */
 static PyObject *value_operand(MgCapture *cap, MgSymNode *n, PyObject *constant, bool real) {
   if (!n) return real ? PyNumber_Float(constant) : PyNumber_Index(constant);

@@ -15,6 +15,10 @@ PyObject *mg_symvalue_list(MgCapture *cap, PyObject *tensor);
 /* a op b (x, y: their nodes, NULL for constants; b NULL for one operand).  New; NULL without an exception when only the numbers
  * themselves can tell. */
 PyObject *mg_symvalue_compute(int calc, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b);
+/* 1 for math.isfinite, -1 for math.isnan and math.isinf: they take any number and never raise; 0 for others. */
+int mg_symvalue_asks(PyObject *f);
+/* f(x), f being one of them; new. */
+PyObject *mg_symvalue_ask(MgSymNode *x, PyObject *f);
 /* Its 0-dim value in the graph; 0 with an exception. */
 ValRef mg_symvalue_lower(MgSymNode *n);
 /* bool(o), int(o), float(o), min(a, b), max(a, b): true when *r is the result. */

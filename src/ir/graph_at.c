@@ -77,6 +77,10 @@ static MgRc at_graph(GraphAt a) {
   for (NodeRef n = 1; n < from->nnode; n++) TRY(at_node(&a, n));
   for (uint32_t i = 0; i < from->ninput; i++) TRYP(mg_graph_input(to, from->input[i]));
   for (uint32_t i = 0; i < from->noutput; i++) TRY(mg_graph_output(to, from->output[i]));
+  if (from->early) {
+    TRYP(to->early = mg_new(to->c, bool, from->noutput + 1));
+    memcpy(to->early, from->early, from->noutput * sizeof *to->early);
+  }
   to->nhidden = from->nhidden;
   return mg_exprs_ok(to->x);
 }

@@ -93,6 +93,7 @@ typedef struct MgSched {
   MgExprs *x;
   MgBuf *buf;   uint32_t nbuf, cap_buf;    /* buf[0] unused */
   MgItem *item; uint32_t nitem, cap_item;
+  uint32_t nearly;                         /* 1 + items that make what is asked for before an input is written (MgGraph.early); 0: nothing is */
   MgView *out;  uint32_t nout;             /* per graph output: where its value is; buf 0 when g->out_alias says it
                                               is another tensor.  An MB_output buffer with index i is the storage of
                                               output i; other outputs may be views of it */
@@ -125,6 +126,7 @@ typedef struct MgStepIR {                  /* final order of work */
 
 typedef struct MgFused {
   MgStepIR *step; uint32_t nstep;
+  uint32_t nearly;                         /* 1 + steps of those items; 0: nothing is asked for early */
 } MgFused;
 
 MgRc mg_sched_init(MgSched *s, MgGraph *g);

@@ -452,8 +452,9 @@ static MgRc plan_outputs(PlanCall *k, uint32_t from, bool begun, MgTensor **out,
   for (uint32_t i = 0; i < p->s.nout; i++) {
     const MgPlanOut *o = &p->s.out[i];
     if (!plan_is_due(p, i, from, begun, k->r->at)) continue;
-    if (o->kind == PO_view && !last) plan_forget(k, p->out_tensor[i]);
-    if (o->kind == PO_fresh) out[i] = k->r->fresh[o->index], k->r->fresh[o->index] = NULL;
+    if (o->kind == PO_view && !last && !p->kept[i]) plan_forget(k, p->out_tensor[i]);
+    if (o->kind == PO_fresh && !p->kept[i]) out[i] = k->r->fresh[o->index], k->r->fresh[o->index] = NULL;
+    else if (o->kind == PO_fresh && mg_abi.aoti_torch_new_tensor_handle(k->r->fresh[o->index], &out[i])) return plan_error(k, MG_NOMEM, "out of memory");
     if (o->kind != PO_same_output) continue;
     if (!out[o->index]) same[i] = same[o->index];
     else if (mg_abi.aoti_torch_new_tensor_handle(out[o->index], &out[i])) return plan_error(k, MG_NOMEM, "out of memory");
@@ -499,6 +500,7 @@ MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, const int64_t *sizes, MgTensor 
 }
 
 const uint32_t *mg_plan_ready(const MgPlan *p) { return p->ready; }
+uint32_t mg_plan_early(const MgPlan *p) { return p->early; }
 
 void mg_plan_info(const MgPlan *p, MgPlanInfo *out) {
   *out = (MgPlanInfo){.ninput = (int)(p->s.ninput - p->s.nconstant), .noutput = (int)p->s.nout, .nkernel = (int)p->nkernel,

@@ -35,6 +35,8 @@ MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const 
 void mg_plan_stop(MgPlan *p, MgPlanCall *call);
 /* Per output: the number of steps after which it is ready. */
 const uint32_t *mg_plan_ready(const MgPlan *p);
+/* So many steps make the outputs that are asked for early, and write to no input. */
+uint32_t mg_plan_early(const MgPlan *p);
 
 /* Is the plan for these sizes?  The next run then finds its sizes evaluated. */
 bool mg_plan_takes(MgPlan *p, const int64_t *sizes);

@@ -103,7 +103,7 @@ static void plan_use_buf(PlanBuild *b, uint32_t buf, uint32_t step) {
 static MgRc plan_add_kernel(PlanBuild *b, const MgPlanStep *s) {
   MgPlan *p = b->p;
   PlanStep *d = p->nstep ? &p->step[p->nstep - 1] : NULL;
-  if (!d || d->kind != PK_kernel) {
+  if (!d || d->kind != PK_kernel || p->nstep == p->early) {
     d = &p->step[p->nstep++];
     *d = (PlanStep){.kind = PK_kernel, .kernels = {p->nkernel, 0}};
   }
@@ -234,6 +234,11 @@ static MgRc plan_find_ready(PlanBuild *b) {
     case PO_view: p->ready[i] = b->touched[o->view.buf]; break;
     }
   }
+  for (uint32_t i = 0; s->early && i < s->nout; i++) {
+    bool other = s->out[i].kind == PO_same_output;
+    if (other) p->ready[i] = p->ready[s->out[i].index];
+    else if (s->early[i] && p->ready[i] > p->early) p->ready[i] = p->early, p->kept[i] = true;
+  }
   return MG_OK;
 }
 
@@ -261,9 +266,14 @@ static MgRc plan_fill(PlanBuild *b) {
   p->buf_of_input = mg_new(m, uint32_t, s->ninput + 1);
   p->out_tensor = mg_new(m, uint32_t, s->nout + 1);
   p->ready = mg_new(m, uint32_t, s->nout + 1);
-  TRYP(p->out_tensor && p->ready && p->buf_of_input && m->rc == MG_OK);
-  for (uint32_t i = 0; i < s->nstep; i++)
+  p->kept = mg_new(m, bool, s->nout + 1);
+  p->early = UINT32_MAX;
+  TRYP(p->out_tensor && p->ready && p->kept && p->buf_of_input && m->rc == MG_OK);
+  for (uint32_t i = 0; i < s->nstep; i++) {
+    if (s->nearly && i == s->nearly - 1) p->early = p->nstep;
     TRY(s->step[i].kind == PK_kernel ? plan_add_kernel(b, &s->step[i]) : plan_add_extern(b, &s->step[i]));
+  }
+  if (p->early > p->nstep) p->early = p->nstep;
   for (uint32_t i = 0; i < s->nout; i++)
     if (s->out[i].kind == PO_view) TRY(plan_use(b, &s->out[i].view, UINT32_MAX, &p->out_tensor[i]));
   TRY(plan_find_ready(b));
@@ -290,6 +300,7 @@ static MgRc plan_copy_tables(MgPlan *p, const MgPlanSpec *s) {
   p->s.constant = plan_copy(p, s->constant, sizeof *s->constant * s->nconstant);
   p->s.check = check;
   p->s.step = NULL; /* the caller's; p->step is what runs */
+  p->s.early = NULL;
   TRYP(p->mem.rc == MG_OK);
   for (uint32_t i = 0; i < s->ncheck; i++) {
     check[i].type = mg_ctx_strdup(&p->mem, s->check[i].type);

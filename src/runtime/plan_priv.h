@@ -90,6 +90,8 @@ struct MgPlan {
   uint32_t *lazy; uint32_t nlazy; /* tensors to release at the end of a call */
   uint32_t *out_tensor;   /* per output: entry of tensor it is made from (PO_view) */
   uint32_t *ready;        /* per output: steps after which nothing touches its memory any more */
+  bool *kept;             /* per output: later steps still read its memory */
+  uint32_t early;         /* steps that make what is asked for before an input is written; all of them when nothing is */
   uint32_t narg, nengine, nhost;
   bool sized;             /* some engines are made by runs */
   bool aten;              /* calls ATen: grad mode is switched off meanwhile */

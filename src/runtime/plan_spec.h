@@ -91,6 +91,7 @@ typedef struct MgPlanSpec {
   const MgPlanStep *step; uint32_t nstep;
   const MgPlanFresh *fresh; uint32_t nfresh;
   const MgPlanOut *out;   uint32_t nout;
+  const bool *early;      uint32_t nearly;  /* per output: the first nearly - 1 steps make it, which write to no input; NULL and 0: none */
   const int64_t *slot0;   uint32_t nslot;
   const MgSizeOp *sizeop; uint32_t nsizeop;
   const MgSymSource *sym; uint32_t nsym;    /* sym: NULL when only the caller knows the symbols' values */
