@@ -98,7 +98,8 @@ int mg_fmodes_wrap(MgRec *r) {
 }
 
 int mg_fmodes_check(MgRec *r) {
-  if (!r->cap || !r->cap->fmodes_known || fmodes_same(r->cap, r->want_fx)) return 0;
+  /* Ours is not on the stack while it hands on a call. */
+  if (!r->cap || !r->cap->fmodes_known || r->cap->inside || fmodes_same(r->cap, r->want_fx)) return 0;
   mg_rec_break(BK_op, "a torch_function mode is entered or left");
   return -1;
 }

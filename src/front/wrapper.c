@@ -6,6 +6,8 @@
 #include "front/hook.h"
 #include "front/names.h"
 #include "front/record_obj.h"
+#include "front/skip.h"
+#include "front/snapshot.h"
 #include "front/source.h"
 #include <structmember.h>
 #include <string.h>
@@ -322,6 +324,38 @@ bool mg_wrapper_declined(MgCapture *cap) {
   return now;
 }
 
+/* Is f Python of the program, which may do anything?  That of torch's own classes changes nothing but its results. */
+static bool wrapper_by_program(PyObject *f) {
+  if (PyMethod_Check(f)) f = PyMethod_GET_FUNCTION(f);
+  return PyFunction_Check(f) && !mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(f));
+}
+
+static Py_ssize_t wrapper_said(const MgCapture *cap) { return cap->said ? PyList_GET_SIZE(cap->said) : 0; }
+
+/* A class's __torch_dispatch__ with the mode on.  Each run calls that of the outer tensors again: one that does more than to give a
+ * result would do it once too often here, so what the program wrote is recorded, to see what it changes.  The engine calls it
+ * when the program has ended and nothing is recorded any more. */
+static PyObject *wrapper_call(MgCapture *cap, PyTypeObject *t, PyObject *f, PyObject *args) {
+  MgRec *r = cap->rec;
+  if (r->in_joint || !r->guards || !wrapper_by_program(f)) return mg_dispatch_with_mode(cap, f, args, NULL);
+  MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
+  Py_ssize_t said = wrapper_said(cap);
+  uint32_t drawn = r->guards->ndraw;
+  if (!before) return NULL;
+  for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(args); i++) mg_fresh(PyTuple_GET_ITEM(args, i)); /* packed for this call */
+  mg_hook_mode = HOOK_record;
+  PyObject *res = mg_dispatch_with_mode(cap, f, args, NULL);
+  mg_hook_mode = HOOK_off;
+  if (res && !(after = mg_snapshot_build(NULL, 0, NULL, Py_None))) Py_CLEAR(res);
+  if (res && (!mg_snapshot_same(before, after) || wrapper_said(cap) != said || r->guards->ndraw != drawn)) {
+    Py_CLEAR(res);
+    mg_rec_break(BK_tensor_kind, "the __torch_dispatch__ of a %s has side effects", t->tp_name);
+  }
+  mg_snapshot_free(before);
+  mg_snapshot_free(after);
+  return res;
+}
+
 bool mg_wrapper_dispatch(MgCapture *cap, PyObject *const *a, PyObject *kwargs, PyObject **res) {
   PyObject *types, *all = NULL, *kw = NULL;
   bool any = false;
@@ -349,7 +383,8 @@ bool mg_wrapper_dispatch(MgCapture *cap, PyObject *const *a, PyObject *kwargs, P
     PyObject *args = !f ? NULL : in_c ? Py_NewRef(a[2]) : PyTuple_Pack(4, a[0], all, a[2], kw);
     cap->glue++;
     cap->decline = in_c;
-    if (args) *res = mg_dispatch_with_mode(cap, f, args, in_c ? kw : NULL);
+    if (args && in_c) *res = mg_dispatch_with_mode(cap, f, args, kw);
+    else if (args) *res = wrapper_call(cap, (PyTypeObject *)PyTuple_GET_ITEM(all, i), f, args);
     cap->decline = false;
     cap->glue--;
     if (*res == Py_NotImplemented) Py_CLEAR(*res);
@@ -369,8 +404,9 @@ PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs) {
   MgFxCall c;
   Glue glue;
   if (wrapper_begin(rec, t)) return NULL;
+  bool shown = !cap->inside; /* a __torch_dispatch__ makes its own */
   MgPause pause = mg_rec_pause();
-  int rc = mg_fx_before(cap, args, kwargs, &c);
+  int rc = shown ? mg_fx_before(cap, args, kwargs, &c) : 0;
   mg_rec_resume(pause);
   if (rc) return NULL;
   PyObject *r = wrapper_leave(&glue, wrapper_enter(&glue) ? PyObject_Call((PyObject *)t, args, kwargs) : NULL);
@@ -379,9 +415,9 @@ PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs) {
     mg_rec_break(BK_tensor_kind, "a %s", t->tp_name);
   }
   pause = mg_rec_pause();
-  if (r && mg_fx_after(cap, (PyObject *)t, args, kwargs, &c, r)) Py_CLEAR(r);
+  if (r && shown && mg_fx_after(cap, (PyObject *)t, args, kwargs, &c, r)) Py_CLEAR(r);
   mg_rec_resume(pause);
-  mg_fx_drop(&c);
+  if (shown) mg_fx_drop(&c);
   if (r) wrapper_note_function(cap, t);
   return r;
 }
@@ -390,7 +426,7 @@ PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs) {
 
 /* What o holds as name: an inner tensor is an attribute of o in the torch-level graph.  Steals v. */
 static PyObject *wrapper_held(PyObject *o, PyObject *name, PyObject *v) {
-  if (!v || !(mg_standin_is(v) || mg_wrapper_is(v))) return v;
+  if (!v || !(mg_standin_is(v) || mg_wrapper_is(v)) || mg_rec->cap->inside) return v;
   MgPause pause = mg_rec_pause();
   mg_rec = pause.rec;
   PyObject *pair = PyTuple_Pack(2, o, name);

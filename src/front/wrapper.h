@@ -1,6 +1,6 @@
 /* Tensors that wrap others: classes with a __torch_dispatch__ of their own and __tensor_flatten__/__tensor_unflatten__.
  * What the recording sees of one is another instance of the class, made of stand-ins of its inner tensors.  Its __torch_dispatch__
- * runs while recording, which tells what comes out of an op; the torch-level graph has the op itself, between the outer tensors, and
+ * runs while recording, which tells what comes out of an op (that of the program is recorded, and must have no side effects); the torch-level graph has the op itself, between the outer tensors, and
  * runs it with the program's own: autograd included.  Segments with such tensors therefore always have a torch-level graph. */
 #ifndef MG_FRONT_WRAPPER_H
 #define MG_FRONT_WRAPPER_H

@@ -484,3 +484,51 @@ def test_dispatch_modes():
     opt = magneto.compile(inside)
     for _ in range(2):
         same(opt(x), inside(x))
+
+
+SEEN = []
+
+
+class Noisy(Slotted):
+    """Its ops leave a trace, each class another."""
+
+    total = 0
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, size, stride):
+        return Noisy(inner["inside"])
+
+    @classmethod
+    def note(cls, func):
+        SEEN.append(str(func))
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        cls.note(func)
+        bare = lambda x: x.inside if isinstance(x, Slotted) else x
+        r = func(*tree_map(bare, args), **tree_map(bare, kwargs or {}))
+        return tree_map(lambda x: cls(x) if isinstance(x, torch.Tensor) else x, r)
+
+
+def counting(cls, func):
+    cls.total += 1
+    SEEN.append(cls.total)
+
+
+@pytest.mark.parametrize("note", [None, counting, lambda cls, func: print(func)])
+def test_side_effects_of_dispatch_happen_once(note, capsys):
+    kind = type("Kind", (Noisy,), {"note": classmethod(note)}) if note else Noisy
+    kind.__tensor_unflatten__ = staticmethod(lambda inner, context, size, stride: kind(inner["inside"]))
+
+    def fn(x):
+        y = torch.sin(x) * 2 + 1
+        return y.sum().inside
+
+    def run(f):
+        SEEN.clear()
+        kind.total = 0
+        got = [f(kind(torch.arange(4.0) + k)).item() for k in range(3)]
+        return got, list(SEEN), capsys.readouterr().out
+
+    want = run(fn)
+    assert len(want[1]) + len(want[2]) >= 12 and run(magneto.compile(fn)) == want
