@@ -165,6 +165,13 @@ void mg_older_pin(PyObject *o) {
   if (e && mg_older_by_path(e)) mg_guard_add(mg_rec->guards, GK_is, e->src, e->orig, 0);
 }
 
+void mg_rec_pin_arguments(PyObject *const *slot, int n) {
+  for (int i = 0; i < n; i++) {
+    const MgOlder *e = slot[i] ? mg_older(slot[i]) : NULL;
+    if (e && e->kind == OLDER_object && e->seen == e->orig) mg_older_pin(slot[i]);
+  }
+}
+
 /* ---- wrapping ---- */
 
 static MgGuards *ident_guards(void) { return mg_rec->guards; }
@@ -535,6 +542,14 @@ static bool ident_can_copy(PyTypeObject *t) {
   return true;
 }
 
+/* A tuple, an instance of a Python class over one, or one of C's named tuples (torch.return_types) that has no fields beside. */
+static bool ident_is_tuple(PyObject *v) {
+  PyTypeObject *t = Py_TYPE(v);
+  if (!PyTuple_Check(v) || t == &PyTuple_Type || mg_solid_base(t) == &PyTuple_Type) return PyTuple_Check(v);
+  PyObject *all = PyDict_GetItemString(mg_type_dict(t), "n_fields"), *named = PyDict_GetItemString(mg_type_dict(t), "n_sequence_fields");
+  return all && named && PyLong_Check(all) && PyObject_RichCompareBool(all, named, Py_EQ) > 0;
+}
+
 /* An older object that is met for the first time, and is neither a constant nor a tensor. */
 static PyObject *wrap_new(PyObject *v, SrcRef src) {
   MgRec *r = mg_rec;
@@ -543,7 +558,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
   const char *name;
   mg_guard_type(r->guards, t);
   if (PyType_Check(v)) mg_guard_type(r->guards, (PyTypeObject *)v); /* may be called */
-  if (t == &PyTuple_Type || (PyTuple_Check(v) && mg_solid_base(t) == &PyTuple_Type)) return wrap_tuple(v, src);
+  if (ident_is_tuple(v)) return wrap_tuple(v, src);
   if (PyList_Check(v) && ident_can_copy(t)) return wrap_list(v, src);
   if (PyDict_CheckExact(v) && PyDict_GetItemWithError(v, mg_names.builtins)) { /* the globals of some code */
     if (src) mg_guard_add(r->guards, GK_is, src, v, 0);

@@ -171,6 +171,9 @@ PyObject *mg_rec_special(PyObject *o, PyObject *name);                 /* type l
 /* Function entry while inlining, before its first instruction: wraps argument defaults (already bound to slots)
  * that come from outside the recording. */
 int mg_rec_enter_function(PyObject *func, PyObject **slots, PyCodeObject *co);
+/* Before a function runs unrecorded: nothing guards what it reads of the objects that it is given (an operator that is called), so
+ * it is for these only. */
+void mg_rec_pin_arguments(PyObject *const *slot, int n);
 /* COPY_FREE_VARS while inlining: the cell that the frame must see for free variable i of func. */
 PyObject *mg_rec_closure_cell(PyObject *func, int i);
 /* C code of CPython itself is about to read o (operators, truth, unpacking, formatting, len): 0, or -1 with a break

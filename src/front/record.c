@@ -312,6 +312,12 @@ static const MgCode *record_code(PyCodeObject *co) {
   return code;
 }
 
+static void record_pin_arguments(MgFrame *f, const PyCodeObject *co) {
+  MgFrameView v;
+  mg_pyframe_view(f, &v);
+  if (mg_pyframe_lasti(f) < 0 && !mg_rec->abort) mg_rec_pin_arguments(v.slot, co->co_argcount + co->co_kwonlyargcount);
+}
+
 PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   PyCodeObject *co = mg_pyframe_code(f);
   PyObject *called = mg_rec->direct;
@@ -322,6 +328,7 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   }
   if (mg_pyframe_lasti(f) < 0 && !mg_rec->abort && mg_rec_disabled(mg_pyframe_func(f))) return record_drop(ts, f);
   if (mg_skip_opaque(co) && !(mg_skip_modes(co) && mg_fmodes_on_top(mg_rec))) {
+    record_pin_arguments(f, co);
     MgPause p = mg_rec_pause();
     PyObject *r = mg_pyframe_run(ts, f, throwflag);
     mg_rec_resume(p);
