@@ -6,6 +6,7 @@
  * inference mode, are decomposed; profiler marks are run and forgotten. */
 #include "front/alias.h"
 #include "front/constval.h"
+#include "front/inference_mode.h"
 #include "front/lazybits.h"
 #include "front/memform.h"
 #include "front/names.h"
@@ -17,6 +18,7 @@
 #include "front/symvalue.h"
 #include "front/symnode.h"
 #include "front/torchobj.h"
+#include "front/viewstate.h"
 #include "front/wrapper.h"
 #include <stdlib.h>
 #include <string.h>
@@ -146,8 +148,8 @@ static void dispatch_see_grad(ValRef *v, void *arg) {
 static int dispatch_follow_grad(MgCapture *cap, const MgFrontOp *fo, NodeRef n) {
   MgGraph *g = cap->rec->g;
   struct dispatch_grad s = {cap, false};
-  if (!mg_node(g, n)->grad_mode || fo->detach) return 0;
-  mg_node_each_val(mg_node(g, n), dispatch_see_grad, &s);
+  if (mg_node(g, n)->grad_mode && !fo->detach) mg_node_each_val(mg_node(g, n), dispatch_see_grad, &s);
+  if (mg_inference_mode_follow(cap, n, s.any)) return -1;
   if (!s.any) return 0;
   MgNode *node = mg_node(g, n);
   for (int i = 0; i < node->nout; i++) {
@@ -348,6 +350,16 @@ static void dispatch_name_dtype(const MgCapture *cap, MgNode *node) {
   if (dtype) *dtype = (MgArg){.tag = MA_dtype, .u.code = mg_val(cap->rec->g, node->out[0])->dtype};
 }
 
+/* ATen writes tensor by tensor, and torch counts these writes; the op itself has no part in that. */
+static int dispatch_count_writes(const DispatchCall *c) {
+  const MgOp *op = c->fo->op;
+  for (int i = 0; op->mutates && i < op->nparam; i++) {
+    PyObject *list = op->param[i].writes && op->param[i].kind == AK_tensor_list ? dispatch_param(c->fo, c->args, c->kwargs, i) : NULL;
+    if (list && !strncmp(op->full, "aten::_foreach_", strlen("aten::_foreach_")) && mg_viewstate_written(list)) return -1;
+  }
+  return 0;
+}
+
 /* data: how large its results are depends on its data. */
 static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs, bool data) {
   MgRec *r = cap->rec;
@@ -387,6 +399,7 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   dispatch_name_dtype(cap, mg_node(g, n));
   if (dispatch_follow_grad(cap, fo, n)) goto done;
   if (fo->inplace_view && dispatch_rerun(fo, args, kwargs)) goto done;
+  if (dispatch_count_writes(&c)) goto done;
   res = dispatch_results(&c);
 done:
   /* A node that failed, or that only answered a question about metadata, is no part of the graph; ops without results act. */

@@ -11,6 +11,7 @@
 #include "front/function.h"
 #include "front/fmodes.h"
 #include "front/fx.h"
+#include "front/inference_mode.h"
 #include "front/lazybits.h"
 #include "front/names.h"
 #include "front/ndarray.h"
@@ -384,44 +385,19 @@ static int exec_set_bits(const MgExec *e, PyObject **outs) {
   return 0;
 }
 
-/* Views are inference tensors if what they are views of is one; what a plan makes depends on the mode of the run. */
-static int exec_find_views(MgExec *e, const MgRec *r) {
-  const MgGraph *g = r->g;
-  MgTorchState now;
-  mg_state_read(&now);
-  for (uint32_t k = 0; k < r->cap->ninput; k++) {
-    const MgCapInput *in = &r->cap->input[k];
-    uint32_t at = 0, nout = 0;
-    if (!in->real || in->outer) continue;
-    for (uint32_t i = 0; i < g->noutput; i++) nout += mg_val(g, g->output[i])->storage == mg_val(g, in->val)->storage;
-    if (!nout) continue;
-    int inference = mg_standin_inference(in->real);
-    while (at < e->ninput && g->input[at] != in->val) at++;
-    if (inference < 0) return -1;
-    if (inference == now.inference_mode || at == e->ninput) continue;
-    if (!e->view_of && !(e->view_of = mg_calloc(g->noutput, sizeof *e->view_of))) return PyErr_NoMemory(), -1;
-    for (uint32_t i = 0; i < g->noutput; i++)
-      if (mg_val(g, g->output[i])->storage == mg_val(g, in->val)->storage) e->view_of[i] = at + 1;
-  }
-  return 0;
-}
-
-static int exec_make_views(const MgExec *e, PyObject *const *in, PyObject **outs) {
+static int exec_make_inference(const MgExec *e, PyObject **outs) {
   PyObject *off = mg_fmodes_off();
   int rc = off ? 0 : -1;
-  for (uint32_t i = 0; i < e->noutput && !rc; i++) {
-    PyObject *base = e->view_of[i] ? in[e->view_of[i] - 1] : NULL, *size, *stride, *v;
-    if (!base || !outs[i] || outs[i] == base) continue;
-    size = PyObject_CallMethod(outs[i], "size", NULL);
-    stride = size ? PyObject_CallMethod(outs[i], "stride", NULL) : NULL;
-    PyObject *offset = stride ? PyObject_CallMethod(outs[i], "storage_offset", NULL) : NULL;
-    v = offset ? PyObject_CallMethod(base, "as_strided", "OOO", size, stride, offset) : NULL;
-    Py_XDECREF(offset);
-    Py_XDECREF(stride);
-    Py_XDECREF(size);
-    if (v) Py_SETREF(outs[i], v);
-    else rc = -1;
-  }
+  for (uint32_t i = 0; i < e->noutput && !rc; i++)
+    if (outs[i] && e->inference[i] && !(outs[i] = mg_inference_mode_remake(outs[i], e->inference[i] == 2))) rc = -1;
+  if (off && mg_context_exit(off)) rc = -1;
+  for (uint32_t k = 0; rc && k < e->noutput; k++) Py_CLEAR(outs[k]);
+  return rc;
+}
+
+static int exec_finish_views(const MgExec *e, PyObject *const *in, const int64_t *versions, PyObject **outs) {
+  PyObject *off = mg_fmodes_off();
+  int rc = off ? mg_viewstate_after(e->views, in, versions, outs) : -1;
   if (off && mg_context_exit(off)) rc = -1;
   for (uint32_t k = 0; rc && k < e->noutput; k++) Py_CLEAR(outs[k]);
   return rc;
@@ -472,7 +448,7 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
   PyObject **example = NULL;
   if (!e) return (MgExec *)PyErr_NoMemory();
   e->guards = r->guards;
-  if (exec_add_outputs(r, snap) || exec_find_bits(e, g) || exec_find_spent(e, r) || (r->joint && mg_autograd_init())) goto fail;
+  if (exec_add_outputs(r, snap) || exec_find_bits(e, g) || exec_find_spent(e, r) || mg_inference_mode_outputs(r, &e->inference) || (r->joint && mg_autograd_init())) goto fail;
   mg_exec_log_graph(g);
   e->noutput = g->noutput;
   if (r->claims_early && exec_take_claims(e, r, snap)) goto fail;
@@ -492,7 +468,7 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
     e->no_autocast &= mg_fx_is_aten(r->cap);
     return e;
   }
-  if (exec_take_inputs(e, r, data) || exec_find_views(e, r)) goto fail;
+  if (exec_take_inputs(e, r, data) || mg_viewstate_build(r, &e->views)) goto fail;
   if (!(example = exec_examples(e, r))) {
     PyErr_NoMemory();
     goto fail;
@@ -652,13 +628,19 @@ static int exec_run(MgExec *e, PyObject **vals, MgExecAt *at, PyObject **outs) {
     if (e->input[i].scalar && !(in[i] = exec_number(e, e->input[i].src, vals))) rc = -1;
     if (e->input[i].array && !(in[i] = mg_array_to_tensor(in[i]))) rc = -1;
   }
+  uint32_t nversion = e->views && !rc ? mg_viewstate_versions(e->views) : 0;
+  int64_t few[16], *versions = nversion <= 16 ? few : mg_malloc(nversion * sizeof *versions);
+  if (!versions) rc = (PyErr_NoMemory(), -1);
+  if (!rc && nversion) rc = mg_viewstate_before(e->views, in, versions);
   if (!rc) rc = exec_without_modes(e, vals, in, at, outs);
-  if (!rc && e->view_of && exec_make_views(e, in, outs)) rc = -1;
+  if (!rc && e->views && exec_finish_views(e, in, versions, outs)) rc = -1;
+  if (!rc && e->inference && exec_make_inference(e, outs)) rc = -1;
   if (!rc && e->bits && exec_set_bits(e, outs)) rc = -1;
   if (!rc && e->spent && exec_finish_spent(e, outs)) rc = -1;
   for (uint32_t i = 0; i < e->ninput; i++)
     if (e->input[i].scalar || e->input[i].array || e->input[i].number) Py_XDECREF(in[i]);
   if (in != small) free(in);
+  if (versions != few) free(versions);
   return rc;
 }
 
@@ -679,7 +661,8 @@ void mg_exec_free(MgExec *e) {
   Py_XDECREF(e->grad);
   free(e->overlap);
   free(e->bits);
-  free(e->view_of);
+  mg_viewstate_free(e->views);
+  free(e->inference);
   free(e->spent);
   free(e->input);
   free(e);

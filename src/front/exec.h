@@ -4,6 +4,7 @@
 #include "front/autograd.h"
 #include "front/cache.h"
 #include "front/stages.h"
+#include "front/viewstate.h"
 
 typedef struct MgExecSizes MgExecSizes;
 
@@ -35,8 +36,8 @@ struct MgExec {
   uint32_t *overlap;   /* plans that write inputs: per input, the first input over the same memory; else NULL */
   bool *spent;         /* by output: requires grad, but its gradient graph was freed while recording; NULL: none */
   uint8_t *bits;       /* by output: bits of a lazily conjugated or negated result (MgVal); NULL: no output has any */
-  uint32_t *view_of;   /* by output: 1 + the input whose memory it is, and which differs from what a run makes in being an inference
-                        * tensor; NULL: there are none */
+  MgViewState *views;  /* NULL: nothing to do after a run */
+  uint8_t *inference;  /* by output: see mg_inference_mode_outputs */
   bool plan_failed;    /* a run of the plan ended in an error of ours: nodes run instead from then on */
   bool no_modes;       /* torch_function modes or subclasses were seen: what they do is part of the graph */
   bool no_autocast;    /* autocast was on at the start: its casts are nodes, so runs have it off */

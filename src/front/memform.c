@@ -61,12 +61,34 @@ static void memform_see_overlap(ValRef *v, void *arg) {
   s->found |= a[0] <= b[1] && b[0] <= a[1] && (a[0] != b[0] || a[1] != b[1]);
 }
 
+/* May two indices mean one element?  Those of a tensor whose strides step over each other's reach do not; else it is as if. */
+static bool memform_repeats(const MgGraph *g, ValRef v) {
+  const MgVal *t = mg_val(g, v);
+  int64_t size[64], stride[64], end = 0;
+  int n = 0;
+  if (mg_val_repeats(g, v)) return true;
+  for (int i = 0; i < t->ndim && i < 64; i++) {
+    int64_t many, step;
+    if (!memform_int(g, t->size[i], &many) || !memform_int(g, t->stride[i], &step)) return false;
+    if (!many) return false;
+    if (many == 1) continue;
+    int at = n++;
+    for (; at && stride[at - 1] > step; at--) size[at] = size[at - 1], stride[at] = stride[at - 1];
+    size[at] = many, stride[at] = step;
+  }
+  for (int i = 0; i < n; i++) {
+    if (stride[i] <= end) return true;
+    end += (size[i] - 1) * stride[i];
+  }
+  return false;
+}
+
 bool mg_memform_odd(const MgGraph *g, const MgOp *op, NodeRef n) {
   MgNode *node = mg_node(g, n);
   int64_t reach[2];
   for (int i = 0; op->mutates && i < op->nparam; i++) {
     if (!op->param[i].writes || node->arg[i].tag != MA_val) continue;
-    struct memform_overlap s = {g, node->arg[i].u.val, mg_val_repeats(g, node->arg[i].u.val)};
+    struct memform_overlap s = {g, node->arg[i].u.val, memform_repeats(g, node->arg[i].u.val)};
     mg_node_each_val(node, memform_see_overlap, &s);
     if (s.found || (op->random && mg_val(g, s.to)->ndim && !memform_dense(g, s.to, reach))) return true;
   }

@@ -652,7 +652,8 @@ PyObject *mg_array_of_tensor(PyObject *standin, bool force) {
   if (!grad) return NULL;
   if (tracked && !force)
     return PyErr_Format(PyExc_RuntimeError, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
-  if (tracked && !(plain = PyObject_CallMethod(standin, "detach", NULL))) return NULL;
+  if (tracked && mg_rec->want_fx && !(plain = PyObject_CallMethod(standin, "detach", NULL))) return NULL;
+  if (!mg_rec->want_fx && !(plain = PyObject_GetAttrString(standin, "data"))) return NULL; /* writes do not count for the tensor */
   if (!tracked && mg_rec->want_fx && !(plain = PyObject_CallMethod(standin, "view_as", "O", standin))) return NULL; /* as torch.compile has it */
   PyObject *r = nd_over(plain ? plain : standin);
   Py_XDECREF(plain);

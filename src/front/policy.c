@@ -156,12 +156,31 @@ static MgVerdict policy_of_class(PyTypeObject *t) {
   }
 }
 
+/* name() of a node of PyTorch's gradient graph: each op has a class of nodes, and all their methods one function. */
+static bool policy_names_node(PyObject *f) {
+  static PyCFunction name;
+  if (!PyCFunction_Check(f) || strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "name")) return false;
+  if (!name) {
+    PyObject *c = mg_import("torch._C"), *m = c ? PyObject_GetAttrString(c, "_functions") : NULL;
+    PyObject *t = m ? PyObject_GetAttrString(m, "AccumulateGrad") : NULL;
+    PyObject *d = t ? PyObject_GetAttrString(t, "name") : NULL;
+    if (d && Py_IS_TYPE(d, &PyMethodDescr_Type)) name = ((PyMethodDescrObject *)d)->d_method->ml_meth;
+    Py_XDECREF(d);
+    Py_XDECREF(t);
+    Py_XDECREF(m);
+    Py_XDECREF(c);
+    PyErr_Clear();
+  }
+  return name && ((PyCFunctionObject *)f)->m_ml->ml_meth == name;
+}
+
 static MgVerdict policy_ask(PyObject *f) {
   char owner[200];
   const char *name;
   const void *key;
   PyTypeObject *t = Py_TYPE(f);
   if (policy_of_exception(f)) return (MgVerdict){ACT_run, false};
+  if (policy_names_node(f)) return (MgVerdict){ACT_node_name, false};
   if (policy_identify(f, owner, sizeof owner, &name, &key)) return policy_find(owner, name);
   if (PyType_Check(f)) return policy_of_class((PyTypeObject *)f);
   PyObject *call = _PyType_Lookup(t, mg_names.call);

@@ -6,6 +6,7 @@
 #include "front/dynfloat.h"
 #include "front/names.h"
 #include "front/record_obj.h"
+#include "front/standin.h"
 
 /* ---- dir ---- */
 
@@ -269,8 +270,17 @@ void mg_rec_context_undo(MgRec *r) {
   PyErr_Restore(et, ev, tb);
 }
 
+/* The gradient graph of stand-ins is that of the program, but for what it hangs on outside. */
+static PyObject *builtin_node_name(const MgCall *c) {
+  const MgCapture *cap = mg_rec->cap;
+  for (uint32_t i = 0; i < cap->ninput; i++)
+    if (cap->input[i].nonleaf) return mg_rec_break(BK_op, "names in a gradient graph from outside");
+  return mg_call_plain(c);
+}
+
 PyObject *mg_call_builtin(const MgCall *c, MgAction act) {
   switch (act) {
+  case ACT_node_name: return builtin_node_name(c);
   case ACT_dir: return builtin_dir(c);
   case ACT_format: return builtin_format(c);
   case ACT_globals: return builtin_globals();

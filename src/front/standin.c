@@ -6,6 +6,7 @@
 #include "front/facts.h"
 #include "front/fmodes.h"
 #include "front/fx.h"
+#include "front/inference_mode.h"
 #include "front/lazybits.h"
 #include "front/names.h"
 #include "front/procstate.h"
@@ -13,6 +14,7 @@
 #include "front/state.h"
 #include "front/subclass.h"
 #include "front/symnode.h"
+#include "front/viewstate.h"
 #include "front/torchobj.h"
 #include "front/wrapper.h"
 #include "runtime/torch_abi.h"
@@ -358,6 +360,7 @@ static long standin_add_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
     else if (mg_map_put(&cap->base, base, v->storage)) return PyErr_NoMemory(), -1;
     standin_join_storage(cap, tensor, v);
   }
+  if (mg_inference_mode_input(cap, tensor, val)) return -1;
   if (!mg_graph_input(g, val)) return PyErr_NoMemory(), -1;
   cap->input[cap->ninput] = (MgCapInput){.real = tensor, .src = src, .val = val};
   return cap->ninput++;
@@ -685,6 +688,9 @@ void mg_standin_end(MgRec *r) {
   if (cap->wrappers) PyList_SetSlice(cap->wrappers, 0, PyList_GET_SIZE(cap->wrappers), NULL);
   Py_CLEAR(cap->transformed);
   standin_pop_modes(cap);
+  PyObject *off = cap->classes ? mg_fmodes_off() : NULL;
+  if (!cap->rec->abort && mg_viewstate_take(cap)) PyErr_WriteUnraisable(NULL);
+  if (off && mg_context_exit(off)) PyErr_WriteUnraisable(NULL);
   mg_dispatch_mode_end(cap->mode);
   mg_fx_end(cap);
   Py_CLEAR(cap->claims);
@@ -755,6 +761,7 @@ void mg_standin_free(MgRec *r) {
   mg_map_free(&cap->base);
   free(cap->input);
   free(cap->storage_grad);
+  free(cap->storage_inference);
   free(cap->spent);
   free(cap);
   r->cap = NULL;

@@ -17,6 +17,7 @@ typedef struct MgCapInput { /* one older tensor that the recording met */
   bool scalar;        /* a float: src gives the number, real is a tensor of it (strong) */
   bool array;         /* a NumPy array: src gives it, real is a tensor over its memory (strong) */
   bool outer;         /* a tensor that wraps others: has no memory of its own */
+  uint32_t moved;     /* at the end: by how much the version counter has moved */
   bool nonleaf;       /* it has a gradient graph from outside */
   bool hooked;        /* its stand-in has its hooks (backward.c) */
   bool grad_known;    /* the stand-in's `.grad` is what the program sees (backward.c) */
@@ -36,6 +37,8 @@ struct MgCapture {
   ValRef next_result;       /* the next dispatched op is ours: give it this value, record nothing */
   bool *storage_grad;       /* by storage number: something requiring grad was written there */
   uint32_t cap_storage;
+  bool *storage_inference;  /* by storage number: its tensors are inference tensors */
+  uint32_t cap_inference;
   PyObject *syms;           /* list of the numbers that the recording computes with (symfloat.c); NULL: none */
   PyObject *checks;         /* list of torch._check_with's arguments about numbers that the graph computes; NULL: none */
   PyObject *claims;         /* list of (bool that the graph computes, what it is taken for) (claim.c); NULL: none */

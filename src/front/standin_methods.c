@@ -4,12 +4,18 @@
 #include "front/alias.h"
 #include "front/backward.h"
 #include "front/constval.h"
+#include "front/guard.h"
+#include "front/symfloat.h"
+#include "front/inference_mode.h"
 #include "front/names.h"
 #include "front/ndarray.h"
 #include "front/state.h"
 #include "front/symvalue.h"
 #include "front/tensorhook.h"
+#include "front/viewstate.h"
+#include "front/source.h"
 #include "runtime/torch_abi.h"
+#include <string.h>
 
 /* Methods and attributes that reach memory, storage or autograd's own state: the recording cannot go on.  They break
  * where they are looked up, so that no bound method of a stand-in is left on the user's stack. */
@@ -18,7 +24,7 @@ static const char *const standin_breaking[] = {
     "__reduce_ex__", "__array__", "__repr__", "__str__", "__format__", "const_data_ptr", "mutable_data_ptr", "set_",
     "map_", "map2_", "apply_", "retain_grad",
     "_backward_hooks", "_post_accumulate_grad_hooks", /* which torch's own Python reads and sets to register a hook */
-    "to_dense", "to_sparse", "__complex__", "resize_", "resize_as_", "__cuda_array_interface__", "_cdata",
+    "to_dense", "to_sparse", "__complex__", "resize_", "resize_as_", "is_set_to", "__cuda_array_interface__", "_cdata",
 };
 
 /* A break in the recording that the stand-in belongs to, also while recording is paused (torch's own Python). */
@@ -145,8 +151,14 @@ static int standin_set_data(PyObject *self, PyObject *v, void *closure) {
   if (mg_standin_info(self)->input || !v || !mg_standin_is(v))
     return standin_break(self, BK_op, "assignment to Tensor.data"), -1;
   if (standin_base_set(self, "data", v)) return -1;
-  mg_standin_info(self)->val = mg_standin_info(v)->val;
-  return 0;
+  MgStandInfo *info = mg_standin_info(self);
+  info->val = mg_standin_val(v);
+  if (info->cap->rec->want_fx) return 0;
+  PyObject *args = PyTuple_Pack(1, v), *alias = args ? mg_dispatch_call(info->cap, "detach", "default", args, NULL) : NULL;
+  if (alias) info->val = mg_standin_val(alias); /* another tensor over that memory */
+  Py_XDECREF(args);
+  Py_XDECREF(alias);
+  return alias ? 0 : -1;
 }
 
 static PyObject *standin_get_grad(PyObject *self, void *closure) {
@@ -155,6 +167,11 @@ static PyObject *standin_get_grad(PyObject *self, void *closure) {
 static int standin_set_grad(PyObject *self, PyObject *v, void *closure) {
   if (v && v != Py_None && !mg_standin_is(v)) return standin_break(self, BK_op, "assignment to Tensor.grad"), -1;
   return mg_backward_forget_grad(self) ? -1 : standin_base_set(self, "grad", v);
+}
+
+static bool standin_for_inference(PyObject *self) {
+  MgStandInfo *info = mg_standin_info(self);
+  return info->cap && mg_inference_mode_of(info->cap, info->val);
 }
 
 static PyObject *standin_get_requires_grad(PyObject *self, void *closure) {
@@ -180,6 +197,7 @@ static int standin_set_requires_grad(PyObject *self, PyObject *v, void *closure)
   Py_XDECREF(now);
   if (want < 0 || have < 0) return -1;
   if (want == have) return 0;
+  if (standin_for_inference(self)) return standin_break(self, BK_op, "a change of requires_grad of an inference tensor"), -1;
   /* While an input is being made its flag is set here too: its value is already marked. */
   if (!info->cap || (want && mg_val(info->cap->rec->g, info->val)->requires_grad)) return standin_base_set(self, "requires_grad", v);
   const MgRec *r = info->cap->rec;
@@ -195,28 +213,25 @@ static PyObject *standin_requires_grad_(PyObject *self, PyObject *args, PyObject
   return Py_NewRef(self);
 }
 
+/* No op: torch does it to the tensor at hand. */
+static PyObject *standin_detach_(PyObject *self, PyObject *unused) {
+  MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
+  PyObject *base = info && info->cap && info->input ? mg_viewstate_base(self) : Py_NewRef(Py_None);
+  bool plain = base == Py_None && !(info && info->cap && info->input && mg_val(info->cap->rec->g, info->val)->requires_grad);
+  Py_XDECREF(base);
+  if (!plain) return base ? standin_break(self, BK_op, "detach_ of a tensor from outside") : NULL;
+  return PyObject_CallMethod((PyObject *)mg_tensor_type, "detach_", "O", self);
+}
+
 int mg_standin_inference(PyObject *tensor) {
   PyObject *yes = PyObject_CallMethod((PyObject *)mg_tensor_type, "is_inference", "O", tensor);
   Py_XDECREF(yes);
   return yes ? yes == Py_True : -1;
 }
 
-/* Stand-ins are never inference tensors.  Views are if what they are views of is one; what an op made, if the mode was on. */
 static PyObject *standin_is_inference(PyObject *self, PyObject *unused) {
   MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
-  const MgCapture *cap = info ? info->cap : NULL;
-  int yes = cap ? -2 : mg_standin_inference(self);
-  for (uint32_t i = 0; cap && yes == -2 && i < cap->ninput; i++) {
-    const MgCapInput *in = &cap->input[i];
-    bool same = info->input ? info->input - 1 == i : mg_val(cap->rec->g, info->val)->storage == mg_val(cap->rec->g, in->val)->storage;
-    if (in->real && same) yes = mg_standin_inference(in->real);
-  }
-  if (yes == -2 && cap->rec->entered) return standin_break(self, BK_op, "is_inference of a tensor that was made here");
-  if (yes == -2) {
-    MgTorchState now;
-    mg_state_read(&now);
-    yes = now.inference_mode;
-  }
+  int yes = info && info->cap ? standin_for_inference(self) : mg_standin_inference(self);
   return yes < 0 ? NULL : PyBool_FromLong(yes);
 }
 
@@ -263,10 +278,38 @@ static PyObject *standin_numpy(PyObject *self, PyObject *args, PyObject *kwargs)
   return info->cap ? mg_array_of_tensor(self, force) : standin_break(self, BK_op, "Tensor.numpy");
 }
 
+/* What is true of the older tensor. */
+static PyObject *standin_get_of_older(PyObject *self, void *name) {
+  MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
+  const MgCapInput *in = info && info->cap && info->input ? &info->cap->input[info->input - 1] : NULL;
+  if (!in || !in->nonleaf || !in->src || !info->cap->rec->guards) return standin_base_get(self, name);
+  PyObject *now = standin_base_get(in->real, name), *text = now ? PyUnicode_InternFromString(name) : NULL, *seen = NULL;
+  if (text) seen = mg_wrap(now, mg_source(info->cap->rec->guards, SRC_attr, in->src, 0, text));
+  Py_XDECREF(text);
+  Py_XDECREF(now);
+  return seen;
+}
+
 static PyObject *standin_get_of_leaf(PyObject *self, void *name) {
   MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
-  if (info && info->cap && info->input) mg_standin_guard_leaf(info->cap, info->input - 1);
+  if (info && info->cap && info->input) {
+    mg_standin_guard_leaf(info->cap, info->input - 1);
+    bool older = !strcmp(name, "grad_fn") && info->cap->input[info->input - 1].nonleaf && !info->cap->rec->in_joint;
+    if (older && info->cap->input[info->input - 1].val == info->val) return standin_break(self, BK_op, "grad_fn of a tensor from outside");
+  }
   return standin_base_get(self, name);
+}
+
+static PyObject *standin_get_version(PyObject *self, void *closure) {
+  return mg_standin_is(self) && mg_standin_info(self)->cap ? mg_viewstate_version(self) : standin_base_get(self, "_version");
+}
+static PyObject *standin_get_base(PyObject *self, void *closure) {
+  return mg_standin_is(self) && mg_standin_info(self)->cap ? mg_viewstate_base(self) : standin_base_get(self, "_base");
+}
+static PyObject *standin_is_view(PyObject *self, PyObject *unused) {
+  PyObject *base = standin_get_base(self, NULL);
+  Py_XDECREF(base);
+  return base ? PyBool_FromLong(base != Py_None) : NULL;
 }
 
 static PyGetSetDef standin_getsets[] = {
@@ -276,6 +319,10 @@ static PyGetSetDef standin_getsets[] = {
     {"_grad", standin_get_grad, standin_set_grad, NULL, NULL}, /* the same without torch's warning about non-leaves */
     {"is_leaf", standin_get_of_leaf, NULL, NULL, "is_leaf"},
     {"grad_fn", standin_get_of_leaf, NULL, NULL, "grad_fn"},
+    {"retains_grad", standin_get_of_older, NULL, NULL, "retains_grad"},
+    {"output_nr", standin_get_of_older, NULL, NULL, "output_nr"},
+    {"_version", standin_get_version, NULL, NULL, NULL},
+    {"_base", standin_get_base, NULL, NULL, NULL},
     {"requires_grad", standin_get_requires_grad, standin_set_requires_grad, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
@@ -283,6 +330,8 @@ static PyMethodDef standin_method_defs[] = {
     {"__deepcopy__", standin_deepcopy, METH_O, NULL},
     {"__iter__", standin_iter, METH_NOARGS, NULL},
     {"numpy", (PyCFunction)(void *)standin_numpy, METH_VARARGS | METH_KEYWORDS, NULL},
+    {"detach_", standin_detach_, METH_NOARGS, NULL},
+    {"_is_view", standin_is_view, METH_NOARGS, NULL},
     {"is_inference", standin_is_inference, METH_NOARGS, NULL},
     {"storage_offset", standin_storage_offset, METH_NOARGS, NULL},
     {"register_hook", standin_register_hook, METH_O, NULL},
