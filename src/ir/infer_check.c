@@ -127,6 +127,19 @@ static bool check_gather(const Check *c, bool scatter) {
   return check_within(c, index, self, dim) && (!scatter || check_within(c, index, src, -1));
 }
 
+/* index_add, index_copy: slices of self along dim, as many as there are indices.  Only the plain case; torch knows the others. */
+static bool check_slices(const Check *c) {
+  const MgVal *self = check_val(c, "self"), *index = check_val(c, "index"), *source = check_val(c, "source");
+  const MgArg *alpha = mg_infer_arg(c->in, "alpha");
+  int dim = -1;
+  if (!self || !index || !source || !self->ndim || index->ndim != 1 || source->ndim != self->ndim) return false;
+  if (!check_index(index) || !check_dtypes(self, source) || (!check_float(self) && alpha->tag == MA_float)) return false;
+  if (mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &dim) != MG_OK) return false;
+  for (int i = 0; i < self->ndim; i++)
+    if (!check_eq(c, source->size[i], i == dim ? index->size[0] : self->size[i])) return false;
+  return true;
+}
+
 static bool check_cat(const Check *c) {
   const MgArg *l = mg_infer_arg(c->in, "tensors");
   const MgVal *first = NULL;
@@ -287,7 +300,8 @@ static bool check_op(const Check *c) {
   case TOP_scatter_src: case TOP_scatter_value: case TOP_scatter_reduce: case TOP_scatter_value_reduce:
   case TOP_scatter_add: case TOP_scatter_reduce_two: return check_gather(c, true);
   case TOP_index_select: return check_index(check_val(c, "index")) && check_rank(check_val(c, "index"), 0, 1);
-  case TOP_index_add: case TOP_index_copy: case TOP_index_reduce: return false; /* many rules: torch knows them */
+  case TOP_index_add: case TOP_index_copy: return check_slices(c);
+  case TOP_index_reduce: return false; /* many rules: torch knows them */
   case TOP_take: return check_index(check_val(c, "index"));
   case TOP_embedding: return check_rank(check_val(c, "weight"), 2, 2) && check_index(check_val(c, "indices"));
   case TOP_index_put: case TOP__unsafe_index_put: case TOP__index_put_impl: return check_dtypes(self, check_val(c, "values"));
