@@ -83,12 +83,12 @@ static PyObject *torch_choice(const MgCall *c, Py_ssize_t i) {
   return r;
 }
 
-static bool torch_is_list(PyObject *o) { return PyList_CheckExact(o) || PyTuple_CheckExact(o); }
+static bool torch_is_list(PyObject *o) { return PyList_CheckExact(o) || PyTuple_Check(o); }
 
-/* Among the items of a list, or o itself: a number that depends on tensors. */
+/* Among the items of a list, or o itself: a number that the graph computes or is given. */
 static bool torch_has_value(PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
-  bool any = n && !n->src;
+  bool any = n && (!n->src || !mg_rec->want_fx);
   for (Py_ssize_t i = 0; torch_is_list(o) && !any && i < PySequence_Fast_GET_SIZE(o); i++) any = torch_has_value(PySequence_Fast_GET_ITEM(o, i));
   return any;
 }
@@ -106,12 +106,12 @@ static PyTypeObject *torch_number_class(PyObject *o) {
   return all == &PyBool_Type ? NULL : all;
 }
 
-/* Numbers that the graph computes as a tensor of the dtype. */
-static PyObject *torch_number_tensor(PyObject *o, PyObject *torch, PyObject *dtype) {
+/* Such numbers as a tensor; to: the dtype, or it and a device. */
+static PyObject *torch_number_tensor(PyObject *o, PyObject *torch, PyObject *to) {
   if (torch_is_list(o)) {
     PyObject *l = PyList_New(0), *r = NULL;
     for (Py_ssize_t i = 0; l && i < PySequence_Fast_GET_SIZE(o); i++) {
-      PyObject *x = torch_number_tensor(PySequence_Fast_GET_ITEM(o, i), torch, dtype);
+      PyObject *x = torch_number_tensor(PySequence_Fast_GET_ITEM(o, i), torch, to);
       if (!x || PyList_Append(l, x)) Py_CLEAR(l);
       Py_XDECREF(x);
     }
@@ -126,7 +126,8 @@ static PyObject *torch_number_tensor(PyObject *o, PyObject *torch, PyObject *dty
     if (args) Py_SETREF(t, mg_dispatch_call(mg_rec->cap, "clone", "default", args, NULL));
     Py_XDECREF(args);
   } else t = mg_standin_is(o) ? PyObject_CallMethod(o, "detach", NULL) : PyObject_CallMethod(torch, "tensor", "O", o);
-  PyObject *r = t ? PyObject_CallMethod(t, "to", "O", dtype) : NULL;
+  PyObject *method = t ? PyObject_GetAttrString(t, "to") : NULL, *r = method ? PyObject_CallObject(method, to) : NULL;
+  Py_XDECREF(method);
   Py_XDECREF(t);
   return r;
 }
@@ -143,25 +144,32 @@ static PyObject *torch_list_dtype(PyObject *o) {
   return dtype < 0 ? NULL : mg_torchobj_new_dtype(dtype);
 }
 
-/* torch.tensor(n), torch.tensor([n, m]): of numbers that depend on tensors.  C++ would ask for them. */
+/* torch.tensor(n), torch.as_tensor([n, m]), x.new_tensor(n): of numbers that depend on tensors, or are inputs.  C++ would ask
+ * for them. */
 bool mg_call_tensor(const MgCall *c, PyObject **r) {
   PyTypeObject *class = c->npos == 1 && torch_has_value(c->arg[0]) ? torch_number_class(c->arg[0]) : NULL;
-  PyObject *dtype = NULL, *own = !class && c->npos == 1 ? torch_list_dtype(c->arg[0]) : NULL;
+  PyObject *dtype = NULL, *device = NULL, *own = !class && c->npos == 1 ? torch_list_dtype(c->arg[0]) : NULL;
   if (own) class = &PyLong_Type;
   for (Py_ssize_t i = c->npos; class && i < c->n; i++) {
-    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(c->kwnames, i - c->npos), "dtype")) class = NULL;
-    else if (c->arg[i] != Py_None) dtype = c->arg[i];
+    PyObject *name = PyTuple_GET_ITEM(c->kwnames, i - c->npos);
+    if (c->arg[i] == Py_None) continue;
+    if (!PyUnicode_CompareWithASCIIString(name, "dtype")) dtype = c->arg[i];
+    else if (!PyUnicode_CompareWithASCIIString(name, "device")) device = c->arg[i];
+    else class = NULL;
   }
-  PyObject *torch = class ? mg_import("torch") : NULL;
+  PyObject *torch = class ? mg_import("torch") : NULL, *self = mg_policy_self(c->f);
   if (!torch) {
     Py_XDECREF(own);
     return false;
   }
   *r = NULL;
   if (dtype) Py_INCREF(dtype);
+  else if (self && mg_standin_is(self)) dtype = PyObject_GetAttrString(self, "dtype");
   else if (own) dtype = Py_NewRef(own);
   else dtype = class == &PyFloat_Type ? PyObject_CallMethod(torch, "get_default_dtype", NULL) : PyObject_GetAttrString(torch, "int64");
-  if (dtype) *r = torch_number_tensor(c->arg[0], torch, dtype);
+  PyObject *to = dtype ? device ? PyTuple_Pack(2, device, dtype) : PyTuple_Pack(1, dtype) : NULL;
+  if (to) *r = torch_number_tensor(c->arg[0], torch, to);
+  Py_XDECREF(to);
   Py_XDECREF(own);
   Py_XDECREF(dtype);
   Py_DECREF(torch);

@@ -192,18 +192,18 @@ static bool symcall_list_op(const char *name, const char *overload) {
   return !strcmp(overload, "ScalarList") && !strncmp(name, "_foreach_", 9) && !strstr(name, "addc");
 }
 
-/* Ints stay numbers where an op does more than arithmetic with them: exponents, counts.  One that depends on tensors is no
- * number yet: it goes further. */
+/* Ints stay numbers where an op does more than arithmetic with them: exponents, counts.  What tensors are filled with may be
+ * a tensor; in graphs for custom back ends only where it depends on tensors, and is no number yet. */
 static bool symcall_pins_ints(const SymCall *c) {
   static const char *const arithmetic[] = {"mul", "add", "sub", "div", "rsub", "eq", "ne", "lt", "le", "gt", "ge"};
-  static const char *const values[] = {"full", "scalar_tensor", "fill", "masked_fill", "clamp_min", "clamp_max"};
+  static const char *const values[] = {"full", "new_full", "scalar_tensor", "fill", "masked_fill", "clamp_min", "clamp_max"};
   const char *name = symcall_name(c);
   bool any = false, known = false;
   for (int i = 0; i < c->fo->op->nparam; i++) {
     PyObject *o = PyList_GET_ITEM(c->args, i);
     MgSymNode *n = o && symcall_number(c->fo, i, o) ? mg_symnode_of(o) : NULL;
     any |= n && mg_symnode_is_int(n);
-    known |= n && n->src;
+    known |= n && n->src && c->cap->rec->want_fx;
   }
   for (size_t i = 0; any && !known && i < sizeof values / sizeof *values; i++) {
     size_t len = strlen(values[i]);
@@ -255,11 +255,12 @@ static int symcall_instead(SymCall *c, PyObject **r) {
   return 1;
 }
 
-/* full(size, number) and scalar_tensor(number). */
+/* full(size, number), new_full(x, size, number) and scalar_tensor(number). */
 static int symcall_create(SymCall *c, PyObject **r) {
-  bool full = !strcmp(c->fo->op->full, "aten::full"), scalar = !strcmp(c->fo->op->full, "aten::scalar_tensor");
-  if (!full && !scalar) return 0;
-  int at = full ? 1 : 0;
+  static const char *const name[] = {"aten::scalar_tensor", "aten::full", "aten::new_full"}; /* the number is argument 0, 1, 2 */
+  int at = 0;
+  while (at < 3 && strcmp(c->fo->op->full, name[at])) at++;
+  if (at == 3) return 0;
   MgSymNode *n = mg_symnode_of(PyList_GET_ITEM(c->args, at));
   if (!n) return 0;
   PyObject *one = mg_symnode_is_int(n) ? PyLong_FromLong(1) : PyFloat_FromDouble(1), *t = NULL;

@@ -46,10 +46,30 @@ def recompiles(f, values=VALUES):
         lambda x, n: (x + 1, [n, [n + 1]], n - 2, n * 3, n // 2, n % 3, n / 2, -n, abs(n), 10 - n, n + 0.5),
         lambda x, n: x + (n > 0) + (n != 77),
         lambda x, n: x * max(n, -3),
+        lambda x, n: (torch.tensor(n), torch.tensor([n, 2], dtype=torch.float64, device=x.device), torch.tensor([(n, 0.5)]), x + n),
+        lambda x, n: (torch.as_tensor(n), torch.as_tensor([n, 2]), x.new_tensor(n), x.new_tensor([n], dtype=torch.int64), x + n),
+        lambda x, n: (torch.full((2,), n), torch.full((2,), n, dtype=x.dtype), x.new_full((2, 1), n), x.long().new_full((2,), n)),
+        lambda x, n: (x.clone().fill_(n), torch.empty(2, dtype=torch.int64).fill_(n), x.masked_fill(x > 1, n)),
     ],
 )
 def test_arithmetic_of_an_int_is_not_guarded(f):
     assert recompiles(f) == 1
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (x + torch.tensor(x.shape[0]), x * torch.tensor(x.shape[-1], dtype=x.dtype).sqrt()),
+        lambda x: (x + 1, torch.tensor(x.shape), torch.tensor([x.shape[0] // 2, 3.0]), torch.as_tensor(x.shape[0])),
+        lambda x: (x + 1, torch.full((3,), x.shape[0]), x.new_tensor([x.shape[0]]), x.new_full((2,), x.numel())),
+    ],
+)
+def test_tensors_made_of_sizes_are_not_guarded(f):
+    g = magneto.compile(f)
+    for n in (4, 5, 6, 9):
+        assert_equal(g(torch.ones(n)), f(torch.ones(n)))
+    s = magneto._magneto.stats()
+    assert s["recompiles"] == 1 and not s["fallbacks"], s
 
 
 @pytest.mark.parametrize(
