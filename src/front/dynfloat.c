@@ -176,10 +176,16 @@ bool mg_dynfloat_at(SrcRef src, PyObject *val) {
   return mg_rec->dyn && dynfloat_knows(dynfloat_name(mg_rec->guards, src));
 }
 
+/* Is it known that the program keeps putting others in the place of v? */
+static bool dynfloat_moves(PyObject *dict, PyObject *key, PyObject *v) { return v && mg_guard_may_move(v, v) && mg_guard_key_moves(dict, key); }
+
+static bool dynfloat_changes(PyObject *dict, PyObject *key, PyObject *v) {
+  if (!mg_rec->dyn || !dynfloat_setting(v) || (!dynfloat_is_number(v) && !PyTuple_CheckExact(v))) return false;
+  return dynfloat_knows(dynfloat_key_name(dict, key));
+}
+
 SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject *val) {
-  if (!mg_rec || !mg_rec->dyn || !val) return 0;
-  if (!dynfloat_setting(val) || (!dynfloat_is_number(val) && !PyTuple_CheckExact(val))) return 0;
-  if (!dynfloat_knows(dynfloat_key_name(dict, key))) return 0;
+  if (!mg_rec || !val || !(dynfloat_moves(dict, key, val) || dynfloat_changes(dict, key, val))) return 0;
   MgGuards *g = mg_rec->guards;
   SrcRef s = mg_source(g, SRC_pinned, 0, 0, owner ? owner : dict);
   if (owner) s = mg_source(g, SRC_instdict, s, 0, NULL);
@@ -187,11 +193,6 @@ SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject 
 }
 
 SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *name, PyObject *v) {
-  if (!v || !PyObject_TypeCheck(v, mg_torch.tensor) || !mg_guard_key_moves(dict, name)) {
-    mg_guard_dict_key(g, dict, owner, name, v, true);
-    return mg_dynfloat_key(dict, owner, name, v);
-  }
-  SrcRef src = mg_source(g, SRC_pinned, 0, 0, owner ? owner : dict);
-  if (owner) src = mg_source(g, SRC_instdict, src, 0, NULL);
-  return mg_source(g, SRC_key, src, 0, name);
+  if (!dynfloat_moves(dict, name, v)) mg_guard_dict_key(g, dict, owner, name, v, true);
+  return mg_dynfloat_key(dict, owner, name, v);
 }

@@ -19,9 +19,10 @@ PyObject *mg_dynfloat_sources(bool unbacked);
 bool mg_dynfloat_listed(SrcRef src, bool unbacked);
 /* Is the number, or the tuple with numbers, at src known to change? */
 bool mg_dynfloat_at(SrcRef src, PyObject *val);
-/* The same for a value of a dict behind a fixed owner: its source, or 0. owner: whose instance dict it is, or NULL. */
+/* The same, or is another object put there at every call, for a value of a dict behind a fixed owner: its source, or 0.
+ * owner: whose instance dict it is, or NULL. */
 SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject *val);
 /* Guards what a dict that is known by identity has under a key: that very object, or, where the program keeps assigning
- * tensors, whatever tensor is there (its source; else 0).  owner: whose instance dict it is, or NULL. */
+ * tensors or containers, whatever is there (its source; else 0).  owner: whose instance dict it is, or NULL. */
 SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *name, PyObject *v);
 #endif

@@ -378,23 +378,32 @@ void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *k
     }
 }
 
-/* Dict and key (list and NULL) where one tensor took the place of another, by a hash of the addresses: state that a program
- * keeps by assignment.  Under the GIL; an address that is used again does no harm. */
+/* Dict and key (list and NULL) where one tensor, container or plain instance took the place of another of its type, by a hash
+ * of the addresses: state that a program keeps by assignment.  Under the GIL; an address that is used again does no harm. */
 static MgMap guard_moving;
 
 static uint64_t guard_moving_hash(PyObject *dict, PyObject *key) {
   return mg_hash_u64((uint64_t)(uintptr_t)dict ^ mg_hash_u64((uint64_t)(uintptr_t)key)) | 2;
 }
 
+bool mg_guard_may_move(PyObject *was, PyObject *now) {
+  PyTypeObject *t = Py_TYPE(was), *b;
+  if (PyObject_TypeCheck(was, mg_torch.tensor)) return PyObject_TypeCheck(now, mg_torch.tensor);
+  if (t != Py_TYPE(now) || PyType_Check(was) || PyObject_TypeCheck(was, mg_torch.module) || mg_guard_is_const(was)) return false;
+  b = mg_solid_base(t);
+  if (b == &PyBaseObject_Type) return t->tp_flags & Py_TPFLAGS_HEAPTYPE;
+  return b == &PyList_Type || b == &PyTuple_Type || b == &PySet_Type || b == mg_torch.deque || PyType_IsSubtype(b, &PyDict_Type);
+}
+
 bool mg_guard_key_moves(PyObject *container, PyObject *key) {
   return mg_map_get(&guard_moving, guard_moving_hash(container, key)) != MG_MAP_NONE;
 }
 
-bool mg_guard_expect_move(MgGuards *g, PyObject *dict, PyObject *key) {
+bool mg_guard_expect_move(MgGuards *g, PyObject *dict, PyObject *key, PyObject *now) {
   for (uint32_t i = 0; i < g->ndict; i++) {
     const MgDictGuard *d = &g->dict[i];
     for (int k = 0; d->dict == dict && k < d->n; k++)
-      if (d->key[k] == key && d->val[k] && PyObject_TypeCheck(d->val[k], mg_torch.tensor) && !mg_guard_key_moves(dict, key))
+      if (d->key[k] == key && d->val[k] && mg_guard_may_move(d->val[k], now) && !mg_guard_key_moves(dict, key))
         return mg_map_put(&guard_moving, guard_moving_hash(dict, key), 1) == MG_OK;
   }
   return false;
@@ -404,10 +413,7 @@ bool mg_guard_expect_list_move(PyObject *list) {
   return !mg_guard_key_moves(list, NULL) && mg_map_put(&guard_moving, guard_moving_hash(list, NULL), 1) == MG_OK;
 }
 
-/* Another tensor than before? */
-static bool guard_moved(PyObject *was, PyObject *now) {
-  return was != now && PyObject_TypeCheck(was, mg_torch.tensor) && PyObject_TypeCheck(now, mg_torch.tensor);
-}
+static bool guard_moved(PyObject *was, PyObject *now) { return was != now && mg_guard_may_move(was, now); }
 
 static void guard_note_list(PyObject *list, PyObject *was) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(was) && i < PyList_GET_SIZE(list); i++)

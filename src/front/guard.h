@@ -126,11 +126,13 @@ void mg_guard_member(MgGuards *g, PyObject *owner, PyObject *descr, PyObject *va
 void mg_guard_context(MgGuards *g, PyObject *var, PyObject *value); /* of a ContextVar; NULL: it has none */
 void mg_guard_instance(MgGuards *g, PyObject *owner); /* its class and which dict it has */
 /* Key of a dict behind an identity-guarded owner; val NULL: absent. owner is the instance when dict is its __dict__. */
-/* After guards failed: notes where tensors were replaced by others.  The next recording asks whether a key (NULL: anything
+/* May one object take the other's place at every call: tensors, containers of one type, instances of one plain class? */
+bool mg_guard_may_move(PyObject *was, PyObject *now);
+/* After guards failed: notes where such objects were replaced by others.  The next recording asks whether a key (NULL: anything
  * in a list) is one of those. */
 void mg_guards_note_moves(const MgGuards *g);
-/* The recording puts another tensor at this key (into this list), which the guards so far have by identity: true, once. */
-bool mg_guard_expect_move(MgGuards *g, PyObject *dict, PyObject *key);
+/* The recording puts another such object at this key (a tensor into this list), which the guards so far have by identity: true, once. */
+bool mg_guard_expect_move(MgGuards *g, PyObject *dict, PyObject *key, PyObject *now);
 bool mg_guard_expect_list_move(PyObject *list);
 bool mg_guard_key_moves(PyObject *container, PyObject *key);
 /* inputs: of a number that is known to change only its presence is guarded; the caller takes its source (mg_dynfloat_key). */

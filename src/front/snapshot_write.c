@@ -114,7 +114,7 @@ static bool snap_write_content(MgBuilder *b, const MgOlder *e, uint32_t t) {
   }
 }
 
-/* Tensors that were found in a fixed place, and are replaced by others: each run will leave other ones there. */
+/* Tensors and containers that were found in a fixed place, and are replaced by others: each run will leave other ones there. */
 static bool snap_moves(const MgOlder *e, bool content) {
   MgGuards *g = mg_rec->guards;
   PyObject *dict = e->kind == OLDER_dict || e->kind == OLDER_namespace ? e->orig : NULL, *now = e->attrs, *k, *v;
@@ -124,7 +124,7 @@ static bool snap_moves(const MgOlder *e, bool content) {
     Py_ssize_t n = PyList_GET_SIZE(e->seen), was = PyTuple_GET_SIZE(e->pristine);
     for (Py_ssize_t i = 0; !moves && i < n && i < was; i++) {
       PyObject *x = PyTuple_GET_ITEM(e->pristine, i), *y = PyList_GET_ITEM(e->seen, i);
-      moves = x != y && mg_standin_check(x) && mg_standin_check(y);
+      moves = x != y && mg_guard_may_move(x, y);
     }
     return moves && mg_guard_expect_list_move(e->orig);
   }
@@ -136,7 +136,7 @@ static bool snap_moves(const MgOlder *e, bool content) {
   if (!now || !dict || !PyDict_Check(now)) return false;
   while (PyDict_Next(now, &pos, &k, &v)) {
     PyObject *before = e->full ? PyDict_GetItemWithError(e->attrs0, k) : content && e->kind == OLDER_dict ? PyDict_GetItemWithError(e->pristine, k) : NULL;
-    if (v != before && mg_standin_check(v)) moves |= mg_guard_expect_move(g, dict, k);
+    if (v != before) moves |= mg_guard_expect_move(g, dict, k, v);
   }
   return moves;
 }

@@ -562,3 +562,51 @@ def test_values_of_classes_of_the_program(base, values):
         assert torch.equal(x, f(torch.ones(2), v)[0]) and same is v
         entries.append(_magneto.stats()["entries"])
     assert entries == [1, 2, 2, 3]
+
+
+class Holder:
+    def __init__(self, state):
+        self.state = state
+
+
+REPLACED = {
+    "list": (lambda a, b: [a, b], lambda s, x: [t + x for t in s]),
+    "tuple": (lambda a, b: (a, b), lambda s, x: (s[0] + x, s[1] * x)),
+    "dict": (lambda a, b: {"a": a, "b": b}, lambda s, x: {k: t + x for k, t in s.items()}),
+    "ordered": (lambda a, b: collections.OrderedDict(a=a), lambda s, x: collections.OrderedDict(a=s["a"] + x)),
+    "instance": (lambda a, b: Holder(a), lambda s, x: Holder(s.state + x)),
+    "nested": (lambda a, b: [(a,), {"k": b}], lambda s, x: [(s[0][0] + x,), {"k": s[1]["k"] * x}]),
+}
+
+
+@pytest.mark.parametrize("kind", REPLACED)
+@pytest.mark.parametrize("where", ["attribute", "item", "whole"])
+def test_containers_that_each_call_replaces_compile_once(kind, where):
+    make, update = REPLACED[kind]
+
+    def step(h, x):
+        if where == "item":
+            h.box[0] = update(h.box[0], x)
+        else:
+            h.state = update(h.state, x)
+        return x + len(vars(h)) if where == "whole" else x + 1
+
+    holders = [Holder(make(torch.ones(3), torch.ones(3))) for _ in range(2)]
+    for h in holders:
+        h.box = [make(torch.ones(3), torch.ones(3))]
+    want, got = holders
+    f = magneto.compile(lambda x: step(got, x))
+    for i in range(4):
+        step(want, torch.full((3,), i + 1.0))
+        f(torch.full((3,), i + 1.0))
+    for a, b in zip(leaves([want.state, want.box]), leaves([got.state, got.box])):
+        torch.testing.assert_close(a, b)
+    s = magneto._magneto.stats()
+    assert not s["recompiles"] and not s["fallbacks"], s
+
+
+def leaves(o):
+    if isinstance(o, torch.Tensor):
+        return [o]
+    inside = o.values() if isinstance(o, dict) else [o.state] if isinstance(o, Holder) else o
+    return [t for x in inside for t in leaves(x)]
