@@ -129,15 +129,15 @@ static void loop_close(Em *e, int run, const Entry *in) {
   } else {
     int c = e->nid++;
     mg_sb_printf(b, "  %%v%d = icmp slt i64 ", c);
-    em_put(e, b, s->lo, TY_i64);
+    em_put_size(e, b, s->lo);
     mg_sb_puts(b, ", ");
-    em_put(e, b, s->hi, TY_i64);
+    em_put_size(e, b, s->hi);
     mg_sb_printf(b, "\n  br i1 %%v%d, label %%L%d, label %%L%d\n", c, s->body, exit);
   }
   mg_sb_printf(b, "L%d:\n", s->body);
   if (run == RUN_loop) {
     mg_sb_printf(b, "  %%v%d = phi i64 [ ", s->iv.id);
-    em_put(e, b, s->lo, TY_i64);
+    em_put_size(e, b, s->lo);
     mg_sb_printf(b, ", %%L%d ], [ %%v%d, %%L%d ]\n", pre, next.id, s->label);
     for (int i = 0; i < e->nacc; i++)
       if (s->phi[i] >= 0) put_phi(e, b, s->phi[i], &e->acc[i], in->v[i], pre, e->acc[i].cur, s->label);
@@ -146,7 +146,7 @@ static void loop_close(Em *e, int run, const Entry *in) {
   if (run == RUN_loop) {
     int c = e->nid++;
     mg_sb_printf(b, "  %%v%d = icmp slt i64 %%v%d, ", c, next.id);
-    em_put(e, b, s->hi, TY_i64);
+    em_put_size(e, b, s->hi);
     mg_sb_printf(b, "\n  br i1 %%v%d, label %%L%d, label %%L%d\n", c, s->body, exit);
   } else {
     mg_sb_printf(b, "  br label %%L%d\n", exit);
@@ -529,6 +529,20 @@ static void emit_entry(Em *e) {
   }
 }
 
+/* iv divided by the size n, or the remainder. */
+static EmRef outer_divide(Em *e, const char *op, EmRef iv, EmRef n) {
+  EmRef r = em_new(e, iv.level > n.level ? iv.level : n.level, 1);
+  int64_t points;
+  MgStrbuf *b = em_at(e, r.level);
+  mg_sb_printf(b, "  %%v%d = %s i64 ", r.id, op);
+  em_put(e, b, iv, TY_i64);
+  mg_sb_puts(b, ", ");
+  if (mg_ex_const_int(e->x, e->k->outer, &points) && points >> 32 == 0) em_put_size(e, b, n);
+  else em_put(e, b, n, TY_i64);
+  mg_sb_putc(b, '\n');
+  return r;
+}
+
 /* Binds the shared indices of point `iv` of the product of the shared ranges. */
 static void bind_shared(Em *e, EmRef iv) {
   for (int k = e->k->nshared - 1; k >= 0; k--) {
@@ -536,9 +550,9 @@ static void bind_shared(Em *e, EmRef iv) {
       e->idx[k] = iv;
       return;
     }
-    EmRef s[2] = {iv, em_value(e, e->own[0].range[k], 1)};
-    e->idx[k] = em_template(e, "urem $t $a, $b", TY_i64, TY_i64, 1, s, 2);
-    iv = em_template(e, "udiv $t $a, $b", TY_i64, TY_i64, 1, s, 2);
+    EmRef n = em_value(e, e->own[0].range[k], 1);
+    e->idx[k] = outer_divide(e, "urem", iv, n);
+    iv = outer_divide(e, "udiv", iv, n);
   }
 }
 

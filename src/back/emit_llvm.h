@@ -103,6 +103,7 @@ const char *em_ty(MgTy t);                                /* register type */
 const char *em_mem(MgTy t);                               /* memory type */
 void em_put_ty(MgStrbuf *b, const char *elem, int lanes);
 void em_put(Em *e, MgStrbuf *b, EmRef v, MgTy ty);        /* operand text */
+void em_put_size(Em *e, MgStrbuf *b, EmRef v);            /* i64 operand that need not be a constant */
 EmRef em_new(Em *e, int level, int lanes);
 EmRef em_int(Em *e, int64_t v);                           /* i64 constant */
 MgStrbuf *em_at(Em *e, int level);

@@ -80,7 +80,7 @@ static EmRef gep(Em *e, const char *base, EmRef p, BufRef buf, MgTy ty, EmRef of
   if (p.id >= 0) mg_sb_printf(b, "%%v%d", p.id);
   else put_base(e, b, buf);
   mg_sb_puts(b, ", i64 ");
-  em_put(e, b, offset, TY_i64);
+  em_put_size(e, b, offset);
   mg_sb_putc(b, '\n');
   return r;
 }

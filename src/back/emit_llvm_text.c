@@ -64,6 +64,19 @@ void em_put(Em *e, MgStrbuf *b, EmRef v, MgTy ty) {
   }
 }
 
+void em_put_size(Em *e, MgStrbuf *b, EmRef v) {
+  if (e->t->marks && v.id < 0 && v.lanes == 1) mg_sb_putc(b, MG_EMIT_MARK);
+  em_put(e, b, v, TY_i64);
+}
+
+/* Is the instruction as good with a loaded number?  (Divisions and shifts are much better with a constant.) */
+static bool takes_size(const char *tmpl, MgTy ty, int lanes) {
+  static const char *const good[] = {"mul ", "add ", "sub ", "icmp "};
+  for (size_t i = 0; ty == TY_i64 && lanes == 1 && i < sizeof good / sizeof *good; i++)
+    if (!strncmp(tmpl, good[i], strlen(good[i]))) return true;
+  return false;
+}
+
 /* libm's scalar function, once per lane. */
 static EmRef libm_call(Em *e, const char *name, MgTy ty, int lanes, const EmRef *s, int n, int level) {
   MgStrbuf *b = em_at(e, level);
@@ -100,6 +113,7 @@ EmRef em_template(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, const E
   MgStrbuf *b = em_at(e, level);
   if (!strncmp(tmpl, "libm:", 5)) return libm_call(e, tmpl + 5, ty, lanes, s, n, level);
   EmRef d = em_new(e, level, lanes);
+  bool size = takes_size(tmpl, ty, lanes);
   memset(tmp, -1, sizeof tmp);
   for (const char *p = tmpl; *p;) {
     const char *eol = strchr(p, '\n') ? strchr(p, '\n') : p + strlen(p);
@@ -112,9 +126,12 @@ EmRef em_template(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, const E
       }
       switch (*++p) {
       case 'd': mg_sb_printf(b, "%%v%d", d.id); break;
-      case 'a': em_put(e, b, s[0], ty); break;
-      case 'b': em_put(e, b, s[1], ty); break;
-      case 'c': em_put(e, b, s[2], ty); break;
+      case 'a':
+      case 'b':
+      case 'c':
+        if (size) em_put_size(e, b, s[*p - 'a']);
+        else em_put(e, b, s[*p - 'a'], ty);
+        break;
       case 't': em_put_ty(b, em_ty(ty), lanes); break;
       case 'p': em_put_ty(b, "i1", lanes); break;
       case '~': em_put(e, b, (EmRef){.id = -1, .k = mg_ex_int(e->x, ty, -1), .lanes = (uint8_t)lanes}, ty); break;

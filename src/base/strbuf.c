@@ -44,12 +44,14 @@ void mg_sb_puts_cut(MgStrbuf *s, const char *utf8, size_t most) {
   mg_sb_printf(s, "%.*s", (int)n, utf8);
 }
 
-void mg_sb_puts(MgStrbuf *s, const char *text) {
-  size_t n = strlen(text);
+void mg_sb_write(MgStrbuf *s, const char *text, size_t n) {
   if (!strbuf_room(s, n)) return;
-  memcpy(s->p + s->len, text, n + 1);
+  memcpy(s->p + s->len, text, n);
   s->len += n;
+  s->p[s->len] = 0;
 }
+
+void mg_sb_puts(MgStrbuf *s, const char *text) { mg_sb_write(s, text, strlen(text)); }
 
 void mg_sb_putc(MgStrbuf *s, char c) {
   if (!strbuf_room(s, 1)) return;

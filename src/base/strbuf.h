@@ -16,6 +16,7 @@ typedef struct MgStrbuf {
 void mg_sb_printf(MgStrbuf *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void mg_sb_vprintf(MgStrbuf *s, const char *fmt, va_list ap);
 void mg_sb_puts(MgStrbuf *s, const char *text);
+void mg_sb_write(MgStrbuf *s, const char *text, size_t n); /* n bytes of it */
 void mg_sb_puts_cut(MgStrbuf *s, const char *utf8, size_t most); /* at most that many bytes, whole characters */
 void mg_sb_putc(MgStrbuf *s, char c);
 void mg_sb_free(MgStrbuf *s);

@@ -1,12 +1,13 @@
 /* From fused kernels to callable code.
  * Every kernel is emitted under a placeholder name, so that its text is a key that does not depend on where it came
- * from; equal kernels, in this graph or an earlier one, are compiled once.  New ones are dealt out to a few modules
- * that LLVM compiles in parallel. */
+ * from; equal kernels, in this graph or an earlier one, are compiled once, and so are kernels of this graph that differ in
+ * numbers only (share.h).  New ones are dealt out to a few modules that LLVM compiles in parallel. */
 #include "driver/kernels.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
+#include "driver/share.h"
 #include "runtime/artifact.h"
 #include "runtime/load_llvm.h"
 #include "runtime/torch_abi.h"
@@ -15,14 +16,18 @@
 enum {
   KERNEL_DIGITS = 8,
   KERNEL_MAX_MODULES = 16,
+  KERNEL_SHARE = 3, /* so many kernels of one shape become one */
   KERNEL_SLOW = 150 /* about a second of LLVM: worth a word on a terminal */
 };
 
-typedef struct KernelNew { /* a kernel to be compiled */
-  MgKey key;
-  char *text;
+typedef struct KernelNew { /* a kernel that is not known yet */
+  MgKey key, shape;
+  char *text;              /* with marks until kernels have been shared */
   size_t len;
-  uint32_t module;         /* which module it went to */
+  struct KernelNew *by;    /* the kernel that does its work, itself or another with the same shape */
+  const int64_t *size; uint32_t nsize;
+  void *fn;                /* NULL: to be compiled */
+  uint32_t module;         /* which module it goes to */
   char name[sizeof KERNEL_NAME];
 } KernelNew;
 
@@ -33,6 +38,7 @@ typedef struct KernelJob {
   MgEmitter *emitter;
   MgKernelSet *out;
   KernelNew *todo; uint32_t ntodo;
+  KernelNew **make; uint32_t nmake; /* those that LLVM compiles */
   uint32_t *of_step;       /* per step: todo entry + 1 */
   MgStrbuf module[KERNEL_MAX_MODULES];
   MgObject object[KERNEL_MAX_MODULES];
@@ -58,46 +64,94 @@ static void kernel_rename(char *text, const char *name) {
   for (char *p = text; (p = strstr(p, KERNEL_NAME)); p += sizeof KERNEL_NAME - 1) memcpy(p, name, sizeof KERNEL_NAME - 1);
 }
 
-static MgRc kernel_emit(KernelJob *j, uint32_t step, MgStrbuf *sb) {
+static char *kernel_keep(KernelJob *j, const MgStrbuf *sb) {
+  return mg_sb_ok(sb) ? mg_ctx_grow(j->s->c, mg_sb_text(sb), sb->len + 1, sb->len + 1) : NULL;
+}
+
+static bool kernel_same(MgKey a, MgKey b) { return a.lo == b.lo && a.hi == b.hi; }
+
+static void *kernel_known(KernelJob *j, MgKey key) {
+  void *fn = mg_kcache_find(key, &j->out->code[j->out->ncode]);
+  if (fn) j->out->ncode++;
+  return fn;
+}
+
+static MgRc kernel_emit(KernelJob *j, uint32_t step, MgStrbuf *sb, MgStrbuf *part) {
   MgKernel *k = j->f->step[step].u.kernel;
-  sb->len = 0;
+  sb->len = part->len = 0;
   snprintf(k->name, sizeof k->name, "%s", KERNEL_NAME);
   TRY(mg_emit_llvm(j->emitter, k, sb));
-  if (!mg_sb_ok(sb)) return mg_fail(j->s->c, MG_NOMEM, "out of memory");
-  MgKey key = mg_kcache_key(mg_sb_text(sb), sb->len);
-  MgKcRef ref;
+  mg_share_plain(mg_sb_text(sb), part);
+  MgKey key = mg_kcache_key(mg_sb_text(part), part->len);
   k->key = key.lo;
-  void *fn = mg_kcache_find(key, &ref);
-  if (fn) {
-    j->out->fn[step] = (MgRangeFn)fn;
-    j->out->code[j->out->ncode++] = ref;
-    return MG_OK;
-  }
+  if ((j->out->of_step[step].fn = (MgRangeFn)kernel_known(j, key))) return MG_OK;
   for (uint32_t i = 0; i < j->ntodo; i++)
-    if (j->todo[i].key.lo == key.lo && j->todo[i].key.hi == key.hi) return j->of_step[step] = i + 1, MG_OK;
+    if (kernel_same(j->todo[i].key, key)) return j->of_step[step] = i + 1, MG_OK;
+  part->len = 0;
+  mg_share_shape(mg_sb_text(sb), part);
   KernelNew *n = &j->todo[j->ntodo];
-  *n = (KernelNew){.key = key, .len = sb->len, .text = mg_ctx_grow(j->s->c, mg_sb_text(sb), sb->len + 1, sb->len + 1)};
-  TRYP(n->text);
-  snprintf(n->name, sizeof n->name, "%.*s%0*x", (int)(sizeof KERNEL_NAME - 1 - KERNEL_DIGITS), KERNEL_NAME, KERNEL_DIGITS,
-           j->ntodo);
-  kernel_rename(n->text, n->name);
-  snprintf(k->name, sizeof k->name, "%s", n->name);
+  *n = (KernelNew){.key = key, .shape = mg_kcache_key(mg_sb_text(part), part->len), .text = kernel_keep(j, sb), .by = n};
+  if (!n->text || !mg_sb_ok(part)) return mg_fail(j->s->c, MG_NOMEM, "out of memory");
   j->of_step[step] = ++j->ntodo;
+  return MG_OK;
+}
+
+/* Makes one kernel of todo entry `first` and the later ones of its shape, if they are enough to be worth it. */
+static MgRc kernel_share(KernelJob *j, uint32_t first, KernelNew **same, const char **text, MgStrbuf *sb) {
+  uint32_t n = 0, nsize = 0;
+  int64_t *size;
+  for (uint32_t i = first; i < j->ntodo; i++)
+    if (kernel_same(j->todo[i].shape, j->todo[first].shape)) same[n] = &j->todo[i], text[n++] = j->todo[i].text;
+  if (n < KERNEL_SHARE) return MG_OK;
+  sb->len = 0;
+  TRY(mg_share(j->s->c, text, n, sb, &size, &nsize));
+  if (!nsize) return MG_OK;
+  KernelNew *by = same[0];
+  if (!(by->text = kernel_keep(j, sb))) return mg_fail(j->s->c, MG_NOMEM, "out of memory");
+  by->key = mg_kcache_key(by->text, sb->len);
+  by->fn = kernel_known(j, by->key);
+  for (uint32_t i = 0; i < n; i++) same[i]->by = by, same[i]->size = size + (size_t)i * nsize, same[i]->nsize = nsize;
+  return MG_OK;
+}
+
+/* Which kernels LLVM will see, with their texts and names. */
+static MgRc kernel_share_all(KernelJob *j, MgStrbuf *sb) {
+  KernelNew **same = mg_new(j->s->c, KernelNew *, j->ntodo + 1);
+  const char **text = mg_new(j->s->c, const char *, j->ntodo + 1);
+  j->make = mg_new(j->s->c, KernelNew *, j->ntodo + 1);
+  TRYP(same && text && j->make);
+  for (uint32_t i = 0; i < j->ntodo; i++) {
+    KernelNew *n = &j->todo[i];
+    if (!n->nsize) TRY(kernel_share(j, i, same, text, sb));
+    if (n->by != n || n->fn) continue;
+    sb->len = 0;
+    mg_share_plain(n->text, sb);
+    if (!(n->text = kernel_keep(j, sb))) return mg_fail(j->s->c, MG_NOMEM, "out of memory");
+    n->len = sb->len;
+    snprintf(n->name, sizeof n->name, "%.*s%0*x", (int)(sizeof KERNEL_NAME - 1 - KERNEL_DIGITS), KERNEL_NAME, KERNEL_DIGITS, j->nmake);
+    kernel_rename(n->text, n->name);
+    j->make[j->nmake++] = n;
+  }
+  for (uint32_t i = 0; i < j->f->nstep; i++)
+    if (j->of_step[i]) {
+      MgKernel *k = j->f->step[i].u.kernel;
+      snprintf(k->name, sizeof k->name, "%s", j->todo[j->of_step[i] - 1].by->name);
+    }
   return MG_OK;
 }
 
 /* Longest texts first, each to the module that has least. */
 static MgRc kernel_deal(KernelJob *j, unsigned nthread) {
-  j->nmodule = nthread < j->ntodo ? nthread : j->ntodo;
+  j->nmodule = nthread < j->nmake ? nthread : j->nmake;
   if (j->nmodule > KERNEL_MAX_MODULES) j->nmodule = KERNEL_MAX_MODULES;
   for (uint32_t i = 0; i < j->nmodule; i++) mg_emit_llvm_prologue(&j->target, &j->module[i]);
-  for (uint32_t done = 0; done < j->ntodo; done++) {
+  for (uint32_t done = 0; done < j->nmake; done++) {
     uint32_t long_one = 0, least = 0;
-    for (uint32_t i = 1; i < j->ntodo; i++)
-      if (j->todo[i].len > j->todo[long_one].len) long_one = i;
+    for (uint32_t i = 1; i < j->nmake; i++)
+      if (j->make[i]->len > j->make[long_one]->len) long_one = i;
     for (uint32_t i = 1; i < j->nmodule; i++)
       if (j->module[i].len < j->module[least].len) least = i;
-    KernelNew *n = &j->todo[long_one];
+    KernelNew *n = j->make[long_one];
     mg_sb_puts(&j->module[least], n->text);
     n->module = least;
     n->len = 0; /* dealt */
@@ -110,21 +164,19 @@ static MgRc kernel_deal(KernelJob *j, unsigned nthread) {
 /* Loads module m and puts its kernels into the cache. */
 static MgRc kernel_load(KernelJob *j, uint32_t m) {
   MgCtx *c = j->s->c;
-  MgKey *key = mg_new(c, MgKey, j->ntodo);
-  void **fn = mg_new(c, void *, j->ntodo);
+  MgKey *key = mg_new(c, MgKey, j->nmake);
+  void **fn = mg_new(c, void *, j->nmake);
   uint32_t n = 0;
   MgCode *code;
   TRYP(key && fn);
   TRY(mg_elf_load(c, j->object[m].data, j->object[m].len, mg_abi_symbol, &code));
   MgRc rc = MG_OK;
-  for (uint32_t i = 0; i < j->ntodo && rc == MG_OK; i++) {
-    if (j->todo[i].module != m) continue;
-    fn[n] = mg_elf_symbol(code, j->todo[i].name);
-    key[n] = j->todo[i].key;
-    if (!fn[n]) rc = mg_fail(c, MG_BUG, "kernel %s is not in its object", j->todo[i].name);
-    for (uint32_t k = 0; k < j->f->nstep; k++)
-      if (j->of_step[k] == i + 1) j->out->fn[k] = (MgRangeFn)fn[n];
-    n++;
+  for (uint32_t i = 0; i < j->nmake && rc == MG_OK; i++) {
+    KernelNew *k = j->make[i];
+    if (k->module != m) continue;
+    k->fn = fn[n] = mg_elf_symbol(code, k->name);
+    key[n++] = k->key;
+    if (!k->fn) rc = mg_fail(c, MG_BUG, "kernel %s is not in its object", k->name);
   }
   if (rc == MG_OK) rc = mg_kcache_add(c, code, key, fn, n, &j->out->code[j->out->ncode]);
   if (rc == MG_OK) j->out->ncode++;
@@ -144,8 +196,8 @@ static MgRc kernel_compile(KernelJob *j, unsigned nthread) {
     j->key[i] = mg_artifact_key(t, j->module[i].len);
     if (!mg_artifact_load(j->key[i], &j->object[i])) from[n] = i, text[n++] = t;
   }
-  bool slow = n && j->ntodo >= KERNEL_SLOW;
-  if (slow) mg_log_progress("magneto: compiling %u kernels", j->ntodo);
+  bool slow = n && j->nmake >= KERNEL_SLOW;
+  if (slow) mg_log_progress("magneto: compiling %u kernels", j->nmake);
   MgRc rc = n ? mg_llvm_emit(j->s->c, text, n, nthread, made) : MG_OK;
   if (slow) mg_log_progress(NULL);
   TRY(rc);
@@ -161,16 +213,23 @@ static MgRc kernel_compile(KernelJob *j, unsigned nthread) {
 }
 
 static MgRc kernel_all(KernelJob *j, unsigned nthread) {
-  MgStrbuf sb = {0};
+  MgStrbuf sb = {0}, part = {0};
   double t0 = mg_now_ms();
   MgRc rc = mg_emitter_new(j->s, &j->target, &j->emitter);
   for (uint32_t i = 0; i < j->f->nstep && rc == MG_OK; i++)
-    if (j->f->step[i].kind == MS_kernel) rc = kernel_emit(j, i, &sb);
+    if (j->f->step[i].kind == MS_kernel) rc = kernel_emit(j, i, &sb, &part);
+  if (rc == MG_OK) rc = kernel_share_all(j, &sb);
   mg_sb_free(&sb);
+  mg_sb_free(&part);
   mg_emitter_free(j->emitter);
   j->out->emit_ms = mg_now_ms() - t0;
-  j->out->ncompiled = j->ntodo;
-  if (rc == MG_OK && j->ntodo) rc = kernel_compile(j, nthread);
+  j->out->ncompiled = j->nmake;
+  if (rc == MG_OK && j->nmake) rc = kernel_compile(j, nthread);
+  for (uint32_t i = 0; i < j->f->nstep && rc == MG_OK; i++)
+    if (j->of_step[i]) {
+      const KernelNew *n = &j->todo[j->of_step[i] - 1];
+      j->out->of_step[i] = (MgKernelCode){(MgRangeFn)n->by->fn, n->size, n->nsize};
+    }
   return rc;
 }
 
@@ -179,13 +238,14 @@ MgRc mg_kernels_build(MgSched *s, const MgFused *f, unsigned nthread, MgKernelSe
   uint32_t nkernel = 0;
   memset(out, 0, sizeof *out);
   for (uint32_t i = 0; i < f->nstep; i++) nkernel += f->step[i].kind == MS_kernel;
-  out->fn = mg_new(s->c, MgRangeFn, f->nstep + 1);
+  out->of_step = mg_new(s->c, MgKernelCode, f->nstep + 1);
   out->code = mg_new(s->c, MgKcRef, nkernel + KERNEL_MAX_MODULES);
   j.todo = mg_new(s->c, KernelNew, nkernel + 1);
   j.of_step = mg_new(s->c, uint32_t, f->nstep + 1);
-  TRYP(out->fn && out->code && j.todo && j.of_step);
+  TRYP(out->of_step && out->code && j.todo && j.of_step);
   if (!nkernel) return MG_OK; /* only library calls: no LLVM needed */
   j.target = mg_kernels_target();
+  j.target.marks = !s->x->nsym; /* with symbols the table of sizes is theirs */
   MgRc rc = kernel_all(&j, nthread ? nthread : 1);
   for (uint32_t i = 0; i < j.nmodule; i++) {
     mg_sb_free(&j.module[i]);

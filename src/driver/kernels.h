@@ -5,8 +5,13 @@
 #include "runtime/kcache.h"
 #include "runtime/threads.h"
 
+typedef struct MgKernelCode {
+  MgRangeFn fn;                /* NULL: no kernel */
+  const int64_t *size; uint32_t nsize; /* its table of sizes; none: it reads the symbols' */
+} MgKernelCode;
+
 typedef struct MgKernelSet {
-  MgRangeFn *fn;               /* per step; NULL for extern steps */
+  MgKernelCode *of_step;
   MgKcRef *code; uint32_t ncode; /* references that keep the code mapped */
   uint32_t ncompiled;          /* kernels LLVM saw; the others were known already */
   double emit_ms, llvm_ms, load_ms;

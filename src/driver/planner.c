@@ -224,7 +224,7 @@ static MgRc planner_views(Planner *p, const MgView *v, uint32_t n, bool guessed,
 
 /* ---- steps ---- */
 
-static MgRc planner_kernel(Planner *p, const MgKernel *k, MgRangeFn fn, MgPlanStep *d) {
+static MgRc planner_kernel(Planner *p, const MgKernel *k, const MgKernelCode *code, MgPlanStep *d) {
   uint32_t *buf = mg_new(p->s->c, uint32_t, k->nbuf + 1);
   TRYP(buf);
   for (uint32_t i = 0; i < k->nbuf; i++) {
@@ -233,8 +233,12 @@ static MgRc planner_kernel(Planner *p, const MgKernel *k, MgRangeFn fn, MgPlanSt
     if (mg_ex_const_int(p->s->x, p->s->buf[k->buf[i]].nelem, &n) && n > 0)
       p->spec->bytes_moved += (uint64_t)n * (uint64_t)mg_dtype_size(p->s->buf[k->buf[i]].dtype);
   }
-  *d = (MgPlanStep){.kind = PK_kernel, .fn = fn, .buf = buf, .nbuf = k->nbuf, .grain = k->grain, .work = k->work,
+  *d = (MgPlanStep){.kind = PK_kernel, .fn = code->fn, .buf = buf, .nbuf = k->nbuf, .grain = k->grain, .work = k->work,
                     .name = k->name};
+  if (code->nsize) {
+    TRY(planner_slots(p, code->nsize, &d->sizes));
+    memcpy(p->slot + d->sizes, code->size, sizeof *code->size * code->nsize);
+  }
   return planner_sym(p, k->outer, &d->outer);
 }
 
@@ -253,7 +257,7 @@ static MgRc planner_steps(Planner *p, const MgPlanExt *ext, const MgKernelSet *k
   MgPlanStep *d = mg_new(p->s->c, MgPlanStep, p->f->nstep + 1);
   TRYP(d);
   for (uint32_t i = 0; i < p->f->nstep; i++)
-    TRY(p->f->step[i].kind == MS_kernel ? planner_kernel(p, p->f->step[i].u.kernel, k->fn[i], &d[i])
+    TRY(p->f->step[i].kind == MS_kernel ? planner_kernel(p, p->f->step[i].u.kernel, &k->of_step[i], &d[i])
                                         : planner_extern(p, i, &ext[i], &d[i]));
   bool *beside = mg_new(p->s->c, bool, p->f->nstep + 1);
   TRYP(beside);

@@ -165,7 +165,7 @@ static MgRc plan_bind(PlanCall *k) {
   PlanRun *r = k->r;
   for (uint32_t i = 0; i < p->nkernel; i++) {
     const PlanKernel *q = &p->kernel[i];
-    r->range[i] = (MgRange){q->fn, r->arg + q->arg, r->slot, r->slot[q->outer], q->grain, q->work, q->beside};
+    r->range[i] = (MgRange){q->fn, r->arg + q->arg, r->slot + q->sizes, r->slot[q->outer], q->grain, q->work, q->beside};
   }
   for (uint32_t i = 0; i < p->narena_patch; i++) {
     const PlanPatch *q = &p->arena_patch[i];

@@ -108,7 +108,7 @@ static MgRc plan_add_kernel(PlanBuild *b, const MgPlanStep *s) {
     *d = (PlanStep){.kind = PK_kernel, .kernels = {p->nkernel, 0}};
   }
   d->kernels.n++;
-  p->kernel[p->nkernel++] = (PlanKernel){s->fn, b->narg, s->outer, s->grain, s->work, s->beside};
+  p->kernel[p->nkernel++] = (PlanKernel){s->fn, b->narg, s->outer, s->sizes, s->grain, s->work, s->beside};
   for (uint32_t i = 0; i < s->nbuf; i++) {
     TRY(plan_add_arg(b, s->buf[i], NULL));
     plan_use_buf(b, s->buf[i], p->nstep - 1);

@@ -51,6 +51,7 @@ typedef struct PlanStep {
 typedef struct PlanKernel {
   MgRangeFn fn;
   uint32_t arg, outer;   /* first argument, slot of the range */
+  uint32_t sizes;        /* first slot of its table */
   int64_t grain, work;
   bool beside;
 } PlanKernel;

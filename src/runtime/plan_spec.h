@@ -51,6 +51,7 @@ typedef struct MgPlanStep {
   MgRangeFn fn;
   const uint32_t *buf; uint32_t nbuf; /* kernel arguments, in order */
   uint32_t outer;     /* slot: points of the parallel range */
+  uint32_t sizes;     /* slot: where the table of sizes that fn gets begins */
   int64_t grain, work; /* least points worth a thread; scalar operations of a point */
   bool beside;        /* may run at the same time as the kernels before it, back to the last one that may not */
   /* PK_engine, PK_host */
