@@ -1,5 +1,7 @@
 """What a graph calls for one operation on NumPy arrays: torch._numpy's, on tensors that share the arrays' memory."""
 
+import operator
+
 import torch
 import torch._numpy as tnp
 
@@ -13,6 +15,30 @@ def _array(obj, dtype=None, **options):
     return tnp.array(join(obj), dtype=dtype, **options)
 
 
+def _is_int(o):
+    return isinstance(o, int) or isinstance(o, tnp.ndarray) and not o.tensor.is_floating_point() and not o.tensor.is_complex()
+
+
+def _by_zero(plain, inplace=False):
+    """Integer division, which gives 0 for a divisor of 0: torch raises."""
+
+    def call(a, b, *more, **options):
+        if not _is_int(a) or not _is_int(b) or isinstance(b, int) and b:
+            return plain(a, b, *more, **options)
+        if more or options.get("out") is not None:
+            raise NotImplementedError("out= of an integer division")
+        zero = tnp.asarray(b) == 0
+        r = plain(a * 1 if inplace else a, tnp.where(zero, tnp.ones_like(b), b), *more, **options)
+        r = tuple(tnp.where(zero, tnp.zeros_like(x), x) for x in r) if isinstance(r, tuple) else tnp.where(zero, tnp.zeros_like(r), r)
+        if not inplace:
+            return r
+        a[...] = r
+        return a
+
+    return call
+
+
+@_by_zero
 def _divmod(a, b):
     return a // b, a % b
 
@@ -31,7 +57,10 @@ def _whole(name):
     return call
 
 
-_INSTEAD = {"diag": _diag, "divmod": _divmod, "floor": _whole("floor"), "ceil": _whole("ceil")}
+_INSTEAD = {"diag": _diag, "divmod": _divmod, divmod: _divmod, "floor": _whole("floor"), "ceil": _whole("ceil")}
+_INSTEAD |= {name: _by_zero(getattr(tnp, name)) for name in ("floor_divide", "remainder", "mod", "fmod")}
+_INSTEAD |= {f: _by_zero(f) for f in (operator.floordiv, operator.mod)}
+_INSTEAD |= {f: _by_zero(f, inplace=True) for f in (operator.ifloordiv, operator.imod)}
 
 
 def _has_array(o):
@@ -65,14 +94,14 @@ class ArrayCall:
     def __call__(self, *args, **kwargs):
         args = _map(args, torch.Tensor, tnp.ndarray)
         kwargs = {k: _map(v, torch.Tensor, tnp.ndarray) for k, v in kwargs.items()}
-        what = _divmod if self.what is divmod else self.what
-        if isinstance(what, str):
+        what = self.what
+        if what in _INSTEAD:
+            what = _INSTEAD[what]
+        elif isinstance(what, str):
             if what.startswith("."):
                 what, args = getattr(args[0], what[1:]), args[1:]
             elif what in ("array", "asarray") and _has_array(args[0]) and not isinstance(args[0], tnp.ndarray):
                 what = _array
-            elif what in _INSTEAD:
-                what = _INSTEAD[what]
             else:
                 for part in what.split("."):
                     what = getattr(tnp if what is self.what else what, part)

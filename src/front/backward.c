@@ -242,6 +242,7 @@ PyObject *mg_backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, PyOb
   if (r->want_fx && !mg_fx_takes_engine(r->cap)) return mg_rec_break(BK_op, "the autograd engine, in a graph for a custom backend");
   if (r->ident->nhook) return mg_rec_break(BK_op, "backward after a hook was registered");
   if (r->in_joint) return mg_rec_break(BK_op, "backward inside of a backward function");
+  if (r->guards->state.saved_hooks) return mg_rec_break(BK_op, "backward under hooks of saved tensors"); /* they may change what backward reads */
   if (r->cap->anomaly_was_on) return mg_rec_break(BK_op, "backward in anomaly mode"); /* PyTorch looks at every gradient */
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf), nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   for (Py_ssize_t i = 0; i < npos && i < 7; i++) a[i] = arg[i];

@@ -84,6 +84,7 @@ static int dispatch_arg(MgCapture *cap, PyObject *o, int kind, MgArg *out) {
   if (PyList_CheckExact(o) || PyTuple_Check(o)) return dispatch_list(cap, o, kind, out);
   int done = mg_torchobj_to_arg(cap->rec->g, o, kind, out);
   if (done) return done < 0 ? -1 : 0;
+  if (PyLong_Check(o)) return mg_rec_break(BK_op, "an int of more than 64 bits"), -1; /* torch makes it a uint64 where it fits */
   if (PyObject_TypeCheck(o, mg_tensor_type)) {
     ValRef v = mg_standin_pin(cap, o);
     if (!v) return -1;

@@ -16,8 +16,14 @@ static uint32_t nd_count;
 static const char **nd_name;       /* "linalg.norm" */
 static PyTypeObject *nd_array, *nd_generic; /* numpy.ndarray, numpy.generic */
 static PyObject *nd_errstate, *nd_ufunc;    /* numpy.errstate, numpy.ufunc */
+static PyObject *nd_errors;                 /* what tells how NumPy treats errors of floating point */
 
 bool mg_array_is_scalar(PyObject *o) { return Py_TYPE(((MgArray *)o)->model) != nd_array; }
+
+MgArrayKind mg_array_kind(PyObject *o) {
+  if (mg_array_is_scalar(o)) return ARRAY_scalar;
+  return mg_nd_writeable(((MgArray *)o)->model) ? ARRAY_plain : ARRAY_readonly;
+}
 
 bool mg_array_is_class(PyTypeObject *t) { return t == nd_array; }
 
@@ -65,6 +71,14 @@ static int nd_add_module(const char *module, const char *names) {
   return rc;
 }
 
+/* numpy.geterr, or, of NumPy 2, the function in C below it.  New. */
+static PyObject *nd_find_errors(PyObject *np) {
+  PyObject *m = mg_import("numpy._core.umath"), *f = m ? PyObject_GetAttrString(m, "_get_extobj_dict") : NULL;
+  PyErr_Clear();
+  Py_XDECREF(m);
+  return f ? f : PyObject_GetAttrString(np, "geterr");
+}
+
 int mg_array_begin(void) {
   static const struct { const char *module, *names; } rows[] = {
 #define NUMPY(module, names) {module, names},
@@ -82,6 +96,7 @@ int mg_array_begin(void) {
   nd_errstate = PyObject_GetAttrString(np, "errstate");
   for (size_t i = 0; nd_errstate && !rc && i < sizeof rows / sizeof *rows; i++) rc = nd_add_module(rows[i].module, rows[i].names);
   if (!rc) mg_nd_init(np);
+  if (!rc && !(nd_errors = nd_find_errors(np))) rc = -1;
   if (!rc && nd_array && nd_generic && nd_errstate) nd_ufunc = PyObject_GetAttrString(np, "ufunc");
   Py_DECREF(np);
   busy = false;
@@ -593,12 +608,44 @@ static PyObject *nd_give_up(const MgArrayOp *op, const char *why) {
   return NULL;
 }
 
+/* Kernels neither raise nor tell of errors of floating point, as np.errstate may ask for; NumPy's warnings of them are left out. */
+static bool nd_errors_matter(MgRec *rec) {
+  static const char *const kinds[] = {"divide", "over", "under", "invalid"};
+  PyObject *now = PyObject_CallNoArgs(nd_errors);
+  bool matter = !now || !PyDict_Check(now);
+  for (int i = 0; !matter && i < 4; i++) {
+    PyObject *how = PyDict_GetItemString(now, kinds[i]);
+    matter = !how || (PyUnicode_CompareWithASCIIString(how, "ignore") && PyUnicode_CompareWithASCIIString(how, "warn"));
+  }
+  if (!matter) mg_guard_pinned(rec->guards, GK_answer, nd_errors, now);
+  Py_XDECREF(now);
+  return matter;
+}
+
+/* What torch._numpy does not look at, or would answer for values for which NumPy raises; NULL: nothing. */
+static const char *nd_unlike(const MgArrayOp *op, PyObject *args, PyObject *kw) {
+  PyObject *where = kw ? PyDict_GetItemString(kw, "where") : NULL, *by = PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : NULL;
+  bool power = !strcmp(op->name, "pow") || !strcmp(op->name, "ipow") || !strcmp(op->name, "power");
+  if (where && where != Py_True && (PyObject *)Py_TYPE(op->np) == nd_ufunc) return "`where` of a ufunc";
+  if (op->method && (strstr(op->method, "mod__") || strstr(op->method, "div__") || strstr(op->method, "pow__"))) return "an operator's method";
+  if (!power || !mg_array_check(by) || !mg_dtype_is_int((MgDtype)nd_code(((MgArray *)by)->model))) return NULL;
+  PyObject *x = PyTuple_GET_ITEM(args, 0);
+  bool whole = PyLong_Check(x) || mg_dtype_is_int((MgDtype)nd_code(mg_array_check(x) ? ((MgArray *)x)->model : x));
+  return whole ? "exponents that may be negative" : NULL;
+}
+
 PyObject *mg_array_apply(const MgArrayOp *op, PyObject *args, PyObject *kw) {
   PyObject *twin = NULL, *r = NULL;
   MgRec *rec = mg_rec;
   if (!rec) return PyErr_Format(PyExc_RuntimeError, "magneto: an array of a finished recording was used");
   NdCall c = {.cap = rec->cap, .strong = op->strong};
   MgPause pause = mg_rec_pause();
+  if (nd_errors_matter(rec)) c.refused = "np.errstate asks for exceptions";
+  else c.refused = nd_unlike(op, args, kw);
+  if (c.refused) {
+    mg_rec_resume(pause);
+    return nd_give_up(op, c.refused);
+  }
   PyObject *model = nd_model_half(&c, op, args, kw);
   bool failed = !model && !c.refused && !nd_error_of_values();
   if (model && !c.n && !nd_in_list(model, 0)) { /* numbers of the program alone */
@@ -660,7 +707,7 @@ PyObject *mg_array_of_tensor(PyObject *standin, bool force) {
   return r;
 }
 
-PyObject *mg_array_from_tensor(PyObject *tensor, bool scalar) {
+PyObject *mg_array_from_tensor(PyObject *tensor, MgArrayKind kind) {
   PyObject *a = PyObject_CallMethod(tensor, "numpy", NULL), *key = NULL, *r = NULL;
   if (!a && PyErr_ExceptionMatches(PyExc_RuntimeError)) { /* a conjugate that has not been computed yet */
     PyErr_Clear();
@@ -668,7 +715,12 @@ PyObject *mg_array_from_tensor(PyObject *tensor, bool scalar) {
     if (plain) a = PyObject_CallMethod(plain, "numpy", NULL);
     Py_XDECREF(plain);
   }
-  if (!a || !scalar) return a;
+  if (a && kind == ARRAY_readonly) {
+    PyObject *flags = PyObject_GetAttrString(a, "flags");
+    if (!flags || PyObject_SetAttrString(flags, "writeable", Py_False)) Py_CLEAR(a);
+    Py_XDECREF(flags);
+  }
+  if (!a || kind != ARRAY_scalar) return a;
   if ((key = PyTuple_New(0))) r = PyObject_GetItem(a, key);
   Py_XDECREF(key);
   Py_DECREF(a);

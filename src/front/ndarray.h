@@ -28,7 +28,9 @@ PyObject *mg_array_index(PyObject *o);
 /* A method of an array that has been looked up (x.sum): what it is made of, borrowed.  False: o is none. */
 bool mg_array_method_parts(PyObject *o, PyObject **self, PyObject **name);
 /* A real array or scalar from a real tensor: the end of a run.  New. */
-PyObject *mg_array_from_tensor(PyObject *tensor, bool scalar);
+typedef enum MgArrayKind { ARRAY_plain, ARRAY_scalar, ARRAY_readonly } MgArrayKind;
+MgArrayKind mg_array_kind(PyObject *o);
+PyObject *mg_array_from_tensor(PyObject *tensor, MgArrayKind kind);
 /* A real tensor over the memory of a real array: the start of a run.  New. */
 PyObject *mg_array_to_tensor(PyObject *array);
 #endif

@@ -82,6 +82,8 @@ const char *mg_nd_dtype_name(int code) {
 
 int mg_nd_torch_dtype(PyObject *dtype) { return nd_dtype_code((const NdDescr *)dtype); }
 
+bool mg_nd_writeable(PyObject *o) { return ((const NdArray *)o)->flags & ND_WRITEABLE; }
+
 bool mg_nd_shareable(PyObject *o) {
   const NdArray *a = (const NdArray *)o;
   int code = nd_dtype_code(a->descr);

@@ -19,6 +19,7 @@ int mg_nd_torch_dtype(PyObject *dtype);
 const char *mg_nd_dtype_name(int code);
 /* Can a torch.Tensor share its memory?  (writable, aligned, no negative strides, a dtype that torch has) */
 bool mg_nd_shareable(PyObject *array);
+bool mg_nd_writeable(PyObject *array);
 MgNdFacts *mg_nd_facts_new(PyObject *array); /* malloc'ed; NULL when out of memory */
 bool mg_nd_facts_hold(const MgNdFacts *f, PyObject *o);
 /* The bytes [lo, hi) that the elements span; false when there are none. */

@@ -18,6 +18,7 @@
 static PyObject *attr_lookup_type(PyTypeObject *t, PyObject *name) {
   t = mg_subclass_of(t);
   PyObject *d = _PyType_Lookup(t, name);
+  if (d && !mg_is_fresh((PyObject *)Py_TYPE(d))) mg_guard_type(mg_rec->guards, Py_TYPE(d)); /* is it a descriptor, and what does it do? */
   if (mg_class_wrote(t, name)) return d;
   if (!mg_is_fresh((PyObject *)t)) mg_guard_type_attr(mg_rec->guards, t, name, d);
   else { /* what it found, or did not find, in older bases */
@@ -91,6 +92,18 @@ static PyObject *attr_get_by_path(PyObject *o, MgOlder *e, PyObject *d) {
   return w;
 }
 
+/* What a function says about itself, its name for one, may be written. */
+static PyObject *attr_get_of_function(PyObject *o, PyObject *d, PyObject *name) {
+  MgOlder *e = mg_older(o);
+  PyObject *v = Py_TYPE(d)->tp_descr_get(d, o, (PyObject *)Py_TYPE(o)), *w = NULL;
+  bool by_path = e && mg_older_by_path(e);
+  if (v && !by_path) mg_guard_member(mg_rec->guards, o, d, v);
+  if (v && by_path && mg_guard_is_const(v)) w = mg_wrap(v, mg_source(mg_rec->guards, SRC_attr, e->src, 0, name));
+  else if (v) w = mg_wrap_result(v);
+  Py_XDECREF(v);
+  return w;
+}
+
 /* A data descriptor found on the class of o. */
 static PyObject *attr_get_data_descr(PyObject *o, PyObject *d, PyObject *name) {
   PyTypeObject *dt = Py_TYPE(d);
@@ -101,6 +114,7 @@ static PyObject *attr_get_data_descr(PyObject *o, PyObject *d, PyObject *name) {
   if (e && dt == &PyMemberDescr_Type) return attr_get_member(o, e, d, name);
   if (e && dt == &PyGetSetDescr_Type && e->kind == OLDER_object && mg_older_by_path(e) && name != mg_names.class_)
     return attr_get_by_path(o, e, d);
+  if (dt == &PyGetSetDescr_Type && PyFunction_Check(o) && !mg_is_fresh(o)) return attr_get_of_function(o, d, name);
   Py_INCREF(d);
   PyObject *r = dt->tp_descr_get(d, o, (PyObject *)Py_TYPE(o));
   Py_DECREF(d);
@@ -232,8 +246,11 @@ static PyObject *attr_of_local(PyObject *o, PyObject *dict, PyObject *name) {
   return Py_TYPE(d)->tp_descr_get(d, o, (PyObject *)t);
 }
 
+static PyObject *attr_get(PyObject *o, PyObject *name);
+
 static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
   PyTypeObject *t = Py_TYPE(o);
+  if (t == &PyMethod_Type && !_PyType_Lookup(t, name)) return attr_get(PyMethod_GET_FUNCTION(o), name);
   if (!attr_is_generic(t)) {
     bool older = mg_older(o) != NULL;
     PyObject *local = older ? attr_local(o) : NULL, *x = local ? attr_of_local(o, local, name) : NULL;
@@ -264,17 +281,21 @@ static bool attr_is_python(PyTypeObject *t) {
 
 static PyObject *attr_of_module(PyObject *o, PyObject *name) {
   if (name == mg_names.dict) return mg_rec_namespace(PyModule_GetDict(o));
-  PyObject *v = mg_rec_namespace_get(PyModule_GetDict(o), name);
-  if (v || PyErr_Occurred()) return v;
-  PyObject *r = PyObject_GetAttr(o, name), *w = r ? mg_wrap(r, 0) : NULL; /* PEP 562, or attributes of the type */
+  PyTypeObject *t = Py_TYPE(o);
+  PyObject *d = attr_lookup_type(t, name), *v = NULL, *hook = NULL;
+  bool first = d && t->tp_flags & Py_TPFLAGS_HEAPTYPE && Py_TYPE(d)->tp_descr_set;
+  if (!first && ((v = mg_rec_namespace_get(PyModule_GetDict(o), name)) || PyErr_Occurred())) return v;
+  if (!d && (hook = mg_rec_namespace_get(PyModule_GetDict(o), mg_names.getattr))) { /* PEP 562: recorded as it runs */
+    Py_DECREF(hook);
+  } else if (PyErr_Occurred()) return NULL;
+  PyObject *r = PyObject_GetAttr(o, name), *w = r ? mg_wrap(r, 0) : NULL;
   Py_XDECREF(r);
   return w;
 }
 
 static PyObject *attr_of_class(PyObject *o, PyObject *name) {
   PyTypeObject *t = (PyTypeObject *)o;
-  attr_lookup_type(Py_TYPE(o), name);
-  PyObject *d = attr_lookup_type(t, name), *r = PyObject_GetAttr(o, name);
+  PyObject *meta = attr_lookup_type(Py_TYPE(o), name), *d = attr_lookup_type(t, name), *r = PyObject_GetAttr(o, name);
   if (!r || r != d) { /* bound, computed, or of the metaclass */
     PyTypeObject *rt = r ? Py_TYPE(r) : NULL;
     if (!r || rt == &PyMethod_Type || rt == &PyCFunction_Type || rt == &_PyMethodWrapper_Type) return r;
@@ -284,6 +305,9 @@ static PyObject *attr_of_class(PyObject *o, PyObject *name) {
     return r;
   }
   if (r && r == d && attr_is_ours(t, name)) return r;
+  bool stored = meta && (Py_TYPE(meta) == &PyGetSetDescr_Type || Py_TYPE(meta) == &PyMemberDescr_Type);
+  if (r && stored && t->tp_flags & Py_TPFLAGS_HEAPTYPE && !mg_is_fresh(o)) /* its name, its bases: no change of these is a change of its dict */
+    mg_guard_member(mg_rec->guards, o, meta, r);
   PyObject *w = mg_wrap(r, 0);
   Py_DECREF(r);
   return w;

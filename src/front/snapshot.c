@@ -200,7 +200,7 @@ static bool snap_checks(MgBuilder *b) {
 
 static uint32_t snap_array(MgBuilder *b, PyObject *o) {
   PyObject *t = mg_array_tensor(o);
-  return mg_snap_emit_over(b, SN_array, NULL, mg_array_is_scalar(o), &t, 1);
+  return mg_snap_emit_over(b, SN_array, NULL, mg_array_kind(o), &t, 1);
 }
 
 /* x.sum that has been looked up. */

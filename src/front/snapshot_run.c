@@ -212,7 +212,7 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
   case SN_const: return Py_NewRef(q->obj);
   case SN_out: return Py_NewRef(outs[q->a]);
   case SN_tensor_of: return mg_subclass_dress(Py_NewRef(v[k[0]]), snap_type(q, v, k), q->a);
-  case SN_array: return mg_array_from_tensor(v[k[0]], q->a);
+  case SN_array: return mg_array_from_tensor(v[k[0]], (MgArrayKind)q->a);
   case SN_item: return mg_symvalue_read(outs[q->a], q->arg);
   case SN_dim: return mg_symvalue_size(outs[q->a], (int)q->arg);
   case SN_compute: return mg_source_compute((int)q->a, v[k[0]], q->narg > 1 ? v[k[1]] : NULL);

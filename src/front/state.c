@@ -22,6 +22,7 @@
   FN(int32_t, function_state, "_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv", (void))           \
   FN(void, set_function_state, "_ZN2at4impl22PythonTorchFunctionTLS18set_disabled_stateENS0_26TorchFunctionDisabledStateE", (int32_t)) \
   FN(int64_t, function_modes, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv", (void))                     \
+  FN(void *const *, saved_hooks, "_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv", (void))                        \
   FN(int64_t, dispatch_modes, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv", (void))                      \
   FN(bool, key_included, "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE", (uint16_t))         \
   FN(void **, jit_tracing, "_ZN5torch3jit6tracer15getTracingStateEv", (void))                                \
@@ -49,6 +50,13 @@ const char *mg_state_init(void) {
 #undef FN
   state.ctx = state.context();
   return NULL;
+}
+
+/* The thread's state begins with a std::stack, over a std::deque {map, size, begin {cur, ...}, end {cur, ...}}. */
+static bool state_has_saved_hooks(void) {
+  enum { BEGIN = 2, END = 6 };
+  void *const *deque = state.saved_hooks();
+  return deque[BEGIN] != deque[END];
 }
 
 bool mg_state_functorch(void) { return state.functorch_key && state.key_included(state.functorch_key); }
@@ -94,6 +102,7 @@ void mg_state_read(MgTorchState *s) {
   s->functorch = mg_state_functorch();
   s->anomaly = mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled;
   s->jit_tracing = mg_state_jit_tracing();
+  s->saved_hooks = state_has_saved_hooks();
   s->threads = (uint32_t)state.threads();
 }
 
@@ -118,6 +127,7 @@ bool mg_state_explain(const MgTorchState *was, const MgTorchState *now, char *te
   DIFF(functorch)
   DIFF(anomaly)
   DIFF(jit_tracing)
+  DIFF(saved_hooks)
   DIFF(threads)
 #undef DIFF
   return false;

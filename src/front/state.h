@@ -18,6 +18,7 @@ typedef struct MgTorchState {
   uint8_t functorch;                      /* inside of vmap, grad and the like: tensors are wrappers */
   uint8_t anomaly;                        /* torch.autograd's anomaly mode */
   uint8_t jit_tracing;                    /* torch.jit.trace is listening */
+  uint8_t saved_hooks;                    /* functions of the program see what autograd saves */
   uint32_t threads;                       /* intra-op threads */
 } MgTorchState;
 

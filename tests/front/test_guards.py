@@ -610,3 +610,34 @@ def leaves(o):
         return [o]
     inside = o.values() if isinstance(o, dict) else [o.state] if isinstance(o, Holder) else o
     return [t for x in inside for t in leaves(x)]
+
+
+def test_hooks_of_saved_tensors_are_called():
+    """A backward pass inside of the graph saves nothing: it is no part of it while there are such hooks."""
+    w, seen = torch.ones(3, requires_grad=True), []
+
+    def step(x):
+        return torch.autograd.grad((w * x * w).sum(), w)[0]
+
+    opt, x = magneto.compile(step), torch.arange(3.0)
+    want = opt(x)
+    for _ in range(2):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: (seen.append(1), t)[1], lambda t: t):
+            torch.testing.assert_close(opt(x), want)
+        assert seen
+        seen.clear()
+        torch.testing.assert_close(opt(x), want)
+        assert not seen
+
+
+@pytest.mark.parametrize("n", [2**63, 2**64 - 1, -2**63 - 1, 2**70])
+def test_ints_of_more_than_64_bits(n):
+    for f in (lambda x, k: x * k, lambda x, k: x.long() + k):
+        opt, x = magneto.compile(f), torch.ones(3)
+        try:
+            want = f(x, n)
+        except (RuntimeError, OverflowError) as e:
+            with pytest.raises(type(e)):
+                opt(x, n)
+        else:
+            torch.testing.assert_close(opt(x, n), want)

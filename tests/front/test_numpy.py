@@ -62,6 +62,66 @@ logaddexp logaddexp2 heaviside nextafter logical_and logical_or logical_xor equa
 ARRAYS = {"F": F, "D": D, "I": I, "B": B, "U": U, "H": F.astype(np.float16), "i": I.astype(np.int32)}
 
 
+ZERO = np.array([0, 1, -2, 0, 3])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("text", ["I // 0", "I % 0", "divmod(I, 0)", "np.fmod(I, 0)", "Z // Z", "np.mod(Z, Z)", "Z.__ifloordiv__(Z[::-1].copy())",
+                                  "Z.__imod__(0)", "np.floor_divide(Z, Z, out=np.empty_like(Z))", "I // 3", "7 // Z", "F // F"])
+def test_division_by_zero_of_integers(text):
+    """NumPy gives 0, and a warning; torch raises."""
+    check(program(text, "I", "Z", "F"), I, ZERO, F, fullgraph=False)
+
+
+@pytest.mark.parametrize("text", ["2 ** I", "I ** I", "np.power(np.int64(3), I)", "I ** abs(I)", "I ** 2", "F ** I"])
+def test_integer_powers(text):
+    """Which exponents raise depends on their values."""
+    f = program(text, "I", "F")
+    for a in (I, abs(I)):
+        try:
+            f(a, abs(F))
+        except ValueError as e:
+            with pytest.raises(ValueError, match=str(e)[:20]):
+                magneto.compile(f)(a, abs(F))
+        else:
+            check(f, a, abs(F), fullgraph=False)
+
+
+def test_views_that_may_not_be_written():
+    def f(s, v):
+        d = np.diagonal(s)
+        return d, np.diag(s), np.broadcast_to(v, (2, 3)), d + v, v
+
+    for a in check(f, S, V[:3])[:3]:
+        assert not a.flags.writeable
+    with pytest.raises(ValueError, match="read-only"):
+        magneto.compile(lambda s: np.diag(s).__setitem__(0, 1))(S.copy())
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_errors_that_are_asked_for_raise():
+    def inside(v):
+        with np.errstate(over="raise"):
+            return np.exp(v * 1e6)
+
+    def outside(v):
+        return v / 0
+
+    for f in (inside, magneto.compile(inside)):
+        with pytest.raises(FloatingPointError):
+            f(V)
+    opt = magneto.compile(outside)
+    same(opt(V), outside(V))
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        opt(V)
+    same(opt(V), outside(V))
+
+
+def test_where_of_ufuncs():
+    check(lambda v: np.sin(v, where=v > 0, out=np.zeros(5)), V, fullgraph=False)
+    check(lambda v: np.add(v, 1, where=True), V)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", UNARY)
 def test_unary_functions(name):

@@ -421,6 +421,50 @@ def _():
     c = C()
     def f(x): return c.m(x)
     return f, [lambda: setattr(C, 'm', deco(C.m)), lambda: setattr(C, 'm', deco(C.m))]
+@case("what descriptors do")
+def _():
+    class D:
+        def __init__(s, v): s.v = v
+        def __get__(s, o, t): return s.v
+    class C: d = D(3)
+    c = C(); c.__dict__['d'] = 5
+    def f(x): return x * c.d + C.d
+    return f, [lambda: setattr(D, '__set__', lambda s, o, v: None), lambda: delattr(D, '__set__'), lambda: setattr(D, '__get__', lambda s, o, t: 11), lambda: c.__dict__.pop('d'), lambda: setattr(C.__dict__['d'], 'v', 7), lambda: delattr(D, '__get__')]
+@case("__getattr__ of a module object")
+def _():
+    m = types.ModuleType('m'); m.__getattr__ = lambda n: 3
+    def f(x): return x * m.zork
+    return f, [lambda: setattr(m, '__getattr__', lambda n: 5), lambda: setattr(m, 'zork', 7), lambda: delattr(m, 'zork')]
+@case("property of a class of module objects")
+def _():
+    class M(types.ModuleType):
+        @property
+        def k(s): return 3
+    m = M('m')
+    def f(x): return x * m.k
+    return f, [lambda: setattr(M, 'k', property(lambda s: 5)), lambda: m.__dict__.__setitem__('k', 7), lambda: setattr(M, 'k', 9)]
+@case("net with a _call_impl of its own")
+def _():
+    n = nn.ReLU()
+    def f(x): return n(x)
+    return f, [lambda: setattr(n, '_call_impl', lambda *a: a[0] * 9), lambda: delattr(n, '_call_impl'), lambda: setattr(nn.ReLU, '_call_impl', lambda s, x: x * 7), lambda: delattr(nn.ReLU, '_call_impl')]
+@case("what functions and classes say about themselves")
+def _():
+    class B: pass
+    class C(B):
+        def m(s): pass
+    class E(B): pass
+    c = C()
+    def g(x: int): "doc"
+    def f(x): return x * len(g.__name__) + len(g.__doc__ or '') + len(g.__annotations__) + len(g.__qualname__) * len(type(c).__name__) + len(C.__qualname__) + len(C.__module__) + len(C.__bases__) + len(c.m.__name__)
+    return f, [lambda: setattr(g, '__name__', 'gggg'), lambda: setattr(g, '__doc__', 'another'), lambda: g.__annotations__.__setitem__('y', 1), lambda: setattr(g, '__qualname__', 'q'), lambda: setattr(C, '__name__', 'CCC'),
+               lambda: setattr(C, '__qualname__', 'q'), lambda: setattr(C, '__module__', 'mmmmmmmm'), lambda: setattr(C, '__bases__', (E, B)), lambda: setattr(C.m, '__name__', 'mmm')]
+@case("subclasses and the recursion limit")
+def _():
+    class C: pass
+    made, limit = [], sys.getrecursionlimit()
+    def f(x): return x * len(C.__subclasses__()) + sys.getrecursionlimit()
+    return f, [lambda: made.append(type('D', (C,), {})), lambda: sys.setrecursionlimit(limit + 100), lambda: sys.setrecursionlimit(limit)]
 @case("parametrize")
 def _():
     import torch.nn.utils.parametrize as P
