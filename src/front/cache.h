@@ -10,6 +10,7 @@
 #define MG_FRONT_CACHE_H
 #include "front/decode.h"
 #include "front/rec.h"
+#include "front/trial.h"
 
 typedef struct MgInner {  /* a frame inside of the one that the segment started in, to be made anew */
   int unit;               /* where it goes on: its call of the next one, or the break */
@@ -52,6 +53,7 @@ typedef struct MgBucket { /* the entries of one offset for one module instance *
   bool eager;             /* too many entries: frames go on in CPython from here */
   uint32_t misses;        /* while eager: looks in a row that found nothing */
   uint8_t idle;           /* frames in a row that ran no op from here to their end */
+  MgTrial trial;          /* of frames that start here */
   uint32_t rest, patience; /* looks until the next frame is driven again; how many of them at a time */
 } MgBucket;
 

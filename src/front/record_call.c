@@ -514,9 +514,8 @@ static int call_module(const MgCall *c, PyObject **out) {
   if (mg_rec_lookup_special(Py_TYPE(m), mg_names.getattribute) !=
       PyDict_GetItemWithError(mg_type_dict(&PyBaseObject_Type), mg_names.getattribute))
     return 0;
-  PyObject *own = NULL, *seen_own = mg_older_attr_raw(m, mg_names.call_impl, &own);
-  Py_XDECREF(seen_own);
-  if (own || seen_own || PyErr_Occurred()) return PyErr_Occurred() ? -1 : 0;
+  PyObject *own = NULL, *mine = mg_older_attr_raw(m, mg_names.call_impl, &own);
+  if (own || mine || PyErr_Occurred()) return Py_XDECREF(mine), PyErr_Occurred() ? -1 : 0;
   PyObject *compiled = mg_rec_getattr(m, mg_names.compiled_call_impl);
   Py_XDECREF(compiled);
   if (compiled != Py_None) return compiled ? 0 : -1;

@@ -5,6 +5,7 @@
 #include "front/resume.h"
 #include "front/draw.h"
 #include "front/dynfloat.h"
+#include "front/exec.h"
 #include "front/guard.h"
 #include "front/hook.h"
 #include "front/record.h"
@@ -167,6 +168,7 @@ static int drive_segment(MgDrive *d, MgEntry *e, PyObject **vals, MgExecAt *at) 
     return PyErr_NoMemory(), -1;
   }
   mg_cache_work += e->nnode > 0;
+  mg_trial_grads += e->exec->grad != NULL;
   int rc = mg_entry_run(e, vals, at, values, &ret);
   if (!rc) {
     e->hits++;
@@ -274,6 +276,11 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
     if (!b) goto done;
     drive_note_idle(d);
     if (!d->up && mg_cache_rests(b)) {
+      next = DRIVE_rest;
+      goto done;
+    }
+    if (!d->trial.begun && !d->cfg->backend && !mg_force_break) mg_trial_begin(&d->trial, b);
+    if (d->trial.rests) {
       next = DRIVE_rest;
       goto done;
     }
@@ -485,6 +492,7 @@ static PyObject *drive_run(MgDrive *d, bool waiting) {
     if (next != DRIVE_step && next != DRIVE_call) return drive_leave(d, unit);
     MgLoop l;
     MgLoopEnd end = LOOP_stop;
+    d->trial.steps++;
     if (next == DRIVE_call) {
       end = drive_call(d, &l);
       if (end == LOOP_stop && d->pass >= 0) return drive_pass(d);
@@ -510,7 +518,9 @@ PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, bo
   }
   if (mg_pyframe_enter_call(ts)) return mg_pyframe_drop(ts, f);
   mg_pyframe_link(ts, f, &d.link);
+  d.trial.begun = waiting; /* begun elsewhere */
   PyObject *r = drive_run(&d, waiting);
+  mg_trial_end(&d.trial, !r);
   d.ended = !waiting;
   drive_note_idle(&d);
   mg_pyframe_leave_call(ts);
