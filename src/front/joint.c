@@ -444,7 +444,8 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
     return 0;
   }
   if (mg_symdata_used(r)) { /* node by node, or broken into graphs that can have a backward */
-    r->data_failed = !r->cfg->fullgraph;
+    r->grad_failed = !r->cfg->fullgraph && !r->deny_grad;
+    r->data_failed = !r->cfg->fullgraph && r->deny_grad;
     return 0;
   }
   Joint b = {.r = r, .g = g, .j = mg_new(g->c, MgJointRec, 1), .nval = g->nval};

@@ -80,6 +80,8 @@ typedef struct MgRec {
   bool deny_sizes;      /* every size of an input is a constant */
   bool data_failed;     /* something cannot go on with sizes that depend on data: record again with deny_data */
   bool deny_data;       /* they break the graph */
+  bool grad_failed;     /* results want gradients, in a graph with such sizes: record again with */
+  bool deny_grad;       /* they break the graph where something requires grad */
   bool claims;          /* answers are taken for granted that each run looks at (claim.h) */
   bool claims_early;    /* they are looked at before anything is written to an input */
   bool claims_failed;   /* a run could not be given up when such an answer is the other one: record again with deny_claims */

@@ -11,7 +11,7 @@
 enum { DATA_HINT = 37 }; /* what tentative answers compute with */
 
 /* torch.compile has such numbers and sizes in a graph when its settings say so; the back end of this package always, as long as
- * nobody wants gradients, which are computed from whole graphs of fixed sizes. */
+ * nobody wants gradients of the results, which are computed from whole graphs of fixed sizes: then the segment is recorded again. */
 bool mg_symdata_may(MgCapture *cap, bool shape) {
   MgRec *r = cap->rec;
   if (r->deny_data || !r->guards || !r->cfg || r->in_joint || cap->in_part || cap->wrappers) return false;
@@ -20,7 +20,7 @@ bool mg_symdata_may(MgCapture *cap, bool shape) {
     Py_XDECREF(on);
     return on == Py_True;
   }
-  if (r->cfg->fullgraph || !mg_abi.aoti_torch_grad_mode_is_enabled()) return true;
+  if (!r->deny_grad || !mg_abi.aoti_torch_grad_mode_is_enabled()) return true;
   for (uint32_t i = 0; i < cap->ninput; i++)
     if (mg_val(r->g, cap->input[i].val)->requires_grad) return false;
   return true;
