@@ -189,8 +189,9 @@ static MgRc fused_adagrad(MgRewrite *rw) {
     if (!p || !grad || !sum || !step || mg_dtype_size(mg_val(rw->g, p)->dtype) < 4) return MG_UNSUP;
     if (decay != 0) grad = mg_dec(rw, TOP_add_Tensor, V(grad), V(mg_dec(rw, TOP_mul_Scalar, V(p), F(decay))));
     sum = mg_dec(rw, TOP_add_Tensor, V(sum), V(mg_dec(rw, TOP_mul_Tensor, V(grad), V(grad))));
-    ValRef slow = mg_dec(rw, TOP_mul_Scalar, V(mg_dec(rw, TOP_sub_Scalar, V(step), F(1))), F(lr_decay));
-    slow = mg_dec(rw, TOP_add_Scalar, V(slow), F(1));
+    ValRef slow = mg_dec(rw, TOP__to_copy, V(step), mg_arg_code(MA_dtype, DT_f64)); /* the step count is a float32 */
+    slow = mg_dec(rw, TOP_mul_Scalar, V(mg_dec(rw, TOP_sub_Scalar, V(slow), F(1))), F(lr_decay));
+    slow = mg_dec(rw, TOP__to_copy, V(mg_dec(rw, TOP_add_Scalar, V(slow), F(1))), mg_arg_code(MA_dtype, mg_val(rw->g, p)->dtype));
     ValRef den = mg_dec(rw, TOP_add_Scalar, V(mg_dec(rw, TOP_sqrt, V(sum))), F(eps));
     ValRef up = mg_dec(rw, TOP_div_Tensor, V(fused_times_lr(&f, mg_dec(rw, TOP_div_Tensor, V(grad), V(slow)))), V(den));
     TRY(mg_dec_give(rw, i, mg_dec(rw, TOP_sub_Tensor, V(p), V(up))));

@@ -51,6 +51,23 @@ def test_one_kernel_updates_one_parameter(name, capfd):
             same(q.detach(), p.detach(), f"step {i}")
 
 
+@pytest.mark.parametrize("name, options", [("Adagrad", {"lr_decay": 0.03}), ("Adam", {"amsgrad": True}), ("AdamW", {}), ("SGD", {"momentum": 0.9})])
+def test_fused_updates_in_double(name, options):
+    """The counts of steps are float32, what is computed from them is not."""
+    torch.manual_seed(0)
+    params = [torch.randn(s, dtype=torch.float64).requires_grad_() for s in ((5, 3), (7,))]
+    mine = [p.detach().clone().requires_grad_() for p in params]
+    a, b = (getattr(torch.optim, name)(ps, lr=0.1, weight_decay=0.01, fused=True, **options) for ps in (params, mine))
+    step = magneto.compile(b.step)
+    for _ in range(12):
+        for p, q in zip(params, mine):
+            p.grad = torch.randn(p.shape, dtype=torch.float64)
+            q.grad = p.grad.clone()
+        a.step(), step()
+    for p, q in zip(params, mine):
+        torch.testing.assert_close(q, p, rtol=1e-12, atol=1e-12)
+
+
 def test_a_value_that_is_updated_and_read_in_one_kernel():
     """Old and new values of one buffer, in chains of updates, through views, with reductions between."""
     def f(a, b, c, x):
