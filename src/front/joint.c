@@ -414,16 +414,32 @@ static bool joint_storage_grad(const MgRec *r, ValRef v) {
   return storage < r->cap->cap_storage && r->cap->storage_grad[storage];
 }
 
-/* True when autograd tracks a result. */
-static bool joint_wanted(const MgRec *r, const ValRef *out, int nout) {
-  if (r->cfg->backend || r->cfg->eager_backend || r->want_fx || !mg_graph_on_cpu(r->g) || mg_tensorhook_inside(r)) return false;
-  for (uint32_t i = 0; i < r->cap->ninput; i++) /* autograd state of an older tensor changes: only ATen can do that */
-    if (joint_storage_grad(r, r->cap->input[i].val)) return false;
+/* The autograd state of an older tensor changes: only ATen can do that. */
+static bool joint_writes_older(const MgRec *r) {
+  for (uint32_t i = 0; i < r->cap->ninput; i++)
+    if (joint_storage_grad(r, r->cap->input[i].val)) return true;
+  return false;
+}
+
+static bool joint_results_tracked(const MgRec *r, const ValRef *out, int nout) {
   for (int i = 0; i < nout; i++) {
     bool tracked = mg_val(r->g, out[i])->requires_grad || joint_storage_grad(r, out[i]);
     if (tracked && !mg_backward_is_spent(r->cap, out[i])) return true;
   }
   return false;
+}
+
+/* True when autograd tracks a result that can be compiled with its backward. */
+static bool joint_wanted(const MgRec *r, const ValRef *out, int nout) {
+  if (r->cfg->backend || r->cfg->eager_backend || r->want_fx || !mg_graph_on_cpu(r->g) || mg_tensorhook_inside(r)) return false;
+  return !joint_writes_older(r) && joint_results_tracked(r, out, nout);
+}
+
+/* Leaves that take part in gradient graphs for a part of the segment only. */
+static bool joint_switched(const MgRec *r) {
+  bool any = false;
+  for (uint32_t i = 0; i < r->cap->ninput; i++) any |= r->cap->input[i].switched;
+  return any;
 }
 
 /* What the recording followed roughly, autograd knows. */
@@ -438,6 +454,7 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
   int nout = mg_snapshot_outputs(snap, &out);
   MgGraph *g = r->g;
   joint_ask_autograd(r);
+  if ((r->switch_failed = joint_switched(r) && (joint_writes_older(r) || joint_results_tracked(r, out, nout)))) return 0;
   if (r->want_fx && r->cap->function) r->function_failed = !mg_fx_shows(r->cap, out, nout);
   if (!joint_wanted(r, out, nout)) {
     if (!r->want_fx && mg_function_any_once(r)) r->function_failed = true;

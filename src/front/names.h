@@ -78,7 +78,8 @@ int mg_context_exit(PyObject *ctx);
   NAME(clear, "clear")                                                                                       \
   NAME(update, "update")                                                                                     \
   NAME(copy, "copy")                                                                                         \
-  NAME(grad, "grad")
+  NAME(grad, "grad")                                                                                         \
+  NAME(requires_grad, "requires_grad")
 
 typedef struct MgNameTable {
 #define NAME(id, text) PyObject *id;

@@ -80,6 +80,8 @@ typedef struct MgRec {
   bool deny_sizes;      /* every size of an input is a constant */
   bool data_failed;     /* something cannot go on with sizes that depend on data: record again with deny_data */
   bool deny_data;       /* they break the graph */
+  bool switch_failed;   /* results want gradients after leaves were switched: record again with */
+  bool deny_switch;     /* a change of requires_grad of older leaves breaks the graph */
   bool grad_failed;     /* results want gradients, in a graph with such sizes: record again with */
   bool deny_grad;       /* they break the graph where something requires grad */
   bool claims;          /* answers are taken for granted that each run looks at (claim.h) */

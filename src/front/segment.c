@@ -75,6 +75,7 @@ typedef struct Segment {
   bool deny_sizes;      /* something cannot go on with symbolic sizes */
   bool deny_loops;      /* a loop's body could not be a part of the graph */
   bool deny_data;       /* nor with sizes that depend on data */
+  bool deny_switch;     /* leaves whose requires_grad changes break the graph */
   bool deny_grad;       /* nor with those among what requires grad */
   bool deny_claims;     /* a run could not be given up (claim.h), or was: */
   bool false_claims;    /* such an answer was the other one */
@@ -381,6 +382,10 @@ static int segment_want_graph(Segment *s) {
 static bool segment_sizes_failed(Segment *s, const MgRec *r) {
   bool raised = r->abort && r->code == BK_exception && mg_symsize_inputs(&r->cap->sizes);
   raised |= r->abort && r->code == BK_data_dependent && r->cap->sizes.in_graph; /* with constants the value may be known */
+  if (!s->deny_switch && r->switch_failed) {
+    s->deny_switch = true;
+    return true;
+  }
   if (!s->deny_grad && r->grad_failed) {
     s->deny_grad = true;
     return true;
@@ -535,7 +540,7 @@ static int segment_attempt(Segment *s) {
                .dyn = Py_XNewRef(s->info->dyn), /* a reset from another thread drops info's */
                .dynamic_sources = mg_dynfloat_sources(false), .unbacked_sources = mg_dynfloat_sources(true),
                .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
-               .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data, .deny_grad = s->deny_grad,
+               .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data, .deny_grad = s->deny_grad, .deny_switch = s->deny_switch,
                .deny_hook = s->deny_hook, .deny_claims = s->deny_claims, .false_claims = s->false_claims, .deny_loops = s->deny_loops, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   rec.slots = &s->slots;

@@ -155,6 +155,16 @@ static bool snap_write(MgBuilder *b, uint32_t i) {
   return !e.members || snap_overlay(b, t, SN_set_attr, NULL, e.members, NULL);
 }
 
+/* Whether an older leaf requires grad, when the recording changed that. */
+static bool snap_write_switch(MgBuilder *b, uint32_t i) {
+  MgOlder e = mg_rec->ident->v[i];
+  MgStandInfo *info = e.kind == OLDER_tensor && mg_standin_is(e.seen) ? mg_standin_info(e.seen) : NULL;
+  if (!info || !info->cap || !info->input || !info->cap->input[info->input - 1].switched) return true;
+  PyObject *now = mg_facts_requires_grad(e.seen) ? Py_True : Py_False;
+  uint32_t t = mg_snap_older(b, &e);
+  return t != SNAP_FAIL && mg_snap_emit_over(b, SN_set_attr, mg_names.requires_grad, t, &now, 1) != SNAP_FAIL;
+}
+
 /* `.grad` of an older leaf, when the recording left another one there. */
 static bool snap_write_grad(MgBuilder *b, uint32_t i) {
   MgOlder e = mg_rec->ident->v[i];
@@ -226,6 +236,6 @@ static bool snap_context(MgBuilder *b) {
 bool mg_snap_writes(MgBuilder *b) {
   if (!snap_classes(b) || !snap_context(b)) return false;
   for (uint32_t i = 0; i < mg_rec->ident->n; i++) /* grows while it is walked: containers met by building */
-    if (!snap_write(b, i) || !snap_write_grad(b, i)) return false;
+    if (!snap_write(b, i) || !snap_write_switch(b, i) || !snap_write_grad(b, i)) return false;
   return true;
 }

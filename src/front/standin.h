@@ -20,6 +20,7 @@ typedef struct MgCapInput { /* one older tensor that the recording met */
   uint32_t moved;     /* at the end: by how much the version counter has moved */
   bool nonleaf;       /* it has a gradient graph from outside */
   bool hooked;        /* its stand-in has its hooks (backward.c) */
+  bool switched;      /* the program changed whether it requires grad */
   bool grad_known;    /* the stand-in's `.grad` is what the program sees (backward.c) */
   PyObject *grad0;    /* borrowed: that `.grad` at entry; NULL when it was assigned unread */
 } MgCapInput;

@@ -190,6 +190,14 @@ static int standin_make_leaf(PyObject *self, MgStandInfo *info) {
   return 0;
 }
 
+/* An older leaf takes part in gradient graphs from here on, or no more; the snapshot leaves it so. */
+static int standin_switch_leaf(PyObject *self, MgStandInfo *info, PyObject *v) {
+  if (standin_base_set(self, "requires_grad", v)) return -1; /* torch's own errors */
+  info->cap->input[info->input - 1].switched = true;
+  mg_val(info->cap->rec->g, info->val)->requires_grad = v == Py_True;
+  return 0;
+}
+
 static int standin_set_requires_grad(PyObject *self, PyObject *v, void *closure) {
   MgStandInfo *info = mg_standin_info(self);
   PyObject *now = standin_base_get(self, "requires_grad");
@@ -201,6 +209,7 @@ static int standin_set_requires_grad(PyObject *self, PyObject *v, void *closure)
   /* While an input is being made its flag is set here too: its value is already marked. */
   if (!info->cap || (want && mg_val(info->cap->rec->g, info->val)->requires_grad)) return standin_base_set(self, "requires_grad", v);
   const MgRec *r = info->cap->rec;
+  if (info->input && !r->want_fx && r->guards && !r->deny_switch && !r->in_joint) return standin_switch_leaf(self, info, v);
   if (info->input || !want || r->want_fx) return standin_break(self, BK_op, "a change of requires_grad"), -1;
   return standin_make_leaf(self, info);
 }

@@ -77,3 +77,80 @@ def test_whether_an_input_is_a_leaf_is_guarded_when_it_matters():
             assert asks(x)[1:] == ask(x)[1:]
             steps(x)
             assert base.grad.tolist() == [6.0 if kind == "inner" else 2.0] * 3
+
+
+def adversarial(m, d, om, od, x, on):
+    for p in d.parameters():
+        p.requires_grad_(True)
+    od.zero_grad()
+    loss = (d(m(x).detach()) - d(x)).mean()
+    loss.backward()
+    od.step()
+    for p in d.parameters():
+        p.requires_grad = False
+    om.zero_grad()
+    other = -d(m(x)).mean()
+    other.backward()
+    om.step()
+    return loss + other
+
+
+def frozen(m, d, om, od, x, on):
+    m.requires_grad_(on)
+    om.zero_grad(), od.zero_grad()
+    loss = d(m(x)).square().mean()
+    loss.backward()
+    om.step(), od.step()
+    return loss
+
+
+def attack(m, d, om, od, x, on):
+    x.requires_grad_(True)
+    (g,) = torch.autograd.grad(d(m(x)).square().sum(), x)
+    x.requires_grad_(False)
+    od.zero_grad()
+    loss = d(m(x + 0.1 * g.sign())).square().mean()
+    loss.backward()
+    od.step()
+    return loss
+
+
+@pytest.mark.parametrize("step", [adversarial, frozen, attack])
+def test_older_leaves_are_switched_in_a_step(step):
+    def run(compiled):
+        torch.manual_seed(0)
+        m, d = (torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, n)).double() for n in (4, 1))
+        om, od = (torch.optim.SGD(k.parameters(), 0.1, momentum=0.9) for k in (m, d))
+        f = magneto.compile(step) if compiled else step
+        seen = []
+        for i in range(8):
+            x = torch.randn(3, 4, dtype=torch.float64)
+            seen.append((f(m, d, om, od, x, i % 3 != 0).item(), x.requires_grad, x.grad is None,
+                         [(p.requires_grad, p.grad is None) for k in (m, d) for p in k.parameters()]))
+        return seen, [p.detach() for k in (m, d) for p in k.parameters()]
+
+    magneto.reset()
+    (ours, p), (eager, q) = run(True), run(False)
+    assert [s[1:] for s in ours] == [s[1:] for s in eager]
+    torch.testing.assert_close(([s[0] for s in ours], p), ([s[0] for s in eager], q), rtol=1e-9, atol=1e-12)
+    assert not magneto._magneto.stats()["breaks"]
+
+
+def test_older_leaves_are_switched_where_results_want_gradients():
+    def f(x, on):
+        m.requires_grad_(on)
+        return m(x).square().sum()
+
+    m = torch.nn.Linear(3, 2)
+    g = magneto.compile(f)
+    for on in (True, False, True, False):
+        res = []
+        for fn in (f, g):
+            m.zero_grad()
+            x = torch.ones(2, 3, requires_grad=True)
+            fn(x, on).backward()
+            res.append([x.grad] + [torch.zeros(()) if p.grad is None else p.grad.clone() for p in m.parameters()])
+            assert all(p.requires_grad == on for p in m.parameters())
+        torch.testing.assert_close(*res)
+    with pytest.raises(RuntimeError, match="floating point"):
+        magneto.compile(lambda x: x.requires_grad_(True))(torch.ones(2, dtype=torch.int64))
