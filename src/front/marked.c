@@ -8,6 +8,7 @@
 #include "front/identity.h"
 #include "front/names.h"
 #include "front/skip.h"
+#include "front/wrapper.h"
 #include <string.h>
 
 static PyObject *marked_substitutes;  /* dict: id -> (original, replacement); NULL while there are none */
@@ -128,7 +129,7 @@ static PyObject *marked_argument(PyObject *o) {
     Py_LeaveRecursiveCall();
     return r;
   }
-  if (!e || e->kind != OLDER_object) return Py_NewRef(o);
+  if (!e || e->kind != OLDER_object || mg_wrapper_is(o)) return Py_NewRef(o);
   PyObject *kw = mg_marked_fields(o), *none = kw ? PyTuple_New(0) : NULL, *r = NULL;
   if (none) r = PyObject_Call((PyObject *)Py_TYPE(o), none, kw);
   else if (!PyErr_Occurred()) mg_rec_break(BK_older_object, "an older %.100s is given to a function of the graph", Py_TYPE(o)->tp_name);
@@ -185,6 +186,42 @@ bool mg_marked_attention(PyObject *fn, PyObject *const *arg, size_t nargsf, PyOb
   bool other = *out == Py_NotImplemented;
   if (other) Py_CLEAR(*out);
   return !other;
+}
+
+/* They are part of the call, whatever they are. */
+static void marked_pin(PyObject *o) {
+  PyObject *k, *v;
+  Py_ssize_t at = 0;
+  mg_rec_pin_arguments(&o, 1);
+  for (Py_ssize_t i = 0; (PyTuple_Check(o) || PyList_Check(o)) && i < PySequence_Fast_GET_SIZE(o); i++) marked_pin(PySequence_Fast_GET_ITEM(o, i));
+  while (PyDict_Check(o) && PyDict_Next(o, &at, &k, &v)) marked_pin(v);
+}
+
+bool mg_marked_distributed(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
+  PyObject *tensor = self ? self : PyVectorcall_NARGS(nargsf) ? arg[0] : NULL, *pos = NULL, *kw = NULL, *rest = NULL, *run = NULL;
+  if (!tensor || !(mg_standin_check(tensor) || mg_wrapper_is(tensor))) return false;
+  *out = NULL;
+  if (mg_wrapper_begin(mg_rec, Py_TYPE(tensor))) return true;
+  if (!marked_pack(self, arg, nargsf, kwnames, &pos, &kw)) rest = PyTuple_GetSlice(pos, 1, PyTuple_GET_SIZE(pos));
+  if (rest) {
+    marked_pin(rest);
+    marked_pin(kw);
+  }
+  MgPause pause = mg_rec_pause();
+  PyObject *ours = rest ? mg_import("magneto.dtensor") : NULL;
+  if (ours) run = PyObject_CallMethod(ours, "bind", "OOO", fn, rest, kw);
+  Py_XDECREF(ours);
+  mg_rec_resume(pause);
+  MgCapture *cap = mg_rec->cap;
+  cap->glue++;
+  cap->told_sizes = true; /* what the function was told of sizes is not seen */
+  if (run) *out = marked_shown(run, run, NULL, &tensor, 1, NULL);
+  cap->glue--;
+  Py_XDECREF(run);
+  Py_XDECREF(rest);
+  Py_XDECREF(kw);
+  Py_XDECREF(pos);
+  return true;
 }
 
 static PyObject *marked_constant(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {

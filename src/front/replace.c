@@ -71,6 +71,15 @@ static bool replace_is_attention(PyObject *fn) {
   return co && !PyUnicode_CompareWithASCIIString(co->co_name, "jagged_scaled_dot_product_attention") && mg_skip_is_torch(co);
 }
 
+/* Methods of DTensor that go through an autograd.Function of torch: to the local tensor, from one, to other placements. */
+static bool replace_is_distributed(PyObject *fn) {
+  static const char *const names[] = {"DTensor.to_local", "DTensor.from_local", "DTensor.redistribute", "DTensor.full_tensor"};
+  PyCodeObject *co = PyFunction_Check(fn) ? (PyCodeObject *)PyFunction_GET_CODE(fn) : NULL;
+  for (size_t i = 0; co && i < sizeof names / sizeof *names; i++)
+    if (!PyUnicode_CompareWithASCIIString(co->co_qualname, names[i])) return mg_skip_is_torch(co);
+  return false;
+}
+
 static bool replace_drew(const MgGraph *g) {
   for (NodeRef n = 1; n < g->nnode; n++)
     if (!g->node[n].dead && g->node[n].op->random) return true;
@@ -112,6 +121,7 @@ bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t 
   if (fn == mg_torch.nested_region) return mg_higher_nested(arg, nargsf, kwnames, out);
   if (fn == mg_torch.checkpoint) return mg_checkpoint_call(arg, nargsf, kwnames, out);
   if (replace_is_attention(fn)) return mg_marked_attention(fn, arg, nargsf, kwnames, out);
+  if (replace_is_distributed(fn)) return mg_marked_distributed(fn, self, arg, nargsf, kwnames, out);
   if (fn == mg_torch.handle_remove) return replace_remove(self, arg, nargsf, out);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (fn != rows[i].fn) continue;

@@ -153,8 +153,7 @@ ValRef mg_wrapper_val(MgCapture *cap, PyObject *o) {
   return known != MG_MAP_NONE ? known : wrapper_remember(cap, o, mg_graph_val(cap->rec->g, DT_f32, 0));
 }
 
-/* Tensors of this class need a torch-level graph: without one the segment is recorded again.  -1 with an exception. */
-static int wrapper_begin(MgRec *r, PyTypeObject *t) {
+int mg_wrapper_begin(MgRec *r, PyTypeObject *t) {
   if (!r->want_fx) {
     r->need_fx = r->again = true;
     return mg_rec_break(BK_tensor_kind, "a %s", t->tp_name), -1;
@@ -251,7 +250,7 @@ PyObject *mg_wrapper_wrap(PyObject *v, SrcRef src) {
   MgRec *r = mg_rec;
   MgCapture *cap = r->cap;
   Glue glue;
-  if (wrapper_begin(r, Py_TYPE(v))) return NULL;
+  if (mg_wrapper_begin(r, Py_TYPE(v))) return NULL;
   if (!src) src = mg_source(r->guards, SRC_pinned, 0, 0, v);
   mg_guard_tensor(r->guards, src, v);
   mg_guard_type(r->guards, Py_TYPE(v));
@@ -279,7 +278,7 @@ PyObject *mg_wrapper_outside(PyObject *f) {
   r = wrapper_leave(&glue, r);
   Py_XDECREF(make);
   Py_XDECREF(m);
-  if (r && wrapper_begin(mg_rec, Py_TYPE(r))) Py_CLEAR(r);
+  if (r && mg_wrapper_begin(mg_rec, Py_TYPE(r))) Py_CLEAR(r);
   mg_rec->cap->jagged = true;
   if (r && !mg_older(r) && mg_older_add(r, r, mg_source(mg_rec->guards, SRC_pinned, 0, 0, r), OLDER_itself)) Py_CLEAR(r);
   return r;
@@ -403,7 +402,7 @@ PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs) {
   MgCapture *cap = rec->cap;
   MgFxCall c;
   Glue glue;
-  if (wrapper_begin(rec, t)) return NULL;
+  if (mg_wrapper_begin(rec, t)) return NULL;
   bool shown = !cap->inside; /* a __torch_dispatch__ makes its own */
   MgPause pause = mg_rec_pause();
   int rc = shown ? mg_fx_before(cap, args, kwargs, &c) : 0;

@@ -13,6 +13,8 @@ bool mg_wrapper_class(PyTypeObject *t);   /* such a class? */
 static inline bool mg_wrapper_is(PyObject *o) {
   return mg_rec && mg_rec->cap && mg_rec->cap->wrappers && PyObject_TypeCheck(o, mg_tensor_type) && !mg_standin_is(o) && mg_wrapper_class(Py_TYPE(o));
 }
+/* Tensors of this class need a torch-level graph: without one the segment is recorded again.  -1 with an exception. */
+int mg_wrapper_begin(MgRec *r, PyTypeObject *t);
 bool mg_wrapper_made(PyObject *o);        /* by the recording: of stand-ins */
 PyObject *mg_wrapper_wrap(PyObject *v, SrcRef src); /* what the recording sees of an older one; NULL with a break */
 /* The value that stands for one in the torch-level graph; 0 with an exception. */

@@ -316,6 +316,44 @@ def test_dtensors(mesh, backend):
         assert results[0][4:] == results[1][4:]
 
 
+def local_sines(x, mesh):
+    return x.to_local().sin()
+
+
+def there_and_back(x, mesh):
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    z = DTensor.from_local(x.to_local().cos(), mesh, [Shard(0)], run_check=False)
+    return z.redistribute(mesh, [Replicate()]).to_local() + 1
+
+
+def moved(x, mesh):
+    from torch.distributed.tensor import Shard
+
+    return (x @ x.t()).redistribute(placements=[Shard(1)]) * 2
+
+
+def whole(x, mesh):
+    return x.sum(0).full_tensor() * x.shape[0]
+
+
+@pytest.mark.parametrize("fn", [local_sines, there_and_back, moved, whole])
+def test_dtensors_that_move(mesh, fn):
+    from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+
+    opt = magneto.compile(fn, fullgraph=True)
+    for grad in (False, True, False):
+        results = []
+        for f in (opt, fn):
+            x = distribute_tensor(torch.arange(24.0).view(4, 6) / 9, mesh, [Shard(0)]).requires_grad_(grad)
+            y = f(x, mesh)
+            if grad:
+                y.sum().backward()
+            results.append([t.to_local() if isinstance(t, DTensor) else t for t in ([y, x.grad] if grad else [y])] + [type(y), y.shape])
+        torch.testing.assert_close(results[0][:-2], results[1][:-2])
+        assert results[0][-2:] == results[1][-2:]
+
+
 def jagged(sizes, grad=False):
     return torch.nested.nested_tensor([torch.randn(n, 6) for n in sizes], layout=torch.jagged, requires_grad=grad)
 
