@@ -376,9 +376,17 @@ static bool exec_refuses_claims(const MgExec *e) {
   return e->claims && (e->stages || e->grad || e->callable || (e->sizes && mg_execsizes_has_graph(e->sizes) ? !mg_execsizes_has_plans(e->sizes) : !e->plan));
 }
 
+/* A result and its conjugate are one value of the graph: two tensors over that memory.  -1 with an exception. */
+static int exec_own_tensor(const MgExec *e, PyObject **outs, uint32_t i) {
+  bool shared = false;
+  for (uint32_t k = 0; k < e->noutput; k++) shared |= k != i && outs[k] == outs[i] && e->bits[k] != e->bits[i];
+  if (shared) Py_SETREF(outs[i], PyObject_CallMethod(outs[i], "view_as", "O", outs[i]));
+  return outs[i] ? 0 : -1;
+}
+
 static int exec_set_bits(const MgExec *e, PyObject **outs) {
   for (uint32_t i = 0; i < e->noutput; i++)
-    if (e->bits[i] && mg_lazybits_set(outs[i], e->bits[i])) {
+    if (e->bits[i] && (exec_own_tensor(e, outs, i) || mg_lazybits_set(outs[i], e->bits[i]))) {
       for (uint32_t k = 0; k < e->noutput; k++) Py_CLEAR(outs[k]);
       return -1;
     }

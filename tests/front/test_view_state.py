@@ -158,12 +158,18 @@ def set_to(x):
     return x.contiguous().is_set_to(x), x[:].is_set_to(x), x[1:].is_set_to(x), (x * 1).is_set_to(x)
 
 
+def conjugates(x):
+    y = torch.complex(x, x + 1) * 2
+    return y.conj(), y, y.conj().is_conj(), y.is_conj()
+
+
 CASES = [
     (versions, plain), (versions, older), (versions, result), (decided_by_version, older), (decided_by_version, plain),
     (versions_over_a_break, older), (versions_over_a_break, result), (foreach, older), (through_data, leaf), (through_numpy, older),
     (views, plain), (views, view), (base, view), (same_data, plain), (detached, plain), (detached, leaf), (detached, result),
     (write_to_a_view, weights), (write_to_a_base, weights), (view_of_a_result, weights), (view_of_a_tracked_result, two_leaves),
     (view_as_argument, pair), (names, leaf), (retained, result), (overlapping_write, plain), (set_to, view),
+    (conjugates, plain),
 ]  # fmt: skip
 
 
