@@ -104,6 +104,13 @@ static PyObject *dispatch_param(const MgFrontOp *fo, PyObject *args, PyObject *k
   return kwargs ? PyDict_GetItemWithError(kwargs, fo->name[i]) : NULL;
 }
 
+/* Is the argument of this name given, and True? */
+static bool dispatch_flag(const MgFrontOp *fo, PyObject *args, PyObject *kwargs, const char *name) {
+  for (int i = 0; i < fo->op->nparam; i++)
+    if (!strcmp(fo->op->param[i].name, name)) return dispatch_param(fo, args, kwargs, i) == Py_True;
+  return false;
+}
+
 static int dispatch_args(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs, MgArg *out) {
   for (int i = 0; i < fo->op->nparam; i++) {
     PyObject *o = dispatch_param(fo, args, kwargs, i);
@@ -320,8 +327,8 @@ static PyObject *dispatch_decompose(MgCapture *cap, const MgFrontOp *fo, PyObjec
  * (torch then raises its own error).  *pyret: what the op returns when that is no tensor. */
 static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, bool data, PyObject **pyret) {
   MgRec *r = cap->rec;
-  /* Inference in C takes torch's usual default dtype; with another one torch itself decides. */
-  bool usual = (!r->guards || r->guards->state.default_dtype == DT_f32) && !(r->settings && mg_setting_odd_dtype(r));
+  /* Inference in C takes one default dtype for the whole graph, of 32 or 64 bits; otherwise torch itself decides. */
+  bool usual = (r->g->default_dtype == DT_f32 || r->g->default_dtype == DT_f64) && !(r->settings && mg_setting_odd_dtype(r));
   MgNode before = *mg_node(r->g, n);
   cap->sizes.unknown = data;
   MgRc rc = fo->plain && usual && !data ? mg_infer(r->g, n) : MG_UNSUP;
@@ -461,6 +468,9 @@ static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func
   switch ((MgOpFate)fo->fate) {
     case FATE_record:
     case FATE_record_grad: break;
+    case FATE_record_dense:
+      if (dispatch_flag(fo, args, kwargs, "sparse")) return dispatch_decompose(cap, fo, args, kwargs);
+      break;
     case FATE_break_value: {
       PyObject *known = mg_constval_call(cap, func, args);
       if (known || PyErr_Occurred()) return known;

@@ -28,7 +28,7 @@ static const struct { const char *prefix; MgOpFate fate; } frontop_fates[] = {
     {"aten::split_with_sizes_copy.out", FATE_break_op},
     {"aten::resize_", FATE_break_op},             /* may need memory that a stand-in does not have */
     {"aten::index.Tensor", FATE_break_mask},      /* torch marks it dynamic because of masks */
-    {"aten::_embedding_bag_backward", FATE_decompose}, /* to the dense or the sparse one */
+    {"aten::_embedding_bag_backward", FATE_record_dense},
     {"aten::_embedding_bag", FATE_record},
     {"aten::mkldnn_rnn_layer", FATE_record_grad}, /* makes what backward needs only while autograd is on */
     {"aten::record_stream", FATE_break_op},
@@ -70,11 +70,10 @@ static int frontop_has_kernel(const char *name, const char *key) {
 }
 
 /* A composite op runs its kernel in C++, as under autograd: the decomposition in Python that some have too is meant for torch's
- * own tracer, and asks sizes what only that tracer's know. */
-static int frontop_set_parts(MgFrontOp *fo, bool composite) {
-  if (!composite) return (fo->parts = PyObject_GetAttrString(fo->func, "decompose")) ? 0 : -1;
+ * own tracer, and asks sizes what only that tracer's know.  Others that only call ops may be the device's. */
+static int frontop_set_parts(MgFrontOp *fo, const char *of) {
   PyObject *tools = mg_import("functools"), *keys = tools ? PyObject_GetAttrString(torch_c, "DispatchKey") : NULL;
-  PyObject *key = keys ? PyObject_GetAttrString(keys, "CompositeImplicitAutograd") : NULL;
+  PyObject *key = keys ? PyObject_GetAttrString(keys, of) : NULL;
   PyObject *run = key ? PyObject_GetAttrString(fo->func, "_op_dk") : NULL;
   if (run) fo->parts = PyObject_CallMethod(tools, "partial", "OO", run, key);
   Py_XDECREF(run);
@@ -100,7 +99,7 @@ static int frontop_set_fate(MgFrontOp *fo) {
   for (size_t i = 0; i < sizeof frontop_fates / sizeof *frontop_fates; i++)
     if (!strncmp(op->full, frontop_fates[i].prefix, strlen(frontop_fates[i].prefix))) {
       fo->fate = frontop_fates[i].fate;
-      return fo->fate == FATE_decompose ? frontop_set_parts(fo, false) : 0;
+      return fo->fate == FATE_record_dense ? frontop_set_parts(fo, "CPU") : 0;
     }
   if (fo->fate != FATE_record) return 0;
   int composite = frontop_has_kernel(op->full, "CompositeImplicitAutograd");
@@ -108,7 +107,7 @@ static int frontop_set_fate(MgFrontOp *fo) {
   if (composite < 0 || meta < 0) return -1;
   if (!composite || meta) return 0;
   fo->fate = FATE_decompose;
-  return frontop_set_parts(fo, true);
+  return frontop_set_parts(fo, "CompositeImplicitAutograd");
 }
 
 /* Default values as Python objects, read once from torch's own schema. */

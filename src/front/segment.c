@@ -560,6 +560,7 @@ static int segment_attempt(Segment *s) {
   mg_rec = &rec;
   mg_hook_mode = HOOK_off;
   if (!mg_objects_begin(&rec, &s->slots)) {
+    graph.default_dtype = rec.guards->state.default_dtype;
     if (!mg_standin_begin(&rec)) {
       snap = segment_record(s, &rec, &outer, &end, &is_ret, &nslot);
       rc = 0;

@@ -25,6 +25,7 @@ typedef enum MgOpFate {     /* what the dispatch mode does with an op */
   FATE_break_value,         /* its result depends on tensor values: data_dependent */
   FATE_break_mask,          /* the same when an index is a mask (bool or byte); else recorded */
   FATE_record_grad,         /* recorded; its kernel asks whether autograd is on */
+  FATE_record_dense,        /* recorded, or run as other ops where its argument `sparse` is true */
   FATE_break_op,            /* cannot be recorded */
   FATE_decompose,           /* composite: arrives whole under inference mode */
   FATE_run                  /* no tensors involved (profiler marks): run, do not record */
@@ -43,7 +44,7 @@ typedef struct MgFrontOp {
   bool detach;          /* the result is cut from autograd */
   bool data_shape;      /* how large its results are depends on its data */
   bool plain;           /* all returns are tensors or tensor lists */
-  PyObject *parts;    /* FATE_decompose: the callable that runs the op as others */
+  PyObject *parts;    /* FATE_decompose, FATE_record_dense: the callable that runs the op as others */
 } MgFrontOp;
 
 /* Borrowed, process lifetime; NULL with an exception. */

@@ -57,6 +57,8 @@ MgRc mg_infer_like(MgInfer *in, int i, MgDtype d, ValRef v);
 MgRc mg_infer_like_val(MgInfer *in, int i, MgDtype d, const MgVal *t); /* t: not in the graph's table */
 /* A result with the sizes and strides that an elementwise op over v[0..n) gives it (0 entries: 0-dim scalars). */
 MgRc mg_infer_iter(MgInfer *in, int i, MgDtype d, const ValRef *v, int n);
+/* The same for n operands of these strides, which are 0 where an operand is broadcast to the shape. */
+MgRc mg_infer_iter_strides(MgInfer *in, int i, MgDtype d, const MgDims *shape, const MgDims *stride, int n);
 /* A result in a memory format (torch's number). */
 MgRc mg_infer_format(MgInfer *in, int i, MgDtype d, const MgDims *size, int format);
 MgRc mg_infer_broadcast(MgInfer *in, MgDims *acc, const SymRef *size, int n); /* acc becomes the common shape */

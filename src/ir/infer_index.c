@@ -4,6 +4,34 @@
 
 #define ARG(name) mg_infer_arg(in, name)
 
+/* An index of rank n that stands at dimensions at..at+n of the result: strides as of index.expand(..)[None.., .., None..]. */
+static void index_strides(MgInfer *in, const MgVal *k, const MgDims *size, int at, int n, MgDims *stride) {
+  SymRef one = mg_infer_c(in, 1), zero = mg_infer_c(in, 0);
+  SymRef outer = n && k->ndim == n ? mg_sym_mul(in->x, k->size[0], k->stride[0]) : one;
+  SymRef inner = k->ndim ? k->stride[k->ndim - 1] : one;
+  stride->n = size->n;
+  for (int i = 0; i < size->n; i++) {
+    int d = i - at - (n - k->ndim);
+    if (i < at || i >= at + n) stride->d[i] = mg_infer_is(in, size->d[i], 1) == 1 ? (i < at ? outer : inner) : zero;
+    else stride->d[i] = d < 0 || (mg_infer_is(in, k->size[d], 1) == 1 && mg_infer_is(in, size->d[i], 1) != 1) ? zero : k->stride[d];
+  }
+}
+
+/* TensorIterator runs over self, restrided to the result (0 where the indices stand), and the indices. */
+static MgRc index_layout(MgInfer *in, const MgVal *t, const MgArg *list, const MgDims *size, int at, int n) {
+  MgDims *op = mg_new(in->g->c, MgDims, list->n + 1);
+  int nop = 1, d = 0;
+  TRYP(op);
+  op->n = size->n;
+  for (int i = 0; i < size->n; i++) op->d[i] = mg_infer_c(in, 0);
+  for (int i = 0; i < t->ndim; i++) {
+    bool indexed = i < (int)list->n && list->u.item[i].tag == MA_val;
+    if (indexed) index_strides(in, mg_val(in->g, list->u.item[i].u.val), size, at, n, &op[nop++]);
+    else op->d[d < at ? d : d + n] = t->stride[i], d++;
+  }
+  return mg_infer_iter_strides(in, 0, t->dtype, size, op, nop);
+}
+
 /* x[i0, None, i2, ...]: indices broadcast together; the result dimensions stand where the indices stood when those
  * are adjacent, else in front.  Boolean masks give data-dependent sizes. */
 static MgRc index_tensor(MgInfer *in) {
@@ -34,13 +62,7 @@ static MgRc index_tensor(MgInfer *in) {
     if (i < (int)list->n && list->u.item[i].tag == MA_val) continue;
     size.d[size.n++] = t->size[i];
   }
-  /* TensorIterator runs over self restrided to the result and the indices; plain cases come out contiguous */
-  if (mg_infer_contiguous(in, v, MF_contiguous) != 1) return MG_UNSUP;
-  for (uint32_t i = 0; i < list->n; i++)
-    if (list->u.item[i].tag == MA_val && mg_infer_contiguous(in, list->u.item[i].u.val, MF_contiguous) != 1) return MG_UNSUP;
-  if (list->n > 1 && !(adjacent && first == 0)) return MG_UNSUP;
-  if (first > 0) return MG_UNSUP;
-  return mg_infer_out(in, 0, t->dtype, &size, NULL);
+  return index_layout(in, t, list, &size, at, idx.n);
 }
 
 MgRc mg_infer_index(MgInfer *in) {
@@ -67,8 +89,8 @@ MgRc mg_infer_index(MgInfer *in) {
     one.d[one.n++] = size.d[1];
     return mg_infer_out(in, 0, dt, &one, NULL);
   }
-  case TOP_embedding_dense_backward: { /* grad, indices, num_weights */
-    if (ARG("num_weights")->tag != MA_int || !size.n) return MG_UNSUP;
+  case TOP_embedding_dense_backward: case TOP__embedding_bag_backward: { /* grad, indices, num_weights */
+    if (ARG("num_weights")->tag != MA_int || !size.n || mg_infer_flag(in, "sparse")) return MG_UNSUP;
     one.n = 2;
     one.d[0] = ARG("num_weights")->u.sym;
     one.d[1] = size.d[size.n - 1];

@@ -239,6 +239,15 @@ MgRc mg_infer_iter(MgInfer *in, int i, MgDtype d, const ValRef *v, int n) {
   return mg_infer_out(in, i, d, &shape, &stride);
 }
 
+MgRc mg_infer_iter_strides(MgInfer *in, int i, MgDtype d, const MgDims *shape, const MgDims *stride, int n) {
+  IterOp *op = mg_new(in->g->c, IterOp, n + 1);
+  MgDims out;
+  TRYP(op);
+  for (int k = 0; k < n; k++) memcpy(op[k].stride, stride[k].d, shape->n * sizeof *op->stride);
+  TRY(iter_sorted_strides(in, op, n, shape, &out));
+  return mg_infer_out(in, i, d, shape, &out);
+}
+
 MgRc mg_infer_like_val(MgInfer *in, int i, MgDtype d, const MgVal *t) {
   MgDims size, stride;
   size.n = t->ndim;

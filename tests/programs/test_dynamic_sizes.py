@@ -77,6 +77,8 @@ STEADY = {  # whatever the first dimension is: the first recording, and one with
     "pad": lambda x: F.pad(x, (0, 0, 1, 2)),
     "gather": lambda x: x.gather(0, torch.zeros(1, 4, dtype=torch.long)) + F.embedding(torch.arange(2), x),
     "rows by number": lambda x: (torch.zeros(3, 4).index_add(0, torch.arange(x.shape[0]) % 3, x), x.index_copy(1, torch.tensor([2, 0]), x[:, :2])),
+    "indices": lambda x: (x[:, [-1]], x.t()[[0, 2]], x[:, None, [0, 1]], x[[1], :, None], x[None, :, torch.tensor([[0], [3]])]),
+    "columns": lambda x: x[:, None].expand(-1, 3, 4).transpose(0, 2)[torch.arange(3), torch.arange(3).flip(0)],
     "two questions": lambda x: x + 1 if x.shape[0] > 2 and x.shape[0] < 100 else x - 1,
 }
 
@@ -98,6 +100,15 @@ def test_one_recording_does_when_asked_for(name):
 @pytest.mark.parametrize("name", STEADY)
 def test_sizes_are_constants_when_asked_for(name):
     assert recordings(STEADY[name], [(torch.randn(n, 4),) for n in SIZES], dynamic=False) == len(SIZES)
+
+
+def test_other_default_dtypes():
+    torch.set_default_dtype(torch.float64)
+    try:
+        calls = [(torch.randn(n, 4),) for n in SIZES]
+        assert recordings(lambda x: x * torch.ones(x.shape[0], 1) + torch.arange(4) / 2 + (torch.arange(4) > 1).float(), calls) == 2
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_sequences_of_many_lengths():

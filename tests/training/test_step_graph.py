@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import magneto
+from magneto import _magneto
 
 OPTIM = torch.optim
 OPTIMIZERS = {
@@ -579,6 +580,27 @@ def test_sparse_gradients_of_bags():
     torch.testing.assert_close(l1, l2)
     torch.testing.assert_close(m1.weight, m2.weight)
     assert m2.weight.grad.is_sparse
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_many_lengths(mode):
+    def run(compiled):
+        torch.manual_seed(0)
+        m = nn.EmbeddingBag(10, 4, mode=mode)
+        opt = OPTIM.SGD(m.parameters(), lr=0.1)
+
+        def step(i, o):
+            opt.zero_grad()
+            loss = (m(i, o) ** 2).sum()
+            loss.backward()
+            opt.step()
+            return loss
+
+        f = magneto.compile(step, fullgraph=True) if compiled else step
+        return [f(torch.randint(10, (3 * n,)), torch.arange(0, 3 * n, 3)) for n in (5, 5, 4, 7, 6)], m.weight
+
+    torch.testing.assert_close(run(False), run(True))
+    assert _magneto.stats()["entries"] <= 3
 
 
 def hooked(compiled, register, n=8):
