@@ -36,12 +36,15 @@ static bool draw_is_generator(PyObject *o) {
   return (PyObject *)Py_TYPE(o) == t;
 }
 
-/* Has nobody given the generator methods of its own? */
+/* Has nobody given the older generator the methods that others are made of?  Guarded. */
 static bool draw_is_plain(PyObject *rng) {
-  PyObject **d = _PyObject_GetDictPtr(rng), *k, *v;
-  Py_ssize_t at = 0;
-  while (d && *d && PyDict_Next(*d, &at, &k, &v))
-    if (!PyUnicode_Check(k) || PyUnicode_CompareWithASCIIString(k, "gauss_next")) return false;
+  static const char *const names[] = {"random", "getrandbits", "_randbelow"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    PyObject *name = PyUnicode_InternFromString(names[i]), *own = name ? mg_older_attr(rng, name) : NULL;
+    Py_XDECREF(name);
+    Py_XDECREF(own);
+    if (own || PyErr_Occurred()) return false;
+  }
   return true;
 }
 
@@ -182,7 +185,10 @@ bool mg_draw_method(const MgCall *c, PyObject *fn, PyObject *self, PyObject **ou
   const char *name = PyUnicode_AsUTF8(qual);
   if (!name || strncmp(name, "Random.", 7) || !module || !PyUnicode_Check(module)) return false;
   DrawKind kind = PyUnicode_CompareWithASCIIString(module, "random") ? DRAW_no : draw_kind(name + 7);
-  if (kind == DRAW_no || !draw_is_plain(mg_older_orig(self))) return false;
+  if (kind == DRAW_no || !draw_is_plain(self)) {
+    *out = NULL;
+    return PyErr_Occurred() != NULL;
+  }
   if (kind == DRAW_other) *out = mg_rec_break(BK_data_dependent, "random.%s", name);
   else *out = draw_record(c, fn, self, first, kind);
   return true;

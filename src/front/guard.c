@@ -123,7 +123,7 @@ void mg_guards_hold(MgGuards *g, PyObject *o) {
   if (!o || mg_map_getp(&g->by_held, o) != MG_MAP_NONE) return;
   /* A class of the program may hold, by its methods' code, the very entry. */
   bool class = PyType_Check(o) && ((PyTypeObject *)o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !mg_is_fresh(o);
-  bool watch = class || PyObject_TypeCheck(o, mg_torch.module);
+  bool watch = class || PyObject_TypeCheck(o, mg_torch.module) || mg_death_is_seen(o);
   int rc = watch ? mg_guards_die_with(g, o) : 0;
   if (!rc) rc = PyList_Append(g->keep, o); /* while recording the object may not die; seal lets go of what is watched */
   if (rc || mg_map_putp(&g->by_held, o, watch ? WATCHED : HELD) != MG_OK) {

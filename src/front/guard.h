@@ -1,9 +1,9 @@
 /* Guard sets: sources, a flat program of guards, dict and type guards, and the torch state of one entry.
  * Built while recording (mg_guards_* below), sealed, then only checked (guard_run.c).
- * Ownership: objects that guards compare with are kept by the set (mg_guards_hold): strongly, except instances of
- * nn.Module, which are held by weak references; when one dies the set is dead and its owner is told. So a dropped
- * model frees its entries, and a raw pointer in a live set never dangles.  Instance dicts are borrowed from their
- * owner, who is held. */
+ * Ownership: objects that guards compare with are kept by the set (mg_guards_hold): strongly, except classes, instances of
+ * nn.Module and objects whose death the program would notice, which are held by weak references; when one dies the set is
+ * dead and its owner is told. So a dropped model frees its entries, and a raw pointer in a live set never dangles.
+ * Instance dicts are borrowed from their owner, who is held. */
 #ifndef MG_FRONT_GUARD_H
 #define MG_FRONT_GUARD_H
 #include "base/table.h"

@@ -41,6 +41,8 @@ static bool hook_compiles(PyThreadState *ts, MgFrame *f, int throwflag) {
   if (throwflag || !(co->co_flags & CO_OPTIMIZED)) return false;
   if (co->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) return false;
   if (!hook_cfg || hook_cfg->disable || mg_pyframe_traced(ts)) return false;
+  PyFunctionObject *fn = (PyFunctionObject *)mg_pyframe_func(f);
+  if (!PyDict_CheckExact(fn->func_globals) || !PyDict_CheckExact(fn->func_builtins)) return false; /* names are looked up by their methods */
   if (mg_state_jit_tracing()) return false; /* it has to see the ops, and would see those of the recording */
   return (root || !mg_skip_compile(co)) && !hook_is_skipped(f);
 }

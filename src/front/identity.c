@@ -203,9 +203,12 @@ static PyObject *wrap_tensor(PyObject *v, SrcRef src) {
   return s;
 }
 
-/* Tuples, and tuple subclasses without state of their own (namedtuple). */
+static int ident_copy_attrs(uint32_t at, PyObject *v, PyObject *c, SrcRef src);
+
+/* Tuples and tuple subclasses (namedtuple). */
 static PyObject *wrap_tuple(PyObject *v, SrcRef src) {
   Py_ssize_t n = PyTuple_GET_SIZE(v);
+  uint32_t at;
   bool changed = false;
   if (src) mg_guard_add(ident_guards(), GK_length, src, (PyObject *)Py_TYPE(v), n);
   PyObject *c = PyTuple_New(n), *seen = NULL;
@@ -223,7 +226,8 @@ static PyObject *wrap_tuple(PyObject *v, SrcRef src) {
     seen = a ? PyTuple_Type.tp_new(Py_TYPE(v), a, NULL) : NULL;
     Py_XDECREF(a);
   }
-  if (seen && mg_older_add(v, seen, src, OLDER_tuple)) Py_CLEAR(seen);
+  at = mg_rec->ident->n;
+  if (seen && (mg_older_add(v, seen, src, OLDER_tuple) || (seen != v && !PyTuple_CheckExact(v) && ident_copy_attrs(at, v, seen, src)))) Py_CLEAR(seen);
 done:
   Py_DECREF(c);
   return seen;
@@ -355,7 +359,9 @@ static PyObject *wrap_dict(PyObject *v, SrcRef src) {
     Py_XDECREF(w);
     if (rc) goto done;
   }
-  if (!PyDict_CheckExact(v) && !PyODict_CheckExact(v) && ident_copy_attrs(at, v, c, src)) goto done;
+  PyObject **attrs = PyODict_CheckExact(v) ? _PyObject_GetDictPtr(v) : NULL; /* few have any */
+  bool bare = PyDict_CheckExact(v) || (attrs && (!*attrs || !PyDict_GET_SIZE(*attrs)));
+  if (!bare && ident_copy_attrs(at, v, c, src)) goto done;
   if ((d->v[at].pristine = ident_dict_copy(c))) result = Py_NewRef(c);
 done:
   Py_XDECREF(keys);
@@ -533,7 +539,7 @@ static bool ident_can_copy(PyTypeObject *t) {
   if (b != &PyList_Type && b != &PyDict_Type && b != &PyODict_Type && b != &PySet_Type && b != mg_torch.defaultdict)
     return false;
   if (t == b) return true;
-  if (t->tp_finalize && _PyType_Lookup(t, mg_names.del)) return false; /* a copy must not run it */
+  if (mg_has_finalizer(t)) return false; /* a copy must not run it */
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t->tp_mro); i++) {
     PyTypeObject *m = (PyTypeObject *)PyTuple_GET_ITEM(t->tp_mro, i);
     PyObject *slots = m->tp_flags & Py_TPFLAGS_HEAPTYPE ? PyDict_GetItemString(mg_type_dict(m), "__slots__") : NULL;
@@ -557,6 +563,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
   PyObject *w, *dict;
   const char *name;
   mg_guard_type(r->guards, t);
+  if (mg_has_finalizer(t)) r->ident->finalizers = true;
   if (PyType_Check(v)) mg_guard_type(r->guards, (PyTypeObject *)v); /* may be called */
   if (ident_is_tuple(v)) return wrap_tuple(v, src);
   if (PyList_Check(v) && ident_can_copy(t)) return wrap_list(v, src);

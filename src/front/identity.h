@@ -60,6 +60,7 @@ struct MgIdent {
   PyObject *vars;         /* strong: dict of the context variables written to */
   struct MgHook *hook;    /* hooks registered on tensors, in order (tensorhook.c); malloc'ed */
   uint32_t nhook;
+  bool finalizers;        /* an object with a __del__ was met */
   bool unhooked;          /* the handle of an older hook was removed: its dict is written as a whole by the snapshot */
 };
 

@@ -141,6 +141,16 @@ PyTypeObject *mg_solid_base(PyTypeObject *t) {
   return t;
 }
 
+bool mg_has_finalizer(PyTypeObject *t) {
+  return t->tp_finalize && t->tp_flags & Py_TPFLAGS_HEAPTYPE && _PyType_Lookup(t, mg_names.del);
+}
+
+bool mg_death_is_seen(PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || !PyType_SUPPORTS_WEAKREFS(t) || PyType_Check(o) || PyObject_TypeCheck(o, mg_torch.tensor)) return false;
+  return *(PyObject **)((char *)o + t->tp_weaklistoffset) || mg_has_finalizer(t);
+}
+
 PyObject *mg_new_instance(PyTypeObject *t) {
   PyObject *none = PyTuple_New(0), *x = none ? mg_solid_base(t)->tp_new(t, none, NULL) : NULL;
   Py_XDECREF(none);

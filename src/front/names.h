@@ -4,6 +4,7 @@
 #define MG_FRONT_NAMES_H
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdbool.h>
 
 /* A module by its full name, new.  Unlike PyImport_ImportModule it does not ask the running frame for its __import__, which
  * generated code (namedtuple's __new__) has none of. */
@@ -125,6 +126,9 @@ typedef struct MgTorchObjs {
 extern MgNameTable mg_names;
 extern MgTorchObjs mg_torch;
 PyTypeObject *mg_solid_base(PyTypeObject *t); /* the most derived base in C: what C code finds in an instance */
+bool mg_has_finalizer(PyTypeObject *t); /* a class with a __del__ */
+/* Would the program notice when o dies?  It has a __del__ or weak references to it; tensors apart, which torch refers to. */
+bool mg_death_is_seen(PyObject *o);
 /* A new, empty instance, made by the base in C: no __new__ or __init__ of a Python class runs. */
 PyObject *mg_new_instance(PyTypeObject *t);
 /* An iterator over the keys of a dict or OrderedDict, in order, that no subclass can override. */

@@ -11,8 +11,8 @@
 /* ---- dir ---- */
 
 /* object.__dir__ of an older instance: what its class has, and the keys of its dict as the recording sees it. */
-static PyObject *builtin_dir_older(PyObject *o) {
-  PyObject *keys = mg_older_dict(o), *names = keys ? PyObject_Dir((PyObject *)Py_TYPE(o)) : NULL;
+static PyObject *builtin_dir_older(PyObject *o, PyObject *owner) {
+  PyObject *keys = mg_older_dict(owner), *names = keys ? PyObject_Dir((PyObject *)Py_TYPE(o)) : NULL;
   PyObject *all = names ? PySet_New(names) : NULL, *list = NULL;
   Py_XDECREF(names);
   PyObject *k, *v;
@@ -28,12 +28,14 @@ static PyObject *builtin_dir_older(PyObject *o) {
 static PyObject *builtin_dir(const MgCall *c) {
   PyObject *o = c->n == 1 ? c->arg[0] : c->n ? NULL : mg_policy_self(c->f);
   if (!o) return mg_call_unknown(c);
-  MgOlder *e = mg_older(o);
-  bool plain = !e || (e->kind != OLDER_itself && e->kind != OLDER_object) || PyModule_Check(o) || PyType_Check(o);
-  if (plain || !_PyObject_GetDictPtr(o)) return mg_call_plain(c);
+  PyObject *owner = PyMethod_Check(o) ? PyMethod_GET_FUNCTION(o) : o; /* of the attributes */
+  MgOlder *e = mg_older(owner), *names = PyModule_Check(o) ? mg_older(PyModule_GetDict(o)) : NULL;
+  if (names && names->attrs) return mg_rec_break(BK_older_object, "dir() of a module that was written to");
+  bool plain = !e || (e->kind != OLDER_itself && e->kind != OLDER_object && e->kind != OLDER_func) || PyModule_Check(o) || PyType_Check(o);
+  if (plain || !_PyObject_GetDictPtr(owner)) return mg_call_plain(c);
   PyObject *hook = mg_rec_lookup_special(Py_TYPE(o), mg_names.dir);
   if (hook && Py_TYPE(hook) == &PyFunction_Type) return mg_call_plain(c); /* recorded */
-  return builtin_dir_older(o);
+  return builtin_dir_older(o, owner);
 }
 
 PyObject *mg_call_args(const MgCall *c) {
@@ -221,6 +223,29 @@ static PyObject *builtin_globals(void) {
   return g ? mg_rec_namespace(g) : mg_rec_break(BK_c_function, "globals()");
 }
 
+/* ---- weak references ---- */
+
+/* weakref.ref(x): fine as long as nothing is to be called when x dies, which happens at another time here. */
+static PyObject *builtin_weakref(const MgCall *c) {
+  if (c->n > 1 && c->arg[1] != Py_None) return mg_rec_break(BK_c_function, "a weak reference with a callback");
+  PyObject *made = mg_call_plain(c);
+  if (made) mg_fresh(made);
+  return made;
+}
+
+/* r(): what an older reference gives is found through it at every call, so no entry keeps that alive. */
+static PyObject *builtin_weakref_get(const MgCall *c) {
+  MgOlder *e = c->n || !PyWeakref_CheckRef(c->f) ? NULL : mg_older(c->f);
+  if (e) {
+    MgGuards *g = mg_rec->guards;
+    SrcRef owner = mg_older_by_path(e) ? e->src : mg_source(g, SRC_pinned, 0, 0, e->orig);
+    return mg_wrap(PyWeakref_GET_OBJECT(e->orig), mg_source(g, SRC_weak, owner, 0, NULL));
+  }
+  PyObject *r = mg_call_plain(c), *w = r ? mg_wrap_result(r) : NULL;
+  Py_XDECREF(r);
+  return w;
+}
+
 /* ---- context variables ---- */
 
 static PyObject *builtin_contextvar_get(const MgCall *c) {
@@ -281,6 +306,8 @@ static PyObject *builtin_node_name(const MgCall *c) {
 PyObject *mg_call_builtin(const MgCall *c, MgAction act) {
   switch (act) {
   case ACT_node_name: return builtin_node_name(c);
+  case ACT_weakref: return builtin_weakref(c);
+  case ACT_weakref_get: return builtin_weakref_get(c);
   case ACT_dir: return builtin_dir(c);
   case ACT_format: return builtin_format(c);
   case ACT_globals: return builtin_globals();

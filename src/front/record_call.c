@@ -45,7 +45,7 @@ PyObject *mg_call_unknown(const MgCall *c) {
 
 bool mg_rec_readable_dict(PyObject *o) {
   enum { LIMIT = 4096 };
-  if (!PyDict_Check(o) || PyDict_GET_SIZE(o) > LIMIT) return false;
+  if (!PyDict_Check(o) || PyDict_GET_SIZE(o) > LIMIT || mg_has_finalizer(Py_TYPE(o))) return false;
   MgOlder *e = mg_older(o);
   if (e && e->kind == OLDER_namespace) return false;
   mg_guard_dict_all(mg_rec->guards, o, NULL, false);
@@ -187,11 +187,23 @@ static bool call_has_python(PyObject *o, const char *name) {
 
 /* object.__reduce_ex__(protocol >= 2) of an older plain instance, with the overlay as its state unless its class says what the
  * state is: copy.copy and copy.deepcopy end here. */
+/* The protocols before 2 are Python code. */
+static PyObject *call_reduce_old(PyObject *o, PyObject *proto) {
+  PyObject *reg = mg_import("copyreg"), *f = reg ? PyObject_GetAttrString(reg, "_reduce_ex") : NULL, *pair[2] = {o, proto};
+  PyObject *seen = f ? mg_wrap(f, 0) : NULL, *r = seen ? mg_rec_call(seen, pair, 2, NULL) : NULL;
+  Py_XDECREF(seen);
+  Py_XDECREF(f);
+  Py_XDECREF(reg);
+  return r;
+}
+
 static PyObject *call_object_reduce(const MgCall *c) {
   PyObject *o = mg_policy_self(c->f), *state = NULL, *reg, *newobj = NULL, *r = NULL;
   if (!o && c->n) o = c->arg[0];
   MgOlder *e = o ? mg_older(o) : NULL;
   if (!e || e->kind >= OLDER_list) return mg_call_plain(c); /* of a container the recording has a copy */
+  PyObject *proto = c->n ? c->arg[c->n - 1] : NULL;
+  if (proto && PyLong_CheckExact(proto) && PyLong_AsLong(proto) < 2 && !call_has_python(o, "__reduce__")) return call_reduce_old(o, proto);
   PyTypeObject *t = Py_TYPE(o), *b = mg_solid_base(t);
   bool plain = b == &PyBaseObject_Type && (e->kind == OLDER_itself || e->kind == OLDER_object) && t->tp_basicsize <= (Py_ssize_t)(4 * sizeof(void *));
   const char *const custom[] = {"__getnewargs__", "__getnewargs_ex__", "__reduce__"};
@@ -246,12 +258,6 @@ static PyObject *call_lru_cache(const MgCall *c) {
 static PyObject *call_fresh(PyObject *made) {
   if (made) mg_fresh(made);
   return made;
-}
-
-/* weakref.ref(x): fine as long as nothing is to be called when x dies, which happens at another time here. */
-static PyObject *call_weakref(const MgCall *c) {
-  if (c->n > 1 && c->arg[1] != Py_None) return mg_rec_break(BK_c_function, "a weak reference with a callback");
-  return call_fresh(mg_call_plain(c));
 }
 
 /* A getter as C code should see it: what it calls is recorded. */
@@ -631,10 +637,7 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
     return mg_call_plain(c);
   case ACT_build_class: return call_fresh(mg_call_plain(c));
   case ACT_consumer: return call_consumer(c);
-  case ACT_weakref: return call_weakref(c);
-  case ACT_object_setattr:
-  case ACT_object_delattr:
-  case ACT_object_getattr: return call_object_method(c, act);
+  case ACT_object_setattr: case ACT_object_delattr: case ACT_object_getattr: return call_object_method(c, act);
   case ACT_object_reduce: return call_object_reduce(c);
   case ACT_getset_get: return call_getset(c);
   case ACT_lru_cache: return call_lru_cache(c);
@@ -644,9 +647,7 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_one_hot: return mg_call_one_hot(c);
   case ACT_grad_mode: return mg_call_grad_mode(c);
   case ACT_asks_function: return mg_fmodes_ask(c, mg_call_by_torch());
-  case ACT_context_enter:
-  case ACT_context_exit:
-    return call_context(c, act == ACT_context_enter);
+  case ACT_context_enter: case ACT_context_exit: return call_context(c, act == ACT_context_enter);
   case ACT_draw: return mg_draw_call(c);
   case ACT_tensor_class: return mg_call_tensor_class(c);
   case ACT_tensor_new: return mg_call_tensor_new(c);
@@ -682,7 +683,7 @@ static bool call_sees_death(const MgCall *c) {
   PyObject *made = call_is_new(c->f) && c->npos ? c->arg[0] : c->f;
   if (!PyType_Check(made)) return false;
   PyTypeObject *t = (PyTypeObject *)made;
-  if (t->tp_finalize && t->tp_flags & Py_TPFLAGS_HEAPTYPE && _PyType_Lookup(t, mg_names.del)) {
+  if (mg_has_finalizer(t)) {
     mg_rec_break(BK_c_function, "%.100s has a __del__", t->tp_name);
     return true;
   }

@@ -51,10 +51,7 @@ static bool var_finalizes(PyObject *old, bool deleted) {
     mg_rec_break(BK_older_object, "a %s with weak references is deleted", Py_TYPE(old)->tp_name);
     return true;
   }
-  if (!Py_TYPE(old)->tp_finalize) return false;
-  PyObject *name = PyUnicode_InternFromString("__del__"), *del = name ? _PyType_Lookup(Py_TYPE(old), name) : NULL;
-  Py_XDECREF(name);
-  if (!del) return false;
+  if (!mg_has_finalizer(Py_TYPE(old))) return false;
   mg_rec_break(BK_older_object, "a %s with __del__ goes out of use", Py_TYPE(old)->tp_name);
   return true;
 }
@@ -191,14 +188,17 @@ MgStep mg_op_LOAD_CONST(MgLoop *l, const MgInstr *in) {
 
 /* New reference; NULL with NameError or another exception. */
 static PyObject *var_global(MgLoop *l, PyObject *name) {
+  bool exact = PyDict_CheckExact(l->v.globals);
   if (l->rec) {
+    if (!exact) return mg_rec_break(BK_older_object, "globals in a %s", Py_TYPE(l->v.globals)->tp_name);
     PyObject *seen = mg_rec_load_global(l->v.globals, l->v.builtins, name);
     if (!seen && !l->rec->abort && PyErr_ExceptionMatches(PyExc_NameError))
       mg_loop_name_error(PyExc_NameError, "name '%U' is not defined", name);
     return seen;
   }
-  PyObject *v = PyDict_GetItemWithError(l->v.globals, name);
-  if (v) return Py_NewRef(v);
+  PyObject *v = exact ? Py_XNewRef(PyDict_GetItemWithError(l->v.globals, name)) : PyObject_GetItem(l->v.globals, name);
+  if (v) return v;
+  if (!exact && PyErr_ExceptionMatches(PyExc_KeyError)) PyErr_Clear();
   if (PyErr_Occurred()) return NULL;
   if (PyDict_CheckExact(l->v.builtins)) {
     v = PyDict_GetItemWithError(l->v.builtins, name);

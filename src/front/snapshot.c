@@ -234,19 +234,6 @@ static int snap_find_owners(MgBuilder *b) {
   return 0;
 }
 
-static uint32_t snap_dict(MgBuilder *b, PyObject *o) {
-  uint32_t owner = mg_map_getp(&b->owner, o);
-  if (owner != MG_MAP_NONE) return mg_snap_emit_over(b, SN_instdict, NULL, 0, &PyList_GET_ITEM(mg_rec->ident->keep, owner), 1);
-  uint32_t me = mg_snap_emit(b, SN_dict, (PyObject *)Py_TYPE(o), 0, NULL, 0);
-  if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
-  PyObject *items = mg_snap_dict_items(b, o);
-  if (!items) return SNAP_FAIL;
-  if (PyTuple_GET_SIZE(items) &&
-      mg_snap_emit_over(b, SN_fill_dict, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) == SNAP_FAIL)
-    return SNAP_FAIL;
-  return me;
-}
-
 /* The elements of a set, whatever a subclass says about iteration: borrowed from b->keep. */
 PyObject *mg_snap_set_items(MgBuilder *b, PyObject *o) {
   PyObject *it = PySet_Type.tp_iter(o), *items = it ? PySequence_Tuple(it) : NULL;
@@ -333,6 +320,19 @@ static uint32_t snap_attributes(MgBuilder *b, PyObject *o, uint32_t me) {
     }
   }
   return me;
+}
+
+static uint32_t snap_dict(MgBuilder *b, PyObject *o) {
+  uint32_t owner = mg_map_getp(&b->owner, o);
+  if (owner != MG_MAP_NONE) return mg_snap_emit_over(b, SN_instdict, NULL, 0, &PyList_GET_ITEM(mg_rec->ident->keep, owner), 1);
+  uint32_t me = mg_snap_emit(b, SN_dict, (PyObject *)Py_TYPE(o), 0, NULL, 0);
+  if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
+  PyObject *items = mg_snap_dict_items(b, o);
+  if (!items) return SNAP_FAIL;
+  if (PyTuple_GET_SIZE(items) &&
+      mg_snap_emit_over(b, SN_fill_dict, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) == SNAP_FAIL)
+    return SNAP_FAIL;
+  return PyODict_CheckExact(o) ? snap_attributes(b, o, me) : me;
 }
 
 static uint32_t snap_tuple_subclass(MgBuilder *b, PyObject *o) {
@@ -462,6 +462,8 @@ static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
     if (PyTuple_GET_ITEM(r, i) != Py_None) part[i] = PyTuple_GET_ITEM(r, i);
   bool error = PyExceptionInstance_Check(o) && part[0] == (PyObject *)Py_TYPE(o);
   uint32_t me = error ? mg_snap_emit_typed(b, SN_error_of, Py_TYPE(o), part[1]) : mg_snap_emit_over(b, SN_call, NULL, 0, part, 2);
+  uint32_t inner = me == SNAP_FAIL ? MG_MAP_NONE : mg_map_getp(&b->memo, o);
+  if (inner != MG_MAP_NONE) return inner; /* its own arguments lead back to it, and it is complete */
   if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   if (PyExceptionInstance_Check(o) && snap_exception(b, o, me) == SNAP_FAIL) return SNAP_FAIL;
   if (part[2] && (Py_TYPE(o) == &PyListIter_Type || Py_TYPE(o) == &PyListRevIter_Type)) return snap_late_state(b, me, part[2]) ? me : SNAP_FAIL;

@@ -135,7 +135,13 @@ static int snap_fill_dict(PyObject *d, PyObject **v, const uint32_t *k, uint32_t
   return 0;
 }
 
+/* Items alone leave iterators over a deque going; another length ends them, as it did in the program. */
 static int snap_fill_deque(PyObject *q, PyObject **v, const uint32_t *k, uint32_t n) {
+  if (Py_SIZE(q) == n) {
+    for (uint32_t i = 0; i < n; i++)
+      if (PySequence_SetItem(q, i, v[k[i]])) return -1;
+    return 0;
+  }
   PyObject *r = PyObject_CallMethodNoArgs(q, mg_names.clear);
   for (uint32_t i = 0; r && i < n; i++) Py_SETREF(r, PyObject_CallMethodOneArg(q, mg_names.append, v[k[i]]));
   Py_XDECREF(r);

@@ -383,3 +383,72 @@ def gb_async_gen(x):
         async with contextlib.AsyncExitStack() as s: r = r + 1
         return r + sum([v async for v in ag()])
     return asyncio.run(main())
+# --- state that a break or a copy has to keep
+def rp_tee_cycle():
+    def numbers():
+        yield 1
+        for n in (2 * i for i in second): yield n
+    first, second = itertools.tee(numbers(), 2)
+    return first
+@prog(lambda: (R(3),), graphs=None, breaks=None)
+def rp_generator_fed_by_its_tee(x):
+    it = rp_tee_cycle(); print(end="")
+    return x + 1, [next(it) for i in range(5)]
+rp_ordered = collections.OrderedDict(a=1); rp_ordered.note = [7]
+@prog(lambda: (R(3),), graphs=None, breaks=None)
+def rp_attributes_of_ordered_dict(x):
+    mine = collections.OrderedDict(b=2); mine.note = 5
+    c = copy.copy(rp_ordered), copy.deepcopy(rp_ordered)
+    print(end="")
+    return x + 1, mine.note, c[0].note is rp_ordered.note, c[1].note, rp_ordered.note
+class RpTuple(tuple):
+    def __getattribute__(self, name):
+        if name in tuple.__dict__: raise AttributeError
+        return tuple.__getattribute__(self, name)
+    def __getattr__(self, name): return "no " + name
+rp_tuple = RpTuple(([1], [2])); rp_tuple.note = 5
+@prog(lambda: (R(3),))
+def rp_attributes_of_tuple(x):
+    rp_tuple.note += 1
+    r = rp_tuple.note, rp_tuple.other, rp_tuple[0], len(rp_tuple)
+    rp_tuple.note = 5
+    return x + 1, r
+class RpPlain:
+    def method(self): pass
+rp_plain = RpPlain(); rp_plain.note = 1
+@prog(lambda: (R(3),), graphs=None, breaks=None)
+def rp_dir_of_what_was_written(x):
+    m = types.ModuleType("m"); m.note = 2
+    RpPlain.method.note = 3
+    names = dir(m), dir(RpPlain.method), dir(RpPlain().method), dir(rp_plain)
+    del RpPlain.method.note
+    return x + 1, names, "note" in dir(rp_plain.method)
+@prog(lambda: (R(3),), graphs=None, breaks=None)
+def rp_reduce_protocols(x):
+    return x + 1, [rp_plain.__reduce_ex__(p)[1:] for p in range(5)], [rp_plain.__reduce_ex__(p)[0].__name__ for p in range(5)]
+rp_random = __import__("random").Random(3)
+@prog(lambda: (R(3),), graphs=None, breaks=None)
+def rp_random_with_its_own_method(x):
+    rp_random.random = [0.25, 0.5, 0.75].pop
+    r = [rp_random.uniform(0, 4) for i in range(3)]
+    del rp_random.random
+    return x + 1, r
+rp_deque = collections.deque([1, 2, 3])
+@prog(lambda: (R(3),), graphs=None, breaks=None)
+def rp_deque_items_under_an_iterator(x):
+    it = iter(rp_deque); print(end="")
+    rp_deque[1] = 7
+    r = list(it)
+    rp_deque[1] = 2
+    return x + 1, r
+class RpGlobals(dict):
+    def __missing__(self, key): return len(key)
+rp_names = eval("lambda x: (x + abcde, abc)", RpGlobals())
+@prog(lambda: (R(3),), graphs=None, breaks=None)
+def rp_globals_with_missing(x): return rp_names(x)
+@prog(lambda: (R(3),), graphs=None, breaks=None)
+def rp_weak_reference_dies(x):
+    o = RpPlain(); r = weakref.ref(o)
+    alive = r() is o
+    del o
+    return x + 1, alive, r()

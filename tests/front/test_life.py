@@ -419,6 +419,38 @@ def test_classes_die_with_what_they_hold(backend):
         assert [r() for r in refs] == [None] * 5
 
 
+class Watched:
+    def __del__(self):
+        Watched.dead.append(1)
+
+
+class WatchedDict(dict):
+    __del__ = Watched.__del__
+
+
+class Holds:
+    pass
+
+
+@pytest.mark.parametrize("make, use", [
+    (Watched, lambda x, o, h: (x + 1, h.ref() is o)),
+    (Watched, lambda x, o, h: (h.ref().__class__ is Watched, x + 1)),
+    (WatchedDict, lambda x, o, h: (x + 1, [*o.keys()], print(end=""), len(o))),
+])
+def test_entries_do_not_keep_what_a_program_sees_die(make, use):
+    Watched.dead = []
+    o, h = make(), Holds()
+    h.ref = weakref.ref(o)
+    compiled = _magneto.Callable(use)
+    x = torch.ones(2)
+    torch.testing.assert_close(compiled(x, o, h), use(x, o, h))
+    del o
+    assert Watched.dead == [1] and h.ref() is None
+    o = make()
+    h.ref = weakref.ref(o)
+    torch.testing.assert_close(compiled(x, o, h), use(x, o, h))
+
+
 def test_cycles_are_collected():
     class Net:
         def __init__(self):
