@@ -229,8 +229,7 @@ static PyObject *builtin_globals(void) {
 static PyObject *builtin_weakref(const MgCall *c) {
   if (c->n > 1 && c->arg[1] != Py_None) return mg_rec_break(BK_c_function, "a weak reference with a callback");
   PyObject *made = mg_call_plain(c);
-  if (made) mg_fresh(made);
-  return made;
+  return mg_fresh(made), made;
 }
 
 /* r(): what an older reference gives is found through it at every call, so no entry keeps that alive. */

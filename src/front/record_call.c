@@ -256,8 +256,7 @@ static PyObject *call_lru_cache(const MgCall *c) {
 }
 
 static PyObject *call_fresh(PyObject *made) {
-  if (made) mg_fresh(made);
-  return made;
+  return mg_fresh(made), made;
 }
 
 /* A getter as C code should see it: what it calls is recorded. */
@@ -266,21 +265,23 @@ static PyObject *call_getter_in_c(PyObject *getter, PyObject *const *args, Py_ss
 }
 static PyMethodDef call_getter_def = {"getter", (PyCFunction)(void (*)(void))call_getter_in_c, METH_FASTCALL | METH_KEYWORDS, NULL};
 
-/* sorted(key=), min, max, reduce: they call what they are given and do not keep it. */
+/* sorted(key=), min, max, reduce, map: they call what they are given. */
 static PyObject *call_consumer(const MgCall *c) {
   PyObject *small[8], **arg = c->n <= 8 ? small : mg_malloc(sizeof *arg * (size_t)c->n), *r = NULL;
   if (!arg) return PyErr_NoMemory();
   Py_ssize_t done = 0;
-  for (; done < c->n; done++)
-    if (!(arg[done] = call_reads_attributes(c->arg[done]) ? PyCFunction_New(&call_getter_def, c->arg[done]) : Py_NewRef(c->arg[done])))
-      break;
+  for (; done < c->n; done++) {
+    PyObject *x = c->arg[done]; /* the class of a stand-in is its own affair */
+    arg[done] = call_reads_attributes(x) || x == (PyObject *)&PyType_Type ? PyCFunction_New(&call_getter_def, x) : Py_NewRef(x);
+    if (!arg[done]) break;
+  }
   MgCall inner = *c;
   inner.arg = arg;
   inner.nargsf = (size_t)c->npos;
   if (done == c->n && call_check_args(&inner, false)) r = mg_call_plain(&inner);
   while (done-- > 0) Py_DECREF(arg[done]);
   if (arg != small) free(arg);
-  return r;
+  return PyType_Check(c->f) ? call_fresh(r) : r;
 }
 
 /* id and hash of an older object are those of the original.  Where ids are keys of a memo it does not matter which they are. */

@@ -452,3 +452,10 @@ def rp_weak_reference_dies(x):
     alive = r() is o
     del o
     return x + 1, alive, r()
+@prog(lambda: (R(3),))
+def rp_map_of_type(x):
+    return x + 1, list(map(type, [x, torch.nn.Parameter(x), 3, rp_random])), [*map(operator.attrgetter("note"), [rp_plain])]
+@prog(lambda: (R(3),), graphs=None, breaks=None)
+def rp_map_of_type_across_a_break(x):
+    m = map(type, [x, x.sum().item(), rp_random.random()]); a = next(m); print(end="")
+    return x + 1, a, set(m)
