@@ -245,6 +245,16 @@ static PyObject *builtin_weakref_get(const MgCall *c) {
   return w;
 }
 
+/* The protocols before 2 are Python code. */
+PyObject *mg_call_reduce_old(PyObject *o, PyObject *proto) {
+  PyObject *reg = mg_import("copyreg"), *f = reg ? PyObject_GetAttrString(reg, "_reduce_ex") : NULL, *pair[2] = {o, proto};
+  PyObject *seen = f ? mg_wrap(f, 0) : NULL, *r = seen ? mg_rec_call(seen, pair, 2, NULL) : NULL;
+  Py_XDECREF(seen);
+  Py_XDECREF(f);
+  Py_XDECREF(reg);
+  return r;
+}
+
 /* ---- context variables ---- */
 
 static PyObject *builtin_contextvar_get(const MgCall *c) {

@@ -187,23 +187,13 @@ static bool call_has_python(PyObject *o, const char *name) {
 
 /* object.__reduce_ex__(protocol >= 2) of an older plain instance, with the overlay as its state unless its class says what the
  * state is: copy.copy and copy.deepcopy end here. */
-/* The protocols before 2 are Python code. */
-static PyObject *call_reduce_old(PyObject *o, PyObject *proto) {
-  PyObject *reg = mg_import("copyreg"), *f = reg ? PyObject_GetAttrString(reg, "_reduce_ex") : NULL, *pair[2] = {o, proto};
-  PyObject *seen = f ? mg_wrap(f, 0) : NULL, *r = seen ? mg_rec_call(seen, pair, 2, NULL) : NULL;
-  Py_XDECREF(seen);
-  Py_XDECREF(f);
-  Py_XDECREF(reg);
-  return r;
-}
-
 static PyObject *call_object_reduce(const MgCall *c) {
   PyObject *o = mg_policy_self(c->f), *state = NULL, *reg, *newobj = NULL, *r = NULL;
   if (!o && c->n) o = c->arg[0];
   MgOlder *e = o ? mg_older(o) : NULL;
   if (!e || e->kind >= OLDER_list) return mg_call_plain(c); /* of a container the recording has a copy */
   PyObject *proto = c->n ? c->arg[c->n - 1] : NULL;
-  if (proto && PyLong_CheckExact(proto) && PyLong_AsLong(proto) < 2 && !call_has_python(o, "__reduce__")) return call_reduce_old(o, proto);
+  if (proto && PyLong_CheckExact(proto) && PyLong_AsLong(proto) < 2 && !call_has_python(o, "__reduce__")) return mg_call_reduce_old(o, proto);
   PyTypeObject *t = Py_TYPE(o), *b = mg_solid_base(t);
   bool plain = b == &PyBaseObject_Type && (e->kind == OLDER_itself || e->kind == OLDER_object) && t->tp_basicsize <= (Py_ssize_t)(4 * sizeof(void *));
   const char *const custom[] = {"__getnewargs__", "__getnewargs_ex__", "__reduce__"};

@@ -33,6 +33,7 @@ PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r, ValRef out); /* r is
 bool mg_call_legacy(const MgCall *c, PyObject **r);
 PyObject *mg_call_args(const MgCall *c);   /* record_builtin.c: the positional arguments as a tuple; new */
 PyObject *mg_call_kwargs(const MgCall *c); /* the keyword arguments as a dict; new */
+PyObject *mg_call_reduce_old(PyObject *o, PyObject *proto); /* object.__reduce_ex__ below protocol 2 */
 /* Has the user disabled this Python function?  A break then. */
 bool mg_rec_disabled(PyObject *fn);
 
