@@ -635,7 +635,8 @@ MgRc mg_emit_llvm(MgEmitter *e, const MgKernel *k, MgStrbuf *out) {
   }
   end(e);
   if (rc == MG_OK) rc = mg_exprs_ok(e->x);
-  if (rc == MG_OK && e->scope[0].buf.failed) rc = MG_NOMEM;
+  for (int i = 0; i < EMIT_MAX_SCOPE && rc == MG_OK; i++)
+    if (!mg_sb_ok(&e->scope[i].buf)) rc = MG_NOMEM; /* what is missing inside of a loop would not be missed */
   TRY(rc);
   mg_sb_printf(out, "define void @%s(ptr %%buf, ptr %%size, i64 %%begin, i64 %%end) nounwind {\n", k->name);
   mg_sb_puts(out, mg_sb_text(&e->scope[0].buf));

@@ -82,6 +82,7 @@ static MgRc kernel_emit(KernelJob *j, uint32_t step, MgStrbuf *sb, MgStrbuf *par
   snprintf(k->name, sizeof k->name, "%s", KERNEL_NAME);
   TRY(mg_emit_llvm(j->emitter, k, sb));
   mg_share_plain(mg_sb_text(sb), part);
+  if (!mg_sb_ok(part)) return mg_fail(j->s->c, MG_NOMEM, "out of memory"); /* half a text may be that of another kernel */
   MgKey key = mg_kcache_key(mg_sb_text(part), part->len);
   k->key = key.lo;
   if ((j->out->of_step[step].fn = (MgRangeFn)kernel_known(j, key))) return MG_OK;

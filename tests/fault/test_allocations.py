@@ -77,6 +77,30 @@ def test_on_a_hit(quiet):
     assert sweep(compiled, want, False)[1]
 
 
+def test_kernels_of_many_texts(quiet):
+    """A kernel of which a part is missing is none: several in one graph, each with loops inside."""
+    def f(x, y):
+        a = x[:, None] * x
+        return a.clone(), a[1:] * 2, a.sum(0), (y.softmax(-1) + a).flatten()
+
+    def state():
+        return [t.tolist() for t in compiled(torch.arange(3.0), torch.ones(3, 3))]
+
+    compiled = magneto.compile(f)
+    want = [t.tolist() for t in f(torch.arange(3.0), torch.ones(3, 3))]
+    for n in range(1, 1000):
+        magneto.reset()
+        _magneto.fail_allocation(n)
+        try:
+            assert np.allclose(np.concatenate([np.ravel(v) for v in state()]), np.concatenate([np.ravel(v) for v in want]))
+        except (MemoryError, RuntimeError) as e:
+            assert isinstance(e, MemoryError) or "out of memory" in str(e), e
+        finally:
+            done = _magneto.fail_allocation(0)
+        if done < n:
+            break
+
+
 def numpy_program(a, t):
     y = np.sin(a) + t.numpy()
     y[0] = a.sum() + np.arange(3.0)

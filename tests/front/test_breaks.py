@@ -1,4 +1,6 @@
 """Breaking programs give what eager gives, wherever the break is."""
+import io
+
 import break_programs
 import pytest
 import torch
@@ -40,3 +42,28 @@ def test_a_program_that_raises_because_a_compiler_is_at_work_is_recorded_as_eage
     torch.testing.assert_close(magneto.compile(f, fullgraph=True)(x), f(x))
     told = magneto.compile(lambda: torch.compiler.is_compiling(), fullgraph=True)
     assert told() is True
+
+
+def test_frames_that_breaks_make_slower_are_left_to_cpython():
+    """A late op after many breaks: its frames are measured, and all but one in so many run as written."""
+    out = io.StringIO()
+
+    def f(x, n):
+        for i in range(n):
+            out.write("a")
+        return x + n
+
+    opt, x = magneto.compile(f), torch.ones(3)
+    for _ in range(80):
+        torch.testing.assert_close(opt(x, 100), f(x, 100))
+    before = magneto._magneto.stats()["hits"]
+    for _ in range(40):
+        torch.testing.assert_close(opt(x, 100), f(x, 100))
+    assert magneto._magneto.stats()["hits"] - before < 10 * 100
+    assert out.tell() == 2 * 120 * 100
+
+    m = torch.nn.Linear(3, 3)
+    opt = magneto.compile(m)  # one graph: nothing to measure
+    for _ in range(60):
+        opt(x)
+    assert magneto._magneto.stats()["hits"] >= 59
