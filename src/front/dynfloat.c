@@ -25,13 +25,17 @@ static PyObject *dynfloat_fixed_dict(const MgGuards *g, SrcRef src) {
   return d ? *d : NULL;
 }
 
+static PyObject *dynfloat_pinned_name(PyObject *o) { return PyUnicode_FromFormat("%p", (void *)o); }
+
 static PyObject *dynfloat_item_name(PyObject *of, Py_ssize_t i) { return of ? PyUnicode_FromFormat("%U[%zd]", of, i) : NULL; }
 
 static PyObject *dynfloat_name(const MgGuards *g, SrcRef src) {
   PyObject *dict = dynfloat_fixed_dict(g, src);
   if (dict) return dynfloat_key_name(dict, g->src[src].key);
   if (g->src[src].kind == SRC_item) {
-    PyObject *of = dynfloat_name(g, g->src[src].parent), *n = dynfloat_item_name(of, g->src[src].idx);
+    const MgSrc *p = &g->src[g->src[src].parent];
+    PyObject *of = p->kind == SRC_pinned ? dynfloat_pinned_name(p->key) : dynfloat_name(g, g->src[src].parent);
+    PyObject *n = dynfloat_item_name(of, g->src[src].idx);
     Py_XDECREF(of);
     return n;
   }
@@ -60,6 +64,16 @@ static int dynfloat_note(PyObject **known, PyObject *name, PyObject *was, PyObje
   return rc;
 }
 
+/* A list that is known by identity held was. */
+static int dynfloat_note_list(PyObject **known, PyObject *list, PyObject *was) {
+  PyObject *name = PyTuple_GET_SIZE(was) == PyList_GET_SIZE(list) ? dynfloat_pinned_name(list) : NULL;
+  int rc = PyErr_Occurred() ? -1 : 0;
+  for (Py_ssize_t i = 0; name && !rc && i < PyTuple_GET_SIZE(was) && i < PyList_GET_SIZE(list); i++)
+    rc = dynfloat_note(known, dynfloat_item_name(name, i), PyTuple_GET_ITEM(was, i), PyList_GET_ITEM(list, i));
+  Py_XDECREF(name);
+  return rc;
+}
+
 static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals) {
   bool asked = false; /* an answer about a number in a tensor is another */
   for (uint32_t i = 1; i < g->nsrc; i++)
@@ -70,6 +84,10 @@ static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlo
     PyObject *v = op->src ? vals[op->src] : NULL;
     if (op->kind == GK_tensor && mg_symsize_learn(known, g, op->src, op->u.facts, v)) return -1;
     if (op->kind == GK_calc && !asked && (asked = mg_symstate_reads(g, op->src)) && mg_symstate_learn(known)) return -1;
+    if (op->kind == GK_list_is) {
+      if (dynfloat_note_list(known, op->o, op->u.want)) return -1;
+      continue;
+    }
     if (op->kind == GK_iterator && dynfloat_add(known, mg_names.iterator)) return -1;
     if (op->kind == GK_calc || op->kind == GK_iterator || (op->kind == GK_tensor && v && Py_TYPE(v) == op->u.facts->type)) continue;
     if (op->kind != GK_equal) break; /* the rest may be found by other ways now */

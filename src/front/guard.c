@@ -415,9 +415,15 @@ bool mg_guard_expect_list_move(PyObject *list) {
 
 static bool guard_moved(PyObject *was, PyObject *now) { return was != now && mg_guard_may_move(was, now); }
 
+/* Numbers of a list change as well: then each is guarded by itself. */
+static bool guard_number_changed(PyObject *was, PyObject *now) {
+  return (PyFloat_CheckExact(was) || PyLong_CheckExact(was)) && Py_TYPE(was) == Py_TYPE(now) && !mg_guard_same_const(was, now);
+}
+
 static void guard_note_list(PyObject *list, PyObject *was) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(was) && i < PyList_GET_SIZE(list); i++)
-    if (guard_moved(PyTuple_GET_ITEM(was, i), PyList_GET_ITEM(list, i)))
+    if (guard_moved(PyTuple_GET_ITEM(was, i), PyList_GET_ITEM(list, i)) ||
+        guard_number_changed(PyTuple_GET_ITEM(was, i), PyList_GET_ITEM(list, i)))
       (void)mg_map_put(&guard_moving, guard_moving_hash(list, NULL), 1);
 }
 

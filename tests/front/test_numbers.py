@@ -248,3 +248,26 @@ def test_numbers_among_constants(make):
         if n == 4 and not isinstance(box[0], frozenset):
             box[0].add(n) if isinstance(box[0], set) else box[0].update({n: 1})
         assert_equal(g(torch.ones(2), n), f(torch.ones(2), n))
+
+
+NUMBERS = [1.0, 2.0, 3]
+
+
+def of_a_list(x):
+    returns, total = [], 0.0
+    for r in NUMBERS[::-1]:
+        total = r + 0.9 * total
+        returns.insert(0, total)
+    return x * torch.tensor(returns), x * NUMBERS[1], x + sum(NUMBERS)
+
+
+def test_numbers_in_a_list_that_is_known_by_identity():
+    magneto.reset()
+    compiled, x = magneto.compile(of_a_list), torch.ones(3)
+    for k in range(6):
+        NUMBERS[:] = [k + 0.5, k * k + 2.0, k + 7]
+        for want, got in zip(of_a_list(x), compiled(x), strict=True):
+            torch.testing.assert_close(got, want)
+    assert magneto._magneto.stats()["entries"] == 2
+    NUMBERS.pop()
+    torch.testing.assert_close(compiled(x[:2])[2], of_a_list(x[:2])[2])
