@@ -228,6 +228,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_iterator: return guard_iterator_holds(v, op->o);
   case GK_deque: return guard_deque_kind(v, op->o, op->u.i);
   case GK_deque_is: return guard_deque_equal(op->o, op->u.want);
+  case GK_cell_empty: return PyCell_Check(v) && !PyCell_GET(v);
   case GK_cell_is: return guard_same_value(PyCell_GET(op->o), op->u.want);
   case GK_list_is: return guard_list_equal(op->o, op->u.want);
   case GK_set_is: return guard_set_equal(op->o, op->u.want);

@@ -429,8 +429,9 @@ static PyObject *wrap_cell(PyObject *v, SrcRef src) {
   PyObject *x = PyCell_GET(v), *c = PyCell_New(NULL);
   uint32_t at = d->n;
   if (!c || mg_older_add(v, c, src, OLDER_cell)) goto fail;
-  if (src) mg_guard_add(ident_guards(), GK_type, src, (PyObject *)&PyCell_Type, 0);
-  if (!src || !x) mg_guard_pinned(ident_guards(), GK_cell_is, v, x);
+  if (!src) mg_guard_pinned(ident_guards(), GK_cell_is, v, x);
+  else if (x) mg_guard_add(ident_guards(), GK_type, src, (PyObject *)&PyCell_Type, 0);
+  else mg_guard_add(ident_guards(), GK_cell_empty, src, NULL, 0); /* one of the frame's own, made at every call */
   if (x) {
     PyObject *w = mg_wrap(x, ident_sub(SRC_cell, src, 0, NULL));
     if (!w) goto fail;

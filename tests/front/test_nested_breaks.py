@@ -446,3 +446,25 @@ def test_tails_that_differ_at_every_call_go_on_alone():
     for i in range(6):
         assert torch.equal(f(x, "a" * i), top(x, "a" * i))
     assert any(e["code"] is low.__code__ and e["end_name"].endswith("low") and e["returns"] for e in _magneto.entries())
+
+
+def test_variables_of_inner_functions_that_have_no_value_yet():
+    """Their cells are made at every call: that they are empty is guarded, not which they are."""
+
+    def top(x, late):
+        stop("top")
+        y = x + 1
+        scale = y * 2
+        kept = [t * scale for t in (x, y)]
+        if late:
+            del scale
+        return kept, lambda: scale
+
+    f = magneto.compile(top, backend="aten")
+    for i in range(4):
+        x = torch.randn(3)
+        got, want = f(x, False), top(x, False)
+        assert all(torch.equal(a, b) for a, b in zip(got[0], want[0])) and torch.equal(got[1](), want[1]())
+    assert _magneto.stats()["recompiles"] == 0 and _magneto.stats()["fallbacks"] == 0
+    with pytest.raises(NameError):
+        f(torch.randn(3), True)[1]()
