@@ -337,14 +337,14 @@ static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, bool d
   if (rc == MG_OK && !cap->sizes.unknown) return 0;
   if (rc == MG_NOMEM) return PyErr_NoMemory(), -1;
   r->ctx->rc = MG_OK;
-  if (cap->sizes.unknown || (cap->sizes.ndata && mg_symdata_reads(cap, n))) {
-    mg_node(r->g, n)->out = before.out;
-    mg_node(r->g, n)->nout = before.nout;
-    if (mg_symdata_infer(r, fo, n)) return -1;
-    mg_symdata_sizes(r, n);
-    return 0;
-  }
-  return mg_metainfer_run(r, fo, n, pyret);
+  data = cap->sizes.unknown || (cap->sizes.ndata && mg_symdata_reads(cap, n));
+  int done = data ? META_DATA : mg_metainfer_run(r, fo, n, pyret);
+  if (done != META_DATA) return done;
+  mg_node(r->g, n)->out = before.out;
+  mg_node(r->g, n)->nout = before.nout;
+  if (mg_symdata_infer(r, fo, n)) return -1;
+  mg_symdata_sizes(r, n);
+  return 0;
 }
 
 /* A factory that was called under a default dtype of the segment's own says which it was: the node may run under another. */

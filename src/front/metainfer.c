@@ -184,6 +184,7 @@ static PyObject *metainfer_try(MgRec *r, const MgFrontOp *fo, NodeRef n, bool ha
     if (bad) goto done;
   }
   res = PyObject_Call(fo->func, args, kw);
+  if (!res && !real && PyErr_ExceptionMatches(PyExc_RuntimeError)) res = mg_metafake_call(r, op, args, kw);
 done:
   Py_XDECREF(args);
   Py_XDECREF(kw);
@@ -425,8 +426,14 @@ int mg_metainfer_run(MgRec *r, const MgFrontOp *fo, NodeRef n, PyObject **pyret)
       return metainfer_apply(r, fo, n, hit);
     }
   }
+  r->cap->sizes.asked = 0;
   PyObject *res = metainfer_call(r, fo, n);
   if (!res) goto done;
+  if (r->cap->sizes.asked) cacheable = false;
+  if (r->cap->sizes.asked && !r->cap->sizes.probe) {
+    rc = META_DATA;
+    goto done;
+  }
   if (metainfer_read_all(&e, op, res)) goto done;
   if (metainfer_apply(r, fo, n, &e)) goto done;
   if (!fo->plain) *pyret = Py_NewRef(res);

@@ -141,9 +141,14 @@ PyObject *mg_dispatch_emit(MgCapture *cap, const struct MgFrontOp *fo, PyObject 
 
 /* ---- metainfer.c ---- */
 /* Fills in the results of node n by running torch's meta kernel.  Non-tensor results go to *pyret (new; NULL when all
- * are tensors).  -1 with an exception: torch's own error, or a break. */
+ * are tensors).  -1 with an exception: torch's own error, or a break; META_DATA: some size depends on data (but while those are
+ * tried, when it is made up). */
+enum { META_DATA = 1 };
 int mg_metainfer_run(MgRec *r, const struct MgFrontOp *fo, NodeRef n, PyObject **pyret);
 void mg_metainfer_reset(void);
+/* The kernel that the program registered, after torch's way of calling it raised: its result (new) when all it lacked was somebody
+ * to ask for sizes; else NULL and the exception stays (metafake.c). */
+PyObject *mg_metafake_call(MgRec *r, const MgOp *op, PyObject *args, PyObject *kw);
 
 /* ---- noderun.c: the graph node by node through ATen, under autograd when it is on ---- */
 typedef struct MgNodeRun MgNodeRun;

@@ -635,13 +635,24 @@ static int data_written(Data *d) {
   return 0;
 }
 
+/* A size that an earlier dimension of the results had at the second try as well. */
+static SymRef data_again(Data *d, ValRef *const out[2], int i, int k, int64_t t) {
+  for (int j = 0; j <= i; j++) {
+    const MgVal *a = out[0][j] ? mg_val(d->g, out[0][j]) : NULL, *b = out[1][j] ? mg_val(d->g, out[1][j]) : NULL;
+    int64_t known, u;
+    for (int m = 0; a && b && m < (j == i ? k : a->ndim); m++)
+      if (!mg_ex_const_int(d->x, a->size[m], &known) && mg_ex_const_int(d->x, b->size[m], &u) && u == t) return a->size[m];
+  }
+  return 0;
+}
+
 /* Runs torch's meta kernel with two sets of values for what depends on data, and puts the results together.  same: all of one set
  * are equal, since some have to be. */
 static int data_try(Data *d, const MgFrontOp *fo, bool same) {
   static const int prime[] = {101, 103, 107, 109, 113, 127, 131, 137, 139, 149};
   MgCapture *cap = d->r->cap;
   uint32_t nsrc = cap->sizes.nsrc;
-  int64_t *env = mg_new(d->g->c, int64_t, 2 * (size_t)nsrc), *const at[2] = {env, env + nsrc};
+  int64_t *env = mg_new(d->g->c, int64_t, 2 * (size_t)nsrc + 1), *const at[2] = {env, env + nsrc};
   ValRef *out[2] = {NULL, NULL};
   int n = 0;
   if (!env) return PyErr_NoMemory(), -1;
@@ -650,6 +661,7 @@ static int data_try(Data *d, const MgFrontOp *fo, bool same) {
   for (int k = 0; k < 2; k++) {
     PyObject *none = NULL;
     cap->sizes.probe = at[k];
+    cap->sizes.second = k;
     int rc = mg_metainfer_run(d->r, fo, d->n, &none);
     cap->sizes.probe = NULL;
     Py_XDECREF(none);
@@ -672,7 +684,8 @@ static int data_try(Data *d, const MgFrontOp *fo, bool same) {
     for (int k = 0; k < a.ndim; k++) {
       int64_t s, t;
       if (!mg_ex_const_int(d->x, a.size[k], &s) || !mg_ex_const_int(d->x, b.size[k], &t)) return DATA_try;
-      SymRef e = data_match(d, (const int64_t *const *)at, s, t, out[0][i], k);
+      SymRef e = s == t ? 0 : data_again(d, out, i, k, t);
+      if (!e) e = data_match(d, (const int64_t *const *)at, s, t, out[0][i], k);
       if (!e) return PyErr_NoMemory(), -1;
       mg_val(d->g, out[0][i])->size[k] = e;
     }

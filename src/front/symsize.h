@@ -34,6 +34,8 @@ typedef struct MgSymSizes { /* of one recording */
   MgSizeFact *fact;     /* what was checked or taken for granted; malloc'ed */
   uint32_t nfact, cap_fact;
   const int64_t *probe; /* the symbols' values while a meta kernel is tried; NULL: none is */
+  bool second;          /* it is the second try */
+  uint32_t asked;       /* how many sizes it asked for that only data tells (metafake.c) */
   bool unknown;         /* a question about data had no answer: what asked it has to be found in another way */
   bool off;             /* sizes of inputs are constants */
   PyObject *ints;       /* dict: one object per constant, since sources are told apart by identity */

@@ -368,3 +368,43 @@ def test_results_of_ops_keep_the_order_of_memory(fn):
     got, want = magneto.compile(fn, fullgraph=True)(x), fn(x)
     torch.testing.assert_close(got, want)
     assert got.stride() == want.stride()
+
+
+@torch.library.custom_op("data_sizes::keep", mutates_args=())
+def keep(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    rows = (x > 0).nonzero()[:, 0]
+    return rows, y[rows]
+
+
+@keep.register_fake
+def keep_fake(x, y):
+    n = torch.library.get_ctx().new_dynamic_size()
+    return x.new_empty([n], dtype=torch.int64), y.new_empty([n, y.shape[1]])
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_operators_whose_meta_kernel_asks_for_a_size(fullgraph):
+    def f(x, y):
+        rows, kept = keep(x * 2, y)
+        return y[rows] + kept, kept.sum(0), rows.shape[0] + 1
+
+    g = magneto.compile(f, fullgraph=fullgraph)
+    for n in (7, 12, 3):
+        x, y = torch.arange(20.0).sub(n).neg(), R(20, 3)
+        for a, b in zip(f(x, y), g(x, y)):
+            assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+    s = magneto._magneto.stats()
+    assert s["graphs"] == 1 and not s["breaks"] and not s["fallbacks"], s
+
+
+def test_such_operators_break_where_gradients_are_wanted():
+    def f(x, y):
+        def inner(x):
+            return keep(x, y * 2)[1] * 3
+
+        return inner(x + 1).sum()
+
+    y = R(20, 3, requires_grad=True)
+    for x in (T([1.0, -2.0] * 10), T([1.0, 1.0, -2.0, -3.0] * 5)):
+        torch.testing.assert_close(magneto.compile(f)(x, y), f(x, y))
+    assert magneto._magneto.stats()["breaks"].get("data_dependent") == 1
