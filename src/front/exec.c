@@ -94,6 +94,12 @@ static bool exec_needs_autograd(const MgExec *e, const MgRec *r) {
   return false;
 }
 
+int mg_exec_nodes_differentiate(const MgRec *r) {
+  if (mg_function_all_whole(r)) return 0;
+  PyErr_SetString(PyExc_RuntimeError, "magneto: values inside of an autograd.Function are used outside of it");
+  return -1;
+}
+
 /* ---- a custom backend ---- */
 
 /* What it calls of torch is none of the business of the program's modes. */
@@ -488,25 +494,19 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
     return e;
   }
   if (whole) {
-    if (r->cap->function) { /* their calls hold what the recording made */
-      mg_execsizes_refuse(r, "an autograd.Function in a graph with symbolic sizes");
-      goto fail;
-    }
+    if (autograd && !r->joint && mg_exec_nodes_differentiate(r)) goto fail;
     if (mg_execsizes_take(e, r, cfg, true, !cfg->eager_backend && !autograd && g->nnode > 1 && mg_graph_on_cpu(g))) goto fail;
     free(example);
     return e;
   }
   if (!(e->nodes = mg_noderun_build(r))) goto fail;
-  if (autograd && !r->joint && !mg_function_all_whole(r)) {
-    PyErr_SetString(PyExc_RuntimeError, "magneto: values inside of an autograd.Function are used outside of it");
-    goto fail;
-  }
+  if (autograd && !r->joint && mg_exec_nodes_differentiate(r)) goto fail;
   if (r->joint) {
     if (mg_exec_build_grad(e, r, example, NULL, NULL, 0) < 0) goto fail;
     if (e->grad) {
       mg_noderun_free(e->nodes);
       e->nodes = NULL;
-    }
+    } else if (mg_exec_nodes_differentiate(r)) goto fail;
   } else if (!cfg->eager_backend && !autograd && g->nnode > 1 && mg_graph_on_cpu(g)) { /* other devices: op by op */
     if (mg_exec_build_plan(e, r, &cfg->opt, example) < 0) goto fail;
   }

@@ -52,6 +52,8 @@ int mg_exec_compile(MgExec *e, MgRec *r, const MgOptions *opt, PyObject *const *
 int mg_exec_build_plan(MgExec *e, MgRec *r, const MgOptions *opt, PyObject *const *example);
 /* The same for a graph with backward, into e->grad.  plans: made already, for these sizes too (mg_autograd_build_at). */
 int mg_exec_build_grad(MgExec *e, MgRec *r, PyObject *const *example, MgAutograd *plans, const int64_t *sizes, uint32_t n);
+/* Have nodes that run one by one the gradients that the program's autograd.Functions define?  0, or -1 with an exception. */
+int mg_exec_nodes_differentiate(const MgRec *r);
 /* Do the inputs overlap as `pattern` says?  NULL: they may as they like. */
 bool mg_exec_same_overlap(const uint32_t *pattern, uint32_t n, PyObject *const *in);
 /* An error of ours in a plan: the exception becomes a warning, and the nodes run from now on.  -1: the warning is an error. */

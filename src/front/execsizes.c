@@ -46,6 +46,7 @@ struct MgExecSizes {
   MgOptions opt;
   PyObject *objs;      /* strong: what MA_object arguments index */
   MgJointRec *joint;   /* in ctx; NULL: no backward */
+  struct MgFunction *function; /* the calls of autograd.Function; in ctx */
   MgCapInput *input;   /* with it: the capture's, for their values only; in ctx */
   uint32_t ninput;
   MgAutograd *grad[EXECSIZES_PLANS]; /* with it, instead of plan; strong */
@@ -120,7 +121,7 @@ typedef struct SizesRec {
 } SizesRec;
 
 static MgRec *sizes_rec(const MgExecSizes *s, SizesGraph *t, SizesRec *q) {
-  *q = (SizesRec){.cap = {.objs = s->objs, .input = s->input, .ninput = s->ninput}, .cfg = {.opt = s->opt}};
+  *q = (SizesRec){.cap = {.objs = s->objs, .input = s->input, .ninput = s->ninput, .function = s->function}, .cfg = {.opt = s->opt}};
   q->r = (MgRec){.ctx = &t->ctx, .x = &t->x, .g = &t->g, .cap = &q->cap, .cfg = &q->cfg, .joint = s->joint};
   return &q->r;
 }
@@ -324,6 +325,7 @@ static MgExec *sizes_new_grad(MgExec *e, const MgExecAt *a, PyObject *const *in)
     run->noutput = e->noutput;
     sizes_forward(s, &t);
     made = mg_exec_build_grad(run, sizes_rec(s, &t, &rec), in, plans, a->env, s->n);
+    if (!made && mg_exec_nodes_differentiate(&rec.r)) made = -1;
   }
   mg_ctx_free(&t.ctx);
   if (made > 0) return run;
@@ -379,6 +381,7 @@ int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool
   SizesGraph t;
   mg_ctx_init(&t.ctx);
   s->joint = r->joint;
+  s->function = r->cap->function;
   bool ok = env && (s->inferred = mg_calloc(r->joint ? r->joint->nnode : r->g->nnode, sizeof *s->inferred));
   for (uint32_t i = 0; i < s->n && ok; i++) env[i] = mg_sym_hint(r->x, sizes->ref[i]);
   ok = ok && sizes_graph(s, r->g, env, false, &t);

@@ -581,8 +581,11 @@ int mg_fx_higher(MgCapture *cap, const char *name, PyObject *modules, PyObject *
 static int fx_aten_higher(MgCapture *cap, const char *name, PyObject **target, PyObject **args) {
   PyObject *modules = PyList_New(0);
   int rc = modules ? 0 : -1;
-  for (Py_ssize_t i = 1; !rc && i < PyList_GET_SIZE(*args); i++)
-    if (!PyLong_Check(PyList_GET_ITEM(*args, i))) rc = PyList_Append(modules, ((MgPart *)PyList_GET_ITEM(*args, i))->graph);
+  for (Py_ssize_t i = 1; !rc && i < PyList_GET_SIZE(*args); i++) {
+    PyObject *part = PyList_GET_ITEM(*args, i), *module = PyLong_Check(part) ? NULL : ((MgPart *)part)->graph;
+    if (module) rc = PyList_Append(modules, module);
+    else if (!PyLong_Check(part)) rc = (mg_symsize_give_up(cap->rec, "a branch or loop in ATen nodes with symbolic sizes"), -1);
+  }
   if (!rc) rc = mg_fx_higher(cap, name, modules, target, args);
   Py_XDECREF(modules);
   return rc;

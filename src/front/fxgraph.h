@@ -57,6 +57,8 @@ int mg_fx_describe(MgRec *r);
 int mg_fx_open(MgCapture *cap);
 /* The placeholder of a region that stands for a value of the graph around it, borrowed; NULL as for mg_fx_of_val. */
 PyObject *mg_fx_lift(MgCapture *cap, ValRef val);
+/* The same for a symbol, borrowed; NULL with an exception. */
+PyObject *mg_fx_lift_number(MgCapture *cap, SrcRef src);
 /* The placeholder of an input, or of MG_FX_SYMBOL and a symbol; 0 with an exception. */
 uint32_t mg_fx_placeholder(MgCapture *cap, uint32_t index);
 /* The node of a number that runs compute: a placeholder, or arithmetic of those.  New; NULL: made of something else. */

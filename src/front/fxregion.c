@@ -8,19 +8,16 @@
 #include "front/names.h"
 #include "front/part.h"
 
-PyObject *mg_fx_lift(MgCapture *cap, ValRef val) {
+/* The number of the placeholder for node o of the graph around; 0 with an exception. */
+static uint32_t region_lift(MgCapture *cap, PyObject *o) {
   MgFx *f = cap->fx;
-  cap->fx = f->outer;
-  PyObject *o = mg_fx_of_val(cap, val);
-  cap->fx = f;
-  if (!o) return NULL;
   uint32_t outer = mg_map_getp(&f->outer->by_node, o);
   for (uint32_t i = 0; i < f->nlift; i++)
-    if (f->lift[i].outer == outer) return mg_fx_bind(f, val, f->lift[i].number) ? NULL : mg_fx_item(cap, f->lift[i].number);
+    if (f->lift[i].outer == outer) return f->lift[i].number;
   if (f->nlift == f->cap_lift) {
     uint32_t n = f->cap_lift ? f->cap_lift * 2 : 16;
     void *p = mg_realloc(f->lift, n * sizeof *f->lift);
-    if (!p) return PyErr_NoMemory();
+    if (!p) return PyErr_NoMemory(), 0;
     f->lift = p;
     f->cap_lift = n;
   }
@@ -28,12 +25,32 @@ PyObject *mg_fx_lift(MgCapture *cap, ValRef val) {
   uint32_t number = none ? mg_fx_node(cap, "placeholder", name, none, NULL) : 0;
   Py_XDECREF(name);
   Py_XDECREF(none);
-  if (!number) return NULL;
-  PyObject *n = mg_fx_item(cap, number), *moved = f->first ? PyObject_CallMethod(f->first, "prepend", "O", n) : Py_NewRef(Py_None);
-  if (!moved) return NULL;
+  if (!number) return 0;
+  PyObject *moved = f->first ? PyObject_CallMethod(f->first, "prepend", "O", mg_fx_item(cap, number)) : Py_NewRef(Py_None);
+  if (!moved) return 0;
   Py_DECREF(moved);
   f->lift[f->nlift++] = (MgFxLift){number, outer};
-  return mg_fx_bind(f, val, number) ? NULL : n;
+  return number;
+}
+
+PyObject *mg_fx_lift(MgCapture *cap, ValRef val) {
+  MgFx *f = cap->fx;
+  cap->fx = f->outer;
+  PyObject *o = mg_fx_of_val(cap, val);
+  cap->fx = f;
+  uint32_t number = o ? region_lift(cap, o) : 0;
+  return number && !mg_fx_bind(f, val, number) ? mg_fx_item(cap, number) : NULL;
+}
+
+PyObject *mg_fx_lift_number(MgCapture *cap, SrcRef src) {
+  MgFx *f = cap->fx;
+  cap->fx = f->outer;
+  PyObject *o = mg_fx_number(cap, src);
+  cap->fx = f;
+  uint32_t number = o ? region_lift(cap, o) : 0;
+  Py_XDECREF(o); /* the graph holds it */
+  if (!number || mg_map_put(&f->by_src, src + 2, number) || PyList_SetItem(f->val, number - 1, Py_NewRef(Py_False))) return NULL;
+  return mg_fx_item(cap, number);
 }
 
 int mg_fx_region_open(MgRec *r, MgFxRegion *g) {
@@ -143,6 +160,22 @@ static int region_inline(MgCapture *cap, MgFx *f) {
 
 /* ---- one node ---- */
 
+/* Placeholders that nothing reads (only their size was asked for) go. */
+static int region_prune(MgFx *f) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < f->nlift; i++) {
+    PyObject *n = PyList_GET_ITEM(f->nodes, f->lift[i].number - 1), *users = PyObject_GetAttrString(n, "users"), *gone = NULL;
+    Py_ssize_t nuser = users ? PyObject_Size(users) : -1;
+    if (!nuser) gone = PyObject_CallMethod(f->graph, "erase_node", "O", n);
+    else f->lift[kept++] = f->lift[i];
+    Py_XDECREF(users);
+    Py_XDECREF(gone);
+    if (nuser < 0 || (!nuser && !gone)) return -1;
+  }
+  f->nlift = kept;
+  return 0;
+}
+
 PyObject *mg_fx_region_module(MgRec *r, PyObject *leaves) {
   MgFx *f = r->cap->fx;
   PyObject *outs = PyList_New(0), *tuple = NULL, *node = NULL, *gm = NULL;
@@ -153,7 +186,7 @@ PyObject *mg_fx_region_module(MgRec *r, PyObject *leaves) {
   }
   if (!outs || !(tuple = PyList_AsTuple(outs))) goto done;
   if (mg_fxstate_follow(r->cap, &f->state, true) || mg_fx_follow_grad(r->cap, f->grad_start)) goto done;
-  if (!(node = PyObject_CallMethod(f->graph, "output", "(O)", tuple)) || mg_fx_describe(r)) goto done;
+  if (!(node = PyObject_CallMethod(f->graph, "output", "(O)", tuple)) || region_prune(f) || mg_fx_describe(r)) goto done;
   gm = PyObject_CallFunctionObjArgs(mg_fx_torch.GraphModule, f->root, f->graph, NULL);
 done:
   Py_XDECREF(outs);

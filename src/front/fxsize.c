@@ -14,8 +14,8 @@ PyObject *mg_fx_number(MgCapture *cap, SrcRef src) {
   int symbol = mg_symsize_number(cap, src), calc = s.idx & MG_CALC_MASK;
   SrcRef second = (uint32_t)s.idx >> MG_CALC_BITS;
   uint32_t number = mg_map_get(&f->by_src, src + 2);
-  if (f->outer) return mg_symsize_give_up(cap->rec, "a size in a region of a graph"), NULL;
   if (number != MG_MAP_NONE) return Py_NewRef(PyList_GET_ITEM(f->nodes, number - 1));
+  if (symbol >= 0 && f->outer) return Py_XNewRef(mg_fx_lift_number(cap, src));
   if (symbol >= 0) number = mg_fx_placeholder(cap, (uint32_t)symbol | MG_FX_SYMBOL);
   else if (s.kind != SRC_calc || calc > CALC_pow) return NULL;
   else {

@@ -393,6 +393,27 @@ static bool joint_raises(const Joint *b) {
   return false;
 }
 
+/* Numbers that the graph has needed as tensors in backward alone become inputs of forward, in front of the tangents: the call computes
+ * them.  Other tensors that backward reads by itself are looked at when it runs, which a recording does not know of. */
+static int joint_take_numbers(Joint *b, uint32_t ninput) {
+  MgGraph *g = b->g;
+  MgCapInput *in = b->r->cap->input + ninput;
+  uint32_t nthrough = b->j->nthrough, n = g->ninput - ninput;
+  for (uint32_t i = nthrough; i < n; i++)
+    if (!in[i].scalar || !in[i].src) return joint_refuse(b, "backward reads a tensor of its own");
+  if (n == nthrough) return 0;
+  MgCapInput *tangents = mg_new(g->c, MgCapInput, nthrough);
+  if (!tangents) return PyErr_NoMemory(), -1;
+  memcpy(tangents, in, nthrough * sizeof *in);
+  memmove(in, in + nthrough, (n - nthrough) * sizeof *in);
+  memcpy(in + n - nthrough, tangents, nthrough * sizeof *in);
+  for (uint32_t i = 0; i < n; i++) {
+    g->input[ninput + i] = in[i].val;
+    mg_val(g, in[i].val)->out = (uint16_t)(ninput + i);
+  }
+  return 0;
+}
+
 static int joint_record(Joint *b, const ValRef *out, int nout) {
   uint32_t ninput = b->g->ninput;
   int rc = joint_survey(b, out, nout);
@@ -402,7 +423,7 @@ static int joint_record(Joint *b, const ValRef *out, int nout) {
   if (!rc && joint_raises(b)) rc = joint_refuse(b, "the gradient of complex eigenvectors raises where it is not defined");
   if (!rc && !b->j->nthrough) rc = joint_refuse(b, "every result is a view of an input");
   if (!rc) rc = joint_backward(b);
-  if (!rc && b->g->ninput != ninput + b->j->nthrough) rc = joint_refuse(b, "backward reads a tensor of its own");
+  if (!rc) rc = joint_take_numbers(b, ninput);
   if (!rc) rc = joint_drop_unreached(b);
   if (!rc) rc = joint_reach(b);
   return rc;
@@ -474,6 +495,7 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
     b.j->nnode = g->nnode;
     b.j->nval = g->nval;
     b.j->ninput = g->ninput;
+    ninput = g->ninput - b.j->nthrough; /* some are for backward alone */
     r->joint = b.j;
   } else if (mg_symsize_inputs(&r->cap->sizes)) { /* maybe it goes with constants */
     r->sizes_failed = true;

@@ -11,7 +11,8 @@
 #include "front/names.h"
 #include "front/symfloat.h"
 
-enum { LOOP_UNROLL = 128 }; /* that many nodes at most */
+enum { LOOP_UNROLL = 128, /* that many nodes at most */
+       LOOP_ANY = 1 << 20 }; /* for a number of rows that is not known */
 
 /* magneto.branch.<name>; new. */
 static PyObject *higher_branch(const char *name) {
@@ -96,7 +97,7 @@ static int higher_show(const MgHigher *h, const char *op, PyObject *head, PyObje
     if (h->part[k]) Py_CLEAR(h->part[k]->reads);
   }
   for (int k = 0; !rc && k < 2; k++)
-    if (h->part[k]) rc = higher_widen(h, h->part[k], !k && !skip, skip);
+    if (h->part[k] && h->part[k]->graph) rc = higher_widen(h, h->part[k], !k && !skip, skip);
   if (!rc && !shown && PyList_GET_SIZE(res)) rc = mg_fx_show(h->r->cap, mg_val(h->r->g, mg_standin_val(PyList_GET_ITEM(res, 0)))->def);
   mg_rec_resume(pause);
   return rc;
@@ -298,7 +299,7 @@ static PyObject *loop_row_part(MgHigher *h, PyObject *fn, PyObject *args, uint32
   if (!turn || !like) goto done;
   if (!(body = h->part[1] = mg_part_record(h->r, fn, PySequence_Fast_ITEMS(turn), PySequence_Fast_GET_SIZE(turn), false))) goto done;
   if (!loop_carries(g, body, like, ncarry) || (!h->r->want_fx && body->nnode * rows <= LOOP_UNROLL)) goto done;
-  if (loop_row_results(h->r, body, like, ncarry, mg_sym(g->x, rows))) goto nomem;
+  if (loop_row_results(h->r, body, like, ncarry, mg_val(g, mg_standin_val(x[ncarry]))->size[0])) goto nomem;
   if (!(h->all = mg_new(g->c, ValRef, body->nin + n + 1))) goto nomem;
   for (uint32_t i = 0; i < n; i++) h->all[h->nall++] = like[i];
   if (mg_higher_collect(h, x, n)) goto done;
@@ -312,6 +313,13 @@ done:
   return res;
 }
 
+/* At least two rows?  *rows: their number, or LOOP_ANY for a symbol, with which a loop is never unrolled. */
+static bool loop_row_count(const MgExprs *x, SymRef e, int64_t *rows) {
+  *rows = LOOP_ANY;
+  if (mg_expr(x, e)->op == OP_sym && x->sym[mg_expr(x, e)->u.i].lo > 1) return true;
+  return mg_sym_settle(x, e, rows) && *rows > 1;
+}
+
 bool mg_loop_rows(MgRec *r, PyObject *fn, PyObject *carried, PyObject *xs, PyObject *more, PyObject **out) {
   PyObject *part[3] = {carried, xs, more}, *args = NULL;
   int64_t rows;
@@ -320,7 +328,7 @@ bool mg_loop_rows(MgRec *r, PyObject *fn, PyObject *carried, PyObject *xs, PyObj
     if (part[i] && !PyTuple_Check(part[i]) && !PyList_Check(part[i])) return false;
   if (!loop_all_tensors(carried) || !loop_all_tensors(xs) || !PySequence_Fast_GET_SIZE(xs)) return false;
   const MgVal *v = mg_val(r->g, mg_standin_val(PySequence_Fast_GET_ITEM(xs, 0)));
-  if (!v->ndim || !mg_sym_settle(r->g->x, v->size[0], &rows) || rows < 2) return false;
+  if (!v->ndim || !loop_row_count(r->g->x, v->size[0], &rows)) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(xs); i++)
     if (!mg_val(r->g, mg_standin_val(PySequence_Fast_GET_ITEM(xs, i)))->ndim) return false;
   MgHigher h = {.r = r};

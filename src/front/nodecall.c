@@ -4,6 +4,7 @@
 #include "front/nodecall.h"
 #include "front/names.h"
 #include "front/planrun.h"
+#include "front/standin.h"
 #include "front/state.h"
 #include <stdlib.h>
 #include <string.h>
@@ -108,10 +109,16 @@ int mg_nodecall_nout(const MgNodeCall *c) { return c->nout; }
 
 /* ---- running ---- */
 
+static PyObject *nodecall_size(const MgCallSizes *at, SymRef e) {
+  if (!at->cap) return PyLong_FromLongLong(mg_sym_eval(at->x, e, at->env));
+  SymRef own = mg_sym_copy(at->cap->rec->x, at->x, e, at->copied);
+  return own ? mg_symsize_object(at->cap, own) : PyErr_NoMemory();
+}
+
 /* The argument's value; borrowed for constants and tensors, new for lists and sizes. */
 static PyObject *nodecall_value(const CallArg *a, PyObject *const **vals, const MgCallSizes *at) {
   if (a->kind == CA_const) return a->obj;
-  if (a->kind == CA_size) return PyLong_FromLongLong(mg_sym_eval(at->x, a->size, at->env));
+  if (a->kind == CA_size) return nodecall_size(at, a->size);
   if (a->kind == CA_tensor) {
     PyObject *t = *(*vals)++;
     return t ? t : a->obj ? a->obj : Py_None;

@@ -17,8 +17,12 @@ int mg_nodecall_nout(const MgNodeCall *c); /* tensor results, lists flattened */
 int mg_nodecall_run(const MgNodeCall *c, PyObject *const *vals, PyObject **outs);
 /* symbolic: its sizes are expressions, computed in every run (mg_nodecall_run_at). */
 MgNodeCall *mg_nodecall_new_at(MgGraph *g, NodeRef n, PyObject *objs, bool symbolic);
-/* The same of a node with symbolic sizes, which have these values. */
-typedef struct MgCallSizes { const MgExprs *x; const int64_t *env; } MgCallSizes;
+typedef struct MgCallSizes { /* of a call with symbolic sizes */
+  const MgExprs *x;
+  const int64_t *env;      /* values of the symbols, or, when the call is recorded once more: */
+  struct MgCapture *cap;   /* the recording, */
+  SymRef *copied;          /* and by expression, those of its sizes that symbols stand for (mg_sym_copy) */
+} MgCallSizes;
 int mg_nodecall_run_at(const MgNodeCall *c, PyObject *const *vals, PyObject **outs, const MgCallSizes *at);
 void mg_nodecall_free(MgNodeCall *c);
 

@@ -33,9 +33,9 @@ static void noderun_take_input(ValRef *v, void *arg) {
 }
 
 /* While a program is built, slots are value numbers of the graph. */
-static int noderun_step_build(MgRec *r, NodeRef n, NodeStep *s) {
+static int noderun_step_build(MgRec *r, NodeRef n, bool symbolic, NodeStep *s) {
   MgNode *node = mg_node(r->g, n);
-  if (!(s->call = mg_nodecall_new(r->g, n, r->cap->objs))) return -1;
+  if (!(s->call = mg_nodecall_new_at(r->g, n, r->cap->objs, symbolic))) return -1;
   s->grad = node->grad_mode;
   s->leaf = node->leaf;
   s->in = mg_calloc(mg_nodecall_nin(s->call) + 1, sizeof *s->in);
@@ -140,13 +140,15 @@ MgNodeRun *mg_noderun_build_part(MgRec *r, const bool *keep, const ValRef *same,
       n = f->end - 1;
       continue;
     }
-    if (noderun_step_build(r, n, s)) goto fail;
+    if (noderun_step_build(r, n, keep != NULL, s)) goto fail;
     for (int i = 0; same && i < s->nin; i++)
       while (same[s->in[i]]) s->in[i] = same[s->in[i]];
   }
   for (uint32_t i = 0; same && i < nout; i++)
     while (same[p->output[i]]) p->output[i] = same[p->output[i]];
-  if (noderun_compact(p, g->nval) || noderun_lifetimes(p)) goto fail;
+  uint32_t nval = g->nval;
+  for (uint32_t i = 0; i < nin; i++) nval = in[i] < nval ? nval : in[i] + 1; /* numbers for backward alone are made later than forward */
+  if (noderun_compact(p, nval) || noderun_lifetimes(p)) goto fail;
   return p;
 fail:
   mg_noderun_free(p);
@@ -178,13 +180,13 @@ void mg_noderun_free(MgNodeRun *p) {
 
 /* ---- running ---- */
 
-static int noderun_step(const NodeStep *s, PyObject **env) {
+static int noderun_step(const NodeStep *s, PyObject **env, const MgCallSizes *at) {
   PyObject *stack[2 * 16], **buf = stack;
   if (s->nin + s->nout > 2 * 16 && !(buf = mg_malloc((s->nin + s->nout) * sizeof *buf))) return PyErr_NoMemory(), -1;
   PyObject **in = buf, **out = buf + s->nin;
   for (int i = 0; i < s->nin; i++) in[i] = s->obj && s->obj[i] ? s->obj[i] : env[s->in[i]];
   if (mg_abi.aoti_torch_grad_mode_is_enabled() != s->grad) mg_abi.aoti_torch_grad_mode_set_enabled(s->grad);
-  int rc = s->call ? mg_nodecall_run(s->call, in, out) : mg_function_run(s->apply, in, s->nin, out, s->nout);
+  int rc = s->call ? mg_nodecall_run_at(s->call, in, out, at) : mg_function_run(s->apply, in, s->nin, out, s->nout);
   if (!rc && s->leaf && PyObject_SetAttrString(out[0], "requires_grad", Py_True)) {
     Py_DECREF(out[0]);
     rc = -1;
@@ -198,13 +200,15 @@ static int noderun_step(const NodeStep *s, PyObject **env) {
   return rc;
 }
 
-int mg_noderun_run(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs) {
+int mg_noderun_run(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs) { return mg_noderun_run_at(p, inputs, outs, NULL); }
+
+int mg_noderun_run_at(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs, const MgCallSizes *at) {
   PyObject **env = mg_calloc(p->nslot, sizeof *env);
   if (!env) return PyErr_NoMemory(), -1;
   int rc = 0;
   bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
   for (uint32_t i = 0; i < p->ninput; i++) env[p->input[i]] = Py_NewRef(inputs[i]);
-  for (uint32_t i = 0; i < p->nnode && !rc; i++) rc = noderun_step(&p->node[i], env);
+  for (uint32_t i = 0; i < p->nnode && !rc; i++) rc = noderun_step(&p->node[i], env, at);
   mg_abi.aoti_torch_grad_mode_set_enabled(grad);
   for (uint32_t i = 0; i < p->noutput && !rc; i++) outs[i] = Py_NewRef(env[p->output[i]] ? env[p->output[i]] : Py_None);
   for (uint32_t i = 0; i < p->nslot; i++) Py_XDECREF(env[i]);

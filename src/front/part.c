@@ -11,6 +11,7 @@
 #include "front/fxpart.h"
 #include "front/guard.h"
 #include "front/names.h"
+#include "front/partsize.h"
 #include "front/record_obj.h"
 #include "front/snapshot.h"
 #include "front/symfloat.h"
@@ -33,6 +34,16 @@ static const char *part_effect(const MgGraph *g, NodeRef first) {
     if (n->op->mutates && !n->nout) return "has a side effect";
   }
   return NULL;
+}
+
+/* Is a number among those made since there were n of them that only values of tensors tell? */
+static bool part_reads_number(const MgCapture *cap, Py_ssize_t n) {
+  bool late = false;
+  for (; cap->syms && n < PyList_GET_SIZE(cap->syms); n++) {
+    const MgSymNode *s = (MgSymNode *)PyList_GET_ITEM(cap->syms, n);
+    late |= !s->src && !s->hint;
+  }
+  return late;
 }
 
 /* ---- inputs ---- */
@@ -142,11 +153,17 @@ static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first, MgFxRegion *reg
   if (!p) return mg_fx_region_end(r, region, NULL, NULL), NULL;
   memset((char *)p + sizeof(PyObject), 0, sizeof *p - sizeof(PyObject));
   PyObject *leaves = mg_part_flatten(res, &p->spec);
+  MgPartSizes *sizes = NULL;
   bool *keep = NULL;
   int rc = leaves && !(ints && part_sort(p, &leaves)) ? part_results(r, p, leaves, first) : -1;
   if (mg_fxpart_end(r, region, rc ? NULL : leaves, p)) rc = -1;
   Py_XDECREF(leaves);
   if (!rc) rc = part_inputs(r, p, first);
+  if (!rc && mg_symsize_inputs(&r->cap->sizes) && !(sizes = mg_partsize_new(r, first, p->in, &p->nin)) && PyErr_Occurred()) rc = -1;
+  if (!rc && r->want_fx && !p->shown && mg_symsize_inputs(&r->cap->sizes)) {
+    mg_symsize_give_up(r, "a branch or loop body that only ATen nodes show, in a graph with symbolic sizes");
+    rc = -1;
+  }
   if (!rc && !(keep = mg_new(r->g->c, bool, r->g->nnode + 1))) rc = (PyErr_NoMemory(), -1);
   p->plain = true;
   for (NodeRef k = first; !rc && k < r->g->nnode; k++) {
@@ -159,18 +176,17 @@ static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first, MgFxRegion *reg
   if (!rc) {
     p->run->nin = p->nin;
     p->run->nout = p->nout;
+    p->run->sizes = sizes;
+    sizes = NULL;
   }
-  if (!rc && r->want_fx && !(p->graph = mg_fx_part(r, first, p->in, p->nin, p->out, p->nout))) rc = -1;
+  if (!rc && r->want_fx && !mg_symsize_inputs(&r->cap->sizes) && !(p->graph = mg_fx_part(r, first, p->in, p->nin, p->out, p->nout))) rc = -1;
   mg_rec_resume(pause);
+  mg_partsize_free(sizes);
   if (rc) Py_CLEAR(p);
   return p;
 }
 
 MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t n, bool ints) {
-  if (mg_symsize_inputs(&r->cap->sizes)) {
-    mg_symsize_give_up(r, "a part of a graph with symbolic sizes");
-    return NULL;
-  }
   if (r->cap->sizes.ndata) return mg_rec_break(BK_data_dependent, "a branch or loop body beside sizes that depend on data"), NULL;
   MgCapture *cap = r->cap;
   MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
@@ -197,7 +213,7 @@ MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t 
     if (r->guards->ndraw != drawn) why = "draws random numbers";
     if (!why && !mg_snapshot_same(before, after)) why = "has a side effect";
     if (!why && cap->function != function) why = "calls an autograd.Function";
-    if (!why && cap->syms && PyList_GET_SIZE(cap->syms) != syms) why = "reads a number out of a tensor";
+    if (!why && part_reads_number(cap, syms)) why = "reads a number out of a tensor";
     if (why) mg_rec_break(BK_op, "a branch or loop body that %s", why);
     else p = part_take(r, res, first, &region, ints);
   }
@@ -248,7 +264,7 @@ static PyObject *part_call(PyObject *self, PyObject *args, PyObject *kw) {
     }
     in[i] = PyList_GET_ITEM(tensors, p->pick[i]);
   }
-  if (!mg_noderun_run(p->run, in, out) && (list = PyList_New(p->nout)))
+  if (!mg_partsize_run(p->sizes, p->run, in, out) && (list = PyList_New(p->nout)))
     for (uint32_t i = 0; i < p->nout; i++) PyList_SET_ITEM(list, i, Py_NewRef(out[i]));
   for (uint32_t i = 0; i < p->nout; i++) Py_XDECREF(out[i]);
   free(in);
@@ -258,6 +274,7 @@ static PyObject *part_call(PyObject *self, PyObject *args, PyObject *kw) {
 static void part_run_dealloc(PyObject *self) {
   MgPartRun *p = (MgPartRun *)self;
   mg_noderun_free(p->run);
+  mg_partsize_free(p->sizes);
   free(p->pick);
   PyObject_Free(self);
 }

@@ -8,6 +8,7 @@
 typedef struct MgPartRun { /* a Python object: what runs the nodes of a part, on its own so that nothing refers to itself */
   PyObject_HEAD
   struct MgNodeRun *run;
+  struct MgPartSizes *sizes; /* owned; NULL: all are constants */
   uint32_t nin, nout;
   uint32_t *pick;        /* which of the tensors that it is called with are its inputs, in order; malloc'ed, by mg_part_bind */
 } MgPartRun;
@@ -17,7 +18,7 @@ typedef struct MgPart {  /* a Python object */
   MgPartRun *run;        /* strong */
   PyObject *fast;        /* strong: the same compiled (magneto/branch.py); NULL at first */
   uint32_t nin, nout;
-  PyObject *graph;       /* the same as a torch.fx.GraphModule of its inputs when one is wanted, or NULL */
+  PyObject *graph;       /* the same as a torch.fx.GraphModule of its inputs when one is wanted, or NULL: it has no symbols for sizes */
   PyObject *shown;       /* what torch-level graphs show as its body: a GraphModule, or NULL (fxpart.c); */
   PyObject *reads;       /* and the nodes around it that it reads, a list; both until the call is shown */
   PyObject *ints;        /* a list as long as the leaves of the result: an int, or None for a tensor; NULL: all are tensors */

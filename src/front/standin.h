@@ -154,11 +154,14 @@ PyObject *mg_metafake_call(MgRec *r, const MgOp *op, PyObject *args, PyObject *k
 typedef struct MgNodeRun MgNodeRun;
 /* Reads the graph (outputs set), changes nothing.  NULL with an exception. */
 MgNodeRun *mg_noderun_build(MgRec *r);
-/* The same for some of its nodes: those with keep[n], between the given values; same[v] names the value to take for v. */
+/* The same for some of its nodes: those with keep[n], between the given values; same[v] names the value to take for v.  With keep,
+ * sizes may be expressions, which mg_noderun_run_at is told about. */
 MgNodeRun *mg_noderun_build_part(MgRec *r, const bool *keep, const ValRef *same, const ValRef *in, uint32_t nin,
                                  const ValRef *out, uint32_t nout);
 /* inputs: borrowed real tensors in graph input order; outs: new references in graph output order. */
 int mg_noderun_run(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs);
+struct MgCallSizes;
+int mg_noderun_run_at(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs, const struct MgCallSizes *at);
 void mg_noderun_free(MgNodeRun *p);
 
 /* Methods for the extension module: recording one callable without the frame loop (tests of the tensor side). */

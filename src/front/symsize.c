@@ -144,7 +144,7 @@ PyObject *mg_symsize_object(MgCapture *cap, SymRef e) {
   if (mg_symdata_in(cap, e)) return mg_symdata_object(cap, e);
   SrcRef src = mg_symsize_src(cap, e);
   PyObject *hint = src ? PyLong_FromLongLong(mg_sym_hint(cap->rec->x, e)) : NULL;
-  return hint ? mg_symfloat_drawn(hint, src) : PyErr_Occurred() ? NULL : PyErr_NoMemory();
+  return hint ? mg_symfloat_of(mg_symnode_new(cap, src, hint)) : PyErr_Occurred() ? NULL : PyErr_NoMemory();
 }
 
 PyObject *mg_symsize_dress(MgCapture *cap, PyObject *o) {

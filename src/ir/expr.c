@@ -343,3 +343,10 @@ static MgScalar size_eval(const MgExprs *x, ExprRef r, const int64_t *env) {
 
 int64_t mg_sym_hint(const MgExprs *x, SymRef a) { return a ? size_eval(x, a, NULL).i : 0; }
 int64_t mg_sym_eval(const MgExprs *x, SymRef a, const int64_t *env) { return a ? size_eval(x, a, env).i : 0; }
+
+MgRc mg_exprs_freeze(MgExprs *to, MgCtx *c, const MgExprs *from) {
+  *to = (MgExprs){.c = c, .n = from->n, .nsym = from->nsym, .node = mg_new(c, MgExpr, from->n), .nomem = true};
+  TRYP(to->node);
+  memcpy(to->node, from->node, from->n * sizeof *to->node);
+  return MG_OK;
+}

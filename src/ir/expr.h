@@ -133,4 +133,6 @@ static inline bool mg_sym_settle(const MgExprs *x, SymRef e, int64_t *v) {
 int64_t mg_sym_hint(const MgExprs *x, SymRef a); /* value with every symbol at its hint */
 /* The reference evaluator of one size expression: env[k] is the value of symbol k. */
 int64_t mg_sym_eval(const MgExprs *x, SymRef a, const int64_t *env);
+/* The same expressions under the same numbers, to be evaluated and copied from; nothing can be built of them. */
+MgRc mg_exprs_freeze(MgExprs *to, MgCtx *c, const MgExprs *from);
 #endif

@@ -23,6 +23,11 @@ static SymRef at_copy(const GraphAt *a, SymRef e) {
                                            : mg_ex_op(a->to->x, (MgScalarOp)n.op, src[0], src[1], src[2]);
 }
 
+SymRef mg_sym_copy(MgExprs *to, const MgExprs *from, SymRef e, SymRef *copied) {
+  MgGraph source = {.x = (MgExprs *)from}, target = {.x = to};
+  return at_copy(&(GraphAt){.to = &target, .from = &source, .copied = copied}, e);
+}
+
 static SymRef at_size(const GraphAt *a, SymRef e) {
   if (a->symbol) return at_copy(a, e);
   return e ? mg_sym(a->to->x, mg_sym_eval(a->from->x, e, a->env)) : 0;

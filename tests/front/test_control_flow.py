@@ -311,3 +311,47 @@ def test_flex_attention():
     q = torch.randn(1, 2, 16, 8)
     f = lambda q: flex_attention(q, q * 2, q, score_mod=lambda s, b, h, i, j: torch.where(i >= j, s * 2, s - j))  # noqa: E731
     torch.testing.assert_close(magneto.compile(f, fullgraph=True)(q), f(q))
+
+
+def sized_branches(x, cond=torch.cond):
+    n = x.shape[0]
+    return cond(x.sum() > 0, lambda a: a.sin().view(2 * n) * n, lambda a: a.flatten().cos() + torch.arange(n * 2), (x,))
+
+
+def sized_branches_in_branches(x, cond=torch.cond):
+    def yes(a):
+        return cond(a.max() > 1, lambda b: b.view(-1) * b.shape[0], lambda b: b.reshape(x.shape[0] * 2) + 1, (a,))
+
+    return cond(x.sum() > 0, yes, lambda a: a.flatten() * 2, (x,))
+
+
+def sized_loop(x):
+    return while_loop(lambda i, a: i < x.shape[0], lambda i, a: (i + 1, a.sin() + torch.ones(x.shape[0], 2)), (torch.tensor(0), x))[1]
+
+
+def sized_rows(x):
+    last, each = scan(lambda c, a: (c + a, c * a), torch.zeros(2), x)
+    return each + map_rows(lambda a: a.sin() * a.shape[0], x) + last
+
+
+def plain(f, x):
+    """The same without torch's operators, which compile their bodies in eager mode."""
+    if f is sized_loop:
+        for _ in range(len(x)):
+            x = x.sin() + 1
+        return x
+    if f is sized_rows:
+        return (x.cumsum(0) - x) * x + x.sin() * 2 + x.sum(0)
+    return f(x, lambda p, yes, no, xs: (yes if p else no)(*xs))
+
+
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+@pytest.mark.parametrize("f", [sized_branches, sized_branches_in_branches, sized_loop, sized_rows])
+def test_any_size_needs_two_recordings(f, backend):
+    if torch.__version__ < "2.12" and backend == "eager" and f in (sized_loop, sized_rows):
+        pytest.skip("loops ask the bodies of FX graphs for example values there")
+    g = magneto.compile(f, backend=backend, fullgraph=True)
+    for n, sign in ((3, 1), (4, 1), (6, -1), (6, 1)):
+        want, got = (((torch.arange(n * 2.0).view(n, 2) + 1) * 0.3 * sign).requires_grad_() for _ in range(2))
+        torch.testing.assert_close(results(g, (got,)), results(lambda x: plain(f, x), (want,)))
+    assert sum(e["code"] is f.__code__ for e in magneto._magneto.entries()) == 2

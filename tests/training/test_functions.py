@@ -619,3 +619,29 @@ def test_checkpoint_saves_memory(reentrant):
     assert _magneto.stats()["joint_graphs"] == 1
     assert compiled <= kept(m, m)
     assert compiled < kept(blocks, magneto.compile(lambda x: blocks(x).sum()))
+
+
+class Sized(Function):
+    """Sizes in the context and among the arguments, an object of the caller's."""
+
+    @staticmethod
+    def forward(ctx, x, n, settings):
+        ctx.size, ctx.n, ctx.settings = x.shape[0], n, settings
+        return x.view(x.shape[0] * 2) * n
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.view(ctx.size, 2) * ctx.n * ctx.settings["scale"], None, None
+
+
+@pytest.mark.parametrize("argument", [lambda x: (2, {"scale": 3}), lambda x: (x.shape[0], {"scale": x.shape[0] + 1})])
+def test_a_function_at_any_size_needs_two_recordings(argument):
+    def f(x):
+        return Sized.apply(x.sin(), *argument(x)).cos().sum()
+
+    c = magneto.compile(f, fullgraph=True)
+    for n in (2, 3, 5, 4):
+        want, got = ((torch.arange(2.0 * n) / n).view(n, 2).requires_grad_() for _ in range(2))
+        assert torch.allclose(f(want), c(got))
+        assert torch.allclose(torch.autograd.grad(f(want), want)[0], torch.autograd.grad(c(got), got)[0])
+    assert len(_magneto.entries()) == 2
