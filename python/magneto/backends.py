@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -19,15 +19,16 @@ Backend = Callable[..., Callable[..., Any]]
 # magneto's compiler, and running the recorded ATen ops one by one (to tell recording problems from compiler problems).
 OWN = ("magneto", "aten")
 _registered: dict[str, Backend] = {}
+_tags: dict[str, frozenset[str]] = {}
 
 
-def register_backend(fn: Backend | None = None, *, name: str | None = None) -> Any:
-    """Makes a back end known by name (default: its ``__name__``); also a decorator.
+def register_backend(fn: Backend | None = None, name: str | None = None, tags: Iterable[str] = ()) -> Any:
+    """Makes a back end known by name (default: its ``__name__``); also a decorator.  tags: for list_backends().
 
     Raises TypeError when ``fn`` is not callable and ValueError when the name is one of magneto's own.
     """
     if fn is None:
-        return lambda f: register_backend(f, name=name)
+        return lambda f: register_backend(f, name, tags)
     if not callable(fn):
         raise TypeError(f"magneto.register_backend: fn must be callable, got {type(fn).__name__}")
     name = name or getattr(fn, "__name__", None)
@@ -35,19 +36,20 @@ def register_backend(fn: Backend | None = None, *, name: str | None = None) -> A
         raise TypeError("magneto.register_backend: name must be given for a callable without __name__")
     if name in OWN:
         raise ValueError(f"magneto.register_backend: {name!r} is magneto's own")
-    _registered[name] = fn
+    _registered[name], _tags[name] = fn, frozenset(tags)
     return fn
 
 
-def list_backends() -> list[str]:
-    """Every name that ``backend=`` takes: magneto's own, registered ones, PyTorch's."""
-    return sorted({*OWN, *_registered, *_torch_backends()})
+def list_backends(exclude_tags: Iterable[str] | None = ()) -> list[str]:
+    """Every name that ``backend=`` takes: magneto's own, registered ones, PyTorch's; without those that have one of the tags."""
+    without = frozenset(exclude_tags or ())
+    return sorted({*OWN, *[n for n in _registered if not without & _tags[n]], *_torch_backends(without)})
 
 
-def _torch_backends() -> Sequence[str]:
+def _torch_backends(without: Iterable[str] = ()) -> Sequence[str]:
     import torch._dynamo
 
-    return [n for n in torch._dynamo.list_backends(exclude_tags=()) if n != "magneto"]
+    return [n for n in torch._dynamo.list_backends(exclude_tags=tuple(without)) if n != "magneto"]
 
 
 def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | None) -> Backend:

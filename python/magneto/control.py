@@ -89,10 +89,13 @@ def assume_constant_result(fn: F) -> F:
     return fn
 
 
-def substitute_in_graph(original_fn: Callable[..., Any]) -> Callable[[F], F]:
+def substitute_in_graph(
+    original_fn: Callable[..., Any], *, can_constant_fold_through: bool = False, skip_signature_check: bool = False
+) -> Callable[[F], F]:
     """A decorator: compiled code calls the decorated Python function wherever the program calls ``original_fn``.
 
-    Meant for C functions that the recorder cannot run.  Raises TypeError when one of both is not callable.
+    Meant for C functions that the recorder cannot run.  Raises TypeError when one of both is not callable.  The other parameters are
+    those of torch.compiler's function and change nothing: signatures are not compared.
     """
     _callable("substitute_in_graph", original_fn)
 
@@ -141,10 +144,12 @@ class set_stance:  # noqa: N801
 
     "default"; "force_eager": everything runs as written; "eager_on_recompile": what is compiled already is used, nothing
     is compiled; "fail_on_recompile": compiling raises RuntimeError.  While it is "default", that of torch.compiler counts.
-    Raises ValueError for other names.
+    Raises ValueError for other names, and for a back end to be forced.  Guards are looked at whatever skip_guard_eval_unsafe says.
     """
 
-    def __init__(self, stance: str) -> None:
+    def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> None:
+        if force_backend is not None:
+            raise ValueError("magneto.set_stance: force_backend is not supported; a back end is chosen by magneto.compile(backend=)")
         if stance not in _magneto.stances:
             known = ", ".join(map(repr, _magneto.stances))
             raise ValueError(f"magneto.set_stance: unknown stance {stance!r}; valid stances: {known}")

@@ -36,6 +36,15 @@ def batched_cond(pred: torch.Tensor, true_fn: Callable[..., Any], false_fn: Call
     return pytree.tree_unflatten([torch.where(pred, a, b) for a, b in zip(yes, no)], spec)
 
 
+def out_dtype(op: Callable[..., torch.Tensor], output_dtype: torch.dtype, *args: Any) -> torch.Tensor:
+    """torch.ops.higher_order.out_dtype: op of arguments that are promoted with output_dtype."""
+    from torch._higher_order_ops.out_dtype import ALLOWABLE_OPS, out_dtype_dense
+
+    if op not in ALLOWABLE_OPS:
+        raise ValueError(f"out_dtype only allows the following operators: {ALLOWABLE_OPS}.")
+    return out_dtype_dense(op, output_dtype, *args)
+
+
 def flex_attention(query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """torch.ops.higher_order.flex_attention: all scores, softmax, product, laid out like query."""
     from torch._higher_order_ops.flex_attention import math_attention

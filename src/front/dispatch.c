@@ -515,6 +515,15 @@ PyObject *mg_dispatch_call(MgCapture *cap, const char *name, const char *overloa
   return r;
 }
 
+/* A higher-order operator that front/higher does not know: a break. */
+static const MgFrontOp *dispatch_higher(PyObject *op) {
+  PyObject *name = PyObject_GetAttrString(op, "_name");
+  const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+  if (text) mg_rec_break(BK_op, "torch.ops.higher_order.%s", text);
+  Py_XDECREF(name);
+  return NULL;
+}
+
 /* __torch_dispatch__(self, func, types, args, kwargs) */
 static PyObject *dispatch_handle(PyObject *self, PyObject *const *a, Py_ssize_t n) {
   MgCapture *cap = ((MgModeObject *)self)->cap;
@@ -535,7 +544,7 @@ static PyObject *dispatch_handle(PyObject *self, PyObject *const *a, Py_ssize_t 
     if (cap->rec->abort) {
       PyErr_SetString(MgBreakError, cap->rec->reason);
     } else {
-      const MgFrontOp *fo = mg_frontop_find(a[0]);
+      const MgFrontOp *fo = PyObject_TypeCheck(a[0], mg_torch.higher_order) ? dispatch_higher(a[0]) : mg_frontop_find(a[0]);
       if (fo) res = dispatch_op(cap, fo, a[0], a[2], kwargs);
     }
   }
@@ -557,7 +566,7 @@ static PyTypeObject dispatch_mode_type = {
 };
 
 int mg_dispatch_init(void) {
-  if (PyType_Ready(&dispatch_mode_type)) return -1;
+  if (PyType_Ready(&dispatch_mode_type) || PyDict_SetItemString(dispatch_mode_type.tp_dict, "supports_higher_order_operators", Py_True)) return -1;
   PyObject *c = mg_import("torch._C");
   if (!c) return -1;
   mg_dispatch_push = PyObject_GetAttrString(c, "_push_on_torch_dispatch_stack");

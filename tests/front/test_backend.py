@@ -161,7 +161,7 @@ def test_register():
     def test_other(gm, ex):
         return gm.forward
 
-    @magneto.register_backend(name="test_third")
+    @magneto.register_backend(name="test_third", tags=("debug",))
     def third(gm, ex):
         return gm.forward
 
@@ -169,6 +169,8 @@ def test_register():
         assert name in magneto.list_backends()
         torch.testing.assert_close(magneto.compile(lambda x: x + 1, backend=name)(X), X + 1)
     assert keep.graphs
+    some = magneto.list_backends(exclude_tags=("debug",))
+    assert {"magneto", "test_keep"} <= set(some) and "test_third" not in some
     with pytest.raises(ValueError, match="own"):
         magneto.register_backend(keep, name="magneto")
     with pytest.raises(TypeError):

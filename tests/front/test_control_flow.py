@@ -355,3 +355,42 @@ def test_any_size_needs_two_recordings(f, backend):
         want, got = (((torch.arange(n * 2.0).view(n, 2) + 1) * 0.3 * sign).requires_grad_() for _ in range(2))
         torch.testing.assert_close(results(g, (got,)), results(lambda x: plain(f, x), (want,)))
     assert sum(e["code"] is f.__code__ for e in magneto._magneto.entries()) == 2
+
+
+def test_out_dtype_is_part_of_the_graph():
+    from torch._higher_order_ops.out_dtype import out_dtype
+
+    x, y = torch.randint(-9, 9, (2, 3), dtype=torch.int8), torch.randint(-9, 9, (3, 2), dtype=torch.int8)
+    f = magneto.compile(lambda x, y: out_dtype(torch.ops.aten.mm.default, torch.int32, x, y) + 1, fullgraph=True)
+    assert torch.equal(f(x, y), x.int() @ y.int() + 1)
+    with pytest.raises(ValueError, match="only allows"):
+        magneto.compile(lambda x, y: out_dtype(torch.ops.aten.add.Tensor, torch.int32, x, y))(x, x)
+
+
+def test_other_higher_order_operators_end_the_graph():
+    from torch._C import DispatchKey
+
+    class Twice(torch._ops.HigherOrderOperator):
+        def __init__(self):
+            super().__init__("twice_for_a_test")
+            self.py_impl(DispatchKey.CompositeExplicitAutograd)(lambda x: x * 2)
+            self.py_impl(DispatchKey.AutogradCPU)(lambda x: self.below(x))
+
+        def below(self, x):
+            with torch._C._AutoDispatchBelowAutograd():
+                return self(x)
+
+        def __call__(self, x):
+            return super().__call__(x)
+
+    twice = Twice()
+
+    def f(x):
+        try:
+            return twice(x + 1) + 1
+        except AttributeError:
+            return x
+
+    assert magneto.compile(f)(torch.ones(2)).tolist() == [5, 5]
+    with pytest.raises(RuntimeError, match="higher_order.twice_for_a_test"):
+        magneto.compile(f, fullgraph=True)(torch.ones(2))
