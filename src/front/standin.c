@@ -274,15 +274,15 @@ bool mg_standin_describe(MgGraph *g, PyObject *tensor, ValRef *out, const char *
     return false;
   *why = "a quantized tensor, or a dtype that is not supported";
   if (mg_abi.aoti_torch_get_dtype(h, &dtype) || !mg_dtype_size((MgDtype)dtype)) return false;
-  *why = "a tensor that is on neither the CPU nor a CUDA device";
-  if (mg_abi.aoti_torch_get_device_type(h, &device) || (device != DEV_cpu && device != DEV_cuda)) return false;
+  *why = "a tensor that is on neither the CPU nor a CUDA device nor meta";
+  if (mg_abi.aoti_torch_get_device_type(h, &device) || (device != DEV_cpu && device != DEV_cuda && device != DEV_meta)) return false;
   if (mg_abi.aoti_torch_get_device_index(h, &index)) return false;
   *why = "out of memory";
   ValRef val = mg_graph_val(g, (MgDtype)dtype, (int)ndim);
   if (!val) return false;
   MgVal *v = mg_val(g, val);
   v->device = (uint8_t)device;
-  v->dev_index = device == DEV_cpu ? -1 : (int8_t)index;
+  v->dev_index = device == DEV_cuda ? (int8_t)index : -1;
   for (int i = 0; i < ndim; i++) {
     v->size[i] = mg_sym(g->x, size[i]);
     v->stride[i] = mg_sym(g->x, stride[i]);

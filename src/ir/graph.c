@@ -70,10 +70,21 @@ nomem:
   return 0;
 }
 
+typedef struct GraphSeek { const MgGraph *g; bool elsewhere; } GraphSeek;
+
+static void graph_see_device(ValRef *v, void *arg) {
+  GraphSeek *s = arg;
+  s->elsewhere |= *v && s->g->val[*v].device != DEV_cpu;
+}
+
 bool mg_graph_on_cpu(const MgGraph *g) {
-  for (ValRef v = 1; v < g->nval; v++)
-    if (g->val[v].device != DEV_cpu) return false;
-  return true;
+  GraphSeek s = {g, false};
+  for (NodeRef n = 1; n < g->nnode; n++) {
+    const MgNode *node = mg_node(g, n);
+    mg_node_each_val((MgNode *)node, graph_see_device, &s);
+    for (int i = 0; i < node->nout; i++) graph_see_device(&node->out[i], &s);
+  }
+  return !s.elsewhere;
 }
 
 MgRc mg_graph_output(MgGraph *g, ValRef v) {

@@ -143,7 +143,7 @@ bool mg_node_writes(const MgGraph *g, const MgNode *n, uint32_t storage); /* and
 SymRef mg_val_numel(MgGraph *g, ValRef v);
 bool mg_val_is_contiguous(const MgGraph *g, ValRef v);
 bool mg_val_repeats(const MgGraph *g, ValRef v); /* an expanded dimension: one element at several places */
-bool mg_graph_on_cpu(const MgGraph *g);               /* every value lives there */
+bool mg_graph_on_cpu(const MgGraph *g);               /* every value that a node takes or gives lives there */
 /* Fills in the results of a node (values, metadata) from its arguments.  MG_UNSUP: this op is not known here and
  * the caller must ask torch's meta kernel.  MG_FAIL codes: the arguments are wrong (torch would raise). */
 MgRc mg_infer(MgGraph *g, NodeRef n);

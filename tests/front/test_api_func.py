@@ -2,7 +2,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, stack_module_state, vjp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import magneto
@@ -70,6 +70,15 @@ def use_dual(x):
         return tuple(fwd.unpack_dual(fwd.make_dual(x, torch.ones_like(x)).sin()))
 
 
+PARAMS, _ = stack_module_state([torch.nn.Linear(4, 4) for _ in range(3)])
+BASE = torch.nn.Linear(4, 4, device="meta")
+
+
+def ensemble(x):
+    """The module itself has no memory; its parameters are looked at, but no op takes them."""
+    return vmap(lambda p, a: functional_call(BASE, p, (a,)).sin(), in_dims=(0, None))({k: v.detach() for k, v in PARAMS.items()}, x)
+
+
 PROGRAMS = {
     "grad": (lambda x: grad(lambda a: a.sin().sum())(x), X),
     "grad_argnums": (lambda x: grad(lambda a, b: (a.sin() * b).sum(), argnums=(0, 1))(x, x.cos()), X),
@@ -88,6 +97,7 @@ PROGRAMS = {
     "jacfwd": (lambda x: jacfwd(lambda a: a.sin() * a.sum())(x), V),
     "hessian": (lambda x: hessian(lambda a: (a.sin() * a).sum())(x), V),
     "per_sample": (per_sample, X),
+    "ensemble": (ensemble, X),
     "sdpa_kernel": (use_sdpa, X),
     "autocast": (use_autocast, X),
     "default_dtype": (use_default_dtype, X),
