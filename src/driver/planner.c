@@ -300,6 +300,7 @@ static MgRc planner_output(Planner *p, uint32_t i, MgPlanOut *d) {
     d->index = (uint32_t)in;
     d->kind = PO_same_input;
     if (g->out_alias[i].same) return MG_OK;
+    d->viewed = g->viewed && g->viewed[i];
     return planner_alias(p, i, planner_input_buf(s, in), mg_val(g, g->input[in]), d);
   }
   if (g->out_alias && g->out_alias[i].of_output >= 0) {

@@ -410,9 +410,7 @@ static int exec_make_inference(const MgExec *e, PyObject **outs) {
 }
 
 static int exec_finish_views(const MgExec *e, PyObject *const *in, const int64_t *versions, PyObject **outs) {
-  PyObject *off = mg_fmodes_off();
-  int rc = off ? mg_viewstate_after(e->views, in, versions, outs) : -1;
-  if (off && mg_context_exit(off)) rc = -1;
+  int rc = mg_viewstate_after(e->views, in, versions, outs);
   for (uint32_t k = 0; rc && k < e->noutput; k++) Py_CLEAR(outs[k]);
   return rc;
 }

@@ -17,6 +17,7 @@ static struct {
   int sizes, dtype, keyset;
   int grad_meta, grad_flag; /* AutogradMeta *, and in it the flag of a leaf that requires grad; 0 when not found */
   int hooks[2];             /* in the Python object: its dicts of hooks; 0 when not found */
+  int counter, version;     /* VersionCounter *, and in it the number; version is 0 when not found */
 } facts_at;
 static uint64_t facts_memory_keys; /* 0: not known */
 
@@ -172,6 +173,43 @@ static void facts_learn_hooks(PyObject *t) {
   Py_XDECREF(yes);
 }
 
+static bool facts_set_version(PyObject *torch_c, PyObject *t, unsigned version) {
+  PyObject *m = PyObject_GetAttrString(torch_c, "_autograd");
+  PyObject *r = m ? PyObject_CallMethod(m, "_unsafe_set_version_counter", "(O)(I)", t, version) : NULL;
+  Py_XDECREF(r);
+  Py_XDECREF(m);
+  return r != NULL;
+}
+
+/* VersionCounter is what t.detach() shares with t and t.data does not; the number in it is the word that shows what it is set to. */
+static void facts_learn_version(PyObject *torch_c, PyObject *t) {
+  static const uint32_t number[] = {0x1234567, 0x7654321};
+  PyObject *same = PyObject_CallMethod(t, "detach", NULL), *other = PyObject_GetAttrString(t, "data");
+  int found = 0, at = 0, room = same && other ? facts_room(facts_impl(t), IMPL_BYTES) : 0;
+  for (int i = 8; i + 8 <= room; i += 8) {
+    const char *a = *(char **)(facts_impl(t) + i), *b = *(char **)(facts_impl(same) + i), *c = *(char **)(facts_impl(other) + i);
+    if (a && c && a == b && a != c) found++, at = i;
+  }
+  uint64_t hits = found == 1 ? UINT64_MAX : 0; /* bit k: the word at 4 * k */
+  for (int n = 0; n < 2 && hits && facts_set_version(torch_c, t, number[n]); n++) {
+    const char *counter = *(char **)(facts_impl(t) + at);
+    room = facts_room(counter, 4 * 64);
+    for (int k = 0; k < 64; k++)
+      if (4 * k + 4 > room || *(const uint32_t *)(counter + 4 * k) != number[n]) hits &= ~((uint64_t)1 << k);
+  }
+  if (hits && !(hits & (hits - 1)) && facts_set_version(torch_c, t, 0)) {
+    facts_at.counter = at;
+    facts_at.version = 4 * __builtin_ctzll(hits);
+  }
+  Py_XDECREF(same);
+  Py_XDECREF(other);
+}
+
+uint32_t *mg_facts_version(PyObject *t) {
+  char *counter = facts_at.version ? *(char **)(facts_impl(t) + facts_at.counter) : NULL;
+  return counter ? (uint32_t *)(counter + facts_at.version) : NULL;
+}
+
 PyObject *mg_facts_hooks(PyObject *o, bool accumulate) {
   int at = facts_at.hooks[accumulate];
   PyObject *h = at ? *(PyObject **)((char *)o + at) : PyObject_GetAttrString(o, facts_hook_names[accumulate]);
@@ -196,6 +234,8 @@ const char *mg_facts_init(void) {
   }
   if (t[0] && t[1] && t[2]) {
     facts_learn(c, t);
+    facts_learn_version(c, t[0]);
+    PyErr_Clear();
     facts_learn_grad(t[0]);
     facts_learn_hooks(t[0]);
   }

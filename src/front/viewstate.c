@@ -6,6 +6,8 @@
 #include "front/viewstate.h"
 #include <stdlib.h>
 #include <string.h>
+#include "front/facts.h"
+#include "front/fmodes.h"
 #include "front/guard.h"
 #include "front/identity.h"
 #include "front/inference_mode.h"
@@ -35,13 +37,15 @@ static PyObject *view_name(int i) {
 
 /* The attribute as torch has it: a stand-in's own says what the program sees. */
 static PyObject *view_get(PyObject *t, int name) {
-  PyObject *n = view_name(name), *d = n ? PyObject_GetAttr((PyObject *)mg_tensor_type, n) : NULL, *r = NULL;
-  if (d) r = PyObject_CallMethod(d, "__get__", "OO", t, mg_tensor_type);
-  Py_XDECREF(d);
-  return r;
+  static PyObject *descr[2];
+  PyObject *n = view_name(name);
+  if (!descr[name] && (!n || !(descr[name] = PyObject_GetAttr((PyObject *)mg_tensor_type, n)))) return NULL;
+  return Py_TYPE(descr[name])->tp_descr_get(descr[name], t, (PyObject *)mg_tensor_type);
 }
 
 static int view_number(PyObject *t, int64_t *n) {
+  const uint32_t *counter = mg_facts_version(t);
+  if (counter) return *n = __atomic_load_n(counter, __ATOMIC_SEQ_CST), 0;
   PyObject *v = view_get(t, 0);
   *n = v ? PyLong_AsLongLong(v) : -1;
   Py_XDECREF(v);
@@ -50,6 +54,8 @@ static int view_number(PyObject *t, int64_t *n) {
 
 static int view_set_version(PyObject *t, int64_t n) {
   static PyObject *set; /* torch._C._autograd._unsafe_set_version_counter */
+  uint32_t *counter = mg_facts_version(t);
+  if (counter) return __atomic_store_n(counter, (uint32_t)n, __ATOMIC_SEQ_CST), 0;
   PyObject *m = set ? NULL : mg_import("torch._C._autograd");
   if (m) set = PyObject_GetAttrString(m, "_unsafe_set_version_counter");
   Py_XDECREF(m);
@@ -205,6 +211,14 @@ static bool view_needs_kind(const MgRec *r, ValRef root) {
   return mg_inference_mode_of(r->cap, root) != mg_inference_mode_on();
 }
 
+/* Plans can make a view of an input in the mode of the run. */
+static int view_by_plan(const MgRec *r, uint32_t out, bool grad) {
+  if (r->joint || (!grad && mg_abi.aoti_torch_grad_mode_is_enabled())) return 0;
+  if (!r->g->viewed && !(r->g->viewed = mg_new(r->ctx, bool, r->g->noutput + 1))) return PyErr_NoMemory(), -1;
+  r->g->viewed[out] = true;
+  return 0;
+}
+
 static int view_find(const MgRec *r, MgViewState *s) {
   const MgGraph *g = r->g;
   for (uint32_t i = 0; i < g->noutput; i++) {
@@ -213,8 +227,10 @@ static int view_find(const MgRec *r, MgViewState *s) {
     uint32_t base = UINT32_MAX;
     if (!mg_val(g, of)->def && view_needs_kind(r, of)) base = view_input(g, mg_val(g, root)->def ? of : root);
     else if (any && view_by_strides(mg_val(g, v), mg_val(g, root))) {
-      base = mg_val(g, root)->def ? view_result(g, i, root) : view_input(g, root);
-      if (base != UINT32_MAX && mg_val(g, root)->def) base += g->ninput;
+      bool result = mg_val(g, root)->def;
+      base = result ? view_result(g, i, root) : view_input(g, root);
+      if (base != UINT32_MAX && result) base += g->ninput;
+      if (base != UINT32_MAX && !result && view_by_plan(r, i, grad)) return -1;
     }
     if (base != UINT32_MAX && view_add(s, i, base, grad)) return -1;
   }
@@ -274,29 +290,50 @@ int mg_viewstate_before(const MgViewState *s, PyObject *const *in, int64_t *vers
   return 0;
 }
 
+static PyObject *view_tuple(const int64_t *v, int64_t n) {
+  PyObject *t = PyTuple_New((Py_ssize_t)n);
+  for (int64_t i = 0; t && i < n; i++) {
+    PyObject *x = PyLong_FromLongLong(v[i]);
+    if (!x) Py_CLEAR(t);
+    else PyTuple_SET_ITEM(t, i, x);
+  }
+  return t;
+}
+
 static PyObject *view_of(PyObject *base, PyObject *like) {
-  PyObject *size = PyObject_CallMethod(like, "size", NULL), *stride = size ? PyObject_CallMethod(like, "stride", NULL) : NULL;
-  PyObject *offset = stride ? PyObject_CallMethod(like, "storage_offset", NULL) : NULL, *v = NULL;
-  if (offset) v = PyObject_CallMethodObjArgs(base, view_name(2), size, stride, offset, NULL);
-  Py_XDECREF(offset);
-  Py_XDECREF(stride);
-  Py_XDECREF(size);
+  static PyObject *as_strided; /* the method of torch.Tensor */
+  if (!as_strided && !(as_strided = PyObject_GetAttr((PyObject *)mg_tensor_type, view_name(2)))) return NULL;
+  MgTensor *t = mg_facts_tensor(like);
+  int64_t n = 0, *size = NULL, *stride = NULL, at = 0;
+  mg_abi.aoti_torch_get_dim(t, &n);
+  mg_abi.aoti_torch_get_sizes(t, &size);
+  mg_abi.aoti_torch_get_strides(t, &stride);
+  mg_abi.aoti_torch_get_storage_offset(t, &at);
+  MgTensor *h = mg_abi.thpvariable_wrap && mg_facts_in_memory(base) ? mg_abi_view(mg_facts_tensor(base), n, size, stride, at) : NULL;
+  if (h) {
+    PyObject *o = mg_abi.thpvariable_wrap(h);
+    mg_abi.aoti_torch_delete_tensor_object(h);
+    return o;
+  }
+  PyObject *arg[] = {base, view_tuple(size, n), view_tuple(stride, n), PyLong_FromLongLong(at)}, *v = NULL;
+  bool exact = Py_TYPE(base) == mg_torch.tensor || Py_TYPE(base) == mg_torch.parameter;
+  PyObject *off = exact && !mg_fmodes_depth() ? NULL : mg_fmodes_off();
+  if (arg[1] && arg[2] && arg[3] && !PyErr_Occurred()) v = PyObject_Vectorcall(as_strided, arg, 4, NULL);
+  if (off && mg_context_exit(off)) Py_CLEAR(v);
+  for (int i = 1; i < 4; i++) Py_XDECREF(arg[i]);
   return v;
 }
 
 /* Steals out; what autograd tracks, and what is a view already, stays. */
 static PyObject *view_make(PyObject *out, PyObject *base, bool mode) {
-  PyObject *grad = PyObject_GetAttrString(out, "requires_grad"), *was = grad == Py_False ? view_get(out, 1) : NULL, *v = NULL;
-  bool stays = grad == Py_True || (was && was != Py_None);
+  if (mg_facts_requires_grad(out)) return out;
+  PyObject *was = view_get(out, 1), *v = NULL;
+  if (was && was != Py_None) return Py_DECREF(was), out;
   bool before = mg_abi.aoti_torch_grad_mode_is_enabled();
-  Py_XDECREF(grad);
+  mg_abi.aoti_torch_grad_mode_set_enabled(mode && before);
+  if (was) v = view_of(base, out);
+  mg_abi.aoti_torch_grad_mode_set_enabled(before);
   Py_XDECREF(was);
-  if (stays) return out;
-  if (was) {
-    mg_abi.aoti_torch_grad_mode_set_enabled(mode && before);
-    v = view_of(base, out);
-    mg_abi.aoti_torch_grad_mode_set_enabled(before);
-  }
   Py_DECREF(out);
   return v;
 }

@@ -73,6 +73,7 @@ typedef struct MgGraph {
   ValRef *input; uint32_t ninput, cap_input;
   ValRef *output;uint32_t noutput, cap_output;
   uint32_t nhidden;      /* the last so many outputs are only for a backward graph: they may share memory */
+  bool *viewed;          /* by output: a view of an input, with its version counter, as the program sees it; NULL: none has to be */
   bool *early;           /* by output: it is asked for before anything is written to an input; NULL: none is */
   uint8_t default_dtype; /* torch.get_default_dtype() while recording; numbers promote to it */
   /* filled by functionalize: input values whose memory is overwritten at the end, and with what */

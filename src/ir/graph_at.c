@@ -74,6 +74,13 @@ static MgRc at_node(const GraphAt *a, NodeRef n) {
   return MG_OK;
 }
 
+static MgRc at_flags(MgGraph *to, const bool *from, uint32_t n, bool **out) {
+  if (!from) return MG_OK;
+  TRYP(*out = mg_new(to->c, bool, n + 1));
+  memcpy(*out, from, n * sizeof **out);
+  return MG_OK;
+}
+
 static MgRc at_graph(GraphAt a) {
   MgGraph *to = a.to;
   const MgGraph *from = a.from;
@@ -82,10 +89,8 @@ static MgRc at_graph(GraphAt a) {
   for (NodeRef n = 1; n < from->nnode; n++) TRY(at_node(&a, n));
   for (uint32_t i = 0; i < from->ninput; i++) TRYP(mg_graph_input(to, from->input[i]));
   for (uint32_t i = 0; i < from->noutput; i++) TRY(mg_graph_output(to, from->output[i]));
-  if (from->early) {
-    TRYP(to->early = mg_new(to->c, bool, from->noutput + 1));
-    memcpy(to->early, from->early, from->noutput * sizeof *to->early);
-  }
+  TRY(at_flags(to, from->early, from->noutput, &to->early));
+  TRY(at_flags(to, from->viewed, from->noutput, &to->viewed));
   to->nhidden = from->nhidden;
   return mg_exprs_ok(to->x);
 }

@@ -422,6 +422,17 @@ static MgRc plan_leave(PlanCall *k, uint32_t i, MgTensor **out) {
   return bad ? plan_error(k, MG_NOMEM, "no memory for an output") : MG_OK;
 }
 
+/* A result that the program sees as a view of an input, from its geometry.  NULL: it is a tensor over the same memory, as others. */
+static MgTensor *plan_view(const PlanCall *k, const MgPlanView *v) {
+  const PlanRun *r = k->r;
+  MgTensor *base = plan_input(k, k->p->s.buf[v->buf].index);
+  int32_t dtype = -1;
+  int64_t at = 0;
+  mg_abi.aoti_torch_get_dtype(base, &dtype);
+  mg_abi.aoti_torch_get_storage_offset(base, &at);
+  return dtype == v->dtype ? mg_abi_view(base, v->ndim, r->slot + v->size, r->slot + v->stride, at + r->slot[v->offset]) : NULL;
+}
+
 static bool plan_is_due(const MgPlan *p, uint32_t i, uint32_t from, bool begun, uint32_t at) {
   return (!begun || p->ready[i] > from) && p->ready[i] <= at;
 }
@@ -445,7 +456,7 @@ static MgRc plan_outputs(PlanCall *k, uint32_t from, bool begun, MgTensor **out,
     case PO_fresh: break; /* moved below: views of it may still be made */
     case PO_same_output: break;
     case PO_view:
-      TRY(plan_leave(k, p->out_tensor[i], &out[i]));
+      if (!o->viewed || !(out[i] = plan_view(k, &o->view))) TRY(plan_leave(k, p->out_tensor[i], &out[i]));
       break;
     }
   }

@@ -77,6 +77,7 @@ typedef enum MgPlanOutKind {
 typedef struct MgPlanOut {
   uint8_t kind;       /* MgPlanOutKind */
   uint32_t index;
+  bool viewed;        /* PO_view of an input: with its version counter, as the program sees it */
   MgPlanView view;    /* PO_view: geometry */
 } MgPlanOut;
 

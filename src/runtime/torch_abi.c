@@ -28,6 +28,8 @@ static void abi_load_once(void) {
 #undef ABI
   OPTIONAL(torch_get_num_threads, abi_cpu, "torch_get_num_threads");
   OPTIONAL(torch_set_requires_grad, abi_cpu, "torch_set_requires_grad");
+  OPTIONAL(as_strided, abi_cpu, "_ZN2at4_ops10as_strided4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEES8_St8optionalIS7_E");
+  OPTIONAL(operator_new, abi_cpu, "_Znwm");
   OPTIONAL(anomaly_enabled, abi_cpu, "_ZN5torch8autograd11AnomalyMode8_enabledE");
   /* Through libtorch_cpu's handle, dlsym searches its dependencies: the OpenMP runtime that torch itself uses, even
    * when another one is loaded too. */
@@ -50,6 +52,13 @@ static void abi_load_once(void) {
     char *slash = strrchr(mg_abi.torch_dir, '/');
     if (slash) *slash = 0;
   }
+}
+
+MgTensor *mg_abi_view(MgTensor *base, int64_t n, const int64_t *size, const int64_t *stride, int64_t offset) {
+  MgTensor *v = mg_abi.as_strided && mg_abi.operator_new ? mg_abi.operator_new(sizeof(void *)) : NULL; /* as handles are allocated */
+  const MgOptInt at = {offset, true};
+  if (v) mg_abi.as_strided(v, base, size, (size_t)n, stride, (size_t)n, &at);
+  return v;
 }
 
 const char *mg_abi_load(void) {

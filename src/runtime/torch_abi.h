@@ -37,6 +37,8 @@ typedef struct AtenTensorOpaque MgTensor;
   ABI(bool, aoti_torch_grad_mode_is_enabled, (void))                                                         \
   ABI(void, aoti_torch_grad_mode_set_enabled, (bool))
 
+typedef struct MgOptInt { int64_t value; bool has; } MgOptInt;
+
 typedef struct MgAbi {
 #define ABI(ret, name, args) ret(*name) args;
   MG_ABI_FUNCS(ABI)
@@ -46,6 +48,9 @@ typedef struct MgAbi {
   int32_t (*torch_set_requires_grad)(MgTensor *, bool);
   void *(*thpvariable_wrap)(const void *tensor);             /* THPVariable_Wrap(TensorBase const &): PyObject * */
   void *(*thpvariable_wrap_type)(const void *tensor, void *type); /* the same with a PyTypeObject * */
+  /* at::as_strided(self, size, stride, offset); a SymInt is its number, an optional one has a flag behind it.  out: room for a tensor. */
+  void (*as_strided)(void *out, const void *self, const int64_t *size, size_t nsize, const int64_t *stride, size_t nstride, const MgOptInt *offset);
+  void *(*operator_new)(size_t bytes);
   bool *anomaly_enabled;                                     /* torch::autograd::AnomalyMode::_enabled */
   void (*gomp_parallel)(void (*fn)(void *), void *arg, unsigned nthreads, unsigned flags);
   void (*gomp_barrier)(void);
@@ -59,6 +64,9 @@ typedef struct MgAbi {
 } MgAbi;
 
 extern MgAbi mg_abi;
+/* A view of a strided tensor as the program would make it: with its base, and its version counter.  The geometry lies within the
+ * base's memory.  new; NULL: this torch cannot be asked so. */
+MgTensor *mg_abi_view(MgTensor *base, int64_t n, const int64_t *size, const int64_t *stride, int64_t offset);
 /* Finds libtorch_cpu, libtorch_python and the OpenMP library already loaded in this process.  NULL, or what is
  * missing (static text).  Later calls repeat the first answer. */
 const char *mg_abi_load(void);
