@@ -144,7 +144,10 @@ PyObject *mg_setting_read(PyObject *f, PyObject *const *args, size_t nargsf, PyO
     Py_DECREF(key);
     if (set) return set < 0 ? Py_DECREF(v), NULL : v; /* the segment's own value */
   }
-  mg_guard_pinned(mg_rec->guards, GK_answer, f, v);
+  PyObject *kept = PyList_CheckExact(v) ? PyList_GetSlice(v, 0, PyList_GET_SIZE(v)) : Py_NewRef(v); /* the program may change its list */
+  if (kept) mg_guard_pinned(mg_rec->guards, GK_answer, f, kept);
+  else Py_CLEAR(v);
+  Py_XDECREF(kept);
   return v;
 }
 
