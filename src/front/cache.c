@@ -52,6 +52,7 @@ static void cache_free_site(MgSite *s) {
   while (s->nbucket) cache_free_bucket(s->bucket[--s->nbucket]);
   free(s->bucket);
   mg_map_free(&s->by_key);
+  Py_XDECREF(s->left);
   free(s);
 }
 
@@ -142,6 +143,17 @@ static void cache_take_out(MgBucket *b, int i) {
   b->site->n--;
 }
 
+/* What a backend made of a graph outlives the module, for the next instance. */
+static void cache_leave(MgSite *s, MgEntry *e) {
+  enum { MOST = 8 };
+  PyObject *compiled = mg_exec_compiled(e->exec), *type, *value, *tb;
+  PyErr_Fetch(&type, &value, &tb);
+  if (!compiled || (!s->left && !(s->left = PyList_New(0))) || PyList_Append(s->left, compiled) ||
+      (PyList_GET_SIZE(s->left) > MOST && PySequence_DelItem(s->left, 0)))
+    PyErr_Clear();
+  PyErr_Restore(type, value, tb);
+}
+
 /* A module that the entry was compiled for is being freed: the entry can never hold again, and keeps memory alive. */
 static void cache_entry_died(void *arg) {
   MgEntry *e = arg;
@@ -153,6 +165,7 @@ static void cache_entry_died(void *arg) {
   cache_take_out(b, i);
   if (!b->n && b->key) b->eager = false, b->plain = 0, b->rest = 0; /* the address may come to belong to another instance */
   e->bucket = NULL;
+  cache_leave(b->site, e);
   mg_entry_release(e);
 }
 

@@ -68,6 +68,7 @@ typedef struct MgSite {   /* one offset of a code object, for one configuration 
   MgMap by_key;           /* key -> index in bucket */
   uint32_t n;             /* entries in all buckets */
   bool rests;             /* some bucket has been idle for long */
+  PyObject *left;         /* list: what a custom backend compiled for modules that are gone (MgRec's peers), strong; or NULL */
 } MgSite;
 enum { MG_KEY_NONE = -1, MG_SITE_LIMIT = 1024 }; /* entries of one site, whatever their instances */
 

@@ -115,6 +115,30 @@ static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *
   return f;
 }
 
+/* What the backend made of the same graph for another module instance: 1; 0: there is none; -1 with an exception. */
+static int exec_find_shared(MgExec *e, const MgRec *r, PyObject *gm, PyObject *examples) {
+  if (!r->peers || !PyList_GET_SIZE(r->peers)) return 0;
+  PyObject *m = mg_import("magneto.sharing"), *c = m ? PyObject_CallMethod(m, "find", "OOO", gm, examples, r->peers) : NULL;
+  Py_XDECREF(m);
+  if (!c || c == Py_None) {
+    Py_XDECREF(c);
+    return c ? 0 : -1;
+  }
+  e->compiled = c;
+  e->callable = PyObject_GetAttrString(c, "call");
+  return e->callable ? 1 : -1;
+}
+
+/* Keeps what other instances may share. */
+static int exec_share(MgExec *e, PyObject *gm, PyObject *examples, bool itself) {
+  PyObject *m = mg_import("magneto.sharing");
+  if (m) e->compiled = PyObject_CallMethod(m, "describe", "OOOO", gm, examples, e->callable, itself ? Py_True : Py_False);
+  Py_XDECREF(m);
+  return e->compiled ? 0 : -1;
+}
+
+PyObject *mg_exec_compiled(const MgExec *e) { return e->compiled && e->compiled != Py_None ? e->compiled : NULL; }
+
 static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   uint32_t *index = NULL, n = 0;
   PyObject *list = NULL, *gm = mg_fx_module(r, &index, &n);
@@ -139,6 +163,11 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
         .src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, .scalar = in->scalar, .array = in->array};
     PyList_SET_ITEM(list, e->ninput, Py_NewRef(in->real));
   }
+  int shared = exec_find_shared(e, r, gm, list);
+  if (shared) {
+    rc = shared > 0 ? 0 : -1;
+    goto done;
+  }
   bool hooks = mg_tensorhook_inside(r);
   if (hooks) mg_tensorhook_watch();
   bool held = mg_pyframe_hold_signals(PyThreadState_Get(), false); /* it may take minutes */
@@ -161,7 +190,7 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
                  cfg->backend, Py_TYPE(e->callable)->tp_name);
     goto done;
   }
-  rc = 0;
+  rc = exec_share(e, gm, list, same);
 done:
   free(index);
   Py_XDECREF(gm);
@@ -662,6 +691,7 @@ void mg_exec_free(MgExec *e) {
   mg_execsizes_free(e->sizes);
   mg_stages_free(e->stages);
   Py_XDECREF(e->callable);
+  Py_XDECREF(e->compiled);
   mg_noderun_free(e->nodes);
   if (e->plan) mg_plan_free(e->plan);
   Py_XDECREF(e->grad);

@@ -437,6 +437,12 @@ static void guard_explain(MgGuards *g, GuardPhase ph, uint32_t at, PyObject *key
   PyErr_Clear();
 }
 
+/* Another instance of a module's class, where everything else may well be as recorded. */
+static bool guard_of_module(const MgGuardOp *op, PyObject *const *vals) {
+  PyObject *now = op->kind == GK_is && op->src ? vals[op->src] : NULL;
+  return now && PyObject_TypeCheck(op->o, mg_torch.module) && Py_TYPE(now) == Py_TYPE(op->o);
+}
+
 bool mg_guards_check(const MgGuards *cg, const MgSlots *s, PyObject **vals, MgGuardFail *why) {
   MgGuards *g = (MgGuards *)cg; /* only versions of the packed compares are refreshed */
   uint32_t at = 0;
@@ -448,6 +454,7 @@ bool mg_guards_check(const MgGuards *cg, const MgSlots *s, PyObject **vals, MgGu
     guard_explain(g, ph, at, key, vals, &out);
     why->index = (int)at;
     why->of_tensor = ph == PH_op && g->op[at].kind == GK_tensor;
+    why->of_module = ph == PH_op && guard_of_module(&g->op[at], vals);
     snprintf(why->text, sizeof why->text, "%s", mg_sb_text(&out));
     mg_sb_free(&out);
   }

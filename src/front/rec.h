@@ -100,6 +100,7 @@ typedef struct MgRec {
   PyObject *entered;    /* list of inference modes and devices that it has entered, innermost last; or NULL */
   int dual_levels;      /* levels of forward-mode differentiation that it has entered */
   const struct MgConfig *cfg; /* options of the callable that is being compiled */
+  PyObject *peers;      /* borrowed: list of what a custom backend compiled for other module instances; or NULL */
   struct MgLoop *top;   /* innermost recorded frame */
   bool tail_call;       /* the next mg_rec_call gives the result of the running instruction as it is */
   PyObject *direct;     /* borrowed: the function whose frame comes next, called so; NULL: no such call */
@@ -185,7 +186,12 @@ PyObject *mg_rec_closure_cell(PyObject *func, int i);
 int mg_rec_touch(PyObject *o);
 
 /* ---- guard_run.c ---- */
-typedef struct MgGuardFail { int index; bool of_tensor; char text[400]; } MgGuardFail;  /* text only when asked for */
+typedef struct MgGuardFail {
+  int index;
+  bool of_tensor;       /* it is about the facts of a tensor */
+  bool of_module;       /* another module instance of the same class is there */
+  char text[400];       /* only when asked for */
+} MgGuardFail;
 /* vals receives the value of every source (borrowed), mg_guards_nsrc entries.  why may be NULL. */
 bool mg_guards_check(const MgGuards *g, const MgSlots *s, PyObject **vals, MgGuardFail *why);
 int mg_guards_nsrc(const MgGuards *g);
@@ -224,6 +230,7 @@ PyObject *mg_standin_original(PyObject *o); /* borrowed: the older tensor of an 
 /* ---- exec.c ---- */
 /* Turns the recorded graph into something that runs, by the backend of the callable. NULL with exception. */
 MgExec *mg_exec_build(MgRec *r, const struct MgConfig *cfg, const MgSnapshot *snap);
+PyObject *mg_exec_compiled(const MgExec *e); /* borrowed: what other instances may share (MgRec's peers); or NULL */
 typedef struct MgExecAt MgExecAt; /* the sizes of one run */
 /* The guards hold; is it also right at the sizes of this run?  *at: what mg_exec_run is to get, or NULL. */
 bool mg_exec_fits(MgExec *e, PyObject *const *vals, MgExecAt **at);

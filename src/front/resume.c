@@ -227,6 +227,32 @@ static void drive_log_recompile(MgDrive *d, MgBucket *b, const MgSlots *slots) {
   }
 }
 
+/* What a custom backend compiled here for other instances of a module: d->peers.  -1 with an exception. */
+static int drive_find_peers(MgDrive *d, MgSite *site, const MgSlots *slots) {
+  PyObject **vals = NULL;
+  if (!(d->peers = site->left ? PyList_GetSlice(site->left, 0, PY_SSIZE_T_MAX) : PyList_New(0))) return -1;
+  unsigned long epoch = mg_cache_epoch;
+  int rc = 0;
+  for (uint32_t k = 0; !rc && epoch == mg_cache_epoch && k < site->nbucket; k++)
+    for (int i = 0; !rc && epoch == mg_cache_epoch && i < site->bucket[k]->n; i++) {
+      MgEntry *e = site->bucket[k]->entry[i];
+      PyObject *compiled = mg_exec_compiled(e->exec);
+      MgGuardFail why = {0};
+      if (!compiled) continue;
+      PyObject **p = mg_realloc(vals, sizeof *p * ((size_t)mg_guards_nsrc(e->guards) + 1));
+      if (!p) {
+        rc = (PyErr_NoMemory(), -1);
+        break;
+      }
+      vals = p;
+      e->refs++; /* comparing may run Python code, which may drop entries */
+      if (!mg_guards_check(e->guards, slots, vals, &why) && why.of_module) rc = PyList_Append(d->peers, compiled);
+      mg_entry_release(e);
+    }
+  free(vals);
+  return rc;
+}
+
 /* Has this place been compiled often enough?  Tensors of ever new sizes may come more often: such an entry is found fast. */
 static bool drive_at_limit(MgDrive *d, MgBucket *b, const MgSlots *slots) {
   enum { SIZES = 4 };
@@ -350,7 +376,9 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
       for (int i = 0; i < b->n; i++)
         if (mg_dynfloat_learn(&d->info->dyn, b->entry[i]->guards, &slots)) goto done;
     }
-    int rc = mg_compile_segment(d, &slots);
+    int rc = d->cfg->backend ? drive_find_peers(d, site, &slots) : 0;
+    if (!rc) rc = mg_compile_segment(d, &slots);
+    Py_CLEAR(d->peers);
     if (rc) {
       if (rc > 0) next = DRIVE_eager;
       goto done;

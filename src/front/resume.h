@@ -27,6 +27,7 @@ typedef struct MgDrive { /* a frame that the driver runs */
   bool ended;             /* the frame has returned */
   bool unclaimed;         /* a run of the entry here was given up: the next one is one without claims (claim.h) */
   MgTrialRun trial;
+  PyObject *peers;        /* while a segment is compiled: see MgRec; or NULL */
 } MgDrive;
 
 /* Runs a frame that has not started, by compiled segments where possible; returns what the hook must return. */

@@ -539,7 +539,7 @@ static int segment_attempt(Segment *s) {
   MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = cfg,
                .dyn = Py_XNewRef(s->info->dyn), /* a reset from another thread drops info's */
                .dynamic_sources = mg_dynfloat_sources(false), .unbacked_sources = mg_dynfloat_sources(true),
-               .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
+               .peers = s->frame[0].d->peers, .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
                .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data, .deny_grad = s->deny_grad, .deny_switch = s->deny_switch,
                .deny_hook = s->deny_hook, .deny_claims = s->deny_claims, .false_claims = s->false_claims, .deny_loops = s->deny_loops, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};

@@ -222,3 +222,57 @@ def test_behind_dynamo():
     with torch.no_grad():
         torch.testing.assert_close(c(X), m(X))
     assert magneto._magneto.stats()["graphs"] >= 1
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, k=2):
+        super().__init__()
+        self.lin = torch.nn.Linear(4, 4)
+        self.k = k
+
+    def forward(self, x):
+        return self.lin(x) * self.k
+
+
+def test_equal_graphs_of_module_instances_are_compiled_once():
+    """Graphs that differ, by a constant or by what an input is, are compiled each; those of a copy that is gone are remembered."""
+    keep = Keep()
+    x = torch.randn(2, 4)
+    for m in (Scaled(), Scaled(), copy.deepcopy(Scaled())):
+        c = magneto.compile(m, backend=keep)
+        for _ in range(2):
+            torch.testing.assert_close(c(x), m(x))
+            m.zero_grad()
+            c(x).sum().backward()
+            grad, m.lin.weight.grad = m.lin.weight.grad, None
+            m(x).sum().backward()
+            torch.testing.assert_close(m.lin.weight.grad, grad)
+    assert len(keep.graphs) == 1
+    for m in (Scaled(3), Scaled().double(), Scaled().requires_grad_(False)):
+        i = x.to(m.lin.weight.dtype)
+        torch.testing.assert_close(magneto.compile(m, backend=keep)(i), m(i))
+    assert len(keep.graphs) == 4
+    keep, m = Keep(), Scaled()
+    c = magneto.compile(lambda x: copy.deepcopy(m)(x), backend=keep)
+    for _ in range(3):
+        torch.testing.assert_close(c(x), m(x))
+    assert len(keep.graphs) == 1
+
+
+def test_breaks_inside_of_repeated_blocks_compile_once():
+    class Block(Scaled):
+        def forward(self, x):
+            x = self.lin(x).relu()
+            magneto.graph_break()
+            return x + self.k
+
+    keep, m = Keep(), torch.nn.ModuleList([Block() for _ in range(4)])
+
+    def run(x):
+        for b in m:
+            x = b(x)
+        return x
+
+    x = torch.randn(2, 4)
+    torch.testing.assert_close(magneto.compile(run, backend=keep)(x), run(x))
+    assert len(keep.graphs) == 3

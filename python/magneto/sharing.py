@@ -1,0 +1,90 @@
+"""One compilation of a custom back end for several instances of a module: graphs that are the same call for call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+_PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.device)
+
+
+class Compiled:
+    """What a back end made of a graph, with what the graph does and what its examples are."""
+
+    __slots__ = ("call", "itself", "_examples", "_nodes")
+
+    def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any], call: Callable[..., Any] | None, itself: bool) -> None:
+        order = {node: i for i, node in enumerate(gm.graph.nodes)}
+        self.call = call
+        self.itself = itself  # call is the graph module, or a method of it
+        self._nodes = [(n.op, _target(n), _numbered(n.args, order), _numbered(n.kwargs, order)) for n in order]
+        self._examples = (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), [_facts(e) for e in examples], _overlaps(examples))
+
+    def like(self, other: Compiled) -> bool:
+        return _same(self._examples, other._examples) and _same(self._nodes, other._nodes)
+
+
+def _target(node: torch.fx.Node) -> Any:
+    return node.target if node.op in ("call_function", "call_method") else None  # others only have names
+
+
+class _Number:
+    """A node among arguments."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+def _numbered(args: Any, order: dict[torch.fx.Node, int]) -> Any:
+    return torch.fx.node.map_arg(args, lambda n: _Number(order[n]))
+
+
+def _facts(example: Any) -> Any:
+    if not isinstance(example, torch.Tensor):
+        return example
+    strided = example.layout is torch.strided and type(example) in (torch.Tensor, torch.nn.Parameter)
+    facts = (type(example), example.dtype, example.device, example.requires_grad, example.is_leaf, tuple(example.shape))
+    return (*facts, example.stride(), example.is_conj(), example.is_neg()) if strided else object()  # like no other
+
+
+def _overlaps(examples: Sequence[Any]) -> list[int]:
+    """By example, the first one over the same memory."""
+    first: dict[Any, int] = {}
+    plain = [e if isinstance(e, torch.Tensor) and e.layout is torch.strided else None for e in examples]
+    return [first.setdefault(i if e is None else e.untyped_storage()._cdata, i) for i, e in enumerate(plain)]
+
+
+def _same(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, _Number):
+        return a.index == b.index
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(map(_same, a.values(), b.values()))
+    if isinstance(a, slice):
+        return _same((a.start, a.stop, a.step), (b.start, b.stop, b.step))
+    if isinstance(a, float):
+        return a == b and math.copysign(1, a) == math.copysign(1, b)
+    return isinstance(a, _PLAIN) and a == b
+
+
+def describe(gm: torch.fx.GraphModule, examples: Sequence[Any], call: Callable[..., Any] | None, itself: bool) -> Compiled | None:
+    """None: the graph holds objects of its own, so that no other is the same."""
+    if any(n.op in ("get_attr", "call_module") for n in gm.graph.nodes):
+        return None
+    return Compiled(gm, examples, call, itself)
+
+
+def find(gm: torch.fx.GraphModule, examples: Sequence[Any], others: Sequence[Compiled]) -> Compiled | None:
+    """Which of the others is the same graph for such inputs?"""
+    mine = describe(gm, examples, None, False)
+    return next((c for c in others if mine is not None and mine.like(c)), None)
