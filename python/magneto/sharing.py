@@ -48,7 +48,7 @@ def _facts(example: Any) -> Any:
     if not isinstance(example, torch.Tensor):
         return example
     strided = example.layout is torch.strided and type(example) in (torch.Tensor, torch.nn.Parameter)
-    facts = (type(example), example.dtype, example.device, example.requires_grad, example.is_leaf, tuple(example.shape))
+    facts = (type(example), example.dtype, example.device, example.requires_grad, tuple(example.shape))
     return (*facts, example.stride(), example.is_conj(), example.is_neg()) if strided else object()  # like no other
 
 

@@ -290,7 +290,7 @@ static PyObject *fx_instance(MgCapture *cap, PyObject *o) {
 static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
   if (mg_symfloat_is(o)) return mg_fx_of_number(cap, o);
   ValRef val = fx_val(cap, o);
-  if (val || PyErr_Occurred()) return Py_XNewRef(val ? mg_fx_of_val(cap, val) : NULL);
+  if (val || mg_standin_is(o) || PyErr_Occurred()) return Py_XNewRef(val ? mg_fx_of_val(cap, val) : NULL);
   PyObject *size = mg_fx_size_of(cap, o);
   if (size || PyErr_Occurred()) return size;
   if (PyObject_TypeCheck(o, mg_tensor_type)) return mg_fx_constant(cap, o, NULL);

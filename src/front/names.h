@@ -79,6 +79,7 @@ int mg_context_exit(PyObject *ctx);
   NAME(clear, "clear")                                                                                       \
   NAME(update, "update")                                                                                     \
   NAME(copy, "copy")                                                                                         \
+  NAME(data, "data")                                                                                         \
   NAME(grad, "grad")                                                                                         \
   NAME(requires_grad, "requires_grad")
 

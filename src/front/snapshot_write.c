@@ -178,6 +178,15 @@ static bool snap_write_grad(MgBuilder *b, uint32_t i) {
   return ok;
 }
 
+/* The memory that the program gave an older tensor. */
+static bool snap_write_data(MgBuilder *b, uint32_t i) {
+  MgOlder e = mg_rec->ident->v[i];
+  PyObject *data = e.kind == OLDER_tensor && mg_standin_is(e.seen) ? mg_standin_swapped(mg_rec->cap, e.seen) : NULL;
+  if (!data) return true;
+  uint32_t t = mg_snap_older(b, &e);
+  return t != SNAP_FAIL && mg_snap_emit_over(b, SN_set_attr, mg_names.data, t, &data, 1) != SNAP_FAIL;
+}
+
 /* The writes to one class. */
 static bool snap_class(MgBuilder *b, PyObject *t, PyObject *writes) {
   PyObject *name, *was;
@@ -236,6 +245,6 @@ static bool snap_context(MgBuilder *b) {
 bool mg_snap_writes(MgBuilder *b) {
   if (!snap_classes(b) || !snap_context(b)) return false;
   for (uint32_t i = 0; i < mg_rec->ident->n; i++) /* grows while it is walked: containers met by building */
-    if (!snap_write(b, i) || !snap_write_switch(b, i) || !snap_write_grad(b, i)) return false;
+    if (!snap_write(b, i) || !snap_write_data(b, i) || !snap_write_switch(b, i) || !snap_write_grad(b, i)) return false;
   return true;
 }

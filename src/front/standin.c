@@ -696,6 +696,7 @@ void mg_standin_end(MgRec *r) {
   Py_CLEAR(cap->claims);
   Py_CLEAR(cap->checks); /* they hold stand-ins; the snapshot is made */
   Py_CLEAR(cap->said);
+  Py_CLEAR(cap->swapped);
   if (cap->anomaly_was_on) *mg_abi.anomaly_enabled = true;
   mg_procstate_end();
   mg_abi.aoti_torch_grad_mode_set_enabled(cap->grad_was_on);

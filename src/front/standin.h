@@ -43,6 +43,7 @@ struct MgCapture {
   PyObject *syms;           /* list of the numbers that the recording computes with (symfloat.c); NULL: none */
   PyObject *checks;         /* list of torch._check_with's arguments about numbers that the graph computes; NULL: none */
   PyObject *claims;         /* list of (bool that the graph computes, what it is taken for) (claim.c); NULL: none */
+  PyObject *swapped;        /* list of inputs that were given the memory of another tensor (`x.data = y`), each followed by that; or NULL */
   PyObject *said;           /* list of calls to be made at the end (logcall.c); NULL: none */
   PyObject *log_ignored, *log_late; /* sets of functions, or NULL */
   bool log_known;           /* these were looked up */
@@ -99,6 +100,8 @@ static inline bool mg_standin_is(PyObject *o) { return Py_TYPE(o) == mg_standin_
 
 /* Imports torch, makes the types, adds the methods to the extension module.  -1 with an exception. */
 int mg_standin_init(PyObject *module);
+/* What was last assigned to `.data` of an input, borrowed; NULL: nothing. */
+PyObject *mg_standin_swapped(const MgCapture *cap, PyObject *standin);
 /* A new stand-in for a graph value. */
 PyObject *mg_standin_new(MgCapture *cap, ValRef val);
 /* The graph value of a real tensor met as an argument: a constant that the entry keeps alive.  0 with an exception. */

@@ -133,7 +133,6 @@ static int standin_set_is_param(PyObject *self, PyObject *v, void *closure) {
   return 0;
 }
 
-/* `x.data = y` never dispatches.  On an older tensor it is a write that the graph cannot express. */
 static PyObject *standin_get_data(PyObject *self, void *closure) { return standin_base_get(self, "data"); }
 
 /* Are both the same elements of the same memory? */
@@ -146,12 +145,34 @@ static bool standin_same_elements(const MgStandInfo *a, const MgStandInfo *b) {
   return same;
 }
 
+PyObject *mg_standin_swapped(const MgCapture *cap, PyObject *standin) {
+  for (Py_ssize_t i = cap->swapped ? PyList_GET_SIZE(cap->swapped) : 0; i > 0; i -= 2)
+    if (PyList_GET_ITEM(cap->swapped, i - 2) == standin) return PyList_GET_ITEM(cap->swapped, i - 1);
+  return NULL;
+}
+
+/* An older tensor gets the memory of v, when the graph has run.  One that requires grad has no value of the graph any more: gradients
+ * would end in what it was at the start. */
+static int standin_swap_data(MgStandInfo *info, PyObject *self, PyObject *v) {
+  MgCapture *cap = info->cap;
+  PyObject *alias = PyObject_CallMethod(v, "detach", NULL);
+  int rc = alias && (cap->swapped || (cap->swapped = PyList_New(0))) ? standin_base_set(self, "data", alias) : -1;
+  if (!rc && (PyList_Append(cap->swapped, self) || PyList_Append(cap->swapped, alias))) rc = -1;
+  if (!rc) info->val = mg_facts_requires_grad(self) ? 0 : mg_standin_val(alias);
+  Py_XDECREF(alias);
+  return rc;
+}
+
+/* `x.data = y` never dispatches: x is an alias of y from now on. */
 static int standin_set_data(PyObject *self, PyObject *v, void *closure) {
-  if (v && mg_standin_is(v) && standin_same_elements(mg_standin_info(self), mg_standin_info(v))) return 0; /* x.data -= y assigns what it changed */
-  if (mg_standin_info(self)->input || !v || !mg_standin_is(v))
-    return standin_break(self, BK_op, "assignment to Tensor.data"), -1;
-  if (standin_base_set(self, "data", v)) return -1;
   MgStandInfo *info = mg_standin_info(self);
+  if (v && mg_standin_is(v) && standin_same_elements(info, mg_standin_info(v))) return 0; /* x.data -= y assigns what it changed */
+  bool older = info->input, plain = v && Py_TYPE(self) == mg_standin_type && Py_TYPE(v) == mg_standin_type;
+  const MgCapInput *in = older ? &info->cap->input[info->input - 1] : NULL;
+  if (!v || !mg_standin_is(v) || (older && (!plain || in->nonleaf)))
+    return standin_break(self, BK_op, "assignment to Tensor.data"), -1;
+  if (older) return standin_swap_data(info, self, v);
+  if (standin_base_set(self, "data", v)) return -1;
   info->val = mg_standin_val(v);
   if (info->cap->rec->want_fx) return 0;
   PyObject *args = PyTuple_Pack(1, v), *alias = args ? mg_dispatch_call(info->cap, "detach", "default", args, NULL) : NULL;

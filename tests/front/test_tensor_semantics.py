@@ -407,3 +407,51 @@ def test_conv1d_of_a_permuted_input_is_contiguous(kernel, channels):
         want, got = net(x), magneto.compile(net)(x)
         assert got.stride() == want.stride()
         torch.testing.assert_close(got, want)
+
+
+def data_then_write(x, y):
+    x.data = y
+    x.add_(1)
+    return x, x.sum()
+
+
+def data_of_both(x, y):
+    x.data, y.data = y * 2, torch.zeros(0)
+    return x, y.shape, y
+
+
+def data_after_view(x, y):
+    v = x.view(-1)
+    x.data = y
+    v.add_(1)
+    x.mul_(3)
+    return v, x + 1
+
+
+def data_shape(x, y):
+    z = x
+    x.data = y.data.view(2, 3)
+    return torch.tensor(x is z), x.shape
+
+
+@pytest.mark.parametrize("backend", ["magneto", lambda gm, inputs: gm])
+@pytest.mark.parametrize("f", [data_then_write, data_of_both, data_after_view, data_shape])
+def test_data_of_arguments_is_assigned(f, backend):
+    """An assignment to ``.data`` is part of the graph; of a leaf that requires grad as well, as long as it is only given back."""
+    c = magneto.compile(f, backend=backend, fullgraph=True)
+    for grad in (False, True)[: 1 + (f in (data_of_both, data_shape))]:
+        a, b = ([torch.arange(6.0).requires_grad_(grad), torch.ones(6).requires_grad_(grad)] for _ in range(2))
+        torch.testing.assert_close(c(*a), f(*b))
+        torch.testing.assert_close(a, b)
+        assert [x.is_leaf for x in a] == [x.is_leaf for x in b] and (a[0].data_ptr() == a[1].data_ptr()) == (b[0].data_ptr() == b[1].data_ptr())
+
+
+def test_gradients_after_data_was_assigned():
+    def f(x, y):
+        x.data = y.detach() * 3
+        return (x * x).sum()
+
+    a, b = (torch.ones(3, requires_grad=True) for _ in range(2))
+    magneto.compile(f)(a, torch.arange(3.0)).backward()
+    f(b, torch.arange(3.0)).backward()
+    torch.testing.assert_close((a, a.grad), (b, b.grad))
