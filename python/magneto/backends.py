@@ -75,13 +75,20 @@ def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | Non
 
 def _find_torch(name: str, mode: str | None, options: dict[str, Any] | None) -> Backend:
     """One of PyTorch's registered back ends; importing them takes seconds, so only unknown names come here."""
+    if name == "inductor" and (mode or options):
+        return torch._TorchCompileInductorWrapper(mode, options, None)
+    return _torch_backend(name)
+
+
+@functools.cache  # the same object each time: what was compiled for it is found again
+def _torch_backend(name: str) -> Backend:
     import torch._dynamo
 
     if name not in _torch_backends():
         known = ", ".join(repr(n) for n in list_backends())
         raise ValueError(f"magneto.compile: unknown backend {name!r}; valid backends: {known}")
     if name == "inductor":
-        return torch._TorchCompileInductorWrapper(mode, options, None)
+        return torch._TorchCompileInductorWrapper(None, None, None)
     return _traced(torch._dynamo.lookup_backend(name))
 
 
@@ -96,7 +103,7 @@ def _traced(fn: Backend) -> Backend:
 
         mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)
         # The mode has to know the tensors, as long as these live: AOTAutograd gives others symbolic sizes all the same.
-        plain = [t for t in example_inputs if isinstance(t, torch.Tensor) and all(type(n) is int for n in t.shape)]  # jagged sizes need symbols
+        plain = [t for t in example_inputs if isinstance(t, torch.Tensor) and all(type(n) is int for n in torch.Tensor.size(t))]  # jagged sizes need symbols
         known = [mode.from_tensor(t, static_shapes=True) for t in plain]
         with tracing(TracingContext(mode)):
             compiled = fn(gm, example_inputs, **kwargs)

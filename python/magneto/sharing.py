@@ -44,19 +44,23 @@ def _numbered(args: Any, order: dict[torch.fx.Node, int]) -> Any:
     return torch.fx.node.map_arg(args, lambda n: _Number(order[n]))
 
 
+def _is_plain(example: Any) -> bool:
+    return type(example) in (torch.Tensor, torch.nn.Parameter) and example.layout is torch.strided
+
+
 def _facts(example: Any) -> Any:
     if not isinstance(example, torch.Tensor):
         return example
-    strided = example.layout is torch.strided and type(example) in (torch.Tensor, torch.nn.Parameter)
-    facts = (type(example), example.dtype, example.device, example.requires_grad, tuple(example.shape))
-    return (*facts, example.stride(), example.is_conj(), example.is_neg()) if strided else object()  # like no other
+    if not _is_plain(example):
+        return object()  # like no other; attributes of classes of the program are not looked at
+    facts = (type(example), example.dtype, example.device, example.requires_grad, tuple(example.shape), example.stride())
+    return (*facts, example.is_conj(), example.is_neg())
 
 
 def _overlaps(examples: Sequence[Any]) -> list[int]:
     """By example, the first one over the same memory."""
     first: dict[Any, int] = {}
-    plain = [e if isinstance(e, torch.Tensor) and e.layout is torch.strided else None for e in examples]
-    return [first.setdefault(i if e is None else e.untyped_storage()._cdata, i) for i, e in enumerate(plain)]
+    return [first.setdefault(e.untyped_storage()._cdata if _is_plain(e) else -i, i) for i, e in enumerate(examples)]
 
 
 def _same(a: Any, b: Any) -> bool:

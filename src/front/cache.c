@@ -276,8 +276,12 @@ MgEntry *mg_cache_find(MgSite *s, const MgSlots *slots, PyObject ***vals, int *n
 
 /* ---- configurations ---- */
 
-typedef struct CacheConfig { MgConfig cfg; long refs; } CacheConfig;
-static CacheConfig *cache_config; /* those with a custom backend end with their last user */
+typedef struct CacheConfig {
+  MgConfig cfg;
+  long refs;
+  PyObject *weak; /* of a custom backend, once there was no user: it may come again; strong, or NULL */
+} CacheConfig;
+static CacheConfig *cache_config; /* those with a custom backend end with it, when they have no user */
 static uint32_t cache_nconfig, cache_config_ids;
 
 static bool cache_same_config(const MgConfig *a, const MgConfig *b) {
@@ -298,7 +302,7 @@ uint32_t mg_config_acquire(const MgConfig *cfg) {
     return 0;
   }
   cache_config = p;
-  p[cache_nconfig] = (CacheConfig){*cfg, 1}; /* backend: borrowed from the callables that use it */
+  p[cache_nconfig] = (CacheConfig){*cfg, 1, NULL}; /* backend: borrowed from the callables that use it, or alive by cache_wait */
   return p[cache_nconfig++].cfg.id = ++cache_config_ids;
 }
 
@@ -317,12 +321,41 @@ static void cache_drop_config(uint32_t config) {
   }
 }
 
+static void cache_end_config(uint32_t i) {
+  CacheConfig c = cache_config[i];
+  cache_config[i] = cache_config[--cache_nconfig];
+  Py_XDECREF(c.weak);
+  cache_drop_config(c.cfg.id);
+}
+
+/* A custom backend is gone. */
+static PyObject *cache_backend_died(PyObject *id, PyObject *weak) {
+  for (uint32_t i = 0; i < cache_nconfig; i++)
+    if (cache_config[i].weak == weak && !cache_config[i].refs) {
+      cache_end_config(i);
+      break;
+    }
+  Py_RETURN_NONE;
+}
+static PyMethodDef cache_died_def = {"backend_died", cache_backend_died, METH_O, NULL};
+
+/* Is the backend an object that somebody may still use?  Then its entries wait for that, as long as it lives. */
+static bool cache_wait(CacheConfig *c) {
+  PyObject *type, *value, *tb;
+  if (c->weak) return true;
+  PyErr_Fetch(&type, &value, &tb); /* a callable may die of an exception */
+  PyObject *died = PyCFunction_New(&cache_died_def, NULL);
+  c->weak = died ? PyWeakref_NewRef(c->cfg.backend, died) : NULL;
+  Py_XDECREF(died);
+  PyErr_Restore(type, value, tb);
+  return c->weak;
+}
+
 void mg_config_release(uint32_t id) {
   for (uint32_t i = 0; i < cache_nconfig; i++) {
     if (cache_config[i].cfg.id != id) continue;
     if (--cache_config[i].refs || !cache_config[i].cfg.backend) return;
-    cache_config[i] = cache_config[--cache_nconfig];
-    cache_drop_config(id);
+    if (!cache_wait(&cache_config[i])) cache_end_config(i);
     return;
   }
 }

@@ -1,6 +1,6 @@
 /* What is known about a code object: its decoded form, what kind of code it is, and the compiled entries at its offsets.
  * Owned by the code object (freed with it); entries also by reset(), by the death of a module that they were compiled for,
- * and by the death of the last callable with their custom backend.
+ * and by the death of their custom backend.
  * Equal options of two compile() calls are one configuration, so functions that are made anew at every call (lambdas,
  * closures) share the entries of their code.  Methods are shared by many instances, so the entries of an offset lie in
  * buckets, one per module instance: a hit does not look at the entries of other instances, and the recompile limit counts

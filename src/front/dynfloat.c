@@ -50,6 +50,12 @@ static int dynfloat_add(PyObject **known, PyObject *what) {
   return *known || (*known = PySet_New(NULL)) ? PySet_Add(*known, what) : -1;
 }
 
+static int dynfloat_add_named(PyObject **known, PyObject *name) { /* steals name */
+  int rc = name ? dynfloat_add(known, name) : -1;
+  Py_XDECREF(name);
+  return rc;
+}
+
 static bool dynfloat_is_number(PyObject *o) { return PyFloat_CheckExact(o) || PyLong_CheckExact(o); }
 
 /* Compares what is at a place, and adds it when a number changed, or a number in a tuple.  Steals name. */
@@ -83,6 +89,7 @@ static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlo
     if (mg_guard_op_holds(g, op, vals, s)) continue;
     PyObject *v = op->src ? vals[op->src] : NULL;
     if (op->kind == GK_tensor && mg_symsize_learn(known, g, op->src, op->u.facts, v)) return -1;
+    if (op->kind == GK_tensor && v && dynfloat_is_number(v) && dynfloat_add_named(known, dynfloat_name(g, op->src))) return -1;
     if (op->kind == GK_calc && !asked && (asked = mg_symstate_reads(g, op->src)) && mg_symstate_learn(known)) return -1;
     if (op->kind == GK_list_is) {
       if (dynfloat_note_list(known, op->o, op->u.want)) return -1;
@@ -185,11 +192,17 @@ bool mg_dynfloat_listed(SrcRef src, bool unbacked) {
 /* compile(dynamic=): False, ints are constants; True, those among the arguments are inputs at once. */
 static int dynfloat_setting(PyObject *val) { return mg_rec->cfg && PyLong_CheckExact(val) ? mg_rec->cfg->dynamic : -1; }
 
+/* Is it an argument, or in containers among the arguments? */
+static bool dynfloat_is_argument(const MgGuards *g, SrcRef src) {
+  while (g->src[src].kind == SRC_item || g->src[src].kind == SRC_key) src = g->src[src].parent;
+  return g->src[src].kind == SRC_slot;
+}
+
 bool mg_dynfloat_at(SrcRef src, PyObject *val) {
   int setting = dynfloat_setting(val);
   if (dynfloat_is_number(val) && (mg_dynfloat_listed(src, false) || mg_dynfloat_listed(src, true))) return true;
   if (!setting || !(dynfloat_is_number(val) || PyTuple_CheckExact(val))) return false;
-  if (setting == 1 && mg_rec->guards->src[src].kind == SRC_slot && PyLong_AsDouble(val) != 0 && PyLong_AsDouble(val) != 1) return true;
+  if (setting == 1 && dynfloat_is_argument(mg_rec->guards, src) && PyLong_AsDouble(val) != 0 && PyLong_AsDouble(val) != 1) return true;
   PyErr_Clear(); /* too large for a double */
   return mg_rec->dyn && dynfloat_knows(dynfloat_name(mg_rec->guards, src));
 }

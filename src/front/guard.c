@@ -187,6 +187,28 @@ bool mg_guard_is_const(PyObject *o) {
           !strcmp(t->tp_name + 6, "memory_format") || !strcmp(t->tp_name + 6, "qscheme"));
 }
 
+/* Are equal sets of such elements sets of the very same objects, or of equal constants? */
+static bool guard_compares_by_identity(PyObject *set) {
+  PyObject *it = PyObject_GetIter(set), *x;
+  bool all = it;
+  while (all && (x = PyIter_Next(it))) {
+    all = mg_guard_is_const(x) || Py_TYPE(x)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+    Py_DECREF(x);
+  }
+  Py_XDECREF(it);
+  PyErr_Clear();
+  return all;
+}
+
+bool mg_guard_frozenset(MgGuards *g, SrcRef src, PyObject *v) {
+  PyObject *all = guard_compares_by_identity(v) ? PySequence_Tuple(v) : NULL;
+  if (!all) return PyErr_Clear(), false;
+  mg_guard_add(g, GK_type, src, (PyObject *)Py_TYPE(v), 0);
+  mg_guard_add(g, GK_elements, src, all, 0);
+  Py_DECREF(all);
+  return true;
+}
+
 bool mg_guard_is_value(PyObject *o) {
   PyTypeObject *b = Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE ? mg_solid_base(Py_TYPE(o)) : NULL;
   return b && (b == &PyLong_Type || b == &PyFloat_Type || b == &PyUnicode_Type || b == &PyBytes_Type);

@@ -147,6 +147,8 @@ void mg_guard_empty(MgGuards *g, PyObject *dict); /* a hook dict of a module */
 bool mg_guard_same_const(PyObject *a, PyObject *b);
 bool mg_guard_is_const(PyObject *o);
 bool mg_guard_is_value(PyObject *o); /* an instance of a class of the program that is an int, float, str or bytes */
+/* Guards a frozenset by its elements, when these compare by identity or are constants; false: they do not. */
+bool mg_guard_frozenset(MgGuards *g, SrcRef src, PyObject *v);
 /* Do two sets hold the same elements in the same order of iteration? */
 bool mg_guard_same_order(PyObject *a, PyObject *b);
 /* Does one guard hold?  Loads store what they find in vals. */

@@ -594,7 +594,8 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
     mg_guard_add(r->guards, GK_code, src, PyFunction_GET_CODE(v), 0);
     mg_guard_add(r->guards, GK_globals, src, PyFunction_GET_GLOBALS(v), 0);
     return wrap_itself(v, src, OLDER_func);
-  } else if (src && Py_TYPE(t) != mg_torch.enum_meta && mg_guard_is_value(v)) {
+  } else if (t == &PyFrozenSet_Type && src && mg_guard_frozenset(r->guards, src, v)) return wrap_itself(v, src, OLDER_object);
+  else if (src && Py_TYPE(t) != mg_torch.enum_meta && mg_guard_is_value(v)) {
     mg_guard_add(r->guards, GK_equal, src, v, 0);
     return wrap_itself(v, src, OLDER_object);
   } else if (src && !PyObject_TypeCheck(v, mg_torch.module) && Py_TYPE(t) != mg_torch.enum_meta &&

@@ -203,6 +203,10 @@ static int drive_give_up(MgDrive *d, MgBucket *b, int unit) {
                           d->v.code->co_qualname, b->n, d->code->line[unit]);
 }
 
+/* How a frame goes on that was compiled too often.  With a custom backend nothing that it calls is compiled either, as under torch.compile;
+ * what magneto makes of the parts is still worth having. */
+static DriveNext drive_given_up(const MgDrive *d) { return d->cfg->backend ? DRIVE_rest : DRIVE_eager; }
+
 /* torch's own exception, where it is loaded. */
 static void drive_recompile_error(const MgDrive *d, int unit) {
   PyObject *m = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._dynamo.exc");
@@ -317,7 +321,7 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
       continue;
     }
     if (b->eager) {
-      next = DRIVE_eager;
+      next = drive_given_up(d);
       goto done;
     }
     if (b->plain) {
@@ -353,7 +357,7 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
         b->eager = true;
         continue;
       }
-      next = drive_give_up(d, b, unit) ? DRIVE_fail : DRIVE_eager;
+      next = drive_give_up(d, b, unit) ? DRIVE_fail : drive_given_up(d);
       goto done;
     }
     MgStance stance = mg_stance();

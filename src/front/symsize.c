@@ -375,7 +375,8 @@ void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef val) 
   MgVal *v = mg_val(r->g, val);
   bool any = false;
   if (!src || !r->guards || v->ndim > MG_FACTS_FOLLOW || r->guards->src[src].kind == SRC_pinned) return;
-  if (Py_TYPE(tensor) != mg_tensor_type || v->ndim == 0) return;
+  bool param = Py_TYPE(tensor) == mg_parameter_type && !symsize_config("force_parameter_static_shapes", true);
+  if ((Py_TYPE(tensor) != mg_tensor_type && !param) || v->ndim == 0) return;
   MgFacts *f = mg_guard_facts(r->guards, src);
   if (!f) return;
   SymRef e[MG_FACTS_FOLLOW];

@@ -276,3 +276,32 @@ def test_breaks_inside_of_repeated_blocks_compile_once():
     x = torch.randn(2, 4)
     torch.testing.assert_close(magneto.compile(run, backend=keep)(x), run(x))
     assert len(keep.graphs) == 3
+
+
+def test_entries_last_as_long_as_the_backend():
+    """Another compile() with the same back end finds what was compiled; names mean the same back end each time."""
+    keep = Keep()
+    for _ in range(2):
+        c = magneto.compile(fn, backend=keep)
+        c(X, W)
+        del c
+    assert len(keep.graphs) == 1
+    magneto.compile(fn, backend="eager")(X, W)
+    misses = magneto._magneto.stats()["misses"]
+    magneto.compile(fn, backend="eager")(X, W)
+    assert magneto._magneto.stats()["misses"] == misses
+
+
+def test_calls_of_a_function_compiled_too_often_are_not_compiled():
+    def inner(x, n):
+        return x * n
+
+    def outer(x, n):
+        return inner(x + n, n)
+
+    keep = Keep()
+    c = magneto.compile(outer, backend=keep, dynamic=False, recompile_limit=2)
+    with pytest.warns(RuntimeWarning, match="2 times"):
+        for n in range(5):
+            torch.testing.assert_close(c(X, n), outer(X, n))
+    assert len(keep.graphs) == 2

@@ -211,3 +211,47 @@ def test_ever_more_sizes_end_in_eager_execution():
         for n in range(1, 60):
             assert g(torch.zeros(n)).shape == (n,)
     assert _magneto.stats()["recompiles"] == 31
+
+
+def kept_graphs(f, calls, **options):
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm
+
+    c = magneto.compile(f, backend=backend, **options)
+    for args in calls:
+        torch.testing.assert_close(c(*args), f(*args))
+    return len(graphs)
+
+
+def test_numbers_among_arguments_are_inputs_with_dynamic_true():
+    class Add(torch.nn.Module):
+        def forward(self, x, n, more):
+            return x + n + more["a"][0]
+
+    calls = [(torch.ones(2), 4, {"a": [7]}), (torch.ones(2), 20, {"a": [9]})]
+    assert kept_graphs(Add(), calls, dynamic=True) == 1
+
+
+def test_an_int_where_a_tensor_was_is_an_input_at_once():
+    x = torch.ones(3)
+    assert kept_graphs(lambda x, y: x * y, [(x, x + 1), (x, 3), (x, 4), (x, x + 2)]) == 2
+
+
+def test_shapes_of_parameters_change_when_torch_is_told_so():
+    calls = [(torch.nn.Parameter(torch.randn(n, 3)),) for n in (10, 11, 15)]
+    assert kept_graphs(lambda x: x * 2, calls) == 3
+    with torch._dynamo.config.patch(force_parameter_static_shapes=False):
+        assert kept_graphs(lambda x: x * 2, calls) == 2
+
+
+def test_frozen_sets_of_objects_are_compared_by_their_elements():
+    a, b, c = object(), object(), torch.ops.aten.mm.default
+
+    def f(x, s):
+        return x * len(s) + (1 if a in s else 2)
+
+    sets = [frozenset(s) for s in ([a, b, c], [a, b, c], [b, c])]
+    assert kept_graphs(f, [(torch.ones(2), s) for s in sets]) == 2

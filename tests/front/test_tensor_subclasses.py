@@ -322,3 +322,20 @@ def test_what_torch_calls_for_items_and_copies(backend):
         calls.clear()
     with pytest.raises(RuntimeError, match="default implementation of __deepcopy__"):
         magneto.compile(copied, **options)(torch.ones(2).as_subclass(Told))
+
+
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+def test_attributes_that_a_property_makes_are_made_by_the_program_only(backend):
+    class Shaped(torch.Tensor):
+        @property
+        def shape(self):
+            if not hasattr(self, "asked"):
+                self.asked = self.size()
+            return self.asked
+
+    def f(x):
+        return x + 1, x.shape, x.asked
+
+    a, b = (torch.ones(2, 2).as_subclass(Shaped) for _ in range(2))
+    assert magneto.compile(f, backend=backend, fullgraph=True)(a)[1:] == f(b)[1:]
+    assert a.asked == b.asked
