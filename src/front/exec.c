@@ -510,6 +510,7 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
     return e;
   }
   if (exec_take_inputs(e, r, data) || mg_viewstate_build(r, &e->views)) goto fail;
+  for (NodeRef n = 1; n < g->nnode && mg_joint_switched(r); n++) g->node[n].grad_mode = false; /* a run finds leaves in one state */
   if (!(example = exec_examples(e, r))) {
     PyErr_NoMemory();
     goto fail;

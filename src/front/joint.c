@@ -456,8 +456,7 @@ static bool joint_wanted(const MgRec *r, const ValRef *out, int nout) {
   return !joint_writes_older(r) && joint_results_tracked(r, out, nout);
 }
 
-/* Leaves that take part in gradient graphs for a part of the segment only. */
-static bool joint_switched(const MgRec *r) {
+bool mg_joint_switched(const MgRec *r) {
   bool any = false;
   for (uint32_t i = 0; i < r->cap->ninput; i++) any |= r->cap->input[i].switched;
   return any;
@@ -475,7 +474,7 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
   int nout = mg_snapshot_outputs(snap, &out);
   MgGraph *g = r->g;
   joint_ask_autograd(r);
-  if ((r->switch_failed = joint_switched(r) && (joint_writes_older(r) || joint_results_tracked(r, out, nout)))) return 0;
+  if ((r->switch_failed = mg_joint_switched(r) && (joint_writes_older(r) || joint_results_tracked(r, out, nout)))) return 0;
   if (r->want_fx && r->cap->function) r->function_failed = !mg_fx_shows(r->cap, out, nout);
   if (!joint_wanted(r, out, nout)) {
     if (!r->want_fx && mg_function_any_once(r)) r->function_failed = true;

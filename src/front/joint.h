@@ -46,4 +46,6 @@ ValRef mg_joint_gradient_val(MgGraph *g, ValRef like);
 void mg_joint_drain(void);
 /* Puts the backward part back behind the forward part of r->g, outputs and inputs left alone. */
 void mg_joint_extend(MgRec *r);
+/* Do leaves take part in gradient graphs for a part of the segment only?  Its results are not tracked then. */
+bool mg_joint_switched(const MgRec *r);
 #endif
