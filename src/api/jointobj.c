@@ -26,7 +26,7 @@ static MgRc joint_compile(JointObj *self, MgCtx *c, const char *text, const MgJo
     fwd.host.free(fwd.host.self);
     return MG_PYERR;
   }
-  return mg_compile_joint(&g, spec, o, &fwd, &bwd, &self->p);
+  return mg_compile_joint(&g, spec, o, &fwd, &bwd, NULL, &self->p);
 }
 
 static PyObject *joint_new(PyTypeObject *type, PyObject *args, PyObject *kw) {

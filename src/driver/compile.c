@@ -309,7 +309,7 @@ static MgRc compile_joint_facts(const MgJoint *j, MgJointPlans *out) {
 }
 
 MgRc mg_compile_joint(MgGraph *joint, const MgJointSpec *spec, const MgOptions *o, MgHostOps *fwd_host,
-                      MgHostOps *bwd_host, MgJointPlans *out) {
+                      MgHostOps *bwd_host, MgGraph *kept, MgJointPlans *out) {
   long n = 0;
   double t0 = mg_now_ms();
   MgSizeFacts facts;
@@ -321,6 +321,7 @@ MgRc mg_compile_joint(MgGraph *joint, const MgJointSpec *spec, const MgOptions *
   if (rc == MG_OK) rc = compile_middle(&k, &j);
   compile_log_times(&k, n, " joint", mg_now_ms() - t0, rc);
   if (rc == MG_OK) rc = compile_joint_facts(&j, out);
+  if (rc == MG_OK && kept) rc = mg_graph_clone(kept, &j.bwd);
   if (rc == MG_OK) rc = compile_half(&k, &j.fwd, fwd_host, n, " forward", &out->fwd);
   if (rc == MG_OK) rc = compile_half(&k, &j.bwd, bwd_host, n, " backward", &out->bwd);
   mg_size_facts_end(&facts);
@@ -331,5 +332,22 @@ MgRc mg_compile_joint(MgGraph *joint, const MgJointSpec *spec, const MgOptions *
   bwd_host->host.free(bwd_host->host.self);
   free(out->saved);
   *out = (MgJointPlans){0};
+  return rc;
+}
+
+MgRc mg_compile_backward(MgGraph *bwd, uint32_t nsaved, uint64_t given, const MgOptions *o, MgHostOps *h, MgPlan **out) {
+  long n = 0;
+  bool cut;
+  MgSizeFacts facts;
+  Compile k = {.c = bwd->c, .g = bwd, .o = o, .facts = &facts};
+  *out = NULL;
+  MgRc rc = mg_undefined_tangents(bwd, nsaved, given, &cut);
+  if (rc == MG_OK && cut) {
+    mg_size_facts_begin(&facts, bwd->x);
+    rc = compile_begin(&k, &n);
+    if (rc == MG_OK) rc = compile_half(&k, bwd, h, n, " backward of some results", out);
+    mg_size_facts_end(&facts);
+  }
+  if (!*out) h->host.free(h->host.self);
   return rc;
 }

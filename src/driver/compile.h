@@ -48,9 +48,13 @@ typedef struct MgJointPlans {
   uint64_t saved_bytes;  /* of the intermediates */
 } MgJointPlans;
 
-/* joint is consumed; fwd_host and bwd_host are taken over in every case, also when it fails (*out is zero then, the reason
+/* joint is consumed; kept: gets a copy of the backward graph before it is compiled, initialised and empty; or NULL; fwd_host and bwd_host are taken over in every case, also when it fails (*out is zero then, the reason
  * in joint->c).  MG_UNSUP: what cannot be cut (backward writes to an input, a forward output depends on a
  * tangent) or compiled; the caller then lets eager work. */
 MgRc mg_compile_joint(MgGraph *joint, const MgJointSpec *spec, const MgOptions *o, MgHostOps *fwd_host,
-                      MgHostOps *bwd_host, MgJointPlans *out);
+                      MgHostOps *bwd_host, MgGraph *kept, MgJointPlans *out);
+/* The backward plan for runs in which tangent k is defined where bit k of `given` is set: its inputs and results are the same.
+ * bwd: what mg_compile_joint kept, with numbers for its symbols; consumed.  h: taken over in every case.  *out: NULL when the plan
+ * for all tangents, with zeros for the others, does as well. */
+MgRc mg_compile_backward(MgGraph *bwd, uint32_t nsaved, uint64_t given, const MgOptions *o, MgHostOps *h, MgPlan **out);
 #endif

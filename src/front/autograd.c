@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "front/function.h"
+#include "front/gradgiven.h"
 #include "front/nodecall.h"
 #include "front/planrun.h"
 
@@ -11,6 +12,7 @@ static void autograd_dealloc(PyObject *o) {
   if (a->fwd && !a->plans) mg_plan_free(a->fwd);
   if (a->bwd && !a->plans) mg_plan_free(a->bwd);
   if (!a->plans) free(a->saved);
+  mg_gradgiven_free(a);
   Py_XDECREF(a->plans);
   free(a->sizes);
   mg_noderun_free(a->nodes);
@@ -228,7 +230,13 @@ static MgRc autograd_compile(MgAutograd *a, MgRec *r) {
     fwd.host.free(fwd.host.self);
     return MG_PYERR;
   }
-  TRY(mg_compile_joint(r->g, &spec, &r->cfg->opt, &fwd, &bwd, &plans));
+  bool some = a->nthrough > 1 && a->nthrough <= 64; /* may be undefined, and reach tells */
+  if (some && !(a->kept = mg_gradgiven_keep(r->cap->objs, &r->cfg->opt))) {
+    fwd.host.free(fwd.host.self);
+    bwd.host.free(bwd.host.self);
+    return MG_PYERR;
+  }
+  TRY(mg_compile_joint(r->g, &spec, &r->cfg->opt, &fwd, &bwd, a->kept ? &a->kept->g : NULL, &plans));
   autograd_adopt(a, &plans, r->joint->frees);
   return MG_OK;
 }
@@ -238,6 +246,7 @@ static MgRc autograd_share(MgAutograd *a, const MgRec *r, MgAutograd *plans, con
   if (!(a->sizes = mg_malloc(n * sizeof *sizes))) return mg_fail(r->g->c, MG_NOMEM, "out of memory");
   memcpy(a->sizes, sizes, n * sizeof *sizes);
   a->plans = (MgAutograd *)Py_NewRef((PyObject *)plans);
+  a->kept = plans->kept;
   autograd_adopt(a, &p, r->joint->frees);
   return MG_OK;
 }

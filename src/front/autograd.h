@@ -34,6 +34,9 @@ typedef struct MgAutograd {
   bool *copy;           /* by primal: forward writes it and reads it too, so a second run needs a copy of what it was */
   bool *written;        /* by primal: forward writes it */
   uint32_t nkeep;
+  struct MgGradKept *kept; /* the backward graph, owned by whose plans these are; NULL: one result (gradgiven.h) */
+  struct MgGradGiven *given; /* backward plans for some of the tangents, owned */
+  uint32_t ngiven;
   PyObject *parts;      /* how backward was cut last (gradpart.h), or NULL */
   bool frees;           /* a second backward pass is an error although nothing is among saved */
   bool lost;            /* op by op it would not be itself: values inside of an autograd.Function are used outside */

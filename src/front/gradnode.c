@@ -7,6 +7,7 @@
 #include "front/names.h"
 #include "front/cache.h"
 #include "front/facts.h"
+#include "front/gradgiven.h"
 #include "front/gradpart.h"
 #include "front/lazybits.h"
 #include "front/nodecall.h"
@@ -221,14 +222,14 @@ int mg_gradnode_inputs(const MgAutograd *a, PyObject *saved, PyObject *const *ta
   return 0;
 }
 
-static int gradnode_compiled(const MgAutograd *a, PyObject *saved, PyObject *const *tangent, PyObject **grad) {
+static int gradnode_compiled(const MgAutograd *a, MgPlan *bwd, PyObject *saved, PyObject *const *tangent, PyObject **grad) {
   uint32_t n = a->nsaved + a->nthrough;
   PyObject *small[64], **in = n > 64 ? mg_malloc(n * sizeof *in) : small, *off = NULL;
   int rc = -1;
   if (!in) return PyErr_NoMemory(), -1;
   if (mg_gradnode_inputs(a, saved, tangent, in)) goto fail;
   if (a->extern_bwd && mg_planrun_autocast_off(&off)) goto done;
-  rc = mg_planrun(a->bwd, in, a->sizes, grad);
+  rc = mg_planrun(bwd, in, bwd == a->bwd ? a->sizes : NULL, grad);
   if (off && mg_planrun_autocast_back(off)) rc = -1;
 done:
   for (uint32_t i = a->nsaved; i < n; i++) Py_DECREF(in[i]);
@@ -262,13 +263,16 @@ static uint64_t gradnode_given(const MgAutograd *a, PyObject *const *tangent) {
   return given;
 }
 
-static PyObject *gradnode_compute(const MgAutograd *a, PyObject *state, PyObject *saved, PyObject *const *tangent) {
+static PyObject *gradnode_compute(MgAutograd *a, PyObject *state, PyObject *saved, PyObject *const *tangent) {
   uint64_t given = gradnode_given(a, tangent);
+  MgPlan *bwd;
   PyObject *small[32], **grad = small, *r = NULL;
   if (!a->ngrad || !given) return gradnode_result(a, NULL, 0);
   if (mg_abi.aoti_torch_grad_mode_is_enabled() || gradnode_strange(a, tangent)) return mg_gradnode_again(a, state, saved, tangent);
+  if (mg_gradgiven_plan(a, given, &bwd)) return NULL;
+  if (!bwd) return mg_gradnode_again(a, state, saved, tangent);
   if (a->ngrad > 32 && !(grad = mg_malloc(a->ngrad * sizeof *grad))) return PyErr_NoMemory();
-  int rc = gradnode_compiled(a, saved, tangent, grad);
+  int rc = gradnode_compiled(a, bwd, saved, tangent, grad);
   if (!rc) {
     bool bad = false;
     for (uint32_t i = 0; !bad && i < a->ngrad; i++) bad = a->bits[i] && mg_lazybits_set(grad[i], a->bits[i]);
@@ -305,9 +309,11 @@ static int gradnode_wants_next(PyObject *node) {
 static PyObject *gradnode_first(MgAutograd *a, MgGradParts *parts, PyObject *state, PyObject *saved, PyObject *const *tangent,
                                 bool next) {
   uint64_t given = gradnode_given(a, tangent);
-  bool again = given && (mg_abi.aoti_torch_grad_mode_is_enabled() || gradnode_strange(a, tangent));
-  PyObject *all = again ? mg_gradnode_again(a, state, saved, tangent) : NULL;
-  if (again && !all) return NULL;
+  MgPlan *bwd = a->bwd;
+  if (given && mg_gradgiven_plan(a, given, &bwd)) return NULL;
+  bool once = given && (bwd != a->bwd || mg_abi.aoti_torch_grad_mode_is_enabled() || gradnode_strange(a, tangent));
+  PyObject *all = once ? gradnode_compute(a, state, saved, tangent) : NULL;
+  if (once && !all) return NULL;
   PyObject *r = given ? mg_gradpart_begin(a, parts, state, saved, tangent, given, all, next)
                       : mg_gradpart_go_on(a, parts, 0, Py_None, next);
   Py_XDECREF(all);

@@ -158,6 +158,8 @@ MgRc mg_graph_at(MgGraph *to, const MgGraph *from, const int64_t *env);
 /* The same with symbols, whose hints are env, in expressions of its own (empty before); symbol[k] stands for symbol k, see
  * mg_symbols_known. */
 MgRc mg_graph_copy(MgGraph *to, const MgGraph *from, const SymRef *symbol, const int64_t *env);
+/* The same graph, symbols and all, to be kept: nothing of `from` is referred to. */
+MgRc mg_graph_clone(MgGraph *to, const MgGraph *from);
 /* A size of other expressions in these.  copied: by expression of `from`, its copy or 0; has those of the symbols in it. */
 SymRef mg_sym_copy(MgExprs *to, const MgExprs *from, SymRef e, SymRef *copied);
 /* Replaces symbols by what they are known to equal: symbol[k], at first symbol k itself, becomes the expression that stands

@@ -11,6 +11,7 @@ typedef struct GraphAt {
   const int64_t *env;
   const SymRef *symbol;  /* by symbol of `from`: what stands for it there; NULL: env does */
   SymRef *copied;        /* with symbol, per expression of `from`: its copy, or 0 */
+  bool *used;            /* by value: something refers to it; NULL: take them all.  The others keep their numbers only */
 } GraphAt;
 
 static SymRef at_copy(const GraphAt *a, SymRef e) {
@@ -35,6 +36,7 @@ static SymRef at_size(const GraphAt *a, SymRef e) {
 
 static MgRc at_arg(const GraphAt *a, const MgArg *from, MgArg *to) {
   *to = *from;
+  if (from->tag == MA_str) TRYP(to->u.str = mg_ctx_strdup(a->to->c, from->u.str));
   if (from->tag == MA_int) to->u.sym = at_size(a, from->u.sym);
   if (from->tag != MA_list) return MG_OK;
   TRYP(to->u.item = mg_new(a->to->c, MgArg, from->n + 1));
@@ -44,8 +46,10 @@ static MgRc at_arg(const GraphAt *a, const MgArg *from, MgArg *to) {
 
 static MgRc at_val(const GraphAt *a, ValRef v) {
   const MgVal *s = mg_val(a->from, v);
-  ValRef r = mg_graph_val(a->to, (MgDtype)s->dtype, s->ndim);
+  bool used = !a->used || a->used[v];
+  ValRef r = mg_graph_val(a->to, (MgDtype)s->dtype, used ? s->ndim : 0);
   TRYP(r);
+  if (!used) return MG_OK;
   MgVal *d = mg_val(a->to, r);
   SymRef *size = d->size, *stride = d->stride;
   *d = *s;
@@ -92,6 +96,10 @@ static MgRc at_graph(GraphAt a) {
   TRY(at_flags(to, from->early, from->noutput, &to->early));
   TRY(at_flags(to, from->viewed, from->noutput, &to->viewed));
   to->nhidden = from->nhidden;
+  if (from->out_alias) {
+    TRYP(to->out_alias = mg_new(to->c, struct MgOutAlias, from->noutput + 1));
+    memcpy(to->out_alias, from->out_alias, from->noutput * sizeof *to->out_alias);
+  }
   return mg_exprs_ok(to->x);
 }
 
@@ -108,6 +116,32 @@ MgRc mg_graph_copy(MgGraph *to, const MgGraph *from, const SymRef *symbol, const
     if (mg_expr(from->x, symbol[k])->op == OP_sym && mg_expr(from->x, symbol[k])->u.i == k) a.copied[symbol[k]] = own;
   }
   return at_graph(a);
+}
+
+static void at_use(ValRef *v, void *arg) { ((bool *)arg)[*v] = true; }
+
+static MgRc at_used(const MgGraph *g, MgCtx *c, bool **used) {
+  TRYP(*used = mg_new(c, bool, g->nval + 1));
+  for (uint32_t i = 0; i < g->ninput; i++) (*used)[g->input[i]] = true;
+  for (NodeRef k = 1; k < g->nnode; k++) {
+    mg_node_each_val(mg_node(g, k), at_use, *used);
+    for (int i = 0; i < mg_node(g, k)->nout; i++) (*used)[mg_node(g, k)->out[i]] = true;
+  }
+  return MG_OK;
+}
+
+MgRc mg_graph_clone(MgGraph *to, const MgGraph *from) {
+  const MgExprs *x = from->x;
+  SymRef *own = mg_new(to->c, SymRef, x->nsym + 1);
+  GraphAt a = {.to = to, .from = from, .symbol = own, .copied = mg_new(to->c, SymRef, x->n + 1)};
+  TRYP(own && a.copied);
+  TRY(at_used(from, to->c, &a.used));
+  for (uint32_t k = 0; k < x->nsym; k++) own[k] = mg_ex_symbol(to->x, x->sym[k].hint, x->sym[k].lo, x->sym[k].hi, NULL);
+  for (SymRef e = 1; e < x->n; e++)
+    if (mg_expr(x, e)->op == OP_sym) a.copied[e] = own[mg_expr(x, e)->u.i];
+  TRY(at_graph(a));
+  for (ValRef v = 1; v < to->nval; v++) to->val[v].known = NULL; /* a tensor of somebody else */
+  return MG_OK;
 }
 
 /* ---- what is known of symbols ---- */

@@ -51,6 +51,20 @@ def result_with_undefined_tangent_and_saved(C):
     return [first, grads(x, y), x.grad is None]
 
 
+@program(graphs=2, joint=2)
+def infinite_derivative_behind_an_undefined_tangent(C):
+    """Zeros for an undefined tangent would become NaN."""
+    f = C(lambda x, y: ((x * 0).sqrt() + y, (x * y).sum(0), torch.cat([x.sin(), (y * 0).norm(dim=1, keepdim=True)], 1)))
+    res = []
+    for n in (3, 4, 5):
+        for use in ([1], [2], [1], [1, 2]):
+            x, y = leaf(n, 2), leaf(n, 2)
+            o = f(x, y)
+            torch.autograd.backward([o[i].sum() for i in use])
+            res.append(grads(x, y))
+    return res
+
+
 @program()
 def detached_alias_of_a_result(C):
     def f(x):

@@ -1,0 +1,24 @@
+/* Backward plans for runs in which some gradients of results are undefined.
+ * PyTorch's engine does not run what only such gradients reach; a plan that takes zeros for them would, and an infinite derivative
+ * makes NaN of a zero.  In: the backward graph, kept since it was compiled.  Out: a plan for each set of defined gradients that
+ * makes a difference, compiled when it first occurs. */
+#ifndef MG_FRONT_GRADGIVEN_H
+#define MG_FRONT_GRADGIVEN_H
+#include "front/autograd.h"
+
+typedef struct MgGradKept { /* what compiling again takes */
+  MgCtx ctx;
+  MgExprs x;
+  MgGraph g;            /* backward */
+  PyObject *objs;       /* strong: what MA_object arguments index; or NULL */
+  MgOptions opt;
+} MgGradKept;
+
+/* With an empty graph; NULL with an exception. */
+MgGradKept *mg_gradgiven_keep(PyObject *objs, const MgOptions *opt);
+void mg_gradgiven_forget(MgGradKept *k);
+/* given: bit k is set where tangent k is defined, some are.  *bwd: the plan, borrowed from a; NULL: it has to go op by op.  -1 with
+ * an exception. */
+int mg_gradgiven_plan(MgAutograd *a, uint64_t given, MgPlan **bwd);
+void mg_gradgiven_free(MgAutograd *a);
+#endif
