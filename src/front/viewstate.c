@@ -324,9 +324,21 @@ static PyObject *view_of(PyObject *base, PyObject *like) {
   return v;
 }
 
+/* Does the result begin in its base's memory where their offsets say?  One that has memory of its own is no view to be made of it. */
+static bool view_shares(PyObject *out, PyObject *base) {
+  int64_t a = 0, b = 0, size = 1;
+  if (!mg_facts_in_memory(out) || !mg_facts_in_memory(base)) return true;
+  mg_abi.aoti_torch_get_storage_offset(mg_facts_tensor(out), &a);
+  mg_abi.aoti_torch_get_storage_offset(mg_facts_tensor(base), &b);
+  int32_t dtype = 0;
+  mg_abi.aoti_torch_get_dtype(mg_facts_tensor(out), &dtype);
+  size = mg_dtype_size((MgDtype)dtype);
+  return mg_facts_distance(base, out) == (a - b) * size;
+}
+
 /* Steals out; what autograd tracks, and what is a view already, stays. */
 static PyObject *view_make(PyObject *out, PyObject *base, bool mode) {
-  if (mg_facts_requires_grad(out)) return out;
+  if (mg_facts_requires_grad(out) || !view_shares(out, base)) return out;
   PyObject *was = view_get(out, 1), *v = NULL;
   if (was && was != Py_None) return Py_DECREF(was), out;
   bool before = mg_abi.aoti_torch_grad_mode_is_enabled();

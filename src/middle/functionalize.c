@@ -607,8 +607,29 @@ static void fz_forget(Fz *f, ValRef v) {
     f->val[v].version = f->val[f->val[v].root].version - 1;
 }
 
+/* Is this all of its root's memory, element for element (as detach gives it)? */
+static bool fz_whole(const Fz *f, ValRef c) {
+  ValRef root = f->val[c].root;
+  const MgVal *v = mg_val(f->g, c), *r = mg_val(f->g, root);
+  return v->dtype == r->dtype && v->bits == r->bits && mg_ex_same(v->offset, r->offset) && fz_same_sizes(f->g, c, root) &&
+         fz_same_strides(f->g, c, root);
+}
+
+/* The output, none of an input, in whose memory this one lies, or -1: its root, or what stands for all of it. */
+static int32_t fz_output_of(const Fz *f, const ValRef *old, uint32_t i) {
+  ValRef c = fz_canon(f, old[i]), root = f->val[c].root;
+  int32_t whole = -1;
+  for (uint32_t k = 0; k < f->g->noutput; k++) {
+    ValRef ck = fz_canon(f, old[k]);
+    if (k < i && ck == c) return (int32_t)k; /* the same tensor twice */
+    if (ck == root && c != root) return (int32_t)k;
+    if (whole < 0 && f->val[ck].root == root && fz_whole(f, ck)) whole = (int32_t)k;
+  }
+  return c == root || whole == (int32_t)i ? -1 : whole;
+}
+
 /* Outputs in the memory of an input or of another output are described, not computed: see MgOutAlias.  Views of a result
- * that is no output itself become tensors of their own. */
+ * of which no output is all become tensors of their own. */
 static MgRc fz_outputs(Fz *f) {
   MgGraph *g = f->g;
   ValRef *old = mg_ctx_grow(g->c, g->output, g->noutput * sizeof *old, (g->noutput + 1) * sizeof *old);
@@ -617,12 +638,8 @@ static MgRc fz_outputs(Fz *f) {
     ValRef c = fz_canon(f, old[i]), root = f->val[c].root;
     struct MgOutAlias *a = &g->out_alias[i];
     *a = (struct MgOutAlias){fz_input_of(f, c), -1, c == root};
-    for (uint32_t k = 0; k < g->noutput && a->of_input < 0 && a->of_output < 0; k++) {
-      ValRef ck = fz_canon(f, old[k]);
-      if (k < i && ck == c) *a = (struct MgOutAlias){-1, (int32_t)k, true}; /* the same tensor twice */
-      else if (ck == root && c != root) *a = (struct MgOutAlias){-1, (int32_t)k, false};
-    }
-    if (a->of_input < 0 && a->of_output < 0) a->same = false;
+    if (a->of_input < 0) a->of_output = fz_output_of(f, old, i);
+    if (a->of_input < 0) a->same = a->of_output >= 0 && fz_canon(f, old[a->of_output]) == c;
     if (a->of_input >= 0 && a->same) {
       g->output[i] = root;
       continue;

@@ -285,3 +285,20 @@ def test_operators_as_arguments_are_guarded():
     opt, x = magneto.compile(fn), torch.arange(4.0)
     for op in (torch.ops.aten.sin.default, torch.ops.aten.cos.default, torch.ops.aten.neg, torch.ops.aten.abs):
         torch.testing.assert_close(opt(op, x), op(x))
+
+
+@pytest.mark.parametrize("brk", [False, True])
+def test_views_of_a_constant_whose_detached_alias_is_returned(brk):
+    def fn(x):
+        y = (torch.arange(3) * 500).detach()
+        parts = [y, y[1], *y, y[1:]]
+        if brk:
+            magneto.graph_break()
+        return *parts, x + 1
+
+    want = fn(torch.ones(2))
+    got = magneto.compile(fn)(torch.ones(2))
+    assert same(got, want), (got, want)
+    for r in (got, want):
+        r[0].add_(7)
+    assert same(got, want), (got, want)
