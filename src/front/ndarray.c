@@ -131,6 +131,7 @@ enum { ND_ARGS = 64 };
 typedef struct NdCall {
   MgArray *arg[ND_ARGS];  /* arrays among the arguments, borrowed */
   int n;
+  bool tensors;           /* ... and tensors */
   MgCapture *cap;
   bool strong;            /* NumPy's scalars take part in the promotion of types: operators and ufuncs */
   PyObject *cast;         /* strong: the dtype in which to compute with integers; NULL: theirs */
@@ -206,7 +207,10 @@ static PyObject *nd_convert(NdCall *c, PyObject *o, bool model) {
     c->arg[c->n++] = a;
     return Py_NewRef(a->model);
   }
-  if (mg_standin_check(o) && c->strong) return model ? nd_model_tensor(c, o) : Py_NewRef(o);
+  if (mg_standin_check(o) && c->strong) {
+    c->tensors = true;
+    return model ? nd_model_tensor(c, o) : Py_NewRef(o);
+  }
   if (mg_symfloat_is(o)) return mg_symfloat_plain(o);
   if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o) || t == &PyLong_Type || t == &PyFloat_Type || t == &PyComplex_Type ||
       t == &PyUnicode_Type || t == &PyRange_Type)
@@ -350,10 +354,14 @@ static PyObject *nd_join(NdCall *c, PyObject *model, PyObject *twin) {
 
 static bool nd_is_array(PyObject *o) { return Py_TYPE(o) == nd_array || PyObject_TypeCheck(o, nd_generic); }
 
-/* An operator between an array and a tensor gave a tensor. */
+/* A tensor came of an operation that tensors take part in: torch makes bytes of an array of bools there. */
 static PyObject *nd_tensor_result(NdCall *c, PyObject *model, PyObject *twin) {
-  PyObject *array = PyObject_CallMethod(model, "numpy", NULL), *r = NULL;
-  if (array && mg_standin_check(twin)) r = nd_adjust(c, Py_NewRef(twin), array);
+  PyObject *array = PyObject_CallMethod(model, "numpy", NULL), *t = NULL, *r = NULL;
+  if (array && mg_standin_check(twin)) {
+    bool bools = mg_val(c->cap->rec->g, mg_standin_val(twin))->dtype == DT_bool && nd_code(array) == DT_u8;
+    t = bools ? PyObject_CallMethod(twin, "byte", NULL) : Py_NewRef(twin);
+    if (t) r = nd_adjust(c, t, array);
+  }
   Py_XDECREF(array);
   return r || PyErr_Occurred() ? r : nd_refuse(c, "a result that is no tensor");
 }
@@ -648,11 +656,11 @@ PyObject *mg_array_apply(const MgArrayOp *op, PyObject *args, PyObject *kw) {
   }
   PyObject *model = nd_model_half(&c, op, args, kw);
   bool failed = !model && !c.refused && !nd_error_of_values();
-  if (model && !c.n && !nd_in_list(model, 0)) { /* numbers of the program alone */
+  if (model && !c.n && !c.tensors && !nd_in_list(model, 0)) { /* numbers of the program alone */
     mg_rec_resume(pause);
     return model;
   }
-  if (model && !c.n && Py_TYPE(model) == nd_array && nd_code(model) >= 0 && !nd_makes(op->name)) r = nd_constant(&c, model);
+  if (model && !c.n && !c.tensors && Py_TYPE(model) == nd_array && nd_code(model) >= 0 && !nd_makes(op->name)) r = nd_constant(&c, model);
   else if (model && !nd_choose_cast(&c, model)) twin = nd_half(&c, op, args, kw, false);
   if (twin) r = nd_result(&c, model, twin);
   mg_rec_resume(pause);

@@ -428,3 +428,29 @@ def test_tensors_of_lists_of_arrays():
 
     for a, b in zip(magneto.compile(f, fullgraph=True)(), f()):
         assert a.dtype == b.dtype and torch.equal(a, b)
+
+
+def log_of_two(x, y):
+    return x * (np.log(y) - np.log(x))
+
+
+def root_of_strided(x, y):
+    return np.sqrt(y.t())
+
+
+def above(x, y):
+    return np.greater(x, y), np.maximum(x, y)
+
+
+def log_of_ints(x, y):
+    return np.log(y.long() + 1)
+
+
+@pytest.mark.parametrize("fn", [log_of_two, root_of_strided, above, log_of_ints])
+def test_ufuncs_of_tensors_alone(fn):
+    opt = magneto.compile(fn, fullgraph=True)
+    for k in range(2):
+        torch.manual_seed(k)
+        x, y = torch.rand(3, 4) + 0.5, torch.rand(3, 4) + 0.5
+        torch.testing.assert_close(opt(x, y), fn(x, y), rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(opt(x[0, 0], y[0, 0]), fn(x[0, 0], y[0, 0]), rtol=1e-6, atol=1e-7)
