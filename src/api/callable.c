@@ -260,6 +260,8 @@ static int callable_traverse(PyObject *o, visitproc visit, void *arg) {
 static int callable_clear(PyObject *o) {
   Callable *c = (Callable *)o;
   Py_CLEAR(c->dict);
+  mg_config_release(c->cfg.id); /* while the backend lives */
+  c->cfg.id = 0;
   Py_CLEAR(c->cfg.backend);
   Py_CLEAR(c->fn);
   return 0;
@@ -269,7 +271,6 @@ static void callable_dealloc(PyObject *o) {
   Callable *c = (Callable *)o;
   PyObject_GC_UnTrack(o);
   if (c->weakrefs) PyObject_ClearWeakRefs(o);
-  mg_config_release(c->cfg.id);
   callable_clear(o);
   Py_TYPE(o)->tp_free(o);
 }

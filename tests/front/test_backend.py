@@ -1,6 +1,8 @@
 """Custom back ends: what they receive, that what they return is what runs, registration, and PyTorch's own."""
 import copy
+import gc
 import shutil
+import weakref
 
 import pytest
 import torch
@@ -305,3 +307,18 @@ def test_calls_of_a_function_compiled_too_often_are_not_compiled():
         for n in range(5):
             torch.testing.assert_close(c(X, n), outer(X, n))
     assert len(keep.graphs) == 2
+
+
+def test_backends_end_with_callables_in_cycles():
+    def make():
+        def backend(gm, inputs):
+            return gm
+
+        f = magneto.compile(lambda x: x + 1, backend=backend)
+        f(torch.ones(2))
+        f.myself = f
+        return weakref.ref(backend)
+
+    refs = [make() for _ in range(20)]
+    gc.collect()
+    assert not any(r() for r in refs)
