@@ -2,6 +2,7 @@
 #include "front/snapshot_build.h"
 #include <stdlib.h>
 #include <string.h>
+#include <structmember.h>
 #include "front/alias.h"
 #include "front/cache.h"
 #include "front/backward.h"
@@ -298,28 +299,49 @@ MgSnapOp mg_snap_attr_op(PyTypeObject *t, PyObject *name) {
   return !PyUnicode_Check(name) || (d && Py_TYPE(d)->tp_descr_set) ? SN_put_attr : SN_set_attr;
 }
 
+/* A member that C code keeps in an exception, as its descriptor writes it: a class of the program may give the name to something else. */
+static bool snap_is_error_member(PyTypeObject *t, PyObject *v) {
+  if (Py_TYPE(v) == &PyMemberDescr_Type) return !(((PyMemberDescrObject *)v)->d_member->flags & READONLY);
+  return Py_TYPE(v) == &PyGetSetDescr_Type && ((PyGetSetDescrObject *)v)->d_getset->set && t != (PyTypeObject *)PyExc_BaseException;
+}
+
+/* The value of the member v of o: new.  NULL without exception: there is none. */
+static PyObject *snap_member(PyObject *o, PyObject *v) {
+  const PyMemberDef *m = Py_TYPE(v) == &PyMemberDescr_Type ? ((PyMemberDescrObject *)v)->d_member : NULL;
+  if (m && m->type == T_OBJECT && !*(PyObject **)((char *)o + m->offset)) return NULL; /* reads as None, and is not */
+  PyObject *x = Py_TYPE(v)->tp_descr_get(v, o, (PyObject *)Py_TYPE(o));
+  if (!x) PyErr_Clear();
+  return x;
+}
+
+/* What an instance has in slots of its Python classes, and an exception in its C classes: made from its arguments at first, but written since. */
+static uint32_t snap_members(MgBuilder *b, PyObject *o, uint32_t me) {
+  PyObject *mro = Py_TYPE(o)->tp_mro, *k, *v;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
+    PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
+    bool slots = t->tp_flags & Py_TPFLAGS_HEAPTYPE, error = !slots && PyExceptionInstance_Check(o) && t != &PyBaseObject_Type;
+    for (Py_ssize_t pos = 0; (slots || error) && PyDict_Next(mg_type_dict(t), &pos, &k, &v);) {
+      if (slots ? Py_TYPE(v) != &PyMemberDescr_Type : !snap_is_error_member(t, v)) continue;
+      PyObject *x = snap_member(o, v);
+      if (!x && slots) continue;
+      uint32_t r = x && PyList_Append(b->keep, x) ? SNAP_FAIL
+                   : slots                        ? mg_snap_emit_over(b, SN_set_attr, k, me, &x, 1)
+                   : x                            ? mg_snap_emit_over(b, SN_set_member, v, me, &x, 1)
+                                                  : mg_snap_emit(b, SN_set_member, v, me, NULL, 0);
+      Py_XDECREF(x);
+      if (r == SNAP_FAIL) return SNAP_FAIL;
+    }
+  }
+  return me;
+}
+
 /* Attributes of an instance: those in its dict, then those in slots. */
 static uint32_t snap_attributes(MgBuilder *b, PyObject *o, uint32_t me) {
   PyObject **d = _PyObject_GetDictPtr(o), *k, *v;
   Py_ssize_t pos = 0;
   while (d && *d && PyDict_Next(*d, &pos, &k, &v))
     if (mg_snap_emit_over(b, mg_snap_attr_op(Py_TYPE(o), k), k, me, &v, 1) == SNAP_FAIL) return SNAP_FAIL;
-  PyObject *mro = Py_TYPE(o)->tp_mro;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
-    PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
-    for (pos = 0; t->tp_flags & Py_TPFLAGS_HEAPTYPE && PyDict_Next(mg_type_dict(t), &pos, &k, &v);) {
-      if (Py_TYPE(v) != &PyMemberDescr_Type) continue;
-      PyObject *x = Py_TYPE(v)->tp_descr_get(v, o, (PyObject *)Py_TYPE(o));
-      if (!x) {
-        PyErr_Clear(); /* an empty slot */
-        continue;
-      }
-      uint32_t r = PyList_Append(b->keep, x) ? SNAP_FAIL : mg_snap_emit_over(b, SN_set_attr, k, me, &x, 1);
-      Py_DECREF(x);
-      if (r == SNAP_FAIL) return SNAP_FAIL;
-    }
-  }
-  return me;
+  return snap_members(b, o, me);
 }
 
 static uint32_t snap_dict(MgBuilder *b, PyObject *o) {
@@ -395,19 +417,12 @@ static uint32_t snap_value(MgBuilder *b, PyObject *o, PyObject *plain) {
   return mg_snap_memo(b, o, me) ? snap_attributes(b, o, me) : SNAP_FAIL;
 }
 
-static uint32_t snap_error_part(MgBuilder *b, uint32_t me, const char *text, PyObject *v) {
-  if (!v) return 0;
-  PyObject *name = PyUnicode_InternFromString(text);
-  uint32_t r = name && !PyList_Append(b->keep, name) ? mg_snap_emit_over(b, SN_put_attr, name, me, &v, 1) : SNAP_FAIL;
-  Py_XDECREF(name);
-  return r;
-}
-
 /* What pickling an exception forgets. */
 static uint32_t snap_exception(MgBuilder *b, PyObject *o, uint32_t me) {
   PyBaseExceptionObject *e = (PyBaseExceptionObject *)o;
   uint32_t r = 0;
-  if (e->cause || e->suppress_context) r = mg_snap_emit_over(b, SN_set_cause, NULL, me, &e->cause, 1);
+  if (e->cause) r = mg_snap_emit_over(b, SN_set_cause, NULL, me, &e->cause, 1);
+  if (r != SNAP_FAIL) r = snap_members(b, o, me); /* __suppress_context__ among them, which the cause sets */
   /* Raised while nothing of the segment's own was handled: the context is what a run finds handled. */
   bool handled = e->context ? !mg_older(e->context) && e->context == mg_pyframe_handled(PyThreadState_Get()) : e->traceback != NULL;
   if (r != SNAP_FAIL && (e->context || handled)) r = mg_snap_emit_over(b, SN_set_context, NULL, me, &e->context, !handled);
@@ -416,10 +431,6 @@ static uint32_t snap_exception(MgBuilder *b, PyObject *o, uint32_t me) {
     r = entries ? mg_snap_emit(b, SN_set_traceback, entries, me, NULL, 0) : SNAP_FAIL;
     Py_XDECREF(entries);
   }
-  bool attr = PyObject_TypeCheck(o, (PyTypeObject *)PyExc_AttributeError), name = PyObject_TypeCheck(o, (PyTypeObject *)PyExc_NameError);
-  if (r != SNAP_FAIL && attr) r = snap_error_part(b, me, "obj", ((PyAttributeErrorObject *)o)->obj);
-  if (r != SNAP_FAIL && attr) r = snap_error_part(b, me, "name", ((PyAttributeErrorObject *)o)->name);
-  if (r != SNAP_FAIL && name) r = snap_error_part(b, me, "name", ((PyNameErrorObject *)o)->name);
   return r;
 }
 

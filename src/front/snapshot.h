@@ -45,6 +45,7 @@ typedef enum MgSnapOp {
   SN_set_cause, SN_set_context, /* of an exception; argument 0 may be 0; no argument: to what is being handled */
   SN_set_traceback, /* of an exception; obj: mg_snap_traceback */
   SN_set_attr,   /* attribute obj of value a (an instance or a class), past __setattr__; no argument: delete */
+  SN_set_member, /* what the descriptor obj writes into value a: value b; no argument: delete */
   SN_set_var,    /* context variable a gets argument 0 */
   SN_put_attr,   /* key obj of the instance dict of a, past data descriptors */
   SN_set_key     /* key obj of the namespace a; no argument: delete */

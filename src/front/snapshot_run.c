@@ -22,6 +22,14 @@ static int snap_set_attr(PyObject *o, PyObject *name, PyObject *v) {
   return 0;
 }
 
+/* A member that is not there needs no deletion. */
+static int snap_set_member(PyObject *o, PyObject *descr, PyObject *v) {
+  if (Py_TYPE(descr)->tp_descr_set(descr, o, v) == 0) return 0;
+  if (v) return -1;
+  PyErr_Clear();
+  return 0;
+}
+
 static int snap_set_key(PyObject *d, PyObject *name, PyObject *v) {
   if (v) return PyDict_SetItem(d, name, v);
   int has = PyDict_Contains(d, name);
@@ -289,6 +297,7 @@ static int snap_change(const MgSnapInstr *q, PyObject **v, const uint32_t *k) {
     return 0;
   case SN_set_traceback: return snap_set_traceback(t, q->obj);
   case SN_set_attr: return snap_set_attr(t, q->obj, x);
+  case SN_set_member: return snap_set_member(t, q->obj, x);
   case SN_put_attr: return snap_put_attr(t, q->obj, x);
   case SN_set_key: return snap_set_key(t, q->obj, x);
   default: PyErr_SetString(PyExc_SystemError, "construction program"); return -1;
