@@ -217,6 +217,22 @@ static PyObject *call_object_reduce(const MgCall *c) {
   return r;
 }
 
+/* What a cache outside of the recording is asked with: numbers themselves, and older objects by identity, since what it answers for others
+ * is nobody's knowledge.  New. */
+static PyObject *call_cache_key(PyObject *x) {
+  if (!PyTuple_CheckExact(x)) {
+    mg_older_pin(x);
+    return mg_symfloat_plain(x);
+  }
+  PyObject *r = PyTuple_New(PyTuple_GET_SIZE(x));
+  for (Py_ssize_t i = 0; r && i < PyTuple_GET_SIZE(x); i++) {
+    PyObject *v = call_cache_key(PyTuple_GET_ITEM(x, i));
+    if (v) PyTuple_SET_ITEM(r, i, v);
+    else Py_CLEAR(r);
+  }
+  return r;
+}
+
 /* A cached function: without tensors its result is one of the outside world (its cache outlives the recording); with
  * stand-ins the cache is not touched. */
 static PyObject *call_lru_cache(const MgCall *c) {
@@ -226,10 +242,10 @@ static PyObject *call_lru_cache(const MgCall *c) {
     Py_XDECREF(f);
     return r;
   }
-  PyObject *args = PyTuple_New(c->n), *r = NULL, *w = NULL; /* the cache keeps them: numbers themselves */
+  PyObject *args = PyTuple_New(c->n), *r = NULL, *w = NULL; /* the cache keeps them */
   MgCall plain = *c;
   for (Py_ssize_t i = 0; args && i < c->n; i++) {
-    PyObject *x = mg_symfloat_plain(c->arg[i]);
+    PyObject *x = call_cache_key(c->arg[i]);
     if (x) PyTuple_SET_ITEM(args, i, x);
     else Py_CLEAR(args);
   }
