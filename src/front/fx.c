@@ -303,6 +303,8 @@ static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
       else if (PyTuple_Check(o)) PyTuple_SET_ITEM(copy, i, x);
       else PyList_SET_ITEM(copy, i, x);
     }
+    PyTypeObject *t = Py_TYPE(o); /* a namedtuple stays one: FX writes it as such */
+    if (copy && PyTuple_Check(o) && PyObject_HasAttrString((PyObject *)t, "_fields")) Py_SETREF(copy, mg_new_value(t, copy));
     return copy;
   }
   if (PySlice_Check(o)) {

@@ -216,6 +216,14 @@ bool mg_guard_is_value(PyObject *o) {
 
 static bool guard_same_float(double a, double b) { return !memcmp(&a, &b, sizeof a); }
 
+bool mg_guard_same_value(PyObject *a, PyObject *b) {
+  if (PyFloat_Check(a) && PyFloat_Check(b)) return guard_same_float(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
+  PyObject *same = mg_solid_base(Py_TYPE(a))->tp_richcompare(a, b, Py_EQ);
+  Py_XDECREF(same);
+  if (!same) PyErr_Clear();
+  return same == Py_True;
+}
+
 bool mg_guard_same_const(PyObject *a, PyObject *b) {
   if (a == b) return true;
   if (!a || !b || Py_TYPE(a) != Py_TYPE(b)) return false;
@@ -231,8 +239,8 @@ bool mg_guard_same_const(PyObject *a, PyObject *b) {
     return true;
   }
   if (PyFrozenSet_CheckExact(a)) return mg_guard_same_order(a, b);
-  bool own = mg_guard_is_value(a); /* of a class whose own comparison has no say here */
-  PyObject *same = own ? mg_solid_base(Py_TYPE(a))->tp_richcompare(a, b, Py_EQ) : PyObject_RichCompare(a, b, Py_EQ);
+  if (mg_guard_is_value(a)) return mg_guard_same_value(a, b);
+  PyObject *same = PyObject_RichCompare(a, b, Py_EQ);
   int r = same ? PyObject_IsTrue(same) : -1;
   Py_XDECREF(same);
   if (r < 0) PyErr_Clear();
@@ -266,6 +274,18 @@ void mg_guard_add(MgGuards *g, MgGuardKind kind, SrcRef src, PyObject *o, int64_
   if (!op) return;
   mg_guards_hold(g, o);
   *op = (MgGuardOp){.kind = kind, .src = src, .o = o, .u.i = i};
+}
+
+void mg_guard_value(MgGuards *g, SrcRef src, PyObject *o) {
+  PyObject *plain = mg_plain_value(o);
+  if (plain) {
+    mg_guard_add(g, GK_type, src, (PyObject *)Py_TYPE(o), 0);
+    mg_guard_add(g, GK_value, src, plain, 0);
+    Py_DECREF(plain);
+  } else {
+    PyErr_Clear();
+    g->failed = true;
+  }
 }
 
 void mg_guard_pair(MgGuards *g, MgGuardKind kind, SrcRef a, SrcRef b, int64_t i) {

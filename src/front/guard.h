@@ -116,6 +116,7 @@ PyObject *mg_guards_pinned(const MgGuards *g, SrcRef src);
 /* ---- adding guards; errors stick in g->failed ---- */
 void mg_guard_add(MgGuards *g, MgGuardKind kind, SrcRef src, PyObject *o, int64_t i);
 /* About two values: same, distinct, disjoint; offset: b's data lies i bytes after a's. */
+void mg_guard_value(MgGuards *g, SrcRef src, PyObject *o); /* its class and the plain value in it: it is not held, for its end may be seen */
 void mg_guard_pair(MgGuards *g, MgGuardKind kind, SrcRef a, SrcRef b, int64_t i);
 void mg_guard_apart(MgGuards *g, struct MgApart *a); /* takes it over */
 void mg_guard_pinned(MgGuards *g, MgGuardKind kind, PyObject *owner, PyObject *want); /* cell_is, list_is ... */
@@ -147,6 +148,7 @@ void mg_guard_empty(MgGuards *g, PyObject *dict); /* a hook dict of a module */
 bool mg_guard_same_const(PyObject *a, PyObject *b);
 bool mg_guard_is_const(PyObject *o);
 bool mg_guard_is_value(PyObject *o); /* an instance of a class of the program that is an int, float, str or bytes */
+bool mg_guard_same_value(PyObject *a, PyObject *b); /* by the C type below their classes, which have no say */
 /* Guards a frozenset by its elements, when these compare by identity or are constants; false: they do not. */
 bool mg_guard_frozenset(MgGuards *g, SrcRef src, PyObject *v);
 /* Do two sets hold the same elements in the same order of iteration? */

@@ -596,7 +596,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
     return wrap_itself(v, src, OLDER_func);
   } else if (t == &PyFrozenSet_Type && src && mg_guard_frozenset(r->guards, src, v)) return wrap_itself(v, src, OLDER_object);
   else if (src && Py_TYPE(t) != mg_torch.enum_meta && mg_guard_is_value(v)) {
-    mg_guard_add(r->guards, GK_equal, src, v, 0);
+    mg_guard_value(r->guards, src, v);
     return wrap_itself(v, src, OLDER_object);
   } else if (src && !PyObject_TypeCheck(v, mg_torch.module) && Py_TYPE(t) != mg_torch.enum_meta &&
              (ident_has_c_state(v) || PyExceptionInstance_Check(v) || (t->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_solid_base(t) == &PyBaseObject_Type))) {

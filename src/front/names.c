@@ -157,6 +157,24 @@ PyObject *mg_new_instance(PyTypeObject *t) {
   return x;
 }
 
+PyObject *mg_new_value(PyTypeObject *t, PyObject *plain) {
+  PyObject *a = PyTuple_Pack(1, plain), *x = a ? mg_solid_base(t)->tp_new(t, a, NULL) : NULL;
+  Py_XDECREF(a);
+  return x;
+}
+
+PyObject *mg_plain_value(PyObject *o) {
+  if (PyLong_Check(o)) return _PyLong_Copy((PyLongObject *)o);
+  if (PyFloat_Check(o)) return PyFloat_FromDouble(PyFloat_AS_DOUBLE(o));
+  if (PyUnicode_Check(o)) return PyUnicode_FromObject(o);
+  if (PyBytes_Check(o)) return PyBytes_FromStringAndSize(PyBytes_AS_STRING(o), PyBytes_GET_SIZE(o));
+  if (PyComplex_Check(o)) return PyComplex_FromCComplex(((PyComplexObject *)o)->cval);
+  if (!PyFrozenSet_Check(o)) return NULL;
+  PyObject *it = PyFrozenSet_Type.tp_iter(o), *x = it ? PyFrozenSet_New(it) : NULL;
+  Py_XDECREF(it);
+  return x;
+}
+
 PyObject *mg_dict_iter(PyObject *dict) {
   return PyODict_Check(dict) ? PyODict_Type.tp_iter(dict) : PyDict_Type.tp_iter(dict);
 }

@@ -132,6 +132,8 @@ bool mg_has_finalizer(PyTypeObject *t); /* a class with a __del__ */
 bool mg_death_is_seen(PyObject *o);
 /* A new, empty instance, made by the base in C: no __new__ or __init__ of a Python class runs. */
 PyObject *mg_new_instance(PyTypeObject *t);
+PyObject *mg_new_value(PyTypeObject *t, PyObject *plain); /* new: an instance of a subclass of a C value type (int, tuple ...), without its __new__ */
+PyObject *mg_plain_value(PyObject *o); /* new: the plain int, str, frozenset ... in an instance of a subclass; NULL without exception when it is none */
 /* An iterator over the keys of a dict or OrderedDict, in order, that no subclass can override. */
 PyObject *mg_dict_iter(PyObject *dict);
 int mg_dict_put(PyObject *dict, PyObject *key, PyObject *v); /* the same for setting */

@@ -7,6 +7,7 @@
 #include "front/names.h"
 #include "front/record_obj.h"
 #include "front/standin.h"
+#include "front/symfloat.h"
 
 /* ---- dir ---- */
 
@@ -324,4 +325,48 @@ PyObject *mg_call_builtin(const MgCall *c, MgAction act) {
   case ACT_contextvar_set: return builtin_contextvar_set(c);
   default: return mg_call_plain(c); /* super: the frame loop has made slot 0 ready */
   }
+}
+
+/* What a cache outside of the recording is asked with: numbers themselves, and older objects by identity, since what it answers for others
+ * is nobody's knowledge.  New. */
+static PyObject *builtin_cache_key(PyObject *x) {
+  if (!PyTuple_CheckExact(x)) {
+    mg_older_pin(x);
+    return mg_symfloat_plain(x);
+  }
+  PyObject *r = PyTuple_New(PyTuple_GET_SIZE(x));
+  for (Py_ssize_t i = 0; r && i < PyTuple_GET_SIZE(x); i++) {
+    PyObject *v = builtin_cache_key(PyTuple_GET_ITEM(x, i));
+    if (v) PyTuple_SET_ITEM(r, i, v);
+    else Py_CLEAR(r);
+  }
+  return r;
+}
+
+/* A cached function: without tensors its result is one of the outside world (its cache outlives the recording); with
+ * stand-ins the cache is not touched. */
+PyObject *mg_call_lru_cache(const MgCall *c) {
+  if (mg_call_has_standin(c)) {
+    PyObject *f = PyObject_GetAttr(c->f, mg_names.wrapped);
+    PyObject *r = f ? mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
+    Py_XDECREF(f);
+    return r;
+  }
+  PyObject *args = PyTuple_New(c->n), *r = NULL, *w = NULL; /* the cache keeps them */
+  MgCall plain = *c;
+  for (Py_ssize_t i = 0; args && i < c->n; i++) {
+    PyObject *x = builtin_cache_key(c->arg[i]);
+    if (x) PyTuple_SET_ITEM(args, i, x);
+    else Py_CLEAR(args);
+  }
+  if (!args) return NULL;
+  plain.arg = &PyTuple_GET_ITEM(args, 0);
+  plain.nargsf &= ~PY_VECTORCALL_ARGUMENTS_OFFSET;
+  MgPause p = mg_rec_pause();
+  r = mg_call_plain(&plain);
+  mg_rec_resume(p);
+  if (r) w = mg_wrap_result(r);
+  Py_XDECREF(r);
+  Py_DECREF(args);
+  return w;
 }

@@ -134,7 +134,7 @@ static bool call_check_args(const MgCall *c, bool older_ok) {
   return true;
 }
 
-static bool call_has_standin(const MgCall *c) {
+bool mg_call_has_standin(const MgCall *c) {
   for (Py_ssize_t i = 0; i < c->n; i++)
     if (mg_standin_check(c->arg[i])) return true;
   return false;
@@ -215,50 +215,6 @@ static PyObject *call_object_reduce(const MgCall *c) {
   Py_XDECREF(reg);
   Py_XDECREF(state);
   return r;
-}
-
-/* What a cache outside of the recording is asked with: numbers themselves, and older objects by identity, since what it answers for others
- * is nobody's knowledge.  New. */
-static PyObject *call_cache_key(PyObject *x) {
-  if (!PyTuple_CheckExact(x)) {
-    mg_older_pin(x);
-    return mg_symfloat_plain(x);
-  }
-  PyObject *r = PyTuple_New(PyTuple_GET_SIZE(x));
-  for (Py_ssize_t i = 0; r && i < PyTuple_GET_SIZE(x); i++) {
-    PyObject *v = call_cache_key(PyTuple_GET_ITEM(x, i));
-    if (v) PyTuple_SET_ITEM(r, i, v);
-    else Py_CLEAR(r);
-  }
-  return r;
-}
-
-/* A cached function: without tensors its result is one of the outside world (its cache outlives the recording); with
- * stand-ins the cache is not touched. */
-static PyObject *call_lru_cache(const MgCall *c) {
-  if (call_has_standin(c)) {
-    PyObject *f = PyObject_GetAttr(c->f, mg_names.wrapped);
-    PyObject *r = f ? mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
-    Py_XDECREF(f);
-    return r;
-  }
-  PyObject *args = PyTuple_New(c->n), *r = NULL, *w = NULL; /* the cache keeps them */
-  MgCall plain = *c;
-  for (Py_ssize_t i = 0; args && i < c->n; i++) {
-    PyObject *x = call_cache_key(c->arg[i]);
-    if (x) PyTuple_SET_ITEM(args, i, x);
-    else Py_CLEAR(args);
-  }
-  if (!args) return NULL;
-  plain.arg = &PyTuple_GET_ITEM(args, 0);
-  plain.nargsf &= ~PY_VECTORCALL_ARGUMENTS_OFFSET;
-  MgPause p = mg_rec_pause();
-  r = mg_call_plain(&plain);
-  mg_rec_resume(p);
-  if (r) w = mg_wrap_result(r);
-  Py_XDECREF(r);
-  Py_DECREF(args);
-  return w;
 }
 
 static PyObject *call_fresh(PyObject *made) {
@@ -647,7 +603,7 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_object_setattr: case ACT_object_delattr: case ACT_object_getattr: return call_object_method(c, act);
   case ACT_object_reduce: return call_object_reduce(c);
   case ACT_getset_get: return call_getset(c);
-  case ACT_lru_cache: return call_lru_cache(c);
+  case ACT_lru_cache: return mg_call_lru_cache(c);
   case ACT_partial: return call_partial(c);
   case ACT_backward: return mg_backward_run(c->f, c->arg, c->nargsf, c->kwnames);
   case ACT_getter: return call_getter(c);

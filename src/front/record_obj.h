@@ -15,6 +15,8 @@ typedef struct MgCall {
 } MgCall;
 
 PyObject *mg_call_plain(const MgCall *c);
+PyObject *mg_call_lru_cache(const MgCall *c);
+bool mg_call_has_standin(const MgCall *c);
 PyObject *mg_call_unknown(const MgCall *c); /* a break that names the function */
 PyObject *mg_call_builtin(const MgCall *c, MgAction act); /* the actions that record_builtin.c does */
 

@@ -398,19 +398,6 @@ static uint32_t snap_instance(MgBuilder *b, PyObject *o) {
   return r == SNAP_FAIL ? SNAP_FAIL : snap_attributes(b, o, me);
 }
 
-/* The plain value in an instance of a Python class over a C value type: new; NULL without exception when it is none. */
-static PyObject *snap_plain_value(PyObject *o) {
-  if (PyLong_Check(o)) return _PyLong_Copy((PyLongObject *)o);
-  if (PyFloat_Check(o)) return PyFloat_FromDouble(PyFloat_AS_DOUBLE(o));
-  if (PyUnicode_Check(o)) return PyUnicode_FromObject(o);
-  if (PyBytes_Check(o)) return PyBytes_FromStringAndSize(PyBytes_AS_STRING(o), PyBytes_GET_SIZE(o));
-  if (PyComplex_Check(o)) return PyComplex_FromCComplex(((PyComplexObject *)o)->cval);
-  if (!PyFrozenSet_Check(o)) return NULL;
-  PyObject *it = PyFrozenSet_Type.tp_iter(o), *x = it ? PyFrozenSet_New(it) : NULL;
-  Py_XDECREF(it);
-  return x;
-}
-
 static uint32_t snap_value(MgBuilder *b, PyObject *o, PyObject *plain) {
   if (PyList_Append(b->keep, plain)) return SNAP_FAIL;
   uint32_t me = mg_snap_emit_typed(b, SN_value_of, Py_TYPE(o), plain);
@@ -453,7 +440,7 @@ static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
     if (base == &PyBaseObject_Type || base == &PyDict_Type || base == &PyODict_Type || base == &PyList_Type ||
         base == &PySet_Type)
       return snap_instance(b, o);
-    PyObject *plain = snap_plain_value(o);
+    PyObject *plain = mg_plain_value(o);
     uint32_t made = plain ? snap_value(b, o, plain) : 0;
     Py_XDECREF(plain);
     if (plain || PyErr_Occurred()) return made ? made : SNAP_FAIL;

@@ -247,13 +247,7 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
     return x;
   }
   case SN_tuple_of:
-  case SN_value_of: {
-    PyTypeObject *t = snap_type(q, v, k);
-    PyObject *a = PyTuple_Pack(1, v[k[0]]);
-    x = a ? mg_solid_base(t)->tp_new(t, a, NULL) : NULL;
-    Py_XDECREF(a);
-    return x;
-  }
+  case SN_value_of: return mg_new_value(snap_type(q, v, k), v[k[0]]);
   case SN_frozenset:
     x = PyFrozenSet_New(NULL);
     for (uint32_t i = 0; x && i < q->narg; i++)

@@ -225,3 +225,45 @@ def test_names_that_are_bound_in_some_calls(f, k, order):
         for bound in order * 2:
             want, got = outcome(f, bound), outcome(compiled, bound)
             assert str(want) == str(got)
+
+
+class Slotted(SyntaxError):
+    __slots__ = ("own",)
+    filename = property(lambda self: "of the class")
+
+
+def with_members(e, **members):
+    for name, value in members.items():
+        setattr(e, name, value)
+    return e
+
+
+def raised(f):
+    try:
+        f()
+    except Exception as e:
+        return e
+
+
+@pytest.mark.parametrize("make, names", [
+    (lambda: with_members(SyntaxError("x"), filename="a.py", lineno=3, text="t", offset=7), "msg filename lineno text offset end_lineno args"),
+    (lambda: with_members(Slotted("x"), own=3, lineno=4), "own filename lineno"),
+    (lambda: with_members(OSError("q"), errno=5, strerror="k"), "errno strerror filename args"),
+    (lambda: with_members(OSError(2, "no", "name"), filename=None, filename2="g"), "errno filename filename2"),
+    (lambda: with_members(UnicodeDecodeError("utf8", b"abc", 0, 1, "r"), start=2, end=3, reason="z", object=b"abcd"), "start end reason object args"),
+    (lambda: with_members(ImportError("m"), name="n", path="p", msg="q"), "name path msg args"),
+    (lambda: with_members(StopIteration(1), value=4), "value args"),
+    (lambda: with_members(SystemExit(1), code=4), "code args"),
+    (lambda: raised(lambda: no_such_name), "name args"),  # noqa: F821
+    (lambda: raised(lambda: [].nothing), "name obj args"),
+    (lambda: with_members(ValueError(1), __cause__=None, __suppress_context__=False), "__cause__ __suppress_context__"),
+], ids=lambda v: v.replace(" ", "-") if isinstance(v, str) else "")
+def test_members_of_exceptions_after_a_break(make, names):
+    def f(x):
+        y = x + 1
+        e = make()
+        print(end="")
+        return y, str(e), [getattr(e, name) for name in names.split()]
+
+    _, text, values = f(X)
+    assert magneto.compile(f)(X)[1:] == (text, values)

@@ -451,6 +451,19 @@ def test_entries_do_not_keep_what_a_program_sees_die(make, use):
     torch.testing.assert_close(compiled(x, o, h), use(x, o, h))
 
 
+@pytest.mark.parametrize("value, other, plain", [(5, 6, int), (2.5, 3.5, float), ("a", "b", str)])
+def test_entries_do_not_keep_values_of_classes_with_finalizers(value, other, plain):
+    dead = []
+    own = type("Own", (plain,), {"__del__": lambda self: dead.append(plain(self))})
+    compiled = _magneto.Callable(lambda x, v: (x + 1, v == value))
+    x, v = torch.ones(2), own(value)
+    assert compiled(x, v)[1] is True
+    del v
+    assert dead == [value]
+    assert compiled(x, own(value))[1] is True and compiled(x, own(other))[1] is False and compiled(x, value)[1] is True
+    assert dead == [value, value, other]
+
+
 def test_cycles_are_collected():
     class Net:
         def __init__(self):

@@ -823,6 +823,17 @@ class C:
 c = C()
 def f(x): return x * c.m(2) + c.m(2)
 S = lambda: calls
+=== cache_asked_with_other_objects
+import functools
+class C:
+    def __init__(self, k): self.k = k
+objects = [C(2), C(5), C(2)]
+@functools.lru_cache
+def m(pair): return pair[0].k, pair
+at = [0]
+def ARGS(): return torch.ones(3), objects[at[0] % 3]
+def between(): at[0] += 1
+def f(x, o): k, pair = m((o, 1)); return x * k, pair[0] is o
 === numpy_scalars_inputs
 import numpy as np
 def ARGS(): return torch.ones(3), np.float32(2.5), np.int64(3), np.bool_(True)

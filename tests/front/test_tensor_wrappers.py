@@ -1,6 +1,8 @@
 """Tensors that wrap others (__torch_dispatch__ with __tensor_flatten__): as inputs, parameters and results, made inside, their inner
 tensors and attributes, guards, gradients, jagged tensors; dispatch modes."""
 
+from collections import namedtuple
+
 import magneto
 import pytest
 import torch
@@ -570,3 +572,38 @@ def test_side_effects_of_dispatch_happen_once(note, capsys):
 
     want = run(fn)
     assert len(want[1]) + len(want[2]) >= 12 and run(magneto.compile(fn)) == want
+
+
+Scale = namedtuple("Scale", "by")
+
+
+class Scaled(torch.Tensor):
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, t, scale):
+        r = torch.Tensor._make_wrapper_subclass(cls, t.shape, dtype=t.dtype)
+        r.t, r.scale, r.by = t, scale, scale.by
+        return r
+
+    def __tensor_flatten__(self):
+        return ["t"], self.scale
+
+    @staticmethod
+    def __tensor_unflatten__(inner, scale, size, stride):
+        return Scaled(inner["t"], scale)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return func(*[a.t * a.by if type(a) is cls else a for a in args], **(kwargs or {}))
+
+
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+def test_a_namedtuple_as_metadata(backend):
+    def f(x):
+        s = Scaled(x, Scale(3))
+        return s, s + 1
+
+    s, y = magneto.compile(f, backend=backend, fullgraph=True)(torch.ones(2))
+    assert type(s.scale) is Scale and s.by == 3
+    assert torch.equal(y, torch.full((2,), 4.0))
