@@ -14,12 +14,11 @@ _PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.device)
 class Compiled:
     """What a back end made of a graph, with what the graph does and what its examples are."""
 
-    __slots__ = ("call", "itself", "_examples", "_nodes")
+    __slots__ = ("call", "_examples", "_nodes")
 
-    def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any], call: Callable[..., Any] | None, itself: bool) -> None:
+    def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any], call: Callable[..., Any] | None) -> None:
         order = {node: i for i, node in enumerate(gm.graph.nodes)}
         self.call = call
-        self.itself = itself  # call is the graph module, or a method of it
         self._nodes = [(n.op, _target(n), _numbered(n.args, order), _numbered(n.kwargs, order)) for n in order]
         self._examples = (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), [_facts(e) for e in examples], _overlaps(examples))
 
@@ -81,14 +80,14 @@ def _same(a: Any, b: Any) -> bool:
     return isinstance(a, _PLAIN) and a == b
 
 
-def describe(gm: torch.fx.GraphModule, examples: Sequence[Any], call: Callable[..., Any] | None, itself: bool) -> Compiled | None:
+def describe(gm: torch.fx.GraphModule, examples: Sequence[Any], call: Callable[..., Any] | None) -> Compiled | None:
     """None: the graph holds objects of its own, so that no other is the same."""
     if any(n.op in ("get_attr", "call_module") for n in gm.graph.nodes):
         return None
-    return Compiled(gm, examples, call, itself)
+    return Compiled(gm, examples, call)
 
 
 def find(gm: torch.fx.GraphModule, examples: Sequence[Any], others: Sequence[Compiled]) -> Compiled | None:
     """Which of the others is the same graph for such inputs?"""
-    mine = describe(gm, examples, None, False)
+    mine = describe(gm, examples, None)
     return next((c for c in others if mine is not None and mine.like(c)), None)

@@ -16,7 +16,7 @@ typedef struct MgTarget {
   int vector_bits;      /* 512, 256 or 128 */
   bool fma, avx512, f16c, avx512bf16;
   int llvm;             /* major version of the LLVM that reads the text; 0: a recent one */
-  bool marks;           /* MG_EMIT_MARK before each number that a loaded value may replace: text for mg_kernels_share */
+  bool marks;           /* MG_EMIT_MARK before each number that a loaded value may replace: text for mg_share */
 } MgTarget;
 #define MG_EMIT_MARK '#'
 /* Writes the kernels of one schedule as LLVM IR.  new; t is borrowed; freed also when making it failed. */

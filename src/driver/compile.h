@@ -48,8 +48,8 @@ typedef struct MgJointPlans {
   uint64_t saved_bytes;  /* of the intermediates */
 } MgJointPlans;
 
-/* joint is consumed; kept: gets a copy of the backward graph before it is compiled, initialised and empty; or NULL; fwd_host and bwd_host are taken over in every case, also when it fails (*out is zero then, the reason
- * in joint->c).  MG_UNSUP: what cannot be cut (backward writes to an input, a forward output depends on a
+/* joint is consumed; fwd_host and bwd_host are taken over in every case, also when it fails (*out is zero then, the reason in
+ * joint->c).  kept: initialised and empty, gets a copy of the backward graph before that is compiled; or NULL.  MG_UNSUP: what cannot be cut (backward writes to an input, a forward output depends on a
  * tangent) or compiled; the caller then lets eager work. */
 MgRc mg_compile_joint(MgGraph *joint, const MgJointSpec *spec, const MgOptions *o, MgHostOps *fwd_host,
                       MgHostOps *bwd_host, MgGraph *kept, MgJointPlans *out);

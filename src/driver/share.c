@@ -60,7 +60,7 @@ static uint32_t share_entries(const int64_t *v, uint32_t n, uint32_t nmark, uint
   return nsize;
 }
 
-/* The unsigned division or remainder in whose line, %q = u... i64 %x, #number, the text goes on at `mark`. */
+/* The unsigned division or remainder in whose line, %q = u... i64 %x, #number, `number` stands. */
 typedef struct ShareDivide { unsigned q, x; bool rem; size_t written; /* of the line */ } ShareDivide;
 
 static bool share_divides(const char *text, const char *number, ShareDivide *d) {

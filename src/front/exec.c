@@ -130,9 +130,9 @@ static int exec_find_shared(MgExec *e, const MgRec *r, PyObject *gm, PyObject *e
 }
 
 /* Keeps what other instances may share. */
-static int exec_share(MgExec *e, PyObject *gm, PyObject *examples, bool itself) {
+static int exec_share(MgExec *e, PyObject *gm, PyObject *examples) {
   PyObject *m = mg_import("magneto.sharing");
-  if (m) e->compiled = PyObject_CallMethod(m, "describe", "OOOO", gm, examples, e->callable, itself ? Py_True : Py_False);
+  if (m) e->compiled = PyObject_CallMethod(m, "describe", "OOO", gm, examples, e->callable);
   Py_XDECREF(m);
   return e->compiled ? 0 : -1;
 }
@@ -190,7 +190,7 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
                  cfg->backend, Py_TYPE(e->callable)->tp_name);
     goto done;
   }
-  rc = exec_share(e, gm, list, same);
+  rc = exec_share(e, gm, list);
 done:
   free(index);
   Py_XDECREF(gm);
@@ -510,7 +510,8 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
     return e;
   }
   if (exec_take_inputs(e, r, data) || mg_viewstate_build(r, &e->views)) goto fail;
-  for (NodeRef n = 1; n < g->nnode && mg_joint_switched(r); n++) g->node[n].grad_mode = false; /* a run finds leaves in one state */
+  bool switched = mg_joint_switched(r); /* a run finds leaves in one state */
+  for (NodeRef n = 1; switched && n < g->nnode; n++) g->node[n].grad_mode = false;
   if (!(example = exec_examples(e, r))) {
     PyErr_NoMemory();
     goto fail;

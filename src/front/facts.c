@@ -173,16 +173,18 @@ static void facts_learn_hooks(PyObject *t) {
   Py_XDECREF(yes);
 }
 
-static bool facts_set_version(PyObject *torch_c, PyObject *t, unsigned version) {
-  PyObject *m = PyObject_GetAttrString(torch_c, "_autograd");
-  PyObject *r = m ? PyObject_CallMethod(m, "_unsafe_set_version_counter", "(O)(I)", t, version) : NULL;
-  Py_XDECREF(r);
+static int facts_ask_version(PyObject *t, int64_t version) {
+  static PyObject *set; /* torch._C._autograd._unsafe_set_version_counter */
+  PyObject *m = set ? NULL : mg_import("torch._C._autograd");
+  if (m) set = PyObject_GetAttrString(m, "_unsafe_set_version_counter");
   Py_XDECREF(m);
-  return r != NULL;
+  PyObject *r = set ? PyObject_CallFunction(set, "(O)(L)", t, (long long)version) : NULL;
+  Py_XDECREF(r);
+  return r ? 0 : -1;
 }
 
 /* VersionCounter is what t.detach() shares with t and t.data does not; the number in it is the word that shows what it is set to. */
-static void facts_learn_version(PyObject *torch_c, PyObject *t) {
+static void facts_learn_version(PyObject *t) {
   static const uint32_t number[] = {0x1234567, 0x7654321};
   PyObject *same = PyObject_CallMethod(t, "detach", NULL), *other = PyObject_GetAttrString(t, "data");
   int found = 0, at = 0, room = same && other ? facts_room(facts_impl(t), IMPL_BYTES) : 0;
@@ -191,13 +193,13 @@ static void facts_learn_version(PyObject *torch_c, PyObject *t) {
     if (a && c && a == b && a != c) found++, at = i;
   }
   uint64_t hits = found == 1 ? UINT64_MAX : 0; /* bit k: the word at 4 * k */
-  for (int n = 0; n < 2 && hits && facts_set_version(torch_c, t, number[n]); n++) {
+  for (int n = 0; n < 2 && hits && !facts_ask_version(t, number[n]); n++) {
     const char *counter = *(char **)(facts_impl(t) + at);
     room = facts_room(counter, 4 * 64);
     for (int k = 0; k < 64; k++)
       if (4 * k + 4 > room || *(const uint32_t *)(counter + 4 * k) != number[n]) hits &= ~((uint64_t)1 << k);
   }
-  if (hits && !(hits & (hits - 1)) && facts_set_version(torch_c, t, 0)) {
+  if (hits && !(hits & (hits - 1)) && !facts_ask_version(t, 0)) {
     facts_at.counter = at;
     facts_at.version = 4 * __builtin_ctzll(hits);
   }
@@ -208,6 +210,12 @@ static void facts_learn_version(PyObject *torch_c, PyObject *t) {
 uint32_t *mg_facts_version(PyObject *t) {
   char *counter = facts_at.version ? *(char **)(facts_impl(t) + facts_at.counter) : NULL;
   return counter ? (uint32_t *)(counter + facts_at.version) : NULL;
+}
+
+int mg_facts_set_version(PyObject *t, int64_t n) {
+  uint32_t *counter = mg_facts_version(t);
+  if (counter) return __atomic_store_n(counter, (uint32_t)n, __ATOMIC_SEQ_CST), 0;
+  return facts_ask_version(t, n);
 }
 
 PyObject *mg_facts_hooks(PyObject *o, bool accumulate) {
@@ -234,7 +242,7 @@ const char *mg_facts_init(void) {
   }
   if (t[0] && t[1] && t[2]) {
     facts_learn(c, t);
-    facts_learn_version(c, t[0]);
+    facts_learn_version(t[0]);
     PyErr_Clear();
     facts_learn_grad(t[0]);
     facts_learn_hooks(t[0]);

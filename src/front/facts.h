@@ -40,8 +40,9 @@ bool mg_facts_equal(const MgFacts *a, const MgFacts *b);
 /* "size 0: recorded 3, now 4" */
 void mg_facts_explain(const MgFacts *f, PyObject *tensor, char *text, size_t n);
 bool mg_facts_requires_grad(PyObject *tensor);
-/* Its version counter, which its views share: read and set in place; NULL: inference tensors have none, or not known where it is. */
+/* Its version counter, which its views share, to be read; NULL: inference tensors have none, or not known where it is. */
 uint32_t *mg_facts_version(PyObject *tensor);
+int mg_facts_set_version(PyObject *tensor, int64_t n); /* -1 with an exception */
 /* Does it hold values of its own, rather than a batch of vmap's or what a subclass makes of it? */
 bool mg_facts_in_memory(PyObject *tensor);
 /* The dict of its gradient hooks, or of its post accumulate hooks, borrowed; NULL: there are none. */

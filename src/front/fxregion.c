@@ -33,22 +33,25 @@ static uint32_t region_lift(MgCapture *cap, PyObject *o) {
   return number;
 }
 
-PyObject *mg_fx_lift(MgCapture *cap, ValRef val) {
+/* The same for a value or, when val is 0, a number. */
+static uint32_t region_take(MgCapture *cap, ValRef val, SrcRef src) {
   MgFx *f = cap->fx;
   cap->fx = f->outer;
-  PyObject *o = mg_fx_of_val(cap, val);
+  PyObject *o = val ? Py_XNewRef(mg_fx_of_val(cap, val)) : mg_fx_number(cap, src);
   cap->fx = f;
   uint32_t number = o ? region_lift(cap, o) : 0;
-  return number && !mg_fx_bind(f, val, number) ? mg_fx_item(cap, number) : NULL;
+  Py_XDECREF(o); /* the graph holds it */
+  return number;
+}
+
+PyObject *mg_fx_lift(MgCapture *cap, ValRef val) {
+  uint32_t number = region_take(cap, val, 0);
+  return number && !mg_fx_bind(cap->fx, val, number) ? mg_fx_item(cap, number) : NULL;
 }
 
 PyObject *mg_fx_lift_number(MgCapture *cap, SrcRef src) {
   MgFx *f = cap->fx;
-  cap->fx = f->outer;
-  PyObject *o = mg_fx_number(cap, src);
-  cap->fx = f;
-  uint32_t number = o ? region_lift(cap, o) : 0;
-  Py_XDECREF(o); /* the graph holds it */
+  uint32_t number = region_take(cap, 0, src);
   if (!number || mg_map_put(&f->by_src, src + 2, number) || PyList_SetItem(f->val, number - 1, Py_NewRef(Py_False))) return NULL;
   return mg_fx_item(cap, number);
 }

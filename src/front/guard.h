@@ -115,8 +115,8 @@ PyObject *mg_guards_pinned(const MgGuards *g, SrcRef src);
 
 /* ---- adding guards; errors stick in g->failed ---- */
 void mg_guard_add(MgGuards *g, MgGuardKind kind, SrcRef src, PyObject *o, int64_t i);
-/* About two values: same, distinct, disjoint; offset: b's data lies i bytes after a's. */
 void mg_guard_value(MgGuards *g, SrcRef src, PyObject *o); /* its class and the plain value in it: it is not held, for its end may be seen */
+/* About two values: same, distinct, disjoint; offset: b's data lies i bytes after a's. */
 void mg_guard_pair(MgGuards *g, MgGuardKind kind, SrcRef a, SrcRef b, int64_t i);
 void mg_guard_apart(MgGuards *g, struct MgApart *a); /* takes it over */
 void mg_guard_pinned(MgGuards *g, MgGuardKind kind, PyObject *owner, PyObject *want); /* cell_is, list_is ... */
@@ -126,7 +126,6 @@ void mg_guard_array(MgGuards *g, SrcRef src, PyObject *array);
 void mg_guard_member(MgGuards *g, PyObject *owner, PyObject *descr, PyObject *value);
 void mg_guard_context(MgGuards *g, PyObject *var, PyObject *value); /* of a ContextVar; NULL: it has none */
 void mg_guard_instance(MgGuards *g, PyObject *owner); /* its class and which dict it has */
-/* Key of a dict behind an identity-guarded owner; val NULL: absent. owner is the instance when dict is its __dict__. */
 /* May one object take the other's place at every call: tensors, containers of one type, instances of one plain class? */
 bool mg_guard_may_move(PyObject *was, PyObject *now);
 /* After guards failed: notes where such objects were replaced by others.  The next recording asks whether a key (NULL: anything
@@ -136,7 +135,8 @@ void mg_guards_note_moves(const MgGuards *g);
 bool mg_guard_expect_move(MgGuards *g, PyObject *dict, PyObject *key, PyObject *now);
 bool mg_guard_expect_list_move(PyObject *list);
 bool mg_guard_key_moves(PyObject *container, PyObject *key);
-/* inputs: of a number that is known to change only its presence is guarded; the caller takes its source (mg_dynfloat_key). */
+/* Key of a dict behind an identity-guarded owner; val NULL: absent. owner is the instance when dict is its __dict__.
+ * inputs: of a number that is known to change only its presence is guarded; the caller takes its source (mg_dynfloat_key). */
 void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val, bool inputs);
 void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner, bool inputs);
 void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *val);

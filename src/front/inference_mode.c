@@ -69,7 +69,7 @@ int mg_inference_mode_outputs(const MgRec *r, uint8_t **want) {
   for (uint32_t i = 0; i < r->g->noutput; i++) {
     ValRef v = r->g->output[i];
     bool inference = mg_inference_mode_of(r->cap, v);
-    if (inference == now || !mg_val(r->g, mg_val(r->g, v)->storage)->def) continue; /* memory of inputs: exec.c */
+    if (inference == now || !mg_val(r->g, mg_val(r->g, v)->storage)->def) continue; /* memory of inputs: viewstate.c */
     if (!*want && !(*want = mg_calloc(r->g->noutput, sizeof **want))) return PyErr_NoMemory(), -1;
     (*want)[i] = 1 + inference;
   }

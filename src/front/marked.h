@@ -7,8 +7,9 @@
 bool mg_rec_marked(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out);
 /* Is it a class of autograd functions that the program has allowed in graphs? */
 bool mg_rec_marked_class(PyObject *cls);
-/* torch's function for attention over jagged tensors, which asks them for values: one call in the graph.  False: not these arguments. */
+/* A method of DTensor that takes it apart or moves it: one call in the graph.  False: not these arguments. */
 bool mg_marked_distributed(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out);
+/* The same of torch's function for attention over jagged tensors, which asks them for values. */
 bool mg_marked_attention(PyObject *fn, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out);
 /* The fields of a frozen dataclass instance by name, with which its class would make it again: a new dict; NULL without an
  * exception when o is something else. */

@@ -1,3 +1,4 @@
+/* See the header. */
 #include "front/trial.h"
 #include "front/cache.h"
 

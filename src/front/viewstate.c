@@ -52,18 +52,6 @@ static int view_number(PyObject *t, int64_t *n) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
-static int view_set_version(PyObject *t, int64_t n) {
-  static PyObject *set; /* torch._C._autograd._unsafe_set_version_counter */
-  uint32_t *counter = mg_facts_version(t);
-  if (counter) return __atomic_store_n(counter, (uint32_t)n, __ATOMIC_SEQ_CST), 0;
-  PyObject *m = set ? NULL : mg_import("torch._C._autograd");
-  if (m) set = PyObject_GetAttrString(m, "_unsafe_set_version_counter");
-  Py_XDECREF(m);
-  PyObject *r = set ? PyObject_CallFunction(set, "(O)(L)", t, (long long)n) : NULL;
-  Py_XDECREF(r);
-  return r ? 0 : -1;
-}
-
 /* ---- what the program reads ---- */
 
 static const MgCapInput *view_owner(const MgCapture *cap, ValRef v, int *n) {
@@ -83,7 +71,7 @@ static int view_counts_alike(PyObject *a, PyObject *b) {
   int64_t n, m, now;
   if (a == b) return 1;
   if (view_number(a, &n) || view_number(b, &m) || n != m) return PyErr_Occurred() ? -1 : 0;
-  if (view_set_version(a, n + 1) || view_number(b, &now) || view_set_version(a, n)) return -1;
+  if (mg_facts_set_version(a, n + 1) || view_number(b, &now) || mg_facts_set_version(a, n)) return -1;
   return now == n + 1;
 }
 
@@ -326,14 +314,13 @@ static PyObject *view_of(PyObject *base, PyObject *like) {
 
 /* Does the result begin in its base's memory where their offsets say?  One that has memory of its own is no view to be made of it. */
 static bool view_shares(PyObject *out, PyObject *base) {
-  int64_t a = 0, b = 0, size = 1;
+  int64_t a = 0, b = 0;
+  int32_t dtype = 0;
   if (!mg_facts_in_memory(out) || !mg_facts_in_memory(base)) return true;
   mg_abi.aoti_torch_get_storage_offset(mg_facts_tensor(out), &a);
   mg_abi.aoti_torch_get_storage_offset(mg_facts_tensor(base), &b);
-  int32_t dtype = 0;
   mg_abi.aoti_torch_get_dtype(mg_facts_tensor(out), &dtype);
-  size = mg_dtype_size((MgDtype)dtype);
-  return mg_facts_distance(base, out) == (a - b) * size;
+  return mg_facts_distance(base, out) == (a - b) * mg_dtype_size((MgDtype)dtype);
 }
 
 /* Steals out; what autograd tracks, and what is a view already, stays. */
@@ -355,7 +342,7 @@ int mg_viewstate_after(const MgViewState *s, PyObject *const *in, const int64_t 
   for (uint32_t i = 0; i < s->nversion; i++) {
     PyObject *t = in[s->version[i].input];
     if (view_number(t, &now)) return -1;
-    if (now != versions[i] + s->version[i].by && view_set_version(t, versions[i] + s->version[i].by)) return -1;
+    if (now != versions[i] + s->version[i].by && mg_facts_set_version(t, versions[i] + s->version[i].by)) return -1;
   }
   for (uint32_t i = 0; i < s->nview; i++) {
     const View *v = &s->view[i];

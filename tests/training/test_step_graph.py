@@ -257,14 +257,7 @@ def scheduled(cls, options, scheduler, compiled, n=20):
     opt = cls(m.parameters(), **options)
     sched = scheduler(opt)
 
-    def step(x, y):
-        opt.zero_grad()
-        loss = nn.functional.cross_entropy(m(x), y)
-        loss.backward()
-        opt.step()
-        return loss
-
-    f = magneto.compile(step) if compiled else step
+    f = one_step(m, opt, compiled)
     losses = []
     for x, y in batches(n):
         losses.append(f(x, y))
