@@ -483,6 +483,16 @@ static MgStages *exec_build_stages(MgRec *r, const MgConfig *cfg, bool autograd)
   return NULL;
 }
 
+/* Numbers that only the program's own code computes with (a counter) are no business of the graph.  -1 with an exception. */
+static int exec_mentions_symbols(const MgRec *r) {
+  const MgGraph *g = r->g;
+  bool *used = mg_calloc(g->x->nsym + 1, sizeof *used), any = false;
+  MgRc rc = used ? mg_graph_symbols(g, r->joint ? r->joint->nnode : g->nnode, r->joint ? r->joint->nval : g->nval, NULL, used) : MG_NOMEM;
+  for (uint32_t i = 0; rc == MG_OK && i < g->x->nsym; i++) any |= used[i];
+  free(used);
+  return rc == MG_OK ? any : (PyErr_NoMemory(), -1);
+}
+
 static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
   MgGraph *g = r->g;
   MgExec *e = mg_calloc(1, sizeof *e);
@@ -496,13 +506,15 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
   e->no_autocast = mg_standin_autocast_on(r->cap);
   e->no_modes = r->cap->classes || r->cap->own_function || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
   bool sizes = mg_symsize_inputs(&r->cap->sizes), data = !cfg->backend && mg_symdata_used(r);
-  bool whole = sizes && !data && !exec_is_idle(g) && !(cfg->backend && g->nnode > 1);
+  int mention = sizes && !data ? exec_mentions_symbols(r) : 0;
+  if (mention < 0) goto fail;
+  bool whole = mention && !exec_is_idle(g) && !(cfg->backend && g->nnode > 1);
   if (sizes && r->cap->told_sizes) { /* whose classes were told numbers */
     mg_execsizes_refuse(r, "tensors that wrap others in a graph with symbolic sizes");
     goto fail;
   }
   if (sizes && !whole && mg_execsizes_take(e, r, cfg, false, false)) goto fail;
-  if (!sizes && !data) g->x->nsym = 0; /* nothing uses them */
+  if (!mention && !data) g->x->nsym = 0; /* nothing uses them */
   if (exec_is_idle(g) && !(cfg->backend && mg_fx_calls(r->cap))) return e;
   if (cfg->backend && (g->nnode > 1 || (r->cap->wrappers && mg_fx_calls(r->cap)))) {
     if (exec_build_backend(e, r, cfg)) goto fail;
@@ -614,7 +626,7 @@ static int exec_run_grad(MgExec *e, PyObject *const *in, PyObject **outs) {
 
 int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs) {
   if (e->callable) return exec_run_backend(e, in, outs);
-  if (e->sizes) return mg_execsizes_run(e, in, at, claims, outs);
+  if (at) return mg_execsizes_run(e, in, at, claims, outs);
   if (e->grad) return exec_run_grad(e, in, outs);
   if (e->plan && !e->plan_failed && mg_exec_same_overlap(e->overlap, e->ninput, in)) {
     int rc = mg_exec_plan(e->plan, in, NULL, claims, outs);

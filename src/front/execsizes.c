@@ -42,6 +42,7 @@ struct MgExecSizes {
   MgGraph g;           /* no node: nothing is run, only the symbols' values are checked */
   SymRef *symbol;      /* by symbol: what guards say that it equals */
   bool *inferred;      /* by node: its results follow from its arguments */
+  bool *used;          /* by symbol: the graph mentions it; others are no part of an assignment */
   bool plans;          /* compile; else node by node */
   MgOptions opt;
   PyObject *objs;      /* strong: what MA_object arguments index */
@@ -87,6 +88,7 @@ void mg_execsizes_free(MgExecSizes *s) {
   free(s->at);
   free(s->symbol);
   free(s->inferred);
+  free(s->used);
   free(s->src);
   free(s);
 }
@@ -184,6 +186,8 @@ bool mg_exec_fits(MgExec *e, PyObject *const *vals, MgExecAt **at) {
   int64_t *env = s->n > 16 ? mg_malloc(s->n * sizeof *env) : small;
   bool fits = env && mg_symsize_values(e->guards, s->src, s->n, vals, env);
   if (fits && s->g.nnode) {
+    for (uint32_t i = 0; i < s->n; i++)
+      if (!s->used[i]) env[i] = s->x.sym[i].hint;
     MgExecAt *a = sizes_find(s, env);
     fits = a && a->fits;
     if (fits) {
@@ -398,5 +402,7 @@ int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool
     memcpy(s->input, r->cap->input, r->cap->ninput * sizeof *s->input);
     s->ninput = r->cap->ninput;
   }
-  return sizes_known(s, sizes) ? 0 : (PyErr_NoMemory(), -1);
+  ok = sizes_known(s, sizes) && (s->used = mg_calloc(s->x.nsym + 1, sizeof *s->used)) &&
+       mg_graph_symbols(&s->g, s->joint ? s->joint->nnode : s->g.nnode, s->joint ? s->joint->nval : s->g.nval, s->symbol, s->used) == MG_OK;
+  return ok ? 0 : (PyErr_NoMemory(), -1);
 }

@@ -166,6 +166,9 @@ SymRef mg_sym_copy(MgExprs *to, const MgExprs *from, SymRef e, SymRef *copied);
  * for it. */
 typedef struct MgSymEqual { SymRef a, b; } MgSymEqual;
 MgRc mg_symbols_known(MgExprs *x, const MgSymEqual *equal, uint32_t n, SymRef *symbol);
+/* Which symbols do sizes and arguments mention, of the first nnode nodes and nval values?  symbol: as for mg_graph_copy, counts those
+ * of what stands for a mentioned one too; NULL: there is no such thing.  Sets used[k]. */
+MgRc mg_graph_symbols(const MgGraph *g, NodeRef nnode, ValRef nval, const SymRef *symbol, bool *used);
 /* Does inference give node n the results that it has? */
 bool mg_graph_agrees(MgGraph *g, NodeRef n);
 /* Text: one line a node; mg_graph_parse(mg_graph_print(g)) gives the same graph. */

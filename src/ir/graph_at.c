@@ -3,6 +3,7 @@
  * constants, or with symbols of its own, under the same value and node numbers; whether inference agrees that these are the sizes
  * of its results. */
 #include "ir/graph.h"
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct GraphAt {
@@ -141,6 +142,43 @@ MgRc mg_graph_clone(MgGraph *to, const MgGraph *from) {
     if (mg_expr(x, e)->op == OP_sym) a.copied[e] = own[mg_expr(x, e)->u.i];
   TRY(at_graph(a));
   for (ValRef v = 1; v < to->nval; v++) to->val[v].known = NULL; /* a tensor of somebody else */
+  return MG_OK;
+}
+
+/* ---- which symbols matter ---- */
+
+typedef struct AtSymbols {
+  const MgExprs *x;
+  const SymRef *symbol;
+  bool *used, *seen;     /* by symbol; by expression */
+} AtSymbols;
+
+static void at_mention(const AtSymbols *s, SymRef e) {
+  if (!e || s->seen[e]) return;
+  const MgExpr *n = mg_expr(s->x, e);
+  s->seen[e] = true;
+  for (int i = 0; i < n->nsrc; i++) at_mention(s, n->src[i]);
+  if (n->op != OP_sym) return;
+  s->used[n->u.i] = true;
+  if (s->symbol) at_mention(s, s->symbol[n->u.i]);
+}
+
+static void at_mention_arg(const AtSymbols *s, const MgArg *a) {
+  if (a->tag == MA_int) at_mention(s, a->u.sym);
+  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++) at_mention_arg(s, &a->u.item[i]);
+}
+
+MgRc mg_graph_symbols(const MgGraph *g, NodeRef nnode, ValRef nval, const SymRef *symbol, bool *used) {
+  AtSymbols s = {g->x, symbol, used, mg_calloc(g->x->n + 1, 1)};
+  if (!s.seen) return MG_NOMEM;
+  for (ValRef v = 1; v < nval; v++) {
+    const MgVal *d = mg_val(g, v);
+    at_mention(&s, d->offset);
+    for (int i = 0; i < d->ndim; i++) at_mention(&s, d->size[i]), at_mention(&s, d->stride[i]);
+  }
+  for (NodeRef n = 1; n < nnode; n++)
+    for (int i = 0; i < mg_node(g, n)->narg; i++) at_mention_arg(&s, &mg_node(g, n)->arg[i]);
+  free(s.seen);
   return MG_OK;
 }
 

@@ -1,6 +1,7 @@
 """Ints that differ from call to call become inputs of the graph after the first change; what needs the number itself is guarded."""
 import math
 import operator
+import time
 
 import magneto
 import pytest
@@ -143,6 +144,35 @@ def test_counter_of_a_module(backend):
         torch.testing.assert_close(g(x), a(x))
         assert type(b.calls) is int and b.calls == a.calls
     assert _magneto.stats()["recompiles"] <= 1
+
+
+class Steps(torch.nn.Module):
+    def __init__(self, step):
+        super().__init__()
+        self.calls, self.step = 0, step
+
+    def forward(self, x):
+        self.calls += self.step
+        y = x
+        for _ in range(25):
+            y = y.sin() * x + 1
+        return y + self.calls
+
+
+def fastest(g, inputs):
+    def once(x):
+        start = time.perf_counter()
+        g(x)
+        return time.perf_counter() - start
+
+    return min(once(x) for _ in range(60) for x in inputs)
+
+
+@pytest.mark.parametrize("rows", [[2], [2, 3, 4]])
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_counter_costs_no_more_than_a_constant(grad, rows):
+    inputs = [torch.randn(k, 3, requires_grad=grad) for k in rows]
+    assert fastest(magneto.compile(Steps(1)), inputs) < 4 * fastest(magneto.compile(Steps(0)), inputs)
 
 
 def test_gradients():
