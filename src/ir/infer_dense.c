@@ -198,11 +198,12 @@ MgRc mg_infer_pool(MgInfer *in) {
   default: return MG_UNSUP;
   }
   mg_infer_dims_of(in, v, &size);
-  if (size.n < nd + 1) return MG_UNSUP;
+  if (size.n < nd + 1 || size.n > nd + 2) return MG_UNSUP;
   if (adaptive) TRY(mg_infer_sizes(in, ARG("output_size"), &to));
+  if (adaptive && to.n != nd) return MG_UNSUP;
   for (int i = 0; i < nd; i++) {
     SymRef *s = &size.d[size.n - nd + i];
-    if (adaptive) *s = to.d[to.n == 1 ? 0 : i];
+    if (adaptive) *s = to.d[i];
     else TRY(dense_pool_size(in, *s, i, s));
   }
   TRY(mg_infer_suggest(in, v, &format));
