@@ -77,17 +77,21 @@ static bool skip_is_recorded(PyCodeObject *co, const char *below_torch) {
 }
 
 static bool skip_is_breaking(PyCodeObject *co, const char *below_torch) {
+  static const struct { const char *file, *name; } most[] = {
+      {"fx/experimental/proxy_tensor.py", "make_fx.<locals>.wrapped"}, /* a tracer would keep what it sees */
+      {"nested/_internal/nested_int.py", "NestedIntNode._str"},        /* "j3": a jagged size has another number in each run */
+      {"fx/experimental/const_fold.py", "FoldedGraphModule.__call__"},
+      {"_functorch/eager_transforms.py", "linearize"},
+      {"utils/_python_dispatch.py", "TorchDispatchMode.__enter__"},
+      {"utils/_python_dispatch.py", "_disable_current_modes"}, /* the recording is such a mode */
+      {"_tensor_str.py", "_str"},                              /* of what a transform wraps; the others break in their methods */
+      {"_subclasses/fake_tensor.py", "FakeTensorMode.__enter__"},
+  };
   const char *name = PyUnicode_AsUTF8(co->co_qualname);
-  if (!name) PyErr_Clear();
-  if (name && !strcmp(name, "make_fx.<locals>.wrapped")) /* a tracer would keep what it sees */
-    return !strcmp(below_torch, "fx/experimental/proxy_tensor.py");
-  if (name && !strcmp(name, "NestedIntNode._str")) /* "j3": a jagged size has another number in each run */
-    return !strcmp(below_torch, "nested/_internal/nested_int.py");
-  if (name && !strcmp(name, "FoldedGraphModule.__call__")) return !strcmp(below_torch, "fx/experimental/const_fold.py");
-  if (name && !strcmp(name, "linearize")) return !strcmp(below_torch, "_functorch/eager_transforms.py");
-  if (name && !strcmp(name, "TorchDispatchMode.__enter__")) return !strcmp(below_torch, "utils/_python_dispatch.py");
-  if (name && !strcmp(name, "FakeTensorMode.__enter__")) return !strcmp(below_torch, "_subclasses/fake_tensor.py");
-  for (size_t i = 0; name && i < sizeof skip_breaking / sizeof *skip_breaking; i++)
+  if (!name) return PyErr_Clear(), false;
+  for (size_t i = 0; i < sizeof most / sizeof *most; i++)
+    if (!strcmp(name, most[i].name) && !strcmp(below_torch, most[i].file)) return true;
+  for (size_t i = 0; i < sizeof skip_breaking / sizeof *skip_breaking; i++)
     if (!strcmp(name, skip_breaking[i])) return !strcmp(below_torch, "_dynamo/decorators.py");
   return false;
 }

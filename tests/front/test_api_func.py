@@ -143,6 +143,18 @@ def test_break_inside_of_a_transform_leaves_no_transform_behind():
     assert torch._C._functorch.peek_interpreter_stack() is None
 
 
+def test_text_of_what_a_transform_wraps():
+    texts = []
+
+    def f(x):
+        return vmap(grad(lambda a: (texts.append(str(a)), a.sin().sum())[1]))(x)
+
+    want, n = f(X), len(texts)
+    torch.testing.assert_close(magneto.compile(f)(X), want)
+    assert texts[:n] == texts[n:]
+    torch.testing.assert_close(f(X), want)
+
+
 def test_error_inside_of_vmap_is_eagers():
     c = magneto.compile(lambda x: vmap(lambda a: a.sum().item())(x))
     for _ in range(2):
