@@ -4,6 +4,7 @@
  * segment runs: no Python frame, no hook.  On a miss, or when the segment breaks, the function is called under the hook. */
 #include "api/module.h"
 #include "front/hook.h"
+#include "front/planrun.h"
 #include "front/resume.h"
 #include "front/stages.h"
 #include "front/stance.h"
@@ -162,6 +163,7 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
       int rc = mg_entry_run(e, vals, at, NULL, result);
       if (rc) *result = NULL;
       if (rc == MG_CLAIM_FALSE) e->rest++, found = 0; /* the frame does not try again */
+      if (rc == MG_RUN_RAISED) found = -1;
       if (rc == MG_STAGES_OTHER && !mg_cache_break_data(info, c->cfg.id, e)) found = 0;
       mg_entry_release(e);
     }

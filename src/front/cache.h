@@ -27,6 +27,7 @@ typedef struct MgEntry {  /* one compiled segment of a frame */
   bool claims;            /* runs may be given up: answers are taken for granted (claim.h) */
   bool unclaimed;         /* for runs that were: the graph breaks at such questions */
   uint8_t penalty, rest;  /* after runs that were given up: how many are not tried the next time, and from now on */
+  bool repeats;           /* a run that raises may be given up: the frame runs without a compiler, and raises as it would have */
   bool keeps_random;      /* a run may be given up: torch's random numbers are then as before */
   int nplain;             /* instructions to execute unrecorded at `end` */
   int level;              /* so many frames have returned by then: end and what follows are of the one that called them */

@@ -9,6 +9,7 @@
 #include "front/symfloat.h"
 #include "front/symvalue.h"
 #include "front/claim.h"
+#include <string.h>
 
 enum { CLAIM_LENGTH = 64 }; /* instructions that make an exception */
 
@@ -109,11 +110,19 @@ int mg_claim_refuse(MgRec *r) {
   return -1;
 }
 
+/* Checks of torch's own, without a result. */
+static bool claim_only_raises(const MgOp *op) {
+  static const char *const name[] = {"aten::_assert_", "aten::_linalg_check_errors", "aten::sym_constrain_range"};
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+    if (!strncmp(op->full, name[i], strlen(name[i]))) return true;
+  return false;
+}
+
 /* Does a call do what cannot be taken back: operators of the program's own, communication? */
 static bool claim_acts(const MgGraph *g) {
   for (NodeRef n = 1; n < g->nnode; n++) {
     const MgOp *op = g->node[n].op;
-    if (!g->node[n].dead && op->effect && !op->mutates && !op->random) return true;
+    if (!g->node[n].dead && op->effect && !op->mutates && !op->random && !claim_only_raises(op)) return true;
   }
   return false;
 }
@@ -122,6 +131,12 @@ bool mg_claim_holds(MgRec *r) {
   if (!r->claims) return true;
   r->claims_early = mg_alias_writes(r);
   return !(r->guards->ndraw || PyErr_Occurred() || claim_acts(r->g)) || mg_claim_refuse(r) == 0;
+}
+
+bool mg_claim_repeats(MgRec *r) {
+  for (NodeRef n = 1; n < r->g->nnode; n++)
+    if (!r->g->node[n].dead && r->g->node[n].op->random) return false;
+  return !r->guards->ndraw && !claim_acts(r->g) && !mg_alias_writes(r);
 }
 
 bool mg_claim_draws(const MgRec *r) {

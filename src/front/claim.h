@@ -17,6 +17,8 @@ int mg_claim(MgRec *r, PyObject *tensor);
 /* After a recording: can a run that finds the other answer be given up?  If not, the segment is recorded again without claims. */
 bool mg_claim_holds(MgRec *r);
 int mg_claim_refuse(MgRec *r); /* the graph has no plan that does: -1 with an exception, see mg_claim_holds */
+/* Can a run that raises be given up and left to CPython: is nothing written, drawn or done until then? */
+bool mg_claim_repeats(MgRec *r);
 bool mg_claim_draws(const MgRec *r); /* does a run that may be given up draw random numbers? */
 /* State of torch's random numbers before a run that may be given up, new; NULL with an exception.  Back to it; steals state. */
 PyObject *mg_claim_save(void);

@@ -621,7 +621,7 @@ static int exec_run_grad(MgExec *e, PyObject *const *in, PyObject **outs) {
     if (rc != -2) return rc;
     if (mg_strict() || mg_exec_give_up_plan(e)) return -1;
   }
-  return mg_autograd_run_nodes(e->grad, in, outs);
+  return mg_autograd_run_nodes(e->grad, in, outs) ? MG_RUN_RAISED : 0;
 }
 
 int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs) {
@@ -634,7 +634,7 @@ int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *cla
     if (mg_strict() || !e->nodes || mg_exec_give_up_plan(e)) return -1;
   }
   if (claims) return MG_CLAIM_FALSE; /* nodes write as they run */
-  return mg_noderun_run(e->nodes, in, outs);
+  return mg_noderun_run(e->nodes, in, outs) ? MG_RUN_RAISED : 0;
 }
 
 static int exec_run_graph(MgExec *e, PyObject *const *vals, PyObject *const *in, MgExecAt *at, PyObject **outs) {

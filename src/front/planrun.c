@@ -82,7 +82,7 @@ int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *cons
     rc = -3;
   } else if (run != MG_OK) {
     mg_planrun_raise(run, err);
-    rc = run == MG_BUG && !info.nwritten ? -2 : -1;
+    rc = info.nwritten ? -1 : run == MG_BUG ? -2 : run == MG_RAISE || run == MG_PYERR ? MG_RUN_RAISED : -1;
   } else rc = planrun_wrap(in, out, same, info.noutput, outs);
   if (!rc && info.nwritten && !*call) rc = planrun_bump_versions(&info, in);
 done:

@@ -8,7 +8,9 @@
 /* in: borrowed torch tensors in graph input order; sizes: values of the symbols, or NULL (mg_plan_run); outs: new references in graph output order.  Releases the GIL
  * while a long plan runs; bumps the version counters of inputs that were written.  -1 with an exception: the one that
  * eager raises when a check of data failed.  -2 with an exception: an error of ours, and no input was written yet, so the
- * caller may run the graph in another way.  -3 without an exception: the plan is not for these sizes. */
+ * caller may run the graph in another way.  -3 without an exception: the plan is not for these sizes.  MG_RUN_RAISED with an
+ * exception that eager raises, too: a check of data, or an op of ATen, and no input was written. */
+enum { MG_RUN_RAISED = -6 };
 int mg_planrun(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyObject **outs);
 /* The same in parts, see mg_plan_part: outs gets the results that became ready, NULL for the others.  *call: NULL to begin and
  * after the end, also that by an exception. */

@@ -8,6 +8,7 @@
 #include "front/exec.h"
 #include "front/guard.h"
 #include "front/hook.h"
+#include "front/planrun.h"
 #include "front/record.h"
 #include "front/skip.h"
 #include "front/stages.h"
@@ -42,6 +43,8 @@ int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots
   if (ready && e->keeps_random && !random) mg_exec_leave(at);
   else if (ready && !(rc = mg_exec_run(e->exec, vals, at, outs))) rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
   if (e->claims) resume_note_claims(e, rc == MG_CLAIM_FALSE);
+  if (rc == MG_RUN_RAISED && (!e->repeats || !PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))) rc = -1;
+  if (rc == MG_RUN_RAISED) PyErr_Clear();
   if (rc == MG_CLAIM_FALSE && random && mg_claim_restore(Py_NewRef(random))) rc = -1;
   Py_XDECREF(random);
   for (int i = 0; i < nsrc; i++) Py_XDECREF(vals[i]);
@@ -160,7 +163,7 @@ typedef enum DriveNext {
   DRIVE_fail    /* compiling failed: not an exception of the program */
 } DriveNext;
 
-/* Runs an entry in the frame.  0; -1 with exception; MG_STAGES_OTHER and MG_CLAIM_FALSE: it is not right for this run. */
+/* Runs an entry in the frame.  0; -1 with exception; MG_STAGES_OTHER, MG_CLAIM_FALSE and MG_RUN_RAISED: it is not right for this run. */
 static int drive_segment(MgDrive *d, MgEntry *e, PyObject **vals, MgExecAt *at) {
   PyObject *small[RESUME_SMALL] = {NULL}, **values = small, *ret = NULL;
   if (e->nvalue > RESUME_SMALL && !(values = mg_calloc((size_t)e->nvalue, sizeof *values))) {
@@ -336,7 +339,7 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
       bool claim = rc == MG_CLAIM_FALSE, again = claim || rc == MG_STAGES_OTHER;
       d->unclaimed = claim;
       mg_stats.hits += !again;
-      next = rc ? DRIVE_raise : e->level ? DRIVE_pass : (DriveNext)d->next;
+      next = rc == MG_RUN_RAISED ? DRIVE_rest : rc ? DRIVE_raise : e->level ? DRIVE_pass : (DriveNext)d->next;
       *nplain = e->nplain;
       if (!again) goto done;
       next = claim && d->cfg->fullgraph ? DRIVE_eager : DRIVE_fail; /* a break would be an error: the program's own comes first */

@@ -336,7 +336,8 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
   e->keeps_random = mg_claim_draws(r);
   e->claims = r->claims;
   e->unclaimed = s->false_claims;
-  if (!mg_claim_holds(r)) goto fail;
+  e->repeats = mg_claim_repeats(r);
+  if (PyErr_Occurred() || !mg_claim_holds(r)) goto fail;
   if (mg_symsize_promises(r->cap)) {
     s->users_error = true;
     goto fail;

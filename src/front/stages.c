@@ -387,7 +387,7 @@ static int stage_compile(const MgStages *s, StagePiece *p, PyObject *const *in) 
 }
 
 static int stage_run_piece(const MgStages *s, StagePiece *p, PyObject *const *in, PyObject **out) {
-  return p->run || !stage_compile(s, p, in) ? mg_exec_dispatch(p->run, in, NULL, NULL, out) : -1;
+  return (p->run || !stage_compile(s, p, in)) && !mg_exec_dispatch(p->run, in, NULL, NULL, out) ? 0 : -1;
 }
 
 static int stage_run_step(const MgStages *s, const StageStep *t, PyObject **env, int64_t *at) {

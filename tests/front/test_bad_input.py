@@ -177,6 +177,8 @@ REFUSED = {
     "bool minus": lambda: torch.ones(2, dtype=torch.bool) - torch.ones(2, dtype=torch.bool),
     "tril": lambda: torch.ones(3).tril(),
     "embedding": lambda: F.embedding(torch.ones(2), torch.ones(3, 3)),
+    "adaptive pool": lambda: F.adaptive_max_pool2d(torch.ones(1, 2, 3, 4), ()),
+    "adaptive pool rank": lambda: torch._C._nn.adaptive_max_pool2d(torch.ones(1, 1, 1, 1, 1), (1, 1)),
 }
 
 
@@ -190,3 +192,75 @@ def test_what_torch_refuses(name):
         with pytest.raises(want.type) as got:
             compiled()
         assert str(got.value) == str(want.value)
+
+
+def handled(x, i):
+    y = x + 1
+    try:
+        z = y[i]
+    except IndexError:
+        z = y[:1] - 7
+    return z * 2
+
+
+def factored(x, i):
+    a = x[0] * torch.eye(2)
+    try:
+        return torch.linalg.cholesky(a)
+    except RuntimeError:
+        return torch.linalg.cholesky(2 - a)
+
+
+RAISES_IN_A_RUN = {
+    "handled": handled,
+    "factored": factored,
+    "index": lambda x, i: (x + 1)[i] * 2,
+    "gather": lambda x, i: (x + 1).gather(0, i) * 2,
+    "scatter": lambda x, i: (x + 1).scatter(0, i, x) * 2,
+    "embedding": lambda x, i: F.embedding(i, x[:, None] + 1),
+    "target": lambda x, i: F.nll_loss(torch.stack([x, x]).log_softmax(1)[:1], i),
+    "classes": lambda x, i: F.one_hot(i, 4) + 1,
+}
+
+
+def outcome(fn, *args):
+    try:
+        return fn(*args)
+    except Exception as e:
+        return type(e), str(e)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", RAISES_IN_A_RUN)
+def test_run_that_raises(name, grad):
+    """The exception is eager's, and the program's own handlers get it."""
+    fn = RAISES_IN_A_RUN[name]
+    c = magneto.compile(fn)
+    for bad in (False, True, True, False):
+        x = (-torch.ones(4) if bad else torch.ones(4)).requires_grad_(grad)
+        i = torch.tensor([9 if bad else 1])
+        want, got = outcome(fn, x, i), outcome(c, x, i)
+        assert type(want) is type(got)
+        if isinstance(want, tuple):
+            assert want == got
+        else:
+            torch.testing.assert_close(got, want)
+
+
+def test_run_that_raises_in_an_inner_frame():
+    def inner(x, i):
+        print(end="")
+        return x.sin()[i] + 1
+
+    def outer(x, i):
+        y = x + 1
+        try:
+            y = inner(y, i)
+        except IndexError as e:
+            y = y * len(str(e))
+        return y.cos()
+
+    c = magneto.compile(outer)
+    for k in (1, 9, 9, 1):
+        x, i = torch.rand(4), torch.tensor([k])
+        torch.testing.assert_close(c(x, i), outer(x, i))
