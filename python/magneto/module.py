@@ -54,6 +54,20 @@ def _reduce_ex(self: torch.nn.Module, protocol: int) -> Any:
     return _itself, (type(self)._magneto_original,)  # compiled code is not state: a pickle holds the original
 
 
+class _Forward:
+    """``forward`` of a compiled module, compiled too: what the module's hooks do is not in it."""
+
+    def __init__(self, module: torch.nn.Module, config: dict[str, Any]) -> None:
+        self.module, self.config = module, config
+        self.compiled: Any = None
+
+    def __get__(self, twin: torch.nn.Module | None, cls: type) -> Any:
+        function = self.module.forward
+        if self.compiled is None or self.compiled.__wrapped__ != function:  # it may be assigned
+            self.compiled = _magneto.Callable(function, **self.config)
+        return self.compiled
+
+
 def compile_module(module: torch.nn.Module, config: dict[str, Any]) -> torch.nn.Module:
     """A compiled twin of ``module``; config are the arguments of ``_magneto.Callable``."""
     module = original(module)
@@ -64,6 +78,7 @@ def compile_module(module: torch.nn.Module, config: dict[str, Any]) -> torch.nn.
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
         "__call__": staticmethod(compiled),
+        "forward": _Forward(module, config),
         "__deepcopy__": _deepcopy,
         "__copy__": _copy,
         "__reduce_ex__": _reduce_ex,

@@ -103,6 +103,7 @@ int mg_names_init(void) {
       {"torch.optim.optimizer", "Optimizer", &mg_torch.optimizer},
       {"torch._ops", "OpOverload", &mg_torch.op_overload},
       {"torch._ops", "OpOverloadPacket", &mg_torch.op_packet},
+      {"torch.jit", "ScriptFunction", &mg_torch.script_function},
       {"torch._ops", "HigherOrderOperator", &mg_torch.higher_order},
       {"torch._higher_order_ops.cond", "cond", &mg_torch.cond},
       {"torch._higher_order_ops.invoke_subgraph", "invoke_subgraph_placeholder", &mg_torch.nested_region},

@@ -119,6 +119,7 @@ typedef struct MgTorchObjs {
   PyObject *cond;              /* torch.cond */
   PyObject *nested_region, *invoke_subgraph; /* what nested_compile_region calls; the operator that it stands for */
   PyObject *tag_checkpoint;    /* the operator that stands for a checkpointed block */
+  PyTypeObject *script_function; /* torch.jit.ScriptFunction */
   PyTypeObject *higher_order;  /* torch._ops.HigherOrderOperator */
   PyObject *op_packet;         /* torch._ops.OpOverloadPacket */
   PyTypeObject *enum_meta, *cached_property, *partial, *lru_cache, *ordered_dict, *deque, *defaultdict;

@@ -258,6 +258,12 @@ static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
       Py_XDECREF(local);
       return x;
     }
+    if (older && PyWeakref_CheckProxy(o) && PyWeakref_GET_OBJECT(mg_older(o)->orig) != Py_None) {
+      PyObject *of = mg_rec_referent(o);
+      x = of ? attr_get(of, name) : NULL;
+      Py_XDECREF(of);
+      return x;
+    }
     if (older && attr_hook_is_c(t, _PyType_Lookup(t, mg_names.getattribute)))
       return mg_rec_break(BK_older_object, "attribute %s of a %s", PyUnicode_AsUTF8(name), t->tp_name);
     PyObject *r = PyObject_GetAttr(o, name);

@@ -233,14 +233,16 @@ static PyObject *builtin_weakref(const MgCall *c) {
   return mg_fresh(made), made;
 }
 
+PyObject *mg_rec_referent(PyObject *ref) {
+  const MgOlder *e = mg_older(ref);
+  MgGuards *g = mg_rec->guards;
+  SrcRef owner = mg_older_by_path(e) ? e->src : mg_source(g, SRC_pinned, 0, 0, e->orig);
+  return mg_wrap(PyWeakref_GET_OBJECT(e->orig), mg_source(g, SRC_weak, owner, 0, NULL));
+}
+
 /* r(): what an older reference gives is found through it at every call, so no entry keeps that alive. */
 static PyObject *builtin_weakref_get(const MgCall *c) {
-  MgOlder *e = c->n || !PyWeakref_CheckRef(c->f) ? NULL : mg_older(c->f);
-  if (e) {
-    MgGuards *g = mg_rec->guards;
-    SrcRef owner = mg_older_by_path(e) ? e->src : mg_source(g, SRC_pinned, 0, 0, e->orig);
-    return mg_wrap(PyWeakref_GET_OBJECT(e->orig), mg_source(g, SRC_weak, owner, 0, NULL));
-  }
+  if (!c->n && PyWeakref_CheckRef(c->f) && mg_older(c->f)) return mg_rec_referent(c->f);
   PyObject *r = mg_call_plain(c), *w = r ? mg_wrap_result(r) : NULL;
   Py_XDECREF(r);
   return w;

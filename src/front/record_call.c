@@ -672,6 +672,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if (call_sees_death(&c)) return NULL;
   PyObject *r, *self;
   if (mg_logcall(&c, &r)) return r;
+  if (Py_TYPE(f) == mg_torch.script_function) return mg_call_script(&c);
   if (mg_array_call(&c, &r)) return r;
   if (mg_rec->want_fx && mg_fxfunc_call(&c, &r)) return r;
   MgVerdict v = mg_policy_of(f);

@@ -33,6 +33,8 @@ bool mg_call_number_tensors(const MgCall *c, PyObject **r); /* number_args.c; fa
 ValRef mg_call_out(const MgCall *c); /* what a stand-in given as out= stands for, or 0 */
 PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r, ValRef out); /* r is what c gave, a stand-in; stolen; out: mg_call_out before */
 bool mg_call_legacy(const MgCall *c, PyObject **r);
+PyObject *mg_call_script(const MgCall *c); /* a torch.jit.ScriptFunction */
+PyObject *mg_rec_referent(PyObject *ref); /* what an older weak reference or proxy stands for, as the recording sees it */
 PyObject *mg_call_args(const MgCall *c);   /* record_builtin.c: the positional arguments as a tuple; new */
 PyObject *mg_call_kwargs(const MgCall *c); /* the keyword arguments as a dict; new */
 PyObject *mg_call_reduce_old(PyObject *o, PyObject *proto); /* object.__reduce_ex__ below protocol 2 */

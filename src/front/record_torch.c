@@ -201,6 +201,19 @@ PyObject *mg_call_with_numbers(const MgCall *c) {
   return r;
 }
 
+/* torch keeps the function that was scripted (or traced) beside its code, for compilers to record. */
+PyObject *mg_call_script(const MgCall *c) {
+  PyObject *name = PyUnicode_InternFromString("_torchdynamo_inline"), *f = name ? mg_rec_getattr(c->f, name) : NULL;
+  Py_XDECREF(name);
+  if (!f && !mg_rec->abort && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+    PyErr_Clear();
+    return mg_call_unknown(c);
+  }
+  PyObject *r = f ? mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
+  Py_XDECREF(f);
+  return r;
+}
+
 /* torch.LongTensor([1, 2]) and torch.Tensor([1, 2]): the same as torch.tensor of that dtype.  False: something else. */
 bool mg_call_legacy(const MgCall *c, PyObject **r) {
   PyObject *list = c->n == 1 && c->npos == 1 ? c->arg[0] : NULL;

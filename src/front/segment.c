@@ -176,7 +176,7 @@ static void segment_descend(Segment *s, const MgRec *r) {
   for (; k > 0; k--) {
     const MgStop *p = &r->path[k];
     long end = segment_end_of(p->n, p->tail, p->exc_depth, p->exc_n, &nplain);
-    if (!end || (p->library && r->g->nnode == p->nnode)) continue; /* nothing to keep: the call is repeated as a whole */
+    if (p->library && (!end || r->g->nnode == p->nnode)) continue; /* nothing to keep: the call is repeated as a whole */
     memcpy(s->stop, r->path, sizeof *s->stop * (size_t)k);
     s->stop[k].n = end;
     s->nstop = k + 1;

@@ -241,3 +241,27 @@ def test_gradients_of_gradients_inside_are_one_graph():
     got, want = magneto.compile(penalty, fullgraph=True)(x), penalty(x)
     torch.testing.assert_close(got, want)
     torch.testing.assert_close(torch.autograd.grad(got, w), torch.autograd.grad(want, w))
+
+
+@torch.jit.script
+def scripted(x, k: float = 2.0):
+    if x.dim() == 1:
+        x = x.cos()
+    return x * k
+
+
+class Scripted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.act = scripted
+
+    def forward(self, x):
+        return self.act(x, 3.0) + scripted(x)
+
+
+def test_scripted_functions_are_recorded():
+    net, count = Scripted(), Counter()
+    g = magneto.compile(net, backend=count, fullgraph=True)
+    for x in (V, X, V + 1):
+        torch.testing.assert_close(g(x), net(x))
+    assert count.graphs == 2

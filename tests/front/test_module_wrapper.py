@@ -1,5 +1,6 @@
 """Compiled modules are modules: their state, class, copies and pickles are the original's."""
 import copy
+import inspect
 import io
 import pickle
 
@@ -193,3 +194,19 @@ def test_a_module_that_was_not_initialised_is_eagers_error():
     for f in (lambda m: m(X), lambda m: [m(X) for _ in range(3)]):
         with pytest.raises(AttributeError, match="_backward_hooks"):
             magneto.compile(f)(Bare())
+
+
+def test_forward_is_compiled_too(pair):
+    net, c = pair
+    graphs = []
+    c = magneto.compile(net, backend=lambda gm, args: graphs.append(gm) or gm.forward)
+    net.register_forward_hook(lambda *args: 1 / 0)
+    for _ in range(2):
+        torch.testing.assert_close(c.forward(X, twice=True), net.forward(X, twice=True))
+    assert len(graphs) == 1 and inspect.signature(c.forward) == inspect.signature(net.forward)
+    net.forward = lambda x: x * 7
+    assert c.forward is net.forward
+    del net.forward
+    torch.testing.assert_close(magneto.compile(lambda x: c.forward(x) * 2, fullgraph=True)(X), net.forward(X) * 2)
+    with pytest.raises(NotImplementedError):
+        magneto.compile(nn.Module()).forward(X)

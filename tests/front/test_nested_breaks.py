@@ -263,6 +263,19 @@ def tail_of_a_library(x):
     return net(x + 1) * 2, net(x).sum()
 
 
+def first_thing(x):
+    def low(a):
+        stop("low")
+        return a + 1
+
+    def middle(a):
+        return low(a * 2) * 4
+
+    with torch.no_grad():
+        y = middle(x + 8) - 16
+    return y, low(y)
+
+
 class Low(torch.nn.Module):
     def forward(self, x):
         y = x * 2
@@ -274,6 +287,7 @@ CASES = {f.__name__: (f, make, graphs) for f, make, graphs in [
     (plain, lambda: (torch.randn(3),), 2), (three_deep, lambda: (torch.randn(3),), 2),
     (recursive, lambda: (torch.randn(3), 3), 2), (breaks_in_every_frame, lambda: (torch.randn(3),), 5),
     (tail_raises, lambda: (torch.randn(3),), 3), (tail_under_managers, lambda: (torch.randn(3, requires_grad=True),), 2),
+    (first_thing, lambda: (torch.randn(3, requires_grad=True),), 3),
     (tail_with_state, lambda: (torch.randn(3), [], 2), 2), (tail_in_a_loop, lambda: (torch.randn(3),), None),
     (tail_of_a_library, lambda: (torch.randn(3),), None), (closure, lambda: (torch.randn(3),), None),
     (caught, lambda: (torch.randn(3),), 2), (passes_through_finally, lambda: (torch.randn(3),), 1),
@@ -338,8 +352,8 @@ def test_reason_and_line_are_those_of_the_inner_frame():
     magneto.compile(plain, backend="aten")(torch.randn(3))
     (entry,) = (e for e in _magneto.entries() if e["break"] == "c_function")
     assert entry["code"] is plain.__code__
-    assert entry["end_line"] == callee.__code__.co_firstlineno + 2 and entry["end_name"] == "callee"
-    assert entry["end_file"] == callee.__code__.co_filename
+    assert entry["end_line"] == stop.__code__.co_firstlineno + 1 and entry["end_name"] == "stop"
+    assert entry["end_file"] == stop.__code__.co_filename
 
 
 def test_traceback_shows_every_frame():

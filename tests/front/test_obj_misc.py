@@ -435,6 +435,16 @@ def f(x):
     d = O(); d.r.val = x + 1
     o.r.val = x + 1; y = o.r.val + 1; o.held.val = 3; y = y + o.r.val
     return d.held.val, d.held.prev is d.r, hasattr(d.r, 'zz'), y, hasattr(o.r, 'q')
+=== weak_proxies_of_older_objects graphs=1
+import weakref
+class T:
+    n = 2
+    def __init__(self): self.x = torch.ones(3); self.log = []
+    def scale(self, k): self.log.append(k); self.seen = k; return self.x * k
+t = T(); p = weakref.proxy(t)
+def f(x): return p.x + p.scale(3) * p.n + x, hasattr(p, 'seen'), t.seen
+def between(): t.x = t.x + 1; T.n += 1
+S = lambda: (t.log, t.seen)
 === chained_compare_objects
 class C:
     def __init__(self, v): self.v = v
