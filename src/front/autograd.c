@@ -28,6 +28,7 @@ static void autograd_dealloc(PyObject *o) {
   free(a->keep);
   free(a->copy);
   free(a->written);
+  free(a->loose);
   PyObject_Free(o);
 }
 
@@ -122,6 +123,13 @@ static void autograd_norm(const MgGraph *g, const MgNode *n, bool *write, bool *
   }
 }
 
+static MgRc autograd_loose(MgAutograd *a, MgRec *r) {
+  bool *loose;
+  if (mg_function_loose(r, r->joint->backward, &loose)) return MG_NOMEM;
+  for (uint32_t i = 0; loose && i < a->nprimal; i++) a->loose[i] = loose[mg_val(r->g, r->g->input[i])->storage];
+  return MG_OK;
+}
+
 /* Which primals forward writes, and which of them it also reads: batch norm's running statistics, which training
  * only writes, and counters that are only stepped do not count as read. */
 static MgRc autograd_written(MgAutograd *a, MgRec *r) {
@@ -172,7 +180,8 @@ static MgAutograd *autograd_new(const MgJointRec *j, uint32_t nprimal) {
   a->keep = mg_calloc(nprimal + 1, sizeof *a->keep);
   a->copy = mg_calloc(nprimal + 1, sizeof *a->copy);
   a->written = mg_calloc(nprimal + 1, sizeof *a->written);
-  if (a->res && a->tangent && a->diff && a->grad && a->bits && a->reach && a->keep && a->copy && a->written) return a;
+  a->loose = mg_calloc(nprimal + 1, sizeof *a->loose);
+  if (a->res && a->tangent && a->diff && a->grad && a->bits && a->reach && a->keep && a->copy && a->written && a->loose) return a;
   Py_DECREF(a);
   return (MgAutograd *)PyErr_NoMemory();
 }
@@ -184,7 +193,8 @@ static void autograd_adopt(MgAutograd *a, MgJointPlans *p, bool frees) {
   a->saved = p->saved;
   a->nsaved = p->nsaved;
   a->nintermediate = p->nintermediate;
-  a->frees = frees && !a->nsaved;
+  for (uint32_t k = 0; k < a->nsaved; k++) a->nloose += a->saved[k].kind == MG_SAVED_primal && a->loose[a->saved[k].index];
+  a->frees = frees && a->nsaved == a->nloose;
   for (uint32_t i = 0; i < a->nprimal; i++) {
     bool saved = false;
     for (uint32_t k = 0; k < a->nsaved && !saved; k++) saved = a->saved[k].kind == MG_SAVED_primal && a->saved[k].index == i;
@@ -217,6 +227,7 @@ static MgRc autograd_prepare(MgAutograd *a, MgRec *r) {
   TRY(autograd_results(a, r, out));
   TRY(autograd_graph(a, r));
   TRY(autograd_tangents(a, g, r->joint));
+  TRY(autograd_loose(a, r));
   return autograd_written(a, r);
 }
 

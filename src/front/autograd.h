@@ -24,6 +24,8 @@ typedef struct MgAutograd {
   MgNodeRun *replay;    /* views: inputs, through, aside -> the RES_view results in order; NULL when there are none */
   MgSaved *saved;       /* what backward takes from forward */
   uint32_t nsaved;
+  bool *loose;          /* by primal: what is saved of it is not version-checked */
+  uint32_t nloose;      /* of saved */
   MgTangent *tangent;   /* nthrough */
   uint32_t *diff;       /* primals that require grad */
   int32_t *grad;        /* per diff: which result of bwd; -1: none */

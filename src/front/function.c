@@ -112,6 +112,26 @@ static void function_mark(MgGraph *g, NodeRef first) {
     }
 }
 
+/* What PyTorch's node of the call has saved. */
+static int function_take_saved(MgRec *r, MgFunction *f, PyObject *const *out) {
+  PyObject *node = NULL, *saved = NULL;
+  int rc = -1;
+  MgPause pause = mg_rec_pause();
+  for (uint32_t i = 0; i < f->nout && !node; i++)
+    if (mg_standin_check(out[i]) && mg_facts_requires_grad(out[i]) && !(node = PyObject_GetAttrString(out[i], "grad_fn"))) goto done;
+  if (node && !(saved = PyObject_GetAttrString(node, "saved_tensors"))) goto done;
+  rc = 0;
+  if (!saved || !PyTuple_Check(saved)) goto done;
+  if (!(f->saved = mg_new(r->g->c, ValRef, PyTuple_GET_SIZE(saved) + 1))) rc = -1;
+  for (Py_ssize_t i = 0; !rc && i < PyTuple_GET_SIZE(saved); i++)
+    if (mg_standin_check(PyTuple_GET_ITEM(saved, i))) f->saved[f->nsaved++] = mg_standin_val(PyTuple_GET_ITEM(saved, i));
+done:
+  mg_rec_resume(pause);
+  Py_XDECREF(node);
+  Py_XDECREF(saved);
+  return rc;
+}
+
 /* Keeps the call; `args`: the values of its tensor arguments before it ran. */
 static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef first, PyObject *res) {
   bool many = PyTuple_Check(res), grad = false;
@@ -124,7 +144,7 @@ static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef 
   }
   if (!grad) return 0;
   MgFunction *f = function_new(r, c, out, nout), **end = &r->cap->function;
-  if (!f || function_take_args(r, f, c)) return PyErr_Occurred() ? -1 : (PyErr_NoMemory(), -1);
+  if (!f || function_take_args(r, f, c) || function_take_saved(r, f, out)) return PyErr_Occurred() ? -1 : (PyErr_NoMemory(), -1);
   memcpy(f->in, args, f->nin * sizeof *args);
   f->first = first;
   f->end = r->g->nnode;
@@ -243,6 +263,27 @@ bool mg_function_all_whole(const MgRec *r) {
   for (const MgFunction *f = r->cap->function; f; f = f->next)
     if (!mg_function_whole(r, f)) return false;
   return true;
+}
+
+typedef struct Loose { const MgGraph *g; bool *of; } Loose;
+
+static void function_see_tight(ValRef *v, void *arg) {
+  Loose *l = arg;
+  if (*v) l->of[mg_val(l->g, *v)->storage] = false;
+}
+
+int mg_function_loose(const MgRec *r, NodeRef end, bool **loose) {
+  Loose l = {.g = r->g};
+  *loose = NULL;
+  if (!r->cap->function) return 0;
+  if (!(l.of = mg_new(r->g->c, bool, r->g->nval + 1))) return -1;
+  memset(l.of, true, r->g->nval + 1);
+  for (NodeRef n = 1; n < end; n++)
+    if (!mg_function_of(r->cap, n)) mg_node_each_val(mg_node(r->g, n), function_see_tight, &l);
+  for (const MgFunction *f = r->cap->function; f; f = f->next)
+    for (uint32_t i = 0; i < f->nsaved; i++) function_see_tight(&f->saved[i], &l);
+  *loose = l.of;
+  return 0;
 }
 
 int mg_function_run(PyObject *apply, PyObject *const *arg, uint32_t narg, PyObject **out, uint32_t nout) {

@@ -12,7 +12,8 @@ typedef struct MgFunction { /* one call; in the recording's arena */
   PyObject *apply;          /* kept by cap->objs, like obj */
   PyObject **obj;           /* arguments that are no tensors */
   ValRef *in, *out;         /* by argument and by result; 0: not a tensor */
-  uint32_t nin, nout;
+  ValRef *saved;            /* what forward gave to save_for_backward */
+  uint32_t nin, nout, nsaved;
   bool once;                /* some argument is an object of the recording: it cannot be called again */
 } MgFunction;
 
@@ -26,6 +27,9 @@ const MgFunction *mg_function_of(const MgCapture *cap, NodeRef n);
 bool mg_function_whole(const MgRec *r, const MgFunction *f);
 bool mg_function_all_whole(const MgRec *r);
 bool mg_function_any_once(const MgRec *r);
+/* By storage: memory that nothing but functions' own forward and backward reads, which keep it on ctx as they like: no version
+ * check finds writes to it.  In the recording's arena, NULL: there is none; -1: out of memory. */
+int mg_function_loose(const MgRec *r, NodeRef end, bool **loose);
 /* Runs it on real tensors, in: borrowed, by argument; out: new references, by result (NULL: no tensor). */
 int mg_function_run(PyObject *apply, PyObject *const *arg, uint32_t narg, PyObject **out, uint32_t nout);
 #endif

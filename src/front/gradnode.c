@@ -29,10 +29,15 @@ static _Thread_local GradRun *gradnode_run;
 static PyObject *gradnode_apply;          /* its forward class's apply */
 static PyObject *gradnode_task_keeps;     /* torch._C._autograd._get_current_graph_task_keep_graph */
 static Py_ssize_t gradnode_owner, gradnode_state; /* slots: MgAutograd; list of what nkeep asks for, or NULL */
+static Py_ssize_t gradnode_kept; /* slot: tuple of what is saved without a version check, or NULL */
 static Py_ssize_t gradnode_parts, gradnode_part;  /* slots: MgGradParts or NULL; the number of the node's part, an int */
 static PyObject *str_to_save, *str_saved, *str_materialize, *str_version, *str_needs;
 
 static PyObject **gradnode_slot(PyObject *node, Py_ssize_t at) { return (PyObject **)((char *)node + at); }
+
+static bool gradnode_is_loose(const MgAutograd *a, uint32_t k) {
+  return a->saved[k].kind == MG_SAVED_primal && a->loose[a->saved[k].index];
+}
 
 /* ---- what a second differentiation needs ---- */
 
@@ -320,6 +325,19 @@ static PyObject *gradnode_first(MgAutograd *a, MgGradParts *parts, PyObject *sta
   return r;
 }
 
+/* Everything that backward takes from forward, in its order; new.  PyTorch raises where a saved tensor was written or freed. */
+static PyObject *gradnode_saved(const MgAutograd *a, PyObject *node) {
+  PyObject *checked = PyObject_GetAttr(node, str_saved), *kept = *gradnode_slot(node, gradnode_kept);
+  if (!checked || !kept) return checked;
+  PyObject *all = PyTuple_New(a->nsaved);
+  for (uint32_t k = 0, i = 0, j = 0; all && k < a->nsaved; k++) {
+    PyObject *o = gradnode_is_loose(a, k) ? PyTuple_GET_ITEM(kept, i++) : PyTuple_GET_ITEM(checked, j++);
+    PyTuple_SET_ITEM(all, k, Py_NewRef(o));
+  }
+  Py_DECREF(checked);
+  return all;
+}
+
 static PyObject *gradnode_backward(PyObject *node, PyObject *const *tangent, Py_ssize_t n) {
   MgAutograd *a = (MgAutograd *)*gradnode_slot(node, gradnode_owner);
   MgGradParts *parts = (MgGradParts *)*gradnode_slot(node, gradnode_parts);
@@ -331,7 +349,7 @@ static PyObject *gradnode_backward(PyObject *node, PyObject *const *tangent, Py_
   if (part) return mg_gradpart_go_on(a, parts, part, tangent[0], next);
   Py_INCREF(a);
   Py_XINCREF((PyObject *)parts);
-  if ((a->nsaved || a->frees) && !(saved = PyObject_GetAttr(node, str_saved))) goto done;
+  if ((a->nsaved || a->frees) && !(saved = gradnode_saved(a, node))) goto done;
   r = parts ? gradnode_first(a, parts, *state, saved, tangent, next) : gradnode_compute(a, *state, saved, tangent);
   if (r && gradnode_release(node)) Py_CLEAR(r);
   Py_XDECREF(saved);
@@ -350,6 +368,26 @@ static PyObject *gradnode_forward_token(PyObject *node) {
   return out;
 }
 
+/* What backward takes from forward: what PyTorch checks, in `save`, and the rest. */
+static int gradnode_save(const GradRun *run, PyObject *node, PyObject *save) {
+  const MgAutograd *a = run->a;
+  PyObject *kept = a->nloose ? PyTuple_New(a->nloose) : NULL;
+  if (a->nloose && !(*gradnode_slot(node, gradnode_kept) = kept)) return -1;
+  if (a->frees) {
+    PyTuple_SET_ITEM(save, 0, PyObject_CallMethod(run->res[0], "new_empty", "((i))", 0));
+    if (!PyTuple_GET_ITEM(save, 0)) return -1;
+  }
+  for (uint32_t k = 0, i = 0, j = 0; k < a->nsaved; k++) {
+    const MgSaved *s = &a->saved[k];
+    PyObject *v = s->kind == MG_SAVED_primal   ? run->in[s->index]
+                  : s->kind == MG_SAVED_output ? run->res[s->index]
+                                               : run->res[a->nthrough + a->naside + s->index];
+    if (gradnode_is_loose(a, k)) PyTuple_SET_ITEM(kept, i++, Py_NewRef(v));
+    else PyTuple_SET_ITEM(save, j++, Py_NewRef(v));
+  }
+  return PyObject_SetAttr(node, str_to_save, save);
+}
+
 /* forward(node, *inputs) of the class: everything is computed already. */
 static PyObject *gradnode_forward(PyObject *self, PyObject *const *arg, Py_ssize_t n) {
   const GradRun *run = gradnode_run;
@@ -360,19 +398,11 @@ static PyObject *gradnode_forward(PyObject *self, PyObject *const *arg, Py_ssize
   if (run->parts && !(*gradnode_slot(node, gradnode_part) = PyLong_FromUnsignedLong(run->part))) return NULL;
   if (run->part) return gradnode_forward_token(node);
   *gradnode_slot(node, gradnode_state) = Py_XNewRef(run->state);
-  PyObject *save = a->nsaved || a->frees ? PyTuple_New(a->frees ? 1 : a->nsaved) : NULL, *out = PyTuple_New(a->nthrough);
-  if ((a->nsaved && !save) || !out) goto fail;
-  if (a->frees) PyTuple_SET_ITEM(save, 0, PyObject_CallMethod(run->res[0], "new_empty", "((i))", 0));
-  if (a->frees && !PyTuple_GET_ITEM(save, 0)) goto fail;
-  for (uint32_t i = 0; i < a->nsaved; i++) {
-    const MgSaved *s = &a->saved[i];
-    PyObject *v = s->kind == MG_SAVED_primal   ? run->in[s->index]
-                  : s->kind == MG_SAVED_output ? run->res[s->index]
-                                               : run->res[a->nthrough + a->naside + s->index];
-    PyTuple_SET_ITEM(save, i, Py_NewRef(v));
-  }
+  bool saves = a->nsaved || a->frees;
+  PyObject *save = saves ? PyTuple_New(a->frees ? 1 : a->nsaved - a->nloose) : NULL, *out = PyTuple_New(a->nthrough);
+  if ((saves && !save) || !out) goto fail;
+  if (save && gradnode_save(run, node, save)) goto fail;
   for (uint32_t i = 0; i < a->nthrough; i++) PyTuple_SET_ITEM(out, i, Py_NewRef(run->res[i]));
-  if (save && PyObject_SetAttr(node, str_to_save, save)) goto fail;
   if (PyObject_SetAttr(node, str_materialize, Py_False)) goto fail;
   Py_XDECREF(save);
   return out;
@@ -436,12 +466,13 @@ static int gradnode_find_slot(PyObject *type, const char *name, Py_ssize_t *at) 
 static int gradnode_make_types(PyObject *base, PyObject *setup) {
   PyObject *forward = PyCFunction_New(&gradnode_forward_def, NULL), *fwd = NULL, *apply = NULL;
   PyObject *bwd = gradnode_make("MagnetoBackward", base,
-                                Py_BuildValue("{s:(ssss),s:s,s:O,s:O}", "__slots__", "_owner", "_state", "_parts", "_part", "__module__",
-                                              "magneto._magneto", "clear_saved_tensors_on_access", Py_False, "boxed_grads_call",
+                                Py_BuildValue("{s:(sssss),s:s,s:O,s:O}", "__slots__", "_owner", "_state", "_kept", "_parts", "_part",
+                                              "__module__", "magneto._magneto", "clear_saved_tensors_on_access", Py_False, "boxed_grads_call",
                                               Py_False));
   int rc = -1;
   if (!forward || !bwd) goto done;
   if (gradnode_find_slot(bwd, "_owner", &gradnode_owner) || gradnode_find_slot(bwd, "_state", &gradnode_state)) goto done;
+  if (gradnode_find_slot(bwd, "_kept", &gradnode_kept)) goto done;
   if (gradnode_find_slot(bwd, "_parts", &gradnode_parts) || gradnode_find_slot(bwd, "_part", &gradnode_part)) goto done;
   if (!(apply = PyDescr_NewMethod((PyTypeObject *)bwd, &gradnode_apply_def))) goto done;
   if (PyObject_SetAttrString(bwd, "apply", apply)) goto done;

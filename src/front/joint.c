@@ -414,6 +414,17 @@ static int joint_take_numbers(Joint *b, uint32_t ninput) {
   return 0;
 }
 
+/* A backward function of the user that writes to memory of forward does so each time it runs: no part of forward can. */
+static int joint_see_writes(Joint *b) {
+  uint32_t last = 0;
+  for (ValRef v = 1; v < b->nval; v++)
+    if (mg_val(b->g, v)->storage > last) last = mg_val(b->g, v)->storage;
+  for (NodeRef n = b->j->backward; b->r->cap->function && n < b->g->nnode; n++)
+    for (MgWritten w = {0}; mg_node_written(mg_node(b->g, n), &w);)
+      if (mg_val(b->g, w.v)->storage <= last) return joint_refuse(b, "a backward function writes to memory of forward");
+  return 0;
+}
+
 static int joint_record(Joint *b, const ValRef *out, int nout) {
   uint32_t ninput = b->g->ninput;
   int rc = joint_survey(b, out, nout);
@@ -423,6 +434,7 @@ static int joint_record(Joint *b, const ValRef *out, int nout) {
   if (!rc && joint_raises(b)) rc = joint_refuse(b, "the gradient of complex eigenvectors raises where it is not defined");
   if (!rc && !b->j->nthrough) rc = joint_refuse(b, "every result is a view of an input");
   if (!rc) rc = joint_backward(b);
+  if (!rc) rc = joint_see_writes(b);
   if (!rc) rc = joint_take_numbers(b, ninput);
   if (!rc) rc = joint_drop_unreached(b);
   if (!rc) rc = joint_reach(b);

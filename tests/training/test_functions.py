@@ -645,3 +645,36 @@ def test_a_function_at_any_size_needs_two_recordings(argument):
         assert torch.allclose(f(want), c(got))
         assert torch.allclose(torch.autograd.grad(f(want), want)[0], torch.autograd.grad(c(got), got)[0])
     assert len(_magneto.entries()) == 2
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_what_lies_on_the_context_is_not_version_checked(writes):
+    """Eager looks at the version of saved tensors alone, and backward reads what ctx has at that time; it may write it."""
+
+    class OnContext(Function):
+        @staticmethod
+        def forward(ctx, a, b, x):
+            ctx.b = b
+            ctx.save_for_backward(a)
+            return x * b
+
+        @staticmethod
+        def backward(ctx, g):
+            if writes:
+                ctx.b.mul_(2)
+            return None, None, g + ctx.saved_tensors[0] * ctx.b
+
+    def run(f):
+        a, b, x = torch.ones(2), torch.ones(2), torch.ones(2, requires_grad=True)
+        outs, got = [f(a, b, x), f(a, b, x)], []
+        b.mul_(3)
+        for o in outs:
+            got += torch.autograd.grad(o.sum(), x)
+        o = f(a, b, x)
+        a.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            o.sum().backward()
+        return [*got, b]
+
+    f = lambda a, b, x: OnContext.apply(a, b, x)
+    torch.testing.assert_close(run(magneto.compile(f)), run(f), rtol=0, atol=0)
