@@ -267,16 +267,22 @@ MgRc mg_infer_norm(MgInfer *in) {
 /* ---- losses ---- */
 
 MgRc mg_infer_loss(MgInfer *in) {
+  if (in->op->code == TOP_soft_margin_loss_backward) { /* (grad, self, target); its meta kernel promotes */
+    ValRef of[2] = {mg_infer_tensor(in, 2), mg_infer_tensor(in, 1)};
+    return mg_infer_iter(in, 0, mg_val(in->g, of[1])->dtype, of, 2);
+  }
   ValRef v[3] = {mg_infer_tensor(in, 0), mg_infer_tensor(in, 1), mg_infer_tensor(in, 2)};
   const MgArg *a[2] = {&in->n->arg[0], &in->n->arg[1]};
   int64_t reduction;
   MgDims none = {0};
   TRY(mg_infer_int(in, mg_infer_arg(in, "reduction"), &reduction));
-  MgDtype d = mg_infer_result_type(in, a, 2);
+  bool margin = in->op->code == TOP_soft_margin_loss; /* its kernel goes by self alone, its meta kernel by both */
+  MgDtype d = margin ? mg_val(in->g, v[0])->dtype : mg_infer_result_type(in, a, 2);
   if (reduction) return mg_infer_out(in, 0, d, &none, NULL);
   switch (in->op->code) {
   case TOP_binary_cross_entropy: return mg_infer_like(in, 0, d, v[0]);
-  case TOP_kl_div: case TOP_soft_margin_loss: case TOP_binary_cross_entropy_with_logits: return MG_UNSUP;
+  case TOP_soft_margin_loss: return mg_infer_like(in, 0, d, v[0]);
+  case TOP_kl_div: case TOP_binary_cross_entropy_with_logits: return MG_UNSUP;
   default: return mg_infer_iter(in, 0, d, v, 2);
   }
 }

@@ -582,3 +582,16 @@ def test_backward_frees_what_was_saved():
         o.sum().backward()
         del y
         assert r() is None
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize("dtypes", [(torch.float32, torch.float64), (torch.float64, torch.float32), (torch.float32, torch.int64)])
+def test_margins_of_another_dtype(dtypes, reduction):
+    """The kernel gives self's dtype and layout, the meta kernel those that both promote to."""
+
+    def program(f):
+        x = torch.randn(4, 3, dtype=dtypes[0], requires_grad=True)
+        o = f(x, torch.randn(3, 4).sign().to(dtypes[1]).t())
+        return [o, *torch.autograd.grad(o.sum(), x)]
+
+    both(lambda x, t: torch.nn.functional.soft_margin_loss(x, t, reduction=reduction), program)
