@@ -11,6 +11,8 @@
 #include "front/names.h"
 #include "front/record_obj.h"
 #include "front/skip.h"
+#include "front/symfloat.h"
+#include "front/symvalue.h"
 #include "front/tensorhook.h"
 #include "front/wrapper.h"
 
@@ -34,7 +36,9 @@ static PyObject *replace_engine(PyObject *self, PyObject *const *arg, size_t nar
 /* torch.optim.optimizer._get_value: the counter stays a tensor, with the precision of the number it stands for. */
 static PyObject *replace_get_value(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
   if (PyVectorcall_NARGS(nargsf) != 1) return PyErr_Format(PyExc_TypeError, "_get_value takes one argument");
-  return mg_standin_is(arg[0]) ? PyObject_CallMethod(arg[0], "double", NULL) : Py_NewRef(arg[0]);
+  if (!mg_standin_is(arg[0])) return Py_NewRef(arg[0]);
+  bool number = mg_symvalue_can(mg_rec->cap, arg[0]);
+  return number ? mg_symfloat_dress(PyObject_CallMethod(arg[0], "item", NULL)) : PyObject_CallMethod(arg[0], "double", NULL);
 }
 
 /* collections.namedtuple evaluates text, which depends on nothing but its arguments: run as it is, the class is new. */

@@ -157,6 +157,16 @@ static PyObject *symcall_times(SymCall *c, PyObject *x, PyObject *s) { /* steals
   return r;
 }
 
+/* A tensor that is scaled before the op takes it is in the wider dtype that the op computes in.  New. */
+static PyObject *symcall_wide(SymCall *c, PyObject *x) {
+  PyObject *self = PyList_GET_ITEM(c->args, 0);
+  if (!mg_standin_is(x) || !mg_standin_is(self)) return Py_NewRef(x);
+  const MgVal *narrow = mg_val(c->cap->rec->g, mg_standin_val(x)), *wide = mg_val(c->cap->rec->g, mg_standin_val(self));
+  bool widens = wide->ndim && mg_dtype_is_float(narrow->dtype) && mg_dtype_is_float(wide->dtype) &&
+                mg_dtype_size(wide->dtype) > mg_dtype_size(narrow->dtype);
+  return widens ? symcall_cast(c, Py_NewRef(x), wide->dtype) : Py_NewRef(x);
+}
+
 /* alpha scales `other`; value and scalars scale `tensor1`: multiplied first, and left at 1.  0: not such a call. */
 static int symcall_scale(SymCall *c) {
   static const char *const by[][3] = {{"alpha", "other", ""}, {"value", "tensor1", ""}, {"scalars", "tensor1", "Scalar"}};
@@ -165,7 +175,10 @@ static int symcall_scale(SymCall *c) {
     PyObject *s = i >= 0 && j >= 0 ? PyList_GET_ITEM(c->args, i) : NULL, *x = s ? PyList_GET_ITEM(c->args, j) : NULL;
     if (!x || !(mg_symnode_of(s) || PyList_CheckExact(s)) || mg_symnode_of(x)) continue;
     PyObject *f = PyList_CheckExact(s) ? symcall_tensors(c, s) : symcall_tensor(c, s);
-    if (symcall_set(c, j, symcall_times(c, x, f)) || PyList_SetItem(c->args, i, NULL)) return -1;
+    PyObject *wide = f ? symcall_wide(c, x) : NULL, *times = wide ? symcall_times(c, wide, f) : NULL;
+    if (!wide) Py_XDECREF(f);
+    Py_XDECREF(wide);
+    if (symcall_set(c, j, times) || PyList_SetItem(c->args, i, NULL)) return -1;
     return k + 1;
   }
   return 0;
@@ -196,7 +209,7 @@ static bool symcall_list_op(const char *name, const char *overload) {
  * a tensor; in graphs for custom back ends only where it depends on tensors, and is no number yet. */
 static bool symcall_pins_ints(const SymCall *c) {
   static const char *const arithmetic[] = {"mul", "add", "sub", "div", "rsub", "eq", "ne", "lt", "le", "gt", "ge"};
-  static const char *const values[] = {"full", "new_full", "scalar_tensor", "fill", "masked_fill", "clamp_min", "clamp_max"};
+  static const char *const values[] = {"full", "full_like", "new_full", "scalar_tensor", "fill", "masked_fill", "clamp_min", "clamp_max"};
   const char *name = symcall_name(c);
   bool any = false, known = false;
   for (int i = 0; i < c->fo->op->nparam; i++) {
@@ -255,12 +268,13 @@ static int symcall_instead(SymCall *c, PyObject **r) {
   return 1;
 }
 
-/* full(size, number), new_full(x, size, number) and scalar_tensor(number). */
+/* full(size, number), full_like(x, number), new_full(x, size, number) and scalar_tensor(number). */
 static int symcall_create(SymCall *c, PyObject **r) {
-  static const char *const name[] = {"aten::scalar_tensor", "aten::full", "aten::new_full"}; /* the number is argument 0, 1, 2 */
-  int at = 0;
-  while (at < 3 && strcmp(c->fo->op->full, name[at])) at++;
-  if (at == 3) return 0;
+  static const char *const name[] = {"aten::scalar_tensor", "aten::full", "aten::full_like", "aten::new_full"};
+  int row = 0;
+  while (row < 4 && strcmp(c->fo->op->full, name[row])) row++;
+  if (row == 4) return 0;
+  int at = row == 3 ? 2 : row > 0; /* the number */
   MgSymNode *n = mg_symnode_of(PyList_GET_ITEM(c->args, at));
   if (!n) return 0;
   PyObject *one = mg_symnode_is_int(n) ? PyLong_FromLong(1) : PyFloat_FromDouble(1), *t = NULL;

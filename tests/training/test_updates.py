@@ -68,6 +68,25 @@ def test_fused_updates_in_double(name, options):
         torch.testing.assert_close(q, p, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("name, options", [("NAdam", {}), ("Adam", {"lr": 0.01}), ("Adamax", {"lr": 0.01}), ("ASGD", {"lr": 0.01}),
+                                           ("Rprop", {"lr": 0.01}), ("Muon", {"lr": 0.01}), ("RAdam", {"weight_decay": 0.1})])
+def test_numbers_out_of_tensors_take_part_as_numbers(name, options):
+    """Counts are read as Python numbers, which promote less than tensors do; learning rates are 0-dim float32 tensors."""
+    torch.manual_seed(0)
+    eager = [torch.randn(s, dtype=torch.float64).requires_grad_() for s in ((5, 3), (3, 4))]
+    mine = [p.detach().clone().requires_grad_() for p in eager]
+    a, b = (getattr(torch.optim, name)(ps, **{k: torch.tensor(v) if k == "lr" else v for k, v in options.items()}) for ps in (eager, mine))
+    step = magneto.compile(b.step, fullgraph=True)
+    for i in range(7):
+        for p, q in zip(eager, mine):
+            p.grad = torch.randn(p.shape, dtype=torch.float64)
+            q.grad = p.grad.clone()
+        a.step()
+        step()
+        for p, q in zip(eager, mine):
+            same(q.detach(), p.detach(), f"step {i}", rtol=1e-13, atol=1e-14)
+
+
 def test_a_value_that_is_updated_and_read_in_one_kernel():
     """Old and new values of one buffer, in chains of updates, through views, with reductions between."""
     def f(a, b, c, x):
