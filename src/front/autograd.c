@@ -6,6 +6,7 @@
 #include "front/gradgiven.h"
 #include "front/nodecall.h"
 #include "front/planrun.h"
+#include "front/viewstate.h"
 
 static void autograd_dealloc(PyObject *o) {
   MgAutograd *a = (MgAutograd *)o;
@@ -322,6 +323,22 @@ static int autograd_finish(const MgAutograd *a, PyObject *const *in, PyObject **
   return 0;
 }
 
+/* The compiled forward.  Version counters are where eager leaves them before anything is saved. */
+static int autograd_forward(MgAutograd *a, PyObject *const *in, PyObject **res) {
+  int64_t few[16], *was = few;
+  uint32_t n = a->views ? mg_viewstate_versions(a->views, true) : 0;
+  if (!n) return mg_planrun(a->fwd, in, a->sizes, res);
+  if (n > 16 && !(was = mg_malloc(n * sizeof *was))) return PyErr_NoMemory(), -1;
+  int rc = mg_viewstate_before(a->views, in, was);
+  if (!rc) rc = mg_planrun(a->fwd, in, a->sizes, res);
+  if (!rc && mg_viewstate_count(a->views, in, was)) {
+    for (uint32_t i = 0; i < a->nthrough + a->naside + a->nintermediate; i++) Py_XDECREF(res[i]);
+    rc = -1;
+  }
+  if (was != few) free(was);
+  return rc;
+}
+
 int mg_autograd_run(MgAutograd *a, PyObject *const *in, PyObject **outs) {
   PyObject *small[32], **res = small, *state;
   uint32_t n = a->nthrough + a->naside + a->nintermediate;
@@ -329,7 +346,7 @@ int mg_autograd_run(MgAutograd *a, PyObject *const *in, PyObject **outs) {
   bool was = mg_abi.aoti_torch_grad_mode_is_enabled(); /* off: the program turns it on itself */
   mg_abi.aoti_torch_grad_mode_set_enabled(false);
   int rc = mg_gradnode_before(a, in, &state);
-  if (!rc) rc = mg_planrun(a->fwd, in, a->sizes, res);
+  if (!rc) rc = autograd_forward(a, in, res);
   if (!rc) {
     mg_abi.aoti_torch_grad_mode_set_enabled(true);
     rc = mg_gradnode_attach(a, in, res, state) || autograd_finish(a, in, res, outs) ? -1 : 0;

@@ -36,6 +36,7 @@ typedef struct MgAutograd {
   bool *copy;           /* by primal: forward writes it and reads it too, so a second run needs a copy of what it was */
   bool *written;        /* by primal: forward writes it */
   uint32_t nkeep;
+  const struct MgViewState *views; /* of the entry that runs it, borrowed; NULL: version counters need no care */
   struct MgGradKept *kept; /* the backward graph, owned by whose plans these are; NULL: one result (gradgiven.h) */
   struct MgGradGiven *given; /* backward plans for some of the tangents, owned */
   uint32_t ngiven;

@@ -349,6 +349,7 @@ int mg_exec_build_grad(MgExec *e, MgRec *r, PyObject *const *example, MgAutograd
   if (!nodes) return -1;
   MgRc rc = mg_autograd_build_at(r, nodes, e->ninput, plans, sizes, nsize, &e->grad);
   if (rc == MG_OK) {
+    e->grad->views = e->views;
     mg_stats.joint_graphs += !plans;
     return 1;
   }
@@ -677,7 +678,7 @@ static int exec_run(MgExec *e, PyObject **vals, MgExecAt *at, PyObject **outs) {
     if (e->input[i].scalar && !(in[i] = exec_number(e, e->input[i].src, vals))) rc = -1;
     if (e->input[i].array && !(in[i] = mg_array_to_tensor(in[i]))) rc = -1;
   }
-  uint32_t nversion = e->views && !rc ? mg_viewstate_versions(e->views) : 0;
+  uint32_t nversion = e->views && !rc ? mg_viewstate_versions(e->views, false) : 0;
   int64_t few[16], *versions = nversion <= 16 ? few : mg_malloc(nversion * sizeof *versions);
   if (!versions) rc = (PyErr_NoMemory(), -1);
   if (!rc && nversion) rc = mg_viewstate_before(e->views, in, versions);

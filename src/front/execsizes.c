@@ -329,6 +329,7 @@ static MgExec *sizes_new_grad(MgExec *e, const MgExecAt *a, PyObject *const *in)
     run->noutput = e->noutput;
     sizes_forward(s, &t);
     made = mg_exec_build_grad(run, sizes_rec(s, &t, &rec), in, plans, a->env, s->n);
+    if (made > 0) run->grad->views = e->views;
     if (!made && mg_exec_nodes_differentiate(&rec.r)) made = -1;
   }
   mg_ctx_free(&t.ctx);

@@ -2,7 +2,7 @@
  * was written has been written once.  The program may see more: a write through a view that autograd tracks makes its base part of
  * the gradient graph, backward compares version counters, and inference tensors have only such views.
  * In: the recorded graph, version counters of stand-ins, which torch keeps.  Out: views and counters as eager has them.
- * Does not do: views of a tensor that is no result itself; results of a graph that autograd tracks. */
+ * Does not do: views of a tensor that is no result itself; the running statistics that a batch norm writes. */
 #include "front/viewstate.h"
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +25,7 @@ struct MgViewState {
   View *view;
   Version *version;
   uint32_t nview, nversion, ninput;
+  bool joint;            /* the forward run sets the counters, before it saves inputs for backward */
 };
 
 static PyObject *view_names[3]; /* _version, _base, as_strided */
@@ -233,10 +234,9 @@ static uint32_t view_writes(const MgGraph *g, uint32_t storage) {
   return n;
 }
 
-/* Inputs whose counter no way of running the graph leaves where eager does.  Not where a run saves them for backward at that. */
+/* Inputs whose counter no way of running the graph leaves where eager does. */
 static int view_find_versions(const MgRec *r, MgViewState *s) {
   const MgGraph *g = r->g;
-  if (r->joint) return 0;
   for (uint32_t k = 0; k < r->cap->ninput; k++) {
     const MgCapInput *in = &r->cap->input[k];
     int n;
@@ -256,6 +256,7 @@ int mg_viewstate_build(const MgRec *r, MgViewState **out) {
   if (!s) return PyErr_NoMemory(), -1;
   s->ninput = r->g->ninput;
   int rc = view_find(r, s) || view_find_versions(r, s) ? -1 : 0;
+  s->joint = r->joint;
   if (rc || !(s->nview + s->nversion)) mg_viewstate_free(s);
   else *out = s;
   return rc;
@@ -270,7 +271,7 @@ void mg_viewstate_free(MgViewState *s) {
 
 /* ---- runs ---- */
 
-uint32_t mg_viewstate_versions(const MgViewState *s) { return s->nversion; }
+uint32_t mg_viewstate_versions(const MgViewState *s, bool joint) { return s->joint == joint ? s->nversion : 0; }
 
 int mg_viewstate_before(const MgViewState *s, PyObject *const *in, int64_t *versions) {
   for (uint32_t i = 0; i < s->nversion; i++)
@@ -337,13 +338,18 @@ static PyObject *view_make(PyObject *out, PyObject *base, bool mode) {
   return v;
 }
 
-int mg_viewstate_after(const MgViewState *s, PyObject *const *in, const int64_t *versions, PyObject **outs) {
+int mg_viewstate_count(const MgViewState *s, PyObject *const *in, const int64_t *versions) {
   int64_t now;
   for (uint32_t i = 0; i < s->nversion; i++) {
     PyObject *t = in[s->version[i].input];
     if (view_number(t, &now)) return -1;
     if (now != versions[i] + s->version[i].by && mg_facts_set_version(t, versions[i] + s->version[i].by)) return -1;
   }
+  return 0;
+}
+
+int mg_viewstate_after(const MgViewState *s, PyObject *const *in, const int64_t *versions, PyObject **outs) {
+  if (!s->joint && mg_viewstate_count(s, in, versions)) return -1;
   for (uint32_t i = 0; i < s->nview; i++) {
     const View *v = &s->view[i];
     PyObject *base = v->base < s->ninput ? in[v->base] : outs[v->base - s->ninput], **out = &outs[v->out];

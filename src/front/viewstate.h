@@ -15,9 +15,11 @@ int mg_viewstate_take(MgCapture *cap);
 typedef struct MgViewState MgViewState;
 /* What a run of this graph leaves to be done, for graph inputs in their order; *s NULL: nothing.  -1 with an exception. */
 int mg_viewstate_build(const MgRec *r, MgViewState **s);
-/* Before a run.  versions: room for mg_viewstate_versions numbers. */
-uint32_t mg_viewstate_versions(const MgViewState *s);
+/* Before a run.  versions: room for mg_viewstate_versions numbers.  joint: those that the forward run of a graph with backward sets
+ * itself, by mg_viewstate_count, before it saves inputs. */
+uint32_t mg_viewstate_versions(const MgViewState *s, bool joint);
 int mg_viewstate_before(const MgViewState *s, PyObject *const *in, int64_t *versions);
+int mg_viewstate_count(const MgViewState *s, PyObject *const *in, const int64_t *versions);
 /* After it: views of inputs and of other results get their base, counters are where eager leaves them.  -1 with an exception. */
 int mg_viewstate_after(const MgViewState *s, PyObject *const *in, const int64_t *versions, PyObject **outs);
 void mg_viewstate_free(MgViewState *s); /* or NULL */

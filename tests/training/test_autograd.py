@@ -595,3 +595,38 @@ def test_margins_of_another_dtype(dtypes, reduction):
         return [o, *torch.autograd.grad(o.sum(), x)]
 
     both(lambda x, t: torch.nn.functional.soft_margin_loss(x, t, reduction=reduction), program)
+
+
+WRITES = {
+    "leaf's data": lambda p, x, b: p.data.clamp_(-1, 1),
+    "data": lambda p, x, b: b.data.add_(x),
+    "twice": lambda p, x, b: b.add_(1).mul_(2),
+    "once": lambda p, x, b: b.add_(1),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_version_counters_of_inputs_of_a_compiled_forward(write, dynamic):
+    """As eager leaves them: what others saved before it may still be differentiated after writes to .data."""
+
+    def f(p, x, b):
+        WRITES[write](p, x, b)
+        return (p * b).sum()
+
+    c, res = magneto.compile(f, dynamic=dynamic), []
+    for g in (f, c):
+        res.append([])
+        for n in (3, 4, 3):
+            torch.manual_seed(n)
+            p, x, b = leaf(n), torch.randn(n), torch.randn(n)
+            before = (p.exp() * b * p).sum()
+            g(p, x, b).backward()
+            res[-1] += [p._version, b._version, p.detach().clone(), p.grad.clone()]
+            try:
+                before.backward()
+                res[-1].append(p.grad)
+            except RuntimeError:
+                res[-1].append("modified")
+    for x, y in zip(*res, strict=True):
+        assert torch.allclose(x, y) if isinstance(x, torch.Tensor) else x == y
