@@ -284,8 +284,12 @@ MgFacts *mg_facts_new(PyObject *o) {
 static bool facts_hold_dynamic(const MgFacts *f, const int64_t *size, const int64_t *stride) {
   for (int k = 0; k < f->ndim; k++) {
     if (f->dim[k] == MG_FACTS_FREE ? size[k] > MG_FACTS_MOST : f->dim[k] == MG_FACTS_ANY ? size[k] < 2 || size[k] > MG_FACTS_MOST : size[k] != f->dim[k]) return false;
+    int64_t fixed = f->dim[f->ndim + k];
     int j = f->follow[k] - 1;
-    if (stride[k] != (j < 0 ? f->dim[f->ndim + k] : (size[j] ? size[j] : 1) * stride[j])) return false;
+    if (j < 0 && fixed == MG_FACTS_ANY) {
+      int below = -2 - j;
+      if (stride[k] < 2 || stride[k] > MG_FACTS_MOST || (below >= 0 && stride[k] <= size[below] * stride[below])) return false;
+    } else if (stride[k] != (j < 0 ? fixed : (size[j] ? size[j] : 1) * stride[j])) return false;
   }
   return true;
 }

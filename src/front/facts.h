@@ -22,8 +22,9 @@ typedef struct MgFacts {
   bool requires_grad;
   uint8_t unhooked;       /* bit 0: has no gradient hooks; bit 1: no post accumulate hooks */
   bool sizeless;          /* of a class that may say otherwise: not compared */
-  bool dynamic;           /* some sizes may differ: those are MG_FACTS_ANY, from 2 on */
-  int8_t follow[MG_FACTS_FOLLOW]; /* dynamic: 1 + the dimension whose size and stride give this one's stride; 0: fixed */
+  bool dynamic;           /* some sizes may differ: those are MG_FACTS_ANY, from 2 on; and so may strides */
+  int8_t follow[MG_FACTS_FOLLOW]; /* dynamic: 1 + the dimension whose size and stride give this one's stride; 0: fixed, or MG_FACTS_ANY;
+                                   * -1 - the dimension whose size times stride it is greater than, too */
   int64_t dim[];          /* ndim sizes, then ndim strides */
 } MgFacts;
 

@@ -39,7 +39,7 @@ SrcRef mg_source(MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx, PyObje
   SrcRef ref = g->nsrc++;
   if (kind == SRC_pinned) mg_guards_hold(g, key);
   else Py_XINCREF(key);
-  bool load = kind != SRC_pinned && kind != SRC_calc && kind != SRC_size && kind != SRC_number && kind != SRC_draw;
+  bool load = kind != SRC_pinned && kind != SRC_calc && kind != SRC_size && kind != SRC_stride && kind != SRC_number && kind != SRC_draw;
   g->src[ref] = (MgSrc){(uint8_t)kind, parent, idx, key};
   if (mg_map_put(&g->by_src, h, ref) != MG_OK) g->failed = true;
   if (load) mg_guard_add(g, GK_load, ref, NULL, 0);
@@ -86,11 +86,12 @@ PyObject *mg_source_compute(int op, PyObject *a, PyObject *b) {
   return NULL;
 }
 
-static PyObject *source_size(PyObject *tensor, int k) {
-  int64_t n, *size;
+static PyObject *source_size(PyObject *tensor, int k, bool stride) {
+  int64_t n, *p;
   MgTensor *t = tensor && PyObject_TypeCheck(tensor, mg_torch.tensor) ? mg_facts_tensor(tensor) : NULL;
-  if (!t || mg_abi.aoti_torch_get_dim(t, &n) || k >= n || mg_abi.aoti_torch_get_sizes(t, &size)) return NULL;
-  return PyLong_FromLongLong(size[k]);
+  if (!t || mg_abi.aoti_torch_get_dim(t, &n) || k >= n) return NULL;
+  if (stride ? mg_abi.aoti_torch_get_strides(t, &p) : mg_abi.aoti_torch_get_sizes(t, &p)) return NULL;
+  return PyLong_FromLongLong(p[k]);
 }
 
 PyObject *mg_source_number(PyObject *tensor) {
@@ -112,7 +113,7 @@ PyObject *mg_source_number(PyObject *tensor) {
 
 PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals) {
   const MgSrc *s = &g->src[src];
-  if (s->kind == SRC_size) return source_size(vals[s->parent], s->idx);
+  if (s->kind == SRC_size || s->kind == SRC_stride) return source_size(vals[s->parent], s->idx, s->kind == SRC_stride);
   if (s->kind == SRC_number) return mg_source_number(vals[s->parent]);
   if (s->kind != SRC_calc) return Py_XNewRef(vals[src]);
   SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;

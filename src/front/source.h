@@ -38,7 +38,7 @@ SrcRef mg_source_calc(MgGuards *g, int op, SrcRef a, SrcRef b, PyObject *constan
 /* The value of a source when the loads have run: new; NULL when computing raised. */
 PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals);
 /* Is it computed when asked for, instead of loaded by the guards? */
-static inline bool mg_source_computed(const MgSrc *s) { return s->kind == SRC_calc || s->kind == SRC_size || s->kind == SRC_number; }
+static inline bool mg_source_computed(const MgSrc *s) { return s->kind == SRC_calc || s->kind == SRC_size || s->kind == SRC_stride || s->kind == SRC_number; }
 /* Computes as a source of kind calc would; b NULL for unary ops.  New. */
 PyObject *mg_source_compute(int op, PyObject *a, PyObject *b);
 /* The number in a 0-dim tensor on the CPU of type float32, float64, int64 or bool; NULL without an exception: it is another one.  New. */

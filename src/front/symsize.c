@@ -294,13 +294,23 @@ void mg_symsize_begin(MgCapture *cap, bool off) {
   cap->sizes.all = !off && (setting == 1 || (setting < 0 && !symsize_config("assume_static_by_default", true)));
 }
 
-static PyObject *symsize_name(const MgGuards *g, SrcRef src, int k) {
+static PyObject *symsize_name(const MgGuards *g, SrcRef src, const char *what, int k) {
   MgStrbuf text = {0};
   mg_source_print(g, src, &text);
-  mg_sb_printf(&text, ".size(%d)", k);
+  mg_sb_printf(&text, ".%s(%d)", what, k);
   PyObject *n = PyUnicode_FromString(mg_sb_text(&text));
   mg_sb_free(&text);
   return n;
+}
+
+/* The dimension whose size times stride is the stride of dimension k, as in a dense tensor; -1: none. */
+static int symsize_inner(const MgFacts *f, int k) {
+  int64_t outer = f->dim[f->ndim + k];
+  for (int j = 0; j < f->ndim; j++) {
+    int64_t size = f->dim[j], stride = f->dim[f->ndim + j];
+    if (j != k && (stride < outer || (stride == outer && j > k && size == 1)) && size * stride == outer) return j;
+  }
+  return -1;
 }
 
 int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFacts *was, PyObject *now) {
@@ -308,15 +318,26 @@ int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFa
   MgFacts *f = mg_facts_new(now);
   int rc = f ? 0 : (PyErr_NoMemory(), -1);
   bool alike = f && f->ndim == was->ndim && f->dtype == was->dtype && f->layout == was->layout;
-  for (int k = 0; alike && !rc && k < f->ndim; k++) {
-    if (f->dim[k] == was->dim[k] || was->dim[k] == MG_FACTS_ANY || was->dim[k] == MG_FACTS_FREE) continue;
-    PyObject *n = symsize_name(g, src, k);
+  for (int i = 0; alike && !rc && i < 2 * f->ndim; i++) {
+    int k = i % f->ndim;
+    bool stride = i >= f->ndim;
+    if (f->dim[i] == was->dim[i] || was->dim[i] == MG_FACTS_ANY || was->dim[i] == MG_FACTS_FREE) continue;
+    if (stride && (k >= MG_FACTS_FOLLOW || was->follow[k] || symsize_inner(f, k) >= 0)) continue;
+    PyObject *n = symsize_name(g, src, stride ? "stride" : "size", k);
     if (!*known) *known = PySet_New(NULL);
     rc = n && *known ? PySet_Add(*known, n) : -1;
     Py_XDECREF(n);
   }
   free(f);
   return rc;
+}
+
+static bool symsize_learned(const MgRec *r, SrcRef src, const char *what, int k) {
+  PyObject *n = r->dyn ? symsize_name(r->guards, src, what, k) : NULL;
+  int has = n ? PySet_Contains(r->dyn, n) : 0;
+  Py_XDECREF(n);
+  PyErr_Clear();
+  return has > 0;
 }
 
 /* May dimension k differ in other runs? */
@@ -330,23 +351,35 @@ static MgSizeMark symsize_changes(MgCapture *cap, PyObject *tensor, SrcRef src, 
   if (cap->unwrapping && mark != MARK_free) mark = MARK_none; /* torch itself marks inner tensors */
   if (mark != MARK_none) return mark;
   if (cap->sizes.all) return MARK_dynamic;
-  PyObject *n = r->dyn ? symsize_name(r->guards, src, k) : NULL;
-  int has = n ? PySet_Contains(r->dyn, n) : 0;
-  Py_XDECREF(n);
-  PyErr_Clear();
-  return has > 0 ? MARK_dynamic : MARK_static;
+  return symsize_learned(r, src, "size", k) ? MARK_dynamic : MARK_static;
 }
 
-/* Strides follow the sizes where they are those of a dense tensor; others are constants. */
-static void symsize_strides(MgExprs *x, MgVal *v, MgFacts *f) {
-  for (int k = 0; k < f->ndim; k++)
-    for (int j = 0; j < f->ndim; j++) {
-      int64_t size = f->dim[j], stride = f->dim[f->ndim + j];
-      bool inner = j != k && (stride < f->dim[f->ndim + k] || (stride == f->dim[f->ndim + k] && j > k && size == 1));
-      if (!inner || size * stride != f->dim[f->ndim + k]) continue;
-      f->follow[k] = (int8_t)(j + 1);
-      break;
-    }
+/* May the stride of dimension k be another in other runs?  Only one that leaves gaps behind what lies inside of it: *below is
+ * that dimension, or -1. */
+static bool symsize_stride_changes(const MgCapture *cap, const MgFacts *f, SrcRef src, int k, int *below) {
+  const MgRec *r = cap->rec;
+  int64_t stride = f->dim[f->ndim + k], most = 0;
+  *below = -1;
+  if (cap->sizes.off || stride < 2 || stride > MG_SIZE_MOST || (r->cfg && !r->cfg->dynamic) || !symsize_learned(r, src, "stride", k)) return false;
+  for (int j = 0; j < f->ndim; j++) {
+    int64_t inner = f->dim[f->ndim + j], span = f->dim[j] * inner;
+    if (j == k || inner > stride || inner <= 0 || span <= most) continue;
+    *below = j;
+    most = span;
+  }
+  return most < stride;
+}
+
+/* Strides follow the sizes where they are those of a dense tensor; others are constants, or symbols where they were seen to
+ * change (below[k] is -2 where they were not). */
+static void symsize_strides(MgCapture *cap, SrcRef src, MgVal *v, MgFacts *f, const int *below) {
+  MgExprs *x = cap->rec->x;
+  for (int k = 0; k < f->ndim; k++) {
+    SrcRef s = below[k] == -2 ? 0 : mg_source(cap->rec->guards, SRC_stride, src, k, NULL);
+    SymRef e = s ? mg_symsize_symbol(cap, s, NULL, f->dim[f->ndim + k], 2, MG_SIZE_MOST) : 0;
+    if (e) v->stride[k] = e;
+    else f->follow[k] = (int8_t)(symsize_inner(f, k) + 1);
+  }
   for (int turn = 0; turn < f->ndim; turn++) /* inner ones first, whatever their order */
     for (int k = 0; k < f->ndim; k++) {
       int j = f->follow[k] - 1;
@@ -354,6 +387,10 @@ static void symsize_strides(MgExprs *x, MgVal *v, MgFacts *f) {
     }
   for (int k = 0; k < f->ndim; k++)
     if (mg_expr(x, v->stride[k])->op == OP_const) f->follow[k] = 0;
+    else if (below[k] != -2) {
+      f->follow[k] = (int8_t)(-1 - below[k]);
+      f->dim[f->ndim + k] = MG_FACTS_ANY;
+    }
 }
 
 /* The symbol of dimension k of an input; 0: it stays a constant. */
@@ -380,11 +417,15 @@ void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef val) 
   MgFacts *f = mg_guard_facts(r->guards, src);
   if (!f) return;
   SymRef e[MG_FACTS_FOLLOW];
+  int below[MG_FACTS_FOLLOW];
   for (int k = 0; k < v->ndim; k++) any |= (e[k] = symsize_dim(cap, tensor, src, val, k, f->dim[k])) != 0;
+  for (int k = 0; k < v->ndim; k++)
+    if (symsize_inner(f, k) < 0 && symsize_stride_changes(cap, f, src, k, &below[k])) any = true;
+    else below[k] = -2;
   if (!any) return;
   for (int k = 0; k < v->ndim; k++)
     if (e[k]) v->size[k] = e[k];
-  symsize_strides(r->x, v, f);
+  symsize_strides(cap, src, v, f, below);
   for (int k = 0; k < v->ndim; k++)
     if (e[k]) f->dim[k] = mg_symdata_in(cap, e[k]) ? MG_FACTS_FREE : MG_FACTS_ANY;
   f->dynamic = true;

@@ -163,6 +163,47 @@ def test_strides_follow_the_sizes_or_are_guarded():
     assert _magneto.stats()["entries"] <= 8
 
 
+GAPS = {  # views into tensors that grow: the strides differ, and do not follow from the sizes
+    "a column": (lambda x: x * 2 + x.stride(0), lambda n: torch.randn(4, n)[:, 0:1]),
+    "the last step": (lambda x: (x.softmax(-1), x.t(), x.reshape(-1), x.is_contiguous()), lambda n: torch.randn(3, n, 7)[:, -1]),
+    "a part": (lambda x: x.sin() @ x.mT, lambda n: torch.randn(3, n + 4, 7)[:, :n]),
+    "every nth": (lambda x: x.cumsum(0) + x[1:3].sum(), lambda n: torch.randn(12 * n)[::n]),
+    "a window": (lambda x: F.avg_pool2d(x, 2) + x[..., :4, :4], lambda n: torch.randn(1, 2, 8, 8 + n)[..., :8]),
+    "written to": (lambda x: x.mul_(2).sum(), lambda n: torch.randn(3, n, 7)[:, -1]),
+}
+
+
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+@pytest.mark.parametrize("name", GAPS)
+def test_strides_that_differ_are_symbols(name, backend):
+    f, make = GAPS[name]
+    g = magneto.compile(f, fullgraph=True, backend=backend)
+    for n in (*SIZES, 1):  # 1: dense
+        x = make(n)
+        y = x._base.clone().as_strided(x.size(), x.stride(), x.storage_offset())
+        same((f(x), x), (g(y), y))
+        assert torch.equal(x._base, y._base)
+    assert _magneto.stats()["entries"] <= 3
+
+
+def test_gradients_through_strides_that_differ():
+    w = torch.randn(7, 7, requires_grad=True)
+    f = lambda x: ((x @ w).relu() + x).sum()  # noqa: E731
+    g = magneto.compile(f)
+    for n in SIZES:
+        base = torch.randn(3, n, 7, requires_grad=True)
+        same(*(torch.autograd.grad(h(base[:, -1]), (base, w)) for h in (f, g)))
+    assert _magneto.stats()["entries"] == 2
+
+
+def test_strides_that_overlap_are_constants():
+    f = lambda x: x * 2  # noqa: E731
+    g = magneto.compile(f)
+    for n in (3, 5, 4, 9, 11, 8, 5):
+        x = torch.arange(40.0).as_strided((3, 8), (n, 1))
+        same(f(x), g(x))
+
+
 def test_ints_are_sizes():
     f = lambda n, x: (torch.zeros(n, 2) + n, x[:n], torch.arange(n), x.repeat(n).view(n, -1))  # noqa: E731
     x = torch.randn(20)
