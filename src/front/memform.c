@@ -1,5 +1,5 @@
 /* Uses of memory that a graph of values cannot express, seen before an op is recorded: the op is left to ATen.
- * In: a node's op and arguments.  Only constant sizes are judged. */
+ * In: a node's op and arguments.  Sizes that are symbols are judged as they are in this run, and guarded. */
 #include "front/memform.h"
 
 /* A constant, or the symbol's value in this run. */
@@ -49,12 +49,34 @@ static void memform_settle(const MgGraph *g, ValRef v) {
   }
 }
 
+static bool memform_alike(const MgVal *a, const MgVal *b) {
+  bool same = a->ndim == b->ndim && a->offset == b->offset;
+  for (int i = 0; same && i < a->ndim; i++) same = a->size[i] == b->size[i] && a->stride[i] == b->stride[i];
+  return same;
+}
+
+/* Is it dense, or empty?  With symbolic sizes the answer is what is guarded. */
+static bool memform_runs(const MgGraph *g, ValRef v) {
+  const MgVal *t = mg_val(g, v);
+  MgExprs *x = g->x;
+  int64_t lo, hi;
+  SymRef one = mg_sym(x, 1), run = one, numel = one;
+  for (int i = 0; i < t->ndim; i++) {
+    run = mg_sym_add(x, run, mg_sym_mul(x, mg_sym_sub(x, t->size[i], one), t->stride[i]));
+    numel = mg_sym_mul(x, numel, t->size[i]);
+  }
+  bool known = mg_ex_range(x, mg_sym_sub(x, run, numel), &lo, &hi);
+  if (known && (lo > 0 || hi < 0)) return false;
+  return (known && lo == hi) || !x->ask || x->ask->equal(x->ask->of, run, numel);
+}
+
 struct memform_overlap { const MgGraph *g; ValRef to; bool found; };
 static void memform_see_overlap(ValRef *v, void *arg) {
   struct memform_overlap *s = arg;
   const MgGraph *g = s->g;
   int64_t a[2], b[2];
   if (!*v || *v == s->to || mg_val(g, *v)->storage != mg_val(g, s->to)->storage || mg_val(g, *v)->dtype != mg_val(g, s->to)->dtype) return;
+  if (memform_alike(mg_val(g, *v), mg_val(g, s->to)) || !memform_runs(g, *v) || !memform_runs(g, s->to)) return;
   memform_settle(g, *v);
   memform_settle(g, s->to);
   if (!memform_dense(g, *v, a) || !memform_dense(g, s->to, b)) return;

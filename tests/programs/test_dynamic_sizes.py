@@ -52,6 +52,15 @@ class Attention(torch.nn.Module):
 W = torch.randn(4, 6)
 LINEAR, NORM = torch.nn.Linear(4, 7), torch.nn.LayerNorm(4)
 CONV, BATCH = torch.nn.Conv2d(4, 4, 1), torch.nn.BatchNorm2d(4).eval()
+def parts_of(y):
+    y[:, 0] += 1
+    y[:, 1] = y[:, 2]
+    y[1:, 3].copy_(y[1:, 0])
+    y[:, :2] = y[:, 2:]
+    y[1:] = y[1:] * 2
+    return y
+
+
 STEADY = {  # whatever the first dimension is: the first recording, and one with a symbol
     "pointwise": lambda x: x.sin() * 2 + 1,
     "reduction": lambda x: (x.sum(-1), x.mean(0), x.amax(), x.softmax(0)),
@@ -72,6 +81,7 @@ STEADY = {  # whatever the first dimension is: the first recording, and one with
     "sizes": lambda x: (x.shape, x.shape[0] + 1, x.numel() // 2, x.size(), x * 2),
     "scalar": lambda x: x / x.shape[0] + x.shape[0] ** 0.5,
     "in place": lambda x: x.clone().add_(x).mul_(2),
+    "parts of one memory": lambda x: parts_of(x.clone()),
     "einsum": lambda x: torch.einsum("ij,kj->ik", x, x),
     "image": lambda x: BATCH(CONV(x[:, :, None, None].expand(-1, 4, 5, 5))).relu(),
     "pad": lambda x: F.pad(x, (0, 0, 1, 2)),
