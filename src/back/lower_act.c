@@ -6,8 +6,13 @@
 ExprRef pt_sigmoid(LwPt *p, ExprRef x) { return DIV(C(1), ADD(C(1), EXP(NEG(x)))); }
 
 static ExprRef act_sigmoid(LwPt *p) { return pt_sigmoid(p, pt_arg(p, 0)); }
-static ExprRef act_relu(LwPt *p) { return p->ty == TY_i1 ? pt_arg(p, 0) : MAX(pt_arg(p, 0), C(0)); }
-static ExprRef act_clip(LwPt *p, ExprRef x, double lo, double hi) { return MIN(MAX(x, C(lo)), C(hi)); }
+/* NaN stays, and so does -0 beside a bound of 0. */
+static ExprRef act_above(LwPt *p, ExprRef x, ExprRef lo) { return WHERE(LT(x, lo), lo, x); }
+static ExprRef act_relu(LwPt *p) { return p->ty == TY_i1 ? pt_arg(p, 0) : act_above(p, pt_arg(p, 0), C(0)); }
+static ExprRef act_clip(LwPt *p, ExprRef x, double lo, double hi) {
+  ExprRef a = act_above(p, x, C(lo));
+  return WHERE(GT(a, C(hi)), C(hi), a);
+}
 static ExprRef act_relu6(LwPt *p) { return act_clip(p, pt_arg(p, 0), 0, 6); }
 static ExprRef act_hardtanh(LwPt *p) { return act_clip(p, pt_arg(p, 0), pt_float(p, 1, -1), pt_float(p, 2, 1)); }
 static ExprRef act_hard(LwPt *p, ExprRef x) { return DIV(act_clip(p, ADD(x, C(3)), 0, 6), C(6)); }

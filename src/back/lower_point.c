@@ -164,11 +164,12 @@ static ExprRef pt_minmax(LwPt *p) {
   if (p->ty == TY_i1) return op == OP_max ? OR(a, b) : AND(a, b);
   return pt_2(p, op, a, b);
 }
-/* fmax, fmin: a number wins over NaN */
+/* fmax, fmin: a number wins over NaN, and of zeros the first */
 static ExprRef pt_fminmax(LwPt *p) {
-  ExprRef a = pt_arg(p, 0), b = pt_arg(p, 1), m = pt_minmax(p);
-  if (!mg_ty_is_float(p->ty)) return m;
-  return WHERE(pt_1(p, OP_isnan, a), b, WHERE(pt_1(p, OP_isnan, b), a, m));
+  ExprRef a = pt_arg(p, 0), b = pt_arg(p, 1);
+  if (!mg_ty_is_float(p->ty)) return pt_minmax(p);
+  ExprRef second = p->r->op == OP_max ? LT(a, b) : GT(a, b);
+  return WHERE(OR(pt_1(p, OP_isnan, a), second), b, a);
 }
 /* Comparison of bools goes through integers; numbers and 0-dim tensors have the 16-bit values they would have in memory. */
 static ExprRef pt_cmp(LwPt *p) {
@@ -292,7 +293,7 @@ static ExprRef pt_hypot(LwPt *p) { /* scaled, so that squares neither overflow n
 static ExprRef pt_heaviside(LwPt *p) {
   ExprRef a = pt_arg(p, 0), v = pt_arg(p, 1);
   if (p->ty == TY_i1) return OR(a, v);
-  return WHERE(EQ(a, C(0)), v, WHERE(LT(a, C(0)), C(0), C(1)));
+  return WHERE(EQ(a, C(0)), v, WHERE(GT(a, C(0)), C(1), C(0))); /* NaN: 0 */
 }
 static ExprRef pt_logaddexp(LwPt *p) { /* op: 1 for base 2 */
   ExprRef a = pt_arg(p, 0), b = pt_arg(p, 1), m = MAX(a, b), d = NEG(pt_1(p, OP_abs, SUB(a, b)));
@@ -329,6 +330,10 @@ static ExprRef pt_ldexp(LwPt *p) { return MUL(pt_arg(p, 0), pt_1(p, OP_exp2, pt_
 static bool ok_int_result(const MgGraph *g, const MgNode *n) {
   MgDtype d = (MgDtype)mg_val(g, n->out[0])->dtype;
   return d == DT_bool || mg_dtype_is_int(d);
+}
+static bool ok_wide(const MgGraph *g, const MgNode *n) { /* steps of 16-bit floats are others than those of their f32 values */
+  MgDtype d = (MgDtype)mg_val(g, n->out[0])->dtype;
+  return d == DT_f32 || d == DT_f64;
 }
 static bool ok_shift(const MgGraph *g, const MgNode *n) { return mg_dtype_is_int((MgDtype)mg_val(g, n->out[0])->dtype); }
 /* What the op computes in is decided by its arguments; ATen refuses some of their dtypes whatever the other one is. */
@@ -404,7 +409,7 @@ const LwRow lw_rows_point[] = {
   SHIFT("bitwise_left_shift", OP_shl) SHIFT("bitwise_right_shift", OP_shr)
   TS(PE, "__lshift__", ok_shift, pt_shift, OP_shl, TR_result)
   TS(PE, "__rshift__", ok_shift, pt_shift, OP_shr, TR_result)
-  PE("nextafter", lw_ok_float, pt_op2, OP_nextafter, TR_result) P2("atan2", OP_atan2) TS(P2, "copysign", OP_copysign)
+  PE("nextafter", ok_wide, pt_op2, OP_nextafter, TR_result) P2("atan2", OP_atan2) TS(P2, "copysign", OP_copysign)
   PE("hypot", lw_ok_float, pt_hypot, 0, TR_result) PE("heaviside", NULL, pt_heaviside, 0, TR_result)
   PE("logaddexp", ok_logaddexp, pt_logaddexp, 0, TR_result) PE("logaddexp2", ok_logaddexp, pt_logaddexp, 1, TR_result)
   PE("xlogy.Tensor", NULL, pt_xlogy, OP_log, TR_result) PE("xlogy.Scalar_Other", NULL, pt_xlogy, OP_log, TR_result)

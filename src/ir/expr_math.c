@@ -221,11 +221,13 @@ static ExprRef circular(MgExprs *x, ExprRef a, int shift) {
   return unbits(x, mg_ex_op(x, OP_xor, bits(x, v), sign, 0));
 }
 
+static ExprRef sine(MgExprs *x, ExprRef a) { return where(x, eq(x, a, f(x, 0)), a, circular(x, a, 0)); } /* of -0 it is -0 */
+
 /* 1 ulp each. */
-DEC(dec_sin) { return is_f32(x, s[0]) ? circular(x, s[0], 0) : 0; }
+DEC(dec_sin) { return is_f32(x, s[0]) ? sine(x, s[0]) : 0; }
 DEC(dec_cos) { return is_f32(x, s[0]) ? circular(x, s[0], 1) : 0; }
 /* 3 ulp. */
-DEC(dec_tan) { return is_f32(x, s[0]) ? quo(x, circular(x, s[0], 0), circular(x, s[0], 1)) : 0; }
+DEC(dec_tan) { return is_f32(x, s[0]) ? quo(x, sine(x, s[0]), circular(x, s[0], 1)) : 0; }
 
 /* ---- powers, in f64: 2^(y log2 |x|) ---- */
 

@@ -175,6 +175,7 @@ REFUSED = {
     "layer norm": lambda: F.layer_norm(torch.ones(2, 3), (4,)),
     "batch norm": lambda: F.batch_norm(torch.ones(2, 3), torch.ones(4), torch.ones(4)),
     "bool minus": lambda: torch.ones(2, dtype=torch.bool) - torch.ones(2, dtype=torch.bool),
+    "negative power": lambda: torch.arange(3) ** -1,
     "tril": lambda: torch.ones(3).tril(),
     "embedding": lambda: F.embedding(torch.ones(2), torch.ones(3, 3)),
     "adaptive pool": lambda: F.adaptive_max_pool2d(torch.ones(1, 2, 3, 4), ()),

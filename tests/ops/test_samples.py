@@ -4,7 +4,10 @@ By default a part of the operators with few samples each; MAGNETO_OPS=full runs 
 import os
 
 import pytest
+import torch
 from tests.ops import sweep
+
+import magneto
 
 FULL = os.environ.get("MAGNETO_OPS") == "full"
 LIMIT = None if FULL else 2
@@ -46,3 +49,19 @@ def test_samples(op):
             job()
         except AssertionError as e:
             raise AssertionError(f"{label}: {e}") from e
+
+
+SPECIAL = {
+    "relu": torch.relu, "relu6": torch.nn.functional.relu6, "hardtanh": lambda x: torch.nn.functional.hardtanh(x, 0.0, 1.0), "sin": torch.sin,
+    "tan": torch.tan, "heaviside": lambda x: torch.heaviside(x, x.flip(0)), "fmax": lambda x: torch.fmax(x, -x), "fmin": lambda x: torch.fmin(x, -x),
+    "nextafter": lambda x: torch.nextafter(x, x.flip(0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_signed_zeros_nan_and_steps(name):
+    for dtype in (torch.float32, torch.float64, torch.float16):
+        x = torch.tensor([0.0, -0.0, 1.5, -2.0, float("nan"), float("inf"), 0.0, -0.0, 1.0], dtype=dtype)
+        want, got = SPECIAL[name](x), magneto.compile(SPECIAL[name])(x)
+        torch.testing.assert_close(got, want, equal_nan=True, rtol=0 if name == "nextafter" else 2e-3 if dtype is torch.float16 else 1e-5, atol=0)
+        assert torch.equal(torch.signbit(got[want == 0]), torch.signbit(want[want == 0]))
