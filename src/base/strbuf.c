@@ -20,7 +20,17 @@ static bool strbuf_room(MgStrbuf *s, size_t n) {
   return true;
 }
 
-void mg_sb_vprintf(MgStrbuf *s, const char *fmt, va_list ap) {
+static void strbuf_number(MgStrbuf *s, uint64_t v, bool negative) {
+  char text[24], *p = text + sizeof text;
+  do *--p = (char)('0' + v % 10);
+  while (v /= 10);
+  if (negative) *--p = '-';
+  mg_sb_write(s, p, (size_t)(text + sizeof text - p));
+}
+
+static void strbuf_signed(MgStrbuf *s, int64_t v) { strbuf_number(s, v < 0 ? 0 - (uint64_t)v : (uint64_t)v, v < 0); }
+
+static void strbuf_by_libc(MgStrbuf *s, const char *fmt, va_list ap) {
   va_list again;
   va_copy(again, ap);
   int n = vsnprintf(s->p ? s->p + s->len : NULL, s->p ? s->cap - s->len : 0, fmt, ap);
@@ -29,6 +39,35 @@ void mg_sb_vprintf(MgStrbuf *s, const char *fmt, va_list ap) {
   }
   va_end(again);
   if (n >= 0 && !s->failed) s->len += (size_t)n;
+}
+
+/* Plain conversions are done here: libc's become several times slower once some library in the process has registered
+ * conversions of its own, and a good part of compiling is writing the text of kernels. */
+void mg_sb_vprintf(MgStrbuf *s, const char *fmt, va_list ap) {
+  for (const char *p; (p = strchr(fmt, '%')); fmt = p) {
+    mg_sb_write(s, fmt, (size_t)(p - fmt));
+    const char *text;
+    switch (p[1]) {
+    case 'd': strbuf_signed(s, va_arg(ap, int)); break;
+    case 'u': strbuf_number(s, va_arg(ap, unsigned), false); break;
+    case 'c': mg_sb_putc(s, (char)va_arg(ap, int)); break;
+    case 's':
+      text = va_arg(ap, const char *);
+      mg_sb_puts(s, text ? text : "(null)");
+      break;
+    case '%': mg_sb_putc(s, '%'); break;
+    default:
+      if (!strncmp(p, "%lld", 4)) strbuf_signed(s, va_arg(ap, long long));
+      else if (!strncmp(p, "%llu", 4)) strbuf_number(s, va_arg(ap, unsigned long long), false);
+      else {
+        strbuf_by_libc(s, p, ap); /* with all that follows */
+        return;
+      }
+      p += 2;
+    }
+    p += 2;
+  }
+  mg_sb_puts(s, fmt);
 }
 
 void mg_sb_printf(MgStrbuf *s, const char *fmt, ...) {

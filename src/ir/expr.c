@@ -28,10 +28,9 @@ ExprRef expr_bad(MgExprs *x, const char *what) {
 }
 
 static uint64_t node_hash(const MgExpr *e) {
-  uint64_t h = mg_hash_u64((uint64_t)e->op | (uint64_t)e->ty << 16 | (uint64_t)e->nsrc << 24);
-  h = mg_hash_u64(h ^ e->src[0]) + e->src[1];
-  h = mg_hash_u64(h ^ (uint64_t)e->src[2] << 32);
-  return mg_hash_u64(h ^ (uint64_t)e->u.i);
+  uint64_t h = ((uint64_t)e->op | (uint64_t)e->ty << 16 | (uint64_t)e->nsrc << 24 | (uint64_t)e->src[0] << 32) * 0x9E3779B97F4A7C15ull;
+  h ^= ((uint64_t)e->src[1] | (uint64_t)e->src[2] << 32) * 0xC2B2AE3D27D4EB4Full;
+  return mg_hash_u64(h + (uint64_t)e->u.i * 0x165667B19E3779F9ull); /* three independent products: one chain of them takes as long as all the rest */
 }
 
 static bool node_same(const MgExpr *a, const MgExpr *b) { /* u by bits: 0.0 and -0.0 differ */

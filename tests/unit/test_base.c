@@ -4,6 +4,7 @@
 #include "base/strbuf.h"
 #include "base/table.h"
 #include "check.h"
+#include <limits.h>
 #include <string.h>
 
 static void test_arena(void) {
@@ -26,6 +27,12 @@ static void test_strbuf(void) {
   mg_sb_puts(&s, "end");
   mg_sb_putc(&s, '.');
   CHECK(mg_sb_ok(&s) && s.len == strlen(s.p) && !strcmp(s.p + s.len - 8, "999,end."));
+  mg_sb_free(&s);
+  char want[300];
+#define SAME(...) (mg_sb_free(&s), mg_sb_printf(&s, __VA_ARGS__), snprintf(want, sizeof want, __VA_ARGS__), !strcmp(mg_sb_text(&s), want))
+  CHECK(SAME("%%v%d = %s %c%u", INT_MIN, "add", 'x', UINT_MAX) && SAME("%lld %llu %d", LLONG_MIN, ULLONG_MAX, 0) && SAME("%s", ""));
+  CHECK(SAME("%d and %.3f, %04X, %.*s %s%%", 7, 0.25, 255u, 2, "abc", "end") && SAME("none"));
+#undef SAME
   mg_sb_free(&s);
 }
 
