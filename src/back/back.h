@@ -15,6 +15,7 @@ MgRc mg_fuse(MgSched *s, MgFused *out);
 typedef struct MgTarget {
   int vector_bits;      /* 512, 256 or 128 */
   bool fma, avx512, f16c, avx512bf16;
+  bool sleef;           /* vector versions of libm's functions are there */
   int llvm;             /* major version of the LLVM that reads the text; 0: a recent one */
   bool marks;           /* MG_EMIT_MARK before each number that a loaded value may replace: text for mg_share */
 } MgTarget;
@@ -27,6 +28,8 @@ void mg_emitter_free(MgEmitter *e); /* or NULL */
  * buf is a table of base pointers in kernel argument order, size the values of the symbols. */
 MgRc mg_emit_llvm(MgEmitter *e, const MgKernel *k, MgStrbuf *out);
 void mg_emit_llvm_prologue(const MgTarget *t, MgStrbuf *out);  /* declarations; once per module */
+/* Does `find` know all functions of SLEEF that kernels for t may call? */
+bool mg_emit_llvm_finds_sleef(const MgTarget *t, void *(*find)(const char *name));
 /* How a PTX kernel is launched: any grid of `threads` threads is right, points/threads blocks (or, with block_per_row,
  * `points` blocks) are best. */
 typedef struct MgLaunch {

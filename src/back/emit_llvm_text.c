@@ -77,8 +77,86 @@ static bool takes_size(const char *tmpl, MgTy ty, int lanes) {
   return false;
 }
 
+/* ---- elementary functions ---- */
+
+/* How exact SLEEF's version of libm's function is, in its names: that which ATen calls. */
+static const char *sleef_accuracy(const char *name) {
+  if (!strcmp(name, "fmod") || !strcmp(name, "nextafter")) return "";
+  return !strcmp(name, "erfc") ? "u15" : "u10";
+}
+
+static void sleef_name(MgStrbuf *b, const char *name, MgTy ty, int width) {
+  mg_sb_printf(b, "Sleef_%s%c%d_%s%s", name, ty == TY_f32 ? 'f' : 'd', width, sleef_accuracy(name), width * mg_ty_size(ty) == 64 ? "avx512f" : "avx2");
+}
+
+static const char *math_name(int op) {
+  const char *t = mg_scalar_info[op].ll[SOC_F];
+  return t && !strncmp(t, "libm:", 5) ? t + 5 : NULL;
+}
+
+bool mg_emit_llvm_finds_sleef(const MgTarget *t, void *(*find)(const char *name)) {
+  bool all = t->vector_bits >= 256 && t->fma;
+  for (int op = 0; op < OP__COUNT && all; op++)
+    for (int bits = 256; math_name(op) && bits <= t->vector_bits; bits *= 2) {
+      MgStrbuf f = {0}, d = {0};
+      sleef_name(&f, math_name(op), TY_f32, bits / 32);
+      sleef_name(&d, math_name(op), TY_f64, bits / 64);
+      all &= mg_sb_ok(&f) && mg_sb_ok(&d) && find(mg_sb_text(&f)) && find(mg_sb_text(&d));
+      mg_sb_free(&f);
+      mg_sb_free(&d);
+    }
+  return all;
+}
+
+/* Lanes [at, at + n) of a vector; those past its end are undefined. */
+static EmRef take_lanes(Em *e, EmRef v, MgTy ty, int at, int n, int level) {
+  if (v.id == -1) return (EmRef){.id = -1, .k = v.k, .lanes = (uint8_t)n, .level = v.level};
+  if (v.lanes == n) return v;
+  MgStrbuf *b = em_at(e, level);
+  EmRef r = em_new(e, level, n);
+  mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> <", r.id, v.lanes, em_ty(ty), v.id, v.lanes, em_ty(ty), n);
+  for (int i = 0; i < n; i++) mg_sb_printf(b, at + i < v.lanes ? "%si32 %d" : "%si32 poison", i ? ", " : "", at + i);
+  mg_sb_puts(b, ">\n");
+  return r;
+}
+
+static EmRef join_lanes(Em *e, EmRef a, EmRef c, MgTy ty, int level) {
+  MgStrbuf *b = em_at(e, level);
+  EmRef r = em_new(e, level, 2 * a.lanes);
+  mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> %%v%d, <%d x i32> <", r.id, a.lanes, em_ty(ty), a.id, a.lanes, em_ty(ty), c.id, r.lanes);
+  for (int i = 0; i < r.lanes; i++) mg_sb_printf(b, "%si32 %d", i ? ", " : "", i);
+  mg_sb_puts(b, ">\n");
+  return r;
+}
+
+/* SLEEF's vector function, on as many whole vectors as there are lanes. */
+static EmRef sleef_call(Em *e, const char *name, MgTy ty, int lanes, const EmRef *s, int n, int level) {
+  enum { MOST = 8 };
+  MgStrbuf *b = em_at(e, level);
+  int size = mg_ty_size(ty), width = e->t->vector_bits / 8 / size, parts;
+  while (width * size > 32 && width > lanes) width /= 2;
+  parts = lanes > width ? lanes / width : 1;
+  EmRef part[MOST];
+  for (int k = 0; k < parts; k++) {
+    EmRef a[3];
+    for (int i = 0; i < n; i++) a[i] = take_lanes(e, s[i], ty, k * width, width, level);
+    part[k] = em_new(e, level, width);
+    mg_sb_printf(b, "  %%v%d = call <%d x %s> @", part[k].id, width, em_ty(ty));
+    sleef_name(b, name, ty, width);
+    for (int i = 0; i < n; i++) {
+      mg_sb_printf(b, "%s<%d x %s> ", i ? ", " : "(", width, em_ty(ty));
+      em_put(e, b, a[i], ty);
+    }
+    mg_sb_puts(b, ")\n");
+  }
+  for (int live = parts; live > 1; live /= 2)
+    for (int k = 0; k < live / 2; k++) part[k] = join_lanes(e, part[2 * k], part[2 * k + 1], ty, level);
+  return take_lanes(e, part[0], ty, 0, lanes, level);
+}
+
 /* libm's scalar function, once per lane. */
 static EmRef libm_call(Em *e, const char *name, MgTy ty, int lanes, const EmRef *s, int n, int level) {
+  if (e->t->sleef && lanes > 1) return sleef_call(e, name, ty, lanes, s, n, level);
   MgStrbuf *b = em_at(e, level);
   EmRef r = {.id = -2};
   for (int lane = 0; lane < lanes; lane++) {
@@ -165,6 +243,12 @@ static void declare_math(MgStrbuf *b, MgTy ty, int lanes) {
   }
 }
 
+static void declare_sleef(MgStrbuf *b, const char *name, MgTy ty, int width, bool one) {
+  mg_sb_printf(b, "declare <%d x %s> @", width, em_ty(ty));
+  sleef_name(b, name, ty, width);
+  mg_sb_printf(b, one ? "(<%d x %s>)\n" : "(<%d x %s>, <%d x %s>)\n", width, em_ty(ty), width, em_ty(ty));
+}
+
 void mg_emit_llvm_prologue(const MgTarget *t, MgStrbuf *b) {
   static const char *const mem[] = {"i8", "i16", "i32", "i64", "half", "float", "double"};
   static const char *const mangled[] = {"i8", "i16", "i32", "i64", "f16", "f32", "f64"};
@@ -179,9 +263,13 @@ void mg_emit_llvm_prologue(const MgTarget *t, MgStrbuf *b) {
   }
   declare_math(b, TY_f32, full * EMIT_WIDE);
   for (int op = 0; op < OP__COUNT; op++) {
-    const MgScalarInfo *r = &mg_scalar_info[op];
-    if (!r->ll[SOC_F] || strncmp(r->ll[SOC_F], "libm:", 5)) continue;
-    mg_sb_printf(b, "declare float @%sf(%s)\ndeclare double @%s(%s)\n", r->ll[SOC_F] + 5, r->nin == 1 ? "float" : "float,float",
-                 r->ll[SOC_F] + 5, r->nin == 1 ? "double" : "double,double");
+    const char *name = math_name(op);
+    bool one = mg_scalar_info[op].nin == 1;
+    if (!name) continue;
+    mg_sb_printf(b, "declare float @%sf(%s)\ndeclare double @%s(%s)\n", name, one ? "float" : "float,float", name, one ? "double" : "double,double");
+    for (int bits = 256; t->sleef && bits <= t->vector_bits; bits *= 2) {
+      declare_sleef(b, name, TY_f32, bits / 32, one);
+      declare_sleef(b, name, TY_f64, bits / 64, one);
+    }
   }
 }

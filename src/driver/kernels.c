@@ -51,9 +51,11 @@ MgTarget mg_kernels_target(void) {
   __builtin_cpu_init();
   bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                 __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-  return (MgTarget){.vector_bits = avx512 ? 512 : __builtin_cpu_supports("avx2") ? 256 : 128,
-                    .fma = __builtin_cpu_supports("fma"), .avx512 = avx512, .f16c = __builtin_cpu_supports("f16c"),
-                    .avx512bf16 = __builtin_cpu_supports("avx512bf16"), .llvm = mg_llvm_major()};
+  MgTarget t = {.vector_bits = avx512 ? 512 : __builtin_cpu_supports("avx2") ? 256 : 128,
+                .fma = __builtin_cpu_supports("fma"), .avx512 = avx512, .f16c = __builtin_cpu_supports("f16c"),
+                .avx512bf16 = __builtin_cpu_supports("avx512bf16"), .llvm = mg_llvm_major()};
+  t.sleef = mg_emit_llvm_finds_sleef(&t, mg_abi_symbol); /* torch's own */
+  return t;
 #else
   return (MgTarget){.vector_bits = 128, .fma = true, .llvm = mg_llvm_major()};
 #endif
