@@ -413,7 +413,7 @@ static bool is_wide(Em *e, MgLoop **loop, int n, int vec) {
     MgLoop *l = loop[i];
     if (l->kind == ML_scan || l->kind == ML_scatter || is_arg(l) || mg_ty_size(mg_expr(e->x, l->value)->ty) > 4) return false;
     if (mg_ex_count_ops(e->x, l->value) + (l->body ? mg_ex_count_ops(e->x, l->body) : 0) > 8) return false;
-    if (!em_contiguous_only(e, l, vec)) return false;
+    if (!em_contiguous_only(e, l, vec, false)) return false;
     reductions += l->kind == ML_reduce;
   }
   return reductions == 1;
@@ -447,7 +447,7 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
   for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < g.end ? (k < shared ? loop[0]->range[k] : g.range[k]) : 0);
   bool gathers = false;
   if (g.vec >= 0)
-    for (int i = 0; i < n; i++) gathers = gathers || !em_contiguous_only(e, loop[i], g.vec);
+    for (int i = 0; i < n; i++) gathers = gathers || !em_contiguous_only(e, loop[i], g.vec, true);
   if (gathers) { /* their loads take the time; more accumulators would only be more code */
     g.masked_ok = false;
     g.unroll = 1;
@@ -574,7 +574,7 @@ static void emit_outer(Em *e) {
     if (k->nshared == 1 && e->own[i].vec == 0) g.vec = 0;
   if (g.vec == 0) {
     for (int j = 0; j < MG_MAX_IDX; j++) mg_ex_set_idx_range(e->x, j, 0);
-    for (uint32_t i = 0; i < k->nloop; i++) g.masked_ok = g.masked_ok && em_contiguous_only(e, &e->own[i], 0);
+    for (uint32_t i = 0; i < k->nloop; i++) g.masked_ok = g.masked_ok && em_contiguous_only(e, &e->own[i], 0, true);
     MgLoop *all[8];
     for (uint32_t i = 0; i < k->nloop && i < 8; i++) all[i] = &e->own[i];
     g.wide = k->nloop <= 8 && is_wide(e, all, (int)k->nloop, 0);

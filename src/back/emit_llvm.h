@@ -95,7 +95,7 @@ void em_combine_arg(Em *e, MgRedOp op, MgTy ty, int lanes, EmRef a[2], const EmR
 EmRef em_existing(Em *e, MgRedOp op, MgTy ty, EmRef v);
 void em_horizontal(Em *e, MgRedOp op, MgTy ty, EmRef a[2]);
 EmRef em_lane(Em *e, EmRef v, MgTy ty, int lane);
-bool em_contiguous_only(Em *e, const MgLoop *l, int kv); /* every access is uniform or contiguous along kv */
+bool em_contiguous_only(Em *e, const MgLoop *l, int kv, bool pieces); /* every access is uniform or contiguous along kv, or in pieces */
 bool em_varies(Em *e, ExprRef r);
 uint32_t em_imask(Em *e, ExprRef r);
 /* emit_llvm_text.c */

@@ -200,11 +200,11 @@ static EmRef insert_lane(Em *e, EmRef v, EmRef x, MgTy ty, int lane) {
   return r;
 }
 
-static EmRef reverse(Em *e, EmRef v, MgTy ty) {
+static EmRef reverse(Em *e, EmRef v, const char *elem) {
+  if (v.id < 0) return v;
   EmRef r = em_new(e, v.level, v.lanes);
   MgStrbuf *b = em_at(e, v.level);
-  mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> <", r.id, v.lanes, em_mem(ty), v.id,
-               v.lanes, em_mem(ty), v.lanes);
+  mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> <", r.id, v.lanes, elem, v.id, v.lanes, elem, v.lanes);
   for (int i = v.lanes - 1; i >= 0; i--) mg_sb_printf(b, "i32 %d%s", i, i ? ", " : ">\n");
   return r;
 }
@@ -271,6 +271,75 @@ static EmRef load_tiled(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
   return load_at(e, at, ty, e->lanes, at.level);
 }
 
+/* ---- loads that are contiguous in two pieces: roll, reflected padding ---- */
+
+typedef struct Fork { ExprRef at; int kv, side; } Fork;
+
+static ExprRef find_fork(MgExprs *x, ExprRef r, const ExprRef *src, void *arg) {
+  Fork *f = arg;
+  MgScalarOp op = (MgScalarOp)mg_expr(x, r)->op;
+  (void)src;
+  bool forks = op == OP_where || op == OP_abs || op == OP_min || op == OP_max;
+  if (forks && !f->at && mg_ex_uses_idx(x, mg_expr(x, r)->src[0], f->kv)) f->at = r;
+  return r;
+}
+
+static ExprRef take_side(MgExprs *x, ExprRef r, const ExprRef *src, void *arg) {
+  const Fork *f = arg;
+  bool negated = mg_expr(x, r)->op == OP_neg && mg_expr(x, r)->ty == TY_i64; /* as a product it is linear */
+  if (r != f->at) return negated ? mg_sym_sub(x, mg_sym(x, 0), src[0]) : mg_ex_rebuild(x, r, src);
+  if (mg_expr(x, r)->op == OP_abs) return f->side ? mg_sym_sub(x, mg_sym(x, 0), src[0]) : src[0];
+  return mg_expr(x, r)->op == OP_where ? src[1 + f->side] : src[f->side];
+}
+
+static ExprRef fork_condition(MgExprs *x, ExprRef at) {
+  const MgExpr n = *mg_expr(x, at);
+  if (n.op == OP_where) return n.src[0];
+  if (n.op == OP_abs) return mg_ex_op(x, OP_le, mg_sym(x, 0), n.src[0], 0);
+  return n.op == OP_min ? mg_ex_op(x, OP_lt, n.src[0], n.src[1], 0) : mg_ex_op(x, OP_lt, n.src[1], n.src[0], 0);
+}
+
+/* An index that a condition on the vector index makes one or the other of two with unit stride, or none: the condition, or 0. */
+static ExprRef fork_of(Em *e, ExprRef index, int kv, ExprRef side[2], int depth) {
+  Fork f = {.kv = kv};
+  ExprRef more[2];
+  int64_t stride;
+  if (!e->t->avx512 || depth > 2 || !mg_ex_map(e->x, index, find_fork, &f) || !f.at) return 0;
+  for (f.side = 0; f.side < 2; f.side++) {
+    if (!(side[f.side] = mg_ex_map(e->x, index, take_side, &f))) return 0;
+    bool plain = unit_stride(e, side[f.side], kv, &stride) && stride >= -1 && stride <= 1;
+    if (!plain && !fork_of(e, side[f.side], kv, more, depth + 1)) return 0;
+  }
+  return fork_condition(e->x, f.at);
+}
+
+static EmRef load_vector(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor);
+
+static EmRef load_forked(Em *e, const MgExpr *n, MgTy ty, int floor) {
+  ExprRef side[2], cond = fork_of(e, n->src[0], e->kv, side, 0);
+  if (!cond) return no_ref;
+  EmRef v[2];
+  for (int i = 0; i < 2; i++) {
+    ExprRef here = i ? mg_ex_op(e->x, OP_not, cond, 0, 0) : cond;
+    MgExpr part = *n;
+    part.nsrc = 3;
+    part.src[0] = side[i];
+    part.src[1] = n->src[1] ? mg_ex_op(e->x, OP_and, n->src[1], here, 0) : here;
+    v[i] = load_vector(e, part, 0, ty, floor);
+  }
+  return select_ref(e, ty == TY_i1 ? TY_u8 : ty, e->lanes, em_value(e, cond, e->lanes), v[0], v[1]);
+}
+
+static bool never_empty(Em *e, BufRef buf) {
+  int64_t lo, hi;
+  return mg_ex_range(e->x, e->s->buf[buf].nelem, &lo, &hi) && lo > 0;
+}
+
+/* May the element be read whatever its mask says? */
+static bool within(Em *e, BufRef buf, ExprRef index) {
+  return mg_ex_is_nonneg(e->x, index) && mg_ex_is_below(e->x, index, e->s->buf[buf].nelem);
+}
+
 static EmRef load_vector(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
   int64_t stride = 0;
   ExprRef coef;
@@ -286,12 +355,25 @@ static EmRef load_vector(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
   if (known && stride == -1 && m.id == -2 && e->mask.id == -2) { /* the last lane has the least address */
     EmRef p = address_split(e, (BufRef)n.u.i, ty, n.src[0], &coef);
     p = gep(e, em_mem(ty), p, (BufRef)n.u.i, ty, em_int(e, 1 - e->lanes), 0);
-    return reverse(e, load_at(e, p, ty, e->lanes, floor), ty);
+    return reverse(e, load_at(e, p, ty, e->lanes, floor), em_mem(ty));
   }
+  if (known && stride == -1 && e->t->avx512) {
+    EmRef all = reverse(e, and_mask(e, e->mask, m), em_ty(TY_i1)), p = address_split(e, (BufRef)n.u.i, ty, n.src[0], &coef);
+    p = gep(e, em_mem(ty), p, (BufRef)n.u.i, ty, em_int(e, 1 - e->lanes), 0);
+    return reverse(e, masked_load(e, p, ty, e->lanes, all, floor), em_mem(ty));
+  }
+  if (known && stride == 0 && within(e, (BufRef)n.u.i, n.src[0])) {
+    EmRef p = address_split(e, (BufRef)n.u.i, ty, n.src[0], &coef);
+    return broadcast(e, load_at(e, p, ty, 1, floor), ty == TY_i1 ? TY_u8 : ty, e->lanes);
+  }
+  EmRef forked = known ? no_ref : load_forked(e, &n, ty, floor);
+  if (forked.id != -2) return forked;
   Lanes l = lanes_of(e, (BufRef)n.u.i, ty, n.src[0]);
+  bool clamped = m.id != -2 && l.index.id != -2 && never_empty(e, (BufRef)n.u.i);
+  if (clamped) l.index = select_ref(e, TY_i64, e->lanes, m, l.index, kint(e, TY_i64, 0, e->lanes)); /* the first element is there to be read */
   for (int i = 0; i < e->lanes; i++) {
     EmRef p = lane_address(e, &l, (BufRef)n.u.i, ty, i);
-    if (m.id != -2) p = guarded(e, p, em_lane(e, m, TY_i1, i));
+    if (m.id != -2 && !clamped) p = guarded(e, p, em_lane(e, m, TY_i1, i));
     v = insert_lane(e, v, load_at(e, p, ty, 1, floor), ty, i);
   }
   return v;
@@ -500,15 +582,20 @@ static void masked_store(Em *e, EmRef p, EmRef v, MgTy ty, EmRef mask) {
   mg_sb_printf(b, ", i32 %d)\n", e->lanes);
 }
 
-/* Read-modify-write of one element, in the compute type. */
-static EmRef combined(Em *e, const MgLoop *l, EmRef p, EmRef v, MgTy ty) {
+/* What a read-modify-write of the elements at p leaves, in the compute type. */
+static EmRef combined(Em *e, const MgLoop *l, EmRef p, EmRef v, MgTy ty, int lanes, EmRef mask) {
   static const MgScalarOp op[] = {[ST_add] = OP_add, [ST_max] = OP_max, [ST_min] = OP_min, [ST_mul] = OP_mul};
   MgTy comp = mg_dtype_compute(e->s->buf[l->buf].dtype);
-  EmRef old = from_memory(e, load_at(e, p, ty, 1, e->depth), ty, 1);
-  EmRef s[2] = {emit_cvt(e, comp, ty, old, 1), emit_cvt(e, comp, ty, v, 1)};
+  EmRef old = mask.id == -2 ? load_at(e, p, ty, lanes, e->depth) : masked_load(e, p, ty, lanes, mask, e->depth);
+  EmRef s[2] = {emit_cvt(e, comp, ty, from_memory(e, old, ty, lanes), lanes), emit_cvt(e, comp, ty, v, lanes)};
   const char *t = ty != TY_i1 ? mg_scalar_info[op[l->mode]].ll[mg_scalar_class(comp)]
                   : l->mode == ST_add || l->mode == ST_max ? "or $t $a, $b" : "and $t $a, $b";
-  return emit_cvt(e, ty, comp, em_template(e, t, comp, comp, 1, s, 2), 1);
+  return emit_cvt(e, ty, comp, em_template(e, t, comp, comp, lanes, s, 2), lanes);
+}
+
+static void store_one(Em *e, const MgLoop *l, EmRef p, EmRef v, MgTy ty) {
+  if (l->mode != ST_set) v = combined(e, l, p, v, ty, 1, no_ref);
+  store_at(e, p, to_memory(e, v, ty, 1), ty, 1);
 }
 
 static void store_scalar(Em *e, const MgLoop *l, ExprRef sv, MgTy ty) {
@@ -516,18 +603,19 @@ static void store_scalar(Em *e, const MgLoop *l, ExprRef sv, MgTy ty) {
   EmRef v = em_value(e, sv, 1);
   EmRef p = e->kv >= 0 ? address_split(e, l->buf, ty, l->index, &coef) : address(e, l->buf, ty, l->index);
   if (l->mask) p = guarded(e, p, em_value(e, l->mask, 1));
-  if (l->mode != ST_set) v = combined(e, l, p, v, ty);
-  store_at(e, p, to_memory(e, v, ty, 1), ty, 1);
+  store_one(e, l, p, v, ty);
 }
 
 static void store_vector(Em *e, const MgLoop *l, ExprRef sv, MgTy ty) {
   int64_t stride = 0;
   ExprRef coef;
-  EmRef v = to_memory(e, em_value(e, sv, e->lanes), ty, e->lanes);
+  EmRef v = em_value(e, sv, e->lanes);
   EmRef m = l->mask ? em_value(e, l->mask, e->lanes) : no_ref, all = and_mask(e, e->mask, m);
   bool unit = unit_stride(e, l->index, e->kv, &stride) && stride == 1;
   if (unit && (all.id == -2 || e->t->avx512)) {
     EmRef p = address_split(e, l->buf, ty, l->index, &coef);
+    if (l->mode != ST_set) v = combined(e, l, p, v, ty, e->lanes, all);
+    v = to_memory(e, v, ty, e->lanes);
     if (all.id == -2) store_at(e, p, v, ty, e->lanes);
     else masked_store(e, p, v, ty, all);
     return;
@@ -536,7 +624,7 @@ static void store_vector(Em *e, const MgLoop *l, ExprRef sv, MgTy ty) {
   for (int i = 0; i < e->lanes; i++) {
     EmRef p = lane_address(e, &ls, l->buf, ty, i);
     if (all.id != -2) p = guarded(e, p, em_lane(e, all, TY_i1, i));
-    store_at(e, p, em_lane(e, v, ty == TY_i1 ? TY_u8 : ty, i), ty, 1);
+    store_one(e, l, p, em_lane(e, v, ty, i), ty);
   }
 }
 
@@ -631,22 +719,25 @@ void em_horizontal(Em *e, MgRedOp op, MgTy ty, EmRef a[2]) {
 
 /* ---- access patterns ---- */
 
-static bool loads_contiguous(Em *e, ExprRef r, int kv) {
+static bool loads_contiguous(Em *e, ExprRef r, int kv, bool pieces) {
   const MgExpr n = *mg_expr(e->x, r);
   int64_t stride;
   if (!r || !tables(e) || e->seen[r] == e->walk) return true;
   uint32_t mask = em_imask(e, r);
   for (int i = 0; i < n.nsrc; i++)
-    if (!loads_contiguous(e, n.src[i], kv)) return false;
-  if (n.op == OP_load && mask >> kv & 1 && !(unit_stride(e, n.src[0], kv, &stride) && stride == 1)) return false;
+    if (!loads_contiguous(e, n.src[i], kv, pieces)) return false;
+  ExprRef side[2];
+  if (n.op == OP_load && mask >> kv & 1 && !(unit_stride(e, n.src[0], kv, &stride) && stride == 1) && !(pieces && fork_of(e, n.src[0], kv, side, 0))) return false;
   if (tables(e)) e->seen[r] = e->walk; /* asking for the stride may have made new nodes */
   return true;
 }
 
-bool em_contiguous_only(Em *e, const MgLoop *l, int kv) {
+bool em_contiguous_only(Em *e, const MgLoop *l, int kv, bool pieces) {
   int64_t stride;
   e->walk++;
-  if (!loads_contiguous(e, l->body, kv) || !loads_contiguous(e, l->value, kv) || !loads_contiguous(e, l->index, kv) || !loads_contiguous(e, l->mask, kv)) return false;
+  const ExprRef part[4] = {l->body, l->value, l->index, l->mask};
+  for (int i = 0; i < 4; i++)
+    if (!loads_contiguous(e, part[i], kv, pieces)) return false;
   if (!(em_imask(e, l->index) >> kv & 1)) return true;
   return unit_stride(e, l->index, kv, &stride) && stride == 1;
 }

@@ -31,10 +31,22 @@ static int total_score(const FuKernel *k, int d) {
   return t;
 }
 
+/* Points of a scatter along which its stores are contiguous cannot collide: they go in lanes.  The others keep their order. */
+static void choose_scatter_vector(FuKernel *k) {
+  MgExprs *x = k->s->x;
+  MgLoop *l = k->nest[0].l;
+  int last = fu_all(l) - 1;
+  ExprRef coef, rest;
+  if (l->kind != ML_scatter || last < k->shared) return;
+  fu_set_ranges(x, l->range, fu_all(l));
+  if (mg_ex_linear(x, l->index, last, &coef, &rest) && mg_sym_is(x, coef, 1) && mg_sym_hint(x, l->range[last]) >= LANES) l->vec = (uint8_t)last;
+}
+
 /* Chooses the vector index; may give up the last shared range so that it can be an inner loop. */
 static void choose_vector(FuKernel *k) {
   MgExprs *x = k->s->x;
   int last = k->nrange - 1, vec = -1;
+  if (k->alone) choose_scatter_vector(k);
   if (k->alone || k->nrange == 0) return;
   fu_set_ranges(x, k->range, k->nrange);
   bool points = true, scan = false;
@@ -42,11 +54,13 @@ static void choose_vector(FuKernel *k) {
     points &= k->nest[i].l->kind == ML_point;
     scan |= k->nest[i].l->kind == ML_scan;
   }
-  int inner = scan ? -1000 : total_score(k, last);
+  int64_t length;
+  bool tiny = !points && mg_ex_const_int(x, k->range[last], &length) && length < LANES; /* too few to fill a vector */
+  int inner = scan || tiny ? -1000 : total_score(k, last);
   int outer = k->shared > 0 && k->shared <= last ? total_score(k, k->shared - 1) : -1000;
   bool wide = k->shared > 0 && mg_sym_hint(x, k->range[k->shared - 1]) >= LANES;
   if (points && k->shared == k->nrange) vec = last;
-  else if (outer > inner && outer > 0 && wide) vec = k->shared - 1;
+  else if (outer > inner && (outer > 0 || tiny) && wide) vec = k->shared - 1;
   else if (!scan && (inner > 0 || k->shared == 0)) vec = last;
   if (vec < 0) return;
   if (vec < k->shared && k->shared > 1) k->shared = vec; /* rows are the ranges before it */

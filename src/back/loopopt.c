@@ -82,11 +82,19 @@ MgRc fu_nest_loads(MgSched *s, FuNest *n) {
 
 /* ---- dropping, ordering and collapsing ranges ---- */
 
+/* Reduced values that are all equal, which a maximum or an "any" may read once. */
+static bool repeats(MgExprs *x, const MgLoop *l, int k) {
+  bool once = l->red_op == RED_any || l->red_op == RED_all || l->red_op == RED_max || l->red_op == RED_min;
+  int64_t lo, hi;
+  if (l->kind != ML_reduce || k < l->nouter || !once || !mg_ex_range(x, l->range[k], &lo, &hi) || lo < 1) return false;
+  return !((mg_ex_idx_mask(x, l->body) | (l->mask ? mg_ex_idx_mask(x, l->mask) : 0)) >> k & 1);
+}
+
 static MgRc drop_ones(MgSched *s, MgLoop *l) {
   ExprRef to[MG_MAX_RANK] = {0};
   int n = l->nouter + l->nred, m = 0, outer = 0, nfree = 0;
   for (int k = 0; k < n; k++) {
-    bool one = mg_sym_is(s->x, l->range[k], 1);
+    bool one = mg_sym_is(s->x, l->range[k], 1) || repeats(s->x, l, k);
     to[k] = mg_sym(s->x, 0);
     if (one) continue;
     l->range[m] = l->range[k];
@@ -177,11 +185,50 @@ static MgRc collapse(MgSched *s, MgLoop *l) {
   return MG_OK;
 }
 
+/* ---- periods ---- */
+
+typedef struct Period { int k; int64_t n, period; } Period; /* of idx(k) in [0, n); 0: none */
+
+static ExprRef find_period(MgExprs *x, ExprRef r, const ExprRef *src, void *arg) {
+  Period *p = arg;
+  const MgExpr *e = mg_expr(x, r);
+  int64_t c;
+  (void)src;
+  if (e->op != OP_mod || mg_expr(x, e->src[0])->op != OP_idx || mg_expr(x, e->src[0])->u.i != p->k) return r;
+  if (mg_ex_const_int(x, e->src[1], &c) && c > p->period && c < p->n && p->n % c == 0) p->period = c;
+  return r;
+}
+
+/* A range of which something repeats, as copies of a tensor do, becomes two: accesses along the inner one are linear then. */
+static MgRc split_periods(MgSched *s, MgLoop *l) {
+  const ExprRef part[4] = {l->body, l->value, l->index, l->mask};
+  int n = fu_all(l);
+  for (int k = 0; k < n && n < MG_MAX_RANK; k++) {
+    Period p = {.k = k};
+    if (!mg_ex_const_int(s->x, l->range[k], &p.n)) continue;
+    for (int i = 0; i < 4; i++)
+      if (part[i]) mg_ex_map(s->x, part[i], find_period, &p);
+    if (!p.period) continue;
+    SymRef range[MG_MAX_RANK];
+    memcpy(range, l->range, sizeof *range * (size_t)k);
+    range[k] = mg_sym(s->x, p.n / p.period);
+    range[k + 1] = mg_sym(s->x, p.period);
+    memcpy(range + k + 2, l->range + k + 1, sizeof *range * (size_t)(n - k - 1));
+    return fu_split(s, l, range, n + 1);
+  }
+  return mg_exprs_ok(s->x);
+}
+
 /* Drops ranges of 1, orders the others by stride and merges those that are one range in memory. */
 static MgRc normalize(MgSched *s, MgLoop *l) {
   set_ranges(s->x, l);
   if (l->kind != ML_scan) TRY(drop_ones(s, l));
   if (l->kind == ML_scatter) return MG_OK; /* colliding stores keep their order */
+  int before;
+  do {
+    before = fu_all(l);
+    if (l->kind == ML_point) TRY(split_periods(s, l));
+  } while (fu_all(l) > before);
   TRY(reorder(s, l));
   return collapse(s, l);
 }

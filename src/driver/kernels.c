@@ -54,7 +54,9 @@ MgTarget mg_kernels_target(void) {
   MgTarget t = {.vector_bits = avx512 ? 512 : __builtin_cpu_supports("avx2") ? 256 : 128,
                 .fma = __builtin_cpu_supports("fma"), .avx512 = avx512, .f16c = __builtin_cpu_supports("f16c"),
                 .avx512bf16 = __builtin_cpu_supports("avx512bf16"), .llvm = mg_llvm_major()};
-  t.sleef = mg_emit_llvm_finds_sleef(&t, mg_abi_symbol); /* torch's own */
+  static _Atomic int found; /* torch's own SLEEF, looked for once: 1 yes, -1 no */
+  if (!found) found = mg_emit_llvm_finds_sleef(&t, mg_abi_symbol) ? 1 : -1;
+  t.sleef = found > 0;
   return t;
 #else
   return (MgTarget){.vector_bits = 128, .fma = true, .llvm = mg_llvm_major()};

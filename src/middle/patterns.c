@@ -512,6 +512,15 @@ static MgRc pat_attention_parts(Pat *p, MgNode *n) {
   return MG_OK;
 }
 
+/* Singular values and eigenvalues alone are much cheaper than with their vectors, which recording asks for to be safe. */
+static MgRc pat_values_only(Pat *p, MgNode *n) {
+  int values = n->op->code == TOP__linalg_svd;
+  for (uint32_t i = 0; i < n->nout; i++)
+    if ((int)i != values && n->out[i] && p->uses[n->out[i]]) return MG_OK;
+  if (n->arg[2].tag == MA_bool) n->arg[2].u.b = false;
+  return MG_OK;
+}
+
 static const struct PatRule {
   uint16_t code;
   bool onednn;        /* makes a node that needs that library */
@@ -528,6 +537,8 @@ static const struct PatRule {
     {TOP_add_Tensor, false, pat_add},
     {TOP_mul_Tensor, false, pat_mul},
     {TOP__scaled_dot_product_flash_attention_for_cpu, false, pat_attention},
+    {TOP__linalg_svd, false, pat_values_only},
+    {TOP__linalg_eigh, false, pat_values_only},
     {TOP_view, false, pat_attention_parts},
     {TOP__unsafe_view, false, pat_attention_parts},
 };

@@ -22,9 +22,16 @@ static const Case cases[] = {
   {"transpose i8", ML_point, "32 70", 0, 0, "add(mul(i0, 70), i1)", "load:i8(b1, add(i0, mul(i1, 32)))", DT_i8, DT_i8},
   {"transpose bool", ML_point, "32 64", 0, 0, "add(mul(i0, 64), i1)", "load:i1(b1, add(i0, mul(i1, 32)))", DT_bool, DT_bool},
   {"flip", ML_point, "3 50", 0, 0, "add(mul(i0, 50), i1)", "load:f32(b1, sub(add(mul(i0, 50), 49), i1))", F, F},
+  {"roll", ML_point, "5 50", 0, 0, "add(mul(i0, 50), i1)", "load:f32(b1, add(mul(i0, 50), where(lt(i1, 3), add(i1, 47), add(i1, -3))))", F, F},
+  {"roll bool", ML_point, "5 50", 0, 0, "add(mul(i0, 50), i1)", "load:i1(b1, add(mul(i0, 50), where(lt(i1, 20), add(i1, 30), add(i1, -20))))", DT_bool, DT_bool},
+  {"roll of half", ML_point, "100", 0, 0, "i0", "load:f32(b1, where(lt(i0, 33), add(i0, 60), add(i0, -33)), lt(i0, 90), 5:f32)", F, F},
+  {"reflect", ML_point, "5 50", 0, 0, "add(mul(i0, 50), i1)", "load:f32(b1, add(mul(i0, 50), abs(sub(31, abs(sub(i1, 7))))))", F, F},
+  {"edges", ML_point, "5 50", 0, 0, "add(mul(i0, 50), i1)", "load:f64(b1, add(mul(i0, 40), max(min(sub(i1, 5), 39), 0)))", DT_f64, DT_f64},
+  {"sum of rolled", ML_reduce, "9|50", RED_sum, "load:f32(b1, add(mul(i0, 50), where(lt(i1, 13), add(i1, 37), add(i1, -13))))", "i0", "red:f32", F, F},
   {"step 2", ML_point, "100", 0, 0, "i0", "load:f32(b1, mul(i0, 2))", F, F},
   {"masked pad", ML_point, "100", 0, 0, "i0", "load:f32(b1, sub(i0, 10), and(le(10, i0), lt(i0, 60)), 7:f32)", F, F},
   {"gather", ML_point, "90", 0, 0, "i0", "load:f32(b1, load:i64(b3, i0))", F, F},
+  {"masked gather", ML_point, "90", 0, 0, "i0", "load:f32(b1, load:i64(b3, i0), lt(load:i64(b3, i0), 40), 3:f32)", F, F},
   {"index value", ML_point, "90", 0, 0, "i0", "cvt:f32(mul(i0, i0))", F, F},
   {"symbolic", ML_point, "s0 s1", 0, 0, "add(mul(i0, s1), i1)", "add(load:f32(b1, add(mul(i0, s1), i1)), load:f32(b2, i1))", F, F},
   {"div mod", ML_point, "60", 0, 0, "i0", "load:f32(b1, add(mul(mod(i0, 7), 10), floordiv(i0, 7)))", F, F},
@@ -60,6 +67,8 @@ static const Case cases[] = {
   {"cumsum", ML_scan, "6|50", RED_sum, "load:f32(b1, add(mul(i0, 50), i1))", "add(mul(i0, 50), i1)", "red:f32", F, F},
   {"cummax", ML_scan, "6|50", RED_max, "load:f32(b1, add(mul(i0, 50), i1))", "add(mul(i0, 50), i1)", "red:f32", F, F},
   {"scatter add", ML_scatter, "200", 0, 0, "load:i64(b3, i0)", "load:f32(b1, i0)", F, F},
+  {"scatter rows", ML_scatter, "90 40", 0, 0, "add(mul(load:i64(b3, i0), 64), i1)", "load:f32(b1, add(mul(i0, 40), i1))", F, F},
+  {"scatter rows f64", ML_scatter, "90 64", 0, 0, "add(mul(load:i64(b3, i0), 64), i1)", "load:f64(b1, i1)", DT_f64, DT_f64},
 };
 
 static void run_case(const Case *c) {
@@ -85,6 +94,37 @@ static void run_case(const Case *c) {
   env_free(&e);
 }
 
+static void *find_none(const char *name) { return strstr(name, "lgamma") ? NULL : (void *)name; }
+static void *find_all(const char *name) { return (void *)name; }
+
+/* Text that calls vector functions, which only torch's library has: LLVM takes it. */
+static void test_vector_functions(MgDtype d, int bits, const char *value, const char *call) {
+  MgTarget t = host_target();
+  Env e;
+  MgStrbuf b = {0};
+  MgEmitter *emitter = NULL;
+  MgObject obj = {0};
+  t.vector_bits = bits;
+  t.avx512 = t.avx512 && bits == 512;
+  t.sleef = true;
+  env_init(&e);
+  env_buf(&e, MB_input, d, 1000);
+  BufRef out = env_buf(&e, MB_output, d, 1000);
+  env_nest(&e, ML_point, "1000", 0, NULL, out, "i0", value);
+  CHECK(mg_fuse(&e.s, &e.f) == MG_OK && mg_emitter_new(&e.s, &t, &emitter) == MG_OK);
+  mg_emit_llvm_prologue(&t, &b);
+  MgKernel *k = e.f.step[0].u.kernel;
+  snprintf(k->name, sizeof k->name, "k");
+  CHECK(mg_emit_llvm(emitter, k, &b) == MG_OK);
+  const char *text = mg_sb_text(&b), *body = strstr(text, "define");
+  CHECK(body && strstr(body, call));
+  CHECK(mg_llvm_emit(&e.c, &text, 1, 1, &obj) == MG_OK);
+  free(obj.data);
+  mg_emitter_free(emitter);
+  mg_sb_free(&b);
+  env_free(&e);
+}
+
 int main(int argc, char **argv) {
   const char *why = mg_llvm_open();
   if (why) {
@@ -93,5 +133,18 @@ int main(int argc, char **argv) {
   }
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     if (argc < 2 || !strcmp(argv[1], cases[i].name)) run_case(&cases[i]);
+  if (argc < 2) {
+    test_vector_functions(DT_f32, 256, "atan2(load:f32(b1, i0), 2:f32)", "@Sleef_atan2f8_u10avx2(");
+    test_vector_functions(DT_f64, 256, "exp(load:f64(b1, i0))", "@Sleef_expd4_u10avx2(");
+    test_vector_functions(DT_f64, 256, "erfc(load:f64(b1, i0))", "@Sleef_erfcd4_u15avx2(");
+    if (host_target().avx512) {
+      test_vector_functions(DT_f32, 512, "rem(load:f32(b1, i0), 2:f32)", "@Sleef_fmodf16_avx512f(");
+      test_vector_functions(DT_f64, 512, "sin(load:f64(b1, i0))", "@Sleef_sind8_u10avx512f(");
+    }
+    MgTarget t = {.vector_bits = 256, .fma = true};
+    CHECK(mg_emit_llvm_finds_sleef(&t, find_all) && !mg_emit_llvm_finds_sleef(&t, find_none));
+    t.vector_bits = 128;
+    CHECK(!mg_emit_llvm_finds_sleef(&t, find_all));
+  }
   return test_done();
 }

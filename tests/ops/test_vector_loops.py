@@ -1,0 +1,117 @@
+"""Loops whose accesses are not plainly contiguous run in vectors: values as eager's at sizes with and without tails, and the shape of
+the loops where only that shows it."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+import magneto
+from magneto import _magneto
+
+FUNCTIONS = {
+    "asin": torch.asin, "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "asinh": torch.asinh, "atanh": torch.atanh,
+    "acosh": lambda x: torch.acosh(1 + x.abs()), "erfc": torch.erfc, "lgamma": torch.lgamma, "exp": torch.exp, "expm1": torch.expm1, "sin": torch.sin, "cos": torch.cos,
+    "tan": torch.tan, "tanh": torch.tanh, "log2": lambda x: torch.log2(x.abs()), "erf": torch.erf, "pow": lambda x: torch.pow(x.abs(), x), "nextafter": lambda x: torch.nextafter(x, 0 * x),
+    "atan2": lambda x: torch.atan2(x, 0.3 - x), "fmod": lambda x: torch.fmod(x, 0.07), "remainder": lambda x: torch.remainder(x, -0.07),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_elementary_functions(name, dtype):
+    fn = FUNCTIONS[name]
+    x = torch.rand(3000, dtype=dtype, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    for part in x, x[:37], x.view(50, 60)[:, ::7]:
+        got, want = magneto.compile(fn)(part), fn(part)
+        torch.testing.assert_close(got, want, rtol=8 * torch.finfo(dtype).eps, atol=2 * torch.finfo(dtype).eps)
+
+
+MOVES = {
+    "roll": lambda x: x.roll(3, -1), "roll twice": lambda x: x.roll((2, -5), (0, 1)), "roll of a roll": lambda x: x.roll(1, 1).roll(-4, 1) + 1,
+    "reflect": lambda x: F.pad(x[None], (3, 2, 1, 4), mode="reflect"), "replicate": lambda x: F.pad(x[None], (3, 2, 1, 4), mode="replicate"),
+    "circular": lambda x: F.pad(x[None], (3, 2, 1, 4), mode="circular"), "repeat": lambda x: x.repeat(3, 2), "repeat in front": lambda x: x.repeat(2, 1, 4) * 2,
+    "interleave": lambda x: x.repeat_interleave(3, 1), "kron": lambda x: torch.kron(x[:3], x[:, :4]), "rolled repeats": lambda x: x.repeat(2, 2).roll(5, 1),
+    "slice set": lambda x: torch.slice_scatter(x, torch.zeros_like(x[:, 1:4]), 1, 1, 4), "picked columns": lambda x: x[:, torch.arange(x.shape[1] - 1, -1, -2)],
+    "filled": lambda x: x.index_fill(1, torch.tensor([0, 2]), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bool, torch.bfloat16, torch.int8])
+@pytest.mark.parametrize("name", MOVES)
+def test_moved_elements(name, dtype):
+    fn = MOVES[name]
+    for shape in (5, 16), (7, 33), (6, 70):
+        x = (torch.randn(shape) * 5).to(dtype)
+        try:
+            want = fn(x)
+        except NotImplementedError:
+            pytest.skip("eager has no such padding")
+        magneto.reset()
+        got = magneto.compile(fn, dynamic=False)(x)
+        assert got.dtype == want.dtype and torch.equal(got, want), shape
+
+
+ROWS = {
+    "sum": lambda x: x.sum(-1), "max": lambda x: x.amax(-1), "argmin": lambda x: x.argmin(-1), "softmax": lambda x: x.softmax(-1), "norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "any": lambda x: (x > 1).any(-1), "cumsum of sums": lambda x: x.sum(-1).cumsum(0), "both ways": lambda x: x.sum(-1, keepdim=True) + x.sum(0),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_few_elements(name):
+    fn = ROWS[name]
+    for n in 1, 2, 3, 7, 15:
+        x = torch.randn(67, n, dtype=torch.float64)
+        magneto.reset()
+        torch.testing.assert_close(magneto.compile(fn, dynamic=False)(x), fn(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int16, torch.int64])
+@pytest.mark.parametrize("width", [5, 16, 37, 192])
+def test_scattered_rows(width, dtype):
+    """The same row is met several times; indices differ from row to row, not within one."""
+    x, rows = (torch.randn(9, width) * 4).to(dtype), (torch.randn(40, width) * 4).to(dtype)
+    at = torch.randint(0, 9, (40,))
+    once = torch.randperm(9)[:6]
+    for fn in (lambda: x.index_add(0, at, rows), lambda: x.index_put((once,), rows[:6]), lambda: x.index_put((at,), rows, accumulate=True),
+               lambda: x.index_copy(0, once, rows[:6]), lambda: x.index_reduce(0, at, rows, "amax"), lambda: torch.zeros(3, 9, width, dtype=dtype).index_add(1, at, rows.expand(3, 40, width))):
+        magneto.reset()
+        torch.testing.assert_close(magneto.compile(fn)(), fn())
+
+
+def test_masked_scatter_of_rows_checks_its_indices():
+    fn = magneto.compile(lambda x, at, rows: x.index_add(0, at, rows))
+    with pytest.raises((IndexError, RuntimeError)):
+        fn(torch.zeros(4, 40), torch.tensor([1, 7]), torch.ones(2, 40))
+
+
+def fused(fn, *args, capfd):
+    _magneto.set_logs("fusion")
+    try:
+        magneto.compile(fn, dynamic=False)(*args)
+    finally:
+        _magneto.set_logs("")
+    return capfd.readouterr().err
+
+
+def test_repeats_are_ranges_of_their_own(capfd):
+    """Else every element of the result takes two divisions and is loaded alone."""
+    assert "point [2,8,3,16]" in fused(lambda x: x.repeat(2, 3), torch.randn(8, 16), capfd=capfd)
+    assert "point [4,2,3,5]" in fused(torch.kron, torch.randn(4, 3), torch.randn(2, 5), capfd=capfd)
+
+
+def test_what_does_not_vary_is_not_reduced(capfd):
+    """An index is checked once, not once for each element of its row."""
+    text = fused(lambda x, at, rows: x.index_add(0, at, rows), torch.zeros(4, 48), torch.tensor([1, 3, 1]), torch.ones(3, 48), capfd=capfd)
+    assert "reduce any [ | 3]" in text and "| 3,48]" not in text
+
+
+def test_values_of_decompositions_alone_need_no_vectors(capfd):
+    for fn in torch.linalg.svdvals, torch.linalg.eigvalsh:
+        _magneto.set_logs("simplified")
+        try:
+            x = torch.eye(3) + 1
+            with torch.no_grad():
+                torch.testing.assert_close(magneto.compile(fn)(x), fn(x))
+        finally:
+            _magneto.set_logs("")
+        assert "False)" in capfd.readouterr().err
