@@ -90,6 +90,7 @@ void mg_fx_free(MgCapture *cap) {
   mg_map_free(&f->by_val);
   mg_map_free(&f->by_node);
   mg_map_free(&f->by_src);
+  mg_map_free(&f->by_name);
   free(f->input);
   free(f->input_node);
   free(f->lift);
@@ -192,17 +193,17 @@ uint32_t mg_fx_placeholder(MgCapture *cap, uint32_t index) {
   }
   bool symbol = index & MG_FX_SYMBOL;
   if (symbol) snprintf(name, sizeof name, "s%u", index & ~MG_FX_SYMBOL);
-  else fx_name(cap->rec, &cap->input[index], f->ninput, name, sizeof name);
+  else fx_name(cap->rec, &cap->input[index], f->ninput, name, sizeof name - 12);
+  uint64_t key = mg_hash_bytes(name, strlen(name), 0) | 2; /* L['n'] and -L['n'] */
+  if (mg_map_get(&f->by_name, key) != MG_MAP_NONE) sprintf(name + strlen(name), "_%u", f->ninput);
+  else if (mg_map_put(&f->by_name, key, 1)) return PyErr_NoMemory(), 0;
   PyObject *target = PyUnicode_FromString(name), *none = PyTuple_New(0);
   uint32_t number = target && none ? mg_fx_node(cap, "placeholder", target, none, NULL) : 0;
   Py_XDECREF(target);
   Py_XDECREF(none);
-  if (!number) return 0;
-  if (f->first) {
-    PyObject *moved = PyObject_CallMethod(f->first, "prepend", "O", fx_item(f, number));
-    if (!moved) return 0;
-    Py_DECREF(moved);
-  }
+  PyObject *moved = number && f->first ? PyObject_CallMethod(f->first, "prepend", "O", fx_item(f, number)) : NULL;
+  Py_XDECREF(moved);
+  if (!number || (f->first && !moved)) return 0;
   f->input_node[f->ninput] = number;
   f->input[f->ninput++] = index;
   return !symbol && mg_fx_bind(f, cap->input[index].val, number) ? 0 : number;

@@ -16,6 +16,7 @@ typedef struct MgFx {
   MgMap by_val;           /* graph value + 2 -> node number */
   MgMap by_src;           /* source of a number + 2 -> node number */
   MgMap by_node;          /* fx.Node, or constant tensor -> node number */
+  MgMap by_name;          /* hashes of the placeholders' names */
   uint32_t *input;        /* placeholders: index into cap->input, or MG_FX_SYMBOL and a symbol; malloc'ed */
   uint32_t *input_node;   /* and their nodes */
   uint32_t ninput, cap_input;
