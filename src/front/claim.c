@@ -80,6 +80,8 @@ int mg_claim(MgRec *r, PyObject *tensor) {
   return rc == 1 && !yes ? 0 : rc;
 }
 
+int mg_claim_number(MgRec *r, PyObject *condition, bool *yes) { return claim_allowed(r) ? claim_add(r, condition, yes) : 0; }
+
 int mg_claim_expected(MgCapture *cap, PyObject *condition, bool *yes) {
   if (cap->rec->want_fx || !claim_allowed(cap->rec)) return 0;
   int known = mg_expect_truth(cap, condition, yes);

@@ -11,6 +11,8 @@ enum { MG_CLAIM_FALSE = -5 }; /* of a run: an answer is the other one, and nothi
 int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken, bool *yes);
 /* The truth of a tensor or number in any other place, when it is expected (expect.h): as mg_claim_truth. */
 int mg_claim_expected(MgCapture *cap, PyObject *condition, bool *yes);
+/* Takes the truth of a number of the recording for *yes: as mg_claim_truth. */
+int mg_claim_number(MgRec *r, PyObject *condition, bool *yes);
 /* Takes the one element of a tensor for true.  1: done, or runs of this recording cannot be given up; 0: it is known to be false,
  * was false in a run, or cannot be asked; -1 with an exception. */
 int mg_claim(MgRec *r, PyObject *tensor);

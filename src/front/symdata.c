@@ -10,12 +10,13 @@
 
 enum { DATA_HINT = 37 }; /* what tentative answers compute with */
 
-/* torch.compile has such numbers and sizes in a graph when its settings say so; the back end of this package always, as long as
+/* torch.compile has such numbers and sizes in a graph when its settings say so or fullgraph=True does; the back end of this package always, as long as
  * nobody wants gradients of the results, which are computed from whole graphs of fixed sizes: then the segment is recorded again. */
 bool mg_symdata_may(MgCapture *cap, bool shape) {
   MgRec *r = cap->rec;
   if (r->deny_data || !r->guards || !r->cfg || r->in_joint || cap->in_part || cap->wrappers) return false;
   if (r->want_fx) {
+    if (r->cfg->fullgraph) return true;
     PyObject *on = mg_rec_dynamo_config(shape ? "capture_dynamic_output_shape_ops" : "capture_scalar_outputs");
     Py_XDECREF(on);
     return on == Py_True;

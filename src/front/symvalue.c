@@ -10,13 +10,15 @@
 #include "front/symfloat.h"
 #include "front/symstate.h"
 #include "front/torchobj.h"
+#include "front/claim.h"
 
 enum { VALUE_LIST_MAX = 64, VALUE_DIM_MAX = 8 }; /* numbers and dimensions of one tolist() that a recording follows */
 
 /* ---- out of tensors ---- */
 
-/* Custom backends get such numbers in their graphs when torch's own switch says so. */
-static bool value_wanted(void) {
+/* Custom backends get such numbers in their graphs when torch's own switch says so, and always where a break is an error. */
+static bool value_wanted(const MgRec *r) {
+  if (r->cfg && r->cfg->fullgraph) return true;
   PyObject *on = mg_rec_dynamo_config("capture_scalar_outputs");
   bool yes = on == Py_True;
   Py_XDECREF(on);
@@ -42,7 +44,7 @@ static int64_t value_count(const MgCapture *cap, const MgVal *v, int64_t *size) 
 }
 
 bool mg_symvalue_can(MgCapture *cap, PyObject *tensor) {
-  if (!mg_standin_is(tensor) || (cap->rec->want_fx && !value_wanted())) return false;
+  if (!mg_standin_is(tensor) || (cap->rec->want_fx && !value_wanted(cap->rec))) return false;
   const MgVal *v = mg_val(cap->rec->g, mg_standin_val(tensor));
   int64_t n = value_count(cap, v, NULL);
   return v->device == DEV_cpu && value_kind_of_dtype(v->dtype) && n >= 0 && n <= VALUE_LIST_MAX && v->ndim <= VALUE_DIM_MAX;
@@ -190,6 +192,28 @@ static char value_result(int calc, char x, char y, PyObject *left, PyObject *rig
   }
 }
 
+/* Raises what Python does where `ask`, about the divisor, is false; the graph goes on with infinity.  Where a break is an error. */
+static bool value_checks(MgCapture *cap, PyObject *ask) {
+  PyObject *text = PyUnicode_FromString("division by zero"), *say = text ? PyObject_GetAttrString(text, "__str__") : NULL;
+  PyObject *const check[] = {PyExc_ZeroDivisionError, ask, say};
+  bool done = say && cap->rec->cfg && cap->rec->cfg->fullgraph && mg_symvalue_check(check, 3);
+  Py_XDECREF(say);
+  Py_XDECREF(text);
+  return done;
+}
+
+/* Divisors are taken to be other than 0.  Integers would be divided before the answer is looked at. */
+static char value_divided(MgCapture *cap, int calc, char x, MgSymNode *y) {
+  bool real = calc == CALC_truediv || x == 'f' || y->kind == 'f', yes = true;
+  if (!real || calc < CALC_truediv || calc > CALC_mod) return 0;
+  PyObject *zero = PyLong_FromLong(0), *ask = zero ? mg_symvalue_compute(CALC_ne, y, NULL, NULL, zero) : NULL;
+  int rc = ask ? mg_claim_number(cap->rec, ask, &yes) : 0;
+  if (!rc && ask && calc == CALC_truediv && value_checks(cap, ask)) rc = 1;
+  Py_XDECREF(ask);
+  Py_XDECREF(zero);
+  return rc == 1 && yes ? 'f' : 0;
+}
+
 PyObject *mg_symvalue_compute(int calc, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b) {
   MgCapture *cap = x ? x->cap : y->cap;
   int known = b ? mg_symsize_known(cap, calc, x, a, y, b) : -1;
@@ -198,6 +222,7 @@ PyObject *mg_symvalue_compute(int calc, MgSymNode *x, PyObject *a, MgSymNode *y,
   if (!kx || (b && !ky) || (!x && !value_fits(a)) || (b && !y && !value_fits(b))) return NULL;
   char kind = value_result(calc, kx, ky, x ? NULL : a, y ? NULL : b, y);
   if (!kind && calc >= CALC_truediv && calc <= CALC_pow) kind = mg_symstate_kind(cap, calc, x, a, y, b);
+  if (!kind && y && !PyErr_Occurred()) kind = value_divided(cap, calc, kx, y);
   MgSymNode *n = kind ? mg_symnode_value(cap, kind) : NULL;
   if (!n) return NULL;
   n->calc = (uint8_t)calc;

@@ -37,6 +37,30 @@ def test_assertion(fullgraph):
     assert torch.allclose(f(good), asserted(good))
 
 
+def divided(x, y):
+    return y * (1 / x.sum().item()), 3 / (x.mean().item() + 1)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("options", [{}, {"fullgraph": True}, {"fullgraph": True, "backend": "eager"}, {"backend": "eager"}])
+def test_divisors(options, grad):
+    f, y = magneto.compile(divided, **options), torch.randn(2, requires_grad=grad)
+    for x in (2.0, 3.0, 0.0, 2.0, -1.0, 0.0, 5.0):
+        x = torch.tensor([x])
+        if x == 0 or x == -1:
+            with pytest.raises(ZeroDivisionError, match="division by zero"):
+                f(x, y)
+        else:
+            torch.testing.assert_close(f(x, y), divided(x, y))
+
+
+def test_divisors_keep_one_graph():
+    f = magneto.compile(divided)
+    for x in (2.0, 3.0):
+        f(torch.tensor([x]), torch.randn(2))
+    assert [e["break"] for e in _magneto.entries()] == [None]
+
+
 def test_handled_by_the_program():
     def f(x):
         try:

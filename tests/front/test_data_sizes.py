@@ -166,6 +166,13 @@ def test_settings_of_custom_backends():
         assert count.graphs == graphs
 
 
+@pytest.mark.parametrize("f", [lambda x: float(x.sum()), lambda x: (x * 2, x.sum().item() / 2), lambda x: x * int(x.argmax())])
+def test_numbers_of_custom_backends_where_a_break_is_an_error(f):
+    count = Count()
+    same(f, magneto.compile(f, backend=count, fullgraph=True), (R(5),))
+    assert count.graphs == 1
+
+
 # What torch.compile counts: assertions of what is known about the sizes are ops.
 OPS = {
     "arange": (lambda x: torch.arange(0, x.item()), (T([3]),), 4),
