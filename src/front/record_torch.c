@@ -88,7 +88,7 @@ static bool torch_is_list(PyObject *o) { return PyList_CheckExact(o) || PyTuple_
 /* Among the items of a list, or o itself: a number that the graph computes or is given. */
 static bool torch_has_value(PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
-  bool any = n && (!n->src || !mg_rec->want_fx);
+  bool any = n != NULL;
   for (Py_ssize_t i = 0; torch_is_list(o) && !any && i < PySequence_Fast_GET_SIZE(o); i++) any = torch_has_value(PySequence_Fast_GET_ITEM(o, i));
   return any;
 }
@@ -132,6 +132,26 @@ static PyObject *torch_number_tensor(PyObject *o, PyObject *torch, PyObject *to)
   return r;
 }
 
+/* The same, as one call of a torch-level graph. */
+static PyObject *torch_shown_tensor(const MgCall *c, PyObject *torch, PyObject *to) {
+  MgCapture *cap = mg_rec->cap;
+  PyObject *args = mg_call_args(c), *kw = args ? mg_call_kwargs(c) : NULL, *r = NULL;
+  MgFxCall call = {0};
+  MgPause pause = mg_rec_pause();
+  int rc = kw ? mg_fx_before(cap, args, kw, &call) : -1;
+  mg_rec_resume(pause);
+  cap->quiet = true;
+  if (!rc) r = torch_number_tensor(c->arg[0], torch, to);
+  cap->quiet = false;
+  pause = mg_rec_pause();
+  if (r && mg_fx_after(cap, c->f, args, kw, &call, r)) Py_CLEAR(r);
+  mg_rec_resume(pause);
+  mg_fx_drop(&call);
+  Py_XDECREF(args);
+  Py_XDECREF(kw);
+  return r;
+}
+
 /* The dtype of torch.tensor(o) for a list of 0-dim tensors of one dtype, new; NULL: something else. */
 static PyObject *torch_list_dtype(PyObject *o) {
   int dtype = -1;
@@ -168,7 +188,8 @@ bool mg_call_tensor(const MgCall *c, PyObject **r) {
   else if (own) dtype = Py_NewRef(own);
   else dtype = class == &PyFloat_Type ? PyObject_CallMethod(torch, "get_default_dtype", NULL) : PyObject_GetAttrString(torch, "int64");
   PyObject *to = dtype ? device ? PyTuple_Pack(2, device, dtype) : PyTuple_Pack(1, dtype) : NULL;
-  if (to) *r = torch_number_tensor(c->arg[0], torch, to);
+  bool shown = mg_rec->want_fx && !own && !mg_rec->cap->quiet && !mg_fx_is_aten(mg_rec->cap) && !(self && mg_standin_is(self));
+  if (to) *r = shown ? torch_shown_tensor(c, torch, to) : torch_number_tensor(c->arg[0], torch, to);
   Py_XDECREF(to);
   Py_XDECREF(own);
   Py_XDECREF(dtype);

@@ -184,6 +184,19 @@ static int symcall_scale(SymCall *c) {
   return 0;
 }
 
+/* A plain number as such a tensor; others stay. */
+static PyObject *symcall_constant(SymCall *c, PyObject *o) {
+  bool real = PyFloat_CheckExact(o);
+  if (!real && !PyLong_CheckExact(o)) return Py_NewRef(o);
+  PyObject *dt = mg_torchobj_new_dtype(real ? DT_f64 : DT_i64), *kw = dt ? Py_BuildValue("{s:O}", "dtype", dt) : NULL;
+  PyObject *a = kw ? Py_BuildValue("([]O)", o) : NULL, *t = a ? mg_dispatch_call(c->cap, "full", "default", a, kw) : NULL;
+  int dtype = real ? c->dtype : c->idtype;
+  Py_XDECREF(dt);
+  Py_XDECREF(kw);
+  Py_XDECREF(a);
+  return t && dtype >= 0 ? symcall_cast(c, t, dtype) : t;
+}
+
 /* Overloads that take a tensor, or a list of them, where this one takes a number. */
 static const struct { const char *name, *overload, *instead; char list; } symcall_rows[] = {
     {"pow", "Tensor_Scalar", "Tensor_Tensor", 0}, {"pow", "Scalar", "Tensor_Tensor", 0}, {"pow_", "Scalar", "Tensor", 0},
@@ -197,7 +210,8 @@ static const struct { const char *name, *overload, *instead; char list; } symcal
     {"eq", "Scalar", "Tensor", 0}, {"ne", "Scalar", "Tensor", 0}, {"lt", "Scalar", "Tensor", 0}, {"le", "Scalar", "Tensor", 0},
     {"gt", "Scalar", "Tensor", 0}, {"ge", "Scalar", "Tensor", 0}, {"masked_fill", "Scalar", "Tensor", 0},
     {"masked_fill_", "Scalar", "Tensor", 0}, {"fill", "Scalar", "Tensor", 0}, {"fill_", "Scalar", "Tensor", 0},
-    {"clamp_min", "default", "Tensor", 0}, {"clamp_max", "default", "Tensor", 0}, {"_fused_adam_", "default", "tensor_lr", 0},
+    {"clamp_min", "default", "Tensor", 0}, {"clamp_max", "default", "Tensor", 0}, {"clamp", "default", "Tensor", 0}, {"clamp_", "default", "Tensor", 0},
+    {"_fused_adam_", "default", "tensor_lr", 0},
     {"_fused_adamw_", "default", "tensor_lr", 0}, {"_fused_sgd_", "default", "tensor_lr", 0},
     {"_fused_adagrad_", "default", "tensor_lr", 0}};
 
@@ -205,20 +219,27 @@ static bool symcall_list_op(const char *name, const char *overload) {
   return !strcmp(overload, "ScalarList") && !strncmp(name, "_foreach_", 9) && !strstr(name, "addc");
 }
 
-/* Ints stay numbers where an op does more than arithmetic with them: exponents, counts.  What tensors are filled with may be
- * a tensor; in graphs for custom back ends only where it depends on tensors, and is no number yet. */
+/* A power that no integer can make an error of. */
+static bool symcall_is_real_power(const SymCall *c) {
+  PyObject *o = PyList_GET_ITEM(c->args, mg_symnode_of(PyList_GET_ITEM(c->args, 0)) ? 1 : 0);
+  return (!strcmp(symcall_name(c), "pow") || !strcmp(symcall_name(c), "pow_")) && mg_standin_is(o) && mg_dtype_is_float(mg_val(c->cap->rec->g, mg_standin_val(o))->dtype);
+}
+
+/* Ints stay numbers where an op does more than arithmetic with them: exponents of integers, counts.  What tensors are filled with
+ * may be a tensor. */
 static bool symcall_pins_ints(const SymCall *c) {
-  static const char *const arithmetic[] = {"mul", "add", "sub", "div", "rsub", "eq", "ne", "lt", "le", "gt", "ge"};
-  static const char *const values[] = {"full", "full_like", "new_full", "scalar_tensor", "fill", "masked_fill", "clamp_min", "clamp_max"};
+  static const char *const arithmetic[] = {"mul", "add", "sub", "div", "rsub", "eq", "ne", "lt", "le", "gt", "ge", "addcmul", "addcdiv"};
+  static const char *const values[] = {"full", "full_like", "new_full", "scalar_tensor", "fill", "masked_fill", "clamp", "clamp_min", "clamp_max"};
   const char *name = symcall_name(c);
-  bool any = false, known = false;
+  bool any = false;
+  if (symcall_is_real_power(c)) return false;
   for (int i = 0; i < c->fo->op->nparam; i++) {
     PyObject *o = PyList_GET_ITEM(c->args, i);
     MgSymNode *n = o && symcall_number(c->fo, i, o) ? mg_symnode_of(o) : NULL;
     any |= n && mg_symnode_is_int(n);
-    known |= n && n->src && c->cap->rec->want_fx;
   }
-  for (size_t i = 0; any && !known && i < sizeof values / sizeof *values; i++) {
+  bool narrow = !strncmp(name, "clamp", 5) && c->idtype >= 0; /* the number may not fit */
+  for (size_t i = 0; any && !narrow && i < sizeof values / sizeof *values; i++) {
     size_t len = strlen(values[i]);
     if (!strncmp(name, values[i], len) && (!name[len] || !strcmp(name + len, "_"))) any = false;
   }
@@ -254,11 +275,14 @@ static int symcall_instead(SymCall *c, PyObject **r) {
   Py_ssize_t n = PyList_GET_ITEM(c->args, 0) && PyList_CheckExact(PyList_GET_ITEM(c->args, 0))
                      ? PyList_GET_SIZE(PyList_GET_ITEM(c->args, 0)) : 0;
   int last = 0;
+  bool all = !strncmp(name, "clamp", 5); /* both bounds are tensors, or none */
   *r = NULL;
   for (int i = 0; i < c->fo->op->nparam; i++) {
     PyObject *o = PyList_GET_ITEM(c->args, i);
     if (!o) continue;
     last = i + 1;
+    if (all && symcall_set(c, i, symcall_constant(c, o))) return 1;
+    o = PyList_GET_ITEM(c->args, i);
     if (mg_symnode_of(o) && symcall_number(c->fo, i, o)) {
       PyObject *t = symcall_tensor(c, o);
       if (symcall_set(c, i, list ? symcall_repeat(t, n) : t)) return 1;

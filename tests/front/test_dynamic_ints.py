@@ -256,6 +256,34 @@ def kept_graphs(f, calls, **options):
     return len(graphs)
 
 
+NUMBERS = {
+    "clamp": lambda x, n: x.clamp(max=n) + x.clamp(0.25, n) + x.clip(-n, n),
+    "power": lambda x, n: x**n + (n + 1) ** x,
+    "filled": lambda x, n: torch.full((3,), n) + x.masked_fill(x > 1, n) + torch.full_like(x, n) + x.new_full((3,), n),
+    "tensor": lambda x, n: (torch.tensor(n), torch.tensor([n, 2]) * 2, torch.as_tensor(n) + x, torch.tensor([n + 1], dtype=torch.float64)),
+    "addcmul": lambda x, n: torch.addcmul(x, x, x, value=n) + torch.addcdiv(x, x, x, value=n),
+    "negative": lambda x, n: x + (-n) + n,
+}
+
+
+@pytest.mark.parametrize("first", [2, 0.5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_are_given_to_ops(name, dtype, first):
+    f = NUMBERS[name]
+    calls = [((torch.arange(3, dtype=dtype) + 1) * 0.7, first + i) for i in range(5)]
+    assert kept_graphs(f, calls) == 2
+    g = magneto.compile(f)
+    for args in calls:
+        torch.testing.assert_close(g(*args), f(*args))
+    assert _magneto.stats()["recompiles"] <= 2  # one of each
+
+
+def test_integers_have_no_negative_powers():
+    with pytest.raises(RuntimeError, match="negative integer powers"):
+        magneto.compile(lambda x: x**-3)(torch.arange(3))
+
+
 def test_numbers_among_arguments_are_inputs_with_dynamic_true():
     class Add(torch.nn.Module):
         def forward(self, x, n, more):
