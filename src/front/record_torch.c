@@ -197,12 +197,26 @@ bool mg_call_tensor(const MgCall *c, PyObject **r) {
   return true;
 }
 
+/* torch.batch_norm in training whose momentum is a number that changes, the running mean of all batches for one. */
+static bool torch_norm(const MgCall *c, PyObject **r) {
+  static PyObject *norm; /* magneto.tensors.batch_norm */
+  bool yes = c->n == 9 && !c->kwnames && c->arg[5] == Py_True && mg_symfloat_is(c->arg[6]) && !mg_rec->want_fx;
+  if (!yes || !mg_standin_is(c->arg[3]) || !mg_standin_is(c->arg[4])) return false;
+  MgPause pause = mg_rec_pause();
+  PyObject *m = norm ? NULL : mg_import("magneto.tensors");
+  if (m) norm = PyObject_GetAttrString(m, "batch_norm");
+  Py_XDECREF(m);
+  mg_rec_resume(pause);
+  *r = norm ? mg_rec_call(norm, c->arg, 9, NULL) : NULL;
+  return true;
+}
+
 /* Ops that take numbers where the recording has something that the graph computes: the learning rate of a fused optimizer and
  * what where() chooses go in as tensors, list items of optimizers that are tensors go in as numbers. */
 PyObject *mg_call_with_numbers(const MgCall *c) {
   PyObject *arg[32], *other;
   Py_ssize_t done = 0;
-  if (mg_call_number_tensors(c, &other)) return other;
+  if (mg_call_number_tensors(c, &other) || torch_norm(c, &other)) return other;
   if (c->n > 32) return mg_call_plain(c);
   for (; done < c->n; done++) {
     PyObject *o = c->arg[done], *name = done < c->npos ? NULL : PyTuple_GET_ITEM(c->kwnames, done - c->npos);

@@ -1,4 +1,6 @@
 """State that forward keeps: statistics, counters, power iterations, moving averages; equal to eager after many steps."""
+import copy
+
 import pytest
 import torch
 import torch.nn as nn
@@ -156,3 +158,32 @@ def test_statistics_move_only_in_train_mode():
     m.train()
     f(torch.randn(5, 3))
     assert m.num_batches_tracked == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"affine": False}])
+def test_running_mean_of_all_batches(options):
+    """momentum=None: the momentum is computed from a counter; nothing breaks in training, evaluation and a whole step."""
+    torch.manual_seed(0)
+    mine = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3, momentum=None, **options))
+    eager = copy.deepcopy(mine)
+    runs = []
+    for m in (eager, mine):
+        opt = torch.optim.SGD(m.parameters(), lr=0.1)
+
+        def step(x, m=m, opt=opt):
+            opt.zero_grad()
+            loss = m(x).sin().sum()
+            loss.backward()
+            opt.step()
+            return loss.detach()
+
+        runs.append([step, m])
+    runs[1] = [magneto.compile(f, fullgraph=True) for f in runs[1]]
+    for i in range(4):
+        mine.train(i != 2)
+        eager.train(i != 2)
+        x = torch.randn(5, 4)
+        for f, g in zip(*runs):
+            same(g(x).detach(), f(x).detach())
+    for (name, p), q in zip(mine.state_dict().items(), eager.state_dict().values()):
+        same(p, q, name)
