@@ -167,13 +167,24 @@ static PyObject *symcall_wide(SymCall *c, PyObject *x) {
   return widens ? symcall_cast(c, Py_NewRef(x), wide->dtype) : Py_NewRef(x);
 }
 
-/* alpha scales `other`; value and scalars scale `tensor1`: multiplied first, and left at 1.  0: not such a call. */
+static bool symcall_is_integral(const SymCall *c, PyObject *x) {
+  if (!x || !mg_standin_is(x)) return x && PyLong_Check(x);
+  MgDtype d = (MgDtype)mg_val(c->cap->rec->g, mg_standin_val(x))->dtype;
+  return !mg_dtype_is_float(d) && !mg_dtype_is_complex(d);
+}
+
+/* alpha scales what is added or subtracted; value and scalars scale `tensor1`: multiplied first, and left at 1.  0: not such a call. */
 static int symcall_scale(SymCall *c) {
-  static const char *const by[][3] = {{"alpha", "other", ""}, {"value", "tensor1", ""}, {"scalars", "tensor1", "Scalar"}};
+  bool reversed = !strcmp(symcall_name(c), "rsub");
+  const char *const by[][3] = {{"alpha", reversed ? "self" : "other", ""}, {"value", "tensor1", ""}, {"scalars", "tensor1", "Scalar"}};
   for (int k = 0; k < 3; k++) {
     int i = symcall_param(c, by[k][0]), j = symcall_param(c, by[k][1]);
     PyObject *s = i >= 0 && j >= 0 ? PyList_GET_ITEM(c->args, i) : NULL, *x = s ? PyList_GET_ITEM(c->args, j) : NULL;
     if (!x || !(mg_symnode_of(s) || PyList_CheckExact(s)) || mg_symnode_of(x)) continue;
+    int other = symcall_param(c, "other");
+    if (k == 0 && mg_symnode_of(s) && !mg_symnode_is_int(mg_symnode_of(s)) && symcall_is_integral(c, PyList_GET_ITEM(c->args, 0)) &&
+        other >= 0 && symcall_is_integral(c, PyList_GET_ITEM(c->args, other))) /* which torch refuses */
+      return symcall_set(c, i, mg_symnode_number(mg_symnode_of(s)));
     PyObject *f = PyList_CheckExact(s) ? symcall_tensors(c, s) : symcall_tensor(c, s);
     PyObject *wide = f ? symcall_wide(c, x) : NULL, *times = wide ? symcall_times(c, wide, f) : NULL;
     if (!wide) Py_XDECREF(f);

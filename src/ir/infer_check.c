@@ -285,6 +285,12 @@ static bool check_truth(const Check *c, const MgVal *self, const char *name) {
   return !self || self->dtype == DT_bool || mg_infer_arg(c->in, name)->tag != MA_bool;
 }
 
+/* A factor of integers is an integer. */
+static bool check_alpha(const Check *c, const MgVal *self, const MgVal *other) {
+  if (!check_truth(c, self, "alpha")) return false;
+  return !self || check_float(self) || (other && check_float(other)) || mg_infer_arg(c->in, "alpha")->tag != MA_float;
+}
+
 static bool check_op(const Check *c) {
   const MgVal *self = check_val(c, "self"), *other = check_val(c, "other"), *mask;
   double low;
@@ -389,9 +395,9 @@ static bool check_refused(const Check *c) {
   int dim;
   if (!check_dims(c, "dim")) return true;
   switch (c->op->code) {
-  case TOP_add_Tensor: case TOP_add_Scalar: return !check_truth(c, self, "alpha");
+  case TOP_add_Tensor: case TOP_add_Scalar: return !check_alpha(c, self, check_val(c, "other"));
   case TOP_sub_Tensor: case TOP_sub_Scalar: case TOP_rsub_Tensor: case TOP_rsub_Scalar:
-    return !check_truth(c, self, "other") || !check_truth(c, self, "alpha");
+    return !check_truth(c, self, "other") || !check_alpha(c, self, check_val(c, "other"));
   case TOP_max: case TOP_min: case TOP_index_select: case TOP__adaptive_avg_pool2d: case TOP__adaptive_avg_pool3d:
     return !check_nonempty(c);
   case TOP_max_dim: case TOP_min_dim: /* other sizes may be 0 */

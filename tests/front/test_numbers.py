@@ -271,3 +271,18 @@ def test_numbers_in_a_list_that_is_known_by_identity():
     assert magneto._magneto.stats()["entries"] == 2
     NUMBERS.pop()
     torch.testing.assert_close(compiled(x[:2])[2], of_a_list(x[:2])[2])
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32])
+def test_factor_that_changes(dtype):
+    fns = [torch.add, torch.sub, torch.rsub, lambda x, y, alpha: x.sub_(y, alpha=alpha), lambda x, y, alpha: torch.rsub(x, 5, alpha=alpha)]
+    for fn in fns:
+        magneto.reset()
+        c = magneto.compile(lambda x, y, a, fn=fn: fn(x, y, alpha=a))
+        for a in (1, 2, 3, 1.5, 2.5):
+            x, y = torch.full((3,), 7, dtype=dtype), torch.full((3,), 2, dtype=dtype)
+            if dtype.is_floating_point or isinstance(a, int):
+                torch.testing.assert_close(c(x.clone(), y, a), fn(x, y, alpha=a))
+            else:
+                with pytest.raises(RuntimeError, match="alpha must not be a floating point"):
+                    c(x, y, a)

@@ -23,6 +23,7 @@ REFUSED = [
     (lambda x: F.interpolate(x[None, None], scale_factor=2), (torch.int64, torch.bool)),
     (lambda x: F.nll_loss(x, torch.tensor([0, 1, 2, 3])), INTS),
     (lambda x: x - True, FLOATS), (lambda x: False - x, FLOATS), (lambda x: x.add(1, alpha=True), FLOATS), (lambda x: x.sub_(True), FLOATS),
+    (lambda x: x.add(x, alpha=1.5), INTS[:2]), (lambda x: (x.sub(x, alpha=1.5), x)[1], INTS[:2]),
     (lambda x: x.expand(2, 4), FLOATS), (lambda x: x[0].expand(4, 5), FLOATS), (lambda x: x.expand(4), FLOATS), (lambda x: x.expand(-1, 4, 4), FLOATS),
     (lambda x: x.copy_(torch.ones(5)), FLOATS), (lambda x: x.copy_(torch.ones(1, 4, 4)[:, :2]), FLOATS), (lambda x: x[1:].expand_as(x), FLOATS),
     (lambda x: x.__setitem__(slice(1, None), torch.ones(4, 4)), FLOATS),
