@@ -30,7 +30,10 @@ bool mg_alias_writes(MgRec *r) {
   Written w = {.g = r->g};
   if (!alias_find_written(&w)) return PyErr_NoMemory(), true;
   bool any = false;
-  for (uint32_t i = 0; i < r->cap->ninput; i++) any |= w.storage[r->g->val[r->cap->input[i].val].storage];
+  for (uint32_t i = 0; i < r->cap->ninput; i++) { /* tangents are values of the joint graph only */
+    ValRef v = r->cap->input[i].val;
+    any |= v < r->g->nval && w.storage[r->g->val[v].storage];
+  }
   free(w.storage);
   return any;
 }

@@ -147,8 +147,8 @@ static bool ident_has_c_state(PyObject *o) {
     return false;
   for (int i = 0; safe[i]; i++)
     if (Py_TYPE(o) == safe[i]) return false;
-  if (mg_array_function(o)) return false;
-  PyTypeObject *b = mg_solid_base(Py_TYPE(o));
+  PyTypeObject *b = mg_solid_base(Py_TYPE(o)); /* annotations: */
+  if (mg_array_function(o) || b == &Py_GenericAliasType || !strcmp(b->tp_name, "types.UnionType") || !strcmp(b->tp_name, "typing.Union")) return false;
   if (b == &PyBaseObject_Type) return false;
   if (!b->tp_as_sequence && !b->tp_as_mapping && !b->tp_iternext && !b->tp_methods) return false;
   return strncmp(b->tp_name, "torch.", 6) && strncmp(b->tp_name, "re.", 3) && strncmp(b->tp_name, "weak", 4);

@@ -127,6 +127,20 @@ def test_gradients():
         g(-x)
 
 
+@pytest.mark.parametrize("n", [3, 5, 9])
+def test_gradients_of_several_results(n):
+    def f(x):
+        out = []
+        for i in range(n):
+            out.append(x @ w + i)
+            assert (out[-1] == out[-1]).all()
+        return out
+
+    w = torch.ones(2, 2, requires_grad=True)
+    sum(t.sum() for t in magneto.compile(f, fullgraph=True)(torch.ones(2))).backward()
+    assert torch.equal(w.grad, torch.full((2, 2), float(n)))
+
+
 def normal(mean, scale):
     d = Normal(mean, scale, validate_args=True)  # a compiler of torch may have turned it off
     z = d.rsample()

@@ -2,6 +2,7 @@
 the state that the program leaves behind must agree over four calls, with and without forced breaks."""
 import contextlib
 import copy
+import inspect
 import io
 
 import pytest
@@ -111,6 +112,7 @@ def f(x): c.a+=1; c.b=x*c.a; return c.b
 S=lambda: (c.a,)''',
     copy_='''
 import copy
+import inspect
 class C: pass
 c=C(); c.l=[1]; c.t=torch.ones(3)
 def f(x): d=copy.copy(c); d.l.append(2); e=copy.deepcopy(c.l); e.append(5); return x*len(c.l)+d.t+len(e)
@@ -412,6 +414,7 @@ def f(x): return x*next(C)
 S=lambda: next(C)''',
     copy='''
 import copy
+import inspect
 class C: pass
 c=C(); c.l=[1]; c.t=torch.ones(3); 
 def f(x): d=copy.copy(c); d.l.append(2); e=copy.deepcopy(c); e.l.append(5); e.t.add_(1); return x*len(c.l)+d.t+e.t
@@ -551,3 +554,19 @@ def test_errors_know_what_was_asked(pause):
     x = torch.rand(3)
     want, got = errors_know_names(x, pause), magneto.compile(errors_know_names)(x, pause)
     assert torch.equal(want[0], got[0]) and want[1] == got[1]
+
+
+class Annotated:
+    def __call__(self, x, mask: torch.Tensor | None = None, names: list[int] = ()):
+        return x * 2
+
+
+def test_signature_with_annotations():
+    def f(x, **kw):
+        known = inspect.signature(of.__call__).parameters
+        return of(x, **{k: v for k, v in kw.items() if k in known}) + len(known)
+
+    of = Annotated()
+    g = magneto.compile(f, fullgraph=True)
+    for _ in range(2):
+        assert torch.equal(g(torch.ones(2), mask=None, other=1), f(torch.ones(2), mask=None, other=1))
