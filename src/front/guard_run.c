@@ -444,6 +444,14 @@ static bool guard_of_module(const MgGuardOp *op, PyObject *const *vals) {
   return now && PyObject_TypeCheck(op->o, mg_torch.module) && Py_TYPE(now) == Py_TYPE(op->o);
 }
 
+/* A number that only sizes and strides of tensors decide. */
+static bool guard_of_sizes(const MgGuards *g, SrcRef src) {
+  const MgSrc *s = &g->src[src];
+  SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;
+  if (s->kind != SRC_calc) return s->kind == SRC_size || s->kind == SRC_stride;
+  return (!s->parent || guard_of_sizes(g, s->parent)) && (!second || guard_of_sizes(g, second));
+}
+
 bool mg_guards_check(const MgGuards *cg, const MgSlots *s, PyObject **vals, MgGuardFail *why) {
   MgGuards *g = (MgGuards *)cg; /* only versions of the packed compares are refreshed */
   uint32_t at = 0;
@@ -454,7 +462,7 @@ bool mg_guards_check(const MgGuards *cg, const MgSlots *s, PyObject **vals, MgGu
     MgStrbuf out = {0};
     guard_explain(g, ph, at, key, vals, &out);
     why->index = (int)at;
-    why->of_tensor = ph == PH_op && g->op[at].kind == GK_tensor;
+    why->of_tensor = ph == PH_op && (g->op[at].kind == GK_tensor || (g->op[at].kind == GK_calc && guard_of_sizes(g, g->op[at].src)));
     why->of_module = ph == PH_op && guard_of_module(&g->op[at], vals);
     snprintf(why->text, sizeof why->text, "%s", mg_sb_text(&out));
     mg_sb_free(&out);

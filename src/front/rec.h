@@ -188,7 +188,7 @@ int mg_rec_touch(PyObject *o);
 /* ---- guard_run.c ---- */
 typedef struct MgGuardFail {
   int index;
-  bool of_tensor;       /* it is about the facts of a tensor */
+  bool of_tensor;       /* it is about the facts of a tensor, or what its sizes compute to */
   bool of_module;       /* another module instance of the same class is there */
   char text[400];       /* only when asked for */
 } MgGuardFail;

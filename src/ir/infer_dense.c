@@ -135,8 +135,9 @@ static MgRc dense_convolution_backward(MgInfer *in) {
   const MgArg *mask = ARG("output_mask");
   MgDims size;
   int format;
-  if (mask->tag != MA_list || mask->n != 3 || mg_val(in->g, x)->ndim < 4) return MG_UNSUP;
+  if (mask->tag != MA_list || mask->n != 3 || mg_val(in->g, x)->ndim < 3) return MG_UNSUP;
   TRY(dense_conv_format(in, x, w, &format));
+  if (format && mg_val(in->g, x)->ndim == 3) return MG_UNSUP;
   bool slow = false;
   int own = format; /* of the weight's gradient */
   if (format && !mg_infer_flag(in, "transposed")) TRY(dense_conv_slow(in, x, w, &slow));

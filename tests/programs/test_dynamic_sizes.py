@@ -196,6 +196,15 @@ def test_strides_that_differ_are_symbols(name, backend):
     assert _magneto.stats()["entries"] <= 3
 
 
+def test_numbers_of_sizes_may_differ_as_often_as_sizes():
+    x = torch.randn(30, 30)
+    g = magneto.compile(lambda x: [x + i for i in range(x.shape[0])][-1] + x.shape[1])
+    for n in range(2, 20):
+        same(x[:n] + (n - 1) + 30, g(x[:n]))
+    stats = _magneto.stats()
+    assert stats["fallbacks"] == 0 and stats["entries"] > 8
+
+
 def test_gradients_through_strides_that_differ():
     w = torch.randn(7, 7, requires_grad=True)
     f = lambda x: ((x @ w).relu() + x).sum()  # noqa: E731
@@ -509,6 +518,7 @@ def gradients(f, parameters, args):
 TRAIN = {
     "layers": (torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)), (8,)),
     "convolutions": (torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Conv2d(8, 4, 3)), (3, 12, 12)),
+    "signals": (torch.nn.Sequential(torch.nn.Conv1d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv1d(8, 4, 3, stride=2)), (3, 12)),
     "attention": (Attention(), (7, 8)),
     "dropout": (torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 4)), (8,)),
 }  # fmt: skip
