@@ -197,7 +197,11 @@ PyObject *mg_pyframe_handled(PyThreadState *ts) {
 
 PyObject *mg_pyframe_bare(PyCodeObject *code, PyObject *globals, long line) {
   PyFrameObject *f = PyFrame_New(PyThreadState_Get(), code, globals, NULL);
-  if (f) f->f_lineno = (int)line;
+  if (!f) return NULL;
+  f->f_lineno = (int)line;
+  PyObject **free_vars = f->f_frame->localsplus + (code->co_nlocalsplus - code->co_nfreevars);
+  for (int i = 0; i < code->co_nfreevars; i++) /* CPython looks into their cells */
+    if (!free_vars[i] && !(free_vars[i] = PyCell_New(NULL))) return Py_DECREF(f), NULL;
   return (PyObject *)f;
 }
 

@@ -267,3 +267,22 @@ def test_members_of_exceptions_after_a_break(make, names):
 
     _, text, values = f(X)
     assert magneto.compile(f)(X)[1:] == (text, values)
+
+
+def test_locals_of_a_frame_that_ended_with_variables_from_around():
+    def f(x):
+        k = x.sin()
+
+        def inner():
+            raise ValueError(k.shape)
+
+        try:
+            inner()
+        except ValueError as e:
+            kept = e
+        return kept, k + 1
+
+    error, _ = magneto.compile(f)(torch.ones(3))
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    assert [frame.f_code.co_name for frame in frames] == ["f", "inner"]
+    assert all(isinstance(frame.f_locals, dict) for frame in frames)
