@@ -2,6 +2,7 @@
  * In: nests with aligned ranges and phases.  Out: an MgKernel: nests in order of phases, vector index, parallel ranges,
  * temporaries that no one else reads kept in registers or in row buffers on the stack. */
 #include "back/fuse.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,9 +26,10 @@ static int score(const FuKernel *k, const FuNest *n, int d) {
   return points;
 }
 
-static int total_score(const FuKernel *k, int d) {
-  int t = 0;
-  for (uint32_t i = 0; i < k->n; i++) t += score(k, &k->nest[i], d);
+/* Each nest counts by its work: what is done once a row says little about the rows. */
+static double total_score(const FuKernel *k, int d) {
+  double t = 0;
+  for (uint32_t i = 0; i < k->n; i++) t += score(k, &k->nest[i], d) * (double)fu_hint(k->s->x, k->range, 0, fu_all(k->nest[i].l));
   return t;
 }
 
@@ -56,8 +58,8 @@ static void choose_vector(FuKernel *k) {
   }
   int64_t length;
   bool tiny = !points && mg_ex_const_int(x, k->range[last], &length) && length < LANES; /* too few to fill a vector */
-  int inner = scan || tiny ? -1000 : total_score(k, last);
-  int outer = k->shared > 0 && k->shared <= last ? total_score(k, k->shared - 1) : -1000;
+  double inner = scan || tiny ? -INFINITY : total_score(k, last);
+  double outer = k->shared > 0 && k->shared <= last ? total_score(k, k->shared - 1) : -INFINITY;
   bool wide = k->shared > 0 && mg_sym_hint(x, k->range[k->shared - 1]) >= LANES;
   if (points && k->shared == k->nrange) vec = last;
   else if (outer > inner && (outer > 0 || tiny) && wide) vec = k->shared - 1;
