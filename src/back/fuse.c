@@ -225,6 +225,8 @@ static MgRc try_add(FuKernel *k, const FuNest *b, bool *done) {
   TRY(fu_take_updates(&t, &nb, &phase, &ok));
   if (!ok || !place(&t, &nb, phase)) return mg_exprs_ok(s->x);
   TRY(kernel_append(&t, &nb));
+  fu_set_ranges(s->x, t.range, t.nrange);
+  if (fu_spoils_vectors(k, &t, b)) return mg_exprs_ok(s->x);
   t.ops = ops;
   *k = t;
   *done = true;

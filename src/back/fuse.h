@@ -43,6 +43,8 @@ MgRc fu_collapse(FuKernel *k);
 bool fu_row_part(MgExprs *x, ExprRef index, const SymRef *range, int shared, ExprRef *inner, int64_t *lo, int64_t *hi);
 /* Can accesses a and b of one buffer meet only within one row? */
 bool fu_row_local(MgExprs *x, ExprRef a, ExprRef b, const SymRef *range, int shared);
+/* Would a reduction of t, which is k and b together, jump through memory where alone it would run along? */
+bool fu_spoils_vectors(const FuKernel *k, const FuKernel *t, const FuNest *b);
 int64_t fu_hint(const MgExprs *x, const SymRef *range, int from, int to); /* product of ranges, at the hints */
 /* Large reductions with few results become two stages that threads can share. */
 MgRc fu_two_stages(MgSched *s, const MgLoop *l, MgLoop *out[2], int *n);

@@ -33,6 +33,28 @@ static double total_score(const FuKernel *k, int d) {
   return t;
 }
 
+/* The better of the two indices that can go in lanes. */
+static int likely_vector(const FuKernel *k) {
+  int last = k->nrange - 1, row = k->shared - 1;
+  bool wide = row >= 0 && row < last && mg_sym_hint(k->s->x, k->range[row]) >= LANES;
+  return wide && total_score(k, row) > total_score(k, last) ? row : last;
+}
+
+static bool has_good_vector(const FuKernel *k, const FuNest *n, const SymRef *range) {
+  for (int d = 0; d < fu_all(n->l); d++)
+    if (mg_sym_hint(k->s->x, range[d]) >= LANES && score(k, n, d) > 0) return true;
+  return false;
+}
+
+bool fu_spoils_vectors(const FuKernel *k, const FuKernel *t, const FuNest *b) {
+  int vec = likely_vector(t);
+  for (uint32_t i = 0; i < t->n; i++) {
+    const FuNest *was = i + 1 < t->n ? &k->nest[i] : b;
+    if (was->l->kind == ML_reduce && score(t, &t->nest[i], vec) < 0 && has_good_vector(k, was, was->l->range)) return true;
+  }
+  return false;
+}
+
 /* Points of a scatter along which its stores are contiguous cannot collide: they go in lanes.  The others keep their order. */
 static void choose_scatter_vector(FuKernel *k) {
   MgExprs *x = k->s->x;
