@@ -714,21 +714,34 @@ static int standin_count(const MgRec *r) {
   return n;
 }
 
-/* Gradients that the program has set may refer to each other through autograd's graph, where no collector finds them. */
-static void standin_drop_grads(MgRec *r) {
-  PyObject *all = PyList_New(0), *d = all ? PyObject_GetAttrString((PyObject *)mg_tensor_type, "grad") : NULL;
-  for (MgStandInfo *i = r->cap->live; d && i; i = i->next)
+/* Through autograd's graph stand-ins may refer to each other where no collector finds them: by gradients that the program has
+ * set, and when a node saved a view of memory that was written afterwards (r[0] = r[0] ** 2; eager leaks these). */
+static void standin_cut_cycles(MgRec *r) {
+  PyObject *all = PyList_New(0), *type = (PyObject *)mg_tensor_type;
+  PyObject *grad = all ? PyObject_GetAttrString(type, "grad") : NULL, *detach = grad ? PyObject_GetAttrString(type, "detach_") : NULL;
+  for (MgStandInfo *i = r->cap->live; detach && i; i = i->next)
     if (i->self && PyList_Append(all, i->self)) break;
-  for (Py_ssize_t i = 0; d && i < PyList_GET_SIZE(all); i++)
-    Py_XDECREF(PyObject_CallMethod(d, "__set__", "OO", PyList_GET_ITEM(all, i), Py_None));
-  Py_XDECREF(d);
+  for (Py_ssize_t i = 0; detach && i < PyList_GET_SIZE(all); i++) {
+    Py_XDECREF(PyObject_CallMethod(grad, "__set__", "OO", PyList_GET_ITEM(all, i), Py_None));
+    PyErr_Clear();
+    Py_XDECREF(PyObject_CallOneArg(detach, PyList_GET_ITEM(all, i))); /* views refuse ... */
+    PyErr_Clear();
+  }
+  for (Py_ssize_t i = 0; detach && i < PyList_GET_SIZE(all); i++) { /* ... but find their history again, from their base, when that was written */
+    enum { WRITTEN = 1 << 30 };
+    if (mg_facts_set_version(PyList_GET_ITEM(all, i), WRITTEN)) PyErr_Clear();
+    Py_XDECREF(PyObject_GetAttrString(PyList_GET_ITEM(all, i), "grad_fn"));
+    PyErr_Clear();
+  }
+  Py_XDECREF(detach);
+  Py_XDECREF(grad);
   Py_XDECREF(all);
   PyErr_Clear();
 }
 
 int mg_standin_alive(MgRec *r) {
   if (!standin_count(r)) return 0;
-  standin_drop_grads(r);
+  standin_cut_cycles(r);
   return standin_count(r);
 }
 

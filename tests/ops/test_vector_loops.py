@@ -115,3 +115,9 @@ def test_values_of_decompositions_alone_need_no_vectors(capfd):
         finally:
             _magneto.set_logs("")
         assert "False)" in capfd.readouterr().err
+
+
+def test_column_sums_stay_apart_from_rows(capfd):
+    """Over the same sizes by chance: one kernel of both would jump through memory."""
+    text = fused(lambda x, y, g: (g[:, None] * y, (x.t() * g).sum(-1)), torch.randn(64, 128), torch.randn(128), torch.randn(64), capfd=capfd)
+    assert "[64,2,64]" not in text and "reduce sum [128 | 64]" in text

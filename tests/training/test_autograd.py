@@ -235,6 +235,20 @@ def test_saved_tensors_hooks():
 # ---- tensors changed between forward and backward ----
 
 
+def test_saved_view_of_memory_that_is_written():
+    """Autograd's graph then refers to itself, in eager for ever; what was recorded is let go."""
+
+    def fn(x):
+        r = x * 1
+        r[:, 0] = r[:, 0] ** 2
+        return r
+
+    for f in fn, magneto.compile(fn):
+        out = f(torch.randn(4, 3, requires_grad=True))
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            out.sum().backward()
+
+
 def test_version_error_of_input():
     def program(f):
         x, y = leaf(3), torch.randn(3)
