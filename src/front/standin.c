@@ -689,7 +689,7 @@ void mg_standin_end(MgRec *r) {
   Py_CLEAR(cap->transformed);
   standin_pop_modes(cap);
   PyObject *off = cap->classes ? mg_fmodes_off() : NULL;
-  if (!cap->rec->abort && mg_viewstate_take(cap)) PyErr_WriteUnraisable(NULL);
+  if (mg_viewstate_take(cap)) PyErr_WriteUnraisable(NULL); /* after a break in an inlined frame, too, which ends in an abort */
   if (off && mg_context_exit(off)) PyErr_WriteUnraisable(NULL);
   mg_dispatch_mode_end(cap->mode);
   mg_fx_end(cap);

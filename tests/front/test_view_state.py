@@ -302,3 +302,18 @@ def test_views_of_a_constant_whose_detached_alias_is_returned(brk):
     for r in (got, want):
         r[0].add_(7)
     assert same(got, want), (got, want)
+
+
+def test_counter_after_a_break_in_an_inlined_frame():
+    """The break is within Tensor.backward: what was written before it counts for the gradient graph that runs there."""
+
+    def f(h, q):
+        q.add_(h)
+        (q @ w).sum().backward()
+
+    w, x = torch.ones(3, 1, requires_grad=True), torch.ones(2, 3, requires_grad=True)
+    g = magneto.compile(f)
+    for n in range(2):
+        q = torch.zeros(2, 3)
+        g(x * 2, q)
+        assert q._version == 1 and torch.equal(x.grad, torch.full((2, 3), 2.0 * (n + 1)))
