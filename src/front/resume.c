@@ -283,6 +283,13 @@ static void drive_note_idle(MgDrive *d) {
   if (!d->idle || (idle && !d->ended)) return;
   if (d->epoch == mg_cache_epoch && !d->cfg->backend && !mg_force_break) mg_cache_note_idle(d->idle, idle);
   d->idle = NULL;
+  d->looks = 0;
+}
+
+/* A loop of this frame that goes round and round without an op is CPython's. */
+static bool drive_is_idle(MgDrive *d) {
+  enum { MOST = 1000 };
+  return ++d->looks > MOST && !d->cfg->backend && !mg_force_break;
 }
 
 /* Too much differs between calls where the frames that wait are looked at as well: on without them. */
@@ -308,6 +315,11 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
     MgBucket *b = site ? mg_cache_bucket(site, &slots, true) : NULL;
     if (!b) goto done;
     drive_note_idle(d);
+    if (drive_is_idle(d)) {
+      if (d->up) drive_part(d, &slots);
+      next = DRIVE_eager;
+      goto done;
+    }
     if (!d->up && mg_cache_rests(b)) {
       next = DRIVE_rest;
       goto done;

@@ -24,6 +24,7 @@ typedef struct MgDrive { /* a frame that the driver runs */
   MgBucket *idle;         /* of the first place since when no op has been run, or NULL; with, at that time: */
   unsigned long epoch, work;
   long misses;
+  long looks;             /* at places of this frame since then */
   bool ended;             /* the frame has returned */
   bool unclaimed;         /* a run of the entry here was given up: the next one is one without claims (claim.h) */
   MgTrialRun trial;
