@@ -42,6 +42,20 @@ void mg_fresh_class(PyObject *const *slot, PyCodeObject *co) {
   if (t && PyType_Check(t) && !mg_is_fresh(t) && !mg_older(t)) mg_fresh(t);
 }
 
+/* C code calls what lies in class dicts (descriptors, instances as special methods) with the original: as old as the class. */
+int mg_older_self(PyObject **slot, PyCodeObject *co) {
+  static const char *const names[] = {"__call__", "__get__", "__set__", "__delete__"};
+  PyObject *o = slot[0];
+  if (!o || !(Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) || PyType_Check(o) || mg_is_fresh(o) || mg_older(o) || mg_standin_check(o)) return 0;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (PyUnicode_CompareWithASCIIString(co->co_name, names[i])) continue;
+    PyObject *w = mg_wrap(o, 0);
+    if (!w) return -1;
+    Py_SETREF(slot[0], w);
+  }
+  return 0;
+}
+
 PyObject *mg_fresh_generator(const MgIdent *d, Py_ssize_t *i) {
   while (*i < PyList_GET_SIZE(d->gens)) {
     PyObject *o = PyWeakref_GET_OBJECT(PyList_GET_ITEM(d->gens, (*i)++));

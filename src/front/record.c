@@ -353,6 +353,7 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   if (starts && mg_rec_enter_function(v.func, v.slot, co)) return record_drop(ts, f);
   if (starts && co->co_argcount) mg_fresh_init(v.slot[0], co);
   if (starts && called != v.func) mg_fresh_class(v.slot, co);
+  if (starts && called != v.func && co->co_argcount && mg_older_self(v.slot, co)) return record_drop(ts, f);
   if (!gen && co->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) {
     /* Only makes the generator object; its frame comes back here when it is first resumed. */
     PyObject *r = mg_pyframe_run(ts, f, throwflag);

@@ -424,7 +424,8 @@ PyObject *mg_rec_special(PyObject *o, PyObject *name) {
   PyObject *d = attr_lookup_type(t, name);
   if (!d) return attr_missing(o, name);
   descrgetfunc get = Py_TYPE(d)->tp_descr_get;
-  return get ? get(d, o, (PyObject *)t) : Py_NewRef(d);
+  if (get) return get(d, o, (PyObject *)t);
+  return mg_is_fresh(d) ? Py_NewRef(d) : mg_wrap(d, 0); /* an instance: it may be changed by its call */
 }
 
 /* ---- writing ---- */

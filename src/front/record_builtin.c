@@ -5,6 +5,7 @@
 #include "front/classes.h"
 #include "front/dynfloat.h"
 #include "front/names.h"
+#include "front/record.h"
 #include "front/record_obj.h"
 #include "front/standin.h"
 #include "front/symfloat.h"
@@ -224,6 +225,18 @@ static PyObject *builtin_globals(void) {
   return g ? mg_rec_namespace(g) : mg_rec_break(BK_c_function, "globals()");
 }
 
+/* sys._getframe(n).f_globals: whose module asks (enum, typing).  Frames that are used in other ways, or called the recorded
+ * one, tell of more than guards know. */
+static PyObject *builtin_getframe(const MgCall *c) {
+  const MgLoop *l = mg_rec->top;
+  const MgInstr *in = l ? &l->code->instr[l->unit] : NULL;
+  int depth = c->n ? PyLong_CheckExact(c->arg[0]) ? (int)PyLong_AsLong(c->arg[0]) : -1 : 0;
+  bool known = in && depth >= 0 && in->op == BC_LOAD_ATTR &&
+               !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(l->v.code->co_names, in->arg), "f_globals");
+  while (known && depth--) known = (l = l->up) != NULL;
+  return known ? mg_call_plain(c) : mg_call_unknown(c);
+}
+
 /* ---- weak references ---- */
 
 /* weakref.ref(x): fine as long as nothing is to be called when x dies, which happens at another time here. */
@@ -323,6 +336,7 @@ PyObject *mg_call_builtin(const MgCall *c, MgAction act) {
   case ACT_dir: return builtin_dir(c);
   case ACT_format: return builtin_format(c);
   case ACT_globals: return builtin_globals();
+  case ACT_getframe: return builtin_getframe(c);
   case ACT_contextvar_get: return builtin_contextvar_get(c);
   case ACT_contextvar_set: return builtin_contextvar_set(c);
   default: return mg_call_plain(c); /* super: the frame loop has made slot 0 ready */
@@ -345,6 +359,14 @@ static PyObject *builtin_cache_key(PyObject *x) {
   return r;
 }
 
+/* Is x, or is in x, an object made here that is only equal to itself?  A cache would keep it, and answer with what belongs to it. */
+static bool builtin_cache_keeps(PyObject *x) {
+  if (!PyTuple_CheckExact(x)) return Py_TYPE(x)->tp_hash == PyBaseObject_Type.tp_hash && mg_is_fresh(x);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(x); i++)
+    if (builtin_cache_keeps(PyTuple_GET_ITEM(x, i))) return true;
+  return false;
+}
+
 /* A cached function: without tensors its result is one of the outside world (its cache outlives the recording); with
  * stand-ins the cache is not touched. */
 PyObject *mg_call_lru_cache(const MgCall *c) {
@@ -357,6 +379,10 @@ PyObject *mg_call_lru_cache(const MgCall *c) {
   PyObject *args = PyTuple_New(c->n), *r = NULL, *w = NULL; /* the cache keeps them */
   MgCall plain = *c;
   for (Py_ssize_t i = 0; args && i < c->n; i++) {
+    if (!mg_is_fresh(c->f) && builtin_cache_keeps(c->arg[i])) {
+      Py_DECREF(args);
+      return mg_rec_break(BK_c_function, "an older cache is asked for an object made here");
+    }
     PyObject *x = builtin_cache_key(c->arg[i]);
     if (x) PyTuple_SET_ITEM(args, i, x);
     else Py_CLEAR(args);

@@ -15,6 +15,28 @@ class C:
 def f(x):
     c = C(x); d = C.make(x + 1); e = c.m(2) + d.m(3) + C.s(1); c.k = 5; del c.n
     return e, c, d.n, hasattr(c, 'n'), c.__dict__.keys() == {'x', 'k'}, type(c) is C, c.__class__.__name__, C.k, isinstance(c, C)
+=== older_descriptors_and_callables_in_classes breaks=1
+class D:
+    def __init__(self): self.n = 0; self.l = []
+    def __set__(self, o, v): self.n += 1; self.l.append(v)
+    def __get__(self, o, t): self.n += 10; return self if o is None else 1
+class Op:
+    def __init__(self): self.n = 0
+    def __call__(self, *a): self.n += 1 + len(a); return 1
+d = D(); ops = {n: Op() for n in ('__len__', '__getitem__', '__hash__', '__neg__', '__enter__', '__exit__')}
+C = type('C', (), dict(ops, d=d))
+def f(x):
+    c = C(); c.d = 5
+    with c: y = x * c.d + len(c) + c[0] - (-c) + hash(c)
+    print(end=''); c.d = 6
+    return y
+S = lambda: (d.n, d.l, [o.n for o in ops.values()])
+=== functional_enum
+import enum
+def f(x): C = enum.Enum('C', 'RED GREEN'); return x + C.GREEN.value, [c.name for c in C], C.__module__
+=== cached_typing_of_objects_made_here breaks=1
+import typing
+def f(x): T = typing.TypeVar('T'); u = typing.List[T]; print(end=''); return x + 1, u.__parameters__ == (T,), T.__name__
 === older_object_attrs
 class C: pass
 c = C(); c.n = 0; c.t = torch.ones(3); c.l = []; c.o = C(); c.o.z = 1
