@@ -79,10 +79,10 @@ static void choose_vector(FuKernel *k) {
     scan |= k->nest[i].l->kind == ML_scan;
   }
   int64_t length;
-  bool tiny = !points && mg_ex_const_int(x, k->range[last], &length) && length < LANES; /* too few to fill a vector */
+  bool wide = k->shared > 0 && mg_sym_hint(x, k->range[k->shared - 1]) >= LANES;
+  bool tiny = wide && k->shared <= last && mg_ex_const_int(x, k->range[last], &length) && length < LANES; /* too few to fill a vector */
   double inner = scan || tiny ? -INFINITY : total_score(k, last);
   double outer = k->shared > 0 && k->shared <= last ? total_score(k, k->shared - 1) : -INFINITY;
-  bool wide = k->shared > 0 && mg_sym_hint(x, k->range[k->shared - 1]) >= LANES;
   if (points && k->shared == k->nrange) vec = last;
   else if (outer > inner && (outer > 0 || tiny) && wide) vec = k->shared - 1;
   else if (!scan && (inner > 0 || k->shared == 0)) vec = last;
