@@ -175,6 +175,67 @@ static MgRc resize_forward(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, n->out[0], sum);
 }
 
+/* The results whose taps may meet source x along space dim k: `many` from first(x) on, which is (x * mul + add) // div. */
+typedef struct Reach { int64_t many, mul, add, div; } Reach;
+
+/* Found by trying all results, for what scales users give need not fit the sizes.  False: unknown sizes, or too many. */
+static bool resize_reach(Resize *z, int k, Reach *out) {
+  enum { MOST = 1 << 16, TAPS = 64 };
+  int64_t in, to;
+  if (!mg_ex_const_int(z->L->x, z->in[z->lead + k], &in) || !mg_ex_const_int(z->L->x, z->out[z->lead + k], &to) || in < 1 || to < in || to > MOST) return false;
+  double f = resize_given(z, k), scale = f > 0 ? 1 / f : (double)in / (double)to, slack = 1e-2;
+  *out = (Reach){1, 2 * to, -to - 3 * in, 2 * in}; /* one below the first with (r + 0.5) * in / to - 0.5 > x - 1 */
+  for (int64_t r = 0; r < to; r++) {
+    double pos = ((double)r + 0.5) * scale - 0.5;
+    for (int64_t x = (int64_t)pos - 1; x <= (int64_t)pos + 2; x++) {
+      bool meets = pos < 0 ? x == 0 : pos > (double)(in - 1) ? x == in - 1 : pos >= (double)x - 1 - slack && pos <= (double)x + 1 + slack;
+      if (x < 0 || x >= in || !meets) continue;
+      int64_t num = x * out->mul + out->add, first = num >= 0 ? num / out->div : -((-num + out->div - 1) / out->div);
+      if (r < first) return false;
+      if (r - first + 1 > out->many) out->many = r - first + 1;
+    }
+  }
+  return out->many <= TAPS;
+}
+
+/* The gradient of linear resampling, dimension after dimension: each source sums what the results around it weigh it with. */
+static MgRc resize_gather_linear(Resize *z, ValRef grad, ValRef v, const Reach *reach) {
+  Lower *L = z->L;
+  Taps t;
+  const MgVal *m = lw_meta(L, v);
+  ExprRef at[LW_MAX_NDIM], next[LW_MAX_NDIM] = {0};
+  SymRef size[LW_MAX_NDIM + 1];
+  bool red[LW_MAX_NDIM + 1] = {0};
+  int nd = m->ndim;
+  resize_taps_linear(z, false, &t);
+  for (int d = 0; d < nd; d++) size[d] = z->out[d], at[d] = next[d] = mg_ex_idx(L->x, d);
+  red[nd] = true;
+  ExprRef g = mg_ex_cvt(L->x, z->acc, lw_at(L, grad, at)), none = lw_const(L, z->acc, 0);
+  for (int k = 0; k < z->s; k++) {
+    int d = z->lead + k;
+    const Reach *q = &reach[k];
+    ExprRef x = mg_ex_idx(L->x, d), first = mg_sym_floordiv(L->x, mg_sym_add(L->x, mg_sym_mul(L->x, x, lw_int(L, q->mul)), lw_int(L, q->add)), lw_int(L, q->div));
+    ExprRef r = mg_sym_add(L->x, first, mg_ex_idx(L->x, nd)), w = none;
+    ExprRef inside = lw_op2(L, OP_and, lw_op2(L, OP_le, lw_int(L, 0), r), lw_op2(L, OP_lt, r, z->out[d]));
+    next[d] = r;
+    for (int j = 0; j < t.n; j++) {
+      Tap p = {mg_ex_subst(L->x, t.t[k][j].i, next, nd), mg_ex_subst(L->x, t.t[k][j].w, next, nd)};
+      w = lw_op2(L, OP_add, w, lw_where(L, lw_op2(L, OP_eq, p.i, x), p.w, none));
+    }
+    ExprRef body = lw_op2(L, OP_mul, lw_masked(L, mg_ex_subst(L->x, g, next, nd), inside, none), w);
+    next[d] = x;
+    size[d] = z->in[d];
+    size[nd] = lw_int(L, q->many);
+    MgView out;
+    if (k + 1 == z->s) TRY(lw_buffer(L, v, &out));
+    else TRY(lw_temp(L, z->acc == TY_f64 ? DT_f64 : DT_f32, m->device, nd, size, "resized", &out));
+    TRY(lw_reduce(L, RED_sum, body, nd + 1, size, red, 0, &out, false));
+    if (k + 1 == z->s) lw_define_view(L, v, &out);
+    else g = mg_ex_load(L->x, z->acc, out.buf, mg_view_index(L->x, &out, at), 0, 0);
+  }
+  return MG_OK;
+}
+
 /* (grad, output_size, input_size, [align_corners], scales ...): every result's gradient is added to its sources */
 static MgRc resize_backward(Lower *L, MgNode *n, const LwRow *r) {
   Resize z;
@@ -187,6 +248,10 @@ static MgRc resize_backward(Lower *L, MgNode *n, const LwRow *r) {
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
   for (int d = 0; d < m->ndim; d++) at[d] = to[d] = mg_ex_idx(L->x, d);
   TRY(lw_settle(L, grad));
+  Reach reach[3];
+  bool gather = kind == RS_linear && !lw_arg_bool(n, z.kscale - 1, false) && m->ndim + 1 < LW_MAX_NDIM;
+  for (int k = 0; k < z.s && gather; k++) gather = resize_reach(&z, k, &reach[k]);
+  if (gather) return resize_gather_linear(&z, grad, v, reach);
   ExprRef g = mg_ex_cvt(L->x, z.acc, lw_at(L, grad, at));
   resize_taps(&z, kind, &t);
   TRY(lw_scatter_begin(L, v, 0, &out));

@@ -121,3 +121,32 @@ def test_column_sums_stay_apart_from_rows(capfd):
     """Over the same sizes by chance: one kernel of both would jump through memory."""
     text = fused(lambda x, y, g: (g[:, None] * y, (x.t() * g).sum(-1)), torch.randn(64, 128), torch.randn(128), torch.randn(64), capfd=capfd)
     assert "[64,2,64]" not in text and "reduce sum [128 | 64]" in text
+
+
+@pytest.mark.parametrize("mode, shape, options", [
+    ("bilinear", (5, 7), {"scale_factor": 2.0}), ("bilinear", (5, 7), {"scale_factor": (3.0, 2.5)}), ("bilinear", (5, 7), {"size": (13, 9)}),
+    ("bilinear", (1, 3), {"scale_factor": 8.0}), ("bilinear", (6, 4), {"size": (6, 11)}), ("bilinear", (8, 8), {"scale_factor": 1.7}), ("bilinear", (4, 4), {"size": (3, 9)}),
+    ("bilinear", (7, 7), {"scale_factor": 4.0, "align_corners": True}), ("linear", (9,), {"scale_factor": 3.0}), ("trilinear", (3, 4, 5), {"scale_factor": 2.0}),
+])
+def test_gradients_of_resized_images(mode, shape, options):
+    def fn(x):
+        return F.interpolate(x, mode=mode, **options)
+
+    a = torch.randn(2, 3, *shape, dtype=torch.float64, requires_grad=True)
+    b = a.detach().clone().requires_grad_()
+    out, want = magneto.compile(fn, dynamic=False)(a), fn(b)
+    torch.testing.assert_close(out, want)
+    g = torch.randn_like(out)
+    out.backward(g), want.backward(g)
+    torch.testing.assert_close(a.grad, b.grad, rtol=1e-12, atol=1e-12)
+
+
+def test_gradient_of_a_resized_image_is_summed_not_scattered(capfd):
+    _magneto.set_logs("fusion")
+    try:
+        x = torch.randn(1, 1, 8, 8, requires_grad=True)
+        magneto.compile(lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), dynamic=False)(x).sum().backward()
+    finally:
+        _magneto.set_logs("")
+    text = capfd.readouterr().err
+    assert "reduce sum" in text and "scatter [" not in text
