@@ -49,31 +49,46 @@ typedef struct Plan { /* while stages are built */
   int effect, top;
 } Plan;
 
-static bool stage_fixed(const Plan *p, SymRef e) {
+typedef struct Sizes { /* of a node: what it depends on beside the values that it reads */
+  const Plan *p;
+  bool any;                 /* some are not constant */
+  int level;                /* of the last node that gives a value out of which one is read; -1: none */
+} Sizes;
+
+static void stage_see_size(Sizes *s, SymRef e) {
+  const MgGraph *g = s->p->g;
   int64_t v;
-  return mg_ex_const_int(p->g->x, e, &v);
+  if (!e || mg_ex_const_int(g->x, e, &v)) return;
+  s->any = true;
+  const MgExpr *n = mg_expr(g->x, e);
+  for (int i = 0; i < n->nsrc; i++) stage_see_size(s, n->src[i]);
+  ValRef from = n->op == OP_sym && n->u.i < s->p->r->cap->sizes.nsrc ? s->p->r->cap->sizes.of[n->u.i].val : 0;
+  NodeRef by = from ? mg_val(g, from)->def : 0;
+  if (by && s->p->level[by] > s->level) s->level = s->p->level[by];
 }
 
 static void stage_see_val(ValRef *v, void *arg) {
-  struct { Plan *p; bool any; } *s = arg;
+  Sizes *s = arg;
   const MgVal *t = mg_val(s->p->g, *v);
   if (!*v) return;
-  s->any |= !stage_fixed(s->p, t->offset);
-  for (int i = 0; i < t->ndim; i++) s->any |= !stage_fixed(s->p, t->size[i]) || !stage_fixed(s->p, t->stride[i]);
+  stage_see_size(s, t->offset);
+  for (int i = 0; i < t->ndim; i++) {
+    stage_see_size(s, t->size[i]);
+    stage_see_size(s, t->stride[i]);
+  }
 }
 
-static bool stage_symbolic_arg(const Plan *p, const MgArg *a) {
-  bool any = a->tag == MA_int && !stage_fixed(p, a->u.sym);
-  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++) any |= stage_symbolic_arg(p, &a->u.item[i]);
-  return any;
+static void stage_see_arg(Sizes *s, const MgArg *a) {
+  if (a->tag == MA_int) stage_see_size(s, a->u.sym);
+  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++) stage_see_arg(s, &a->u.item[i]);
 }
 
-static bool stage_symbolic(Plan *p, MgNode *n) {
-  struct { Plan *p; bool any; } s = {p, false};
-  for (int i = 0; i < n->narg; i++) s.any |= stage_symbolic_arg(p, &n->arg[i]);
+static Sizes stage_sizes(const Plan *p, MgNode *n) {
+  Sizes s = {p, false, -1};
+  for (int i = 0; i < n->narg; i++) stage_see_arg(&s, &n->arg[i]);
   mg_node_each_val(n, stage_see_val, &s);
   for (int i = 0; i < n->nout; i++) stage_see_val(&n->out[i], &s);
-  return s.any;
+  return s;
 }
 
 /* At least as late as a node of that level. */
@@ -103,9 +118,11 @@ static void stage_note_use(ValRef *v, void *arg) {
 
 static bool stage_acts(const MgNode *n) { return n->op->random || !n->op->nret; }
 
-static void stage_place(Plan *p, NodeRef n) {
+/* given: level of what gives its sizes. */
+static void stage_place(Plan *p, NodeRef n, int given) {
   MgNode *node = mg_node(p->g, n);
   See s = {p, p->dyn[n] ? 1 : 0};
+  stage_after(&s.level, given);
   mg_node_each_val(node, stage_see_use, &s);
   for (MgWritten w = {0}; mg_node_written(node, &w);)
     for (int odd = 0; odd < 2; odd++) stage_after(&s.level, p->read[odd][mg_val(p->g, w.v)->storage]);
@@ -132,8 +149,9 @@ static int stage_order(Plan *p, MgRec *r, bool plans) {
   p->effect = -1;
   for (NodeRef k = 1; k < g->nnode; k++) {
     if (mg_node(g, k)->dead) continue;
-    p->dyn[k] = !plans || stage_symbolic(p, mg_node(g, k));
-    stage_place(p, k);
+    Sizes sizes = stage_sizes(p, mg_node(g, k));
+    p->dyn[k] = !plans || sizes.any;
+    stage_place(p, k, sizes.level);
   }
   return 0;
 }

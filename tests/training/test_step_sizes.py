@@ -122,3 +122,37 @@ def test_a_module_breaks_where_its_results_want_gradients():
     with torch.no_grad():  # whose graph does not
         torch.testing.assert_close(f(x), m(x))
     assert magneto._magneto.stats()["breaks"] == breaks
+
+
+def test_a_size_is_known_before_what_has_it_is_made():
+    def run(compiled):
+        torch.manual_seed(0)
+        w = nn.Parameter(torch.randn(5, 6, dtype=torch.float64))
+        opt = torch.optim.Adam([w], 0.01)
+
+        def step(z, at):
+            opt.zero_grad()
+            h = w[z]
+            loss = h.new_zeros(int(at.max()) + 1, 6).index_add_(0, at, h).square().mean()
+            loss.backward()
+            opt.step()
+            return loss.detach()
+
+        f = magneto.compile(step) if compiled else step
+        return [f(torch.arange(n) % 5, torch.arange(n) // 2) for n in (7, 9, 6)], w.detach()
+
+    torch.testing.assert_close(run(True), run(False))
+
+
+def test_rows_found_late_in_a_step():
+    def f(x, y):
+        x = x * 2
+        a = x[y > 0]
+        b = a.sum() + x.sum()
+        rows = (x > b).nonzero()
+        return torch.zeros(rows.shape[0], 3).add_(1), rows
+
+    c = magneto.compile(f)
+    for n in (5, 8):
+        x, y = torch.linspace(-9, 4, n), torch.linspace(-1, 1, n)
+        torch.testing.assert_close(c(x, y), f(x, y))
