@@ -13,7 +13,8 @@ int mg_dynfloat_init(void) {
   return mg_any_float ? 0 : -1;
 }
 
-static PyObject *dynfloat_key_name(PyObject *dict, PyObject *key) { return PyUnicode_FromFormat("%p[%R]", (void *)dict, key); }
+/* of: the dict, or the class whose attribute it is */
+static PyObject *dynfloat_key_name(PyObject *of, PyObject *key) { return PyUnicode_FromFormat("%p[%R]", (void *)of, key); }
 
 /* The dict that a key source is about, when it hangs on a fixed object. */
 static PyObject *dynfloat_fixed_dict(const MgGuards *g, SrcRef src) {
@@ -32,6 +33,7 @@ static PyObject *dynfloat_item_name(PyObject *of, Py_ssize_t i) { return of ? Py
 static PyObject *dynfloat_name(const MgGuards *g, SrcRef src) {
   PyObject *dict = dynfloat_fixed_dict(g, src);
   if (dict) return dynfloat_key_name(dict, g->src[src].key);
+  if (g->src[src].kind == SRC_class_attr) return dynfloat_key_name(g->src[g->src[src].parent].key, g->src[src].key);
   if (g->src[src].kind == SRC_item) {
     const MgSrc *p = &g->src[g->src[src].parent];
     PyObject *of = p->kind == SRC_pinned ? dynfloat_pinned_name(p->key) : dynfloat_name(g, g->src[src].parent);
@@ -103,6 +105,11 @@ static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlo
   return 0;
 }
 
+static int dynfloat_learn_key(PyObject **known, PyObject *of, PyObject *key, PyObject *was, PyObject *now) {
+  if (!was || !(dynfloat_is_number(was) || PyTuple_CheckExact(was))) return 0;
+  return dynfloat_note(known, dynfloat_key_name(of, key), was, now);
+}
+
 int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
   if (g->dead) return 0;
   PyObject **vals = mg_calloc((size_t)g->nsrc + 1, sizeof *vals);
@@ -110,11 +117,13 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
   free(vals);
   for (uint32_t i = 0; i < g->ndict && !rc; i++) {
     const MgDictGuard *d = &g->dict[i];
-    for (int k = 0; k < d->n && !rc && mg_dict_guard_lives(d); k++) {
-      if (!d->val[k] || !(dynfloat_is_number(d->val[k]) || PyTuple_CheckExact(d->val[k]))) continue;
-      PyObject *now = PyDict_GetItemWithError(d->dict, d->key[k]);
-      rc = dynfloat_note(known, dynfloat_key_name(d->dict, d->key[k]), d->val[k], now);
-    }
+    for (int k = 0; k < d->n && !rc && mg_dict_guard_lives(d); k++)
+      rc = dynfloat_learn_key(known, d->dict, d->key[k], d->val[k], PyDict_GetItemWithError(d->dict, d->key[k]));
+  }
+  for (uint32_t i = 0; i < g->ntype && !rc; i++) {
+    const MgTypeGuard *t = &g->type[i];
+    for (int k = 0; k < t->n && !rc; k++)
+      rc = dynfloat_learn_key(known, (PyObject *)t->type, t->name[k], t->val[k], _PyType_Lookup(t->type, t->name[k]));
   }
   return rc;
 }
@@ -221,6 +230,11 @@ SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject 
   SrcRef s = mg_source(g, SRC_pinned, 0, 0, owner ? owner : dict);
   if (owner) s = mg_source(g, SRC_instdict, s, 0, NULL);
   return mg_source(g, SRC_key, s, 0, key);
+}
+
+SrcRef mg_dynfloat_class_attr(PyTypeObject *t, PyObject *name, PyObject *val) {
+  if (!val || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || !dynfloat_changes((PyObject *)t, name, val)) return 0;
+  return mg_source(mg_rec->guards, SRC_class_attr, mg_source(mg_rec->guards, SRC_pinned, 0, 0, (PyObject *)t), 0, name);
 }
 
 SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *name, PyObject *v) {

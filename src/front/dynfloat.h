@@ -22,6 +22,8 @@ bool mg_dynfloat_at(SrcRef src, PyObject *val);
 /* The same, or is another object put there at every call, for a value of a dict behind a fixed owner: its source, or 0.
  * owner: whose instance dict it is, or NULL. */
 SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject *val);
+/* The same for an attribute of a class that is a number, or a tuple with some. */
+SrcRef mg_dynfloat_class_attr(PyTypeObject *t, PyObject *name, PyObject *val);
 /* Guards what a dict that is known by identity has under a key: that very object, or, where the program keeps assigning
  * tensors or containers, whatever is there (its source; else 0).  owner: whose instance dict it is, or NULL. */
 SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *name, PyObject *v);

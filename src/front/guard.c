@@ -403,6 +403,15 @@ static void guard_push_key(MgGuards *g, PyObject ***key, PyObject ***val, int *n
   (*val)[(*n)++] = v;
 }
 
+/* What so far only had to be there is now guarded by value. */
+static void guard_settle(MgGuards *g, PyObject **keys, PyObject **vals, int n, PyObject *key, PyObject *val) {
+  for (int i = 0; i < n; i++)
+    if (vals[i] == mg_any_float && keys[i] == key) {
+      mg_guards_hold(g, val);
+      vals[i] = val;
+    }
+}
+
 void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val, bool inputs) {
   if (!val && PyUnicode_Check(key) && PyUnicode_CompareWithASCIIString(key, "__slotnames__") == 0) return; /* a cache, which copying fills */
   MgDictGuard *d = guard_dict(g, dict, owner);
@@ -413,11 +422,7 @@ void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *k
     guard_push_key(g, &d->key, &d->val, &d->n, &d->cap, key, inputs ? mg_any_float : val);
     return;
   }
-  for (int i = 0; !inputs && i < d->n; i++)
-    if (d->val[i] == mg_any_float && d->key[i] == key) {
-      mg_guards_hold(g, val);
-      d->val[i] = val;
-    }
+  if (!inputs) guard_settle(g, d->key, d->val, d->n, key, val);
 }
 
 /* Dict and key (list and NULL) where one tensor, container or plain instance took the place of another of its type, by a hash
@@ -547,8 +552,8 @@ void mg_guard_type(MgGuards *g, PyTypeObject *t) {
 void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *val) {
   if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return; /* static types do not change */
   MgTypeGuard *tg = guard_type(g, t);
-  if (tg && guard_is_new(g, GK_type, 0, name, (int64_t)(intptr_t)t))
-    guard_push_key(g, &tg->name, &tg->val, &tg->n, &tg->cap, name, val);
+  if (tg && guard_is_new(g, GK_type, 0, name, (int64_t)(intptr_t)t)) guard_push_key(g, &tg->name, &tg->val, &tg->n, &tg->cap, name, val);
+  else if (tg && val != mg_any_float) guard_settle(g, tg->name, tg->val, tg->n, name, val);
 }
 
 void mg_guard_empty(MgGuards *g, PyObject *dict) {

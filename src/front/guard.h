@@ -139,6 +139,7 @@ bool mg_guard_key_moves(PyObject *container, PyObject *key);
  * inputs: of a number that is known to change only its presence is guarded; the caller takes its source (mg_dynfloat_key). */
 void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val, bool inputs);
 void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner, bool inputs);
+/* val mg_any_float: of a number that is known to change; the caller takes its source (mg_dynfloat_class_attr). */
 void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *val);
 void mg_guard_type(MgGuards *g, PyTypeObject *t); /* its special methods only */
 /* The next special method in the dicts of t and its bases (mro[*i], entry *pos); all attributes of tensor classes. */

@@ -71,7 +71,7 @@ static PyObject *hook_run_opaque(PyThreadState *ts, MgFrame *f, int throwflag) {
 
 static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag);
 
-/* Deep recursion: without a hook CPython calls Python functions on no C stack.  What other threads start in the meantime is
+/* Deep recursion, or a limit that leaves no room to compile: without a hook CPython calls Python functions on no C stack.  What other threads start in the meantime is
  * not compiled. */
 static PyObject *hook_run_bare(PyThreadState *ts, MgFrame *f, int throwflag) {
   bool ours = mg_pyframe_eval_func() == hook_eval;
@@ -82,7 +82,7 @@ static PyObject *hook_run_bare(PyThreadState *ts, MgFrame *f, int throwflag) {
 }
 
 static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag) {
-  if (mg_hook_mode != HOOK_record && mg_stack_low() && !mg_resume_is_waiting(f)) return hook_run_bare(ts, f, throwflag);
+  if (mg_hook_mode != HOOK_record && (mg_stack_low() || mg_pyframe_near_limit(ts)) && !mg_resume_is_waiting(f)) return hook_run_bare(ts, f, throwflag);
   switch (mg_hook_mode) {
   case HOOK_record: return mg_record_frame(ts, f, throwflag);
   case HOOK_compile:

@@ -59,6 +59,15 @@ void mg_pyframe_unlink(PyThreadState *ts, MgFrameLink *l) {
 #endif
 }
 
+bool mg_pyframe_near_limit(PyThreadState *ts) {
+  enum { NEED = 200 };
+#if PY312
+  return ts->py_recursion_remaining < NEED;
+#else
+  return ts->recursion_remaining < NEED;
+#endif
+}
+
 int mg_pyframe_enter_call(PyThreadState *ts) {
 #if PY312
   /* Py_EnterRecursiveCall counts C frames only, up to a limit that ours would overflow the stack before. */

@@ -34,6 +34,8 @@ void mg_pyframe_set_stacktop(MgFrame *f, int n);
 void mg_pyframe_link(PyThreadState *ts, MgFrame *f, MgFrameLink *l);
 void mg_pyframe_unlink(PyThreadState *ts, MgFrameLink *l);
 
+/* So near the recursion limit that compiling, which runs Python code of torch, could exceed it. */
+bool mg_pyframe_near_limit(PyThreadState *ts);
 /* Counts one Python call against the recursion limit: 0, or -1 with RecursionError (then nothing is counted). */
 int mg_pyframe_enter_call(PyThreadState *ts);
 void mg_pyframe_leave_call(PyThreadState *ts);

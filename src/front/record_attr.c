@@ -14,14 +14,18 @@
 #include "front/wrapper.h"
 #include <structmember.h>
 
-/* Class attributes: the lookup is guarded by name, so that other changes of the class do not matter. */
-static PyObject *attr_lookup_type(PyTypeObject *t, PyObject *name) {
+/* Class attributes: the lookup is guarded by name, so that other changes of the class do not matter.
+ * src: gets the source of a number that is known to change, or 0; NULL: numbers are guarded by value. */
+static PyObject *attr_lookup(PyTypeObject *t, PyObject *name, SrcRef *src) {
   t = mg_subclass_of(t);
+  if (src) *src = 0;
   PyObject *d = _PyType_Lookup(t, name);
   if (d && !mg_is_fresh((PyObject *)Py_TYPE(d))) mg_guard_type(mg_rec->guards, Py_TYPE(d)); /* is it a descriptor, and what does it do? */
   if (mg_class_wrote(t, name)) return d;
-  if (!mg_is_fresh((PyObject *)t)) mg_guard_type_attr(mg_rec->guards, t, name, d);
-  else { /* what it found, or did not find, in older bases */
+  if (!mg_is_fresh((PyObject *)t)) {
+    if (src) *src = mg_dynfloat_class_attr(t, name, d);
+    mg_guard_type_attr(mg_rec->guards, t, name, src && *src ? mg_any_float : d);
+  } else { /* what it found, or did not find, in older bases */
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t->tp_mro); i++) {
       PyTypeObject *b = (PyTypeObject *)PyTuple_GET_ITEM(t->tp_mro, i);
       PyObject *own = mg_type_dict(b);
@@ -32,6 +36,8 @@ static PyObject *attr_lookup_type(PyTypeObject *t, PyObject *name) {
   }
   return d;
 }
+
+static PyObject *attr_lookup_type(PyTypeObject *t, PyObject *name) { return attr_lookup(t, name, NULL); }
 
 /* Is the attribute one that the recording gave to a class of its own?  Then it is what the recording sees. */
 static bool attr_on_fresh_class(PyTypeObject *t, PyObject *name) {
@@ -163,7 +169,8 @@ static PyObject *attr_compute_cached(PyObject *o, PyObject *d) {
 /* object.__getattribute__.  missing: set instead of an exception when there is no such attribute; NULL: the exception. */
 static PyObject *attr_generic(PyObject *o, PyObject *name, bool *missing) {
   PyTypeObject *t = mg_subclass_of(Py_TYPE(o));
-  PyObject *d = attr_lookup_type(t, name);
+  SrcRef src;
+  PyObject *d = attr_lookup(t, name, &src);
   descrgetfunc get = d ? Py_TYPE(d)->tp_descr_get : NULL;
   if (get && Py_TYPE(d)->tp_descr_set) return attr_get_data_descr(o, d, name);
   if (mg_older(o)) {
@@ -178,7 +185,7 @@ static PyObject *attr_generic(PyObject *o, PyObject *name, bool *missing) {
     return NULL;
   }
   if (!d) return attr_missing(o, name);
-  if (!get) return attr_is_ours(t, name) ? Py_NewRef(d) : mg_wrap(d, 0);
+  if (!get) return attr_is_ours(t, name) ? Py_NewRef(d) : mg_wrap(d, src);
   if (Py_TYPE(d) == mg_torch.cached_property) return attr_compute_cached(o, d);
   /* A descriptor of a Python class has state of its own; functions and the like bind as they are. */
   PyObject *seen = Py_TYPE(d)->tp_flags & Py_TPFLAGS_HEAPTYPE ? mg_wrap(d, 0) : Py_NewRef(d);
@@ -301,7 +308,8 @@ static PyObject *attr_of_module(PyObject *o, PyObject *name) {
 
 static PyObject *attr_of_class(PyObject *o, PyObject *name) {
   PyTypeObject *t = (PyTypeObject *)o;
-  PyObject *meta = attr_lookup_type(Py_TYPE(o), name), *d = attr_lookup_type(t, name), *r = PyObject_GetAttr(o, name);
+  SrcRef src;
+  PyObject *meta = attr_lookup_type(Py_TYPE(o), name), *d = attr_lookup(t, name, &src), *r = PyObject_GetAttr(o, name);
   if (!r || r != d) { /* bound, computed, or of the metaclass */
     PyTypeObject *rt = r ? Py_TYPE(r) : NULL;
     if (!r || rt == &PyMethod_Type || rt == &PyCFunction_Type || rt == &_PyMethodWrapper_Type) return r;
@@ -314,7 +322,7 @@ static PyObject *attr_of_class(PyObject *o, PyObject *name) {
   bool stored = meta && (Py_TYPE(meta) == &PyGetSetDescr_Type || Py_TYPE(meta) == &PyMemberDescr_Type);
   if (r && stored && t->tp_flags & Py_TPFLAGS_HEAPTYPE && !mg_is_fresh(o)) /* its name, its bases: no change of these is a change of its dict */
     mg_guard_member(mg_rec->guards, o, meta, r);
-  PyObject *w = mg_wrap(r, 0);
+  PyObject *w = mg_wrap(r, r == d ? src : 0);
   Py_DECREF(r);
   return w;
 }

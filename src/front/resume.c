@@ -363,6 +363,11 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
       continue;
     }
     if (PyErr_Occurred()) goto done;
+    if (mg_pyframe_near_limit(d->ts)) {
+      if (d->up) drive_part(d, &slots);
+      next = DRIVE_rest;
+      goto done;
+    }
     /* Comparing may have run Python code that called reset(). */
     site = mg_cache_site(d->info, d->cfg->id, unit, d->chain, true);
     if (!(b = site ? mg_cache_bucket(site, &slots, true) : NULL)) goto done;

@@ -171,6 +171,7 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
     Py_XDECREF(v);
     return kept ? v : NULL;
   }
+  case SRC_class_attr: return _PyType_Lookup((PyTypeObject *)p, s->key);
   case SRC_method_func: return PyMethod_GET_FUNCTION(p);
   case SRC_method_self: return PyMethod_GET_SELF(p);
   case SRC_builtin_self: return PyCFunction_GET_SELF(p);

@@ -1,5 +1,6 @@
 """What exceptions carry when a segment ends while they are about: tracebacks, contexts; names without a value; state that is
 set late."""
+import sys
 import traceback
 
 import magneto
@@ -286,3 +287,29 @@ def test_locals_of_a_frame_that_ended_with_variables_from_around():
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     assert [frame.f_code.co_name for frame in frames] == ["f", "inner"]
     assert all(isinstance(frame.f_locals, dict) for frame in frames)
+
+
+def set_low_limit():
+    for n in range(20, 2000, 10):
+        try:
+            return sys.setrecursionlimit(n)
+        except RecursionError:
+            pass
+
+
+def test_nothing_is_compiled_next_to_the_recursion_limit():
+    def f(x):
+        old = sys.getrecursionlimit()
+        x = x + 1
+        try:
+            set_low_limit()
+            y = x.sum(0, keepdim=True) * 2
+            sys.setrecursionlimit(old)
+            assert y.item() == 8
+            return torch.sin(y + x)
+        finally:
+            sys.setrecursionlimit(old)
+
+    x = torch.ones(2)
+    for _ in range(2):
+        assert torch.allclose(magneto.compile(f, backend="eager")(x), f(x))

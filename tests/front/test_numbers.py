@@ -162,6 +162,45 @@ def test_counters_in_dicts_globals_and_cells():
     assert s["recompiles"] <= 2 and not s["breaks"], s
 
 
+class Shared(torch.nn.Module):
+    calls, scale, last = 0, 1.0, (0, 1)
+
+    def forward(self, x):
+        Shared.calls += 1
+        type(self).scale = 1.5 * self.calls
+        return x * self.scale + self.calls + self.last[0]
+
+    @classmethod
+    def step(cls, x):
+        cls.calls += 2
+        return x + cls.calls if cls.calls % 8 else x
+
+
+class Derived(Shared):
+    pass
+
+
+@pytest.mark.parametrize("cls", [Shared, Derived])
+@pytest.mark.parametrize("how", ["forward", "step"])
+def test_counters_of_classes(cls, how):
+    def run(f):
+        for c in (Shared, Derived):
+            for name in ("calls", "scale", "last"):
+                if c is Shared or name in vars(c):
+                    setattr(c, name, {"calls": 0, "scale": 1.0, "last": (0, 1)}[name])
+        got = []
+        for i in range(12):
+            Shared.last = (i, 1)
+            got += [f(torch.ones(2)), Shared.calls, cls.calls, cls.scale]
+        assert all(type(v) is int for v in got[1::4] + got[2::4])
+        return got
+
+    want = run(cls() if how == "forward" else cls.step)
+    assert_equal(run(magneto.compile(cls() if how == "forward" else cls.step)), want)
+    s = magneto._magneto.stats()
+    assert s["recompiles"] <= 4 and not s["breaks"] and not s["fallbacks"], s
+
+
 def chunks(x):
     return x.view(torch.div(x.size(0), 2, rounding_mode="trunc"), -1).sum(-1)
 
