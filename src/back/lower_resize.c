@@ -155,6 +155,34 @@ static int resize_combinations(const Resize *z, const Taps *t) {
   return n;
 }
 
+/* src, over the sizes up to dim k of the result and then of the source, resampled along space dim k. */
+static ExprRef resize_along(Resize *z, const Taps *t, int k, ExprRef src) {
+  Lower *L = z->L;
+  ExprRef to[LW_MAX_NDIM] = {0}, sum = 0;
+  for (int j = 0; j < t->n; j++) {
+    Tap p = t->t[k][j];
+    to[z->lead + k] = p.i;
+    ExprRef e = mg_ex_subst(L->x, src, to, z->lead + k + 1);
+    if (p.w) e = lw_op2(L, OP_mul, mg_ex_cvt(L->x, z->acc, e), p.w);
+    sum = sum ? lw_op2(L, OP_add, sum, e) : e;
+  }
+  return sum;
+}
+
+/* Puts what is resampled up to space dim k into memory. */
+static MgRc resize_keep(Resize *z, int k, ExprRef e, ExprRef *read) {
+  Lower *L = z->L;
+  SymRef size[LW_MAX_NDIM];
+  ExprRef at[LW_MAX_NDIM];
+  MgView out;
+  int nd = z->lead + z->s;
+  for (int d = 0; d < nd; d++) size[d] = d <= z->lead + k ? z->out[d] : z->in[d], at[d] = mg_ex_idx(L->x, d);
+  TRY(lw_temp(L, z->acc == TY_f64 ? DT_f64 : DT_f32, lw_meta(L, z->n->out[0])->device, nd, size, "resized", &out));
+  TRY(lw_store(L, &out, e));
+  *read = mg_ex_load(L->x, z->acc, out.buf, mg_view_index(L->x, &out, at), 0, 0);
+  return MG_OK;
+}
+
 /* (self, output_size, [align_corners], scales ...), or (.., scale list) of the .vec overloads */
 static MgRc resize_forward(Lower *L, MgNode *n, const LwRow *r) {
   Resize z;
@@ -165,30 +193,32 @@ static MgRc resize_forward(Lower *L, MgNode *n, const LwRow *r) {
   if (!resize_init(L, n, r->op % 4, kind >= RS_linear ? 3 : 2, list, ms, mo, &z)) return MG_UNSUP;
   TRY(lw_settle(L, lw_arg_val(n, 0)));
   resize_taps(&z, kind, &t);
-  ExprRef at[LW_MAX_NDIM], sum = 0;
+  ExprRef at[LW_MAX_NDIM];
   for (int d = 0; d < ms->ndim; d++) at[d] = mg_ex_idx(L->x, d);
-  for (int c = 0; c < resize_combinations(&z, &t); c++) {
-    ExprRef w = resize_tap(&z, &t, c, at), e = lw_at(L, lw_arg_val(n, 0), at);
-    if (w) e = lw_op2(L, OP_mul, mg_ex_cvt(L->x, z.acc, e), w);
-    sum = sum ? lw_op2(L, OP_add, sum, e) : e;
+  ExprRef src = lw_at(L, lw_arg_val(n, 0), at);
+  for (int k = 0; k < z.s; k++) { /* dimension after dimension: the taps add up, they do not multiply */
+    ExprRef sum = resize_along(&z, &t, k, src);
+    if (k + 1 < z.s && t.n > 1) TRY(resize_keep(&z, k, sum, &src));
+    else src = sum;
   }
-  return lw_define(L, n->out[0], sum);
+  return lw_define(L, n->out[0], src);
 }
 
 /* The results whose taps may meet source x along space dim k: `many` from first(x) on, which is (x * mul + add) // div. */
 typedef struct Reach { int64_t many, mul, add, div; } Reach;
 
 /* Found by trying all results, for what scales users give need not fit the sizes.  False: unknown sizes, or too many. */
-static bool resize_reach(Resize *z, int k, Reach *out) {
+static bool resize_reach(Resize *z, int k, bool cubic, Reach *out) {
   enum { MOST = 1 << 16, TAPS = 64 };
   int64_t in, to;
   if (!mg_ex_const_int(z->L->x, z->in[z->lead + k], &in) || !mg_ex_const_int(z->L->x, z->out[z->lead + k], &to) || in < 1 || to < in || to > MOST) return false;
   double f = resize_given(z, k), scale = f > 0 ? 1 / f : (double)in / (double)to, slack = 1e-2;
-  *out = (Reach){1, 2 * to, -to - 3 * in, 2 * in}; /* one below the first with (r + 0.5) * in / to - 0.5 > x - 1 */
+  *out = (Reach){1, 2 * to, (cubic ? -3 : -1) * to - 3 * in, 2 * in}; /* one below the first with (r + 0.5) * in / to - 0.5 > x - 1, or 2 */
   for (int64_t r = 0; r < to; r++) {
     double pos = ((double)r + 0.5) * scale - 0.5;
-    for (int64_t x = (int64_t)pos - 1; x <= (int64_t)pos + 2; x++) {
+    for (int64_t x = (int64_t)pos - 3; x <= (int64_t)pos + 4; x++) {
       bool meets = pos < 0 ? x == 0 : pos > (double)(in - 1) ? x == in - 1 : pos >= (double)x - 1 - slack && pos <= (double)x + 1 + slack;
+      if (cubic) meets = pos >= (double)x - 2 - slack && pos <= (double)x + 2 + slack;
       if (x < 0 || x >= in || !meets) continue;
       int64_t num = x * out->mul + out->add, first = num >= 0 ? num / out->div : -((-num + out->div - 1) / out->div);
       if (r < first) return false;
@@ -198,16 +228,14 @@ static bool resize_reach(Resize *z, int k, Reach *out) {
   return out->many <= TAPS;
 }
 
-/* The gradient of linear resampling, dimension after dimension: each source sums what the results around it weigh it with. */
-static MgRc resize_gather_linear(Resize *z, ValRef grad, ValRef v, const Reach *reach) {
+/* The gradient of linear or cubic resampling, dimension after dimension: each source sums what the results around it weigh it with. */
+static MgRc resize_gather(Resize *z, const Taps *t, ValRef grad, ValRef v, const Reach *reach) {
   Lower *L = z->L;
-  Taps t;
   const MgVal *m = lw_meta(L, v);
   ExprRef at[LW_MAX_NDIM], next[LW_MAX_NDIM] = {0};
   SymRef size[LW_MAX_NDIM + 1];
   bool red[LW_MAX_NDIM + 1] = {0};
   int nd = m->ndim;
-  resize_taps_linear(z, false, &t);
   for (int d = 0; d < nd; d++) size[d] = z->out[d], at[d] = next[d] = mg_ex_idx(L->x, d);
   red[nd] = true;
   ExprRef g = mg_ex_cvt(L->x, z->acc, lw_at(L, grad, at)), none = lw_const(L, z->acc, 0);
@@ -218,8 +246,8 @@ static MgRc resize_gather_linear(Resize *z, ValRef grad, ValRef v, const Reach *
     ExprRef r = mg_sym_add(L->x, first, mg_ex_idx(L->x, nd)), w = none;
     ExprRef inside = lw_op2(L, OP_and, lw_op2(L, OP_le, lw_int(L, 0), r), lw_op2(L, OP_lt, r, z->out[d]));
     next[d] = r;
-    for (int j = 0; j < t.n; j++) {
-      Tap p = {mg_ex_subst(L->x, t.t[k][j].i, next, nd), mg_ex_subst(L->x, t.t[k][j].w, next, nd)};
+    for (int j = 0; j < t->n; j++) {
+      Tap p = {mg_ex_subst(L->x, t->t[k][j].i, next, nd), mg_ex_subst(L->x, t->t[k][j].w, next, nd)};
       w = lw_op2(L, OP_add, w, lw_where(L, lw_op2(L, OP_eq, p.i, x), p.w, none));
     }
     ExprRef body = lw_op2(L, OP_mul, lw_masked(L, mg_ex_subst(L->x, g, next, nd), inside, none), w);
@@ -249,11 +277,11 @@ static MgRc resize_backward(Lower *L, MgNode *n, const LwRow *r) {
   for (int d = 0; d < m->ndim; d++) at[d] = to[d] = mg_ex_idx(L->x, d);
   TRY(lw_settle(L, grad));
   Reach reach[3];
-  bool gather = kind == RS_linear && !lw_arg_bool(n, z.kscale - 1, false) && m->ndim + 1 < LW_MAX_NDIM;
-  for (int k = 0; k < z.s && gather; k++) gather = resize_reach(&z, k, &reach[k]);
-  if (gather) return resize_gather_linear(&z, grad, v, reach);
-  ExprRef g = mg_ex_cvt(L->x, z.acc, lw_at(L, grad, at));
+  bool gather = kind >= RS_linear && !lw_arg_bool(n, z.kscale - 1, false) && m->ndim + 1 < LW_MAX_NDIM;
+  for (int k = 0; k < z.s && gather; k++) gather = resize_reach(&z, k, kind == RS_cubic, &reach[k]);
   resize_taps(&z, kind, &t);
+  if (gather) return resize_gather(&z, &t, grad, v, reach);
+  ExprRef g = mg_ex_cvt(L->x, z.acc, lw_at(L, grad, at));
   TRY(lw_scatter_begin(L, v, 0, &out));
   for (int c = 0; c < resize_combinations(&z, &t); c++) {
     ExprRef w = resize_tap(&z, &t, c, to);

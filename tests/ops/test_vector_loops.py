@@ -126,7 +126,9 @@ def test_column_sums_stay_apart_from_rows(capfd):
 @pytest.mark.parametrize("mode, shape, options", [
     ("bilinear", (5, 7), {"scale_factor": 2.0}), ("bilinear", (5, 7), {"scale_factor": (3.0, 2.5)}), ("bilinear", (5, 7), {"size": (13, 9)}),
     ("bilinear", (1, 3), {"scale_factor": 8.0}), ("bilinear", (6, 4), {"size": (6, 11)}), ("bilinear", (8, 8), {"scale_factor": 1.7}), ("bilinear", (4, 4), {"size": (3, 9)}),
-    ("bilinear", (7, 7), {"scale_factor": 4.0, "align_corners": True}), ("linear", (9,), {"scale_factor": 3.0}), ("trilinear", (3, 4, 5), {"scale_factor": 2.0}),
+    ("bilinear", (7, 7), {"scale_factor": 4.0, "align_corners": True}), ("linear", (9,), {"scale_factor": 3.0}),
+    ("bicubic", (5, 7), {"scale_factor": 2.0}), ("bicubic", (2, 3), {"scale_factor": (8.0, 1.5)}), ("bicubic", (6, 4), {"size": (7, 13)}), ("bicubic", (6, 4), {"size": (3, 13)}),
+    ("trilinear", (3, 4, 5), {"scale_factor": 2.0}),
 ])
 def test_gradients_of_resized_images(mode, shape, options):
     def fn(x):
