@@ -204,19 +204,20 @@ static MgRc planner_view(Planner *p, const MgView *v, MgPlanView *out) {
   return planner_sym(p, v->offset, &out->offset);
 }
 
-/* Meta kernels give workspaces no bytes at all: they cannot know. */
-static bool planner_opaque(const Planner *p, const MgView *v) {
+/* Meta kernels give workspaces no bytes at all: they cannot know.  Nor can inference how wide alpha is where lengths are data. */
+static bool planner_opaque(const Planner *p, const MgOp *op, uint32_t result, const MgView *v) {
   int64_t n;
+  if (mg_infer_has(op)) return op->code == TOP__ctc_loss_Tensor && result == 1;
   return v->buf && v->dtype == DT_u8 && v->ndim == 1 && mg_ex_const_int(p->s->x, v->size[0], &n) && !n;
 }
 
-/* guessed: results of an op that torch's meta kernel describes. */
-static MgRc planner_views(Planner *p, const MgView *v, uint32_t n, bool guessed, const MgPlanView **out) {
+/* op: whose results these are, or NULL. */
+static MgRc planner_views(Planner *p, const MgView *v, uint32_t n, const MgOp *op, const MgPlanView **out) {
   MgPlanView *a = mg_new(p->s->c, MgPlanView, n + 1);
   TRYP(a);
   for (uint32_t i = 0; i < n; i++) {
     TRY(planner_view(p, &v[i], &a[i]));
-    a[i].opaque = guessed && planner_opaque(p, &v[i]);
+    a[i].opaque = op && planner_opaque(p, op, i, &v[i]);
   }
   *out = a;
   return MG_OK;
@@ -244,13 +245,13 @@ static MgRc planner_kernel(Planner *p, const MgKernel *k, const MgKernelCode *co
 
 static MgRc planner_extern(Planner *p, uint32_t step, const MgPlanExt *ext, MgPlanStep *d) {
   const MgExtern *e = p->f->step[step].u.ext;
-  const char *name = mg_node(p->s->g, e->node)->op->full;
-  if (!ext->engine && e->prealloc) return mg_fail(p->s->c, MG_UNSUP, "no library runs %s here", name);
+  const MgOp *op = mg_node(p->s->g, e->node)->op;
+  if (!ext->engine && e->prealloc) return mg_fail(p->s->c, MG_UNSUP, "no library runs %s here", op->full);
   *d = (MgPlanStep){.kind = ext->engine ? PK_engine : PK_host, .nin = e->nin, .nout = e->nout, .engine = ext->engine, .sized = ext->sized,
-                    .scratch = p->m->of_step[step], .host_id = ext->host_id, .name = name,
-                    .guessed = !mg_infer_has(mg_node(p->s->g, e->node)->op)};
-  TRY(planner_views(p, e->in, e->nin, false, &d->in));
-  return planner_views(p, e->out, e->nout, d->guessed, &d->out);
+                    .scratch = p->m->of_step[step], .host_id = ext->host_id, .name = op->full,
+                    .guessed = !mg_infer_has(op)};
+  TRY(planner_views(p, e->in, e->nin, NULL, &d->in));
+  return planner_views(p, e->out, e->nout, op, &d->out);
 }
 
 static MgRc planner_steps(Planner *p, const MgPlanExt *ext, const MgKernelSet *k) {

@@ -30,6 +30,7 @@ static const struct { const char *prefix; MgOpFate fate; } frontop_fates[] = {
     {"aten::index.Tensor", FATE_break_mask},      /* torch marks it dynamic because of masks */
     {"aten::_embedding_bag_backward", FATE_record_dense},
     {"aten::_embedding_bag", FATE_record},
+    {"aten::_ctc_loss", FATE_record},             /* only what it keeps for backward has a size that depends on data */
     {"aten::mkldnn_rnn_layer", FATE_record_grad}, /* makes what backward needs only while autograd is on */
     {"aten::record_stream", FATE_break_op},
     {"aten::_to_dense", FATE_break_op},

@@ -197,6 +197,36 @@ bool mg_call_tensor(const MgCall *c, PyObject **r) {
   return true;
 }
 
+static bool torch_ints(PyObject *o) {
+  bool list = PyList_CheckExact(o);
+  if (!list && !PyTuple_CheckExact(o)) return false;
+  Py_ssize_t n = list ? PyList_GET_SIZE(o) : PyTuple_GET_SIZE(o);
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *x = list ? PyList_GET_ITEM(o, i) : PyTuple_GET_ITEM(o, i);
+    if (!PyLong_CheckExact(x) && !mg_symfloat_is(x)) return false;
+  }
+  return n > 0;
+}
+
+/* torch.ctc_loss whose lengths are numbers, of which C++ makes a tensor by hand: they are made tensors before. */
+static bool torch_ctc(const MgCall *c, PyObject **r) {
+  static PyObject *make; /* torch.tensor */
+  PyObject *arg[8], *torch;
+  if (c->n > 8 || c->npos < 4 || strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "ctc_loss")) return false;
+  if (!torch_ints(c->arg[2]) || !torch_ints(c->arg[3])) return false;
+  if (!make && (torch = mg_import("torch"))) {
+    make = PyObject_GetAttrString(torch, "tensor");
+    Py_DECREF(torch);
+  }
+  memcpy(arg, c->arg, (size_t)c->n * sizeof *arg);
+  arg[2] = make ? mg_rec_call(make, &c->arg[2], 1, NULL) : NULL;
+  arg[3] = arg[2] ? mg_rec_call(make, &c->arg[3], 1, NULL) : NULL;
+  *r = arg[3] ? mg_rec_call(c->f, arg, (size_t)c->npos, c->kwnames) : NULL;
+  Py_XDECREF(arg[2]);
+  if (arg[2]) Py_XDECREF(arg[3]);
+  return true;
+}
+
 /* torch.batch_norm in training whose momentum is a number that changes, the running mean of all batches for one. */
 static bool torch_norm(const MgCall *c, PyObject **r) {
   static PyObject *norm; /* magneto.tensors.batch_norm */
@@ -216,7 +246,7 @@ static bool torch_norm(const MgCall *c, PyObject **r) {
 PyObject *mg_call_with_numbers(const MgCall *c) {
   PyObject *arg[32], *other;
   Py_ssize_t done = 0;
-  if (mg_call_number_tensors(c, &other) || torch_norm(c, &other)) return other;
+  if (mg_call_number_tensors(c, &other) || torch_norm(c, &other) || torch_ctc(c, &other)) return other;
   if (c->n > 32) return mg_call_plain(c);
   for (; done < c->n; done++) {
     PyObject *o = c->arg[done], *name = done < c->npos ? NULL : PyTuple_GET_ITEM(c->kwnames, done - c->npos);

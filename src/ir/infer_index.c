@@ -138,3 +138,30 @@ MgRc mg_infer_bag(MgInfer *in) {
   TRY(mg_infer_out(in, 2, of_index, &size, NULL));
   return mg_infer_out(in, 3, of_index, mode == 2 ? &table : &size, NULL);
 }
+
+/* The loss of each sequence, and alpha for backward: as wide as the longest target, or where lengths are data, at most that. */
+MgRc mg_infer_ctc(MgInfer *in) {
+  bool backward = in->op->code == TOP__ctc_loss_backward || in->op->code == TOP__ctc_loss_backward_Tensor;
+  ValRef p = mg_infer_tensor(in, mg_infer_find(in, "log_probs")), targets = mg_infer_tensor(in, mg_infer_find(in, "targets"));
+  const MgArg *len = ARG("target_lengths");
+  MgDims size, one = {.n = 1};
+  if (!p || !targets || mg_val(in->g, p)->ndim != 3 || mg_val(in->g, p)->device != DEV_cpu) return MG_UNSUP;
+  MgDtype d = mg_val(in->g, p)->dtype;
+  mg_infer_dims_of(in, p, &size);
+  if (backward) return mg_infer_out(in, 0, d, &size, NULL);
+  SymRef most = mg_infer_c(in, 0);
+  const MgVal *t = mg_val(in->g, targets);
+  if (len->tag == MA_val && t->ndim) most = t->size[t->ndim - 1];
+  else if (len->tag != MA_list) return MG_UNSUP;
+  for (uint32_t i = 0; len->tag == MA_list && i < len->n; i++) {
+    if (len->u.item[i].tag != MA_int) return MG_UNSUP;
+    most = mg_sym_max(in->x, most, len->u.item[i].u.sym);
+  }
+  one.d[0] = size.d[1];
+  size.d[1] = size.d[0];
+  size.d[0] = one.d[0];
+  size.d[2] = mg_sym_add(in->x, mg_sym_mul(in->x, most, mg_infer_c(in, 2)), mg_infer_c(in, 1));
+  TRY(mg_infer_results(in, 2));
+  TRY(mg_infer_out(in, 0, d, &one, NULL));
+  return mg_infer_out(in, 1, d, &size, NULL);
+}

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import magneto
+from magneto import _magneto
 
 
 class Experts(nn.Module):
@@ -156,3 +157,35 @@ def test_rows_found_late_in_a_step():
     for n in (5, 8):
         x, y = torch.linspace(-9, 4, n), torch.linspace(-1, 1, n)
         torch.testing.assert_close(c(x, y), f(x, y))
+
+
+@pytest.mark.parametrize("kind", ["tensor", "list", "joined"])
+@pytest.mark.parametrize("train", [True, False])
+def test_ctc_loss(kind, train):
+    """Lengths are data: how much is kept for backward is known to the op alone."""
+
+    def run(compiled):
+        torch.manual_seed(2)
+        m = nn.Linear(4, 6)
+
+        def step(x, target, inputs, lengths):
+            m.zero_grad()
+            loss = F.ctc_loss(m(x).log_softmax(-1), target, inputs, lengths, zero_infinity=True)
+            if train:
+                loss.backward()
+            return loss.detach(), m.weight.grad
+
+        f = magneto.compile(step, fullgraph=True) if compiled else step
+        out = []
+        with torch.set_grad_enabled(train):
+            for k in range(4):
+                x, target, inputs, lengths = torch.randn(8, 2, 4), torch.randint(1, 6, (2, 3)), [8, 7 - k], [2, 2 + (k == 3)]
+                target = target.flatten()[: sum(lengths)] if kind == "joined" else target
+                args = (inputs, lengths) if kind == "list" else (torch.tensor(inputs), torch.tensor(lengths))
+                loss, grad = f(x, target, *args)
+                out.append((loss, None if grad is None else grad.clone()))
+        return out
+
+    torch.testing.assert_close(run(True), run(False))
+    s = _magneto.stats()
+    assert not s["breaks"] and s["graphs"] <= 3, s
