@@ -39,6 +39,17 @@ static PyObject *attr_lookup(PyTypeObject *t, PyObject *name, SrcRef *src) {
 
 static PyObject *attr_lookup_type(PyTypeObject *t, PyObject *name) { return attr_lookup(t, name, NULL); }
 
+/* Keys of a class whose comparison runs code of the program: it has to run as often as CPython compares them. */
+static bool attr_keys_compare(PyTypeObject *t) {
+  for (Py_ssize_t i = 0, n = t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_mro ? PyTuple_GET_SIZE(t->tp_mro) : 0; i < n; i++) {
+    PyObject *own = mg_type_dict((PyTypeObject *)PyTuple_GET_ITEM(t->tp_mro, i));
+    if (own && !_PyDict_HasOnlyStringKeys(own)) return true;
+  }
+  return false;
+}
+
+static PyObject *attr_keys_break(PyTypeObject *t) { return mg_rec_break(BK_older_object, "a lookup in class %s, whose dict has keys that are not strings", t->tp_name); }
+
 /* Is the attribute one that the recording gave to a class of its own?  Then it is what the recording sees. */
 static bool attr_on_fresh_class(PyTypeObject *t, PyObject *name) {
   if (!mg_is_fresh((PyObject *)t)) return false;
@@ -257,6 +268,7 @@ static PyObject *attr_get(PyObject *o, PyObject *name);
 
 static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
   PyTypeObject *t = Py_TYPE(o);
+  if (attr_keys_compare(t)) return attr_keys_break(t);
   if (t == &PyMethod_Type && !_PyType_Lookup(t, name)) return attr_get(PyMethod_GET_FUNCTION(o), name);
   if (!attr_is_generic(t)) {
     bool older = mg_older(o) != NULL;
@@ -308,6 +320,7 @@ static PyObject *attr_of_module(PyObject *o, PyObject *name) {
 
 static PyObject *attr_of_class(PyObject *o, PyObject *name) {
   PyTypeObject *t = (PyTypeObject *)o;
+  if (attr_keys_compare(t)) return attr_keys_break(t);
   SrcRef src;
   PyObject *meta = attr_lookup_type(Py_TYPE(o), name), *d = attr_lookup(t, name, &src), *r = PyObject_GetAttr(o, name);
   if (!r || r != d) { /* bound, computed, or of the metaclass */

@@ -96,7 +96,7 @@ static bool snap_class_implied(PyTypeObject *t, PyObject *k, PyObject *v) {
 static bool snap_class_runs_code(PyTypeObject *t) {
   if (Py_TYPE(t) != &PyType_Type && Py_TYPE(t) != Py_TYPE(mg_torch.tensor)) return true; /* a metaclass in Python */
   PyObject *name = PyUnicode_FromString("__init_subclass__"), *set_name = PyUnicode_FromString("__set_name__");
-  bool yes = !name || !set_name;
+  bool yes = !name || !set_name || !_PyDict_HasOnlyStringKeys(mg_type_dict(t)); /* comparing its keys */
   for (Py_ssize_t i = 1; !yes && i < PyTuple_GET_SIZE(t->tp_mro); i++) {
     PyTypeObject *base = (PyTypeObject *)PyTuple_GET_ITEM(t->tp_mro, i);
     yes = base != &PyBaseObject_Type && PyDict_Contains(mg_type_dict(base), name);

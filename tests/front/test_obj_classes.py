@@ -1043,6 +1043,15 @@ def f(x):
     c = copy.deepcopy(m); c[0].bias.requires_grad; d = copy.deepcopy(c)
     return c(x), c.cfg['a'][1] is m.cfg['a'][1], c.cfg, d[0].weight is c[0].weight, sorted(c.state_dict()), c[0].weight.requires_grad, copy.copy(m)(x)
 S = lambda: [b.clone() for b in m.buffers()]
+=== keys_of_classes_that_compare breaks=3
+def f(x):
+    class Key:
+        def __hash__(self): return hash('m')
+        def __eq__(self, other): n.append(1); C.__bases__ = (Two,); return False
+    class One: m = 'one'; k = 1
+    class Two: m = 'two'; k = 2
+    n = []; C = type('C', (One,), {Key(): 5}); c = C()
+    return x * C.k, C.m, C.k, c.m, len(n)
 === deepcopy_asks_for_the_state
 import copy
 class A:
