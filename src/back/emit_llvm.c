@@ -16,7 +16,7 @@ typedef struct Group { /* the nests of one phase */
   const SymRef *range;
   int vec;             /* vector index or -1 */
   bool reduces, masked_ok;
-  bool wide;           /* reductions over outer ranges: several vectors of neighbouring results at a time */
+  bool wide;           /* reductions over outer ranges, and bytes: several vectors of neighbouring results at a time */
   int unroll;          /* accumulators of each reduction */
   int acc[64];         /* per nest: its first accumulator */
   int sacc[64];        /* per nest: accumulator of the scalar tail, -1: none */
@@ -406,17 +406,31 @@ static void emit_dims(Em *e, Group *g, int dim) {
 
 static int all_ranges(const MgLoop *l) { return l->nouter + (l->kind == ML_reduce || l->kind == ML_scan ? l->nred : 0); }
 
-/* Column reductions of cheap bodies, all of it contiguous in the vector index. */
+static ExprRef find_wider(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
+  const MgExpr *n = mg_expr(x, r);
+  (void)s;
+  if ((n->op == OP_load && n->src[1]) || (!x->index_only[r] && mg_ty_size((MgTy)n->ty) > 1)) *(bool *)arg = true;
+  return r;
+}
+
+/* Of bytes four times as many as of numbers make a vector. */
+static bool is_bytes(Em *e, const MgLoop *l) {
+  bool wider = l->kind != ML_point || l->mask || mg_dtype_size((MgDtype)e->s->buf[l->buf].dtype) > 1;
+  return !wider && mg_ex_map(e->x, l->value, find_wider, &wider) && !wider;
+}
+
+/* Column reductions of cheap bodies, and work on bytes, all of it contiguous in the vector index. */
 static bool is_wide(Em *e, MgLoop **loop, int n, int vec) {
-  int reductions = 0;
+  int reductions = 0, bytes = 0;
   for (int i = 0; i < n; i++) {
     MgLoop *l = loop[i];
+    bytes += is_bytes(e, l);
     if (l->kind == ML_scan || l->kind == ML_scatter || is_arg(l) || mg_ty_size(mg_expr(e->x, l->value)->ty) > 4) return false;
     if (mg_ex_count_ops(e->x, l->value) + (l->body ? mg_ex_count_ops(e->x, l->body) : 0) > 8) return false;
     if (!em_contiguous_only(e, l, vec, false)) return false;
     reductions += l->kind == ML_reduce;
   }
-  return reductions == 1;
+  return reductions == 1 || bytes == n;
 }
 
 static void emit_group(Em *e, MgLoop **loop, int n, int shared) {

@@ -152,3 +152,17 @@ def test_gradient_of_a_resized_image_is_summed_not_scattered(capfd):
         _magneto.set_logs("")
     text = capfd.readouterr().err
     assert "reduce sum" in text and "scatter [" not in text
+
+
+BYTES = {
+    "bool": lambda b, i: ~b & b.flip(0), "where": lambda b, i: torch.where(b, b ^ b.roll(1), ~b), "int8": lambda b, i: (i >> 1).clamp(-3, 60), "uint8": lambda b, i: i.to(torch.uint8) * 3 + 7,
+    "both": lambda b, i: torch.where(b, i, i // 3), "maximum": lambda b, i: i.max() - i, "compared": lambda b, i: (i > 7) == (i < 100), "two": lambda b, i: (~b).to(torch.int8) + i,
+}
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_bytes(name):
+    for n in 5, 63, 64, 65, 333:
+        b, i = torch.rand(n) > 0.5, torch.randint(-128, 128, (n,), dtype=torch.int8)
+        magneto.reset()
+        assert torch.equal(magneto.compile(BYTES[name], dynamic=False)(b, i), BYTES[name](b, i))
