@@ -678,3 +678,32 @@ def test_what_lies_on_the_context_is_not_version_checked(writes):
 
     f = lambda a, b, x: OnContext.apply(a, b, x)
     torch.testing.assert_close(run(magneto.compile(f)), run(f), rtol=0, atol=0)
+
+
+@torch.library.custom_op("own_derivative_test::double", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+double.register_fake(lambda x: torch.empty_like(x))
+double.register_autograd(lambda ctx, g: g * 2)
+
+
+def rows_written(out, x):
+    even = torch.where(torch.arange(4) % 2 == 0)[0]
+    out[even] = double(x[even])
+    return out
+
+
+@pytest.mark.parametrize(
+    "f",
+    [lambda out, x: out.copy_(double(x) * 3), lambda out, x: torch._foreach_add_([out], [double(x)])[0], rows_written],
+    ids=["copy", "list", "rows"],
+)
+def test_older_tensor_written_with_what_an_operator_differentiates_itself(f):
+    got = []
+    for g in (f, magneto.compile(f)):
+        x = torch.ones(4, 3, requires_grad=True)
+        g(torch.zeros(4, 3), x).sin().sum().backward()
+        got.append(x.grad)
+    torch.testing.assert_close(got[1], got[0])
