@@ -16,6 +16,7 @@ typedef struct NodeStep {
   uint16_t nin, nout, ndrop;
   bool grad;               /* autograd was on when it was recorded */
   bool leaf;               /* its result requires grad from here on */
+  bool counts;             /* its result has a version counter of its own */
 } NodeStep;
 
 struct MgNodeRun {
@@ -38,6 +39,7 @@ static int noderun_step_build(MgRec *r, NodeRef n, bool symbolic, NodeStep *s) {
   if (!(s->call = mg_nodecall_new_at(r->g, n, r->cap->objs, symbolic))) return -1;
   s->grad = node->grad_mode;
   s->leaf = node->leaf;
+  s->counts = node->counts;
   s->in = mg_calloc(mg_nodecall_nin(s->call) + 1, sizeof *s->in);
   s->out = mg_calloc(node->nout + 1, sizeof *s->out);
   if (!s->in || !s->out) return PyErr_NoMemory(), -1;
@@ -187,6 +189,11 @@ static int noderun_step(const NodeStep *s, PyObject **env, const MgCallSizes *at
   for (int i = 0; i < s->nin; i++) in[i] = s->obj && s->obj[i] ? s->obj[i] : env[s->in[i]];
   if (mg_abi.aoti_torch_grad_mode_is_enabled() != s->grad) mg_abi.aoti_torch_grad_mode_set_enabled(s->grad);
   int rc = s->call ? mg_nodecall_run_at(s->call, in, out, at) : mg_function_run(s->apply, in, s->nin, out, s->nout);
+  if (!rc && s->counts) {
+    PyObject *own = PyObject_GetAttrString(out[0], "data");
+    if (!own) rc = -1;
+    Py_XSETREF(out[0], own);
+  }
   if (!rc && s->leaf && PyObject_SetAttrString(out[0], "requires_grad", Py_True)) {
     Py_DECREF(out[0]);
     rc = -1;

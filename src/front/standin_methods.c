@@ -133,7 +133,15 @@ static int standin_set_is_param(PyObject *self, PyObject *v, void *closure) {
   return 0;
 }
 
-static PyObject *standin_get_data(PyObject *self, void *closure) { return standin_base_get(self, "data"); }
+/* A detach, but for versions: writes to the result do not count for the tensor. */
+static PyObject *standin_get_data(PyObject *self, void *closure) {
+  PyObject *r = standin_base_get(self, "data");
+  MgStandInfo *info = r && mg_standin_is(r) ? mg_standin_info(r) : NULL;
+  NodeRef by = info && info->cap && info->val ? mg_val(info->cap->rec->g, info->val)->def : 0;
+  MgNode *n = by ? mg_node(info->cap->rec->g, by) : NULL;
+  if (n && !strcmp(n->op->full, "aten::detach")) n->counts = true;
+  return r;
+}
 
 /* Are both the same elements of the same memory? */
 static bool standin_same_elements(const MgStandInfo *a, const MgStandInfo *b) {

@@ -644,3 +644,29 @@ def test_version_counters_of_inputs_of_a_compiled_forward(write, dynamic):
                 res[-1].append("modified")
     for x, y in zip(*res, strict=True):
         assert torch.allclose(x, y) if isinstance(x, torch.Tensor) else x == y
+
+
+def test_writes_to_data_do_not_count_in_a_graph_that_autograd_itself_runs():
+    class Quotient(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, w, a):
+            ctx.save_for_backward(w, a)
+            return w / a
+
+        @staticmethod
+        def backward(ctx, grad):
+            w, a = ctx.saved_tensors
+            return grad / a, (-w / a / a * grad).sum().unsqueeze(0)
+
+    def f(w, a, x):
+        a.data.copy_(w.abs().mean() * 2)
+        x.add_(1)
+        return (Quotient.apply(w, a) * x).sum()
+
+    res = []
+    for g in (f, magneto.compile(f)):
+        torch.manual_seed(0)
+        w, a = leaf(3), leaf(1)
+        g(w, a, torch.ones(3)).backward()
+        res.append([w.grad, a.grad, a.detach(), torch.tensor(a._version)])
+    torch.testing.assert_close(*res)
