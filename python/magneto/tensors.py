@@ -18,7 +18,7 @@ def batch_norm(
     """torch.batch_norm in training, which takes no momentum that a graph computes: the statistics of the batch are made by a momentum of 1."""
     m, v = torch.zeros_like(mean), torch.zeros_like(var)
     y = torch.batch_norm(x, weight, bias, m, v, training, 1.0, eps, cudnn)
-    with torch.no_grad():
+    with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter((mean, var)):
         for running, batch in ((mean, m), (var, v)):
             running.mul_(1 - momentum).add_(batch * momentum)
     return y

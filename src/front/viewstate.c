@@ -226,11 +226,22 @@ static int view_find(const MgRec *r, MgViewState *s) {
   return 0;
 }
 
+/* Does batch norm, whose writes torch does not count, write its running statistics to this memory? */
+static bool view_norm_writes(const MgGraph *g, const MgNode *n, uint32_t storage) {
+  bool writes = false;
+  if (n->op->code != TOP_native_batch_norm || n->arg[5].tag != MA_bool || !n->arg[5].u.b) return false;
+  for (int i = 3; i < 5; i++) writes |= n->arg[i].tag == MA_val && n->arg[i].u.val && mg_val(g, n->arg[i].u.val)->storage == storage;
+  return writes;
+}
+
 /* How often do the nodes write to this memory? */
 static uint32_t view_writes(const MgGraph *g, uint32_t storage) {
   uint32_t n = 0;
-  for (NodeRef i = 1; i < g->nnode; i++)
-    for (MgWritten t = {0}; !mg_node(g, i)->dead && mg_node_written(mg_node(g, i), &t);) n += mg_val(g, t.v)->storage == storage;
+  for (NodeRef i = 1; i < g->nnode; i++) {
+    const MgNode *node = mg_node(g, i);
+    for (MgWritten t = {0}; !node->dead && mg_node_written(node, &t);) n += mg_val(g, t.v)->storage == storage;
+    n += !node->dead && view_norm_writes(g, node, storage);
+  }
   return n;
 }
 

@@ -317,3 +317,25 @@ def test_counter_after_a_break_in_an_inlined_frame():
         q = torch.zeros(2, 3)
         g(x * 2, q)
         assert q._version == 1 and torch.equal(x.grad, torch.full((2, 3), 2.0 * (n + 1)))
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+@pytest.mark.parametrize("grad", [True, False])
+def test_counters_of_running_statistics(momentum, grad):
+    """Torch does not count what batch norm writes."""
+    m = torch.nn.BatchNorm1d(3, momentum=momentum)
+
+    def f(x):
+        y = m(x)
+        if grad:
+            y.square().sum().backward()
+        return y.detach()
+
+    c = magneto.compile(f)
+    before = [b._version for b in m.buffers()]
+    with torch.set_grad_enabled(grad):
+        for _ in range(3):
+            c(torch.randn(4, 3))
+    assert [b._version - n for b, n in zip(m.buffers(), before)] == [0, 0, 3]
+    m.running_mean.add_(1)
+    assert m.running_mean._version == before[0] + 1
