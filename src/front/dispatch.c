@@ -80,7 +80,7 @@ static int dispatch_arg(MgCapture *cap, PyObject *o, int kind, MgArg *out) {
     if (info->cap != cap) return mg_rec_break(BK_op, "a stand-in of another recording"), -1;
     if (!info->val) return mg_rec_break(BK_op, "a leaf whose .data was assigned"), -1;
     *out = mg_arg_val(info->val);
-    return 0;
+    return cap->own_kernels ? mg_dispatch_reveal(cap, o, info->val) : 0;
   }
   if (PyList_CheckExact(o) || PyTuple_Check(o)) return dispatch_list(cap, o, kind, out);
   int done = mg_torchobj_to_arg(cap->rec->g, o, kind, out);
@@ -167,40 +167,21 @@ static int dispatch_follow_grad(MgCapture *cap, const MgFrontOp *fo, NodeRef n) 
     if (mg_dtype_is_float(v->dtype) || mg_dtype_is_complex(v->dtype)) v->requires_grad = true;
     if (fo->op->mutates && dispatch_mark_storage(cap, v->storage)) return -1;
   }
+  for (MgWritten w = {0}; mg_node_written(mg_node(g, n), &w);) /* lists of tensors, which are no results */
+    if (dispatch_mark_storage(cap, mg_val(g, w.v)->storage)) return -1;
   return 0;
 }
 
-/* A tensor that has its gradient from an operator's own autograd kernel: the ops that it is made of were recorded below autograd. */
-static bool dispatch_grad_is_hidden(const MgCapture *cap, PyObject *o) {
-  if (PyList_CheckExact(o) || PyTuple_Check(o)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
-      if (dispatch_grad_is_hidden(cap, PySequence_Fast_GET_ITEM(o, i))) return true;
-    return false;
-  }
-  if (!mg_standin_is(o) || !mg_facts_requires_grad(o)) return false;
-  const MgVal *v = mg_val(cap->rec->g, mg_standin_info(o)->val);
-  return !v->requires_grad && !(v->storage < cap->cap_storage && cap->storage_grad[v->storage]);
-}
+static bool dispatch_is_atens(const MgOp *op) { return !strncmp(op->full, "aten::", 6); }
 
-static bool dispatch_is_outside(const MgCapture *cap, const MgArg *a) {
-  bool any = false;
-  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++) any |= dispatch_is_outside(cap, &a->u.item[i]);
-  for (uint32_t i = 0; a->tag == MA_val && i < cap->ninput; i++)
-    any |= mg_val(cap->rec->g, cap->input[i].val)->storage == mg_val(cap->rec->g, a->u.val)->storage;
-  return any;
-}
-
-/* Does the op write such a tensor to one from outside?  ATen has to do that, and op by op it would not find the operator's derivative. */
-static bool dispatch_hides_grad(const MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs, const MgArg *arg) {
-  const MgOp *op = fo->op;
-  if (!op->mutates || fo->detach || cap->function || cap->rec->want_fx || !mg_abi.aoti_torch_grad_mode_is_enabled()) return false;
-  bool outside = false, hidden = false;
-  for (int i = 0; i < op->nparam; i++) {
-    PyObject *o = dispatch_param(fo, args, kwargs, i);
-    hidden |= o && dispatch_grad_is_hidden(cap, o);
-    outside |= op->param[i].writes && dispatch_is_outside(cap, &arg[i]);
-  }
-  return outside && hidden;
+int mg_dispatch_reveal(MgCapture *cap, PyObject *tensor, ValRef v) {
+  MgGraph *g = cap->rec->g;
+  NodeRef def = mg_val(g, v)->def;
+  MgNode *n = def && !cap->rec->want_fx ? mg_node(g, def) : NULL;
+  if (!n || n->grad_mode || n->op->mutates || dispatch_is_atens(n->op) || !mg_facts_requires_grad(tensor)) return 0;
+  const MgFrontOp *fo = mg_frontop_of(n->op);
+  n->grad_mode = true;
+  return fo ? dispatch_follow_grad(cap, fo, def) : -1;
 }
 
 /* ---- results ---- */
@@ -419,7 +400,6 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   if (!mg_memform_known(g, op, arg)) return mg_rec_break(BK_op, "%s outside of its tensor", op->full);
   if (mg_memform_counts(op, arg) && arg[0].tag == MA_val) mg_alias_guard_start(r, arg[0].u.val);
   if (mg_memform_wide(g, op, arg)) return mg_rec_break(BK_op, "%s writes complex128 from outside", op->full);
-  if (dispatch_hides_grad(cap, fo, args, kwargs, arg)) return mg_rec_break(BK_op, "%s writes what autograd tracks by itself", op->full);
   int ntensor = 0;
   for (int i = 0; i < op->nret; i++) ntensor += op->ret_kind[i] == AK_tensor;
   NodeRef n = c.n = mg_graph_node(g, op, op->nparam, ntensor);
@@ -437,6 +417,7 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   node->line = r->line;
   node->again = r->checkpoint;
   node->grad_mode = mg_abi.aoti_torch_grad_mode_is_enabled();
+  cap->own_kernels |= !node->grad_mode && !dispatch_is_atens(op);
   if (dispatch_infer(cap, fo, n, data, &c.pyret)) goto done;
   mg_lazybits_follow(g, n);
   dispatch_name_dtype(cap, mg_node(g, n));

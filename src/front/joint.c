@@ -475,17 +475,20 @@ bool mg_joint_switched(const MgRec *r) {
 }
 
 /* What the recording followed roughly, autograd knows. */
-static void joint_ask_autograd(MgRec *r) {
+static int joint_ask_autograd(MgRec *r) {
+  for (MgStandInfo *i = r->cap->live; i && r->cap->own_kernels; i = i->next)
+    if (i->self && i->val && mg_dispatch_reveal(r->cap, i->self, i->val)) return -1;
   for (int grad = 0; grad < 2; grad++) /* several may stand for one value */
     for (MgStandInfo *i = r->cap->live; i; i = i->next)
       if (i->self && mg_facts_requires_grad(i->self) == grad) mg_val(r->g, i->val)->requires_grad = grad;
+  return 0;
 }
 
 int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
   const ValRef *out;
   int nout = mg_snapshot_outputs(snap, &out);
   MgGraph *g = r->g;
-  joint_ask_autograd(r);
+  if (joint_ask_autograd(r)) return -1;
   if ((r->switch_failed = mg_joint_switched(r) && (joint_writes_older(r) || joint_results_tracked(r, out, nout)))) return 0;
   if (r->want_fx && r->cap->function) r->function_failed = !mg_fx_shows(r->cap, out, nout);
   if (!joint_wanted(r, out, nout)) {

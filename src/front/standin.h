@@ -54,6 +54,7 @@ struct MgCapture {
   bool arrays;              /* NumPy arrays are among the inputs */
   bool loops;               /* the graph calls a while_loop */
   bool in_part;             /* a branch or the body of a loop is being recorded */
+  bool own_kernels;         /* operators with derivatives of their own may be among the nodes: mg_dispatch_reveal */
   bool quiet;               /* calls of torch are ours: the torch-level graph does not want them */
   bool grad_was_on, anomaly_was_on, begun; /* state at begin, restored at the end */
   int32_t autocast_depth;   /* depth of `with autocast` at begin */
@@ -138,6 +139,9 @@ extern PyObject *mg_dispatch_push, *mg_dispatch_pop; /* torch's functions for th
 /* f(*args, **kwargs) with the mode on, from inside of its handler. */
 PyObject *mg_dispatch_with_mode(MgCapture *cap, PyObject *f, PyObject *args, PyObject *kwargs);
 
+/* An operator with a derivative of its own runs inside of that, without autograd.  Where autograd tracks its result v all the same, runs
+ * that are tracked have to call it as the program did.  -1 with an exception. */
+int mg_dispatch_reveal(MgCapture *cap, PyObject *tensor, ValRef v);
 struct MgFrontOp;
 /* Appends a call of an op of ours whose results are n tensors like these values, each in memory of its own: a list of them. */
 PyObject *mg_dispatch_emit(MgCapture *cap, const struct MgFrontOp *fo, PyObject *args, const ValRef *like, uint32_t n, bool grad);

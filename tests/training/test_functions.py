@@ -697,8 +697,8 @@ def rows_written(out, x):
 
 @pytest.mark.parametrize(
     "f",
-    [lambda out, x: out.copy_(double(x) * 3), lambda out, x: torch._foreach_add_([out], [double(x)])[0], rows_written],
-    ids=["copy", "list", "rows"],
+    [lambda out, x: out.copy_(double(x) * 3), lambda out, x: torch._foreach_add_([out], [double(x)])[0], lambda out, x: torch._foreach_add_([out], [x * 2])[0], rows_written],
+    ids=["copy", "list", "list of aten's", "rows"],
 )
 def test_older_tensor_written_with_what_an_operator_differentiates_itself(f):
     got = []
@@ -706,4 +706,28 @@ def test_older_tensor_written_with_what_an_operator_differentiates_itself(f):
         x = torch.ones(4, 3, requires_grad=True)
         g(torch.zeros(4, 3), x).sin().sum().backward()
         got.append(x.grad)
+    torch.testing.assert_close(got[1], got[0])
+    assert not _magneto.stats()["breaks"].keys() - {"data_dependent"}
+
+
+def beside(out, x):
+    y = double(x)
+    out.copy_(x)
+    return out + y, y.t()
+
+
+def before(out, x):
+    out.copy_(x * 3)
+    return double(x)
+
+
+@pytest.mark.parametrize("f", [beside, before])
+def test_operator_with_its_own_derivative_in_a_graph_that_writes(f):
+    """Such graphs run op by op under autograd, and the operator is called as the program called it."""
+    got = []
+    for g in (f, magneto.compile(f, fullgraph=True)):
+        x, out = torch.ones(4, 3, requires_grad=True), torch.zeros(4, 3)
+        results = g(out, x)
+        results = (*results, out) if isinstance(results, tuple) else (results, out)
+        got.append([torch.autograd.grad(r.sum(), x, retain_graph=True)[0] for r in results])
     torch.testing.assert_close(got[1], got[0])
