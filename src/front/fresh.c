@@ -46,7 +46,8 @@ void mg_fresh_class(PyObject *const *slot, PyCodeObject *co) {
 int mg_older_self(PyObject **slot, PyCodeObject *co) {
   static const char *const names[] = {"__call__", "__get__", "__set__", "__delete__"};
   PyObject *o = slot[0];
-  if (!o || !(Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) || PyType_Check(o) || mg_is_fresh(o) || mg_older(o) || mg_standin_check(o)) return 0;
+  if (!o || Py_TYPE(o) == mg_torch.cached_property) return 0; /* nothing of it changes, and on 3.11 it has a lock */
+  if (!(Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) || PyType_Check(o) || mg_is_fresh(o) || mg_older(o) || mg_standin_check(o)) return 0;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     if (PyUnicode_CompareWithASCIIString(co->co_name, names[i])) continue;
     PyObject *w = mg_wrap(o, 0);
