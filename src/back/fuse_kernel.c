@@ -47,10 +47,12 @@ static bool has_good_vector(const FuKernel *k, const FuNest *n, const SymRef *ra
 }
 
 bool fu_spoils_vectors(const FuKernel *k, const FuKernel *t, const FuNest *b) {
-  int vec = likely_vector(t);
+  int vec = -1;
   for (uint32_t i = 0; i < t->n; i++) {
     const FuNest *was = i + 1 < t->n ? &k->nest[i] : b;
-    if (was->l->kind == ML_reduce && score(t, &t->nest[i], vec) < 0 && has_good_vector(k, was, was->l->range)) return true;
+    if (was->l->kind != ML_reduce) continue;
+    if (vec < 0) vec = likely_vector(t);
+    if (score(t, &t->nest[i], vec) < 0 && has_good_vector(k, was, was->l->range)) return true;
   }
   return false;
 }

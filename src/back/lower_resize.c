@@ -1,6 +1,6 @@
 /* Resampling: nearest, (bi-, tri-)linear and cubic upsampling and their gradients, in ATen's arithmetic (positions in the type of the scale, f32
  * unless the tensor is f64). */
-#include "back/lower.h"
+#include "back/lower_reduce.h"
 
 typedef struct Resize {
   Lower *L;
@@ -177,7 +177,7 @@ static MgRc resize_keep(Resize *z, int k, ExprRef e, ExprRef *read) {
   MgView out;
   int nd = z->lead + z->s;
   for (int d = 0; d < nd; d++) size[d] = d <= z->lead + k ? z->out[d] : z->in[d], at[d] = mg_ex_idx(L->x, d);
-  TRY(lw_temp(L, z->acc == TY_f64 ? DT_f64 : DT_f32, lw_meta(L, z->n->out[0])->device, nd, size, "resized", &out));
+  TRY(lw_temp(L, lw_acc_dtype(z->acc), lw_meta(L, z->n->out[0])->device, nd, size, "resized", &out));
   TRY(lw_store(L, &out, e));
   *read = mg_ex_load(L->x, z->acc, out.buf, mg_view_index(L->x, &out, at), 0, 0);
   return MG_OK;
@@ -256,7 +256,7 @@ static MgRc resize_gather(Resize *z, const Taps *t, ValRef grad, ValRef v, const
     size[nd] = lw_int(L, q->many);
     MgView out;
     if (k + 1 == z->s) TRY(lw_buffer(L, v, &out));
-    else TRY(lw_temp(L, z->acc == TY_f64 ? DT_f64 : DT_f32, m->device, nd, size, "resized", &out));
+    else TRY(lw_temp(L, lw_acc_dtype(z->acc), m->device, nd, size, "resized", &out));
     TRY(lw_reduce(L, RED_sum, body, nd + 1, size, red, 0, &out, false));
     if (k + 1 == z->s) lw_define_view(L, v, &out);
     else g = mg_ex_load(L->x, z->acc, out.buf, mg_view_index(L->x, &out, at), 0, 0);

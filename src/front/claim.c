@@ -135,17 +135,15 @@ bool mg_claim_holds(MgRec *r) {
   return !(r->guards->ndraw || PyErr_Occurred() || claim_acts(r->g)) || mg_claim_refuse(r) == 0;
 }
 
-bool mg_claim_repeats(MgRec *r) {
-  for (NodeRef n = 1; n < r->g->nnode; n++)
-    if (!r->g->node[n].dead && r->g->node[n].op->random) return false;
-  return !r->guards->ndraw && !claim_acts(r->g) && !mg_alias_writes(r);
-}
-
-bool mg_claim_draws(const MgRec *r) {
-  for (NodeRef n = 1; r->claims && n < r->g->nnode; n++)
-    if (!r->g->node[n].dead && r->g->node[n].op->random) return true;
+static bool claim_random(const MgGraph *g) {
+  for (NodeRef n = 1; n < g->nnode; n++)
+    if (!g->node[n].dead && g->node[n].op->random) return true;
   return false;
 }
+
+bool mg_claim_repeats(MgRec *r) { return !r->guards->ndraw && !claim_random(r->g) && !claim_acts(r->g) && !mg_alias_writes(r); }
+
+bool mg_claim_draws(const MgRec *r) { return r->claims && claim_random(r->g); }
 
 static PyObject *claim_state(const char *name, PyObject *arg) {
   PyObject *torch = mg_import("torch"), *fn = torch ? PyObject_GetAttrString(torch, name) : NULL;

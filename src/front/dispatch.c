@@ -167,7 +167,7 @@ static int dispatch_follow_grad(MgCapture *cap, const MgFrontOp *fo, NodeRef n) 
     if (mg_dtype_is_float(v->dtype) || mg_dtype_is_complex(v->dtype)) v->requires_grad = true;
     if (fo->op->mutates && dispatch_mark_storage(cap, v->storage)) return -1;
   }
-  for (MgWritten w = {0}; mg_node_written(mg_node(g, n), &w);) /* lists of tensors, which are no results */
+  for (MgWritten w = {0}; !fo->op->nret && mg_node_written(mg_node(g, n), &w);) /* what it writes is no result: lists of tensors */
     if (dispatch_mark_storage(cap, mg_val(g, w.v)->storage)) return -1;
   return 0;
 }

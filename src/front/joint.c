@@ -417,9 +417,10 @@ static int joint_take_numbers(Joint *b, uint32_t ninput) {
 /* A backward function of the user that writes to memory of forward does so each time it runs: no part of forward can. */
 static int joint_see_writes(Joint *b) {
   uint32_t last = 0;
+  if (!b->r->cap->function) return 0;
   for (ValRef v = 1; v < b->nval; v++)
     if (mg_val(b->g, v)->storage > last) last = mg_val(b->g, v)->storage;
-  for (NodeRef n = b->j->backward; b->r->cap->function && n < b->g->nnode; n++)
+  for (NodeRef n = b->j->backward; n < b->g->nnode; n++)
     for (MgWritten w = {0}; mg_node_written(mg_node(b->g, n), &w);)
       if (mg_val(b->g, w.v)->storage <= last) return joint_refuse(b, "a backward function writes to memory of forward");
   return 0;

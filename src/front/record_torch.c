@@ -223,7 +223,7 @@ static bool torch_ctc(const MgCall *c, PyObject **r) {
   arg[3] = arg[2] ? mg_rec_call(make, &c->arg[3], 1, NULL) : NULL;
   *r = arg[3] ? mg_rec_call(c->f, arg, (size_t)c->npos, c->kwnames) : NULL;
   Py_XDECREF(arg[2]);
-  if (arg[2]) Py_XDECREF(arg[3]);
+  Py_XDECREF(arg[3]);
   return true;
 }
 

@@ -710,6 +710,14 @@ def test_older_tensor_written_with_what_an_operator_differentiates_itself(f):
     assert not _magneto.stats()["breaks"].keys() - {"data_dependent"}
 
 
+def test_written_statistics_do_not_make_a_graph_run_op_by_op():
+    """They are written by an op that autograd tracks, and are no part of what it gives."""
+    weight, bias, mean, var = torch.ones(3), torch.zeros(3), torch.zeros(3), torch.ones(3)
+    f = magneto.compile(lambda x: torch.ops.aten._native_batch_norm_legit(x, weight, bias, mean, var, True, 0.1, 1e-5)[0] * 2)
+    f(torch.randn(4, 3, requires_grad=True)).sum().backward()
+    assert _magneto.stats()["joint_graphs"] == 1 and not mean.requires_grad and mean.abs().sum() > 0
+
+
 def beside(out, x):
     y = double(x)
     out.copy_(x)
