@@ -71,8 +71,8 @@ static PyObject *hook_run_opaque(PyThreadState *ts, MgFrame *f, int throwflag) {
 
 static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag);
 
-/* Deep recursion, or a limit that leaves no room to compile: without a hook CPython calls Python functions on no C stack.  What other threads start in the meantime is
- * not compiled. */
+/* Deep recursion, or a limit that leaves no room to compile: without a hook CPython calls Python functions on no C stack.
+ * What other threads start in the meantime is not compiled. */
 static PyObject *hook_run_bare(PyThreadState *ts, MgFrame *f, int throwflag) {
   bool ours = mg_pyframe_eval_func() == hook_eval;
   if (ours) mg_pyframe_set_eval_func(hook_below);

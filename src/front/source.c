@@ -39,8 +39,8 @@ SrcRef mg_source(MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx, PyObje
   SrcRef ref = g->nsrc++;
   if (kind == SRC_pinned) mg_guards_hold(g, key);
   else Py_XINCREF(key);
-  bool load = kind != SRC_pinned && kind != SRC_calc && kind != SRC_size && kind != SRC_stride && kind != SRC_number && kind != SRC_draw;
   g->src[ref] = (MgSrc){(uint8_t)kind, parent, idx, key};
+  bool load = kind != SRC_pinned && kind != SRC_draw && !mg_source_computed(&g->src[ref]);
   if (mg_map_put(&g->by_src, h, ref) != MG_OK) g->failed = true;
   if (load) mg_guard_add(g, GK_load, ref, NULL, 0);
   return ref;

@@ -10,17 +10,19 @@
 
 enum { DATA_HINT = 37 }; /* what tentative answers compute with */
 
-/* torch.compile has such numbers and sizes in a graph when its settings say so or fullgraph=True does; the back end of this package always, as long as
+bool mg_symdata_wanted(const MgRec *r, bool shape) {
+  if (r->cfg && r->cfg->fullgraph) return true;
+  PyObject *on = mg_rec_dynamo_config(shape ? "capture_dynamic_output_shape_ops" : "capture_scalar_outputs");
+  Py_XDECREF(on);
+  return on == Py_True;
+}
+
+/* torch.compile has such numbers and sizes in a graph when they are wanted there; the back end of this package always, as long as
  * nobody wants gradients of the results, which are computed from whole graphs of fixed sizes: then the segment is recorded again. */
 bool mg_symdata_may(MgCapture *cap, bool shape) {
   MgRec *r = cap->rec;
   if (r->deny_data || !r->guards || !r->cfg || r->in_joint || cap->in_part || cap->wrappers) return false;
-  if (r->want_fx) {
-    if (r->cfg->fullgraph) return true;
-    PyObject *on = mg_rec_dynamo_config(shape ? "capture_dynamic_output_shape_ops" : "capture_scalar_outputs");
-    Py_XDECREF(on);
-    return on == Py_True;
-  }
+  if (r->want_fx) return mg_symdata_wanted(r, shape);
   if (!r->deny_grad || !mg_abi.aoti_torch_grad_mode_is_enabled()) return true;
   for (uint32_t i = 0; i < cap->ninput; i++)
     if (mg_val(r->g, cap->input[i].val)->requires_grad) return false;

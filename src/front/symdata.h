@@ -9,6 +9,8 @@
 
 /* May this recording have them?  shape: as a size of a result, else as a number out of a tensor. */
 bool mg_symdata_may(MgCapture *cap, bool shape);
+/* Do graphs for custom backends have numbers (shape: sizes) that depend on data?  When torch's own switch says so, and where a break is an error. */
+bool mg_symdata_wanted(const MgRec *r, bool shape);
 /* Does it depend on data? */
 bool mg_symdata_in(const MgCapture *cap, SymRef e);
 /* A number that depends on data as a size; 0: it cannot be one. */

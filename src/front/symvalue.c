@@ -16,15 +16,6 @@ enum { VALUE_LIST_MAX = 64, VALUE_DIM_MAX = 8 }; /* numbers and dimensions of on
 
 /* ---- out of tensors ---- */
 
-/* Custom backends get such numbers in their graphs when torch's own switch says so, and always where a break is an error. */
-static bool value_wanted(const MgRec *r) {
-  if (r->cfg && r->cfg->fullgraph) return true;
-  PyObject *on = mg_rec_dynamo_config("capture_scalar_outputs");
-  bool yes = on == Py_True;
-  Py_XDECREF(on);
-  return yes;
-}
-
 static char value_kind_of_dtype(int dtype) {
   if (dtype == DT_bool) return 'b';
   if (mg_dtype_is_float(dtype)) return 'f';
@@ -44,7 +35,7 @@ static int64_t value_count(const MgCapture *cap, const MgVal *v, int64_t *size) 
 }
 
 bool mg_symvalue_can(MgCapture *cap, PyObject *tensor) {
-  if (!mg_standin_is(tensor) || (cap->rec->want_fx && !value_wanted(cap->rec))) return false;
+  if (!mg_standin_is(tensor) || (cap->rec->want_fx && !mg_symdata_wanted(cap->rec, false))) return false;
   const MgVal *v = mg_val(cap->rec->g, mg_standin_val(tensor));
   int64_t n = value_count(cap, v, NULL);
   return v->device == DEV_cpu && value_kind_of_dtype(v->dtype) && n >= 0 && n <= VALUE_LIST_MAX && v->ndim <= VALUE_DIM_MAX;
