@@ -1,4 +1,6 @@
 #include "front/names.h"
+#include "front/hook.h"
+#include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -15,6 +17,25 @@ PyObject *mg_import(const char *name) {
   PyObject *leaf = Py_BuildValue("(s)", "__name__"), *m = leaf ? PyImport_ImportModuleLevel(name, NULL, NULL, leaf, 0) : NULL;
   Py_XDECREF(leaf);
   return m;
+}
+
+void mg_raise_dynamo_error(const char *name, const char *format, ...) {
+  PyObject *m = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._dynamo.exc");
+  PyObject *error = m ? PyObject_GetAttrString(m, name) : NULL;
+  PyErr_Clear();
+  va_list ap;
+  va_start(ap, format);
+  PyErr_FormatV(error ? error : PyExc_RuntimeError, format, ap);
+  va_end(ap);
+  Py_XDECREF(error);
+  /* Its __init__ is Python, and no part of the program. */
+  MgHookMode mode = mg_hook_mode;
+  mg_hook_mode = HOOK_off;
+  PyObject *t, *v, *tb;
+  PyErr_Fetch(&t, &v, &tb);
+  PyErr_NormalizeException(&t, &v, &tb);
+  PyErr_Restore(t, v, tb);
+  mg_hook_mode = mode;
 }
 
 PyObject *mg_context_enter(PyObject *ctx) {

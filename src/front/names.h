@@ -9,6 +9,8 @@
 /* A module by its full name, new.  Unlike PyImport_ImportModule it does not ask the running frame for its __import__, which
  * generated code (namedtuple's __new__) has none of. */
 PyObject *mg_import(const char *name);
+/* Raises torch._dynamo.exc's class of this name where that module is loaded (its errors are RuntimeErrors), else RuntimeError. */
+void mg_raise_dynamo_error(const char *name, const char *format, ...);
 /* `with ctx:` from C.  Entering takes ctx (NULL with an exception: stays NULL) and gives it back entered; leaving takes it and
  * keeps an exception that is set, unless leaving raises one: -1 then. */
 PyObject *mg_context_enter(PyObject *ctx);

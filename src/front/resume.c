@@ -9,6 +9,7 @@
 #include "front/guard.h"
 #include "front/hook.h"
 #include "front/planrun.h"
+#include "front/names.h"
 #include "front/record.h"
 #include "front/skip.h"
 #include "front/stages.h"
@@ -210,16 +211,6 @@ static int drive_give_up(MgDrive *d, MgBucket *b, int unit) {
  * what magneto makes of the parts is still worth having. */
 static DriveNext drive_given_up(const MgDrive *d) { return d->cfg->backend ? DRIVE_rest : DRIVE_eager; }
 
-/* torch's own exception, where it is loaded. */
-static void drive_recompile_error(const MgDrive *d, int unit) {
-  PyObject *m = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._dynamo.exc");
-  PyObject *error = m ? PyObject_GetAttrString(m, "RecompileError") : NULL;
-  PyErr_Clear();
-  PyErr_Format(error ? error : PyExc_RuntimeError, "magneto: %U, line %d would be compiled again, and torch._dynamo.config.error_on_recompile is set",
-               d->v.code->co_qualname, d->code->line[unit]);
-  Py_XDECREF(error);
-}
-
 static void drive_log_recompile(MgDrive *d, MgBucket *b, const MgSlots *slots) {
   for (int i = 0; i < b->n; i++) mg_guards_note_moves(b->entry[i]->guards);
   if (!mg_log_on(MG_LOG_recompiles)) return;
@@ -390,7 +381,8 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
     }
     mg_stats.misses++;
     if (b->n && !d->unclaimed && mg_stance_recompile_is_error()) {
-      drive_recompile_error(d, unit);
+      mg_raise_dynamo_error("RecompileError", "magneto: %U, line %d would be compiled again, and torch._dynamo.config.error_on_recompile is set",
+                            d->v.code->co_qualname, d->code->line[unit]);
       next = DRIVE_fail;
       goto done;
     }

@@ -648,10 +648,9 @@ static void segment_log(const Segment *s, const MgEntry *e) {
 
 static int segment_fullgraph_error(const Segment *s) {
   int line = s->code->line[s->unit];
-  PyErr_Format(PyExc_RuntimeError,
-               "%s, but the graph breaks: %s: %s\n  in %U, segment from line %d, File \"%U\"\n  hint: %s",
-               s->cfg->fullgraph ? "fullgraph=True" : "error_on_graph_break(True)", mg_break_name(s->why), s->reason, s->v.code->co_qualname, line, s->v.code->co_filename,
-               mg_break_hint(s->why));
+  mg_raise_dynamo_error("Unsupported", "%s, but the graph breaks: %s: %s\n  in %U, segment from line %d, File \"%U\"\n  hint: %s",
+                        s->cfg->fullgraph ? "fullgraph=True" : "error_on_graph_break(True)", mg_break_name(s->why), s->reason, s->v.code->co_qualname, line,
+                        s->v.code->co_filename, mg_break_hint(s->why));
   return -1;
 }
 

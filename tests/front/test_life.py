@@ -190,6 +190,10 @@ def test_fullgraph_explains():
     with pytest.raises(RuntimeError, match="fullgraph.*print") as info:
         c(torch.ones(2))
     assert __file__ in str(info.value) and "hint" in str(info.value)
+    from torch._dynamo.exc import Unsupported
+
+    with pytest.raises(Unsupported, match="fullgraph.*print"):
+        c(torch.ones(2))
     assert _magneto.Callable(sin_cos, fullgraph=True)(torch.ones(2), torch.ones(2)).shape == (2,)
 
 
