@@ -1,6 +1,7 @@
-/* Calls of ATen nodes through Python.
+/* Calls of ATen nodes.
  * In: a graph node.  Out: an argument template: constants are objects already, tensors are positions.  A run fills the
- * positions and makes one vectorcall of the OpOverload's _op, which does no Python-level work. */
+ * positions and makes one vectorcall of the OpOverload's _op, which does no Python-level work.  A plan calls operators as C++ does
+ * where it can (runtime/cxxcall); what throws there is called again in the first way, which gives Python's exception. */
 #include "front/nodecall.h"
 #include "front/names.h"
 #include "front/planrun.h"
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "front/torchobj.h"
+#include "runtime/cxxcall.h"
 #include "runtime/torch_abi.h"
 
 typedef struct CallArg {
@@ -29,6 +31,7 @@ struct MgNodeCall {
   uint16_t *copy;           /* their positions among the nin tensors, owned */
   bool symbolic;            /* sizes are computed in every run */
   bool grad;                /* a plan runs it with grad mode on, although autograd is not asked */
+  MgCxxCall *cxx;           /* the same call without Python, or NULL; only plans use it */
 };
 
 /* ---- building ---- */
@@ -98,6 +101,7 @@ MgNodeCall *mg_nodecall_new_at(MgGraph *g, NodeRef n, PyObject *objs, bool symbo
 void mg_nodecall_free(MgNodeCall *c) {
   if (!c) return;
   for (int i = 0; c->arg && i < c->narg; i++) nodecall_arg_free(&c->arg[i]);
+  mg_cxxcall_free(c->cxx);
   free(c->arg);
   free(c->copy);
   Py_XDECREF(c->kwnames);
@@ -192,7 +196,7 @@ int mg_tensor_init(void) {
   if (!why && (o = mg_abi.thpvariable_wrap(t))) why = mg_abi_selftest(o, t, sizeof(PyObject));
   if (t) mg_abi.aoti_torch_delete_tensor_object(t);
   Py_XDECREF(o);
-  if (mg_abi.tensor_offset) return 0;
+  if (mg_abi.tensor_offset) return mg_cxxcall_init(), 0;
   if (!PyErr_Occurred()) PyErr_Format(PyExc_ImportError, "magneto: %s", why ? why : "self-test failed");
   return -1;
 }
@@ -221,6 +225,80 @@ static int nodecall_on_copies(MgNodeCall *c, const MgNode *n) {
   return 0;
 }
 
+/* ---- without Python ---- */
+
+enum { CXX_ITEMS = 32, CXX_PARAMS = 24 }; /* numbers in the lists of one call, and its parameters */
+
+/* A list of numbers; its items are kept in room. */
+static bool nodecall_cxx_list(MgGraph *g, const MgArg *a, int64_t *room, int *used, MgCxxArg *out) {
+  if (a->tag != MA_list || *used + a->n > CXX_ITEMS) return false;
+  out->n = a->n;
+  out->ints = room + *used;
+  out->floats = (const double *)out->ints;
+  for (uint32_t i = 0; i < a->n; i++, ++*used) {
+    const MgArg *item = &a->u.item[i];
+    if (out->type == CXX_floats && item->tag == MA_float) memcpy(&room[*used], &item->u.f, sizeof item->u.f);
+    else if (out->type != CXX_ints || item->tag != MA_int || !mg_sym_settle(g->x, item->u.sym, &room[*used])) return false;
+  }
+  return true;
+}
+
+/* A number, for a parameter that takes one of any kind or only floating point. */
+static bool nodecall_cxx_number(MgGraph *g, const MgArg *a, MgCxxArg *out) {
+  out->scalar = a->tag == MA_float ? 'd' : a->tag == MA_bool ? 'b' : 'i';
+  if (a->tag == MA_float) return out->d = a->u.f, true;
+  if (a->tag == MA_bool) out->i = a->u.b;
+  else if (a->tag != MA_int || !mg_sym_settle(g->x, a->u.sym, &out->i)) return false;
+  out->d = (double)out->i;
+  return true;
+}
+
+static bool nodecall_cxx_arg(MgGraph *g, const MgArg *a, const MgParam *p, int64_t *room, int *used, MgCxxArg *out) {
+  static const int8_t type[AK_other + 1] = { /* and one more; 0: no such calls */
+    [AK_tensor] = CXX_tensor + 1, [AK_tensor_list] = CXX_tensors + 1, [AK_int] = CXX_int + 1, [AK_int_list] = CXX_ints + 1, [AK_float] = CXX_float + 1,
+    [AK_float_list] = CXX_floats + 1, [AK_bool] = CXX_bool + 1, [AK_scalar] = CXX_scalar + 1, [AK_dtype] = CXX_dtype + 1, [AK_layout] = CXX_layout + 1,
+    [AK_device] = CXX_device + 1, [AK_memory_format] = CXX_memory_format + 1, [AK_str] = CXX_str + 1, [AK_generator] = CXX_generator + 1};
+  if (!type[p->kind]) return false;
+  *out = (MgCxxArg){.type = (uint8_t)(type[p->kind] - 1), .optional = p->optional};
+  if (p->kind == AK_tensor) return a->tag == MA_val || (a->tag == MA_none && p->optional);
+  out->none = a->tag == MA_none;
+  if (out->none) return p->optional;
+  out->i = a->u.code;
+  out->index = a->dev_index;
+  switch ((MgArgKind)p->kind) {
+    case AK_tensor_list:
+      for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++)
+        if (a->u.item[i].tag != MA_val) return false;
+      out->n = a->n;
+      return a->tag == MA_list;
+    case AK_int: return a->tag == MA_int && mg_sym_settle(g->x, a->u.sym, &out->i);
+    case AK_int_list:
+    case AK_float_list: return nodecall_cxx_list(g, a, room, used, out);
+    case AK_float:
+    case AK_scalar: return nodecall_cxx_number(g, a, out);
+    case AK_bool: return out->i = a->u.b, a->tag == MA_bool;
+    case AK_str: return out->str = a->u.str, a->tag == MA_str;
+    case AK_dtype: return a->tag == MA_dtype;
+    case AK_layout: return a->tag == MA_layout;
+    case AK_device: return a->tag == MA_device;
+    case AK_memory_format: return a->tag == MA_memory_format;
+    default: return false;
+  }
+}
+
+/* The call as C++ makes it, for what only gives new tensors. */
+static MgCxxCall *nodecall_cxx(MgGraph *g, const MgNode *n) {
+  MgCxxArg arg[CXX_PARAMS];
+  int64_t room[CXX_ITEMS];
+  int used = 0;
+  if (n->op->mutates || strncmp(n->op->name, "aten::", 6) || n->narg > CXX_PARAMS || n->nout != n->op->nret) return NULL;
+  for (int i = 0; i < n->op->nret; i++)
+    if (n->op->ret_kind[i] != AK_tensor) return NULL;
+  for (int i = 0; i < n->narg; i++)
+    if (!nodecall_cxx_arg(g, &n->arg[i], &n->op->param[i], room, &used, &arg[i])) return NULL;
+  return mg_cxxcall_new(n->op->name + 6, n->op->overload, arg, n->narg, n->op->nret);
+}
+
 typedef struct CallTable {
   MgNodeCall **call;
   uint32_t n, cap;
@@ -244,6 +322,7 @@ static MgRc calltable_add(void *self, MgGraph *g, NodeRef n, uint32_t *id) {
     mg_nodecall_free(c);
     c = (MgNodeCall *)PyErr_NoMemory();
   }
+  if (c && !c->grad) c->cxx = nodecall_cxx(g, mg_node(g, n));
   PyGILState_Release(gil);
   if (!c) return mg_fail(g->c, MG_PYERR, "%s cannot be called from a plan", mg_node(g, n)->op->full);
   *id = t->n;
@@ -294,6 +373,7 @@ done:
 
 static int calltable_call(void *self, uint32_t id, MgTensor *const *in, int nin, MgTensor **out, int nout) {
   const MgNodeCall *c = ((CallTable *)self)->call[id];
+  if (c->cxx && nin == c->nin && nout == c->nout && mg_cxxcall_run(c->cxx, in, out)) return 0;
   PyGILState_STATE gil = PyGILState_Ensure();
   int rc = -1;
   if (nin != c->nin || nout != c->nout || nin > HOST_MAX || nout > HOST_MAX)
