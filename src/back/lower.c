@@ -251,6 +251,23 @@ static MgRc lower_node(Lower *L, NodeRef r) {
 
 /* ---- the end of the graph ---------------------------------------------------------------------------------------- */
 
+/* A view as loops can move it: complex128, for which they have no type, as pairs of f64, with one more dimension. */
+static MgRc lower_pairs(Lower *L, MgView *v) {
+  if (v->dtype != DT_c128) return MG_OK;
+  if (v->ndim == LW_MAX_NDIM) return mg_fail(L->c, MG_UNSUP, "complex128 of %d dimensions", v->ndim);
+  SymRef *size = mg_new(L->c, SymRef, v->ndim + 1), *stride = mg_new(L->c, SymRef, v->ndim + 1), two = lw_int(L, 2);
+  TRYP(size && stride);
+  for (int d = 0; d < v->ndim; d++) {
+    size[d] = v->size[d];
+    stride[d] = mg_sym_mul(L->x, v->stride[d], two);
+  }
+  size[v->ndim] = two;
+  stride[v->ndim] = lw_int(L, 1);
+  *v = (MgView){.buf = v->buf, .ndim = v->ndim + 1, .dtype = DT_f64, .size = size, .stride = stride,
+                .offset = mg_sym_mul(L->x, v->offset, two)};
+  return MG_OK;
+}
+
 static MgRc lower_output(Lower *L, uint32_t i) {
   ValRef v = L->g->output[i];
   if (!v || lower_is_alias(L->g, i)) return MG_OK;
@@ -260,14 +277,16 @@ static MgRc lower_output(Lower *L, uint32_t i) {
     MgView from = view;
     ExprRef at[LW_MAX_NDIM];
     if (from.ndim > LW_MAX_NDIM) return mg_fail(L->c, MG_UNSUP, "output of %d dimensions", from.ndim);
-    for (int d = 0; d < from.ndim; d++) at[d] = mg_ex_idx(L->x, d);
     view.offset = lw_int(L, 0);
     view.buf = mg_sched_buf(L->s, MB_output, (MgDtype)view.dtype, mg_view_extent(L->x, &view), NULL);
     TRYP(view.buf);
     L->s->buf[view.buf].index = (int32_t)i;
     L->s->buf[view.buf].device = L->s->buf[from.buf].device;
-    TRY(lw_store(L, &view, mg_ex_load(L->x, mg_dtype_ty((MgDtype)view.dtype), from.buf,
-                                      mg_view_index(L->x, &from, at), 0, 0)));
+    MgView to = view;
+    TRY(lower_pairs(L, &from));
+    TRY(lower_pairs(L, &to));
+    for (int d = 0; d < from.ndim; d++) at[d] = mg_ex_idx(L->x, d);
+    TRY(lw_store(L, &to, mg_ex_load(L->x, mg_dtype_ty((MgDtype)to.dtype), from.buf, mg_view_index(L->x, &from, at), 0, 0)));
   }
   L->s->out[i] = view;
   return MG_OK;
@@ -318,6 +337,24 @@ static bool lower_wb_clobbers_self(Lower *L, const MgExpr *load, void *arg) {
   return lower_wb_clobbers(L, load, arg) && ((BufRef)load->u.i != w->to.buf || load->src[0] != w->point);
 }
 
+/* The place and the value of a write-back, over the place's indices `at`. */
+static MgRc lower_writeback(Lower *L, ValRef v, const ExprRef *at, LowerWb *w) {
+  if (w->to.dtype != DT_c128) {
+    w->e = lw_at_bcast(L, v, at, w->to.ndim);
+  } else {
+    TRY(lw_realise(L, v));
+    MgView from = L->val[v].view;
+    bool same = from.ndim == w->to.ndim;
+    for (int d = 0; d < from.ndim && same; d++) same = mg_ex_same(from.size[d], w->to.size[d]);
+    if (!same) return mg_fail(L->c, MG_UNSUP, "write-back of a complex128 value of another shape");
+    TRY(lower_pairs(L, &from));
+    TRY(lower_pairs(L, &w->to));
+    w->e = mg_ex_load(L->x, TY_f64, from.buf, mg_view_index(L->x, &from, at), 0, 0);
+  }
+  w->point = mg_view_index(L->x, &w->to, at);
+  return MG_OK;
+}
+
 /* Stores every write-back; an order is chosen in which no value is read after its memory was overwritten, and a value
  * that has no such order is computed into a temporary first. */
 static MgRc lower_writebacks(Lower *L) {
@@ -335,8 +372,7 @@ static MgRc lower_writebacks(Lower *L) {
     w[k].done = v == in || (L->val[v].kind == LW_buf && L->val[v].view.buf == w[k].to.buf &&
                             !memcmp(&L->val[v].view, &w[k].to, sizeof w[k].to)); /* stored when it was computed */
     if (w[k].done) continue;
-    w[k].e = lw_at_bcast(L, v, at, w[k].to.ndim);
-    w[k].point = mg_view_index(L->x, &w[k].to, at);
+    TRY(lower_writeback(L, v, at, &w[k]));
     left++;
   }
   while (left) {
@@ -356,11 +392,11 @@ static MgRc lower_writebacks(Lower *L) {
       left--;
     } else { /* through a temporary, which nothing overwrites */
       MgView t;
-      const MgVal *m = lw_meta(L, g->wb_input[k]);
-      TRY(lw_temp(L, (MgDtype)m->dtype, m->device, m->ndim, m->size, "writeback", &t));
+      const MgView *to = &w[k].to;
+      TRY(lw_temp(L, (MgDtype)to->dtype, lw_meta(L, g->wb_input[k])->device, to->ndim, to->size, "writeback", &t));
       TRY(lw_store(L, &t, w[k].e));
       w[k].temp = true;
-      w[k].e = mg_ex_load(L->x, mg_dtype_ty((MgDtype)m->dtype), t.buf, mg_view_index(L->x, &t, at), 0, 0);
+      w[k].e = mg_ex_load(L->x, mg_dtype_ty((MgDtype)to->dtype), t.buf, mg_view_index(L->x, &t, at), 0, 0);
     }
   }
   return MG_OK;

@@ -98,6 +98,11 @@ ExprRef lw_at(Lower *L, ValRef v, const ExprRef *at) {
   const LwVal *lv = &L->val[v];
   const MgVal *m = lw_meta(L, v);
   if (lv->e) return mg_ex_subst(L->x, lv->e, at, m->ndim);
+  if (m->dtype == DT_c128) { /* lower.c moves its halves */
+    mg_fail(L->c, MG_BUG, "complex128 as one number of a loop");
+    L->x->nomem = true;
+    return 0;
+  }
   ExprRef load = mg_ex_load(L->x, mg_dtype_ty((MgDtype)m->dtype), lv->view.buf, mg_view_index(L->x, &lv->view, at), 0, 0);
   return mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)m->dtype), load);
 }

@@ -241,7 +241,6 @@ PyObject *mg_backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, PyOb
   PyObject *a[7] = {NULL};
   if (r->want_fx && !mg_fx_takes_engine(r->cap)) return mg_rec_break(BK_op, "the autograd engine, in a graph for a custom backend");
   if (r->ident->nhook) return mg_rec_break(BK_op, "backward after a hook was registered");
-  if (r->in_joint) return mg_rec_break(BK_op, "backward inside of a backward function");
   if (r->guards->state.saved_hooks) return mg_rec_break(BK_op, "backward under hooks of saved tensors"); /* they may change what backward reads */
   if (r->cap->anomaly_was_on) return mg_rec_break(BK_op, "backward in anomaly mode"); /* PyTorch looks at every gradient */
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf), nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
@@ -249,6 +248,7 @@ PyObject *mg_backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, PyOb
   for (Py_ssize_t k = 0; k < nkw; k++)
     for (int i = 0; i < 7; i++)
       if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), name[i])) a[i] = arg[npos + k];
+  if (r->in_joint && (!a[6] || PyObject_IsTrue(a[6]))) return mg_rec_break(BK_op, "backward() inside of a backward function"); /* writes to leaves */
   if (a[0] && PyTuple_Check(a[0]) && backward_load_all(r, a[6] && PyObject_IsTrue(a[6]))) return NULL;
   for (Py_ssize_t i = 0; a[0] && PyTuple_Check(a[0]) && i < PyTuple_GET_SIZE(a[0]); i++)
     if (backward_spend(r->cap, PyTuple_GET_ITEM(a[0], i), a[2] && PyObject_IsTrue(a[2]))) return NULL;

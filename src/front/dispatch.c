@@ -399,7 +399,6 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   if (dispatch_args(cap, fo, args, kwargs, arg)) return NULL;
   if (!mg_memform_known(g, op, arg)) return mg_rec_break(BK_op, "%s outside of its tensor", op->full);
   if (mg_memform_counts(op, arg) && arg[0].tag == MA_val) mg_alias_guard_start(r, arg[0].u.val);
-  if (mg_memform_wide(g, op, arg)) return mg_rec_break(BK_op, "%s writes complex128 from outside", op->full);
   int ntensor = 0;
   for (int i = 0; i < op->nret; i++) ntensor += op->ret_kind[i] == AK_tensor;
   NodeRef n = c.n = mg_graph_node(g, op, op->nparam, ntensor);

@@ -3,6 +3,7 @@
  * graph), forwards that change older objects.  Those break the graph.  With arguments that are neither tensors nor constants
  * the call cannot be made again from the graph's values, so it has to be compiled together with its backward. */
 #include "front/function.h"
+#include "front/functree.h"
 #include <string.h>
 #include "front/fx.h"
 #include "front/identity.h"
@@ -12,18 +13,10 @@
 
 /* ---- recording a call ---- */
 
-/* A value that cannot change, or a tuple of such values. */
-static bool function_is_constant(PyObject *o) {
-  if (!PyTuple_CheckExact(o)) return mg_guard_is_const(o) || Py_TYPE(Py_TYPE(o)) == mg_torch.enum_meta;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
-    if (!function_is_constant(PyTuple_GET_ITEM(o, i))) return false;
-  return true;
-}
-
 /* Nothing but constants in it, so no tensor, which would have to be an input of the graph? */
 static bool function_is_plain(PyObject *o, int depth) {
   PyObject **dict = _PyObject_GetDictPtr(o), *d = PyDict_CheckExact(o) ? o : NULL, *k, *v;
-  if (function_is_constant(o)) return true;
+  if (mg_functree_is_constant(o)) return true;
   if (depth > 4) return false;
   for (Py_ssize_t i = 0; (PyTuple_CheckExact(o) || PyList_CheckExact(o)) && i < PySequence_Fast_GET_SIZE(o); i++)
     if (!function_is_plain(PySequence_Fast_GET_ITEM(o, i), depth + 1)) return false;
@@ -44,7 +37,7 @@ static bool function_is_older(PyObject *o) {
 /* What a node of a torch-level graph can be given: tensors, constants, containers of them, and objects from outside: the node
  * runs the function, which finds in them what it would find without us, so that which objects they are is guarded. */
 static bool function_can_show(PyObject *o) {
-  if (mg_standin_check(o) || mg_standin_transformed(o) || function_is_constant(o)) return true;
+  if (mg_standin_check(o) || mg_standin_transformed(o) || mg_functree_is_constant(o)) return true;
   if (function_is_older(o)) return mg_older_pin(o), true;
   if (PyDict_CheckExact(o)) {
     PyObject *k, *v;
@@ -97,7 +90,7 @@ static MgFunction *function_new(MgRec *r, const MgCall *c, PyObject *const *out,
 static int function_take_args(MgRec *r, MgFunction *f, const MgCall *c) {
   for (uint32_t i = 0; i < f->nin; i++) {
     if (mg_standin_check(c->arg[i])) f->in[i] = mg_standin_val(c->arg[i]);
-    else if (!function_is_constant(c->arg[i])) f->once = true; /* not kept: it may hold stand-ins */
+    else if (!mg_functree_is_constant(c->arg[i])) f->once = true; /* not kept: it may hold stand-ins */
     else if (PyList_Append(r->cap->objs, f->obj[i] = c->arg[i])) return -1;
   }
   return 0;
@@ -154,15 +147,48 @@ static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef 
   return 0;
 }
 
+/* The arguments that the node has; *template: None, or how the call's own are made of them. */
+static PyObject *function_show_args(const MgCall *c, Py_ssize_t first, PyObject **template) {
+  PyObject *args = PyTuple_New(c->n - first), *leaves = NULL;
+  bool plain = true;
+  for (Py_ssize_t i = first; args && i < c->n; i++) {
+    PyTuple_SET_ITEM(args, i - first, Py_NewRef(c->arg[i]));
+    plain = plain && function_can_show(c->arg[i]);
+  }
+  if (plain) *template = Py_NewRef(Py_None);
+  else if (args && (leaves = PyList_New(0)) && (*template = mg_functree_take(args, leaves))) Py_SETREF(args, PyList_AsTuple(leaves));
+  Py_XDECREF(leaves);
+  if (!*template) Py_CLEAR(args);
+  return args;
+}
+
+/* What the node gives: all results, or where one is an object the tensors in them. */
+static PyObject *function_show_results(PyObject *res, PyObject *target) {
+  PyObject *all = PyTuple_Check(res) ? Py_NewRef(res) : PyTuple_Pack(1, res), *leaves = NULL, *template = NULL;
+  bool plain = true;
+  for (Py_ssize_t i = 0; all && i < PyTuple_GET_SIZE(all); i++) {
+    PyObject *o = PyTuple_GET_ITEM(all, i);
+    plain = plain && (mg_standin_check(o) || mg_standin_transformed(o) || mg_functree_is_constant(o));
+  }
+  if (!all || plain) return all;
+  if ((leaves = PyList_New(0)) && (template = mg_functree_take(all, leaves))) Py_SETREF(all, PyList_AsTuple(leaves));
+  else Py_CLEAR(all);
+  Py_XDECREF(leaves);
+  Py_XDECREF(template);
+  if (!all && !PyErr_Occurred()) mg_rec_break(BK_op, "an autograd.Function that gives objects with state in C");
+  if (all && PyObject_SetAttrString(target, "flat", Py_True)) Py_CLEAR(all);
+  return all;
+}
+
 /* The call as one node of a torch-level graph, whose backward is the user's; arguments from `first` on are its own.  The node gives
  * a tuple. */
 static PyObject *function_show(MgRec *r, const MgCall *c, PyObject *cls, Py_ssize_t first) {
   MgCapture *cap = r->cap;
-  PyObject *args = PyTuple_New(c->n - first), *m = NULL, *target = NULL, *res = NULL, *all = NULL;
+  PyObject *template = NULL, *args = function_show_args(c, first, &template), *m = NULL, *target = NULL, *res = NULL, *all = NULL;
   MgFxCall call = {0};
-  for (Py_ssize_t i = first; args && i < c->n; i++) PyTuple_SET_ITEM(args, i - first, Py_NewRef(c->arg[i]));
+  if (!args) return PyErr_Occurred() ? NULL : mg_call_unknown(c);
   MgPause pause = mg_rec_pause();
-  if (args && (m = mg_import("magneto.fxcall"))) target = PyObject_CallMethod(m, "FunctionCall", "O", cls);
+  if ((m = mg_import("magneto.fxcall"))) target = PyObject_CallMethod(m, "FunctionCall", "OO", cls, template);
   int rc = target ? mg_fx_before(cap, args, NULL, &call) : -1;
   mg_rec_resume(pause);
   if (!rc) {
@@ -171,11 +197,12 @@ static PyObject *function_show(MgRec *r, const MgCall *c, PyObject *cls, Py_ssiz
     res = mg_call_plain(c);
     cap->quiet = quiet;
   }
+  if (res) all = function_show_results(res, target);
   pause = mg_rec_pause();
-  if (res) all = PyTuple_Check(res) ? Py_NewRef(res) : PyTuple_Pack(1, res);
   if (res && (!all || mg_fx_after(cap, target, args, NULL, &call, all))) Py_CLEAR(res);
   mg_rec_resume(pause);
   mg_fx_drop(&call);
+  Py_XDECREF(template);
   Py_XDECREF(args);
   Py_XDECREF(m);
   Py_XDECREF(target);
@@ -186,11 +213,6 @@ static PyObject *function_show(MgRec *r, const MgCall *c, PyObject *cls, Py_ssiz
 bool mg_function_transformed(const MgCall *c, PyObject **out) {
   MgRec *r = mg_rec;
   if (!r->want_fx || r->cap->quiet || mg_fx_is_aten(r->cap) || c->kwnames || c->n < 1 || !PyType_Check(c->arg[0])) return false;
-  for (Py_ssize_t i = 1; i < c->n; i++)
-    if (!function_can_show(c->arg[i])) {
-      *out = mg_rec_break(BK_op, "an autograd.Function of other objects in a transform of torch.func, in a graph for a custom backend");
-      return true;
-    }
   *out = function_show(r, c, c->arg[0], 1);
   return true;
 }
@@ -221,8 +243,6 @@ PyObject *mg_function_apply(const MgCall *c) {
   MgRec *r = mg_rec;
   PyObject *cls = PyCFunction_Check(c->f) ? PyCFunction_GET_SELF(c->f) : NULL;
   if (r->deny_function || (r->want_fx && mg_fx_is_aten(r->cap)) || c->kwnames || !cls || !PyType_Check(cls)) return mg_call_unknown(c);
-  for (Py_ssize_t i = 0; r->want_fx && i < c->n; i++)
-    if (!function_can_show(c->arg[i])) return mg_call_unknown(c);
   if (function_guard_class(cls)) return NULL;
   return function_is_torchs(cls) ? mg_call_unknown(c) : function_record(r, c);
 }

@@ -143,12 +143,3 @@ bool mg_memform_counts(const MgOp *op, const MgArg *arg) {
   default: return false;
   }
 }
-
-bool mg_memform_wide(const MgGraph *g, const MgOp *op, const MgArg *arg) {
-  for (int i = 0; op->mutates && i < op->nparam; i++) {
-    if (!op->param[i].writes || arg[i].tag != MA_val) continue;
-    const MgVal *root = mg_val(g, mg_val(g, arg[i].u.val)->storage);
-    if (root->dtype == DT_c128 && !root->def) return true;
-  }
-  return false;
-}

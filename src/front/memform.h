@@ -8,8 +8,6 @@
 bool mg_memform_known(const MgGraph *g, const MgOp *op, const MgArg *arg);
 /* Does what the op gives, or whether it is refused, depend on where in its storage the first argument begins? */
 bool mg_memform_counts(const MgOp *op, const MgArg *arg);
-/* Kernels have no type as wide as complex128: they cannot write it back into a tensor from outside. */
-bool mg_memform_wide(const MgGraph *g, const MgOp *op, const MgArg *arg);
 /* Writes that ATen refuses, or does in an order of its own: into memory that overlaps itself or partly an argument; random
  * numbers into memory with gaps. */
 bool mg_memform_odd(const MgGraph *g, const MgOp *op, NodeRef n);

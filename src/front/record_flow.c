@@ -181,11 +181,12 @@ static PyObject *flow_import(MgLoop *l, PyObject *name, PyObject *fromlist, PyOb
     m = PyObject_Vectorcall(import, args + 1, 5 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     goto done;
   }
-  /* Only modules that are there already: importing runs their code, once. */
+  /* Only modules that are there already, or torch's: importing runs their code, once. */
   PyObject *modules = PyImport_GetModuleDict();
   bool absolute = level == Py_None || (PyLong_Check(level) && !PyLong_AsLong(level));
   bool standard = PyCFunction_Check(import) && !strcmp(((PyCFunctionObject *)import)->m_ml->ml_name, "__import__");
-  if (!standard || (absolute && !PyDict_GetItemWithError(modules, name))) {
+  bool torchs = PyUnicode_Check(name) && !strncmp(PyUnicode_AsUTF8(name), "torch.", 6);
+  if (!standard || (absolute && !torchs && !PyDict_GetItemWithError(modules, name))) {
     mg_rec_break(BK_c_function, "import of %.100s", PyUnicode_AsUTF8(name));
     goto done;
   }

@@ -7,7 +7,7 @@
 static const struct {
   const char *name;
   uint8_t size;
-  uint8_t ty; /* MgTy; TY__COUNT when the loop IR cannot hold it; complex numbers and those of 8 bits are only moved, as bits */
+  uint8_t ty; /* MgTy; complex numbers and those of 8 bits are only moved, as bits; of complex128 it is the type of one half */
   char cls;
 } dtype_row[] = {
   [DT_u8] = {"u8", 1, TY_u8, 'u'},       [DT_i8] = {"i8", 1, TY_i8, 'i'},
@@ -15,7 +15,7 @@ static const struct {
   [DT_i64] = {"i64", 8, TY_i64, 'i'},    [DT_f16] = {"f16", 2, TY_f16, 'f'},
   [DT_f32] = {"f32", 4, TY_f32, 'f'},    [DT_f64] = {"f64", 8, TY_f64, 'f'},
   [DT_c32] = {"c32", 4, TY_i32, 'c'},    [DT_c64] = {"c64", 8, TY_i64, 'c'},
-  [DT_c128] = {"c128", 16, TY__COUNT, 'c'}, [DT_bool] = {"bool", 1, TY_i1, 'b'},
+  [DT_c128] = {"c128", 16, TY_f64, 'c'}, [DT_bool] = {"bool", 1, TY_i1, 'b'},
   [DT_bf16] = {"bf16", 2, TY_bf16, 'f'}, [DT_u16] = {"u16", 2, TY_u16, 'u'},
   [DT_u32] = {"u32", 4, TY_u32, 'u'},    [DT_u64] = {"u64", 8, TY_u64, 'u'},
   [DT_f8e5m2] = {"f8e5m2", 1, TY_u8, 'm'}, [DT_f8e4m3fn] = {"f8e4m3fn", 1, TY_u8, 'm'},
@@ -52,7 +52,7 @@ MgDtype mg_dtype_parse(const char *name, int len) {
 bool mg_dtype_is_float(MgDtype d) { return dtype_class(d) == 'f'; }
 bool mg_dtype_is_complex(MgDtype d) { return dtype_class(d) == 'c'; }
 bool mg_dtype_is_int(MgDtype d) { return dtype_class(d) == 'i' || dtype_class(d) == 'u'; }
-bool mg_dtype_has_ty(MgDtype d) { return dtype_known(d) && dtype_row[d].ty != TY__COUNT && !strchr("cm", dtype_row[d].cls); }
+bool mg_dtype_has_ty(MgDtype d) { return dtype_known(d) && !strchr("cm", dtype_row[d].cls); }
 MgTy mg_dtype_ty(MgDtype d) { return dtype_known(d) ? dtype_row[d].ty : TY__COUNT; }
 MgTy mg_dtype_compute(MgDtype d) { return d == DT_f16 || d == DT_bf16 ? TY_f32 : mg_dtype_ty(d); }
 

@@ -24,7 +24,7 @@ bool mg_dtype_is_float(MgDtype d); /* f16 bf16 f32 f64 */
 bool mg_dtype_is_complex(MgDtype d);
 bool mg_dtype_is_int(MgDtype d);   /* integers, not bool */
 bool mg_dtype_has_ty(MgDtype d);   /* the loop IR can hold it */
-MgTy mg_dtype_ty(MgDtype d);       /* storage type; DT_bool -> TY_i1 */
+MgTy mg_dtype_ty(MgDtype d);       /* storage type; DT_bool -> TY_i1; DT_c128 -> TY_f64, twice */
 MgTy mg_dtype_compute(MgDtype d);  /* type arithmetic is done in: f16/bf16 -> f32, else the storage type */
 MgDtype mg_dtype_promote(MgDtype a, MgDtype b); /* torch.promote_types */
 #endif

@@ -102,12 +102,43 @@ def with_object(x):
     return a * b
 
 
+class Apply(torch.autograd.Function):
+    """Calls what it is given; gives an object with tensors in it, too, which autograd does not see."""
+
+    @staticmethod
+    def forward(ctx, x, f):
+        ctx.save_for_backward(x)
+        return f(x), Setting([x + 1, x * 2])
+
+    @staticmethod
+    def backward(ctx, g, _):
+        return g * ctx.saved_tensors[0] * 10, None
+
+
+LINEAR = torch.nn.Linear(5, 5)
+
+
+def with_tensors(x):
+    a, b = Object.apply(x, Setting(x.detach() * 3))
+    return a * b
+
+
+def with_module(x):
+    y, o = Apply.apply(x, LINEAR)
+    return y * o.scale[0] + o.scale[1]
+
+
+def with_closure(x):
+    w = x.detach().exp()
+    return Apply.apply(x, lambda t: t * w)[0] + Apply.apply(x, torch.sin)[0] + Apply.apply(x, LINEAR.forward)[0]
+
+
 def block(x):
     return checkpoint(lambda y: (y * x).sin(), x, use_reentrant=False).exp()
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "magneto"])
-@pytest.mark.parametrize("f", [one, other, several, cast, with_object, block])
+@pytest.mark.parametrize("f", [one, other, several, cast, with_object, with_tensors, with_module, with_closure, block])
 def test_one_graph_with_the_users_backward(f, backend):
     a, b = (torch.linspace(-1, 1, 5).requires_grad_() for _ in range(2))
     want, got = f(a), magneto.compile(f, backend=backend, fullgraph=True)(b)
@@ -133,8 +164,8 @@ def test_another_object_is_another_graph():
         assert g.tolist() == [scale * 10] * 2
 
 
-def test_an_object_with_a_tensor_ends_the_graph():
-    f, x = magneto.compile(lambda x, o: Object.apply(x, o)[0] + 1, backend="aot_eager"), torch.ones(2, requires_grad=True)
+def test_an_object_with_a_tensor_is_part_of_the_graph():
+    f, x = magneto.compile(lambda x, o: Object.apply(x, o)[0] + 1, backend="aot_eager", fullgraph=True), torch.ones(2, requires_grad=True)
     for scale in (torch.tensor(2.0), torch.tensor(4.0)):
         (g,) = torch.autograd.grad(f(x, Setting(scale)).sum(), x)
         assert g.tolist() == [float(scale) * 10] * 2

@@ -20,6 +20,11 @@ def two():
     return BASE.clone(), BASE.clone()
 
 
+def two_complex():
+    z = torch.complex(BASE, BASE.flip(0)).to(torch.complex128)
+    return z.clone(), (z * 1j).t()
+
+
 def overlapping():
     b = BASE.clone()
     return b[:2], b[1:3]
@@ -65,6 +70,10 @@ CASES = {
     "foreach": (lambda x, y: seq(torch._foreach_add_([x, y], 2.0), x + y), two),
     "index_put": (lambda x: seq(x.index_put_((torch.tensor([0, 2]),), torch.tensor(9.0)), x.sum()), one),
     "detach": (lambda x: x.detach().mul_(2), one),
+    "complex128": (lambda x, y: seq(x.mul_(y), x[1].add_(1), x.t()[0].fill_(5), x + y), two_complex),
+    "complex128 by parts": (lambda x, y: seq(torch.view_as_real(x)[..., 0].fill_(7), y.imag.zero_(), x * y), two_complex),
+    "complex128 exchanged": (lambda x, y: (lambda z: seq(x.copy_(y), y.copy_(z), x))(x.clone()), two_complex),
+    "complex128, broadcast": (lambda x, y: seq(x.copy_(y[0]), y.copy_(y.flip(0)), torch._foreach_mul_([x, y], 2.0), y), two_complex),
 }
 
 

@@ -4,6 +4,7 @@ import torch
 from programs import Registry, grads, leaf, mlp
 from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from training import check
 
 import magneto
 from magneto import _magneto
@@ -619,6 +620,28 @@ def test_checkpoint_saves_memory(reentrant):
     assert _magneto.stats()["joint_graphs"] == 1
     assert compiled <= kept(m, m)
     assert compiled < kept(blocks, magneto.compile(lambda x: blocks(x).sum()))
+
+
+class Again(Function):
+    """Keeps its arguments only: backward computes the rest again and differentiates it."""
+
+    @staticmethod
+    def forward(ctx, f, *args):
+        ctx.f = f
+        ctx.save_for_backward(*args)
+        return f(*args)
+
+    @staticmethod
+    def backward(ctx, g):
+        with torch.enable_grad():
+            args = [t.detach().requires_grad_() for t in ctx.saved_tensors]
+            y = ctx.f(*args)
+        return None, *torch.autograd.grad(y, args, g)
+
+
+def test_backward_that_differentiates():
+    x, w = torch.randn(3, 4).requires_grad_(), torch.randn(4, 4).requires_grad_()
+    check(lambda x, w: Again.apply(lambda x, w: torch.tanh(x @ w), x, w) * 2, x, w)
 
 
 class Sized(Function):

@@ -172,6 +172,28 @@ def test_gradients_of_convolutions(case, bias, channels_last):
         same(got, want, case, rtol=1e-3, atol=1e-4, strides_of_one=False)
 
 
+@pytest.mark.parametrize("foreach", [False, True])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_steps_of_complex_parameters(dtype, foreach):
+    results = []
+    for compile in (lambda f: f, lambda f: magneto.compile(f, fullgraph=True)):
+        torch.manual_seed(0)
+        params = [torch.randn(3, 2, dtype=dtype).requires_grad_() for _ in range(2)]
+        opt = torch.optim.Adam(params, lr=0.1, foreach=foreach)
+
+        def step(x):
+            opt.zero_grad()
+            sum((p * p.conj() * x).real.sum() for p in params).backward()
+            opt.step()
+
+        step = compile(step)
+        for i in range(3):
+            step(torch.full((2,), i + 1.0))
+        results.append([*params, *(v for p in params for v in opt.state[p].values())])
+    for got, want in zip(results[1], results[0]):
+        same(got.detach(), want.detach())
+
+
 @pytest.mark.parametrize("wanted", ["input", "weight"])
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_one_gradient_of_a_convolution(dims, wanted):
