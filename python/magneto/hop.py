@@ -1,4 +1,4 @@
-"""What torch's higher-order operators do to a program, as plain Python: the recorder calls these functions in their place."""
+"""What torch's higher-order operators and its C functions that call back do to a program, as plain Python: the recorder calls these functions in their place."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.utils import _pytree as pytree
 
 
@@ -56,3 +57,22 @@ def flex_attention(query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         dense = out.permute(slowest_first).clone(memory_format=torch.contiguous_format)
         out = dense.permute([slowest_first.index(d) for d in range(out.dim())])
     return (out, *rest)
+
+
+def _fx_map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
+    """torch.fx.node.map_aggregate: fn of everything in nested tuples, lists, dicts and slices, whose lists and dicts become immutable ones."""
+    if isinstance(a, tuple):
+        items = [_fx_map_aggregate(x, fn) for x in a]
+        return type(a)(*items) if hasattr(a, "_fields") else tuple(items)
+    if isinstance(a, list):
+        return immutable_list([_fx_map_aggregate(x, fn) for x in a])
+    if isinstance(a, dict):
+        return immutable_dict([(k, _fx_map_aggregate(x, fn)) for k, x in a.items()])
+    if isinstance(a, slice):
+        return slice(_fx_map_aggregate(a.start, fn), _fx_map_aggregate(a.stop, fn), _fx_map_aggregate(a.step, fn))
+    return fn(a)
+
+
+def _fx_map_arg(a: Any, fn: Callable[[torch.fx.Node], Any]) -> Any:
+    """torch.fx.node.map_arg: fn of the nodes only."""
+    return _fx_map_aggregate(a, lambda x: fn(x) if isinstance(x, torch.fx.Node) else x)

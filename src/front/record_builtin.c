@@ -271,6 +271,15 @@ PyObject *mg_call_reduce_old(PyObject *o, PyObject *proto) {
   return r;
 }
 
+PyObject *mg_call_as_python(const MgCall *c) {
+  PyObject *m = mg_import("magneto.hop"), *f = m ? PyObject_GetAttrString(m, ((PyCFunctionObject *)c->f)->m_ml->ml_name) : NULL;
+  PyObject *seen = f ? mg_wrap(f, 0) : NULL, *r = seen ? mg_rec_call(seen, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
+  Py_XDECREF(seen);
+  Py_XDECREF(f);
+  Py_XDECREF(m);
+  return r;
+}
+
 /* ---- context variables ---- */
 
 static PyObject *builtin_contextvar_get(const MgCall *c) {
@@ -326,6 +335,49 @@ static PyObject *builtin_node_name(const MgCall *c) {
   for (uint32_t i = 0; i < cap->ninput; i++)
     if (cap->input[i].nonleaf) return mg_rec_break(BK_op, "names in a gradient graph from outside");
   return mg_call_plain(c);
+}
+
+/* ---- max and min ---- */
+
+/* 1: a number; 2: a tensor with one element; 0: neither. */
+static int builtin_scalar_kind(PyObject *x) {
+  if (PyLong_CheckExact(x) || PyFloat_CheckExact(x) || mg_symfloat_is(x)) return 1;
+  PyObject *n = mg_standin_check(x) ? PyObject_CallMethod(x, "numel", NULL) : NULL;
+  int kind = n && PyLong_CheckExact(n) && PyLong_AsLong(n) == 1 ? 2 : 0;
+  Py_XDECREF(n);
+  return PyErr_Occurred() ? -1 : kind;
+}
+
+/* The larger or smaller of two, as torch.compile has it: a new tensor. */
+static PyObject *builtin_extreme_of(PyObject *torch, PyObject *a, PyObject *b, bool max) {
+  int ka = builtin_scalar_kind(a), kb = builtin_scalar_kind(b);
+  if (ka == 2 && kb == 2) return PyObject_CallMethod(torch, max ? "maximum" : "minimum", "OO", a, b);
+  PyObject *f = PyObject_GetAttrString(torch, "clamp"), *args = PyTuple_Pack(1, ka == 2 ? a : b), *r = NULL;
+  PyObject *kw = args ? Py_BuildValue("{s:O}", max ? "min" : "max", ka == 2 ? b : a) : NULL;
+  if (f && kw && ka >= 0 && kb >= 0) r = PyObject_Call(f, args, kw);
+  Py_XDECREF(kw);
+  Py_XDECREF(args);
+  Py_XDECREF(f);
+  return r;
+}
+
+PyObject *mg_call_extreme(const MgCall *c) {
+  bool one = c->n == 1 && PyList_CheckExact(c->arg[0]), any = false, max = !strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "max");
+  PyObject *const *x = one ? PySequence_Fast_ITEMS(c->arg[0]) : c->arg;
+  Py_ssize_t n = one ? PyList_GET_SIZE(c->arg[0]) : c->n;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    int kind = builtin_scalar_kind(x[i]);
+    if (kind <= 0) return NULL;
+    any |= kind == 2;
+  }
+  PyObject *torch = any && n > 1 ? mg_import("torch") : NULL, *r = torch ? Py_NewRef(x[0]) : NULL;
+  for (Py_ssize_t i = 1; r && i < n; i++) {
+    bool numbers = builtin_scalar_kind(r) == 1 && builtin_scalar_kind(x[i]) == 1;
+    PyObject *pair[] = {r, x[i]};
+    Py_SETREF(r, numbers ? PyObject_Vectorcall(c->f, pair, 2, NULL) : builtin_extreme_of(torch, r, x[i], max));
+  }
+  Py_XDECREF(torch);
+  return r;
 }
 
 PyObject *mg_call_builtin(const MgCall *c, MgAction act) {

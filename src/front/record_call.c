@@ -246,6 +246,23 @@ static PyObject *call_consumer(const MgCall *c) {
   return PyType_Check(c->f) ? call_fresh(r) : r;
 }
 
+/* max and min.  Which of several tensors is the largest decides nothing but the result where a break is an error. */
+static PyObject *call_extreme(const MgCall *c) {
+  PyObject *r = NULL, *items = NULL, *one[1];
+  MgCall list = *c;
+  if (!c->kwnames && mg_rec->cfg->fullgraph) {
+    if (c->n == 1) { /* read once: it may be an iterator */
+      if (!(one[0] = items = mg_loop_list(mg_rec->top, c->arg[0]))) return NULL;
+      list.arg = one;
+      list.nargsf = 1;
+    }
+    r = mg_call_extreme(&list);
+  }
+  if (!r && !PyErr_Occurred()) r = call_consumer(&list);
+  Py_XDECREF(items);
+  return r;
+}
+
 /* id and hash of an older object are those of the original.  Where ids are keys of a memo it does not matter which they are. */
 static PyObject *call_identity(const MgCall *c) {
   if (c->n != 1) return mg_call_plain(c);
@@ -600,6 +617,8 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
     return mg_call_plain(c);
   case ACT_build_class: return call_fresh(mg_call_plain(c));
   case ACT_consumer: return call_consumer(c);
+  case ACT_extreme: return call_extreme(c);
+  case ACT_as_python: return mg_call_as_python(c);
   case ACT_object_setattr: case ACT_object_delattr: case ACT_object_getattr: return call_object_method(c, act);
   case ACT_object_reduce: return call_object_reduce(c);
   case ACT_getset_get: return call_getset(c);

@@ -16,6 +16,8 @@ typedef struct MgCall {
 
 PyObject *mg_call_plain(const MgCall *c);
 PyObject *mg_call_lru_cache(const MgCall *c);
+/* max or min of tensors with one element each and numbers, as a tensor; NULL without exception: of something else. */
+PyObject *mg_call_extreme(const MgCall *c);
 bool mg_call_has_standin(const MgCall *c);
 PyObject *mg_call_unknown(const MgCall *c); /* a break that names the function */
 PyObject *mg_call_builtin(const MgCall *c, MgAction act); /* the actions that record_builtin.c does */
@@ -37,6 +39,7 @@ PyObject *mg_call_script(const MgCall *c); /* a torch.jit.ScriptFunction */
 PyObject *mg_rec_referent(PyObject *ref); /* what an older weak reference or proxy stands for, as the recording sees it */
 PyObject *mg_call_args(const MgCall *c);   /* record_builtin.c: the positional arguments as a tuple; new */
 PyObject *mg_call_kwargs(const MgCall *c); /* the keyword arguments as a dict; new */
+PyObject *mg_call_as_python(const MgCall *c); /* the function of magneto.hop that has its name */
 PyObject *mg_call_reduce_old(PyObject *o, PyObject *proto); /* object.__reduce_ex__ below protocol 2 */
 /* Has the user disabled this Python function?  A break then. */
 bool mg_rec_disabled(PyObject *fn);

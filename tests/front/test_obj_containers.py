@@ -551,6 +551,17 @@ d = {'a': 1}; v = d.items()
 def f(x):
     d['n'] = x; r = len(v), 'n' in d.keys(), [k for k, _ in v]; del d['n']; return x + 1, r
 S = lambda: (list(v), d)
+=== maps_over_containers_by_torch_fx
+from torch.fx.node import map_aggregate, map_arg
+from collections import namedtuple
+P = namedtuple('P', 'a b')
+L = [[1, 2], {'a': slice(1, 3)}]
+def f(x):
+    m = map_aggregate([x, (1, P(x * 2, 3))], lambda v: v * 2)
+    n = map_aggregate(L, lambda v: v if v is None else v + 1)
+    try: m.append(x)
+    except TypeError: x = x + 1
+    return x, m, type(m), n, type(n[1]), map_arg(L, lambda v: 1 / 0)
 ''')
 
 

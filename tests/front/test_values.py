@@ -244,3 +244,16 @@ def test_recompiling_is_an_error_where_the_program_says_so():
         with pytest.raises(RecompileError, match="compiled again"):
             c(X, X.double())
         torch.testing.assert_close(c(X, X), X + X)
+
+
+def test_max_and_min_of_tensors_in_one_graph():
+    def f(x, y):
+        a, b = x.sum(), y.sum()
+        return min(max(a, 0), 1), max([2, 3.5, b]), max(map(torch.mean, [x, y])), min(3, 2) + min(a, b)
+
+    y = X - 3
+    for backend in (None, "eager"):
+        got = magneto.compile(f, fullgraph=True, **({"backend": backend} if backend else {}))(X, y)
+        torch.testing.assert_close([float(v) for v in got], [float(v) for v in f(X, y)])
+    with pytest.raises(RuntimeError):
+        magneto.compile(lambda x, y: max(x, y), fullgraph=True)(torch.ones(2), torch.ones(2))
