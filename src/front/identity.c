@@ -73,6 +73,7 @@ void mg_objects_end(MgRec *r) {
   for (uint32_t i = 0; i < d->n; i++) {
     MgOlder *e = &d->v[i];
     Py_XDECREF(e->pristine);
+    Py_XDECREF(e->read);
     Py_XDECREF(e->attrs);
     Py_XDECREF(e->attrs0);
     Py_XDECREF(e->members);
@@ -177,7 +178,7 @@ void mg_rec_pin_arguments(PyObject *const *slot, int n) {
 static MgGuards *ident_guards(void) { return mg_rec->guards; }
 
 /* A known object was met again along another way: the two ways must lead to one object at every call. */
-static void ident_guard_alias(const MgOlder *e, SrcRef src) {
+void mg_older_alias(const MgOlder *e, SrcRef src) {
   MgGuards *g = ident_guards();
   if (e->src == src) return;
   if (!e->src || (e->src && g->src[e->src].kind == SRC_pinned)) {
@@ -203,7 +204,6 @@ static PyObject *wrap_tensor(PyObject *v, SrcRef src) {
   return s;
 }
 
-static int ident_copy_attrs(uint32_t at, PyObject *v, PyObject *c, SrcRef src);
 
 /* Tuples and tuple subclasses (namedtuple). */
 static PyObject *wrap_tuple(PyObject *v, SrcRef src) {
@@ -227,7 +227,7 @@ static PyObject *wrap_tuple(PyObject *v, SrcRef src) {
     Py_XDECREF(a);
   }
   at = mg_rec->ident->n;
-  if (seen && (mg_older_add(v, seen, src, OLDER_tuple) || (seen != v && !PyTuple_CheckExact(v) && ident_copy_attrs(at, v, seen, src)))) Py_CLEAR(seen);
+  if (seen && (mg_older_add(v, seen, src, OLDER_tuple) || (seen != v && !PyTuple_CheckExact(v) && mg_older_copy_attrs(at, v, seen, src)))) Py_CLEAR(seen);
 done:
   Py_DECREF(c);
   return seen;
@@ -241,7 +241,7 @@ static PyObject *attr_real_dict(PyObject *orig) {
 }
 
 /* An instance of a Python class over a container: the copy has a dict of its own, which is the overlay from the start. */
-static int ident_copy_attrs(uint32_t at, PyObject *v, PyObject *c, SrcRef src) {
+int mg_older_copy_attrs(uint32_t at, PyObject *v, PyObject *c, SrcRef src) {
   MgIdent *d = mg_rec->ident;
   PyObject *now = attr_real_dict(v), *mine = now ? attr_real_dict(c) : NULL, *keys, *k, *x;
   Py_ssize_t pos = 0;
@@ -282,89 +282,11 @@ static PyObject *wrap_list(PyObject *v, SrcRef src) {
     Py_XDECREF(w);
     if (rc) goto done;
   }
-  if (!PyList_CheckExact(v) && ident_copy_attrs(at, v, c, src)) goto done;
+  if (!PyList_CheckExact(v) && mg_older_copy_attrs(at, v, c, src)) goto done;
   if ((d->v[at].pristine = PyList_AsTuple(c))) result = Py_NewRef(c);
 done:
   Py_XDECREF(items);
   Py_XDECREF(was);
-  Py_XDECREF(c);
-  return result;
-}
-
-/* defaultdict: the factory is an object like any other. */
-static int ident_copy_factory(PyObject *v, PyObject *c, SrcRef src) {
-  PyObject *descr = PyDict_GetItemString(mg_type_dict(mg_torch.defaultdict), "default_factory");
-  PyObject *f = descr ? PyObject_GetAttrString(v, "default_factory") : NULL, *w = NULL, *a = NULL;
-  if (f && !src) mg_guard_member(ident_guards(), v, descr, f);
-  if (f) w = mg_wrap(f, src ? mg_source(ident_guards(), SRC_member, src, 0, descr) : 0);
-  if (w) a = PyTuple_Pack(1, w);
-  int rc = a ? mg_torch.defaultdict->tp_init(c, a, NULL) : -1;
-  Py_XDECREF(f);
-  Py_XDECREF(w);
-  Py_XDECREF(a);
-  return rc;
-}
-
-/* The keys in order, whatever the class says about iteration. */
-static PyObject *ident_dict_keys(PyObject *dict) {
-  PyObject *it = mg_dict_iter(dict), *keys = it ? PySequence_Tuple(it) : NULL;
-  Py_XDECREF(it);
-  return keys;
-}
-
-static PyObject *ident_dict_copy(PyObject *dict) {
-  PyObject *c = PyODict_Check(dict) ? PyODict_New() : PyDict_New(), *it = c ? mg_dict_iter(dict) : NULL, *k;
-  int rc = it ? 0 : -1;
-  while (!rc && (k = PyIter_Next(it))) {
-    PyObject *x = PyDict_GetItemWithError(dict, k);
-    rc = x ? mg_dict_put(c, k, x) : -1;
-    Py_DECREF(k);
-  }
-  Py_XDECREF(it);
-  if (rc || PyErr_Occurred()) Py_CLEAR(c);
-  return c;
-}
-
-/* dict, OrderedDict, defaultdict, and Python classes over them.  Keys are wrapped too: a tensor may be one.  An OrderedDict
- * keeps its order beside the dict, where no version counts. */
-static PyObject *wrap_dict(PyObject *v, SrcRef src) {
-  MgIdent *d = mg_rec->ident;
-  uint32_t owner = mg_map_getp(&d->by_dict, v);
-  if (owner != MG_MAP_NONE) { /* the dict of an instance whose attributes were read: one overlay serves both */
-    PyObject *full = mg_older_dict(d->v[owner].seen);
-    MgOlder *e = full ? mg_older(full) : NULL;
-    if (e) ident_guard_alias(e, src);
-    return Py_XNewRef(full);
-  }
-  bool ordered = PyODict_Check(v);
-  PyObject *c = mg_new_instance(Py_TYPE(v)), *keys = ident_dict_keys(v), *result = NULL;
-  uint32_t at = d->n;
-  for (Py_ssize_t i = 0; keys && !src && i < PyTuple_GET_SIZE(keys); i++)
-    if (mg_guard_key_moves(v, PyTuple_GET_ITEM(keys, i))) src = mg_source(ident_guards(), SRC_pinned, 0, 0, v);
-  if (!c || !keys || mg_older_add(v, c, src, OLDER_dict)) goto done;
-  if (src) {
-    mg_guard_add(ident_guards(), GK_type, src, (PyObject *)Py_TYPE(v), 0);
-    mg_guard_add(ident_guards(), ordered ? GK_order : GK_keys, src, keys, 0);
-  } else {
-    mg_guard_dict_all(ident_guards(), v, NULL, true);
-    if (ordered && PyTuple_GET_SIZE(keys) > 1) mg_guard_pinned(ident_guards(), GK_order_is, v, keys);
-  }
-  if (PyObject_TypeCheck(v, mg_torch.defaultdict) && ident_copy_factory(v, c, src)) goto done;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); i++) {
-    PyObject *k = PyTuple_GET_ITEM(keys, i), *x = PyDict_GetItemWithError(v, k);
-    PyObject *kw = x ? mg_wrap(k, 0) : NULL;
-    PyObject *w = kw ? mg_wrap(x, src ? ident_sub(SRC_key, src, 0, k) : mg_dynfloat_key(v, NULL, k, x)) : NULL;
-    int rc = w ? mg_dict_put(c, kw, w) : -1;
-    Py_XDECREF(kw);
-    Py_XDECREF(w);
-    if (rc) goto done;
-  }
-  PyObject **attrs = PyODict_CheckExact(v) ? _PyObject_GetDictPtr(v) : NULL; /* few have any */
-  bool bare = PyDict_CheckExact(v) || (attrs && (!*attrs || !PyDict_GET_SIZE(*attrs)));
-  if (!bare && ident_copy_attrs(at, v, c, src)) goto done;
-  if ((d->v[at].pristine = ident_dict_copy(c))) result = Py_NewRef(c);
-done:
-  Py_XDECREF(keys);
   Py_XDECREF(c);
   return result;
 }
@@ -390,7 +312,7 @@ static PyObject *wrap_set(PyObject *v, SrcRef src) {
     if (rc) goto fail;
   }
   if (plain && (PySet_Clear(c) || mg_set_copy(c, v))) goto fail;
-  if (!PySet_CheckExact(v) && ident_copy_attrs(at, v, c, src)) goto fail;
+  if (!PySet_CheckExact(v) && mg_older_copy_attrs(at, v, c, src)) goto fail;
   if (!(kept = PyFrozenSet_New(c))) goto fail;
   d->v[at].pristine = kept;
   same = Py_NewRef(c);
@@ -433,7 +355,10 @@ static PyObject *wrap_cell(PyObject *v, SrcRef src) {
   else if (x) mg_guard_add(ident_guards(), GK_type, src, (PyObject *)&PyCell_Type, 0);
   else mg_guard_add(ident_guards(), GK_cell_empty, src, NULL, 0); /* one of the frame's own, made at every call */
   if (x) {
+    int was = d->of_cell;
+    d->of_cell = d->depth + 1; /* who reads the cell says what of a dict is looked at */
     PyObject *w = mg_wrap(x, ident_sub(SRC_cell, src, 0, NULL));
+    d->of_cell = was;
     if (!w) goto fail;
     PyCell_SET(c, w);
     d->v[at].pristine = Py_NewRef(w);
@@ -572,7 +497,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
     if (src) mg_guard_add(r->guards, GK_is, src, v, 0);
     return wrap_itself(v, src, OLDER_namespace);
   }
-  if (PyDict_Check(v) && PyDict_GET_SIZE(v) < DICT_COPY_LIMIT && ident_can_copy(t)) return wrap_dict(v, src);
+  if (PyDict_Check(v) && PyDict_GET_SIZE(v) < DICT_COPY_LIMIT && ident_can_copy(t)) return mg_olderdict_wrap(v, src);
   if (PySet_Check(v) && ident_can_copy(t)) return wrap_set(v, src);
   if (t == mg_torch.deque) return wrap_deque(v, src);
   if (mg_nd_is(v)) {
@@ -619,8 +544,9 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   }
   uint32_t at = mg_map_getp(&r->ident->by_orig, v);
   if (at != MG_MAP_NONE) {
-    ident_guard_alias(&r->ident->v[at], src);
-    return Py_NewRef(r->ident->v[at].seen);
+    mg_older_alias(&r->ident->v[at], src);
+    PyObject *seen = r->ident->v[at].seen;
+    return mg_olderdict_look(seen) ? NULL : Py_NewRef(seen);
   }
   if (mg_map_getp(&r->ident->by_seen, v) != MG_MAP_NONE || mg_is_fresh(v)) return Py_NewRef(v);
   if (PyObject_TypeCheck(v, mg_torch.tensor)) {
@@ -630,7 +556,9 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
     return mg_standin_transform_is_older(v) ? mg_rec_break(BK_tensor_kind, "a tensor of a torch.func transform that has ended") : Py_NewRef(v);
   }
   if (Py_EnterRecursiveCall(" while recording")) return mg_rec_break(BK_older_object, "containers nested too deeply");
+  r->ident->depth++;
   PyObject *w = wrap_new(v, src);
+  r->ident->depth--;
   Py_LeaveRecursiveCall();
   return w;
 }
@@ -649,18 +577,19 @@ bool mg_older_by_path(const MgOlder *e) {
   return e->src && !identical && ident_guards()->src[e->src].kind != SRC_pinned;
 }
 
-/* Owner e of instance dict d: d may have been met already, as a dict of its own, and then its copy is the overlay. */
-static int attr_link_dict(MgOlder *e, PyObject *d) {
+/* Owner (the entry at) of instance dict d: d may have been met already, as a dict of its own, and then its copy is the overlay. */
+static int attr_link_dict(uint32_t at, PyObject *d) {
   MgIdent *id = mg_rec->ident;
-  uint32_t at = (uint32_t)(e - id->v), i;
+  uint32_t i;
   if (mg_map_getp(&id->by_dict, d) != MG_MAP_NONE) return 0;
   if (mg_map_putp(&id->by_dict, d, at) != MG_OK) return PyErr_NoMemory(), -1;
   if ((i = mg_map_getp(&id->by_orig, d)) == MG_MAP_NONE || id->v[i].kind != OLDER_dict) return 0;
-  MgOlder *o = &id->v[i];
-  if (mg_older_by_path(e)) ident_guard_alias(o, mg_source(ident_guards(), SRC_instdict, e->src, 0, NULL));
+  if (mg_olderdict_fill(id->v[i].seen)) return -1;
+  MgOlder *o = &id->v[i], *e = &id->v[at];
+  if (mg_older_by_path(e)) mg_older_alias(o, mg_source(ident_guards(), SRC_instdict, e->src, 0, NULL));
   else {
     mg_guard_instance(ident_guards(), e->orig);
-    ident_guard_alias(o, 0);
+    mg_older_alias(o, 0);
   }
   o->kind = OLDER_instdict;
   PyObject *writes = e->attrs, *k, *x;
@@ -674,10 +603,13 @@ static int attr_link_dict(MgOlder *e, PyObject *d) {
   return 0;
 }
 
-/* Before the instance dict of an older object is looked at. */
-static int attr_link(MgOlder *e) {
-  PyObject **d = e->full ? NULL : _PyObject_GetDictPtr(e->orig);
-  return d && *d ? attr_link_dict(e, *d) : 0;
+/* Before the instance dict of an older object is looked at; *e may move. */
+static int attr_link(MgOlder **e) {
+  PyObject **d = (*e)->full ? NULL : _PyObject_GetDictPtr((*e)->orig);
+  uint32_t at = (uint32_t)(*e - mg_rec->ident->v);
+  int rc = d && *d ? attr_link_dict(at, *d) : 0;
+  *e = &mg_rec->ident->v[at];
+  return rc;
 }
 
 /* The original value of an attribute in the instance dict, guarded; *src is its source.  Borrowed. */
@@ -699,8 +631,9 @@ static PyObject *attr_read(MgOlder *e, PyObject *name, SrcRef *src) {
 }
 
 /* The overlay's answer: 1 found (*v new), 0 unknown, -1 absent or error. */
-static int attr_overlay(MgOlder *e, PyObject *name, PyObject **v) {
-  if (attr_link(e)) return -1;
+static int attr_overlay(MgOlder **at, PyObject *name, PyObject **v) {
+  if (attr_link(at)) return -1;
+  const MgOlder *e = *at;
   if (!e->attrs) return 0;
   *v = PyDict_GetItemWithError(e->attrs, name);
   if (*v && *v != mg_rec->ident->absent) {
@@ -713,7 +646,7 @@ static int attr_overlay(MgOlder *e, PyObject *name, PyObject **v) {
 PyObject *mg_older_attr_raw(PyObject *o, PyObject *name, PyObject **raw) {
   MgOlder *e = mg_older(o);
   PyObject *v;
-  int known = attr_overlay(e, name, &v);
+  int known = attr_overlay(&e, name, &v);
   if (known) return known > 0 ? v : NULL;
   SrcRef src;
   if (!(v = attr_read(e, name, &src))) return NULL;
@@ -725,7 +658,7 @@ PyObject *mg_older_attr_raw(PyObject *o, PyObject *name, PyObject **raw) {
 PyObject *mg_older_attr(PyObject *o, PyObject *name) {
   MgOlder *e = mg_older(o);
   PyObject *v;
-  int known = attr_overlay(e, name, &v);
+  int known = attr_overlay(&e, name, &v);
   if (known) return known > 0 ? v : NULL;
   SrcRef src;
   v = attr_read(e, name, &src);
@@ -734,7 +667,7 @@ PyObject *mg_older_attr(PyObject *o, PyObject *name) {
 
 PyObject *mg_older_dict(PyObject *o) {
   MgOlder *e = mg_older(o);
-  if (attr_link(e)) return NULL;
+  if (attr_link(&e)) return NULL;
   if (e->full) return e->attrs;
   MgGuards *g = ident_guards();
   MgIdent *id = mg_rec->ident;
@@ -775,7 +708,7 @@ fail:
 
 int mg_older_set_attr(PyObject *o, PyObject *name, PyObject *v) {
   MgOlder *e = mg_older(o);
-  if (attr_link(e)) return -1;
+  if (attr_link(&e)) return -1;
   if (!e->full && !v) { /* deleting what is not there is an error */
     PyObject *now = mg_older_attr(o, name);
     if (!now) {

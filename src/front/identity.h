@@ -34,6 +34,7 @@ typedef enum MgOlderKind {
 typedef struct MgOlder {
   PyObject *orig, *seen;  /* strong */
   PyObject *pristine;     /* strong: list, deque -> tuple, dict -> its copy, set -> frozenset, cell -> content or NULL */
+  PyObject *read;         /* strong, of a dict that was looked at key by key so far (olderdict.c): what these hold; else NULL */
   PyObject *attrs;        /* strong: overlay of the instance dict: writes only, or all of it when full */
   PyObject *members;      /* strong: writes to __slots__ members: name -> value; NULL at first */
   PyObject *attrs0;       /* strong: the full overlay before any write; NULL while not full */
@@ -60,6 +61,9 @@ struct MgIdent {
   PyObject *vars;         /* strong: dict of the context variables written to */
   struct MgHook *hook;    /* hooks registered on tensors, in order (tensorhook.c); malloc'ed */
   uint32_t nhook;
+  uint32_t nlazy;         /* dicts that are looked at key by key */
+  int depth;              /* containers that are being wrapped around the next object */
+  int of_cell;            /* what a cell holds is wrapped at this depth; 0: no cell is */
   bool finalizers;        /* an object with a __del__ was met */
   bool unhooked;          /* the handle of an older hook was removed: its dict is written as a whole by the snapshot */
 };
@@ -95,4 +99,20 @@ PyObject *mg_older_attr_raw(PyObject *o, PyObject *name, PyObject **raw);
 bool mg_older_by_path(const MgOlder *e);
 /* The whole instance dict as the recording sees it: borrowed; NULL with an exception. */
 PyObject *mg_older_dict(PyObject *o);
+
+/* ---- dicts (olderdict.c) ---- */
+PyObject *mg_olderdict_wrap(PyObject *v, SrcRef src); /* mg_wrap for a dict that is met for the first time */
+/* Is it a dict of which only single keys have been looked at?  Its copy is empty: what is none of the functions below fills it first. */
+bool mg_olderdict_lazy(PyObject *seen);
+int mg_olderdict_fill(PyObject *seen); /* 0 when it is not lazy */
+int mg_olderdict_look(PyObject *seen); /* it is being loaded: fills it, unless it will be asked for one key, and nothing else */
+int mg_olderdict_fill_others(PyObject *seen, uint32_t from); /* all but this one among the entries from there on */
+/* What is under the key of a lazy dict, new; NULL without exception: nothing, or the dict is not lazy any more. */
+PyObject *mg_olderdict_get(PyObject *seen, PyObject *key);
+int mg_olderdict_contains(PyObject *seen, PyObject *key); /* 0, 1; -1 with an exception; -2: the dict is not lazy any more */
+
+/* One object was reached by a second path. */
+void mg_older_alias(const MgOlder *e, SrcRef src);
+/* The instance dict of an older container, wrapped into that of its copy; at: its entry. */
+int mg_older_copy_attrs(uint32_t at, PyObject *v, PyObject *c, SrcRef src);
 #endif

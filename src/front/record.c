@@ -2,6 +2,7 @@
  * In: linked frames.  Out: the frame at a later instruction; see record.h.
  * Invariant: outside of an instruction the frame is exactly what CPython would have, so that it can take over at any
  * instruction boundary.  The handlers are in record_var.c, record_ops.c, record_build.c and record_flow.c. */
+#include "front/identity.h"
 #include "front/record.h"
 #include "base/stack.h"
 #include "front/cache.h"
@@ -67,7 +68,10 @@ static int loop_touch_stack(MgLoop *l, const MgInstr *in) {
   int height = (int)(l->sp - l->base), bottom = height - loop_reads(in), first = (int)(l->base - l->v.slot);
   for (int i = o->raw - 1; i >= 0 && i >= bottom; i--) {
     o->raw = i;
-    if (mg_loop_touch_slot(l, first + i)) return -1;
+    l->rec->ident->depth++; /* not what this instruction loads */
+    int rc = mg_loop_touch_slot(l, first + i);
+    l->rec->ident->depth--;
+    if (rc) return -1;
   }
   return 0;
 }

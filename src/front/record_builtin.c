@@ -206,6 +206,19 @@ static bool builtin_reads_key(const MgCall *c, PyObject *dict, PyObject **out) {
   return true;
 }
 
+/* d.get(k) of a lazy dict; false: it is filled now, or an exception is set. */
+static bool builtin_reads_lazy(const MgCall *c, PyObject *dict, PyObject **out) {
+  char buf[256];
+  const char *name = mg_policy_method(c->f, buf, sizeof buf);
+  Py_ssize_t first = mg_policy_self(c->f) ? 0 : 1;
+  *out = NULL;
+  if (c->kwnames || c->npos <= first || c->npos > first + 2 || strcmp(name, "get")) return mg_olderdict_fill(dict) != 0;
+  PyObject *v = mg_olderdict_get(dict, c->arg[first]);
+  if (!v && !PyErr_Occurred() && !mg_olderdict_lazy(dict)) return false;
+  *out = builtin_found(c, first, name, v);
+  return true;
+}
+
 bool mg_call_on_mapping(const MgCall *c, PyObject **out) {
   PyObject *self = mg_policy_self(c->f), *dict;
   if (!self && c->n && (Py_TYPE(c->f) == &PyMethodDescr_Type || Py_TYPE(c->f) == &PyWrapperDescr_Type)) self = c->arg[0];
@@ -215,6 +228,7 @@ bool mg_call_on_mapping(const MgCall *c, PyObject **out) {
     return true;
   }
   if (!PyDict_CheckExact(self)) return false;
+  if (mg_olderdict_lazy(self)) return builtin_reads_lazy(c, self, out);
   if (!mg_rec_is_namespace(self)) return builtin_reads_key(c, self, out);
   *out = mg_rec_namespace_call(c, self);
   return true;

@@ -1,4 +1,5 @@
 /* Instructions on objects: attributes, items, operators, pattern matching. */
+#include "front/identity.h"
 #include "front/record.h"
 #include "front/standin.h"
 #include "front/symfloat.h"
@@ -6,7 +7,10 @@
 /* ---- attributes ---- */
 
 MgStep mg_op_LOAD_ATTR(MgLoop *l, const MgInstr *in) {
-  return loop_result(l, 1, loop_getattr(l, TOP(), NAME(in->arg)));
+  uint32_t n = l->rec ? l->rec->ident->n : 0;
+  PyObject *v = loop_getattr(l, TOP(), NAME(in->arg));
+  if (v && l->rec && l->rec->ident->nlazy && mg_olderdict_fill_others(v, n)) Py_CLEAR(v);
+  return loop_result(l, 1, v);
 }
 
 /* Replaces the n topmost entries by the pair that CALL expects: (function, self), or (NULL, callable). */

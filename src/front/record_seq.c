@@ -35,6 +35,11 @@ static PyObject *seq_tensor_index(PyObject *o, PyObject *key) {
 }
 
 PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
+  if (mg_olderdict_lazy(o)) {
+    PyObject *v = mg_olderdict_get(o, key);
+    if (!v && !PyErr_Occurred() && mg_olderdict_lazy(o)) PyErr_SetObject(PyExc_KeyError, key);
+    if (v || PyErr_Occurred()) return v;
+  }
   PyObject *item = mg_symask_item(o, key), *index = item || PyErr_Occurred() ? NULL : seq_tensor_index(o, key);
   if (index) item = PyObject_GetItem(o, index);
   Py_XDECREF(index);
@@ -144,6 +149,8 @@ static int seq_contains_number(PyObject *c, PyObject *x) {
 }
 
 int mg_rec_contains(PyObject *c, PyObject *x) {
+  int has = mg_olderdict_lazy(c) ? mg_olderdict_contains(c, x) : -2;
+  if (has != -2) return has;
   int number = mg_rec ? seq_contains_number(c, x) : -2;
   if (number != -2) return number;
   if (mg_rec && ((PyDict_Check(c) && mg_older(c)) || PyAnySet_Check(c))) mg_older_pin(x);

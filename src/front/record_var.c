@@ -1,4 +1,5 @@
 /* Instructions that move values: locals, cells, constants, globals, names, the stack. */
+#include "front/identity.h"
 #include "front/names.h"
 #include "front/record.h"
 
@@ -26,6 +27,7 @@ MgStep mg_op_LOAD_FAST(MgLoop *l, const MgInstr *in) {
     return mg_loop_name_error(PyExc_UnboundLocalError,
                               "cannot access local variable '%U' where it is not associated with a value",
                               var_slot_name(l, in->arg));
+  if (l->rec && PyDict_CheckExact(v) && mg_olderdict_look(v)) return STEP_error;
   PUSH(Py_NewRef(v));
   return STEP_next;
 }
@@ -137,6 +139,7 @@ MgStep mg_op_LOAD_DEREF(MgLoop *l, const MgInstr *in) {
   if (!cell) return STEP_error;
   PyObject *v = PyCell_GET(cell);
   if (!v) return var_unbound_cell(l, in->arg);
+  if (l->rec && PyDict_CheckExact(v) && mg_olderdict_look(v)) return STEP_error;
   PUSH(Py_NewRef(v));
   return STEP_next;
 }
@@ -151,6 +154,7 @@ static MgStep var_load_class_cell(MgLoop *l, PyObject *ns, int i, int drop) {
     if (!cell) return STEP_error;
     v = Py_XNewRef(PyCell_GET(cell));
     if (!v) return var_unbound_cell(l, i);
+    if (l->rec && PyDict_CheckExact(v) && mg_olderdict_look(v)) return STEP_error;
   }
   return loop_result(l, drop, v);
 }

@@ -641,3 +641,107 @@ def test_ints_of_more_than_64_bits(n):
                 opt(x, n)
         else:
             torch.testing.assert_close(opt(x, n), want)
+
+
+TABLE = {"a": 2.0, "b": "s", "grows": [1], "deep": {"k": 3.0, "other": 0}, list: 1}
+
+
+def a_closure():
+    table = dict(TABLE, grows=[1], deep=dict(TABLE["deep"]))
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x * self.table["a"] * self.table["deep"]["k"] + self.table.get("none", 1)
+
+    model = Model()
+    model.table = table
+    return table, {
+        "argument": lambda x, d: x * d["a"] * d["deep"]["k"],
+        "global": lambda x, d: x * TABLE["a"] + ("none" in TABLE) + TABLE[list],
+        "closure": lambda x, d: x * table["a"] if "none" not in table and "b" in table else x,
+        "attribute": lambda x, d: model(x),
+    }
+
+
+@pytest.mark.parametrize("where", ["argument", "global", "closure", "attribute"])
+def test_keys_that_are_not_asked_for_may_change(where):
+    magneto.reset()
+    table, fns = a_closure()
+    d = TABLE if where == "global" else table
+    f = fns[where]
+    c, x = magneto.compile(f, fullgraph=True), torch.ones(3)
+
+    def check(entries):
+        torch.testing.assert_close(c(x, d), f(x, d))
+        assert _magneto.stats()["entries"] == entries
+
+    before = dict(d)
+    magneto.reset()
+    n = _magneto.stats()["entries"]
+    check(n + 1)
+    d["grows"].append(2)
+    d["b"] = "t"
+    d["deep"]["other"] = "u"
+    d["new"] = 1
+    check(n + 1)
+    d["a"] = 5.0
+    check(n + 2)
+    d["none"] = 7
+    check(n + 2 + (where != "argument"))
+    d.clear()
+    d.update(before)
+    d["deep"]["other"] = 0
+
+
+def test_a_dict_that_was_asked_for_keys_is_seen_as_a_whole_later():
+    t = torch.ones(2)
+
+    def f(x, d):
+        n = d["n"]
+        first = n["p"]
+        n["p"] = 5
+        try:
+            d["missing"]
+        except KeyError as e:
+            missing = e.args
+        t = d["t"]
+        t.add_(1)
+        d["new"] = x * first
+        return x * first, d["n"]["p"], n is d["n"], missing, d["same"] is t, list(d), len(n), {**d}
+
+    def arguments():
+        return torch.ones(2), {"t": t.clone(), "n": {"p": 2, "o": [1]}, "w": (1, {"v": 2})}
+
+    for call in (f, magneto.compile(f, fullgraph=True)) * 2:
+        x, d = arguments()
+        d["same"] = d["t"]
+        y, *rest, whole = call(x, d)
+        torch.testing.assert_close([y, d["t"], whole["new"]], [x * 2, t + 1, x * 2])
+        assert rest == [5, True, ("missing",), True, ["t", "n", "w", "same", "new"], 2] and d["n"] == {"p": 5, "o": [1]} and whole["w"] is d["w"]
+
+
+def test_a_dict_that_was_asked_for_keys_in_its_cell_and_behind_its_owner():
+    class Owner:
+        pass
+
+    def make():
+        o = Owner()
+        o.a, o.b = 2, [1]
+        d = vars(o)
+        d2 = {"k": 3, "l": 4}
+
+        def inner(x):
+            return x * d2["k"]
+
+        def f(x):
+            y = x * d["a"]
+            o.c = 5
+            d["a"] = 7
+            return inner(y), d["c"], o.a, len(o.b), len(inner.__closure__[0].cell_contents), list(d), d2
+
+        return f
+
+    x = torch.ones(2)
+    want, got = make()(x), magneto.compile(make(), fullgraph=True)(x)
+    torch.testing.assert_close(got[0], want[0])
+    assert got[1:] == want[1:]
