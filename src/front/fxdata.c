@@ -74,10 +74,10 @@ static PyObject *fxdata_operand(MgCapture *cap, MgSymNode *n, PyObject *constant
 static uint32_t fxdata_calc(MgCapture *cap, MgSymNode *n) {
   static const char *const op[] = {"lt", "le", "eq", "ne", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor"};
   bool most = n->calc == CALC_min || n->calc == CALC_max;
-  if (n->calc > CALC_max && n->calc != CALC_neg && n->calc != CALC_float) return 0;
+  if (n->calc > CALC_max && n->calc != CALC_neg && n->calc != CALC_float && n->calc != CALC_int) return 0;
   PyObject *a = fxdata_operand(cap, n->left, n->constant), *b = a && !mg_calc_is_unary(n->calc) ? fxdata_operand(cap, n->right, n->constant) : NULL;
-  PyObject *from = !a ? NULL : most || n->calc == CALC_float ? mg_import("torch") : Py_NewRef(mg_fx_torch.operator_), *target = NULL;
-  const char *name = n->calc == CALC_min ? "sym_min" : n->calc == CALC_max ? "sym_max" : n->calc == CALC_float ? "sym_float" : n->calc == CALC_neg ? "neg" : op[n->calc];
+  PyObject *from = !a ? NULL : most || n->calc == CALC_float || n->calc == CALC_int ? mg_import("torch") : Py_NewRef(mg_fx_torch.operator_), *target = NULL;
+  const char *name = n->calc == CALC_min ? "sym_min" : n->calc == CALC_max ? "sym_max" : n->calc == CALC_float ? "sym_float" : n->calc == CALC_int ? "sym_int" : n->calc == CALC_neg ? "neg" : op[n->calc];
   if (from && (b || mg_calc_is_unary(n->calc))) target = PyObject_GetAttrString(from, name);
   uint32_t number = target ? fxdata_call(cap, "call_function", target, b ? PyTuple_Pack(2, a, b) : PyTuple_Pack(1, a)) : 0;
   Py_XDECREF(a);

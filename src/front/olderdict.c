@@ -45,7 +45,8 @@ static PyObject *olderdict_plain_copy(PyObject *dict) {
 
 /* A key that is found without code of the program. */
 static bool olderdict_plain(PyObject *k) {
-  return PyUnicode_CheckExact(k) || PyLong_CheckExact(k) || PyBool_Check(k) || k == Py_None || Py_TYPE(k) == &PyType_Type;
+  return PyUnicode_CheckExact(k) || PyLong_CheckExact(k) || PyBool_Check(k) || k == Py_None || Py_TYPE(k) == &PyType_Type ||
+         PyFunction_Check(k) || PyCFunction_CheckExact(k);
 }
 
 static bool olderdict_plain_keys(PyObject *keys) {

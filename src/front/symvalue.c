@@ -205,6 +205,19 @@ static char value_divided(MgCapture *cap, int calc, char x, MgSymNode *y) {
   return rc == 1 && yes ? 'f' : 0;
 }
 
+/* int() of a number that is taken to be finite and to fit; the calls of a torch-level graph see for themselves. */
+static char value_truncated(MgCapture *cap, MgSymNode *x) {
+  if (cap->rec->want_fx) return 'i';
+  bool yes = true;
+  PyObject *size = mg_symvalue_compute(CALC_abs, x, NULL, NULL, NULL), *most = size ? PyFloat_FromDouble(9e18) : NULL;
+  PyObject *ask = most ? mg_symvalue_compute(CALC_lt, mg_symnode_of(size), size, NULL, most) : NULL;
+  int rc = ask ? mg_claim_number(cap->rec, ask, &yes) : 0;
+  Py_XDECREF(ask);
+  Py_XDECREF(most);
+  Py_XDECREF(size);
+  return rc == 1 && yes ? 'i' : 0;
+}
+
 PyObject *mg_symvalue_compute(int calc, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b) {
   MgCapture *cap = x ? x->cap : y->cap;
   int known = b ? mg_symsize_known(cap, calc, x, a, y, b) : -1;
@@ -214,6 +227,7 @@ PyObject *mg_symvalue_compute(int calc, MgSymNode *x, PyObject *a, MgSymNode *y,
   char kind = value_result(calc, kx, ky, x ? NULL : a, y ? NULL : b, y);
   if (!kind && calc >= CALC_truediv && calc <= CALC_pow) kind = mg_symstate_kind(cap, calc, x, a, y, b);
   if (!kind && y && !PyErr_Occurred()) kind = value_divided(cap, calc, kx, y);
+  if (!kind && calc == CALC_int && x && !PyErr_Occurred()) kind = value_truncated(cap, x);
   MgSymNode *n = kind ? mg_symnode_value(cap, kind) : NULL;
   if (!n) return NULL;
   n->calc = (uint8_t)calc;
@@ -370,7 +384,25 @@ static bool value_choose(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObje
   return *r || PyErr_Occurred();
 }
 
+/* x.__int__(), x.__float__() and operator.index(x) are int(x) and float(x). */
+static PyObject *value_conversion(PyObject *f, PyObject *const **arg, Py_ssize_t *n) {
+  if (!PyCFunction_CheckExact(f)) return f;
+  const char *name = ((PyCFunctionObject *)f)->m_ml->ml_name;
+  PyObject *const *self = &((PyCFunctionObject *)f)->m_self;
+  bool method = !*n && *self && mg_standin_is(*self) && *name == '_', index = *n == 1 && mg_standin_is(**arg) && !strcmp(name, "index");
+  if (method) *arg = self;
+  if ((method && (!strcmp(name, "__int__") || (index = !strcmp(name, "__index__")))) || index) {
+    char kind = value_kind_of_dtype(mg_val(mg_rec->g, mg_standin_val(**arg))->dtype);
+    *n = 1;
+    return index && kind != 'i' ? f : (PyObject *)&PyLong_Type;
+  }
+  if (!method || strcmp(name, "__float__")) return f;
+  *n = 1;
+  return (PyObject *)&PyFloat_Type;
+}
+
 bool mg_symvalue_convert(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r) {
+  if (n < 2) f = value_conversion(f, &arg, &n);
   int calc = f == (PyObject *)&PyLong_Type ? CALC_int : f == (PyObject *)&PyFloat_Type ? CALC_float : CALC_bool;
   if (n == 2) return value_choose(f, arg, n, r);
   if (n != 1 || (calc == CALC_bool && f != (PyObject *)&PyBool_Type)) return false;

@@ -643,7 +643,7 @@ def test_ints_of_more_than_64_bits(n):
             torch.testing.assert_close(opt(x, n), want)
 
 
-TABLE = {"a": 2.0, "b": "s", "grows": [1], "deep": {"k": 3.0, "other": 0}, list: 1}
+TABLE = {"a": 2.0, "b": "s", "grows": [1], "deep": {"k": 3.0, "other": 0}, list: 1, gc.collect: 2, boom: 3}
 
 
 def a_closure():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import operator
 import warnings
 
 import pytest
@@ -257,3 +258,22 @@ def test_max_and_min_of_tensors_in_one_graph():
         torch.testing.assert_close([float(v) for v in got], [float(v) for v in f(X, y)])
     with pytest.raises(RuntimeError):
         magneto.compile(lambda x, y: max(x, y), fullgraph=True)(torch.ones(2), torch.ones(2))
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_int_of_a_tensor_with_a_float(fullgraph):
+    def f(x, k):
+        return x + int(x.sum()), int(k), k.__int__(), k.__float__(), torch.zeros(int(k * 2))
+
+    c, broken = magneto.compile(f, fullgraph=fullgraph), sum(magneto._magneto.stats()["breaks"].values())
+    for k in (3.7, 2.2, 1.0):
+        got, want = c(X, torch.tensor(k)), f(X, torch.tensor(k))
+        torch.testing.assert_close([got[0], got[4]], [want[0], want[4]])
+        assert got[1:4] == want[1:4] and type(got[1]) is int and sum(magneto._magneto.stats()["breaks"].values()) == broken
+    whole = magneto.compile(lambda x: int(x) + 1, fullgraph=fullgraph)
+    assert whole(torch.tensor(-2.5)) == -1 and whole(torch.tensor(1e30)) == int(torch.tensor(1e30)) + 1
+    with pytest.raises(OverflowError):
+        whole(torch.tensor(float("inf")))
+    with pytest.raises(ValueError):
+        whole(torch.tensor(float("nan")))
+    assert magneto.compile(operator.index, fullgraph=fullgraph)(torch.tensor(5)) == 5
