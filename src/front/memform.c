@@ -90,8 +90,9 @@ static bool memform_repeats(const MgGraph *g, ValRef v) {
   int n = 0;
   if (mg_val_repeats(g, v)) return true;
   for (int i = 0; i < t->ndim && i < 64; i++) {
-    int64_t many, step;
+    int64_t many, step, lo, hi;
     if (!memform_int(g, t->size[i], &many) || !memform_int(g, t->stride[i], &step)) return false;
+    if (mg_ex_range(g->x, t->size[i], &lo, &hi) && hi < many) many = hi; /* one that depends on data has no value yet */
     if (!many) return false;
     if (many == 1) continue;
     int at = n++;

@@ -503,8 +503,8 @@ static int data_index(Data *d) {
   return 0;
 }
 
-/* A view of the first argument without dimension dim (drop), or with another size there. */
-static int data_view(Data *d, int dim, bool drop, SymRef size, SymRef stride) {
+/* A view of the first argument without dimension dim (drop), or with another size there, of at most `hi` where only a run tells. */
+static int data_view(Data *d, int dim, bool drop, SymRef size, SymRef stride, int64_t hi) {
   const MgVal x = *data_tensor(d, 0);
   ValRef self = data_arg(d, 0)->u.val, v = data_result(d, 0, x.dtype, x.ndim - drop);
   MgSizeOf of = {.val = v, .dim = -2}; /* where it begins: nobody asks */
@@ -517,7 +517,7 @@ static int data_view(Data *d, int dim, bool drop, SymRef size, SymRef stride) {
   t->offset = offset;
   for (int i = 0, k = 0; i < x.ndim; i++) {
     if (i == dim && drop) continue;
-    t->size[k] = i == dim ? size ? size : data_size(d, v, i, MG_SIZE_MOST) : x.size[i];
+    t->size[k] = i == dim ? size ? size : data_size(d, v, i, hi) : x.size[i];
     t->stride[k++] = i == dim ? stride : x.stride[i];
   }
   return 0;
@@ -531,7 +531,7 @@ static int data_slice(Data *d) {
   if (data_arg(d, 1)->tag != MA_int || !mg_ex_const_int(d->x, data_arg(d, 1)->u.sym, &dim)) return DATA_try;
   if (dim < 0) dim += x->ndim;
   if (dim < 0 || dim >= x->ndim) return DATA_try;
-  if (!slice) return data_view(d, (int)dim, true, 0, 0);
+  if (!slice) return data_view(d, (int)dim, true, 0, 0, 0);
   const MgArg *from = data_arg(d, 2), *to = data_arg(d, 3);
   if (!mg_ex_const_int(d->x, data_arg(d, 4)->u.sym, &step)) return DATA_try;
   SymRef n = x->size[dim], zero = mg_sym(d->x, 0), a = from->tag == MA_int ? from->u.sym : zero, b = to->tag == MA_int ? to->u.sym : n, size = 0;
@@ -541,7 +541,9 @@ static int data_slice(Data *d) {
   bool within = mg_ex_range(d->x, mg_sym_sub(d->x, n, b), &lo, &hi) && lo >= 0;
   within = within && mg_ex_range(d->x, a, &lo, &hi) && lo >= 0 && mg_ex_range(d->x, mg_sym_sub(d->x, b, a), &lo, &hi) && lo >= 0;
   if (within && step == 1) size = mg_sym_sub(d->x, b, a);
-  return data_view(d, (int)dim, false, size, mg_sym_mul(d->x, x->stride[dim], mg_sym(d->x, step)));
+  int64_t most = mg_ex_range(d->x, n, &lo, &hi) && hi < MG_SIZE_MOST ? hi : MG_SIZE_MOST;
+  if (mg_ex_range(d->x, mg_sym_sub(d->x, b, a), &lo, &hi) && lo > 0 && hi < most) most = hi; /* from the end or not */
+  return data_view(d, (int)dim, false, size, mg_sym_mul(d->x, x->stride[dim], mg_sym(d->x, step)), most);
 }
 
 /* view(n, -1) of a tensor without gaps. */

@@ -415,3 +415,20 @@ def test_such_operators_break_where_gradients_are_wanted():
     for x in (T([1.0, -2.0] * 10), T([1.0, 1.0, -2.0, -3.0] * 5)):
         torch.testing.assert_close(magneto.compile(f)(x, y), f(x, y))
     assert magneto._magneto.stats()["breaks"].get("data_dependent") == 1
+
+
+@pytest.mark.parametrize("shape, write", [((4, 16), lambda q, i, x: q[:, i : i + 4].copy_(x.t())), ((16, 4), lambda q, i, x: q[i : i + 4].copy_(x))])
+def test_rows_or_columns_of_a_queue_are_written_where_a_counter_says(shape, write):
+    def push(queue, at, x):
+        i = int(at)
+        write(queue, i, x)
+        at[0] = (i + 4) % 16
+
+    results = []
+    for f in (push, magneto.compile(push, fullgraph=True)):
+        torch.manual_seed(0)
+        queue, at = torch.zeros(shape), torch.zeros(1, dtype=torch.long)
+        for _ in range(6):
+            f(queue, at, torch.randn(4, 4))
+        results.append((queue, at))
+    assert all(torch.equal(a, b) for a, b in zip(*results))
