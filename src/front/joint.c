@@ -493,7 +493,8 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
   if ((r->switch_failed = mg_joint_switched(r) && (joint_writes_older(r) || joint_results_tracked(r, out, nout)))) return 0;
   if (r->want_fx && r->cap->function) r->function_failed = !mg_fx_shows(r->cap, out, nout);
   if (!joint_wanted(r, out, nout)) {
-    if (!r->want_fx && mg_function_any_once(r)) r->function_failed = true;
+    bool tracked = joint_writes_older(r) || joint_results_tracked(r, out, nout); /* else the recording has its backward, or nobody wants one */
+    if (!r->want_fx && tracked && mg_function_any_once(r)) r->function_failed = true;
     return 0;
   }
   if (mg_symdata_used(r)) { /* node by node, or broken into graphs that can have a backward */

@@ -644,6 +644,27 @@ def test_backward_that_differentiates():
     check(lambda x, w: Again.apply(lambda x, w: torch.tanh(x @ w), x, w) * 2, x, w)
 
 
+def test_a_step_around_functions_of_numbers_that_change_and_of_functions_is_one_graph():
+    results = []
+    for compile in (lambda f: f, magneto.compile):
+        torch.manual_seed(0)
+        w = torch.randn(4, 4).requires_grad_()
+
+        def step(x, scale):
+            w.grad = None
+            y = Again.apply(lambda x, w: torch.tanh(x @ w), x, w)
+            loss = Scale.apply(y, scale)[0].sum()
+            loss.backward()
+            return loss.detach()
+
+        step = compile(step)
+        results.append([(step(torch.full((3, 4), i / 4), i / 8), w.grad.clone()) for i in range(5)])
+    for got, want in zip(results[1], results[0]):
+        torch.testing.assert_close(got, want)
+    s = _magneto.stats()
+    assert s["graphs"] <= 3 and not s["breaks"] and not s["fallbacks"], s
+
+
 class Sized(Function):
     """Sizes in the context and among the arguments, an object of the caller's."""
 
