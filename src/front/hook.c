@@ -87,6 +87,7 @@ static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag) {
   case HOOK_record: return mg_record_frame(ts, f, throwflag);
   case HOOK_compile:
     if (mg_resume_is_waiting(f)) return mg_resume_frame(ts, f, hook_cfg, true);
+    if (mg_skip_packed(f)) return hook_run_opaque(ts, f, throwflag);
     if (hook_compiles(ts, f, throwflag)) return mg_resume_frame(ts, f, hook_cfg, false);
     if (mg_skip_wrapper(mg_pyframe_code(f))) {
       hook_skip_next = hook_wrapped(f);

@@ -326,8 +326,9 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   PyCodeObject *co = mg_pyframe_code(f);
   PyObject *called = mg_rec->direct;
   mg_rec->direct = NULL;
-  if (mg_skip_breaks(co) && mg_rec && !mg_rec->abort) {
-    mg_rec_break(BK_user, "call of torch's %.100s", PyUnicode_AsUTF8(co->co_qualname));
+  bool packed = mg_skip_packed(f);
+  if ((packed || mg_skip_breaks(co)) && mg_rec && !mg_rec->abort) {
+    mg_rec_break(packed ? BK_data_dependent : BK_user, "call of torch's %.100s", PyUnicode_AsUTF8(co->co_qualname));
     return record_drop(ts, f);
   }
   if (mg_pyframe_lasti(f) < 0 && !mg_rec->abort && mg_rec_disabled(mg_pyframe_func(f))) return record_drop(ts, f);

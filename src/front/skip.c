@@ -9,6 +9,7 @@
 typedef enum SkipKind {
   SKIP_none,    /* the user's code */
   SKIP_inline,  /* library code: recorded when user code calls it, never compiled on its own */
+  SKIP_rnn,     /* run as it is, and a break, where it works on a packed sequence; the user's code otherwise */
   SKIP_opaque,  /* run by C++ in the middle of an op: must not be recorded */
   SKIP_modes,   /* the same, but part of the program where a torch_function mode of the program is on top */
   SKIP_break,   /* the same, and a break where a recording calls it */
@@ -107,6 +108,16 @@ static bool skip_is_setup(PyCodeObject *co) {
   return !PyUnicode_CompareWithASCIIString(co->co_name, "lazy_load_decompositions");
 }
 
+/* What makes packed sequences and takes them apart, and forward of RNN, LSTM and GRU. */
+static bool skip_is_packing(PyCodeObject *co) {
+  return !PyUnicode_CompareWithASCIIString(co->co_name, "pack_padded_sequence") ||
+         !PyUnicode_CompareWithASCIIString(co->co_name, "pad_packed_sequence");
+}
+static bool skip_is_rnn(PyCodeObject *co, const char *below_torch) {
+  if (!strcmp(below_torch, "nn/utils/rnn.py")) return skip_is_packing(co);
+  return !strcmp(below_torch, "nn/modules/rnn.py") && !PyUnicode_CompareWithASCIIString(co->co_name, "forward");
+}
+
 /* What torch.compiler.disable(recursive=False) puts around a function. */
 static bool skip_is_wrapper(PyCodeObject *co) {
   return !PyUnicode_CompareWithASCIIString(co->co_name, "nonrecursive_disable_wrapper");
@@ -127,6 +138,7 @@ static SkipKind skip_kind(PyCodeObject *co) {
     if (n && !strncmp(file, root, n) && !strncmp(file + n, skip_rules[i].path, strlen(skip_rules[i].path)))
       kind = skip_rules[i].kind;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_breaking(co, file + n)) return SKIP_break;
+    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_rnn(co, file + n)) return SKIP_rnn;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_recorded(co, file + n)) return SKIP_inline;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && !strcmp(file + n, "_functorch/predispatch.py") && skip_is_setup(co)) return SKIP_opaque;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && !strcmp(file + n, "overrides.py") && skip_is_handing(co)) return SKIP_modes;
@@ -149,7 +161,17 @@ bool mg_skip_opaque(PyCodeObject *co) { return skip_cached(co) >= SKIP_opaque; }
 bool mg_skip_modes(PyCodeObject *co) { return skip_cached(co) == SKIP_modes; }
 bool mg_skip_wrapper(PyCodeObject *co) { return skip_cached(co) == SKIP_wrapper; }
 bool mg_skip_breaks(PyCodeObject *co) { return skip_cached(co) == SKIP_break; }
-bool mg_skip_compile(PyCodeObject *co) { return skip_cached(co) != SKIP_none; }
+bool mg_skip_compile(PyCodeObject *co) { return skip_cached(co) != SKIP_none && skip_cached(co) != SKIP_rnn; }
+
+bool mg_skip_packed(MgFrame *f) {
+  PyCodeObject *co = mg_pyframe_code(f);
+  if (skip_cached(co) != SKIP_rnn || mg_pyframe_lasti(f) >= 0) return false;
+  if (skip_is_packing(co)) return true;
+  MgFrameView v;
+  mg_pyframe_view(f, &v);
+  PyObject *input = co->co_argcount > 1 ? v.slot[1] : NULL;
+  return input && PyTuple_Check(input) && !strcmp(Py_TYPE(input)->tp_name, "PackedSequence");
+}
 
 bool mg_skip_is_torch(PyCodeObject *co) {
   const char *file = PyUnicode_AsUTF8(co->co_filename), *root = skip_root[ROOT_torch];
