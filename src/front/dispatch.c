@@ -12,6 +12,7 @@
 #include "front/names.h"
 #include "front/guard.h"
 #include "front/setting.h"
+#include "front/skip.h"
 #include "front/standin.h"
 #include "front/symfloat.h"
 #include "front/symdata.h"
@@ -316,6 +317,33 @@ static int dispatch_rerun(const MgFrontOp *fo, PyObject *args, PyObject *kwargs)
   return r ? 0 : -1;
 }
 
+int mg_dispatch_leave(MgCapture *cap) {
+  PyObject *top = PyObject_CallOneArg(mg_dispatch_pop, Py_None);
+  if (top == cap->mode) return Py_DECREF(top), 0;
+  if (top) {
+    PyObject *pushed = PyObject_CallOneArg(mg_dispatch_push, top);
+    Py_XDECREF(pushed);
+    Py_DECREF(top);
+    if (pushed) mg_rec_break(BK_tensor_kind, "a torch dispatch mode is active");
+  }
+  return -1;
+}
+
+int mg_dispatch_return(MgCapture *cap) {
+  PyObject *t, *v, *tb;
+  PyErr_Fetch(&t, &v, &tb);
+  PyObject *pushed = PyObject_CallOneArg(mg_dispatch_push, cap->mode);
+  if (!pushed) {
+    Py_XDECREF(t);
+    Py_XDECREF(v);
+    Py_XDECREF(tb);
+    return -1;
+  }
+  Py_DECREF(pushed);
+  PyErr_Restore(t, v, tb);
+  return 0;
+}
+
 PyObject *mg_dispatch_with_mode(MgCapture *cap, PyObject *f, PyObject *args, PyObject *kwargs) {
   PyObject *pushed = PyObject_CallOneArg(mg_dispatch_push, cap->mode), *r = NULL;
   if (pushed) {
@@ -539,6 +567,19 @@ static const MgFrontOp *dispatch_higher(PyObject *op) {
   return NULL;
 }
 
+/* Takes torch's own Python between the mode and an operator out of the traceback of the exception that is set: eager calls C++ there. */
+static void dispatch_trim_traceback(void) {
+  PyObject *t, *v, *tb;
+  PyErr_Fetch(&t, &v, &tb);
+  for (bool torchs = tb != NULL; torchs && tb;) {
+    PyTracebackObject *at = (PyTracebackObject *)tb;
+    PyCodeObject *code = PyFrame_GetCode(at->tb_frame);
+    if ((torchs = mg_skip_is_torch(code))) Py_SETREF(tb, Py_XNewRef((PyObject *)at->tb_next));
+    Py_DECREF(code);
+  }
+  PyErr_Restore(t, v, tb);
+}
+
 /* __torch_dispatch__(self, func, types, args, kwargs) */
 static PyObject *dispatch_handle(PyObject *self, PyObject *const *a, Py_ssize_t n) {
   MgCapture *cap = ((MgModeObject *)self)->cap;
@@ -560,7 +601,7 @@ static PyObject *dispatch_handle(PyObject *self, PyObject *const *a, Py_ssize_t 
       PyErr_SetString(MgBreakError, cap->rec->reason);
     } else {
       const MgFrontOp *fo = PyObject_TypeCheck(a[0], mg_torch.higher_order) ? dispatch_higher(a[0]) : mg_frontop_find(a[0]);
-      if (fo) res = dispatch_op(cap, fo, a[0], a[2], kwargs);
+      if (fo && !(res = dispatch_op(cap, fo, a[0], a[2], kwargs))) dispatch_trim_traceback();
     }
   }
   cap->inside--;

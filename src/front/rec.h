@@ -70,6 +70,7 @@ typedef struct MgRec {
   bool function_failed; /* the backward of an autograd.Function cannot be recorded: record again with deny_function */
   bool deny_function;   /* calls of autograd.Function break the graph */
   bool hook_traced;     /* the custom backend cannot run hook_point: record again with deny_hook */
+  bool filled_cache;    /* an older cached function computed something, and may have changed what was met before: see whether the guards hold */
   bool again;           /* what the recording met has changed meanwhile (a lazy module), or how to guard it is known now: record again */
   bool need_fx;         /* tensors that wrap others were met: record again with a torch-level graph */
   bool loop_failed;     /* a loop's body cannot be a part of the graph: record again with deny_loops */

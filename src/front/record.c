@@ -359,14 +359,19 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   if (starts && co->co_argcount) mg_fresh_init(v.slot[0], co);
   if (starts && called != v.func) mg_fresh_class(v.slot, co);
   if (starts && called != v.func && co->co_argcount && mg_older_self(v.slot, co)) return record_drop(ts, f);
+  const MgCode *code = record_code(co);
+  if (!code) return record_drop(ts, f);
   if (!gen && co->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) {
-    /* Only makes the generator object; its frame comes back here when it is first resumed. */
+    /* Only makes the generator object; its frame comes back here when it is first resumed.  Python warns about a coroutine that a break
+     * drops then. */
+    if (co->co_flags & CO_COROUTINE && !code->known) {
+      mg_rec_break(BK_opcode, "%.100s is a coroutine", PyUnicode_AsUTF8(co->co_qualname));
+      return record_drop(ts, f);
+    }
     PyObject *r = mg_pyframe_run(ts, f, throwflag);
     if (r) mg_fresh(r);
     return r;
   }
-  const MgCode *code = record_code(co);
-  if (!code) return record_drop(ts, f);
   if (gen && !mg_is_fresh(gen)) {
     /* Advancing it cannot be undone, and failing here would end it: put it back and drop the recording. */
     mg_rec_break(BK_generator, "generator %.100s is older than the recording", PyUnicode_AsUTF8(co->co_qualname));

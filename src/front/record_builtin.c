@@ -2,11 +2,13 @@
  * because C code sees older objects as they were before the recording.
  * In: a call whose action pure.def names.  Out: its result as the recording sees it. */
 #include <string.h>
+#include "front/alias.h"
 #include "front/classes.h"
 #include "front/dynfloat.h"
 #include "front/names.h"
 #include "front/record.h"
 #include "front/record_obj.h"
+#include "front/snapshot_build.h"
 #include "front/standin.h"
 #include "front/symfloat.h"
 
@@ -433,6 +435,48 @@ static bool builtin_cache_keeps(PyObject *x) {
   return false;
 }
 
+/* Is x, or is in x, an older object whose attributes the recording has set?  What is not recorded does not see that. */
+static bool builtin_is_written(PyObject *x) {
+  if (PyTuple_CheckExact(x)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(x); i++)
+      if (builtin_is_written(PyTuple_GET_ITEM(x, i))) return true;
+    return false;
+  }
+  const MgOlder *e = mg_older(x);
+  return e && mg_snap_written(e);
+}
+
+/* How often it has computed something; new.  NULL without an exception: unknown. */
+static PyObject *builtin_cache_misses(PyObject *f) {
+  PyObject *t, *v, *tb;
+  PyErr_Fetch(&t, &v, &tb);
+  PyObject *info = PyObject_CallMethod(f, "cache_info", NULL), *n = info ? PyObject_GetAttrString(info, "misses") : NULL;
+  Py_XDECREF(info);
+  PyErr_Restore(t, v, tb);
+  return n;
+}
+
+/* Calls an older cached function.  What it computes stays in its cache, so torch computes it now.  New. */
+static PyObject *builtin_call_cached(const MgCall *c) {
+  MgRec *rec = mg_rec;
+  MgCapture *cap = rec->cap;
+  bool writes = mg_alias_writes(rec), quiet = cap->quiet;
+  if (PyErr_Occurred()) return NULL;
+  if (writes) return mg_rec_break(BK_c_function, "an older cache is asked after a write to a tensor"); /* which has not happened yet */
+  if (mg_dispatch_leave(cap)) return NULL;
+  cap->quiet = true;
+  MgPause p = mg_rec_pause();
+  PyObject *misses = builtin_cache_misses(c->f), *r = mg_call_plain(c), *now = builtin_cache_misses(c->f);
+  rec->filled_cache |= !misses || !now || PyObject_RichCompareBool(misses, now, Py_EQ) != 1;
+  Py_XDECREF(misses);
+  Py_XDECREF(now);
+  mg_rec_resume(p);
+  cap->quiet = quiet;
+  if (mg_dispatch_return(cap)) Py_CLEAR(r);
+  if (!r && PyErr_ExceptionMatches(MgBreakError) && !rec->abort) mg_rec_break(BK_c_function, "what an older cache is asked depends on what was computed here");
+  return r;
+}
+
 /* A cached function: without tensors its result is one of the outside world (its cache outlives the recording); with
  * stand-ins the cache is not touched. */
 PyObject *mg_call_lru_cache(const MgCall *c) {
@@ -445,9 +489,10 @@ PyObject *mg_call_lru_cache(const MgCall *c) {
   PyObject *args = PyTuple_New(c->n), *r = NULL, *w = NULL; /* the cache keeps them */
   MgCall plain = *c;
   for (Py_ssize_t i = 0; args && i < c->n; i++) {
-    if (!mg_is_fresh(c->f) && builtin_cache_keeps(c->arg[i])) {
+    const char *other = mg_is_fresh(c->f) ? NULL : builtin_cache_keeps(c->arg[i]) ? "made" : builtin_is_written(c->arg[i]) ? "changed" : NULL;
+    if (other) {
       Py_DECREF(args);
-      return mg_rec_break(BK_c_function, "an older cache is asked for an object made here");
+      return mg_rec_break(BK_c_function, "an older cache is asked for an object %s here", other);
     }
     PyObject *x = builtin_cache_key(c->arg[i]);
     if (x) PyTuple_SET_ITEM(args, i, x);
@@ -456,9 +501,11 @@ PyObject *mg_call_lru_cache(const MgCall *c) {
   if (!args) return NULL;
   plain.arg = &PyTuple_GET_ITEM(args, 0);
   plain.nargsf &= ~PY_VECTORCALL_ARGUMENTS_OFFSET;
-  MgPause p = mg_rec_pause();
-  r = mg_call_plain(&plain);
-  mg_rec_resume(p);
+  if (mg_is_fresh(c->f)) {
+    MgPause p = mg_rec_pause();
+    r = mg_call_plain(&plain);
+    mg_rec_resume(p);
+  } else r = builtin_call_cached(&plain);
   if (r) w = mg_wrap_result(r);
   Py_XDECREF(r);
   Py_DECREF(args);

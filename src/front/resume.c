@@ -195,6 +195,14 @@ static int drive_segment(MgDrive *d, MgEntry *e, PyObject **vals, MgExecAt *at) 
   return rc;
 }
 
+/* The recompile limit where the frame may not go on in CPython: fullgraph=True promised one graph.  Has it raised? */
+static bool drive_limit_is_error(const MgDrive *d, const MgBucket *b, int unit) {
+  if (!d->cfg->fullgraph && !mg_stance_set("fail_on_recompile_limit_hit")) return false;
+  mg_raise_dynamo_error("FailOnRecompileLimitHit", "magneto: %U was compiled %d times at line %d, which is the limit, and %s (MAGNETO_LOGS=recompiles shows why)",
+                        d->v.code->co_qualname, b->n, d->code->line[unit], d->cfg->fullgraph ? "fullgraph=True" : "fail_on_recompile_limit_hit is set");
+  return true;
+}
+
 /* The recompile limit: the frame goes on in CPython, and says so once. */
 static int drive_give_up(MgDrive *d, MgBucket *b, int unit) {
   b->eager = true;
@@ -368,7 +376,8 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
         b->eager = true;
         continue;
       }
-      next = drive_give_up(d, b, unit) ? DRIVE_fail : drive_given_up(d);
+      bool fail = (!compiled && drive_limit_is_error(d, b, unit)) || drive_give_up(d, b, unit);
+      next = fail ? DRIVE_fail : drive_given_up(d);
       goto done;
     }
     MgStance stance = mg_stance();
@@ -380,7 +389,7 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
       goto done;
     }
     mg_stats.misses++;
-    if (b->n && !d->unclaimed && mg_stance_recompile_is_error()) {
+    if (b->n && !d->unclaimed && mg_stance_set("error_on_recompile")) {
       mg_raise_dynamo_error("RecompileError", "magneto: %U, line %d would be compiled again, and torch._dynamo.config.error_on_recompile is set",
                             d->v.code->co_qualname, d->code->line[unit]);
       next = DRIVE_fail;

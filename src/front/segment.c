@@ -530,6 +530,15 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
   return snap;
 }
 
+/* Do the guards hold for the frame as it is?  An exception, and no, when out of memory. */
+static bool segment_guards_hold(const Segment *s, const MgGuards *g, MgGuardFail *why) {
+  PyObject **vals = mg_calloc((size_t)mg_guards_nsrc(g) + 1, sizeof *vals);
+  if (!vals) return PyErr_NoMemory(), false;
+  bool ok = mg_guards_check(g, &s->slots, vals, why);
+  free(vals);
+  return ok;
+}
+
 /* Records once.  0 (s->entry set, or another attempt is needed), -1 with exception. */
 static int segment_attempt(Segment *s) {
   MgCtx ctx;
@@ -599,6 +608,11 @@ static int segment_attempt(Segment *s) {
     s->deny_claims |= rec.claims_failed;
     s->failed = !again;
     if (again) PyErr_Clear();
+  }
+  MgGuardFail why = {0};
+  if (s->entry && rec.filled_cache && !segment_guards_hold(s, s->entry->guards, &why) && !PyErr_Occurred()) {
+    mg_entry_release(s->entry); /* the cache is full now: record again */
+    s->entry = NULL;
   }
   s->deny_sizes |= rec.fixed_sizes;
   PyObject *t, *v, *tb;
@@ -671,12 +685,9 @@ static int segment_give_up(Segment *s) {
 }
 
 static int segment_check_own_guards(Segment *s, MgEntry *e) {
-  PyObject **vals = mg_calloc((size_t)mg_guards_nsrc(e->guards) + 1, sizeof *vals);
   MgGuardFail why = {0};
-  if (!vals) return PyErr_NoMemory(), -1;
-  bool ok = mg_guards_check(e->guards, &s->slots, vals, &why);
-  free(vals);
-  if (ok) return 0;
+  if (segment_guards_hold(s, e->guards, &why)) return 0;
+  if (PyErr_Occurred()) return -1;
   PyErr_Format(PyExc_AssertionError, "the guards of %U, line %d, fail on their own recording: %s",
                s->v.code->co_qualname, e->line, why.text);
   return -1;

@@ -20,6 +20,7 @@ enum { SNAP_FAIL = UINT32_MAX - 1 }; /* instead of a value number: a break or an
 uint32_t mg_snap_build(MgBuilder *b, PyObject *o);
 struct MgOlder;
 uint32_t mg_snap_older(MgBuilder *b, struct MgOlder *e);
+bool mg_snap_written(const struct MgOlder *e); /* has the recording set attributes of it? */
 uint32_t mg_snap_refuse(PyObject *o); /* a break that names its class */
 /* One instruction over values that are there; obj is kept. */
 uint32_t mg_snap_emit(MgBuilder *b, MgSnapOp op, PyObject *obj, uint32_t a, const uint32_t *arg, uint32_t narg);

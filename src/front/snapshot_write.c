@@ -57,7 +57,7 @@ static bool snap_overlay(MgBuilder *b, uint32_t target, MgSnapOp op, PyTypeObjec
   return true;
 }
 
-static bool snap_overlay_changed(const MgOlder *e) {
+bool mg_snap_written(const MgOlder *e) {
   if (e->members) return true;
   if (!e->attrs) return false;
   return !e->full || !snap_same_dict(e->attrs, e->attrs0);
@@ -143,7 +143,7 @@ static bool snap_moves(const MgOlder *e, bool content) {
 
 static bool snap_write(MgBuilder *b, uint32_t i) {
   MgOlder e = mg_rec->ident->v[i]; /* a copy: building may add entries */
-  bool content = snap_content_changed(&e), overlay = e.kind != OLDER_instdict && snap_overlay_changed(&e);
+  bool content = snap_content_changed(&e), overlay = e.kind != OLDER_instdict && mg_snap_written(&e);
   if (!content && !overlay) return true;
   if (snap_moves(&e, content)) mg_rec->again = true;
   snap_guard_distinct(&mg_rec->ident->v[i]);

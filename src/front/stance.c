@@ -62,8 +62,8 @@ int mg_stance_recompile_limit(int given, bool *exact) {
   return given ? given : *exact ? (int)n : DEFAULT;
 }
 
-bool mg_stance_recompile_is_error(void) {
-  PyObject *set = mg_rec_dynamo_config("error_on_recompile");
+bool mg_stance_set(const char *name) {
+  PyObject *set = mg_rec_dynamo_config(name);
   bool yes = set == Py_True;
   Py_XDECREF(set);
   return yes;

@@ -16,7 +16,7 @@ MgStance mg_stance(void);    /* the one in force; a few loads */
 /* How often one place is compiled: what the callable was given, else what the program has set in torch._dynamo.config;
  * *exact: one of these, not the default.  Slow. */
 int mg_stance_recompile_limit(int given, bool *exact);
-/* Does torch._dynamo.config.error_on_recompile forbid compiling a place again?  Slow. */
-bool mg_stance_recompile_is_error(void);
+/* Is this flag of torch._dynamo.config set?  Slow. */
+bool mg_stance_set(const char *name);
 int mg_stance_init(PyObject *module);
 #endif

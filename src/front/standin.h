@@ -137,6 +137,10 @@ void mg_dispatch_mode_end(PyObject *mode);      /* detaches it from the capture 
 extern PyObject *mg_dispatch_push, *mg_dispatch_pop; /* torch's functions for the mode stack */
 
 /* f(*args, **kwargs) with the mode on, from inside of its handler. */
+/* Takes the recording's mode from torch's stack and puts it back (keeping an exception that is set): in between, torch computes.  -1 with
+ * an exception. */
+int mg_dispatch_leave(MgCapture *cap);
+int mg_dispatch_return(MgCapture *cap);
 PyObject *mg_dispatch_with_mode(MgCapture *cap, PyObject *f, PyObject *args, PyObject *kwargs);
 
 /* An operator with a derivative of its own runs inside of that, without autograd.  Where autograd tracks its result v all the same, runs

@@ -11,6 +11,43 @@ from harness import forced_breaks
 X = torch.ones(3)
 
 
+def refused(x):
+    try:
+        x.view(100)
+    except RuntimeError as e:
+        tb, names = e.__traceback__, []
+        while tb is not None:
+            names.append(tb.tb_frame.f_code.co_name)
+            tb = tb.tb_next
+        return x + 1, names
+
+
+def test_refused_operators_have_the_frames_of_eager():
+    assert magneto.compile(refused, fullgraph=True)(X)[1] == refused(X)[1] == ["refused"]
+
+
+async def doubled(x):
+    return x * 2
+
+
+async def awaited(x):
+    return await doubled(x) + 1
+
+
+def driven(x):
+    c = awaited(x + 1)
+    try:
+        c.send(None)
+    except StopIteration as e:
+        return e.value
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_coroutine_is_made_that_nobody_awaits(recwarn):
+    assert torch.equal(magneto.compile(driven)(X), driven(X))
+    assert not [w for w in recwarn if "never awaited" in str(w.message)]
+
+
 class Swallow:
     def __init__(self, yes):
         self.yes = yes

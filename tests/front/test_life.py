@@ -197,6 +197,26 @@ def test_fullgraph_explains():
     assert _magneto.Callable(sin_cos, fullgraph=True)(torch.ones(2), torch.ones(2)).shape == (2,)
 
 
+def test_errors_are_those_that_torch_names():
+    """Programs written for torch.compile catch the classes of torch._dynamo.exc."""
+    from torch._dynamo import config, exc
+
+    def f(x, n):
+        return x.reshape(n) + 1 if isinstance(n, int) else print(n)
+
+    with pytest.raises(exc.Unsupported, match="fullgraph=True.*print"):
+        magneto.compile(f, fullgraph=True)(torch.ones(2), "a")
+    c = magneto.compile(f, fullgraph=True, dynamic=False, recompile_limit=2)
+    assert [c(torch.zeros(n), n).tolist() for n in (1, 2)] == [[1], [1, 1]]
+    with pytest.raises(exc.FailOnRecompileLimitHit, match="compiled 2 times.*fullgraph=True"):
+        c(torch.zeros(3), 3)
+    assert c(torch.zeros(1), 1).tolist() == [1]
+    c = magneto.compile(f, dynamic=False, recompile_limit=1)
+    c(torch.zeros(1), 1)
+    with config.patch(fail_on_recompile_limit_hit=True), pytest.raises(exc.FailOnRecompileLimitHit):
+        c(torch.zeros(2), 2)
+
+
 # ---- reentrancy ----
 
 

@@ -845,6 +845,29 @@ class C:
 c = C()
 def f(x): return x * c.m(2) + c.m(2)
 S = lambda: calls
+=== cold_cache_of_tensors forced=0
+import functools
+def make(): return functools.lru_cache(lambda n: torch.arange(float(n)) + 1)
+tables = [make()]
+def between(): tables.append(make())
+def f(x): return x * tables[-1](3), tables[-1](3)
+S = lambda: [(t.cache_info().currsize, type(t(3)) is torch.Tensor, t(3).add(1)) for t in tables]
+=== cold_cache_that_counts forced=0 entries=6
+import functools
+calls = []
+@functools.lru_cache
+def table(n): calls.append(n); return torch.ones(n)
+seen = []
+def f(x): seen.append(calls is None); y = x * table(3); return y, len(calls), calls[-1]
+S = lambda: calls
+=== cold_cached_method_of_a_changed_object breaks=1 forced=0
+import functools
+class C:
+    def __init__(self): self.buf = torch.ones(3)
+    @functools.lru_cache
+    def table(self, n): return self.buf * n
+def ARGS(): return torch.ones(3), C()
+def f(x, c): c.buf = x * 2; return c.table(5), x.add_(1), c.table(2)
 === cache_asked_with_other_objects
 import functools
 class C:
