@@ -2,6 +2,7 @@
  * symbols, those of the hints. */
 #include "driver/engine.h"
 #include "runtime/attention.h"
+#include "runtime/blas.h"
 #include "runtime/onednn.h"
 #include <string.h>
 
@@ -64,7 +65,10 @@ static bool engine_frozen(const MgSched *s, const MgExtern *e, const MgOptions *
   return mg_val(s->g, s->g->input[w->index])->requires_grad;
 }
 
-static MgRc make_matmul(MgCtx *c, const void *d, MgEngine **out) { return mg_onednn_matmul(c, d, out); }
+static MgRc make_matmul(MgCtx *c, const void *d, MgEngine **out) {
+  MgRc rc = mg_blas_matmul(c, d, out);
+  return rc == MG_UNSUP ? mg_onednn_matmul(c, d, out) : rc;
+}
 static MgRc make_conv(MgCtx *c, const void *d, MgEngine **out) { return mg_onednn_conv(c, d, out); }
 static MgRc make_conv_grad(MgCtx *c, const void *d, MgEngine **out) { return mg_onednn_conv_grad(c, d, out); }
 static MgRc make_sdpa(MgCtx *c, const void *d, MgEngine **out) { return mg_sdpa_make(c, d, out); }

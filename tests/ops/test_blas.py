@@ -1,0 +1,51 @@
+"""Matrix products by torch's BLAS, forced where oneDNN would be taken: every order of the operands, biases, gradients, sizes that change."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import torch, magneto
+torch.manual_seed(0)
+def check(f, *args):
+    got, want = magneto.compile(f)(*args), f(*args)
+    for a, b in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,)):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+        assert a.stride() == b.stride()
+for dtype in (torch.float32, torch.float64):
+    x, w, b = torch.randn(6, 40, dtype=dtype), torch.randn(40, 24, dtype=dtype), torch.randn(24, dtype=dtype)
+    wide = torch.randn(40, 64, dtype=dtype)
+    for left in (x, torch.randn(40, 6, dtype=dtype).t(), torch.randn(6, 80, dtype=dtype)[:, :40], torch.randn(6, 80, dtype=dtype)[:, ::2]):
+        for right in (w, torch.randn(24, 40, dtype=dtype).t(), wide[:, 8:32], wide[:, ::2][:, :24]):
+            check(torch.mm, left, right)
+            check(torch.addmm, b, left, right)
+            check(lambda b, left, right: torch.relu(torch.addmm(b, left, right, alpha=0.5, beta=2)), b, left, right)
+    check(torch.matmul, torch.randn(3, 6, 40, dtype=dtype), w)
+    check(torch.matmul, torch.randn(3, 6, 40, dtype=dtype), torch.randn(3, 40, 24, dtype=dtype))
+    check(torch.matmul, torch.randn(6, 3, 40, dtype=dtype).transpose(0, 1), w)
+    check(torch.mm, x[:1], w)
+    check(torch.mm, x[:0], w)
+    check(torch.mm, x[:, :0], w[:0])
+layer = torch.nn.Sequential(torch.nn.Linear(40, 24), torch.nn.GELU(), torch.nn.Linear(24, 5))
+compiled = magneto.compile(layer)
+for rows in (6, 9, 9, 17, 4, 2):
+    x = torch.randn(rows, 40, requires_grad=True)
+    grads = []
+    for f in (layer, compiled):
+        layer.zero_grad()
+        x.grad = None
+        f(x).square().sum().backward()
+        grads.append([x.grad.clone(), *(p.grad.clone() for p in layer.parameters())])
+    for a, b in zip(*grads):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_products(threads: int) -> None:
+    env = {**os.environ, "MAGNETO_BLAS": "1", "OMP_NUM_THREADS": str(threads), "MAGNETO_LOGS": "plan"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "blas.gemm" in done.stderr
