@@ -226,32 +226,35 @@ static int view_find(const MgRec *r, MgViewState *s) {
   return 0;
 }
 
-/* Does batch norm, whose writes torch does not count, write its running statistics to this memory? */
-static bool view_norm_writes(const MgGraph *g, const MgNode *n, uint32_t storage) {
-  bool writes = false;
-  if (n->op->code != TOP_native_batch_norm || n->arg[5].tag != MA_bool || !n->arg[5].u.b) return false;
-  for (int i = 3; i < 5; i++) writes |= n->arg[i].tag == MA_val && n->arg[i].u.val && mg_val(g, n->arg[i].u.val)->storage == storage;
-  return writes;
+/* Batch norm, whose writes torch does not count, writes its running statistics. */
+static void view_count_norm(const MgGraph *g, const MgNode *n, uint32_t *count) {
+  if (n->op->code != TOP_native_batch_norm || n->arg[5].tag != MA_bool || !n->arg[5].u.b) return;
+  ValRef mean = n->arg[3].tag == MA_val ? n->arg[3].u.val : 0, var = n->arg[4].tag == MA_val ? n->arg[4].u.val : 0;
+  if (mean) count[mg_val(g, mean)->storage]++;
+  if (var && (!mean || mg_val(g, var)->storage != mg_val(g, mean)->storage)) count[mg_val(g, var)->storage]++;
 }
 
-/* How often do the nodes write to this memory? */
-static uint32_t view_writes(const MgGraph *g, uint32_t storage) {
-  uint32_t n = 0;
-  for (NodeRef i = 1; i < g->nnode; i++) {
+/* How often the nodes write to each memory: by storage, in the arena. */
+static uint32_t *view_count_writes(const MgGraph *g) {
+  uint32_t *count = mg_new(g->c, uint32_t, g->nval + 1);
+  for (NodeRef i = 1; count && i < g->nnode; i++) {
     const MgNode *node = mg_node(g, i);
-    for (MgWritten t = {0}; !node->dead && mg_node_written(node, &t);) n += mg_val(g, t.v)->storage == storage;
-    n += !node->dead && view_norm_writes(g, node, storage);
+    if (node->dead) continue;
+    for (MgWritten t = {0}; mg_node_written(node, &t);) count[mg_val(g, t.v)->storage]++;
+    view_count_norm(g, node, count);
   }
-  return n;
+  return count;
 }
 
 /* Inputs whose counter no way of running the graph leaves where eager does. */
 static int view_find_versions(const MgRec *r, MgViewState *s) {
   const MgGraph *g = r->g;
+  uint32_t *count = view_count_writes(g);
+  if (!count) return PyErr_NoMemory(), -1;
   for (uint32_t k = 0; k < r->cap->ninput; k++) {
     const MgCapInput *in = &r->cap->input[k];
     int n;
-    uint32_t at = view_input(g, in->val), written = at == UINT32_MAX ? 0 : view_writes(g, mg_val(g, in->val)->storage);
+    uint32_t at = view_input(g, in->val), written = at == UINT32_MAX ? 0 : count[mg_val(g, in->val)->storage];
     if (!written || in->array || in->pinned || (in->moved == 1 && written == 1)) continue;
     if (!view_owner(r->cap, in->val, &n) || n != 1 || mg_inference_mode_of(r->cap, in->val)) continue;
     Version *p = mg_realloc(s->version, (s->nversion + 1) * sizeof *p);
