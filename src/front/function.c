@@ -1,7 +1,7 @@
 /* See the header.  In: calls of autograd.Function.apply.  Out: nodes, and MgFunction records on the capture.
  * Does not do: functions of torch itself (hooks of modules and reentrant checkpoints look at the nodes of the gradient
- * graph), forwards that change older objects.  Those break the graph.  With arguments that are neither tensors nor constants
- * the call cannot be made again from the graph's values, so it has to be compiled together with its backward. */
+ * graph), in torch-level graphs forwards that change older objects.  Those break the graph.  With arguments that are neither tensors nor constants,
+ * and with such changes, the call cannot be made again from the graph's values, so it has to be compiled together with its backward. */
 #include "front/function.h"
 #include "front/functree.h"
 #include <string.h>
@@ -125,8 +125,8 @@ done:
   return rc;
 }
 
-/* Keeps the call; `args`: the values of its tensor arguments before it ran. */
-static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef first, PyObject *res) {
+/* Keeps the call; `args`: the values of its tensor arguments before it ran; `once`: running it again would change something. */
+static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef first, PyObject *res, bool once) {
   bool many = PyTuple_Check(res), grad = false;
   PyObject *const *out = many ? &PyTuple_GET_ITEM(res, 0) : &res;
   Py_ssize_t nout = many ? PyTuple_GET_SIZE(res) : 1;
@@ -141,6 +141,7 @@ static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef 
   memcpy(f->in, args, f->nin * sizeof *args);
   f->first = first;
   f->end = r->g->nnode;
+  f->once |= once;
   function_mark(r->g, first);
   while (*end) end = &(*end)->next;
   *end = f;
@@ -217,7 +218,8 @@ bool mg_function_transformed(const MgCall *c, PyObject **out) {
   return true;
 }
 
-/* Runs it; a break when forward has changed something that is older than the recording. */
+/* Runs it.  When forward has changed something that is older than the recording, which the snapshot writes, nothing may call it
+ * again: not the graph, and so a break where it has to show the call. */
 static PyObject *function_record(MgRec *r, const MgCall *c) {
   ValRef small[16], *args = c->n <= 16 ? small : mg_new(r->g->c, ValRef, c->n);
   if (!args) return PyErr_NoMemory();
@@ -230,7 +232,8 @@ static PyObject *function_record(MgRec *r, const MgCall *c) {
   PyObject *res = !before ? NULL : r->want_fx && !r->cap->quiet ? function_show(r, c, PyCFunction_GET_SELF(c->f), 0) : mg_call_plain(c);
   if (whole) mg_rec_resume(pause);
   if (res && !(after = mg_snapshot_build(NULL, 0, NULL, Py_None))) Py_CLEAR(res);
-  if (res && (!mg_snapshot_same(before, after) || function_keep(r, c, args, first, res))) {
+  bool once = res && !mg_snapshot_same(before, after);
+  if (res && ((once && r->want_fx) || function_keep(r, c, args, first, res, once))) {
     Py_CLEAR(res);
     if (!PyErr_Occurred()) mg_call_unknown(c);
   }

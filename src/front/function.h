@@ -14,7 +14,7 @@ typedef struct MgFunction { /* one call; in the recording's arena */
   ValRef *in, *out;         /* by argument and by result; 0: not a tensor */
   ValRef *saved;            /* what forward gave to save_for_backward */
   uint32_t nin, nout, nsaved;
-  bool once;                /* some argument is an object of the recording: it cannot be called again */
+  bool once;                /* some argument is an object of the recording, or it has side effects: it cannot be called again */
 } MgFunction;
 
 /* Records a call of _FunctionBase.apply while autograd is on. */

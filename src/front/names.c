@@ -99,6 +99,7 @@ int mg_names_init(void) {
       {mod, "_global_forward_pre_hooks", &mg_torch.global_hooks[3]},
       {"torch.compiler", "is_compiling", &mg_torch.is_compiling[0]},
       {"torch.compiler", "is_dynamo_compiling", &mg_torch.is_compiling[1]},
+      {"torch.nn.modules.activation", "_is_make_fx_tracing", &mg_torch.is_make_fx},
       {"torch", "_check_with", &mg_torch.check_with},
       {"torch._C", "_disabled_torch_function_impl", &mg_torch.no_function},
       {"torch._C", "DisableTorchFunction", &mg_torch.without_function},

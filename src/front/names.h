@@ -104,6 +104,7 @@ typedef struct MgTorchObjs {
   PyObject *without_function, *without_subclasses; /* torch._C.DisableTorchFunction, DisableTorchFunctionSubclass */
   PyObject *below_autograd;    /* torch._C._AutoDispatchBelowAutograd */
   PyObject *is_compiling[2];   /* functions that answer True while recording */
+  PyObject *is_make_fx;        /* torch.nn.modules.activation._is_make_fx_tracing */
   PyObject *internal_disable_code; /* code of the wrapper that torch._disable_dynamo makes */
   PyObject *checkpoint, *checkpoint_no_context, *checkpoint_selective; /* functions of torch.utils.checkpoint */
   PyObject *record_enter, *record_exit; /* torch.autograd.profiler.record_function.__enter__, __exit__ */

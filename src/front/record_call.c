@@ -458,6 +458,13 @@ bool mg_call_by_torch(void) {
   return name && PyUnicode_Check(name) && !strncmp(PyUnicode_AsUTF8(name), "torch.", 6);
 }
 
+/* Is it asked in order to hand the call over?  Modules (attention, transformer layers) ask whether they may take their fast path,
+ * which they do without us. */
+static bool call_hands_over(void) {
+  PyObject *globals = PyEval_GetGlobals(), *name = globals ? PyDict_GetItemString(globals, "__name__") : NULL;
+  return mg_call_by_torch() && strncmp(PyUnicode_AsUTF8(name), "torch.nn.modules.", 17) != 0;
+}
+
 /* torch._dynamo.graph_break and its like: empty functions that mark a place.  torch marks places of its own (optimizers) for its
  * own tracer; they do not concern us. */
 static bool call_is_mark(PyObject *fn) {
@@ -544,6 +551,7 @@ static PyObject *call_python(const MgCall *c) {
         mg_rec->asked_compiling = true;
         return PyBool_FromLong(!mg_rec->deny_compiling);
       }
+    if (fn == mg_torch.is_make_fx && mg_rec->want_fx) Py_RETURN_TRUE; /* no fused attention in a torch-level graph, as under torch.compile */
     PyObject *out, *self = t == &PyMethod_Type ? PyMethod_GET_SELF(c->f) : NULL;
     if (fn == mg_torch.check_with && mg_symvalue_check(c->arg, c->n)) Py_RETURN_NONE;
     if (!self && mg_symask_call(fn, c->arg, c->npos, c->kwnames, &out)) return out;
@@ -628,7 +636,7 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_getter: return call_getter(c);
   case ACT_one_hot: return mg_call_one_hot(c);
   case ACT_grad_mode: return mg_call_grad_mode(c);
-  case ACT_asks_function: return mg_fmodes_ask(c, mg_call_by_torch());
+  case ACT_asks_function: return mg_fmodes_ask(c, call_hands_over());
   case ACT_context_enter: case ACT_context_exit: return call_context(c, act == ACT_context_enter);
   case ACT_draw: return mg_draw_call(c);
   case ACT_tensor_class: return mg_call_tensor_class(c);

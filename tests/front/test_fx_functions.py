@@ -227,3 +227,16 @@ def test_classes_as_arguments():
 
     x = torch.randn(2, 4)
     assert torch.equal(magneto.compile(f, backend="eager")(x), f(x))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "magneto"])
+@pytest.mark.parametrize("module", [torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer])
+def test_attention_modules_answer_as_in_eager(module, backend):
+    """Same strides, too: the fast path that they take without autograd gives other ones than the slow path does."""
+    def run(x):
+        out = m(x, x, x)[0] if module is torch.nn.MultiheadAttention else m(x)
+        return out.view(-1, 8)
+
+    m, x = module(8, 2, batch_first=True).eval(), torch.randn(3, 5, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(magneto.compile(run, backend=backend, fullgraph=True)(x), run(x))

@@ -1,4 +1,6 @@
 """autograd.Function inside of compiled functions, and torch.utils.checkpoint around and inside."""
+from types import SimpleNamespace
+
 import pytest
 import torch
 from programs import Registry, grads, leaf, mlp
@@ -783,3 +785,46 @@ def test_operator_with_its_own_derivative_in_a_graph_that_writes(f):
         results = (*results, out) if isinstance(results, tuple) else (results, out)
         got.append([torch.autograd.grad(r.sum(), x, retain_graph=True)[0] for r in results])
     torch.testing.assert_close(got[1], got[0])
+
+
+LOG = SimpleNamespace(calls=0, seen=[])
+
+
+class Logged(Function):
+    """Its forward changes objects from outside: a list gets a tensor that has no gradient, a counter moves."""
+
+    @staticmethod
+    def forward(ctx, x):
+        LOG.calls += 1
+        LOG.seen.append(x.sin())
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 7
+
+
+def logged(x):
+    return Logged.apply(x) + Logged.apply(x * 2)
+
+
+def logged_and_written(x):
+    y = Logged.apply(x)
+    y.mul_(2)
+    return y + LOG.seen[-1]
+
+
+@pytest.mark.parametrize("f, graphs", [(logged, 1), (logged_and_written, None)])
+def test_forward_with_side_effects(f, graphs):
+    x = torch.linspace(-1, 1, 4).requires_grad_()
+    got = []
+    for g in (f, magneto.compile(f, fullgraph=graphs == 1)):
+        for _ in range(3):
+            LOG.calls, LOG.seen = 0, []
+            y = g(x)
+            got.append([y, *torch.autograd.grad(y.sum(), x), *LOG.seen, torch.tensor(LOG.calls)])
+            assert not any(s.requires_grad for s in LOG.seen)
+    for other in got[1:]:
+        torch.testing.assert_close(other, got[0])
+    with torch.no_grad():
+        torch.testing.assert_close(magneto.compile(f)(x), f(x))
