@@ -123,6 +123,16 @@ static bool skip_is_wrapper(PyCodeObject *co) {
   return !PyUnicode_CompareWithASCIIString(co->co_name, "nonrecursive_disable_wrapper");
 }
 
+/* Methods that dataclasses and named tuples write: library code without a file. */
+static bool skip_is_generated(PyCodeObject *co, const char *file) {
+  if (strcmp(file, "<string>")) return false;
+  const char *name = PyUnicode_AsUTF8(co->co_qualname);
+  if (!name) return PyErr_Clear(), false;
+  if (!strncmp(name, "__create_fn__.", 14)) return true;
+  PyObject *first = co->co_argcount ? PyTuple_GET_ITEM(co->co_localsplusnames, 0) : NULL;
+  return !strcmp(name, "<lambda>") && first && !PyUnicode_CompareWithASCIIString(first, "_cls");
+}
+
 static SkipKind skip_kind(PyCodeObject *co) {
   const char *file = PyUnicode_AsUTF8(co->co_filename);
   if (!file) {
@@ -130,7 +140,7 @@ static SkipKind skip_kind(PyCodeObject *co) {
     return SKIP_inline;
   }
   if (!strncmp(file, "<frozen importlib", 17)) return SKIP_opaque;
-  if (!strncmp(file, "<frozen ", 8)) return SKIP_inline;
+  if (!strncmp(file, "<frozen ", 8) || skip_is_generated(co, file)) return SKIP_inline;
   SkipKind kind = SKIP_none;
   for (size_t i = 0; i < sizeof skip_rules / sizeof *skip_rules; i++) {
     const char *root = skip_root[skip_rules[i].root];

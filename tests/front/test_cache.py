@@ -1,4 +1,6 @@
 """Who shares compiled entries: equal options share them, instances of one class do not get into each other's way."""
+import collections
+import dataclasses
 import gc
 import os
 import warnings
@@ -281,3 +283,20 @@ class TestFramesThatGainNothing:
         for _ in range(60):
             assert torch.allclose(g(x)[1], x.sin() + 1)
         assert self.driven(g, lambda i: (x,), 50) >= 50
+
+
+def test_methods_that_dataclasses_and_named_tuples_write_are_not_compiled_by_themselves():
+    @dataclasses.dataclass
+    class Data:
+        name: str
+
+    Named = collections.namedtuple("Named", "name other")
+
+    def f(x, name):
+        both = eval("Data(name), Named(name, 1)", {"Data": Data, "Named": Named, "name": name})  # breaks
+        return x * 2, both
+
+    c = magneto.compile(f)
+    for i in range(2):
+        assert c(torch.ones(2), str(i))[1] == (Data(str(i)), (str(i), 1))
+    assert {e["code"].co_name for e in _magneto.entries()} <= {"f", "<module>"}
