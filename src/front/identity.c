@@ -81,6 +81,7 @@ void mg_objects_end(MgRec *r) {
     Py_DECREF(e->orig);
   }
   free(d->v);
+  free(d->compared);
   mg_map_free(&d->by_orig);
   mg_map_free(&d->by_seen);
   mg_map_free(&d->by_dict);
@@ -192,6 +193,7 @@ static SrcRef ident_sub(MgSrcKind kind, SrcRef parent, int32_t idx, PyObject *ke
 }
 
 static PyObject *wrap_itself(PyObject *v, SrcRef src, MgOlderKind kind) {
+  mg_rec->ident->nobject += src && kind == OLDER_object;
   return mg_older_add(v, v, src, kind) ? NULL : Py_NewRef(v);
 }
 

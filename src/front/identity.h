@@ -40,6 +40,7 @@ typedef struct MgOlder {
   PyObject *attrs0;       /* strong: the full overlay before any write; NULL while not full */
   SrcRef src;             /* 0: behind an identity-guarded owner */
   uint8_t kind;           /* MgOlderKind */
+  bool compared;          /* whether it is another object than others matters: compared.c */
   bool full;              /* attrs mirrors the whole instance dict */
 } MgOlder;
 
@@ -61,6 +62,8 @@ struct MgIdent {
   PyObject *vars;         /* strong: dict of the context variables written to */
   struct MgHook *hook;    /* hooks registered on tensors, in order (tensorhook.c); malloc'ed */
   uint32_t nhook;
+  uint32_t *compared, ncompared; /* entries of objects that the program compares; malloc'ed */
+  uint32_t nobject;       /* instances found by a path */
   uint32_t nlazy;         /* dicts that are looked at key by key */
   int depth;              /* containers that are being wrapped around the next object */
   int of_cell;            /* what a cell holds is wrapped at this depth; 0: no cell is */
@@ -110,6 +113,11 @@ int mg_olderdict_fill_others(PyObject *seen, uint32_t from); /* all but this one
 /* What is under the key of a lazy dict, new; NULL without exception: nothing, or the dict is not lazy any more. */
 PyObject *mg_olderdict_get(PyObject *seen, PyObject *key);
 int mg_olderdict_contains(PyObject *seen, PyObject *key); /* 0, 1; -1 with an exception; -2: the dict is not lazy any more */
+
+/* ---- comparisons (compared.c) ---- */
+/* The program compares o, or what is in it, with others by ==, or by hash: that different objects are different is guarded. */
+void mg_compared(PyObject *o);
+void mg_compared_tensor(PyObject *standin);
 
 /* One object was reached by a second path. */
 void mg_older_alias(const MgOlder *e, SrcRef src);

@@ -1,4 +1,5 @@
 /* Instructions that build objects: containers, strings, slices, functions. */
+#include "front/identity.h"
 #include "front/record.h"
 
 /* Moves the n topmost entries into a new sequence. */
@@ -22,6 +23,7 @@ MgStep mg_op_BUILD_LIST(MgLoop *l, const MgInstr *in) {
 
 MgStep mg_op_BUILD_SET(MgLoop *l, const MgInstr *in) {
   PyObject *s = PySet_New(NULL);
+  for (int i = in->arg; l->rec && i > 0; i--) mg_compared(PEEK(i));
   for (int i = in->arg; s && i > 0; i--)
     if (PySet_Add(s, PEEK(i))) Py_CLEAR(s);
   return loop_result(l, in->arg, s);
@@ -29,6 +31,7 @@ MgStep mg_op_BUILD_SET(MgLoop *l, const MgInstr *in) {
 
 MgStep mg_op_BUILD_MAP(MgLoop *l, const MgInstr *in) {
   PyObject *d = PyDict_New();
+  for (int i = in->arg; l->rec && i > 0; i--) mg_compared(PEEK(2 * i));
   for (int i = in->arg; d && i > 0; i--)
     if (PyDict_SetItem(d, PEEK(2 * i), PEEK(2 * i - 1))) Py_CLEAR(d);
   return loop_result(l, 2 * in->arg, d);
@@ -68,8 +71,12 @@ MgStep mg_op_FORMAT_VALUE(MgLoop *l, const MgInstr *in) {
 /* ---- adding to a container that is being built; it lies `arg` entries below the top after the pop ---- */
 
 MgStep mg_op_LIST_APPEND(MgLoop *l, const MgInstr *in) { return loop_drop(l, 1, PyList_Append(PEEK(in->arg + 1), TOP())); }
-MgStep mg_op_SET_ADD(MgLoop *l, const MgInstr *in) { return loop_drop(l, 1, PySet_Add(PEEK(in->arg + 1), TOP())); }
+MgStep mg_op_SET_ADD(MgLoop *l, const MgInstr *in) {
+  if (l->rec) mg_compared(TOP());
+  return loop_drop(l, 1, PySet_Add(PEEK(in->arg + 1), TOP()));
+}
 MgStep mg_op_MAP_ADD(MgLoop *l, const MgInstr *in) {
+  if (l->rec) mg_compared(PEEK(2));
   return loop_drop(l, 2, PyDict_SetItem(PEEK(in->arg + 2), PEEK(2), TOP()));
 }
 

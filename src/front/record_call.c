@@ -125,9 +125,11 @@ static bool call_check_args(const MgCall *c, bool older_ok) {
   bool kept = c->f == (PyObject *)mg_torch.partial && c->npos && PyFunction_Check(c->arg[0]);
   bool set = on && PyAnySet_Check(on), dict = on && PyDict_Check(on) && mg_older(on);
   Py_ssize_t key = self ? 0 : 1; /* a dict looks up its first argument by its hash, a set every one */
+  if (on) mg_compared(on);
   if (call_writes_older(c, on) || (self && !older_ok && !call_may_see(c, self, false))) return false;
   for (Py_ssize_t i = 0; i < c->n; i++) {
     if (set ? i >= key : dict && i == key && i < c->npos) mg_older_pin(c->arg[i]);
+    mg_compared(c->arg[i]);
     bool is_self = i == 0 && method && !self; /* methods of containers only store what they are given */
     if (!call_may_see(c, c->arg[i], older_ok || kept || (method && !is_self))) return false;
   }

@@ -131,6 +131,10 @@ MgStep mg_op_BINARY_OP(MgLoop *l, const MgInstr *in) {
 }
 
 MgStep mg_op_COMPARE_OP(MgLoop *l, const MgInstr *in) {
+  if (l->rec) {
+    mg_compared(PEEK(2));
+    mg_compared(TOP());
+  }
   if (loop_touch(l, PEEK(2)) || loop_touch(l, TOP())) return STEP_error;
   return loop_result(l, 2, ops_apply(l, -1 - in->arg, PEEK(2), TOP()));
 }

@@ -1,5 +1,6 @@
 /* Subscripts, iteration, membership and identity while recording.  Copies of older containers are ordinary objects here;
  * what needs care are older objects whose state lives in C. */
+#include "front/identity.h"
 #include "front/classes.h"
 #include "front/draw.h"
 #include "front/ndarray.h"
@@ -40,6 +41,7 @@ PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
     if (!v && !PyErr_Occurred() && mg_olderdict_lazy(o)) PyErr_SetObject(PyExc_KeyError, key);
     if (v || PyErr_Occurred()) return v;
   }
+  if (mg_rec && PyDict_Check(o)) mg_compared(key);
   PyObject *item = mg_symask_item(o, key), *index = item || PyErr_Occurred() ? NULL : seq_tensor_index(o, key);
   if (index) item = PyObject_GetItem(o, index);
   Py_XDECREF(index);
@@ -83,6 +85,7 @@ static bool seq_finalizes_item(PyObject *o, PyObject *key) {
 
 int mg_rec_setitem(PyObject *o, PyObject *key, PyObject *v) {
   if (mg_rec && seq_finalizes_item(o, key)) return -1;
+  if (mg_rec && PyDict_Check(o)) mg_compared(key);
   if (mg_rec && mg_rec_is_namespace(o)) {
     if (PyUnicode_CheckExact(key)) return mg_rec_namespace_set(o, key, v);
     mg_rec_break(BK_older_object, "a key of a namespace that is no string");
@@ -151,6 +154,10 @@ static int seq_contains_number(PyObject *c, PyObject *x) {
 int mg_rec_contains(PyObject *c, PyObject *x) {
   int has = mg_olderdict_lazy(c) ? mg_olderdict_contains(c, x) : -2;
   if (has != -2) return has;
+  if (mg_rec) {
+    mg_compared(c);
+    mg_compared(x);
+  }
   int number = mg_rec ? seq_contains_number(c, x) : -2;
   if (number != -2) return number;
   if (mg_rec && ((PyDict_Check(c) && mg_older(c)) || PyAnySet_Check(c))) mg_older_pin(x);

@@ -3,6 +3,7 @@
  * A stand-in shares the storage of a template, one per dtype and device, that torch made without memory: C++ code that
  * reads tensor data past the dispatcher gets torch's own error, never a wild address.  Its Python dispatch key routes
  * every op to the mode.  Which Python-level calls must be intercepted is in standin_methods.c. */
+#include "front/identity.h"
 #include "front/facts.h"
 #include "front/fmodes.h"
 #include "front/fx.h"
@@ -87,7 +88,10 @@ static PyObject *standin_escaped(PyObject *self, PyObject *const *args, Py_ssize
 static PyMethodDef standin_escaped_def = {"__torch_dispatch__", (PyCFunction)(void *)standin_escaped, METH_FASTCALL,
                                           NULL};
 
-static Py_hash_t standin_hash(PyObject *o) { return _Py_HashPointer(o); }
+static Py_hash_t standin_hash(PyObject *o) {
+  mg_compared_tensor(o);
+  return _Py_HashPointer(o);
+}
 
 static int standin_make_type(void) {
   int rc = -1;
@@ -109,7 +113,7 @@ static int standin_make_type(void) {
   /* The slot is ours alone: without its descriptor user code cannot see it; deallocation still clears it. */
   if (PyObject_DelAttrString(type, "_mg_info")) goto done;
   mg_standin_type = (PyTypeObject *)Py_NewRef(type);
-  mg_standin_type->tp_hash = standin_hash; /* as Tensor.__hash__ does; in dicts of the recording no guard is needed */
+  mg_standin_type->tp_hash = standin_hash; /* as Tensor.__hash__ does */
   rc = mg_standin_methods_add(mg_standin_type);
 done:
   Py_XDECREF(disabled);

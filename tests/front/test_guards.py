@@ -745,3 +745,30 @@ def test_a_dict_that_was_asked_for_keys_in_its_cell_and_behind_its_owner():
     want, got = make()(x), magneto.compile(make(), fullgraph=True)(x)
     torch.testing.assert_close(got[0], want[0])
     assert got[1:] == want[1:]
+
+
+COMPARISONS = {
+    "set": lambda x, a, b: x + len({a, b}),
+    "set of results": lambda x, a, b: x + len({v for v in (a, b)}),
+    "set()": lambda x, a, b: x + len(set([a, b])) + len(frozenset((a, b))),
+    "keys": lambda x, a, b: x + len({a: 1, b: 2}) + len(dict.fromkeys([a, b])) + {a: 1}.get(b, 5),
+    "==": lambda x, a, b: x + (a == b) + ([a] == [b]) + len({(a, 1), (b, 1)}),
+    "search": lambda x, a, b: x + (a in [b]) + [a, b].index(b) + [a, b].count(a),
+}
+
+
+@pytest.mark.parametrize("of", ["object", "tensor"])
+@pytest.mark.parametrize("how", COMPARISONS)
+def test_different_objects_are_the_same_object_at_another_call(how, of):
+    class Thing:
+        pass
+
+    make = Thing if of == "object" else lambda: torch.ones(2)
+    if of == "tensor" and how in ("==", "search"):
+        pytest.skip("values of tensors")
+    f, x, a, b = COMPARISONS[how], torch.ones(2), make(), make()
+    magneto.reset()
+    n, c = _magneto.stats()["entries"], magneto.compile(f)
+    for args in ((a, b), (a, a), (b, b), (b, a), (make(), make())):
+        torch.testing.assert_close(c(x, *args), f(x, *args))
+    assert _magneto.stats()["entries"] == n + 2
