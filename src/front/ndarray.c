@@ -135,6 +135,7 @@ typedef struct NdCall {
   MgCapture *cap;
   bool strong;            /* NumPy's scalars take part in the promotion of types: operators and ufuncs */
   PyObject *cast;         /* strong: the dtype in which to compute with integers; NULL: theirs */
+  bool numbers;           /* numbers that change stay what they are: they decide neither dtype nor shape */
   const char *refused;    /* a kind of argument that only one half can work with */
 } NdCall;
 
@@ -211,6 +212,7 @@ static PyObject *nd_convert(NdCall *c, PyObject *o, bool model) {
     c->tensors = true;
     return model ? nd_model_tensor(c, o) : Py_NewRef(o);
   }
+  if (mg_symfloat_is(o) && c->numbers) return !model ? Py_NewRef(o) : mg_symfloat_class(o) == &PyFloat_Type ? PyFloat_FromDouble(1.5) : PyLong_FromLong(2);
   if (mg_symfloat_is(o)) return mg_symfloat_plain(o);
   if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o) || t == &PyLong_Type || t == &PyFloat_Type || t == &PyComplex_Type ||
       t == &PyUnicode_Type || t == &PyRange_Type)
@@ -642,11 +644,36 @@ static const char *nd_unlike(const MgArrayOp *op, PyObject *args, PyObject *kw) 
   return whole ? "exponents that may be negative" : NULL;
 }
 
+/* Arithmetic of an array of floats and a number: its result is an array like that one, whatever the number is.  NULL: it is none. */
+static binaryfunc nd_scaling(const MgArrayOp *op, PyObject *args, PyObject *kw) {
+  static const struct { const char *name; binaryfunc fn; } known[] = {
+      {"add", PyNumber_Add}, {"sub", PyNumber_Subtract}, {"subtract", PyNumber_Subtract}, {"mul", PyNumber_Multiply},
+      {"multiply", PyNumber_Multiply}, {"truediv", PyNumber_TrueDivide}, {"true_divide", PyNumber_TrueDivide}, {"divide", PyNumber_TrueDivide},
+      {"iadd", PyNumber_InPlaceAdd}, {"isub", PyNumber_InPlaceSubtract}, {"imul", PyNumber_InPlaceMultiply}, {"itruediv", PyNumber_InPlaceTrueDivide}};
+  size_t i = 0, n = sizeof known / sizeof *known;
+  while (i < n && strcmp(op->name, known[i].name)) i++;
+  if (i == n || kw || PyTuple_GET_SIZE(args) != 2) return NULL;
+  PyObject *a = PyTuple_GET_ITEM(args, 0), *b = PyTuple_GET_ITEM(args, 1), *array = mg_array_check(a) ? a : b, *number = array == a ? b : a;
+  if (!mg_array_check(array) || mg_array_is_scalar(array) || !mg_symfloat_is(number) || mg_symfloat_class(number) == &PyBool_Type) return NULL;
+  int code = nd_code(((MgArray *)array)->model);
+  return code == DT_f32 || code == DT_f64 ? known[i].fn : NULL;
+}
+
+/* The half of such an operation that computes: the operator on a tensor. */
+static PyObject *nd_scale(NdCall *c, binaryfunc fn, PyObject *args) {
+  PyObject *a = nd_convert(c, PyTuple_GET_ITEM(args, 0), false), *b = a ? nd_convert(c, PyTuple_GET_ITEM(args, 1), false) : NULL;
+  PyObject *r = b ? fn(a, b) : NULL;
+  Py_XDECREF(a);
+  Py_XDECREF(b);
+  return r;
+}
+
 PyObject *mg_array_apply(const MgArrayOp *op, PyObject *args, PyObject *kw) {
   PyObject *twin = NULL, *r = NULL;
   MgRec *rec = mg_rec;
   if (!rec) return PyErr_Format(PyExc_RuntimeError, "magneto: an array of a finished recording was used");
-  NdCall c = {.cap = rec->cap, .strong = op->strong};
+  binaryfunc scaling = nd_scaling(op, args, kw);
+  NdCall c = {.cap = rec->cap, .strong = op->strong, .numbers = scaling != NULL};
   MgPause pause = mg_rec_pause();
   if (nd_errors_matter(rec)) c.refused = "np.errstate asks for exceptions";
   else c.refused = nd_unlike(op, args, kw);
@@ -661,6 +688,7 @@ PyObject *mg_array_apply(const MgArrayOp *op, PyObject *args, PyObject *kw) {
     return model;
   }
   if (model && !c.n && !c.tensors && Py_TYPE(model) == nd_array && nd_code(model) >= 0 && !nd_makes(op->name)) r = nd_constant(&c, model);
+  else if (model && c.numbers) twin = nd_scale(&c, scaling, args);
   else if (model && !nd_choose_cast(&c, model)) twin = nd_half(&c, op, args, kw, false);
   if (twin) r = nd_result(&c, model, twin);
   mg_rec_resume(pause);

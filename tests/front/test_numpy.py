@@ -454,3 +454,26 @@ def test_ufuncs_of_tensors_alone(fn):
         x, y = torch.rand(3, 4) + 0.5, torch.rand(3, 4) + 0.5
         torch.testing.assert_close(opt(x, y), fn(x, y), rtol=1e-6, atol=1e-7)
         torch.testing.assert_close(opt(x[0, 0], y[0, 0]), fn(x[0, 0], y[0, 0]), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_arrays_and_a_number_that_changes(dtype):
+    fns = [lambda x, a: x * a + 1, lambda x, a: a / x, lambda x, a: x / a, lambda x, a: a - x * 2, lambda x, a: np.multiply(x, a) - a]
+    for f in fns:
+        magneto.reset()
+        n, c = magneto._magneto.stats()["entries"], magneto.compile(f, fullgraph=True)
+        for a in (2.5, 3.5, 0.25, 7.5):
+            x = np.arange(1, 5, dtype=dtype)
+            want, got = f(x, a), c(x, a)
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+        assert magneto._magneto.stats()["entries"] == n + 2
+
+    def inplace(x, a):
+        x *= a
+        return x
+
+    c = magneto.compile(inplace, fullgraph=True)
+    for a in (2, 3, 4):
+        x = np.ones(3, dtype)
+        assert c(x, a) is x and (x == a).all()
