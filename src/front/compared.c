@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 enum {
-  COMPARED_PAIRS = 32, /* objects beyond these are guarded by identity: guards would grow with the square */
+  COMPARED_PAIRS = 200, /* objects beyond these are guarded by identity: guards would grow with the square */
   COMPARED_DEPTH = 3
 };
 

@@ -132,6 +132,17 @@ static PyObject *torch_number_tensor(PyObject *o, PyObject *torch, PyObject *to)
   return r;
 }
 
+/* What a torch-level graph calls for torch.tensor() of floats that it computes: the C++ function asks for them while AOTAutograd traces it.
+ * Borrowed; NULL with an exception. */
+static PyObject *torch_traced_tensor(const MgCall *c) {
+  static PyObject *traced;
+  if (!PyCFunction_Check(c->f) || strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "tensor") || torch_number_class(c->arg[0]) != &PyFloat_Type) return c->f;
+  PyObject *refs = traced ? NULL : mg_import("torch._refs");
+  if (refs) traced = PyObject_GetAttrString(refs, "tensor");
+  Py_XDECREF(refs);
+  return traced;
+}
+
 /* The same, as one call of a torch-level graph. */
 static PyObject *torch_shown_tensor(const MgCall *c, PyObject *torch, PyObject *to) {
   MgCapture *cap = mg_rec->cap;
@@ -144,7 +155,8 @@ static PyObject *torch_shown_tensor(const MgCall *c, PyObject *torch, PyObject *
   if (!rc) r = torch_number_tensor(c->arg[0], torch, to);
   cap->quiet = false;
   pause = mg_rec_pause();
-  if (r && mg_fx_after(cap, c->f, args, kw, &call, r)) Py_CLEAR(r);
+  PyObject *f = r ? torch_traced_tensor(c) : NULL;
+  if (r && (!f || mg_fx_after(cap, f, args, kw, &call, r))) Py_CLEAR(r);
   mg_rec_resume(pause);
   mg_fx_drop(&call);
   Py_XDECREF(args);

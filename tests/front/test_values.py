@@ -277,3 +277,10 @@ def test_int_of_a_tensor_with_a_float(fullgraph):
     with pytest.raises(ValueError):
         whole(torch.tensor(float("nan")))
     assert magneto.compile(operator.index, fullgraph=fullgraph)(torch.tensor(5)) == 5
+
+
+def test_tensors_of_numbers_are_traced_by_other_back_ends():
+    fns = [lambda v: torch.tensor([v.item()]), lambda v: torch.tensor([[v.item()], [2.0]]), lambda v: torch.tensor(v.item())]
+    with dynamo.patch(capture_scalar_outputs=True):
+        for f in fns:
+            torch.testing.assert_close(magneto.compile(f, backend="aot_eager", fullgraph=True)(X[:1]), f(X[:1]))
