@@ -193,7 +193,7 @@ static SrcRef ident_sub(MgSrcKind kind, SrcRef parent, int32_t idx, PyObject *ke
 }
 
 static PyObject *wrap_itself(PyObject *v, SrcRef src, MgOlderKind kind) {
-  mg_rec->ident->nobject += src && kind == OLDER_object;
+  mg_rec->ident->nobject += src && (kind == OLDER_object || kind == OLDER_func);
   return mg_older_add(v, v, src, kind) ? NULL : Py_NewRef(v);
 }
 

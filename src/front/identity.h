@@ -63,7 +63,7 @@ struct MgIdent {
   struct MgHook *hook;    /* hooks registered on tensors, in order (tensorhook.c); malloc'ed */
   uint32_t nhook;
   uint32_t *compared, ncompared; /* entries of objects that the program compares; malloc'ed */
-  uint32_t nobject;       /* instances found by a path */
+  uint32_t nobject;       /* instances and functions found by a path */
   uint32_t nlazy;         /* dicts that are looked at key by key */
   int depth;              /* containers that are being wrapped around the next object */
   int of_cell;            /* what a cell holds is wrapped at this depth; 0: no cell is */

@@ -233,7 +233,10 @@ MgStep mg_op_IMPORT_FROM(MgLoop *l, const MgInstr *in) {
 
 MgStep mg_op_RETURN_VALUE(MgLoop *l, const MgInstr *in) { return STEP_leave; }
 MgStep mg_op_RETURN_CONST(MgLoop *l, const MgInstr *in) { return STEP_leave; }
-MgStep mg_op_YIELD_VALUE(MgLoop *l, const MgInstr *in) { return STEP_leave; }
+MgStep mg_op_YIELD_VALUE(MgLoop *l, const MgInstr *in) {
+  if (l->rec) mg_compared(TOP()); /* perhaps by C code that makes a set of what comes */
+  return STEP_leave;
+}
 /* CPython has run it before a frame gets here. */
 MgStep mg_op_RETURN_GENERATOR(MgLoop *l, const MgInstr *in) { return STEP_unknown; }
 
