@@ -8,6 +8,7 @@
 #include "front/names.h"
 #include "front/record.h"
 #include "front/record_obj.h"
+#include "front/skip.h"
 #include "front/snapshot_build.h"
 #include "front/standin.h"
 #include "front/symfloat.h"
@@ -456,13 +457,23 @@ static PyObject *builtin_cache_misses(PyObject *f) {
   return n;
 }
 
+/* A cached function of torch or of the standard library, which does not look at the program's tensors. */
+static bool builtin_is_library(PyObject *cached) {
+  PyObject *f = PyObject_GetAttr(cached, mg_names.wrapped);
+  if (!f) PyErr_Clear();
+  bool yes = f && PyFunction_Check(f) && mg_skip_compile((PyCodeObject *)PyFunction_GET_CODE(f));
+  Py_XDECREF(f);
+  return yes;
+}
+
 /* Calls an older cached function.  What it computes stays in its cache, so torch computes it now.  New. */
 static PyObject *builtin_call_cached(const MgCall *c) {
   MgRec *rec = mg_rec;
   MgCapture *cap = rec->cap;
   bool writes = mg_alias_writes(rec), quiet = cap->quiet;
   if (PyErr_Occurred()) return NULL;
-  if (writes) return mg_rec_break(BK_c_function, "an older cache is asked after a write to a tensor"); /* which has not happened yet */
+  if (writes && !builtin_is_library(c->f)) /* which has not happened yet */
+    return mg_rec_break(BK_c_function, "an older cache is asked after a write to a tensor");
   if (mg_dispatch_leave(cap)) return NULL;
   cap->quiet = true;
   MgPause p = mg_rec_pause();
