@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from . import symbolic
+
 Backend = Callable[..., Callable[..., Any]]
 
 # magneto's compiler, and running the recorded ATen ops one by one (to tell recording problems from compiler problems).
@@ -97,6 +99,8 @@ def _traced(fn: Backend) -> Backend:
 
     @functools.wraps(fn)
     def call(gm: torch.fx.GraphModule, example_inputs: list[Any], **kwargs: Any) -> Callable[..., Any]:
+        if symbolic.inside.get():
+            return fn(gm, example_inputs, **kwargs)
         from torch._guards import TracingContext, tracing
         from torch._subclasses import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -111,6 +115,12 @@ def _traced(fn: Backend) -> Backend:
         return compiled
 
     return call
+
+
+def with_sizes(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims: symbolic.Dims) -> Callable[..., Any]:
+    """fn(gm, example_inputs), where sizes of these are symbols of the graph."""
+    tracer = "torch.fx.experimental.symbolic_shapes" in sys.modules
+    return symbolic.call(fn, gm, example_inputs, dims) if tracer else fn(gm, example_inputs)
 
 
 def with_symbols(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:

@@ -16,11 +16,11 @@ class Compiled:
 
     __slots__ = ("call", "_examples", "_nodes")
 
-    def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any], call: Callable[..., Any] | None) -> None:
+    def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any], sizes: Any, call: Callable[..., Any] | None) -> None:
         order = {node: i for i, node in enumerate(gm.graph.nodes)}
         self.call = call
         self._nodes = [(n.op, _target(n), _numbered(n.args, order), _numbered(n.kwargs, order)) for n in order]
-        self._examples = (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), [_facts(e) for e in examples], _overlaps(examples))
+        self._examples = (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), [_facts(e) for e in examples], _overlaps(examples), sizes)
 
     def like(self, other: Compiled) -> bool:
         return _same(self._examples, other._examples) and _same(self._nodes, other._nodes)
@@ -80,14 +80,14 @@ def _same(a: Any, b: Any) -> bool:
     return isinstance(a, _PLAIN) and a == b
 
 
-def describe(gm: torch.fx.GraphModule, examples: Sequence[Any], call: Callable[..., Any] | None) -> Compiled | None:
-    """None: the graph holds objects of its own, so that no other is the same."""
+def describe(gm: torch.fx.GraphModule, examples: Sequence[Any], sizes: Any, call: Callable[..., Any] | None) -> Compiled | None:
+    """sizes: which of the examples are symbols.  None: the graph holds objects of its own, so that no other is the same."""
     if any(n.op in ("get_attr", "call_module") for n in gm.graph.nodes):
         return None
-    return Compiled(gm, examples, call)
+    return Compiled(gm, examples, sizes, call)
 
 
-def find(gm: torch.fx.GraphModule, examples: Sequence[Any], others: Sequence[Compiled]) -> Compiled | None:
+def find(gm: torch.fx.GraphModule, examples: Sequence[Any], sizes: Any, others: Sequence[Compiled]) -> Compiled | None:
     """Which of the others is the same graph for such inputs?"""
-    mine = describe(gm, examples, None)
+    mine = describe(gm, examples, sizes, None)
     return next((c for c in others if mine is not None and mine.like(c)), None)

@@ -102,23 +102,45 @@ int mg_exec_nodes_differentiate(const MgRec *r) {
 
 /* ---- a custom backend ---- */
 
+/* By example, a tuple of the dimensions that are symbols; None for a number that is one.  None: no size is.  New. */
+static PyObject *exec_symbols(const MgRec *r, const uint32_t *index, uint32_t n) {
+  bool none = !mg_symsize_inputs(&r->cap->sizes);
+  PyObject *all = none ? Py_NewRef(Py_None) : PyList_New(n);
+  for (uint32_t i = 0; all && !none && i < n; i++) {
+    PyObject *dims = index[i] & MG_FX_SYMBOL ? Py_NewRef(Py_None) : PyList_New(0), *t;
+    const MgVal *v = dims == Py_None ? NULL : mg_val(r->g, r->cap->input[index[i]].val);
+    for (int d = 0; dims && v && d < v->ndim; d++) {
+      int64_t k;
+      PyObject *dim = mg_ex_const_int(r->x, v->size[d], &k) ? NULL : PyLong_FromLong(d);
+      if (dim && PyList_Append(dims, dim)) Py_CLEAR(dims);
+      Py_XDECREF(dim);
+    }
+    t = !dims || !v ? dims : PyList_AsTuple(dims);
+    if (dims && v) Py_DECREF(dims);
+    if (t) PyList_SET_ITEM(all, i, t);
+    else Py_CLEAR(all);
+  }
+  return all;
+}
+
 /* What it calls of torch is none of the business of the program's modes. */
-static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *gm, PyObject *examples) {
-  bool symbols = r->cap->wrappers || r->cap->loops;
-  PyObject *m = symbols ? mg_import("magneto.backends") : NULL, *f = NULL;
+static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *gm, PyObject *examples, PyObject *sizes) {
+  bool symbols = r->cap->wrappers || r->cap->loops, sized = sizes != Py_None && !r->cap->wrappers;
+  PyObject *m = symbols || sized ? mg_import("magneto.backends") : NULL, *f = NULL;
   bool modes = r->cap->fmodes_known && mg_fmodes_depth();
   if (modes) mg_fmodes_leave();
-  if (m) f = PyObject_CallMethod(m, "with_symbols", "OOO", backend, gm, examples);
-  else if (!symbols) f = PyObject_CallFunctionObjArgs(backend, gm, examples, NULL);
+  if (m && sized) f = PyObject_CallMethod(m, "with_sizes", "OOOO", backend, gm, examples, sizes);
+  else if (m) f = PyObject_CallMethod(m, "with_symbols", "OOO", backend, gm, examples);
+  else if (!symbols && !sized) f = PyObject_CallFunctionObjArgs(backend, gm, examples, NULL);
   if (modes) mg_fmodes_restore(r->cap);
   Py_XDECREF(m);
   return f;
 }
 
 /* What the backend made of the same graph for another module instance: 1; 0: there is none; -1 with an exception. */
-static int exec_find_shared(MgExec *e, const MgRec *r, PyObject *gm, PyObject *examples) {
+static int exec_find_shared(MgExec *e, const MgRec *r, PyObject *gm, PyObject *examples, PyObject *sizes) {
   if (!r->peers || !PyList_GET_SIZE(r->peers)) return 0;
-  PyObject *m = mg_import("magneto.sharing"), *c = m ? PyObject_CallMethod(m, "find", "OOO", gm, examples, r->peers) : NULL;
+  PyObject *m = mg_import("magneto.sharing"), *c = m ? PyObject_CallMethod(m, "find", "OOOO", gm, examples, sizes, r->peers) : NULL;
   Py_XDECREF(m);
   if (!c || c == Py_None) {
     Py_XDECREF(c);
@@ -130,9 +152,9 @@ static int exec_find_shared(MgExec *e, const MgRec *r, PyObject *gm, PyObject *e
 }
 
 /* Keeps what other instances may share. */
-static int exec_share(MgExec *e, PyObject *gm, PyObject *examples) {
+static int exec_share(MgExec *e, PyObject *gm, PyObject *examples, PyObject *sizes) {
   PyObject *m = mg_import("magneto.sharing");
-  if (m) e->compiled = PyObject_CallMethod(m, "describe", "OOO", gm, examples, e->callable);
+  if (m) e->compiled = PyObject_CallMethod(m, "describe", "OOOO", gm, examples, sizes, e->callable);
   Py_XDECREF(m);
   return e->compiled ? 0 : -1;
 }
@@ -141,7 +163,7 @@ PyObject *mg_exec_compiled(const MgExec *e) { return e->compiled && e->compiled 
 
 static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   uint32_t *index = NULL, n = 0;
-  PyObject *list = NULL, *gm = mg_fx_module(r, &index, &n);
+  PyObject *list = NULL, *sizes = NULL, *gm = mg_fx_module(r, &index, &n);
   int rc = -1;
   if (!gm) goto done;
   if (!(e->input = mg_calloc(n + 1, sizeof *e->input))) {
@@ -163,7 +185,8 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
         .src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, .scalar = in->scalar, .array = in->array};
     PyList_SET_ITEM(list, e->ninput, Py_NewRef(in->real));
   }
-  int shared = exec_find_shared(e, r, gm, list);
+  if (!(sizes = exec_symbols(r, index, n))) goto done;
+  int shared = exec_find_shared(e, r, gm, list, sizes);
   if (shared) {
     rc = shared > 0 ? 0 : -1;
     goto done;
@@ -171,17 +194,20 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   bool hooks = mg_tensorhook_inside(r);
   if (hooks) mg_tensorhook_watch();
   bool held = mg_pyframe_hold_signals(PyThreadState_Get(), false); /* it may take minutes */
-  e->callable = exec_call_backend(r, cfg->backend, gm, list);
+  e->callable = exec_call_backend(r, cfg->backend, gm, list, sizes);
   mg_pyframe_hold_signals(PyThreadState_Get(), held);
   if (hooks && mg_tensorhook_traced()) {
     r->hook_traced = true;
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "magneto: the backend traces the registration of a hook");
     goto done;
   }
-  if (!e->callable) goto done;
+  if (!e->callable) {
+    if (sizes != Py_None && PyErr_ExceptionMatches(PyExc_Exception)) mg_execsizes_refuse(r, "the backend raised an exception for symbolic sizes");
+    goto done;
+  }
   bool same = e->callable == gm || (PyMethod_Check(e->callable) && PyMethod_GET_SELF(e->callable) == gm);
-  if (!same) r->fixed_sizes = true; /* made for the sizes of the examples, as far as anybody knows */
-  if (!same && mg_symsize_inputs(&r->cap->sizes)) {
+  if (!same && r->cap->wrappers) r->fixed_sizes = true; /* made for the sizes of the examples, as far as anybody knows */
+  if (!same && sizes != Py_None && r->cap->wrappers) {
     mg_execsizes_refuse(r, "a backend compiles for fixed sizes");
     goto done;
   }
@@ -190,10 +216,11 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
                  cfg->backend, Py_TYPE(e->callable)->tp_name);
     goto done;
   }
-  rc = exec_share(e, gm, list);
+  rc = exec_share(e, gm, list, sizes);
 done:
   free(index);
   Py_XDECREF(gm);
+  Py_XDECREF(sizes);
   Py_XDECREF(list);
   return rc;
 }

@@ -77,7 +77,7 @@ typedef struct MgRec {
   bool deny_loops;      /* loops over rows are unrolled */
   bool deny_hook;       /* hooks on tensors that the graph makes break it */
   bool sizes_failed;    /* something cannot go on with symbolic sizes: record again with deny_sizes */
-  bool fixed_sizes;     /* the custom backend compiles for the sizes of its examples */
+  bool fixed_sizes;     /* the custom backend compiles for the sizes of its examples, which wrap tensors */
   bool deny_sizes;      /* every size of an input is a constant */
   bool data_failed;     /* something cannot go on with sizes that depend on data: record again with deny_data */
   bool deny_data;       /* they break the graph */

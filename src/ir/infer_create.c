@@ -34,7 +34,9 @@ static MgRc create_arange(MgInfer *in) {
     size.d[0] = n;
     return mg_infer_out(in, 0, d, &size, NULL);
   }
-  if (!create_real(in, start, &a) || !create_real(in, end, &b) || !create_real(in, step, &s) || s == 0) return MG_UNSUP;
+  if (!create_real(in, start, &a) || !create_real(in, end, &b) || !create_real(in, step, &s)) return MG_UNSUP;
+  if (d == DT_i64) a = trunc(a), b = trunc(b), s = trunc(s); /* ATen counts in the dtype there, in double for the others */
+  if (s == 0) return MG_UNSUP;
   double n = ceil((b - a) / s);
   if (!(n >= 0 && n < 9e15)) return MG_UNSUP;
   size.d[0] = mg_infer_c(in, (int64_t)n);

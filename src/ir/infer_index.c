@@ -102,6 +102,14 @@ MgRc mg_infer_index(MgInfer *in) {
   case TOP_index_add: case TOP_index_reduce: case TOP_scatter_src: case TOP_scatter_value: case TOP_scatter_reduce:
   case TOP_scatter_value_reduce: case TOP_scatter_add: case TOP_scatter_reduce_two:
     return mg_infer_out(in, 0, dt, &size, NULL); /* structured: a contiguous result of self's size */
+  case TOP_nonzero_static: { /* row by row, unlike nonzero (and unlike what its meta kernel says) */
+    const MgArg *rows = ARG("size");
+    if (rows->tag != MA_int) return MG_UNSUP;
+    one.n = 2;
+    one.d[0] = rows->u.sym;
+    one.d[1] = mg_infer_c(in, size.n);
+    return mg_infer_out(in, 0, DT_i64, &one, NULL);
+  }
   case TOP_masked_scatter: {
     ValRef m = mg_infer_tensor(in, 1);
     TRY(mg_infer_broadcast(in, &size, mg_val(in->g, m)->size, mg_val(in->g, m)->ndim));

@@ -322,3 +322,69 @@ def test_backends_end_with_callables_in_cycles():
     refs = [make() for _ in range(20)]
     gc.collect()
     assert not any(r() for r in refs)
+
+
+class Traced(Keep):
+    """Counts the graphs that AOTAutograd gets."""
+
+    def __call__(self, gm, inputs):
+        super().__call__(gm, inputs)
+        return torch._dynamo.lookup_backend("aot_eager")(gm, inputs)
+
+
+GROWING = {
+    "number of rows": (lambda x: (x * x.shape[0]).tanh().sum(0), 2),
+    "pairs": (lambda x: x.view(-1, 2).sum(1), 2),
+    "two of one size": (lambda x: x + x.new_ones(x.shape[0])[:, None] + torch.arange(x.shape[0])[:, None], 2),
+    "a branch": (lambda x: x * 2 if x.shape[0] > 9 else x - 1, 3),
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_backends_that_trace_get_graphs_with_symbols(name):
+    import torch._dynamo  # noqa: F401
+
+    f, graphs = GROWING[name]
+    keep = Traced()
+    c = magneto.compile(f, backend=keep)
+    for n in (4, 6, 8, 11, 12, 5):
+        x, y = (torch.linspace(-1, 1, 4 * n).reshape(n, 4).requires_grad_() for _ in range(2))
+        want, got = f(x), c(y)
+        torch.testing.assert_close(got, want)
+        want.sum().backward()
+        got.sum().backward()
+        torch.testing.assert_close(y.grad, x.grad)
+    assert len(keep.graphs) == graphs
+
+
+def test_sizes_that_a_tracing_backend_does_not_take_are_compiled_for_themselves():
+    import torch._dynamo  # noqa: F401
+
+    def backend(gm, inputs):
+        seen.append(inputs)
+        if torch._guards.TracingContext.try_get():
+            fake = torch._guards.TracingContext.get().fake_mode.from_tensor(inputs[-1])
+            assert fake.shape[0] % 2 == 0  # the ShapeEnv takes a note of that
+        return lambda *args: gm(*args)
+
+    seen = []
+    c = magneto.compile(lambda x: x + 1, backend=backend)
+    for n in (3, 4, 6, 7, 7, 8):
+        assert torch.equal(c(torch.ones(n)), torch.full((n,), 2.0))
+    assert len(seen) == 3  # 3, even ones, 7
+
+
+def test_a_backend_that_cannot_take_symbols_gets_numbers():
+    import torch._dynamo  # noqa: F401
+
+    def backend(gm, inputs):
+        if torch._guards.TracingContext.try_get():
+            raise NotImplementedError
+        seen.append(inputs[-1].shape[0])
+        return lambda *args: gm(*args)
+
+    seen = []
+    c = magneto.compile(lambda x: x * x.shape[0], backend=backend)
+    for n in (3, 4, 6):
+        assert torch.equal(c(torch.ones(n)), torch.full((n,), float(n)))
+    assert seen == [3, 4, 6]

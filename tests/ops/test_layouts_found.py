@@ -138,3 +138,15 @@ def test_indices_taken_apart_twice(wide):
         return a.reshape(-1, 1, wide, wide).expand(-1, wide, -1, -1).permute(0, 3, 1, 2) + 1
 
     sweep.check(fn, (torch.randn(6, wide, 2 * wide - 1),))
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_a_fixed_number_of_nonzero_positions_lies_row_by_row(size):
+    sweep.check(lambda x: torch.nonzero_static(x, size=size) + 1, (X[0],))
+
+
+@pytest.mark.parametrize("args", [(3.1,), (0.0, -8.000001, -4.0), (1.0, 5.000001, 2.0), (2.1, -2.9, -1.0)])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32])
+def test_ranges_of_fractions_have_the_length_of_their_dtype(args, dtype):
+    sweep.check(lambda x: x + torch.arange(*args, dtype=dtype).sum(), (X,))
+    sweep.check(lambda: torch.arange(*args, dtype=dtype))

@@ -1,0 +1,76 @@
+"""Back ends that trace the graph they get (AOTAutograd, Inductor), told which sizes are symbols.
+
+They find the fake tensors of the examples, with sizes of a ShapeEnv, where Dynamo leaves them.  What they then take for
+granted about the sizes is in that ShapeEnv: what they made is only called for sizes for which it holds."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+Backend = Callable[..., Callable[..., Any]]
+Dims = Sequence[tuple[int, ...] | None]  # of each example, the dimensions that are symbols; None: it is a number that is one
+
+_VARIANTS = 8  # compilations for sizes that the one with symbols does not take; after these the graph is called as it is
+inside = contextvars.ContextVar("inside", default=False)  # a back end is being called with symbols
+
+
+def call(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims: Dims) -> Callable[..., Any]:
+    """fn(gm, example_inputs), in that context."""
+    from torch._guards import TracingContext, tracing
+    from torch._subclasses import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    env = ShapeEnv()
+    mode = FakeTensorMode(shape_env=env)
+    fakes = [_fake(mode, i, e, d) for i, (e, d) in enumerate(zip(example_inputs, dims, strict=True))]
+    examples = [f if d is None else e for e, f, d in zip(example_inputs, fakes, dims, strict=True)]
+    token = inside.set(True)
+    try:
+        with tracing(TracingContext(mode)):
+            compiled = fn(gm, examples)
+    finally:
+        inside.reset(token)
+    if not (env.guards or env.replacements or env.deferred_runtime_asserts) or not callable(compiled) or getattr(compiled, "__self__", compiled) is gm:
+        return compiled
+    return _checked(fn, gm, compiled, env, [(i, f) for i, (f, d) in enumerate(zip(fakes, dims, strict=True)) if d is None or d])
+
+
+def _fake(mode: Any, i: int, example: Any, dims: tuple[int, ...] | None) -> Any:
+    """What stands for an example; the mode finds it again by the example's identity while this lives."""
+    from torch._dynamo.source import ConstantSource
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+    source = ConstantSource(f"arg{i}")
+    if dims is None:
+        symbol = mode.shape_env.create_unspecified_symbol(example, source, DimDynamic.DYNAMIC)
+        return mode.shape_env.create_symintnode(symbol, hint=example, source=source)
+    if not isinstance(example, torch.Tensor):
+        return example
+    if not dims:
+        return mode.from_tensor(example, static_shapes=True)
+    how = [DimDynamic.DYNAMIC if d in dims else DimDynamic.STATIC for d in range(example.dim())]
+    return mode.from_tensor(example, symbolic_context=StatelessSymbolicContext(how), source=source)
+
+
+def _checked(fn: Backend, gm: torch.fx.GraphModule, compiled: Callable[..., Any], env: Any, symbolic: Sequence[tuple[int, Any]]) -> Callable[..., Any]:
+    """compiled, for sizes that it was made for; for others what fn makes of them."""
+    from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+
+    text = env.produce_guards_expression([f for _, f in symbolic]) or "True"
+    holds = eval(f"lambda L: {text}", dict(SYMPY_INTERP))
+    where = [(f"t{k}", i) for k, (i, _) in enumerate(symbolic)]
+    others: dict[Any, Callable[..., Any]] = {}
+
+    def run(*args: Any) -> Any:
+        if holds({name: args[i] for name, i in where}):
+            return compiled(*args)
+        key = tuple(tuple(args[i].size()) if isinstance(args[i], torch.Tensor) else args[i] for _, i in where)
+        if key not in others:
+            others[key] = fn(gm, list(args)) if len(others) < _VARIANTS else gm.forward
+        return others[key](*args)
+
+    return run
