@@ -118,3 +118,9 @@ def test_tanh_of_small_numbers_is_as_near_as_eagers():
     got, near = magneto.compile(lambda x: (torch.tanh(x), x + 1))(x)[0], torch.tanh(x.double())
     assert ((got.double() - near).abs() <= 0.7 * (near.abs() * 2.0**-23)).all()
     assert (got.abs() <= x.abs()).all() and (got.signbit() == x.signbit()).all()
+
+
+def test_operators_find_their_overload_among_several():
+    index, b = torch.tensor([[0]]), torch.ones(2, 3)
+    assert sweep.check(lambda x: torch.ops.aten.scatter(x + 1, -1, index, b), (torch.zeros(2, 3),)) == []
+    sweep.check(lambda x: torch.ops.aten.scatter(x + 1, -1, index, "b"), (torch.zeros(2, 3),))
