@@ -33,6 +33,7 @@ typedef struct Fz {
   MgNode *old;
   uint32_t nold;
   bool *target;        /* per recorded value: some node writes it */
+  uint32_t *use;       /* per recorded value, while one node is looked at: arguments in the memory of this root; else 0 */
 } Fz;
 
 static FzVal *fz_val(Fz *f, ValRef v) { return &f->val[f->val[v].same ? f->val[v].same : v]; }
@@ -440,6 +441,49 @@ static int fz_result_of(const MgNode *n, int i) {
   return -1;
 }
 
+/* Adds by to the number of arguments in each root's memory; true: there are several in one. */
+static bool fz_count_roots(Fz *f, const MgNode *n, int by) {
+  bool several = false;
+  for (int p = 0; p < n->narg; p++) {
+    bool list = n->arg[p].tag == MA_list;
+    for (uint32_t k = 0; k < (list ? n->arg[p].n : 1); k++) {
+      const MgArg *a = list ? &n->arg[p].u.item[k] : &n->arg[p];
+      if (a->tag == MA_val) several |= (f->use[f->val[fz_canon(f, a->u.val)].root] += (uint32_t)by) > 1;
+    }
+  }
+  return several;
+}
+
+/* Is memory that the node writes also that of another of its arguments, so that the order of its writes and reads is seen?
+ * Of items of lists, those of one place go together; lists: only such are asked about, since for others the op judges itself. */
+static bool fz_writes_shared(Fz *f, const MgNode *n, bool lists) {
+  bool several = fz_count_roots(f, n, 1);
+  fz_count_roots(f, n, -1);
+  if (!several) return false;
+  for (int p = 0; p < n->narg; p++) {
+    const MgArg *a = &n->arg[p];
+    bool list = a->tag == MA_list;
+    if (!n->op->param[p].writes || (lists && !list) || (a->tag != MA_val && !list)) continue;
+    for (uint32_t i = 0; i < (list ? a->n : 1); i++) {
+      const MgArg *w = list ? &a->u.item[i] : a;
+      if (w->tag != MA_val) continue;
+      ValRef wv = fz_canon(f, w->u.val), root = f->val[wv].root;
+      for (int q = 0; q < n->narg; q++) {
+        const MgArg *b = &n->arg[q];
+        bool many = b->tag == MA_list;
+        if (b->tag != MA_val && !many) continue;
+        for (uint32_t k = 0; k < (many ? b->n : 1); k++) {
+          const MgArg *r = many ? &b->u.item[k] : b;
+          if (r == w || r->tag != MA_val || (lists && many && k == i)) continue;
+          ValRef rv = fz_canon(f, r->u.val);
+          if (f->val[rv].root == root && mg_may_overlap(f->g, root, wv, rv)) return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
 /* An op without a twin: the call runs it on copies of what it writes.  Such a node has more results than its op returns:
  * after those, the copies in parameter order (front/nodecall). */
 static MgRc fz_on_copies(Fz *f, const MgNode *n) {
@@ -447,6 +491,7 @@ static MgRc fz_on_copies(Fz *f, const MgNode *n) {
   ValRef *w, *now;
   int nw;
   TRY(fz_written(f, n, &w, &nw));
+  if (strncmp(n->op->full, "aten::", 6) && fz_writes_shared(f, n, false)) return mg_fail(g->c, MG_UNSUP, "functionalize: %s writes what it also gets otherwise", n->op->full);
   if (!nw && !n->nout) return mg_fail(g->c, MG_UNSUP, "functionalize: %s has no functional form", n->op->full);
   TRYP(now = mg_new(g->c, ValRef, n->nout + nw + 1));
   for (int i = 0; i < n->nout; i++) {
@@ -521,6 +566,22 @@ static MgRc fz_twin(Fz *f, const MgNode *n, const MgOp *twin) {
   return MG_OK;
 }
 
+/* A foreach op whose items share memory: each sees what those before it have written, as in eager. */
+static MgRc fz_one_by_one(Fz *f, const MgNode *n) {
+  MgGraph *g = f->g;
+  uint32_t count = n->arg[0].tag == MA_list ? n->arg[0].n : 0;
+  if (count < 2) return fz_twin(f, n, mg_op_twin(n->op));
+  for (uint32_t i = 0; i < count; i++) {
+    MgNode one = *n;
+    TRYP(one.arg = mg_new(g->c, MgArg, n->narg));
+    memcpy(one.arg, n->arg, n->narg * sizeof *one.arg);
+    for (int p = 0; p < n->narg; p++)
+      if (one.arg[p].tag == MA_list && one.arg[p].n == count) one.arg[p].u.item += i, one.arg[p].n = 1;
+    TRY(fz_twin(f, &one, mg_op_twin(n->op)));
+  }
+  return MG_OK;
+}
+
 /* native_batch_norm in training writes its running statistics without saying so in its schema. */
 static MgRc fz_batch_norm(Fz *f, const MgNode *n) {
   MgGraph *g = f->g;
@@ -560,6 +621,7 @@ static MgRc fz_node(Fz *f, const MgNode *n) {
     if (op->code == TOP_copy_) return fz_copy(f, n);
     const MgOp *twin = mg_op_twin(op);
     if (!twin || !fz_same_order(f, n, twin)) return fz_on_copies(f, n);
+    if (!n->op->nret && fz_writes_shared(f, n, true)) return fz_one_by_one(f, n);
     if (!twin->is_view) return fz_twin(f, n, twin);
     /* t_, squeeze_ ...: only the metadata changes; the result is a view of what was there */
     return fz_view(f, n, twin, n->arg[0].u.val);
@@ -686,7 +748,7 @@ static MgRc fz_find_targets(Fz *f) {
 
 MgRc mg_functionalize(MgGraph *g) {
   Fz f = {.g = g, .nval = g->nval, .old = g->node, .nold = g->nnode};
-  TRYP(f.val = mg_new(g->c, FzVal, f.nval));
+  TRYP((f.val = mg_new(g->c, FzVal, f.nval)) && (f.use = mg_new(g->c, uint32_t, f.nval)));
   g->cap_node = f.nold + 64;
   g->nnode = 1;
   g->nwb = 0;

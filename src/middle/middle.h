@@ -7,6 +7,9 @@
  * graph inputs that were written are listed in g->wb_*, aliasing outputs in g->out_alias. */
 MgRc mg_functionalize(MgGraph *g);
 
+/* Two views of root's memory (or root itself): false when no element is in both. */
+bool mg_may_overlap(const MgGraph *g, ValRef root, ValRef a, ValRef b);
+
 typedef struct MgSimplifyOpts {
   bool onednn;        /* the oneDNN engines are there: use mg:: extern ops */
   bool bf16;          /* they are fast for bfloat16 on this CPU */

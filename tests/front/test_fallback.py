@@ -18,9 +18,25 @@ print(len(seen), seen[0].category.__name__, seen[0].message, magneto._magneto.st
 """
 
 
-def run(**env):
+TWICE = """
+import torch, magneto
+lib = torch.library.Library("twice", "DEF")
+lib.define("write(Tensor(a!) x, Tensor(b!) y) -> ()")
+lib.impl("write", lambda x, y: (x.add_(1), y.mul_(2)) and None, "CPU")
+def f(x):
+    y = x + 1
+    torch.ops.twice.write(x, x.view(-1))
+    torch.ops.twice.write(y, y)
+    return y
+a, b = torch.ones(2, 2), torch.ones(2, 2)
+for _ in range(2):
+    assert torch.equal(magneto.compile(f)(a), f(b)) and torch.equal(a, b)
+"""
+
+
+def run(program=PROGRAM, **env):
     env = {k: v for k, v in {**os.environ, **env}.items() if v is not None}
-    return subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=env, timeout=120)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, timeout=120)
 
 
 def test_one_warning_and_the_right_result():
@@ -33,6 +49,11 @@ def test_one_warning_and_the_right_result():
 def test_strict_mode_makes_it_an_error():
     r = run(MAGNETO_STRICT="1", MAGNETO_STOP="functionalize")
     assert r.returncode != 0 and "cannot compile the graph" in r.stderr
+
+
+def test_operators_that_get_memory_twice_run_as_they_are():
+    r = run(TWICE, MAGNETO_STRICT=None)
+    assert r.returncode == 0 and "op by op" in r.stderr, r.stderr
 
 
 def test_unknown_log_channel_is_a_warning():

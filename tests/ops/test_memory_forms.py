@@ -106,3 +106,28 @@ def test_where_a_tensor_begins_in_its_memory_is_guarded(fn, dynamic):
     compiled = magneto.compile(fn, dynamic=dynamic)
     for place in PLACES:
         sweep.check(fn, (MEMORY[place],), calls=1, compiled=compiled)
+
+
+def test_items_of_one_list_that_share_memory_are_written_in_turn():
+    def twice(x):
+        y = x + 1
+        torch._foreach_add_([y, y], 1.0)
+        return y
+
+    def view(x):
+        torch._foreach_mul_([x, x.view(-1)], 2.0)
+        return x
+
+    def crossed(x):
+        y, z = x + 1, x + 2
+        torch._foreach_add_([y, z], [z, y])
+        return y, z
+
+    def rows(x):
+        y = x + 1
+        torch._foreach_copy_([y[0], y[1]], [y[1], y[0]])
+        torch._foreach_add_([y[:, 0], y[:, 1]], [1.0, 2.0])
+        return y
+
+    for f in (twice, view, crossed, rows):
+        sweep.check(f, (torch.arange(4.0).reshape(2, 2),))
