@@ -278,6 +278,33 @@ static PyObject *builtin_weakref_get(const MgCall *c) {
   return w;
 }
 
+PyObject *mg_call_slot_names(PyTypeObject *t) {
+  MgPause p = mg_rec_pause();
+  PyObject *reg = mg_import("copyreg"), *names = reg ? PyObject_CallMethod(reg, "_slotnames", "O", t) : NULL;
+  mg_rec_resume(p);
+  Py_XDECREF(reg);
+  if (names && names != Py_None && !PyList_Check(names)) Py_SETREF(names, Py_NewRef(Py_None));
+  return names;
+}
+
+PyObject *mg_call_default_state(PyObject *o, PyObject *names) {
+  Py_ssize_t n = names == Py_None ? 0 : PyList_GET_SIZE(names);
+  PyObject **has = _PyObject_GetDictPtr(mg_older_orig(o)), *dict = has ? mg_older_dict(o) : NULL;
+  if (has && !dict) return NULL;
+  PyObject *state = dict && PyDict_GET_SIZE(dict) ? dict : Py_None, *slots = PyDict_New(), *r = NULL;
+  for (Py_ssize_t i = 0; slots && i < n; i++) {
+    PyObject *name = PyList_GET_ITEM(names, i), *v = mg_rec_getattr(o, name);
+    bool unset = !v && PyErr_ExceptionMatches(PyExc_AttributeError);
+    if (unset) PyErr_Clear();
+    else if (!v || PyDict_SetItem(slots, name, v)) Py_CLEAR(slots);
+    Py_XDECREF(v);
+  }
+  if (slots) r = PyDict_GET_SIZE(slots) ? PyTuple_Pack(2, state, slots) : Py_NewRef(state);
+  if (r && r != state) mg_fresh(slots);
+  Py_XDECREF(slots);
+  return r;
+}
+
 /* The protocols before 2 are Python code. */
 PyObject *mg_call_reduce_old(PyObject *o, PyObject *proto) {
   PyObject *reg = mg_import("copyreg"), *f = reg ? PyObject_GetAttrString(reg, "_reduce_ex") : NULL, *pair[2] = {o, proto};

@@ -196,20 +196,25 @@ static PyObject *call_object_reduce(const MgCall *c) {
   if (!e || e->kind >= OLDER_list) return mg_call_plain(c); /* of a container the recording has a copy */
   PyObject *proto = c->n ? c->arg[c->n - 1] : NULL;
   if (proto && PyLong_CheckExact(proto) && PyLong_AsLong(proto) < 2 && !call_has_python(o, "__reduce__")) return mg_call_reduce_old(o, proto);
-  PyTypeObject *t = Py_TYPE(o), *b = mg_solid_base(t);
-  bool plain = b == &PyBaseObject_Type && (e->kind == OLDER_itself || e->kind == OLDER_object) && t->tp_basicsize <= (Py_ssize_t)(4 * sizeof(void *));
+  PyTypeObject *t = Py_TYPE(o);
+  bool own = call_has_python(o, "__getstate__"), plain = mg_solid_base(t) == &PyBaseObject_Type && (e->kind == OLDER_itself || e->kind == OLDER_object);
+  PyObject *slots = plain && !own ? mg_call_slot_names(t) : Py_NewRef(Py_None);
+  if (!slots) return NULL;
+  Py_ssize_t most = 4 + (slots == Py_None ? 0 : PyList_GET_SIZE(slots)); /* header, dict, weak references, slots: no other state in C */
+  plain = plain && t->tp_basicsize <= most * (Py_ssize_t)sizeof(void *);
   const char *const custom[] = {"__getnewargs__", "__getnewargs_ex__", "__reduce__"};
   for (int i = 0; plain && i < 3; i++) plain = !call_has_python(o, custom[i]);
-  if (!plain) return mg_rec_break(BK_older_object, "copy of an older %s", t->tp_name);
-  if (call_has_python(o, "__getstate__")) {
+  if (!plain) {
+    Py_DECREF(slots);
+    return mg_rec_break(BK_older_object, "copy of an older %s", t->tp_name);
+  }
+  if (own) {
     PyObject *name = PyUnicode_InternFromString("__getstate__"), *get = name ? mg_rec_getattr(o, name) : NULL;
     state = get ? mg_rec_call(get, NULL, 0, NULL) : NULL;
     Py_XDECREF(get);
     Py_XDECREF(name);
-  } else {
-    PyObject *dict = mg_older_dict(o);
-    if (dict) state = Py_NewRef(PyDict_GET_SIZE(dict) ? dict : Py_None);
-  }
+  } else state = mg_call_default_state(o, slots);
+  Py_DECREF(slots);
   reg = state ? mg_import("copyreg") : NULL;
   newobj = reg ? PyObject_GetAttrString(reg, "__newobj__") : NULL;
   if (newobj) r = Py_BuildValue("O(O)OOO", newobj, t, state, Py_None, Py_None);

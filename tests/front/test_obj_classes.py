@@ -845,6 +845,19 @@ class C:
 c = C()
 def f(x): return x * c.m(2) + c.m(2)
 S = lambda: calls
+=== copies_of_older_slots
+import copy
+class P:
+    __slots__ = ('a', '_P__b')
+    def __init__(self): self.a = torch.ones(3); self.__b = [1]
+class Q(P):
+    __slots__ = ('c', 'd', 'e', '__dict__')
+    def __init__(self): super().__init__(); self.c = self.d = self.e = 2; self.z = 3
+p, q = P(), Q()
+def f(x):
+    p.a = x + 3; c = copy.copy(p); d = copy.deepcopy(q); d.a += x
+    return c.a, c._P__b is p._P__b, d.a, d._P__b is q._P__b, d.c + d.z, p.__reduce_ex__(2)[2], q.__reduce_ex__(4)[2][0]
+S = lambda: (p.a, q.a, q.z)
 === cold_cache_of_tensors forced=0
 import functools
 def make(): return functools.lru_cache(lambda n: torch.arange(float(n)) + 1)
