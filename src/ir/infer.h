@@ -83,8 +83,8 @@ typedef MgRc (*MgInferRule)(MgInfer *in);
   R(same) R(float1) R(bool1) R(promote) R(float2) R(bool2) R(masked) R(logsig) R(glu) R(reduce)               \
   R(reduce_pair) R(reduce_two) R(scan) R(scan_pair) R(topk) R(softmax) R(softmax_backward) R(norm) R(loss)    \
   R(nll) R(cdist) R(view) R(copy) R(clone) R(scatter_view) R(cat) R(shape) R(factory) R(alike) R(new)          \
-  R(random) R(index) R(matmul) R(svd) R(eig) R(fft) R(bag) R(ctc) R(conv) R(pool) R(pool_backward) R(upsample) R(sample) R(sdpa) R(foreach)      \
-  R(fused) R(written) R(inplace_random) R(unsup)
+  R(random) R(index) R(matmul) R(svd) R(eig) R(eigh) R(factor) R(triangular) R(fft) R(bag) R(ctc) R(conv) R(pool)        \
+  R(pool_backward) R(upsample) R(sample) R(sdpa) R(foreach) R(fused) R(written) R(inplace_random) R(unsup)
 #define R(name) MgRc mg_infer_##name(MgInfer *in);
 INFER_RULES(R)
 #undef R

@@ -64,6 +64,87 @@ MgRc mg_infer_eig(MgInfer *in) {
   return linalg_columns(in, 1, to, &batch, n, n);
 }
 
+/* ---- factors and solutions ---- */
+
+/* Argument k as batches of matrices that LAPACK takes; they have elements, since results without any have other strides. */
+static bool linalg_matrices(MgInfer *in, int k, MgDims *size) {
+  ValRef v = k < 0 ? 0 : mg_infer_tensor(in, k);
+  if (!v || mg_val(in->g, v)->ndim < 2 || mg_val(in->g, v)->device != DEV_cpu) return false;
+  MgDtype d = mg_val(in->g, v)->dtype;
+  if (d != DT_f32 && d != DT_f64 && d != DT_c64 && d != DT_c128) return false;
+  mg_infer_dims_of(in, v, size);
+  for (int i = 0; i < size->n; i++)
+    if (mg_infer_cmp(in, size->d[i], mg_infer_c(in, 0)) != 1) return false;
+  return true;
+}
+
+static bool linalg_square(MgInfer *in, const MgDims *size) {
+  return mg_infer_eq(in, size->d[size->n - 2], size->d[size->n - 1]) == 1;
+}
+
+/* The solution of a x = b, or x a = b: as large as b, in the batches of both. */
+static MgRc linalg_solution(MgInfer *in, MgDims a, MgDims b, bool left) {
+  SymRef rows = b.d[b.n - 2], cols = b.d[b.n - 1];
+  MgDtype d = mg_val(in->g, mg_infer_tensor(in, 0))->dtype;
+  if (d != mg_val(in->g, mg_infer_tensor(in, 1))->dtype || !linalg_square(in, &a)) return MG_UNSUP;
+  if (mg_infer_eq(in, a.d[a.n - 1], left ? rows : cols) != 1) return MG_UNSUP;
+  a.n -= 2;
+  b.n -= 2;
+  for (int i = 1; i <= a.n && i <= b.n; i++)
+    if (mg_infer_is(in, a.d[a.n - i], 1) != 1 && mg_infer_is(in, b.d[b.n - i], 1) != 1 &&
+        mg_infer_eq(in, a.d[a.n - i], b.d[b.n - i]) != 1)
+      return MG_UNSUP;
+  TRY(mg_infer_broadcast(in, &b, a.d, a.n));
+  return linalg_columns(in, 0, d, &b, rows, cols);
+}
+
+MgRc mg_infer_triangular(MgInfer *in) {
+  MgDims a, b;
+  bool factor = in->op->code == TOP_cholesky_solve; /* whose arguments are the other way round */
+  if (!linalg_matrices(in, factor, &a) || !linalg_matrices(in, !factor, &b)) return MG_UNSUP;
+  TRY(mg_infer_results(in, 1));
+  return linalg_solution(in, a, b, factor || mg_infer_flag(in, "left"));
+}
+
+/* Result 0, or the one after the results that lead: the matrix by columns; then pivots and error numbers. */
+MgRc mg_infer_factor(MgInfer *in) {
+  MgDims a, b;
+  MgDtype d, real;
+  int i = 0;
+  if (!linalg_matrices(in, 0, &a)) return MG_UNSUP;
+  SymRef m = a.d[a.n - 2], n = a.d[a.n - 1];
+  bool lu = in->op->code == TOP_linalg_lu_factor_ex, solve = in->op->code == TOP__linalg_solve_ex;
+  int order = lu ? mg_infer_cmp(in, m, n) : 1;
+  if (order == UNKNOWN || (!lu && !linalg_square(in, &a))) return MG_UNSUP;
+  /* a vector on the right is another case */
+  if (solve && (!linalg_matrices(in, 1, &b) || b.n != a.n || !mg_infer_flag(in, "left"))) return MG_UNSUP;
+  d = mg_val(in->g, mg_infer_tensor(in, 0))->dtype;
+  real = d == DT_c64 ? DT_f32 : d == DT_c128 ? DT_f64 : d;
+  TRY(mg_infer_results(in, in->op->nret));
+  if (solve) TRY(linalg_solution(in, a, b, true));
+  i += solve;
+  a.n -= 2;
+  if (in->op->code == TOP__linalg_det || in->op->code == TOP__linalg_slogdet) TRY(mg_infer_out(in, i++, d, &a, NULL));
+  if (in->op->code == TOP__linalg_slogdet) TRY(mg_infer_out(in, i++, real, &a, NULL));
+  TRY(linalg_columns(in, i++, d, &a, m, n));
+  MgDims pivots = a;
+  pivots.d[pivots.n++] = order < 0 ? m : n;
+  if (in->op->code != TOP_linalg_cholesky_ex && in->op->code != TOP_linalg_inv_ex)
+    TRY(mg_infer_out(in, i++, DT_i32, &pivots, NULL));
+  return i < in->op->nret ? mg_infer_out(in, i, DT_i32, &a, NULL) : MG_OK;
+}
+
+MgRc mg_infer_eigh(MgInfer *in) {
+  MgDims a;
+  if (!linalg_matrices(in, 0, &a) || !linalg_square(in, &a) || !mg_infer_flag(in, "compute_v")) return MG_UNSUP;
+  MgDtype d = mg_val(in->g, mg_infer_tensor(in, 0))->dtype;
+  SymRef n = a.d[--a.n];
+  TRY(mg_infer_results(in, 2));
+  TRY(mg_infer_out(in, 0, d == DT_c64 ? DT_f32 : d == DT_c128 ? DT_f64 : d, &a, NULL));
+  a.n--;
+  return linalg_columns(in, 1, d, &a, n, n);
+}
+
 /* ---- Fourier transforms ---- */
 
 typedef struct Fft {

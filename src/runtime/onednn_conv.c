@@ -265,9 +265,16 @@ static bool conv_is_last(const MgTensorDesc *t) {
   return true;
 }
 
-/* Formats to try for data that is not channels-last: such a convolution stands alone, between copies from and to plain
- * memory, and those are cheapest for channels in blocks of 16. */
-enum { FORMAT_blocked, FORMAT_any, FORMAT_N };
+/* Formats to try.  Data that is not channels-last: such a convolution stands alone, between copies from and to plain
+ * memory, and those are cheapest for channels in blocks of 16.  The library has no more than its reference
+ * implementation for some channels-last convolutions (groups of a few channels): copies to plain memory beat that. */
+enum { FORMAT_blocked, FORMAT_any, FORMAT_plain, FORMAT_reference, FORMAT_N };
+
+static DnnMd conv_plain(const MgTensorDesc *t) {
+  int64_t stride[DNN_MAX_NDIMS], n = 1;
+  for (int i = t->ndim - 1; i >= 0; i--) stride[i] = n, n *= t->size[i];
+  return dnn_md_strided(dnn_dtype(t->dtype), t->ndim, t->size, stride);
+}
 
 /* What the convolution is asked to work on: channels-last data as it is, else the format to be tried. */
 static DnnMd conv_want(const MgTensorDesc *t, int format, bool source) {
@@ -275,8 +282,9 @@ static DnnMd conv_want(const MgTensorDesc *t, int format, bool source) {
   MgTensorDesc l = conv_last(t);
   int dtype = dnn_dtype(t->dtype);
   DnnMd md = NULL;
+  if (format == FORMAT_plain) return conv_plain(t);
   if (conv_is_last(t)) return dnn_md_strided(dtype, l.ndim, l.size, l.stride);
-  if (format == FORMAT_any) return dnn_md_any(dtype, t->ndim, t->size);
+  if (format != FORMAT_blocked) return dnn_md_any(dtype, t->ndim, t->size);
   if (source && t->size[1] < 4) return dnn_md(t); /* images: read as they are */
   if (t->size[1] % 16) return NULL;
   return dnn.dnnl_memory_desc_create_with_tag(&md, t->ndim, t->size, dtype, blocked[t->ndim]) ? NULL : md;
@@ -397,9 +405,10 @@ static DnnPd conv_choose(const MgConvDesc *d, DnnMd want[3], DnnMd weights, DnnM
   }
 }
 
-/* A kernel made for the format, as opposed to one that unpacks into a matrix first. */
-static bool conv_is_jit(DnnPd pd) {
+/* Blocked: a kernel made for the format, as opposed to one that unpacks into a matrix first. */
+static bool conv_fits(DnnPd pd, int format) {
   const char *name = NULL;
+  if (format != FORMAT_blocked) return format == FORMAT_reference || !dnn_is_reference(pd);
   return !dnn.dnnl_primitive_desc_query(pd, DNN_query_impl_info_str, 0, &name) && name && !strncmp(name, "jit", 3);
 }
 
@@ -430,7 +439,7 @@ static bool conv_make(const MgConvDesc *d, DnnConv *v, int format) {
   if (!(data[0] = conv_want(&d->t[CONV_x], format, true))) goto done;
   if (!(data[1] = conv_want(&d->t[CONV_out], format, false))) goto done;
   if (!(pd = conv_choose(d, data, any, bias))) goto done;
-  if (format != FORMAT_any && !conv_is_jit(pd)) {
+  if (!conv_fits(pd, format)) {
     dnn.dnnl_primitive_desc_destroy(pd);
     goto done;
   }
