@@ -295,9 +295,9 @@ static MgRc fz_inverse(Fz *f, const FzVal *i, ValRef view, ValRef parent_now, Va
   case TOP_squeeze:
   case TOP_squeeze_dim:
   case TOP_squeeze_dims:
-  case TOP_unsqueeze: { /* the same elements in the same order */
+  case TOP_unsqueeze: { /* the same elements in the same order; what was written need not have strides for a view */
     MgArg a[] = {mg_arg_val(*v), mg_arg_syms(g, p->size, p->ndim)};
-    return fz_emit(f, TOP_view, a, 2, i->parent, v);
+    return fz_emit(f, TOP_reshape, a, 2, i->parent, v);
   }
   default: break;
   }

@@ -79,6 +79,8 @@ PROGRAMS = {
     "split": lambda x: [t.mul_(i) for i, t in enumerate(x.split(3, 1))],
     "chunk": lambda x: [t.mul_(i + 2) for i, t in enumerate(x.chunk(2, 1))][1],
     "view": lambda x: x.view(2, 6)[0].add_(1),
+    "view_of_transposed": lambda x: (lambda v: (v.copy_(v.contiguous() * 2), x + 1))(x.view(2, 2, 3).transpose(0, 1)),
+    "view_merged": lambda x: (lambda y, v: (v.copy_(v.contiguous() * 2), y + 1))(*(lambda y: (y, y.view(2, 6).t()))(x.clone().view(2, 2, 3))),
     "squeeze": lambda x: x.unsqueeze(1).squeeze(1).add_(1),
     "permute": lambda x: x.view(3, 2, 2).permute(2, 0, 1)[0].add_(1),
     "as_strided": lambda x: x.as_strided((2, 2), (4, 1), 1).add_(1),
