@@ -8,7 +8,10 @@
 #include "front/exec.h"
 #include "front/planrun.h"
 #include "front/resume.h"
+#include "front/standin.h"
+#include "front/symdata.h"
 #include "front/symsize.h"
+#include "front/torchobj.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +21,8 @@ enum {
   EXECSIZES_PLANS = 8,
   EXECSIZES_TRIES = 2      /* compilations with symbols that may fail */
 };
+
+enum { SIZES_nobody, SIZES_rule, SIZES_torch }; /* ir/infer; torch's meta kernel, whose answers may differ at other sizes */
 
 struct MgExecAt {
   uint32_t refs;       /* the table's, and one for each run from mg_exec_fits to its end */
@@ -41,7 +46,7 @@ struct MgExecSizes {
   MgExprs x;
   MgGraph g;           /* no node: nothing is run, only the symbols' values are checked */
   SymRef *symbol;      /* by symbol: what guards say that it equals */
-  bool *inferred;      /* by node: its results follow from its arguments */
+  uint8_t *inferred;   /* by node: who tells its results (SIZES_*) */
   bool *used;          /* by symbol: the graph mentions it; others are no part of an assignment */
   bool plans;          /* compile; else node by node */
   MgOptions opt;
@@ -128,10 +133,29 @@ static MgRec *sizes_rec(const MgExecSizes *s, SizesGraph *t, SizesRec *q) {
   return &q->r;
 }
 
+/* mg_graph_agrees for an op that ir/infer does not know. */
+static bool sizes_torch_agrees(const MgExecSizes *s, SizesGraph *t, NodeRef n) {
+  SizesRec q;
+  MgRec *r = sizes_rec(s, t, &q);
+  const MgFrontOp *fo = mg_frontop_of(mg_node(&t->g, n)->op);
+  const MgNode before = *mg_node(&t->g, n);
+  PyObject *none = NULL;
+  q.cap.sizes.inputs = true; /* no kernel is run for real */
+  q.cap.rec = r;
+  bool same = fo && !mg_metainfer_run(r, fo, n, &none) && mg_node(&t->g, n)->nout == before.nout;
+  for (int i = 0; same && i < before.nout; i++) same = mg_graph_same(&t->g, before.out[i], mg_node(&t->g, n)->out[i]);
+  Py_XDECREF(none);
+  PyErr_Clear();
+  mg_node(&t->g, n)->out = before.out;
+  mg_node(&t->g, n)->nout = before.nout;
+  return same;
+}
+
 static bool sizes_agree(const MgExecSizes *s, const int64_t *env) {
   SizesGraph t;
   bool fits = sizes_graph(s, &s->g, env, false, &t);
-  for (NodeRef n = 1; fits && n < t.g.nnode; n++) fits = !s->inferred[n] || mg_graph_agrees(&t.g, n);
+  for (NodeRef n = 1; fits && n < t.g.nnode; n++)
+    fits = s->inferred[n] == SIZES_rule ? mg_graph_agrees(&t.g, n) : !s->inferred[n] || sizes_torch_agrees(s, &t, n);
   mg_ctx_free(&t.ctx);
   if (!fits) mg_log(MG_LOG_recompiles, "a recorded graph is not right at these sizes");
   return fits;
@@ -382,6 +406,7 @@ int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool
   if (!(s->src = mg_malloc(s->n * sizeof *s->src))) return PyErr_NoMemory(), -1;
   memcpy(s->src, sizes->src, s->n * sizeof *s->src);
   if (!graph) return 0;
+  s->objs = Py_NewRef(r->cap->objs);
   int64_t *env = mg_malloc(s->n * sizeof *env);
   SizesGraph t;
   mg_ctx_init(&t.ctx);
@@ -390,13 +415,13 @@ int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool
   bool ok = env && (s->inferred = mg_calloc(r->joint ? r->joint->nnode : r->g->nnode, sizeof *s->inferred));
   for (uint32_t i = 0; i < s->n && ok; i++) env[i] = mg_sym_hint(r->x, sizes->ref[i]);
   ok = ok && sizes_graph(s, r->g, env, false, &t);
-  for (NodeRef n = 1; ok && n < t.g.nnode; n++) s->inferred[n] = mg_graph_agrees(&t.g, n);
+  for (NodeRef n = 1; ok && n < t.g.nnode; n++)
+    s->inferred[n] = mg_graph_agrees(&t.g, n) ? SIZES_rule : !sizes->ndata && mg_symdata_follows(r->g, n) && sizes_torch_agrees(s, &t, n) ? SIZES_torch : SIZES_nobody;
   mg_ctx_free(&t.ctx);
   free(env);
   if (!ok) return PyErr_NoMemory(), -1;
   s->plans = plans;
   s->opt = cfg->opt;
-  s->objs = Py_NewRef(r->cap->objs);
   mg_rec_move_graph(r, &s->ctx, &s->x, &s->g);
   if (s->joint) {
     if (!(s->input = mg_new(&s->ctx, MgCapInput, r->cap->ninput + 1))) return PyErr_NoMemory(), -1;

@@ -215,6 +215,7 @@ static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   if (res || !PyErr_ExceptionMatches(PyExc_NotImplementedError)) return res;
   PyErr_Clear();
   if (!op->nret) Py_RETURN_NONE; /* nothing to infer */
+  if (r->cap->sizes.inputs) return PyErr_Format(PyExc_RuntimeError, "magneto: %s has no meta kernel", op->full);
   if (metainfer_may_run(r, op, n) && (res = metainfer_try(r, fo, n, has_tensor, true))) return res;
   PyErr_Clear();
   return mg_rec_break(BK_op, "%s has no meta kernel", op->full);

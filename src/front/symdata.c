@@ -602,7 +602,7 @@ static SymRef data_match(Data *d, const int64_t *const env[2], int64_t s, int64_
         if (mg_sym_eval(d->x, e[j], env[0]) == s && mg_sym_eval(d->x, e[j], env[1]) == t) return e[j];
     }
   }
-  return data_size(d, v, dim, MG_SIZE_MOST);
+  return d->r->cap->sizes.inputs ? 0 : data_size(d, v, dim, MG_SIZE_MOST);
 }
 
 /* The dimensions of a tensor of known sizes from the innermost on; false when it has gaps or lies twice. */
@@ -651,10 +651,21 @@ static SymRef data_again(Data *d, ValRef *const out[2], int i, int k, int64_t t)
   return 0;
 }
 
-/* Runs torch's meta kernel with two sets of values for what depends on data, and puts the results together.  same: all of one set
- * are equal, since some have to be. */
-static int data_try(Data *d, const MgFrontOp *fo, bool same) {
+/* Two sets of values.  round: data: all of one set are equal, since some have to be; inputs: this run's, and others that answers of
+ * the program are likely to allow. */
+static void data_values(const Data *d, int round, int64_t *const at[2]) {
   static const int prime[] = {101, 103, 107, 109, 113, 127, 131, 137, 139, 149};
+  const MgSymSizes *s = &d->r->cap->sizes;
+  for (int k = 0; k < 2; k++)
+    for (uint32_t i = 0; i < s->nsrc; i++) {
+      int64_t hint = d->x->sym[i].hint, other = round == 0 ? hint + 1 + i : round == 1 ? hint * (2 + i) : hint + 1;
+      at[k][i] = s->inputs ? (k ? other : hint) : s->of[i].val ? prime[round ? 0 : i % 10] * (k ? 6 : 2) : hint;
+    }
+}
+
+/* Runs torch's meta kernel with two sets of values for what depends on data, or for the sizes of inputs, and puts the results
+ * together. */
+static int data_try(Data *d, const MgFrontOp *fo, int round) {
   MgCapture *cap = d->r->cap;
   uint32_t nsrc = cap->sizes.nsrc;
   int64_t *env = mg_new(d->g->c, int64_t, 2 * (size_t)nsrc + 1), *const at[2] = {env, env + nsrc};
@@ -662,7 +673,7 @@ static int data_try(Data *d, const MgFrontOp *fo, bool same) {
   int n = 0;
   if (!env) return PyErr_NoMemory(), -1;
   if (d->op->mutates || d->op->is_view || !fo->plain) return DATA_try;
-  for (uint32_t i = 0; i < 2 * nsrc; i++) env[i] = !cap->sizes.of[i % nsrc].val ? d->x->sym[i % nsrc].hint : prime[same ? 0 : i % nsrc % 10] * (i < nsrc ? 2 : 6);
+  data_values(d, round, at);
   for (int k = 0; k < 2; k++) {
     PyObject *none = NULL;
     cap->sizes.probe = at[k];
@@ -672,6 +683,7 @@ static int data_try(Data *d, const MgFrontOp *fo, bool same) {
     Py_XDECREF(none);
     if (rc && d->r->abort) return -1;
     if (rc) return PyErr_Clear(), DATA_try;
+    if (cap->sizes.inputs && cap->sizes.asked) return DATA_try;
     MgNode *node = mg_node(d->g, d->n);
     if (k && n != node->nout) return DATA_try;
     n = node->nout;
@@ -689,9 +701,9 @@ static int data_try(Data *d, const MgFrontOp *fo, bool same) {
     for (int k = 0; k < a.ndim; k++) {
       int64_t s, t;
       if (!mg_ex_const_int(d->x, a.size[k], &s) || !mg_ex_const_int(d->x, b.size[k], &t)) return DATA_try;
-      SymRef e = s == t ? 0 : data_again(d, out, i, k, t);
+      SymRef e = s == t || cap->sizes.inputs ? 0 : data_again(d, out, i, k, t);
       if (!e) e = data_match(d, (const int64_t *const *)at, s, t, out[0][i], k);
-      if (!e) return PyErr_NoMemory(), -1;
+      if (!e) return cap->sizes.inputs ? DATA_try : (PyErr_NoMemory(), -1);
       mg_val(d->g, out[0][i])->size[k] = e;
     }
     SymRef step = mg_sym(d->x, 1);
@@ -713,9 +725,49 @@ int mg_symdata_infer(MgRec *r, const MgFrontOp *fo, NodeRef n) {
       if (!strcmp(fo->op->full, data_rules[i].op)) rc = data_rules[i].rule(&d);
     if (rc == DATA_try && fo->fate == FATE_break_value) rc = DATA_nobody; /* its meta kernel makes up a size */
     if (rc == DATA_try && fo->op->mutates && !fo->inplace_view) rc = data_written(&d);
-    for (int same = 0; rc == DATA_try && same < 2; same++) rc = data_try(&d, fo, same);
+    for (int round = 0; rc == DATA_try && round < 2; round++) rc = data_try(&d, fo, round);
   }
   if (rc > 0) mg_rec_break(BK_data_dependent, "a size that depends on data in %s", fo->op->full);
   else if (rc && !PyErr_Occurred()) PyErr_NoMemory();
   return rc ? -1 : 0;
+}
+
+static bool data_has_symbol(const MgExprs *x, const SymRef *e, int n) {
+  int64_t v;
+  for (int i = 0; i < n; i++)
+    if (e[i] && !mg_ex_const_int(x, e[i], &v)) return true;
+  return false;
+}
+
+static bool data_follows(const MgGraph *g, const MgArg *a) {
+  const MgVal *t = a->tag == MA_val && a->u.val ? mg_val(g, a->u.val) : NULL;
+  if (t) return data_has_symbol(g->x, t->size, t->ndim);
+  if (a->tag == MA_int) return data_has_symbol(g->x, &a->u.sym, 1);
+  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++)
+    if (data_follows(g, &a->u.item[i])) return true;
+  return false;
+}
+
+bool mg_symdata_follows(const MgGraph *g, NodeRef n) {
+  const MgNode *node = mg_node(g, n);
+  bool any = false;
+  for (int i = 0; i < node->narg && !any; i++) any = data_follows(g, &node->arg[i]);
+  return any && !node->op->mutates && !node->op->is_view;
+}
+
+bool mg_symdata_follow(MgRec *r, const MgFrontOp *fo, NodeRef n) {
+  Data d = {r, r->g, r->x, fo->op, n};
+  MgSymSizes *s = &r->cap->sizes;
+  const MgNode before = *mg_node(r->g, n);
+  /* graphs of custom backends have nobody who asks again at other sizes (execsizes.c) */
+  if (!s->nsrc || s->off || !r->guards || r->want_fx || !mg_symdata_follows(r->g, n)) return false;
+  int rc = DATA_try;
+  s->inputs = true;
+  for (int round = 0; rc == DATA_try && round < 3 && !r->abort; round++) rc = data_try(&d, fo, round);
+  s->inputs = false;
+  if (!rc) return true;
+  if (!r->abort) PyErr_Clear();
+  mg_node(r->g, n)->out = before.out;
+  mg_node(r->g, n)->nout = before.nout;
+  return false;
 }

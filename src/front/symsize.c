@@ -204,6 +204,7 @@ static bool symsize_equal(void *of, SymRef a, SymRef b) {
 
 static int64_t symsize_value(void *of, SymRef e) {
   MgCapture *cap = of;
+  if (cap->sizes.inputs && cap->sizes.probe) return mg_sym_eval(cap->rec->x, e, cap->sizes.probe);
   if (mg_symdata_in(cap, e)) return mg_symdata_value(cap, e);
   int64_t v = mg_sym_hint(cap->rec->x, e);
   PyObject *k = symsize_int(cap, v);

@@ -35,6 +35,7 @@ typedef struct MgSymSizes { /* of one recording */
   uint32_t nfact, cap_fact;
   const int64_t *probe; /* the symbols' values while a meta kernel is tried; NULL: none is */
   bool second;          /* it is the second try */
+  bool inputs;          /* the tries are about sizes of inputs, none of which is settled by them */
   uint32_t asked;       /* how many sizes it asked for that only data tells (metafake.c) */
   bool unknown;         /* a question about data had no answer: what asked it has to be found in another way */
   bool off;             /* sizes of inputs are constants */

@@ -170,6 +170,8 @@ MgRc mg_symbols_known(MgExprs *x, const MgSymEqual *equal, uint32_t n, SymRef *s
 /* Which symbols do sizes and arguments mention, of the first nnode nodes and nval values?  symbol: as for mg_graph_copy, counts those
  * of what stands for a mentioned one too; NULL: there is no such thing.  Sets used[k]. */
 MgRc mg_graph_symbols(const MgGraph *g, NodeRef nnode, ValRef nval, const SymRef *symbol, bool *used);
+/* Are these alike: dtype, sizes, strides, offset? */
+bool mg_graph_same(const MgGraph *g, ValRef a, ValRef b);
 /* Does inference give node n the results that it has? */
 bool mg_graph_agrees(MgGraph *g, NodeRef n);
 /* Text: one line a node; mg_graph_parse(mg_graph_print(g)) gives the same graph. */

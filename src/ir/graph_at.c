@@ -214,7 +214,7 @@ MgRc mg_symbols_known(MgExprs *x, const MgSymEqual *equal, uint32_t n, SymRef *s
   return mg_exprs_ok(x);
 }
 
-static bool at_same(const MgGraph *g, ValRef a, ValRef b) {
+bool mg_graph_same(const MgGraph *g, ValRef a, ValRef b) {
   const MgVal *p = mg_val(g, a), *q = mg_val(g, b);
   if (!a || !b) return a == b;
   return p->ndim == q->ndim && p->dtype == q->dtype && p->offset == q->offset && !memcmp(p->size, q->size, p->ndim * sizeof *p->size) &&
@@ -227,7 +227,7 @@ bool mg_graph_agrees(MgGraph *g, NodeRef n) {
   uint16_t nout = node->nout;
   uint32_t nval = g->nval;
   bool same = (node->out = mg_new(g->c, ValRef, nout + 1)) && mg_infer(g, n) == MG_OK && (node = mg_node(g, n))->nout == nout;
-  for (int i = 0; same && i < nout; i++) same = at_same(g, out[i], node->out[i]);
+  for (int i = 0; same && i < nout; i++) same = mg_graph_same(g, out[i], node->out[i]);
   node = mg_node(g, n);
   node->out = out;
   node->nout = nout;

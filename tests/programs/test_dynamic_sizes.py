@@ -609,3 +609,41 @@ def test_products_in_inference_mode():
 
     older = torch.__version__ < "2.12"  # whose product asks for one more size itself
     assert recordings(f, [(torch.randn(n, n + 2, 3, 4),) for n in (3, 5, 8)]) == 2 + older
+
+
+@torch.library.custom_op("dynamic_sizes::rows", mutates_args=(), schema="(Tensor x, Tensor w) -> Tensor")
+def rows(x, w):
+    return x[:40] @ w
+
+
+rows.register_fake(lambda x, w: torch.empty(min(x.shape[0], 40), w.shape[1]))
+rows.register_autograd(
+    lambda ctx, g: (F.pad(g @ ctx.saved_tensors[1].mT, (0, 0, 0, max(ctx.saved_tensors[0].shape[0] - 40, 0))), ctx.saved_tensors[0][:40].mT @ g),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+
+
+def test_operators_of_the_program_follow_sizes():
+    """Their own shape function says how; where it takes another way, the code is recorded again."""
+    w = torch.randn(4, 6, requires_grad=True)
+    f = lambda x: rows(x.repeat(2, 1), w).relu() * 2  # noqa: E731
+    assert recordings(f, [(torch.randn(n, 4),) for n in (2, 3, 5, 9)]) == 2
+    assert recordings(f, [(torch.randn(n, 4),) for n in (2, 3, 30, 9, 30, 50)]) == 3
+    g = magneto.compile(f)
+    for n in (2, 3, 5):
+        a, b = (torch.ones(n, 4, requires_grad=True) for _ in "ab")
+        same(torch.autograd.grad(f(a).sum(), (a, w)), torch.autograd.grad(g(b).sum(), (b, w)))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: torch.linalg.solve_triangular(x.tril(), x[:, :, :2], upper=False), lambda x: torch.linalg.inv(x), lambda x: x.slogdet(),
+        lambda x: torch.linalg.solve(x, x[..., :3]), lambda x: torch.linalg.eigh(x + x.mT)[0], lambda x: torch.linalg.cholesky(x @ x.mT),
+        lambda x: torch.cholesky_solve(x[:, :, :1], x.tril()), lambda x: torch.linalg.lu_factor(x), lambda x: torch.linalg.qr(x)[1].abs(),
+        lambda x: F.unfold(x[:, None, :4, :4], 3), lambda x: torch.histc(x, 5) + x.shape[0],
+    ],
+)
+def test_ops_of_libraries_follow_sizes(fn):
+    inputs = [(torch.randn(n, k, k) + 5 * torch.eye(k),) for n, k in ((2, 4), (3, 5), (5, 7), (4, 6))]
+    assert recordings(fn, inputs) == 2
