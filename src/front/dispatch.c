@@ -601,6 +601,8 @@ static PyObject *dispatch_handle(PyObject *self, PyObject *const *a, Py_ssize_t 
   if (!mg_wrapper_dispatch(cap, a, kwargs, &res)) {
     if (cap->rec->abort) {
       PyErr_SetString(MgBreakError, cap->rec->reason);
+    } else if (cap->refused) {
+      mg_rec_break(BK_c_function, "%s", cap->refused);
     } else {
       const MgFrontOp *fo = PyObject_TypeCheck(a[0], mg_torch.higher_order) ? dispatch_higher(a[0]) : mg_frontop_find(a[0]);
       if (fo && !(res = dispatch_op(cap, fo, a[0], a[2], kwargs))) dispatch_trim_traceback();

@@ -493,16 +493,15 @@ static bool builtin_is_library(PyObject *cached) {
   return yes;
 }
 
-/* Calls an older cached function.  What it computes stays in its cache, so torch computes it now.  New. */
+/* Calls an older cached function.  What it computes stays in its cache, so torch computes it now.  After a write to a tensor, which has not
+ * happened yet, one of the program's may only answer with what it has.  New. */
 static PyObject *builtin_call_cached(const MgCall *c) {
   MgRec *rec = mg_rec;
   MgCapture *cap = rec->cap;
-  bool writes = mg_alias_writes(rec), quiet = cap->quiet;
-  if (PyErr_Occurred()) return NULL;
-  if (writes && !builtin_is_library(c->f)) /* which has not happened yet */
-    return mg_rec_break(BK_c_function, "an older cache is asked after a write to a tensor");
-  if (mg_dispatch_leave(cap)) return NULL;
+  bool answers = mg_alias_writes(rec) && !builtin_is_library(c->f), quiet = cap->quiet;
+  if (PyErr_Occurred() || (!answers && mg_dispatch_leave(cap))) return NULL;
   cap->quiet = true;
+  cap->refused = answers ? "an older cache is filled after a write to a tensor" : NULL;
   MgPause p = mg_rec_pause();
   PyObject *misses = builtin_cache_misses(c->f), *r = mg_call_plain(c), *now = builtin_cache_misses(c->f);
   rec->filled_cache |= !misses || !now || PyObject_RichCompareBool(misses, now, Py_EQ) != 1;
@@ -510,7 +509,8 @@ static PyObject *builtin_call_cached(const MgCall *c) {
   Py_XDECREF(now);
   mg_rec_resume(p);
   cap->quiet = quiet;
-  if (mg_dispatch_return(cap)) Py_CLEAR(r);
+  cap->refused = NULL;
+  if (!answers && mg_dispatch_return(cap)) Py_CLEAR(r);
   if (!r && PyErr_ExceptionMatches(MgBreakError) && !rec->abort) mg_rec_break(BK_c_function, "what an older cache is asked depends on what was computed here");
   return r;
 }

@@ -82,7 +82,7 @@ MgRc mg_blas_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {
   enum { FLOAT = 6, DOUBLE = 7 };
   const MgTensorDesc *x = &d->t[MATMUL_x], *w = &d->t[MATMUL_w], *r = &d->t[MATMUL_out];
   BlasMatrix mx, mw, mr;
-  BlasMatmul b = {.e.ops = &blas_ops, .e.torchs = true, .wide = r->dtype == DOUBLE, .bias = d->t[MATMUL_bias].present};
+  BlasMatmul b = {.e.ops = &blas_ops, .wide = r->dtype == DOUBLE, .bias = d->t[MATMUL_bias].present};
   if (blas_wanted() < 0 || d->frozen || *d->act.name || d->t[MATMUL_residual].present) return MG_UNSUP;
   if ((r->dtype != FLOAT && r->dtype != DOUBLE) || x->dtype != r->dtype || w->dtype != r->dtype || x->ndim < 2 || w->ndim < 2 || r->ndim < 2) return MG_UNSUP;
   if (!blas_matrix(x, &mx) || !blas_matrix(w, &mw) || !blas_matrix(r, &mr)) return MG_UNSUP;

@@ -31,6 +31,5 @@ struct MgEngine {          /* first member of every engine's own struct */
   const MgEngineOps *ops;
   uint64_t scratch;        /* bytes wanted in the arena while it runs */
   bool tensors;            /* wants handles in MgEngineArgs.tensor */
-  bool torchs;             /* runs on torch's threads, as whoever wants handles does */
 };
 #endif

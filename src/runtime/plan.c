@@ -326,7 +326,7 @@ static MgRc plan_engine(PlanCall *k, const PlanStep *s) {
     a.tensor = tensor;
   }
   PlanEngineRun e = {engine, &a, -1};
-  if (engine->tensors || engine->torchs) plan_engine_run(&e); /* obeys the number of threads */
+  if (engine->tensors) plan_engine_run(&e); /* ATen's, which obeys the number of threads */
   else mg_threads_apart(plan_engine_run, &e);
   if (e.bad) return plan_error(k, MG_BUG, "%s: %s", s->name, a.err ? a.err : "failed");
   return MG_OK;

@@ -881,6 +881,20 @@ class C:
     def table(self, n): return self.buf * n
 def ARGS(): return torch.ones(3), C()
 def f(x, c): c.buf = x * 2; return c.table(5), x.add_(1), c.table(2)
+=== warm_cache_after_a_write
+import functools
+@functools.lru_cache
+def table(n): return torch.ones(n) * 2
+table(3)
+def f(x): x.add_(1); return x * table(3)
+=== cold_cache_after_a_write breaks=1 forced=0
+import functools
+t = torch.ones(3)
+def make(): return functools.lru_cache(lambda n: t[:n] * 2)
+tables = [make()]
+def between(): tables.append(make())
+def f(x): t.add_(x); return x * tables[-1](3)
+S = lambda: t
 === cache_asked_with_other_objects
 import functools
 class C:
