@@ -1,6 +1,8 @@
 """torch_function modes of the program: active at the call, entered inside, around a break; their handlers' state; what C++ code of
 ours asks tensors is none of their business."""
 
+import contextlib
+
 import magneto
 import pytest
 import torch
@@ -35,16 +37,15 @@ def test_active_at_the_call(backend):
     def fn(x):
         return torch.sin(x) + 1
 
-    opt, x = compiled(fn, backend, fullgraph=True), torch.ones(3)
+    opt, x = compiled(fn, backend, fullgraph=True, recompile_limit=32), torch.ones(3)
     for make in [lambda: (Scale(2),), lambda: (Scale(3),), lambda: (Other(3),), lambda: (Scale(2), Other(5)), lambda: (Other(5), Scale(2)), lambda: (), lambda: (Scale(2),)]:
         mine, want = make(), make()
         results = []
         for modes, f in ((mine, opt), (want, fn)):
-            for m in modes:
-                m.__enter__()
-            results.append([f(x), f(x)])
-            for m in reversed(modes):
-                m.__exit__(None, None, None)
+            with contextlib.ExitStack() as stack:
+                for m in modes:
+                    stack.enter_context(m)
+                results.append([f(x), f(x)])
         torch.testing.assert_close(results[0], results[1])
         assert [m.seen for m in mine] == [m.seen for m in want]
     assert torch._C._len_torch_function_stack() == 0
