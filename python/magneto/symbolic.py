@@ -6,6 +6,7 @@ granted about the sizes is in that ShapeEnv: what they made is only called for s
 from __future__ import annotations
 
 import contextvars
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ inside = contextvars.ContextVar("inside", default=False)  # a back end is being 
 
 
 def call(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims: Dims) -> Callable[..., Any]:
-    """fn(gm, example_inputs), in that context."""
+    """fn(gm, example_inputs), in that context; NotImplemented when what it gives may be for the sizes of the examples alone."""
     from torch._guards import TracingContext, tracing
     from torch._subclasses import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -27,6 +28,8 @@ def call(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims:
     env = ShapeEnv()
     mode = FakeTensorMode(shape_env=env)
     fakes = [_fake(mode, i, e, d) for i, (e, d) in enumerate(zip(example_inputs, dims, strict=True))]
+    traced, find = [], mode.from_tensor
+    mode.from_tensor = lambda *a, **kw: (traced.append(True), find(*a, **kw))[1]
     examples = [f if d is None else e for e, f, d in zip(example_inputs, fakes, dims, strict=True)]
     token = inside.set(True)
     try:
@@ -34,9 +37,22 @@ def call(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims:
             compiled = fn(gm, examples)
     finally:
         inside.reset(token)
+        mode.from_tensor = find
+    if not traced and not _only_calls(compiled, gm):
+        return NotImplemented
     if not (env.guards or env.replacements or env.deferred_runtime_asserts) or not callable(compiled) or getattr(compiled, "__self__", compiled) is gm:
         return compiled
     return _checked(fn, gm, compiled, env, [(i, f) for i, (f, d) in enumerate(zip(fakes, dims, strict=True)) if d is None or d])
+
+
+def _only_calls(compiled: Any, gm: torch.fx.GraphModule) -> bool:
+    """Is it the graph, or a function around it that knows nothing of sizes?"""
+    if getattr(compiled, "__self__", compiled) is gm:
+        return True
+    if not isinstance(compiled, types.FunctionType):
+        return False
+    known = [c.cell_contents for c in compiled.__closure__ or ()] + [*(compiled.__defaults__ or ()), *(compiled.__kwdefaults__ or {}).values()]
+    return any(getattr(x, "__self__", x) is gm for x in known) and not any(isinstance(x, (int, tuple, torch.Tensor, torch.SymInt)) for x in known)
 
 
 def _fake(mode: Any, i: int, example: Any, dims: tuple[int, ...] | None) -> Any:

@@ -205,6 +205,10 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
     if (sizes != Py_None && PyErr_ExceptionMatches(PyExc_Exception)) mg_execsizes_refuse(r, "the backend raised an exception for symbolic sizes");
     goto done;
   }
+  if (e->callable == Py_NotImplemented) {
+    mg_execsizes_refuse(r, "a backend compiles for fixed sizes");
+    goto done;
+  }
   bool same = e->callable == gm || (PyMethod_Check(e->callable) && PyMethod_GET_SELF(e->callable) == gm);
   if (!same && r->cap->wrappers) r->fixed_sizes = true; /* made for the sizes of the examples, as far as anybody knows */
   if (!same && sizes != Py_None && r->cap->wrappers) {
