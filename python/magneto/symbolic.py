@@ -6,6 +6,7 @@ granted about the sizes is in that ShapeEnv: what they made is only called for s
 from __future__ import annotations
 
 import contextvars
+import signal
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ inside = contextvars.ContextVar("inside", default=False)  # a back end is being 
 
 
 def call(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims: Dims) -> Callable[..., Any]:
-    """fn(gm, example_inputs), in that context; NotImplemented when what it gives may be for the sizes of the examples alone."""
+    """fn(gm, example_inputs), in that context; NotImplemented when what it gives may be for the sizes of the examples alone, or when it raises."""
     from torch._guards import TracingContext, tracing
     from torch._subclasses import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -35,6 +36,10 @@ def call(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims:
     try:
         with tracing(TracingContext(mode)):
             compiled = fn(gm, examples)
+    except Exception as e:
+        if _from_signal(e):
+            raise
+        return NotImplemented
     finally:
         inside.reset(token)
         mode.from_tensor = find
@@ -43,6 +48,16 @@ def call(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims:
     if not (env.guards or env.replacements or env.deferred_runtime_asserts) or not callable(compiled) or getattr(compiled, "__self__", compiled) is gm:
         return compiled
     return _checked(fn, gm, compiled, env, [(i, f) for i, (f, d) in enumerate(zip(fakes, dims, strict=True)) if d is None or d])
+
+
+def _from_signal(e: Exception) -> bool:
+    """Was it raised by a handler of signals, which has nothing to do with what it interrupted?"""
+    handlers = [signal.getsignal(s) for s in signal.valid_signals()]
+    codes = {getattr(getattr(h, "__func__", h), "__code__", None) for h in handlers} - {None}
+    tb = e.__traceback__
+    while tb and tb.tb_frame.f_code not in codes:
+        tb = tb.tb_next
+    return tb is not None
 
 
 def _only_calls(compiled: Any, gm: torch.fx.GraphModule) -> bool:

@@ -201,12 +201,9 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "magneto: the backend traces the registration of a hook");
     goto done;
   }
-  if (!e->callable) {
-    if (sizes != Py_None && PyErr_ExceptionMatches(PyExc_Exception)) mg_execsizes_refuse(r, "the backend raised an exception for symbolic sizes");
-    goto done;
-  }
+  if (!e->callable) goto done;
   if (e->callable == Py_NotImplemented) {
-    mg_execsizes_refuse(r, "a backend compiles for fixed sizes");
+    mg_execsizes_refuse(r, "a backend compiles for fixed sizes, or raised an exception for symbolic ones");
     goto done;
   }
   bool same = e->callable == gm || (PyMethod_Check(e->callable) && PyMethod_GET_SELF(e->callable) == gm);

@@ -3,6 +3,7 @@
  * are our rows, so the result's transpose is asked for. */
 #include "runtime/blas.h"
 #include "runtime/fork.h"
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,21 @@ typedef struct BlasMatmul {
   int n, m, k, ldw, ldx, ldc;
   bool wide;               /* float64 */
   bool bias;
-  int (*threads)(int);     /* MKL's number of threads for the calling one, which gives the one before; NULL: another library */
 } BlasMatmul;
+
+/* The same without the library, whose locks and threads a forked process has as they were. */
+#define BLAS_OWN(name, type)                                                                                                          \
+  static void name(const BlasMatmul *b, const type *x, const type *w, type *out) {                                                    \
+    ptrdiff_t xi = b->tx == 'N' ? b->ldx : 1, xk = b->tx == 'N' ? 1 : b->ldx, wk = b->tw == 'N' ? b->ldw : 1, wj = b->tw == 'N' ? 1 : b->ldw; \
+    for (ptrdiff_t i = 0; i < b->m; i++) {                                                                                            \
+      type *r = out + i * b->ldc;                                                                                                     \
+      for (ptrdiff_t j = 0; !b->bias && j < b->n; j++) r[j] = 0;                                                                      \
+      for (ptrdiff_t k = 0; k < b->k; k++)                                                                                            \
+        for (ptrdiff_t j = 0; j < b->n; j++) r[j] += x[i * xi + k * xk] * w[k * wk + j * wj];                                         \
+    }                                                                                                                                 \
+  }
+BLAS_OWN(blas_own32, float)
+BLAS_OWN(blas_own64, double)
 
 typedef void Gemm(const char *ta, const char *tb, const int *m, const int *n, const int *k, const void *alpha, const void *a, const int *lda, const void *b,
                   const int *ldb, const void *beta, void *c, const int *ldc);
@@ -25,13 +39,13 @@ static int blas_run(const MgEngine *e, MgEngineArgs *a) {
   static const float one32 = 1, zero32 = 0;
   const BlasMatmul *b = (const BlasMatmul *)e;
   const void *one = b->wide ? (const void *)&one64 : &one32, *zero = b->wide ? (const void *)&zero64 : &zero32;
-  bool alone = b->threads && mg_fork_child(); /* else MKL waits for threads that a forked process does not have */
-  int before = alone ? b->threads(1) : 0;
   size_t item = b->wide ? sizeof(double) : sizeof(float);
   char *out = a->ptr[MATMUL_out];
   for (int i = 0; b->bias && i < b->m; i++) memcpy(out + (size_t)i * (size_t)b->ldc * item, a->ptr[MATMUL_bias], (size_t)b->n * item);
-  ((Gemm *)b->gemm)(&b->tw, &b->tx, &b->n, &b->m, &b->k, one, a->ptr[MATMUL_w], &b->ldw, a->ptr[MATMUL_x], &b->ldx, b->bias ? one : zero, out, &b->ldc);
-  if (alone) b->threads(before);
+  if (mg_fork_child() && b->wide) blas_own64(b, a->ptr[MATMUL_x], a->ptr[MATMUL_w], a->ptr[MATMUL_out]);
+  else if (mg_fork_child()) blas_own32(b, a->ptr[MATMUL_x], a->ptr[MATMUL_w], a->ptr[MATMUL_out]);
+  else
+    ((Gemm *)b->gemm)(&b->tw, &b->tx, &b->n, &b->m, &b->k, one, a->ptr[MATMUL_w], &b->ldw, a->ptr[MATMUL_x], &b->ldx, b->bias ? one : zero, out, &b->ldc);
   return 0;
 }
 
@@ -98,7 +112,6 @@ MgRc mg_blas_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {
   if (!blas_wanted() && b.tx == 'N' && b.tw == 'T') return MG_UNSUP;
   if (b.bias && (d->t[MATMUL_bias].dtype != r->dtype || !blas_plain_bias(&d->t[MATMUL_bias], mr.cols))) return MG_UNSUP;
   if (!(b.gemm = mg_abi_symbol(b.wide ? "dgemm_" : "sgemm_"))) return MG_UNSUP;
-  *(void **)&b.threads = mg_abi_symbol("MKL_Set_Num_Threads_Local");
   b.n = (int)mr.cols;
   b.m = (int)mr.rows;
   b.k = (int)mx.cols;

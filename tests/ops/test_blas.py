@@ -28,6 +28,15 @@ for dtype in (torch.float32, torch.float64):
     check(torch.mm, x[:1], w)
     check(torch.mm, x[:0], w)
     check(torch.mm, x[:, :0], w[:0])
+import os
+for f in (lambda x, w: x @ w, lambda x, w: x.t().contiguous().t() @ w, lambda x, w: torch.addmm(x[0, 0] + w[0], x, w), lambda x, w: x @ w.t().contiguous().t(), lambda x, w: x.double() @ w.double()):
+    x, w = torch.randn(5, 40), torch.randn(40, 24)
+    want, compiled = f(x, w), magneto.compile(f)
+    compiled(x, w)
+    child = os.fork()
+    if not child:
+        os._exit(0 if torch.allclose(compiled(x, w), want, atol=1e-4) else 1)
+    assert os.waitpid(child, 0)[1] == 0
 layer = torch.nn.Sequential(torch.nn.Linear(40, 24), torch.nn.GELU(), torch.nn.Linear(24, 5))
 compiled = magneto.compile(layer)
 for rows in (6, 9, 9, 17, 4, 2):
