@@ -27,7 +27,7 @@ static void compared_one(PyObject *o) {
   uint32_t at = mg_map_getp(&d->by_seen, o);
   if (at == MG_MAP_NONE || d->v[at].compared) return;
   if (d->ncompared % 64 == 0) {
-    uint32_t *v = realloc(d->compared, sizeof *v * (d->ncompared + 64));
+    uint32_t *v = mg_realloc(d->compared, sizeof *v * (d->ncompared + 64));
     if (!v) {
       mg_older_pin(o);
       return;
