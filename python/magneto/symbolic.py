@@ -45,7 +45,7 @@ def call(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims:
         mode.from_tensor = find
     if not traced and not _only_calls(compiled, gm):
         return NotImplemented
-    if not (env.guards or env.replacements or env.deferred_runtime_asserts) or not callable(compiled) or getattr(compiled, "__self__", compiled) is gm:
+    if not (env.guards or env.replacements or env.deferred_runtime_asserts) or not callable(compiled) or _is_graph(compiled, gm):
         return compiled
     return _checked(fn, gm, compiled, env, [(i, f) for i, (f, d) in enumerate(zip(fakes, dims, strict=True)) if d is None or d])
 
@@ -60,14 +60,25 @@ def _from_signal(e: Exception) -> bool:
     return tb is not None
 
 
+def _is_graph(compiled: Any, gm: torch.fx.GraphModule) -> bool:
+    return getattr(compiled, "__self__", compiled) is gm
+
+
+def _filled(cell: types.CellType) -> list[Any]:
+    try:
+        return [cell.cell_contents]
+    except ValueError:  # nothing has been assigned yet
+        return []
+
+
 def _only_calls(compiled: Any, gm: torch.fx.GraphModule) -> bool:
     """Is it the graph, or a function around it that knows nothing of sizes?"""
-    if getattr(compiled, "__self__", compiled) is gm:
+    if _is_graph(compiled, gm):
         return True
     if not isinstance(compiled, types.FunctionType):
         return False
-    known = [c.cell_contents for c in compiled.__closure__ or ()] + [*(compiled.__defaults__ or ()), *(compiled.__kwdefaults__ or {}).values()]
-    return any(getattr(x, "__self__", x) is gm for x in known) and not any(isinstance(x, (int, tuple, torch.Tensor, torch.SymInt)) for x in known)
+    known = [v for c in compiled.__closure__ or () for v in _filled(c)] + [*(compiled.__defaults__ or ()), *(compiled.__kwdefaults__ or {}).values()]
+    return any(_is_graph(x, gm) for x in known) and not any(isinstance(x, (int, tuple, torch.Tensor, torch.SymInt)) for x in known)
 
 
 def _fake(mode: Any, i: int, example: Any, dims: tuple[int, ...] | None) -> Any:

@@ -77,7 +77,7 @@ _Unwind_Reason_Code mg_cxx_personality(int version, _Unwind_Action actions, _Unw
 bool mg_cxxcall_run(const MgCxxCall *call, MgTensor *const *in, MgTensor **out) {
   uint64_t word[CXX_REGS + CXX_STACK], room[2 * CXX_IN];
   void *result[CXX_OUT];
-  int free = 0, next = 0;
+  int used = 0, next = 0;
   memcpy(word, call->word, (CXX_REGS + call->nstack) * sizeof *word);
   for (int i = 0; i < call->ntensor; i++) {
     uint64_t *at = &word[call->tensor[i].at];
@@ -86,15 +86,15 @@ bool mg_cxxcall_run(const MgCxxCall *call, MgTensor *const *in, MgTensor **out) 
       *at = (uint64_t)(uintptr_t)in[next++];
       continue;
     }
-    *at = (uint64_t)(uintptr_t)&room[free];
+    *at = (uint64_t)(uintptr_t)&room[used];
     if (call->tensor[i].way == WAY_maybe) {
       const MgTensor *t = in[next++];
-      room[free++] = t ? *(const uint64_t *)t : 0; /* lent: nobody counts it */
-      room[free++] = t != NULL;
+      room[used++] = t ? *(const uint64_t *)t : 0; /* lent: nobody counts it */
+      room[used++] = t != NULL;
     }
     for (int k = 0; call->tensor[i].way == WAY_list && k < call->tensor[i].n; k++) {
       if (!in[next]) return false;
-      room[free++] = *(const uint64_t *)in[next++];
+      room[used++] = *(const uint64_t *)in[next++];
     }
   }
   if (call->nret) word[0] = (uint64_t)(uintptr_t)result;
@@ -210,16 +210,16 @@ static int cxx_size(MgCxxCall *c, const MgCxxArg *a, bool sym) {
   return cxx_reference(c, p);
 }
 
-static int cxx_text(MgCxxCall *c, const MgCxxArg *a, char **free) {
+static int cxx_text(MgCxxCall *c, const MgCxxArg *a, char **spare) {
   size_t n = a->none ? 0 : strlen(a->str);
-  if (n) memcpy(*free, a->str, n);
-  uint64_t w[3] = {n, (uint64_t)(uintptr_t)*free, !a->none};
-  *free += n;
+  if (n) memcpy(*spare, a->str, n);
+  uint64_t w[3] = {n, (uint64_t)(uintptr_t)*spare, !a->none};
+  *spare += n;
   return a->optional ? cxx_on_stack(c, w, 3) : cxx_words(c, w, 2);
 }
 
-/* Where one argument goes.  free: room for strings. */
-static int cxx_place(MgCxxCall *c, const MgCxxArg *a, bool sym, char **free) {
+/* Where one argument goes.  spare: room for strings. */
+static int cxx_place(MgCxxCall *c, const MgCxxArg *a, bool sym, char **spare) {
   uint64_t some = a->optional ? !a->none : 0, code = (uint64_t)a->i & 0xff;
   uint64_t byte = code | some << 8, device = code | (uint64_t)(uint8_t)a->index << 8 | some << 16;
   switch ((MgCxxType)a->type) {
@@ -230,7 +230,7 @@ static int cxx_place(MgCxxCall *c, const MgCxxArg *a, bool sym, char **free) {
     case CXX_floats: return cxx_list(c, a);
     case CXX_float: return cxx_double(c, a->d, a->optional, a->none);
     case CXX_scalar: return cxx_scalar(c, a);
-    case CXX_str: return cxx_text(c, a, free);
+    case CXX_str: return cxx_text(c, a, spare);
     case CXX_generator: return cxx_reference(c, cxx_store(c, 2)); /* none */
     case CXX_device: return cxx_words(c, &device, 1);
     case CXX_bool:
@@ -282,13 +282,13 @@ static MgCxxCall *cxx_new(const char *name, const char *overload, const MgCxxArg
   }
   snprintf(scope, sizeof scope, "2at4_ops%d%s", n, full);
   MgCxxCall *c = mg_calloc(1, sizeof *c);
-  char *free = c ? c->text = mg_malloc(text) : NULL;
-  bool ok = free && (c->fn = cxx_find(scope, arg, narg, &sym));
+  char *spare = c ? c->text = mg_malloc(text) : NULL;
+  bool ok = spare && (c->fn = cxx_find(scope, arg, narg, &sym));
   if (ok) {
     c->nret = nret;
     c->nint = nret > 0; /* where results go */
   }
-  for (int i = 0; ok && i < narg; i++) ok = cxx_place(c, &arg[i], sym >> i & 1, &free) >= 0;
+  for (int i = 0; ok && i < narg; i++) ok = cxx_place(c, &arg[i], sym >> i & 1, &spare) >= 0;
   if (ok) return c;
   mg_cxxcall_free(c);
   return NULL;

@@ -2,7 +2,6 @@
  * In: namespaces and name of a function, and its parameters' types spelled without substitutions ("RKN2at6TensorE").  Out: its
  * symbol, in which what occurred before is a number. */
 #include "runtime/cxxmangle.h"
-#include <stdio.h>
 #include <string.h>
 
 enum { MANGLE_SEEN = 64 };
