@@ -1,10 +1,23 @@
-"""What recordings know of jagged tensors' operators without running them."""
+"""What recordings know of jagged tensors' operators without running them, and jagged sizes times symbolic ones."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch.nested._internal.nested_int import NestedIntNode
+
+_multiply = NestedIntNode.mul
+
+
+def _multiply_symbols(self: NestedIntNode, other: Any) -> NestedIntNode:
+    """Strides of jagged tensors whose width is a symbol of a recording; torch multiplies with numbers only."""
+    if type(other).__module__ != "magneto._magneto":
+        return _multiply(self, other)
+    return NestedIntNode(self.t_id, self.coeff * torch.SymInt(other))
+
+
+NestedIntNode.mul = _multiply_symbols  # type: ignore[method-assign]
 
 
 def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,

@@ -239,106 +239,6 @@ PyObject *mg_fx_of_val(MgCapture *cap, ValRef val) {
   return number ? fx_item(cap->fx, number) : NULL;
 }
 
-/* An argument with tensors replaced by nodes.  New; NULL with an exception, or without one when a tensor has no node. */
-static PyObject *fx_kwargs(MgCapture *cap, PyObject *kwargs);
-
-static bool fx_has_literal(PyObject *o) {
-  const char *module = Py_TYPE(o)->tp_name;
-  if (o == Py_None || o == Py_Ellipsis || PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) || PyUnicode_Check(o) ||
-      PyRange_Check(o))
-    return true;
-  return !strncmp(module, "torch.", 6) && strcmp(module + 6, "_C.Generator") && strcmp(module + 6, "Generator");
-}
-
-/* Classes that stand for dtypes have no literal either: the dtype, or its name (torch.HalfTensor).  New; NULL: another class. */
-static PyObject *fx_dtype_class(PyObject *o) {
-  static const struct { PyTypeObject *type; int dtype; } known[] = {
-      {&PyFloat_Type, DT_f64}, {&PyLong_Type, DT_i64}, {&PyBool_Type, DT_bool}, {&PyComplex_Type, DT_c128}};
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (o == (PyObject *)known[i].type) return mg_torchobj_new_dtype(known[i].dtype);
-  const char *meta = strrchr(Py_TYPE(o)->tp_name, '.');
-  if (strcmp(meta ? meta + 1 : Py_TYPE(o)->tp_name, "tensortype")) return NULL;
-  PyObject *module = PyObject_GetAttrString(o, "__module__"), *name = module ? PyObject_GetAttrString(o, "__name__") : NULL;
-  PyObject *r = name ? PyUnicode_FromFormat("%U.%U", module, name) : NULL;
-  Py_XDECREF(module);
-  Py_XDECREF(name);
-  return r;
-}
-
-static PyObject *fx_arg(MgCapture *cap, PyObject *o);
-
-/* A tensor that wraps others, with a value of its own. */
-static bool fx_wraps(const MgCapture *cap, PyObject *o) {
-  return cap->wrappers && PyObject_TypeCheck(o, mg_tensor_type) && mg_wrapper_class(Py_TYPE(o)) && mg_wrapper_made(o);
-}
-
-/* The value that a tensor stands for; 0: none, or with an exception. */
-static ValRef fx_val(MgCapture *cap, PyObject *o) {
-  return mg_standin_is(o) ? mg_standin_val(o) : fx_wraps(cap, o) ? mg_wrapper_val(cap, o) : mg_fxfunc_val(cap, o);
-}
-
-/* An instance that the recording has made: a frozen dataclass is a call of its class; others NULL without an exception, since
- * one made anew in every run has no place in a graph. */
-static PyObject *fx_instance(MgCapture *cap, PyObject *o) {
-  PyObject *fields = mg_marked_fields(o), *kw = fields ? fx_kwargs(cap, fields) : NULL, *none = kw ? PyTuple_New(0) : NULL;
-  uint32_t number = none ? mg_fx_node(cap, "call_function", (PyObject *)Py_TYPE(o), none, kw) : 0;
-  Py_XDECREF(fields);
-  Py_XDECREF(kw);
-  Py_XDECREF(none);
-  return number ? Py_NewRef(fx_item(cap->fx, number)) : NULL;
-}
-
-static PyObject *fx_arg(MgCapture *cap, PyObject *o) {
-  if (mg_symfloat_is(o)) return mg_fx_of_number(cap, o);
-  ValRef val = fx_val(cap, o);
-  if (val || mg_standin_is(o) || PyErr_Occurred()) return Py_XNewRef(val ? mg_fx_of_val(cap, val) : NULL);
-  PyObject *size = mg_fx_size_of(cap, o);
-  if (size || PyErr_Occurred()) return size;
-  if (PyObject_TypeCheck(o, mg_tensor_type)) return mg_fx_constant(cap, o, NULL);
-  if (PyTuple_Check(o) || PyList_Check(o)) {
-    Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
-    PyObject *copy = PyTuple_Check(o) ? PyTuple_New(n) : PyList_New(n);
-    for (Py_ssize_t i = 0; copy && i < n; i++) {
-      PyObject *x = fx_arg(cap, PySequence_Fast_GET_ITEM(o, i));
-      if (!x) Py_CLEAR(copy);
-      else if (PyTuple_Check(o)) PyTuple_SET_ITEM(copy, i, x);
-      else PyList_SET_ITEM(copy, i, x);
-    }
-    PyTypeObject *t = Py_TYPE(o); /* a namedtuple stays one: FX writes it as such */
-    if (copy && PyTuple_Check(o) && PyObject_HasAttrString((PyObject *)t, "_fields")) Py_SETREF(copy, mg_new_value(t, copy));
-    return copy;
-  }
-  if (PySlice_Check(o)) {
-    PySliceObject *s = (PySliceObject *)o;
-    PyObject *a = fx_arg(cap, s->start), *b = a ? fx_arg(cap, s->stop) : NULL, *c = b ? fx_arg(cap, s->step) : NULL;
-    PyObject *copy = c ? PySlice_New(a, b, c) : NULL;
-    Py_XDECREF(a);
-    Py_XDECREF(b);
-    Py_XDECREF(c);
-    return copy;
-  }
-  if (PyDict_CheckExact(o)) return fx_kwargs(cap, o);
-  /* numpy.float64, enumerations: the number, because their text is none that the graph's code could read */
-  if (PyFloat_Check(o) && !PyFloat_CheckExact(o)) return PyFloat_FromDouble(PyFloat_AS_DOUBLE(o));
-  if (PyLong_Check(o) && !PyLong_CheckExact(o) && !PyBool_Check(o)) return PyObject_CallOneArg((PyObject *)&PyLong_Type, o);
-  PyObject *dtype = PyType_Check(o) ? fx_dtype_class(o) : NULL;
-  if (dtype || PyErr_Occurred()) return dtype;
-  if (fx_has_literal(o)) return Py_NewRef(o);
-  bool made_here = mg_map_getp(&cap->rec->ident->fresh, o) != MG_MAP_NONE && _PyObject_GetDictPtr(o);
-  return made_here ? fx_instance(cap, o) : mg_fx_constant(cap, o, NULL);
-}
-
-static PyObject *fx_kwargs(MgCapture *cap, PyObject *kwargs) {
-  PyObject *copy = PyDict_New(), *k, *v;
-  Py_ssize_t pos = 0;
-  while (copy && kwargs && PyDict_Next(kwargs, &pos, &k, &v)) {
-    PyObject *x = fx_arg(cap, v);
-    if (!x || PyDict_SetItem(copy, k, x)) Py_CLEAR(copy);
-    Py_XDECREF(x);
-  }
-  return copy;
-}
-
 /* ---- what a call is called ---- */
 
 /* Tensor methods that Python reaches through an operator, with the function that torch.compile shows for them. */
@@ -422,8 +322,8 @@ static bool fx_has_tensor(PyObject *o) {
 static int fx_results(MgCapture *cap, PyObject *res, uint32_t number) {
   MgFx *f = cap->fx;
   if (mg_symnode_of(res)) return mg_fx_late_result(cap, res, number);
-  ValRef val = fx_val(cap, res);
-  if (val) return fx_wraps(cap, res) && mg_fx_of_val(cap, val) ? 0 : mg_fx_bind(f, val, number);
+  ValRef val = mg_fx_val(cap, res);
+  if (val) return mg_fx_wraps(cap, res) && mg_fx_of_val(cap, val) ? 0 : mg_fx_bind(f, val, number);
   if (PyErr_Occurred()) return -1;
   if (!PyTuple_Check(res) && !PyList_Check(res)) return 0;
   int rc = 0;
@@ -440,7 +340,7 @@ static int fx_results(MgCapture *cap, PyObject *res, uint32_t number) {
 
 int mg_fx_attr(MgCapture *cap, PyObject *pair, PyObject *v) {
   if (cap->fx->incomplete || (mg_standin_is(v) ? mg_fx_of_val(cap, mg_standin_val(v)) : mg_fx_of_val(cap, mg_wrapper_val(cap, v)))) return 0;
-  PyObject *args = fx_arg(cap, pair);
+  PyObject *args = mg_fx_arg(cap, pair);
   uint32_t number = args ? mg_fx_node(cap, "call_function", mg_fx_torch.getattr_, args, NULL) : 0;
   Py_XDECREF(args);
   if (!number) return PyErr_Occurred() ? -1 : 0;
@@ -478,8 +378,8 @@ int mg_fx_before(MgCapture *cap, PyObject *args, PyObject *kwargs, MgFxCall *c) 
   *c = (MgFxCall){.from = (NodeRef)cap->rec->g->nnode};
   fx_look_for_writes(cap);
   if (cap->fx->incomplete) return 0;
-  c->args = fx_arg(cap, args);
-  if (c->args) c->kwargs = fx_kwargs(cap, kwargs);
+  c->args = mg_fx_arg(cap, args);
+  if (c->args) c->kwargs = mg_fx_kwargs(cap, kwargs);
   return PyErr_Occurred() ? -1 : 0;
 }
 

@@ -69,6 +69,12 @@ PyObject *mg_fx_number(MgCapture *cap, SrcRef src);
 PyObject *mg_fx_of_number(MgCapture *cap, PyObject *o);
 /* The size of a jagged dimension, as a node that asks a tensor which has it: new; NULL, with or without an exception: o is none. */
 PyObject *mg_fx_size_of(MgCapture *cap, PyObject *o);
+/* ---- fxarg.c ---- */
+/* An argument, or a dict of them, with tensors replaced by nodes.  New; NULL with an exception, or without one when a tensor has no node. */
+PyObject *mg_fx_arg(MgCapture *cap, PyObject *o);
+PyObject *mg_fx_kwargs(MgCapture *cap, PyObject *kwargs);
+bool mg_fx_wraps(const MgCapture *cap, PyObject *o); /* a tensor that wraps others, with a value of its own? */
+ValRef mg_fx_val(MgCapture *cap, PyObject *o);       /* the value that a tensor stands for; 0: none, or with an exception */
 /* ---- fxdata.c ---- */
 /* The node of a number that depends on data.  New; NULL, maybe without an exception: no node makes it. */
 PyObject *mg_fx_late(MgCapture *cap, MgSymNode *n);

@@ -90,6 +90,14 @@ static PyObject *wrapper_sizes(PyObject *o, const char *method) {
 
 /* ---- jagged sizes ---- */
 
+/* Jagged sizes occur; those are multiplied with symbolic ones from here on (magneto.jagged sees to it). */
+static bool wrapper_begin_jagged(MgCapture *cap) {
+  PyObject *m = mg_import("magneto.jagged");
+  cap->jagged = true;
+  Py_XDECREF(m);
+  return m != NULL;
+}
+
 static bool wrapper_is_symbol(PyObject *o) {
   static PyTypeObject *type; /* torch.SymInt */
   if (!type) {
@@ -235,7 +243,7 @@ static int wrapper_guard(PyObject *v, SrcRef src, PyObject *flat) {
   if (jagged > 0) { /* its class computes them from the inner tensors */
     Py_SETREF(size, Py_NewRef(Py_None));
     Py_SETREF(stride, Py_NewRef(Py_None));
-    mg_rec->cap->jagged = true;
+    if (!wrapper_begin_jagged(mg_rec->cap)) jagged = -1;
   } else mg_rec->cap->told_sizes = true;
   if (jagged >= 0) want = PyTuple_Pack(5, PyTuple_GET_ITEM(flat, 0), PyTuple_GET_ITEM(flat, 1), f ? f : Py_None, size, stride);
   if (want) mg_guard_add(mg_rec->guards, GK_flat, src, want, 0);
@@ -271,15 +279,16 @@ PyObject *mg_wrapper_wrap(PyObject *v, SrcRef src) {
 
 PyObject *mg_wrapper_outside(PyObject *f) {
   PyObject *m = mg_import("torch.utils._python_dispatch"), *make = m ? PyObject_GetAttrString(m, "_disable_current_modes") : NULL;
+  MgCapture *cap = mg_rec->cap;
   Glue glue;
   bool ok = wrapper_enter(&glue) && make;
   PyObject *off = ok ? mg_context_enter(PyObject_CallNoArgs(make)) : NULL, *r = off ? PyObject_CallNoArgs(f) : NULL;
   if (off && mg_context_exit(off)) Py_CLEAR(r);
+  if (!wrapper_begin_jagged(cap)) Py_CLEAR(r);
   r = wrapper_leave(&glue, r);
   Py_XDECREF(make);
   Py_XDECREF(m);
   if (r && mg_wrapper_begin(mg_rec, Py_TYPE(r))) Py_CLEAR(r);
-  mg_rec->cap->jagged = true;
   if (r && !mg_older(r) && mg_older_add(r, r, mg_source(mg_rec->guards, SRC_pinned, 0, 0, r), OLDER_itself)) Py_CLEAR(r);
   return r;
 }

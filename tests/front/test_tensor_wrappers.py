@@ -479,6 +479,15 @@ def test_jagged_recompiles():
     assert len(calls) == 2
 
 
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+def test_jagged_with_symbolic_widths(backend):
+    opt = magneto.compile(lambda x: torch.sin(x) * 2, backend=backend, dynamic=True)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for sizes, width in (([2, 3], 6), ([3, 4, 2], 6), ([4, 6], 5)):
+            x = torch.nested.nested_tensor([torch.randn(n, width) for n in sizes], layout=torch.jagged)
+            same_jagged(opt(x), torch.sin(x) * 2)
+
+
 def test_jagged_with_holes():
     def fn(x):
         return torch.sin(x).numel(), x * 2
@@ -574,7 +583,7 @@ def test_side_effects_of_dispatch_happen_once(note, capsys):
     assert len(want[1]) + len(want[2]) >= 12 and run(magneto.compile(fn)) == want
 
 
-Scale = namedtuple("Scale", "by")
+Scale = namedtuple("Scale", "by inner", defaults=(None,))
 
 
 class Scaled(torch.Tensor):
@@ -607,3 +616,10 @@ def test_a_namedtuple_as_metadata(backend):
     s, y = magneto.compile(f, backend=backend, fullgraph=True)(torch.ones(2))
     assert type(s.scale) is Scale and s.by == 3
     assert torch.equal(y, torch.full((2,), 4.0))
+
+
+def test_a_namedtuple_in_a_namedtuple_as_metadata():
+    def f(x):
+        return Scaled(x, Scale(3, [Scale(x.shape)])) + 1
+
+    assert torch.equal(magneto.compile(f, backend="eager", fullgraph=True)(torch.ones(2)), torch.full((2,), 4.0))
