@@ -2,6 +2,7 @@
  * In: a linked frame before an instruction.  Out: a new entry at its site, or the site marked as plain.
  * Invariants: the frame and torch's global state are as before, whatever happens; with MAGNETO_STRICT=1 every stand-in is
  * dead afterwards and the guards hold on the very frame that was recorded. */
+#include "front/counters.h"
 #include "front/dynfloat.h"
 #include "front/hook.h"
 #include "front/joint.h"
@@ -700,6 +701,13 @@ static bool segment_has_node(const Segment *s) {
   return false;
 }
 
+static void segment_count(const Segment *s) {
+  char why[sizeof s->reason + 40];
+  bool whole = s->entry && s->entry->is_ret;
+  snprintf(why, sizeof why, "%s: %s", mg_break_name(s->why), s->reason);
+  mg_counters_segment(s->entry ? s->entry->nnode : 0, whole ? NULL : why);
+}
+
 static int segment_compile(MgDrive *d, const MgSlots *slots) {
   const MgConfig *cfg = d->cfg;
   MgCodeInfo *info = d->info;
@@ -743,6 +751,7 @@ static int segment_compile(MgDrive *d, const MgSlots *slots) {
     rc = 1;
     goto done;
   }
+  segment_count(&s);
   if (!s.entry) { /* nothing before the break, or no end that can be rebuilt */
     bucket->plain = s.nplain > 0 ? s.nplain : 1;
     rc = 0;

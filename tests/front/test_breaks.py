@@ -4,6 +4,7 @@ import io
 import break_programs
 import pytest
 import torch
+import torch._dynamo.utils
 from harness import check, forced_breaks
 
 import magneto
@@ -73,3 +74,20 @@ def test_frames_that_breaks_make_slower_are_left_to_cpython():
     for _ in range(60):
         opt(x)
     assert magneto._magneto.stats()["hits"] >= 59
+
+
+def test_counters_that_torch_compile_has():
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+
+    def f(x):
+        y = x.sin() + 1
+        print(end="")
+        return y * 2
+
+    magneto.compile(f)(torch.randn(3))
+    magneto.compile(f)(torch.randn(3))
+    assert counters["frames"] == {"total": 2, "ok": 2} and counters["stats"] == {"calls_captured": 3, "unique_graphs": 2}
+    ((reason, n),) = counters["graph_break"].items()
+    assert "print" in reason and n == 1
+    counters.clear()
