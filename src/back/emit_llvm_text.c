@@ -185,11 +185,42 @@ static void put_mangled(MgStrbuf *b, MgTy ty, int lanes) {
   mg_sb_printf(b, "%s%d", mg_ty_is_float(ty) ? "f" : "i", 8 * mg_ty_size(ty));
 }
 
+/* b, or libm's function of a in lanes where a is beyond 2^48. These are rare: the call is branched around, where the value is
+ * made in the innermost block (labels of outer ones that are open have been taken already). */
+static EmRef far_call(Em *e, const char *name, MgTy ty, int lanes, const EmRef *s, int level) {
+  MgStrbuf *b = em_at(e, level);
+  EmRef q[3] = {s[0], {.id = -1, .k = mg_ex_float(e->x, ty, 0x1p48), .lanes = (uint8_t)lanes, .level = (uint8_t)level}};
+  q[0] = em_template(e, "$1 = call $t @llvm.fabs.$m($t $a)\n$d = fcmp ogt $t $1, $b", ty, TY_i1, lanes, q, 2);
+  bool branch = level == e->depth;
+  int from = e->scope[level].label, call = -1, join = -1, any = q[0].id;
+  if (branch) {
+    call = e->nlabel++, join = e->nlabel++;
+    if (lanes > 1) {
+      int all = e->nid++;
+      any = e->nid++;
+      mg_sb_printf(b, "  %%v%d = bitcast <%d x i1> %%v%d to i%d\n  %%v%d = icmp ne i%d %%v%d, 0\n", all, lanes, q[0].id, lanes, any, lanes, all);
+    }
+    mg_sb_printf(b, "  br i1 %%v%d, label %%L%d, label %%L%d\nL%d:\n", any, call, join, call);
+  }
+  q[1] = libm_call(e, name, ty, lanes, s, 1, level), q[2] = s[1];
+  EmRef v = em_template(e, "$d = select $p $a, $t $b, $t $c", ty, ty, lanes, q, 3);
+  if (!branch) return v;
+  EmRef r = em_new(e, level, lanes);
+  mg_sb_printf(b, "  br label %%L%d\nL%d:\n  %%v%d = phi ", join, join, r.id);
+  em_put_ty(b, em_ty(ty), lanes);
+  mg_sb_puts(b, " [ ");
+  em_put(e, b, s[1], ty);
+  mg_sb_printf(b, ", %%L%d ], [ %%v%d, %%L%d ]\n", from, v.id, call);
+  e->scope[level].label = join;
+  return r;
+}
+
 /* Expands one template; operands have type ty, the result has type rty. */
 EmRef em_template(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, const EmRef *s, int n) {
   int level = em_level(s, n), tmp[10];
   MgStrbuf *b = em_at(e, level);
   if (!strncmp(tmpl, "libm:", 5)) return libm_call(e, tmpl + 5, ty, lanes, s, n, level);
+  if (!strncmp(tmpl, "far:", 4)) return far_call(e, tmpl + 4, ty, lanes, s, level);
   EmRef d = em_new(e, level, lanes);
   bool size = takes_size(tmpl, ty, lanes);
   memset(tmp, -1, sizeof tmp);

@@ -237,6 +237,14 @@ static ExprRef pt_sinc(LwPt *p) {
   ExprRef a = pt_arg(p, 0), t = MUL(a, C(3.14159265358979323846));
   return WHERE(EQ(a, C(0)), C(1), DIV(pt_1(p, OP_sin, t), t));
 }
+/* asinh, acosh: SLEEF's overflow where the square does */
+static ExprRef pt_area(LwPt *p) {
+  MgScalarOp op = (MgScalarOp)p->r->op;
+  ExprRef a = pt_arg(p, 0), b = op == OP_asinh ? pt_1(p, OP_abs, a) : a;
+  ExprRef large = ADD(pt_1(p, OP_log, b), C(0.693147180559945309417));
+  if (op == OP_asinh) large = pt_2(p, OP_copysign, large, a);
+  return WHERE(GT(b, C(1e15)), large, pt_1(p, op, a));
+}
 static ExprRef pt_logit(LwPt *p) {
   ExprRef a = pt_arg(p, 0);
   if (pt_has(p, 1)) {
@@ -376,7 +384,8 @@ const LwRow lw_rows_point[] = {
   P1("exp", OP_exp) P1("exp2", OP_exp2) P1("expm1", OP_expm1) P1("log", OP_log) P1("log2", OP_log2)
   P1("log10", OP_log10) P1("log1p", OP_log1p) P1("sqrt", OP_sqrt) P1("rsqrt", OP_rsqrt) P1("sin", OP_sin)
   P1("cos", OP_cos) P1("tan", OP_tan) P1("asin", OP_asin) P1("acos", OP_acos) P1("atan", OP_atan)
-  P1("sinh", OP_sinh) P1("cosh", OP_cosh) P1("tanh", OP_tanh) P1("asinh", OP_asinh) P1("acosh", OP_acosh)
+  P1("sinh", OP_sinh) P1("cosh", OP_cosh) P1("tanh", OP_tanh) PE("asinh", NULL, pt_area, OP_asinh, TR_result)
+  PE("acosh", NULL, pt_area, OP_acosh, TR_result)
   P1("atanh", OP_atanh) P1("erf", OP_erf) P1("erfc", OP_erfc) P1("lgamma", OP_lgamma)
   PE("reciprocal", NULL, pt_reciprocal, 0, TR_result) PE("sinc", NULL, pt_sinc, 0, TR_result)
   PE("logit", NULL, pt_logit, 0, TR_result) PE("deg2rad", NULL, pt_deg, 0, TR_result)

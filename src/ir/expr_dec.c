@@ -84,7 +84,8 @@ DEC(dec_floordiv) {
   ExprRef f = un(x, OP_floor, d);
   f = where(x, bin(x, OP_lt, num(x, a, 0.5), bin(x, OP_sub, d, f)), bin(x, OP_add, f, one), f);
   f = where(x, bin(x, OP_eq, d, zero), bin(x, OP_copysign, zero, quot), f);
-  return where(x, bin(x, OP_eq, b, zero), quot, f);
+  ExprRef inf = num(x, a, INFINITY), over = bin(x, OP_and, bin(x, OP_eq, un(x, OP_abs, quot), inf), bin(x, OP_ne, un(x, OP_abs, a), inf));
+  return where(x, bin(x, OP_or, bin(x, OP_eq, b, zero), over), quot, f); /* SLEEF's remainder is NaN for such quotients */
 }
 
 DEC(dec_mod) {

@@ -7,7 +7,7 @@
 
 #define DEC(name) ExprRef name(MgExprs *x, MgScalarOp op, const ExprRef *s)
 DEC(dec_exp); DEC(dec_exp2); DEC(dec_expm1); DEC(dec_log); DEC(dec_log2); DEC(dec_log10); DEC(dec_log1p); DEC(dec_tanh);
-DEC(dec_erf); DEC(dec_sin); DEC(dec_cos); DEC(dec_tan); DEC(dec_powf);
+DEC(dec_erf); DEC(dec_sin); DEC(dec_cos); DEC(dec_tan); DEC(dec_far); DEC(dec_powf);
 
 static bool is_f32(MgExprs *x, ExprRef a) { return mg_expr(x, a)->ty == TY_f32; }
 static ExprRef f(MgExprs *x, double v) { return mg_ex_float(x, TY_f32, v); }
@@ -181,7 +181,7 @@ DEC(dec_erf) {
 
 /* ---- circular functions ---- */
 
-/* a - n pi/2 in f64, so that the quadrant and the rest are right up to 2^48; larger angles count as 0. */
+/* a - n pi/2 in f64, so that the quadrant and the rest are right up to 2^48; what is beyond is left to the rows far_*. */
 typedef struct Quadrant {
   ExprRef n, r; /* i32, f32 in [-pi/4, pi/4] */
 } Quadrant;
@@ -194,8 +194,6 @@ static Quadrant quadrant(MgExprs *x, ExprRef a) {
   r = fma_(x, n, mg_ex_float(x, TY_f64, -6.123233995736766e-17), r);
   q.n = mg_ex_cvt(x, TY_i32, mg_ex_cvt(x, TY_i64, n));
   q.r = mg_ex_cvt(x, TY_f32, r);
-  ExprRef huge = lt(x, f(x, 0x1p48), abs_(x, a)), inf = eq(x, abs_(x, a), f(x, INFINITY));
-  q.r = where(x, mg_ex_op(x, OP_and, huge, mg_ex_op(x, OP_not, inf, 0, 0), 0), f(x, 0), q.r);
   return q;
 }
 
@@ -223,11 +221,20 @@ static ExprRef circular(MgExprs *x, ExprRef a, int shift) {
 
 static ExprRef sine(MgExprs *x, ExprRef a) { return where(x, eq(x, a, f(x, 0)), a, circular(x, a, 0)); } /* of -0 it is -0 */
 
+static ExprRef far(MgExprs *x, MgScalarOp op, ExprRef a, ExprRef v) { return mg_ex_op(x, op, a, v, 0); }
+
 /* 1 ulp each. */
-DEC(dec_sin) { return is_f32(x, s[0]) ? sine(x, s[0]) : 0; }
-DEC(dec_cos) { return is_f32(x, s[0]) ? circular(x, s[0], 1) : 0; }
+DEC(dec_sin) { return is_f32(x, s[0]) ? far(x, OP_far_sin, s[0], sine(x, s[0])) : 0; }
+DEC(dec_cos) { return is_f32(x, s[0]) ? far(x, OP_far_cos, s[0], circular(x, s[0], 1)) : 0; }
 /* 3 ulp. */
-DEC(dec_tan) { return is_f32(x, s[0]) ? quo(x, sine(x, s[0]), circular(x, s[0], 1)) : 0; }
+DEC(dec_tan) { return is_f32(x, s[0]) ? far(x, OP_far_tan, s[0], quo(x, sine(x, s[0]), circular(x, s[0], 1))) : 0; }
+
+/* Without a template: of an angle of 0 (of infinity NaN), which is no more than a value of the right range. */
+DEC(dec_far) {
+  ExprRef zero = mg_ex_float(x, mg_expr(x, s[0])->ty, 0), a = mg_ex_op(x, OP_abs, s[0], 0, 0), v = mul(x, s[0], zero);
+  if (op == OP_far_cos) v = add(x, v, mg_ex_float(x, mg_expr(x, s[0])->ty, 1));
+  return where(x, lt(x, mg_ex_float(x, mg_expr(x, s[0])->ty, 0x1p48), a), v, s[1]);
+}
 
 /* ---- powers, in f64: 2^(y log2 |x|) ---- */
 

@@ -65,3 +65,25 @@ def test_signed_zeros_nan_and_steps(name):
         want, got = SPECIAL[name](x), magneto.compile(SPECIAL[name])(x)
         torch.testing.assert_close(got, want, equal_nan=True, rtol=0 if name == "nextafter" else 2e-3 if dtype is torch.float16 else 1e-5, atol=0)
         assert torch.equal(torch.signbit(got[want == 0]), torch.signbit(want[want == 0]))
+
+
+def floor_quotient(x):
+    return torch.div(x, 1e-3 * x.flip(0).sign(), rounding_mode="floor")
+
+
+@pytest.mark.parametrize("fn", [torch.sin, torch.cos, torch.tan, torch.sinc, torch.asinh, torch.acosh, floor_quotient], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_large_arguments(fn, dtype):
+    x = torch.tensor([1e14, 3e14, 1e15, 1e18, 5e18, 1e20, 1e30, 3e38, float("inf"), float("nan"), 1.0, 0.0], dtype=dtype)
+    for v in (x, x.repeat(5), -x, x[3]):
+        torch.testing.assert_close(magneto.compile(lambda v: fn(v.reshape(-1)))(v), fn(v.reshape(-1)), equal_nan=True)
+
+
+def test_large_angles_in_rows_and_sums():
+    x = torch.randn(37, 37) * 1e20
+
+    def f(x):
+        return (x.sin() + x[:, :1].cos() * x).sum(1), x.sin().softmax(0)[0], x.t().cos().sum(0), x[0].tan() * x
+
+    for got, want in zip(magneto.compile(f)(x), f(x)):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3)

@@ -13,6 +13,8 @@
 #include "runtime/load_llvm.h"
 #include "runtime/torch_abi.h"
 
+enum { ENV_MAX_BUF = 96 };
+
 typedef struct Env { /* one schedule with its memory */
   MgCtx c;
   MgExprs x;
@@ -20,9 +22,9 @@ typedef struct Env { /* one schedule with its memory */
   MgSched s;
   MgFused f;
   MgCode *code;
-  void *mem[64];       /* per buffer: memory of the compiled run */
-  void *ref[64];       /* memory of the reference run */
-  int64_t elems[64], sym[8];
+  void *mem[ENV_MAX_BUF]; /* per buffer: memory of the compiled run */
+  void *ref[ENV_MAX_BUF]; /* memory of the reference run */
+  int64_t elems[ENV_MAX_BUF], sym[8];
   double emit_ms, llvm_ms;
   size_t text_bytes;
 } Env;
@@ -49,7 +51,7 @@ static inline void env_init(Env *e) {
 }
 
 static inline void env_free(Env *e) {
-  for (int i = 0; i < 64; i++) free(e->mem[i]), free(e->ref[i]);
+  for (int i = 0; i < ENV_MAX_BUF; i++) free(e->mem[i]), free(e->ref[i]);
   if (e->code) mg_elf_free(e->code);
   mg_ctx_free(&e->c);
 }
@@ -157,7 +159,7 @@ static inline bool env_compile(Env *e) {
 static inline void env_run_step(Env *e, uint32_t i, int parts) {
   MgKernel *k = e->f.step[i].u.kernel;
   Kernel fn = (Kernel)mg_elf_symbol(e->code, k->name);
-  void *arg[64];
+  void *arg[ENV_MAX_BUF];
   for (uint32_t j = 0; j < k->nbuf; j++) arg[j] = e->mem[k->buf[j]];
   int64_t n = k->nshared ? mg_sym_eval(&e->x, k->outer, e->sym) : 1, at = 0;
   for (int p = 1; p <= parts; p++) {

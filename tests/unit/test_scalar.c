@@ -31,11 +31,12 @@ static MgDtype dtype_of(MgTy ty) {
 }
 
 static double allowed(MgScalarOp op, MgTy ty) {
-  if (ty == TY_f64) return mg_scalar_info[op].ll[SOC_F] && !strncmp(mg_scalar_info[op].ll[SOC_F], "libm:", 5) ? 1 : 0;
+  if (ty == TY_f64 && op != OP_far_sin && op != OP_far_cos && op != OP_far_tan) return mg_scalar_info[op].ll[SOC_F] && !strncmp(mg_scalar_info[op].ll[SOC_F], "libm:", 5) ? 1 : 0;
   switch (op) {
   case OP_tanh: return 4;
   case OP_erf: return 4;
   case OP_tan: return 3;
+  case OP_far_sin: case OP_far_cos: case OP_far_tan: return 1; /* SLEEF's error */
   case OP_expm1: case OP_log2: case OP_log10: case OP_log1p: return 2;
   case OP_lgamma: return 8; /* libm's own error in f32 */
   default: return mg_ty_is_float(ty) && mg_scalar_info[op].ll[SOC_F] && !strncmp(mg_scalar_info[op].ll[SOC_F], "libm:", 5) && op != OP_rem ? 2 : 0;
@@ -61,10 +62,9 @@ static void compare(Env *e, BufRef out, MgScalarOp op, MgTy ty, MgTy rty, const 
     MgScalar p = env_get(e, e->mem, out, i), q = env_get(e, e->ref, out, i);
     double u = ulps(rty, p, q);
     bool tiny = (mg_scalar_info[op].flags & SOF_V) && ty != TY_f64 && fabs(p.f) < 0x1p-125 && fabs(q.f) < 0x1p-125;
-    bool huge_angle = (op == OP_sin || op == OP_cos || op == OP_tan) && ty != TY_f64 && fabs(env_get(e, e->mem, in[0], i).f) > 0x1p48;
     bool zeros = most > 0 && p.f == 0 && q.f == 0;
     total++;
-    if (zeros || tiny || huge_angle) continue;
+    if (zeros || tiny) continue;
     if (u < 1e8 && u > worst[op]) worst[op] = u;
     if (u <= most) continue;
     if (bad++ < 3) {
@@ -108,7 +108,7 @@ static void test_rows(MgTy ty) {
   for (int op = 0; op < OP__COUNT; op++) {
     const MgScalarInfo *r = &mg_scalar_info[op];
     if (r->rule == SOR_LEAF || !mg_scalar_takes(op, ty) || (r->flags & SOF_B)) continue;
-    if (e.s.nbuf >= 60) {
+    if (e.s.nbuf >= ENV_MAX_BUF) {
       printf("too many rows\n");
       exit(1);
     }
