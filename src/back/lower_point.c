@@ -148,16 +148,20 @@ static ExprRef pt_intdiv(LwPt *p) {
   if (p->ty == TY_i1 || !pt_check_zero(p, 1)) return 0;
   return pt_op2(p);
 }
+/* A whole quotient. Of 16-bit floats ATen computes it in that type, unless the divisor is one number. */
+static ExprRef pt_quotient(LwPt *p, MgScalarOp op) {
+  if (p->ty == TY_i1 || !pt_check_zero(p, 1)) return 0;
+  ValRef b = lw_arg_val(p->n, 1);
+  bool one = !b || mg_sym_is(p->L->x, mg_val_numel(p->L->g, b), 1);
+  MgTy ty = one || !mg_ty_is_float(p->ty) ? p->ty : mg_dtype_ty((MgDtype)lw_meta(p->L, p->n->out[0])->dtype);
+  return mg_ex_cvt(p->L->x, p->ty, pt_2(p, op, pt_arg_as(p, 0, ty), pt_arg_as(p, 1, ty)));
+}
 static ExprRef pt_div_mode(LwPt *p) {
   const MgArg *mode = lw_arg(p->n, 2);
   if (mode->tag != MA_str) return pt_div(p);
-  if (p->ty == TY_i1 || !pt_check_zero(p, 1)) return 0;
-  return pt_2(p, !strcmp(mode->u.str, "floor") ? OP_floordiv : OP_tdiv, pt_arg(p, 0), pt_arg(p, 1));
+  return pt_quotient(p, !strcmp(mode->u.str, "floor") ? OP_floordiv : OP_tdiv);
 }
-static ExprRef pt_floor_divide(LwPt *p) {
-  if (p->ty == TY_i1 || !pt_check_zero(p, 1)) return 0;
-  return pt_2(p, OP_floordiv, pt_arg(p, 0), pt_arg(p, 1));
-}
+static ExprRef pt_floor_divide(LwPt *p) { return pt_quotient(p, OP_floordiv); }
 static ExprRef pt_minmax(LwPt *p) {
   MgScalarOp op = (MgScalarOp)p->r->op;
   ExprRef a = pt_arg(p, 0), b = pt_arg(p, 1);

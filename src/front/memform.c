@@ -121,7 +121,7 @@ bool mg_memform_odd(const MgGraph *g, const MgOp *op, NodeRef n) {
 bool mg_memform_known(const MgGraph *g, const MgOp *op, const MgArg *arg) {
   bool partial = op->code == TOP_diagonal_scatter || op->code == TOP_slice_scatter || op->code == TOP_select_scatter;
   bool scatter = op->code == TOP_as_strided_scatter || partial;
-  if (!scatter && op->code != TOP_as_strided && op->code != TOP_as_strided_copy) return true;
+  if (!scatter && op->code != TOP_as_strided && op->code != TOP_as_strided_copy && op->code != TOP_as_strided_) return true;
   const MgVal *self = mg_val(g, arg[0].u.val);
   int64_t at, reach[2];
   if (!memform_int(g, self->offset, &at) || (scatter && at)) return false;

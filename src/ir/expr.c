@@ -205,7 +205,8 @@ ExprRef mg_ex_op(MgExprs *x, MgScalarOp op, ExprRef a, ExprRef b, ExprRef c) {
     x->nomem = true;
     return 0;
   }
-  if (ty == TY_f16 || ty == TY_bf16) { /* computed in f32, rounded once */
+  if (ty == TY_f16 || ty == TY_bf16) { /* computed in f32, rounded once; whole quotients step by step, as ATen has them */
+    if (op == OP_floordiv || op == OP_tdiv) return row->dec(x, op, s);
     for (int i = 0; i < row->nin; i++) s[i] = mg_ex_cvt(x, TY_f32, s[i]);
     ExprRef r = mg_ex_op(x, op, s[0], s[1], s[2]);
     return row->rule == SOR_PRED ? r : mg_ex_cvt(x, ty, r);

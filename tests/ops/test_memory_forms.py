@@ -48,6 +48,7 @@ CASES = {
     "strided of base": (lambda x: (x + 1)[2:].as_strided((2, 3), (3, 1), 0), FAR),
     "before it": (lambda x: x.as_strided((2,), (2,), 0) + 1, FAR), "scatter before it": (lambda x: torch.as_strided_scatter(x, X[0, :2], (2,), (2,), 0), FAR),
     "scatter": (lambda x: torch.as_strided_scatter(x, X[0, :2], (2,), (2,), 4), FAR),
+    "in place past the end": (lambda x: x.clone().as_strided_((2, 2), (1, 2), 2 * x.numel()), X),
 }  # fmt: skip
 
 

@@ -87,3 +87,16 @@ def test_large_angles_in_rows_and_sums():
 
     for got, want in zip(magneto.compile(f)(x), f(x)):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_whole_quotients_of_16_bit_floats(dtype):
+    a, b = (torch.randn(20000) * 9).to(dtype), torch.randn(20000).to(dtype)
+
+    def f(a, b):
+        trunc, floor = "trunc", "floor"
+        return (a.div(b, rounding_mode=trunc), a.div(b, rounding_mode=floor), a // b, a // 0.3, a.div(b[:1], rounding_mode=trunc),
+                a[3].div(b, rounding_mode=floor), torch.fmod(a, b), torch.remainder(a, b))  # fmt: skip
+
+    for got, want in zip(magneto.compile(f)(a, b), f(a, b)):
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
