@@ -231,6 +231,22 @@ static inline void plan_drop(PlanRun *r, uint32_t i) {
   r->tensor[i] = NULL;
 }
 
+/* u = t, both of these sizes; along dimensions in which u repeats an element, its first one is written. */
+static bool plan_copy_once(MgTensor *u, MgTensor *t, int64_t dim, const int64_t *size, const int64_t *to, const int64_t *from) {
+  enum { MOST = 64 };
+  int64_t once[MOST], at = 0;
+  MgTensor *one[2] = {NULL, NULL};
+  bool repeats = false;
+  for (int i = 0; i < dim && i < MOST; i++) repeats |= !to[i] && size[i] > 1, once[i] = to[i] ? size[i] : 1;
+  if (!repeats || dim > MOST) return !mg_abi.aoti_torch_copy_(u, t, 0);
+  mg_abi.aoti_torch_get_storage_offset(t, &at);
+  bool ok = !mg_abi.aoti_torch__reinterpret_tensor(u, dim, once, to, 0, &one[0]) &&
+            !mg_abi.aoti_torch__reinterpret_tensor(t, dim, once, from, at, &one[1]) && !mg_abi.aoti_torch_copy_(one[0], one[1], 0);
+  for (int i = 0; i < 2; i++)
+    if (one[i]) mg_abi.aoti_torch_delete_tensor_object(one[i]);
+  return ok;
+}
+
 /* Makes t exactly what the graph said: sizes must agree, strides may not (the op's own choice of layout) and then
  * the values are copied; where only strides that address nothing differ (of dimensions of size 1, of no elements), the
  * memory is seen with the others.  as_is: only sizes and dtype matter.  Takes t; gives the tensor to use. */
@@ -262,7 +278,7 @@ static MgRc plan_fit(PlanCall *k, const PlanStep *s, const MgPlanView *v, bool a
     return MG_OK;
   }
   if (mg_abi.aoti_torch_empty_strided(dim, want, step, dtype, 0, 0, &u)) return plan_error(k, MG_NOMEM, "out of memory");
-  if (mg_abi.aoti_torch_copy_(u, *t, 0)) {
+  if (!plan_copy_once(u, *t, dim, want, step, stride)) {
     mg_abi.aoti_torch_delete_tensor_object(u);
     return plan_error(k, MG_BUG, "copy of the result of %s failed", s->name);
   }

@@ -64,6 +64,11 @@ def test_gradients_through_bits(name):
     sweep.check(fn, (x.clone().requires_grad_(),), gradient=True)
 
 
+@pytest.mark.parametrize("fn", [lambda c: c[:, None].expand(2, 3).cumprod(-1), lambda c: c[:, None].expand(2, 3).conj() * 2, lambda c: c.expand(3, 2).conj().sin()])
+def test_conjugate_of_repeated_elements(fn):
+    sweep.check(fn, (C.reshape(-1)[:2].clone().requires_grad_(),), gradient=True)
+
+
 def test_comparison_rounds_numbers_to_16_bits():
     x = torch.tensor([0.1, 0.2, -0.1, 3.14], dtype=torch.bfloat16)
     sweep.check(lambda x, t: (x == 0.1, x > 0.1, 3.14 <= x, x == t), (x, torch.tensor(0.1)))
