@@ -77,11 +77,34 @@ static PyObject *constval_compute(MgCapture *cap, ValRef v, int *budget) {
   return r;
 }
 
+/* Is the value computed of constants and of numbers out of sizes alone?  *sized: there are some of these. */
+static bool constval_of_sizes(MgCapture *cap, ValRef v, int *budget, bool *sized) {
+  MgGraph *g = cap->rec->g;
+  Reads reads = {.n = 0};
+  if (!v || (*budget)-- <= 0) return false;
+  if (mg_constval(cap, v)) return true;
+  NodeRef def = g->val[v].def;
+  for (uint32_t i = 0; !def && i < cap->ninput; i++)
+    if (cap->input[i].val == v && cap->input[i].sized) return *sized = true;
+  if (!def || g->node[def].op->mutates || g->node[def].op->random || constval_written(g, g->val[v].storage)) return false;
+  mg_node_each_tensor(&g->node[def], constval_read, &reads);
+  for (int i = 0; i < reads.n; i++)
+    if (i >= CONSTVAL_ARGS || (reads.v[i] && !constval_of_sizes(cap, reads.v[i], budget, sized))) return false;
+  return true;
+}
+
+void mg_constval_unknown(MgCapture *cap, ValRef v) {
+  int budget = CONSTVAL_NODES;
+  bool sized = false;
+  if (constval_of_sizes(cap, v, &budget, &sized) && sized) cap->sizes.value_asked = true;
+}
+
 PyObject *mg_constval_call(MgCapture *cap, PyObject *func, PyObject *args) {
   int budget = CONSTVAL_NODES;
   PyObject *o = PyTuple_GET_SIZE(args) == 1 ? PyTuple_GET_ITEM(args, 0) : NULL;
   PyObject *real = o && mg_standin_is(o) ? constval_compute(cap, mg_standin_val(o), &budget) : NULL;
   PyObject *r = real ? PyObject_CallOneArg(func, real) : NULL;
+  if (!real && o && mg_standin_is(o)) mg_constval_unknown(cap, mg_standin_val(o));
   Py_XDECREF(real);
   return r;
 }
@@ -114,6 +137,7 @@ PyObject *mg_constval_index(MgCapture *cap, PyObject *args) {
     int dtype = mg_standin_is(x) ? mg_val(cap->rec->g, mg_standin_val(x))->dtype : DT_i64;
     bool mask = dtype == DT_bool || dtype == DT_u8;
     PyObject *real = mask ? constval_of(cap, x) : NULL;
+    if (mask && !real && mg_standin_is(x)) mg_constval_unknown(cap, mg_standin_val(x));
     if (mask && !real) goto done;
     if (mask ? constval_positions(real, out) : PyList_Append(out, x)) goto done;
   }

@@ -9,4 +9,6 @@ PyObject *mg_constval(MgCapture *cap, ValRef v);
 PyObject *mg_constval_call(MgCapture *cap, PyObject *func, PyObject *args);
 /* The arguments of aten::index with known masks turned into positions.  NULL without exception: a mask is not known. */
 PyObject *mg_constval_index(MgCapture *cap, PyObject *args);
+/* The value of v, which is not known, is asked for: where it is computed of sizes alone, cap->sizes.value_asked is set. */
+void mg_constval_unknown(MgCapture *cap, ValRef v);
 #endif

@@ -383,7 +383,7 @@ static int segment_want_graph(Segment *s) {
 /* Something could not go on with symbolic sizes, or the recording broke where it may not with numbers. */
 static bool segment_sizes_failed(Segment *s, const MgRec *r) {
   bool raised = r->abort && r->code == BK_exception && mg_symsize_inputs(&r->cap->sizes);
-  raised |= r->abort && r->code == BK_data_dependent && r->cap->sizes.in_graph; /* with constants the value may be known */
+  raised |= r->abort && r->code == BK_data_dependent && r->cap->sizes.value_asked;
   if (!s->deny_switch && r->switch_failed) {
     s->deny_switch = true;
     return true;

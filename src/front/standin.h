@@ -15,6 +15,7 @@ typedef struct MgCapInput { /* one older tensor that the recording met */
   ValRef val;         /* its value at entry */
   bool pinned;        /* a constant kept alive by the entry */
   bool scalar;        /* a float: src gives the number, real is a tensor of it (strong) */
+  bool sized;         /* a scalar that is computed of sizes */
   bool array;         /* a NumPy array: src gives it, real is a tensor over its memory (strong) */
   bool outer;         /* a tensor that wraps others: has no memory of its own */
   uint32_t moved;     /* at the end: by how much the version counter has moved */

@@ -66,6 +66,7 @@ static PyObject *standin_break_get(PyObject *self, void *name) {
   if (info && info->cap && !strcmp(name, "tolist")) {
     PyObject *real = mg_constval(info->cap, info->val);
     if (real) return PyCFunction_New(&standin_known_tolist_def, real);
+    mg_constval_unknown(info->cap, info->val);
     if (mg_symvalue_can(info->cap, self)) return PyCFunction_New(&standin_tolist_def, self);
   }
   if ((!strcmp(name, "__str__") || !strcmp(name, "__repr__")) && standin_in_overloads()) return PyCFunction_New(&standin_kind_def, self);

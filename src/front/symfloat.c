@@ -114,9 +114,9 @@ ValRef mg_symnode_val(MgSymNode *n) {
   for (uint32_t i = 0; !n->val && i < cap->ninput; i++)
     if (cap->input[i].scalar && cap->input[i].src == n->src) n->val = cap->input[i].val;
   if (n->val) return n->val;
-  if (mg_symsize_of(n)) cap->sizes.in_graph = true;
   PyObject *t = mg_symfloat_tensor(n->hint);
   n->val = t ? mg_standin_scalar_input(cap, t, n->src) : 0;
+  if (n->val) cap->input[cap->ninput - 1].sized = mg_symsize_of(n);
   Py_XDECREF(t);
   return n->val;
 }

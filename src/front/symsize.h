@@ -44,7 +44,7 @@ typedef struct MgSymSizes { /* of one recording */
   MgSymEqual *equal;    /* sizes that guards say are equal; malloc'ed */
   uint32_t nequal, cap_equal;
   bool all;             /* every dimension may change */
-  bool in_graph;        /* one was made a tensor, whose value may be asked for */
+  bool value_asked;     /* the value of a tensor was asked for that is computed of sizes alone: constants may tell it */
 } MgSymSizes;
 
 /* Lets inference ask.  off: every size is a constant. */

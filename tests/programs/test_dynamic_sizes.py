@@ -666,3 +666,29 @@ def test_operators_of_the_program_follow_sizes():
 def test_ops_of_libraries_follow_sizes(fn):
     inputs = [(torch.randn(n, k, k) + 5 * torch.eye(k),) for n, k in ((2, 4), (3, 5), (5, 7), (4, 6))]
     assert recordings(fn, inputs) == 2
+
+
+def test_questions_about_means():
+    """A value that depends on a size and on data breaks the graph, but leaves sizes symbols; one that depends on a size alone is a constant."""
+
+    def mean(x):
+        y = x.sum() / x.shape[0]
+        if y > 0:
+            return x * 3
+        return x - 1
+
+    def clamped(x):
+        return torch.arange(0, torch.clamp(x.max().ceil() + 1, max=x.shape[0]).to(torch.int32)) * 2, x + 1
+
+    def size(x):
+        n = torch.tensor(x.shape[0]) * 2
+        return x * 2 if n.item() > 8 else x + 1
+
+    for fn, most in ((mean, 4), (clamped, 4), (size, 6)):
+        graphs = []
+        opt = magneto.compile(fn, backend=lambda gm, example: graphs.append(gm) or gm)
+        for n in (4, 5, 6, 7, 8, 9):
+            x = torch.arange(float(n))
+            torch.testing.assert_close(opt(x), fn(x))
+        assert len(graphs) <= most
+    magneto.reset()
