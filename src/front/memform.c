@@ -106,9 +106,23 @@ static bool memform_repeats(const MgGraph *g, ValRef v) {
   return false;
 }
 
+/* A batch norm that would update both running statistics in the same memory: ATen's second update reads the first. */
+static bool memform_statistics_meet(const MgGraph *g, const MgNode *n) {
+  int code = n->op->code;
+  bool norm = code == TOP_native_batch_norm || code == TOP__native_batch_norm_legit || code == TOP__batch_norm_with_update;
+  if (!norm || n->arg[3].tag != MA_val || n->arg[4].tag != MA_val) return false;
+  if (code != TOP__batch_norm_with_update && !n->arg[5].u.b) return false; /* not training */
+  ValRef mean = n->arg[3].u.val, var = n->arg[4].u.val;
+  struct memform_overlap s = {g, mean, mean == var};
+  s.found |= mg_val(g, mean)->storage == mg_val(g, var)->storage && memform_alike(mg_val(g, mean), mg_val(g, var));
+  memform_see_overlap(&var, &s);
+  return s.found;
+}
+
 bool mg_memform_odd(const MgGraph *g, const MgOp *op, NodeRef n) {
   MgNode *node = mg_node(g, n);
   int64_t reach[2];
+  if (memform_statistics_meet(g, node)) return true;
   for (int i = 0; op->mutates && i < op->nparam; i++) {
     if (!op->param[i].writes || node->arg[i].tag != MA_val) continue;
     struct memform_overlap s = {g, node->arg[i].u.val, memform_repeats(g, node->arg[i].u.val)};
