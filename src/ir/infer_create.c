@@ -166,7 +166,10 @@ MgRc mg_infer_foreach(MgInfer *in) {
     }
     MgDtype d = mg_infer_result_type(in, part, np), own = mg_val(in->g, v[0])->dtype;
     switch (in->op->code) {
-    case TOP__foreach_norm_Scalar: case TOP__foreach_max:
+    case TOP__foreach_norm_Scalar:
+      if (mg_dtype_is_complex(own)) return MG_UNSUP;
+      /* fall through */
+    case TOP__foreach_max:
       TRY(mg_infer_out(in, i, mg_infer_dtype_arg(in, own), &none, NULL));
       continue;
     case TOP__foreach_zero: case TOP__foreach_copy: TRY(mg_infer_like(in, i, own, v[0])); continue;

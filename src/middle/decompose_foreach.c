@@ -47,7 +47,7 @@ static MgRc foreach_each(MgRewrite *rw) {
     int na = 0;
     for (int k = 0; k < n.narg && na < one->nparam && na < 8; k++)
       arg[na++] = n.arg[k].tag == MA_list ? n.arg[k].u.item[i] : n.arg[k];
-    if (n.op->code == TOP__foreach_norm_Scalar) na = 2;
+    if (n.op->code == TOP__foreach_norm_Scalar) arg[4] = arg[2], arg[2] = mg_arg_none(), arg[3] = mg_arg_bool(false), na = 5; /* its dtype */
     if (n.op->code == TOP__foreach_copy || n.op->code == TOP__foreach_zero) na = n.op->code == TOP__foreach_copy ? 2 : 1;
     TRY(mg_dec_give(rw, i, mg_graph_emit1(rw->g, one->code, arg, na)));
   }

@@ -100,3 +100,8 @@ def test_whole_quotients_of_16_bit_floats(dtype):
 
     for got, want in zip(magneto.compile(f)(a, b), f(a, b)):
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+def test_foreach_norm_in_a_dtype_and_of_complex_numbers():
+    half, c = [torch.randn(9).bfloat16(), torch.randn(2, 3).bfloat16()], [torch.randn(5, dtype=torch.complex64)]
+    sweep.check(lambda h, c: (torch._foreach_norm(h, dtype=torch.float64), torch._foreach_norm(h, 1), torch._foreach_norm(c)), (half, c))
