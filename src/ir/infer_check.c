@@ -180,6 +180,11 @@ static bool check_batch_norm(const Check *c) {
   return true;
 }
 
+static bool check_group_norm(const Check *c) {
+  const MgArg *channels = mg_infer_arg(c->in, "C");
+  return channels->tag == MA_int && check_vector(c, check_val(c, "weight"), channels->u.sym) && check_vector(c, check_val(c, "bias"), channels->u.sym);
+}
+
 static bool check_numel(const Check *c) {
   const MgVal *x = check_val(c, "self");
   MgDims to;
@@ -405,6 +410,7 @@ static bool check_refused(const Check *c) {
            mg_infer_is(c->in, self->size[dim], 0) == 1;
   case TOP_native_batch_norm: case TOP__native_batch_norm_legit: case TOP__native_batch_norm_legit_functional:
     return !check_batch_norm(c); /* takes longer statistics, whose end it leaves alone */
+  case TOP_native_group_norm: return !check_group_norm(c);
   case TOP_embedding: return w && w->ndim && mg_infer_is(c->in, w->size[0], 0) == 1;
   case TOP_convolution:
     if (mg_infer_flag(c->in, "transposed") && check_output_padding(c)) return true;
