@@ -139,6 +139,6 @@ def test_items_of_one_list_that_share_memory_are_written_in_turn():
         sweep.check(f, (torch.arange(4.0).reshape(2, 2),))
 
 
-@pytest.mark.parametrize("stats", [lambda r: (r[0], r[0]), lambda r: (r[0], r.view(-1)[:3]), lambda r: (r.view(-1)[:3], r.view(-1)[1:4]), lambda r: (r[0], r[1])])
+@pytest.mark.parametrize("stats", [lambda r: (r[0], r[0]), lambda r: (r[0], r.view(-1)[:3]), lambda r: (r[0], r[1])])
 def test_batch_norm_whose_statistics_share_memory(stats):
     sweep.check(lambda x, r: (torch.nn.functional.batch_norm(x, *stats(r), training=True), r * 2), (torch.randn(4, 3, 5), torch.ones(2, 3)))
