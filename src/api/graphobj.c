@@ -5,6 +5,7 @@
 #include "api/module.h"
 #include "base/log.h"
 #include "driver/compile.h"
+#include "driver/stored.h"
 #include "front/nodecall.h"
 #include "front/planrun.h"
 #include "runtime/kcache.h"
@@ -132,10 +133,13 @@ static PyTypeObject graph_type = {
 
 static PyObject *kernel_cache_info(PyObject *self, PyObject *unused) {
   MgKcInfo i;
+  MgStoredInfo plans;
   mg_kcache_info(&i);
-  return Py_BuildValue("{s:I,s:I,s:K,s:K,s:K}", "kernels", i.nkernel, "objects", i.ncode, "bytes",
+  mg_stored_info(&plans);
+  return Py_BuildValue("{s:I,s:I,s:K,s:K,s:K,s:K,s:K}", "kernels", i.nkernel, "objects", i.ncode, "bytes",
                        (unsigned long long)i.bytes, "hits", (unsigned long long)i.hits, "misses",
-                       (unsigned long long)i.misses);
+                       (unsigned long long)i.misses, "plans_loaded", (unsigned long long)plans.loaded, "plans_saved",
+                       (unsigned long long)plans.saved);
 }
 
 static PyObject *kernel_cache_clear(PyObject *self, PyObject *unused) {
@@ -151,7 +155,7 @@ static PyObject *llvm_info(PyObject *self, PyObject *unused) {
 }
 
 static PyMethodDef graphobj_functions[] = {
-  {"kernel_cache_info", kernel_cache_info, METH_NOARGS, "Counts of the in-memory kernel cache."},
+  {"kernel_cache_info", kernel_cache_info, METH_NOARGS, "Counts of the in-memory kernel cache, and of plans read from and written to disk."},
   {"kernel_cache_clear", kernel_cache_clear, METH_NOARGS, "Forgets the kernels that no plan uses."},
   {"llvm_info", llvm_info, METH_NOARGS, "The LLVM library in use (a dict), or why there is none (a string)."},
   {NULL, NULL, 0, NULL}};

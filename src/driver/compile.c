@@ -12,6 +12,7 @@
 #include "driver/engine.h"
 #include "driver/kernels.h"
 #include "driver/planner.h"
+#include "driver/stored.h"
 #include "middle/middle.h"
 #include "runtime/onednn.h"
 #include "runtime/torch_abi.h"
@@ -199,9 +200,13 @@ static MgRc compile_fold(Compile *k) {
   return compile_done(k, "fold");
 }
 
-/* Graph to the description of a plan. */
-static MgRc compile_back(Compile *k, MgPlanSpec *spec) {
-  TRY(compile_fold(k));
+/* Does somebody want to see stages that a stored plan skips? */
+static bool compile_shows(const Compile *k) {
+  return k->stop || mg_log_on(MG_LOG_loops) || mg_log_on(MG_LOG_fusion) || mg_log_on(MG_LOG_output_code) || mg_log_on(MG_LOG_plan);
+}
+
+/* Graph to the description of a plan, but for what compile_back knows. */
+static MgRc compile_new(Compile *k, MgPlanSpec *spec) {
   TRY(mg_sched_init(&k->s, k->g));
   TRY(mg_lower(&k->s));
   compile_log_loops(k);
@@ -216,8 +221,21 @@ static MgRc compile_back(Compile *k, MgPlanSpec *spec) {
 
   TRY(mg_memplan(&k->s, &k->f, &k->m));
   compile_log_plan(k);
+  return mg_planner_spec(&k->s, &k->f, &k->m, k->ext, &k->k, k->facts, spec);
+}
+
+/* Graph to the description of a plan: that of an earlier process, or a new one. */
+static MgRc compile_back(Compile *k, MgPlanSpec *spec) {
+  MgKey key;
+  bool found = false;
+  TRY(compile_fold(k));
   *spec = (MgPlanSpec){.host = k->h->host, .threads = k->o->threads > 0 ? (unsigned)k->o->threads : 0};
-  TRY(mg_planner_spec(&k->s, &k->f, &k->m, k->ext, &k->k, k->facts, spec));
+  bool stored = !compile_shows(k) && mg_stored_key(k->g, k->o, &key);
+  if (stored) TRY(mg_stored_load(key, k->g, k->o, k->h, spec, &k->ext, &k->k, &found));
+  if (stored) TRY(compile_done(k, "stored"));
+  if (found) k->f.nstep = spec->nstep;
+  else TRY(compile_new(k, spec));
+  if (stored && !found) mg_stored_save(key, &k->f, k->ext, &k->k, spec);
   spec->code = k->k.code;
   spec->ncode = k->k.ncode;
   spec->constant = (MgTensor *const *)k->constant;

@@ -12,9 +12,8 @@
 #include "runtime/load_llvm.h"
 #include "runtime/torch_abi.h"
 
-#define KERNEL_NAME "mg_kernel_00000000" /* placeholder; the digits become the kernel's number */
+#define KERNEL_NAME "mg_kernel_00000000" /* placeholder, of the length of MG_KERNEL_NAME */
 enum {
-  KERNEL_DIGITS = 8,
   KERNEL_MAX_MODULES = 16,
   KERNEL_SHARE = 3, /* so many kernels of one shape become one */
   KERNEL_SLOW = 150 /* about a second of LLVM: worth a word on a terminal */
@@ -89,7 +88,7 @@ static MgRc kernel_emit(KernelJob *j, uint32_t step, MgStrbuf *sb, MgStrbuf *par
   if (!mg_sb_ok(part)) return mg_fail(j->s->c, MG_NOMEM, "out of memory"); /* half a text may be that of another kernel */
   MgKey key = mg_kcache_key(mg_sb_text(part), part->len);
   k->key = key.lo;
-  if ((j->out->of_step[step].fn = (MgRangeFn)kernel_known(j, key))) return MG_OK;
+  if ((j->out->of_step[step].fn = (MgRangeFn)kernel_known(j, key))) return j->out->of_step[step].key = key, MG_OK;
   for (uint32_t i = 0; i < j->ntodo; i++)
     if (kernel_same(j->todo[i].key, key)) return j->of_step[step] = i + 1, MG_OK;
   part->len = 0;
@@ -133,7 +132,7 @@ static MgRc kernel_share_all(KernelJob *j, MgStrbuf *sb) {
     mg_share_plain(n->text, sb);
     if (!(n->text = kernel_keep(j, sb))) return mg_fail(j->s->c, MG_NOMEM, "out of memory");
     n->len = sb->len;
-    snprintf(n->name, sizeof n->name, "%.*s%0*x", (int)(sizeof KERNEL_NAME - 1 - KERNEL_DIGITS), KERNEL_NAME, KERNEL_DIGITS, j->nmake);
+    snprintf(n->name, sizeof n->name, MG_KERNEL_NAME, j->nmake);
     kernel_rename(n->text, n->name);
     j->make[j->nmake++] = n;
   }
@@ -171,19 +170,21 @@ static MgRc kernel_load(KernelJob *j, uint32_t m) {
   MgCtx *c = j->s->c;
   MgKey *key = mg_new(c, MgKey, j->nmake);
   void **fn = mg_new(c, void *, j->nmake);
+  MgKcPlace *place = mg_new(c, MgKcPlace, j->nmake);
   uint32_t n = 0;
   MgCode *code;
-  TRYP(key && fn);
+  TRYP(key && fn && place);
   TRY(mg_elf_load(c, j->object[m].data, j->object[m].len, mg_abi_symbol, &code));
   MgRc rc = MG_OK;
   for (uint32_t i = 0; i < j->nmake && rc == MG_OK; i++) {
     KernelNew *k = j->make[i];
     if (k->module != m) continue;
     k->fn = fn[n] = mg_elf_symbol(code, k->name);
+    place[n] = (MgKcPlace){j->key[m], i};
     key[n++] = k->key;
     if (!k->fn) rc = mg_fail(c, MG_BUG, "kernel %s is not in its object", k->name);
   }
-  if (rc == MG_OK) rc = mg_kcache_add(c, code, key, fn, n, &j->out->code[j->out->ncode]);
+  if (rc == MG_OK) rc = mg_kcache_add(c, code, key, fn, place, n, &j->out->code[j->out->ncode]);
   if (rc == MG_OK) j->out->ncode++;
   else mg_elf_free(code);
   return rc;
@@ -199,7 +200,7 @@ static MgRc kernel_compile(KernelJob *j, unsigned nthread) {
     const char *t = mg_sb_text(&j->module[i]);
     mg_log_text(MG_LOG_output_code, "module", t);
     j->key[i] = mg_artifact_key(t, j->module[i].len);
-    if (!mg_artifact_load(j->key[i], &j->object[i])) from[n] = i, text[n++] = t;
+    if (!mg_artifact_load(MG_ART_object, j->key[i], &j->object[i])) from[n] = i, text[n++] = t;
   }
   bool slow = n && j->nmake >= KERNEL_SLOW;
   if (slow) mg_log_progress("magneto: compiling %u kernels", j->nmake);
@@ -208,7 +209,7 @@ static MgRc kernel_compile(KernelJob *j, unsigned nthread) {
   TRY(rc);
   for (uint32_t i = 0; i < n; i++) {
     j->object[from[i]] = made[i];
-    mg_artifact_store(j->key[from[i]], &made[i]);
+    mg_artifact_store(MG_ART_object, j->key[from[i]], &made[i]);
   }
   double t1 = mg_now_ms();
   j->out->llvm_ms = t1 - t0;
@@ -233,7 +234,7 @@ static MgRc kernel_all(KernelJob *j, unsigned nthread) {
   for (uint32_t i = 0; i < j->f->nstep && rc == MG_OK; i++)
     if (j->of_step[i]) {
       const KernelNew *n = &j->todo[j->of_step[i] - 1];
-      j->out->of_step[i] = (MgKernelCode){(MgRangeFn)n->by->fn, n->size, n->nsize};
+      j->out->of_step[i] = (MgKernelCode){(MgRangeFn)n->by->fn, n->size, n->nsize, n->by->key};
     }
   return rc;
 }

@@ -8,6 +8,7 @@
 typedef struct MgKernelCode {
   MgRangeFn fn;                /* NULL: no kernel */
   const int64_t *size; uint32_t nsize; /* its table of sizes; none: it reads the symbols' */
+  MgKey key;                   /* in the kernel cache */
 } MgKernelCode;
 
 typedef struct MgKernelSet {
@@ -16,6 +17,8 @@ typedef struct MgKernelSet {
   uint32_t ncompiled;          /* kernels LLVM saw; the others were known already */
   double emit_ms, llvm_ms, load_ms;
 } MgKernelSet;
+
+#define MG_KERNEL_NAME "mg_kernel_%08x" /* in its object, by its number there */
 
 /* This machine's vector facts.  Does not open LLVM unless only an old one may be there. */
 MgTarget mg_kernels_target(void);

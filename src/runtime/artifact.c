@@ -1,9 +1,10 @@
-/* The on-disk cache of object files.  See the header. */
+/* The on-disk cache.  See the header. */
 #define _GNU_SOURCE
 #include "runtime/artifact.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,7 +18,8 @@
 #include "base/table.h"
 
 #define ARTIFACT_MAGIC "MGOBJ01" /* counted up when generated code means something else */
-enum { ARTIFACT_MAX_FILE = 64 << 20, ARTIFACT_TRIM_EVERY = 64 };
+enum { ARTIFACT_MAX_FILE = 64 << 20, ARTIFACT_TRIM_EVERY = 64, ARTIFACT_BLOCK = 4096 /* bytes that the smallest file takes */ };
+static const char *const artifact_suffix[] = {".o", ".plan"}; /* by MgArtifactKind */
 static uint64_t artifact_max_bytes = 512ull << 20; /* of all files; MAGNETO_CACHE_MB */
 
 typedef struct ArtifactHead {
@@ -62,10 +64,48 @@ static void artifact_open(void) {
   if (!ok || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH)) *artifact_dir = 0;
 }
 
-static bool artifact_path(MgKey key, char *out, size_t n) {
+bool mg_artifact_on(void) {
   pthread_once(&artifact_once, artifact_open);
-  if (!*artifact_dir) return false;
-  return snprintf(out, n, "%s/%016llx%016llx.o", artifact_dir, (unsigned long long)key.hi, (unsigned long long)key.lo) < (int)n;
+  return *artifact_dir;
+}
+
+static bool artifact_path(MgArtifactKind kind, MgKey key, char *out, size_t n) {
+  if (!mg_artifact_on()) return false;
+  return snprintf(out, n, "%s/%016llx%016llx%s", artifact_dir, (unsigned long long)key.hi, (unsigned long long)key.lo, artifact_suffix[kind]) < (int)n;
+}
+
+typedef struct ArtifactBuild { const void *id; size_t n; } ArtifactBuild;
+
+/* The build id among the notes of the library that this function is in. */
+static int artifact_find_build(struct dl_phdr_info *lib, size_t size, void *arg) {
+  ArtifactBuild *b = arg;
+  uintptr_t self = (uintptr_t)artifact_find_build;
+  bool ours = false;
+  for (int i = 0; i < lib->dlpi_phnum; i++) {
+    const ElfW(Phdr) *h = &lib->dlpi_phdr[i];
+    ours |= h->p_type == PT_LOAD && self - (lib->dlpi_addr + h->p_vaddr) < h->p_memsz;
+  }
+  for (int i = 0; ours && i < lib->dlpi_phnum; i++) {
+    const ElfW(Phdr) *h = &lib->dlpi_phdr[i];
+    const char *p = (const char *)(lib->dlpi_addr + h->p_vaddr), *end = p + h->p_memsz;
+    while (h->p_type == PT_NOTE && !b->id && (size_t)(end - p) > sizeof(ElfW(Nhdr))) {
+      const ElfW(Nhdr) *note = (const void *)p;
+      const char *name = p + sizeof *note, *desc = name + (note->n_namesz + 3) / 4 * 4;
+      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(name, "GNU", 4)) *b = (ArtifactBuild){desc, note->n_descsz};
+      p = desc + (note->n_descsz + 3) / 4 * 4;
+    }
+  }
+  return ours;
+}
+
+static ArtifactBuild artifact_build;
+static void artifact_find(void) { dl_iterate_phdr(artifact_find_build, &artifact_build); }
+
+const void *mg_artifact_build(size_t *n) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, artifact_find);
+  *n = artifact_build.n;
+  return artifact_build.id;
 }
 
 MgKey mg_artifact_key(const char *text, size_t len) {
@@ -84,12 +124,12 @@ static bool artifact_read(int fd, void *p, size_t n) {
   return true;
 }
 
-bool mg_artifact_load(MgKey key, MgObject *out) {
+bool mg_artifact_load(MgArtifactKind kind, MgKey key, MgObject *out) {
   char path[640];
   ArtifactHead h;
   struct stat st;
   *out = (MgObject){0};
-  if (!artifact_path(key, path, sizeof path)) return false;
+  if (!artifact_path(kind, key, path, sizeof path)) return false;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return false;
   bool ok = !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && artifact_read(fd, &h, sizeof h) &&
@@ -117,6 +157,15 @@ static int artifact_by_age(const void *a, const void *b) {
   return p->used < q->used ? -1 : p->used > q->used;
 }
 
+static bool artifact_is_file(const char *name) {
+  size_t len = strlen(name);
+  for (size_t i = 0; i < sizeof artifact_suffix / sizeof *artifact_suffix; i++) {
+    size_t n = strlen(artifact_suffix[i]);
+    if (len > n && len < sizeof((ArtifactFile *)0)->name && !strcmp(name + len - n, artifact_suffix[i])) return true;
+  }
+  return false;
+}
+
 /* Removes the least recently used files when all together have grown too large. */
 static void artifact_trim(void) {
   DIR *d = opendir(artifact_dir);
@@ -125,16 +174,14 @@ static void artifact_trim(void) {
   uint64_t total = 0;
   for (struct dirent *e; d && (e = readdir(d));) {
     struct stat st;
-    size_t len = strlen(e->d_name);
-    if (len >= sizeof f->name || len < 3 || strcmp(e->d_name + len - 2, ".o")) continue;
-    if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW)) continue;
+    if (!artifact_is_file(e->d_name) || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW)) continue;
     if (n == cap) {
       ArtifactFile *g = mg_realloc(f, (cap = cap ? cap * 2 : 256) * sizeof *f);
       if (!g) break;
       f = g;
     }
-    f[n] = (ArtifactFile){.bytes = (uint64_t)st.st_size, .used = st.st_mtime};
-    memcpy(f[n].name, e->d_name, len + 1);
+    f[n] = (ArtifactFile){.bytes = ((uint64_t)st.st_size + ARTIFACT_BLOCK - 1) / ARTIFACT_BLOCK * ARTIFACT_BLOCK, .used = st.st_mtime};
+    strcpy(f[n].name, e->d_name);
     total += f[n++].bytes;
   }
   if (total > artifact_max_bytes) {
@@ -146,10 +193,10 @@ static void artifact_trim(void) {
   if (d) closedir(d);
 }
 
-void mg_artifact_store(MgKey key, const MgObject *obj) {
+void mg_artifact_store(MgArtifactKind kind, MgKey key, const MgObject *obj) {
   static atomic_uint stored;
   char path[640], temp[680];
-  if (!artifact_path(key, path, sizeof path) || obj->len > ARTIFACT_MAX_FILE) return;
+  if (!artifact_path(kind, key, path, sizeof path) || obj->len > ARTIFACT_MAX_FILE) return;
   ArtifactHead h = {.magic = ARTIFACT_MAGIC, .key = key, .len = obj->len, .sum = mg_hash_bytes(obj->data, obj->len, key.lo)};
   snprintf(temp, sizeof temp, "%s.%ld.%u", path, (long)getpid(), atomic_fetch_add(&stored, 1));
   int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

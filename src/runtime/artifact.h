@@ -1,4 +1,4 @@
-/* Object files of earlier processes: compiled code kept on disk, so that a warm start needs no LLVM.
+/* What earlier processes compiled, kept on disk: object files, so that a warm start needs no LLVM, and plans (driver/stored).
  * A file is found by a 128-bit key of everything that determines its contents.  Files are written under a temporary
  * name and renamed, carry a checksum, and are only read when they belong to this user; a damaged one is a miss.
  * Place: $MAGNETO_CACHE_DIR, else $XDG_CACHE_HOME/magneto, else ~/.cache/magneto; MAGNETO_CACHE=0 turns it off.
@@ -8,8 +8,12 @@
 #include "runtime/kcache.h"
 #include "runtime/load_llvm.h"
 
-/* Mixes what the text does not say into the key of a module's text: this CPU, the format version. */
+typedef enum MgArtifactKind { MG_ART_object, MG_ART_plan } MgArtifactKind;
+
+bool mg_artifact_on(void); /* is there such a place? */
+const void *mg_artifact_build(size_t *n); /* what tells this build of the library from others (the linker's build id); or NULL */
+/* Mixes what the text (of a module, or that describes a graph) does not say into its key: this CPU, the format version. */
 MgKey mg_artifact_key(const char *text, size_t len);
-bool mg_artifact_load(MgKey key, MgObject *out); /* out->data is new */
-void mg_artifact_store(MgKey key, const MgObject *obj); /* failure is silent: only the next start is slower */
+bool mg_artifact_load(MgArtifactKind kind, MgKey key, MgObject *out); /* out->data is new */
+void mg_artifact_store(MgArtifactKind kind, MgKey key, const MgObject *obj); /* failure is silent: only the next start is slower */
 #endif

@@ -14,6 +14,7 @@ struct MgKcCode {
 typedef struct KcEntry { /* one kernel */
   MgKey key;
   void *fn;
+  MgKcPlace place;
   MgKcRef code;          /* not counted */
 } KcEntry;
 
@@ -46,6 +47,15 @@ void *mg_kcache_find(MgKey key, MgKcRef *ref) {
   return fn;
 }
 
+bool mg_kcache_place(MgKey key, MgKcPlace *out) {
+  pthread_mutex_lock(&kc_lock);
+  uint32_t i = mg_map_get(&kc_index, key.lo);
+  bool found = i != MG_MAP_NONE && kc_entry[i].key.hi == key.hi;
+  if (found) *out = kc_entry[i].place;
+  pthread_mutex_unlock(&kc_lock);
+  return found;
+}
+
 /* Removes the entries of one object and unmaps it; the lock is held. */
 static void kc_drop(MgKcRef *link) {
   MgKcRef code = *link;
@@ -75,7 +85,7 @@ static void kc_trim(uint64_t keep) {
   }
 }
 
-MgRc mg_kcache_add(MgCtx *c, MgCode *code, const MgKey *key, void *const *fn, uint32_t n, MgKcRef *ref) {
+MgRc mg_kcache_add(MgCtx *c, MgCode *code, const MgKey *key, void *const *fn, const MgKcPlace *place, uint32_t n, MgKcRef *ref) {
   MgKcRef r = mg_calloc(1, sizeof *r);
   MgRc rc = r ? MG_OK : MG_NOMEM;
   pthread_mutex_lock(&kc_lock);
@@ -86,7 +96,7 @@ MgRc mg_kcache_add(MgCtx *c, MgCode *code, const MgKey *key, void *const *fn, ui
     else rc = MG_NOMEM;
   }
   for (uint32_t i = 0; rc == MG_OK && i < n; i++) {
-    kc_entry[kc_n] = (KcEntry){key[i], fn[i], r};
+    kc_entry[kc_n] = (KcEntry){key[i], fn[i], place[i], r};
     rc = mg_map_put(&kc_index, key[i].lo, kc_n);
     if (rc == MG_OK) kc_n++;
   }

@@ -8,12 +8,17 @@
 
 typedef struct MgKey { uint64_t lo, hi; } MgKey;
 typedef struct MgKcCode *MgKcRef; /* a counted reference to a loaded object */
+typedef struct MgKcPlace {        /* where a kernel is on disk */
+  MgKey object;                   /* of the file; 0: none */
+  uint32_t number;                /* the kernel's in it */
+} MgKcPlace;
 
 MgKey mg_kcache_key(const char *text, size_t len);
 /* The kernel and a new reference to its code, or NULL. */
 void *mg_kcache_find(MgKey key, MgKcRef *ref);
-/* Hands over a loaded object with its kernels' keys and addresses.  One new reference goes to *ref. */
-MgRc mg_kcache_add(MgCtx *c, MgCode *code, const MgKey *key, void *const *fn, uint32_t n, MgKcRef *ref);
+/* Hands over a loaded object with its kernels' keys, addresses and places.  One new reference goes to *ref. */
+MgRc mg_kcache_add(MgCtx *c, MgCode *code, const MgKey *key, void *const *fn, const MgKcPlace *place, uint32_t n, MgKcRef *ref);
+bool mg_kcache_place(MgKey key, MgKcPlace *out); /* of a kernel that is loaded */
 void mg_kcache_unref(MgKcRef ref);
 void mg_kcache_clear(void);        /* forgets every kernel no plan refers to */
 typedef struct MgKcInfo { uint32_t nkernel, ncode; uint64_t bytes, hits, misses; } MgKcInfo;

@@ -45,9 +45,11 @@ static void test_modules(uint32_t n, unsigned threads) {
     ((Kernel)fn)(buf, NULL, 0, 3);
     for (int k = 0; k < 3; k++) CHECK(fabs(v[k] - (cos(k) + 3.14)) < 1e-12);
     MgKey key = mg_kcache_key(text[i], strlen(text[i]));
-    CHECK(!mg_kcache_find(key, &again));
-    CHECK(mg_kcache_add(&c, code, &key, &fn, 1, &ref) == MG_OK);
+    MgKcPlace place = {.number = i}, at;
+    CHECK(!mg_kcache_find(key, &again) && !mg_kcache_place(key, &at));
+    CHECK(mg_kcache_add(&c, code, &key, &fn, &place, 1, &ref) == MG_OK);
     CHECK(mg_kcache_find(key, &again) == fn && again == ref);
+    CHECK(mg_kcache_place(key, &at) && at.number == i);
     mg_kcache_unref(again);
     mg_kcache_unref(ref);
     CHECK(mg_kcache_find(key, &again) == fn); /* idle code is kept for a while */
