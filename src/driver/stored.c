@@ -48,7 +48,7 @@ void mg_stored_info(MgStoredInfo *out) { *out = (MgStoredInfo){.loaded = stored_
 
 /* ---- the key ---- */
 
-/* Where something is asked for early, lowering puts nodes into another order. */
+/* Graphs with something that is asked for early: lowering puts their nodes into another order than they have here. */
 bool mg_stored_key(const MgGraph *g, const MgOptions *o, MgKey *out) {
   uint32_t alive = 0;
   for (NodeRef n = 1; n < g->nnode; n++) alive += !mg_node(g, n)->dead;

@@ -12,7 +12,7 @@ bool mg_stored_key(const MgGraph *g, const MgOptions *o, MgKey *out);
 /* Fills in spec (tables in g->c's arena), with engines in *ext and code in k: the caller's to free, also on failure.  *found false,
  * and nothing filled in: there is no such plan. */
 MgRc mg_stored_load(MgKey key, MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlanSpec *spec, MgPlanExt **ext, MgKernelSet *k, bool *found);
-/* What planner_spec made of f.  Failure is silent. */
+/* Writes what mg_planner_spec made of f.  Failure is silent. */
 void mg_stored_save(MgKey key, const MgFused *f, const MgPlanExt *ext, const MgKernelSet *k, const MgPlanSpec *spec);
 
 typedef struct MgStoredInfo { uint64_t loaded, saved; } MgStoredInfo; /* plans, by this process */
