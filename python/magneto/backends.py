@@ -127,3 +127,13 @@ def with_symbols(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any
     """fn(gm, example_inputs), where some of these wrap other tensors, or gm has a loop: who traces them needs symbols."""
     tracer = "torch.fx.experimental.symbolic_shapes" in sys.modules
     return (_traced(fn) if tracer else fn)(gm, example_inputs)
+
+
+def failed(fn: Backend, error: Exception) -> Exception:
+    """What to raise where fn raised error: once Dynamo is loaded, the exception that programs catch of torch.compile."""
+    exc = sys.modules.get("torch._dynamo.exc")
+    if exc is None or symbolic.from_signal(error) or isinstance(error, (exc.ShortenTraceback, exc.SkipFrame, exc.TensorifyScalarRestartAnalysis, IndexError)):
+        return error
+    new = exc.BackendCompilerFailed(fn, error, None).with_traceback(error.__traceback__)
+    new.__suppress_context__ = True  # its message has the error's, its traceback is the error's
+    return new

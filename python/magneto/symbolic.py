@@ -37,7 +37,7 @@ def call(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims:
         with tracing(TracingContext(mode)):
             compiled = fn(gm, examples)
     except Exception as e:
-        if _from_signal(e):
+        if from_signal(e):
             raise
         return NotImplemented
     finally:
@@ -50,7 +50,7 @@ def call(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims:
     return _checked(fn, gm, compiled, env, [(i, f) for i, (f, d) in enumerate(zip(fakes, dims, strict=True)) if d is None or d])
 
 
-def _from_signal(e: Exception) -> bool:
+def from_signal(e: Exception) -> bool:
     """Was it raised by a handler of signals, which has nothing to do with what it interrupted?"""
     handlers = [signal.getsignal(s) for s in signal.valid_signals()]
     codes = {getattr(getattr(h, "__func__", h), "__code__", None) for h in handlers} - {None}

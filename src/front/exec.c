@@ -137,6 +137,24 @@ static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *
   return f;
 }
 
+/* Gives the exception that a back end raised the type under which programs written for torch.compile catch it. */
+static void exec_backend_failed(PyObject *backend) {
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) return; /* Ctrl-C */
+  PyObject *t, *v, *tb;
+  PyErr_Fetch(&t, &v, &tb);
+  PyErr_NormalizeException(&t, &v, &tb);
+  if (tb) PyException_SetTraceback(v, tb);
+  PyObject *m = mg_import("magneto.backends"), *e = m ? PyObject_CallMethod(m, "failed", "OO", backend, v) : NULL;
+  Py_XDECREF(m);
+  if (!e) PyErr_Clear();
+  if (e) {
+    Py_SETREF(v, e);
+    Py_SETREF(t, Py_NewRef((PyObject *)Py_TYPE(v)));
+    Py_XSETREF(tb, PyException_GetTraceback(v));
+  }
+  PyErr_Restore(t, v, tb);
+}
+
 /* What the backend made of the same graph for another module instance: 1; 0: there is none; -1 with an exception. */
 static int exec_find_shared(MgExec *e, const MgRec *r, PyObject *gm, PyObject *examples, PyObject *sizes) {
   if (!r->peers || !PyList_GET_SIZE(r->peers)) return 0;
@@ -201,7 +219,10 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "magneto: the backend traces the registration of a hook");
     goto done;
   }
-  if (!e->callable) goto done;
+  if (!e->callable) {
+    exec_backend_failed(cfg->backend);
+    goto done;
+  }
   if (e->callable == Py_NotImplemented) {
     mg_execsizes_refuse(r, "a backend compiles for fixed sizes, or raised an exception for symbolic ones");
     goto done;

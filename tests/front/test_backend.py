@@ -127,7 +127,22 @@ def test_backend_raises():
     def backend(gm, ex):
         raise Mine("no")
 
-    with pytest.raises(Mine, match="no"):
+    import torch._dynamo  # from here on a back end's exceptions are what torch.compile makes of them
+
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="Mine: no") as e:
+        magneto.compile(lambda x: x + 1, backend=backend)(X)
+    assert isinstance(e.value.inner_exception, Mine) and e.value.backend_name == "backend"
+    assert e.traceback[-1].name == "backend"
+
+
+@pytest.mark.parametrize("error", [IndexError, KeyboardInterrupt])
+def test_backend_raises_what_passes(error):
+    import torch._dynamo  # noqa: F401
+
+    def backend(gm, ex):
+        raise error("no")
+
+    with pytest.raises(error, match="no"):
         magneto.compile(lambda x: x + 1, backend=backend)(X)
 
 
