@@ -54,7 +54,7 @@ static const char *const skip_breaking[] = {
     "set_stance.__init__", "set_stance.__enter__", "set_stance.__exit__", "set_stance.__call__", "set_stance.clone",
     "DynamoConfigPatchProxy.__enter__", "DynamoConfigPatchProxy.__exit__", "CudagraphOverrideContextManager.__enter__"};
 
-/* Functions of torch._dynamo that are part of the program: they keep a flag in a global, or call what they wrap. */
+/* Functions of torch that are part of the program: they keep a flag in a global, or call what they wrap or were given. */
 static const struct {
   const char *file, *name;
 } skip_recorded[] = {
@@ -66,10 +66,10 @@ static const struct {
     {"_dynamo/utils.py", "_set_error_on_graph_break"},
     {"_dynamo/external_utils.py", "wrap_dunder_call_ctx_manager"},
     {"_dynamo/external_utils.py", "wrap_dunder_call_ctx_manager.<locals>.inner"},
+    {"overrides.py", "BaseTorchFunctionMode.__torch_function__"},
 };
 
 static bool skip_is_recorded(PyCodeObject *co, const char *below_torch) {
-  if (strncmp(below_torch, "_dynamo/", 8)) return false;
   const char *name = PyUnicode_AsUTF8(co->co_qualname);
   if (!name) PyErr_Clear();
   for (size_t i = 0; name && i < sizeof skip_recorded / sizeof *skip_recorded; i++)

@@ -7,7 +7,7 @@ import magneto
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.overrides import TorchFunctionMode
+from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode
 
 BACKENDS = [None, "eager"]
 
@@ -49,6 +49,18 @@ def test_active_at_the_call(backend):
         torch.testing.assert_close(results[0], results[1])
         assert [m.seen for m in mine] == [m.seen for m in want]
     assert torch._C._len_torch_function_stack() == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_new_instance_at_each_call_of_a_mode_without_a_handler_of_its_own(backend):
+    class Plain(BaseTorchFunctionMode):
+        pass
+
+    n, opt, x = magneto._magneto.stats()["entries"], compiled(lambda x: torch.sin(x) + 1, backend, fullgraph=True), torch.ones(3)
+    for _ in range(3):
+        with Plain():
+            torch.testing.assert_close(opt(x), torch.sin(x) + 1)
+    assert magneto._magneto.stats()["entries"] == n + 1
 
 
 def inside(x, m):
