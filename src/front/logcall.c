@@ -2,6 +2,7 @@
  * Arguments are tensors and constants: what they say is the same at the end, unless an operation in place follows. */
 #include "front/logcall.h"
 #include "front/guard.h"
+#include "front/identity.h"
 #include "front/names.h"
 #include "front/skip.h"
 #include "front/standin.h"
@@ -14,10 +15,16 @@ static PyObject *logcall_set(const char *name) {
   return s;
 }
 
-static bool logcall_in(PyObject *set, PyObject *f) {
+/* A call of a method by its function and its object may be meant by the bound method. */
+static bool logcall_in(PyObject *set, const MgCall *c) {
+  PyObject *f = c->f, *bound;
   int has = set ? PySet_Contains(set, f) : 0;
   if (!has && set && PyMethod_Check(f)) has = PySet_Contains(set, PyMethod_GET_FUNCTION(f));
-  if (has < 0) PyErr_Clear();
+  if (!has && set && PyFunction_Check(f) && c->npos && (bound = PyMethod_New(f, mg_older_orig(c->arg[0])))) {
+    has = PySet_Contains(set, bound);
+    Py_DECREF(bound);
+  }
+  if (PyErr_Occurred()) PyErr_Clear(); /* an object without a hash */
   return has > 0;
 }
 
@@ -144,11 +151,11 @@ bool mg_logcall(const MgCall *c, PyObject **out) {
     cap->log_known = true;
   }
   if (!cap->log_ignored && !cap->log_late) return false;
-  if (logcall_in(cap->log_ignored, c->f)) {
+  if (logcall_in(cap->log_ignored, c)) {
     *out = Py_NewRef(Py_None);
     return true;
   }
-  if (!logcall_in(cap->log_late, c->f) || !logcall_plain(c)) return false;
+  if (!logcall_in(cap->log_late, c) || !logcall_plain(c)) return false;
   *out = logcall_defer(cap, logcall_bound(c), c->arg, c->npos);
   return true;
 }

@@ -202,6 +202,22 @@ def test_printing_is_put_off_or_left_out_where_the_program_says_so(capsys):
     assert out == "sum tensor(4.)\ntensor([2., 2.])!\nsum tensor(6.)\ntensor([3., 3.])!\n" and "not said" not in err
 
 
+def test_methods_of_one_object_are_left_out(caplog):
+    mine, other = logging.getLogger("test_values.mine"), logging.getLogger("test_values.other")
+
+    def f(x):
+        if mine.isEnabledFor(logging.ERROR):
+            mine.error("not said")
+        other.error("said")
+        return x + 1
+
+    with dynamo.patch(ignore_logging_functions={mine.error, mine.isEnabledFor}):
+        torch.testing.assert_close(magneto.compile(f)(torch.ones(2)), torch.full((2,), 2.0))
+    with dynamo.patch(ignore_logging_functions={mine.error}):
+        torch.testing.assert_close(magneto.compile(f)(torch.ones(3)), torch.full((3,), 2.0))
+    assert [r.getMessage() for r in caplog.records] == ["said"] * 2
+
+
 @pytest.mark.parametrize("backend", ["magneto", "eager"])
 def test_an_operator_without_results_is_run(backend):
     seen = []
