@@ -58,7 +58,7 @@ static int dynfloat_add_named(PyObject **known, PyObject *name) { /* steals name
   return rc;
 }
 
-static bool dynfloat_is_number(PyObject *o) { return PyFloat_CheckExact(o) || PyLong_CheckExact(o); }
+static bool dynfloat_is_number(PyObject *o) { return PyFloat_CheckExact(o) || PyLong_CheckExact(o) || mg_guard_numpy_number(o); }
 
 /* Compares what is at a place, and adds it when a number changed, or a number in a tuple.  Steals name. */
 static int dynfloat_note(PyObject **known, PyObject *name, PyObject *was, PyObject *now) {

@@ -149,6 +149,17 @@ static bool guard_is_numpy_scalar(PyTypeObject *t) {
   return false;
 }
 
+char mg_guard_numpy_number(PyObject *o) {
+  static const char *const floats[] = {"float64", "float32", "float16"}, *const ints[] = {"int64", "int32", "int16", "int8", "uint32", "uint16", "uint8"};
+  const char *name = Py_TYPE(o)->tp_name;
+  if (strncmp(name, "numpy.", 6) || !guard_is_numpy_scalar(Py_TYPE(o))) return 0;
+  for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+    if (!strcmp(name + 6, floats[i])) return 'f';
+  for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
+    if (!strcmp(name + 6, ints[i])) return 'i';
+  return 0;
+}
+
 /* Values of enumerations that pybind11 makes (SDPBackend): immutable. */
 static bool guard_is_bound_enum(PyTypeObject *t) {
   return strstr(Py_TYPE(t)->tp_name, "pybind11_type") && PyDict_GetItemString(mg_type_dict(t), "__entries");

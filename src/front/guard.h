@@ -148,6 +148,8 @@ void mg_guard_empty(MgGuards *g, PyObject *dict); /* a hook dict of a module */
 /* Are a and b the same constant (type and value; floats by bits, containers of constants element by element)? */
 bool mg_guard_same_const(PyObject *a, PyObject *b);
 bool mg_guard_is_const(PyObject *o);
+/* 'f' or 'i': a number of one of NumPy's types that a double or int64 holds; 0: anything else. */
+char mg_guard_numpy_number(PyObject *o);
 bool mg_guard_is_value(PyObject *o); /* an instance of a class of the program that is an int, float, str or bytes */
 bool mg_guard_same_value(PyObject *a, PyObject *b); /* by the C type below their classes, which have no say */
 /* Guards a frozenset by its elements, when these compare by identity or are constants; false: they do not. */

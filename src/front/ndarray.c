@@ -212,7 +212,7 @@ static PyObject *nd_convert(NdCall *c, PyObject *o, bool model) {
     c->tensors = true;
     return model ? nd_model_tensor(c, o) : Py_NewRef(o);
   }
-  if (mg_symfloat_is(o) && c->numbers) return !model ? Py_NewRef(o) : mg_symfloat_class(o) == &PyFloat_Type ? PyFloat_FromDouble(1.5) : PyLong_FromLong(2);
+  if (mg_symfloat_is(o) && c->numbers && !mg_symfloat_is_numpy(o)) return !model ? Py_NewRef(o) : mg_symfloat_class(o) == &PyFloat_Type ? PyFloat_FromDouble(1.5) : PyLong_FromLong(2);
   if (mg_symfloat_is(o)) return mg_symfloat_plain(o);
   if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o) || t == &PyLong_Type || t == &PyFloat_Type || t == &PyComplex_Type ||
       t == &PyUnicode_Type || t == &PyRange_Type)
@@ -654,7 +654,7 @@ static binaryfunc nd_scaling(const MgArrayOp *op, PyObject *args, PyObject *kw) 
   while (i < n && strcmp(op->name, known[i].name)) i++;
   if (i == n || kw || PyTuple_GET_SIZE(args) != 2) return NULL;
   PyObject *a = PyTuple_GET_ITEM(args, 0), *b = PyTuple_GET_ITEM(args, 1), *array = mg_array_check(a) ? a : b, *number = array == a ? b : a;
-  if (!mg_array_check(array) || mg_array_is_scalar(array) || !mg_symfloat_is(number) || mg_symfloat_class(number) == &PyBool_Type) return NULL;
+  if (!mg_array_check(array) || mg_array_is_scalar(array) || !mg_symfloat_is(number) || mg_symfloat_class(number) == &PyBool_Type || mg_symfloat_is_numpy(number)) return NULL;
   int code = nd_code(((MgArray *)array)->model);
   return code == DT_f32 || code == DT_f64 ? known[i].fn : NULL;
 }

@@ -2,6 +2,7 @@
  * are made as leaves of autograd. */
 #include "front/facts.h"
 #include "front/fxgraph.h"
+#include "front/guard.h"
 #include "front/names.h"
 #include "front/claim.h"
 #include "front/record_obj.h"
@@ -85,11 +86,10 @@ static PyObject *torch_choice(const MgCall *c, Py_ssize_t i) {
 
 static bool torch_is_list(PyObject *o) { return PyList_CheckExact(o) || PyTuple_Check(o); }
 
-/* Among the items of a list, or o itself: a number that the graph computes or is given. */
-static bool torch_has_value(PyObject *o) {
-  MgSymNode *n = mg_symnode_of(o);
-  bool any = n != NULL;
-  for (Py_ssize_t i = 0; torch_is_list(o) && !any && i < PySequence_Fast_GET_SIZE(o); i++) any = torch_has_value(PySequence_Fast_GET_ITEM(o, i));
+/* Is o, or an item of the list that it is, such an object? */
+static bool torch_any(PyObject *o, bool (*is)(PyObject *)) {
+  bool any = is(o);
+  for (Py_ssize_t i = 0; torch_is_list(o) && !any && i < PySequence_Fast_GET_SIZE(o); i++) any = torch_any(PySequence_Fast_GET_ITEM(o, i), is);
   return any;
 }
 
@@ -176,10 +176,45 @@ static PyObject *torch_list_dtype(PyObject *o) {
   return dtype < 0 ? NULL : mg_torchobj_new_dtype(dtype);
 }
 
+/* numpy.float64, which the text of a torch-level graph shows as a float. */
+static bool torch_is_numpy_double(PyObject *o) { return PyFloat_Check(o) && mg_guard_numpy_number(o); }
+static bool torch_is_numpy(PyObject *o) { return mg_symfloat_is_numpy(o) || (mg_rec->want_fx && torch_is_numpy_double(o)); }
+
+/* o with the numbers themselves.  New. */
+static PyObject *torch_plain_numbers(PyObject *o) {
+  if (!torch_is_list(o)) return mg_symfloat_plain(o);
+  PyObject *l = PyList_New(0);
+  for (Py_ssize_t i = 0; l && i < PySequence_Fast_GET_SIZE(o); i++) {
+    PyObject *x = torch_plain_numbers(PySequence_Fast_GET_ITEM(o, i));
+    if (!x || PyList_Append(l, x)) Py_CLEAR(l);
+    Py_XDECREF(x);
+  }
+  return l;
+}
+
+/* NumPy's numbers bring their dtype along, which a number that stands for one would lose: the numbers themselves. */
+static PyObject *torch_numpy_tensor(const MgCall *c) {
+  PyObject *args = mg_call_args(c), *kw = args ? mg_call_kwargs(c) : NULL, *self = mg_policy_self(c->f), *r = NULL;
+  PyObject *first = kw ? torch_plain_numbers(c->arg[0]) : NULL, *dtype = NULL;
+  bool show = first && mg_rec->want_fx && torch_any(first, torch_is_numpy_double) && !(self && mg_standin_is(self)) && !PyDict_GetItemString(kw, "dtype");
+  int rc = first ? 0 : -1;
+  if (show && (!(dtype = mg_torchobj_new_dtype(DT_f64)) || PyDict_SetItemString(kw, "dtype", dtype))) rc = -1;
+  if (!rc && !PyTuple_SetItem(args, 0, Py_NewRef(first))) r = PyObject_Call(c->f, args, kw);
+  Py_XDECREF(first);
+  Py_XDECREF(dtype);
+  Py_XDECREF(args);
+  Py_XDECREF(kw);
+  return r;
+}
+
 /* torch.tensor(n), torch.as_tensor([n, m]), x.new_tensor(n): of numbers that depend on tensors, or are inputs.  C++ would ask
  * for them. */
 bool mg_call_tensor(const MgCall *c, PyObject **r) {
-  PyTypeObject *class = c->npos == 1 && torch_has_value(c->arg[0]) ? torch_number_class(c->arg[0]) : NULL;
+  if (c->npos && torch_any(c->arg[0], torch_is_numpy)) {
+    *r = torch_numpy_tensor(c);
+    return true;
+  }
+  PyTypeObject *class = c->npos == 1 && torch_any(c->arg[0], mg_symfloat_is) ? torch_number_class(c->arg[0]) : NULL;
   PyObject *dtype = NULL, *device = NULL, *own = !class && c->npos == 1 ? torch_list_dtype(c->arg[0]) : NULL;
   if (own) class = &PyLong_Type;
   for (Py_ssize_t i = c->npos; class && i < c->n; i++) {

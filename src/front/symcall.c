@@ -184,7 +184,7 @@ static int symcall_scale(SymCall *c) {
     int other = symcall_param(c, "other");
     if (k == 0 && mg_symnode_of(s) && !mg_symnode_is_int(mg_symnode_of(s)) && symcall_is_integral(c, PyList_GET_ITEM(c->args, 0)) &&
         other >= 0 && symcall_is_integral(c, PyList_GET_ITEM(c->args, other))) /* which torch refuses */
-      return symcall_set(c, i, mg_symnode_number(mg_symnode_of(s)));
+      return symcall_set(c, i, mg_symnode_python(mg_symnode_of(s)));
     PyObject *f = PyList_CheckExact(s) ? symcall_tensors(c, s) : symcall_tensor(c, s);
     PyObject *wide = f ? symcall_wide(c, x) : NULL, *times = wide ? symcall_times(c, wide, f) : NULL;
     if (!wide) Py_XDECREF(f);
@@ -267,7 +267,7 @@ static int symcall_pin_fused(SymCall *c) {
   for (int i = 0; i < c->fo->op->nparam; i++) {
     PyObject *o = PyList_GET_ITEM(c->args, i);
     MgSymNode *n = o ? mg_symnode_of(o) : NULL;
-    if (n && strcmp(c->fo->op->param[i].name, "lr") && symcall_set(c, i, mg_symnode_number(n))) return -1;
+    if (n && strcmp(c->fo->op->param[i].name, "lr") && symcall_set(c, i, mg_symnode_python(n))) return -1;
   }
   return 0;
 }
@@ -331,12 +331,12 @@ static PyObject *symcall_plain(SymCall *c) {
     PyObject *o = PyList_GET_ITEM(c->args, i);
     if (!symcall_number(c->fo, i, o)) continue;
     MgSymNode *n = mg_symnode_of(o);
-    if (n && symcall_set(c, i, mg_symnode_number(n))) return NULL;
+    if (n && symcall_set(c, i, mg_symnode_python(n))) return NULL;
     if (n || !PyList_CheckExact(o)) continue;
     PyObject *l = PyList_GetSlice(o, 0, PyList_GET_SIZE(o));
     for (Py_ssize_t j = 0; l && j < PyList_GET_SIZE(l); j++) {
       if (!(n = mg_symnode_of(PyList_GET_ITEM(l, j)))) continue;
-      PyObject *x = mg_symnode_number(n);
+      PyObject *x = mg_symnode_python(n);
       if (!x || PyList_SetItem(l, j, x)) Py_CLEAR(l);
     }
     if (symcall_set(c, i, l)) return NULL;

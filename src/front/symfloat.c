@@ -34,7 +34,8 @@ MgSymNode *mg_symnode_new(MgCapture *cap, SrcRef src, PyObject *hint) {
     Py_XDECREF(hint);
     return NULL;
   }
-  *n = (MgSymNode){.ob_base = n->ob_base, .cap = cap, .src = src, .hint = hint, .kind = !hint || PyFloat_Check(hint) ? 'f' : PyBool_Check(hint) ? 'b' : 'i'};
+  char numpy = hint ? mg_guard_numpy_number(hint) : 0;
+  *n = (MgSymNode){.ob_base = n->ob_base, .cap = cap, .src = src, .hint = hint, .kind = numpy ? numpy : !hint || PyFloat_Check(hint) ? 'f' : PyBool_Check(hint) ? 'b' : 'i'};
   if (!cap->syms && !(cap->syms = PyList_New(0))) goto fail;
   if (PyList_Append(cap->syms, (PyObject *)n)) goto fail; /* told when the recording ends */
   return n;
@@ -55,8 +56,14 @@ MgSymNode *mg_symnode_of(PyObject *o) {
 bool mg_symfloat_is(PyObject *o) { return mg_symnode_of(o) != NULL; }
 bool mg_symfloat_is_bool(PyObject *o) { return sym_bool && Py_TYPE(o) == sym_bool; }
 
+bool mg_symfloat_is_numpy(PyObject *o) {
+  MgSymNode *n = mg_symnode_of(o);
+  return n && n->hint && mg_guard_numpy_number(n->hint);
+}
+
 PyTypeObject *mg_symfloat_class(PyObject *o) {
   char kind = mg_symnode_of(o)->kind;
+  if (mg_symfloat_is_numpy(o)) return Py_TYPE(mg_symnode_of(o)->hint);
   return kind == 'f' ? &PyFloat_Type : kind == 'i' ? &PyLong_Type : &PyBool_Type;
 }
 
@@ -96,9 +103,11 @@ PyObject *mg_symfloat_dress(PyObject *o) {
 PyObject *mg_symfloat_tensor(PyObject *value) {
   MgTensor *t;
   void *p;
-  bool is_int = PyLong_Check(value), truth = PyBool_Check(value);
-  int64_t i = is_int ? PyLong_AsLongLong(value) : 0;
-  if (i == -1 && PyErr_Occurred()) return NULL;
+  bool is_int = PyLong_Check(value) || mg_guard_numpy_number(value) == 'i', truth = PyBool_Check(value);
+  PyObject *number = is_int ? PyNumber_Index(value) : NULL;
+  int64_t i = number ? PyLong_AsLongLong(number) : 0;
+  Py_XDECREF(number);
+  if (PyErr_Occurred()) return NULL;
   if (mg_abi.aoti_torch_empty_strided(0, NULL, NULL, truth ? DT_bool : is_int ? DT_i64 : DT_f64, DEV_cpu, -1, &t) ||
       mg_abi.aoti_torch_get_data_ptr(t, &p))
     return PyErr_NoMemory();
@@ -164,6 +173,12 @@ PyObject *mg_symnode_number(MgSymNode *n) {
   return r;
 }
 
+PyObject *mg_symnode_python(MgSymNode *n) {
+  PyObject *x = mg_symnode_number(n);
+  if (x && mg_guard_numpy_number(x)) Py_SETREF(x, n->kind == 'i' ? PyNumber_Index(x) : PyNumber_Float(x));
+  return x;
+}
+
 static PyObject *symfloat_number(PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
   return n ? mg_symnode_number(n) : Py_NewRef(o);
@@ -176,7 +191,7 @@ PyObject *mg_symfloat_plain(PyObject *o) { return symfloat_number(o); }
 /* 1 a number object, 0 a plain number, -1 something else. */
 static int sym_operand(PyObject *o, MgSymNode **n) {
   if ((*n = mg_symnode_of(o))) return 1;
-  return PyFloat_CheckExact(o) || PyLong_Check(o) ? 0 : -1;
+  return PyFloat_CheckExact(o) || PyLong_Check(o) || mg_guard_numpy_number(o) ? 0 : -1;
 }
 
 /* Both as plain numbers: what neither Python nor the graph is to compute again. */
@@ -208,13 +223,14 @@ static PyObject *sym_host(MgCapture *cap, MgSymNode *x, PyObject *a, MgSymNode *
     return sym_plain(a, b, calc);
   }
   SrcRef src = mg_source_calc(g, calc, x ? x->src : 0, y ? y->src : 0, x && y ? NULL : x ? b : a);
-  if (!PyFloat_CheckExact(hint) && !PyLong_CheckExact(hint)) { /* an answer */
+  if (!PyFloat_CheckExact(hint) && !PyLong_CheckExact(hint) && !mg_guard_numpy_number(hint)) { /* an answer */
     mg_guard_add(g, GK_calc, src, hint, 0);
-    if (!x != !y) mg_symsize_answered(cap, calc, x ? x->src : y->src, y != NULL, x ? b : a, hint == Py_True);
+    if (!x != !y && PyBool_Check(hint)) mg_symsize_answered(cap, calc, x ? x->src : y->src, y != NULL, x ? b : a, hint == Py_True);
     return hint;
   }
   bool divides = PyLong_CheckExact(hint) && calc >= CALC_floordiv && calc <= CALC_mod && !y && PyObject_IsTrue(b) == 1;
-  if (!late && ((calc >= CALC_truediv && calc <= CALC_pow) || calc == CALC_call) && !divides) mg_guard_add(g, GK_calc, src, (PyObject *)Py_TYPE(hint), 0);
+  bool numpy = mg_guard_numpy_number(hint); /* its first version lets the values choose the class */
+  if (!late && ((calc >= CALC_truediv && calc <= CALC_pow) || calc == CALC_call || numpy) && !divides) mg_guard_add(g, GK_calc, src, (PyObject *)Py_TYPE(hint), 0);
   return mg_symfloat_of(mg_symnode_new(cap, src, hint));
 }
 
@@ -224,6 +240,7 @@ static PyObject *sym_binary(PyObject *a, PyObject *b, int calc) {
   MgCapture *cap = x ? x->cap : y->cap;
   if (!cap || (y && y->cap != cap)) return sym_plain(a, b, calc);
   if ((!x || x->src) && (!y || y->src)) return sym_host(cap, x, a, y, b, calc);
+  if (mg_guard_numpy_number(x ? b : a)) return sym_plain(a, b, calc); /* whose class the result has */
   PyObject *r = mg_symvalue_compute(calc, x, a, y, b);
   return r || PyErr_Occurred() ? r : sym_plain(a, b, calc);
 }
@@ -321,7 +338,7 @@ static int symfloat_bool(PyObject *o) {
     return yes;
   }
   PyObject *zero = PyFloat_FromDouble(0), *r = zero ? symfloat_compare(o, zero, Py_NE) : NULL;
-  int yes = !r ? -1 : mg_symfloat_is(r) ? symfloat_bool(r) : r == Py_True;
+  int yes = !r ? -1 : mg_symfloat_is(r) ? symfloat_bool(r) : PyObject_IsTrue(r); /* one of NumPy's truth values */
   Py_XDECREF(zero);
   Py_XDECREF(r);
   return yes;
@@ -408,6 +425,7 @@ static PyType_Spec symint_spec = {.name = "magneto._magneto.SymInt", .flags = Py
 static PyTypeObject *sym_make_class(PyType_Spec *spec, PyTypeObject *base) {
   PyObject *bases = PyTuple_Pack(1, base), *t = bases ? PyType_FromSpecWithBases(spec, bases) : NULL;
   Py_XDECREF(bases);
+  if (t && PyObject_SetAttrString(t, "__array_ufunc__", Py_None)) Py_CLEAR(t); /* NumPy's scalars leave operators to ours */
   return (PyTypeObject *)t;
 }
 

@@ -11,8 +11,9 @@ struct MgFrontOp;
 int mg_symfloat_init(void);
 bool mg_symfloat_is(PyObject *o);     /* ours, or a torch.SymFloat, SymInt or SymBool around one of ours */
 bool mg_symfloat_is_bool(PyObject *o); /* such a truth value */
-PyTypeObject *mg_symfloat_class(PyObject *o); /* float, int or bool; borrowed */
-/* A float or int read from src. */
+PyTypeObject *mg_symfloat_class(PyObject *o); /* float, int or bool, or NumPy's class of a number; borrowed */
+bool mg_symfloat_is_numpy(PyObject *o);       /* such a number of one of NumPy's classes */
+/* A float or int read from src, or a number of NumPy's. */
 PyObject *mg_symfloat_input(PyObject *value, SrcRef src);
 /* One that every run draws from a random generator (draw.h); value: drawn by the recording. */
 PyObject *mg_symfloat_drawn(PyObject *value, SrcRef src);

@@ -20,14 +20,14 @@ static PyObject *symnode_maybe_int(PyObject *o, PyObject *unused) {
   if (!mg_symnode_is_int(n)) Py_RETURN_NONE;
   SymRef e = mg_symsize_of(n);
   if (!e && !n->src) Py_RETURN_NONE; /* depends on tensors: it asks guard_int when it has to */
-  if (!e) return mg_symnode_number(n);
+  if (!e) return mg_symnode_python(n);
   if (!mg_ex_const_int(n->cap->rec->x, e, &v)) Py_RETURN_NONE;
   return PyLong_FromLongLong(v);
 }
 static PyObject *symnode_is_bool(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->kind == 'b'); }
 static PyObject *symnode_has_hint(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->hint && mg_symsize_of((MgSymNode *)o)); }
 static PyObject *symnode_is_constant(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->hint && !((MgSymNode *)o)->src); }
-static PyObject *symnode_guard_float(PyObject *o, PyObject *args) { return mg_symnode_number((MgSymNode *)o); }
+static PyObject *symnode_guard_float(PyObject *o, PyObject *args) { return mg_symnode_python((MgSymNode *)o); }
 static PyObject *symnode_text(PyObject *o, PyObject *unused) { return PyUnicode_FromString("<number>"); }
 
 /* Anything else is a question that a graph has no answer to. */

@@ -23,6 +23,7 @@ typedef struct MgSymNode {
 MgSymNode *mg_symnode_new(MgCapture *cap, SrcRef src, PyObject *hint);
 MgSymNode *mg_symnode_of(PyObject *o);         /* of a node or a number object, borrowed; NULL: something else */
 PyObject *mg_symnode_number(MgSymNode *n);     /* the number, guarded; NULL with a break when it depends on tensors */
+PyObject *mg_symnode_python(MgSymNode *n);     /* the same as an object of Python's own classes, for C++ */
 void mg_symnode_expect(MgCapture *cap, SrcRef src, PyObject *want); /* guards what it is */
 MgSymNode *mg_symnode_value(MgCapture *cap, char kind); /* new, for symvalue.c to fill; NULL with an exception */
 PyObject *mg_symfloat_of(MgSymNode *n);        /* the number object of a node, which is stolen; NULL stays NULL */

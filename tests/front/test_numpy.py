@@ -477,3 +477,42 @@ def test_arrays_and_a_number_that_changes(dtype):
     for a in (2, 3, 4):
         x = np.ones(3, dtype)
         assert c(x, a) is x and (x == a).all()
+
+
+X = torch.randn(4, 3)
+N = torch.arange(12).reshape(4, 3)
+SCALARS = [
+    lambda y: (X * y, y * X, N * y, torch.tensor(2.5) * y, X.half() * y, X.sum() / y),
+    lambda y: (X + y + 1, y + 1, 2 * y, y / 3, -y, abs(y), 3.0 - y, y + np.int16(2), np.float64(2) * y, np.float32(2) - y),
+    lambda y: X if y else N,
+    lambda y: (torch.where(X > 0, X, y), X.pow(2) + y, (y,), [y * 2]),
+]
+
+
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, np.int32])
+def test_numpys_numbers_that_change(kind, backend):
+    for f in SCALARS:
+        magneto.reset()
+        n, c = magneto._magneto.stats()["entries"], magneto.compile(f, backend=backend)
+        for v in (2.5, 3.75, 5.25, 6.5, 1.125):
+            same(c(kind(v)), f(kind(v)))
+        assert magneto._magneto.stats()["entries"] <= n + 2
+
+
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
+def test_numpys_numbers_are_what_they_are(kind, backend):
+    def asked(y):
+        return X + y if y > 3 else X - y, y == 3, y.dtype, y.item(), type(y), isinstance(y, float), isinstance(y, np.integer), f"{y}"
+
+    def made(y):
+        return torch.tensor(y), torch.tensor([y, 1]), torch.as_tensor(y), torch.asarray(y), torch.full((2,), y), X.new_tensor(y), torch.tensor(y, dtype=torch.float32)
+
+    def used(y):
+        return np.sqrt(y) + X, np.arange(3) * y, torch.zeros(int(y)), X[int(y) - 2], X.sum(dim=int(y) % 2), min(y, 3), max(3.5, y)
+
+    for f in (asked, made, used):
+        c = magneto.compile(f, backend=backend)
+        for v in (2.5, 3.75, 5.25):
+            same(c(kind(v)), f(kind(v)))
