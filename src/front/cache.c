@@ -163,7 +163,7 @@ static void cache_entry_died(void *arg) {
   while (i < b->n && b->entry[i] != e) i++;
   if (i == b->n) return;
   cache_take_out(b, i);
-  if (!b->n && b->key) b->eager = false, b->plain = 0, b->rest = 0; /* the address may come to belong to another instance */
+  if (!b->n && b->key) b->eager = false, b->plain = 0, b->refused = 0, b->rest = 0; /* the address may come to belong to another instance */
   e->bucket = NULL;
   cache_leave(b->site, e);
   mg_entry_release(e);

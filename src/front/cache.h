@@ -50,7 +50,8 @@ typedef struct MgBucket { /* the entries of one offset for one module instance *
   const void *key;        /* address of the instance, never followed; NULL: any */
   MgEntry **entry;        /* most recently used first */
   int n, cap;
-  int plain;              /* > 0: nothing can be recorded here; execute so many instructions */
+  int plain;              /* > 0: nothing more can be recorded here; where no entry fits, execute so many instructions */
+  uint8_t refused;        /* recordings that a kind of tensor kept from beginning */
   bool eager;             /* too many entries: frames go on in CPython from here */
   uint32_t misses;        /* while eager: looks in a row that found nothing */
   uint8_t idle;           /* frames in a row that ran no op from here to their end */

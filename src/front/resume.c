@@ -308,6 +308,7 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
   MgEntry *e = NULL;
   MgExecAt *at = NULL;
   mg_hook_mode = HOOK_off;
+  d->once = 0;
   if (drive_slots(d, &slots, &all)) goto done;
   for (int compiled = 0, other = 0;; compiled++) {
     MgSite *site = mg_cache_site(d->info, d->cfg->id, unit, d->chain, true);
@@ -338,11 +339,6 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
       next = drive_given_up(d);
       goto done;
     }
-    if (b->plain) {
-      *nplain = b->plain;
-      next = DRIVE_step;
-      goto done;
-    }
     if ((e = mg_cache_find(site, &slots, &vals, &nvals, &at, d->unclaimed ? MG_FIND_unclaimed : 0))) {
       int rc = MG_CLAIM_FALSE;
       if (e->rest) e->rest--, mg_exec_leave(at);
@@ -362,6 +358,11 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
       continue;
     }
     if (PyErr_Occurred()) goto done;
+    if (d->once || b->plain) {
+      *nplain = d->once ? d->once : b->plain;
+      next = DRIVE_step;
+      goto done;
+    }
     if (mg_pyframe_near_limit(d->ts)) {
       if (d->up) drive_part(d, &slots);
       next = DRIVE_rest;

@@ -27,6 +27,7 @@ typedef struct MgDrive { /* a frame that the driver runs */
   long looks;             /* at places of this frame since then */
   bool ended;             /* the frame has returned */
   bool unclaimed;         /* a run of the entry here was given up: the next one is one without claims (claim.h) */
+  int once;               /* > 0: nothing can be recorded here this time; execute so many instructions */
   MgTrialRun trial;
   PyObject *peers;        /* while a segment is compiled: see MgRec; or NULL */
 } MgDrive;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define SEGMENT_ATTEMPTS 12          /* recordings of one segment before its frame is left to CPython */
+#define SEGMENT_REFUSALS 8           /* recordings that end where they begin at a kind of tensor, before that place is taken for plain */
 
 long mg_force_break, mg_force_inner;
 
@@ -753,7 +754,9 @@ static int segment_compile(MgDrive *d, const MgSlots *slots) {
   }
   segment_count(&s);
   if (!s.entry) { /* nothing before the break, or no end that can be rebuilt */
-    bucket->plain = s.nplain > 0 ? s.nplain : 1;
+    bool passing = s.why == BK_tensor_kind && bucket->refused < SEGMENT_REFUSALS; /* others may come: a fake tensor may be a rehearsal */
+    *(passing ? &d->once : &bucket->plain) = s.nplain > 0 ? s.nplain : 1;
+    bucket->refused += passing;
     rc = 0;
     goto done;
   }

@@ -10,6 +10,7 @@ import pytest
 import torch
 from magneto import _magneto
 from torch import nn
+from torch._subclasses import FakeTensorMode
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +36,24 @@ def test_functions_made_anew_share_their_entries():
     for i in range(30):
         assert magneto.compile(make(x))(x).tolist() == [5, 5, 5]
     assert recordings() == 2
+
+
+def test_a_rehearsal_with_other_kinds_of_tensors():
+    """Fake or sparse tensors are not recorded; what was compiled for others stays, and what was not will be."""
+
+    def f(x):
+        return x * 2 * 3
+
+    x, fake, sparse = torch.ones(3), FakeTensorMode().from_tensor(torch.ones(3)), torch.eye(3).to_sparse()
+    for first in (fake, sparse, x):
+        magneto.reset()
+        c = magneto.compile(f)
+        for t in (first, first, x, fake, sparse, *[fake] * 20, x, x):
+            assert c(t).shape == t.shape and c(t).layout == t.layout
+        assert _magneto.stats()["graphs"] == 1
+        before = _magneto.stats()
+        assert c(x).tolist() == [6, 6, 6]
+        assert _magneto.stats()["hits"] == before["hits"] + 1 and _magneto.stats()["attempts"] == before["attempts"] < 60
 
 
 def test_compiled_twice():
