@@ -543,6 +543,120 @@ static void emit_entry(Em *e) {
   }
 }
 
+/* ---- streamed column reductions ---- */
+
+/* Sums over rows of a matrix that no cache holds: a block of columns at a time, some rows of it side by side, so that memory is read
+ * in long pieces; the accumulators of the block are on the stack. */
+enum { STREAM_POINTS = 1 << 16, STREAM_LEAST = 512, /* of a matrix, and of its columns: less is faster without */
+       STREAM_COLUMNS = 4096, STREAM_ROWS = 8,      /* of a block, and at a time */
+       STREAM_BLOCK = 2 };                          /* loop index of blocks; 0: column, 1: row */
+
+static bool is_streamed(Em *e, const Group *g) {
+  const MgLoop *l = &e->own[0];
+  if (e->k->nloop != 1 || !g->wide || l->kind != ML_reduce || l->nouter != 1 || l->nred != 1) return false;
+  int64_t rows = mg_sym_hint(e->x, l->range[1]), columns = mg_sym_hint(e->x, l->range[0]);
+  return rows >= 2 * STREAM_ROWS && columns >= STREAM_LEAST && rows * columns >= STREAM_POINTS;
+}
+
+/* The accumulators of the columns at hand, in memory. */
+static EmRef stream_at(Em *e, EmRef block) {
+  MgTy ty = acc_ty(e, &e->own[0]);
+  EmRef at = arith(e, "sub $t $a, $b", OP_sub, e->idx[0], block), p = em_new(e, e->depth, 1);
+  mg_sb_printf(em_at(e, e->depth), "  %%v%d = getelementptr %s, ptr %%stream, i64 ", p.id, em_ty(ty));
+  em_put(e, em_at(e, e->depth), at, TY_i64);
+  mg_sb_putc(em_at(e, e->depth), '\n');
+  return p;
+}
+
+static EmRef stream_load(Em *e) {
+  MgTy ty = acc_ty(e, &e->own[0]);
+  EmRef p = stream_at(e, e->idx[STREAM_BLOCK]), v = em_new(e, e->depth, e->lanes);
+  MgStrbuf *b = em_at(e, e->depth);
+  mg_sb_printf(b, "  %%v%d = load ", v.id);
+  em_put_ty(b, em_ty(ty), e->lanes);
+  mg_sb_printf(b, ", ptr %%v%d, align %d\n", p.id, mg_ty_size(ty));
+  return v;
+}
+
+static void stream_store(Em *e, EmRef v) {
+  MgTy ty = acc_ty(e, &e->own[0]);
+  EmRef p = stream_at(e, e->idx[STREAM_BLOCK]);
+  MgStrbuf *b = em_at(e, e->depth);
+  mg_sb_puts(b, "  store ");
+  em_put_ty(b, em_ty(ty), e->lanes);
+  mg_sb_putc(b, ' ');
+  em_put(e, b, v, ty);
+  mg_sb_printf(b, ", ptr %%v%d, align %d\n", p.id, mg_ty_size(ty));
+}
+
+static void stream_start(Em *e, Group *g, int dim, int u, const Stage *st) {
+  stream_store(e, em_acc_start(e, e->own[0].red_op, acc_ty(e, &e->own[0]), e->lanes));
+  (void)g, (void)dim, (void)u, (void)st;
+}
+
+/* Some rows of the columns at hand, added up as a tree. */
+static void stream_rows(Em *e, Group *g, int dim, int u, const Stage *st) {
+  MgLoop *l = &e->own[0];
+  EmRef v[STREAM_ROWS], row = e->idx[1];
+  int n = e->scope[row.level].step;
+  for (int i = 0; i < n && !e->rc; i++) {
+    if (i) {
+      e->scope[row.level].serial = ++e->serial;
+      e->scope[e->depth].serial = ++e->serial;
+      e->idx[1] = arith(e, "add $t $a, $b", OP_add, row, const_of(e, i));
+      e->idx[1].level = row.level;
+    }
+    v[i] = em_value(e, l->body, e->lanes);
+  }
+  for (int half = n / 2; half && !e->rc; half /= 2)
+    for (int i = 0; i < half; i++) v[i] = em_combine(e, l->red_op, acc_ty(e, l), e->lanes, v[i], v[i + half]);
+  if (e->rc) return;
+  stream_store(e, em_combine(e, l->red_op, acc_ty(e, l), e->lanes, stream_load(e), v[0]));
+  e->idx[1] = row;
+  e->scope[row.level].serial = ++e->serial; /* nothing of the last row is taken for the first */
+  (void)g, (void)dim, (void)u, (void)st;
+}
+
+static void stream_finish(Em *e, Group *g, int dim, int u, const Stage *st) {
+  e->redval[0] = stream_load(e);
+  em_store(e, &e->own[0], e->own[0].value);
+  (void)g, (void)dim, (void)u, (void)st;
+}
+
+static void emit_streamed(Em *e, Group *g, EmRef begin, EmRef end) {
+  static const bool none[EMIT_MAX_ACC];
+  const MgLoop *l = &e->own[0];
+  Entry in;
+  mg_sb_printf(em_at(e, 0), "  %%stream = alloca %s, i64 %d, align 64\n", em_ty(acc_ty(e, l)), STREAM_COLUMNS);
+  for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < 2 ? l->range[k] : 0);
+  e->red_vec = true;
+  g->wide = false;
+  loop_open(e, STREAM_BLOCK, begin, end, STREAM_COLUMNS, RUN_loop, true, none);
+  if (e->rc) return;
+  enter_accs(e, RUN_loop, &in);
+  e->base_level = e->depth;
+  EmRef lo = e->idx[STREAM_BLOCK];
+  EmRef hi = arith(e, "$0 = icmp slt $t $a, $b\n$d = select i1 $0, $t $a, $t $b", OP_min, arith(e, "add $t $a, $b", OP_add, lo, const_of(e, STREAM_COLUMNS)), end);
+  Walk w = {.e = e, .g = g, .dim = 0, .body = stream_start};
+  run_range(&w, lo, hi, false);
+  EmRef row = const_of(e, 0), rows = em_value(e, l->range[1], 1);
+  w.body = stream_rows;
+  for (int step = STREAM_ROWS; step && !e->rc; step = step > 1 ? 1 : 0) {
+    Entry rows_in;
+    EmRef stop = whole_part(e, row, rows, step);
+    loop_open(e, 1, row, stop, step, RUN_loop, true, none);
+    if (e->rc) return;
+    enter_accs(e, RUN_loop, &rows_in);
+    run_range(&w, lo, hi, false);
+    loop_close(e, RUN_loop, &rows_in);
+    row = stop;
+  }
+  w.body = stream_finish;
+  run_range(&w, lo, hi, false);
+  loop_close(e, RUN_loop, &in);
+  e->red_vec = false;
+}
+
 /* iv divided by the size n, or the remainder. */
 static EmRef outer_divide(Em *e, const char *op, EmRef iv, EmRef n) {
   EmRef r = em_new(e, iv.level > n.level ? iv.level : n.level, 1);
@@ -592,6 +706,10 @@ static void emit_outer(Em *e) {
     MgLoop *all[8];
     for (uint32_t i = 0; i < k->nloop && i < 8; i++) all[i] = &e->own[i];
     g.wide = k->nloop <= 8 && is_wide(e, all, (int)k->nloop, 0);
+  }
+  if (is_streamed(e, &g)) {
+    emit_streamed(e, &g, begin, end);
+    return;
   }
   Walk w = {.e = e, .g = &g, .dim = 0, .body = rows_body};
   run_range(&w, begin, end, true);

@@ -4,12 +4,26 @@
 
 #define V mg_arg_val
 
-/* Sum of a * b over the last dimension; 16-bit products are summed in f32 by the reduction. */
+/* Is the matrix dense along a dimension?  Then the sum of its product with a vector is a fast loop. */
+static bool dense_is_dense(const MgGraph *g, ValRef matrix) {
+  const MgVal *m = mg_val(g, matrix);
+  return mg_sym_is(g->x, m->stride[0], 1) || mg_sym_is(g->x, m->stride[1], 1);
+}
+
+/* 16-bit factors as float32: their products are exact, and rounded once at the end as by a library. */
+static ValRef dense_factor(MgRewrite *rw, ValRef v) {
+  if (mg_dtype_size((MgDtype)mg_val(rw->g, v)->dtype) >= 4) return v;
+  return mg_dec(rw, TOP__to_copy, V(v), mg_arg_code(MA_dtype, DT_f32));
+}
+
+/* Sum of a * b over the last dimension. */
 static ValRef dense_dot(MgRewrite *rw, ValRef a, ValRef b) {
   MgGraph *g = rw->g;
-  if (!mg_dtype_is_float(mg_val(g, a)->dtype) || mg_dtype_size(mg_val(g, a)->dtype) < 4) return 0;
+  if (!mg_dtype_is_float((MgDtype)mg_val(g, a)->dtype) || mg_val(g, a)->dtype != mg_val(g, b)->dtype) return 0;
   int64_t last = -1;
-  MgArg arg[] = {V(mg_dec(rw, TOP_mul_Tensor, V(a), V(b))), mg_arg_ints(g, &last, 1)};
+  a = dense_factor(rw, a);
+  b = a ? dense_factor(rw, b) : 0;
+  MgArg arg[] = {V(b ? mg_dec(rw, TOP_mul_Tensor, V(a), V(b)) : 0), mg_arg_ints(g, &last, 1)};
   return mg_graph_emit1(g, TOP_sum_dim_IntList, arg, 2);
 }
 
@@ -18,8 +32,32 @@ static MgRc dense_give(MgRewrite *rw, ValRef v) {
   return mg_dec_give(rw, 0, v);
 }
 
-/* mv(matrix, vector), dot(a, b), vdot of reals. */
-static MgRc dense_mv(MgRewrite *rw) { return dense_give(rw, dense_dot(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val)); }
+/* dot(a, b), vdot of reals. */
+static MgRc dense_vdot(MgRewrite *rw) { return dense_give(rw, dense_dot(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val)); }
+
+static ValRef dense_matvec(MgRewrite *rw, ValRef matrix, ValRef vector) {
+  return dense_is_dense(rw->g, matrix) ? dense_dot(rw, matrix, vector) : 0;
+}
+
+static MgRc dense_mv(MgRewrite *rw) { return dense_give(rw, dense_matvec(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val)); }
+
+bool mg_dense_is_thin(const MgGraph *g, ValRef x, ValRef w) {
+  const MgVal *mx = mg_val(g, x), *mw = mg_val(g, w);
+  if (mx->ndim != 2 || mw->ndim != 2 || !mg_dtype_is_float((MgDtype)mx->dtype) || mx->dtype != mw->dtype) return false;
+  return mg_sym_is(g->x, mx->size[1], 1) || (mg_sym_is(g->x, mx->size[0], 1) && dense_is_dense(g, w)) ||
+         (mg_sym_is(g->x, mw->size[1], 1) && dense_is_dense(g, x));
+}
+
+static ValRef dense_thin(MgRewrite *rw, ValRef x, ValRef w) {
+  MgGraph *g = rw->g;
+  if (!mg_dense_is_thin(g, x, w)) return 0;
+  if (mg_sym_is(g->x, mg_val(g, x)->size[1], 1)) return mg_dec(rw, TOP_mul_Tensor, V(dense_factor(rw, x)), V(dense_factor(rw, w)));
+  bool row = mg_sym_is(g->x, mg_val(g, x)->size[0], 1);
+  ValRef v = dense_dot(rw, x, mg_dec(rw, TOP_t, V(w)));
+  return v ? mg_dec(rw, TOP_unsqueeze, V(v), mg_arg_int(g, row ? 0 : 1)) : 0;
+}
+
+static MgRc dense_mm(MgRewrite *rw) { return dense_give(rw, dense_thin(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val)); }
 
 /* beta * self + alpha * x; beta 0 drops self, NaN and all. */
 static MgRc dense_axpby(MgRewrite *rw, ValRef x) {
@@ -37,8 +75,10 @@ static MgRc dense_axpby(MgRewrite *rw, ValRef x) {
 }
 
 static MgRc dense_addmv(MgRewrite *rw) {
-  return dense_axpby(rw, dense_dot(rw, rw->n.arg[1].u.val, rw->n.arg[2].u.val));
+  return dense_axpby(rw, dense_matvec(rw, rw->n.arg[1].u.val, rw->n.arg[2].u.val));
 }
+
+static MgRc dense_addmm(MgRewrite *rw) { return dense_axpby(rw, dense_thin(rw, rw->n.arg[1].u.val, rw->n.arg[2].u.val)); }
 
 /* addr(self, a, b): beta * self + alpha * (a outer b). */
 static MgRc dense_addr(MgRewrite *rw) {
@@ -95,7 +135,7 @@ static MgRc dense_index_copy(MgRewrite *rw) { return dense_index(rw, TOP_scatter
 static MgRc dense_index_fill(MgRewrite *rw) { return dense_index(rw, TOP_scatter_value, true); }
 
 const MgDecRow mg_dec_dense[] = {
-  {TOP_mv, dense_mv},       {TOP_dot, dense_mv},     {TOP_vdot, dense_mv}, {TOP_addmv, dense_addmv}, {TOP_addr, dense_addr},
+  {TOP_mv, dense_mv},       {TOP_dot, dense_vdot},   {TOP_vdot, dense_vdot}, {TOP_mm, dense_mm}, {TOP_addmm, dense_addmm}, {TOP_addmv, dense_addmv}, {TOP_addr, dense_addr},
   {TOP_trace, dense_trace}, {TOP_index_add, dense_index_add}, {TOP_index_copy, dense_index_copy},
   {TOP_index_fill_int_Scalar, dense_index_fill}, {0},
 };

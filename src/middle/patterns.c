@@ -7,7 +7,7 @@
  * One walk in program order.  A node is first rewritten into its mg:: op; a later node that can be folded takes over
  * the op of its producer (the producer dies), or, when only reshapes lie between them, hands its work to the producer
  * and is replaced by its own input. */
-#include "middle/middle.h"
+#include "middle/decompose.h"
 #include <math.h>
 #include <string.h>
 
@@ -192,6 +192,7 @@ static MgRc pat_matmul(Pat *p, MgNode *n) {
   bool adds = code == TOP_addmm || code == TOP_baddbmm;
   MgArg *a = n->arg, *x = &a[adds ? 1 : 0];
   if (x[0].tag != MA_val || x[1].tag != MA_val || !pat_takes(p, n->out[0], 0)) return MG_OK;
+  if (mg_dense_is_thin(p->g, x[0].u.val, x[1].u.val)) return MG_OK;
   int nbatch = mg_val(p->g, n->out[0])->ndim - 2;
   if (!pat_takes(p, x[0].u.val, nbatch) || !pat_takes(p, x[1].u.val, nbatch)) return MG_OK;
   if (adds && (!pat_takes_arg(p, &a[0], 8) || !pat_is(p, &a[3], 1) || !pat_is(p, &a[4], 1))) return MG_OK;

@@ -74,7 +74,26 @@ LINEAR = [(1, 1, 1), (1, 768, 64), (3, 5, 7), (4, 512, 100), (17, 33, 65), (128,
 def test_linear(m, k, n, act):
     w, b = T(n, k), T(n)
     f = getattr(F, act) if act else (lambda y: y)
-    check(lambda x: f(F.linear(x, w, b)), T(m, k), has=["mg::matmul"], gone=["aten::addmm", f"aten::{act}"])
+    loops = 1 in (m, k, n)  # with one row or column it fuses like elementwise work
+    check(lambda x: f(F.linear(x, w, b)), T(m, k), has=[] if loops else ["mg::matmul"], gone=["aten::addmm"] + (["mg::matmul"] if loops else [f"aten::{act}"]))
+
+
+THIN = {
+    "row": (lambda x, w: x @ w.t(), (1, 70), (33, 70)),
+    "row of a wide matrix": (lambda x, w: F.gelu(x @ w + 1), (1, 131), (131, 4111)),
+    "column": (lambda x, w: x @ w, (37, 65), (65, 1)),
+    "column of a transposed matrix": (lambda x, w: x.t() @ w, (129, 1030), (129, 1)),
+    "one inside": (lambda x, w: x @ w, (37, 1), (1, 21)),
+    "vector": (lambda x, w: x.t() @ w[:, 0], (129, 1030), (129, 1)),
+    "scaled": (lambda x, w: torch.addmm(w[:1], x, w, beta=0.5, alpha=2), (1, 40), (40, 90)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", THIN)
+def test_thin_products_are_loops(name, dtype):
+    fn, *sizes = THIN[name]
+    check(fn, *[T(*size).to(dtype) for size in sizes], gone=["mg::matmul", "aten::mm", "aten::addmm", "aten::mv"])
 
 
 @pytest.mark.parametrize(
