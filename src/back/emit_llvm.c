@@ -198,6 +198,9 @@ static EmRef tail_mask(Em *e, EmRef iv, EmRef hi, int lanes) {
   return m;
 }
 
+/* Accumulators of a nest, which unrolled points take in turns; those of a scan all go on with the same. */
+static int acc_count(const Group *g, const MgLoop *l) { return l->kind == ML_scan ? 1 : g->unroll; }
+
 /* Which accumulators a stage changes: all of them in outer loops, its own copies in the innermost one. */
 static void live_accs(const Walk *w, const Stage *st, bool last, bool *live) {
   const Group *g = w->g;
@@ -207,7 +210,8 @@ static void live_accs(const Walk *w, const Stage *st, bool last, bool *live) {
     if (g->acc[i] < 0) continue;
     bool arg = g->loop[i]->red_op == RED_argmax || g->loop[i]->red_op == RED_argmin;
     int a = st->scalar_tail ? g->sacc[i] : g->acc[i];
-    for (int u = 0; u < st->unroll * (1 + arg); u++) live[a + u] = true;
+    int n = st->unroll < acc_count(g, g->loop[i]) ? st->unroll : acc_count(g, g->loop[i]);
+    for (int u = 0; u < n * (1 + arg); u++) live[a + u] = true;
   }
 }
 
@@ -299,7 +303,7 @@ static void start_accs(Em *e, Group *g) {
     MgLoop *l = g->loop[i];
     g->acc[i] = g->sacc[i] = -1;
     if (l->kind != ML_reduce && l->kind != ML_scan) continue;
-    for (int u = 0; u < g->unroll; u++) {
+    for (int u = 0; u < acc_count(g, l); u++) {
       int a = new_acc(e, l->red_op, acc_ty(e, l), lanes);
       if (u == 0) g->acc[i] = a;
       if (is_arg(l)) new_acc(e, RED_sum, TY_i64, lanes);
@@ -321,7 +325,7 @@ static ExprRef position(Em *e, const MgLoop *l) {
 static void step_acc(Em *e, Group *g, int i, int u, const Stage *st) {
   MgLoop *l = g->loop[i];
   MgTy ty = acc_ty(e, l);
-  int a = (st->scalar_tail ? g->sacc[i] : g->acc[i]) + u * (1 + is_arg(l));
+  int a = (st->scalar_tail ? g->sacc[i] : g->acc[i]) + u % acc_count(g, l) * (1 + is_arg(l));
   EmRef v[2] = {em_existing(e, l->red_op, ty, em_value(e, l->body, e->lanes))}, cur[2];
   if (e->rc) return;
   cur[0] = e->acc[a].cur;
@@ -436,6 +440,7 @@ static bool is_wide(Em *e, MgLoop **loop, int n, int vec) {
 static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
   Group g = {.loop = loop, .n = n, .first = shared, .end = shared, .keep = shared, .vec = -1, .unroll = 1, .masked_ok = e->t->avx512};
   uint32_t ops = 0;
+  int scans = 0;
   if (n > 64) {
     fail(e, MG_UNSUP);
     return;
@@ -452,12 +457,13 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
       ops += mg_ex_count_ops(e->x, l->body);
     }
     if (l->vec != MG_NO_VEC && l->vec >= shared) g.vec = l->vec;
-    if (l->kind == ML_scan || l->kind == ML_scatter || is_arg(l)) ops += 100; /* no unrolling */
+    scans += l->kind == ML_scan && !is_arg(l);
+    if (l->kind == ML_scatter || is_arg(l)) ops += 100; /* no unrolling */
   }
   if (!g.reduces) g.keep = g.end;
   g.wide = g.vec >= 0 && g.vec < g.keep && is_wide(e, loop, n, g.vec);
   if (g.reduces) g.unroll = ops * (uint32_t)n <= 2 ? 8 : ops * (uint32_t)n <= 8 ? 4 : ops <= 16 ? 2 : 1;
-  while (g.unroll > 1 && g.unroll * n > 48) g.unroll /= 2;
+  while (g.unroll > (scans ? 4 : 1) && (scans || g.unroll * n > 48)) g.unroll /= 2;
   for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < g.end ? (k < shared ? loop[0]->range[k] : g.range[k]) : 0);
   bool gathers = false;
   if (g.vec >= 0)
