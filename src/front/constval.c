@@ -2,6 +2,7 @@
  * a few ops on small constants give (torch.div(12, 4)). */
 #include "front/constval.h"
 #include "front/nodecall.h"
+#include "front/symdata.h"
 #include <string.h>
 
 /* Does the graph write to this storage? */
@@ -60,7 +61,7 @@ static PyObject *constval_compute(MgCapture *cap, ValRef v, int *budget) {
   PyObject *in[CONSTVAL_ARGS] = {NULL}, *out[CONSTVAL_ARGS] = {NULL}, *r = mg_constval(cap, v);
   NodeRef def = v ? g->val[v].def : 0;
   Reads reads = {.n = 0};
-  if (r || !def || (*budget)-- <= 0 || !constval_pure(g, &g->node[def], v)) return Py_XNewRef(r);
+  if (r || !def || (*budget)-- <= 0 || !constval_pure(g, &g->node[def], v) || mg_symdata_reads(cap, def)) return Py_XNewRef(r);
   mg_node_each_tensor(&g->node[def], constval_read, &reads);
   if (reads.n > CONSTVAL_ARGS || g->node[def].nout > CONSTVAL_ARGS) return NULL;
   bool known = true;

@@ -417,7 +417,7 @@ static bool check_refused(const Check *c) {
     return w && w->ndim && mg_infer_int(c->in, mg_infer_arg(c->in, "groups"), &groups) == MG_OK &&
            mg_infer_cmp(c->in, w->size[0], mg_infer_c(c->in, groups)) == -1;
   case TOP_pow_Tensor_Scalar: return !check_pow(c);
-  case TOP_slice_scatter: case TOP_select_scatter: return mg_infer_scatter_fits(c->in) != MG_OK;
+  case TOP_slice_scatter: case TOP_select_scatter: case TOP_diagonal_scatter: return mg_infer_scatter_fits(c->in) != MG_OK;
   default: return false;
   }
 }

@@ -555,6 +555,7 @@ MgRc mg_infer_scatter_fits(MgInfer *in) {
   view_of(in, self, &s);
   if (in->op->code == TOP_slice_scatter) TRY(view_slice(in, &s, ARG("dim"), ARG("start"), ARG("end"), ARG("step")));
   else if (in->op->code == TOP_select_scatter) TRY(view_select(in, &s, ARG("dim"), ARG("index")));
+  else if (in->op->code == TOP_diagonal_scatter) TRY(view_diagonal(in, &s));
   else return MG_OK;
   if (mg_val(in->g, src)->ndim != s.size.n) return MG_UNSUP;
   for (int i = 0; i < s.size.n; i++)

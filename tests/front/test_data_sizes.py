@@ -432,3 +432,23 @@ def test_rows_or_columns_of_a_queue_are_written_where_a_counter_says(shape, writ
             f(queue, at, torch.randn(4, 4))
         results.append((queue, at))
     assert all(torch.equal(a, b) for a, b in zip(*results))
+
+
+@pytest.mark.parametrize("number", [
+    lambda x: T([x.nonzero().shape[0]]).item(), lambda x: x.new_tensor([x.nonzero().numel()]).item(), lambda x: (T(x.nonzero().shape[0]) + 1).item(),
+    lambda x: torch.full((1,), x.nonzero().shape[0]).item(),
+])  # fmt: skip
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_numbers_out_of_tensors_made_of_data_sizes(number, fullgraph):
+    def f(x, w):
+        n = number(x)
+        return (x * w).sum() * n, n
+
+    compiled = magneto.compile(f, fullgraph=fullgraph)
+    for x in (T([0.0, 1.0, -1.0, 0.5]), T([0.0, 0.0, 0.0, 0.5])):
+        for grad in (False, True):
+            w = T(2.0, requires_grad=grad)
+            want, got = f(x, w), compiled(x, w)
+            assert torch.equal(got[0], want[0]) and got[1] == want[1]
+            if grad:
+                assert torch.equal(*(torch.autograd.grad(r[0], w)[0] for r in (got, want)))

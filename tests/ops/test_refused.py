@@ -125,3 +125,12 @@ def test_operators_find_their_overload_among_several():
     index, b = torch.tensor([[0]]), torch.ones(2, 3)
     assert sweep.check(lambda x: torch.ops.aten.scatter(x + 1, -1, index, b), (torch.zeros(2, 3),)) == []
     sweep.check(lambda x: torch.ops.aten.scatter(x + 1, -1, index, "b"), (torch.zeros(2, 3),))
+
+
+def test_part_of_another_size_than_what_is_written_there():
+    f = magneto.compile(lambda x, s: torch.diagonal_scatter(x, s, 1), dynamic=True)
+    for n in (20, 8):
+        x, fits = torch.randn(n, n), torch.randn(n - 1)
+        assert torch.equal(f(x, fits), torch.diagonal_scatter(x, fits, 1))
+        with pytest.raises(RuntimeError, match="expected src to have a size equal"):
+            f(x, torch.randn(n - 3))
