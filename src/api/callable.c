@@ -164,7 +164,10 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
       if (rc) *result = NULL;
       if (rc == MG_CLAIM_FALSE) e->rest++, found = 0; /* the frame does not try again */
       if (rc == MG_RUN_RAISED) found = -1;
-      if (rc == MG_STAGES_OTHER && !mg_cache_break_data(info, c->cfg.id, e)) found = 0;
+      if (rc == MG_STAGES_OTHER) {
+        mg_cache_break_data(e);
+        found = 0;
+      }
       mg_entry_release(e);
     }
   } else {

@@ -138,6 +138,15 @@ MgBucket *mg_cache_bucket(MgSite *s, const MgSlots *slots, bool create) {
   return s->nbucket ? s->bucket[0] : create ? cache_add_bucket(s, NULL) : NULL;
 }
 
+uint8_t mg_cache_denied(const MgCodeInfo *info, uint32_t config, const MgSlots *slots) {
+  uint8_t denied = 0;
+  for (MgSite *s = info->sites; s; s = s->next) {
+    MgBucket *b = s->config == config ? mg_cache_bucket(s, slots, false) : NULL;
+    if (b) denied |= b->denied;
+  }
+  return denied;
+}
+
 static void cache_take_out(MgBucket *b, int i) {
   memmove(b->entry + i, b->entry + i + 1, sizeof *b->entry * (size_t)(--b->n - i));
   b->site->n--;
@@ -163,16 +172,17 @@ static void cache_entry_died(void *arg) {
   while (i < b->n && b->entry[i] != e) i++;
   if (i == b->n) return;
   cache_take_out(b, i);
-  if (!b->n && b->key) b->eager = false, b->plain = 0, b->refused = 0, b->rest = 0; /* the address may come to belong to another instance */
+  if (!b->n && b->key) b->eager = false, b->plain = 0, b->refused = 0, b->rest = 0, b->denied = 0; /* the address may come to belong to another instance */
   e->bucket = NULL;
   cache_leave(b->site, e);
   mg_entry_release(e);
 }
 
-int mg_cache_break_data(MgCodeInfo *info, uint32_t config, MgEntry *e) {
+void mg_cache_break_data(MgEntry *e) {
+  MgBucket *b = e->bucket;
   mg_log(MG_LOG_recompiles, "sizes that depend on data are not what an entry takes them for: they break the graph from here on");
   cache_entry_died(e);
-  return mg_dynfloat_set(&info->dyn, DYN_no_data, config);
+  if (b) b->denied |= MG_DENY_data;
 }
 
 int mg_cache_add(MgBucket *b, MgEntry *e) {

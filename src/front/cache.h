@@ -54,6 +54,7 @@ typedef struct MgBucket { /* the entries of one offset for one module instance *
   uint8_t refused;        /* recordings that a kind of tensor kept from beginning */
   bool eager;             /* too many entries: frames go on in CPython from here */
   uint32_t misses;        /* while eager: looks in a row that found nothing */
+  uint8_t denied;         /* MG_DENY_*: what cannot be recorded for this instance */
   uint8_t idle;           /* frames in a row that ran no op from here to their end */
   MgTrial trial;          /* of frames that start here */
   uint32_t rest, patience; /* looks until the next frame is driven again; how many of them at a time */
@@ -100,8 +101,10 @@ const MgCode *mg_code_decoded(MgCodeInfo *info, PyCodeObject *co); /* borrowed; 
 MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, uint64_t chain, bool create);
 /* The bucket for a frame, or NULL: without create when there is none, else with exception. */
 MgBucket *mg_cache_bucket(MgSite *site, const MgSlots *s, bool create);
-/* The entry is dropped (the caller has a reference), and sizes that depend on data break graphs of this code.  -1 with an exception. */
-int mg_cache_break_data(MgCodeInfo *info, uint32_t config, MgEntry *e);
+/* What the code cannot go on with when it runs for one instance: sizes that are symbols, sizes that depend on data. */
+enum { MG_DENY_sizes = 1, MG_DENY_data = 2 };
+uint8_t mg_cache_denied(const MgCodeInfo *info, uint32_t config, const MgSlots *s); /* at any offset, for the instance in s */
+void mg_cache_break_data(MgEntry *e); /* e is dropped (the caller has a reference), and sizes that depend on data break graphs */
 int mg_cache_add(MgBucket *b, MgEntry *e);                      /* steals e; becomes the first; -1 with exception */
 /* Frames that only run Python code gain nothing: what is known about them costs more than it saves.  From a place that was
  * followed by no op again and again, CPython runs the frame to its end, with what it calls; now and then one is driven to see. */

@@ -128,23 +128,6 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
   return rc;
 }
 
-static PyObject *dynfloat_mark(MgDynMark mark, uint32_t config) { return PyLong_FromLongLong((long long)config * 4 + mark); }
-
-int mg_dynfloat_set(PyObject **known, MgDynMark mark, uint32_t config) {
-  PyObject *id = dynfloat_mark(mark, config);
-  int rc = id ? dynfloat_add(known, id) : -1;
-  Py_XDECREF(id);
-  return rc;
-}
-
-bool mg_dynfloat_has(PyObject *known, MgDynMark mark, uint32_t config) {
-  PyObject *id = known ? dynfloat_mark(mark, config) : NULL;
-  bool has = id && PySet_Contains(known, id) > 0;
-  Py_XDECREF(id);
-  PyErr_Clear();
-  return has;
-}
-
 static bool dynfloat_knows(PyObject *name) { /* steals name */
   int has = name ? PySet_Contains(mg_rec->dyn, name) : -1;
   Py_XDECREF(name);

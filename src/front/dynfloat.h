@@ -8,10 +8,6 @@ extern PyObject *mg_any_float;   /* in a dict guard: something is there, its sou
 int mg_dynfloat_init(void);
 /* An entry did not fit: adds the places of numbers that are others now to *known (a set; NULL: made when needed). */
 int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s);
-/* What a code cannot go on with under a configuration: sizes that are symbols, sizes that depend on data.  -1 with an exception. */
-typedef enum MgDynMark { DYN_no_sizes, DYN_no_data } MgDynMark;
-int mg_dynfloat_set(PyObject **known, MgDynMark mark, uint32_t config);
-bool mg_dynfloat_has(PyObject *known, MgDynMark mark, uint32_t config);
 /* Have iterators been elsewhere at other calls of this code? */
 bool mg_dynfloat_iterators(void);
 /* torch.compiler.config.dynamic_sources or unbacked_sources: a list of compiled patterns, new; NULL: none. */

@@ -692,12 +692,6 @@ static bool call_sees_death(const MgCall *c) {
   return false;
 }
 
-/* May an exception of C code be due to symbolic sizes?  With numbers it is raised again, or not. */
-static bool call_blames_sizes(void) {
-  return PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError) ||
-         PyErr_ExceptionMatches(PyExc_IndexError);
-}
-
 PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   if (!mg_rec) return PyObject_Vectorcall(f, args, nargsf, kwnames);
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
@@ -720,12 +714,10 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if (v.action > ACT_python && v.action != ACT_tensor) return call_special(&c, v.action);
   if (!call_check_args(&c, v.older)) return NULL;
   ValRef out = mg_call_out(&c);
+  uint32_t nodes = mg_rec->g->nnode;
   r = mg_call_plain(&c);
   if (!r && !mg_rec->abort) r = mg_call_exact(&c);
-  if (!r && !mg_rec->abort && mg_rec->cap->sizes.nsrc && call_blames_sizes()) {
-    if (mg_symsize_inputs(&mg_rec->cap->sizes)) mg_symsize_give_up(mg_rec, "torch wants the numbers of sizes");
-    else mg_rec_break(BK_data_dependent, "torch wants the number of a size");
-  }
+  if (!r && !mg_rec->abort && mg_rec->cap->sizes.nsrc) r = mg_call_sizes(&c, nodes);
   self = mg_policy_self(f);
   if (!r) return r;
   if (mg_standin_check(r)) return mg_call_made_tensor(&c, r, out);

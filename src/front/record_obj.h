@@ -31,6 +31,7 @@ bool mg_call_by_torch(void);                              /* is it torch's Pytho
 PyObject *mg_call_with_numbers(const MgCall *c);
 bool mg_call_tensor(const MgCall *c, PyObject **r); /* true when *r is the result */
 PyObject *mg_call_exact(const MgCall *c); /* after a TypeError; NULL: it stays */
+PyObject *mg_call_sizes(const MgCall *c, uint32_t nodes); /* after an exception in a graph with symbolic sizes; nodes: of the graph before the call */
 bool mg_call_number_tensors(const MgCall *c, PyObject **r); /* number_args.c; false: it is another kind of call */
 ValRef mg_call_out(const MgCall *c); /* what a stand-in given as out= stands for, or 0 */
 PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r, ValRef out); /* r is what c gave, a stand-in; stolen; out: mg_call_out before */

@@ -3,6 +3,7 @@
 #include "front/facts.h"
 #include "front/fxgraph.h"
 #include "front/guard.h"
+#include "front/hook.h"
 #include "front/names.h"
 #include "front/claim.h"
 #include "front/record_obj.h"
@@ -399,5 +400,63 @@ PyObject *mg_call_exact(const MgCall *c) {
   }
   PyObject *r = done == c->n ? PyObject_Vectorcall(c->f, arg, (size_t)c->npos, c->kwnames) : NULL;
   while (done-- > 0) Py_DECREF(arg[done]);
+  return r;
+}
+
+/* May an exception of C code be due to symbolic sizes?  With numbers it is raised again, or not. */
+static bool torch_blames_sizes(void) {
+  return PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError) ||
+         PyErr_ExceptionMatches(PyExc_IndexError);
+}
+
+/* Torch's Python kernels of recurrent networks forget the dropout between layers; the arguments are (..., dropout, train, ...). */
+static bool torch_kernel_differs(const MgCall *c) {
+  static const char *const recurrent[] = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
+  const char *name = PyCFunction_Check(c->f) ? ((PyCFunctionObject *)c->f)->m_ml->ml_name : "";
+  bool found = false, differs = false;
+  for (size_t i = 0; i < sizeof recurrent / sizeof *recurrent; i++) found |= !strcmp(name, recurrent[i]);
+  for (Py_ssize_t i = 0; found && i < c->n; i++)
+    differs |= mg_symfloat_is(c->arg[i]) ||
+               (PyFloat_Check(c->arg[i]) && PyFloat_AS_DOUBLE(c->arg[i]) != 0 && (i + 1 == c->n || c->arg[i + 1] != Py_False));
+  return differs;
+}
+
+/* A composite op whose C++ asks for sizes as numbers: once more by torch's own Python kernel for it, which computes with sizes
+ * of any kind (interpolation by a factor, recurrent networks, short-time Fourier transforms).  What the first try has recorded
+ * stays behind, unused.  NULL without an abort: the exception stays. */
+static PyObject *torch_by_python_kernel(const MgCall *c, uint32_t nodes) {
+  MgGraph *g = mg_rec->g;
+  if (!mg_call_has_standin(c) || torch_kernel_differs(c)) return NULL;
+  for (NodeRef n = nodes; n < g->nnode; n++)
+    if (mg_node(g, n)->op->effect) return NULL;
+  PyObject *t, *v, *tb, *r = NULL;
+  PyErr_Fetch(&t, &v, &tb);
+  MgHookMode mode = mg_hook_mode;
+  mg_hook_mode = HOOK_off; /* torch's dispatcher and its kernels are no part of the program */
+  PyObject *kernels = mg_import("torch._decomp"), *C = kernels ? mg_import("torch._C") : NULL;
+  PyObject *on = C ? mg_context_enter(PyObject_CallMethod(C, "_EnablePythonDispatcher", NULL)) : NULL;
+  if (on) {
+    r = mg_call_plain(c);
+    if (mg_context_exit(on)) Py_CLEAR(r);
+  }
+  mg_hook_mode = mode;
+  Py_XDECREF(kernels);
+  Py_XDECREF(C);
+  if (!r && !mg_rec->abort) {
+    PyErr_Restore(t, v, tb);
+    return NULL;
+  }
+  Py_XDECREF(t);
+  Py_XDECREF(v);
+  Py_XDECREF(tb);
+  return r;
+}
+
+PyObject *mg_call_sizes(const MgCall *c, uint32_t nodes) {
+  if (!torch_blames_sizes()) return NULL;
+  if (!mg_symsize_inputs(&mg_rec->cap->sizes)) return mg_rec_break(BK_data_dependent, "torch wants the number of a size");
+  PyObject *r = torch_by_python_kernel(c, nodes);
+  if (mg_rec->abort) mg_rec->sizes_failed = true; /* no break of the program */
+  else if (!r) mg_symsize_give_up(mg_rec, "torch wants the numbers of sizes");
   return r;
 }

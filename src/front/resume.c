@@ -350,7 +350,8 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
       *nplain = e->nplain;
       if (!again) goto done;
       next = claim && d->cfg->fullgraph ? DRIVE_eager : DRIVE_fail; /* a break would be an error: the program's own comes first */
-      if (next == DRIVE_eager || other++ > 2 || (!claim && mg_cache_break_data(d->info, d->cfg->id, e))) goto done;
+      if (next == DRIVE_eager || other++ > 2) goto done;
+      if (!claim) mg_cache_break_data(e);
       mg_entry_release(e);
       e = NULL;
       at = NULL;

@@ -714,8 +714,9 @@ static int segment_compile(MgDrive *d, const MgSlots *slots) {
   MgCodeInfo *info = d->info;
   Segment s = {.ts = d->ts, .cfg = cfg, .info = info, .code = d->code, .v = d->v, .stop_at = -1};
   int rc = -1;
-  s.deny_sizes = mg_dynfloat_has(info->dyn, DYN_no_sizes, cfg->id);
-  s.deny_data = mg_dynfloat_has(info->dyn, DYN_no_data, cfg->id);
+  uint8_t denied = mg_cache_denied(info, cfg->id, slots);
+  s.deny_sizes = denied & MG_DENY_sizes;
+  s.deny_data = denied & MG_DENY_data;
   s.deny_claims = s.false_claims = d->unclaimed;
   if (segment_save(&s, d, slots)) goto done;
   /* In a loop each turn would leave an entry of its own, made for the objects of that turn. */
@@ -760,8 +761,7 @@ static int segment_compile(MgDrive *d, const MgSlots *slots) {
     rc = 0;
     goto done;
   }
-  if (s.deny_sizes && mg_dynfloat_set(&info->dyn, DYN_no_sizes, cfg->id)) goto done;
-  if (s.deny_data && mg_dynfloat_set(&info->dyn, DYN_no_data, cfg->id)) goto done;
+  bucket->denied |= (s.deny_sizes ? MG_DENY_sizes : 0) | (s.deny_data ? MG_DENY_data : 0);
   segment_log(&s, s.entry);
   mg_stats.entries++;
   if (s.entry->nnode > 0) mg_stats.graphs++;

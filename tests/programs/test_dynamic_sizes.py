@@ -288,6 +288,64 @@ def test_what_needs_numbers_gets_them():
     assert recordings(f, [(torch.randn(n, 4),) for n in SIZES]) == len(SIZES)
 
 
+RECURRENT = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}
+
+
+@pytest.mark.parametrize("mode, factor", [("nearest", 2.0), ("nearest-exact", 1.7), ("bilinear", 1.7)])
+def test_interpolation_by_a_factor(mode, factor):
+    f = lambda x: F.interpolate(x * 2, scale_factor=factor, mode=mode) + 1  # noqa: E731
+    assert recordings(f, [(torch.randn(b, 3, 4, 5),) for b in (2, 3, 5, 4)]) == 2
+    assert len(graphs(f, [(torch.randn(b, 3, 4, 5),) for b in (2, 3, 5, 4)])) <= 2
+
+
+def test_what_no_kernel_does_with_symbols_breaks_no_graph():
+    f = lambda x: F.interpolate(x * 2, scale_factor=2.0, mode="bicubic") + 1  # noqa: E731
+    assert recordings(f, [(torch.randn(b, 3, 4, 5),) for b in (2, 3, 5)]) <= 3
+
+
+def test_spectra_of_many_signals():
+    f = lambda x: torch.stft(x, 16, window=torch.ones(16), return_complex=True).abs()  # noqa: E731
+    assert recordings(f, [(torch.randn(b, 64),) for b in (2, 3, 5)]) == 2
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+@pytest.mark.parametrize("train", [False, True])
+def test_recurrent_networks_on_many_batches(name, train):
+    net = RECURRENT[name](4, 8, num_layers=2, bidirectional=True, batch_first=True)
+    f = lambda x: net(x)  # noqa: E731
+    with torch.set_grad_enabled(train):
+        assert recordings(f, [(torch.randn(b, 6, 4),) for b in (2, 3, 5, 4)]) == 2
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_dropout_between_recurrent_layers(name):
+    net = RECURRENT[name](4, 8, num_layers=2, dropout=0.5)
+    compiled = magneto.compile(net)
+    for b in (2, 3, 5):
+        x = torch.randn(6, b, 4)
+        torch.manual_seed(b)
+        want = net(x)
+        torch.manual_seed(b)
+        same(want, compiled(x))
+
+
+def test_a_module_that_needs_numbers_is_not_every_module():
+    class Rows(torch.nn.Module):
+        def forward(self, x):
+            return sum(r for r in x)
+
+    rows, line = magneto.compile(Rows()), magneto.compile(torch.nn.Sequential(torch.nn.Linear(4, 4)))
+    net = magneto.compile(torch.nn.LSTM(4, 8, num_layers=2, dropout=0.5))
+    with torch.no_grad():
+        for n in (2, 3, 4):
+            rows(torch.randn(n, 4))
+            net(torch.randn(6, n, 4))
+        before = _magneto.stats()["entries"]
+        for n in (2, 3, 4, 5, 6):
+            line(torch.randn(n, 4))
+    assert _magneto.stats()["entries"] - before <= 2
+
+
 def test_graph_breaks():
     def f(x):
         y = x * x.shape[0]
