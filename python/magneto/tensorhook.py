@@ -1,4 +1,5 @@
-"""Hooks that a compiled function registers on tensors which its graph makes, and hooks of leaves while a backward pass is recorded."""
+"""Hooks that a compiled function registers on tensors which its graph makes, hooks of leaves while a backward pass is recorded,
+and hooks of results that share their node of the gradient graph."""
 
 from __future__ import annotations
 
@@ -63,3 +64,42 @@ def run_gradient(hooks: dict[int, Callable[[Any], Any]], grad: torch.Tensor) -> 
 def run_accumulated(hooks: dict[int, Callable[[Any], Any]], leaf: torch.Tensor) -> None:
     for hook in list(hooks.values()):
         hook(leaf)
+
+
+class _Reached:
+    """The hooks of one of several results of a compiled function, as the node that these have in common calls them.
+
+    In eager code each result has a node of its own, which the engine does not run when no gradient reaches it."""
+
+    def __init__(self, hooks: dict[int, Callable[[Any], Any]]) -> None:
+        self.hooks = hooks
+        self.__name__ = "hook"
+
+    def __call__(self, grad: torch.Tensor | None) -> Any:
+        result = None
+        for hook in list(self.hooks.values()):
+            if grad is None and not _counts(hook):
+                continue
+            got = hook(grad)
+            if got is None:
+                continue
+            grad = result = got
+            self.__name__ = getattr(hook, "__name__", repr(hook))  # for torch's errors about what a hook returned
+            if not isinstance(got, torch.Tensor):
+                break
+        return result
+
+
+def _counts(hook: Callable[[Any], Any]) -> bool:
+    """Is it register_multi_grad_hook's, which waits for all tensors whose nodes run?"""
+    return getattr(hook, "__qualname__", "").startswith("register_multi_grad_hook.<locals>.get_inner_hook")
+
+
+def register_reached(register: Callable[..., Any], node: Any, tensor: torch.Tensor) -> None:
+    """``register(node, tensor)``, torch's own, with one hook that calls those which the tensor has by then."""
+    hooks = tensor._backward_hooks
+    tensor._backward_hooks = {0: _Reached(hooks)}  # type: ignore[arg-type]
+    try:
+        register(node, tensor)
+    finally:
+        tensor._backward_hooks = hooks

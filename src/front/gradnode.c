@@ -27,6 +27,7 @@ typedef struct GradRun { /* one forward run whose results are about to get their
 
 static _Thread_local GradRun *gradnode_run;
 static PyObject *gradnode_apply;          /* its forward class's apply */
+static PyObject *gradnode_register;       /* its backward class's _register_hook_dict, torch's own */
 static PyObject *gradnode_task_keeps;     /* torch._C._autograd._get_current_graph_task_keep_graph */
 static Py_ssize_t gradnode_owner, gradnode_state; /* slots: MgAutograd; list of what nkeep asks for, or NULL */
 static Py_ssize_t gradnode_kept; /* slot: tuple of what is saved without a version check, or NULL */
@@ -440,10 +441,22 @@ int mg_gradnode_attach(MgAutograd *a, PyObject *const *in, PyObject **res, PyObj
   return 0;
 }
 
+/* The first hook on a result: one of several is not to see the passes that do not reach it. */
+static PyObject *gradnode_hook(PyObject *node, PyObject *tensor) {
+  static PyObject *reached; /* magneto.tensorhook.register_reached */
+  const MgAutograd *a = (const MgAutograd *)*gradnode_slot(node, gradnode_owner);
+  if (!a || a->nthrough < 2) return PyObject_CallFunctionObjArgs(gradnode_register, node, tensor, NULL);
+  PyObject *m = reached ? NULL : mg_import("magneto.tensorhook");
+  if (m) reached = PyObject_GetAttrString(m, "register_reached");
+  Py_XDECREF(m);
+  return reached ? PyObject_CallFunctionObjArgs(reached, gradnode_register, node, tensor, NULL) : NULL;
+}
+
 /* ---- the two classes ---- */
 
 static PyMethodDef gradnode_forward_def = {"forward", (PyCFunction)(void *)gradnode_forward, METH_FASTCALL, NULL};
 static PyMethodDef gradnode_apply_def = {"apply", (PyCFunction)(void *)gradnode_backward, METH_FASTCALL, NULL};
+static PyMethodDef gradnode_hook_def = {"_register_hook_dict", gradnode_hook, METH_O, NULL};
 
 /* type(name, (base,), body); steals body. */
 static PyObject *gradnode_make(const char *name, PyObject *base, PyObject *body) {
@@ -464,7 +477,7 @@ static int gradnode_find_slot(PyObject *type, const char *name, Py_ssize_t *at) 
 }
 
 static int gradnode_make_types(PyObject *base, PyObject *setup) {
-  PyObject *forward = PyCFunction_New(&gradnode_forward_def, NULL), *fwd = NULL, *apply = NULL;
+  PyObject *forward = PyCFunction_New(&gradnode_forward_def, NULL), *fwd = NULL, *apply = NULL, *hook = NULL;
   PyObject *bwd = gradnode_make("MagnetoBackward", base,
                                 Py_BuildValue("{s:(sssss),s:s,s:O,s:O}", "__slots__", "_owner", "_state", "_kept", "_parts", "_part",
                                               "__module__", "magneto._magneto", "clear_saved_tensors_on_access", Py_False, "boxed_grads_call",
@@ -476,6 +489,9 @@ static int gradnode_make_types(PyObject *base, PyObject *setup) {
   if (gradnode_find_slot(bwd, "_parts", &gradnode_parts) || gradnode_find_slot(bwd, "_part", &gradnode_part)) goto done;
   if (!(apply = PyDescr_NewMethod((PyTypeObject *)bwd, &gradnode_apply_def))) goto done;
   if (PyObject_SetAttrString(bwd, "apply", apply)) goto done;
+  if (!(gradnode_register = PyObject_GetAttrString(base, "_register_hook_dict"))) goto done;
+  if (!(hook = PyDescr_NewMethod((PyTypeObject *)bwd, &gradnode_hook_def))) goto done;
+  if (PyObject_SetAttrString(bwd, "_register_hook_dict", hook)) goto done;
   fwd = gradnode_make("Magneto", base,
                       Py_BuildValue("{s:O,s:O,s:O,s:s,s:O,s:O}", "_backward_cls", bwd, "forward", forward, "setup_context", setup,
                                     "__module__", "magneto._magneto", "clear_saved_tensors_on_access", Py_False,
@@ -485,6 +501,7 @@ static int gradnode_make_types(PyObject *base, PyObject *setup) {
 done:
   Py_XDECREF(forward);
   Py_XDECREF(apply);
+  Py_XDECREF(hook);
   Py_XDECREF(bwd);
   Py_XDECREF(fwd);
   return rc;

@@ -336,6 +336,50 @@ def multi_grad_hook(C):
 
 
 @program()
+def multi_grad_hook_on_a_result_that_is_not_reached(C):
+    seen = []
+    x, y = leaf(3), leaf(3)
+    a, b = C(poly)(x, y)
+    torch.autograd.graph.register_multi_grad_hook([a, x], lambda gs: seen.append([None if g is None else g.clone() for g in gs]))
+    torch.autograd.graph.register_multi_grad_hook([b, a], lambda g: seen.append(g.clone()), mode="any")
+    a.sum().backward()
+    return [seen, grads(x, y)]
+
+
+@program()
+def hooks_on_results_that_are_not_reached(C):
+    seen = []
+    x, y = leaf(3), leaf(3)
+    a, b = C(poly)(x, y)
+    a.register_hook(lambda g: seen.append(g.clone()))
+    a.register_hook(lambda g: g * 2)
+    handle = b.register_hook(lambda g: g * seen.append("not reached"))
+    b.retain_grad()
+    a.sum().backward(retain_graph=True)
+    handle.remove()
+    b.register_hook(lambda g: seen.append(g.clone()) or g + 1)
+    (a + b).sum().backward()
+    return [seen, grads(x, y), b.grad, len(b._backward_hooks), b.grad_fn is not None]
+
+
+@program()
+def hook_on_one_of_several_returns_no_tensor(C):
+    a, b = C(poly)(leaf(3), leaf(3))
+    a.register_hook(lambda g: 1)
+    (a + b).sum().backward()
+
+
+@program()
+def hook_on_one_of_several_changes_the_size(C):
+    def larger(g):
+        return torch.ones(5)
+
+    a, b = C(poly)(leaf(3), leaf(3))
+    a.register_hook(larger)
+    (a + b).sum().backward()
+
+
+@program()
 def grad_fn_is_walkable(C):
     x, y = leaf(3), leaf(3)
     a, b = C(poly)(x, y)
