@@ -141,7 +141,8 @@ static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef 
   memcpy(f->in, args, f->nin * sizeof *args);
   f->first = first;
   f->end = r->g->nnode;
-  f->once |= once;
+  f->hooked = PyCFunction_GET_SELF(c->f) == mg_torch.backward_hook_function;
+  f->once |= once || f->hooked;
   function_mark(r->g, first);
   while (*end) end = &(*end)->next;
   *end = f;
@@ -247,7 +248,22 @@ PyObject *mg_function_apply(const MgCall *c) {
   PyObject *cls = PyCFunction_Check(c->f) ? PyCFunction_GET_SELF(c->f) : NULL;
   if (r->deny_function || (r->want_fx && mg_fx_is_aten(r->cap)) || c->kwnames || !cls || !PyType_Check(cls)) return mg_call_unknown(c);
   if (function_guard_class(cls)) return NULL;
-  return function_is_torchs(cls) ? mg_call_unknown(c) : function_record(r, c);
+  bool hooks = cls == mg_torch.backward_hook_function && !r->want_fx;
+  return function_is_torchs(cls) && !hooks ? mg_call_unknown(c) : function_record(r, c);
+}
+
+PyObject *mg_function_hook(const MgCall *c) {
+  PyObject *node = c->n ? c->arg[0] : NULL;
+  if (PyCFunction_Check(c->f)) node = PyCFunction_GET_SELF(c->f);
+  MgPause pause = mg_rec_pause();
+  PyObject *cls = node ? PyObject_GetAttrString(node, "_forward_cls") : NULL, *handle = NULL;
+  bool hooked = cls && cls == mg_torch.backward_hook_function; /* made here: nodes of older tensors are not to be had */
+  Py_XDECREF(cls);
+  PyErr_Clear();
+  if (hooked) handle = PyObject_Vectorcall(c->f, c->arg, c->nargsf, c->kwnames);
+  mg_rec_resume(pause);
+  if (handle) mg_fresh(handle);
+  return hooked ? handle : mg_call_unknown(c);
 }
 
 /* ---- afterwards ---- */
@@ -279,6 +295,12 @@ bool mg_function_whole(const MgRec *r, const MgFunction *f) {
 bool mg_function_any_once(const MgRec *r) {
   for (const MgFunction *f = r->cap->function; f; f = f->next)
     if (f->once) return true;
+  return false;
+}
+
+bool mg_function_any_hooked(const MgRec *r) {
+  for (const MgFunction *f = r->cap->function; f; f = f->next)
+    if (f->hooked) return true;
   return false;
 }
 

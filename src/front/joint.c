@@ -492,8 +492,9 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
   if (joint_ask_autograd(r)) return -1;
   if ((r->switch_failed = mg_joint_switched(r) && (joint_writes_older(r) || joint_results_tracked(r, out, nout)))) return 0;
   if (r->want_fx && r->cap->function) r->function_failed = !mg_fx_shows(r->cap, out, nout);
-  if (!joint_wanted(r, out, nout)) {
-    bool tracked = joint_writes_older(r) || joint_results_tracked(r, out, nout); /* else the recording has its backward, or nobody wants one */
+  bool wanted = joint_wanted(r, out, nout);
+  if (!wanted || mg_function_any_hooked(r)) {
+    bool tracked = wanted || joint_writes_older(r) || joint_results_tracked(r, out, nout); /* else the recording has its backward, or nobody wants one */
     if (!r->want_fx && tracked && mg_function_any_once(r)) r->function_failed = true;
     return 0;
   }

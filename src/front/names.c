@@ -122,6 +122,7 @@ int mg_names_init(void) {
       {"torch.nn.modules.lazy", "LazyModuleMixin._infer_parameters", &mg_torch.infer_parameters},
       {"torch.nested._internal.nested_tensor", "_nt_view_dummy", &mg_torch.jagged_dummy},
       {"torch._C", "_FunctionBase", &mg_torch.function_base},
+      {"torch.nn.modules._functions", "BackwardHookFunction", &mg_torch.backward_hook_function},
       {"torch.optim.optimizer", "Optimizer", &mg_torch.optimizer},
       {"torch._ops", "OpOverload", &mg_torch.op_overload},
       {"torch._ops", "OpOverloadPacket", &mg_torch.op_packet},

@@ -116,6 +116,7 @@ typedef struct MgTorchObjs {
   PyObject *hook_register[2];  /* torch.Tensor.register_hook, register_post_accumulate_grad_hook */
   PyObject *jagged_dummy;      /* torch.nested._internal.nested_tensor._nt_view_dummy */
   PyObject *infer_parameters;  /* torch.nn.modules.lazy.LazyModuleMixin._infer_parameters */
+  PyObject *backward_hook_function; /* torch.nn.modules._functions.BackwardHookFunction, through which modules hook into backward */
   PyTypeObject *function_base; /* torch._C._FunctionBase: nodes of gradient graphs that are made in Python */
   PyTypeObject *optimizer;     /* torch.optim.Optimizer */
   PyObject *op_overload;       /* torch._ops.OpOverload */

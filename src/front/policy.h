@@ -14,7 +14,7 @@ typedef enum MgAction {
   ACT_as_python, /* done by the function of magneto.hop with its name */
   ACT_getattr, ACT_hasattr, ACT_setattr, ACT_delattr, ACT_vars, ACT_next, ACT_iter, ACT_type, ACT_super, ACT_isinstance, ACT_identity,
   ACT_globals, ACT_getframe, ACT_object_setattr, ACT_object_delattr, ACT_object_getattr, ACT_object_reduce, ACT_getset_get,
-  ACT_lru_cache, ACT_partial, ACT_backward, ACT_getter, ACT_one_hot, ACT_grad_mode, ACT_asks_function, ACT_setting,
+  ACT_lru_cache, ACT_partial, ACT_backward, ACT_getter, ACT_one_hot, ACT_grad_mode, ACT_node_hook, ACT_asks_function, ACT_setting,
   ACT_query, ACT_dual_enter, ACT_dual_exit,
   ACT_context_enter, ACT_context_exit, ACT_build_class, ACT_consumer, ACT_extreme, ACT_weakref, ACT_weakref_get, ACT_dir, ACT_format, ACT_contextvar_get, ACT_contextvar_set,
   ACT_with_numbers, ACT_draw, ACT_tensor_class, ACT_tensor_new, ACT_as_subclass, ACT_make_subclass, ACT_node_name,
