@@ -14,6 +14,21 @@ _FREED = (
 )
 
 
+def raise_freed() -> None:
+    raise RuntimeError(_FREED)
+
+
+def check_version(t: torch.Tensor, version: int) -> None:
+    """torch's error for a saved tensor that was written to since it had ``version``."""
+    if t._version == version:
+        return
+    raise RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{t.type()} {list(t.shape)}] is at version {t._version}; expected version {version} instead. Hint: enable anomaly "
+        "detection to find the operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True)."
+    )
+
+
 class Freed(torch.autograd.Function):
     """The place of a gradient graph that has been freed."""
 
@@ -24,7 +39,7 @@ class Freed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise RuntimeError(_FREED)
+        raise_freed()
 
 
 _anchor = torch.zeros((), requires_grad=True)

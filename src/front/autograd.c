@@ -26,6 +26,7 @@ static void autograd_dealloc(PyObject *o) {
   free(a->grad);
   free(a->bits);
   free(a->reach);
+  free(a->mate);
   free(a->keep);
   free(a->copy);
   free(a->written);
@@ -178,11 +179,15 @@ static MgAutograd *autograd_new(const MgJointRec *j, uint32_t nprimal) {
   a->grad = mg_calloc(j->ndiff + 1, sizeof *a->grad);
   a->bits = mg_calloc(j->ndiff + 1, sizeof *a->bits);
   a->reach = mg_calloc(j->ndiff + 1, sizeof *a->reach);
+  a->mate = j->mate ? mg_calloc(j->nthrough, sizeof *a->mate) : NULL;
   a->keep = mg_calloc(nprimal + 1, sizeof *a->keep);
   a->copy = mg_calloc(nprimal + 1, sizeof *a->copy);
   a->written = mg_calloc(nprimal + 1, sizeof *a->written);
   a->loose = mg_calloc(nprimal + 1, sizeof *a->loose);
-  if (a->res && a->tangent && a->diff && a->grad && a->bits && a->reach && a->keep && a->copy && a->written && a->loose) return a;
+  if (a->res && a->tangent && a->diff && a->grad && a->bits && a->reach && a->keep && a->copy && a->written && a->loose && !a->mate == !j->mate) {
+    if (j->mate) memcpy(a->mate, j->mate, j->nthrough * sizeof *a->mate);
+    return a;
+  }
   Py_DECREF(a);
   return (MgAutograd *)PyErr_NoMemory();
 }

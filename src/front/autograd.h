@@ -32,6 +32,7 @@ typedef struct MgAutograd {
   uint8_t *bits;        /* by result of bwd: it is lazily conjugated or negated (MgVal) */
   uint64_t *reach;      /* per diff: see MgJointRec */
   uint32_t ndiff, ngrad;
+  uint64_t *mate;       /* see MgJointRec; NULL: one pass frees all */
   uint32_t *keep;       /* primals that only a second differentiation needs: not among saved */
   bool *copy;           /* by primal: forward writes it and reads it too, so a second run needs a copy of what it was */
   bool *written;        /* by primal: forward writes it */

@@ -1,7 +1,9 @@
 /* See the header.  In: calls of autograd.Function.apply.  Out: nodes, and MgFunction records on the capture.
- * Does not do: functions of torch itself (hooks of modules and reentrant checkpoints look at the nodes of the gradient
- * graph), in torch-level graphs forwards that change older objects.  Those break the graph.  With arguments that are neither tensors nor constants,
- * and with such changes, the call cannot be made again from the graph's values, so it has to be compiled together with its backward. */
+ * Does not do: functions of torch itself (reentrant checkpoints look at the nodes of the gradient graph) other than the one that
+ * backward hooks of modules go through, which has to be compiled together with a backward pass of the program; in torch-level graphs
+ * forwards that change older objects.  Those break the graph.  With arguments that are neither tensors nor
+ * constants, and with such changes, the call cannot be made again from the graph's values, so it has to be compiled together with its
+ * backward. */
 #include "front/function.h"
 #include "front/functree.h"
 #include <string.h>

@@ -86,3 +86,46 @@ int mg_gradgiven_plan(MgAutograd *a, uint64_t given, MgPlan **bwd) {
   if (f->plan || f->failed) *bwd = f->plan;
   return 0;
 }
+
+typedef struct Needs { uint64_t *of, now; } Needs;
+
+static void needs_gather(ValRef *v, void *arg) {
+  Needs *s = arg;
+  s->now |= s->of[*v];
+}
+
+static void needs_spread(ValRef *v, void *arg) {
+  Needs *s = arg;
+  s->of[*v] |= s->now;
+}
+
+/* First which tangents each value depends on: without these it is zero, and what it is computed from is not read.  What depends on
+ * none (saved values, what is computed of them again) is needed by the tangents of its readers. */
+int mg_gradgiven_needs(const MgAutograd *a, uint64_t given, bool *need) {
+  MgGraph *g = &a->kept->g;
+  uint64_t *tangents = mg_calloc(g->nval + 1, sizeof *tangents);
+  uint64_t *readers = mg_calloc(g->nval + 1, sizeof *readers);
+  Needs from = {tangents, 0}, by = {readers, 0};
+  for (uint32_t i = 0; tangents && i < a->nthrough; i++) tangents[g->input[a->nsaved + i]] = 1ull << i;
+  for (NodeRef n = 1; tangents && n < g->nnode; n++) {
+    MgNode *node = mg_node(g, n);
+    from.now = 0;
+    if (!node->dead) mg_node_each_val(node, needs_gather, &from);
+    for (int i = 0; i < node->nout; i++)
+      if (node->out[i]) tangents[node->out[i]] = from.now;
+  }
+  for (NodeRef n = g->nnode; tangents && readers && --n;) {
+    MgNode *node = mg_node(g, n);
+    by.now = 0;
+    for (int i = 0; i < node->nout; i++) {
+      ValRef v = node->out[i];
+      by.now |= v ? tangents[v] ? tangents[v] : readers[v] : 0;
+    }
+    if (!node->dead) mg_node_each_val(node, needs_spread, &by);
+  }
+  for (uint32_t k = 0; readers && k < a->nsaved; k++) need[k] = readers[g->input[k]] & given;
+  bool ok = tangents && readers;
+  free(tangents);
+  free(readers);
+  return ok ? 0 : (PyErr_NoMemory(), -1);
+}

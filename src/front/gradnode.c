@@ -8,6 +8,7 @@
 #include "front/cache.h"
 #include "front/facts.h"
 #include "front/gradgiven.h"
+#include "front/gradleft.h"
 #include "front/gradpart.h"
 #include "front/lazybits.h"
 #include "front/nodecall.h"
@@ -32,6 +33,7 @@ static PyObject *gradnode_task_keeps;     /* torch._C._autograd._get_current_gra
 static Py_ssize_t gradnode_owner, gradnode_state; /* slots: MgAutograd; list of what nkeep asks for, or NULL */
 static Py_ssize_t gradnode_kept; /* slot: tuple of what is saved without a version check, or NULL */
 static Py_ssize_t gradnode_parts, gradnode_part;  /* slots: MgGradParts or NULL; the number of the node's part, an int */
+static Py_ssize_t gradnode_left; /* slot: what later passes find (gradleft.h), or NULL */
 static PyObject *str_to_save, *str_saved, *str_materialize, *str_version, *str_needs;
 
 static PyObject **gradnode_slot(PyObject *node, Py_ssize_t at) { return (PyObject **)((char *)node + at); }
@@ -293,14 +295,24 @@ static PyObject *gradnode_compute(MgAutograd *a, PyObject *state, PyObject *save
   return r;
 }
 
-/* After the last backward pass nothing is kept for a second differentiation. */
-static int gradnode_release(PyObject *node) {
-  PyObject **state = gradnode_slot(node, gradnode_state);
-  if (!*state) return 0;
+/* After the last backward pass nothing is kept for a second differentiation; `saved`: what the pass has used. */
+static int gradnode_release(const MgAutograd *a, PyObject *node, PyObject *saved, uint64_t given) {
+  PyObject **state = gradnode_slot(node, gradnode_state), **left = gradnode_slot(node, gradnode_left);
+  if (!*state && !a->mate) return 0;
   PyObject *keeps = PyObject_CallNoArgs(gradnode_task_keeps);
-  if (keeps == Py_False) Py_CLEAR(*state);
-  Py_XDECREF(keeps);
-  return keeps ? 0 : -1;
+  if (!keeps) return -1;
+  Py_DECREF(keeps);
+  if (keeps != Py_False) return 0;
+  uint64_t done = given | (*left ? mg_gradleft_done(*left) : 0);
+  if (saved && mg_gradleft_any(a, done)) {
+    PyObject *now = mg_gradleft_new(a, saved, done);
+    if (!now) return -1;
+    Py_XSETREF(*left, now);
+    return 0;
+  }
+  Py_CLEAR(*left);
+  Py_CLEAR(*state);
+  return 0;
 }
 
 /* Does the engine want the gradient of the node's first input, the token? */
@@ -343,16 +355,18 @@ static PyObject *gradnode_backward(PyObject *node, PyObject *const *tangent, Py_
   MgAutograd *a = (MgAutograd *)*gradnode_slot(node, gradnode_owner);
   MgGradParts *parts = (MgGradParts *)*gradnode_slot(node, gradnode_parts);
   uint32_t part = parts ? (uint32_t)PyLong_AsUnsignedLong(*gradnode_slot(node, gradnode_part)) : 0;
-  PyObject *saved = NULL, **state = gradnode_slot(node, gradnode_state), *r = NULL;
+  PyObject *saved = NULL, **state = gradnode_slot(node, gradnode_state), *left = *gradnode_slot(node, gradnode_left), *r = NULL;
   if (!a || n != (part ? 1 : a->nthrough)) return PyErr_Format(PyExc_RuntimeError, "magneto: backward of a compiled graph: %zd gradients", n);
   int next = parts && part + 1 < parts->n ? gradnode_wants_next(node) : 0;
   if (next < 0) return NULL;
   if (part) return mg_gradpart_go_on(a, parts, part, tangent[0], next);
   Py_INCREF(a);
   Py_XINCREF((PyObject *)parts);
-  if ((a->nsaved || a->frees) && !(saved = gradnode_saved(a, node))) goto done;
+  if (left) saved = Py_XNewRef(mg_gradleft_saved(a, left, gradnode_given(a, tangent)));
+  else if (a->nsaved || a->frees) saved = gradnode_saved(a, node);
+  if (!saved && PyErr_Occurred()) goto done;
   r = parts ? gradnode_first(a, parts, *state, saved, tangent, next) : gradnode_compute(a, *state, saved, tangent);
-  if (r && gradnode_release(node)) Py_CLEAR(r);
+  if (r && gradnode_release(a, node, parts ? NULL : saved, gradnode_given(a, tangent))) Py_CLEAR(r);
   Py_XDECREF(saved);
 done:
   Py_XDECREF((PyObject *)parts);
@@ -479,13 +493,13 @@ static int gradnode_find_slot(PyObject *type, const char *name, Py_ssize_t *at) 
 static int gradnode_make_types(PyObject *base, PyObject *setup) {
   PyObject *forward = PyCFunction_New(&gradnode_forward_def, NULL), *fwd = NULL, *apply = NULL, *hook = NULL;
   PyObject *bwd = gradnode_make("MagnetoBackward", base,
-                                Py_BuildValue("{s:(sssss),s:s,s:O,s:O}", "__slots__", "_owner", "_state", "_kept", "_parts", "_part",
+                                Py_BuildValue("{s:(ssssss),s:s,s:O,s:O}", "__slots__", "_owner", "_state", "_kept", "_left", "_parts", "_part",
                                               "__module__", "magneto._magneto", "clear_saved_tensors_on_access", Py_False, "boxed_grads_call",
                                               Py_False));
   int rc = -1;
   if (!forward || !bwd) goto done;
   if (gradnode_find_slot(bwd, "_owner", &gradnode_owner) || gradnode_find_slot(bwd, "_state", &gradnode_state)) goto done;
-  if (gradnode_find_slot(bwd, "_kept", &gradnode_kept)) goto done;
+  if (gradnode_find_slot(bwd, "_kept", &gradnode_kept) || gradnode_find_slot(bwd, "_left", &gradnode_left)) goto done;
   if (gradnode_find_slot(bwd, "_parts", &gradnode_parts) || gradnode_find_slot(bwd, "_part", &gradnode_part)) goto done;
   if (!(apply = PyDescr_NewMethod((PyTypeObject *)bwd, &gradnode_apply_def))) goto done;
   if (PyObject_SetAttrString(bwd, "apply", apply)) goto done;

@@ -376,6 +376,53 @@ static int joint_reach(Joint *b) {
   return 0;
 }
 
+/* ---- which results can be differentiated in passes of their own ---- */
+
+/* By memory: the tracked results that are computed from it. */
+static void mates_see(ValRef *v, void *arg) {
+  Reach *s = arg;
+  if (*v && mg_val(s->g, *v)->requires_grad) s->of[mg_val(s->g, *v)->storage] |= s->now;
+}
+
+/* Does eager save something of it?  Without an answer, yes. */
+static bool mates_saves(const MgNode *n) {
+  if (n->op->is_view) return false;
+  switch (n->op->code) {
+  case TOP_add_Tensor: case TOP_sub_Tensor: case TOP_neg: case TOP_clone: case TOP__to_copy: return false;
+  default: return true;
+  }
+}
+
+/* j->mate: results that one pass over result k frees something of. */
+static int joint_mates(Joint *b) {
+  MgJointRec *j = b->j;
+  uint64_t mate[64];
+  if (j->nthrough < 2 || j->nthrough > 64) return 0;
+  uint64_t all = ~0ull >> (64 - j->nthrough);
+  Reach s = {.g = b->g, .of = mg_new(b->g->c, uint64_t, b->g->nval + 1)};
+  if (!s.of) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < j->nthrough; i++) {
+    mate[i] = 1ull << i;
+    s.of[mg_val(b->g, j->through[i])->storage] |= 1ull << i;
+  }
+  for (NodeRef n = j->backward; --n;) {
+    MgNode *node = mg_node(b->g, n);
+    s.now = 0;
+    for (int i = 0; i < node->nout; i++)
+      if (node->out[i] && mg_val(b->g, node->out[i])->requires_grad) s.now |= s.of[mg_val(b->g, node->out[i])->storage];
+    if (!s.now) continue;
+    for (uint32_t i = 0; i < j->nthrough && mates_saves(node); i++)
+      if (s.now >> i & 1) mate[i] |= s.now;
+    mg_node_each_val(node, mates_see, &s);
+  }
+  bool apart = false;
+  for (uint32_t i = 0; i < j->nthrough; i++) apart |= mate[i] != all;
+  if (!apart) return 0;
+  if (!(j->mate = mg_new(b->g->c, uint64_t, j->nthrough))) return PyErr_NoMemory(), -1;
+  memcpy(j->mate, mate, j->nthrough * sizeof *mate);
+  return 0;
+}
+
 /* ---- the whole ---- */
 
 /* Is there an op whose derivative, in ATen, raises for some values?  Gradients of complex eigenvectors and singular vectors do for
@@ -439,6 +486,7 @@ static int joint_record(Joint *b, const ValRef *out, int nout) {
   if (!rc) rc = joint_take_numbers(b, ninput);
   if (!rc) rc = joint_drop_unreached(b);
   if (!rc) rc = joint_reach(b);
+  if (!rc) rc = joint_mates(b);
   return rc;
 }
 

@@ -35,6 +35,7 @@ typedef struct MgJointRec { /* all in the recording's arena */
   ValRef *grad;         /* their gradients; 0: backward does not reach the input */
   uint64_t *reach;      /* bit k: the gradient needs tangent k (all bits when there are more than 64) */
   uint32_t ndiff;
+  uint64_t *mate;       /* per entry of through: those that a backward pass from it frees something of, in eager; NULL: all of them */
   bool frees;           /* a second backward pass is an error in eager: something was saved */
 } MgJointRec;
 

@@ -1,0 +1,72 @@
+/* See the header.  What is left is a tuple: the saved tensors, their versions (None: not checked), the tangents that are done. */
+#include "front/gradleft.h"
+#include "front/gradgiven.h"
+#include "front/names.h"
+#include <stdlib.h>
+
+/* Tangents that passes over `done` have freed something of. */
+static uint64_t gradleft_freed(const MgAutograd *a, uint64_t done) {
+  uint64_t freed = 0;
+  for (uint32_t i = 0; i < a->nthrough; i++)
+    if (done >> i & 1) freed |= a->mate[i];
+  return freed;
+}
+
+static uint64_t gradleft_remain(const MgAutograd *a, uint64_t done) { return ~gradleft_freed(a, done) & ~0ull >> (64 - a->nthrough); }
+
+bool mg_gradleft_any(const MgAutograd *a, uint64_t done) { return a->mate && a->kept && done && gradleft_remain(a, done); }
+
+/* What stands for a saved tensor from now on: itself, inputs also for a second differentiation; a result without its grad_fn, which
+ * is what keeps it; nothing where no pass that may come reads it: plans for some tangents do not. */
+static PyObject *gradleft_tensor(const MgSaved *s, PyObject *t, bool need) {
+  if (s->kind == MG_SAVED_primal) return Py_NewRef(t);
+  return need ? PyObject_CallMethod(t, "detach", NULL) : PyObject_CallMethod(t, "new_empty", "((i))", 0);
+}
+
+PyObject *mg_gradleft_new(const MgAutograd *a, PyObject *saved, uint64_t done) {
+  PyObject *tensors = PyTuple_New(a->nsaved), *versions = PyTuple_New(a->nsaved), *left = NULL;
+  bool *need = mg_calloc(a->nsaved + 1, sizeof *need);
+  if (!need) PyErr_NoMemory();
+  if (!tensors || !versions || !need || mg_gradgiven_needs(a, gradleft_remain(a, done), need)) goto done;
+  for (uint32_t k = 0; k < a->nsaved; k++) {
+    bool loose = a->saved[k].kind == MG_SAVED_primal && a->loose[a->saved[k].index];
+    PyObject *t = gradleft_tensor(&a->saved[k], PyTuple_GET_ITEM(saved, k), need[k]), *v = NULL;
+    if (!t) goto done;
+    PyTuple_SET_ITEM(tensors, k, t);
+    if (!loose && !(v = PyObject_GetAttrString(t, "_version"))) PyErr_Clear(); /* inference tensors have none */
+    PyTuple_SET_ITEM(versions, k, v ? v : Py_NewRef(Py_None));
+  }
+  left = Py_BuildValue("(OOK)", tensors, versions, (unsigned long long)done);
+done:
+  free(need);
+  Py_XDECREF(tensors);
+  Py_XDECREF(versions);
+  return left;
+}
+
+uint64_t mg_gradleft_done(PyObject *left) { return PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(left, 2)); }
+
+/* Raises unless the tensor has the version it had. */
+static int gradleft_check(PyObject *t, PyObject *version) {
+  PyObject *m = mg_import("magneto.spent"), *r = m ? PyObject_CallMethod(m, "check_version", "OO", t, version) : NULL;
+  Py_XDECREF(m);
+  Py_XDECREF(r);
+  return r ? 0 : -1;
+}
+
+PyObject *mg_gradleft_saved(const MgAutograd *a, PyObject *left, uint64_t given) {
+  PyObject *saved = PyTuple_GET_ITEM(left, 0), *versions = PyTuple_GET_ITEM(left, 1);
+  if (gradleft_freed(a, mg_gradleft_done(left)) & given) {
+    PyObject *m = mg_import("magneto.spent"), *r = m ? PyObject_CallMethod(m, "raise_freed", NULL) : NULL;
+    Py_XDECREF(m);
+    Py_XDECREF(r);
+    return NULL;
+  }
+  bool *need = mg_calloc(a->nsaved + 1, sizeof *need);
+  if (!need) return PyErr_NoMemory();
+  int rc = mg_gradgiven_needs(a, given, need);
+  for (uint32_t k = 0; !rc && k < a->nsaved; k++)
+    if (need[k] && PyTuple_GET_ITEM(versions, k) != Py_None) rc = gradleft_check(PyTuple_GET_ITEM(saved, k), PyTuple_GET_ITEM(versions, k));
+  free(need);
+  return rc ? NULL : saved;
+}

@@ -1,0 +1,16 @@
+/* Saved tensors for later backward passes through one node.
+ * A compiled forward has one node for all of its results, which PyTorch frees after the first pass without retain_graph.  In eager
+ * code results that share nothing saved can be differentiated one after the other.  In: what such a pass has used.  Out: the same
+ * for the next, with PyTorch's check of versions made for what that one reads. */
+#ifndef MG_FRONT_GRADLEFT_H
+#define MG_FRONT_GRADLEFT_H
+#include "front/autograd.h"
+
+/* done: tangents of passes that have freed what they read.  Is there a result that a later pass may start from? */
+bool mg_gradleft_any(const MgAutograd *a, uint64_t done);
+/* What is left after them; saved: tuple of a->nsaved.  New; NULL with an exception. */
+PyObject *mg_gradleft_new(const MgAutograd *a, PyObject *saved, uint64_t done);
+uint64_t mg_gradleft_done(PyObject *left);
+/* The saved tensors for a pass with these tangents; borrowed.  NULL with PyTorch's own errors. */
+PyObject *mg_gradleft_saved(const MgAutograd *a, PyObject *left, uint64_t given);
+#endif
