@@ -278,7 +278,8 @@ static PyObject *builtin_weakref_get(const MgCall *c) {
   return w;
 }
 
-PyObject *mg_call_slot_names(PyTypeObject *t) {
+/* The slots that are part of a copy, new: None or a list. */
+static PyObject *builtin_slot_names(PyTypeObject *t) {
   MgPause p = mg_rec_pause();
   PyObject *reg = mg_import("copyreg"), *names = reg ? PyObject_CallMethod(reg, "_slotnames", "O", t) : NULL;
   mg_rec_resume(p);
@@ -287,7 +288,8 @@ PyObject *mg_call_slot_names(PyTypeObject *t) {
   return names;
 }
 
-PyObject *mg_call_default_state(PyObject *o, PyObject *names) {
+/* What object.__getstate__ gives for an older instance: its dict or None; where slots have values, a pair of that and these.  New. */
+static PyObject *builtin_default_state(PyObject *o, PyObject *names) {
   Py_ssize_t n = names == Py_None ? 0 : PyList_GET_SIZE(names);
   PyObject **has = _PyObject_GetDictPtr(mg_older_orig(o)), *dict = has ? mg_older_dict(o) : NULL;
   if (has && !dict) return NULL;
@@ -306,12 +308,62 @@ PyObject *mg_call_default_state(PyObject *o, PyObject *names) {
 }
 
 /* The protocols before 2 are Python code. */
-PyObject *mg_call_reduce_old(PyObject *o, PyObject *proto) {
+static PyObject *builtin_reduce_old(PyObject *o, PyObject *proto) {
   PyObject *reg = mg_import("copyreg"), *f = reg ? PyObject_GetAttrString(reg, "_reduce_ex") : NULL, *pair[2] = {o, proto};
   PyObject *seen = f ? mg_wrap(f, 0) : NULL, *r = seen ? mg_rec_call(seen, pair, 2, NULL) : NULL;
   Py_XDECREF(seen);
   Py_XDECREF(f);
   Py_XDECREF(reg);
+  return r;
+}
+
+/* Has the class of o got this method in Python? */
+static bool builtin_has_python(PyObject *o, const char *name) {
+  PyObject *d = PyObject_GetAttrString((PyObject *)Py_TYPE(o), name);
+  bool yes = d && Py_TYPE(d) == &PyFunction_Type;
+  if (!d) PyErr_Clear();
+  Py_XDECREF(d);
+  return yes;
+}
+
+/* object.__reduce_ex__(protocol >= 2) of an older plain instance, with the overlay as its state unless its class says what the
+ * state is: copy.copy and copy.deepcopy end here. */
+PyObject *mg_call_object_reduce(const MgCall *c) {
+  PyObject *o = mg_policy_self(c->f), *state = NULL, *reg, *newobj = NULL, *r = NULL;
+  if (!o && c->n) o = c->arg[0];
+  MgOlder *e = o ? mg_older(o) : NULL;
+  if (!e || e->kind >= OLDER_list) return mg_call_plain(c); /* of a container the recording has a copy */
+  PyObject *proto = c->n ? mg_symfloat_plain(c->arg[c->n - 1]) : Py_NewRef(Py_None); /* a number that changes decides, too */
+  if (!proto) return NULL;
+  bool python = PyLong_CheckExact(proto) && PyLong_AsLong(proto) < 2 && !builtin_has_python(o, "__reduce__");
+  if (python) r = builtin_reduce_old(o, proto);
+  Py_DECREF(proto);
+  if (python) return r;
+  PyTypeObject *t = Py_TYPE(o);
+  bool own = builtin_has_python(o, "__getstate__"), plain = mg_solid_base(t) == &PyBaseObject_Type && (e->kind == OLDER_itself || e->kind == OLDER_object);
+  PyObject *slots = plain && !own ? builtin_slot_names(t) : Py_NewRef(Py_None);
+  if (!slots) return NULL;
+  Py_ssize_t most = 4 + (slots == Py_None ? 0 : PyList_GET_SIZE(slots)); /* header, dict, weak references, slots: no other state in C */
+  plain = plain && t->tp_basicsize <= most * (Py_ssize_t)sizeof(void *);
+  const char *const custom[] = {"__getnewargs__", "__getnewargs_ex__", "__reduce__"};
+  for (int i = 0; plain && i < 3; i++) plain = !builtin_has_python(o, custom[i]);
+  if (!plain) {
+    Py_DECREF(slots);
+    return mg_rec_break(BK_older_object, "copy of an older %s", t->tp_name);
+  }
+  if (own) {
+    PyObject *name = PyUnicode_InternFromString("__getstate__"), *get = name ? mg_rec_getattr(o, name) : NULL;
+    state = get ? mg_rec_call(get, NULL, 0, NULL) : NULL;
+    Py_XDECREF(get);
+    Py_XDECREF(name);
+  } else state = builtin_default_state(o, slots);
+  Py_DECREF(slots);
+  reg = state ? mg_import("copyreg") : NULL;
+  newobj = reg ? PyObject_GetAttrString(reg, "__newobj__") : NULL;
+  if (newobj) r = Py_BuildValue("O(O)OOO", newobj, t, state, Py_None, Py_None);
+  Py_XDECREF(newobj);
+  Py_XDECREF(reg);
+  Py_XDECREF(state);
   return r;
 }
 
@@ -474,14 +526,21 @@ static bool builtin_is_written(PyObject *x) {
   return e && mg_snap_written(e);
 }
 
-/* How often it has computed something; new.  NULL without an exception: unknown. */
-static PyObject *builtin_cache_misses(PyObject *f) {
+/* An entry of its cache_info(): how often it has computed something, how many answers it keeps; new.  NULL without an exception: unknown. */
+static PyObject *builtin_cache_info(PyObject *f, const char *name) {
   PyObject *t, *v, *tb;
   PyErr_Fetch(&t, &v, &tb);
-  PyObject *info = PyObject_CallMethod(f, "cache_info", NULL), *n = info ? PyObject_GetAttrString(info, "misses") : NULL;
+  PyObject *info = PyObject_CallMethod(f, "cache_info", NULL), *n = info ? PyObject_GetAttrString(info, name) : NULL;
   Py_XDECREF(info);
   PyErr_Restore(t, v, tb);
   return n;
+}
+
+static bool builtin_cache_keeps_none(PyObject *f) {
+  PyObject *max = builtin_cache_info(f, "maxsize");
+  bool none = max && PyLong_CheckExact(max) && Py_SIZE(max) == 0;
+  Py_XDECREF(max);
+  return none;
 }
 
 /* A cached function of torch or of the standard library, which does not look at the program's tensors. */
@@ -491,6 +550,47 @@ static bool builtin_is_library(PyObject *cached) {
   bool yes = f && PyFunction_Check(f) && mg_skip_compile((PyCodeObject *)PyFunction_GET_CODE(f));
   Py_XDECREF(f);
   return yes;
+}
+
+/* What a cached function refers to: its table, and what separates positional from keyword arguments in keys. */
+typedef struct BuiltinCache { PyObject *own, *table, *mark; } BuiltinCache;
+
+static int builtin_visit_cache(PyObject *o, void *arg) {
+  BuiltinCache *k = arg; /* what the table holds comes before it; no other dict but the function's own and no plain object but the mark follow */
+  if (PyDict_CheckExact(o) && o != k->own) k->table = o;
+  if (Py_TYPE(o) == &PyBaseObject_Type) k->mark = o;
+  return 0;
+}
+
+/* The key under which a cached function keeps what it gives for a call; new. */
+static PyObject *builtin_key_of_call(const MgCall *c, PyObject *mark, bool typed) {
+  Py_ssize_t nkw = c->n - c->npos, at = 0;
+  if (!typed && c->n == 1 && !nkw && (PyUnicode_CheckExact(c->arg[0]) || PyLong_CheckExact(c->arg[0]))) return Py_NewRef(c->arg[0]);
+  PyObject *key = PyTuple_New(c->npos + (nkw ? 1 + 2 * nkw : 0) + (typed ? c->n : 0));
+  for (Py_ssize_t i = 0; key && i < c->npos; i++) PyTuple_SET_ITEM(key, at++, Py_NewRef(c->arg[i]));
+  if (key && nkw) PyTuple_SET_ITEM(key, at++, Py_NewRef(mark));
+  for (Py_ssize_t i = 0; key && i < nkw; i++) {
+    PyTuple_SET_ITEM(key, at++, Py_NewRef(PyTuple_GET_ITEM(c->kwnames, i)));
+    PyTuple_SET_ITEM(key, at++, Py_NewRef(c->arg[c->npos + i]));
+  }
+  for (Py_ssize_t i = 0; key && typed && i < c->n; i++) PyTuple_SET_ITEM(key, at++, Py_NewRef(Py_TYPE(c->arg[i])));
+  return key;
+}
+
+/* Guards that an older cached function still has what it gave for a call.  Calls that leave nothing in its table (it is full of those that
+ * came after, or keeps none) stay without a guard.  -1 with an exception. */
+static int builtin_guard_cached(const MgCall *c) {
+  PyObject **own = _PyObject_GetDictPtr(c->f);
+  BuiltinCache k = {.own = own ? *own : NULL};
+  Py_TYPE(c->f)->tp_traverse(c->f, builtin_visit_cache, &k);
+  bool found = false;
+  for (int typed = 0; k.table && k.mark && !found && typed < 2; typed++) {
+    PyObject *key = builtin_key_of_call(c, k.mark, typed), *v = key ? PyDict_GetItemWithError(k.table, key) : NULL;
+    if ((found = v)) mg_guard_dict_key(mg_rec->guards, k.table, NULL, key, v, false);
+    Py_XDECREF(key);
+    if (PyErr_Occurred()) return -1;
+  }
+  return 0;
 }
 
 /* Calls an older cached function.  What it computes stays in its cache, so torch computes it now.  After a write to a tensor, which has not
@@ -503,22 +603,23 @@ static PyObject *builtin_call_cached(const MgCall *c) {
   cap->quiet = true;
   cap->refused = answers ? "an older cache is filled after a write to a tensor" : NULL;
   MgPause p = mg_rec_pause();
-  PyObject *misses = builtin_cache_misses(c->f), *r = mg_call_plain(c), *now = builtin_cache_misses(c->f);
+  PyObject *misses = builtin_cache_info(c->f, "misses"), *r = mg_call_plain(c), *now = builtin_cache_info(c->f, "misses");
   rec->filled_cache |= !misses || !now || PyObject_RichCompareBool(misses, now, Py_EQ) != 1;
   Py_XDECREF(misses);
   Py_XDECREF(now);
   mg_rec_resume(p);
   cap->quiet = quiet;
   cap->refused = NULL;
+  if (r && !builtin_is_library(c->f) && builtin_guard_cached(c)) Py_CLEAR(r);
   if (!answers && mg_dispatch_return(cap)) Py_CLEAR(r);
   if (!r && PyErr_ExceptionMatches(MgBreakError) && !rec->abort) mg_rec_break(BK_c_function, "what an older cache is asked depends on what was computed here");
   return r;
 }
 
 /* A cached function: without tensors its result is one of the outside world (its cache outlives the recording); with
- * stand-ins the cache is not touched. */
+ * stand-ins, and where nothing is kept, the cache is not touched. */
 PyObject *mg_call_lru_cache(const MgCall *c) {
-  if (mg_call_has_standin(c)) {
+  if (mg_call_has_standin(c) || builtin_cache_keeps_none(c->f)) {
     PyObject *f = PyObject_GetAttr(c->f, mg_names.wrapped);
     PyObject *r = f ? mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
     Py_XDECREF(f);

@@ -178,52 +178,6 @@ static PyObject *call_object_method(const MgCall *c, MgAction act) {
   return mg_call_plain(c);
 }
 
-/* Has the class of o got this method in Python? */
-static bool call_has_python(PyObject *o, const char *name) {
-  PyObject *d = PyObject_GetAttrString((PyObject *)Py_TYPE(o), name);
-  bool yes = d && Py_TYPE(d) == &PyFunction_Type;
-  if (!d) PyErr_Clear();
-  Py_XDECREF(d);
-  return yes;
-}
-
-/* object.__reduce_ex__(protocol >= 2) of an older plain instance, with the overlay as its state unless its class says what the
- * state is: copy.copy and copy.deepcopy end here. */
-static PyObject *call_object_reduce(const MgCall *c) {
-  PyObject *o = mg_policy_self(c->f), *state = NULL, *reg, *newobj = NULL, *r = NULL;
-  if (!o && c->n) o = c->arg[0];
-  MgOlder *e = o ? mg_older(o) : NULL;
-  if (!e || e->kind >= OLDER_list) return mg_call_plain(c); /* of a container the recording has a copy */
-  PyObject *proto = c->n ? c->arg[c->n - 1] : NULL;
-  if (proto && PyLong_CheckExact(proto) && PyLong_AsLong(proto) < 2 && !call_has_python(o, "__reduce__")) return mg_call_reduce_old(o, proto);
-  PyTypeObject *t = Py_TYPE(o);
-  bool own = call_has_python(o, "__getstate__"), plain = mg_solid_base(t) == &PyBaseObject_Type && (e->kind == OLDER_itself || e->kind == OLDER_object);
-  PyObject *slots = plain && !own ? mg_call_slot_names(t) : Py_NewRef(Py_None);
-  if (!slots) return NULL;
-  Py_ssize_t most = 4 + (slots == Py_None ? 0 : PyList_GET_SIZE(slots)); /* header, dict, weak references, slots: no other state in C */
-  plain = plain && t->tp_basicsize <= most * (Py_ssize_t)sizeof(void *);
-  const char *const custom[] = {"__getnewargs__", "__getnewargs_ex__", "__reduce__"};
-  for (int i = 0; plain && i < 3; i++) plain = !call_has_python(o, custom[i]);
-  if (!plain) {
-    Py_DECREF(slots);
-    return mg_rec_break(BK_older_object, "copy of an older %s", t->tp_name);
-  }
-  if (own) {
-    PyObject *name = PyUnicode_InternFromString("__getstate__"), *get = name ? mg_rec_getattr(o, name) : NULL;
-    state = get ? mg_rec_call(get, NULL, 0, NULL) : NULL;
-    Py_XDECREF(get);
-    Py_XDECREF(name);
-  } else state = mg_call_default_state(o, slots);
-  Py_DECREF(slots);
-  reg = state ? mg_import("copyreg") : NULL;
-  newobj = reg ? PyObject_GetAttrString(reg, "__newobj__") : NULL;
-  if (newobj) r = Py_BuildValue("O(O)OOO", newobj, t, state, Py_None, Py_None);
-  Py_XDECREF(newobj);
-  Py_XDECREF(reg);
-  Py_XDECREF(state);
-  return r;
-}
-
 static PyObject *call_fresh(PyObject *made) {
   return mg_fresh(made), made;
 }
@@ -635,7 +589,7 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_extreme: return call_extreme(c);
   case ACT_as_python: return mg_call_as_python(c);
   case ACT_object_setattr: case ACT_object_delattr: case ACT_object_getattr: return call_object_method(c, act);
-  case ACT_object_reduce: return call_object_reduce(c);
+  case ACT_object_reduce: return mg_call_object_reduce(c);
   case ACT_getset_get: return call_getset(c);
   case ACT_lru_cache: return mg_call_lru_cache(c);
   case ACT_partial: return call_partial(c);

@@ -41,10 +41,7 @@ PyObject *mg_rec_referent(PyObject *ref); /* what an older weak reference or pro
 PyObject *mg_call_args(const MgCall *c);   /* record_builtin.c: the positional arguments as a tuple; new */
 PyObject *mg_call_kwargs(const MgCall *c); /* the keyword arguments as a dict; new */
 PyObject *mg_call_as_python(const MgCall *c); /* the function of magneto.hop that has its name */
-PyObject *mg_call_slot_names(PyTypeObject *t); /* of the slots that are part of a copy, new: None or a list */
-/* What object.__getstate__ gives for an older instance: its dict or None; where slots have values, a pair of that and these.  New. */
-PyObject *mg_call_default_state(PyObject *o, PyObject *names);
-PyObject *mg_call_reduce_old(PyObject *o, PyObject *proto); /* object.__reduce_ex__ below protocol 2 */
+PyObject *mg_call_object_reduce(const MgCall *c); /* object.__reduce_ex__: record_builtin.c */
 /* Has the user disabled this Python function?  A break then. */
 bool mg_rec_disabled(PyObject *fn);
 

@@ -858,6 +858,20 @@ def f(x):
     p.a = x + 3; c = copy.copy(p); d = copy.deepcopy(q); d.a += x
     return c.a, c._P__b is p._P__b, d.a, d._P__b is q._P__b, d.c + d.z, p.__reduce_ex__(2)[2], q.__reduce_ex__(4)[2][0]
 S = lambda: (p.a, q.a, q.z)
+=== older_protocols_of_older_objects breaks=1
+class P:
+    __slots__ = 'a',
+class Q:
+    def __init__(self): self.a = 3
+p, q, at = P(), Q(), [0]
+p.a = 1
+def ARGS(): return torch.ones(3), at[0] % 4
+def between(): at[0] += 1
+def f(x, protocol):
+    r = [c.__name__ for c in q.__reduce_ex__(protocol)[:1]]
+    try: r.append(len(p.__reduce_ex__(protocol)))
+    except TypeError as e: r.append(str(e))
+    return x + 1, r
 === cold_cache_of_tensors forced=0
 import functools
 def make(): return functools.lru_cache(lambda n: torch.arange(float(n)) + 1)
@@ -895,6 +909,25 @@ tables = [make()]
 def between(): tables.append(make())
 def f(x): t.add_(x); return x * tables[-1](3)
 S = lambda: t
+=== cleared_cache
+import functools
+scale, at = [2], [0]
+def made(**options): return functools.lru_cache(**options)(lambda *a, **k: scale[0] * (sum(a) + sum(k.values())))
+tables = made(), made(maxsize=None), made(typed=True), made(maxsize=1), made(maxsize=0)
+def between():
+    at[0] += 1
+    if at[0] == 1: tables[3](7)
+    if at[0] == 2:
+        scale[0] = 5
+        for t in tables: t.cache_clear()
+def f(x): return [(x * t(3), t(2.5) + t(1, k=2) + t(k=3, j=1.5) + t()) for t in tables]
+=== warm_cache_that_others_use entries=1
+import functools
+@functools.lru_cache
+def table(n): return torch.ones(3) * n
+at = [0]
+def between(): at[0] += 1; table(at[0])
+def f(x): return x * table(9)
 === cache_asked_with_other_objects
 import functools
 class C:
