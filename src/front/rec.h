@@ -83,6 +83,9 @@ typedef struct MgRec {
   bool deny_data;       /* they break the graph */
   bool switch_failed;   /* results want gradients after leaves were switched: record again with */
   bool deny_switch;     /* a change of requires_grad of older leaves breaks the graph */
+  PyObject *ids;        /* dict: what id() gave of objects made here, and which of the two a snapshot has met (True: the number, False: the object) */
+  bool ids_failed;      /* it has both, and the object will be another one: record again with */
+  bool deny_ids;        /* id() of objects made here breaks the graph */
   bool grad_failed;     /* results want gradients, in a graph with such sizes: record again with */
   bool deny_grad;       /* they break the graph where something requires grad */
   bool claims;          /* answers are taken for granted that each run looks at (claim.h) */

@@ -229,9 +229,10 @@ static PyObject *call_identity(const MgCall *c) {
   if (c->n != 1) return mg_call_plain(c);
   PyObject *o = mg_older_orig(c->arg[0]);
   const MgLoop *l = mg_rec->top;
-  if (!l || !mg_skip_is_copy(l->v.code)) mg_older_pin(c->arg[0]);
-  bool by_address = ((PyCFunctionObject *)c->f)->m_ml->ml_name[0] == 'i' || mg_standin_check(c->arg[0]);
-  if (o == c->arg[0] || !by_address) return mg_call_plain(c);
+  bool memo = l && mg_skip_is_copy(l->v.code), id = ((PyCFunctionObject *)c->f)->m_ml->ml_name[0] == 'i';
+  if (!memo) mg_older_pin(c->arg[0]);
+  if (o == c->arg[0] && id && !memo && !mg_older(o)) return mg_call_id_of_new(c);
+  if (o == c->arg[0] || !(id || mg_standin_check(o))) return mg_call_plain(c);
   return PyObject_CallOneArg(c->f, o);
 }
 

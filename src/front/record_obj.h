@@ -41,6 +41,7 @@ PyObject *mg_rec_referent(PyObject *ref); /* what an older weak reference or pro
 PyObject *mg_call_args(const MgCall *c);   /* record_builtin.c: the positional arguments as a tuple; new */
 PyObject *mg_call_kwargs(const MgCall *c); /* the keyword arguments as a dict; new */
 PyObject *mg_call_as_python(const MgCall *c); /* the function of magneto.hop that has its name */
+PyObject *mg_call_id_of_new(const MgCall *c);     /* id(o) of an object that is not older */
 PyObject *mg_call_object_reduce(const MgCall *c); /* object.__reduce_ex__: record_builtin.c */
 /* Has the user disabled this Python function?  A break then. */
 bool mg_rec_disabled(PyObject *fn);

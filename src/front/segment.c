@@ -78,6 +78,7 @@ typedef struct Segment {
   bool deny_loops;      /* a loop's body could not be a part of the graph */
   bool deny_data;       /* nor with sizes that depend on data */
   bool deny_switch;     /* leaves whose requires_grad changes break the graph */
+  bool deny_ids;        /* id() of objects made in the segment breaks the graph */
   bool deny_grad;       /* nor with those among what requires grad */
   bool deny_claims;     /* a run could not be given up (claim.h), or was: */
   bool false_claims;    /* such an answer was the other one */
@@ -552,7 +553,7 @@ static int segment_attempt(Segment *s) {
                .dyn = Py_XNewRef(s->info->dyn), /* a reset from another thread drops info's */
                .dynamic_sources = mg_dynfloat_sources(false), .unbacked_sources = mg_dynfloat_sources(true),
                .peers = s->frame[0].d->peers, .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
-               .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data, .deny_grad = s->deny_grad, .deny_switch = s->deny_switch,
+               .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data, .deny_grad = s->deny_grad, .deny_switch = s->deny_switch, .deny_ids = s->deny_ids,
                .deny_hook = s->deny_hook, .deny_claims = s->deny_claims, .false_claims = s->false_claims, .deny_loops = s->deny_loops, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   rec.slots = &s->slots;
@@ -581,9 +582,10 @@ static int segment_attempt(Segment *s) {
         snap = NULL;
         rc = -1;
       }
-      if (snap && (rec.again || rec.function_failed || segment_sizes_failed(s, &rec))) {
+      if (snap && (rec.again || rec.function_failed || rec.ids_failed || segment_sizes_failed(s, &rec))) {
         s->again = rec.again;
         s->deny_function |= rec.function_failed;
+        s->deny_ids |= rec.ids_failed;
         if (s->inner) segment_drop_inner(s);
         mg_snapshot_free(snap);
         snap = NULL;
@@ -636,6 +638,7 @@ static int segment_attempt(Segment *s) {
   }
 free_ctx:
   Py_XDECREF(rec.dyn);
+  Py_XDECREF(rec.ids);
   Py_XDECREF(rec.dynamic_sources);
   Py_XDECREF(rec.unbacked_sources);
   free(outer.untouched);

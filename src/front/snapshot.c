@@ -541,9 +541,27 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   return me;
 }
 
+/* Notes that a run gets o, which may be a number that id() gave while recording: with the object of this number it must not.  False
+ * with an exception. */
+static bool snap_meet_id(PyObject *o) {
+  PyObject *ids = mg_rec->ids, *id = NULL, *met;
+  if (PyTuple_CheckExact(o)) /* one of constants is built as a whole */
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
+      if (PyLong_CheckExact(PyTuple_GET_ITEM(o, i)) && !snap_meet_id(PyTuple_GET_ITEM(o, i))) return false;
+  bool number = PyLong_CheckExact(o);
+  if (!number && (mg_older(o) || snap_is_const(o))) return true;
+  id = number ? Py_NewRef(o) : PyLong_FromVoidPtr(o);
+  met = id ? PyDict_GetItemWithError(ids, id) : NULL;
+  if (met && met != Py_None && (met == Py_True) != number) mg_rec->ids_failed = true;
+  if (met && PyDict_SetItem(ids, id, number ? Py_True : Py_False)) Py_CLEAR(id);
+  Py_XDECREF(id);
+  return !PyErr_Occurred();
+}
+
 uint32_t mg_snap_build(MgBuilder *b, PyObject *o) {
   uint32_t me = mg_map_getp(&b->memo, o);
   if (me != MG_MAP_NONE) return me;
+  if (mg_rec->ids && !snap_meet_id(o)) return SNAP_FAIL;
   if (Py_EnterRecursiveCall(" while rebuilding objects")) { /* a very long chain of objects */
     PyErr_Clear();
     return mg_snap_refuse(o);

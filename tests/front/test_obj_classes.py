@@ -909,6 +909,19 @@ tables = [make()]
 def between(): tables.append(make())
 def f(x): t.add_(x); return x * tables[-1](3)
 S = lambda: t
+=== ids_of_objects_made_here breaks=2
+class C:
+    def __init__(self): self.v = 1
+def f(x):
+    c, l, t = C(), [1], x + 1; ids = id(c), id(l), {id(t): 3}
+    print(end='')
+    return x + 1, id(c) == ids[0], id(l) == ids[1], ids[2][id(t)], c, l, t
+=== ids_that_stay_inside
+class C:
+    def __init__(self): self.v = 1
+def f(x):
+    c, d = C(), C(); ids = {id(c): 1, id(d): 2}
+    return x + 1, ids[id(d)], id(c) in ids, c, d
 === cleared_cache
 import functools
 scale, at = [2], [0]
