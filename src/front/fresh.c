@@ -1,6 +1,7 @@
 /* What the recording itself made: objects, kept alive to its end so that their addresses stay theirs, and generators, which
  * must be able to die.
  * In: marks (mg_fresh).  Out: mg_is_fresh; the end of generators that are left suspended. */
+#include "front/cache.h"
 #include "front/identity.h"
 #include "front/pyframe.h"
 #include "front/skip.h"
@@ -69,6 +70,15 @@ bool mg_is_fresh(PyObject *o) {
   if (!mg_rec) return false;
   MgIdent *d = mg_rec->ident;
   return mg_map_getp(PyGen_Check(o) ? &d->fresh_gen : &d->fresh, o) != MG_MAP_NONE;
+}
+
+bool mg_generator_cleans_up(PyObject *gen) {
+  MgFrame *f = mg_pyframe_suspended(gen);
+  MgCodeInfo *info = f ? mg_code_info(mg_pyframe_code(f)) : NULL;
+  const MgCode *code = info ? mg_code_decoded(info, mg_pyframe_code(f)) : NULL;
+  const MgHandler *h = code ? mg_decode_handler(code, mg_pyframe_lasti(f)) : NULL;
+  while (h && code->instr[h->target].op == BC_CLEANUP_THROW) h = mg_decode_handler(code, h->target); /* 3.12's around `yield from` */
+  return h && !(h->depth == 0 && h->lasti); /* not the one that 3.12 puts around every generator */
 }
 
 void mg_generators_end(MgRec *r) {

@@ -79,6 +79,8 @@ PyObject *mg_older_orig(PyObject *seen);
 bool mg_older_opaque(PyObject *seen);
 /* The next living generator that the recording made, from *i on; borrowed, NULL at the end. */
 PyObject *mg_fresh_generator(const MgIdent *d, Py_ssize_t *i);
+/* Was it left in the middle of a try or with block, the rest of which runs when it dies? */
+bool mg_generator_cleans_up(PyObject *gen);
 /* Those that stand at a yield end without running their finally clauses on the user's objects; torch's own, which ran
  * unrecorded, tidy up for real. */
 void mg_generators_end(MgRec *r);

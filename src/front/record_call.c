@@ -245,6 +245,15 @@ static PyObject *call_type(const MgCall *c) {
   return Py_NewRef(mg_standin_check(x) ? mg_standin_class(x) : (PyObject *)Py_TYPE(x));
 }
 
+/* type.__call__(Meta, name, bases, namespace) makes a class; a __new__ in Python is recorded, and may give another one. */
+static PyObject *call_type_call(const MgCall *c) {
+  PyObject *meta = mg_policy_self(c->f), *r = mg_call_plain(c);
+  Py_ssize_t n = c->npos - !meta;
+  if (!meta && c->n) meta = c->arg[0];
+  bool makes = n == 3 && meta && PyType_Check(meta) && ((PyTypeObject *)meta)->tp_new == PyType_Type.tp_new;
+  return makes ? call_fresh(r) : r;
+}
+
 /* isinstance(x, C) may run __instancecheck__ in Python; stand-ins claim Tensor or Parameter. */
 static PyObject *call_isinstance(const MgCall *c) {
   if (c->n == 2 && mg_symfloat_is(c->arg[0])) { /* what any such number answers */
@@ -569,6 +578,7 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_delattr: return c->n == 2 ? call_none(mg_rec_setattr(c->arg[0], c->arg[1], NULL)) : mg_call_plain(c);
   case ACT_vars: return call_vars(c);
   case ACT_type: return call_type(c);
+  case ACT_type_call: return call_type_call(c);
   case ACT_isinstance: return call_isinstance(c);
   case ACT_identity: return call_identity(c);
   case ACT_iter: return c->n == 1 ? mg_rec_iter(c->arg[0]) : mg_call_plain(c);

@@ -44,9 +44,14 @@ static void var_forget(MgLoop *l, int i) {
   if (l->outer && l->outer->untouched && i < l->outer->nslot) l->outer->untouched[i] = false;
 }
 
-/* The last reference to an object with __del__ may go here (or, with del, to one that is watched by weak references); the
+/* The last reference to an object with __del__, or to an older generator in a try or with block, may go here (or, with del, to one that
+ * is watched by weak references); the
  * recording would run it at another time. A break then. */
 static bool var_finalizes(PyObject *old, bool deleted) {
+  if (old && PyGen_CheckExact(old) && !mg_is_fresh(old) && mg_generator_cleans_up(old)) {
+    mg_rec_break(BK_older_object, "a generator with clean-up code goes out of use");
+    return true;
+  }
   if (!old || !(Py_TYPE(old)->tp_flags & Py_TPFLAGS_HEAPTYPE) || mg_standin_check(old)) return false;
   if (PyObject_TypeCheck(old, mg_torch.module) || PyObject_TypeCheck(old, mg_torch.tensor)) deleted = false;
   if (deleted && PyType_SUPPORTS_WEAKREFS(Py_TYPE(old)) && *(PyObject **)((char *)old + Py_TYPE(old)->tp_weaklistoffset)) {
@@ -168,6 +173,7 @@ MgStep mg_op_STORE_DEREF(MgLoop *l, const MgInstr *in) {
   PyObject *cell = var_cell(l, in->arg);
   if (!cell) return STEP_error;
   PyObject *old = PyCell_GET(cell);
+  if (l->rec && var_finalizes(old, false)) return STEP_error;
   PyCell_SET(cell, POP());
   Py_XDECREF(old);
   return STEP_next;
@@ -178,6 +184,7 @@ MgStep mg_op_DELETE_DEREF(MgLoop *l, const MgInstr *in) {
   if (!cell) return STEP_error;
   PyObject *old = PyCell_GET(cell);
   if (!old) return var_unbound_cell(l, in->arg);
+  if (l->rec && (var_finalizes(old, true) || var_finalizes_items(old))) return STEP_error;
   PyCell_SET(cell, NULL);
   Py_DECREF(old);
   return STEP_next;
@@ -315,7 +322,10 @@ MgStep mg_op_LOAD_ASSERTION_ERROR(MgLoop *l, const MgInstr *in) {
 
 /* ---- the stack ---- */
 
-MgStep mg_op_POP_TOP(MgLoop *l, const MgInstr *in) { return loop_drop(l, 1, 0); }
+/* Breaking out of a loop drops its iterator. */
+MgStep mg_op_POP_TOP(MgLoop *l, const MgInstr *in) {
+  return l->rec && TOP() && PyGen_CheckExact(TOP()) && var_finalizes(TOP(), false) ? STEP_error : loop_drop(l, 1, 0);
+}
 MgStep mg_op_POP_TWO(MgLoop *l, const MgInstr *in) { return loop_drop(l, 2, 0); }
 
 MgStep mg_op_PUSH_NULL(MgLoop *l, const MgInstr *in) {

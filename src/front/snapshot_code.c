@@ -69,12 +69,7 @@ bool mg_snap_generators(MgBuilder *b) {
   Py_ssize_t i = 0;
   while ((o = mg_fresh_generator(mg_rec->ident, &i))) {
     if (mg_map_getp(&b->memo, o) != MG_MAP_NONE) continue;
-    MgFrame *f = mg_pyframe_suspended(o);
-    MgCodeInfo *info = f ? mg_code_info(mg_pyframe_code(f)) : NULL;
-    const MgCode *code = info ? mg_code_decoded(info, mg_pyframe_code(f)) : NULL;
-    const MgHandler *h = code ? mg_decode_handler(code, mg_pyframe_lasti(f)) : NULL;
-    while (h && code->instr[h->target].op == BC_CLEANUP_THROW) h = mg_decode_handler(code, h->target); /* 3.12's around `yield from` */
-    if (h && !(h->depth == 0 && h->lasti)) { /* not the one that 3.12 puts around every generator */
+    if (mg_generator_cleans_up(o)) {
       mg_snap_refuse(o);
       return false;
     }

@@ -570,3 +570,60 @@ def test_signature_with_annotations():
     g = magneto.compile(f, fullgraph=True)
     for _ in range(2):
         assert torch.equal(g(torch.ones(2), mask=None, other=1), f(torch.ones(2), mask=None, other=1))
+
+
+class MakesClasses(type):
+    pass
+
+
+@pytest.mark.parametrize("make", [
+    lambda space: type.__new__(type, "N", (), space), lambda space: type.__call__(type, "T", (), space),
+    lambda space: type.__call__(MakesClasses, "M", (), space)], ids=["new", "call", "metaclass"])
+def test_classes_that_type_makes_hold_the_numbers_of_each_call(make):
+    c, seen = magneto.compile(make), []
+    for n in range(1000, 1005):
+        seen.append(c({"b": n}))
+        assert [k.__dict__["b"] for k in seen] == [*range(1000, n + 1)]
+
+
+def test_suspended_generators_end_where_they_go_out_of_use():
+    log = []
+
+    def make(n):
+        try:
+            while True:
+                yield n
+                n += 1
+        finally:
+            log.append("end")
+
+    def f(x):
+        a, b = make(1), make(2)
+        next(a), next(b)
+
+        def drop():
+            nonlocal b
+            b = None
+            log.append("cell")
+
+        print(end="")
+        a = None
+        log.append("stored")
+        drop()
+        for i in make(0):
+            print(end="")
+            if i > 1:
+                break
+        log.append("left")
+        c = make(3)
+        next(c)
+        print(end="")
+        del c
+        log.append("deleted")
+        return x + 1
+
+    c = magneto.compile(f)
+    for _ in range(3):
+        log.clear()
+        assert c(torch.ones(3)).tolist() == [2, 2, 2]
+        assert log == ["end", "stored", "end", "cell", "end", "left", "end", "deleted"]
