@@ -191,22 +191,23 @@ static MgVerdict policy_ask(PyObject *f) {
   return policy_find(owner, "__call__");
 }
 
-/* TensorBase.__new__: all classes share one method definition of that name. */
-static bool policy_makes_tensor(PyObject *f) {
+/* The class whose __new__ this is: all C classes share one method definition of that name. */
+static PyTypeObject *policy_new_of(PyObject *f) {
   PyObject *s = PyCFunction_Check(f) ? ((PyCFunctionObject *)f)->m_self : NULL;
-  return s && PyType_Check(s) && PyType_IsSubtype(mg_torch.tensor, (PyTypeObject *)s) && (PyTypeObject *)s != &PyBaseObject_Type &&
-         !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "__new__");
+  return s && PyType_Check(s) && !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "__new__") ? (PyTypeObject *)s : NULL;
 }
 
 MgVerdict mg_policy_of(PyObject *f) {
   static MgMap cache; /* address -> action | older << 8; filled under the GIL, never shrinks */
   PyTypeObject *t = Py_TYPE(f);
   if (t == &PyFunction_Type || t == &PyMethod_Type) return (MgVerdict){ACT_python, true};
-  if (policy_makes_tensor(f)) return (MgVerdict){ACT_tensor_new, true};
+  PyTypeObject *made = policy_new_of(f);
+  if (made && made != &PyBaseObject_Type && PyType_IsSubtype(mg_torch.tensor, made)) return (MgVerdict){ACT_tensor_new, true};
   char owner[200];
   const char *name;
   const void *key = NULL;
-  if (PyCFunction_Check(f)) key = ((PyCFunctionObject *)f)->m_ml;
+  if (made) key = made->tp_flags & Py_TPFLAGS_HEAPTYPE ? NULL : &made->tp_new;
+  else if (PyCFunction_Check(f)) key = ((PyCFunctionObject *)f)->m_ml;
   else if (t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type || t == &PyWrapperDescr_Type || t == &_PyMethodWrapper_Type)
     policy_identify(f, owner, sizeof owner, &name, &key);
   /* Classes and other callables may die and their address be used again. */

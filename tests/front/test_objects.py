@@ -580,10 +580,28 @@ class MakesClasses(type):
     lambda space: type.__new__(type, "N", (), space), lambda space: type.__call__(type, "T", (), space),
     lambda space: type.__call__(MakesClasses, "M", (), space)], ids=["new", "call", "metaclass"])
 def test_classes_that_type_makes_hold_the_numbers_of_each_call(make):
+    assert type(magneto.compile(lambda: object.__new__(Annotated))()) is Annotated  # all __new__ of C share one method definition
     c, seen = magneto.compile(make), []
     for n in range(1000, 1005):
         seen.append(c({"b": n}))
         assert [k.__dict__["b"] for k in seen] == [*range(1000, n + 1)]
+
+
+def test_classes_of_several_metaclasses_hold_numbers_that_change():
+    class Made(type):
+        def __new__(meta, name, bases, space):
+            return super().__new__(meta, name, bases, {**space, "made": space["b"] + 1})
+
+    def f(x, n):
+        space = {"b": n}
+        kinds = [type("A", (), dict(space)), type.__new__(type, "B", (), dict(space)), Made("C", (), dict(space)), MakesClasses("D", (), dict(space))]
+        return kinds, x + n
+
+    c, x = magneto.compile(f), torch.ones(2)
+    made = [c(x, n) for n in range(1000, 1006)]
+    for n, (kinds, y) in enumerate(made, 1000):
+        assert [k.__dict__["b"] for k in kinds] == [n] * 4 and kinds[2].made == n + 1 and kinds[2]().b == n
+        assert [type(k) for k in kinds] == [type, type, type(kinds[2]), MakesClasses] and torch.equal(y, x + n)
 
 
 def test_suspended_generators_end_where_they_go_out_of_use():
