@@ -547,7 +547,7 @@ static PyObject *builtin_cache_info(PyObject *f, const char *name) {
 
 static bool builtin_cache_keeps_none(PyObject *f) {
   PyObject *max = builtin_cache_info(f, "maxsize");
-  bool none = max && PyLong_CheckExact(max) && Py_SIZE(max) == 0;
+  bool none = max && PyLong_CheckExact(max) && !PyObject_IsTrue(max);
   Py_XDECREF(max);
   return none;
 }
