@@ -127,13 +127,6 @@ static ExprRef norm_channel(Lower *L, MgNode *n, int k, ExprRef c, MgTy ty) {
   return mg_ex_cvt(L->x, ty, lw_at(L, lw_arg_val(n, k), &c));
 }
 
-/* ATen refuses gaps; it takes contiguous and channels-last memory. */
-static bool ok_group(const MgGraph *g, const MgNode *n) {
-  ValRef x = lw_arg_val(n, 0);
-  const MgVal *m = mg_val(g, x);
-  return mg_val_is_contiguous(g, x) || (m->ndim >= 4 && mg_sym_is(g->x, m->stride[1], 1));
-}
-
 /* native_group_norm(x, w, b, N, C, HxW, groups, eps): statistics of [N, groups] over channels of the group and space.
  * The nest sees the source as [N, groups, C/groups, space...]. */
 static MgRc norm_group(Lower *L, MgNode *n, const LwRow *r) {
@@ -253,7 +246,7 @@ const LwRow lw_rows_norm[] = {
   N("_log_softmax_backward_data", NULL, norm_softmax_backward, SM_log)
   N("native_layer_norm", NULL, norm_layer, NORM_layer) N("layer_norm", NULL, norm_layer, NORM_layer)
   N("rms_norm", NULL, norm_layer, NORM_rms) N("_fused_rms_norm", NULL, norm_layer, NORM_rms)
-  N("native_group_norm", ok_group, norm_group, 0)
+  N("native_group_norm", NULL, norm_group, 0)
   N("native_batch_norm", ok_batch, norm_batch, BN_native)
   N("_native_batch_norm_legit_no_training", ok_batch, norm_batch, BN_legit_no_training)
   N("_native_batch_norm_legit_functional", ok_batch, norm_batch, BN_legit_functional)

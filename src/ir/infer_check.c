@@ -180,8 +180,16 @@ static bool check_batch_norm(const Check *c) {
   return true;
 }
 
+/* Contiguous or channels-last: ATen refuses other memory. */
+static bool check_laid_out(const Check *c, ValRef v) {
+  int ndim = v ? mg_val(c->in->g, v)->ndim : 0;
+  return !v || mg_infer_contiguous(c->in, v, MF_contiguous) || (ndim == 4 && mg_infer_contiguous(c->in, v, MF_channels_last)) ||
+         (ndim == 5 && mg_infer_contiguous(c->in, v, MF_channels_last_3d));
+}
+
 static bool check_group_norm(const Check *c) {
   const MgArg *channels = mg_infer_arg(c->in, "C");
+  if (!check_laid_out(c, mg_infer_tensor(c->in, 0))) return false;
   return channels->tag == MA_int && check_vector(c, check_val(c, "weight"), channels->u.sym) && check_vector(c, check_val(c, "bias"), channels->u.sym);
 }
 

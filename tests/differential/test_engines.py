@@ -501,6 +501,17 @@ def test_parts_of_channels_last_values():
         check(lambda x: x @ v[:x.shape[-1], :, 0, 0], x, has=["mg::matmul"])
 
 
+def test_group_norm_of_pixels_of_channels_last_values():
+    w = T(8, 8, 3, 3)
+
+    def attend(x):  # as diffusion models do between convolutions
+        y = F.conv2d(x, w, padding=1).flatten(2)
+        y = F.group_norm(y.transpose(1, 2).transpose(1, 2), 4).relu() + y
+        return F.conv2d(y.view(x.shape), w, padding=1)
+
+    check(attend, T(2, 8, 6, 6), has=["mg::conv", "aten::native_group_norm"])
+
+
 def test_scatters_write_over_what_nobody_reads_later():
     ids, i = torch.randint(0, 50, (2, 7)), torch.randint(0, 9, (7,))
 

@@ -42,6 +42,7 @@ EDGES = [
     (lambda x: torch.select(x, 2, 2), EMPTY[:, :, :2]), (lambda x: x.select(0, -5), torch.ones(3, 4)), (lambda x: x.select(1, 4), torch.ones(3, 4)),
     (lambda x: torch.ops.aten.slice(x, 0, 0, 3, 0), torch.ones(3, 4)),
     (lambda x: torch.native_group_norm(x, x[0, :3, 0], None, 2, 4, 3, 2, 1e-5), torch.ones(2, 4, 3)),
+    (lambda x: torch.native_group_norm(x.transpose(1, 2), None, None, 2, 3, 4, 3, 1e-5), torch.ones(2, 4, 3)),
 ]  # fmt: skip
 
 
