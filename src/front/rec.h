@@ -86,6 +86,7 @@ typedef struct MgRec {
   PyObject *ids;        /* dict: what id() gave of objects made here, and which of the two a snapshot has met (True: the number, False: the object) */
   bool ids_failed;      /* it has both, and the object will be another one: record again with */
   bool deny_ids;        /* id() of objects made here breaks the graph */
+  PyObject *handled;    /* the exception that was being handled when the recording began; borrowed, or NULL */
   bool grad_failed;     /* results want gradients, in a graph with such sizes: record again with */
   bool deny_grad;       /* they break the graph where something requires grad */
   bool claims;          /* answers are taken for granted that each run looks at (claim.h) */

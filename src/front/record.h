@@ -35,7 +35,6 @@ typedef struct MgOuter { /* how far a frame is: the outermost one of a recording
   int raw;               /* stack entries, from the bottom, that are still unwrapped */
   int exc_depth;         /* exceptions that became the handled one since the start */
   long exc_n;            /* n of the instruction that raised the outermost of them */
-  PyObject *exc0;        /* the handled exception at the start */
 } MgOuter;
 
 typedef struct MgLoop {

@@ -576,6 +576,10 @@ MgStep mg_op_RAISE_VARARGS(MgLoop *l, const MgInstr *in) {
       PyErr_SetString(PyExc_RuntimeError, "No active exception to reraise");
       return STEP_error;
     }
+    if (l->rec && exc == mg_rec->handled) { /* a run gets another one */
+      mg_rec_break(BK_older_object, "raises an older %s again", Py_TYPE(exc)->tp_name);
+      return STEP_error;
+    }
     if (!mg_decode_handler(l->code, in->at) && !(l->rec && l->outer)) return STEP_leave;
     PyErr_Restore(Py_NewRef(Py_TYPE(exc)), Py_NewRef(exc), PyException_GetTraceback(exc));
     return STEP_reraise;

@@ -350,3 +350,36 @@ def test_nothing_is_compiled_next_to_the_recursion_limit():
     x = torch.ones(2)
     for _ in range(2):
         assert torch.allclose(magneto.compile(f, backend="eager")(x), f(x))
+
+
+def reraised_after_a_break(x, n):
+    try:
+        1 // (n % 2)
+    except ZeroDivisionError:
+        magneto.graph_break()
+        raise
+
+
+def reraised_in_a_call(x, n):
+    def again():
+        raise  # noqa: PLE0704
+
+    try:
+        1 // (n % 2)
+    except ZeroDivisionError:
+        magneto.graph_break()
+        try:
+            again()
+        finally:
+            x.add_(1)
+
+
+@pytest.mark.parametrize("f", [reraised_after_a_break, reraised_in_a_call])
+def test_what_is_raised_again_after_a_break_is_the_same_exception(f):
+    c = magneto.compile(f)
+    for _ in range(3):
+        x = torch.zeros(2)
+        with pytest.raises(ZeroDivisionError) as e:
+            c(x, 2)
+        assert e.value.__context__ is None and e.value.__cause__ is None
+        assert x[0] == (f is reraised_in_a_call)
