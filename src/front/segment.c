@@ -5,6 +5,7 @@
 #include "front/counters.h"
 #include "front/dynfloat.h"
 #include "front/hook.h"
+#include "front/identity.h"
 #include "front/joint.h"
 #include "front/names.h"
 #include "front/record.h"
@@ -470,6 +471,7 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
     more = how == LOOP_leave ? segment_go_up(s, r, o, &l) : 0;
   } while (more > 0);
   const MgDrive *at = s->frame[s->level].d;
+  if (r->abort) mg_generators_end(r); /* frames of the traceback may hold the last reference to one, whose clean-up code is not to run */
   PyErr_Clear();
   if (segment_sizes_failed(s, r)) {
     if (s->snap) mg_snapshot_free(s->snap);

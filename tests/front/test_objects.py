@@ -4,6 +4,7 @@ import contextlib
 import copy
 import inspect
 import io
+import itertools
 
 import pytest
 import torch
@@ -570,6 +571,37 @@ def test_signature_with_annotations():
     g = magneto.compile(f, fullgraph=True)
     for _ in range(2):
         assert torch.equal(g(torch.ones(2), mask=None, other=1), f(torch.ones(2), mask=None, other=1))
+
+
+class CountsInstances(type):
+    made = 0
+
+    def __call__(cls, *args):
+        cls.made += 1
+        return super().__call__(*args)
+
+
+def test_clean_up_code_of_generators_does_not_run_when_a_recording_fails():
+    def f(log):
+        class Made(metaclass=CountsInstances):  # cannot be made again by a run
+            pass
+
+        def outer():
+            def inner():
+                try:
+                    yield 1
+                finally:
+                    log.append("end")
+
+            it = inner()
+            log.append(next(it))
+            magneto.graph_break()
+            yield 2
+
+        return sorted(itertools.chain(outer(), [Made().made]))
+
+    log, want = [], []
+    assert magneto.compile(f)(log) == f(want) and log == want
 
 
 class MakesClasses(type):
