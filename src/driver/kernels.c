@@ -71,8 +71,6 @@ static char *kernel_keep(KernelJob *j, const MgStrbuf *sb) {
   return mg_sb_ok(sb) ? mg_ctx_grow(j->s->c, mg_sb_text(sb), sb->len + 1, sb->len + 1) : NULL;
 }
 
-static bool kernel_same(MgKey a, MgKey b) { return a.lo == b.lo && a.hi == b.hi; }
-
 static void *kernel_known(KernelJob *j, MgKey key) {
   void *fn = mg_kcache_find(key, &j->out->code[j->out->ncode]);
   if (fn) j->out->ncode++;
@@ -90,7 +88,7 @@ static MgRc kernel_emit(KernelJob *j, uint32_t step, MgStrbuf *sb, MgStrbuf *par
   k->key = key.lo;
   if ((j->out->of_step[step].fn = (MgRangeFn)kernel_known(j, key))) return j->out->of_step[step].key = key, MG_OK;
   for (uint32_t i = 0; i < j->ntodo; i++)
-    if (kernel_same(j->todo[i].key, key)) return j->of_step[step] = i + 1, MG_OK;
+    if (mg_key_same(j->todo[i].key, key)) return j->of_step[step] = i + 1, MG_OK;
   part->len = 0;
   mg_share_shape(mg_sb_text(sb), part);
   KernelNew *n = &j->todo[j->ntodo];
@@ -105,7 +103,7 @@ static MgRc kernel_share(KernelJob *j, uint32_t first, KernelNew **same, const c
   uint32_t n = 0, nsize = 0;
   int64_t *size;
   for (uint32_t i = first; i < j->ntodo; i++)
-    if (kernel_same(j->todo[i].shape, j->todo[first].shape)) same[n] = &j->todo[i], text[n++] = j->todo[i].text;
+    if (mg_key_same(j->todo[i].shape, j->todo[first].shape)) same[n] = &j->todo[i], text[n++] = j->todo[i].text;
   if (n < KERNEL_SHARE) return MG_OK;
   sb->len = 0;
   TRY(mg_share(j->s->c, text, n, sb, &size, &nsize));

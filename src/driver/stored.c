@@ -1,7 +1,6 @@
 /* Plans on disk.  See the header.
  * A file is a StoredHead, then the plan's tables one after the other, each from a multiple of 8 bytes on; the last ones are the arguments
- * of each step.  Struct layouts need no
- * version of their own: the key has the build in it. */
+ * of each step.  Struct layouts need no version of their own: the key has the build in it. */
 #include "driver/stored.h"
 #include <stdatomic.h>
 #include <stdio.h>
@@ -271,8 +270,6 @@ static bool stored_steps(StoredReader *r, const MgPlanSpec *spec) {
   return !r->left;
 }
 
-static bool stored_same(MgKey a, MgKey b) { return a.lo == b.lo && a.hi == b.hi; }
-
 /* Loads the object that kernel `first` is in, for it and those of the later ones that are in it, too. */
 static bool stored_object(StoredReader *r, uint32_t first, MgKernelSet *k) {
   uint32_t n = 0, most = r->h->nkernel - first;
@@ -288,7 +285,7 @@ static bool stored_object(StoredReader *r, uint32_t first, MgKernelSet *k) {
   bool ok = mg_elf_load(&own, object.data, object.len, mg_abi_symbol, &code) == MG_OK;
   free(object.data);
   for (uint32_t i = first; ok && i < r->h->nkernel; i++) {
-    if (r->fn[i] || !stored_same(r->kernel[i].place.object, r->kernel[first].place.object)) continue;
+    if (r->fn[i] || !mg_key_same(r->kernel[i].place.object, r->kernel[first].place.object)) continue;
     snprintf(name, sizeof name, MG_KERNEL_NAME, r->kernel[i].place.number);
     ok = (fn[n] = mg_elf_symbol(code, name)) != NULL;
     r->fn[i] = (MgRangeFn)fn[n];

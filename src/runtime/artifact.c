@@ -133,7 +133,7 @@ bool mg_artifact_load(MgArtifactKind kind, MgKey key, MgObject *out) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return false;
   bool ok = !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && artifact_read(fd, &h, sizeof h) &&
-            !memcmp(h.magic, ARTIFACT_MAGIC, sizeof h.magic) && h.key.lo == key.lo && h.key.hi == key.hi &&
+            !memcmp(h.magic, ARTIFACT_MAGIC, sizeof h.magic) && mg_key_same(h.key, key) &&
             h.len <= ARTIFACT_MAX_FILE && (uint64_t)st.st_size == sizeof h + h.len;
   ok = ok && (out->data = mg_malloc(h.len)) && artifact_read(fd, out->data, h.len) &&
        mg_hash_bytes(out->data, h.len, key.lo) == h.sum;

@@ -7,6 +7,7 @@
 #include "runtime/load_elf.h"
 
 typedef struct MgKey { uint64_t lo, hi; } MgKey;
+static inline bool mg_key_same(MgKey a, MgKey b) { return a.lo == b.lo && a.hi == b.hi; }
 typedef struct MgKcCode *MgKcRef; /* a counted reference to a loaded object */
 typedef struct MgKcPlace {        /* where a kernel is on disk */
   MgKey object;                   /* of the file; 0: none */
