@@ -440,7 +440,7 @@ static bool is_wide(Em *e, MgLoop **loop, int n, int vec) {
 static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
   Group g = {.loop = loop, .n = n, .first = shared, .end = shared, .keep = shared, .vec = -1, .unroll = 1, .masked_ok = e->t->avx512};
   uint32_t ops = 0;
-  int scans = 0;
+  bool scans = false;
   if (n > 64) {
     fail(e, MG_UNSUP);
     return;
@@ -457,13 +457,14 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
       ops += mg_ex_count_ops(e->x, l->body);
     }
     if (l->vec != MG_NO_VEC && l->vec >= shared) g.vec = l->vec;
-    scans += l->kind == ML_scan && !is_arg(l);
+    scans |= l->kind == ML_scan && !is_arg(l);
     if (l->kind == ML_scatter || is_arg(l)) ops += 100; /* no unrolling */
   }
   if (!g.reduces) g.keep = g.end;
   g.wide = g.vec >= 0 && g.vec < g.keep && is_wide(e, loop, n, g.vec);
   if (g.reduces) g.unroll = ops * (uint32_t)n <= 2 ? 8 : ops * (uint32_t)n <= 8 ? 4 : ops <= 16 ? 2 : 1;
-  while (g.unroll > (scans ? 4 : 1) && (scans || g.unroll * n > 48)) g.unroll /= 2;
+  if (scans && g.unroll > 4) g.unroll = 4;
+  while (g.unroll > 1 && g.unroll * n > 48) g.unroll /= 2;
   for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < g.end ? (k < shared ? loop[0]->range[k] : g.range[k]) : 0);
   bool gathers = false;
   if (g.vec >= 0)
@@ -565,18 +566,18 @@ static bool is_streamed(Em *e, const Group *g) {
 }
 
 /* The accumulators of the columns at hand, in memory. */
-static EmRef stream_at(Em *e, EmRef block) {
+static EmRef stream_at(Em *e) {
   MgTy ty = acc_ty(e, &e->own[0]);
-  EmRef at = arith(e, "sub $t $a, $b", OP_sub, e->idx[0], block), p = em_new(e, e->depth, 1);
+  EmRef at = arith(e, "sub $t $a, $b", OP_sub, e->idx[0], e->idx[STREAM_BLOCK]), p = em_new(e, e->depth, 1);
   mg_sb_printf(em_at(e, e->depth), "  %%v%d = getelementptr %s, ptr %%stream, i64 ", p.id, em_ty(ty));
   em_put(e, em_at(e, e->depth), at, TY_i64);
   mg_sb_putc(em_at(e, e->depth), '\n');
   return p;
 }
 
-static EmRef stream_load(Em *e) {
+static EmRef stream_load(Em *e, EmRef p) {
   MgTy ty = acc_ty(e, &e->own[0]);
-  EmRef p = stream_at(e, e->idx[STREAM_BLOCK]), v = em_new(e, e->depth, e->lanes);
+  EmRef v = em_new(e, e->depth, e->lanes);
   MgStrbuf *b = em_at(e, e->depth);
   mg_sb_printf(b, "  %%v%d = load ", v.id);
   em_put_ty(b, em_ty(ty), e->lanes);
@@ -584,9 +585,8 @@ static EmRef stream_load(Em *e) {
   return v;
 }
 
-static void stream_store(Em *e, EmRef v) {
+static void stream_store(Em *e, EmRef p, EmRef v) {
   MgTy ty = acc_ty(e, &e->own[0]);
-  EmRef p = stream_at(e, e->idx[STREAM_BLOCK]);
   MgStrbuf *b = em_at(e, e->depth);
   mg_sb_puts(b, "  store ");
   em_put_ty(b, em_ty(ty), e->lanes);
@@ -596,7 +596,7 @@ static void stream_store(Em *e, EmRef v) {
 }
 
 static void stream_start(Em *e, Group *g, int dim, int u, const Stage *st) {
-  stream_store(e, em_acc_start(e, e->own[0].red_op, acc_ty(e, &e->own[0]), e->lanes));
+  stream_store(e, stream_at(e), em_acc_start(e, e->own[0].red_op, acc_ty(e, &e->own[0]), e->lanes));
   (void)g, (void)dim, (void)u, (void)st;
 }
 
@@ -617,14 +617,15 @@ static void stream_rows(Em *e, Group *g, int dim, int u, const Stage *st) {
   for (int half = n / 2; half && !e->rc; half /= 2)
     for (int i = 0; i < half; i++) v[i] = em_combine(e, l->red_op, acc_ty(e, l), e->lanes, v[i], v[i + half]);
   if (e->rc) return;
-  stream_store(e, em_combine(e, l->red_op, acc_ty(e, l), e->lanes, stream_load(e), v[0]));
+  EmRef p = stream_at(e);
+  stream_store(e, p, em_combine(e, l->red_op, acc_ty(e, l), e->lanes, stream_load(e, p), v[0]));
   e->idx[1] = row;
   e->scope[row.level].serial = ++e->serial; /* nothing of the last row is taken for the first */
   (void)g, (void)dim, (void)u, (void)st;
 }
 
 static void stream_finish(Em *e, Group *g, int dim, int u, const Stage *st) {
-  e->redval[0] = stream_load(e);
+  e->redval[0] = stream_load(e, stream_at(e));
   em_store(e, &e->own[0], e->own[0].value);
   (void)g, (void)dim, (void)u, (void)st;
 }
