@@ -180,11 +180,10 @@ static bool check_batch_norm(const Check *c) {
   return true;
 }
 
-/* Contiguous or channels-last: ATen refuses other memory. */
+/* Dense in the memory format that its strides suggest: ATen refuses other memory. */
 static bool check_laid_out(const Check *c, ValRef v) {
-  int ndim = v ? mg_val(c->in->g, v)->ndim : 0;
-  return !v || mg_infer_contiguous(c->in, v, MF_contiguous) || (ndim == 4 && mg_infer_contiguous(c->in, v, MF_channels_last)) ||
-         (ndim == 5 && mg_infer_contiguous(c->in, v, MF_channels_last_3d));
+  int format;
+  return !v || mg_infer_suggest(c->in, v, &format) || mg_infer_contiguous(c->in, v, format);
 }
 
 static bool check_group_norm(const Check *c) {
