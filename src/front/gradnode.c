@@ -296,14 +296,14 @@ static PyObject *gradnode_compute(MgAutograd *a, PyObject *state, PyObject *save
 }
 
 /* After the last backward pass nothing is kept for a second differentiation; `saved`: what the pass has used. */
-static int gradnode_release(const MgAutograd *a, PyObject *node, PyObject *saved, uint64_t given) {
+static int gradnode_release(const MgAutograd *a, PyObject *node, PyObject *saved, PyObject *const *tangent) {
   PyObject **state = gradnode_slot(node, gradnode_state), **left = gradnode_slot(node, gradnode_left);
   if (!*state && !a->mate) return 0;
   PyObject *keeps = PyObject_CallNoArgs(gradnode_task_keeps);
   if (!keeps) return -1;
   Py_DECREF(keeps);
   if (keeps != Py_False) return 0;
-  uint64_t done = given | (*left ? mg_gradleft_done(*left) : 0);
+  uint64_t done = gradnode_given(a, tangent) | (*left ? mg_gradleft_done(*left) : 0);
   if (saved && mg_gradleft_any(a, done)) {
     PyObject *now = mg_gradleft_new(a, saved, done);
     if (!now) return -1;
@@ -366,7 +366,7 @@ static PyObject *gradnode_backward(PyObject *node, PyObject *const *tangent, Py_
   else if (a->nsaved || a->frees) saved = gradnode_saved(a, node);
   if (!saved && PyErr_Occurred()) goto done;
   r = parts ? gradnode_first(a, parts, *state, saved, tangent, next) : gradnode_compute(a, *state, saved, tangent);
-  if (r && gradnode_release(a, node, parts ? NULL : saved, gradnode_given(a, tangent))) Py_CLEAR(r);
+  if (r && gradnode_release(a, node, parts ? NULL : saved, tangent)) Py_CLEAR(r);
   Py_XDECREF(saved);
 done:
   Py_XDECREF((PyObject *)parts);
