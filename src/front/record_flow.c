@@ -576,7 +576,7 @@ MgStep mg_op_RAISE_VARARGS(MgLoop *l, const MgInstr *in) {
       PyErr_SetString(PyExc_RuntimeError, "No active exception to reraise");
       return STEP_error;
     }
-    if (l->rec && exc == mg_rec->handled) { /* a run gets another one */
+    if (l->rec && exc == l->rec->handled) { /* a run gets another one */
       mg_rec_break(BK_older_object, "raises an older %s again", Py_TYPE(exc)->tp_name);
       return STEP_error;
     }

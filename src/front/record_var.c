@@ -45,8 +45,7 @@ static void var_forget(MgLoop *l, int i) {
 }
 
 /* The last reference to an object with __del__, or to an older generator in a try or with block, may go here (or, with del, to one that
- * is watched by weak references); the
- * recording would run it at another time. A break then. */
+ * is watched by weak references); the recording would run it at another time.  A break then. */
 static bool var_finalizes(PyObject *old, bool deleted) {
   if (old && PyGen_CheckExact(old) && !mg_is_fresh(old) && mg_generator_cleans_up(old)) {
     mg_rec_break(BK_older_object, "a generator with clean-up code goes out of use");

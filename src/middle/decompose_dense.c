@@ -135,7 +135,8 @@ static MgRc dense_index_copy(MgRewrite *rw) { return dense_index(rw, TOP_scatter
 static MgRc dense_index_fill(MgRewrite *rw) { return dense_index(rw, TOP_scatter_value, true); }
 
 const MgDecRow mg_dec_dense[] = {
-  {TOP_mv, dense_mv},       {TOP_dot, dense_vdot},   {TOP_vdot, dense_vdot}, {TOP_mm, dense_mm}, {TOP_addmm, dense_addmm}, {TOP_addmv, dense_addmv}, {TOP_addr, dense_addr},
+  {TOP_mv, dense_mv}, {TOP_addmv, dense_addmv}, {TOP_mm, dense_mm}, {TOP_addmm, dense_addmm},
+  {TOP_dot, dense_vdot}, {TOP_vdot, dense_vdot}, {TOP_addr, dense_addr},
   {TOP_trace, dense_trace}, {TOP_index_add, dense_index_add}, {TOP_index_copy, dense_index_copy},
   {TOP_index_fill_int_Scalar, dense_index_fill}, {0},
 };
