@@ -200,19 +200,23 @@ bool mg_dynfloat_at(SrcRef src, PyObject *val) {
 }
 
 /* Is it known that the program keeps putting others in the place of v? */
-static bool dynfloat_moves(PyObject *dict, PyObject *key, PyObject *v) { return v && mg_guard_may_move(v, v) && mg_guard_key_moves(dict, key); }
+static bool dynfloat_moves(PyObject *dict, PyObject *key, PyObject *v) { return v && mg_guard_key_moves(dict, key) && mg_guard_may_move(v, v); }
 
 static bool dynfloat_changes(PyObject *dict, PyObject *key, PyObject *v) {
   if (!mg_rec->dyn || !dynfloat_setting(v) || (!dynfloat_is_number(v) && !PyTuple_CheckExact(v))) return false;
   return dynfloat_knows(dynfloat_key_name(dict, key));
 }
 
-SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject *val) {
-  if (!mg_rec || !val || !(dynfloat_moves(dict, key, val) || dynfloat_changes(dict, key, val))) return 0;
+static SrcRef dynfloat_key_source(PyObject *dict, PyObject *owner, PyObject *key) {
   MgGuards *g = mg_rec->guards;
   SrcRef s = mg_source(g, SRC_pinned, 0, 0, owner ? owner : dict);
   if (owner) s = mg_source(g, SRC_instdict, s, 0, NULL);
   return mg_source(g, SRC_key, s, 0, key);
+}
+
+SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject *val) {
+  bool is_input = mg_rec && val && (dynfloat_moves(dict, key, val) || dynfloat_changes(dict, key, val));
+  return is_input ? dynfloat_key_source(dict, owner, key) : 0;
 }
 
 SrcRef mg_dynfloat_class_attr(PyTypeObject *t, PyObject *name, PyObject *val) {
@@ -221,6 +225,7 @@ SrcRef mg_dynfloat_class_attr(PyTypeObject *t, PyObject *name, PyObject *val) {
 }
 
 SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *name, PyObject *v) {
-  if (!dynfloat_moves(dict, name, v)) mg_guard_dict_key(g, dict, owner, name, v, true);
-  return mg_dynfloat_key(dict, owner, name, v);
+  bool moves = dynfloat_moves(dict, name, v), changes = !moves && mg_rec && v && dynfloat_changes(dict, name, v);
+  if (!moves) mg_guard_dict_key(g, dict, owner, name, v, changes);
+  return mg_rec && (moves || changes) ? dynfloat_key_source(dict, owner, name) : 0;
 }

@@ -423,17 +423,15 @@ static void guard_settle(MgGuards *g, PyObject **keys, PyObject **vals, int n, P
     }
 }
 
-void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val, bool inputs) {
+void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val, bool is_input) {
   if (!val && PyUnicode_Check(key) && PyUnicode_CompareWithASCIIString(key, "__slotnames__") == 0) return; /* a cache, which copying fills */
   MgDictGuard *d = guard_dict(g, dict, owner);
   if (!d) return;
-  inputs = inputs && mg_dynfloat_key(dict, owner, key, val);
-  d = guard_dict(g, dict, owner);
   if (guard_is_new(g, GK_load, 0, key, (int64_t)(intptr_t)dict)) {
-    guard_push_key(g, &d->key, &d->val, &d->n, &d->cap, key, inputs ? mg_any_float : val);
+    guard_push_key(g, &d->key, &d->val, &d->n, &d->cap, key, is_input ? mg_any_float : val);
     return;
   }
-  if (!inputs) guard_settle(g, d->key, d->val, d->n, key, val);
+  if (!is_input) guard_settle(g, d->key, d->val, d->n, key, val);
 }
 
 /* Dict and key (list and NULL) where one tensor, container or plain instance took the place of another of its type, by a hash
@@ -513,9 +511,7 @@ void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner, bool inputs
   mg_guards_hold(g, d->order = order);
   Py_XDECREF(order);
   Py_ssize_t pos = 0;
-  while (PyDict_Next(dict, &pos, &k, &v)) {
-    mg_guard_dict_key(g, dict, owner, k, v, inputs);
-  }
+  while (PyDict_Next(dict, &pos, &k, &v)) mg_guard_dict_key(g, dict, owner, k, v, inputs && mg_dynfloat_key(dict, owner, k, v));
 }
 
 /* Attributes of classes that say nothing about what their instances do. */

@@ -136,8 +136,9 @@ bool mg_guard_expect_move(MgGuards *g, PyObject *dict, PyObject *key, PyObject *
 bool mg_guard_expect_list_move(PyObject *list);
 bool mg_guard_key_moves(PyObject *container, PyObject *key);
 /* Key of a dict behind an identity-guarded owner; val NULL: absent. owner is the instance when dict is its __dict__.
- * inputs: of a number that is known to change only its presence is guarded; the caller takes its source (mg_dynfloat_key). */
-void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val, bool inputs);
+ * is_input: it is known to change (mg_dynfloat_key has its source), and only its presence is guarded. */
+void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val, bool is_input);
+/* inputs: so are those of its values that are known to change. */
 void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner, bool inputs);
 /* val mg_any_float: of a number that is known to change; the caller takes its source (mg_dynfloat_class_attr). */
 void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *val);

@@ -371,6 +371,7 @@ static long standin_add_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
 }
 
 static int standin_requires_grad(PyObject *tensor) {
+  if (Py_TYPE(tensor) == mg_tensor_type || Py_TYPE(tensor) == mg_parameter_type) return mg_facts_requires_grad(tensor);
   PyObject *r = PyObject_GetAttrString(tensor, "requires_grad");
   int yes = r ? PyObject_IsTrue(r) : -1;
   Py_XDECREF(r);

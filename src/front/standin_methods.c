@@ -4,6 +4,7 @@
 #include "front/alias.h"
 #include "front/backward.h"
 #include "front/constval.h"
+#include "front/facts.h"
 #include "front/guard.h"
 #include "front/symfloat.h"
 #include "front/inference_mode.h"
@@ -277,6 +278,7 @@ static PyObject *standin_detach_(PyObject *self, PyObject *unused) {
 }
 
 int mg_standin_inference(PyObject *tensor) {
+  if (mg_facts_version(tensor)) return 0; /* theirs have no versions */
   PyObject *yes = PyObject_CallMethod((PyObject *)mg_tensor_type, "is_inference", "O", tensor);
   Py_XDECREF(yes);
   return yes ? yes == Py_True : -1;

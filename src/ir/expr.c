@@ -321,13 +321,28 @@ bool mg_ex_const_float(const MgExprs *x, ExprRef e, double *v) {
   return true;
 }
 
-SymRef mg_sym_add(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_add, a, b, 0); }
-SymRef mg_sym_sub(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_sub, a, b, 0); }
-SymRef mg_sym_mul(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_mul, a, b, 0); }
+/* Most sizes are constants. */
+static SymRef sym_op(MgExprs *x, MgScalarOp op, SymRef a, SymRef b) {
+  int64_t v, w, r = 0;
+  bool known = a && b && mg_ex_const_int(x, a, &v) && mg_ex_const_int(x, b, &w);
+  switch (known ? op : OP_floordiv) {
+  case OP_add: known = !__builtin_add_overflow(v, w, &r); break;
+  case OP_sub: known = !__builtin_sub_overflow(v, w, &r); break;
+  case OP_mul: known = !__builtin_mul_overflow(v, w, &r); break;
+  case OP_min: r = v < w ? v : w; break;
+  case OP_max: r = v > w ? v : w; break;
+  default: known = false;
+  }
+  return known ? mg_sym(x, r) : mg_ex_op(x, op, a, b, 0);
+}
+
+SymRef mg_sym_add(MgExprs *x, SymRef a, SymRef b) { return sym_op(x, OP_add, a, b); }
+SymRef mg_sym_sub(MgExprs *x, SymRef a, SymRef b) { return sym_op(x, OP_sub, a, b); }
+SymRef mg_sym_mul(MgExprs *x, SymRef a, SymRef b) { return sym_op(x, OP_mul, a, b); }
 SymRef mg_sym_floordiv(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_floordiv, a, b, 0); }
 SymRef mg_sym_mod(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_mod, a, b, 0); }
-SymRef mg_sym_min(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_min, a, b, 0); }
-SymRef mg_sym_max(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_max, a, b, 0); }
+SymRef mg_sym_min(MgExprs *x, SymRef a, SymRef b) { return sym_op(x, OP_min, a, b); }
+SymRef mg_sym_max(MgExprs *x, SymRef a, SymRef b) { return sym_op(x, OP_max, a, b); }
 
 static MgScalar size_eval(const MgExprs *x, ExprRef r, const int64_t *env) {
   const MgExpr *e = mg_expr(x, r);

@@ -177,25 +177,28 @@ typedef struct ConvElems {
   int64_t size[4], src[4];  /* extent and source stride */
 } ConvElems;
 
-/* Fills offsets of all elements whose first index is in [from, to); returns how many. */
+/* Fills offsets of all elements whose first index is in [from, to); returns how many.  Those of every further first index differ from
+ * those of the first one by a constant. */
 static int64_t conv_elem_table(const ConvElems *e, const ConvBlocks *b, int64_t from, int64_t to, int32_t *dst,
                                int32_t *src) {
-  int64_t n = 0;
-  for (int64_t c = from; c < to; c++) {
-    int64_t inner = 1;
-    for (int k = 1; k < e->n; k++) inner *= e->size[k];
-    for (int64_t j = 0; j < inner; j++) {
-      int64_t rest = j, d = conv_block_off(b, e->dim[0], c), s = c * e->src[0];
-      for (int k = e->n - 1; k >= 1; rest /= e->size[k], k--) {
-        d += conv_block_off(b, e->dim[k], rest % e->size[k]);
-        s += rest % e->size[k] * e->src[k];
-      }
-      dst[n] = (int32_t)d;
-      if (src) src[n] = (int32_t)s;
-      n++;
+  int64_t inner = 1, first = conv_block_off(b, e->dim[0], from);
+  for (int k = 1; k < e->n; k++) inner *= e->size[k];
+  for (int64_t j = 0; j < inner && from < to; j++) {
+    int64_t rest = j, d = first, s = from * e->src[0];
+    for (int k = e->n - 1; k >= 1; rest /= e->size[k], k--) {
+      d += conv_block_off(b, e->dim[k], rest % e->size[k]);
+      s += rest % e->size[k] * e->src[k];
     }
+    dst[j] = (int32_t)d;
+    if (src) src[j] = (int32_t)s;
   }
-  return n;
+  for (int64_t c = from + 1; c < to; c++) {
+    int64_t n = (c - from) * inner;
+    int32_t d = (int32_t)(conv_block_off(b, e->dim[0], c) - first), s = (int32_t)((c - from) * e->src[0]);
+    for (int64_t j = 0; j < inner; j++) dst[n + j] = dst[j] + d;
+    for (int64_t j = 0; src && j < inner; j++) src[n + j] = src[j] + s;
+  }
+  return (to - from) * inner;
 }
 
 /* size, src: the library's weight dimensions [g,] o, i, window... and the strides of the source in them. */
