@@ -1,6 +1,7 @@
 /* Instructions on objects: attributes, items, operators, pattern matching. */
 #include "front/identity.h"
 #include "front/record.h"
+#include "front/record_obj.h"
 #include "front/standin.h"
 #include "front/symfloat.h"
 
@@ -112,12 +113,27 @@ static const OpsBinary ops_binary[] = { /* by CPython's NB_* numbers */
     ops_inplace_power, PyNumber_InPlaceRshift, PyNumber_InPlaceSubtract, PyNumber_InPlaceTrueDivide,
     PyNumber_InPlaceXor};
 
+/* A product of matrices raised: its C++ may want sizes as numbers, where they are symbols. */
+static PyObject *ops_matmul_again(PyObject *a, PyObject *b, uint32_t nodes) {
+  PyObject *t, *v, *tb, *arg[2] = {a, b}, *r = NULL;
+  PyErr_Fetch(&t, &v, &tb);
+  PyObject *operators = mg_import("_operator"), *f = operators ? PyObject_GetAttrString(operators, "matmul") : NULL;
+  PyErr_Restore(t, v, tb);
+  if (f) r = mg_call_sizes(&(MgCall){.f = f, .arg = arg, .nargsf = 2, .npos = 2, .n = 2}, nodes);
+  Py_XDECREF(operators);
+  Py_XDECREF(f);
+  return r;
+}
+
 /* op: as CPython numbers it, or -1 - the comparison. */
 static PyObject *ops_apply(const MgLoop *l, int op, PyObject *a, PyObject *b) {
   bool power = op >= 0 && (ops_binary[op] == ops_power || ops_binary[op] == ops_inplace_power);
   int tensors = l->rec && mg_rec->cap->syms && !power ? mg_symfloat_operands(&a, &b) : 0;
   if (tensors < 0) return NULL;
+  uint32_t nodes = l->rec ? mg_rec->g->nnode : 0;
   PyObject *r = op < 0 ? PyObject_RichCompare(a, b, -1 - op) : ops_binary[op](a, b);
+  bool product = op >= 0 && (ops_binary[op] == PyNumber_MatrixMultiply || ops_binary[op] == PyNumber_InPlaceMatrixMultiply);
+  if (!r && product && l->rec && !mg_rec->abort && mg_rec->cap->sizes.nsrc) r = ops_matmul_again(a, b, nodes);
   if (!tensors) return r;
   Py_DECREF(a);
   Py_DECREF(b);
