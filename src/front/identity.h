@@ -44,6 +44,9 @@ typedef struct MgOlder {
   bool full;              /* attrs mirrors the whole instance dict */
 } MgOlder;
 
+/* What a class was found to have under a name; guarded. */
+typedef struct MgAttrFound { PyTypeObject *type; PyObject *name, *attr; unsigned version; } MgAttrFound;
+
 struct MgIdent {
   MgRec *r;
   MgOlder *v;             /* in the order they were met */
@@ -60,6 +63,7 @@ struct MgIdent {
   PyObject *context;      /* strong: copy of the context that is current while recording (contextvar.c); NULL: none written to */
   PyObject *rngs;         /* strong: dict of generator -> the copy that the recording draws from (draw.c); NULL at first */
   PyObject *vars;         /* strong: dict of the context variables written to */
+  MgAttrFound found[256]; /* by a hash of class and name (record_attr.c) */
   struct MgHook *hook;    /* hooks registered on tensors, in order (tensorhook.c); malloc'ed */
   uint32_t nhook;
   uint32_t *compared, ncompared; /* entries of objects that the program compares; malloc'ed */

@@ -14,17 +14,36 @@
 #include "front/wrapper.h"
 #include <structmember.h>
 
+/* Where an answer is kept for this recording: most lookups are asked for again. */
+static MgAttrFound *attr_found(PyTypeObject *t, PyObject *name) {
+  MgAttrFound *f = mg_rec->ident->found;
+  return &f[mg_hash_u64((uint64_t)(uintptr_t)t ^ (uint64_t)(uintptr_t)name << 1) % (sizeof mg_rec->ident->found / sizeof *f)];
+}
+
+static bool attr_found_holds(const MgAttrFound *f, PyTypeObject *t, PyObject *name) {
+  return f->type == t && f->name == name && f->version && f->version == t->tp_version_tag && t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG;
+}
+
+static void attr_found_keep(MgAttrFound *f, PyTypeObject *t, PyObject *name, PyObject *d) {
+  *f = (MgAttrFound){t, name, d, t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG ? t->tp_version_tag : 0};
+  mg_guards_hold(mg_rec->guards, name);
+}
+
 /* Class attributes: the lookup is guarded by name, so that other changes of the class do not matter.
  * src: gets the source of a number that is known to change, or 0; NULL: numbers are guarded by value. */
 static PyObject *attr_lookup(PyTypeObject *t, PyObject *name, SrcRef *src) {
-  t = mg_subclass_of(t);
+  PyTypeObject *asked = t;
+  MgAttrFound *f = attr_found(t, name);
   if (src) *src = 0;
+  if (attr_found_holds(f, t, name) && !(src && mg_rec->dyn)) return f->attr;
+  t = mg_subclass_of(t);
   PyObject *d = _PyType_Lookup(t, name);
   if (d && !mg_is_fresh((PyObject *)Py_TYPE(d))) mg_guard_type(mg_rec->guards, Py_TYPE(d)); /* is it a descriptor, and what does it do? */
   if (mg_class_wrote(t, name)) return d;
   if (!mg_is_fresh((PyObject *)t)) {
     if (src) *src = mg_dynfloat_class_attr(t, name, d);
     mg_guard_type_attr(mg_rec->guards, t, name, src && *src ? mg_any_float : d);
+    if (t == asked && !(src && *src)) attr_found_keep(f, t, name, d);
   } else { /* what it found, or did not find, in older bases */
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t->tp_mro); i++) {
       PyTypeObject *b = (PyTypeObject *)PyTuple_GET_ITEM(t->tp_mro, i);
