@@ -20,6 +20,8 @@ int mg_context_exit(PyObject *ctx);
 #define MG_NAMES(NAME)                                                                                       \
   NAME(class_, "__class__")                                                                                  \
   NAME(dict, "__dict__")                                                                                     \
+  NAME(cause, "__cause__")                                                                                   \
+  NAME(suppress_context, "__suppress_context__")                                                             \
   NAME(getattr, "__getattr__")                                                                               \
   NAME(getattribute, "__getattribute__")                                                                     \
   NAME(setattr, "__setattr__")                                                                               \

@@ -112,6 +112,11 @@ static PyObject *attr_get_member(PyObject *o, MgOlder *e, PyObject *d, PyObject 
   return w;
 }
 
+/* What the segment has given a C setter of an exception, new; NULL without exception: nothing. */
+static PyObject *attr_overlaid(const MgOlder *e, PyObject *name) {
+  return e->members ? Py_XNewRef(PyDict_GetItemWithError(e->members, name)) : NULL;
+}
+
 /* A C getter of an object that is found by a path: exceptions keep what it gives, so it is on the path too; other values
  * are made for each read, so the object must be the same one, with the same answer. */
 static PyObject *attr_get_by_path(PyObject *o, MgOlder *e, PyObject *d) {
@@ -148,8 +153,11 @@ static PyObject *attr_get_data_descr(PyObject *o, PyObject *d, PyObject *name) {
   if (e && name == mg_names.dict && dt == &PyGetSetDescr_Type) return Py_XNewRef(mg_older_dict(o));
   if (name == mg_names.globals && PyFunction_Check(o)) return mg_rec_namespace(PyFunction_GET_GLOBALS(o));
   if (e && dt == &PyMemberDescr_Type) return attr_get_member(o, e, d, name);
-  if (e && dt == &PyGetSetDescr_Type && e->kind == OLDER_object && mg_older_by_path(e) && name != mg_names.class_)
-    return attr_get_by_path(o, e, d);
+  if (e && dt == &PyGetSetDescr_Type && name != mg_names.class_) {
+    PyObject *v = attr_overlaid(e, name);
+    if (v || PyErr_Occurred()) return v;
+    if (e->kind == OLDER_object && mg_older_by_path(e)) return attr_get_by_path(o, e, d);
+  }
   if (dt == &PyGetSetDescr_Type && PyFunction_Check(o) && !mg_is_fresh(o)) return attr_get_of_function(o, d, name);
   Py_INCREF(d);
   PyObject *r = dt->tp_descr_get(d, o, (PyObject *)Py_TYPE(o));
@@ -477,6 +485,14 @@ static int attr_set_member(PyObject *o, PyObject *name, PyObject *v) {
   return PyDict_SetItem(e->members, name, v ? v : mg_rec->ident->absent);
 }
 
+/* __cause__ of an older exception: what CPython accepts, it gets when the segment ends. */
+static int attr_set_cause(PyObject *o, PyObject *name, PyObject *v) {
+  PyObject *trial = PyObject_CallNoArgs(PyExc_BaseException);
+  int rc = trial ? PyObject_SetAttr(trial, name, v) : -1;
+  Py_XDECREF(trial);
+  return rc || attr_set_member(o, name, v) || attr_set_member(o, mg_names.suppress_context, Py_True) ? -1 : 0;
+}
+
 /* object.__setattr__ */
 int mg_rec_generic_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (PyType_Check(o)) return mg_class_set((PyTypeObject *)o, name, v);
@@ -489,6 +505,7 @@ int mg_rec_generic_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (Py_TYPE(d) == &PyProperty_Type || Py_TYPE(d)->tp_flags & Py_TPFLAGS_HEAPTYPE) return set(d, o, v); /* Python code */
   if (Py_TYPE(d) == &PyMemberDescr_Type && ((PyMemberDescrObject *)d)->d_member->type == T_OBJECT_EX)
     return attr_set_member(o, name, v);
+  if (PyExceptionInstance_Check(o) && name == mg_names.cause) return attr_set_cause(o, name, v);
   mg_rec_break(BK_older_object, "write to attribute %s of a %s", PyUnicode_AsUTF8(name), Py_TYPE(o)->tp_name);
   return -1;
 }

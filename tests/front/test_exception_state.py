@@ -383,3 +383,19 @@ def test_what_is_raised_again_after_a_break_is_the_same_exception(f):
             c(x, 2)
         assert e.value.__context__ is None and e.value.__cause__ is None
         assert x[0] == (f is reraised_in_a_call)
+
+
+def causes(x, e, cause):
+    e.__cause__ = cause
+    return x + 1, e.__cause__, e.__suppress_context__
+
+
+def test_the_cause_of_an_exception_from_outside_can_be_set():
+    e, first, second = TypeError("e"), ValueError("first"), KeyError("second")
+    c = magneto.compile(causes, fullgraph=True)
+    for cause in (first, second, None):
+        assert c(X, e, cause)[1:] == (cause, True) and e.__cause__ is cause and e.__suppress_context__
+    with pytest.raises(TypeError, match="exception cause must be"):
+        c(X, e, 2)
+    with pytest.raises(TypeError, match="may not be deleted"):
+        magneto.compile(lambda x, e: delattr(e, "__cause__") or x + 1)(X, e)
