@@ -2,6 +2,7 @@
 #include "front/identity.h"
 #include "front/names.h"
 #include "front/record.h"
+#include "front/resume.h"
 
 MgStep mg_loop_name_error(PyObject *type, const char *fmt, PyObject *name) {
   PyErr_Format(type, fmt, name);
@@ -20,7 +21,30 @@ static PyObject *var_slot_name(MgLoop *l, int i) { return PyTuple_GET_ITEM(l->v.
 MgStep mg_op_UNKNOWN(MgLoop *l, const MgInstr *in) { return STEP_unknown; }
 MgStep mg_op_NOP(MgLoop *l, const MgInstr *in) { return STEP_next; }
 
+/* A tuple of the caller that is loaded for one item at a constant index, args[1]: that item alone is looked at, and what the
+ * instructions until then see in the place of the tuple holds nothing else.  1: pushed; 0: not this case; -1 with exception. */
+static int var_load_for_item(MgLoop *l, int i) {
+  PyObject *v = SLOT(i);
+  if (!l->rec || !l->rec->guards || mg_force_break || !l->outer->untouched || i >= l->outer->nslot || !l->outer->untouched[i]) return 0;
+  if (!v || !PyTuple_CheckExact(v) || mg_map_getp(&l->rec->ident->by_orig, v) != MG_MAP_NONE) return 0;
+  const MgInstr *index = &l->code->instr[l->unit];
+  if (index->op != BC_LOAD_CONST || l->code->instr[index->next].op != BC_BINARY_SUBSCR || !PyLong_CheckExact(CONST(index->arg))) return 0;
+  Py_ssize_t n = PyTuple_GET_SIZE(v), k = PyLong_AsSsize_t(CONST(index->arg));
+  if (k == -1 && PyErr_Occurred()) return PyErr_Clear(), 0;
+  if (k < 0) k += n;
+  if (k < 0 || k >= n) return 0;
+  SrcRef src = mg_src_slot(l->outer->base + i);
+  mg_guard_add(l->rec->guards, GK_length, src, (PyObject *)&PyTuple_Type, n);
+  PyObject *c = PyTuple_New(n), *w = c ? mg_wrap(PyTuple_GET_ITEM(v, k), mg_source(l->rec->guards, SRC_item, src, (int32_t)k, NULL)) : NULL;
+  for (Py_ssize_t j = 0; w && j < n; j++) PyTuple_SET_ITEM(c, j, j == k ? w : Py_NewRef(Py_None));
+  if (!w) return Py_XDECREF(c), -1;
+  PUSH(c);
+  return 1;
+}
+
 MgStep mg_op_LOAD_FAST(MgLoop *l, const MgInstr *in) {
+  int one = l->outer ? var_load_for_item(l, in->arg) : 0;
+  if (one) return one < 0 ? STEP_error : STEP_next;
   if (l->outer && mg_loop_touch_slot(l, in->arg)) return STEP_error;
   PyObject *v = SLOT(in->arg);
   if (!v)

@@ -772,3 +772,25 @@ def test_different_objects_are_the_same_object_at_another_call(how, of):
     for args in ((a, b), (a, a), (b, b), (b, a), (make(), make())):
         torch.testing.assert_close(c(x, *args), f(x, *args))
     assert _magneto.stats()["entries"] == n + 2
+
+
+def test_items_of_a_tuple_that_are_not_asked_for_may_change():
+    def f(x, t):
+        return torch.sin(x) * t[1] + t[-1]
+
+    X = torch.ones(3)
+    magneto.reset()
+    c = magneto.compile(f, fullgraph=True)
+    for t in ((1, 2.0, 3), ("a", 2.0, 3), (None, 2.0, 3)):
+        assert torch.equal(c(X, t), f(X, t))
+    assert _magneto.stats()["recompiles"] == 0
+    for t in ((1, 2.5, 3), (1, 2.0, 4), (1, 2.0, 0, 3), [1, 2.0, 3], (torch.ones(3), torch.ones(3), 3)):
+        assert torch.allclose(c(X, t), f(X, t))
+
+    def later(x, t):
+        y = x * t[0]
+        return y + len(str(t)), t
+
+    c = magneto.compile(later, fullgraph=True)
+    for t in ((2, 3), (2, 33), (2, "a")):
+        assert torch.equal(c(X, t)[0], later(X, t)[0]) and c(X, t)[1] is t
