@@ -644,27 +644,52 @@ static const char *nd_unlike(const MgArrayOp *op, PyObject *args, PyObject *kw) 
   return whole ? "exponents that may be negative" : NULL;
 }
 
-/* Arithmetic of an array of floats and a number: its result is an array like that one, whatever the number is.  NULL: it is none. */
-static binaryfunc nd_scaling(const MgArrayOp *op, PyObject *args, PyObject *kw) {
-  static const struct { const char *name; binaryfunc fn; } known[] = {
-      {"add", PyNumber_Add}, {"sub", PyNumber_Subtract}, {"subtract", PyNumber_Subtract}, {"mul", PyNumber_Multiply},
-      {"multiply", PyNumber_Multiply}, {"truediv", PyNumber_TrueDivide}, {"true_divide", PyNumber_TrueDivide}, {"divide", PyNumber_TrueDivide},
-      {"iadd", PyNumber_InPlaceAdd}, {"isub", PyNumber_InPlaceSubtract}, {"imul", PyNumber_InPlaceMultiply}, {"itruediv", PyNumber_InPlaceTrueDivide}};
+typedef PyObject *(*NdScaling)(PyObject *const *arg); /* on the halves that compute */
+#define SCALING(name, fn) static PyObject *name(PyObject *const *arg) { return fn(arg[0], arg[1]); }
+SCALING(scaling_add, PyNumber_Add)
+SCALING(scaling_sub, PyNumber_Subtract)
+SCALING(scaling_mul, PyNumber_Multiply)
+SCALING(scaling_div, PyNumber_TrueDivide)
+SCALING(scaling_iadd, PyNumber_InPlaceAdd)
+SCALING(scaling_isub, PyNumber_InPlaceSubtract)
+SCALING(scaling_imul, PyNumber_InPlaceMultiply)
+SCALING(scaling_idiv, PyNumber_InPlaceTrueDivide)
+
+static PyObject *scaling_where(PyObject *const *arg) {
+  PyObject *torch = mg_import("torch"), *r = torch ? PyObject_CallMethod(torch, "where", "OOO", arg[0], arg[1], arg[2]) : NULL;
+  Py_XDECREF(torch);
+  return r;
+}
+
+static bool nd_is_floats(PyObject *o) {
+  int code = mg_array_check(o) && !mg_array_is_scalar(o) ? nd_code(((MgArray *)o)->model) : -1;
+  return code == DT_f32 || code == DT_f64;
+}
+
+/* Arithmetic of an array of floats and a number, or a choice between them: its result is an array like that one, whatever the number
+ * is.  NULL: it is none. */
+static NdScaling nd_scaling(const MgArrayOp *op, PyObject *args, PyObject *kw) {
+  static const struct { const char *name; NdScaling fn; int first; } known[] = {
+      {"add", scaling_add, 0}, {"sub", scaling_sub, 0}, {"subtract", scaling_sub, 0}, {"mul", scaling_mul, 0}, {"multiply", scaling_mul, 0},
+      {"truediv", scaling_div, 0}, {"true_divide", scaling_div, 0}, {"divide", scaling_div, 0}, {"iadd", scaling_iadd, 0},
+      {"isub", scaling_isub, 0}, {"imul", scaling_imul, 0}, {"itruediv", scaling_idiv, 0}, {"where", scaling_where, 1}};
   size_t i = 0, n = sizeof known / sizeof *known;
   while (i < n && strcmp(op->name, known[i].name)) i++;
-  if (i == n || kw || PyTuple_GET_SIZE(args) != 2) return NULL;
-  PyObject *a = PyTuple_GET_ITEM(args, 0), *b = PyTuple_GET_ITEM(args, 1), *array = mg_array_check(a) ? a : b, *number = array == a ? b : a;
-  if (!mg_array_check(array) || mg_array_is_scalar(array) || !mg_symfloat_is(number) || mg_symfloat_class(number) == &PyBool_Type || mg_symfloat_is_numpy(number)) return NULL;
-  int code = nd_code(((MgArray *)array)->model);
-  return code == DT_f32 || code == DT_f64 ? known[i].fn : NULL;
+  if (i == n || kw || PyTuple_GET_SIZE(args) != known[i].first + 2) return NULL;
+  PyObject *chosen = PyTuple_GET_ITEM(args, 0), *a = PyTuple_GET_ITEM(args, known[i].first), *b = PyTuple_GET_ITEM(args, known[i].first + 1);
+  PyObject *number = mg_array_check(a) ? b : a;
+  if (!nd_is_floats(number == b ? a : b) || !mg_symfloat_is(number) || mg_symfloat_class(number) == &PyBool_Type || mg_symfloat_is_numpy(number)) return NULL;
+  if (known[i].first && (!mg_array_check(chosen) || nd_code(((MgArray *)chosen)->model) != DT_bool)) return NULL;
+  return known[i].fn;
 }
 
 /* The half of such an operation that computes: the operator on a tensor. */
-static PyObject *nd_scale(NdCall *c, binaryfunc fn, PyObject *args) {
-  PyObject *a = nd_convert(c, PyTuple_GET_ITEM(args, 0), false), *b = a ? nd_convert(c, PyTuple_GET_ITEM(args, 1), false) : NULL;
-  PyObject *r = b ? fn(a, b) : NULL;
-  Py_XDECREF(a);
-  Py_XDECREF(b);
+static PyObject *nd_scale(NdCall *c, NdScaling fn, PyObject *args) {
+  PyObject *arg[3] = {NULL}, *r = NULL;
+  Py_ssize_t n = PyTuple_GET_SIZE(args), i = 0;
+  while (i < n && (arg[i] = nd_convert(c, PyTuple_GET_ITEM(args, i), false))) i++;
+  if (i == n) r = fn(arg);
+  while (i-- > 0) Py_DECREF(arg[i]);
   return r;
 }
 
@@ -672,7 +697,7 @@ PyObject *mg_array_apply(const MgArrayOp *op, PyObject *args, PyObject *kw) {
   PyObject *twin = NULL, *r = NULL;
   MgRec *rec = mg_rec;
   if (!rec) return PyErr_Format(PyExc_RuntimeError, "magneto: an array of a finished recording was used");
-  binaryfunc scaling = nd_scaling(op, args, kw);
+  NdScaling scaling = nd_scaling(op, args, kw);
   NdCall c = {.cap = rec->cap, .strong = op->strong, .numbers = scaling != NULL};
   MgPause pause = mg_rec_pause();
   if (nd_errors_matter(rec)) c.refused = "np.errstate asks for exceptions";

@@ -458,7 +458,8 @@ def test_ufuncs_of_tensors_alone(fn):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_arrays_and_a_number_that_changes(dtype):
-    fns = [lambda x, a: x * a + 1, lambda x, a: a / x, lambda x, a: x / a, lambda x, a: a - x * 2, lambda x, a: np.multiply(x, a) - a]
+    fns = [lambda x, a: x * a + 1, lambda x, a: a / x, lambda x, a: x / a, lambda x, a: a - x * 2, lambda x, a: np.multiply(x, a) - a,
+           lambda x, a: np.where(x < 2.5, a, x), lambda x, a: np.where(x < 2.5, x, a)]
     for f in fns:
         magneto.reset()
         n, c = magneto._magneto.stats()["entries"], magneto.compile(f, fullgraph=True)
@@ -473,8 +474,10 @@ def test_arrays_and_a_number_that_changes(dtype):
         x *= a
         return x
 
-    c = magneto.compile(inplace, fullgraph=True)
+    c, choice = magneto.compile(inplace, fullgraph=True), magneto.compile(fns[-1], dynamic=True, fullgraph=True)
     for a in (2, 3, 4):
+        got, want = choice(np.arange(4, dtype=dtype), a), fns[-1](np.arange(4, dtype=dtype), a)
+        assert got.dtype == want.dtype and (got == want).all()
         x = np.ones(3, dtype)
         assert c(x, a) is x and (x == a).all()
 
