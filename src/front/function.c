@@ -9,9 +9,11 @@
 #include <string.h>
 #include "front/fx.h"
 #include "front/identity.h"
+#include "front/joint.h"
 #include "front/marked.h"
 #include "front/names.h"
 #include "front/snapshot.h"
+#include "front/symfloat.h"
 
 /* ---- recording a call ---- */
 
@@ -184,6 +186,72 @@ static PyObject *function_show_results(PyObject *res, PyObject *target) {
   return all;
 }
 
+/* Tensors among the results or arguments that autograd tracks. */
+static PyObject *function_tracked(PyObject *const *v, Py_ssize_t n) {
+  PyObject *list = PyList_New(0), *t = NULL;
+  for (Py_ssize_t i = 0; list && i < n; i++)
+    if (mg_standin_check(v[i]) && mg_facts_requires_grad(v[i]) && PyList_Append(list, v[i])) Py_CLEAR(list);
+  if (list) t = PyList_AsTuple(list);
+  Py_XDECREF(list);
+  return t;
+}
+
+/* What the arguments consist of: (template, tensors); None: no objects among them. */
+static PyObject *function_contents(const MgCall *c) {
+  bool plain = true;
+  PyObject *args = PyTuple_New(c->n), *leaves = NULL, *template = NULL, *r = NULL;
+  for (Py_ssize_t i = 0; args && i < c->n; i++) {
+    plain &= mg_standin_check(c->arg[i]) || mg_functree_is_constant(c->arg[i]);
+    PyTuple_SET_ITEM(args, i, Py_NewRef(c->arg[i]));
+  }
+  if (args && plain) r = Py_NewRef(Py_None);
+  else if (args && (leaves = PyList_New(0)) && (template = mg_functree_take(args, leaves))) r = PyTuple_Pack(2, template, leaves);
+  Py_XDECREF(args);
+  Py_XDECREF(leaves);
+  Py_XDECREF(template);
+  return r;
+}
+
+static bool function_same_contents(PyObject *a, PyObject *b) {
+  if (a == Py_None || b == Py_None) return a == b;
+  PyObject *x = PyTuple_GET_ITEM(a, 1), *y = PyTuple_GET_ITEM(b, 1);
+  bool same = PyList_GET_SIZE(x) == PyList_GET_SIZE(y);
+  for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(x); i++) same = PyList_GET_ITEM(x, i) == PyList_GET_ITEM(y, i);
+  same = same && PyObject_RichCompareBool(PyTuple_GET_ITEM(a, 0), PyTuple_GET_ITEM(b, 0), Py_EQ) == 1;
+  PyErr_Clear();
+  return same;
+}
+
+/* The node gives its function objects made anew of tensors, and a back end may run backward while it compiles, or not at all: one that
+ * changes something else than gradients breaks the graph. */
+static int function_rehearse_backward(MgRec *r, const MgCall *c, PyObject *res) {
+  bool many = PyTuple_Check(res);
+  PyObject *roots = function_tracked(many ? &PyTuple_GET_ITEM(res, 0) : &res, many ? PyTuple_GET_SIZE(res) : 1);
+  PyObject *leaves = roots ? function_tracked(c->arg, c->n) : NULL, *before = NULL, *after = NULL, *grads = NULL, *tangents = NULL;
+  Py_ssize_t n = roots ? PyTuple_GET_SIZE(roots) : 0;
+  NodeRef first = r->g->nnode;
+  int rc = leaves && (!n || !PyTuple_GET_SIZE(leaves)) ? 0 : -1;
+  if (!leaves || !rc || !(before = function_contents(c)) || !(tangents = PyTuple_New(n))) goto done;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *arg = PyTuple_Pack(1, PyTuple_GET_ITEM(roots, i)), *t = arg ? mg_dispatch_call(r->cap, "ones_like", "default", arg, NULL) : NULL;
+    Py_XDECREF(arg);
+    if (!t) goto done;
+    PyTuple_SET_ITEM(tangents, i, t);
+  }
+  if (!(grads = mg_joint_rehearse(r, roots, tangents, leaves)) || !(after = function_contents(c))) goto done;
+  if (function_same_contents(before, after)) rc = 0;
+  else mg_rec_break(BK_op, "a backward function that changes its arguments, in a graph for a custom backend");
+done:
+  r->g->nnode = first;
+  Py_XDECREF(roots);
+  Py_XDECREF(leaves);
+  Py_XDECREF(before);
+  Py_XDECREF(after);
+  Py_XDECREF(tangents);
+  Py_XDECREF(grads);
+  return rc;
+}
+
 /* The call as one node of a torch-level graph, whose backward is the user's; arguments from `first` on are its own.  The node gives
  * a tuple. */
 static PyObject *function_show(MgRec *r, const MgCall *c, PyObject *cls, Py_ssize_t first) {
@@ -236,9 +304,10 @@ static PyObject *function_record(MgRec *r, const MgCall *c) {
   if (whole) mg_rec_resume(pause);
   if (res && !(after = mg_snapshot_build(NULL, 0, NULL, Py_None))) Py_CLEAR(res);
   bool once = res && !mg_snapshot_same(before, after);
-  if (res && ((once && r->want_fx) || function_keep(r, c, args, first, res, once))) {
+  bool shown = r->want_fx && !r->cap->quiet && !r->in_joint;
+  if (res && ((once && r->want_fx) || (shown && function_rehearse_backward(r, c, res)) || function_keep(r, c, args, first, res, once))) {
     Py_CLEAR(res);
-    if (!PyErr_Occurred()) mg_call_unknown(c);
+    if (!PyErr_Occurred() && !r->abort) mg_call_unknown(c);
   }
   mg_snapshot_free(before);
   mg_snapshot_free(after);

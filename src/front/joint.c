@@ -38,6 +38,21 @@ static bool joint_tracked(const Joint *b, ValRef v) {
   return b->seen[v] && mg_facts_requires_grad(b->seen[v]) && !mg_backward_is_spent(b->r->cap, v);
 }
 
+static uint32_t joint_last_storage(const MgGraph *g, uint32_t nval) {
+  uint32_t last = 0;
+  for (ValRef v = 1; v < nval; v++)
+    if (mg_val(g, v)->storage > last) last = mg_val(g, v)->storage;
+  return last;
+}
+
+/* Do nodes from `first` on write to a storage up to `last`? */
+static bool joint_writes_since(const MgGraph *g, NodeRef first, uint32_t last) {
+  for (NodeRef n = first; n < g->nnode; n++)
+    for (MgWritten w = {0}; mg_node_written(mg_node(g, n), &w);)
+      if (mg_val(g, w.v)->storage <= last) return true;
+  return false;
+}
+
 /* ---- how results are made ---- */
 
 /* The value that `v` is a view of, one op back; 0 when it is not one.  *view: the op has to run again; an in-place op
@@ -284,10 +299,10 @@ static int joint_drop_unreached(Joint *b) {
 
 /* The engine may call backward functions of the user: they are recorded, guards and all.  What they would change cannot be
  * replayed any more. */
-static PyObject *joint_run(Joint *b, PyObject *roots, PyObject *tangents, PyObject *leaves) {
+static PyObject *joint_run(Joint *b, PyObject *roots, PyObject *tangents, PyObject *leaves, bool keep) {
   PyObject *grads;
   b->r->in_joint = true;
-  if (!b->r->cap->function) {
+  if (!b->r->cap->function && !keep) {
     grads = joint_call_engine(roots, tangents, leaves, false);
     b->r->in_joint = false;
     return grads;
@@ -295,7 +310,7 @@ static PyObject *joint_run(Joint *b, PyObject *roots, PyObject *tangents, PyObje
   MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
   MgHookMode mode = mg_hook_mode;
   mg_hook_mode = HOOK_record;
-  grads = before ? joint_call_engine(roots, tangents, leaves, false) : NULL;
+  grads = before ? joint_call_engine(roots, tangents, leaves, keep) : NULL;
   mg_hook_mode = mode;
   b->r->in_joint = false;
   if (grads && (!(after = mg_snapshot_build(NULL, 0, NULL, Py_None)) || !mg_snapshot_same(before, after))) {
@@ -311,7 +326,7 @@ static PyObject *joint_run(Joint *b, PyObject *roots, PyObject *tangents, PyObje
  * the compiled backward reads.  Whatever this records is forgotten by the caller. */
 static void joint_try_again(Joint *b, PyObject *roots, PyObject *tangents, PyObject *leaves) {
   uint32_t nnode = b->g->nnode, nval = b->g->nval, ninput = b->g->ninput;
-  PyObject *grads = joint_run(b, roots, tangents, leaves);
+  PyObject *grads = joint_run(b, roots, tangents, leaves, false);
   b->j->frees = !grads;
   if (!grads) {
     PyErr_Clear();
@@ -333,7 +348,7 @@ static int joint_backward(Joint *b) {
   if (leaves && !j->ndiff) rc = joint_refuse(b, "no input requires grad");
   if (rc > 0 || !roots || !(tangents = joint_tangents(b))) goto done;
   if (mg_standin_autocast_off()) goto done;
-  grads = joint_run(b, roots, tangents, leaves);
+  grads = joint_run(b, roots, tangents, leaves, false);
   b->ran = true;
   if (!grads) mg_joint_drain();
   rc = grads ? joint_take_grads(b, grads) : joint_refuse(b, "backward cannot be recorded");
@@ -423,6 +438,30 @@ static int joint_mates(Joint *b) {
   return 0;
 }
 
+/* ---- one function's backward, for graphs that leave it to their back end ---- */
+
+PyObject *mg_joint_rehearse(MgRec *r, PyObject *roots, PyObject *tangents, PyObject *leaves) {
+  Joint b = {.r = r, .g = r->g};
+  NodeRef first = r->g->nnode;
+  uint32_t last = joint_last_storage(r->g, r->g->nval);
+  bool quiet = r->cap->quiet, inside = r->in_joint;
+  r->cap->quiet = true;
+  PyObject *grads = joint_run(&b, roots, tangents, leaves, true);
+  r->cap->quiet = quiet;
+  r->in_joint = inside;
+  if (!grads) mg_joint_drain();
+  if (!b.why && grads && joint_writes_since(r->g, first, last)) b.why = "a backward function writes to memory of forward";
+  r->g->nnode = first;
+  if (b.why) {
+    Py_CLEAR(grads);
+    mg_rec_break(BK_op, "%s, in a graph for a custom backend", b.why);
+  } else if (!grads && !r->abort && !PyErr_ExceptionMatches(PyExc_MemoryError)) { /* and so will each pass, if there is one */
+    PyErr_Clear();
+    return Py_NewRef(Py_None);
+  }
+  return grads;
+}
+
 /* ---- the whole ---- */
 
 /* Is there an op whose derivative, in ATen, raises for some values?  Gradients of complex eigenvectors and singular vectors do for
@@ -463,14 +502,8 @@ static int joint_take_numbers(Joint *b, uint32_t ninput) {
 
 /* A backward function of the user that writes to memory of forward does so each time it runs: no part of forward can. */
 static int joint_see_writes(Joint *b) {
-  uint32_t last = 0;
-  if (!b->r->cap->function) return 0;
-  for (ValRef v = 1; v < b->nval; v++)
-    if (mg_val(b->g, v)->storage > last) last = mg_val(b->g, v)->storage;
-  for (NodeRef n = b->j->backward; n < b->g->nnode; n++)
-    for (MgWritten w = {0}; mg_node_written(mg_node(b->g, n), &w);)
-      if (mg_val(b->g, w.v)->storage <= last) return joint_refuse(b, "a backward function writes to memory of forward");
-  return 0;
+  bool writes = b->r->cap->function && joint_writes_since(b->g, b->j->backward, joint_last_storage(b->g, b->nval));
+  return writes ? joint_refuse(b, "a backward function writes to memory of forward") : 0;
 }
 
 static int joint_record(Joint *b, const ValRef *out, int nout) {

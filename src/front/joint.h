@@ -45,6 +45,9 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap);
 ValRef mg_joint_gradient_val(MgGraph *g, ValRef like);
 /* After a run of the engine that failed: drops the work that is left in its queue, and with it what it holds. */
 void mg_joint_drain(void);
+/* Records one pass from roots to leaves (tuples, tangents for the roots) and forgets its ops: NULL, and an exception or a break, where
+ * it cannot be recorded or changes something older than itself; None: it raises; else the gradients (new). */
+PyObject *mg_joint_rehearse(MgRec *r, PyObject *roots, PyObject *tangents, PyObject *leaves);
 /* Puts the backward part back behind the forward part of r->g, outputs and inputs left alone. */
 void mg_joint_extend(MgRec *r);
 /* Do leaves take part in gradient graphs for a part of the segment only?  Its results are not tracked then. */

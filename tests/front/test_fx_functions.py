@@ -240,3 +240,56 @@ def test_attention_modules_answer_as_in_eager(module, backend):
     m, x = module(8, 2, batch_first=True).eval(), torch.randn(3, 5, 8)
     with torch.no_grad():
         torch.testing.assert_close(magneto.compile(run, backend=backend, fullgraph=True)(x), run(x))
+
+
+class Noting(torch.autograd.Function):
+    """Backward writes to an object that forward was given."""
+
+    @staticmethod
+    def forward(ctx, x, notes):
+        ctx.notes = notes
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        if isinstance(ctx.notes, Setting):
+            ctx.notes.seen = g.sum()
+        else:
+            ctx.notes.append(g.sum())
+        return g * 5, None
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("make", [list, lambda: [torch.ones(2)], lambda: Setting(3), lambda: Setting(torch.ones(2))],
+                         ids=["list", "list of tensors", "object", "object with a tensor"])
+def test_what_backward_writes_to_an_argument_is_kept(make, backend):
+    got = []
+    for compiled in (False, True):
+        notes = make()
+        f = lambda x, notes: Noting.apply(x, notes).sin()
+        f = magneto.compile(f, backend=backend) if compiled else f
+        for i in range(3):
+            x = torch.full((3,), 1.0 + i, requires_grad=True)
+            f(x, notes).sum().backward()
+            got.append((x.grad, list(notes) if isinstance(notes, list) else vars(notes)))
+    torch.testing.assert_close(got[3:], got[:3])
+
+
+class Wrong(torch.autograd.Function):
+    """Backward raises, so that a graph with it is right as long as nobody asks for gradients."""
+
+    @staticmethod
+    def forward(ctx, x, mode):
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+def test_backward_that_raises_stays_in_the_graph():
+    f = magneto.compile(lambda x: Wrong.apply(x, Mode.SIN), backend="eager", fullgraph=True)
+    x = torch.ones(3, requires_grad=True)
+    torch.testing.assert_close(f(x), x.sin())
+    with pytest.raises(RuntimeError, match="incorrect number of gradients"):
+        f(x).sum().backward()
