@@ -19,10 +19,12 @@ typedef struct GradRun { /* a backward run under way: the attribute of a token *
   PyObject **in;           /* inputs of the plan: a->nsaved borrowed, a->nthrough owned */
   uint64_t given;          /* which tangents are defined */
   MgPlanCall *call;        /* of a->bwd */
+  bool over;               /* the plan has run to its end */
+  PyObject **grad;         /* its results that are there and not given yet; owned */
   PyObject *all;           /* the gradients, where they were computed op by op */
 } GradRun;
 
-static PyObject *str_run, *str_active, *str_cap, *gradpart_ddp;
+static PyObject *str_run, *str_active, *str_cap, *str_hooks, *gradpart_ddp;
 
 /* ---- where to cut ---- */
 
@@ -30,6 +32,7 @@ static void gradparts_dealloc(PyObject *o) {
   MgGradParts *p = (MgGradParts *)o;
   free(p->until);
   free(p->of);
+  free(p->last);
   PyObject_Free(o);
 }
 
@@ -40,20 +43,22 @@ static PyTypeObject gradparts_type = {
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
-/* Bytes of a bucket of the DistributedDataParallel whose forward runs now; 0: none does. */
+/* MgGradParts.limit for the DistributedDataParallel whose forward runs now; -1: none does. */
 static int64_t gradpart_limit(void) {
   if (!gradpart_ddp) { /* nobody can be inside of a module that was not imported */
     PyObject *m = PyImport_GetModule(mg_names.parallel_distributed);
     gradpart_ddp = m ? PyObject_GetAttrString(m, "DistributedDataParallel") : NULL;
     Py_XDECREF(m);
   }
-  PyObject *active = gradpart_ddp ? PyObject_GetAttr(gradpart_ddp, str_active) : NULL, *cap = NULL;
-  if (active && active != Py_None) cap = PyObject_GetAttr(active, str_cap);
-  int64_t n = cap && PyLong_Check(cap) ? PyLong_AsLongLong(cap) : 0;
+  PyObject *active = gradpart_ddp ? PyObject_GetAttr(gradpart_ddp, str_active) : NULL, *cap = NULL, *hooks = NULL;
+  if (active && active != Py_None && (cap = PyObject_GetAttr(active, str_cap))) hooks = PyObject_GetAttr(active, str_hooks);
+  int64_t n = cap && PyLong_Check(cap) ? PyLong_AsLongLong(cap) : -1;
+  if (n > 0 && hooks && PyObject_IsTrue(hooks)) n = 0;
   Py_XDECREF(active);
   Py_XDECREF(cap);
+  Py_XDECREF(hooks);
   PyErr_Clear();
-  return n < 0 ? 0 : n > GRADPART_ENOUGH ? GRADPART_ENOUGH : n;
+  return n > GRADPART_ENOUGH ? GRADPART_ENOUGH : n;
 }
 
 static int64_t gradpart_bytes(PyObject *t) {
@@ -79,16 +84,20 @@ static void gradpart_cut(MgGradParts *p, const MgAutograd *a, PyObject *const *i
   const uint32_t *at = mg_plan_ready(a->bwd);
   int64_t bytes = 0;
   for (uint32_t i = 0; i < a->ndiff; i++) ready[i] = (GradReady){a->grad[i] < 0 ? 0 : at[a->grad[i]], i};
-  qsort(ready, a->ndiff, sizeof *ready, gradpart_by_time);
+  for (uint32_t i = 1; i < a->ndiff && !p->limit; i++)
+    if (ready[i].at < ready[i - 1].at) ready[i].at = ready[i - 1].at;
+  if (p->limit) qsort(ready, a->ndiff, sizeof *ready, gradpart_by_time);
   for (uint32_t i = 0; i < a->ndiff; i++) {
     bytes += gradpart_bytes(in[a->diff[ready[i].diff]]);
     p->of[ready[i].diff] = p->n;
     p->until[p->n] = ready[i].at;
-    if (bytes < p->limit || i + 1 == a->ndiff || ready[i + 1].at == ready[i].at) continue;
+    if (bytes < p->limit || i + 1 == a->ndiff || (p->limit && ready[i + 1].at == ready[i].at)) continue;
     p->n++;
     bytes = 0;
   }
   p->until[p->n++] = UINT32_MAX;
+  for (uint32_t i = 0; i < a->ndiff; i++)
+    if (a->grad[i] >= 0 && p->last[a->grad[i]] < p->of[i]) p->last[a->grad[i]] = p->of[i];
 }
 
 static MgGradParts *gradpart_new(const MgAutograd *a, PyObject *const *in, int64_t limit) {
@@ -99,8 +108,9 @@ static MgGradParts *gradpart_new(const MgAutograd *a, PyObject *const *in, int64
     p->n = 0;
     p->until = mg_calloc(a->ndiff + 1, sizeof *p->until);
     p->of = mg_calloc(a->ndiff + 1, sizeof *p->of);
+    p->last = mg_calloc(a->ngrad + 1, sizeof *p->last);
   }
-  if (p && ready && p->until && p->of) gradpart_cut(p, a, in, ready);
+  if (p && ready && p->until && p->of && p->last) gradpart_cut(p, a, in, ready);
   else Py_CLEAR(p);
   free(ready);
   return p ? p : (MgGradParts *)PyErr_NoMemory();
@@ -109,7 +119,7 @@ static MgGradParts *gradpart_new(const MgAutograd *a, PyObject *const *in, int64
 int mg_gradpart_wanted(MgAutograd *a, PyObject *const *in, MgGradParts **parts) {
   int64_t limit = gradpart_limit();
   *parts = NULL;
-  if (!limit || !a->bwd || !a->ngrad) return 0;
+  if (limit < 0 || !a->bwd || !a->ngrad) return 0;
   MgPlanInfo info;
   mg_plan_info(a->bwd, &info);
   if (info.nwritten) return 0; /* versions count once the run is over, which nobody promises */
@@ -128,6 +138,8 @@ static void gradrun_dealloc(PyObject *o) {
   GradRun *r = (GradRun *)o;
   if (r->call) mg_plan_stop(r->a->bwd, r->call);
   for (uint32_t i = 0; r->in && i < r->a->nthrough; i++) Py_XDECREF(r->in[r->a->nsaved + i]);
+  for (uint32_t i = 0; r->grad && i < r->a->ngrad; i++) Py_XDECREF(r->grad[i]);
+  free(r->grad);
   free(r->in);
   Py_XDECREF(r->state);
   Py_XDECREF(r->saved);
@@ -151,15 +163,21 @@ PyObject *mg_gradpart_token(void) {
   return mg_tensor_wrap(t);
 }
 
-/* The plan up to the end of part k; `grad` gets what became final. */
-static int gradpart_plan(GradRun *r, uint32_t k, PyObject **grad) {
+/* The plan up to the end of part k. */
+static int gradpart_plan(GradRun *r, uint32_t k) {
   MgAutograd *a = r->a;
-  PyObject *off = NULL;
-  if (a->extern_bwd && mg_planrun_autocast_off(&off)) return -1;
+  PyObject *off = NULL, **grad = mg_calloc(a->ngrad + 1, sizeof *grad);
+  if (!grad) return PyErr_NoMemory(), -1;
+  if (a->extern_bwd && mg_planrun_autocast_off(&off)) return free(grad), -1;
   int rc = mg_planrun_part(a->bwd, &r->call, r->parts->until[k], r->in, a->sizes, grad);
   if (off && mg_planrun_autocast_back(off)) rc = -1;
-  for (uint32_t i = 0; !rc && i < a->ngrad; i++)
-    if (grad[i] && a->bits[i] && mg_lazybits_set(grad[i], a->bits[i])) rc = -1;
+  r->over = !r->call;
+  for (uint32_t i = 0; i < a->ngrad; i++) {
+    if (!grad[i]) continue;
+    if (!rc && a->bits[i] && mg_lazybits_set(grad[i], a->bits[i])) rc = -1;
+    Py_XSETREF(r->grad[i], grad[i]);
+  }
+  free(grad);
   if (rc != -2 || mg_strict()) return rc;
   PyErr_Clear(); /* the compiled backward failed: PyTorch's own */
   mg_stats.fallbacks++;
@@ -167,29 +185,28 @@ static int gradpart_plan(GradRun *r, uint32_t k, PyObject **grad) {
   return r->all ? 0 : -1;
 }
 
-/* What the node of part k returns: the token where there is a next part, then the gradients. */
-static PyObject *gradpart_result(const GradRun *r, uint32_t k, PyObject *token, PyObject **grad) {
+/* What the node of part k returns: the token where there is a next part, then the gradients, which are the engine's alone. */
+static PyObject *gradpart_result(const GradRun *r, uint32_t k, PyObject *token) {
   const MgAutograd *a = r->a;
-  uint32_t n = k + 1 < r->parts->n, at = n;
-  for (uint32_t i = 0; i < a->ndiff; i++) n += r->parts->of[i] == k;
+  const MgGradParts *p = r->parts;
+  uint32_t n = k + 1 < p->n, at = n;
+  for (uint32_t i = 0; i < a->ndiff; i++) n += p->of[i] == k;
   PyObject *t = PyTuple_New(n);
   if (t && at) PyTuple_SET_ITEM(t, 0, Py_NewRef(token));
   for (uint32_t i = 0; t && i < a->ndiff; i++) {
-    if (r->parts->of[i] != k) continue;
+    if (p->of[i] != k) continue;
     bool none = a->grad[i] < 0 || !(a->reach[i] & r->given);
-    PyObject *g = r->all ? PyTuple_GET_ITEM(r->all, i) : none ? Py_None : grad[a->grad[i]];
+    PyObject *g = r->all ? PyTuple_GET_ITEM(r->all, i) : none ? Py_None : r->grad[a->grad[i]];
     PyTuple_SET_ITEM(t, at++, Py_NewRef(g));
   }
+  for (uint32_t i = 0; r->grad && i < a->ngrad; i++)
+    if (p->last[i] <= k) Py_CLEAR(r->grad[i]);
   return t;
 }
 
 static PyObject *gradpart_run(GradRun *r, uint32_t k, PyObject *token, bool next) {
-  PyObject **grad = mg_calloc(r->a->ngrad + 1, sizeof *grad), *t = NULL;
-  if (!grad) return PyErr_NoMemory();
-  if (r->all || !gradpart_plan(r, k, grad)) t = gradpart_result(r, k, next ? token : Py_None, grad);
-  for (uint32_t i = 0; i < r->a->ngrad; i++) Py_XDECREF(grad[i]);
-  free(grad);
-  return t;
+  if (!r->all && !r->over && gradpart_plan(r, k)) return NULL;
+  return gradpart_result(r, k, next ? token : Py_None);
 }
 
 PyObject *mg_gradpart_begin(MgAutograd *a, MgGradParts *parts, PyObject *state, PyObject *saved, PyObject *const *tangent,
@@ -204,7 +221,9 @@ PyObject *mg_gradpart_begin(MgAutograd *a, MgGradParts *parts, PyObject *state, 
   r->saved = Py_XNewRef(saved);
   r->given = given;
   r->all = Py_XNewRef(all);
-  if (!(r->in = mg_calloc(a->nsaved + a->nthrough + 1, sizeof *r->in))) {
+  r->in = mg_calloc(a->nsaved + a->nthrough + 1, sizeof *r->in);
+  r->grad = mg_calloc(a->ngrad + 1, sizeof *r->grad);
+  if (!r->in || !r->grad) {
     PyErr_NoMemory();
     goto done;
   }
@@ -220,7 +239,7 @@ done:
 PyObject *mg_gradpart_go_on(MgAutograd *a, MgGradParts *parts, uint32_t k, PyObject *token, bool next) {
   if (token == Py_None) {
     GradRun none = {.a = a, .parts = parts};
-    return gradpart_result(&none, k, Py_None, NULL);
+    return gradpart_result(&none, k, Py_None);
   }
   PyObject *r = PyObject_GetAttr(token, str_run), *t;
   if (!r) return NULL;
@@ -233,6 +252,7 @@ int mg_gradpart_init(void) {
   str_run = PyUnicode_InternFromString("_magneto_run");
   str_active = PyUnicode_InternFromString("_active_ddp_module");
   str_cap = PyUnicode_InternFromString("bucket_bytes_cap");
-  if (!str_run || !str_active || !str_cap) return -1;
+  str_hooks = PyUnicode_InternFromString("_comm_hooks");
+  if (!str_run || !str_active || !str_cap || !str_hooks) return -1;
   return PyType_Ready(&gradparts_type) || PyType_Ready(&gradrun_type) ? -1 : 0;
 }

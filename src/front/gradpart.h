@@ -2,17 +2,20 @@
  * still to be computed, so that their reduction runs beside it.
  * The gradient graph then has a chain of nodes instead of one.  The first, which the results belong to, runs the plan up to
  * the point where the first gradients are final, and hands the rest of the run to the next as a *token*: an empty tensor, the
- * gradient of an empty result of that node. */
+ * gradient of an empty result of that node.
+ * Where the program has set a communication hook, which may look at what shares a bucket (PowerSGD draws and approximates by bucket),
+ * gradients come one by one in eager's order, since buckets are made of those that come one after another. */
 #ifndef MG_FRONT_GRADPART_H
 #define MG_FRONT_GRADPART_H
 #include "front/autograd.h"
 
 typedef struct MgGradParts { /* how a backward plan is cut; nodes of gradient graphs hold it */
   PyObject_HEAD
-  int64_t limit;    /* bytes of gradients that are worth a part */
+  int64_t limit;    /* bytes of gradients that are worth a part; 0: one gradient is, in eager's order */
   uint32_t n;       /* parts: at least 2 */
   uint32_t *until;  /* per part: steps of the plan that are done then */
   uint32_t *of;     /* per input that requires grad: its part */
+  uint32_t *last;   /* per result of the plan: the last part that gives it */
 } MgGradParts;
 
 /* How the backward of a forward run on these inputs that ends now is to be cut.  *parts: new; NULL: not at all.  -1 with an

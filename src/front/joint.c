@@ -284,14 +284,31 @@ static int joint_take_grads(Joint *b, PyObject *grads) {
   return 0;
 }
 
-/* An input that backward does not reach is no part of the gradient graph: an edge to it would keep what made it alive. */
-static int joint_drop_unreached(Joint *b) {
+typedef struct JointGrad { NodeRef def; uint32_t out, diff; ValRef grad; } JointGrad;
+
+static int joint_by_time(const void *a, const void *b) {
+  const JointGrad *x = a, *y = b;
+  if (x->def != y->def) return x->def < y->def ? -1 : 1;
+  if (x->out != y->out) return x->out < y->out ? -1 : 1;
+  return x->diff < y->diff ? -1 : x->diff > y->diff;
+}
+
+/* An input that backward does not reach is no part of the gradient graph: an edge to it would keep what made it alive.  The others
+ * in the order in which eager has their gradients (gradpart.h). */
+static int joint_order(Joint *b) {
   MgJointRec *j = b->j;
   uint32_t n = 0;
+  JointGrad *all = mg_new(b->g->c, JointGrad, j->ndiff + 1);
+  if (!all) return PyErr_NoMemory(), -1;
   for (uint32_t i = 0; i < j->ndiff; i++) {
     if (!j->grad[i]) continue;
-    j->diff[n] = j->diff[i];
-    j->grad[n++] = j->grad[i];
+    const MgVal *v = mg_val(b->g, j->grad[i]);
+    all[n++] = (JointGrad){v->def, v->def ? v->out : 0, j->diff[i], j->grad[i]};
+  }
+  qsort(all, n, sizeof *all, joint_by_time);
+  for (uint32_t i = 0; i < n; i++) {
+    j->diff[i] = all[i].diff;
+    j->grad[i] = all[i].grad;
   }
   j->ndiff = n;
   return n ? 0 : joint_refuse(b, "no gradient reaches an input");
@@ -517,7 +534,7 @@ static int joint_record(Joint *b, const ValRef *out, int nout) {
   if (!rc) rc = joint_backward(b);
   if (!rc) rc = joint_see_writes(b);
   if (!rc) rc = joint_take_numbers(b, ninput);
-  if (!rc) rc = joint_drop_unreached(b);
+  if (!rc) rc = joint_order(b);
   if (!rc) rc = joint_reach(b);
   if (!rc) rc = joint_mates(b);
   return rc;

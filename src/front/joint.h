@@ -31,7 +31,7 @@ typedef struct MgJointRec { /* all in the recording's arena */
   bool *replay;         /* by node: view ops to run again; nreplay of them */
   uint32_t nreplay;
   ValRef *same;         /* by value: results of in-place ops on the way of a replay: the value they were written to */
-  uint32_t *diff;       /* inputs that require grad: index into the capture's inputs */
+  uint32_t *diff;       /* inputs that require grad, as eager has their gradients: index into the capture's inputs */
   ValRef *grad;         /* their gradients; 0: backward does not reach the input */
   uint64_t *reach;      /* bit k: the gradient needs tangent k (all bits when there are more than 64) */
   uint32_t ndiff;

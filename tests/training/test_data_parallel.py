@@ -192,3 +192,28 @@ def test_parts_under_create_graph_and_anomaly_mode(alone):
 def test_a_large_bucket_is_one_part(alone):
     d = nn.parallel.DistributedDataParallel(magneto.compile(Chain()))
     assert nodes(d(torch.randn(8, 16))) == 1
+
+
+@pytest.mark.parametrize("cap", [0.01, 25])
+def test_a_hook_sees_the_buckets_of_eager(cap, alone):
+    """Buckets are made of gradients that come one after another, and hooks as PowerSGD's compute by bucket."""
+
+    def buckets(wrap):
+        torch.manual_seed(0)
+        m = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 4))
+        d = nn.parallel.DistributedDataParallel(wrap(m), bucket_cap_mb=cap)
+        name, seen = {id(p): n for n, p in m.named_parameters()}, []
+
+        def note(state, bucket):
+            seen.append([name[id(p)] for p in bucket.parameters()])
+            return reduce(state, bucket)
+
+        d.register_comm_hook(None, magneto.disable(note))
+        for _ in range(3):
+            d(torch.ones(6, 32)).square().sum().backward()
+        return seen, [p.grad for p in m.parameters()]
+
+    want, grads = buckets(lambda m: m)
+    got, ours = buckets(magneto.compile)
+    assert got == want
+    torch.testing.assert_close(ours, grads)
