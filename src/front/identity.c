@@ -267,32 +267,6 @@ int mg_older_copy_attrs(uint32_t at, PyObject *v, PyObject *c, SrcRef src) {
   return (e->attrs0 = PyDict_Copy(mine)) ? 0 : -1;
 }
 
-/* list, and Python classes over it. */
-static PyObject *wrap_list(PyObject *v, SrcRef src) {
-  MgIdent *d = mg_rec->ident;
-  Py_ssize_t n = PyList_GET_SIZE(v);
-  PyObject *items = PyList_GetSlice(v, 0, n), *c = mg_new_instance(Py_TYPE(v)), *was = items ? PyList_AsTuple(items) : NULL;
-  PyObject *result = NULL;
-  uint32_t at = d->n;
-  if (!src && mg_guard_key_moves(v, NULL)) src = mg_source(ident_guards(), SRC_pinned, 0, 0, v);
-  if (!c || !was || mg_older_add(v, c, src, OLDER_list)) goto done;
-  if (src) mg_guard_add(ident_guards(), GK_length, src, (PyObject *)Py_TYPE(v), n);
-  else mg_guard_pinned(ident_guards(), GK_list_is, v, was);
-  for (Py_ssize_t i = 0; i < n; i++) {
-    PyObject *w = mg_wrap(PyTuple_GET_ITEM(was, i), ident_sub(SRC_item, src, (int32_t)i, NULL));
-    int rc = w ? PyList_Append(c, w) : -1;
-    Py_XDECREF(w);
-    if (rc) goto done;
-  }
-  if (!PyList_CheckExact(v) && mg_older_copy_attrs(at, v, c, src)) goto done;
-  if ((d->v[at].pristine = PyList_AsTuple(c))) result = Py_NewRef(c);
-done:
-  Py_XDECREF(items);
-  Py_XDECREF(was);
-  Py_XDECREF(c);
-  return result;
-}
-
 /* set, and Python classes over it. */
 static PyObject *wrap_set(PyObject *v, SrcRef src) {
   MgIdent *d = mg_rec->ident;
@@ -358,7 +332,7 @@ static PyObject *wrap_cell(PyObject *v, SrcRef src) {
   else mg_guard_add(ident_guards(), GK_cell_empty, src, NULL, 0); /* one of the frame's own, made at every call */
   if (x) {
     int was = d->of_cell;
-    d->of_cell = d->depth + 1; /* who reads the cell says what of a dict is looked at */
+    d->of_cell = d->depth + 1; /* who reads the cell says what of a container is looked at */
     PyObject *w = mg_wrap(x, ident_sub(SRC_cell, src, 0, NULL));
     d->of_cell = was;
     if (!w) goto fail;
@@ -494,7 +468,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
   if (mg_has_finalizer(t)) r->ident->finalizers = true;
   if (PyType_Check(v)) mg_guard_type(r->guards, (PyTypeObject *)v); /* may be called */
   if (ident_is_tuple(v)) return wrap_tuple(v, src);
-  if (PyList_Check(v) && ident_can_copy(t)) return wrap_list(v, src);
+  if (PyList_Check(v) && ident_can_copy(t)) return mg_olderlist_wrap(v, src);
   if (PyDict_CheckExact(v) && PyDict_GetItemWithError(v, mg_names.builtins)) { /* the globals of some code */
     if (src) mg_guard_add(r->guards, GK_is, src, v, 0);
     return wrap_itself(v, src, OLDER_namespace);
@@ -548,7 +522,7 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   if (at != MG_MAP_NONE) {
     mg_older_alias(&r->ident->v[at], src);
     PyObject *seen = r->ident->v[at].seen;
-    return mg_olderdict_look(seen) ? NULL : Py_NewRef(seen);
+    return mg_older_look(seen) ? NULL : Py_NewRef(seen);
   }
   if (mg_map_getp(&r->ident->by_seen, v) != MG_MAP_NONE || mg_is_fresh(v)) return Py_NewRef(v);
   if (PyObject_TypeCheck(v, mg_torch.tensor)) {

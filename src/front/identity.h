@@ -34,7 +34,8 @@ typedef enum MgOlderKind {
 typedef struct MgOlder {
   PyObject *orig, *seen;  /* strong */
   PyObject *pristine;     /* strong: list, deque -> tuple, dict -> its copy, set -> frozenset, cell -> content or NULL */
-  PyObject *read;         /* strong, of a dict that was looked at key by key so far (olderdict.c): what these hold; else NULL */
+  PyObject *read;         /* strong, of a dict that was looked at key by key so far (olderdict.c): what these hold; of a list that was
+                             only appended to so far (olderlist.c): None; else NULL */
   PyObject *attrs;        /* strong: overlay of the instance dict: writes only, or all of it when full */
   PyObject *members;      /* strong: writes to __slots__ members: name -> value; NULL at first */
   PyObject *attrs0;       /* strong: the full overlay before any write; NULL while not full */
@@ -46,6 +47,8 @@ typedef struct MgOlder {
 
 /* What a class was found to have under a name; guarded. */
 typedef struct MgAttrFound { PyTypeObject *type; PyObject *name, *attr; unsigned version; } MgAttrFound;
+
+struct MgInstr;
 
 struct MgIdent {
   MgRec *r;
@@ -68,7 +71,7 @@ struct MgIdent {
   uint32_t nhook;
   uint32_t *compared, ncompared; /* entries of objects that the program compares; malloc'ed */
   uint32_t nobject;       /* instances and functions found by a path */
-  uint32_t nlazy;         /* dicts that are looked at key by key */
+  uint32_t nlazy;         /* dicts that are looked at key by key, lists that are only appended to */
   int depth;              /* containers that are being wrapped around the next object */
   int of_cell;            /* what a cell holds is wrapped at this depth; 0: no cell is */
   bool finalizers;        /* an object with a __del__ was met */
@@ -115,10 +118,22 @@ PyObject *mg_olderdict_wrap(PyObject *v, SrcRef src); /* mg_wrap for a dict that
 bool mg_olderdict_lazy(PyObject *seen);
 int mg_olderdict_fill(PyObject *seen); /* 0 when it is not lazy */
 int mg_olderdict_look(PyObject *seen); /* it is being loaded: fills it, unless it will be asked for one key, and nothing else */
-int mg_olderdict_fill_others(PyObject *seen, uint32_t from); /* all but this one among the entries from there on */
+/* Is a copy for one use of what is loaded by this instruction: by the program, or (around: containers that are being wrapped around it)
+ * as what a cell holds?  next: says whether the instruction after it is such a use. */
+bool mg_older_loads_for(int around, bool (*next)(const struct MgLoop *l, const struct MgInstr *in));
 /* What is under the key of a lazy dict, new; NULL without exception: nothing, or the dict is not lazy any more. */
 PyObject *mg_olderdict_get(PyObject *seen, PyObject *key);
 int mg_olderdict_contains(PyObject *seen, PyObject *key); /* 0, 1; -1 with an exception; -2: the dict is not lazy any more */
+
+/* ---- lists (olderlist.c) ---- */
+PyObject *mg_olderlist_wrap(PyObject *v, SrcRef src); /* mg_wrap for a list that is met for the first time */
+/* Is it a list that was only appended to?  Its copy has what was appended; the items before it are unknown. */
+bool mg_olderlist_lazy(PyObject *seen);
+
+/* ---- dicts and lists ---- */
+int mg_older_fill(PyObject *seen); /* 0 when it is not lazy */
+int mg_older_look(PyObject *seen); /* it is being loaded: fills it, unless it will be used as a lazy one may, and in no other way */
+int mg_older_fill_others(PyObject *seen, uint32_t from); /* all but this one among the entries from there on */
 
 /* ---- comparisons (compared.c) ---- */
 /* The program compares o, or what is in it, with others by ==, or by hash: that different objects are different is guarded. */

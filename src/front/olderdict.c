@@ -55,23 +55,21 @@ static bool olderdict_plain_keys(PyObject *keys) {
   return i == n;
 }
 
-/* Will what is being loaded be asked for one key, and nothing else? */
-static bool olderdict_ahead(void) {
+bool mg_older_loads_for(int around, bool (*next)(const MgLoop *l, const MgInstr *in)) {
   const MgLoop *l = mg_rec->top;
-  if (!l) return false;
+  if (mg_rec->ident->of_cell == around + 1) return true;
+  if (around || !l) return false;
   int now = l->in->op;
-  if (now != BC_LOAD_FAST && now != BC_LOAD_GLOBAL && now != BC_LOAD_DEREF && now != BC_LOAD_ATTR && now != BC_BINARY_SUBSCR) return false;
-  const MgInstr *in = &l->code->instr[l->unit];
+  bool loads = now == BC_LOAD_FAST || now == BC_LOAD_GLOBAL || now == BC_LOAD_DEREF || now == BC_LOAD_ATTR || now == BC_BINARY_SUBSCR;
+  return loads && next(l, &l->code->instr[l->unit]);
+}
+
+/* Will the dict that is being loaded be asked for one key, and nothing else? */
+static bool olderdict_asked(const MgLoop *l, const MgInstr *in) {
   if (in->op == BC_CONTAINS_OP) return true;
   if (in->op == BC_LOAD_METHOD) return !PyUnicode_CompareWithASCIIString(NAME(in->arg), "get");
   bool key = in->op == BC_LOAD_CONST || in->op == BC_LOAD_FAST || in->op == BC_LOAD_DEREF || (in->op == BC_LOAD_GLOBAL && !in->flag);
   return key && l->code->instr[in->next].op == BC_BINARY_SUBSCR;
-}
-
-/* around: containers that are being wrapped around the dict. */
-static bool olderdict_may_be_lazy(int around) {
-  const MgIdent *d = mg_rec->ident;
-  return d->of_cell == around + 1 || (!around && olderdict_ahead());
 }
 
 bool mg_olderdict_lazy(PyObject *seen) {
@@ -81,7 +79,7 @@ bool mg_olderdict_lazy(PyObject *seen) {
 }
 
 int mg_olderdict_look(PyObject *seen) {
-  return mg_olderdict_lazy(seen) && !olderdict_may_be_lazy(mg_rec->ident->depth) ? mg_olderdict_fill(seen) : 0;
+  return mg_olderdict_lazy(seen) && !mg_older_loads_for(mg_rec->ident->depth, olderdict_asked) ? mg_olderdict_fill(seen) : 0;
 }
 
 /* Wraps the content of v into its copy, whose entry is at; read: what some keys hold already, or NULL.  Keys are wrapped too: a tensor
@@ -103,7 +101,7 @@ static int olderdict_copy(uint32_t at, PyObject *keys, PyObject *read) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); i++) {
     PyObject *k = PyTuple_GET_ITEM(keys, i), *x = PyDict_GetItemWithError(v, k), *have = read ? PyDict_GetItemWithError(read, k) : NULL;
     PyObject *kw = x ? mg_wrap(k, 0) : NULL, *w = NULL;
-    if (kw && have) w = mg_olderdict_fill(have) ? NULL : Py_NewRef(have);
+    if (kw && have) w = mg_older_fill(have) ? NULL : Py_NewRef(have);
     else if (kw) w = mg_wrap(x, src ? mg_source(mg_rec->guards, SRC_key, src, 0, k) : mg_dynfloat_key(v, NULL, k, x));
     int rc = w ? mg_dict_put(c, kw, w) : -1;
     Py_XDECREF(kw);
@@ -132,19 +130,11 @@ int mg_olderdict_fill(PyObject *seen) {
   return rc;
 }
 
-int mg_olderdict_fill_others(PyObject *seen, uint32_t from) {
-  for (uint32_t i = from; i < mg_rec->ident->n; i++) {
-    PyObject *other = mg_rec->ident->v[i].seen;
-    if (other != seen && mg_olderdict_lazy(other) && mg_olderdict_fill(other)) return -1;
-  }
-  return 0;
-}
-
 PyObject *mg_olderdict_get(PyObject *seen, PyObject *key) {
   MgOlder *e = mg_older(seen);
   if (!olderdict_plain(key)) return mg_olderdict_fill(seen), NULL;
   PyObject *v = PyDict_GetItemWithError(e->read, key);
-  if (v) return mg_olderdict_look(v) ? NULL : Py_NewRef(v);
+  if (v) return mg_older_look(v) ? NULL : Py_NewRef(v);
   PyObject *read = e->read, *orig = e->orig, *w = NULL;
   SrcRef src = e->src;
   v = PyDict_GetItemWithError(orig, key);
@@ -180,7 +170,7 @@ PyObject *mg_olderdict_wrap(PyObject *v, SrcRef src) {
   PyObject *c = mg_new_instance(Py_TYPE(v)), *keys = olderdict_keys(v), *result = NULL;
   uint32_t at = d->n;
   if (!c || !keys || mg_older_add(v, c, src, OLDER_dict)) goto done;
-  if (PyDict_CheckExact(v) && olderdict_may_be_lazy(d->depth - 1) && olderdict_plain_keys(keys)) {
+  if (PyDict_CheckExact(v) && mg_older_loads_for(d->depth - 1, olderdict_asked) && olderdict_plain_keys(keys)) {
     if (src) mg_guard_add(mg_rec->guards, GK_type, src, (PyObject *)Py_TYPE(v), 0);
     d->v[at].pristine = PyDict_New();
     d->v[at].read = PyDict_New();

@@ -463,7 +463,7 @@ PyObject *mg_rec_object_getattr(PyObject *o, PyObject *name) {
 
 PyObject *mg_rec_getattr(PyObject *o, PyObject *name) {
   if (!mg_rec) return PyObject_GetAttr(o, name);
-  if (PyCell_Check(o) && PyCell_GET(o) && mg_olderdict_fill(PyCell_GET(o))) return NULL;
+  if (PyCell_Check(o) && PyCell_GET(o) && mg_older_fill(PyCell_GET(o))) return NULL;
   PyObject *v = attr_get(o, name);
   return v || mg_rec->abort ? v : attr_note_error(o, name);
 }

@@ -10,7 +10,7 @@
 MgStep mg_op_LOAD_ATTR(MgLoop *l, const MgInstr *in) {
   uint32_t n = l->rec ? l->rec->ident->n : 0;
   PyObject *v = loop_getattr(l, TOP(), NAME(in->arg));
-  if (v && l->rec && l->rec->ident->nlazy && mg_olderdict_fill_others(v, n)) Py_CLEAR(v);
+  if (v && l->rec && l->rec->ident->nlazy && (mg_older_fill_others(v, n) || mg_older_look(v))) Py_CLEAR(v);
   return loop_result(l, 1, v);
 }
 

@@ -51,7 +51,7 @@ MgStep mg_op_LOAD_FAST(MgLoop *l, const MgInstr *in) {
     return mg_loop_name_error(PyExc_UnboundLocalError,
                               "cannot access local variable '%U' where it is not associated with a value",
                               var_slot_name(l, in->arg));
-  if (l->rec && PyDict_CheckExact(v) && mg_olderdict_look(v)) return STEP_error;
+  if (l->rec && l->rec->ident->nlazy && mg_older_look(v)) return STEP_error;
   PUSH(Py_NewRef(v));
   return STEP_next;
 }
@@ -167,7 +167,7 @@ MgStep mg_op_LOAD_DEREF(MgLoop *l, const MgInstr *in) {
   if (!cell) return STEP_error;
   PyObject *v = PyCell_GET(cell);
   if (!v) return var_unbound_cell(l, in->arg);
-  if (l->rec && PyDict_CheckExact(v) && mg_olderdict_look(v)) return STEP_error;
+  if (l->rec && l->rec->ident->nlazy && mg_older_look(v)) return STEP_error;
   PUSH(Py_NewRef(v));
   return STEP_next;
 }
@@ -182,7 +182,7 @@ static MgStep var_load_class_cell(MgLoop *l, PyObject *ns, int i, int drop) {
     if (!cell) return STEP_error;
     v = Py_XNewRef(PyCell_GET(cell));
     if (!v) return var_unbound_cell(l, i);
-    if (l->rec && PyDict_CheckExact(v) && mg_olderdict_look(v)) return STEP_error;
+    if (l->rec && l->rec->ident->nlazy && mg_older_look(v)) return STEP_error;
   }
   return loop_result(l, drop, v);
 }

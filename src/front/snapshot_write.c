@@ -94,6 +94,12 @@ static bool snap_write_content(MgBuilder *b, const MgOlder *e, uint32_t t) {
     x = PyCell_GET(e->seen);
     return mg_snap_emit_over(b, SN_set_cell, NULL, t, &x, x != NULL) != SNAP_FAIL;
   case OLDER_list:
+    if (mg_olderlist_lazy(e->seen)) { /* items that it had at first are none of the segment's business */
+      items = PyList_GetSlice(e->seen, 0, PY_SSIZE_T_MAX);
+      if (!items || PyList_Append(b->keep, items)) return false;
+      Py_DECREF(items);
+      return mg_snap_emit_over(b, SN_extend, NULL, t, &items, 1) != SNAP_FAIL;
+    }
     return mg_snap_emit_over(b, SN_fill_list, NULL, t, ((PyListObject *)e->seen)->ob_item, Py_SIZE(e->seen)) != SNAP_FAIL;
   case OLDER_dict:
     items = mg_snap_dict_items(b, e->seen);

@@ -35,6 +35,45 @@ def f(x):
     L.append(4); L.insert(0, 0); L[1] = 9; L.pop(); del L[0]; L.reverse(); L.sort(); L += [5]; L.extend(i for i in (7, 8)); L.remove(5)
     return x * len(L) + L.index(7)
 S = lambda: L
+=== older_list_grows_by_append entries=1
+L = []; d = {'a': L}
+def f(x):
+    L.append(x.sum()); d['a'].append(2)
+    return x + 1
+S = lambda: L
+=== older_list_grows_in_cells_and_attributes entries=1
+class Log: pass
+o = Log(); o.rows = [1]; h = o.rows
+def make():
+    seen = [0]
+    def f(x):
+        seen.append(len(h) and x * 2); o.rows.append((x, 1)); o.rows.append(o.rows.append)
+        del o.rows[-1]
+        return x - 1
+    return f, seen
+f, seen = make()
+def between(): o.rows[1:] = []; h[0] += 0
+S = lambda: (seen, o.rows, h is o.rows)
+=== older_list_is_read_after_append entries=3
+def ARGS(): return torch.ones(2), L
+L = [torch.zeros(2)]
+def f(x, l):
+    l.append(x * 2); l.append(x + len(l)); n = len(l); l.append(l[0] + n); return x * n, l[-1]
+S = lambda: L
+=== older_list_is_read_in_what_is_appended
+L = [torch.zeros(2), 1]; M = [L]
+def f(x):
+    M[0].append(L[0] + len(L) + x); L.append(M[0].pop()); M.append(M[0]); return x + L[-1], [t for t in M[1]][1]
+S = lambda: (L, len(M), M[-1] is L)
+=== list_grows_while_it_is_iterated
+L = [1, 2]
+def f(x):
+    for k in L:
+        if k < 4: L.append(k + 2)
+        x = x + k
+    return x
+def between(): del L[2:]
+S = lambda: L
 === older_list_nested
 L = [[1], {'a': [2]}, (3, [4])]
 def f(x):
