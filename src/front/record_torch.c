@@ -327,8 +327,20 @@ PyObject *mg_call_script(const MgCall *c) {
   return r;
 }
 
+/* torch.autograd.Variable(tensor, requires_grad=False): a leaf over the same memory. */
+static bool torch_call_variable(const MgCall *c, PyObject **r) {
+  PyTypeObject *t = PyType_Check(c->f) ? (PyTypeObject *)c->f : NULL;
+  if (!t || !t->tp_base || strcmp(t->tp_base->tp_name, "torch._C._LegacyVariableBase")) return false;
+  bool named = c->kwnames && c->n == 2 && c->npos == 1 && !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(c->kwnames, 0), "requires_grad");
+  if (!c->npos || c->n > 2 || (c->n == 2 && (!(named || c->npos == 2) || !PyBool_Check(c->arg[1]))) || !mg_standin_is(c->arg[0])) return false;
+  *r = PyObject_CallMethod(c->arg[0], "detach", NULL);
+  if (*r && c->n == 2 && c->arg[1] == Py_True) Py_SETREF(*r, PyObject_CallMethod(*r, "requires_grad_", NULL));
+  return true;
+}
+
 /* torch.LongTensor([1, 2]) and torch.Tensor([1, 2]): the same as torch.tensor of that dtype.  False: something else. */
 bool mg_call_legacy(const MgCall *c, PyObject **r) {
+  if (torch_call_variable(c, r)) return true;
   PyObject *list = c->n == 1 && c->npos == 1 ? c->arg[0] : NULL;
   bool general = c->f == (PyObject *)mg_torch.tensor;
   if (!list || (!PyList_CheckExact(list) && !PyTuple_CheckExact(list))) return false;

@@ -207,7 +207,13 @@ GRADS = {
     "checkpoint": lambda x: torch.utils.checkpoint.checkpoint(lambda q: q.sin() * 2, x, use_reentrant=False),
     "requires_grad_ of a fresh tensor": lambda x: (x.detach() * 2).requires_grad_() * x,
     "non-leaf": lambda x: (x * 1).add_(2),
+    "variable": lambda x: x * torch.autograd.Variable(x * 2) + torch.autograd.Variable(torch.ones(4), requires_grad=False),
+    "variable that requires grad": lambda x: of_variable(torch.autograd.Variable(x, requires_grad=True), x),
 }
+
+
+def of_variable(v, x):
+    return torch.autograd.grad((v * v).sum(), v)[0] * x * v.is_leaf
 
 
 def no_grad_inside(x):
@@ -225,7 +231,7 @@ def into_buffer(x):
 @pytest.mark.parametrize("name", GRADS)
 def test_gradients(name):
     fn = GRADS[name]
-    compiled = magneto.compile(fn)
+    compiled = magneto.compile(fn, fullgraph="variable" in name)
     for _ in range(2):
         ours, theirs = BASE.clone().requires_grad_(), BASE.clone().requires_grad_()
         got, want = compiled(ours), fn(theirs)
