@@ -61,11 +61,11 @@ static SymRef dense_conv_back_size(MgInfer *in, SymRef size, SymRef kernel, int6
   return mg_sym_add(x, mg_sym_add(x, n, span), mg_infer_c(in, 1 + extra - 2 * pad));
 }
 
-/* channels_last when input or weight is (mkldnn and the native kernels alike), but never for f64. */
+/* channels_last when input or weight is (mkldnn and the native kernels alike), but never for volumes of f64. */
 static MgRc dense_conv_format(MgInfer *in, ValRef x, ValRef w, int *format) {
   int a, b;
   *format = MF_contiguous;
-  if (mg_val(in->g, x)->dtype == DT_f64 && mg_val(in->g, x)->device == DEV_cpu) return MG_OK;
+  if (mg_val(in->g, x)->dtype == DT_f64 && mg_val(in->g, x)->device == DEV_cpu && mg_val(in->g, x)->ndim == 5) return MG_OK;
   if (mg_val(in->g, x)->ndim == 3) { /* runs as a 2-D convolution of height one, on a contiguous copy when x is not */
     int plain = mg_infer_contiguous(in, x, MF_contiguous);
     if (plain == UNKNOWN) return MG_UNSUP;

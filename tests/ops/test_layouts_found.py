@@ -150,3 +150,11 @@ def test_a_fixed_number_of_nonzero_positions_lies_row_by_row(size):
 def test_ranges_of_fractions_have_the_length_of_their_dtype(args, dtype):
     sweep.check(lambda x: x + torch.arange(*args, dtype=dtype).sum(), (X,))
     sweep.check(lambda: torch.arange(*args, dtype=dtype))
+
+
+@pytest.mark.parametrize("kernel, groups, transposed", [(3, 1, False), (1, 1, False), (3, 4, False), (3, 1, True)])
+@pytest.mark.parametrize("last", ["image", "filter"])
+def test_convolutions_of_doubles_keep_channels_last(last, kernel, groups, transposed):
+    x, w = torch.randn(2, 8, 7, 7, dtype=torch.double), torch.randn(8, 8 // groups, kernel, kernel, dtype=torch.double)
+    x, w = (t.to(memory_format=torch.channels_last) if last == name else t for t, name in ((x, "image"), (w, "filter")))
+    sweep.check(lambda x, w: torch.convolution(x, w, None, [1] * 2, [1] * 2, [1] * 2, transposed, [0] * 2, groups) * 2, (x, w))
