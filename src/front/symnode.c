@@ -30,10 +30,17 @@ static PyObject *symnode_is_constant(PyObject *o, PyObject *unused) { return PyB
 static PyObject *symnode_guard_float(PyObject *o, PyObject *args) { return mg_symnode_python((MgSymNode *)o); }
 static PyObject *symnode_text(PyObject *o, PyObject *unused) { return PyUnicode_FromString("<number>"); }
 
+/* An answer that depends on data. */
+static bool symnode_late(PyObject *o) { return !((MgSymNode *)o)->src && !((MgSymNode *)o)->hint; }
+
 /* Anything else is a question that a graph has no answer to. */
 PyObject *mg_symnode_getattr(PyObject *o, PyObject *name) {
   PyObject *r = PyObject_GenericGetAttr(o, name);
   if (r || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
+  if (!PyUnicode_CompareWithASCIIString(name, "shape_env")) { /* None: torch's guard_or_true asks for the answer itself */
+    PyErr_Clear();
+    return Py_NewRef(symnode_late(o) ? o : Py_None);
+  }
   MgRec *before = mg_rec;
   if (((MgSymNode *)o)->cap) mg_rec = ((MgSymNode *)o)->cap->rec;
   if (((MgSymNode *)o)->src && mg_symsize_of((MgSymNode *)o)) mg_symsize_give_up(mg_rec, "a question about a size");
@@ -129,6 +136,9 @@ static PyObject *symnode_sym_float(PyObject *o, PyObject *unused) {
   return r;
 }
 
+/* Each run computes it: a size of its own. */
+static PyObject *symnode_trunc(PyObject *o, PyObject *unused) { return symnode_compute(o, NULL, CALC_int); }
+
 /* ---- answers ---- */
 
 static PyObject *symnode_take(PyObject *o, PyObject *unused) {
@@ -143,9 +153,6 @@ static PyObject *symnode_known_true(PyObject *o, PyObject *unused) {
   return PyBool_FromLong(n->hint == Py_True && !n->src);
 }
 
-/* An answer that depends on data. */
-static bool symnode_late(PyObject *o) { return !((MgSymNode *)o)->src && !((MgSymNode *)o)->hint; }
-
 /* What torch takes for granted where it cannot know (guard_or_false, guard_or_true, guard_size_oblivious). */
 static PyObject *symnode_or_false(PyObject *o, PyObject *args) { return symnode_late(o) ? Py_NewRef(Py_False) : symnode_take(o, NULL); }
 static PyObject *symnode_or_true(PyObject *o, PyObject *args) { return symnode_late(o) ? Py_NewRef(Py_True) : symnode_take(o, NULL); }
@@ -153,6 +160,13 @@ static PyObject *symnode_expect(PyObject *o, PyObject *args) {
   if (!symnode_late(o)) return symnode_take(o, NULL);
   mg_symdata_assume((MgSymNode *)o); /* eager raises where it is not so */
   Py_RETURN_TRUE;
+}
+
+/* The shape_env of such a node is the node itself, which is asked in this way. */
+static PyObject *symnode_evaluate(PyObject *o, PyObject *const *arg, Py_ssize_t n, PyObject *names) {
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++)
+    if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "fallback_value")) return Py_NewRef(arg[n + i]);
+  return symnode_take(o, NULL);
 }
 
 static PyObject *symnode_logic(PyObject *a, PyObject *b, bool both) {
@@ -220,6 +234,8 @@ PyMethodDef mg_symnode_methods[] = {{"is_float", symnode_is_float, METH_NOARGS, 
                                     {"neg", symnode_neg, METH_NOARGS, NULL},
                                     {"abs", symnode_abs, METH_NOARGS, NULL},
                                     {"sym_float", symnode_sym_float, METH_NOARGS, NULL},
+                                    {"evaluate_sym_node", (PyCFunction)(void *)symnode_evaluate, METH_FASTCALL | METH_KEYWORDS, NULL},
+                                    {"trunc", symnode_trunc, METH_NOARGS, NULL},
                                     {"sym_not", symnode_not, METH_NOARGS, NULL},
                                     {"bool_", symnode_take, METH_NOARGS, NULL},
                                     {"statically_known_true", symnode_known_true, METH_VARARGS, NULL},

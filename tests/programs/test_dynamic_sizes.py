@@ -700,6 +700,30 @@ rows.register_autograd(
 )
 
 
+def test_images_that_are_scaled_by_fractions():
+    x = torch.rand(1, 2, 8, 8)
+    for fn in (lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"), lambda x: F.interpolate(x, scale_factor=0.7),
+               lambda x: F.interpolate(x, scale_factor=1.3, mode="area"),
+               lambda x: F.interpolate(x.double(), scale_factor=(2.0, 0.5), mode="bicubic")):
+        magneto.reset()
+        assert recordings(fn, [(torch.rand(2, 3, h, w),) for h, w in ((8, 8), (9, 10), (11, 13), (15, 12), (30, 7))]) <= 2
+
+
+def test_doubles_that_are_upsampled_in_training():
+    conv = torch.nn.Conv2d(2, 2, 3, padding=1).double()
+
+    def f(x):
+        a = F.interpolate(F.max_pool2d(conv(x), 2), scale_factor=2.0, mode="bilinear", align_corners=True)
+        h, w = x.shape[2] - a.shape[2], x.shape[3] - a.shape[3]
+        return torch.cat([x, F.pad(a, [w // 2, w - w // 2, h // 2, h - h // 2])], 1)
+
+    g = magneto.compile(f, fullgraph=True)
+    for h, w in ((8, 8), (9, 10), (11, 13), (15, 12)):
+        x = torch.rand(2, 2, h, w, dtype=torch.double)
+        same(f(x), g(x))
+    assert _magneto.stats()["entries"] <= 2
+
+
 def test_operators_of_the_program_follow_sizes():
     """Their own shape function says how; where it takes another way, the code is recorded again."""
     w = torch.randn(4, 6, requires_grad=True)
