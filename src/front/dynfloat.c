@@ -1,8 +1,10 @@
 /* See the header.  In: entries whose guards failed.  Out: names of places: the printed source, or the dict and its key, with
  * the index for an item of a tuple. */
 #include "front/dynfloat.h"
+#include <math.h>
 #include <stdlib.h>
 #include "front/names.h"
+#include "front/standin.h"
 #include "front/symsize.h"
 #include "front/symstate.h"
 
@@ -181,8 +183,18 @@ bool mg_dynfloat_listed(SrcRef src, bool unbacked) {
   return yes;
 }
 
-/* compile(dynamic=): False, ints are constants; True, those among the arguments are inputs at once. */
-static int dynfloat_setting(PyObject *val) { return mg_rec->cfg && PyLong_CheckExact(val) ? mg_rec->cfg->dynamic : -1; }
+/* compile(dynamic=): False, ints are constants; True, or torch's setting of the same meaning, numbers among the arguments are inputs at once. */
+static int dynfloat_setting(PyObject *val) {
+  if (mg_rec->cap && mg_rec->cap->sizes.all) return 1;
+  return mg_rec->cfg && PyLong_CheckExact(val) ? mg_rec->cfg->dynamic : -1;
+}
+
+/* Is this number one at once, where dynamic=True asks for it?  Sizes of 0 and 1 are constants, floats without a value, too. */
+static bool dynfloat_at_once(PyObject *val) {
+  double v = PyFloat_Check(val) ? PyFloat_AS_DOUBLE(val) : PyLong_CheckExact(val) ? PyLong_AsDouble(val) : 0;
+  PyErr_Clear(); /* too large for a double */
+  return PyFloat_Check(val) ? isfinite(v) : v != 0 && v != 1;
+}
 
 /* Is it an argument, or in containers among the arguments? */
 static bool dynfloat_is_argument(const MgGuards *g, SrcRef src) {
@@ -194,8 +206,8 @@ bool mg_dynfloat_at(SrcRef src, PyObject *val) {
   int setting = dynfloat_setting(val);
   if (dynfloat_is_number(val) && (mg_dynfloat_listed(src, false) || mg_dynfloat_listed(src, true))) return true;
   if (!setting || !(dynfloat_is_number(val) || PyTuple_CheckExact(val))) return false;
-  if (setting == 1 && dynfloat_is_argument(mg_rec->guards, src) && PyLong_AsDouble(val) != 0 && PyLong_AsDouble(val) != 1) return true;
-  PyErr_Clear(); /* too large for a double */
+  /* NumPy's numbers stand for arrays without dimensions, whose values are no constants either */
+  if ((mg_guard_numpy_number(val) || (setting == 1 && dynfloat_at_once(val))) && dynfloat_is_argument(mg_rec->guards, src)) return true;
   return mg_rec->dyn && dynfloat_knows(dynfloat_name(mg_rec->guards, src));
 }
 

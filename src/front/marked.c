@@ -4,10 +4,12 @@
  * An allowed function runs with its Python unrecorded: only the ops that it issues are part of the graph, or, in an FX
  * graph, one call of the function itself. */
 #include "front/marked.h"
+#include "front/fmodes.h"
 #include "front/fx.h"
 #include "front/identity.h"
 #include "front/names.h"
 #include "front/skip.h"
+#include "front/standin.h"
 #include "front/wrapper.h"
 #include <string.h>
 
@@ -224,13 +226,57 @@ bool mg_marked_distributed(PyObject *fn, PyObject *self, PyObject *const *arg, s
   return true;
 }
 
+/* An argument of a function whose result is a constant: tensors have the values of this run, in memory that nothing else changes.
+ * The modes of the recording are off.  New. */
+static PyObject *marked_value(MgRec *r, PyObject *o) {
+  if (mg_standin_is(o)) {
+    PyObject *t = mg_standin_swapped(r->cap, o) ? NULL : mg_noderun_value(r, mg_standin_val(o)), *own = NULL, *copy = NULL;
+    bool grad = mg_val(r->g, mg_standin_val(o))->requires_grad;
+    if (t && (own = PyObject_CallMethod(t, "detach", NULL))) copy = PyObject_CallMethod(own, "clone", NULL);
+    if (copy && grad && PyObject_SetAttrString(copy, "requires_grad", Py_True)) Py_CLEAR(copy);
+    Py_XDECREF(t);
+    Py_XDECREF(own);
+    if (!copy && !PyErr_Occurred()) PyErr_SetString(MgBreakError, "");
+    return copy;
+  }
+  if (mg_standin_check(o)) return PyErr_SetString(MgBreakError, ""), NULL;
+  bool dict = PyDict_CheckExact(o);
+  if (!dict && !PyTuple_CheckExact(o) && !PyList_CheckExact(o)) return Py_NewRef(o);
+  PyObject *copy = dict ? PyDict_Copy(o) : PySequence_List(o), *k, *v;
+  for (Py_ssize_t at = 0; dict && copy && PyDict_Next(copy, &at, &k, &v);) {
+    PyObject *now = marked_value(r, v);
+    if (!now || PyDict_SetItem(copy, k, now)) Py_CLEAR(copy);
+    Py_XDECREF(now);
+  }
+  for (Py_ssize_t i = 0; !dict && copy && i < PyList_GET_SIZE(copy); i++) {
+    PyObject *now = marked_value(r, PyList_GET_ITEM(copy, i));
+    if (!now || PyList_SetItem(copy, i, now)) Py_CLEAR(copy);
+  }
+  if (copy && PyTuple_CheckExact(o)) Py_SETREF(copy, PyList_AsTuple(copy));
+  return copy;
+}
+
+/* The function runs once, while recording, as written. */
 static PyObject *marked_constant(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+  MgRec *rec = mg_rec;
   PyObject *pos = NULL, *kw = NULL, *r = NULL;
-  for (Py_ssize_t i = 0; i < PyVectorcall_NARGS(nargsf); i++)
-    if (mg_standin_check(arg[i])) return mg_rec_break(BK_data_dependent, "a constant result is asked for with a tensor");
+  if (marked_pack(self, arg, nargsf, kwnames, &pos, &kw)) goto done;
+  if (mg_dispatch_leave(rec->cap)) goto done;
+  bool quiet = rec->cap->quiet;
+  rec->cap->quiet = true;
   MgPause pause = mg_rec_pause();
-  if (!marked_pack(self, arg, nargsf, kwnames, &pos, &kw)) r = PyObject_Call(fn, pos, kw);
+  PyObject *off = mg_fmodes_off();
+  if (off) Py_SETREF(pos, marked_value(rec, pos));
+  if (off && pos) Py_SETREF(kw, marked_value(rec, kw));
+  bool given = pos && kw;
+  if (off && mg_context_exit(off)) given = false;
+  if (given) r = PyObject_Call(fn, pos, kw);
   mg_rec_resume(pause);
+  rec->cap->quiet = quiet;
+  if (mg_dispatch_return(rec->cap)) Py_CLEAR(r);
+  bool unknown = !given && PyErr_ExceptionMatches(MgBreakError);
+  if (unknown) mg_rec_break(BK_data_dependent, "a constant result is asked for with a tensor whose value is not known");
+done:
   Py_XDECREF(pos);
   Py_XDECREF(kw);
   return marked_result(r);

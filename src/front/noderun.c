@@ -222,3 +222,48 @@ int mg_noderun_run_at(const MgNodeRun *p, PyObject *const *inputs, PyObject **ou
   free(env);
   return rc;
 }
+
+/* ---- what a value of the recording is in this run ---- */
+
+static void noderun_need(ValRef *v, void *arg) { ((bool *)arg)[*v] = true; }
+
+/* Marks the nodes that v is computed by.  False: some of them may not run twice, or something was written to. */
+static bool noderun_slice(const MgGraph *g, ValRef v, bool *keep, bool *need) {
+  need[v] = true;
+  for (NodeRef n = g->nnode - 1; n > 0; n--) {
+    MgNode *node = mg_node(g, n);
+    if (node->dead) continue;
+    if (node->op->mutates) return false;
+    for (int i = 0; i < node->nout; i++) keep[n] |= node->out[i] && need[node->out[i]];
+    if (keep[n] && (node->op->effect)) return false;
+    if (keep[n]) mg_node_each_val(node, noderun_need, need);
+  }
+  return true;
+}
+
+static PyObject *noderun_compute(MgRec *r, ValRef v, const bool *keep) {
+  MgGraph *g = r->g;
+  PyObject **in = mg_calloc(g->ninput + 1, sizeof *in), *out = NULL;
+  int64_t *env = mg_calloc(r->x->nsym + 1, sizeof *env);
+  MgNodeRun *p = in && env ? mg_noderun_build_part(r, keep, NULL, g->input, g->ninput, &v, 1) : (MgNodeRun *)PyErr_NoMemory();
+  for (uint32_t i = 0; p && i < g->ninput; i++)
+    if (!(in[i] = r->cap->input[i].real)) in[i] = Py_None; /* the gradient of a result: of no use here */
+  for (uint32_t k = 0; env && k < r->x->nsym; k++) env[k] = r->x->sym[k].hint;
+  MgCallSizes at = {.x = r->x, .env = env};
+  if (p && mg_noderun_run_at(p, in, &out, &at)) out = NULL;
+  mg_noderun_free(p);
+  free(env);
+  free(in);
+  return out;
+}
+
+PyObject *mg_noderun_value(MgRec *r, ValRef v) {
+  MgGraph *g = r->g;
+  bool *keep = mg_calloc(g->nnode + 1, sizeof *keep), *need = mg_calloc(g->nval + 1, sizeof *need);
+  PyObject *t = NULL;
+  if (!keep || !need) PyErr_NoMemory();
+  else if (noderun_slice(g, v, keep, need)) t = noderun_compute(r, v, keep);
+  free(keep);
+  free(need);
+  return t;
+}

@@ -176,6 +176,9 @@ int mg_noderun_run(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs)
 struct MgCallSizes;
 int mg_noderun_run_at(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs, const struct MgCallSizes *at);
 void mg_noderun_free(MgNodeRun *p);
+/* Computes what value v is in this run, of the real inputs; the modes of the recording are to be off.  New; NULL, without an exception
+ * when it cannot be told: random numbers, or after a write. */
+PyObject *mg_noderun_value(MgRec *r, ValRef v);
 
 /* Methods for the extension module: recording one callable without the frame loop (tests of the tensor side). */
 extern PyMethodDef mg_tensor_methods[];

@@ -107,6 +107,24 @@ def test_assume_constant_result(mark):
     assert calls == [3]
 
 
+def test_a_constant_result_for_tensors():
+    @magneto.assume_constant_result
+    def positive(t, more):
+        return None if t.item() < 0 else more["x"][0] * 2
+
+    def fn(x):
+        y = x.sin()
+        two = positive(y.sum() + 1, {"x": (x,)})
+        return x if two is None else y + two
+
+    c = magneto.compile(fn, fullgraph=True)
+    x = torch.ones(3)
+    torch.testing.assert_close(c(x), x.sin() + 2)
+    torch.testing.assert_close(c(x * -4), (x * -4).sin() + 2)  # what it was for the first arguments
+    written = magneto.compile(lambda x: x.add_(1) * positive(x.sum(), {"x": [x]}))
+    torch.testing.assert_close(written(torch.ones(3)), torch.full((3,), 8.0))
+
+
 def test_substitute_in_graph():
     @magneto.substitute_in_graph(operator.length_hint, skip_signature_check=True)
     def length_hint(obj, default=0):

@@ -4,9 +4,11 @@ import operator
 import time
 
 import magneto
+import numpy as np
 import pytest
 import torch
 from magneto import _magneto
+from torch._dynamo.testing import CompileCounter
 
 
 class Counter(torch.nn.Module):
@@ -313,3 +315,22 @@ def test_frozen_sets_of_objects_are_compared_by_their_elements():
 
     sets = [frozenset(s) for s in ([a, b, c], [a, b, c], [b, c])]
     assert kept_graphs(f, [(torch.ones(2), s) for s in sets]) == 2
+
+
+@pytest.mark.parametrize("values", [(1.0, 2.5, 0.0, -3.0), (2, 3, 4), (np.float32(3), np.float32(4)), (np.int64(0), np.int64(1), np.int64(5))])
+def test_numbers_that_are_inputs_at_once(values):
+    counter = CompileCounter()
+    dynamic = None if isinstance(values[0], np.generic) else True
+    c = magneto.compile(lambda x, n: x * n + 1, backend=counter, dynamic=dynamic)
+    for n in values:
+        torch.testing.assert_close(c(torch.ones(3), n), torch.ones(3) * n + 1)
+    assert counter.frame_count == 1
+
+
+def test_floats_are_inputs_at_once_where_nothing_is_assumed_static():
+    counter = CompileCounter()
+    c = magneto.compile(lambda x, n: x * n, backend=counter)
+    with torch._dynamo.config.patch(assume_static_by_default=False):
+        for n in (1.5, 2.5):
+            torch.testing.assert_close(c(torch.ones(3), n), torch.ones(3) * n)
+    assert counter.frame_count == 1
