@@ -621,9 +621,15 @@ int mg_snapshot_outputs(const MgSnapshot *s, const ValRef **vals) {
   return (int)s->nout;
 }
 
+/* C functions are made anew for each program. */
+static bool snap_same_object(const MgSnapInstr *a, const MgSnapInstr *b) {
+  if (a->op != SN_builtin || a->obj == b->obj) return a->obj == b->obj;
+  return ((PyCFunctionObject *)a->obj)->m_ml == ((PyCFunctionObject *)b->obj)->m_ml;
+}
+
 static bool snap_same_program(const MgSnapInstr *a, const MgSnapInstr *b, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
-    if (a[i].op != b[i].op || a[i].a != b[i].a || a[i].narg != b[i].narg || a[i].arg != b[i].arg || a[i].obj != b[i].obj) return false;
+    if (a[i].op != b[i].op || a[i].a != b[i].a || a[i].narg != b[i].narg || a[i].arg != b[i].arg || !snap_same_object(&a[i], &b[i])) return false;
   return true;
 }
 
