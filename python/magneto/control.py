@@ -143,36 +143,43 @@ class set_stance:  # noqa: N801
     """What compiled functions do from now on, as a function, a context manager or a decorator.
 
     "default"; "force_eager": everything runs as written; "eager_on_recompile": what is compiled already is used, nothing
-    is compiled; "fail_on_recompile": compiling raises RuntimeError.  While it is "default", that of torch.compiler counts.
-    Raises ValueError for other names, and for a back end to be forced.  Guards are looked at whatever skip_guard_eval_unsafe says.
+    is compiled; "fail_on_recompile": compiling raises RuntimeError; "eager_then_compile", "aot_eager_then_compile": the first call runs as
+    written, and what differs in the second one is an input of the graph.  While it is "default", that of torch.compiler counts, and
+    ``force_backend`` is what compiled functions use instead of their own back end.
+    Raises ValueError for other names.  Guards are looked at whatever skip_guard_eval_unsafe says.
     """
 
     def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> None:
-        if force_backend is not None:
-            raise ValueError("magneto.set_stance: force_backend is not supported; a back end is chosen by magneto.compile(backend=)")
+        if force_backend is not None and stance != "default":
+            raise RuntimeError(f'magneto.set_stance: force_backend goes with the stance "default" only, got {stance!r}')
         if stance not in _magneto.stances:
             known = ", ".join(map(repr, _magneto.stances))
             raise ValueError(f"magneto.set_stance: unknown stance {stance!r}; valid stances: {known}")
-        self.stance = stance
-        self.before = _magneto.set_stance(stance)
+        self.stance: tuple[Any, ...] = (stance,)
+        if force_backend is not None:
+            from . import backends
+
+            own = isinstance(force_backend, str) and force_backend in backends.OWN
+            self.stance += (None if own else backends.find(force_backend, None, None),)
+        self.before = _magneto.set_stance(*self.stance)
 
     def __enter__(self) -> set_stance:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _magneto.set_stance(self.before)
+        _magneto.set_stance(*self.before)
 
     def __call__(self, fn: F) -> F:
-        _magneto.set_stance(self.before)  # a decorator: only while fn runs
+        _magneto.set_stance(*self.before)  # a decorator: only while fn runs
         stance = self.stance
 
         @functools.wraps(fn)
         def with_stance(*args: Any, **kwargs: Any) -> Any:
-            before = _magneto.set_stance(stance)
+            before = _magneto.set_stance(*stance)
             try:
                 return fn(*args, **kwargs)
             finally:
-                _magneto.set_stance(before)
+                _magneto.set_stance(*before)
 
         return with_stance  # type: ignore[return-value]
 

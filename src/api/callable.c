@@ -191,6 +191,24 @@ static PyObject *callable_eager(Callable *c, PyObject *const *args, size_t nargs
   return r;
 }
 
+/* Compiled by the back end that the stance asks for. */
+static PyObject *callable_forced(Callable *c, PyObject *backend, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+  MgConfig cfg = c->cfg;
+  PyObject *self, *r = NULL;
+  PyFunctionObject *func = callable_function(c->fn, &self);
+  cfg.backend = backend == Py_None ? NULL : backend;
+  if (!(cfg.id = mg_config_acquire(&cfg))) return NULL;
+  Py_INCREF(backend);
+  Py_INCREF(c);
+  MgHookState before = mg_hook_enter(&cfg, func ? (PyCodeObject *)func->func_code : NULL);
+  r = PyObject_Vectorcall(c->fn, args, nargsf, kwnames);
+  mg_hook_leave(before);
+  mg_config_release(cfg.id);
+  Py_DECREF(c);
+  Py_DECREF(backend);
+  return r;
+}
+
 static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   Callable *c = (Callable *)o;
   if (!c->fn) { /* cleared as part of a dead cycle */
@@ -209,6 +227,7 @@ static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf
   }
   if (mg_pyframe_traced(PyThreadState_Get())) return PyObject_Vectorcall(c->fn, args, nargsf, kwnames);
   if (mg_stance() == STANCE_force_eager) return callable_eager(c, args, nargsf, kwnames);
+  if (mg_stance_backend()) return callable_forced(c, mg_stance_backend(), args, nargsf, kwnames);
   PyObject *self, *result;
   PyFunctionObject *func = callable_function(c->fn, &self);
   int hit = func ? callable_hit(c, func, self, args, PyVectorcall_NARGS(nargsf), kwnames, &result) : 0;

@@ -178,6 +178,8 @@ static void cache_entry_died(void *arg) {
   mg_entry_release(e);
 }
 
+void mg_cache_drop(MgEntry *e) { cache_entry_died(e); }
+
 void mg_cache_break_data(MgEntry *e) {
   MgBucket *b = e->bucket;
   mg_log(MG_LOG_recompiles, "sizes that depend on data are not what an entry takes them for: they break the graph from here on");
@@ -246,7 +248,7 @@ static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***val
   if (cache_skips(b)) return NULL;
   for (int i = 0; i < b->n; i++) {
     MgEntry *e = b->entry[i];
-    if ((which & MG_FIND_returns && !e->is_ret) || (which & MG_FIND_unclaimed ? e->claims : e->unclaimed)) continue;
+    if ((e->look && !(which & MG_FIND_look)) || (which & MG_FIND_returns && !e->is_ret) || (which & MG_FIND_unclaimed ? e->claims : e->unclaimed)) continue;
     int need = mg_guards_nsrc(e->guards);
     if (need > *nvals) {
       PyObject **p = mg_realloc(*nvals > MG_SMALL_VALS ? *vals : NULL, sizeof *p * (size_t)need);
@@ -418,6 +420,7 @@ static PyObject *cache_reset(PyObject *self, PyObject *unused) {
   /* Freeing an entry may run Python code that frees code objects: start over after each drop. */
   for (MgCodeInfo *info = cache_all; info;) {
     Py_CLEAR(info->dyn);
+    info->looked = false;
     if (info->sites) {
       cache_drop_sites(info);
       info = cache_all;

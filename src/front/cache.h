@@ -28,6 +28,7 @@ typedef struct MgEntry {  /* one compiled segment of a frame */
   bool unclaimed;         /* for runs that were: the graph breaks at such questions */
   uint8_t penalty, rest;  /* after runs that were given up: how many are not tried the next time, and from now on */
   bool repeats;           /* a run that raises may be given up: the frame runs without a compiler, and raises as it would have */
+  bool look;              /* runs in one frame: what its call was like, for what differs in the next one */
   bool keeps_random;      /* a run may be given up: torch's random numbers are then as before */
   int nplain;             /* instructions to execute unrecorded at `end` */
   int level;              /* so many frames have returned by then: end and what follows are of the one that called them */
@@ -81,6 +82,7 @@ typedef struct MgCodeInfo {
   MgCode *decoded;        /* NULL until asked for */
   MgSite *sites;
   PyObject *dyn;          /* floats that differ from call to call (dynfloat.c), strong; NULL: none */
+  bool looked;            /* a call has run as written under the stance that asks for it */
   int8_t skip;            /* answer of skip.c; -1 not asked yet */
 } MgCodeInfo;
 
@@ -105,6 +107,7 @@ MgBucket *mg_cache_bucket(MgSite *site, const MgSlots *s, bool create);
 enum { MG_DENY_sizes = 1, MG_DENY_data = 2 };
 uint8_t mg_cache_denied(const MgCodeInfo *info, uint32_t config, const MgSlots *s); /* at any offset, for the instance in s */
 void mg_cache_break_data(MgEntry *e); /* e is dropped (the caller has a reference), and sizes that depend on data break graphs */
+void mg_cache_drop(MgEntry *e);                                 /* out of its bucket, and released */
 int mg_cache_add(MgBucket *b, MgEntry *e);                      /* steals e; becomes the first; -1 with exception */
 /* Frames that only run Python code gain nothing: what is known about them costs more than it saves.  From a place that was
  * followed by no op again and again, CPython runs the frame to its end, with what it calls; now and then one is driven to see. */
@@ -116,7 +119,7 @@ extern unsigned long mg_cache_epoch;              /* changes when buckets are fr
  * MG_SMALL_VALS entries that the caller owns, replaced by a malloc'ed one (freed by the caller) when *nvals has to grow.
  * NULL: none, or an exception. */
 #define MG_SMALL_VALS 64
-enum { MG_FIND_returns = 1, MG_FIND_unclaimed = 2 }; /* only those that return; instead of those with claims, those for their failing */
+enum { MG_FIND_returns = 1, MG_FIND_unclaimed = 2, MG_FIND_look = 4 }; /* only those that return; instead of those with claims, those for their failing; entries that only look, too */
 MgEntry *mg_cache_find(MgSite *site, const MgSlots *s, PyObject ***vals, int *nvals, MgExecAt **at, int which);
 MgEntry *mg_entry_new(void);                                    /* NULL with exception */
 void mg_entry_release(MgEntry *e);                              /* NULL is fine */

@@ -236,6 +236,11 @@ int mg_part_bind(MgPart *p, const ValRef *all, uint32_t n) {
   return 0;
 }
 
+/* Are these equal in this run?  Then the recording relies on it. */
+static bool part_same_size(const MgGraph *g, SymRef a, SymRef b) {
+  return mg_ex_same(a, b) || (g->x->ask && g->x->ask->equal(g->x->ask->of, a, b));
+}
+
 bool mg_part_alike(const MgGraph *g, const MgPart *a, const MgPart *b) {
   bool same = a->nout == b->nout && !a->ints == !b->ints && PyObject_RichCompareBool(a->spec, b->spec, Py_EQ) == 1;
   if (same && a->ints) same = PyObject_RichCompareBool(a->ints, b->ints, Py_EQ) == 1;
@@ -243,7 +248,7 @@ bool mg_part_alike(const MgGraph *g, const MgPart *a, const MgPart *b) {
   for (uint32_t i = 0; same && i < a->nout; i++) {
     const MgVal *x = mg_val(g, a->out[i]), *y = mg_val(g, b->out[i]);
     same = x->dtype == y->dtype && x->ndim == y->ndim && x->device == y->device && x->dev_index == y->dev_index;
-    for (int d = 0; same && d < x->ndim; d++) same = mg_ex_same(x->size[d], y->size[d]) && mg_ex_same(x->stride[d], y->stride[d]);
+    for (int d = 0; same && d < x->ndim; d++) same = part_same_size(g, x->size[d], y->size[d]) && part_same_size(g, x->stride[d], y->stride[d]);
   }
   return same;
 }

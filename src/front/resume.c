@@ -276,6 +276,33 @@ static bool drive_at_limit(MgDrive *d, MgBucket *b, const MgSlots *slots) {
   return !sizes;
 }
 
+/* Records what this call is like, which runs op by op: what differs in the next one changes from call to call. */
+static int drive_look(MgDrive *d, const MgSlots *slots, int unit) {
+  const MgConfig *cfg = d->cfg;
+  MgConfig plain = *cfg;
+  plain.backend = NULL;
+  plain.eager_backend = true;
+  plain.fullgraph = false;
+  d->cfg = &plain;
+  int rc = mg_compile_segment(d, slots);
+  d->cfg = cfg;
+  MgSite *site = rc ? NULL : mg_cache_site(d->info, cfg->id, unit, d->chain, false);
+  MgBucket *b = site ? mg_cache_bucket(site, slots, false) : NULL;
+  if (b && b->n) b->entry[0]->look = true;
+  return rc;
+}
+
+/* What was noted of such a call has served its purpose. */
+static int drive_learn_look(MgDrive *d, MgBucket *b, const MgSlots *slots) {
+  unsigned long epoch = mg_cache_epoch;
+  int rc = 0;
+  while (!rc && epoch == mg_cache_epoch && b->n && b->entry[0]->look) {
+    rc = mg_dynfloat_learn(&d->info->dyn, b->entry[0]->guards, slots);
+    mg_cache_drop(b->entry[0]);
+  }
+  return rc;
+}
+
 /* Has anything been gained since the place where nothing had been? */
 static void drive_note_idle(MgDrive *d) {
   bool idle = d->work == mg_cache_work && d->misses == mg_stats.misses;
@@ -339,7 +366,7 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
       next = drive_given_up(d);
       goto done;
     }
-    if ((e = mg_cache_find(site, &slots, &vals, &nvals, &at, d->unclaimed ? MG_FIND_unclaimed : 0))) {
+    if ((e = mg_cache_find(site, &slots, &vals, &nvals, &at, (d->unclaimed ? MG_FIND_unclaimed : 0) | (d->look ? MG_FIND_look : 0)))) {
       int rc = MG_CLAIM_FALSE;
       if (e->rest) e->rest--, mg_exec_leave(at);
       else rc = drive_segment(d, e, vals, at);
@@ -369,6 +396,9 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
       next = DRIVE_rest;
       goto done;
     }
+    MgStance stance = mg_stance();
+    if (stance == STANCE_eager_then_compile && !d->info->looked) d->look = d->info->looked = true;
+    if (!d->look && drive_learn_look(d, b, &slots)) goto done;
     /* Comparing may have run Python code that called reset(). */
     site = mg_cache_site(d->info, d->cfg->id, unit, d->chain, true);
     if (!(b = site ? mg_cache_bucket(site, &slots, true) : NULL)) goto done;
@@ -382,8 +412,7 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
       next = fail ? DRIVE_fail : drive_given_up(d);
       goto done;
     }
-    MgStance stance = mg_stance();
-    if (stance != STANCE_default) {
+    if (stance != STANCE_default && stance != STANCE_eager_then_compile) {
       if (stance == STANCE_fail_on_recompile)
         PyErr_Format(PyExc_RuntimeError, "magneto: %U, line %d would be compiled, and the stance is \"fail_on_recompile\"",
                      d->v.code->co_qualname, d->code->line[unit]);
@@ -404,7 +433,7 @@ static DriveNext drive_compiled(MgDrive *d, int *nplain) {
         if (mg_dynfloat_learn(&d->info->dyn, b->entry[i]->guards, &slots)) goto done;
     }
     int rc = d->cfg->backend ? drive_find_peers(d, site, &slots) : 0;
-    if (!rc) rc = mg_compile_segment(d, &slots);
+    if (!rc) rc = d->look ? drive_look(d, &slots, unit) : mg_compile_segment(d, &slots);
     Py_CLEAR(d->peers);
     if (rc) {
       if (rc > 0) next = DRIVE_eager;

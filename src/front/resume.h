@@ -26,6 +26,7 @@ typedef struct MgDrive { /* a frame that the driver runs */
   long misses;
   long looks;             /* at places of this frame since then */
   bool ended;             /* the frame has returned */
+  bool look;              /* the first call of this code under a stance that has it run as written: entries made here only look */
   bool unclaimed;         /* a run of the entry here was given up: the next one is one without claims (claim.h) */
   int once;               /* > 0: nothing can be recorded here this time; execute so many instructions */
   MgTrialRun trial;

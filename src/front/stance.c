@@ -11,13 +11,13 @@ static const struct { const char *name; MgStance stance; } stance_names[] = {
     {"force_eager", STANCE_force_eager},
     {"eager_on_recompile", STANCE_eager_on_recompile},
     {"fail_on_recompile", STANCE_fail_on_recompile},
-    /* how torch delays its compiler until sizes are known to change: nothing to delay here */
-    {"eager_then_compile", STANCE_default},
-    {"aot_eager_then_compile", STANCE_default},
+    {"eager_then_compile", STANCE_eager_then_compile},
+    {"aot_eager_then_compile", STANCE_eager_then_compile},
 };
 
 static MgStance stance_own, stance_torch;
 static const char *stance_text = "default";
+static PyObject *stance_backend; /* strong; NULL: none is forced */
 static PyObject *stance_modules;    /* sys.modules, borrowed from the interpreter */
 static PyObject *stance_module;     /* dict of torch._dynamo.eval_frame, strong; NULL until it is imported */
 static uint64_t stance_seen_modules, stance_seen; /* versions of both when they were last read */
@@ -69,19 +69,26 @@ bool mg_stance_set(const char *name) {
   return yes;
 }
 
-/* set_stance(name, /): the previous name. */
-static PyObject *stance_set(PyObject *self, PyObject *arg) {
-  const char *name = PyUnicode_Check(arg) ? PyUnicode_AsUTF8(arg) : NULL;
-  int row = name ? stance_find(name) : -1;
-  if (row < 0) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "unknown stance %R", arg);
-  PyObject *before = PyUnicode_FromString(stance_text);
+PyObject *mg_stance_backend(void) { return stance_backend; }
+
+/* set_stance(name, backend=..., /): the previous name and, where one was forced, back end, as arguments of another call. */
+static PyObject *stance_set(PyObject *self, PyObject *args) {
+  const char *name;
+  PyObject *backend = NULL;
+  if (!PyArg_ParseTuple(args, "s|O:set_stance", &name, &backend)) return NULL;
+  int row = stance_find(name);
+  if (row < 0) return PyErr_Format(PyExc_ValueError, "unknown stance '%s'", name);
+  PyObject *before = stance_backend ? Py_BuildValue("(sO)", stance_text, stance_backend) : Py_BuildValue("(s)", stance_text);
+  if (!before) return NULL;
   stance_own = stance_names[row].stance;
   stance_text = stance_names[row].name;
+  Py_XINCREF(backend);
+  Py_XSETREF(stance_backend, backend);
   return before;
 }
 
 static PyMethodDef stance_methods[] = {
-    {"set_stance", stance_set, METH_O, "set_stance(name, /): what compiled callables do from now on; the previous name."},
+    {"set_stance", stance_set, METH_VARARGS, "set_stance(name, backend=..., /): what compiled callables do from now on; the previous arguments."},
     {NULL, NULL, 0, NULL}};
 
 int mg_stance_init(PyObject *module) {

@@ -9,7 +9,8 @@ typedef enum MgStance {
   STANCE_default,
   STANCE_force_eager,        /* everything runs as written */
   STANCE_eager_on_recompile, /* what is compiled already is used, nothing is compiled */
-  STANCE_fail_on_recompile   /* compiling is an error */
+  STANCE_fail_on_recompile,  /* compiling is an error */
+  STANCE_eager_then_compile  /* the first call of each code runs as written; what differs in the second one is known to change */
 } MgStance;
 
 MgStance mg_stance(void);    /* the one in force; a few loads */
@@ -18,5 +19,7 @@ MgStance mg_stance(void);    /* the one in force; a few loads */
 int mg_stance_recompile_limit(int given, bool *exact);
 /* Is this flag of torch._dynamo.config set?  Slow. */
 bool mg_stance_set(const char *name);
+/* The back end that compiled callables use instead of their own, borrowed: a callable, None (magneto's); NULL: theirs. */
+PyObject *mg_stance_backend(void);
 int mg_stance_init(PyObject *module);
 #endif

@@ -5,6 +5,7 @@ import operator
 import pytest
 import torch
 import torch._dynamo
+from torch._dynamo.testing import CompileCounter
 
 import magneto
 
@@ -188,8 +189,40 @@ def test_stances(api):
     assert magneto._magneto.stats()["hits"] == hits + 1
     with pytest.raises(ValueError, match="unknown stance 'sideways'"):
         magneto.set_stance("sideways")
-    with pytest.raises(ValueError, match="force_backend"):
-        magneto.set_stance("default", force_backend="eager")
+    with pytest.raises(RuntimeError, match="force_backend"):
+        magneto.set_stance("force_eager", force_backend="eager")
+
+
+@pytest.mark.parametrize("stance", ["eager_then_compile", "aot_eager_then_compile"])
+def test_the_first_call_shows_what_changes(stance):
+    counter = CompileCounter()
+
+    def fn(x, y, z):
+        return x * y * z[0]
+
+    c = magneto.compile(fn, backend=counter)
+    with magneto.set_stance(stance):
+        for n in range(1, 5):
+            y, z = torch.rand(n), torch.rand(n)
+            torch.testing.assert_close(c(n, y, {0: z}), fn(n, y, [z]))
+            assert counter.frame_count == (n > 1)
+    assert counter.op_count == 2
+    c(7, torch.rand(9), {0: torch.rand(9)})
+    assert counter.frame_count == 1
+
+
+def test_a_stance_with_a_back_end():
+    own, forced = CompileCounter(), CompileCounter()
+    c = magneto.compile(lambda x: x + 1, backend=own)
+    c(X)
+    for _ in range(2):
+        with magneto.set_stance("default", force_backend=forced):
+            torch.testing.assert_close(c(X), X + 1)
+            with magneto.set_stance("default", force_backend="eager"):
+                c(X)
+            c(X)
+    c(X)
+    assert (own.frame_count, forced.frame_count) == (1, 1)
 
 
 def test_stance_as_a_function_and_inside():

@@ -394,3 +394,16 @@ def test_other_higher_order_operators_end_the_graph():
     assert magneto.compile(f)(torch.ones(2)).tolist() == [5, 5]
     with pytest.raises(RuntimeError, match="higher_order.twice_for_a_test"):
         magneto.compile(f, fullgraph=True)(torch.ones(2))
+
+
+def test_sizes_that_only_one_branch_settles():
+    linear = torch.nn.Linear(3, 3)
+
+    def fn(pred, x):
+        return torch.cond(pred, lambda a: linear(a) * a, lambda a: a - 2, (x,))
+
+    c = magneto.compile(fn, dynamic=True, fullgraph=True)
+    for rows in (4, 5):
+        for pred in (torch.tensor(True), torch.tensor(False)):
+            x = torch.randn(rows, 3)
+            torch.testing.assert_close(c(pred, x), fn(pred, x))

@@ -828,3 +828,14 @@ def test_forward_with_side_effects(f, graphs):
         torch.testing.assert_close(other, got[0])
     with torch.no_grad():
         torch.testing.assert_close(magneto.compile(f)(x), f(x))
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+def test_apply_of_an_instance(backend):
+    x = leaf(3)
+    c = magneto.compile(lambda x: Cube().apply(x) + 1, backend=backend, fullgraph=True)
+    y = c(x)
+    y.sum().backward()
+    torch.testing.assert_close(y, x**3 + 1)
+    torch.testing.assert_close(x.grad, 2 * x**2)
