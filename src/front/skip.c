@@ -133,6 +133,11 @@ static bool skip_is_generated(PyCodeObject *co, const char *file) {
   return !strcmp(name, "<lambda>") && first && !PyUnicode_CompareWithASCIIString(first, "_cls");
 }
 
+/* What C code that warns calls: the lists that handlers write to are no part of the program. */
+static bool skip_is_warning(PyCodeObject *co) {
+  return !PyUnicode_CompareWithASCIIString(co->co_qualname, "_showwarnmsg") || !PyUnicode_CompareWithASCIIString(co->co_qualname, "WarningMessage.__init__");
+}
+
 static SkipKind skip_kind(PyCodeObject *co) {
   const char *file = PyUnicode_AsUTF8(co->co_filename);
   if (!file) {
@@ -147,6 +152,7 @@ static SkipKind skip_kind(PyCodeObject *co) {
     size_t n = root ? strlen(root) : 0;
     if (n && !strncmp(file, root, n) && !strncmp(file + n, skip_rules[i].path, strlen(skip_rules[i].path)))
       kind = skip_rules[i].kind;
+    if (n && skip_rules[i].root == ROOT_stdlib && !strncmp(file, root, n) && !strcmp(file + n, "warnings.py") && skip_is_warning(co)) return SKIP_opaque;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_breaking(co, file + n)) return SKIP_break;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_rnn(co, file + n)) return SKIP_rnn;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_recorded(co, file + n)) return SKIP_inline;

@@ -319,3 +319,13 @@ def test_methods_that_dataclasses_and_named_tuples_write_are_not_compiled_by_the
     for i in range(2):
         assert c(torch.ones(2), str(i))[1] == (Data(str(i)), (str(i), 1))
     assert {e["code"].co_name for e in _magneto.entries()} <= {"f", "<module>"}
+
+
+def test_warnings_of_c_code_that_are_collected_compile_once():
+    f = magneto.compile(lambda x: x.type(torch.get_autocast_gpu_dtype()), fullgraph=True)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(4):
+            assert f(torch.ones(2)).dtype == torch.float16
+    assert said and "deprecated" in str(said[0].message)
+    assert not _magneto.stats()["recompiles"]
