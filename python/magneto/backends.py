@@ -105,7 +105,7 @@ def _traced(fn: Backend) -> Backend:
         from torch._subclasses import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)
+        mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
         # The mode has to know the tensors, as long as these live: AOTAutograd gives others symbolic sizes all the same.
         plain = [t for t in example_inputs if isinstance(t, torch.Tensor) and all(type(n) is int for n in torch.Tensor.size(t))]  # jagged sizes need symbols
         known = [mode.from_tensor(t, static_shapes=True) for t in plain]

@@ -93,6 +93,13 @@ def test_allow_in_graph(mark):
     assert magneto.allow_in_graph([torch.sin]) == [torch.sin]
 
 
+def test_a_function_of_the_graph_reads_tensors_from_outside():
+    ones = torch.ones(4)
+    f = magneto.allow_in_graph(lambda x: x * 2 + ones)
+    for backend in ("eager", "aot_eager"):
+        torch.testing.assert_close(magneto.compile(lambda x: f(x) + 1, backend=backend, fullgraph=True)(X), X * 2 + 2)
+
+
 @pytest.mark.parametrize("mark", [magneto.assume_constant_result, torch.compiler.assume_constant_result])
 def test_assume_constant_result(mark):
     calls = []
