@@ -1,6 +1,6 @@
 /* What the recording itself made: objects, kept alive to its end so that their addresses stay theirs, and generators, which
  * must be able to die.
- * In: marks (mg_fresh).  Out: mg_is_fresh; the end of generators that are left suspended. */
+ * In: marks (mg_fresh).  Out: mg_is_fresh; whose end runs code of the program; the end of generators that are left suspended. */
 #include "front/cache.h"
 #include "front/identity.h"
 #include "front/pyframe.h"
@@ -79,6 +79,28 @@ bool mg_generator_cleans_up(PyObject *gen) {
   const MgHandler *h = code ? mg_decode_handler(code, mg_pyframe_lasti(f)) : NULL;
   while (h && code->instr[h->target].op == BC_CLEANUP_THROW) h = mg_decode_handler(code, h->target); /* 3.12's around `yield from` */
   return h && !(h->depth == 0 && h->lasti); /* not the one that 3.12 puts around every generator */
+}
+
+/* An older generator in a try or with block, or a C iterator (islice, map) that has one: *arg levels of these are looked into. */
+static int fresh_visit(PyObject *o, void *arg) {
+  int left = *(int *)arg - 1;
+  if (PyGen_CheckExact(o)) return !mg_is_fresh(o) && mg_generator_cleans_up(o);
+  PyTypeObject *t = Py_TYPE(o);
+  bool looks = left >= 0 && t->tp_traverse && (PyTuple_CheckExact(o) || (PyIter_Check(o) && mg_solid_base(t) == t && t->tp_flags & Py_TPFLAGS_HAVE_GC));
+  return looks ? t->tp_traverse(o, fresh_visit, &left) : 0;
+}
+
+bool mg_end_runs_code(PyObject *o) {
+  enum { LEVELS = 4 };
+  if (!o || mg_standin_check(o)) return false;
+  return (PyIter_Check(o) && fresh_visit(o, &(int){LEVELS})) || mg_has_finalizer(Py_TYPE(o));
+}
+
+bool mg_rec_finalizes(PyObject *o) {
+  if (!mg_rec || !mg_end_runs_code(o)) return false;
+  if (mg_has_finalizer(Py_TYPE(o))) mg_rec_break(BK_older_object, "a %s with __del__ goes out of use", Py_TYPE(o)->tp_name);
+  else mg_rec_break(BK_older_object, "a generator with clean-up code goes out of use");
+  return true;
 }
 
 void mg_generators_end(MgRec *r) {

@@ -465,7 +465,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
   PyObject *w, *dict;
   const char *name;
   mg_guard_type(r->guards, t);
-  if (mg_has_finalizer(t)) r->ident->finalizers = true;
+  if (mg_has_finalizer(t) || PyIter_Check(v)) r->ident->finalizers = true;
   if (PyType_Check(v)) mg_guard_type(r->guards, (PyTypeObject *)v); /* may be called */
   if (ident_is_tuple(v)) return wrap_tuple(v, src);
   if (PyList_Check(v) && ident_can_copy(t)) return mg_olderlist_wrap(v, src);
@@ -685,9 +685,11 @@ fail:
 int mg_older_set_attr(PyObject *o, PyObject *name, PyObject *v) {
   MgOlder *e = mg_older(o);
   if (attr_link(&e)) return -1;
+  PyObject *now = e->attrs ? PyDict_GetItemWithError(e->attrs, name) : NULL, **dict = e->full ? NULL : _PyObject_GetDictPtr(e->orig);
+  if (!now && dict && *dict) now = PyDict_GetItemWithError(*dict, name);
+  if (mg_rec_finalizes(now)) return -1;
   if (!e->full && !v) { /* deleting what is not there is an error */
-    PyObject *now = mg_older_attr(o, name);
-    if (!now) {
+    if (!(now = mg_older_attr(o, name))) {
       if (!PyErr_Occurred()) PyErr_SetObject(PyExc_AttributeError, name);
       return -1;
     }

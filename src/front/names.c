@@ -171,6 +171,7 @@ bool mg_has_finalizer(PyTypeObject *t) {
 
 bool mg_death_is_seen(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
+  if (PyGen_CheckExact(o)) return true; /* the rest of its try and with blocks runs then */
   if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || !PyType_SUPPORTS_WEAKREFS(t) || PyType_Check(o) || PyObject_TypeCheck(o, mg_torch.tensor)) return false;
   return *(PyObject **)((char *)o + t->tp_weaklistoffset) || mg_has_finalizer(t);
 }

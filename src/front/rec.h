@@ -158,6 +158,11 @@ void mg_standin_free(MgRec *r);
 PyObject *mg_wrap(PyObject *v, SrcRef src);
 void mg_fresh(PyObject *o);           /* made while recording; keeps it alive until the end */
 bool mg_is_fresh(PyObject *o);
+/* Does code of the program run when o (or NULL), which is older than the recording, dies: a __del__, what a generator has left of a try
+ * or with block? */
+bool mg_end_runs_code(PyObject *o);
+/* A reference to it goes, perhaps the last one: a break if so, since the recording would run that code at another time. */
+bool mg_rec_finalizes(PyObject *o);
 /* A Python function with this code starts on self: when it is an __init__ that C code has called, self is new. */
 void mg_fresh_init(PyObject *self, PyCodeObject *co);
 /* The same for a class whose __set_name__ or __init_subclass__ C code has called. */

@@ -479,6 +479,13 @@ PyObject *mg_rec_special(PyObject *o, PyObject *name) {
 
 /* ---- writing ---- */
 
+/* What a member of a class with __slots__ holds now. */
+static bool attr_finalizes_member(PyObject *o, PyObject *d, PyObject *name) {
+  MgOlder *e = mg_older(o);
+  PyObject *now = e->members ? PyDict_GetItemWithError(e->members, name) : NULL;
+  return mg_rec_finalizes(now ? now : *(PyObject **)((char *)e->orig + ((PyMemberDescrObject *)d)->d_member->offset));
+}
+
 static int attr_set_member(PyObject *o, PyObject *name, PyObject *v) {
   MgOlder *e = mg_older(o);
   if (!e->members && !(e->members = PyDict_New())) return -1;
@@ -504,7 +511,7 @@ int mg_rec_generic_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (!set) return module ? mg_rec_namespace_set(PyModule_GetDict(o), name, v) : mg_older_set_attr(o, name, v);
   if (Py_TYPE(d) == &PyProperty_Type || Py_TYPE(d)->tp_flags & Py_TPFLAGS_HEAPTYPE) return set(d, o, v); /* Python code */
   if (Py_TYPE(d) == &PyMemberDescr_Type && ((PyMemberDescrObject *)d)->d_member->type == T_OBJECT_EX)
-    return attr_set_member(o, name, v);
+    return attr_finalizes_member(o, d, name) ? -1 : attr_set_member(o, name, v);
   if (PyExceptionInstance_Check(o) && name == mg_names.cause) return attr_set_cause(o, name, v);
   mg_rec_break(BK_older_object, "write to attribute %s of a %s", PyUnicode_AsUTF8(name), Py_TYPE(o)->tp_name);
   return -1;
@@ -600,6 +607,8 @@ int mg_rec_namespace_set(PyObject *d, PyObject *name, PyObject *v) {
     e = mg_older(d);
   }
   if (!e->attrs && !(e->attrs = PyDict_New())) return -1;
+  PyObject *old = PyDict_GetItemWithError(e->attrs, name);
+  if (mg_rec_finalizes(old ? old : PyDict_GetItemWithError(d, name))) return -1;
   if (!v) {
     PyObject *now = mg_rec_namespace_get(d, name);
     if (!now) {

@@ -72,13 +72,12 @@ PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
   return mg_wrap_key(o, key, v);
 }
 
-/* An item with a __del__, which runs when another takes its place: at the end of the segment would be too late. */
+/* What an item does when another takes its place: at the end of the segment would be too late. */
 static bool seq_finalizes_item(PyObject *o, PyObject *key) {
   if (!mg_rec->ident->finalizers || !(PyDict_Check(o) || PyList_Check(o)) || PySlice_Check(key)) return false;
   PyObject *old = PyDict_Check(o) ? Py_XNewRef(PyDict_GetItemWithError(o, key)) : PyObject_GetItem(o, key);
   PyErr_Clear();
-  bool yes = old && mg_has_finalizer(Py_TYPE(old));
-  if (yes) mg_rec_break(BK_older_object, "a %s with __del__ goes out of use", Py_TYPE(old)->tp_name);
+  bool yes = mg_rec_finalizes(old);
   Py_XDECREF(old);
   return yes;
 }

@@ -68,21 +68,13 @@ static void var_forget(MgLoop *l, int i) {
   if (l->outer && l->outer->untouched && i < l->outer->nslot) l->outer->untouched[i] = false;
 }
 
-/* The last reference to an object with __del__, or to an older generator in a try or with block, may go here (or, with del, to one that
- * is watched by weak references); the recording would run it at another time.  A break then. */
+/* mg_rec_finalizes, or, with del, of one that is watched by weak references. */
 static bool var_finalizes(PyObject *old, bool deleted) {
-  if (old && PyGen_CheckExact(old) && !mg_is_fresh(old) && mg_generator_cleans_up(old)) {
-    mg_rec_break(BK_older_object, "a generator with clean-up code goes out of use");
-    return true;
-  }
-  if (!old || !(Py_TYPE(old)->tp_flags & Py_TPFLAGS_HEAPTYPE) || mg_standin_check(old)) return false;
-  if (PyObject_TypeCheck(old, mg_torch.module) || PyObject_TypeCheck(old, mg_torch.tensor)) deleted = false;
-  if (deleted && PyType_SUPPORTS_WEAKREFS(Py_TYPE(old)) && *(PyObject **)((char *)old + Py_TYPE(old)->tp_weaklistoffset)) {
-    mg_rec_break(BK_older_object, "a %s with weak references is deleted", Py_TYPE(old)->tp_name);
-    return true;
-  }
-  if (!mg_has_finalizer(Py_TYPE(old))) return false;
-  mg_rec_break(BK_older_object, "a %s with __del__ goes out of use", Py_TYPE(old)->tp_name);
+  if (mg_rec_finalizes(old)) return true;
+  if (!deleted || !old || !(Py_TYPE(old)->tp_flags & Py_TPFLAGS_HEAPTYPE) || mg_standin_check(old)) return false;
+  if (PyObject_TypeCheck(old, mg_torch.module) || PyObject_TypeCheck(old, mg_torch.tensor)) return false;
+  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(old)) || !*(PyObject **)((char *)old + Py_TYPE(old)->tp_weaklistoffset)) return false;
+  mg_rec_break(BK_older_object, "a %s with weak references is deleted", Py_TYPE(old)->tp_name);
   return true;
 }
 
@@ -347,7 +339,7 @@ MgStep mg_op_LOAD_ASSERTION_ERROR(MgLoop *l, const MgInstr *in) {
 
 /* Breaking out of a loop drops its iterator. */
 MgStep mg_op_POP_TOP(MgLoop *l, const MgInstr *in) {
-  return l->rec && TOP() && PyGen_CheckExact(TOP()) && var_finalizes(TOP(), false) ? STEP_error : loop_drop(l, 1, 0);
+  return l->rec && TOP() && PyIter_Check(TOP()) && var_finalizes(TOP(), false) ? STEP_error : loop_drop(l, 1, 0);
 }
 MgStep mg_op_POP_TWO(MgLoop *l, const MgInstr *in) { return loop_drop(l, 2, 0); }
 

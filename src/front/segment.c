@@ -427,11 +427,21 @@ static int segment_outer(Segment *s, MgOuter *o) {
   return 0;
 }
 
+/* Does the end of the frame run code of the program, before what the frame that waits for it does next? */
+static bool segment_end_runs_code(const MgFrameView *v) {
+  for (int i = 0; i < v->code->co_nlocalsplus; i++) {
+    PyObject *o = v->slot[i];
+    if (mg_end_runs_code(o && PyCell_Check(o) ? PyCell_GET(o) : o)) return true;
+  }
+  return false;
+}
+
 /* The frame stands before its RETURN.  Does the recording go on in the one that waits for it?  Then it stands there behind its
  * call.  -1: broken off. */
 static int segment_go_up(Segment *s, MgRec *r, MgOuter *o, const MgLoop *l) {
   if (s->level == s->max_level || (s->level == s->stop_level && s->stop_at >= 0)) return 0;
   MgDrive *d = s->frame[s->level].d, *up = d->up;
+  if (segment_end_runs_code(&d->v)) return 0;
   const MgInstr *in = &d->code->instr[l->unit], *call = &up->code->instr[up->call];
   int n = mg_pyframe_stacktop(d->f);
   PyObject *ret = in->op == BC_RETURN_CONST ? Py_NewRef(PyTuple_GET_ITEM(d->v.code->co_consts, in->arg)) : d->v.slot[--n];
@@ -714,7 +724,7 @@ static void segment_count(const Segment *s) {
   mg_counters_segment(s->entry ? s->entry->nnode : 0, whole ? NULL : why);
 }
 
-static int segment_compile(MgDrive *d, const MgSlots *slots) {
+int mg_compile_segment(MgDrive *d, const MgSlots *slots) {
   const MgConfig *cfg = d->cfg;
   MgCodeInfo *info = d->info;
   Segment s = {.ts = d->ts, .cfg = cfg, .info = info, .code = d->code, .v = d->v, .stop_at = -1};

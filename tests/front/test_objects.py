@@ -677,3 +677,81 @@ def test_suspended_generators_end_where_they_go_out_of_use():
         log.clear()
         assert c(torch.ones(3)).tolist() == [2, 2, 2]
         assert log == ["end", "stored", "end", "cell", "end", "left", "end", "deleted"]
+
+
+class Keeps:
+    __slots__ = ("slot", "__dict__")
+
+
+def keeps_generators(x, o, items, table, log):
+    def make(name):
+        try:
+            while True:
+                yield name
+        finally:
+            log.append(name)
+
+    def started(name):
+        it = make(name)
+        next(it)
+        return it
+
+    def until_return(y):
+        for _ in itertools.islice(make("iterated"), 1):
+            print(end="")
+        it = started("local")
+        print(end="")
+        log.append("returns")
+        return y + len(it.__name__)
+
+    global kept_generator
+    o.attr, o.slot, items[0], table["k"], kept_generator = map(started, ["attr", "slot", "item", "value", "global"])
+    print(end="")
+    o.attr = None
+    log.append("attribute")
+    del o.slot
+    log.append("member")
+    items[0] = None
+    log.append("list")
+    del table["k"]
+    log.append("dict")
+    kept_generator = None
+    log.append("namespace")
+    x = until_return(x)
+    log.append("frame")
+    for _ in itertools.islice(make("dropped"), 5):
+        print(end="")
+        break
+    log.append("loop")
+    return x + 1, list(log)
+
+
+def test_generators_end_where_their_owner_lets_them_go():
+    c = magneto.compile(keeps_generators)
+    want = keeps_generators(torch.ones(3), Keeps(), [0], {}, [])[1]
+    for _ in range(3):
+        y, got = c(torch.ones(3), Keeps(), [0], {}, [])
+        assert got == want and y.tolist() == [6, 6, 6]
+
+
+class Tells:
+    def __init__(self, log, name):
+        self.log, self.name = log, name
+
+    def __del__(self):
+        self.log.append(self.name)
+
+
+def test_finalizers_run_where_an_attribute_changes():
+    def f(x, o, log):
+        o.attr = None
+        log.append("attribute")
+        o.slot = None
+        log.append("member")
+        return x + 1, list(log)
+
+    c = magneto.compile(f)
+    for _ in range(3):
+        o, log = Keeps(), []
+        o.attr, o.slot = Tells(log, "attr"), Tells(log, "slot")
+        assert c(torch.ones(3), o, log)[1] == ["attr", "attribute", "slot", "member"]
