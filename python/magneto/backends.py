@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import symbolic
+from . import _magneto, symbolic
 
 Backend = Callable[..., Callable[..., Any]]
 
@@ -97,7 +97,6 @@ def _torch_backend(name: str) -> Backend:
 def _traced(fn: Backend) -> Backend:
     """fn with the context that PyTorch's back ends find when Dynamo calls them: a fake mode with room for symbols."""
 
-    @functools.wraps(fn)
     def call(gm: torch.fx.GraphModule, example_inputs: list[Any], **kwargs: Any) -> Callable[..., Any]:
         if symbolic.inside.get():
             return fn(gm, example_inputs, **kwargs)
@@ -110,11 +109,16 @@ def _traced(fn: Backend) -> Backend:
         plain = [t for t in example_inputs if isinstance(t, torch.Tensor) and all(type(n) is int for n in torch.Tensor.size(t))]  # jagged sizes need symbols
         known = [mode.from_tensor(t, static_shapes=True) for t in plain]
         with tracing(TracingContext(mode)):
-            compiled = fn(gm, example_inputs, **kwargs)
+            compiled = _magneto.call_holding(False, fn, (gm, example_inputs), kwargs)
         del known
         return compiled
 
-    return call
+    @functools.wraps(fn)
+    def held(gm: torch.fx.GraphModule, example_inputs: list[Any], **kwargs: Any) -> Callable[..., Any]:
+        # The context ends in callbacks of weak references, which lose what a signal's handler raises in them.
+        return _magneto.call_holding(True, call, (gm, example_inputs), kwargs)
+
+    return held
 
 
 def with_sizes(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims: symbolic.Dims) -> Callable[..., Any]:

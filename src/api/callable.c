@@ -150,7 +150,10 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
       found = -1;
       goto done;
     }
+    PyThreadState *ts = PyThreadState_Get();
+    bool held = mg_pyframe_hold_signals(ts, true); /* what a handler raises is no answer to a guard */
     MgEntry *e = mg_cache_find(site, &slots, &vals, &nvals, &at, MG_FIND_returns);
+    mg_pyframe_hold_signals(ts, held);
     if (e && e->rest) {
       mg_exec_leave(at);
       mg_entry_release(e);

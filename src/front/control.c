@@ -1,6 +1,7 @@
 /* What users steer compilation with from inside of a program: graph_break() and disable().
  * In: calls from Python.  Out: a break of the recording, or a call that neither records nor compiles. */
 #include "front/decode.h"
+#include "front/pyframe.h"
 #include "front/rec.h"
 
 static PyObject *control_graph_break(PyObject *self, PyObject *args) {
@@ -19,6 +20,16 @@ static PyObject *control_call_uncompiled(PyObject *self, PyObject *args) {
   return r;
 }
 
+static PyObject *control_call_holding(PyObject *self, PyObject *args) {
+  int hold;
+  PyObject *fn, *pos, *kw;
+  if (!PyArg_ParseTuple(args, "pOO!O!", &hold, &fn, &PyTuple_Type, &pos, &PyDict_Type, &kw)) return NULL;
+  bool before = mg_pyframe_hold_signals(PyThreadState_Get(), hold);
+  PyObject *r = PyObject_Call(fn, pos, kw);
+  mg_pyframe_hold_signals(PyThreadState_Get(), before);
+  return r;
+}
+
 static PyObject *control_bytecode(PyObject *self, PyObject *arg) {
   long native = PyLong_AsLong(arg);
   if (native == -1 && PyErr_Occurred()) return NULL;
@@ -31,6 +42,8 @@ static PyMethodDef control_methods[] = {
      "graph_break(reason='graph_break()', /)\n--\n\nEnds the current graph here; does nothing outside of compiled functions."},
     {"call_uncompiled", control_call_uncompiled, METH_VARARGS,
      "call_uncompiled(fn, args, kwargs, /): calls fn with recording and compiling off, all the way down."},
+    {"call_holding", control_call_holding, METH_VARARGS,
+     "call_holding(hold, fn, args, kwargs, /): calls fn while handlers of signals wait, or while they do not."},
     {"bytecode", control_bytecode, METH_O,
      "bytecode(number, /): what the recorder calls this instruction of CPython; None: CPython executes it."},
     {NULL, NULL, 0, NULL}};

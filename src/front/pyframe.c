@@ -259,6 +259,14 @@ int mg_pyframe_pending(PyThreadState *ts) {
   return -1;
 }
 
+/* Has a signal come, or a call been asked for, that only the main thread may handle? */
+static bool pyframe_has_pending(PyThreadState *ts) {
+#if PY312
+  if (_Py_atomic_load_relaxed(&_PyRuntime.ceval.pending_mainthread.calls_to_do)) return true;
+#endif
+  return _Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) || _Py_atomic_load_relaxed(&ts->interp->ceval.pending.calls_to_do);
+}
+
 bool mg_pyframe_hold_signals(PyThreadState *ts, bool hold) {
   static _Thread_local bool held;
   bool before = held;
@@ -268,7 +276,7 @@ bool mg_pyframe_hold_signals(PyThreadState *ts, bool hold) {
   } else if (!hold && held) {
     _PyRuntime.main_thread = PyThread_get_thread_ident();
     held = false;
-    _PyEval_SignalReceived(ts->interp); /* has CPython's loop look */
+    if (pyframe_has_pending(ts)) _PyEval_SignalReceived(ts->interp); /* has CPython's loop look */
   }
   return before;
 }

@@ -28,6 +28,15 @@ static void resume_note_claims(MgEntry *e, bool failed) {
   if (failed) e->rest = e->penalty - 1;
 }
 
+/* A graph that raises is run again, as the program wrote it, where it can be: handlers of signals are not what raises. */
+static int resume_run_graph(const MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **outs) {
+  PyThreadState *ts = PyThreadState_Get();
+  bool again = e->repeats && !e->exec->callable, held = again && mg_pyframe_hold_signals(ts, true);
+  int rc = mg_exec_run(e->exec, vals, at, outs);
+  if (again) mg_pyframe_hold_signals(ts, held);
+  return rc;
+}
+
 int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots, PyObject **ret) {
   PyObject *small[RESUME_SMALL] = {NULL}, **outs = small;
   const ValRef *unused;
@@ -42,7 +51,7 @@ int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots
   if (!ready) mg_exec_leave(at);
   PyObject *random = ready && e->keeps_random ? mg_claim_save() : NULL;
   if (ready && e->keeps_random && !random) mg_exec_leave(at);
-  else if (ready && !(rc = mg_exec_run(e->exec, vals, at, outs))) rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
+  else if (ready && !(rc = resume_run_graph(e, vals, at, outs))) rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
   if (e->claims) resume_note_claims(e, rc == MG_CLAIM_FALSE);
   if (rc == MG_RUN_RAISED && (!e->repeats || !PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))) rc = -1;
   if (rc == MG_RUN_RAISED) PyErr_Clear();
@@ -173,7 +182,9 @@ static int drive_segment(MgDrive *d, MgEntry *e, PyObject **vals, MgExecAt *at) 
   }
   mg_cache_work += e->nnode > 0;
   mg_trial_grads += e->exec->grad != NULL;
+  bool held = mg_pyframe_hold_signals(d->ts, false);
   int rc = mg_entry_run(e, vals, at, values, &ret);
+  mg_pyframe_hold_signals(d->ts, held);
   if (!rc) {
     e->hits++;
     for (int i = 0; i < e->level; i++, d = d->up) d->pass = e->returns[i];
@@ -325,8 +336,7 @@ static void drive_part(MgDrive *d, MgSlots *slots) {
   *slots = (MgSlots){d->v.slot, mg_pyframe_stacktop(d->f), d->v.func, NULL};
 }
 
-/* Finds or compiles what runs at the frame's position and runs it; *nplain: instructions to execute afterwards. */
-static DriveNext drive_compiled(MgDrive *d, int *nplain) {
+static DriveNext drive_find(MgDrive *d, int *nplain) {
   int unit = mg_pyframe_lasti(d->f) + 1;
   PyObject *small[RESUME_SMALL], **vals = small, *all_small[RESUME_SMALL], **all = all_small;
   int nvals = RESUME_SMALL;
@@ -445,6 +455,16 @@ done:
   if (vals != small) free(vals);
   if (all != all_small) free(all);
   mg_hook_mode = HOOK_compile;
+  return next;
+}
+
+/* Finds or compiles what runs at the frame's position and runs it; *nplain: instructions to execute afterwards.  Handlers of signals
+ * are no part of the program: one that ran in a recording would be recorded, and what it raises be lost there, or in Python code
+ * that is only asked whether something holds. */
+static DriveNext drive_compiled(MgDrive *d, int *nplain) {
+  bool held = mg_pyframe_hold_signals(d->ts, true);
+  DriveNext next = drive_find(d, nplain);
+  mg_pyframe_hold_signals(d->ts, held);
   return next;
 }
 

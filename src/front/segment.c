@@ -789,11 +789,3 @@ done:
   segment_free(&s);
   return rc;
 }
-
-/* Handlers of signals are no part of the program: one that ran inside would be recorded, and what it raises be lost. */
-int mg_compile_segment(MgDrive *d, const MgSlots *slots) {
-  bool held = mg_pyframe_hold_signals(d->ts, true);
-  int rc = segment_compile(d, slots);
-  mg_pyframe_hold_signals(d->ts, held);
-  return rc;
-}

@@ -90,6 +90,63 @@ def test_a_handler_is_no_part_of_the_program(alarm):
     assert len(calls) == n
 
 
+@pytest.fixture
+def handler_raises():
+    before = signal.signal(signal.SIGALRM, late)
+    yield
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_a_signal_while_a_setting_is_looked_up(monkeypatch, handler_raises):
+    import torch._dynamo
+
+    kind = type(torch._dynamo.config)
+    ask, asked = kind.__getattr__, []
+
+    def answer(self, name):
+        if name == "recompile_limit" and not asked:
+            asked.append(name)
+            signal.raise_signal(signal.SIGALRM)
+        return ask(self, name)
+
+    monkeypatch.setattr(kind, "__getattr__", answer)
+    c = magneto.compile(lambda x, n: step(x) * n)
+    c(X, 2)
+    with pytest.raises(Late):
+        for n in range(3, 9):
+            c(X, n * 1.5)
+    assert asked and is_clean()
+
+
+def test_a_signal_while_a_graph_runs(handler_raises):
+    runs = []
+
+    @torch.library.custom_op("magneto_tests::signals", mutates_args=())
+    def signals(x: torch.Tensor) -> torch.Tensor:
+        runs.append(len(runs))
+        signal.raise_signal(signal.SIGALRM)
+        return x.clone()
+
+    signals.register_fake(torch.empty_like)
+    c = magneto.compile(lambda x: signals(x) + 1)
+    for n in (1, 2):
+        with pytest.raises(Late):
+            c(X)
+        assert runs == list(range(n))
+
+
+def test_a_signal_in_a_back_end(handler_raises):
+    class Watched:
+        pass
+
+    def backend(gm, example_inputs):
+        signal.raise_signal(signal.SIGALRM)
+        return gm.forward
+
+    with pytest.raises(Late):
+        magneto.compile(step, backend=backend)(X)
+
+
 WAITING = {
     "break": "def f(x, flag):\n    while not flag:\n        y = x + 1\n        magneto.graph_break()\n    return x\n",
     "loop": "def f(x, flag):\n    n = 0\n    while not flag:\n        n += 1\n    return x\n",
