@@ -323,6 +323,7 @@ typedef struct LowerWb { /* one write-back that is still to be stored */
   uint32_t storage;    /* of the input */
   ExprRef point;       /* element index of the store */
   bool done, temp;     /* stored; e is a temporary's contents */
+  LwParts parts;       /* what is stored instead of e, which then reads nothing */
 } LowerWb;
 
 /* Does a load touch memory that storing w changes?  A load of the stored point itself is harmless in w's own nest. */
@@ -339,7 +340,18 @@ static bool lower_wb_clobbers_self(Lower *L, const MgExpr *load, void *arg) {
 
 /* The place and the value of a write-back, over the place's indices `at`. */
 static MgRc lower_writeback(Lower *L, ValRef v, const ExprRef *at, LowerWb *w) {
-  if (w->to.dtype != DT_c128) {
+  bool parts = false;
+  if (w->to.dtype != DT_c128) TRY(lw_parts(L, v, &w->to, &w->parts, &parts));
+  if (!parts) w->parts.n = 0;
+  if (w->parts.n == 1) {
+    w->to = w->parts.part[0].view;
+    w->e = w->parts.part[0].e;
+    w->parts.n = 0;
+  } else if (parts) { /* none: nothing changed */
+    w->done = !w->parts.n;
+    TRY(lw_parts_apart(L, &w->parts, lw_meta(L, v)->device));
+    w->e = lw_int(L, 0);
+  } else if (w->to.dtype != DT_c128) {
     w->e = lw_at_bcast(L, v, at, w->to.ndim);
   } else {
     TRY(lw_realise(L, v));
@@ -373,7 +385,7 @@ static MgRc lower_writebacks(Lower *L) {
                             !memcmp(&L->val[v].view, &w[k].to, sizeof w[k].to)); /* stored when it was computed */
     if (w[k].done) continue;
     TRY(lower_writeback(L, v, at, &w[k]));
-    left++;
+    left += !w[k].done;
   }
   while (left) {
     uint32_t pick = g->nwb, stuck = g->nwb;
@@ -387,7 +399,8 @@ static MgRc lower_writebacks(Lower *L) {
     }
     uint32_t k = pick < g->nwb ? pick : stuck;
     if (pick < g->nwb) {
-      TRY(lw_store(L, &w[k].to, w[k].e));
+      for (int i = 0; i < w[k].parts.n; i++) TRY(lw_store(L, &w[k].parts.part[i].view, w[k].parts.part[i].e));
+      if (!w[k].parts.n) TRY(lw_store(L, &w[k].to, w[k].e));
       w[k].done = true;
       left--;
     } else { /* through a temporary, which nothing overwrites */

@@ -100,6 +100,9 @@ void lw_define_view(Lower *L, ValRef v, const MgView *view);
 MgRc lw_buffer(Lower *L, ValRef v, MgView *out);
 /* The memory of `from`, when the node being lowered is the last to read it and v's metadata fit: v overwrites it. */
 bool lw_take(Lower *L, ValRef from, ValRef v, MgView *out);
+/* The same of the input that v will be written back to: self, when v may be made there, self with places that data names
+ * overwritten.  Nobody reads the old contents later. */
+bool lw_take_input(Lower *L, ValRef self, ValRef v, MgView *out);
 /* A nest that stores e (over v's indices) for every point of sizes size[0..ndim) at view indices. */
 MgRc lw_store(Lower *L, const MgView *view, ExprRef e);
 /* Writes where data says: the result's memory, filled with self (0: zeros), then nests over size[0..nd) that store or
@@ -112,6 +115,19 @@ MgRc lw_scatter(Lower *L, const MgView *view, const SymRef *size, int nd, const 
 void lw_ranges(Lower *L, MgLoop *l, const MgView *view, ExprRef *to);
 /* An anonymous temporary of contiguous layout. */
 MgRc lw_temp(Lower *L, MgDtype dt, int device, int ndim, const SymRef *size, const char *name, MgView *out);
+
+/* ---- parts of inputs (lower_part.c) ---- */
+enum { LW_MAX_PARTS = 8 };
+typedef struct LwPart { MgView view; ExprRef e; } LwPart; /* e: what it gets, over its own indices */
+typedef struct LwParts { LwPart part[LW_MAX_PARTS]; int n; } LwParts;
+/* Adds the parts in which v differs from what lies at `memory`, in the order of their stores; found: there are no others. */
+MgRc lw_parts(Lower *L, ValRef v, const MgView *memory, LwParts *out, bool *found);
+/* Parts that read what write-backs change are computed now, into temporaries. */
+MgRc lw_parts_apart(Lower *L, LwParts *p, int device);
+/* Views that slice_scatter and its kind write: new size and stride lists. */
+MgRc lw_part_slice(Lower *L, const MgNode *n, const MgView *whole, MgView *part);
+MgRc lw_part_select(Lower *L, const MgNode *n, const MgView *whole, MgView *part);
+MgRc lw_part_diagonal(Lower *L, const MgView *whole, int64_t off, int a, int b, MgView *part);
 
 /* ---- arguments ---- */
 static inline const MgArg *lw_arg(const MgNode *n, int k) { static const MgArg none; return k < n->narg ? &n->arg[k] : &none; }

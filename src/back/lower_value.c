@@ -163,9 +163,9 @@ static bool value_other_point(Lower *L, const MgExpr *load, void *arg) {
 
 static bool live_reads_buf(Lower *L, const MgExpr *load, void *arg) { return (BufRef)load->u.i == *(BufRef *)arg; }
 
-/* Memory of the input that value v will be written back to, when storing there now is safe: nobody reads the old
- * contents later. */
-static bool value_wb_view(Lower *L, ValRef v, MgView *out) {
+/* Memory of the input that value v will be written back to, when storing there now is safe but for what v itself reads:
+ * nobody else reads the old contents later. */
+static bool value_wb_memory(Lower *L, ValRef v, MgView *out) {
   const LwVal *lv = &L->val[v];
   if (lv->wb < 0 || L->node < L->late) return false;
   ValRef in = L->g->wb_input[lv->wb];
@@ -186,13 +186,33 @@ static bool value_wb_view(Lower *L, ValRef v, MgView *out) {
     if (o == v || lo->kind != LW_expr || lo->last <= L->node) continue;
     if (lw_reads(L, lo->e, live_reads_buf, &b)) return false;
   }
-  /* v's own reads must be at the point that is stored */
-  ExprRef at[LW_MAX_NDIM];
-  for (int d = 0; d < mv->ndim; d++) at[d] = mg_ex_idx(L->x, d);
-  ValuePoint q = {b, mg_view_index(L->x, &L->val[in].view, at)};
-  if (!lv->e || lw_reads(L, lv->e, value_other_point, &q)) return false;
   *out = L->val[in].view;
   return true;
+}
+
+/* Do all of e's loads from the view's buffer read the element that is stored? */
+static bool value_reads_own_point(Lower *L, ExprRef e, const MgView *view) {
+  ExprRef at[LW_MAX_NDIM];
+  for (int d = 0; d < view->ndim; d++) at[d] = mg_ex_idx(L->x, d);
+  ValuePoint q = {view->buf, mg_view_index(L->x, view, at)};
+  return !lw_reads(L, e, value_other_point, &q);
+}
+
+static bool value_wb_view(Lower *L, ValRef v, MgView *out) {
+  return L->val[v].e && value_wb_memory(L, v, out) && value_reads_own_point(L, L->val[v].e, out);
+}
+
+/* Stores into the input's memory the parts in which v differs from it; done: that is all of v. */
+static MgRc value_store_parts(Lower *L, ValRef v, bool *done) {
+  MgView view;
+  LwParts p = {.n = 0};
+  if (!value_wb_memory(L, v, &view)) return MG_OK;
+  TRY(lw_parts(L, v, &view, &p, done));
+  if (!*done) return MG_OK;
+  if (p.n > 1 || (p.n && !value_reads_own_point(L, p.part[0].e, &p.part[0].view))) TRY(lw_parts_apart(L, &p, lw_meta(L, v)->device));
+  for (int i = 0; i < p.n; i++) TRY(lw_store(L, &p.part[i].view, p.part[i].e));
+  lw_define_view(L, v, &view);
+  return MG_OK;
 }
 
 MgRc lw_buffer(Lower *L, ValRef v, MgView *out) {
@@ -237,6 +257,30 @@ bool lw_take(Lower *L, ValRef from, ValRef v, MgView *out) {
   return true;
 }
 
+typedef struct ValueReads { Lower *L; ValRef self; BufRef buf; bool yes; } ValueReads;
+
+static void value_arg_reads(ValRef *v, void *arg) {
+  ValueReads *q = arg;
+  const LwVal *lv = &q->L->val[*v];
+  if (!*v || *v == q->self) return;
+  q->yes |= lv->kind == LW_buf ? lv->view.buf == q->buf : lw_reads(q->L, lv->e, live_reads_buf, &q->buf);
+}
+
+/* Does an argument of the node other than self read the buffer? */
+static bool value_args_read(Lower *L, const MgNode *n, ValRef self, BufRef buf) {
+  ValueReads q = {L, self, buf, false};
+  mg_node_each_val((MgNode *)n, value_arg_reads, &q);
+  return q.yes;
+}
+
+bool lw_take_input(Lower *L, ValRef self, ValRef v, MgView *out) {
+  const MgNode *n = mg_node(L->g, L->node);
+  ValueCount arg = {self, 0};
+  if (L->val[v].wb < 0 || L->g->wb_input[L->val[v].wb] != self || !value_wb_memory(L, v, out)) return false;
+  mg_node_each_val((MgNode *)n, value_count, &arg);
+  return arg.n == 1 && !value_args_read(L, n, self, out->buf);
+}
+
 /* True when dimension b should be inside dimension a. */
 static bool ranges_before(Lower *L, const MgView *v, int a, int b) {
   return mg_sym_hint(L->x, v->stride[a]) >= mg_sym_hint(L->x, v->stride[b]);
@@ -276,6 +320,9 @@ MgRc lw_realise(Lower *L, ValRef v) {
   if (lv->view.buf) return MG_OK;
   if (lv->kind != LW_expr) return mg_fail(L->c, MG_BUG, "lowering: value %u is read before it is defined", v);
   MgView view;
+  bool done = false;
+  TRY(value_store_parts(L, v, &done));
+  if (done) return MG_OK;
   TRY(lw_buffer(L, v, &view));
   TRY(lw_store(L, &view, lv->e));
   lv->view = view;

@@ -1,0 +1,110 @@
+"""Writes into parts of a tensor that the program passes: values as in eager, and nothing but the part is stored."""
+import re
+
+import pytest
+import torch
+from magneto import _magneto
+from tests.ops.sweep import check
+
+import magneto
+
+N = 30
+I = torch.tensor([3, 1, 7])
+
+
+def rows(x, y):
+    x[3] = y[0]
+    x[7] += y[1]
+
+
+def overlapping(x, y):
+    x[0:5] += 1
+    x[3:8] *= 2
+    x[4, 2:9] = x[5, 3:10]
+
+
+def columns(x, y):
+    x[:, 2:20:3].copy_(y[:, :6])
+    x.t()[4].zero_()
+
+
+def nested(x, y):
+    x[3:9][1:3, 5:8] = y[0, :3]
+
+
+def diagonals(x, y):
+    x.diagonal().mul_(y[0])
+    x.t().diagonal(2).fill_(3.0)
+
+
+def from_itself(x, y):
+    x[0] = x[1] * 2
+    x[1:4] = x[0:3].clone()
+
+
+def each_from_the_other(x, y):
+    x[0], y[0] = y[0] + 1, x[0] * 2
+
+
+def read_between(x, y):
+    x[0] = y[0]
+    s = x.sum()
+    x[1] = s
+    return s, x[:2].clone(), x[2]
+
+
+def scattered(x, y):
+    x[I] = y[:3]
+    y.index_add_(1, I, x[:, :3])
+    x.index_fill_(0, I[:1], 2.0)
+
+
+def scattered_from_itself(x, y):
+    x[I] = x[:3] * 2
+    x.index_add_(0, I, x[4:7])
+
+
+PROGRAMS = (rows, overlapping, columns, nested, diagonals, from_itself, each_from_the_other, read_between, scattered, scattered_from_itself)
+
+
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex128])
+def test_parts(fn, dtype):
+    x, y = torch.randn(N, N, dtype=torch.float64).to(dtype), torch.randn(N, N).to(dtype)
+    check(fn, (x, y))
+    check(fn, (x, x.clone().t()))
+    check(fn, (torch.randn(N, 2 * N).to(dtype)[:, ::2], y))
+
+
+def test_two_inputs_of_one_memory():
+    x = torch.randn(N, N)
+    for fn in PROGRAMS[:-2]:
+        check(fn, (x, x.view(N, N)))
+
+
+def cached(cache, new):
+    cache[:, :, 5:6] = new
+
+
+def row(x, y):
+    x[3] += y
+
+
+def copied(x, y):
+    x.index_copy_(0, I[:2], y.expand(2, 64))
+
+
+def diagonal(x, y):
+    x.diagonal().mul_(2)
+
+
+@pytest.mark.parametrize("fn, stored", [(cached, ["[8,64]"]), (row, ["[64]", "[64]"]), (copied, ["[2,64]"]), (diagonal, ["[64]"])], ids=lambda p: getattr(p, "__name__", ""))
+def test_only_the_part_is_stored(fn, stored, capfd):
+    args = (torch.zeros(2, 4, 512, 64), torch.ones(2, 4, 1, 64)) if fn is cached else (torch.zeros(64, 64), torch.ones(64))
+    _magneto.set_logs("fusion")
+    try:
+        magneto.compile(fn, dynamic=False)(*args)
+    finally:
+        _magneto.set_logs("")
+    text = capfd.readouterr().err
+    assert sorted(re.findall(r"(?:point|scatter) (\S+)", text)) == stored, text
