@@ -221,7 +221,10 @@ static MgRc split_periods(MgSched *s, MgLoop *l) {
 
 /* Drops ranges of 1, orders the others by stride and merges those that are one range in memory. */
 static MgRc normalize(MgSched *s, MgLoop *l) {
+  ExprRef same[MG_MAX_RANK];
   set_ranges(s->x, l);
+  for (int k = 0; k < MG_MAX_RANK; k++) same[k] = mg_ex_idx(s->x, k);
+  TRY(rewrite(s->x, l, same, fu_all(l))); /* with the ranges known, some divisions are none: they would count below */
   if (l->kind != ML_scan) TRY(drop_ones(s, l));
   if (l->kind == ML_scatter) return MG_OK; /* colliding stores keep their order */
   int before;

@@ -112,6 +112,45 @@ static ExprRef shape_fold(Lower *L, int mode, ExprRef i, SymRef n) {
   return mg_sym_sub(L->x, last, lw_op1(L, OP_abs, mg_sym_sub(L->x, last, a)));
 }
 
+/* The last dimension of a padded value in three parts, each of them contiguous in the source: its edges would make every
+ * vector of the rows two loads and a choice. `at`: source element of a point (the last dimension apart). */
+static MgRc shape_pad_parts(Lower *L, ValRef src, ValRef v, int mode, const ExprRef *at, SymRef lo, SymRef hi) {
+  const MgVal *m = lw_meta(L, v);
+  int d = m->ndim - 1;
+  SymRef n = lw_meta(L, src)->size[d], last = mg_sym_sub(L->x, n, lw_int(L, 1)), size[] = {lo, n, hi}, start = lw_int(L, 0);
+  ExprRef to[LW_MAX_NDIM], i = mg_ex_idx(L->x, d), left = lw_int(L, 0), right = last;
+  MgView view, part;
+  if (mode == PAD_reflect) {
+    left = mg_sym_sub(L->x, lo, i);
+    right = mg_sym_sub(L->x, mg_sym_sub(L->x, last, lw_int(L, 1)), i);
+  }
+  ExprRef from[] = {left, i, right};
+  TRY(lw_buffer(L, v, &view));
+  memcpy(to, at, sizeof to);
+  for (int k = 0; k < 3; k++) {
+    part = view;
+    part.size = mg_new(L->c, SymRef, view.ndim);
+    TRYP(part.size);
+    memcpy(part.size, view.size, sizeof *part.size * view.ndim);
+    part.size[d] = size[k];
+    part.offset = mg_sym_add(L->x, view.offset, mg_sym_mul(L->x, start, view.stride[d]));
+    to[d] = from[k];
+    if (!mg_sym_is(L->x, size[k], 0)) TRY(lw_store(L, &part, lw_at(L, src, to)));
+    start = mg_sym_add(L->x, start, size[k]);
+  }
+  lw_define_view(L, v, &view);
+  return MG_OK;
+}
+
+enum { PAD_PARTS_LEAST = 16, PAD_PARTS_EDGE = 4 }; /* rows of several vectors, in which the edges are a small part */
+
+static bool shape_pads_in_parts(Lower *L, ValRef v, SymRef n, SymRef lo, SymRef hi) {
+  int64_t a, b, c;
+  if (!L->val[v].need_buf || L->val[v].wb >= 0 || !mg_ex_const_int(L->x, n, &a)) return false;
+  if (!mg_ex_const_int(L->x, lo, &b) || !mg_ex_const_int(L->x, hi, &c)) return false;
+  return b >= 0 && c >= 0 && b + c > 0 && a >= PAD_PARTS_LEAST && (b + c) * PAD_PARTS_EDGE <= a;
+}
+
 static MgRc shape_pad(Lower *L, MgNode *n, const LwRow *r) {
   ValRef src = lw_arg_val(n, 0), v = n->out[0];
   const MgVal *m = lw_meta(L, v), *ms = lw_meta(L, src);
@@ -132,6 +171,8 @@ static MgRc shape_pad(Lower *L, MgNode *n, const LwRow *r) {
     if (!mg_sym_is(L->x, lo, 0)) in = lw_op2(L, OP_and, in, shape_ge0(L, to[d])); /* a negative pad crops */
     if (!mg_sym_is(L->x, hi, 0)) in = lw_op2(L, OP_and, in, lw_op2(L, OP_lt, to[d], ms->size[d]));
   }
+  SymRef lo = lw_arg_item(L, n, 1, 0, 0), hi = lw_arg_item(L, n, 1, 1, 0);
+  if (r->op != PAD_constant && shape_pads_in_parts(L, v, ms->size[nd - 1], lo, hi)) return shape_pad_parts(L, src, v, r->op, to, lo, hi);
   ExprRef e = lw_at(L, src, to);
   if (r->op == PAD_constant) e = lw_masked(L, e, in, lw_arg_scalar(L, lw_arg(n, 2), ty));
   return lw_define(L, v, e);
@@ -227,6 +268,30 @@ static MgRc shape_repeat_interleave(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, n->out[0], lw_at(L, src, at));
 }
 
+/* Is a value with src written into places that are no runs of elements better stored by two nests than read as an expression,
+ * which asks of every point whether it is one of them? */
+static bool shape_stores_part(Lower *L, ValRef v, ExprRef src) {
+  return L->val[v].need_buf && L->val[v].wb < 0 && lw_cost(L, src).loads;
+}
+
+/* v, whose memory `view` holds the rest already, with src, broadcast, in a part. */
+static MgRc shape_store_part(Lower *L, ValRef v, const MgView *view, const MgView *part, ValRef src) {
+  ExprRef at[LW_MAX_NDIM];
+  shape_ids(L, at, part->ndim);
+  TRY(lw_store(L, part, mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)view->dtype), lw_at_bcast(L, src, at, part->ndim))));
+  lw_define_view(L, v, view);
+  return MG_OK;
+}
+
+/* v := base (over its indices), with src, broadcast, over the diagonal of dims a and b. */
+static MgRc shape_store_diagonal(Lower *L, ValRef v, ExprRef base, ValRef src, int64_t off, int a, int b) {
+  MgView view, part;
+  TRY(lw_buffer(L, v, &view));
+  TRY(lw_store(L, &view, base));
+  TRY(lw_part_diagonal(L, &view, off, a, b, &part));
+  return shape_store_part(L, v, &view, &part, src);
+}
+
 /* diag_embed: the last dimension becomes the diagonal of two new ones */
 static MgRc shape_diag_embed(Lower *L, MgNode *n, const LwRow *r) {
   ValRef src = lw_arg_val(n, 0);
@@ -239,8 +304,9 @@ static MgRc shape_diag_embed(Lower *L, MgNode *n, const LwRow *r) {
     if (d != a && d != b) to[k++] = mg_ex_idx(L->x, d);
   to[m->ndim - 1] = off > 0 ? i : j;
   ExprRef on = lw_op2(L, OP_eq, mg_sym_add(L->x, i, lw_int(L, off)), j);
-  ExprRef zero = lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0);
-  return lw_define(L, n->out[0], lw_masked(L, lw_at(L, src, to), on, zero));
+  ExprRef zero = lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0), e = lw_at(L, src, to);
+  if (shape_stores_part(L, n->out[0], e)) return shape_store_diagonal(L, n->out[0], zero, src, off, a, b);
+  return lw_define(L, n->out[0], lw_masked(L, e, on, zero));
 }
 
 /* pixel_shuffle, pixel_unshuffle, channel_shuffle: a reshape, a permutation and a reshape at once */
@@ -368,9 +434,30 @@ static MgRc shape_scatter(Lower *L, MgNode *n, ShapePartOf *part_of) {
   ExprRef e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)m->dtype), lw_at_bcast(L, src, p.to, ms->ndim));
   return lw_define(L, n->out[0], lw_masked(L, e, p.in, lw_at(L, self, at)));
 }
-static MgRc shape_slice_scatter(Lower *L, MgNode *n, const LwRow *r) { return shape_scatter(L, n, shape_part_slice); }
+static MgRc shape_slice_scatter(Lower *L, MgNode *n, const LwRow *r) {
+  ValRef v = n->out[0], src = lw_arg_val(n, 1);
+  ExprRef at[LW_MAX_NDIM];
+  MgView view, part;
+  shape_ids(L, at, lw_meta(L, v)->ndim);
+  bool apart = !mg_sym_is(L->x, lw_arg_sym(L, n, 5, 1), 1);
+  if (!apart || !shape_stores_part(L, v, lw_at_bcast(L, src, at, lw_meta(L, v)->ndim))) return shape_scatter(L, n, shape_part_slice);
+  TRY(lw_buffer(L, v, &view));
+  TRY(lw_store(L, &view, lw_at(L, lw_arg_val(n, 0), at)));
+  TRY(lw_part_slice(L, n, &view, &part));
+  return shape_store_part(L, v, &view, &part, src);
+}
 static MgRc shape_select_scatter(Lower *L, MgNode *n, const LwRow *r) { return shape_scatter(L, n, shape_part_select); }
-static MgRc shape_diagonal_scatter(Lower *L, MgNode *n, const LwRow *r) { return shape_scatter(L, n, shape_part_diagonal); }
+static MgRc shape_diagonal_scatter(Lower *L, MgNode *n, const LwRow *r) {
+  const MgVal *m = lw_meta(L, n->out[0]);
+  ValRef src = lw_arg_val(n, 1);
+  ExprRef at[LW_MAX_NDIM];
+  int a, b;
+  int64_t off = 0;
+  if (!lw_arg_int(L->g, n, 2, &off) || !lw_arg_dim(L->g, n, 3, m->ndim, &a) || !lw_arg_dim(L->g, n, 4, m->ndim, &b)) return MG_UNSUP;
+  shape_ids(L, at, m->ndim);
+  if (!shape_stores_part(L, n->out[0], lw_at_bcast(L, src, at, m->ndim - 1))) return shape_scatter(L, n, shape_part_diagonal);
+  return shape_store_diagonal(L, n->out[0], lw_at(L, lw_arg_val(n, 0), at), src, off, a, b);
+}
 
 /* as_strided_scatter: a copy of self, then src stored over the named elements */
 static MgRc shape_as_strided_scatter(Lower *L, MgNode *n, const LwRow *r) {
@@ -405,7 +492,17 @@ static MgRc shape_unview(Lower *L, MgNode *n, ShapePartOf *part_of) {
 }
 static MgRc shape_slice_backward(Lower *L, MgNode *n, const LwRow *r) { return shape_unview(L, n, shape_part_slice); }
 static MgRc shape_select_backward(Lower *L, MgNode *n, const LwRow *r) { return shape_unview(L, n, shape_part_select); }
-static MgRc shape_diagonal_backward(Lower *L, MgNode *n, const LwRow *r) { return shape_unview(L, n, shape_part_diagonal); }
+static MgRc shape_diagonal_backward(Lower *L, MgNode *n, const LwRow *r) {
+  const MgVal *m = lw_meta(L, n->out[0]);
+  ValRef grad = lw_arg_val(n, 0);
+  ExprRef at[LW_MAX_NDIM];
+  int a, b;
+  int64_t off = 0;
+  if (!lw_arg_int(L->g, n, 2, &off) || !lw_arg_dim(L->g, n, 3, m->ndim, &a) || !lw_arg_dim(L->g, n, 4, m->ndim, &b)) return MG_UNSUP;
+  shape_ids(L, at, m->ndim);
+  if (!shape_stores_part(L, n->out[0], lw_at_bcast(L, grad, at, m->ndim - 1))) return shape_unview(L, n, shape_part_diagonal);
+  return shape_store_diagonal(L, n->out[0], lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0), grad, off, a, b);
+}
 
 /* Pads' gradients: the gradient of every padded element is added where the element came from. */
 static MgRc shape_pad_backward(Lower *L, MgNode *n, const LwRow *r) { /* (grad, self, padding) */

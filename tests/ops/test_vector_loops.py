@@ -31,7 +31,9 @@ MOVES = {
     "circular": lambda x: F.pad(x[None], (3, 2, 1, 4), mode="circular"), "repeat": lambda x: x.repeat(3, 2), "repeat in front": lambda x: x.repeat(2, 1, 4) * 2,
     "interleave": lambda x: x.repeat_interleave(3, 1), "kron": lambda x: torch.kron(x[:3], x[:, :4]), "rolled repeats": lambda x: x.repeat(2, 2).roll(5, 1),
     "slice set": lambda x: torch.slice_scatter(x, torch.zeros_like(x[:, 1:4]), 1, 1, 4), "picked columns": lambda x: x[:, torch.arange(x.shape[1] - 1, -1, -2)],
-    "filled": lambda x: x.index_fill(1, torch.tensor([0, 2]), 1),
+    "filled": lambda x: x.index_fill(1, torch.tensor([0, 2]), 1), "diagonal": lambda x: x.diag_embed(1), "diagonal below": lambda x: torch.diag_embed(x, -2, 0, 2),
+    "diagonal set": lambda x: torch.diagonal_scatter(x, x.diagonal(1).flip(0), 1), "diagonals set": lambda x: torch.diagonal_scatter(x[None].repeat(3, 1, 1), x[:, :3], 0, 2, 0),
+    "every third set": lambda x: torch.slice_scatter(x, x[:, ::3].flip(1), 1, 0, 2**62, 3), "every second row set": lambda x: torch.slice_scatter(x, x[1::2].flip(0), 0, 1, 2**62, 2),
 }
 
 
@@ -48,6 +50,29 @@ def test_moved_elements(name, dtype):
         magneto.reset()
         got = magneto.compile(fn, dynamic=False)(x)
         assert got.dtype == want.dtype and torch.equal(got, want), shape
+
+
+def fused(fn, *args, capfd):
+    _magneto.set_logs("fusion")
+    try:
+        magneto.compile(fn, dynamic=False)(*args)
+    finally:
+        _magneto.set_logs("")
+    return capfd.readouterr().err
+
+
+def test_edges_are_loops_of_their_own(capfd):
+    """Else every vector of a padded row is two loads and a choice, and every point of a matrix asks whether it lies on the diagonal."""
+    x = torch.randn(3, 40)
+    for mode in "reflect", "replicate":
+        text = fused(lambda x: F.pad(x, (2, 1), mode=mode), x, capfd=capfd)
+        assert "point [3,40]" in text and "abs(" not in text and "min(" not in text
+    assert "point [40]" in fused(torch.diag, x[0], capfd=capfd)
+    assert "point [3,20]" in fused(lambda x: torch.slice_scatter(x, x[:, :20], 1, 0, 40, 2), x, capfd=capfd)
+
+
+def test_group_of_all_channels_divides_no_index(capfd):
+    assert "floordiv" not in fused(lambda x, w: F.group_norm(x, 1, w), torch.randn(4, 6, 8), torch.randn(6), capfd=capfd)
 
 
 ROWS = {
@@ -82,15 +107,6 @@ def test_masked_scatter_of_rows_checks_its_indices():
     fn = magneto.compile(lambda x, at, rows: x.index_add(0, at, rows))
     with pytest.raises((IndexError, RuntimeError)):
         fn(torch.zeros(4, 40), torch.tensor([1, 7]), torch.ones(2, 40))
-
-
-def fused(fn, *args, capfd):
-    _magneto.set_logs("fusion")
-    try:
-        magneto.compile(fn, dynamic=False)(*args)
-    finally:
-        _magneto.set_logs("")
-    return capfd.readouterr().err
 
 
 def test_repeats_are_ranges_of_their_own(capfd):
