@@ -346,11 +346,14 @@ static void finish_acc(Em *e, Group *g, int i) {
   bool arg = is_arg(l);
   int a = g->acc[i];
   EmRef r[2] = {e->acc[a].cur, e->acc[a + arg].cur};
-  for (int u = 1; u < g->unroll; u++) {
-    EmRef q[2] = {e->acc[a + u * (1 + arg)].cur, e->acc[a + u * (1 + arg) + arg].cur};
-    if (arg) em_combine_arg(e, l->red_op, ty, r[0].lanes, r, q);
-    else r[0] = em_combine(e, l->red_op, ty, r[0].lanes, r[0], q[0]);
+  for (int u = 1; u < g->unroll && arg; u++) {
+    EmRef q[2] = {e->acc[a + 2 * u].cur, e->acc[a + 2 * u + 1].cur};
+    em_combine_arg(e, l->red_op, ty, r[0].lanes, r, q);
   }
+  for (int half = g->unroll / 2; half && !arg; half /= 2) /* as a tree: each step waits for the last one only */
+    for (int u = 0; u < half; u++)
+      e->acc[a + u].cur = em_combine(e, l->red_op, ty, r[0].lanes, e->acc[a + u].cur, e->acc[a + u + half].cur);
+  if (!arg) r[0] = e->acc[a].cur;
   if (g->vec >= g->keep) em_horizontal(e, l->red_op, ty, r);
   if (g->sacc[i] >= 0) {
     EmRef q[2] = {e->acc[g->sacc[i]].cur, e->acc[g->sacc[i] + arg].cur};
@@ -464,6 +467,11 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
   g.wide = g.vec >= 0 && g.vec < g.keep && is_wide(e, loop, n, g.vec);
   if (g.reduces) g.unroll = ops * (uint32_t)n <= 2 ? 8 : ops * (uint32_t)n <= 8 ? 4 : ops <= 16 ? 2 : 1;
   if (scans && g.unroll > 4) g.unroll = 4;
+  int64_t points; /* accumulators that take few of them each cost more to add up than they gain */
+  if (g.reduces && mg_ex_const_int(e->x, g.range[g.end - 1], &points)) {
+    points /= g.vec == g.end - 1 ? e->t->vector_bits / 32 : 1;
+    while (g.unroll > 1 && g.unroll * 2 > points) g.unroll /= 2;
+  }
   while (g.unroll > 1 && g.unroll * n > 48) g.unroll /= 2;
   for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < g.end ? (k < shared ? loop[0]->range[k] : g.range[k]) : 0);
   bool gathers = false;

@@ -536,6 +536,8 @@ static EmRef emit_node(Em *e, ExprRef r, int lanes) {
     return conv(e, "bitcast", from, n.ty, s[0], lanes);
   }
   if (n.op == OP_where) return select_ref(e, n.ty, lanes, s[0], s[1], s[2]);
+  if (n.op == OP_rem && lanes > 1 && mg_ty_is_float(from)) /* it iterates until all lanes are done: those that do not exist are at once */
+    s[1] = em_existing(e, RED_prod, from, s[1]);
   return em_template(e, t, from, n.ty, lanes, s, n.nsrc);
 }
 

@@ -75,6 +75,23 @@ def test_group_of_all_channels_divides_no_index(capfd):
     assert "floordiv" not in fused(lambda x, w: F.group_norm(x, 1, w), torch.randn(4, 6, 8), torch.randn(6), capfd=capfd)
 
 
+@pytest.mark.parametrize("fn", [torch.fmod, torch.remainder, torch.floor_divide], ids=lambda f: f.__name__)
+def test_remainders_in_the_last_vector_of_a_row(fn):
+    a, b = torch.randn(9, 1, 19) * 5, torch.randn(7, 19)
+    torch.testing.assert_close(magneto.compile(fn)(a, b), fn(a, b))
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "sum", "prod", "argmax"])
+def test_rows_of_few_vectors(name):
+    """As many accumulators as there are vectors, or fewer; a NaN anywhere is the maximum."""
+    fn = {"amax": lambda x: x.amax(1), "amin": lambda x: x.amin(1), "sum": lambda x: x.sum(1), "prod": lambda x: x.prod(1), "argmax": lambda x: x.argmax(1)}[name]
+    for n in 16, 31, 33, 64, 100, 128, 257, 1000:
+        x = 1 + torch.randn(n + 1, n) / 10
+        x[torch.arange(n), torch.arange(n)] = float("nan")
+        magneto.reset()
+        torch.testing.assert_close(magneto.compile(fn, dynamic=False)(x), fn(x), equal_nan=True)
+
+
 ROWS = {
     "sum": lambda x: x.sum(-1), "max": lambda x: x.amax(-1), "argmin": lambda x: x.argmin(-1), "softmax": lambda x: x.softmax(-1), "norm": lambda x: F.layer_norm(x, x.shape[-1:]),
     "any": lambda x: (x > 1).any(-1), "cumsum of sums": lambda x: x.sum(-1).cumsum(0), "both ways": lambda x: x.sum(-1, keepdim=True) + x.sum(0),
