@@ -700,6 +700,21 @@ rows.register_autograd(
 )
 
 
+def test_the_length_of_a_tensor_is_a_size():
+    class Own(torch.Tensor):
+        def __len__(self):
+            return self.shape[0] * 2
+
+    def f(x):
+        return (x * len(x) + torch.eye(len(x))).sum() / len(x), len(x), len(x.T), list(range(2 * len(x)))[-1] if len(x) > 100 else 0
+
+    assert recordings(f, [(torch.rand(n, n),) for n in SIZES]) <= 2
+    recordings(lambda x: x + len(x), [(torch.rand(n).as_subclass(Own),) for n in SIZES])
+    g = magneto.compile(lambda x: len(x))
+    with pytest.raises(TypeError, match="0-d"):
+        g(torch.ones(()))
+
+
 def test_images_that_are_scaled_by_fractions():
     x = torch.rand(1, 2, 8, 8)
     for fn in (lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"), lambda x: F.interpolate(x, scale_factor=0.7),
