@@ -115,6 +115,7 @@ static MgRc dense_index(MgRewrite *rw, MgTop scatter, bool filled) {
   MgVal like = *mg_val(g, self);
   const MgArg *alpha = mg_dec_arg(rw, "alpha");
   if (!like.ndim || !mg_ex_const_int(g->x, rw->n.arg[1].u.sym, &dim)) return MG_UNSUP;
+  if (!mg_dtype_has_ty((MgDtype)like.dtype)) return MG_UNSUP; /* no loops: ATen's scatter has fewer dtypes than these */
   if (dim < 0) dim += like.ndim;
   if (filled && mg_val(g, index)->ndim <= 1) { /* fill takes indices from the end, scatter does not */
     ValRef wrapped = mg_dec(rw, TOP_add_Scalar, V(index), mg_arg_sym(like.size[dim]));

@@ -105,3 +105,11 @@ def test_whole_quotients_of_16_bit_floats(dtype):
 def test_foreach_norm_in_a_dtype_and_of_complex_numbers():
     half, c = [torch.randn(9).bfloat16(), torch.randn(2, 3).bfloat16()], [torch.randn(5, dtype=torch.complex64)]
     sweep.check(lambda h, c: (torch._foreach_norm(h, dtype=torch.float64), torch._foreach_norm(h, 1), torch._foreach_norm(c)), (half, c))
+
+
+@pytest.mark.parametrize("dtype", [torch.complex32, torch.complex64, torch.complex128])
+def test_indexed_rows_of_complex_numbers(dtype):
+    x, at = torch.randn(5, 3, dtype=torch.complex64).to(dtype), torch.tensor([3, 0])
+    for fn in (lambda x: x.index_copy(0, at, x[1:3]), lambda x: x.clone().index_copy_(0, at, x[1:3]), lambda x: x.index_fill(0, at, 2), lambda x: x.index_select(0, at)):
+        sweep.check(fn, (x,))
+    sweep.check(lambda x: x.index_select(0, at), (x.requires_grad_(),), gradient=True)
