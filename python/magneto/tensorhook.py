@@ -63,7 +63,8 @@ def run_gradient(hooks: dict[int, Callable[[Any], Any]], grad: torch.Tensor) -> 
 
 def run_accumulated(hooks: dict[int, Callable[[Any], Any]], leaf: torch.Tensor) -> None:
     for hook in list(hooks.values()):
-        hook(leaf)
+        if hook(leaf) is not None:
+            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
 class _Reached:

@@ -48,7 +48,7 @@ static PyObject *tree_function(PyFunctionObject *f, PyObject *leaves, int depth)
   PyObject *content = PyTuple_New(n), *of = NULL, *parts = NULL, *r = NULL;
   for (Py_ssize_t i = 0; content && i < n; i++) {
     PyObject *v = PyCell_GET(PyTuple_GET_ITEM(cells, i));
-    if (v) PyTuple_SET_ITEM(content, i, Py_NewRef(v));
+    if (v && !mg_older_fill(v)) PyTuple_SET_ITEM(content, i, Py_NewRef(v));
     else Py_CLEAR(content); /* not bound yet: the function itself, say */
   }
   if (content && (parts = tree_items(content, leaves, depth)) &&

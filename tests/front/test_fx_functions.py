@@ -293,3 +293,12 @@ def test_backward_that_raises_stays_in_the_graph():
     torch.testing.assert_close(f(x), x.sin())
     with pytest.raises(RuntimeError, match="incorrect number of gradients"):
         f(x).sum().backward()
+
+
+@pytest.mark.parametrize("held", [[torch.ones(3) * 2], {0: torch.ones(3) * 2}], ids=["list", "dict"])
+def test_a_closure_over_a_container_from_outside_is_an_argument(held):
+    def f(x):
+        return Apply.apply(x, lambda t: t * held[0])[0].exp()
+
+    x = torch.ones(3)
+    torch.testing.assert_close(magneto.compile(f, backend="eager")(x.requires_grad_()), f(x))

@@ -245,6 +245,18 @@ def hook_that_raises(C):
     y.sum().backward()
 
 
+@program(graphs=None, joint=None, breaks=None)
+def post_accumulate_hook_that_returns_something(C):
+    m = mlp()
+    m[0].weight.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(0.5))
+
+    @C
+    def step(x):
+        m(x).sum().backward()
+
+    step(torch.randn(5, 4))
+
+
 @program()
 def post_accumulate_hook_steps_the_optimizer(C):
     m = mlp()
