@@ -466,7 +466,11 @@ PyObject *mg_joint_rehearse(MgRec *r, PyObject *roots, PyObject *tangents, PyObj
   PyObject *grads = joint_run(&b, roots, tangents, leaves, true);
   r->cap->quiet = quiet;
   r->in_joint = inside;
-  if (!grads) mg_joint_drain();
+  if (!grads) {
+    MgPause pause = mg_rec_pause(); /* the engine's rest is no part of the program */
+    mg_joint_drain();
+    mg_rec_resume(pause);
+  }
   if (!b.why && grads && joint_writes_since(r->g, first, last)) b.why = "a backward function writes to memory of forward";
   r->g->nnode = first;
   if (b.why) {
