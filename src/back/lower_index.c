@@ -146,6 +146,11 @@ static bool ok_index(const MgGraph *g, const MgNode *n) {
 }
 static bool ok_int_arg1(const MgGraph *g, const MgNode *n) { return index_is_int(g, lw_arg_val(n, 1)); }
 static bool ok_int_arg2(const MgGraph *g, const MgNode *n) { return index_is_int(g, lw_arg_val(n, 2)); }
+/* Of a tensor without dimensions ATen selects one element, and raises for any other number of them. */
+static bool ok_select(const MgGraph *g, const MgNode *n) {
+  const MgVal *index = mg_val(g, lw_arg_val(n, 2));
+  return ok_int_arg2(g, n) && (mg_val(g, lw_arg_val(n, 0))->ndim || !index->ndim || mg_sym_is(g->x, index->size[0], 1));
+}
 
 static MgRc index_one_hot(Lower *L, MgNode *n, const LwRow *r) {
   ValRef t = lw_arg_val(n, 0), v = n->out[0];
@@ -164,7 +169,7 @@ static bool ok_one_hot(const MgGraph *g, const MgNode *n) {
 #define I(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_real, NULL},
 const LwRow lw_rows_index[] = {
   I("embedding", ok_int_arg1, index_embedding, 0) I("gather", ok_int_arg2, index_along, 0)
-  I("index_select", ok_int_arg2, index_along, 1) I("take", ok_int_arg1, index_take, 0)
+  I("index_select", ok_select, index_along, 1) I("take", ok_int_arg1, index_take, 0)
   I("index.Tensor", ok_index, index_index, 1) I("_unsafe_index.Tensor", ok_index, index_index, 0)
   {"aten::one_hot", index_one_hot, ok_one_hot, NULL, 0, 0, 0, NULL},
   {0},

@@ -68,8 +68,18 @@ MgRc mg_infer_same(MgInfer *in) {
   return point_out(in, d);
 }
 
+/* Of a complex tensor: contiguous, though the meta kernel keeps the strides. */
+static MgRc point_angle(MgInfer *in) {
+  ValRef v = mg_infer_tensor(in, 0);
+  MgDtype d = v ? mg_val(in->g, v)->dtype : DT_none;
+  if (d != DT_c64 && d != DT_c128) return MG_UNSUP;
+  MgDims size;
+  mg_infer_dims_of(in, v, &size);
+  return mg_infer_out(in, 0, d == DT_c64 ? DT_f32 : DT_f64, &size, NULL);
+}
+
 MgRc mg_infer_float1(MgInfer *in) {
-  if (point_complex(in)) return MG_UNSUP;
+  if (point_complex(in)) return in->op->code == TOP_angle ? point_angle(in) : MG_UNSUP;
   int k = mg_infer_tensor(in, 0) ? 0 : 1; /* polygamma(n, self) */
   ValRef v = mg_infer_tensor(in, k);
   return v ? point_out(in, mg_infer_float(in, mg_val(in->g, v)->dtype)) : MG_UNSUP;

@@ -33,6 +33,7 @@ def complex_views(x):
 
 CASES = {
     "complex over intermediates": (complex_views, X),
+    "angle of other strides": (lambda c: (c.t().angle(), c[:, ::2].angle()), C),
     "conj": (lambda c: c.conj(), C), "two conj": (lambda c: (c.conj(), c.conj() * 1), C), "mH": (lambda c: c.mH, C),
     "conj of view": (lambda c: c.conj()[1:].T, C), "imag of conj": (lambda c: c.conj().imag, C), "resolve": (lambda c: c.conj().resolve_conj(), C),
     "conj written": (lambda c: c.conj().add_(1), C), "conj of intermediate": (lambda c: (c * 2).conj(), C),
