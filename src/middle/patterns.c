@@ -187,6 +187,14 @@ static MgRc pat_conv(Pat *p, MgNode *n) {
   return MG_OK;
 }
 
+/* Has the same dimension of both stride 0?  The library takes a result's size from an operand that does not broadcast. */
+static bool pat_both_expanded(const Pat *p, ValRef a, ValRef b, int nbatch) {
+  const MgVal *x = mg_val(p->g, a), *y = mg_val(p->g, b);
+  for (int i = 0; i < nbatch; i++)
+    if (mg_sym_is(p->g->x, x->stride[i], 0) && mg_sym_is(p->g->x, y->stride[i], 0)) return true;
+  return false;
+}
+
 static MgRc pat_matmul(Pat *p, MgNode *n) {
   uint16_t code = n->op->code;
   bool adds = code == TOP_addmm || code == TOP_baddbmm;
@@ -195,6 +203,7 @@ static MgRc pat_matmul(Pat *p, MgNode *n) {
   if (mg_dense_is_thin(p->g, x[0].u.val, x[1].u.val)) return MG_OK;
   int nbatch = mg_val(p->g, n->out[0])->ndim - 2;
   if (!pat_takes(p, x[0].u.val, nbatch) || !pat_takes(p, x[1].u.val, nbatch)) return MG_OK;
+  if (pat_both_expanded(p, x[0].u.val, x[1].u.val, nbatch)) return MG_OK;
   if (adds && (!pat_takes_arg(p, &a[0], 8) || !pat_is(p, &a[3], 1) || !pat_is(p, &a[4], 1))) return MG_OK;
   const MgVal *out = mg_val(p->g, n->out[0]);
   if (out->dtype != mg_val(p->g, x[0].u.val)->dtype || out->dtype != mg_val(p->g, x[1].u.val)->dtype) return MG_OK;

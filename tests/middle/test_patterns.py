@@ -198,6 +198,8 @@ def test_unsupported_stay():
     assert "mg::matmul" not in ops(rewritten(lambda b, a, c: torch.addmm(b, a, c, beta=2.0), T(5), T(3, 4), T(4, 5)))
     wide = T(1, 4).expand(6, 4)
     assert "mg::matmul" not in ops(rewritten(lambda a, b: a.t() @ b, wide, T(6, 5)))
+    batch = lambda a, b: a.expand(2, 3, 4) @ b.expand(2, 4, 5)  # noqa: E731
+    assert "mg::matmul" not in ops(rewritten(batch, T(1, 3, 4), T(1, 4, 5)))
 
 
 def test_simplify():
