@@ -374,6 +374,17 @@ bool mg_plan_takes(MgPlan *p, const int64_t *sizes) {
   return takes;
 }
 
+/* Why there is no new tensor: a size that the program computed may be negative, which is ATen's error. */
+static MgRc plan_no_output(PlanCall *k, const MgPlanView *v) {
+  const int64_t *size = k->r->slot + v->size;
+  int n = 0, at = 0;
+  char all[200] = "";
+  for (int i = 0; i < v->ndim && at < (int)sizeof all; i++) at += snprintf(all + at, sizeof all - (size_t)at, i ? ", %lld" : "%lld", (long long)size[i]);
+  while (n < v->ndim && size[n] >= 0) n++;
+  if (n == v->ndim) return plan_error(k, MG_NOMEM, "no memory for an output");
+  return plan_error(k, MG_RAISE, "RuntimeError: Trying to create tensor with negative dimension %lld: [%s]", (long long)size[n], all);
+}
+
 static MgRc plan_enter(PlanCall *k) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
@@ -398,7 +409,7 @@ static MgRc plan_enter(PlanCall *k) {
     const MgPlanView *v = &p->s.fresh[i].view;
     if (mg_abi.aoti_torch_empty_strided(v->ndim, r->slot + v->size, r->slot + v->stride, v->dtype, p->s.fresh[i].device,
                                         p->s.fresh[i].dev_index, &r->fresh[i]))
-      return plan_error(k, MG_NOMEM, "no memory for an output");
+      return plan_no_output(k, v);
     void *ptr = NULL;
     mg_abi.aoti_torch_get_data_ptr(r->fresh[i], &ptr);
     plan_patch(p, r, v->buf, ptr);

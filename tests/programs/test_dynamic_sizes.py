@@ -765,6 +765,15 @@ def test_ops_of_libraries_follow_sizes(fn):
     assert recordings(fn, inputs) == 2
 
 
+@pytest.mark.parametrize("make", [lambda x: torch.zeros(x.shape[0] - 5) + 1, lambda x: x.new_zeros(2, x.shape[0] - 5)])
+def test_negative_sizes_raise_what_eager_raises(make):
+    g = magneto.compile(make)
+    for n in (8, 9):
+        same(make(torch.ones(n)), g(torch.ones(n)))
+    with pytest.raises(RuntimeError, match="negative"):
+        g(torch.ones(4))
+
+
 def test_questions_about_means():
     """A value that depends on a size and on data breaks the graph, but leaves sizes symbols; one that depends on a size alone is a constant."""
 
