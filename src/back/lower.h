@@ -127,7 +127,9 @@ MgRc lw_parts_apart(Lower *L, LwParts *p, int device);
 /* Views that slice_scatter and its kind write: new size and stride lists. */
 MgRc lw_part_slice(Lower *L, const MgNode *n, const MgView *whole, MgView *part);
 MgRc lw_part_select(Lower *L, const MgNode *n, const MgView *whole, MgView *part);
-MgRc lw_part_diagonal(Lower *L, const MgView *whole, int64_t off, int a, int b, MgView *part);
+MgRc lw_part_diagonal(Lower *L, const MgNode *n, int first, const MgView *whole, MgView *part); /* first: the offset, before the dims */
+/* The `size` places of `whole` from `start` on along dim: new size and stride lists. */
+MgRc lw_part_range(Lower *L, const MgView *whole, int dim, SymRef start, SymRef size, MgView *part);
 
 /* ---- arguments ---- */
 static inline const MgArg *lw_arg(const MgNode *n, int k) { static const MgArg none; return k < n->narg ? &n->arg[k] : &none; }
@@ -149,6 +151,10 @@ ExprRef lw_arg_scalar(Lower *L, const MgArg *a, MgTy ty);
 static inline ExprRef lw_op1(Lower *L, MgScalarOp op, ExprRef a) { return mg_ex_op(L->x, op, a, 0, 0); }
 static inline ExprRef lw_op2(Lower *L, MgScalarOp op, ExprRef a, ExprRef b) { return mg_ex_op(L->x, op, a, b, 0); }
 static inline ExprRef lw_where(Lower *L, ExprRef c, ExprRef a, ExprRef b) { return mg_ex_op(L->x, OP_where, c, a, b); }
+/* The indices of a point in n dimensions. */
+static inline void lw_ids(Lower *L, ExprRef *at, int n) {
+  for (int d = 0; d < n; d++) at[d] = mg_ex_idx(L->x, d);
+}
 static inline ExprRef lw_int(Lower *L, int64_t v) { return mg_sym(L->x, v); }
 static inline MgTy lw_ty(Lower *L, ExprRef e) { return (MgTy)L->x->node[e].ty; }
 ExprRef lw_const(Lower *L, MgTy ty, double v); /* a constant of any type */

@@ -23,15 +23,21 @@ static void part_drop(MgView *part, int dim) {
   part->ndim--;
 }
 
+MgRc lw_part_range(Lower *L, const MgView *whole, int dim, SymRef start, SymRef size, MgView *part) {
+  TRY(part_copy(L, whole, part));
+  part_skip(L, part, dim, start);
+  part->size[dim] = size;
+  return MG_OK;
+}
+
 MgRc lw_part_slice(Lower *L, const MgNode *n, const MgView *whole, MgView *part) { /* (.., dim, start, end, step) */
   int dim;
   if (!lw_arg_dim(L->g, n, 2, whole->ndim, &dim)) return MG_UNSUP;
   SymRef size = whole->size[dim], step = lw_arg_sym(L, n, 5, 1);
   SymRef start = lw_slice_bound(L, n, 3, size, lw_int(L, 0)), end = lw_slice_bound(L, n, 4, size, size);
   SymRef span = mg_sym_max(L->x, mg_sym_sub(L->x, end, start), lw_int(L, 0));
-  TRY(part_copy(L, whole, part));
-  part_skip(L, part, dim, start);
-  part->size[dim] = mg_sym_floordiv(L->x, mg_sym_add(L->x, span, mg_sym_sub(L->x, step, lw_int(L, 1))), step);
+  SymRef count = mg_sym_floordiv(L->x, mg_sym_add(L->x, span, mg_sym_sub(L->x, step, lw_int(L, 1))), step);
+  TRY(lw_part_range(L, whole, dim, start, count, part));
   part->stride[dim] = mg_sym_mul(L->x, part->stride[dim], step);
   return MG_OK;
 }
@@ -49,7 +55,10 @@ MgRc lw_part_select(Lower *L, const MgNode *n, const MgView *whole, MgView *part
   return MG_OK;
 }
 
-MgRc lw_part_diagonal(Lower *L, const MgView *whole, int64_t off, int a, int b, MgView *part) {
+MgRc lw_part_diagonal(Lower *L, const MgNode *n, int first, const MgView *whole, MgView *part) { /* (.., offset, dim1, dim2) */
+  int a, b;
+  int64_t off = 0;
+  if (!lw_arg_int(L->g, n, first, &off) || !lw_arg_dim(L->g, n, first + 1, whole->ndim, &a) || !lw_arg_dim(L->g, n, first + 2, whole->ndim, &b)) return MG_UNSUP;
   SymRef rows = whole->size[a], columns = whole->size[b], skip = lw_int(L, off > 0 ? off : -off);
   if (off > 0) columns = mg_sym_sub(L->x, columns, skip);
   else rows = mg_sym_sub(L->x, rows, skip);
@@ -65,20 +74,12 @@ MgRc lw_part_diagonal(Lower *L, const MgView *whole, int64_t off, int a, int b, 
 
 /* The view of `whole` that node n, which makes a new value of one of that shape, replaces; MG_UNSUP: it is none of these ops. */
 static MgRc part_of(Lower *L, const MgNode *n, const MgView *whole, MgView *part) {
-  int a, b;
-  int64_t off = 0;
   switch (n->op->code) {
   case TOP_slice_scatter: return lw_part_slice(L, n, whole, part);
   case TOP_select_scatter: return lw_part_select(L, n, whole, part);
-  case TOP_diagonal_scatter:
-    if (!lw_arg_int(L->g, n, 2, &off) || !lw_arg_dim(L->g, n, 3, whole->ndim, &a) || !lw_arg_dim(L->g, n, 4, whole->ndim, &b)) return MG_UNSUP;
-    return lw_part_diagonal(L, whole, off, a, b, part);
+  case TOP_diagonal_scatter: return lw_part_diagonal(L, n, 2, whole, part);
   default: return MG_UNSUP;
   }
-}
-
-static void part_ids(Lower *L, ExprRef *at) {
-  for (int d = 0; d < LW_MAX_NDIM; d++) at[d] = mg_ex_idx(L->x, d);
 }
 
 /* Is v what lies at `memory` already? */
@@ -86,7 +87,7 @@ static bool part_holds(Lower *L, ValRef v, const MgView *memory) {
   ExprRef at[LW_MAX_NDIM];
   MgDtype dt = (MgDtype)memory->dtype;
   if (L->val[v].kind != LW_buf || lw_meta(L, v)->ndim != memory->ndim || lw_meta(L, v)->dtype != dt) return false;
-  part_ids(L, at);
+  lw_ids(L, at, LW_MAX_NDIM);
   ExprRef there = mg_ex_load(L->x, mg_dtype_ty(dt), memory->buf, mg_view_index(L->x, memory, at), 0, 0);
   return lw_at(L, v, at) == mg_ex_cvt(L->x, mg_dtype_compute(dt), there);
 }
@@ -98,7 +99,7 @@ static bool part_repeats(Lower *L, const LwParts *p, const LwPart *q) {
   if (!last || last->e != q->e || last->view.ndim != q->view.ndim) return false;
   for (int d = 0; d < q->view.ndim; d++)
     if (!mg_ex_same(last->view.size[d], q->view.size[d])) return false;
-  part_ids(L, at);
+  lw_ids(L, at, LW_MAX_NDIM);
   return mg_view_index(L->x, &last->view, at) == mg_view_index(L->x, &q->view, at);
 }
 
@@ -122,7 +123,7 @@ MgRc lw_parts(Lower *L, ValRef v, const MgView *memory, LwParts *out, bool *foun
   *found = out->n < LW_MAX_PARTS;
   if (!*found) return MG_OK;
   ExprRef at[LW_MAX_NDIM];
-  part_ids(L, at);
+  lw_ids(L, at, LW_MAX_NDIM);
   LwPart q = {part, mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)part.dtype), lw_at_bcast(L, src, at, part.ndim))};
   if (!part_repeats(L, out, &q)) out->part[out->n++] = q;
   return MG_OK;
@@ -138,7 +139,7 @@ static bool part_reads_written(Lower *L, const MgExpr *load, void *arg) {
 
 MgRc lw_parts_apart(Lower *L, LwParts *p, int device) {
   ExprRef at[LW_MAX_NDIM];
-  part_ids(L, at);
+  lw_ids(L, at, LW_MAX_NDIM);
   for (int i = 0; i < p->n; i++) {
     MgView t;
     LwPart *q = &p->part[i];

@@ -5,10 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-static void scatter_ids(Lower *L, ExprRef *at, int n) {
-  for (int d = 0; d < n; d++) at[d] = mg_ex_idx(L->x, d);
-}
-
 /* The coordinate of the view that index d alone decides, so that points which differ in it never collide; -1: none. */
 static int scatter_free(Lower *L, const MgView *view, const ExprRef *to, int d) {
   int at = -1;
@@ -67,7 +63,7 @@ MgRc lw_scatter_begin(Lower *L, ValRef v, ValRef self, MgView *view) {
   ExprRef at[LW_MAX_NDIM];
   const MgVal *m = lw_meta(L, v);
   if (self && (lw_take(L, self, v, view) || lw_take_input(L, self, v, view))) return MG_OK;
-  scatter_ids(L, at, m->ndim);
+  lw_ids(L, at, m->ndim);
   ExprRef e = self ? lw_at(L, self, at) : lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0);
   TRY(lw_buffer(L, v, view));
   return lw_store(L, view, e);
@@ -99,7 +95,7 @@ static MgRc scatter_dim(Lower *L, MgNode *n, const LwRow *r) {
   LwIndex k = {0, lw_const(L, TY_i1, 1)};
   if (op < 0 || m->ndim != mt->ndim || !lw_arg_dim(L->g, n, 1, m->ndim, &dim)) return MG_UNSUP;
   if (mt->ndim == 0 && !mg_sym_is(L->x, mg_val_numel(L->g, t), 1)) return MG_UNSUP;
-  scatter_ids(L, at, m->ndim);
+  lw_ids(L, at, m->ndim);
   memcpy(to, at, sizeof at);
   ExprRef val = src ? mg_ex_cvt(L->x, ty, lw_at(L, src, at)) : lw_arg_scalar(L, lw_arg(n, 3), ty);
   MgView view;
@@ -146,7 +142,7 @@ static MgRc scatter_slices(Lower *L, MgNode *n, const LwRow *r) {
   LwIndex k;
   int dim;
   if (m->ndim == 0 || !lw_arg_dim(L->g, n, 1, m->ndim, &dim)) return MG_UNSUP;
-  scatter_ids(L, at, m->ndim);
+  lw_ids(L, at, m->ndim);
   memcpy(to, at, sizeof at);
   memcpy(size, m->size, sizeof *size * m->ndim);
   size[dim] = count;
@@ -189,7 +185,7 @@ static MgRc scatter_index_put(Lower *L, MgNode *n, const LwRow *r) {
   const MgVal *m = lw_meta(L, self);
   MgTy ty = scatter_ty(L, v);
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM], in;
-  scatter_ids(L, at, LW_MAX_NDIM);
+  lw_ids(L, at, LW_MAX_NDIM);
   if (mask) {
     ExprRef e = mg_ex_cvt(L->x, ty, lw_at_bcast(L, val, at, LW_MAX_NDIM));
     return lw_define(L, v, lw_where(L, lw_at(L, mask, at), e, lw_at(L, self, at)));
@@ -241,7 +237,7 @@ static MgRc scatter_put(Lower *L, MgNode *n, const LwRow *r) {
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM], from[LW_MAX_NDIM];
   SymRef numel = mg_val_numel(L->g, self);
   LwIndex k;
-  scatter_ids(L, at, LW_MAX_NDIM);
+  lw_ids(L, at, LW_MAX_NDIM);
   lw_reshape_map(L, ms->size, ms->ndim, mt->size, mt->ndim, at, from);
   ExprRef e = mg_ex_cvt(L->x, scatter_ty(L, v), lw_at(L, src, from));
   MgView view;
@@ -262,7 +258,7 @@ static MgRc scatter_embedding_backward(Lower *L, MgNode *n, const LwRow *r) {
   const MgVal *m = lw_meta(L, v), *mg = lw_meta(L, grad), *mt = lw_meta(L, t);
   ExprRef at[LW_MAX_NDIM], to[2];
   LwIndex k;
-  scatter_ids(L, at, mg->ndim);
+  lw_ids(L, at, mg->ndim);
   MgView view;
   ExprRef e = mg_ex_cvt(L->x, scatter_ty(L, v), lw_at(L, grad, at));
   TRY(lw_scatter_begin(L, v, 0, &view));

@@ -6,23 +6,16 @@
 #include <string.h>
 
 static ExprRef shape_ge0(Lower *L, ExprRef e) { return lw_op2(L, OP_le, lw_int(L, 0), e); }
-static void shape_ids(Lower *L, ExprRef *at, int n) {
-  for (int d = 0; d < n; d++) at[d] = mg_ex_idx(L->x, d);
-}
 
 /* ---- cat, stack ------------------------------------------------------------------------------------------------- */
 
 /* Stores tensor v into the part of `view` that starts at `start` along dim; axis: the tensor has no such dimension. */
 static MgRc shape_place(Lower *L, const MgView *view, ValRef v, int dim, SymRef start, bool axis) {
   const MgVal *m = lw_meta(L, v);
-  MgView part = *view;
+  MgView part;
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
-  part.size = mg_new(L->c, SymRef, view->ndim);
-  TRYP(part.size);
-  memcpy(part.size, view->size, sizeof *part.size * view->ndim);
-  part.size[dim] = axis ? lw_int(L, 1) : m->size[dim];
-  part.offset = mg_sym_add(L->x, view->offset, mg_sym_mul(L->x, start, view->stride[dim]));
-  shape_ids(L, at, view->ndim);
+  TRY(lw_part_range(L, view, dim, start, axis ? lw_int(L, 1) : m->size[dim], &part));
+  lw_ids(L, at, view->ndim);
   for (int d = 0; d < m->ndim; d++) to[d] = at[axis && d >= dim ? d + 1 : d];
   return lw_store(L, &part, lw_at(L, v, to));
 }
@@ -128,12 +121,7 @@ static MgRc shape_pad_parts(Lower *L, ValRef src, ValRef v, int mode, const Expr
   TRY(lw_buffer(L, v, &view));
   memcpy(to, at, sizeof to);
   for (int k = 0; k < 3; k++) {
-    part = view;
-    part.size = mg_new(L->c, SymRef, view.ndim);
-    TRYP(part.size);
-    memcpy(part.size, view.size, sizeof *part.size * view.ndim);
-    part.size[d] = size[k];
-    part.offset = mg_sym_add(L->x, view.offset, mg_sym_mul(L->x, start, view.stride[d]));
+    TRY(lw_part_range(L, &view, d, start, size[k], &part));
     to[d] = from[k];
     if (!mg_sym_is(L->x, size[k], 0)) TRY(lw_store(L, &part, lw_at(L, src, to)));
     start = mg_sym_add(L->x, start, size[k]);
@@ -157,7 +145,7 @@ static MgRc shape_pad(Lower *L, MgNode *n, const LwRow *r) {
   int nd = m->ndim, pairs = lw_arg_len(n, 1) / 2;
   MgTy ty = mg_dtype_compute((MgDtype)m->dtype);
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM], in = lw_const(L, TY_i1, 1);
-  shape_ids(L, at, nd);
+  lw_ids(L, at, nd);
   memcpy(to, at, sizeof at);
   if (r->op != PAD_constant) TRY(lw_settle(L, src));
   for (int k = 0; k < pairs; k++) {
@@ -199,7 +187,7 @@ static MgRc shape_flip(Lower *L, MgNode *n, const LwRow *r) { /* op: 0 dims argu
   ExprRef at[LW_MAX_NDIM];
   if (r->op) mark[r->op - 1] = true;
   else if (!shape_dims(L, n, 1, m->ndim, false, mark)) return MG_UNSUP;
-  shape_ids(L, at, m->ndim);
+  lw_ids(L, at, m->ndim);
   for (int d = 0; d < m->ndim; d++)
     if (mark[d]) at[d] = mg_sym_sub(L->x, mg_sym_sub(L->x, m->size[d], lw_int(L, 1)), at[d]);
   return lw_define(L, n->out[0], lw_at(L, src, at));
@@ -215,7 +203,7 @@ static MgRc shape_roll(Lower *L, MgNode *n, const LwRow *r) {
   ValRef src = lw_arg_val(n, 0);
   const MgVal *m = lw_meta(L, src);
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
-  shape_ids(L, at, m->ndim);
+  lw_ids(L, at, m->ndim);
   if (lw_arg_len(n, 2) == 0) { /* of the flattened tensor */
     SymRef numel = mg_val_numel(L->g, src);
     ExprRef lin = lw_int(L, 0);
@@ -256,7 +244,7 @@ static MgRc shape_repeat_interleave(Lower *L, MgNode *n, const LwRow *r) {
   SymRef times = lw_arg_sym(L, n, 1, 1);
   if (lw_meta(L, n->out[0])->ndim == 0) return MG_UNSUP;
   TRY(lw_settle(L, src));
-  shape_ids(L, at, LW_MAX_NDIM);
+  lw_ids(L, at, LW_MAX_NDIM);
   if (lw_is_none(n, 2)) {
     SymRef numel = mg_val_numel(L->g, src);
     ExprRef lin = mg_sym_floordiv(L->x, at[0], times);
@@ -277,19 +265,19 @@ static bool shape_stores_part(Lower *L, ValRef v, ExprRef src) {
 /* v, whose memory `view` holds the rest already, with src, broadcast, in a part. */
 static MgRc shape_store_part(Lower *L, ValRef v, const MgView *view, const MgView *part, ValRef src) {
   ExprRef at[LW_MAX_NDIM];
-  shape_ids(L, at, part->ndim);
+  lw_ids(L, at, part->ndim);
   TRY(lw_store(L, part, mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)view->dtype), lw_at_bcast(L, src, at, part->ndim))));
   lw_define_view(L, v, view);
   return MG_OK;
 }
 
-/* v := base (over its indices), with src, broadcast, over the diagonal of dims a and b. */
-static MgRc shape_store_diagonal(Lower *L, ValRef v, ExprRef base, ValRef src, int64_t off, int a, int b) {
+/* The result := base (over its indices), with src, broadcast, over the diagonal that the arguments from `first` on name. */
+static MgRc shape_store_diagonal(Lower *L, const MgNode *n, int first, ExprRef base, ValRef src) {
   MgView view, part;
-  TRY(lw_buffer(L, v, &view));
+  TRY(lw_buffer(L, n->out[0], &view));
   TRY(lw_store(L, &view, base));
-  TRY(lw_part_diagonal(L, &view, off, a, b, &part));
-  return shape_store_part(L, v, &view, &part, src);
+  TRY(lw_part_diagonal(L, n, first, &view, &part));
+  return shape_store_part(L, n->out[0], &view, &part, src);
 }
 
 /* diag_embed: the last dimension becomes the diagonal of two new ones */
@@ -305,7 +293,7 @@ static MgRc shape_diag_embed(Lower *L, MgNode *n, const LwRow *r) {
   to[m->ndim - 1] = off > 0 ? i : j;
   ExprRef on = lw_op2(L, OP_eq, mg_sym_add(L->x, i, lw_int(L, off)), j);
   ExprRef zero = lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0), e = lw_at(L, src, to);
-  if (shape_stores_part(L, n->out[0], e)) return shape_store_diagonal(L, n->out[0], zero, src, off, a, b);
+  if (shape_stores_part(L, n->out[0], e)) return shape_store_diagonal(L, n, 1, zero, src);
   return lw_define(L, n->out[0], lw_masked(L, e, on, zero));
 }
 
@@ -316,7 +304,7 @@ static MgRc shape_pixel(Lower *L, MgNode *n, const LwRow *r) { /* op: 0 shuffle,
   int nd = m->ndim, c = nd - 3;
   ExprRef at[LW_MAX_NDIM];
   SymRef f = lw_arg_sym(L, n, 1, 1), ff = mg_sym_mul(L->x, f, f);
-  shape_ids(L, at, nd);
+  lw_ids(L, at, nd);
   if (r->op == 2) {
     SymRef per = mg_sym_floordiv(L->x, m->size[1], f);
     at[1] = mg_sym_add(L->x, mg_sym_mul(L->x, mg_sym_mod(L->x, at[1], f), per), mg_sym_floordiv(L->x, at[1], f));
@@ -348,7 +336,7 @@ static MgRc shape_rot90(Lower *L, MgNode *n, const LwRow *r) {
     if (!mg_ex_const_int(L->x, lw_arg_item(L, n, 2, t, 0), &d[t])) return MG_UNSUP;
     d[t] = d[t] < 0 ? d[t] + m->ndim : d[t];
   }
-  shape_ids(L, at, m->ndim);
+  lw_ids(L, at, m->ndim);
   i = at[d[0]], j = at[d[1]];
   SymRef one = lw_int(L, 1), last0 = mg_sym_sub(L->x, m->size[d[0]], one), last1 = mg_sym_sub(L->x, m->size[d[1]], one);
   switch (((k % 4) + 4) % 4) {
@@ -388,7 +376,7 @@ static MgRc shape_part_slice(Lower *L, MgNode *n, const MgVal *whole, const MgVa
     count = mg_sym_floordiv(L->x, mg_sym_add(L->x, span, mg_sym_sub(L->x, step, lw_int(L, 1))), step);
   }
   ExprRef at[LW_MAX_NDIM], i = mg_sym_sub(L->x, mg_ex_idx(L->x, dim), start);
-  shape_ids(L, at, whole->ndim);
+  lw_ids(L, at, whole->ndim);
   p->in = shape_ge0(L, i);
   if (!mg_sym_is(L->x, step, 1)) {
     p->in = lw_op2(L, OP_and, p->in, lw_op2(L, OP_eq, mg_sym_mod(L->x, i, step), lw_int(L, 0)));
@@ -430,7 +418,7 @@ static MgRc shape_scatter(Lower *L, MgNode *n, ShapePartOf *part_of) {
   ExprRef at[LW_MAX_NDIM];
   ShapePart p;
   TRY(part_of(L, n, m, ms, &p));
-  shape_ids(L, at, m->ndim);
+  lw_ids(L, at, m->ndim);
   ExprRef e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)m->dtype), lw_at_bcast(L, src, p.to, ms->ndim));
   return lw_define(L, n->out[0], lw_masked(L, e, p.in, lw_at(L, self, at)));
 }
@@ -438,7 +426,7 @@ static MgRc shape_slice_scatter(Lower *L, MgNode *n, const LwRow *r) {
   ValRef v = n->out[0], src = lw_arg_val(n, 1);
   ExprRef at[LW_MAX_NDIM];
   MgView view, part;
-  shape_ids(L, at, lw_meta(L, v)->ndim);
+  lw_ids(L, at, lw_meta(L, v)->ndim);
   bool apart = !mg_sym_is(L->x, lw_arg_sym(L, n, 5, 1), 1);
   if (!apart || !shape_stores_part(L, v, lw_at_bcast(L, src, at, lw_meta(L, v)->ndim))) return shape_scatter(L, n, shape_part_slice);
   TRY(lw_buffer(L, v, &view));
@@ -448,15 +436,12 @@ static MgRc shape_slice_scatter(Lower *L, MgNode *n, const LwRow *r) {
 }
 static MgRc shape_select_scatter(Lower *L, MgNode *n, const LwRow *r) { return shape_scatter(L, n, shape_part_select); }
 static MgRc shape_diagonal_scatter(Lower *L, MgNode *n, const LwRow *r) {
-  const MgVal *m = lw_meta(L, n->out[0]);
+  int nd = lw_meta(L, n->out[0])->ndim;
   ValRef src = lw_arg_val(n, 1);
   ExprRef at[LW_MAX_NDIM];
-  int a, b;
-  int64_t off = 0;
-  if (!lw_arg_int(L->g, n, 2, &off) || !lw_arg_dim(L->g, n, 3, m->ndim, &a) || !lw_arg_dim(L->g, n, 4, m->ndim, &b)) return MG_UNSUP;
-  shape_ids(L, at, m->ndim);
-  if (!shape_stores_part(L, n->out[0], lw_at_bcast(L, src, at, m->ndim - 1))) return shape_scatter(L, n, shape_part_diagonal);
-  return shape_store_diagonal(L, n->out[0], lw_at(L, lw_arg_val(n, 0), at), src, off, a, b);
+  lw_ids(L, at, nd);
+  if (!shape_stores_part(L, n->out[0], lw_at_bcast(L, src, at, nd - 1))) return shape_scatter(L, n, shape_part_diagonal);
+  return shape_store_diagonal(L, n, 2, lw_at(L, lw_arg_val(n, 0), at), src);
 }
 
 /* as_strided_scatter: a copy of self, then src stored over the named elements */
@@ -464,7 +449,7 @@ static MgRc shape_as_strided_scatter(Lower *L, MgNode *n, const LwRow *r) {
   ValRef self = lw_arg_val(n, 0), src = lw_arg_val(n, 1), v = n->out[0];
   const MgVal *m = lw_meta(L, v), *ms = lw_meta(L, src), *mself = lw_meta(L, self);
   ExprRef at[LW_MAX_NDIM];
-  shape_ids(L, at, LW_MAX_NDIM);
+  lw_ids(L, at, LW_MAX_NDIM);
   for (int d = 0; d < m->ndim; d++)
     if (!mg_ex_same(m->stride[d], mself->stride[d])) return MG_UNSUP; /* strides are those of self's memory */
   TRY(lw_settle(L, src));
@@ -496,12 +481,9 @@ static MgRc shape_diagonal_backward(Lower *L, MgNode *n, const LwRow *r) {
   const MgVal *m = lw_meta(L, n->out[0]);
   ValRef grad = lw_arg_val(n, 0);
   ExprRef at[LW_MAX_NDIM];
-  int a, b;
-  int64_t off = 0;
-  if (!lw_arg_int(L->g, n, 2, &off) || !lw_arg_dim(L->g, n, 3, m->ndim, &a) || !lw_arg_dim(L->g, n, 4, m->ndim, &b)) return MG_UNSUP;
-  shape_ids(L, at, m->ndim);
+  lw_ids(L, at, m->ndim - 1);
   if (!shape_stores_part(L, n->out[0], lw_at_bcast(L, grad, at, m->ndim - 1))) return shape_unview(L, n, shape_part_diagonal);
-  return shape_store_diagonal(L, n->out[0], lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0), grad, off, a, b);
+  return shape_store_diagonal(L, n, 2, lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0), grad);
 }
 
 /* Pads' gradients: the gradient of every padded element is added where the element came from. */
@@ -510,7 +492,7 @@ static MgRc shape_pad_backward(Lower *L, MgNode *n, const LwRow *r) { /* (grad, 
   const MgVal *m = lw_meta(L, v), *mg = lw_meta(L, grad);
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
   MgView out;
-  shape_ids(L, at, m->ndim);
+  lw_ids(L, at, m->ndim);
   memcpy(to, at, sizeof at);
   for (int k = 0; k < lw_arg_len(n, 2) / 2; k++) {
     int d = m->ndim - 1 - k;

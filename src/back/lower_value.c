@@ -193,7 +193,7 @@ static bool value_wb_memory(Lower *L, ValRef v, MgView *out) {
 /* Do all of e's loads from the view's buffer read the element that is stored? */
 static bool value_reads_own_point(Lower *L, ExprRef e, const MgView *view) {
   ExprRef at[LW_MAX_NDIM];
-  for (int d = 0; d < view->ndim; d++) at[d] = mg_ex_idx(L->x, d);
+  lw_ids(L, at, view->ndim);
   ValuePoint q = {view->buf, mg_view_index(L->x, view, at)};
   return !lw_reads(L, e, value_other_point, &q);
 }
