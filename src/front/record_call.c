@@ -660,12 +660,9 @@ static bool call_sees_death(const MgCall *c) {
 
 /* len(tensor): what its class says, which may be a symbolic size; C's len makes a plain int of it.  False: something else. */
 static bool call_len(const MgCall *c, PyObject **r) {
-  static PyObject *len; /* strong, process lifetime */
-  PyObject *builtins = len ? NULL : mg_import("builtins"), *says;
-  if (builtins) len = PyObject_GetAttrString(builtins, "len");
-  Py_XDECREF(builtins);
-  if (c->f != len || c->n != 1 || c->npos != 1 || !mg_standin_is(c->arg[0])) return false;
-  *r = (says = PyObject_GetAttrString((PyObject *)Py_TYPE(c->arg[0]), "__len__")) ? mg_rec_call(says, c->arg, 1, NULL) : NULL;
+  if (c->n != 1 || c->npos != 1 || !mg_standin_is(c->arg[0])) return false;
+  PyObject *says = PyObject_GetAttrString((PyObject *)Py_TYPE(c->arg[0]), "__len__");
+  *r = says ? mg_rec_call(says, c->arg, 1, NULL) : NULL;
   Py_XDECREF(says);
   if (!*r || mg_symnode_of(*r) || (PyLong_CheckExact(*r) && _PyLong_Sign(*r) >= 0)) return true;
   Py_CLEAR(*r); /* it has to be such a number */
@@ -681,7 +678,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   PyObject *r, *self;
   if (mg_logcall(&c, &r)) return r;
   if (Py_TYPE(f) == mg_torch.script_function) return mg_call_script(&c);
-  if (mg_array_call(&c, &r) || call_len(&c, &r)) return r;
+  if (mg_array_call(&c, &r)) return r;
   if (mg_rec->want_fx && mg_fxfunc_call(&c, &r)) return r;
   MgVerdict v = mg_policy_of(f);
   if (!kwnames && (mg_symvalue_convert(f, args, npos, &r) || mg_symfloat_apply(f, args, npos, &r))) return r;
@@ -690,6 +687,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if (v.action == ACT_no) return mg_call_unknown(&c);
   if (v.action == ACT_function && mg_abi.aoti_torch_grad_mode_is_enabled()) return mg_function_apply(&c);
   if (mg_call_on_mapping(&c, &r)) return r;
+  if (v.action == ACT_len && call_len(&c, &r)) return r;
   if (v.action == ACT_tensor && mg_call_tensor(&c, &r)) return r;
   if (v.action > ACT_python && v.action != ACT_tensor) return call_special(&c, v.action);
   if (!call_check_args(&c, v.older)) return NULL;
