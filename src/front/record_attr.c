@@ -89,13 +89,16 @@ static PyObject *attr_missing(PyObject *o, PyObject *name) {
   return NULL;
 }
 
+/* What the segment has written to a slot, or given a C setter of an exception; borrowed; NULL without exception: nothing. */
+static PyObject *attr_written(const MgOlder *e, PyObject *name) {
+  return e->members ? PyDict_GetItemWithError(e->members, name) : NULL;
+}
+
 /* Slots of __slots__ and C members. Only object members have values that stay at one place. */
 static PyObject *attr_get_member(PyObject *o, MgOlder *e, PyObject *d, PyObject *name) {
-  if (e->members) {
-    PyObject *v = PyDict_GetItemWithError(e->members, name);
-    if (v == mg_rec->ident->absent) return attr_missing(o, name);
-    if (v || PyErr_Occurred()) return Py_XNewRef(v);
-  }
+  PyObject *written = attr_written(e, name);
+  if (written && written == mg_rec->ident->absent) return attr_missing(o, name);
+  if (written || PyErr_Occurred()) return Py_XNewRef(written);
   int kind = ((PyMemberDescrObject *)d)->d_member->type;
   bool object = kind == T_OBJECT_EX || kind == T_OBJECT, by_path = object && mg_older_by_path(e);
   SrcRef src = e->src;
@@ -110,11 +113,6 @@ static PyObject *attr_get_member(PyObject *o, MgOlder *e, PyObject *d, PyObject 
   }
   Py_XDECREF(v);
   return w;
-}
-
-/* What the segment has given a C setter of an exception, new; NULL without exception: nothing. */
-static PyObject *attr_overlaid(const MgOlder *e, PyObject *name) {
-  return e->members ? Py_XNewRef(PyDict_GetItemWithError(e->members, name)) : NULL;
 }
 
 /* A C getter of an object that is found by a path: exceptions keep what it gives, so it is on the path too; other values
@@ -154,8 +152,8 @@ static PyObject *attr_get_data_descr(PyObject *o, PyObject *d, PyObject *name) {
   if (name == mg_names.globals && PyFunction_Check(o)) return mg_rec_namespace(PyFunction_GET_GLOBALS(o));
   if (e && dt == &PyMemberDescr_Type) return attr_get_member(o, e, d, name);
   if (e && dt == &PyGetSetDescr_Type && name != mg_names.class_) {
-    PyObject *v = attr_overlaid(e, name);
-    if (v || PyErr_Occurred()) return v;
+    PyObject *written = attr_written(e, name);
+    if (written || PyErr_Occurred()) return Py_XNewRef(written);
     if (e->kind == OLDER_object && mg_older_by_path(e)) return attr_get_by_path(o, e, d);
   }
   if (dt == &PyGetSetDescr_Type && PyFunction_Check(o) && !mg_is_fresh(o)) return attr_get_of_function(o, d, name);
@@ -482,7 +480,7 @@ PyObject *mg_rec_special(PyObject *o, PyObject *name) {
 /* What a member of a class with __slots__ holds now. */
 static bool attr_finalizes_member(PyObject *o, PyObject *d, PyObject *name) {
   MgOlder *e = mg_older(o);
-  PyObject *now = e->members ? PyDict_GetItemWithError(e->members, name) : NULL;
+  PyObject *now = attr_written(e, name);
   return mg_rec_finalizes(now ? now : *(PyObject **)((char *)e->orig + ((PyMemberDescrObject *)d)->d_member->offset));
 }
 

@@ -113,6 +113,10 @@ static const OpsBinary ops_binary[] = { /* by CPython's NB_* numbers */
     ops_inplace_power, PyNumber_InPlaceRshift, PyNumber_InPlaceSubtract, PyNumber_InPlaceTrueDivide,
     PyNumber_InPlaceXor};
 
+static bool ops_is_matmul(int op) {
+  return op >= 0 && (ops_binary[op] == PyNumber_MatrixMultiply || ops_binary[op] == PyNumber_InPlaceMatrixMultiply);
+}
+
 /* A product of matrices raised: its C++ may want sizes as numbers, where they are symbols. */
 static PyObject *ops_matmul_again(PyObject *a, PyObject *b, uint32_t nodes) {
   PyObject *t, *v, *tb, *arg[2] = {a, b}, *r = NULL;
@@ -132,8 +136,7 @@ static PyObject *ops_apply(const MgLoop *l, int op, PyObject *a, PyObject *b) {
   if (tensors < 0) return NULL;
   uint32_t nodes = l->rec ? mg_rec->g->nnode : 0;
   PyObject *r = op < 0 ? PyObject_RichCompare(a, b, -1 - op) : ops_binary[op](a, b);
-  bool product = op >= 0 && (ops_binary[op] == PyNumber_MatrixMultiply || ops_binary[op] == PyNumber_InPlaceMatrixMultiply);
-  if (!r && product && l->rec && !mg_rec->abort && mg_rec->cap->sizes.nsrc) r = ops_matmul_again(a, b, nodes);
+  if (!r && l->rec && !mg_rec->abort && mg_rec->cap->sizes.nsrc && ops_is_matmul(op)) r = ops_matmul_again(a, b, nodes);
   if (!tensors) return r;
   Py_DECREF(a);
   Py_DECREF(b);
