@@ -12,8 +12,8 @@ uint32_t mg_map_get(const MgMap *m, uint64_t key) {
 
 static MgRc table_resize(MgMap *m) {
   MgMap old = *m;
-  uint32_t cap = 64;
-  while (cap < old.n * 4) cap *= 2;
+  uint32_t cap = 64, room = old.n < 4096 ? 8 : 4; /* small ones are put together anew less often */
+  while (cap < old.n * room) cap *= 2;
   uint64_t *key = mg_calloc(cap, sizeof *key);
   uint32_t *val = mg_malloc(cap * sizeof *val);
   if (!key || !val) {
@@ -21,9 +21,14 @@ static MgRc table_resize(MgMap *m) {
     free(val);
     return MG_NOMEM;
   }
-  *m = (MgMap){key, val, 0, cap, 0};
-  for (uint32_t i = 0; i < old.cap; i++)
-    if (old.key[i] > 1) mg_map_put(m, old.key[i], old.val[i]);
+  *m = (MgMap){key, val, old.n, cap, old.n};
+  for (uint32_t i = 0; i < old.cap; i++) {
+    if (old.key[i] <= 1) continue;
+    uint32_t at = (uint32_t)mg_hash_u64(old.key[i]) & (cap - 1);
+    while (key[at]) at = (at + 1) & (cap - 1);
+    key[at] = old.key[i];
+    val[at] = old.val[i];
+  }
   free(old.key);
   free(old.val);
   return MG_OK;

@@ -119,8 +119,13 @@ int mg_guards_die_with(MgGuards *g, PyObject *o) {
 
 enum { HELD = 1, WATCHED = 2 }; /* in by_held */
 
+/* Does it live as long as the process? */
+static bool guard_is_immortal(PyObject *o) {
+  return o == Py_None || Py_TYPE(o) == &PyBool_Type || (PyType_Check(o) && !(((PyTypeObject *)o)->tp_flags & Py_TPFLAGS_HEAPTYPE));
+}
+
 void mg_guards_hold(MgGuards *g, PyObject *o) {
-  if (!o || mg_map_getp(&g->by_held, o) != MG_MAP_NONE) return;
+  if (!o || guard_is_immortal(o) || mg_map_getp(&g->by_held, o) != MG_MAP_NONE) return;
   /* A class of the program may hold, by its methods' code, the very entry. */
   bool class = PyType_Check(o) && ((PyTypeObject *)o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !mg_is_fresh(o);
   bool watch = class || PyObject_TypeCheck(o, mg_torch.module) || mg_death_is_seen(o);
@@ -398,7 +403,7 @@ void mg_guard_instance(MgGuards *g, PyObject *owner) {
 /* Appends to a pair of parallel arrays of keys (strong) and values (borrowed from the set). */
 static void guard_push_key(MgGuards *g, PyObject ***key, PyObject ***val, int *n, int *cap, PyObject *k, PyObject *v) {
   if (*n == *cap) {
-    int c = *cap ? *cap * 2 : 4;
+    int c = *cap ? *cap * 2 : 8;
     PyObject **nk = mg_realloc(*key, sizeof *nk * (size_t)c);
     if (nk) *key = nk;
     PyObject **nv = nk ? mg_realloc(*val, sizeof *nv * (size_t)c) : NULL;
@@ -423,11 +428,19 @@ static void guard_settle(MgGuards *g, PyObject **keys, PyObject **vals, int n, P
     }
 }
 
+/* guard_is_new for a key of a dict: the first ones are found by looking at each. */
+static bool guard_key_is_new(MgGuards *g, const MgDictGuard *d, PyObject *key) {
+  enum { LOOKED_AT = 24 };
+  for (int i = 0, n = d->n < LOOKED_AT ? d->n : LOOKED_AT; i < n; i++)
+    if (d->key[i] == key) return false;
+  return d->n < LOOKED_AT || guard_is_new(g, GK_load, 0, key, (int64_t)(intptr_t)d->dict);
+}
+
 void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val, bool is_input) {
-  if (!val && PyUnicode_Check(key) && PyUnicode_CompareWithASCIIString(key, "__slotnames__") == 0) return; /* a cache, which copying fills */
+  if (!val && key == mg_names.slotnames) return; /* a cache, which copying fills */
   MgDictGuard *d = guard_dict(g, dict, owner);
   if (!d) return;
-  if (guard_is_new(g, GK_load, 0, key, (int64_t)(intptr_t)dict)) {
+  if (guard_key_is_new(g, d, key)) {
     guard_push_key(g, &d->key, &d->val, &d->n, &d->cap, key, is_input ? mg_any_float : val);
     return;
   }
@@ -452,7 +465,7 @@ bool mg_guard_may_move(PyObject *was, PyObject *now) {
 }
 
 bool mg_guard_key_moves(PyObject *container, PyObject *key) {
-  return mg_map_get(&guard_moving, guard_moving_hash(container, key)) != MG_MAP_NONE;
+  return guard_moving.n && mg_map_get(&guard_moving, guard_moving_hash(container, key)) != MG_MAP_NONE;
 }
 
 bool mg_guard_expect_move(MgGuards *g, PyObject *dict, PyObject *key, PyObject *now) {

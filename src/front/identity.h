@@ -48,6 +48,17 @@ typedef struct MgOlder {
 /* What a class was found to have under a name; guarded. */
 typedef struct MgAttrFound { PyTypeObject *type; PyObject *name, *attr; unsigned version; } MgAttrFound;
 
+/* How a class looks attributes up, of this version. */
+typedef struct MgAttrClass {
+  PyTypeObject *type;
+  unsigned version;
+  bool compares; /* keys of its dicts run code of the program when they are compared */
+  bool generic;  /* its instances use object.__getattribute__; guarded */
+} MgAttrClass;
+
+/* A name of a namespace whose dict has this version: what it is, guarded, and seen as it is. */
+typedef struct MgGlobalFound { PyObject *dict, *name, *value; uint64_t version; } MgGlobalFound;
+
 struct MgInstr;
 
 struct MgIdent {
@@ -67,6 +78,8 @@ struct MgIdent {
   PyObject *rngs;         /* strong: dict of generator -> the copy that the recording draws from (draw.c); NULL at first */
   PyObject *vars;         /* strong: dict of the context variables written to */
   MgAttrFound found[256]; /* by a hash of class and name (record_attr.c) */
+  MgAttrClass classes_seen[32];  /* by a hash of the class */
+  MgGlobalFound globals[256];    /* by a hash of dict and name */
   struct MgHook *hook;    /* hooks registered on tensors, in order (tensorhook.c); malloc'ed */
   uint32_t nhook;
   uint32_t *compared, ncompared; /* entries of objects that the program compares; malloc'ed */

@@ -22,6 +22,7 @@ int mg_context_exit(PyObject *ctx);
   NAME(dict, "__dict__")                                                                                     \
   NAME(cause, "__cause__")                                                                                   \
   NAME(suppress_context, "__suppress_context__")                                                             \
+  NAME(slotnames, "__slotnames__")                                                                           \
   NAME(getattr, "__getattr__")                                                                               \
   NAME(getattribute, "__getattribute__")                                                                     \
   NAME(setattr, "__setattr__")                                                                               \

@@ -67,6 +67,26 @@ static bool attr_keys_compare(PyTypeObject *t) {
   return false;
 }
 
+/* Classes whose instances use object.__getattribute__: in C, or through the slot that calls __getattr__ afterwards. */
+static bool attr_is_generic(PyTypeObject *t) {
+  if (t->tp_getattro == PyObject_GenericGetAttr) return true;
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+  return attr_lookup_type(t, mg_names.getattribute) == PyDict_GetItemWithError(mg_type_dict(&PyBaseObject_Type), mg_names.getattribute);
+}
+
+/* Both answers about a class are the same while it does not change. */
+static MgAttrClass attr_class(PyTypeObject *t) {
+  MgIdent *d = mg_rec->ident;
+  MgAttrClass *c = &d->classes_seen[mg_hash_u64((uint64_t)(uintptr_t)t) % (sizeof d->classes_seen / sizeof *c)];
+  bool valid = t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG;
+  if (c->type == t && c->version && valid && c->version == t->tp_version_tag) return *c;
+  MgAttrClass now = {.type = t, .compares = attr_keys_compare(t)};
+  now.generic = !now.compares && attr_is_generic(t);
+  now.version = t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG && !mg_is_fresh((PyObject *)t) ? t->tp_version_tag : 0;
+  if (now.version) mg_guards_hold(mg_rec->guards, (PyObject *)t);
+  return *c = now;
+}
+
 static PyObject *attr_keys_break(PyTypeObject *t) { return mg_rec_break(BK_older_object, "a lookup in class %s, whose dict has keys that are not strings", t->tp_name); }
 
 /* Is the attribute one that the recording gave to a class of its own?  Then it is what the recording sees. */
@@ -232,13 +252,6 @@ static PyObject *attr_generic(PyObject *o, PyObject *name, bool *missing) {
 
 PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name) { return attr_generic(o, name, NULL); }
 
-/* Classes whose instances use object.__getattribute__: in C, or through the slot that calls __getattr__ afterwards. */
-static bool attr_is_generic(PyTypeObject *t) {
-  if (t->tp_getattro == PyObject_GenericGetAttr) return true;
-  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
-  return attr_lookup_type(t, mg_names.getattribute) == PyDict_GetItemWithError(mg_type_dict(&PyBaseObject_Type), mg_names.getattribute);
-}
-
 /* Does a class written in C look attributes up in its own way, as threading.local and weakref.proxy do? hook: what the lookup found */
 static bool attr_hook_is_c(PyTypeObject *t, PyObject *hook) {
   bool weak = t == &_PyWeakref_ProxyType || t == &_PyWeakref_CallableProxyType;
@@ -293,9 +306,10 @@ static PyObject *attr_get(PyObject *o, PyObject *name);
 
 static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
   PyTypeObject *t = Py_TYPE(o);
-  if (attr_keys_compare(t)) return attr_keys_break(t);
+  MgAttrClass class = attr_class(t);
+  if (class.compares) return attr_keys_break(t);
   if (t == &PyMethod_Type && !_PyType_Lookup(t, name)) return attr_get(PyMethod_GET_FUNCTION(o), name);
-  if (!attr_is_generic(t)) {
+  if (!class.generic) {
     bool older = mg_older(o) != NULL;
     PyObject *local = older ? attr_local(o) : NULL, *x = local ? attr_of_local(o, local, name) : NULL;
     if (local || PyErr_Occurred()) {
@@ -585,7 +599,18 @@ int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {
 
 /* ---- namespaces: globals and module dicts ---- */
 
+/* Where an answer is kept: functions and modules are asked for at every use. */
+static MgGlobalFound *global_found(PyObject *d, PyObject *name) {
+  MgGlobalFound *f = mg_rec->ident->globals;
+  return &f[mg_hash_u64((uint64_t)(uintptr_t)d ^ (uint64_t)(uintptr_t)name << 1) % (sizeof mg_rec->ident->globals / sizeof *f)];
+}
+
+/* Is v seen as itself, whatever happens? */
+static bool global_stays(PyObject *v) { return PyFunction_Check(v) || PyModule_Check(v) || PyType_Check(v) || PyCFunction_Check(v); }
+
 PyObject *mg_rec_namespace_get(PyObject *d, PyObject *name) {
+  MgGlobalFound *f = global_found(d, name);
+  if (f->dict == d && f->name == name && f->version == mg_dict_version(d)) return Py_NewRef(f->value);
   MgOlder *e = mg_older(d);
   if (e && e->attrs) {
     PyObject *v = PyDict_GetItemWithError(e->attrs, name);
@@ -595,7 +620,9 @@ PyObject *mg_rec_namespace_get(PyObject *d, PyObject *name) {
   PyObject *v = PyDict_GetItemWithError(d, name);
   if (!v && PyErr_Occurred()) return NULL;
   if (name == mg_names.compiling_flag) return Py_XNewRef(v); /* true exactly while recording */
-  return mg_wrap_key(d, name, v);
+  PyObject *w = mg_wrap_key(d, name, v);
+  if (w && w == v && global_stays(v)) *f = (MgGlobalFound){d, name, v, mg_dict_version(d)};
+  return w;
 }
 
 int mg_rec_namespace_set(PyObject *d, PyObject *name, PyObject *v) {
@@ -607,6 +634,7 @@ int mg_rec_namespace_set(PyObject *d, PyObject *name, PyObject *v) {
   if (!e->attrs && !(e->attrs = PyDict_New())) return -1;
   PyObject *old = PyDict_GetItemWithError(e->attrs, name);
   if (mg_rec_finalizes(old ? old : PyDict_GetItemWithError(d, name))) return -1;
+  *global_found(d, name) = (MgGlobalFound){0};
   if (!v) {
     PyObject *now = mg_rec_namespace_get(d, name);
     if (!now) {
