@@ -265,6 +265,41 @@ int mg_symsize_known(MgCapture *cap, int op, MgSymNode *m, PyObject *a, MgSymNod
   }
 }
 
+/* The greater, or lesser, of two; new. */
+static PyObject *symsize_pick(MgCapture *cap, PyObject *a, PyObject *b, bool least) {
+  int known = mg_symsize_known(cap, least ? CALC_le : CALC_ge, mg_symnode_of(a), a, mg_symnode_of(b), b);
+  return known >= 0 ? Py_NewRef(known ? a : b) : mg_symfloat_compute(a, b, least ? CALC_min : CALC_max);
+}
+
+/* The recording that the sizes among some numbers belong to; NULL: none is a size, or one is no int. */
+static MgCapture *symsize_among(PyObject *const *arg, Py_ssize_t n) {
+  MgCapture *cap = NULL;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    MgSymNode *s = mg_symnode_of(arg[i]);
+    if (s ? !s->cap || !s->src || !mg_symsize_of(s) || (cap && cap != s->cap) : !PyLong_CheckExact(arg[i])) return NULL;
+    if (s) cap = s->cap;
+  }
+  return cap;
+}
+
+bool mg_symsize_choose(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r) {
+  const char *name = PyCFunction_CheckExact(f) && n ? ((PyCFunctionObject *)f)->m_ml->ml_name : "";
+  bool least = !strcmp(name, "min");
+  if (!least && strcmp(name, "max")) return false;
+  PyObject *module = ((PyCFunctionObject *)f)->m_module;
+  if (!module || !PyUnicode_Check(module) || PyUnicode_CompareWithASCIIString(module, "builtins")) return false;
+  PyObject *list = n == 1 && (PyList_CheckExact(*arg) || PyTuple_CheckExact(*arg)) ? *arg : NULL;
+  if (list) n = PySequence_Fast_GET_SIZE(list), arg = PySequence_Fast_ITEMS(list);
+  MgCapture *cap = symsize_among(arg, n);
+  if (!cap || cap->sizes.off) return false;
+  *r = Py_NewRef(*arg);
+  for (Py_ssize_t i = 1; *r && i < n; i++) {
+    PyObject *best = symsize_pick(cap, *r, arg[i], least);
+    Py_SETREF(*r, best);
+  }
+  return true;
+}
+
 void mg_symsize_end(MgCapture *cap) {
   Py_CLEAR(cap->sizes.ints);
   free(cap->sizes.src);

@@ -67,6 +67,8 @@ PyObject *mg_symsize_object(MgCapture *cap, SymRef e);
 PyObject *mg_symsize_dress(MgCapture *cap, PyObject *o);
 /* -1: not to be proven; else the answer of a comparison (MgCalc). */
 int mg_symsize_known(MgCapture *cap, int op, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b);
+/* f(*arg), f being min or max, of sizes and ints, or of one list of them: a size that each run computes.  True when *r is the result. */
+bool mg_symsize_choose(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r);
 /* The program was told that `size calc k` (size second: `k calc size`) is `yes`. */
 void mg_symsize_answered(MgCapture *cap, int calc, SrcRef size, bool second, PyObject *k, bool yes);
 /* Raises ConstraintViolationError when such answers left one value to a size that mark_dynamic() promised to be dynamic. */

@@ -334,3 +334,43 @@ def test_floats_are_inputs_at_once_where_nothing_is_assumed_static():
         for n in (1.5, 2.5):
             torch.testing.assert_close(c(torch.ones(3), n), torch.ones(3) * n)
     assert counter.frame_count == 1
+
+
+LEAST = {
+    "factor": lambda x: x * max(x.shape[0], 8),
+    "shape": lambda x: torch.zeros(max(x.shape[0], 8), min(x.shape[1], 4)) + x.sum(),
+    "torch": lambda x: torch.arange(torch.sym_max(x.shape[0], x.shape[1])) * 2.0,
+    "slice": lambda x: x[: min(x.shape[0], 5)] * 2,
+    "of a list": lambda x: x[: min([x.shape[0], 6, x.shape[1] + 2])].softmax(0),
+    "of a tuple": lambda x: x.sum() + max((x.shape[0] * 2, 9, 3)),
+    "cat": lambda x: torch.cat([x, x.new_ones(max(x.size(0), 6), x.shape[1])]),
+    "slice of torch": lambda x: torch.empty(x[:5].shape).copy_(x[:5]),
+    "negative": lambda x: x + -x.shape[0],
+}
+
+
+@pytest.mark.parametrize("own", (True, False))
+@pytest.mark.parametrize("case", LEAST)
+def test_least_and_greatest_sizes(case, own):
+    """min() and max() of sizes are computed by each run: one graph, on whichever side of the bound a size is."""
+    magneto.reset()
+    graphs, f = [], LEAST[case]
+    g = magneto.compile(f, dynamic=True) if own else magneto.compile(f, dynamic=True, backend=lambda gm, example: graphs.append(gm) or gm)
+    for rows, columns in ((3, 7), (9, 5), (4, 3), (12, 13), (7, 6)):
+        x = torch.randn(rows, columns)
+        torch.testing.assert_close(g(x), f(x))
+    assert _magneto.stats()["entries"] == 1 and all("aten" not in gm.code for gm in graphs)
+
+
+def test_least_of_other_numbers():
+    """Among them a float or bool, or with a key or default: Python's own answer."""
+
+    def f(x, n):
+        s = x.shape[0]
+        return x + 1, max(s, 2.5), max(s, True), min((s, 4), key=lambda v: -v), max(s, s), min([s]), max(n, s, 7), max((), default=s)
+
+    magneto.reset()
+    g = magneto.compile(f, dynamic=True)
+    for rows, n in ((3, 5), (9, 6), (2, 12), (7, 7)):
+        x = torch.randn(rows)
+        assert repr(g(x, n)[1:]) == repr(f(x, n)[1:])
