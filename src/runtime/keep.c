@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "base/ctx.h"
+#include "runtime/fork.h"
 
 enum { KEEP_HUGE = 2 << 20, KEEP_BACKOFF = 63 };
 #define KEEP_LIMIT ((size_t)1 << 30) /* bytes in all: convolution weights are small, except where they are not */
@@ -15,14 +16,59 @@ static size_t keep_round(size_t bytes) {
   return (bytes + grain - 1) & ~(grain - 1);
 }
 
+/* Copies that are smaller than a huge page share huge pages, once there are enough of them: a model's weights are many small
+ * ones, and each small page costs a fault when it is made and a TLB entry in every run.  Guarded by MG_LOCK_list. */
+struct MgKeepSlab {
+  char *mem;
+  size_t used;
+  unsigned live; /* copies in it */
+};
+enum { SLAB_BYTES = 2 * KEEP_HUGE };
+
+static MgKeepSlab *keep_slab; /* the one that is being filled */
+
+static char *keep_huge(size_t bytes) {
+  char *p = aligned_alloc(KEEP_HUGE, bytes);
+  if (p) madvise(p, bytes, MADV_HUGEPAGE); /* a wish only */
+  return p;
+}
+
+static MgKeepSlab *slab_new(void) {
+  MgKeepSlab *s = mg_calloc(1, sizeof *s);
+  if (s && (s->mem = keep_huge(SLAB_BYTES))) return s;
+  free(s);
+  return NULL;
+}
+
+static char *slab_take(MgKeep *k) {
+  mg_fork_lock(MG_LOCK_list);
+  if (!keep_slab || keep_slab->used + k->bytes > SLAB_BYTES) keep_slab = slab_new(); /* what is in the full one keeps it */
+  MgKeepSlab *s = k->slab = keep_slab;
+  char *p = s ? s->mem + s->used : NULL;
+  if (s) s->used += k->bytes, s->live++;
+  mg_fork_unlock(MG_LOCK_list);
+  return p;
+}
+
+static void slab_give(MgKeepSlab *s) {
+  mg_fork_lock(MG_LOCK_list);
+  if (!--s->live) {
+    if (s == keep_slab) keep_slab = NULL;
+    free(s->mem);
+    free(s);
+  }
+  mg_fork_unlock(MG_LOCK_list);
+}
+
+static char *keep_memory(MgKeep *k, size_t total) {
+  if (k->bytes >= KEEP_HUGE) return keep_huge(k->bytes);
+  return total < KEEP_HUGE ? aligned_alloc(64, k->bytes) : slab_take(k);
+}
+
 static void keep_alloc(MgKeep *k, size_t bytes, size_t n) {
   k->bytes = keep_round(bytes);
-  if (atomic_fetch_add(&keep_total, k->bytes) + k->bytes <= KEEP_LIMIT &&
-      (k->seen = mg_calloc((n + MG_DIGEST_CHUNK - 1) / MG_DIGEST_CHUNK, sizeof *k->seen)) &&
-      (k->mem = aligned_alloc(bytes < KEEP_HUGE ? 64 : KEEP_HUGE, k->bytes))) {
-    if (bytes >= KEEP_HUGE) madvise(k->mem, k->bytes, MADV_HUGEPAGE); /* a wish only */
-    return;
-  }
+  size_t total = atomic_fetch_add(&keep_total, k->bytes) + k->bytes;
+  if (total <= KEEP_LIMIT && (k->seen = mg_calloc((n + MG_DIGEST_CHUNK - 1) / MG_DIGEST_CHUNK, sizeof *k->seen)) && (k->mem = keep_memory(k, total))) return;
   mg_keep_free(k);
   k->refused = true;
 }
@@ -58,7 +104,8 @@ void mg_keep_drop(MgKeep *k) { k->valid = false; }
 
 void mg_keep_free(MgKeep *k) {
   if (k->bytes) keep_total -= k->bytes;
-  free(k->mem);
+  if (k->slab) slab_give(k->slab);
+  else free(k->mem);
   free(k->seen);
   *k = (MgKeep){0};
 }

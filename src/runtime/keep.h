@@ -8,8 +8,10 @@
 #define MG_RUNTIME_KEEP_H
 #include "runtime/digest.h"
 
+typedef struct MgKeepSlab MgKeepSlab;
 typedef struct MgKeep {
-  char *mem;               /* owned: the copy, 64-byte aligned; NULL before the first use, or where it does not fit */
+  char *mem;               /* the copy, 64-byte aligned; NULL before the first use, or where it does not fit */
+  MgKeepSlab *slab;        /* where mem lies; NULL: owned */
   size_t bytes;            /* of mem */
   MgDigest *seen, extra;   /* owned: digests of the source's chunks; digest of what else the copy depends on */
   bool valid;              /* mem was made of a source with these digests */

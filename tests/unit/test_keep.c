@@ -73,9 +73,30 @@ static void keep_policy(void) {
   CHECK(mg_keep_bytes() == before);
 }
 
+/* Many small copies lie beside each other; each is its own, and what is left stays when others go. */
+static void keep_shares_pages(void) {
+  enum { N = 40, BYTES = 300 << 10 };
+  static MgKeep k[N];
+  bool elsewhere;
+  size_t before = mg_keep_bytes();
+  for (int i = 0; i < N; i++) {
+    CHECK(!mg_keep_fresh(&k[i], BYTES + i, data, 100, NULL, 0, &elsewhere) && k[i].mem && ((uintptr_t)k[i].mem & 63) == 0);
+    memset(k[i].mem, i, BYTES + (size_t)i);
+  }
+  int beside = 0;
+  for (int i = 1; i < N; i++) beside += k[i].mem == k[i - 1].mem + k[i - 1].bytes;
+  CHECK(beside > N / 2);
+  for (int i = 0; i < N; i += 2) mg_keep_free(&k[i]);
+  for (int i = 1; i < N; i += 2)
+    for (int at = 0; at < BYTES + i; at += 997) CHECK(k[i].mem[at] == i);
+  for (int i = 1; i < N; i += 2) mg_keep_free(&k[i]);
+  CHECK(mg_keep_bytes() == before);
+}
+
 int main(void) {
   digest_changes();
   digest_table();
   keep_policy();
+  keep_shares_pages();
   return test_done();
 }
