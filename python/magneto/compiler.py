@@ -94,6 +94,13 @@ def settings(
     return out
 
 
+def frameless(fn: Callable[..., Any]) -> bool:
+    """Is ``fn``, or what it is a partial of, such a function?"""
+    while type(fn) is functools.partial:
+        fn = fn.func
+    return isinstance(fn, FRAMELESS)
+
+
 def framed(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A Python function that calls ``fn``, which is a function in C or an operator of torch and has no frame to be compiled."""
 
@@ -107,7 +114,7 @@ def framed(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def compile_callable(fn: Callable[..., Any], config: dict[str, Any]) -> _magneto.Callable:
     """A compiled callable that looks like ``fn``: name, docstring, signature and attributes."""
-    compiled = _magneto.Callable(framed(fn) if isinstance(fn, FRAMELESS) else fn, **config)
+    compiled = _magneto.Callable(framed(fn) if frameless(fn) else fn, **config)
     inner = getattr(fn, "__func__", fn)
     for name in functools.WRAPPER_ASSIGNMENTS:
         value = getattr(inner, name, None)

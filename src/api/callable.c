@@ -4,6 +4,7 @@
  * segment runs: no Python frame, no hook.  On a miss, or when the segment breaks, the function is called under the hook. */
 #include "api/module.h"
 #include "front/hook.h"
+#include "front/names.h"
 #include "front/planrun.h"
 #include "front/resume.h"
 #include "front/stages.h"
@@ -130,6 +131,15 @@ static PyFunctionObject *callable_function(PyObject *fn, PyObject **self) {
   return fn && PyFunction_Check(fn) ? (PyFunctionObject *)fn : NULL;
 }
 
+/* The code whose frames are fn itself, wherever its file lies; NULL: none. */
+static PyCodeObject *callable_root(PyObject *fn) {
+  PyObject *self, *held = NULL;
+  if (Py_IS_TYPE(fn, mg_torch.partial) && !(fn = held = PyObject_GetAttr(fn, mg_names.func))) PyErr_Clear();
+  PyFunctionObject *func = fn ? callable_function(fn, &self) : NULL;
+  Py_XDECREF(held); /* the partial holds it */
+  return func ? (PyCodeObject *)func->func_code : NULL;
+}
+
 /* Tries the entries that return.  1: *result set (NULL with an exception), 0: call the function, -1: without compiling anything. */
 static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                         PyObject *kwnames, PyObject **result) {
@@ -197,13 +207,12 @@ static PyObject *callable_eager(Callable *c, PyObject *const *args, size_t nargs
 /* Compiled by the back end that the stance asks for. */
 static PyObject *callable_forced(Callable *c, PyObject *backend, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   MgConfig cfg = c->cfg;
-  PyObject *self, *r = NULL;
-  PyFunctionObject *func = callable_function(c->fn, &self);
+  PyObject *r = NULL;
   cfg.backend = backend == Py_None ? NULL : backend;
   if (!(cfg.id = mg_config_acquire(&cfg))) return NULL;
   Py_INCREF(backend);
   Py_INCREF(c);
-  MgHookState before = mg_hook_enter(&cfg, func ? (PyCodeObject *)func->func_code : NULL);
+  MgHookState before = mg_hook_enter(&cfg, callable_root(c->fn));
   r = PyObject_Vectorcall(c->fn, args, nargsf, kwnames);
   mg_hook_leave(before);
   mg_config_release(cfg.id);
@@ -238,7 +247,7 @@ static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf
   if (hit < 0) return callable_eager(c, args, nargsf, kwnames);
   if (mg_pyframe_finalizing()) return callable_eager(c, args, nargsf, kwnames);
   Py_INCREF(c);
-  MgHookState before = mg_hook_enter(&c->cfg, func ? (PyCodeObject *)func->func_code : NULL);
+  MgHookState before = mg_hook_enter(&c->cfg, callable_root(c->fn));
   result = PyObject_Vectorcall(c->fn, args, nargsf, kwnames);
   mg_hook_leave(before);
   Py_DECREF(c);

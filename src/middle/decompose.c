@@ -35,7 +35,7 @@ MgRc mg_dec_give(MgRewrite *rw, int i, ValRef v) {
   return mg_graph_replace(rw, rw->n.out[i], v);
 }
 
-static const MgDecRow *const dec_tables[] = {mg_dec_foreach, mg_dec_dense};
+static const MgDecRow *const dec_tables[] = {mg_dec_foreach, mg_dec_dense, mg_dec_random};
 
 static MgRc dec_node(MgRewrite *rw, void *arg) {
   MgGraph *g = rw->g;

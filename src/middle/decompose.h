@@ -12,7 +12,7 @@ typedef struct MgDecRow {
 } MgDecRow;
 
 /* Ends with a row of code 0. */
-extern const MgDecRow mg_dec_foreach[], mg_dec_dense[];
+extern const MgDecRow mg_dec_foreach[], mg_dec_dense[], mg_dec_random[];
 
 /* op(arg...) with the rest at their defaults; 0 when it failed (the context has the error). */
 #define mg_dec(rw, code, ...)                                                                                \

@@ -196,9 +196,17 @@ def test_aten_backend():
     same(c(X), f(X))
 
 
-@pytest.mark.parametrize("f", [torch.sin, torch.Tensor.cos, torch.ops.aten.exp.default, torch.ops.aten.tanh])
+@pytest.mark.parametrize("f", [torch.sin, torch.Tensor.cos, torch.ops.aten.exp.default, torch.ops.aten.tanh, functools.partial(torch.mul, other=2)])
 def test_functions_without_a_frame(f):
     counter = CompileCounter()
     compiled, x = magneto.compile(f, backend=counter, fullgraph=True), torch.randn(3)
     assert torch.allclose(compiled(x), f(x)) and (counter.frame_count, counter.op_count) == (1, 1)
     assert torch.allclose(magneto.compile(compiled)(x), f(x)) and inspect.unwrap(compiled) is f
+
+
+def test_partials_of_library_functions():
+    counter, x = CompileCounter(), torch.randn(3, 4)
+    for dim in (0, 1, 1):  # what compiled the function that a partial calls serves the next partial of it
+        f = functools.partial(torch.nn.functional.softmax, dim=dim)
+        assert torch.allclose(magneto.compile(f, backend=counter, fullgraph=True)(x), f(x))
+    assert counter.frame_count == 2

@@ -798,3 +798,12 @@ def test_questions_about_means():
             torch.testing.assert_close(opt(x), fn(x))
         assert len(graphs) <= most
     magneto.reset()
+
+
+def test_methods_of_tensors_as_keys():
+    """Sizes that C code asks a tensor's bound method for, and compares."""
+
+    def slowest_first(x):
+        return x.permute(sorted(range(x.dim()), key=x.stride, reverse=True)) + max(range(x.dim()), key=x.size)
+
+    assert recordings(slowest_first, [(torch.randn(n, 2, 2 * n).transpose(0, 2),) for n in SIZES], dynamic=True) == 1
