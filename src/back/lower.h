@@ -98,8 +98,9 @@ MgRc lw_define(Lower *L, ValRef v, ExprRef e);
 void lw_define_view(Lower *L, ValRef v, const MgView *view);
 /* Memory for a value that nests or an extern call will fill: its output's storage, or a temporary. */
 MgRc lw_buffer(Lower *L, ValRef v, MgView *out);
-/* The memory of `from`, when the node being lowered is the last to read it and v's metadata fit: v overwrites it. */
-bool lw_take(Lower *L, ValRef from, ValRef v, MgView *out);
+/* The memory of `from`, when the node being lowered is the last to read it and v's metadata fit: v overwrites it.
+ * read_too: other arguments of the node may be in it; the caller sees to that. */
+bool lw_take(Lower *L, ValRef from, ValRef v, bool read_too, MgView *out);
 /* The same of the input that v will be written back to: self, when v may be made there, self with places that data names
  * overwritten.  Nobody reads the old contents later. */
 bool lw_take_input(Lower *L, ValRef self, ValRef v, MgView *out);
@@ -124,6 +125,9 @@ typedef struct LwParts { LwPart part[LW_MAX_PARTS]; int n; } LwParts;
 MgRc lw_parts(Lower *L, ValRef v, const MgView *memory, LwParts *out, bool *found);
 /* Parts that read what write-backs change are computed now, into temporaries. */
 MgRc lw_parts_apart(Lower *L, LwParts *p, int device);
+/* The result of n, which is its first argument with a view of it replaced, made where that argument lies: only the part is
+ * stored.  A tensor that is filled part by part gets memory at the first of them.  done: false when it is no such case. */
+MgRc lw_part_write(Lower *L, const MgNode *n, bool *done);
 /* Views that slice_scatter and its kind write: new size and stride lists. */
 MgRc lw_part_slice(Lower *L, const MgNode *n, const MgView *whole, MgView *part);
 MgRc lw_part_select(Lower *L, const MgNode *n, const MgView *whole, MgView *part);

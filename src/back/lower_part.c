@@ -1,6 +1,7 @@
 /* Writes into parts of an input: x[3] = y, x.diagonal().mul_(2), a cache's next position.
  * In: a value that functionalize wrote as a tensor with views of it replaced (slice_scatter and its kind), one in the other.
- * Out: the views that differ from what the input's memory holds, each with what it gets, so that nothing else is stored. */
+ * Out: the views that differ from what the input's memory holds, each with what it gets, so that nothing else is stored.
+ * Temporaries that are filled part by part are written where they lie, too. */
 #include "back/lower.h"
 #include <string.h>
 
@@ -82,6 +83,8 @@ static MgRc part_of(Lower *L, const MgNode *n, const MgView *whole, MgView *part
   }
 }
 
+static bool part_is_one(const MgNode *n) { return n->op->code == TOP_slice_scatter || n->op->code == TOP_select_scatter || n->op->code == TOP_diagonal_scatter; }
+
 /* Is v what lies at `memory` already? */
 static bool part_holds(Lower *L, ValRef v, const MgView *memory) {
   ExprRef at[LW_MAX_NDIM];
@@ -137,17 +140,107 @@ static bool part_reads_written(Lower *L, const MgExpr *load, void *arg) {
   return false;
 }
 
-MgRc lw_parts_apart(Lower *L, LwParts *p, int device) {
+/* e, which the part gets, computed now into a temporary. */
+static MgRc part_apart(Lower *L, const MgView *part, int device, ExprRef *e) {
   ExprRef at[LW_MAX_NDIM];
+  MgView t;
   lw_ids(L, at, LW_MAX_NDIM);
-  for (int i = 0; i < p->n; i++) {
-    MgView t;
-    LwPart *q = &p->part[i];
-    if (!lw_reads(L, q->e, part_reads_written, NULL)) continue;
-    TRY(lw_temp(L, (MgDtype)q->view.dtype, device, q->view.ndim, q->view.size, "part", &t));
-    TRY(lw_store(L, &t, q->e));
-    ExprRef load = mg_ex_load(L->x, mg_dtype_ty((MgDtype)t.dtype), t.buf, mg_view_index(L->x, &t, at), 0, 0);
-    q->e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)t.dtype), load);
+  TRY(lw_temp(L, (MgDtype)part->dtype, device, part->ndim, part->size, "part", &t));
+  TRY(lw_store(L, &t, *e));
+  ExprRef load = mg_ex_load(L->x, mg_dtype_ty((MgDtype)t.dtype), t.buf, mg_view_index(L->x, &t, at), 0, 0);
+  *e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)t.dtype), load);
+  return MG_OK;
+}
+
+MgRc lw_parts_apart(Lower *L, LwParts *p, int device) {
+  for (int i = 0; i < p->n; i++)
+    if (lw_reads(L, p->part[i].e, part_reads_written, NULL)) TRY(part_apart(L, &p->part[i].view, device, &p->part[i].e));
+  return MG_OK;
+}
+
+/* ---- temporaries ---- */
+
+typedef struct PartRead { const MgView *part; ExprRef own; } PartRead;
+
+/* Are two places of the view, of which dimensions before d are the same, `by` elements apart? */
+static bool part_spans(Lower *L, const MgView *p, int d, int64_t by) {
+  int64_t n, step, rest = 0, k;
+  if (d == p->ndim) return !by;
+  for (int i = d + 1; i < p->ndim; i++) {
+    if (!mg_ex_const_int(L->x, p->size[i], &n) || !mg_ex_const_int(L->x, p->stride[i], &step) || step < 0) return true;
+    rest += (n - 1) * step;
   }
+  if (!mg_ex_const_int(L->x, p->size[d], &n) || !mg_ex_const_int(L->x, p->stride[d], &step) || step < 0) return true;
+  if (!step || n == 1) return part_spans(L, p, d + 1, by);
+  int64_t least = (by - rest) / step - 1, most = (by + rest) / step + 1;
+  if (least < 1 - n) least = 1 - n;
+  if (most > n - 1) most = n - 1;
+  if (most - least > 8) return true; /* not in order of strides: maybe */
+  for (k = least; k <= most; k++)
+    if (part_spans(L, p, d + 1, by - k * step)) return true;
+  return false;
+}
+
+/* Does a load read places of the part other than the one that is stored? */
+static bool part_reads_others(Lower *L, const MgExpr *load, void *arg) {
+  PartRead *q = arg;
+  int64_t by;
+  if ((BufRef)load->u.i != q->part->buf || load->src[0] == q->own) return false;
+  return !mg_ex_const_int(L->x, mg_sym_sub(L->x, load->src[0], q->own), &by) || part_spans(L, q->part, 0, by);
+}
+
+/* Nodes after n that each write a part of what the one before gave, of the next few. */
+static int part_chain(Lower *L, const MgNode *n) {
+  enum { NEAR = 64, ENOUGH = 2 };
+  ValRef v = n->out[0];
+  int found = 0;
+  for (NodeRef k = L->node + 1; k < L->g->nnode && k < L->node + NEAR && found < ENOUGH; k++) {
+    const MgNode *m = mg_node(L->g, k);
+    if (m->dead || !part_is_one(m) || lw_arg_val(m, 0) != v || L->val[m->out[0]].wb >= 0) continue;
+    v = m->out[0];
+    found++;
+  }
+  return found;
+}
+
+static bool part_is_empty(const MgNode *n) {
+  switch (n->op->code) {
+  case TOP_empty_memory_format: case TOP_empty_like: case TOP_empty_strided: case TOP_new_empty: case TOP_new_empty_strided: return true;
+  default: return false;
+  }
+}
+
+/* Memory for the first value of several that differ in parts, with the places in it that are not written. */
+static MgRc part_begin(Lower *L, const MgNode *n, MgView *view, bool *done) {
+  ValRef self = lw_arg_val(n, 0), v = n->out[0];
+  const LwVal *lv = &L->val[self];
+  const MgNode *def = lw_meta(L, self)->def ? mg_node(L->g, lw_meta(L, self)->def) : NULL;
+  ExprRef at[LW_MAX_NDIM];
+  *done = def && lv->kind == LW_expr && L->val[v].wb < 0 && !part_is_one(def) && part_chain(L, n) >= (lw_cost(L, lv->e).loads ? 2 : 1);
+  if (!*done) return MG_OK;
+  lw_ids(L, at, LW_MAX_NDIM);
+  TRY(lw_buffer(L, v, view));
+  return part_is_empty(def) ? MG_OK : lw_store(L, view, lw_at(L, self, at));
+}
+
+MgRc lw_part_write(Lower *L, const MgNode *n, bool *done) {
+  ValRef self = lw_arg_val(n, 0), src = lw_arg_val(n, 1), v = n->out[0];
+  const MgVal *m = lw_meta(L, v);
+  ExprRef at[LW_MAX_NDIM];
+  MgView view = {.ndim = m->ndim, .dtype = m->dtype, .size = m->size, .stride = m->stride, .offset = lw_int(L, 0)}, part;
+  *done = false;
+  TRY(part_of(L, n, &view, &part)); /* a form that is not known is said so before anything is taken */
+  *done = lw_take(L, self, v, true, &view);
+  if (!*done) TRY(part_begin(L, n, &view, done));
+  if (!*done) return MG_OK;
+  TRY(part_of(L, n, &view, &part));
+  lw_ids(L, at, LW_MAX_NDIM);
+  ExprRef e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)part.dtype), lw_at_bcast(L, src, at, part.ndim));
+  for (int d = 0; d < part.ndim; d++)
+    if (mg_sym_is(L->x, part.size[d], 1)) at[d] = lw_int(L, 0); /* as loads have it */
+  PartRead q = {&part, mg_view_index(L->x, &part, at)};
+  if (lw_reads(L, e, part_reads_others, &q)) TRY(part_apart(L, &part, lw_meta(L, v)->device, &e));
+  TRY(lw_store(L, &part, e));
+  lw_define_view(L, v, &view);
   return MG_OK;
 }

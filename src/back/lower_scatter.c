@@ -62,7 +62,7 @@ MgRc lw_scatter(Lower *L, const MgView *view, const SymRef *size, int nd, const 
 MgRc lw_scatter_begin(Lower *L, ValRef v, ValRef self, MgView *view) {
   ExprRef at[LW_MAX_NDIM];
   const MgVal *m = lw_meta(L, v);
-  if (self && (lw_take(L, self, v, view) || lw_take_input(L, self, v, view))) return MG_OK;
+  if (self && (lw_take(L, self, v, false, view) || lw_take_input(L, self, v, view))) return MG_OK;
   lw_ids(L, at, m->ndim);
   ExprRef e = self ? lw_at(L, self, at) : lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0);
   TRY(lw_buffer(L, v, view));

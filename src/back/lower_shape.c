@@ -424,6 +424,9 @@ static MgRc shape_scatter(Lower *L, MgNode *n, ShapePartOf *part_of) {
 }
 static MgRc shape_slice_scatter(Lower *L, MgNode *n, const LwRow *r) {
   ValRef v = n->out[0], src = lw_arg_val(n, 1);
+  bool done;
+  TRY(lw_part_write(L, n, &done));
+  if (done) return MG_OK;
   ExprRef at[LW_MAX_NDIM];
   MgView view, part;
   lw_ids(L, at, lw_meta(L, v)->ndim);
@@ -434,11 +437,18 @@ static MgRc shape_slice_scatter(Lower *L, MgNode *n, const LwRow *r) {
   TRY(lw_part_slice(L, n, &view, &part));
   return shape_store_part(L, v, &view, &part, src);
 }
-static MgRc shape_select_scatter(Lower *L, MgNode *n, const LwRow *r) { return shape_scatter(L, n, shape_part_select); }
+static MgRc shape_select_scatter(Lower *L, MgNode *n, const LwRow *r) {
+  bool done;
+  TRY(lw_part_write(L, n, &done));
+  return done ? MG_OK : shape_scatter(L, n, shape_part_select);
+}
 static MgRc shape_diagonal_scatter(Lower *L, MgNode *n, const LwRow *r) {
   int nd = lw_meta(L, n->out[0])->ndim;
   ValRef src = lw_arg_val(n, 1);
   ExprRef at[LW_MAX_NDIM];
+  bool done;
+  TRY(lw_part_write(L, n, &done));
+  if (done) return MG_OK;
   lw_ids(L, at, nd);
   if (!shape_stores_part(L, n->out[0], lw_at_bcast(L, src, at, nd - 1))) return shape_scatter(L, n, shape_part_diagonal);
   return shape_store_diagonal(L, n, 2, lw_at(L, lw_arg_val(n, 0), at), src);

@@ -234,7 +234,7 @@ static void value_count(ValRef *v, void *arg) {
   q->n += *v == q->v;
 }
 
-bool lw_take(Lower *L, ValRef from, ValRef v, MgView *out) {
+bool lw_take(Lower *L, ValRef from, ValRef v, bool read_too, MgView *out) {
   const LwVal *f = &L->val[from], *lv = &L->val[v];
   const MgVal *m = lw_meta(L, v);
   if (f->kind != LW_buf || f->last != L->node || f->continued || lv->wb >= 0) return false;
@@ -249,7 +249,7 @@ bool lw_take(Lower *L, ValRef from, ValRef v, MgView *out) {
   if (arg.n != 1) return false;
   for (ValRef o = 1; o < L->g->nval; o++) {
     const LwVal *lo = &L->val[o];
-    if (o == from || lo->last < L->node) continue;
+    if (o == from || lo->last < L->node || (read_too && lo->last == L->node)) continue;
     if (lo->kind == LW_buf ? lo->view.buf == r : lo->kind == LW_expr && lw_reads(L, lo->e, live_reads_buf, &r)) return false;
   }
   *out = f->view;

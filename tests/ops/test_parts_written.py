@@ -1,4 +1,4 @@
-"""Writes into parts of a tensor that the program passes: values as in eager, and nothing but the part is stored."""
+"""Writes into parts of a tensor that the program passes, or fills: values as in eager, and nothing but the part is stored."""
 import re
 
 import pytest
@@ -108,3 +108,60 @@ def test_only_the_part_is_stored(fn, stored, capfd):
         _magneto.set_logs("")
     text = capfd.readouterr().err
     assert sorted(re.findall(r"(?:point|scatter) (\S+)", text)) == stored, text
+
+
+def filled(x, y):
+    t = torch.empty(4, 64)
+    for i in range(4):
+        t[i] = y * i
+    return t
+
+
+def recurrent(x, y):
+    t = torch.empty(3, 64)
+    t[0] = y
+    for i in (1, 2):
+        t[i] = t[i - 1] * 0.5 + x[i]
+    return t
+
+
+def wrapped(x, y):
+    return torch.nn.functional.pad(x[None], (1, 2), mode="circular")
+
+
+def shifted(x, y):
+    t = x + 1
+    t[:, 8:12] = y[:4]
+    t[2:10] = t[1:9].clone()  # reads what it overwrites
+    t[:, 3] = 0
+    return t
+
+
+def kept(x, y):
+    t = torch.zeros(4, 64)
+    t[0] = y
+    before = t * 2
+    t[1] = y
+    return t, before
+
+
+FILLED = [
+    (filled, ["[64]"] * 4),
+    (recurrent, ["[64]"] * 3),
+    (wrapped, ["[64]", "[64,2]", "[64,64]"]),
+    (shifted, ["[4096]", "[512]", "[512]", "[64,4]", "[64]"]),
+    (kept, None),
+]
+
+
+@pytest.mark.parametrize("fn, stored", FILLED, ids=lambda p: getattr(p, "__name__", ""))
+def test_tensors_filled_part_by_part(fn, stored, capfd):
+    args = (torch.randn(64, 64), torch.randn(64))
+    check(fn, args)
+    _magneto.set_logs("fusion")
+    try:
+        magneto.compile(fn, dynamic=False)(*args)
+    finally:
+        _magneto.set_logs("")
+    text = capfd.readouterr().err
+    assert stored is None or sorted(re.findall(r"(?:point|scatter) (\S+)", text)) == sorted(stored), text
