@@ -16,6 +16,7 @@
 #include "front/standin.h"
 #include "front/symfloat.h"
 #include "front/symdata.h"
+#include "front/symfollow.h"
 #include "front/symvalue.h"
 #include "front/symnode.h"
 #include "front/torchobj.h"
@@ -381,7 +382,7 @@ static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, bool d
   if (rc == MG_NOMEM) return PyErr_NoMemory(), -1;
   r->ctx->rc = MG_OK;
   data = cap->sizes.unknown || (cap->sizes.ndata && mg_symdata_reads(cap, n));
-  if (!data && mg_symdata_follow(r, fo, n)) return 0;
+  if (!data && mg_symfollow(r, fo, n, pyret)) return 0;
   if (r->abort) return -1;
   int done = data ? META_DATA : mg_metainfer_run(r, fo, n, pyret);
   if (done != META_DATA) return done;

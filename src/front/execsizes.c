@@ -9,7 +9,7 @@
 #include "front/planrun.h"
 #include "front/resume.h"
 #include "front/standin.h"
-#include "front/symdata.h"
+#include "front/symfollow.h"
 #include "front/symsize.h"
 #include "front/torchobj.h"
 #include <stdlib.h>
@@ -416,7 +416,7 @@ int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool
   for (uint32_t i = 0; i < s->n && ok; i++) env[i] = mg_sym_hint(r->x, sizes->ref[i]);
   ok = ok && sizes_graph(s, r->g, env, false, &t);
   for (NodeRef n = 1; ok && n < t.g.nnode; n++)
-    s->inferred[n] = mg_graph_agrees(&t.g, n) ? SIZES_rule : !sizes->ndata && mg_symdata_follows(r->g, n) && sizes_torch_agrees(s, &t, n) ? SIZES_torch : SIZES_nobody;
+    s->inferred[n] = mg_graph_agrees(&t.g, n) ? SIZES_rule : !sizes->ndata && mg_symfollow_reads(r->g, n) && sizes_torch_agrees(s, &t, n) ? SIZES_torch : SIZES_nobody;
   mg_ctx_free(&t.ctx);
   free(env);
   if (!ok) return PyErr_NoMemory(), -1;

@@ -39,6 +39,8 @@ int mg_fx_show(MgCapture *cap, NodeRef n);
 enum { MG_FX_SYMBOL = 1 << 30 };
 /* The 0-dim value of a number that depends on data was made: in calls it stands for the number. */
 int mg_fx_late_value(MgCapture *cap, MgSymNode *n);
+/* Does a torch-level graph compute f of the number with that source? */
+bool mg_fx_computes(const MgCapture *cap, SrcRef src, PyObject *f);
 /* A call of torch that sees numbers only; nothing when there is no torch-level graph of calls.  -1 with an exception. */
 int mg_fx_number_call(MgCapture *cap, PyObject *fn, PyObject *const *arg, Py_ssize_t n);
 /* Finishes the graph: outputs are the graph's.  New torch.fx.GraphModule; *inputs receives, malloc'ed, the index into

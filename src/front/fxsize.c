@@ -6,27 +6,61 @@
 #include "front/source.h"
 #include "front/symfloat.h"
 #include "front/guard.h"
+#include <string.h>
 
-/* The function of a node that computes an int; NULL without an exception: graphs have no word for it.  New. */
-static PyObject *fxsize_function(int calc) {
-  static const char *const op[] = {"lt", "le", "eq", "ne", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow"};
-  if (calc <= CALC_pow) return PyObject_GetAttrString(mg_fx_torch.operator_, op[calc]);
-  if (calc == CALC_neg) return PyObject_GetAttrString(mg_fx_torch.operator_, "neg");
-  if (calc != CALC_min && calc != CALC_max) return NULL;
-  PyObject *torch = mg_import("torch");
-  return torch ? PyObject_GetAttrString(torch, calc == CALC_min ? "sym_min" : "sym_max") : NULL;
+/* The function of a torch-level graph that computes this; NULL: there is none.  New. */
+static PyObject *fxsize_function(int calc, PyObject *f) {
+  static const char *const of_operator[] = {[CALC_lt] = "lt", [CALC_le] = "le", [CALC_eq] = "eq", [CALC_ne] = "ne", [CALC_gt] = "gt", [CALC_ge] = "ge",
+                                            [CALC_add] = "add", [CALC_sub] = "sub", [CALC_mul] = "mul", [CALC_truediv] = "truediv", [CALC_floordiv] = "floordiv",
+                                            [CALC_mod] = "mod", [CALC_pow] = "pow", [CALC_and] = "and_", [CALC_or] = "or_", [CALC_xor] = "xor", [CALC_neg] = "neg"};
+  static const char *const of_torch[] = {[CALC_min] = "sym_min", [CALC_max] = "sym_max", [CALC_int] = "sym_int", [CALC_float] = "sym_float"};
+  static const char *const rounding[] = {"floor", "ceil", "trunc"};
+  const char *in_operator = calc < (int)(sizeof of_operator / sizeof *of_operator) ? of_operator[calc] : NULL;
+  const char *in_torch = calc < (int)(sizeof of_torch / sizeof *of_torch) ? of_torch[calc] : NULL;
+  if (calc == CALC_call && f == (PyObject *)&PyLong_Type) in_torch = of_torch[CALC_int];
+  if (calc == CALC_call && f == (PyObject *)&PyFloat_Type) in_torch = of_torch[CALC_float];
+  for (size_t i = 0; calc == CALC_call && PyCFunction_Check(f) && i < sizeof rounding / sizeof *rounding; i++)
+    if (!strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, rounding[i])) return Py_NewRef(f);
+  PyObject *m = in_operator ? Py_NewRef(mg_fx_torch.operator_) : in_torch ? mg_import("torch") : NULL;
+  PyObject *r = m ? PyObject_GetAttrString(m, in_operator ? in_operator : in_torch) : NULL;
+  Py_XDECREF(m);
+  return r;
 }
 
-/* The node that computes it; 0: there is none. */
-static uint32_t fxsize_compute(MgCapture *cap, const MgSrc *s) {
-  int calc = s->idx & MG_CALC_MASK;
-  SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;
-  PyObject *target = fxsize_function(calc), *a = NULL, *b = NULL, *args = NULL;
-  if (target && (a = s->parent ? mg_fx_number(cap, s->parent) : Py_NewRef(s->key))) {
-    if (mg_calc_is_unary(calc)) args = PyTuple_Pack(1, a);
-    else if ((b = second ? mg_fx_number(cap, second) : Py_NewRef(s->key))) args = PyTuple_Pack(2, a, b);
-  }
-  uint32_t number = args ? mg_fx_node(cap, "call_function", target, args, NULL) : 0;
+static bool fxsize_unary(int calc) { return calc == CALC_call || mg_calc_is_unary(calc); }
+
+static bool fxsize_computed(const MgCapture *cap, SrcRef src);
+
+/* Is the number a placeholder of the graph, or computed from some? */
+static bool fxsize_known(const MgCapture *cap, SrcRef src) { return mg_symsize_number(cap, src) >= 0 || fxsize_computed(cap, src); }
+
+static bool fxsize_computed(const MgCapture *cap, SrcRef src) {
+  const MgSrc s = cap->rec->guards->src[src];
+  int calc = s.idx & MG_CALC_MASK;
+  SrcRef second = (uint32_t)s.idx >> MG_CALC_BITS;
+  if (s.kind != SRC_calc) return false;
+  PyObject *f = fxsize_function(calc, s.key);
+  bool can = f && (!s.parent || fxsize_known(cap, s.parent)) && (fxsize_unary(calc) || !second || fxsize_known(cap, second));
+  Py_XDECREF(f);
+  return can;
+}
+
+bool mg_fx_computes(const MgCapture *cap, SrcRef src, PyObject *f) {
+  PyObject *target = fxsize_known(cap, src) ? fxsize_function(CALC_call, f) : NULL;
+  Py_XDECREF(target);
+  PyErr_Clear();
+  return target;
+}
+
+static uint32_t fxsize_compute(MgCapture *cap, SrcRef src) {
+  const MgSrc s = cap->rec->guards->src[src];
+  int calc = s.idx & MG_CALC_MASK;
+  SrcRef second = (uint32_t)s.idx >> MG_CALC_BITS;
+  PyObject *a = s.parent ? mg_fx_number(cap, s.parent) : Py_NewRef(s.key), *b = NULL, *args = NULL;
+  if (a && !fxsize_unary(calc)) b = second ? mg_fx_number(cap, second) : Py_NewRef(s.key);
+  if (a && (b || fxsize_unary(calc))) args = b ? PyTuple_Pack(2, a, b) : PyTuple_Pack(1, a);
+  PyObject *target = args ? fxsize_function(calc, s.key) : NULL;
+  uint32_t number = target ? mg_fx_node(cap, "call_function", target, args, NULL) : 0;
   Py_XDECREF(a);
   Py_XDECREF(b);
   Py_XDECREF(args);
@@ -36,13 +70,13 @@ static uint32_t fxsize_compute(MgCapture *cap, const MgSrc *s) {
 
 PyObject *mg_fx_number(MgCapture *cap, SrcRef src) {
   MgFx *f = cap->fx;
-  const MgSrc s = cap->rec->guards->src[src];
   int symbol = mg_symsize_number(cap, src);
   uint32_t number = mg_map_get(&f->by_src, src + 2);
+  bool computed = number == MG_MAP_NONE && fxsize_computed(cap, src);
   if (number != MG_MAP_NONE) return Py_NewRef(PyList_GET_ITEM(f->nodes, number - 1));
-  if (symbol >= 0 && f->outer) return Py_XNewRef(mg_fx_lift_number(cap, src));
-  if (symbol >= 0) number = mg_fx_placeholder(cap, (uint32_t)symbol | MG_FX_SYMBOL);
-  else number = s.kind == SRC_calc ? fxsize_compute(cap, &s) : 0;
+  if (!computed && symbol >= 0 && f->outer) return Py_XNewRef(mg_fx_lift_number(cap, src));
+  if (!computed && symbol < 0) return NULL;
+  number = computed ? fxsize_compute(cap, src) : mg_fx_placeholder(cap, (uint32_t)symbol | MG_FX_SYMBOL);
   if (!number || mg_map_put(&f->by_src, src + 2, number) || PyList_SetItem(f->val, number - 1, Py_NewRef(Py_False))) return NULL;
   return Py_NewRef(PyList_GET_ITEM(f->nodes, number - 1));
 }

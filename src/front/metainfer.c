@@ -2,8 +2,11 @@
  * In: a node with its arguments filled in.  Out: its result values.
  * Those kernels are mostly Python (40-1450 us), so results are kept by op and argument metadata for the life of the
  * process; a key holds everything a meta kernel can look at. */
+#include "front/fmodes.h"
 #include "front/guard.h"
+#include "front/hook.h"
 #include "front/standin.h"
+#include "front/symnode.h"
 #include "front/torchobj.h"
 #include "front/names.h"
 #include <stdlib.h>
@@ -96,11 +99,17 @@ static PyObject *metainfer_torch(const char *name) {
   return PyObject_GetAttrString(torch, name);
 }
 
-static PyObject *metainfer_dims(const MgGraph *g, const SymRef *s, int n) {
+/* A size as the kernel sees it: a number, or a number object that computes with symbols. */
+static PyObject *metainfer_size(MgRec *r, SymRef s) {
+  int64_t v;
+  if (r->cap->sizes.symbolic) return mg_symsize_object(r->cap, s);
+  return mg_sym_settle(r->x, s, &v) ? PyLong_FromLongLong(v) : NULL;
+}
+
+static PyObject *metainfer_dims(MgRec *r, const SymRef *s, int n) {
   PyObject *t = PyTuple_New(n);
   for (int i = 0; t && i < n; i++) {
-    int64_t v;
-    PyObject *o = mg_sym_settle(g->x, s[i], &v) ? PyLong_FromLongLong(v) : NULL;
+    PyObject *o = metainfer_size(r, s[i]);
     if (!o) {
       if (!PyErr_Occurred()) mg_rec_break(BK_op, "a symbolic size");
       Py_CLEAR(t);
@@ -112,15 +121,15 @@ static PyObject *metainfer_dims(const MgGraph *g, const SymRef *s, int n) {
 }
 
 /* A meta tensor like value v; real: zeros on the CPU. */
-static PyObject *metainfer_tensor(const MgGraph *g, ValRef val, bool real) {
+static PyObject *metainfer_tensor(MgRec *r, ValRef val, bool real) {
   static PyObject *empty_strided, *meta, *cpu;
-  const MgVal *v = mg_val(g, val);
-  PyObject *size = NULL, *stride = NULL, *dtype = NULL, *args = NULL, *kw = NULL, *t = NULL;
-  int64_t offset = 0;
+  const MgVal *v = mg_val(r->g, val);
+  PyObject *size = NULL, *stride = NULL, *dtype = NULL, *args = NULL, *kw = NULL, *t = NULL, *offset = NULL;
+  int64_t known;
   if (!empty_strided && !(empty_strided = metainfer_torch("empty_strided"))) return NULL;
   if (!meta && !(meta = mg_torchobj_new_device(DEV_meta, -1))) return NULL;
   if (!cpu && !(cpu = mg_torchobj_new_device(DEV_cpu, -1))) return NULL;
-  if (!(size = metainfer_dims(g, v->size, v->ndim)) || !(stride = metainfer_dims(g, v->stride, v->ndim))) goto done;
+  if (!(size = metainfer_dims(r, v->size, v->ndim)) || !(stride = metainfer_dims(r, v->stride, v->ndim))) goto done;
   if (!(dtype = mg_torchobj_new_dtype(v->dtype))) goto done;
   if (!(args = PyTuple_Pack(2, size, stride))) goto done;
   if (!(kw = Py_BuildValue("{s:O,s:O}", "dtype", dtype, "device", real ? cpu : meta))) goto done;
@@ -128,14 +137,15 @@ static PyObject *metainfer_tensor(const MgGraph *g, ValRef val, bool real) {
   if (real && t) Py_SETREF(t, PyObject_CallMethod(t, "zero_", NULL));
   if (real) goto done;
   /* A storage offset needs memory in front of the tensor; meta memory is only a number. */
-  if (t && mg_sym_settle(g->x, v->offset, &offset) && offset > 0) {
-    PyObject *store = PyObject_CallMethod(t, "new_empty", "((L))", (long long)offset);
-    PyObject *r = store ? PyObject_CallMethod(store, "as_strided", "OOL", size, stride, (long long)offset) : NULL;
+  if (t && !(mg_ex_const_int(r->x, v->offset, &known) && known <= 0) && (offset = metainfer_size(r, v->offset))) {
+    PyObject *store = PyObject_CallMethod(t, "new_empty", "((O))", offset);
+    PyObject *moved = store ? PyObject_CallMethod(store, "as_strided", "OOO", size, stride, offset) : NULL;
     Py_XDECREF(store);
-    if (r) Py_SETREF(t, r);
+    if (moved) Py_SETREF(t, moved);
     else PyErr_Clear(); /* kernels rarely look at the offset */
   }
 done:
+  Py_XDECREF(offset);
   Py_XDECREF(size);
   Py_XDECREF(stride);
   Py_XDECREF(dtype);
@@ -147,9 +157,10 @@ done:
 static PyObject *metainfer_arg(MgRec *r, const MgArg *a, int kind, bool real) {
   if (a->tag == MA_val) {
     if (!a->u.val) Py_RETURN_NONE;
-    return metainfer_tensor(r->g, a->u.val, real);
+    return metainfer_tensor(r, a->u.val, real);
   }
   if (kind == AK_generator) Py_RETURN_NONE;
+  if (a->tag == MA_int && r->cap->sizes.symbolic) return metainfer_size(r, a->u.sym);
   if (a->tag == MA_device) return mg_torchobj_new_device(real ? DEV_cpu : DEV_meta, -1);
   if (a->tag != MA_list) return mg_torchobj_from_arg(r->g, a, r->cap->objs);
   PyObject *l = PyList_New(a->n);
@@ -163,13 +174,25 @@ static PyObject *metainfer_arg(MgRec *r, const MgArg *a, int kind, bool real) {
 
 static void metainfer_see_val(ValRef *v, void *arg) { *(bool *)arg |= *v != 0; }
 
+/* What computes with symbols: the op itself, or torch's decomposition where it has no meta kernel in Python.  Borrowed. */
+static PyObject *metainfer_decomposition(PyObject *func) {
+  PyObject *m = mg_import("torch._decomp"), *kernel = m ? PyObject_GetAttrString(m, "meta_table") : NULL;
+  PyObject *parts = kernel ? PyObject_GetAttrString(m, "decomposition_table") : NULL, *f = NULL;
+  if (parts && !PyDict_GetItemWithError(kernel, func)) f = PyDict_GetItemWithError(parts, func);
+  Py_XDECREF(m);
+  Py_XDECREF(kernel);
+  Py_XDECREF(parts);
+  PyErr_Clear();
+  return f ? f : func;
+}
+
 /* Calls the op on tensors like the node's arguments: meta tensors, or zeros. */
 static PyObject *metainfer_try(MgRec *r, const MgFrontOp *fo, NodeRef n, bool has_tensor, bool real) {
   const MgOp *op = fo->op;
   MgNode *node = mg_node(r->g, n);
   int npos = 0;
   while (npos < op->nparam && !op->param[npos].kwarg_only) npos++;
-  PyObject *args = PyTuple_New(npos), *kw = PyDict_New(), *res = NULL;
+  PyObject *args = PyTuple_New(npos), *kw = PyDict_New(), *res = NULL, *f = r->cap->sizes.symbolic ? metainfer_decomposition(fo->func) : fo->func;
   if (!args || !kw) goto done;
   for (int i = 0; i < op->nparam; i++) {
     PyObject *o = op->param[i].kind == AK_device && !has_tensor ? mg_torchobj_new_device(real ? DEV_cpu : DEV_meta, -1)
@@ -183,7 +206,7 @@ static PyObject *metainfer_try(MgRec *r, const MgFrontOp *fo, NodeRef n, bool ha
     Py_DECREF(o);
     if (bad) goto done;
   }
-  res = PyObject_Call(fo->func, args, kw);
+  res = PyObject_Call(f, args, kw);
   if (!res && !real && PyErr_ExceptionMatches(PyExc_RuntimeError)) res = mg_metafake_call(r, op, args, kw);
 done:
   Py_XDECREF(args);
@@ -223,23 +246,30 @@ static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
 
 /* ---- results ---- */
 
-static int metainfer_long(PyObject *o, int64_t *v) {
+/* (with symbols: its expression) */
+static int metainfer_long(MgRec *r, PyObject *o, int64_t *v) {
+  MgSymNode *node = r->cap->sizes.symbolic ? mg_symnode_of(o) : NULL;
+  if (node && (*v = mg_symsize_of(node))) return 0;
   *v = PyLong_Check(o) ? PyLong_AsLongLong(o) : -1;
-  if (PyLong_Check(o)) return *v == -1 && PyErr_Occurred() ? -1 : 0;
+  if (PyLong_Check(o)) {
+    if (*v == -1 && PyErr_Occurred()) return -1;
+    if (r->cap->sizes.symbolic) *v = mg_sym(r->x, *v);
+    return 0;
+  }
   mg_rec_break(BK_op, "a symbolic size");
   return -1;
 }
 
-static int metainfer_read_dims(PyObject *seq, int64_t *v) {
+static int metainfer_read_dims(MgRec *r, PyObject *seq, int64_t *v) {
   if (!seq) return -1;
   int rc = 0;
-  for (Py_ssize_t i = 0; !rc && i < PyTuple_GET_SIZE(seq); i++) rc = metainfer_long(PyTuple_GET_ITEM(seq, i), &v[i]);
+  for (Py_ssize_t i = 0; !rc && i < PyTuple_GET_SIZE(seq); i++) rc = metainfer_long(r, PyTuple_GET_ITEM(seq, i), &v[i]);
   Py_DECREF(seq);
   return rc;
 }
 
 /* Reads the metadata of one result into the entry (out and pool have room). */
-static int metainfer_read(MetaEntry *e, PyObject *t, uint32_t *npool) {
+static int metainfer_read(MgRec *r, MetaEntry *e, PyObject *t, uint32_t *npool) {
   MetaOut *o = &e->out[e->nout++];
   *o = (MetaOut){0};
   if (t == Py_None) return 0;
@@ -263,10 +293,10 @@ static int metainfer_read(MetaEntry *e, PyObject *t, uint32_t *npool) {
   }
   e->pool = pool;
   *npool += 2 * o->ndim + 1;
-  if (metainfer_read_dims(Py_NewRef(size), pool + o->dims)) goto done;
-  if (metainfer_read_dims(PyObject_CallMethod(t, "stride", NULL), pool + o->dims + o->ndim)) goto done;
+  if (metainfer_read_dims(r, Py_NewRef(size), pool + o->dims)) goto done;
+  if (metainfer_read_dims(r, PyObject_CallMethod(t, "stride", NULL), pool + o->dims + o->ndim)) goto done;
   if (!(off = PyObject_CallMethod(t, "storage_offset", NULL))) goto done;
-  rc = metainfer_long(off, pool + o->dims + 2 * o->ndim);
+  rc = metainfer_long(r, off, pool + o->dims + 2 * o->ndim);
 done:
   Py_XDECREF(size);
   Py_XDECREF(dt);
@@ -276,7 +306,7 @@ done:
 }
 
 /* All tensor results of a call, lists flattened. */
-static int metainfer_read_all(MetaEntry *e, const MgOp *op, PyObject *res) {
+static int metainfer_read_all(MgRec *r, MetaEntry *e, const MgOp *op, PyObject *res) {
   uint32_t npool = 0;
   size_t total = 0;
   if (op->nret > 1 && (!PyTuple_Check(res) || PyTuple_GET_SIZE(res) != op->nret))
@@ -286,14 +316,14 @@ static int metainfer_read_all(MetaEntry *e, const MgOp *op, PyObject *res) {
       PyObject *o = op->nret == 1 ? res : PyTuple_GET_ITEM(res, i);
       if (op->ret_kind[i] == AK_tensor) {
         if (pass == 0) total++;
-        else if (metainfer_read(e, o, &npool)) return -1;
+        else if (metainfer_read(r, e, o, &npool)) return -1;
       } else if (op->ret_kind[i] == AK_tensor_list) {
         Py_ssize_t n = PySequence_Size(o);
         if (n < 0) return -1;
         if (pass == 0) total += n;
         for (Py_ssize_t k = 0; pass == 1 && k < n; k++) {
           PyObject *t = PySequence_GetItem(o, k);
-          int bad = !t || metainfer_read(e, t, &npool);
+          int bad = !t || metainfer_read(r, e, t, &npool);
           Py_XDECREF(t);
           if (bad) return -1;
         }
@@ -327,6 +357,8 @@ static ValRef metainfer_alias(const MgGraph *g, const MgOp *op, NodeRef n, int r
   return 0;
 }
 
+static SymRef metainfer_sym(MgRec *r, int64_t v) { return r->cap->sizes.symbolic ? (SymRef)v : mg_sym(r->x, v); }
+
 /* Makes the node's result values from an entry. */
 static int metainfer_apply(MgRec *r, const MgFrontOp *fo, NodeRef n, const MetaEntry *e) {
   MgGraph *g = r->g;
@@ -356,10 +388,10 @@ static int metainfer_apply(MgRec *r, const MgFrontOp *fo, NodeRef n, const MetaE
     MgVal *v = mg_val(g, out[i]);
     const int64_t *d = e->pool + o->dims;
     for (int j = 0; j < o->ndim; j++) {
-      v->size[j] = mg_sym(g->x, d[j]);
-      v->stride[j] = mg_sym(g->x, d[o->ndim + j]);
+      v->size[j] = metainfer_sym(r, d[j]);
+      v->stride[j] = metainfer_sym(r, d[o->ndim + j]);
     }
-    v->offset = mg_sym(g->x, d[2 * o->ndim]);
+    v->offset = metainfer_sym(r, d[2 * o->ndim]);
     v->def = n;
     v->out = (uint16_t)i;
     v->device = dev.device;
@@ -435,7 +467,7 @@ int mg_metainfer_run(MgRec *r, const MgFrontOp *fo, NodeRef n, PyObject **pyret)
     rc = META_DATA;
     goto done;
   }
-  if (metainfer_read_all(&e, op, res)) goto done;
+  if (metainfer_read_all(r, &e, op, res)) goto done;
   if (metainfer_apply(r, fo, n, &e)) goto done;
   if (!fo->plain) *pyret = Py_NewRef(res);
   rc = 0;
@@ -450,5 +482,37 @@ done:
   Py_XDECREF(res);
   free(k.p);
   metainfer_entry_free(&e);
+  return rc;
+}
+
+/* The kernel with symbols for sizes; see the header. */
+static int metainfer_by_symbols(MgRec *r, const MgFrontOp *fo, NodeRef n, PyObject **pyret) {
+  MetaEntry e = {0};
+  PyObject *kernels = mg_import("torch._decomp"), *C = kernels ? mg_import("torch._C") : NULL;
+  PyObject *on = C ? mg_context_enter(PyObject_CallMethod(C, "_EnablePythonDispatcher", NULL)) : NULL, *res = NULL;
+  if (on) {
+    res = metainfer_try(r, fo, n, true, false);
+    if (mg_context_exit(on)) Py_CLEAR(res);
+  }
+  int rc = res && !metainfer_read_all(r, &e, fo->op, res) && !metainfer_apply(r, fo, n, &e) ? 0 : -1;
+  if (!rc && !fo->plain) *pyret = Py_NewRef(res);
+  Py_XDECREF(kernels);
+  Py_XDECREF(C);
+  Py_XDECREF(res);
+  metainfer_entry_free(&e);
+  return rc;
+}
+
+int mg_metainfer_symbolic(MgRec *r, const MgFrontOp *fo, NodeRef n, bool exact, PyObject **pyret) {
+  MgSymSizes *s = &r->cap->sizes;
+  MgHookMode mode = mg_hook_mode;
+  mg_hook_mode = HOOK_off; /* torch's kernels are no part of the program */
+  PyObject *off = mg_fmodes_off();
+  s->symbolic = true;
+  s->exact = exact;
+  int rc = off ? metainfer_by_symbols(r, fo, n, pyret) : -1;
+  s->symbolic = s->exact = false;
+  if (off && mg_context_exit(off)) rc = -1;
+  mg_hook_mode = mode;
   return rc;
 }

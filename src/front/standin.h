@@ -158,6 +158,9 @@ PyObject *mg_dispatch_emit(MgCapture *cap, const struct MgFrontOp *fo, PyObject 
  * tried, when it is made up). */
 enum { META_DATA = 1 };
 int mg_metainfer_run(MgRec *r, const struct MgFrontOp *fo, NodeRef n, PyObject **pyret);
+/* The same where sizes are symbols: the kernel, one of torch's in Python where there is one, computes with them.  exact: not if it
+ * wants the number of a size, which is guarded otherwise.  -1: it cannot (with an exception, and maybe a break). */
+int mg_metainfer_symbolic(MgRec *r, const struct MgFrontOp *fo, NodeRef n, bool exact, PyObject **pyret);
 void mg_metainfer_reset(void);
 /* The kernel that the program registered, after torch's way of calling it raised: its result (new) when all it lacked was somebody
  * to ask for sizes; else NULL and the exception stays (metafake.c). */

@@ -732,42 +732,13 @@ int mg_symdata_infer(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   return rc ? -1 : 0;
 }
 
-static bool data_has_symbol(const MgExprs *x, const SymRef *e, int n) {
-  int64_t v;
-  for (int i = 0; i < n; i++)
-    if (e[i] && !mg_ex_const_int(x, e[i], &v)) return true;
-  return false;
-}
-
-static bool data_follows(const MgGraph *g, const MgArg *a) {
-  const MgVal *t = a->tag == MA_val && a->u.val ? mg_val(g, a->u.val) : NULL;
-  if (t) return data_has_symbol(g->x, t->size, t->ndim);
-  if (a->tag == MA_int) return data_has_symbol(g->x, &a->u.sym, 1);
-  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++)
-    if (data_follows(g, &a->u.item[i])) return true;
-  return false;
-}
-
-bool mg_symdata_follows(const MgGraph *g, NodeRef n) {
-  const MgNode *node = mg_node(g, n);
-  bool any = false;
-  for (int i = 0; i < node->narg && !any; i++) any = data_follows(g, &node->arg[i]);
-  return any && !node->op->mutates && !node->op->is_view;
-}
-
-bool mg_symdata_follow(MgRec *r, const MgFrontOp *fo, NodeRef n) {
+bool mg_symdata_twice(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   Data d = {r, r->g, r->x, fo->op, n};
   MgSymSizes *s = &r->cap->sizes;
-  const MgNode before = *mg_node(r->g, n);
-  /* graphs of custom backends have nobody who asks again at other sizes (execsizes.c) */
-  if (!s->nsrc || s->off || !r->guards || r->want_fx || !mg_symdata_follows(r->g, n)) return false;
   int rc = DATA_try;
   s->inputs = true;
   for (int round = 0; rc == DATA_try && round < 3 && !r->abort; round++) rc = data_try(&d, fo, round);
   s->inputs = false;
-  if (!rc) return true;
-  if (!r->abort) PyErr_Clear();
-  mg_node(r->g, n)->out = before.out;
-  mg_node(r->g, n)->nout = before.nout;
-  return false;
+  if (rc && !r->abort) PyErr_Clear();
+  return !rc;
 }

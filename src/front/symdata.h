@@ -29,9 +29,8 @@ void mg_symdata_assume(MgSymNode *answer);
 /* The results of node n when inference cannot tell them: 0, -1 with a break or exception. */
 int mg_symdata_infer(MgRec *r, const MgFrontOp *fo, NodeRef n);
 /* The same when its arguments' sizes come from inputs alone: torch's meta kernel, tried at two assignments, says which sizes of the
- * results follow theirs.  False: not all are found, and nothing has changed. */
-bool mg_symdata_follows(const MgGraph *g, NodeRef n); /* does it read sizes that are no constants, and neither writes nor gives a view? */
-bool mg_symdata_follow(MgRec *r, const MgFrontOp *fo, NodeRef n);
+ * results follow theirs.  False: not all are found; the results may have been changed. */
+bool mg_symdata_twice(MgRec *r, const MgFrontOp *fo, NodeRef n);
 bool mg_symdata_reads(const MgCapture *cap, NodeRef n); /* does node n read such sizes? */
 /* The results of node n have sizes, which are not negative. */
 void mg_symdata_sizes(MgRec *r, NodeRef n);

@@ -156,6 +156,7 @@ static PyObject *sym_ask_late(void) { return mg_rec_break(BK_data_dependent, "th
 PyObject *mg_symnode_number(MgSymNode *n) {
   MgRec *before = mg_rec;
   if (!n->cap) return PyErr_Format(PyExc_RuntimeError, "magneto: a number of a finished recording was used");
+  if (n->cap->sizes.exact && n->src && n->kind != 'b') return PyErr_Format(PyExc_RuntimeError, "magneto: a kernel wants the number of a size");
   mg_rec = n->cap->rec; /* also where torch's own Python asks */
   PyObject *r = NULL;
   bool yes;
@@ -290,7 +291,8 @@ static bool sym_is_pure(PyObject *f) {
 PyObject *mg_symfloat_call(PyObject *o, PyObject *f) {
   MgSymNode *x = mg_symnode_of(o);
   if (x && x->cap && !x->src && !x->hint && mg_symvalue_asks(f)) return mg_symvalue_ask(x, f);
-  if (!x || !x->cap || !x->src || x->cap->rec->want_fx || mg_draw_late(x->cap->rec->guards, x->src)) return NULL;
+  if (!x || !x->cap || !x->src || (x->cap->rec->want_fx && !mg_fx_computes(x->cap, x->src, f)) || mg_draw_late(x->cap->rec->guards, x->src)) return NULL;
+  if (x->kind == 'i' && f == (PyObject *)&PyLong_Type && PyLong_CheckExact(x->hint)) return Py_NewRef(o);
   return sym_host(x->cap, x, o, NULL, f, CALC_call);
 }
 

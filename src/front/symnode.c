@@ -33,14 +33,19 @@ static PyObject *symnode_text(PyObject *o, PyObject *unused) { return PyUnicode_
 /* An answer that depends on data. */
 static bool symnode_late(PyObject *o) { return !((MgSymNode *)o)->src && !((MgSymNode *)o)->hint; }
 
+/* A constant. */
+static bool symnode_fixed(PyObject *o) { return !((MgSymNode *)o)->src && ((MgSymNode *)o)->hint; }
+
 /* Anything else is a question that a graph has no answer to. */
 PyObject *mg_symnode_getattr(PyObject *o, PyObject *name) {
   PyObject *r = PyObject_GenericGetAttr(o, name);
   if (r || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
   if (!PyUnicode_CompareWithASCIIString(name, "shape_env")) { /* None: torch's guard_or_true asks for the answer itself */
     PyErr_Clear();
-    return Py_NewRef(symnode_late(o) ? o : Py_None);
+    return Py_NewRef(symnode_late(o) || symnode_fixed(o) ? o : Py_None);
   }
+  if (!PyUnicode_CompareWithASCIIString(name, "expr")) return PyErr_Clear(), Py_NewRef(o); /* what the shape_env is asked about */
+  if (!PyUnicode_CompareWithASCIIString(name, "_hint")) return PyErr_Clear(), Py_NewRef(((MgSymNode *)o)->hint ? ((MgSymNode *)o)->hint : Py_None);
   MgRec *before = mg_rec;
   if (((MgSymNode *)o)->cap) mg_rec = ((MgSymNode *)o)->cap->rec;
   if (((MgSymNode *)o)->src && mg_symsize_of((MgSymNode *)o)) mg_symsize_give_up(mg_rec, "a question about a size");
@@ -130,6 +135,34 @@ ASKS(ge)
 static PyObject *symnode_neg(PyObject *o, PyObject *unused) { return symnode_compute(o, NULL, CALC_neg); }
 static PyObject *symnode_abs(PyObject *o, PyObject *unused) { return symnode_compute(o, NULL, CALC_abs); }
 
+/* Towards minus infinity: a float without a fraction, as an int. */
+static PyObject *symnode_floor(PyObject *o, PyObject *unused) {
+  if (((MgSymNode *)o)->kind == 'i') return Py_NewRef(o);
+  PyObject *one = PyFloat_FromDouble(1), *whole = one ? symnode_compute(o, one, CALC_floordiv) : NULL, *r = whole ? symnode_compute(whole, NULL, CALC_int) : NULL;
+  Py_XDECREF(one);
+  Py_XDECREF(whole);
+  return r;
+}
+
+static PyObject *symnode_ceil(PyObject *o, PyObject *unused) {
+  PyObject *turned = symnode_compute(o, NULL, CALC_neg), *whole = turned ? symnode_floor(turned, NULL) : NULL;
+  PyObject *r = whole ? symnode_compute(whole, NULL, CALC_neg) : NULL;
+  Py_XDECREF(turned);
+  Py_XDECREF(whole);
+  return r;
+}
+
+static PyObject *symnode_sum(PyObject *o, PyObject *terms) {
+  PyObject *all = PySequence_Fast(terms, "sym_sum takes nodes"), *r = NULL;
+  for (Py_ssize_t i = 0; all && i < PySequence_Fast_GET_SIZE(all); i++) {
+    PyObject *x = PySequence_Fast_GET_ITEM(all, i);
+    Py_XSETREF(r, r ? symnode_compute(r, x, CALC_add) : Py_NewRef(x));
+    if (!r) break;
+  }
+  Py_XDECREF(all);
+  return r;
+}
+
 static PyObject *symnode_sym_float(PyObject *o, PyObject *unused) {
   PyObject *one = PyFloat_FromDouble(1), *r = one ? symnode_compute(o, one, CALC_mul) : NULL;
   Py_XDECREF(one);
@@ -164,10 +197,13 @@ static PyObject *symnode_expect(PyObject *o, PyObject *args) {
 
 /* The shape_env of such a node is the node itself, which is asked in this way. */
 static PyObject *symnode_evaluate(PyObject *o, PyObject *const *arg, Py_ssize_t n, PyObject *names) {
-  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++)
+  for (Py_ssize_t i = 0; symnode_late(o) && names && i < PyTuple_GET_SIZE(names); i++)
     if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "fallback_value")) return Py_NewRef(arg[n + i]);
   return symnode_take(o, NULL);
 }
+
+/* (statically_known_true) */
+static PyObject *symnode_static(PyObject *o, PyObject *expr) { return Py_NewRef(symnode_fixed(o) ? ((MgSymNode *)o)->hint : Py_None); }
 
 static PyObject *symnode_logic(PyObject *a, PyObject *b, bool both) {
   if (symnode_late(a) || symnode_late(b)) return symnode_compute(a, b, both ? CALC_and : CALC_or);
@@ -235,7 +271,11 @@ PyMethodDef mg_symnode_methods[] = {{"is_float", symnode_is_float, METH_NOARGS, 
                                     {"abs", symnode_abs, METH_NOARGS, NULL},
                                     {"sym_float", symnode_sym_float, METH_NOARGS, NULL},
                                     {"evaluate_sym_node", (PyCFunction)(void *)symnode_evaluate, METH_FASTCALL | METH_KEYWORDS, NULL},
+                                    {"_maybe_evaluate_static", symnode_static, METH_O, NULL},
                                     {"trunc", symnode_trunc, METH_NOARGS, NULL},
+                                    {"floor", symnode_floor, METH_NOARGS, NULL},
+                                    {"ceil", symnode_ceil, METH_NOARGS, NULL},
+                                    {"sym_sum", symnode_sum, METH_O, NULL},
                                     {"sym_not", symnode_not, METH_NOARGS, NULL},
                                     {"bool_", symnode_take, METH_NOARGS, NULL},
                                     {"statically_known_true", symnode_known_true, METH_VARARGS, NULL},

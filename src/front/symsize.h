@@ -36,6 +36,8 @@ typedef struct MgSymSizes { /* of one recording */
   const int64_t *probe; /* the symbols' values while a meta kernel is tried; NULL: none is */
   bool second;          /* it is the second try */
   bool inputs;          /* the tries are about sizes of inputs, none of which is settled by them */
+  bool symbolic;        /* a meta kernel computes with the symbols themselves */
+  bool exact;           /* and may not ask for the number of one */
   uint32_t asked;       /* how many sizes it asked for that only data tells (metafake.c) */
   bool unknown;         /* a question about data had no answer: what asked it has to be found in another way */
   bool off;             /* sizes of inputs are constants */
