@@ -38,12 +38,15 @@ static int claim_node(const MgLoop *l, PyObject *tensor, bool yes, PyObject *tex
   return r ? 1 : -1;
 }
 
-/* What an assertion says when that is a constant, or where it is.  New. */
+/* What a failed check says in a torch-level graph: an assertion's constant message, or torch.compile's words where it has none; for a check of
+   torch's own, where it is.  New; NULL without an exception where Python has to compute the message. */
 static PyObject *claim_text(const MgLoop *l, int unit, bool assertion) {
+  if (!assertion) return PyUnicode_FromFormat("%U, line %d", l->v.code->co_filename, l->code->line[unit]);
   const MgInstr *in = &l->code->instr[l->code->instr[unit].next];
-  PyObject *text = assertion && in->op == BC_LOAD_CONST ? PyTuple_GET_ITEM(l->v.code->co_consts, in->arg) : NULL;
-  if (text && PyUnicode_Check(text)) return Py_NewRef(text);
-  return PyUnicode_FromFormat("%U, line %d", l->v.code->co_filename, l->code->line[unit]);
+  if (in->op == BC_RAISE_VARARGS) return PyUnicode_FromString("assertion error");
+  PyObject *text = in->op == BC_LOAD_CONST ? PyTuple_GET_ITEM(l->v.code->co_consts, in->arg) : NULL;
+  const MgInstr *call = &l->code->instr[in->next];
+  return text && PyUnicode_Check(text) && call->op == BC_CALL ? Py_NewRef(text) : NULL;
 }
 
 static bool claim_allowed(const MgRec *r) { return !r->deny_claims && r->guards && !r->in_joint && !r->cap->in_part && !r->cap->wrappers; }
@@ -99,7 +102,7 @@ int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken
   if (r->want_fx && tensor) {
     if (!mg_sym_is(r->x, mg_val_numel(r->g, mg_standin_val(condition)), 1)) return 0;
     PyObject *text = claim_text(l, far ? in->target : in->next, far ? far_assert : near_assert);
-    int rc = text ? claim_node(l, condition, *yes, text) : -1;
+    int rc = text ? claim_node(l, condition, *yes, text) : PyErr_Occurred() ? -1 : 0;
     Py_XDECREF(text);
     return rc;
   }

@@ -186,6 +186,34 @@ def test_backend_gets_a_node():
         f(x + 1)
 
 
+def test_backend_gets_messages_that_are_constant():
+    """An assertion whose message has to be computed breaks a torch-level graph, and raises what the program says."""
+
+    def tensor(x):
+        assert x[0] == 3, x
+        return x.cos()
+
+    def text(x):
+        assert x[0] == 3, f"first of {len(x)}"
+        return x.cos()
+
+    def none(x):
+        assert x[0] == 3
+        return x.cos()
+
+    for f, error, message, graphs in (
+        (tensor, AssertionError, "tensor", 2),
+        (text, AssertionError, "first of 2", 2),
+        (none, RuntimeError, "assertion error", 1),
+    ):
+        counter = CompileCounter()
+        compiled = magneto.compile(f, backend=counter)
+        assert torch.equal(compiled(torch.tensor([3.0, 4.0])), f(torch.tensor([3.0, 4.0])))
+        with pytest.raises(error, match=message):
+            compiled(torch.tensor([2.0, 4.0]))
+        assert counter.frame_count == graphs
+
+
 def test_jit_trace_sees_the_ops():
     class Add(torch.nn.Module):
         def __init__(self):
