@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import types
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
@@ -20,6 +21,9 @@ FRAMELESS = (
     torch._ops.OpOverload,
     torch._ops.OpOverloadPacket,
 )
+
+# What torch.compile is switched off by, in the environment.
+SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -149,7 +153,7 @@ def compile(  # noqa: A001
         backend: "magneto", a name of ``list_backends()``, or a callable ``(gm, example_inputs) -> callable``.
         mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs".
         options: "freeze" (bool), "keep_layout" (bool), "threads" (int), "recompile_limit" (int).
-        disable: return ``f`` unchanged.
+        disable: return ``f`` unchanged; so do TORCHDYNAMO_DISABLE=1 and TORCH_COMPILE_DISABLE=1 in the environment.
         recompile_limit: how often one place is compiled before it runs eagerly; None: ``torch._dynamo.config.recompile_limit``
             when the program has set it, else 8, and 32 for new sizes of tensors.
 
@@ -174,7 +178,7 @@ def compile(  # noqa: A001
     if not callable(f):
         raise TypeError(f"magneto.compile: f must be callable, got {type(f).__name__}")
     config = settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
-    if _check_flag("disable", disable):
+    if _check_flag("disable", disable) or any(os.environ.get(name) == "1" for name in SWITCHES):
         return f
     while getattr(f, "_torchdynamo_wrapper_id", None) == id(f):
         f = f._torchdynamo_orig_callable  # what torch has wrapped (compile, disable): compiling it is wanted all the same

@@ -15,25 +15,45 @@
 
 static PyObject *marked_substitutes;  /* dict: id -> (original, replacement); NULL while there are none */
 static PyObject *marked_torch_ids;    /* torch._dynamo.trace_rules._allowed_callable_ids, strong; NULL until it is imported */
+static PyObject *marked_torch_refused; /* its _disallowed_callable_ids */
 
-static bool marked_by_torch(PyObject *fn) {
-  if (!marked_torch_ids) {
+/* One of torch's sets of ids of functions, by its name in torch._dynamo.trace_rules.  New; NULL without an exception while nothing is in it. */
+static PyObject *marked_ids(PyObject **cache, const char *name) {
+  if (!*cache) {
     PyObject *m = PyImport_GetModule(mg_names.trace_rules);
-    if (m) marked_torch_ids = PyObject_GetAttrString(m, "_allowed_callable_ids");
+    if (m) *cache = PyObject_GetAttrString(m, name);
     Py_XDECREF(m);
-    PyErr_Clear();
-    if (!marked_torch_ids) return false;
   }
-  if (PyFunction_Check(fn) && mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(fn)) &&
-      !mg_skip_opaque((PyCodeObject *)PyFunction_GET_CODE(fn)))
-    return false; /* torch's list of its own functions is for its own tracer */
-  PyObject *ids = PyObject_GetAttrString(marked_torch_ids, "function_ids");
-  PyObject *id = ids && PyAnySet_Check(ids) ? PyLong_FromVoidPtr(mg_older_orig(fn)) : NULL;
+  PyObject *ids = *cache ? PyObject_GetAttrString(*cache, "function_ids") : NULL;
+  if (ids && (!PyAnySet_Check(ids) || !PySet_GET_SIZE(ids))) Py_CLEAR(ids);
+  PyErr_Clear();
+  return ids;
+}
+
+static bool marked_has_id(PyObject *ids, PyObject *fn) {
+  PyObject *id = PyLong_FromVoidPtr(mg_older_orig(fn));
   bool yes = id && PySet_Contains(ids, id) > 0;
-  Py_XDECREF(ids);
   Py_XDECREF(id);
   PyErr_Clear();
   return yes;
+}
+
+static bool marked_by_torch(PyObject *fn) {
+  if (PyFunction_Check(fn) && mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(fn)) &&
+      !mg_skip_opaque((PyCodeObject *)PyFunction_GET_CODE(fn)))
+    return false; /* torch's list of its own functions is for its own tracer */
+  PyObject *ids = marked_ids(&marked_torch_ids, "_allowed_callable_ids");
+  bool yes = ids && marked_has_id(ids, fn);
+  Py_XDECREF(ids);
+  return yes;
+}
+
+PyObject *mg_marked_refused_ids(void) { return marked_ids(&marked_torch_refused, "_disallowed_callable_ids"); }
+
+bool mg_marked_refuses(PyObject *fn) {
+  if (!marked_has_id(mg_rec->refused, fn)) return false;
+  mg_rec_break(BK_user, "a function given to torch._dynamo.disallow_in_graph");
+  return true;
 }
 
 bool mg_rec_marked_class(PyObject *cls) { return marked_by_torch(cls); }

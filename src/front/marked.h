@@ -5,6 +5,10 @@
 
 /* Is fn (bound to self, or NULL) marked?  Then *out is the result of the call, NULL with an exception. */
 bool mg_rec_marked(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out);
+/* The ids of functions that the program keeps out of graphs (torch._dynamo.disallow_in_graph), a new reference; NULL: there are none. */
+PyObject *mg_marked_refused_ids(void);
+/* Is fn one of them?  A break is set then.  Only where the recording has such ids. */
+bool mg_marked_refuses(PyObject *fn);
 /* Is it a class of autograd functions that the program has allowed in graphs? */
 bool mg_rec_marked_class(PyObject *cls);
 /* A method of DTensor that takes it apart or moves it: one call in the graph.  False: not these arguments. */

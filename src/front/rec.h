@@ -98,6 +98,7 @@ typedef struct MgRec {
   uint16_t checkpoint, ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */
   PyObject *dynamic_sources; /* list of patterns of sources whose numbers and sizes are inputs (dynfloat.c): strong; or NULL */
   PyObject *unbacked_sources; /* the same, and nothing may be asked about them */
+  PyObject *refused;    /* ids of functions that the program keeps out of graphs (marked.c): strong; or NULL */
   PyObject *dyn;        /* floats that are inputs (dynfloat.c): a set, strong; or NULL */
   const MgSlots *slots; /* of the outermost frame: its own values before and after the recording */
   bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */

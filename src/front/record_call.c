@@ -674,7 +674,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
   MgCall c = {f, args, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0), mg_rec->tail_call};
   mg_rec->tail_call = false;
-  if (call_sees_death(&c)) return NULL;
+  if (call_sees_death(&c) || (mg_rec->refused && mg_marked_refuses(f))) return NULL;
   PyObject *r, *self;
   if (mg_logcall(&c, &r)) return r;
   if (Py_TYPE(f) == mg_torch.script_function) return mg_call_script(&c);

@@ -7,10 +7,12 @@
 #include "front/hook.h"
 #include "front/identity.h"
 #include "front/joint.h"
+#include "front/marked.h"
 #include "front/names.h"
 #include "front/record.h"
 #include "front/record_obj.h"
 #include "front/resume.h"
+#include "front/stance.h"
 #include "front/claim.h"
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +89,7 @@ typedef struct Segment {
   bool break_is_error;  /* where it broke, the program had asked for an error: torch._dynamo.error_on_graph_break(True) */
   bool deny_compiling;  /* the program raised after it was told that it is being compiled */
   bool off;             /* torch is in a state that is never recorded (inside vmap, under a dispatch mode) */
+  bool eager;           /* because the program has a dispatch mode, which sees every op, or torch._dynamo.config.disable: no error under fullgraph */
   bool too_deep;        /* the recursion of the frame leaves too little C stack */
 } Segment;
 
@@ -563,7 +566,7 @@ static int segment_attempt(Segment *s) {
   const MgConfig *cfg = s->need_fx ? &s->graph_cfg : s->cfg;
   MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = cfg,
                .dyn = Py_XNewRef(s->info->dyn), /* a reset from another thread drops info's */
-               .dynamic_sources = mg_dynfloat_sources(false), .unbacked_sources = mg_dynfloat_sources(true),
+               .refused = mg_marked_refused_ids(), .dynamic_sources = mg_dynfloat_sources(false), .unbacked_sources = mg_dynfloat_sources(true),
                .peers = s->frame[0].d->peers, .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
                .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data, .deny_grad = s->deny_grad, .deny_switch = s->deny_switch, .deny_ids = s->deny_ids, .handled = s->exc0,
                .deny_hook = s->deny_hook, .deny_claims = s->deny_claims, .false_claims = s->false_claims, .deny_loops = s->deny_loops, .stop = s->stop,
@@ -606,6 +609,7 @@ static int segment_attempt(Segment *s) {
     } else if (rec.abort) {
       PyErr_Clear();
       s->off = true;
+      s->eager = rec.cap && rec.cap->modes_before > 0;
       s->why = (MgBreakCode)rec.code;
       snprintf(s->reason, sizeof s->reason, "%s", rec.reason);
       rc = 0;
@@ -651,6 +655,7 @@ static int segment_attempt(Segment *s) {
 free_ctx:
   Py_XDECREF(rec.dyn);
   Py_XDECREF(rec.ids);
+  Py_XDECREF(rec.refused);
   Py_XDECREF(rec.dynamic_sources);
   Py_XDECREF(rec.unbacked_sources);
   free(outer.untouched);
@@ -737,7 +742,8 @@ int mg_compile_segment(MgDrive *d, const MgSlots *slots) {
   /* In a loop each turn would leave an entry of its own, made for the objects of that turn. */
   s.may_descend = !mg_force_break && !mg_decode_in_loop(s.code, s.unit);
   MgHookMode mode = mg_hook_mode;
-  if ((s.off = segment_has_node(&s))) {
+  s.eager = s.off = mg_stance_set("disable");
+  if (!s.off && (s.off = segment_has_node(&s))) {
     s.why = BK_older_object;
     snprintf(s.reason, sizeof s.reason, "a method of an autograd.Function that autograd calls");
   }
@@ -749,7 +755,7 @@ int mg_compile_segment(MgDrive *d, const MgSlots *slots) {
       goto done;
     }
   mg_hook_mode = mode;
-  if ((cfg->fullgraph || s.break_is_error) && !(s.entry && s.entry->is_ret) && s.why != BK_exception) {
+  if ((cfg->fullgraph || s.break_is_error) && !s.eager && !(s.entry && s.entry->is_ret) && s.why != BK_exception) {
     rc = segment_fullgraph_error(&s);
     goto done;
   }

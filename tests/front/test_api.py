@@ -102,6 +102,24 @@ def test_compiling_twice():
     same(c(X), f(X))
 
 
+@pytest.mark.parametrize("name", ["TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"])
+def test_disabled_by_the_environment(monkeypatch, name):
+    monkeypatch.setenv(name, "1")
+    assert magneto.compile(f) is f
+    monkeypatch.setenv(name, "0")
+    assert magneto.compile(f) is not f
+
+
+def test_disabled_by_torchs_config():
+    counter = CompileCounter()
+    c = magneto.compile(f, backend=counter, fullgraph=True)
+    with torch._dynamo.config.patch(disable=True):
+        torch.testing.assert_close(c(X), f(X))
+    assert counter.frame_count == 0
+    torch.testing.assert_close(c(X), f(X))
+    assert counter.frame_count == 1
+
+
 def test_disable():
     assert magneto.compile(f, disable=True) is f
     assert magneto.compile(disable=True)(f) is f

@@ -93,6 +93,18 @@ def test_allow_in_graph(mark):
     assert magneto.allow_in_graph([torch.sin]) == [torch.sin]
 
 
+def test_disallow_in_graph():
+    def f(x):
+        return torch.add(torch.sub(torch.add(x, 1), 1), 2)
+
+    torch._dynamo.disallow_in_graph(torch.sub)
+    try:
+        assert torch.sub not in run(f, 2, 1).ops()
+    finally:
+        torch._dynamo.trace_rules._disallowed_callable_ids.remove(id(torch.sub))
+    run(f, 1)
+
+
 def test_a_function_of_the_graph_reads_tensors_from_outside():
     ones = torch.ones(4)
     f = magneto.allow_in_graph(lambda x: x * 2 + ones)

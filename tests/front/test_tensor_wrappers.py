@@ -535,6 +535,17 @@ def test_dispatch_modes():
         same(opt(x), inside(x))
 
 
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+def test_dispatch_mode_under_fullgraph(backend):
+    """A mode sees every op of a function that otherwise is one graph; it is no error, as under torch.compile."""
+    opt, x = magneto.compile(lambda x: torch.sin(x) + 1, backend=backend, fullgraph=True), torch.ones(3)
+    for _ in range(2):
+        with Counter() as c:
+            same(opt(x), torch.sin(x) + 1)
+        assert c.seen[:2] == ["sin.default", "add.Tensor"]
+        same(opt(x), torch.sin(x) + 1)
+
+
 SEEN = []
 
 
