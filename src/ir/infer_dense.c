@@ -258,7 +258,40 @@ MgRc mg_infer_upsample(MgInfer *in) {
   return mg_infer_format(in, 0, mg_val(in->g, v)->dtype, &size, format);
 }
 
-MgRc mg_infer_sample(MgInfer *in) { return MG_UNSUP; }
+/* affine_grid_generator(theta, size): a point for each position of the image. */
+static MgRc dense_affine_grid(MgInfer *in) {
+  ValRef theta = mg_infer_tensor(in, 0);
+  MgDims size;
+  if (!theta) return MG_UNSUP;
+  TRY(mg_infer_sizes(in, ARG("size"), &size));
+  const MgVal *t = mg_val(in->g, theta);
+  int nd = size.n - 2;
+  if ((nd != 2 && nd != 3) || t->ndim != 3 || !mg_dtype_is_float((MgDtype)t->dtype) || mg_infer_eq(in, t->size[0], size.d[0]) != 1 ||
+      mg_infer_is(in, t->size[1], nd) != 1 || mg_infer_is(in, t->size[2], nd + 1) != 1)
+    return MG_UNSUP;
+  for (int i = 0; i < nd; i++) size.d[1 + i] = size.d[2 + i];
+  size.d[nd + 1] = mg_infer_c(in, nd);
+  return mg_infer_out(in, 0, (MgDtype)t->dtype, &size, NULL);
+}
+
+/* grid_sampler_2d and _3d: the batch and channels of the image at the points of the grid. */
+MgRc mg_infer_sample(MgInfer *in) {
+  if (in->op->code == TOP_affine_grid_generator) return dense_affine_grid(in);
+  ValRef v = mg_infer_tensor(in, 0), grid = mg_infer_tensor(in, 1);
+  if (in->op->code == TOP_grid_sampler_2d_backward || !v || !grid) return MG_UNSUP;
+  const MgVal *a = mg_val(in->g, v), *b = mg_val(in->g, grid);
+  int nd = in->op->code == TOP_grid_sampler_2d ? 2 : 3;
+  MgDims size;
+  if (a->ndim != nd + 2 || b->ndim != nd + 2 || a->dtype != b->dtype || a->device != b->device || !mg_dtype_is_float((MgDtype)a->dtype) ||
+      mg_infer_eq(in, a->size[0], b->size[0]) != 1 || mg_infer_is(in, b->size[nd + 1], nd) != 1)
+    return MG_UNSUP;
+  mg_infer_dims_of(in, v, &size);
+  for (int i = 0; i < nd; i++) {
+    if (mg_infer_cmp(in, a->size[2 + i], mg_infer_c(in, 0)) != 1) return MG_UNSUP; /* an image without points is refused */
+    size.d[2 + i] = b->size[1 + i];
+  }
+  return mg_infer_out(in, 0, (MgDtype)a->dtype, &size, NULL);
+}
 
 /* ---- attention ---- */
 

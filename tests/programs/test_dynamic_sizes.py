@@ -724,6 +724,24 @@ def test_images_that_are_scaled_by_fractions():
         assert recordings(fn, [(torch.rand(2, 3, h, w),) for h, w in ((8, 8), (9, 10), (11, 13), (15, 12), (30, 7))]) <= 2
 
 
+def test_images_that_are_sampled_at_many_points():
+    def at(x, grid):
+        return F.grid_sample(x, grid, align_corners=False) + 1
+
+    def moved(x, theta):
+        return F.grid_sample(x, F.affine_grid(theta, x.shape, align_corners=False), align_corners=False)
+
+    sizes = ((8, 8), (9, 10), (11, 13), (15, 12))
+    for fn, args in (
+        (at, [(torch.rand(2, 3, w, h), torch.rand(2, h, w, 2)) for h, w in sizes]),
+        (at, [(torch.rand(2, 3, 4, w, h), torch.rand(2, 4, h, w, 3)) for h, w in sizes]),
+        (moved, [(torch.rand(2, 3, h, w), torch.rand(2, 2, 3)) for h, w in sizes]),
+    ):
+        assert len(graphs(fn, args)) == 2
+        magneto.reset()
+        assert recordings(fn, args) <= 2
+
+
 def test_doubles_that_are_upsampled_in_training():
     conv = torch.nn.Conv2d(2, 2, 3, padding=1).double()
 
