@@ -123,16 +123,24 @@ static PyObject *exec_symbols(const MgRec *r, const uint32_t *index, uint32_t n)
   return all;
 }
 
+/* Sets autograd's mode; which one it was. */
+static bool exec_set_grad(bool mode) {
+  bool was = mg_abi.aoti_torch_grad_mode_is_enabled();
+  if (was != mode) mg_abi.aoti_torch_grad_mode_set_enabled(mode);
+  return was;
+}
+
 /* What it calls of torch is none of the business of the program's modes. */
 static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *gm, PyObject *examples, PyObject *sizes) {
   bool symbols = r->cap->wrappers || r->cap->loops, sized = sizes != Py_None && !r->cap->wrappers;
   PyObject *m = symbols || sized ? mg_import("magneto.backends") : NULL, *f = NULL;
-  bool modes = r->cap->fmodes_known && mg_fmodes_depth();
+  bool modes = r->cap->fmodes_known && mg_fmodes_depth(), grad = exec_set_grad(mg_fx_called_grad(r->cap));
   if (modes) mg_fmodes_leave();
   if (m && sized) f = PyObject_CallMethod(m, "with_sizes", "OOOO", backend, gm, examples, sizes);
   else if (m) f = PyObject_CallMethod(m, "with_symbols", "OOO", backend, gm, examples);
   else if (!symbols && !sized) f = PyObject_CallFunctionObjArgs(backend, gm, examples, NULL);
   if (modes) mg_fmodes_restore(r->cap);
+  exec_set_grad(grad);
   Py_XDECREF(m);
   return f;
 }
@@ -184,6 +192,7 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   PyObject *list = NULL, *sizes = NULL, *gm = mg_fx_module(r, &index, &n);
   int rc = -1;
   if (!gm) goto done;
+  e->callable_grad = mg_fx_called_grad(r->cap);
   if (!(e->input = mg_calloc(n + 1, sizeof *e->input))) {
     PyErr_NoMemory();
     goto done;
@@ -248,8 +257,10 @@ done:
 }
 
 static int exec_run_backend(const MgExec *e, PyObject *const *in, PyObject **outs) {
+  bool grad = exec_set_grad(e->callable_grad);
   PyObject *res = PyObject_Vectorcall(e->callable, in, e->ninput, NULL), *fast = NULL;
   int rc = -1;
+  exec_set_grad(grad); /* what the program does with it is the snapshot's */
   if (!res) return -1;
   if (e->noutput == 1 && PyObject_TypeCheck(res, mg_tensor_type)) { /* a lone tensor is as good as a tuple of one */
     outs[0] = res;

@@ -60,7 +60,7 @@ int mg_fx_open(MgCapture *cap) {
       !(f->where = PyList_New(0)) || !(f->root = PyDict_New()) || mg_fxstate_follow(cap, &f->state, false))
     return -1;
   f->covered = 1; /* node 0 is none */
-  f->grad = f->grad_start = mg_abi.aoti_torch_grad_mode_is_enabled();
+  f->grad = f->grad_start = f->grad_end = mg_abi.aoti_torch_grad_mode_is_enabled();
   return 0;
 }
 
@@ -585,10 +585,11 @@ int mg_fx_show(MgCapture *cap, NodeRef n) {
 /* Starts again, from the ATen nodes. */
 static int fx_from_aten(MgRec *r) {
   MgCapture *cap = r->cap;
-  bool grad = cap->fx->grad_start;
+  bool start = cap->fx->grad_start, end = cap->fx->grad_end;
   mg_fx_free(cap);
   if (mg_fx_begin(cap)) return -1;
-  cap->fx->grad = cap->fx->grad_start = grad;
+  cap->fx->grad = cap->fx->grad_start = start;
+  cap->fx->grad_end = end;
   cap->fx->incomplete = true;
   for (NodeRef n = 1; n < r->g->nnode; n++)
     if (!mg_node(r->g, n)->dead && fx_aten_node(cap, n)) return -1;
@@ -683,7 +684,7 @@ PyObject *mg_fx_module(MgRec *r, uint32_t **inputs, uint32_t *ninput) {
   }
   MgFx *f = r->cap->fx;
   if (!f->incomplete && mg_fx_asserts(r->cap)) goto done;
-  if ((!f->incomplete && mg_fxstate_follow(r->cap, &f->state, true)) || mg_fx_follow_grad(r->cap, f->grad_start)) goto done;
+  if ((!f->incomplete && mg_fxstate_follow(r->cap, &f->state, true)) || mg_fx_follow_grad(r->cap, f->grad_end)) goto done;
   if (!(node = PyObject_CallMethod(f->graph, "output", "(O)", outs))) goto done;
   if (fx_prune(f) || mg_fx_describe(r)) goto done;
   if (!(gm = PyObject_CallFunctionObjArgs(mg_fx_torch.GraphModule, f->root, f->graph, NULL))) goto done;

@@ -5,6 +5,12 @@
 
 /* Starts an FX graph for the capture and pushes the torch-function mode.  -1 with an exception. */
 int mg_fx_begin(MgCapture *cap);
+/* Autograd's mode around a segment's graph, set at its start and end in a frame with these slots (outer frames first): the one outside of
+ * the frame's `with` blocks of torch.no_grad and the like.  torch.compile leaves these at a break and enters them anew behind it, and
+ * so each graph has what it needs of them. */
+void mg_fx_start_grad(MgCapture *cap, PyObject *const *slot, int n);
+void mg_fx_end_grad(MgCapture *cap, PyObject *const *slot, int n);
+bool mg_fx_called_grad(const MgCapture *cap); /* the mode in which the graph is called */
 void mg_fx_end(MgCapture *cap);   /* detaches the mode; the graph stays until mg_fx_free */
 void mg_fx_free(MgCapture *cap);
 PyObject *mg_fx_mode(MgCapture *cap); /* borrowed: the torch-function mode */

@@ -21,7 +21,8 @@ typedef struct MgFx {
   uint32_t *input_node;   /* and their nodes */
   uint32_t ninput, cap_input;
   bool grad;              /* autograd's mode as the nodes so far leave it */
-  bool grad_start;        /* and as it was at the start */
+  bool grad_start;        /* and as it is where the graph is called */
+  bool grad_end;          /* and as the graph leaves it */
   MgFxState state;        /* autocast and inference mode */
   NodeRef covered;        /* ATen nodes before this one belong to calls that were seen, or change nothing */
   bool incomplete;        /* some value came from a call that was not seen */

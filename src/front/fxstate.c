@@ -1,5 +1,6 @@
 #include "front/fxstate.h"
 #include "front/fxgraph.h"
+#include "front/identity.h"
 #include <string.h>
 #include "front/torchobj.h"
 #include "front/names.h"
@@ -91,6 +92,36 @@ int mg_fxstate_follow(MgCapture *cap, MgFxState *s, bool end) {
     if (fxstate_leave(cap, s)) return -1;
   return 0;
 }
+
+/* What a bound __exit__ of torch.no_grad, enable_grad or set_grad_enabled goes back to.  False: it is something else. */
+static bool fxstate_exit_mode(PyObject *m, bool *mode) {
+  PyObject *fn = m && PyMethod_Check(m) ? PyMethod_GET_FUNCTION(m) : NULL, *module = fn && PyFunction_Check(fn) ? ((PyFunctionObject *)fn)->func_module : NULL;
+  if (!module || !PyUnicode_Check(module) || PyUnicode_CompareWithASCIIString(module, "torch.autograd.grad_mode") ||
+      PyUnicode_CompareWithASCIIString(((PyFunctionObject *)fn)->func_name, "__exit__"))
+    return false;
+  PyObject *before = PyObject_GetAttrString(mg_older_orig(PyMethod_GET_SELF(m)), "prev");
+  bool known = before && PyBool_Check(before); /* inference_mode has none */
+  if (known) *mode = before == Py_True;
+  Py_XDECREF(before);
+  PyErr_Clear();
+  return known;
+}
+
+static bool fxstate_outer_grad(PyObject *const *slot, int n) {
+  bool mode = mg_abi.aoti_torch_grad_mode_is_enabled();
+  for (int i = 0; i < n && !fxstate_exit_mode(slot[i], &mode); i++) continue;
+  return mode;
+}
+
+void mg_fx_start_grad(MgCapture *cap, PyObject *const *slot, int n) {
+  if (cap->fx) cap->fx->grad = cap->fx->grad_start = fxstate_outer_grad(slot, n);
+}
+
+void mg_fx_end_grad(MgCapture *cap, PyObject *const *slot, int n) {
+  if (cap->fx) cap->fx->grad_end = fxstate_outer_grad(slot, n);
+}
+
+bool mg_fx_called_grad(const MgCapture *cap) { return cap->fx->grad_start; }
 
 int mg_fx_follow_grad(MgCapture *cap, bool now) {
   MgFx *f = cap->fx;

@@ -52,6 +52,8 @@ PyObject *mg_marked_refused_ids(void) { return marked_ids(&marked_torch_refused,
 
 bool mg_marked_refuses(PyObject *fn) {
   if (!marked_has_id(mg_rec->refused, fn)) return false;
+  PyObject *module = PyFunction_Check(fn) ? ((PyFunctionObject *)fn)->func_module : NULL;
+  if (module && PyUnicode_Check(module) && !PyUnicode_CompareWithASCIIString(module, "torch._dynamo.decorators")) return false; /* graph_break() */
   mg_rec_break(BK_user, "a function given to torch._dynamo.disallow_in_graph");
   return true;
 }

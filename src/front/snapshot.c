@@ -589,6 +589,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
     if (!PyErr_Occurred()) PyErr_NoMemory();
     goto done;
   }
+  mg_fx_end_grad(mg_rec->cap, slots, n);
   mg_wrapper_guard_distinct(mg_rec);
   if (snap_find_owners(&b) || !snap_claims(&b) || !mg_snap_hooks(&b) || !snap_checks(&b) || !snap_said(&b)) goto done;
   s->nslots = n;

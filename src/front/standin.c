@@ -670,6 +670,7 @@ int mg_standin_begin(MgRec *r) {
   if (tracing < 0) return -1;
   cap->hooks_off = !tracing;
   if (r->want_fx && mg_fx_begin(cap)) return -1;
+  if (r->slots) mg_fx_start_grad(cap, r->slots->slot, r->slots->n);
   if (mg_fmodes_begin(cap, r->want_fx ? mg_fx_mode(cap) : NULL)) return -1;
   return r->guards && r->ident ? mg_fmodes_wrap(r) : 0;
 }

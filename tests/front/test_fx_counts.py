@@ -81,6 +81,89 @@ def test_counts(f, graphs, ops):
     assert counts == [graphs, ops]
 
 
+def first_in_the_block(x):
+    with torch.no_grad():
+        torch._dynamo.graph_break()
+        return x + 1
+
+
+def inside_of_the_block(x):
+    x = x * 2
+    with torch.no_grad():
+        y = x + 1
+        torch._dynamo.graph_break()
+        y = y + 2
+        torch._dynamo.graph_break()
+        z = y + 3
+    return x * 3, y, z, (x * z).sum()
+
+
+def last_in_the_block(x):
+    with torch.no_grad():
+        y = x + 1
+        torch._dynamo.graph_break()
+    return x * 3, y
+
+
+def block_in_a_block(x):
+    with torch.no_grad():
+        with torch.enable_grad():
+            y = x + 1
+            torch._dynamo.graph_break()
+            y = y + 2
+        z = y * 2
+    return y, z, y * z
+
+
+def set_and_not_restored(x):
+    torch.set_grad_enabled(False)
+    y = x + 1
+    torch._dynamo.graph_break()
+    z = y + 2
+    torch.set_grad_enabled(True)
+    return y, z, x * z
+
+
+@pytest.mark.parametrize(
+    "f, ops",
+    [
+        (first_in_the_block, [3]),
+        (inside_of_the_block, [4, 3, 6]),
+        (last_in_the_block, [3, 1]),
+        (block_in_a_block, [1, 5]),
+        (set_and_not_restored, [2, 3]),
+    ],
+    ids=lambda p: getattr(p, "__name__", None),
+)
+@pytest.mark.parametrize("outside", [True, False])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_breaks_inside_of_no_grad(f, ops, outside, backend):
+    """Each graph has the block's whole switch of the mode; results require grad as in eager mode, whichever mode the call finds."""
+    seen = []
+    inner = torch._dynamo.lookup_backend(backend)
+
+    def counting(gm, example_inputs):
+        seen.append(sum(n.op.startswith("call") for n in gm.graph.nodes))
+        return inner(gm, example_inputs)
+
+    g = magneto.compile(f, backend=counting)
+    for mode in (outside, not outside, outside):
+        x = torch.randn(3, requires_grad=True)
+        for _ in range(2):
+            results = []
+            for fn in (g, f):
+                with torch.set_grad_enabled(mode):
+                    r = fn(x)
+                    results.append((r if isinstance(r, tuple) else (r,), torch.is_grad_enabled()))
+            (got, after), (want, expected) = results
+            assert after == expected
+            for a, b in zip(got, want, strict=True):
+                torch.testing.assert_close(a, b)
+                assert a.requires_grad == b.requires_grad
+        if outside and len(seen) == len(ops):
+            assert seen == ops
+
+
 def test_nothing_to_compile():
     assert count(lambda x: x.shape[0] + 1, torch.randn(3)) == (4, 0, 0)
 
