@@ -3,6 +3,7 @@
  * In: the recorded graph and its inputs.  Out: one guard that what is written overlaps nothing else, and one for each place in a shared storage. */
 #include "front/alias.h"
 #include <stdlib.h>
+#include "front/draw.h"
 #include "front/facts.h"
 #include "front/guard.h"
 #include "front/ndheader.h"
@@ -149,7 +150,10 @@ typedef struct Aliases {
   bool *fixed;        /* is that input the same object in every call? */
 } Aliases;
 
-static bool alias_takes_part(const MgCapInput *in) { return !in->scalar && !in->outer && in->src; }
+/* Drawn arrays are new in each run. */
+static bool alias_takes_part(const Aliases *a, const MgCapInput *in) {
+  return !in->scalar && !in->outer && in->src && !mg_draw_late(a->r->guards, in->src);
+}
 static bool alias_is_fixed(const Aliases *a, const MgCapInput *in) { return mg_guards_pinned(a->r->guards, in->src); }
 static uint32_t alias_storage(const Aliases *a, const MgCapInput *in) { return a->r->g->val[in->val].storage; }
 
@@ -158,7 +162,7 @@ static void alias_collect(Aliases *a) {
   const MgCapture *cap = a->r->cap;
   bool any_moves = false, any_written = false, any_both = false;
   for (uint32_t i = 0; i < cap->ninput; i++) {
-    if (!alias_takes_part(&cap->input[i])) continue;
+    if (!alias_takes_part(a, &cap->input[i])) continue;
     bool moves = !alias_is_fixed(a, &cap->input[i]), written = a->w.storage[alias_storage(a, &cap->input[i])];
     any_moves |= moves;
     any_written |= written;
@@ -166,7 +170,7 @@ static void alias_collect(Aliases *a) {
   }
   for (uint32_t i = 0; i < cap->ninput; i++) {
     const MgCapInput *in = &cap->input[i];
-    if (!alias_takes_part(in)) continue;
+    if (!alias_takes_part(a, in)) continue;
     uint32_t s = alias_storage(a, in);
     bool fixed = alias_is_fixed(a, in), written = a->w.storage[s];
     if (written ? !fixed || any_moves : fixed ? any_both : any_written) apart_add(a->apart, in->src, s, written);
@@ -177,7 +181,7 @@ static void alias_offsets(Aliases *a) {
   const MgCapture *cap = a->r->cap;
   for (uint32_t i = 0; i < cap->ninput; i++) {
     const MgCapInput *in = &cap->input[i];
-    if (!alias_takes_part(in)) continue;
+    if (!alias_takes_part(a, in)) continue;
     uint32_t s = alias_storage(a, in);
     bool fixed = alias_is_fixed(a, in);
     if (!a->w.storage[s]) continue;

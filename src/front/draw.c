@@ -4,6 +4,8 @@
 #include "front/guard.h"
 #include "front/identity.h"
 #include "front/names.h"
+#include "front/ndarray.h"
+#include "front/ndtype.h"
 #include "front/snapshot.h"
 #include "front/symfloat.h"
 
@@ -48,6 +50,32 @@ static bool draw_is_plain(PyObject *rng) {
   return true;
 }
 
+/* The same for the methods of NumPy's two classes of generators. */
+static DrawKind draw_numpy_kind(const char *name) {
+  static const char *const numbers[] = {"beta", "binomial", "chisquare", "choice", "dirichlet", "exponential", "f", "gamma", "geometric",
+                                        "gumbel", "hypergeometric", "integers", "laplace", "logistic", "lognormal", "logseries",
+                                        "multinomial", "multivariate_normal", "negative_binomial", "noncentral_chisquare",
+                                        "noncentral_f", "normal", "pareto", "permutation", "poisson", "power", "rand", "randint",
+                                        "randn", "random", "random_sample", "rayleigh", "standard_cauchy", "standard_exponential",
+                                        "standard_gamma", "standard_normal", "standard_t", "triangular", "uniform", "vonmises",
+                                        "wald", "weibull", "zipf"};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (!strcmp(name, numbers[i])) return DRAW_number;
+  return strcmp(name, "seed") ? DRAW_no : DRAW_change;
+}
+
+static bool draw_is_numpys(PyObject *o) {
+  const char *name = Py_TYPE(o)->tp_name;
+  return !strcmp(name, "numpy.random.mtrand.RandomState") || !strcmp(name, "numpy.random._generator.Generator");
+}
+
+/* A generator of NumPy in the same state. */
+static PyObject *draw_copy_numpys(PyObject *rng) {
+  PyObject *m = mg_import("copy"), *mine = m ? PyObject_CallMethod(m, "deepcopy", "O", rng) : NULL;
+  Py_XDECREF(m);
+  return mine;
+}
+
 /* An itertools.count at the same position. */
 static PyObject *draw_copy_counter(PyObject *counter) {
   PyObject *four = PyLong_FromLong(4), *r = four ? mg_snapshot_pickle_call(counter, mg_names.reduce_ex, four) : NULL, *mine = NULL;
@@ -69,8 +97,8 @@ static PyObject *draw_copy(PyObject *rng) {
   PyObject *mine = d->rngs ? PyDict_GetItemWithError(d->rngs, rng) : NULL, *state = NULL, *name = NULL, *set = NULL;
   if (mine || PyErr_Occurred()) return mine;
   MgPause pause = mg_rec_pause();
-  if (PyIter_Check(rng)) {
-    mine = draw_copy_counter(rng);
+  if (PyIter_Check(rng) || draw_is_numpys(rng)) {
+    mine = PyIter_Check(rng) ? draw_copy_counter(rng) : draw_copy_numpys(rng);
     if (mine && (d->rngs || (d->rngs = PyDict_New())) && !PyDict_SetItem(d->rngs, rng, mine)) set = Py_NewRef(Py_None);
   } else if ((d->rngs || (d->rngs = PyDict_New())) && (state = PyObject_CallMethod(rng, "getstate", NULL)) &&
       (mine = PyObject_CallNoArgs((PyObject *)Py_TYPE(rng))) && (name = PyUnicode_FromString("setstate")) &&
@@ -152,24 +180,26 @@ PyObject *mg_draw_next(PyObject *counter) {
 /* Draws now, from the copy, and in every run, from the generator. */
 static PyObject *draw_record(const MgCall *c, PyObject *fn, PyObject *rng, Py_ssize_t first, DrawKind kind) {
   MgGuards *g = mg_rec->guards;
-  MgOlder *e = mg_older(rng);
+  MgOlder *e = mg_older(rng); /* NULL: of a bound method that is known to be the same */
   PyObject *args = NULL, *kwargs = NULL, *copy, *now = NULL, *r = NULL;
-  if (draw_arguments(c, first, &args, &kwargs) || !(copy = draw_copy(e->orig))) goto done;
+  if (draw_arguments(c, first, &args, &kwargs) || !(copy = draw_copy(e ? e->orig : rng))) goto done;
   MgPause pause = mg_rec_pause();
   now = draw_make(fn, copy, args, kwargs);
   mg_rec_resume(pause);
   if (!now) goto done;
-  if (kind == DRAW_number && !PyFloat_CheckExact(now) && !PyLong_CheckExact(now)) {
+  bool array = kind == DRAW_number && draw_is_numpys(rng) && mg_array_is_class(Py_TYPE(now));
+  if (kind == DRAW_number && !array && !PyFloat_CheckExact(now) && !PyLong_CheckExact(now)) {
     mg_rec_break(BK_c_function, "a random number of type %s", Py_TYPE(now)->tp_name);
     goto done;
   }
-  SrcRef from = mg_older_by_path(e) ? e->src : mg_source(g, SRC_pinned, 0, 0, e->orig);
+  SrcRef from = e && mg_older_by_path(e) ? e->src : mg_source(g, SRC_pinned, 0, 0, e ? e->orig : rng);
   SrcRef to = kind == DRAW_number ? mg_source(g, SRC_draw, 0, (int32_t)g->ndraw, NULL) : 0;
   MgDraw *d = draw_add(g);
   if (!d) goto done;
   *d = (MgDraw){Py_NewRef(fn), args, kwargs, from, to};
   args = kwargs = NULL;
-  r = kind == DRAW_number ? mg_symfloat_drawn(now, to) : Py_NewRef(now);
+  r = array ? mg_array_wrap(now, to) : kind == DRAW_number ? mg_symfloat_drawn(now, to) : Py_NewRef(now);
+  if (!r && !PyErr_Occurred()) mg_rec_break(BK_c_function, "a random array that no tensor can share memory with");
 done:
   Py_XDECREF(args);
   Py_XDECREF(kwargs);
@@ -192,6 +222,34 @@ bool mg_draw_method(const MgCall *c, PyObject *fn, PyObject *self, PyObject **ou
   if (kind == DRAW_other) *out = mg_rec_break(BK_data_dependent, "random.%s", name);
   else *out = draw_record(c, fn, self, first, kind);
   return true;
+}
+
+/* numpy.random.seed is a function of its own: the method of the generator that the module's functions draw from.  New, or NULL. */
+static PyObject *draw_seed_method(PyObject *f) {
+  PyObject *m = mg_import("numpy.random.mtrand"), *seed = m ? PyObject_GetAttrString(m, "seed") : NULL, *r = NULL, *rng = NULL;
+  if (seed == f && (rng = PyObject_GetAttrString(m, "_rand"))) r = PyObject_GetAttrString(rng, "seed");
+  Py_XDECREF(m);
+  Py_XDECREF(seed);
+  Py_XDECREF(rng);
+  return r;
+}
+
+bool mg_draw_numpy(const MgCall *c, PyObject **out) {
+  bool bound = PyMethod_Check(c->f);
+  PyObject *fn = bound ? PyMethod_GET_FUNCTION(c->f) : c->f, *self = bound ? PyMethod_GET_SELF(c->f) : c->npos ? c->arg[0] : NULL;
+  if (!strstr(Py_TYPE(fn)->tp_name, "cython_function_or_method")) return false;
+  PyObject *seed = !bound && (!self || !draw_is_numpys(self)) ? draw_seed_method(fn) : NULL;
+  if (seed) fn = PyMethod_GET_FUNCTION(seed), self = PyMethod_GET_SELF(seed);
+  Py_ssize_t first = bound || seed ? 0 : 1;
+  PyObject *name = self && draw_is_numpys(self) ? PyObject_GetAttrString(fn, "__name__") : NULL;
+  DrawKind kind = name && PyUnicode_Check(name) ? draw_numpy_kind(PyUnicode_AsUTF8(name)) : DRAW_no;
+  Py_XDECREF(name);
+  PyErr_Clear();
+  bool by_system = kind == DRAW_change && (c->n == first || c->arg[first] == Py_None);
+  bool can = kind != DRAW_no && !by_system && !mg_is_fresh(self);
+  if (can) *out = draw_record(c, fn, self, first, kind);
+  Py_XDECREF(seed);
+  return can;
 }
 
 PyObject *mg_draw_call(const MgCall *c) {

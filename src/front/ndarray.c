@@ -2,6 +2,7 @@
 #include "front/ndarray.h"
 #include <stdlib.h>
 #include <string.h>
+#include "front/draw.h"
 #include "front/identity.h"
 #include "front/ndheader.h"
 #include "front/ndtype.h"
@@ -740,10 +741,8 @@ PyObject *mg_array_wrap(PyObject *array, SrcRef src) {
   if (!nd_ufunc || !mg_nd_is(array) || !mg_nd_shareable(array)) return NULL;
   MgGuards *g = mg_rec->guards;
   if (!src) src = mg_source(g, SRC_pinned, 0, 0, array);
-  PyObject *real = nd_to_tensor(mg_rec->cap, array), *t = NULL, *r = NULL;
-  if (real) t = mg_standin_array_input(real, src);
-  if (t) r = nd_over(t);
-  if (r) mg_guard_array(g, src, array);
+  PyObject *real = nd_to_tensor(mg_rec->cap, array), *t = real ? mg_standin_array_input(real, src) : NULL, *r = t ? nd_over(t) : NULL;
+  if (r && !mg_draw_late(g, src)) mg_guard_array(g, src, array);
   if (r && mg_older_add(array, r, src, OLDER_array)) Py_CLEAR(r);
   Py_XDECREF(real);
   Py_XDECREF(t);

@@ -15,7 +15,7 @@ bool mg_array_function(PyObject *o);    /* a function of NumPy that is recorded 
 PyObject *mg_array_model(PyObject *o);  /* borrowed */
 PyObject *mg_array_tensor(PyObject *o); /* borrowed: the stand-in */
 bool mg_array_is_scalar(PyObject *o);   /* a NumPy scalar, not an array */
-/* An older array: a graph input.  NULL with an exception, or without one: of a kind that no tensor can share memory with. */
+/* An older array, or one that each run draws (draw.h): a graph input.  NULL with an exception, or without one: of a kind that no tensor can share memory with. */
 PyObject *mg_array_wrap(PyObject *array, SrcRef src);
 /* What tensor.numpy() gives for a stand-in. */
 PyObject *mg_array_of_tensor(PyObject *standin, bool force);

@@ -682,6 +682,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if (mg_rec->want_fx && mg_fxfunc_call(&c, &r)) return r;
   MgVerdict v = mg_policy_of(f);
   if (!kwnames && (mg_symvalue_convert(f, args, npos, &r) || mg_symfloat_apply(f, args, npos, &r) || mg_symsize_choose(f, args, npos, &r))) return r;
+  if ((v.action == ACT_no || PyMethod_Check(f)) && mg_draw_numpy(&c, &r)) return r;
   if (v.action == ACT_python) return call_python(&c);
   if ((v.action == ACT_no || v.action == ACT_tensor_class) && mg_call_legacy(&c, &r)) return r;
   if (v.action == ACT_no) return mg_call_unknown(&c);

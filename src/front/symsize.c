@@ -447,7 +447,7 @@ void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef val) 
   MgRec *r = cap->rec;
   MgVal *v = mg_val(r->g, val);
   bool any = false;
-  if (!src || !r->guards || v->ndim > MG_FACTS_FOLLOW || r->guards->src[src].kind == SRC_pinned) return;
+  if (!src || !r->guards || v->ndim > MG_FACTS_FOLLOW || r->guards->src[src].kind == SRC_pinned || mg_draw_late(r->guards, src)) return;
   bool param = Py_TYPE(tensor) == mg_parameter_type && !symsize_config("force_parameter_static_shapes", true);
   if ((Py_TYPE(tensor) != mg_tensor_type && !param) || v->ndim == 0) return;
   MgFacts *f = mg_guard_facts(r->guards, src);
