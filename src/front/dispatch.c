@@ -509,11 +509,22 @@ static bool dispatch_masked(MgCapture *cap, PyObject *args) {
   return false;
 }
 
+static bool dispatch_differentiates(const MgCapture *cap, PyObject *args) {
+  bool tracked = false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args) && mg_abi.aoti_torch_grad_mode_is_enabled(); i++) {
+    PyObject *x = PyTuple_GET_ITEM(args, i);
+    tracked |= mg_standin_is(x) && mg_val(cap->rec->g, mg_standin_val(x))->requires_grad;
+  }
+  return tracked;
+}
+
 static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func, PyObject *args, PyObject *kwargs) {
   if (cap->syms && mg_symfloat_among(fo, args, kwargs)) return mg_symfloat_dispatch(cap, fo, args, kwargs);
   switch ((MgOpFate)fo->fate) {
-    case FATE_record:
-    case FATE_record_grad: break;
+    case FATE_record: break;
+    case FATE_record_grad: /* tracers cut backward out of a forward without autograd, which leaves nothing to it */
+      if (cap->fx && dispatch_differentiates(cap, args)) return mg_rec_break(BK_op, "gradients of %s in a custom back end", fo->op->full);
+      break;
     case FATE_record_dense:
       if (dispatch_flag(fo, args, kwargs, "sparse")) return dispatch_decompose(cap, fo, args, kwargs);
       break;

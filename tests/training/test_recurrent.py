@@ -125,3 +125,22 @@ def test_packed_sequences(kind):
         torch.testing.assert_close(grads[1], grads[0])
     s = _magneto.stats()
     assert s["graphs"] == 2 and s["breaks"] == {"data_dependent": 2} and not s["fallbacks"], s
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_backends_that_trace(dynamic):
+    """AOTAutograd cuts the backward of oneDNN's LSTM out of a forward that kept nothing for it: a graph before and one behind."""
+    torch.manual_seed(8)
+    m, other = nn.LSTM(3, 5), nn.LSTM(3, 5)
+    other.load_state_dict(m.state_dict())
+    c = magneto.compile(lambda x: m(x.sin())[0].cos(), backend="aot_eager", dynamic=dynamic)
+    for n in (2, 3):
+        x = torch.randn(n, 2, 3)
+        y, want = c(x), other(x.sin())[0].cos()
+        y.square().sum().backward()
+        want.square().sum().backward()
+        same(want, y)
+        for p, q in zip(m.parameters(), other.parameters()):
+            same(q.grad, p.grad)
+    with torch.no_grad():
+        same(other(x.sin())[0].cos(), c(x))
