@@ -455,6 +455,15 @@ class C:
     def __contains__(self, k): return k == 3
     def __index__(self): return 1
 def f(x): a = C(1); return x + (1 if (a < a < a) else 0), x[C(1)], 3 in a, a @ a, 5 + a, [7, 8][a], hex(a)
+=== abstract_classes_know_classes_made_here breaks=2
+import collections.abc as c
+class Base:
+    pass
+def f(x):
+    class A(Base): pass
+    y = x + (c.MutableSequence.register(A) is A)
+    print(end='')
+    return y * 2, issubclass(A, c.Sequence), isinstance(A(), c.Sized), issubclass(A, c.Mapping)
 ''')
 
 
