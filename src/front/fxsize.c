@@ -6,21 +6,30 @@
 #include "front/source.h"
 #include "front/symfloat.h"
 #include "front/guard.h"
-#include <string.h>
+#include <stdio.h>
+
+/* What calls a function of one number in a graph: torch's for symbols, where it has one.  New. */
+static PyObject *fxsize_called(PyObject *f) {
+  char name[64];
+  snprintf(name, sizeof name, "_sym_%s", ((PyCFunctionObject *)f)->m_ml->ml_name);
+  PyObject *torch = mg_import("torch"), *known = torch ? PyObject_GetAttrString(torch, name) : NULL;
+  Py_XDECREF(torch);
+  if (!known && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
+  return known || PyErr_Occurred() ? known : Py_NewRef(f);
+}
 
 /* The function of a torch-level graph that computes this; NULL: there is none.  New. */
 static PyObject *fxsize_function(int calc, PyObject *f) {
   static const char *const of_operator[] = {[CALC_lt] = "lt", [CALC_le] = "le", [CALC_eq] = "eq", [CALC_ne] = "ne", [CALC_gt] = "gt", [CALC_ge] = "ge",
                                             [CALC_add] = "add", [CALC_sub] = "sub", [CALC_mul] = "mul", [CALC_truediv] = "truediv", [CALC_floordiv] = "floordiv",
-                                            [CALC_mod] = "mod", [CALC_pow] = "pow", [CALC_and] = "and_", [CALC_or] = "or_", [CALC_xor] = "xor", [CALC_neg] = "neg"};
+                                            [CALC_mod] = "mod", [CALC_pow] = "pow", [CALC_and] = "and_", [CALC_or] = "or_", [CALC_xor] = "xor", [CALC_neg] = "neg",
+                                            [CALC_abs] = "abs"};
   static const char *const of_torch[] = {[CALC_min] = "sym_min", [CALC_max] = "sym_max", [CALC_int] = "sym_int", [CALC_float] = "sym_float"};
-  static const char *const rounding[] = {"floor", "ceil", "trunc"};
   const char *in_operator = calc < (int)(sizeof of_operator / sizeof *of_operator) ? of_operator[calc] : NULL;
   const char *in_torch = calc < (int)(sizeof of_torch / sizeof *of_torch) ? of_torch[calc] : NULL;
   if (calc == CALC_call && f == (PyObject *)&PyLong_Type) in_torch = of_torch[CALC_int];
   if (calc == CALC_call && f == (PyObject *)&PyFloat_Type) in_torch = of_torch[CALC_float];
-  for (size_t i = 0; calc == CALC_call && PyCFunction_Check(f) && i < sizeof rounding / sizeof *rounding; i++)
-    if (!strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, rounding[i])) return Py_NewRef(f);
+  if (calc == CALC_call && PyCFunction_Check(f)) return fxsize_called(f);
   PyObject *m = in_operator ? Py_NewRef(mg_fx_torch.operator_) : in_torch ? mg_import("torch") : NULL;
   PyObject *r = m ? PyObject_GetAttrString(m, in_operator ? in_operator : in_torch) : NULL;
   Py_XDECREF(m);

@@ -374,3 +374,33 @@ def test_least_of_other_numbers():
     for rows, n in ((3, 5), (9, 6), (2, 12), (7, 7)):
         x = torch.randn(rows)
         assert repr(g(x, n)[1:]) == repr(f(x, n)[1:])
+
+
+CALLED = {
+    "sqrt": (lambda x: x / math.sqrt(x.shape[0]), ["_sym_sqrt", "truediv"]),
+    "log": (lambda x: x * math.log(x.shape[0]), ["log", "mul"]),
+    "float": (lambda x: x * float(x.shape[0]), ["sym_float", "mul"]),
+    "int": (lambda x: x[: int(x.shape[0] * 0.75)], ["mul", "sym_int", "getitem"]),
+    "floor": (lambda x: x[: math.floor(x.shape[0] * 0.75)], ["mul", "floor", "getitem"]),
+    "ceil": (lambda x: x.new_zeros(math.ceil(x.shape[0] / 2)), ["truediv", "ceil", "new_zeros"]),
+    "round": (lambda x: x[: round(x.shape[0] * 0.75)], ["mul", "round", "getitem"]),
+    "abs": (lambda x: x.new_ones(abs(1 - x.shape[0])), ["sub", "abs", "new_ones"]),
+    "neg": (lambda x: x.new_ones(-x.shape[0] + 30), ["neg", "add", "new_ones"]),
+}
+
+
+@pytest.mark.parametrize("backend", [None, "aot_eager"])
+@pytest.mark.parametrize("case", CALLED)
+def test_functions_of_sizes_in_graphs_for_backends(case, backend):
+    """They are nodes, so that one graph serves all sizes."""
+    f, names = CALLED[case]
+    graphs = []
+    magneto.reset()
+    g = magneto.compile(f, dynamic=True, fullgraph=True, backend=backend or (lambda gm, example: graphs.append(gm) or gm))
+    for rows in (4, 6, 9, 13):
+        x = torch.randn(rows)
+        torch.testing.assert_close(g(x), f(x))
+    assert _magneto.stats()["entries"] == 1
+    if graphs:
+        nodes = [n for n in graphs[0].graph.nodes if n.op.startswith("call")]
+        assert [getattr(n.target, "__name__", n.target) for n in nodes] == names
