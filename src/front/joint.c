@@ -25,6 +25,7 @@ typedef struct Joint {   /* being built */
   uint32_t nval;
   bool ran;              /* the engine has run */
   bool inside;           /* a view that an autograd.Function made was followed */
+  bool views;            /* every result is a view of an input: constant sizes would not help */
   const char *why;       /* set when the graph has to run op by op */
 } Joint;
 
@@ -534,7 +535,8 @@ static int joint_record(Joint *b, const ValRef *out, int nout) {
   if (rc < 0 && !PyErr_Occurred()) PyErr_NoMemory();
   if (!rc && b->inside) rc = joint_refuse(b, "a result is a view made by an autograd.Function");
   if (!rc && joint_raises(b)) rc = joint_refuse(b, "the gradient of complex eigenvectors raises where it is not defined");
-  if (!rc && !b->j->nthrough) rc = joint_refuse(b, "every result is a view of an input");
+  b->views = !rc && !b->j->nthrough;
+  if (b->views) rc = joint_refuse(b, "every result is a view of an input");
   if (!rc) rc = joint_backward(b);
   if (!rc) rc = joint_see_writes(b);
   if (!rc) rc = joint_take_numbers(b, ninput);
@@ -616,7 +618,7 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
     b.j->ninput = g->ninput;
     ninput = g->ninput - b.j->nthrough; /* some are for backward alone */
     r->joint = b.j;
-  } else if (mg_symsize_inputs(&r->cap->sizes)) { /* maybe it goes with constants */
+  } else if (mg_symsize_inputs(&r->cap->sizes) && !b.views) { /* maybe it goes with constants */
     r->sizes_failed = true;
     PyErr_Clear();
     rc = 0;

@@ -320,9 +320,35 @@ static PyObject *sym_by_number(PyObject *a, PyObject *b, binaryfunc fn) {
 }
 #define PLAIN_BINARY(name, fn)                                                                               \
   static PyObject *symfloat_##name(PyObject *a, PyObject *b) { return sym_by_number(a, b, fn); }
-PLAIN_BINARY(divmod, PyNumber_Divmod)
-PLAIN_BINARY(lshift, PyNumber_Lshift)
-PLAIN_BINARY(rshift, PyNumber_Rshift)
+PLAIN_BINARY(numbers_divmod, PyNumber_Divmod)
+PLAIN_BINARY(numbers_lshift, PyNumber_Lshift)
+PLAIN_BINARY(numbers_rshift, PyNumber_Rshift)
+
+/* 2**n of a plain n; NULL without an exception: it is none, or too large for sizes.  New. */
+static PyObject *sym_power_of_two(PyObject *a, PyObject *n) {
+  enum { MOST = 31 };
+  if (!mg_symnode_of(a) || mg_symfloat_is_bool(a) || !PyLong_CheckExact(n)) return NULL;
+  int overflow;
+  long long k = PyLong_AsLongLongAndOverflow(n, &overflow);
+  return overflow || k < 0 || k > MOST ? NULL : PyLong_FromLongLong(1LL << k);
+}
+
+/* a << n and a >> n: products and quotients, of which expressions of sizes are made. */
+static PyObject *sym_shift(PyObject *a, PyObject *n, int calc, binaryfunc plain) {
+  PyObject *by = sym_power_of_two(a, n), *r = by ? sym_binary(a, by, calc) : PyErr_Occurred() ? NULL : plain(a, n);
+  Py_XDECREF(by);
+  return r;
+}
+static PyObject *symfloat_lshift(PyObject *a, PyObject *n) { return sym_shift(a, n, CALC_mul, symfloat_numbers_lshift); }
+static PyObject *symfloat_rshift(PyObject *a, PyObject *n) { return sym_shift(a, n, CALC_floordiv, symfloat_numbers_rshift); }
+
+static PyObject *symfloat_divmod(PyObject *a, PyObject *b) {
+  if (!PyLong_CheckExact(b) || !_PyLong_Sign(b)) return symfloat_numbers_divmod(a, b); /* a zero has errors of its own */
+  PyObject *q = sym_binary(a, b, CALC_floordiv), *m = q ? sym_binary(a, b, CALC_mod) : NULL, *r = m ? PyTuple_Pack(2, q, m) : NULL;
+  Py_XDECREF(q);
+  Py_XDECREF(m);
+  return r;
+}
 
 /* ---- questions ---- */
 

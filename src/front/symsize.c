@@ -288,7 +288,7 @@ bool mg_symsize_choose(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject
   if (!least && strcmp(name, "max")) return false;
   PyObject *module = ((PyCFunctionObject *)f)->m_module;
   if (!module || !PyUnicode_Check(module) || PyUnicode_CompareWithASCIIString(module, "builtins")) return false;
-  PyObject *list = n == 1 && (PyList_CheckExact(*arg) || PyTuple_CheckExact(*arg)) ? *arg : NULL;
+  PyObject *list = n == 1 && (PyList_CheckExact(*arg) || PyTuple_CheckExact(*arg) || Py_TYPE(*arg) == mg_torch.size) ? *arg : NULL;
   if (list) n = PySequence_Fast_GET_SIZE(list), arg = PySequence_Fast_ITEMS(list);
   MgCapture *cap = symsize_among(arg, n);
   if (!cap || cap->sizes.off) return false;

@@ -342,6 +342,7 @@ LEAST = {
     "torch": lambda x: torch.arange(torch.sym_max(x.shape[0], x.shape[1])) * 2.0,
     "slice": lambda x: x[: min(x.shape[0], 5)] * 2,
     "of a list": lambda x: x[: min([x.shape[0], 6, x.shape[1] + 2])].softmax(0),
+    "of a shape": lambda x: x * max(x.shape) + min(x.size()),
     "of a tuple": lambda x: x.sum() + max((x.shape[0] * 2, 9, 3)),
     "cat": lambda x: torch.cat([x, x.new_ones(max(x.size(0), 6), x.shape[1])]),
     "slice of torch": lambda x: torch.empty(x[:5].shape).copy_(x[:5]),
@@ -385,6 +386,8 @@ CALLED = {
     "ceil": (lambda x: x.new_zeros(math.ceil(x.shape[0] / 2)), ["truediv", "ceil", "new_zeros"]),
     "round": (lambda x: x[: round(x.shape[0] * 0.75)], ["mul", "round", "getitem"]),
     "abs": (lambda x: x.new_ones(abs(1 - x.shape[0])), ["sub", "abs", "new_ones"]),
+    "shifts": (lambda x: x[: x.shape[0] >> 1].new_zeros(x.shape[0] << 2), ["floordiv", "getitem", "mul", "new_zeros"]),
+    "divmod": (lambda x: x.new_ones(divmod(x.shape[0], 3)[0]), ["floordiv", "new_ones"]),
     "neg": (lambda x: x.new_ones(-x.shape[0] + 30), ["neg", "add", "new_ones"]),
 }
 
