@@ -144,9 +144,11 @@ static bool claim_random(const MgGraph *g) {
   return false;
 }
 
-bool mg_claim_repeats(MgRec *r) { return !r->guards->ndraw && !claim_random(r->g) && !claim_acts(r->g) && !mg_alias_writes(r); }
+bool mg_claim_repeats(MgRec *r) {
+  return !r->guards->ndraw && (r->raises || !claim_random(r->g)) && !claim_acts(r->g) && !mg_alias_writes(r);
+}
 
-bool mg_claim_draws(const MgRec *r) { return r->claims && claim_random(r->g); }
+bool mg_claim_draws(const MgRec *r) { return (r->claims || r->raises) && claim_random(r->g); }
 
 static PyObject *claim_state(const char *name, PyObject *arg) {
   PyObject *torch = mg_import("torch"), *fn = torch ? PyObject_GetAttrString(torch, name) : NULL;

@@ -11,6 +11,7 @@
 #include "front/memform.h"
 #include "front/names.h"
 #include "front/guard.h"
+#include "front/raises.h"
 #include "front/setting.h"
 #include "front/skip.h"
 #include "front/standin.h"
@@ -430,6 +431,9 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   if (dispatch_args(cap, fo, args, kwargs, arg)) return NULL;
   if (!mg_memform_known(g, op, arg)) return mg_rec_break(BK_op, "%s outside of its tensor", op->full);
   if (mg_memform_counts(op, arg) && arg[0].tag == MA_val) mg_alias_guard_start(r, arg[0].u.val);
+  bool observed = !r->cfg->fullgraph && mg_raises_seen(r, op, arg);
+  if (observed && r->deny_raises) return mg_rec_break(BK_op, "%s may raise inside of a block that would catch it", op->full);
+  r->raises |= observed;
   int ntensor = 0;
   for (int i = 0; i < op->nret; i++) ntensor += op->ret_kind[i] == AK_tensor;
   NodeRef n = c.n = mg_graph_node(g, op, op->nparam, ntensor);
@@ -446,6 +450,7 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   }
   node->line = r->line;
   node->again = r->checkpoint;
+  node->observed = observed;
   node->grad_mode = mg_abi.aoti_torch_grad_mode_is_enabled();
   cap->own_kernels |= !node->grad_mode && !dispatch_is_atens(op);
   if (dispatch_infer(cap, fo, n, data, &c.pyret)) goto done;

@@ -94,6 +94,9 @@ typedef struct MgRec {
   bool claims_failed;   /* a run could not be given up when such an answer is the other one: record again with deny_claims */
   bool deny_claims;     /* questions whose other answer raises break the graph like others */
   bool false_claims;    /* because a run found the other answer */
+  bool raises;          /* what an op's kernel may raise is caught by the program (raises.h) */
+  bool raises_failed;   /* it would be missed: record again with */
+  bool deny_raises;     /* such ops break the graph */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
   uint16_t checkpoint, ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */
   PyObject *dynamic_sources; /* list of patterns of sources whose numbers and sizes are inputs (dynfloat.c): strong; or NULL */

@@ -10,6 +10,7 @@
 #include "front/marked.h"
 #include "front/names.h"
 #include "front/record.h"
+#include "front/raises.h"
 #include "front/record_obj.h"
 #include "front/resume.h"
 #include "front/stance.h"
@@ -83,6 +84,7 @@ typedef struct Segment {
   bool deny_switch;     /* leaves whose requires_grad changes break the graph */
   bool deny_ids;        /* id() of objects made in the segment breaks the graph */
   bool deny_grad;       /* nor with those among what requires grad */
+  bool deny_raises;     /* what an op raises would be missed by the program (raises.h) */
   bool deny_claims;     /* a run could not be given up (claim.h), or was: */
   bool false_claims;    /* such an answer was the other one */
   bool deny_hook;       /* the backend traced a hook instead of running it */
@@ -340,6 +342,10 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
     PyErr_NoMemory();
     goto fail;
   }
+  if (mg_raises_missed(r, snap)) {
+    r->raises_failed = true;
+    goto fail;
+  }
   e->keeps_random = mg_claim_draws(r);
   e->claims = r->claims;
   e->unclaimed = s->false_claims;
@@ -569,7 +575,7 @@ static int segment_attempt(Segment *s) {
                .refused = mg_marked_refused_ids(), .dynamic_sources = mg_dynfloat_sources(false), .unbacked_sources = mg_dynfloat_sources(true),
                .peers = s->frame[0].d->peers, .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
                .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data, .deny_grad = s->deny_grad, .deny_switch = s->deny_switch, .deny_ids = s->deny_ids, .handled = s->exc0,
-               .deny_hook = s->deny_hook, .deny_claims = s->deny_claims, .false_claims = s->false_claims, .deny_loops = s->deny_loops, .stop = s->stop,
+               .deny_hook = s->deny_hook, .deny_claims = s->deny_claims, .false_claims = s->false_claims, .deny_raises = s->deny_raises, .deny_loops = s->deny_loops, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   rec.slots = &s->slots;
   MgSnapshot *snap = NULL;
@@ -622,10 +628,11 @@ static int segment_attempt(Segment *s) {
   mg_stats.bytecodes += rec.nbytecode;
   mg_stats.record_ms += mg_now_ms() - t0;
   if (snap && segment_make_entry(s, &rec, snap, &outer, end, is_ret, nslot)) {
-    bool again = rec.hook_traced || rec.claims_failed || segment_sizes_failed(s, &rec);
+    bool again = rec.hook_traced || rec.claims_failed || rec.raises_failed || segment_sizes_failed(s, &rec);
     rc = again ? 0 : -1;
     s->deny_hook |= rec.hook_traced;
     s->deny_claims |= rec.claims_failed;
+    s->deny_raises |= rec.raises_failed;
     s->failed = !again;
     if (again) PyErr_Clear();
   }

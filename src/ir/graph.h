@@ -60,6 +60,7 @@ typedef struct MgNode {
   uint32_t line;        /* source line of the user's frame; 0 unknown */
   uint8_t grad_mode;    /* autograd was enabled when it was recorded */
   bool leaf;            /* a detach whose result is made a leaf that requires grad (requires_grad_()) */
+  bool observed;        /* the program waits for what its kernel may raise (front/raises) */
   bool counts;          /* a detach whose result has a version counter of its own (Tensor.data) */
   bool dead;            /* removed by a pass */
   bool backward;        /* joint graph: recorded while the engine ran backward (middle/partition) */

@@ -1,4 +1,5 @@
 """Wrong arguments name themselves; kinds of tensors that are not compiled run eagerly with the right result."""
+import contextlib
 import warnings
 
 import pytest
@@ -265,3 +266,128 @@ def test_run_that_raises_in_an_inner_frame():
     for k in (1, 9, 9, 1):
         x, i = torch.rand(4), torch.tensor([k])
         torch.testing.assert_close(c(x, i), outer(x, i))
+
+
+def unused(x, i):
+    try:
+        x[i]
+    except IndexError:
+        return x - 1
+    return x + 1
+
+
+def drawn(x, i):
+    y = torch.rand(4)
+    try:
+        y = y + x[i]
+    except IndexError:
+        y = y - torch.rand(4)
+    return y + torch.rand(4)
+
+
+def written(x, i):
+    x.add_(1)
+    try:
+        x.index_copy_(0, i, torch.zeros(1))
+    except IndexError:
+        x.mul_(10)
+    return x.clone()
+
+
+def divided(x, i):
+    try:
+        return torch.arange(3) // (i - 1)
+    except RuntimeError as e:
+        return x + len(str(e))
+
+
+def without_match(x, i):
+    try:
+        r = x.index_select(0, i)
+    except:  # noqa: E722
+        r = x - 3
+    finally:
+        x = x * 2
+    return r, x
+
+
+class Swallows:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, tb):
+        self.kind = kind
+        return kind is not None
+
+
+def swallowed(x, i):
+    with Swallows() as s:
+        x[i]
+    return x + (1 if s.kind is None else 5)
+
+
+def suppressed(x, i):
+    with contextlib.suppress(IndexError):
+        x = x[i] + 1
+    return x * 2
+
+
+def called(x, i):
+    def look(y):
+        return y[i].sum()
+
+    try:
+        return look(x * 2)
+    except IndexError:
+        return x.sum()
+
+
+CATCHES = [unused, drawn, written, divided, without_match, swallowed, suppressed, called]
+
+
+@pytest.mark.parametrize("backend", ["magneto", "eager"])
+@pytest.mark.parametrize("fn", CATCHES, ids=lambda f: f.__name__)
+def test_program_catches_what_a_kernel_raises(fn, backend):
+    """Whether the result is asked for or not, after random numbers and after writes."""
+    c = magneto.compile(fn, backend=backend)
+    for bad in (False, True, True, False):
+        i, x, y = torch.tensor([9 if bad else 1]), torch.ones(4), torch.ones(4)
+        if fn is divided:
+            i = torch.tensor([1 if bad else 3])
+        torch.manual_seed(3)
+        want = fn(x, i), torch.rand(2)
+        torch.manual_seed(3)
+        got = c(y, i), torch.rand(2)
+        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(y, x)
+
+
+def test_blocks_that_catch_nothing_do_not_break():
+    @contextlib.contextmanager
+    def timed():
+        yield
+
+    class Notes:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exc):
+            self.seen = exc
+
+    def f(x, i):
+        with timed(), Notes(), torch.no_grad():
+            x.add_(1)
+            y = x[i]
+        try:
+            z = y.sin()
+        except RuntimeError:
+            z = y
+        try:
+            return z[i * 0]
+        finally:
+            z = None
+
+    magneto.reset()
+    c = magneto.compile(f)
+    torch.testing.assert_close(c(torch.ones(4), torch.tensor([1])), f(torch.ones(4), torch.tensor([1])))
+    assert magneto.explain(f)(torch.ones(4), torch.tensor([1])).graph_count == 1

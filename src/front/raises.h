@@ -1,0 +1,13 @@
+/* Operators whose kernels raise for some values, where the program would see it: inside of its own try and with blocks.  A run that
+ * raises is given up, and the frame runs as it would have without a compiler (claim.h).  Where that cannot be, such an operator
+ * breaks the graph, so that it runs in its block. */
+#ifndef MG_FRONT_RAISES_H
+#define MG_FRONT_RAISES_H
+#include "front/record.h"
+
+/* May a kernel of this op, called with these arguments, raise because of values, and does a frame of the recording wait for that? */
+bool mg_raises_seen(const MgRec *r, const MgOp *op, const MgArg *arg);
+/* Would such an exception be missed: because nobody asks for the result, or no run can be given up?  Then the segment is recorded
+ * again, and they break the graph.  outs: what the snapshot asks for. */
+bool mg_raises_missed(MgRec *r, const MgSnapshot *snap);
+#endif
