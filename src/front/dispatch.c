@@ -81,7 +81,7 @@ static int dispatch_arg(MgCapture *cap, PyObject *o, int kind, MgArg *out) {
   if (mg_standin_is(o)) {
     MgStandInfo *info = mg_standin_info(o);
     if (info->cap != cap) return mg_rec_break(BK_op, "a stand-in of another recording"), -1;
-    if (!info->val) return mg_rec_break(BK_op, "a leaf whose .data was assigned"), -1;
+    if (info->swapped && mg_abi.aoti_torch_grad_mode_is_enabled()) return mg_rec_break(BK_op, "a leaf whose .data was assigned"), -1;
     *out = mg_arg_val(info->val);
     return cap->own_kernels ? mg_dispatch_reveal(cap, o, info->val) : 0;
   }

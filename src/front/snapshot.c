@@ -501,7 +501,7 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   PyObject *view, *args, *self, *name;
   const char *view_name;
   if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = mg_snap_older(b, e);
-  else if (mg_standin_check(o)) me = mg_standin_val(o) ? snap_standin(b, o) : mg_snap_refuse(o);
+  else if (mg_standin_check(o)) me = snap_standin(b, o);
   else if (mg_wrapper_is(o)) me = snap_wrapping(b, o);
   else if (mg_snap_size_of(b, o, &me)) return me;
   else if (mg_symfloat_is(o)) me = snap_number(b, o);

@@ -74,7 +74,7 @@ static MgStandInfo *standin_info_new(MgCapture *cap, ValRef val) {
   i->self = NULL;
   i->input = 0;
   i->leaf = false;
-  i->is_param = false;
+  i->is_param = i->swapped = false;
   return i;
 }
 

@@ -90,6 +90,7 @@ struct MgStandInfo {
   uint32_t input;           /* 1 + index into cap->input, or 0 */
   bool leaf;                /* where gradients of that input end (one that is no leaf outside is a clone of this) */
   bool is_param;            /* user code must see nn.Parameter */
+  bool swapped;             /* a leaf that was given the memory of another tensor: only ops that record no gradients may read it */
 };
 
 extern PyTypeObject *mg_standin_type;      /* strong, made by mg_standin_init */

@@ -175,14 +175,14 @@ PyObject *mg_standin_swapped(const MgCapture *cap, PyObject *standin) {
   return NULL;
 }
 
-/* An older tensor gets the memory of v, when the graph has run.  One that requires grad has no value of the graph any more: gradients
- * would end in what it was at the start. */
+/* An older tensor gets the memory of v, when the graph has run.  One that requires grad is read from here on where no gradients are
+ * recorded (the update of an optimizer): they would end in what it was at the start. */
 static int standin_swap_data(MgStandInfo *info, PyObject *self, PyObject *v) {
   MgCapture *cap = info->cap;
   PyObject *alias = PyObject_CallMethod(v, "detach", NULL);
   int rc = alias && (cap->swapped || (cap->swapped = PyList_New(0))) ? standin_base_set(self, "data", alias) : -1;
   if (!rc && (PyList_Append(cap->swapped, self) || PyList_Append(cap->swapped, alias))) rc = -1;
-  if (!rc) info->val = mg_facts_requires_grad(self) ? 0 : mg_standin_val(alias);
+  if (!rc) info->val = mg_standin_val(alias), info->swapped = mg_facts_requires_grad(self);
   Py_XDECREF(alias);
   return rc;
 }

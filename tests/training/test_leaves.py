@@ -1,8 +1,10 @@
 """Leaves of autograd that a compiled function makes, and gradients that it assigns."""
 import pytest
 import torch
+from torch import nn
 
 import magneto
+from magneto import _magneto
 
 MAKERS = {
     "ones": lambda: torch.ones(3, requires_grad=True),
@@ -154,3 +156,66 @@ def test_older_leaves_are_switched_where_results_want_gradients():
         torch.testing.assert_close(*res)
     with pytest.raises(RuntimeError, match="floating point"):
         magneto.compile(lambda x: x.requires_grad_(True))(torch.ones(2, dtype=torch.int64))
+
+
+class Ascent(torch.optim.Optimizer):
+    """Sharpness-aware minimization: up the slope, and from there back to where the step began, whose memory the parameters get again."""
+
+    def __init__(self, params, base, rho=0.05, **kwargs):
+        super().__init__(params, dict(rho=rho, **kwargs))
+        self.base = base(self.param_groups, **kwargs)
+        self.param_groups = self.base.param_groups
+
+    @torch.no_grad()
+    def ascend(self):
+        held = [p for g in self.param_groups for p in g["params"]]
+        norm = torch.stack([p.grad.norm() for p in held]).norm()
+        for p in held:
+            self.state[p]["old"] = p.data.clone()
+            p.add_(p.grad * 0.05 / norm)
+        self.zero_grad()
+
+    @torch.no_grad()
+    def step(self):
+        for g in self.param_groups:
+            for p in g["params"]:
+                p.data = self.state[p]["old"]
+        self.base.step()
+        self.zero_grad()
+
+
+def test_leaves_whose_data_was_assigned_are_updated_in_the_same_graph():
+    results = []
+    for compile in (lambda f: f, magneto.compile):
+        torch.manual_seed(0)
+        m = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+        opt = Ascent(m.parameters(), torch.optim.SGD, lr=0.1, momentum=0.9)
+
+        @compile
+        def step(x, y, m=m, opt=opt):
+            loss = nn.functional.mse_loss(m(x), y)
+            loss.backward()
+            opt.ascend()
+            nn.functional.mse_loss(m(x), y).backward()
+            opt.step()
+            return loss.detach()
+
+        losses = [step(torch.randn(5, 4).double(), torch.randn(5, 2).double()) for _ in range(4)]
+        same = [p.data_ptr() == opt.state[p]["old"].data_ptr() for p in m.parameters()]
+        results.append((losses, list(m.parameters()), [opt.base.state[p]["momentum_buffer"] for p in m.parameters()], same))
+    torch.testing.assert_close(*results)
+    s = _magneto.stats()
+    assert s["graphs"] == 2 and not s["breaks"], s
+
+
+def test_a_leaf_whose_data_was_assigned_breaks_where_gradients_are_recorded():
+    def f(w, x):
+        with torch.no_grad():
+            w.data = x * 2
+            w.mul_(3)
+        return (w * x).sum()
+
+    for g in (f, magneto.compile(f)):
+        w, x = torch.ones(3, requires_grad=True), torch.arange(3.0)
+        g(w, x).backward()
+        assert w.tolist() == [0, 6, 12] and w.grad.tolist() == [0, 1, 2]
