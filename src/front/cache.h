@@ -83,6 +83,7 @@ typedef struct MgCodeInfo {
   MgSite *sites;
   PyObject *dyn;          /* floats that differ from call to call (dynfloat.c), strong; NULL: none */
   bool looked;            /* a call has run as written under the stance that asks for it */
+  bool by_numbers;        /* as a cached function: what it gives for sizes that are symbols is no value made of them */
   int8_t skip;            /* answer of skip.c; -1 not asked yet */
 } MgCodeInfo;
 

@@ -3,6 +3,7 @@
  * In: a call whose action pure.def names.  Out: its result as the recording sees it. */
 #include <string.h>
 #include "front/alias.h"
+#include "front/cache.h"
 #include "front/classes.h"
 #include "front/dynfloat.h"
 #include "front/names.h"
@@ -625,9 +626,58 @@ static PyObject *builtin_call_cached(const MgCall *c) {
   return r;
 }
 
+static bool builtin_has_symbol(PyObject *x) {
+  if (!PyTuple_Check(x)) return mg_symnode_of(x);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(x); i++)
+    if (builtin_has_symbol(PyTuple_GET_ITEM(x, i))) return true;
+  return false;
+}
+
+/* Is it a number, a text, None, or a container of such?  Nobody can tell two of them apart, as long as nobody writes to the containers. */
+static bool builtin_is_value(PyObject *x) {
+  PyObject *key, *v;
+  Py_ssize_t at = 0;
+  if (PyDict_CheckExact(x)) {
+    while (PyDict_Next(x, &at, &key, &v))
+      if (!builtin_is_value(key) || !builtin_is_value(v)) return false;
+    return true;
+  }
+  if (!PyTuple_Check(x) && !PyList_CheckExact(x)) return mg_symnode_of(x) || mg_guard_is_const(x);
+  for (; at < PySequence_Fast_GET_SIZE(x); at++)
+    if (!builtin_is_value(PySequence_Fast_GET_ITEM(x, at))) return false;
+  return true;
+}
+
+/* A function of the program's whose cache is asked about sizes that are symbols, as functions that work out shapes are: what is inside of it
+ * is recorded, without its cache, if it gives a value.  Others (tables of tensors, lists to be filled) are asked with numbers: the recording
+ * begins again with what is known of them now.  NULL without an exception: this is such a one. */
+static PyObject *builtin_call_with_sizes(const MgCall *c) {
+  bool sizes = false;
+  for (Py_ssize_t i = 0; i < c->n && !sizes; i++) sizes = builtin_has_symbol(c->arg[i]);
+  if (!sizes || builtin_is_library(c->f) || mg_is_fresh(c->f)) return NULL;
+  PyObject *f = PyObject_GetAttr(c->f, mg_names.wrapped), *r = NULL;
+  MgCodeInfo *info = f && PyFunction_Check(f) ? mg_code_info((PyCodeObject *)PyFunction_GET_CODE(f)) : NULL;
+  if (info && !info->by_numbers) {
+    MgCapture *cap = mg_rec->cap;
+    const char *refused = cap->refused, *why = "a cached function gives more than a value for sizes that change";
+    cap->refused = why;
+    r = mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames);
+    cap->refused = refused;
+    if (r && !mg_rec->abort && (PyList_CheckExact(r) || PyDict_CheckExact(r) || !builtin_is_value(r))) {
+      Py_CLEAR(r);
+      mg_rec_break(BK_c_function, "%s", why);
+    }
+    if (mg_rec->abort) info->by_numbers = mg_rec->again = true;
+  }
+  Py_XDECREF(f);
+  return r;
+}
+
 /* A cached function: without tensors its result is one of the outside world (its cache outlives the recording); with
  * stand-ins, and where nothing is kept, the cache is not touched. */
 PyObject *mg_call_lru_cache(const MgCall *c) {
+  PyObject *value = builtin_call_with_sizes(c);
+  if (value || PyErr_Occurred()) return value;
   if (mg_call_has_standin(c) || builtin_cache_keeps_none(c->f)) {
     PyObject *f = PyObject_GetAttr(c->f, mg_names.wrapped);
     PyObject *r = f ? mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
