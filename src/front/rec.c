@@ -6,6 +6,8 @@
 #include "front/hook.h"
 #include "front/names.h"
 #include "front/record.h"
+#include "front/resume.h"
+#include <stdlib.h>
 
 _Thread_local MgRec *mg_rec;
 PyObject *MgBreakError;
@@ -72,4 +74,13 @@ int mg_rec_init(PyObject *module) {
   /* BaseException, so that `except Exception` in user code does not catch it. */
   MgBreakError = PyErr_NewException("magneto._magneto.GraphBreak", PyExc_BaseException, NULL);
   return MgBreakError ? PyModule_AddObjectRef(module, "GraphBreak", MgBreakError) : -1;
+}
+
+bool mg_strict(void) {
+  static int on = -1;
+  if (on < 0) {
+    const char *v = getenv("MAGNETO_STRICT");
+    on = v && *v && strcmp(v, "0");
+  }
+  return on;
 }

@@ -23,15 +23,6 @@
 
 long mg_force_break, mg_force_inner;
 
-bool mg_strict(void) {
-  static int on = -1;
-  if (on < 0) {
-    const char *v = getenv("MAGNETO_STRICT");
-    on = v && *v && strcmp(v, "0");
-  }
-  return on;
-}
-
 typedef struct SegmentFrame {
   MgDrive *d;
   int base, nslot;      /* its slots among those of the segment */
