@@ -66,6 +66,7 @@ typedef struct MgRec {
   long nbytecode;       /* instructions executed, for statistics */
   bool asked_compiling; /* the program was told that it is being compiled */
   bool in_joint;        /* the engine runs backward for the gradient graph: the program has ended */
+  bool rehearsed;       /* it met a fake tensor: somebody asks for shapes */
   bool too_deep;        /* the C stack is nearly used up: nothing of this frame is compiled */
   bool function_failed; /* the backward of an autograd.Function cannot be recorded: record again with deny_function */
   bool deny_function;   /* calls of autograd.Function break the graph */

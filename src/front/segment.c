@@ -82,7 +82,7 @@ typedef struct Segment {
   bool break_is_error;  /* where it broke, the program had asked for an error: torch._dynamo.error_on_graph_break(True) */
   bool deny_compiling;  /* the program raised after it was told that it is being compiled */
   bool off;             /* torch is in a state that is never recorded (inside vmap, under a dispatch mode) */
-  bool eager;           /* because the program has a dispatch mode, which sees every op, or torch._dynamo.config.disable: no error under fullgraph */
+  bool eager;           /* by the program's dispatch mode, which sees every op, for fake tensors, by torch._dynamo.config.disable: no error under fullgraph */
   bool too_deep;        /* the recursion of the frame leaves too little C stack */
 } Segment;
 
@@ -614,6 +614,8 @@ static int segment_attempt(Segment *s) {
     mg_standin_end(&rec);
   }
   s->too_deep = rec.too_deep;
+  s->off |= s->cfg->fullgraph && rec.rehearsed;
+  s->eager |= rec.rehearsed;
   mg_rec = NULL;
   segment_restore(s);
   mg_stats.bytecodes += rec.nbytecode;

@@ -345,7 +345,10 @@ static long standin_add_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
   MgGraph *g = cap->rec->g;
   ValRef val;
   const char *why;
-  if (!mg_subclass_known(Py_TYPE(tensor))) return mg_rec_break(BK_tensor_kind, "a %s", Py_TYPE(tensor)->tp_name), -1;
+  if (!mg_subclass_known(Py_TYPE(tensor))) {
+    mg_rec->rehearsed = !strcmp(Py_TYPE(tensor)->tp_name, "FakeTensor");
+    return mg_rec_break(BK_tensor_kind, "a %s", Py_TYPE(tensor)->tp_name), -1;
+  }
   if (!mg_standin_describe(g, tensor, &val, &why)) return mg_rec_break(BK_tensor_kind, "%s", why), -1;
   MgVal *v = mg_val(g, val);
   bool complex = mg_dtype_is_complex(v->dtype);

@@ -546,6 +546,33 @@ def test_dispatch_mode_under_fullgraph(backend):
         same(opt(x), torch.sin(x) + 1)
 
 
+@pytest.mark.parametrize("active", [True, False])
+def test_fake_tensors_under_fullgraph(active):
+    """Who asks for shapes gets them, as without fullgraph; real tensors are compiled afterwards."""
+    from torch._subclasses import FakeTensorMode
+
+    opt, x = magneto.compile(lambda x: torch.sin(x) + 1, fullgraph=True), torch.ones(3)
+    mode = FakeTensorMode()
+    with mode:
+        fake = torch.empty(3)
+        if active:
+            assert opt(fake).shape == (3,)
+    assert type(opt(fake)) is type(fake)
+    same(opt(x), torch.sin(x) + 1)
+
+
+def test_compiled_functions_inside_of_operators_that_are_traced():
+    """A back end that traces its graph calls the operator's code with fake tensors."""
+    inner = magneto.compile(lambda x: x.sin().cos(), fullgraph=True, dynamic=True, backend="aot_eager")
+    with torch.library._scoped_library("magneto_wrappers", "FRAGMENT") as lib:
+        lib.define("inner(Tensor x) -> Tensor")
+        lib.impl("inner", lambda x: inner(x), "CompositeExplicitAutograd")
+        opt = magneto.compile(lambda x: torch.ops.magneto_wrappers.inner.default(x) + 1, fullgraph=True, dynamic=True, backend="aot_eager")
+        for n in (3, 4):
+            x = torch.randn(n)
+            same(opt(x), x.sin().cos() + 1)
+
+
 SEEN = []
 
 
