@@ -512,6 +512,14 @@ static MgRc fz_on_copies(Fz *f, const MgNode *n) {
   return MG_OK;
 }
 
+/* Is some out= of another dtype than the twin's result?  What the op does then is its own: many compute in that dtype, some raise. */
+static bool fz_out_of_other_dtype(const MgGraph *g, const MgNode *n, const MgNode *twin, const ValRef *w, int nw) {
+  if (!n->op->param[n->op->nparam - 1].writes) return false;
+  for (int i = 0; i < nw && i < twin->nout; i++)
+    if (twin->out[i] && mg_val(g, twin->out[i])->dtype != mg_val(g, w[i])->dtype) return true;
+  return false;
+}
+
 /* An op that writes arguments and has a functional twin.  The twin's results are: the op's own results in order (those
  * that alias a written argument are its new value), then the new values of the other written arguments. */
 static MgRc fz_twin(Fz *f, const MgNode *n, const MgOp *twin) {
@@ -521,7 +529,8 @@ static MgRc fz_twin(Fz *f, const MgNode *n, const MgOp *twin) {
   NodeRef r;
   TRY(fz_written(f, n, &w, &nw));
   MgRc rc = fz_twin_node(f, n, twin, nw == 1 ? w[0] : 0, &r);
-  if (rc == MG_UNSUP) { /* nothing is known of the twin's results */
+  bool other = rc == MG_OK && fz_out_of_other_dtype(g, n, mg_node(g, r), w, nw);
+  if (rc == MG_UNSUP || other) { /* or nothing is known of the twin's results */
     g->c->rc = MG_OK;
     g->nnode--;
     return fz_on_copies(f, n);

@@ -470,3 +470,23 @@ def test_gradients_after_data_was_assigned():
     magneto.compile(f)(a, torch.arange(3.0)).backward()
     f(b, torch.arange(3.0)).backward()
     torch.testing.assert_close((a, a.grad), (b, b.grad))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float64, torch.bfloat16, torch.float32])
+def test_out_of_another_dtype(dtype):
+    """Some operators compute in the dtype of out=, some convert, some raise."""
+    x = torch.tensor([[0.9201, 0.6166], [1.7, 2.6]])
+    programs = (torch.cumsum, torch.cumprod, torch.sum, torch.prod, torch.amax, torch.softmax)
+    for f in (lambda x, o, p=p: p(x, 0, out=o) for p in programs):
+        magneto.reset()
+        results = []
+        for g in (f, magneto.compile(f, fullgraph=True)):
+            out = torch.zeros(f.__defaults__[0](x, 0).shape, dtype=dtype)
+            try:
+                g(x, out)
+            except RuntimeError:
+                out = None
+            results.append(out)
+        assert (results[0] is None) == (results[1] is None)
+        if results[0] is not None:
+            torch.testing.assert_close(*results)
