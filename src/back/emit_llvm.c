@@ -278,6 +278,13 @@ static void run_range(Walk *w, EmRef lo, EmRef hi, bool maybe_empty) {
     lo = end;
   }
   if (full == 1) return;
+  int64_t points;
+  if (g->loop && !g->masked_ok && g->vec < g->keep && mg_ex_const_int(e->x, g->range[w->dim], &points) && full >= 16 && points % full >= full / 2) {
+    EmRef end = whole_part(e, lo, hi, full / 2); /* most of what is left */
+    Stage st = {.lanes = full / 2, .unroll = 1};
+    run_stage(w, lo, end, &st, maybe_empty);
+    lo = end;
+  }
   Stage tail = {.lanes = g->masked_ok ? full : 1, .unroll = 1, .masked = g->masked_ok, .scalar_tail = !g->masked_ok};
   run_stage(w, lo, hi, &tail, maybe_empty);
 }

@@ -80,9 +80,9 @@ static void choose_vector(FuKernel *k) {
     points &= k->nest[i].l->kind == ML_point;
     scan |= k->nest[i].l->kind == ML_scan;
   }
-  int64_t length;
-  bool wide = k->shared > 0 && mg_sym_hint(x, k->range[k->shared - 1]) >= LANES;
-  bool tiny = wide && k->shared <= last && mg_ex_const_int(x, k->range[last], &length) && length < LANES; /* too few to fill a vector */
+  int64_t length = 0, rows = k->shared > 0 ? mg_sym_hint(x, k->range[k->shared - 1]) : 0;
+  bool few = k->shared <= last && mg_ex_const_int(x, k->range[last], &length) && length < LANES; /* to fill a vector */
+  bool wide = rows >= LANES || (few && rows >= 2 * length && rows >= LANES / 4), tiny = wide && few;
   double inner = scan || tiny ? -INFINITY : total_score(k, last);
   double outer = k->shared > 0 && k->shared <= last ? total_score(k, k->shared - 1) : -INFINITY;
   if (points && k->shared == k->nrange) vec = last;

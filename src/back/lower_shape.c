@@ -485,7 +485,18 @@ static MgRc shape_unview(Lower *L, MgNode *n, ShapePartOf *part_of) {
   TRY(part_of(L, n, m, lw_meta(L, grad), &p));
   return lw_define(L, n->out[0], lw_masked(L, lw_at(L, grad, p.to), p.in, lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0)));
 }
-static MgRc shape_slice_backward(Lower *L, MgNode *n, const LwRow *r) { return shape_unview(L, n, shape_part_slice); }
+static MgRc shape_slice_backward(Lower *L, MgNode *n, const LwRow *r) {
+  ValRef grad = lw_arg_val(n, 0), v = n->out[0];
+  ExprRef at[LW_MAX_NDIM];
+  MgView view, part;
+  lw_ids(L, at, LW_MAX_NDIM);
+  bool apart = !mg_sym_is(L->x, lw_arg_sym(L, n, 5, 1), 1);
+  if (!apart || !shape_stores_part(L, v, lw_at(L, grad, at))) return shape_unview(L, n, shape_part_slice);
+  TRY(lw_buffer(L, v, &view));
+  TRY(lw_store(L, &view, lw_const(L, mg_dtype_compute((MgDtype)view.dtype), 0)));
+  TRY(lw_part_slice(L, n, &view, &part));
+  return shape_store_part(L, v, &view, &part, grad);
+}
 static MgRc shape_select_backward(Lower *L, MgNode *n, const LwRow *r) { return shape_unview(L, n, shape_part_select); }
 static MgRc shape_diagonal_backward(Lower *L, MgNode *n, const LwRow *r) {
   const MgVal *m = lw_meta(L, n->out[0]);

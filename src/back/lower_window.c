@@ -197,7 +197,10 @@ static MgRc window_max_backward(Lower *L, MgNode *n, const LwRow *r) { /* (grad,
   MgView out;
   TRY(lw_scatter_begin(L, v, 0, &out));
   memcpy(to, at, sizeof to);
-  lw_reshape_map(L, m->size + lead, s, &space, 1, &flat, back);
+  bool dense = true; /* then the flat index is the place, and needs no taking apart */
+  for (int d = lead; d + 1 < m->ndim; d++) dense &= mg_ex_same(out.stride[d], mg_sym_mul(L->x, out.stride[d + 1], m->size[d + 1]));
+  if (!dense) lw_reshape_map(L, m->size + lead, s, &space, 1, &flat, back);
+  for (int d = lead; dense && d < m->ndim; d++) back[d - lead] = d + 1 < m->ndim ? lw_int(L, 0) : flat;
   memcpy(to + lead, back, sizeof *to * s);
   TRY(lw_scatter(L, &out, mg->size, mg->ndim, to, lw_in_range(L, flat, space), ST_add, e));
   lw_define_view(L, v, &out);

@@ -199,3 +199,37 @@ def test_bytes(name):
         b, i = torch.rand(n) > 0.5, torch.randint(-128, 128, (n,), dtype=torch.int8)
         magneto.reset()
         assert torch.equal(magneto.compile(BYTES[name], dynamic=False)(b, i), BYTES[name](b, i))
+
+
+@pytest.mark.parametrize("width", [16, 18, 30, 46, 50])
+def test_short_rows_of_windows(width):
+    """Rows of fewer results than lanes, whose elements lie apart: half a vector, then the rest."""
+    x = torch.randn(2, 3, 8, width)
+    programs = [
+        lambda x: F.max_pool2d(x, 2, return_indices=True), lambda x: F.avg_pool2d(x, 2).sin(), lambda x: x[..., ::2].double().erf() * 2,
+        lambda x: x[..., ::2].transpose(-1, -2).logsumexp(-1), lambda x: x.unfold(3, 2, 2).argmax(-1),
+    ]
+    for f in programs:
+        magneto.reset()
+        torch.testing.assert_close(magneto.compile(f, dynamic=False)(x), f(x))
+
+
+def test_gradients_of_strided_slices_and_dense_windows(capfd):
+    programs = {
+        "point [32768] b2[mul(i0, 2)]": (lambda x: x[:, ::2] * 2, (256, 256)),
+        "scatter": (lambda x: F.max_pool3d(x, 2), (2, 3, 4, 6, 8)),
+    }
+    for stored, (f, size) in programs.items():
+        a = torch.randn(*size).requires_grad_()
+        b = a.detach().clone().requires_grad_()
+        _magneto.set_logs("fusion")
+        try:
+            out = magneto.compile(f, dynamic=False)(a)
+            out.sum().backward()
+        finally:
+            _magneto.set_logs("")
+        f(b).sum().backward()
+        assert torch.equal(a.grad, b.grad)
+        text = capfd.readouterr().err
+        line = [line for line in text.splitlines() if stored in line]
+        assert line and "mod(" not in line[-1], text
