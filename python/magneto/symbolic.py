@@ -102,7 +102,7 @@ def _checked(fn: Backend, gm: torch.fx.GraphModule, compiled: Callable[..., Any]
     """compiled, for sizes that it was made for; for others what fn makes of them."""
     from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 
-    text = env.produce_guards_expression([f for _, f in symbolic]) or "True"
+    text = env.produce_guards_expression([f for _, f in symbolic], ignore_static=False) or "True"  # also sizes that it made constants
     holds = eval(f"lambda L: {text}", dict(SYMPY_INTERP))
     where = [(f"t{k}", i) for k, (i, _) in enumerate(symbolic)]
     others: dict[Any, Callable[..., Any]] = {}

@@ -4,6 +4,7 @@
  * dispatch mode, and one FX node when it gave a tensor. */
 #include "front/fx.h"
 #include "front/hook.h"
+#include "front/recurrent.h"
 #include "front/subclass.h"
 
 typedef struct MgFnModeObject { /* the mode on torch's stack */
@@ -29,7 +30,8 @@ static PyObject *torchfn_handle(PyObject *self, PyObject *const *a, Py_ssize_t n
     pause = mg_rec_pause();
     mg_rec = cap->rec;
     mg_hook_mode = HOOK_record;
-    res = PyObject_Call(a[0], args, kwargs);
+    bool plain = PyTuple_CheckExact(args) && !(kwargs && PyDict_GET_SIZE(kwargs));
+    if (!plain || !mg_recurrent_call(a[0], PySequence_Fast_ITEMS(args), PyTuple_GET_SIZE(args), &res)) res = PyObject_Call(a[0], args, kwargs);
     mg_rec_resume(pause);
   }
   if (res) {
