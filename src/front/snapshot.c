@@ -357,7 +357,25 @@ static uint32_t snap_dict(MgBuilder *b, PyObject *o) {
   return PyODict_CheckExact(o) ? snap_attributes(b, o, me) : me;
 }
 
+/* One of C's named tuples, whose fields are read-only: its class makes it of the tuple and a dict of what has no index. */
+static uint32_t snap_struct_sequence(MgBuilder *b, PyObject *o) {
+  MgPause pause = mg_rec_pause();
+  PyObject *r = PyObject_CallMethod(o, "__reduce__", NULL);
+  mg_rec_resume(pause);
+  PyObject *args = r && PyTuple_Check(r) && PyTuple_GET_SIZE(r) == 2 ? PyTuple_GET_ITEM(r, 1) : NULL;
+  if (args && PyTuple_Check(args)) Py_INCREF(args);
+  else args = NULL;
+  Py_XDECREF(r);
+  PyErr_Clear();
+  return args ? snap_remake(b, o, args) : mg_snap_refuse(o);
+}
+
+static bool snap_is_struct_sequence(PyTypeObject *t) {
+  return !(t->tp_flags & Py_TPFLAGS_BASETYPE) && PyDict_GetItemString(mg_type_dict(t), "n_sequence_fields");
+}
+
 static uint32_t snap_tuple_subclass(MgBuilder *b, PyObject *o) {
+  if (snap_is_struct_sequence(Py_TYPE(o))) return snap_struct_sequence(b, o);
   PyObject *plain = PyTuple_GetSlice(o, 0, PyTuple_GET_SIZE(o));
   if (!plain || PyList_Append(b->keep, plain)) {
     Py_XDECREF(plain);

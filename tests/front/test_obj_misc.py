@@ -464,6 +464,13 @@ def f(x):
     y = x + (c.MutableSequence.register(A) is A)
     print(end='')
     return y * 2, issubclass(A, c.Sequence), isinstance(A(), c.Sized), issubclass(A, c.Mapping)
+=== named_tuples_of_c breaks=1
+import os, time
+def f(x):
+    size, when = os.terminal_size((3, 4)), time.struct_time((2005, 3, 2, 0, 0, 0, 2, 61, -1, 'zone', 60))
+    best = x.max(0)
+    print(end='')
+    return x * size.lines + when.tm_year, size, when, when.tm_zone, when.tm_gmtoff, best.values * 2, tuple(best)
 ''')
 
 
