@@ -4,6 +4,7 @@
 #include "front/backward.h"
 #include "front/fmodes.h"
 #include "front/facts.h"
+#include "front/function.h"
 #include "front/fx.h"
 #include "front/names.h"
 #include <dlfcn.h>
@@ -192,6 +193,8 @@ static int spend_walk(Spend *s, ValRef root) {
       if (val->out < s->cap->ninput && s->cap->input[val->out].nonleaf) s->outer = true;
       continue;
     }
+    const MgFunction *f = mg_function_of(s->cap, val->def); /* its forward runs without gradients: what it gives hangs on its arguments */
+    for (uint32_t i = 0; f && i < f->nin; i++) spend_see(&f->in[i], s);
     if (mg_node(s->g, val->def)->grad_mode && !mg_node(s->g, val->def)->leaf) mg_node_each_val(mg_node(s->g, val->def), spend_see, s);
   }
   return 0;

@@ -84,6 +84,7 @@ void mg_guards_free(MgGuards *g) {
   for (uint32_t i = 0; i < g->ntype; i++) {
     for (int k = 0; k < g->type[i].n; k++) Py_DECREF(g->type[i].name[k]);
     free(g->type[i].name);
+    free(g->type[i].mro);
     free(g->type[i].val);
   }
   MgMap *maps[] = {&g->by_src, &g->by_dict, &g->by_type, &g->by_held, &g->by_fact};
@@ -574,6 +575,29 @@ void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *
   MgTypeGuard *tg = guard_type(g, t);
   if (tg && guard_is_new(g, GK_type, 0, name, (int64_t)(intptr_t)t)) guard_push_key(g, &tg->name, &tg->val, &tg->n, &tg->cap, name, val);
   else if (tg && val != mg_any_float) guard_settle(g, tg->name, tg->val, tg->n, name, val);
+}
+
+void mg_guard_type_mro(MgGuards *g, PyTypeObject *t) {
+  MgTypeGuard *tg = t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_mro ? guard_type(g, t) : NULL;
+  if (!tg || tg->mro) return;
+  tg->nmro = (int)PyTuple_GET_SIZE(t->tp_mro);
+  if (!(tg->mro = mg_malloc(sizeof *tg->mro * (size_t)tg->nmro))) {
+    g->failed = true;
+    return;
+  }
+  for (int i = 0; i < tg->nmro; i++) {
+    tg->mro[i] = (PyTypeObject *)PyTuple_GET_ITEM(t->tp_mro, i);
+    mg_guards_hold(g, (PyObject *)tg->mro[i]); /* no other class may get its address */
+  }
+}
+
+void mg_guard_not_registered(MgGuards *g, PyObject *abc, PyObject *sub) {
+  if (!guard_is_new(g, GK_not_abc, 0, abc, (int64_t)(intptr_t)sub)) return;
+  MgGuardOp *op = PUSH(g, op, nop, cap_op);
+  if (!op) return;
+  mg_guards_hold(g, abc);
+  mg_guards_hold(g, sub);
+  *op = (MgGuardOp){.kind = GK_not_abc, .o = abc, .u.want = sub};
 }
 
 void mg_guard_empty(MgGuards *g, PyObject *dict) {

@@ -58,6 +58,8 @@ typedef struct MgTypeGuard {
   PyObject **name, **val; /* name strong, val borrowed; val NULL: no such attribute */
   int n, cap;
   int nspecial;       /* special methods that it and its bases define; for tensor classes: attributes */
+  PyTypeObject **mro; /* borrowed from the set: the order of its bases, when that was read; else NULL */
+  int nmro;
 } MgTypeGuard;
 
 /* What a check touches when nothing changed: packed, one compare each. */
@@ -142,6 +144,10 @@ void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *k
 void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner, bool inputs);
 /* val mg_any_float: of a number that is known to change; the caller takes its source (mg_dynfloat_class_attr). */
 void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *val);
+/* Its bases were asked for in their order. */
+void mg_guard_type_mro(MgGuards *g, PyTypeObject *t);
+/* ABCMeta said that `sub` is none of abc's subclasses, which a class registered later changes. */
+void mg_guard_not_registered(MgGuards *g, PyObject *abc, PyObject *sub);
 void mg_guard_type(MgGuards *g, PyTypeObject *t); /* its special methods only */
 /* The next special method in the dicts of t and its bases (mro[*i], entry *pos); all attributes of tensor classes. */
 PyObject *mg_guard_next_special(PyTypeObject *t, Py_ssize_t *i, Py_ssize_t *pos);

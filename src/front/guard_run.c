@@ -50,6 +50,9 @@ static bool guard_dict_holds(const MgDictGuard *d, PyObject **bad_key) {
 }
 
 static bool guard_type_holds(const MgTypeGuard *t, PyObject **bad_key) {
+  *bad_key = mg_names.class_;
+  PyObject *mro = t->mro ? t->type->tp_mro : NULL;
+  if (t->mro && (!mro || PyTuple_GET_SIZE(mro) != t->nmro || memcmp(&PyTuple_GET_ITEM(mro, 0), t->mro, sizeof *t->mro * (size_t)t->nmro))) return false;
   for (int i = 0; i < t->n; i++)
     if (!guard_same_value(_PyType_Lookup(t->type, t->name[i]), t->val[i])) {
       *bad_key = t->name[i];
@@ -145,6 +148,15 @@ static bool guard_answer_holds(PyObject *f, PyObject *want) {
   return same == 1;
 }
 
+/* Answered from ABCMeta's own cache while nobody registers a class. */
+static bool guard_not_abc_holds(PyObject *abc, PyObject *sub) {
+  PyObject *arg[2] = {abc, sub}, *r = PyObject_Vectorcall(mg_torch.abc_subclasscheck, arg, 2, NULL);
+  bool ok = r == Py_False;
+  if (!r) PyErr_Clear();
+  Py_XDECREF(r);
+  return ok;
+}
+
 static bool guard_member_holds(PyObject *owner, PyObject *pair) {
   PyObject *d = PyTuple_GET_ITEM(pair, 0), *was = PyTuple_GET_SIZE(pair) > 1 ? PyTuple_GET_ITEM(pair, 1) : NULL;
   PyObject *now = Py_TYPE(d)->tp_descr_get(d, owner, (PyObject *)Py_TYPE(owner));
@@ -234,6 +246,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_list_is: return guard_list_equal(op->o, op->u.want);
   case GK_set_is: return guard_set_equal(op->o, op->u.want);
   case GK_member_is: return guard_member_holds(op->o, op->u.want);
+  case GK_not_abc: return guard_not_abc_holds(op->o, op->u.want);
   case GK_answer: return guard_answer_holds(op->o, op->u.want);
   case GK__COUNT: break;
   }

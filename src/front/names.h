@@ -122,6 +122,7 @@ typedef struct MgTorchObjs {
   PyObject *backward_hook_function; /* torch.nn.modules._functions.BackwardHookFunction, through which modules hook into backward */
   PyTypeObject *function_base; /* torch._C._FunctionBase: nodes of gradient graphs that are made in Python */
   PyTypeObject *optimizer;     /* torch.optim.Optimizer */
+  PyObject *abc_subclasscheck; /* what ABCMeta.__subclasscheck__ calls */
   PyObject *op_overload;       /* torch._ops.OpOverload */
   PyObject *cond;              /* torch.cond */
   PyObject *nested_region, *invoke_subgraph; /* what nested_compile_region calls; the operator that it stands for */

@@ -13,7 +13,7 @@ typedef enum MgAction {
   ACT_function,/* autograd.Function.apply: run while autograd is off, else function.c */
   ACT_python,  /* ends in Python code, which is recorded like any other */
   ACT_as_python, /* done by the function of magneto.hop with its name */
-  ACT_getattr, ACT_hasattr, ACT_setattr, ACT_delattr, ACT_vars, ACT_next, ACT_iter, ACT_type, ACT_type_call, ACT_super, ACT_isinstance, ACT_identity,
+  ACT_getattr, ACT_hasattr, ACT_setattr, ACT_delattr, ACT_vars, ACT_next, ACT_iter, ACT_type, ACT_type_call, ACT_subclass, ACT_abc, ACT_super, ACT_isinstance, ACT_identity,
   ACT_globals, ACT_getframe, ACT_object_setattr, ACT_object_delattr, ACT_object_getattr, ACT_object_reduce, ACT_getset_get,
   ACT_lru_cache, ACT_partial, ACT_backward, ACT_getter, ACT_one_hot, ACT_grad_mode, ACT_node_hook, ACT_asks_function, ACT_setting,
   ACT_query, ACT_dual_enter, ACT_dual_exit,

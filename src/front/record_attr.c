@@ -415,6 +415,7 @@ static PyObject *attr_of_super(PyObject *o, PyObject *name) {
   PyObject *mro = s->obj_type ? s->obj_type->tp_mro : NULL, *d = NULL;
   PyTypeObject *k = NULL;
   Py_ssize_t n = mro ? PyTuple_GET_SIZE(mro) : 0, i = 0;
+  if (mro && !mg_is_fresh((PyObject *)s->obj_type)) mg_guard_type_mro(mg_rec->guards, mg_subclass_of(s->obj_type));
   while (i < n && PyTuple_GET_ITEM(mro, i) != (PyObject *)s->type) i++;
   for (i++; i < n && !d && name != mg_names.class_; i++) {
     k = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);

@@ -237,13 +237,31 @@ static PyObject *call_identity(const MgCall *c) {
   return PyObject_CallOneArg(c->f, o);
 }
 
-/* type(x): stand-ins answer the class of the tensor they stand for. */
-static PyObject *call_type(const MgCall *c) {
-  if (c->n != 1 || c->kwnames) return call_fresh(mg_call_plain(c));
-  PyObject *x = c->arg[0];
-  if (mg_symfloat_is(x)) return Py_NewRef((PyObject *)mg_symfloat_class(x));
+/* Stand-ins answer the class of the tensor they stand for. */
+static PyObject *call_class_of(PyObject *x) {
+  if (mg_symfloat_is(x)) return (PyObject *)mg_symfloat_class(x);
   if (mg_array_check(x)) x = mg_array_model(x);
-  return Py_NewRef(mg_standin_check(x) ? mg_standin_class(x) : (PyObject *)Py_TYPE(x));
+  return mg_standin_check(x) ? mg_standin_class(x) : (PyObject *)Py_TYPE(x);
+}
+
+static PyObject *call_type(const MgCall *c) {
+  return c->n != 1 || c->kwnames ? call_fresh(mg_call_plain(c)) : Py_NewRef(call_class_of(c->arg[0]));
+}
+
+/* issubclass, isinstance: a class may get other bases. */
+static PyObject *call_with_bases(const MgCall *c, PyObject *class) {
+  if (PyType_Check(class) && !mg_is_fresh(class)) mg_guard_type_mro(mg_rec->guards, (PyTypeObject *)class);
+  return mg_call_plain(c);
+}
+
+static PyObject *call_issubclass(const MgCall *c) { return c->n == 2 ? call_with_bases(c, c->arg[0]) : mg_call_plain(c); }
+
+/* ABCMeta's answer about a class, or an instance: no may become yes when a class is registered, yes stays. */
+static PyObject *call_abc(const MgCall *c) {
+  bool instance = strstr(((PyCFunctionObject *)c->f)->m_ml->ml_name, "instance");
+  PyObject *class = c->n != 2 ? NULL : instance ? call_class_of(c->arg[1]) : c->arg[1], *r = mg_call_plain(c);
+  if (r == Py_False && class && !mg_is_fresh(c->arg[0]) && !mg_is_fresh(class)) mg_guard_not_registered(mg_rec->guards, c->arg[0], class);
+  return r;
 }
 
 /* type.__call__(Meta, name, bases, namespace) makes a class; a __new__ in Python is recorded, and may give another one. */
@@ -284,7 +302,7 @@ static PyObject *call_isinstance(const MgCall *c) {
       Py_RETURN_FALSE;
     }
   }
-  return mg_call_plain(c);
+  return c->n == 2 ? call_with_bases(c, call_class_of(c->arg[0])) : mg_call_plain(c);
 }
 
 /* vars(x) is x.__dict__. */
@@ -581,6 +599,8 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_type: return call_type(c);
   case ACT_type_call: return call_type_call(c);
   case ACT_isinstance: return call_isinstance(c);
+  case ACT_subclass: return call_issubclass(c);
+  case ACT_abc: return call_abc(c);
   case ACT_identity: return call_identity(c);
   case ACT_iter: return c->n == 1 ? mg_rec_iter(c->arg[0]) : mg_call_plain(c);
   case ACT_next:

@@ -474,3 +474,24 @@ def _():
     def f(x): return l(x)
     return f, [lambda: P.register_parametrization(l, 'weight', Sym()), lambda: P.remove_parametrizations(l, 'weight', leave_parametrized=False)]
 
+@case("classes that are registered with an ABC")
+def _():
+    import abc
+    class A(abc.ABC): pass
+    class Sub(A): pass
+    class B: pass
+    class C: pass
+    b = B()
+    def f(x): return x * (2 if isinstance(b, A) else 3) + (5 if issubclass(C, A) else 0)
+    return f, [lambda: A.register(C), lambda: Sub.register(B)]
+@case("bases that super() and isinstance() ask")
+def _():
+    class A:
+        def m(s): return 1
+    class B(A):
+        def m(s): return super().m() + 1
+    class C(A):
+        def m(s): return 10
+    b = B()
+    def f(x): return x * b.m() + (1 if isinstance(b, C) else 2) + (5 if issubclass(B, C) else 7)
+    return f, [lambda: setattr(B, '__bases__', (C,)), lambda: setattr(C, 'm', lambda s: 20), lambda: delattr(C, 'm')]

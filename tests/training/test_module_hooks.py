@@ -85,6 +85,37 @@ def two_backward_passes(C):
     return [steps(C, m, backward), m.calls]
 
 
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return a * b
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        return g * b, g * a
+
+
+@program(graphs=None, joint=None, breaks=None)
+def inputs_whose_gradient_graph_is_from_outside(C):
+    m, seen = torch.nn.Linear(4, 2), []
+    m.register_full_backward_hook(lambda mod, gi, go: seen.append(gi))
+
+    @C
+    def through_a_hook(x):
+        m(x).sum().backward()
+
+    @C
+    def through_a_function(x):
+        Product.apply(x, x.detach() + 1).sum().backward()
+
+    w = torch.randn(3, 4, requires_grad=True)
+    for f in (through_a_hook, through_a_function) * 2:
+        f(w * 2)
+    return [w.grad, seen, grads(m)]
+
+
 @program(graphs=None, joint=None, breaks=None)
 def a_hook_that_raises(C):
     def hook(mod, gi, go):
