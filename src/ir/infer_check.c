@@ -157,6 +157,21 @@ static bool check_cat(const Check *c) {
   return true;
 }
 
+static bool check_stack(const Check *c) {
+  const MgArg *l = mg_infer_arg(c->in, "tensors");
+  const MgVal *first = NULL;
+  if (l->tag != MA_list) return false;
+  for (uint32_t i = 0; i < l->n; i++) {
+    if (l->u.item[i].tag != MA_val) return false;
+    const MgVal *v = mg_val(c->in->g, l->u.item[i].u.val);
+    if (!first) first = v;
+    if (v->ndim != first->ndim) return false;
+    for (int d = 0; d < v->ndim; d++)
+      if (!check_eq(c, v->size[d], first->size[d])) return false;
+  }
+  return true;
+}
+
 static bool check_layer_norm(const Check *c) {
   const MgVal *x = check_val(c, "input"), *w = check_val(c, "weight"), *b = check_val(c, "bias");
   MgDims shape;
@@ -324,6 +339,7 @@ static bool check_op(const Check *c) {
   case TOP_embedding: return check_rank(check_val(c, "weight"), 2, 2) && check_index(check_val(c, "indices"));
   case TOP_index_put: case TOP__unsafe_index_put: case TOP__index_put_impl: return check_dtypes(self, check_val(c, "values"));
   case TOP_cat: return check_cat(c);
+  case TOP_stack: return check_stack(c);
   case TOP_native_layer_norm: return check_layer_norm(c);
   case TOP_native_batch_norm: case TOP__native_batch_norm_legit: case TOP__native_batch_norm_legit_no_training:
     return check_batch_norm(c);

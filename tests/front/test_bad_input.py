@@ -137,6 +137,14 @@ def test_torch_raises():
     torch.testing.assert_close(c(a, a.T), g(a, a.T))
 
 
+@pytest.mark.parametrize("other", [(2,), (3, 3), (1, 3), (2, 3, 1)])
+def test_stack_of_other_shapes_raises(other):
+    c = magneto.compile(lambda *t: torch.stack(t) + 1)
+    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
+        c(torch.ones(2, 3), torch.ones(other))
+    torch.testing.assert_close(c(torch.ones(2, 3), torch.ones(2, 3)), torch.full((2, 2, 3), 2.0))
+
+
 def test_vmap_and_modes_around_a_compiled_function():
     c = magneto.compile(lambda x: (x * 2).sum())
     x = torch.randn(3, 4)
