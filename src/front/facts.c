@@ -19,7 +19,7 @@ static struct {
   int hooks[2];             /* in the Python object: its dicts of hooks; 0 when not found */
   int counter, version;     /* VersionCounter *, and in it the number; version is 0 when not found */
 } facts_at;
-static uint64_t facts_memory_keys; /* 0: not known */
+static uint64_t facts_memory_keys, facts_dense_key; /* 0: not known */
 
 /* at::Tensor is one pointer to its TensorImpl. */
 static char *facts_impl(PyObject *t) { return *(char **)mg_facts_tensor(t); }
@@ -72,9 +72,15 @@ static void facts_learn_memory(PyObject *torch) {
     Py_XDECREF(t);
   }
   facts_memory_keys = all;
+  PyObject *dense = PyRun_String("torch._C.DispatchKeySet(torch._C.DispatchKey.Dense).raw_repr()", Py_eval_input, ns, ns);
+  facts_dense_key = dense ? PyLong_AsUnsignedLongLong(dense) : 0;
+  Py_XDECREF(dense);
+  if (PyErr_Occurred()) facts_dense_key = 0, PyErr_Clear();
   Py_XDECREF(c);
   Py_XDECREF(ns);
 }
+
+bool mg_facts_is_dense(PyObject *t) { return !facts_dense_key || !facts_at.keyset || (facts_keyset(t) & facts_dense_key) != 0; }
 
 bool mg_facts_in_memory(PyObject *t) { return !facts_memory_keys || !(facts_keyset(t) & ~facts_memory_keys); }
 

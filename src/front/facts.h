@@ -46,6 +46,8 @@ uint32_t *mg_facts_version(PyObject *tensor);
 int mg_facts_set_version(PyObject *tensor, int64_t n); /* -1 with an exception */
 /* Does it hold values of its own, rather than a batch of vmap's or what a subclass makes of it? */
 bool mg_facts_in_memory(PyObject *tensor);
+/* Has a plain strided tensor a storage?  The tensors inside of the vmap that torch.autograd has of its own do not. */
+bool mg_facts_is_dense(PyObject *tensor);
 /* The dict of its gradient hooks, or of its post accumulate hooks, borrowed; NULL: there are none. */
 PyObject *mg_facts_hooks(PyObject *tensor, bool accumulate);
 bool mg_facts_learned(void);                         /* TensorImpl's fields are read in place */

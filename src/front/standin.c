@@ -272,6 +272,8 @@ bool mg_standin_describe(MgGraph *g, PyObject *tensor, ValRef *out, const char *
   int64_t ndim, *size, *stride, offset;
   *why = "a sparse or opaque tensor";
   if (mg_abi.aoti_torch_get_layout(h, &layout) || layout != 0) return false;
+  *why = "a tensor without a storage of its own";
+  if ((Py_TYPE(tensor) == mg_tensor_type || Py_TYPE(tensor) == mg_parameter_type) && !mg_facts_is_dense(tensor)) return false;
   *why = "a tensor without plain sizes (nested or symbolic)";
   if (mg_abi.aoti_torch_get_dim(h, &ndim) || ndim > STANDIN_MAX_DIM || mg_abi.aoti_torch_get_sizes(h, &size) ||
       mg_abi.aoti_torch_get_strides(h, &stride) || mg_abi.aoti_torch_get_storage_offset(h, &offset))

@@ -661,3 +661,19 @@ def test_a_namedtuple_in_a_namedtuple_as_metadata():
         return Scaled(x, Scale(3, [Scale(x.shape)])) + 1
 
     assert torch.equal(magneto.compile(f, backend="eager", fullgraph=True)(torch.ones(2)), torch.full((2,), 4.0))
+
+
+def test_batches_of_autograds_own_vmap():
+    """Tensors without a storage: torch.autograd.grad(is_grads_batched=True) gives them to hooks."""
+    def hook(g):
+        return g + g * 2
+
+    def run(hook):
+        x = torch.arange(3.0, requires_grad=True)
+        y = x * 1.0
+        y.register_hook(hook)
+        return torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True)[0]
+
+    want = run(hook)
+    torch.testing.assert_close(run(magneto.compile(hook)), want)
+    torch.testing.assert_close(magneto.compile(run)(hook), want)
