@@ -279,7 +279,7 @@ static void run_range(Walk *w, EmRef lo, EmRef hi, bool maybe_empty) {
   }
   if (full == 1) return;
   int64_t points;
-  if (g->loop && !g->masked_ok && g->vec < g->keep && mg_ex_const_int(e->x, g->range[w->dim], &points) && full >= 16 && points % full >= full / 2) {
+  if (g->loop && e->tile < 0 && !g->masked_ok && g->vec < g->keep && mg_ex_const_int(e->x, g->range[w->dim], &points) && full >= 16 && points % full >= full / 2) {
     EmRef end = whole_part(e, lo, hi, full / 2); /* most of what is left */
     Stage st = {.lanes = full / 2, .unroll = 1};
     run_stage(w, lo, end, &st, maybe_empty);

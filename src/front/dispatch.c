@@ -431,7 +431,7 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   if (dispatch_args(cap, fo, args, kwargs, arg)) return NULL;
   if (!mg_memform_known(g, op, arg)) return mg_rec_break(BK_op, "%s outside of its tensor", op->full);
   if (mg_memform_counts(op, arg) && arg[0].tag == MA_val) mg_alias_guard_start(r, arg[0].u.val);
-  bool observed = !r->cfg->fullgraph && mg_raises_seen(r, op, arg);
+  bool observed = mg_raises_seen(r, op, arg) && !r->cfg->fullgraph;
   if (observed && r->deny_raises) return mg_rec_break(BK_op, "%s may raise inside of a block that would catch it", op->full);
   r->raises |= observed;
   int ntensor = 0;

@@ -45,9 +45,10 @@ static bool raises_caught(const MgCode *code, int unit, PyObject *const *base);
 /* Does a function with such code only ever return None? */
 static bool raises_returns_none(const MgCode *code, PyCodeObject *co) {
   for (int i = 0, last = 0; i < code->n; last = i, i = code->instr[i].next) {
-    const MgInstr *before = &code->instr[last];
-    bool none = before->op == BC_LOAD_CONST && PyTuple_GET_ITEM(co->co_consts, before->arg) == Py_None;
-    if (code->instr[i].op == BC_RETURN_VALUE && !none) return false;
+    const MgInstr *in = &code->instr[i], *what = in->op == BC_RETURN_VALUE ? &code->instr[last] : in;
+    if (in->op != BC_RETURN_VALUE && in->op != BC_RETURN_CONST) continue;
+    bool constant = what->op == BC_LOAD_CONST || what->op == BC_RETURN_CONST;
+    if (!constant || PyTuple_GET_ITEM(co->co_consts, what->arg) != Py_None) return false;
   }
   return true;
 }
