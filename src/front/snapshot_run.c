@@ -218,6 +218,15 @@ static PyTypeObject *snap_type(const MgSnapInstr *q, PyObject **v, const uint32_
   return (PyTypeObject *)(q->obj ? q->obj : v[k[q->narg - 1]]);
 }
 
+/* A hook goes to a tensor whose place in the gradient graph is up to date: torch's register_hook crashes with a view of a tensor
+ * that was written to, unless the program has asked for the view's grad_fn. */
+static PyObject *snap_call(PyObject *f, PyObject *args) {
+  PyObject *node = f == mg_torch.hook_register[0] ? PyObject_GetAttrString(PyTuple_GET_ITEM(args, 0), "grad_fn") : Py_NewRef(Py_None);
+  PyObject *r = node ? PyObject_Call(f, args, NULL) : NULL;
+  Py_XDECREF(node);
+  return r;
+}
+
 /* A new value, or NULL with an exception. */
 static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k, PyObject **outs, PyObject **vals,
                            const MgGuards *guards) {
@@ -262,7 +271,7 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
   case SN_view: return mg_view_new(v[k[0]], q->obj);
   case SN_instance: return mg_new_instance(snap_type(q, v, k));
   case SN_generator: return snap_make_generator(q, v, k);
-  case SN_call: return PyObject_Call(v[k[0]], v[k[1]], NULL);
+  case SN_call: return snap_call(v[k[0]], v[k[1]]);
   default: PyErr_SetString(PyExc_SystemError, "construction program"); return NULL;
   }
 }

@@ -29,7 +29,7 @@ static int hook_keep(MgRec *r, MgHook h) {
 static PyObject *hook_add(MgRec *r, PyObject *with, PyObject *tensor, PyObject *hook) {
   PyObject *handle = mg_new_instance(mg_torch.removable_handle);
   if (!handle) return NULL;
-  MgHook h = {with, Py_NewRef(tensor), Py_NewRef(hook), Py_NewRef(handle), mg_standin_val(tensor), false};
+  MgHook h = {with, Py_NewRef(tensor), Py_NewRef(hook), Py_NewRef(handle), mg_standin_val(tensor), r->g->nnode, false};
   mg_fresh(handle);
   if (!hook_keep(r, h)) return handle;
   Py_DECREF(tensor);
@@ -125,10 +125,19 @@ int mg_tensorhook_remove(PyObject *handle) {
   return 0;
 }
 
+/* Is its memory written to after the hook was registered, through it or another view? */
+static bool hook_is_overwritten(const MgRec *r, const MgHook *h) {
+  if (mg_standin_val(h->tensor) != h->val) return true;
+  uint32_t storage = mg_val(r->g, h->val)->storage;
+  for (NodeRef n = h->after; n < r->g->nnode; n++)
+    for (MgWritten w = {0}; mg_node_written(mg_node(r->g, n), &w);)
+      if (mg_val(r->g, w.v)->storage == storage) return true;
+  return false;
+}
+
 int mg_tensorhook_check(const MgRec *r) {
   for (uint32_t i = 0; i < r->ident->nhook; i++)
-    if (mg_standin_val(r->ident->hook[i].tensor) != r->ident->hook[i].val)
-      return mg_rec_break(BK_op, "a tensor with a hook is written to"), -1;
+    if (hook_is_overwritten(r, &r->ident->hook[i])) return mg_rec_break(BK_op, "a tensor with a hook is written to"), -1;
   return 0;
 }
 

@@ -13,6 +13,7 @@ typedef struct MgHook {
   PyObject *hook;    /* strong */
   PyObject *handle;  /* strong: what the program sees as the handle */
   ValRef val;        /* of the tensor when the hook was registered */
+  NodeRef after;     /* the nodes from here on came later */
   bool removed;      /* handle.remove() was called */
 } MgHook;
 
