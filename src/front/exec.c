@@ -507,7 +507,12 @@ static int exec_finish_views(const MgExec *e, PyObject *const *in, const int64_t
 
 static int exec_finish_spent(const MgExec *e, PyObject **outs) {
   for (uint32_t i = 0; i < e->noutput; i++) {
-    if (!e->spent[i] || mg_facts_requires_grad(outs[i])) continue;
+    if (!e->spent[i]) continue;
+    if (mg_facts_requires_grad(outs[i])) { /* the graph of a run node by node, which nobody has freed */
+      if (Py_REFCNT(outs[i]) > 1) continue;
+      Py_SETREF(outs[i], PyObject_CallMethod(outs[i], "detach", NULL));
+      if (!outs[i]) return -1;
+    }
     if (!(outs[i] = mg_backward_spent_result(outs[i]))) return -1;
   }
   return 0;

@@ -3,6 +3,7 @@
 #include "front/exec.h"
 #include <stdlib.h>
 #include <string.h>
+#include "front/claim.h"
 #include "front/guard.h"
 #include "front/nodecall.h"
 #include "front/symdata.h"
@@ -35,6 +36,7 @@ struct MgStages {
   uint32_t nstep, bind0;    /* bind[0 .. bind0): known from the inputs */
   PyObject *objs;           /* strong: what MA_object arguments index */
   MgOptions opt;
+  bool random;              /* random numbers are drawn */
   bool strict;              /* exceptions are the program's: it cannot be run in another way (fullgraph) */
 };
 
@@ -250,9 +252,9 @@ static int stage_call(const Plan *p, StageStep *t, NodeRef n) {
   return 0;
 }
 
-/* Does what the node writes outlive a run that is given up? */
+/* Does what the node writes outlive a run that is given up?  Random numbers are given back. */
 static bool stage_lasts(const MgGraph *g, const MgNode *n) {
-  if (stage_acts(n)) return true;
+  if (!n->op->nret) return true;
   for (MgWritten w = {0}; mg_node_written(n, &w);)
     for (uint32_t j = 0; j < g->ninput; j++)
       if (mg_val(g, g->input[j])->storage == mg_val(g, w.v)->storage) return true;
@@ -269,6 +271,7 @@ static int stage_steps(MgStages *s, Plan *p) {
     for (NodeRef n = 1; n < g->nnode; n++) {
       if (mg_node(g, n)->dead || p->level[n] != u.level) continue;
       pure = pure && !stage_lasts(g, mg_node(g, n));
+      s->random |= mg_node(g, n)->op->random;
       if (!(u.level & 1) && piece) piece->pure = pure;
       if (!(u.level & 1) && piece) continue;
       StageStep *t = &s->step[s->nstep++];
@@ -435,6 +438,8 @@ int mg_stages_run(MgStages *s, const MgGuards *guards, PyObject *const *vals, Py
   PyObject **env = mg_calloc(s->g.nval, sizeof *env);
   int64_t *at = mg_calloc(s->nsym + 1, sizeof *at);
   int rc = env && at ? 0 : (PyErr_NoMemory(), -1);
+  PyObject *drawn = !rc && s->random && !s->strict ? mg_claim_save() : NULL;
+  if (!rc && s->random && !s->strict && !drawn) rc = -1;
   bool grad = mg_abi.aoti_torch_grad_mode_is_enabled(), pure = true;
   if (!rc && !mg_symsize_values(guards, s->src, s->nsym, vals, at)) rc = (PyErr_SetString(PyExc_SystemError, "magneto: a size that is none"), -1);
   for (uint32_t i = 0; env && i < s->g.ninput; i++) env[s->g.input[i]] = Py_NewRef(in[i]);
@@ -450,6 +455,8 @@ int mg_stages_run(MgStages *s, const MgGuards *guards, PyObject *const *vals, Py
     PyErr_Clear();
     rc = MG_STAGES_OTHER;
   }
+  if (rc == MG_STAGES_OTHER && drawn && mg_claim_restore(Py_NewRef(drawn))) rc = -1;
+  Py_XDECREF(drawn);
   for (uint32_t i = 0; i < s->g.noutput && !rc; i++) outs[i] = Py_NewRef(env[s->g.output[i]] ? env[s->g.output[i]] : Py_None);
   for (uint32_t i = 0; env && i < s->g.nval; i++) Py_XDECREF(env[i]);
   free(env);

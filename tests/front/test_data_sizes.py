@@ -452,3 +452,25 @@ def test_numbers_out_of_tensors_made_of_data_sizes(number, fullgraph):
             assert torch.equal(got[0], want[0]) and got[1] == want[1]
             if grad:
                 assert torch.equal(*(torch.autograd.grad(r[0], w)[0] for r in (got, want)))
+
+
+def test_random_numbers_of_a_run_that_is_given_up():
+    """Sizes that are other than the recording took them for: the same numbers are drawn once more."""
+    def f():
+        x, seen = torch.rand(4, requires_grad=True), []
+        for dim in (None, 0):
+            for fn in (torch.unique, torch.unique_consecutive):
+                kw = {} if dim is None else {"dim": dim}
+                for inverse in (False, True):
+                    r = fn(x, return_inverse=inverse, return_counts=True, **kw)
+                    seen.append(r[0].requires_grad)
+        return x.detach(), seen, torch.rand(2)
+
+    torch.manual_seed(4)
+    want = f()
+    c = magneto.compile(f)
+    for _ in range(2):
+        torch.manual_seed(4)
+        got = c()
+        assert got[1] == want[1]
+        torch.testing.assert_close(got, want)

@@ -751,3 +751,19 @@ def test_a_step_with_two_optimizers_is_one_graph():
     torch.testing.assert_close(results[1], results[0])
     s = _magneto.stats()
     assert s["graphs"] == 2 and not s["breaks"], s
+
+
+def test_backward_through_a_freed_graph_of_leaves_made_inside():
+    def f():
+        b = torch.ones(3, requires_grad=True)
+        c = b.exp()
+        c.backward(torch.ones(3))
+        try:
+            c.backward(torch.ones(3))
+        except RuntimeError as e:
+            return b.grad, str(e)
+        return b.grad, None
+
+    (grad, error), (want, raised) = magneto.compile(f)(), f()
+    torch.testing.assert_close(grad, want)
+    assert error == raised and raised
