@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 Tensors = list[torch.Tensor]
 
@@ -53,10 +52,13 @@ class _Tracked(torch.autograd.Function):
             return tuple(_run(kind, list(xs), *options))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
-        kind, options = ctx.call
-        return (None, None, *_run_backward(kind, list(grads), list(ctx.saved_tensors), *options))
+        (kind, options), xs = ctx.call, ctx.saved_tensors
+        if torch.is_grad_enabled():  # the gradient is to be differentiated as well: torch's own, step by step
+            wanted = [x for x in xs if x.requires_grad]
+            found = iter(torch.autograd.grad(_compute(kind, list(xs), *options), wanted, grads, create_graph=True, allow_unused=True))
+            return (None, None, *(next(found) if x.requires_grad else None for x in xs))
+        return (None, None, *_run_backward(kind, list(grads), list(xs), *options))
 
 
 def _tracked(kind: str, xs: Tensors, *options: Any) -> Tensors:

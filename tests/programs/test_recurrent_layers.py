@@ -154,3 +154,26 @@ def test_dropout_keeps_its_random_numbers():
         want = net(x)
         torch.manual_seed(1)
         compare(want, g(x))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_gradients_of_gradients(whole):
+    """As for a penalty on gradients: those of one operator are differentiated as torch's own loop is."""
+    def run(wrap):
+        torch.manual_seed(0)
+        m = torch.nn.GRU(3, 4).double()
+        x = torch.randn(300, 2, 3, dtype=torch.double, requires_grad=True)
+
+        def loss(x):
+            return m(x)[0].square().mean()
+
+        def step(x):
+            (g,) = torch.autograd.grad(loss(x), x, create_graph=True)
+            g.square().sum().backward()
+
+        if not whole:
+            loss = wrap(loss)
+        (wrap(step) if whole else step)(x)
+        return [x.grad, *[p.grad for p in m.parameters() if p.grad is not None]]
+
+    torch.testing.assert_close(run(magneto.compile), run(lambda f: f))
