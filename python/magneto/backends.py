@@ -109,7 +109,7 @@ def _traced(fn: Backend) -> Backend:
         plain = [t for t in example_inputs if isinstance(t, torch.Tensor) and all(type(n) is int for n in torch.Tensor.size(t))]  # jagged sizes need symbols
         known = [mode.from_tensor(t, static_shapes=True) for t in plain]
         with tracing(TracingContext(mode)):
-            compiled = _magneto.call_holding(False, fn, (gm, example_inputs), kwargs)
+            compiled = symbolic.call_backend(fn, gm, example_inputs, **kwargs)
         del known
         return compiled
 
@@ -124,13 +124,13 @@ def _traced(fn: Backend) -> Backend:
 def with_sizes(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims: symbolic.Dims) -> Callable[..., Any]:
     """fn(gm, example_inputs), where sizes of these are symbols of the graph."""
     tracer = "torch.fx.experimental.symbolic_shapes" in sys.modules
-    return symbolic.call(fn, gm, example_inputs, dims) if tracer else fn(gm, example_inputs)
+    return symbolic.call(fn, gm, example_inputs, dims) if tracer else symbolic.call_backend(fn, gm, example_inputs)
 
 
 def with_symbols(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """fn(gm, example_inputs), where some of these wrap other tensors, or gm has a loop: who traces them needs symbols."""
     tracer = "torch.fx.experimental.symbolic_shapes" in sys.modules
-    return (_traced(fn) if tracer else fn)(gm, example_inputs)
+    return symbolic.call_backend(_traced(fn) if tracer else fn, gm, example_inputs)
 
 
 def failed(fn: Backend, error: Exception) -> Exception:

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from . import _magneto
+
 Backend = Callable[..., Callable[..., Any]]
 Dims = Sequence[tuple[int, ...] | None]  # of each example, the dimensions that are symbols; None: it is a number that is one
 
@@ -35,19 +37,24 @@ def call(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims:
     token = inside.set(True)
     try:
         with tracing(TracingContext(mode)):
-            compiled = fn(gm, examples)
+            compiled = call_backend(fn, gm, examples)
     except Exception as e:
         if from_signal(e):
             raise
         return NotImplemented
     finally:
         inside.reset(token)
-        mode.from_tensor = find
+        del mode.from_tensor
     if not traced and not _only_calls(compiled, gm):
         return NotImplemented
     if not (env.guards or env.replacements or env.deferred_runtime_asserts) or not callable(compiled) or _is_graph(compiled, gm):
         return compiled
     return _checked(fn, gm, compiled, env, [(i, f) for i, (f, d) in enumerate(zip(fakes, dims, strict=True)) if d is None or d])
+
+
+def call_backend(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], **kwargs: Any) -> Callable[..., Any]:
+    """fn(gm, example_inputs), where handlers of signals wait: not in there, it may take minutes."""
+    return _magneto.call_holding(False, fn, (gm, example_inputs), kwargs)
 
 
 def from_signal(e: Exception) -> bool:

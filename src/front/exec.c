@@ -130,7 +130,8 @@ static bool exec_set_grad(bool mode) {
   return was;
 }
 
-/* What it calls of torch is none of the business of the program's modes. */
+/* What it calls of torch is none of the business of the program's modes.  It may take minutes: handlers of signals run meanwhile,
+ * but not in what magneto.backends does around it, whose weak references' callbacks lose what a handler raises. */
 static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *gm, PyObject *examples, PyObject *sizes) {
   bool symbols = r->cap->wrappers || r->cap->loops, sized = sizes != Py_None && !r->cap->wrappers;
   PyObject *m = symbols || sized ? mg_import("magneto.backends") : NULL, *f = NULL;
@@ -138,7 +139,11 @@ static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *
   if (modes) mg_fmodes_leave();
   if (m && sized) f = PyObject_CallMethod(m, "with_sizes", "OOOO", backend, gm, examples, sizes);
   else if (m) f = PyObject_CallMethod(m, "with_symbols", "OOO", backend, gm, examples);
-  else if (!symbols && !sized) f = PyObject_CallFunctionObjArgs(backend, gm, examples, NULL);
+  else if (!symbols && !sized) {
+    bool held = mg_pyframe_hold_signals(PyThreadState_Get(), false);
+    f = PyObject_CallFunctionObjArgs(backend, gm, examples, NULL);
+    mg_pyframe_hold_signals(PyThreadState_Get(), held);
+  }
   if (modes) mg_fmodes_restore(r->cap);
   exec_set_grad(grad);
   Py_XDECREF(m);
@@ -220,9 +225,7 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   }
   bool hooks = mg_tensorhook_inside(r);
   if (hooks) mg_tensorhook_watch();
-  bool held = mg_pyframe_hold_signals(PyThreadState_Get(), false); /* it may take minutes */
   e->callable = exec_call_backend(r, cfg->backend, gm, list, sizes);
-  mg_pyframe_hold_signals(PyThreadState_Get(), held);
   if (hooks && mg_tensorhook_traced()) {
     r->hook_traced = true;
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "magneto: the backend traces the registration of a hook");

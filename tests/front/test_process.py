@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 
 import magneto
 import pytest
@@ -43,8 +44,11 @@ BREAKING = "def f(x):\n    for i in range(200):\n        x = step(step(x))\n    
 
 @pytest.fixture
 def alarm():
-    """alarm(handler, seconds): the timer of this test."""
-    before = signal.getsignal(signal.SIGALRM)
+    """alarm(handler, seconds): the timer of this test, in which no finalizer of another one's garbage gets what the handler raises."""
+    before, callbacks = signal.getsignal(signal.SIGALRM), gc.callbacks[:]
+    gc.callbacks.clear()
+    gc.collect()
+    gc.freeze()
 
     def set_alarm(handler, seconds, again=0):
         signal.signal(signal.SIGALRM, handler)
@@ -53,6 +57,8 @@ def alarm():
     yield set_alarm
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
+    gc.unfreeze()
+    gc.callbacks[:] = callbacks
 
 
 def is_clean():
@@ -136,15 +142,32 @@ def test_a_signal_while_a_graph_runs(handler_raises):
 
 
 def test_a_signal_in_a_back_end(handler_raises):
-    class Watched:
-        pass
-
     def backend(gm, example_inputs):
         signal.raise_signal(signal.SIGALRM)
         return gm.forward
 
     with pytest.raises(Late):
         magneto.compile(step, backend=backend)(X)
+
+
+class Watched:
+    pass
+
+
+def test_a_signal_while_the_context_of_symbols_ends(handler_raises):
+    watched = []
+
+    def backend(gm, example_inputs):
+        mode = torch._guards.TracingContext.get().fake_mode
+        mode.watched = Watched()
+        watched.append(weakref.ref(mode.watched, lambda ref: signal.raise_signal(signal.SIGALRM)))
+        return gm.forward
+
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401  back ends only find symbols where it is loaded
+
+    with pytest.raises(Late):
+        magneto.compile(step, backend=backend, dynamic=True)(X)
+    assert not watched[0]()
 
 
 WAITING = {
