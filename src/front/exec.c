@@ -693,6 +693,8 @@ static int exec_run_grad(MgExec *e, PyObject *const *in, PyObject **outs) {
   return mg_autograd_run_nodes(e->grad, in, outs) ? MG_RUN_RAISED : 0;
 }
 
+bool mg_exec_keeps_random(const MgExec *e) { return e->stages && mg_stages_keeps_random(e->stages); }
+
 int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs) {
   if (e->callable) return exec_run_backend(e, in, outs);
   if (at) return mg_execsizes_run(e, in, at, claims, outs);

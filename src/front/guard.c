@@ -75,6 +75,7 @@ void mg_guards_free(MgGuards *g) {
   for (uint32_t i = 0; i < g->nop; i++)
     if (g->op[i].kind == GK_tensor) free(g->op[i].u.facts);
     else if (g->op[i].kind == GK_array) free(g->op[i].u.array);
+    else if (g->op[i].kind == GK_not_abc) free(g->op[i].u.abc);
     else if (g->op[i].kind == GK_apart) mg_apart_free(g->op[i].u.apart);
   for (uint32_t i = 0; i < g->ndict; i++) {
     for (int k = 0; k < g->dict[i].n; k++) Py_DECREF(g->dict[i].key[k]);
@@ -593,11 +594,17 @@ void mg_guard_type_mro(MgGuards *g, PyTypeObject *t) {
 
 void mg_guard_not_registered(MgGuards *g, PyObject *abc, PyObject *sub) {
   if (!guard_is_new(g, GK_not_abc, 0, abc, (int64_t)(intptr_t)sub)) return;
-  MgGuardOp *op = PUSH(g, op, nop, cap_op);
-  if (!op) return;
+  MgNotAbc *known = mg_malloc(sizeof *known);
+  MgGuardOp *op = known ? PUSH(g, op, nop, cap_op) : NULL;
+  if (!op) {
+    g->failed = true;
+    free(known);
+    return;
+  }
   mg_guards_hold(g, abc);
   mg_guards_hold(g, sub);
-  *op = (MgGuardOp){.kind = GK_not_abc, .o = abc, .u.want = sub};
+  *known = (MgNotAbc){sub, mg_guard_abc_token()};
+  *op = (MgGuardOp){.kind = GK_not_abc, .o = abc, .u.abc = known};
 }
 
 void mg_guard_empty(MgGuards *g, PyObject *dict) {

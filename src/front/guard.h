@@ -19,6 +19,9 @@ typedef enum MgGuardKind {
   GK__COUNT
 } MgGuardKind;
 
+/* ABCMeta said that sub is no subclass; it says so again until some class is registered somewhere, which changes the token. */
+typedef struct MgNotAbc { PyObject *sub; uint64_t token; } MgNotAbc; /* sub: borrowed from the set */
+
 typedef struct MgGuardOp {
   uint32_t kind : 8;  /* MgGuardKind */
   uint32_t src2 : 24; /* the other source of same, distinct, offset */
@@ -30,6 +33,7 @@ typedef struct MgGuardOp {
     MgFacts *facts;   /* owned */
     MgNdFacts *array; /* owned */
     struct MgApart *apart; /* owned; alias.h */
+    MgNotAbc *abc;    /* owned */
     void *p;          /* PyMethodDef */
   } u;
 } MgGuardOp;
@@ -148,6 +152,7 @@ void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *
 void mg_guard_type_mro(MgGuards *g, PyTypeObject *t);
 /* ABCMeta said that `sub` is none of abc's subclasses, which a class registered later changes. */
 void mg_guard_not_registered(MgGuards *g, PyObject *abc, PyObject *sub);
+uint64_t mg_guard_abc_token(void); /* changes when a class is registered with any ABC */
 void mg_guard_type(MgGuards *g, PyTypeObject *t); /* its special methods only */
 /* The next special method in the dicts of t and its bases (mro[*i], entry *pos); all attributes of tensor classes. */
 PyObject *mg_guard_next_special(PyTypeObject *t, Py_ssize_t *i, Py_ssize_t *pos);

@@ -148,12 +148,22 @@ static bool guard_answer_holds(PyObject *f, PyObject *want) {
   return same == 1;
 }
 
-/* Answered from ABCMeta's own cache while nobody registers a class. */
-static bool guard_not_abc_holds(PyObject *abc, PyObject *sub) {
-  PyObject *arg[2] = {abc, sub}, *r = PyObject_Vectorcall(mg_torch.abc_subclasscheck, arg, 2, NULL);
+uint64_t mg_guard_abc_token(void) {
+  PyObject *r = PyObject_CallNoArgs(mg_torch.abc_token);
+  uint64_t token = r ? PyLong_AsUnsignedLongLong(r) : (uint64_t)-1;
+  if (token == (uint64_t)-1) PyErr_Clear();
+  Py_XDECREF(r);
+  return token;
+}
+
+static bool guard_not_abc_holds(PyObject *abc, MgNotAbc *known) {
+  uint64_t token = mg_guard_abc_token();
+  if (token == known->token) return true;
+  PyObject *arg[2] = {abc, known->sub}, *r = PyObject_Vectorcall(mg_torch.abc_subclasscheck, arg, 2, NULL);
   bool ok = r == Py_False;
   if (!r) PyErr_Clear();
   Py_XDECREF(r);
+  if (ok) known->token = token;
   return ok;
 }
 
@@ -246,7 +256,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_list_is: return guard_list_equal(op->o, op->u.want);
   case GK_set_is: return guard_set_equal(op->o, op->u.want);
   case GK_member_is: return guard_member_holds(op->o, op->u.want);
-  case GK_not_abc: return guard_not_abc_holds(op->o, op->u.want);
+  case GK_not_abc: return guard_not_abc_holds(op->o, op->u.abc);
   case GK_answer: return guard_answer_holds(op->o, op->u.want);
   case GK__COUNT: break;
   }
@@ -377,6 +387,7 @@ static void guard_put_op(const MgGuards *g, const MgGuardOp *op, MgStrbuf *out) 
     else if (*++p == 'i') mg_sb_printf(out, "%lld", (long long)op->u.i);
     else if (*p == '2') mg_source_print(g, op->src2, out);
     else if (op->kind == GK_builtin) mg_sb_puts(out, ((PyMethodDef *)(intptr_t)op->u.i)->ml_name);
+    else if (op->kind == GK_not_abc) guard_put_object(out, op->u.abc->sub);
     else guard_put_object(out, op->src ? op->o : op->u.want);
   }
 }

@@ -125,6 +125,7 @@ int mg_names_init(void) {
       {"torch.nn.modules._functions", "BackwardHookFunction", &mg_torch.backward_hook_function},
       {"torch.optim.optimizer", "Optimizer", &mg_torch.optimizer},
       {"_abc", "_abc_subclasscheck", &mg_torch.abc_subclasscheck},
+      {"_abc", "get_cache_token", &mg_torch.abc_token},
       {"torch._ops", "OpOverload", &mg_torch.op_overload},
       {"torch._ops", "OpOverloadPacket", &mg_torch.op_packet},
       {"torch.jit", "ScriptFunction", &mg_torch.script_function},

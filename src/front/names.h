@@ -123,6 +123,7 @@ typedef struct MgTorchObjs {
   PyTypeObject *function_base; /* torch._C._FunctionBase: nodes of gradient graphs that are made in Python */
   PyTypeObject *optimizer;     /* torch.optim.Optimizer */
   PyObject *abc_subclasscheck; /* what ABCMeta.__subclasscheck__ calls */
+  PyObject *abc_token; /* abc.get_cache_token */
   PyObject *op_overload;       /* torch._ops.OpOverload */
   PyObject *cond;              /* torch.cond */
   PyObject *nested_region, *invoke_subgraph; /* what nested_compile_region calls; the operator that it stands for */

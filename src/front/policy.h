@@ -10,6 +10,7 @@ typedef enum MgAction {
   ACT_run,     /* the result depends on the arguments only */
   ACT_wrap,    /* the same, but the result may be an older object */
   ACT_len,     /* len: run, unless it is given a tensor, whose length may be a symbolic size */
+  ACT_recurrent, /* recurrent networks: run, or as one operator (recurrent.h) */
   ACT_function,/* autograd.Function.apply: run while autograd is off, else function.c */
   ACT_python,  /* ends in Python code, which is recorded like any other */
   ACT_as_python, /* done by the function of magneto.hop with its name */

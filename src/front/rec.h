@@ -252,6 +252,7 @@ typedef struct MgExecAt MgExecAt; /* the sizes of one run */
 bool mg_exec_fits(MgExec *e, PyObject *const *vals, MgExecAt **at);
 int mg_exec_run(MgExec *e, PyObject **vals, MgExecAt *at, PyObject **outs); /* takes at; outs: new references */
 void mg_exec_leave(MgExecAt *at); /* instead of a run; or NULL */
+bool mg_exec_keeps_random(const MgExec *e); /* may a run be given up after random numbers were drawn? */
 void mg_exec_free(MgExec *e);
 
 /* Options of one magneto.compile call, owned by its callable. */

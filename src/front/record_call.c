@@ -715,7 +715,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if (!call_check_args(&c, v.older)) return NULL;
   ValRef out = mg_call_out(&c);
   uint32_t nodes = mg_rec->g->nnode;
-  if (mg_rec->want_fx || c.kwnames || !mg_recurrent_call(f, c.arg, c.n, &r)) r = mg_call_plain(&c);
+  if (v.action != ACT_recurrent || mg_rec->want_fx || c.kwnames || !mg_recurrent_call(f, c.arg, c.n, &r)) r = mg_call_plain(&c);
   if (!r && !mg_rec->abort) r = mg_call_exact(&c);
   if (!r && !mg_rec->abort && mg_rec->cap->sizes.nsrc) r = mg_call_sizes(&c, nodes);
   self = mg_policy_self(f);

@@ -9,23 +9,6 @@
 
 enum { RECURRENT_UNROLL = 256 }; /* steps, of all layers, that are recorded one by one */
 
-/* Its name, if it is one of the functions. */
-static const char *recurrent_kind(PyObject *f) {
-  static const char *const kinds[] = {"gru", "rnn_tanh", "rnn_relu", "lstm"};
-  const char *name = PyCFunction_Check(f) ? ((PyCFunctionObject *)f)->m_ml->ml_name : NULL;
-  for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++) {
-    if (strcmp(name, kinds[i])) continue;
-    PyObject *torch = mg_import("torch"), *all = torch ? PyObject_GetAttrString(torch, "_VF") : NULL, *same = all ? PyObject_GetAttrString(all, name) : NULL;
-    bool is = same == f;
-    Py_XDECREF(torch);
-    Py_XDECREF(all);
-    Py_XDECREF(same);
-    PyErr_Clear();
-    return is ? kinds[i] : NULL;
-  }
-  return NULL;
-}
-
 /* Is it better recorded as a whole?  arg: input, states, params, biases, layers, dropout, train, both directions, batch first. */
 static bool recurrent_whole(const char *kind, PyObject *const *arg, Py_ssize_t n) {
   if (n != 9 || !mg_standin_is(arg[0]) || !PyBool_Check(arg[3]) || !PyLong_CheckExact(arg[4]) || !PyFloat_CheckExact(arg[5])) return false;
@@ -40,8 +23,8 @@ static bool recurrent_whole(const char *kind, PyObject *const *arg, Py_ssize_t n
 }
 
 bool mg_recurrent_call(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r) {
-  const char *kind = recurrent_kind(f);
-  if (!kind || !recurrent_whole(kind, arg, n)) return false;
+  const char *kind = ((PyCFunctionObject *)f)->m_ml->ml_name;
+  if (!recurrent_whole(kind, arg, n)) return false;
   MgHookMode mode = mg_hook_mode;
   mg_hook_mode = HOOK_off; /* what calls the operator is no part of the program */
   PyObject *m = mg_import("magneto.recurrent");

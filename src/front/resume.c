@@ -55,7 +55,8 @@ int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots
   if (e->claims) resume_note_claims(e, rc == MG_CLAIM_FALSE);
   if (rc == MG_RUN_RAISED && (!e->repeats || !PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))) rc = -1;
   if (rc == MG_RUN_RAISED) PyErr_Clear();
-  if ((rc == MG_CLAIM_FALSE || rc == MG_RUN_RAISED) && random && mg_claim_restore(Py_NewRef(random))) rc = -1;
+  bool given_up = rc == MG_CLAIM_FALSE || rc == MG_RUN_RAISED || rc == MG_STAGES_OTHER;
+  if (given_up && random && mg_claim_restore(Py_NewRef(random))) rc = -1;
   Py_XDECREF(random);
   for (int i = 0; i < nsrc; i++) Py_XDECREF(vals[i]);
   for (int i = 0; i < nout; i++) Py_XDECREF(outs[i]);

@@ -337,7 +337,7 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
     r->raises_failed = true;
     goto fail;
   }
-  e->keeps_random = mg_claim_draws(r);
+  bool draws = mg_claim_draws(r);
   e->claims = r->claims;
   e->unclaimed = s->false_claims;
   e->repeats = mg_claim_repeats(r);
@@ -350,6 +350,7 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
   e->exec = mg_exec_build(r, r->cfg, snap);
   mg_stats.compile_ms += mg_now_ms() - t0;
   if (!e->exec || mg_guards_seal(r->guards)) goto fail;
+  e->keeps_random = draws || mg_exec_keeps_random(e->exec);
   e->guards = r->guards;
   r->guards = NULL;
   s->entry = e;

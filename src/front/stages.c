@@ -3,7 +3,6 @@
 #include "front/exec.h"
 #include <stdlib.h>
 #include <string.h>
-#include "front/claim.h"
 #include "front/guard.h"
 #include "front/nodecall.h"
 #include "front/symdata.h"
@@ -434,12 +433,12 @@ static int stage_run_step(const MgStages *s, const StageStep *t, PyObject **env,
   return rc;
 }
 
+bool mg_stages_keeps_random(const MgStages *s) { return s->random && !s->strict; }
+
 int mg_stages_run(MgStages *s, const MgGuards *guards, PyObject *const *vals, PyObject *const *in, PyObject **outs) {
   PyObject **env = mg_calloc(s->g.nval, sizeof *env);
   int64_t *at = mg_calloc(s->nsym + 1, sizeof *at);
   int rc = env && at ? 0 : (PyErr_NoMemory(), -1);
-  PyObject *drawn = !rc && s->random && !s->strict ? mg_claim_save() : NULL;
-  if (!rc && s->random && !s->strict && !drawn) rc = -1;
   bool grad = mg_abi.aoti_torch_grad_mode_is_enabled(), pure = true;
   if (!rc && !mg_symsize_values(guards, s->src, s->nsym, vals, at)) rc = (PyErr_SetString(PyExc_SystemError, "magneto: a size that is none"), -1);
   for (uint32_t i = 0; env && i < s->g.ninput; i++) env[s->g.input[i]] = Py_NewRef(in[i]);
@@ -455,8 +454,6 @@ int mg_stages_run(MgStages *s, const MgGuards *guards, PyObject *const *vals, Py
     PyErr_Clear();
     rc = MG_STAGES_OTHER;
   }
-  if (rc == MG_STAGES_OTHER && drawn && mg_claim_restore(Py_NewRef(drawn))) rc = -1;
-  Py_XDECREF(drawn);
   for (uint32_t i = 0; i < s->g.noutput && !rc; i++) outs[i] = Py_NewRef(env[s->g.output[i]] ? env[s->g.output[i]] : Py_None);
   for (uint32_t i = 0; env && i < s->g.nval; i++) Py_XDECREF(env[i]);
   free(env);

@@ -11,6 +11,7 @@ enum { MG_STAGES_OTHER = -4 }; /* the sizes are not what the recording took them
  * exception. */
 MgStages *mg_stages_build(MgRec *r, const MgConfig *cfg, bool plans);
 /* in: borrowed real tensors in graph input order; outs: new references.  0, -1 with an exception, MG_STAGES_OTHER without. */
+bool mg_stages_keeps_random(const MgStages *s); /* may a run be given up after random numbers were drawn? */
 int mg_stages_run(MgStages *s, const MgGuards *guards, PyObject *const *vals, PyObject *const *in, PyObject **outs);
 void mg_stages_free(MgStages *s);
 

@@ -4,6 +4,7 @@
  * dispatch mode, and one FX node when it gave a tensor. */
 #include "front/fx.h"
 #include "front/hook.h"
+#include "front/policy.h"
 #include "front/recurrent.h"
 #include "front/subclass.h"
 
@@ -31,7 +32,7 @@ static PyObject *torchfn_handle(PyObject *self, PyObject *const *a, Py_ssize_t n
     mg_rec = cap->rec;
     mg_hook_mode = HOOK_record;
     bool plain = PyTuple_CheckExact(args) && !(kwargs && PyDict_GET_SIZE(kwargs));
-    if (!plain || !mg_recurrent_call(a[0], PySequence_Fast_ITEMS(args), PyTuple_GET_SIZE(args), &res)) res = PyObject_Call(a[0], args, kwargs);
+    if (!plain || mg_policy_of(a[0]).action != ACT_recurrent || !mg_recurrent_call(a[0], PySequence_Fast_ITEMS(args), PyTuple_GET_SIZE(args), &res)) res = PyObject_Call(a[0], args, kwargs);
     mg_rec_resume(pause);
   }
   if (res) {
