@@ -87,6 +87,9 @@ typedef struct MgRec {
   PyObject *ids;        /* dict: what id() gave of objects made here, and which of the two a snapshot has met (True: the number, False: the object) */
   bool ids_failed;      /* it has both, and the object will be another one: record again with */
   bool deny_ids;        /* id() of objects made here breaks the graph */
+  bool texts;           /* strings that nobody may read were made (lazystr.h) */
+  bool texts_failed;    /* somebody did: record again with */
+  bool deny_texts;      /* they break the graph */
   PyObject *handled;    /* the exception that was being handled when the recording began; borrowed, or NULL */
   bool grad_failed;     /* results want gradients, in a graph with such sizes: record again with */
   bool deny_grad;       /* they break the graph where something requires grad */

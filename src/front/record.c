@@ -3,6 +3,7 @@
  * Invariant: outside of an instruction the frame is exactly what CPython would have, so that it can take over at any
  * instruction boundary.  The handlers are in record_var.c, record_ops.c, record_build.c and record_flow.c. */
 #include "front/identity.h"
+#include "front/lazystr.h"
 #include "front/record.h"
 #include "base/stack.h"
 #include "front/cache.h"
@@ -225,7 +226,8 @@ MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *co
     /* An error: CPython's flag is set, or a break unwinds. */
     if (l->rec && !l->rec->abort) {
       if (!at->exc_depth) at->exc_n = at->n;
-      if (outer) loop_outer_exception(l);
+      mg_lazystr_raised(l->rec);
+      if (outer && !l->rec->abort) loop_outer_exception(l);
     }
     if (l->rec && l->rec->abort) return loop_end(l, LOOP_abort);
     if (!loop_unwind(l, step == STEP_error)) return loop_end(l, LOOP_error);

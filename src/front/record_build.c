@@ -1,5 +1,6 @@
 /* Instructions that build objects: containers, strings, slices, functions. */
 #include "front/identity.h"
+#include "front/lazystr.h"
 #include "front/record.h"
 
 /* Moves the n topmost entries into a new sequence. */
@@ -50,7 +51,8 @@ MgStep mg_op_BUILD_SLICE(MgLoop *l, const MgInstr *in) {
 }
 
 MgStep mg_op_BUILD_STRING(MgLoop *l, const MgInstr *in) {
-  return loop_result(l, in->arg, mg_pyframe_join(l->sp - in->arg, in->arg));
+  PyObject *text = l->rec ? mg_lazystr_join(l->sp - in->arg, in->arg) : NULL;
+  return loop_result(l, in->arg, text || PyErr_Occurred() ? text : mg_pyframe_join(l->sp - in->arg, in->arg));
 }
 
 MgStep mg_op_FORMAT_VALUE(MgLoop *l, const MgInstr *in) {
@@ -58,6 +60,8 @@ MgStep mg_op_FORMAT_VALUE(MgLoop *l, const MgInstr *in) {
   int n = in->arg & HAVE_SPEC ? 2 : 1;
   PyObject *spec = n == 2 ? TOP() : NULL, *o = PEEK(n), *text;
   if (loop_touch(l, o)) return STEP_error;
+  text = l->rec ? mg_lazystr_format(l->rec, o, in->arg & CONVERSION, spec) : NULL;
+  if (text || PyErr_Occurred()) return loop_result(l, n, text);
   switch (in->arg & CONVERSION) {
   case STR: text = PyObject_Str(o); break;
   case REPR: text = PyObject_Repr(o); break;

@@ -10,6 +10,7 @@
 #include "front/names.h"
 #include "front/higher.h"
 #include "front/identity.h"
+#include "front/lazystr.h"
 #include "front/marked.h"
 #include "front/ndarray.h"
 #include "front/policy.h"
@@ -698,6 +699,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if (call_sees_death(&c) || (mg_rec->refused && mg_marked_refuses(f))) return NULL;
   PyObject *r, *self;
   if (mg_logcall(&c, &r)) return r;
+  if (mg_rec->texts && mg_lazystr_call(&c, &r)) return r;
   if (Py_TYPE(f) == mg_torch.script_function) return mg_call_script(&c);
   if (mg_array_call(&c, &r)) return r;
   if (mg_rec->want_fx && mg_fxfunc_call(&c, &r)) return r;

@@ -74,6 +74,7 @@ typedef struct Segment {
   bool deny_data;       /* nor with sizes that depend on data */
   bool deny_switch;     /* leaves whose requires_grad changes break the graph */
   bool deny_ids;        /* id() of objects made in the segment breaks the graph */
+  bool deny_texts;      /* strings that nobody was to read were read */
   bool deny_grad;       /* nor with those among what requires grad */
   bool deny_raises;     /* what an op raises would be missed by the program (raises.h) */
   bool deny_claims;     /* a run could not be given up (claim.h), or was: */
@@ -384,22 +385,15 @@ static int segment_want_graph(Segment *s) {
   return 0;
 }
 
-/* Something could not go on with symbolic sizes, or the recording broke where it may not with numbers. */
+static bool segment_deny(bool *deny, bool failed) { return failed && !*deny && (*deny = true); }
+
+/* Something could not go on with symbolic sizes or the like, or the recording broke where it may not with numbers. */
 static bool segment_sizes_failed(Segment *s, const MgRec *r) {
   bool raised = r->abort && r->code == BK_exception && mg_symsize_inputs(&r->cap->sizes);
   raised |= r->abort && r->code == BK_data_dependent && r->cap->sizes.value_asked;
-  if (!s->deny_switch && r->switch_failed) {
-    s->deny_switch = true;
+  if (segment_deny(&s->deny_texts, r->texts_failed) || segment_deny(&s->deny_switch, r->switch_failed) ||
+      segment_deny(&s->deny_grad, r->grad_failed) || segment_deny(&s->deny_data, r->data_failed))
     return true;
-  }
-  if (!s->deny_grad && r->grad_failed) {
-    s->deny_grad = true;
-    return true;
-  }
-  if (!s->deny_data && r->data_failed) {
-    s->deny_data = true;
-    return true;
-  }
   if (!s->deny_sizes && (r->sizes_failed || raised)) s->deny_sizes = true;
   else return false;
   mg_log(MG_LOG_recompiles, "sizes are constants from here on: %s", *r->reason ? r->reason : "autograd");
@@ -566,7 +560,7 @@ static int segment_attempt(Segment *s) {
                .dyn = Py_XNewRef(s->info->dyn), /* a reset from another thread drops info's */
                .refused = mg_marked_refused_ids(), .dynamic_sources = mg_dynfloat_sources(false), .unbacked_sources = mg_dynfloat_sources(true),
                .peers = s->frame[0].d->peers, .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
-               .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data, .deny_grad = s->deny_grad, .deny_switch = s->deny_switch, .deny_ids = s->deny_ids, .handled = s->exc0,
+               .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data, .deny_grad = s->deny_grad, .deny_switch = s->deny_switch, .deny_ids = s->deny_ids, .deny_texts = s->deny_texts, .handled = s->exc0,
                .deny_hook = s->deny_hook, .deny_claims = s->deny_claims, .false_claims = s->false_claims, .deny_raises = s->deny_raises, .deny_loops = s->deny_loops, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   rec.slots = &s->slots;
@@ -590,7 +584,7 @@ static int segment_attempt(Segment *s) {
     if (!mg_standin_begin(&rec)) {
       snap = segment_record(s, &rec, &outer, &end, &is_ret, &nslot);
       rc = 0;
-      if (snap && (s->failed || (!s->inner && mg_joint_record(&rec, snap)))) {
+      if (snap && (s->failed || (!s->inner && !rec.texts_failed && mg_joint_record(&rec, snap)))) {
         mg_snapshot_free(snap);
         snap = NULL;
         rc = -1;

@@ -9,6 +9,7 @@
 #include "front/fmodes.h"
 #include "front/fx.h"
 #include "front/identity.h"
+#include "front/lazystr.h"
 #include "front/ndarray.h"
 #include "front/pyframe.h"
 #include "front/skip.h"
@@ -523,6 +524,7 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   else if (mg_wrapper_is(o)) me = snap_wrapping(b, o);
   else if (mg_snap_size_of(b, o, &me)) return me;
   else if (mg_symfloat_is(o)) me = snap_number(b, o);
+  else if (mg_lazystr_is(o)) mg_rec->texts_failed = true, me = mg_snap_emit(b, SN_const, Py_None, 0, NULL, 0); /* recorded again */
   else if (mg_array_check(o)) me = snap_array(b, o);
   else if (mg_array_method_parts(o, &self, &name)) me = snap_array_method(b, self, name);
   else if (t == &PyTuple_Type && !mg_guard_is_const(o)) me = mg_snap_emit_over(b, SN_tuple, NULL, 0, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
