@@ -6,6 +6,7 @@
 #include "front/record_obj.h"
 #include "front/symfloat.h"
 #include "front/tensorhook.h"
+#include "front/unread.h"
 #include "front/wrapper.h"
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +94,7 @@ void mg_objects_end(MgRec *r) {
   Py_XDECREF(d->vars);
   Py_XDECREF(d->rngs);
   mg_tensorhook_free(d);
+  mg_unread_free(d);
   Py_XDECREF(d->func);
   free(d);
 }
@@ -515,6 +517,8 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   if (mg_standin_check(v) || mg_array_check(v) || mg_symfloat_is(v)) return Py_NewRef(v);
   if (mg_guard_is_const(v)) {
     if (src && mg_dynfloat_at(src, v)) return PyTuple_CheckExact(v) ? wrap_tuple(v, src) : mg_symfloat_input(v, src);
+    PyObject *unread = src ? mg_unread_wrap(v, src) : NULL;
+    if (unread || PyErr_Occurred()) return unread;
     if (src) mg_guard_add(r->guards, GK_equal, src, v, 0);
     return Py_NewRef(v);
   }

@@ -80,6 +80,10 @@ struct MgIdent {
   MgAttrFound found[256]; /* by a hash of class and name (record_attr.c) */
   MgAttrClass classes_seen[32];  /* by a hash of the class */
   MgGlobalFound globals[256];    /* by a hash of dict and name */
+  struct MgUnread *unread; /* constants that were loaded, and may not have been looked at (unread.c); malloc'ed */
+  uint32_t nunread, waiting; /* of these, how many have not been */
+  MgMap by_unread;        /* what the recording sees of them -> index */
+  bool loads;             /* the instruction does no more than to load what it finds */
   struct MgHook *hook;    /* hooks registered on tensors, in order (tensorhook.c); malloc'ed */
   uint32_t nhook;
   uint32_t *compared, ncompared; /* entries of objects that the program compares; malloc'ed */

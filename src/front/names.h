@@ -33,6 +33,7 @@ int mg_context_exit(PyObject *ctx);
   NAME(iter, "__iter__")                                                                                     \
   NAME(next, "__next__")                                                                                     \
   NAME(call, "__call__")                                                                                     \
+  NAME(init, "__init__")                                                                                     \
   NAME(new, "__new__")                                                                                       \
   NAME(eq, "__eq__")                                                                                         \
   NAME(self, "__self__")                                                                                     \

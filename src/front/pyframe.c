@@ -101,6 +101,14 @@ PyObject *mg_pyframe_run_at(PyThreadState *ts, MgFrame *f, int unit) {
   return _PyEval_EvalFrameDefault(ts, f, 0);
 }
 
+PyObject *mg_pyframe_copy_int(PyObject *v) {
+  size_t bits = _PyLong_NumBits(v), n = bits ? (bits - 1) / PyLong_SHIFT + 1 : 0;
+  PyLongObject *c = _PyLong_New((Py_ssize_t)n);
+  /* Behind the header: how many digits there are and the sign, then the digits. */
+  if (c) memcpy((char *)c + sizeof(PyObject), (char *)v + sizeof(PyObject), sizeof(Py_ssize_t) + (n ? n : 1) * sizeof(digit));
+  return (PyObject *)c;
+}
+
 int mg_pyframe_leftover(MgFrame *f, PyObject *o) {
   int n = 0;
 #if !PY312

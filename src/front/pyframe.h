@@ -43,6 +43,8 @@ void mg_pyframe_leave_call(PyThreadState *ts);
 /* The frame must not be linked.  Each returns what the hook has to return. */
 PyObject *mg_pyframe_run(PyThreadState *ts, MgFrame *f, int throwflag);
 PyObject *mg_pyframe_run_at(PyThreadState *ts, MgFrame *f, int unit); /* go on at this unit */
+/* An int of the same value that is another object, also where CPython shares them.  New. */
+PyObject *mg_pyframe_copy_int(PyObject *v);
 /* How many slots of a frame that has run still hold o: 3.11 clears it afterwards only. */
 int mg_pyframe_leftover(MgFrame *f, PyObject *o);
 /* Unwinds out of the frame with the exception that is set, without running any of its handlers. */

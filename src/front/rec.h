@@ -64,6 +64,8 @@ typedef struct MgRec {
   char reason[256];     /* one line for users */
   uint32_t line;        /* source line of the outermost frame while recording */
   long nbytecode;       /* instructions executed, for statistics */
+  bool calls_frame;     /* the next frame is given the arguments of a call by the program */
+  bool called_frame;    /* the call that was done last went into a frame of its own */
   bool asked_compiling; /* the program was told that it is being compiled */
   bool in_joint;        /* the engine runs backward for the gradient graph: the program has ended */
   bool rehearsed;       /* it met a fake tensor: somebody asks for shapes */

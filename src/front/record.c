@@ -14,6 +14,7 @@
 #include "front/resume.h"
 #include "front/skip.h"
 #include "front/symfloat.h"
+#include "front/unread.h"
 
 #define LOOP_MAX_INSTR 10000000 /* of one recording, some seconds: a loop that waits for something must not hang it */
 
@@ -111,7 +112,10 @@ static bool loop_unwind(MgLoop *l, bool traceback) {
 }
 
 static MgLoopEnd loop_end(MgLoop *l, MgLoopEnd how) {
-  if (l->rec) l->rec->top = l->up;
+  if (l->rec) {
+    l->rec->top = l->up;
+    if (l->rec->ident) l->rec->ident->loads = false;
+  }
   mg_pyframe_set_stacktop(l->f, (int)(l->sp - l->v.slot));
   return how;
 }
@@ -171,9 +175,11 @@ static int loop_before(MgLoop *l, const MgInstr *in) {
     mg_rec_break(BK_forced, "after %ld instructions", mg_force_inner);
     return -1;
   }
-  if (!l->outer) return 0;
-  l->rec->line = (uint32_t)l->code->line[in->at];
-  return l->outer->raw && loop_touch_stack(l, in) ? -1 : 0;
+  l->rec->ident->loads = false;
+  if (l->outer) l->rec->line = (uint32_t)l->code->line[in->at];
+  if (l->outer && l->outer->raw && loop_touch_stack(l, in)) return -1;
+  mg_unread_before(l, in, loop_reads(in));
+  return 0;
 }
 
 MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *code, MgOuter *at, bool outermost,
@@ -324,10 +330,19 @@ static void record_pin_arguments(MgFrame *f, const PyCodeObject *co) {
   if (mg_pyframe_lasti(f) < 0 && !mg_rec->abort) mg_rec_pin_arguments(v.slot, co->co_argcount + co->co_kwonlyargcount);
 }
 
+/* What runs unrecorded may look at what it is given. */
+static void record_unrecorded(MgFrame *f) {
+  MgFrameView v;
+  mg_pyframe_view(f, &v);
+  mg_unread_call(NULL, v.slot, v.code->co_nlocalsplus);
+}
+
 PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   PyCodeObject *co = mg_pyframe_code(f);
   PyObject *called = mg_rec->direct;
+  bool given = mg_rec->calls_frame;
   mg_rec->direct = NULL;
+  mg_rec->calls_frame = false;
   bool packed = mg_skip_packed(f);
   if ((packed || mg_skip_breaks(co)) && mg_rec && !mg_rec->abort) {
     mg_rec_break(packed ? BK_data_dependent : BK_user, "call of torch's %.100s", PyUnicode_AsUTF8(co->co_qualname));
@@ -336,6 +351,7 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   if (mg_pyframe_lasti(f) < 0 && !mg_rec->abort && mg_rec_disabled(mg_pyframe_func(f))) return record_drop(ts, f);
   if (mg_skip_opaque(co) && !(mg_skip_modes(co) && mg_fmodes_on_top(mg_rec))) {
     record_pin_arguments(f, co);
+    if (given) record_unrecorded(f);
     MgPause p = mg_rec_pause();
     PyObject *r = mg_pyframe_run(ts, f, throwflag);
     mg_rec_resume(p);

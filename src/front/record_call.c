@@ -23,6 +23,7 @@
 #include "front/symask.h"
 #include "front/symfloat.h"
 #include "front/symvalue.h"
+#include "front/unread.h"
 #include "front/standin.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +34,13 @@ PyObject *mg_call_plain(const MgCall *c) { return PyObject_Vectorcall(c->f, c->a
 /* Calls a Python function, fn, for c: a break in its frame may leave that frame as it is then. */
 static PyObject *call_frame(const MgCall *c, PyObject *fn) {
   mg_rec->direct = c->tail && fn && PyFunction_Check(fn) ? fn : NULL;
+  mg_rec->calls_frame = true;
   PyObject *r = mg_call_plain(c);
-  if (mg_rec) mg_rec->direct = NULL;
+  if (mg_rec) {
+    mg_rec->direct = NULL;
+    mg_rec->calls_frame = false;
+    mg_rec->called_frame = true;
+  }
   return r;
 }
 
@@ -691,8 +697,7 @@ static bool call_len(const MgCall *c, PyObject **r) {
   return false;
 }
 
-PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
-  if (!mg_rec) return PyObject_Vectorcall(f, args, nargsf, kwnames);
+static PyObject *call_any(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
   MgCall c = {f, args, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0), mg_rec->tail_call};
   mg_rec->tail_call = false;
@@ -735,59 +740,14 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   return r;
 }
 
-/* ---- function entry ---- */
-
-/* Which way do the parts of this function come?  0 with *older false: the function was made by the recording. */
-static SrcRef call_function_src(PyObject *func, bool *older) {
-  MgOlder *e = mg_older(func);
-  *older = !mg_is_fresh(func);
-  return e && mg_older_by_path(e) ? e->src : 0;
-}
-
-static int call_wrap_default(PyObject **slot, PyObject *deflt, MgSrcKind kind, SrcRef src, int i, PyObject *key) {
-  if (*slot != deflt) return 0;
-  PyObject *w = mg_wrap(deflt, src ? mg_source(mg_rec->guards, kind, src, i, key) : 0);
-  if (!w) return -1;
-  Py_SETREF(*slot, w);
-  return 0;
-}
-
-/* A function behind a fixed owner: its parts may be assigned all the same. */
-static void call_guard_function(PyObject *func) {
-  PyFunctionObject *f = (PyFunctionObject *)func;
-  PyObject *d = f->func_defaults ? f->func_defaults : Py_None, *kd = f->func_kwdefaults ? f->func_kwdefaults : Py_None;
-  PyObject *parts = PyTuple_Pack(3, f->func_code, d, kd);
-  if (parts) mg_guard_pinned(mg_rec->guards, GK_func_is, func, parts);
-  else mg_rec->guards->failed = true;
-  Py_XDECREF(parts);
-}
-
-int mg_rec_enter_function(PyObject *func, PyObject **slots, PyCodeObject *co) {
-  bool older;
-  if (!mg_rec) return 0;
-  SrcRef src = call_function_src(func, &older);
-  if (!older) return 0;
-  if (!src) call_guard_function(func);
-  PyObject *d = ((PyFunctionObject *)func)->func_defaults, *kd = ((PyFunctionObject *)func)->func_kwdefaults;
-  int n = d ? (int)PyTuple_GET_SIZE(d) : 0;
-  for (int i = 0; i < n; i++) {
-    int slot = co->co_argcount - n + i;
-    if (slot >= 0 && call_wrap_default(&slots[slot], PyTuple_GET_ITEM(d, i), SRC_fdefault, src, i, NULL)) return -1;
-  }
-  for (int i = co->co_argcount; kd && i < co->co_argcount + co->co_kwonlyargcount; i++) {
-    PyObject *name = PyTuple_GET_ITEM(co->co_localsplusnames, i), *x = PyDict_GetItemWithError(kd, name);
-    if (x && !src && slots[i] == x) mg_guard_dict_key(mg_rec->guards, kd, NULL, name, x, false);
-    if (x && call_wrap_default(&slots[i], x, SRC_fkwdefault, src, 0, name)) return -1;
-  }
-  return PyErr_Occurred() ? -1 : 0;
-}
-
-PyObject *mg_rec_closure_cell(PyObject *func, int i) {
-  bool older;
-  PyObject *cell = PyTuple_GET_ITEM(((PyFunctionObject *)func)->func_closure, i);
-  if (!mg_rec) return Py_NewRef(cell);
-  if (func == mg_rec->ident->func && !mg_is_fresh(func)) return mg_wrap(cell, mg_src_closure(i));
-  SrcRef src = call_function_src(func, &older);
-  if (!older) return Py_NewRef(cell);
-  return mg_wrap(cell, src ? mg_source(mg_rec->guards, SRC_closure, src, i, NULL) : 0);
+PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+  if (!mg_rec) return PyObject_Vectorcall(f, args, nargsf, kwnames);
+  Py_ssize_t n = PyVectorcall_NARGS(nargsf) + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  bool waiting = mg_rec->ident->waiting != 0, python = waiting && mg_policy_of(f).action == ACT_python;
+  if (waiting && !python) mg_unread_call(f, args, n);
+  PyObject *r = call_any(f, args, nargsf, kwnames);
+  /* Of Python functions, those that the recorder answers for itself have looked at what they were given. */
+  if (python && mg_rec && !mg_rec->called_frame) mg_unread_call(NULL, args, n);
+  if (mg_rec) mg_rec->called_frame = false;
+  return r;
 }

@@ -360,3 +360,60 @@ MgStep mg_op_SWAP(MgLoop *l, const MgInstr *in) {
   PEEK(in->arg) = v;
   return STEP_next;
 }
+
+/* ---- function entry ---- */
+
+/* Which way do the parts of this function come?  0 with *older false: the function was made by the recording. */
+static SrcRef call_function_src(PyObject *func, bool *older) {
+  MgOlder *e = mg_older(func);
+  *older = !mg_is_fresh(func);
+  return e && mg_older_by_path(e) ? e->src : 0;
+}
+
+static int call_wrap_default(PyObject **slot, PyObject *deflt, MgSrcKind kind, SrcRef src, int i, PyObject *key) {
+  if (*slot != deflt) return 0;
+  PyObject *w = mg_wrap(deflt, src ? mg_source(mg_rec->guards, kind, src, i, key) : 0);
+  if (!w) return -1;
+  Py_SETREF(*slot, w);
+  return 0;
+}
+
+/* A function behind a fixed owner: its parts may be assigned all the same. */
+static void call_guard_function(PyObject *func) {
+  PyFunctionObject *f = (PyFunctionObject *)func;
+  PyObject *d = f->func_defaults ? f->func_defaults : Py_None, *kd = f->func_kwdefaults ? f->func_kwdefaults : Py_None;
+  PyObject *parts = PyTuple_Pack(3, f->func_code, d, kd);
+  if (parts) mg_guard_pinned(mg_rec->guards, GK_func_is, func, parts);
+  else mg_rec->guards->failed = true;
+  Py_XDECREF(parts);
+}
+
+int mg_rec_enter_function(PyObject *func, PyObject **slots, PyCodeObject *co) {
+  bool older;
+  if (!mg_rec) return 0;
+  SrcRef src = call_function_src(func, &older);
+  if (!older) return 0;
+  if (!src) call_guard_function(func);
+  PyObject *d = ((PyFunctionObject *)func)->func_defaults, *kd = ((PyFunctionObject *)func)->func_kwdefaults;
+  int n = d ? (int)PyTuple_GET_SIZE(d) : 0;
+  for (int i = 0; i < n; i++) {
+    int slot = co->co_argcount - n + i;
+    if (slot >= 0 && call_wrap_default(&slots[slot], PyTuple_GET_ITEM(d, i), SRC_fdefault, src, i, NULL)) return -1;
+  }
+  for (int i = co->co_argcount; kd && i < co->co_argcount + co->co_kwonlyargcount; i++) {
+    PyObject *name = PyTuple_GET_ITEM(co->co_localsplusnames, i), *x = PyDict_GetItemWithError(kd, name);
+    if (x && !src && slots[i] == x) mg_guard_dict_key(mg_rec->guards, kd, NULL, name, x, false);
+    if (x && call_wrap_default(&slots[i], x, SRC_fkwdefault, src, 0, name)) return -1;
+  }
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+PyObject *mg_rec_closure_cell(PyObject *func, int i) {
+  bool older;
+  PyObject *cell = PyTuple_GET_ITEM(((PyFunctionObject *)func)->func_closure, i);
+  if (!mg_rec) return Py_NewRef(cell);
+  if (func == mg_rec->ident->func && !mg_is_fresh(func)) return mg_wrap(cell, mg_src_closure(i));
+  SrcRef src = call_function_src(func, &older);
+  if (!older) return Py_NewRef(cell);
+  return mg_wrap(cell, src ? mg_source(mg_rec->guards, SRC_closure, src, i, NULL) : 0);
+}

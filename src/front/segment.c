@@ -15,6 +15,7 @@
 #include "front/resume.h"
 #include "front/stance.h"
 #include "front/claim.h"
+#include "front/unread.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -338,6 +339,7 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
     r->raises_failed = true;
     goto fail;
   }
+  mg_unread_end(r);
   bool draws = mg_claim_draws(r);
   e->claims = r->claims;
   e->unclaimed = s->false_claims;

@@ -18,6 +18,7 @@
 #include "front/symnode.h"
 #include "front/tensorhook.h"
 #include "front/wrapper.h"
+#include "front/unread.h"
 
 uint32_t mg_snap_refuse(PyObject *o) {
   mg_rec_break(BK_snapshot, "a %s is alive at the end of the graph", Py_TYPE(o)->tp_name);
@@ -502,7 +503,8 @@ static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
 static bool snap_is_const(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   if (PyType_Check(o)) return !mg_is_fresh(o); /* a class statement makes another class each time */
-  if (mg_guard_is_const(o) || PyModule_Check(o)) return true;
+  if (mg_guard_is_const(o)) return !mg_unread_in(o);
+  if (PyModule_Check(o)) return true;
   if (t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyClassMethodDescr_Type || t == &PyGetSetDescr_Type ||
       t == &PyMemberDescr_Type)
     return true;
@@ -519,7 +521,9 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   MgOlder *e = mg_older(o);
   PyObject *view, *args, *self, *name;
   const char *view_name;
-  if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = mg_snap_older(b, e);
+  SrcRef unread = mg_unread_src(o);
+  if (unread) me = mg_snap_emit(b, SN_src, NULL, unread, NULL, 0);
+  else if (e && !(e->kind == OLDER_tensor && mg_standin_original(o) != e->orig)) me = mg_snap_older(b, e);
   else if (mg_standin_check(o)) me = snap_standin(b, o);
   else if (mg_wrapper_is(o)) me = snap_wrapping(b, o);
   else if (mg_snap_size_of(b, o, &me)) return me;
@@ -527,7 +531,7 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   else if (mg_lazystr_is(o)) mg_rec->texts_failed = true, me = mg_snap_emit(b, SN_const, Py_None, 0, NULL, 0); /* recorded again */
   else if (mg_array_check(o)) me = snap_array(b, o);
   else if (mg_array_method_parts(o, &self, &name)) me = snap_array_method(b, self, name);
-  else if (t == &PyTuple_Type && !mg_guard_is_const(o)) me = mg_snap_emit_over(b, SN_tuple, NULL, 0, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
+  else if (t == &PyTuple_Type && !snap_is_const(o)) me = mg_snap_emit_over(b, SN_tuple, NULL, 0, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
   else if (t == mg_torch.size && !mg_guard_is_const(o)) me = snap_remake(b, o, Py_BuildValue("(N)", PySequence_Tuple(o)));
   else if (t == &PyList_Type) me = snap_list(b, o);
   else if (t == &PyDict_Type || t == &PyODict_Type) me = snap_dict(b, o);
