@@ -102,10 +102,16 @@ void mg_constval_unknown(MgCapture *cap, ValRef v) {
 
 PyObject *mg_constval_call(MgCapture *cap, PyObject *func, PyObject *args) {
   int budget = CONSTVAL_NODES;
+  bool sized = false;
   PyObject *o = PyTuple_GET_SIZE(args) == 1 ? PyTuple_GET_ITEM(args, 0) : NULL;
-  PyObject *real = o && mg_standin_is(o) ? constval_compute(cap, mg_standin_val(o), &budget) : NULL;
-  PyObject *r = real ? PyObject_CallOneArg(func, real) : NULL;
-  if (!real && o && mg_standin_is(o)) mg_constval_unknown(cap, mg_standin_val(o));
+  /* computing asks for symbolic sizes: not on the way to an input */
+  if (!o || !mg_standin_is(o) || !constval_of_sizes(cap, mg_standin_val(o), &budget, &sized)) return NULL;
+  if (sized) {
+    cap->sizes.value_asked = true;
+    return NULL;
+  }
+  budget = CONSTVAL_NODES;
+  PyObject *real = constval_compute(cap, mg_standin_val(o), &budget), *r = real ? PyObject_CallOneArg(func, real) : NULL;
   Py_XDECREF(real);
   return r;
 }

@@ -825,3 +825,20 @@ def test_methods_of_tensors_as_keys():
         return x.permute(sorted(range(x.dim()), key=x.stride, reverse=True)) + max(range(x.dim()), key=x.size)
 
     assert recordings(slowest_first, [(torch.randn(n, 2, 2 * n).transpose(0, 2),) for n in SIZES], dynamic=True) == 1
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: (x * 2, (x > 0).sum().item()),
+    lambda x: (x * 2, x[0, 0].int().item() + x.sum(1).long().sum().item()),
+    lambda x: (torch._check_tensor_all((x > -9).sum() * 4 == x.numel() * 4), x * 2),
+    lambda x: (torch._check((x > -9).sum().item() <= x.numel()), x * 2)])
+def test_numbers_out_of_tensors_leave_sizes_symbols(fn):
+    """Looking whether an integer is computed of constants alone made every size on the way to the input one."""
+    _magneto.reset()
+    compiled, before = magneto.compile(fn), _magneto.stats()["entries"]
+    for n in range(2, 8):
+        x = torch.arange(3.0 * n).view(n, 3)
+        got, want = compiled(x), fn(x)
+        for a, b in zip(got, want):
+            assert type(a) is type(b) and (torch.equal(a, b) if isinstance(b, torch.Tensor) else a == b)
+    assert _magneto.stats()["entries"] - before == 2
