@@ -41,7 +41,7 @@ static int64_t sizes_value(void *of, SymRef e) {
 }
 
 void mg_size_facts_begin(MgSizeFacts *f, MgExprs *x) {
-  *f = (MgSizeFacts){.x = x, .ask = {sizes_compare, sizes_equal, sizes_value, f, true}};
+  *f = (MgSizeFacts){.x = x, .ask = {sizes_compare, sizes_equal, sizes_value, NULL, f, true}};
   if (x->nsym) x->ask = &f->ask;
 }
 

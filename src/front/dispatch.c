@@ -383,7 +383,7 @@ static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, bool d
   if (rc == MG_NOMEM) return PyErr_NoMemory(), -1;
   r->ctx->rc = MG_OK;
   data = cap->sizes.unknown || (cap->sizes.ndata && mg_symdata_reads(cap, n));
-  if (!data && mg_symfollow(r, fo, n, pyret)) return 0;
+  if (!data && !mg_infer_doubts(r->g, n) && mg_symfollow(r, fo, n, pyret)) return 0;
   if (r->abort) return -1;
   int done = data ? META_DATA : mg_metainfer_run(r, fo, n, pyret);
   if (done != META_DATA) return done;
@@ -431,7 +431,7 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   if (dispatch_args(cap, fo, args, kwargs, arg)) return NULL;
   if (!mg_memform_known(g, op, arg)) return mg_rec_break(BK_op, "%s outside of its tensor", op->full);
   if (mg_memform_counts(op, arg) && arg[0].tag == MA_val) mg_alias_guard_start(r, arg[0].u.val);
-  bool observed = mg_raises_seen(r, op, arg) && !r->cfg->fullgraph;
+  bool caught = mg_raises_caught(r), observed = caught && mg_raises_by_values(r, op, arg) && !r->cfg->fullgraph;
   if (observed && r->deny_raises) return mg_rec_break(BK_op, "%s may raise inside of a block that would catch it", op->full);
   r->raises |= observed;
   int ntensor = 0;
@@ -444,8 +444,12 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
     mg_rec_break(BK_op, "%s into memory that overlaps or has gaps", op->full);
     goto done;
   }
-  if (mg_infer_kernel_refuses(g, n)) {
+  if (mg_infer_kernel_refuses(g, n) && (data || !fo->plain || !mg_metainfer_asks(r, fo, n))) {
     mg_rec_break(BK_op, "%s refuses its arguments", op->full);
+    goto done;
+  }
+  if (caught && !observed && !data && mg_metainfer_rejects(r, fo, n)) { /* maybe only zeros: the program's own call decides */
+    if (!r->cfg->fullgraph) mg_rec_break(BK_op, "%s raises inside of a block that would catch it", op->full);
     goto done;
   }
   node->line = r->line;

@@ -214,32 +214,77 @@ done:
   return res;
 }
 
-enum { META_REAL_MOST = 1 << 24 }; /* elements of a tensor that an op without a meta kernel is tried on */
+/* Elements of a tensor that an op is tried on: one without a meta kernel, or that raised there; one whose arguments are doubted. */
+enum { META_REAL_MOST = 1 << 24, META_ASK_MOST = 1 << 20 };
 
-struct metainfer_size { MgGraph *g; bool ok; };
+struct metainfer_size { MgGraph *g; int64_t most; bool ok; };
 static void metainfer_see_size(ValRef *v, void *arg) {
   struct metainfer_size *s = arg;
   int64_t n;
-  if (*v && (!mg_sym_settle(s->g->x, mg_val_numel(s->g, *v), &n) || n > META_REAL_MOST || mg_val(s->g, *v)->device != DEV_cpu)) s->ok = false;
+  if (*v && (!mg_sym_settle(s->g->x, mg_val_numel(s->g, *v), &n) || n > s->most || mg_val(s->g, *v)->device != DEV_cpu)) s->ok = false;
 }
 
-/* May a kernel run on zeros to tell what its results look like? */
-static bool metainfer_may_run(MgRec *r, const MgOp *op, NodeRef n) {
-  struct metainfer_size s = {r->g, !op->effect && !op->is_view};
-  if (s.ok) mg_node_each_val(mg_node(r->g, n), metainfer_see_size, &s);
+/* May a kernel run on zeros? */
+static bool metainfer_may_run(MgRec *r, NodeRef n, int64_t most) {
+  struct metainfer_size s = {r->g, most, true};
+  mg_node_each_val(mg_node(r->g, n), metainfer_see_size, &s);
   return s.ok;
+}
+
+static bool metainfer_may_ask(MgRec *r, const MgOp *op, NodeRef n, int64_t most) {
+  return !strncmp(op->full, "aten::", 6) && !op->random && !r->cap->sizes.symbolic && metainfer_may_run(r, n, most);
+}
+
+bool mg_metainfer_asks(MgRec *r, const MgFrontOp *fo, NodeRef n) { return metainfer_may_ask(r, fo->op, n, META_ASK_MOST); }
+
+/* Does the kernel itself raise?  Meta kernels accept what it does not, and their words, sometimes even the exception's class, are
+ * not those that the program gets to see without a compiler. */
+static bool metainfer_kernel_raises(MgRec *r, const MgFrontOp *fo, NodeRef n, bool has_tensor) {
+  PyObject *t, *v, *tb;
+  PyErr_Fetch(&t, &v, &tb);
+  PyObject *res = metainfer_try(r, fo, n, has_tensor, true);
+  if (res) {
+    PyErr_Restore(t, v, tb);
+    Py_DECREF(res);
+    return false;
+  }
+  Py_XDECREF(t);
+  Py_XDECREF(v);
+  Py_XDECREF(tb);
+  return true;
+}
+
+static void metainfer_see_dtype(ValRef *v, void *arg) {
+  struct metainfer_size *s = arg;
+  if (*v && !mg_dtype_is_float((MgDtype)mg_val(s->g, *v)->dtype)) s->ok = false;
+}
+
+bool mg_metainfer_rejects(MgRec *r, const MgFrontOp *fo, NodeRef n) {
+  struct metainfer_size usual = {r->g, 0, mg_infer_has(fo->op)};
+  bool has_tensor = false;
+  mg_node_each_val(mg_node(r->g, n), metainfer_see_val, &has_tensor);
+  mg_node_each_val(mg_node(r->g, n), metainfer_see_dtype, &usual);
+  return has_tensor && !usual.ok && mg_metainfer_asks(r, fo, n) && metainfer_kernel_raises(r, fo, n, true);
 }
 
 static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   const MgOp *op = fo->op;
-  bool has_tensor = false;
+  bool has_tensor = false, asked = false;
   mg_node_each_val(mg_node(r->g, n), metainfer_see_val, &has_tensor);
+  if (mg_infer_doubts(r->g, n) && metainfer_may_ask(r, op, n, META_ASK_MOST)) {
+    asked = true;
+    if (metainfer_kernel_raises(r, fo, n, has_tensor)) return NULL;
+  }
   PyObject *res = metainfer_try(r, fo, n, has_tensor, false);
-  if (res || !PyErr_ExceptionMatches(PyExc_NotImplementedError)) return res;
+  if (res) return res;
+  if (!PyErr_ExceptionMatches(PyExc_NotImplementedError)) {
+    if (!asked && PyErr_ExceptionMatches(PyExc_Exception) && metainfer_may_ask(r, op, n, META_REAL_MOST)) metainfer_kernel_raises(r, fo, n, has_tensor);
+    return NULL;
+  }
   PyErr_Clear();
   if (!op->nret) Py_RETURN_NONE; /* nothing to infer */
   if (r->cap->sizes.inputs) return PyErr_Format(PyExc_RuntimeError, "magneto: %s has no meta kernel", op->full);
-  if (metainfer_may_run(r, op, n) && (res = metainfer_try(r, fo, n, has_tensor, true))) return res;
+  if (!op->effect && !op->is_view && metainfer_may_run(r, n, META_REAL_MOST) && (res = metainfer_try(r, fo, n, has_tensor, true))) return res;
   PyErr_Clear();
   return mg_rec_break(BK_op, "%s has no meta kernel", op->full);
 }

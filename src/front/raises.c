@@ -20,12 +20,12 @@ static bool raises_named(const MgOp *op, const char *const *name) {
 }
 
 /* Indices out of range, matrices without an inverse, probabilities that are none. */
-static bool raises_by_values(const MgOp *op) {
+static bool raises_for_values(const MgOp *op) {
   static const char *const names[] = {"index", "index_put", "_index_put_impl", "_unsafe_index", "index_select", "index_add", "index_copy", "index_fill",
                                       "index_reduce", "gather", "scatter", "scatter_add", "scatter_reduce", "take", "put", "masked_scatter",
                                       "embedding", "_embedding_bag", "_embedding_bag_forward_only", "nll_loss_forward", "nll_loss2d_forward",
-                                      "multi_margin_loss", "_ctc_loss", "_linalg_check_errors", "_assert_async", "bincount", "histc", "multinomial",
-                                      "poisson", "binomial", "repeat_interleave", NULL};
+                                      "multi_margin_loss", "binary_cross_entropy", "_ctc_loss", "_linalg_check_errors", "_assert_async", "bincount", "histc", "multinomial",
+                                      "poisson", "binomial", "bernoulli", "repeat_interleave", NULL};
   return raises_named(op, names);
 }
 
@@ -99,12 +99,14 @@ static bool raises_caught(const MgCode *code, int unit, PyObject *const *base) {
   return false;
 }
 
-bool mg_raises_seen(const MgRec *r, const MgOp *op, const MgArg *arg) {
+bool mg_raises_caught(const MgRec *r) {
   bool caught = false;
   if (r->in_joint || !r->guards) return false;
   for (const MgLoop *l = r->top; l && !caught; l = l->up) caught = l->code->nhandler && l->in && raises_caught(l->code, l->in->at, l->base);
-  return caught && (raises_by_values(op) || raises_by_zero(r, op, arg));
+  return caught;
 }
+
+bool mg_raises_by_values(const MgRec *r, const MgOp *op, const MgArg *arg) { return raises_for_values(op) || raises_by_zero(r, op, arg); }
 
 /* ---- the graph ---- */
 

@@ -5,8 +5,10 @@
 #define MG_FRONT_RAISES_H
 #include "front/record.h"
 
-/* May a kernel of this op, called with these arguments, raise because of values, and does a frame of the recording wait for that? */
-bool mg_raises_seen(const MgRec *r, const MgOp *op, const MgArg *arg);
+/* Would a frame of the recording catch what is raised here? */
+bool mg_raises_caught(const MgRec *r);
+/* May a kernel of this op, called with these arguments, raise because of values? */
+bool mg_raises_by_values(const MgRec *r, const MgOp *op, const MgArg *arg);
 /* Would such an exception be missed: because nobody asks for the result, or no run can be given up?  Then the segment is recorded
  * again, and they break the graph.  outs: what the snapshot asks for. */
 bool mg_raises_missed(MgRec *r, const MgSnapshot *snap);

@@ -25,6 +25,9 @@ PyObject *mg_call_builtin(const MgCall *c, MgAction act); /* the actions that re
 /* Methods of namespaces and of class dicts, and functions that read the latter: no ordinary dicts here.  True when *out is the result. */
 bool mg_call_on_mapping(const MgCall *c, PyObject **out);
 
+/* one_hot with the number of classes given: torch's own looks at the values to check their range.  Here each run does, unless a run
+ * cannot be given up.  False: torch's own has to be called; else *r is the result (NULL with an exception). */
+bool mg_one_hot(PyObject *x, PyObject *count, PyObject **r);
 PyObject *mg_call_one_hot(const MgCall *c);               /* record_torch.c */
 PyObject *mg_call_grad_mode(const MgCall *c);             /* torch._C._set_grad_enabled */
 bool mg_call_by_torch(void);                              /* is it torch's Python that calls? */

@@ -6,6 +6,7 @@
 #include "front/hook.h"
 #include "front/names.h"
 #include "front/claim.h"
+#include "front/raises.h"
 #include "front/record_obj.h"
 #include "front/standin.h"
 #include "front/symfloat.h"
@@ -27,7 +28,7 @@ PyObject *mg_call_grad_mode(const MgCall *c) {
 
 /* Are all values of x in [0, count)?  As mg_claim says it. */
 static int one_hot_claim(PyObject *x, PyObject *count) {
-  if (mg_rec->want_fx) return 1; /* shown as one call, which looks itself */
+  if (mg_rec->want_fx) return !mg_raises_caught(mg_rec); /* shown as one call, which looks itself, after the block's end */
   PyObject *low = PyObject_CallMethod(x, "ge", "i", 0);
   PyObject *high = low ? PyObject_CallMethod(x, "lt", "O", count) : NULL, *both = high ? PyObject_CallMethod(low, "logical_and", "O", high) : NULL;
   PyObject *all = both ? PyObject_CallMethod(both, "all", NULL) : NULL;
@@ -37,23 +38,26 @@ static int one_hot_claim(PyObject *x, PyObject *count) {
   return rc;
 }
 
-/* one_hot with the number of classes given: torch's own looks at the values to check their range.  Here each run does, unless a
- * run cannot be given up. */
-PyObject *mg_call_one_hot(const MgCall *c) {
-  PyObject *count = c->n == 2 ? c->arg[1] : NULL, *x = c->n ? c->arg[0] : NULL;
-  if (c->kwnames && PyTuple_GET_SIZE(c->kwnames) != c->n - 1) return mg_call_plain(c);
-  if (!count || !mg_standin_check(x) || !PyLong_Check(count) || PyLong_AsLong(count) <= 0) return mg_call_plain(c);
+bool mg_one_hot(PyObject *x, PyObject *count, PyObject **r) {
+  if (!mg_standin_check(x) || !PyLong_Check(count) || PyLong_AsLong(count) <= 0) return false;
   int claim = one_hot_claim(x, count);
-  if (claim < 0) return NULL;
-  if (!claim) return mg_call_plain(c);
+  *r = NULL;
+  if (claim <= 0) return claim < 0;
   PyObject *torch = mg_import("torch"), *dev = torch ? PyObject_GetAttrString(x, "device") : NULL;
   PyObject *kw = dev ? Py_BuildValue("{s:O}", "device", dev) : NULL, *arange = kw ? PyObject_GetAttrString(torch, "arange") : NULL;
   PyObject *args = arange ? PyTuple_Pack(1, count) : NULL, *all = args ? PyObject_Call(arange, args, kw) : NULL;
   PyObject *col = all ? PyObject_CallMethod(x, "unsqueeze", "i", -1) : NULL;
-  PyObject *eq = col ? PyObject_CallMethod(col, "eq", "O", all) : NULL, *r = eq ? PyObject_CallMethod(eq, "long", NULL) : NULL;
+  PyObject *eq = col ? PyObject_CallMethod(col, "eq", "O", all) : NULL;
+  *r = eq ? PyObject_CallMethod(eq, "long", NULL) : NULL;
   PyObject *const used[] = {torch, dev, kw, arange, args, all, col, eq};
   for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
-  return r;
+  return true;
+}
+
+PyObject *mg_call_one_hot(const MgCall *c) {
+  PyObject *r;
+  bool known = c->n == 2 && (!c->kwnames || PyTuple_GET_SIZE(c->kwnames) == 1) && !mg_rec->want_fx; /* whose mode sees the call */
+  return known && mg_one_hot(c->arg[0], c->arg[1], &r) ? r : mg_call_plain(c);
 }
 
 /* A list of numbers that are tensors here: the numbers in them.  New. */

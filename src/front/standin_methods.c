@@ -263,6 +263,10 @@ static PyObject *standin_requires_grad_(PyObject *self, PyObject *args, PyObject
   int want = 1;
   if (!mg_standin_is(self)) return standin_of_real(self, "requires_grad_", args, kwargs);
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p", names, &want)) return NULL;
+  const MgStandInfo *info = mg_standin_info(self);
+  MgDtype d = info->cap ? (MgDtype)mg_val(info->cap->rec->g, info->val)->dtype : DT_f32;
+  if (want && !mg_dtype_is_float(d) && !mg_dtype_is_complex(d)) /* the attribute's words are others */
+    return PyErr_Format(PyExc_RuntimeError, "only Tensors of floating point dtype can require gradients");
   if (standin_set_requires_grad(self, want ? Py_True : Py_False, NULL)) return NULL;
   return Py_NewRef(self);
 }

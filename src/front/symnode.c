@@ -28,7 +28,14 @@ static PyObject *symnode_is_bool(PyObject *o, PyObject *unused) { return PyBool_
 static PyObject *symnode_has_hint(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->hint && mg_symsize_of((MgSymNode *)o)); }
 static PyObject *symnode_is_constant(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->hint && !((MgSymNode *)o)->src); }
 static PyObject *symnode_guard_float(PyObject *o, PyObject *args) { return mg_symnode_python((MgSymNode *)o); }
-static PyObject *symnode_text(PyObject *o, PyObject *unused) { return PyUnicode_FromString("<number>"); }
+/* Messages of exceptions that C++ raises, where a size is what it is now. */
+static PyObject *symnode_text(PyObject *o, PyObject *unused) {
+  MgSymNode *n = (MgSymNode *)o;
+  PyObject *number = n->hint && n->src ? mg_symnode_number(n) : NULL, *text = number ? PyObject_Str(number) : NULL;
+  Py_XDECREF(number);
+  if (!text) PyErr_Clear();
+  return text ? text : PyUnicode_FromString("<number>");
+}
 
 /* An answer that depends on data. */
 static bool symnode_late(PyObject *o) { return !((MgSymNode *)o)->src && !((MgSymNode *)o)->hint; }

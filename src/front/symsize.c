@@ -202,6 +202,8 @@ static bool symsize_equal(void *of, SymRef a, SymRef b) {
   return same;
 }
 
+static bool symsize_late(void *of, SymRef e) { return mg_symdata_in(of, e); }
+
 static int64_t symsize_value(void *of, SymRef e) {
   MgCapture *cap = of;
   if (cap->sizes.inputs && cap->sizes.probe) return mg_sym_eval(cap->rec->x, e, cap->sizes.probe);
@@ -323,7 +325,7 @@ static bool symsize_config(const char *name, bool dflt) {
 }
 
 void mg_symsize_begin(MgCapture *cap, bool off) {
-  cap->sizes.ask = (MgSizeAsk){symsize_compare, symsize_equal, symsize_value, cap->rec->guards ? cap : NULL};
+  cap->sizes.ask = (MgSizeAsk){symsize_compare, symsize_equal, symsize_value, symsize_late, cap->rec->guards ? cap : NULL};
   cap->rec->x->ask = cap->rec->guards ? &cap->sizes.ask : NULL;
   cap->sizes.off = off;
   int setting = cap->rec->cfg ? cap->rec->cfg->dynamic : 0;

@@ -5,6 +5,7 @@
 #include "front/fx.h"
 #include "front/hook.h"
 #include "front/policy.h"
+#include "front/record_obj.h"
 #include "front/recurrent.h"
 #include "front/subclass.h"
 
@@ -12,6 +13,16 @@ typedef struct MgFnModeObject { /* the mode on torch's stack */
   PyObject_HEAD
   MgCapture *cap;               /* NULL once the recording has ended */
 } MgFnModeObject;
+
+/* Functions whose operators here are others than those of torch's own body, which asks for values, or loops.  False: not called. */
+static bool torchfn_own(PyObject *f, PyObject *args, PyObject *kwargs, PyObject **res) {
+  Py_ssize_t n = PyTuple_CheckExact(args) ? PyTuple_GET_SIZE(args) : 0, nkw = kwargs ? PyDict_GET_SIZE(kwargs) : 0;
+  int action = mg_policy_of(f).action;
+  if (action == ACT_recurrent) return n && !nkw && mg_recurrent_call(f, PySequence_Fast_ITEMS(args), n, res);
+  if (action != ACT_one_hot || n + nkw != 2 || !n) return false;
+  PyObject *count = nkw ? PyDict_GetItemString(kwargs, "num_classes") : PyTuple_GET_ITEM(args, 1);
+  return count && mg_one_hot(PyTuple_GET_ITEM(args, 0), count, res);
+}
 
 /* __torch_function__(self, func, types, args, kwargs); torch has popped the mode. */
 static PyObject *torchfn_handle(PyObject *self, PyObject *const *a, Py_ssize_t n) {
@@ -31,8 +42,7 @@ static PyObject *torchfn_handle(PyObject *self, PyObject *const *a, Py_ssize_t n
     pause = mg_rec_pause();
     mg_rec = cap->rec;
     mg_hook_mode = HOOK_record;
-    bool plain = PyTuple_CheckExact(args) && !(kwargs && PyDict_GET_SIZE(kwargs));
-    if (!plain || mg_policy_of(a[0]).action != ACT_recurrent || !mg_recurrent_call(a[0], PySequence_Fast_ITEMS(args), PyTuple_GET_SIZE(args), &res)) res = PyObject_Call(a[0], args, kwargs);
+    if (!torchfn_own(a[0], args, kwargs, &res)) res = PyObject_Call(a[0], args, kwargs);
     mg_rec_resume(pause);
   }
   if (res) {

@@ -44,6 +44,7 @@ typedef struct MgSizeAsk {
   int (*compare)(void *of, SymRef a, SymRef b);   /* the sign of a - b */
   bool (*equal)(void *of, SymRef a, SymRef b);
   int64_t (*value)(void *of, SymRef e);           /* e is this constant from now on */
+  bool (*late)(void *of, SymRef e);                /* it depends on data: the questions above break the graph; NULL: none does */
   void *of;
   bool small;  /* sizes that are 0 or 1 in this run become constants: lowering has to see what broadcasts */
 } MgSizeAsk;

@@ -154,6 +154,8 @@ MgRc mg_infer(MgGraph *g, NodeRef n);
 MgRc mg_infer_settle(MgGraph *g);
 /* Will the kernel refuse what its meta kernel accepts? */
 bool mg_infer_kernel_refuses(MgGraph *g, NodeRef n);
+/* Is there anything about the arguments that the kernel may refuse? */
+bool mg_infer_doubts(MgGraph *g, NodeRef n);
 bool mg_infer_has(const MgOp *op); /* a rule for the results of op exists */
 /* The graph with env[k] for symbol k, in `to`, which is initialised and empty; numbers of values and nodes stay. */
 MgRc mg_graph_at(MgGraph *to, const MgGraph *from, const int64_t *env);

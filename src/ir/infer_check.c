@@ -74,6 +74,34 @@ static bool check_matmul(const Check *c) {
   return check_broadcasts_to(c, bias, out, b->ndim == 1 ? 1 : a->ndim);
 }
 
+/* Sizes that depend on data are not asked about. */
+static bool check_late(const Check *c, SymRef e) {
+  const MgSizeAsk *ask = c->in->x->ask;
+  return ask && ask->late && ask->late(ask->of, e);
+}
+
+/* Is size below n?  Asked so that of a symbol it is noted that it is above n - 1, even where it is n. */
+static bool check_less(const Check *c, SymRef size, SymRef n) {
+  if (check_late(c, size) || check_late(c, n)) return false;
+  int sign = mg_infer_cmp(c->in, size, mg_sym_sub(c->in->x, n, mg_infer_c(c->in, 1)));
+  return sign == -1 || sign == 0;
+}
+
+static bool check_divides(const Check *c, SymRef size, int64_t by) {
+  return by > 0 && (check_late(c, size) || mg_infer_is(c->in, mg_sym_mod(c->in->x, size, mg_infer_c(c->in, by)), 0) != 0);
+}
+
+/* Does a window fit into each padded dimension after the first `at`? */
+static bool check_window(const Check *c, const MgVal *x, int at, const SymRef *window, const MgArg *windows) {
+  int64_t pad, wide, size;
+  for (int i = 0; i + at < x->ndim; i++) {
+    if (mg_infer_pick(c->in, mg_infer_arg(c->in, "padding"), i, 0, &pad) != MG_OK || mg_infer_pick(c->in, mg_infer_arg(c->in, "dilation"), i, 1, &wide) != MG_OK) continue;
+    if (window ? !mg_ex_const_int(c->in->x, window[i], &size) : mg_infer_pick(c->in, windows, i, 1, &size) != MG_OK) continue;
+    if (check_less(c, x->size[i + at], mg_infer_c(c->in, wide * (size - 1) + 1 - 2 * pad))) return false;
+  }
+  return true;
+}
+
 static bool check_conv(const Check *c) {
   const MgVal *x = check_val(c, "input"), *w = check_val(c, "weight"), *b = check_val(c, "bias");
   bool back = mg_infer_flag(c->in, "transposed");
@@ -84,7 +112,7 @@ static bool check_conv(const Check *c) {
   SymRef per = back ? w->size[0] : mg_sym_mul(c->in->x, w->size[1], mg_infer_c(c->in, groups));
   SymRef out = back ? mg_sym_mul(c->in->x, w->size[1], mg_infer_c(c->in, groups)) : w->size[0];
   if (!check_eq(c, x->size[1], per) || !check_vector(c, b, out)) return false;
-  return mg_infer_is(c->in, mg_sym_mod(c->in->x, w->size[0], mg_infer_c(c->in, groups)), 0) != 0;
+  return check_divides(c, w->size[0], groups) && (back || check_window(c, x, 2, w->size + 2, NULL));
 }
 
 static bool check_pool(const Check *c, int nd) {
@@ -104,7 +132,7 @@ static bool check_pool(const Check *c, int nd) {
       return false;
   for (int i = 1; x && i < x->ndim; i++)
     if (mg_infer_is(c->in, x->size[i], 0) == 1) return false;
-  return true;
+  return !x || mg_infer_flag(c->in, "ceil_mode") || check_window(c, x, x->ndim - nd, NULL, k);
 }
 
 /* index has the rank of self and is no larger than it, but along dim. */
@@ -230,6 +258,66 @@ static bool check_nonempty(const Check *c) {
   return true;
 }
 
+static bool check_unfold(const Check *c, const MgVal *self) {
+  const MgArg *size = mg_infer_arg(c->in, "size");
+  int d = 0;
+  if (!self || !self->ndim || size->tag != MA_int || mg_infer_dim(c->in, mg_infer_arg(c->in, "dimension"), self->ndim, &d) != MG_OK) return false;
+  return check_at_least(c, "size", 0) && check_at_least(c, "step", 1) && !check_less(c, self->size[d], size->u.sym);
+}
+
+/* What is mirrored is there: padding, last dimension first, is smaller than the size. */
+static bool check_reflection(const Check *c, const MgVal *self) {
+  const MgArg *pad = mg_infer_arg(c->in, "padding");
+  if (!check_nonempty(c) || !self || pad->tag != MA_list) return false;
+  for (uint32_t i = 0; i < pad->n; i++)
+    if ((int)i / 2 >= self->ndim || (pad->u.item[i].tag == MA_int && check_less(c, self->size[self->ndim - 1 - (int)i / 2],
+                                                                               mg_sym_add(c->in->x, pad->u.item[i].u.sym, mg_infer_c(c->in, 1)))))
+      return false;
+  return true;
+}
+
+/* Resampling: neither side is empty. */
+static bool check_resampling(const Check *c, const MgVal *self) {
+  const MgArg *scale = mg_infer_arg(c->in, "scale_factors");
+  int64_t n;
+  if (!check_nonempty(c) || !check_at_least(c, "output_size", 1)) return false;
+  for (uint32_t i = 0; self && scale->tag == MA_list && i < scale->n; i++)
+    if (scale->u.item[i].tag == MA_float && (int)i + 2 < self->ndim && mg_ex_const_int(c->in->x, self->size[2 + i], &n) && (double)n * scale->u.item[i].u.f < 1)
+      return false;
+  return true;
+}
+
+static bool check_pixels(const Check *c, const MgVal *self) {
+  bool up = c->op->code == TOP_pixel_shuffle;
+  int64_t by;
+  if (!self || self->ndim < 3 || mg_infer_int(c->in, mg_infer_arg(c->in, up ? "upscale_factor" : "downscale_factor"), &by) != MG_OK || by < 1) return false;
+  const SymRef *last = self->size + self->ndim - 1;
+  return up ? by < INT32_MAX && check_divides(c, last[-2], by * by) : check_divides(c, last[-1], by) && check_divides(c, *last, by);
+}
+
+static bool check_as_many(const Check *c, const MgVal *a, const MgVal *b) {
+  if (!a || !b) return true;
+  SymRef n = mg_infer_c(c->in, 1), m = n;
+  for (int i = 0; i < a->ndim; i++) n = mg_sym_mul(c->in->x, n, a->size[i]);
+  for (int i = 0; i < b->ndim; i++) m = mg_sym_mul(c->in->x, m, b->size[i]);
+  return check_eq(c, n, m);
+}
+
+static bool check_topk(const Check *c, const MgVal *self) {
+  const MgArg *k = mg_infer_arg(c->in, "k");
+  int d = 0;
+  if (!self || !self->ndim || k->tag != MA_int || mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &d) != MG_OK) return true;
+  return check_at_least(c, "k", 0) && !check_less(c, self->size[d], k->u.sym);
+}
+
+/* Is there an integer to draw? */
+static bool check_range(const Check *c) {
+  int64_t low = 0, high;
+  if (mg_infer_int(c->in, mg_infer_arg(c->in, "high"), &high) != MG_OK) return true;
+  if (mg_infer_arg(c->in, "low")->tag == MA_int && mg_infer_int(c->in, mg_infer_arg(c->in, "low"), &low) != MG_OK) return true;
+  return low < high;
+}
+
 static bool check_pow(const Check *c) {
   const MgVal *x = check_val(c, "self");
   return !x || check_float(x) || check_at_least(c, "exponent", 0);
@@ -334,7 +422,6 @@ static bool check_op(const Check *c) {
   case TOP_scatter_add: case TOP_scatter_reduce_two: return check_gather(c, true);
   case TOP_index_select: return check_index(check_val(c, "index")) && check_rank(check_val(c, "index"), 0, 1);
   case TOP_index_add: case TOP_index_copy: return check_slices(c);
-  case TOP_index_reduce: return false; /* many rules: torch knows them */
   case TOP_take: return check_index(check_val(c, "index"));
   case TOP_embedding: return check_rank(check_val(c, "weight"), 2, 2) && check_index(check_val(c, "indices"));
   case TOP_index_put: case TOP__unsafe_index_put: case TOP__index_put_impl: return check_dtypes(self, check_val(c, "values"));
@@ -358,6 +445,9 @@ static bool check_op(const Check *c) {
   case TOP_copy: return !self || check_broadcasts_to(c, check_val(c, "src"), self->size, self->ndim);
   case TOP_bitwise_and_Tensor: case TOP_bitwise_or_Tensor: case TOP_bitwise_xor_Tensor: case TOP_bitwise_not:
     return !self || (!check_float(self) && (!other || !check_float(other)));
+  case TOP_bitwise_left_shift_Tensor: case TOP_bitwise_left_shift_Tensor_Scalar: case TOP_bitwise_right_shift_Tensor:
+  case TOP_bitwise_right_shift_Tensor_Scalar: case TOP___lshift___Tensor: case TOP___lshift___Scalar: case TOP___rshift___Tensor:
+  case TOP___rshift___Scalar: return !self || !check_float(self);
   case TOP_pow_Tensor_Scalar: return check_pow(c);
   case TOP_mean: case TOP_mean_dim: return mg_infer_arg(c->in, "dtype")->tag == MA_dtype || check_float(self);
   case TOP_var: case TOP_var_dim: case TOP_var_correction: case TOP_std: case TOP_std_dim: case TOP_std_correction:
@@ -375,16 +465,9 @@ static bool check_op(const Check *c) {
   case TOP_huber_loss: return check_number(c, "delta", &low) && low > 0;
   case TOP_amax: case TOP_amin: case TOP_aminmax: case TOP_argmax: case TOP_argmin: case TOP_max_dim: case TOP_min_dim:
   case TOP_linalg_vector_norm: case TOP_norm_Scalar: case TOP_norm_ScalarOpt_dim: case TOP_norm_ScalarOpt_dim_dtype:
-  case TOP_norm_ScalarOpt_dtype: case TOP_reflection_pad1d: case TOP_reflection_pad2d: case TOP_reflection_pad3d:
-  case TOP_replication_pad1d: case TOP_replication_pad2d: case TOP_replication_pad3d: case TOP_upsample_nearest1d:
-  case TOP_upsample_nearest2d: case TOP_upsample_nearest3d: case TOP_upsample_linear1d: case TOP_upsample_bilinear2d:
-  case TOP_upsample_bicubic2d: case TOP_upsample_trilinear3d: case TOP__upsample_nearest_exact1d:
-  case TOP__upsample_nearest_exact2d: case TOP__upsample_nearest_exact3d: case TOP__upsample_bilinear2d_aa:
-  case TOP__upsample_bicubic2d_aa: return check_nonempty(c);
+  case TOP_norm_ScalarOpt_dtype: case TOP_replication_pad1d: case TOP_replication_pad2d: case TOP_replication_pad3d: return check_nonempty(c);
   case TOP_where_self: mask = check_val(c, "condition"); return !mask || mask->dtype == DT_bool;
   case TOP_eye: case TOP_eye_m: return check_at_least(c, "n", 0) && check_at_least(c, "m", 0);
-  case TOP_diagonal_copy: case TOP_diagonal_scatter: case TOP_as_strided_copy: case TOP_as_strided_scatter:
-  case TOP_kthvalue: case TOP_bucketize_Tensor: case TOP_empty_permuted: return false;
   default: return true;
   }
 }
@@ -441,6 +524,21 @@ static bool check_refused(const Check *c) {
            mg_infer_cmp(c->in, w->size[0], mg_infer_c(c->in, groups)) == -1;
   case TOP_pow_Tensor_Scalar: return !check_pow(c);
   case TOP_slice_scatter: case TOP_select_scatter: case TOP_diagonal_scatter: return mg_infer_scatter_fits(c->in) != MG_OK;
+  case TOP_reflection_pad1d: case TOP_reflection_pad2d: case TOP_reflection_pad3d: return !check_reflection(c, self);
+  case TOP_upsample_nearest1d: case TOP_upsample_nearest2d: case TOP_upsample_nearest3d: case TOP_upsample_linear1d:
+  case TOP_upsample_bilinear2d: case TOP_upsample_bicubic2d: case TOP_upsample_trilinear3d: case TOP__upsample_nearest_exact1d:
+  case TOP__upsample_nearest_exact2d: case TOP__upsample_nearest_exact3d: case TOP__upsample_bilinear2d_aa:
+  case TOP__upsample_bicubic2d_aa: return !check_resampling(c, self);
+  case TOP_unfold: case TOP_unfold_copy: return !check_unfold(c, self);
+  case TOP_pixel_shuffle: case TOP_pixel_unshuffle: return !check_pixels(c, self);
+  case TOP_fill_Tensor: return !check_rank(check_val(c, "value"), 0, 0);
+  case TOP_clamp: return mg_infer_arg(c->in, "min")->tag == MA_none && mg_infer_arg(c->in, "max")->tag == MA_none;
+  case TOP_tril_indices: case TOP_triu_indices: return !check_at_least(c, "row", 0) || !check_at_least(c, "col", 0);
+  case TOP_clamp_Tensor: return !check_val(c, "min") && !check_val(c, "max");
+  case TOP_topk: return !check_topk(c, self);
+  case TOP_put: return !check_as_many(c, check_val(c, "source"), check_val(c, "index"));
+  case TOP_cumsum: case TOP_cumprod: return c->in->n->op->mutates && self && self->dtype == DT_bool;
+  case TOP_randint: case TOP_randint_low: case TOP_randint_generator: case TOP_randint_low_generator: return !check_range(c);
   default: return false;
   }
 }
@@ -458,13 +556,27 @@ static bool check_ask(MgInfer *in, bool (*ask)(const Check *), bool failed) {
   return failed;
 }
 
-static bool check_all(const Check *c) {
-  return check_op(c) && check_dims(c, "dim") && (c->op->code != TOP_flip || check_dims(c, "dims"));
+/* Ops with many rules, which torch knows. */
+static bool check_known(const Check *c) {
+  switch (c->op->code) {
+  case TOP_index_reduce: case TOP_diagonal_copy: case TOP_diagonal_scatter: case TOP_as_strided_copy: case TOP_as_strided_scatter:
+  case TOP_kthvalue: case TOP_bucketize_Tensor: case TOP_empty_permuted: return false;
+  default: return true;
+  }
 }
 
-bool mg_infer_plausible(MgInfer *in) { return check_ask(in, check_all, false); }
+static bool check_all(const Check *c) {
+  return check_op(c) && check_dims(c, "dim") && (c->op->code != TOP_flip || check_dims(c, "dims")) && !check_refused(c);
+}
+
+bool mg_infer_plausible(MgInfer *in) { return check_ask(in, check_known, false) && check_ask(in, check_all, false); }
 
 bool mg_infer_kernel_refuses(MgGraph *g, NodeRef n) {
   MgInfer in = {.g = g, .x = g->x, .n = mg_node(g, n), .op = mg_node(g, n)->op};
   return check_ask(&in, check_refused, true);
+}
+
+bool mg_infer_doubts(MgGraph *g, NodeRef n) {
+  MgInfer in = {.g = g, .x = g->x, .n = mg_node(g, n), .op = mg_node(g, n)->op};
+  return !check_ask(&in, check_all, false);
 }

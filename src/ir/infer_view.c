@@ -213,10 +213,13 @@ static MgRc view_squeeze(MgInfer *in, ViewState *s, const MgArg *dims) {
 
 static MgRc view_permute(MgInfer *in, ViewState *s, const MgArg *dims) {
   ViewState from = *s;
+  bool used[MG_INFER_RANK] = {0};
   int d;
   if (dims->tag != MA_list || (int)dims->n != s->size.n) return MG_UNSUP;
   for (int i = 0; i < s->size.n; i++) {
     TRY(mg_infer_dim(in, &dims->u.item[i], s->size.n, &d));
+    if (used[d]) return MG_UNSUP;
+    used[d] = true;
     s->size.d[i] = from.size.d[d];
     s->stride.d[i] = from.stride.d[d];
   }

@@ -256,6 +256,38 @@ def test_run_that_raises(name, grad):
         else:
             torch.testing.assert_close(got, want)
 
+BAD_CALLS = """
+x.permute(0, 0, 1) | x.movedim((0, 1), (0, 0)) | x.squeeze((0, 0)) | x.unfold(0, 3, 1) | x.unfold(0, 1, 0) | x.unfold(0, -1, 1) | x[2] | x[-3]
+x.view(5, -1) | x.expand(3, 3, 4) | x.narrow(0, 0, 3) | x.split([1, 2]) | x.index_select(0, torch.tensor([[0]])) | v.put_(i, m) | v.fill_(m)
+x + v | x @ v | torch.mm(m, v) | torch.bmm(m, m) | torch.addmm(v, m, m) | torch.cat([x, v]) | torch.stack([v, v[1:]]) | torch.where(x > 0, x, v)
+v.add_(m) | x.gather(0, i[:, None, None].expand(2, 9, 9)) | x.scatter(0, v, 1.0) | x.long().mean() | x.long().softmax(0) | x.long().requires_grad_()
+x << 1 | x.bool().cumsum_(0) | x.long() // 0 | x.to(torch.complex64).sort() | torch.clamp(x) | x.topk(5) | torch.bernoulli(x) | torch.randint(5, 2, (2,))
+x[:0].argmax() | x[:0].max() | torch.bucketize(x, m) | torch.tril_indices(-1, 2) | torch.complex(x, x.double())
+F.conv1d(x, torch.ones(2, 3, 5)) | F.conv2d(x[None], torch.ones(2, 2, 9, 9)) | F.conv2d(x[None], torch.ones(3, 1, 1, 1), groups=2)
+F.conv_transpose2d(x[None], torch.ones(3, 2, 1, 1)) | F.max_pool2d(x, 5) | F.avg_pool1d(x, 5) | F.pad(x, (9, 9), mode="reflect")
+F.interpolate(x, scale_factor=0.0) | F.pixel_shuffle(x, 2) | F.pixel_unshuffle(x, 2) | F.layer_norm(x, (3,)) | F.batch_norm(x, v, v)
+F.linear(x, m) | F.embedding(v, m) | F.cross_entropy(m, i) | F.one_hot(torch.tensor([5]), 3) | F.group_norm(x, 2) | F.glu(v)
+"""
+BAD_CALLS = [e.strip() for line in BAD_CALLS.strip().splitlines() for e in line.split(" | ")]
+CAUGHT = "def f(x, v, m, i):\n    try:\n        return {}\n    except Exception as e:\n        return type(e), str(e)\n"
+UNCAUGHT = "def f(x, v, m, i):\n    return {}\n"
+
+
+@pytest.mark.parametrize("source", [CAUGHT, UNCAUGHT], ids=["caught", "uncaught"])
+@pytest.mark.parametrize("options", [{}, {"dynamic": True}, {"backend": "eager"}], ids=["own", "dynamic", "eager"])
+@pytest.mark.parametrize("expression", BAD_CALLS)
+def test_errors_are_those_of_the_kernels(expression, options, source):
+    """Meta kernels accept some arguments that kernels refuse, and use other words where they refuse them."""
+    space = {"torch": torch, "F": F}
+    exec(source.format(expression), space)
+
+    def run(fn):
+        return outcome(fn, torch.arange(24.0).reshape(2, 3, 4), torch.arange(5.0), torch.ones(3, 3), torch.tensor([0, 1]))
+
+    want = run(space["f"])
+    assert issubclass(want[0], Exception)
+    assert run(magneto.compile(space["f"], **options)) == want
+
 
 def test_run_that_raises_in_an_inner_frame():
     def inner(x, i):
