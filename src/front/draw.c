@@ -78,7 +78,7 @@ static PyObject *draw_copy_numpys(PyObject *rng) {
 
 /* An itertools.count at the same position. */
 static PyObject *draw_copy_counter(PyObject *counter) {
-  PyObject *four = PyLong_FromLong(4), *r = four ? mg_snapshot_pickle_call(counter, mg_names.reduce_ex, four) : NULL, *mine = NULL;
+  PyObject *four = PyLong_FromLong(4), *r = four ? mg_snapshot_pickle_call(counter, Py_TYPE(counter), mg_names.reduce_ex, four) : NULL, *mine = NULL;
   if (r && PyTuple_Check(r) && PyTuple_GET_SIZE(r) == 2 && (mine = PyObject_CallObject(PyTuple_GET_ITEM(r, 0), PyTuple_GET_ITEM(r, 1)))) {
     PyObject *at = PyTuple_GET_ITEM(r, 1), *start = PyTuple_GET_ITEM(at, 0);
     if (PyTuple_GET_SIZE(at) > 1 && Py_TYPE(PyTuple_GET_ITEM(at, 1)) != Py_TYPE(start)) {

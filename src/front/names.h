@@ -39,6 +39,7 @@ int mg_context_exit(PyObject *ctx);
   NAME(self, "__self__")                                                                                     \
   NAME(wrapped, "__wrapped__")                                                                               \
   NAME(module, "__module__")                                                                                 \
+  NAME(reduce, "__reduce__")                                                                                 \
   NAME(reduce_ex, "__reduce_ex__")                                                                           \
   NAME(iterator, "iterator")                                                                                 \
   NAME(compiler_config, "torch.compiler.config")                                                             \

@@ -452,10 +452,73 @@ static bool snap_late_state(MgBuilder *b, uint32_t me, PyObject *state) {
   return true;
 }
 
+/* Does a Python class of o define one of these? */
+static bool snap_defines(PyObject *o, const char *const *names, int n) {
+  for (int i = 0; i < n; i++) {
+    PyObject *d = PyObject_GetAttrString((PyObject *)Py_TYPE(o), names[i]);
+    bool python = d && PyFunction_Check(d);
+    if (!d) PyErr_Clear();
+    Py_XDECREF(d);
+    if (python) return true;
+  }
+  return false;
+}
+
+/* The base in C whose own reduced form says all of an instance of a Python class but its attributes; NULL: its Python classes say it. */
+static PyTypeObject *snap_reducing_base(PyObject *o) {
+  const char *const what[] = {"__getstate__", "__getnewargs__", "__getnewargs_ex__"}, *const all[] = {"__reduce__", "__reduce_ex__"};
+  PyTypeObject *base = mg_solid_base(Py_TYPE(o));
+  if (base == Py_TYPE(o) || snap_defines(o, what, 3)) return NULL;
+  return !PyExceptionInstance_Check(o) && snap_defines(o, all, 2) ? NULL : base;
+}
+
+/* The reduced form as the class t has it: new. */
+static PyObject *snap_reduced(PyObject *o, PyTypeObject *t) {
+  PyObject *own = PyObject_GetAttr((PyObject *)t, mg_names.reduce), *any = PyObject_GetAttr((PyObject *)&PyBaseObject_Type, mg_names.reduce);
+  PyObject *four = PyLong_FromLong(4), *r = NULL;
+  if (own && any && four) /* object's __reduce_ex__ would ask the Python classes */
+    r = PyExceptionInstance_Check(o) && own != any ? PyObject_CallOneArg(own, o) : mg_snapshot_pickle_call(o, t, mg_names.reduce_ex, four);
+  Py_XDECREF(own);
+  Py_XDECREF(any);
+  Py_XDECREF(four);
+  return r;
+}
+
+/* What a reduced form's state has beside the attributes of o, which are written by themselves: new, NULL for nothing or with an exception. */
+static PyObject *snap_state_beside(PyObject *o, PyObject *state) {
+  PyObject **d = _PyObject_GetDictPtr(o), *k, *v, *rest;
+  if (PyTuple_Check(state) && PyTuple_GET_SIZE(state) == 2 && PyDict_Check(PyTuple_GET_ITEM(state, 1))) return NULL; /* attributes and slots */
+  if (!PyDict_Check(state)) return Py_NewRef(state);
+  if (!(rest = PyDict_New())) return NULL;
+  for (Py_ssize_t pos = 0; PyDict_Next(state, &pos, &k, &v);) {
+    int known = d && *d ? PyDict_Contains(*d, k) : 0;
+    if (known < 0 || (!known && PyDict_SetItem(rest, k, v))) break;
+  }
+  if (PyErr_Occurred() || !PyDict_GET_SIZE(rest)) Py_CLEAR(rest);
+  return rest;
+}
+
+/* The new object of a reduced form, without the __new__ and __init__ of Python classes where the form is that of a base in C. */
+static uint32_t snap_reduced_new(MgBuilder *b, PyObject *o, PyObject **part, bool based) {
+  PyObject *t = (PyObject *)Py_TYPE(o), *args = part[1], *reg, *newobj;
+  if (part[0] == t && (based || PyExceptionInstance_Check(o))) return mg_snap_emit_typed(b, SN_based, Py_TYPE(o), args);
+  if (!based) return mg_snap_emit_over(b, SN_call, NULL, 0, part, 2);
+  reg = mg_import("copyreg");
+  newobj = reg ? PyObject_GetAttrString(reg, "__newobj__") : NULL;
+  Py_XDECREF(newobj);
+  if (!newobj) return SNAP_FAIL;
+  if (part[0] != newobj || !PyTuple_GET_SIZE(args) || PyTuple_GET_ITEM(args, 0) != t) return mg_snap_emit_over(b, SN_call, NULL, 0, part, 2);
+  args = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));
+  uint32_t me = args && !PyList_Append(b->keep, args) ? mg_snap_emit_typed(b, SN_based, Py_TYPE(o), args) : SNAP_FAIL;
+  Py_XDECREF(args);
+  return me;
+}
+
 /* Everything else: by the pickle protocol, with care.  The parts of the reduced form are built like any object. */
 static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
+  PyTypeObject *base = NULL;
   if (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !(Py_TYPE(o)->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) { /* a Python class */
-    PyTypeObject *base = mg_solid_base(Py_TYPE(o));
+    base = mg_solid_base(Py_TYPE(o));
     if (!mg_is_fresh(o)) return mg_snap_refuse(o);
     if (base == &PyBaseObject_Type || base == &PyDict_Type || base == &PyODict_Type || base == &PyList_Type ||
         base == &PySet_Type)
@@ -464,11 +527,11 @@ static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
     uint32_t made = plain ? snap_value(b, o, plain) : 0;
     Py_XDECREF(plain);
     if (plain || PyErr_Occurred()) return made ? made : SNAP_FAIL;
+    base = snap_reducing_base(o);
   }
   MgPause pause = mg_rec_pause();
-  PyObject *four = PyLong_FromLong(4), *r = four ? mg_snapshot_pickle_call(o, mg_names.reduce_ex, four) : NULL;
+  PyObject *r = snap_reduced(o, base ? base : Py_TYPE(o));
   mg_rec_resume(pause);
-  Py_XDECREF(four);
   if (!r || !PyTuple_Check(r) || PyTuple_GET_SIZE(r) < 2 || PyList_Append(b->keep, r)) {
     PyErr_Clear();
     Py_XDECREF(r);
@@ -478,13 +541,20 @@ static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
   PyObject *part[5] = {NULL};
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(r) && i < 5; i++)
     if (PyTuple_GET_ITEM(r, i) != Py_None) part[i] = PyTuple_GET_ITEM(r, i);
-  bool error = PyExceptionInstance_Check(o) && part[0] == (PyObject *)Py_TYPE(o);
-  uint32_t me = error ? mg_snap_emit_typed(b, SN_error_of, Py_TYPE(o), part[1]) : mg_snap_emit_over(b, SN_call, NULL, 0, part, 2);
+  uint32_t me = snap_reduced_new(b, o, part, base != NULL);
   uint32_t inner = me == SNAP_FAIL ? MG_MAP_NONE : mg_map_getp(&b->memo, o);
   if (inner != MG_MAP_NONE) return inner; /* its own arguments lead back to it, and it is complete */
   if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   if (PyExceptionInstance_Check(o) && snap_exception(b, o, me) == SNAP_FAIL) return SNAP_FAIL;
   if (part[2] && (Py_TYPE(o) == &PyListIter_Type || Py_TYPE(o) == &PyListRevIter_Type)) return snap_late_state(b, me, part[2]) ? me : SNAP_FAIL;
+  if (base && part[2]) {
+    const char *const name = "__setstate__";
+    part[2] = snap_state_beside(o, part[2]);
+    bool kept = part[2] && !PyList_Append(b->keep, part[2]), asks = part[2] && snap_defines(o, &name, 1);
+    Py_XDECREF(part[2]);
+    if (PyErr_Occurred() || (part[2] && !kept)) return SNAP_FAIL;
+    if (asks) return mg_snap_refuse(o);
+  }
   if (part[2] && mg_snap_emit_over(b, SN_set_state, NULL, me, &part[2], 1) == SNAP_FAIL) return SNAP_FAIL;
   for (int i = 3; i < 5; i++) {
     if (!part[i]) continue;
@@ -496,7 +566,7 @@ static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
     Py_DECREF(l);
     if (mg_snap_emit_over(b, i == 3 ? SN_extend : SN_put_items, NULL, me, &l, 1) == SNAP_FAIL) return SNAP_FAIL;
   }
-  return me;
+  return base ? snap_attributes(b, o, me) : me;
 }
 
 /* Objects that stay the same: no references to what the recording saw, and never written to. */

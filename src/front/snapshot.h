@@ -24,7 +24,7 @@ typedef enum MgSnapOp {
   /* instances of obj, or of the class that is the last argument */
   SN_tuple_of, /* obj(tuple argument 0): a tuple subclass, made without its __new__ */
   SN_value_of, /* obj(argument 0): a subclass of a C value type (int, str ...), made without its __new__ */
-  SN_error_of, /* obj(*argument 0): an exception, made without the __new__ and __init__ of Python classes */
+  SN_based, /* obj(*argument 0): made by its base in C, without the __new__ and __init__ of Python classes */
   SN_frozenset,/* of the arguments */
   SN_slice,    /* start, stop, step */
   SN_function, /* obj: the code's function as recorded; arguments: closure, defaults, kwdefaults, dict, annotations, module (or 0) */
@@ -78,5 +78,5 @@ enum { SNAP_UNBOUND = 0, SNAP_UNTOUCHED = UINT32_MAX };
 /* o.name(arg), name being a method of the pickle protocol; new reference or NULL with an exception.  On 3.12 iterators of
  * itertools warn that they will lose it, but the user asked for no copy: warnings' filters are another list meanwhile
  * (CPython reads them on each warning; nothing remembers having seen them). */
-PyObject *mg_snapshot_pickle_call(PyObject *o, PyObject *name, PyObject *arg);
+PyObject *mg_snapshot_pickle_call(PyObject *o, PyTypeObject *t, PyObject *name, PyObject *arg); /* t's method: t is o's type or a base of it */
 #endif

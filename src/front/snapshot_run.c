@@ -45,14 +45,20 @@ static int snap_update_attrs(PyObject *o, PyObject *d) {
   return 0;
 }
 
-PyObject *mg_snapshot_pickle_call(PyObject *o, PyObject *name, PyObject *arg) {
-  if (PY_VERSION_HEX < 0x030C0000 || strncmp(Py_TYPE(o)->tp_name, "itertools.", 10)) return PyObject_CallMethodOneArg(o, name, arg);
+static PyObject *snap_method_of(PyObject *o, PyTypeObject *t, PyObject *name, PyObject *arg) {
+  PyObject *f = PyObject_GetAttr((PyObject *)t, name), *r = f ? PyObject_CallFunctionObjArgs(f, o, arg, NULL) : NULL;
+  Py_XDECREF(f);
+  return r;
+}
+
+PyObject *mg_snapshot_pickle_call(PyObject *o, PyTypeObject *t, PyObject *name, PyObject *arg) {
+  if (PY_VERSION_HEX < 0x030C0000 || strncmp(mg_solid_base(t)->tp_name, "itertools.", 10)) return snap_method_of(o, t, name, arg);
   PyObject *filters = NULL, *ignore = NULL, *r = NULL, *warnings = PyImport_ImportModule("warnings");
   if (!warnings || !(filters = PyObject_GetAttr(warnings, mg_names.filters)) ||
       !(ignore = Py_BuildValue("[(sOOOi)]", "ignore", Py_None, PyExc_DeprecationWarning, Py_None, 0)) ||
       PyObject_SetAttr(warnings, mg_names.filters, ignore))
     goto done;
-  r = PyObject_CallMethodOneArg(o, name, arg);
+  r = snap_method_of(o, t, name, arg);
   if (PyObject_SetAttr(warnings, mg_names.filters, filters)) Py_CLEAR(r);
 done:
   Py_XDECREF(ignore);
@@ -66,7 +72,7 @@ static int snap_set_state(PyObject *o, PyObject *state) {
   PyObject *f = PyObject_GetAttr(o, mg_names.setstate);
   if (f) {
     Py_DECREF(f);
-    PyObject *r = mg_snapshot_pickle_call(o, mg_names.setstate, state);
+    PyObject *r = mg_snapshot_pickle_call(o, Py_TYPE(o), mg_names.setstate, state);
     Py_XDECREF(r);
     return r ? 0 : -1;
   }
@@ -105,7 +111,7 @@ static int snap_set_traceback(PyObject *e, PyObject *entries) {
 
 static int snap_extend(PyObject *o, PyObject *list) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
-    PyObject *r = PyObject_CallMethodOneArg(o, mg_names.append, PyList_GET_ITEM(list, i));
+    PyObject *r = snap_method_of(o, mg_solid_base(Py_TYPE(o)), mg_names.append, PyList_GET_ITEM(list, i));
     if (!r) return -1;
     Py_DECREF(r);
   }
@@ -115,7 +121,8 @@ static int snap_extend(PyObject *o, PyObject *list) {
 static int snap_put_items(PyObject *o, PyObject *list) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
     PyObject *p = PyList_GET_ITEM(list, i);
-    if (PyObject_SetItem(o, PyTuple_GET_ITEM(p, 0), PyTuple_GET_ITEM(p, 1))) return -1;
+    PyObject *k = PyTuple_GET_ITEM(p, 0), *v = PyTuple_GET_ITEM(p, 1);
+    if (PyDict_Check(o) ? PyDict_SetItem(o, k, v) : PyObject_SetItem(o, k, v)) return -1;
   }
   return 0;
 }
@@ -250,9 +257,10 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
     x = PyTuple_New(q->narg);
     for (uint32_t i = 0; x && i < q->narg; i++) PyTuple_SET_ITEM(x, i, Py_NewRef(v[k[i]]));
     return x;
-  case SN_error_of: {
+  case SN_based: {
     PyTypeObject *t = snap_type(q, v, k), *base = mg_solid_base(t);
-    if ((x = base->tp_new(t, v[k[0]], NULL)) && base->tp_init(x, v[k[0]], NULL)) Py_CLEAR(x);
+    x = base->tp_new(t, v[k[0]], NULL);
+    if (x && base->tp_init != PyBaseObject_Type.tp_init && base->tp_init(x, v[k[0]], NULL)) Py_CLEAR(x);
     return x;
   }
   case SN_tuple_of:

@@ -312,6 +312,72 @@ def test_a_break_inside_autocast_leaves_as_many_levels_as_were_entered(f):
     assert seen == [0, 0, 0, 1]
 
 
+class _Queue(collections.deque):
+    def __init__(self, n):
+        super().__init__([0] * n, n + 2)
+        self.n = n
+        self.log = ["init"]
+
+    def append(self, x):
+        self.log.append("append")
+        super().append(x)
+
+
+class _Groups(collections.defaultdict):
+    __slots__ = ("log",)
+
+    def __init__(self, n):
+        self.log = ["init"]
+        super().__init__(list)
+        self[n] = n
+
+    def __setitem__(self, key, x):
+        self.log.append("setitem")
+        super().__setitem__(key, x)
+
+
+class _Pairs(map):
+    def __new__(cls, *args, extra):
+        made = super().__new__(cls, *args)
+        made.extra = made.log = [extra]
+        return made
+
+
+class _Failure(Exception):
+    def __init__(self, a, b):
+        self.log = ["init"]
+        super().__init__(f"{a}-{b}")
+        self.parts = a, b
+
+    def __setattr__(self, name, x):
+        if name != "log":
+            self.log.append(name)
+        super().__setattr__(name, x)
+
+    def __reduce__(self):
+        return _Failure, self.parts
+
+
+@pytest.mark.parametrize("make", [lambda: _Queue(3), lambda: _Groups(3), lambda: _Pairs(str, [1, 2], extra=3), lambda: _Failure(1, 2)])
+@pytest.mark.parametrize("brk", [False, True])
+def test_instances_over_classes_in_c_are_made_once(make, brk):
+    """What rebuilds them runs none of the program's own __new__, __init__, append, __setitem__, __setattr__ and __reduce__."""
+    def f(x):
+        o = make()
+        if isinstance(o, _Queue):
+            o.append(5)
+        y = x + 1
+        if brk:
+            magneto.graph_break()
+        return o, y
+
+    def facts(o):
+        return type(o), list(o) if hasattr(o, "__iter__") else o.args, getattr(o, "maxlen", None), getattr(o, "default_factory", None), o.log, \
+            getattr(o, "__dict__", None)
+
+    assert facts(magneto.compile(f)(torch.ones(2))[0]) == facts(f(torch.ones(2))[0])
+
+
 def test_hot_return_is_cheap():
     """A single returned tensor runs no construction program worth speaking of."""
     c = magneto.compile(lambda x: x.clone())
