@@ -50,8 +50,31 @@ bool mg_class_wrote_dict(PyObject *dict, PyObject *key) {
   return false;
 }
 
+/* A class that the recording made lives until the next garbage collection: its bases do not list it. */
+static void class_unlist(MgIdent *d, PyTypeObject *t) {
+  PyObject *key = PyLong_FromVoidPtr(t);
+  for (Py_ssize_t i = 0; key && t->tp_bases && i < PyTuple_GET_SIZE(t->tp_bases); i++) {
+    PyTypeObject *b = (PyTypeObject *)PyTuple_GET_ITEM(t->tp_bases, i);
+    PyObject *list = b->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_map_getp(&d->fresh, b) == MG_MAP_NONE ? (PyObject *)b->tp_subclasses : NULL;
+    if (list && PyDict_DelItem(list, key)) PyErr_Clear();
+  }
+  Py_XDECREF(key);
+}
+
+static void classes_unlist(MgIdent *d) {
+  PyObject *et, *ev, *tb;
+  PyErr_Fetch(&et, &ev, &tb);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(d->keep); i++) {
+    PyObject *o = PyList_GET_ITEM(d->keep, i);
+    if (PyType_Check(o) && mg_map_getp(&d->fresh, o) != MG_MAP_NONE) class_unlist(d, (PyTypeObject *)o);
+  }
+  PyErr_Restore(et, ev, tb);
+}
+
 void mg_classes_undo(MgRec *r) {
-  if (!r->ident || !r->ident->classes) return;
+  if (!r->ident) return;
+  classes_unlist(r->ident);
+  if (!r->ident->classes) return;
   PyObject *all = r->ident->classes, *absent = r->ident->absent, *t, *w, *name, *was, *et, *ev, *tb;
   Py_ssize_t i = 0, k;
   PyErr_Fetch(&et, &ev, &tb);

@@ -35,12 +35,19 @@ void mg_fresh_init(PyObject *o, PyCodeObject *co) {
   if (!dict || !*dict || !PyDict_GET_SIZE(*dict)) mg_fresh(o);
 }
 
-/* type.__new__ calls these two with the class that it makes: the first that the recording sees of it. */
-void mg_fresh_class(PyObject *const *slot, PyCodeObject *co) {
+/* type.__new__ calls these with the class that it makes: the first that the recording sees of it.  A metaclass's mro() gets it before it has
+ * anything that a class has. */
+int mg_fresh_class(PyObject *const *slot, PyCodeObject *co) {
   bool named = co->co_argcount > 1 && !PyUnicode_CompareWithASCIIString(co->co_name, "__set_name__");
-  bool inited = co->co_argcount > 0 && !PyUnicode_CompareWithASCIIString(co->co_name, "__init_subclass__");
-  PyObject *t = named ? slot[1] : inited ? slot[0] : NULL;
-  if (t && PyType_Check(t) && !mg_is_fresh(t) && !mg_older(t)) mg_fresh(t);
+  PyObject *t = named ? slot[1] : co->co_argcount ? slot[0] : NULL;
+  if (!t || !PyType_Check(t)) return 0;
+  if (!((PyTypeObject *)t)->tp_mro) {
+    mg_rec_break(BK_older_object, "%.100s gets a class that is being made", PyUnicode_AsUTF8(co->co_qualname));
+    return -1;
+  }
+  bool inited = !PyUnicode_CompareWithASCIIString(co->co_name, "__init_subclass__");
+  if ((named || inited) && !mg_is_fresh(t) && !mg_older(t)) mg_fresh(t);
+  return 0;
 }
 
 /* C code calls what lies in class dicts (descriptors, instances as special methods) with the original: as old as the class. */

@@ -176,7 +176,7 @@ bool mg_rec_finalizes(PyObject *o);
 /* A Python function with this code starts on self: when it is an __init__ that C code has called, self is new. */
 void mg_fresh_init(PyObject *self, PyCodeObject *co);
 /* The same for a class whose __set_name__ or __init_subclass__ C code has called. */
-void mg_fresh_class(PyObject *const *slot, PyCodeObject *co);
+int mg_fresh_class(PyObject *const *slot, PyCodeObject *co);
 int mg_older_self(PyObject **slot, PyCodeObject *co); /* wraps the first slot of a frame that C code calls where it is an older object; -1: exception or break */
 SrcRef mg_src_slot(int slot);         /* an entry of MgSlots */
 SrcRef mg_src_closure(int i);         /* cell i of the outermost frame's function */

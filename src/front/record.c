@@ -375,7 +375,7 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   bool starts = mg_pyframe_lasti(f) < 0;
   if (starts && mg_rec_enter_function(v.func, v.slot, co)) return record_drop(ts, f);
   if (starts && co->co_argcount) mg_fresh_init(v.slot[0], co);
-  if (starts && called != v.func) mg_fresh_class(v.slot, co);
+  if (starts && called != v.func && mg_fresh_class(v.slot, co)) return record_drop(ts, f);
   if (starts && called != v.func && co->co_argcount && mg_older_self(v.slot, co)) return record_drop(ts, f);
   const MgCode *code = record_code(co);
   if (!code) return record_drop(ts, f);

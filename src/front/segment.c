@@ -706,17 +706,19 @@ static int segment_give_up(Segment *s) {
 static int segment_check_own_guards(Segment *s, MgEntry *e) {
   MgGuardFail why = {0};
   if (segment_guards_hold(s, e->guards, &why)) return 0;
-  if (PyErr_Occurred()) return -1;
-  PyErr_Format(PyExc_AssertionError, "the guards of %U, line %d, fail on their own recording: %s",
-               s->v.code->co_qualname, e->line, why.text);
+  if (!PyErr_Occurred())
+    PyErr_Format(PyExc_AssertionError, "the guards of %U, line %d, fail on their own recording: %s", s->v.code->co_qualname, e->line, why.text);
   return -1;
 }
 
-/* Methods of an autograd.Function that autograd itself calls: their context is new at every call, and its state lives in C. */
-static bool segment_has_node(const Segment *s) {
-  for (int i = 0; i < s->frame[0].nslot; i++)
-    if (s->saved[i] && PyObject_TypeCheck(s->saved[i], mg_torch.function_base)) return true;
-  return false;
+/* Why the frame is not recorded.  The context of an autograd.Function is new at every call, and its state lives in C. */
+static const char *segment_refused(const Segment *s) {
+  for (int i = 0; i < s->frame[0].nslot; i++) {
+    PyObject *o = s->saved[i];
+    if (o && PyObject_TypeCheck(o, mg_torch.function_base)) return "a method of an autograd.Function that autograd calls";
+    if (o && PyType_Check(o) && !((PyTypeObject *)o)->tp_mro) return "a class that is being made is its argument";
+  }
+  return NULL;
 }
 
 static void segment_count(const Segment *s) {
@@ -740,9 +742,10 @@ int mg_compile_segment(MgDrive *d, const MgSlots *slots) {
   s.may_descend = !mg_force_break && !mg_decode_in_loop(s.code, s.unit);
   MgHookMode mode = mg_hook_mode;
   s.eager = s.off = mg_stance_set("disable");
-  if (!s.off && (s.off = segment_has_node(&s))) {
-    s.why = BK_older_object;
-    snprintf(s.reason, sizeof s.reason, "a method of an autograd.Function that autograd calls");
+  const char *refused = s.off ? NULL : segment_refused(&s);
+  if (refused) {
+    s.off = true, s.why = BK_older_object;
+    snprintf(s.reason, sizeof s.reason, "%s", refused);
   }
   for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && !s.off && !s.too_deep && (s.stop_at || s.stop_level); i += !s.again)
     if (segment_attempt(&s)) {

@@ -32,22 +32,27 @@ static const SettingRow setting_rows[] = {
     {"_set_default_dtype", {"get_default_dtype"}},
     {"_set_fwd_grad_enabled", {"_is_fwd_grad_enabled"}},
     {"_set_warnAlways", {"_get_warnAlways"}},
+    {"set_int_max_str_digits", {"get_int_max_str_digits"}},
     {"_saved_tensors_hooks_disable", {"_saved_tensors_hooks_get_disabled_error_message"}},
     {"_saved_tensors_hooks_enable", {"_saved_tensors_hooks_get_disabled_error_message"}},
 };
 #define SETTING_ROWS (sizeof setting_rows / sizeof *setting_rows)
 
-static PyObject *setting_c, *setting_autograd, *setting_torch; /* torch._C, torch._C._autograd, torch */
+static PyObject *setting_c, *setting_autograd, *setting_sys, *setting_torch; /* torch._C, torch._C._autograd, sys, torch */
 
 static int setting_init(void) {
   if (setting_torch) return 0;
   setting_c = mg_import("torch._C");
   setting_autograd = setting_c ? PyObject_GetAttrString(setting_c, "_autograd") : NULL;
-  setting_torch = setting_autograd ? mg_import("torch") : NULL;
+  setting_sys = setting_autograd ? mg_import("sys") : NULL;
+  setting_torch = setting_sys ? mg_import("torch") : NULL;
   return setting_torch ? 0 : -1;
 }
 
+static bool setting_is_torchs(const char *name) { return !strstr(name, "int_max_str"); }
+
 static PyObject *setting_owner(const char *name) {
+  if (!setting_is_torchs(name)) return setting_sys;
   if (!strncmp(name, "_saved", 6)) return setting_autograd;
   return *name == '_' ? setting_c : setting_torch;
 }
@@ -126,17 +131,27 @@ PyObject *mg_setting_call(PyObject *f, PyObject *const *args, size_t nargsf, PyO
   if (setting_init()) return NULL;
   size_t i = 0;
   while (i < SETTING_ROWS && strcmp(setting_rows[i].setter, name)) i++;
-  if (i == SETTING_ROWS) return mg_rec_break(BK_c_function, "call of torch._C.%s", name);
+  if (i == SETTING_ROWS) return mg_rec_break(BK_c_function, "call of %s", name);
   /* Both names of a pair of switches share the first one's row. */
   while (i && !strcmp(setting_rows[i].getter[0], setting_rows[i - 1].getter[0])) i--;
-  if (setting_keep(mg_rec, i) || setting_show(f, args, nargsf, kwnames)) return NULL;
+  if (setting_keep(mg_rec, i) || (setting_is_torchs(name) && setting_show(f, args, nargsf, kwnames))) return NULL;
   return PyObject_Vectorcall(f, args, nargsf, kwnames);
+}
+
+/* What an answer was before the recording: the program may change the list it gets, and may have made some of the classes in it.  New. */
+static PyObject *setting_before(PyObject *v) {
+  if (!PyList_CheckExact(v)) return Py_NewRef(v);
+  PyObject *kept = PyList_New(0);
+  for (Py_ssize_t i = 0; kept && i < PyList_GET_SIZE(v); i++)
+    if (!mg_is_fresh(PyList_GET_ITEM(v, i)) && PyList_Append(kept, PyList_GET_ITEM(v, i))) Py_CLEAR(kept);
+  return kept;
 }
 
 PyObject *mg_setting_read(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   const char *name = setting_name(f);
   PyObject *v = PyObject_Vectorcall(f, args, nargsf, kwnames), *key = NULL;
   if (!v || PyVectorcall_NARGS(nargsf) || kwnames) return v;
+  if (PyCFunction_Check(f) && PyCFunction_GET_SELF(f) && mg_is_fresh(PyCFunction_GET_SELF(f))) return v; /* a class made here */
   for (size_t i = 0; mg_rec->settings && i < SETTING_ROWS; i++) {
     bool mine = !strcmp(setting_rows[i].getter[0], name) || (setting_rows[i].getter[1] && !strcmp(setting_rows[i].getter[1], name));
     if (!mine || !(key = PyLong_FromSize_t(i))) continue;
@@ -144,7 +159,7 @@ PyObject *mg_setting_read(PyObject *f, PyObject *const *args, size_t nargsf, PyO
     Py_DECREF(key);
     if (set) return set < 0 ? Py_DECREF(v), NULL : v; /* the segment's own value */
   }
-  PyObject *kept = PyList_CheckExact(v) ? PyList_GetSlice(v, 0, PyList_GET_SIZE(v)) : Py_NewRef(v); /* the program may change its list */
+  PyObject *kept = setting_before(v);
   if (kept) mg_guard_pinned(mg_rec->guards, GK_answer, f, kept);
   else Py_CLEAR(v);
   Py_XDECREF(kept);

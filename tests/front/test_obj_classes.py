@@ -1,6 +1,11 @@
 """Classes and instances: attribute lookup, operators, descriptors, metaclasses, dataclasses, enums, typing, weak references."""
+import gc
+
 import obj_harness
 import pytest
+import torch
+
+import magneto
 
 PROGRAMS = obj_harness.parse(r'''
 === plain_object
@@ -1157,7 +1162,50 @@ class A:
 a = A()
 def f(x): b = copy.deepcopy(a); c = copy.copy(a); b.t = b.t + x[:2]; return b, c, b.n + c.n, hasattr(b, 's'), copy.deepcopy({1, 2}), c.t is a.t
 S = lambda: vars(a)
+=== metaclass_orders_bases breaks=1
+log = []
+class M(type):
+    def mro(cls): log.append((cls.__mro__ is None, cls.__name__, hasattr(super(cls, cls), 'zz'))); return type.mro(cls)
+def f(x):
+    class A(metaclass=M): k = 2
+    return x * A.k, A.__mro__ == (A, object)
+S = lambda: log
+=== subclasses_of_a_class_made_here
+def f(x):
+    class A: k = 2
+    none = A.__subclasses__()
+    class B(A): pass
+    one = A.__subclasses__() == [B]
+    return x * B.k, none, one
+=== limit_of_digits
+import sys
+def f(x):
+    was = sys.get_int_max_str_digits(); sys.set_int_max_str_digits(640)
+    try: n = len(str(10 ** 700))
+    except ValueError: n = -1
+    sys.set_int_max_str_digits(0); m = len(str(10 ** 700)); sys.set_int_max_str_digits(was + 1)
+    return x * n, n, m, was
+S = lambda: (sys.get_int_max_str_digits(), sys.set_int_max_str_digits(4300))
 ''')
+
+
+def test_classes_made_by_a_recording_are_not_listed():
+    class Base:
+        pass
+
+    def f(x):
+        class A(Base):
+            k = 2
+        return x * A.k, A
+
+    gc.collect()
+    gc.disable()
+    try:
+        c = magneto.compile(f)
+        made = [c(torch.ones(2))[1] for _ in range(3)]
+        assert Base.__subclasses__() == made
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
