@@ -207,7 +207,7 @@ bool mg_guard_is_const(PyObject *o) {
 
 /* Are equal sets of such elements sets of the very same objects, or of equal constants? */
 static bool guard_compares_by_identity(PyObject *set) {
-  PyObject *it = PyObject_GetIter(set), *x;
+  PyObject *it = PyFrozenSet_Type.tp_iter(set), *x;
   bool all = it;
   while (all && (x = PyIter_Next(it))) {
     all = mg_guard_is_const(x) || Py_TYPE(x)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
@@ -219,7 +219,8 @@ static bool guard_compares_by_identity(PyObject *set) {
 }
 
 bool mg_guard_frozenset(MgGuards *g, SrcRef src, PyObject *v) {
-  PyObject *all = guard_compares_by_identity(v) ? PySequence_Tuple(v) : NULL;
+  PyObject *it = guard_compares_by_identity(v) ? PyFrozenSet_Type.tp_iter(v) : NULL, *all = it ? PySequence_Tuple(it) : NULL;
+  Py_XDECREF(it);
   if (!all) return PyErr_Clear(), false;
   mg_guard_add(g, GK_type, src, (PyObject *)Py_TYPE(v), 0);
   mg_guard_add(g, GK_elements, src, all, 0);

@@ -153,7 +153,7 @@ static bool ident_has_c_state(PyObject *o) {
     if (Py_TYPE(o) == safe[i]) return false;
   PyTypeObject *b = mg_solid_base(Py_TYPE(o)); /* annotations: */
   if (mg_array_function(o) || b == &Py_GenericAliasType || !strcmp(b->tp_name, "types.UnionType") || !strcmp(b->tp_name, "typing.Union")) return false;
-  if (b == &PyBaseObject_Type) return false;
+  if (b == &PyBaseObject_Type || b == &PyFrozenSet_Type) return false;
   if (!b->tp_as_sequence && !b->tp_as_mapping && !b->tp_iternext && !b->tp_methods) return false;
   return strncmp(b->tp_name, "torch.", 6) && strncmp(b->tp_name, "re.", 3) && strncmp(b->tp_name, "weak", 4);
 }
@@ -497,7 +497,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
     mg_guard_add(r->guards, GK_code, src, PyFunction_GET_CODE(v), 0);
     mg_guard_add(r->guards, GK_globals, src, PyFunction_GET_GLOBALS(v), 0);
     return wrap_itself(v, src, OLDER_func);
-  } else if (t == &PyFrozenSet_Type && src && mg_guard_frozenset(r->guards, src, v)) return wrap_itself(v, src, OLDER_object);
+  } else if (src && mg_solid_base(t) == &PyFrozenSet_Type && mg_guard_frozenset(r->guards, src, v)) return wrap_itself(v, src, OLDER_object);
   else if (src && Py_TYPE(t) != mg_torch.enum_meta && mg_guard_is_value(v)) {
     mg_guard_value(r->guards, src, v);
     return wrap_itself(v, src, OLDER_object);

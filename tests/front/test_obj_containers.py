@@ -601,6 +601,20 @@ def f(x):
     try: m.append(x)
     except TypeError: x = x + 1
     return x, m, type(m), n, type(n[1]), map_arg(L, lambda v: 1 / 0)
+=== frozenset_subclass
+class F(frozenset):
+    def __init__(self, *a): self.n = len(self)
+class G(frozenset):
+    def __iter__(self): log.append('iter'); return super().__iter__()
+    def __contains__(self, k): log.append('in'); return super().__contains__(k)
+log = []
+class H: s = F([1, 2, 3]); t = G([3, 4]); u = frozenset('ab')
+h = H()
+def f(x):
+    s, t = h.s, h.t
+    return x * len(s) + s.n, sorted(s), 3 in s, s | t, s == t, s - {3}, type(s.copy()).__name__, 4 in t, t.issubset(s), list(t), t & s, s.union(h.u) == h.u | s
+between = lambda: setattr(h, 's', F([3, 2]))
+S = lambda: log
 ''')
 
 
