@@ -52,6 +52,7 @@ static void cache_free_site(MgSite *s) {
   while (s->nbucket) cache_free_bucket(s->bucket[--s->nbucket]);
   free(s->bucket);
   mg_map_free(&s->by_key);
+  mg_transient_free(&s->parted);
   Py_XDECREF(s->left);
   free(s);
 }
@@ -66,6 +67,7 @@ MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, uint64_t chai
   s->unit = unit;
   s->chain = chain;
   s->key_slot = MG_KEY_NONE;
+  s->transient = &info->transient;
   s->next = info->sites;
   return info->sites = s;
 }
@@ -124,13 +126,23 @@ static MgBucket *cache_add_bucket(MgSite *s, const void *key) {
   return s->bucket[s->nbucket++] = b;
 }
 
+const MgMap *mg_cache_transient(const MgSite *s) {
+  enum { MOST = 8 };
+  return s->transient->n && (!s->nbucket || s->bucket[0]->n < MOST) ? s->transient : NULL;
+}
+
+static bool cache_is_transient(const MgSite *s, PyObject *key) {
+  const MgMap *m = mg_cache_transient(s);
+  return m && mg_map_getp(m, Py_TYPE(key)) != MG_MAP_NONE;
+}
+
 MgBucket *mg_cache_bucket(MgSite *s, const MgSlots *slots, bool create) {
   if (create && s->key_slot == MG_KEY_NONE) s->key_slot = cache_find_key(slots);
   PyObject *key = cache_key(s->key_slot, slots);
   if (key) {
     uint32_t i = mg_map_getp(&s->by_key, key);
     if (i != MG_MAP_NONE) return s->bucket[i];
-    if (PyObject_TypeCheck(key, mg_torch.module)) {
+    if (PyObject_TypeCheck(key, mg_torch.module) && !cache_is_transient(s, key)) {
       if (!create) return NULL;
       return s->nbucket || cache_add_bucket(s, NULL) ? cache_add_bucket(s, key) : NULL;
     }
@@ -172,10 +184,22 @@ static void cache_entry_died(void *arg) {
   while (i < b->n && b->entry[i] != e) i++;
   if (i == b->n) return;
   cache_take_out(b, i);
-  if (!b->n && b->key) b->eager = false, b->plain = 0, b->refused = 0, b->rest = 0, b->denied = 0; /* the address may come to belong to another instance */
+  b->hits += e->hits;
+  if (!b->n && b->key) b->hits = 0, b->walks = b->eager = false, b->plain = 0, b->refused = 0, b->rest = 0, b->denied = 0; /* the address may come to belong to another instance */
   e->bucket = NULL;
   cache_leave(b->site, e);
   mg_entry_release(e);
+}
+
+/* The same, of an entry that has hardly been used: the program may make such modules all the time. */
+static void cache_module_died(void *arg) {
+  enum { FEW = 16 };
+  MgEntry *e = arg;
+  const MgBucket *b = e->bucket;
+  long hits = b && b->key ? b->hits : e->hits;
+  for (int i = 0; b && b->key && i < b->n; i++) hits += b->entry[i]->hits;
+  if (b && hits <= FEW) mg_transient_part(&b->site->parted, e->guards);
+  cache_entry_died(e);
 }
 
 void mg_cache_drop(MgEntry *e) { cache_entry_died(e); }
@@ -208,7 +232,7 @@ int mg_cache_add(MgBucket *b, MgEntry *e) {
   b->entry[0] = e;
   b->site->n++;
   e->bucket = b;
-  mg_guards_set_death(e->guards, cache_entry_died, e);
+  mg_guards_set_death(e->guards, cache_module_died, e);
   return 0;
 }
 
@@ -391,6 +415,7 @@ static void cache_destroy(void *p) { /* the code object dies */
   cache_drop_sites(info);
   mg_decode_free(info->decoded);
   Py_XDECREF(info->dyn);
+  mg_map_free(&info->transient);
   free(info);
 }
 
@@ -420,6 +445,7 @@ static PyObject *cache_reset(PyObject *self, PyObject *unused) {
   /* Freeing an entry may run Python code that frees code objects: start over after each drop. */
   for (MgCodeInfo *info = cache_all; info;) {
     Py_CLEAR(info->dyn);
+    mg_map_free(&info->transient);
     info->looked = false;
     if (info->sites) {
       cache_drop_sites(info);

@@ -10,6 +10,7 @@
 #define MG_FRONT_CACHE_H
 #include "front/decode.h"
 #include "front/rec.h"
+#include "front/transient.h"
 #include "front/trial.h"
 
 typedef struct MgInner {  /* a frame inside of the one that the segment started in, to be made anew */
@@ -51,8 +52,10 @@ typedef struct MgBucket { /* the entries of one offset for one module instance *
   const void *key;        /* address of the instance, never followed; NULL: any */
   MgEntry **entry;        /* most recently used first */
   int n, cap;
+  long hits;              /* of entries that are gone */
   int plain;              /* > 0: nothing more can be recorded here; where no entry fits, execute so many instructions */
   uint8_t refused;        /* recordings that a kind of tensor kept from beginning */
+  bool walks;             /* Python code around a break in a loop, executed as it is (walk.h) */
   bool eager;             /* too many entries: frames go on in CPython from here */
   uint32_t misses;        /* while eager: looks in a row that found nothing */
   uint8_t denied;         /* MG_DENY_*: what cannot be recorded for this instance */
@@ -72,6 +75,8 @@ typedef struct MgSite {   /* one offset of a code object, for one configuration 
   MgMap by_key;           /* key -> index in bucket */
   uint32_t n;             /* entries in all buckets */
   bool rests;             /* some bucket has been idle for long */
+  MgParted parted;        /* modules of entries that are gone */
+  MgMap *transient;       /* the code object's */
   PyObject *left;         /* list: what a custom backend compiled for modules that are gone (MgRec's peers), strong; or NULL */
 } MgSite;
 enum { MG_KEY_NONE = -1, MG_SITE_LIMIT = 1024 }; /* entries of one site, whatever their instances */
@@ -82,6 +87,7 @@ typedef struct MgCodeInfo {
   MgCode *decoded;        /* NULL until asked for */
   MgSite *sites;
   PyObject *dyn;          /* floats that differ from call to call (dynfloat.c), strong; NULL: none */
+  MgMap transient;        /* classes of modules that are made anew for each call (transient.h) */
   bool looked;            /* a call has run as written under the stance that asks for it */
   bool by_numbers;        /* as a cached function: what it gives for sizes that are symbols is no value made of them */
   int8_t skip;            /* answer of skip.c; -1 not asked yet */
@@ -104,6 +110,8 @@ const MgCode *mg_code_decoded(MgCodeInfo *info, PyCodeObject *co); /* borrowed; 
 MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, uint64_t chain, bool create);
 /* The bucket for a frame, or NULL: without create when there is none, else with exception. */
 MgBucket *mg_cache_bucket(MgSite *site, const MgSlots *s, bool create);
+/* Classes whose instances are not told apart here, by bucket or by guards: NULL when too much differs between them for that. */
+const MgMap *mg_cache_transient(const MgSite *site);
 /* What the code cannot go on with when it runs for one instance: sizes that are symbols, sizes that depend on data. */
 enum { MG_DENY_sizes = 1, MG_DENY_data = 2 };
 uint8_t mg_cache_denied(const MgCodeInfo *info, uint32_t config, const MgSlots *s); /* at any offset, for the instance in s */

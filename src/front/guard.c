@@ -97,6 +97,7 @@ void mg_guards_free(MgGuards *g) {
   free(g->dict);
   free(g->type);
   free(g->empty);
+  free(g->watch_class);
   free(g->fast_dict);
   free(g->fast_slot);
   free(g->fast_type);
@@ -116,6 +117,8 @@ int mg_guards_die_with(MgGuards *g, PyObject *o) {
   PyObject *w = PyWeakref_NewRef(o, g->callback);
   int rc = w ? PyList_Append(g->watch, w) : -1;
   Py_XDECREF(w);
+  const void **class = rc ? NULL : PUSH(g, watch_class, nwatch_class, cap_watch_class);
+  if (class) *class = PyObject_TypeCheck(o, mg_torch.module) ? Py_TYPE(o) : NULL;
   return rc;
 }
 

@@ -97,6 +97,7 @@ struct MgGuards {
   PyObject *keep;                          /* list: strong references */
   PyObject *loose;                         /* after seal: the others (guard_loose.h) */
   PyObject *watch;                         /* list: weak references with a callback */
+  const void **watch_class; uint32_t nwatch_class, cap_watch_class; /* of each: its class, when it is a module (transient.h), else NULL */
   PyObject *callback;                      /* called when a watched object dies */
   MgTorchState state;                      /* at the start of the recording */
   bool engine;                             /* the autograd engine ran while recording */

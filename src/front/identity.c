@@ -6,6 +6,7 @@
 #include "front/record_obj.h"
 #include "front/symfloat.h"
 #include "front/tensorhook.h"
+#include "front/transient.h"
 #include "front/unread.h"
 #include "front/wrapper.h"
 #include <stdlib.h>
@@ -501,7 +502,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
   else if (src && Py_TYPE(t) != mg_torch.enum_meta && mg_guard_is_value(v)) {
     mg_guard_value(r->guards, src, v);
     return wrap_itself(v, src, OLDER_object);
-  } else if (src && !PyObject_TypeCheck(v, mg_torch.module) && Py_TYPE(t) != mg_torch.enum_meta &&
+  } else if (src && (!PyObject_TypeCheck(v, mg_torch.module) || mg_transient_class(t)) && Py_TYPE(t) != mg_torch.enum_meta &&
              (ident_has_c_state(v) || PyExceptionInstance_Check(v) || (t->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_solid_base(t) == &PyBaseObject_Type))) {
     /* often another object at every call; one with state in C may only be passed around */
     mg_guard_add(r->guards, GK_type, src, (PyObject *)t, 0);

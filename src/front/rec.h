@@ -109,6 +109,7 @@ typedef struct MgRec {
   PyObject *unbacked_sources; /* the same, and nothing may be asked about them */
   PyObject *refused;    /* ids of functions that the program keeps out of graphs (marked.c): strong; or NULL */
   PyObject *dyn;        /* floats that are inputs (dynfloat.c): a set, strong; or NULL */
+  const MgMap *transient; /* classes of modules that are made anew for each call (transient.h); or NULL */
   const MgSlots *slots; /* of the outermost frame: its own values before and after the recording */
   bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */
   PyObject *settings;   /* switches of torch that the recording has set (setting.c), or NULL */

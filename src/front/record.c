@@ -28,8 +28,7 @@ static const bool loop_trivial[] = {
 #include "front/bytecodes.def"
 };
 
-/* Stack entries that an instruction looks at. */
-static int loop_reads(const MgInstr *in) {
+int mg_loop_reads(const MgInstr *in) {
   int a = in->arg;
   switch (in->op) {
 #define BYTECODE(name, reads, trivial)                                                                       \
@@ -67,7 +66,7 @@ int mg_loop_touch_slot(MgLoop *l, int i) {
  * iterator or context manager that just lies there must not become a guard. */
 static int loop_touch_stack(MgLoop *l, const MgInstr *in) {
   MgOuter *o = l->outer;
-  int height = (int)(l->sp - l->base), bottom = height - loop_reads(in), first = (int)(l->base - l->v.slot);
+  int height = (int)(l->sp - l->base), bottom = height - mg_loop_reads(in), first = (int)(l->base - l->v.slot);
   for (int i = o->raw - 1; i >= 0 && i >= bottom; i--) {
     o->raw = i;
     l->rec->ident->depth++; /* not what this instruction loads */
@@ -178,7 +177,7 @@ static int loop_before(MgLoop *l, const MgInstr *in) {
   l->rec->ident->loads = false;
   if (l->outer) l->rec->line = (uint32_t)l->code->line[in->at];
   if (l->outer && l->outer->raw && loop_touch_stack(l, in)) return -1;
-  mg_unread_before(l, in, loop_reads(in));
+  mg_unread_before(l, in, mg_loop_reads(in));
   return 0;
 }
 

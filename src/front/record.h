@@ -61,6 +61,7 @@ int mg_loop_path(const MgRec *r, MgStop *path);
 int mg_loop_call_takes(const MgInstr *in);
 /* The hook's part while recording: runs an inlined frame and returns what the hook must return. */
 PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag);
+int mg_loop_reads(const MgInstr *in); /* stack entries that it looks at */
 /* Does this instruction only put away what the one before it left?  A breaking instruction takes it along, so that its
  * result is no stack entry of the next segment, and a loop counter is not looked at. */
 bool mg_loop_settles(const MgCode *code, int unit);

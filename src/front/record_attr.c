@@ -186,18 +186,28 @@ static PyObject *attr_get_data_descr(PyObject *o, PyObject *d, PyObject *name) {
   return w;
 }
 
+/* One of the dicts of a module; of one that is found by a path only single keys are looked at. */
+static PyObject *attr_module_dict(PyObject *o, PyObject *where, PyObject **raw) {
+  MgIdent *d = mg_rec->ident;
+  int was = d->of_cell;
+  d->of_cell = d->depth + 1;
+  PyObject *r = mg_older_attr_raw(o, where, raw);
+  d->of_cell = was;
+  return r;
+}
+
 /* nn.Module.__getattr__ without its __dict__ reads: only the keys that decide are guarded. */
 static PyObject *attr_of_submodule(PyObject *o, PyObject *name) {
   PyObject *const where[] = {mg_names.parameters, mg_names.buffers, mg_names.modules};
   for (int i = 0; i < 3; i++) {
-    PyObject *raw = NULL, *d = mg_older_attr_raw(o, where[i], &raw), *v = NULL;
+    PyObject *raw = NULL, *d = attr_module_dict(o, where[i], &raw), *v = NULL;
     if (!d && !raw) {
       if (PyErr_Occurred()) return NULL;
       continue; /* Module.__init__ has not run */
     }
     if (d) { /* the recording already has its own copy of this dict */
-      v = PyDict_GetItemWithError(d, name);
-      Py_XINCREF(v);
+      if (mg_olderdict_lazy(d)) v = mg_olderdict_get(d, name);
+      if (!v && !PyErr_Occurred() && !mg_olderdict_lazy(d)) v = Py_XNewRef(PyDict_GetItemWithError(d, name));
       Py_DECREF(d);
       if (v || PyErr_Occurred()) return v;
       continue;
@@ -537,10 +547,11 @@ static int attr_set_on_module(PyObject *o, PyObject *name, PyObject *v) {
   PyObject *c = mg_standin_check(v) ? mg_standin_class(v) : (PyObject *)Py_TYPE(v);
   if (PyType_IsSubtype((PyTypeObject *)c, mg_torch.parameter) || PyObject_TypeCheck(v, mg_torch.module)) return 0;
   for (int i = 0; i < 3; i++) {
-    PyObject *raw = NULL, *d = mg_older_attr_raw(o, where[i], &raw);
+    PyObject *raw = NULL, *d = attr_module_dict(o, where[i], &raw);
     if (!d && PyErr_Occurred()) return -1;
     if (!d && !raw) return 0;
-    int has = PyDict_Contains(d ? d : raw, name);
+    int has = d && mg_olderdict_lazy(d) ? mg_olderdict_contains(d, name) : -2;
+    if (has == -2) has = PyDict_Contains(d ? d : raw, name);
     if (!d && has == 0) mg_guard_dict_key(mg_rec->guards, raw, NULL, name, NULL, false);
     Py_XDECREF(d);
     if (has) return has < 0 ? -1 : 0;

@@ -136,7 +136,8 @@ static bool call_check_args(const MgCall *c, bool older_ok) {
   if (on) mg_compared(on);
   if (call_writes_older(c, on) || (self && !older_ok && !call_may_see(c, self, false))) return false;
   for (Py_ssize_t i = 0; i < c->n; i++) {
-    if (set ? i >= key : dict && i == key && i < c->npos) mg_older_pin(c->arg[i]);
+    bool hashed = Py_TYPE(c->arg[i])->tp_hash != PyObject_HashNotImplemented; /* no list or dict, which update() takes */
+    if (hashed && (set ? i >= key : dict && i == key && i < c->npos)) mg_older_pin(c->arg[i]);
     mg_compared(c->arg[i]);
     bool is_self = i == 0 && method && !self; /* methods of containers only store what they are given */
     if (!call_may_see(c, c->arg[i], older_ok || kept || (method && !is_self))) return false;
@@ -515,6 +516,7 @@ static int call_module(const MgCall *c, PyObject **out) {
     else {
       PyObject *seen = mg_older_attr_raw(m, hooks[i], &dict[i]);
       if (!seen && PyErr_Occurred()) return -1;
+      if (seen && mg_olderdict_fill(seen)) return Py_DECREF(seen), -1;
       if (seen) dict[i] = mg_older_orig(seen);
       Py_XDECREF(seen);
     }
@@ -522,7 +524,7 @@ static int call_module(const MgCall *c, PyObject **out) {
     PyObject *now = at == MG_MAP_NONE ? dict[i] : mg_rec->ident->v[at].seen; /* the recording may have its own copy */
     if (!now || !PyDict_Check(now) || PyDict_GET_SIZE(now) || PyDict_GET_SIZE(dict[i])) return 0;
   }
-  for (int i = 0; i < 8; i++) mg_guard_empty(mg_rec->guards, dict[i]);
+  for (int i = mg_older_by_path(mg_older(m)) ? 4 : 0; i < 8; i++) mg_guard_empty(mg_rec->guards, dict[i]); /* dicts on a path are copies, and guarded */
   PyObject *forward = mg_rec_getattr(m, mg_names.forward);
   if (!forward) return -1;
   mg_rec->tail_call = c->tail;

@@ -14,6 +14,7 @@
 #include "front/skip.h"
 #include "front/stages.h"
 #include "front/stance.h"
+#include "front/walk.h"
 #include "front/claim.h"
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +166,7 @@ static int drive_wait(MgDrive *d, MgEntry *e, PyObject **values) {
 
 typedef enum DriveNext {
   DRIVE_step,
+  DRIVE_walk,   /* instructions that are not worth recording */
   DRIVE_call,   /* d->run has the frame that the instruction at this position calls */
   DRIVE_return, /* the frame stands before its RETURN */
   DRIVE_pass,   /* the segment has gone on in a frame that waits for this one */
@@ -350,6 +352,7 @@ static DriveNext drive_find(MgDrive *d, int *nplain) {
   if (drive_slots(d, &slots, &all)) goto done;
   for (int compiled = 0, other = 0;; compiled++) {
     MgSite *site = mg_cache_site(d->info, d->cfg->id, unit, d->chain, true);
+    if (site && site->parted.n) mg_transient_learn(&d->info->transient, &site->parted);
     MgBucket *b = site ? mg_cache_bucket(site, &slots, true) : NULL;
     if (!b) goto done;
     drive_note_idle(d);
@@ -368,6 +371,10 @@ static DriveNext drive_find(MgDrive *d, int *nplain) {
       goto done;
     }
     if (!d->idle) d->idle = b, d->epoch = mg_cache_epoch, d->work = mg_cache_work, d->misses = mg_stats.misses;
+    if (b->walks) {
+      next = DRIVE_walk;
+      goto done;
+    }
     if (b->eager && d->up) {
       drive_part(d, &slots);
       compiled = -1;
@@ -397,6 +404,10 @@ static DriveNext drive_find(MgDrive *d, int *nplain) {
       continue;
     }
     if (PyErr_Occurred()) goto done;
+    if (mg_walk_begins(d, b, unit)) {
+      next = DRIVE_walk;
+      goto done;
+    }
     if (d->once || b->plain) {
       *nplain = d->once ? d->once : b->plain;
       next = DRIVE_step;
@@ -443,6 +454,7 @@ static DriveNext drive_find(MgDrive *d, int *nplain) {
       for (int i = 0; i < b->n; i++)
         if (mg_dynfloat_learn(&d->info->dyn, b->entry[i]->guards, &slots)) goto done;
     }
+    d->transient = mg_cache_transient(site);
     int rc = d->cfg->backend ? drive_find_peers(d, site, &slots) : 0;
     if (!rc) rc = d->look ? drive_look(d, &slots, unit) : mg_compile_segment(d, &slots);
     Py_CLEAR(d->peers);
@@ -594,7 +606,7 @@ static PyObject *drive_run(MgDrive *d, bool waiting) {
     }
     if (next == DRIVE_pass) return drive_pass(d);
     if (next == DRIVE_rest) return drive_rest(d, unit);
-    if (next != DRIVE_step && next != DRIVE_call) return drive_leave(d, unit);
+    if (next != DRIVE_step && next != DRIVE_call && next != DRIVE_walk) return drive_leave(d, unit);
     MgLoop l;
     MgLoopEnd end = LOOP_stop;
     d->trial.steps++;
@@ -605,7 +617,7 @@ static PyObject *drive_run(MgDrive *d, bool waiting) {
       library = mg_skip_compile(d->v.code);
       if (end == LOOP_stop && library) return drive_leave(d, l.unit);
       if (end == LOOP_stop && !mg_force_break && mg_loop_settles(d->code, l.unit)) end = drive_step(d, &l, 1);
-    } else end = drive_step(d, &l, nplain);
+    } else end = next == DRIVE_walk ? mg_walk(d, &l) : drive_step(d, &l, nplain);
     if (end == LOOP_stop && drive_pending(d)) return drive_raise(d);
     if (end == LOOP_stop && library) return drive_leave(d, l.unit); /* library code is not compiled on its own */
     if (end == LOOP_stop && !mg_pyframe_traced(d->ts)) continue; /* a debugger that was just turned on sees the rest */

@@ -561,7 +561,7 @@ static int segment_attempt(Segment *s) {
   MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = cfg,
                .dyn = Py_XNewRef(s->info->dyn), /* a reset from another thread drops info's */
                .refused = mg_marked_refused_ids(), .dynamic_sources = mg_dynfloat_sources(false), .unbacked_sources = mg_dynfloat_sources(true),
-               .peers = s->frame[0].d->peers, .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
+               .transient = s->frame[0].d->transient, .peers = s->frame[0].d->peers, .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
                .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data, .deny_grad = s->deny_grad, .deny_switch = s->deny_switch, .deny_ids = s->deny_ids, .deny_texts = s->deny_texts, .handled = s->exc0,
                .deny_hook = s->deny_hook, .deny_claims = s->deny_claims, .false_claims = s->false_claims, .deny_raises = s->deny_raises, .deny_loops = s->deny_loops, .stop = s->stop,
                .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};

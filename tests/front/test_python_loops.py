@@ -1,0 +1,83 @@
+"""Loops over numbers out of tensors: Python code with other values in each turn is executed as it is, and nothing is given up for it."""
+import itertools
+import warnings
+
+import magneto
+import pytest
+import torch
+from magneto import _magneto
+from torch import nn
+
+LETTERS = "-abcdefgh"
+
+
+def greedy(lin, h):
+    best, z = lin(h).argmax(-1), torch.sin(lin(h)).sum()
+    out = []
+    for row in best:
+        last, s = None, []
+        for p in row.tolist():
+            if p != last and p != 0:
+                s.append(LETTERS[p])
+            last = p
+        out.append("".join(s))
+    return out, z
+
+
+def grouped(lin, h):
+    best, z = lin(h).argmax(-1), torch.cos(h).sum()
+    out = ["".join(LETTERS[k] for k, _ in itertools.groupby(r.tolist()) if k) for r in best]
+    return out, z
+
+
+def early(lin, h):
+    total = torch.zeros(())
+    for p in lin(h).argmax(-1).flatten().tolist():
+        if p == 0:
+            break
+        if p % 2:
+            continue
+        total = total + lin(h)[0, 0, p] * p
+    return total.exp()
+
+
+def raising(lin, h):
+    n = 0
+    for p in lin(h).argmax(-1).flatten().tolist():
+        try:
+            n += len(LETTERS[p - 4 :]) // (p - 3)
+        except ZeroDivisionError:
+            n += 100
+        finally:
+            n += 1
+    return h.sum() * n
+
+
+@pytest.mark.parametrize("f", [greedy, grouped, early, raising])
+def test_decoding(f):
+    lin = nn.Linear(8, 9)
+    c = magneto.compile(f)
+    stats = []
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("error")
+        for i in range(8):
+            h = torch.randn(3, 12, 8)
+            a, b = c(lin, h), f(lin, h)
+            for x, y in zip(a, b) if isinstance(a, tuple) else [(a, b)]:
+                assert torch.allclose(x, y, atol=1e-5, rtol=1e-4) if isinstance(x, torch.Tensor) else x == y
+            stats.append(_magneto.stats())
+    assert not stats[-1]["fallbacks"] and stats[-1]["graphs"] <= stats[2]["graphs"] + (f is early)
+
+
+def test_results_that_differ_behind_a_break():
+    def g(x):
+        z = torch.sin(x)
+        names = [LETTERS[int(p)] for p in (z * 4 + 4).tolist()]
+        return "".join(names), z
+
+    c = magneto.compile(g)
+    for i in range(20):
+        x = torch.randn(5)
+        a, b = c(x), g(x)
+        assert a[0] == b[0] and torch.allclose(a[1], b[1], atol=1e-6)
+    assert not _magneto.stats()["fallbacks"]
