@@ -84,13 +84,35 @@ static int dynfloat_note_list(PyObject **known, PyObject *list, PyObject *was) {
   return rc;
 }
 
-static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals) {
+/* Can a value be found although other guards before did not hold?  lost: sources that lead through one of these. */
+static bool dynfloat_found(const MgGuards *g, SrcRef src, const bool *lost) {
+  const MgSrc *s = &g->src[src];
+  if (lost[src] || !src) return !src;
+  if (!mg_source_computed(s)) return true;
+  SrcRef second = s->kind == SRC_calc ? (uint32_t)s->idx >> MG_CALC_BITS : 0;
+  return dynfloat_found(g, s->parent, lost) && dynfloat_found(g, second, lost);
+}
+
+/* A container has come to hold more, or less, than when the entry was made, as the state of an optimizer after the first step.  Numbers
+ * elsewhere are still compared. */
+static bool dynfloat_grown(const MgGuardOp *op) {
+  return op->kind == GK_keys || op->kind == GK_order || op->kind == GK_nokey || op->kind == GK_elements;
+}
+
+static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals, bool *lost) {
   bool asked = false; /* an answer about a number in a tensor is another */
+  bool grown = false;
   for (uint32_t i = 1; i < g->nsrc; i++)
     if (g->src[i].kind == SRC_pinned) vals[i] = g->src[i].key;
   for (uint32_t i = 0; i < g->nop; i++) {
     const MgGuardOp *op = &g->op[i];
-    if (mg_guard_op_holds(g, op, vals, s)) continue;
+    if (op->kind == GK_load && lost[g->src[op->src].parent]) lost[op->src] = true;
+    if (grown && op->kind == GK_apart) continue;
+    if (!dynfloat_found(g, op->src, lost) || !dynfloat_found(g, op->src2, lost) || mg_guard_op_holds(g, op, vals, s)) continue;
+    if (dynfloat_grown(op)) {
+      lost[op->src] = grown = true;
+      continue;
+    }
     PyObject *v = op->src ? vals[op->src] : NULL;
     if (op->kind == GK_tensor && mg_symsize_learn(known, g, op->src, op->u.facts, v)) return -1;
     if (op->kind == GK_tensor && v && dynfloat_is_number(v) && dynfloat_add_named(known, dynfloat_name(g, op->src))) return -1;
@@ -115,7 +137,9 @@ static int dynfloat_learn_key(PyObject **known, PyObject *of, PyObject *key, PyO
 int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
   if (g->dead) return 0;
   PyObject **vals = mg_calloc((size_t)g->nsrc + 1, sizeof *vals);
-  int rc = vals ? dynfloat_learn_paths(known, g, s, vals) : (PyErr_NoMemory(), -1);
+  bool *lost = mg_calloc((size_t)g->nsrc + 1, sizeof *lost);
+  int rc = vals && lost ? dynfloat_learn_paths(known, g, s, vals, lost) : (PyErr_NoMemory(), -1);
+  free(lost);
   free(vals);
   for (uint32_t i = 0; i < g->ndict && !rc; i++) {
     const MgDictGuard *d = &g->dict[i];
