@@ -463,9 +463,10 @@ static void guard_explain(MgGuards *g, GuardPhase ph, uint32_t at, PyObject *key
 }
 
 /* Another instance of a module's class, where everything else may well be as recorded. */
-static bool guard_of_module(const MgGuardOp *op, PyObject *const *vals) {
+static void guard_of_module(MgGuardFail *why, const MgGuardOp *op, PyObject *const *vals) {
   PyObject *now = op->kind == GK_is && op->src ? vals[op->src] : NULL;
-  return now && PyObject_TypeCheck(op->o, mg_torch.module) && Py_TYPE(now) == Py_TYPE(op->o);
+  why->other_module = now && PyObject_TypeCheck(op->o, mg_torch.module) && PyObject_TypeCheck(now, mg_torch.module);
+  why->of_module = why->other_module && Py_TYPE(now) == Py_TYPE(op->o);
 }
 
 /* A number that only sizes and strides of tensors decide. */
@@ -487,7 +488,7 @@ bool mg_guards_check(const MgGuards *cg, const MgSlots *s, PyObject **vals, MgGu
     guard_explain(g, ph, at, key, vals, &out);
     why->index = (int)at;
     why->of_tensor = ph == PH_op && (g->op[at].kind == GK_tensor || (g->op[at].kind == GK_calc && guard_of_sizes(g, g->op[at].src)));
-    why->of_module = ph == PH_op && guard_of_module(&g->op[at], vals);
+    if (ph == PH_op) guard_of_module(why, &g->op[at], vals);
     snprintf(why->text, sizeof why->text, "%s", mg_sb_text(&out));
     mg_sb_free(&out);
   }

@@ -212,6 +212,7 @@ typedef struct MgGuardFail {
   int index;
   bool of_tensor;       /* it is about the facts of a tensor, or what its sizes compute to */
   bool of_module;       /* another module instance of the same class is there */
+  bool other_module;    /* another module */
   char text[400];       /* only when asked for */
 } MgGuardFail;
 /* vals receives the value of every source (borrowed), mg_guards_nsrc entries.  why may be NULL. */

@@ -273,21 +273,24 @@ static int drive_find_peers(MgDrive *d, MgSite *site, const MgSlots *slots) {
   return rc;
 }
 
-/* Has this place been compiled often enough?  Tensors of ever new sizes may come more often: such an entry is found fast. */
+/* Has this place been compiled often enough?  Tensors of ever new sizes may come more often, and so may modules that a loop goes
+ * over: such an entry is found fast. */
 static bool drive_at_limit(MgDrive *d, MgBucket *b, const MgSlots *slots) {
-  enum { SIZES = 4 };
+  enum { SIZES = 4, MODULES = 8 };
   if (!b->n) return false;
   bool exact;
   int limit = mg_stance_recompile_limit(d->cfg->recompile_limit, &exact);
   if (b->n < limit) return false;
-  bool sizes = !exact && b->n < SIZES * limit;
+  bool sizes = !exact && b->n < MODULES * limit;
+  int modules = 0;
   for (int i = 0; i < b->n && sizes; i++) {
     MgGuardFail why = {0};
     PyObject **vals = mg_calloc((size_t)mg_guards_nsrc(b->entry[i]->guards) + 1, sizeof *vals);
-    sizes = vals && !mg_guards_check(b->entry[i]->guards, slots, vals, &why) && why.of_tensor;
+    sizes = vals && !mg_guards_check(b->entry[i]->guards, slots, vals, &why) && (why.of_tensor || why.other_module);
+    modules += why.other_module;
     free(vals);
   }
-  return !sizes;
+  return !sizes || b->n - modules >= SIZES * limit;
 }
 
 /* Records what this call is like, which runs op by op: what differs in the next one changes from call to call. */

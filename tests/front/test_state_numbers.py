@@ -180,3 +180,25 @@ def fresh():
     magneto.reset()
     yield
     magneto.reset()
+
+
+def test_counters_beside_state_that_is_made_in_the_first_step():
+    """The optimizer's state is filled by the first step: the scheduler's counters are seen to change nevertheless."""
+    lin = torch.nn.Linear(3, 3)
+    opt = torch.optim.SGD(lin.parameters(), 0.1, momentum=0.9)
+    sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda e: 0.5 * (1 + math.cos(math.pi * e / 20)))
+
+    def step(x):
+        loss = lin(x).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        sched.step()
+        return loss.detach(), sched.get_last_lr()[0]
+
+    c = magneto.compile(step)
+    graphs = []
+    for i in range(6):
+        assert c(torch.randn(2, 3))[1] == pytest.approx(0.05 * (1 + math.cos(math.pi * (i + 1) / 20)))
+        graphs.append(_magneto.stats()["graphs"])
+    assert graphs[1] == graphs[-1] == 2
