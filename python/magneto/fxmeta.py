@@ -115,13 +115,21 @@ def _modules(func: types.FunctionType, local: dict[str, Any]) -> Iterator[tuple[
             yield f"G_{name}_", v
 
 
+def _submodules(prefix: str, module: torch.nn.Module, seen: set[int]) -> Iterator[tuple[str, torch.nn.Module]]:
+    """As named_modules(), but some may be half made: their __init__ is running, or they are being copied."""
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    yield prefix, module
+    for name, m in module.__dict__.get("_modules", {}).items():
+        if m is not None:
+            yield from _submodules(f"{prefix}modules_{name}_", m, seen)
+
+
 def _tensor_names(func: types.FunctionType, local: dict[str, Any]) -> dict[int, str]:
     out: dict[int, str] = {}
     for prefix, module in _modules(func, local):
-        if "_modules" not in module.__dict__:
-            continue  # its __init__ is running
-        for path, m in module.named_modules():
-            owner = prefix + "".join(f"modules_{p}_" for p in path.split(".") if p)
+        for owner, m in _submodules(prefix, module, set()):
             for kind in ("parameters", "buffers"):
                 for name, t in m.__dict__.get(f"_{kind}", {}).items():
                     if t is not None:

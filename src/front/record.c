@@ -149,7 +149,7 @@ int mg_loop_path(const MgRec *r, MgStop *path) {
   if (depth && !frames[0]->outer) return 0; /* a generator that is closed after the outermost frame ended */
   for (n = 0; n < depth; n++) {
     const MgLoop *l = frames[n];
-    if (n && !l->direct) break;
+    if (n && (!l->direct || mg_skip_is_copy(l->v.code))) break; /* the ids in a memo are of this recording's objects */
     path[n] = (MgStop){l->at->n, l->at->tail, l->at->exc_n, l->at->exc_depth, l->nnode,
                        l->code->line[l->in->at], mg_skip_compile(l->v.code)};
   }

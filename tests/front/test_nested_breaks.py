@@ -1,4 +1,5 @@
 """Breaks inside of calls: what was recorded before them, in any frame, is one graph, and the frames go on in place."""
+import copy
 import sys
 import traceback
 
@@ -482,3 +483,22 @@ def test_variables_of_inner_functions_that_have_no_value_yet():
     assert _magneto.stats()["recompiles"] == 0 and _magneto.stats()["fallbacks"] == 0
     with pytest.raises(NameError):
         f(torch.randn(3), True)[1]()
+
+
+def test_a_copy_with_a_break_in_it_knows_what_was_copied():
+    class Asks:
+        def __deepcopy__(self, memo):
+            stop("copying")
+            kept = memo[id(memo)]
+            return all(id(o) in memo for o in kept)
+
+    def f(x):
+        inner = [x + 1]
+        c = copy.deepcopy([inner, (inner, 2), Asks(), inner])
+        return c[2], c[0] is c[3], c[0][0] * 2
+
+    x = torch.ones(3)
+    g = magneto.compile(f)
+    for _ in range(3):
+        assert g(x)[:2] == f(x)[:2] == (True, True)
+        assert torch.equal(g(x)[2], f(x)[2])
