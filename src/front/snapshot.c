@@ -319,9 +319,10 @@ static PyObject *snap_member(PyObject *o, PyObject *v) {
 /* What an instance has in slots of its Python classes, and an exception in its C classes: made from its arguments at first, but written since. */
 static uint32_t snap_members(MgBuilder *b, PyObject *o, uint32_t me) {
   PyObject *mro = Py_TYPE(o)->tp_mro, *k, *v;
+  PyTypeObject *base = mg_solid_base(Py_TYPE(o)); /* may be a heap type, too, such as functools.partial */
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
     PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
-    bool slots = t->tp_flags & Py_TPFLAGS_HEAPTYPE, error = !slots && PyExceptionInstance_Check(o) && t != &PyBaseObject_Type;
+    bool slots = t->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_IsSubtype(base, t), error = !slots && PyExceptionInstance_Check(o) && t != &PyBaseObject_Type;
     for (Py_ssize_t pos = 0; (slots || error) && PyDict_Next(mg_type_dict(t), &pos, &k, &v);) {
       if (slots ? Py_TYPE(v) != &PyMemberDescr_Type : !snap_is_error_member(t, v)) continue;
       PyObject *x = snap_member(o, v);
@@ -464,22 +465,28 @@ static bool snap_defines(PyObject *o, const char *const *names, int n) {
   return false;
 }
 
+/* Has t a method of this name other than object's? */
+static bool snap_has_own(PyTypeObject *t, PyObject *name) {
+  PyObject *own = PyObject_GetAttr((PyObject *)t, name), *any = PyObject_GetAttr((PyObject *)&PyBaseObject_Type, name);
+  bool yes = own && any && own != any;
+  PyErr_Clear();
+  Py_XDECREF(own);
+  Py_XDECREF(any);
+  return yes;
+}
+
 /* The base in C whose own reduced form says all of an instance of a Python class but its attributes; NULL: its Python classes say it. */
 static PyTypeObject *snap_reducing_base(PyObject *o) {
   const char *const what[] = {"__getstate__", "__getnewargs__", "__getnewargs_ex__"}, *const all[] = {"__reduce__", "__reduce_ex__"};
   PyTypeObject *base = mg_solid_base(Py_TYPE(o));
   if (base == Py_TYPE(o) || snap_defines(o, what, 3)) return NULL;
-  return !PyExceptionInstance_Check(o) && snap_defines(o, all, 2) ? NULL : base;
+  return snap_has_own(base, mg_names.reduce) || snap_has_own(base, mg_names.reduce_ex) || !snap_defines(o, all, 2) ? base : NULL;
 }
 
-/* The reduced form as the class t has it: new. */
+/* The reduced form as the class t has it: new.  object's __reduce_ex__ would ask the Python classes for theirs. */
 static PyObject *snap_reduced(PyObject *o, PyTypeObject *t) {
-  PyObject *own = PyObject_GetAttr((PyObject *)t, mg_names.reduce), *any = PyObject_GetAttr((PyObject *)&PyBaseObject_Type, mg_names.reduce);
-  PyObject *four = PyLong_FromLong(4), *r = NULL;
-  if (own && any && four) /* object's __reduce_ex__ would ask the Python classes */
-    r = PyExceptionInstance_Check(o) && own != any ? PyObject_CallOneArg(own, o) : mg_snapshot_pickle_call(o, t, mg_names.reduce_ex, four);
-  Py_XDECREF(own);
-  Py_XDECREF(any);
+  if (!snap_has_own(t, mg_names.reduce_ex) && snap_has_own(t, mg_names.reduce)) return mg_snapshot_pickle_call(o, t, mg_names.reduce, NULL);
+  PyObject *four = PyLong_FromLong(4), *r = four ? mg_snapshot_pickle_call(o, t, mg_names.reduce_ex, four) : NULL;
   Py_XDECREF(four);
   return r;
 }

@@ -78,5 +78,5 @@ enum { SNAP_UNBOUND = 0, SNAP_UNTOUCHED = UINT32_MAX };
 /* o.name(arg), name being a method of the pickle protocol; new reference or NULL with an exception.  On 3.12 iterators of
  * itertools warn that they will lose it, but the user asked for no copy: warnings' filters are another list meanwhile
  * (CPython reads them on each warning; nothing remembers having seen them). */
-PyObject *mg_snapshot_pickle_call(PyObject *o, PyTypeObject *t, PyObject *name, PyObject *arg); /* t's method: t is o's type or a base of it */
+PyObject *mg_snapshot_pickle_call(PyObject *o, PyTypeObject *t, PyObject *name, PyObject *arg); /* t's method, t being o's type or a base of it; arg may be NULL */
 #endif

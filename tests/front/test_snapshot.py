@@ -342,6 +342,23 @@ class _Pairs(map):
         made.extra = made.log = [extra]
         return made
 
+    def __reduce__(self):
+        self.log.append("reduce")
+        return super().__reduce__()
+
+
+class _Call(functools.partial):
+    __slots__ = ("log",)
+
+    def __new__(cls, *args):
+        made = super().__new__(cls, sorted, *args, reverse=True)
+        made.log = [args]
+        made.extra = 4
+        return made
+
+    def __iter__(self):
+        return iter((self(), self.func, self.args, self.keywords))
+
 
 class _Failure(Exception):
     def __init__(self, a, b):
@@ -358,7 +375,8 @@ class _Failure(Exception):
         return _Failure, self.parts
 
 
-@pytest.mark.parametrize("make", [lambda: _Queue(3), lambda: _Groups(3), lambda: _Pairs(str, [1, 2], extra=3), lambda: _Failure(1, 2)])
+@pytest.mark.parametrize("make", [lambda: _Queue(3), lambda: _Groups(3), lambda: _Pairs(str, [1, 2], extra=3), lambda: _Call([1, 2]),
+                                  lambda: _Failure(1, 2)])
 @pytest.mark.parametrize("brk", [False, True])
 def test_instances_over_classes_in_c_are_made_once(make, brk):
     """What rebuilds them runs none of the program's own __new__, __init__, append, __setitem__, __setattr__ and __reduce__."""
