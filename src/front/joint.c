@@ -257,6 +257,7 @@ void mg_joint_drain(void) {
   static PyObject *last; /* list of three tuples */
   PyObject *type, *value, *tb, *r = NULL;
   PyErr_Fetch(&type, &value, &tb);
+  MgPause pause = mg_rec_pause(); /* in a recording that is given up no Python code runs */
   if (!last) {
     PyObject *ns = PyDict_New(), *done = NULL;
     if (ns && !PyDict_SetItemString(ns, "__builtins__", PyEval_GetBuiltins()))
@@ -269,6 +270,7 @@ void mg_joint_drain(void) {
     r = joint_call_engine(PyList_GET_ITEM(last, 0), PyList_GET_ITEM(last, 1), PyList_GET_ITEM(last, 2), true);
   if (!r) PyErr_Clear();
   Py_XDECREF(r);
+  mg_rec_resume(pause);
   PyErr_Restore(type, value, tb);
 }
 

@@ -1,5 +1,8 @@
 """Sizes that depend on values of tensors: numbers out of tensors used as sizes, results with as many rows as the data say."""
 import contextlib
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -474,3 +477,25 @@ def test_random_numbers_of_a_run_that_is_given_up():
         got = c()
         assert got[1] == want[1]
         torch.testing.assert_close(got, want)
+
+
+LEFT_IN_THE_QUEUE = """
+import magneto, torch
+lin = torch.nn.Linear(4, 4)
+def f(x, mask):
+    s = lin(x)
+    p, n = s[mask].view(4, -1), s[~mask].view(4, -1)
+    torch.cat([p, n], 1).sum().backward()
+mask = torch.tensor([[True, False, True, False]] * 4)
+x = torch.randn(4, 4)
+f(x, mask)
+want, lin.weight.grad = lin.weight.grad, None
+magneto.compile(f)(x, mask)
+assert torch.allclose(lin.weight.grad, want, atol=1e-6)
+"""
+
+
+def test_a_backward_that_fails_first_leaves_nothing_in_the_engine():
+    """In a process of its own: what empties the engine's queue is made when it is needed first, in a recording that is given up."""
+    env = os.environ | {"MAGNETO_STRICT": "1"}
+    subprocess.run([sys.executable, "-c", LEFT_IN_THE_QUEUE], check=True, env=env, timeout=300)
