@@ -12,9 +12,9 @@
 #include "front/names.h"
 #include "front/guard.h"
 #include "front/raises.h"
-#include "front/setting.h"
 #include "front/skip.h"
 #include "front/standin.h"
+#include "front/state.h"
 #include "front/symfloat.h"
 #include "front/symdata.h"
 #include "front/symfollow.h"
@@ -368,12 +368,15 @@ static PyObject *dispatch_decompose(MgCapture *cap, const MgFrontOp *fo, PyObjec
 
 /* ---- one op ---- */
 
+/* Is the default dtype one that the segment has set?  The graph has the one that it began with. */
+static bool dispatch_odd_dtype(const MgGraph *g) { return mg_state_default_dtype() != (int8_t)g->default_dtype; }
+
 /* Fills in the node's results: in C, or by torch's meta kernel when the op is not known or its arguments are wrong
  * (torch then raises its own error).  *pyret: what the op returns when that is no tensor. */
 static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, bool data, PyObject **pyret) {
   MgRec *r = cap->rec;
   /* Inference in C takes one default dtype for the whole graph, of 32 or 64 bits; otherwise torch itself decides. */
-  bool usual = (r->g->default_dtype == DT_f32 || r->g->default_dtype == DT_f64) && !(r->settings && mg_setting_odd_dtype(r));
+  bool usual = (r->g->default_dtype == DT_f32 || r->g->default_dtype == DT_f64) && !dispatch_odd_dtype(r->g);
   MgNode before = *mg_node(r->g, n);
   cap->sizes.unknown = data;
   MgRc rc = fo->plain && usual && !data ? mg_infer(r->g, n) : MG_UNSUP;
@@ -382,6 +385,8 @@ static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, bool d
   if (rc == MG_OK && !cap->sizes.unknown) return 0;
   if (rc == MG_NOMEM) return PyErr_NoMemory(), -1;
   r->ctx->rc = MG_OK;
+  if (rc == MG_UNSUP && fo->plain && fo->op->mutates && mg_infer_cannot_store(r->g, n))
+    return mg_rec_break(BK_op, "%s refuses its arguments", fo->op->full), -1;
   data = cap->sizes.unknown || (cap->sizes.ndata && mg_symdata_reads(cap, n));
   if (!data && !mg_infer_doubts(r->g, n) && mg_symfollow(r, fo, n, pyret)) return 0;
   if (r->abort) return -1;
@@ -396,13 +401,28 @@ static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, bool d
 
 /* A factory that was called under a default dtype of the segment's own says which it was: the node may run under another. */
 static void dispatch_name_dtype(const MgCapture *cap, MgNode *node) {
-  if (!cap->rec->settings || node->nout != 1 || !mg_setting_odd_dtype(cap->rec)) return;
+  if (node->nout != 1 || !dispatch_odd_dtype(cap->rec->g)) return;
   MgArg *dtype = NULL;
   for (int i = 0; i < node->op->nparam; i++) {
     if (node->arg[i].tag == MA_val) return;
     if (!strcmp(node->op->param[i].name, "dtype") && node->arg[i].tag == MA_none) dtype = &node->arg[i];
   }
   if (dtype) *dtype = (MgArg){.tag = MA_dtype, .u.code = mg_val(cap->rec->g, node->out[0])->dtype};
+}
+
+/* Does an op's result have a default dtype that the segment has set, while a call of ATen when the graph runs would give another?  Kernels
+ * of ours compute in the dtype that was recorded. */
+static bool dispatch_needs_odd_dtype(const MgGraph *g, const MgFrontOp *fo, const MgNode *node) {
+  if (!node->nout || !node->out[0] || !dispatch_odd_dtype(g)) return false;
+  bool of_values = false;
+  for (int i = 0; i < node->narg; i++) {
+    if (node->arg[i].tag != MA_val) continue;
+    MgDtype d = (MgDtype)mg_val(g, node->arg[i].u.val)->dtype;
+    if (mg_dtype_is_float(d) || mg_dtype_is_complex(d)) return false;
+    of_values = true;
+  }
+  MgDtype d = (MgDtype)mg_val(g, node->out[0])->dtype;
+  return of_values && (mg_dtype_is_complex(d) || (mg_dtype_is_float(d) && !fo->plain));
 }
 
 /* ATen writes tensor by tensor, and torch counts these writes; the op itself has no part in that. */
@@ -458,6 +478,10 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   node->grad_mode = mg_abi.aoti_torch_grad_mode_is_enabled();
   cap->own_kernels |= !node->grad_mode && !dispatch_is_atens(op);
   if (dispatch_infer(cap, fo, n, data, &c.pyret)) goto done;
+  if (dispatch_needs_odd_dtype(g, fo, mg_node(g, n))) {
+    mg_rec_break(BK_op, "%s under a default dtype that the segment has set", op->full);
+    goto done;
+  }
   mg_lazybits_follow(g, n);
   dispatch_name_dtype(cap, mg_node(g, n));
   if (dispatch_follow_grad(cap, fo, n)) goto done;

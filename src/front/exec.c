@@ -72,7 +72,7 @@ static int exec_take_inputs(MgExec *e, MgRec *r, bool data) {
 static bool exec_is_idle(const MgGraph *g) {
   if (g->noutput) return false;
   for (NodeRef n = 1; n < g->nnode; n++)
-    if (!g->node[n].dead && (g->node[n].op->mutates || g->node[n].op->random)) return false;
+    if (!g->node[n].dead && (g->node[n].op->effect || !g->node[n].nout)) return false;
   return true;
 }
 

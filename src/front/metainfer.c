@@ -490,7 +490,7 @@ int mg_metainfer_run(MgRec *r, const MgFrontOp *fo, NodeRef n, PyObject **pyret)
   MetaKey k = {0};
   MetaEntry e = {0};
   int rc = -1;
-  int8_t default_dtype = r->guards ? r->guards->state.default_dtype : DT_f32; /* decides results of factories */
+  int8_t default_dtype = mg_state_default_dtype(); /* numbers promote to it; the segment may have set it */
   metainfer_put(&k, &op->id, sizeof op->id);
   metainfer_put(&k, &default_dtype, 1);
   for (int i = 0; i < op->nparam; i++) metainfer_put_arg(&k, r->g, &mg_node(r->g, n)->arg[i]);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "front/draw.h"
 #include "front/identity.h"
+#include "front/lazybits.h"
 #include "front/ndheader.h"
 #include "front/ndtype.h"
 #include "front/fx.h"
@@ -759,6 +760,11 @@ PyObject *mg_array_of_tensor(PyObject *standin, bool force) {
   if (!grad) return NULL;
   if (tracked && !force)
     return PyErr_Format(PyExc_RuntimeError, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
+  if (v->bits) {
+    PyObject *clear = mg_lazybits_clear(standin, v->bits, force), *r = clear ? mg_array_of_tensor(clear, force) : NULL;
+    Py_XDECREF(clear);
+    return r;
+  }
   if (tracked && mg_rec->want_fx && !(plain = PyObject_CallMethod(standin, "detach", NULL))) return NULL;
   if (!mg_rec->want_fx && !(plain = PyObject_GetAttrString(standin, "data"))) return NULL; /* writes do not count for the tensor */
   if (!tracked && mg_rec->want_fx && !(plain = PyObject_CallMethod(standin, "view_as", "O", standin))) return NULL; /* as torch.compile has it */
@@ -768,13 +774,7 @@ PyObject *mg_array_of_tensor(PyObject *standin, bool force) {
 }
 
 PyObject *mg_array_from_tensor(PyObject *tensor, MgArrayKind kind) {
-  PyObject *a = PyObject_CallMethod(tensor, "numpy", NULL), *key = NULL, *r = NULL;
-  if (!a && PyErr_ExceptionMatches(PyExc_RuntimeError)) { /* a conjugate that has not been computed yet */
-    PyErr_Clear();
-    PyObject *plain = PyObject_CallMethod(tensor, "resolve_conj", NULL);
-    if (plain) a = PyObject_CallMethod(plain, "numpy", NULL);
-    Py_XDECREF(plain);
-  }
+  PyObject *a = mg_lazybits_to_array(tensor), *key = NULL, *r = NULL;
   if (a && kind == ARRAY_readonly) {
     PyObject *flags = PyObject_GetAttrString(a, "flags");
     if (!flags || PyObject_SetAttrString(flags, "writeable", Py_False)) Py_CLEAR(a);

@@ -25,7 +25,7 @@ static bool raises_for_values(const MgOp *op) {
                                       "index_reduce", "gather", "scatter", "scatter_add", "scatter_reduce", "take", "put", "masked_scatter",
                                       "embedding", "_embedding_bag", "_embedding_bag_forward_only", "nll_loss_forward", "nll_loss2d_forward",
                                       "multi_margin_loss", "binary_cross_entropy", "_ctc_loss", "_linalg_check_errors", "_assert_async", "bincount", "histc", "multinomial",
-                                      "poisson", "binomial", "bernoulli", "repeat_interleave", NULL};
+                                      "poisson", "binomial", "bernoulli", "repeat_interleave", "normal.Tensor_Tensor", "normal.float_Tensor", NULL};
   return raises_named(op, names);
 }
 

@@ -249,15 +249,3 @@ void mg_setting_undo(MgRec *r) {
   Py_CLEAR(r->settings);
   PyErr_Restore(t, v, tb);
 }
-
-bool mg_setting_odd_dtype(const MgRec *r) {
-  for (size_t i = 0; r->settings && i < SETTING_ROWS; i++) {
-    if (strcmp(setting_rows[i].setter, "_set_default_dtype")) continue;
-    PyObject *key = PyLong_FromSize_t(i);
-    bool odd = key && PyDict_Contains(r->settings, key) > 0;
-    Py_XDECREF(key);
-    PyErr_Clear();
-    return odd;
-  }
-  return false;
-}

@@ -18,6 +18,4 @@ PyObject *mg_setting_context(PyObject *f, PyObject *ctx, PyObject *const *args, 
 int mg_setting_changes(MgRec *r, PyObject **list);
 int mg_setting_replay(PyObject *list);
 void mg_setting_undo(MgRec *r); /* back to the values at the start; forgets them */
-/* Is the default dtype another one than at the start? */
-bool mg_setting_odd_dtype(const MgRec *r);
 #endif

@@ -7,6 +7,7 @@
 #include "front/facts.h"
 #include "front/guard.h"
 #include "front/symfloat.h"
+#include "front/identity.h"
 #include "front/inference_mode.h"
 #include "front/names.h"
 #include "front/ndarray.h"
@@ -99,13 +100,41 @@ static PyObject *standin_of_real(PyObject *self, const char *name, PyObject *arg
   return r;
 }
 
+/* Has the tensor what only the real one's copy gets: attributes of the program, or other strides than a clone? */
+static int standin_copies_odd(PyObject *self, PyObject *copy) {
+  const MgGraph *g = mg_standin_info(self)->cap->rec->g;
+  const MgVal *a = mg_val(g, mg_standin_val(self)), *b = mg_val(g, mg_standin_val(copy));
+  PyObject *dict = mg_older(self) ? Py_XNewRef(mg_older_dict(self)) : PyObject_GetAttrString(self, "__dict__");
+  int odd = dict ? PyObject_IsTrue(dict) : -1;
+  Py_XDECREF(dict);
+  for (int i = 0; !odd && i < a->ndim; i++) odd = !mg_ex_same(a->stride[i], b->stride[i]);
+  return odd;
+}
+
+static PyObject *standin_deepcopy(PyObject *self, PyObject *memo);
+
+/* The copy's gradient is a copy of the gradient. */
+static int standin_copy_grad(PyObject *self, PyObject *copy, PyObject *memo) {
+  PyObject *grad = PyObject_GetAttrString(self, "grad");
+  PyObject *twin = !grad ? NULL : grad == Py_None ? Py_NewRef(grad) : standin_deepcopy(grad, memo);
+  int rc = !twin || (twin != Py_None && PyObject_SetAttrString(copy, "grad", twin)) ? -1 : 0;
+  Py_XDECREF(grad);
+  Py_XDECREF(twin);
+  return rc;
+}
+
 /* copy.deepcopy of a tensor: torch's own refuses subclasses without storage. */
 static PyObject *standin_deepcopy(PyObject *self, PyObject *memo) {
-  if (!mg_standin_is(self)) return PyObject_CallMethod(self, "__deepcopy__", "O", memo);
+  if (!mg_standin_is(self) || !PyDict_Check(memo)) return PyObject_CallMethod(self, "__deepcopy__", "O", memo);
   if (Py_TYPE(self) != mg_standin_type) return standin_break(self, BK_op, "deepcopy of a subclass"); /* up to its new_empty, slots, dict */
-  PyObject *grad = PyObject_GetAttrString(self, "requires_grad"), *leaf = PyObject_GetAttrString(self, "is_leaf");
-  PyObject *plain = NULL, *copy = NULL, *key = NULL;
-  if (!grad || !leaf) goto done;
+  PyObject *grad = NULL, *leaf = NULL, *plain = NULL, *copy = NULL, *key = PyLong_FromVoidPtr(self), *done = key ? PyDict_GetItemWithError(memo, key) : NULL;
+  bool param = mg_standin_info(self)->is_param;
+  int odd;
+  if (done || !key || PyErr_Occurred()) {
+    Py_XDECREF(key);
+    return Py_XNewRef(done);
+  }
+  if (!(grad = PyObject_GetAttrString(self, "requires_grad")) || !(leaf = PyObject_GetAttrString(self, "is_leaf"))) goto done;
   if (leaf != Py_True) {
     PyErr_SetString(PyExc_RuntimeError,
                     "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
@@ -115,9 +144,16 @@ static PyObject *standin_deepcopy(PyObject *self, PyObject *memo) {
   }
   if (!(plain = PyObject_CallMethod(self, "detach", NULL))) goto done;
   if (!(copy = PyObject_CallMethod(plain, "clone", NULL))) goto done;
-  mg_standin_info(copy)->is_param = mg_standin_info(self)->is_param;
+  mg_standin_info(copy)->is_param = param;
   if (grad == Py_True && PyObject_SetAttrString(copy, "requires_grad", Py_True)) goto fail;
-  if (!(key = PyLong_FromVoidPtr(self)) || (PyDict_Check(memo) && PyDict_SetItem(memo, key, copy))) goto fail;
+  if (!param) { /* a parameter's copy is a clone of its values and no more */
+    if ((odd = standin_copies_odd(self, copy))) {
+      if (odd > 0) standin_break(self, BK_op, "deepcopy of a tensor with attributes or gaps");
+      goto fail;
+    }
+    if (standin_copy_grad(self, copy, memo)) goto fail;
+  }
+  if (PyDict_SetItem(memo, key, copy)) goto fail;
   goto done;
 fail:
   Py_CLEAR(copy);

@@ -84,6 +84,8 @@ void mg_state_autocast_nest(int32_t by) {
 
 void mg_state_autocast_clear(void) { state.autocast_clear(); }
 
+int8_t mg_state_default_dtype(void) { return state.default_dtype(); }
+
 void mg_state_read(MgTorchState *s) {
   enum { CPU = 0, CUDA = 1 };
   memset(s, 0, sizeof *s);

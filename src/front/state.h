@@ -33,6 +33,7 @@ int32_t mg_state_function(int32_t to);
 int32_t mg_state_autocast_depth(void);
 void mg_state_autocast_nest(int32_t by); /* goes deeper, or, negative, leaves that many levels */
 void mg_state_autocast_clear(void);      /* empties the cache */
+int8_t mg_state_default_dtype(void);
 void mg_state_read(MgTorchState *s);      /* of this thread; every byte of *s is written */
 /* Writes "name: recorded -> now" of the first difference; false when equal. */
 bool mg_state_explain(const MgTorchState *was, const MgTorchState *now, char *text, size_t n);

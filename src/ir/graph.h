@@ -156,6 +156,8 @@ MgRc mg_infer_settle(MgGraph *g);
 bool mg_infer_kernel_refuses(MgGraph *g, NodeRef n);
 /* Is there anything about the arguments that the kernel may refuse? */
 bool mg_infer_doubts(MgGraph *g, NodeRef n);
+/* Would an in-place op store a float in an integer, or the like?  Some meta kernels do not see that. */
+bool mg_infer_cannot_store(MgGraph *g, NodeRef n);
 bool mg_infer_has(const MgOp *op); /* a rule for the results of op exists */
 /* The graph with env[k] for symbol k, in `to`, which is initialised and empty; numbers of values and nodes stay. */
 MgRc mg_graph_at(MgGraph *to, const MgGraph *from, const int64_t *env);

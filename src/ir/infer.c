@@ -304,8 +304,15 @@ MgRc mg_infer_out(MgInfer *in, int i, MgDtype d, const MgDims *size, const MgDim
   return MG_OK;
 }
 
-/* Would the functional twin give the written argument its own size, in a dtype that may be stored there? */
-static bool infer_fits(MgInfer *in, const MgOp *twin) {
+/* May a result of dtype r be stored in a tensor of dtype s? */
+static bool infer_storable(MgDtype r, MgDtype s) {
+  if (mg_dtype_is_complex(r) && !mg_dtype_is_complex(s)) return false;
+  if (mg_dtype_is_float(r) && !mg_dtype_is_float(s) && !mg_dtype_is_complex(s)) return false;
+  return r == DT_bool || s != DT_bool;
+}
+
+/* Would the functional twin give the written argument its own size, in a dtype that may be stored there?  *kind: whether the dtype may. */
+static bool infer_fits(MgInfer *in, const MgOp *twin, bool *kind) {
   ValRef self = 0;
   for (int k = 0; k < in->op->nparam && !self; k++)
     if (in->op->param[k].writes) self = mg_infer_tensor(in, k);
@@ -325,24 +332,31 @@ static bool infer_fits(MgInfer *in, const MgOp *twin) {
     const MgVal *r = mg_val(in->g, pure.out[0]), *s = mg_val(in->g, self);
     fits = r->ndim == s->ndim;
     for (int i = 0; fits && i < r->ndim; i++) fits = mg_infer_eq(in, r->size[i], s->size[i]) != 0;
-    if (mg_dtype_is_complex(r->dtype) && !mg_dtype_is_complex(s->dtype)) fits = false;
-    if (mg_dtype_is_float(r->dtype) && !mg_dtype_is_float(s->dtype) && !mg_dtype_is_complex(s->dtype)) fits = false;
-    if (r->dtype != DT_bool && s->dtype == DT_bool) fits = false;
+    fits &= *kind = infer_storable((MgDtype)r->dtype, (MgDtype)s->dtype);
   }
   if (rc != MG_OK && rc != MG_NOMEM) in->g->c->rc = MG_OK;
   in->g->nval = nval;
   return fits;
 }
 
+bool mg_infer_cannot_store(MgGraph *g, NodeRef n) {
+  MgInfer in = {.g = g, .x = g->x, .n = mg_node(g, n), .op = mg_node(g, n)->op};
+  const MgOp *twin = mg_op_twin(in.op);
+  bool kind = true;
+  if (twin && !twin->is_view && infer_rule[twin->code]) infer_fits(&in, twin, &kind);
+  return !kind;
+}
+
 /* In-place and out= ops: each result is the written argument.  In-place views (t_, squeeze_) change its shape. */
 MgRc mg_infer_written(MgInfer *in) {
   const MgOp *twin = mg_op_twin(in->op);
+  bool kind = true;
   if (twin && twin->is_view && infer_rule[twin->code]) {
     MgInfer view = *in;
     view.op = twin;
     return infer_rule[twin->code](&view);
   }
-  if (twin && !twin->is_view && infer_rule[twin->code] && !infer_fits(in, twin)) return MG_UNSUP;
+  if (twin && !twin->is_view && infer_rule[twin->code] && !infer_fits(in, twin, &kind)) return MG_UNSUP;
   MgRc rc = MG_OK;
   int r = 0;
   TRY(mg_infer_results(in, in->op->nret));

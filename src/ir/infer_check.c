@@ -499,18 +499,43 @@ static bool check_output_padding(const Check *c) {
   return false;
 }
 
+/* Ranges and probabilities that the random kernels refuse; those that are known while compiling. */
+static bool check_draw(const Check *c) {
+  double from = 0, to = 0, p = 0;
+  switch (c->op->code) {
+  case TOP_uniform: return check_number(c, "from", &from) && check_number(c, "to", &to) && !(from <= to);
+  case TOP_random_from: return check_number(c, "from", &from) && check_number(c, "to", &to) && from >= to;
+  case TOP_random_to: return check_number(c, "to", &to) && to <= 0;
+  case TOP_randint_like: case TOP_randint_like_low_dtype:
+    check_number(c, "low", &from);
+    return check_number(c, "high", &to) && from >= to;
+  case TOP_normal_functional: return check_number(c, "std", &p) && !(p >= 0);
+  case TOP_log_normal: return check_number(c, "std", &p) && !(p > 0);
+  case TOP_cauchy: return check_number(c, "sigma", &p) && !(p > 0);
+  case TOP_exponential: return check_number(c, "lambd", &p) && !(p > 0);
+  case TOP_geometric: return check_number(c, "p", &p) && !(p > 0 && p < 1);
+  default: return check_number(c, "p", &p) && !(p >= 0 && p <= 1); /* bernoulli */
+  }
+}
+
+/* Weights of classes: one for each. */
+static bool check_class_weight(const Check *c, const MgVal *self, const MgVal *w) {
+  return !self || !w || !self->ndim || check_vector(c, w, self->size[self->ndim == 1 ? 0 : 1]);
+}
+
 /* What the kernels refuse although meta kernels may accept it. */
 static bool check_refused(const Check *c) {
   const MgVal *self = check_val(c, "self"), *w = check_val(c, "weight");
-  int64_t groups;
+  double beta;
   int dim;
   if (!check_dims(c, "dim")) return true;
   switch (c->op->code) {
   case TOP_add_Tensor: case TOP_add_Scalar: return !check_alpha(c, self, check_val(c, "other"));
   case TOP_sub_Tensor: case TOP_sub_Scalar: case TOP_rsub_Tensor: case TOP_rsub_Scalar:
     return !check_truth(c, self, "other") || !check_alpha(c, self, check_val(c, "other"));
-  case TOP_max: case TOP_min: case TOP_index_select: case TOP__adaptive_avg_pool2d: case TOP__adaptive_avg_pool3d:
+  case TOP_max: case TOP_min: case TOP__adaptive_avg_pool2d: case TOP__adaptive_avg_pool3d:
     return !check_nonempty(c);
+  case TOP_index_select: return !check_nonempty(c) || !check_rank(check_val(c, "index"), 0, 1);
   case TOP_max_dim: case TOP_min_dim: /* other sizes may be 0 */
     return self && self->ndim && mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &dim) == MG_OK &&
            mg_infer_is(c->in, self->size[dim], 0) == 1;
@@ -519,9 +544,7 @@ static bool check_refused(const Check *c) {
   case TOP_native_group_norm: return !check_group_norm(c);
   case TOP_embedding: return w && w->ndim && mg_infer_is(c->in, w->size[0], 0) == 1;
   case TOP_convolution:
-    if (mg_infer_flag(c->in, "transposed") && check_output_padding(c)) return true;
-    return w && w->ndim && mg_infer_int(c->in, mg_infer_arg(c->in, "groups"), &groups) == MG_OK &&
-           mg_infer_cmp(c->in, w->size[0], mg_infer_c(c->in, groups)) == -1;
+    return (mg_infer_flag(c->in, "transposed") && check_output_padding(c)) || !check_conv(c);
   case TOP_pow_Tensor_Scalar: return !check_pow(c);
   case TOP_slice_scatter: case TOP_select_scatter: case TOP_diagonal_scatter: return mg_infer_scatter_fits(c->in) != MG_OK;
   case TOP_reflection_pad1d: case TOP_reflection_pad2d: case TOP_reflection_pad3d: return !check_reflection(c, self);
@@ -539,6 +562,15 @@ static bool check_refused(const Check *c) {
   case TOP_put: return !check_as_many(c, check_val(c, "source"), check_val(c, "index"));
   case TOP_cumsum: case TOP_cumprod: return c->in->n->op->mutates && self && self->dtype == DT_bool;
   case TOP_randint: case TOP_randint_low: case TOP_randint_generator: case TOP_randint_low_generator: return !check_range(c);
+  case TOP_uniform: case TOP_random_from: case TOP_random_to: case TOP_randint_like: case TOP_randint_like_low_dtype: case TOP_normal_functional:
+  case TOP_log_normal: case TOP_cauchy: case TOP_exponential: case TOP_geometric: case TOP_bernoulli_p:
+    return check_draw(c);
+  case TOP_nll_loss_forward: case TOP_nll_loss2d_forward: return !check_class_weight(c, self, w);
+  case TOP_smooth_l1_loss: return check_number(c, "beta", &beta) && beta < 0;
+  case TOP_addcdiv: return !check_float(check_val(c, "tensor1")) && !check_float(check_val(c, "tensor2"));
+  case TOP_lerp_Tensor: return !check_dtypes(self, w);
+  case TOP_heaviside: return !check_dtypes(self, check_val(c, "values"));
+  case TOP_index_add: case TOP_index_copy: return !check_dtypes(self, check_val(c, "source"));
   default: return false;
   }
 }

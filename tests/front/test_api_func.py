@@ -63,6 +63,14 @@ def use_default_dtype(x):
     return x + y
 
 
+def use_default_dtypes_by_turns(x):
+    n, r = (x > 0).long(), []
+    for dtype in (torch.float32, torch.float64, torch.float32):
+        torch.set_default_dtype(dtype)
+        r += [n + 1.5, n / 2, torch.arange(0.0, 1.0, 0.5), n.sin(), torch.full((2,), 1.5)]
+    return r
+
+
 def use_dual(x):
     import torch.autograd.forward_ad as fwd
 
@@ -101,6 +109,7 @@ PROGRAMS = {
     "sdpa_kernel": (use_sdpa, X),
     "autocast": (use_autocast, X),
     "default_dtype": (use_default_dtype, X),
+    "default_dtypes_by_turns": (use_default_dtypes_by_turns, X),
     "forward_ad": (use_dual, X),
 }
 
