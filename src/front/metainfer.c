@@ -327,6 +327,10 @@ static int metainfer_read(MgRec *r, MetaEntry *e, PyObject *t, uint32_t *npool) 
     mg_rec_break(BK_tensor_kind, "a result that is not strided");
     goto done;
   }
+  if (!mg_dtype_size((MgDtype)mg_torchobj_dtype(dt))) {
+    mg_rec_break(BK_tensor_kind, "a quantized result");
+    goto done;
+  }
   o->defined = true;
   o->dtype = (uint8_t)mg_torchobj_dtype(dt);
   o->ndim = (uint8_t)PyTuple_GET_SIZE(size);

@@ -343,7 +343,8 @@ bool mg_infer_cannot_store(MgGraph *g, NodeRef n) {
   MgInfer in = {.g = g, .x = g->x, .n = mg_node(g, n), .op = mg_node(g, n)->op};
   const MgOp *twin = mg_op_twin(in.op);
   bool kind = true;
-  if (twin && !twin->is_view && infer_rule[twin->code]) infer_fits(&in, twin, &kind);
+  bool inplace = in.op->nparam && in.op->param[0].writes; /* out= may be the dtype that an op computes in */
+  if (twin && inplace && !twin->is_view && infer_rule[twin->code]) infer_fits(&in, twin, &kind);
   return !kind;
 }
 

@@ -431,3 +431,14 @@ def test_blocks_that_catch_nothing_do_not_break():
     c = magneto.compile(f)
     torch.testing.assert_close(c(torch.ones(4), torch.tensor([1])), f(torch.ones(4), torch.tensor([1])))
     assert magneto.explain(f)(torch.ones(4), torch.tensor([1])).graph_count == 1
+
+
+def test_a_quantized_result_runs_eagerly():
+    def f(x):
+        q = torch._empty_affine_quantized([4, 1, 2], scale=2, zero_point=2, dtype=torch.quint8)
+        return q.flatten(0, 1).shape, q.q_scale(), x + 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        got = magneto.compile(f)(torch.ones(2))
+    assert got[:2] == ((4, 2), 2.0) and got[2].tolist() == [2, 2]
