@@ -97,7 +97,8 @@ int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken
   bool tensor = mg_standin_is(condition), late = number && number->cap && !number->src && !number->hint;
   if ((!tensor && !late) || !claim_allowed(r)) return 0;
   bool far_assert, near_assert, far = claim_raises(l->code, in->target, &far_assert), near = claim_raises(l->code, in->next, &near_assert);
-  if (far == near || (!(far ? far_assert : near_assert) && !mg_skip_is_torch(l->v.code))) return mg_claim_expected(r->cap, condition, yes);
+  bool assertion = far ? far_assert : near_assert, breaks = !r->want_fx && !(r->cfg && r->cfg->fullgraph); /* where torch.compile's rules ask for a break, or an error */
+  if (far == near || (!assertion && !breaks && !mg_skip_is_torch(l->v.code))) return mg_claim_expected(r->cap, condition, yes);
   *yes = near == taken;
   if (r->want_fx && tensor) {
     if (!mg_sym_is(r->x, mg_val_numel(r->g, mg_standin_val(condition)), 1)) return 0;

@@ -1,6 +1,7 @@
-/* Questions about tensors where the other answer only raises: `assert (x > 0).all()`, or checks of torch's own libraries.  The
- * recording takes the answer for granted.  Each run looks at it before anything is written; one that finds the other is given up,
- * and the frame runs as it would have without a compiler: the program's own exception, from its own line. */
+/* Questions about tensors where the other answer only raises: `assert (x > 0).all()`, checks of torch's own libraries, and, unless a
+ * break is an error or a custom back end gets the graph, `if (x > 1).any(): raise ...` of the program.  The recording takes the answer
+ * for granted.  Each run looks at it before anything is written; one that finds the other is given up, and the frame runs as it would
+ * have without a compiler: the program's own exception, from its own line. */
 #ifndef MG_FRONT_CLAIM_H
 #define MG_FRONT_CLAIM_H
 #include "front/record.h"

@@ -248,3 +248,78 @@ def test_classes_of_one_hot():
             with pytest.raises(RuntimeError, match="Class values"):
                 g(bad)
     assert torch.equal(g(torch.tensor([0, 2])), torch.nn.functional.one_hot(torch.tensor([0, 2]), 3))
+
+
+def test_checks_of_the_program_that_only_raise():
+    """No break as long as they hold; then eager's exception, also where the program catches it, and nothing written twice."""
+
+    def check(x, limit):
+        if x.max() >= limit:
+            raise ValueError(f"{x.max()} is too large")
+        if not (x > -9).all():
+            raise ValueError(f"but got {x}")
+
+    def f(x, log):
+        y = x * 2
+        check(y, 10)
+        log.append("checked")
+        return y + 1
+
+    def caught(x, log):
+        try:
+            check(x, 10)
+        except ValueError as e:
+            log.append(str(e))
+            return x - 1
+        return x * 3
+
+    def written(x, log):
+        x.add_(1)
+        check(x, 10)
+        return x * 2
+
+    def outcome(fn, x, log):
+        try:
+            return fn(x, log)
+        except ValueError as e:
+            return str(e)
+
+    for fn in (f, caught, written):
+        _magneto.reset()
+        g, logs = magneto.compile(fn), ([], [])
+        before = _magneto.stats()
+        for n, x in enumerate((1.0, 2.0, 30.0, 3.0, -30.0, 30.0, 4.0)):
+            a, b = torch.tensor([0.5, x]), torch.tensor([0.5, x])
+            got, want = outcome(g, a, logs[0]), outcome(fn, b, logs[1])
+            assert torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want
+            assert torch.equal(a, b) and logs[0] == logs[1]
+            if n == 1 and fn is not written:
+                assert _magneto.stats()["breaks"] == before["breaks"] and _magneto.stats()["entries"] - before["entries"] == 1
+
+
+def test_checks_of_the_program_with_gradients():
+    def f(x, w):
+        y = (x * w).sin()
+        if (y > 2).any():
+            raise ValueError("too large")
+        return y.sum()
+
+    g = magneto.compile(f)
+    before = _magneto.stats()
+    for n in (3, 3, 4):
+        x, w = torch.randn(n), torch.randn(n, requires_grad=True)
+        v = w.detach().clone().requires_grad_()
+        g(x, w).backward()
+        f(x, v).backward()
+        torch.testing.assert_close(w.grad, v.grad)
+    assert _magneto.stats()["breaks"] == before["breaks"]
+
+
+def test_a_break_that_fullgraph_forbids_stays_an_error():
+    def f(x):
+        if x.sum() > 10:
+            raise ValueError("too large")
+        return x * 2
+
+    with pytest.raises(RuntimeError, match="graph breaks"):
+        magneto.compile(f, fullgraph=True)(torch.ones(2))
