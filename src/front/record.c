@@ -291,6 +291,7 @@ static PyObject *record_run(PyThreadState *ts, MgFrame *f, const MgCode *code, b
   MgFrameLink link;
   MgLoop l;
   MgOuter at = record_progress(mg_rec, direct);
+  bool closing = throwflag && PyErr_ExceptionMatches(PyExc_GeneratorExit);
   mg_pyframe_link(ts, f, &link);
   PyCodeObject *co = mg_pyframe_code(f);
   PyObject *r;
@@ -309,7 +310,10 @@ static PyObject *record_run(PyThreadState *ts, MgFrame *f, const MgCode *code, b
     Py_DECREF(co);
     return r;
   case LOOP_error: return mg_pyframe_run(ts, f, 1);
-  default: return record_drop(ts, f);
+  default:
+    r = record_drop(ts, f);
+    if (closing && !r) PyErr_SetNone(PyExc_GeneratorExit); /* the end of a generator nobody holds would report a break to sys.unraisablehook */
+    return r;
   }
 }
 

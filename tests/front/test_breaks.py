@@ -1,5 +1,6 @@
 """Breaking programs give what eager gives, wherever the break is."""
 import io
+import sys
 
 import break_programs
 import pytest
@@ -91,3 +92,35 @@ def test_counters_that_torch_compile_has():
     ((reason, n),) = counters["graph_break"].items()
     assert "print" in reason and n == 1
     counters.clear()
+
+
+@pytest.mark.parametrize("how", ["del", "break", "close"])
+def test_a_break_in_the_end_of_a_generator_is_not_reported(how, monkeypatch):
+    """Nobody catches what a generator raises that goes out of use; CPython gives it to sys.unraisablehook."""
+    told, seen = [], []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+
+    def f(x):
+        def g():
+            try:
+                yield 1
+            finally:
+                magneto.graph_break()
+                seen.append("end")
+
+        if how == "break":
+            for _ in g():
+                break
+        else:
+            i = g()
+            next(i)
+            if how == "close":
+                i.close()
+            del i
+        seen.append("after")
+        return x + 1
+
+    c = magneto.compile(f)
+    for i in range(2):
+        assert torch.equal(c(torch.ones(2)), torch.full((2,), 2.0))
+    assert seen == ["end", "after"] * 2 and not told
