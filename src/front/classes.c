@@ -64,7 +64,7 @@ static void class_unlist(MgIdent *d, PyTypeObject *t) {
 static void classes_unlist(MgIdent *d) {
   PyObject *et, *ev, *tb;
   PyErr_Fetch(&et, &ev, &tb);
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(d->keep); i++) {
+  for (Py_ssize_t i = 0; d->keep && i < PyList_GET_SIZE(d->keep); i++) {
     PyObject *o = PyList_GET_ITEM(d->keep, i);
     if (PyType_Check(o) && mg_map_getp(&d->fresh, o) != MG_MAP_NONE) class_unlist(d, (PyTypeObject *)o);
   }

@@ -8,6 +8,7 @@
 #include "front/guard_loose.h"
 #include "front/guard_watch.h"
 #include "front/names.h"
+#include "front/transient.h"
 
 /* Room for one more entry of a table of the set; NULL (failed) when out of memory. */
 #define PUSH(g, arr, n, cap)                                                                                 \
@@ -118,7 +119,7 @@ int mg_guards_die_with(MgGuards *g, PyObject *o) {
   int rc = w ? PyList_Append(g->watch, w) : -1;
   Py_XDECREF(w);
   const void **class = rc ? NULL : PUSH(g, watch_class, nwatch_class, cap_watch_class);
-  if (class) *class = PyObject_TypeCheck(o, mg_torch.module) ? Py_TYPE(o) : NULL;
+  if (class) *class = PyObject_TypeCheck(o, mg_torch.module) ? mg_transient_kind(o) : NULL;
   return rc;
 }
 

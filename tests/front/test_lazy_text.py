@@ -8,6 +8,7 @@ import magneto
 from magneto import _magneto
 
 LOG = logging.getLogger(__name__)
+LOG.setLevel(logging.WARNING)  # whatever the other tests of the process set
 LOG.debug("a logger remembers which levels are on")
 
 
