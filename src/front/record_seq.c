@@ -7,6 +7,7 @@
 #include "front/record_obj.h"
 #include "front/symask.h"
 #include "front/symfloat.h"
+#include "front/symnode.h"
 #include "front/unread.h"
 #include <string.h>
 
@@ -186,6 +187,7 @@ int mg_rec_is(PyObject *a, PyObject *b) {
   if (a == b) return 1;
   if (!mg_rec) return 0;
   if ((a = mg_unread_orig(a)) == (b = mg_unread_orig(b))) return 1;
+  if (mg_symfloat_is(a) && mg_symfloat_is(b) && mg_symnode_of(a)->src && mg_symnode_of(a)->src == mg_symnode_of(b)->src) return 1;
   if (mg_symfloat_is_bool(a) || mg_symfloat_is_bool(b)) { /* there are two of them */
     PyObject *x = mg_symfloat_plain(a), *y = x ? mg_symfloat_plain(b) : NULL;
     int same = y ? x == y : -1;

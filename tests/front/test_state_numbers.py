@@ -202,3 +202,13 @@ def test_counters_beside_state_that_is_made_in_the_first_step():
         assert c(torch.randn(2, 3))[1] == pytest.approx(0.05 * (1 + math.cos(math.pi * (i + 1) / 20)))
         graphs.append(_magneto.stats()["graphs"])
     assert graphs[1] == graphs[-1] == 2
+
+
+def test_a_number_that_is_taken_twice_is_one():
+    def f(x, t):
+        return x * t[0], t[0] is t[0], t[0] is t[1]
+
+    c = magneto.compile(f)
+    for k in (1, 1000, 2000):
+        y, same, other = c(torch.ones(1), (k, k + 1))
+        assert y.item() == k and same and not other
