@@ -571,8 +571,7 @@ static MgLoopEnd drive_step(MgDrive *d, MgLoop *l, int nplain) {
   return end;
 }
 
-/* Signals and other threads, between segments.  0; -1 with an exception, which belongs to what would run next. */
-static int drive_pending(MgDrive *d) {
+int mg_resume_pending(MgDrive *d) {
   MgHookMode mode = mg_hook_mode;
   mg_hook_mode = HOOK_off;
   int rc = mg_pyframe_pending(d->ts);
@@ -621,7 +620,7 @@ static PyObject *drive_run(MgDrive *d, bool waiting) {
       if (end == LOOP_stop && library) return drive_leave(d, l.unit);
       if (end == LOOP_stop && !mg_force_break && mg_loop_settles(d->code, l.unit)) end = drive_step(d, &l, 1);
     } else end = next == DRIVE_walk ? mg_walk(d, &l) : drive_step(d, &l, nplain);
-    if (end == LOOP_stop && drive_pending(d)) return drive_raise(d);
+    if (end == LOOP_stop && mg_resume_pending(d)) return drive_raise(d);
     if (end == LOOP_stop && library) return drive_leave(d, l.unit); /* library code is not compiled on its own */
     if (end == LOOP_stop && !mg_pyframe_traced(d->ts)) continue; /* a debugger that was just turned on sees the rest */
     return end == LOOP_error ? drive_raise(d) : drive_leave(d, l.unit);

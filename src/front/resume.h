@@ -46,6 +46,9 @@ int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots
  * 0: the site has a new entry or became plain.  1: leave the frame to CPython.  -1: exception for the user. */
 int mg_compile_segment(MgDrive *d, const MgSlots *slots);
 
+/* Signals and other threads, between segments.  0; -1 with an exception, which belongs to what would run next. */
+int mg_resume_pending(MgDrive *d);
+
 /* Tests: end a segment after every k-th instruction of its frame; or after k of any frame, if in one that it calls (0: off). */
 extern long mg_force_break, mg_force_inner;
 bool mg_strict(void); /* MAGNETO_STRICT=1: fallbacks and broken invariants are errors */

@@ -50,6 +50,7 @@ MgLoopEnd mg_walk(MgDrive *d, MgLoop *l) {
   do {
     MgOuter at = {.stop_at = 1, .descend = -1, .exc_n = -1};
     end = mg_loop_run(l, d->ts, d->f, d->code, &at, true, 0);
+    if (end == LOOP_stop && mg_resume_pending(d)) return LOOP_error;
   } while (end == LOOP_stop && l->unit != start && l->unit >= first && l->unit <= last && !walk_stops(d, l->unit));
   return end;
 }

@@ -1,5 +1,7 @@
 """Loops over numbers out of tensors: Python code with other values in each turn is executed as it is, and nothing is given up for it."""
 import itertools
+import signal
+import threading
 import warnings
 
 import magneto
@@ -103,3 +105,34 @@ def test_modules_of_a_loop_with_a_break():
             assert torch.allclose(c(x), g(x), atol=1e-5)
             graphs.append(_magneto.stats()["graphs"])
     assert not _magneto.stats()["fallbacks"] and graphs[0] == graphs[2]
+
+
+def test_a_waiting_loop_inside_sees_signals():
+    def f(x, numbers, flag):
+        out = []
+        for n in numbers:
+            magneto.graph_break()
+            out.append(str(n * 3))
+            k = 0
+            while n == 99 and not flag:
+                k += 1
+            magneto.graph_break()
+        return x, out
+
+    def late(signum, frame):
+        raise KeyError(signum)
+
+    c = magneto.compile(f)
+    x = torch.ones(2)
+    for i in range(4):
+        assert c(x, [1 + i, 2 + i, 3 * i, 4, 5, 6, 7, 8], [])[1] == f(x, [1 + i, 2 + i, 3 * i, 4, 5, 6, 7, 8], [])[1]
+    before = signal.signal(signal.SIGALRM, late)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyError):
+            c(x, [1, 99], [])
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    flag = []
+    threading.Timer(0.1, flag.append, (1,)).start()
+    assert c(x, [1, 99], flag)[1] == ["3", "297"]
