@@ -385,7 +385,8 @@ static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, bool d
   if (rc == MG_OK && !cap->sizes.unknown) return 0;
   if (rc == MG_NOMEM) return PyErr_NoMemory(), -1;
   r->ctx->rc = MG_OK;
-  if (rc == MG_UNSUP && fo->plain && fo->op->mutates && mg_infer_cannot_store(r->g, n))
+  bool refused = mg_infer_kernel_refuses(r->g, n) && (data || !fo->plain || !mg_metainfer_asks(r, fo, n));
+  if (refused || (rc == MG_UNSUP && fo->plain && fo->op->mutates && mg_infer_cannot_store(r->g, n)))
     return mg_rec_break(BK_op, "%s refuses its arguments", fo->op->full), -1;
   data = cap->sizes.unknown || (cap->sizes.ndata && mg_symdata_reads(cap, n));
   if (!data && !mg_infer_doubts(r->g, n) && mg_symfollow(r, fo, n, pyret)) return 0;
@@ -462,10 +463,6 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   memcpy(node->arg, arg, sizeof *arg * op->nparam);
   if (mg_memform_odd(g, op, n)) {
     mg_rec_break(BK_op, "%s into memory that overlaps or has gaps", op->full);
-    goto done;
-  }
-  if (mg_infer_kernel_refuses(g, n) && (data || !fo->plain || !mg_metainfer_asks(r, fo, n))) {
-    mg_rec_break(BK_op, "%s refuses its arguments", op->full);
     goto done;
   }
   if (caught && !observed && !data && mg_metainfer_rejects(r, fo, n)) { /* maybe only zeros: the program's own call decides */
