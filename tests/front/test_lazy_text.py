@@ -9,7 +9,6 @@ from magneto import _magneto
 
 LOG = logging.getLogger(__name__)
 LOG.setLevel(logging.WARNING)  # whatever the other tests of the process set
-LOG.debug("a logger remembers which levels are on")
 
 
 def check(condition, message):
@@ -132,6 +131,7 @@ def same(a, b):
 @pytest.mark.parametrize("f", [handed_around, logged, number, caught])
 def test_nobody_reads_it(f):
     magneto.reset()
+    LOG.debug("a logger remembers which levels are on, until some level is set: the first question takes a lock, which breaks")
     compiled = magneto.compile(f, fullgraph=True)
     for i in range(3):
         x = torch.tensor([1.0, 2.0, 3.0 + i])
