@@ -295,12 +295,9 @@ static bool check_pixels(const Check *c, const MgVal *self) {
   return up ? by < INT32_MAX && check_divides(c, last[-2], by * by) : check_divides(c, last[-1], by) && check_divides(c, *last, by);
 }
 
-static bool check_as_many(const Check *c, const MgVal *a, const MgVal *b) {
-  if (!a || !b) return true;
-  SymRef n = mg_infer_c(c->in, 1), m = n;
-  for (int i = 0; i < a->ndim; i++) n = mg_sym_mul(c->in->x, n, a->size[i]);
-  for (int i = 0; i < b->ndim; i++) m = mg_sym_mul(c->in->x, m, b->size[i]);
-  return check_eq(c, n, m);
+static bool check_as_many(const Check *c, const char *one, const char *other) {
+  ValRef a = mg_infer_tensor(c->in, mg_infer_find(c->in, one)), b = mg_infer_tensor(c->in, mg_infer_find(c->in, other));
+  return !a || !b || check_eq(c, mg_val_numel(c->in->g, a), mg_val_numel(c->in->g, b));
 }
 
 static bool check_topk(const Check *c, const MgVal *self) {
@@ -308,14 +305,6 @@ static bool check_topk(const Check *c, const MgVal *self) {
   int d = 0;
   if (!self || !self->ndim || k->tag != MA_int || mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &d) != MG_OK) return true;
   return check_at_least(c, "k", 0) && !check_less(c, self->size[d], k->u.sym);
-}
-
-/* Is there an integer to draw? */
-static bool check_range(const Check *c) {
-  int64_t low = 0, high;
-  if (mg_infer_int(c->in, mg_infer_arg(c->in, "high"), &high) != MG_OK) return true;
-  if (mg_infer_arg(c->in, "low")->tag == MA_int && mg_infer_int(c->in, mg_infer_arg(c->in, "low"), &low) != MG_OK) return true;
-  return low < high;
 }
 
 static bool check_pow(const Check *c) {
@@ -412,7 +401,7 @@ static bool check_op(const Check *c) {
   switch (c->op->code) {
   case TOP_mm: case TOP_addmm: case TOP__addmm_activation: case TOP_bmm: case TOP_baddbmm: case TOP_mv: case TOP_addmv:
   case TOP_dot: case TOP_vdot: return check_matmul(c);
-  case TOP_convolution: case TOP__convolution: return check_conv(c);
+  case TOP__convolution: return check_conv(c); /* convolution: below */
   case TOP_avg_pool2d: case TOP_max_pool2d_with_indices: return check_pool(c, 2);
   case TOP_avg_pool3d: case TOP_max_pool3d_with_indices: return check_pool(c, 3);
   case TOP_adaptive_max_pool2d: case TOP_adaptive_max_pool3d: case TOP__adaptive_avg_pool2d: case TOP__adaptive_avg_pool3d:
@@ -506,7 +495,7 @@ static bool check_draw(const Check *c) {
   case TOP_uniform: return check_number(c, "from", &from) && check_number(c, "to", &to) && !(from <= to);
   case TOP_random_from: return check_number(c, "from", &from) && check_number(c, "to", &to) && from >= to;
   case TOP_random_to: return check_number(c, "to", &to) && to <= 0;
-  case TOP_randint_like: case TOP_randint_like_low_dtype:
+  case TOP_randint: case TOP_randint_low: case TOP_randint_generator: case TOP_randint_low_generator: case TOP_randint_like: case TOP_randint_like_low_dtype:
     check_number(c, "low", &from);
     return check_number(c, "high", &to) && from >= to;
   case TOP_normal_functional: return check_number(c, "std", &p) && !(p >= 0);
@@ -559,10 +548,9 @@ static bool check_refused(const Check *c) {
   case TOP_tril_indices: case TOP_triu_indices: return !check_at_least(c, "row", 0) || !check_at_least(c, "col", 0);
   case TOP_clamp_Tensor: return !check_val(c, "min") && !check_val(c, "max");
   case TOP_topk: return !check_topk(c, self);
-  case TOP_put: return !check_as_many(c, check_val(c, "source"), check_val(c, "index"));
+  case TOP_put: return !check_as_many(c, "source", "index");
   case TOP_cumsum: case TOP_cumprod: return c->in->n->op->mutates && self && self->dtype == DT_bool;
-  case TOP_randint: case TOP_randint_low: case TOP_randint_generator: case TOP_randint_low_generator: return !check_range(c);
-  case TOP_uniform: case TOP_random_from: case TOP_random_to: case TOP_randint_like: case TOP_randint_like_low_dtype: case TOP_normal_functional:
+  case TOP_randint: case TOP_randint_low: case TOP_randint_generator: case TOP_randint_low_generator: case TOP_uniform: case TOP_random_from: case TOP_random_to: case TOP_randint_like: case TOP_randint_like_low_dtype: case TOP_normal_functional:
   case TOP_log_normal: case TOP_cauchy: case TOP_exponential: case TOP_geometric: case TOP_bernoulli_p:
     return check_draw(c);
   case TOP_nll_loss_forward: case TOP_nll_loss2d_forward: return !check_class_weight(c, self, w);
