@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "driver/share.h"
 #include "runtime/artifact.h"
+#include "runtime/cpu.h"
 #include "runtime/load_llvm.h"
 #include "runtime/torch_abi.h"
 
@@ -46,20 +47,13 @@ typedef struct KernelJob {
 } KernelJob;
 
 MgTarget mg_kernels_target(void) {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-  MgTarget t = {.vector_bits = avx512 ? 512 : __builtin_cpu_supports("avx2") ? 256 : 128,
-                .fma = __builtin_cpu_supports("fma"), .avx512 = avx512, .f16c = __builtin_cpu_supports("f16c"),
-                .avx512bf16 = __builtin_cpu_supports("avx512bf16"), .llvm = mg_llvm_major()};
+  const MgCpu *cpu = mg_cpu();
+  MgTarget t = {.vector_bits = cpu->vector_bits, .fma = cpu->fma, .avx512 = cpu->avx512, .f16c = cpu->f16c,
+                .avx512bf16 = cpu->avx512bf16, .llvm = mg_llvm_major()};
   static _Atomic int found; /* torch's own SLEEF, looked for once: 1 yes, -1 no */
   if (!found) found = mg_emit_llvm_finds_sleef(&t, mg_abi_symbol) ? 1 : -1;
   t.sleef = found > 0;
   return t;
-#else
-  return (MgTarget){.vector_bits = 128, .fma = true, .llvm = mg_llvm_major()};
-#endif
 }
 
 /* Gives every kernel of the text its number in place of the placeholder's digits. */

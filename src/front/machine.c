@@ -3,6 +3,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include "front/nodecall.h"
+#include "runtime/cpu.h"
 #include "runtime/load_llvm.h"
 #include "runtime/onednn.h"
 #include "runtime/torch_abi.h"
@@ -15,25 +16,21 @@ static int machine_put(PyObject *d, const char *key, const char *text) {
   return rc;
 }
 
-/* Bytes of the widest vector unit that code is made for. */
-static int machine_vector_bytes(void) {
-  return mg_llvm_has("avx512f") ? 64 : mg_llvm_has("avx2") || mg_llvm_has("avx") ? 32 : 16;
-}
-
 static PyObject *machine_facts(PyObject *self, PyObject *arg) {
   const char *onednn_path = arg == Py_None ? NULL : PyUnicode_AsUTF8(arg);
   if (arg != Py_None && !onednn_path) return NULL;
   const char *abi = mg_abi_load(), *llvm = mg_llvm_open(), *onednn = mg_onednn_load(onednn_path);
   uint32_t threads = 1;
   if (mg_abi.torch_get_num_threads) mg_abi.torch_get_num_threads(&threads);
-  PyObject *d = Py_BuildValue("{s:i,s:I,s:O,s:O,s:O}", "vector_bytes", llvm ? 0 : machine_vector_bytes(), "threads",
+  PyObject *d = Py_BuildValue("{s:i,s:I,s:O,s:O,s:O}", "vector_bytes", llvm ? 0 : mg_cpu()->vector_bits / 8, "threads",
                               (unsigned)threads, "openmp", mg_abi.gomp_parallel ? Py_True : Py_False, "tensor_layout",
                               mg_abi.tensor_offset ? Py_True : Py_False, "wrap",
                               mg_abi.thpvariable_wrap ? Py_True : Py_False);
   if (!d) return NULL;
   if (machine_put(d, "abi_error", abi) || machine_put(d, "llvm_error", llvm) || machine_put(d, "onednn_error", onednn) ||
       machine_put(d, "llvm_library", llvm ? NULL : mg_llvm_library()) ||
-      machine_put(d, "cpu", llvm ? NULL : mg_llvm_cpu()))
+      machine_put(d, "cpu", llvm ? NULL : mg_llvm_cpu()) || machine_put(d, "cpu_cap", mg_cpu_cap()) ||
+      machine_put(d, "cpu_bad", mg_cpu_bad()))
     Py_CLEAR(d);
   return d;
 }

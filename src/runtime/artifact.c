@@ -16,6 +16,7 @@
 #include <cpuid.h>
 #endif
 #include "base/table.h"
+#include "runtime/cpu.h"
 
 #define ARTIFACT_MAGIC "MGOBJ01" /* counted up when generated code means something else */
 enum { ARTIFACT_MAX_FILE = 64 << 20, ARTIFACT_TRIM_EVERY = 64, ARTIFACT_BLOCK = 4096 /* bytes that the smallest file takes */ };
@@ -30,7 +31,7 @@ typedef struct ArtifactHead {
 
 static pthread_once_t artifact_once = PTHREAD_ONCE_INIT;
 static char artifact_dir[512];    /* empty: off */
-static uint64_t artifact_machine; /* hash of this CPU's identity */
+static uint64_t artifact_machine; /* hash of this CPU's identity, and of the level it is capped to */
 
 static uint64_t artifact_cpu(void) {
   uint32_t id[16] = {0};
@@ -41,7 +42,7 @@ static uint64_t artifact_cpu(void) {
   __get_cpuid_count(7, 0, &id[8], &id[9], &id[10], &id[11]);
   __get_cpuid_count(7, 1, &id[12], &id[13], &id[14], &id[15]);
 #endif
-  return mg_hash_bytes(id, sizeof id, 0);
+  return mg_hash_bytes(id, sizeof id, mg_cpu_cap() ? mg_cpu()->level : 0);
 }
 
 static void artifact_open(void) {

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include "runtime/cpu.h"
 #include "runtime/threads.h"
 
 enum { BLOCK = 2048, WORDS = BLOCK / 4 };
@@ -73,9 +74,8 @@ static void (*digest_nh)(const unsigned char *p, uint64_t *out) = digest_nh_any;
 static void digest_init(void) {
   digest_draw();
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f")) digest_nh = digest_nh_512;
-  else if (__builtin_cpu_supports("avx2")) digest_nh = digest_nh_256;
+  if (mg_cpu()->avx512) digest_nh = digest_nh_512;
+  else if (mg_cpu()->avx2) digest_nh = digest_nh_256;
 #endif
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "runtime/cpu.h"
 #include "runtime/torch_abi.h"
 
 typedef void *Ref; /* any LLVM object */
@@ -105,9 +106,13 @@ static void llvm_machine_give(Ref tm) {
   if (tm) llvm_lite ? ll.LLVMPY_DisposeTargetMachine(tm) : ll.LLVMDisposeTargetMachine(tm);
 }
 
-/* Some CPUs are tuned to prefer 256-bit vectors, which would split our explicit 512-bit ones. */
-static bool llvm_keep_features(const char *host) {
-  return asprintf(&llvm_feature_text, "%s%s-prefer-256-bit", host, *host ? "," : "") >= 0;
+/* Which CPU code is made for: the host, or the level that MAGNETO_CPU names.
+ * Some CPUs are tuned to prefer 256-bit vectors, which would split our explicit 512-bit ones. */
+static bool llvm_choose_cpu(const char *host, const char *features) {
+  const char *cap = mg_cpu_cap();
+  llvm_cpu_name = cap ? cap : host;
+  if (cap) features = "";
+  return asprintf(&llvm_feature_text, "%s%s-prefer-256-bit", features, *features ? "," : "") >= 0;
 }
 
 static const char *llvm_start_lite(void *h) {
@@ -115,16 +120,16 @@ static const char *llvm_start_lite(void *h) {
   if (!(*(void **)&ll.name = dlsym(h, #name))) return #name;
   LLVM_LITE(F)
 #undef F
-  const char *features = NULL, *err = NULL;
+  const char *host = NULL, *features = NULL, *err = NULL;
   ll.LLVMPY_InitializeNativeTarget();
   ll.LLVMPY_InitializeNativeAsmPrinter();
   ll.LLVMPY_GetProcessTriple(&llvm_triple);
-  ll.LLVMPY_GetHostCPUName(&llvm_cpu_name);
+  ll.LLVMPY_GetHostCPUName(&host);
   ll.LLVMPY_GetHostCPUFeatures(&features);
   llvm_lite = true;
   Ref tm, td;
   if (!(llvm_target = ll.LLVMPY_GetTargetFromTriple(llvm_triple, &err))) return "a target for this machine";
-  bool kept = llvm_keep_features(features ? features : "");
+  bool kept = llvm_choose_cpu(host, features ? features : "");
   if (features) ll.LLVMPY_DisposeString(features);
   if (!kept || !(tm = llvm_machine_new())) return "a target machine";
   if (!(td = ll.LLVMPY_CreateTargetMachineData(tm))) return "a data layout";
@@ -145,12 +150,11 @@ static const char *llvm_start_c(void *h) {
   ll.LLVMInitializeX86TargetMC();
   ll.LLVMInitializeX86AsmPrinter();
   llvm_triple = ll.LLVMGetDefaultTargetTriple();
-  llvm_cpu_name = ll.LLVMGetHostCPUName();
   llvm_lite = false;
   Ref tm;
   if (ll.LLVMGetTargetFromTriple(llvm_triple, &llvm_target, &err)) return "a target for this machine";
   char *features = ll.LLVMGetHostCPUFeatures();
-  bool kept = llvm_keep_features(features);
+  bool kept = llvm_choose_cpu(ll.LLVMGetHostCPUName(), features);
   ll.LLVMDisposeMessage(features);
   if (!kept || !(tm = llvm_machine_new())) return "a target machine";
   llvm_layout = ll.LLVMCreateTargetDataLayout(tm);
@@ -216,15 +220,6 @@ int mg_llvm_major(void) {
 const char *mg_llvm_library(void) { return llvm_path; }
 const char *mg_llvm_cpu(void) { return llvm_cpu_name ? llvm_cpu_name : ""; }
 const char *mg_llvm_features(void) { return llvm_feature_text ? llvm_feature_text : ""; }
-
-bool mg_llvm_has(const char *feature) {
-  size_t n = strlen(feature);
-  for (const char *p = mg_llvm_features(); p; p = strchr(p, ',')) {
-    if (*p == ',') p++;
-    if (*p == '+' && !strncmp(p + 1, feature, n) && (!p[n + 1] || p[n + 1] == ',')) return true;
-  }
-  return false;
-}
 
 /* A module parsed from text, or NULL with *err. */
 static Ref llvm_parse(Ref ctx, const char *text, const char **err) {

@@ -17,9 +17,8 @@ void mg_llvm_set_path(const char *path);
  * a message for users. */
 const char *mg_llvm_open(void);
 const char *mg_llvm_library(void);  /* its path */
-const char *mg_llvm_cpu(void);      /* "znver4" */
+const char *mg_llvm_cpu(void);      /* "znver4", or the level that MAGNETO_CPU names */
 const char *mg_llvm_features(void); /* "+avx2,-sse4a,..." */
-bool mg_llvm_has(const char *feature);
 /* Major version of the LLVM that reads the text, 0: llvmlite's, which is a recent one (known without opening it).
  * -1: there is no LLVM. */
 int mg_llvm_major(void);

@@ -1,4 +1,5 @@
 #define _GNU_SOURCE /* dladdr */
+#include "runtime/cpu.h"
 #include "runtime/fork.h"
 #include "runtime/onednn_prim.h"
 #include <pthread.h>
@@ -78,6 +79,12 @@ static void *onednn_beside_torch(void) {
   return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
+/* Its primitives stay within the level that MAGNETO_CPU names; only possible before the first one is made. */
+static void onednn_cap(void) {
+  static const int isa[] = {[CPU_v2] = DNN_isa_sse41, [CPU_v3] = DNN_isa_avx2, [CPU_v4] = DNN_isa_avx512_core};
+  if (mg_cpu_cap()) dnn.dnnl_set_max_cpu_isa(isa[mg_cpu()->level]);
+}
+
 static const char *onednn_open(const char *path) {
   const char *env = getenv("MAGNETO_ONEDNN");
   if (env && !strcmp(env, "0")) return "switched off by MAGNETO_ONEDNN=0";
@@ -91,6 +98,7 @@ static const char *onednn_open(const char *path) {
   MG_DNN_FUNCS(F)
 #undef F
   if (dnn.dnnl_version()->major != 3) return "libdnnl is not version 3";
+  onednn_cap();
   if (dnn.dnnl_engine_create(&dnn_engine, DNN_cpu, 0)) return "oneDNN has no CPU engine";
   if (dnn.dnnl_stream_create(&onednn_stream, dnn_engine, DNN_stream_default)) return "oneDNN made no stream";
   dnn_post_op_base = onednn_probe_base();
@@ -107,12 +115,7 @@ const char *mg_onednn_load(const char *path) {
 bool mg_onednn_ready(void) { return !mg_onednn_load(NULL); }
 
 bool mg_onednn_bf16(void) {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  return mg_onednn_ready() && __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
+  return mg_onednn_ready() && mg_cpu()->avx512bf16;
 }
 
 DnnStream dnn_stream(void) { return onednn_stream; }

@@ -48,6 +48,7 @@ enum { /* dnnl_query_t */
   DNN_query_padded_dims = 260, DNN_query_format_kind = 262, DNN_query_inner_nblks = 263, DNN_query_inner_blks = 264,
   DNN_query_inner_idxs = 265
 };
+enum { DNN_isa_sse41 = 0x1, DNN_isa_avx2 = 0x7, DNN_isa_avx512_core = 0x27 }; /* dnnl_cpu_isa_t */
 enum { /* arguments of a primitive */
   DNN_ARG_SRC = 1, DNN_ARG_SRC_1 = 2, DNN_ARG_DST = 17, DNN_ARG_WEIGHTS = 33, DNN_ARG_BIAS = 41, DNN_ARG_SCRATCHPAD = 80,
   DNN_ARG_DIFF_SRC = 129, DNN_ARG_DIFF_DST = 145, DNN_ARG_DIFF_WEIGHTS = 161, DNN_ARG_DIFF_BIAS = 169
@@ -55,6 +56,7 @@ enum { /* arguments of a primitive */
 
 #define MG_DNN_FUNCS(F)                                                                                      \
   F(const DnnVersion *, dnnl_version, (void))                                                                \
+  F(int, dnnl_set_max_cpu_isa, (int isa))                                                                    \
   F(int, dnnl_engine_create, (DnnEngine *, int kind, size_t index))                                          \
   F(int, dnnl_stream_create, (DnnStream *, DnnEngine, unsigned flags))                                       \
   F(int, dnnl_memory_desc_create_with_strides, (DnnMd *, int ndims, const int64_t *dims, int dtype,          \

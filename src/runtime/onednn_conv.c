@@ -219,7 +219,7 @@ static bool conv_pack_init(MgPack *p, const struct dnnl_memory_desc *md, int ndi
     if (e.size[k] > 1) dense += (e.size[k] - 1) * e.src[k];
   }
   int64_t block = inner == lanes ? b.blk[b.nblk - 1] : 1;
-  p->lane = dense != total ? 1 : block % 16 == 0 ? 16 : block % 8 == 0 ? 8 : 1;
+  p->lane = dense != total ? 1 : mg_pack_lane(block);
   p->ngroup = grouped && !depthwise ? size[0] : 1;
   p->nout = size[lanes];
   p->src_group = p->ngroup > 1 ? src[0] : 0;

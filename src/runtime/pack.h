@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 typedef struct MgPack {
-  int lane;             /* outputs moved together: 16, 8 or 1 */
+  int lane;             /* outputs moved together: mg_pack_lane, or 1 */
   int64_t ngroup;       /* groups */
   int64_t nout;         /* outputs per group */
   int64_t nelem;        /* elements per output */
@@ -23,6 +23,8 @@ typedef struct MgPack {
   int32_t *src_elem;    /* [nelem] source offsets; used when lane is 1 */
 } MgPack;
 
+/* The most outputs that this CPU moves together into a format with blocks of that many: 16, 8 or 1. */
+int mg_pack_lane(int64_t block);
 /* Packs units [begin, end) of ngroup * nlane.  scale: [ngroup * nout] factors, or NULL. */
 void mg_pack_run(const MgPack *p, const float *src, const float *scale, float *dst, int64_t begin, int64_t end);
 void mg_pack_free(MgPack *p); /* the tables; p itself belongs to the caller */

@@ -9,6 +9,7 @@
 #include "back/back.h"
 #include "base/log.h"
 #include "check.h"
+#include "runtime/cpu.h"
 #include "runtime/load_elf.h"
 #include "runtime/load_llvm.h"
 #include "runtime/torch_abi.h"
@@ -35,10 +36,10 @@ typedef void (*Kernel)(void *const *, const int64_t *, int64_t, int64_t);
 static inline double cpu_ms(void) { return (double)clock() * 1e3 / CLOCKS_PER_SEC; }
 
 static inline MgTarget host_target(void) {
-  MgTarget t = {.vector_bits = mg_llvm_has("avx512f") ? 512 : 256, .fma = mg_llvm_has("fma"), .avx512 = mg_llvm_has("avx512f"),
-                .f16c = mg_llvm_has("f16c"), .avx512bf16 = mg_llvm_has("avx512bf16")};
+  const MgCpu *cpu = mg_cpu();
+  MgTarget t = {.vector_bits = cpu->vector_bits, .fma = cpu->fma, .avx512 = cpu->avx512, .f16c = cpu->f16c,
+                .avx512bf16 = cpu->avx512bf16};
   if (getenv("TARGET_LLVM")) t.llvm = atoi(getenv("TARGET_LLVM")); /* spelled for an old LLVM */
-  if (getenv("TARGET_256")) t.vector_bits = 256, t.avx512 = false; /* text as for AVX2: scalar tails */
   return t;
 }
 

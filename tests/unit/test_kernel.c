@@ -61,6 +61,7 @@ static const Case cases[] = {
   {"all", ML_reduce, "9|101", RED_all, "lt(load:f32(b1, add(mul(i0, 101), i1)), 3.96:f32)", "i0", "red:i1", F, DT_bool},
   {"argmax", ML_reduce, "9|101", RED_argmax, "load:f32(b1, add(mul(i0, 101), i1))", "i0", "red:i64", F, DT_i64},
   {"argmin cols", ML_reduce, "33|70", RED_argmin, "load:f32(b1, add(mul(i1, 33), i0))", "i0", "red:i64", F, DT_i64},
+  {"argpool", ML_reduce, "9|101", RED_argpool, "load:f32(b1, add(mul(i0, 101), i1))", "i0", "red:i64", F, DT_i64},
   {"argmax i64", ML_reduce, "9|101", RED_argmax, "load:i64(b3, add(mul(i0, 101), i1))", "i0", "red:i64", F, DT_i64},
   {"sum i64", ML_reduce, "9|101", RED_sum, "load:i64(b3, add(mul(i0, 101), i1))", "i0", "red:i64", F, DT_i64},
   {"sum gathered", ML_reduce, "9|101", RED_sum, "load:f32(b1, load:i64(b3, add(mul(i0, 101), i1)))", "i0", "red:f32", F, F},
@@ -83,7 +84,8 @@ static void run_case(const Case *c) {
   env_fill(&e, a, -4, 4);
   env_fill(&e, b, -4, 4);
   env_fill(&e, i, 0, 64);
-  if (c->in == DT_f32 && c->op == RED_argmax) env_put(&e, a, 350, (MgScalar){.f = NAN});
+  if (c->in == DT_f32 && mg_red_is_arg(c->op))
+    for (int k = 350; k < 400; k += 7) env_put(&e, a, k, (MgScalar){.f = NAN});
   MgLoop *l = env_nest(&e, c->kind, c->ranges, c->op, c->body, out, c->index, c->value);
   if (c->kind == ML_scatter) l->mode = ST_add;
   if (env_compile(&e)) {

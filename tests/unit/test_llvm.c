@@ -79,7 +79,7 @@ int main(void) {
     printf("skipped: %s\n", why);
     return 77;
   }
-  CHECK(*mg_llvm_cpu() && *mg_llvm_features() && !mg_llvm_has("no-such-feature") && !mg_llvm_has("av"));
+  CHECK(*mg_llvm_cpu() && *mg_llvm_features());
   test_modules(1, 1);
   test_modules(12, 2);
   test_errors();
