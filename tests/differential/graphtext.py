@@ -7,7 +7,7 @@ import math
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map
 
 DTYPES = {
     torch.uint8: "u8", torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64",
@@ -125,13 +125,19 @@ def op_name(func) -> str:
 
 
 class Call:
-    """One ATen call as a graph: `text`, copies of its `inputs`, and of eager's `results`."""
+    """One ATen call as a graph: `text`, copies of its `inputs`, and of eager's `results`; `again` calls it another way."""
 
     def __init__(self, func, args, kwargs, result):
         text = Text()
         results = text.call(func, args, kwargs, result)
         self.full, self.text, self.inputs = op_name(func), text.finish(results), text.inputs
         self.results = [snapshot(r) for r in results]
+        self.func, self.arguments = func, tree_map(lambda t: snapshot(t) if isinstance(t, torch.Tensor) else t, (args, kwargs))
+
+    def again(self, change) -> list:
+        """The results of the call with changed arguments (a function of nested arguments)."""
+        args, kwargs = change(self.arguments)
+        return [r for r in tree_flatten(self.func(*args, **kwargs))[0] if r is not None]
 
 
 class CallRecorder(TorchDispatchMode):
