@@ -435,9 +435,6 @@ static PyObject *wrap_view(PyObject *v, SrcRef src, PyObject *dict, const char *
   return w;
 }
 
-/* Larger dicts are not copied: C code may only read them, key by key (record_call.c). */
-enum { DICT_COPY_LIMIT = 512 };
-
 /* A container whose whole state is its content and its instance dict. */
 static bool ident_can_copy(PyTypeObject *t) {
   PyTypeObject *b = mg_solid_base(t);
@@ -476,7 +473,11 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
     if (src) mg_guard_add(r->guards, GK_is, src, v, 0);
     return wrap_itself(v, src, OLDER_namespace);
   }
-  if (PyDict_Check(v) && PyDict_GET_SIZE(v) < DICT_COPY_LIMIT && ident_can_copy(t)) return mg_olderdict_wrap(v, src);
+  if (v == PyImport_GetModuleDict()) { /* grows with every import: read key by key, never copied */
+    if (src) mg_guard_add(r->guards, GK_is, src, v, 0);
+    return wrap_itself(v, src, OLDER_itself);
+  }
+  if (PyDict_Check(v) && ident_can_copy(t)) return mg_olderdict_wrap(v, src);
   if (PySet_Check(v) && ident_can_copy(t)) return wrap_set(v, src);
   if (t == mg_torch.deque) return wrap_deque(v, src);
   if (mg_nd_is(v)) {
@@ -545,6 +546,7 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
 }
 
 PyObject *mg_wrap_key(PyObject *dict, PyObject *name, PyObject *v) {
+  mg_older_pin(dict); /* the guard is about this dict, not about what lies there */
   SrcRef src = mg_dynfloat_guard_key(ident_guards(), dict, NULL, name, v);
   return v ? mg_wrap(v, src) : NULL;
 }

@@ -206,6 +206,8 @@ PyObject *mg_rec_closure_cell(PyObject *func, int i);
 /* C code of CPython itself is about to read o (operators, truth, unpacking, formatting, len): 0, or -1 with a break
  * when o is an older object whose state lives in C.  Callers skip it for exact builtin types and stand-ins. */
 int mg_rec_touch(PyObject *o);
+/* The same where C code does no more with a mapping than to count its keys or to go over them. */
+int mg_rec_touch_keys(PyObject *o);
 
 /* ---- guard_run.c ---- */
 typedef struct MgGuardFail {

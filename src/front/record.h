@@ -104,19 +104,17 @@ static inline PyObject *loop_wrap(MgLoop *l, PyObject *v) { /* steals v; NULL st
   Py_DECREF(v);
   return w;
 }
-/* Exact builtin types have no state that a recording could read past its shadows. */
-static inline int loop_touch(MgLoop *l, PyObject *o) {
-  if (!l->rec) return 0;
+/* Exact builtin types have no state that a recording could read past its shadows; sys.modules has no shadow. */
+static inline bool loop_plain(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
-  if (t == &PyLong_Type || t == &PyFloat_Type || t == &PyUnicode_Type || t == &PyBool_Type || t == &PyTuple_Type ||
-      t == &PyList_Type || t == &PyDict_Type || t == Py_TYPE(Py_None))
-    return 0;
-  return mg_rec_touch(o);
+  return t == &PyLong_Type || t == &PyFloat_Type || t == &PyUnicode_Type || t == &PyBool_Type || t == &PyTuple_Type ||
+         t == &PyList_Type || t == Py_TYPE(Py_None) || (t == &PyDict_Type && o != PyImport_GetModuleDict());
 }
+static inline int loop_touch(MgLoop *l, PyObject *o) { return l->rec && !loop_plain(o) ? mg_rec_touch(o) : 0; }
 static inline int loop_true(MgLoop *l, PyObject *o) {
   if (o == Py_True) return 1;
   if (o == Py_False || o == Py_None) return 0;
-  return loop_touch(l, o) ? -1 : PyObject_IsTrue(o);
+  return l->rec && !loop_plain(o) && mg_rec_touch_keys(o) ? -1 : PyObject_IsTrue(o);
 }
 static inline PyObject *loop_getattr(MgLoop *l, PyObject *o, PyObject *name) {
   return l->rec ? mg_rec_getattr(o, name) : PyObject_GetAttr(o, name);

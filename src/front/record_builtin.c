@@ -199,7 +199,7 @@ static bool builtin_reads_mapping(const MgCall *c, PyObject **out) {
   return false;
 }
 
-/* One key of a dict that was too large to be copied (sys.modules): only this key is guarded. */
+/* One key of a dict that is not copied (sys.modules): only this key is guarded. */
 static bool builtin_reads_key(const MgCall *c, PyObject *dict, PyObject **out) {
   char buf[256];
   const char *name = mg_policy_method(c->f, buf, sizeof buf);

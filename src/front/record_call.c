@@ -52,10 +52,11 @@ PyObject *mg_call_unknown(const MgCall *c) {
 /* ---- what may be passed ---- */
 
 bool mg_rec_readable_dict(PyObject *o) {
-  enum { LIMIT = 4096 };
-  if (!PyDict_Check(o) || PyDict_GET_SIZE(o) > LIMIT || mg_has_finalizer(Py_TYPE(o))) return false;
+  if (!PyDict_Check(o) || mg_has_finalizer(Py_TYPE(o))) return false;
+  if (PyObject_TypeCheck(o, mg_torch.defaultdict)) return false; /* a key that is missing is written */
   MgOlder *e = mg_older(o);
   if (e && e->kind == OLDER_namespace) return false;
+  mg_older_pin(o);
   mg_guard_dict_all(mg_rec->guards, o, NULL, false);
   return true;
 }

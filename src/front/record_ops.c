@@ -171,7 +171,7 @@ MgStep mg_op_CONTAINS_OP(MgLoop *l, const MgInstr *in) {
 /* ---- pattern matching ---- */
 
 MgStep mg_op_GET_LEN(MgLoop *l, const MgInstr *in) {
-  if (loop_touch(l, TOP())) return STEP_error;
+  if (l->rec && mg_rec_touch_keys(TOP())) return STEP_error;
   Py_ssize_t n = PyObject_Length(TOP());
   return n < 0 ? STEP_error : loop_result(l, 0, PyLong_FromSsize_t(n));
 }

@@ -13,14 +13,18 @@
 
 int mg_rec_touch(PyObject *o) {
   if (!mg_rec || !mg_older_opaque(o)) return 0;
+  mg_rec_break(BK_older_object, "an older %s is read by C", Py_TYPE(o)->tp_name);
+  return -1;
+}
+
+int mg_rec_touch_keys(PyObject *o) {
+  if (!mg_rec || !mg_older_opaque(o)) return 0;
   PyObject *mapping = mg_rec_class_mapping(o);
-  if (mapping && !mg_class_wrote_dict(mapping, NULL)) { /* C code iterates over its keys or counts them */
+  if (mapping && !mg_class_wrote_dict(mapping, NULL)) {
     mg_guard_dict_all(mg_rec->guards, mapping, NULL, false);
     return 0;
   }
-  if (mg_rec_readable_dict(o)) return 0;
-  mg_rec_break(BK_older_object, "an older %s is read by C", Py_TYPE(o)->tp_name);
-  return -1;
+  return mg_rec_readable_dict(o) ? 0 : mg_rec_touch(o);
 }
 
 /* Does the class implement this operation in Python (which is then recorded)? */
@@ -112,7 +116,7 @@ PyObject *mg_rec_iter(PyObject *o) {
   if (mg_rec && PyGen_Check(o) && !mg_is_fresh(o))
     return mg_rec_break(BK_generator, "iteration over a generator from outside");
   if (mg_rec && mg_rec_is_namespace(o)) return mg_rec_break(BK_older_object, "iteration over a namespace");
-  if (mg_rec && !seq_in_python(o, mg_names.iter) && mg_rec_touch(o)) return NULL;
+  if (mg_rec && !seq_in_python(o, mg_names.iter) && mg_rec_touch_keys(o)) return NULL;
   return PyObject_GetIter(o);
 }
 
@@ -178,6 +182,7 @@ int mg_rec_contains(PyObject *c, PyObject *x) {
   if (!PyDict_Check(c)) return mg_rec_touch(c) ? -1 : PySequence_Contains(c, x);
   PyObject *v = PyDict_GetItemWithError(c, x);
   if (!v && PyErr_Occurred()) return -1;
+  mg_older_pin(c);
   mg_guard_dict_key(mg_rec->guards, c, NULL, x, v, false);
   return v != NULL;
 }

@@ -65,6 +65,7 @@ typedef struct Segment {
   char reason[256];
   MgEntry *entry;       /* the result */
   bool failed;          /* compiling failed: exception set */
+  bool leaked;          /* because stand-ins outlive the recording */
   bool deny_function;   /* the backward of an autograd.Function could not be recorded */
   bool again;           /* the last attempt changed what it met (a lazy module), and does not count */
   bool users_error;     /* what is raised is the program's to see */
@@ -551,6 +552,15 @@ static bool segment_guards_hold(const Segment *s, const MgGuards *g, MgGuardFail
   return ok;
 }
 
+/* An object that is older than the recording holds what only a recording may see: its entry would go on from there. */
+static int segment_leaked(Segment *s, int alive) {
+  PyErr_Format(PyExc_AssertionError, "%d stand-in tensors outlive the recording of %U, line %d", alive, s->v.code->co_qualname,
+               s->code->line[s->unit]);
+  mg_entry_release(s->entry), s->entry = NULL;
+  s->failed = s->leaked = true;
+  return -1;
+}
+
 /* Records once.  0 (s->entry set, or another attempt is needed), -1 with exception. */
 static int segment_attempt(Segment *s) {
   MgCtx ctx;
@@ -637,18 +647,10 @@ static int segment_attempt(Segment *s) {
   mg_objects_end(&rec);
   int alive = mg_standin_alive(&rec);
   /* Frames that user code looked at (warnings, inspect) keep their locals until their cycle is collected. */
-  if (alive && mg_strict()) {
-    PyGC_Collect();
-    alive = mg_standin_alive(&rec);
-  }
+  if (alive) PyGC_Collect(), alive = mg_standin_alive(&rec);
   mg_standin_free(&rec);
   PyErr_Restore(t, v, tb);
-  if (alive && mg_strict() && !rc) {
-    PyErr_Format(PyExc_AssertionError, "%d stand-in tensors outlive the recording of %U, line %d", alive,
-                 s->v.code->co_qualname, s->code->line[s->unit]);
-    s->failed = true;
-    rc = -1;
-  }
+  if (alive && !rc) rc = segment_leaked(s, alive);
 free_ctx:
   Py_XDECREF(rec.dyn);
   Py_XDECREF(rec.ids);
@@ -689,7 +691,7 @@ static int segment_fullgraph_error(const Segment *s) {
 
 /* Compiling raised: the user's backend's errors are the user's, ours end in eager execution with a warning. */
 static int segment_give_up(Segment *s) {
-  if (s->users_error || s->cfg->backend || mg_strict() || s->cfg->fullgraph || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return -1;
+  if (s->users_error || (s->cfg->backend && !s->leaked) || mg_strict() || s->cfg->fullgraph || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return -1;
   PyObject *t, *v, *tb;
   PyErr_Fetch(&t, &v, &tb);
   PyErr_NormalizeException(&t, &v, &tb);
