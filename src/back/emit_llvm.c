@@ -208,7 +208,7 @@ static void live_accs(const Walk *w, const Stage *st, bool last, bool *live) {
   if (!last || !w->carry) return;
   for (int i = 0; i < g->n; i++) {
     if (g->acc[i] < 0) continue;
-    bool arg = g->loop[i]->red_op == RED_argmax || g->loop[i]->red_op == RED_argmin;
+    bool arg = mg_red_is_arg(g->loop[i]->red_op);
     int a = st->scalar_tail ? g->sacc[i] : g->acc[i];
     int n = st->unroll < acc_count(g, g->loop[i]) ? st->unroll : acc_count(g, g->loop[i]);
     for (int u = 0; u < n * (1 + arg); u++) live[a + u] = true;
@@ -292,7 +292,7 @@ static void run_range(Walk *w, EmRef lo, EmRef hi, bool maybe_empty) {
 /* ---- groups ---- */
 
 static MgTy acc_ty(Em *e, const MgLoop *l) { return mg_expr(e->x, l->body)->ty; }
-static bool is_arg(const MgLoop *l) { return l->red_op == RED_argmax || l->red_op == RED_argmin; }
+static bool is_arg(const MgLoop *l) { return mg_red_is_arg(l->red_op); }
 
 static int new_acc(Em *e, MgRedOp op, MgTy ty, int lanes) {
   if (e->nacc == EMIT_MAX_ACC) {

@@ -86,6 +86,9 @@ typedef struct MgEmitter {
 } MgEmitter;
 typedef MgEmitter Em;
 
+/* emit_llvm_cvt.c */
+EmRef em_conv(Em *e, const char *op, MgTy from, MgTy to, EmRef v, int lanes); /* one cast instruction */
+EmRef em_cvt(Em *e, MgTy to, MgTy from, EmRef v, int lanes);
 /* emit_llvm_expr.c */
 EmRef em_value(Em *e, ExprRef r, int lanes);              /* lanes: 1 or e->lanes */
 void em_store(Em *e, const MgLoop *l, ExprRef value);
@@ -109,4 +112,17 @@ EmRef em_int(Em *e, int64_t v);                           /* i64 constant */
 MgStrbuf *em_at(Em *e, int level);
 EmRef em_template(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, const EmRef *s, int n);
 int em_level(const EmRef *s, int n);
+
+static const EmRef em_none = {.id = -2};
+static inline EmRef em_const(ExprRef k, int lanes) { return (EmRef){.id = -1, .k = k, .lanes = (uint8_t)lanes}; }
+static inline EmRef em_kint(Em *e, MgTy ty, int64_t v, int lanes) { return em_const(mg_ex_int(e->x, ty, v), lanes); }
+/* One instruction over one or two (b: em_none) operands of one type. */
+static inline EmRef em_ins(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, EmRef a, EmRef b) {
+  EmRef s[2] = {a, b};
+  return em_template(e, tmpl, ty, rty, lanes, s, b.id == -2 ? 1 : 2);
+}
+static inline EmRef em_select(Em *e, MgTy ty, int lanes, EmRef m, EmRef a, EmRef b) {
+  EmRef s[3] = {m, a, b};
+  return em_template(e, "select $p $a, $t $b, $t $c", ty, ty, lanes, s, 3);
+}
 #endif

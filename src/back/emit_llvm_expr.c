@@ -1,17 +1,7 @@
-/* Expressions to LLVM instructions: values in scalar or vector form, loads and stores, conversions, accumulators. */
+/* Expressions to LLVM instructions: values in scalar or vector form, loads and stores, accumulators. */
 #include "back/emit_llvm.h"
 #include <math.h>
 #include <string.h>
-
-static EmRef konst(ExprRef k, int lanes) { return (EmRef){.id = -1, .k = k, .lanes = (uint8_t)lanes}; }
-static EmRef kint(Em *e, MgTy ty, int64_t v, int lanes) { return konst(mg_ex_int(e->x, ty, v), lanes); }
-
-/* One instruction over operands of one type. */
-static EmRef ins(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, EmRef a, EmRef b) {
-  EmRef s[2] = {a, b};
-  return em_template(e, tmpl, ty, rty, lanes, s, b.id == -2 ? 1 : 2);
-}
-static const EmRef no_ref = {.id = -2};
 
 /* Tables grow with the expressions that are made while emitting. */
 static bool tables(Em *e) {
@@ -92,7 +82,7 @@ static EmRef address(Em *e, BufRef buf, MgTy ty, ExprRef index) {
   EmMemo *m = &e->ptr[slot]; /* direct-mapped: a collision only repeats an address */
   if (e->ptr_key[slot] == key && m->serial == e->scope[m->level].serial && m->level <= e->depth)
     return (EmRef){.id = m->id, .lanes = 1, .level = m->level};
-  EmRef r = gep(e, em_mem(ty), no_ref, buf, ty, em_value(e, index, 1), 0);
+  EmRef r = gep(e, em_mem(ty), em_none, buf, ty, em_value(e, index, 1), 0);
   e->ptr_key[slot] = key;
   *m = (EmMemo){.id = r.id, .serial = e->scope[r.level].serial, .level = r.level};
   return r;
@@ -109,7 +99,7 @@ static EmRef address_split(Em *e, BufRef buf, MgTy ty, ExprRef index, ExprRef *c
   EmRef p = address(e, buf, ty, rest);
   if (mg_sym_is(e->x, *coef, 0)) return p;
   EmRef iv = e->idx[e->kv];
-  if (!mg_sym_is(e->x, *coef, 1)) iv = ins(e, "mul $t $a, $b", TY_i64, TY_i64, 1, iv, em_value(e, *coef, 1));
+  if (!mg_sym_is(e->x, *coef, 1)) iv = em_ins(e, "mul $t $a, $b", TY_i64, TY_i64, 1, iv, em_value(e, *coef, 1));
   return gep(e, em_mem(ty), p, buf, ty, iv, 0);
 }
 
@@ -120,7 +110,7 @@ typedef struct Lanes {
 } Lanes;
 
 static Lanes lanes_of(Em *e, BufRef buf, MgTy ty, ExprRef index) {
-  Lanes l = {.index = no_ref};
+  Lanes l = {.index = em_none};
   ExprRef rest;
   if (mg_ex_linear(e->x, index, e->kv, &l.coef, &rest)) l.base = address_split(e, buf, ty, index, &l.coef);
   else l.index = em_value(e, index, e->lanes);
@@ -128,7 +118,7 @@ static Lanes lanes_of(Em *e, BufRef buf, MgTy ty, ExprRef index) {
 }
 
 static EmRef lane_address(Em *e, const Lanes *l, BufRef buf, MgTy ty, int lane) {
-  if (l->index.id != -2) return gep(e, em_mem(ty), no_ref, buf, ty, em_lane(e, l->index, TY_i64, lane), 0);
+  if (l->index.id != -2) return gep(e, em_mem(ty), em_none, buf, ty, em_lane(e, l->index, TY_i64, lane), 0);
   if (lane == 0) return l->base;
   return gep(e, em_mem(ty), l->base, buf, ty, em_value(e, mg_sym_mul(e->x, l->coef, mg_sym(e->x, lane)), 1), 0);
 }
@@ -148,7 +138,7 @@ static EmRef guarded(Em *e, EmRef p, EmRef cond) {
 
 static EmRef from_memory(Em *e, EmRef v, MgTy ty, int lanes) { /* bytes to i1 */
   if (ty != TY_i1) return v;
-  return ins(e, "icmp ne $t $a, $b", TY_u8, TY_i1, lanes, v, kint(e, TY_u8, 0, lanes));
+  return em_ins(e, "icmp ne $t $a, $b", TY_u8, TY_i1, lanes, v, em_kint(e, TY_u8, 0, lanes));
 }
 
 static EmRef load_at(Em *e, EmRef p, MgTy ty, int lanes, int level) {
@@ -181,12 +171,7 @@ static EmRef masked_load(Em *e, EmRef p, MgTy ty, int lanes, EmRef mask, int lev
 static EmRef and_mask(Em *e, EmRef a, EmRef b) {
   if (a.id == -2) return b;
   if (b.id == -2) return a;
-  return ins(e, "and $t $a, $b", TY_i1, TY_i1, e->lanes, a, b);
-}
-
-static EmRef select_ref(Em *e, MgTy ty, int lanes, EmRef m, EmRef a, EmRef b) {
-  EmRef s[3] = {m, a, b};
-  return em_template(e, "select $p $a, $t $b, $t $c", ty, ty, lanes, s, 3);
+  return em_ins(e, "and $t $a, $b", TY_i1, TY_i1, e->lanes, a, b);
 }
 
 static EmRef insert_lane(Em *e, EmRef v, EmRef x, MgTy ty, int lane) {
@@ -236,11 +221,11 @@ static EmRef load_tiled(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
   int64_t k;
   int level = 0, slot = (int)(r % 16), id;
   EmRef v[64];
-  if (e->tile < 0 || e->mask.id != -2 || n.src[1] || e->lanes > 64) return no_ref;
-  if (!mg_ex_linear(e->x, n.src[0], e->tile, &coef, &row) || !mg_ex_const_int(e->x, coef, &k) || k != 1) return no_ref;
-  if (!mg_ex_linear(e->x, row, e->kv, &coef, &row) || !mg_ex_const_int(e->x, coef, &k) || k < e->lanes) return no_ref;
+  if (e->tile < 0 || e->mask.id != -2 || n.src[1] || e->lanes > 64) return em_none;
+  if (!mg_ex_linear(e->x, n.src[0], e->tile, &coef, &row) || !mg_ex_const_int(e->x, coef, &k) || k != 1) return em_none;
+  if (!mg_ex_linear(e->x, row, e->kv, &coef, &row) || !mg_ex_const_int(e->x, coef, &k) || k < e->lanes) return em_none;
   while (level <= e->depth && e->scope[level].idx != e->kv) level++;
-  if (level > e->depth || floor > level) return no_ref;
+  if (level > e->depth || floor > level) return em_none;
   if (e->tiled[slot].load != r || e->tiled[slot].serial != e->scope[level].serial) {
     ExprRef start = mg_sym_add(e->x, row, mg_sym_mul(e->x, coef, mg_ex_idx(e->x, e->kv)));
     Lanes l = lanes_of(e, (BufRef)n.u.i, ty, start);
@@ -317,7 +302,7 @@ static EmRef load_vector(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor);
 
 static EmRef load_forked(Em *e, const MgExpr *n, MgTy ty, int floor) {
   ExprRef side[2], cond = fork_of(e, n->src[0], e->kv, side, 0);
-  if (!cond) return no_ref;
+  if (!cond) return em_none;
   EmRef v[2];
   for (int i = 0; i < 2; i++) {
     ExprRef here = i ? mg_ex_op(e->x, OP_not, cond, 0, 0) : cond;
@@ -327,7 +312,7 @@ static EmRef load_forked(Em *e, const MgExpr *n, MgTy ty, int floor) {
     part.src[1] = n->src[1] ? mg_ex_op(e->x, OP_and, n->src[1], here, 0) : here;
     v[i] = load_vector(e, part, 0, ty, floor);
   }
-  return select_ref(e, ty == TY_i1 ? TY_u8 : ty, e->lanes, em_value(e, cond, e->lanes), v[0], v[1]);
+  return em_select(e, ty == TY_i1 ? TY_u8 : ty, e->lanes, em_value(e, cond, e->lanes), v[0], v[1]);
 }
 
 static bool never_empty(Em *e, BufRef buf) {
@@ -346,7 +331,7 @@ static EmRef load_vector(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
   bool known = unit_stride(e, n.src[0], e->kv, &stride);
   EmRef tiled = load_tiled(e, n, r, ty, floor);
   if (tiled.id != -2) return tiled;
-  EmRef m = n.src[1] ? em_value(e, n.src[1], e->lanes) : no_ref, v = no_ref;
+  EmRef m = n.src[1] ? em_value(e, n.src[1], e->lanes) : em_none, v = em_none;
   if (known && stride == 1) {
     EmRef all = and_mask(e, e->mask, m), p = address_split(e, (BufRef)n.u.i, ty, n.src[0], &coef);
     if (all.id == -2) return load_at(e, p, ty, e->lanes, floor);
@@ -366,11 +351,11 @@ static EmRef load_vector(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
     EmRef p = address_split(e, (BufRef)n.u.i, ty, n.src[0], &coef);
     return broadcast(e, load_at(e, p, ty, 1, floor), ty == TY_i1 ? TY_u8 : ty, e->lanes);
   }
-  EmRef forked = known ? no_ref : load_forked(e, &n, ty, floor);
+  EmRef forked = known ? em_none : load_forked(e, &n, ty, floor);
   if (forked.id != -2) return forked;
   Lanes l = lanes_of(e, (BufRef)n.u.i, ty, n.src[0]);
   bool clamped = m.id != -2 && l.index.id != -2 && never_empty(e, (BufRef)n.u.i);
-  if (clamped) l.index = select_ref(e, TY_i64, e->lanes, m, l.index, kint(e, TY_i64, 0, e->lanes)); /* the first element is there to be read */
+  if (clamped) l.index = em_select(e, TY_i64, e->lanes, m, l.index, em_kint(e, TY_i64, 0, e->lanes)); /* the first element is there to be read */
   for (int i = 0; i < e->lanes; i++) {
     EmRef p = lane_address(e, &l, (BufRef)n.u.i, ty, i);
     if (m.id != -2 && !clamped) p = guarded(e, p, em_lane(e, m, TY_i1, i));
@@ -395,28 +380,15 @@ static int load_floor(Em *e, BufRef buf) {
   return floor;
 }
 
-static EmRef conv(Em *e, const char *op, MgTy from, MgTy to, EmRef v, int lanes) {
-  MgStrbuf *b = em_at(e, v.level);
-  EmRef r = em_new(e, v.level, lanes);
-  mg_sb_printf(b, "  %%v%d = %s ", r.id, op);
-  em_put_ty(b, em_ty(from), lanes);
-  mg_sb_putc(b, ' ');
-  em_put(e, b, v, from);
-  mg_sb_puts(b, " to ");
-  em_put_ty(b, em_ty(to), lanes);
-  mg_sb_putc(b, '\n');
-  return r;
-}
-
 /* A stored value as a load of another type of the same width sees it. */
 static EmRef reread(Em *e, EmRef v, MgTy from, MgTy to, int lanes) {
   if (from == to) return v;
   if (from == TY_i1) {
-    v = conv(e, "zext", from, TY_u8, v, lanes);
+    v = em_conv(e, "zext", from, TY_u8, v, lanes);
     from = TY_u8;
   }
   if (to == TY_i1) return from_memory(e, v, to, lanes);
-  return strcmp(em_ty(from), em_ty(to)) ? conv(e, "bitcast", from, to, v, lanes) : v;
+  return strcmp(em_ty(from), em_ty(to)) ? em_conv(e, "bitcast", from, to, v, lanes) : v;
 }
 
 static EmRef emit_load(Em *e, MgExpr n, ExprRef r, int lanes) {
@@ -431,58 +403,7 @@ static EmRef emit_load(Em *e, MgExpr n, ExprRef r, int lanes) {
   v = from_memory(e, v, n.ty, lanes);
   if (!n.src[1]) return v;
   EmRef m = em_value(e, n.src[1], lanes), other = em_value(e, n.src[2], lanes);
-  return select_ref(e, n.ty, lanes, m, v, other);
-}
-
-/* ---- conversions ---- */
-
-static EmRef to_bf16(Em *e, EmRef v, int lanes) { /* nearest even; NaN gives 0x7fc0 */
-  EmRef u = conv(e, "bitcast", TY_f32, TY_u32, v, lanes);
-  EmRef odd = ins(e, "lshr $t $a, $b", TY_u32, TY_u32, lanes, u, kint(e, TY_u32, 16, lanes));
-  odd = ins(e, "and $t $a, $b", TY_u32, TY_u32, lanes, odd, kint(e, TY_u32, 1, lanes));
-  u = ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, kint(e, TY_u32, 0x7fff, lanes));
-  u = ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, odd);
-  u = ins(e, "lshr $t $a, $b", TY_u32, TY_u32, lanes, u, kint(e, TY_u32, 16, lanes));
-  EmRef nan = ins(e, "fcmp uno $t $a, $a", TY_f32, TY_i1, lanes, v, no_ref);
-  u = select_ref(e, TY_u32, lanes, nan, kint(e, TY_u32, 0x7fc0, lanes), u);
-  return conv(e, "trunc", TY_u32, TY_u16, u, lanes);
-}
-
-static EmRef from_bf16(Em *e, EmRef v, int lanes) {
-  EmRef u = conv(e, "zext", TY_u16, TY_u32, v, lanes);
-  u = ins(e, "shl $t $a, $b", TY_u32, TY_u32, lanes, u, kint(e, TY_u32, 16, lanes));
-  return conv(e, "bitcast", TY_u32, TY_f32, u, lanes);
-}
-
-static EmRef emit_cvt(Em *e, MgTy to, MgTy from, EmRef v, int lanes) {
-  if (to == from) return v;
-  if (v.id == -1) return (EmRef){.id = -1, .k = mg_ex_cvt(e->x, to, v.k), .lanes = (uint8_t)lanes, .level = v.level};
-  if (!e->t->f16c && (to == TY_f16 || from == TY_f16)) e->rc = MG_UNSUP; /* would call a compiler run-time function */
-  if (from == TY_bf16) return emit_cvt(e, to, TY_f32, from_bf16(e, v, lanes), lanes);
-  if (from == TY_f16 && to != TY_f32) return emit_cvt(e, to, TY_f32, conv(e, "fpext", from, TY_f32, v, lanes), lanes);
-  if (to == TY_i1) {
-    EmRef zero = konst(mg_ty_is_float(from) ? mg_ex_float(e->x, from, 0) : mg_ex_int(e->x, from, 0), lanes);
-    return ins(e, mg_ty_is_float(from) ? "fcmp une $t $a, $b" : "icmp ne $t $a, $b", from, TY_i1, lanes, v, zero);
-  }
-  if (to == TY_bf16) return to_bf16(e, emit_cvt(e, TY_f32, from, v, lanes), lanes);
-  if (to == TY_f16 && from != TY_f32) return emit_cvt(e, to, TY_f32, emit_cvt(e, TY_f32, from, v, lanes), lanes);
-  bool ff = mg_ty_is_float(from), tf = mg_ty_is_float(to);
-  int fs = from == TY_i1 ? 0 : mg_ty_size(from), ts = mg_ty_size(to);
-  if (ff && tf) return conv(e, ts > fs ? "fpext" : "fptrunc", from, to, v, lanes);
-  if (tf) return conv(e, mg_ty_is_signed(from) ? "sitofp" : "uitofp", from, to, v, lanes);
-  if (ff) { /* through the intermediate type, see scalar.c */
-    MgTy mid = to == TY_i8 || to == TY_i16 || to == TY_i32 || to == TY_u16 ? TY_i32 : TY_i64;
-    if (to == TY_u64) {
-      EmRef half = konst(mg_ex_float(e->x, from, 9223372036854775808.0), lanes);
-      EmRef big = ins(e, "fcmp oge $t $a, $b", from, TY_i1, lanes, v, half);
-      EmRef low = conv(e, "fptosi", from, TY_i64, select_ref(e, from, lanes, big, ins(e, "fsub $t $a, $b", from, from, lanes, v, half), v), lanes);
-      EmRef top = ins(e, "xor $t $a, $b", TY_i64, TY_i64, lanes, low, kint(e, TY_i64, INT64_MIN, lanes));
-      return select_ref(e, TY_i64, lanes, big, top, low);
-    }
-    return emit_cvt(e, to, mid, conv(e, "fptosi", from, mid, v, lanes), lanes);
-  }
-  if (ts == fs) return v;
-  return conv(e, ts < fs ? "trunc" : mg_ty_is_signed(from) ? "sext" : "zext", from, to, v, lanes);
+  return em_select(e, n.ty, lanes, m, v, other);
 }
 
 /* ---- values ---- */
@@ -490,7 +411,7 @@ static EmRef emit_cvt(Em *e, MgTy to, MgTy from, EmRef v, int lanes) {
 static EmRef emit_index(Em *e, int k, int lanes) {
   EmRef iv = e->idx[k];
   if (lanes == 1 || k != e->kv) return iv;
-  EmRef all = iv.id == -1 ? konst(iv.k, lanes) : broadcast(e, iv, TY_i64, lanes), r = em_new(e, iv.level, lanes);
+  EmRef all = iv.id == -1 ? em_const(iv.k, lanes) : broadcast(e, iv, TY_i64, lanes), r = em_new(e, iv.level, lanes);
   MgStrbuf *b = em_at(e, r.level);
   mg_sb_printf(b, "  %%v%d = add <%d x i64> ", r.id, lanes);
   em_put(e, b, all, TY_i64);
@@ -513,12 +434,12 @@ static EmRef emit_illegal(Em *e, ExprRef r, int lanes) {
   ExprRef legal = mg_ex_legalize(e->x, r, 0, &rc);
   if (rc == MG_OK && legal != r && !e->x->nomem) return em_value(e, legal, lanes);
   e->rc = rc != MG_OK ? rc : mg_fail(e->c, MG_BUG, "emit_llvm: %s of %s was not legalised", mg_scalar_info[n.op].name, mg_ty_name(n.ty));
-  return kint(e, n.ty, 0, lanes);
+  return em_kint(e, n.ty, 0, lanes);
 }
 
 static EmRef emit_node(Em *e, ExprRef r, int lanes) {
   const MgExpr n = *mg_expr(e->x, r);
-  EmRef s[3] = {no_ref, no_ref, no_ref};
+  EmRef s[3] = {em_none, em_none, em_none};
   switch (n.op) {
   case OP_idx: return emit_index(e, (int)n.u.i, lanes);
   case OP_sym: return emit_symbol(e, n.u.i);
@@ -530,20 +451,20 @@ static EmRef emit_node(Em *e, ExprRef r, int lanes) {
   const char *t = mg_scalar_info[n.op].ll[mg_scalar_class(from)];
   if (!t && n.op != OP_cvt && n.op != OP_bitcast && n.op != OP_where) return emit_illegal(e, r, lanes);
   for (int i = 0; i < n.nsrc; i++) s[i] = em_value(e, n.src[i], lanes);
-  if (n.op == OP_cvt) return emit_cvt(e, n.ty, from, s[0], lanes);
+  if (n.op == OP_cvt) return em_cvt(e, n.ty, from, s[0], lanes);
   if (n.op == OP_bitcast) {
     if (!strcmp(em_ty(from), em_ty(n.ty))) return s[0];
-    return conv(e, "bitcast", from, n.ty, s[0], lanes);
+    return em_conv(e, "bitcast", from, n.ty, s[0], lanes);
   }
-  if (n.op == OP_where) return select_ref(e, n.ty, lanes, s[0], s[1], s[2]);
+  if (n.op == OP_where) return em_select(e, n.ty, lanes, s[0], s[1], s[2]);
   if (n.op == OP_rem && lanes > 1 && mg_ty_is_float(from)) /* it iterates until all lanes are done: those that do not exist are at once */
     s[1] = em_existing(e, RED_prod, from, s[1]);
   return em_template(e, t, from, n.ty, lanes, s, n.nsrc);
 }
 
 EmRef em_value(Em *e, ExprRef r, int lanes) {
-  if (e->rc || !tables(e) || e->x->nomem) return kint(e, TY_i64, 0, 1);
-  if (mg_expr(e->x, r)->op == OP_const) return konst(r, lanes);
+  if (e->rc || !tables(e) || e->x->nomem) return em_kint(e, TY_i64, 0, 1);
+  if (mg_expr(e->x, r)->op == OP_const) return em_const(r, lanes);
   EmMemo *m = &e->memo[lanes > 1][r];
   if (m->serial && m->lanes == lanes && m->level <= e->depth && m->serial == e->scope[m->level].serial)
     return (EmRef){.id = m->id, .lanes = (uint8_t)lanes, .level = m->level};
@@ -561,7 +482,7 @@ EmRef em_value(Em *e, ExprRef r, int lanes) {
 
 static EmRef to_memory(Em *e, EmRef v, MgTy ty, int lanes) {
   if (ty != TY_i1) return v;
-  return v.id == -1 ? kint(e, TY_u8, mg_expr(e->x, v.k)->u.i, lanes) : conv(e, "zext", TY_i1, TY_u8, v, lanes);
+  return v.id == -1 ? em_kint(e, TY_u8, mg_expr(e->x, v.k)->u.i, lanes) : em_conv(e, "zext", TY_i1, TY_u8, v, lanes);
 }
 
 static void store_at(Em *e, EmRef p, EmRef v, MgTy ty, int lanes) {
@@ -589,14 +510,14 @@ static EmRef combined(Em *e, const MgLoop *l, EmRef p, EmRef v, MgTy ty, int lan
   static const MgScalarOp op[] = {[ST_add] = OP_add, [ST_max] = OP_max, [ST_min] = OP_min, [ST_mul] = OP_mul};
   MgTy comp = mg_dtype_compute(e->s->buf[l->buf].dtype);
   EmRef old = mask.id == -2 ? load_at(e, p, ty, lanes, e->depth) : masked_load(e, p, ty, lanes, mask, e->depth);
-  EmRef s[2] = {emit_cvt(e, comp, ty, from_memory(e, old, ty, lanes), lanes), emit_cvt(e, comp, ty, v, lanes)};
+  EmRef s[2] = {em_cvt(e, comp, ty, from_memory(e, old, ty, lanes), lanes), em_cvt(e, comp, ty, v, lanes)};
   const char *t = ty != TY_i1 ? mg_scalar_info[op[l->mode]].ll[mg_scalar_class(comp)]
                   : l->mode == ST_add || l->mode == ST_max ? "or $t $a, $b" : "and $t $a, $b";
-  return emit_cvt(e, ty, comp, em_template(e, t, comp, comp, lanes, s, 2), lanes);
+  return em_cvt(e, ty, comp, em_template(e, t, comp, comp, lanes, s, 2), lanes);
 }
 
 static void store_one(Em *e, const MgLoop *l, EmRef p, EmRef v, MgTy ty) {
-  if (l->mode != ST_set) v = combined(e, l, p, v, ty, 1, no_ref);
+  if (l->mode != ST_set) v = combined(e, l, p, v, ty, 1, em_none);
   store_at(e, p, to_memory(e, v, ty, 1), ty, 1);
 }
 
@@ -612,7 +533,7 @@ static void store_vector(Em *e, const MgLoop *l, ExprRef sv, MgTy ty) {
   int64_t stride = 0;
   ExprRef coef;
   EmRef v = em_value(e, sv, e->lanes);
-  EmRef m = l->mask ? em_value(e, l->mask, e->lanes) : no_ref, all = and_mask(e, e->mask, m);
+  EmRef m = l->mask ? em_value(e, l->mask, e->lanes) : em_none, all = and_mask(e, e->mask, m);
   bool unit = unit_stride(e, l->index, e->kv, &stride) && stride == 1;
   if (unit && (all.id == -2 || e->t->avx512)) {
     EmRef p = address_split(e, l->buf, ty, l->index, &coef);
@@ -655,45 +576,50 @@ void em_store(Em *e, const MgLoop *l, ExprRef value) {
 /* ---- accumulators ---- */
 
 EmRef em_acc_start(Em *e, MgRedOp op, MgTy ty, int lanes) {
-  return konst(mg_ty_is_float(ty) ? mg_ex_float(e->x, ty, mg_red_start(op, ty).f) : mg_ex_int(e->x, ty, mg_red_start(op, ty).i), lanes);
+  return em_const(mg_ty_is_float(ty) ? mg_ex_float(e->x, ty, mg_red_start(op, ty).f) : mg_ex_int(e->x, ty, mg_red_start(op, ty).i), lanes);
 }
 
 EmRef em_combine(Em *e, MgRedOp op, MgTy ty, int lanes, EmRef a, EmRef b) {
   static const MgScalarOp by[] = {[RED_sum] = OP_add, [RED_prod] = OP_mul, [RED_max] = OP_max, [RED_min] = OP_min,
                                   [RED_any] = OP_or, [RED_all] = OP_and, [RED_xor] = OP_xor};
-  return ins(e, mg_scalar_info[by[op]].ll[mg_scalar_class(ty)], ty, ty, lanes, a, b);
+  return em_ins(e, mg_scalar_info[by[op]].ll[mg_scalar_class(ty)], ty, ty, lanes, a, b);
 }
 
-/* The better of two (value, position) pairs: NaN first, then the value, then the lower position. */
+/* The better of two (value, position) pairs: NaN first (argpool: of two the higher position), then the value, then the
+ * lower position. */
 void em_combine_arg(Em *e, MgRedOp op, MgTy ty, int lanes, EmRef a[2], const EmRef b[2]) {
-  bool f = mg_ty_is_float(ty), max = op == RED_argmax;
-  EmRef take, tie, first;
+  bool f = mg_ty_is_float(ty), max = op != RED_argmin;
+  EmRef take, tie, first = em_ins(e, "icmp slt $t $a, $b", TY_i64, TY_i1, lanes, b[1], a[1]);
   if (f) {
-    take = ins(e, max ? "fcmp ugt $t $a, $b" : "fcmp ult $t $a, $b", ty, TY_i1, lanes, b[0], a[0]);
-    take = ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, take, ins(e, "fcmp ord $t $a, $b", ty, TY_i1, lanes, a[0], a[0]));
-    EmRef nan = ins(e, "fcmp uno $t $a, $b", ty, TY_i1, lanes, a[0], a[0]);
-    tie = ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, nan, ins(e, "fcmp uno $t $a, $b", ty, TY_i1, lanes, b[0], b[0]));
-    tie = ins(e, "or $t $a, $b", TY_i1, TY_i1, lanes, tie, ins(e, "fcmp oeq $t $a, $b", ty, TY_i1, lanes, a[0], b[0]));
+    take = em_ins(e, max ? "fcmp ugt $t $a, $b" : "fcmp ult $t $a, $b", ty, TY_i1, lanes, b[0], a[0]);
+    take = em_ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, take, em_ins(e, "fcmp ord $t $a, $b", ty, TY_i1, lanes, a[0], a[0]));
+    EmRef nan = em_ins(e, "fcmp uno $t $a, $b", ty, TY_i1, lanes, a[0], a[0]);
+    tie = em_ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, nan, em_ins(e, "fcmp uno $t $a, $b", ty, TY_i1, lanes, b[0], b[0]));
+    if (op == RED_argpool) {
+      EmRef last = em_ins(e, "icmp sgt $t $a, $b", TY_i64, TY_i1, lanes, b[1], a[1]);
+      first = em_ins(e, "or $t $a, $b", TY_i1, TY_i1, lanes, first, nan);
+      tie = em_ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, tie, last);
+    }
+    tie = em_ins(e, "or $t $a, $b", TY_i1, TY_i1, lanes, tie, em_ins(e, "fcmp oeq $t $a, $b", ty, TY_i1, lanes, a[0], b[0]));
   } else {
     const char *gt = mg_ty_is_signed(ty) ? (max ? "icmp sgt $t $a, $b" : "icmp slt $t $a, $b") : (max ? "icmp ugt $t $a, $b" : "icmp ult $t $a, $b");
-    take = ins(e, gt, ty, TY_i1, lanes, b[0], a[0]);
-    tie = ins(e, "icmp eq $t $a, $b", ty, TY_i1, lanes, a[0], b[0]);
+    take = em_ins(e, gt, ty, TY_i1, lanes, b[0], a[0]);
+    tie = em_ins(e, "icmp eq $t $a, $b", ty, TY_i1, lanes, a[0], b[0]);
   }
-  first = ins(e, "icmp slt $t $a, $b", TY_i64, TY_i1, lanes, b[1], a[1]);
-  take = ins(e, "or $t $a, $b", TY_i1, TY_i1, lanes, take, ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, tie, first));
-  a[0] = select_ref(e, ty, lanes, take, b[0], a[0]);
-  a[1] = select_ref(e, TY_i64, lanes, take, b[1], a[1]);
+  take = em_ins(e, "or $t $a, $b", TY_i1, TY_i1, lanes, take, em_ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, tie, first));
+  a[0] = em_select(e, ty, lanes, take, b[0], a[0]);
+  a[1] = em_select(e, TY_i64, lanes, take, b[1], a[1]);
 }
 
 /* v, or the reduction's neutral value in lanes that do not exist. */
 EmRef em_existing(Em *e, MgRedOp op, MgTy ty, EmRef v) {
   if (e->mask.id == -2) return v;
-  return select_ref(e, ty, e->lanes, e->mask, v, em_acc_start(e, op, ty, e->lanes));
+  return em_select(e, ty, e->lanes, e->mask, v, em_acc_start(e, op, ty, e->lanes));
 }
 
 static EmRef half_of(Em *e, EmRef v, MgTy ty, int n, int at) {
   if (n == 1) return em_lane(e, v, ty, at);
-  if (v.id == -1) return konst(v.k, n);
+  if (v.id == -1) return em_const(v.k, n);
   EmRef r = em_new(e, v.level, n);
   MgStrbuf *b = em_at(e, v.level);
   mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> <", r.id, v.lanes, em_ty(ty), v.id,
@@ -705,7 +631,7 @@ static EmRef half_of(Em *e, EmRef v, MgTy ty, int n, int at) {
 
 /* All lanes into one. */
 void em_horizontal(Em *e, MgRedOp op, MgTy ty, EmRef a[2]) {
-  bool arg = op == RED_argmax || op == RED_argmin;
+  bool arg = mg_red_is_arg(op);
   for (int n = a[0].lanes / 2; n >= 1; n /= 2) {
     EmRef hi[2] = {half_of(e, a[0], ty, n, n)};
     a[0] = half_of(e, a[0], ty, n, 0);

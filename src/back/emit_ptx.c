@@ -523,7 +523,7 @@ static MgRc prepare(Px *e) {
     *l = *k->loop[i];
     int n = (int)i, all = all_ranges(l);
     if ((l->kind != ML_point && l->kind != ML_reduce) || l->mode != ST_set) return MG_UNSUP;
-    if (l->kind == ML_reduce && (l->red_op == RED_argmax || l->red_op == RED_argmin)) return MG_UNSUP;
+    if (l->kind == ML_reduce && mg_red_is_arg(l->red_op)) return MG_UNSUP;
     for (int j = 0; j < MG_MAX_IDX; j++) mg_ex_set_idx_range(e->x, j, j < all ? l->range[j] : 0);
     if (l->kind == ML_reduce && (l->red_op == RED_any || l->red_op == RED_all)) l->body = mg_ex_cvt(e->x, TY_i1, l->body);
     ExprRef *part[4] = {&l->body, &l->value, &l->index, &l->mask};

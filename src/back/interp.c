@@ -73,7 +73,7 @@ static MgScalar eval(Interp *p, const Order *o) {
 
 typedef struct Acc {
   MgScalar v;
-  int64_t pos;  /* argmax, argmin: position of v */
+  int64_t pos;  /* argmax and its kind: position of v */
   int64_t seen; /* points so far */
 } Acc;
 
@@ -83,7 +83,7 @@ MgScalar mg_red_start(MgRedOp op, MgTy ty) {
   int64_t most = s ? (int64_t)(~0ull >> (65 - bits)) : bits == 64 ? -1 : (int64_t)((1ull << bits) - 1);
   switch (op) {
   case RED_prod: return f ? (MgScalar){.f = 1} : (MgScalar){.i = 1};
-  case RED_max: case RED_argmax: return f ? (MgScalar){.f = -INFINITY} : (MgScalar){.i = s ? -most - 1 : 0};
+  case RED_max: case RED_argmax: case RED_argpool: return f ? (MgScalar){.f = -INFINITY} : (MgScalar){.i = s ? -most - 1 : 0};
   case RED_min: case RED_argmin: return f ? (MgScalar){.f = INFINITY} : (MgScalar){.i = most};
   case RED_all: return (MgScalar){.i = 1};
   default: return (MgScalar){0};
@@ -101,11 +101,12 @@ static void red_step(MgRedOp op, MgTy ty, Acc *a, MgScalar v) {
   case RED_any: r.i |= f ? v.f != 0 : v.i != 0; break;
   case RED_all: r.i &= f ? v.f != 0 : v.i != 0; break;
   case RED_xor: r.i ^= v.i; break;
-  case RED_argmax: case RED_argmin:
-    if (f) take = !isnan(r.f) && (isnan(v.f) || (op == RED_argmax ? v.f > r.f : v.f < r.f));
+  case RED_argmax: case RED_argmin: case RED_argpool:
+    if (f && op == RED_argpool) take = isnan(v.f) || v.f > r.f;
+    else if (f) take = !isnan(r.f) && (isnan(v.f) || (op == RED_argmax ? v.f > r.f : v.f < r.f));
     else {
       MgScalar lt = {0};
-      if (op == RED_argmax) mg_scalar_eval(OP_gt, ty, v, r, r, &lt);
+      if (op != RED_argmin) mg_scalar_eval(OP_gt, ty, v, r, r, &lt);
       else mg_scalar_eval(OP_lt, ty, v, r, r, &lt);
       take = lt.i != 0;
     }
@@ -167,7 +168,7 @@ static MgRc run(Interp *p, const MgLoop *l, const Order *body, const Order *inde
     if (!empty_red) do {
       red_step(l->red_op, bty, &a, eval(p, body));
       p->red = a.v;
-      if (l->red_op == RED_argmax || l->red_op == RED_argmin) p->red.i = a.pos;
+      if (mg_red_is_arg(l->red_op)) p->red.i = a.pos;
       if (l->kind == ML_scan) store(p, l, index, mask, value);
     } while (next(p, n, outer, all));
     if (l->kind == ML_reduce) {

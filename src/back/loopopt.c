@@ -117,7 +117,7 @@ static MgRc reorder(MgSched *s, MgLoop *l) {
   int64_t key[MG_MAX_RANK];
   int order[MG_MAX_RANK], n = l->nouter + l->nred;
   FuNest nest = {.l = l};
-  bool arg = l->red_op == RED_argmax || l->red_op == RED_argmin, same = true;
+  bool arg = mg_red_is_arg(l->red_op), same = true;
   TRY(fu_nest_loads(s, &nest));
   for (int k = 0; k < n; k++) {
     /* The store decides among the kept ranges: writes are the dearest access. Loads decide where it is silent. */
@@ -247,7 +247,7 @@ static MgRc single_point(MgSched *s, MgLoop *l) {
   if (l->kind != ML_reduce || l->nred) return MG_OK;
   set_ranges(x, l);
   if (l->red_op == RED_any || l->red_op == RED_all) v = mg_ex_cvt(x, TY_i1, v);
-  if (l->red_op == RED_argmax || l->red_op == RED_argmin) v = mg_sym(x, 0);
+  if (mg_red_is_arg(l->red_op)) v = mg_sym(x, 0);
   l->value = mg_ex_map(x, l->value, put_red, &v);
   l->body = 0;
   l->kind = ML_point;
@@ -384,7 +384,7 @@ MgRc fu_two_stages(MgSched *s, const MgLoop *l, MgLoop *out[2], int *n) {
   int64_t size, chunks;
   FuNest nest;
   *n = 0;
-  if (l->kind != ML_reduce || l->mode != ST_set || l->mask || l->red_op == RED_argmax || l->red_op == RED_argmin) return MG_OK;
+  if (l->kind != ML_reduce || l->mode != ST_set || l->mask || mg_red_is_arg(l->red_op)) return MG_OK;
   if (fu_hint(x, l->range, l->nouter, l->nouter + l->nred) < STAGE_LEAST || fu_hint(x, l->range, 0, l->nouter) >= STAGE_ROWS) return MG_OK;
   TRY(fu_nest_init(s, l, 0, &nest));
   MgLoop *a = nest.l;

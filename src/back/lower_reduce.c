@@ -24,7 +24,7 @@ MgRc lw_reduce(Lower *L, MgRedOp op, ExprRef body, int ndim, const SymRef *size,
   l->red_op = op;
   l->body = mg_ex_subst(L->x, body, to, ndim);
   l->value = value ? mg_ex_subst(L->x, value, outer, out->ndim)
-                   : mg_ex_red(L->x, op == RED_argmax || op == RED_argmin ? TY_i64 : lw_ty(L, body));
+                   : mg_ex_red(L->x, mg_red_is_arg(op) ? TY_i64 : lw_ty(L, body));
   return MG_OK;
 }
 

@@ -79,7 +79,8 @@ static ExprRef resize_pos(Resize *z, int k, bool corners, bool clip) {
     ExprRef sc = lw_op2(L, OP_div, mg_ex_cvt(L->x, z->acc, mg_sym_sub(L->x, in, one)), mg_ex_cvt(L->x, z->acc, den));
     return lw_op2(L, OP_mul, sc, i);
   }
-  ExprRef pos = lw_op2(L, OP_sub, lw_op2(L, OP_mul, resize_scale(z, k), lw_op2(L, OP_add, i, half)), half);
+  /* one rounding, as in ATen's kernels: at -0.5 + 0.5 it decides whether a neighbour has any weight */
+  ExprRef pos = mg_ex_op(L->x, OP_fma, resize_scale(z, k), lw_op2(L, OP_add, i, half), lw_const(L, z->acc, -0.5));
   return clip ? lw_op2(L, OP_max, pos, zero) : pos;
 }
 
@@ -89,7 +90,12 @@ static void resize_taps_linear(Resize *z, bool corners, Taps *out) {
   out->n = 2;
   for (int k = 0; k < z->s; k++) {
     SymRef in = z->in[z->lead + k];
-    ExprRef pos = resize_pos(z, k, corners, true);
+    ExprRef at = mg_ex_idx(L->x, z->lead + k), pos = resize_pos(z, k, corners, true);
+    if (mg_ex_same(in, z->out[z->lead + k])) { /* ATen's second tap is the element itself: seen where it is infinite */
+      out->t[k][0] = (Tap){at, one};
+      out->t[k][1] = (Tap){at, zero};
+      continue;
+    }
     ExprRef i0 = resize_clamp(L, mg_ex_cvt(L->x, TY_i64, pos), in);
     ExprRef w1 = lw_op2(L, OP_sub, pos, mg_ex_cvt(L->x, z->acc, i0));
     w1 = lw_op2(L, OP_min, lw_op2(L, OP_max, w1, zero), one);

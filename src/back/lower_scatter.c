@@ -15,17 +15,26 @@ static int scatter_free(Lower *L, const MgView *view, const ExprRef *to, int d) 
 
 enum { SCATTER_PART = 64, SCATTER_ENOUGH = 16 };
 
+/* The dimension along which the view is contiguous, -1: none.  Dimensions of size 1 may have a stride of 1 as well; one of
+ * them is taken only if there is no other. */
+static int scatter_unit(Lower *L, const MgView *view, const SymRef *size, int nd, const ExprRef *to) {
+  int unit = -1;
+  for (int d = 0; d < nd; d++) {
+    int at = scatter_free(L, view, to, d);
+    if (at < 0 || !mg_sym_is(L->x, view->stride[at], 1)) continue;
+    if (unit < 0 || mg_sym_is(L->x, size[unit], 1)) unit = d;
+  }
+  return unit;
+}
+
 /* Order of the nest's ranges: those that threads may share first (l->nfree of them), those whose points may collide as
  * they are, and the one that is contiguous in the view last, cut in parts when the others give too little to share.
  * old[d] is what idx(d) becomes. */
-static void scatter_order(Lower *L, MgLoop *l, const MgView *view, const SymRef *size, int nd, const ExprRef *to, ExprRef *old) {
-  int n = 0, unit = -1;
+static MgRc scatter_order(Lower *L, MgLoop *l, const MgView *view, const SymRef *size, int nd, const ExprRef *to, ExprRef *old) {
+  int n = 0, unit = scatter_unit(L, view, size, nd, to);
   int64_t share = 1, many;
   for (int d = 0; d < nd; d++) {
-    int at = scatter_free(L, view, to, d);
-    if (at >= 0 && mg_sym_is(L->x, view->stride[at], 1)) {
-      unit = d;
-    } else if (at >= 0) {
+    if (d != unit && scatter_free(L, view, to, d) >= 0) {
       share *= mg_ex_const_int(L->x, size[d], &many) && many < SCATTER_ENOUGH ? many : SCATTER_ENOUGH;
       l->range[n] = size[d], old[d] = mg_ex_idx(L->x, n++);
     }
@@ -42,15 +51,17 @@ static void scatter_order(Lower *L, MgLoop *l, const MgView *view, const SymRef 
     old[unit] = cut ? mg_sym_add(L->x, mg_sym_mul(L->x, old[unit], lw_int(L, SCATTER_PART)), i) : i;
   }
   l->nouter = (uint8_t)n;
+  if (n != nd + cut) return mg_fail(L->c, MG_BUG, "scatter: %d ranges for %d dimensions", n, nd);
+  return MG_OK;
 }
 
 MgRc lw_scatter(Lower *L, const MgView *view, const SymRef *size, int nd, const ExprRef *to, ExprRef mask, MgStoreMode mode,
                 ExprRef value) {
   MgLoop *l = mg_sched_loop(L->s, ML_scatter, L->node);
-  ExprRef old[LW_MAX_NDIM];
+  ExprRef old[LW_MAX_NDIM] = {0};
   int64_t always;
   TRYP(l);
-  scatter_order(L, l, view, size, nd, to, old);
+  TRY(scatter_order(L, l, view, size, nd, to, old));
   l->mode = mode;
   l->buf = view->buf;
   l->index = mg_ex_subst(L->x, mg_view_index(L->x, view, to), old, nd);

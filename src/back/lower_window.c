@@ -14,6 +14,7 @@ typedef struct Window {
   ExprRef at[LW_MAX_NDIM];         /* idx of them */
   ExprRef pos[LW_MAX_NDIM];        /* source indices at a window point */
   ExprRef in;                      /* inside of the source */
+  SymRef step[3];                  /* distance of a window's points along each padded space dim; 0: windows start inside */
 } Window;
 
 static bool window_init(Lower *L, MgNode *n, int s, Window *w) {
@@ -58,6 +59,7 @@ static void window_pool(Window *w, MgNode *n, int kker, int kstride, int kpad, i
     SymRef stride = lw_arg_len(n, kstride) ? lw_arg_item(L, n, kstride, k, 1) : kern;
     SymRef pad = lw_arg_item(L, n, kpad, k, 0), dil = kdil >= 0 ? lw_arg_item(L, n, kdil, k, 1) : lw_int(L, 1);
     w->size[w->nd + k] = kern;
+    if (!mg_sym_is(L->x, pad, 0)) w->step[k] = dil;
     ExprRef p = mg_sym_sub(L->x, mg_sym_mul(L->x, w->at[d], stride), pad);
     w->pos[d] = mg_sym_add(L->x, p, mg_sym_mul(L->x, w->at[w->nd + k], dil));
     if (!mg_sym_is(L->x, pad, 0)) window_bound(w, lw_op2(L, OP_le, lw_int(L, 0), w->pos[d]));
@@ -86,9 +88,11 @@ static MgRc window_max_results(Window *w, MgNode *n) {
     memset(to, 0, sizeof to);
     to[w->nd + i] = k[i];
     ExprRef p = mg_ex_subst(L->x, w->pos[w->lead + i], to, w->nd + w->s);
+    /* nothing is above -inf: the first position is meant that lies inside */
+    if (w->step[i]) p = lw_where(L, lw_op2(L, OP_lt, p, lw_int(L, 0)), mg_sym_mod(L->x, p, w->step[i]), p);
     flat = mg_sym_add(L->x, mg_sym_mul(L->x, flat, ms->size[w->lead + i]), p);
   }
-  return window_reduce(w, n->out[1], RED_argmax, e, flat);
+  return window_reduce(w, n->out[1], RED_argpool, e, flat);
 }
 
 /* max_pool*(self, kernel, stride, padding, dilation, ceil_mode); op: space dims */

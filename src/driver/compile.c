@@ -209,6 +209,7 @@ static bool compile_shows(const Compile *k) {
 static MgRc compile_new(Compile *k, MgPlanSpec *spec) {
   TRY(mg_sched_init(&k->s, k->g));
   TRY(mg_lower(&k->s));
+  TRY(mg_sched_verify(&k->s, "lowering"));
   compile_log_loops(k);
   TRY(compile_done(k, "lower"));
   TRY(mg_fuse(&k->s, &k->f));

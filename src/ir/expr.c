@@ -272,7 +272,9 @@ typedef struct Subst {
 static ExprRef subst_node(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
   const Subst *q = arg;
   const MgExpr *e = mg_expr(x, r);
-  if (e->op == OP_idx && e->u.i < q->n && q->to[e->u.i]) return q->to[e->u.i];
+  ExprRef to = e->op == OP_idx && e->u.i < q->n ? q->to[e->u.i] : 0;
+  if (to >= x->n) return expr_bad(x, "substitution of something that is no expression");
+  if (to) return to;
   return mg_ex_rebuild(x, r, s);
 }
 

@@ -295,6 +295,32 @@ static bool check_pixels(const Check *c, const MgVal *self) {
   return up ? by < INT32_MAX && check_divides(c, last[-2], by * by) : check_divides(c, last[-1], by) && check_divides(c, *last, by);
 }
 
+/* im2col and col2im, the plain case: everything but a batch is there, and col2im gets as many columns as windows fit. */
+static bool check_columns(const Check *c, const MgVal *self) {
+  bool back = c->op->code == TOP_col2im;
+  const MgArg *k = mg_infer_arg(c->in, "kernel_size"), *to = mg_infer_arg(c->in, "output_size");
+  int64_t area = 1, part[4];
+  SymRef count = mg_infer_c(c->in, 1);
+  if (!self || self->ndim != (back ? 3 : 4) || !check_float(self)) return false;
+  if (!check_at_least(c, "kernel_size", 1) || !check_at_least(c, "stride", 1) || !check_at_least(c, "padding", 0) ||
+      !check_at_least(c, "dilation", 1))
+    return false;
+  for (int i = 1; i < self->ndim; i++)
+    if (mg_infer_is(c->in, self->size[i], 0) == 1) return false;
+  if (!back) return check_window(c, self, 2, NULL, k);
+  if (to->tag != MA_list || to->n != 2 || !check_at_least(c, "output_size", 1)) return false;
+  for (int i = 0; i < 2; i++) {
+    static const char *const name[] = {"kernel_size", "dilation", "padding", "stride"};
+    for (int j = 0; j < 4; j++)
+      if (mg_infer_pick(c->in, mg_infer_arg(c->in, name[j]), i, j != 2, &part[j]) != MG_OK) return false;
+    SymRef room = mg_sym_add(c->in->x, to->u.item[i].u.sym, mg_infer_c(c->in, 2 * part[2] - part[1] * (part[0] - 1) - 1));
+    SymRef fit = mg_sym_add(c->in->x, mg_sym_floordiv(c->in->x, room, mg_infer_c(c->in, part[3])), mg_infer_c(c->in, 1));
+    count = mg_sym_mul(c->in->x, count, fit);
+    area *= part[0];
+  }
+  return check_divides(c, self->size[1], area) && check_eq(c, self->size[2], count);
+}
+
 static bool check_as_many(const Check *c, const char *one, const char *other) {
   ValRef a = mg_infer_tensor(c->in, mg_infer_find(c->in, one)), b = mg_infer_tensor(c->in, mg_infer_find(c->in, other));
   return !a || !b || check_eq(c, mg_val_numel(c->in->g, a), mg_val_numel(c->in->g, b));
@@ -406,6 +432,8 @@ static bool check_op(const Check *c) {
   case TOP_avg_pool3d: case TOP_max_pool3d_with_indices: return check_pool(c, 3);
   case TOP_adaptive_max_pool2d: case TOP_adaptive_max_pool3d: case TOP__adaptive_avg_pool2d: case TOP__adaptive_avg_pool3d:
     return check_at_least(c, "output_size", 0) && check_nonempty(c);
+  case TOP__adaptive_avg_pool2d_backward: case TOP__adaptive_avg_pool3d_backward: return check_nonempty(c);
+  case TOP_im2col: case TOP_col2im: return check_columns(c, self);
   case TOP_gather: return check_gather(c, false);
   case TOP_scatter_src: case TOP_scatter_value: case TOP_scatter_reduce: case TOP_scatter_value_reduce:
   case TOP_scatter_add: case TOP_scatter_reduce_two: return check_gather(c, true);

@@ -96,10 +96,10 @@ MgRc mg_infer_index(MgInfer *in) {
     one.d[1] = size.d[size.n - 1];
     return mg_infer_out(in, 0, dt, &one, NULL);
   }
-  case TOP_index_put: case TOP__unsafe_index_put: case TOP__index_put_impl: case TOP_index_copy:
+  case TOP_index_put: case TOP__unsafe_index_put: case TOP__index_put_impl:
   case TOP_index_fill_int_Scalar: case TOP_index_fill_int_Tensor: case TOP_put:
     return mg_infer_like(in, 0, dt, v); /* a clone of self that is written */
-  case TOP_index_add: case TOP_index_reduce: case TOP_scatter_src: case TOP_scatter_value: case TOP_scatter_reduce:
+  case TOP_index_add: case TOP_index_copy: case TOP_index_reduce: case TOP_scatter_src: case TOP_scatter_value: case TOP_scatter_reduce:
   case TOP_scatter_value_reduce: case TOP_scatter_add: case TOP_scatter_reduce_two:
     return mg_infer_out(in, 0, dt, &size, NULL); /* structured: a contiguous result of self's size */
   case TOP_nonzero_static: { /* row by row, unlike nonzero (and unlike what its meta kernel says) */

@@ -168,6 +168,55 @@ static MgRc shape_pixels(MgInfer *in, ValRef v, bool up) {
   return mg_infer_format(in, 0, mg_val(in->g, v)->dtype, &size, format);
 }
 
+/* How many windows of im2col and col2im fit into a plane of these sizes. */
+static MgRc shape_windows(MgInfer *in, const SymRef *plane, SymRef *count, int64_t *area) {
+  *count = mg_infer_c(in, 1);
+  *area = 1;
+  for (int i = 0; i < 2; i++) {
+    int64_t kernel, dilation, padding, stride;
+    TRY(mg_infer_pick(in, ARG("kernel_size"), i, 1, &kernel));
+    TRY(mg_infer_pick(in, ARG("dilation"), i, 1, &dilation));
+    TRY(mg_infer_pick(in, ARG("padding"), i, 0, &padding));
+    TRY(mg_infer_pick(in, ARG("stride"), i, 1, &stride));
+    if (stride < 1) return MG_UNSUP;
+    SymRef room = mg_sym_add(in->x, plane[i], mg_infer_c(in, 2 * padding - dilation * (kernel - 1) - 1));
+    SymRef fit = mg_sym_add(in->x, mg_sym_floordiv(in->x, room, mg_infer_c(in, stride)), mg_infer_c(in, 1));
+    *count = mg_sym_mul(in->x, *count, fit);
+    *area *= kernel;
+  }
+  return MG_OK;
+}
+
+/* [N, C, H, W] -> [N, C area, windows]; the batch may be missing. */
+static MgRc shape_im2col(MgInfer *in, ValRef v) {
+  MgDims size;
+  SymRef count;
+  int64_t area;
+  mg_infer_dims_of(in, v, &size);
+  if (size.n < 3 || size.n > 4) return MG_UNSUP;
+  TRY(shape_windows(in, size.d + size.n - 2, &count, &area));
+  size.n--;
+  size.d[size.n - 2] = mg_sym_mul(in->x, size.d[size.n - 2], mg_infer_c(in, area));
+  size.d[size.n - 1] = count;
+  return mg_infer_out(in, 0, mg_val(in->g, v)->dtype, &size, NULL);
+}
+
+/* [N, C area, windows] -> [N, C, H, W], contiguous, unlike what the meta kernel says */
+static MgRc shape_col2im(MgInfer *in, ValRef v) {
+  MgDims size, plane;
+  SymRef count;
+  int64_t area;
+  mg_infer_dims_of(in, v, &size);
+  TRY(mg_infer_sizes(in, ARG("output_size"), &plane));
+  if (size.n < 2 || size.n > 3 || plane.n != 2) return MG_UNSUP;
+  TRY(shape_windows(in, plane.d, &count, &area));
+  if (area < 1) return MG_UNSUP;
+  size.d[size.n - 2] = mg_sym_floordiv(in->x, size.d[size.n - 2], mg_infer_c(in, area));
+  memcpy(size.d + size.n - 1, plane.d, sizeof *plane.d * 2);
+  size.n++;
+  return mg_infer_out(in, 0, mg_val(in->g, v)->dtype, &size, NULL);
+}
+
 MgRc mg_infer_shape(MgInfer *in) {
   ValRef v = mg_infer_tensor(in, 0);
   MgDims size;
@@ -193,6 +242,8 @@ MgRc mg_infer_shape(MgInfer *in) {
   case TOP_tril: case TOP_triu: return mg_infer_out(in, 0, d, &size, NULL);
   case TOP_diag_embed: return size.n ? shape_diag_embed(in, v) : MG_UNSUP;
   case TOP_repeat_interleave_self_int: return shape_repeat_interleave(in, v);
+  case TOP_im2col: return shape_im2col(in, v);
+  case TOP_col2im: return shape_col2im(in, v);
   case TOP_pixel_shuffle: return shape_pixels(in, v, true);
   case TOP_pixel_unshuffle: return shape_pixels(in, v, false);
   case TOP_trace:

@@ -98,7 +98,7 @@ SymRef mg_view_extent(MgExprs *x, const MgView *v) {
 
 static const char *const buf_kind[] = {"input", "temp", "output", "extern", "local", "error"};
 static const char *const loop_kind[] = {"point", "reduce", "scan", "scatter"};
-static const char *const red_name[] = {"sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "xor"};
+static const char *const red_name[] = {"sum", "prod", "max", "min", "any", "all", "xor", "argmax", "argmin", "argpool"};
 static const char *const mode_name[] = {"=", "+=", "max=", "min=", "*="};
 
 static void print_dims(const MgExprs *x, const SymRef *v, int n, MgStrbuf *out) {

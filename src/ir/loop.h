@@ -46,9 +46,11 @@ typedef enum MgLoopKind {
   ML_scatter  /* store index depends on loaded data; points that may collide keep their order */
 } MgLoopKind;
 
-typedef enum MgRedOp { RED_sum, RED_prod, RED_max, RED_min, RED_any, RED_all, RED_argmax, RED_argmin, RED_xor } MgRedOp;
+typedef enum MgRedOp { RED_sum, RED_prod, RED_max, RED_min, RED_any, RED_all, RED_xor, RED_argmax, RED_argmin, RED_argpool } MgRedOp;
 /* max/min propagate NaN as torch does; argmax/argmin give the first index (i64, position within the reduced ranges,
- * row-major), NaN wins.  The reduced expression has the compute type; sums of bool/ints are done in i64. */
+ * row-major), NaN wins.  argpool is argmax as ATen's pooling has it: of several NaNs the last one wins.  The reduced expression has the compute type; sums of bool/ints are done in i64. */
+
+static inline bool mg_red_is_arg(MgRedOp op) { return op >= RED_argmax; }
 
 typedef enum MgStoreMode { ST_set, ST_add, ST_max, ST_min, ST_mul } MgStoreMode; /* all but set: read-modify-write */
 
@@ -139,6 +141,8 @@ MgRc mg_sched_check(MgSched *s, NodeRef node, const char *type, const char *msg,
 ExprRef mg_view_index(MgExprs *x, const MgView *v, const ExprRef *at);
 /* Elements from the base to the end of the view: offset + sum (size-1)*stride + 1 (0 for an empty one). */
 SymRef mg_view_extent(MgExprs *x, const MgView *v);
+/* Checks what every nest has to hold; MG_BUG names the nest and what is wrong. */
+MgRc mg_sched_verify(MgSched *s, const char *after);
 void mg_sched_print(const MgSched *s, MgStrbuf *out);
 void mg_loop_print(const MgSched *s, const MgLoop *l, MgStrbuf *out);
 #endif

@@ -179,6 +179,40 @@ static void test_pool(void) {
   case_close(&t);
 }
 
+/* Writes at indices into memory in which a dimension of size 1 has the stride of the contiguous one, too. */
+static void test_scatter_units(void) {
+  float self[8] = {0}, src[6] = {1, 2, 3, 4, 5, 6};
+  int64_t i[3] = {3, 0, 3};
+  Case t;
+  CHECK(case_open(&t,
+                  "%1 = input f32[4,2,1]\n%2 = input i64[3]\n%3 = input f32[3,2,1]\n"
+                  "%4 = aten::index_add(%1, 0, %2, %3) : f32[4,2,1]\nreturn %4\n",
+                  (void *[]){self, i, src}) == MG_OK);
+  CHECK(mg_sched_verify(&t.s, "a test") == MG_OK);
+  CHECK(case_run(&t) == MG_OK);
+  float *o = case_out(&t, 0);
+  const float want[8] = {3, 4, 0, 0, 0, 0, 1 + 5, 2 + 6};
+  for (int k = 0; k < 8; k++) CHECK(o[k] == want[k]);
+  case_close(&t);
+}
+
+/* What a nest lacks is found before code is made of it. */
+static void test_verify(void) {
+  float a[4] = {0};
+  for (int wrong = 0; wrong < 4; wrong++) {
+    Case t;
+    CHECK(case_open(&t, "%1 = input f32[2,2]\n%2 = aten::neg(%1) : f32[2,2]\nreturn %2\n", (void *[]){a}) == MG_OK);
+    MgLoop *l = t.s.item[0].u.loop;
+    CHECK(mg_sched_verify(&t.s, "a test") == MG_OK);
+    if (wrong == 0) l->range[1] = 0;
+    else if (wrong == 1) l->index = mg_ex_idx(&t.x, 5);
+    else if (wrong == 2) l->value = 0x7ffffff0;
+    else l->buf = t.s.nbuf;
+    CHECK(mg_sched_verify(&t.s, "a test") == MG_BUG);
+    case_close(&t);
+  }
+}
+
 static void test_print(void) {
   float a[4] = {0};
   Case t;
@@ -197,6 +231,8 @@ int main(void) {
   test_writeback();
   test_index();
   test_pool();
+  test_scatter_units();
+  test_verify();
   test_print();
   return test_done();
 }
