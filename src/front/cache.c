@@ -141,7 +141,8 @@ MgBucket *mg_cache_bucket(MgSite *s, const MgSlots *slots, bool create) {
   PyObject *key = cache_key(s->key_slot, slots);
   if (key) {
     uint32_t i = mg_map_getp(&s->by_key, key);
-    if (i != MG_MAP_NONE) return s->bucket[i];
+    /* A new instance of a class that is known by content may lie where one has died: that one's bucket is not its own. */
+    if (i != MG_MAP_NONE && (s->bucket[i]->n || !cache_is_transient(s, key))) return s->bucket[i];
     if (PyObject_TypeCheck(key, mg_torch.module) && !cache_is_transient(s, key)) {
       if (!create) return NULL;
       return s->nbucket || cache_add_bucket(s, NULL) ? cache_add_bucket(s, key) : NULL;
