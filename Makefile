@@ -7,8 +7,11 @@ export PYTHONPATH := $(CURDIR)/python:$(CURDIR)
 SOURCES := src/base src/ir src/middle src/back src/runtime src/driver src/front src/api tests/unit
 TESTS ?= tests
 WORKERS ?= 2
+# What depends on the width of vectors, and a machine of level v3 for magneto and for what it is compared with.
+NUMERICAL := tests/differential tests/middle tests/ops tests/programs
+AT_V3 := MAGNETO_CPU=v3 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2
 
-.PHONY: help setup build unit demo test quick accept layers asan bench clean
+.PHONY: help setup build unit demo test levels quick accept layers asan bench clean
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 setup: ## make .venv; install what is missing
@@ -27,6 +30,9 @@ demo: build ## a real model, eager against magneto
 test: build ## the whole default suite
 	@$(MESON) test -C $(BUILD) --print-errorlogs
 	@MAGNETO_STRICT=1 MALLOC_PERTURB_=165 $(PY) -m pytest -q -n $(WORKERS) --timeout=600 $(TESTS)
+levels: build ## the tests of numbers at the vector levels below this machine's
+	@for level in v2 v3; do MAGNETO_CPU=$$level $(MESON) test -C $(BUILD) --print-errorlogs || exit 1; done
+	@if grep -q avx512vl /proc/cpuinfo; then $(AT_V3) MAGNETO_STRICT=1 $(PY) -m pytest -q -n $(WORKERS) --timeout=600 $(NUMERICAL); fi
 quick: build ## the front-end and back-end tests without models
 	@MAGNETO_STRICT=1 MALLOC_PERTURB_=165 $(PY) -m pytest -q -n $(WORKERS) --timeout=300 tests -m "not model"
 accept: build ## rewrite the expected output of the golden tests

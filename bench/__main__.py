@@ -1,15 +1,19 @@
-"""python -m bench cpu [--train] [--only TEXT] [--seconds S] [--no-cold] [--no-peer] [--json FILE]
+"""python -m bench cpu [--train] [--level v3] [--only TEXT] [--seconds S] [--no-cold] [--no-peer] [--freeze] [--json FILE]
 python -m bench host [--no-peer]
 
 cpu: runs every workload of bench/workloads.py in fresh processes: the first call of torch.compile and of magneto with an empty
 cache folder (cold) and with the same folder again (warm), then the steady state of eager, torch.compile and magneto interleaved
 in one process; with --train whole training steps and their peak memory.  Prints a table and writes JSON.
+--level v3 caps the vector instructions of magneto and of the libraries that it is compared with at AVX2.
 host: what calls cost beside their kernels, and how fast frames are recorded (bench/host.py)."""
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import os
 import pathlib
+import platform
 import subprocess
 import sys
 import tempfile
@@ -20,12 +24,34 @@ from rich.table import Table
 
 from bench.workloads import CPU, TRAIN
 
+# What caps the vector instructions: of magneto, of ATen and torch.compile's kernels, of MKL, of oneDNN.
+LEVELS = {
+    "v3": {"MAGNETO_CPU": "v3", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "v4": {},
+}
+
 
 def _run(*args: str) -> dict:
     done = subprocess.run([sys.executable, "-m", "bench.measure", *args], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"bench {' '.join(args)} failed:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _processor() -> tuple[str, str]:
+    """The processor's name and its vector level."""
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    fields = dict(line.split("\t: ", 1) for line in text.replace("\t\t", "\t").splitlines() if "\t: " in line)
+    name = f"{fields.get('model name', platform.machine())}, family {fields.get('cpu family')} model {fields.get('model')}"
+    return name, "v4" if "avx512vl" in text else "v3" if "avx2" in text else "v2"
+
+
+def _where(level: str) -> str:
+    """Machine, vector level, torch, date and commit: what a table has to state."""
+    import torch
+
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    return f"{_processor()[0]}, level {level}, torch {torch.__version__}, {datetime.date.today()}, commit {commit}"
 
 
 def _host(peer: bool) -> None:
@@ -46,12 +72,18 @@ def main() -> None:
     parser.add_argument("--only", default="", help="workloads whose name contains this text")
     parser.add_argument("--seconds", type=float, default=20.0, help="steady-state seconds a workload")
     parser.add_argument("--no-cold", action="store_true", help="leave out the cold and warm starts")
+    parser.add_argument("--level", choices=sorted(LEVELS), help="cap of the vector instructions; default: the machine's")
+    parser.add_argument("--freeze", action="store_true", help="also magneto with weights that never change")
     parser.add_argument("--no-peer", action="store_true", help="leave out torch.compile")
     parser.add_argument("--json", type=pathlib.Path, help="default: bench/results/cpu[-train].json")
     options = parser.parse_args()
     if options.what == "host":
         _host(peer=not options.no_peer)
         return
+    level = options.level or _processor()[1]
+    if options.level == "v4" and _processor()[1] != "v4":
+        raise SystemExit("--level v4: this processor has no AVX-512")
+    os.environ.update(LEVELS.get(options.level, {}))
     workloads = TRAIN if options.train else CPU
     names = [name for name in workloads if options.only in name]
     path = options.json or pathlib.Path("bench/results/cpu-train.json" if options.train else "bench/results/cpu.json")
@@ -60,7 +92,7 @@ def main() -> None:
         task = progress.add_task("bench", total=len(names))
         for name in names:
             progress.update(task, description=name)
-            extra = ["--no-peer"] if options.no_peer else []
+            extra = ["--no-peer"] * options.no_peer + ["--freeze"] * (options.freeze and not options.train)
             row = _run("steady", name, str(options.seconds), *extra)
             if not options.no_cold:
                 for which in ["magneto"] + ([] if options.no_peer else ["torch.compile"]):
@@ -73,9 +105,10 @@ def main() -> None:
             progress.advance(task)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(rows, indent=1))
-    table = Table(title="milliseconds a call (median; 2 threads); milliseconds of the first call, cold and warm")
+    table = Table(title=f"milliseconds a call (median; 2 threads); milliseconds of the first call, cold and warm\n{_where(level)}")
     for column in ["workload", "eager", "torch.compile", "magneto", "vs eager", "vs torch.compile", "goal",
                    "cold torch.compile", "cold magneto", "cold ratio", "warm torch.compile", "warm magneto", "max rel. error"] + \
+            (["freeze"] if options.freeze and not options.train else []) + \
             (["peak MiB eager", "torch.compile", "magneto"] if options.train else []):
         table.add_column(column, justify="left" if column == "workload" else "right")
     for row in rows:
@@ -89,6 +122,7 @@ def main() -> None:
             f"1/{peer['cold_ms'] / ours['cold_ms']:.0f}" if peer and "cold_ms" in peer and "cold_ms" in ours else "",
             f"{peer['warm_ms']:.0f}" if peer and "warm_ms" in peer else "", f"{ours['warm_ms']:.0f}" if "warm_ms" in ours else "",
             f"{row['error']:.1e}",
+            *([f"{row['magneto freeze']['median']:.4g}"] if "magneto freeze" in row else []),
             *([f"{row[w]['peak_mib']:.0f}" if w in row else "" for w in ("eager", "torch.compile", "magneto")]
               if options.train else []))
     Console(width=220).print(table)

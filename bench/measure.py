@@ -1,13 +1,13 @@
 """Measures one workload in a fresh process and prints one JSON line.
 
     python -m bench.measure first <workload> eager|torch.compile|magneto <cache folder>
-    python -m bench.measure steady <workload> [seconds] [--no-peer]
+    python -m bench.measure steady <workload> [seconds] [--no-peer] [--freeze]
     python -m bench.measure memory <training workload> eager|torch.compile|magneto
 
 first: milliseconds from wrapping to the end of the first call (record + compile + first run), with the folder as the only
 cache: a cold start when it is empty, a warm one when an earlier run has filled it.
 steady: the three interleaved in one process, milliseconds a call: minimum and median, and the largest difference
-of the results from eager's.  A training workload is timed as a whole step (forward, backward, optimizer step), each of
+of the results from eager's.  --freeze times magneto with options={"freeze": True} beside them.  A training workload is timed as a whole step (forward, backward, optimizer step), each of
 the three on a copy of the model.
 memory: how far the resident memory of the process rises during one training step, in MiB."""
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _wrap(which: str, fn):
         return torch.compile(fn)
     import magneto
 
-    return magneto.compile(fn)
+    return magneto.compile(fn, options={"freeze": which == "magneto freeze"})
 
 
 def _tensors(value):
@@ -113,8 +113,8 @@ def _steady_training(name: str, names: list[str]):
     return fns, args, results
 
 
-def steady(name: str, seconds: float = 20.0, peer: bool = True) -> dict:
-    names = ["eager", "torch.compile", "magneto"] if peer else ["eager", "magneto"]
+def steady(name: str, seconds: float = 20.0, peer: bool = True, freeze: bool = False) -> dict:
+    names = ["eager", *["torch.compile"] * peer, "magneto", *["magneto freeze"] * freeze]
     with torch.set_grad_enabled(name in TRAIN):
         if name in TRAIN:
             fns, args, results = _steady_training(name, names)
@@ -150,7 +150,8 @@ def main() -> None:
     elif sys.argv[1] == "memory":
         result = memory(sys.argv[2], sys.argv[3])
     else:
-        result = steady(sys.argv[2], float(sys.argv[3]) if len(sys.argv) > 3 else 20.0, "--no-peer" not in sys.argv)
+        result = steady(sys.argv[2], float(sys.argv[3]) if len(sys.argv) > 3 else 20.0, "--no-peer" not in sys.argv,
+                        "--freeze" in sys.argv)
     print(json.dumps(result))
 
 
