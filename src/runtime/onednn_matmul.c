@@ -2,6 +2,7 @@
  * Operands are read through their own strides, transposed or batched, so views cost nothing; an operand that the fast
  * implementations refuse is copied to dense rows in scratch memory first. */
 #include "runtime/onednn_prim.h"
+#include "runtime/cpu.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,6 +166,13 @@ done:
   return ok;
 }
 
+/* Without AVX-512 the library's float32 products of a packed w run on one thread in many sizes, at half the speed of a
+ * plain w (Zen 3, two threads, w 1024 x 4096: up to 128 rows), and are as fast at best from 64 rows on. */
+static bool matmul_packs(const MgMatmulDesc *d) {
+  enum { FLOAT = 6 };
+  return d->frozen && (d->t[MATMUL_w].dtype != FLOAT || mg_cpu()->level >= CPU_v4);
+}
+
 static MgRc matmul_engine(const void *desc, MgEngine **out) {
   MgMatmulDesc d = *(const MgMatmulDesc *)desc;
   for (int i = 0; i < MATMUL_NPTR; i++) matmul_pad(&d.t[i], d.t[MATMUL_out].ndim);
@@ -175,7 +183,7 @@ static MgRc matmul_engine(const void *desc, MgEngine **out) {
   DnnMatmul *m = mg_calloc(1, sizeof *m);
   if (!m) return MG_NOMEM;
   m->e.ops = &matmul_ops;
-  for (int way = d.frozen ? WAY_frozen : WAY_plain; way < WAY_N; way++) {
+  for (int way = matmul_packs(&d) ? WAY_frozen : WAY_plain; way < WAY_N; way++) {
     if (matmul_make(&d, m, way)) {
       *out = &m->e;
       return MG_OK;
