@@ -3,6 +3,7 @@
  * The hook is installed for the interpreter, so what it does is decided per thread; it chains to the function it found. */
 #include "front/hook.h"
 #include "base/stack.h"
+#include "front/decode.h"
 #include "front/names.h"
 #include "front/record.h"
 #include "front/resume.h"
@@ -81,6 +82,33 @@ static PyObject *hook_run_bare(PyThreadState *ts, MgFrame *f, int throwflag) {
   return r;
 }
 
+/* The unit of the first `return None` of a function; -1: there is none. */
+static int hook_find_return(PyCodeObject *co) {
+  MgCode *c = mg_decode(co);
+  int found = -1;
+  for (int i = 0; c && i < c->n && found < 0; i = c->instr[i].next > i ? c->instr[i].next : i + 1) {
+    const MgInstr *in = &c->instr[i];
+    bool returns = in->op == BC_RETURN_CONST || (in->op == BC_LOAD_CONST && in->next < c->n && c->instr[in->next].op == BC_RETURN_VALUE);
+    if (returns && PyTuple_GET_ITEM(co->co_consts, in->arg) == Py_None) found = i;
+  }
+  mg_decode_free(c);
+  PyErr_Clear(); /* out of memory: the function runs as it is */
+  return found;
+}
+
+/* torch._check_with(error, True, message), which torch's kernels in Python call to check their arguments, imports sympy
+ * before it looks: a second for the first call of such an operator.  The unit to go on at, or -1. */
+static int hook_true_check(MgFrame *f) {
+  static PyCodeObject *code;
+  static int unit = -1;
+  PyCodeObject *co = mg_pyframe_code(f);
+  if (!mg_torch.check_with || co != (PyCodeObject *)PyFunction_GET_CODE(mg_torch.check_with)) return -1;
+  if (co != code) unit = hook_find_return(co), code = co;
+  MgFrameView v;
+  mg_pyframe_view(f, &v);
+  return co->co_argcount > 1 && v.slot[1] == Py_True && mg_pyframe_lasti(f) < 0 ? unit : -1;
+}
+
 static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag) {
   if (mg_hook_mode != HOOK_record && (mg_stack_low() || mg_pyframe_near_limit(ts)) && !mg_resume_is_waiting(f)) return hook_run_bare(ts, f, throwflag);
   switch (mg_hook_mode) {
@@ -95,7 +123,11 @@ static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag) {
     }
     if (mg_skip_opaque(mg_pyframe_code(f))) return hook_run_opaque(ts, f, throwflag);
     break;
-  case HOOK_off: break;
+  case HOOK_off: {
+    int unit = throwflag ? -1 : hook_true_check(f);
+    if (unit >= 0) return mg_pyframe_run_at(ts, f, unit);
+    break;
+  }
   }
   return hook_default(ts, f, throwflag);
 }

@@ -553,7 +553,7 @@ static PyObject *call_python(const MgCall *c) {
       }
     if (fn == mg_torch.is_make_fx && mg_rec->want_fx) Py_RETURN_TRUE; /* no fused attention in a torch-level graph, as under torch.compile */
     PyObject *out, *self = t == &PyMethod_Type ? PyMethod_GET_SELF(c->f) : NULL;
-    if (fn == mg_torch.check_with && mg_symvalue_check(c->arg, c->n)) Py_RETURN_NONE;
+    if (fn == mg_torch.check_with && ((c->n > 1 && c->arg[1] == Py_True) || mg_symvalue_check(c->arg, c->n))) Py_RETURN_NONE;
     if (!self && mg_symask_call(fn, c->arg, c->npos, c->kwnames, &out)) return out;
     if (mg_rec_replaced(fn, self, c->arg, c->nargsf, c->kwnames, &out)) return out;
     if (mg_draw_method(c, fn, self, &out)) return out;

@@ -56,6 +56,15 @@ static MgRc create_triangle(MgInfer *in, bool upper) {
   return mg_infer_out(in, 0, mg_infer_dtype_arg(in, DT_i64), &size, NULL);
 }
 
+static MgRc create_window(MgInfer *in, MgDtype d) {
+  const MgArg *n = ARG("window_length");
+  MgDims size = {.n = 1};
+  if (n->tag != MA_int || !mg_dtype_is_float(d)) return MG_UNSUP; /* ATen has the error */
+  size.d[0] = n->u.sym;
+  int negative = mg_infer_cmp(in, n->u.sym, mg_infer_c(in, 0));
+  return negative == UNKNOWN || negative < 0 ? MG_UNSUP : mg_infer_out(in, 0, d, &size, NULL);
+}
+
 MgRc mg_infer_factory(MgInfer *in) {
   MgDims size = {0}, stride;
   const MgArg *f = ARG("memory_format");
@@ -65,6 +74,10 @@ MgRc mg_infer_factory(MgInfer *in) {
   case TOP_arange: case TOP_arange_start: case TOP_arange_start_step: return create_arange(in);
   case TOP_tril_indices: return create_triangle(in, false);
   case TOP_triu_indices: return create_triangle(in, true);
+  case TOP_hann_window: case TOP_hann_window_periodic: case TOP_hamming_window: case TOP_hamming_window_periodic:
+  case TOP_hamming_window_periodic_alpha: case TOP_hamming_window_periodic_alpha_beta: case TOP_blackman_window:
+  case TOP_blackman_window_periodic: case TOP_bartlett_window: case TOP_bartlett_window_periodic: case TOP_kaiser_window:
+  case TOP_kaiser_window_periodic: case TOP_kaiser_window_beta: return create_window(in, d);
   case TOP_scalar_tensor: return mg_infer_out(in, 0, d, &size, NULL);
   case TOP_linspace: case TOP_logspace: case TOP_eye: case TOP_eye_m: case TOP_randperm: case TOP_randperm_generator: {
     const MgArg *n = in->op->code == TOP_linspace || in->op->code == TOP_logspace ? ARG("steps") : ARG("n");
