@@ -241,17 +241,17 @@ static PyObject *joint_call_engine(PyObject *roots, PyObject *tangents, PyObject
   return PyObject_Vectorcall(run, arg, 7, NULL);
 }
 
-/* A graph of one node that comes last in the engine's queue: nodes are taken by the number that their thread gave
- * them, latest first, and a new thread counts from 0.  (leaf, result, gradient) */
+/* A graph of one node that comes last in the engine's queue: nodes are taken by number, latest first, and this one gets 0.
+ * Made outside of the modes of the program.  (leaf, result, gradient) */
 static const char joint_last_text[] =
-    "import threading, torch\n"
-    "def make():\n"
-    "    x = torch.zeros((), requires_grad=True)\n"
-    "    out.extend([(x.clone(),), (torch.zeros(()),), (x,)])\n"
-    "out = []\n"
-    "t = threading.Thread(target=make)\n"
-    "t.start()\n"
-    "t.join()\n";
+    "import torch\n"
+    "c = torch._C\n"
+    "with c._DisableTorchDispatch(), c.DisableTorchFunction(), c._DisableFuncTorch(), \\\n"
+    "        torch.inference_mode(False), torch.enable_grad():\n"
+    "    x = torch.zeros((), requires_grad=True, device='cpu', dtype=torch.float32)\n"
+    "    y = x.clone()\n"
+    "    y.grad_fn._set_sequence_nr(0)\n"
+    "    out = [(y,), (torch.zeros((), device='cpu', dtype=torch.float32),), (x,)]\n";
 
 void mg_joint_drain(void) {
   static PyObject *last; /* list of three tuples */

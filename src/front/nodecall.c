@@ -3,6 +3,7 @@
  * positions and makes one vectorcall of the OpOverload's _op, which does no Python-level work.  A plan calls operators as C++ does
  * where it can (runtime/cxxcall); what throws there is called again in the first way, which gives Python's exception. */
 #include "front/nodecall.h"
+#include "front/headroom.h"
 #include "front/names.h"
 #include "front/planrun.h"
 #include "front/standin.h"
@@ -191,6 +192,7 @@ int mg_tensor_init(void) {
   MgTensor *t = NULL;
   PyObject *o = NULL;
   if (mg_abi.tensor_offset) return 0;
+  mg_headroom_prepare();
   if (!why && !mg_abi.thpvariable_wrap) why = "this torch does not export THPVariable_Wrap";
   if (!why && !(t = mg_abi_selftest_tensor())) why = "torch could not make a tensor";
   if (!why && (o = mg_abi.thpvariable_wrap(t))) why = mg_abi_selftest(o, t, sizeof(PyObject));

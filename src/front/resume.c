@@ -7,6 +7,7 @@
 #include "front/dynfloat.h"
 #include "front/exec.h"
 #include "front/guard.h"
+#include "front/headroom.h"
 #include "front/hook.h"
 #include "front/planrun.h"
 #include "front/names.h"
@@ -442,6 +443,12 @@ static DriveNext drive_find(MgDrive *d, int *nplain) {
         PyErr_Format(PyExc_RuntimeError, "magneto: %U, line %d would be compiled, and the stance is \"fail_on_recompile\"",
                      d->v.code->co_qualname, d->code->line[unit]);
       next = stance == STANCE_fail_on_recompile ? DRIVE_fail : DRIVE_eager;
+      goto done;
+    }
+    int headroom = mg_headroom_short(d->cfg);
+    if (headroom) {
+      if (d->up) drive_part(d, &slots);
+      next = headroom > 0 ? DRIVE_eager : DRIVE_fail;
       goto done;
     }
     mg_stats.misses++;

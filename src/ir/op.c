@@ -4,8 +4,8 @@
  * gets TOP_extern, so passes may rely on the argument positions that the row shows.
  * Rows are parsed when first asked for; start-up only hashes their names.  Thread-safe. */
 #include "ir/op.h"
+#include "base/fork.h"
 #include "base/table.h"
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,13 +18,12 @@ static const struct {
 };
 
 static struct {
-  pthread_mutex_t lock;
   MgMap row;               /* hash of full name -> row */
   MgMap text, name;        /* hash of schema text / full name -> index into op */
   MgOp **op;               /* every interned op, by id */
   uint32_t n, cap;
   const MgOp *by_row[TOP__COUNT];
-} ops = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} ops; /* MG_LOCK_op guards it */
 
 /* ---- parser ---- */
 
@@ -379,7 +378,7 @@ fail:
 
 const MgOp *mg_op_from_schema(MgCtx *c, const char *schema) {
   const MgOp *o = NULL;
-  pthread_mutex_lock(&ops.lock);
+  mg_fork_lock(MG_LOCK_op);
   if (op_init() == MG_OK) {
     uint32_t i = mg_map_get(&ops.text, op_hash(schema));
     if (i != MG_MAP_NONE) {
@@ -398,7 +397,7 @@ const MgOp *mg_op_from_schema(MgCtx *c, const char *schema) {
   } else {
     mg_fail(c, MG_NOMEM, "out of memory (op table)");
   }
-  pthread_mutex_unlock(&ops.lock);
+  mg_fork_unlock(MG_LOCK_op);
   return o;
 }
 
@@ -409,7 +408,7 @@ static const MgOp *op_row_get(MgCtx *c, uint32_t row) {
 
 const MgOp *mg_op_find(MgCtx *c, const char *full) {
   const MgOp *o = NULL;
-  pthread_mutex_lock(&ops.lock);
+  mg_fork_lock(MG_LOCK_op);
   if (op_init() == MG_OK) {
     uint32_t row = op_find_row(full), i;
     if (row) o = op_row_get(c, row);
@@ -417,7 +416,7 @@ const MgOp *mg_op_find(MgCtx *c, const char *full) {
   } else {
     mg_fail(c, MG_NOMEM, "out of memory (op table)");
   }
-  pthread_mutex_unlock(&ops.lock);
+  mg_fork_unlock(MG_LOCK_op);
   return o;
 }
 
@@ -432,17 +431,17 @@ const MgOp *mg_op_by_name(const char *full) {
 const MgOp *mg_op_by_code(MgTop code) {
   MgCtx c; /* the error, if any, is only that memory ran out */
   mg_ctx_init(&c);
-  pthread_mutex_lock(&ops.lock);
+  mg_fork_lock(MG_LOCK_op);
   const MgOp *o = op_init() == MG_OK ? op_row_get(&c, code) : NULL;
-  pthread_mutex_unlock(&ops.lock);
+  mg_fork_unlock(MG_LOCK_op);
   mg_ctx_free(&c);
   return o;
 }
 
 uint32_t mg_op_count(void) {
-  pthread_mutex_lock(&ops.lock);
+  mg_fork_lock(MG_LOCK_op);
   uint32_t n = ops.n;
-  pthread_mutex_unlock(&ops.lock);
+  mg_fork_unlock(MG_LOCK_op);
   return n;
 }
 

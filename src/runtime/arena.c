@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "base/ctx.h"
-#include "runtime/fork.h"
+#include "base/fork.h"
 
 enum { ARENA_HUGE = 2 << 20, ARENA_MIN = 64 << 10 };
 

@@ -2,7 +2,7 @@
  * In: a description of a product without batches and without anything after it but a bias.  Out: an engine that calls gemm: its columns
  * are our rows, so the result's transpose is asked for. */
 #include "runtime/blas.h"
-#include "runtime/fork.h"
+#include "base/fork.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,17 +1,15 @@
 /* Calls of ATen operators as C++ makes them.
  * In: constants and places of tensors.  Out: an image of the argument registers and of the stack, into which a run puts the
- * tensors.  An exception ends in a handler here (a personality routine, as C has no catch): the caller then calls in another way, which
- * reports it. */
+ * tensors.  An exception ends here (cxxcatch.h): the caller then calls in another way, which reports it. */
 #include "runtime/cxxcall.h"
 #include "base/ctx.h"
+#include "runtime/cxxcatch.h"
 #include "runtime/cxxmangle.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #if defined(__x86_64__) && defined(__linux__)
-#include <unwind.h>
-
 enum { CXX_ARGS = 24, CXX_REGS = 6, CXX_XMM = 8, CXX_STACK = 40, CXX_STORE = 96, CXX_IN = 64, CXX_OUT = 8, CXX_EITHER = 6 };
 
 typedef enum CxxWay { WAY_tensor, WAY_maybe, WAY_list } CxxWay; /* a reference, one to an optional tensor, pointer and length */
@@ -30,49 +28,10 @@ struct MgCxxCall {
   int ntensor, nint, nxmm, nstack, nstore, nret;
 };
 
-static void *(*cxx_begin_catch)(void *);
-static void (*cxx_end_catch)(void);
 static const void *cxx_undefined;      /* the tensor that is none */
 static bool cxx_usable;
 
 /* ---- the call ---- */
-
-/* fn with these registers and that stack: false when it threw. */
-bool mg_cxx_enter(void *fn, const uint64_t *reg, const double *xmm, const uint64_t *stack, size_t nstack) __attribute__((visibility("hidden")));
-void mg_cxx_landing(void) __attribute__((visibility("hidden")));
-void mg_cxx_caught(void *exception) __attribute__((visibility("hidden"), used));
-_Unwind_Reason_Code mg_cxx_personality(int version, _Unwind_Action actions, _Unwind_Exception_Class kind, struct _Unwind_Exception *e,
-                                       struct _Unwind_Context *at) __attribute__((visibility("hidden"), used));
-
-__asm__(".text\n.p2align 4\n.globl mg_cxx_enter, mg_cxx_landing\n.hidden mg_cxx_enter, mg_cxx_landing\n"
-        ".type mg_cxx_enter, @function\nmg_cxx_enter:\n.cfi_startproc\n.cfi_personality 0x1b, mg_cxx_personality\n"
-        "pushq %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\nmovq %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"
-        "movq %rdi, %r11\nmovq %rsi, %r10\n"
-        "leaq 15(,%r8,8), %rax\nandq $-16, %rax\nsubq %rax, %rsp\nxorl %eax, %eax\n"
-        "1: cmpq %r8, %rax\njae 2f\nmovq (%rcx,%rax,8), %r9\nmovq %r9, (%rsp,%rax,8)\nincq %rax\njmp 1b\n"
-        "2: movsd (%rdx), %xmm0\nmovsd 8(%rdx), %xmm1\nmovsd 16(%rdx), %xmm2\nmovsd 24(%rdx), %xmm3\n"
-        "movsd 32(%rdx), %xmm4\nmovsd 40(%rdx), %xmm5\nmovsd 48(%rdx), %xmm6\nmovsd 56(%rdx), %xmm7\n"
-        "movq (%r10), %rdi\nmovq 8(%r10), %rsi\nmovq 16(%r10), %rdx\nmovq 24(%r10), %rcx\nmovq 32(%r10), %r8\nmovq 40(%r10), %r9\n"
-        "call *%r11\nmovl $1, %eax\n"
-        "3: leave\n.cfi_remember_state\n.cfi_def_cfa %rsp, 8\nret\n.cfi_restore_state\n"
-        "mg_cxx_landing: movq %rax, %rdi\ncall mg_cxx_caught\nxorl %eax, %eax\njmp 3b\n"
-        ".cfi_endproc\n.size mg_cxx_enter, .-mg_cxx_enter\n");
-
-void mg_cxx_caught(void *exception) {
-  cxx_begin_catch(exception);
-  cxx_end_catch();
-}
-
-_Unwind_Reason_Code mg_cxx_personality(int version, _Unwind_Action actions, _Unwind_Exception_Class kind, struct _Unwind_Exception *e,
-                                       struct _Unwind_Context *at) {
-  if (version != 1) return _URC_FATAL_PHASE1_ERROR;
-  if (actions & _UA_FORCE_UNWIND) return _URC_CONTINUE_UNWIND; /* a thread that ends */
-  if (actions & _UA_SEARCH_PHASE) return _URC_HANDLER_FOUND;
-  if (!(actions & _UA_HANDLER_FRAME)) return _URC_CONTINUE_UNWIND;
-  _Unwind_SetGR(at, __builtin_eh_return_data_regno(0), (_Unwind_Word)(uintptr_t)e);
-  _Unwind_SetIP(at, (_Unwind_Ptr)(uintptr_t)mg_cxx_landing);
-  return _URC_INSTALL_CONTEXT;
-}
 
 bool mg_cxxcall_run(const MgCxxCall *call, MgTensor *const *in, MgTensor **out) {
   uint64_t word[CXX_REGS + CXX_STACK], room[2 * CXX_IN];
@@ -310,10 +269,8 @@ static bool cxx_number_holds(MgCxxArg number) {
 }
 
 void mg_cxxcall_init(void) {
-  *(void **)&cxx_begin_catch = mg_abi_symbol("__cxa_begin_catch");
-  *(void **)&cxx_end_catch = mg_abi_symbol("__cxa_end_catch");
   cxx_undefined = mg_abi_symbol("_ZN3c1019UndefinedTensorImpl10_singletonE");
-  cxx_usable = cxx_begin_catch && cxx_end_catch && cxx_undefined && mg_abi.operator_new &&
+  cxx_usable = mg_cxx_find_catch(NULL) && cxx_undefined && mg_abi.operator_new &&
                cxx_number_holds((MgCxxArg){.type = CXX_scalar, .scalar = 'd', .d = 2.5}) &&
                cxx_number_holds((MgCxxArg){.type = CXX_scalar, .scalar = 'i', .i = -3}) &&
                cxx_number_holds((MgCxxArg){.type = CXX_scalar, .scalar = 'b', .i = 1});

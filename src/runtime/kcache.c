@@ -1,8 +1,8 @@
 /* The in-memory kernel cache.  See the header. */
 #include "runtime/kcache.h"
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/fork.h"
 #include "base/table.h"
 
 struct MgKcCode {
@@ -20,7 +20,7 @@ typedef struct KcEntry { /* one kernel */
 
 enum { KC_IDLE_BYTES = 32 << 20 }; /* code kept although no plan refers to it */
 
-static pthread_mutex_t kc_lock = PTHREAD_MUTEX_INITIALIZER; /* guards everything below */
+/* MG_LOCK_kernel guards everything below. */
 static MgMap kc_index;   /* key.lo -> entry; of two kernels with equal lo only the newer is found */
 static KcEntry *kc_entry;
 static uint32_t kc_n, kc_cap;
@@ -35,7 +35,7 @@ MgKey mg_kcache_key(const char *text, size_t len) {
 
 void *mg_kcache_find(MgKey key, MgKcRef *ref) {
   void *fn = NULL;
-  pthread_mutex_lock(&kc_lock);
+  mg_fork_lock(MG_LOCK_kernel);
   uint32_t i = mg_map_get(&kc_index, key.lo);
   if (i != MG_MAP_NONE && kc_entry[i].key.hi == key.hi) {
     fn = kc_entry[i].fn;
@@ -43,16 +43,16 @@ void *mg_kcache_find(MgKey key, MgKcRef *ref) {
     (*ref)->refs++;
   }
   fn ? kc_hits++ : kc_misses++;
-  pthread_mutex_unlock(&kc_lock);
+  mg_fork_unlock(MG_LOCK_kernel);
   return fn;
 }
 
 bool mg_kcache_place(MgKey key, MgKcPlace *out) {
-  pthread_mutex_lock(&kc_lock);
+  mg_fork_lock(MG_LOCK_kernel);
   uint32_t i = mg_map_get(&kc_index, key.lo);
   bool found = i != MG_MAP_NONE && kc_entry[i].key.hi == key.hi;
   if (found) *out = kc_entry[i].place;
-  pthread_mutex_unlock(&kc_lock);
+  mg_fork_unlock(MG_LOCK_kernel);
   return found;
 }
 
@@ -88,7 +88,7 @@ static void kc_trim(uint64_t keep) {
 MgRc mg_kcache_add(MgCtx *c, MgCode *code, const MgKey *key, void *const *fn, const MgKcPlace *place, uint32_t n, MgKcRef *ref) {
   MgKcRef r = mg_calloc(1, sizeof *r);
   MgRc rc = r ? MG_OK : MG_NOMEM;
-  pthread_mutex_lock(&kc_lock);
+  mg_fork_lock(MG_LOCK_kernel);
   if (rc == MG_OK && kc_n + n > kc_cap) {
     uint32_t cap = (kc_n + n) * 2;
     KcEntry *p = mg_realloc(kc_entry, sizeof *p * cap);
@@ -110,28 +110,28 @@ MgRc mg_kcache_add(MgCtx *c, MgCode *code, const MgKey *key, void *const *fn, co
     while (kc_n && kc_entry[kc_n - 1].code == r) mg_map_del(&kc_index, kc_entry[--kc_n].key.lo);
     free(r);
   }
-  pthread_mutex_unlock(&kc_lock);
+  mg_fork_unlock(MG_LOCK_kernel);
   if (rc != MG_OK) return mg_fail(c, rc, "out of memory");
   *ref = r;
   return MG_OK;
 }
 
 void mg_kcache_unref(MgKcRef ref) {
-  pthread_mutex_lock(&kc_lock);
+  mg_fork_lock(MG_LOCK_kernel);
   ref->refs--;
   kc_trim(KC_IDLE_BYTES);
-  pthread_mutex_unlock(&kc_lock);
+  mg_fork_unlock(MG_LOCK_kernel);
 }
 
 void mg_kcache_clear(void) {
-  pthread_mutex_lock(&kc_lock);
+  mg_fork_lock(MG_LOCK_kernel);
   kc_trim(0);
-  pthread_mutex_unlock(&kc_lock);
+  mg_fork_unlock(MG_LOCK_kernel);
 }
 
 void mg_kcache_info(MgKcInfo *out) {
-  pthread_mutex_lock(&kc_lock);
+  mg_fork_lock(MG_LOCK_kernel);
   *out = (MgKcInfo){.nkernel = kc_n, .hits = kc_hits, .misses = kc_misses};
   for (MgKcRef p = kc_codes; p; p = p->next) out->ncode++, out->bytes += mg_elf_bytes(p->code);
-  pthread_mutex_unlock(&kc_lock);
+  mg_fork_unlock(MG_LOCK_kernel);
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "base/ctx.h"
-#include "runtime/fork.h"
+#include "base/fork.h"
 
 enum { KEEP_HUGE = 2 << 20, KEEP_BACKOFF = 63 };
 #define KEEP_LIMIT ((size_t)1 << 30) /* bytes in all: convolution weights are small, except where they are not */

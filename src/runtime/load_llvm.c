@@ -7,8 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include "base/fork.h"
+#include "base/room.h"
 #include "runtime/cpu.h"
+#include "runtime/cxxcatch.h"
 #include "runtime/torch_abi.h"
 
 typedef void *Ref; /* any LLVM object */
@@ -73,8 +77,18 @@ static struct {
 
 enum { LLVM_OBJECT_FILE = 1, LLVM_RELOC_PIC = 2, LLVM_MODEL_SMALL = 3, LLVM_CODEGEN_LEVEL = 1, LLVM_MAX_IDLE = 8 };
 
-static pthread_once_t llvm_once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t llvm_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the idle target machines */
+typedef enum LlvmState { LLVM_not_tried, LLVM_ready, LLVM_missing, LLVM_broken } LlvmState;
+
+/* Room that LLVM takes: to start, to compile a module, for a byte of a module's text (50 to 110 measured). */
+#define LLVM_ROOM_START ((uint64_t)64 << 20)
+#define LLVM_ROOM_FILE ((uint64_t)192 << 20) /* a library whose file is not known */
+#define LLVM_ROOM_MODULE ((uint64_t)48 << 20)
+enum { LLVM_ROOM_TEXT = 256 };
+
+/* MG_LOCK_llvm guards the state, and is held while LLVM runs, since LLVM's own locks do not survive fork(). */
+static LlvmState llvm_state;
+/* Guards the idle target machines among the threads of one mg_llvm_emit. */
+static pthread_mutex_t llvm_idle_lock = PTHREAD_MUTEX_INITIALIZER;
 static char llvm_given[512], llvm_path[1024], llvm_error[512];
 static bool llvm_lite;                     /* llvmlite's functions, not LLVM-C's */
 static const char *llvm_triple, *llvm_cpu_name;
@@ -93,16 +107,16 @@ static Ref llvm_machine_new(void) {
 
 static Ref llvm_machine_take(void) {
   Ref tm = NULL;
-  pthread_mutex_lock(&llvm_lock);
+  pthread_mutex_lock(&llvm_idle_lock);
   if (llvm_nidle) tm = llvm_idle[--llvm_nidle];
-  pthread_mutex_unlock(&llvm_lock);
+  pthread_mutex_unlock(&llvm_idle_lock);
   return tm ? tm : llvm_machine_new();
 }
 
 static void llvm_machine_give(Ref tm) {
-  pthread_mutex_lock(&llvm_lock);
+  pthread_mutex_lock(&llvm_idle_lock);
   if (llvm_nidle < LLVM_MAX_IDLE) llvm_idle[llvm_nidle++] = tm, tm = NULL;
-  pthread_mutex_unlock(&llvm_lock);
+  pthread_mutex_unlock(&llvm_idle_lock);
   if (tm) llvm_lite ? ll.LLVMPY_DisposeTargetMachine(tm) : ll.LLVMDisposeTargetMachine(tm);
 }
 
@@ -162,14 +176,40 @@ static const char *llvm_start_c(void *h) {
   return NULL;
 }
 
+typedef struct LlvmStart {
+  void *library;
+  const char *missing;
+} LlvmStart;
+
+static void llvm_start(void *arg) {
+  LlvmStart *s = arg;
+  s->missing = dlsym(s->library, "LLVMPY_ParseAssembly") ? llvm_start_lite(s->library) : llvm_start_c(s->library);
+}
+
+/* Is there room to load this file?  A library that lacks memory while it starts would end the process. */
+static bool llvm_has_room(const char *path) {
+  struct stat st;
+  uint64_t need = LLVM_ROOM_START + (stat(path, &st) ? LLVM_ROOM_FILE : (uint64_t)st.st_size);
+  if (mg_room() >= need) return true;
+  snprintf(llvm_error, sizeof llvm_error, "out of memory: LLVM needs %u MiB of address space to be loaded",
+           (unsigned)(need >> 20));
+  return false;
+}
+
 /* Tries one library; true when it is ready.  The first library that loads but cannot be used leaves its reason. */
 static bool llvm_try(const char *path) {
-  if (!path || !*path) return false;
-  void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!h) return false;
-  const char *missing = dlsym(h, "LLVMPY_ParseAssembly") ? llvm_start_lite(h) : llvm_start_c(h);
-  if (missing) {
-    if (!*llvm_error) snprintf(llvm_error, sizeof llvm_error, "%s lacks %s", path, missing);
+  LlvmStart s = {0};
+  if (!path || !*path || !llvm_has_room(path)) return false;
+  if (!(s.library = dlopen(path, RTLD_NOW | RTLD_LOCAL))) {
+    const char *why = strchr(path, '/') && !access(path, F_OK) && !*llvm_error ? dlerror() : NULL;
+    if (why) snprintf(llvm_error, sizeof llvm_error, "%s", why);
+    return false;
+  }
+  mg_cxx_find_catch(s.library);
+  mg_cxx_no_exit(s.library);
+  if (!mg_cxx_catch(llvm_start, &s)) s.missing = "the memory to start";
+  if (s.missing) {
+    if (!*llvm_error) snprintf(llvm_error, sizeof llvm_error, "%s lacks %s", path, s.missing);
     return false;
   }
   snprintf(llvm_path, sizeof llvm_path, "%s", path);
@@ -183,27 +223,41 @@ static bool llvm_beside(char *path, size_t n) {
          snprintf(path, n, "%s/../../llvmlite/binding/libllvmlite.so", mg_abi.torch_dir) < (int)n;
 }
 
-static void llvm_open_once(void) {
+static bool llvm_find(void) {
   static const char *const system[] = { /* as distributions and LLVM's own packages name them */
     "libLLVM.so.22.1", "libLLVM.so.21.1", "libLLVM.so.20.1", "libLLVM.so.19.1", "libLLVM-19.so.1", "libLLVM-18.so.1",
     "libLLVM.so.18.1", "libLLVM-17.so.1", "libLLVM-17.so", "libLLVM-16.so.1", "libLLVM-16.so"};
   char beside[1024];
   const char *env = getenv("MAGNETO_LLVM");
   bool none = env && !strcmp(env, "none"); /* as if there were no LLVM */
-  if (!none && (llvm_try(llvm_given) || llvm_try(env))) return;
-  if (!none && llvm_beside(beside, sizeof beside) && llvm_try(beside)) return;
-  for (size_t i = 0; !none && i < sizeof system / sizeof *system; i++)
-    if (llvm_try(system[i])) return;
+  if (!none && (llvm_try(llvm_given) || llvm_try(env))) return true;
+  if (!none && llvm_beside(beside, sizeof beside) && !access(beside, R_OK) && llvm_try(beside)) return true;
+  for (size_t i = 0; !none && !*llvm_error && i < sizeof system / sizeof *system; i++)
+    if (llvm_try(system[i])) return true;
   size_t n = strlen(llvm_error);
+  if (!strncmp(llvm_error, "out of memory", strlen("out of memory"))) return false;
   snprintf(llvm_error + n, sizeof llvm_error - n,
            "%sno LLVM library was found: pip install llvmlite (or set MAGNETO_LLVM to a libLLVM)", n ? "; " : "");
+  return false;
+}
+
+/* The lock is held.  NULL, or why there is none; under a limit of memory there may be one later. */
+static const char *llvm_get(void) {
+  if (llvm_state == LLVM_not_tried) {
+    *llvm_error = 0;
+    if (llvm_find()) llvm_state = LLVM_ready;
+    else if (mg_room() == UINT64_MAX) llvm_state = LLVM_missing;
+  }
+  return llvm_state == LLVM_ready ? NULL : llvm_error;
 }
 
 void mg_llvm_set_path(const char *path) { snprintf(llvm_given, sizeof llvm_given, "%s", path); }
 
 const char *mg_llvm_open(void) {
-  pthread_once(&llvm_once, llvm_open_once);
-  return *llvm_path ? NULL : llvm_error;
+  mg_fork_lock(MG_LOCK_llvm);
+  const char *why = llvm_get();
+  mg_fork_unlock(MG_LOCK_llvm);
+  return why;
 }
 
 int mg_llvm_major(void) {
@@ -268,38 +322,72 @@ typedef struct LlvmJob {       /* shared by the threads of one mg_llvm_emit */
   MgObject *out;
   uint32_t n;
   atomic_uint next;            /* module to take */
-  atomic_bool failed;
+  atomic_bool failed, broken;  /* broken: LLVM was left in the middle */
   pthread_mutex_t lock;        /* guards err */
   char err[400];               /* first message */
 } LlvmJob;
 
+typedef struct LlvmOne {
+  const char *text;
+  MgObject *out;
+  char err[sizeof(((LlvmJob *)0)->err)];
+  bool ok;
+} LlvmOne;
+
+static void llvm_one(void *arg) {
+  LlvmOne *o = arg;
+  o->ok = llvm_emit_one(o->text, o->out, o->err, sizeof o->err);
+}
+
 static void *llvm_worker(void *arg) {
   LlvmJob *j = arg;
   for (uint32_t i; !j->failed && (i = atomic_fetch_add(&j->next, 1)) < j->n;) {
-    char err[sizeof j->err];
-    if (llvm_emit_one(j->text[i], &j->out[i], err, sizeof err)) continue;
+    LlvmOne one = {.text = j->text[i], .out = &j->out[i]};
+    if (!mg_cxx_catch(llvm_one, &one)) {
+      j->broken = true;
+      snprintf(one.err, sizeof one.err, "out of memory or a fatal error; it is not called again in this process");
+    } else if (one.ok) {
+      continue;
+    }
     pthread_mutex_lock(&j->lock);
-    if (!j->failed) memcpy(j->err, err, sizeof err);
+    if (!j->failed) memcpy(j->err, one.err, sizeof one.err);
     pthread_mutex_unlock(&j->lock);
     j->failed = true;
   }
   return NULL;
 }
 
-MgRc mg_llvm_emit(MgCtx *c, const char *const *text, uint32_t n, unsigned nthread, MgObject *out) {
+/* The lock is held. */
+static MgRc llvm_emit(MgCtx *c, LlvmJob *j, unsigned nthread) {
   enum { MAX_THREADS = 16 };
   pthread_t thread[MAX_THREADS];
   unsigned started = 0;
-  const char *why = mg_llvm_open();
-  memset(out, 0, sizeof *out * n);
+  uint64_t most = 0; /* longest text */
+  const char *why = llvm_get();
   if (why) return mg_fail(c, MG_UNSUP, "%s", why);
-  LlvmJob j = {.text = text, .out = out, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER};
-  if (nthread > n) nthread = n;
+  for (uint32_t i = 0; i < j->n; i++) most = strlen(j->text[i]) > most ? strlen(j->text[i]) : most;
+  uint64_t need = LLVM_ROOM_MODULE + most * LLVM_ROOM_TEXT;
+  if (mg_room() < need) return mg_fail(c, MG_NOMEM, "out of memory: too little address space is left for LLVM");
+  if (nthread > j->n) nthread = j->n;
   if (nthread > MAX_THREADS) nthread = MAX_THREADS;
-  while (started + 1 < nthread && !pthread_create(&thread[started], NULL, llvm_worker, &j)) started++;
-  llvm_worker(&j);
+  if (nthread > 1) nthread = 1 + mg_room_threads(nthread - 1, need * nthread);
+  while (started + 1 < nthread && !pthread_create(&thread[started], NULL, llvm_worker, j)) started++;
+  llvm_worker(j);
   for (unsigned i = 0; i < started; i++) pthread_join(thread[i], NULL);
-  if (!j.failed) return MG_OK;
-  for (uint32_t i = 0; i < n; i++) free(out[i].data), out[i] = (MgObject){0};
-  return mg_fail(c, MG_BUG, "LLVM: %s", j.err);
+  if (j->broken) {
+    llvm_state = LLVM_broken; /* its locks may be held for ever */
+    snprintf(llvm_error, sizeof llvm_error, "LLVM: %s", j->err);
+  }
+  if (!j->failed) return MG_OK;
+  for (uint32_t i = 0; i < j->n; i++) free(j->out[i].data), j->out[i] = (MgObject){0};
+  return mg_fail(c, MG_BUG, "LLVM: %s", j->err);
+}
+
+MgRc mg_llvm_emit(MgCtx *c, const char *const *text, uint32_t n, unsigned nthread, MgObject *out) {
+  LlvmJob j = {.text = text, .out = out, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER};
+  memset(out, 0, sizeof *out * n);
+  mg_fork_lock(MG_LOCK_llvm);
+  MgRc rc = llvm_emit(c, &j, nthread);
+  mg_fork_unlock(MG_LOCK_llvm);
+  return rc;
 }

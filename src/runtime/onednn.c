@@ -1,19 +1,19 @@
 #define _GNU_SOURCE /* dladdr */
+#include "base/fork.h"
+#include "base/room.h"
 #include "runtime/cpu.h"
-#include "runtime/fork.h"
 #include "runtime/onednn_prim.h"
-#include <pthread.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ONEDNN_FILE "libdnnl.so.3"
+#define ONEDNN_ROOM ((uint64_t)192 << 20) /* of the library and what it makes when it starts */
 
 DnnApi dnn;
 DnnEngine dnn_engine;
 int dnn_post_op_base;
 static DnnStream onednn_stream;
-static pthread_mutex_t onednn_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool onednn_tried;
 static const char *onednn_why = "not loaded yet";
 
@@ -89,6 +89,7 @@ static const char *onednn_open(const char *path) {
   const char *env = getenv("MAGNETO_ONEDNN");
   if (env && !strcmp(env, "0")) return "switched off by MAGNETO_ONEDNN=0";
   if (env && *env) path = env;
+  if (mg_room() < ONEDNN_ROOM) return "out of memory: too little address space is left to load oneDNN";
   void *h = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
   if (!h) h = onednn_beside_torch();
   if (!h) h = dlopen(ONEDNN_FILE, RTLD_NOW | RTLD_LOCAL);
@@ -106,9 +107,9 @@ static const char *onednn_open(const char *path) {
 }
 
 const char *mg_onednn_load(const char *path) {
-  pthread_mutex_lock(&onednn_lock);
-  if (!onednn_tried) onednn_why = onednn_open(path), onednn_tried = true;
-  pthread_mutex_unlock(&onednn_lock);
+  mg_fork_lock(MG_LOCK_onednn);
+  if (!onednn_tried) onednn_why = onednn_open(path), onednn_tried = !onednn_why || mg_room() >= ONEDNN_ROOM;
+  mg_fork_unlock(MG_LOCK_onednn);
   return onednn_why;
 }
 

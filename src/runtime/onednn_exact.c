@@ -2,7 +2,7 @@
  * PyTorch.  Those instructions raise the processor's "invalid operation" flag for a NaN operand, and the flag stays.  So
  * the fused primitive runs, the flags of the threads are looked at, and only when one is raised does the primitive run
  * again without its activation, which is then applied here.  A flag raised by something else costs time, nothing more. */
-#include "runtime/fork.h"
+#include "base/fork.h"
 #include "runtime/onednn_prim.h"
 #include "runtime/threads.h"
 #include <math.h>

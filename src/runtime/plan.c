@@ -1,7 +1,7 @@
 /* Runs a plan.  The hot path allocates nothing but the outputs: see plan_priv.h for the tables. */
 #include <stdio.h>
 #include <string.h>
-#include "runtime/fork.h"
+#include "base/fork.h"
 #include "runtime/plan_priv.h"
 #include "runtime/threads.h"
 
@@ -388,6 +388,8 @@ static MgRc plan_no_output(PlanCall *k, const MgPlanView *v) {
 static MgRc plan_enter(PlanCall *k) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
+  if (p->nengine && !mg_threads_have_room(mg_abi_threads())) /* what is written cannot be run again */
+    return plan_error(k, p->s.nwritten ? MG_NOMEM : MG_BUG, "out of memory: too little address space is left for threads");
   MgRc rc = plan_resize(k);
   if (rc != MG_OK) return plan_error(k, rc, rc == MG_UNSUP ? "the plan is not for these sizes" : "out of memory");
   if (r->total) {

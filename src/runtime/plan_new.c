@@ -3,7 +3,7 @@
  * once and only filled. */
 #include <stdlib.h>
 #include <string.h>
-#include "runtime/fork.h"
+#include "base/fork.h"
 #include "runtime/plan_priv.h"
 
 enum { PLAN_MAX_ARGS = 512 };

@@ -2,10 +2,13 @@
  * consecutive kernels that are worth splitting share one region. */
 #define _GNU_SOURCE /* dladdr */
 #include "runtime/threads.h"
-#include "runtime/fork.h"
+#include "base/fork.h"
+#include "base/room.h"
 #include "runtime/torch_abi.h"
 #include <dlfcn.h>
 #include <pthread.h>
+
+#define THREADS_STACK ((uint64_t)16 << 20) /* of one thread of a team, with what it needs beside */
 
 /* libgomp's team does not survive fork(): a parallel region of the thread that forked waits in the child for threads that are
  * not there.  Kernels run on one thread in a child; so do ATen's.  Primitives of oneDNN insist on the team that they were made
@@ -24,6 +27,15 @@ void mg_threads_apart(void *(*fn)(void *), void *arg) {
 
 void mg_threads_together(int before) {
   if (before > 1) mg_abi.omp_set_num_threads(before);
+}
+
+/* libgomp ends the process when it cannot start a thread.  It keeps the threads of a team for the next region. */
+bool mg_threads_have_room(unsigned nthread) {
+  static _Thread_local unsigned team; /* the largest that this thread has had */
+  if (nthread <= team) return true;
+  if (mg_room() / THREADS_STACK < nthread) return false;
+  team = nthread;
+  return true;
 }
 
 typedef struct Team {
@@ -116,7 +128,7 @@ void mg_threads_run(const MgRange *r, uint32_t n, unsigned nthread) {
   if (first == n) return;
   if (!nthread) nthread = mg_abi_threads();
   mg_fork_watch();
-  if (nthread > 1 && !mg_fork_child() && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel()) {
+  if (nthread > 1 && !mg_fork_child() && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel() && mg_threads_have_room(nthread)) {
     Team t = {r + first, last - first};
     mg_abi.gomp_parallel(team_body, &t, nthread, 0);
   } else {
@@ -130,7 +142,7 @@ void mg_threads_each(void (*fn)(void *), void *arg) {
   int most = mg_abi.omp_get_max_threads ? mg_abi.omp_get_max_threads() : 1;
   if (most > 0 && (unsigned)most > nthread) nthread = (unsigned)most;
   mg_fork_watch();
-  if (nthread > 1 && !mg_fork_child() && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel())
+  if (nthread > 1 && !mg_fork_child() && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel() && mg_threads_have_room(nthread))
     mg_abi.gomp_parallel(fn, arg, nthread, 0);
   else fn(arg);
 }

@@ -21,6 +21,8 @@ typedef struct MgRange {  /* fn over [0, n), any split is right */
 void mg_threads_run(const MgRange *r, uint32_t n, unsigned nthread);
 /* fn(arg) once on every thread that a parallel region of the calling thread may have used. */
 void mg_threads_each(void (*fn)(void *), void *arg);
+/* Can the calling thread have a team of so many? */
+bool mg_threads_have_room(unsigned nthread);
 /* Does a library that exports `symbol` run its parallel regions on the same threads? */
 bool mg_threads_shared(const void *symbol);
 /* fn(arg) where a parallel region of any size can be had: in a forked process on a thread of its own. */

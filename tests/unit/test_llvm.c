@@ -1,9 +1,13 @@
 /* LLVM through dlopen, the loader and the kernel cache together.  Skipped (77) where no LLVM is found. */
 #include "runtime/load_llvm.h"
+#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include "base/room.h"
 #include "check.h"
+#include "runtime/cxxcatch.h"
 #include "runtime/kcache.h"
 #include "runtime/torch_abi.h"
 
@@ -73,6 +77,56 @@ static void test_errors(void) {
   mg_ctx_free(&c);
 }
 
+static void ask_for_too_much(void *new) { ((void *(*)(size_t))new)((size_t)1 << 62); }
+
+/* C++ throws where it lacks memory; LLVM ends the process, here since it has no code for an instruction. */
+static void test_ends(void) {
+  static const char fatal[] =
+    "declare <2 x i64> @llvm.x86.aesni.aesenc(<2 x i64>, <2 x i64>)\n"
+    "define <2 x i64> @f(<2 x i64> %a) \"target-features\"=\"-aes\" {\n"
+    "  %r = call <2 x i64> @llvm.x86.aesni.aesenc(<2 x i64> %a, <2 x i64> %a)\n  ret <2 x i64> %r\n}\n";
+  const char *text[3] = {fatal, fatal, fatal};
+  MgObject obj[3];
+  void *new = dlsym(dlopen("libstdc++.so.6", RTLD_LAZY), "_Znwm");
+  CHECK(new && !mg_cxx_catch(ask_for_too_much, new) && !mg_cxx_catch(ask_for_too_much, new));
+  for (int i = 0; i < 2; i++) {
+    MgCtx c;
+    mg_ctx_init(&c);
+    CHECK(mg_llvm_emit(&c, text, 3, 2, obj) != MG_OK && strstr(c.msg, "not called again"));
+    CHECK(!obj[0].data && !obj[2].data && mg_llvm_open());
+    mg_ctx_free(&c);
+  }
+}
+
+static MgRc emit_with_room(uint64_t room, MgObject *obj) {
+  const char *text = good;
+  struct rlimit was, now;
+  MgCtx c;
+  mg_ctx_init(&c);
+  getrlimit(RLIMIT_AS, &was);
+  now = (struct rlimit){0, was.rlim_max};
+  setrlimit(RLIMIT_AS, &now);
+  CHECK(mg_room() == 0);
+  now.rlim_cur = (rlim_t)1 << 46;
+  setrlimit(RLIMIT_AS, &now);
+  now.rlim_cur -= mg_room() - room;
+  setrlimit(RLIMIT_AS, &now);
+  CHECK(mg_room() == room && mg_room_threads(3, room) == 0);
+  MgRc rc = mg_llvm_emit(&c, &text, 1, 1, obj);
+  setrlimit(RLIMIT_AS, &was);
+  mg_ctx_free(&c);
+  return rc;
+}
+
+/* LLVM is not called where it could run out of memory, and is called again where it cannot. */
+static void test_room(void) {
+  MgObject obj = {0};
+  CHECK(emit_with_room(0, &obj) == MG_NOMEM && !obj.data);
+  CHECK(emit_with_room((uint64_t)1 << 20, &obj) == MG_NOMEM && !obj.data);
+  CHECK(emit_with_room((uint64_t)1 << 30, &obj) == MG_OK && obj.data);
+  free(obj.data);
+}
+
 int main(void) {
   const char *why = mg_llvm_open();
   if (why) {
@@ -83,5 +137,7 @@ int main(void) {
   test_modules(1, 1);
   test_modules(12, 2);
   test_errors();
+  test_room();
+  test_ends(); /* the last: LLVM is not called again */
   return test_done();
 }

@@ -1,8 +1,8 @@
 /* See the header. */
-#include "runtime/fork.h"
+#include "base/fork.h"
 #include <pthread.h>
 
-static pthread_mutex_t fork_lock[MG_LOCK__COUNT] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
+static pthread_mutex_t fork_lock[MG_LOCK__COUNT] = {[0 ... MG_LOCK__COUNT - 1] = PTHREAD_MUTEX_INITIALIZER};
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static bool fork_is_child;
 

@@ -1,0 +1,11 @@
+/* Is there memory enough to record and compile?  Asked before a frame is recorded (base/room.h). */
+#ifndef MG_FRONT_HEADROOM_H
+#define MG_FRONT_HEADROOM_H
+#include "front/cache.h"
+
+/* 0: there is.  1: the frame has to run eagerly, which is counted and, once a process, warned of.  -1: an exception is set, since
+ * the user wants no frame to run eagerly (fullgraph, strict mode), or since the warning is an error. */
+int mg_headroom_short(const MgConfig *cfg);
+/* Loads what glibc loads when a thread ends or a backtrace is asked for; without it, it ends the process. */
+void mg_headroom_prepare(void);
+#endif

@@ -1,0 +1,81 @@
+/* A process forked while other threads compile finds every lock open, and compiles itself.  Skipped (77) where no LLVM is found. */
+#include "base/fork.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "check.h"
+#include "ir/op.h"
+#include "runtime/kcache.h"
+#include "runtime/load_llvm.h"
+#include "runtime/torch_abi.h"
+
+static atomic_bool fork_stop;
+
+/* One module through LLVM, the loader and the cache, and a schema through the table.  number: makes its text a new one. */
+static bool compile(unsigned number) {
+  char text[128], schema[128];
+  const char *texts = text;
+  MgObject obj;
+  MgCode *code = NULL;
+  MgKcRef ref = NULL;
+  MgKcPlace place = {.number = 0};
+  MgCtx c;
+  mg_ctx_init(&c);
+  snprintf(text, sizeof text, "define i64 @f(i64 %%a) {\n  %%r = add i64 %%a, %u\n  ret i64 %%r\n}\n", number);
+  snprintf(schema, sizeof schema, "fork::op%u(Tensor a) -> Tensor", number % 1000);
+  MgKey key = mg_kcache_key(text, strlen(text));
+  bool ok = mg_op_from_schema(&c, schema) && mg_llvm_emit(&c, &texts, 1, 1, &obj) == MG_OK;
+  if (ok) {
+    ok = mg_elf_load(&c, obj.data, obj.len, mg_abi_symbol, &code) == MG_OK;
+    free(obj.data);
+  }
+  void *fn = ok ? mg_elf_symbol(code, "f") : NULL;
+  ok = fn && ((int64_t(*)(int64_t))fn)(1) == 1 + (int64_t)number && mg_kcache_add(&c, code, &key, &fn, &place, 1, &ref) == MG_OK;
+  if (ok) mg_kcache_unref(ref);
+  mg_ctx_free(&c);
+  return ok;
+}
+
+static void *compile_on(void *arg) {
+  static atomic_uint number;
+  while (!fork_stop)
+    if (!compile(atomic_fetch_add(&number, 1))) *(bool *)arg = true;
+  return NULL;
+}
+
+static void *look_on(void *arg) {
+  MgKcRef ref;
+  for (MgKey key = mg_kcache_key("x", 1); !fork_stop; key.lo++)
+    if (mg_kcache_find(key, &ref)) mg_kcache_unref(ref);
+  return NULL;
+}
+
+int main(void) {
+  enum { FORKS = 100, SECONDS = 60 };
+  const char *why = mg_llvm_open();
+  pthread_t thread[2];
+  bool bad = false;
+  if (why) {
+    printf("skipped: %s\n", why);
+    return 77;
+  }
+  CHECK(compile(1));
+  CHECK(!pthread_create(&thread[0], NULL, compile_on, &bad) && !pthread_create(&thread[1], NULL, look_on, NULL));
+  for (int i = 0; i < FORKS; i++) {
+    int status = -1;
+    pid_t pid = fork();
+    if (!pid) {
+      alarm(SECONDS);
+      _exit(compile(5) && mg_fork_child() ? 0 : 1);
+    }
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+    if (status) break;
+  }
+  fork_stop = true;
+  for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+  CHECK(!bad);
+  return test_done();
+}
