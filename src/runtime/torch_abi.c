@@ -29,7 +29,8 @@ static void abi_load_once(void) {
   OPTIONAL(torch_get_num_threads, abi_cpu, "torch_get_num_threads");
   OPTIONAL(torch_set_requires_grad, abi_cpu, "torch_set_requires_grad");
   OPTIONAL(as_strided, abi_cpu, "_ZN2at4_ops10as_strided4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEES8_St8optionalIS7_E");
-  OPTIONAL(operator_new, abi_cpu, "_Znwm");
+  /* A handle is freed by torch's operator delete: of two allocators in a process (sanitizers, LD_PRELOAD) the global one's. */
+  if (!OPTIONAL(operator_new, RTLD_DEFAULT, "_Znwm")) OPTIONAL(operator_new, abi_cpu, "_Znwm");
   OPTIONAL(anomaly_enabled, abi_cpu, "_ZN5torch8autograd11AnomalyMode8_enabledE");
   /* Through libtorch_cpu's handle, dlsym searches its dependencies: the OpenMP runtime that torch itself uses, even
    * when another one is loaded too. */
