@@ -56,6 +56,70 @@ def _gpu() -> Finding:
     return Finding("GPU", True, "none (the CPU is used)", needed=False)
 
 
+def _cpu(m: dict) -> Finding:
+    text = m["cpu_host"]
+    if m["cpu_cap"]:
+        text += f", capped to {m['cpu_cap']} by MAGNETO_CPU"
+    elif _value("MAGNETO_CPU"):
+        text += f"; MAGNETO_CPU={_value('MAGNETO_CPU')} changes nothing"
+    return Finding("CPU level", True, text, needed=False)
+
+
+def _cache() -> Finding:
+    c = _magneto.disk_cache_info()
+    if c["off"]:
+        mend = "" if _value("MAGNETO_CACHE") else f"mkdir -p {c['folder']}; chmod 700 {c['folder']}   (or set MAGNETO_CACHE_DIR)"
+        return Finding("cache", False, c["off"], mend, needed=False)
+    text = f"{c['folder']}: {c['files']} files, {c['bytes'] / 2**20:.1f} of {c['limit'] / 2**20:.0f} MiB"
+    if c["temporaries"]:
+        text += f", {c['temporaries']} unfinished"
+    if c["not_allowed"]:
+        mend = f"rm {c['folder']}/*.o {c['folder']}/*.plan   (others may have written some of them)"
+        return Finding("cache", False, f"{text}, {c['not_allowed']} that may not be used", mend, needed=False)
+    return Finding("cache", True, text, needed=False)
+
+
+def _value(name: str) -> str:
+    return {v.name: v.value or "" for v in variables()}[name]
+
+
+class Variable(NamedTuple):
+    """A row of src/env.def, and what the environment says."""
+
+    name: str
+    kind: str
+    accepted: str
+    default: str
+    meaning: str
+    value: str | None
+    wrong: str | None
+
+
+def variables() -> list[Variable]:
+    """The environment variables that magneto reads."""
+    return [Variable(*v) for v in _magneto.environment()]
+
+
+def table() -> str:
+    """The variables as a table in Markdown (docs/VARIABLES.md)."""
+    lines = ["| variable | accepted | by default | meaning |", "| --- | --- | --- | --- |"]
+    kinds = {"switch": "1, 0", "number": "a number, {} to {}", "span": "n, a-b", "path": "a path", "tests": "", "word": "", "words": ""}
+    for v in variables():
+        words = v.accepted.split()
+        text = kinds[v.kind].format(*words)
+        if v.kind in ("word", "words", "path"):
+            text = ", ".join([text] * bool(text) + [f"`{w}`" for w in words])
+        lines.append(f"| `{v.name}` | {text} | {v.default} | {v.meaning} |")
+    return "\n".join(lines)
+
+
+def _environment() -> list[Finding]:
+    found = [Finding("environment", True, f"{v.name}={v.value}", needed=False) for v in variables() if v.value and not v.wrong]
+    off = _magneto.disk_cache_info()["off"] or "\n"  # has a line of its own
+    told = [Finding("noticed", False, text, needed=False, mend="see docs/VARIABLES.md") for text in _magneto.notices() if off not in text]
+    return found + told
+
+
 def examine() -> list[Finding]:
     """Looks at everything that magneto uses; loads the libraries to be sure that they work."""
     m = _magneto.machine(onednn_library())
@@ -108,9 +172,11 @@ def examine() -> list[Finding]:
             needed=False,
         ),
         Finding("threads", True, f"{m['threads']} (torch.get_num_threads())"),
+        _cpu(m),
         _gpu(),
+        _cache(),
     ]
-    return out
+    return out + _environment()  # last: looking at the libraries is what brings up wrong paths
 
 
 def main() -> int:

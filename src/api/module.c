@@ -1,7 +1,8 @@
 /* PyInit__magneto: creates the module and lets every part register itself.  Holds no state of its own. */
 #include "api/module.h"
+#include "base/env.h"
 #include "base/log.h"
-#include <stdlib.h>
+#include "front/notices.h"
 
 static int (*const module_parts[])(PyObject *) = {
 #define MODULE_PART(file) mg_##file##_init,
@@ -31,11 +32,9 @@ PyMODINIT_FUNC PyInit__magneto(void) {
       Py_DECREF(m);
       return NULL;
     }
-  /* A wrong name in the environment must not make the import fail: it is reported and the rest is used. */
-  const char *logs = getenv("MAGNETO_LOGS"), *bad = logs ? mg_log_set(logs) : NULL;
-  if (bad && PyErr_WarnFormat(PyExc_UserWarning, 1, "MAGNETO_LOGS: unknown channel at \"%s\"", bad)) {
-    Py_DECREF(m);
-    return NULL;
-  }
+  /* A wrong value in the environment must not make the import fail: it is reported, and the default is used. */
+  mg_log_set(mg_env(ENV_LOGS));
+  mg_env_check();
+  if (mg_notices_warn()) Py_CLEAR(m);
   return m;
 }

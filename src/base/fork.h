@@ -10,8 +10,10 @@ typedef enum MgForkLock {
   MG_LOCK_onednn, /* oneDNN is being loaded */
   MG_LOCK_llvm,   /* LLVM is being loaded, or runs */
   MG_LOCK_kernel, /* the kernel cache */
+  MG_LOCK_cache,  /* the folder of the on-disk cache */
   MG_LOCK_list,   /* lists of idle memory */
   MG_LOCK_op,     /* the table of schemas */
+  MG_LOCK_notice, /* the table of notices */
   MG_LOCK__COUNT
 } MgForkLock;
 

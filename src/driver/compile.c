@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "back/back.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "driver/engine.h"
 #include "driver/kernels.h"
@@ -36,8 +37,19 @@ typedef struct Compile {
 
 /* ---- stages ---- */
 
+typedef enum CompileStage {
+#define STAGE(name) CS_##name,
+#include "stages.def"
+} CompileStage;
+
+static const char *const compile_stage[] = {
+#define STAGE(name) #name,
+#include "stages.def"
+};
+
 /* Ends a stage: its time, and MAGNETO_STOP. */
-static MgRc compile_done(Compile *k, const char *stage) {
+static MgRc compile_done(Compile *k, CompileStage which) {
+  const char *stage = compile_stage[which];
   double now = mg_now_ms();
   if (mg_log_on(MG_LOG_timing)) mg_sb_printf(&k->times, "%s %.2f  ", stage, now - k->t);
   k->t = mg_now_ms();
@@ -145,22 +157,22 @@ static MgRc compile_middle(Compile *k, MgJoint *j) {
   if (j) TRY(mg_joint_stable(g, j));
   TRY(mg_dce(g)); /* before anything counts uses */
   compile_log_graph(k, MG_LOG_functional, "functional");
-  TRY(compile_done(k, "functionalize"));
+  TRY(compile_done(k, CS_functionalize));
   simplify.onednn = compile_wants_onednn(k);
   simplify.bf16 = simplify.onednn && mg_onednn_bf16();
   TRY(mg_patterns(g, &simplify)); /* on ATen's own ops, before they are taken apart */
-  TRY(compile_done(k, "patterns"));
+  TRY(compile_done(k, CS_patterns));
   TRY(mg_decompose(g));
-  TRY(compile_done(k, "decompose"));
+  TRY(compile_done(k, CS_decompose));
   TRY(mg_simplify(g, &simplify));
   TRY(mg_layout(g, &simplify));
   TRY(mg_dce(g));
   compile_log_graph(k, MG_LOG_simplified, "simplified");
   TRY(mg_graph_verify(g, "simplify"));
-  TRY(compile_done(k, "simplify"));
+  TRY(compile_done(k, CS_simplify));
   if (!j) return MG_OK;
   TRY(mg_partition(g, &simplify, j)); /* on what lowering will see, with layouts that both halves agree on */
-  return compile_done(k, "partition");
+  return compile_done(k, CS_partition);
 }
 
 /* Is t what the graph says of v? */
@@ -197,12 +209,13 @@ static MgRc compile_fold(Compile *k) {
   if (!k->h->eval) return MG_OK;
   TRY(mg_fold(k->g, &o, &k->constant, &k->nconstant));
   if (k->nconstant) compile_log_graph(k, MG_LOG_simplified, "folded");
-  return compile_done(k, "fold");
+  return compile_done(k, CS_fold);
 }
 
 /* Does somebody want to see stages that a stored plan skips? */
 static bool compile_shows(const Compile *k) {
-  return k->stop || mg_log_on(MG_LOG_loops) || mg_log_on(MG_LOG_fusion) || mg_log_on(MG_LOG_output_code) || mg_log_on(MG_LOG_plan);
+  bool stops = k->stop && strcmp(k->stop, compile_stage[CS_stored]);
+  return stops || mg_log_on(MG_LOG_loops) || mg_log_on(MG_LOG_fusion) || mg_log_on(MG_LOG_output_code) || mg_log_on(MG_LOG_plan);
 }
 
 /* Graph to the description of a plan, but for what compile_back knows. */
@@ -211,14 +224,14 @@ static MgRc compile_new(Compile *k, MgPlanSpec *spec) {
   TRY(mg_lower(&k->s));
   TRY(mg_sched_verify(&k->s, "lowering"));
   compile_log_loops(k);
-  TRY(compile_done(k, "lower"));
+  TRY(compile_done(k, CS_lower));
   TRY(mg_fuse(&k->s, &k->f));
   compile_log_fusion(k);
-  TRY(compile_done(k, "fuse"));
+  TRY(compile_done(k, CS_fuse));
   TRY(compile_externs(k));
-  TRY(compile_done(k, "engines"));
+  TRY(compile_done(k, CS_engines));
   TRY(mg_kernels_build(&k->s, &k->f, mg_abi_threads(), &k->k));
-  TRY(compile_done(k, "code"));
+  TRY(compile_done(k, CS_code));
 
   TRY(mg_memplan(&k->s, &k->f, &k->m));
   compile_log_plan(k);
@@ -233,15 +246,15 @@ static MgRc compile_back(Compile *k, MgPlanSpec *spec) {
   *spec = (MgPlanSpec){.host = k->h->host, .threads = k->o->threads > 0 ? (unsigned)k->o->threads : 0};
   bool stored = !compile_shows(k) && mg_stored_key(k->g, k->o, &key);
   if (stored) TRY(mg_stored_load(key, k->g, k->o, k->h, spec, &k->ext, &k->k, &found));
-  if (stored) TRY(compile_done(k, "stored"));
   if (found) k->f.nstep = spec->nstep;
-  else TRY(compile_new(k, spec));
-  if (stored && !found) mg_stored_save(key, &k->f, k->ext, &k->k, spec);
+  if (stored) TRY(compile_done(k, CS_stored));
+  if (!found) TRY(compile_new(k, spec));
+  if (stored && !found) mg_stored_save(key, k->g, &k->f, k->ext, &k->k, spec);
   spec->code = k->k.code;
   spec->ncode = k->k.ncode;
   spec->constant = (MgTensor *const *)k->constant;
   spec->nconstant = k->nconstant;
-  return compile_done(k, "plan");
+  return compile_done(k, CS_plan);
 }
 
 /* What compile_back made and no plan took over. */
@@ -261,19 +274,16 @@ static void compile_log_times(const Compile *k, long n, const char *what, double
 
 /* Compilation number n of this process: is it one of MAGNETO_ONLY's? */
 static bool compile_selected(long n) {
-  const char *only = getenv("MAGNETO_ONLY");
   long from, to;
-  if (!only || !*only) return true;
-  int got = sscanf(only, "%ld-%ld", &from, &to);
-  return got == 2 ? n >= from && n <= to : got == 1 ? n == from : true;
+  return !mg_env_span(ENV_ONLY, &from, &to) || (n >= from && n <= to);
 }
 
 /* Counts the compilation; MG_UNSUP when MAGNETO_ONLY leaves it out. */
 static MgRc compile_begin(Compile *k, long *n) {
   static atomic_long count;
   *n = atomic_fetch_add(&count, 1) + 1;
-  k->stop = getenv("MAGNETO_STOP");
-  if (k->stop && !*k->stop) k->stop = NULL;
+  mg_env_check();
+  k->stop = mg_env(ENV_STOP);
   k->t = mg_now_ms();
   return compile_selected(*n) ? MG_OK : mg_fail(k->c, MG_UNSUP, "compilation %ld is left out (MAGNETO_ONLY)", *n);
 }

@@ -1,4 +1,5 @@
 /* Plans on disk.  See the header.
+ * A file's digest says that a process of this user wrote it; all the same each number that is read is checked before it is used.
  * A file is a StoredHead, then the plan's tables one after the other, each from a multiple of 8 bytes on; the last ones are the arguments
  * of each step.  Struct layouts need no version of their own: the key has the build in it. */
 #include "driver/stored.h"
@@ -9,6 +10,7 @@
 #include "driver/engine.h"
 #include "driver/graph_key.h"
 #include "runtime/artifact.h"
+#include "runtime/plan_check.h"
 #include "runtime/torch_abi.h"
 
 enum {
@@ -33,7 +35,7 @@ typedef struct StoredStep {
   uint8_t kind;          /* MgPlanStepKind */
   bool beside, guessed;
   /* PK_kernel */
-  uint32_t kernel, nbuf, outer, sizes;
+  uint32_t kernel, nbuf, outer, sizes, nsizes; /* nsizes: slots of its table */
   int64_t grain, work;
   /* others */
   NodeRef node;
@@ -63,6 +65,42 @@ bool mg_stored_key(const MgGraph *g, const MgOptions *o, MgKey *out) {
   if (ok) *out = mg_artifact_key(mg_sb_text(&sb), sb.len);
   mg_sb_free(&sb);
   return ok;
+}
+
+/* ---- what is read and written ---- */
+
+/* How far each input's memory reaches; NULL: no memory. */
+static uint64_t *stored_inputs(MgCtx *c, const MgGraph *g) {
+  uint64_t *bytes = mg_new(c, uint64_t, g->ninput + 1);
+  for (uint32_t i = 0; bytes && i < g->ninput; i++) {
+    const MgVal *v = mg_val(g, g->input[i]);
+    int64_t last = 0, size, stride;
+    bool known = v->storage == g->input[i]; /* else it lies in memory of another one, which may reach further */
+    for (int d = 0; known && d < v->ndim; d++) {
+      known = mg_ex_const_int(g->x, v->size[d], &size) && mg_ex_const_int(g->x, v->stride[d], &stride) && size >= 0 && stride >= 0;
+      if (known && size) last += (size - 1) * stride;
+    }
+    bytes[i] = known ? ((uint64_t)last + 1) * (uint64_t)mg_dtype_size((MgDtype)v->dtype) : UINT64_MAX;
+  }
+  return bytes;
+}
+
+static bool stored_dtypes(const MgPlanView *v, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (v[i].buf && (v[i].dtype < 0 || v[i].dtype > DT_none || mg_dtype_size((MgDtype)v[i].dtype) != v[i].elsize)) return false;
+  return true;
+}
+
+/* Is every number in the tables of spec and steps one that a plan of this graph may have? */
+static bool stored_sound(MgCtx *c, const MgGraph *g, const MgPlanSpec *s) {
+  const uint64_t *inputs = stored_inputs(c, g);
+  bool ok = inputs != NULL;
+  for (uint32_t i = 0; ok && i < s->nfresh; i++) ok = stored_dtypes(&s->fresh[i].view, 1);
+  for (uint32_t i = 0; ok && i < s->nout; i++) ok = s->out[i].kind != PO_view || stored_dtypes(&s->out[i].view, 1);
+  for (uint32_t i = 0; ok && i < s->nstep; i++)
+    ok = s->step[i].kind == PK_kernel ||
+         (stored_dtypes(s->step[i].in, s->step[i].nin) && stored_dtypes(s->step[i].out, s->step[i].nout));
+  return ok && !mg_plan_check(c, s, inputs);
 }
 
 /* ---- writing ---- */
@@ -98,6 +136,7 @@ static bool stored_step(StoredWriter *w, const MgPlanStep *s, const MgStepIR *ir
     d->nbuf = s->nbuf;
     d->outer = s->outer;
     d->sizes = s->sizes;
+    d->nsizes = code->nsize;
     d->grain = s->grain;
     d->work = s->work;
     return stored_kernel(w, code->key, &d->kernel);
@@ -138,12 +177,12 @@ static void stored_write(StoredWriter *w, const MgPlanSpec *s) {
   mg_sb_free(&text);
 }
 
-void mg_stored_save(MgKey key, const MgFused *f, const MgPlanExt *ext, const MgKernelSet *k, const MgPlanSpec *s) {
+void mg_stored_save(MgKey key, MgGraph *g, const MgFused *f, const MgPlanExt *ext, const MgKernelSet *k, const MgPlanSpec *s) {
   StoredWriter w = {.kernel = mg_calloc(s->nstep, sizeof *w.kernel), .step = mg_calloc(s->nstep, sizeof *w.step),
                     .head = {.ninput = s->ninput, .nbuf = s->nbuf, .nstep = s->nstep, .nfresh = s->nfresh, .nout = s->nout, .nslot = s->nslot,
                              .nsizeop = s->nsizeop, .nblock = s->nblock, .ncheck = s->ncheck, .nwritten = s->nwritten, .err = s->err,
                              .arena = s->arena, .bytes_moved = s->bytes_moved, .dynamic = s->dynamic}};
-  bool ok = w.kernel && w.step;
+  bool ok = w.kernel && w.step && stored_sound(g->c, g, s); /* what is written can be read */
   for (uint32_t i = 0; ok && i < s->nstep; i++) ok = stored_step(&w, &s->step[i], &f->step[i], &ext[i], &k->of_step[i], &w.step[i]);
   if (ok) stored_write(&w, s);
   if (ok && mg_sb_ok(&w.out)) {
@@ -193,8 +232,9 @@ static bool stored_open(StoredReader *r, MgKey key, MgPlanSpec *s) {
   free(file.data);
   const StoredHead *h = r->p ? r->h = stored_take(r, 1, sizeof *h) : NULL;
   if (!h) return false;
-  MgPlanCheck *check = mg_new(r->c, MgPlanCheck, h->ncheck + 1);
-  bool ok = check && (r->step = stored_take(r, h->nstep, sizeof *r->step)) && (r->kernel = stored_take(r, h->nkernel, sizeof *r->kernel)) &&
+  bool ok = *(const unsigned char *)&h->dynamic <= 1 && h->ncheck <= h->text / 2; /* two texts of one byte at least */
+  MgPlanCheck *check = ok ? mg_new(r->c, MgPlanCheck, h->ncheck + 1) : NULL;
+  ok = check && (r->step = stored_take(r, h->nstep, sizeof *r->step)) && (r->kernel = stored_take(r, h->nkernel, sizeof *r->kernel)) &&
             (s->buf = stored_take(r, h->nbuf, sizeof *s->buf)) && (s->fresh = stored_take(r, h->nfresh, sizeof *s->fresh)) &&
             (s->out = stored_take(r, h->nout, sizeof *s->out)) && (s->slot0 = stored_take(r, h->nslot, sizeof *s->slot0)) &&
             (s->sizeop = stored_take(r, h->nsizeop, sizeof *s->sizeop)) && (s->block = stored_take(r, h->nblock, sizeof *s->block)) &&
@@ -217,8 +257,6 @@ static bool stored_view(StoredReader *r, const MgPlanSpec *spec, const MgPlanVie
   MgExprs *x = r->g->x;
   *out = (MgView){.buf = v->buf, .dtype = (uint8_t)v->dtype, .ndim = v->ndim};
   if (!v->buf) return true;
-  if (v->buf >= spec->nbuf || (uint64_t)v->size + v->ndim > spec->nslot || (uint64_t)v->stride + v->ndim > spec->nslot || v->offset >= spec->nslot)
-    return false;
   SymRef *dims = mg_new(r->c, SymRef, 2 * v->ndim + 1);
   if (!dims) return false;
   for (int i = 0; i < v->ndim; i++) dims[i] = mg_sym(x, spec->slot0[v->size + i]), dims[v->ndim + i] = mg_sym(x, spec->slot0[v->stride + i]);
@@ -243,31 +281,50 @@ static bool stored_engine(StoredReader *r, const MgPlanSpec *spec, uint32_t i) {
   return t->kind == PK_engine && r->ext[i].engine->scratch == t->scratch_bytes;
 }
 
-static bool stored_steps(StoredReader *r, const MgPlanSpec *spec) {
+/* What a file says of a step beside the plan's own table. */
+static bool stored_step_sound(const StoredReader *r, const MgPlanSpec *s, const StoredStep *t) {
+  if (*(const unsigned char *)&t->beside > 1 || *(const unsigned char *)&t->guessed > 1) return false;
+  if (t->kind == PK_kernel) return t->kernel < r->h->nkernel && (uint64_t)t->sizes + t->nsizes <= s->nslot;
+  if (t->node >= r->g->nnode || mg_node(r->g, t->node)->dead || t->nout != mg_node(r->g, t->node)->nout) return false;
+  if (!t->scratch) return !t->scratch_bytes;
+  return t->scratch <= s->nblock && s->block[t->scratch - 1].offset <= s->arena &&
+         t->scratch_bytes <= s->arena - s->block[t->scratch - 1].offset;
+}
+
+/* Takes the steps' own tables; nothing in them is looked at yet. */
+static bool stored_steps(StoredReader *r, MgPlanSpec *spec) {
   uint32_t n = r->h->nstep;
-  r->plan = mg_new(r->c, MgPlanStep, n + 1);
-  r->ext = mg_new(r->c, MgPlanExt, n + 1);
-  r->s.buf = mg_new(r->c, MgBuf, spec->nbuf + 1);
-  if (!r->plan || !r->ext || !r->s.buf) return false;
-  r->s.nbuf = spec->nbuf;
-  for (uint32_t b = 1; b < spec->nbuf; b++)
-    r->s.buf[b] = (MgBuf){.kind = spec->buf[b].mem == PM_input ? MB_input : MB_temp, .index = (int32_t)spec->buf[b].index};
+  spec->step = r->plan = mg_new(r->c, MgPlanStep, n + 1);
+  if (!r->plan) return false;
   for (uint32_t i = 0; i < n; i++) {
     const StoredStep *t = &r->step[i];
     MgPlanStep *d = &r->plan[i];
+    if (!stored_step_sound(r, spec, t)) return false;
     *d = (MgPlanStep){.kind = t->kind, .nbuf = t->nbuf, .outer = t->outer, .sizes = t->sizes, .grain = t->grain, .work = t->work, .beside = t->beside,
                       .nin = t->nin, .nout = t->nout, .scratch = t->scratch, .guessed = t->guessed};
     d->buf = stored_take(r, t->nbuf, sizeof *d->buf);
     d->in = stored_take(r, t->nin, sizeof *d->in);
     d->out = stored_take(r, t->nout, sizeof *d->out);
     if (!d->buf || !d->in || !d->out) return false;
-    if (t->kind == PK_kernel ? t->kernel >= r->h->nkernel : t->node >= r->g->nnode || mg_node(r->g, t->node)->dead) return false;
-    if (t->kind == PK_kernel) continue;
-    d->name = mg_node(r->g, t->node)->op->full;
-    if (!stored_engine(r, spec, i)) return false;
-    d->engine = r->ext[i].engine;
+    if (t->kind != PK_kernel) d->name = mg_node(r->g, t->node)->op->full;
   }
-  return !r->left;
+  return !r->left && stored_sound(r->c, r->g, spec);
+}
+
+/* Makes the library calls, of steps that are sound. */
+static bool stored_engines(StoredReader *r, const MgPlanSpec *spec) {
+  r->ext = mg_new(r->c, MgPlanExt, r->h->nstep + 1);
+  r->s.buf = mg_new(r->c, MgBuf, spec->nbuf + 1);
+  if (!r->ext || !r->s.buf) return false;
+  r->s.nbuf = spec->nbuf;
+  for (uint32_t b = 1; b < spec->nbuf; b++)
+    r->s.buf[b] = (MgBuf){.kind = spec->buf[b].mem == PM_input ? MB_input : MB_temp, .index = (int32_t)spec->buf[b].index};
+  for (uint32_t i = 0; i < r->h->nstep; i++) {
+    if (r->step[i].kind == PK_kernel) continue;
+    if (!stored_engine(r, spec, i)) return false;
+    r->plan[i].engine = r->ext[i].engine;
+  }
+  return true;
 }
 
 /* Loads the object that kernel `first` is in, for it and those of the later ones that are in it, too. */
@@ -323,7 +380,7 @@ MgRc mg_stored_load(MgKey key, MgGraph *g, const MgOptions *o, MgHostOps *h, MgP
   StoredReader r = {.g = g, .c = g->c, .o = o, .s = {.c = g->c, .g = g, .x = g->x}};
   MgPlanSpec s = *spec;
   *found = false;
-  if (!stored_open(&r, key, &s) || !stored_steps(&r, &s) || !stored_kernels(&r, k)) {
+  if (!stored_open(&r, key, &s) || !stored_steps(&r, &s) || !stored_engines(&r, &s) || !stored_kernels(&r, k)) {
     if (r.h) stored_drop(&r, k);
     return g->c->rc;
   }

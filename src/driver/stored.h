@@ -13,7 +13,7 @@ bool mg_stored_key(const MgGraph *g, const MgOptions *o, MgKey *out);
  * and nothing filled in: there is no such plan. */
 MgRc mg_stored_load(MgKey key, MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlanSpec *spec, MgPlanExt **ext, MgKernelSet *k, bool *found);
 /* Writes what mg_planner_spec made of f.  Failure is silent. */
-void mg_stored_save(MgKey key, const MgFused *f, const MgPlanExt *ext, const MgKernelSet *k, const MgPlanSpec *spec);
+void mg_stored_save(MgKey key, MgGraph *g, const MgFused *f, const MgPlanExt *ext, const MgKernelSet *k, const MgPlanSpec *spec);
 
 typedef struct MgStoredInfo { uint64_t loaded, saved; } MgStoredInfo; /* plans, by this process */
 void mg_stored_info(MgStoredInfo *out);

@@ -5,6 +5,7 @@
 #include "front/function.h"
 #include "front/gradgiven.h"
 #include "front/nodecall.h"
+#include "front/notices.h"
 #include "front/planrun.h"
 #include "front/viewstate.h"
 
@@ -253,7 +254,9 @@ static MgRc autograd_compile(MgAutograd *a, MgRec *r) {
     bwd.host.free(bwd.host.self);
     return MG_PYERR;
   }
-  TRY(mg_compile_joint(r->g, &spec, &r->cfg->opt, &fwd, &bwd, a->kept ? &a->kept->g : NULL, &plans));
+  MgRc rc = mg_compile_joint(r->g, &spec, &r->cfg->opt, &fwd, &bwd, a->kept ? &a->kept->g : NULL, &plans);
+  mg_notices_tell();
+  TRY(rc);
   autograd_adopt(a, &plans, r->joint->frees);
   return MG_OK;
 }

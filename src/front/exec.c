@@ -16,6 +16,7 @@
 #include "front/names.h"
 #include "front/ndarray.h"
 #include "front/nodecall.h"
+#include "front/notices.h"
 #include "front/planrun.h"
 #include "front/resume.h"
 #include "front/source.h"
@@ -376,6 +377,7 @@ int mg_exec_compile(MgExec *e, MgRec *r, const MgOptions *opt, PyObject *const *
   if (noted <= 0) return noted;
   if (mg_nodecall_hostops(r->cap->objs, &host)) return -1;
   *rc = mg_compile(r->g, opt, &host, &e->plan);
+  mg_notices_tell();
   if (*rc == MG_OK) return 1;
   host.host.free(host.host.self);
   free(e->overlap);

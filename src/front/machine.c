@@ -30,7 +30,7 @@ static PyObject *machine_facts(PyObject *self, PyObject *arg) {
   if (machine_put(d, "abi_error", abi) || machine_put(d, "llvm_error", llvm) || machine_put(d, "onednn_error", onednn) ||
       machine_put(d, "llvm_library", llvm ? NULL : mg_llvm_library()) ||
       machine_put(d, "cpu", llvm ? NULL : mg_llvm_cpu()) || machine_put(d, "cpu_cap", mg_cpu_cap()) ||
-      machine_put(d, "cpu_bad", mg_cpu_bad()))
+      machine_put(d, "cpu_host", mg_cpu_host()))
     Py_CLEAR(d);
   return d;
 }

@@ -3,6 +3,7 @@
  * A break unwinds as a Python exception because C code between two inlined frames only understands that; the flag in
  * MgRec is what counts, since such code may swallow exceptions. */
 #include "front/rec.h"
+#include "base/env.h"
 #include "front/hook.h"
 #include "front/names.h"
 #include "front/record.h"
@@ -78,9 +79,6 @@ int mg_rec_init(PyObject *module) {
 
 bool mg_strict(void) {
   static int on = -1;
-  if (on < 0) {
-    const char *v = getenv("MAGNETO_STRICT");
-    on = v && *v && strcmp(v, "0");
-  }
+  if (on < 0) on = mg_env_switch(ENV_STRICT, false);
   return on;
 }

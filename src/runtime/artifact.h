@@ -1,8 +1,8 @@
 /* What earlier processes compiled, kept on disk: object files, so that a warm start needs no LLVM, and plans (driver/stored).
- * A file is found by a 128-bit key of everything that determines its contents.  Files are written under a temporary
- * name and renamed, carry a checksum, and are only read when they belong to this user; a damaged one is a miss.
+ * A file is found by a 128-bit key of everything that determines its contents.  Files are written under a temporary name and
+ * renamed.  They carry a keyed digest (BLAKE2b) and are only read when runtime/cachedir allows it; a damaged one is a miss.
  * Place: $MAGNETO_CACHE_DIR, else $XDG_CACHE_HOME/magneto, else ~/.cache/magneto; MAGNETO_CACHE=0 turns it off.
- * All files together keep below $MAGNETO_CACHE_MB (512): the least recently used ones go. */
+ * All files together keep below $MAGNETO_CACHE_MB (512): the least recently used ones go.  What killed writers left goes, too. */
 #ifndef MG_RUNTIME_ARTIFACT_H
 #define MG_RUNTIME_ARTIFACT_H
 #include "runtime/kcache.h"
@@ -16,4 +16,10 @@ const void *mg_artifact_build(size_t *n); /* what tells this build of the librar
 MgKey mg_artifact_key(const char *text, size_t len);
 bool mg_artifact_load(MgArtifactKind kind, MgKey key, MgObject *out); /* out->data is new */
 void mg_artifact_store(MgArtifactKind kind, MgKey key, const MgObject *obj); /* failure is silent: only the next start is slower */
+
+typedef struct MgArtifactInfo {
+  uint64_t nfile, ntemp, nwrong, bytes, limit;        /* in the folder now: files, temporaries, files that are refused; bytes of all */
+  uint64_t loaded, stored, damaged, refused, swept;   /* files, by this process; swept: what killed writers left */
+} MgArtifactInfo;
+void mg_artifact_info(MgArtifactInfo *out);
 #endif

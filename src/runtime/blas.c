@@ -2,6 +2,7 @@
  * In: a description of a product without batches and without anything after it but a bias.  Out: an engine that calls gemm: its columns
  * are our rows, so the result's transpose is asked for. */
 #include "runtime/blas.h"
+#include "base/env.h"
 #include "base/fork.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -88,13 +89,13 @@ static bool blas_plain_bias(const MgTensorDesc *t, int64_t n) {
 static int blas_wanted(void) {
   static _Atomic int known = 2;
   if (known != 2) return known;
-  const char *env = getenv("MAGNETO_BLAS");
   bool mkl = mg_abi_symbol("MKL_Get_Max_Threads") != NULL, intel = false;
 #if defined(__x86_64__)
   __builtin_cpu_init();
   intel = __builtin_cpu_is("intel");
 #endif
-  return known = env && *env ? (*env == '0' ? -1 : 1) : mkl && intel ? 0 : -1;
+  if (mg_env(ENV_BLAS)) return known = mg_env_switch(ENV_BLAS, false) ? 1 : -1;
+  return known = mkl && intel ? 0 : -1;
 }
 
 MgRc mg_blas_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {

@@ -1,13 +1,13 @@
 /* What vector instructions there are.  See the header. */
 #include "runtime/cpu.h"
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
+#include "base/env.h"
 
-static const char *const cpu_names[] = {[CPU_v2] = "x86-64-v2", [CPU_v3] = "x86-64-v3", [CPU_v4] = "x86-64-v4"};
+static const char *const cpu_names[] = {[CPU_base] = "x86-64", [CPU_v2] = "x86-64-v2", [CPU_v3] = "x86-64-v3", [CPU_v4] = "x86-64-v4"};
 static pthread_once_t cpu_once = PTHREAD_ONCE_INIT;
 static MgCpu cpu_found;
-static const char *cpu_bad;
+static MgCpuLevel cpu_host_level;
 
 /* Everything that the CPU has. */
 static MgCpu cpu_host(void) {
@@ -38,15 +38,11 @@ static void cpu_limit(MgCpu *c, MgCpuLevel most) {
 }
 
 static void cpu_open(void) {
-  const char *env = getenv("MAGNETO_CPU");
+  const char *env = mg_env(ENV_CPU);
   cpu_found = cpu_host();
-  if (!env || !*env) return;
-  for (MgCpuLevel l = CPU_v2; l <= CPU_v4; l++)
-    if (!strcmp(env, cpu_names[l]) || !strcmp(env, cpu_names[l] + strlen("x86-64-"))) {
-      cpu_limit(&cpu_found, l);
-      return;
-    }
-  cpu_bad = env;
+  cpu_host_level = cpu_found.level;
+  for (MgCpuLevel l = CPU_v2; env && l <= CPU_v4; l++)
+    if (!strcmp(env, cpu_names[l]) || !strcmp(env, cpu_names[l] + strlen("x86-64-"))) cpu_limit(&cpu_found, l);
 }
 
 const MgCpu *mg_cpu(void) {
@@ -56,7 +52,7 @@ const MgCpu *mg_cpu(void) {
 
 const char *mg_cpu_cap(void) { return mg_cpu()->capped ? cpu_names[cpu_found.level] : NULL; }
 
-const char *mg_cpu_bad(void) {
+const char *mg_cpu_host(void) {
   mg_cpu();
-  return cpu_bad;
+  return cpu_names[cpu_host_level];
 }

@@ -19,6 +19,6 @@ typedef struct MgCpu {
 const MgCpu *mg_cpu(void);
 /* "x86-64-v3": as LLVM names a level; NULL: not capped, code is made for the host. */
 const char *mg_cpu_cap(void);
-/* What MAGNETO_CPU says that no level is called; NULL: nothing is wrong with it. */
-const char *mg_cpu_bad(void);
+/* The level of this CPU, whatever MAGNETO_CPU says: "x86-64-v4". */
+const char *mg_cpu_host(void);
 #endif

@@ -9,7 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/env.h"
 #include "base/fork.h"
+#include "base/notice.h"
 #include "base/room.h"
 #include "runtime/cpu.h"
 #include "runtime/cxxcatch.h"
@@ -196,18 +198,22 @@ static bool llvm_has_room(const char *path) {
   return false;
 }
 
-/* Tries one library; true when it is ready.  The first library that loads but cannot be used leaves its reason. */
-static bool llvm_try(const char *path) {
+/* Tries one library; true when it is ready.  The first library that loads but cannot be used leaves its reason.
+ * env: MAGNETO_LLVM names it, so that the user is told when it cannot be used. */
+static bool llvm_try(const char *path, bool env) {
+  static const char *const accepted = "accepted are the path of an LLVM library and none";
   LlvmStart s = {0};
   if (!path || !*path || !llvm_has_room(path)) return false;
   if (!(s.library = dlopen(path, RTLD_NOW | RTLD_LOCAL))) {
-    const char *why = strchr(path, '/') && !access(path, F_OK) && !*llvm_error ? dlerror() : NULL;
-    if (why) snprintf(llvm_error, sizeof llvm_error, "%s", why);
+    const char *why = dlerror();
+    if (env) mg_notice("MAGNETO_LLVM=%s is ignored: %s; %s", path, why ? why : "not loaded", accepted);
+    if (why && strchr(path, '/') && !access(path, F_OK) && !*llvm_error) snprintf(llvm_error, sizeof llvm_error, "%s", why);
     return false;
   }
   mg_cxx_find_catch(s.library);
   mg_cxx_no_exit(s.library);
   if (!mg_cxx_catch(llvm_start, &s)) s.missing = "the memory to start";
+  if (s.missing && env) mg_notice("MAGNETO_LLVM=%s is ignored: it lacks %s; %s", path, s.missing, accepted);
   if (s.missing) {
     if (!*llvm_error) snprintf(llvm_error, sizeof llvm_error, "%s lacks %s", path, s.missing);
     return false;
@@ -228,12 +234,12 @@ static bool llvm_find(void) {
     "libLLVM.so.22.1", "libLLVM.so.21.1", "libLLVM.so.20.1", "libLLVM.so.19.1", "libLLVM-19.so.1", "libLLVM-18.so.1",
     "libLLVM.so.18.1", "libLLVM-17.so.1", "libLLVM-17.so", "libLLVM-16.so.1", "libLLVM-16.so"};
   char beside[1024];
-  const char *env = getenv("MAGNETO_LLVM");
+  const char *env = mg_env(ENV_LLVM);
   bool none = env && !strcmp(env, "none"); /* as if there were no LLVM */
-  if (!none && (llvm_try(llvm_given) || llvm_try(env))) return true;
-  if (!none && llvm_beside(beside, sizeof beside) && !access(beside, R_OK) && llvm_try(beside)) return true;
+  if (!none && (llvm_try(llvm_given, false) || llvm_try(env, true))) return true;
+  if (!none && llvm_beside(beside, sizeof beside) && !access(beside, R_OK) && llvm_try(beside, false)) return true;
   for (size_t i = 0; !none && !*llvm_error && i < sizeof system / sizeof *system; i++)
-    if (llvm_try(system[i])) return true;
+    if (llvm_try(system[i], false)) return true;
   size_t n = strlen(llvm_error);
   if (!strncmp(llvm_error, "out of memory", strlen("out of memory"))) return false;
   snprintf(llvm_error + n, sizeof llvm_error - n,
@@ -263,8 +269,8 @@ const char *mg_llvm_open(void) {
 int mg_llvm_major(void) {
   char beside[1024];
   unsigned major = 0, minor, patch;
-  const char *env = getenv("MAGNETO_LLVM"), *first = *llvm_given ? llvm_given : env;
-  if ((!first || !*first) && llvm_beside(beside, sizeof beside)) first = beside;
+  const char *first = *llvm_given ? llvm_given : mg_env(ENV_LLVM);
+  if (!first && llvm_beside(beside, sizeof beside)) first = beside;
   if (first && strstr(first, "llvmlite") && !access(first, R_OK)) return 0;
   if (mg_llvm_open()) return -1;
   if (!llvm_lite) ll.LLVMGetVersion(&major, &minor, &patch);

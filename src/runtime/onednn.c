@@ -1,5 +1,7 @@
 #define _GNU_SOURCE /* dladdr */
+#include "base/env.h"
 #include "base/fork.h"
+#include "base/notice.h"
 #include "base/room.h"
 #include "runtime/cpu.h"
 #include "runtime/onednn_prim.h"
@@ -86,11 +88,16 @@ static void onednn_cap(void) {
 }
 
 static const char *onednn_open(const char *path) {
-  const char *env = getenv("MAGNETO_ONEDNN");
-  if (env && !strcmp(env, "0")) return "switched off by MAGNETO_ONEDNN=0";
-  if (env && *env) path = env;
+  const char *env = mg_env(ENV_ONEDNN);
+  if (env && (!strcmp(env, "0") || !strcmp(env, "none"))) return "switched off by MAGNETO_ONEDNN";
   if (mg_room() < ONEDNN_ROOM) return "out of memory: too little address space is left to load oneDNN";
-  void *h = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+  void *h = env ? dlopen(env, RTLD_NOW | RTLD_LOCAL) : NULL;
+  if (env && (!h || !dlsym(h, "dnnl_version"))) {
+    const char *why = h ? "no oneDNN library" : dlerror();
+    mg_notice("MAGNETO_ONEDNN=%s is ignored: %s; accepted are the path of a libdnnl.so.3, none and 0", env, why ? why : "not loaded");
+    h = NULL;
+  }
+  if (!h && path) h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!h) h = onednn_beside_torch();
   if (!h) h = dlopen(ONEDNN_FILE, RTLD_NOW | RTLD_LOCAL);
   if (!h) return "libdnnl.so.3 (oneDNN 3) was not found";

@@ -56,11 +56,6 @@ def test_operators_that_get_memory_twice_run_as_they_are():
     assert r.returncode == 0 and "op by op" in r.stderr, r.stderr
 
 
-def test_unknown_log_channel_is_a_warning():
-    r = run(MAGNETO_LOGS="no_such_channel", MAGNETO_STRICT=None)
-    assert "MAGNETO_LOGS: unknown channel" in r.stderr
-
-
 def test_doctor(capsys):
     findings = {f.name: f for f in doctor.examine()}
     assert {"torch", "torch C ABI", "LLVM", "oneDNN", "threads", "vector width", "OpenMP", "GPU"} <= set(findings)
