@@ -285,7 +285,7 @@ static bool stored_engine(StoredReader *r, const MgPlanSpec *spec, uint32_t i) {
 static bool stored_step_sound(const StoredReader *r, const MgPlanSpec *s, const StoredStep *t) {
   if (*(const unsigned char *)&t->beside > 1 || *(const unsigned char *)&t->guessed > 1) return false;
   if (t->kind == PK_kernel) return t->kernel < r->h->nkernel && (uint64_t)t->sizes + t->nsizes <= s->nslot;
-  if (t->node >= r->g->nnode || mg_node(r->g, t->node)->dead || t->nout != mg_node(r->g, t->node)->nout) return false;
+  if (!t->node || t->node >= r->g->nnode || mg_node(r->g, t->node)->dead || t->nout != mg_node(r->g, t->node)->nout) return false;
   if (!t->scratch) return !t->scratch_bytes;
   return t->scratch <= s->nblock && s->block[t->scratch - 1].offset <= s->arena &&
          t->scratch_bytes <= s->arena - s->block[t->scratch - 1].offset;

@@ -238,7 +238,6 @@ def program(x, w, i):
 text, _ = graph_text(program, x, w, torch.tensor([1, 5]))
 
 def compile_only():
-    gc.collect()
     before = _magneto.kernel_cache_info()["plans_loaded"]
     _magneto.Graph(text)
     return _magneto.kernel_cache_info()["plans_loaded"] - before
@@ -281,7 +280,7 @@ assert attempt(body + bytes(8)) == 0
 for value in (0xFFFFFFFF, 0x7FFFFFFF, 0x80000000):  # in place of each word
     for at in range(0, len(body) - 3, 4):
         attempt(body[:at] + value.to_bytes(4, "little") + body[at + 4:])
-for _ in range(int(os.environ.get("MAGNETO_EXAMPLES", "1500"))):  # anything anywhere
+for _ in range(int(os.environ.get("MAGNETO_EXAMPLES", "600"))):  # anything anywhere
     spoiled = bytearray(body)
     for _ in range(draw.randint(1, 4)):
         at = draw.randrange(len(body))
