@@ -43,6 +43,7 @@ class Explanation:
     graphs: list[torch.fx.GraphModule]
     ops_per_graph: list[list[Any]]
     result: Any  # what the function returned
+    left: list[str] = dataclasses.field(default_factory=list)  # functions among these that compiled calls have left to CPython
 
     def __str__(self) -> str:
         lines = [
@@ -51,6 +52,9 @@ class Explanation:
         if self.break_reasons:
             lines.append("break reasons:")
             lines += [f"  {i}. {r}" for i, r in enumerate(self.break_reasons, 1)]
+        if self.left:
+            lines.append("left to CPython, since recording them again and again costs more than it brings:")
+            lines += [f"  {text}" for text in self.left]
         for i, gm in enumerate(self.graphs, 1):
             lines.append(f"graph {i}: {len(self.ops_per_graph[i - 1])} operations")
             lines += [f"  {line}" for line in str(gm.graph).splitlines()[1:]]
@@ -64,6 +68,15 @@ class Explanation:
 
 def _code(entry: dict[str, Any]) -> types.CodeType:
     return entry["code"]
+
+
+def _left(codes: set[types.CodeType]) -> list[str]:
+    places = [p for p in _magneto.left() if _code(p) in codes]
+    return [
+        f"{_code(p).co_filename}:{_code(p).co_firstlineno} in {_code(p).co_qualname}: {p['compiled_ms']:.3g} ms a call that records, "
+        f"{p['eager_ms']:.3g} ms in CPython; tried again in {p['wait']} calls"
+        for p in places
+    ]
 
 
 def explain(f: Callable[..., Any]) -> Callable[..., Explanation]:
@@ -108,6 +121,7 @@ def explain(f: Callable[..., Any]) -> Callable[..., Explanation]:
             graphs=graphs,
             ops_per_graph=ops,
             result=result,
+            left=_left({_code(e) for e in entries}),
         )
 
     return run

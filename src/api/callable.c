@@ -164,7 +164,9 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
     bool held = mg_pyframe_hold_signals(ts, true); /* what a handler raises is no answer to a guard */
     MgEntry *e = mg_cache_find(site, &slots, &vals, &nvals, &at, MG_FIND_returns);
     mg_pyframe_hold_signals(ts, held);
-    if (e && e->rest) {
+    if (!e && bucket && !PyErr_Occurred() && mg_cost_leaves(bucket)) {
+      found = -1;
+    } else if (e && e->rest) {
       mg_exec_leave(at);
       mg_entry_release(e);
     } else if (e) {

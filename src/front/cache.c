@@ -44,6 +44,7 @@ static void cache_free_bucket(MgBucket *b) {
     e->bucket = NULL;
     mg_entry_release(e);
   }
+  mg_cost_drop(b->cost);
   free(b->entry);
   free(b);
 }
@@ -200,6 +201,8 @@ static void cache_module_died(void *arg) {
   long hits = b && b->key ? b->hits : e->hits;
   for (int i = 0; b && b->key && i < b->n; i++) hits += b->entry[i]->hits;
   if (b && hits <= FEW) mg_transient_part(&b->site->parted, e->guards);
+  if (b && e->key_watch && b->n == 1 && PyWeakref_GET_OBJECT(PyList_GET_ITEM(e->guards->watch, e->key_watch - 1)) == Py_None)
+    mg_cost_instance_died(e->bucket, hits, hits <= FEW);
   cache_entry_died(e);
 }
 
@@ -218,6 +221,7 @@ int mg_cache_add(MgBucket *b, MgEntry *e) {
     mg_entry_release(e);
     return -1;
   }
+  if (b->key) e->key_watch = PyList_GET_SIZE(e->guards->watch);
   if (b->n == b->cap) {
     int cap = b->cap ? 2 * b->cap : 2;
     MgEntry **p = mg_realloc(b->entry, sizeof *p * (size_t)cap);
@@ -240,7 +244,7 @@ int mg_cache_add(MgBucket *b, MgEntry *e) {
 /* Where frames were given up the next call hardly fits either: only one in so many looks. */
 static bool cache_skips(MgBucket *b) {
   enum { PATIENCE = 16 };
-  return b->eager && b->misses >= PATIENCE && b->misses++ % PATIENCE;
+  return b->misses >= PATIENCE && (b->eager || mg_cost_is_left(b)) && b->misses++ % PATIENCE;
 }
 
 bool mg_cache_rests(MgBucket *b) {
@@ -298,7 +302,7 @@ static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***val
     mg_entry_release(e);
     if (*gone) return NULL;
   }
-  b->misses += b->eager;
+  b->misses += b->eager || mg_cost_is_left(b);
   return NULL;
 }
 
@@ -473,10 +477,10 @@ static PyObject *cache_stats(PyObject *self, PyObject *unused) {
       return NULL;
     }
   }
-  return Py_BuildValue("{s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:d,s:d,s:N}", "graphs", mg_stats.graphs, "joint_graphs", mg_stats.joint_graphs, "entries",
+  return Py_BuildValue("{s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:d,s:d,s:N}", "graphs", mg_stats.graphs, "joint_graphs", mg_stats.joint_graphs, "entries",
                        mg_stats.entries, "recompiles", mg_stats.recompiles, "hits", mg_stats.hits, "misses",
                        mg_stats.misses, "fallbacks", mg_stats.fallbacks, "attempts", mg_stats.attempts, "bytecodes",
-                       mg_stats.bytecodes, "record_ms", mg_stats.record_ms, "compile_ms", mg_stats.compile_ms,
+                       mg_stats.bytecodes, "left", mg_stats.left, "record_ms", mg_stats.record_ms, "compile_ms", mg_stats.compile_ms,
                        "breaks", breaks);
 }
 
@@ -507,9 +511,28 @@ static PyObject *cache_entries(PyObject *self, PyObject *unused) {
   return list;
 }
 
+static PyObject *cache_left(PyObject *self, PyObject *unused) {
+  PyObject *list = PyList_New(0);
+  bool gc = PyGC_Disable(); /* as in cache_entries */
+  for (MgCodeInfo *info = cache_all; list && info; info = info->next)
+    for (MgSite *s = info->sites; list && s; s = s->next)
+      for (uint32_t k = 0; list && k < s->nbucket; k++) {
+        double compiled, eager;
+        long wait;
+        if (!mg_cost_figures(s->bucket[k], &compiled, &eager, &wait)) continue;
+        PyObject *d = Py_BuildValue("{s:O,s:I,s:d,s:d,s:l}", "code", info->code, "config", s->config, "compiled_ms", compiled, "eager_ms",
+                                    eager, "wait", wait);
+        if (!d || PyList_Append(list, d)) Py_CLEAR(list);
+        Py_XDECREF(d);
+      }
+  if (gc) PyGC_Enable();
+  return list;
+}
+
 static PyMethodDef cache_methods[] = {
     {"reset", cache_reset, METH_NOARGS, "Drops every compiled entry and clears the counters."},
     {"stats", cache_stats, METH_NOARGS, "Counters since the last reset, as a dict."},
+    {"left", cache_left, METH_NOARGS, "Places that are left to CPython because compiling them costs more than it brings, as a list of dicts."},
     {"entries", cache_entries, METH_NOARGS, "Every compiled segment, as a list of dicts."},
     {NULL, NULL, 0, NULL}};
 

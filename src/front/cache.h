@@ -11,6 +11,7 @@
 #include "front/decode.h"
 #include "front/rec.h"
 #include "front/transient.h"
+#include "front/cost.h"
 #include "front/trial.h"
 
 typedef struct MgInner {  /* a frame inside of the one that the segment started in, to be made anew */
@@ -45,6 +46,7 @@ typedef struct MgEntry {  /* one compiled segment of a frame */
   PyObject *end_file, *end_name; /* strong: its file and qualified name */
   long hits;
   struct MgBucket *bucket; /* where it is listed; NULL once it is not */
+  Py_ssize_t key_watch;   /* the weak reference to the bucket's instance in guards->watch, counted from 1; 0: none */
 } MgEntry;
 
 typedef struct MgBucket { /* the entries of one offset for one module instance */
@@ -61,6 +63,7 @@ typedef struct MgBucket { /* the entries of one offset for one module instance *
   uint8_t denied;         /* MG_DENY_*: what cannot be recorded for this instance */
   uint8_t idle;           /* frames in a row that ran no op from here to their end */
   MgTrial trial;          /* of frames that start here */
+  MgCost *cost;           /* of such frames, owned; NULL until one has been driven */
   uint32_t rest, patience; /* looks until the next frame is driven again; how many of them at a time */
 } MgBucket;
 
@@ -74,7 +77,8 @@ typedef struct MgSite {   /* one offset of a code object, for one configuration 
   uint32_t nbucket, cap;
   MgMap by_key;           /* key -> index in bucket */
   uint32_t n;             /* entries in all buckets */
-  bool rests;             /* some bucket has been idle for long */
+  bool rests;             /* some bucket has been idle for long, or was left (cost.h) */
+  uint8_t brief;          /* instances in a row whose entries were hardly used before they died (cost.c) */
   MgParted parted;        /* modules of entries that are gone */
   MgMap *transient;       /* the code object's */
   PyObject *left;         /* list: what a custom backend compiled for modules that are gone (MgRec's peers), strong; or NULL */
@@ -100,6 +104,7 @@ typedef struct MgStats {  /* counters since the last reset; read by tests and ex
   long attempts;          /* recordings, restarts included */
   long bytecodes;         /* instructions recorded */
   long breaks[BK__COUNT]; /* entries that end in a break, by reason */
+  long left;              /* how often a place was left to CPython because it cost more than it brought (cost.h) */
   double record_ms, compile_ms;
 } MgStats;
 extern MgStats mg_stats;

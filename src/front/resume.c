@@ -343,6 +343,32 @@ static void drive_part(MgDrive *d, MgSlots *slots) {
   *slots = (MgSlots){d->v.slot, mg_pyframe_stacktop(d->f), d->v.func, NULL};
 }
 
+/* Does the entry that was used last not fit because of its tensors only? */
+static bool drive_sizes_differ(const MgBucket *b, const MgSlots *slots) {
+  if (!b->n) return false;
+  MgGuardFail why = {0};
+  MgEntry *e = b->entry[0];
+  PyObject **vals = mg_calloc((size_t)mg_guards_nsrc(e->guards) + 1, sizeof *vals);
+  e->refs++; /* comparing may run Python code, which may drop entries */
+  bool sizes = vals && !mg_guards_check(e->guards, slots, vals, &why) && why.of_tensor;
+  mg_entry_release(e);
+  free(vals);
+  return sizes;
+}
+
+/* A frame starts: is driving it worth it? */
+static void drive_begin(MgDrive *d, MgBucket *b) {
+  if (d->trial.begun || d->cfg->backend || mg_force_break) return;
+  if (!d->cost.begun && !d->cfg->fullgraph) mg_cost_begin(&d->cost, b, d->v.code, d->cfg->recompile_limit);
+  if (d->cost.rests || d->cost.left) d->trial.begun = true; /* CPython's time would be taken for the driver's */
+  else mg_trial_begin(&d->trial, b);
+  if (d->trial.rests) mg_cost_cancel(&d->cost);
+}
+
+static int drive_which(const MgDrive *d) {
+  return (d->unclaimed ? MG_FIND_unclaimed : 0) | (d->look ? MG_FIND_look : 0) | (d->cost.left ? MG_FIND_returns : 0);
+}
+
 static DriveNext drive_find(MgDrive *d, int *nplain) {
   int unit = mg_pyframe_lasti(d->f) + 1;
   PyObject *small[RESUME_SMALL], **vals = small, *all_small[RESUME_SMALL], **all = all_small;
@@ -369,8 +395,8 @@ static DriveNext drive_find(MgDrive *d, int *nplain) {
       next = DRIVE_rest;
       goto done;
     }
-    if (!d->trial.begun && !d->cfg->backend && !mg_force_break) mg_trial_begin(&d->trial, b);
-    if (d->trial.rests) {
+    drive_begin(d, b);
+    if (d->trial.rests || d->cost.rests) {
       next = DRIVE_rest;
       goto done;
     }
@@ -388,7 +414,7 @@ static DriveNext drive_find(MgDrive *d, int *nplain) {
       next = drive_given_up(d);
       goto done;
     }
-    if ((e = mg_cache_find(site, &slots, &vals, &nvals, &at, (d->unclaimed ? MG_FIND_unclaimed : 0) | (d->look ? MG_FIND_look : 0)))) {
+    if ((e = mg_cache_find(site, &slots, &vals, &nvals, &at, drive_which(d)))) {
       int rc = MG_CLAIM_FALSE;
       if (e->rest) e->rest--, mg_exec_leave(at);
       else rc = drive_segment(d, e, vals, at);
@@ -408,6 +434,10 @@ static DriveNext drive_find(MgDrive *d, int *nplain) {
       continue;
     }
     if (PyErr_Occurred()) goto done;
+    if (d->cost.left) {
+      next = DRIVE_rest;
+      goto done;
+    }
     if (mg_walk_begins(d, b, unit)) {
       next = DRIVE_walk;
       goto done;
@@ -466,7 +496,10 @@ static DriveNext drive_find(MgDrive *d, int *nplain) {
     }
     d->transient = mg_cache_transient(site);
     int rc = d->cfg->backend ? drive_find_peers(d, site, &slots) : 0;
+    bool sizes = !d->cfg->backend && drive_sizes_differ(b, &slots);
+    long attempts = mg_stats.attempts;
     if (!rc) rc = d->look ? drive_look(d, &slots, unit) : mg_compile_segment(d, &slots);
+    if (mg_stats.attempts != attempts) mg_cost_note(sizes);
     Py_CLEAR(d->peers);
     if (rc) {
       if (rc > 0) next = DRIVE_eager;
@@ -647,6 +680,7 @@ PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, bo
   d.trial.begun = waiting; /* begun elsewhere */
   PyObject *r = drive_run(&d, waiting);
   mg_trial_end(&d.trial, !r);
+  mg_cost_end(&d.cost, !r);
   d.ended = !waiting;
   drive_note_idle(&d);
   mg_pyframe_leave_call(ts);

@@ -30,6 +30,7 @@ typedef struct MgDrive { /* a frame that the driver runs */
   bool unclaimed;         /* a run of the entry here was given up: the next one is one without claims (claim.h) */
   int once;               /* > 0: nothing can be recorded here this time; execute so many instructions */
   MgTrialRun trial;
+  MgCostRun cost;
   const MgMap *transient; /* for the next segment that is compiled: see MgRec; or NULL */
   PyObject *peers;        /* while a segment is compiled: see MgRec; or NULL */
 } MgDrive;
