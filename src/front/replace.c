@@ -11,6 +11,7 @@
 #include "front/names.h"
 #include "front/record_obj.h"
 #include "front/skip.h"
+#include "front/standin.h"
 #include "front/symfloat.h"
 #include "front/symvalue.h"
 #include "front/tensorhook.h"
@@ -109,6 +110,51 @@ static PyObject *replace_lazy(PyObject *self, PyObject *const *arg, size_t nargs
   return mg_rec_break(BK_op, "a lazy module");
 }
 
+/* ---- opt_einsum ---- */
+
+/* opt_einsum's search for the best order of contractions, called by torch.einsum. */
+static bool replace_is_path(PyObject *fn) {
+  if (!PyFunction_Check(fn)) return false;
+  PyObject *module = ((PyFunctionObject *)fn)->func_module, *name = ((PyCodeObject *)PyFunction_GET_CODE(fn))->co_name;
+  return !PyUnicode_CompareWithASCIIString(name, "contract_path") && module && PyUnicode_Check(module) &&
+         !PyUnicode_CompareWithASCIIString(module, "opt_einsum.contract") && mg_call_by_torch();
+}
+
+/* The shape of a tensor as numbers that nobody guards.  New; NULL without an exception for what is no stand-in. */
+static PyObject *replace_hints(PyObject *o) {
+  if (!mg_standin_is(o)) return NULL;
+  const MgVal *v = mg_val(mg_rec->g, mg_standin_val(o));
+  PyObject *shape = PyTuple_New(v->ndim);
+  for (int i = 0; shape && i < v->ndim; i++) {
+    PyObject *n = PyLong_FromLongLong(mg_sym_hint(mg_rec->x, v->size[i]));
+    if (n) PyTuple_SET_ITEM(shape, i, n);
+    else Py_CLEAR(shape);
+  }
+  return shape;
+}
+
+/* contract_path(equation, *operands, optimize=strategy), asked about shapes.  Every order gives the same sums, so no size is guarded:
+ * where sizes change, the order that was best while recording stays.  False: recorded as it is, which raises what eager raises. */
+static bool replace_path(PyObject *fn, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
+  Py_ssize_t npos = PyVectorcall_NARGS(nargsf), nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  PyObject *args = PyTuple_New(npos), *kw = PyDict_New();
+  bool ok = args && kw && npos && PyUnicode_CheckExact(arg[0]) && !PyDict_SetItemString(kw, "shapes", Py_True);
+  for (Py_ssize_t i = 0; ok && i < npos; i++) {
+    PyObject *shape = i ? replace_hints(arg[i]) : Py_NewRef(arg[0]);
+    if ((ok = shape)) PyTuple_SET_ITEM(args, i, shape);
+  }
+  for (Py_ssize_t i = 0; ok && i < nkw; i++)
+    ok = PyUnicode_CheckExact(arg[npos + i]) && !PyDict_SetItem(kw, PyTuple_GET_ITEM(kwnames, i), arg[npos + i]);
+  MgPause pause = mg_rec_pause();
+  *out = ok ? PyObject_Call(fn, args, kw) : NULL;
+  mg_rec_resume(pause);
+  Py_XDECREF(args);
+  Py_XDECREF(kw);
+  if (!*out && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return true;
+  if (!*out) PyErr_Clear(); /* recorded as it is, the call raises again */
+  return *out != NULL;
+}
+
 typedef PyObject *(*ReplaceFn)(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames);
 
 bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
@@ -126,6 +172,7 @@ bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t 
   if (fn == mg_torch.checkpoint) return mg_checkpoint_call(arg, nargsf, kwnames, out);
   if (replace_is_attention(fn)) return mg_marked_attention(fn, arg, nargsf, kwnames, out);
   if (replace_is_distributed(fn)) return mg_marked_distributed(fn, self, arg, nargsf, kwnames, out);
+  if (replace_is_path(fn)) return replace_path(fn, arg, nargsf, kwnames, out);
   if (fn == mg_torch.handle_remove) return replace_remove(self, arg, nargsf, out);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (fn != rows[i].fn) continue;
