@@ -452,7 +452,11 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   if (dispatch_args(cap, fo, args, kwargs, arg)) return NULL;
   if (!mg_memform_known(g, op, arg)) return mg_rec_break(BK_op, "%s outside of its tensor", op->full);
   if (mg_memform_counts(op, arg) && arg[0].tag == MA_val) mg_alias_guard_start(r, arg[0].u.val);
-  bool caught = mg_raises_caught(r), observed = caught && mg_raises_by_values(r, op, arg) && !r->cfg->fullgraph;
+  bool caught = mg_raises_caught(r), values = caught && !r->cfg->fullgraph && mg_raises_by_values(r, op, arg);
+  int fate = values ? mg_raises_fate(r) : MG_RAISES_leaves;
+  if (fate < 0) return NULL;
+  bool observed = fate != MG_RAISES_leaves;
+  r->swallows |= fate == MG_RAISES_caught;
   if (observed && r->deny_raises) return mg_rec_break(BK_op, "%s may raise inside of a block that would catch it", op->full);
   r->raises |= observed;
   int ntensor = 0;
@@ -465,7 +469,7 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
     mg_rec_break(BK_op, "%s into memory that overlaps or has gaps", op->full);
     goto done;
   }
-  if (caught && !observed && !data && mg_metainfer_rejects(r, fo, n)) { /* maybe only zeros: the program's own call decides */
+  if (caught && !values && !data && mg_metainfer_rejects(r, fo, n)) { /* maybe only zeros: the program's own call decides */
     if (!r->cfg->fullgraph) mg_rec_break(BK_op, "%s raises inside of a block that would catch it", op->full);
     goto done;
   }

@@ -101,6 +101,7 @@ typedef struct MgRec {
   bool deny_claims;     /* questions whose other answer raises break the graph like others */
   bool false_claims;    /* because a run found the other answer */
   bool raises;          /* what an op's kernel may raise is caught by the program (raises.h) */
+  bool swallows;        /* and a handler goes on after it, which has to run then */
   bool raises_failed;   /* it would be missed: record again with */
   bool deny_raises;     /* such ops break the graph */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
