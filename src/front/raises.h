@@ -1,7 +1,7 @@
 /* Operators whose kernels raise for some values, where the program would see it: inside of its own try and with blocks.  A run that
  * raises is given up, and the frame runs as it would have without a compiler (claim.h).  Where that cannot be, such an operator
- * breaks the graph, so that it runs in its block; not for
- * handlers that only raise again: there the kernel's own exception leaves. */
+ * breaks the graph, so that it runs in its block.  Handlers that only raise again are no reason for a break: the kernel's own
+ * exception leaves. */
 #ifndef MG_FRONT_RAISES_H
 #define MG_FRONT_RAISES_H
 #include "front/record.h"
