@@ -117,8 +117,9 @@ MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, uint64_t chai
 MgBucket *mg_cache_bucket(MgSite *site, const MgSlots *s, bool create);
 /* Classes whose instances are not told apart here, by bucket or by guards: NULL when too much differs between them for that. */
 const MgMap *mg_cache_transient(const MgSite *site);
-/* What the code cannot go on with when it runs for one instance: sizes that are symbols, sizes that depend on data. */
-enum { MG_DENY_sizes = 1, MG_DENY_data = 2 };
+/* What the code cannot go on with when it runs for one instance: sizes that are symbols, sizes that depend on data, all that is
+ * left of a loop. */
+enum { MG_DENY_sizes = 1, MG_DENY_data = 2, MG_DENY_unroll = 4 };
 uint8_t mg_cache_denied(const MgCodeInfo *info, uint32_t config, const MgSlots *s); /* at any offset, for the instance in s */
 void mg_cache_break_data(MgEntry *e); /* e is dropped (the caller has a reference), and sizes that depend on data break graphs */
 void mg_cache_drop(MgEntry *e);                                 /* out of its bucket, and released */

@@ -124,9 +124,49 @@ static bool iter_of_loop(SrcRef src) {
   return s->kind == SRC_slot && g->slot_names && !mg_source_slot_name(g, s->idx);
 }
 
+/* What comes next, borrowed, and how much is left; 0: nothing, or nobody knows. */
+static Py_ssize_t iter_left(PyObject *v, PyObject **next) {
+  PyTypeObject *t = Py_TYPE(v);
+  PyObject *over = mg_iterator_over(v);
+  Py_ssize_t at = ((IterIndexed *)v)->index;
+  bool forward = t == &PyListIter_Type || t == &PyTupleIter_Type;
+  *next = NULL;
+  switch (iter_kind(t)) {
+  case ITER_sequence:
+    if (!over || at < 0 || at >= Py_SIZE(over)) return 0;
+    *next = PyList_Check(over) ? PyList_GET_ITEM(over, at) : PyTuple_GET_ITEM(over, at);
+    return forward ? Py_SIZE(over) - at : at + 1;
+  case ITER_enumerate: return iter_left(over, next);
+  case ITER_zip: return PyTuple_GET_SIZE(over) ? iter_left(PyTuple_GET_ITEM(over, 0), next) : 0;
+  case ITER_range: return ((IterRange *)v)->part[PY_VERSION_HEX < 0x030C0000 ? 3 : 2];
+  default: return 0;
+  }
+}
+
+/* Is the rest of a loop worth being tried as a whole?  Turns with modules of their own are entries of their own anyway; other turns
+ * may share one, unless they are few. */
+static bool iter_may_unroll(PyObject *v) {
+  enum { FEW = 8 };
+  PyObject *next;
+  Py_ssize_t left = iter_left(v, &next);
+  return left > 0 && (left <= FEW || (next && PyObject_TypeCheck(next, mg_torch.module)));
+}
+
+bool mg_iterator_unfinished(const MgRec *r, PyObject *const *slot, int n) {
+  const MgGuards *g = r->guards;
+  for (uint32_t i = 0; r->unrolls && g && i < r->ident->n; i++) {
+    const MgOlder *e = &r->ident->v[i];
+    const MgSrc *s = &g->src[e->src];
+    if (e->kind == OLDER_iter && s->kind == SRC_slot && s->idx < n && slot[s->idx] == e->seen) return true;
+  }
+  return false;
+}
+
 PyObject *mg_iterator_wrap(PyObject *v, SrcRef src) {
   MgGuards *g = mg_rec->guards;
-  if (!iter_may_copy(v, 0) || (src && iter_of_loop(src))) return NULL;
+  bool loop = src && iter_of_loop(src);
+  if (!iter_may_copy(v, 0) || (loop && (mg_rec->deny_unroll || !iter_may_unroll(v)))) return NULL;
+  mg_rec->unrolls |= loop;
   if (!src) src = mg_source(g, SRC_pinned, 0, 0, v);
   if (!src || (!mg_rec->cfg->fullgraph && mg_dynfloat_iterators())) return NULL;
   PyObject *state = mg_iterator_state(v), *over = mg_iterator_over(v), *seen = NULL, *c = NULL;

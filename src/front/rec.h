@@ -78,6 +78,8 @@ typedef struct MgRec {
   bool need_fx;         /* tensors that wrap others were met: record again with a torch-level graph */
   bool loop_failed;     /* a loop's body cannot be a part of the graph: record again with deny_loops */
   bool deny_loops;      /* loops over rows are unrolled */
+  bool unrolls;         /* the rest of a loop that began before is recorded (iterator.h) */
+  bool deny_unroll;     /* its iterator is not taken from */
   bool deny_hook;       /* hooks on tensors that the graph makes break it */
   bool sizes_failed;    /* something cannot go on with symbolic sizes: record again with deny_sizes */
   bool fixed_sizes;     /* the custom backend compiles for the sizes of its examples, which wrap tensors */

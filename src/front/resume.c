@@ -600,6 +600,15 @@ static MgLoopEnd drive_call(MgDrive *d, MgLoop *l) {
   return LOOP_stop;
 }
 
+/* Does an instruction take apart what the one before it left, a tuple or a list?  The next segment then finds the items in locals,
+ * where those that are not looked at need no guards (the keys of `for k, v in d.items()`). */
+static bool drive_unpacks(const MgDrive *d, int unit) {
+  const MgInstr *in = &d->code->instr[unit];
+  int top = mg_pyframe_stacktop(d->f);
+  PyObject *o = in->op == BC_UNPACK_SEQUENCE && top > d->v.code->co_nlocalsplus ? d->v.slot[top - 1] : NULL;
+  return o && (PyTuple_CheckExact(o) || PyList_CheckExact(o)) && Py_SIZE(o) == in->arg;
+}
+
 /* Executes nplain instructions, and those that put away their result. */
 static MgLoopEnd drive_step(MgDrive *d, MgLoop *l, int nplain) {
   MgLoopEnd end;
@@ -607,7 +616,7 @@ static MgLoopEnd drive_step(MgDrive *d, MgLoop *l, int nplain) {
     MgOuter at = {.stop_at = nplain, .descend = -1, .exc_n = -1};
     end = mg_loop_run(l, d->ts, d->f, d->code, &at, true, 0);
     nplain = 1;
-  } while (end == LOOP_stop && !mg_force_break && mg_loop_settles(d->code, l->unit));
+  } while (end == LOOP_stop && !mg_force_break && (mg_loop_settles(d->code, l->unit) || drive_unpacks(d, l->unit)));
   return end;
 }
 
@@ -658,7 +667,8 @@ static PyObject *drive_run(MgDrive *d, bool waiting) {
       if (end == LOOP_stop && d->landed) continue;
       library = mg_skip_compile(d->v.code);
       if (end == LOOP_stop && library) return drive_leave(d, l.unit);
-      if (end == LOOP_stop && !mg_force_break && mg_loop_settles(d->code, l.unit)) end = drive_step(d, &l, 1);
+      bool settles = end == LOOP_stop && (mg_loop_settles(d->code, l.unit) || drive_unpacks(d, l.unit));
+      if (settles && !mg_force_break) end = drive_step(d, &l, 1);
     } else end = next == DRIVE_walk ? mg_walk(d, &l) : drive_step(d, &l, nplain);
     if (end == LOOP_stop && mg_resume_pending(d)) return drive_raise(d);
     if (end == LOOP_stop && library) return drive_leave(d, l.unit); /* library code is not compiled on its own */

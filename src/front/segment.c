@@ -6,6 +6,7 @@
 #include "front/dynfloat.h"
 #include "front/hook.h"
 #include "front/identity.h"
+#include "front/iterator.h"
 #include "front/joint.h"
 #include "front/marked.h"
 #include "front/names.h"
@@ -72,7 +73,7 @@ typedef struct Segment {
   bool need_fx;         /* a torch-level graph is needed, which runs as it is: graph_cfg is used */
   MgConfig graph_cfg;
   bool deny_sizes;      /* something cannot go on with symbolic sizes */
-  bool deny_loops;      /* a loop's body could not be a part of the graph */
+  bool deny_loops, deny_unroll; /* a loop's body could not be a part of the graph; nor all that was left of a loop (iterator.h) */
   bool deny_data;       /* nor with sizes that depend on data */
   bool deny_switch;     /* leaves whose requires_grad changes break the graph */
   bool deny_ids;        /* id() of objects made in the segment breaks the graph */
@@ -394,8 +395,9 @@ static bool segment_deny(bool *deny, bool failed) { return failed && !*deny && (
 static bool segment_sizes_failed(Segment *s, const MgRec *r) {
   bool raised = r->abort && r->code == BK_exception && mg_symsize_inputs(&r->cap->sizes);
   raised |= r->abort && r->code == BK_data_dependent && r->cap->sizes.value_asked;
+  bool unfinished = !s->level && mg_iterator_unfinished(r, s->v.slot, mg_pyframe_stacktop(s->frame[0].d->f));
   if (segment_deny(&s->deny_texts, r->texts_failed) || segment_deny(&s->deny_switch, r->switch_failed) ||
-      segment_deny(&s->deny_grad, r->grad_failed) || segment_deny(&s->deny_data, r->data_failed))
+      segment_deny(&s->deny_grad, r->grad_failed) || segment_deny(&s->deny_data, r->data_failed) || segment_deny(&s->deny_unroll, unfinished))
     return true;
   if (!s->deny_sizes && (r->sizes_failed || raised)) s->deny_sizes = true;
   else return false;
@@ -573,8 +575,8 @@ static int segment_attempt(Segment *s) {
                .refused = mg_marked_refused_ids(), .dynamic_sources = mg_dynfloat_sources(false), .unbacked_sources = mg_dynfloat_sources(true),
                .transient = s->frame[0].d->transient, .peers = s->frame[0].d->peers, .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
                .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data, .deny_grad = s->deny_grad, .deny_switch = s->deny_switch, .deny_ids = s->deny_ids, .deny_texts = s->deny_texts, .handled = s->exc0,
-               .deny_hook = s->deny_hook, .deny_claims = s->deny_claims, .false_claims = s->false_claims, .deny_raises = s->deny_raises, .deny_loops = s->deny_loops, .stop = s->stop,
-               .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
+               .deny_hook = s->deny_hook, .deny_claims = s->deny_claims, .false_claims = s->false_claims, .deny_raises = s->deny_raises, .deny_loops = s->deny_loops,
+               .deny_unroll = s->deny_unroll, .stop = s->stop, .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
   rec.slots = &s->slots;
   MgSnapshot *snap = NULL;
   int end = 0, nslot = 0, rc = -1;
@@ -733,12 +735,11 @@ static void segment_count(const Segment *s) {
 int mg_compile_segment(MgDrive *d, const MgSlots *slots) {
   const MgConfig *cfg = d->cfg;
   MgCodeInfo *info = d->info;
-  Segment s = {.ts = d->ts, .cfg = cfg, .info = info, .code = d->code, .v = d->v, .stop_at = -1};
-  int rc = -1;
   uint8_t denied = mg_cache_denied(info, cfg->id, slots);
-  s.deny_sizes = denied & MG_DENY_sizes;
-  s.deny_data = denied & MG_DENY_data;
-  s.deny_claims = s.false_claims = d->unclaimed;
+  Segment s = {.ts = d->ts, .cfg = cfg, .info = info, .code = d->code, .v = d->v, .stop_at = -1,
+               .deny_sizes = denied & MG_DENY_sizes, .deny_data = denied & MG_DENY_data, .deny_unroll = denied & MG_DENY_unroll,
+               .deny_claims = d->unclaimed, .false_claims = d->unclaimed};
+  int rc = -1;
   if (segment_save(&s, d, slots)) goto done;
   /* In a loop each turn would leave an entry of its own, made for the objects of that turn. */
   s.may_descend = !mg_force_break && !mg_decode_in_loop(s.code, s.unit);
@@ -784,7 +785,7 @@ int mg_compile_segment(MgDrive *d, const MgSlots *slots) {
     rc = 0;
     goto done;
   }
-  bucket->denied |= (s.deny_sizes ? MG_DENY_sizes : 0) | (s.deny_data ? MG_DENY_data : 0);
+  bucket->denied |= s.deny_sizes * MG_DENY_sizes | s.deny_data * MG_DENY_data | s.deny_unroll * MG_DENY_unroll;
   segment_log(&s, s.entry);
   mg_stats.entries++;
   if (s.entry->nnode > 0) mg_stats.graphs++;
