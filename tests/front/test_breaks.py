@@ -124,3 +124,22 @@ def test_a_break_in_the_end_of_a_generator_is_not_reported(how, monkeypatch):
     for i in range(2):
         assert torch.equal(c(torch.ones(2)), torch.full((2,), 2.0))
     assert seen == ["end", "after"] * 2 and not told
+
+
+def test_a_frame_object_in_a_local_is_no_recompile():
+    """It is another object in each call."""
+
+    def f(x):
+        x = x + 1
+        frame = sys._getframe()
+        name = frame.f_code.co_name
+        x = x * len(name)
+        return x.cos(), name, frame.f_lineno > 0
+
+    c, x = magneto.compile(f), torch.rand(4)
+    for _ in range(12):
+        got, want = c(x), f(x)
+        torch.testing.assert_close(got[0], want[0])
+        assert got[1:] == want[1:]
+    stats = magneto._magneto.stats()
+    assert stats["graphs"] <= 2 and stats["recompiles"] == 0 and stats["fallbacks"] == 0
