@@ -67,8 +67,10 @@ def _cpu(m: dict) -> Finding:
 
 def _cache() -> Finding:
     c = _magneto.disk_cache_info()
+    if c["off"] and "switched off" in c["off"]:
+        return Finding("cache", True, c["off"], needed=False)
     if c["off"]:
-        mend = "" if _value("MAGNETO_CACHE") else f"mkdir -p {c['folder']}; chmod 700 {c['folder']}   (or set MAGNETO_CACHE_DIR)"
+        mend = f"mkdir -p {c['folder']}; chmod 700 {c['folder']}   (or set MAGNETO_CACHE_DIR)"
         return Finding("cache", False, c["off"], mend, needed=False)
     text = f"{c['folder']}: {c['files']} files, {c['bytes'] / 2**20:.1f} of {c['limit'] / 2**20:.0f} MiB"
     if c["temporaries"]:
@@ -114,9 +116,11 @@ def table() -> str:
 
 
 def _environment() -> list[Finding]:
-    found = [Finding("environment", True, f"{v.name}={v.value}", needed=False) for v in variables() if v.value and not v.wrong]
+    right = [v for v in variables() if v.value and not v.wrong]
+    found = [Finding("environment", True, f"{v.name}={v.value}", needed=False) for v in right]
     off = _magneto.disk_cache_info()["off"] or "\n"  # has a line of its own
-    told = [Finding("noticed", False, text, needed=False, mend="see docs/VARIABLES.md") for text in _magneto.notices() if off not in text]
+    notices = [text for text in _magneto.notices() if off not in text]
+    told = [Finding("noticed", False, text, "see docs/VARIABLES.md", needed=False) for text in notices]
     return found + told
 
 

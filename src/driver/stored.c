@@ -87,7 +87,8 @@ static uint64_t *stored_inputs(MgCtx *c, const MgGraph *g) {
 
 static bool stored_dtypes(const MgPlanView *v, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
-    if (v[i].buf && (v[i].dtype < 0 || v[i].dtype > DT_none || mg_dtype_size((MgDtype)v[i].dtype) != v[i].elsize)) return false;
+    if (v[i].buf && (v[i].dtype < 0 || v[i].dtype > DT_none || mg_dtype_size((MgDtype)v[i].dtype) != v[i].elsize))
+      return false;
   return true;
 }
 

@@ -77,9 +77,11 @@ static PyObject *notices_cache(PyObject *self, PyObject *unused) {
 }
 
 static PyMethodDef notices_methods[] = {
-  {"environment", notices_environment, METH_NOARGS, "The variables MAGNETO_*: name, kind, accepted, default, meaning, value, what is wrong."},
+  {"environment", notices_environment, METH_NOARGS,
+   "The variables MAGNETO_*: name, kind, accepted, default, meaning, value, what is wrong."},
   {"notices", notices_all, METH_NOARGS, "What the user was told, or will be: one text each."},
-  {"disk_cache_info", notices_cache, METH_NOARGS, "The cache folder: place, why it is off, what is in it, what this process did there."},
+  {"disk_cache_info", notices_cache, METH_NOARGS,
+   "The cache folder: place, why it is off, what is in it, what this process did there."},
   {NULL, NULL, 0, NULL}};
 
 int mg_notices_init(PyObject *module) { return PyModule_AddFunctions(module, notices_methods); }

@@ -78,7 +78,8 @@ MgKey mg_artifact_key(const char *text, size_t len) {
 }
 
 static void artifact_name(MgArtifactKind kind, MgKey key, char out[ARTIFACT_NAME]) {
-  snprintf(out, ARTIFACT_NAME, "%016llx%016llx%s", (unsigned long long)key.hi, (unsigned long long)key.lo, artifact_suffix[kind]);
+  snprintf(out, ARTIFACT_NAME, "%016llx%016llx%s", (unsigned long long)key.hi, (unsigned long long)key.lo,
+           artifact_suffix[kind]);
 }
 
 bool mg_artifact_on(void) { return mg_cachedir() >= 0; }
@@ -216,8 +217,8 @@ static ArtifactFile *artifact_list(int dir, size_t *n) {
       f = g;
     }
     ArtifactFile *p = &f[(*n)++];
-    *p = (ArtifactFile){.bytes = ((uint64_t)st.st_size + ARTIFACT_BLOCK - 1) / ARTIFACT_BLOCK * ARTIFACT_BLOCK, .used = st.st_mtime,
-                        .temp = temp, .right = S_ISREG(st.st_mode) && !mg_cachedir_wrong(st.st_uid, st.st_mode)};
+    *p = (ArtifactFile){.bytes = ((uint64_t)st.st_size + ARTIFACT_BLOCK - 1) / ARTIFACT_BLOCK * ARTIFACT_BLOCK,
+                        .used = st.st_mtime, .temp = temp, .right = S_ISREG(st.st_mode) && !mg_cachedir_wrong(st.st_uid, st.st_mode)};
     strcpy(p->name, e->d_name);
   }
   if (d) closedir(d);

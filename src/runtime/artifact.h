@@ -18,8 +18,9 @@ bool mg_artifact_load(MgArtifactKind kind, MgKey key, MgObject *out); /* out->da
 void mg_artifact_store(MgArtifactKind kind, MgKey key, const MgObject *obj); /* failure is silent: only the next start is slower */
 
 typedef struct MgArtifactInfo {
-  uint64_t nfile, ntemp, nwrong, bytes, limit;        /* in the folder now: files, temporaries, files that are refused; bytes of all */
-  uint64_t loaded, stored, damaged, refused, swept;   /* files, by this process; swept: what killed writers left */
+  uint64_t nfile, ntemp, nwrong;                    /* in the folder now; nwrong: files that are refused */
+  uint64_t bytes, limit;                            /* of all of them; MAGNETO_CACHE_MB */
+  uint64_t loaded, stored, damaged, refused, swept; /* files, by this process; swept: what killed writers left */
 } MgArtifactInfo;
 void mg_artifact_info(MgArtifactInfo *out);
 #endif

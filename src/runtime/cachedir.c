@@ -53,12 +53,14 @@ MgCacheFile mg_cachedir_open(int dir, const char *name, int *out, uint64_t *size
   struct stat st;
   int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0 && errno == ENOENT) return MG_CF_absent;
-  const char *wrong = fd < 0 ? errno == ELOOP ? "it is a symbolic link" : strerror(errno) : fstat(fd, &st) ? strerror(errno) : NULL;
+  const char *wrong = NULL;
+  if (fd < 0 || fstat(fd, &st)) wrong = errno == ELOOP ? "it is a symbolic link" : strerror(errno);
   if (!wrong && !S_ISREG(st.st_mode)) wrong = "it is no regular file";
   if (!wrong) wrong = mg_cachedir_wrong(st.st_uid, st.st_mode);
   if (!wrong) return *out = fd, *size = (uint64_t)st.st_size, MG_CF_open;
   if (fd >= 0) close(fd);
-  if (!atomic_flag_test_and_set(&told)) mg_notice("a file of the cache folder %s is not used: %s: %s", cachedir_path, name, wrong);
+  if (!atomic_flag_test_and_set(&told))
+    mg_notice("a file of the cache folder %s is not used: %s: %s", cachedir_path, name, wrong);
   return MG_CF_refused;
 }
 
@@ -212,5 +214,10 @@ int mg_cachedir(void) {
 }
 
 const char *mg_cachedir_path(void) { return cachedir_path; }
-const char *mg_cachedir_why(void) { return mg_cachedir() >= 0 ? NULL : *cachedir_why ? cachedir_why : "other users may write its folder"; }
+
+const char *mg_cachedir_why(void) {
+  if (mg_cachedir() >= 0) return NULL;
+  return *cachedir_why ? cachedir_why : "other users may write its folder";
+}
+
 const uint8_t *mg_cachedir_key(void) { return cachedir_key; }

@@ -56,7 +56,8 @@ static const char *check_view(const PlanCheck *k, const MgPlanView *v) {
   CHECK(v->buf < s->nbuf, "the buffer of a view");
   CHECK(check_bool(&v->whole) && check_bool(&v->opaque), "a flag of a view");
   CHECK(v->ndim <= CHECK_MAX_DIMS && v->elsize <= CHECK_MAX_ITEM, "rank or dtype of a view");
-  CHECK(check_slots(s, v->size, v->ndim) && check_slots(s, v->stride, v->ndim) && check_slots(s, v->offset, 1), "a slot of a view");
+  CHECK(check_slots(s, v->size, v->ndim) && check_slots(s, v->stride, v->ndim), "a slot of a view");
+  CHECK(check_slots(s, v->offset, 1), "the offset of a view");
   CHECK(check_extent(s, v, &bytes), "the size of a view");
   CHECK(bytes <= k->bytes[v->buf], "a view beyond its buffer");
   return NULL;

@@ -1,5 +1,5 @@
-/* Is the description of a plan sound?  For descriptions that were read from a file: every number in them is looked at here, before
- * anything is made of it.  What a kernel's code reads and writes is not known here: that the file is ours vouches for it. */
+/* Is the description of a plan sound?  For descriptions that were read from a file: every number in them is looked at here,
+ * before anything is made of it.  What a kernel's code reads and writes is not known here: that the file is ours vouches for it. */
 #ifndef MG_RUNTIME_PLAN_CHECK_H
 #define MG_RUNTIME_PLAN_CHECK_H
 #include "runtime/plan_spec.h"

@@ -1,4 +1,4 @@
-"""The cache folder: only this user's own files are read, nothing blocks, damage is a miss, and what is off is said once (SECURITY.md)."""
+"""The cache folder (SECURITY.md): only this user's own files are read, nothing blocks, damage is a miss; one warning if off."""
 
 import os
 import subprocess
@@ -350,7 +350,8 @@ def test_a_place_that_is_no_folder_is_off(tmp_path):
 
 
 def test_no_place_at_all_is_off(tmp_path):
-    assert "name no folder" in run(OFF.replace('os.environ["MAGNETO_CACHE_DIR"]', '"."'), "", make=False, HOME="", XDG_CACHE_HOME="")
+    code = OFF.replace('os.environ["MAGNETO_CACHE_DIR"]', '"."')
+    assert "name no folder" in run(code, "", make=False, HOME="", XDG_CACHE_HOME="")
 
 
 def test_switched_off_is_silent(tmp_path):

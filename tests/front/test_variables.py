@@ -39,11 +39,12 @@ def run(tmp_path, **env):
 
 
 def test_right_values_are_silent(tmp_path):
-    right = {"STRICT": "off", "CACHE": "1", "CACHE_MB": "16", "CPU": "v2", "LLVM": "", "BLAS": "0", "LOGS": "timing, graph_breaks",
-             "ONLY": "1-1000", "ONEDNN": "0", "STOP": "", "EXAMPLES": "anything"}
+    right = {"STRICT": "off", "CACHE": "1", "CACHE_MB": "16", "CPU": "v2", "LLVM": "", "BLAS": "0",
+             "LOGS": "timing, graph_breaks", "ONLY": "1-1000", "ONEDNN": "0", "STOP": "", "EXAMPLES": "anything"}
     warned, lines = run(tmp_path, **{"MAGNETO_" + k: v for k, v in right.items()})
     assert warned == [], warned
-    assert "MAGNETO_CACHE_MB=16" in lines and "of 16 MiB" in lines and "x86-64-v2 by MAGNETO_CPU" in lines and "noticed" not in lines
+    assert "MAGNETO_CACHE_MB=16" in lines and "of 16 MiB" in lines and "noticed" not in lines
+    assert "x86-64-v2 by MAGNETO_CPU" in lines
 
 
 WRONG = {
@@ -100,7 +101,8 @@ def test_a_variable_set_later_is_looked_at_when_something_compiles(tmp_path):
 
 def test_warnings_that_are_errors_do_not_break_a_program(tmp_path):
     (tmp_path / "file").write_text("")
-    program = "import torch, magneto, warnings\nwarnings.simplefilter('error')\nprint(magneto.compile(lambda x: x + 1)(torch.ones(1)))"
+    program = "import torch, magneto, warnings\nwarnings.simplefilter('error')\n"
+    program += "print(magneto.compile(lambda x: x + 1)(torch.ones(1)))"
     env = {**os.environ, "MAGNETO_CACHE": "1", "MAGNETO_CACHE_DIR": str(tmp_path / "file")}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=300)
     assert done.stdout == "tensor([2.])\n" and "not kept on disk" in done.stderr

@@ -26,7 +26,8 @@ static MgPlanView view(uint32_t buf) {
 }
 
 static void make(Made *m) {
-  *m = (Made){.slot = {6, 1, 0, 24}, .bytes = {24, 24}, .arg = {2, 4, 3, 5}, .check = {"IndexError", "out of range"}, .op = {SZ_add, 2, 2, 2}};
+  *m = (Made){.slot = {6, 1, 0, 24}, .bytes = {24, 24}, .arg = {2, 4, 3, 5},
+              .check = {"IndexError", "out of range"}, .op = {SZ_add, 2, 2, 2}};
   m->buf[1] = (MgPlanBuf){PM_input, 0};
   m->buf[2] = (MgPlanBuf){PM_input, 1};
   m->buf[3] = (MgPlanBuf){PM_arena, 0};
@@ -45,7 +46,8 @@ static void make(Made *m) {
   m->result[2] = (MgPlanOut){.kind = PO_view, .view = view(4)};
   m->result[3] = (MgPlanOut){.kind = PO_same_output, .index = 2};
   m->s = (MgPlanSpec){.ninput = 2, .buf = m->buf, .nbuf = 6, .step = m->step, .nstep = 3, .fresh = &m->fresh, .nfresh = 1,
-                      .out = m->result, .nout = 4, .slot0 = m->slot, .nslot = 4, .sizeop = &m->op, .nsizeop = 1, .block = m->block,
+                      .out = m->result, .nout = 4, .slot0 = m->slot, .nslot = 4,
+                      .sizeop = &m->op, .nsizeop = 1, .block = m->block,
                       .nblock = 2, .arena = 64, .err = 1, .check = &m->check, .ncheck = 1, .written = &m->written, .nwritten = 1};
 }
 
