@@ -49,6 +49,8 @@ MgDtype mg_dtype_parse(const char *name, int len) {
   return DT_none;
 }
 
+bool mg_dtype_is_barebones(MgDtype d) { return d == DT_u16 || d == DT_u32 || d == DT_u64; }
+
 bool mg_dtype_is_float(MgDtype d) { return dtype_class(d) == 'f'; }
 bool mg_dtype_is_complex(MgDtype d) { return dtype_class(d) == 'c'; }
 bool mg_dtype_is_int(MgDtype d) { return dtype_class(d) == 'i' || dtype_class(d) == 'u'; }
@@ -84,8 +86,7 @@ MgDtype mg_dtype_promote(MgDtype a, MgDtype b) {
     if (dtype_row[a].size == 2 && dtype_row[b].size == 2) return DT_f32;
     return dtype_row[a].size > dtype_row[b].size ? a : b;
   }
-  bool barebones = a == DT_u16 || a == DT_u32 || a == DT_u64 || b == DT_u16 || b == DT_u32 || b == DT_u64;
-  if (barebones) return DT_none;
+  if (mg_dtype_is_barebones(a) || mg_dtype_is_barebones(b)) return DT_none;
   if (ca == 'u' && cb == 'i') return b == DT_i8 ? DT_i16 : b;
   return dtype_row[a].size > dtype_row[b].size ? a : b;
 }

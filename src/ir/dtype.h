@@ -21,6 +21,7 @@ int mg_dtype_size(MgDtype d);      /* bytes; 0 for dtypes the compiler does not 
 const char *mg_dtype_name(MgDtype d); /* "f32", "i64", "bool", "bf16", "c64" */
 MgDtype mg_dtype_parse(const char *name, int len); /* DT_none when unknown */
 bool mg_dtype_is_float(MgDtype d); /* f16 bf16 f32 f64 */
+bool mg_dtype_is_barebones(MgDtype d); /* u16 u32 u64: torch has few kernels for them, and no promotion */
 bool mg_dtype_is_complex(MgDtype d);
 bool mg_dtype_is_int(MgDtype d);   /* integers, not bool */
 bool mg_dtype_has_ty(MgDtype d);   /* the loop IR can hold it */

@@ -540,11 +540,36 @@ static bool check_class_weight(const Check *c, const MgVal *self, const MgVal *w
   return !self || !w || !self->ndim || check_vector(c, w, self->size[self->ndim == 1 ? 0 : 1]);
 }
 
+static bool check_is_barebones(const Check *c, const MgArg *a) {
+  if (a->tag == MA_dtype) return mg_dtype_is_barebones((MgDtype)a->u.code);
+  if (a->tag == MA_val) return a->u.val && mg_dtype_is_barebones((MgDtype)mg_val(c->in->g, a->u.val)->dtype);
+  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++)
+    if (check_is_barebones(c, &a->u.item[i])) return true;
+  return false;
+}
+
+/* Most kernels lack uint16, uint32 and uint64, and which ones have them differs from torch to torch.
+ * What only makes or moves elements has them all. */
+static bool check_barebones(const Check *c) {
+  switch (c->op->code) {
+  case TOP__to_copy: case TOP_clone: case TOP_copy: case TOP_cat: case TOP_stack: case TOP_alias_copy: case TOP_detach_copy:
+  case TOP_empty_like: case TOP_empty_memory_format: case TOP_empty_permuted: case TOP_empty_strided: case TOP_fill_Scalar:
+  case TOP_fill_Tensor: case TOP_full: case TOP_full_like: case TOP_lift: case TOP_lift_fresh: case TOP_lift_fresh_copy:
+  case TOP_new_empty: case TOP_new_empty_strided: case TOP_new_full: case TOP_new_ones: case TOP_new_zeros: case TOP_ones:
+  case TOP_ones_like: case TOP_scalar_tensor: case TOP_zero: case TOP_zeros: case TOP_zeros_like: return false;
+  default: break;
+  }
+  for (int i = 0; !c->op->is_view && i < c->in->n->narg; i++)
+    if (check_is_barebones(c, &c->in->n->arg[i])) return true;
+  return false;
+}
+
 /* What the kernels refuse although meta kernels may accept it. */
 static bool check_refused(const Check *c) {
   const MgVal *self = check_val(c, "self"), *w = check_val(c, "weight");
   double beta;
   int dim;
+  if (check_barebones(c)) return true;
   if (!check_dims(c, "dim")) return true;
   switch (c->op->code) {
   case TOP_add_Tensor: case TOP_add_Scalar: return !check_alpha(c, self, check_val(c, "other"));
