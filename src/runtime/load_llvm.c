@@ -81,11 +81,11 @@ enum { LLVM_OBJECT_FILE = 1, LLVM_RELOC_PIC = 2, LLVM_MODEL_SMALL = 3, LLVM_CODE
 
 typedef enum LlvmState { LLVM_not_tried, LLVM_ready, LLVM_missing, LLVM_broken } LlvmState;
 
-/* Room that LLVM takes: to start, to compile a module, for a byte of a module's text (50 to 110 measured). */
+/* Room that LLVM takes: to start, to compile a module, for a byte of text (9 to 24 measured). */
 #define LLVM_ROOM_START ((uint64_t)64 << 20)
 #define LLVM_ROOM_FILE ((uint64_t)192 << 20) /* a library whose file is not known */
-#define LLVM_ROOM_MODULE ((uint64_t)48 << 20)
-enum { LLVM_ROOM_TEXT = 256 };
+#define LLVM_ROOM_MODULE ((uint64_t)32 << 20)
+enum { LLVM_ROOM_TEXT = 32 };
 
 /* MG_LOCK_llvm guards the state, and is held while LLVM runs, since LLVM's own locks do not survive fork(). */
 static LlvmState llvm_state;
