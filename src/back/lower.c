@@ -152,7 +152,7 @@ enum { LOWER_COPIES = 16 };
 typedef struct LowerArgs { /* tensor arguments of an extern call, collected */
   Lower *L;
   MgExtern *e;         /* NULL while counting */
-  uint16_t n;
+  uint32_t n;
   bool nested;         /* the library wants every dimension to lie within one place of the next larger */
   MgView copy[LOWER_COPIES]; /* of argument i, or buf 0 */
   MgRc rc;

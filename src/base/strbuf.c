@@ -83,6 +83,15 @@ void mg_sb_puts_cut(MgStrbuf *s, const char *utf8, size_t most) {
   mg_sb_printf(s, "%.*s", (int)n, utf8);
 }
 
+void mg_text_mend(char *utf8) {
+  for (unsigned char *p = (unsigned char *)utf8; *p;) {
+    int more = *p < 0x80 ? 0 : *p < 0xC0 ? -1 : *p < 0xE0 ? 1 : *p < 0xF0 ? 2 : 3, k = 0;
+    while (k < more && (p[1 + k] & 0xC0) == 0x80) k++;
+    if (k == more) p += 1 + more;
+    else *p++ = '?';
+  }
+}
+
 void mg_sb_write(MgStrbuf *s, const char *text, size_t n) {
   if (!strbuf_room(s, n)) return;
   memcpy(s->p + s->len, text, n);

@@ -18,6 +18,7 @@ void mg_sb_vprintf(MgStrbuf *s, const char *fmt, va_list ap);
 void mg_sb_puts(MgStrbuf *s, const char *text);
 void mg_sb_write(MgStrbuf *s, const char *text, size_t n); /* n bytes of it */
 void mg_sb_puts_cut(MgStrbuf *s, const char *utf8, size_t most); /* at most that many bytes, whole characters */
+void mg_text_mend(char *utf8); /* what a cut has left of a character becomes question marks */
 void mg_sb_putc(MgStrbuf *s, char c);
 void mg_sb_free(MgStrbuf *s);
 static inline const char *mg_sb_text(const MgStrbuf *s) { return s->p ? s->p : ""; }

@@ -271,7 +271,7 @@ static bool stored_view(StoredReader *r, const MgPlanSpec *spec, const MgPlanVie
 static bool stored_engine(StoredReader *r, const MgPlanSpec *spec, uint32_t i) {
   const StoredStep *t = &r->step[i];
   const MgPlanStep *d = &r->plan[i];
-  MgExtern e = {.node = t->node, .nin = (uint16_t)t->nin, .nout = (uint16_t)t->nout,
+  MgExtern e = {.node = t->node, .nin = t->nin, .nout = t->nout,
                 .in = mg_new(r->c, MgView, t->nin + 1), .out = mg_new(r->c, MgView, t->nout + 1)};
   bool ok = e.in && e.out;
   for (uint32_t k = 0; ok && k < t->nin; k++) ok = stored_view(r, spec, &d->in[k], &e.in[k]);

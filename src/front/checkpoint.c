@@ -114,7 +114,7 @@ static PyObject *checkpoint_record(MgRec *r, const Checkpoint *c, PyObject *fn) 
   MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
   uint32_t drawn = r->guards->ndraw;
   NodeRef first = r->g->nnode;
-  uint16_t outer = r->checkpoint;
+  uint32_t outer = r->checkpoint;
   if (!before) return NULL;
   if (!outer) r->checkpoint = ++r->ncheckpoint;
   PyObject *res = checkpoint_body(r, c, fn);

@@ -286,14 +286,14 @@ PyObject *mg_dispatch_emit(MgCapture *cap, const MgFrontOp *fo, PyObject *args, 
   for (uint32_t i = 0; i < n; i++) {
     if (!(out[i] = mg_graph_val_like(g, like[i]))) return PyErr_NoMemory();
     mg_val(g, out[i])->def = at;
-    mg_val(g, out[i])->out = (uint16_t)i;
+    mg_val(g, out[i])->out = (uint32_t)i;
     mg_val(g, out[i])->offset = mg_sym(g->x, 0);
     mg_val(g, out[i])->requires_grad = false;
   }
   MgNode *node = mg_node(g, at);
   memcpy(node->arg, arg, sizeof *arg * fo->op->nparam);
   node->out = out;
-  node->nout = (uint16_t)n;
+  node->nout = (uint32_t)n;
   node->line = cap->rec->line;
   node->again = cap->rec->checkpoint;
   node->grad_mode = grad;

@@ -62,7 +62,7 @@ static int exec_take_inputs(MgExec *e, MgRec *r, bool data) {
     /* a number that became a tensor on the way into torch: nobody else has it */
     if (in->pinned && !mg_val(g, v)->ndim && Py_REFCNT(in->real) == 2) mg_val(g, v)->known = mg_abi_tensor(in->real);
     g->input[kept] = v;
-    mg_val(g, v)->out = (uint16_t)kept++;
+    mg_val(g, v)->out = (uint32_t)kept++;
   }
   g->ninput = e->ninput = kept;
   free(used);

@@ -22,7 +22,7 @@ static int fxpart_turn(MgCapture *cap, PyObject *const *arg, Py_ssize_t n) {
   for (const MgFx *f = cap->fx->outer; f->outer; f = f->outer) depth++;
   for (Py_ssize_t i = 0; !rc && i < n; i++) {
     const MgVal *v = mg_standin_check(arg[i]) ? mg_val(cap->rec->g, mg_standin_val(arg[i])) : NULL;
-    if (!v || v->def || v->out != UINT16_MAX || fxpart_outside(cap->fx, mg_standin_val(arg[i]))) continue;
+    if (!v || v->def || v->out != UINT32_MAX || fxpart_outside(cap->fx, mg_standin_val(arg[i]))) continue;
     PyObject *name = PyUnicode_FromFormat(depth ? "child_%zd_%d" : "child_%zd", i, depth);
     uint32_t number = name ? mg_fx_node(cap, "placeholder", name, none, NULL) : 0;
     Py_XDECREF(name);

@@ -77,6 +77,7 @@ static struct MgGradGiven *gradgiven_add(MgAutograd *a, uint64_t given) {
 
 int mg_gradgiven_plan(MgAutograd *a, uint64_t given, MgPlan **bwd) {
   *bwd = a->bwd;
+  if (a->nthrough > 64 && given != ~0ull) *bwd = NULL; /* no bits say which gradients there are */
   if (!a->kept || given == ~0ull >> (64 - a->nthrough)) return 0;
   struct MgGradGiven *f = NULL;
   for (uint32_t i = 0; !f && i < a->ngiven; i++)

@@ -264,11 +264,14 @@ static bool gradnode_strange(const MgAutograd *a, PyObject *const *tangent) {
   return false;
 }
 
+/* Which tangents are defined.  More than 64 have no bit each: all bits are set, one is if some are defined, or none. */
 static uint64_t gradnode_given(const MgAutograd *a, PyObject *const *tangent) {
-  uint64_t given = a->nthrough > 64 ? ~0ull : 0;
-  for (uint32_t i = 0; i < a->nthrough && i < 64; i++)
-    if (tangent[i] != Py_None) given |= 1ull << i;
-  return given;
+  uint64_t given = 0;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < a->nthrough; i++)
+    if (tangent[i] != Py_None) n++, given |= i < 64 ? 1ull << i : 0;
+  if (a->nthrough <= 64) return given;
+  return n == a->nthrough ? ~0ull : n > 0;
 }
 
 static PyObject *gradnode_compute(MgAutograd *a, PyObject *state, PyObject *saved, PyObject *const *tangent) {

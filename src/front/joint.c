@@ -519,7 +519,7 @@ static int joint_take_numbers(Joint *b, uint32_t ninput) {
   memcpy(in + n - nthrough, tangents, nthrough * sizeof *in);
   for (uint32_t i = 0; i < n; i++) {
     g->input[ninput + i] = in[i].val;
-    mg_val(g, in[i].val)->out = (uint16_t)(ninput + i);
+    mg_val(g, in[i].val)->out = (uint32_t)(ninput + i);
   }
   return 0;
 }

@@ -190,7 +190,7 @@ static ValRef loop_turn(MgRec *r, ValRef v, int drop, PyObject *l) {
   memcpy(to->size, from->size + drop, to->ndim * sizeof *to->size);
   memcpy(to->stride, from->stride + drop, to->ndim * sizeof *to->stride);
   to->def = 0;
-  to->out = UINT16_MAX; /* no input of the graph */
+  to->out = UINT32_MAX; /* no input of the graph */
   PyObject *t = mg_standin_new(r->cap, turn);
   int bad = !t || PyList_Append(l, t);
   Py_XDECREF(t);

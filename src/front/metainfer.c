@@ -442,14 +442,14 @@ static int metainfer_apply(MgRec *r, const MgFrontOp *fo, NodeRef n, const MetaE
     }
     v->offset = metainfer_sym(r, d[2 * o->ndim]);
     v->def = n;
-    v->out = (uint16_t)i;
+    v->out = (uint32_t)i;
     v->device = dev.device;
     v->dev_index = dev.device == DEV_cpu ? -1 : dev.index;
     if (alias) v->storage = mg_val(g, alias)->storage;
   }
   MgNode *node = mg_node(g, n);
   node->out = out;
-  node->nout = (uint16_t)e->nout;
+  node->nout = (uint32_t)e->nout;
   return 0;
 }
 

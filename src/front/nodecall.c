@@ -26,10 +26,10 @@ struct MgNodeCall {
   PyObject *fn;             /* OpOverload._op, borrowed, process lifetime */
   PyObject *kwnames;        /* tuple or NULL, strong */
   CallArg *arg;             /* narg entries, the last ones by name */
-  uint16_t narg, npos;
-  uint16_t nin, nout;
-  uint16_t ncopy;           /* tensors that the op writes, when it runs on copies of them: the last results */
-  uint16_t *copy;           /* their positions among the nin tensors, owned */
+  uint32_t narg, npos;
+  uint32_t nin, nout;
+  uint32_t ncopy;           /* tensors that the op writes, when it runs on copies of them: the last results */
+  uint32_t *copy;           /* their positions among the nin tensors, owned */
   bool symbolic;            /* sizes are computed in every run */
   bool grad;                /* a plan runs it with grad mode on, although autograd is not asked */
   MgCxxCall *cxx;           /* the same call without Python, or NULL; only plans use it */
@@ -222,7 +222,7 @@ static int nodecall_on_copies(MgNodeCall *c, const MgNode *n) {
     bool list = a->tag == MA_list && (kind == AK_tensor_list || kind == AK_opt_tensor_list);
     uint32_t items = kind == AK_tensor && (a->tag == MA_val || a->tag == MA_none) ? 1 : list ? a->n : 0;
     for (uint32_t k = 0; k < items; k++, at++)
-      if (n->op->param[i].writes && (list ? &a->u.item[k] : a)->tag == MA_val) c->copy[c->ncopy++] = (uint16_t)at;
+      if (n->op->param[i].writes && (list ? &a->u.item[k] : a)->tag == MA_val) c->copy[c->ncopy++] = (uint32_t)at;
   }
   return 0;
 }
@@ -307,8 +307,6 @@ typedef struct CallTable {
   PyObject *objs;           /* borrowed, while compiling */
 } CallTable;
 
-enum { HOST_MAX = 512 };    /* as in runtime/plan: tensors of one call */
-
 static MgRc calltable_add(void *self, MgGraph *g, NodeRef n, uint32_t *id) {
   CallTable *t = self;
   if (t->n == t->cap) {
@@ -345,31 +343,41 @@ static int calltable_run_grad(const MgNodeCall *c, PyObject *const *vals, PyObje
   return -1;
 }
 
-static int calltable_run(const MgNodeCall *c, MgTensor *const *in, int nin, MgTensor **out, int nout) {
-  PyObject *vals[HOST_MAX] = {0}, *outs[HOST_MAX];
-  int rc = -1, n = 0;
-  for (; n < nin; n++)
-    if (in[n] && !(vals[n] = mg_abi.thpvariable_wrap(in[n]))) goto done;
+/* vals has room for nin objects, and is empty; outs for nout. */
+static int calltable_run_in(const MgNodeCall *c, MgTensor *const *in, int nin, MgTensor **out, int nout, PyObject **vals, PyObject **outs) {
+  for (int n = 0; n < nin; n++)
+    if (in[n] && !(vals[n] = mg_abi.thpvariable_wrap(in[n]))) return -1;
   for (int i = 0; i < c->ncopy; i++) {
     MgTensor *t;
     if (mg_abi.aoti_torch_clone_preserve_strides(in[c->copy[i]], &t)) {
       PyErr_SetString(PyExc_SystemError, "magneto: no copy of an argument");
-      goto done;
+      return -1;
     }
     Py_SETREF(vals[c->copy[i]], mg_tensor_wrap(t));
-    if (!vals[c->copy[i]]) goto done;
+    if (!vals[c->copy[i]]) return -1;
   }
-  rc = c->grad ? calltable_run_grad(c, vals, outs) : mg_nodecall_run(c, vals, outs);
-  for (int i = 0; !rc && i < nout; i++) {
+  int rc = c->grad ? calltable_run_grad(c, vals, outs) : mg_nodecall_run(c, vals, outs);
+  if (rc) return rc;
+  for (int i = 0; i < nout; i++) {
     if (!outs[i]) continue;
-    if (mg_abi.aoti_torch_new_tensor_handle(mg_abi_tensor(outs[i]), &out[i])) {
+    if (!rc && mg_abi.aoti_torch_new_tensor_handle(mg_abi_tensor(outs[i]), &out[i])) {
       PyErr_SetString(PyExc_SystemError, "magneto: no handle for a result");
       rc = -1;
     }
     Py_DECREF(outs[i]);
   }
-done:
-  for (int i = 0; i < n; i++) Py_XDECREF(vals[i]);
+  return rc;
+}
+
+static int calltable_run(const MgNodeCall *c, MgTensor *const *in, int nin, MgTensor **out, int nout) {
+  enum { SMALL = 64 };
+  PyObject *few[SMALL], **vals = few;
+  size_t n = (size_t)nin + (size_t)nout;
+  if (n > SMALL && !(vals = mg_malloc(n * sizeof *vals))) return PyErr_NoMemory(), -1;
+  memset(vals, 0, n * sizeof *vals);
+  int rc = calltable_run_in(c, in, nin, out, nout, vals, vals + nin);
+  for (int i = 0; i < nin; i++) Py_XDECREF(vals[i]);
+  if (vals != few) free(vals);
   return rc;
 }
 
@@ -378,7 +386,7 @@ static int calltable_call(void *self, uint32_t id, MgTensor *const *in, int nin,
   if (c->cxx && nin == c->nin && nout == c->nout && mg_cxxcall_run(c->cxx, in, out)) return 0;
   PyGILState_STATE gil = PyGILState_Ensure();
   int rc = -1;
-  if (nin != c->nin || nout != c->nout || nin > HOST_MAX || nout > HOST_MAX)
+  if (nin != c->nin || nout != c->nout)
     PyErr_SetString(PyExc_SystemError, "magneto: a plan calls an op with another number of tensors than recorded");
   else rc = calltable_run(c, in, nin, out, nout);
   PyGILState_Release(gil);
@@ -398,7 +406,7 @@ static bool calltable_eval(void *self, MgGraph *g, NodeRef n, MgTensor *const *i
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject *cast = NULL;
   MgNodeCall *c = NULL;
-  bool ok = !PyErr_Occurred() && nin <= HOST_MAX && nout <= HOST_MAX && !calltable_watched() && !mg_planrun_autocast_off(&cast);
+  bool ok = !PyErr_Occurred() && !calltable_watched() && !mg_planrun_autocast_off(&cast);
   bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
   mg_abi.aoti_torch_grad_mode_set_enabled(false);
   if (ok) ok = (c = mg_nodecall_new(g, n, ((CallTable *)self)->objs)) != NULL && c->nin == nin && c->nout == nout;

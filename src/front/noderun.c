@@ -13,7 +13,7 @@ typedef struct NodeStep {
   PyObject *apply, **obj;  /* that function, strong; its arguments that are no tensors (nin entries, strong or NULL) */
   uint32_t *in, *out;      /* slots of the environment, in the call's order; 0: undefined or not used */
   uint32_t *drop;          /* slots that die after this node */
-  uint16_t nin, nout, ndrop;
+  uint32_t nin, nout, ndrop;
   bool grad;               /* autograd was on when it was recorded */
   bool leaf;               /* its result requires grad from here on */
   bool counts;             /* its result has a version counter of its own */
@@ -57,8 +57,8 @@ static int noderun_function_build(const MgFunction *f, NodeStep *s) {
   s->obj = mg_calloc(f->nin + 1, sizeof *s->obj);
   if (!s->in || !s->out || !s->obj) return PyErr_NoMemory(), -1;
   s->apply = Py_NewRef(f->apply);
-  s->nin = (uint16_t)f->nin;
-  s->nout = (uint16_t)f->nout;
+  s->nin = (uint32_t)f->nin;
+  s->nout = (uint32_t)f->nout;
   memcpy(s->in, f->in, f->nin * sizeof *s->in);
   memcpy(s->out, f->out, f->nout * sizeof *s->out);
   for (uint32_t i = 0; i < f->nin; i++) s->obj[i] = Py_XNewRef(f->obj[i]);

@@ -21,6 +21,7 @@ PyObject *mg_rec_break(MgBreakCode code, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(r->reason, sizeof r->reason, fmt, ap);
     va_end(ap);
+    mg_text_mend(r->reason);
     r->code = (uint8_t)code;
     r->npath = mg_loop_path(r, r->path);
     r->abort = true;

@@ -107,7 +107,7 @@ typedef struct MgRec {
   bool raises_failed;   /* it would be missed: record again with */
   bool deny_raises;     /* such ops break the graph */
   bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
-  uint16_t checkpoint, ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */
+  uint32_t checkpoint, ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */
   PyObject *dynamic_sources; /* list of patterns of sources whose numbers and sizes are inputs (dynfloat.c): strong; or NULL */
   PyObject *unbacked_sources; /* the same, and nothing may be asked about them */
   PyObject *refused;    /* ids of functions that the program keeps out of graphs (marked.c): strong; or NULL */

@@ -131,6 +131,7 @@ static void loop_outer_exception(MgLoop *l) {
   PyObject *text = exc ? PyObject_Str(exc) : NULL; /* with tensors in it there is none */
   const char *msg = text ? PyUnicode_AsUTF8(text) : NULL;
   if (msg && *msg) snprintf(l->rec->reason, sizeof l->rec->reason, "%s: %.150s", name, msg);
+  mg_text_mend(l->rec->reason);
   PyErr_SetString(MgBreakError, l->rec->reason);
   Py_XDECREF(text);
   Py_XDECREF(type);

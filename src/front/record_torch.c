@@ -403,19 +403,21 @@ PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r, ValRef out) {
 
 /* C code that insists on a real int or float: once more with the numbers themselves, guarded. */
 PyObject *mg_call_exact(const MgCall *c) {
-  PyObject *arg[16];
+  PyObject *small[16], **arg = small;
   Py_ssize_t done = 0;
   bool any = false;
-  if (!PyErr_ExceptionMatches(PyExc_TypeError) || c->n > 16) return NULL;
+  if (!PyErr_ExceptionMatches(PyExc_TypeError)) return NULL;
   for (Py_ssize_t i = 0; i < c->n; i++) any |= mg_symfloat_is(c->arg[i]);
   if (!any) return NULL;
   PyErr_Clear();
+  if (c->n > 16 && !(arg = mg_malloc(sizeof *arg * (size_t)c->n))) return PyErr_NoMemory();
   for (; done < c->n; done++) {
     PyObject *o = c->arg[done];
     if (!(arg[done] = mg_symfloat_is(o) ? mg_symnode_number(mg_symnode_of(o)) : Py_NewRef(o))) break;
   }
   PyObject *r = done == c->n ? PyObject_Vectorcall(c->f, arg, (size_t)c->npos, c->kwnames) : NULL;
   while (done-- > 0) Py_DECREF(arg[done]);
+  if (arg != small) free(arg);
   return r;
 }
 

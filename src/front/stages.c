@@ -224,7 +224,7 @@ static int stage_cut(MgStages *s, const Plan *p, StageStep *t, int level) {
     if (!*of) *of = t->in[i];
     v = mg_val(c, t->in[i]);
     v->def = 0;
-    v->out = (uint16_t)i;
+    v->out = (uint32_t)i;
   }
   for (ValRef v = 1; v < c->nval; v++)
     if (first[mg_val(c, v)->storage]) mg_val(c, v)->storage = first[mg_val(c, v)->storage];

@@ -330,7 +330,7 @@ static ValRef data_result(Data *d, int i, int dtype, int ndim) {
   MgVal *t = mg_val(d->g, v);
   t->offset = mg_sym(d->x, 0);
   t->def = d->n;
-  t->out = (uint16_t)i;
+  t->out = (uint32_t)i;
   t->device = DEV_cpu;
   t->dev_index = -1;
   node->out[i] = v;
@@ -634,7 +634,7 @@ static int data_written(Data *d) {
     t->offset = mg_val(d->g, v)->offset;
     t->storage = mg_val(d->g, v)->storage;
     t->def = d->n;
-    t->out = (uint16_t)k;
+    t->out = (uint32_t)k;
     mg_node(d->g, d->n)->out[k++] = o;
   }
   return 0;

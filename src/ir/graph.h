@@ -39,7 +39,7 @@ enum { MG_BIT_conj = 1, MG_BIT_neg = 2 };
 
 typedef struct MgVal {
   NodeRef def;          /* producing node; 0 for a graph input */
-  uint16_t out;         /* which of its results; for an input: the input number */
+  uint32_t out;         /* which of its results; for an input: the input number */
   uint8_t dtype;        /* MgDtype */
   uint8_t device;       /* MgDevice */
   int8_t dev_index;     /* -1 on the CPU */
@@ -56,7 +56,7 @@ typedef struct MgNode {
   const MgOp *op;
   MgArg *arg;           /* op->nparam entries in schema order, defaults filled in */
   ValRef *out;          /* one entry per tensor result (lists flattened); 0 for an undefined result */
-  uint16_t narg, nout;
+  uint32_t narg, nout;
   uint32_t line;        /* source line of the user's frame; 0 unknown */
   uint8_t grad_mode;    /* autograd was enabled when it was recorded */
   bool leaf;            /* a detach whose result is made a leaf that requires grad (requires_grad_()) */
@@ -64,7 +64,7 @@ typedef struct MgNode {
   bool counts;          /* a detach whose result has a version counter of its own (Tensor.data) */
   bool dead;            /* removed by a pass */
   bool backward;        /* joint graph: recorded while the engine ran backward (middle/partition) */
-  uint16_t again;       /* the checkpointed block it belongs to, which backward computes again; 0: none */
+  uint32_t again;       /* the checkpointed block it belongs to, which backward computes again; 0: none */
 } MgNode;
 
 typedef struct MgGraph {

@@ -224,7 +224,7 @@ bool mg_graph_same(const MgGraph *g, ValRef a, ValRef b) {
 bool mg_graph_agrees(MgGraph *g, NodeRef n) {
   MgNode *node = mg_node(g, n);
   ValRef *out = node->out;
-  uint16_t nout = node->nout;
+  uint32_t nout = node->nout;
   uint32_t nval = g->nval;
   bool same = (node->out = mg_new(g->c, ValRef, nout + 1)) && mg_infer(g, n) == MG_OK && (node = mg_node(g, n))->nout == nout;
   for (int i = 0; same && i < nout; i++) same = mg_graph_same(g, out[i], node->out[i]);

@@ -56,8 +56,8 @@ MgExtern *mg_sched_extern(MgSched *s, NodeRef node, int nin, int nout) {
   MgExtern *e = mg_new(s->c, MgExtern, 1);
   if (!e) return NULL;
   e->node = node;
-  e->nin = (uint16_t)nin;
-  e->nout = (uint16_t)nout;
+  e->nin = (uint32_t)nin;
+  e->nout = (uint32_t)nout;
   e->in = mg_new(s->c, MgView, nin ? nin : 1);
   e->out = mg_new(s->c, MgView, nout ? nout : 1);
   MgItem *it = e->in && e->out ? sched_item(s) : NULL;

@@ -75,8 +75,8 @@ typedef struct MgLoop {
 
 typedef struct MgExtern {      /* one call of a library or of the dispatcher */
   NodeRef node;                /* op and non-tensor arguments are read from the graph node */
-  MgView *in;  uint16_t nin;   /* tensor arguments, lists flattened, undefined ones with buf 0 */
-  MgView *out; uint16_t nout;  /* results */
+  MgView *in;  uint32_t nin;   /* tensor arguments, lists flattened, undefined ones with buf 0 */
+  MgView *out; uint32_t nout;  /* results */
   bool prealloc;               /* results are written into planned buffers (engines with an out argument: mg::*);
                                   false: the op returns new tensors (kind MB_extern_out) */
 } MgExtern;

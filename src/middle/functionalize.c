@@ -19,7 +19,7 @@ typedef struct FzVal { /* what is known of a recorded value; indexed by its ValR
   ValRef parent;       /* the value it views; 0 for a root */
   ValRef root;         /* whose memory it is in */
   MgNode via;          /* the view op, with recorded (old) arguments */
-  uint16_t out;        /* which result of it */
+  uint32_t out;        /* which result of it */
   ValRef now;          /* its value in the new graph ... */
   uint32_t version;    /* ... as of this version of the root */
   bool written;        /* root: its memory was overwritten ... */

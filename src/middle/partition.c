@@ -151,7 +151,7 @@ static MgRc part_append(MgGraph *to, const MgNode *n, const bool *done) {
     out[i] = n->out[i];
     if (out[i] && done && done[out[i]]) {
       TRYP(out[i] = mg_graph_val_like(to, out[i]));
-      to->val[out[i]].out = (uint16_t)i;
+      to->val[out[i]].out = (uint32_t)i;
     }
     if (out[i]) to->val[out[i]].def = k;
   }

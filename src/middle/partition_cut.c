@@ -33,7 +33,7 @@ typedef struct Cut {
   bool *banned;        /* per value: must not be computed again */
   bool *stored;        /* per value: forward puts it into memory anyway */
   bool *relevant;      /* per value: backward may want it */
-  uint16_t *inside;    /* per value: the checkpointed block that computes it, when nothing outside of it does */
+  uint32_t *inside;    /* per value: the checkpointed block that computes it, when nothing outside of it does */
   uint32_t *level;     /* per value: most expensive ops on a path to it */
   uint32_t *chain;     /* per value: cheap ops since the last expensive one, on the longest path */
   NodeRef node;        /* of the walk in progress */
@@ -108,7 +108,7 @@ static void cut_mark_far(ValRef *v, void *arg) {
 static void cut_leave(ValRef *v, void *arg) {
   Cut *c = arg;
   ValRef r = *v ? cut_root(c, *v) : 0;
-  uint16_t block = c->node ? mg_node(c->p->g, c->node)->again : 0;
+  uint32_t block = c->node ? mg_node(c->p->g, c->node)->again : 0;
   if (!r || !c->inside[r] || c->inside[r] == block) return;
   c->inside[r] = 0;
   c->banned[r] = true;
@@ -265,7 +265,7 @@ MgRc part_choose(Part *p) {
   TRYP(c.banned = mg_new(g->c, bool, g->nval + 1));
   TRYP(c.stored = mg_new(g->c, bool, g->nval + 1));
   TRYP(c.relevant = mg_new(g->c, bool, g->nval + 1));
-  TRYP(c.inside = mg_new(g->c, uint16_t, g->nval + 1));
+  TRYP(c.inside = mg_new(g->c, uint32_t, g->nval + 1));
   TRYP(c.level = mg_new(g->c, uint32_t, g->nval + 1));
   TRYP(c.chain = mg_new(g->c, uint32_t, g->nval + 1));
   TRY(mg_cut_init(&c.f, g->c, 2 * g->nval + 2));

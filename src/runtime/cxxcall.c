@@ -23,7 +23,7 @@ struct MgCxxCall {
   struct {
     uint8_t way;                       /* CxxWay */
     uint8_t at;                        /* word that gets the address */
-    uint16_t n;                        /* WAY_list: tensors */
+    uint32_t n;                        /* WAY_list: tensors */
   } tensor[CXX_ARGS];
   int ntensor, nint, nxmm, nstack, nstore, nret;
 };
@@ -137,7 +137,7 @@ static int cxx_tensor(MgCxxCall *c, const MgCxxArg *a) {
   if (at < 0) return -1;
   c->tensor[c->ntensor].way = a->type == CXX_tensors ? WAY_list : a->optional ? WAY_maybe : WAY_tensor;
   c->tensor[c->ntensor].at = (uint8_t)at;
-  c->tensor[c->ntensor++].n = (uint16_t)a->n;
+  c->tensor[c->ntensor++].n = a->n;
   return 0;
 }
 

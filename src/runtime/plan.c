@@ -1,5 +1,6 @@
 /* Runs a plan.  The hot path allocates nothing but the outputs: see plan_priv.h for the tables. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/fork.h"
 #include "runtime/plan_priv.h"
@@ -300,21 +301,28 @@ static MgRc plan_result(PlanCall *k, const PlanStep *s, uint32_t i, MgTensor *t)
   return MG_OK;
 }
 
-enum { PLAN_MAX_ARGS = 512 }; /* tensor arguments or results of one extern step: checked by mg_plan_new */
-
-static MgRc plan_host(PlanCall *k, const PlanStep *s) {
-  MgTensor *in[PLAN_MAX_ARGS], *out[PLAN_MAX_ARGS];
+/* One call with its arguments and room for its results. */
+static MgRc plan_host_call(PlanCall *k, const PlanStep *s, MgTensor **in, MgTensor **out) {
   const uint32_t *list = k->p->list;
   for (uint32_t i = 0; i < s->in.n; i++) TRY(plan_tensor(k, list[s->in.first + i], &in[i]));
   memset(out, 0, sizeof *out * s->out.n);
   const MgHost *h = &k->p->s.host;
-  if (h->call(h->self, s->host_id, in, (int)s->in.n, out, (int)s->out.n)) return MG_PYERR;
-  MgRc rc = MG_OK;
+  MgRc rc = h->call(h->self, s->host_id, in, (int)s->in.n, out, (int)s->out.n) ? MG_PYERR : MG_OK;
   for (uint32_t i = 0; i < s->out.n; i++) {
     uint32_t t = list[s->out.first + i];
     if (rc == MG_OK && k->p->tensor[t].how != PT_none) rc = plan_result(k, s, t, out[i]);
     else if (out[i]) mg_abi.aoti_torch_delete_tensor_object(out[i]);
   }
+  return rc;
+}
+
+static MgRc plan_host(PlanCall *k, const PlanStep *s) {
+  enum { SMALL = 64 };
+  MgTensor *few[SMALL], **all = few;
+  size_t n = (size_t)s->in.n + s->out.n;
+  if (n > SMALL && !(all = mg_malloc(n * sizeof *all))) return plan_error(k, MG_NOMEM, "out of memory");
+  MgRc rc = plan_host_call(k, s, all, all + s->in.n);
+  if (all != few) free(all);
   return rc;
 }
 
@@ -332,7 +340,7 @@ static void *plan_engine_run(void *arg) {
 
 static MgRc plan_engine(PlanCall *k, const PlanStep *s) {
   PlanRun *r = k->r;
-  MgTensor *tensor[2 * PLAN_MAX_ARGS];
+  MgTensor *tensor[PLAN_ENGINE_ARGS];
   const MgEngine *engine = s->sized ? r->sized[s->engine_index].made[0].e : s->engine;
   MgEngineArgs a = {.ptr = (void *const *)r->arg + s->arg, .scratch = s->scratch ? r->mem + r->offset[s->scratch - 1] : NULL,
                     .state = r->state[s->engine_index]};

@@ -6,8 +6,6 @@
 #include "base/fork.h"
 #include "runtime/plan_priv.h"
 
-enum { PLAN_MAX_ARGS = 512 };
-
 typedef struct PlanBuild {
   MgCtx *c;               /* messages */
   MgPlan *p;
@@ -135,8 +133,8 @@ static MgRc plan_add_extern(PlanBuild *b, const MgPlanStep *s) {
   MgPlan *p = b->p;
   uint32_t n = p->nstep++, t;
   PlanStep *d = &p->step[n];
-  if (s->nin > PLAN_MAX_ARGS || s->nout > PLAN_MAX_ARGS)
-    return mg_fail(b->c, MG_UNSUP, "%s: more than %d tensors in one call", s->name, PLAN_MAX_ARGS);
+  if (s->kind == PK_engine && (uint64_t)s->nin + s->nout > PLAN_ENGINE_ARGS)
+    return plan_bad(b, "plan: %s takes more than %d tensors", s->name, PLAN_ENGINE_ARGS);
   *d = (PlanStep){.kind = s->kind, .in = {b->nlist, s->nin}, .out = {b->nlist + s->nin, s->nout}, .host_id = s->host_id};
   TRYP(d->name = mg_ctx_strdup(&p->mem, s->name));
   if (s->kind == PK_engine) {

@@ -8,6 +8,8 @@
 #include "runtime/arena.h"
 #include "runtime/plan_spec.h"
 
+enum { PLAN_ENGINE_ARGS = 16 }; /* tensors of a library's call; ATen's have any number */
+
 typedef struct PlanPatch { /* one place that holds the address of a buffer that is not in the arena */
   uint32_t arg;            /* index in PlanRun.arg */
   uint32_t offset;         /* slot: elements to add, or UINT32_MAX */
