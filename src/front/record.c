@@ -341,6 +341,57 @@ static void record_unrecorded(MgFrame *f) {
   mg_unread_call(NULL, v.slot, v.code->co_nlocalsplus);
 }
 
+/* ---- imports ---- */
+
+/* Is the module of this name there?  torch's own are loaded while recording: nothing of the program's state changes. */
+static bool record_is_loaded(PyObject *name) {
+  if (!PyUnicode_Check(name)) return false;
+  const char *text = PyUnicode_AsUTF8(name);
+  bool there = text && (!strncmp(text, "torch.", 6) || PyDict_GetItemWithError(PyImport_GetModuleDict(), name));
+  PyErr_Clear();
+  return there;
+}
+
+/* importlib's import of a name that may be relative to a package: arguments name, package, level. */
+static bool record_has_module(PyObject *const *arg) {
+  long level = arg[2] && PyLong_Check(arg[2]) ? PyLong_AsLong(arg[2]) : 0;
+  if (!level) return record_is_loaded(arg[0]);
+  PyObject *parts = PyUnicode_Check(arg[1]) ? PyObject_CallMethod(arg[1], "rsplit", "si", ".", (int)(level - 1)) : NULL;
+  PyObject *base = parts && PyList_Check(parts) && PyList_GET_SIZE(parts) ? PyList_GET_ITEM(parts, 0) : NULL;
+  PyObject *full = !base ? NULL : PyObject_IsTrue(arg[0]) ? PyUnicode_FromFormat("%U.%S", base, arg[0]) : Py_NewRef(base);
+  bool there = full && record_is_loaded(full);
+  Py_XDECREF(full);
+  Py_XDECREF(parts);
+  PyErr_Clear();
+  return there;
+}
+
+/* Are the names of `from package import ...` there?  What the package itself finds for a name may be a module that it loads. */
+static bool record_has_names(PyObject *package, PyObject *names) {
+  PyObject *name = PyModule_Check(package) ? PyModule_GetNameObject(package) : NULL;
+  bool there = name && (PyTuple_Check(names) || PyList_Check(names));
+  for (Py_ssize_t i = 0; there && i < PySequence_Fast_GET_SIZE(names); i++) {
+    PyObject *item = PySequence_Fast_GET_ITEM(names, i), *full = PyUnicode_FromFormat("%U.%S", name, item);
+    there = full && (PyDict_GetItemWithError(PyModule_GetDict(package), item) || record_is_loaded(full));
+    Py_XDECREF(full);
+  }
+  Py_XDECREF(name);
+  PyErr_Clear();
+  return there;
+}
+
+/* Would this function of importlib run the code of a module?  It does that once, at this place of the program. */
+static bool record_loads(MgFrame *f, PyCodeObject *co) {
+  const char *file = PyUnicode_AsUTF8(co->co_filename), *name = PyUnicode_AsUTF8(co->co_name);
+  if (!file || !name) return PyErr_Clear(), false;
+  if (strcmp(file, "<frozen importlib._bootstrap>") || mg_pyframe_lasti(f) >= 0) return false;
+  MgFrameView v;
+  mg_pyframe_view(f, &v);
+  if (!strcmp(name, "_find_and_load")) return !record_is_loaded(v.slot[0]);
+  if (!strcmp(name, "_gcd_import")) return !record_has_module(v.slot);
+  return !strcmp(name, "_handle_fromlist") && !record_has_names(v.slot[0], v.slot[1]);
+}
+
 PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   PyCodeObject *co = mg_pyframe_code(f);
   PyObject *called = mg_rec->direct;
@@ -353,6 +404,10 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
     return record_drop(ts, f);
   }
   if (mg_pyframe_lasti(f) < 0 && !mg_rec->abort && mg_rec_disabled(mg_pyframe_func(f))) return record_drop(ts, f);
+  if (mg_skip_opaque(co) && !mg_rec->abort && record_loads(f, co)) {
+    mg_rec_break(BK_c_function, "an import that loads a module");
+    return record_drop(ts, f);
+  }
   if (mg_skip_opaque(co) && !(mg_skip_modes(co) && mg_fmodes_on_top(mg_rec))) {
     record_pin_arguments(f, co);
     if (given) record_unrecorded(f);

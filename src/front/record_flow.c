@@ -190,9 +190,10 @@ static PyObject *flow_import(MgLoop *l, PyObject *name, PyObject *fromlist, PyOb
     mg_rec_break(BK_c_function, "import of %.100s", PyUnicode_AsUTF8(name));
     goto done;
   }
-  MgPause p = mg_rec_pause();
-  m = PyImport_ImportModuleLevelObject(name, l->v.globals, NULL, fromlist, absolute ? 0 : (int)PyLong_AsLong(level));
-  mg_rec_resume(p);
+  MgPause p;
+  if (torchs) p = mg_rec_pause();
+  m = PyImport_ImportModuleLevelObject(name, l->v.globals, NULL, fromlist, absolute ? 0 : (int)PyLong_AsLong(level)); /* breaks where it loads one */
+  if (torchs) mg_rec_resume(p);
   if (m && absolute) { /* the module of that name may be replaced */
     PyObject *now = PyDict_GetItemWithError(modules, name);
     if (now) mg_guard_dict_key(l->rec->guards, modules, NULL, name, now, false);

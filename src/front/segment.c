@@ -68,7 +68,8 @@ typedef struct Segment {
   bool failed;          /* compiling failed: exception set */
   bool leaked;          /* because stand-ins outlive the recording */
   bool deny_function;   /* the backward of an autograd.Function could not be recorded */
-  bool again;           /* the last attempt changed what it met (a lazy module), and does not count */
+  bool again;           /* the last attempt changed what it met (a lazy module, an import), and does not count */
+  int nimport;          /* attempts that an import has spoilt */
   bool users_error;     /* what is raised is the program's to see */
   bool need_fx;         /* a torch-level graph is needed, which runs as it is: graph_cfg is used */
   MgConfig graph_cfg;
@@ -193,18 +194,6 @@ static void segment_descend(Segment *s, const MgRec *r) {
   }
 }
 
-/* Is torch._dynamo's flag set where the recording broke?  It is an ordinary global, which the program itself sets. */
-static bool segment_break_is_error(void) {
-  PyObject *modules = PyImport_GetModuleDict(), *utils = PyDict_GetItemString(modules, "torch._dynamo.utils");
-  PyObject *name = utils ? PyUnicode_InternFromString("_error_on_graph_break") : NULL;
-  PyObject *v = name ? mg_rec_namespace_get(PyModule_GetDict(utils), name) : NULL;
-  bool on = v == Py_True;
-  Py_XDECREF(name);
-  Py_XDECREF(v);
-  PyErr_Clear();
-  return on;
-}
-
 /* Decides where the next attempt ends, after a break in instruction number n. */
 static void segment_place_break(Segment *s, const MgRec *r, const MgOuter *o) {
   s->stop_at = segment_end_of(o->n, o->tail, o->exc_depth, o->exc_n, &s->nplain);
@@ -213,7 +202,7 @@ static void segment_place_break(Segment *s, const MgRec *r, const MgOuter *o) {
   s->line = (int)r->line;
   s->why = (MgBreakCode)r->code;
   snprintf(s->reason, sizeof s->reason, "%s", r->reason);
-  s->break_is_error = segment_break_is_error();
+  s->break_is_error = mg_stance_break_is_error();
   if (s->may_descend) segment_descend(s, r);
 }
 
@@ -554,6 +543,17 @@ static bool segment_guards_hold(const Segment *s, const MgGuards *g, MgGuardFail
   return ok;
 }
 
+/* Drops an entry that does not hold any more, so that the next attempt sees what this one has changed: a cache that is full now, or
+ * what a module does when it is imported.  Kernels and torch import on first use; the program's own imports are breaks. */
+static void segment_check_state(Segment *s, bool filled_cache, bool imported) {
+  MgGuardFail why = {0};
+  if (!s->entry || !(filled_cache || imported)) return;
+  if (segment_guards_hold(s, s->entry->guards, &why) || PyErr_Occurred()) return;
+  mg_entry_release(s->entry);
+  s->entry = NULL;
+  s->again = imported && ++s->nimport < SEGMENT_ATTEMPTS;
+}
+
 /* An object that is older than the recording holds what only a recording may see: its entry would go on from there. */
 static int segment_leaked(Segment *s, int alive) {
   PyErr_Format(PyExc_AssertionError, "%d stand-in tensors outlive the recording of %U, line %d", alive, s->v.code->co_qualname,
@@ -582,6 +582,7 @@ static int segment_attempt(Segment *s) {
   int end = 0, nslot = 0, rc = -1;
   bool is_ret = false;
   double t0 = mg_now_ms();
+  Py_ssize_t modules = PyDict_GET_SIZE(PyImport_GetModuleDict());
   s->again = false;
   s->level = 0;
   mg_ctx_init(&ctx);
@@ -638,11 +639,7 @@ static int segment_attempt(Segment *s) {
     s->failed = !again;
     if (again) PyErr_Clear();
   }
-  MgGuardFail why = {0};
-  if (s->entry && rec.filled_cache && !segment_guards_hold(s, s->entry->guards, &why) && !PyErr_Occurred()) {
-    mg_entry_release(s->entry); /* the cache is full now: record again */
-    s->entry = NULL;
-  }
+  segment_check_state(s, rec.filled_cache, PyDict_GET_SIZE(PyImport_GetModuleDict()) != modules);
   s->deny_sizes |= rec.fixed_sizes;
   PyObject *t, *v, *tb;
   PyErr_Fetch(&t, &v, &tb);

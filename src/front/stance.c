@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <string.h>
 #include "front/guard.h"
+#include "front/record_obj.h"
 
 static const struct { const char *name; MgStance stance; } stance_names[] = {
     {"default", STANCE_default},
@@ -90,6 +91,17 @@ static PyObject *stance_set(PyObject *self, PyObject *args) {
 static PyMethodDef stance_methods[] = {
     {"set_stance", stance_set, METH_VARARGS, "set_stance(name, backend=..., /): what compiled callables do from now on; the previous arguments."},
     {NULL, NULL, 0, NULL}};
+
+bool mg_stance_break_is_error(void) {
+  PyObject *modules = PyImport_GetModuleDict(), *utils = PyDict_GetItemString(modules, "torch._dynamo.utils");
+  PyObject *name = utils ? PyUnicode_InternFromString("_error_on_graph_break") : NULL;
+  PyObject *v = name ? mg_rec_namespace_get(PyModule_GetDict(utils), name) : NULL;
+  bool on = v == Py_True;
+  Py_XDECREF(name);
+  Py_XDECREF(v);
+  PyErr_Clear();
+  return on;
+}
 
 int mg_stance_init(PyObject *module) {
   stance_modules = PyImport_GetModuleDict();

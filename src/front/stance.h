@@ -19,6 +19,8 @@ MgStance mg_stance(void);    /* the one in force; a few loads */
 int mg_stance_recompile_limit(int given, bool *exact);
 /* Is this flag of torch._dynamo.config set?  Slow. */
 bool mg_stance_set(const char *name);
+/* Does the program ask for an error where the recording breaks?  torch._dynamo's flag is an ordinary global, as the recording has it. */
+bool mg_stance_break_is_error(void);
 /* The back end that compiled callables use instead of their own, borrowed: a callable, None (magneto's); NULL: theirs. */
 PyObject *mg_stance_backend(void);
 int mg_stance_init(PyObject *module);
