@@ -440,11 +440,11 @@ static bool is_wide(Em *e, MgLoop **loop, int n, int vec) {
     MgLoop *l = loop[i];
     bytes += is_bytes(e, l);
     if (l->kind == ML_scan || l->kind == ML_scatter || is_arg(l) || mg_ty_size(mg_expr(e->x, l->value)->ty) > 4) return false;
-    if (mg_ex_count_ops(e->x, l->value) + (l->body ? mg_ex_count_ops(e->x, l->body) : 0) > 8) return false;
+    if (!e->apart && mg_ex_count_ops(e->x, l->value) + (l->body ? mg_ex_count_ops(e->x, l->body) : 0) > 8) return false;
     if (!em_contiguous_only(e, l, vec, false)) return false;
     reductions += l->kind == ML_reduce;
   }
-  return reductions == 1 || bytes == n;
+  return reductions == 1 || bytes == n || e->apart; /* one call for several vectors, which do not wait for one another */
 }
 
 static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
@@ -468,7 +468,7 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
     }
     if (l->vec != MG_NO_VEC && l->vec >= shared) g.vec = l->vec;
     scans |= l->kind == ML_scan && !is_arg(l);
-    if (l->kind == ML_scatter || is_arg(l)) ops += 100; /* no unrolling */
+    if (l->kind == ML_scatter || is_arg(l) || e->apart) ops += 100; /* no unrolling */
   }
   if (!g.reduces) g.keep = g.end;
   g.wide = g.vec >= 0 && g.vec < g.keep && is_wide(e, loop, n, g.vec);
@@ -525,6 +525,7 @@ static MgRc prepare(Em *e) {
   e->own = mg_new(e->c, MgLoop, k->nloop);
   e->redval = mg_new(e->c, EmRef, k->nloop);
   TRYP(e->own && e->redval);
+  em_choose_functions(e);
   for (uint32_t i = 0; i < k->nbuf; i++) e->buf_arg[k->buf[i]] = (int)i + 1;
   for (uint32_t i = 0; i < k->nloop; i++) {
     MgLoop *l = &e->own[i];
@@ -537,7 +538,7 @@ static MgRc prepare(Em *e) {
       MgRc rc = MG_OK;
       if (!*part[j]) continue;
       if (j == 1) *part[j] = mg_ex_map(e->x, *part[j], rename_red, &n);
-      if (*part[j]) *part[j] = mg_ex_legalize(e->x, *part[j], 0, &rc);
+      if (*part[j]) *part[j] = mg_ex_legalize_for(e->x, *part[j], e->apart, &rc);
       TRY(rc);
       TRY(mg_exprs_ok(e->x));
     }
@@ -737,23 +738,6 @@ static void emit_outer(Em *e) {
   run_range(&w, begin, end, true);
 }
 
-/* Ready for a kernel. */
-static void begin(Em *e, const MgKernel *k) {
-  e->k = k;
-  e->depth = e->nid = e->nacc = e->base_level = 0;
-  e->nfwd = 0;
-  e->nlabel = 1;
-  e->lanes = 1;
-  e->kv = e->tile = -1;
-  e->mask.id = -2;
-  e->red_vec = false;
-  e->rc = MG_OK;
-  memset(e->idx, 0, sizeof e->idx);
-  e->scope[0].buf.len = 0;
-  e->scope[0].label = 0;
-  e->scope[0].serial = ++e->serial;
-}
-
 static void end(Em *e) {
   for (uint32_t i = 0; i < e->k->nbuf; i++) e->buf_arg[e->k->buf[i]] = 0;
   for (uint32_t i = 0; i < e->k->nloop; i++) {
@@ -780,7 +764,7 @@ void mg_emitter_free(MgEmitter *e) {
 }
 
 MgRc mg_emit_llvm(MgEmitter *e, const MgKernel *k, MgStrbuf *out) {
-  begin(e, k);
+  em_begin(e, k);
   MgRc rc = prepare(e);
   if (rc == MG_OK) {
     emit_entry(e);
@@ -795,5 +779,6 @@ MgRc mg_emit_llvm(MgEmitter *e, const MgKernel *k, MgStrbuf *out) {
   mg_sb_printf(out, "define void @%s(ptr %%buf, ptr %%size, i64 %%begin, i64 %%end) nounwind {\n", k->name);
   mg_sb_puts(out, mg_sb_text(&e->scope[0].buf));
   mg_sb_puts(out, "  ret void\n}\n");
+  TRY(em_functions(e, out));
   return mg_sb_ok(out) ? MG_OK : MG_NOMEM;
 }

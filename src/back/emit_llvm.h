@@ -41,6 +41,12 @@ typedef struct EmAcc { /* one accumulator of a running reduction */
   EmRef cur;
 } EmAcc;
 
+#define EMIT_MAX_FUN 64
+typedef struct EmFun { /* an elementary function that the kernel calls */
+  uint16_t op;         /* MgScalarOp */
+  uint8_t lanes;
+} EmFun;
+
 typedef struct EmFwd { /* what a store of this kernel left in a buffer, for later loads of the same element */
   BufRef buf;
   ExprRef index, value; /* value has the buffer's type */
@@ -68,6 +74,7 @@ typedef struct MgEmitter {
   uint32_t *imask;        /* per node: bit k: idx(k) below; bit 31: reduced value below; 0 with have == 0: not yet */
   uint8_t *have;
   uint32_t *seen, walk;   /* per node: the last walk over accesses that met it and saw nothing else than contiguous ones */
+  uint32_t *size_at;      /* per node: 1 + its place in the schedule's long sizes; 0: it has none yet */
   uint32_t cap;           /* entries of the tables above */
   MgLoop *own;            /* the kernel's nests, legalised; leaf red number n belongs to own[n] */
   EmRef *redval;          /* value of leaf red number n */
@@ -82,6 +89,8 @@ typedef struct MgEmitter {
   int base_level;         /* loads of written buffers stay at or inside this scope */
   EmAcc acc[EMIT_MAX_ACC];
   int nacc;
+  bool apart;             /* elementary functions are called */
+  EmFun fun[EMIT_MAX_FUN]; int nfun;
   MgRc rc;
 } MgEmitter;
 typedef MgEmitter Em;
@@ -101,6 +110,12 @@ EmRef em_lane(Em *e, EmRef v, MgTy ty, int lane);
 bool em_contiguous_only(Em *e, const MgLoop *l, int kv, bool pieces); /* every access is uniform or contiguous along kv, or in pieces */
 bool em_varies(Em *e, ExprRef r);
 uint32_t em_imask(Em *e, ExprRef r);
+/* emit_llvm_fun.c */
+void em_begin(Em *e, const MgKernel *k);                  /* ready for a kernel or a function */
+void em_choose_functions(Em *e);                          /* are they called in this kernel? */
+bool em_is_apart(const Em *e, const MgExpr *n);
+EmRef em_call(Em *e, MgScalarOp op, int lanes, const EmRef *s, int n);
+MgRc em_functions(Em *e, MgStrbuf *out);                  /* the text of those that were called */
 /* emit_llvm_text.c */
 const char *em_ty(MgTy t);                                /* register type */
 const char *em_mem(MgTy t);                               /* memory type */

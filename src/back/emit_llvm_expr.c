@@ -11,7 +11,8 @@ static bool tables(Em *e) {
   e->imask = mg_ctx_grow(e->c, e->imask, old * sizeof *e->imask, cap * sizeof *e->imask);
   e->have = mg_ctx_grow(e->c, e->have, old, cap);
   e->seen = mg_ctx_grow(e->c, e->seen, old * sizeof *e->seen, cap * sizeof *e->seen);
-  if (!e->memo[0] || !e->memo[1] || !e->imask || !e->have || !e->seen) {
+  e->size_at = mg_ctx_grow(e->c, e->size_at, old * sizeof *e->size_at, cap * sizeof *e->size_at);
+  if (!e->memo[0] || !e->memo[1] || !e->imask || !e->have || !e->seen || !e->size_at) {
     e->rc = MG_NOMEM;
     return false;
   }
@@ -427,6 +428,15 @@ static EmRef emit_symbol(Em *e, int64_t k) {
   return v;
 }
 
+/* Behind the symbols. */
+static EmRef emit_long_size(Em *e, ExprRef r) {
+  if (!e->size_at[r]) {
+    if (mg_sched_size(e->s, r) != MG_OK) e->rc = MG_NOMEM;
+    e->size_at[r] = e->s->nsize;
+  }
+  return emit_symbol(e, (int64_t)e->x->nsym + e->size_at[r] - 1);
+}
+
 /* Sizes that ranges and strides are made of did not go through prepare(). */
 static EmRef emit_illegal(Em *e, ExprRef r, int lanes) {
   const MgExpr n = *mg_expr(e->x, r);
@@ -440,6 +450,7 @@ static EmRef emit_illegal(Em *e, ExprRef r, int lanes) {
 static EmRef emit_node(Em *e, ExprRef r, int lanes) {
   const MgExpr n = *mg_expr(e->x, r);
   EmRef s[3] = {em_none, em_none, em_none};
+  if (mg_ex_is_long_size(e->x, r)) return emit_long_size(e, r);
   switch (n.op) {
   case OP_idx: return emit_index(e, (int)n.u.i, lanes);
   case OP_sym: return emit_symbol(e, n.u.i);
@@ -448,6 +459,10 @@ static EmRef emit_node(Em *e, ExprRef r, int lanes) {
   default: break;
   }
   MgTy from = mg_expr(e->x, n.src[0])->ty;
+  if (em_is_apart(e, &n)) {
+    for (int i = 0; i < n.nsrc; i++) s[i] = em_value(e, n.src[i], lanes);
+    return em_call(e, (MgScalarOp)n.op, lanes, s, n.nsrc);
+  }
   const char *t = mg_scalar_info[n.op].ll[mg_scalar_class(from)];
   if (!t && n.op != OP_cvt && n.op != OP_bitcast && n.op != OP_where) return emit_illegal(e, r, lanes);
   for (int i = 0; i < n.nsrc; i++) s[i] = em_value(e, n.src[i], lanes);

@@ -116,6 +116,7 @@ static MgRc planner_symbols(Planner *p) {
   }
   bool all = true;
   for (uint32_t k = 0; k < x->nsym; k++) all = all && found[k];
+  TRY(planner_dims(p, p->s->size, p->s->nsize, &first)); /* kernels find them there */
   p->spec->sym = all ? src : NULL;
   p->spec->nsym = x->nsym;
   return MG_OK;
@@ -417,7 +418,7 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
                .memo = mg_new(s->c, uint32_t, s->x->n * 2 + 1024)};
   TRYP(p.memo);
   TRY(planner_missing_inputs(s));
-  TRY(planner_symbols(&p)); /* first: symbols are slots [0, nsym) */
+  TRY(planner_symbols(&p)); /* first: symbols are slots [0, nsym), long sizes the next */
   TRY(planner_bufs(&p));
   TRY(planner_steps(&p, ext, k));
   TRY(planner_fresh_tensors(&p));

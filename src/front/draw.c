@@ -273,9 +273,7 @@ PyObject *mg_draw_call(const MgCall *c) {
 }
 
 bool mg_draw_late(const MgGuards *g, SrcRef src) {
-  const MgSrc *s = &g->src[src];
-  if (s->kind == SRC_draw) return true;
-  return src && s->kind == SRC_calc && (mg_draw_late(g, s->parent) || mg_draw_late(g, (uint32_t)s->idx >> MG_CALC_BITS));
+  return src && g->src[src].trait & SRC_DRAWS;
 }
 
 int mg_draw_run(const MgGuards *g, PyObject **vals) {

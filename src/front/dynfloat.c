@@ -84,13 +84,28 @@ static int dynfloat_note_list(PyObject **known, PyObject *list, PyObject *was) {
   return rc;
 }
 
-/* Can a value be found although other guards before did not hold?  lost: sources that lead through one of these. */
-static bool dynfloat_found(const MgGuards *g, SrcRef src, const bool *lost) {
-  const MgSrc *s = &g->src[src];
-  if (lost[src] || !src) return !src;
-  if (!mg_source_computed(s)) return true;
+/* Sources that lead through a guard that did not hold. */
+typedef struct Lost {
+  const MgGuards *g;
+  uint32_t *at;    /* by source: SOURCE_LOST; of a computed one the count at which all that it needs was found; 0: not known */
+  uint32_t count;  /* one more for each source that is lost directly */
+} Lost;
+enum { SOURCE_LOST = UINT32_MAX };
+
+static void dynfloat_lose(Lost *l, SrcRef src) {
+  l->at[src] = SOURCE_LOST;
+  l->count++;
+}
+
+/* Can a value be found although other guards before did not hold?  Remembered: operands are shared. */
+static bool dynfloat_found(Lost *l, SrcRef src) {
+  const MgSrc *s = &l->g->src[src];
+  if (!src || l->at[src] == SOURCE_LOST) return !src;
+  if (!mg_source_computed(s) || l->at[src] == l->count) return true;
   SrcRef second = s->kind == SRC_calc ? (uint32_t)s->idx >> MG_CALC_BITS : 0;
-  return dynfloat_found(g, s->parent, lost) && dynfloat_found(g, second, lost);
+  bool found = dynfloat_found(l, s->parent) && dynfloat_found(l, second);
+  l->at[src] = found ? l->count : SOURCE_LOST;
+  return found;
 }
 
 /* A container has come to hold more, or less, than when the entry was made, as the state of an optimizer after the first step.  Numbers
@@ -99,18 +114,20 @@ static bool dynfloat_grown(const MgGuardOp *op) {
   return op->kind == GK_keys || op->kind == GK_order || op->kind == GK_nokey || op->kind == GK_elements;
 }
 
-static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals, bool *lost) {
+static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals, Lost *lost) {
   bool asked = false; /* an answer about a number in a tensor is another */
   bool grown = false;
+  uint64_t turn = mg_source_turn();
   for (uint32_t i = 1; i < g->nsrc; i++)
     if (g->src[i].kind == SRC_pinned) vals[i] = g->src[i].key;
   for (uint32_t i = 0; i < g->nop; i++) {
     const MgGuardOp *op = &g->op[i];
-    if (op->kind == GK_load && lost[g->src[op->src].parent]) lost[op->src] = true;
+    if (op->kind == GK_load && lost->at[g->src[op->src].parent] == SOURCE_LOST) dynfloat_lose(lost, op->src);
     if (grown && op->kind == GK_apart) continue;
-    if (!dynfloat_found(g, op->src, lost) || !dynfloat_found(g, op->src2, lost) || mg_guard_op_holds(g, op, vals, s)) continue;
+    if (!dynfloat_found(lost, op->src) || !dynfloat_found(lost, op->src2) || mg_guard_op_holds(g, op, vals, s, turn)) continue;
     if (dynfloat_grown(op)) {
-      lost[op->src] = grown = true;
+      grown = true;
+      dynfloat_lose(lost, op->src);
       continue;
     }
     PyObject *v = op->src ? vals[op->src] : NULL;
@@ -137,9 +154,9 @@ static int dynfloat_learn_key(PyObject **known, PyObject *of, PyObject *key, PyO
 int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
   if (g->dead) return 0;
   PyObject **vals = mg_calloc((size_t)g->nsrc + 1, sizeof *vals);
-  bool *lost = mg_calloc((size_t)g->nsrc + 1, sizeof *lost);
-  int rc = vals && lost ? dynfloat_learn_paths(known, g, s, vals, lost) : (PyErr_NoMemory(), -1);
-  free(lost);
+  Lost lost = {g, mg_calloc((size_t)g->nsrc + 1, sizeof *lost.at), 1};
+  int rc = vals && lost.at ? dynfloat_learn_paths(known, g, s, vals, &lost) : (PyErr_NoMemory(), -1);
+  free(lost.at);
   free(vals);
   for (uint32_t i = 0; i < g->ndict && !rc; i++) {
     const MgDictGuard *d = &g->dict[i];

@@ -733,8 +733,8 @@ static int exec_without_modes(MgExec *e, PyObject *const *vals, PyObject *const 
 }
 
 /* The tensor of a number.  New. */
-static PyObject *exec_number(const MgExec *e, SrcRef src, PyObject *const *vals) {
-  PyObject *x = mg_source_value(e->guards, src, vals), *t = x ? mg_symfloat_tensor(x) : NULL;
+static PyObject *exec_number(const MgExec *e, SrcRef src, PyObject *const *vals, uint64_t turn) {
+  PyObject *x = mg_source_value(e->guards, src, vals, turn), *t = x ? mg_symfloat_tensor(x) : NULL;
   Py_XDECREF(x);
   return t;
 }
@@ -744,10 +744,11 @@ static int exec_run(MgExec *e, PyObject **vals, MgExecAt *at, PyObject **outs) {
   if (!e->nodes && !e->plan && !e->grad && !e->callable && !e->stages && !(e->sizes && mg_execsizes_has_graph(e->sizes))) return 0;
   if (e->ninput > 64 && !(in = mg_malloc(e->ninput * sizeof *in))) return PyErr_NoMemory(), -1;
   int rc = 0;
+  uint64_t turn = mg_source_turn();
   for (uint32_t i = 0; i < e->ninput; i++) {
     in[i] = e->input[i].pinned ? e->input[i].pinned : vals[e->input[i].src];
-    if (e->input[i].number && !(in[i] = mg_source_value(e->guards, e->input[i].src, vals))) rc = -1;
-    if (e->input[i].scalar && !(in[i] = exec_number(e, e->input[i].src, vals))) rc = -1;
+    if (e->input[i].number && !(in[i] = mg_source_value(e->guards, e->input[i].src, vals, turn))) rc = -1;
+    if (e->input[i].scalar && !(in[i] = exec_number(e, e->input[i].src, vals, turn))) rc = -1;
     if (e->input[i].array && !(in[i] = mg_array_to_tensor(in[i]))) rc = -1;
   }
   uint32_t nversion = e->views && !rc ? mg_viewstate_versions(e->views, false) : 0;

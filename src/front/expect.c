@@ -125,7 +125,7 @@ static bool expect_val(Expect *e, ValRef v, int depth, double *out) {
 /* A number of the program, as Python would compute it; NULL without an exception: nothing is expected of it. */
 static PyObject *expect_symbol(Expect *e, MgSymNode *n, int depth) {
   double x;
-  if (n->hint || n->src || n->dim || depth > EXPECT_DEPTH) return NULL;
+  if (n->hint || n->src || n->dim || depth > EXPECT_DEPTH || ++e->nodes > EXPECT_NODES) return NULL;
   if (n->row) {
     if (!expect_val(e, n->row, 0, &x)) return NULL;
     return n->kind == 'f' ? PyFloat_FromDouble(x) : n->kind == 'i' ? PyLong_FromDouble(x) : PyBool_FromLong(x != 0);

@@ -41,7 +41,13 @@ static bool fxsize_unary(int calc) { return calc == CALC_call || mg_calc_is_unar
 static bool fxsize_computed(const MgCapture *cap, SrcRef src);
 
 /* Is the number a placeholder of the graph, or computed from some? */
-static bool fxsize_known(const MgCapture *cap, SrcRef src) { return mg_symsize_number(cap, src) >= 0 || fxsize_computed(cap, src); }
+static bool fxsize_known(const MgCapture *cap, SrcRef src) {
+  uint8_t *trait = &cap->rec->guards->src[src].trait;
+  if (*trait & SRC_IN_GRAPH || mg_symsize_number(cap, src) >= 0) return true;
+  if (!fxsize_computed(cap, src)) return false; /* later maybe, when more numbers are placeholders */
+  *trait |= SRC_IN_GRAPH;
+  return true;
+}
 
 static bool fxsize_computed(const MgCapture *cap, SrcRef src) {
   const MgSrc s = cap->rec->guards->src[src];

@@ -102,6 +102,7 @@ void mg_guards_free(MgGuards *g) {
   free(g->fast_dict);
   free(g->fast_slot);
   free(g->fast_type);
+  mg_source_forget(g);
   free(g->preset);
   Py_XDECREF(g->slot_names);
   Py_XDECREF(g->loose);

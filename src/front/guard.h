@@ -93,6 +93,7 @@ struct MgGuards {
   uint32_t changed[MG_GUARD_CHANGED], nchanged; /* dict numbers; more than fit: all */
   uint32_t nwatched;                       /* dicts with a record */
   struct MgDraw *draw; uint32_t ndraw, cap_draw; /* random numbers that a run draws, in order (draw.h) */
+  struct MgCalcDone *done; uint32_t ndone; /* by source: what was computed last (source.c) */
   PyObject **preset;                       /* nsrc start values for vals: pinned objects, else NULL */
   PyObject *keep;                          /* list: strong references */
   PyObject *loose;                         /* after seal: the others (guard_loose.h) */
@@ -170,6 +171,6 @@ bool mg_guard_frozenset(MgGuards *g, SrcRef src, PyObject *v);
 /* Do two sets hold the same elements in the same order of iteration? */
 bool mg_guard_same_order(PyObject *a, PyObject *b);
 /* Does one guard hold?  Loads store what they find in vals. */
-bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s);
+bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s, uint64_t turn);
 uint32_t mg_guard_type_version(PyTypeObject *t); /* assigns one when needed; 0: none to be had */
 #endif

@@ -191,8 +191,8 @@ static bool guard_context_holds(PyObject *var, PyObject *want) {
   return ok;
 }
 
-static bool guard_calc_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals) {
-  PyObject *v = mg_source_value(g, op->src, vals);
+static bool guard_calc_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, uint64_t turn) {
+  PyObject *v = mg_source_value(g, op->src, vals, turn);
   if (!v) {
     PyErr_Clear();
     return false;
@@ -202,7 +202,7 @@ static bool guard_calc_holds(const MgGuards *g, const MgGuardOp *op, PyObject **
   return ok;
 }
 
-bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s) {
+bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s, uint64_t turn) {
   PyObject *v = op->src ? vals[op->src] : op->o;
   switch ((MgGuardKind)op->kind) {
   case GK_load: {
@@ -245,7 +245,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
     return !mg_abi.aoti_torch_get_storage_offset(mg_facts_tensor(v), &at) && at == op->u.i;
   }
   case GK_leaf: return guard_is_leaf(v) == op->u.i;
-  case GK_calc: return guard_calc_holds(g, op, vals);
+  case GK_calc: return guard_calc_holds(g, op, vals, turn);
   case GK_func_is: return guard_func_holds(op->o, op->u.want);
   case GK_context_is: return guard_context_holds(op->o, op->u.want);
   case GK_iterator: return guard_iterator_holds(v, op->o);
@@ -329,8 +329,9 @@ static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint
   if (memcmp(&now, &g->state, sizeof now)) return PH_state;
   memcpy(vals, g->preset, sizeof *vals * (g->nsrc ? g->nsrc : 1));
   uint32_t nop = g->nop - g->npinned;
+  uint64_t turn = mg_source_turn();
   for (uint32_t i = 0; i < nop; i++)
-    if (!mg_guard_op_holds(g, &g->op[i], vals, s)) {
+    if (!mg_guard_op_holds(g, &g->op[i], vals, s, turn)) {
       *at = i;
       return PH_op;
     }
@@ -471,10 +472,7 @@ static void guard_of_module(MgGuardFail *why, const MgGuardOp *op, PyObject *con
 
 /* A number that only sizes and strides of tensors decide. */
 static bool guard_of_sizes(const MgGuards *g, SrcRef src) {
-  const MgSrc *s = &g->src[src];
-  SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;
-  if (s->kind != SRC_calc) return s->kind == SRC_size || s->kind == SRC_stride;
-  return (!s->parent || guard_of_sizes(g, s->parent)) && (!second || guard_of_sizes(g, second));
+  return !(g->src[src].trait & SRC_OTHER);
 }
 
 bool mg_guards_check(const MgGuards *cg, const MgSlots *s, PyObject **vals, MgGuardFail *why) {

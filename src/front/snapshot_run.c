@@ -248,7 +248,7 @@ static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k
   case SN_compute: return mg_source_compute((int)q->a, v[k[0]], q->narg > 1 ? v[k[1]] : NULL);
   case SN_check: return v[k[0]] == Py_True ? Py_NewRef(Py_None) : PyObject_Call(q->obj, v[k[1]], NULL);
   case SN_src: return Py_NewRef(vals[q->a]);
-  case SN_calc: return mg_source_value(guards, q->a, vals);
+  case SN_calc: return mg_source_value(guards, q->a, vals, 0);
   case SN_list: return PyList_New(0);
   case SN_dict: return q->obj == (PyObject *)&PyDict_Type ? PyDict_New() : PyODict_New();
   case SN_set: return PySet_New(NULL);

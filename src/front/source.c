@@ -6,6 +6,8 @@
 #include "front/names.h"
 #include "front/policy.h"
 #include "front/standin.h"
+#include <stdlib.h>
+#include <string.h>
 
 static const char *const source_text[] = {
 #define SOURCE(name, text) text,
@@ -16,6 +18,19 @@ static const char *const source_text[] = {
 static uint64_t source_hash(MgSrcKind kind, SrcRef parent, int32_t idx, PyObject *key) {
   uint64_t h = mg_hash_u64((uint64_t)kind << 56 | (uint64_t)parent << 32 | (uint32_t)idx);
   return mg_hash_u64(h ^ (uint64_t)(uintptr_t)key) | 2;
+}
+
+static uint8_t source_trait(const MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx) {
+  enum { OF_CALC = SRC_DRAWS | SRC_READS | SRC_OTHER };
+  switch (kind) {
+  case SRC_draw: return SRC_DRAWS | SRC_OTHER;
+  case SRC_number: return SRC_READS | SRC_OTHER;
+  case SRC_size: case SRC_stride: return 0;
+  case SRC_calc: break;
+  default: return SRC_OTHER;
+  }
+  SrcRef second = (uint32_t)idx >> MG_CALC_BITS;
+  return OF_CALC & ((parent ? g->src[parent].trait : 0) | (second ? g->src[second].trait : 0));
 }
 
 SrcRef mg_source(MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx, PyObject *key) {
@@ -39,7 +54,7 @@ SrcRef mg_source(MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx, PyObje
   SrcRef ref = g->nsrc++;
   if (kind == SRC_pinned) mg_guards_hold(g, key);
   else Py_XINCREF(key);
-  g->src[ref] = (MgSrc){(uint8_t)kind, parent, idx, key};
+  g->src[ref] = (MgSrc){(uint8_t)kind, source_trait(g, kind, parent, idx), parent, idx, key};
   bool load = kind != SRC_pinned && kind != SRC_draw && !mg_source_computed(&g->src[ref]);
   if (mg_map_put(&g->by_src, h, ref) != MG_OK) g->failed = true;
   if (load) mg_guard_add(g, GK_load, ref, NULL, 0);
@@ -111,18 +126,60 @@ PyObject *mg_source_number(PyObject *tensor) {
   }
 }
 
-PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals) {
-  const MgSrc *s = &g->src[src];
-  if (s->kind == SRC_size || s->kind == SRC_stride) return source_size(vals[s->parent], s->idx, s->kind == SRC_stride);
-  if (s->kind == SRC_number) return mg_source_number(vals[s->parent]);
-  if (s->kind != SRC_calc) return Py_XNewRef(vals[src]);
+/* A turn is never repeated, so that checks of other threads, or inside of this one, see nothing of it. */
+typedef struct MgCalcDone {
+  uint64_t turn;
+  PyObject *v; /* strong */
+} MgCalcDone;
+
+uint64_t mg_source_turn(void) {
+  static uint64_t turn; /* with the GIL held */
+  return ++turn;
+}
+
+void mg_source_forget(MgGuards *g) {
+  MgCalcDone *done = g->done;
+  uint32_t n = g->ndone;
+  g->done = NULL;
+  g->ndone = 0;
+  for (uint32_t i = 0; i < n; i++) Py_XDECREF(done[i].v);
+  free(done);
+}
+
+/* Where the result of a source is kept; NULL: out of memory. */
+static MgCalcDone *source_done(MgGuards *g, SrcRef src) {
+  if (src < g->ndone) return &g->done[src];
+  MgCalcDone *p = mg_realloc(g->done, g->nsrc * sizeof *p);
+  if (!p) return NULL;
+  memset(p + g->ndone, 0, (g->nsrc - g->ndone) * sizeof *p);
+  g->done = p;
+  g->ndone = g->nsrc;
+  return &p[src];
+}
+
+static PyObject *source_calc_value(const MgGuards *g, const MgSrc *s, PyObject *const *vals, uint64_t turn) {
   SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;
-  PyObject *a = s->parent ? mg_source_value(g, s->parent, vals) : Py_XNewRef(s->key);
-  PyObject *b = second ? mg_source_value(g, second, vals) : s->parent ? Py_XNewRef(s->key) : NULL;
+  PyObject *a = s->parent ? mg_source_value(g, s->parent, vals, turn) : Py_XNewRef(s->key);
+  PyObject *b = second ? mg_source_value(g, second, vals, turn) : s->parent ? Py_XNewRef(s->key) : NULL;
   int op = s->idx & MG_CALC_MASK;
   PyObject *r = a && (mg_calc_is_unary(op) || b) ? mg_source_compute(op, a, b) : NULL;
   Py_XDECREF(a);
   Py_XDECREF(b);
+  return r;
+}
+
+PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals, uint64_t turn) {
+  const MgSrc *s = &g->src[src];
+  if (s->kind == SRC_size || s->kind == SRC_stride) return source_size(vals[s->parent], s->idx, s->kind == SRC_stride);
+  if (s->kind == SRC_number) return mg_source_number(vals[s->parent]);
+  if (s->kind != SRC_calc) return Py_XNewRef(vals[src]);
+  if (!turn) turn = mg_source_turn();
+  if (src < g->ndone && g->done[src].turn == turn) return Py_NewRef(g->done[src].v);
+  PyObject *r = source_calc_value(g, s, vals, turn);
+  MgCalcDone *done = r ? source_done((MgGuards *)g, src) : NULL; /* only the memo changes */
+  if (!done) return r;
+  done->turn = turn;
+  Py_XSETREF(done->v, Py_NewRef(r)); /* last: it may run a destructor */
   return r;
 }
 
@@ -215,39 +272,52 @@ static void source_put_object(MgStrbuf *out, PyObject *o) {
   PyErr_Clear();
 }
 
-static void source_print_calc(const MgGuards *g, const MgSrc *s, MgStrbuf *out) {
+enum { PRINT_NODES = 200 }; /* operations in the text of one source; "..." stands for the others */
+
+static void source_print(const MgGuards *g, SrcRef src, MgStrbuf *out, int *left);
+
+static void source_print_calc(const MgGuards *g, const MgSrc *s, MgStrbuf *out, int *left) {
   static const char *const text[] = {"<", "<=", "==", "!=", ">", ">=", "+", "-", "*", "/", "//", "%", "**",
                                      "&", "|", "^", "min", "max", "|>", "-", "abs ", "int ", "float ", "bool ", "float32 "};
   SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;
   int op = s->idx & MG_CALC_MASK;
+  if (--*left < 0) {
+    mg_sb_puts(out, "...");
+    return;
+  }
   mg_sb_printf(out, "(%s", mg_calc_is_unary(op) ? text[op] : "");
-  if (s->parent) mg_source_print(g, s->parent, out);
+  if (s->parent) source_print(g, s->parent, out, left);
   else source_put_object(out, s->key);
   if (!mg_calc_is_unary(op)) {
     mg_sb_printf(out, " %s ", text[op]);
-    if (second) mg_source_print(g, second, out);
+    if (second) source_print(g, second, out, left);
     else source_put_object(out, s->key);
   }
   mg_sb_putc(out, ')');
 }
 
-void mg_source_print(const MgGuards *g, SrcRef src, MgStrbuf *out) {
+static void source_print(const MgGuards *g, SrcRef src, MgStrbuf *out, int *left) {
   const MgSrc *s = &g->src[src];
   if (s->kind == SRC_key && g->src[s->parent].kind == SRC_instdict && PyUnicode_Check(s->key)) {
-    mg_source_print(g, g->src[s->parent].parent, out); /* x.__dict__['name'] is x.name */
+    source_print(g, g->src[s->parent].parent, out, left); /* x.__dict__['name'] is x.name */
     mg_sb_printf(out, ".%s", PyUnicode_AsUTF8(s->key));
     return;
   }
   if (s->kind == SRC_calc) {
-    source_print_calc(g, s, out);
+    source_print_calc(g, s, out, left);
     return;
   }
   for (const char *p = source_text[s->kind]; *p; p++) {
     if (*p != '%') mg_sb_putc(out, *p);
-    else if (*++p == 'p') mg_source_print(g, s->parent, out);
+    else if (*++p == 'p') source_print(g, s->parent, out, left);
     else if (*p == 'i') mg_sb_printf(out, "%d", s->idx);
     else if (s->kind != SRC_slot) source_put_object(out, s->key);
     else if (mg_source_slot_name(g, s->idx)) mg_sb_printf(out, "'%s'", PyUnicode_AsUTF8(mg_source_slot_name(g, s->idx)));
     else mg_sb_printf(out, "stack %d", s->idx);
   }
+}
+
+void mg_source_print(const MgGuards *g, SrcRef src, MgStrbuf *out) {
+  int left = PRINT_NODES;
+  source_print(g, src, out, &left);
 }

@@ -23,8 +23,17 @@ typedef enum MgCalc {
 enum { MG_CALC_BITS = 5, MG_CALC_MASK = 31 };
 static inline bool mg_calc_is_unary(int op) { return op >= CALC_neg; }
 
+/* What a number is made of, through all operations: kept for each source, since operands are shared. */
+typedef enum MgSrcTrait {
+  SRC_DRAWS = 1,   /* a random number that a run draws */
+  SRC_READS = 2,   /* a number in a tensor */
+  SRC_OTHER = 4,   /* anything but sizes, strides and constants */
+  SRC_IN_GRAPH = 8 /* a torch-level graph can compute it (fxsize.c) */
+} MgSrcTrait;
+
 typedef struct MgSrc {
   uint8_t kind;   /* MgSrcKind */
+  uint8_t trait;  /* MgSrcTrait bits of it and of its operands */
   SrcRef parent;  /* 0 for roots */
   int32_t idx;    /* slot, item or closure index; size: dimension; calc: second operand << MG_CALC_BITS | operator */
   PyObject *key;  /* strong, or borrowed from the guard set for SRC_pinned; NULL when unused */
@@ -35,8 +44,11 @@ SrcRef mg_source(MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx, PyObje
 /* a op b, where one of the operands may be a constant instead of a source (then its source is 0); a unary op has neither
  * b nor a constant.  Operators are those of the table in source.c. */
 SrcRef mg_source_calc(MgGuards *g, int op, SrcRef a, SrcRef b, PyObject *constant);
-/* The value of a source when the loads have run: new; NULL when computing raised. */
-PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals);
+/* The value of a source when the loads have run: new; NULL when computing raised.
+ * Within one turn, with the same vals, each operation is done once; 0: a turn of its own. */
+PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals, uint64_t turn);
+uint64_t mg_source_turn(void);
+void mg_source_forget(MgGuards *g); /* what was computed */
 /* Is it computed when asked for, instead of loaded by the guards? */
 static inline bool mg_source_computed(const MgSrc *s) { return s->kind == SRC_calc || s->kind == SRC_size || s->kind == SRC_stride || s->kind == SRC_number; }
 /* Computes as a source of kind calc would; b NULL for unary ops.  New. */

@@ -56,16 +56,21 @@ typedef struct Sizes { /* of a node: what it depends on beside the values that i
   int level;                /* of the last node that gives a value out of which one is read; -1: none */
 } Sizes;
 
-static void stage_see_size(Sizes *s, SymRef e) {
+static bool stage_see_part(const MgExprs *x, ExprRef e, void *sizes) {
+  Sizes *s = sizes;
   const MgGraph *g = s->p->g;
-  int64_t v;
-  if (!e || mg_ex_const_int(g->x, e, &v)) return;
-  s->any = true;
-  const MgExpr *n = mg_expr(g->x, e);
-  for (int i = 0; i < n->nsrc; i++) stage_see_size(s, n->src[i]);
+  const MgExpr *n = mg_expr(x, e);
   ValRef from = n->op == OP_sym && n->u.i < s->p->r->cap->sizes.nsrc ? s->p->r->cap->sizes.of[n->u.i].val : 0;
   NodeRef by = from ? mg_val(g, from)->def : 0;
   if (by && s->p->level[by] > s->level) s->level = s->p->level[by];
+  return false;
+}
+
+static void stage_see_size(Sizes *s, SymRef e) {
+  int64_t v;
+  if (!e || mg_ex_const_int(s->p->g->x, e, &v)) return;
+  s->any = true;
+  mg_ex_any(s->p->g->x, e, stage_see_part, s);
 }
 
 static void stage_see_val(ValRef *v, void *arg) {

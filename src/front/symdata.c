@@ -30,12 +30,7 @@ bool mg_symdata_may(MgCapture *cap, bool shape) {
 }
 
 bool mg_symdata_in(const MgCapture *cap, SymRef e) {
-  const MgExpr *n = mg_expr(cap->rec->x, e);
-  if (!cap->sizes.ndata || !e || n->op == OP_const) return false;
-  if (n->op == OP_sym) return n->u.i < cap->sizes.nsrc && cap->sizes.of[n->u.i].val;
-  for (int i = 0; i < n->nsrc; i++)
-    if (mg_symdata_in(cap, n->src[i])) return true;
-  return false;
+  return e && cap->rec->x->trait[e] & EX_DATA;
 }
 
 /* ---- numbers and sizes ---- */
@@ -182,11 +177,10 @@ static void data_narrow(MgCapture *cap, int op, SymRef a, SymRef b) {
     return;
   }
   if (mg_expr(x, a)->op != OP_sym || !mg_symdata_in(cap, a) || !mg_ex_const_int(x, b, &k)) return;
-  MgSymbol *s = &x->sym[mg_expr(x, a)->u.i];
+  const MgSymbol *s = &x->sym[mg_expr(x, a)->u.i];
   int64_t lo = op == CALC_ge || op == CALC_eq ? k : op == CALC_gt ? k + 1 : s->lo, hi = op == CALC_le || op == CALC_eq ? k : op == CALC_lt ? k - 1 : s->hi;
   if (op == CALC_ne && k == s->lo) lo = k + 1;
-  if (lo > s->lo) s->lo = lo;
-  if (hi < s->hi) s->hi = hi;
+  if (lo > s->lo || hi < s->hi) mg_ex_set_symbol_range(x, a, lo > s->lo ? lo : s->lo, hi < s->hi ? hi : s->hi);
 }
 
 static void data_learn(MgCapture *cap, int op, SymRef a, SymRef b) {
@@ -219,14 +213,14 @@ static bool data_range(MgCapture *cap, SymRef a, SymRef b, int64_t *lo, int64_t 
   MgSymSizes *s = &cap->sizes;
   uint8_t *was = mg_new(cap->rec->ctx, uint8_t, s->nsrc + 1);
   for (uint32_t i = 0; was && i < s->nsrc; i++) {
-    MgSymbol *y = &x->sym[mg_expr(x, s->ref[i])->u.i];
+    const MgSymbol *y = &x->sym[mg_expr(x, s->ref[i])->u.i];
     if (!s->of[i].val || y->lo < 0 || y->lo > 1 || y->hi < 2) continue;
     was[i] = (uint8_t)(y->lo + 1);
-    y->lo = 2;
+    mg_ex_set_symbol_range(x, s->ref[i], 2, y->hi);
   }
   bool known = was && mg_ex_range(x, mg_sym_sub(x, a, b), lo, hi);
   for (uint32_t i = 0; was && i < s->nsrc; i++)
-    if (was[i]) x->sym[mg_expr(x, s->ref[i])->u.i].lo = was[i] - 1;
+    if (was[i]) mg_ex_set_symbol_range(x, s->ref[i], was[i] - 1, x->sym[mg_expr(x, s->ref[i])->u.i].hi);
   return known;
 }
 

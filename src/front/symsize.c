@@ -36,8 +36,10 @@ SymRef mg_symsize_symbol(MgCapture *cap, SrcRef src, const MgSizeOf *of, int64_t
     s->bound = b;
     s->cap = n;
   }
+  if (src && mg_symsize_number(cap, src) < 0 && mg_map_put(&s->by_src, src + 2ull, s->nsrc)) return PyErr_NoMemory(), 0;
   SymRef e = mg_ex_symbol(x, hint, lo, hi, NULL);
   if (!e) return 0;
+  if (of && of->val) mg_ex_set_late(x, e);
   s->src[s->nsrc] = src;
   s->of[s->nsrc] = of ? *of : (MgSizeOf){0};
   s->bound[s->nsrc] = (MgSizeBound){lo, hi, false, false};
@@ -53,9 +55,8 @@ static SymRef symsize_constant(MgCapture *cap, PyObject *k) {
 }
 
 int mg_symsize_number(const MgCapture *cap, SrcRef src) {
-  for (uint32_t i = 0; i < cap->sizes.nsrc; i++)
-    if (cap->sizes.src[i] == src) return (int)i;
-  return -1;
+  uint32_t i = src ? mg_map_get(&cap->sizes.by_src, src + 2ull) : MG_MAP_NONE;
+  return i == MG_MAP_NONE ? -1 : (int)i;
 }
 
 /* The symbol of a source, or 0. */
@@ -64,12 +65,10 @@ static SymRef symsize_find(MgCapture *cap, SrcRef src) {
   return i < 0 ? 0 : cap->sizes.ref[i];
 }
 
-/* What a source computes; 0: not made of symbols. */
-static SymRef symsize_expr(MgCapture *cap, SrcRef src) {
-  const MgSrc s = cap->rec->guards->src[src];
+static SymRef symsize_expr(MgCapture *cap, SrcRef src);
+
+static SymRef symsize_calc_expr(MgCapture *cap, const MgSrc s) {
   MgExprs *x = cap->rec->x;
-  SymRef known = symsize_find(cap, src);
-  if (known || s.kind != SRC_calc) return known;
   int op = s.idx & MG_CALC_MASK;
   SrcRef second = (uint32_t)s.idx >> MG_CALC_BITS;
   SymRef a = s.parent ? symsize_expr(cap, s.parent) : symsize_constant(cap, s.key), b = 0;
@@ -86,6 +85,18 @@ static SymRef symsize_expr(MgCapture *cap, SrcRef src) {
   case CALC_min: return mg_sym_min(x, a, b);
   default: return 0;
   }
+}
+
+/* What a source computes; 0: not made of symbols.  Remembered: sizes of nested operations share their operands. */
+static SymRef symsize_expr(MgCapture *cap, SrcRef src) {
+  const MgSrc s = cap->rec->guards->src[src];
+  SymRef known = symsize_find(cap, src);
+  if (known || s.kind != SRC_calc) return known;
+  uint32_t done = mg_map_get(&cap->sizes.expr, src + 2ull);
+  if (done != MG_MAP_NONE) return done;
+  SymRef e = symsize_calc_expr(cap, s);
+  if (e && mg_map_put(&cap->sizes.expr, src + 2ull, e)) return PyErr_NoMemory(), 0;
+  return e;
 }
 
 SymRef mg_symsize_of(MgSymNode *n) {
@@ -125,17 +136,25 @@ static SrcRef symsize_calc(MgCapture *cap, int op, SymRef a, SymRef b) {
   return (p && q) || k ? mg_source_calc(cap->rec->guards, op, p, q, k) : 0;
 }
 
-/* How a run computes an expression that is no constant; 0 with a break when Python has no word for it. */
-SrcRef mg_symsize_src(MgCapture *cap, SymRef e) {
-  const MgExpr n = *mg_expr(cap->rec->x, e);
-  if (mg_symdata_in(cap, e)) return mg_rec_break(BK_data_dependent, "a size that depends on data"), 0;
-  if (n.op == OP_sym) return cap->sizes.src[n.u.i];
+static SrcRef symsize_expr_src(MgCapture *cap, const MgExpr n) {
   int op = n.op == OP_add ? CALC_add : n.op == OP_sub ? CALC_sub : n.op == OP_mul ? CALC_mul : n.op == OP_floordiv ? CALC_floordiv
            : n.op == OP_mod ? CALC_mod : n.op == OP_max ? CALC_max : n.op == OP_min ? CALC_min : -1;
   if (op >= 0) return symsize_calc(cap, op, n.src[0], n.src[1]);
   if (n.op == OP_neg) return mg_source_calc(cap->rec->guards, CALC_neg, mg_symsize_src(cap, n.src[0]), 0, NULL);
   mg_symsize_give_up(cap->rec, "a size that Python does not compute");
   return 0;
+}
+
+/* How a run computes an expression that is no constant; 0 with a break when Python has no word for it. */
+SrcRef mg_symsize_src(MgCapture *cap, SymRef e) {
+  const MgExpr n = *mg_expr(cap->rec->x, e);
+  if (mg_symdata_in(cap, e)) return mg_rec_break(BK_data_dependent, "a size that depends on data"), 0;
+  if (n.op == OP_sym) return cap->sizes.src[n.u.i];
+  uint32_t done = mg_map_get(&cap->sizes.calc, e + 2ull);
+  if (done != MG_MAP_NONE) return done;
+  SrcRef src = symsize_expr_src(cap, n);
+  if (src && mg_map_put(&cap->sizes.calc, e + 2ull, src)) return PyErr_NoMemory(), 0;
+  return src;
 }
 
 PyObject *mg_symsize_object(MgCapture *cap, SymRef e) {
@@ -311,6 +330,9 @@ void mg_symsize_end(MgCapture *cap) {
   free(cap->sizes.bound);
   free(cap->sizes.fact);
   mg_map_free(&cap->sizes.node);
+  mg_map_free(&cap->sizes.by_src);
+  mg_map_free(&cap->sizes.expr);
+  mg_map_free(&cap->sizes.calc);
   cap->rec->x->ask = NULL;
 }
 
@@ -470,10 +492,11 @@ void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef val) 
 }
 
 bool mg_symsize_values(const MgGuards *g, const SrcRef *src, uint32_t n, PyObject *const *vals, int64_t *out) {
+  uint64_t turn = mg_source_turn();
   for (uint32_t i = 0; i < n; i++) {
     out[i] = 0;
     if (!src[i]) continue; /* depends on data */
-    PyObject *v = mg_source_value(g, src[i], vals);
+    PyObject *v = mg_source_value(g, src[i], vals, turn);
     int over = 0;
     out[i] = v && PyLong_Check(v) ? PyLong_AsLongLongAndOverflow(v, &over) : 0;
     bool fits = v && PyLong_Check(v) && !over && out[i] <= MG_SIZE_MOST && out[i] >= -MG_SIZE_MOST;

@@ -29,6 +29,8 @@ typedef struct MgSymSizes { /* of one recording */
   MgSizeOf *of;         /* by symbol; malloc'ed */
   MgSizeBound *bound;   /* by symbol; malloc'ed */
   uint32_t nsrc, cap;
+  MgMap by_src;         /* source of a symbol + 2 -> its number */
+  MgMap expr, calc;     /* source + 2 -> what it computes; expression + 2 -> the source that computes it */
   uint32_t ndata;       /* how many of them depend on data (symdata.c) */
   MgMap node;           /* expression that depends on data + 2 -> index into cap->syms of its number */
   MgSizeFact *fact;     /* what was checked or taken for granted; malloc'ed */

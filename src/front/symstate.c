@@ -240,9 +240,7 @@ char mg_symstate_kind(MgCapture *cap, int calc, MgSymNode *x, PyObject *a, MgSym
 }
 
 bool mg_symstate_reads(const MgGuards *g, SrcRef src) {
-  const MgSrc *s = &g->src[src];
-  if (!src || s->kind == SRC_number) return src != 0;
-  return s->kind == SRC_calc && (mg_symstate_reads(g, s->parent) || mg_symstate_reads(g, (uint32_t)s->idx >> MG_CALC_BITS));
+  return src && g->src[src].trait & SRC_READS;
 }
 
 int mg_symstate_learn(PyObject **known) {

@@ -15,8 +15,10 @@ MgRc mg_exprs_init(MgExprs *x, MgCtx *c) {
   x->cap_slot = 512;
   x->node = mg_new(c, MgExpr, x->cap);
   x->index_only = mg_new(c, uint8_t, x->cap);
+  x->trait = mg_new(c, uint8_t, x->cap);
   x->slot = mg_new(c, uint32_t, x->cap_slot);
-  if (!x->node || !x->index_only || !x->slot) return MG_NOMEM;
+  if (!x->node || !x->index_only || !x->trait || !x->slot) return MG_NOMEM;
+  x->bound_gen = 1;
   x->n = 1; /* node 0 is "none" */
   return MG_OK;
 }
@@ -42,8 +44,9 @@ static bool grow(MgExprs *x) {
   uint32_t cap = x->cap * 2, cap_slot = x->cap_slot * 2;
   MgExpr *node = mg_ctx_grow(x->c, x->node, sizeof *node * x->n, sizeof *node * cap);
   uint8_t *io = mg_ctx_grow(x->c, x->index_only, x->n, cap);
+  uint8_t *trait = mg_ctx_grow(x->c, x->trait, x->n, cap);
   uint32_t *slot = mg_new(x->c, uint32_t, cap_slot);
-  if (!node || !io || !slot) return false;
+  if (!node || !io || !trait || !slot) return false;
   for (uint32_t r = 1; r < x->n; r++) {
     uint64_t h = node_hash(&node[r]);
     while (slot[h & (cap_slot - 1)]) h++;
@@ -51,10 +54,24 @@ static bool grow(MgExprs *x) {
   }
   x->node = node;
   x->index_only = io;
+  x->trait = trait;
   x->slot = slot;
   x->cap = cap;
   x->cap_slot = cap_slot;
   return true;
+}
+
+static uint8_t node_trait(const MgExprs *x, const MgExpr *e) {
+  uint8_t any = 0, all = EX_SIZE;
+  for (int i = 0; i < e->nsrc; i++) {
+    any |= x->trait[e->src[i]];
+    all &= x->trait[e->src[i]];
+  }
+  switch (e->ty == TY_i64 ? e->op : OP_none) {
+  case OP_const: case OP_sym: case OP_add: case OP_sub: case OP_mul: case OP_floordiv: case OP_mod: case OP_min: case OP_max: case OP_neg: break;
+  default: all = 0;
+  }
+  return (uint8_t)((any & EX_DATA) | all);
 }
 
 /* The node equal to e, made when it is new. */
@@ -76,6 +93,7 @@ ExprRef expr_node(MgExprs *x, const MgExpr *e) {
     for (int i = 0; i < e->nsrc; i++) io &= x->index_only[e->src[i]];
   }
   x->index_only[r] = io;
+  x->trait[r] = node_trait(x, e);
   return r;
 }
 
@@ -107,8 +125,19 @@ ExprRef mg_ex_idx(MgExprs *x, int k) {
 }
 
 void mg_ex_set_idx_range(MgExprs *x, int k, SymRef size) {
-  if (k >= 0 && k < MG_MAX_IDX) x->idx_size[k] = size;
+  if (k < 0 || k >= MG_MAX_IDX || x->idx_size[k] == size) return;
+  x->idx_size[k] = size;
+  x->bound_gen++;
 }
+
+void mg_ex_set_symbol_range(MgExprs *x, SymRef e, int64_t lo, int64_t hi) {
+  MgSymbol *s = &x->sym[mg_expr(x, e)->u.i];
+  s->lo = lo;
+  s->hi = hi;
+  x->bound_gen++;
+}
+
+void mg_ex_set_late(MgExprs *x, SymRef e) { x->trait[e] |= EX_DATA; }
 
 ExprRef mg_ex_symbol(MgExprs *x, int64_t hint, int64_t lo, int64_t hi, const char *name) {
   if (x->nomem) return 0;
@@ -247,10 +276,13 @@ static bool memo_begin(MgExprs *x) {
   return true;
 }
 
+static ExprRef subst_node(MgExprs *x, ExprRef r, const ExprRef *s, void *arg);
+
 static ExprRef map_walk(MgExprs *x, ExprRef r, MgExFn fn, void *arg) {
   ExprRef s[3] = {0, 0, 0};
   if (!r || x->nomem) return 0;
   if (x->memo_gen[r] == x->gen) return x->memo[r];
+  if (fn == subst_node && x->trait[r] & EX_SIZE) return r; /* no index below */
   for (int i = 0; i < x->node[r].nsrc; i++) s[i] = map_walk(x, x->node[r].src[i], fn, arg);
   if (x->nomem) return 0;
   ExprRef v = fn(x, r, s, arg);
@@ -295,6 +327,19 @@ static uint32_t walk_sum(MgExprs *x, ExprRef r, uint32_t (*fn)(const MgExpr *), 
   }
   return v;
 }
+static bool any_walk(MgExprs *x, ExprRef r, bool (*fn)(const MgExprs *, ExprRef, void *), void *arg) {
+  if (!r || x->memo_gen[r] == x->gen) return false;
+  x->memo_gen[r] = x->gen;
+  for (int i = 0; i < mg_expr(x, r)->nsrc; i++)
+    if (any_walk(x, mg_expr(x, r)->src[i], fn, arg)) return true;
+  return fn(x, r, arg);
+}
+
+bool mg_ex_any(const MgExprs *cx, ExprRef e, bool (*fn)(const MgExprs *, ExprRef, void *), void *arg) {
+  MgExprs *x = (MgExprs *)cx; /* only the memo changes */
+  return e && memo_begin(x) && any_walk(x, e, fn, arg);
+}
+
 static uint32_t is_op(const MgExpr *e) { return e->nsrc && e->op != OP_load; }
 static uint32_t idx_bit(const MgExpr *e) { return e->op == OP_idx ? 1u << e->u.i : 0; }
 
@@ -308,6 +353,22 @@ uint32_t mg_ex_idx_mask(MgExprs *x, ExprRef e) { return e && memo_begin(x) ? wal
 bool mg_ex_uses_idx(const MgExprs *x, ExprRef e, int k) { return mg_ex_idx_mask((MgExprs *)x, e) >> k & 1; }
 
 /* ---- queries ---- */
+
+enum { LONG_SIZE = 8 }; /* operations; fewer cost a kernel less than one more number to be read */
+
+/* Counts the nodes of a tree, but not far. */
+static void size_count(const MgExprs *x, ExprRef r, int *n) {
+  const MgExpr *e = mg_expr(x, r);
+  if (!e->nsrc || ++*n > LONG_SIZE) return;
+  for (int i = 0; i < e->nsrc; i++) size_count(x, e->src[i], n);
+}
+
+bool mg_ex_is_long_size(const MgExprs *x, ExprRef e) {
+  int n = 0;
+  if (!(x->trait[e] & EX_SIZE)) return false;
+  size_count(x, e, &n);
+  return n > LONG_SIZE;
+}
 
 bool mg_ex_const_int(const MgExprs *x, ExprRef e, int64_t *v) {
   const MgExpr *n = mg_expr(x, e);
@@ -346,20 +407,45 @@ SymRef mg_sym_mod(MgExprs *x, SymRef a, SymRef b) { return mg_ex_op(x, OP_mod, a
 SymRef mg_sym_min(MgExprs *x, SymRef a, SymRef b) { return sym_op(x, OP_min, a, b); }
 SymRef mg_sym_max(MgExprs *x, SymRef a, SymRef b) { return sym_op(x, OP_max, a, b); }
 
-static MgScalar size_eval(const MgExprs *x, ExprRef r, const int64_t *env) {
+/* Values with each symbol at env, or at its hint. */
+static bool number_begin(MgExprs *x, uint32_t r) {
+  if (r < x->cap_number) return true;
+  uint32_t cap = x->cap > r ? x->cap : x->n; /* frozen expressions have no room for more */
+  MgExprNumber *p = mg_new(x->c, MgExprNumber, cap);
+  if (!p) return false;
+  x->number = p;
+  x->cap_number = cap;
+  return true;
+}
+
+static MgScalar size_eval(MgExprs *x, ExprRef r, const int64_t *env, uint32_t gen) {
   const MgExpr *e = mg_expr(x, r);
   MgScalar s[3] = {{0}}, v = {0};
   if (e->op == OP_const) return (MgScalar){.i = e->u.i};
   if (e->op == OP_sym) return (MgScalar){.i = env ? env[e->u.i] : x->sym[e->u.i].hint};
-  for (int i = 0; i < e->nsrc; i++) s[i] = size_eval(x, e->src[i], env);
-  if (e->op == OP_where) return s[0].i ? s[1] : s[2];
-  if (e->op == OP_cvt) return mg_scalar_cvt(e->ty, mg_expr(x, e->src[0])->ty, s[0]);
-  if (e->nsrc) mg_scalar_eval(e->op, mg_expr(x, e->src[0])->ty, s[0], s[1], s[2], &v);
+  if (gen && x->number[r].gen == gen) return (MgScalar){.i = x->number[r].v};
+  for (int i = 0; i < e->nsrc; i++) s[i] = size_eval(x, e->src[i], env, gen);
+  if (e->op == OP_where) v = s[0].i ? s[1] : s[2];
+  else if (e->op == OP_cvt) v = mg_scalar_cvt(e->ty, mg_expr(x, e->src[0])->ty, s[0]);
+  else if (e->nsrc) mg_scalar_eval(e->op, mg_expr(x, e->src[0])->ty, s[0], s[1], s[2], &v);
+  if (gen) x->number[r] = (MgExprNumber){v.i, gen};
   return v;
 }
 
-int64_t mg_sym_hint(const MgExprs *x, SymRef a) { return a ? size_eval(x, a, NULL).i : 0; }
-int64_t mg_sym_eval(const MgExprs *x, SymRef a, const int64_t *env) { return a ? size_eval(x, a, env).i : 0; }
+int64_t mg_sym_hint(const MgExprs *cx, SymRef a) {
+  MgExprs *x = (MgExprs *)cx; /* only the memo changes */
+  return a ? size_eval(x, a, NULL, number_begin(x, a) ? MG_EXPR_HINT : 0).i : 0;
+}
+
+int64_t mg_sym_eval(const MgExprs *cx, SymRef a, const int64_t *env) {
+  MgExprs *x = (MgExprs *)cx;
+  if (!a || mg_expr(x, a)->op == OP_const || mg_expr(x, a)->op == OP_sym) return a ? size_eval(x, a, env, 0).i : 0;
+  if (++x->number_gen == MG_EXPR_HINT) { /* all are old, or would look new */
+    if (x->number) memset(x->number, 0, x->cap_number * sizeof *x->number);
+    x->number_gen = 1;
+  }
+  return size_eval(x, a, env, number_begin(x, a) ? x->number_gen : 0).i;
+}
 
 MgRc mg_exprs_freeze(MgExprs *to, MgCtx *c, const MgExprs *from) {
   *to = (MgExprs){.c = c, .n = from->n, .nsym = from->nsym, .node = mg_new(c, MgExpr, from->n), .nomem = true};

@@ -49,6 +49,24 @@ typedef struct MgSizeAsk {
   bool small;  /* sizes that are 0 or 1 in this run become constants: lowering has to see what broadcasts */
 } MgSizeAsk;
 
+typedef enum MgExprTrait {
+  EX_WIDE = 1, /* a sum of more terms than the normal form holds */
+  EX_DATA = 2, /* a symbol below has a value that only data tells */
+  EX_SIZE = 4  /* made of symbols and i64 constants by what a plan computes sizes with */
+} MgExprTrait;
+
+/* Sources are shared, so a walk without memory visits a node once for each path to it.  Walks remember. */
+typedef struct MgExprBound { /* answer of mg_ex_range */
+  int64_t lo, hi;
+  uint32_t gen;
+  bool known;
+} MgExprBound;
+typedef struct MgExprNumber {
+  int64_t v;
+  uint32_t gen;
+} MgExprNumber;
+#define MG_EXPR_HINT UINT32_MAX /* number: of the symbols' hints, which never change */
+
 typedef struct MgExprs {
   MgCtx *c;
   const MgSizeAsk *ask; /* NULL: questions about sizes stay open */
@@ -59,7 +77,11 @@ typedef struct MgExprs {
   MgSymbol *sym;
   uint32_t nsym, cap_sym;
   uint8_t *index_only; /* per node: built of constants, symbols and loop indices only, so it does not overflow */
+  uint8_t *trait;      /* per node: MgExprTrait bits */
   uint32_t *memo, *memo_gen, gen, cap_memo; /* memo of the traversal in progress: valid where memo_gen == gen */
+  MgExprBound *bound;  /* per node: its range, valid where gen == bound_gen */
+  MgExprNumber *number; /* per node: its value, valid where gen == number_gen, or MG_EXPR_HINT */
+  uint32_t bound_gen, cap_bound, number_gen, cap_number;
   SymRef idx_size[MG_MAX_IDX]; /* idx(k) is in [0, idx_size[k]); 0: unknown */
   bool nomem;          /* a builder failed and returned 0 (out of memory, or MG_BUG in c); checked by mg_exprs_ok */
 } MgExprs;
@@ -83,6 +105,8 @@ ExprRef mg_ex_rand(MgExprs *x, int kind, ExprRef seed, ExprRef index);
 /* Declares idx(k) in [0, size) for all that is built from now on; size 0 forgets it.  Simplification uses it: with
  * j in [0,8), (i*8+j)//8 is i.  A result is meant for the ranges under which it was built. */
 void mg_ex_set_idx_range(MgExprs *x, int k, SymRef size);
+void mg_ex_set_symbol_range(MgExprs *x, SymRef e, int64_t lo, int64_t hi); /* of a symbol, from now on */
+void mg_ex_set_late(MgExprs *x, SymRef e); /* the value of a new symbol depends on data: EX_DATA of all that is built of it */
 /* Rewrites a DAG bottom-up, each node once: fn gets a node and its rewritten sources and gives the new node;
  * mg_ex_rebuild makes the same node over other sources (simplified again).  fn must not start another rewrite. */
 typedef ExprRef (*MgExFn)(MgExprs *x, ExprRef e, const ExprRef *src, void *arg);
@@ -95,9 +119,15 @@ bool mg_ex_is_below(const MgExprs *x, ExprRef e, ExprRef n); /* e < n */
 bool mg_ex_linear(MgExprs *x, ExprRef e, int k, ExprRef *coef, ExprRef *rest);
 bool mg_ex_uses_idx(const MgExprs *x, ExprRef e, int k); /* not memoised: for index expressions */
 uint32_t mg_ex_idx_mask(MgExprs *x, ExprRef e);          /* bit k: idx(k) occurs */
+/* Calls fn for the distinct nodes of e, sources first, until it says true.  fn must not start another traversal. */
+bool mg_ex_any(const MgExprs *x, ExprRef e, bool (*fn)(const MgExprs *x, ExprRef e, void *arg), void *arg);
 /* Rewrites e until every row has a template of the target (0 LLVM, 1 PTX) for its type; MG_UNSUP (recorded in *rc)
  * when some row has neither template nor decomposition. */
 ExprRef mg_ex_legalize(MgExprs *x, ExprRef e, int target, MgRc *rc);
+/* The same for LLVM, but long sizes stay, which the code reads where the plan has put them, and so do rows with flag V
+ * over f32 when the code calls functions. */
+ExprRef mg_ex_legalize_for(MgExprs *x, ExprRef e, bool calls, MgRc *rc);
+bool mg_ex_is_long_size(const MgExprs *x, ExprRef e);
 /* Replaces idx(k) by to[k] for k < n (0: leave). Memoised; the result is simplified again. */
 ExprRef mg_ex_subst(MgExprs *x, ExprRef e, const ExprRef *to, int n);
 /* True when the two are provably equal / e is provably the constant v. */
@@ -106,6 +136,7 @@ bool mg_ex_const_int(const MgExprs *x, ExprRef e, int64_t *v);
 bool mg_ex_const_float(const MgExprs *x, ExprRef e, double *v);
 bool mg_ex_range(const MgExprs *x, ExprRef e, int64_t *lo, int64_t *hi); /* sizes and indices under
   the current idx ranges; INT64_MIN / INT64_MAX: no bound */
+/* As a tree; shared nodes are printed again, and "..." stands for what is beyond 10,000 nodes. */
 void mg_ex_print(const MgExprs *x, ExprRef e, MgStrbuf *out);
 /* Parses what mg_ex_print writes; 0 and an error in the context when it cannot. *p is advanced. */
 ExprRef mg_ex_parse(MgExprs *x, const char **p);

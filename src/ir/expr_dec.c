@@ -202,6 +202,8 @@ static ExprRef dec_rand(MgExprs *x, int kind, ExprRef seed, ExprRef index) {
 
 typedef struct Legal {
   int target;
+  bool but_sizes; /* long ones stay */
+  bool but_functions;
   MgRc rc;
 } Legal;
 
@@ -209,6 +211,7 @@ static ExprRef legal_node(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
   Legal *l = arg;
   const MgExpr e = *mg_expr(x, r);
   const MgScalarInfo *row;
+  if (l->but_sizes && mg_ex_is_long_size(x, r)) return r;
   ExprRef v = mg_ex_rebuild(x, r, s);
   const MgExpr now = v ? *mg_expr(x, v) : e;
   row = &mg_scalar_info[now.op];
@@ -219,18 +222,23 @@ static ExprRef legal_node(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
   const char *t = l->target ? row->px[cl] : row->ll[cl];
   bool prefer = (row->flags & SOF_V) && ty == TY_f32;
   if (t && !prefer) return v;
+  if (prefer && l->but_functions) return v;
   ExprRef d = row->dec ? row->dec(x, now.op, now.src) : 0;
   if (d) return d; /* its own parts are looked at in the next round */
   if (!t && !x->nomem) l->rc = MG_UNSUP;
   return v;
 }
 
-ExprRef mg_ex_legalize(MgExprs *x, ExprRef e, int target, MgRc *rc) {
-  Legal l = {.target = target, .rc = MG_OK};
+static ExprRef legalize(MgExprs *x, ExprRef e, Legal l, MgRc *rc) {
   for (ExprRef last = 0; e != last && l.rc == MG_OK;) {
     last = e;
     e = mg_ex_map(x, e, legal_node, &l);
   }
   *rc = x->nomem ? x->c->rc : l.rc;
   return e;
+}
+
+ExprRef mg_ex_legalize(MgExprs *x, ExprRef e, int target, MgRc *rc) { return legalize(x, e, (Legal){.target = target}, rc); }
+ExprRef mg_ex_legalize_for(MgExprs *x, ExprRef e, bool calls, MgRc *rc) {
+  return legalize(x, e, (Legal){.but_sizes = true, .but_functions = calls}, rc);
 }

@@ -47,6 +47,8 @@ static void lin_term(Lin *l, ExprRef mono, int64_t coef) {
 static void lin_add(const MgExprs *x, Lin *l, ExprRef r, int64_t coef) {
   const MgExpr *e = mg_expr(x, r);
   int64_t c;
+  if (x->trait[r] & EX_WIDE) l->full = true;
+  if (l->full) return;
   if (e->op == OP_const) {
     l->k = wadd(l->k, wmul(coef, e->u.i));
   } else if (e->op == OP_add) {
@@ -133,7 +135,9 @@ static ExprRef fold_sum(MgExprs *x, ExprRef a, ExprRef b, int64_t coef_b) {
   lin_add(x, &l, b, coef_b);
   if (!l.full) return lin_build(x, &l);
   if (coef_b == -1) b = expr_raw(x, OP_mul, TY_i64, 2, b, i64(x, -1), 0, 0);
-  return expr_raw(x, OP_add, TY_i64, 2, a, b, 0, 0);
+  ExprRef r = expr_raw(x, OP_add, TY_i64, 2, a, b, 0, 0);
+  if (r) x->trait[r] |= EX_WIDE; /* lin_add need not count the terms again */
+  return r;
 }
 
 static ExprRef fold_mul(MgExprs *x, ExprRef a, ExprRef b) {
@@ -175,10 +179,10 @@ static int64_t floor_div(int64_t a, int64_t b) {
 
 static bool narrow_pair(MgTy a, MgTy b) { return (a == TY_i64 && b == TY_u32) || (a == TY_u32 && b == TY_i64); }
 
-bool mg_ex_range(const MgExprs *x, ExprRef r, int64_t *lo, int64_t *hi) {
+/* From the ranges of the sources. */
+static bool range_of(const MgExprs *x, ExprRef r, int64_t *lo, int64_t *hi) {
   int64_t al, ah, bl, bh, c[4];
   const MgExpr *e = mg_expr(x, r);
-  if (!r || !x->index_only[r]) return false;
   switch (e->op) {
   case OP_const: *lo = *hi = e->u.i; return true;
   case OP_sym:
@@ -253,6 +257,29 @@ bool mg_ex_range(const MgExprs *x, ExprRef r, int64_t *lo, int64_t *hi) {
   }
 }
 
+static bool range_begin(MgExprs *x, ExprRef r) {
+  if (r < x->cap_bound) return true;
+  MgExprBound *p = mg_new(x->c, MgExprBound, x->cap);
+  if (!p) return false;
+  x->bound = p;
+  x->cap_bound = x->cap;
+  return true;
+}
+
+bool mg_ex_range(const MgExprs *cx, ExprRef r, int64_t *lo, int64_t *hi) {
+  MgExprs *x = (MgExprs *)cx; /* only the memo changes */
+  if (!r || !x->index_only[r]) return false;
+  if (!mg_expr(x, r)->nsrc || !range_begin(x, r)) return range_of(x, r, lo, hi);
+  if (x->bound[r].gen != x->bound_gen) {
+    MgExprBound b = {.gen = x->bound_gen};
+    b.known = range_of(x, r, &b.lo, &b.hi);
+    x->bound[r] = b;
+  }
+  *lo = x->bound[r].lo;
+  *hi = x->bound[r].hi;
+  return x->bound[r].known;
+}
+
 bool mg_ex_is_nonneg(const MgExprs *x, ExprRef e) {
   int64_t lo, hi;
   return mg_ex_range(x, e, &lo, &hi) && lo >= 0;
@@ -260,11 +287,13 @@ bool mg_ex_is_nonneg(const MgExprs *x, ExprRef e) {
 
 enum { UPPER_CONST = 1 << 30 }; /* greater constants are no bound worth having, and their products leave int64 */
 
+enum { UPPER_WORK = 256 }; /* nodes looked at for one bound: products of sums of products have too many paths */
+
 /* An expression of symbols that is at least e; 0 when none is found. */
-static ExprRef upper(MgExprs *x, ExprRef r, int depth) {
+static ExprRef upper(MgExprs *x, ExprRef r, int depth, int *left) {
   const MgExpr e = *mg_expr(x, r);
   int64_t lo, hi;
-  if (depth > 8) return 0;
+  if (depth > 8 || --*left < 0) return 0;
   switch (e.op) {
   case OP_const: case OP_sym: return r;
   case OP_idx: return x->idx_size[e.u.i] ? fold_sum(x, x->idx_size[e.u.i], i64(x, 1), -1) : 0;
@@ -285,7 +314,7 @@ static ExprRef upper(MgExprs *x, ExprRef r, int depth) {
     for (int j = 0; j < n; j++) {
       bool size = mg_expr(x, f[j])->op == OP_sym;
       if (!mg_ex_is_nonneg(x, f[j])) return 0;
-      ExprRef u = size ? f[j] : coef < 0 ? i64(x, 0) : upper(x, f[j], depth + 1);
+      ExprRef u = size ? f[j] : coef < 0 ? i64(x, 0) : upper(x, f[j], depth + 1, left);
       if (!u) return 0;
       if (!mg_ex_const_int(x, u, &k)) m = fold_mul(x, m, u);
       else if (__builtin_mul_overflow(coef, k, &coef)) return 0; /* constants wrap around: no bound */
@@ -302,7 +331,8 @@ bool mg_ex_is_below(const MgExprs *cx, ExprRef e, ExprRef n) {
   if (!x->index_only[e] || !x->index_only[n]) return false;
   if (mg_ex_range(x, e, &lo, &hi) && mg_ex_range(x, n, &nlo, &nhi) && hi != NOHI && hi < nlo) return true;
   if (mg_expr(x, e)->op == OP_idx && x->idx_size[mg_expr(x, e)->u.i] == n) return true;
-  ExprRef u = upper(x, e, 0);
+  int left = UPPER_WORK;
+  ExprRef u = upper(x, e, 0, &left);
   if (!u) return false;
   ExprRef d = fold_sum(x, n, u, -1);
   return mg_ex_range(x, d, &lo, &hi) && lo != NOLO && lo >= 1;

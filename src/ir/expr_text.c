@@ -18,8 +18,14 @@ static void print_const(const MgExpr *e, MgStrbuf *out) {
   else mg_sb_printf(out, "%.*g:%s", e->ty == TY_f64 ? 17 : 9, e->u.f, mg_ty_name(e->ty));
 }
 
-void mg_ex_print(const MgExprs *x, ExprRef r, MgStrbuf *out) {
+enum { PRINT_NODES = 10000 };
+
+static void print_node(const MgExprs *x, ExprRef r, MgStrbuf *out, int *left) {
   const MgExpr *e = mg_expr(x, r);
+  if (--*left < 0) {
+    mg_sb_puts(out, "...");
+    return;
+  }
   switch (e->op) {
   case OP_none: mg_sb_puts(out, "none"); return;
   case OP_const: print_const(e, out); return;
@@ -33,9 +39,15 @@ void mg_ex_print(const MgExprs *x, ExprRef r, MgStrbuf *out) {
   }
   for (int i = 0; i < e->nsrc; i++) {
     if (i) mg_sb_puts(out, ", ");
-    mg_ex_print(x, e->src[i], out);
+    print_node(x, e->src[i], out, left);
+    if (*left < 0) break;
   }
   mg_sb_putc(out, ')');
+}
+
+void mg_ex_print(const MgExprs *x, ExprRef r, MgStrbuf *out) {
+  int left = PRINT_NODES;
+  print_node(x, r, out, &left);
 }
 
 /* ---- parser ---- */

@@ -191,12 +191,8 @@ static ExprRef known_put(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
 
 static SymRef known_form(MgExprs *x, SymRef e, SymRef *symbol) { return mg_ex_map(x, e, known_put, symbol); }
 
-static bool known_has(const MgExprs *x, SymRef e, SymRef symbol) {
-  const MgExpr *n = mg_expr(x, e);
-  bool has = e == symbol;
-  for (int i = 0; i < n->nsrc && !has; i++) has = known_has(x, n->src[i], symbol);
-  return has;
-}
+static bool known_is(const MgExprs *x, ExprRef e, void *symbol) { return e == *(SymRef *)symbol; }
+static bool known_has(const MgExprs *x, SymRef e, SymRef symbol) { return mg_ex_any(x, e, known_is, &symbol); }
 
 MgRc mg_symbols_known(MgExprs *x, const MgSymEqual *equal, uint32_t n, SymRef *symbol) {
   for (uint32_t i = 0; i < n; i++) {

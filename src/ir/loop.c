@@ -79,6 +79,12 @@ MgRc mg_sched_check(MgSched *s, NodeRef node, const char *type, const char *msg,
   return MG_OK;
 }
 
+MgRc mg_sched_size(MgSched *s, SymRef e) {
+  TRY(loop_grow(s->c, (void **)&s->size, s->nsize, &s->cap_size, sizeof *s->size));
+  s->size[s->nsize++] = e;
+  return MG_OK;
+}
+
 ExprRef mg_view_index(MgExprs *x, const MgView *v, const ExprRef *at) {
   ExprRef i = v->offset;
   for (int d = 0; d < v->ndim; d++) i = mg_sym_add(x, i, mg_sym_mul(x, at[d], v->stride[d]));

@@ -102,6 +102,7 @@ typedef struct MgSched {
   BufRef err;                              /* MB_error buffer of ncheck cells, or 0; a cell that is not 0 after a run
                                               means that this check failed: the run raises */
   MgCheck *check; uint32_t ncheck, cap_check;
+  SymRef *size; uint32_t nsize, cap_size;  /* long sizes that kernels read behind the symbols; the plan computes them */
 } MgSched;
 
 /* One fused kernel, made by back/fuse.  All its nests share the outer parallel range. */
@@ -132,6 +133,7 @@ typedef struct MgFused {
 } MgFused;
 
 MgRc mg_sched_init(MgSched *s, MgGraph *g);
+MgRc mg_sched_size(MgSched *s, SymRef e); /* one more long size */
 BufRef mg_sched_buf(MgSched *s, MgBufKind kind, MgDtype dtype, SymRef nelem, const char *name);
 MgLoop *mg_sched_loop(MgSched *s, MgLoopKind kind, NodeRef node); /* appended; fields to be filled; NULL: nomem */
 MgExtern *mg_sched_extern(MgSched *s, NodeRef node, int nin, int nout);

@@ -1,0 +1,110 @@
+"""Sizes of n nested operations cost O(n), and kernels of many elementary functions are short.
+
+Programs are recorded at one length, then with symbols at a second one, in a process of their own that may take a minute: without
+memory of shared operands they take hours.
+"""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+import magneto
+
+STEPS = {
+    "cat": "x = x[:, -31:]; x = torch.cat([x, x[:, -1:] + 1], 1)",
+    "slice": "x = torch.cat([x[:, : x.shape[1] // 2], x[:, x.shape[1] // 2 + 1 :], x[:, :1]], 1)",
+    "min": "k = min(k, x.shape[1] + k // 2); x = x + k",
+    "max": "k = max(k - x.shape[1] // 3, k // 3 + 2); x = x + k",
+    "floordiv": "k = (k + x.shape[1]) // 2 + k // 3 + 1; x = x + k",
+    "mod": "k = (k * 3 + x.shape[1]) % (k // 2 + 5) + k % 7; x = x + k",
+    "where": "x = torch.where(torch.arange(x.shape[1]) < x.shape[1] // 2, x, x + 1)[:, -40:]",
+    "pad": "x = F.pad(x[:, -30:], (0, max(0, 4 - x.shape[1])))",
+    "roll": "x = torch.roll(x, x.shape[1] // 2, 1)[:, -30:]",
+    "chunk": "a, b = x.chunk(2, 1); x = torch.cat([b, a, x[:, :1]], 1)[:, -31:]",
+    "stack": "x = torch.stack([x[:, -16:], x[:, -16:] + 1], 2).flatten(1)",
+    "unfold": "x = x[:, -30:].unfold(1, 2, 1).sum(-1); x = torch.cat([x, x[:, -2:]], 1)",
+}
+
+PROGRAM = """
+import torch, magneto
+F = torch.nn.functional
+def f(x, k):
+    for _ in range(N):
+        STEP
+    return x
+for N in (3, 24):
+    c = magneto.compile(f)
+    for length in (9, 12, 40, 13):
+        x = torch.arange(2.0 * length).reshape(2, length)
+        assert torch.equal(c(x, 7), f(x, 7)), (N, length)
+s = magneto._magneto.stats()
+assert not s["fallbacks"], s
+"""
+
+
+def run_alone(program, seconds):
+    env = dict(os.environ, MAGNETO_STRICT="1")
+    r = subprocess.run([sys.executable, "-c", program], timeout=seconds, env=env, capture_output=True, text=True)
+    assert r.returncode == 0, r.stderr[-2000:]
+    return r.stderr
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_sizes_of_nested_operations_are_remembered(step):
+    run_alone(textwrap.dedent(PROGRAM).replace("STEP", STEPS[step]), 240)
+
+
+def test_a_cache_that_rolls_64_times_is_compiled_for_a_second_length():
+    program = textwrap.dedent(PROGRAM).replace("STEP", STEPS["cat"]).replace("(3, 24)", "(64,)")
+    run_alone(program, 240)
+
+
+CHAIN = """
+import torch, magneto
+F = torch.nn.functional
+def f(x):
+    for _ in range(N):
+        x = F.gelu(torch.sin(x.exp() * 0.1)) + x.tanh() * torch.erf(x)
+    return x
+x = torch.linspace(-2, 2, 4000, dtype=torch.DTYPE).reshape(40, 100)
+torch.testing.assert_close(magneto.compile(f)(x), f(x))
+"""
+
+
+def instructions(n, dtype="float32"):
+    program = CHAIN.replace("N", str(n)).replace("DTYPE", dtype)
+    os.environ.update(MAGNETO_LOGS="output_code", MAGNETO_CACHE="0")
+    try:
+        return sum(" = " in line for line in run_alone(program, 240).splitlines())
+    finally:
+        del os.environ["MAGNETO_LOGS"], os.environ["MAGNETO_CACHE"]
+
+
+def test_kernels_with_many_elementary_functions_call_them():
+    assert instructions(20) < 20 * 5 * 22  # a polynomial alone has 20 to 60 in the vector loop, and again in the scalar one
+
+
+@pytest.mark.parametrize("rows", [1, 7, 64])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("reduced", [None, 0, 1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_called_functions_are_right_in_every_form_of_loop(rows, transposed, reduced, dtype):
+    def f(x):
+        y = x
+        for _ in range(3):
+            y = torch.sin(y) + torch.log1p(y * y) * torch.tanh(y) - torch.erf(y) + torch.pow(y.abs() + 0.5, torch.sigmoid(x))
+        return y if reduced is None else y.sum(reduced)
+
+    x = torch.linspace(-3, 3, rows * 37, dtype=torch.float64).reshape(rows, 37).to(dtype)
+    if transposed:
+        x = x.t()
+    x[0, 0] = float("nan")
+    tolerance = {"rtol": 1e-5, "atol": 1e-4}
+    torch.testing.assert_close(magneto.compile(f)(x), f(x), equal_nan=True, **tolerance)
+    y = x.clone()
+    y[0, 0] = 1e20  # beyond 2**48 sines are left to another function
+    torch.testing.assert_close(magneto.compile(lambda t: f(t).nan_to_num())(y), f(y).nan_to_num(), **tolerance)
