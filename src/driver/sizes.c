@@ -25,6 +25,16 @@ static int sizes_compare(void *of, SymRef a, SymRef b) {
   return p < q ? -1 : p > q;
 }
 
+/* That a is not less is that b - 1 is. */
+static bool sizes_less(void *of, SymRef a, SymRef b) {
+  MgSizeFacts *f = of;
+  bool less = mg_sym_hint(f->x, a) < mg_sym_hint(f->x, b);
+  SymRef below = less ? 0 : mg_sym_sub(f->x, b, mg_sym(f->x, 1));
+  if (less) sizes_note(f, SF_less, a, b);
+  else if (below) sizes_note(f, SF_less, below, a);
+  return less;
+}
+
 static bool sizes_equal(void *of, SymRef a, SymRef b) {
   MgSizeFacts *f = of;
   bool same = mg_sym_hint(f->x, a) == mg_sym_hint(f->x, b);
@@ -41,7 +51,7 @@ static int64_t sizes_value(void *of, SymRef e) {
 }
 
 void mg_size_facts_begin(MgSizeFacts *f, MgExprs *x) {
-  *f = (MgSizeFacts){.x = x, .ask = {sizes_compare, sizes_equal, sizes_value, NULL, f, true}};
+  *f = (MgSizeFacts){.x = x, .ask = {sizes_compare, sizes_equal, sizes_value, NULL, f, sizes_less, true}};
   if (x->nsym) x->ask = &f->ask;
 }
 

@@ -212,6 +212,14 @@ static int symsize_compare(void *of, SymRef a, SymRef b) {
   return p < q ? -1 : p > q;
 }
 
+static bool symsize_less(void *of, SymRef a, SymRef b) {
+  MgCapture *cap = of;
+  if (mg_symdata_in(cap, a) || mg_symdata_in(cap, b)) return mg_symdata_compare(cap, a, b) < 0;
+  bool less = mg_sym_hint(cap->rec->x, a) < mg_sym_hint(cap->rec->x, b);
+  symsize_guard(cap, CALC_lt, a, b, less);
+  return less;
+}
+
 static bool symsize_equal(void *of, SymRef a, SymRef b) {
   MgCapture *cap = of;
   if (mg_symdata_in(cap, a) || mg_symdata_in(cap, b)) return mg_symdata_equal(cap, a, b);
@@ -348,6 +356,7 @@ static bool symsize_config(const char *name, bool dflt) {
 
 void mg_symsize_begin(MgCapture *cap, bool off) {
   cap->sizes.ask = (MgSizeAsk){symsize_compare, symsize_equal, symsize_value, symsize_late, cap->rec->guards ? cap : NULL};
+  cap->sizes.ask.less = symsize_less;
   cap->rec->x->ask = cap->rec->guards ? &cap->sizes.ask : NULL;
   cap->sizes.off = off;
   int setting = cap->rec->cfg ? cap->rec->cfg->dynamic : 0;

@@ -46,6 +46,7 @@ typedef struct MgSizeAsk {
   int64_t (*value)(void *of, SymRef e);           /* e is this constant from now on */
   bool (*late)(void *of, SymRef e);                /* it depends on data: the questions above break the graph; NULL: none does */
   void *of;
+  bool (*less)(void *of, SymRef a, SymRef b);      /* is a < b: holds for more sizes than the sign of a - b; NULL: asks that */
   bool small;  /* sizes that are 0 or 1 in this run become constants: lowering has to see what broadcasts */
 } MgSizeAsk;
 

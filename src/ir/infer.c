@@ -157,6 +157,15 @@ int mg_infer_cmp(MgInfer *in, SymRef a, SymRef b) {
   return c == UNKNOWN && in->x->ask ? in->x->ask->compare(in->x->ask->of, a, b) : c;
 }
 
+int mg_infer_less(MgInfer *in, SymRef a, SymRef b) {
+  int64_t lo, hi;
+  const MgSizeAsk *ask = in->x->ask;
+  if (mg_ex_range(in->x, mg_sym_sub(in->x, a, b), &lo, &hi) && (hi < 0 || lo >= 0)) return hi < 0;
+  if (ask && ask->less) return ask->less(ask->of, a, b);
+  int c = mg_infer_cmp(in, a, b);
+  return c == UNKNOWN ? UNKNOWN : c < 0;
+}
+
 int mg_infer_eq(MgInfer *in, SymRef a, SymRef b) {
   int c = infer_proven(in, a, b);
   if (c == UNKNOWN && in->x->ask) return in->x->ask->equal(in->x->ask->of, a, b);

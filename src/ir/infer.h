@@ -22,6 +22,7 @@ typedef struct MgDims { /* sizes or strides under construction */
 
 #define UNKNOWN 2 /* third answer of the questions below; others are booleans, or -1 0 1 of a comparison */
 int mg_infer_cmp(MgInfer *in, SymRef a, SymRef b);     /* sign of a - b */
+int mg_infer_less(MgInfer *in, SymRef a, SymRef b);    /* a < b: 1, 0 or UNKNOWN; to be asked where the sign is not needed */
 int mg_infer_is(MgInfer *in, SymRef a, int64_t v);     /* a == v */
 int mg_infer_eq(MgInfer *in, SymRef a, SymRef b);
 static inline SymRef mg_infer_c(MgInfer *in, int64_t v) { return mg_sym(in->x, v); }

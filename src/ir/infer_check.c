@@ -80,11 +80,10 @@ static bool check_late(const Check *c, SymRef e) {
   return ask && ask->late && ask->late(ask->of, e);
 }
 
-/* Is size below n?  Asked so that of a symbol it is noted that it is above n - 1, even where it is n. */
+/* Is size below n? */
 static bool check_less(const Check *c, SymRef size, SymRef n) {
   if (check_late(c, size) || check_late(c, n)) return false;
-  int sign = mg_infer_cmp(c->in, size, mg_sym_sub(c->in->x, n, mg_infer_c(c->in, 1)));
-  return sign == -1 || sign == 0;
+  return mg_infer_less(c->in, size, n) == 1;
 }
 
 static bool check_divides(const Check *c, SymRef size, int64_t by) {
@@ -140,7 +139,7 @@ static bool check_within(const Check *c, const MgVal *index, const MgVal *self, 
   if (!index || !self || !self->ndim || !index->ndim) return true;
   if (index->ndim != self->ndim) return false;
   for (int i = 0; i < self->ndim; i++)
-    if (i != dim && mg_infer_cmp(c->in, index->size[i], self->size[i]) == 1) return false;
+    if (i != dim && mg_infer_less(c->in, self->size[i], index->size[i]) == 1) return false;
   return true;
 }
 

@@ -29,8 +29,7 @@ static MgRc create_arange(MgInfer *in) {
   MgDtype d = mg_infer_dtype_arg(in, ints ? DT_i64 : in->g->default_dtype);
   if (ints && mg_sym_is(in->x, step->u.sym, 1)) { /* the only form whose length may be symbolic */
     SymRef n = mg_sym_sub(in->x, end->u.sym, start->u.sym);
-    int neg = mg_infer_cmp(in, n, mg_infer_c(in, 0));
-    if (neg == UNKNOWN || neg < 0) return MG_UNSUP;
+    if (mg_infer_less(in, n, mg_infer_c(in, 0))) return MG_UNSUP;
     size.d[0] = n;
     return mg_infer_out(in, 0, d, &size, NULL);
   }
@@ -61,8 +60,7 @@ static MgRc create_window(MgInfer *in, MgDtype d) {
   MgDims size = {.n = 1};
   if (n->tag != MA_int || !mg_dtype_is_float(d)) return MG_UNSUP; /* ATen has the error */
   size.d[0] = n->u.sym;
-  int negative = mg_infer_cmp(in, n->u.sym, mg_infer_c(in, 0));
-  return negative == UNKNOWN || negative < 0 ? MG_UNSUP : mg_infer_out(in, 0, d, &size, NULL);
+  return mg_infer_less(in, n->u.sym, mg_infer_c(in, 0)) ? MG_UNSUP : mg_infer_out(in, 0, d, &size, NULL);
 }
 
 MgRc mg_infer_factory(MgInfer *in) {

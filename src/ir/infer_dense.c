@@ -88,12 +88,12 @@ static MgRc dense_conv_slow(MgInfer *in, ValRef x, ValRef w, bool *slow) {
   if (p->dtype != DT_f32 || p->device != DEV_cpu) return MG_OK;
   SymRef numel = mg_sym(in->x, 1);
   for (int i = 0; i < 4; i++) numel = mg_sym_mul(in->x, numel, p->size[i]);
-  int one = mg_infer_is(in, p->size[0], 1), small = mg_infer_cmp(in, numel, most);
+  int one = mg_infer_is(in, p->size[0], 1), large = mg_infer_less(in, most, numel);
   int64_t groups;
   TRY(mg_infer_int(in, ARG("groups"), &groups));
-  if (!one || small == 1 || groups > 1) return MG_OK;
-  if (one == UNKNOWN || small == UNKNOWN) return MG_UNSUP;
-  for (int i = 1; i <= 2; i++) *slow |= mg_infer_cmp(in, q->size[q->ndim - i], mg_infer_c(in, 3)) != 1;
+  if (!one || large == 1 || groups > 1) return MG_OK;
+  if (one == UNKNOWN || large == UNKNOWN) return MG_UNSUP;
+  for (int i = 1; i <= 2; i++) *slow |= mg_infer_less(in, mg_infer_c(in, 3), q->size[q->ndim - i]) != 1;
   return MG_OK;
 }
 
@@ -180,9 +180,9 @@ static MgRc dense_pool_size(MgInfer *in, SymRef size, int k, SymRef *out) {
   *out = mg_sym_add(x, mg_sym_floordiv(x, n, st), one);
   if (!ceil) return MG_OK;
   /* the last window must start inside the input or its left padding */
-  int c = mg_infer_cmp(in, mg_sym_mul(x, mg_sym_sub(x, *out, one), st), mg_sym_add(x, size, mg_infer_c(in, pad)));
+  int c = mg_infer_less(in, mg_sym_mul(x, mg_sym_sub(x, *out, one), st), mg_sym_add(x, size, mg_infer_c(in, pad)));
   if (c == UNKNOWN) return MG_UNSUP;
-  if (c >= 0) *out = mg_sym_sub(x, *out, one);
+  if (c == 0) *out = mg_sym_sub(x, *out, one);
   return MG_OK;
 }
 
@@ -287,7 +287,7 @@ MgRc mg_infer_sample(MgInfer *in) {
     return MG_UNSUP;
   mg_infer_dims_of(in, v, &size);
   for (int i = 0; i < nd; i++) {
-    if (mg_infer_cmp(in, a->size[2 + i], mg_infer_c(in, 0)) != 1) return MG_UNSUP; /* an image without points is refused */
+    if (mg_infer_less(in, mg_infer_c(in, 0), a->size[2 + i]) != 1) return MG_UNSUP; /* an image without points is refused */
     size.d[2 + i] = b->size[1 + i];
   }
   return mg_infer_out(in, 0, (MgDtype)a->dtype, &size, NULL);

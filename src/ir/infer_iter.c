@@ -35,9 +35,9 @@ static int iter_like_channels_last(MgInfer *in, const MgVal *t, const int8_t *or
   int c = mg_infer_is(in, t->stride[1], 0);
   if (c) return c == 1 ? 0 : UNKNOWN;
   for (int k = 0; k < n; k++) {
-    int d = order[k], z = mg_infer_is(in, t->size[d], 0), lt = mg_infer_cmp(in, t->stride[d], min);
+    int d = order[k], z = mg_infer_is(in, t->size[d], 0), lt = mg_infer_less(in, t->stride[d], min);
     if (z == UNKNOWN || lt == UNKNOWN) return UNKNOWN;
-    if (z == 1 || lt < 0) return 0;
+    if (z == 1 || lt == 1) return 0;
     if (d == 0) { /* N111 and its like count as contiguous */
       int eq = mg_infer_eq(in, min, t->stride[1]);
       if (eq) return eq == 1 ? 0 : UNKNOWN;
@@ -84,17 +84,17 @@ static int iter_dense(MgInfer *in, const MgVal *t) {
   bool small = false;
   if (iter_contiguous(in, t, MF_contiguous) == 1) return 1;
   for (int i = 0; i < t->ndim; i++) {
-    int c = mg_infer_cmp(in, t->size[i], mg_infer_c(in, 2));
+    int c = mg_infer_less(in, t->size[i], mg_infer_c(in, 2));
     if (c == UNKNOWN) return UNKNOWN;
-    if (c < 0) {
+    if (c == 1) {
       small = true;
       continue;
     }
     int k = n++;
     for (; k > 0; k--) {
-      int o = mg_infer_cmp(in, t->stride[perm[k - 1]], t->stride[i]);
+      int o = mg_infer_less(in, t->stride[i], t->stride[perm[k - 1]]);
       if (o == UNKNOWN) return UNKNOWN;
-      if (o <= 0) break;
+      if (o == 0) break;
       perm[k] = perm[k - 1];
     }
     perm[k] = i;
@@ -139,9 +139,9 @@ static int iter_order(MgInfer *in, const IterOp *op, int nop, const MgDims *shap
     if (za || zb) continue;
     int c = mg_infer_cmp(in, op[k].stride[a], op[k].stride[b]);
     if (c) return c;
-    int s = mg_infer_cmp(in, shape->d[a], shape->d[b]);
+    int s = mg_infer_less(in, shape->d[b], shape->d[a]);
     if (s == UNKNOWN) return UNKNOWN;
-    if (s > 0) return 1;
+    if (s == 1) return 1;
   }
   return 0;
 }

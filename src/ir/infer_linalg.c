@@ -33,7 +33,7 @@ MgRc mg_infer_svd(MgInfer *in) {
   int order = mg_infer_cmp(in, m, n);
   bool full = mg_infer_flag(in, "full_matrices");
   for (int i = 0; i < batch.n; i++) { /* results without elements have other strides */
-    int some = mg_infer_cmp(in, batch.d[i], mg_infer_c(in, 0));
+    int some = mg_infer_less(in, mg_infer_c(in, 0), batch.d[i]);
     if (some == UNKNOWN || (some != 1 && !full)) return MG_UNSUP;
   }
   if (order == UNKNOWN) return MG_UNSUP;
@@ -56,7 +56,7 @@ MgRc mg_infer_eig(MgInfer *in) {
   SymRef n = batch.d[batch.n - 1];
   if (to == DT_none || mg_infer_eq(in, batch.d[batch.n - 2], n) != 1) return MG_UNSUP;
   for (int i = 0; i < batch.n; i++)
-    if (mg_infer_cmp(in, batch.d[i], mg_infer_c(in, 0)) != 1) return MG_UNSUP;
+    if (mg_infer_less(in, mg_infer_c(in, 0), batch.d[i]) != 1) return MG_UNSUP;
   batch.n--;
   TRY(mg_infer_results(in, 2));
   TRY(mg_infer_out(in, 0, to, &batch, NULL));
@@ -74,7 +74,7 @@ static bool linalg_matrices(MgInfer *in, int k, MgDims *size) {
   if (d != DT_f32 && d != DT_f64 && d != DT_c64 && d != DT_c128) return false;
   mg_infer_dims_of(in, v, size);
   for (int i = 0; i < size->n; i++)
-    if (mg_infer_cmp(in, size->d[i], mg_infer_c(in, 0)) != 1) return false;
+    if (mg_infer_less(in, mg_infer_c(in, 0), size->d[i]) != 1) return false;
   return true;
 }
 
@@ -156,9 +156,9 @@ typedef struct Fft {
 static MgRc fft_sort(MgInfer *in, const Fft *f, int *dim, int n) {
   for (int i = 1; i < n; i++)
     for (int k = i; k > 0; k--) {
-      int c = mg_infer_cmp(in, f->stride.d[dim[k - 1]], f->stride.d[dim[k]]);
+      int c = mg_infer_less(in, f->stride.d[dim[k - 1]], f->stride.d[dim[k]]);
       if (c == UNKNOWN) return MG_UNSUP;
-      if (c >= 0) break;
+      if (c == 0) break;
       int d = dim[k];
       dim[k] = dim[k - 1];
       dim[k - 1] = d;
@@ -211,7 +211,7 @@ MgRc mg_infer_fft(MgInfer *in) {
     f.dim[f.n++] = (int)(d < 0 ? d + f.size.n : d);
   }
   for (int i = 0; i < f.size.n; i++)
-    if (mg_infer_cmp(in, f.size.d[i], mg_infer_c(in, 0)) != 1) return MG_UNSUP;
+    if (mg_infer_less(in, mg_infer_c(in, 0), f.size.d[i]) != 1) return MG_UNSUP;
   int last = f.dim[f.n - 1];
   if (in->op->code == TOP__fft_c2c) {
     if (from != DT_c64 && from != DT_c128) return MG_UNSUP;
@@ -224,7 +224,7 @@ MgRc mg_infer_fft(MgInfer *in) {
       f.size.d[last] = mg_sym_add(in->x, mg_sym_floordiv(in->x, f.size.d[last], mg_infer_c(in, 2)), mg_infer_c(in, 1));
   } else {
     const MgArg *size = mg_infer_arg(in, "last_dim_size");
-    if ((from != DT_c64 && from != DT_c128) || size->tag != MA_int || mg_infer_cmp(in, size->u.sym, mg_infer_c(in, 0)) != 1)
+    if ((from != DT_c64 && from != DT_c128) || size->tag != MA_int || mg_infer_less(in, mg_infer_c(in, 0), size->u.sym) != 1)
       return MG_UNSUP;
     to = from == DT_c64 ? DT_f32 : DT_f64;
     if (f.n > 1) { /* first all but the last one, as complex numbers */

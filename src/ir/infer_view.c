@@ -91,11 +91,11 @@ MgRc mg_infer_view_strides(MgInfer *in, ValRef v, const MgDims *to, MgDims *stri
     }
     if (!end) continue;
     for (; at >= 0; at--) {
-      int less = mg_infer_cmp(in, want, have), one = mg_infer_is(in, to->d[at], 1);
+      int less = mg_infer_less(in, want, have), one = mg_infer_is(in, to->d[at], 1);
       if (less == UNKNOWN && one != 1) { /* equal products end a run, so an open question matters */
         return MG_UNSUP;
       }
-      if (!(less == -1 || one == 1)) break;
+      if (!(less == 1 || one == 1)) break;
       stride->d[at] = mg_sym_mul(in->x, want, base);
       want = mg_sym_mul(in->x, want, to->d[at]);
     }
@@ -188,11 +188,12 @@ static MgRc view_select(MgInfer *in, ViewState *s, const MgArg *dim, const MgArg
   TRY(mg_infer_dim(in, dim, s->size.n, &d));
   if (index->tag != MA_int || !s->size.n) return MG_UNSUP;
   SymRef i = index->u.sym;
-  int neg = mg_infer_cmp(in, i, mg_infer_c(in, 0));
+  SymRef zero = mg_infer_c(in, 0);
+  int neg = mg_infer_less(in, i, zero);
   if (neg == UNKNOWN) return MG_UNSUP;
-  if (neg < 0) i = mg_sym_add(in->x, i, s->size.d[d]);
-  int at = mg_infer_cmp(in, i, neg < 0 ? mg_infer_c(in, 0) : s->size.d[d]);
-  if (neg < 0 ? at == -1 : at == 0 || at == 1) return MG_UNSUP; /* out of range: an error */
+  if (neg) i = mg_sym_add(in->x, i, s->size.d[d]);
+  bool outside = neg ? mg_infer_less(in, i, zero) == 1 : mg_infer_less(in, i, s->size.d[d]) == 0;
+  if (outside) return MG_UNSUP; /* out of range: an error */
   s->offset = mg_sym_add(in->x, s->offset, mg_sym_mul(in->x, i, s->stride.d[d]));
   view_drop(s, d);
   return MG_OK;
@@ -470,8 +471,8 @@ static MgRc view_one(MgInfer *in, ValRef v, int code) {
   case TOP_narrow: {
     if (ARG("start")->tag != MA_int || ARG("length")->tag != MA_int) return MG_UNSUP;
     MgArg step = mg_arg_int(in->g, 1);
-    int neg = mg_infer_cmp(in, ARG("start")->u.sym, mg_infer_c(in, 0));
-    if (neg == UNKNOWN || neg < 0) return MG_UNSUP;
+    int neg = mg_infer_less(in, ARG("start")->u.sym, mg_infer_c(in, 0));
+    if (neg) return MG_UNSUP;
     MgArg end = mg_arg_sym(mg_sym_add(in->x, ARG("start")->u.sym, ARG("length")->u.sym));
     TRY(view_slice(in, &s, ARG("dim"), ARG("start"), &end, &step));
     break;

@@ -108,3 +108,31 @@ def test_called_functions_are_right_in_every_form_of_loop(rows, transposed, redu
     y = x.clone()
     y[0, 0] = 1e20  # beyond 2**48 sines are left to another function
     torch.testing.assert_close(magneto.compile(lambda t: f(t).nan_to_num())(y), f(y).nan_to_num(), **tolerance)
+
+
+GROWS = {
+    "attention": lambda x: F.scaled_dot_product_attention(*[heads(x)] * 3),
+    "causal": lambda x: F.scaled_dot_product_attention(*[heads(x)] * 3, is_causal=True),
+    "masked": lambda x: F.scaled_dot_product_attention(*[heads(x)] * 3, attn_mask=torch.zeros(x.shape[0], 1, x.shape[1], x.shape[1])),
+    "elementwise": lambda x: heads(x).exp() + heads(x).transpose(2, 3).contiguous().transpose(2, 3),
+    "convolution": lambda x: F.conv1d(x.transpose(1, 2), torch.ones(32, 1, 3), padding=1, groups=32),
+    "narrow": lambda x: x.narrow(0, 0, x.shape[0]).select(0, x.shape[0] - 1),
+}
+F = torch.nn.functional
+
+
+def heads(x):
+    return x.view(x.shape[0], x.shape[1], 4, 8).transpose(1, 2)
+
+
+@pytest.mark.parametrize("program", GROWS)
+@pytest.mark.parametrize("first, second, later", [(1, 2, (3, 5, 2)), (5, 2, (3, 4, 7)), (2, 3, (4, 2, 6)), (4, 8, (5, 2, 3))])
+def test_no_size_of_the_recording_is_guarded_by_equality(program, first, second, later):
+    f = magneto.compile(GROWS[program])
+    for k, batch in enumerate((first, second, *later)):
+        x = torch.rand(batch, 8, 32)
+        with torch.no_grad():
+            torch.testing.assert_close(f(x), GROWS[program](x))
+        if k == 1:
+            graphs = magneto._magneto.stats()["graphs"]
+    assert magneto._magneto.stats()["graphs"] == graphs
