@@ -199,7 +199,7 @@ static void cost_count(MgCost *c, const MgCostRun *r, bool recorded, float ms) {
     return;
   }
   c->n++;
-  c->units += cost_others != r->others ? OTHER : SIZES;
+  c->units += cost_others != r->others || r->given_up ? OTHER : SIZES;
   if (r->t0 > 0) c->spent += c->spent > 0 ? (ms - c->spent) / 4 : ms; /* early ones compile kernels that later ones find */
   if (c->units < c->limit || c->units < cost_limit(c, r->limit)) return;
   c->phase = COST_eager;
@@ -209,7 +209,7 @@ static void cost_count(MgCost *c, const MgCostRun *r, bool recorded, float ms) {
 void mg_cost_end(MgCostRun *r, bool raised) {
   MgCost *c = r->c;
   if (!c) return;
-  bool recorded = cost_recordings != r->recordings;
+  bool recorded = cost_recordings != r->recordings || r->given_up;
   double now = r->t0 > 0 ? mg_now_ms() : 0;
   float ms = (float)(now - r->t0);
   c->grads |= r->grads != mg_trial_grads;
@@ -219,7 +219,7 @@ void mg_cost_end(MgCostRun *r, bool raised) {
     c->cpython[c->runs] = ms;
     c->last = KIND_eager;
     if (++c->runs >= RUNS) cost_judge(c, r->code);
-  } else if (c->phase == COST_try && !recorded && !raised) {
+  } else if (c->phase == COST_try && !raised && (!recorded || (cost_recordings == r->recordings && ms * SLOWER <= c->eager))) {
     if (mg_log_on(MG_LOG_fallback))
       mg_log(MG_LOG_fallback, "%s, line %d: compiled again", PyUnicode_AsUTF8(r->code->co_qualname), r->code->co_firstlineno);
     cost_window(c, AGAIN);

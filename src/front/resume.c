@@ -411,6 +411,7 @@ static DriveNext drive_find(MgDrive *d, int *nplain) {
       continue;
     }
     if (b->eager) {
+      d->cost.given_up = true;
       next = drive_given_up(d);
       goto done;
     }

@@ -231,3 +231,32 @@ def test_exceptions_of_the_program_pass_through_a_place_that_is_left():
         holder.module = linear(i)
         with pytest.raises(KeyError, match="of the program"):
             g(holder, X)
+
+
+@pytest.mark.filterwarnings("ignore:magneto")
+def test_frames_at_a_recompile_limit_are_left_where_that_is_slower():
+    """Ids of hooks are keys of dicts: each call records, until every place is at its limit and the rest costs more than CPython."""
+    m = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+
+    def f(x):
+        cache, handles = {}, []
+
+        def save(module, _, out):
+            cache[module] = out
+            return out
+
+        for layer in m:
+            handles.append(layer.register_forward_hook(save))
+        for _ in range(3):
+            x = m(x)
+            if x.sum() > 1e9:
+                x = x + 1
+        for h in handles:
+            h.remove()
+        return x
+
+    g = magneto.compile(f)
+    for _ in range(60):
+        torch.testing.assert_close(g(X), f(X))
+    assert f.__code__ in [p["code"] for p in _magneto.left()]
+    assert grown(lambda: [g(X) for _ in range(10)]) == 0
