@@ -240,12 +240,13 @@ static MgRc lower_node(Lower *L, NodeRef r) {
   L->node = r;
   if (n->dead) return MG_OK;
   const LwRow *row = lw_row_for(L->g, n);
+  bool unread = n->nout && !lower_used(L, n) && !mg_node_raises(L->g, n);
   if (row) {
-    if (!lower_used(L, n)) return MG_OK;
+    if (unread) return MG_OK;
     MgRc rc = row->fn(L, n, row);
     if (rc != MG_UNSUP) return rc;
   }
-  if (n->nout && !n->op->effect && !lower_used(L, n)) return MG_OK; /* a call that only makes values nobody reads */
+  if (unread && !n->op->effect) return MG_OK; /* a call that only makes values nobody reads */
   return lower_extern(L, n);
 }
 

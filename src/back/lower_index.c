@@ -166,11 +166,21 @@ static bool ok_one_hot(const MgGraph *g, const MgNode *n) {
   return mg_val(g, lw_arg_val(n, 0))->dtype == DT_i64 && (!lw_arg_int(g, n, 1, &c) || c > 0);
 }
 
+/* mg::check(bad, type, message) */
+static MgRc index_check(Lower *L, MgNode *n, const LwRow *r) {
+  ValRef bad = lw_arg_val(n, 0);
+  const MgVal *m = lw_meta(L, bad);
+  ExprRef at[LW_MAX_NDIM];
+  lw_ids(L, at, m->ndim);
+  return lw_check(L, lw_at(L, bad, at), m->size, m->ndim, lw_arg(n, 1)->u.str, lw_arg(n, 2)->u.str);
+}
+
 #define I(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_real, NULL},
 const LwRow lw_rows_index[] = {
   I("embedding", ok_int_arg1, index_embedding, 0) I("gather", ok_int_arg2, index_along, 0)
   I("index_select", ok_select, index_along, 1) I("take", ok_int_arg1, index_take, 0)
   I("index.Tensor", ok_index, index_index, 1) I("_unsafe_index.Tensor", ok_index, index_index, 0)
+  {"mg::check", index_check, NULL, NULL, 0, 0, 0, NULL},
   {"aten::one_hot", index_one_hot, ok_one_hot, NULL, 0, 0, 0, NULL},
   {0},
 };

@@ -25,6 +25,7 @@ static MgRc loss_elements(Lower *L, MgNode *n, const LwRow *r) {
     all[d] = true;
   }
   ExprRef e = r->expr(&p);
+  if (!e) return L->c->rc ? L->c->rc : MG_NOMEM;
   if (red == LOSS_none) return lw_define(L, v, e);
   ExprRef value = mg_ex_red(L->x, p.ty);
   if (red == LOSS_mean) value = lw_op2(L, OP_div, value, mg_ex_cvt(L->x, p.ty, count));
@@ -52,6 +53,9 @@ static ExprRef loss_huber(LwPt *p) { /* (self, target, reduction, delta) */
 }
 static ExprRef loss_bce(LwPt *p) { /* (self, target, weight, reduction) */
   ExprRef x = pt_arg(p, 0), y = pt_arg(p, 1), low = C(-100);
+  const MgVal *m = lw_meta(p->L, lw_arg_val(p->n, 0));
+  ExprRef bad = lw_op1(p->L, OP_not, AND(LE(C(0), x), LE(x, C(1)))); /* NaN is bad */
+  if (lw_check(p->L, bad, m->size, m->ndim, "RuntimeError", "all elements of input should be between 0 and 1") != MG_OK) return 0;
   ExprRef l1 = MAX(pt_1(p, OP_log, x), low), l0 = MAX(pt_1(p, OP_log1p, NEG(x)), low);
   ExprRef e = SUB(MUL(SUB(y, C(1)), l0), MUL(y, l1));
   return pt_has(p, 2) ? MUL(e, pt_arg(p, 2)) : e;

@@ -103,7 +103,8 @@ static void key_node(KeyWriter *w, const MgNode *n) {
   if (n->dead) return;
   key_op(w, n->op);
   key_word(w, n->narg | (uint64_t)n->nout << 32);
-  key_word(w, n->again | (uint64_t)n->grad_mode << 32 | (uint64_t)n->leaf << 40 | (uint64_t)n->counts << 41 | (uint64_t)n->backward << 42);
+  key_word(w, n->again | (uint64_t)n->grad_mode << 32 | (uint64_t)n->leaf << 40 | (uint64_t)n->counts << 41 | (uint64_t)n->backward << 42 |
+                   (uint64_t)n->evaluated << 43);
   for (int i = 0; i < n->narg; i++) key_arg(w, &n->arg[i]);
   for (int i = 0; i < n->nout; i++) key_val(w, n->out[i]);
 }

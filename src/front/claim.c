@@ -77,10 +77,19 @@ static int claim_add(MgRec *r, PyObject *condition, bool *yes) {
   return rc ? -1 : 1;
 }
 
-int mg_claim(MgRec *r, PyObject *tensor) {
+/* Where runs cannot be given up: an op of the graph that raises. */
+static int claim_assert(PyObject *tensor, const char *text) {
+  PyObject *torch = mg_import("torch");
+  PyObject *done = torch ? PyObject_CallMethod(torch, "_assert_async", "Os", tensor, text) : NULL;
+  Py_XDECREF(torch);
+  Py_XDECREF(done);
+  return done ? 1 : -1;
+}
+
+int mg_claim(MgRec *r, PyObject *tensor, const char *text) {
   bool yes = true;
-  int rc = claim_allowed(r) ? claim_add(r, tensor, &yes) : !r->false_claims;
-  return rc == 1 && !yes ? 0 : rc;
+  int rc = claim_allowed(r) ? claim_add(r, tensor, &yes) : 0;
+  return rc < 0 || (rc == 1 && yes) ? rc : claim_assert(tensor, text);
 }
 
 int mg_claim_number(MgRec *r, PyObject *condition, bool *yes) { return claim_allowed(r) ? claim_add(r, condition, yes) : 0; }

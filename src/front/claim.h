@@ -14,9 +14,9 @@ int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken
 int mg_claim_expected(MgCapture *cap, PyObject *condition, bool *yes);
 /* Takes the truth of a number of the recording for *yes: as mg_claim_truth. */
 int mg_claim_number(MgRec *r, PyObject *condition, bool *yes);
-/* Takes the one element of a tensor for true.  1: done, or runs of this recording cannot be given up; 0: it is known to be false,
- * was false in a run, or cannot be asked; -1 with an exception. */
-int mg_claim(MgRec *r, PyObject *tensor);
+/* Takes the one element of a tensor for true.  Where runs of this recording cannot be given up, they raise a RuntimeError with
+ * that text.  1; -1 with an exception. */
+int mg_claim(MgRec *r, PyObject *tensor, const char *text);
 /* After a recording: can a run that finds the other answer be given up?  If not, the segment is recorded again without claims. */
 bool mg_claim_holds(MgRec *r);
 int mg_claim_refuse(MgRec *r); /* the graph has no plan that does: -1 with an exception, see mg_claim_holds */

@@ -475,7 +475,6 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   }
   node->line = r->line;
   node->again = r->checkpoint;
-  node->observed = observed;
   node->grad_mode = mg_abi.aoti_torch_grad_mode_is_enabled();
   cap->own_kernels |= !node->grad_mode && !dispatch_is_atens(op);
   if (dispatch_infer(cap, fo, n, data, &c.pyret)) goto done;

@@ -8,37 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- ops ---- */
-
-static bool raises_named(const MgOp *op, const char *const *name) {
-  const char *full = op->full + strlen("aten::");
-  if (strncmp(op->full, "aten::", strlen("aten::"))) return false;
-  for (; *name; name++) {
-    size_t n = strlen(*name);
-    if (!strncmp(full, *name, n) && (full[n] == '.' || full[n] == 0 || (full[n] == '_' && (full[n + 1] == '.' || full[n + 1] == 0)))) return true;
-  }
-  return false;
-}
-
-/* Indices out of range, matrices without an inverse, probabilities that are none. */
-static bool raises_for_values(const MgOp *op) {
-  static const char *const names[] = {"index", "index_put", "_index_put_impl", "_unsafe_index", "index_select", "index_add", "index_copy", "index_fill",
-                                      "index_reduce", "gather", "scatter", "scatter_add", "scatter_reduce", "take", "put", "masked_scatter",
-                                      "embedding", "_embedding_bag", "_embedding_bag_forward_only", "nll_loss_forward", "nll_loss2d_forward",
-                                      "multi_margin_loss", "binary_cross_entropy", "_ctc_loss", "_linalg_check_errors", "_assert_async", "bincount", "histc", "multinomial",
-                                      "poisson", "binomial", "bernoulli", "repeat_interleave", "normal.Tensor_Tensor", "normal.float_Tensor", NULL};
-  return raises_named(op, names);
-}
-
-/* Integers divided by zero. */
-static bool raises_by_zero(const MgRec *r, const MgOp *op, const MgArg *arg) {
-  static const char *const names[] = {"div", "floor_divide", "remainder", "fmod", NULL};
-  if (op->nparam < 2 || !raises_named(op, names)) return false;
-  for (int i = 0; i < 2; i++)
-    if (arg[i].tag == MA_val && (mg_dtype_is_float(mg_val(r->g, arg[i].u.val)->dtype) || mg_dtype_is_complex(mg_val(r->g, arg[i].u.val)->dtype))) return false;
-  return arg[1].tag == MA_val;
-}
-
 /* ---- frames ---- */
 
 static bool raises_caught(const MgCode *code, int unit, PyObject *const *base);
@@ -237,33 +206,6 @@ int mg_raises_fate(const MgRec *r) {
   return fate;
 }
 
-bool mg_raises_by_values(const MgRec *r, const MgOp *op, const MgArg *arg) { return raises_for_values(op) || raises_by_zero(r, op, arg); }
+bool mg_raises_by_values(const MgRec *r, const MgOp *op, const MgArg *arg) { return mg_raise_of(r->g, op, arg) != RS_none; }
 
-/* ---- the graph ---- */
-
-struct raises_use { bool *used; };
-static void raises_use(ValRef *v, void *arg) { ((struct raises_use *)arg)->used[*v] = true; }
-
-/* Is some such op's result not asked for? */
-static bool raises_unused(MgRec *r, const MgSnapshot *snap) {
-  MgGraph *g = r->g;
-  bool *used = mg_calloc(g->nval + 1, sizeof *used), any = false;
-  if (!used) return true;
-  const ValRef *out;
-  int nout = mg_snapshot_outputs(snap, &out);
-  for (int i = 0; i < nout; i++) used[out[i]] = true;
-  for (NodeRef n = g->nnode; n-- > 1 && !any;) {
-    MgNode *node = mg_node(g, n);
-    bool asked = !node->nout || (node->op->effect && !node->op->mutates);
-    for (int i = 0; i < node->nout; i++) asked |= node->out[i] && used[node->out[i]];
-    any = node->observed && !asked;
-    if (asked) mg_node_each_val(node, raises_use, &(struct raises_use){used});
-  }
-  free(used);
-  return any;
-}
-
-bool mg_raises_missed(MgRec *r, const MgSnapshot *snap) {
-  if (!r->raises) return false;
-  return (r->swallows && (r->want_fx || !mg_claim_repeats(r))) || raises_unused(r, snap);
-}
+bool mg_raises_missed(MgRec *r) { return r->raises && r->swallows && (r->want_fx || !mg_claim_repeats(r)); }

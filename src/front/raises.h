@@ -14,7 +14,7 @@ enum { MG_RAISES_leaves, MG_RAISES_again, MG_RAISES_caught };
 int mg_raises_fate(const MgRec *r); /* -1 with an exception, or a break */
 /* May a kernel of this op, called with these arguments, raise because of values? */
 bool mg_raises_by_values(const MgRec *r, const MgOp *op, const MgArg *arg);
-/* Would such an exception be missed: because nobody asks for the result, or no run can be given up?  Then the segment is recorded
- * again, and they break the graph.  outs: what the snapshot asks for. */
-bool mg_raises_missed(MgRec *r, const MgSnapshot *snap);
+/* Would such an exception be missed, because no run can be given up?  Then the segment is recorded again, and they break the
+ * graph. */
+bool mg_raises_missed(MgRec *r);
 #endif

@@ -32,7 +32,7 @@ static int one_hot_claim(PyObject *x, PyObject *count) {
   PyObject *low = PyObject_CallMethod(x, "ge", "i", 0);
   PyObject *high = low ? PyObject_CallMethod(x, "lt", "O", count) : NULL, *both = high ? PyObject_CallMethod(low, "logical_and", "O", high) : NULL;
   PyObject *all = both ? PyObject_CallMethod(both, "all", NULL) : NULL;
-  int rc = all ? mg_claim(mg_rec, all) : -1;
+  int rc = all ? mg_claim(mg_rec, all, "Class values must be non-negative and smaller than num_classes.") : -1;
   PyObject *const used[] = {low, high, both, all};
   for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
   return rc;

@@ -326,7 +326,7 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
     PyErr_NoMemory();
     goto fail;
   }
-  if (mg_raises_missed(r, snap)) {
+  if (mg_raises_missed(r)) {
     r->raises_failed = true;
     goto fail;
   }

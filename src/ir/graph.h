@@ -60,7 +60,7 @@ typedef struct MgNode {
   uint32_t line;        /* source line of the user's frame; 0 unknown */
   uint8_t grad_mode;    /* autograd was enabled when it was recorded */
   bool leaf;            /* a detach whose result is made a leaf that requires grad (requires_grad_()) */
-  bool observed;        /* the program waits for what its kernel may raise (front/raises) */
+  bool evaluated;       /* its kernel has run on these very values: it does not raise (middle/fold) */
   bool counts;          /* a detach whose result has a version counter of its own (Tensor.data) */
   bool dead;            /* removed by a pass */
   bool backward;        /* joint graph: recorded while the engine ran backward (middle/partition) */
@@ -158,6 +158,10 @@ bool mg_infer_kernel_refuses(MgGraph *g, NodeRef n);
 bool mg_infer_doubts(MgGraph *g, NodeRef n);
 /* Would an in-place op store a float in an integer, or the like?  Some meta kernels do not see that. */
 bool mg_infer_cannot_store(MgGraph *g, NodeRef n);
+/* What tells that the kernel of such a call would raise because of values?  Only ops that raises.def lists. */
+MgRaise mg_raise_of(const MgGraph *g, const MgOp *op, const MgArg *arg);
+/* May the node's kernel raise because of values?  True also of ops that nothing is known of. */
+bool mg_node_raises(const MgGraph *g, const MgNode *n);
 bool mg_infer_has(const MgOp *op); /* a rule for the results of op exists */
 /* The graph with env[k] for symbol k, in `to`, which is initialised and empty; numbers of values and nodes stay. */
 MgRc mg_graph_at(MgGraph *to, const MgGraph *from, const int64_t *env);

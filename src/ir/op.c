@@ -261,6 +261,26 @@ static bool op_is_random(const MgOp *o) {
   return false;
 }
 
+static const struct { const char *name; uint8_t kind; } op_raises[] = {
+#define RAISES(name, kind) {name, RS_##kind},
+#include "ir/raises.def"
+#undef RAISES
+};
+
+static MgRaise op_raise_kind(const MgOp *o) {
+  if (strncmp(o->name, "aten::", 6)) return RS_none;
+  for (size_t i = 0; i < sizeof op_raises / sizeof *op_raises; i++) {
+    const char *name = op_raises[i].name;
+    const char *full = o->full + 6;
+    size_t n = strlen(name);
+    if (strncmp(full, name, n)) continue;
+    full += n;
+    if (*full == '_') full++;
+    if (!*full || *full == '.') return (MgRaise)op_raises[i].kind;
+  }
+  return RS_none;
+}
+
 /* Ops of other libraries may be Python functions that count, print or log. */
 static bool op_is_foreign(const MgOp *o) {
   return strncmp(o->name, "aten::", 6) && strncmp(o->name, "prims::", 7) && strncmp(o->name, "mg::", 4);
@@ -303,6 +323,7 @@ static MgOp *op_parse(MgCtx *c, const char *schema) {
   for (int i = 0; i < o->nparam; i++) o->mutates |= o->param[i].writes;
   for (int i = 0; i < o->nret; i++) o->is_view |= o->ret_alias[i] >= 0 && !s.ret_writes[i];
   o->random = op_is_random(o);
+  o->raises = (uint8_t)op_raise_kind(o);
   o->effect = o->mutates || o->random || !o->nret || op_is_foreign(o);
   return o;
 }

@@ -20,6 +20,20 @@ typedef enum MgArgKind { /* what a schema asks for */
   AK_bool_list, AK_scalar, AK_scalar_list, AK_dtype, AK_layout, AK_device, AK_memory_format, AK_str, AK_generator, AK_other
 } MgArgKind;
 
+/* What tells, before the call, that a kernel will raise because of values: raises.def. */
+typedef enum MgRaise {
+  RS_none,         /* it does not raise */
+  RS_keep,         /* nothing but the call */
+  RS_list,         /* argument 1: a list of indices into the dimensions of argument 0, wrapped */
+  RS_dim,          /* argument 2: indices into dimension (argument 1) of argument 0 */
+  RS_wrapped_dim,  /* the same, negative ones count from the end */
+  RS_flat,         /* argument 1: indices into all elements of argument 0, wrapped */
+  RS_rows,         /* argument 1: indices into the rows of argument 0 */
+  RS_target,       /* argument 1: indices into the class dimension of argument 0, or equal to argument 4 */
+  RS_unit,         /* argument 0: from 0 to 1 */
+  RS_divisor       /* argument 1: not zero where the division is one of integers */
+} MgRaise;
+
 typedef struct MgParam {
   const char *name;
   uint8_t kind;        /* MgArgKind */
@@ -41,6 +55,7 @@ typedef struct MgOp {
   bool mutates;        /* any parameter is written */
   bool is_view;        /* a return aliases a parameter that is not written */
   bool random;         /* uses a generator (tag nondeterministic_seeded, or by name) */
+  uint8_t raises;      /* MgRaise, by name */
   bool effect;         /* a call may do more than give results: it writes, draws, gives none, or is the program's own code */
   MgParam *param;
   int8_t *ret_alias;   /* per return: number of its alias set, or -1 */

@@ -1,5 +1,6 @@
 /* Products of vectors and index ops that are a scatter: as elementwise work and reductions they fuse with what
  * surrounds them. */
+#include "middle/check.h"
 #include "middle/decompose.h"
 
 #define V mg_arg_val
@@ -126,6 +127,8 @@ static MgRc dense_index(MgRewrite *rw, MgTop scatter, bool filled) {
   if (!filled && mg_val(g, value.u.val)->ndim != like.ndim) return MG_UNSUP;
   if (alpha->tag != MA_none && !(alpha->tag == MA_int && mg_sym_is(g->x, alpha->u.sym, 1)))
     value = V(mg_dec(rw, TOP_mul_Scalar, value, *alpha));
+  bool slices = rw->n.op->code != TOP_index_add || like.ndim == 1; /* an IndexError; scatter has a RuntimeError */
+  if (slices && mg_check_is(g, &rw->n)) TRY(mg_check_emit(rw));
   ValRef at = index ? dense_spread_index(rw, &like, dim, index) : 0;
   if (!at) return g->c->rc;
   return mg_dec_give(rw, 0, mg_dec(rw, scatter, V(self), mg_arg_int(g, dim), V(at), value));

@@ -199,6 +199,7 @@ static MgRc fold_node(Fold *f, NodeRef k) {
   for (int i = 0; i < n->nout; i++) f->bytes += n->op->is_view ? 0 : fold_bytes(f->g, n->out[i]);
   if (!a.known || f->bytes > FOLD_ALL_BYTES || !f->o->eval(f->o->self, f->g, k, in, nin, out)) return MG_OK;
   for (int i = 0; i < n->nout; i++) f->val[n->out[i]].tensor = out[i];
+  n->evaluated = true;
   return MG_OK;
 }
 
