@@ -150,6 +150,13 @@ def examine() -> list[Finding]:
             "pip install 'torch>=2.11,<2.14' (a build from pytorch.org)",
         ),
         Finding(
+            "torch.profiler",
+            m["profiler"],
+            "compiled calls are shown" if m["profiler"] else "compiled calls are not shown: this torch lacks the functions",
+            "pip install 'torch>=2.13,<2.14'   (optional: what compiled calls do, under torch.profiler)",
+            needed=False,
+        ),
+        Finding(
             "LLVM",
             not m["llvm_error"],
             m["llvm_error"] or f"{m['llvm_library']} for {m['cpu']}",

@@ -271,6 +271,7 @@ static MgRc lower_pairs(Lower *L, MgView *v) {
 
 static MgRc lower_output(Lower *L, uint32_t i) {
   ValRef v = L->g->output[i];
+  uint32_t first = L->s->nitem;
   if (!v || lower_is_alias(L->g, i)) return MG_OK;
   TRY(lw_realise(L, v));
   MgView view = L->val[v].view;
@@ -289,6 +290,7 @@ static MgRc lower_output(Lower *L, uint32_t i) {
     for (int d = 0; d < from.ndim; d++) at[d] = mg_ex_idx(L->x, d);
     TRY(lw_store(L, &to, mg_ex_load(L->x, mg_dtype_ty((MgDtype)to.dtype), from.buf, mg_view_index(L->x, &from, at), 0, 0)));
   }
+  lw_from_value(L, first, v);
   L->s->out[i] = view;
   return MG_OK;
 }
@@ -399,6 +401,7 @@ static MgRc lower_writebacks(Lower *L) {
       else if (stuck == g->nwb && !w[k].temp) stuck = k;
     }
     uint32_t k = pick < g->nwb ? pick : stuck;
+    uint32_t first = L->s->nitem;
     if (pick < g->nwb) {
       for (int i = 0; i < w[k].parts.n; i++) TRY(lw_store(L, &w[k].parts.part[i].view, w[k].parts.part[i].e));
       if (!w[k].parts.n) TRY(lw_store(L, &w[k].to, w[k].e));
@@ -412,6 +415,7 @@ static MgRc lower_writebacks(Lower *L) {
       w[k].temp = true;
       w[k].e = mg_ex_load(L->x, mg_dtype_ty((MgDtype)to->dtype), t.buf, mg_view_index(L->x, &t, at), 0, 0);
     }
+    lw_from_value(L, first, g->wb_value[k]);
   }
   return MG_OK;
 }
@@ -430,6 +434,7 @@ MgRc mg_lower(MgSched *s) {
   L.node = 0;
   TRY(lower_outputs(&L));
   TRY(lower_writebacks(&L));
+  TRY(lw_from_all(&L));
   return s->x->nomem ? MG_NOMEM : MG_OK;
 }
 

@@ -117,6 +117,12 @@ void lw_ranges(Lower *L, MgLoop *l, const MgView *view, ExprRef *to);
 /* An anonymous temporary of contiguous layout. */
 MgRc lw_temp(Lower *L, MgDtype dt, int device, int ndim, const SymRef *size, const char *name, MgView *out);
 
+/* ---- what a nest is made of (lower_from.c) ---- */
+/* Nests from item `first` on that have no node are those of v. */
+void lw_from_value(Lower *L, uint32_t first, ValRef v);
+/* Fills in MgLoop.from of all nests, after lowering. */
+MgRc lw_from_all(Lower *L);
+
 /* ---- parts of inputs (lower_part.c) ---- */
 enum { LW_MAX_PARTS = 8 };
 typedef struct LwPart { MgView view; ExprRef e; } LwPart; /* e: what it gets, over its own indices */

@@ -325,6 +325,7 @@ MgRc lw_realise(Lower *L, ValRef v) {
   if (done) return MG_OK;
   TRY(lw_buffer(L, v, &view));
   TRY(lw_store(L, &view, lv->e));
+  if (lw_meta(L, v)->def) L->s->item[L->s->nitem - 1].u.loop->node = lw_meta(L, v)->def; /* not of the reader */
   lv->view = view;
   if (lw_reads(L, lv->e, any_load, NULL)) {
     lv->kind = LW_buf;

@@ -243,7 +243,7 @@ static MgRc compile_back(Compile *k, MgPlanSpec *spec) {
   MgKey key;
   bool found = false;
   TRY(compile_fold(k));
-  *spec = (MgPlanSpec){.host = k->h->host, .threads = k->o->threads > 0 ? (unsigned)k->o->threads : 0};
+  *spec = (MgPlanSpec){.label = k->h->label, .host = k->h->host, .threads = k->o->threads > 0 ? (unsigned)k->o->threads : 0};
   bool stored = !compile_shows(k) && mg_stored_key(k->g, k->o, &key);
   if (stored) TRY(mg_stored_load(key, k->g, k->o, k->h, spec, &k->ext, &k->k, &found));
   if (found) k->f.nstep = spec->nstep;

@@ -21,6 +21,7 @@ typedef struct MgHostOps { /* how driver asks front for extern calls while compi
   /* Runs graph node n once, on tensors in the order of MgHost.call: new results, nout of them.  False when that fails or
    * somebody would see it; no error is left.  NULL: constants are not computed while compiling. */
   bool (*eval)(void *self, MgGraph *g, NodeRef n, MgTensor *const *in, int nin, MgTensor **out, int nout);
+  const char *label;    /* what profilers show of the plan; NULL: unknown */
   MgHost host;          /* moved into the plan on success */
 } MgHostOps;
 

@@ -3,6 +3,7 @@
  * become slots and a size program, buffers become places in memory, views become tensor geometry. */
 #include "driver/planner.h"
 #include <string.h>
+#include "driver/label.h"
 #include "base/table.h"
 
 typedef struct Planner {
@@ -237,6 +238,8 @@ static MgRc planner_kernel(Planner *p, const MgKernel *k, const MgKernelCode *co
   }
   *d = (MgPlanStep){.kind = PK_kernel, .fn = code->fn, .buf = buf, .nbuf = k->nbuf, .grain = k->grain, .work = k->work,
                     .name = k->name};
+  NodeRef node[MG_LABEL_NODES];
+  TRYP(d->label = mg_label_text(p->s->g, node, mg_label_nodes(k, node, MG_LABEL_NODES)));
   if (code->nsize) {
     TRY(planner_slots(p, code->nsize, &d->sizes));
     memcpy(p->slot + d->sizes, code->size, sizeof *code->size * code->nsize);
@@ -251,6 +254,7 @@ static MgRc planner_extern(Planner *p, uint32_t step, const MgPlanExt *ext, MgPl
   *d = (MgPlanStep){.kind = ext->engine ? PK_engine : PK_host, .nin = e->nin, .nout = e->nout, .engine = ext->engine, .sized = ext->sized,
                     .scratch = p->m->of_step[step], .host_id = ext->host_id, .name = op->full,
                     .guessed = !mg_infer_has(op)};
+  TRYP(d->label = mg_label_text(p->s->g, &e->node, 1));
   TRY(planner_views(p, e->in, e->nin, NULL, &d->in));
   return planner_views(p, e->out, e->nout, op, &d->out);
 }

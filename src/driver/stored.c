@@ -9,6 +9,7 @@
 #include <string.h>
 #include "driver/engine.h"
 #include "driver/graph_key.h"
+#include "driver/label.h"
 #include "runtime/artifact.h"
 #include "runtime/plan_check.h"
 #include "runtime/torch_abi.h"
@@ -37,6 +38,8 @@ typedef struct StoredStep {
   /* PK_kernel */
   uint32_t kernel, nbuf, outer, sizes, nsizes; /* nsizes: slots of its table */
   int64_t grain, work;
+  NodeRef from[MG_LABEL_NODES]; /* that it computes: its name has lines, which the key has not */
+  uint32_t nfrom;
   /* others */
   NodeRef node;
   uint32_t nin, nout, scratch;
@@ -140,6 +143,7 @@ static bool stored_step(StoredWriter *w, const MgPlanStep *s, const MgStepIR *ir
     d->nsizes = code->nsize;
     d->grain = s->grain;
     d->work = s->work;
+    d->nfrom = mg_label_nodes(ir->u.kernel, d->from, MG_LABEL_NODES);
     return stored_kernel(w, code->key, &d->kernel);
   }
   d->node = ir->u.ext->node;
@@ -282,6 +286,15 @@ static bool stored_engine(StoredReader *r, const MgPlanSpec *spec, uint32_t i) {
   return t->kind == PK_engine && r->ext[i].engine->scratch == t->scratch_bytes;
 }
 
+static bool stored_label(const StoredReader *r, const StoredStep *t, MgPlanStep *d) {
+  bool kernel = t->kind == PK_kernel;
+  if (kernel && t->nfrom > MG_LABEL_NODES) return false;
+  for (uint32_t i = 0; kernel && i < t->nfrom; i++)
+    if (!t->from[i] || t->from[i] >= r->g->nnode) return false;
+  d->label = kernel ? mg_label_text(r->g, t->from, t->nfrom) : mg_label_text(r->g, &t->node, 1);
+  return d->label != NULL;
+}
+
 /* What a file says of a step beside the plan's own table. */
 static bool stored_step_sound(const StoredReader *r, const MgPlanSpec *s, const StoredStep *t) {
   if (*(const unsigned char *)&t->beside > 1 || *(const unsigned char *)&t->guessed > 1) return false;
@@ -321,6 +334,7 @@ static bool stored_engines(StoredReader *r, const MgPlanSpec *spec) {
   for (uint32_t b = 1; b < spec->nbuf; b++)
     r->s.buf[b] = (MgBuf){.kind = spec->buf[b].mem == PM_input ? MB_input : MB_temp, .index = (int32_t)spec->buf[b].index};
   for (uint32_t i = 0; i < r->h->nstep; i++) {
+    if (!stored_label(r, &r->step[i], &r->plan[i])) return false;
     if (r->step[i].kind == PK_kernel) continue;
     if (!stored_engine(r, spec, i)) return false;
     r->plan[i].engine = r->ext[i].engine;

@@ -6,6 +6,7 @@
 #include "front/gradgiven.h"
 #include "front/nodecall.h"
 #include "front/notices.h"
+#include "front/place.h"
 #include "front/planrun.h"
 #include "front/viewstate.h"
 
@@ -254,6 +255,9 @@ static MgRc autograd_compile(MgAutograd *a, MgRec *r) {
     bwd.host.free(bwd.host.self);
     return MG_PYERR;
   }
+  char forward[MG_PLACE_LABEL], backward[MG_PLACE_LABEL];
+  fwd.label = mg_place_label(r, "", forward);
+  bwd.label = mg_place_label(r, " backward", backward);
   MgRc rc = mg_compile_joint(r->g, &spec, &r->cfg->opt, &fwd, &bwd, a->kept ? &a->kept->g : NULL, &plans);
   mg_notices_tell();
   TRY(rc);

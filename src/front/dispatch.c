@@ -11,6 +11,7 @@
 #include "front/memform.h"
 #include "front/names.h"
 #include "front/guard.h"
+#include "front/place.h"
 #include "front/raises.h"
 #include "front/skip.h"
 #include "front/standin.h"
@@ -294,7 +295,7 @@ PyObject *mg_dispatch_emit(MgCapture *cap, const MgFrontOp *fo, PyObject *args, 
   memcpy(node->arg, arg, sizeof *arg * fo->op->nparam);
   node->out = out;
   node->nout = (uint32_t)n;
-  node->line = cap->rec->line;
+  node->line = mg_place_now(cap->rec, &node->file);
   node->again = cap->rec->checkpoint;
   node->grad_mode = grad;
   PyObject *list = PyList_New(n);
@@ -473,7 +474,7 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
     if (!r->cfg->fullgraph) mg_rec_break(BK_op, "%s raises inside of a block that would catch it", op->full);
     goto done;
   }
-  node->line = r->line;
+  node->line = mg_place_now(r, &node->file);
   node->again = r->checkpoint;
   node->grad_mode = mg_abi.aoti_torch_grad_mode_is_enabled();
   cap->own_kernels |= !node->grad_mode && !dispatch_is_atens(op);

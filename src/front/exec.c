@@ -17,6 +17,7 @@
 #include "front/ndarray.h"
 #include "front/nodecall.h"
 #include "front/notices.h"
+#include "front/place.h"
 #include "front/planrun.h"
 #include "front/resume.h"
 #include "front/source.h"
@@ -376,6 +377,8 @@ int mg_exec_compile(MgExec *e, MgRec *r, const MgOptions *opt, PyObject *const *
   *rc = MG_OK;
   if (noted <= 0) return noted;
   if (mg_nodecall_hostops(r->cap->objs, &host)) return -1;
+  char label[MG_PLACE_LABEL];
+  host.label = mg_place_label(r, "", label);
   *rc = mg_compile(r->g, opt, &host, &e->plan);
   mg_notices_tell();
   if (*rc == MG_OK) return 1;

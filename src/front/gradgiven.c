@@ -47,6 +47,7 @@ static MgRc gradgiven_compile(const MgAutograd *a, MgCtx *c, uint64_t given, MgP
   TRY(mg_graph_init(&g, c, &x));
   TRY(mg_graph_at(&g, &a->kept->g, a->sizes));
   if (mg_nodecall_hostops(a->kept->objs, &host)) return MG_PYERR;
+  host.label = mg_plan_label(a->bwd);
   return mg_compile_backward(&g, a->nsaved, given, &a->kept->opt, &host, plan);
 }
 

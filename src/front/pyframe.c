@@ -229,17 +229,24 @@ void mg_pyframe_traceback(PyThreadState *ts) {
   if (fo) PyTraceBack_Here(fo);
 }
 
+/* torch.profiler(with_stack=True) listens to Python's calls in C: it is to see what runs, not to decide it. */
+static bool pyframe_profiled_by_torch(const PyThreadState *ts) {
+  return ts->c_profileobj && !ts->c_tracefunc && !strcmp(Py_TYPE(ts->c_profileobj)->tp_name, "TraceContext");
+}
+
 bool mg_pyframe_traced(PyThreadState *ts) {
   if (ts->tracing) return true;
 #if PY312
-  if (ts->c_tracefunc || ts->c_profilefunc) return true;
+  bool ours = pyframe_profiled_by_torch(ts);
+  const uint8_t known = ours ? 1 << 6 : 0; /* PY_MONITORING_SYS_PROFILE_ID */
+  if (ts->c_tracefunc || (ts->c_profilefunc && !ours)) return true;
   const uint8_t *tools = (const uint8_t *)ts->interp->monitors.tools;
   for (size_t i = 0; i < sizeof ts->interp->monitors.tools; i++)
-    if (tools[i]) return true;
+    if (tools[i] & ~known) return true;
   /* A debugger's and a coverage tool's events may be those of single code objects, which are not known here. */
   return ts->interp->monitoring_tool_names[0] || ts->interp->monitoring_tool_names[1];
 #else
-  return ts->cframe->use_tracing != 0;
+  return ts->cframe->use_tracing != 0 && !pyframe_profiled_by_torch(ts);
 #endif
 }
 

@@ -365,7 +365,7 @@ MgRc mg_graph_rewrite(MgGraph *g, MgRewriteFn fn, void *arg) {
     uint32_t first = g->nnode;
     TRY(fn(&rw, arg));
     for (uint32_t k = first; k < g->nnode; k++) {
-      if (!g->node[k].line) g->node[k].line = old[i].line;
+      if (!g->node[k].line) g->node[k].line = old[i].line, g->node[k].file = old[i].file;
       g->node[k].backward = old[i].backward;
       g->node[k].again = old[i].again;
     }

@@ -57,7 +57,8 @@ typedef struct MgNode {
   MgArg *arg;           /* op->nparam entries in schema order, defaults filled in */
   ValRef *out;          /* one entry per tensor result (lists flattened); 0 for an undefined result */
   uint32_t narg, nout;
-  uint32_t line;        /* source line of the user's frame; 0 unknown */
+  const char *file;     /* of the program, where the call is: a name that lives for ever; NULL unknown */
+  uint32_t line;        /* its line there; 0 unknown */
   uint8_t grad_mode;    /* autograd was enabled when it was recorded */
   bool leaf;            /* a detach whose result is made a leaf that requires grad (requires_grad_()) */
   bool evaluated;       /* its kernel has run on these very values: it does not raise (middle/fold) */

@@ -7,6 +7,7 @@
 #include "ir/graph.h"
 
 typedef uint32_t BufRef; /* index into MgSched.buf; 0 is "none" */
+#define MG_LOOP_FROM 8   /* nodes that a nest remembers */
 #define MG_MAX_RANK 16   /* outer + reduced ranges of one nest */
 
 typedef enum MgBufKind {
@@ -67,6 +68,8 @@ typedef struct MgLoop {
   ExprRef index;               /* element index of the store */
   ExprRef mask;                /* i1, or 0: store only where true (scatter) */
   NodeRef node;                /* graph node it came from (dumps, source lines) */
+  NodeRef from[MG_LOOP_FROM];  /* it and the nodes that were computed inside of it, in order (profilers) */
+  uint8_t nfrom;
   /* Set by fusion, on copies that a kernel owns: */
   uint8_t phase;               /* nests of one kernel with equal phase run in one set of inner loops */
   uint8_t vec;                 /* index that runs over vector lanes; MG_NO_VEC: none */

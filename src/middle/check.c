@@ -1,6 +1,6 @@
 /* Checks in place of calls whose results nobody reads.
- * In: a node that may raise (ir/raises.def) and is not read.  Out: for each argument that decides, comparisons that say which of its
- * elements are bad, and an mg::check of them.  Nothing else of the call is computed.
+ * In: a node that may raise (ir/raises.def) and is not read.  Out: for each argument that decides, comparisons that say which
+ * of its elements are bad, and an mg::check of them.  Nothing else of the call is computed.
  * Types and messages are those of the lowered ops (back/lower_index, lower_loss, lower_point). */
 #include "middle/check.h"
 #include "middle/decompose.h"
@@ -172,7 +172,8 @@ MgRc mg_check_emit(MgRewrite *rw) {
   case RS_dim: return check_emit_dim(rw, false);
   case RS_wrapped_dim: return check_emit_dim(rw, true);
   case RS_flat:
-    return check_range(rw, &n->arg[1], mg_val_numel(g, self), true, "IndexError", "out of range: tried to access an element outside of the tensor");
+    return check_range(rw, &n->arg[1], mg_val_numel(g, self), true, "IndexError",
+                       "out of range: tried to access an element outside of the tensor");
   case RS_rows: return check_range(rw, &n->arg[1], mg_val(g, self)->size[0], false, "IndexError", CHECK_OUT_OF_SELF);
   case RS_target: return check_emit_target(rw);
   case RS_unit: return check_emit_unit(rw);

@@ -423,6 +423,7 @@ static MgRc fz_twin_node(Fz *f, const MgNode *n, const MgOp *twin, ValRef like, 
   for (int i = 0; i < n->narg && j < twin->nparam; i++)
     if (!skip || !n->op->param[i].writes) mg_node(g, r)->arg[j++] = copy.arg[i];
   mg_node(g, r)->line = n->line;
+  mg_node(g, r)->file = n->file;
   mg_node(g, r)->grad_mode = n->grad_mode;
   mg_node(g, r)->leaf = n->leaf;
   *out = r;

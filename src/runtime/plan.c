@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/fork.h"
 #include "runtime/plan_priv.h"
+#include "runtime/profile.h"
 #include "runtime/threads.h"
 
 typedef struct PlanCall { /* arguments of one mg_plan_run */
@@ -356,13 +357,35 @@ static MgRc plan_engine(PlanCall *k, const PlanStep *s) {
   return MG_OK;
 }
 
-static MgRc plan_steps(PlanCall *k, uint32_t until) {
+static MgRc plan_extern(PlanCall *k, const PlanStep *s) {
+  return s->kind == PK_engine ? plan_engine(k, s) : plan_host(k, s);
+}
+
+/* The same with a scope for each kernel and each call. */
+static MgRc plan_step_shown(PlanCall *k, const PlanStep *s) {
+  const MgPlan *p = k->p;
+  if (s->kind != PK_kernel) {
+    void *scope = mg_profile_begin(s->label ? s->label : s->name);
+    MgRc rc = plan_extern(k, s);
+    mg_profile_end(scope);
+    return rc;
+  }
+  for (uint32_t i = s->kernels.first; i < s->kernels.first + s->kernels.n; i++) {
+    void *scope = mg_profile_begin(p->kernel[i].label ? p->kernel[i].label : "magneto::kernel");
+    mg_threads_run(k->r->range + i, 1, p->s.threads);
+    mg_profile_end(scope);
+  }
+  return MG_OK;
+}
+
+static MgRc plan_steps(PlanCall *k, uint32_t until, bool shown) {
   const MgPlan *p = k->p;
   for (; k->r->at < until; k->r->at++) {
     uint32_t i = k->r->at;
     const PlanStep *s = &p->step[i];
-    if (s->kind == PK_kernel) mg_threads_run(k->r->range + s->kernels.first, s->kernels.n, p->s.threads);
-    else TRY(s->kind == PK_engine ? plan_engine(k, s) : plan_host(k, s));
+    if (shown) TRY(plan_step_shown(k, s));
+    else if (s->kind == PK_kernel) mg_threads_run(k->r->range + s->kernels.first, s->kernels.n, p->s.threads);
+    else TRY(plan_extern(k, s));
     for (uint32_t j = 0; j < s->release.n; j++) plan_drop(k->r, p->list[s->release.first + j]);
   }
   return MG_OK;
@@ -518,19 +541,29 @@ void mg_plan_stop(MgPlan *p, MgPlanCall *r) {
   plan_give(p, r);
 }
 
+const char *mg_plan_label(const MgPlan *p) { return p->s.label; }
+
+/* Does a profiler want to see the run?  Runs that take long ask for profilers of all threads, too. */
+static bool plan_shown(const MgPlan *p) { return p->shows_all ? mg_profile_on_everywhere() : mg_profile_on(); }
+
 MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in, const int64_t *sizes, MgTensor **out,
                   int *same, char *err, size_t err_len) {
+  bool shown = plan_shown(p);
+  void *scope = shown ? mg_profile_begin(p->s.label ? p->s.label : "magneto::plan") : NULL;
   PlanCall k = {p, *call ? *call : plan_take(p), in, sizes, err, err_len};
   bool grad = p->aten && mg_abi.aoti_torch_grad_mode_is_enabled(), begun = *call != NULL;
   for (uint32_t i = 0; i < p->s.nout; i++) out[i] = NULL, same[i] = -1;
   *call = NULL;
-  if (!k.r) return plan_error(&k, MG_NOMEM, "out of memory");
+  if (!k.r) {
+    mg_profile_end(scope);
+    return plan_error(&k, MG_NOMEM, "out of memory");
+  }
   int team = mg_threads_alone();
   if (!begun) k.r->at = 0;
   uint32_t from = k.r->at;
   if (grad) mg_abi.aoti_torch_grad_mode_set_enabled(false);
   MgRc rc = begun ? MG_OK : plan_enter(&k);
-  if (rc == MG_OK) rc = plan_steps(&k, until < p->nstep ? until : p->nstep);
+  if (rc == MG_OK) rc = plan_steps(&k, until < p->nstep ? until : p->nstep, shown);
   if (rc == MG_OK && p->s.ncheck) rc = plan_checks(&k);
   if (rc == MG_OK) rc = plan_outputs(&k, from, begun, out, same);
   if (grad) mg_abi.aoti_torch_grad_mode_set_enabled(true);
@@ -539,6 +572,7 @@ MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const 
   if (rc == MG_OK && k.r->at < p->nstep) *call = k.r;
   else mg_plan_stop(p, k.r);
   mg_threads_together(team);
+  mg_profile_end(scope);
   return rc;
 }
 

@@ -41,6 +41,8 @@ uint32_t mg_plan_early(const MgPlan *p);
 /* Is the plan for these sizes?  The next run then finds its sizes evaluated. */
 bool mg_plan_takes(MgPlan *p, const int64_t *sizes);
 
+/* What profilers show of it; NULL: unknown. */
+const char *mg_plan_label(const MgPlan *p);
 void mg_plan_free(MgPlan *p);
 void mg_plan_trim(MgPlan *p); /* gives back the memory of idle runs */
 typedef struct MgPlanInfo {

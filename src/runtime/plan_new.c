@@ -106,7 +106,9 @@ static MgRc plan_add_kernel(PlanBuild *b, const MgPlanStep *s) {
     *d = (PlanStep){.kind = PK_kernel, .kernels = {p->nkernel, 0}};
   }
   d->kernels.n++;
-  p->kernel[p->nkernel++] = (PlanKernel){s->fn, b->narg, s->outer, s->sizes, s->grain, s->work, s->beside};
+  p->kernel[p->nkernel] = (PlanKernel){s->fn, b->narg, s->outer, s->sizes, s->grain, s->work, s->beside, NULL};
+  if (s->label) TRYP(p->kernel[p->nkernel].label = mg_ctx_strdup(&p->mem, s->label));
+  p->nkernel++;
   for (uint32_t i = 0; i < s->nbuf; i++) {
     TRY(plan_add_arg(b, s->buf[i], NULL));
     plan_use_buf(b, s->buf[i], p->nstep - 1);
@@ -137,6 +139,7 @@ static MgRc plan_add_extern(PlanBuild *b, const MgPlanStep *s) {
     return plan_bad(b, "plan: %s takes more than %d tensors", s->name, PLAN_ENGINE_ARGS);
   *d = (PlanStep){.kind = s->kind, .in = {b->nlist, s->nin}, .out = {b->nlist + s->nin, s->nout}, .host_id = s->host_id};
   TRYP(d->name = mg_ctx_strdup(&p->mem, s->name));
+  if (s->label) TRYP(d->label = mg_ctx_strdup(&p->mem, s->label));
   if (s->kind == PK_engine) {
     d->engine = s->engine;
     TRY(plan_copy_sized(b, s, d));
@@ -266,6 +269,7 @@ static MgRc plan_fill(PlanBuild *b) {
   p->ready = mg_new(m, uint32_t, s->nout + 1);
   p->kept = mg_new(m, bool, s->nout + 1);
   p->early = UINT32_MAX;
+  p->shows_all = s->bytes_moved > PLAN_LONG_BYTES || s->nstep > PLAN_LONG_STEPS;
   TRYP(p->out_tensor && p->ready && p->kept && p->buf_of_input && m->rc == MG_OK);
   for (uint32_t i = 0; i < s->nstep; i++) {
     if (s->nearly && i == s->nearly - 1) p->early = p->nstep;
@@ -299,6 +303,7 @@ static MgRc plan_copy_tables(MgPlan *p, const MgPlanSpec *s) {
   p->s.check = check;
   p->s.step = NULL; /* the caller's; p->step is what runs */
   p->s.early = NULL;
+  p->s.label = s->label ? mg_ctx_strdup(&p->mem, s->label) : NULL;
   TRYP(p->mem.rc == MG_OK);
   for (uint32_t i = 0; i < s->ncheck; i++) {
     check[i].type = mg_ctx_strdup(&p->mem, s->check[i].type);

@@ -48,6 +48,7 @@ typedef struct PlanStep {
   uint32_t scratch;      /* block + 1, or 0 */
   uint32_t host_id;
   const char *name;
+  const char *label;     /* extern; kernels have their own */
 } PlanStep;
 
 typedef struct PlanKernel {
@@ -56,6 +57,7 @@ typedef struct PlanKernel {
   uint32_t sizes;        /* first slot of its table */
   int64_t grain, work;
   bool beside;
+  const char *label;
 } PlanKernel;
 
 typedef struct MgPlanCall { /* everything one running call writes; owned by one thread at a time */
@@ -79,6 +81,8 @@ typedef struct MgPlanCall { /* everything one running call writes; owned by one 
   bool bound;             /* slots, arguments and ranges are set up */
 } PlanRun;
 
+enum { PLAN_LONG_BYTES = 1 << 18, PLAN_LONG_STEPS = 8 }; /* tens of microseconds, or some */
+
 struct MgPlan {
   MgPlanSpec s;           /* counts and constant tables, pointing into mem */
   MgCtx mem;              /* owns every table of the plan; never allocated from after construction */
@@ -97,6 +101,7 @@ struct MgPlan {
   uint32_t early;         /* steps that make what is asked for before an input is written; all of them when nothing is */
   uint32_t narg, nengine, nhost;
   bool sized;             /* some engines are made by runs */
+  bool shows_all;         /* a run takes so long that looking for profilers of all threads does not count */
   bool aten;              /* calls ATen: grad mode is switched off meanwhile */
   _Atomic(PlanRun *) idle;/* one idle run, taken without a lock */
   PlanRun *more;          /* further idle runs, guarded by MG_LOCK_list */

@@ -63,6 +63,7 @@ typedef struct MgPlanStep {
   uint32_t host_id;   /* PK_host: MgHost.call's id */
   bool guessed;       /* PK_host: the strides of its results are those of torch's meta kernel, which may err */
   const char *name;   /* op, for messages */
+  const char *label;  /* what it does, for profilers; NULL: unknown */
 } MgPlanStep;
 
 typedef struct MgPlanCheck { const char *type, *msg; } MgPlanCheck;
@@ -107,6 +108,7 @@ typedef struct MgPlanSpec {
   uint64_t bytes_moved;
   unsigned threads;       /* 0: as torch */
   bool strict_strides;    /* others than the program read the results and rely on their strides */
+  const char *label;        /* for profilers; NULL: unknown */
   MgHost host;
 } MgPlanSpec;
 

@@ -31,6 +31,10 @@ static void abi_load_once(void) {
   OPTIONAL(as_strided, abi_cpu, "_ZN2at4_ops10as_strided4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEES8_St8optionalIS7_E");
   /* A handle is freed by torch's operator delete: of two allocators in a process (sanitizers, LD_PRELOAD) the global one's. */
   if (!OPTIONAL(operator_new, RTLD_DEFAULT, "_Znwm")) OPTIONAL(operator_new, abi_cpu, "_Znwm");
+  OPTIONAL(record_start, abi_cpu, "aoti_record_function_start");
+  OPTIONAL(record_end, abi_cpu, "aoti_record_function_end");
+  OPTIONAL(record_tls, abi_cpu, "_ZN2at24get_record_function_tls_Ev");
+  OPTIONAL(record_global, abi_cpu, "_ZN2at18hasGlobalCallbacksEv");
   OPTIONAL(anomaly_enabled, abi_cpu, "_ZN5torch8autograd11AnomalyMode8_enabledE");
   /* Through libtorch_cpu's handle, dlsym searches its dependencies: the OpenMP runtime that torch itself uses, even
    * when another one is loaded too. */

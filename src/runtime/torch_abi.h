@@ -51,6 +51,11 @@ typedef struct MgAbi {
   /* at::as_strided(self, size, stride, offset); a SymInt is its number, an optional one has a flag behind it.  out: room for a tensor. */
   void (*as_strided)(void *out, const void *self, const int64_t *size, size_t nsize, const int64_t *stride, size_t nstride, const MgOptInt *offset);
   void *(*operator_new)(size_t bytes);
+  /* A scope that profilers see; kwargs: an empty std::unordered_map.  0 when it went well. */
+  int32_t (*record_start)(const char *name, const void *kwargs, const void *inputs, uint64_t ninput, void **scope);
+  int32_t (*record_end)(void *scope);
+  const void *(*record_tls)(void);                           /* at::get_record_function_tls_: begins with a std::vector */
+  bool (*record_global)(void);                               /* at::hasGlobalCallbacks */
   bool *anomaly_enabled;                                     /* torch::autograd::AnomalyMode::_enabled */
   void (*gomp_parallel)(void (*fn)(void *), void *arg, unsigned nthreads, unsigned flags);
   void (*gomp_barrier)(void);

@@ -1,0 +1,12 @@
+/* Names of steps and plans for profilers. */
+#ifndef MG_DRIVER_LABEL_H
+#define MG_DRIVER_LABEL_H
+#include "ir/loop.h"
+
+enum { MG_LABEL_NODES = 12 }; /* of a kernel, at most */
+
+/* The nodes that a kernel computes, in order, each once: the first `most` of them; how many. */
+uint32_t mg_label_nodes(const MgKernel *k, NodeRef *out, uint32_t most);
+/* "magneto::add+relu+sum (model.py:12-14)" of these nodes; in g's memory; NULL: out of memory. */
+const char *mg_label_text(const MgGraph *g, const NodeRef *node, uint32_t n);
+#endif
