@@ -364,7 +364,7 @@ MgRc mg_compile_joint(MgGraph *joint, const MgJointSpec *spec, const MgOptions *
   return rc;
 }
 
-MgRc mg_compile_backward(MgGraph *bwd, uint32_t nsaved, uint64_t given, const MgOptions *o, MgHostOps *h, MgPlan **out) {
+MgRc mg_compile_backward(MgGraph *bwd, uint32_t nsaved, const uint64_t *given, const MgOptions *o, MgHostOps *h, MgPlan **out) {
   long n = 0;
   bool cut;
   MgSizeFacts facts;

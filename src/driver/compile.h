@@ -54,8 +54,8 @@ typedef struct MgJointPlans {
  * tangent) or compiled; the caller then lets eager work. */
 MgRc mg_compile_joint(MgGraph *joint, const MgJointSpec *spec, const MgOptions *o, MgHostOps *fwd_host,
                       MgHostOps *bwd_host, MgGraph *kept, MgJointPlans *out);
-/* The backward plan for runs in which tangent k is defined where bit k of `given` is set: its inputs and results are the same.
+/* The backward plan for runs in which the tangents of the set `given` (base/bits.h) are defined: its inputs and results are the same.
  * bwd: what mg_compile_joint kept, with numbers for its symbols; consumed.  h: taken over in every case.  *out: NULL when the plan
  * for all tangents, with zeros for the others, does as well. */
-MgRc mg_compile_backward(MgGraph *bwd, uint32_t nsaved, uint64_t given, const MgOptions *o, MgHostOps *h, MgPlan **out);
+MgRc mg_compile_backward(MgGraph *bwd, uint32_t nsaved, const uint64_t *given, const MgOptions *o, MgHostOps *h, MgPlan **out);
 #endif

@@ -2,6 +2,7 @@
 #include "front/autograd.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/bits.h"
 #include "front/function.h"
 #include "front/gradgiven.h"
 #include "front/nodecall.h"
@@ -92,7 +93,7 @@ static MgRc autograd_grads(MgAutograd *a, MgRec *r) {
   const MgJointRec *j = r->joint;
   for (uint32_t i = 0; i < j->ndiff; i++) {
     a->diff[i] = mg_val(g, r->cap->input[j->diff[i]].val)->out;
-    a->reach[i] = j->reach[i];
+    memcpy(a->reach + (size_t)a->words * i, j->reach + (size_t)a->words * i, a->words * sizeof *a->reach);
     a->grad[i] = -1;
     if (!j->grad[i]) continue;
     for (uint32_t k = 0; k < i && a->grad[i] < 0; k++)
@@ -180,14 +181,15 @@ static MgAutograd *autograd_new(const MgJointRec *j, uint32_t nprimal) {
   a->diff = mg_calloc(j->ndiff + 1, sizeof *a->diff);
   a->grad = mg_calloc(j->ndiff + 1, sizeof *a->grad);
   a->bits = mg_calloc(j->ndiff + 1, sizeof *a->bits);
-  a->reach = mg_calloc(j->ndiff + 1, sizeof *a->reach);
-  a->mate = j->mate ? mg_calloc(j->nthrough, sizeof *a->mate) : NULL;
+  a->words = mg_bits_words(j->nthrough);
+  a->reach = mg_calloc((size_t)a->words * (j->ndiff + 1), sizeof *a->reach);
+  a->mate = j->mate ? mg_calloc((size_t)a->words * j->nthrough, sizeof *a->mate) : NULL;
   a->keep = mg_calloc(nprimal + 1, sizeof *a->keep);
   a->copy = mg_calloc(nprimal + 1, sizeof *a->copy);
   a->written = mg_calloc(nprimal + 1, sizeof *a->written);
   a->loose = mg_calloc(nprimal + 1, sizeof *a->loose);
   if (a->res && a->tangent && a->diff && a->grad && a->bits && a->reach && a->keep && a->copy && a->written && a->loose && !a->mate == !j->mate) {
-    if (j->mate) memcpy(a->mate, j->mate, j->nthrough * sizeof *a->mate);
+    if (j->mate) memcpy(a->mate, j->mate, (size_t)a->words * j->nthrough * sizeof *a->mate);
     return a;
   }
   Py_DECREF(a);
@@ -249,7 +251,7 @@ static MgRc autograd_compile(MgAutograd *a, MgRec *r) {
     fwd.host.free(fwd.host.self);
     return MG_PYERR;
   }
-  bool some = a->nthrough > 1 && a->nthrough <= 64; /* may be undefined, and reach tells */
+  bool some = a->nthrough > 1; /* may be undefined */
   if (some && !(a->kept = mg_gradgiven_keep(r->cap->objs, &r->cfg->opt))) {
     fwd.host.free(fwd.host.self);
     bwd.host.free(bwd.host.self);

@@ -30,9 +30,10 @@ typedef struct MgAutograd {
   uint32_t *diff;       /* primals that require grad */
   int32_t *grad;        /* per diff: which result of bwd; -1: none */
   uint8_t *bits;        /* by result of bwd: it is lazily conjugated or negated (MgVal) */
-  uint64_t *reach;      /* per diff: see MgJointRec */
+  uint32_t words;       /* of a set of tangents (base/bits.h) */
+  uint64_t *reach;      /* a set per diff: see MgJointRec */
   uint32_t ndiff, ngrad;
-  uint64_t *mate;       /* see MgJointRec; NULL: one pass frees all */
+  uint64_t *mate;       /* sets, see MgJointRec; NULL: one pass frees all */
   uint32_t *keep;       /* primals that only a second differentiation needs: not among saved */
   bool *copy;           /* by primal: forward writes it and reads it too, so a second run needs a copy of what it was */
   bool *written;        /* by primal: forward writes it */

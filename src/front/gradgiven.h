@@ -17,10 +17,10 @@ typedef struct MgGradKept { /* what compiling again takes */
 /* With an empty graph; NULL with an exception. */
 MgGradKept *mg_gradgiven_keep(PyObject *objs, const MgOptions *opt);
 void mg_gradgiven_forget(MgGradKept *k);
-/* given: bit k is set where tangent k is defined, some are.  *bwd: the plan, borrowed from a; NULL: it has to go op by op.  -1 with
+/* given: the set (base/bits.h) of defined tangents, not empty.  *bwd: the plan, borrowed from a; NULL: it has to go op by op.  -1 with
  * an exception. */
-int mg_gradgiven_plan(MgAutograd *a, uint64_t given, MgPlan **bwd);
+int mg_gradgiven_plan(MgAutograd *a, const uint64_t *given, MgPlan **bwd);
 /* need[k]: a pass with these tangents reads saved value k.  -1 with an exception. */
-int mg_gradgiven_needs(const MgAutograd *a, uint64_t given, bool *need);
+int mg_gradgiven_needs(const MgAutograd *a, const uint64_t *given, bool *need);
 void mg_gradgiven_free(MgAutograd *a);
 #endif

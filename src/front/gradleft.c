@@ -1,20 +1,29 @@
 /* See the header.  What is left is a tuple: the saved tensors, their versions (None: not checked), the tangents that are done. */
 #include "front/gradleft.h"
+#include "base/bits.h"
 #include "front/gradgiven.h"
 #include "front/names.h"
 #include <stdlib.h>
 
-/* Tangents that passes over `done` have freed something of. */
-static uint64_t gradleft_freed(const MgAutograd *a, uint64_t done) {
-  uint64_t freed = 0;
-  for (uint32_t i = 0; i < a->nthrough; i++)
-    if (done >> i & 1) freed |= a->mate[i];
-  return freed;
+/* Has a pass over `done` freed something of tangent i? */
+static bool gradleft_freed(const MgAutograd *a, const uint64_t *done, uint32_t i) {
+  for (uint32_t k = 0; k < a->nthrough; k++)
+    if (mg_bits_has(done, k) && mg_bits_has(a->mate + (size_t)a->words * k, i)) return true;
+  return false;
 }
 
-static uint64_t gradleft_remain(const MgAutograd *a, uint64_t done) { return ~gradleft_freed(a, done) & ~0ull >> (64 - a->nthrough); }
+/* The tangents of which nothing was freed. */
+static void gradleft_remain(const MgAutograd *a, const uint64_t *done, uint64_t *remain) {
+  memset(remain, 0, a->words * sizeof *remain);
+  for (uint32_t i = 0; i < a->nthrough; i++)
+    if (!gradleft_freed(a, done, i)) mg_bits_add(remain, i);
+}
 
-bool mg_gradleft_any(const MgAutograd *a, uint64_t done) { return a->mate && a->kept && done && gradleft_remain(a, done); }
+bool mg_gradleft_any(const MgAutograd *a, const uint64_t *done) {
+  bool some = a->mate && a->kept && mg_bits_any(done, a->words), any = false;
+  for (uint32_t i = 0; some && !any && i < a->nthrough; i++) any = !gradleft_freed(a, done, i);
+  return any;
+}
 
 /* What stands for a saved tensor from now on: itself, inputs also for a second differentiation; a result without its grad_fn, which
  * is what keeps it; nothing where no pass that may come reads it: plans for some tangents do not. */
@@ -23,11 +32,14 @@ static PyObject *gradleft_tensor(const MgSaved *s, PyObject *t, bool need) {
   return need ? PyObject_CallMethod(t, "detach", NULL) : PyObject_CallMethod(t, "new_empty", "((i))", 0);
 }
 
-PyObject *mg_gradleft_new(const MgAutograd *a, PyObject *saved, uint64_t done) {
+PyObject *mg_gradleft_new(const MgAutograd *a, PyObject *saved, const uint64_t *done) {
   PyObject *tensors = PyTuple_New(a->nsaved), *versions = PyTuple_New(a->nsaved), *left = NULL;
   bool *need = mg_calloc(a->nsaved + 1, sizeof *need);
-  if (!need) PyErr_NoMemory();
-  if (!tensors || !versions || !need || mg_gradgiven_needs(a, gradleft_remain(a, done), need)) goto done;
+  uint64_t *remain = mg_calloc(a->words, sizeof *remain);
+  if (!need || !remain) PyErr_NoMemory();
+  if (!tensors || !versions || !need || !remain) goto done;
+  gradleft_remain(a, done, remain);
+  if (mg_gradgiven_needs(a, remain, need)) goto done;
   for (uint32_t k = 0; k < a->nsaved; k++) {
     bool loose = a->saved[k].kind == MG_SAVED_primal && a->loose[a->saved[k].index];
     PyObject *t = gradleft_tensor(&a->saved[k], PyTuple_GET_ITEM(saved, k), need[k]), *v = NULL;
@@ -36,15 +48,16 @@ PyObject *mg_gradleft_new(const MgAutograd *a, PyObject *saved, uint64_t done) {
     if (!loose && !(v = PyObject_GetAttrString(t, "_version"))) PyErr_Clear(); /* inference tensors have none */
     PyTuple_SET_ITEM(versions, k, v ? v : Py_NewRef(Py_None));
   }
-  left = Py_BuildValue("(OOK)", tensors, versions, (unsigned long long)done);
+  left = Py_BuildValue("(OOy#)", tensors, versions, (const char *)done, (Py_ssize_t)(a->words * sizeof *done));
 done:
+  free(remain);
   free(need);
   Py_XDECREF(tensors);
   Py_XDECREF(versions);
   return left;
 }
 
-uint64_t mg_gradleft_done(PyObject *left) { return PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(left, 2)); }
+const uint64_t *mg_gradleft_done(PyObject *left) { return (const uint64_t *)(const void *)PyBytes_AS_STRING(PyTuple_GET_ITEM(left, 2)); }
 
 /* Raises unless the tensor has the version it had. */
 static int gradleft_check(PyObject *t, PyObject *version) {
@@ -54,9 +67,11 @@ static int gradleft_check(PyObject *t, PyObject *version) {
   return r ? 0 : -1;
 }
 
-PyObject *mg_gradleft_saved(const MgAutograd *a, PyObject *left, uint64_t given) {
+PyObject *mg_gradleft_saved(const MgAutograd *a, PyObject *left, const uint64_t *given) {
   PyObject *saved = PyTuple_GET_ITEM(left, 0), *versions = PyTuple_GET_ITEM(left, 1);
-  if (gradleft_freed(a, mg_gradleft_done(left)) & given) {
+  bool freed = false;
+  for (uint32_t i = 0; i < a->nthrough && !freed; i++) freed = mg_bits_has(given, i) && gradleft_freed(a, mg_gradleft_done(left), i);
+  if (freed) {
     PyObject *m = mg_import("magneto.spent"), *r = m ? PyObject_CallMethod(m, "raise_freed", NULL) : NULL;
     Py_XDECREF(m);
     Py_XDECREF(r);

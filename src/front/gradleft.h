@@ -6,11 +6,11 @@
 #define MG_FRONT_GRADLEFT_H
 #include "front/autograd.h"
 
-/* done: tangents of passes that have freed what they read.  Is there a result that a later pass may start from? */
-bool mg_gradleft_any(const MgAutograd *a, uint64_t done);
+/* done: the set (base/bits.h) of the tangents of passes that have freed what they read.  Is there a result that a later pass may start from? */
+bool mg_gradleft_any(const MgAutograd *a, const uint64_t *done);
 /* What is left after them; saved: tuple of a->nsaved.  New; NULL with an exception. */
-PyObject *mg_gradleft_new(const MgAutograd *a, PyObject *saved, uint64_t done);
-uint64_t mg_gradleft_done(PyObject *left);
+PyObject *mg_gradleft_new(const MgAutograd *a, PyObject *saved, const uint64_t *done);
+const uint64_t *mg_gradleft_done(PyObject *left); /* borrowed */
 /* The saved tensors for a pass with these tangents; borrowed.  NULL with PyTorch's own errors. */
-PyObject *mg_gradleft_saved(const MgAutograd *a, PyObject *left, uint64_t given);
+PyObject *mg_gradleft_saved(const MgAutograd *a, PyObject *left, const uint64_t *given);
 #endif

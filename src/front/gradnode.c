@@ -7,6 +7,7 @@
 #include "front/names.h"
 #include "front/cache.h"
 #include "front/facts.h"
+#include "base/bits.h"
 #include "front/gradgiven.h"
 #include "front/gradleft.h"
 #include "front/gradpart.h"
@@ -247,10 +248,10 @@ fail:
 }
 
 /* The gradients in the order of the inputs: nothing for those that no given tangent reaches. */
-static PyObject *gradnode_result(const MgAutograd *a, PyObject **grad, uint64_t given) {
+static PyObject *gradnode_result(const MgAutograd *a, PyObject **grad, const uint64_t *given) {
   PyObject *t = PyTuple_New(a->ndiff);
   for (uint32_t i = 0; t && i < a->ndiff; i++) {
-    bool none = a->grad[i] < 0 || !(a->reach[i] & given);
+    bool none = !grad || a->grad[i] < 0 || !mg_bits_meet(a->reach + (size_t)a->words * i, given, a->words);
     PyTuple_SET_ITEM(t, i, Py_NewRef(none ? Py_None : grad[a->grad[i]]));
   }
   return t;
@@ -264,21 +265,21 @@ static bool gradnode_strange(const MgAutograd *a, PyObject *const *tangent) {
   return false;
 }
 
-/* Which tangents are defined.  More than 64 have no bit each: all bits are set, one is if some are defined, or none. */
-static uint64_t gradnode_given(const MgAutograd *a, PyObject *const *tangent) {
-  uint64_t given = 0;
-  uint32_t n = 0;
+/* The set of defined tangents: in few where it fits, else malloc'ed.  NULL with an exception. */
+enum { GRADNODE_FEW = 4 };
+static uint64_t *gradnode_given(const MgAutograd *a, PyObject *const *tangent, uint64_t *few) {
+  uint64_t *given = a->words > GRADNODE_FEW ? mg_calloc(a->words, sizeof *given) : few;
+  if (!given) return (uint64_t *)PyErr_NoMemory();
+  memset(given, 0, a->words * sizeof *given);
   for (uint32_t i = 0; i < a->nthrough; i++)
-    if (tangent[i] != Py_None) n++, given |= i < 64 ? 1ull << i : 0;
-  if (a->nthrough <= 64) return given;
-  return n == a->nthrough ? ~0ull : n > 0;
+    if (tangent[i] != Py_None) mg_bits_add(given, i);
+  return given;
 }
 
-static PyObject *gradnode_compute(MgAutograd *a, PyObject *state, PyObject *saved, PyObject *const *tangent) {
-  uint64_t given = gradnode_given(a, tangent);
+static PyObject *gradnode_compute(MgAutograd *a, PyObject *state, PyObject *saved, PyObject *const *tangent, const uint64_t *given) {
   MgPlan *bwd;
   PyObject *small[32], **grad = small, *r = NULL;
-  if (!a->ngrad || !given) return gradnode_result(a, NULL, 0);
+  if (!a->ngrad || !mg_bits_any(given, a->words)) return gradnode_result(a, NULL, given);
   if (mg_abi.aoti_torch_grad_mode_is_enabled() || gradnode_strange(a, tangent)) return mg_gradnode_again(a, state, saved, tangent);
   if (mg_gradgiven_plan(a, given, &bwd)) return NULL;
   if (!bwd) return mg_gradnode_again(a, state, saved, tangent);
@@ -299,16 +300,16 @@ static PyObject *gradnode_compute(MgAutograd *a, PyObject *state, PyObject *save
 }
 
 /* After the last backward pass nothing is kept for a second differentiation; `saved`: what the pass has used. */
-static int gradnode_release(const MgAutograd *a, PyObject *node, PyObject *saved, PyObject *const *tangent) {
+static int gradnode_release(const MgAutograd *a, PyObject *node, PyObject *saved, uint64_t *given) {
   PyObject **state = gradnode_slot(node, gradnode_state), **left = gradnode_slot(node, gradnode_left);
   if (!*state && !a->mate) return 0;
   PyObject *keeps = PyObject_CallNoArgs(gradnode_task_keeps);
   if (!keeps) return -1;
   Py_DECREF(keeps);
   if (keeps != Py_False) return 0;
-  uint64_t done = gradnode_given(a, tangent) | (*left ? mg_gradleft_done(*left) : 0);
-  if (saved && mg_gradleft_any(a, done)) {
-    PyObject *now = mg_gradleft_new(a, saved, done);
+  if (*left) mg_bits_join(given, mg_gradleft_done(*left), a->words); /* all that are done */
+  if (saved && mg_gradleft_any(a, given)) {
+    PyObject *now = mg_gradleft_new(a, saved, given);
     if (!now) return -1;
     Py_XSETREF(*left, now);
     return 0;
@@ -328,14 +329,14 @@ static int gradnode_wants_next(PyObject *node) {
 
 /* The first of several parts. */
 static PyObject *gradnode_first(MgAutograd *a, MgGradParts *parts, PyObject *state, PyObject *saved, PyObject *const *tangent,
-                                bool next) {
-  uint64_t given = gradnode_given(a, tangent);
+                                const uint64_t *given, bool next) {
+  bool some = mg_bits_any(given, a->words);
   MgPlan *bwd = a->bwd;
-  if (given && mg_gradgiven_plan(a, given, &bwd)) return NULL;
-  bool once = given && (bwd != a->bwd || mg_abi.aoti_torch_grad_mode_is_enabled() || gradnode_strange(a, tangent));
-  PyObject *all = once ? gradnode_compute(a, state, saved, tangent) : NULL;
+  if (some && mg_gradgiven_plan(a, given, &bwd)) return NULL;
+  bool once = some && (bwd != a->bwd || mg_abi.aoti_torch_grad_mode_is_enabled() || gradnode_strange(a, tangent));
+  PyObject *all = once ? gradnode_compute(a, state, saved, tangent, given) : NULL;
   if (once && !all) return NULL;
-  PyObject *r = given ? mg_gradpart_begin(a, parts, state, saved, tangent, given, all, next)
+  PyObject *r = some ? mg_gradpart_begin(a, parts, state, saved, tangent, given, all, next)
                       : mg_gradpart_go_on(a, parts, 0, Py_None, next);
   Py_XDECREF(all);
   return r;
@@ -363,15 +364,18 @@ static PyObject *gradnode_backward(PyObject *node, PyObject *const *tangent, Py_
   int next = parts && part + 1 < parts->n ? gradnode_wants_next(node) : 0;
   if (next < 0) return NULL;
   if (part) return mg_gradpart_go_on(a, parts, part, tangent[0], next);
+  uint64_t few[GRADNODE_FEW], *given = gradnode_given(a, tangent, few);
+  if (!given) return NULL;
   Py_INCREF(a);
   Py_XINCREF((PyObject *)parts);
-  if (left) saved = Py_XNewRef(mg_gradleft_saved(a, left, gradnode_given(a, tangent)));
+  if (left) saved = Py_XNewRef(mg_gradleft_saved(a, left, given));
   else if (a->nsaved || a->frees) saved = gradnode_saved(a, node);
   if (!saved && PyErr_Occurred()) goto done;
-  r = parts ? gradnode_first(a, parts, *state, saved, tangent, next) : gradnode_compute(a, *state, saved, tangent);
-  if (r && gradnode_release(a, node, parts ? NULL : saved, tangent)) Py_CLEAR(r);
+  r = parts ? gradnode_first(a, parts, *state, saved, tangent, given, next) : gradnode_compute(a, *state, saved, tangent, given);
+  if (r && gradnode_release(a, node, parts ? NULL : saved, given)) Py_CLEAR(r);
   Py_XDECREF(saved);
 done:
+  if (given != few) free(given);
   Py_XDECREF((PyObject *)parts);
   Py_DECREF(a);
   return r;

@@ -1,5 +1,6 @@
 /* See the header. */
 #include "front/gradpart.h"
+#include "base/bits.h"
 #include "front/cache.h"
 #include "front/lazybits.h"
 #include "front/names.h"
@@ -17,7 +18,7 @@ typedef struct GradRun { /* a backward run under way: the attribute of a token *
   MgGradParts *parts;
   PyObject *state, *saved; /* of the first node; may be NULL */
   PyObject **in;           /* inputs of the plan: a->nsaved borrowed, a->nthrough owned */
-  uint64_t given;          /* which tangents are defined */
+  uint64_t *given;         /* the set of defined tangents, owned; NULL: none is */
   MgPlanCall *call;        /* of a->bwd */
   bool over;               /* the plan has run to its end */
   PyObject **grad;         /* its results that are there and not given yet; owned */
@@ -140,6 +141,7 @@ static void gradrun_dealloc(PyObject *o) {
   for (uint32_t i = 0; r->in && i < r->a->nthrough; i++) Py_XDECREF(r->in[r->a->nsaved + i]);
   for (uint32_t i = 0; r->grad && i < r->a->ngrad; i++) Py_XDECREF(r->grad[i]);
   free(r->grad);
+  free(r->given);
   free(r->in);
   Py_XDECREF(r->state);
   Py_XDECREF(r->saved);
@@ -195,7 +197,7 @@ static PyObject *gradpart_result(const GradRun *r, uint32_t k, PyObject *token) 
   if (t && at) PyTuple_SET_ITEM(t, 0, Py_NewRef(token));
   for (uint32_t i = 0; t && i < a->ndiff; i++) {
     if (p->of[i] != k) continue;
-    bool none = a->grad[i] < 0 || !(a->reach[i] & r->given);
+    bool none = a->grad[i] < 0 || !r->given || !mg_bits_meet(a->reach + (size_t)a->words * i, r->given, a->words);
     PyObject *g = r->all ? PyTuple_GET_ITEM(r->all, i) : none ? Py_None : r->grad[a->grad[i]];
     PyTuple_SET_ITEM(t, at++, Py_NewRef(g));
   }
@@ -210,7 +212,7 @@ static PyObject *gradpart_run(GradRun *r, uint32_t k, PyObject *token, bool next
 }
 
 PyObject *mg_gradpart_begin(MgAutograd *a, MgGradParts *parts, PyObject *state, PyObject *saved, PyObject *const *tangent,
-                            uint64_t given, PyObject *all, bool next) {
+                            const uint64_t *given, PyObject *all, bool next) {
   GradRun *r = PyObject_New(GradRun, &gradrun_type);
   PyObject *token = NULL, *t = NULL;
   if (!r) return NULL;
@@ -219,14 +221,15 @@ PyObject *mg_gradpart_begin(MgAutograd *a, MgGradParts *parts, PyObject *state, 
   r->parts = (MgGradParts *)Py_NewRef((PyObject *)parts);
   r->state = Py_XNewRef(state);
   r->saved = Py_XNewRef(saved);
-  r->given = given;
   r->all = Py_XNewRef(all);
   r->in = mg_calloc(a->nsaved + a->nthrough + 1, sizeof *r->in);
   r->grad = mg_calloc(a->ngrad + 1, sizeof *r->grad);
-  if (!r->in || !r->grad) {
+  r->given = mg_calloc(a->words, sizeof *r->given);
+  if (!r->in || !r->grad || !r->given) {
     PyErr_NoMemory();
     goto done;
   }
+  memcpy(r->given, given, a->words * sizeof *given);
   if (!all && mg_gradnode_inputs(a, saved, tangent, r->in)) goto done;
   if (next && (!(token = mg_gradpart_token()) || PyObject_SetAttr(token, str_run, (PyObject *)r))) goto done;
   t = gradpart_run(r, 0, token, next);

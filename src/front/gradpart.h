@@ -23,10 +23,10 @@ typedef struct MgGradParts { /* how a backward plan is cut; nodes of gradient gr
 int mg_gradpart_wanted(MgAutograd *a, PyObject *const *in, MgGradParts **parts);
 /* The empty result of a node that is not the first. */
 PyObject *mg_gradpart_token(void);
-/* Part 0: begins a run.  given: which tangents are defined; all: the gradients where they are known already (borrowed), else NULL.
+/* Part 0: begins a run.  given: the set of defined tangents; all: the gradients where they are known already (borrowed), else NULL.
  * next: does the engine want the next part?  The gradients of the node's inputs, the token first. */
 PyObject *mg_gradpart_begin(MgAutograd *a, MgGradParts *parts, PyObject *state, PyObject *saved, PyObject *const *tangent,
-                            uint64_t given, PyObject *all, bool next);
+                            const uint64_t *given, PyObject *all, bool next);
 /* Part k > 0: goes on with the run that came with the token (or None: no tangent was defined). */
 PyObject *mg_gradpart_go_on(MgAutograd *a, MgGradParts *parts, uint32_t k, PyObject *token, bool next);
 int mg_gradpart_init(void); /* -1 with an exception */

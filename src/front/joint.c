@@ -1,5 +1,6 @@
 /* See the header.  The engine is called with autograd's own arguments; nothing here knows a derivative. */
 #include "front/joint.h"
+#include "base/bits.h"
 #include "front/names.h"
 #include <stdlib.h>
 #include <string.h>
@@ -383,30 +384,44 @@ done:
 
 /* ---- which gradients need which tangents ---- */
 
-typedef struct Reach { const MgGraph *g; uint64_t *of, now; } Reach;
+typedef struct Reach { /* sets of tangents, or of results */
+  const MgGraph *g;
+  uint64_t *of;        /* by memory */
+  uint64_t *now;
+  uint32_t words;
+} Reach;
+
+static bool reach_init(Reach *s, const MgGraph *g, uint32_t n) {
+  uint32_t words = mg_bits_words(n);
+  *s = (Reach){g, mg_new(g->c, uint64_t, (size_t)words * (g->nval + 1)), mg_new(g->c, uint64_t, words), words};
+  return s->of && s->now;
+}
+
+static uint64_t *reach_of(const Reach *s, ValRef v) { return s->of + (size_t)s->words * mg_val(s->g, v)->storage; }
 
 static void reach_see(ValRef *v, void *arg) {
   Reach *s = arg;
-  if (*v) s->now |= s->of[mg_val(s->g, *v)->storage];
+  if (*v) mg_bits_join(s->now, reach_of(s, *v), s->words);
 }
 
 /* Followed by memory, so that writes through views count. */
 static int joint_reach(Joint *b) {
   MgJointRec *j = b->j;
-  Reach s = {.g = b->g, .of = mg_new(b->g->c, uint64_t, b->g->nval + 1)};
-  j->reach = mg_new(b->g->c, uint64_t, j->ndiff + 1);
-  if (!s.of || !j->reach) return PyErr_NoMemory(), -1;
-  for (uint32_t i = 0; i < j->nthrough && i < 64; i++) s.of[mg_val(b->g, j->tangent[i])->storage] = 1ull << i;
+  Reach s;
+  if (!reach_init(&s, b->g, j->nthrough) || !(j->reach = mg_new(b->g->c, uint64_t, (size_t)s.words * (j->ndiff + 1))))
+    return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < j->nthrough; i++) mg_bits_add(reach_of(&s, j->tangent[i]), i);
   for (NodeRef n = j->backward; n < b->g->nnode; n++) {
     MgNode *node = mg_node(b->g, n);
-    s.now = 0;
+    memset(s.now, 0, s.words * sizeof *s.now);
     mg_node_each_val(node, reach_see, &s);
     for (int i = 0; i < node->nout; i++)
-      if (node->out[i]) s.of[mg_val(b->g, node->out[i])->storage] |= s.now;
+      if (node->out[i]) mg_bits_join(reach_of(&s, node->out[i]), s.now, s.words);
   }
   for (uint32_t i = 0; i < j->ndiff; i++) {
-    uint64_t bits = j->grad[i] ? s.of[mg_val(b->g, j->grad[i])->storage] : 0;
-    j->reach[i] = j->nthrough > 64 || !bits ? ~0ull : bits;
+    uint64_t *set = j->reach + (size_t)s.words * i;
+    if (j->grad[i]) mg_bits_join(set, reach_of(&s, j->grad[i]), s.words);
+    if (!mg_bits_any(set, s.words)) mg_bits_fill(set, j->nthrough);
   }
   return 0;
 }
@@ -416,7 +431,7 @@ static int joint_reach(Joint *b) {
 /* By memory: the tracked results that are computed from it. */
 static void mates_see(ValRef *v, void *arg) {
   Reach *s = arg;
-  if (*v && mg_val(s->g, *v)->requires_grad) s->of[mg_val(s->g, *v)->storage] |= s->now;
+  if (*v && mg_val(s->g, *v)->requires_grad) mg_bits_join(reach_of(s, *v), s->now, s->words);
 }
 
 /* Does eager save something of it?  Without an answer, yes. */
@@ -428,33 +443,45 @@ static bool mates_saves(const MgNode *n) {
   }
 }
 
+/* The results that a node's results lead to, in s->now; false: none. */
+static bool mates_of_node(Reach *s, const MgNode *node) {
+  memset(s->now, 0, s->words * sizeof *s->now);
+  for (int i = 0; i < node->nout; i++)
+    if (node->out[i] && mg_val(s->g, node->out[i])->requires_grad) mg_bits_join(s->now, reach_of(s, node->out[i]), s->words);
+  return mg_bits_any(s->now, s->words);
+}
+
+/* What a node frees is of all results that it leads to.  last: the set that was noted before, as most neighbours have the same. */
+static void mates_note(const Reach *s, uint64_t *mate, uint64_t *last) {
+  if (mg_bits_same(s->now, last, s->words)) return;
+  memcpy(last, s->now, s->words * sizeof *last);
+  for (uint32_t w = 0; w < s->words; w++)
+    for (uint64_t bits = s->now[w]; bits; bits &= bits - 1)
+      mg_bits_join(mate + (size_t)s->words * (64 * w + (uint32_t)__builtin_ctzll(bits)), s->now, s->words);
+}
+
 /* j->mate: results that one pass over result k frees something of. */
 static int joint_mates(Joint *b) {
   MgJointRec *j = b->j;
-  uint64_t mate[64];
-  if (j->nthrough < 2 || j->nthrough > 64) return 0;
-  uint64_t all = ~0ull >> (64 - j->nthrough);
-  Reach s = {.g = b->g, .of = mg_new(b->g->c, uint64_t, b->g->nval + 1)};
-  if (!s.of) return PyErr_NoMemory(), -1;
+  Reach s;
+  if (j->nthrough < 2) return 0;
+  if (!reach_init(&s, b->g, j->nthrough)) return PyErr_NoMemory(), -1;
+  uint64_t *mate = mg_new(b->g->c, uint64_t, (size_t)s.words * j->nthrough);
+  uint64_t *all = mg_new(b->g->c, uint64_t, s.words), *last = mg_new(b->g->c, uint64_t, s.words);
+  if (!mate || !all || !last) return PyErr_NoMemory(), -1;
+  mg_bits_fill(all, j->nthrough);
   for (uint32_t i = 0; i < j->nthrough; i++) {
-    mate[i] = 1ull << i;
-    s.of[mg_val(b->g, j->through[i])->storage] |= 1ull << i;
+    mg_bits_add(mate + (size_t)s.words * i, i);
+    mg_bits_add(reach_of(&s, j->through[i]), i);
   }
   for (NodeRef n = j->backward; --n;) {
     MgNode *node = mg_node(b->g, n);
-    s.now = 0;
-    for (int i = 0; i < node->nout; i++)
-      if (node->out[i] && mg_val(b->g, node->out[i])->requires_grad) s.now |= s.of[mg_val(b->g, node->out[i])->storage];
-    if (!s.now) continue;
-    for (uint32_t i = 0; i < j->nthrough && mates_saves(node); i++)
-      if (s.now >> i & 1) mate[i] |= s.now;
+    if (!mates_of_node(&s, node)) continue;
+    if (mates_saves(node)) mates_note(&s, mate, last);
     mg_node_each_val(node, mates_see, &s);
   }
-  bool apart = false;
-  for (uint32_t i = 0; i < j->nthrough; i++) apart |= mate[i] != all;
-  if (!apart) return 0;
-  if (!(j->mate = mg_new(b->g->c, uint64_t, j->nthrough))) return PyErr_NoMemory(), -1;
-  memcpy(j->mate, mate, j->nthrough * sizeof *mate);
+  for (uint32_t i = 0; i < j->nthrough; i++)
+    if (!mg_bits_same(mate + (size_t)s.words * i, all, s.words)) j->mate = mate;
   return 0;
 }
 

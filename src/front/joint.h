@@ -33,9 +33,9 @@ typedef struct MgJointRec { /* all in the recording's arena */
   ValRef *same;         /* by value: results of in-place ops on the way of a replay: the value they were written to */
   uint32_t *diff;       /* inputs that require grad, as eager has their gradients: index into the capture's inputs */
   ValRef *grad;         /* their gradients; 0: backward does not reach the input */
-  uint64_t *reach;      /* bit k: the gradient needs tangent k (all bits when there are more than 64) */
+  uint64_t *reach;      /* a set (base/bits.h) for each: the tangents that the gradient needs */
   uint32_t ndiff;
-  uint64_t *mate;       /* per entry of through: those that a backward pass from it frees something of, in eager; NULL: all of them */
+  uint64_t *mate;       /* a set per entry of through: those that a backward pass from it frees something of, in eager; NULL: all of them */
   bool frees;           /* a second backward pass is an error in eager: something was saved */
 } MgJointRec;
 

@@ -26,9 +26,9 @@ MgRc mg_simplify(MgGraph *g, const MgSimplifyOpts *o);
 /* Chooses channels-last strides for values between convolutions; values that the user sees keep theirs. */
 MgRc mg_layout(MgGraph *g, const MgSimplifyOpts *o);
 MgRc mg_dce(MgGraph *g);
-/* For a backward graph whose inputs from `first` on are tangents, defined where `given` has a bit: zeros in place of what undefined
+/* For a backward graph whose inputs from `first` on are tangents, defined where the set `given` (base/bits.h) has them: zeros in place of what undefined
  * ones alone decide.  *cut: that makes a difference; else the graph is left as it is. */
-MgRc mg_undefined_tangents(MgGraph *g, uint32_t first, uint64_t given, bool *cut);
+MgRc mg_undefined_tangents(MgGraph *g, uint32_t first, const uint64_t *given, bool *cut);
 
 typedef struct MgFoldOps { /* how constants are computed while compiling; tensors are the caller's handles */
   void *self;

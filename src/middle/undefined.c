@@ -3,6 +3,7 @@
  * in place of what undefined tangents alone decide.  It would be zero, gradients being linear, but for infinite derivatives, which
  * make NaN of it; PyTorch's engine does not run these nodes. */
 #include <math.h>
+#include "base/bits.h"
 #include "middle/middle.h"
 
 enum { DEP_defined = 1, DEP_undefined = 2 }; /* on which tangents a value depends */
@@ -46,11 +47,11 @@ static MgRc undefined_rewrite(MgRewrite *rw, void *arg) {
   return MG_OK;
 }
 
-MgRc mg_undefined_tangents(MgGraph *g, uint32_t first, uint64_t given, bool *cut) {
+MgRc mg_undefined_tangents(MgGraph *g, uint32_t first, const uint64_t *given, bool *cut) {
   Undefined u = {.dep = mg_new(g->c, uint8_t, g->nval + 1)};
   TRYP(u.dep);
   *cut = false;
-  for (uint32_t i = first; i < g->ninput; i++) u.dep[g->input[i]] = given >> (i - first) & 1 ? DEP_defined : DEP_undefined;
+  for (uint32_t i = first; i < g->ninput; i++) u.dep[g->input[i]] = mg_bits_has(given, i - first) ? DEP_defined : DEP_undefined;
   for (NodeRef k = 1; k < g->nnode; k++) {
     MgNode *n = mg_node(g, k);
     if (n->dead) continue;
