@@ -35,8 +35,10 @@ uint32_t mg_place_now(const MgRec *r, const char **file) {
   return line > 0 ? (uint32_t)line : 0;
 }
 
-/* The function of the frame, or the class of the module that torch's code calls (_call_impl and the like). */
+/* The function of the frame, or the class of the module that torch's code calls (_call_impl and the like).  A graph that is
+ * compiled for other sizes later has no frame. */
 static const char *place_name(const MgSlots *frame) {
+  if (!frame) return "graph";
   PyCodeObject *code = frame->func && PyFunction_Check(frame->func) ? (PyCodeObject *)PyFunction_GET_CODE(frame->func) : NULL;
   PyObject *self = frame->n > 0 ? frame->slot[0] : NULL;
   if (!code) return "?";
