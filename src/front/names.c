@@ -1,5 +1,6 @@
 #include "front/names.h"
 #include "front/hook.h"
+#include "front/rec.h"
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
@@ -14,7 +15,9 @@ typedef struct Want {
 } Want;
 
 PyObject *mg_import(const char *name) {
+  MgPause pause = mg_rec_pause(); /* importlib's functions are not the program's here */
   PyObject *leaf = Py_BuildValue("(s)", "__name__"), *m = leaf ? PyImport_ImportModuleLevel(name, NULL, NULL, leaf, 0) : NULL;
+  mg_rec_resume(pause);
   Py_XDECREF(leaf);
   return m;
 }

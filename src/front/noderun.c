@@ -131,8 +131,8 @@ MgNodeRun *mg_noderun_build_part(MgRec *r, const bool *keep, const ValRef *same,
   }
   p->ninput = nin;
   p->noutput = nout;
-  memcpy(p->input, in, nin * sizeof *in);
-  memcpy(p->output, out, nout * sizeof *out);
+  if (nin) memcpy(p->input, in, nin * sizeof *in);
+  if (nout) memcpy(p->output, out, nout * sizeof *out);
   for (NodeRef n = 1; n < g->nnode; n++) {
     if (mg_node(g, n)->dead || (keep && !keep[n])) continue;
     NodeStep *s = &p->node[p->nnode++];

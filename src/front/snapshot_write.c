@@ -21,8 +21,9 @@ static void snap_guard_distinct(MgOlder *w) {
 }
 
 static bool snap_same_items(PyObject *list, PyObject *tuple) {
-  return PyList_GET_SIZE(list) == PyTuple_GET_SIZE(tuple) &&
-         !memcmp(((PyListObject *)list)->ob_item, &PyTuple_GET_ITEM(tuple, 0), sizeof(PyObject *) * (size_t)Py_SIZE(list));
+  Py_ssize_t n = PyList_GET_SIZE(list);
+  if (n != PyTuple_GET_SIZE(tuple)) return false;
+  return !n || !memcmp(((PyListObject *)list)->ob_item, &PyTuple_GET_ITEM(tuple, 0), sizeof(PyObject *) * (size_t)n);
 }
 
 /* Same keys in the same order with identical values? */
