@@ -6,6 +6,7 @@ factories) with the results' real dtypes, sizes and strides.  Tensors that the f
 text with torch's own ops: the oracle for every graph pass.  As a script: `graphs.py MODEL` prints a model's text.
 """
 
+import builtins
 import pathlib
 import re
 import sys
@@ -155,7 +156,15 @@ def graph_text(fn, *args):
 # ---- evaluator ----
 
 
+def check_none(bad, kind, message):
+    """mg::check: what is left of a call whose result nobody reads."""
+    if bool(bad.any()):
+        raise getattr(builtins, kind)(message)
+
+
 def find_op(full):
+    if full == "mg::check":
+        return check_none
     space, name = full.split("::")
     name, _, overload = name.partition(".")
     return getattr(getattr(getattr(torch.ops, space), name), overload or "default")

@@ -15,7 +15,7 @@ import os, warnings, torch, {state}
 warnings.filterwarnings("ignore", message="{name}")
 {state}.registry["{name}"] = len({state}.registry)
 {state}.Counter.n += 1
-os.environ["MAGNETO_TEST_IMPORT"] = "{name}"
+os.environ["LOADED_BY_A_TEST"] = "{name}"
 torch.set_default_dtype(torch.float64)
 value = 3
 """
@@ -41,7 +41,7 @@ number = itertools.count()
 def fresh(tmp_path, monkeypatch):
     """Makes a module, a package with a submodule, and what importing them changes; gives a function that makes the next ones."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("MAGNETO_TEST_IMPORT", "")
+    monkeypatch.setenv("LOADED_BY_A_TEST", "")
     state = f"magneto_state{next(number)}"
     (tmp_path / f"{state}.py").write_text("registry = {}\nclass Counter:\n  n = 0\n")
 
@@ -64,10 +64,10 @@ def fresh(tmp_path, monkeypatch):
 
 def reading(statement, name, package, state):
     """A function that reads what an import changes before and behind it."""
-    lines = ["def f(x):", "  a, b, c, d = len(warnings.filters), len(state.registry), state.Counter.n, os.environ['MAGNETO_TEST_IMPORT'] == 'no'",
+    lines = ["def f(x):", "  a, b, c, d = len(warnings.filters), len(state.registry), state.Counter.n, os.environ['LOADED_BY_A_TEST'] == 'no'",
              "  y = x * 2 + torch.zeros(1)", "  " + statement.format(name=name),
              "  z = y + torch.zeros(1) + v + (len(warnings.filters) - a) * 10",
-             "  return z, len(state.registry) - b, state.Counter.n - c, 'import' in os.environ['MAGNETO_TEST_IMPORT'], d"]  # fmt: skip
+             "  return z, len(state.registry) - b, state.Counter.n - c, 'import' in os.environ['LOADED_BY_A_TEST'], d"]  # fmt: skip
     space = {"warnings": warnings, "os": os, "torch": torch, "package": package, "state": state, "importlib": importlib}
     exec("\n".join(lines), space)
     return space["f"]
@@ -87,7 +87,7 @@ def test_the_program_s_import_happens_where_it_is(fresh, statement):
     seen = []
     for compiled in False, True:
         torch.set_default_dtype(torch.float32)
-        os.environ["MAGNETO_TEST_IMPORT"] = ""
+        os.environ["LOADED_BY_A_TEST"] = ""
         f = reading(statement, *fresh())
         if compiled:
             f = magneto.compile(f)
@@ -118,10 +118,10 @@ def test_an_import_of_a_kernel_repeats_the_recording(fresh, n):
 
     def f(x):
         a, b, c = len(warnings.filters), len(state.registry), state.Counter.n
-        before = os.environ["MAGNETO_TEST_IMPORT"]
+        before = os.environ["LOADED_BY_A_TEST"]
         for op in ops:
             x = op(x)
-        return x * 2 + len(warnings.filters) - a, len(state.registry) - b, state.Counter.n - c, before == os.environ["MAGNETO_TEST_IMPORT"]
+        return x * 2 + len(warnings.filters) - a, len(state.registry) - b, state.Counter.n - c, before == os.environ["LOADED_BY_A_TEST"]
 
     compiled = magneto.compile(f)
     results = [compiled(torch.ones(2, dtype=torch.float32)) for _ in range(3)]
