@@ -17,7 +17,7 @@ ASAN_ENV = LD_PRELOAD=$$(cc -print-file-name=libasan.so):$$(cc -print-file-name=
   ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
   PYTHONPATH=$(CURDIR)/build-asan/python:$(CURDIR)
 # What takes few minutes; everything: make asan ASAN_TESTS=tests (an hour).  A crash is printed by: make asan ASAN_TESTS=tests/... WORKERS=0
-ASAN_TESTS ?= tests/middle tests/ops/test_index_shapes.py $(patsubst %,tests/front/test_%.py,api bad_input breaks cache \
+ASAN_TESTS ?= tests/middle $(patsubst %,tests/front/test_%.py,api bad_input breaks cache \
   exception_state guards imports large_containers numbers obj_classes obj_containers obj_effects obj_misc objects snapshot \
   tensor_semantics values)
 

@@ -16,8 +16,9 @@ MgRc mg_exprs_init(MgExprs *x, MgCtx *c) {
   x->node = mg_new(c, MgExpr, x->cap);
   x->index_only = mg_new(c, uint8_t, x->cap);
   x->trait = mg_new(c, uint8_t, x->cap);
+  x->idx = mg_new(c, uint32_t, x->cap);
   x->slot = mg_new(c, uint32_t, x->cap_slot);
-  if (!x->node || !x->index_only || !x->trait || !x->slot) return MG_NOMEM;
+  if (!x->node || !x->index_only || !x->trait || !x->idx || !x->slot) return MG_NOMEM;
   x->bound_gen = 1;
   x->n = 1; /* node 0 is "none" */
   return MG_OK;
@@ -45,8 +46,9 @@ static bool grow(MgExprs *x) {
   MgExpr *node = mg_ctx_grow(x->c, x->node, sizeof *node * x->n, sizeof *node * cap);
   uint8_t *io = mg_ctx_grow(x->c, x->index_only, x->n, cap);
   uint8_t *trait = mg_ctx_grow(x->c, x->trait, x->n, cap);
+  uint32_t *idx = mg_ctx_grow(x->c, x->idx, sizeof *idx * x->n, sizeof *idx * cap);
   uint32_t *slot = mg_new(x->c, uint32_t, cap_slot);
-  if (!node || !io || !trait || !slot) return false;
+  if (!node || !io || !trait || !idx || !slot) return false;
   for (uint32_t r = 1; r < x->n; r++) {
     uint64_t h = node_hash(&node[r]);
     while (slot[h & (cap_slot - 1)]) h++;
@@ -55,6 +57,7 @@ static bool grow(MgExprs *x) {
   x->node = node;
   x->index_only = io;
   x->trait = trait;
+  x->idx = idx;
   x->slot = slot;
   x->cap = cap;
   x->cap_slot = cap_slot;
@@ -94,6 +97,8 @@ ExprRef expr_node(MgExprs *x, const MgExpr *e) {
   }
   x->index_only[r] = io;
   x->trait[r] = node_trait(x, e);
+  x->idx[r] = e->op == OP_idx ? 1u << e->u.i : 0;
+  for (int i = 0; i < e->nsrc; i++) x->idx[r] |= x->idx[e->src[i]];
   return r;
 }
 
@@ -315,17 +320,14 @@ ExprRef mg_ex_subst(MgExprs *x, ExprRef e, const ExprRef *to, int n) {
   return mg_ex_map(x, e, subst_node, &q);
 }
 
-/* Sums fn over the distinct nodes below e. */
-static uint32_t walk_sum(MgExprs *x, ExprRef r, uint32_t (*fn)(const MgExpr *), bool join) {
+/* How many distinct operations there are below e. */
+static uint32_t walk_ops(MgExprs *x, ExprRef r) {
   if (!r || x->memo_gen[r] == x->gen) return 0;
   x->memo_gen[r] = x->gen;
   const MgExpr *e = mg_expr(x, r);
-  uint32_t v = fn(e);
-  for (int i = 0; i < e->nsrc; i++) {
-    uint32_t w = walk_sum(x, e->src[i], fn, join);
-    v = join ? v | w : v + w;
-  }
-  return v;
+  uint32_t n = e->nsrc && e->op != OP_load;
+  for (int i = 0; i < e->nsrc; i++) n += walk_ops(x, e->src[i]);
+  return n;
 }
 static bool any_walk(MgExprs *x, ExprRef r, bool (*fn)(const MgExprs *, ExprRef, void *), void *arg) {
   if (!r || x->memo_gen[r] == x->gen) return false;
@@ -340,15 +342,13 @@ bool mg_ex_any(const MgExprs *cx, ExprRef e, bool (*fn)(const MgExprs *, ExprRef
   return e && memo_begin(x) && any_walk(x, e, fn, arg);
 }
 
-static uint32_t is_op(const MgExpr *e) { return e->nsrc && e->op != OP_load; }
-static uint32_t idx_bit(const MgExpr *e) { return e->op == OP_idx ? 1u << e->u.i : 0; }
-
 uint32_t mg_ex_count_ops(const MgExprs *cx, ExprRef e) {
   MgExprs *x = (MgExprs *)cx; /* only the memo changes */
-  return e && memo_begin(x) ? walk_sum(x, e, is_op, false) : 0;
+  return e && memo_begin(x) ? walk_ops(x, e) : 0;
 }
 
-uint32_t mg_ex_idx_mask(MgExprs *x, ExprRef e) { return e && memo_begin(x) ? walk_sum(x, e, idx_bit, true) : 0; }
+/* No traversal: the functions of one may ask. */
+uint32_t mg_ex_idx_mask(MgExprs *x, ExprRef e) { return e ? x->idx[e] : 0; }
 
 bool mg_ex_uses_idx(const MgExprs *x, ExprRef e, int k) { return mg_ex_idx_mask((MgExprs *)x, e) >> k & 1; }
 

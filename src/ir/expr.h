@@ -79,6 +79,7 @@ typedef struct MgExprs {
   uint32_t nsym, cap_sym;
   uint8_t *index_only; /* per node: built of constants, symbols and loop indices only, so it does not overflow */
   uint8_t *trait;      /* per node: MgExprTrait bits */
+  uint32_t *idx;       /* per node: bit k: idx(k) occurs in it */
   uint32_t *memo, *memo_gen, gen, cap_memo; /* memo of the traversal in progress: valid where memo_gen == gen */
   MgExprBound *bound;  /* per node: its range, valid where gen == bound_gen */
   MgExprNumber *number; /* per node: its value, valid where gen == number_gen, or MG_EXPR_HINT */
