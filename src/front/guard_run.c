@@ -363,12 +363,14 @@ static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint
 
 /* ---- explaining and printing ---- */
 
+/* No method of the program runs: an instance of its own class is shown by class and address. */
 static void guard_put_object(MgStrbuf *out, PyObject *o) {
   if (!o) {
     mg_sb_puts(out, "nothing");
     return;
   }
-  bool brief = PyObject_TypeCheck(o, mg_torch.tensor) || PyObject_TypeCheck(o, mg_torch.module) || PyDict_Check(o);
+  bool own = Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_Check(o);
+  bool brief = own || PyObject_TypeCheck(o, mg_torch.tensor) || PyObject_TypeCheck(o, mg_torch.module) || PyDict_Check(o);
   PyObject *r = brief ? NULL : PyObject_Repr(o);
   const char *text = r ? PyUnicode_AsUTF8(r) : NULL;
   if (text) mg_sb_puts_cut(out, text, 100);
