@@ -15,13 +15,13 @@ ASAN_SETUP := -Doptimization=1 -Dwerror=false -Db_sanitize=address,undefined -Db
 # CPython and torch are not instrumented: what they keep is no leak, and libstdc++'s operator new is not the sanitizer's.
 ASAN_ENV = LD_PRELOAD=$$(cc -print-file-name=libasan.so):$$(cc -print-file-name=libubsan.so) PYTHONMALLOC=malloc MAGNETO_STRICT=1 \
   ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-  PYTHONPATH=$(CURDIR)/build-asan/python:$(CURDIR)
+  PYTHONPATH=$(CURDIR)/build-asan-ext/python:$(CURDIR)
 # What takes few minutes; everything: make asan ASAN_TESTS=tests (an hour).  A crash is printed by: make asan ASAN_TESTS=tests/... WORKERS=0
 ASAN_TESTS ?= tests/middle $(patsubst %,tests/front/test_%.py,api bad_input breaks cache \
   exception_state guards imports large_containers numbers obj_classes obj_containers obj_effects obj_misc objects snapshot \
   tensor_semantics values)
 
-.PHONY: help setup build unit demo test levels quick accept layers asan bench clean
+.PHONY: help setup build unit demo test levels quick accept layers asan asan-unit bench clean
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 setup: ## make .venv; install what is missing
@@ -49,14 +49,16 @@ accept: build ## rewrite the expected output of the golden tests
 	@MAGNETO_ACCEPT=1 $(PY) -m pytest -q tests/golden
 layers: ## includes go downward; files stay short
 	@python3 tools/layers.py src
-asan: setup ## everything in C under AddressSanitizer and UndefinedBehaviorSanitizer (all Python tests: ASAN_TESTS=tests)
-	@grep -qs auto-var-init build-asan/build.ninja || { rm -rf build-asan; $(MESON) setup build-asan $(ASAN_SETUP) > /dev/null; }
-	@$(MESON) compile -C build-asan --ninja-args=--quiet > /dev/null
+asan-unit: setup ## the C tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@grep -qs auto-var-init build-asan/build.ninja || { rm -rf build-asan; $(MESON) setup build-asan -Dextension=false $(ASAN_SETUP) > /dev/null; }
 	@$(MESON) test -C build-asan --print-errorlogs
-	@mkdir -p build-asan/python/magneto
-	@ln -sf $(CURDIR)/python/magneto/*.py $(CURDIR)/build-asan/_magneto*.so build-asan/python/magneto/
+asan: asan-unit ## the extension and Python tests under them, too (all Python tests: ASAN_TESTS=tests)
+	@test -f build-asan-ext/build.ninja || $(MESON) setup build-asan-ext $(ASAN_SETUP) > /dev/null
+	@$(MESON) compile -C build-asan-ext --ninja-args=--quiet > /dev/null
+	@mkdir -p build-asan-ext/python/magneto
+	@ln -sf $(CURDIR)/python/magneto/*.py $(CURDIR)/build-asan-ext/_magneto*.so build-asan-ext/python/magneto/
 	@$(ASAN_ENV) $(PY) -m pytest -q -s -n $(WORKERS) --timeout=1200 $(ASAN_TESTS)
 bench: build ## the benchmark table of the README
 	@$(PY) -m bench cpu
 clean: ## remove build output
-	@rm -rf build build-asan python/magneto/*.so
+	@rm -rf build build-asan build-asan-ext python/magneto/*.so

@@ -124,7 +124,7 @@ def test_packed_sequences(kind):
             grads.append([y.grad, *(p.grad.clone() for p in m.parameters())])
         torch.testing.assert_close(grads[1], grads[0])
     s = _magneto.stats()
-    assert s["graphs"] == 2 and s["breaks"] == {"data_dependent": 2} and not s["fallbacks"], s
+    assert s["graphs"] == 2 and set(s["breaks"]) == {"data_dependent"} and not s["fallbacks"], s
 
 
 @pytest.mark.parametrize("dynamic", [None, True])
