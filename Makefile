@@ -4,9 +4,11 @@ PY := .venv/bin/python
 BUILD ?= build
 MESON := PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/meson
 export PYTHONPATH := $(CURDIR)/python:$(CURDIR)
-SOURCES := src/base src/ir src/middle src/back src/runtime src/driver src/front src/api tests/unit
+SOURCES := src/base src/ir src/middle src/back src/ptx src/cuda src/runtime src/driver src/host src/entry src/record src/frame src/api tests/unit
 TESTS ?= tests
 WORKERS ?= 2
+# Are names of sources in the documents that do not exist warnings or errors?
+DOCS_SRC ?= error
 # What depends on the width of vectors, and a machine of level v3 for magneto and for what it is compared with.
 NUMERICAL := tests/differential tests/middle tests/ops tests/programs
 AT_V3 := MAGNETO_CPU=v3 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2
@@ -21,9 +23,9 @@ ASAN_TESTS ?= tests/middle $(patsubst %,tests/front/test_%.py,api bad_input brea
   exception_state guards imports large_containers numbers obj_classes obj_containers obj_effects obj_misc objects snapshot \
   tensor_semantics values)
 
-.PHONY: help setup build unit demo test levels quick accept layers asan asan-unit bench clean
+.PHONY: help setup build unit demo test levels quick accept layers comments asan asan-unit bench docs docs-check clean
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 setup: ## make .venv; install what is missing
 	@tools/setup.sh
 build: setup ## compile the extension into python/magneto
@@ -49,6 +51,8 @@ accept: build ## rewrite the expected output of the golden tests
 	@MAGNETO_ACCEPT=1 $(PY) -m pytest -q tests/golden
 layers: ## includes go downward; files stay short
 	@python3 tools/layers.py src
+comments: ## names, files and codes in comments exist
+	@python3 tools/check_comments.py
 asan-unit: setup ## the C tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@grep -qs auto-var-init build-asan/build.ninja || { rm -rf build-asan; $(MESON) setup build-asan -Dextension=false $(ASAN_SETUP) > /dev/null; }
 	@$(MESON) test -C build-asan --print-errorlogs
@@ -58,7 +62,14 @@ asan: asan-unit ## the extension and Python tests under them, too (all Python te
 	@mkdir -p build-asan-ext/python/magneto
 	@ln -sf $(CURDIR)/python/magneto/*.py $(CURDIR)/build-asan-ext/_magneto*.so build-asan-ext/python/magneto/
 	@$(ASAN_ENV) $(PY) -m pytest -q -s -n $(WORKERS) --timeout=1200 $(ASAN_TESTS)
-bench: build ## the benchmark table of the README
+bench: build ## the benchmark tables of docs/benchmarks.md
 	@$(PY) -m bench cpu
+docs-check: ## sentences, links, names and tables of the documents (sources that moved are warnings; errors: DOCS_SRC=error)
+	@python3 tools/check_docs.py --src $(DOCS_SRC)
+docs: docs-check ## the documents as a site, in site/
+	@test -x .venv-docs/bin/python || python3 -m venv .venv-docs
+	@cmp -s requirements/docs.txt .venv-docs/requirements.txt || { .venv-docs/bin/python -m pip install --quiet \
+	  --disable-pip-version-check -r requirements/docs.txt && cp requirements/docs.txt .venv-docs/requirements.txt; }
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict --quiet
 clean: ## remove build output
-	@rm -rf build build-asan build-asan-ext python/magneto/*.so
+	@rm -rf build build-asan build-asan-ext site python/magneto/*.so

@@ -3,8 +3,11 @@
  *     mgopt -schema < schemas       parses one schema a line and prints what was understood
  * -infer recomputes every node's results and reports those that differ from the text (exit status 1).
  * -externs names the nodes that lowering leaves to the dispatcher.
- * -verify checks the structure; it also runs after every other pass.  -q prints nothing. */
-#include "back/back.h"
+ * -verify checks the structure; it also runs after every other pass.  -functional and -primitive check what functionalize
+ * and decompose promise, -lowered lowers a copy and checks the schedule.  -q prints nothing. */
+#include "back/kernel/back.h"
+#include "ir/infer/graph_at.h"
+#include "ir/infer/infer.h"
 #include "middle/middle.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,6 +104,19 @@ static MgRc opt_infer(Opt *o) {
 }
 
 static MgRc opt_verify(Opt *o) { return MG_OK; }
+static MgRc opt_is_functional(Opt *o) { return mg_graph_verify_functional(&o->g, "-functional"); }
+static MgRc opt_is_primitive(Opt *o) { return mg_decompose_verify(&o->g, "-primitive"); }
+static MgRc opt_lowered(Opt *o) {
+  MgExprs x;
+  MgGraph copy; /* lowering reorders nodes */
+  MgSched s;
+  TRY(mg_exprs_init(&x, &o->c));
+  TRY(mg_graph_init(&copy, &o->c, &x));
+  TRY(mg_graph_clone(&copy, &o->g));
+  TRY(mg_sched_init(&s, &copy));
+  TRY(mg_lower(&s));
+  return mg_sched_verify(&s, "-lowered");
+}
 static MgRc opt_decompose(Opt *o) { return mg_decompose(&o->g); }
 static MgRc opt_dce(Opt *o) { return mg_dce(&o->g); }
 
@@ -124,6 +140,9 @@ static const struct {
   MgRc (*run)(Opt *o);
 } opt_pass[] = {
   {"-verify", opt_verify},
+  {"-functional", opt_is_functional},
+  {"-primitive", opt_is_primitive},
+  {"-lowered", opt_lowered},
   {"-infer", opt_infer},
   {"-functionalize", opt_functionalize},
   {"-patterns", opt_patterns},

@@ -32,7 +32,7 @@ if [ ! -x .venv/bin/python ]; then
   say "making .venv with $($PYTHON --version)"
   $PYTHON -m venv .venv 2>/dev/null || { need "venv" python3-venv; $PYTHON -m venv .venv; }
 fi
-stamp=.venv/.magneto-$(cat requirements/*.txt | cksum | cut -d' ' -f1)
+stamp=.venv/.magneto-$(cat requirements/dev.txt requirements/models.txt | cksum | cut -d' ' -f1)
 if [ ! -f "$stamp" ]; then
   say "installing the Python packages (a few minutes the first time)"
   .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt

@@ -23,11 +23,12 @@ from .control import (
     set_stance,
     substitute_in_graph,
 )
-from .explain import Explanation, ExportResult, explain, export
+from .explain import BreakReason, Explanation, ExportResult, explain, export
 
 __version__ = "0.1.0"
 is_dynamo_compiling = is_compiling
 __all__ = [
+    "BreakReason",
     "Explanation",
     "ExportResult",
     "allow_in_graph",
@@ -51,3 +52,8 @@ __all__ = [
     "set_stance",
     "substitute_in_graph",
 ]
+
+
+def __dir__() -> list[str]:
+    """The public names: other modules of the package are for the compiler itself."""
+    return sorted([*__all__, "__doc__", "__file__", "__name__", "__path__", "__version__"])

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from . import _magneto
-from .compiler import settings
+from .compiler import checked
 
 
 def magneto(
@@ -22,4 +22,4 @@ def magneto(
     recompile = getattr(gm, "real_recompile", None)
     if recompile:  # a lazy module writes its forward() at the first call; the recording wants the final one
         recompile()
-    return _magneto.Callable(gm.forward, **settings(False, None, "magneto", mode, options))
+    return _magneto.Callable(gm.forward, **checked(mode=mode, options=options))

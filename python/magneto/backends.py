@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import torch
 
 from . import _magneto, symbolic
 
 Backend = Callable[..., Callable[..., Any]]
+B = TypeVar("B", bound=Backend)
 
 # magneto's compiler, and running the recorded ATen ops one by one (to tell recording problems from compiler problems).
 OWN = ("magneto", "aten")
@@ -24,10 +25,32 @@ _registered: dict[str, Backend] = {}
 _tags: dict[str, frozenset[str]] = {}
 
 
-def register_backend(fn: Backend | None = None, name: str | None = None, tags: Iterable[str] = ()) -> Any:
-    """Makes a back end known by name (default: its ``__name__``); also a decorator.  tags: for list_backends().
+@overload
+def register_backend(fn: B, name: str | None = None, tags: Iterable[str] = ()) -> B: ...
+@overload
+def register_backend(fn: None = None, name: str | None = None, tags: Iterable[str] = ()) -> Callable[[B], B]: ...
+def register_backend(fn: Any = None, name: str | None = None, tags: Iterable[str] = ()) -> Any:
+    """Makes a back end known by name.
 
-    Raises TypeError when ``fn`` is not callable and ValueError when the name is one of magneto's own.
+    Arguments:
+        fn: a callable ``(gm, example_inputs) -> callable``.  Without it the result is a decorator.
+        name: the name; None: the ``__name__`` of ``fn``.
+        tags: words by which list_backends() can leave it out.
+
+    Returns:
+        ``fn`` itself.
+
+    Raises:
+        TypeError: ``fn`` is not callable, or has no name.
+        ValueError: the name is one of magneto's own.
+
+    Example:
+        >>> import torch, magneto
+        >>> @magneto.register_backend(name="plain")
+        ... def backend(gm, example_inputs):
+        ...     return gm.forward
+        >>> magneto.compile(lambda x: x + 1, backend="plain")(torch.ones(2))
+        tensor([2., 2.])
     """
     if fn is None:
         return lambda f: register_backend(f, name, tags)
@@ -43,7 +66,22 @@ def register_backend(fn: Backend | None = None, name: str | None = None, tags: I
 
 
 def list_backends(exclude_tags: Iterable[str] | None = ()) -> list[str]:
-    """Every name that ``backend=`` takes: magneto's own, registered ones, PyTorch's; without those that have one of the tags."""
+    """Every name that ``backend=`` takes: magneto's own, registered ones, PyTorch's.
+
+    Arguments:
+        exclude_tags: back ends with one of these tags are left out; None: nothing is.
+
+    Returns:
+        A sorted list.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import magneto
+        >>> "magneto" in magneto.list_backends()
+        True
+    """
     without = frozenset(exclude_tags or ())
     return sorted({*OWN, *[n for n in _registered if not without & _tags[n]], *_torch_backends(without)})
 

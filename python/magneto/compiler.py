@@ -27,7 +27,8 @@ SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MODES = {"default": 0, "reduce-overhead": 1, "max-autotune": 2, "max-autotune-no-cudagraphs": 2}
+# Names that torch.compile takes.  Other back ends get the mode; magneto's own has one way to compile.
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 # Options of magneto's own back end: type, and the keyword of _magneto.Callable.
 OPTIONS: dict[str, type] = {
@@ -44,14 +45,26 @@ def _check_flag(name: str, value: Any) -> bool:
     return value
 
 
-def _check_mode(mode: Any) -> int:
+def _check_mode(mode: Any, known: bool = True) -> None:
     if mode is None:
-        return 0
+        return
     if not isinstance(mode, str):
         raise TypeError(f"magneto.compile: mode must be a string or None, got {type(mode).__name__}")
-    if mode not in MODES:
+    if known and mode not in MODES:
         raise ValueError(f"magneto.compile: unknown mode {mode!r}; valid modes: {', '.join(map(repr, MODES))}")
-    return MODES[mode]
+
+
+def _check_name(name: Any) -> None:
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"magneto.compile: name must be a string or None, got {type(name).__name__}")
+
+
+def _check_shapes_spec(shapes_spec: Any) -> None:
+    if shapes_spec is not None:
+        raise NotImplementedError(
+            "magneto.compile: shapes_spec is not supported; mark sizes with magneto.mark_dynamic, "
+            "maybe_mark_dynamic or mark_static, or use dynamic="
+        )
 
 
 def _check_options(options: Any) -> dict[str, Any]:
@@ -74,20 +87,32 @@ def _check_options(options: Any) -> dict[str, Any]:
     return dict(options)
 
 
-def settings(
-    fullgraph: Any, dynamic: Any, backend: Any, mode: Any, options: Any, recompile_limit: Any = None
+def checked(
+    *,
+    fullgraph: Any = False,
+    dynamic: Any = None,
+    backend: Any = "magneto",
+    mode: Any = None,
+    options: Any = None,
+    name: Any = None,
+    recompile_limit: Any = None,
+    isolate_recompiles: Any = False,
+    shapes_spec: Any = None,
 ) -> dict[str, Any]:
     """Checks the arguments of compile() and turns them into those of ``_magneto.Callable``."""
+    _check_name(name)
+    _check_shapes_spec(shapes_spec)
     out: dict[str, Any] = {"fullgraph": _check_flag("fullgraph", fullgraph)}
     if dynamic is not None:
         out["dynamic"] = int(_check_flag("dynamic", dynamic))
+    if backend is None:
+        backend = "magneto"
     if isinstance(backend, str) and backend in backends.OWN:
-        out["mode"] = _check_mode(mode)
+        _check_mode(mode)
         out.update(_check_options(options))
         out["eager_backend"] = backend == "aten"
     else:
-        if mode is not None and not isinstance(mode, str):
-            _check_mode(mode)
+        _check_mode(mode, known=False)
         out["backend"] = backends.find(backend, mode, options)
     if recompile_limit is not None:
         if not isinstance(recompile_limit, int) or isinstance(recompile_limit, bool):
@@ -95,6 +120,8 @@ def settings(
         if recompile_limit < 1:
             raise ValueError(f"magneto.compile: recompile_limit must be positive, got {recompile_limit}")
         out["recompile_limit"] = recompile_limit
+    if _check_flag("isolate_recompiles", isolate_recompiles):
+        out["isolated"] = True
     return out
 
 
@@ -129,56 +156,109 @@ def compile_callable(fn: Callable[..., Any], config: dict[str, Any]) -> _magneto
 
 
 @overload
-def compile(f: F, **kwargs: Any) -> F: ...
+def compile(
+    f: F,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | backends.Backend | None = "magneto",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    name: str | None = None,
+    disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: None = None,
+) -> F: ...
 @overload
-def compile(f: None = None, **kwargs: Any) -> Callable[[F], F]: ...
+def compile(
+    f: None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | backends.Backend | None = "magneto",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    name: str | None = None,
+    disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: None = None,
+) -> Callable[[F], F]: ...
 def compile(  # noqa: A001
     f: Any = None,
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | backends.Backend = "magneto",
+    backend: str | backends.Backend | None = "magneto",
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
     recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: None = None,
 ) -> Any:
-    """Returns a callable that does what ``f`` does, faster; nothing is compiled until it is called.
+    """Returns a callable that does what ``f`` does, faster.  Nothing is compiled until it is called.
 
     Arguments:
-        f: a function, method, ``nn.Module`` or other callable; without it the result is a decorator.
+        f: a function, method, ``nn.Module``, class or other callable.  Without it the result is a decorator.
         fullgraph: a graph break is an error instead of a return to Python.
-        dynamic: sizes of tensors and ints that are arguments become inputs of the graph: None, at their first change; True, at once; False, never.
-            Every combination of tensor sizes is compiled on its own.
-        backend: "magneto", a name of ``list_backends()``, or a callable ``(gm, example_inputs) -> callable``.
+        dynamic: whether sizes of tensors, and ints that are arguments, become inputs of the graph.
+            None: at their first change.  True: at once.  False: never, so each combination of sizes is a recompile.
+        backend: "magneto" (None means the same), a name of ``list_backends()``, or a callable
+            ``(gm, example_inputs) -> callable``.
         mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs".
+            Has no effect on magneto's own back end; others get it.
         options: "freeze" (bool), "keep_layout" (bool), "threads" (int), "recompile_limit" (int).
-        disable: return ``f`` unchanged; so do TORCHDYNAMO_DISABLE=1 and TORCH_COMPILE_DISABLE=1 in the environment.
-        recompile_limit: how often one place is compiled before it runs eagerly; None: ``torch._dynamo.config.recompile_limit``
-            when the program has set it, else 8, and 32 for new sizes of tensors.
+            Other back ends get theirs.
+        name: has no effect; torch.compile shows it in debug output.
+        disable: return ``f`` unchanged.  TORCHDYNAMO_DISABLE=1 and TORCH_COMPILE_DISABLE=1 in the environment do so, too.
+        recompile_limit: how often one place is compiled before it runs eagerly.  None: what the program has set
+            ``torch._dynamo.config.recompile_limit`` to, else 8, and 32 for new sizes of tensors.
+        isolate_recompiles: share no compiled code with other compile() calls of the same function,
+            so that their recompiles do not count here.
+        shapes_spec: must be None; mark sizes with mark_dynamic() instead.
 
-    A module gives a module of a subclass of its own class that shares all of its state with the original; a class whose
-    instances are called is given back, and such calls are compiled from then on.
-    Raises TypeError or ValueError that names the wrong argument.
+    Returns:
+        For a function, a callable with its name, signature and attributes.
+        For a module, a module of a subclass of its own class that shares all of its state with the original.
+        For a class, the class itself: calls of its instances are compiled from then on.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an unknown back end, mode or option, or a number out of range.
+        NotImplementedError: shapes_spec is given.
+
+    Example:
+        >>> import torch, magneto
+        >>> @magneto.compile(fullgraph=True)
+        ... def f(x, y):
+        ...     return torch.relu(x) + y
+        >>> f(torch.tensor([-1.0, 2.0]), 1)
+        tensor([1., 3.])
     """
-    if f is None:
-        if not isinstance(disable, bool):
-            _check_flag("disable", disable)
-        settings(fullgraph, dynamic, backend, mode, options, recompile_limit)  # errors belong to the line of the decorator
-        return functools.partial(
-            compile,
-            fullgraph=fullgraph,
-            dynamic=dynamic,
-            backend=backend,
-            mode=mode,
-            options=options,
-            disable=disable,
-            recompile_limit=recompile_limit,
-        )
+    config = checked(
+        fullgraph=fullgraph,
+        dynamic=dynamic,
+        backend=backend,
+        mode=mode,
+        options=options,
+        name=name,
+        recompile_limit=recompile_limit,
+        isolate_recompiles=isolate_recompiles,
+        shapes_spec=shapes_spec,
+    )
+    off = _check_flag("disable", disable)
+    if f is None:  # errors belong to the line of the decorator
+        return lambda fn: _compile(fn, config, off)
+    return _compile(f, config, off)
+
+
+def _compile(f: Any, config: dict[str, Any], off: bool) -> Any:
     if not callable(f):
         raise TypeError(f"magneto.compile: f must be callable, got {type(f).__name__}")
-    config = settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
-    if _check_flag("disable", disable) or any(os.environ.get(name) == "1" for name in SWITCHES):
+    if off or any(os.environ.get(name) == "1" for name in SWITCHES):
         return f
     while getattr(f, "_torchdynamo_wrapper_id", None) == id(f):
         f = f._torchdynamo_orig_callable  # what torch has wrapped (compile, disable): compiling it is wanted all the same
@@ -192,7 +272,20 @@ def compile(  # noqa: A001
 
 
 def reset() -> None:
-    """Forgets everything that was compiled and sets the counters to zero."""
+    """Forgets everything that was compiled and sets the counters to zero.
+
+    Returns:
+        None.  Compiled callables stay valid; their next call compiles again.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import magneto
+        >>> magneto.reset()
+        >>> magneto._magneto.stats()["graphs"]
+        0
+    """
     _magneto.reset()
 
 

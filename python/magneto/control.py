@@ -5,6 +5,7 @@ Marks of ``torch.compiler`` and ``torch._dynamo`` of the same names are honoured
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, overload
@@ -26,10 +27,27 @@ def disable(fn: F, recursive: bool = True, *, reason: str | None = None) -> F: .
 @overload
 def disable(fn: None = None, recursive: bool = True, *, reason: str | None = None) -> Callable[[F], F]: ...
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """A function that runs as written, with everything it calls, also inside of compiled functions.
+    """A function that runs as written, also inside of compiled functions.
 
-    With ``recursive=False`` only the function itself does, and what it calls is compiled; it is marked and returned as it is.
-    A module gives a module of a subclass of its own class that shares all of its state.  ``reason`` is shown by explain().
+    Arguments:
+        fn: a function, module, class or other callable.  Without it the result is a decorator.
+        recursive: what ``fn`` calls runs as written, too.  False: ``fn`` is only marked, and what it calls is compiled.
+        reason: shown by explain().
+
+    Returns:
+        A function that does what ``fn`` does.  For a module, a module of a subclass of its own class with the same state.
+        For a class, and with ``recursive=False``, ``fn`` itself.
+
+    Raises:
+        TypeError: ``fn`` is not callable, or ``reason`` is no string.
+
+    Example:
+        >>> import torch, magneto
+        >>> @magneto.disable(reason="it looks at values")
+        ... def largest(x):
+        ...     return x.max().item()
+        >>> magneto.compile(lambda x: x * largest(x))(torch.tensor([1.0, 2.0]))
+        tensor([2., 4.])
     """
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
@@ -64,7 +82,24 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 def allow_in_graph(fn: Any) -> Any:
     """Marks a function as one operation: its Python is not looked at, only the operations that it issues are recorded.
 
-    A back end of one's own sees a single call of the function.  Also a decorator; takes a list of functions, too.
+    A back end of one's own sees a single call of the function.
+
+    Arguments:
+        fn: a function, or a list or tuple of them.
+
+    Returns:
+        ``fn`` itself, or the list, so that it can be a decorator.
+
+    Raises:
+        TypeError: ``fn`` is not callable.
+
+    Example:
+        >>> import torch, magneto
+        >>> @magneto.allow_in_graph
+        ... def double(x):
+        ...     return x * 2
+        >>> magneto.compile(lambda x: double(x) + 1)(torch.ones(2))
+        tensor([3., 3.])
     """
     if isinstance(fn, (list, tuple)):
         return [allow_in_graph(f) for f in fn]
@@ -77,13 +112,49 @@ def allow_in_graph(fn: Any) -> Any:
 
 
 def nonstrict_trace(fn: Any) -> Any:
-    """The same as allow_in_graph(): inputs and outputs may be any nesting of containers."""
+    """The same as allow_in_graph() of one function: inputs and outputs may be any nesting of containers.
+
+    Arguments:
+        fn: a function.
+
+    Returns:
+        ``fn`` itself.
+
+    Raises:
+        TypeError: ``fn`` is not callable.
+
+    Example:
+        >>> import torch, magneto
+        >>> @magneto.nonstrict_trace
+        ... def total(tensors):
+        ...     return tensors["a"] + tensors["b"]
+        >>> magneto.compile(lambda x: total({"a": x, "b": x}))(torch.ones(2))
+        tensor([2., 2.])
+    """
     _callable("nonstrict_trace", fn)
     return allow_in_graph(fn)
 
 
 def assume_constant_result(fn: F) -> F:
-    """Marks a function that always gives the same result for the same arguments: called once, while compiling."""
+    """Marks a function that always gives the same result for the same arguments: called once, while compiling.
+
+    Arguments:
+        fn: a function.
+
+    Returns:
+        ``fn`` itself.
+
+    Raises:
+        TypeError: ``fn`` is not callable.
+
+    Example:
+        >>> import torch, magneto
+        >>> @magneto.assume_constant_result
+        ... def scale():
+        ...     return 3
+        >>> magneto.compile(lambda x: x * scale())(torch.ones(2))
+        tensor([3., 3.])
+    """
     _callable("assume_constant_result", fn)
     getattr(fn, "__func__", fn)._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch's own mark
     return fn
@@ -94,8 +165,26 @@ def substitute_in_graph(
 ) -> Callable[[F], F]:
     """A decorator: compiled code calls the decorated Python function wherever the program calls ``original_fn``.
 
-    Meant for C functions that the recorder cannot run.  Raises TypeError when one of both is not callable.  The other parameters are
-    those of torch.compiler's function and change nothing: signatures are not compared.
+    Meant for C functions that the recorder cannot run.
+
+    Arguments:
+        original_fn: what programs call.
+        can_constant_fold_through: has no effect.
+        skip_signature_check: has no effect: signatures are not compared.
+
+    Returns:
+        A decorator that gives its function back.
+
+    Raises:
+        TypeError: one of both functions is not callable.
+
+    Example:
+        >>> import operator, torch, magneto
+        >>> @magneto.substitute_in_graph(operator.length_hint)
+        ... def length_hint(obj, default=0):
+        ...     return len(obj)
+        >>> magneto.compile(lambda x: x + operator.length_hint([1, 2]))(torch.ones(2))
+        tensor([3., 3.])
     """
     _callable("substitute_in_graph", original_fn)
 
@@ -121,32 +210,145 @@ def _mark(t: torch.Tensor, name: str, found: list[int]) -> None:
     setattr(t, name, {*getattr(t, name, ()), *found})
 
 
-def mark_dynamic(t: torch.Tensor, index: int | Iterable[int], **bounds: int | None) -> None:
-    """Says that these sizes of ``t`` differ from call to call.  Accepted: sizes that change are noticed without it."""
-    unknown = set(bounds) - {"min", "max", "hint_override", "specialize_on"}
-    if unknown:
-        raise TypeError(f"magneto.mark_dynamic: unknown argument {sorted(unknown)[0]!r}")
-    _mark(t, "_dynamo_dynamic_indices", _indices("mark_dynamic", t, index))
+@dataclasses.dataclass(frozen=True)
+class _DimRange:
+    """Bounds of one dimension, as torch._dynamo keeps them on the tensor."""
+
+    dim: int
+    min: int | None
+    max: int | None
+
+
+def _check_bound(name: str, bound: Any) -> None:
+    if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool)):
+        raise TypeError(f"magneto.mark_dynamic: {name} must be an int or None, got {type(bound).__name__}")
+
+
+def mark_dynamic(
+    t: torch.Tensor,
+    index: int | Iterable[int],
+    *,
+    hint_override: int | None = None,
+    min: int | None = None,  # noqa: A002
+    max: int | None = None,  # noqa: A002
+    specialize_on: list[Any] | None = None,
+) -> None:
+    """Promises that these sizes of ``t`` differ from call to call: they are symbols from the first call on.
+
+    Compiling then raises torch's ConstraintViolationError where the program leaves such a size one value only.
+    Examples are a loop over it, ``x.shape[0] == 4``, and ``x + torch.ones(4, 4)``.
+
+    Arguments:
+        t: a tensor.
+        index: a dimension, or several.  Negative ones count from the end.
+        hint_override: has no effect.
+        min: the least size; the compiler relies on it.  A size outside of the bounds is a ConstraintViolationError.
+        max: the greatest size.
+        specialize_on: has no effect.
+
+    Returns:
+        None.
+
+    Raises:
+        TypeError: ``t`` is no tensor, or a bound is no int.
+        ValueError: ``min`` is greater than ``max``.
+        IndexError: ``t`` has no such dimension.
+
+    Example:
+        >>> import torch, magneto
+        >>> x = torch.ones(5, 2)
+        >>> magneto.mark_dynamic(x, 0, min=2, max=64)
+        >>> f = magneto.compile(lambda x: x.sum(0))
+        >>> f(x), f(torch.ones(7, 2))
+        (tensor([5., 5.]), tensor([7., 7.]))
+        >>> magneto._magneto.stats()["recompiles"]
+        0
+    """
+    _check_bound("min", min)
+    _check_bound("max", max)
+    if min is not None and max is not None and min > max:
+        raise ValueError(f"magneto.mark_dynamic: min is {min}, which is greater than max, {max}")
+    found = _indices("mark_dynamic", t, index)
+    ranges = {r for r in getattr(t, "_dynamo_dynamic_range", ()) if r.dim not in found}
+    t._dynamo_dynamic_range = ranges | {_DimRange(i, min, max) for i in found}  # type: ignore[attr-defined]
+    _mark(t, "_dynamo_dynamic_indices", found)
 
 
 def maybe_mark_dynamic(t: torch.Tensor, index: int | Iterable[int]) -> None:
-    """mark_dynamic() that is no promise."""
+    """mark_dynamic() that is no promise: a size that the program leaves one value is a number.
+
+    Arguments:
+        t: a tensor.
+        index: a dimension, or several.  Negative ones count from the end.
+
+    Returns:
+        None.
+
+    Raises:
+        TypeError: ``t`` is no tensor.
+        IndexError: ``t`` has no such dimension.
+
+    Example:
+        >>> import torch, magneto
+        >>> x = torch.ones(5, 2)
+        >>> magneto.maybe_mark_dynamic(x, 0)
+    """
     _mark(t, "_dynamo_weak_dynamic_indices", _indices("maybe_mark_dynamic", t, index))
 
 
 def mark_static(t: torch.Tensor, index: int | Iterable[int] | None = None) -> None:
-    """Says that these sizes (default: all) are the same in every call."""
+    """Says that these sizes of ``t`` are numbers, never symbols: each other one is a recompile.
+
+    Arguments:
+        t: a tensor.
+        index: a dimension, or several; None: all.  Negative ones count from the end.
+
+    Returns:
+        None.
+
+    Raises:
+        TypeError: ``t`` is no tensor.
+        IndexError: ``t`` has no such dimension.
+
+    Example:
+        >>> import torch, magneto
+        >>> x = torch.ones(5, 2)
+        >>> magneto.mark_static(x, 1)
+    """
     _mark(t, "_dynamo_static_indices", _indices("mark_static", t, index))
 
 
 class set_stance:  # noqa: N801
     """What compiled functions do from now on, as a function, a context manager or a decorator.
 
-    "default"; "force_eager": everything runs as written; "eager_on_recompile": what is compiled already is used, nothing
-    is compiled; "fail_on_recompile": compiling raises RuntimeError; "eager_then_compile", "aot_eager_then_compile": the first call runs as
-    written, and what differs in the second one is an input of the graph.  While it is "default", that of torch.compiler counts, and
-    ``force_backend`` is what compiled functions use instead of their own back end.
-    Raises ValueError for other names.  Guards are looked at whatever skip_guard_eval_unsafe says.
+    While the stance is "default", that of torch.compiler counts.
+
+    | stance | compiled functions |
+    | --- | --- |
+    | "default" | compile what is not compiled yet |
+    | "force_eager" | run as written |
+    | "eager_on_recompile" | use what is compiled already, and compile nothing |
+    | "fail_on_recompile" | raise RuntimeError instead of compiling |
+    | "eager_then_compile", "aot_eager_then_compile" | run as written once; what differs in the second call is an input |
+
+    Arguments:
+        stance: one of these names.
+        skip_guard_eval_unsafe: has no effect: guards are always looked at.
+        force_backend: what compiled functions use instead of their own back end.
+
+    Returns:
+        A context manager that restores the stance before at its end.
+
+    Raises:
+        ValueError: an unknown stance or back end.
+        RuntimeError: ``force_backend`` with another stance than "default".
+
+    Example:
+        >>> import torch, magneto
+        >>> f = magneto.compile(lambda x: x + magneto.is_compiling())
+        >>> with magneto.set_stance("force_eager"):
+        ...     f(torch.zeros(1))
+        tensor([0.])
     """
 
     def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> None:
@@ -185,7 +387,25 @@ class set_stance:  # noqa: N801
 
 
 def run(fn: F) -> F:
-    """A function that uses what ``fn`` has compiled already and compiles nothing new."""
+    """A function that uses what ``fn`` has compiled already and compiles nothing new.
+
+    Arguments:
+        fn: a compiled function, or one that calls some.
+
+    Returns:
+        A function with the arguments of ``fn``.
+
+    Raises:
+        TypeError: ``fn`` is not callable.
+
+    Example:
+        >>> import torch, magneto
+        >>> f = magneto.compile(lambda x: x + 1)
+        >>> magneto.run(f)(torch.ones(2))
+        tensor([2., 2.])
+        >>> magneto._magneto.stats()["graphs"]
+        0
+    """
     _callable("run", fn)
 
     @functools.wraps(fn)
@@ -197,9 +417,32 @@ def run(fn: F) -> F:
 
 
 def is_compiling() -> bool:
-    """True while a function is being recorded (as torch.compiler.is_compiling())."""
+    """True in code that is compiled, as torch.compiler.is_compiling().
+
+    Returns:
+        True in what compiled functions record, False elsewhere.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import magneto
+        >>> magneto.is_compiling()
+        False
+    """
     return torch.compiler.is_compiling()
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Accepted: results of CUDA graphs stay valid after the next call here."""
+    """Has no effect: results stay valid after the next call here.
+
+    Returns:
+        None.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import magneto
+        >>> magneto.cudagraph_mark_step_begin()
+    """

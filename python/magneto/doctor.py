@@ -103,7 +103,7 @@ def variables() -> list[Variable]:
 
 
 def table() -> str:
-    """The variables as a table in Markdown (docs/VARIABLES.md)."""
+    """The variables as a table in Markdown (docs/environment.md)."""
     lines = ["| variable | accepted | by default | meaning |", "| --- | --- | --- | --- |"]
     kinds = {"switch": "1, 0", "number": "a number, {} to {}", "span": "n, a-b", "path": "a path", "tests": "", "word": "", "words": ""}
     for v in variables():
@@ -120,7 +120,7 @@ def _environment() -> list[Finding]:
     found = [Finding("environment", True, f"{v.name}={v.value}", needed=False) for v in right]
     off = _magneto.disk_cache_info()["off"] or "\n"  # has a line of its own
     notices = [text for text in _magneto.notices() if off not in text]
-    told = [Finding("noticed", False, text, "see docs/VARIABLES.md", needed=False) for text in notices]
+    told = [Finding("noticed", False, text, "see docs/environment.md", needed=False) for text in notices]
     return found + told
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from . import _magneto
+from .compiler import checked, compile_callable
 from .module import original
 
 _OPS = ("call_function", "call_method", "call_module")
@@ -17,10 +18,24 @@ _OPS = ("call_function", "call_method", "call_module")
 
 @dataclasses.dataclass(frozen=True)
 class BreakReason:
-    """Why a graph ended before the function returned."""
+    """Why a graph ended before the function returned.
+
+    Attributes:
+        reason: what happened there.
+        kind: name of the rule, as in MAGNETO_LOGS=graph_breaks.
+        hint: what to write instead; may be empty.
+        file, line, function: where it happened.
+
+    Example:
+        >>> import torch, magneto
+        >>> report = magneto.explain(lambda x: (x + 1, magneto.graph_break()))(torch.ones(2))
+        >>> why = report.break_reasons[0]
+        >>> why.kind
+        'user'
+    """
 
     reason: str
-    kind: str  # name of the rule, as in MAGNETO_LOGS=graph_breaks
+    kind: str
     hint: str
     file: str
     line: int
@@ -33,17 +48,36 @@ class BreakReason:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """The result of explain(): counts, reasons, guards, and the graphs themselves."""
+    """What explain() found.  Printing it shows all of this.
+
+    Attributes:
+        graph_count: graphs with operations that the call recorded.
+        graph_break_count: compiled segments that ended by a break.
+            A break with nothing recorded since the last one, or since the start, is not counted.
+        op_count: operations in all graphs.
+        break_reasons: why each graph that is no last one ended.
+        guards: one text per compiled segment, in the order of compiling.
+        graphs: per graph, a torch.fx.GraphModule; or a text that says why it cannot be shown.
+            Of ATen operators for magneto's own back end, of torch-level calls for others.
+        ops_per_graph: the operations of each graph.
+        result: what the function returned.
+        left: functions among these that compiled calls have left to CPython.
+
+    Example:
+        >>> import torch, magneto
+        >>> magneto.explain(torch.sin)(torch.ones(2)).ops_per_graph
+        [[<OpOverload(op='aten.sin', overload='default')>]]
+    """
 
     graph_count: int
     graph_break_count: int
     op_count: int
     break_reasons: list[BreakReason]
-    guards: list[str]  # one text per compiled segment
-    graphs: list[torch.fx.GraphModule]
+    guards: list[str]
+    graphs: list[torch.fx.GraphModule | str]
     ops_per_graph: list[list[Any]]
-    result: Any  # what the function returned
-    left: list[str] = dataclasses.field(default_factory=list)  # functions among these that compiled calls have left to CPython
+    result: Any
+    left: list[str] = dataclasses.field(default_factory=list)
 
     def __str__(self) -> str:
         lines = [
@@ -57,7 +91,8 @@ class Explanation:
             lines += [f"  {text}" for text in self.left]
         for i, gm in enumerate(self.graphs, 1):
             lines.append(f"graph {i}: {len(self.ops_per_graph[i - 1])} operations")
-            lines += [f"  {line}" for line in str(gm.graph).splitlines()[1:]]
+            text = gm if isinstance(gm, str) else str(gm.graph).split("\n", 1)[1]
+            lines += [f"  {line}" for line in text.splitlines()]
         for i, text in enumerate(self.guards, 1):
             lines.append(f"guards of segment {i}:")
             lines += [f"  {line}" for line in text.splitlines()]
@@ -79,71 +114,138 @@ def _left(codes: set[types.CodeType]) -> list[str]:
     ]
 
 
-def explain(f: Callable[..., Any]) -> Callable[..., Explanation]:
-    """Returns a callable that runs ``f`` once on its arguments and tells how it was compiled.
+def _operations(graph: torch.fx.GraphModule | str) -> list[Any]:
+    return [] if isinstance(graph, str) else [n.target for n in graph.graph.nodes if n.op in _OPS]
 
-    The function does run, with its side effects; each graph runs as recorded.  Raises TypeError when ``f`` is not callable.
+
+def _reason(entry: dict[str, Any]) -> BreakReason:
+    return BreakReason(
+        reason=entry["reason"],
+        kind=entry["break"],
+        hint=_magneto.break_hints[entry["break"]],
+        file=entry["end_file"],
+        line=entry["end_line"],
+        function=entry["end_name"],
+    )
+
+
+def _report(entries: list[dict[str, Any]], result: Any) -> Explanation:
+    shown = [e for e in entries if e["graph"] is not None]
+    graphs = [e["graph"] for e in shown]
+    reasons = [_reason(e) for e in entries if not e["returns"]]
+    return Explanation(
+        graph_count=len(graphs),
+        graph_break_count=len(reasons),
+        op_count=sum(e["nodes"] if isinstance(e["graph"], str) else len(_operations(e["graph"])) for e in shown),
+        break_reasons=reasons,
+        guards=[e["guards"] for e in entries],
+        graphs=graphs,
+        ops_per_graph=[_operations(g) for g in graphs],
+        result=result,
+        left=_left({_code(e) for e in entries}),
+    )
+
+
+def explain(f: Callable[..., Any], **options: Any) -> Callable[..., Explanation]:
+    """Returns a callable that compiles ``f`` as compile() does, runs it once on its arguments, and tells what was compiled.
+
+    The function does run, with its side effects.  It is recorded anew, whatever was compiled before.
+    For what compile() has returned, its own back end and options are used.
+
+    Arguments:
+        f: a function, module or other callable, compiled or not.
+        options: arguments of compile(), such as ``backend="aot_eager"``; they replace those of a compiled ``f``.
+
+    Returns:
+        A callable that takes the arguments of ``f`` and gives an Explanation.
+
+    Raises:
+        TypeError: ``f`` is not callable, or an option has the wrong type.
+        ValueError: an option has an unknown value.
+        RuntimeError: with ``fullgraph=True``, a graph break, when the callable is called.
+
+    Example:
+        >>> import torch, magneto
+        >>> def f(x):
+        ...     y = x.sin()
+        ...     magneto.graph_break()
+        ...     return y + 1
+        >>> report = magneto.explain(f)(torch.ones(3))
+        >>> report.graph_count, report.graph_break_count, report.op_count
+        (2, 1, 2)
     """
     if not callable(f):
         raise TypeError(f"magneto.explain: f must be callable, got {type(f).__name__}")
+    made = getattr(type(f), "_magneto_callable", f)  # that of a compiled module
+    config = made.options() if isinstance(made, _magneto.Callable) else {}
+    if options:
+        config = checked(**options)
+    config.update(isolated=True, explained=True)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
-        graphs: list[torch.fx.GraphModule] = []
-
-        def keep(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., Any]:
-            graphs.append(gm)
-            return gm.forward
-
-        fn = original(f) if isinstance(f, torch.nn.Module) else getattr(f, "__wrapped__", f)
-        compiled = _magneto.Callable(fn, backend=keep)
+        compiled = _callable(f, config)
         result = compiled(*args, **kwargs)
         entries = [e for e in _magneto.entries() if e["config"] == compiled.config_id]
-        entries.sort(key=lambda e: (_code(e).co_filename, _code(e).co_firstlineno, e["unit"]))
-        reasons = [
-            BreakReason(
-                reason=e["reason"],
-                kind=e["break"],
-                hint=_magneto.break_hints[e["break"]],
-                file=e["end_file"],
-                line=e["end_line"],
-                function=e["end_name"],
-            )
-            for e in entries
-            if not e["returns"]
-        ]
-        ops = [[n.target for n in gm.graph.nodes if n.op in _OPS] for gm in graphs]
-        return Explanation(
-            graph_count=len(graphs),
-            graph_break_count=len(reasons),
-            op_count=sum(map(len, ops)),
-            break_reasons=reasons,
-            guards=[e["guards"] for e in entries],
-            graphs=graphs,
-            ops_per_graph=ops,
-            result=result,
-            left=_left({_code(e) for e in entries}),
-        )
+        return _report(sorted(entries, key=lambda e: e["number"]), result)
 
     return run
 
 
+def _callable(f: Callable[..., Any], config: dict[str, Any]) -> _magneto.Callable:
+    """A compiled callable of what compile() compiles of ``f``."""
+    while getattr(f, "_torchdynamo_wrapper_id", None) == id(f):
+        f = f._torchdynamo_orig_callable  # type: ignore[attr-defined]  # what torch has wrapped
+    if isinstance(f, torch.nn.Module):
+        return _magneto.Callable(original(f), **config)
+    return compile_callable(f.__wrapped__ if isinstance(f, _magneto.Callable) else f, config)
+
+
 @dataclasses.dataclass(frozen=True)
 class ExportResult:
-    """The result of export(): one graph, the tensors it takes in order of its placeholders, and what it relies on."""
+    """What export() gives.  Unpacks as ``graph_module, guards``.
+
+    Attributes:
+        graph_module: the graph, of torch-level calls.
+        example_inputs: the tensors that it takes, in the order of its placeholders.
+        guards: what the graph relies on, as a text.
+        result: what the function returned.
+
+    Example:
+        >>> import torch, magneto
+        >>> graph, guards = magneto.export(lambda x: x + 1)(torch.ones(2))
+        >>> graph(torch.zeros(2))
+        (tensor([1., 1.]),)
+    """
 
     graph_module: torch.fx.GraphModule
     example_inputs: list[torch.Tensor]
     guards: str
-    result: Any  # what the function returned
+    result: Any
 
     def __iter__(self) -> Any:
         return iter((self.graph_module, self.guards))
 
 
 def export(f: Callable[..., Any]) -> Callable[..., ExportResult]:
-    """Returns a callable that runs ``f`` once on its arguments and gives its graph, parameters and buffers as inputs.
+    """Returns a callable that runs ``f`` once on its arguments and gives its graph.
 
-    Raises TypeError when ``f`` is not callable and RuntimeError when it is not one graph, with the reason.
+    Parameters and buffers are inputs of the graph.
+
+    Arguments:
+        f: a function, module or other callable.
+
+    Returns:
+        A callable that takes the arguments of ``f`` and gives an ExportResult.
+
+    Raises:
+        TypeError: ``f`` is not callable.
+        RuntimeError: the function has no tensor operations or is not one graph, when the callable is called.
+
+    Example:
+        >>> import torch, magneto
+        >>> exported = magneto.export(torch.nn.ReLU())(torch.ones(2))
+        >>> len(exported.example_inputs)
+        1
     """
     if not callable(f):
         raise TypeError(f"magneto.export: f must be callable, got {type(f).__name__}")
@@ -155,8 +257,7 @@ def export(f: Callable[..., Any]) -> Callable[..., ExportResult]:
             kept.append((gm, example_inputs))
             return gm.forward
 
-        fn = original(f) if isinstance(f, torch.nn.Module) else getattr(f, "__wrapped__", f)
-        compiled = _magneto.Callable(fn, backend=keep, fullgraph=True)
+        compiled = _callable(f, {"backend": keep, "fullgraph": True})
         result = compiled(*args, **kwargs)
         if not kept:
             raise RuntimeError("magneto.export: the function has no tensor operations")

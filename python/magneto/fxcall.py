@@ -43,7 +43,7 @@ class FunctionCall:
 
 
 def _make(template: Any, leaves: tuple[Any, ...]) -> Any:
-    """The object of a template (src/front/functree.c)."""
+    """The object of a template (src/record/autograd/object_template.c)."""
     kind, of, parts = template
     if kind == "leaf":
         return leaves[of]

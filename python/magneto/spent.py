@@ -33,9 +33,8 @@ class Freed(torch.autograd.Function):
     """The place of a gradient graph that has been freed."""
 
     @staticmethod
-    def forward(ctx: Any, t: torch.Tensor, anchor: torch.Tensor) -> torch.Tensor:
-        ctx.mark_dirty(t)
-        return t
+    def forward(ctx: Any, box: list[torch.Tensor], anchor: torch.Tensor) -> torch.Tensor:
+        return box[0]  # a tensor that autograd has not seen go in: it gets its grad_fn without a write, which a version would tell
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -48,4 +47,4 @@ _anchor = torch.zeros((), requires_grad=True)
 def spent(t: torch.Tensor) -> torch.Tensor:
     """``t``, which requires no grad yet, as a result whose backward raises torch's error for a freed graph."""
     with torch.enable_grad():
-        return Freed.apply(t, _anchor)
+        return Freed.apply([t], _anchor)

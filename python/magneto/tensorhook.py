@@ -4,6 +4,7 @@ and hooks of results that share their node of the gradient graph."""
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from typing import Any, Callable
 
 import torch
@@ -50,6 +51,38 @@ def finish(mark: torch.Tensor, hook: Callable[[Any], Any]) -> RemovableHandle:
     late, handle = mark._magneto_hook  # type: ignore[attr-defined]
     late.hook = hook
     return handle
+
+
+class Reached:
+    """A leaf's hook, in a pass of which nothing may reach the leaf: eager would not call the hook then."""
+
+    def __init__(self, hook: Callable[[Any], Any]) -> None:
+        self.hook = hook
+
+    def __call__(self, grad: torch.Tensor | None) -> Any:
+        return None if grad is None else self.hook(grad)
+
+
+def spare(node: Any, grads: tuple[torch.Tensor | None, ...], hooked: tuple[Any, ...] | None) -> None:
+    """Keeps hooks of inputs whose gradient ``node`` leaves undefined from being called with None, until the pass ends.
+
+    ``hooked`` says where the hooks of inputs with a gradient graph are: in a dict, or in the referenced tensor's."""
+    for k, ((function, _), grad) in enumerate(zip(node.next_functions, grads)):
+        if grad is not None:
+            continue
+        hooks = hooked[k] if hooked else None
+        if not isinstance(hooks, dict):
+            tensor = hooks() if hooks else getattr(function, "variable", None)
+            hooks = None if tensor is None else tensor._backward_hooks
+        for key, hook in list(hooks.items()) if hooks else ():
+            if not isinstance(hook, Reached) and not _counts(hook):
+                hooks[key] = Reached(hook)
+                torch.autograd.Variable._execution_engine.queue_callback(partial(_unspare, hooks, key))
+
+
+def _unspare(hooks: dict[int, Any], key: int) -> None:
+    if isinstance(hooks.get(key), Reached):
+        hooks[key] = hooks[key].hook
 
 
 def run_gradient(hooks: dict[int, Callable[[Any], Any]], grad: torch.Tensor) -> torch.Tensor:

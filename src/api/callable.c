@@ -2,17 +2,29 @@
  * In: a callable and the options of one magneto.compile().  Out: the same results as calling it.
  * On a hit the arguments are bound into slots in C, the guards of the entries at offset 0 are checked on them, and the
  * segment runs: no Python frame, no hook.  On a miss, or when the segment breaks, the function is called under the hook. */
-#include "api/module.h"
-#include "front/hook.h"
-#include "front/names.h"
-#include "front/planrun.h"
-#include "front/resume.h"
-#include "front/stages.h"
-#include "front/stance.h"
-#include "front/claim.h"
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
 #include <stdlib.h>
 #include <string.h>
 #include <structmember.h>
+#include "entry/guard/guard_set.h"
+#include "entry/launch/config.h"
+#include "entry/launch/plan_call.h"
+#include "entry/launch/stats.h"
+#include "entry/run/entry.h"
+#include "entry/run/entry_cache.h"
+#include "entry/run/exec_sizes.h"
+#include "entry/run/frame_cost.h"
+#include "entry/run/snapshot_program.h"
+#include "entry/run/staged_exec.h"
+#include "frame/eval_frame.h"
+#include "frame/stance.h"
+#include "host/python/code_info.h"
+#include "host/python/names.h"
+#include "host/python/pyframe.h"
+#include "record/call/call.h"
+#include "record/core/recording.h"
+#include "record/object/wrap.h"
 
 typedef struct Callable {
   PyObject_HEAD
@@ -211,6 +223,7 @@ static PyObject *callable_forced(Callable *c, PyObject *backend, PyObject *const
   MgConfig cfg = c->cfg;
   PyObject *r = NULL;
   cfg.backend = backend == Py_None ? NULL : backend;
+  cfg.isolated = 0; /* such configurations end with their callable, and this one ends here */
   if (!(cfg.id = mg_config_acquire(&cfg))) return NULL;
   Py_INCREF(backend);
   Py_INCREF(c);
@@ -259,12 +272,13 @@ static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf
 /* ---- the type ---- */
 
 static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"fn", "backend", "fullgraph", "dynamic", "disable", "eager_backend", "mode", "freeze",
-                          "keep_layout", "threads", "recompile_limit", NULL};
+  static char *names[] = {"fn", "backend", "fullgraph", "dynamic", "disable", "eager_backend", "freeze",
+                          "keep_layout", "threads", "recompile_limit", "isolated", "explained", NULL};
+  static uint32_t isolated_ids;
   PyObject *fn, *backend = Py_None;
-  int fullgraph = 0, dynamic = -1, disable = 0, eager = 0, mode = 0, freeze = 0, keep_layout = 0, threads = 0, limit = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Opippippii:Callable", names, &fn, &backend, &fullgraph, &dynamic,
-                                   &disable, &eager, &mode, &freeze, &keep_layout, &threads, &limit))
+  int fullgraph = 0, dynamic = -1, disable = 0, eager = 0, freeze = 0, keep_layout = 0, threads = 0, limit = 0, isolated = 0, explained = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Opippppiipp:Callable", names, &fn, &backend, &fullgraph, &dynamic,
+                                   &disable, &eager, &freeze, &keep_layout, &threads, &limit, &isolated, &explained))
     return NULL;
   if (!PyCallable_Check(fn)) return PyErr_Format(PyExc_TypeError, "expected a callable, got %R", fn);
   if (backend != Py_None && !PyCallable_Check(backend))
@@ -278,7 +292,9 @@ static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                       .fullgraph = fullgraph,
                       .disable = disable,
                       .dynamic = dynamic,
-                      .opt = {.mode = (MgMode)mode, .freeze = freeze, .keep_layout = keep_layout, .threads = threads},
+                      .opt = {.freeze = freeze, .keep_layout = keep_layout, .threads = threads},
+                      .isolated = isolated ? ++isolated_ids : 0,
+                      .explained = explained,
                       .recompile_limit = limit};
   if (!(c->cfg.id = mg_config_acquire(&c->cfg))) {
     Py_DECREF(c);
@@ -324,7 +340,19 @@ static PyObject *callable_repr(PyObject *o) {
 /* Copied and pickled as functions are: by name. */
 static PyObject *callable_reduce(PyObject *o, PyObject *unused) { return PyObject_GetAttrString(o, "__qualname__"); }
 
-static PyMethodDef callable_methods[] = {{"__reduce__", callable_reduce, METH_NOARGS, "Its name."}, {NULL, NULL, 0, NULL}};
+static PyObject *callable_options(PyObject *o, PyObject *unused) {
+  const MgConfig *c = &((Callable *)o)->cfg;
+  return Py_BuildValue("{s:O,s:O,s:i,s:O,s:O,s:O,s:O,s:i,s:i,s:O}", "backend", c->backend ? c->backend : Py_None, "fullgraph",
+                       c->fullgraph ? Py_True : Py_False, "dynamic", c->dynamic, "disable", c->disable ? Py_True : Py_False,
+                       "eager_backend", c->eager_backend ? Py_True : Py_False, "freeze", c->opt.freeze ? Py_True : Py_False,
+                       "keep_layout", c->opt.keep_layout ? Py_True : Py_False, "threads", c->opt.threads, "recompile_limit",
+                       c->recompile_limit, "isolated", c->isolated ? Py_True : Py_False);
+}
+
+static PyMethodDef callable_methods[] = {
+    {"__reduce__", callable_reduce, METH_NOARGS, "Its name."},
+    {"options", callable_options, METH_NOARGS, "The arguments that it was made with, as a dict; without fn."},
+    {NULL, NULL, 0, NULL}};
 static PyMemberDef callable_members[] = {
     {"__wrapped__", T_OBJECT, offsetof(Callable, fn), READONLY, "The callable that was given."},
     {"config_id", T_UINT, offsetof(Callable, cfg.id), READONLY, "Number of these options in entries(): equal ones share what they compiled."},

@@ -2,14 +2,15 @@
  * inputs must be what the text says. */
 #include <stdlib.h>
 #include <string.h>
-#include "api/module.h"
 #include "base/log.h"
 #include "driver/compile.h"
-#include "driver/stored.h"
-#include "front/nodecall.h"
-#include "front/planrun.h"
-#include "runtime/kcache.h"
-#include "runtime/load_llvm.h"
+#include "driver/options.h"
+#include "driver/plan_store.h"
+#include "entry/launch/op_call.h"
+#include "entry/launch/plan_call.h"
+#include "runtime/code/kernel_cache.h"
+#include "runtime/code/load_llvm.h"
+#include "runtime/plan/plan_priv.h"
 
 typedef struct GraphObj {
   PyObject_HEAD

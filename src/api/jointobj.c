@@ -2,11 +2,12 @@
  * autograd, no version checks, tensors must be what the text says. */
 #include <stdlib.h>
 #include <string.h>
-#include "api/module.h"
-#include "base/log.h"
 #include "driver/compile.h"
-#include "front/nodecall.h"
-#include "front/planrun.h"
+#include "driver/options.h"
+#include "entry/launch/op_call.h"
+#include "entry/launch/plan_call.h"
+#include "ir/graph/joint_spec.h"
+#include "runtime/plan/plan_priv.h"
 
 typedef struct JointObj {
   PyObject_HEAD

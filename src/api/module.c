@@ -2,7 +2,7 @@
 #include "api/module.h"
 #include "base/env.h"
 #include "base/log.h"
-#include "front/notices.h"
+#include "host/python/notices.h"
 
 static int (*const module_parts[])(PyObject *) = {
 #define MODULE_PART(file) mg_##file##_init,

@@ -1,6 +1,6 @@
 /* Sets of small numbers, one bit each, in words of the owner's.  All sets of one kind have the same number of words. */
-#ifndef MG_BASE_BITS_H
-#define MG_BASE_BITS_H
+#ifndef MG_BITS_H
+#define MG_BITS_H
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * In: bytes in any portions.  Out: the digest.  Words are little-endian, whatever the machine.
  * Invariant: the buffer is compressed only when more bytes follow, since the last block is marked as such. */
 #include "base/blake2b.h"
-#include <assert.h>
+#include "base/assert.h"
 #include <string.h>
 
 static const uint64_t blake_iv[8] = {
@@ -71,7 +71,7 @@ static void blake_compress(MgBlake *b, const unsigned char *block, size_t n, int
 }
 
 void mg_blake_begin(MgBlake *b, size_t out, const void *key, size_t nkey) {
-  assert(out && out <= MG_BLAKE_MAX && nkey <= MG_BLAKE_MAX);
+  MG_ASSERT(out && out <= MG_BLAKE_MAX && nkey <= MG_BLAKE_MAX, "a digest or key is longer than BLAKE2b has");
   memset(b, 0, sizeof *b);
   memcpy(b->h, blake_iv, sizeof b->h);
   b->h[0] ^= 0x01010000u ^ (uint64_t)nkey << 8 ^ (uint64_t)out;
@@ -99,6 +99,7 @@ void mg_blake_add(MgBlake *b, const void *p, size_t n) {
 
 void mg_blake_end(MgBlake *b, void *out) {
   unsigned char all[MG_BLAKE_MAX];
+  MG_ASSERT(b->n <= MG_BLAKE_BLOCK, "more than a block is kept back");
   memset(b->buf + b->n, 0, MG_BLAKE_BLOCK - b->n);
   blake_compress(b, b->buf, b->n, 1);
   for (int i = 0; i < MG_BLAKE_MAX; i++) all[i] = (unsigned char)(b->h[i / 8] >> 8 * (i % 8));

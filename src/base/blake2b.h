@@ -1,8 +1,8 @@
 /* BLAKE2b (RFC 7693): a cryptographic digest of 1 to 64 bytes, with or without a key of up to 64 bytes.
  * With a secret key the digest is a MAC: who does not have the key cannot make bytes that fit it.
  * About 1 GB/s.  Use: begin, add as often as wanted, end. */
-#ifndef MG_BASE_BLAKE2B_H
-#define MG_BASE_BLAKE2B_H
+#ifndef MG_BLAKE2B_H
+#define MG_BLAKE2B_H
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,4 +1,5 @@
 #include "base/ctx.h"
+#include "base/assert.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +37,16 @@ void mg_ctx_free(MgCtx *c) {
   c->bytes = 0;
 }
 
+MgRc mg_ctx_poll(MgCtx *c) {
+  c->asked = 0;
+  if (!c->stopped && c->stop) c->stopped = c->stop();
+  return c->stopped ? mg_fail(c, MG_NOMEM, "given up, since a signal waits") : MG_OK;
+}
+
 void *mg_ctx_alloc(MgCtx *c, size_t n) {
+  enum { POLL = 256 }; /* allocations: some 10 microseconds */
   MgChunk *k = c->chunks;
+  if (c->stop && (c->stopped || ++c->asked >= POLL) && mg_ctx_poll(c)) return NULL;
   if (n > SIZE_MAX - 64) goto nomem;
   n = (n + 15) & ~(size_t)15;
   if (!k || k->cap - k->len < n) {
@@ -64,6 +73,7 @@ nomem:
 }
 
 void *mg_ctx_grow(MgCtx *c, const void *p, size_t n, size_t cap) {
+  MG_ASSERT(n <= cap, "a table grows to less than it has");
   void *q = mg_ctx_alloc(c, cap);
   if (q && n) memcpy(q, p, n);
   return q;

@@ -1,8 +1,8 @@
 /* Context of one compilation: its memory, its first error, and fault injection.
  * In: nothing.  Out: MgCtx, mg_fail, TRY.  Every allocation of a compilation comes from the context's arena and
  * is freed by mg_ctx_free on every exit.  Not thread-safe: one context belongs to one thread. */
-#ifndef MG_BASE_CTX_H
-#define MG_BASE_CTX_H
+#ifndef MG_CTX_H
+#define MG_CTX_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,6 +22,9 @@ typedef struct MgCtx {
   char msg[512];     /* its message */
   const char *file;  /* where it was raised */
   int line;
+  bool (*stop)(void); /* asked now and then: is the work to be given up?  Allocations fail from then on.  Or NULL */
+  uint32_t asked;    /* allocations since it was asked */
+  bool stopped;      /* it said so */
 } MgCtx;
 
 void mg_ctx_init(MgCtx *c);
@@ -31,6 +34,8 @@ void *mg_ctx_alloc(MgCtx *c, size_t n);
 /* A copy of [p, p+n) with room for cap bytes (growing tables). */
 void *mg_ctx_grow(MgCtx *c, const void *p, size_t n, size_t cap);
 char *mg_ctx_strdup(MgCtx *c, const char *s);
+/* Asks c->stop.  MG_NOMEM when the work is to be given up: what follows is what follows a lack of memory. */
+MgRc mg_ctx_poll(MgCtx *c);
 /* Records the first error; returns rc. */
 MgRc mg_fail_at(MgCtx *c, MgRc rc, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));

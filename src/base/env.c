@@ -179,3 +179,9 @@ void mg_env_check(void) {
     if (!strncmp(*e, ENV_PREFIX, sizeof ENV_PREFIX - 1) && !env_known(*e, n)) env_unknown(*e);
   }
 }
+
+bool mg_strict(void) {
+  static int on = -1;
+  if (on < 0) on = mg_env_switch(ENV_STRICT, false);
+  return on;
+}

@@ -1,7 +1,7 @@
 /* The environment variables MAGNETO_*, by the table env.def.
  * In: the environment of the process, read at each call.  Out: values that are understood; what is wrong with the others. */
-#ifndef MG_BASE_ENV_H
-#define MG_BASE_ENV_H
+#ifndef MG_ENV_H
+#define MG_ENV_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,4 +38,5 @@ MgEnvRow mg_env_row(MgEnv v);
 bool mg_env_bad(MgEnv v, char *text, size_t n);
 /* Adds a notice for each variable with a wrong value, and for each MAGNETO_ variable that is not in the table. */
 void mg_env_check(void);
+bool mg_strict(void); /* MAGNETO_STRICT=1: fallbacks and broken invariants are errors */
 #endif

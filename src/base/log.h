@@ -1,6 +1,6 @@
 /* MAGNETO_LOGS=<channel,...>: readable dumps of each stage, on standard error. */
-#ifndef MG_BASE_LOG_H
-#define MG_BASE_LOG_H
+#ifndef MG_LOG_H
+#define MG_LOG_H
 #include <stdbool.h>
 
 typedef enum MgLog {

@@ -1,7 +1,7 @@
 /* What the user should be told once: a setting that is ignored, a cache that is off.
- * Any layer adds a notice; front/ takes them when it has the GIL and makes each a RuntimeWarning.  Thread-safe. */
-#ifndef MG_BASE_NOTICE_H
-#define MG_BASE_NOTICE_H
+ * Any layer adds a notice; host/python/notices takes them when it has the GIL and makes each a RuntimeWarning.  Thread-safe. */
+#ifndef MG_NOTICE_H
+#define MG_NOTICE_H
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* Growing text.  Errors stick: after a failed allocation every call is a no-op and mg_sb_ok is false. */
-#ifndef MG_BASE_STRBUF_H
-#define MG_BASE_STRBUF_H
+#ifndef MG_STRBUF_H
+#define MG_STRBUF_H
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Hash map from a 64-bit key (usually a pointer) to a 32-bit value.  malloc'ed; free with mg_map_free. */
-#ifndef MG_BASE_TABLE_H
-#define MG_BASE_TABLE_H
+#ifndef MG_TABLE_H
+#define MG_TABLE_H
 #include "base/ctx.h"
 
 typedef struct MgMap {

@@ -1,4 +1,5 @@
-/* Recorded graph -> run-time plan: every pass, in order, in mg_compile_passes.
+/* Recorded graph -> run-time plan: every pass, in order, in compile_middle and compile_new.
+ * With MAGNETO_STRICT=1 the graph is verified after every pass; see compile_verify.
  * MAGNETO_LOGS shows what each stage made; MAGNETO_STOP=<stage> ends every compilation after that stage and
  * MAGNETO_ONLY=<n> or <a>-<b> compiles only those (counted from 1): what is not compiled runs op by op, so a wrong
  * result is found by bisecting. */
@@ -7,20 +8,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "back/back.h"
+#include "back/kernel/back.h"
 #include "base/env.h"
 #include "base/log.h"
-#include "driver/engine.h"
+#include "cuda/device.h"
+#include "driver/engine_choice.h"
 #include "driver/kernels.h"
+#include "driver/options.h"
+#include "driver/plan_store.h"
 #include "driver/planner.h"
-#include "driver/stored.h"
+#include "driver/size_facts.h"
+#include "ir/infer/graph_at.h"
+#include "ir/infer/infer.h"
 #include "middle/middle.h"
-#include "runtime/onednn.h"
-#include "runtime/torch_abi.h"
+#include "middle/partition.h"
+#include "ptx/ptx.h"
+#include "runtime/engine/onednn.h"
+#include "runtime/plan/plan_priv.h"
+#include "runtime/process/torch_abi.h"
 
 typedef struct Compile {
   MgCtx *c;
   MgGraph *g;
+  int cuda;               /* the device that kernels run on; -1: the CPU */
   const MgOptions *o;
   MgHostOps *h;
   MgSched s;
@@ -33,6 +43,7 @@ typedef struct Compile {
   double t;               /* when the running stage began */
   MgStrbuf times;         /* text of MAGNETO_LOGS=timing */
   const char *stop;       /* MAGNETO_STOP, or NULL */
+  bool strict;            /* MAGNETO_STRICT: verify after every pass */
 } Compile;
 
 /* ---- stages ---- */
@@ -47,14 +58,27 @@ static const char *const compile_stage[] = {
 #include "stages.def"
 };
 
+typedef enum CompilePromise { CP_recorded, CP_functional, CP_primitive } CompilePromise;
+
 /* Ends a stage: its time, and MAGNETO_STOP. */
 static MgRc compile_done(Compile *k, CompileStage which) {
   const char *stage = compile_stage[which];
   double now = mg_now_ms();
   if (mg_log_on(MG_LOG_timing)) mg_sb_printf(&k->times, "%s %.2f  ", stage, now - k->t);
   k->t = mg_now_ms();
+  TRY(mg_ctx_poll(k->c));
   if (k->stop && !strcmp(k->stop, stage)) return mg_fail(k->c, MG_UNSUP, "stopped after %s (MAGNETO_STOP)", stage);
   return MG_OK;
+}
+
+/* Ends a pass over the graph: in strict mode, does it hold what is promised from there on?
+ * recorded    the structure is whole
+ * functional  and nothing writes
+ * primitive   and no decomposition applies: true right after decompose only, simplify may make other ops again */
+static MgRc compile_verify(const Compile *k, CompilePromise promise, const char *pass) {
+  static MgRc (*const check[])(MgGraph *g, const char *after) = {
+    [CP_recorded] = mg_graph_verify, [CP_functional] = mg_graph_verify_functional, [CP_primitive] = mg_decompose_verify};
+  return k->strict ? check[promise](k->g, pass) : MG_OK;
 }
 
 static void compile_log_graph(const Compile *k, MgLog ch, const char *title) {
@@ -121,7 +145,7 @@ static MgRc compile_externs(Compile *k) {
   for (uint32_t i = 0; i < k->f.nstep; i++) {
     if (k->f.step[i].kind != MS_extern) continue;
     const MgExtern *e = k->f.step[i].u.ext;
-    MgRc rc = mg_engine_make(&k->s, e, k->o, &k->ext[i].engine, &k->ext[i].sized);
+    MgRc rc = k->cuda < 0 ? mg_engine_make(&k->s, e, k->o, &k->ext[i].engine, &k->ext[i].sized) : MG_UNSUP;
     if (rc == MG_OK) {
       k->f.step[i].scratch = k->ext[i].engine->scratch;
       k->f.step[i].sized = k->ext[i].sized;
@@ -138,6 +162,7 @@ static MgRc compile_externs(Compile *k) {
 /* oneDNN takes a few milliseconds to load, so only graphs with work for a library ask for it. */
 static bool compile_wants_onednn(const Compile *k) {
   bool wanted = false;
+  if (!mg_graph_on_cpu(k->g)) return false;
   for (NodeRef n = 1; n < k->g->nnode && !wanted; n++)
     wanted = !mg_node(k->g, n)->dead && !mg_lower_knows(k->g, n);
   return wanted && mg_onednn_ready();
@@ -151,21 +176,29 @@ static MgRc compile_middle(Compile *k, MgJoint *j) {
   MgSimplifyOpts simplify = {.keep_layout = k->o->keep_layout, .lowers = mg_lower_knows};
 
   compile_log_graph(k, MG_LOG_graph, "recorded");
+  TRY(compile_verify(k, CP_recorded, "recording"));
   if (g->x->ask) TRY(mg_infer_settle(g));
   if (j) TRY(mg_joint_mark(g, j));
+  TRY(compile_verify(k, CP_recorded, "settle"));
   TRY(mg_functionalize(g));
+  TRY(compile_verify(k, CP_functional, "functionalize"));
   if (j) TRY(mg_joint_stable(g, j));
   TRY(mg_dce(g)); /* before anything counts uses */
+  TRY(compile_verify(k, CP_functional, "dce"));
   compile_log_graph(k, MG_LOG_functional, "functional");
   TRY(compile_done(k, CS_functionalize));
   simplify.onednn = compile_wants_onednn(k);
   simplify.bf16 = simplify.onednn && mg_onednn_bf16();
   TRY(mg_patterns(g, &simplify)); /* on ATen's own ops, before they are taken apart */
+  TRY(compile_verify(k, CP_functional, "patterns"));
   TRY(compile_done(k, CS_patterns));
   TRY(mg_decompose(g));
+  TRY(compile_verify(k, CP_primitive, "decompose"));
   TRY(compile_done(k, CS_decompose));
   TRY(mg_simplify(g, &simplify));
+  TRY(compile_verify(k, CP_functional, "simplify"));
   TRY(mg_layout(g, &simplify));
+  TRY(compile_verify(k, CP_functional, "layout"));
   TRY(mg_dce(g));
   compile_log_graph(k, MG_LOG_simplified, "simplified");
   TRY(mg_graph_verify(g, "simplify"));
@@ -218,20 +251,48 @@ static bool compile_shows(const Compile *k) {
   return stops || mg_log_on(MG_LOG_loops) || mg_log_on(MG_LOG_fusion) || mg_log_on(MG_LOG_output_code) || mg_log_on(MG_LOG_plan);
 }
 
+/* Are all nests for kernels of a GPU? */
+static bool compile_gpu_can(Compile *k) {
+  for (uint32_t i = 0; i < k->s.nitem; i++)
+    if (k->s.item[i].kind == MI_loop && !mg_ptx_takes(&k->s, k->s.item[i].u.loop)) return false;
+  return true;
+}
+
+/* Loop nests of the graph.  What a GPU's kernels cannot do becomes calls, which may take other nodes' loops with it. */
+static MgRc compile_lower(Compile *k) {
+  enum { MOST = 8 };
+  for (int turn = 0;; turn++) {
+    memset(&k->s, 0, sizeof k->s);
+    TRY(mg_sched_init(&k->s, k->g));
+    TRY(mg_lower(&k->s));
+    TRY(mg_sched_verify(&k->s, "lowering"));
+    if (k->cuda < 0 || !mg_gpu_mark(&k->s)) break;
+    if (turn == MOST) return mg_fail(k->c, MG_UNSUP, "loops that kernels of a GPU cannot do");
+  }
+  return k->cuda < 0 || compile_gpu_can(k) ? MG_OK : mg_fail(k->c, MG_UNSUP, "a loop that kernels of a GPU cannot do");
+}
+
+static MgRc compile_code(Compile *k, MgGpuTexts *texts) {
+  if (!texts) return mg_kernels_build(&k->s, &k->f, mg_abi_threads(), &k->k);
+  return mg_gpu_build(texts, mg_abi_threads(), &k->k);
+}
+
 /* Graph to the description of a plan, but for what compile_back knows. */
 static MgRc compile_new(Compile *k, MgPlanSpec *spec) {
-  TRY(mg_sched_init(&k->s, k->g));
-  TRY(mg_lower(&k->s));
-  TRY(mg_sched_verify(&k->s, "lowering"));
+  MgGpuTexts *texts = NULL;
+  TRY(compile_lower(k));
   compile_log_loops(k);
   TRY(compile_done(k, CS_lower));
   TRY(mg_fuse(&k->s, &k->f));
   compile_log_fusion(k);
+  if (k->cuda >= 0) TRY(mg_gpu_texts(&k->s, &k->f, k->cuda, &texts));
   TRY(compile_done(k, CS_fuse));
   TRY(compile_externs(k));
   TRY(compile_done(k, CS_engines));
-  TRY(mg_kernels_build(&k->s, &k->f, mg_abi_threads(), &k->k));
+  TRY(compile_code(k, texts));
   TRY(compile_done(k, CS_code));
+  spec->cuda = k->cuda >= 0;
+  spec->device = spec->cuda ? k->cuda : 0;
 
   TRY(mg_memplan(&k->s, &k->f, &k->m));
   compile_log_plan(k);
@@ -243,8 +304,10 @@ static MgRc compile_back(Compile *k, MgPlanSpec *spec) {
   MgKey key;
   bool found = false;
   TRY(compile_fold(k));
+  TRY(compile_verify(k, CP_functional, "fold"));
   *spec = (MgPlanSpec){.label = k->h->label, .host = k->h->host, .threads = k->o->threads > 0 ? (unsigned)k->o->threads : 0};
-  bool stored = !compile_shows(k) && mg_stored_key(k->g, k->o, &key);
+  k->cuda = mg_graph_on_cpu(k->g) ? -1 : mg_graph_cuda(k->g);
+  bool stored = k->cuda < 0 && !compile_shows(k) && mg_stored_key(k->g, k->o, &key);
   if (stored) TRY(mg_stored_load(key, k->g, k->o, k->h, spec, &k->ext, &k->k, &found));
   if (found) k->f.nstep = spec->nstep;
   if (stored) TRY(compile_done(k, CS_stored));
@@ -278,14 +341,29 @@ static bool compile_selected(long n) {
   return !mg_env_span(ENV_ONLY, &from, &to) || (n >= from && n <= to);
 }
 
+/* Asked once per process, as the recorder does. */
+static bool compile_strict(void) {
+  static atomic_int on = -1;
+  if (on < 0) on = mg_env_switch(ENV_STRICT, false);
+  return on > 0;
+}
+
 /* Counts the compilation; MG_UNSUP when MAGNETO_ONLY leaves it out. */
 static MgRc compile_begin(Compile *k, long *n) {
   static atomic_long count;
   *n = atomic_fetch_add(&count, 1) + 1;
   mg_env_check();
   k->stop = mg_env(ENV_STOP);
+  k->strict = compile_strict();
   k->t = mg_now_ms();
   return compile_selected(*n) ? MG_OK : mg_fail(k->c, MG_UNSUP, "compilation %ld is left out (MAGNETO_ONLY)", *n);
+}
+
+bool mg_compile_takes(const MgGraph *g) {
+  enum { LEAST_CAPABILITY = 80 };
+  if (mg_graph_on_cpu(g)) return true;
+  int device = mg_env_switch(ENV_GPU, false) ? mg_graph_cuda(g) : -1;
+  return device >= 0 && !mg_cuda_missing() && mg_cuda_capability(device) >= LEAST_CAPABILITY;
 }
 
 MgRc mg_compile(MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlan **out) {
@@ -312,7 +390,8 @@ MgRc mg_compile(MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlan **out) {
 /* One half to a plan, which takes over the host; on failure the host is the caller's. */
 static MgRc compile_half(const Compile *joint, MgGraph *g, MgHostOps *h, long n, const char *what, MgPlan **out) {
   double t0 = mg_now_ms();
-  Compile k = {.c = joint->c, .g = g, .o = joint->o, .h = h, .facts = joint->facts, .stop = joint->stop, .t = t0};
+  Compile k = {.c = joint->c, .g = g, .o = joint->o, .h = h, .facts = joint->facts, .stop = joint->stop, .strict = joint->strict,
+               .t = t0};
   MgPlanSpec spec;
   compile_log_graph(&k, MG_LOG_joint, what);
   MgRc rc = compile_back(&k, &spec);

@@ -1,18 +1,13 @@
 /* The pass list in one function: recorded graph -> run-time plan. */
-#ifndef MG_DRIVER_COMPILE_H
-#define MG_DRIVER_COMPILE_H
-#include "ir/graph.h"
-#include "middle/partition.h"
-#include "runtime/plan.h"
+#ifndef MG_COMPILE_H
+#define MG_COMPILE_H
+#include "ir/graph/graph.h"
+#include "runtime/plan/plan.h"
 
-typedef enum MgMode { MODE_default, MODE_reduce_overhead, MODE_max_autotune } MgMode;
+typedef struct MgJointSpec MgJointSpec;
 
-typedef struct MgOptions {
-  MgMode mode;
-  bool freeze;          /* parameters never change: fold and pack them once */
-  bool keep_layout;     /* never change memory formats inside the graph */
-  int threads;          /* 0: as many as torch uses */
-} MgOptions;
+typedef struct MgOptions MgOptions;
+typedef struct MgSaved MgSaved;
 
 typedef struct MgHostOps { /* how driver asks front for extern calls while compiling */
   /* Registers the call of graph node n through its Python OpOverload; its id goes to MgHost.call.
@@ -25,6 +20,8 @@ typedef struct MgHostOps { /* how driver asks front for extern calls while compi
   MgHost host;          /* moved into the plan on success */
 } MgHostOps;
 
+/* Does the graph live where kernels of ours run: on the CPU, or on one CUDA device? */
+bool mg_compile_takes(const MgGraph *g);
 /* g is consumed (passes change it).  On failure the reason is in g->c. */
 MgRc mg_compile(MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlan **out);
 

@@ -3,6 +3,7 @@
 #include "driver/graph_key.h"
 #include <stdlib.h>
 #include <string.h>
+#include "ir/graph/graph.h"
 
 enum { KEY_WORDS = 512 };
 

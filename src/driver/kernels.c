@@ -1,21 +1,24 @@
 /* From fused kernels to callable code.
  * Every kernel is emitted under a placeholder name, so that its text is a key that does not depend on where it came
  * from; equal kernels, in this graph or an earlier one, are compiled once, and so are kernels of this graph that differ in
- * numbers only (share.h).  New ones are dealt out to a few modules that LLVM compiles in parallel. */
+ * numbers only (kernel_sharing.h).  New ones are dealt out to a few modules that LLVM compiles in parallel. */
 #include "driver/kernels.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stdatomic.h>
+#include "back/emit/emit_llvm.h"
 #include "base/log.h"
-#include "driver/share.h"
-#include "runtime/artifact.h"
-#include "runtime/cpu.h"
-#include "runtime/load_llvm.h"
-#include "runtime/torch_abi.h"
+#include "driver/kernel_sharing.h"
+#include "runtime/code/disk_cache.h"
+#include "runtime/code/load_llvm.h"
+#include "runtime/plan/plan_spec.h"
+#include "runtime/process/cpu.h"
+#include "runtime/process/torch_abi.h"
 
 #define KERNEL_NAME "mg_kernel_00000000" /* placeholder, of the length of MG_KERNEL_NAME */
 enum {
-  KERNEL_MAX_MODULES = 16,
+  KERNEL_MODULE_TEXT = 16384, /* bytes: tens of milliseconds of LLVM, which cannot be stopped in a module */
   KERNEL_SHARE = 3, /* so many kernels of one shape become one */
   KERNEL_SLOW = 150 /* about a second of LLVM: worth a word on a terminal */
 };
@@ -40,9 +43,9 @@ typedef struct KernelJob {
   KernelNew *todo; uint32_t ntodo;
   KernelNew **make; uint32_t nmake; /* those that LLVM compiles */
   uint32_t *of_step;       /* per step: todo entry + 1 */
-  MgStrbuf module[KERNEL_MAX_MODULES];
-  MgObject object[KERNEL_MAX_MODULES];
-  MgKey key[KERNEL_MAX_MODULES]; /* of the module's text, on disk */
+  MgStrbuf *module;        /* nmodule */
+  MgObject *object;
+  MgKey *key;              /* of the module's text, on disk */
   uint32_t nmodule;
 } KernelJob;
 
@@ -136,11 +139,25 @@ static MgRc kernel_share_all(KernelJob *j, MgStrbuf *sb) {
   return MG_OK;
 }
 
+/* How many modules: one for each thread, more where these would take long. */
+static MgRc kernel_modules(KernelJob *j, unsigned nthread) {
+  MgCtx *c = j->s->c;
+  size_t len = 0;
+  for (uint32_t i = 0; i < j->nmake; i++) len += j->make[i]->len;
+  size_t n = len / KERNEL_MODULE_TEXT;
+  if (n < nthread) n = nthread;
+  if (n > j->nmake) n = j->nmake;
+  j->module = mg_new(c, MgStrbuf, n);
+  j->object = mg_new(c, MgObject, n);
+  j->key = mg_new(c, MgKey, n);
+  TRYP(j->module && j->object && j->key);
+  j->nmodule = (uint32_t)n;
+  return MG_OK;
+}
+
 /* Longest texts first, each to the module that has least. */
 static MgRc kernel_deal(KernelJob *j, unsigned nthread) {
-  j->nmodule = nthread < j->nmake ? nthread : j->nmake;
-  if (j->nmodule > KERNEL_MAX_MODULES) j->nmodule = KERNEL_MAX_MODULES;
-  for (uint32_t i = 0; i < j->nmodule; i++) mg_emit_llvm_prologue(&j->target, &j->module[i]);
+  TRY(kernel_modules(j, nthread));
   for (uint32_t done = 0; done < j->nmake; done++) {
     uint32_t long_one = 0, least = 0;
     for (uint32_t i = 1; i < j->nmake; i++)
@@ -152,6 +169,7 @@ static MgRc kernel_deal(KernelJob *j, unsigned nthread) {
     n->module = least;
     n->len = 0; /* dealt */
   }
+  for (uint32_t i = 0; i < j->nmodule; i++) mg_emit_llvm_declare(&j->target, &j->module[i]);
   for (uint32_t i = 0; i < j->nmodule; i++)
     if (!mg_sb_ok(&j->module[i])) return mg_fail(j->s->c, MG_NOMEM, "out of memory");
   return MG_OK;
@@ -183,11 +201,14 @@ static MgRc kernel_load(KernelJob *j, uint32_t m) {
 }
 
 static MgRc kernel_compile(KernelJob *j, unsigned nthread) {
-  const char *text[KERNEL_MAX_MODULES];
-  MgObject made[KERNEL_MAX_MODULES];
-  uint32_t from[KERNEL_MAX_MODULES], n = 0; /* modules that are not on disk */
+  MgCtx *c = j->s->c;
+  uint32_t n = 0; /* modules that are not on disk */
   double t0 = mg_now_ms();
   TRY(kernel_deal(j, nthread));
+  const char **text = mg_new(c, const char *, j->nmodule);
+  MgObject *made = mg_new(c, MgObject, j->nmodule);
+  uint32_t *from = mg_new(c, uint32_t, j->nmodule);
+  TRYP(text && made && from);
   for (uint32_t i = 0; i < j->nmodule; i++) {
     const char *t = mg_sb_text(&j->module[i]);
     mg_log_text(MG_LOG_output_code, "module", t);
@@ -196,7 +217,7 @@ static MgRc kernel_compile(KernelJob *j, unsigned nthread) {
   }
   bool slow = n && j->nmake >= KERNEL_SLOW;
   if (slow) mg_log_progress("magneto: compiling %u kernels", j->nmake);
-  MgRc rc = n ? mg_llvm_emit(j->s->c, text, n, nthread, made) : MG_OK;
+  MgRc rc = n ? mg_llvm_emit(c, text, n, nthread, made) : MG_OK;
   if (slow) mg_log_progress(NULL);
   TRY(rc);
   for (uint32_t i = 0; i < n; i++) {
@@ -237,7 +258,7 @@ MgRc mg_kernels_build(MgSched *s, const MgFused *f, unsigned nthread, MgKernelSe
   memset(out, 0, sizeof *out);
   for (uint32_t i = 0; i < f->nstep; i++) nkernel += f->step[i].kind == MS_kernel;
   out->of_step = mg_new(s->c, MgKernelCode, f->nstep + 1);
-  out->code = mg_new(s->c, MgKcRef, nkernel + KERNEL_MAX_MODULES);
+  out->code = mg_new(s->c, MgKcRef, 2 * nkernel + 1); /* known ones, and modules */
   j.todo = mg_new(s->c, KernelNew, nkernel + 1);
   j.of_step = mg_new(s->c, uint32_t, f->nstep + 1);
   TRYP(out->of_step && out->code && j.todo && j.of_step);
@@ -256,4 +277,7 @@ MgRc mg_kernels_build(MgSched *s, const MgFused *f, unsigned nthread, MgKernelSe
 void mg_kernels_free(MgKernelSet *k) {
   for (uint32_t i = 0; i < k->ncode; i++) mg_kcache_unref(k->code[i]);
   k->ncode = 0;
+  for (uint32_t i = 0; i < k->nstep; i++)
+    if (k->of_step[i].gpu) mg_cuda_lazy_free(k->of_step[i].gpu->other);
+  k->nstep = 0;
 }

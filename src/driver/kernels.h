@@ -1,24 +1,34 @@
 /* Code for the kernels of a fused schedule: emitted, compiled and loaded, or taken from the cache. */
-#ifndef MG_DRIVER_KERNELS_H
-#define MG_DRIVER_KERNELS_H
-#include "back/back.h"
-#include "runtime/kcache.h"
-#include "runtime/threads.h"
+#ifndef MG_KERNELS_H
+#define MG_KERNELS_H
+#include "back/kernel/back.h"
+#include "runtime/code/kernel_cache.h"
+#include "runtime/process/threads.h"
 
 typedef struct MgKernelCode {
   MgRangeFn fn;                /* NULL: no kernel */
   const int64_t *size; uint32_t nsize; /* its table of sizes; none: it reads the symbols' */
   MgKey key;                   /* in the kernel cache */
+  const struct MgPlanGpu *gpu; /* on a GPU: how it is launched, but for `blocks` */
+  SymRef blocks, plain_blocks;
 } MgKernelCode;
 
 typedef struct MgKernelSet {
   MgKernelCode *of_step;
+  uint32_t nstep;              /* of a GPU: steps in of_step */
   MgKcRef *code; uint32_t ncode; /* references that keep the code mapped */
   uint32_t ncompiled;          /* kernels LLVM saw; the others were known already */
   double emit_ms, llvm_ms, load_ms;
 } MgKernelSet;
 
 #define MG_KERNEL_NAME "mg_kernel_%08x" /* in its object, by its number there */
+
+/* For a GPU: the texts, before calls of libraries are prepared. */
+typedef struct MgGpuTexts MgGpuTexts;
+MgRc mg_gpu_texts(MgSched *s, const MgFused *f, int device, MgGpuTexts **out);
+/* Marks nodes that lowering must leave to calls; says whether there were any. */
+bool mg_gpu_mark(MgSched *s);
+MgRc mg_gpu_build(MgGpuTexts *t, unsigned nthread, MgKernelSet *out);
 
 /* This machine's vector facts.  Does not open LLVM unless only an old one may be there. */
 MgTarget mg_kernels_target(void);

@@ -4,6 +4,7 @@
 #include "driver/label.h"
 #include <stdio.h>
 #include <string.h>
+#include "back/kernel/loop_nest.h"
 
 enum { LABEL_MOST_OPS = 8, LABEL_CHARS = 200, LABEL_PLACE_CHARS = 160 };
 

@@ -1,7 +1,9 @@
 /* Names of steps and plans for profilers. */
-#ifndef MG_DRIVER_LABEL_H
-#define MG_DRIVER_LABEL_H
-#include "ir/loop.h"
+#ifndef MG_LABEL_H
+#define MG_LABEL_H
+#include "ir/graph/graph.h"
+
+typedef struct MgKernel MgKernel;
 
 enum { MG_LABEL_NODES = 12 }; /* of a kernel, at most */
 

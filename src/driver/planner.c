@@ -1,10 +1,16 @@
-/* Translates what the back end decided into the flat tables of runtime/plan.
+/* Translates what the back end decided into the flat tables of runtime/plan/plan.
  * In: final steps, buffers, arena offsets, code.  Out: MgPlanSpec.  The only place that knows both worlds: expressions
  * become slots and a size program, buffers become places in memory, views become tensor geometry. */
 #include "driver/planner.h"
 #include <string.h>
+#include <stdio.h>
+#include "back/kernel/loop_nest.h"
+#include "base/assert.h"
+#include "driver/kernels.h"
 #include "driver/label.h"
-#include "base/table.h"
+#include "driver/size_facts.h"
+#include "ir/infer/infer.h"
+#include "runtime/plan/plan_spec.h"
 
 typedef struct Planner {
   MgSched *s;
@@ -213,12 +219,20 @@ static bool planner_opaque(const Planner *p, const MgOp *op, uint32_t result, co
   return v->buf && v->dtype == DT_u8 && v->ndim == 1 && mg_ex_const_int(p->s->x, v->size[0], &n) && !n;
 }
 
+static bool planner_same_view(const MgView *a, const MgView *b) {
+  return a->buf == b->buf && a->ndim == b->ndim && a->dtype == b->dtype && a->offset == b->offset && planner_same_dims(a->size, b->size, a->ndim) &&
+         planner_same_dims(a->stride, b->stride, a->ndim);
+}
+
 /* op: whose results these are, or NULL. */
 static MgRc planner_views(Planner *p, const MgView *v, uint32_t n, const MgOp *op, const MgPlanView **out) {
   MgPlanView *a = mg_new(p->s->c, MgPlanView, n + 1);
   TRYP(a);
   for (uint32_t i = 0; i < n; i++) {
-    TRY(planner_view(p, &v[i], &a[i]));
+    uint32_t k = 0;
+    while (k < i && !planner_same_view(&v[k], &v[i])) k++;
+    if (k < i) a[i] = a[k]; /* one tensor: calls may ask whether arguments are the same */
+    else TRY(planner_view(p, &v[i], &a[i]));
     a[i].opaque = op && planner_opaque(p, op, i, &v[i]);
   }
   *out = a;
@@ -240,11 +254,26 @@ static MgRc planner_kernel(Planner *p, const MgKernel *k, const MgKernelCode *co
                     .name = k->name};
   NodeRef node[MG_LABEL_NODES];
   TRYP(d->label = mg_label_text(p->s->g, node, mg_label_nodes(k, node, MG_LABEL_NODES)));
+  if (code->gpu) {
+    MgPlanGpu *g = (MgPlanGpu *)code->gpu;
+    TRY(planner_sym(p, code->blocks, &g->shape.blocks));
+    if (g->other) TRY(planner_sym(p, code->plain_blocks, &g->plain.blocks));
+    d->gpu = g;
+  }
   if (code->nsize) {
     TRY(planner_slots(p, code->nsize, &d->sizes));
     memcpy(p->slot + d->sizes, code->size, sizeof *code->size * code->nsize);
   }
   return planner_sym(p, k->outer, &d->outer);
+}
+
+/* May a CUDA graph contain the call?  Nothing but the device's memory, no state of a generator, nothing that the host looks at. */
+static bool planner_graph(const Planner *p, const MgExtern *e) {
+  const MgOp *op = mg_node(p->s->g, e->node)->op;
+  bool all = !op->random && !op->effect && !op->mutates && op->code != TOP_extern;
+  for (uint32_t i = 0; i < e->nin; i++) all &= !e->in[i].buf || p->s->buf[e->in[i].buf].device == DEV_cuda;
+  for (uint32_t i = 0; i < e->nout; i++) all &= !e->out[i].buf || p->s->buf[e->out[i].buf].device == DEV_cuda;
+  return all;
 }
 
 static MgRc planner_extern(Planner *p, uint32_t step, const MgPlanExt *ext, MgPlanStep *d) {
@@ -253,7 +282,7 @@ static MgRc planner_extern(Planner *p, uint32_t step, const MgPlanExt *ext, MgPl
   if (!ext->engine && e->prealloc) return mg_fail(p->s->c, MG_UNSUP, "no library runs %s here", op->full);
   *d = (MgPlanStep){.kind = ext->engine ? PK_engine : PK_host, .nin = e->nin, .nout = e->nout, .engine = ext->engine, .sized = ext->sized,
                     .scratch = p->m->of_step[step], .host_id = ext->host_id, .name = op->full,
-                    .guessed = !mg_infer_has(op)};
+                    .graph = planner_graph(p, e), .guessed = !mg_infer_has(op)};
   TRYP(d->label = mg_label_text(p->s->g, &e->node, 1));
   TRY(planner_views(p, e->in, e->nin, NULL, &d->in));
   return planner_views(p, e->out, e->nout, op, &d->out);
@@ -375,6 +404,19 @@ static MgRc planner_written(Planner *p) {
   return MG_OK;
 }
 
+static MgRc planner_copies(Planner *p) {
+  const MgSched *s = p->s;
+  MgPlanCopy *c = mg_new(s->c, MgPlanCopy, s->ncopy + 1);
+  TRYP(c);
+  for (uint32_t i = 0; i < s->ncopy; i++) {
+    c[i].input = s->copy[i].input;
+    TRY(planner_view(p, &s->copy[i].from, &c[i].from));
+  }
+  p->spec->copy = c;
+  p->spec->ncopy = s->ncopy;
+  return MG_OK;
+}
+
 static MgRc planner_checks(Planner *p) {
   const MgSched *s = p->s;
   MgPlanCheck *k = mg_new(s->c, MgPlanCheck, s->ncheck + 1);
@@ -416,6 +458,24 @@ static MgRc planner_facts(Planner *p, const MgSizeFacts *facts) {
   return MG_OK;
 }
 
+/* A graph's results of library calls are copied for the caller: is that too much? */
+static bool planner_copies_much(const Planner *p) {
+  enum { MOST = 64 << 20 };
+  int64_t all = 0, n;
+  for (uint32_t i = 0; i < p->s->nout; i++) {
+    const MgBuf *b = &p->s->buf[p->s->out[i].buf];
+    if (b->kind == MB_extern_out && mg_ex_const_int(p->s->x, b->nelem, &n)) all += n * mg_dtype_size((MgDtype)b->dtype);
+  }
+  for (uint32_t i = 0; i < p->f->nstep; i++) { /* outputs that calls read: what the caller gets is a copy, too */
+    const MgExtern *e = p->f->step[i].kind == MS_extern ? p->f->step[i].u.ext : NULL;
+    for (uint32_t q = 0; e && q < e->nin; q++) {
+      const MgBuf *b = &p->s->buf[e->in[q].buf];
+      if (e->in[q].buf && b->kind == MB_output && mg_ex_const_int(p->s->x, b->nelem, &n)) all += n * mg_dtype_size((MgDtype)b->dtype);
+    }
+  }
+  return all > MOST || (p->s->g->nhidden && all > 0);
+}
+
 MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext, const MgKernelSet *k,
                      const MgSizeFacts *facts, MgPlanSpec *spec) {
   Planner p = {.s = s, .f = f, .m = m, .nplanned = s->nbuf, .spec = spec,
@@ -429,8 +489,13 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
   TRY(planner_outputs(&p));
   TRY(planner_written(&p));
   TRY(planner_checks(&p));
+  TRY(planner_copies(&p));
   TRY(planner_blocks(&p));
   TRY(planner_facts(&p, facts));
+  MG_ASSERT((spec->cuda || spec->nstep == f->nstep) && spec->nout == s->g->noutput && spec->nblock == m->nblock && spec->nfact == facts->n,
+            "a plan has other parts than were planned");
+  spec->graphs = spec->cuda && !s->ncopy && !s->x->nsym && !m->dynamic && !planner_copies_much(&p);
+  for (uint32_t i = 0; i < spec->nstep; i++) spec->graphs &= spec->step[i].kind == PK_kernel || spec->step[i].graph;
   spec->ninput = s->g->ninput;
   spec->nearly = f->nearly;
   spec->early = s->g->early;

@@ -1,11 +1,17 @@
 /* Schedule, memory plan and code -> the description of a run-time plan. */
-#ifndef MG_DRIVER_PLANNER_H
-#define MG_DRIVER_PLANNER_H
-#include "back/back.h"
-#include "driver/compile.h"
-#include "driver/kernels.h"
-#include "driver/sizes.h"
-#include "runtime/plan_spec.h"
+#ifndef MG_PLANNER_H
+#define MG_PLANNER_H
+#include "base/ctx.h"
+
+typedef struct MgEngine MgEngine;
+typedef struct MgFused MgFused;
+typedef struct MgKernelSet MgKernelSet;
+typedef struct MgMemPlan MgMemPlan;
+typedef struct MgPlanSpec MgPlanSpec;
+typedef struct MgSched MgSched;
+typedef struct MgSizeFacts MgSizeFacts;
+typedef struct MgSized MgSized;
+typedef struct MgStrbuf MgStrbuf;
 
 /* One library engine or host call per extern step of f, chosen before memory is planned. */
 typedef struct MgPlanExt {

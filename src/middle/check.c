@@ -1,7 +1,7 @@
 /* Checks in place of calls whose results nobody reads.
- * In: a node that may raise (ir/raises.def) and is not read.  Out: for each argument that decides, comparisons that say which
+ * In: a node that may raise (ir/graph/raises.def) and is not read.  Out: for each argument that decides, comparisons that say which
  * of its elements are bad, and an mg::check of them.  Nothing else of the call is computed.
- * Types and messages are those of the lowered ops (back/lower_index, lower_loss, lower_point). */
+ * Types and messages are those of the lowered ops (back/lower/lower_index, lower_loss, lower_point). */
 #include "middle/check.h"
 #include "middle/decompose.h"
 

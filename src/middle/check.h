@@ -1,7 +1,7 @@
 /* What is left of a call whose results nobody reads, but whose kernel may raise because of values. */
-#ifndef MG_MIDDLE_CHECK_H
-#define MG_MIDDLE_CHECK_H
-#include "ir/graph.h"
+#ifndef MG_CHECK_H
+#define MG_CHECK_H
+#include "ir/graph/graph.h"
 
 /* Do loops over few of the node's arguments tell whether its kernel would raise? */
 bool mg_check_is(const MgGraph *g, const MgNode *n);

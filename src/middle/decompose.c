@@ -37,21 +37,30 @@ MgRc mg_dec_give(MgRewrite *rw, int i, ValRef v) {
 
 static const MgDecRow *const dec_tables[] = {mg_dec_foreach, mg_dec_dense, mg_dec_random};
 
+/* The rule for an op; NULL if it has none. */
+static MgDecRule dec_rule(const MgOp *op) {
+  for (size_t t = 0; t < sizeof dec_tables / sizeof *dec_tables; t++)
+    for (const MgDecRow *r = dec_tables[t]; r->code; r++)
+      if (r->code == op->code) return r->rule;
+  return NULL;
+}
+
 static MgRc dec_node(MgRewrite *rw, void *arg) {
   MgGraph *g = rw->g;
-  for (size_t t = 0; t < sizeof dec_tables / sizeof *dec_tables; t++)
-    for (const MgDecRow *r = dec_tables[t]; r->code; r++) {
-      if (r->code != rw->n.op->code) continue;
-      uint32_t first = g->nnode;
-      MgRc rc = r->rule(rw);
-      if (rc != MG_UNSUP) return rc;
-      g->c->rc = MG_OK; /* this form of it stays whole: undo what the rule began */
-      g->nnode = first;
-      for (int i = 0; i < rw->n.nout; i++)
-        if (rw->n.out[i] && rw->n.out[i] < rw->cap) rw->map[rw->n.out[i]] = 0;
-      return mg_graph_keep(rw);
-    }
+  const MgOp **applied = arg;
+  uint32_t first = g->nnode;
+  MgDecRule rule = dec_rule(rw->n.op);
+  MgRc rc = rule ? rule(rw) : MG_UNSUP;
+  if (rc == MG_OK && applied && !*applied) *applied = rw->n.op;
+  if (rc != MG_UNSUP) return rc;
+  if (!rule) return mg_graph_keep(rw);
+  g->c->rc = MG_OK; /* this form of it stays whole: undo what the rule began */
+  g->nnode = first;
+  for (int i = 0; i < rw->n.nout; i++)
+    if (rw->n.out[i] && rw->n.out[i] < rw->cap) rw->map[rw->n.out[i]] = 0;
   return mg_graph_keep(rw);
 }
 
-MgRc mg_decompose(MgGraph *g) { return mg_graph_rewrite(g, dec_node, NULL); }
+MgRc mg_dec_all(MgGraph *g, const MgOp **applied) { return mg_graph_rewrite(g, dec_node, applied); }
+
+MgRc mg_decompose(MgGraph *g) { return mg_dec_all(g, NULL); }

@@ -1,7 +1,8 @@
 /* Decompositions, shared by the decompose*.c files; not for other folders.
  * A rule is given a node (rw->n) and appends nodes that compute the same; it names their values by mg_dec_give. */
-#ifndef MG_MIDDLE_DECOMPOSE_H
-#define MG_MIDDLE_DECOMPOSE_H
+#ifndef MG_DECOMPOSE_H
+#define MG_DECOMPOSE_H
+#include "ir/infer/infer.h"
 #include "middle/middle.h"
 
 typedef MgRc (*MgDecRule)(MgRewrite *rw);
@@ -14,6 +15,8 @@ typedef struct MgDecRow {
 /* Ends with a row of code 0. */
 extern const MgDecRow mg_dec_foreach[], mg_dec_dense[], mg_dec_random[];
 
+/* Applies the rules to every node.  *applied, if it is NULL before: the first op that a rule took apart.  applied or NULL. */
+MgRc mg_dec_all(MgGraph *g, const MgOp **applied);
 /* op(arg...) with the rest at their defaults; 0 when it failed (the context has the error). */
 #define mg_dec(rw, code, ...)                                                                                \
   mg_graph_emit1((rw)->g, (code), (const MgArg[]){__VA_ARGS__}, sizeof((MgArg[]){__VA_ARGS__}) / sizeof(MgArg))

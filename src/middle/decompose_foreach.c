@@ -1,4 +1,5 @@
 /* List ops: one op per tensor (fusion puts them side by side again), and the fused optimizers as arithmetic. */
+#include "ir/infer/infer.h"
 #include "middle/decompose.h"
 #include <string.h>
 

@@ -11,6 +11,7 @@
  *
  * An op without a twin stays, but is called on copies of what it writes; the copies are results of the node.  What cannot be
  * expressed gives MG_UNSUP: the caller then runs the recorded nodes one by one. */
+#include "ir/infer/infer.h"
 #include "middle/middle.h"
 #include <string.h>
 
@@ -486,7 +487,7 @@ static bool fz_writes_shared(Fz *f, const MgNode *n, bool lists) {
 }
 
 /* An op without a twin: the call runs it on copies of what it writes.  Such a node has more results than its op returns:
- * after those, the copies in parameter order (front/nodecall). */
+ * after those, the copies in parameter order (entry/launch/op_call). */
 static MgRc fz_on_copies(Fz *f, const MgNode *n) {
   MgGraph *g = f->g;
   ValRef *w, *now;

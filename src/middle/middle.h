@@ -1,7 +1,7 @@
 /* Graph-to-graph passes, in the order driver/compile runs them. */
-#ifndef MG_MIDDLE_MIDDLE_H
-#define MG_MIDDLE_MIDDLE_H
-#include "ir/graph.h"
+#ifndef MG_MIDDLE_H
+#define MG_MIDDLE_H
+#include "ir/graph/graph.h"
 
 /* Removes mutation and aliasing: in-place ops become their functional twins, writes through views reach the base,
  * graph inputs that were written are listed in g->wb_*, aliasing outputs in g->out_alias. */
@@ -21,6 +21,8 @@ typedef struct MgSimplifyOpts {
 MgRc mg_patterns(MgGraph *g, const MgSimplifyOpts *o);
 /* Rewrites compound ops into primitives that lowering knows. */
 MgRc mg_decompose(MgGraph *g);
+/* Checks what it promises: no rule applies any more.  And what functionalize promised. */
+MgRc mg_decompose_verify(MgGraph *g, const char *after);
 /* Identities, common subexpressions, dead code. */
 MgRc mg_simplify(MgGraph *g, const MgSimplifyOpts *o);
 /* Chooses channels-last strides for values between convolutions; values that the user sees keep theirs. */

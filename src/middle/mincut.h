@@ -1,6 +1,6 @@
 /* Minimum cut between two vertices of a directed graph with int64 capacities. */
-#ifndef MG_MIDDLE_MINCUT_H
-#define MG_MIDDLE_MINCUT_H
+#ifndef MG_MINCUT_H
+#define MG_MINCUT_H
 #include "base/ctx.h"
 
 #define MG_CUT_INF (INT64_MAX / 4)

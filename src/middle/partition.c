@@ -8,7 +8,9 @@
  * never saved: their base is, and the view is made again.  Random numbers are never drawn again.  A primal or output whose
  * memory eager's backward would not read may be overwritten by the program before backward runs: it is copied when
  * it has to be saved. */
+#include "ir/infer/infer.h"
 #include "middle/partition_priv.h"
+#include "base/assert.h"
 #include <string.h>
 
 static uint32_t part_slots(const MgGraph *g) { return g->ninput + g->noutput + g->nwb + 1; }
@@ -328,6 +330,10 @@ MgRc mg_partition(MgGraph *g, const MgSimplifyOpts *o, MgJoint *j) {
   TRY(part_backward(&p));
   TRY(mg_dce(&j->fwd));
   TRY(mg_dce(&j->bwd));
+  MG_ASSERT(j->fwd.ninput == j->spec.nprimal && j->fwd.noutput == j->spec.nfwd + j->nintermediate,
+            "the forward graph has other inputs or outputs than were counted");
+  MG_ASSERT(j->bwd.ninput == j->nsaved + (g->ninput - j->spec.nprimal) && j->bwd.noutput == g->noutput - j->spec.nfwd,
+            "the backward graph has other inputs or outputs than were counted");
   TRY(mg_graph_verify(&j->fwd, "partition: forward"));
   return mg_graph_verify(&j->bwd, "partition: backward");
 }

@@ -1,22 +1,10 @@
 /* Cutting a joint graph (forward, then the nodes that PyTorch's engine issued for its gradients) into two graphs.
  * The joint graph's inputs are primals, then tangents (gradients of forward outputs); its outputs are forward outputs,
  * then gradients of inputs. */
-#ifndef MG_MIDDLE_PARTITION_H
-#define MG_MIDDLE_PARTITION_H
+#ifndef MG_PARTITION_H
+#define MG_PARTITION_H
 #include "middle/middle.h"
-
-typedef struct MgJointSpec {
-  uint32_t nprimal;     /* joint->input[0, nprimal) are primals, the rest tangents */
-  uint32_t nfwd;        /* joint->output[0, nfwd) are forward outputs, the rest gradients */
-  NodeRef backward;     /* first node recorded by backward; 0: the first one that reads a tangent */
-} MgJointSpec;
-
-typedef enum MgSavedKind { MG_SAVED_primal, MG_SAVED_output, MG_SAVED_intermediate } MgSavedKind;
-
-typedef struct MgSaved { /* a value that backward takes from forward */
-  uint8_t kind;         /* MgSavedKind */
-  uint32_t index;       /* number of the primal, of the forward output, or of the intermediate */
-} MgSaved;
+#include "ir/graph/joint_spec.h"
 
 typedef struct MgJoint { /* in: spec, set by the caller; the rest belongs to the passes.  In the graph's arena. */
   MgJointSpec spec;

@@ -21,9 +21,9 @@ typedef enum CutClass { CUT_never, CUT_cheap } CutClass;
 
 static const uint8_t cut_class[TOP__COUNT] = {
 #define TOP(code, ...) [TOP_##code] = CUT_cheap,
-#include "ir/ops_pointwise.def"
-#include "ir/ops_view.def"
-#include "ir/ops_create.def"
+#include "ir/graph/ops_pointwise.def"
+#include "ir/graph/ops_view.def"
+#include "ir/graph/ops_create.def"
 #undef TOP
 };
 

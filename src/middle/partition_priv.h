@@ -1,6 +1,6 @@
 /* Shared by the partition*.c files; not for other folders. */
-#ifndef MG_MIDDLE_PARTITION_PRIV_H
-#define MG_MIDDLE_PARTITION_PRIV_H
+#ifndef MG_PARTITION_PRIV_H
+#define MG_PARTITION_PRIV_H
 #include "middle/partition.h"
 
 typedef struct Part {

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "back/back.h"
+#include "back/kernel/back.h"
 #include "base/log.h"
 #include "check.h"
-#include "runtime/cpu.h"
-#include "runtime/load_elf.h"
-#include "runtime/load_llvm.h"
-#include "runtime/torch_abi.h"
+#include "runtime/process/cpu.h"
+#include "runtime/code/load_elf.h"
+#include "runtime/code/load_llvm.h"
+#include "runtime/process/torch_abi.h"
 
 enum { ENV_MAX_BUF = 96 };
 
@@ -133,12 +133,12 @@ static inline bool env_compile(Env *e) {
   MgEmitter *emitter = NULL;
   MgRc rc = mg_fuse(&e->s, &e->f);
   if (rc == MG_OK) rc = mg_emitter_new(&e->s, &t, &emitter);
-  mg_emit_llvm_prologue(&t, &b);
   for (uint32_t i = 0; i < e->f.nstep && rc == MG_OK; i++) {
     MgKernel *k = e->f.step[i].u.kernel;
     snprintf(k->name, sizeof k->name, "k%u", i);
     rc = mg_emit_llvm(emitter, k, &b);
   }
+  mg_emit_llvm_declare(&t, &b);
   mg_emitter_free(emitter);
   double t1 = cpu_ms();
   const char *text = mg_sb_text(&b);

@@ -1,7 +1,7 @@
 /* Symbols of C++ functions, compared with those that compilers make. */
 #include <string.h>
 #include "check.h"
-#include "runtime/cxxmangle.h"
+#include "runtime/process/cxxmangle.h"
 
 #define TENSOR "RKN2at6TensorE"
 #define OPT_TENSOR "RKSt8optionalIN2at6TensorEE"

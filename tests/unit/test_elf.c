@@ -1,5 +1,5 @@
 /* The ELF loader: a hand-made object with every relocation kind runs; damaged objects are refused, never followed. */
-#include "runtime/load_elf.h"
+#include "runtime/code/load_elf.h"
 #include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>

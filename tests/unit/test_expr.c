@@ -1,6 +1,6 @@
 /* Expressions: builders, simplification (a rule table and a random property test), text, ranges. */
 #include "check.h"
-#include "ir/expr.h"
+#include "ir/expr/expr.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,10 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "check.h"
-#include "ir/op.h"
-#include "runtime/kcache.h"
-#include "runtime/load_llvm.h"
-#include "runtime/torch_abi.h"
+#include "ir/graph/op.h"
+#include "runtime/code/kernel_cache.h"
+#include "runtime/code/load_llvm.h"
+#include "runtime/process/torch_abi.h"
 
 static atomic_bool fork_stop;
 

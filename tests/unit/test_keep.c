@@ -1,7 +1,7 @@
 /* Digests notice every change; kept copies are made again exactly when they must be. */
 #include <string.h>
 #include "check.h"
-#include "runtime/keep.h"
+#include "runtime/engine/weight_cache.h"
 
 static unsigned char data[3 * MG_DIGEST_CHUNK + 77];
 

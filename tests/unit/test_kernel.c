@@ -114,12 +114,20 @@ static void test_vector_functions(MgDtype d, int bits, const char *value, const 
   BufRef out = env_buf(&e, MB_output, d, 1000);
   env_nest(&e, ML_point, "1000", 0, NULL, out, "i0", value);
   CHECK(mg_fuse(&e.s, &e.f) == MG_OK && mg_emitter_new(&e.s, &t, &emitter) == MG_OK);
-  mg_emit_llvm_prologue(&t, &b);
   MgKernel *k = e.f.step[0].u.kernel;
   snprintf(k->name, sizeof k->name, "k");
   CHECK(mg_emit_llvm(emitter, k, &b) == MG_OK);
+  mg_emit_llvm_declare(&t, &b);
   const char *text = mg_sb_text(&b), *body = strstr(text, "define");
   CHECK(body && strstr(body, call));
+  int ndeclared = 0; /* only what the module calls */
+  for (const char *at = text; (at = strstr(at, "declare ")); at++, ndeclared++) {
+    char name[80] = {0};
+    const char *from = strchr(at, '@');
+    memcpy(name, from, strcspn(from, "(") + 1);
+    CHECK(strstr(body, name) < at);
+  }
+  CHECK(ndeclared > 0 && ndeclared < 20);
   CHECK(mg_llvm_emit(&e.c, &text, 1, 1, &obj) == MG_OK);
   free(obj.data);
   mg_emitter_free(emitter);

@@ -1,15 +1,15 @@
 /* LLVM through dlopen, the loader and the kernel cache together.  Skipped (77) where no LLVM is found. */
-#include "runtime/load_llvm.h"
+#include "runtime/code/load_llvm.h"
 #include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include "base/room.h"
+#include "base/memory_room.h"
 #include "check.h"
-#include "runtime/cxxcatch.h"
-#include "runtime/kcache.h"
-#include "runtime/torch_abi.h"
+#include "runtime/process/cxxcatch.h"
+#include "runtime/code/kernel_cache.h"
+#include "runtime/process/torch_abi.h"
 
 /* A vector constant (.rodata), a libm call (stub) and a plain loop. */
 static const char good[] =

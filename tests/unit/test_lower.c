@@ -1,7 +1,7 @@
 /* Lowering, judged by running the nests with the reference evaluator on small graphs. */
 #include <stdlib.h>
 #include <string.h>
-#include "back/back.h"
+#include "back/kernel/back.h"
 #include "check.h"
 
 typedef struct Case {

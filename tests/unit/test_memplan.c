@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "back/back.h"
+#include "back/kernel/back.h"
 #include "check.h"
 
 static uint64_t seed = 1;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "check.h"
-#include "runtime/arena.h"
-#include "runtime/plan_spec.h"
+#include "runtime/process/arena.h"
+#include "runtime/plan/plan_spec.h"
 
 /* ---- the fake: an MgTensor is a counted view of counted memory ---- */
 

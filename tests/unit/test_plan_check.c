@@ -1,7 +1,7 @@
 /* Descriptions of plans: a sound one is taken, and each number in it that is wrong is found. */
 #include <string.h>
 #include "check.h"
-#include "runtime/plan_check.h"
+#include "runtime/plan/plan_check.h"
 
 /* Two inputs of 6 floats; a call makes buffer 4 of input 1; a kernel reads input 2, buffer 4 and the arena and writes the new
  * tensor; an engine writes the arena.  Slots: 0 to 3 are 6, 1, 0, 24. */

@@ -1,0 +1,64 @@
+"""Streams and memory for captures of compiled graphs into CUDA graphs, called by the C core."""
+
+import threading
+
+import torch
+
+_busy = threading.Lock()  # one capture at a time: they share a stream
+_streams: dict[int, torch.cuda.Stream] = {}
+_pools: dict[int, tuple[int, int]] = {}
+_uses: dict[tuple[int, int], int] = {}  # captures that hold memory of a pool
+
+
+class _Capture:
+    """What was current before a capture, and the pool that it took memory from."""
+
+    def __init__(self, device: int) -> None:
+        if device not in _streams:
+            _streams[device] = torch.cuda.Stream(device)
+        if device not in _pools:
+            _pools[device] = torch.cuda.graph_pool_handle()
+        self.device, self.pool = device, _pools[device]
+        self.before = torch.cuda.current_stream(device)
+        self.stream = _streams[device]
+        self.stream.wait_stream(self.before)
+        torch._C._cuda_beginAllocateCurrentThreadToPool(device, self.pool)
+        _uses[self.pool] = _uses.get(self.pool, 0) + 1
+        torch.cuda.set_stream(self.stream)
+
+    def end(self) -> None:
+        torch.cuda.set_stream(self.before)
+        torch._C._cuda_endAllocateToPool(self.device, self.pool)
+        self.before.wait_stream(self.stream)
+
+    def drop(self) -> None:
+        torch._C._cuda_releasePool(self.device, self.pool)
+        _uses[self.pool] -= 1
+        if not _uses[self.pool]:  # PyTorch takes no pool up again that nobody used
+            del _uses[self.pool]
+            if _pools.get(self.device) == self.pool:
+                del _pools[self.device]
+
+
+def begin(device: int) -> _Capture | None:
+    """Makes another stream current and takes memory from a pool. None while another thread captures."""
+    if not _busy.acquire(blocking=False):
+        return None
+    try:
+        return _Capture(device)
+    except BaseException:
+        _busy.release()
+        raise
+
+
+def end(capture: _Capture) -> None:
+    """Goes back to the stream before."""
+    try:
+        capture.end()
+    finally:
+        _busy.release()
+
+
+def drop(capture: _Capture) -> None:
+    """Gives the capture's share of the pool back; its tensors are gone already."""
+    capture.drop()

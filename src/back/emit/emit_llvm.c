@@ -1,0 +1,787 @@
+/* One fused kernel to LLVM IR text.
+ * In: a kernel whose nests share their leading ranges and are grouped in phases (see MgLoop.phase, MgLoop.vec).
+ * Out: define void @name(ptr %buf, ptr %size, i64 %begin, i64 %end): points [begin, end) of the shared ranges.
+ * Loops are emitted as explicit vector code: a main loop of full vectors (reductions: several accumulators), then a
+ * masked tail where the target has masks and every access is contiguous, else a scalar tail.  No IR pass is run on
+ * the text, so everything that matters (invariant motion, sharing, forwarding of stored values) is done here. */
+#include "back/emit/emit_llvm.h"
+#include "base/assert.h"
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Group { /* the nests of one phase */
+  MgLoop **loop;
+  int n;
+  int first, end;      /* inner loop indices [first, end) */
+  int keep;            /* indices below it are not reduced by this group's reductions */
+  const SymRef *range;
+  int vec;             /* vector index or -1 */
+  bool reduces, masked_ok;
+  bool wide;           /* reductions over outer ranges, and bytes: several vectors of neighbouring results at a time */
+  int unroll;          /* accumulators of each reduction */
+  int acc[64];         /* per nest: its first accumulator */
+  int sacc[64];        /* per nest: accumulator of the scalar tail, -1: none */
+} Group;
+
+typedef struct Stage { /* one of the loops that together run a range */
+  int lanes, unroll;
+  bool masked, scalar_tail;
+} Stage;
+
+enum { RUN_loop, RUN_once, RUN_straight }; /* any number of times, 0 or 1 times, exactly once */
+
+/* ---- scopes ---- */
+
+static void fail(Em *e, MgRc rc) {
+  if (e->rc == MG_OK) e->rc = rc;
+}
+
+static EmRef const_of(Em *e, int64_t v) { return em_int(e, v); }
+
+static bool is_const(Em *e, EmRef v, int64_t *k) { return v.id == -1 && mg_ex_const_int(e->x, v.k, k); }
+
+static EmRef arith(Em *e, const char *tmpl, MgScalarOp op, EmRef a, EmRef b) {
+  EmRef s[2] = {a, b};
+  if (a.id == -1 && b.id == -1) return (EmRef){.id = -1, .k = mg_ex_op(e->x, op, a.k, b.k, 0), .lanes = 1};
+  return em_template(e, tmpl, TY_i64, TY_i64, 1, s, 2);
+}
+
+/* Opens the loop idx(k) = lo, lo + step, ... < hi; accumulators marked live are carried. */
+static void loop_open(Em *e, int k, EmRef lo, EmRef hi, int step, int run, bool maybe_empty, const bool *live) {
+  if (e->depth + 1 >= EMIT_MAX_SCOPE) {
+    fail(e, MG_UNSUP);
+    return;
+  }
+  EmScope *s = &e->scope[++e->depth];
+  MgStrbuf keep = s->buf;
+  keep.len = 0;
+  memset(s, 0, sizeof *s);
+  s->buf = keep;
+  if (s->buf.p) s->buf.p[0] = 0;
+  s->serial = ++e->serial;
+  s->idx = k;
+  s->lo = lo;
+  s->hi = hi;
+  s->step = step;
+  s->maybe_empty = maybe_empty;
+  s->body = run == RUN_straight ? -1 : e->nlabel++;
+  s->label = run == RUN_straight ? e->scope[e->depth - 1].label : s->body;
+  s->iv = run == RUN_straight ? lo : em_new(e, e->depth, 1);
+  if (run == RUN_once) { /* a value of its own keeps the code from leaving the conditional block */
+    mg_sb_printf(&s->buf, "  %%v%d = add i64 ", s->iv.id);
+    em_put(e, &s->buf, lo, TY_i64);
+    mg_sb_puts(&s->buf, ", 0\n");
+  }
+  s->iv.level = (uint8_t)e->depth; /* also of a constant: what depends on the index must not outlive this binding */
+  e->idx[k] = s->iv;
+  for (int i = 0; i < EMIT_MAX_ACC; i++) s->phi[i] = -1;
+  for (int i = 0; i < e->nacc && run != RUN_straight; i++) {
+    if (!live[i]) continue;
+    s->phi[i] = e->nid++;
+  }
+}
+
+static void put_phi(Em *e, MgStrbuf *b, int id, const EmAcc *a, EmRef from, int from_label, EmRef back, int back_label) {
+  mg_sb_printf(b, "  %%v%d = phi ", id);
+  em_put_ty(b, em_ty(a->ty), a->lanes);
+  mg_sb_puts(b, " [ ");
+  em_put(e, b, from, a->ty);
+  mg_sb_printf(b, ", %%L%d ], [ ", from_label);
+  em_put(e, b, back, a->ty);
+  mg_sb_printf(b, ", %%L%d ]\n", back_label);
+}
+
+/* Accumulator values on entry of each open loop. */
+typedef struct Entry {
+  EmRef v[EMIT_MAX_ACC];
+} Entry;
+
+static void enter_accs(Em *e, int run, Entry *in) {
+  EmScope *s = &e->scope[e->depth];
+  for (int i = 0; i < e->nacc; i++) {
+    in->v[i] = e->acc[i].cur;
+    if (run == RUN_loop && s->phi[i] >= 0)
+      e->acc[i].cur = (EmRef){.id = s->phi[i], .lanes = e->acc[i].lanes, .level = (uint8_t)e->depth};
+  }
+}
+
+static void loop_close(Em *e, int run, const Entry *in) {
+  MG_ASSERT(e->depth > 0, "a loop is closed that was not opened");
+  EmScope *s = &e->scope[e->depth], *p = &e->scope[e->depth - 1];
+  MgStrbuf *b = &p->buf;
+  EmRef next = {.id = -2};
+  int64_t lo, hi;
+  bool sure = is_const(e, s->lo, &lo) && is_const(e, s->hi, &hi) && lo < hi;
+  if (run == RUN_loop) { /* the latch */
+    EmRef q[2] = {s->iv, const_of(e, s->step)};
+    next = em_template(e, "add $t $a, $b", TY_i64, TY_i64, 1, q, 2);
+  }
+  e->depth--;
+  while (e->nfwd && e->fwd[e->nfwd - 1].level > e->depth) e->nfwd--;
+  if (run == RUN_straight) {
+    mg_sb_puts(b, mg_sb_text(&s->buf));
+    p->label = s->label;
+    for (int i = 0; i < e->nacc; i++)
+      if (e->acc[i].cur.level > e->depth) e->acc[i].cur.level = (uint8_t)e->depth;
+    return;
+  }
+  int exit = e->nlabel++, pre = p->label;
+  if (sure) {
+    mg_sb_printf(b, "  br label %%L%d\n", s->body);
+  } else {
+    int c = e->nid++;
+    mg_sb_printf(b, "  %%v%d = icmp slt i64 ", c);
+    em_put_size(e, b, s->lo);
+    mg_sb_puts(b, ", ");
+    em_put_size(e, b, s->hi);
+    mg_sb_printf(b, "\n  br i1 %%v%d, label %%L%d, label %%L%d\n", c, s->body, exit);
+  }
+  mg_sb_printf(b, "L%d:\n", s->body);
+  if (run == RUN_loop) {
+    mg_sb_printf(b, "  %%v%d = phi i64 [ ", s->iv.id);
+    em_put_size(e, b, s->lo);
+    mg_sb_printf(b, ", %%L%d ], [ %%v%d, %%L%d ]\n", pre, next.id, s->label);
+    for (int i = 0; i < e->nacc; i++)
+      if (s->phi[i] >= 0) put_phi(e, b, s->phi[i], &e->acc[i], in->v[i], pre, e->acc[i].cur, s->label);
+  }
+  mg_sb_puts(b, mg_sb_text(&s->buf));
+  if (run == RUN_loop) {
+    int c = e->nid++;
+    mg_sb_printf(b, "  %%v%d = icmp slt i64 %%v%d, ", c, next.id);
+    em_put_size(e, b, s->hi);
+    mg_sb_printf(b, "\n  br i1 %%v%d, label %%L%d, label %%L%d\n", c, s->body, exit);
+  } else {
+    mg_sb_printf(b, "  br label %%L%d\n", exit);
+  }
+  mg_sb_printf(b, "L%d:\n", exit);
+  for (int i = 0; i < e->nacc; i++) {
+    if (s->phi[i] < 0) continue;
+    EmRef r = e->acc[i].cur;
+    if (!sure) { /* the loop may have been skipped */
+      r = em_new(e, e->depth, e->acc[i].lanes);
+      put_phi(e, b, r.id, &e->acc[i], in->v[i], pre, e->acc[i].cur, s->label);
+    }
+    r.level = (uint8_t)e->depth;
+    e->acc[i].cur = r;
+  }
+  p->label = exit;
+  if (s->buf.failed) fail(e, MG_NOMEM);
+}
+
+/* ---- stages ---- */
+
+typedef struct Walk {
+  Em *e;
+  Group *g;
+  int dim;
+  void (*body)(Em *e, Group *g, int dim, int u, const Stage *st);
+  bool carry; /* accumulators are running */
+} Walk;
+
+static EmRef tail_mask(Em *e, EmRef iv, EmRef hi, int lanes) {
+  EmRef rem = arith(e, "sub $t $a, $b", OP_sub, hi, iv);
+  MgStrbuf *b = em_at(e, rem.level);
+  EmRef m = em_new(e, rem.level, lanes);
+  int64_t k;
+  if (is_const(e, rem, &k)) {
+    mg_sb_printf(b, "  %%v%d = icmp slt <%d x i32> ", m.id, lanes);
+    for (int i = 0; i < lanes; i++) mg_sb_printf(b, "%si32 %d", i ? ", " : "<", i);
+    mg_sb_puts(b, ">, ");
+    em_put(e, b, (EmRef){.id = -1, .k = mg_ex_int(e->x, TY_i32, k), .lanes = (uint8_t)lanes}, TY_i32);
+    mg_sb_putc(b, '\n');
+    return m;
+  }
+  int t = e->nid++, one = e->nid++, all = e->nid++;
+  mg_sb_printf(b, "  %%v%d = trunc i64 %%v%d to i32\n  %%v%d = insertelement <%d x i32> poison, i32 %%v%d, i64 0\n", t, rem.id, one, lanes, t);
+  mg_sb_printf(b, "  %%v%d = shufflevector <%d x i32> %%v%d, <%d x i32> poison, <%d x i32> zeroinitializer\n", all, lanes, one, lanes, lanes);
+  mg_sb_printf(b, "  %%v%d = icmp slt <%d x i32> ", m.id, lanes);
+  for (int i = 0; i < lanes; i++) mg_sb_printf(b, "%si32 %d", i ? ", " : "<", i);
+  mg_sb_printf(b, ">, %%v%d\n", all);
+  return m;
+}
+
+/* Accumulators of a nest, which unrolled points take in turns; those of a scan all go on with the same. */
+static int acc_count(const Group *g, const MgLoop *l) { return l->kind == ML_scan ? 1 : g->unroll; }
+
+/* Which accumulators a stage changes: all of them in outer loops, its own copies in the innermost one. */
+static void live_accs(const Walk *w, const Stage *st, bool last, bool *live) {
+  const Group *g = w->g;
+  memset(live, !last && w->carry, EMIT_MAX_ACC);
+  if (!last || !w->carry) return;
+  for (int i = 0; i < g->n; i++) {
+    if (g->acc[i] < 0) continue;
+    bool arg = mg_red_is_arg(g->loop[i]->red_op);
+    int a = st->scalar_tail ? g->sacc[i] : g->acc[i];
+    int n = st->unroll < acc_count(g, g->loop[i]) ? st->unroll : acc_count(g, g->loop[i]);
+    for (int u = 0; u < n * (1 + arg); u++) live[a + u] = true;
+  }
+}
+
+/* Runs idx(dim) over [lo, hi) with one stage. */
+static void run_stage(Walk *w, EmRef lo, EmRef hi, const Stage *st, bool maybe_empty) {
+  Em *e = w->e;
+  bool last = w->dim == w->g->end - 1, vec = w->dim == w->g->vec;
+  int step = st->unroll * (vec ? st->lanes : 1), saved_lanes = e->lanes, saved_kv = e->kv;
+  int64_t a, b;
+  bool known = is_const(e, lo, &a) && is_const(e, hi, &b);
+  bool live[EMIT_MAX_ACC];
+  Entry in;
+  if (known && a >= b) return;
+  int run = known && b - a <= step ? RUN_straight : st->masked ? RUN_once : RUN_loop;
+  live_accs(w, st, last, live);
+  loop_open(e, w->dim, lo, hi, step, run, maybe_empty, live);
+  if (e->rc) return;
+  enter_accs(e, run, &in);
+  EmRef iv = e->scope[e->depth].iv, saved_mask = e->mask;
+  if (vec) {
+    e->lanes = st->lanes;
+    e->kv = w->dim;
+    if (st->masked) e->mask = tail_mask(e, iv, hi, st->lanes);
+  }
+  for (int u = 0; u < st->unroll && !e->rc; u++) {
+    if (u) {
+      e->scope[e->depth].serial = ++e->serial;
+      e->idx[w->dim] = arith(e, "add $t $a, $b", OP_add, iv, const_of(e, (int64_t)u * (vec ? st->lanes : 1)));
+      e->idx[w->dim].level = (uint8_t)e->depth;
+    }
+    w->body(e, w->g, w->dim, u, st);
+  }
+  e->lanes = saved_lanes;
+  e->kv = saved_kv;
+  e->mask = saved_mask;
+  loop_close(e, run, &in);
+}
+
+/* end of the part of [lo, hi) that `step` divides */
+static EmRef whole_part(Em *e, EmRef lo, EmRef hi, int step) {
+  if (step == 1) return hi;
+  EmRef n = arith(e, "sub $t $a, $b", OP_sub, hi, lo);
+  n = arith(e, "and $t $a, $b", OP_and, n, const_of(e, -(int64_t)step));
+  return arith(e, "add $t $a, $b", OP_add, lo, n);
+}
+
+/* Runs idx(dim) over [lo, hi) as main, rest and tail stages. */
+static void run_range(Walk *w, EmRef lo, EmRef hi, bool maybe_empty) {
+  Em *e = w->e;
+  Group *g = w->g;
+  bool vec = w->dim == g->vec, last = w->dim == g->end - 1;
+  int full = vec ? e->t->vector_bits / 32 : 1, unroll = last && w->carry ? g->unroll : 1;
+  int lanes = vec ? full : e->lanes, steps[2] = {full * unroll, full};
+  if (vec && g->wide) { /* whole cache lines of several neighbours, so that rows are read in long pieces */
+    Stage st = {.lanes = full * EMIT_WIDE, .unroll = 1};
+    EmRef end = whole_part(e, lo, hi, full * EMIT_WIDE);
+    run_stage(w, lo, end, &st, maybe_empty);
+    lo = end;
+  }
+  for (int i = unroll > 1 ? 0 : 1; i < 2; i++) {
+    EmRef end = whole_part(e, lo, hi, steps[i]);
+    Stage st = {.lanes = lanes, .unroll = i == 0 ? unroll : 1};
+    run_stage(w, lo, end, &st, maybe_empty);
+    lo = end;
+  }
+  if (full == 1) return;
+  int64_t points;
+  if (g->loop && e->tile < 0 && !g->masked_ok && g->vec < g->keep && mg_ex_const_int(e->x, g->range[w->dim], &points) && full >= 16 && points % full >= full / 2) {
+    EmRef end = whole_part(e, lo, hi, full / 2); /* most of what is left */
+    Stage st = {.lanes = full / 2, .unroll = 1};
+    run_stage(w, lo, end, &st, maybe_empty);
+    lo = end;
+  }
+  Stage tail = {.lanes = g->masked_ok ? full : 1, .unroll = 1, .masked = g->masked_ok, .scalar_tail = !g->masked_ok};
+  run_stage(w, lo, hi, &tail, maybe_empty);
+}
+
+/* ---- groups ---- */
+
+static MgTy acc_ty(Em *e, const MgLoop *l) { return mg_expr(e->x, l->body)->ty; }
+static bool is_arg(const MgLoop *l) { return mg_red_is_arg(l->red_op); }
+
+static int new_acc(Em *e, MgRedOp op, MgTy ty, int lanes) {
+  if (e->nacc == EMIT_MAX_ACC) {
+    fail(e, MG_UNSUP);
+    return 0;
+  }
+  e->acc[e->nacc] = (EmAcc){.ty = ty, .lanes = (uint8_t)lanes, .cur = em_acc_start(e, op, ty, lanes)};
+  return e->nacc++;
+}
+
+static void start_accs(Em *e, Group *g) {
+  bool across = g->vec >= g->keep; /* lanes hold different reduced points */
+  int lanes = across ? e->t->vector_bits / 32 : e->lanes;
+  for (int i = 0; i < g->n; i++) {
+    MgLoop *l = g->loop[i];
+    g->acc[i] = g->sacc[i] = -1;
+    if (l->kind != ML_reduce && l->kind != ML_scan) continue;
+    for (int u = 0; u < acc_count(g, l); u++) {
+      int a = new_acc(e, l->red_op, acc_ty(e, l), lanes);
+      if (u == 0) g->acc[i] = a;
+      if (is_arg(l)) new_acc(e, RED_sum, TY_i64, lanes);
+    }
+    if (across && !g->masked_ok) {
+      g->sacc[i] = new_acc(e, l->red_op, acc_ty(e, l), 1);
+      if (is_arg(l)) new_acc(e, RED_sum, TY_i64, 1);
+    }
+  }
+}
+
+/* Position of a point within the reduced ranges, row-major. */
+static ExprRef position(Em *e, const MgLoop *l) {
+  ExprRef p = mg_sym(e->x, 0);
+  for (int k = l->nouter; k < l->nouter + l->nred; k++) p = mg_sym_add(e->x, mg_sym_mul(e->x, p, l->range[k]), mg_ex_idx(e->x, k));
+  return p;
+}
+
+static void step_acc(Em *e, Group *g, int i, int u, const Stage *st) {
+  MgLoop *l = g->loop[i];
+  MgTy ty = acc_ty(e, l);
+  int a = (st->scalar_tail ? g->sacc[i] : g->acc[i]) + u % acc_count(g, l) * (1 + is_arg(l));
+  EmRef v[2] = {em_existing(e, l->red_op, ty, em_value(e, l->body, e->lanes))}, cur[2];
+  if (e->rc) return;
+  cur[0] = e->acc[a].cur;
+  if (is_arg(l)) {
+    v[1] = em_value(e, position(e, l), e->lanes);
+    cur[1] = e->acc[a + 1].cur;
+    em_combine_arg(e, l->red_op, ty, e->lanes, cur, v);
+    e->acc[a + 1].cur = cur[1];
+  } else {
+    cur[0] = em_combine(e, l->red_op, ty, e->lanes, cur[0], v[0]);
+  }
+  e->acc[a].cur = cur[0];
+}
+
+static void finish_acc(Em *e, Group *g, int i) {
+  MgLoop *l = g->loop[i];
+  MgTy ty = acc_ty(e, l);
+  bool arg = is_arg(l);
+  int a = g->acc[i];
+  EmRef r[2] = {e->acc[a].cur, e->acc[a + arg].cur};
+  for (int u = 1; u < g->unroll && arg; u++) {
+    EmRef q[2] = {e->acc[a + 2 * u].cur, e->acc[a + 2 * u + 1].cur};
+    em_combine_arg(e, l->red_op, ty, r[0].lanes, r, q);
+  }
+  for (int half = g->unroll / 2; half && !arg; half /= 2) /* as a tree: each step waits for the last one only */
+    for (int u = 0; u < half; u++)
+      e->acc[a + u].cur = em_combine(e, l->red_op, ty, r[0].lanes, e->acc[a + u].cur, e->acc[a + u + half].cur);
+  if (!arg) r[0] = e->acc[a].cur;
+  if (g->vec >= g->keep) em_horizontal(e, l->red_op, ty, r);
+  if (g->sacc[i] >= 0) {
+    EmRef q[2] = {e->acc[g->sacc[i]].cur, e->acc[g->sacc[i] + arg].cur};
+    if (arg) em_combine_arg(e, l->red_op, ty, 1, r, q);
+    else r[0] = em_combine(e, l->red_op, ty, 1, r[0], q[0]);
+  }
+  int n = (int)(l - e->own);
+  e->redval[n] = r[arg];
+  if (e->redval[n].id != -1 && e->redval[n].level < e->depth) e->redval[n].level = (uint8_t)e->depth;
+}
+
+static void emit_dims(Em *e, Group *g, int dim);
+
+static void group_body(Em *e, Group *g, int dim, int u, const Stage *st) {
+  if (dim + 1 < g->end || (g->reduces && dim + 1 == g->keep)) {
+    emit_dims(e, g, dim + 1);
+    return;
+  }
+  for (int i = 0; i < g->n && !e->rc; i++) {
+    MgLoop *l = g->loop[i];
+    if (l->kind == ML_point || l->kind == ML_scatter) {
+      em_store(e, l, l->value);
+      continue;
+    }
+    step_acc(e, g, i, u, st);
+    if (l->kind != ML_scan) continue;
+    e->redval[l - e->own] = e->acc[g->acc[i]].cur;
+    em_store(e, l, l->value);
+  }
+}
+
+static void emit_dims(Em *e, Group *g, int dim) {
+  if (e->rc) return;
+  bool starts = g->reduces && dim == g->keep;
+  int nacc = e->nacc;
+  if (starts) {
+    start_accs(e, g);
+    if (e->rc) return;
+  }
+  if (dim == g->end) {
+    Stage st = {.lanes = e->lanes, .unroll = 1};
+    group_body(e, g, dim, 0, &st);
+  } else {
+    Walk w = {.e = e, .g = g, .dim = dim, .body = group_body, .carry = g->reduces && dim >= g->keep};
+    int64_t lo, hi;
+    bool some = mg_ex_range(e->x, g->range[dim], &lo, &hi) && lo >= 1;
+    run_range(&w, em_int(e, 0), em_value(e, g->range[dim], 1), !some);
+  }
+  if (!starts) return;
+  for (int i = 0; i < g->n && !e->rc; i++) {
+    if (g->loop[i]->kind != ML_reduce) continue;
+    finish_acc(e, g, i);
+    em_store(e, g->loop[i], g->loop[i]->value);
+  }
+  e->nacc = nacc;
+}
+
+static int all_ranges(const MgLoop *l) { return l->nouter + (l->kind == ML_reduce || l->kind == ML_scan ? l->nred : 0); }
+
+static ExprRef find_wider(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
+  const MgExpr *n = mg_expr(x, r);
+  (void)s;
+  if ((n->op == OP_load && n->src[1]) || (!x->index_only[r] && mg_ty_size((MgTy)n->ty) > 1)) *(bool *)arg = true;
+  return r;
+}
+
+/* Of bytes four times as many as of numbers make a vector. */
+static bool is_bytes(Em *e, const MgLoop *l) {
+  bool wider = l->kind != ML_point || l->mask || mg_dtype_size((MgDtype)e->s->buf[l->buf].dtype) > 1;
+  return !wider && mg_ex_map(e->x, l->value, find_wider, &wider) && !wider;
+}
+
+/* Column reductions of cheap bodies, and work on bytes, all of it contiguous in the vector index. */
+static bool is_wide(Em *e, MgLoop **loop, int n, int vec) {
+  int reductions = 0, bytes = 0;
+  for (int i = 0; i < n; i++) {
+    MgLoop *l = loop[i];
+    bytes += is_bytes(e, l);
+    if (l->kind == ML_scan || l->kind == ML_scatter || is_arg(l) || mg_ty_size(mg_expr(e->x, l->value)->ty) > 4) return false;
+    if (!e->apart && mg_ex_count_ops(e->x, l->value) + (l->body ? mg_ex_count_ops(e->x, l->body) : 0) > 8) return false;
+    if (!em_contiguous_only(e, l, vec, false)) return false;
+    reductions += l->kind == ML_reduce;
+  }
+  return reductions == 1 || bytes == n || e->apart; /* one call for several vectors, which do not wait for one another */
+}
+
+static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
+  Group g = {.loop = loop, .n = n, .first = shared, .end = shared, .keep = shared, .vec = -1, .unroll = 1, .masked_ok = e->t->avx512};
+  uint32_t ops = 0;
+  bool scans = false;
+  if (n > 64) {
+    fail(e, MG_UNSUP);
+    return;
+  }
+  for (int i = 0; i < n; i++) {
+    MgLoop *l = loop[i];
+    if (all_ranges(l) >= g.end) {
+      g.end = all_ranges(l);
+      g.range = l->range;
+    }
+    if (l->kind == ML_reduce || l->kind == ML_scan) {
+      g.reduces = true;
+      g.keep = l->nouter;
+      ops += mg_ex_count_ops(e->x, l->body);
+    }
+    if (l->vec != MG_NO_VEC && l->vec >= shared) g.vec = l->vec;
+    scans |= l->kind == ML_scan && !is_arg(l);
+    if (l->kind == ML_scatter || is_arg(l) || e->apart) ops += 100; /* no unrolling */
+  }
+  if (!g.reduces) g.keep = g.end;
+  g.wide = g.vec >= 0 && g.vec < g.keep && is_wide(e, loop, n, g.vec);
+  if (g.reduces) g.unroll = ops * (uint32_t)n <= 2 ? 8 : ops * (uint32_t)n <= 8 ? 4 : ops <= 16 ? 2 : 1;
+  if (scans && g.unroll > 4) g.unroll = 4;
+  int64_t points; /* accumulators that take few of them each cost more to add up than they gain */
+  if (g.reduces && mg_ex_const_int(e->x, g.range[g.end - 1], &points)) {
+    points /= g.vec == g.end - 1 ? e->t->vector_bits / 32 : 1;
+    while (g.unroll > 1 && g.unroll * 2 > points) g.unroll /= 2;
+  }
+  while (g.unroll > 1 && g.unroll * n > 48) g.unroll /= 2;
+  for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < g.end ? (k < shared ? loop[0]->range[k] : g.range[k]) : 0);
+  bool gathers = false;
+  if (g.vec >= 0)
+    for (int i = 0; i < n; i++) gathers = gathers || !em_contiguous_only(e, loop[i], g.vec, true);
+  if (gathers) { /* their loads take the time; more accumulators would only be more code */
+    g.masked_ok = false;
+    g.unroll = 1;
+  }
+  int64_t tile;
+  bool tiled = !g.reduces && g.vec >= 0 && g.vec == g.end - 2 && mg_ex_const_int(e->x, g.range[g.end - 1], &tile) &&
+               tile == e->t->vector_bits / 32;
+  e->tile = tiled ? g.end - 1 : -1;
+  bool saved = e->red_vec;
+  e->red_vec = e->lanes > 1 || (g.vec >= 0 && g.vec < g.keep && g.reduces);
+  emit_dims(e, &g, shared);
+  e->red_vec = saved;
+  e->tile = -1;
+}
+
+static void emit_groups(Em *e, Group *outer, int dim, int u, const Stage *st) {
+  const MgKernel *k = e->k;
+  int shared = k->nshared;
+  e->base_level = e->depth;
+  for (uint32_t i = 0, j; i < k->nloop && !e->rc; i = j) {
+    for (j = i + 1; j < k->nloop && k->loop[j]->phase == k->loop[i]->phase; j++) continue;
+    MgLoop *group[64];
+    for (uint32_t m = i; m < j && m - i < 64; m++) group[m - i] = &e->own[m];
+    emit_group(e, group, (int)(j - i), shared);
+  }
+  (void)outer, (void)dim, (void)u, (void)st;
+}
+
+/* ---- the kernel ---- */
+
+static ExprRef rename_red(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
+  const MgExpr *e = mg_expr(x, r);
+  return e->op == OP_red ? mg_ex_red_of(x, e->ty, *(int *)arg) : mg_ex_rebuild(x, r, s);
+}
+
+/* Own copies of the nests: rows the target has, reduced values told apart by nest. */
+static MgRc prepare(Em *e) {
+  const MgKernel *k = e->k;
+  e->own = mg_new(e->c, MgLoop, k->nloop);
+  e->redval = mg_new(e->c, EmRef, k->nloop);
+  TRYP(e->own && e->redval);
+  em_choose_functions(e);
+  for (uint32_t i = 0; i < k->nbuf; i++) e->buf_arg[k->buf[i]] = (int)i + 1;
+  for (uint32_t i = 0; i < k->nloop; i++) {
+    MgLoop *l = &e->own[i];
+    *l = *k->loop[i];
+    int n = (int)i, all = all_ranges(l);
+    ExprRef *part[4] = {&l->body, &l->value, &l->index, &l->mask};
+    for (int j = 0; j < MG_MAX_IDX; j++) mg_ex_set_idx_range(e->x, j, j < all ? l->range[j] : 0);
+    if (l->body && (l->red_op == RED_any || l->red_op == RED_all)) l->body = mg_ex_cvt(e->x, TY_i1, l->body);
+    for (int j = 0; j < 4; j++) {
+      MgRc rc = MG_OK;
+      if (!*part[j]) continue;
+      if (j == 1) *part[j] = mg_ex_map(e->x, *part[j], rename_red, &n);
+      if (*part[j]) *part[j] = mg_ex_legalize_for(e->x, *part[j], e->apart, &rc);
+      TRY(rc);
+      TRY(mg_exprs_ok(e->x));
+    }
+    e->written[l->buf] = 1;
+  }
+  return MG_OK;
+}
+
+static void emit_entry(Em *e) {
+  MgStrbuf *b = em_at(e, 0);
+  const MgKernel *k = e->k;
+  mg_sb_puts(b, "L0:\n  %scratch = alloca i64, align 8\n");
+  for (uint32_t i = 0; i < k->nbuf; i++)
+    mg_sb_printf(b, "  %%q%u = getelementptr ptr, ptr %%buf, i64 %u\n  %%p%u = load ptr, ptr %%q%u, align 8\n", i, i, i, i);
+  int nlocal = 0;
+  for (uint32_t i = 0; i < k->nloop; i++) {
+    BufRef at = k->loop[i]->buf;
+    const MgBuf *m = &e->s->buf[at];
+    if (e->buf_arg[at] || m->kind != MB_local || mg_sym_is(e->x, m->nelem, 0)) continue;
+    EmRef n = em_value(e, m->nelem, 1);
+    e->buf_arg[at] = -++nlocal;
+    mg_sb_printf(b, "  %%lb%d = alloca %s, i64 ", nlocal, em_mem(mg_dtype_ty(m->dtype)));
+    em_put(e, b, n, TY_i64);
+    mg_sb_puts(b, ", align 64\n");
+  }
+}
+
+/* ---- streamed column reductions ---- */
+
+/* Sums over rows of a matrix that no cache holds: a block of columns at a time, some rows of it side by side, so that memory is read
+ * in long pieces; the accumulators of the block are on the stack. */
+enum { STREAM_POINTS = 1 << 16, STREAM_LEAST = 512, /* of a matrix, and of its columns: less is faster without */
+       STREAM_COLUMNS = 4096, STREAM_ROWS = 8,      /* of a block, and at a time */
+       STREAM_BLOCK = 2 };                          /* loop index of blocks; 0: column, 1: row */
+
+static bool is_streamed(Em *e, const Group *g) {
+  const MgLoop *l = &e->own[0];
+  if (e->k->nloop != 1 || !g->wide || l->kind != ML_reduce || l->nouter != 1 || l->nred != 1) return false;
+  int64_t rows = mg_sym_hint(e->x, l->range[1]), columns = mg_sym_hint(e->x, l->range[0]);
+  return rows >= 2 * STREAM_ROWS && columns >= STREAM_LEAST && rows * columns >= STREAM_POINTS;
+}
+
+/* The accumulators of the columns at hand, in memory. */
+static EmRef stream_at(Em *e) {
+  MgTy ty = acc_ty(e, &e->own[0]);
+  EmRef at = arith(e, "sub $t $a, $b", OP_sub, e->idx[0], e->idx[STREAM_BLOCK]), p = em_new(e, e->depth, 1);
+  mg_sb_printf(em_at(e, e->depth), "  %%v%d = getelementptr %s, ptr %%stream, i64 ", p.id, em_ty(ty));
+  em_put(e, em_at(e, e->depth), at, TY_i64);
+  mg_sb_putc(em_at(e, e->depth), '\n');
+  return p;
+}
+
+static EmRef stream_load(Em *e, EmRef p) {
+  MgTy ty = acc_ty(e, &e->own[0]);
+  EmRef v = em_new(e, e->depth, e->lanes);
+  MgStrbuf *b = em_at(e, e->depth);
+  mg_sb_printf(b, "  %%v%d = load ", v.id);
+  em_put_ty(b, em_ty(ty), e->lanes);
+  mg_sb_printf(b, ", ptr %%v%d, align %d\n", p.id, mg_ty_size(ty));
+  return v;
+}
+
+static void stream_store(Em *e, EmRef p, EmRef v) {
+  MgTy ty = acc_ty(e, &e->own[0]);
+  MgStrbuf *b = em_at(e, e->depth);
+  mg_sb_puts(b, "  store ");
+  em_put_ty(b, em_ty(ty), e->lanes);
+  mg_sb_putc(b, ' ');
+  em_put(e, b, v, ty);
+  mg_sb_printf(b, ", ptr %%v%d, align %d\n", p.id, mg_ty_size(ty));
+}
+
+static void stream_start(Em *e, Group *g, int dim, int u, const Stage *st) {
+  stream_store(e, stream_at(e), em_acc_start(e, e->own[0].red_op, acc_ty(e, &e->own[0]), e->lanes));
+  (void)g, (void)dim, (void)u, (void)st;
+}
+
+/* Some rows of the columns at hand, added up as a tree. */
+static void stream_rows(Em *e, Group *g, int dim, int u, const Stage *st) {
+  MgLoop *l = &e->own[0];
+  EmRef v[STREAM_ROWS], row = e->idx[1];
+  int n = e->scope[row.level].step;
+  for (int i = 0; i < n && !e->rc; i++) {
+    if (i) {
+      e->scope[row.level].serial = ++e->serial;
+      e->scope[e->depth].serial = ++e->serial;
+      e->idx[1] = arith(e, "add $t $a, $b", OP_add, row, const_of(e, i));
+      e->idx[1].level = row.level;
+    }
+    v[i] = em_value(e, l->body, e->lanes);
+  }
+  for (int half = n / 2; half && !e->rc; half /= 2)
+    for (int i = 0; i < half; i++) v[i] = em_combine(e, l->red_op, acc_ty(e, l), e->lanes, v[i], v[i + half]);
+  if (e->rc) return;
+  EmRef p = stream_at(e);
+  stream_store(e, p, em_combine(e, l->red_op, acc_ty(e, l), e->lanes, stream_load(e, p), v[0]));
+  e->idx[1] = row;
+  e->scope[row.level].serial = ++e->serial; /* nothing of the last row is taken for the first */
+  (void)g, (void)dim, (void)u, (void)st;
+}
+
+static void stream_finish(Em *e, Group *g, int dim, int u, const Stage *st) {
+  e->redval[0] = stream_load(e, stream_at(e));
+  em_store(e, &e->own[0], e->own[0].value);
+  (void)g, (void)dim, (void)u, (void)st;
+}
+
+static void emit_streamed(Em *e, Group *g, EmRef begin, EmRef end) {
+  static const bool none[EMIT_MAX_ACC];
+  const MgLoop *l = &e->own[0];
+  Entry in;
+  mg_sb_printf(em_at(e, 0), "  %%stream = alloca %s, i64 %d, align 64\n", em_ty(acc_ty(e, l)), STREAM_COLUMNS);
+  for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < 2 ? l->range[k] : 0);
+  e->red_vec = true;
+  g->wide = false;
+  loop_open(e, STREAM_BLOCK, begin, end, STREAM_COLUMNS, RUN_loop, true, none);
+  if (e->rc) return;
+  enter_accs(e, RUN_loop, &in);
+  e->base_level = e->depth;
+  EmRef lo = e->idx[STREAM_BLOCK];
+  EmRef hi = arith(e, "$0 = icmp slt $t $a, $b\n$d = select i1 $0, $t $a, $t $b", OP_min, arith(e, "add $t $a, $b", OP_add, lo, const_of(e, STREAM_COLUMNS)), end);
+  Walk w = {.e = e, .g = g, .dim = 0, .body = stream_start};
+  run_range(&w, lo, hi, false);
+  EmRef row = const_of(e, 0), rows = em_value(e, l->range[1], 1);
+  w.body = stream_rows;
+  for (int step = STREAM_ROWS; step && !e->rc; step = step > 1 ? 1 : 0) {
+    Entry rows_in;
+    EmRef stop = whole_part(e, row, rows, step);
+    loop_open(e, 1, row, stop, step, RUN_loop, true, none);
+    if (e->rc) return;
+    enter_accs(e, RUN_loop, &rows_in);
+    run_range(&w, lo, hi, false);
+    loop_close(e, RUN_loop, &rows_in);
+    row = stop;
+  }
+  w.body = stream_finish;
+  run_range(&w, lo, hi, false);
+  loop_close(e, RUN_loop, &in);
+  e->red_vec = false;
+}
+
+/* iv divided by the size n, or the remainder. */
+static EmRef outer_divide(Em *e, const char *op, EmRef iv, EmRef n) {
+  EmRef r = em_new(e, iv.level > n.level ? iv.level : n.level, 1);
+  int64_t points;
+  MgStrbuf *b = em_at(e, r.level);
+  mg_sb_printf(b, "  %%v%d = %s i64 ", r.id, op);
+  em_put(e, b, iv, TY_i64);
+  mg_sb_puts(b, ", ");
+  if (mg_ex_const_int(e->x, e->k->outer, &points) && points >> 32 == 0) em_put_size(e, b, n);
+  else em_put(e, b, n, TY_i64);
+  mg_sb_putc(b, '\n');
+  return r;
+}
+
+/* Binds the shared indices of point `iv` of the product of the shared ranges. */
+static void bind_shared(Em *e, EmRef iv) {
+  for (int k = e->k->nshared - 1; k >= 0; k--) {
+    if (k == 0) {
+      e->idx[k] = iv;
+      return;
+    }
+    EmRef n = em_value(e, e->own[0].range[k], 1);
+    e->idx[k] = outer_divide(e, "urem", iv, n);
+    iv = outer_divide(e, "udiv", iv, n);
+  }
+}
+
+static void rows_body(Em *e, Group *g, int dim, int u, const Stage *st) {
+  bind_shared(e, e->idx[dim]);
+  emit_groups(e, g, dim, u, st);
+}
+
+static void emit_outer(Em *e) {
+  const MgKernel *k = e->k;
+  Group g = {.first = 0, .end = 2, .keep = 2, .vec = -1, .unroll = 1, .masked_ok = e->t->avx512};
+  if (k->nshared == 0) {
+    emit_groups(e, &g, 0, 0, NULL);
+    return;
+  }
+  EmRef begin = em_new(e, 0, 1), end = em_new(e, 0, 1);
+  mg_sb_printf(em_at(e, 0), "  %%v%d = add i64 %%begin, 0\n  %%v%d = add i64 %%end, 0\n", begin.id, end.id);
+  for (uint32_t i = 0; i < k->nloop; i++)
+    if (k->nshared == 1 && e->own[i].vec == 0) g.vec = 0;
+  if (g.vec == 0) {
+    for (int j = 0; j < MG_MAX_IDX; j++) mg_ex_set_idx_range(e->x, j, 0);
+    for (uint32_t i = 0; i < k->nloop; i++) g.masked_ok = g.masked_ok && em_contiguous_only(e, &e->own[i], 0, true);
+    MgLoop *all[EMIT_WIDE_LOOPS];
+    for (uint32_t i = 0; i < k->nloop && i < EMIT_WIDE_LOOPS; i++) all[i] = &e->own[i];
+    g.wide = k->nloop <= EMIT_WIDE_LOOPS && is_wide(e, all, (int)k->nloop, 0);
+  }
+  if (is_streamed(e, &g)) {
+    emit_streamed(e, &g, begin, end);
+    return;
+  }
+  Walk w = {.e = e, .g = &g, .dim = 0, .body = rows_body};
+  run_range(&w, begin, end, true);
+}
+
+static void end(Em *e) {
+  for (uint32_t i = 0; i < e->k->nbuf; i++) e->buf_arg[e->k->buf[i]] = 0;
+  for (uint32_t i = 0; i < e->k->nloop; i++) {
+    e->buf_arg[e->k->loop[i]->buf] = 0;
+    e->written[e->k->loop[i]->buf] = 0;
+  }
+}
+
+MgRc mg_emitter_new(MgSched *s, const MgTarget *t, MgEmitter **out) {
+  Em *e = *out = mg_new(s->c, Em, 1);
+  TRYP(e);
+  e->s = s;
+  e->x = s->x;
+  e->c = s->c;
+  e->t = t;
+  for (int i = 0; i < EMIT_MAX_SCOPE; i++) e->scope[i].idx = -1;
+  e->buf_arg = mg_new(e->c, int, s->nbuf + 1);
+  e->written = mg_new(e->c, uint8_t, s->nbuf + 1);
+  return e->buf_arg && e->written ? MG_OK : MG_NOMEM;
+}
+
+void mg_emitter_free(MgEmitter *e) {
+  for (int i = 0; e && i < EMIT_MAX_SCOPE; i++) mg_sb_free(&e->scope[i].buf);
+}
+
+MgRc mg_emit_llvm(MgEmitter *e, const MgKernel *k, MgStrbuf *out) {
+  em_begin(e, k);
+  MgRc rc = prepare(e);
+  if (rc == MG_OK) {
+    emit_entry(e);
+    emit_outer(e);
+    rc = e->rc;
+    MG_ASSERT(rc != MG_OK || !e->depth, "a loop of the kernel was not closed");
+  }
+  end(e);
+  if (rc == MG_OK) rc = mg_exprs_ok(e->x);
+  for (int i = 0; i < EMIT_MAX_SCOPE && rc == MG_OK; i++)
+    if (!mg_sb_ok(&e->scope[i].buf)) rc = MG_NOMEM; /* what is missing inside of a loop would not be missed */
+  TRY(rc);
+  mg_sb_printf(out, "define void @%s(ptr %%buf, ptr %%size, i64 %%begin, i64 %%end) nounwind {\n", k->name);
+  mg_sb_puts(out, mg_sb_text(&e->scope[0].buf));
+  mg_sb_puts(out, "  ret void\n}\n");
+  TRY(em_functions(e, out));
+  return mg_sb_ok(out) ? MG_OK : MG_NOMEM;
+}

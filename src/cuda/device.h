@@ -1,0 +1,56 @@
+/* NVIDIA's driver, by dlopen: no toolkit, no headers.  PTX to machine code, loading it, launching it on PyTorch's streams.
+ * Contexts are the devices' primary ones, which PyTorch uses, too.  Thread-safe. */
+#ifndef MG_CUDA_DEVICE_H
+#define MG_CUDA_DEVICE_H
+#include "base/ctx.h"
+
+/* NULL, or why kernels of ours cannot run here (static text).  Looks once, when torch's CUDA library is loaded. */
+const char *mg_cuda_missing(void);
+const char *mg_cuda_driver_missing(void); /* the same without PyTorch: what compiles and loads */
+/* The compute capability as major * 10 + minor; 0: no such device. */
+int mg_cuda_capability(int device);
+
+typedef struct MgCubin { /* machine code of one module */
+  void *data;            /* malloc'ed */
+  size_t len;
+} MgCubin;
+/* Compiles n PTX texts for a device, on up to nthread threads.  MG_UNSUP with the driver's words when it refuses one. */
+MgRc mg_cuda_link(MgCtx *c, int device, const char *const *text, uint32_t n, unsigned nthread, MgCubin *out);
+
+typedef struct MgCudaModule MgCudaModule;
+MgRc mg_cuda_load(MgCtx *c, int device, const MgCubin *code, MgCudaModule **out);
+void *mg_cuda_function(const MgCudaModule *m, const char *name); /* NULL: there is none */
+size_t mg_cuda_module_bytes(const MgCudaModule *m);
+void mg_cuda_unload(MgCudaModule *m);
+
+/* A kernel that is compiled when it is first asked for.  text: the whole module. */
+typedef struct MgCudaLazy MgCudaLazy;
+MgCudaLazy *mg_cuda_lazy_new(int device, const char *text, const char *name); /* NULL: out of memory */
+void *mg_cuda_lazy_get(MgCudaLazy *l); /* NULL: the driver refuses it */
+void mg_cuda_lazy_free(MgCudaLazy *l); /* or NULL */
+
+typedef struct MgCudaScope { /* what mg_cuda_leave puts back */
+  void *guard, *context;
+} MgCudaScope;
+/* Makes a device that of the thread: for the driver and for PyTorch.  False: not possible. */
+bool mg_cuda_enter(int device, MgCudaScope *out);
+void mg_cuda_leave(MgCudaScope *s);
+void *mg_cuda_stream(int device); /* PyTorch's current one */
+/* arg: addresses of the parameters.  0, or the driver's error. */
+int mg_cuda_launch(void *fn, unsigned blocks, unsigned threads, void **arg, void *stream);
+const char *mg_cuda_error(int rc);
+
+/* ---- CUDA graphs ---- */
+const char *mg_cuda_graphs_missing(void);         /* NULL, or what is not there */
+bool mg_cuda_capturing(void *stream);            /* into a graph of somebody's; also where the driver does not say */
+int mg_cuda_capture_begin(void *stream);         /* of this thread's work alone; 0, or the driver's error */
+int mg_cuda_capture_end(void *stream, void **graph);
+void mg_cuda_graph_drop(void *graph);            /* or NULL */
+void *mg_cuda_captured(void *stream);            /* the node that was captured last; NULL: unknown */
+int mg_cuda_graph_make(void *graph, void **exec); /* 0, or the driver's error */
+int mg_cuda_graph_set(void *exec, void *node, void *fn, unsigned blocks, unsigned threads, void **arg);
+int mg_cuda_graph_launch(void *exec, void *stream);
+void mg_cuda_graph_free(void *exec);             /* or NULL */
+/* The settings of torch that its libraries' calls depend on, as one number: a graph holds calls as they were asked for. */
+uint64_t mg_cuda_settings(void);
+#endif

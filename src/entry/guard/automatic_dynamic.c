@@ -1,0 +1,244 @@
+/* See the header.  In: entries whose guards failed.  Out: names of places: the printed source, or the dict and its key, with
+ * the index for an item of a tuple. */
+#include "entry/guard/automatic_dynamic.h"
+#include <math.h>
+#include <stdlib.h>
+#include "base/strbuf.h"
+#include "entry/guard/guard_add.h"
+#include "entry/guard/guard_set.h"
+#include "entry/guard/source.h"
+#include "host/python/dynamo_config.h"
+#include "host/python/names.h"
+#include "host/torch/array_header.h"
+#include "host/torch/tensor_facts.h"
+
+PyObject *mg_any_float;
+
+int mg_dynfloat_init(void) {
+  if (!mg_any_float) mg_any_float = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+  return mg_any_float ? 0 : -1;
+}
+
+PyObject *mg_dynfloat_key_name(PyObject *of, PyObject *key) { return PyUnicode_FromFormat("%p[%R]", (void *)of, key); }
+
+/* The dict that a key source is about, when it hangs on a fixed object. */
+static PyObject *dynfloat_fixed_dict(const MgGuards *g, SrcRef src) {
+  const MgSrc *s = &g->src[src], *p = &g->src[s->parent];
+  if (s->kind != SRC_key) return NULL;
+  if (p->kind == SRC_pinned) return p->key;
+  if (p->kind != SRC_instdict || g->src[p->parent].kind != SRC_pinned) return NULL;
+  PyObject **d = _PyObject_GetDictPtr(g->src[p->parent].key);
+  return d ? *d : NULL;
+}
+
+static PyObject *dynfloat_pinned_name(PyObject *o) { return PyUnicode_FromFormat("%p", (void *)o); }
+
+static PyObject *dynfloat_item_name(PyObject *of, Py_ssize_t i) { return of ? PyUnicode_FromFormat("%U[%zd]", of, i) : NULL; }
+
+PyObject *mg_dynfloat_name(const MgGuards *g, SrcRef src) {
+  PyObject *dict = dynfloat_fixed_dict(g, src);
+  if (dict) return mg_dynfloat_key_name(dict, g->src[src].key);
+  if (g->src[src].kind == SRC_class_attr) return mg_dynfloat_key_name(g->src[g->src[src].parent].key, g->src[src].key);
+  if (g->src[src].kind == SRC_item) {
+    const MgSrc *p = &g->src[g->src[src].parent];
+    PyObject *of = p->kind == SRC_pinned ? dynfloat_pinned_name(p->key) : mg_dynfloat_name(g, g->src[src].parent);
+    PyObject *n = dynfloat_item_name(of, g->src[src].idx);
+    Py_XDECREF(of);
+    return n;
+  }
+  MgStrbuf text = {0};
+  mg_source_print(g, src, &text);
+  PyObject *n = PyUnicode_FromString(mg_sb_text(&text));
+  mg_sb_free(&text);
+  return n;
+}
+
+static int dynfloat_add(PyObject **known, PyObject *what) {
+  return *known || (*known = PySet_New(NULL)) ? PySet_Add(*known, what) : -1;
+}
+
+static int dynfloat_add_named(PyObject **known, PyObject *name) { /* steals name */
+  int rc = name ? dynfloat_add(known, name) : -1;
+  Py_XDECREF(name);
+  return rc;
+}
+
+bool mg_dynfloat_is_number(PyObject *o) { return PyFloat_CheckExact(o) || PyLong_CheckExact(o) || mg_guard_numpy_number(o); }
+
+/* Compares what is at a place, and adds it when a number changed, or a number in a tuple.  Steals name. */
+static int dynfloat_note(PyObject **known, PyObject *name, PyObject *was, PyObject *now) {
+  bool differ = was && now && Py_TYPE(was) == Py_TYPE(now) && !mg_guard_same_const(was, now);
+  bool tuple = differ && PyTuple_CheckExact(was) && PyTuple_GET_SIZE(was) == PyTuple_GET_SIZE(now);
+  int rc = name ? 0 : -1;
+  if (!rc && differ && (tuple || mg_dynfloat_is_number(was))) rc = dynfloat_add(known, name);
+  for (Py_ssize_t i = 0; tuple && !rc && i < PyTuple_GET_SIZE(was); i++)
+    rc = dynfloat_note(known, dynfloat_item_name(name, i), PyTuple_GET_ITEM(was, i), PyTuple_GET_ITEM(now, i));
+  Py_XDECREF(name);
+  return rc;
+}
+
+/* A list that is known by identity held was. */
+static int dynfloat_note_list(PyObject **known, PyObject *list, PyObject *was) {
+  PyObject *name = PyTuple_GET_SIZE(was) == PyList_GET_SIZE(list) ? dynfloat_pinned_name(list) : NULL;
+  int rc = PyErr_Occurred() ? -1 : 0;
+  for (Py_ssize_t i = 0; name && !rc && i < PyTuple_GET_SIZE(was) && i < PyList_GET_SIZE(list); i++)
+    rc = dynfloat_note(known, dynfloat_item_name(name, i), PyTuple_GET_ITEM(was, i), PyList_GET_ITEM(list, i));
+  Py_XDECREF(name);
+  return rc;
+}
+
+/* Sources that lead through a guard that did not hold. */
+typedef struct Lost {
+  const MgGuards *g;
+  uint32_t *at;    /* by source: SOURCE_LOST; of a computed one the count at which all that it needs was found; 0: not known */
+  uint32_t count;  /* one more for each source that is lost directly */
+} Lost;
+enum { SOURCE_LOST = UINT32_MAX };
+
+static void dynfloat_lose(Lost *l, SrcRef src) {
+  l->at[src] = SOURCE_LOST;
+  l->count++;
+}
+
+/* Can a value be found although other guards before did not hold?  Remembered: operands are shared. */
+static bool dynfloat_found(Lost *l, SrcRef src) {
+  const MgSrc *s = &l->g->src[src];
+  if (!src || l->at[src] == SOURCE_LOST) return !src;
+  if (!mg_source_computed(s) || l->at[src] == l->count) return true;
+  SrcRef second = s->kind == SRC_calc ? (uint32_t)s->idx >> MG_CALC_BITS : 0;
+  bool found = dynfloat_found(l, s->parent) && dynfloat_found(l, second);
+  l->at[src] = found ? l->count : SOURCE_LOST;
+  return found;
+}
+
+/* A container has come to hold more, or less, than when the entry was made, as the state of an optimizer after the first step.  Numbers
+ * elsewhere are still compared. */
+static bool dynfloat_grown(const MgGuardOp *op) {
+  return op->kind == GK_keys || op->kind == GK_order || op->kind == GK_nokey || op->kind == GK_elements;
+}
+
+static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals, Lost *lost) {
+  bool asked = false; /* an answer about a number in a tensor is another */
+  bool grown = false;
+  uint64_t turn = mg_source_turn();
+  for (uint32_t i = 1; i < g->nsrc; i++)
+    if (g->src[i].kind == SRC_pinned) vals[i] = g->src[i].key;
+  for (uint32_t i = 0; i < g->nop; i++) {
+    const MgGuardOp *op = &g->op[i];
+    if (op->kind == GK_load && lost->at[g->src[op->src].parent] == SOURCE_LOST) dynfloat_lose(lost, op->src);
+    if (grown && op->kind == GK_apart) continue;
+    if (!dynfloat_found(lost, op->src) || !dynfloat_found(lost, op->src2) || mg_guard_op_holds(g, op, vals, s, turn)) continue;
+    if (dynfloat_grown(op)) {
+      grown = true;
+      dynfloat_lose(lost, op->src);
+      continue;
+    }
+    PyObject *v = op->src ? vals[op->src] : NULL;
+    if (op->kind == GK_tensor && mg_symsize_learn(known, g, op->src, op->u.facts, v)) return -1;
+    if (op->kind == GK_tensor && v && mg_dynfloat_is_number(v) && dynfloat_add_named(known, mg_dynfloat_name(g, op->src))) return -1;
+    if (op->kind == GK_calc && !asked && (asked = mg_symstate_reads(g, op->src)) && mg_symstate_learn(known)) return -1;
+    if (op->kind == GK_list_is) {
+      if (dynfloat_note_list(known, op->o, op->u.want)) return -1;
+      continue;
+    }
+    if (op->kind == GK_iterator && dynfloat_add(known, mg_names.iterator)) return -1;
+    if (op->kind == GK_calc || op->kind == GK_iterator || op->kind == GK_value || (op->kind == GK_tensor && v && Py_TYPE(v) == op->u.facts->type)) continue;
+    if (op->kind != GK_equal) break; /* the rest may be found by other ways now */
+    if (dynfloat_note(known, mg_dynfloat_name(g, op->src), op->o, v)) return -1;
+  }
+  return 0;
+}
+
+static int dynfloat_learn_key(PyObject **known, PyObject *of, PyObject *key, PyObject *was, PyObject *now) {
+  if (!was || !(mg_dynfloat_is_number(was) || PyTuple_CheckExact(was))) return 0;
+  return dynfloat_note(known, mg_dynfloat_key_name(of, key), was, now);
+}
+
+int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
+  if (g->dead) return 0;
+  PyObject **vals = mg_calloc((size_t)g->nsrc + 1, sizeof *vals);
+  Lost lost = {g, mg_calloc((size_t)g->nsrc + 1, sizeof *lost.at), 1};
+  int rc = vals && lost.at ? dynfloat_learn_paths(known, g, s, vals, &lost) : (PyErr_NoMemory(), -1);
+  free(lost.at);
+  free(vals);
+  for (uint32_t i = 0; i < g->ndict && !rc; i++) {
+    const MgDictGuard *d = &g->dict[i];
+    for (int k = 0; k < d->n && !rc && mg_dict_guard_lives(d); k++)
+      rc = dynfloat_learn_key(known, d->dict, d->key[k], d->val[k], PyDict_GetItemWithError(d->dict, d->key[k]));
+  }
+  for (uint32_t i = 0; i < g->ntype && !rc; i++) {
+    const MgTypeGuard *t = &g->type[i];
+    for (int k = 0; k < t->n && !rc; k++)
+      rc = dynfloat_learn_key(known, (PyObject *)t->type, t->name[k], t->val[k], _PyType_Lookup(t->type, t->name[k]));
+  }
+  return rc;
+}
+
+bool mg_symsize_config(const char *name, bool dflt) {
+  PyObject *v = mg_rec_dynamo_config(name);
+  bool on = v ? v == Py_True : dflt;
+  Py_XDECREF(v);
+  return on;
+}
+
+PyObject *mg_symsize_name(const MgGuards *g, SrcRef src, const char *what, int k) {
+  MgStrbuf text = {0};
+  mg_source_print(g, src, &text);
+  mg_sb_printf(&text, ".%s(%d)", what, k);
+  PyObject *n = PyUnicode_FromString(mg_sb_text(&text));
+  mg_sb_free(&text);
+  return n;
+}
+
+int mg_symsize_inner(const MgFacts *f, int k) {
+  int64_t outer = f->dim[f->ndim + k];
+  for (int j = 0; j < f->ndim; j++) {
+    int64_t size = f->dim[j], stride = f->dim[f->ndim + j];
+    if (j != k && (stride < outer || (stride == outer && j > k && size == 1)) && size * stride == outer) return j;
+  }
+  return -1;
+}
+
+int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFacts *was, PyObject *now) {
+  if (!now || Py_TYPE(now) != was->type || !mg_symsize_config("automatic_dynamic_shapes", true)) return 0;
+  MgFacts *f = mg_facts_new(now);
+  int rc = f ? 0 : (PyErr_NoMemory(), -1);
+  bool alike = f && f->ndim == was->ndim && f->dtype == was->dtype && f->layout == was->layout;
+  for (int i = 0; alike && !rc && i < 2 * f->ndim; i++) {
+    int k = i % f->ndim;
+    bool stride = i >= f->ndim;
+    if (f->dim[i] == was->dim[i] || was->dim[i] == MG_FACTS_ANY || was->dim[i] == MG_FACTS_FREE) continue;
+    if (stride && (k >= MG_FACTS_FOLLOW || was->follow[k] || mg_symsize_inner(f, k) >= 0)) continue;
+    PyObject *n = mg_symsize_name(g, src, stride ? "stride" : "size", k);
+    if (!*known) *known = PySet_New(NULL);
+    rc = n && *known ? PySet_Add(*known, n) : -1;
+    Py_XDECREF(n);
+  }
+  free(f);
+  return rc;
+}
+
+static PyObject *state_changes_name(int i) { return PyUnicode_FromFormat("answers changed %d", i); }
+
+bool mg_state_knows(PyObject *known, int i) {
+  PyObject *name = known ? state_changes_name(i) : NULL;
+  bool has = name && PySet_Contains(known, name) > 0;
+  Py_XDECREF(name);
+  PyErr_Clear();
+  return has;
+}
+
+bool mg_symstate_reads(const MgGuards *g, SrcRef src) {
+  return src && g->src[src].trait & SRC_READS;
+}
+
+int mg_symstate_learn(PyObject **known) {
+  int i = 0;
+  while (i < STATE_CHANGES && mg_state_knows(*known, i)) i++;
+  if (i == STATE_CHANGES) return 0;
+  PyObject *name = state_changes_name(i);
+  if (!*known) *known = PySet_New(NULL);
+  int rc = name && *known ? PySet_Add(*known, name) : -1;
+  Py_XDECREF(name);
+  return rc;
+}

@@ -1,0 +1,714 @@
+/* The driver of a compiled frame: look up the segment at the current offset, run it, write its snapshot into the frame,
+ * execute the breaking instruction unrecorded, go on.
+ * In: a frame from the hook.  Out: what the frame returns, or an exception, delivered through CPython's own code so that
+ * frames, tracebacks and handlers are exactly CPython's. */
+#include "frame/frame_driver.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/assert.h"
+#include "base/log.h"
+#include "entry/guard/automatic_dynamic.h"
+#include "entry/guard/guard_add.h"
+#include "entry/guard/guard_check.h"
+#include "entry/launch/config.h"
+#include "entry/launch/plan_call.h"
+#include "entry/launch/stats.h"
+#include "entry/run/entry.h"
+#include "entry/run/entry_cache.h"
+#include "entry/run/exec.h"
+#include "entry/run/exec_run.h"
+#include "entry/run/exec_sizes.h"
+#include "entry/run/snapshot_program.h"
+#include "entry/run/staged_exec.h"
+#include "frame/headroom.h"
+#include "frame/interpreted_loops.h"
+#include "frame/stance.h"
+#include "host/python/code_info.h"
+#include "host/python/decode.h"
+#include "host/python/dynamo_config.h"
+#include "host/python/hook_mode.h"
+#include "host/python/interrupt.h"
+#include "host/python/trace_rules.h"
+#include "record/bytecode/eval_loop.h"
+#include "record/core/recording.h"
+#include "record/segment/segment.h"
+
+/* Frames that a segment ended in, waiting to be made: each is called with arguments that nobody looks at, and gets its
+ * slots and position when its hook finds it here. */
+typedef struct MgInnerRun {
+  MgEntry *e;         /* strong */
+  PyObject **value;   /* e->nvalue; strong, NULL once a frame has taken them */
+  int next;           /* index into e->inner */
+  MgDrive *caller;    /* of the frame that is made next */
+} MgInnerRun;
+
+static _Thread_local MgInnerRun *resume_waiting; /* the frame that starts next is its own */
+
+static void resume_run_free(MgInnerRun *run) {
+  if (!run) return;
+  for (int i = 0; i < run->e->nvalue; i++) Py_XDECREF(run->value[i]);
+  free(run->value);
+  mg_entry_release(run->e);
+  free(run);
+}
+
+/* Every way out of the driver: unlinks, and lets CPython go on with the frame. */
+static PyObject *drive_leave(MgDrive *d, int unit) {
+  mg_pyframe_unlink(d->at.ts, &d->at.link);
+  mg_hook_mode = HOOK_compile;
+  return mg_pyframe_run_at(d->at.ts, d->at.f, unit);
+}
+
+static PyObject *drive_rest(MgDrive *d, int unit) {
+  mg_pyframe_unlink(d->at.ts, &d->at.link);
+  mg_hook_mode = HOOK_off;
+  PyObject *r = mg_pyframe_run_at(d->at.ts, d->at.f, unit);
+  mg_hook_mode = HOOK_compile;
+  return r;
+}
+
+static PyObject *drive_raise(MgDrive *d) {
+  mg_pyframe_unlink(d->at.ts, &d->at.link);
+  mg_hook_mode = HOOK_compile;
+  return mg_pyframe_run(d->at.ts, d->at.f, 1);
+}
+
+/* The frame and those that wait for it, as guards see them; *buf (RESUME_SMALL entries) may be replaced by a malloc'ed one. */
+static int drive_slots(MgDrive *d, MgSlots *s, PyObject ***buf) {
+  int top = mg_pyframe_stacktop(d->at.f), n = top;
+  *s = (MgSlots){d->at.v.slot, top, d->at.v.func, NULL};
+  if (!d->at.up) return 0;
+  for (MgSegmentAt *u = d->at.up; u; u = u->up) n += 1 + mg_pyframe_stacktop(u->f);
+  if (n > RESUME_SMALL && !(*buf = mg_malloc(sizeof **buf * (size_t)n))) return PyErr_NoMemory(), -1;
+  s->slot = *buf;
+  s->n = n;
+  memcpy(s->slot, d->at.v.slot, sizeof *s->slot * (size_t)top);
+  n = top;
+  for (MgSegmentAt *u = d->at.up; u; u = u->up) {
+    s->slot[n++] = u->v.func;
+    top = mg_pyframe_stacktop(u->f);
+    memcpy(s->slot + n, u->v.slot, sizeof *s->slot * (size_t)top);
+    n += top;
+  }
+  return 0;
+}
+
+/* The frame that waits for d may be recorded with it. */
+static void drive_join(MgDrive *d, MgDrive *up) {
+  if (mg_force_break || up->depth + 2 > MG_STOP_DEPTH || mg_decode_in_loop(up->at.code, up->at.call)) return;
+  d->at.up = &up->at;
+  d->depth = up->depth + 1;
+  d->at.chain = ((uint64_t)(uintptr_t)up->at.info + (uint64_t)up->at.call + up->at.chain * 31) * 0x9E3779B97F4A7C15u | 1;
+}
+
+/* Puts the result of a segment into the frame; takes the values. */
+static void drive_write(MgDrive *d, const MgEntry *e, PyObject **values) {
+  int before = mg_pyframe_stacktop(d->at.f);
+  mg_pyframe_set_stacktop(d->at.f, e->nslot < before ? e->nslot : before);
+  for (int i = 0; i < e->nslot; i++) {
+    if (e->untouched[i]) continue;
+    PyObject *old = i < before ? d->at.v.slot[i] : NULL;
+    d->at.v.slot[i] = values[i];
+    values[i] = NULL;
+    Py_XDECREF(old);
+  }
+  for (int i = e->nslot; i < before; i++) Py_CLEAR(d->at.v.slot[i]);
+  mg_pyframe_set_stacktop(d->at.f, e->nslot);
+  mg_pyframe_set_lasti(d->at.f, e->end - 1);
+}
+
+/* The frames that the segment ended in are made next; takes the values. */
+static int drive_wait(MgDrive *d, MgEntry *e, PyObject **values) {
+  MgInnerRun *run = mg_calloc(1, sizeof *run);
+  if (!run || !(run->value = mg_malloc(sizeof *values * (size_t)e->nvalue))) {
+    free(run);
+    return PyErr_NoMemory(), -1;
+  }
+  memcpy(run->value, values, sizeof *values * (size_t)e->nvalue);
+  memset(values, 0, sizeof *values * (size_t)e->nvalue);
+  run->e = e;
+  e->refs++;
+  d->run = run;
+  return 0;
+}
+
+typedef enum DriveNext {
+  DRIVE_step,
+  DRIVE_walk,   /* instructions that are not worth recording */
+  DRIVE_call,   /* d->run has the frame that the instruction at this position calls */
+  DRIVE_return, /* the frame stands before its RETURN */
+  DRIVE_pass,   /* the segment has gone on in a frame that waits for this one */
+  DRIVE_eager,
+  DRIVE_rest,   /* the same, and what the frame calls is not compiled either */
+  DRIVE_raise,  /* the user's program raised: its handlers may catch it */
+  DRIVE_fail    /* compiling failed: not an exception of the program */
+} DriveNext;
+
+/* Runs an entry in the frame.  0; -1 with exception; MG_STAGES_OTHER, MG_CLAIM_FALSE and MG_RUN_RAISED: it is not right for this run. */
+static int drive_segment(MgDrive *d, MgEntry *e, PyObject **vals, MgExecAt *at) {
+  PyObject *small[RESUME_SMALL] = {NULL}, **values = small, *ret = NULL;
+  if (e->nvalue > RESUME_SMALL && !(values = mg_calloc((size_t)e->nvalue, sizeof *values))) {
+    mg_exec_leave(at);
+    return PyErr_NoMemory(), -1;
+  }
+  mg_cache_work += e->nnode > 0;
+  mg_trial_grads += e->exec->grad != NULL;
+  bool held = mg_pyframe_hold_signals(d->at.ts, false);
+  int rc = mg_entry_run(e, vals, at, values, &ret);
+  mg_pyframe_hold_signals(d->at.ts, held);
+  if (!rc) {
+    e->hits++;
+    for (int i = 0; i < e->level; i++, d = (MgDrive *)d->at.up) d->pass = e->returns[i];
+    drive_write(d, e, values);
+    /* The frame now stands before its RETURN; its locals are dead, and cleared already. */
+    if (e->is_ret) {
+      int n = d->at.v.code->co_nlocalsplus;
+      if (d->at.code->instr[e->end].op == BC_RETURN_VALUE) d->at.v.slot[n++] = Py_NewRef(ret);
+      mg_pyframe_set_stacktop(d->at.f, n);
+    }
+    if (e->ninner) rc = drive_wait(d, e, values);
+    d->landed = !rc && e->level > 0;
+    d->next = e->is_ret ? DRIVE_return : e->ninner ? DRIVE_call : DRIVE_step;
+    d->nplain = e->nplain;
+  }
+  for (int i = 0; i < e->nvalue; i++) Py_XDECREF(values[i]);
+  Py_XDECREF(ret);
+  if (values != small) free(values);
+  return rc;
+}
+
+/* The recompile limit where the frame may not go on in CPython: fullgraph=True promised one graph.  Has it raised? */
+static bool drive_limit_is_error(const MgDrive *d, const MgBucket *b, int unit) {
+  if (!d->at.cfg->fullgraph && !mg_stance_set("fail_on_recompile_limit_hit")) return false;
+  mg_raise_dynamo_error("FailOnRecompileLimitHit", "magneto: %U was compiled %d times at line %d, which is the limit, and %s (MAGNETO_LOGS=recompiles shows why)",
+                        d->at.v.code->co_qualname, b->n, d->at.code->line[unit], d->at.cfg->fullgraph ? "fullgraph=True" : "fail_on_recompile_limit_hit is set");
+  return true;
+}
+
+/* The recompile limit: the frame goes on in CPython, and says so once. */
+static int drive_give_up(MgDrive *d, MgBucket *b, int unit) {
+  b->eager = true;
+  mg_stats.fallbacks++;
+  const char *name = PyUnicode_AsUTF8(d->at.v.code->co_qualname);
+  mg_log(MG_LOG_fallback, "%s, line %d: %d entries and none fits", name, d->at.code->line[unit], b->n);
+  return PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                          "magneto: %U was compiled %d times at line %d and runs eagerly from here on "
+                          "(MAGNETO_LOGS=recompiles shows why)",
+                          d->at.v.code->co_qualname, b->n, d->at.code->line[unit]);
+}
+
+/* How a frame goes on that was compiled too often.  With a custom backend nothing that it calls is compiled either, as under torch.compile;
+ * what magneto makes of the parts is still worth having. */
+static DriveNext drive_given_up(const MgDrive *d) { return d->at.cfg->backend ? DRIVE_rest : DRIVE_eager; }
+
+/* Why entry e does not fit; false if it does.  Comparing may run Python code, which may drop entries: e is held meanwhile. */
+static bool drive_differs(MgEntry *e, const MgSlots *slots, MgGuardFail *why) {
+  *why = (MgGuardFail){0};
+  PyObject **vals = mg_calloc((size_t)mg_guards_nsrc(e->guards) + 1, sizeof *vals);
+  if (!vals) return false;
+  e->refs++;
+  bool differs = !mg_guards_check(e->guards, slots, vals, why);
+  mg_entry_release(e);
+  free(vals);
+  return differs;
+}
+
+static void drive_log_recompile(MgDrive *d, MgBucket *b, const MgSlots *slots) {
+  for (int i = 0; i < b->n; i++) mg_guards_note_moves(b->entry[i]->guards);
+  if (!mg_log_on(MG_LOG_recompiles)) return;
+  for (int i = 0; i < b->n; i++) {
+    int line = b->entry[i]->line;
+    MgGuardFail why;
+    if (drive_differs(b->entry[i], slots, &why))
+      mg_log(MG_LOG_recompiles, "%s, line %d, entry %d of %d: %s", PyUnicode_AsUTF8(d->at.v.code->co_qualname), line,
+             i + 1, b->n, why.text);
+  }
+}
+
+/* What a custom backend compiled here for other instances of a module: d->at.peers.  -1 with an exception. */
+static int drive_find_peers(MgDrive *d, MgSite *site, const MgSlots *slots) {
+  if (!(d->at.peers = site->left ? PyList_GetSlice(site->left, 0, PY_SSIZE_T_MAX) : PyList_New(0))) return -1;
+  unsigned long epoch = mg_cache_epoch;
+  int rc = 0;
+  for (uint32_t k = 0; !rc && epoch == mg_cache_epoch && k < site->nbucket; k++)
+    for (int i = 0; !rc && epoch == mg_cache_epoch && i < site->bucket[k]->n; i++) {
+      MgEntry *e = site->bucket[k]->entry[i];
+      PyObject *compiled = mg_exec_compiled(e->exec);
+      if (!compiled) continue;
+      MgGuardFail why;
+      Py_INCREF(compiled);
+      if (drive_differs(e, slots, &why) && why.of_module) rc = PyList_Append(d->at.peers, compiled);
+      Py_DECREF(compiled);
+    }
+  return rc;
+}
+
+/* Has this place been compiled often enough?  Tensors of ever new sizes may come more often, and so may modules that a loop goes
+ * over: such an entry is found fast. */
+static bool drive_at_limit(MgDrive *d, MgBucket *b, const MgSlots *slots) {
+  enum { SIZES = 4, MODULES = 8 };
+  if (!b->n) return false;
+  bool exact;
+  int limit = mg_stance_recompile_limit(d->at.cfg->recompile_limit, &exact);
+  if (b->n < limit) return false;
+  bool sizes = !exact && b->n < MODULES * limit;
+  int modules = 0;
+  for (int i = 0; i < b->n && sizes; i++) {
+    MgGuardFail why;
+    sizes = drive_differs(b->entry[i], slots, &why) && (why.of_tensor || why.other_module);
+    modules += why.other_module;
+  }
+  return !sizes || b->n - modules >= SIZES * limit;
+}
+
+/* Records what this call is like, which runs op by op: what differs in the next one changes from call to call. */
+static int drive_look(MgDrive *d, const MgSlots *slots, int unit) {
+  const MgConfig *cfg = d->at.cfg;
+  MgConfig plain = *cfg;
+  plain.backend = NULL;
+  plain.eager_backend = true;
+  plain.fullgraph = false;
+  d->at.cfg = &plain;
+  int rc = mg_compile_segment(&d->at, slots);
+  d->at.cfg = cfg;
+  MgSite *site = rc ? NULL : mg_cache_site(d->at.info, cfg->id, unit, d->at.chain, false);
+  MgBucket *b = site ? mg_cache_bucket(site, slots, false) : NULL;
+  if (b && b->n) b->entry[0]->look = true;
+  return rc;
+}
+
+/* What was noted of such a call has served its purpose. */
+static int drive_learn_look(MgDrive *d, MgBucket *b, const MgSlots *slots) {
+  unsigned long epoch = mg_cache_epoch;
+  int rc = 0;
+  while (!rc && epoch == mg_cache_epoch && b->n && b->entry[0]->look) {
+    rc = mg_dynfloat_learn(&d->at.info->dyn, b->entry[0]->guards, slots);
+    mg_cache_drop(b->entry[0]);
+  }
+  return rc;
+}
+
+/* Has anything been gained since the place where nothing had been? */
+static void drive_note_idle(MgDrive *d) {
+  bool idle = d->work == mg_cache_work && d->misses == mg_stats.misses;
+  if (!d->idle || (idle && !d->ended)) return;
+  if (d->epoch == mg_cache_epoch && !d->at.cfg->backend && !mg_force_break) mg_cache_note_idle(d->idle, idle);
+  d->idle = NULL;
+  d->looks = 0;
+}
+
+/* A loop of this frame that goes round and round without an op is CPython's. */
+static bool drive_is_idle(MgDrive *d) {
+  enum { MOST = 1000 };
+  return ++d->looks > MOST && !d->at.cfg->backend && !mg_force_break;
+}
+
+/* Too much differs between calls where the frames that wait are looked at as well: on without them. */
+static void drive_part(MgDrive *d, MgSlots *slots) {
+  d->at.up = NULL;
+  d->at.chain = 0;
+  *slots = (MgSlots){d->at.v.slot, mg_pyframe_stacktop(d->at.f), d->at.v.func, NULL};
+}
+
+/* Does the entry that was used last not fit because of its tensors only? */
+static bool drive_sizes_differ(const MgBucket *b, const MgSlots *slots) {
+  MgGuardFail why;
+  return b->n && drive_differs(b->entry[0], slots, &why) && why.of_tensor;
+}
+
+/* A frame starts: is driving it worth it? */
+static void drive_begin(MgDrive *d, MgBucket *b) {
+  if (d->trial.begun || d->at.cfg->backend || mg_force_break) return;
+  if (!d->cost.begun && !d->at.cfg->fullgraph) mg_cost_begin(&d->cost, b, d->at.v.code, d->at.cfg->recompile_limit);
+  if (d->cost.rests || d->cost.left) d->trial.begun = true; /* CPython's time would be taken for the driver's */
+  else mg_trial_begin(&d->trial, b);
+  if (d->trial.rests) mg_cost_cancel(&d->cost);
+}
+
+static int drive_which(const MgDrive *d) {
+  return (d->at.unclaimed ? MG_FIND_unclaimed : 0) | (d->look ? MG_FIND_look : 0) | (d->cost.left ? MG_FIND_returns : 0);
+}
+
+/* Compiles what starts at the frame's position, as mg_compile_segment does. */
+static int drive_compile(MgDrive *d, const MgSlots *slots, int unit, bool sizes) {
+  MgInterrupt work;
+  long attempts = mg_stats.attempts;
+  mg_interrupt_begin(&work, d->at.info->stopped);
+  int rc = d->look ? drive_look(d, slots, unit) : mg_compile_segment(&d->at, slots);
+  mg_interrupt_end(&work);
+  if (d->at.stopped) mg_cost_cancel(&d->cost);
+  else if (mg_stats.attempts != attempts) mg_cost_note(sizes);
+  return rc;
+}
+
+static DriveNext drive_find(MgDrive *d, int *nplain) {
+  int unit = mg_pyframe_lasti(d->at.f) + 1;
+  PyObject *small[RESUME_SMALL], **vals = small, *all_small[RESUME_SMALL], **all = all_small;
+  int nvals = RESUME_SMALL;
+  MgSlots slots;
+  DriveNext next = DRIVE_fail;
+  MgEntry *e = NULL;
+  MgExecAt *at = NULL;
+  mg_hook_mode = HOOK_off;
+  d->at.once = 0;
+  if (drive_slots(d, &slots, &all)) goto done;
+  for (int compiled = 0, other = 0;; compiled++) {
+    MgSite *site = mg_cache_site(d->at.info, d->at.cfg->id, unit, d->at.chain, true);
+    if (site && site->parted.n) mg_transient_learn(&d->at.info->transient, &site->parted);
+    MgBucket *b = site ? mg_cache_bucket(site, &slots, true) : NULL;
+    if (!b) goto done;
+    drive_note_idle(d);
+    if (drive_is_idle(d)) {
+      if (d->at.up) drive_part(d, &slots);
+      next = DRIVE_eager;
+      goto done;
+    }
+    if (!d->at.up && mg_cache_rests(b)) {
+      next = DRIVE_rest;
+      goto done;
+    }
+    drive_begin(d, b);
+    if (d->trial.rests || d->cost.rests) {
+      next = DRIVE_rest;
+      goto done;
+    }
+    if (!d->idle) d->idle = b, d->epoch = mg_cache_epoch, d->work = mg_cache_work, d->misses = mg_stats.misses;
+    if (b->walks) {
+      next = DRIVE_walk;
+      goto done;
+    }
+    if (b->eager && d->at.up) {
+      drive_part(d, &slots);
+      compiled = -1;
+      continue;
+    }
+    if (b->eager) {
+      d->cost.given_up = true;
+      next = drive_given_up(d);
+      goto done;
+    }
+    if ((e = mg_cache_find(site, &slots, &vals, &nvals, &at, drive_which(d)))) {
+      int rc = MG_CLAIM_FALSE;
+      if (e->rest) e->rest--, mg_exec_leave(at);
+      else rc = drive_segment(d, e, vals, at);
+      bool claim = rc == MG_CLAIM_FALSE, again = claim || rc == MG_STAGES_OTHER;
+      d->at.unclaimed = claim;
+      mg_stats.hits += !again;
+      next = rc == MG_RUN_RAISED ? DRIVE_rest : rc ? DRIVE_raise : e->level ? DRIVE_pass : (DriveNext)d->next;
+      *nplain = e->nplain;
+      if (!again) goto done;
+      next = claim && d->at.cfg->fullgraph ? DRIVE_eager : DRIVE_fail; /* a break would be an error: the program's own comes first */
+      if (next == DRIVE_eager || other++ > 2) goto done;
+      if (!claim) mg_cache_break_data(e);
+      mg_entry_release(e);
+      e = NULL;
+      at = NULL;
+      compiled = -1;
+      continue;
+    }
+    if (PyErr_Occurred()) goto done;
+    if (d->cost.left) {
+      next = DRIVE_rest;
+      goto done;
+    }
+    if (mg_walk_begins(d, b, unit)) {
+      next = DRIVE_walk;
+      goto done;
+    }
+    if (d->at.once || b->plain) {
+      *nplain = d->at.once ? d->at.once : b->plain;
+      next = DRIVE_step;
+      goto done;
+    }
+    if (mg_pyframe_near_limit(d->at.ts)) {
+      if (d->at.up) drive_part(d, &slots);
+      next = DRIVE_rest;
+      goto done;
+    }
+    MgStance stance = mg_stance();
+    if (stance == STANCE_eager_then_compile && !d->at.info->looked) d->look = d->at.info->looked = true;
+    if (!d->look && drive_learn_look(d, b, &slots)) goto done;
+    /* Comparing may have run Python code that called reset(). */
+    site = mg_cache_site(d->at.info, d->at.cfg->id, unit, d->at.chain, true);
+    if (!(b = site ? mg_cache_bucket(site, &slots, true) : NULL)) goto done;
+    /* Compiled already: its own guards do not hold on the next look, so something changes behind our back. */
+    if (compiled || ((drive_at_limit(d, b, &slots) || site->n >= MG_SITE_LIMIT) && !mg_force_break)) {
+      if (d->at.up) {
+        b->eager = true;
+        continue;
+      }
+      bool fail = (!compiled && drive_limit_is_error(d, b, unit)) || drive_give_up(d, b, unit);
+      next = fail ? DRIVE_fail : drive_given_up(d);
+      goto done;
+    }
+    if (stance != STANCE_default && stance != STANCE_eager_then_compile) {
+      if (stance == STANCE_fail_on_recompile)
+        PyErr_Format(PyExc_RuntimeError, "magneto: %U, line %d would be compiled, and the stance is \"fail_on_recompile\"",
+                     d->at.v.code->co_qualname, d->at.code->line[unit]);
+      next = stance == STANCE_fail_on_recompile ? DRIVE_fail : DRIVE_eager;
+      goto done;
+    }
+    int headroom = mg_headroom_short(d->at.cfg);
+    if (headroom) {
+      if (d->at.up) drive_part(d, &slots);
+      next = headroom > 0 ? DRIVE_eager : DRIVE_fail;
+      goto done;
+    }
+    mg_stats.misses++;
+    if (b->n && !d->at.unclaimed && mg_stance_set("error_on_recompile")) {
+      mg_raise_dynamo_error("RecompileError", "magneto: %U, line %d would be compiled again, and torch._dynamo.config.error_on_recompile is set",
+                            d->at.v.code->co_qualname, d->at.code->line[unit]);
+      next = DRIVE_fail;
+      goto done;
+    }
+    if (b->n && !d->at.unclaimed) {
+      mg_stats.recompiles++;
+      drive_log_recompile(d, b, &slots);
+      for (int i = 0; i < b->n; i++)
+        if (mg_dynfloat_learn(&d->at.info->dyn, b->entry[i]->guards, &slots)) goto done;
+    }
+    d->at.transient = mg_cache_transient(site);
+    int rc = d->at.cfg->backend ? drive_find_peers(d, site, &slots) : 0;
+    bool sizes = !d->at.cfg->backend && drive_sizes_differ(b, &slots);
+    if (!rc) rc = drive_compile(d, &slots, unit, sizes);
+    Py_CLEAR(d->at.peers);
+    if (rc) {
+      if (rc > 0) next = d->at.stopped ? DRIVE_rest : DRIVE_eager;
+      goto done;
+    }
+  }
+done:
+  mg_entry_release(e);
+  if (vals != small) free(vals);
+  if (all != all_small) free(all);
+  mg_hook_mode = HOOK_compile;
+  return next;
+}
+
+/* Finds or compiles what runs at the frame's position and runs it; *nplain: instructions to execute afterwards.  Handlers of signals
+ * are no part of the program: one that ran in a recording would be recorded, and what it raises be lost there, or in Python code
+ * that is only asked whether something holds. */
+static DriveNext drive_compiled(MgDrive *d, int *nplain) {
+  bool held = mg_pyframe_hold_signals(d->at.ts, true);
+  DriveNext next = drive_find(d, nplain);
+  mg_pyframe_hold_signals(d->at.ts, held);
+  return next;
+}
+
+/* Makes the next frame of run (stolen) and runs it to its end: what it returns, or NULL with an exception. */
+static PyObject *resume_call(MgInnerRun *run) {
+  PyObject *func = Py_NewRef(run->value[run->e->inner[run->next].first]);
+  resume_waiting = run;
+  PyObject *r = mg_pyframe_call_blank(func);
+  if (resume_waiting == run) { /* no frame came */
+    resume_waiting = NULL;
+    resume_run_free(run);
+  }
+  Py_DECREF(func);
+  return r;
+}
+
+bool mg_resume_is_waiting(MgFrame *f) {
+  if (!resume_waiting) return false;
+  MgFrameView v;
+  mg_pyframe_view(f, &v);
+  return v.func == resume_waiting->value[resume_waiting->e->inner[resume_waiting->next].first];
+}
+
+/* Gives a new frame the slots that wait for it; *nplain: instructions to execute when it is the innermost one. */
+static void drive_take_waiting(MgDrive *d, int *nplain) {
+  MgInnerRun *run = resume_waiting;
+  MG_ASSERT(run && run->next < run->e->ninner, "a frame takes slots, but none wait");
+  resume_waiting = NULL;
+  drive_join(d, run->caller);
+  const MgInner *in = &run->e->inner[run->next++];
+  for (int i = mg_pyframe_stacktop(d->at.f); i-- > 0;) Py_CLEAR(d->at.v.slot[i]);
+  for (int i = 0; i < in->nslot; i++) {
+    d->at.v.slot[i] = run->value[in->first + 1 + i];
+    run->value[in->first + 1 + i] = NULL;
+  }
+  mg_pyframe_set_stacktop(d->at.f, in->nslot);
+  mg_pyframe_set_lasti(d->at.f, in->unit - 1);
+  if (run->next < run->e->ninner) {
+    d->run = run;
+  } else {
+    *nplain = run->e->nplain;
+    resume_run_free(run);
+  }
+}
+
+/* The frame has nothing left to do: what it returns is looked at by nobody. */
+static PyObject *drive_pass(MgDrive *d) {
+  int n = d->at.v.code->co_nlocalsplus;
+  for (int i = mg_pyframe_stacktop(d->at.f); i-- > 0;) Py_CLEAR(d->at.v.slot[i]);
+  if (d->at.code->instr[d->pass].op == BC_RETURN_VALUE) d->at.v.slot[n++] = Py_NewRef(Py_None);
+  mg_pyframe_set_stacktop(d->at.f, n);
+  return drive_leave(d, d->pass);
+}
+
+/* The instruction at the frame's position is a call that was begun in the segment: its frame is made and run.  *l is where
+ * the frame goes on, unless a segment of the callee has gone on in this frame or further up. */
+static MgLoopEnd drive_call(MgDrive *d, MgLoop *l) {
+  MgInnerRun *run = d->run;
+  const MgInstr *in = &d->at.code->instr[mg_pyframe_lasti(d->at.f) + 1];
+  d->run = NULL;
+  d->at.call = (int)(in - d->at.code->instr);
+  d->pass = -1;
+  run->caller = d;
+  mg_pyframe_set_lasti(d->at.f, in->at);
+  PyObject *r = resume_call(run);
+  if (r && (d->pass >= 0 || d->landed)) {
+    Py_DECREF(r);
+    return LOOP_stop;
+  }
+  if (d->landed) mg_pyframe_set_lasti(d->at.f, mg_pyframe_lasti(d->at.f) + 1); /* too deep a recursion to return from */
+  MgOuter at = {.descend = -1, .exc_n = -1};
+  if (!r) return mg_loop_run(l, d->at.ts, d->at.f, d->at.code, &at, true, 1);
+  int top = mg_pyframe_stacktop(d->at.f);
+  d->at.v.slot[top] = r;
+  mg_pyframe_set_stacktop(d->at.f, top + 1);
+  mg_pyframe_set_lasti(d->at.f, in->next - 1);
+  l->unit = in->next;
+  return LOOP_stop;
+}
+
+/* Does an instruction take apart what the one before it left, a tuple or a list?  The next segment then finds the items in locals,
+ * where those that are not looked at need no guards (the keys of `for k, v in d.items()`). */
+static bool drive_unpacks(const MgDrive *d, int unit) {
+  const MgInstr *in = &d->at.code->instr[unit];
+  int top = mg_pyframe_stacktop(d->at.f);
+  PyObject *o = in->op == BC_UNPACK_SEQUENCE && top > d->at.v.code->co_nlocalsplus ? d->at.v.slot[top - 1] : NULL;
+  return o && (PyTuple_CheckExact(o) || PyList_CheckExact(o)) && Py_SIZE(o) == in->arg;
+}
+
+/* Executes nplain instructions, and those that put away their result. */
+static MgLoopEnd drive_step(MgDrive *d, MgLoop *l, int nplain) {
+  MgLoopEnd end;
+  do {
+    MgOuter at = {.stop_at = nplain, .descend = -1, .exc_n = -1};
+    end = mg_loop_run(l, d->at.ts, d->at.f, d->at.code, &at, true, 0);
+    nplain = 1;
+  } while (end == LOOP_stop && !mg_force_break && (mg_loop_settles(d->at.code, l->unit) || drive_unpacks(d, l->unit)));
+  return end;
+}
+
+int mg_resume_pending(MgDrive *d) {
+  MgHookMode mode = mg_hook_mode;
+  mg_hook_mode = HOOK_off;
+  int rc = mg_pyframe_pending(d->at.ts);
+  mg_hook_mode = mode;
+  if (rc) mg_pyframe_set_lasti(d->at.f, mg_pyframe_lasti(d->at.f) + 1);
+  return rc;
+}
+
+/* Compiling was given up: handlers of signals, then CPython runs the frame.  A frame that has not started is none that a handler may
+ * see: CPython calls them when it starts.  Where none raises, the next recording of this code waits longer before it is given up. */
+static PyObject *drive_stopped(MgDrive *d) {
+  MgCodeInfo *info = d->at.info;
+  int unit = mg_pyframe_lasti(d->at.f) + 1;
+  mg_stats.stopped++;
+  mg_log(MG_LOG_fallback, "%s: compiling was given up, since a signal waits", PyUnicode_AsUTF8(d->at.v.code->co_qualname));
+  if (unit && mg_resume_pending(d)) return drive_raise(d);
+  PyObject *code = Py_NewRef((PyObject *)d->at.v.code); /* owns info */
+  PyObject *r = drive_rest(d, unit);
+  if (r && info->stopped < UINT8_MAX) info->stopped++;
+  Py_DECREF(code);
+  return r;
+}
+
+/* Runs a segment, or what follows it, again and again. */
+static PyObject *drive_run(MgDrive *d, bool waiting) {
+  for (;;) {
+    int nplain = 0;
+    bool library = false;
+    DriveNext next;
+    if (d->landed) {
+      d->landed = false;
+      next = (DriveNext)d->next;
+      nplain = d->nplain;
+      library = next == DRIVE_step && mg_skip_compile(d->at.v.code);
+    } else if (waiting) {
+      drive_take_waiting(d, &nplain);
+      next = d->run ? DRIVE_call : DRIVE_step;
+      waiting = false;
+    } else next = drive_compiled(d, &nplain);
+    if (d->at.stopped) return drive_stopped(d);
+    int unit = mg_pyframe_lasti(d->at.f) + 1;
+    MG_ASSERT(mg_pyframe_stacktop(d->at.f) >= 0, "between segments the frame is not as CPython would have it");
+    if (next == DRIVE_fail) {
+      mg_pyframe_unlink(d->at.ts, &d->at.link);
+      mg_hook_mode = HOOK_compile;
+      return mg_pyframe_drop(d->at.ts, d->at.f);
+    }
+    if (next == DRIVE_raise) {
+      mg_pyframe_set_lasti(d->at.f, unit); /* the exception belongs to the instruction that would run next */
+      return drive_raise(d);
+    }
+    if (next == DRIVE_pass) return drive_pass(d);
+    if (next == DRIVE_rest) return drive_rest(d, unit);
+    if (next != DRIVE_step && next != DRIVE_call && next != DRIVE_walk) return drive_leave(d, unit);
+    MgLoop l;
+    MgLoopEnd end = LOOP_stop;
+    d->trial.steps++;
+    if (next == DRIVE_call) {
+      end = drive_call(d, &l);
+      if (end == LOOP_stop && d->pass >= 0) return drive_pass(d);
+      if (end == LOOP_stop && d->landed) continue;
+      library = mg_skip_compile(d->at.v.code);
+      if (end == LOOP_stop && library) return drive_leave(d, l.unit);
+      bool settles = end == LOOP_stop && (mg_loop_settles(d->at.code, l.unit) || drive_unpacks(d, l.unit));
+      if (settles && !mg_force_break) end = drive_step(d, &l, 1);
+    } else end = next == DRIVE_walk ? mg_walk(d, &l) : drive_step(d, &l, nplain);
+    if (end == LOOP_stop && mg_resume_pending(d)) return drive_raise(d);
+    if (end == LOOP_stop && library) return drive_leave(d, l.unit); /* library code is not compiled on its own */
+    if (end == LOOP_stop && !mg_pyframe_traced(d->at.ts)) continue; /* a debugger that was just turned on sees the rest */
+    return end == LOOP_error ? drive_raise(d) : drive_leave(d, l.unit);
+  }
+}
+
+PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, bool waiting) {
+  MgDrive d = {.at = {.ts = ts, .f = f, .cfg = cfg}, .pass = -1};
+  mg_pyframe_view(f, &d.at.v);
+  if (!(d.at.info = mg_code_info(d.at.v.code)) || !(d.at.code = mg_code_decoded(d.at.info, d.at.v.code)) || !d.at.code->known) {
+    if (waiting) return mg_pyframe_drop(ts, f);
+    PyErr_Clear();
+    return mg_pyframe_run(ts, f, 0);
+  }
+  if (mg_pyframe_enter_call(ts)) return mg_pyframe_drop(ts, f);
+  mg_pyframe_link(ts, f, &d.at.link);
+  d.trial.begun = waiting; /* begun elsewhere */
+  PyObject *r = drive_run(&d, waiting);
+  mg_trial_end(&d.trial, !r);
+  mg_cost_end(&d.cost, !r);
+  d.ended = !waiting;
+  drive_note_idle(&d);
+  mg_pyframe_leave_call(ts);
+  return r;
+}
+
+/* ---- for tests ---- */
+
+static PyObject *resume_force_break(PyObject *self, PyObject *args) {
+  long k;
+  int inner = 0;
+  if (!PyArg_ParseTuple(args, "l|p", &k, &inner)) return NULL;
+  mg_force_break = k > 0 && !inner ? k : 0;
+  mg_force_inner = k > 0 && inner ? k : 0;
+  Py_RETURN_NONE;
+}
+
+static PyObject *resume_fail_allocation(PyObject *self, PyObject *arg) {
+  long n = PyLong_AsLong(arg);
+  if (n == -1 && PyErr_Occurred()) return NULL;
+  return PyLong_FromLong(mg_fault_set(n));
+}
+
+static PyMethodDef resume_methods[] = {
+    {"fail_allocation", resume_fail_allocation, METH_O,
+     "The n-th allocation of memory that is not Python's fails, once; 0: none.  How many there were since the last call (tests)."},
+    {"force_break", resume_force_break, METH_VARARGS,
+     "force_break(k, inner=False): ends every segment after k instructions, with inner those that are then in a frame that "
+     "the first one calls; 0 turns it off (tests)."},
+    {NULL, NULL, 0, NULL}};
+
+int mg_resume_init(PyObject *module) { return PyModule_AddFunctions(module, resume_methods); }

@@ -1,0 +1,176 @@
+/* Small things about Python objects that CPython has no call for. */
+#include "host/python/pyobject.h"
+#include "host/python/code_info.h"
+#include "host/python/decode.h"
+#include "host/python/hook_mode.h"
+#include "host/python/names.h"
+#include "host/python/pyframe.h"
+
+PyObject *mg_import(const char *name) {
+  MgPause pause = mg_rec_pause(); /* importlib's functions are not the program's here */
+  PyObject *leaf = Py_BuildValue("(s)", "__name__"), *m = leaf ? PyImport_ImportModuleLevel(name, NULL, NULL, leaf, 0) : NULL;
+  mg_rec_resume(pause);
+  Py_XDECREF(leaf);
+  return m;
+}
+
+PyObject *mg_context_enter(PyObject *ctx) {
+  PyObject *r = ctx ? PyObject_CallMethod(ctx, "__enter__", NULL) : NULL;
+  if (!r) Py_CLEAR(ctx);
+  Py_XDECREF(r);
+  return ctx;
+}
+
+int mg_context_exit(PyObject *ctx) {
+  PyObject *t, *v, *tb;
+  PyErr_Fetch(&t, &v, &tb);
+  PyObject *r = PyObject_CallMethod(ctx, "__exit__", "OOO", Py_None, Py_None, Py_None);
+  Py_DECREF(ctx);
+  if (!r) {
+    Py_XDECREF(t);
+    Py_XDECREF(v);
+    Py_XDECREF(tb);
+    return -1;
+  }
+  Py_DECREF(r);
+  PyErr_Restore(t, v, tb);
+  return 0;
+}
+
+/* Is there more in an instance than its base, __slots__, a dict and weak references? */
+static bool names_has_fields(PyTypeObject *t) {
+  PyTypeObject *b = t->tp_base;
+  Py_ssize_t more = t->tp_basicsize - b->tp_basicsize - Py_SIZE(t) * (Py_ssize_t)sizeof(PyObject *);
+  bool dict = t->tp_dictoffset && !b->tp_dictoffset && !(t->tp_flags & Py_TPFLAGS_MANAGED_DICT);
+  bool weak = t->tp_weaklistoffset > 0 && !b->tp_weaklistoffset;
+  return more > (dict + weak) * (Py_ssize_t)sizeof(PyObject *);
+}
+
+/* C classes may be heap types too (functools.partial, locks); the destructor that every class statement gives tells, unless
+ * the C class has none of its own (random.Random's base). */
+PyTypeObject *mg_solid_base(PyTypeObject *t) {
+  destructor python = mg_torch.module->tp_dealloc;
+  while (t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_dealloc == python && t->tp_base && !names_has_fields(t)) t = t->tp_base;
+  return t;
+}
+
+bool mg_has_finalizer(PyTypeObject *t) {
+  return t->tp_finalize && t->tp_flags & Py_TPFLAGS_HEAPTYPE && _PyType_Lookup(t, mg_names.del);
+}
+
+bool mg_death_is_seen(PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  if (PyGen_CheckExact(o)) return true; /* the rest of its try and with blocks runs then */
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || !PyType_SUPPORTS_WEAKREFS(t) || PyType_Check(o) || PyObject_TypeCheck(o, mg_torch.tensor)) return false;
+  return *(PyObject **)((char *)o + t->tp_weaklistoffset) || mg_has_finalizer(t);
+}
+
+PyObject *mg_new_instance(PyTypeObject *t) {
+  PyObject *none = PyTuple_New(0), *x = none ? mg_solid_base(t)->tp_new(t, none, NULL) : NULL;
+  Py_XDECREF(none);
+  return x;
+}
+
+PyObject *mg_new_value(PyTypeObject *t, PyObject *plain) {
+  PyObject *a = PyTuple_Pack(1, plain), *x = a ? mg_solid_base(t)->tp_new(t, a, NULL) : NULL;
+  Py_XDECREF(a);
+  return x;
+}
+
+PyObject *mg_plain_value(PyObject *o) {
+  if (PyLong_Check(o)) return _PyLong_Copy((PyLongObject *)o);
+  if (PyFloat_Check(o)) return PyFloat_FromDouble(PyFloat_AS_DOUBLE(o));
+  if (PyUnicode_Check(o)) return PyUnicode_FromObject(o);
+  if (PyBytes_Check(o)) return PyBytes_FromStringAndSize(PyBytes_AS_STRING(o), PyBytes_GET_SIZE(o));
+  if (PyComplex_Check(o)) return PyComplex_FromCComplex(((PyComplexObject *)o)->cval);
+  if (!PyFrozenSet_Check(o)) return NULL;
+  PyObject *it = PyFrozenSet_Type.tp_iter(o), *x = it ? PyFrozenSet_New(it) : NULL;
+  Py_XDECREF(it);
+  return x;
+}
+
+PyObject *mg_dict_iter(PyObject *dict) {
+  return PyODict_Check(dict) ? PyODict_Type.tp_iter(dict) : PyDict_Type.tp_iter(dict);
+}
+
+int mg_dict_put(PyObject *dict, PyObject *key, PyObject *v) {
+  return PyODict_Check(dict) ? PyODict_SetItem(dict, key, v) : PyDict_SetItem(dict, key, v);
+}
+
+PyObject *mg_view_of(PyObject *o, const char **name) {
+  static const struct { PyTypeObject *t; const char *name; } kinds[] = {
+      {&PyDictKeys_Type, "keys"}, {&PyDictValues_Type, "values"}, {&PyDictItems_Type, "items"},
+      {&PyODictKeys_Type, "keys"}, {&PyODictValues_Type, "values"}, {&PyODictItems_Type, "items"}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (Py_TYPE(o) == kinds[i].t) {
+      *name = kinds[i].name;
+      return *(PyObject **)((char *)o + sizeof(PyObject)); /* the first field of all views */
+    }
+  return NULL;
+}
+
+PyObject *mg_view_new(PyObject *dict, PyObject *name) {
+  return PyObject_CallMethodOneArg((PyObject *)(PyODict_Check(dict) ? &PyODict_Type : &PyDict_Type), name, dict);
+}
+
+PyObject *mg_local_dict(PyObject *local) {
+  PyTypeObject *t = Py_TYPE(local), *base = mg_solid_base(t);
+  if (strcmp(base->tp_name, "_thread._local") || t->tp_init != PyBaseObject_Type.tp_init) return NULL;
+  PyObject *d = base->tp_getattro(local, mg_names.dict);
+  Py_XDECREF(d);
+  return d;
+}
+
+int mg_set_copy(PyObject *to, PyObject *from) {
+  PySetObject *c = (PySetObject *)to, *s = (PySetObject *)from;
+  setentry *table = c->smalltable;
+  if (s->mask >= PySet_MINSIZE && !(table = PyMem_New(setentry, (size_t)s->mask + 1))) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  memcpy(table, s->table, sizeof *table * ((size_t)s->mask + 1));
+  for (Py_ssize_t i = 0; i <= s->mask; i++)
+    if (table[i].key && table[i].hash != -1) Py_INCREF(table[i].key); /* a deleted entry owns nothing */
+  c->table = table;
+  c->mask = s->mask;
+  c->fill = s->fill;
+  c->used = s->used;
+  c->finger = s->finger;
+  return 0;
+}
+
+PyObject *mg_policy_self(PyObject *f) {
+  if (PyCFunction_Check(f)) {
+    PyObject *s = ((PyCFunctionObject *)f)->m_self;
+    bool is_owner = s && (PyModule_Check(s) || PyType_Check(s) || !strncmp(Py_TYPE(s)->tp_name, "pybind11_", 9));
+    return is_owner ? NULL : s;
+  }
+  return Py_TYPE(f) == &_PyMethodWrapper_Type ? ((MethodWrapper *)f)->self : NULL;
+}
+
+PyObject *mg_policy_descr(PyObject *f) {
+  return Py_TYPE(f) == &_PyMethodWrapper_Type ? (PyObject *)((MethodWrapper *)f)->descr : NULL;
+}
+
+int mg_after_fork(PyMethodDef *def) {
+  PyObject *os = mg_import("os"), *watch = os ? PyObject_GetAttrString(os, "register_at_fork") : NULL;
+  PyObject *f = watch ? PyCFunction_New(def, NULL) : NULL;
+  PyObject *none = f ? PyTuple_New(0) : NULL, *kw = none ? Py_BuildValue("{s:O}", "after_in_child", f) : NULL;
+  PyObject *r = kw ? PyObject_Call(watch, none, kw) : NULL;
+  Py_XDECREF(os);
+  Py_XDECREF(watch);
+  Py_XDECREF(f);
+  Py_XDECREF(none);
+  Py_XDECREF(kw);
+  Py_XDECREF(r);
+  return r ? 0 : -1;
+}
+
+bool mg_generator_cleans_up(PyObject *gen) {
+  MgFrame *f = mg_pyframe_suspended(gen);
+  MgCodeInfo *info = f ? mg_code_info(mg_pyframe_code(f)) : NULL;
+  const MgCode *code = info ? mg_code_decoded(info, mg_pyframe_code(f)) : NULL;
+  const MgHandler *h = code ? mg_decode_handler(code, mg_pyframe_lasti(f)) : NULL;
+  while (h && code->instr[h->target].op == BC_CLEANUP_THROW) h = mg_decode_handler(code, h->target); /* 3.12's around `yield from` */
+  return h && !(h->depth == 0 && h->lasti); /* not the one that 3.12 puts around every generator */
+}

@@ -1,0 +1,753 @@
+/* See the header.  The engine is called with autograd's own arguments; nothing here knows a derivative. */
+#include "record/autograd/joint_trace.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/bits.h"
+#include "base/log.h"
+#include "driver/compile.h"
+#include "entry/launch/config.h"
+#include "entry/launch/trace.h"
+#include "entry/run/snapshot_run.h"
+#include "host/python/hook_mode.h"
+#include "host/python/pyobject.h"
+#include "host/torch/tensor_facts.h"
+#include "record/core/capture.h"
+#include "record/core/recording.h"
+#include "record/core/source_place.h"
+#include "record/dispatch/dispatch.h"
+#include "record/fx/fx.h"
+#include "record/snapshot/snapshot.h"
+#include "record/symbolic/unbacked.h"
+#include "record/tensor/leaf_grad.h"
+#include "record/tensor/standin.h"
+#include "record/tensor/tensor_hooks.h"
+
+enum { JOINT_SMALL = 64 }; /* nodes of a backward pass that may have saved nothing */
+
+typedef struct Joint {   /* being built */
+  MgRec *r;
+  MgGraph *g;
+  MgJointRec *j;
+  PyObject **seen;       /* by value: its living stand-in, borrowed, or NULL */
+  uint32_t *group;       /* by storage number: results of the segment that live there */
+  bool *outer, *grad, *written; /* by storage: an input's memory; a result there requires grad; in-place ops wrote it */
+  uint32_t nval;
+  bool ran;              /* the engine has run */
+  bool inside;           /* a view that an autograd.Function made was followed */
+  bool views;            /* every result is a view of an input: constant sizes would not help */
+  bool linked;           /* a result depends on another one, and the program asks for gradients between them: nor here */
+  const char *why;       /* set when the graph has to run op by op */
+} Joint;
+
+static int joint_refuse(Joint *b, const char *why) {
+  if (!b->why) b->why = why;
+  return 1;
+}
+
+/* Does a value get a grad_fn?  One whose gradient graph a recorded backward pass has freed gets it from backward_pass.c. */
+static bool joint_tracked(const Joint *b, ValRef v) {
+  return b->seen[v] && mg_facts_requires_grad(b->seen[v]) && !mg_backward_is_spent(b->r->cap, v);
+}
+
+static uint32_t joint_last_storage(const MgGraph *g, uint32_t nval) {
+  uint32_t last = 0;
+  for (ValRef v = 1; v < nval; v++)
+    if (mg_val(g, v)->storage > last) last = mg_val(g, v)->storage;
+  return last;
+}
+
+/* Do nodes from `first` on write to a storage up to `last`? */
+static bool joint_writes_since(const MgGraph *g, NodeRef first, uint32_t last) {
+  for (NodeRef n = first; n < g->nnode; n++)
+    for (MgWritten w = {0}; mg_node_written(mg_node(g, n), &w);)
+      if (mg_val(g, w.v)->storage <= last) return true;
+  return false;
+}
+
+/* ---- how results are made ---- */
+
+/* The value that `v` is a view of, one op back; 0 when it is not one.  *view: the op has to run again; an in-place op
+ * gives back its argument. */
+static ValRef joint_alias_step(const MgGraph *g, ValRef v, bool *view) {
+  const MgNode *n = mg_node(g, mg_val(g, v)->def);
+  uint32_t at = mg_val(g, v)->out;
+  int ret = n->op->nret == 1 ? 0 : at < n->op->nret ? (int)at : -1;
+  int set = ret < 0 ? -1 : n->op->ret_alias[ret];
+  if (set < 0) return 0;
+  for (int i = 0; i < n->op->nparam; i++) {
+    if (n->op->param[i].alias_set != set || n->arg[i].tag != MA_val) continue;
+    *view = !n->op->param[i].writes;
+    return n->arg[i].u.val;
+  }
+  return 0;
+}
+
+/* Follows views back to where the memory was made; with `mark`, notes the view ops on the way. */
+static ValRef joint_root(Joint *b, ValRef v, bool mark) {
+  bool view;
+  ValRef up;
+  while (mg_val(b->g, v)->def && (up = joint_alias_step(b->g, v, &view))) {
+    NodeRef n = mg_val(b->g, v)->def;
+    if (mg_function_of(b->r->cap->function, n)) b->inside = true; /* running the view again would skip the user's backward */
+    if (mark && !view) b->j->same[v] = up;
+    if (mark && view && !b->j->replay[n]) {
+      b->j->replay[n] = true;
+      b->j->nreplay++;
+    }
+    v = up;
+  }
+  return v;
+}
+
+static int joint_survey(Joint *b, const ValRef *out, int nout) {
+  const MgCapture *cap = b->r->cap;
+  size_t n = b->nval + 1;
+  b->seen = mg_new(b->g->c, PyObject *, n);
+  b->group = mg_new(b->g->c, uint32_t, n);
+  b->outer = mg_new(b->g->c, bool, n);
+  b->grad = mg_new(b->g->c, bool, n);
+  b->written = mg_new(b->g->c, bool, n);
+  if (!b->seen || !b->group || !b->outer || !b->grad || !b->written) return -1;
+  for (MgStandInfo *i = cap->live; i; i = i->next)
+    if (i->self && (!b->seen[i->val] || mg_facts_requires_grad(i->self))) b->seen[i->val] = i->self;
+  for (uint32_t i = 0; i < cap->ninput; i++) {
+    b->outer[mg_val(b->g, cap->input[i].val)->storage] = true;
+    if (cap->input[i].pinned && mg_facts_requires_grad(cap->input[i].real))
+      return joint_refuse(b, "a constant requires grad");
+  }
+  for (int i = 0; i < nout; i++) {
+    uint32_t s = mg_val(b->g, out[i])->storage;
+    if (mg_val(b->g, out[i])->def && mg_node(b->g, mg_val(b->g, out[i])->def)->leaf)
+      return joint_refuse(b, "a leaf that the function makes is a result");
+    b->group[s]++;
+    if (joint_tracked(b, out[i])) b->grad[s] = true;
+    else if (!b->seen[out[i]] && mg_val(b->g, out[i])->requires_grad) return joint_refuse(b, "a result has no stand-in");
+  }
+  for (NodeRef k = 1; k < b->g->nnode; k++) {
+    const MgNode *node = mg_node(b->g, k);
+    for (int i = 0; node->op->mutates && i < node->nout; i++)
+      if (node->out[i]) b->written[mg_val(b->g, node->out[i])->storage] = true;
+  }
+  return 0;
+}
+
+static uint32_t joint_list(ValRef *list, uint32_t *n, ValRef v) {
+  for (uint32_t i = 0; i < *n; i++)
+    if (list[i] == v) return i;
+  list[*n] = v;
+  return (*n)++;
+}
+
+/* One result that shares fresh memory with another one, or is a view of an input. */
+static int joint_place_alias(Joint *b, ValRef v, MgResult *res) {
+  MgJointRec *j = b->j;
+  ValRef root = joint_root(b, v, false);
+  if (!mg_val(b->g, root)->def) {
+    joint_root(b, v, true);
+    *res = (MgResult){v == root ? RES_input : RES_view, mg_val(b->g, root)->out};
+    return 0;
+  }
+  if (b->written[mg_val(b->g, v)->storage]) return joint_refuse(b, "results share memory that was written in place");
+  if (!joint_tracked(b, root)) return joint_refuse(b, "results share memory of a lost tensor");
+  joint_root(b, v, true);
+  uint32_t i = joint_list(j->through, &j->nthrough, root);
+  *res = (MgResult){v == root ? RES_through : RES_view, i};
+  return 0;
+}
+
+static int joint_place(Joint *b, const ValRef *out, int nout) {
+  MgJointRec *j = b->j;
+  j->res = mg_new(b->g->c, MgResult, nout + 1);
+  j->through = mg_new(b->g->c, ValRef, nout + 1);
+  j->aside = mg_new(b->g->c, ValRef, nout + 1);
+  j->replay = mg_new(b->g->c, bool, b->g->nnode + 1);
+  j->same = mg_new(b->g->c, ValRef, b->nval + 1);
+  if (!j->res || !j->through || !j->aside || !j->replay || !j->same) return -1;
+  j->nres = (uint32_t)nout;
+  for (int i = 0; i < nout; i++) {
+    uint32_t s = mg_val(b->g, out[i])->storage;
+    bool grad = joint_tracked(b, out[i]);
+    if (b->outer[s] || (b->group[s] > 1 && b->grad[s])) {
+      int rc = joint_place_alias(b, out[i], &j->res[i]);
+      if (rc) return rc;
+    } else if (grad) {
+      j->res[i] = (MgResult){RES_through, joint_list(j->through, &j->nthrough, out[i])};
+    } else {
+      j->res[i] = (MgResult){RES_aside, joint_list(j->aside, &j->naside, out[i])};
+    }
+  }
+  return 0;
+}
+
+/* ---- running the engine ---- */
+
+/* Inputs that require grad, as the leaves that the recording made for them. */
+static PyObject *joint_leaves(Joint *b) {
+  const MgCapture *cap = b->r->cap;
+  MgJointRec *j = b->j;
+  PyObject **leaf = mg_new(b->g->c, PyObject *, cap->ninput + 1);
+  j->diff = mg_new(b->g->c, uint32_t, cap->ninput + 1);
+  if (!leaf || !j->diff) return PyErr_NoMemory();
+  for (MgStandInfo *i = cap->live; i; i = i->next)
+    if (i->input && i->self && i->leaf) leaf[i->input - 1] = i->self;
+  for (uint32_t i = 0; i < cap->ninput; i++)
+    if (leaf[i] && mg_facts_requires_grad(leaf[i])) j->diff[j->ndiff++] = i;
+  PyObject *t = PyTuple_New(j->ndiff);
+  for (uint32_t i = 0; t && i < j->ndiff; i++) PyTuple_SET_ITEM(t, i, Py_NewRef(leaf[j->diff[i]]));
+  return t;
+}
+
+/* Gradients come in the layout of the result, or a contiguous one where elements of the result share memory. */
+ValRef mg_joint_gradient_val(MgGraph *g, ValRef like) {
+  ValRef v = mg_graph_val_like(g, like);
+  if (!v) return 0;
+  MgVal *t = mg_val(g, v);
+  int64_t span = 1, numel = 1;
+  for (int i = 0; i < t->ndim; i++) {
+    int64_t size = mg_sym_hint(g->x, t->size[i]), stride = mg_sym_hint(g->x, t->stride[i]);
+    numel *= size;
+    if (size > 1) span += (size - 1) * stride;
+  }
+  if (numel && span != numel) mg_graph_contiguous(g, v);
+  t->offset = mg_sym(g->x, 0);
+  t->requires_grad = false;
+  t->def = 0;
+  return v;
+}
+
+static PyObject *joint_tangents(Joint *b) {
+  MgJointRec *j = b->j;
+  MgCapture *cap = b->r->cap;
+  j->tangent = mg_new(b->g->c, ValRef, j->nthrough + 1);
+  PyObject *t = j->tangent ? PyTuple_New(j->nthrough) : PyErr_NoMemory();
+  for (uint32_t i = 0; t && i < j->nthrough; i++) {
+    ValRef v = mg_joint_gradient_val(b->g, j->through[i]);
+    PyObject *o = v && !mg_standin_add_tangent(cap, v) ? mg_standin_new(cap, v) : NULL;
+    if (!o) {
+      if (!PyErr_Occurred()) PyErr_NoMemory();
+      Py_CLEAR(t);
+      break;
+    }
+    j->tangent[i] = v;
+    PyTuple_SET_ITEM(t, i, o);
+  }
+  return t;
+}
+
+static PyObject *joint_call_engine(PyObject *roots, PyObject *tangents, PyObject *leaves, bool keep) {
+  static PyObject *run; /* the engine's run_backward */
+  if (!run) {
+    PyObject *m = mg_import("torch.autograd.variable");
+    PyObject *v = m ? PyObject_GetAttrString(m, "Variable") : NULL;
+    PyObject *e = v ? PyObject_GetAttrString(v, "_execution_engine") : NULL;
+    run = e ? PyObject_GetAttrString(e, "run_backward") : NULL;
+    Py_XDECREF(m);
+    Py_XDECREF(v);
+    Py_XDECREF(e);
+    if (!run) return NULL;
+  }
+  PyObject *arg[7] = {roots, tangents, keep ? Py_True : Py_False, Py_False /* create a graph */, leaves,
+                      Py_True /* allow unreachable */, Py_False /* accumulate */};
+  return PyObject_Vectorcall(run, arg, 7, NULL);
+}
+
+/* A graph of one node that comes last in the engine's queue: nodes are taken by number, latest first, and this one gets 0.
+ * Made outside of the modes of the program.  (leaf, result, gradient) */
+static const char joint_last_text[] =
+    "import torch\n"
+    "c = torch._C\n"
+    "with c._DisableTorchDispatch(), c.DisableTorchFunction(), c._DisableFuncTorch(), \\\n"
+    "        torch.inference_mode(False), torch.enable_grad():\n"
+    "    x = torch.zeros((), requires_grad=True, device='cpu', dtype=torch.float32)\n"
+    "    y = x.clone()\n"
+    "    y.grad_fn._set_sequence_nr(0)\n"
+    "    out = [(y,), (torch.zeros((), device='cpu', dtype=torch.float32),), (x,)]\n";
+
+void mg_joint_drain(void) {
+  static PyObject *last; /* list of three tuples */
+  PyObject *type, *value, *tb, *r = NULL;
+  PyErr_Fetch(&type, &value, &tb);
+  MgPause pause = mg_rec_pause(); /* in a recording that is given up no Python code runs */
+  if (!last) {
+    PyObject *ns = PyDict_New(), *done = NULL;
+    if (ns && !PyDict_SetItemString(ns, "__builtins__", PyEval_GetBuiltins()))
+      done = PyRun_String(joint_last_text, Py_file_input, ns, ns);
+    if (done) last = Py_XNewRef(PyDict_GetItemString(ns, "out"));
+    Py_XDECREF(done);
+    Py_XDECREF(ns);
+  }
+  if (last && PyList_GET_SIZE(last) == 3)
+    r = joint_call_engine(PyList_GET_ITEM(last, 0), PyList_GET_ITEM(last, 1), PyList_GET_ITEM(last, 2), true);
+  if (!r) PyErr_Clear();
+  Py_XDECREF(r);
+  mg_rec_resume(pause);
+  PyErr_Restore(type, value, tb);
+}
+
+static int joint_take_grads(Joint *b, PyObject *grads) {
+  MgJointRec *j = b->j;
+  if (!PyTuple_Check(grads) || PyTuple_GET_SIZE(grads) != j->ndiff) return joint_refuse(b, "the engine gave other gradients");
+  if (!(j->grad = mg_new(b->g->c, ValRef, j->ndiff + 1))) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < j->ndiff; i++) {
+    PyObject *o = PyTuple_GET_ITEM(grads, i);
+    if (o == Py_None) continue;
+    if (!mg_standin_is(o)) return joint_refuse(b, "a gradient is not a recorded tensor");
+    j->grad[i] = mg_standin_val(o);
+  }
+  return 0;
+}
+
+typedef struct JointGrad { NodeRef def; uint32_t out, diff; ValRef grad; } JointGrad;
+
+static int joint_by_time(const void *a, const void *b) {
+  const JointGrad *x = a, *y = b;
+  if (x->def != y->def) return x->def < y->def ? -1 : 1;
+  if (x->out != y->out) return x->out < y->out ? -1 : 1;
+  return x->diff < y->diff ? -1 : x->diff > y->diff;
+}
+
+/* An input that backward does not reach is no part of the gradient graph: an edge to it would keep what made it alive.  The others
+ * in the order in which eager has their gradients (bucketed_backward.h). */
+static int joint_order(Joint *b) {
+  MgJointRec *j = b->j;
+  uint32_t n = 0;
+  JointGrad *all = mg_new(b->g->c, JointGrad, j->ndiff + 1);
+  if (!all) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < j->ndiff; i++) {
+    if (!j->grad[i]) continue;
+    const MgVal *v = mg_val(b->g, j->grad[i]);
+    all[n++] = (JointGrad){v->def, v->def ? v->out : 0, j->diff[i], j->grad[i]};
+  }
+  qsort(all, n, sizeof *all, joint_by_time);
+  for (uint32_t i = 0; i < n; i++) {
+    j->diff[i] = all[i].diff;
+    j->grad[i] = all[i].grad;
+  }
+  j->ndiff = n;
+  return n ? 0 : joint_refuse(b, "no gradient reaches an input");
+}
+
+/* The engine may call backward functions of the user: they are recorded, guards and all.  What they would change cannot be
+ * replayed any more. */
+static PyObject *joint_run(Joint *b, PyObject *roots, PyObject *tangents, PyObject *leaves, bool keep) {
+  PyObject *grads;
+  b->r->in_joint = true;
+  if (!b->r->cap->function && !keep) {
+    grads = joint_call_engine(roots, tangents, leaves, false);
+    b->r->in_joint = false;
+    return grads;
+  }
+  MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
+  MgHookMode mode = mg_hook_mode;
+  mg_hook_mode = HOOK_record;
+  grads = before ? joint_call_engine(roots, tangents, leaves, keep) : NULL;
+  mg_hook_mode = mode;
+  b->r->in_joint = false;
+  if (grads && (!(after = mg_snapshot_build(NULL, 0, NULL, Py_None)) || !mg_snapshot_same(before, after))) {
+    joint_refuse(b, "a backward function has side effects");
+    Py_CLEAR(grads);
+  }
+  mg_snapshot_free(before);
+  mg_snapshot_free(after);
+  return grads;
+}
+
+/* Does a second backward pass fail?  Eager frees what ops have saved, numbers included, so it does not follow from what
+ * the compiled backward reads.  Whatever this records is forgotten by the caller. */
+static void joint_try_again(Joint *b, PyObject *roots, PyObject *tangents, PyObject *leaves) {
+  uint32_t nnode = b->g->nnode, nval = b->g->nval, ninput = b->g->ninput;
+  PyObject *grads = joint_run(b, roots, tangents, leaves, false);
+  b->j->frees = !grads;
+  if (!grads) {
+    PyErr_Clear();
+    mg_joint_drain();
+  }
+  Py_XDECREF(grads);
+  b->r->abort = false;
+  b->g->nnode = nnode;
+  b->g->nval = nval;
+  b->g->ninput = ninput;
+}
+
+/* Records backward: the engine runs with autocast off, as the compiled backward will. */
+static int joint_backward(Joint *b) {
+  MgJointRec *j = b->j;
+  PyObject *leaves = joint_leaves(b), *roots = leaves ? PyTuple_New(j->nthrough) : NULL, *tangents = NULL, *grads = NULL;
+  int rc = -1;
+  for (uint32_t i = 0; roots && i < j->nthrough; i++) PyTuple_SET_ITEM(roots, i, Py_NewRef(b->seen[j->through[i]]));
+  if (leaves && !j->ndiff) rc = joint_refuse(b, "no input requires grad");
+  if (rc > 0 || !roots || !(tangents = joint_tangents(b))) goto done;
+  if (mg_standin_autocast_off()) goto done;
+  grads = joint_run(b, roots, tangents, leaves, false);
+  b->ran = true;
+  if (!grads) mg_joint_drain();
+  rc = grads ? joint_take_grads(b, grads) : joint_refuse(b, "backward cannot be recorded");
+  if (!rc && b->g->nnode - j->backward < JOINT_SMALL) joint_try_again(b, roots, tangents, leaves);
+done:
+  Py_XDECREF(leaves);
+  Py_XDECREF(roots);
+  Py_XDECREF(tangents);
+  Py_XDECREF(grads);
+  return rc;
+}
+
+/* ---- which gradients need which tangents ---- */
+
+typedef struct Reach { /* sets of tangents, or of results */
+  const MgGraph *g;
+  uint64_t *of;        /* by memory */
+  uint64_t *now;
+  uint32_t words;
+} Reach;
+
+static bool reach_init(Reach *s, const MgGraph *g, uint32_t n) {
+  uint32_t words = mg_bits_words(n);
+  *s = (Reach){g, mg_new(g->c, uint64_t, (size_t)words * (g->nval + 1)), mg_new(g->c, uint64_t, words), words};
+  return s->of && s->now;
+}
+
+static uint64_t *reach_of(const Reach *s, ValRef v) { return s->of + (size_t)s->words * mg_val(s->g, v)->storage; }
+
+static void reach_see(ValRef *v, void *arg) {
+  Reach *s = arg;
+  if (*v) mg_bits_join(s->now, reach_of(s, *v), s->words);
+}
+
+/* Followed by memory, so that writes through views count. */
+static int joint_reach(Joint *b) {
+  MgJointRec *j = b->j;
+  Reach s;
+  if (!reach_init(&s, b->g, j->nthrough) || !(j->reach = mg_new(b->g->c, uint64_t, (size_t)s.words * (j->ndiff + 1))))
+    return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < j->nthrough; i++) mg_bits_add(reach_of(&s, j->tangent[i]), i);
+  for (NodeRef n = j->backward; n < b->g->nnode; n++) {
+    MgNode *node = mg_node(b->g, n);
+    memset(s.now, 0, s.words * sizeof *s.now);
+    mg_node_each_val(node, reach_see, &s);
+    for (int i = 0; i < node->nout; i++)
+      if (node->out[i]) mg_bits_join(reach_of(&s, node->out[i]), s.now, s.words);
+  }
+  for (uint32_t i = 0; i < j->ndiff; i++) {
+    uint64_t *set = j->reach + (size_t)s.words * i;
+    if (j->grad[i]) mg_bits_join(set, reach_of(&s, j->grad[i]), s.words);
+    if (!mg_bits_any(set, s.words)) mg_bits_fill(set, j->nthrough);
+  }
+  return 0;
+}
+
+/* Is a result with a grad_fn computed from another one, or from a view that is a result?  -1: out of memory. */
+static int joint_depends(const Joint *b, const ValRef *out) {
+  const MgJointRec *j = b->j;
+  Reach s;
+  if (!reach_init(&s, b->g, j->nres + j->nthrough)) return PyErr_NoMemory(), -1;
+  uint32_t *made = mg_new(b->g->c, uint32_t, b->nval + 1); /* by value: 1 + its bit; those of `through` come first */
+  uint64_t *self = mg_new(b->g->c, uint64_t, s.words);
+  if (!made || !self) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < j->nres; i++)
+    if (j->res[i].how == RES_view) made[out[i]] = j->nthrough + i + 1;
+  for (uint32_t i = 0; i < j->nthrough; i++) made[j->through[i]] = i + 1;
+  for (NodeRef n = 1; n < j->backward; n++) {
+    MgNode *node = mg_node(b->g, n);
+    memset(s.now, 0, s.words * sizeof *s.now);
+    mg_node_each_val(node, reach_see, &s);
+    for (int o = 0; o < node->nout; o++) {
+      ValRef v = node->out[o];
+      if (!v || !mg_val(b->g, v)->requires_grad) continue;
+      mg_bits_join(reach_of(&s, v), s.now, s.words);
+      if (!made[v]) continue;
+      memset(self, 0, s.words * sizeof *self);
+      mg_bits_add(self, made[v] - 1);
+      if (made[v] <= j->nthrough && mg_bits_any(s.now, s.words) && !mg_bits_same(s.now, self, s.words)) return 1;
+      mg_bits_add(reach_of(&s, v), made[v] - 1);
+    }
+  }
+  return 0;
+}
+
+typedef struct Links { /* being found */
+  Reach s;             /* results that a value is computed from, not by way of a third */
+  uint32_t *made;      /* by value: 1 + its number among `through` */
+  uint64_t *target;    /* results that others are computed from */
+  uint32_t *port, nport; /* results, oldest first */
+} Links;
+
+/* A node's results: what is a result of the segment stands for what it was computed from. */
+static void links_node(const Joint *b, Links *l, MgNode *node) {
+  Reach *s = &l->s;
+  memset(s->now, 0, s->words * sizeof *s->now);
+  mg_node_each_val(node, reach_see, s);
+  for (int o = 0; o < node->nout; o++) {
+    ValRef v = node->out[o];
+    if (!v || !mg_val(b->g, v)->requires_grad) continue;
+    uint64_t *of = reach_of(s, v);
+    mg_bits_join(of, s->now, s->words);
+    if (!l->made[v]) continue;
+    uint32_t i = l->made[v] - 1;
+    memcpy(b->j->link + (size_t)s->words * i, of, s->words * sizeof *of);
+    mg_bits_join(l->target, of, s->words);
+    memset(of, 0, s->words * sizeof *of);
+    mg_bits_add(of, i);
+    l->port[l->nport++] = i;
+  }
+}
+
+/* j->link and j->port: in eager, gradients go from a result to those that it is computed from. */
+static int joint_find_links(Joint *b) {
+  MgJointRec *j = b->j;
+  Links l = {.nport = 0};
+  if (j->nthrough < 2) return 0;
+  if (!reach_init(&l.s, b->g, j->nthrough)) return PyErr_NoMemory(), -1;
+  l.made = mg_new(b->g->c, uint32_t, b->nval + 1);
+  l.target = mg_new(b->g->c, uint64_t, l.s.words);
+  l.port = mg_new(b->g->c, uint32_t, j->nthrough + 1);
+  j->link = mg_new(b->g->c, uint64_t, (size_t)l.s.words * j->nthrough);
+  if (!l.made || !l.target || !l.port || !j->link) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < j->nthrough; i++) l.made[j->through[i]] = i + 1;
+  for (NodeRef n = 1; n < j->backward; n++) links_node(b, &l, mg_node(b->g, n));
+  j->port = l.port;
+  for (uint32_t k = 0; k < l.nport; k++) {
+    uint32_t i = l.port[k];
+    if (mg_bits_has(l.target, i) || mg_bits_any(j->link + (size_t)l.s.words * i, l.s.words)) j->port[j->nport++] = i;
+  }
+  if (!j->nport) j->link = NULL;
+  return 0;
+}
+
+/* ---- which results can be differentiated in passes of their own ---- */
+
+/* By memory: the tracked results that are computed from it. */
+static void mates_see(ValRef *v, void *arg) {
+  Reach *s = arg;
+  if (*v && mg_val(s->g, *v)->requires_grad) mg_bits_join(reach_of(s, *v), s->now, s->words);
+}
+
+/* These have no saved tensors in torch's derivatives.yaml: their nodes in the gradient graph have no `_raw_saved_` attributes. */
+bool mg_joint_saves(const MgCapture *cap, NodeRef def) {
+  const MgNode *n = mg_node(cap->rec->g, def);
+  if (mg_function_of(cap->function, def)) return true; /* what its forward calls is not what it saves */
+  if (n->op->is_view) return false;
+  switch (n->op->code) {
+  case TOP_add_Tensor: case TOP_sub_Tensor: case TOP_add_Scalar: case TOP_sub_Scalar: case TOP_rsub_Scalar: case TOP_neg:
+  case TOP_clone: case TOP__to_copy: case TOP_sum: case TOP_sum_dim_IntList: case TOP_mean: case TOP_mean_dim: case TOP_cumsum:
+  case TOP_flip: case TOP_roll: case TOP_cat: case TOP_stack: case TOP_repeat: case TOP_constant_pad_nd: case TOP_tril: case TOP_triu:
+  case TOP_round: case TOP_floor: case TOP_ceil: case TOP_trunc: case TOP_sign: return false;
+  default: return true;
+  }
+}
+
+/* The results that a node's results lead to, in s->now; false: none. */
+static bool mates_of_node(Reach *s, const MgNode *node) {
+  memset(s->now, 0, s->words * sizeof *s->now);
+  for (int i = 0; i < node->nout; i++)
+    if (node->out[i] && mg_val(s->g, node->out[i])->requires_grad) mg_bits_join(s->now, reach_of(s, node->out[i]), s->words);
+  return mg_bits_any(s->now, s->words);
+}
+
+/* What a node frees is of all results that it leads to.  last: the set that was noted before, as most neighbours have the same. */
+static void mates_note(const Reach *s, uint64_t *mate, uint64_t *last) {
+  if (mg_bits_same(s->now, last, s->words)) return;
+  memcpy(last, s->now, s->words * sizeof *last);
+  for (uint32_t w = 0; w < s->words; w++)
+    for (uint64_t bits = s->now[w]; bits; bits &= bits - 1)
+      mg_bits_join(mate + (size_t)s->words * (64 * w + (uint32_t)__builtin_ctzll(bits)), s->now, s->words);
+}
+
+/* j->mate: results that one pass over result k frees something of; k itself only if something of it was saved. */
+static int joint_mates(Joint *b) {
+  MgJointRec *j = b->j;
+  Reach s;
+  if (j->nthrough < 2) return 0;
+  if (!reach_init(&s, b->g, j->nthrough)) return PyErr_NoMemory(), -1;
+  uint64_t *mate = mg_new(b->g->c, uint64_t, (size_t)s.words * j->nthrough);
+  uint64_t *all = mg_new(b->g->c, uint64_t, s.words), *last = mg_new(b->g->c, uint64_t, s.words);
+  if (!mate || !all || !last) return PyErr_NoMemory(), -1;
+  mg_bits_fill(all, j->nthrough);
+  for (uint32_t i = 0; i < j->nthrough; i++) mg_bits_add(reach_of(&s, j->through[i]), i);
+  for (NodeRef n = j->backward; --n;) {
+    MgNode *node = mg_node(b->g, n);
+    if (!mates_of_node(&s, node)) continue;
+    if (mg_joint_saves(b->r->cap, n)) mates_note(&s, mate, last);
+    mg_node_each_val(node, mates_see, &s);
+  }
+  for (uint32_t i = 0; i < j->nthrough; i++)
+    if (!mg_bits_same(mate + (size_t)s.words * i, all, s.words)) j->mate = mate;
+  return 0;
+}
+
+/* ---- one function's backward, for graphs that leave it to their back end ---- */
+
+PyObject *mg_joint_rehearse(MgRec *r, PyObject *roots, PyObject *tangents, PyObject *leaves) {
+  Joint b = {.r = r, .g = r->g};
+  NodeRef first = r->g->nnode;
+  uint32_t last = joint_last_storage(r->g, r->g->nval);
+  bool quiet = r->cap->quiet, inside = r->in_joint;
+  r->cap->quiet = true;
+  PyObject *grads = joint_run(&b, roots, tangents, leaves, true);
+  r->cap->quiet = quiet;
+  r->in_joint = inside;
+  if (!grads) {
+    MgPause pause = mg_rec_pause(); /* the engine's rest is no part of the program */
+    mg_joint_drain();
+    mg_rec_resume(pause);
+  }
+  if (!b.why && grads && joint_writes_since(r->g, first, last)) b.why = "a backward function writes to memory of forward";
+  r->g->nnode = first;
+  if (b.why) {
+    Py_CLEAR(grads);
+    mg_rec_break(BK_op, "%s, in a graph for a custom backend", b.why);
+  } else if (!grads && !r->abort && !PyErr_ExceptionMatches(PyExc_MemoryError)) { /* and so will each pass, if there is one */
+    PyErr_Clear();
+    return Py_NewRef(Py_None);
+  }
+  return grads;
+}
+
+/* ---- the whole ---- */
+
+/* Is there an op whose derivative, in ATen, raises for some values?  Gradients of complex eigenvectors and singular vectors do for
+ * losses that depend on the vectors' phase. */
+static bool joint_raises(const Joint *b) {
+  static const char *const ops[] = {"aten::linalg_eig", "aten::_linalg_eigh", "aten::_linalg_svd"};
+  for (NodeRef k = 1; k < b->j->backward; k++) {
+    const MgNode *n = mg_node(b->g, k);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+      if (strcmp(ops[i], n->op->full)) continue;
+      for (int o = 0; o < n->nout; o++)
+        if (n->out[o] && mg_val(b->g, n->out[o])->requires_grad && mg_dtype_is_complex(mg_val(b->g, n->out[o])->dtype)) return true;
+    }
+  }
+  return false;
+}
+
+/* Numbers that the graph has needed as tensors in backward alone become inputs of forward, in front of the tangents: the call computes
+ * them.  Other tensors that backward reads by itself are looked at when it runs, which a recording does not know of. */
+static int joint_take_numbers(Joint *b, uint32_t ninput) {
+  MgGraph *g = b->g;
+  MgCapInput *in = b->r->cap->input + ninput;
+  uint32_t nthrough = b->j->nthrough, n = g->ninput - ninput;
+  for (uint32_t i = nthrough; i < n; i++)
+    if (!in[i].scalar || !in[i].src) return joint_refuse(b, "backward reads a tensor of its own");
+  if (n == nthrough) return 0;
+  MgCapInput *tangents = mg_new(g->c, MgCapInput, nthrough);
+  if (!tangents) return PyErr_NoMemory(), -1;
+  memcpy(tangents, in, nthrough * sizeof *in);
+  memmove(in, in + nthrough, (n - nthrough) * sizeof *in);
+  memcpy(in + n - nthrough, tangents, nthrough * sizeof *in);
+  for (uint32_t i = 0; i < n; i++) {
+    g->input[ninput + i] = in[i].val;
+    mg_val(g, in[i].val)->out = (uint32_t)(ninput + i);
+  }
+  return 0;
+}
+
+/* A backward function of the user that writes to memory of forward does so each time it runs: no part of forward can. */
+static int joint_see_writes(Joint *b) {
+  bool writes = b->r->cap->function && joint_writes_since(b->g, b->j->backward, joint_last_storage(b->g, b->nval));
+  return writes ? joint_refuse(b, "a backward function writes to memory of forward") : 0;
+}
+
+static int joint_record(Joint *b, const ValRef *out, int nout) {
+  uint32_t ninput = b->g->ninput;
+  int rc = joint_survey(b, out, nout);
+  if (!rc) rc = joint_place(b, out, nout);
+  if (rc < 0 && !PyErr_Occurred()) PyErr_NoMemory();
+  if (!rc && b->inside) rc = joint_refuse(b, "a result is a view made by an autograd.Function");
+  if (!rc && joint_raises(b)) rc = joint_refuse(b, "the gradient of complex eigenvectors raises where it is not defined");
+  b->views = !rc && !b->j->nthrough;
+  if (b->views) rc = joint_refuse(b, "every result is a view of an input");
+  if (!rc && b->r->deny_links) rc = joint_depends(b, out);
+  if (rc > 0 && !b->why) b->linked = joint_refuse(b, "gradients between results are asked for");
+  if (!rc) rc = joint_backward(b);
+  if (!rc) rc = joint_see_writes(b);
+  if (!rc) rc = joint_take_numbers(b, ninput);
+  if (!rc) rc = joint_order(b);
+  if (!rc) rc = joint_reach(b);
+  if (!rc) rc = joint_mates(b);
+  if (!rc) rc = joint_find_links(b);
+  return rc;
+}
+
+/* Was something that requires grad written to the value's memory? */
+static bool joint_storage_grad(const MgRec *r, ValRef v) {
+  uint32_t storage = mg_val(r->g, v)->storage;
+  return storage < r->cap->cap_storage && r->cap->storage_grad[storage];
+}
+
+/* The autograd state of an older tensor changes: only ATen can do that. */
+static bool joint_writes_older(const MgRec *r) {
+  for (uint32_t i = 0; i < r->cap->ninput; i++)
+    if (joint_storage_grad(r, r->cap->input[i].val)) return true;
+  return false;
+}
+
+static bool joint_results_tracked(const MgRec *r, const ValRef *out, int nout) {
+  for (int i = 0; i < nout; i++) {
+    bool tracked = mg_val(r->g, out[i])->requires_grad || joint_storage_grad(r, out[i]);
+    if (tracked && !mg_backward_is_spent(r->cap, out[i])) return true;
+  }
+  return false;
+}
+
+/* True when autograd tracks a result that can be compiled with its backward. */
+static bool joint_wanted(const MgRec *r, const ValRef *out, int nout) {
+  if (r->cfg->backend || r->cfg->eager_backend || r->want_fx || !mg_compile_takes(r->g) || mg_tensorhook_inside(r)) return false;
+  return !joint_writes_older(r) && joint_results_tracked(r, out, nout);
+}
+
+/* What the recording followed roughly, autograd knows. */
+static int joint_ask_autograd(MgRec *r) {
+  for (MgStandInfo *i = r->cap->live; i && r->cap->own_kernels; i = i->next)
+    if (i->self && i->val && mg_dispatch_reveal(r->cap, i->self, i->val)) return -1;
+  for (int grad = 0; grad < 2; grad++) /* several may stand for one value */
+    for (MgStandInfo *i = r->cap->live; i; i = i->next)
+      if (i->self && mg_facts_requires_grad(i->self) == grad) mg_val(r->g, i->val)->requires_grad = grad;
+  return 0;
+}
+
+int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
+  const ValRef *out;
+  int nout = mg_snapshot_outputs(snap, &out);
+  MgGraph *g = r->g;
+  if (joint_ask_autograd(r)) return -1;
+  if ((r->switch_failed = mg_joint_switched(mg_rec_trace(r, &(MgTrace){0})) && (joint_writes_older(r) || joint_results_tracked(r, out, nout)))) return 0;
+  if (r->want_fx && r->cap->function) r->function_failed = !mg_fx_shows(r->cap, out, nout);
+  bool wanted = joint_wanted(r, out, nout);
+  if (!wanted || mg_function_any_hooked(mg_rec_trace(r, &(MgTrace){0}))) {
+    bool tracked = wanted || joint_writes_older(r) || joint_results_tracked(r, out, nout); /* else the recording has its backward, or nobody wants one */
+    if (!r->want_fx && tracked && mg_function_any_once(mg_rec_trace(r, &(MgTrace){0}))) r->function_failed = true;
+    return 0;
+  }
+  if (mg_symdata_used(r)) { /* node by node, or broken into graphs that can have a backward */
+    r->grad_failed = !r->cfg->fullgraph && !r->deny_grad;
+    r->data_failed = !r->cfg->fullgraph && r->deny_grad;
+    return 0;
+  }
+  Joint b = {.r = r, .g = g, .j = mg_new(g->c, MgJointRec, 1), .nval = g->nval};
+  uint32_t nnode = g->nnode, nval = g->nval, ninput = g->ninput;
+  if (!b.j) return PyErr_NoMemory(), -1;
+  b.j->backward = g->nnode;
+  int rc = joint_record(&b, out, nout);
+  if (!rc) {
+    b.j->nnode = g->nnode;
+    b.j->nval = g->nval;
+    b.j->ninput = g->ninput;
+    ninput = g->ninput - b.j->nthrough; /* some are for backward alone */
+    r->joint = b.j;
+  } else if (mg_symsize_inputs(&r->cap->sizes) && !b.views && !b.linked) { /* maybe it goes with constants */
+    r->sizes_failed = true;
+    PyErr_Clear();
+    rc = 0;
+  } else {
+    r->function_failed = r->cap->function && (b.ran || mg_function_any_once(mg_rec_trace(r, &(MgTrace){0})));
+    mg_log(MG_LOG_fallback, "a graph runs op by op under autograd: %s%s%s", b.why ? b.why : "error", r->abort ? ": " : "",
+           r->abort ? r->reason : "");
+    bool nomem = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError);
+    if (!nomem) PyErr_Clear();
+    rc = nomem ? -1 : 0;
+  }
+  r->abort = false;
+  g->nnode = nnode;
+  g->nval = nval;
+  g->ninput = ninput;
+  return rc;
+}

@@ -1,0 +1,69 @@
+/* Answers taken for granted because the other way only raises. */
+#include "record/bytecode/jump_speculation.h"
+#include "entry/launch/config.h"
+#include "host/python/decode.h"
+#include "host/python/pyobject.h"
+#include "host/python/trace_rules.h"
+#include "record/call/call.h"
+#include "record/core/capture.h"
+#include "record/core/loop.h"
+#include "record/core/recording.h"
+#include "record/symbolic/number.h"
+#include "record/symbolic/speculation.h"
+
+enum { CLAIM_LENGTH = 64 }; /* instructions that make an exception */
+
+/* Does the code at unit do nothing but raise?  *assertion: by an assert statement. */
+static bool claim_raises(const MgCode *code, int unit, bool *assertion) {
+  *assertion = code->instr[unit].op == BC_LOAD_ASSERTION_ERROR;
+  for (int i = 0; i < CLAIM_LENGTH; i++) {
+    const MgInstr *in = &code->instr[unit];
+    if (in->op == BC_RAISE_VARARGS) return in->arg > 0;
+    if (in->target >= 0 || in->op == BC_RETURN_VALUE || in->op == BC_RETURN_CONST || in->op == BC_RERAISE || in->op == BC_YIELD_VALUE)
+      return false;
+    unit = in->next;
+  }
+  return false;
+}
+
+/* In a torch-level graph the question is a node, as torch.compile has it: torch._assert_async. */
+static int claim_node(const MgLoop *l, PyObject *tensor, bool yes, PyObject *text) {
+  PyObject *torch = mg_import("torch"), *fn = torch ? PyObject_GetAttrString(torch, "_assert_async") : NULL;
+  PyObject *t = !fn ? NULL : yes ? Py_NewRef(tensor) : PyObject_CallMethod(tensor, "logical_not", NULL), *const arg[] = {t, text};
+  PyObject *r = t ? mg_rec_call(fn, arg, 2, NULL) : NULL;
+  Py_XDECREF(r);
+  Py_XDECREF(t);
+  Py_XDECREF(fn);
+  Py_XDECREF(torch);
+  return r ? 1 : -1;
+}
+
+/* What a failed check says in a torch-level graph: an assertion's constant message, or torch.compile's words where it has none; for a check of
+   torch's own, where it is.  New; NULL without an exception where Python has to compute the message. */
+static PyObject *claim_text(const MgLoop *l, int unit, bool assertion) {
+  if (!assertion) return PyUnicode_FromFormat("%U, line %d", l->v.code->co_filename, l->code->line[unit]);
+  const MgInstr *in = &l->code->instr[l->code->instr[unit].next];
+  if (in->op == BC_RAISE_VARARGS) return PyUnicode_FromString("assertion error");
+  PyObject *text = in->op == BC_LOAD_CONST ? PyTuple_GET_ITEM(l->v.code->co_consts, in->arg) : NULL;
+  const MgInstr *call = &l->code->instr[in->next];
+  return text && PyUnicode_Check(text) && call->op == BC_CALL ? Py_NewRef(text) : NULL;
+}
+
+int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken, bool *yes) {
+  MgRec *r = l->rec;
+  MgSymNode *number = mg_symnode_of(condition);
+  bool tensor = mg_standin_is(condition), late = number && number->cap && !number->src && !number->hint;
+  if ((!tensor && !late) || !mg_claim_allowed(r)) return 0;
+  bool far_assert, near_assert, far = claim_raises(l->code, in->target, &far_assert), near = claim_raises(l->code, in->next, &near_assert);
+  bool assertion = far ? far_assert : near_assert, breaks = !r->want_fx && !(r->cfg && r->cfg->fullgraph); /* where torch.compile's rules ask for a break, or an error */
+  if (far == near || (!assertion && !breaks && !mg_skip_is_torch(l->v.code))) return mg_claim_expected(r->cap, condition, yes);
+  *yes = near == taken;
+  if (r->want_fx && tensor) {
+    if (!mg_sym_is(r->x, mg_val_numel(r->g, mg_standin_val(condition)), 1)) return 0;
+    PyObject *text = claim_text(l, far ? in->target : in->next, far ? far_assert : near_assert);
+    int rc = text ? claim_node(l, condition, *yes, text) : PyErr_Occurred() ? -1 : 0;
+    Py_XDECREF(text);
+    return rc;
+  }
+  return mg_claim_add(r, condition, yes);
+}

@@ -1,0 +1,66 @@
+/* Places in the program.
+ * In: the frames that are being recorded.  Out: file and line for nodes, a name for plans.
+ * Names of files are kept for ever, each once.  Generated code has none: every piece of it may have a name of its own. */
+#include "record/core/source_place.h"
+#include <string.h>
+#include "entry/guard/guard_set.h"
+#include "entry/launch/config.h"
+#include "entry/launch/trace.h"
+#include "host/python/decode.h"
+#include "host/python/trace_rules.h"
+#include "ir/graph/graph.h"
+#include "record/core/capture.h"
+#include "record/core/loop.h"
+#include "record/core/recording.h"
+
+static PyObject *place_files; /* name of a file -> the same object */
+
+static const char *place_file(PyCodeObject *co) {
+  if (!place_files && !(place_files = PyDict_New())) return PyErr_Clear(), NULL;
+  PyObject *kept = PyDict_GetItem(place_files, co->co_filename);
+  if (!kept) kept = PyDict_SetDefault(place_files, co->co_filename, co->co_filename);
+  const char *name = kept ? PyUnicode_AsUTF8(kept) : NULL;
+  if (!name) return PyErr_Clear(), NULL; /* memory, or surrogates: it is only shown */
+  const char *slash = strrchr(name, '/');
+  return slash ? slash + 1 : name;
+}
+
+static bool place_generated(PyCodeObject *co) {
+  return PyUnicode_GET_LENGTH(co->co_filename) == 0 || PyUnicode_READ_CHAR(co->co_filename, 0) == '<';
+}
+
+uint32_t mg_place_now(const MgRec *r, const char **file) {
+  const MgLoop *at = NULL;
+  *file = NULL;
+  for (const MgLoop *l = r->top; l && !at; l = l->up)
+    if (!mg_skip_is_torch(l->v.code)) at = l;
+  if (!at) at = r->top;
+  if (!at || !at->in) return r->line;
+  if (!place_generated(at->v.code)) *file = place_file(at->v.code);
+  int32_t line = at->code->line[at->in - at->code->instr];
+  return line > 0 ? (uint32_t)line : 0;
+}
+
+/* The function of the frame, or the class of the module that torch's code calls (_call_impl and the like). */
+static const char *place_name(const MgSlots *frame) {
+  PyCodeObject *code = frame->func && PyFunction_Check(frame->func) ? (PyCodeObject *)PyFunction_GET_CODE(frame->func) : NULL;
+  PyObject *self = frame->n > 0 ? frame->slot[0] : NULL;
+  if (!code) return "?";
+  if (self && mg_skip_is_torch(code) && PyUnicode_READ_CHAR(code->co_name, 0) == '_') {
+    const char *dot = strrchr(Py_TYPE(self)->tp_name, '.');
+    return dot ? dot + 1 : Py_TYPE(self)->tp_name;
+  }
+  const char *name = PyUnicode_AsUTF8(code->co_qualname);
+  if (!name) PyErr_Clear(); /* surrogates: it is only shown */
+  return name ? name : "?";
+}
+
+const char *mg_place_name(const MgRec *r) { return r->name ? r->name : r->slots ? place_name(r->slots) : "stage"; }
+
+const MgTrace *mg_rec_trace(const MgRec *r, MgTrace *t) {
+  const MgCapture *cap = r->cap;
+  *t = (MgTrace){.ctx = r->ctx, .x = r->x, .g = r->g, .objs = cap->objs, .function = cap->function, .joint = r->joint, .input = cap->input,
+                 .ninput = cap->ninput, .opt = r->cfg ? &r->cfg->opt : NULL, .name = mg_place_name(r), .sym_src = cap->sizes.src,
+                 .sym_of = cap->sizes.of, .nsym = cap->sizes.nsrc};
+  return t;
+}

@@ -1,0 +1,286 @@
+/* In: numbers and strings that the recording loads from a path.  Out: guards, by value for what the program has looked at, by
+ * class for what it only passed on (stored, returned, handed to a function that does nothing with it): another value is then
+ * no recompile, and the snapshot loads it from its path.
+ * The recording sees a copy of such an object, which has an identity of its own, for small ints and short strings are shared.
+ * Invariant: whatever may look at one is preceded by mg_unread_before, _call or _all.  Instructions that only move their
+ * operands are listed here, everything else looks at them, and at what is in containers among them.  Only instructions that load
+ * make such copies, so that none appears behind the back of C code that was looked after already.
+ * Containers of C other than exact lists, tuples and dicts are not searched: with one of them all are taken as read. */
+#include "record/object/lazy_constants.h"
+#include <stdlib.h>
+#include <string.h>
+#include "entry/guard/guard_add.h"
+#include "entry/guard/source.h"
+#include "host/python/decode.h"
+#include "host/python/hook_mode.h"
+#include "host/python/names.h"
+#include "host/python/pyframe.h"
+#include "host/python/pyobject.h"
+#include "host/python/trace_rules.h"
+#include "record/core/c_functions.h"
+#include "record/core/capture.h"
+#include "record/core/identity.h"
+#include "record/core/loop.h"
+#include "record/core/recording.h"
+
+enum { UNREAD_MOST = 256, /* of one recording */
+       UNREAD_TUPLE = 8,  /* items of a tuple whose items are taken one by one */
+       UNREAD_DEPTH = 4, UNREAD_ITEMS = 64 /* of containers that are searched */ };
+
+static bool unread_scalar(PyObject *o) { return PyUnicode_CheckExact(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o); }
+
+static MgUnread *unread_find(PyObject *o) {
+  MgIdent *d = mg_rec ? mg_rec->ident : NULL;
+  if (!d || !d->nunread || !(unread_scalar(o) || PyTuple_CheckExact(o))) return NULL;
+  uint32_t i = mg_map_getp(&d->by_unread, o);
+  return i == MG_MAP_NONE ? NULL : &d->unread[i];
+}
+
+/* Another object of the same value, new; NULL without exception: there is but one. */
+static PyObject *unread_copy(PyObject *v) {
+  if (PyFloat_CheckExact(v)) return PyFloat_FromDouble(PyFloat_AS_DOUBLE(v));
+  if (PyLong_CheckExact(v)) return mg_pyframe_copy_int(v);
+  Py_ssize_t n = PyUnicode_CheckExact(v) ? PyUnicode_GET_LENGTH(v) : 0;
+  PyObject *c = n ? PyUnicode_New(n, PyUnicode_MAX_CHAR_VALUE(v)) : NULL;
+  if (c && PyUnicode_CopyCharacters(c, 0, v, 0, n) < 0) Py_CLEAR(c);
+  return c;
+}
+
+/* Takes seen over and gives it back. */
+static PyObject *unread_add(PyObject *seen, PyObject *orig, MgUnread how) {
+  MgIdent *d = mg_rec->ident;
+  if (!seen) return NULL;
+  if ((!d->unread && !(d->unread = mg_malloc(sizeof *d->unread * UNREAD_MOST))) || mg_map_putp(&d->by_unread, seen, d->nunread) != MG_OK) {
+    Py_DECREF(seen);
+    return PyErr_NoMemory();
+  }
+  how.seen = Py_NewRef(seen);
+  how.orig = Py_NewRef(orig);
+  d->unread[d->nunread++] = how;
+  d->waiting += !PyTuple_CheckExact(seen);
+  return seen;
+}
+
+static PyObject *unread_tuple(PyObject *v, SrcRef src) {
+  MgIdent *d = mg_rec->ident;
+  Py_ssize_t n = PyTuple_GET_SIZE(v);
+  if (!n || n > UNREAD_TUPLE || d->nunread + n + 1 > UNREAD_MOST) return NULL;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *x = PyTuple_GET_ITEM(v, i);
+    if (!unread_scalar(x) || (PyUnicode_Check(x) && !PyUnicode_GET_LENGTH(x))) return NULL;
+  }
+  uint32_t at = d->nunread;
+  PyObject *c = unread_add(PyTuple_New(n), v, (MgUnread){.src = src, .item = (int32_t)at + 1});
+  for (Py_ssize_t i = 0; c && i < n; i++) {
+    PyObject *x = PyTuple_GET_ITEM(v, i), *w = unread_add(unread_copy(x), x, (MgUnread){.tuple = at + 1, .item = (int32_t)i});
+    if (!w) Py_CLEAR(c);
+    else PyTuple_SET_ITEM(c, i, w);
+  }
+  return c;
+}
+
+PyObject *mg_unread_wrap(PyObject *v, SrcRef src) {
+  MgIdent *d = mg_rec->ident;
+  if (!d->loads || d->nunread == UNREAD_MOST) return NULL;
+  if (PyTuple_CheckExact(v)) return unread_tuple(v, src);
+  return unread_scalar(v) ? unread_add(unread_copy(v), v, (MgUnread){.src = src}) : NULL;
+}
+
+static SrcRef unread_src(const MgRec *r, MgUnread *u) {
+  if (!u->src) u->src = mg_source(r->guards, SRC_item, r->ident->unread[u->tuple - 1].src, u->item, NULL);
+  return u->src;
+}
+
+SrcRef mg_unread_src(PyObject *o) {
+  MgUnread *u = unread_find(o);
+  return u ? unread_src(mg_rec, u) : 0;
+}
+
+PyObject *mg_unread_orig(PyObject *o) {
+  const MgUnread *u = unread_find(o);
+  return u ? u->orig : o;
+}
+
+bool mg_unread_in(PyObject *o) {
+  if (!mg_rec->ident->nunread) return false;
+  if (PySlice_Check(o)) {
+    const PySliceObject *s = (PySliceObject *)o;
+    return mg_unread_in(s->start) || mg_unread_in(s->stop) || mg_unread_in(s->step);
+  }
+  if (!PyTuple_Check(o) || unread_find(o)) return unread_find(o) != NULL;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
+    if (mg_unread_in(PyTuple_GET_ITEM(o, i))) return true;
+  return false;
+}
+
+static void unread_read(MgUnread *u) {
+  if (u->read || PyTuple_CheckExact(u->seen)) return;
+  u->read = true;
+  mg_rec->ident->waiting--;
+}
+
+void mg_unread_all(void) {
+  MgIdent *d = mg_rec ? mg_rec->ident : NULL;
+  for (uint32_t i = 0; d && d->waiting && i < d->nunread; i++) unread_read(&d->unread[i]);
+}
+
+/* o itself is looked at, not what is in it. */
+static void unread_operand(PyObject *o) {
+  MgUnread *u = o ? unread_find(o) : NULL;
+  if (u) unread_read(u);
+}
+
+/* Instances of the program's classes: only C code gets at their state other than by instructions. */
+static bool unread_is_instance(PyObject *o) {
+  return Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_solid_base(Py_TYPE(o)) == &PyBaseObject_Type;
+}
+
+/* The dict with the state of an instance that the recording made, borrowed; NULL: there is none, or more than that. */
+static PyObject *unread_state(PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  PyObject **dict = unread_is_instance(o) ? _PyObject_GetDictPtr(o) : NULL;
+  Py_ssize_t plain = PyBaseObject_Type.tp_basicsize + (t->tp_dictoffset > 0 ? (Py_ssize_t)sizeof(PyObject *) : 0) + (t->tp_weaklistoffset > 0 ? (Py_ssize_t)sizeof(PyObject *) : 0);
+  return dict && *dict && t->tp_basicsize <= plain ? *dict : NULL;
+}
+
+/* o is looked at, and what is in it; by_c: by C code. */
+static void unread_within(PyObject *o, int depth, bool by_c) {
+  Py_ssize_t pos = 0;
+  PyObject *k, *v;
+  if (!o || !mg_rec->ident->waiting) return;
+  if (!PyObject_IS_GC(o)) return unread_operand(o);
+  if (mg_standin_check(o) || PyType_Check(o) || PyModule_Check(o) || PyFunction_Check(o) || PyAnySet_CheckExact(o)) return; /* elements were hashed */
+  if (PyCFunction_Check(o)) return unread_within(PyCFunction_GET_SELF(o), depth + 1, by_c);
+  if (PyMethod_Check(o)) return unread_within(PyMethod_GET_SELF(o), depth + 1, by_c);
+  bool list = PyList_CheckExact(o) || PyTuple_CheckExact(o);
+  MgOlder *e = list || PyDict_CheckExact(o) ? NULL : mg_older(o);
+  if (e && (e->kind == OLDER_itself || e->kind == OLDER_object)) return; /* its real state is the one that was there */
+  if (unread_is_instance(o) && !by_c) return;
+  PyObject *state = unread_state(o);
+  if (state) o = state;
+  Py_ssize_t n = list ? PySequence_Fast_GET_SIZE(o) : PyDict_CheckExact(o) ? PyDict_GET_SIZE(o) : UNREAD_ITEMS + 1;
+  if (depth > UNREAD_DEPTH || n > UNREAD_ITEMS) return mg_unread_all();
+  for (Py_ssize_t i = 0; list && i < n; i++) unread_within(PySequence_Fast_GET_ITEM(o, i), depth + 1, by_c);
+  while (!list && PyDict_Next(o, &pos, &k, &v)) unread_within(v, depth + 1, by_c);
+}
+
+static bool unread_is_container(PyObject *o) {
+  return PyList_CheckExact(o) || PyTuple_CheckExact(o) || PyDict_CheckExact(o) || unread_is_instance(o);
+}
+
+void mg_unread_before(MgLoop *l, const MgInstr *in, int reads) {
+  MgIdent *d = l->rec->ident;
+  d->loads = false;
+  switch (in->op) {
+  case BC_LOAD_FAST: case BC_LOAD_DEREF: case BC_LOAD_GLOBAL: case BC_COPY_FREE_VARS: d->loads = true; return;
+  case BC_LOAD_CONST: case BC_STORE_FAST: case BC_STORE_DEREF: case BC_MAKE_CELL: case BC_POP_TOP: case BC_PUSH_NULL: case BC_COPY:
+  case BC_SWAP: case BC_JUMP: case BC_JUMP_BACKWARD: case BC_NOP: case BC_BUILD_TUPLE: case BC_BUILD_LIST: case BC_LIST_APPEND:
+  case BC_LIST_TO_TUPLE: case BC_MAKE_FUNCTION: case BC_BUILD_CONST_KEY_MAP: case BC_POP_JUMP_IF_NONE: case BC_POP_JUMP_IF_NOT_NONE:
+  case BC_RETURN_CONST: case BC_CALL: /* mg_rec_call looks after these */ return;
+  case BC_LOAD_ATTR: case BC_LOAD_METHOD: case BC_GET_ITER: case BC_FOR_ITER: case BC_UNPACK_SEQUENCE:
+    unread_operand(PEEK(1));
+    d->loads = true;
+    return;
+  case BC_CALL_FUNCTION_EX: case BC_LIST_EXTEND: case BC_DICT_MERGE: case BC_DICT_UPDATE: case BC_BEFORE_WITH:
+    unread_operand(PEEK(1));
+    if (reads > 1) unread_operand(PEEK(2));
+    return;
+  case BC_STORE_ATTR: return unread_operand(PEEK(1));
+  case BC_BINARY_SUBSCR:
+    unread_within(PEEK(1), 0, false);
+    if (!unread_is_container(PEEK(2))) break;
+    d->loads = true;
+    return;
+  case BC_STORE_SUBSCR:
+    unread_within(PEEK(1), 0, false);
+    if (!PyList_CheckExact(PEEK(2)) && !PyDict_CheckExact(PEEK(2))) break;
+    return;
+  case BC_BUILD_MAP:
+    for (int i = 2; i <= reads; i += 2) unread_within(PEEK(i), 0, false);
+    return;
+  case BC_MAP_ADD: return unread_within(PEEK(2), 0, false);
+  case BC_RETURN_VALUE:
+    if (l->outer || l->direct) return;
+    return unread_within(PEEK(1), 0, true);
+  case BC_YIELD_VALUE: return unread_within(PEEK(1), 0, true);
+  default: break;
+  }
+  for (int i = 1; i <= reads && d->waiting; i++) unread_within(PEEK(i), 0, false);
+}
+
+/* A class of the program whose __new__ and __init__ are recorded. */
+static bool unread_is_class(PyObject *f) {
+  PyTypeObject *t = (PyTypeObject *)f;
+  if (!PyType_Check(f) || Py_TYPE(f)->tp_call != PyType_Type.tp_call || mg_solid_base(t) != &PyBaseObject_Type || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+  PyObject *const part[] = {_PyType_Lookup(t, mg_names.init), _PyType_Lookup(t, mg_names.new)};
+  for (int i = 0; i < 2; i++)
+    if (part[i] && PyFunction_Check(part[i]) && mg_skip_opaque((PyCodeObject *)PyFunction_GET_CODE(part[i]))) return false;
+  return true;
+}
+
+/* Methods of containers that pass on what they are given, or have. */
+static bool unread_is_move(PyObject *f) {
+  static const struct { PyTypeObject *type; const char *name; } moves[] = {
+      {&PyList_Type, "append"}, {&PyDict_Type, "items"}, {&PyDict_Type, "values"}, {&PyDict_Type, "keys"}};
+  PyTypeObject *t = NULL;
+  const PyMethodDef *def = NULL;
+  if (Py_IS_TYPE(f, &PyMethodDescr_Type)) t = PyDescr_TYPE(f), def = ((PyMethodDescrObject *)f)->d_method;
+  else if (PyCFunction_CheckExact(f) && PyCFunction_GET_SELF(f)) t = Py_TYPE(PyCFunction_GET_SELF(f)), def = ((PyCFunctionObject *)f)->m_ml;
+  for (size_t i = 0; def && i < sizeof moves / sizeof *moves; i++)
+    if (t == moves[i].type && !strcmp(def->ml_name, moves[i].name)) return true;
+  return false;
+}
+
+/* C code that looks at what it is given, but not at what is in it. */
+static bool unread_is_shallow(PyObject *f) {
+  if (f == (PyObject *)&PyZip_Type || f == (PyObject *)&PyEnum_Type || f == (PyObject *)&PyReversed_Type || f == (PyObject *)&PyList_Type ||
+      f == (PyObject *)&PyTuple_Type)
+    return true;
+  switch (mg_policy_of(f).action) {
+  case ACT_len: case ACT_iter: case ACT_next: case ACT_getattr: case ACT_hasattr: case ACT_setattr: return true;
+  default: return false;
+  }
+}
+
+/* f NULL: a function that runs unrecorded. */
+void mg_unread_call(PyObject *f, PyObject *const *arg, Py_ssize_t n) {
+  if (!mg_rec->ident->waiting || (f && (unread_is_move(f) || unread_is_class(f)))) return;
+  bool shallow = f && unread_is_shallow(f), by_class = f && mg_policy_of(f).action == ACT_isinstance;
+  if (!shallow) unread_within(f, 0, true);
+  for (Py_ssize_t i = by_class; i < n; i++) {
+    if (shallow) unread_operand(arg[i]);
+    else unread_within(arg[i], 0, true);
+  }
+}
+
+static void unread_guard(const MgRec *r, MgUnread *u) {
+  mg_guard_add(r->guards, u->read ? GK_equal : GK_type, unread_src(r, u), u->read ? u->orig : (PyObject *)Py_TYPE(u->orig), 0);
+}
+
+void mg_unread_end(MgRec *r) {
+  MgIdent *d = r->ident;
+  for (uint32_t i = 0; i < d->nunread; i++) {
+    MgUnread *u = &d->unread[i], *item = d->unread + u->item;
+    if (u->tuple) continue;
+    if (!PyTuple_CheckExact(u->seen)) {
+      unread_guard(r, u);
+      continue;
+    }
+    Py_ssize_t n = PyTuple_GET_SIZE(u->seen), read = 0;
+    for (Py_ssize_t k = 0; k < n; k++) read += item[k].read;
+    if (read < n) mg_guard_add(r->guards, GK_length, u->src, (PyObject *)&PyTuple_Type, n);
+    else mg_guard_add(r->guards, GK_equal, u->src, u->orig, 0);
+    for (Py_ssize_t k = 0; read < n && k < n; k++)
+      if (item[k].read || item[k].src) unread_guard(r, &item[k]);
+  }
+  d->waiting = 0;
+}
+
+void mg_unread_free(MgIdent *d) {
+  for (uint32_t i = 0; i < d->nunread; i++) {
+    Py_DECREF(d->unread[i].seen);
+    Py_DECREF(d->unread[i].orig);
+  }
+  free(d->unread);
+  mg_map_free(&d->by_unread);
+}

@@ -1,0 +1,193 @@
+/* Dicts that are older than the recording.
+ * In: a dict (or an instance of a class over one) met for the first time.  Out: a copy of it, whose content is wrapped as well.
+ * One that is loaded only to be asked for a key (d["a"], "a" in d, d.get("a")) is lazy: its copy stays empty, and only the keys
+ * that were asked for are wrapped and guarded, so that the others may come, go and change.  Whatever else is done with it fills
+ * the copy first; so nobody sees an empty one. */
+#include "entry/guard/guard_add.h"
+#include "entry/guard/guard_set.h"
+#include "entry/guard/source.h"
+#include "host/python/decode.h"
+#include "host/python/hook_mode.h"
+#include "host/python/names.h"
+#include "host/python/pyobject.h"
+#include "record/core/identity.h"
+#include "record/core/loop.h"
+#include "record/core/recording.h"
+#include "record/object/finalizers.h"
+#include "record/object/wrap.h"
+#include "record/symbolic/dynamic_sources.h"
+
+/* defaultdict: the factory is an object like any other. */
+static int olderdict_copy_factory(PyObject *v, PyObject *c, SrcRef src) {
+  PyObject *descr = PyDict_GetItemString(mg_type_dict(mg_torch.defaultdict), "default_factory");
+  PyObject *f = descr ? PyObject_GetAttrString(v, "default_factory") : NULL, *w = NULL, *a = NULL;
+  if (f && !src) mg_guard_member(mg_rec->guards, v, descr, f);
+  if (f) w = mg_wrap(f, src ? mg_source(mg_rec->guards, SRC_member, src, 0, descr) : 0);
+  if (w) a = PyTuple_Pack(1, w);
+  int rc = a ? mg_torch.defaultdict->tp_init(c, a, NULL) : -1;
+  Py_XDECREF(f);
+  Py_XDECREF(w);
+  Py_XDECREF(a);
+  return rc;
+}
+
+/* The keys in order, whatever the class says about iteration. */
+static PyObject *olderdict_keys(PyObject *dict) {
+  PyObject *it = mg_dict_iter(dict), *keys = it ? PySequence_Tuple(it) : NULL;
+  Py_XDECREF(it);
+  return keys;
+}
+
+static PyObject *olderdict_plain_copy(PyObject *dict) {
+  PyObject *c = PyODict_Check(dict) ? PyODict_New() : PyDict_New(), *it = c ? mg_dict_iter(dict) : NULL, *k;
+  int rc = it ? 0 : -1;
+  while (!rc && (k = PyIter_Next(it))) {
+    PyObject *x = PyDict_GetItemWithError(dict, k);
+    rc = x ? mg_dict_put(c, k, x) : -1;
+    Py_DECREF(k);
+  }
+  Py_XDECREF(it);
+  if (rc || PyErr_Occurred()) Py_CLEAR(c);
+  return c;
+}
+
+/* A key that is found without code of the program. */
+static bool olderdict_plain(PyObject *k) {
+  return PyUnicode_CheckExact(k) || PyLong_CheckExact(k) || PyBool_Check(k) || k == Py_None || Py_TYPE(k) == &PyType_Type ||
+         PyFunction_Check(k) || PyCFunction_CheckExact(k);
+}
+
+static bool olderdict_plain_keys(PyObject *keys) {
+  Py_ssize_t i = 0, n = PyTuple_GET_SIZE(keys);
+  while (i < n && olderdict_plain(PyTuple_GET_ITEM(keys, i))) i++;
+  return i == n;
+}
+
+bool mg_older_loads_for(int around, bool (*next)(const MgLoop *l, const MgInstr *in)) {
+  const MgLoop *l = mg_rec->top;
+  if (mg_rec->ident->of_cell == around + 1) return true;
+  if (around || !l) return false;
+  int now = l->in->op;
+  bool loads = now == BC_LOAD_FAST || now == BC_LOAD_GLOBAL || now == BC_LOAD_DEREF || now == BC_LOAD_ATTR || now == BC_BINARY_SUBSCR;
+  return loads && next(l, &l->code->instr[l->unit]);
+}
+
+/* Will the dict that is being loaded be asked for one key, and nothing else? */
+static bool olderdict_asked(const MgLoop *l, const MgInstr *in) {
+  if (in->op == BC_CONTAINS_OP) return true;
+  if (in->op == BC_LOAD_METHOD) return !PyUnicode_CompareWithASCIIString(CO_NAME(in->arg), "get");
+  bool key = in->op == BC_LOAD_CONST || in->op == BC_LOAD_FAST || in->op == BC_LOAD_DEREF || (in->op == BC_LOAD_GLOBAL && !in->flag);
+  return key && l->code->instr[in->next].op == BC_BINARY_SUBSCR;
+}
+
+bool mg_olderdict_lazy(PyObject *seen) {
+  if (!PyDict_CheckExact(seen) || !mg_rec || !mg_rec->ident->nlazy) return false;
+  const MgOlder *e = mg_older(seen);
+  return e && e->read;
+}
+
+int mg_olderdict_look(PyObject *seen) {
+  return mg_olderdict_lazy(seen) && !mg_older_loads_for(mg_rec->ident->depth, olderdict_asked) ? mg_olderdict_fill(seen) : 0;
+}
+
+/* Wraps the content of v into its copy, whose entry is at; read: what some keys hold already, or NULL.  Keys are wrapped too: a tensor
+ * may be one.  An OrderedDict keeps its order beside the dict, where no version counts. */
+static int olderdict_copy(uint32_t at, PyObject *keys, PyObject *read) {
+  MgIdent *d = mg_rec->ident;
+  PyObject *v = d->v[at].orig, *c = d->v[at].seen;
+  SrcRef src = d->v[at].src;
+  if (mg_finalizer_keys(keys)) return -1;
+  for (Py_ssize_t i = 0; !src && i < PyTuple_GET_SIZE(keys); i++)
+    if (mg_guard_key_moves(v, PyTuple_GET_ITEM(keys, i))) src = d->v[at].src = mg_source(mg_rec->guards, SRC_pinned, 0, 0, v);
+  if (src) {
+    mg_guard_add(mg_rec->guards, GK_type, src, (PyObject *)Py_TYPE(v), 0);
+    mg_guard_add(mg_rec->guards, PyODict_Check(v) ? GK_order : GK_keys, src, keys, 0);
+  } else {
+    mg_guard_dict_all(mg_rec->guards, v, NULL, true);
+    if (PyODict_Check(v) && PyTuple_GET_SIZE(keys) > 1) mg_guard_pinned(mg_rec->guards, GK_order_is, v, keys);
+  }
+  if (PyObject_TypeCheck(v, mg_torch.defaultdict) && olderdict_copy_factory(v, c, src)) return -1;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); i++) {
+    PyObject *k = PyTuple_GET_ITEM(keys, i), *x = PyDict_GetItemWithError(v, k), *have = read ? PyDict_GetItemWithError(read, k) : NULL;
+    PyObject *kw = x ? mg_wrap(k, 0) : NULL, *w = NULL;
+    if (kw && have) w = mg_older_fill(have) ? NULL : Py_NewRef(have);
+    else if (kw) w = mg_wrap(x, src ? mg_source(mg_rec->guards, SRC_key, src, 0, k) : mg_dynfloat_key(v, NULL, k, x));
+    int rc = w ? mg_dict_put(c, kw, w) : -1;
+    Py_XDECREF(kw);
+    Py_XDECREF(w);
+    if (rc) return -1;
+  }
+  PyObject **attrs = PyODict_CheckExact(v) ? _PyObject_GetDictPtr(v) : NULL; /* few have any */
+  bool bare = PyDict_CheckExact(v) || (attrs && (!*attrs || !PyDict_GET_SIZE(*attrs)));
+  if (!bare && mg_older_copy_attrs(at, v, c, src)) return -1;
+  return (d->v[at].pristine = olderdict_plain_copy(c)) ? 0 : -1;
+}
+
+int mg_olderdict_fill(PyObject *seen) {
+  if (!mg_olderdict_lazy(seen)) return 0;
+  MgIdent *d = mg_rec->ident;
+  MgOlder *e = mg_older(seen);
+  PyObject *read = e->read, *keys = olderdict_keys(e->orig);
+  e->read = NULL;
+  Py_CLEAR(e->pristine);
+  d->nlazy--;
+  d->depth++;
+  int rc = keys ? olderdict_copy((uint32_t)(e - d->v), keys, read) : -1;
+  d->depth--;
+  Py_XDECREF(keys);
+  Py_DECREF(read);
+  return rc;
+}
+
+PyObject *mg_olderdict_get(PyObject *seen, PyObject *key) {
+  MgOlder *e = mg_older(seen);
+  if (!olderdict_plain(key)) return mg_olderdict_fill(seen), NULL;
+  PyObject *v = PyDict_GetItemWithError(e->read, key);
+  if (v) return mg_older_look(v) ? NULL : Py_NewRef(v);
+  PyObject *read = e->read, *orig = e->orig, *w = NULL;
+  SrcRef src = e->src;
+  v = PyDict_GetItemWithError(orig, key);
+  mg_older_pin(key);
+  if (!src) w = mg_wrap_key(orig, key, v);
+  else if (v) w = mg_wrap(v, mg_source(mg_rec->guards, SRC_key, src, 0, key));
+  else mg_guard_add(mg_rec->guards, GK_nokey, src, key, 0);
+  if (w && PyDict_SetItem(read, key, w)) Py_CLEAR(w);
+  return w;
+}
+
+int mg_olderdict_contains(PyObject *seen, PyObject *key) {
+  if (!olderdict_plain(key)) return mg_olderdict_fill(seen) ? -1 : -2;
+  MgOlder *e = mg_older(seen);
+  MgGuards *g = mg_rec->guards;
+  SrcRef src = e->src ? e->src : mg_source(g, SRC_pinned, 0, 0, e->orig);
+  bool has = PyDict_GetItemWithError(e->orig, key) != NULL;
+  mg_older_pin(key);
+  if (has) mg_guard_add(g, GK_load, mg_source(g, SRC_key, src, 0, key), NULL, 0);
+  else mg_guard_add(g, GK_nokey, src, key, 0);
+  return has;
+}
+
+PyObject *mg_olderdict_wrap(PyObject *v, SrcRef src) {
+  MgIdent *d = mg_rec->ident;
+  uint32_t owner = mg_map_getp(&d->by_dict, v);
+  if (owner != MG_MAP_NONE) { /* the dict of an instance whose attributes were read: one overlay serves both */
+    PyObject *full = mg_older_dict(d->v[owner].seen);
+    MgOlder *e = full ? mg_older(full) : NULL;
+    if (e) mg_older_alias(e, src);
+    return Py_XNewRef(full);
+  }
+  PyObject *c = mg_new_instance(Py_TYPE(v)), *keys = olderdict_keys(v), *result = NULL;
+  uint32_t at = d->n;
+  if (!c || !keys || mg_older_add(v, c, src, OLDER_dict)) goto done;
+  if (PyDict_CheckExact(v) && mg_older_loads_for(d->depth - 1, olderdict_asked) && olderdict_plain_keys(keys)) {
+    if (src) mg_guard_add(mg_rec->guards, GK_type, src, (PyObject *)Py_TYPE(v), 0);
+    d->v[at].pristine = PyDict_New();
+    d->v[at].read = PyDict_New();
+    d->nlazy++;
+    if (d->v[at].pristine && d->v[at].read) result = Py_NewRef(c);
+  } else if (!olderdict_copy(at, keys, NULL)) result = Py_NewRef(c);
+done:
+  Py_XDECREF(keys);
+  Py_XDECREF(c);
+  return result;
+}

@@ -1,0 +1,625 @@
+/* From a recording to what its entry runs. */
+#include "record/segment/exec_build.h"
+#include "driver/compile.h"
+#include "entry/grad/joint_plans.h"
+#include "entry/launch/config.h"
+#include "entry/launch/graph_interp.h"
+#include "entry/launch/trace.h"
+#include "entry/launch/view_fixup.h"
+#include "entry/run/exec.h"
+#include "entry/run/exec_compile.h"
+#include "entry/run/exec_run.h"
+#include "entry/run/exec_sizes.h"
+#include "entry/run/snapshot_program.h"
+#include "entry/run/snapshot_run.h"
+#include "entry/run/staged_exec.h"
+#include "host/python/pyframe.h"
+#include "host/python/pyobject.h"
+#include "host/torch/function_stack.h"
+#include "host/torch/literals.h"
+#include "ir/graph/graph.h"
+#include "ir/infer/graph_at.h"
+#include "record/core/capture.h"
+#include "record/core/recording.h"
+#include "record/core/source_place.h"
+#include "record/dispatch/meta_kernel.h"
+#include "record/fx/fx.h"
+#include "record/fx/fx_modules.h"
+#include "record/segment/tensor_lifetime.h"
+#include "record/symbolic/speculation.h"
+#include "record/symbolic/unbacked.h"
+#include "record/tensor/inference_mode.h"
+#include "record/tensor/leaf_grad.h"
+#include "record/tensor/standin.h"
+#include "record/tensor/tensor_hooks.h"
+#include "record/tensor/view_state.h"
+
+/* ---- preparing the graph ---- */
+
+static void exec_see_input(ValRef *v, void *arg) { ((bool *)arg)[*v] = true; }
+
+/* What only backward uses, and the inputs that it answers for. */
+static void exec_joint_inputs(MgRec *r, bool *used) {
+  const MgJointRec *j = r->joint;
+  for (NodeRef n = j->backward; n < j->nnode; n++) mg_node_each_val(mg_node(r->g, n), exec_see_input, used);
+  for (uint32_t i = 0; i < j->ndiff; i++) used[r->cap->input[j->diff[i]].val] = used[j->grad[i]] = true;
+}
+
+/* Drops graph inputs that nothing uses, and keeps where the others come from. */
+static int exec_take_inputs(MgExec *e, MgRec *r, bool data) {
+  MgGraph *g = r->g;
+  bool *used = mg_calloc((r->joint ? r->joint->nval : g->nval) + 1, sizeof *used);
+  e->input = mg_calloc(g->ninput + 1, sizeof *e->input);
+  if (!used || !e->input) {
+    free(used);
+    return PyErr_NoMemory(), -1;
+  }
+  for (NodeRef n = 1; n < g->nnode; n++)
+    if (!mg_node(g, n)->dead) mg_node_each_val(mg_node(g, n), exec_see_input, used);
+  for (uint32_t i = 0; i < g->noutput; i++) used[g->output[i]] = true;
+  if (r->joint) exec_joint_inputs(r, used);
+  for (uint32_t i = 0; data && i < r->cap->sizes.nsrc; i++) used[r->cap->sizes.of[i].val] = true; /* whose size is asked */
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < g->ninput; i++) {
+    ValRef v = g->input[i];
+    if (!used[v]) continue;
+    MgCapInput *in = &r->cap->input[i];
+    e->input[kept] = (MgExecInput){.src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, .scalar = in->scalar, .array = in->array};
+    /* a number that became a tensor on the way into torch: nobody else has it */
+    if (in->pinned && !mg_val(g, v)->ndim && Py_REFCNT(in->real) == 2) mg_val(g, v)->known = mg_abi_tensor(in->real);
+    g->input[kept] = v;
+    mg_val(g, v)->out = (uint32_t)kept++;
+  }
+  g->ninput = e->ninput = kept;
+  free(used);
+  return 0;
+}
+
+/* True when running the graph has no effect that anyone could see. */
+static bool exec_is_idle(const MgGraph *g) {
+  if (g->noutput) return false;
+  for (NodeRef n = 1; n < g->nnode; n++)
+    if (!g->node[n].dead && (g->node[n].op->effect || !g->node[n].nout || mg_node_raises(g, &g->node[n]))) return false;
+  return true;
+}
+
+static bool exec_storage_grad(const MgCapture *cap, const MgVal *v) {
+  return v->requires_grad || (v->storage < cap->cap_storage && cap->storage_grad[v->storage]);
+}
+
+/* True when autograd must see the run: a result, or an input that is written, is part of a gradient graph. */
+static bool exec_needs_autograd(const MgExec *e, const MgRec *r) {
+  const MgGraph *g = r->g;
+  for (uint32_t i = 0; i < g->noutput; i++) {
+    const MgVal *v = mg_val(g, g->output[i]);
+    if (v->def && exec_storage_grad(r->cap, v) && !(e->spent && e->spent[i])) return true;
+  }
+  for (uint32_t i = 0; i < g->ninput; i++) {
+    const MgVal *v = mg_val(g, g->input[i]);
+    if (v->storage < r->cap->cap_storage && r->cap->storage_grad[v->storage]) return true;
+  }
+  return false;
+}
+
+/* ---- a custom backend ---- */
+
+/* By example, a tuple of the dimensions that are symbols; None for a number that is one.  None: no size is.  New. */
+static PyObject *exec_symbols(const MgRec *r, const uint32_t *index, uint32_t n) {
+  bool none = !mg_symsize_inputs(&r->cap->sizes);
+  PyObject *all = none ? Py_NewRef(Py_None) : PyList_New(n);
+  for (uint32_t i = 0; all && !none && i < n; i++) {
+    PyObject *dims = index[i] & MG_FX_SYMBOL ? Py_NewRef(Py_None) : PyList_New(0), *t;
+    const MgVal *v = dims == Py_None ? NULL : mg_val(r->g, r->cap->input[index[i]].val);
+    for (int d = 0; dims && v && d < v->ndim; d++) {
+      int64_t k;
+      PyObject *dim = mg_ex_const_int(r->x, v->size[d], &k) ? NULL : PyLong_FromLong(d);
+      if (dim && PyList_Append(dims, dim)) Py_CLEAR(dims);
+      Py_XDECREF(dim);
+    }
+    t = !dims || !v ? dims : PyList_AsTuple(dims);
+    if (dims && v) Py_DECREF(dims);
+    if (t) PyList_SET_ITEM(all, i, t);
+    else Py_CLEAR(all);
+  }
+  return all;
+}
+
+/* What it calls of torch is none of the business of the program's modes.  It may take minutes: handlers of signals run meanwhile,
+ * but not in what magneto.backends does around it, whose weak references' callbacks lose what a handler raises. */
+static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *gm, PyObject *examples, PyObject *sizes) {
+  bool symbols = r->cap->wrappers || r->cap->loops, sized = sizes != Py_None && !r->cap->wrappers;
+  PyObject *m = symbols || sized ? mg_import("magneto.backends") : NULL, *f = NULL;
+  bool modes = r->cap->fmodes_known && mg_fmodes_depth(), grad = mg_exec_set_grad(mg_fx_called_grad(r->cap));
+  if (modes) mg_fmodes_leave();
+  if (m && sized) f = PyObject_CallMethod(m, "with_sizes", "OOOO", backend, gm, examples, sizes);
+  else if (m) f = PyObject_CallMethod(m, "with_symbols", "OOO", backend, gm, examples);
+  else if (!symbols && !sized) {
+    bool held = mg_pyframe_hold_signals(PyThreadState_Get(), false);
+    f = PyObject_CallFunctionObjArgs(backend, gm, examples, NULL);
+    mg_pyframe_hold_signals(PyThreadState_Get(), held);
+  }
+  if (modes) mg_fmodes_restore(r->cap);
+  mg_exec_set_grad(grad);
+  Py_XDECREF(m);
+  return f;
+}
+
+/* Gives the exception that a back end raised the type under which programs written for torch.compile catch it. */
+static void exec_backend_failed(PyObject *backend) {
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) return; /* Ctrl-C */
+  PyObject *t, *v, *tb;
+  PyErr_Fetch(&t, &v, &tb);
+  PyErr_NormalizeException(&t, &v, &tb);
+  if (tb) PyException_SetTraceback(v, tb);
+  PyObject *m = mg_import("magneto.backends"), *e = m ? PyObject_CallMethod(m, "failed", "OO", backend, v) : NULL;
+  Py_XDECREF(m);
+  if (!e) PyErr_Clear();
+  if (e) {
+    Py_SETREF(v, e);
+    Py_SETREF(t, Py_NewRef((PyObject *)Py_TYPE(v)));
+    Py_XSETREF(tb, PyException_GetTraceback(v));
+  }
+  PyErr_Restore(t, v, tb);
+}
+
+/* What the backend made of the same graph for another module instance: 1; 0: there is none; -1 with an exception. */
+static int exec_find_shared(MgExec *e, const MgRec *r, PyObject *gm, PyObject *examples, PyObject *sizes) {
+  if (!r->peers || !PyList_GET_SIZE(r->peers)) return 0;
+  PyObject *m = mg_import("magneto.sharing"), *c = m ? PyObject_CallMethod(m, "find", "OOOO", gm, examples, sizes, r->peers) : NULL;
+  Py_XDECREF(m);
+  if (!c || c == Py_None) {
+    Py_XDECREF(c);
+    return c ? 0 : -1;
+  }
+  e->compiled = c;
+  e->callable = PyObject_GetAttrString(c, "call");
+  return e->callable ? 1 : -1;
+}
+
+/* Keeps what other instances may share. */
+static int exec_share(MgExec *e, PyObject *gm, PyObject *examples, PyObject *sizes) {
+  PyObject *m = mg_import("magneto.sharing");
+  if (m) e->compiled = PyObject_CallMethod(m, "describe", "OOOO", gm, examples, sizes, e->callable);
+  Py_XDECREF(m);
+  return e->compiled ? 0 : -1;
+}
+
+/* Nothing can go on with symbolic sizes: the recording is repeated without, with an exception set. */
+static void exec_refuse_sizes(MgRec *r, const char *why) {
+  r->sizes_failed = true;
+  PyErr_Format(PyExc_RuntimeError, "magneto: %s", why);
+}
+
+static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
+  uint32_t *index = NULL, n = 0;
+  PyObject *list = NULL, *sizes = NULL, *gm = mg_fx_module(r, &index, &n);
+  int rc = -1;
+  if (!gm) goto done;
+  if (cfg->explained) Py_XSETREF(r->shown, Py_NewRef(gm));
+  e->callable_grad = mg_fx_called_grad(r->cap);
+  if (!(e->input = mg_calloc(n + 1, sizeof *e->input))) {
+    PyErr_NoMemory();
+    goto done;
+  }
+  if (!(list = PyList_New(n))) goto done;
+  for (; e->ninput < n; e->ninput++) {
+    if (index[e->ninput] & MG_FX_SYMBOL) {
+      uint32_t k = index[e->ninput] & ~MG_FX_SYMBOL;
+      PyObject *hint = PyLong_FromLongLong(mg_sym_hint(r->x, r->cap->sizes.ref[k]));
+      if (!hint) goto done;
+      e->input[e->ninput] = (MgExecInput){.src = r->cap->sizes.src[k], .number = true};
+      PyList_SET_ITEM(list, e->ninput, hint);
+      continue;
+    }
+    const MgCapInput *in = &r->cap->input[index[e->ninput]];
+    e->input[e->ninput] = (MgExecInput){
+        .src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, .scalar = in->scalar, .array = in->array};
+    PyList_SET_ITEM(list, e->ninput, Py_NewRef(in->real));
+  }
+  if (!(sizes = exec_symbols(r, index, n))) goto done;
+  int shared = exec_find_shared(e, r, gm, list, sizes);
+  if (shared) {
+    rc = shared > 0 ? 0 : -1;
+    goto done;
+  }
+  bool hooks = mg_tensorhook_inside(r);
+  if (hooks) mg_tensorhook_watch();
+  e->callable = exec_call_backend(r, cfg->backend, gm, list, sizes);
+  if (hooks && mg_tensorhook_traced()) {
+    r->hook_traced = true;
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "magneto: the backend traces the registration of a hook");
+    goto done;
+  }
+  if (!e->callable) {
+    exec_backend_failed(cfg->backend);
+    goto done;
+  }
+  if (e->callable == Py_NotImplemented) {
+    exec_refuse_sizes(r, "a backend compiles for fixed sizes, or raised an exception for symbolic ones");
+    goto done;
+  }
+  bool same = e->callable == gm || (PyMethod_Check(e->callable) && PyMethod_GET_SELF(e->callable) == gm);
+  if (!same && r->cap->wrappers) r->fixed_sizes = true; /* made for the sizes of the examples, as far as anybody knows */
+  if (!same && sizes != Py_None && r->cap->wrappers) {
+    exec_refuse_sizes(r, "a backend compiles for fixed sizes");
+    goto done;
+  }
+  if (!PyCallable_Check(e->callable)) {
+    PyErr_Format(PyExc_TypeError, "magneto: the backend %R must return a callable, it returned an instance of %s",
+                 cfg->backend, Py_TYPE(e->callable)->tp_name);
+    goto done;
+  }
+  rc = exec_share(e, gm, list, sizes);
+done:
+  free(index);
+  Py_XDECREF(gm);
+  Py_XDECREF(sizes);
+  Py_XDECREF(list);
+  return rc;
+}
+
+static int exec_add_outputs(MgRec *r, const MgSnapshot *snap) {
+  const ValRef *vals = NULL;
+  int n = mg_snapshot_outputs(snap, &vals);
+  for (int i = 0; i < n; i++)
+    if (mg_graph_output(r->g, vals[i])) return PyErr_NoMemory(), -1;
+  return 0;
+}
+
+/* Results that a recorded backward pass has used up need no autograd: their grad_fn can only raise. */
+static int exec_find_spent(MgExec *e, const MgRec *r) {
+  const MgGraph *g = r->g;
+  if (!r->cap->spent) return 0;
+  if (!(e->spent = mg_calloc(g->noutput + 1, sizeof *e->spent))) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < g->noutput; i++)
+    e->spent[i] = mg_val(g, g->output[i])->requires_grad && mg_backward_is_spent(r->cap, g->output[i]);
+  return 0;
+}
+
+/* Results that are lazily conjugated or negated; before passes, which know memory only. */
+static int exec_find_bits(MgExec *e, const MgGraph *g) {
+  uint8_t any = 0;
+  for (uint32_t i = 0; i < g->noutput; i++) any |= mg_val(g, g->output[i])->bits;
+  if (!any) return 0;
+  if (!(e->bits = mg_calloc(g->noutput, 1))) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < g->noutput; i++) e->bits[i] = mg_val(g, g->output[i])->bits;
+  return 0;
+}
+
+/* What claims are about is asked for before anything is written. */
+static int exec_take_claims(MgExec *e, MgRec *r, const MgSnapshot *snap) {
+  if (!(r->g->early = mg_new(r->ctx, bool, r->g->noutput + 1))) return PyErr_NoMemory(), -1;
+  mg_snapshot_claimed(snap, r->g->early);
+  e->claims = snap;
+  return 0;
+}
+
+/* Runs that may be given up after all: only those of plans can. */
+static bool exec_refuses_claims(const MgExec *e) {
+  return e->claims && (e->stages || e->grad || e->callable || (e->sizes && mg_execsizes_has_graph(e->sizes) ? !mg_execsizes_has_plans(e->sizes) : !e->plan));
+}
+
+/* The real tensors of the recording in graph input order; malloc'ed, borrowed items. */
+static PyObject **exec_examples(const MgExec *e, const MgRec *r) {
+  PyObject **real = mg_calloc(e->ninput + 1, sizeof *real);
+  uint32_t k = 0;
+  for (uint32_t i = 0; real && i < r->cap->ninput && k < e->ninput; i++)
+    if (r->cap->input[i].val == r->g->input[k]) real[k++] = r->cap->input[i].real;
+  return real;
+}
+
+static MgStages *exec_build_stages(MgRec *r, const MgConfig *cfg, bool autograd) {
+  if (!r->cap->function) return mg_stages_build(mg_rec_trace(r, &(MgTrace){0}), cfg, !cfg->eager_backend && !autograd && mg_compile_takes(r->g));
+  r->data_failed = true; /* calls of autograd.Function hold what the recording made */
+  PyErr_SetString(PyExc_RuntimeError, "magneto: an autograd.Function in a graph whose sizes depend on data");
+  return NULL;
+}
+
+/* Numbers that only the program's own code computes with (a counter) are no business of the graph.  -1 with an exception. */
+static int exec_mentions_symbols(const MgRec *r) {
+  const MgGraph *g = r->g;
+  bool *used = mg_calloc(g->x->nsym + 1, sizeof *used), any = false;
+  MgRc rc = used ? mg_graph_symbols(g, r->joint ? r->joint->nnode : g->nnode, r->joint ? r->joint->nval : g->nval, NULL, used) : MG_NOMEM;
+  for (uint32_t i = 0; rc == MG_OK && i < g->x->nsym; i++) any |= used[i];
+  free(used);
+  return rc == MG_OK ? any : (PyErr_NoMemory(), -1);
+}
+
+static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
+  MgGraph *g = r->g;
+  MgExec *e = mg_calloc(1, sizeof *e);
+  PyObject **example = NULL;
+  if (!e) return (MgExec *)PyErr_NoMemory();
+  e->guards = r->guards;
+  if (exec_add_outputs(r, snap) || exec_find_bits(e, g) || exec_find_spent(e, r) || mg_inference_mode_outputs(r, &e->inference) || (r->joint && mg_autograd_init())) goto fail;
+  mg_exec_log_graph(g);
+  e->noutput = g->noutput;
+  if (r->claims_early && exec_take_claims(e, r, snap)) goto fail;
+  e->no_autocast = mg_standin_autocast_on(r->cap);
+  e->no_modes = r->cap->classes || r->cap->own_function || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
+  bool sizes = mg_symsize_inputs(&r->cap->sizes), data = !cfg->backend && mg_symdata_used(r);
+  int mention = sizes && !data ? exec_mentions_symbols(r) : 0;
+  if (mention < 0) goto fail;
+  bool whole = mention && !exec_is_idle(g) && !(cfg->backend && g->nnode > 1);
+  if (sizes && r->cap->told_sizes) { /* whose classes were told numbers */
+    exec_refuse_sizes(r, "tensors that wrap others in a graph with symbolic sizes");
+    goto fail;
+  }
+  if (sizes && !whole && mg_execsizes_take(e, r, cfg, false, false)) goto fail;
+  if (!mention && !data) g->x->nsym = 0; /* nothing uses them */
+  if (exec_is_idle(g) && !(cfg->backend && mg_fx_calls(r->cap))) return e;
+  if (cfg->backend && (g->nnode > 1 || (r->cap->wrappers && mg_fx_calls(r->cap)))) {
+    if (exec_build_backend(e, r, cfg)) goto fail;
+    e->no_autocast &= mg_fx_is_aten(r->cap);
+    return e;
+  }
+  if (cfg->explained && !r->want_fx && g->nnode > 1 && !(r->shown = mg_fx_explain(r))) goto fail;
+  if (exec_take_inputs(e, r, data) || mg_viewstate_build(r, &e->views)) goto fail;
+  bool switched = mg_joint_switched(mg_rec_trace(r, &(MgTrace){0})); /* a run finds leaves in one state */
+  for (NodeRef n = 1; switched && n < g->nnode; n++) g->node[n].grad_mode = false;
+  if (!(example = exec_examples(e, r))) {
+    PyErr_NoMemory();
+    goto fail;
+  }
+  bool autograd = exec_needs_autograd(e, r);
+  if (data) {
+    if (!(e->stages = exec_build_stages(r, cfg, autograd))) goto fail;
+    free(example);
+    return e;
+  }
+  if (whole) {
+    if (autograd && !r->joint && mg_exec_nodes_differentiate(mg_rec_trace(r, &(MgTrace){0}))) goto fail;
+    if (mg_execsizes_take(e, r, cfg, true, !cfg->eager_backend && !autograd && g->nnode > 1 && mg_compile_takes(g))) goto fail;
+    free(example);
+    return e;
+  }
+  if (!(e->nodes = mg_noderun_build(mg_rec_trace(r, &(MgTrace){0})))) goto fail;
+  if (autograd && !r->joint && mg_exec_nodes_differentiate(mg_rec_trace(r, &(MgTrace){0}))) goto fail;
+  if (r->joint) {
+    if (mg_exec_build_grad(e, mg_rec_trace(r, &(MgTrace){0}), example, NULL, NULL, 0) < 0) goto fail;
+    if (e->grad) {
+      mg_noderun_free(e->nodes);
+      e->nodes = NULL;
+    } else if (mg_exec_nodes_differentiate(mg_rec_trace(r, &(MgTrace){0}))) goto fail;
+  } else if (!cfg->eager_backend && !autograd && g->nnode > 1 && mg_compile_takes(g)) { /* else op by op */
+    if (mg_exec_build_plan(e, mg_rec_trace(r, &(MgTrace){0}), &cfg->opt, example) < 0) goto fail;
+  }
+  free(example);
+  return e;
+fail:
+  free(example);
+  mg_exec_free(e);
+  return NULL;
+}
+
+/* Backends and meta kernels call torch, which is no part of the program: its modes do not see that. */
+MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
+  bool modes = r->cap->classes || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
+  PyObject *off = modes ? mg_fmodes_off() : NULL;
+  if (modes && !off) return NULL;
+  MgExec *e = exec_build(r, cfg, snap);
+  if (e && exec_refuses_claims(e)) {
+    mg_exec_free(e);
+    e = NULL;
+    mg_claim_refuse(r);
+  }
+  if (off && mg_context_exit(off)) {
+    mg_exec_free(e);
+    e = NULL;
+  }
+  return e;
+}
+
+/* ---- building ---- */
+
+static bool sizes_known(MgExecSizes *s, const MgSymSizes *known) {
+  if (!(s->symbol = mg_malloc(s->n * sizeof *s->symbol))) return false;
+  memcpy(s->symbol, known->ref, s->n * sizeof *s->symbol);
+  return !mg_symbols_known(&s->x, known->equal, known->nequal, s->symbol);
+}
+
+/* Does torch's meta kernel, asked again with other numbers, give node n the results that the graph has?  It wants a recording. */
+static bool sizes_torch_agrees(const MgExecSizes *s, SizesGraph *t, NodeRef n) {
+  MgCapture cap = {.objs = s->objs, .input = s->input, .ninput = s->ninput, .function = s->function};
+  MgConfig cfg = {.opt = s->opt};
+  MgRec rec = {.ctx = &t->ctx, .x = &t->x, .g = &t->g, .cap = &cap, .cfg = &cfg, .joint = s->joint, .name = s->name}, *r = &rec;
+  const MgFrontOp *fo = mg_frontop_of(mg_node(&t->g, n)->op);
+  const MgNode before = *mg_node(&t->g, n);
+  PyObject *none = NULL;
+  cap.sizes.inputs = true; /* no kernel is run for real */
+  cap.rec = r;
+  bool same = fo && !mg_metainfer_run(r, fo, n, &none) && mg_node(&t->g, n)->nout == before.nout;
+  for (int i = 0; same && i < before.nout; i++) same = mg_graph_same(&t->g, before.out[i], mg_node(&t->g, n)->out[i]);
+  Py_XDECREF(none);
+  PyErr_Clear();
+  mg_node(&t->g, n)->out = before.out;
+  mg_node(&t->g, n)->nout = before.nout;
+  return same;
+}
+
+int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool plans) {
+  const MgSymSizes *sizes = &r->cap->sizes;
+  MgExecSizes *s = e->sizes = mg_calloc(1, sizeof *s);
+  if (!s) return PyErr_NoMemory(), -1;
+  s->n = sizes->nsrc;
+  s->agrees = sizes_torch_agrees;
+  if (!(s->src = mg_malloc(s->n * sizeof *s->src))) return PyErr_NoMemory(), -1;
+  memcpy(s->src, sizes->src, s->n * sizeof *s->src);
+  if (!graph) return 0;
+  s->objs = Py_NewRef(r->cap->objs);
+  int64_t *env = mg_malloc(s->n * sizeof *env);
+  SizesGraph t;
+  mg_ctx_init(&t.ctx);
+  s->joint = r->joint;
+  s->function = r->cap->function;
+  bool ok = env && (s->inferred = mg_calloc(r->joint ? r->joint->nnode : r->g->nnode, sizeof *s->inferred));
+  for (uint32_t i = 0; i < s->n && ok; i++) env[i] = mg_sym_hint(r->x, sizes->ref[i]);
+  ok = ok && mg_sizes_graph(s, r->g, env, false, &t);
+  for (NodeRef n = 1; ok && n < t.g.nnode; n++)
+    s->inferred[n] = mg_graph_agrees(&t.g, n) ? SIZES_rule : !sizes->ndata && mg_symfollow_reads(r->g, n) && sizes_torch_agrees(s, &t, n) ? SIZES_torch : SIZES_nobody;
+  mg_ctx_free(&t.ctx);
+  free(env);
+  if (!ok) return PyErr_NoMemory(), -1;
+  s->plans = plans;
+  s->opt = cfg->opt;
+  snprintf(s->name, sizeof s->name, "%s", mg_place_name(r));
+  mg_rec_move_graph(mg_rec_trace(r, &(MgTrace){0}), &s->ctx, &s->x, &s->g);
+  if (s->joint) {
+    if (!(s->input = mg_new(&s->ctx, MgCapInput, r->cap->ninput + 1))) return PyErr_NoMemory(), -1;
+    memcpy(s->input, r->cap->input, r->cap->ninput * sizeof *s->input);
+    s->ninput = r->cap->ninput;
+  }
+  ok = sizes_known(s, sizes) && (s->used = mg_calloc(s->x.nsym + 1, sizeof *s->used)) &&
+       mg_graph_symbols(&s->g, s->joint ? s->joint->nnode : s->g.nnode, s->joint ? s->joint->nval : s->g.nval, s->symbol, s->used) == MG_OK;
+  return ok ? 0 : (PyErr_NoMemory(), -1);
+}
+
+int mg_inference_mode_outputs(const MgRec *r, uint8_t **want) {
+  bool now = mg_inference_mode_on();
+  for (uint32_t i = 0; i < r->g->noutput; i++) {
+    ValRef v = r->g->output[i];
+    bool inference = mg_inference_mode_of(r->cap, v);
+    if (inference == now || !mg_val(r->g, mg_val(r->g, v)->storage)->def) continue; /* memory of inputs: view_state.c */
+    if (!*want && !(*want = mg_calloc(r->g->noutput, sizeof **want))) return PyErr_NoMemory(), -1;
+    (*want)[i] = 1 + inference;
+  }
+  return 0;
+}
+
+/* ---- building ---- */
+
+/* The value that an op of a view, or one in place, gives a result for; 0: it makes its result. */
+static ValRef view_step(const MgGraph *g, ValRef v, bool *view) {
+  const MgNode *node = mg_node(g, mg_val(g, v)->def);
+  const MgOp *op = node->op;
+  *view = op->is_view && !op->mutates;
+  if (*view ? !strcmp(op->full, "aten::detach") : !op->mutates) return 0;
+  for (int i = 0; i < node->narg; i++) {
+    if (node->arg[i].tag != MA_val || op->param[i].alias_set < 0) continue;
+    ValRef of = node->arg[i].u.val;
+    if (mg_val(g, of)->storage == mg_val(g, v)->storage) return of;
+  }
+  return 0;
+}
+
+/* What v is seen as by autograd: the tensor that it is a view of (an input, or what an op made) and the mode of the first view. */
+static ValRef view_root(const MgGraph *g, ValRef v, bool *any, bool *grad) {
+  bool view;
+  ValRef of;
+  *any = false;
+  while (mg_val(g, v)->def && (of = view_step(g, v, &view))) {
+    *any |= view;
+    if (view) *grad = mg_node(g, mg_val(g, v)->def)->grad_mode;
+    v = of;
+  }
+  return v;
+}
+
+/* Can a view of the base be had by its strides? */
+static bool view_by_strides(const MgVal *v, const MgVal *base) {
+  return v->dtype == base->dtype && v->bits == base->bits && v->device == base->device;
+}
+
+/* The other result that is what result i is a view of, or UINT32_MAX. */
+static uint32_t view_result(const MgGraph *g, uint32_t i, ValRef root) {
+  for (uint32_t k = 0; k < g->noutput; k++) {
+    bool any, grad;
+    if (k != i && mg_val(g, g->output[k])->storage == mg_val(g, root)->storage && view_root(g, g->output[k], &any, &grad) == root && !any) return k;
+  }
+  return UINT32_MAX;
+}
+
+static int view_add(MgViewState *s, uint32_t out, uint32_t base, bool grad) {
+  View *p = mg_realloc(s->view, (s->nview + 1) * sizeof *p);
+  if (!p) return PyErr_NoMemory(), -1;
+  s->view = p;
+  p[s->nview++] = (View){out, base, grad};
+  return 0;
+}
+
+static uint32_t view_input(const MgGraph *g, ValRef v) {
+  uint32_t at = 0;
+  while (at < g->ninput && g->input[at] != v) at++;
+  return at < g->ninput ? at : UINT32_MAX;
+}
+
+/* Views of inference tensors are made of them in any case, and so are those of others under inference mode. */
+static bool view_needs_kind(const MgRec *r, ValRef root) {
+  return mg_inference_mode_of(r->cap, root) != mg_inference_mode_on();
+}
+
+/* Plans can make a view of an input in the mode of the run. */
+static int view_by_plan(const MgRec *r, uint32_t out, bool grad) {
+  if (r->joint || (!grad && mg_abi.aoti_torch_grad_mode_is_enabled())) return 0;
+  if (!r->g->viewed && !(r->g->viewed = mg_new(r->ctx, bool, r->g->noutput + 1))) return PyErr_NoMemory(), -1;
+  r->g->viewed[out] = true;
+  return 0;
+}
+
+static int view_find(const MgRec *r, MgViewState *s) {
+  const MgGraph *g = r->g;
+  for (uint32_t i = 0; i < g->noutput; i++) {
+    bool any, grad = false;
+    ValRef v = g->output[i], root = view_root(g, v, &any, &grad), of = mg_val(g, v)->storage;
+    uint32_t base = UINT32_MAX;
+    if (!mg_val(g, of)->def && view_needs_kind(r, of)) base = view_input(g, mg_val(g, root)->def ? of : root);
+    else if (any && view_by_strides(mg_val(g, v), mg_val(g, root))) {
+      bool result = mg_val(g, root)->def;
+      base = result ? view_result(g, i, root) : view_input(g, root);
+      if (base != UINT32_MAX && result) base += g->ninput;
+      if (base != UINT32_MAX && !result && view_by_plan(r, i, grad)) return -1;
+    }
+    if (base != UINT32_MAX && view_add(s, i, base, grad)) return -1;
+  }
+  return 0;
+}
+
+/* Batch norm, whose writes torch does not count, writes its running statistics. */
+static void view_count_norm(const MgGraph *g, const MgNode *n, uint32_t *count) {
+  if (n->op->code != TOP_native_batch_norm || n->arg[5].tag != MA_bool || !n->arg[5].u.b) return;
+  ValRef mean = n->arg[3].tag == MA_val ? n->arg[3].u.val : 0, var = n->arg[4].tag == MA_val ? n->arg[4].u.val : 0;
+  if (mean) count[mg_val(g, mean)->storage]++;
+  if (var && (!mean || mg_val(g, var)->storage != mg_val(g, mean)->storage)) count[mg_val(g, var)->storage]++;
+}
+
+/* How often the nodes write to each memory: by storage, in the arena. */
+static uint32_t *view_count_writes(const MgGraph *g) {
+  uint32_t *count = mg_new(g->c, uint32_t, g->nval + 1);
+  for (NodeRef i = 1; count && i < g->nnode; i++) {
+    const MgNode *node = mg_node(g, i);
+    if (node->dead) continue;
+    for (MgWritten t = {0}; mg_node_written(node, &t);) count[mg_val(g, t.v)->storage]++;
+    view_count_norm(g, node, count);
+  }
+  return count;
+}
+
+/* Inputs whose counter no way of running the graph leaves where eager does. */
+static int view_find_versions(const MgRec *r, MgViewState *s) {
+  const MgGraph *g = r->g;
+  uint32_t *count = view_count_writes(g);
+  if (!count) return PyErr_NoMemory(), -1;
+  for (uint32_t k = 0; k < r->cap->ninput; k++) {
+    const MgCapInput *in = &r->cap->input[k];
+    int n;
+    uint32_t at = view_input(g, in->val), written = at == UINT32_MAX ? 0 : count[mg_val(g, in->val)->storage];
+    if (!written || in->array || in->pinned || (in->moved == 1 && written == 1)) continue;
+    if (!mg_view_owner(r->cap, in->val, &n) || n != 1 || mg_inference_mode_of(r->cap, in->val)) continue;
+    Version *p = mg_realloc(s->version, (s->nversion + 1) * sizeof *p);
+    if (!p) return PyErr_NoMemory(), -1;
+    s->version = p;
+    p[s->nversion++] = (Version){at, in->moved};
+  }
+  return 0;
+}
+
+int mg_viewstate_build(const MgRec *r, MgViewState **out) {
+  MgViewState *s = mg_calloc(1, sizeof *s);
+  if (!s) return PyErr_NoMemory(), -1;
+  s->ninput = r->g->ninput;
+  int rc = view_find(r, s) || view_find_versions(r, s) ? -1 : 0;
+  s->joint = r->joint;
+  if (rc || !(s->nview + s->nversion)) mg_viewstate_free(s);
+  else *out = s;
+  return rc;
+}

@@ -1,0 +1,286 @@
+/* See the header.  In: numbers out of tensors, ops whose results have as many rows as their data say.  Out: symbols, results. */
+#include "record/symbolic/unbacked.h"
+#include <stdlib.h>
+#include <string.h>
+#include "entry/launch/config.h"
+#include "entry/launch/trace.h"
+#include "host/python/dynamo_config.h"
+#include "record/core/capture.h"
+#include "record/core/recording.h"
+#include "record/symbolic/number.h"
+#include "record/symbolic/sizes.h"
+
+bool mg_symdata_wanted(const MgRec *r, bool shape) {
+  if (r->cfg && r->cfg->fullgraph) return true;
+  PyObject *on = mg_rec_dynamo_config(shape ? "capture_dynamic_output_shape_ops" : "capture_scalar_outputs");
+  Py_XDECREF(on);
+  return on == Py_True;
+}
+
+/* torch.compile has such numbers and sizes in a graph when they are wanted there; the back end of this package always, as long as
+ * nobody wants gradients of the results, which are computed from whole graphs of fixed sizes: then the segment is recorded again. */
+bool mg_symdata_may(MgCapture *cap, bool shape) {
+  MgRec *r = cap->rec;
+  if (r->deny_data || !r->guards || !r->cfg || r->in_joint || cap->in_part || cap->wrappers) return false;
+  if (r->want_fx) return mg_symdata_wanted(r, shape);
+  if (!r->deny_grad || !mg_abi.aoti_torch_grad_mode_is_enabled()) return true;
+  for (uint32_t i = 0; i < cap->ninput; i++)
+    if (mg_val(r->g, cap->input[i].val)->requires_grad) return false;
+  return true;
+}
+
+bool mg_symdata_in(const MgCapture *cap, SymRef e) {
+  return e && cap->rec->x->trait[e] & EX_DATA;
+}
+
+/* ---- numbers and sizes ---- */
+
+static SymRef data_operand(MgCapture *cap, MgSymNode *n, PyObject *constant) {
+  if (n) return n->cap == cap ? mg_symsize_of(n) : 0;
+  int over = 0;
+  int64_t v = PyLong_Check(constant) ? PyLong_AsLongLongAndOverflow(constant, &over) : (over = 1, 0);
+  return over || v > MG_SIZE_MOST || v < -MG_SIZE_MOST ? 0 : mg_sym(cap->rec->x, v);
+}
+
+static SymRef data_compute(MgCapture *cap, const MgSymNode *n) {
+  MgExprs *x = cap->rec->x;
+  SymRef a = data_operand(cap, n->left, n->constant), b = mg_calc_is_unary(n->calc) ? a : data_operand(cap, n->right, n->constant);
+  if (!a || !b) return 0;
+  switch (n->calc) {
+  case CALC_add: return mg_sym_add(x, a, b);
+  case CALC_sub: return mg_sym_sub(x, a, b);
+  case CALC_mul: return mg_sym_mul(x, a, b);
+  case CALC_floordiv: return mg_sym_floordiv(x, a, b);
+  case CALC_mod: return mg_sym_mod(x, a, b);
+  case CALC_min: return mg_sym_min(x, a, b);
+  case CALC_max: return mg_sym_max(x, a, b);
+  case CALC_neg: return mg_sym_sub(x, mg_sym(x, 0), a);
+  default: return 0;
+  }
+}
+
+SymRef mg_symdata_number(MgSymNode *n) {
+  MgCapture *cap = n->cap;
+  if (n->kind != 'i' || !mg_symdata_may(cap, false)) return 0;
+  if (!n->row && (n->size = data_compute(cap, n))) return n->size;
+  if (!n->row && n->calc != CALC_abs && n->calc != CALC_int) return 0;
+  ValRef val = n->row ? n->row : mg_symnode_val(n);
+  if (!val) return 0;
+  MgSizeOf of = {.val = val, .dim = -1, .at = n->row ? n->at : 0, .node = n};
+  return n->size = mg_symsize_symbol(cap, 0, &of, DATA_HINT, n->calc == CALC_abs && !n->row ? 0 : -MG_SIZE_MOST, MG_SIZE_MOST);
+}
+
+/* The number of a symbol. */
+static MgSymNode *data_leaf(MgCapture *cap, SymRef e) {
+  MgSizeOf *of = &cap->sizes.of[mg_expr(cap->rec->x, e)->u.i];
+  if (of->node) return of->node;
+  MgSymNode *n = mg_symnode_value(cap, 'i');
+  if (!n) return NULL;
+  n->row = of->val;
+  n->at = of->at;
+  n->dim = of->dim + 1;
+  n->size = e;
+  of->node = n;
+  Py_DECREF(n); /* cap->syms holds it */
+  return n;
+}
+
+static int data_operator(int op) {
+  switch (op) {
+  case OP_add: return CALC_add;
+  case OP_sub: return CALC_sub;
+  case OP_mul: return CALC_mul;
+  case OP_floordiv: return CALC_floordiv;
+  case OP_mod: return CALC_mod;
+  case OP_max: return CALC_max;
+  case OP_min: return CALC_min;
+  case OP_neg: return CALC_neg;
+  default: return -1;
+  }
+}
+
+static MgSymNode *data_inner(MgCapture *cap, SymRef e) {
+  const MgExpr x = *mg_expr(cap->rec->x, e);
+  MgSymNode *side[2] = {NULL, NULL}, *n;
+  PyObject *constant = NULL;
+  int calc = data_operator(x.op);
+  if (calc < 0) return (MgSymNode *)mg_rec_break(BK_data_dependent, "a size that Python does not compute");
+  for (int i = 0; i < x.nsrc; i++) {
+    int64_t v;
+    if (mg_ex_const_int(cap->rec->x, x.src[i], &v)) constant = PyLong_FromLongLong(v);
+    else if (!(side[i] = mg_symdata_node(cap, x.src[i]))) break;
+  }
+  if ((!side[0] && !side[1]) || !(n = mg_symnode_value(cap, 'i'))) {
+    Py_XDECREF(constant);
+    return NULL;
+  }
+  n->calc = (uint8_t)calc;
+  n->left = side[0];
+  n->right = side[1];
+  n->constant = constant;
+  n->size = e;
+  Py_DECREF(n); /* cap->syms holds it */
+  return n;
+}
+
+MgSymNode *mg_symdata_node(MgCapture *cap, SymRef e) {
+  int64_t v;
+  bool data = mg_symdata_in(cap, e);
+  if (data && mg_expr(cap->rec->x, e)->op == OP_sym) return data_leaf(cap, e);
+  uint32_t known = mg_map_get(&cap->sizes.node, e + 2);
+  if (known != MG_MAP_NONE) return (MgSymNode *)PyList_GET_ITEM(cap->syms, known);
+  MgSymNode *n = NULL;
+  if (data) n = data_inner(cap, e);
+  else if (mg_ex_const_int(cap->rec->x, e, &v)) {
+    n = mg_symnode_new(cap, 0, PyLong_FromLongLong(v));
+    Py_XDECREF(n);
+  } else {
+    SrcRef src = mg_symsize_src(cap, e);
+    PyObject *hint = src ? PyLong_FromLongLong(mg_sym_hint(cap->rec->x, e)) : NULL;
+    n = hint ? mg_symnode_new(cap, src, hint) : NULL;
+    Py_XDECREF(n);
+  }
+  if (n && mg_map_put(&cap->sizes.node, e + 2, (uint32_t)PyList_GET_SIZE(cap->syms) - 1)) return (MgSymNode *)PyErr_NoMemory();
+  return n;
+}
+
+PyObject *mg_symdata_object(MgCapture *cap, SymRef e) {
+  MgSymNode *n = mg_symdata_node(cap, e);
+  return n ? mg_symfloat_of((MgSymNode *)Py_NewRef(n)) : PyErr_Occurred() ? NULL : PyErr_NoMemory();
+}
+
+/* ---- questions ---- */
+
+static int data_negated(int op) { return op == CALC_lt ? CALC_ge : op == CALC_ge ? CALC_lt : op == CALC_le ? CALC_gt : op == CALC_gt ? CALC_le : op == CALC_eq ? CALC_ne : CALC_eq; }
+static int data_turned(int op) { return op == CALC_lt ? CALC_gt : op == CALC_gt ? CALC_lt : op == CALC_le ? CALC_ge : op == CALC_ge ? CALC_le : op; }
+
+int mg_symdata_fact(const MgCapture *cap, int op, SymRef a, SymRef b) {
+  for (uint32_t i = 0; i < cap->sizes.nfact; i++) {
+    const MgSizeFact *f = &cap->sizes.fact[i];
+    bool same = f->a == a && f->b == b, turned = f->a == b && f->b == a;
+    if (!same && !turned) continue;
+    int holds = same ? f->calc : data_turned(f->calc);
+    if (holds == op || (op == CALC_le && (holds == CALC_lt || holds == CALC_eq)) || (op == CALC_ge && (holds == CALC_gt || holds == CALC_eq)) ||
+        (op == CALC_ne && (holds == CALC_lt || holds == CALC_gt)))
+      return 1;
+    if (holds == data_negated(op) || (holds == CALC_eq && op != CALC_le && op != CALC_ge)) return 0;
+  }
+  return -1;
+}
+
+void mg_data_narrow(MgCapture *cap, int op, SymRef a, SymRef b) {
+  MgExprs *x = cap->rec->x;
+  int64_t k;
+  if (mg_expr(x, a)->op != OP_sym && mg_expr(x, b)->op == OP_sym) {
+    mg_data_narrow(cap, data_turned(op), b, a);
+    return;
+  }
+  if (mg_expr(x, a)->op != OP_sym || !mg_symdata_in(cap, a) || !mg_ex_const_int(x, b, &k)) return;
+  const MgSymbol *s = &x->sym[mg_expr(x, a)->u.i];
+  int64_t lo = op == CALC_ge || op == CALC_eq ? k : op == CALC_gt ? k + 1 : s->lo, hi = op == CALC_le || op == CALC_eq ? k : op == CALC_lt ? k - 1 : s->hi;
+  if (op == CALC_ne && k == s->lo) lo = k + 1;
+  if (lo > s->lo || hi < s->hi) mg_ex_set_symbol_range(x, a, lo > s->lo ? lo : s->lo, hi < s->hi ? hi : s->hi);
+}
+
+static void data_learn(MgCapture *cap, int op, SymRef a, SymRef b) {
+  MgSymSizes *s = &cap->sizes;
+  mg_data_narrow(cap, op, a, b);
+  if (s->nfact == s->cap_fact) {
+    uint32_t n = s->cap_fact ? 2 * s->cap_fact : 16;
+    MgSizeFact *p = mg_realloc(s->fact, n * sizeof *p);
+    if (!p) return; /* less is known */
+    s->fact = p;
+    s->cap_fact = n;
+  }
+  s->fact[s->nfact++] = (MgSizeFact){op, a, b};
+}
+
+void mg_symdata_assume(MgSymNode *n) {
+  if (!n || n->kind != 'b' || n->row || n->src) return;
+  if (n->calc == CALC_and) {
+    mg_symdata_assume(n->left);
+    mg_symdata_assume(n->right);
+  }
+  if (n->calc > CALC_ge) return;
+  SymRef a = data_operand(n->cap, n->left, n->constant), b = a ? data_operand(n->cap, n->right, n->constant) : 0;
+  if (a && b) data_learn(n->cap, n->calc, a, b);
+}
+
+/* The range of a - b, when sizes that depend on data are neither 0 nor 1. */
+static bool data_range(MgCapture *cap, SymRef a, SymRef b, int64_t *lo, int64_t *hi) {
+  MgExprs *x = cap->rec->x;
+  MgSymSizes *s = &cap->sizes;
+  uint8_t *was = mg_new(cap->rec->ctx, uint8_t, s->nsrc + 1);
+  for (uint32_t i = 0; was && i < s->nsrc; i++) {
+    const MgSymbol *y = &x->sym[mg_expr(x, s->ref[i])->u.i];
+    if (!s->of[i].val || y->lo < 0 || y->lo > 1 || y->hi < 2) continue;
+    was[i] = (uint8_t)(y->lo + 1);
+    mg_ex_set_symbol_range(x, s->ref[i], 2, y->hi);
+  }
+  bool known = was && mg_ex_range(x, mg_sym_sub(x, a, b), lo, hi);
+  for (uint32_t i = 0; was && i < s->nsrc; i++)
+    if (was[i]) mg_ex_set_symbol_range(x, s->ref[i], was[i] - 1, x->sym[mg_expr(x, s->ref[i])->u.i].hi);
+  return known;
+}
+
+int mg_symdata_compare(MgCapture *cap, SymRef a, SymRef b) {
+  int64_t lo, hi;
+  if (mg_symdata_fact(cap, CALC_lt, a, b) == 1) return -1;
+  if (mg_symdata_fact(cap, CALC_gt, a, b) == 1) return 1;
+  if (data_range(cap, a, b, &lo, &hi) && (lo > 0 || hi < 0)) return lo > 0 ? 1 : -1;
+  int64_t p = mg_sym_hint(cap->rec->x, a), q = mg_sym_hint(cap->rec->x, b);
+  cap->sizes.unknown = true;
+  return p < q ? -1 : p > q;
+}
+
+/* What has to be equal is. */
+bool mg_symdata_equal(MgCapture *cap, SymRef a, SymRef b) {
+  int64_t v, lo, hi;
+  int fact = mg_symdata_fact(cap, CALC_eq, a, b);
+  if (fact >= 0) return fact;
+  if (data_range(cap, a, b, &lo, &hi) && (lo > 0 || hi < 0)) return false;
+  bool constant = mg_ex_const_int(cap->rec->x, a, &v) || mg_ex_const_int(cap->rec->x, b, &v);
+  return !(constant && v >= -1 && v <= 1);
+}
+
+int64_t mg_symdata_value(MgCapture *cap, SymRef e) {
+  if (cap->sizes.probe) return mg_sym_eval(cap->rec->x, e, cap->sizes.probe);
+  cap->sizes.unknown = true;
+  return mg_sym_hint(cap->rec->x, e);
+}
+
+/* ---- what a node reads and gives ---- */
+
+static bool data_in_val(const MgCapture *cap, ValRef v) {
+  const MgVal *t = mg_val(cap->rec->g, v);
+  bool any = mg_symdata_in(cap, t->offset);
+  for (int i = 0; i < t->ndim && !any; i++) any = mg_symdata_in(cap, t->size[i]) || mg_symdata_in(cap, t->stride[i]);
+  return any;
+}
+
+static bool data_in_arg(const MgCapture *cap, const MgArg *a) {
+  if (a->tag == MA_val) return a->u.val && data_in_val(cap, a->u.val);
+  if (a->tag == MA_int) return mg_symdata_in(cap, a->u.sym);
+  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++)
+    if (data_in_arg(cap, &a->u.item[i])) return true;
+  return false;
+}
+
+static bool data_in_args(const MgCapture *cap, const MgNode *n) {
+  for (int i = 0; i < n->narg; i++)
+    if (data_in_arg(cap, &n->arg[i])) return true;
+  return false;
+}
+
+bool mg_symdata_reads(const MgCapture *cap, NodeRef n) { return data_in_args(cap, mg_node(cap->rec->g, n)); }
+
+bool mg_symdata_used(const MgRec *r) {
+  for (NodeRef n = 1; r->cap->sizes.ndata && n < r->g->nnode; n++) {
+    const MgNode *node = mg_node(r->g, n);
+    if (node->dead) continue;
+    if (data_in_args(r->cap, node)) return true;
+    for (int i = 0; i < node->nout; i++)
+      if (node->out[i] && data_in_val(r->cap, node->out[i])) return true;
+  }
+  return false;
+}

@@ -1,0 +1,40 @@
+/* Hooks that the program registers on tensors while recording: Tensor.register_hook, register_post_accumulate_grad_hook.
+ * On an older tensor the registration is an effect: the snapshot does it after the graph, and what that gives is the handle.
+ * On a tensor that the graph makes it is a node, magneto_hook::point, whose result carries the handle; such a graph runs op
+ * by op under autograd, or as a custom backend pleases.  Hooks that an older leaf has are recorded when a backward pass of the
+ * recording runs them. */
+#ifndef MG_TENSOR_HOOKS_H
+#define MG_TENSOR_HOOKS_H
+#include "entry/guard/source_kinds.h"
+#include "ir/graph/graph.h"
+
+typedef struct MgIdent MgIdent;
+typedef struct MgRec MgRec;
+
+typedef struct MgHook {
+  PyObject *with;    /* borrowed: what the snapshot calls with (tensor, hook) to get the handle */
+  PyObject *tensor;  /* strong: the stand-in of an older tensor, or of the node's result */
+  PyObject *hook;    /* strong */
+  PyObject *handle;  /* strong: what the program sees as the handle */
+  ValRef val;        /* of the tensor when the hook was registered */
+  NodeRef after;     /* the nodes from here on came later */
+  bool removed;      /* handle.remove() was called */
+} MgHook;
+
+/* self.register_hook(hook), or with `accumulate` the other one; self is a stand-in. */
+PyObject *mg_tensorhook_register(PyObject *self, PyObject *hook, bool accumulate);
+/* The stand-in of an older leaf, at src, gets its dict of hooks: a backward pass of the recording runs them.  -1 with an exception. */
+int mg_tensorhook_older(MgRec *r, PyObject *standin, PyObject *hooks, SrcRef src, bool accumulate);
+/* handle.remove(): 1 done; 0: an older handle, to be recorded like any call; -1 with a break. */
+int mg_tensorhook_remove(PyObject *handle);
+/* Is it a handle of the recording's own?  It has no attributes yet. */
+bool mg_tensorhook_is_handle(PyObject *o);
+/* Checks that the tensors are still what they were: -1 with a break. */
+int mg_tensorhook_check(const MgRec *r);
+/* Does the graph have a magneto_hook::point? */
+bool mg_tensorhook_inside(const MgRec *r);
+/* Around a call of a custom backend: has it traced a magneto_hook::point instead of running it? */
+void mg_tensorhook_watch(void);
+bool mg_tensorhook_traced(void);
+void mg_tensorhook_free(struct MgIdent *d);
+#endif

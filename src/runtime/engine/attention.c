@@ -1,0 +1,198 @@
+/* Attention by blocks of queries: the scores of a block against all its keys stay in cache, are normalised there and
+ * multiplied by the values at once; nothing of size query x key reaches memory.
+ * attention_tile.h has the code; it is compiled once per instruction set, and the set is chosen when the engine is made. */
+#include "runtime/engine/attention.h"
+#include "runtime/process/cpu.h"
+#include "runtime/engine/simd.h"
+#include "runtime/process/threads.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { SCORE_BYTES = 192 << 10, L1_BYTES = 24 << 10, MAX_ROWS = 96, ALIGN = 16 /* floats of a cache line */ };
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+typedef struct Sdpa Sdpa;
+typedef struct SdpaSet { /* the code of one instruction set */
+  int lanes, panel, rows;  /* floats of a vector; columns and rows of a register tile */
+  void (*block)(const Sdpa *s, void *const *ptr, float *scratch, int64_t head, int64_t row, int64_t nrow);
+  void (*pack_keys)(const Sdpa *s, const float *k, float *to);
+  void (*pack_values)(const Sdpa *s, const float *v, float *to);
+} SdpaSet;
+
+struct Sdpa {
+  MgEngine e;
+  MgSdpaDesc d;
+  int64_t batch, head, nquery, nkey, dim, vdim;
+  int64_t vpad;         /* value width rounded up to lanes */
+  int64_t key_floats, value_floats; /* size of packed keys and values */
+  int64_t line;         /* from one row of scores to the next */
+  int64_t rows;         /* queries per block */
+  int64_t nslot;        /* shares of the work, each with scratch memory of its own */
+  uint64_t slot_floats; /* size of that */
+  const SdpaSet *set;
+};
+
+/* Scratch memory of one share: keys and values by panels, scaled queries, scores, results. */
+INLINE float *part_keys(const Sdpa *s, float *scratch) { return scratch; }
+INLINE float *part_values(const Sdpa *s, float *scratch) { return scratch + s->key_floats; }
+INLINE float *part_queries(const Sdpa *s, float *scratch) { return part_values(s, scratch) + s->value_floats; }
+INLINE float *part_scores(const Sdpa *s, float *scratch) { return part_queries(s, scratch) + s->rows * s->dim; }
+INLINE float *part_out(const Sdpa *s, float *scratch) { return part_scores(s, scratch) + s->rows * s->line; }
+
+INLINE const float *at(const Sdpa *s, void *const *ptr, int which, int64_t head) {
+  const int64_t *st = s->d.t[which].stride;
+  return (const float *)ptr[which] + head / s->head * st[0] + head % s->head * st[1];
+}
+
+/* A row whose largest score is -inf: n results of 0, and the sum 0; NaN if a score is NaN. */
+static float nothing_seen(float *s, int64_t n) {
+  float sum = 0;
+  for (int64_t i = 0; i < n; i++) {
+    if (s[i] != s[i]) sum = s[i];
+    s[i] = 0;
+  }
+  return sum;
+}
+
+/* Accumulators, the columns and one factor fill the registers: 12 + 2 + 1 of 16, 24 + 4 + 1 of 32; without FMA a product
+ * needs one more. */
+#define SDPA_SET any
+#define SDPA_LANES 4
+#define SDPA_WIDE 2
+#define SDPA_ROWS 4
+#if defined(__x86_64__)
+#define SDPA_MAX(a, b) ((MgF4)_mm_max_ps((__m128)(a), (__m128)(b)))
+#else
+#define SDPA_MAX(a, b) ((MgF4)(((a) > (b) & (MgI4)(a)) | (~((a) > (b)) & (MgI4)(b))))
+#endif
+#include "runtime/engine/attention_tile.h"
+#if defined(__x86_64__)
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#define SDPA_SET avx2
+#define SDPA_LANES 8
+#define SDPA_WIDE 2
+#define SDPA_ROWS 6
+#define SDPA_MAX(a, b) ((MgF8)_mm256_max_ps((__m256)(a), (__m256)(b)))
+#include "runtime/engine/attention_tile.h"
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f")
+#define SDPA_SET avx512
+#define SDPA_LANES 16
+#define SDPA_WIDE 4
+#define SDPA_ROWS 6
+#define SDPA_MAX(a, b) ((MgF16)_mm512_max_ps((__m512)(a), (__m512)(b)))
+#include "runtime/engine/attention_tile.h"
+#pragma GCC pop_options
+#endif
+
+static const SdpaSet *sdpa_set(void) {
+#if defined(__x86_64__)
+  if (mg_cpu()->avx512) return &sdpa_avx512;
+  if (mg_cpu()->avx2 && mg_cpu()->fma) return &sdpa_avx2;
+#endif
+  return &sdpa_any;
+}
+
+/* ---- the engine ---------------------------------------------------------------------------------------------- */
+
+/* Shares [begin, end) of the blocks of all heads; a share's blocks are consecutive, so keys are packed once a head. */
+static void sdpa_range(void *const *buf, const int64_t *size, int64_t begin, int64_t end) {
+  const Sdpa *s = buf[0];
+  void *const *ptr = buf[1];
+  int64_t per = (s->nquery + s->rows - 1) / s->rows, total = s->batch * s->head * per;
+  for (int64_t share = begin; share < end; share++) {
+    float *scratch = (float *)buf[2] + share * s->slot_floats;
+    int64_t packed = -1;
+    for (int64_t u = total * share / s->nslot; u < total * (share + 1) / s->nslot; u++) {
+      int64_t head = u / per, row = u % per * s->rows;
+      if (head != packed) {
+        s->set->pack_keys(s, at(s, ptr, SDPA_k, head), part_keys(s, scratch));
+        s->set->pack_values(s, at(s, ptr, SDPA_v, head), part_values(s, scratch));
+        packed = head;
+      }
+      s->set->block(s, ptr, scratch, head, row, s->nquery - row < s->rows ? s->nquery - row : s->rows);
+    }
+  }
+}
+
+static int sdpa_run(const MgEngine *e, MgEngineArgs *a) {
+  const Sdpa *s = (const Sdpa *)e;
+  void *buf[3] = {(void *)s, (void *)a->ptr, a->scratch};
+  MgRange r = {sdpa_range, buf, NULL, s->nslot, 1};
+  mg_threads_run(&r, 1, 0);
+  return 0;
+}
+
+static void sdpa_free(MgEngine *e) { free(e); }
+
+static const MgEngineOps sdpa_ops = {"attention", sdpa_run, NULL, NULL, sdpa_free};
+
+static bool sdpa_takes(const MgSdpaDesc *d) {
+  const MgTensorDesc *q = &d->t[SDPA_q], *k = &d->t[SDPA_k], *v = &d->t[SDPA_v], *o = &d->t[SDPA_out], *m = &d->t[SDPA_mask];
+  for (int i = 0; i < SDPA_NPTR; i++) {
+    const MgTensorDesc *t = &d->t[i];
+    if (!t->present) continue;
+    if (t->ndim != 4 || t->dtype != 6 /* float32 */) return false;
+    if (i != SDPA_mask && t->size[3] > 1 && t->stride[3] != 1) return false;
+    for (int j = 0; j < 4; j++)
+      if (t->size[j] < 1) return false;
+  }
+  for (int j = 0; j < 2; j++)
+    if (q->size[j] != k->size[j] || q->size[j] != v->size[j] || q->size[j] != o->size[j]) return false;
+  for (int j = 0; j < 4 && m->present; j++)
+    if (m->size[j] != 1 && m->size[j] != (j == 3 ? k->size[2] : q->size[j])) return false;
+  return q->size[3] == k->size[3] && k->size[2] == v->size[2] && o->size[2] == q->size[2] && o->size[3] == v->size[3];
+}
+
+/* A mask of fewer dimensions gets leading ones of size 1. */
+static MgSdpaDesc sdpa_pad(const MgSdpaDesc *d) {
+  MgSdpaDesc r = *d;
+  MgTensorDesc *m = &r.t[SDPA_mask];
+  for (; m->present && m->ndim < 4; m->ndim++) {
+    memmove(m->size + 1, m->size, sizeof *m->size * m->ndim);
+    memmove(m->stride + 1, m->stride, sizeof *m->stride * m->ndim);
+    m->size[0] = 1, m->stride[0] = 0;
+  }
+  return r;
+}
+
+MgRc mg_sdpa_make(MgCtx *c, const MgSdpaDesc *desc, MgEngine **out) {
+  MgSdpaDesc padded = sdpa_pad(desc), *d = &padded;
+  if (!sdpa_takes(d)) return MG_UNSUP;
+  Sdpa *s = mg_calloc(1, sizeof *s);
+  if (!s) return mg_fail(c, MG_NOMEM, "attention engine");
+  s->e.ops = &sdpa_ops;
+  s->d = *d;
+  MgTensorDesc *m = &s->d.t[SDPA_mask];
+  for (int j = 0; j < 4; j++)
+    if (m->size[j] == 1) m->stride[j] = 0; /* broadcast */
+  s->batch = d->t[SDPA_q].size[0], s->head = d->t[SDPA_q].size[1];
+  s->nquery = d->t[SDPA_q].size[2], s->nkey = d->t[SDPA_k].size[2];
+  s->dim = d->t[SDPA_q].size[3], s->vdim = d->t[SDPA_v].size[3];
+  s->set = sdpa_set();
+  int lanes = s->set->lanes, panel = s->set->panel, tile = s->set->rows;
+  s->vpad = (s->vdim + lanes - 1) / lanes * lanes;
+  s->key_floats = (s->nkey + panel - 1) / panel * panel * s->dim;
+  s->value_floats = (s->vdim + panel - 1) / panel * panel * s->nkey;
+  s->line = (s->nkey + ALIGN - 1) / ALIGN * ALIGN + ALIGN; /* rows must not all lie in the same sets of the cache */
+  int64_t most = SCORE_BYTES / (int64_t)sizeof(float) / s->line; /* rows whose scores stay in cache */
+  most = most < tile ? tile : most > MAX_ROWS ? MAX_ROWS : most;
+  int64_t equal = (s->nquery + most - 1) / most; /* blocks of about the same size */
+  s->rows = (s->nquery + equal * tile - 1) / (equal * tile) * tile;
+  int64_t blocks = s->batch * s->head * ((s->nquery + s->rows - 1) / s->rows);
+  s->nslot = mg_abi_threads();
+  if (s->nslot > blocks) s->nslot = blocks;
+  if (s->nslot < 1) s->nslot = 1;
+  s->slot_floats = s->key_floats + s->value_floats + s->rows * (s->dim + s->line + s->vpad);
+  s->slot_floats = (s->slot_floats + ALIGN - 1) / ALIGN * ALIGN;
+  s->e.scratch = s->slot_floats * s->nslot * sizeof(float);
+  *out = &s->e;
+  return MG_OK;
+}

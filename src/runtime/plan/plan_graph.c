@@ -1,0 +1,280 @@
+/* CUDA graphs of plans.  See the header.
+ * A PlanGraph belongs to a run and to the stream that it was captured on; on another stream, or with other settings of
+ * torch's libraries, the run goes step by step.  An input that a library call reads and that has moved ends the graph;
+ * the next one is captured over a copy of it. */
+#include "runtime/plan/plan_graph.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/log.h"
+#include "runtime/plan/plan_priv.h"
+
+enum { GRAPH_AFTER = 1, GRAPH_CAPTURES = 4 }; /* runs step by step before the first capture; captures of a run at most */
+enum { GRAPH_REFUSED = 100 };                     /* times that a capture may be put off */
+enum { GRAPH_STAGED = 8, GRAPH_STAGED_BYTES = 32 << 20 }; /* inputs that are copied for library calls, and their bytes, at most */
+
+static const MgGraphHost *graph_host;
+static atomic_ullong graph_captures, graph_replays, graph_failed;
+
+void mg_plan_graph_host(const MgGraphHost *h) { graph_host = h; }
+void mg_plan_graph_stats(MgGraphStats *out) { *out = (MgGraphStats){graph_captures, graph_replays, graph_failed}; }
+
+static bool graph_possible(const MgPlan *p) {
+  static atomic_bool told;
+  const char *missing = mg_cuda_graphs_missing();
+  if (missing && !atomic_exchange(&told, true)) mg_log(MG_LOG_fallback, "no CUDA graphs: %s is not there", missing);
+  return p->s.graphs && graph_host && !missing;
+}
+
+/* ---- giving back ---- */
+
+static void graph_free(const MgPlan *p, PlanGraph *g) {
+  if (!g) return;
+  mg_cuda_graph_free(g->exec);
+  mg_cuda_graph_drop(g->graph);
+  for (uint32_t i = 0; g->result && i < p->ntensor; i++)
+    if (g->result[i]) mg_abi.aoti_torch_delete_tensor_object(g->result[i]);
+  for (uint32_t i = 0; g->fresh && i < p->s.nfresh; i++)
+    if (g->fresh[i]) mg_abi.aoti_torch_delete_tensor_object(g->fresh[i]);
+  free(g->fresh);
+  if (g->arena) mg_abi.aoti_torch_delete_tensor_object(g->arena);
+  if (g->keep) graph_host->drop(g->keep);
+  for (uint32_t i = 0; i < g->nnode; i++) free(g->node[i].param);
+  free(g->node);
+  free(g->result);
+  free(g->input);
+  free(g->arg);
+  free(g);
+}
+
+void mg_plan_graph_free(const MgPlan *p, PlanRun *r) {
+  graph_free(p, r->graph);
+  r->graph = NULL;
+  for (uint32_t i = 0; r->staged && i < p->s.ninput; i++)
+    if (r->staged[i]) mg_abi.aoti_torch_delete_tensor_object(r->staged[i]);
+  free(r->staged);
+  r->staged = NULL;
+}
+
+/* ---- recording launches ---- */
+
+bool mg_plan_graph_note(PlanRun *r, uint32_t kernel, const PlanLaunch *l, void *stream) {
+  PlanGraph *g = r->capturing;
+  PlanNode *n = &g->node[g->nnode];
+  *n = (PlanNode){.kernel = kernel, .fn = l->fn, .param = mg_malloc((l->n + 1) * sizeof *n->param)};
+  if (!n->param) return false;
+  g->nnode++;
+  memcpy(n->param, l->value, l->n * sizeof *n->param);
+  return (n->node = mg_cuda_captured(stream)) != NULL;
+}
+
+/* ---- capturing ---- */
+
+/* The outputs that only kernels of ours touch come from PyTorch's ordinary memory; the others from the graph's. */
+static bool graph_fresh(const MgPlan *p, PlanRun *r) {
+  for (uint32_t i = 0; i < p->s.nfresh; i++) {
+    if (p->fresh_called[i]) continue;
+    const MgPlanView *v = &p->s.fresh[i].view;
+    if (mg_abi.aoti_torch_empty_strided(v->ndim, r->slot + v->size, r->slot + v->stride, v->dtype,
+        p->s.fresh[i].device, p->s.fresh[i].dev_index,
+                                        &r->fresh[i]))
+      return r->fresh[i] = NULL, false;
+  }
+  return true;
+}
+
+/* Copies of the inputs that have moved before, to be filled by every replay. */
+static bool graph_stage(const MgPlan *p, PlanRun *r, MgTensor *const *in) {
+  for (uint32_t i = 0; r->staged && i < p->s.ninput - p->s.nconstant; i++)
+    if (r->stage[i] && !r->staged[i] && mg_abi.aoti_torch_clone_preserve_strides(in[i],
+        &r->staged[i])) return r->staged[i] = NULL, false;
+  return true;
+}
+
+static PlanGraph *graph_new(const MgPlan *p) {
+  PlanGraph *g = mg_calloc(1, sizeof *g);
+  if (!g) return NULL;
+  g->node = mg_calloc(p->nkernel + 1, sizeof *g->node);
+  g->result = mg_calloc(p->ntensor + 1, sizeof *g->result);
+  g->input = mg_calloc(p->s.ninput + 1, sizeof *g->input);
+  g->arg = mg_calloc(p->narg + 1, sizeof *g->arg);
+  g->fresh = mg_calloc(p->s.nfresh + 1, sizeof *g->fresh);
+  if (g->fresh && g->node && g->result && g->input && g->arg) return g;
+  graph_free(p, g);
+  return NULL;
+}
+
+/* What calls returned and outputs are made of stays with the graph; views are made again. */
+static void graph_keep_results(const MgPlan *p, PlanRun *r, PlanGraph *g) {
+  for (uint32_t i = 0; i < p->nlazy; i++) {
+    uint32_t t = p->lazy[i];
+    if (!r->tensor[t]) continue;
+    if (p->tensor[t].how == PT_result) g->result[t] = r->tensor[t];
+    else mg_abi.aoti_torch_delete_tensor_object(r->tensor[t]);
+    r->tensor[t] = NULL;
+  }
+}
+
+static MgRc graph_capture(const PlanSteps *k, PlanGraph *g) {
+  const MgPlan *p = k->p;
+  PlanRun *r = k->r;
+  if (!graph_fresh(p, r) || !graph_stage(p, r, k->in) || !(g->keep = graph_host->begin(p->s.device))) return MG_NOMEM;
+  void *stream = mg_cuda_stream(p->s.device), *graph = NULL;
+  bool began = !mg_cuda_capture_begin(stream);
+  r->capturing = g;
+  r->at = 0;
+  MgRc rc = began ? k->enter(k->call) : MG_UNSUP;
+  if (rc == MG_OK) rc = k->steps(k->call);
+  r->capturing = NULL;
+  if (began && mg_cuda_capture_end(stream, &graph) && rc == MG_OK) rc = MG_UNSUP;
+  graph_keep_results(p, r, g);
+  for (uint32_t i = 0; i < p->s.nfresh; i++)
+    if (p->fresh_called[i]) g->fresh[i] = r->fresh[i], r->fresh[i] = NULL;
+  g->arena = r->gpu_arena;
+  r->gpu_arena = NULL;
+  for (uint32_t i = 0; i < p->s.ninput - p->s.nconstant; i++) mg_abi.aoti_torch_get_data_ptr(k->in[i], &g->input[i]);
+  memcpy(g->arg, r->arg, sizeof *g->arg * p->narg);
+  g->mem = r->mem;
+  graph_host->end(g->keep);
+  if (rc == MG_OK && (!graph || mg_cuda_graph_make(graph, &g->exec))) rc = MG_UNSUP;
+  g->graph = graph;
+  return rc;
+}
+
+/* A graph of r, or NULL; whatever happens, the run can still go step by step. */
+static PlanGraph *graph_make(const PlanSteps *k) {
+  const MgPlan *p = k->p;
+  PlanRun *r = k->r;
+  PlanGraph *g = graph_new(p);
+  if (!g) return NULL;
+  g->stream = mg_cuda_stream(p->s.device);
+  g->settings = mg_cuda_settings();
+  if (graph_capture(k, g) == MG_OK) {
+    graph_captures++;
+    mg_log(MG_LOG_plan, "a plan of %u steps is captured: %u kernels", p->nstep, g->nnode);
+    return g;
+  }
+  bool refused = !g->keep; /* another thread captures, or there is no memory: later, perhaps */
+  graph_failed += !refused;
+  if (!refused) mg_log(MG_LOG_fallback, "a plan of %u steps is not captured", p->nstep);
+  graph_free(p, g);
+  for (uint32_t i = 0; i < p->s.nfresh; i++)
+    if (r->fresh[i]) mg_abi.aoti_torch_delete_tensor_object(r->fresh[i]), r->fresh[i] = NULL;
+  r->bound = false;
+  r->at = 0;
+  if (refused && r->refused++ < GRAPH_REFUSED) r->captures--;
+  else r->captures = GRAPH_CAPTURES;
+  return NULL;
+}
+
+/* ---- replaying ---- */
+
+/* Is it too much to copy the inputs that have moved? */
+static bool graph_moves_much(const PlanSteps *k) {
+  int64_t bytes = 0, n = 0, one;
+  for (uint32_t i = 0; i < k->p->s.ninput - k->p->s.nconstant; i++) {
+    if (!k->r->stage[i]) continue;
+    one = 0;
+    mg_abi.aoti_torch_get_storage_size(k->in[i], &one);
+    bytes += one;
+    n++;
+  }
+  return n > GRAPH_STAGED || bytes > GRAPH_STAGED_BYTES;
+}
+
+/* Does the graph still read what this call is about?  An input that has moved is copied next time. */
+static bool graph_fits(const PlanSteps *k) {
+  const MgPlan *p = k->p;
+  PlanRun *r = k->r;
+  bool fits = true;
+  for (uint32_t i = 0; i < p->s.ninput - p->s.nconstant; i++) {
+    void *ptr = NULL;
+    if (!p->called[i] || (r->staged && r->staged[i])) continue;
+    mg_abi.aoti_torch_get_data_ptr(k->in[i], &ptr);
+    if (ptr == r->graph->input[i]) continue;
+    fits = false;
+    if (!r->staged) r->staged = mg_calloc(p->s.ninput + 1, sizeof *r->staged);
+    if (r->staged) r->stage[i] = true;
+  }
+  if (!fits && (!r->staged || graph_moves_much(k))) r->captures = GRAPH_CAPTURES; /* never again */
+  return fits;
+}
+
+/* Puts this call's addresses into the nodes of our kernels. */
+static const char *graph_patch(const MgPlan *p, PlanRun *r) {
+  PlanGraph *g = r->graph;
+  for (uint32_t i = 0; i < g->nnode; i++) {
+    PlanNode *n = &g->node[i];
+    PlanLaunch l;
+    const char *why = mg_plan_gpu_prepare(p, r, &p->kernel[n->kernel], &l);
+    if (why) return why;
+    if (l.fn == n->fn && !memcmp(l.value, n->param, l.n * sizeof *n->param)) continue;
+    int rc = mg_cuda_graph_set(g->exec, n->node, l.fn, l.blocks, l.threads, l.arg);
+    if (rc) return mg_cuda_error(rc);
+    memcpy(n->param, l.value, l.n * sizeof *n->param);
+    n->fn = l.fn;
+  }
+  return NULL;
+}
+
+/* The graph's own tensors in place of new ones; NULL: they go back. */
+static void graph_lend(const MgPlan *p, PlanRun *r, MgTensor **fresh) {
+  for (uint32_t i = 0; i < p->s.nfresh; i++)
+    if (p->fresh_called[i]) r->fresh[i] = fresh ? fresh[i] : NULL;
+}
+
+static MgRc graph_replay(const PlanSteps *k) {
+  const MgPlan *p = k->p;
+  PlanRun *r = k->r;
+  PlanGraph *g = r->graph;
+  if (r->mem != g->mem || !r->replayed) { /* a run step by step was in between */
+    r->mem = g->mem;
+    memcpy(r->arg, g->arg, sizeof *r->arg * p->narg);
+    memset(r->input, 0, sizeof *r->input * p->s.ninput);
+  }
+  for (uint32_t i = 0; r->staged && i < p->s.ninput - p->s.nconstant; i++)
+    if (r->staged[i] && mg_abi.aoti_torch_copy_(r->staged[i], k->in[i], 0)) return MG_BUG;
+  graph_lend(p, r, g->fresh);
+  MgRc rc = k->bind(k->call);
+  graph_lend(p, r, NULL);
+  TRY(rc);
+  const char *why = graph_patch(p, r);
+  if (why || mg_cuda_graph_launch(g->exec, g->stream)) return MG_BUG;
+  for (uint32_t i = 0; i < p->s.nfresh; i++)
+    if (g->fresh[i] && mg_abi.aoti_torch_clone_preserve_strides(g->fresh[i], &r->fresh[i])) return r->fresh[i] = NULL, MG_NOMEM;
+  graph_replays++;
+  r->replayed = true;
+  r->bound = false; /* for runs step by step */
+  r->at = p->nstep;
+  for (uint32_t i = 0; i < p->ntensor; i++)
+    if (g->result[i]) r->tensor[i] = g->result[i];
+  return MG_OK;
+}
+
+bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc) {
+  const MgPlan *p = k->p;
+  PlanRun *r = k->r;
+  *rc = MG_OK;
+  if (!graph_possible(p) || (r->captures >= GRAPH_CAPTURES && !r->graph)) return false;
+  void *stream = mg_cuda_stream(p->s.device);
+  if (mg_cuda_capturing(stream)) return false;
+  if (r->graph && (r->graph->stream != stream || r->graph->settings != mg_cuda_settings())) return false;
+  if (r->graph && !graph_fits(k)) {
+    graph_free(p, r->graph);
+    r->graph = NULL;
+    return false;
+  }
+  if (!r->graph) {
+    if (r->runs++ < GRAPH_AFTER) return false;
+    r->captures++;
+    if (!(r->graph = graph_make(k))) return false;
+    r->replayed = false;
+  }
+  *rc = graph_replay(k);
+  return true;
+}
+
+void mg_plan_graph_done(const MgPlan *p, PlanRun *r) {
+  for (uint32_t i = 0; r->graph && i < p->ntensor; i++)
+    if (r->graph->result[i] && r->tensor[i] == r->graph->result[i]) r->tensor[i] = NULL; /* lent */
+}

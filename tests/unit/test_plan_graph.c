@@ -1,0 +1,260 @@
+/* CUDA graphs of plans over a fake torch and a fake driver, which keeps what is captured in a list and runs that.
+ * Results are the caller's and stay valid, whatever moves; what a graph holds is given back. */
+#include <stdlib.h>
+#include <string.h>
+#include "check.h"
+#include "runtime/plan/plan_graph.h"
+#include "runtime/plan/plan_spec.h"
+
+enum { N = 8, OPS = 16 };
+
+/* ---- the fake torch: tensors of N numbers ---- */
+
+struct AtenTensorOpaque { double *data; bool owns; };
+static int64_t tensor_size[1] = {N}, tensor_stride[1] = {1};
+static int alive;
+
+static MgTensor *tensor(double *data, bool owns) {
+  MgTensor *t = malloc(sizeof *t);
+  *t = (MgTensor){data, owns};
+  alive++;
+  return t;
+}
+static int32_t fake_empty(int64_t n, const int64_t *size, const int64_t *stride, int32_t dt, int32_t d, int32_t i,
+    MgTensor **out) {
+  *out = tensor(calloc(size[0] > N ? (size_t)size[0] : N, sizeof(double)), true);
+  return 0;
+}
+static int32_t fake_delete(MgTensor *t) {
+  if (t->owns) memset(t->data, 0x77, N * sizeof(double)), free(t->data); /* whoever reads it still sees garbage */
+  free(t);
+  return alive--, 0;
+}
+static int32_t fake_clone(MgTensor *t, MgTensor **out) {
+  fake_empty(1, tensor_size, tensor_stride, 7, 0, 0, out);
+  return memcpy((*out)->data, t->data, N * sizeof(double)), 0;
+}
+static int32_t fake_view(MgTensor *t, int64_t n, const int64_t *size, const int64_t *stride, int64_t off, MgTensor **out) {
+  return *out = tensor(t->data, false), 0;
+}
+static int32_t fake_blob(void *p, int64_t n, const int64_t *size, const int64_t *stride, int64_t off, int32_t a,
+    int32_t b, int32_t c,
+                         MgTensor **out) {
+  return *out = tensor(p, false), 0;
+}
+static int32_t fake_handle(MgTensor *t, MgTensor **out) { return fake_clone(t, out); }
+static int32_t fake_copy(MgTensor *to, MgTensor *from, int32_t nb) { return memcpy(to->data, from->data, N * sizeof(double)), 0; }
+static int32_t fake_ptr(MgTensor *t, void **out) { return *out = t->data, 0; }
+static int32_t fake_sizes(MgTensor *t, int64_t **out) { return *out = tensor_size, 0; }
+static int32_t fake_strides(MgTensor *t, int64_t **out) { return *out = tensor_stride, 0; }
+static int32_t fake_one(MgTensor *t, int64_t *out) { return *out = 1, 0; }
+static int32_t fake_bytes(MgTensor *t, int64_t *out) { return *out = N * 8, 0; }
+static int32_t fake_dtype(MgTensor *t, int32_t *out) { return *out = 7, 0; }
+static int32_t fake_device(MgTensor *t, int32_t *out) { return *out = 1, 0; }
+static bool fake_grad(void) { return false; }
+static void fake_set_grad(bool on) {}
+
+/* ---- the fake driver ---- */
+
+typedef struct Op { void *fn; uint32_t n; double *ptr[3]; } Op; /* fn NULL: the library's call */
+static struct { Op op[OPS]; int n; } *capture;
+static int graphs, captures_open;
+static uint64_t settings;
+static void *the_stream = &graphs;
+
+static void op_run(const Op *o) {
+  for (int i = 0; i < N; i++) {
+    if (!o->fn) o->ptr[2][i] = o->ptr[0][i] + o->ptr[1][i];
+    else o->ptr[1][i] = 2 * o->ptr[0][i];
+  }
+}
+static void op_do(Op o) {
+  if (capture) capture->op[capture->n++] = o;
+  else op_run(&o);
+}
+bool mg_cuda_enter(int device, MgCudaScope *out) { return true; }
+void mg_cuda_leave(MgCudaScope *s) {}
+void *mg_cuda_stream(int device) { return the_stream; }
+const char *mg_cuda_error(int rc) { return "fake"; }
+void *mg_cuda_lazy_get(MgCudaLazy *l) { return NULL; }
+void mg_cuda_lazy_free(MgCudaLazy *l) {}
+int mg_cuda_launch(void *fn, unsigned blocks, unsigned threads, void **arg, void *stream) {
+  op_do((Op){fn, 2, {*(double **)arg[0], *(double **)arg[1]}});
+  return 0;
+}
+const char *mg_cuda_graphs_missing(void) { return NULL; }
+bool mg_cuda_capturing(void *stream) { return capture != NULL; }
+int mg_cuda_capture_begin(void *stream) { return capture = calloc(1, sizeof *capture), 0; }
+int mg_cuda_capture_end(void *stream, void **graph) { return *graph = capture, capture = NULL, graphs++, 0; }
+void *mg_cuda_captured(void *stream) { return &capture->op[capture->n - 1]; }
+int mg_cuda_graph_make(void *graph, void **exec) { return *exec = graph, 0; }
+int mg_cuda_graph_set(void *exec, void *node, void *fn, unsigned blocks, unsigned threads, void **arg) {
+  Op *o = node;
+  o->ptr[0] = *(double **)arg[0];
+  o->ptr[1] = *(double **)arg[1];
+  return 0;
+}
+int mg_cuda_graph_launch(void *exec, void *stream) {
+  for (int i = 0; i < ((typeof(capture))exec)->n; i++) op_run(&((typeof(capture))exec)->op[i]);
+  return 0;
+}
+void mg_cuda_graph_free(void *exec) {}
+void mg_cuda_graph_drop(void *graph) {
+  if (graph) free(graph), graphs--;
+}
+uint64_t mg_cuda_settings(void) { return settings; }
+
+static bool refuses, fails;
+static void *host_begin(int device) { return refuses ? NULL : (captures_open++, &captures_open); }
+static void host_end(void *c) {}
+static void host_drop(void *c) { captures_open--; }
+
+static int library_call(void *self, uint32_t id, MgTensor *const *in, int nin, MgTensor **out, int nout) {
+  if (capture && fails) return -1;
+  fake_empty(1, tensor_size, tensor_stride, 7, 1, 0, &out[0]);
+  op_do((Op){NULL, 3, {in[0]->data, in[1]->data, out[0]->data}});
+  return 0;
+}
+static void library_free(void *self) {}
+
+static void install(void) {
+  static const MgGraphHost host = {host_begin, host_end, host_drop};
+  mg_abi.aoti_torch_empty_strided = fake_empty;
+  mg_abi.aoti_torch_delete_tensor_object = fake_delete;
+  mg_abi.aoti_torch_new_tensor_handle = fake_handle;
+  mg_abi.aoti_torch__reinterpret_tensor = fake_view;
+  mg_abi.aoti_torch_create_tensor_from_blob = fake_blob;
+  mg_abi.aoti_torch_clone_preserve_strides = fake_clone;
+  mg_abi.aoti_torch_copy_ = fake_copy;
+  mg_abi.aoti_torch_get_data_ptr = fake_ptr;
+  mg_abi.aoti_torch_get_sizes = fake_sizes;
+  mg_abi.aoti_torch_get_strides = fake_strides;
+  mg_abi.aoti_torch_get_dim = fake_one;
+  mg_abi.aoti_torch_get_storage_size = fake_bytes;
+  mg_abi.aoti_torch_get_dtype = fake_dtype;
+  mg_abi.aoti_torch_get_device_type = fake_device;
+  mg_abi.aoti_torch_get_device_index = fake_device;
+  mg_abi.aoti_torch_grad_mode_is_enabled = fake_grad;
+  mg_abi.aoti_torch_grad_mode_set_enabled = fake_set_grad;
+  mg_plan_graph_host(&host);
+}
+
+/* ---- the plan: y = 2x (given out, read by the library); z = y + w, by the library (given out); t = 2z in the arena; v = 2t
+ * ---- */
+
+#define VIEW(b, all) {.buf = b, .dtype = 7, .ndim = 1, .elsize = 8, .whole = all, .size = 0, .stride = 1, .offset = 2}
+static MgPlan *plan_new(void) {
+  static const int64_t slot0[] = {N, 1, 0};
+  static const MgPlanBlock block[] = {{.offset = 0, .last = 4}};
+  static const MgPlanBuf buf[] = {{0}, {PM_input, 0}, {PM_input, 1}, {PM_fresh, 0}, {PM_extern, 0}, {PM_arena, 0}, {PM_fresh, 1}};
+  static const uint32_t a[] = {1, 3}, b[] = {4, 5}, c[] = {5, 6};
+  static const MgPlanView in[] = {VIEW(3, true), VIEW(2, true)}, res[] = {VIEW(4, true)};
+  static const MgPlanGpu gpu = {.shape = {.blocks = 1, .threads = 32}};
+  static void (*const fn)(void) = install; /* any address */
+  const MgPlanStep step[] = {{.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = a, .nbuf = 2},
+                             {.kind = PK_host, .in = in, .nin = 2, .out = res, .nout = 1, .graph = true, .name = "library"},
+                             {.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = b, .nbuf = 2},
+                             {.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = c, .nbuf = 2}};
+  static const MgPlanFresh fresh[] = {{.view = VIEW(3, true), .device = 1}, {.view = VIEW(6, true), .device = 1}};
+  static const MgPlanOut out[] = {{.kind = PO_fresh, .index = 0}, {.kind = PO_view, .view = VIEW(4, true)},
+      {.kind = PO_fresh, .index = 1}};
+  MgPlanSpec s = {.ninput = 2, .buf = buf, .nbuf = 7, .step = step, .nstep = 4, .fresh = fresh, .nfresh = 2,
+      .out = out, .nout = 3, .slot0 = slot0,
+                  .nslot = 3, .arena = 512, .block = block, .nblock = 1, .graphs = true, .cuda = true,
+                  .host = {.call = library_call, .free = library_free}};
+  MgCtx ctx;
+  MgPlan *p = NULL;
+  mg_ctx_init(&ctx);
+  CHECK(mg_plan_new(&ctx, &s, &p) == MG_OK);
+  mg_ctx_free(&ctx);
+  return p;
+}
+
+static MgTensor *input(double first) {
+  MgTensor *t;
+  fake_empty(1, tensor_size, tensor_stride, 7, 1, 0, &t);
+  for (int i = 0; i < N; i++) t->data[i] = first + i;
+  return t;
+}
+
+typedef struct Run { double x, w; MgTensor *out[3]; } Run;
+
+static void run(MgPlan *p, MgTensor *x, MgTensor *w, Run *r) {
+  MgTensor *in[2] = {x, w};
+  int same[3];
+  char err[100];
+  r->x = x->data[0];
+  r->w = w->data[0];
+  CHECK(mg_plan_run(p, in, NULL, r->out, same, err, sizeof err) == MG_OK);
+}
+static void run_check(const Run *r) {
+  for (int i = 0; i < N; i++) {
+    double y = 2 * (r->x + i), z = y + r->w + i;
+    CHECK(r->out[0]->data[i] == y && r->out[1]->data[i] == z && r->out[2]->data[i] == 4 * z);
+  }
+}
+static void run_drop(Run *r) {
+  for (int i = 0; i < 3; i++) fake_delete(r->out[i]);
+}
+
+/* Many calls, inputs that move or change, results looked at when all have run.  Gives the replays. */
+static uint64_t run_many(MgPlan *p, int n, bool x_moves, bool w_moves) {
+  Run *r = calloc((size_t)n, sizeof *r);
+  MgGraphStats before, after;
+  MgTensor *x = input(1), *w = input(100);
+  mg_plan_graph_stats(&before);
+  for (int i = 0; i < n; i++) {
+    MgTensor *old[2] = {x, w};
+    if (x_moves) x = input(i), fake_delete(old[0]);
+    else x->data[0] += 1, x->data[0] -= 1;
+    if (w_moves) w = input(100 * i), fake_delete(old[1]);
+    run(p, x, w, &r[i]);
+  }
+  for (int i = 0; i < n; i++) {
+    run_check(&r[i]);
+    run_drop(&r[i]);
+  }
+  fake_delete(x);
+  fake_delete(w);
+  free(r);
+  mg_plan_graph_stats(&after);
+  return after.replays - before.replays;
+}
+
+int main(void) {
+  install();
+  MgPlan *p = plan_new();
+  CHECK(run_many(p, 20, false, false) == 19);
+  mg_plan_free(p);
+  CHECK(alive == 0 && graphs == 0 && captures_open == 0);
+
+  p = plan_new(); /* x is read by kernels only: its address is patched.  w is the library's: its second address is the first of a copy */
+  CHECK(run_many(p, 20, true, false) == 19);
+  CHECK(run_many(p, 20, true, true) >= 16);
+  settings++; /* as asked for otherwise: step by step */
+  CHECK(run_many(p, 3, true, false) == 0);
+  settings--;
+  CHECK(run_many(p, 3, true, false) == 3);
+  the_stream = &settings;
+  CHECK(run_many(p, 3, true, false) == 0);
+  the_stream = &graphs;
+  CHECK(run_many(p, 3, false, true) == 3);
+  mg_plan_free(p);
+  CHECK(alive == 0 && graphs == 0 && captures_open == 0);
+
+  p = plan_new(); /* put off, then taken up */
+  refuses = true;
+  CHECK(run_many(p, 10, true, false) == 0);
+  refuses = false;
+  CHECK(run_many(p, 10, true, false) == 10);
+  mg_plan_free(p);
+
+  p = plan_new(); /* a call that cannot be captured: never again, and every result is right */
+  fails = true;
+  CHECK(run_many(p, 10, true, true) == 0);
+  fails = false;
+  CHECK(run_many(p, 3, true, true) == 0);
+  mg_plan_free(p);
+  CHECK(alive == 0 && graphs == 0 && captures_open == 0);
+  return test_done();
+}
