@@ -441,7 +441,7 @@ def conv_args(dtype=torch.float32):
             T(32, dtype=dtype), torch.rand(32, dtype=dtype) + 0.5]
 
 
-def test_changed_weights_are_seen():
+def test_weights_that_change_call_after_call_are_seen():
     args = conv_args()
     g, _ = compiled(conv_bn, *args)
     for i in range(300):

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 import cases
 from graphtext import CallRecorder, Text, record
-from judge import assert_rounding, in_float64
+from support import assert_rounding, in_float64
 
 native = pytest.importorskip("magneto._magneto")
 if not hasattr(native, "Graph"):

@@ -1,42 +1,10 @@
-"""Comparing a compiled function with eager: results, what was printed, what happened to the arguments."""
+"""What the tests of the front end share: checked calls, forced breaks, training steps."""
 import contextlib
-import io
-import types
 
+import magneto
 import torch
 from magneto import _magneto
-
-
-def same(x, y):
-    """Equal values of equal types, tensors within tolerance, plain objects by their attributes."""
-    if isinstance(x, torch.Tensor):
-        return (isinstance(y, torch.Tensor) and type(x) is type(y) and x.shape == y.shape and x.dtype == y.dtype
-                and x.stride() == y.stride() and torch.allclose(x, y, atol=1e-6, equal_nan=True))
-    if type(x) is not type(y):
-        # Classes of two namespaces that were made from the same source.
-        if type(x).__qualname__ != type(y).__qualname__:
-            return False
-    if isinstance(x, types.GeneratorType):
-        return x.__qualname__ == y.__qualname__ and same(list(x), list(y))
-    if isinstance(x, (list, tuple)):
-        return len(x) == len(y) and all(map(same, x, y)) and same(getattr(x, "__dict__", 0), getattr(y, "__dict__", 0))
-    if isinstance(x, dict):
-        return list(x) == list(y) and all(same(x[k], y[k]) for k in x)
-    if hasattr(x, "__dict__") and not isinstance(x, type) and not callable(x):
-        return same(x.__dict__, y.__dict__)
-    return x == y
-
-
-def run(f, args, seed=0):
-    """(result or exception text, printed text)"""
-    torch.manual_seed(seed)
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        try:
-            r = f(*args)
-        except Exception as e:
-            r = f"{type(e).__name__}: {e}"
-    return r, out.getvalue()
+from support import assert_calls_same
 
 
 @contextlib.contextmanager
@@ -50,21 +18,24 @@ def forced_breaks(k, inner=False):
 
 
 def check(f, make_args, calls=3, **options):
-    """Calls f eagerly and compiled on equal arguments; returns the counters and segments."""
+    """Calls f eagerly and compiled on equal arguments."""
     _magneto.reset()
-    compiled = _magneto.Callable(f, **options)
-    for i in range(calls):
-        torch.manual_seed(i)
-        a = make_args()
-        torch.manual_seed(i)
-        b = make_args()
-        want, want_text = run(f, a, i)
-        got, got_text = run(compiled, b, i)
-        assert same(want, got), f"call {i}: eager {want!r}, compiled {got!r}"
-        assert want_text == got_text
-        assert same(list(a), list(b)), f"call {i}: arguments are left as {b!r}, eager {a!r}"
-    return _magneto.stats(), sorted((e["unit"], e["end"], e["break"] or "return", e["nodes"]) for e in _magneto.entries())
+    assert_calls_same(_magneto.Callable(f, **options), f, [make_args] * calls, rtol=1e-5, atol=1e-6)
 
 
-def graphs_breaks(stats):
-    return stats["graphs"], sum(stats["breaks"].values())
+def trained(parameters, make_optimizer, compiled, inputs, clip=False):
+    """Whole training steps, one for each input: their losses, the parameters as they end, and the optimizer's state."""
+    opt = make_optimizer(parameters)
+
+    def step(x):
+        loss = sum((p * x).square().sum() for p in parameters)
+        opt.zero_grad()
+        loss.backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        opt.step()
+        return loss
+
+    if compiled:
+        step = magneto.compile(step)
+    return [step(x).item() for x in inputs], [p.detach() for p in parameters], opt.state

@@ -17,6 +17,7 @@ import torch
 
 import magneto
 from magneto import _magneto
+from support import counts
 
 CALLS = 3
 
@@ -112,7 +113,7 @@ def reset_torch():
 def compare(source, wrap):
     for i, (a, b) in enumerate(zip(run(source, lambda f: f), run(source, wrap))):
         assert same(a, b), f"call {i}:\n  plain    {a}\n  compiled {b}"
-    assert _magneto.stats()["fallbacks"] == 0, "fallback"
+    assert counts().fallbacks == 0, "fallback"
 
 
 def check(program):

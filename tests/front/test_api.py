@@ -7,6 +7,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 import magneto
+from support import assert_same, counts
 
 
 def f(x, y=1.0, *, scale=2):
@@ -17,16 +18,12 @@ def f(x, y=1.0, *, scale=2):
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
 
-def same(a, b):
-    torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
-
-
 def test_call():
     c = magneto.compile(f)
     for _ in range(2):
-        same(c(X), f(X))
-        same(c(X, 3.0), f(X, 3.0))
-        same(c(X, y=2.0, scale=5), f(X, y=2.0, scale=5))
+        assert_same(c(X), f(X))
+        assert_same(c(X, 3.0), f(X, 3.0))
+        assert_same(c(X, y=2.0, scale=5), f(X, y=2.0, scale=5))
 
 
 def test_decorators():
@@ -43,7 +40,7 @@ def test_decorators():
         return x + 1
 
     for fn in (a, b, c):
-        same(fn(X), X + 1)
+        assert_same(fn(X), X + 1)
 
 
 def test_looks_like_the_function():
@@ -85,21 +82,21 @@ def test_methods_and_callables():
             return x - self.k
 
     o = C()
-    same(o.decorated(X), X * 3)
-    same(C.decorated(o, X), X * 3)
-    same(magneto.compile(o.plain)(X, add=1), X * 3 + 1)
-    same(magneto.compile(C.of_class)(X), X * 3)
-    same(magneto.compile(C.static)(X), X * 7)
-    same(magneto.compile(o)(X), X - 3)
-    same(magneto.compile(functools.partial(f, scale=4))(X), f(X, scale=4))
-    same(magneto.compile(lambda x: x / 2)(X), X / 2)
-    same(magneto.compile(torch.sin)(X), torch.sin(X))
+    assert_same(o.decorated(X), X * 3)
+    assert_same(C.decorated(o, X), X * 3)
+    assert_same(magneto.compile(o.plain)(X, add=1), X * 3 + 1)
+    assert_same(magneto.compile(C.of_class)(X), X * 3)
+    assert_same(magneto.compile(C.static)(X), X * 7)
+    assert_same(magneto.compile(o)(X), X - 3)
+    assert_same(magneto.compile(functools.partial(f, scale=4))(X), f(X, scale=4))
+    assert_same(magneto.compile(lambda x: x / 2)(X), X / 2)
+    assert_same(magneto.compile(torch.sin)(X), torch.sin(X))
 
 
 def test_compiling_twice():
     c = magneto.compile(magneto.compile(f), fullgraph=True)
     assert c.__wrapped__ is f
-    same(c(X), f(X))
+    assert_same(c(X), f(X))
 
 
 @pytest.mark.parametrize("name", ["TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"])
@@ -135,7 +132,7 @@ def test_disable():
         return hidden(x * 2) + 1
 
     for _ in range(2):
-        same(g(X), (X * 2).cos() + 1)
+        assert_same(g(X), (X * 2).cos() + 1)
     assert seen == [False, False]
     assert hidden.__name__ == "hidden"
     assert magneto.disable()(f)(X).shape == X.shape
@@ -148,8 +145,8 @@ def test_is_compiling():
     def g(x):
         return x + 1 if magneto.is_compiling() else x - 1
 
-    same(g(X), X + 1)
-    same(g(X), X + 1)
+    assert_same(g(X), X + 1)
+    assert_same(g(X), X + 1)
     assert not magneto.is_compiling()
 
 
@@ -163,7 +160,7 @@ def test_graph_break():
     e = magneto.explain(g)(X)
     assert e.graph_count == 2 and e.graph_break_count == 1
     assert e.break_reasons[0].kind == "user"
-    same(magneto.compile(g)(X), X * 2 + 1)
+    assert_same(magneto.compile(g)(X), X * 2 + 1)
     with pytest.raises(RuntimeError, match="graph_break"):
         magneto.compile(g, fullgraph=True)(X)
 
@@ -171,10 +168,10 @@ def test_graph_break():
 def test_reset():
     c = magneto.compile(f)
     c(X)
-    assert magneto._magneto.stats()["graphs"] == 1
+    assert counts().graphs == 1
     magneto.reset()
-    assert magneto._magneto.stats()["graphs"] == 0
-    same(c(X), f(X))
+    assert counts().graphs == 0
+    assert_same(c(X), f(X))
 
 
 def test_explain():
@@ -190,9 +187,9 @@ def test_explain():
     first = inspect.getsourcelines(toy)[1]
     assert why.line == first + 2 and why.function.endswith("toy") and why.kind == "data_dependent"
     assert why.file == __file__ and why.hint
-    assert torch.abs in e.ops_per_graph[0]
+    assert torch.ops.aten.abs.default in e.ops_per_graph[0]
     assert len(e.guards) >= 2 and "L['a']" in e.guards[0]
-    same(e.result, toy(torch.ones(10), torch.ones(10)))
+    assert_same(e.result, toy(torch.ones(10), torch.ones(10)))
     text = str(e)
     assert "graphs: 2" in text and "toy" in text and "hint:" in text and repr(e) == text
 
@@ -211,7 +208,7 @@ def test_backend_names():
 
 def test_aten_backend():
     c = magneto.compile(f, backend="aten")
-    same(c(X), f(X))
+    assert_same(c(X), f(X))
 
 
 @pytest.mark.parametrize("f", [torch.sin, torch.Tensor.cos, torch.ops.aten.exp.default, torch.ops.aten.tanh, functools.partial(torch.mul, other=2)])

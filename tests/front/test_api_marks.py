@@ -8,6 +8,7 @@ import torch._dynamo
 from torch._dynamo.testing import CompileCounter
 
 import magneto
+from support import counts
 
 X = torch.linspace(-1, 1, 16).reshape(4, 4)
 LINEAR = torch.nn.Linear(4, 4)
@@ -36,8 +37,8 @@ def run(f, graphs, breaks=0, x=X):
         c = magneto.compile(f, backend=backend)
         for _ in range(2):
             torch.testing.assert_close(c(x.clone()), want)
-        stats = magneto._magneto.stats()
-        assert (stats["graphs"], sum(stats["breaks"].values())) == (graphs, breaks), stats
+        stats = counts()
+        assert (stats.graphs, stats.breaks) == (graphs, breaks), stats
     return keep
 
 
@@ -178,7 +179,7 @@ def test_torch_compile_calls_a_magneto_function():
 
 
 def graphs():
-    return magneto._magneto.stats()["graphs"]
+    return counts().graphs
 
 
 @pytest.mark.parametrize("api", [magneto, torch.compiler])
@@ -201,11 +202,11 @@ def test_stances(api):
     def eager(x):
         return c(x)
 
-    hits = magneto._magneto.stats()["hits"]
+    hits = counts().hits
     eager(X)
-    assert magneto._magneto.stats()["hits"] == hits
+    assert counts().hits == hits
     c(X)
-    assert magneto._magneto.stats()["hits"] == hits + 1
+    assert counts().hits == hits + 1
     with pytest.raises(ValueError, match="unknown stance 'sideways'"):
         magneto.set_stance("sideways")
     with pytest.raises(RuntimeError, match="force_backend"):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import magneto
+from support import counts
 
 
 def fn(x, w):
@@ -238,7 +239,7 @@ def test_behind_dynamo():
         torch.testing.assert_close(c(X), m(X))
     with torch.no_grad():
         torch.testing.assert_close(c(X), m(X))
-    assert magneto._magneto.stats()["graphs"] >= 1
+    assert counts().graphs >= 1
 
 
 class Scaled(torch.nn.Module):
@@ -304,9 +305,9 @@ def test_entries_last_as_long_as_the_backend():
         del c
     assert len(keep.graphs) == 1
     magneto.compile(fn, backend="eager")(X, W)
-    misses = magneto._magneto.stats()["misses"]
+    misses = counts().misses
     magneto.compile(fn, backend="eager")(X, W)
-    assert magneto._magneto.stats()["misses"] == misses
+    assert counts().misses == misses
 
 
 def test_calls_of_a_function_compiled_too_often_are_not_compiled():

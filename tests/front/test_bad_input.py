@@ -28,7 +28,6 @@ def f(x):
         ({"options": {"freeze": 1}}, TypeError, ["freeze", "bool"]),
         ({"backend": "magnet"}, ValueError, ["magnet", "'magneto'", "'inductor'"]),
         ({"backend": 7}, TypeError, ["backend", "int"]),
-        ({"backend": None}, TypeError, ["backend"]),
     ],
 )
 def test_arguments(kwargs, error, words):

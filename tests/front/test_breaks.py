@@ -9,6 +9,7 @@ import torch._dynamo.utils
 from harness import check, forced_breaks
 
 import magneto
+from support import counts
 
 CASES = [pytest.param(f, make, id=f.__name__) for f, make in break_programs.CASES]
 
@@ -58,23 +59,23 @@ def test_frames_that_breaks_make_slower_are_left_to_cpython():
     opt, x = magneto.compile(f), torch.ones(3)
     for _ in range(80):
         torch.testing.assert_close(opt(x, 100), f(x, 100))
-    before = magneto._magneto.stats()["hits"]
+    before = counts().hits
     for _ in range(40):
         torch.testing.assert_close(opt(x, 100), f(x, 100))
-    assert magneto._magneto.stats()["hits"] - before < 10 * 100
+    assert counts().hits - before < 10 * 100
     assert out.tell() == 2 * 120 * 100
 
     magneto.reset()
     loop = magneto.compile(f)  # a loop that goes on without an op is CPython's long before its end
-    before = magneto._magneto.stats()["hits"]
+    before = counts().hits
     loop(x, 20000)
-    assert magneto._magneto.stats()["hits"] - before < 2000
+    assert counts().hits - before < 2000
 
     m = torch.nn.Linear(3, 3)
     opt = magneto.compile(m)  # one graph: nothing to measure
     for _ in range(60):
         opt(x)
-    assert magneto._magneto.stats()["hits"] >= 59
+    assert counts().hits >= 59
 
 
 def test_counters_that_torch_compile_has():
@@ -141,5 +142,5 @@ def test_a_frame_object_in_a_local_is_no_recompile():
         got, want = c(x), f(x)
         torch.testing.assert_close(got[0], want[0])
         assert got[1:] == want[1:]
-    stats = magneto._magneto.stats()
-    assert stats["graphs"] <= 2 and stats["recompiles"] == 0 and stats["fallbacks"] == 0
+    stats = counts()
+    assert stats.graphs <= 2 and stats.recompiles == 0 and stats.fallbacks == 0

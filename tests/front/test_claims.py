@@ -9,6 +9,7 @@ from torch.distributions import Bernoulli, Categorical, Normal
 
 import magneto
 from magneto import _magneto
+from support import counts
 
 
 def asserted(x):
@@ -26,10 +27,10 @@ def fresh():
 def test_assertion(fullgraph):
     f = magneto.compile(asserted, fullgraph=fullgraph)
     good, bad = torch.tensor([3.0, 4.0]), torch.tensor([2.0, 4.0])
-    before = _magneto.stats()["graphs"]
+    before = counts().graphs
     for _ in range(2):
         assert torch.allclose(f(good), asserted(good))
-    assert _magneto.stats()["graphs"] == before + 1
+    assert counts().graphs == before + 1
     for x in (bad, bad):
         with pytest.raises(AssertionError, match="^the first$") as e:
             f(x)
@@ -241,9 +242,9 @@ def test_classes_of_one_hot():
         return torch.nn.functional.one_hot(x, 3) + 1
 
     for g in (magneto.compile(f, fullgraph=True), magneto.compile(f), magneto.compile(lambda x: torch.nn.functional.one_hot(x, 3))):
-        before = _magneto.stats()["graphs"]
+        before = counts().graphs
         g(torch.tensor([0, 2])), g(torch.tensor([1, 0]))
-        assert _magneto.stats()["graphs"] == before + 1
+        assert counts().graphs == before + 1
         for bad in (torch.tensor([0, 3]), torch.tensor([-1, 0])):
             with pytest.raises(RuntimeError, match="Class values"):
                 g(bad)
@@ -287,14 +288,14 @@ def test_checks_of_the_program_that_only_raise():
     for fn in (f, caught, written):
         _magneto.reset()
         g, logs = magneto.compile(fn), ([], [])
-        before = _magneto.stats()
+        before = counts()
         for n, x in enumerate((1.0, 2.0, 30.0, 3.0, -30.0, 30.0, 4.0)):
             a, b = torch.tensor([0.5, x]), torch.tensor([0.5, x])
             got, want = outcome(g, a, logs[0]), outcome(fn, b, logs[1])
             assert torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want
             assert torch.equal(a, b) and logs[0] == logs[1]
             if n == 1 and fn is not written:
-                assert _magneto.stats()["breaks"] == before["breaks"] and _magneto.stats()["entries"] - before["entries"] == 1
+                assert counts().reasons == before.reasons and counts().entries - before.entries == 1
 
 
 def test_checks_of_the_program_with_gradients():
@@ -305,14 +306,14 @@ def test_checks_of_the_program_with_gradients():
         return y.sum()
 
     g = magneto.compile(f)
-    before = _magneto.stats()
+    before = counts()
     for n in (3, 3, 4):
         x, w = torch.randn(n), torch.randn(n, requires_grad=True)
         v = w.detach().clone().requires_grad_()
         g(x, w).backward()
         f(x, v).backward()
         torch.testing.assert_close(w.grad, v.grad)
-    assert _magneto.stats()["breaks"] == before["breaks"]
+    assert counts().reasons == before.reasons
 
 
 def test_a_break_that_fullgraph_forbids_stays_an_error():

@@ -10,6 +10,7 @@ from torch._higher_order_ops.while_loop import while_loop
 from torch.nn.attention.flex_attention import flex_attention
 
 import magneto
+from support import counts
 
 W = torch.linspace(-1, 1, 4).requires_grad_()
 
@@ -129,7 +130,7 @@ def test_one_graph_with_gradients(f, backend):
         want = results(f, want)  # first: eager's own scan registers things that a recording reads
         torch.testing.assert_close(results(g, got), want, equal_nan=True)
     if f in UNROLLED or backend == "eager":  # parts are compiled by themselves
-        assert magneto._magneto.stats()["graphs"] == 1
+        assert counts().graphs == 1
 
 
 @pytest.mark.parametrize("f, backend", [(f, "magneto") for f in CONDS + MANY] + [(nested, "aot_eager")])
@@ -227,7 +228,7 @@ def test_trained_branches():
             call(values(sign)[0]).backward()
             opt.step()
     torch.testing.assert_close(n.state_dict(), m.state_dict())
-    assert magneto._magneto.stats()["joint_graphs"] == 3  # and one of each branch
+    assert counts().joint_graphs == 3  # and one of each branch
 
 
 STATE = []

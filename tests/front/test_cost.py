@@ -1,10 +1,11 @@
-"""Frames whose compiling costs more than it brings are left to CPython, and tried again (front/cost)."""
+"""Frames whose compiling costs more than it brings are left to CPython, and tried again (entry/run/frame_cost)."""
 import pytest
 import torch
 from torch import nn
 
 import magneto
 from magneto import _magneto
+from support import counts
 
 
 class Holder:
@@ -30,10 +31,19 @@ def compiled():
     return f, magneto.compile(f)
 
 
+def never_settled(g):
+    """A holder whose module was a new one in each of so many calls that the place was left."""
+    holder = Holder(linear())
+    for i in range(24):
+        holder.module = linear(i)
+        g(holder, X)
+    return holder
+
+
 def grown(fn):
-    before = _magneto.stats()["attempts"]
+    before = counts().attempts
     fn()
-    return _magneto.stats()["attempts"] - before
+    return counts().attempts - before
 
 
 X = torch.randn(2, 4)
@@ -58,7 +68,7 @@ def test_a_program_that_never_settles_is_left_to_cpython():
             torch.testing.assert_close(g(holder, X), f(holder, X))
 
     calls(20)
-    assert _magneto.stats()["left"] == 1
+    assert counts().left == 1
     assert grown(lambda: calls(20)) == 0
     (place,) = _magneto.left()
     assert place["code"] is f.__code__ and place["wait"] > 0 and place["eager_ms"] < place["compiled_ms"]
@@ -74,7 +84,7 @@ def test_modules_that_are_arguments_and_come_and_go_are_one_account():
     for i in range(30):
         m = linear(i)
         torch.testing.assert_close(g(m, X), f(m, X))
-    assert _magneto.stats()["left"] == 1
+    assert counts().left == 1
     assert grown(lambda: [g(linear(i), X) for i in range(10)]) == 0
     m = linear()
     torch.testing.assert_close(g(m, X), f(m, X))
@@ -109,40 +119,35 @@ def test_a_program_that_settles_after_a_dozen_calls_ends_compiled():
         g(holder, X)
     for _ in range(3):
         g(holder, X)
-    hits = _magneto.stats()["hits"]
+    hits = counts().hits
     assert grown(lambda: [g(holder, X) for _ in range(10)]) == 0
-    assert _magneto.stats()["hits"] == hits + 10 and not _magneto.stats()["left"]
+    assert counts().hits == hits + 10 and not counts().left
 
 
 def test_what_is_compiled_still_runs_where_a_place_is_left():
     f, g = compiled()
-    steady, holder = Holder(linear()), Holder(linear())
+    steady = Holder(linear())
     g(steady, X)
-    for i in range(24):
-        holder.module = linear(i)
-        g(holder, X)
-    assert _magneto.stats()["left"] == 1
-    hits = _magneto.stats()["hits"]
+    never_settled(g)
+    assert counts().left == 1
+    hits = counts().hits
     for _ in range(40):  # one look in so many may be spared at first
         torch.testing.assert_close(g(steady, X), f(steady, X))
-    assert _magneto.stats()["hits"] > hits + 20
+    assert counts().hits > hits + 20
 
 
 def test_a_place_is_tried_again_once_the_program_has_settled():
     f, g = compiled()
-    holder = Holder(linear())
-    for i in range(24):
-        holder.module = linear(i)
-        g(holder, X)
+    holder = never_settled(g)
     (place,) = _magneto.left()
     for _ in range(place["wait"]):
         g(holder, X)
     assert _magneto.left()[0]["wait"] == 0
     assert grown(lambda: g(holder, X)) > 0
     torch.testing.assert_close(g(holder, X), f(holder, X))
-    hits = _magneto.stats()["hits"]
+    hits = counts().hits
     assert grown(lambda: [g(holder, X) for _ in range(10)]) == 0
-    assert _magneto.stats()["hits"] == hits + 10
+    assert counts().hits == hits + 10
 
 
 def test_a_try_that_fails_doubles_the_wait():
@@ -161,7 +166,7 @@ def test_a_try_that_fails_doubles_the_wait():
             g(holder, X)
 
     assert grown(lambda: tries(2)) > 0
-    assert _magneto.stats()["left"] == 2 and _magneto.left()[0]["wait"] > 1.9 * first
+    assert counts().left == 2 and _magneto.left()[0]["wait"] > 1.9 * first
     assert grown(lambda: tries(10)) == 0
 
 
@@ -181,8 +186,8 @@ def test_recordings_that_pay_go_on():
             holder.module = linear(i)
             for _ in range(2000):
                 g(holder, X)
-    assert _magneto.stats()["left"] == 0
-    assert _magneto.stats()["graphs"] > 16
+    assert counts().left == 0
+    assert counts().graphs > 16
 
 
 def test_fullgraph_and_custom_backends_are_never_left():
@@ -193,7 +198,7 @@ def test_fullgraph_and_custom_backends_are_never_left():
         for i in range(24):
             holder.module = linear(i)
             assert grown(lambda: torch.testing.assert_close(g(holder, X), f(holder, X))) > 0
-    assert _magneto.stats()["left"] == 0
+    assert counts().left == 0
 
 
 def test_reset_forgets_what_was_left():
@@ -215,7 +220,7 @@ def test_a_raised_recompile_limit_is_kept():
     g = magneto.compile(f, recompile_limit=64)
     for i in range(40):
         g(X, "m" * i)
-    assert _magneto.stats()["left"] == 0 and _magneto.stats()["graphs"] == 40
+    assert counts().left == 0 and counts().graphs == 40
 
 
 def test_exceptions_of_the_program_pass_through_a_place_that_is_left():

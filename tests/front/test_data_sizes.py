@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch.utils import _pytree as pytree
 
 import magneto
+from support import assert_same, counts
 
 R, T = torch.randn, torch.tensor
 
@@ -122,14 +123,10 @@ def copies(args):
     return pytree.tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, args)
 
 
-def same(f, g, args):
+def check(f, g, args):
     a, b = copies(args), copies(args)
     want, got = f(*a), g(*b)
-    torch.testing.assert_close((got, b), (want, a), rtol=1e-5, atol=1e-5)
-    for p, q in zip(pytree.tree_leaves(got), pytree.tree_leaves(want), strict=True):
-        assert type(p) is type(q)
-        if isinstance(p, torch.Tensor) and p.numel() > 1:
-            assert p.stride() == q.stride()
+    assert_same({"result": got, "arguments": b}, {"result": want, "arguments": a}, rtol=1e-5, atol=1e-5, strides="used")
 
 
 @pytest.mark.filterwarnings("ignore:_check_is_size")
@@ -142,7 +139,7 @@ def test_one_graph(name, backend, grad):
     with captured(), torch.set_grad_enabled(grad):
         g = magneto.compile(f, fullgraph=True, **({} if backend == "own" else {"backend": count}))
         for args in calls + calls[:1]:
-            same(f, g, args)
+            check(f, g, args)
     assert count.graphs == (backend == "counted")
 
 
@@ -165,14 +162,14 @@ def test_settings_of_custom_backends():
         magneto.reset()
         count = Count()
         with captured(on):
-            same(f, magneto.compile(f, backend=count), (R(5),))
+            check(f, magneto.compile(f, backend=count), (R(5),))
         assert count.graphs == graphs
 
 
 @pytest.mark.parametrize("f", [lambda x: float(x.sum()), lambda x: (x * 2, x.sum().item() / 2), lambda x: x * int(x.argmax())])
 def test_numbers_of_custom_backends_where_a_break_is_an_error(f):
     count = Count()
-    same(f, magneto.compile(f, backend=count, fullgraph=True), (R(5),))
+    check(f, magneto.compile(f, backend=count, fullgraph=True), (R(5),))
     assert count.graphs == 1
 
 
@@ -192,7 +189,7 @@ def test_ops_of_custom_backends(name):
     f, args, ops = OPS[name]
     count = Count()
     with captured():
-        same(f, magneto.compile(f, backend=count, fullgraph=True), args)
+        check(f, magneto.compile(f, backend=count, fullgraph=True), args)
     assert (count.graphs, count.ops) == (1, ops)
 
 
@@ -203,7 +200,7 @@ def test_questions_break():
 
     g = magneto.compile(f)
     for x in (T([1, 1, 1]), T([1, 0, 1])):
-        same(f, g, (x,))
+        check(f, g, (x,))
     with pytest.raises(RuntimeError, match="data_dependent"):
         magneto.compile(f, fullgraph=True)(T([1, 1, 1]))
 
@@ -216,7 +213,7 @@ def test_checks():
         return torch.ones(n) if n >= 2 else x
 
     g = magneto.compile(f, fullgraph=True)
-    same(f, g, (T([1, 0, 1]),))
+    check(f, g, (T([1, 0, 1]),))
     with pytest.raises(RuntimeError):
         g(T([1, 1, 1]))
     with pytest.raises(RuntimeError):
@@ -231,7 +228,7 @@ def test_what_is_taken_for_granted():
 
     g = magneto.compile(f)
     for m, n in ((ones(1, 1, 0), ones(0, 1, 1)), (ones(1, 0, 0), ones(0, 1, 1)), (ones(1, 1, 0), ones(0, 1, 1)), (ones(1, 0, 0), ones(1, 1, 1))):
-        same(f, g, (R(3), m, n))
+        check(f, g, (R(3), m, n))
     with pytest.raises(RuntimeError):
         g(R(3), ones(1, 1, 0), ones(1, 1, 1))
 
@@ -242,7 +239,7 @@ def test_writes_before_a_wrong_guess():
         return x[m] + x[n]
 
     g = magneto.compile(f)
-    same(f, g, (R(3), ones(1, 1, 0), ones(0, 1, 1)))
+    check(f, g, (R(3), ones(1, 1, 0), ones(0, 1, 1)))
     with pytest.raises(RuntimeError, match="depends on data"):
         g(R(3), ones(1, 0, 0), ones(0, 1, 1))
 
@@ -256,7 +253,7 @@ def test_lists_of_changing_tensors():
     with captured():
         g = magneto.compile(f, backend=count, fullgraph=True, dynamic=True)
         for a in ([2, 3], [1, 4]):
-            same(f, g, (T(a), R(5)))
+            check(f, g, (T(a), R(5)))
     assert count.graphs == 1
 
 
@@ -272,7 +269,7 @@ def test_marks(backend):
     torch.testing.assert_close(g(x), f(x))
     with magneto.set_stance("fail_on_recompile"):
         for n in (1, 0, 7):
-            same(f, g, (R(n, 2),))
+            check(f, g, (R(n, 2),))
     assert count.graphs == (backend == "counted")
 
 
@@ -286,7 +283,7 @@ def test_a_marked_size_of_an_input_that_nothing_reads():
         torch._dynamo.decorators.mark_unbacked(t, 0)
     g = magneto.compile(f, fullgraph=True)
     torch.testing.assert_close(g(a, b), a * 10)
-    same(f, g, (R(5, 2), R(5, 2)))
+    check(f, g, (R(5, 2), R(5, 2)))
 
 
 @pytest.mark.parametrize("setting", ["dynamic_sources", "unbacked_sources"])
@@ -311,13 +308,13 @@ def test_broken_promises():
         magneto.compile(lambda x: x + 1)(x)
     with pytest.raises(ConstraintViolationError):
         magneto.compile(lambda x: x + 1 if x.shape[0] == 3 else x)(y)
-    same(lambda x: x + 1 if x.shape[0] == 4 else x, magneto.compile(lambda x: x + 1 if x.shape[0] == 4 else x), (y,))
+    check(lambda x: x + 1 if x.shape[0] == 4 else x, magneto.compile(lambda x: x + 1 if x.shape[0] == 4 else x), (y,))
 
 
 def test_changing_sizes_of_inputs():
     f = magneto.compile(lambda x: x[x > 0].relu() + x.shape[0], fullgraph=True)
     for n in (4, 7, 9, 30):
-        same(lambda x: x[x > 0].relu() + x.shape[0], f, (R(n),))
+        check(lambda x: x[x > 0].relu() + x.shape[0], f, (R(n),))
 
 
 def test_a_method_that_is_called_after_a_break():
@@ -325,7 +322,7 @@ def test_a_method_that_is_called_after_a_break():
         y = x * 2
         return (y.tolist(), print)[0]
 
-    same(f, magneto.compile(f), (R(80),))
+    check(f, magneto.compile(f), (R(80),))
 
 
 @pytest.mark.parametrize("fn", [
@@ -403,8 +400,8 @@ def test_operators_whose_meta_kernel_asks_for_a_size(fullgraph):
         x, y = torch.arange(20.0).sub(n).neg(), R(20, 3)
         for a, b in zip(f(x, y), g(x, y)):
             assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
-    s = magneto._magneto.stats()
-    assert s["graphs"] == 1 and not s["breaks"] and not s["fallbacks"], s
+    s = counts()
+    assert s.graphs == 1 and not s.reasons and not s.fallbacks, s
 
 
 def test_such_operators_break_where_gradients_are_wanted():
@@ -417,7 +414,7 @@ def test_such_operators_break_where_gradients_are_wanted():
     y = R(20, 3, requires_grad=True)
     for x in (T([1.0, -2.0] * 10), T([1.0, 1.0, -2.0, -3.0] * 5)):
         torch.testing.assert_close(magneto.compile(f)(x, y), f(x, y))
-    assert magneto._magneto.stats()["breaks"].get("data_dependent") == 1
+    assert counts().reasons.get("data_dependent") == 1
 
 
 @pytest.mark.parametrize("shape, write", [((4, 16), lambda q, i, x: q[:, i : i + 4].copy_(x.t())), ((16, 4), lambda q, i, x: q[i : i + 4].copy_(x))])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from magneto import _magneto
+from support import assert_same, counts
 from torch._dynamo.testing import CompileCounter
 
 
@@ -85,35 +86,24 @@ def fresh():
     _magneto.reset()
 
 
-def same(a, b):
-    if isinstance(a, torch.Tensor):
-        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
-        return True
-    if isinstance(a, (list, tuple)):
-        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, dict):
-        return list(a) == list(b) and same(list(a.values()), list(b.values()))
-    return type(a) is type(b) and a == b
-
-
 def run(f, values, **options):
     g = magneto.compile(f, **options)
     for n in values:
         x = torch.randn(3, 4)
-        assert same(f(x, n), g(x.clone(), n)), n
-    return _magneto.stats()
+        assert_same(want=f(x, n), got=g(x.clone(), n), what=f"{n!r}", rtol=1e-4, atol=1e-5)
+    return counts()
 
 
 @pytest.mark.parametrize("f", STEADY)
 def test_arithmetic_compiles_once_more(f):
     s = run(f, [3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 100, 3])
-    assert s["recompiles"] <= 1 and not s["breaks"], s
+    assert s.recompiles <= 1 and not s.breaks, s
 
 
 @pytest.mark.parametrize("f", PINNED)
 def test_where_the_number_decides(f):
     s = run(f, [2, 3, 4, 5, 3, 2])
-    assert not s["breaks"] and s["recompiles"] <= 3, s
+    assert not s.breaks and s.recompiles <= 3, s
 
 
 def test_negative_zero_and_branches():
@@ -123,7 +113,7 @@ def test_negative_zero_and_branches():
         return x * n
 
     s = run(f, [1, 2, 3, -1, -2, 0, 5, -7])
-    assert s["recompiles"] == 2, s  # the input, the other branch
+    assert s.recompiles == 2, s  # the input, the other branch
 
 
 def test_large_ints_stay_exact():
@@ -145,7 +135,7 @@ def test_counter_of_a_module(backend):
         x = torch.randn(3)
         torch.testing.assert_close(g(x), a(x))
         assert type(b.calls) is int and b.calls == a.calls
-    assert _magneto.stats()["recompiles"] <= 1
+    assert counts().recompiles <= 1
 
 
 class Steps(torch.nn.Module):
@@ -188,7 +178,7 @@ def test_gradients():
         y = x.detach().clone().requires_grad_()
         g(y, n).backward()
         torch.testing.assert_close(y.grad, x.grad)
-    assert _magneto.stats()["recompiles"] <= 1
+    assert counts().recompiles <= 1
 
 
 def test_loops_with_a_break_inside():
@@ -201,13 +191,13 @@ def test_loops_with_a_break_inside():
     g = magneto.compile(f)
     x = torch.randn(3)
     torch.testing.assert_close(g(x, 20), f(x, 20))
-    assert _magneto.stats()["recompiles"] <= 3, _magneto.stats()
+    assert counts().recompiles <= 3, counts()
 
 
 @pytest.mark.parametrize("dynamic, recompiles", [(None, 1), (True, 0), (False, 5)])
 def test_dynamic_says_when(dynamic, recompiles):
     s = run(lambda x, n: x * n, [3, 4, 5, 6, 7, 8], dynamic=dynamic)
-    assert s["recompiles"] == recompiles and not s["breaks"], s
+    assert s.recompiles == recompiles and not s.breaks, s
 
 
 @pytest.mark.parametrize("f", [lambda x, n: x[n] * 2, lambda x, n: x[1:, n], lambda x, n: x[x.size(0) - n, n]])
@@ -216,7 +206,7 @@ def test_rows_are_taken_by_number_without_a_look_at_it(f):
     g = magneto.compile(f, fullgraph=True)
     for n in (1, 2, 3, 4, 5, 6):
         torch.testing.assert_close(g(x, n), f(x, n))
-    assert _magneto.stats()["recompiles"] <= 1
+    assert counts().recompiles <= 1
     for n in (-1, 12, 2, -12, 3):
         try:
             want = f(x, n)
@@ -233,8 +223,8 @@ def test_many_sizes_are_compiled_each():
         for n in range(1, 31):
             x = torch.randn(n, 3)
             torch.testing.assert_close(g(x), (x * 2).sum(-1) + n)
-    s = _magneto.stats()
-    assert s["recompiles"] == 29 and not s["fallbacks"], s
+    s = counts()
+    assert s.recompiles == 29 and not s.fallbacks, s
 
 
 def test_ever_more_sizes_end_in_eager_execution():
@@ -242,7 +232,7 @@ def test_ever_more_sizes_end_in_eager_execution():
     with pytest.warns(RuntimeWarning, match="runs eagerly"):
         for n in range(1, 60):
             assert g(torch.zeros(n)).shape == (n,)
-    assert _magneto.stats()["recompiles"] == 31
+    assert counts().recompiles == 31
 
 
 def kept_graphs(f, calls, **options):
@@ -278,7 +268,7 @@ def test_numbers_that_are_given_to_ops(name, dtype, first):
     g = magneto.compile(f)
     for args in calls:
         torch.testing.assert_close(g(*args), f(*args))
-    assert _magneto.stats()["recompiles"] <= 2  # one of each
+    assert counts().recompiles <= 2  # one of each
 
 
 def test_integers_have_no_negative_powers():
@@ -360,7 +350,7 @@ def test_least_and_greatest_sizes(case, own):
     for rows, columns in ((3, 7), (9, 5), (4, 3), (12, 13), (7, 6)):
         x = torch.randn(rows, columns)
         torch.testing.assert_close(g(x), f(x))
-    assert _magneto.stats()["entries"] == 1 and all("aten" not in gm.code for gm in graphs)
+    assert counts().entries == 1 and all("aten" not in gm.code for gm in graphs)
 
 
 def test_least_of_other_numbers():
@@ -403,7 +393,7 @@ def test_functions_of_sizes_in_graphs_for_backends(case, backend):
     for rows in (4, 6, 9, 13):
         x = torch.randn(rows)
         torch.testing.assert_close(g(x), f(x))
-    assert _magneto.stats()["entries"] == 1
+    assert counts().entries == 1
     if graphs:
         nodes = [n for n in graphs[0].graph.nodes if n.op.startswith("call")]
         assert [getattr(n.target, "__name__", n.target) for n in nodes] == names

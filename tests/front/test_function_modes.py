@@ -4,6 +4,7 @@ ours asks tensors is none of their business."""
 import contextlib
 
 import magneto
+from support import counts
 import pytest
 import torch
 import torch.nn.functional as F
@@ -56,11 +57,11 @@ def test_a_new_instance_at_each_call_of_a_mode_without_a_handler_of_its_own(back
     class Plain(BaseTorchFunctionMode):
         pass
 
-    n, opt, x = magneto._magneto.stats()["entries"], compiled(lambda x: torch.sin(x) + 1, backend, fullgraph=True), torch.ones(3)
+    n, opt, x = counts().entries, compiled(lambda x: torch.sin(x) + 1, backend, fullgraph=True), torch.ones(3)
     for _ in range(3):
         with Plain():
             torch.testing.assert_close(opt(x), torch.sin(x) + 1)
-    assert magneto._magneto.stats()["entries"] == n + 1
+    assert counts().entries == n + 1
 
 
 def inside(x, m):

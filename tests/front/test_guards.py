@@ -10,6 +10,7 @@ import torch
 
 import magneto
 from magneto import _magneto
+from support import assert_same, counts
 
 Point = collections.namedtuple("Point", "x y")
 
@@ -121,18 +122,14 @@ def _function():
     return g
 
 
+TOLERANCE = dict(rtol=1e-5, atol=1e-5, zero_signs=True)
+
+
 def run(f, *args):
     try:
         return f(*args)
     except Exception as e:
         return type(e)
-
-
-def same(a, b):
-    if isinstance(a, torch.Tensor):
-        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.allclose(a, b, atol=1e-5, equal_nan=True) and \
-            torch.equal(torch.signbit(a) & ~a.isnan(), torch.signbit(b) & ~b.isnan()) and a.requires_grad == b.requires_grad  # NaN has no sign
-    return a == b
 
 
 @pytest.mark.parametrize("way", ["argument", "global", "closure", "attribute"])
@@ -162,16 +159,16 @@ def test_change_is_noticed(name, way):
                 return use(h.state, x)
             call, args = magneto.compile(f), (holder, x)
         for _ in range(2):
-            assert same(run(call, *args), run(use, state, x)), "before the change"
-        before = _magneto.stats()
-        assert before["recompiles"] == 0, "the guards do not hold on what was recorded"
+            assert_same(got=run(call, *args), want=run(use, state, x), what="before the change", **TOLERANCE)
+        before = counts()
+        assert before.recompiles == 0, "the guards do not hold on what was recorded"
         try:
             change(state)
         except (TypeError, AttributeError):
             continue
         for _ in range(2):
             want = run(use, state, x)
-            assert same(run(call, *args), want), f"change {i} of {name} was not noticed"
+            assert_same(run(call, *args), want, f"after change {i} of {name}", **TOLERANCE)
         _magneto.reset()
 
 
@@ -190,7 +187,7 @@ def test_tensor_facts(change):
     y = change(x)
     a, b = run(f, y), run(c, y)
     assert (a is b) if isinstance(a, type) else torch.equal(a.to_dense() if a.is_sparse else a, b.to_dense() if b.is_sparse else b)
-    assert _magneto.stats()["hits"] >= 2
+    assert counts().hits >= 2
 
 
 @pytest.mark.parametrize("context", [
@@ -312,15 +309,15 @@ def test_no_leaks(i, again):
 
     c = magneto.compile(f)
     loop(400)  # caches of the compiler fill up
-    counts, blocks = [], []
+    references, blocks = [], []
     for _ in range(8):
         gc.collect()
-        counts.append([sys.getrefcount(o) for o in (x, state, *state.values(), None.__class__, Plain, Net)])
+        references.append([sys.getrefcount(o) for o in (x, state, *state.values(), None.__class__, Plain, Net)])
         blocks.append(sys.getallocatedblocks())
         if len(blocks) > 2 and blocks[-1] - blocks[-2] < 100:  # less than one object a call: a leak never gets there
             break
         loop(100)
-    assert counts[-1] == counts[-2], counts
+    assert references[-1] == references[-2], references
     assert blocks[-1] - blocks[-2] < 100, blocks
 
 
@@ -343,9 +340,9 @@ def test_many_dicts_change_between_two_calls():
             torch.testing.assert_close(compiled(x), f(x), rtol=1e-4, atol=1e-4)  # twelve layers, rounding adds up
         for n in nets:
             n.inner.extra = 1
-        entries = _magneto.stats()["entries"]
+        entries = counts().entries
         torch.testing.assert_close(compiled(x), f(x), rtol=1e-4, atol=1e-4)  # twelve layers, rounding adds up
-        assert _magneto.stats()["entries"] == entries
+        assert counts().entries == entries
         nets[3].inner.register_forward_hook(lambda m, a, out: out * 2)
         torch.testing.assert_close(compiled(x), f(x), rtol=1e-4, atol=1e-4)  # twelve layers, rounding adds up
 
@@ -412,7 +409,7 @@ def test_a_handler_is_compiled_once():
     compiled = magneto.compile(f)
     for _ in range(12):
         assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 3.0))
-    assert _magneto.stats()["recompiles"] == 0
+    assert counts().recompiles == 0
 
 
 def test_c_getters_of_arguments():
@@ -465,8 +462,8 @@ def test_collections_leave_entries_of_living_models_alone():
         for _ in range(4):
             torch.testing.assert_close(compiled(x), want)
             gc.collect()
-        stats = _magneto.stats()
-        assert stats["recompiles"] == 0
+        stats = counts()
+        assert stats.recompiles == 0
         net.known = {"me": net, "you": 1}  # the old one is the guards' only now, and emptied by the collector
         gc.collect()
         torch.testing.assert_close(compiled(x), net(x))
@@ -523,7 +520,7 @@ def test_super_lookups_are_guarded():
         change()
         for _ in range(2):
             assert torch.equal(f(x), leaf.add(x))
-    assert magneto._magneto.stats()["recompiles"] == len(changes) - 1
+    assert counts().recompiles == len(changes) - 1
 
     class Slots:
         __slots__ = ("v",)
@@ -560,7 +557,7 @@ def test_values_of_classes_of_the_program(base, values):
         v.tag = 1 + i // 3
         x, same = g(torch.ones(2), v)
         assert torch.equal(x, f(torch.ones(2), v)[0]) and same is v
-        entries.append(_magneto.stats()["entries"])
+        entries.append(counts().entries)
     assert entries == [1, 2, 2, 3]
 
 
@@ -601,8 +598,8 @@ def test_containers_that_each_call_replaces_compile_once(kind, where):
         f(torch.full((3,), i + 1.0))
     for a, b in zip(leaves([want.state, want.box]), leaves([got.state, got.box])):
         torch.testing.assert_close(a, b)
-    s = magneto._magneto.stats()
-    assert not s["recompiles"] and not s["fallbacks"], s
+    s = counts()
+    assert not s.recompiles and not s.fallbacks, s
 
 
 def leaves(o):
@@ -673,11 +670,11 @@ def test_keys_that_are_not_asked_for_may_change(where):
 
     def check(entries):
         torch.testing.assert_close(c(x, d), f(x, d))
-        assert _magneto.stats()["entries"] == entries
+        assert counts().entries == entries
 
     before = dict(d)
     magneto.reset()
-    n = _magneto.stats()["entries"]
+    n = counts().entries
     check(n + 1)
     d["grows"].append(2)
     d["b"] = "t"
@@ -768,10 +765,10 @@ def test_different_objects_are_the_same_object_at_another_call(how, of):
         pytest.skip("values of tensors")
     f, x, a, b = COMPARISONS[how], torch.ones(2), make(), make()
     magneto.reset()
-    n, c = _magneto.stats()["entries"], magneto.compile(f)
+    n, c = counts().entries, magneto.compile(f)
     for args in ((a, b), (a, a), (b, b), (b, a), (make(), make())):
         torch.testing.assert_close(c(x, *args), f(x, *args))
-    assert _magneto.stats()["entries"] == n + 2
+    assert counts().entries == n + 2
 
 
 def test_items_of_a_tuple_that_are_not_asked_for_may_change():
@@ -783,7 +780,7 @@ def test_items_of_a_tuple_that_are_not_asked_for_may_change():
     c = magneto.compile(f, fullgraph=True)
     for t in ((1, 2.0, 3), ("a", 2.0, 3), (None, 2.0, 3)):
         assert torch.equal(c(X, t), f(X, t))
-    assert _magneto.stats()["recompiles"] == 0
+    assert counts().recompiles == 0
     for t in ((1, 2.5, 3), (1, 2.0, 4), (1, 2.0, 0, 3), [1, 2.0, 3], (torch.ones(3), torch.ones(3), 3)):
         assert torch.allclose(c(X, t), f(X, t))
 

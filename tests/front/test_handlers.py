@@ -4,13 +4,14 @@ import torch
 from magneto import _magneto
 
 import magneto
+from support import counts
 
 
 def graphs_of(c, calls):
     """Calls c with each tuple of arguments: the results, and how many graphs that took."""
     _magneto.reset()
-    before = _magneto.stats()["graphs"]
-    return [c(*a) for a in calls], _magneto.stats()["graphs"] - before
+    before = counts().graphs
+    return [c(*a) for a in calls], counts().graphs - before
 
 
 class Cache(torch.nn.Module):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import magneto
+from support import counts
 
 MODULE = """
 import os, warnings, torch, {state}
@@ -94,7 +95,7 @@ def test_the_program_s_import_happens_where_it_is(fresh, statement):
         results = [f(torch.ones(2, dtype=torch.float32)) for _ in range(3)]
         seen.append([(r[0].tolist(), r[0].dtype, *r[1:]) for r in results])
     assert seen[0] == seen[1]
-    assert magneto._magneto.stats()["fallbacks"] == 0
+    assert counts().fallbacks == 0
 
 
 def imports_in_its_kernel(name):
@@ -128,8 +129,8 @@ def test_an_import_of_a_kernel_repeats_the_recording(fresh, n):
     assert all(name in sys.modules for name, _, _ in made)
     for r in results:
         assert r[0].tolist() == [2.0 + 2 * n] * 2 and r[1:] == (0, 0, True)
-    stats = magneto._magneto.stats()
-    assert stats["fallbacks"] == 0 and stats["graphs"] == 1
+    stats = counts()
+    assert stats.fallbacks == 0 and stats.graphs == 1
 
 
 def test_imports_without_end_leave_the_frame_to_cpython(fresh):

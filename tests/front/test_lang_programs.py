@@ -7,8 +7,9 @@ import lang_more
 import lang_opcodes
 import lang_repro
 import pytest
-from harness import check, forced_breaks, graphs_breaks
+from harness import check, forced_breaks
 from lang_registry import PROGRAMS
+from support import assert_counts
 
 FILES = (lang_exc, lang_fun, lang_gen, lang_misc, lang_more, lang_opcodes, lang_repro)
 CASES = [pytest.param(*p[1:], id=f"{p[0][5:]}-{p[1].__name__}") for p in PROGRAMS]
@@ -17,9 +18,8 @@ CASES = [pytest.param(*p[1:], id=f"{p[0][5:]}-{p[1].__name__}") for p in PROGRAM
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("f, make, graphs, breaks", CASES)
 def test_program(f, make, graphs, breaks):
-    stats, _ = check(f, make, calls=2, eager_backend=True)
-    if graphs is not None:
-        assert graphs_breaks(stats) == (graphs, breaks)
+    check(f, make, calls=2, eager_backend=True)
+    assert_counts(graphs=graphs, breaks=None if graphs is None else breaks)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -10,10 +10,11 @@ import weakref
 
 import pytest
 import torch
-from harness import check, forced_breaks, graphs_breaks
+from harness import check, forced_breaks
 
 import magneto
 from magneto import _magneto
+from support import assert_counts, counts
 
 
 def entries(f=None):
@@ -60,11 +61,11 @@ def test_hit_compiles_nothing():
     c = _magneto.Callable(sin_cos)
     x = torch.ones(2)
     c(x, x)
-    before = _magneto.stats()
+    before = counts()
     c(x, x)
-    after = _magneto.stats()
-    assert after["hits"] == before["hits"] + 1
-    assert after["attempts"] == before["attempts"] and after["misses"] == before["misses"]
+    after = counts()
+    assert after.hits == before.hits + 1
+    assert after.attempts == before.attempts and after.misses == before.misses
 
 
 def test_methods_and_callables():
@@ -101,7 +102,7 @@ def test_toy_has_three_graphs():
     for sign in (1, -1, 1, -1):
         a, b = torch.randn(10), torch.rand(10) * sign
         assert torch.equal(c(a, b), toy(a, b))
-    assert graphs_breaks(_magneto.stats()) == (3, 1)
+    assert_counts(graphs=3, breaks=1)
 
 
 def test_traceback_names_the_users_lines():
@@ -554,7 +555,7 @@ def test_break_in_a_loop_compiles_once():
         return x
 
     check(f, lambda: (torch.randn(3),))
-    assert _magneto.stats()["entries"] <= 6
+    assert counts().entries <= 6
 
 
 def test_break_in_a_loop_with_its_counter():
@@ -569,7 +570,7 @@ def test_break_in_a_loop_with_its_counter():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(f, lambda: (torch.randn(3),))
-    assert _magneto.stats()["fallbacks"] <= 2
+    assert counts().fallbacks <= 2
 
 
 def test_forced_breaks_in_nested_loops():

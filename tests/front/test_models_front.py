@@ -1,8 +1,9 @@
 """Whole models through the recorder, their graphs run node by node: one graph each, exactly eager's results."""
 import pytest
 import torch
-from harness import forced_breaks, graphs_breaks, same
+from harness import forced_breaks
 from magneto import _magneto
+from support import assert_counts, assert_same
 
 pytestmark = [pytest.mark.model, pytest.mark.filterwarnings("ignore")]
 
@@ -53,9 +54,9 @@ def test_one_graph(name, mode):
         compiled = _magneto.Callable(net, eager_backend=True)
         for _ in range(2):
             got = compiled(*args, **kwargs)
-            assert type(got) is type(want) and same(dict_of(want), dict_of(got))
-    assert graphs_breaks(_magneto.stats()) == (1, 0)
-    assert _magneto.stats()["recompiles"] == 0
+            assert type(got) is type(want)
+            assert_same(want=dict_of(want), got=dict_of(got), rtol=1e-5, atol=1e-6)
+    assert_counts(graphs=1, breaks=0, recompiles=0)
 
 
 def dict_of(result):
@@ -73,7 +74,7 @@ def test_forced_breaks(name):
     with torch.no_grad(), forced_breaks(7):
         want = net(*args, **kwargs)
         got = _magneto.Callable(net, eager_backend=True)(*args, **kwargs)
-        assert same(dict_of(want), dict_of(got))
+        assert_same(want=dict_of(want), got=dict_of(got), rtol=1e-5, atol=1e-6)
 
 
 def test_training_mode_updates_buffers():
@@ -85,6 +86,6 @@ def test_training_mode_updates_buffers():
     x = torch.randn(2, 3, 64, 64)
     compiled = _magneto.Callable(b, eager_backend=True)
     for _ in range(2):
-        assert same(a(x).detach(), compiled(x).detach())
+        assert_same(want=a(x).detach(), got=compiled(x).detach(), rtol=1e-5, atol=1e-6)
     for (k, v), w in zip(a.state_dict().items(), b.state_dict().values()):
-        assert same(v, w), k
+        assert_same(w, v, f"{k!r}", rtol=1e-5, atol=1e-6)

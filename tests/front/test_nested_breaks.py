@@ -6,8 +6,9 @@ import traceback
 import magneto
 import pytest
 import torch
-from harness import check, forced_breaks, graphs_breaks
+from harness import check, forced_breaks
 from magneto import _magneto
+from support import assert_counts, counts
 
 
 def stop(*args):
@@ -301,10 +302,11 @@ CASES = {f.__name__: (f, make, graphs) for f, make, graphs in [
 @pytest.mark.parametrize("name", CASES)
 def test_nested_break(name):
     f, make, graphs = CASES[name]
-    stats, _ = check(f, make)
-    assert stats["fallbacks"] == 0
-    if graphs is not None: # the others are called with numbers that change
-        assert stats["graphs"] == graphs and stats["recompiles"] == 0
+    check(f, make)
+    if graphs is None:  # called with numbers that change
+        assert_counts()
+    else:
+        assert_counts(graphs=graphs, recompiles=0)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -345,8 +347,8 @@ def test_a_loop_over_modules_that_break_compiles_once():
         compiled = magneto.compile(net, backend="aten")
         for _ in range(3):
             torch.testing.assert_close(compiled(x), net(x))
-    stats = _magneto.stats()
-    assert stats["recompiles"] == 0 and stats["fallbacks"] == 0 and stats["graphs"] == 25
+    stats = counts()
+    assert stats.recompiles == 0 and stats.fallbacks == 0 and stats.graphs == 25
 
 
 def test_reason_and_line_are_those_of_the_inner_frame():
@@ -422,7 +424,7 @@ def test_graphs_and_breaks_of_a_module_in_a_module():
     compiled = magneto.compile(net, backend="aten")
     x = torch.randn(2, 3)
     torch.testing.assert_close(compiled(x), net(x))
-    assert graphs_breaks(_magneto.stats()) == (2, 1)
+    assert_counts(graphs=2, breaks=1)
 
 
 def test_what_a_tail_reads_of_the_frames_above_is_guarded():
@@ -443,7 +445,7 @@ def test_what_a_tail_reads_of_the_frames_above_is_guarded():
     x = torch.randn(3)
     for k, flag in [(2.0, "mul"), (2.0, "sub"), (3.0, "mul"), (2.0, "mul"), (torch.ones(3), "sub"), (torch.ones(1), "sub")]:
         assert torch.equal(f(x, k, flag), top(x, k, flag)) and torch.equal(g(x, k, flag), another(x, k, flag))
-    assert _magneto.stats()["fallbacks"] == 0
+    assert counts().fallbacks == 0
 
 
 @pytest.mark.filterwarnings("ignore:magneto")
@@ -480,7 +482,7 @@ def test_variables_of_inner_functions_that_have_no_value_yet():
         x = torch.randn(3)
         got, want = f(x, False), top(x, False)
         assert all(torch.equal(a, b) for a, b in zip(got[0], want[0])) and torch.equal(got[1](), want[1]())
-    assert _magneto.stats()["recompiles"] == 0 and _magneto.stats()["fallbacks"] == 0
+    assert counts().recompiles == 0 and counts().fallbacks == 0
     with pytest.raises(NameError):
         f(torch.randn(3), True)[1]()
 

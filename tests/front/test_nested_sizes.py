@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import magneto
+from support import counts
 
 STEPS = {
     "cat": "x = x[:, -31:]; x = torch.cat([x, x[:, -1:] + 1], 1)",
@@ -75,17 +76,59 @@ torch.testing.assert_close(magneto.compile(f)(x), f(x))
 """
 
 
-def instructions(n, dtype="float32"):
-    program = CHAIN.replace("N", str(n)).replace("DTYPE", dtype)
-    os.environ.update(MAGNETO_LOGS="output_code", MAGNETO_CACHE="0")
+def code_of(program, **variables):
+    variables.update(MAGNETO_LOGS="output_code", MAGNETO_CACHE="0")
+    kept = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
-        return sum(" = " in line for line in run_alone(program, 240).splitlines())
+        return run_alone(program, 240)
     finally:
-        del os.environ["MAGNETO_LOGS"], os.environ["MAGNETO_CACHE"]
+        for name, value in kept.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+def instructions(n, dtype="float32"):
+    code = code_of(CHAIN.replace("N", str(n)).replace("DTYPE", dtype))
+    return sum(" = " in line for line in code.splitlines())
 
 
 def test_kernels_with_many_elementary_functions_call_them():
     assert instructions(20) < 20 * 5 * 22  # a polynomial alone has 20 to 60 in the vector loop, and again in the scalar one
+
+
+FEW = """
+import torch, magneto
+def f(x):
+    for _ in range(N):
+        x = torch.tanh(x * 1.5)
+    return x
+x = torch.linspace(-3, 3, SIZE)
+torch.testing.assert_close(magneto.compile(f)(x), f(x))
+"""
+
+
+@pytest.mark.parametrize("n, size, functions", [(2, 9000, 0), (3, 9000, 1), (3, 1000, 2), (3, 40, 0), (12, 9000, 2)])
+def test_functions_that_are_called_are_few(n, size, functions):
+    """One for all widths of a long kernel; one of the widest vectors and another in a shorter one.  Numbers of which many are
+    computed one by one have a function of their own."""
+    code = code_of(FEW.replace("N", str(n)).replace("SIZE", str(size)), MAGNETO_CPU="v3")  # v4 has masks, and no single numbers
+    assert sum("define internal" in line for line in code.splitlines()) == functions
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 63, 64, 65, 4095, 4096, 4097, 4096 + 31, 4096 + 63, 9999])
+def test_few_functions_are_right_behind_the_widest_vectors(size):
+    def f(x):
+        y = x
+        for _ in range(3):
+            y = torch.pow(torch.sin(y).abs() + 0.5, torch.tanh(x))
+        return y
+
+    x = torch.linspace(-3, 3, size)
+    x[size // 2], x[-1] = float("nan"), 1e20
+    for same_kernel in (x, x.flip(0)):
+        torch.testing.assert_close(magneto.compile(f)(same_kernel), f(same_kernel), equal_nan=True, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 64])
@@ -134,5 +177,5 @@ def test_no_size_of_the_recording_is_guarded_by_equality(program, first, second,
         with torch.no_grad():
             torch.testing.assert_close(f(x), GROWS[program](x))
         if k == 1:
-            graphs = magneto._magneto.stats()["graphs"]
-    assert magneto._magneto.stats()["graphs"] == graphs
+            graphs = counts().graphs
+    assert counts().graphs == graphs

@@ -9,30 +9,19 @@ import pytest
 import torch
 
 import magneto
+from support import assert_same, counts
 
 VALUES = (1, 2, 3, 5, 6, 7, 8, 9)
-
-
-def assert_equal(a, b):
-    if isinstance(b, (list, tuple)):
-        assert type(a) is type(b) and len(a) == len(b)
-        for p, q in zip(a, b):
-            assert_equal(p, q)
-    elif isinstance(b, torch.Tensor):
-        assert a.dtype == b.dtype
-        torch.testing.assert_close(a, b)
-    else:
-        assert type(a) is type(b) and a == b
 
 
 def recompiles(f, values=VALUES):
     g = magneto.compile(f)
     x = torch.rand(6) + 0.5
     for n in values:
-        assert_equal(g(x, n), f(x, n))
-    s = magneto._magneto.stats()
-    assert not s["breaks"] and not s["fallbacks"], s
-    return s["recompiles"]
+        assert_same(g(x, n), f(x, n))
+    s = counts()
+    assert not s.reasons and not s.fallbacks, s
+    return s.recompiles
 
 
 @pytest.mark.parametrize(
@@ -68,9 +57,9 @@ def test_arithmetic_of_an_int_is_not_guarded(f):
 def test_tensors_made_of_sizes_are_not_guarded(f):
     g = magneto.compile(f)
     for n in (4, 5, 6, 9):
-        assert_equal(g(torch.ones(n)), f(torch.ones(n)))
-    s = magneto._magneto.stats()
-    assert s["recompiles"] == 1 and not s["fallbacks"], s
+        assert_same(g(torch.ones(n)), f(torch.ones(n)))
+    s = counts()
+    assert s.recompiles == 1 and not s.fallbacks, s
 
 
 @pytest.mark.parametrize(
@@ -114,10 +103,10 @@ def test_zero_division_is_the_programs():
     g = magneto.compile(f)
     x = torch.ones(2)
     for n in (1, 2, 3):
-        assert_equal(g(x, n), f(x, n))
+        assert_same(g(x, n), f(x, n))
     with pytest.raises(ZeroDivisionError):
         g(x, 0)
-    assert_equal(g(x, 4), f(x, 4))
+    assert_same(g(x, 4), f(x, 4))
 
 
 class Counter:
@@ -137,10 +126,10 @@ def test_counters_of_objects():
     x = torch.ones(3)
     for i in range(20):
         a.betas = b.betas = (0.9 - i / 100, 0.99)
-        assert_equal(g(x), a.step(x))
+        assert_same(g(x), a.step(x))
         assert (a.n, a.total) == (b.n, b.total) and type(b.n) is int
-    s = magneto._magneto.stats()
-    assert s["recompiles"] <= 4 and not s["breaks"], s
+    s = counts()
+    assert s.recompiles <= 4 and not s.reasons, s
 
 
 def test_counters_in_dicts_globals_and_cells():
@@ -158,8 +147,8 @@ def test_counters_in_dicts_globals_and_cells():
     for i in range(1, 15):
         assert g(x)[0].item() == i * 2 * i
     assert count == {"calls": 14} and cell == 28
-    s = magneto._magneto.stats()
-    assert s["recompiles"] <= 2 and not s["breaks"], s
+    s = counts()
+    assert s.recompiles <= 2 and not s.reasons, s
 
 
 class Shared(torch.nn.Module):
@@ -196,9 +185,9 @@ def test_counters_of_classes(cls, how):
         return got
 
     want = run(cls() if how == "forward" else cls.step)
-    assert_equal(run(magneto.compile(cls() if how == "forward" else cls.step)), want)
-    s = magneto._magneto.stats()
-    assert s["recompiles"] <= 4 and not s["breaks"] and not s["fallbacks"], s
+    assert_same(run(magneto.compile(cls() if how == "forward" else cls.step)), want)
+    s = counts()
+    assert s.recompiles <= 4 and not s.reasons and not s.fallbacks, s
 
 
 def chunks(x):
@@ -250,7 +239,7 @@ def test_where_keeps_the_dtype(name, values):
     f = magneto.compile(WHERE[name])
     c, i = torch.tensor([True, False, True]), torch.tensor([1, 2, 3], dtype=torch.int32)
     for s in values:
-        assert_equal(f(c, i, s), WHERE[name](c, i, s))
+        assert_same(f(c, i, s), WHERE[name](c, i, s))
 
 
 def test_c_functions_that_insist_on_an_int():
@@ -286,7 +275,7 @@ def test_numbers_among_constants(make):
     for n in (1, 2, 4, 3, 5):
         if n == 4 and not isinstance(box[0], frozenset):
             box[0].add(n) if isinstance(box[0], set) else box[0].update({n: 1})
-        assert_equal(g(torch.ones(2), n), f(torch.ones(2), n))
+        assert_same(g(torch.ones(2), n), f(torch.ones(2), n))
 
 
 NUMBERS = [1.0, 2.0, 3]
@@ -307,7 +296,7 @@ def test_numbers_in_a_list_that_is_known_by_identity():
         NUMBERS[:] = [k + 0.5, k * k + 2.0, k + 7]
         for want, got in zip(of_a_list(x), compiled(x), strict=True):
             torch.testing.assert_close(got, want)
-    assert magneto._magneto.stats()["entries"] == 2
+    assert counts().entries == 2
     NUMBERS.pop()
     torch.testing.assert_close(compiled(x[:2])[2], of_a_list(x[:2])[2])
 

@@ -11,6 +11,7 @@ import torch
 
 import magneto
 from magneto import _magneto
+from support import counts
 
 # Each program defines f(x), S() (its state) and maybe between() (what happens outside between two calls).
 PROGRAMS = dict(
@@ -519,7 +520,7 @@ def clean():
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name):
     check(name)
-    assert _magneto.stats()["fallbacks"] == 0
+    assert counts().fallbacks == 0
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 7])

@@ -8,6 +8,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import magneto
 from magneto import _magneto
+from support import counts
 
 if not _magneto.machine(None)["profiler"]:
     pytest.skip("this torch cannot show scopes", allow_module_level=True)
@@ -45,9 +46,9 @@ def test_inference(option, tmp_path):
     options = {option: True} if option else {}
     f, x, w = magneto.compile(fused), torch.randn(64, 64), torch.randn(64, 64)
     f(x, w)
-    before = _magneto.stats()["graphs"]
+    before = counts().graphs
     p = profiled(f, x, w, **options)
-    assert _magneto.stats()["graphs"] == before
+    assert counts().graphs == before
     plan = f"magneto::fused (test_profiler.py:{FIRST + 1})"
     assert scopes(p) == [
         (plan, None),
@@ -177,3 +178,26 @@ def test_stored_plans_have_names(tmp_path):
     assert len(first) == len(second) >= 3
     assert "(prog.py:5)" in first[0] and "(prog.py:8)" in second[0]
     assert [n.split(" ")[0] for n in first] == [n.split(" ")[0] for n in second]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_graphs_with_sizes_that_change(grad):
+    f = magneto.compile(fused)
+    w = torch.randn(8, 8)
+    for n in (3, 4, 5, 6):
+        x = torch.randn(n, 8, requires_grad=grad)
+        p = profiled(f, x, w)
+        plans = [name for name, parent in scopes(p) if parent is None]
+        assert plans == [f"magneto::fused (test_profiler.py:{FIRST + 1})"], n
+
+
+def test_graphs_with_sizes_that_depend_on_data():
+    @magneto.compile(fullgraph=True)
+    def f(x):
+        y = x[x > 0]
+        return (y * 2 + 1).sum()
+
+    x = torch.randn(50)
+    f(x)
+    p = profiled(f, x)
+    assert all("test_profiler.py" in name for name, _ in scopes(p)) and scopes(p)

@@ -7,7 +7,7 @@ import warnings
 import magneto
 import pytest
 import torch
-from magneto import _magneto
+from support import counts
 from torch import nn
 
 LETTERS = "-abcdefgh"
@@ -67,8 +67,8 @@ def test_decoding(f):
             a, b = c(lin, h), f(lin, h)
             for x, y in zip(a, b) if isinstance(a, tuple) else [(a, b)]:
                 assert torch.allclose(x, y, atol=1e-5, rtol=1e-4) if isinstance(x, torch.Tensor) else x == y
-            stats.append(_magneto.stats())
-    assert not stats[-1]["fallbacks"] and (f is early or stats[-1]["graphs"] <= stats[2]["graphs"])
+            stats.append(counts())
+    assert not stats[-1].fallbacks and (f is early or stats[-1].graphs <= stats[2].graphs)
 
 
 def test_results_that_differ_behind_a_break():
@@ -82,7 +82,7 @@ def test_results_that_differ_behind_a_break():
         x = torch.randn(5)
         a, b = c(x), g(x)
         assert a[0] == b[0] and torch.allclose(a[1], b[1], atol=1e-6)
-    assert not _magneto.stats()["fallbacks"]
+    assert not counts().fallbacks
 
 
 def test_modules_of_a_loop_with_a_break():
@@ -103,8 +103,8 @@ def test_modules_of_a_loop_with_a_break():
         for _ in range(3):
             x = torch.randn(2, 3)
             assert torch.allclose(c(x), g(x), atol=1e-5)
-            graphs.append(_magneto.stats()["graphs"])
-    assert not _magneto.stats()["fallbacks"] and graphs[0] == graphs[2]
+            graphs.append(counts().graphs)
+    assert not counts().fallbacks and graphs[0] == graphs[2]
 
 
 def test_a_waiting_loop_inside_sees_signals():

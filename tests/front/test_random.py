@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import magneto
+from support import assert_same, counts
 
 
 def scaled(x, g):
@@ -85,18 +86,6 @@ def flat(v):
     return tuple(flat(i) for i in v) if isinstance(v, (tuple, list)) else v
 
 
-def assert_same(a, b):
-    if isinstance(b, torch.Tensor):
-        assert a.dtype == b.dtype
-        torch.testing.assert_close(a, b)
-    elif isinstance(b, tuple):
-        assert len(a) == len(b)
-        for p, q in zip(a, b):
-            assert_same(p, q)
-    else:
-        assert type(a) is type(b) and a == b
-
-
 class Own(random.Random):
     def random(self):
         return super().random() / 2
@@ -126,8 +115,8 @@ def test_the_same_numbers_as_eager(f, backend):
             runs.append((flat(fn(x, own)), own.getstate(), random.getstate()))
         assert_same(runs[1], runs[0])
     if f in WHOLE:
-        s = magneto._magneto.stats()
-        assert s["graphs"] == 1 and not s["fallbacks"], s
+        s = counts()
+        assert s.graphs == 1 and not s.fallbacks, s
 
 
 @pytest.mark.parametrize("make", [Own, custom], ids=["subclass", "method of its own"])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import magneto
-from magneto import _magneto
+from support import assert_same, counts
 
 Point = collections.namedtuple("Point", "x y")
 
@@ -128,43 +128,12 @@ PROGRAMS = {
     "map": lambda x: map(torch.neg, [x, x + 1]),
     "class": lambda x: (Data, int, torch.nn.Linear),
     "module": lambda x: (torch, functools),
-    "function": lambda x: (same, torch.add, len),
+    "function": lambda x: (assert_same, torch.add, len),
 }
 
 
-def same(a, b, seen=None):
-    """Equal structure, and the same aliasing: an object that appears twice on one side does so on the other."""
-    seen = {} if seen is None else seen
-    if isinstance(a, (torch.Tensor, list, dict, collections.deque)) or hasattr(a, "__dict__"):
-        if id(a) in seen:
-            return seen[id(a)] is b
-        seen[id(a)] = b
-    if hasattr(a, "__next__") and hasattr(b, "__next__"):  # a dict's iterator comes back as one over its remaining keys
-        return same(list(a), list(b), seen)
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, torch.Tensor):
-        return torch.equal(a, b)
-    if isinstance(a, (list, tuple, collections.deque)):
-        return len(a) == len(b) and all(same(p, q, seen) for p, q in zip(a, b))
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(same(a[k], b[k], seen) for k in a) and \
-            same(getattr(a, "__dict__", None), getattr(b, "__dict__", None), seen)
-    if isinstance(a, BaseException):
-        return a.args == b.args
-    if isinstance(a, functools.partial):
-        return a.func is b.func and same(a.args, b.args, seen) and same(a.keywords, b.keywords, seen)
-    if isinstance(a, types.MethodType):
-        return a.__func__ is b.__func__ and same(a.__self__, b.__self__, seen)
-    if isinstance(a, (types.BuiltinMethodType, types.MethodWrapperType)):
-        return a.__name__ == b.__name__ and same(a.__self__, b.__self__, seen)
-    if isinstance(a, (type, types.ModuleType, types.FunctionType)):
-        return a is b
-    if isinstance(a, Slots):
-        return same(a.a, b.a, seen) and hasattr(a, "b") == hasattr(b, "b")
-    if hasattr(a, "__dict__"):
-        return same(a.__dict__, b.__dict__, seen)
-    return a == b
+# A dict's iterator comes back as one over its remaining keys.
+EXACT = dict(rtol=0, atol=0, iterators=True)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -173,8 +142,8 @@ def test_returned(name):
     c = magneto.compile(f)
     for i in range(3):
         x = torch.arange(3.0) + i
-        assert same(f(x), c(x)), name
-    assert _magneto.stats()["fallbacks"] == 0
+        assert_same(want=f(x), got=c(x), what=name, **EXACT)
+    assert counts().fallbacks == 0
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -191,7 +160,7 @@ def test_alive_at_a_break(name):
     for i in range(3):
         x = torch.arange(3.0) + i
         want, got = f(x), c(x)
-        assert same(want, got), name
+        assert_same(got, want, name, **EXACT)
         assert got[2] is True
 
 
@@ -201,8 +170,8 @@ def test_returned_function_has_fresh_state():
     one, two, ref = c(x), c(x), _counter(x)
     for _ in range(2):
         want = ref(x)
-        assert same(one(x), want)
-    assert same(two(x), _counter(x)(x))
+        assert_same(got=one(x), want=want, **EXACT)
+    assert_same(want=two(x), got=_counter(x)(x), **EXACT)
     assert one.__name__ == "step" and one.__kwdefaults__ == {"z": 3}
 
 
@@ -243,7 +212,7 @@ def test_writes_to_arguments():
             n = call(x, l, d, o, s)
             assert d["k"] is l and o.l is l
             results.append((n, l, d, vars(o), sorted(s)))
-        assert same(*results)
+        assert_same(*results, **EXACT)
 
 
 @pytest.mark.parametrize("method", ["__init__", "add_note", "__setstate__"])
@@ -253,11 +222,11 @@ def test_methods_that_write_an_older_exception_break(method):
         return x + 1
 
     value = {"__init__": lambda x: x * 2, "add_note": lambda x: "note", "__setstate__": lambda x: {"k": x * 3}}[method]
-    before = sum(_magneto.stats()["breaks"].values())
+    before = counts().breaks
     x, want, got = torch.ones(3), ValueError(1), ValueError(1)
     assert torch.equal(magneto.compile(f)(got, x, value), f(want, x, value))
-    assert same(want.args, got.args) and same(want.__dict__, got.__dict__)
-    assert sum(_magneto.stats()["breaks"].values()) == before + 1
+    assert_same(got, want, **EXACT)
+    assert counts().breaks == before + 1
 
 
 def _inside_autocast(x):

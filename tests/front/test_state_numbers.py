@@ -3,9 +3,9 @@ import math
 
 import pytest
 import torch
-from magneto import _magneto
 
 import magneto
+from support import assert_same, counts
 
 
 class State:
@@ -66,17 +66,6 @@ def returned(s, x):
 PROGRAMS = [step, arithmetic, of_numbers, equal, both, written_later, copied, returned]
 
 
-def same(a, b):
-    if isinstance(b, tuple):
-        assert len(a) == len(b) and all(type(x) is type(y) for x, y in zip(a, b))
-        for x, y in zip(a, b):
-            same(x, y)
-    elif isinstance(b, torch.Tensor):
-        torch.testing.assert_close(a, b)
-    else:
-        assert a == b
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64], ids=str)
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 def test_counters(f, dtype):
@@ -84,13 +73,13 @@ def test_counters(f, dtype):
     g = magneto.compile(f)
     for i in range(9):
         x = torch.linspace(1, 2, 3)
-        same(g(mine, x), f(eager, x))
+        assert_same(g(mine, x), f(eager, x))
         for k in ("n", "m"):
             assert torch.equal(getattr(mine, k), getattr(eager, k)), (i, k)
-    s = _magneto.stats()
-    assert not s["fallbacks"] and s["recompiles"] <= 4, s
+    s = counts()
+    assert not s.fallbacks and s.recompiles <= 4, s
     if dtype != torch.int64:  # division and powers of ints are those of float32
-        assert not s["breaks"], s
+        assert not s.reasons, s
 
 
 def test_writes_from_outside_are_seen():
@@ -99,7 +88,7 @@ def test_writes_from_outside_are_seen():
     for value in (0, 1, 1, -3, 2, math.nan, 7, 0):
         s.n.fill_(value) if value != 7 else setattr(s, "n", torch.tensor(7.0))
         assert g(torch.zeros(1)).item() == (1 if value > 0 else -1)
-    assert _magneto.stats()["graphs"] == 2 and not _magneto.stats()["breaks"]
+    assert counts().graphs == 2 and not counts().reasons
 
 
 def test_memory_that_two_tensors_share():
@@ -113,7 +102,7 @@ def test_memory_that_two_tensors_share():
     g, t = magneto.compile(f), State()
     t.m = t.n.view(())
     for _ in range(5):
-        same(g(s, torch.zeros(2)), f(t, torch.zeros(2)))
+        assert_same(g(s, torch.zeros(2)), f(t, torch.zeros(2)))
 
 
 def test_an_exception_belongs_to_the_numbers():
@@ -148,14 +137,14 @@ def test_answers_that_keep_changing_end_the_graph_at_last():
     for i in range(24):
         s.n.fill_(i % 7)
         torch.testing.assert_close(g(torch.ones(2)), f(torch.ones(2)))
-    assert not _magneto.stats()["fallbacks"] and _magneto.stats()["breaks"]
+    assert not counts().fallbacks and counts().reasons
 
 
 def test_arguments_are_data():
     g = magneto.compile(lambda n, x: x + 1 if n > 2 else x - 1)
     for i in range(5):
         assert g(torch.tensor(float(i)), torch.zeros(1)).item() == (1 if i > 2 else -1)
-    assert _magneto.stats()["breaks"] == {"data_dependent": 1}
+    assert counts().reasons == {"data_dependent": 1}
 
 
 @pytest.mark.parametrize("f", [lambda k: max(1.0, k), lambda k: max(k, 1.0), lambda k: min(k, 2.0), lambda k: min(2.0, k), lambda k: 3 / max(1.0, k)])
@@ -172,7 +161,7 @@ def test_min_and_max_as_python_has_them(f):
         (a, k), (b, j) = g(x), h(x)
         torch.testing.assert_close(a, b, equal_nan=True)
         assert k == j or (k != k and j != j)
-    assert not _magneto.stats()["breaks"]
+    assert not counts().reasons
 
 
 @pytest.fixture(autouse=True)
@@ -200,7 +189,7 @@ def test_counters_beside_state_that_is_made_in_the_first_step():
     graphs = []
     for i in range(6):
         assert c(torch.randn(2, 3))[1] == pytest.approx(0.05 * (1 + math.cos(math.pi * (i + 1) / 20)))
-        graphs.append(_magneto.stats()["graphs"])
+        graphs.append(counts().graphs)
     assert graphs[1] == graphs[-1] == 2
 
 

@@ -4,6 +4,7 @@ tensors and attributes, guards, gradients, jagged tensors; dispatch modes."""
 from collections import namedtuple
 
 import magneto
+from support import assert_same
 import pytest
 import torch
 import torch.nn.functional as F
@@ -145,22 +146,6 @@ def parts(x):
     return [x.p, x.q, x.bias] if isinstance(x, Pair) else []
 
 
-def same(a, b):
-    assert type(a) is type(b)
-    if isinstance(a, (tuple, list)):
-        assert len(a) == len(b)
-        for i, j in zip(a, b):
-            same(i, j)
-    elif isinstance(a, Pair):
-        assert a.shape == b.shape and a.stride() == b.stride() and a.requires_grad == b.requires_grad
-        same(parts(a), parts(b))
-    elif isinstance(a, torch.Tensor):
-        torch.testing.assert_close(a, b)
-        assert a.requires_grad == b.requires_grad
-    else:
-        assert a == b
-
-
 def ops(x):
     return torch.sin(x) + 1, x * x, x.view(2, 2), torch.cat([x, x]), x.sum()
 
@@ -201,15 +186,15 @@ def test_results(fn, grad, backend):
     for bias in (0, 0, 3):
         x, y = pair(bias, grad), pair(bias, grad)
         got, want = opt(x), fn(y)
-        same(got, want)
-        same(x, y)
+        assert_same(got, want)
+        assert_same(x, y)
         if not grad or (fn is ops and backend == "aot_eager"):
             continue
         for r, leaf in ((got, x), (want, y)):
             tracked = [t.sum() for t in (r if isinstance(r, tuple) else [r]) if isinstance(t, Pair) and t.requires_grad]
             for t in tracked:
                 t.backward(retain_graph=True)
-        same(x.grad, y.grad)
+        assert_same(x.grad, y.grad)
 
 
 def test_guards():
@@ -224,9 +209,9 @@ def test_guards():
 
     opt = magneto.compile(fn, backend=backend)
     for x in (pair(1), pair(1), pair(2), pair(2), pair(2, n=5), pair(1, grad=True), Pair(torch.ones(4, dtype=torch.float64), torch.ones(4, dtype=torch.float64), 1)):
-        same(opt(x), fn(x))
+        assert_same(opt(x), fn(x))
     assert len(calls) == 5
-    same(opt(torch.nn.Parameter(pair(1, grad=True)).detach()), fn(pair(1)))
+    assert_same(opt(torch.nn.Parameter(pair(1, grad=True)).detach()), fn(pair(1)))
 
 
 def test_weights():
@@ -236,11 +221,11 @@ def test_weights():
     x = torch.randn(5, 4)
     opt = magneto.compile(net, fullgraph=True)
     for _ in range(2):
-        same(opt(x), net(x))
+        assert_same(opt(x), net(x))
     net[0].weight.data8.add_(1)
-    same(opt(x), net(x))
+    assert_same(opt(x), net(x))
     net[0].weight = torch.nn.Parameter(Quantized(torch.ones(3, 4, dtype=torch.int8), torch.tensor(0.5)), requires_grad=False)
-    same(opt(x), net(x))
+    assert_same(opt(x), net(x))
 
 
 @pytest.mark.parametrize("backend", [None, "eager"])
@@ -256,12 +241,12 @@ def test_own_sizes(grad, backend):
     for n in (4, 4, 5):
         x, y = (Sized(torch.arange(float(n))).requires_grad_(grad) for _ in range(2))
         got, want = opt(x), fn(y)
-        same(got.t, want.t)
+        assert_same(got.t, want.t)
         assert got.shape == want.shape
         if grad:
             got.sum().backward()
             want.sum().backward()
-            same(x.grad.t, y.grad.t)
+            assert_same(x.grad.t, y.grad.t)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -281,7 +266,7 @@ def test_slots(grad, backend):
         if grad:
             for r in (got, want):
                 (r[0] + r[1].sum()).sum().backward()
-            same(x.grad.inside, y.grad.inside)
+            assert_same(x.grad.inside, y.grad.inside)
 
 
 @pytest.fixture
@@ -360,19 +345,6 @@ def jagged(sizes, grad=False):
     return torch.nested.nested_tensor([torch.randn(n, 6) for n in sizes], layout=torch.jagged, requires_grad=grad)
 
 
-def same_jagged(a, b):
-    assert type(a) is type(b)
-    if isinstance(a, tuple):
-        for x, y in zip(a, b, strict=True):
-            same_jagged(x, y)
-    elif isinstance(a, torch.Tensor) and a.is_nested:
-        assert a.requires_grad == b.requires_grad and a._ragged_idx == b._ragged_idx
-        torch.testing.assert_close(a.values(), b.values())
-        torch.testing.assert_close(a.offsets(), b.offsets())
-    else:
-        torch.testing.assert_close(a, b) if isinstance(a, torch.Tensor) else same(str(a), str(b))
-
-
 LINEAR, WEIGHT = torch.nn.Linear(6, 8), torch.randn(6, 6)
 
 
@@ -428,14 +400,14 @@ def test_jagged(name, grad, backend):
         x = jagged(sizes, grad)
         for _ in range(2):
             got, want = opt(x), fn(x)
-            same_jagged(got, want)
+            assert_same(got, want)
             grads = []
             for r in (got, want) if grad else ():
                 tracked = [t for t in (r if isinstance(r, tuple) else (r,)) if isinstance(t, torch.Tensor) and t.requires_grad]
                 loss = sum((t.values() if t.is_nested else t).sum() for t in tracked)
                 grads.append(torch.autograd.grad(loss, x))
             if grads:
-                same_jagged(*grads)
+                assert_same(*grads)
 
 
 def test_jagged_shapes():
@@ -447,7 +419,7 @@ def test_jagged_shapes():
     x, y = jagged([2, 3]), jagged([2, 3])
     z = torch.nested.nested_tensor_from_jagged(x.values() * 3, x.offsets())
     for a, b in ((x, y), (x, z), (y, z), (z, x), (x, x)):
-        same_jagged(opt(a, b), fn(a, b))
+        assert_same(opt(a, b), fn(a, b))
     got, shape, size = opt(x, y)
     assert got.shape == shape == x.shape and size == y.shape[1]
     assert sum(n.op.startswith("call") for n in calls[1].graph.nodes) == 1
@@ -467,8 +439,8 @@ def test_jagged_traced_by_a_backend():
     for sizes in ([2, 3], [4, 1, 2]):
         x = jagged(sizes, True)
         got, want = opt(x), fn(x)
-        same_jagged(got, want)
-        same_jagged(*(torch.autograd.grad(t.values().sum(), x) for t in (got, want)))
+        assert_same(got, want)
+        assert_same(*(torch.autograd.grad(t.values().sum(), x) for t in (got, want)))
 
 
 def test_jagged_recompiles():
@@ -485,7 +457,7 @@ def test_jagged_with_symbolic_widths(backend):
     with torch._dynamo.config.patch(error_on_recompile=True):
         for sizes, width in (([2, 3], 6), ([3, 4, 2], 6), ([4, 6], 5)):
             x = torch.nested.nested_tensor([torch.randn(n, width) for n in sizes], layout=torch.jagged)
-            same_jagged(opt(x), torch.sin(x) * 2)
+            assert_same(opt(x), torch.sin(x) * 2)
 
 
 def test_jagged_with_holes():
@@ -522,17 +494,17 @@ def test_dispatch_modes():
         return z, c.seen
 
     x, opt = torch.ones(3), magneto.compile(fn)
-    same(opt(x), fn(x))
+    assert_same(opt(x), fn(x))
     for _ in range(2):
         with Counter() as a:
             got = opt(x)
         with Counter() as b:
             want = fn(x)
-        same(got, want)
+        assert_same(got, want)
         assert a.seen == b.seen
     opt = magneto.compile(inside)
     for _ in range(2):
-        same(opt(x), inside(x))
+        assert_same(opt(x), inside(x))
 
 
 @pytest.mark.parametrize("backend", ["magneto", "eager"])
@@ -541,9 +513,9 @@ def test_dispatch_mode_under_fullgraph(backend):
     opt, x = magneto.compile(lambda x: torch.sin(x) + 1, backend=backend, fullgraph=True), torch.ones(3)
     for _ in range(2):
         with Counter() as c:
-            same(opt(x), torch.sin(x) + 1)
+            assert_same(opt(x), torch.sin(x) + 1)
         assert c.seen[:2] == ["sin.default", "add.Tensor"]
-        same(opt(x), torch.sin(x) + 1)
+        assert_same(opt(x), torch.sin(x) + 1)
 
 
 @pytest.mark.parametrize("active", [True, False])
@@ -558,7 +530,7 @@ def test_fake_tensors_under_fullgraph(active):
         if active:
             assert opt(fake).shape == (3,)
     assert type(opt(fake)) is type(fake)
-    same(opt(x), torch.sin(x) + 1)
+    assert_same(opt(x), torch.sin(x) + 1)
 
 
 def test_compiled_functions_inside_of_operators_that_are_traced():
@@ -570,7 +542,7 @@ def test_compiled_functions_inside_of_operators_that_are_traced():
         opt = magneto.compile(lambda x: torch.ops.magneto_wrappers.inner.default(x) + 1, fullgraph=True, dynamic=True, backend="aot_eager")
         for n in (3, 4):
             x = torch.randn(n)
-            same(opt(x), x.sin().cos() + 1)
+            assert_same(opt(x), x.sin().cos() + 1)
 
 
 SEEN = []

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from magneto import _magneto
+from support import counts
 from torch import nn
 
 
@@ -63,7 +64,7 @@ def check(c, f, make, n=6):
         a, b = c(loss, x, y), f(other, x, y)
         assert torch.allclose(a[0], b[0], atol=1e-5) and a[1] == b[1]
         assert loss.calls == other.calls and torch.allclose(loss.seen, other.seen, atol=1e-6)
-        graphs.append(_magneto.stats()["graphs"])
+        graphs.append(counts().graphs)
         del loss, other, a, b
     return graphs
 
@@ -71,7 +72,7 @@ def check(c, f, make, n=6):
 def test_equal_instances_are_one_entry():
     graphs = check(magneto.compile(f), f, lambda i: Loss())
     assert graphs[0] == 1 and graphs[2] == graphs[-1] <= 3
-    assert not _magneto.stats()["fallbacks"]
+    assert not counts().fallbacks
 
 
 def test_training_through_them():
@@ -103,7 +104,7 @@ def test_what_differs_is_seen(other):
     c = magneto.compile(f)
     check(c, f, lambda i: Loss())
     check(c, f, lambda i: other() if i % 2 else Loss())
-    assert not _magneto.stats()["fallbacks"]
+    assert not counts().fallbacks
 
 
 def test_numbers_in_them_become_inputs():
@@ -119,10 +120,10 @@ def test_many_that_differ_are_told_apart_by_identity_again():
     for _ in range(3):
         for m in kept:
             assert c(m, x, x)[1] == len(m.names)
-    before = _magneto.stats()
+    before = counts()
     for m in kept:
         c(m, x, x)
-    assert _magneto.stats()["attempts"] == before["attempts"] and not before["fallbacks"]
+    assert counts().attempts == before.attempts and not before.fallbacks
 
 
 def test_behind_breaks_and_in_other_objects():
@@ -147,7 +148,7 @@ def test_behind_breaks_and_in_other_objects():
         torch.manual_seed(i)
         b = g(x, y)
         assert torch.allclose(a[0], b[0], atol=1e-5) and a[1] == b[1] == 1
-        graphs.append(_magneto.stats()["graphs"])
+        graphs.append(counts().graphs)
     assert graphs[1] == graphs[-1]
 
 
@@ -197,4 +198,4 @@ def test_updating_a_dict_with_one_from_outside():
         a, b = {"a": x}, {"b": x + 1}
         r, n = c(a, b, x)
         assert list(r) == ["a"] and torch.equal(r["a"], x * x) and n == 2 and list(a) == ["a", "b"] and a["b"] is b["b"]
-    assert _magneto.stats()["graphs"] == 1
+    assert counts().graphs == 1

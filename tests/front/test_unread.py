@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import magneto
+from support import assert_same
 
 
 class Counter:
@@ -461,17 +462,9 @@ def test_identity():
     check(program, (sentinel, "another", sentinel))
 
 
-def same(a, b):
-    if isinstance(a, torch.Tensor):
-        return a.dtype == b.dtype and torch.equal(a, b)
-    if isinstance(a, (list, tuple)):
-        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
-    return a == b and type(a) is type(b)
-
-
 def check(program, values):
     x = torch.randn(3)
     g, counter = compiled(program)
     for _ in range(2):
         for v in values:
-            assert same(program(x, v), g(x, v)), v
+            assert_same(want=program(x, v), got=g(x, v), what=f"{v!r}", rtol=0, atol=0)

@@ -13,22 +13,10 @@ import torch
 import torch._dynamo.config as dynamo
 
 import magneto
+from support import assert_same, counts
 
 I = torch.tensor([3, 1, 2])
 X = torch.tensor([0.5, -1.25, 2.0])
-
-
-def assert_equal(a, b):
-    assert type(a) is type(b)
-    if isinstance(b, (list, tuple)):
-        assert len(a) == len(b)
-        for p, q in zip(a, b):
-            assert_equal(p, q)
-    elif isinstance(b, torch.Tensor):
-        assert a.dtype == b.dtype
-        torch.testing.assert_close(a, b)
-    else:
-        assert a == b
 
 
 def row(t):
@@ -71,8 +59,8 @@ ONE_GRAPH = [
 def test_numbers_out_of_tensors_stay_in_one_graph(f):
     c = magneto.compile(f, fullgraph=True)
     for i, x in ((I, X), (I + 4, X * 3), (I, X)):
-        assert_equal(c(i, x), f(i, x))
-    assert not magneto._magneto.stats()["recompiles"]
+        assert_same(c(i, x), f(i, x))
+    assert not counts().recompiles
 
 
 @pytest.mark.parametrize(
@@ -93,7 +81,7 @@ def test_numbers_out_of_tensors_stay_in_one_graph(f):
 def test_what_needs_the_number_gets_it(f):
     c = magneto.compile(f)
     for i, x in ((I, X), (I + 4, X * 3), (I, X)):
-        assert_equal(c(i, x), f(i, x))
+        assert_same(c(i, x), f(i, x))
 
 
 def test_a_list_that_is_long_ends_the_graph():
@@ -120,7 +108,7 @@ def test_custom_backends_get_numbers_when_the_program_says_so():
         with dynamo.patch(capture_scalar_outputs=on):
             c = magneto.compile(f, backend=backend)
             for x in (I, I + 1):
-                assert_equal(c(x), f(x))
+                assert_same(c(x), f(x))
         assert count[0] == graphs or not on
 
 
@@ -134,7 +122,7 @@ def test_a_number_that_nothing_reads_is_no_call_of_the_graph():
 
     counter = CompileCounter()
     with dynamo.patch(capture_scalar_outputs=True):
-        assert_equal(magneto.compile(f, backend=counter, fullgraph=True)(I + 1), f(I + 1))
+        assert_same(magneto.compile(f, backend=counter, fullgraph=True)(I + 1), f(I + 1))
     assert counter.op_count == 2
 
 
@@ -161,12 +149,12 @@ def test_assertions_about_numbers_are_made_in_every_run():
         return i + n
 
     c = magneto.compile(f, fullgraph=True)
-    assert_equal(c(I), f(I))
+    assert_same(c(I), f(I))
     with pytest.raises(RuntimeError, match="0 is too small"):
         c(I - 3)
     with pytest.raises(ValueError, match="Expected cond to be True"):
         c(I + 100)
-    assert_equal(c(I), f(I))
+    assert_same(c(I), f(I))
 
 
 def test_counters_from_outside_advance_in_every_run():
@@ -281,11 +269,11 @@ def test_int_of_a_tensor_with_a_float(fullgraph):
     def f(x, k):
         return x + int(x.sum()), int(k), k.__int__(), k.__float__(), torch.zeros(int(k * 2))
 
-    c, broken = magneto.compile(f, fullgraph=fullgraph), sum(magneto._magneto.stats()["breaks"].values())
+    c, broken = magneto.compile(f, fullgraph=fullgraph), counts().breaks
     for k in (3.7, 2.2, 1.0):
         got, want = c(X, torch.tensor(k)), f(X, torch.tensor(k))
         torch.testing.assert_close([got[0], got[4]], [want[0], want[4]])
-        assert got[1:4] == want[1:4] and type(got[1]) is int and sum(magneto._magneto.stats()["breaks"].values()) == broken
+        assert got[1:4] == want[1:4] and type(got[1]) is int and counts().breaks == broken
     whole = magneto.compile(lambda x: int(x) + 1, fullgraph=fullgraph)
     assert whole(torch.tensor(-2.5)) == -1 and whole(torch.tensor(1e30)) == int(torch.tensor(1e30)) + 1
     with pytest.raises(OverflowError):

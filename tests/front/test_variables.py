@@ -109,7 +109,7 @@ def test_warnings_that_are_errors_do_not_break_a_program(tmp_path):
 
 
 def test_the_documents_have_the_table():
-    assert doctor.table() in (ROOT / "docs" / "VARIABLES.md").read_text()
+    assert doctor.table() in (ROOT / "docs" / "environment.md").read_text()
 
 
 def test_every_variable_in_the_sources_is_in_the_table():

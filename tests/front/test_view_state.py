@@ -1,6 +1,7 @@
 """What tensors are beside their memory: version counters, views and bases, inference tensors, nodes of the gradient graph, `.data`."""
 
 import magneto
+from support import assert_same
 import pytest
 import torch
 
@@ -191,18 +192,12 @@ def run(fn, make):
     return state(got), state(args), [a._version for a in args if not a.is_inference()]
 
 
-def same(a, b):
-    if isinstance(a, (tuple, list)):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
-    return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
-
-
 @pytest.mark.parametrize("fn,make", CASES, ids=[f"{f.__name__}-{m.__name__}" for f, m in CASES])
 def test_like_eager(fn, make):
     opt = magneto.compile(fn)
     for _ in range(3):
         got, want = run(opt, make), run(fn, make)
-        assert same(got, want), (got, want)
+        assert_same(got, want, rtol=0, atol=0)
 
 
 def test_view_state_is_part_of_one_graph():
@@ -250,9 +245,9 @@ def test_inference_mode_entered_inside(fn, make):
     opt = magneto.compile(fn)
     for _ in range(2):
         got, want = run(opt, make), run(fn, make)
-        assert same(got, want), (got, want)
+        assert_same(got, want, rtol=0, atol=0)
     with torch.inference_mode():
-        assert same(run(opt, plain), run(fn, plain))
+        assert_same(run(opt, plain), run(fn, plain), rtol=0, atol=0)
 
 
 def test_inference_mode_is_no_break_and_keeps_aliasing():
@@ -298,10 +293,10 @@ def test_views_of_a_constant_whose_detached_alias_is_returned(brk):
 
     want = fn(torch.ones(2))
     got = magneto.compile(fn)(torch.ones(2))
-    assert same(got, want), (got, want)
+    assert_same(got, want, rtol=0, atol=0)
     for r in (got, want):
         r[0].add_(7)
-    assert same(got, want), (got, want)
+    assert_same(got, want, rtol=0, atol=0)
 
 
 def test_counter_after_a_break_in_an_inlined_frame():

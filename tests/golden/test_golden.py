@@ -1,4 +1,4 @@
-"""Passes on graph texts: `name.mg` starts with the command line, `name.out` holds what it prints (`make accept`)."""
+"""Passes on graph texts: Each .mg file starts with the command line, the .out file of that name holds what it prints (`make accept`)."""
 
 import os
 import pathlib

@@ -29,7 +29,7 @@ ACTS = {
 
 
 def schemas():
-    text = (ROOT / "src/ir/ops_mg.def").read_text()
+    text = (ROOT / "src/ir/graph/ops_mg.def").read_text()
     return re.findall(r'"mg::(\w+\(.*?) -> Tensor"', text)
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import magneto
-from magneto import _magneto
+from support import counts
 from families import BREAKS, FAMILIES
 from test_models import tensors
 
@@ -32,14 +32,14 @@ def test_eval(name):
     model.eval()
     with torch.no_grad():
         want = model(*args, **kwargs)
-        before = _magneto.stats()
+        before = counts()
         compiled = magneto.compile(model)
         close(compiled(*args, **kwargs), want)
-        after = _magneto.stats()
+        after = counts()
         close(compiled(*args, **kwargs), want)
-    assert after["fallbacks"] == before["fallbacks"]
+    assert after.fallbacks == before.fallbacks
     if name in BREAKS:
         return
-    assert after["graphs"] - before["graphs"] == 1
-    assert after["breaks"] == before["breaks"]
-    assert _magneto.stats()["entries"] == after["entries"]
+    assert after.graphs - before.graphs == 1
+    assert after.reasons == before.reasons
+    assert counts().entries == after.entries

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import magneto
-from magneto import _magneto
+from support import counts
 from families import FAMILIES
 from test_models import tensors
 
@@ -53,11 +53,11 @@ def check(name, steps, dtype, tolerance):
     args, kwargs = cast(args, dtype), cast(kwargs, dtype)
     mine = copy.deepcopy(eager)
     train(eager, eager, args, kwargs, steps)
-    before = _magneto.stats()
+    before = counts()
     train(magneto.compile(mine), mine, args, kwargs, steps)
-    after = _magneto.stats()
-    assert after["fallbacks"] == before["fallbacks"]
-    assert after["joint_graphs"] > before["joint_graphs"]
+    after = counts()
+    assert after.fallbacks == before.fallbacks
+    assert after.joint_graphs > before.joint_graphs
     for (k, a), (_, b) in zip(mine.state_dict().items(), eager.state_dict().items(), strict=True):
         scale = max(float(b.abs().max()), 2e-2) if b.numel() and b.is_floating_point() else 1.0
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * scale, msg=lambda m: f"{k}: {m}")

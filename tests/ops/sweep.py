@@ -8,11 +8,11 @@ import warnings
 
 import torch
 import torch.testing._internal.common_methods_invocations as invocations
-from magneto import _magneto
 from torch.testing._internal.common_utils import noncontiguous_like
 from torch.utils import _pytree as pytree
 
 import magneto
+from support import counts
 
 # The samples of random operators seed the generator inside the call, which is not what programs do.
 invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
@@ -168,7 +168,7 @@ def check(fn, args=(), kwargs=None, gradient=False, values=True, calls=2, compil
     kwargs = kwargs or {}
     if compiled is None:
         compiled = magneto.compile(lambda *a, **k: fn(*a, **k))
-    before = dict(_magneto.stats()["breaks"])
+    before = dict(counts().reasons)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for i in range(calls):
@@ -180,7 +180,7 @@ def check(fn, args=(), kwargs=None, gradient=False, values=True, calls=2, compil
                 raise AssertionError(f"call {i}: {e}") from e
             if want.error is not None:
                 break
-    after = _magneto.stats()["breaks"]
+    after = counts().reasons
     return sorted(k for k in after if after[k] != before.get(k, 0))
 
 

@@ -6,6 +6,7 @@ import torch
 import torch._dynamo
 import torch.nn.functional as F
 from magneto import _magneto
+from support import assert_same, counts
 
 SIZES = (3, 5, 8, 13, 4)
 
@@ -16,16 +17,8 @@ def fresh():
     torch.manual_seed(0)
 
 
-def same(a, b):
-    if isinstance(a, torch.Tensor):
-        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
-        assert a.stride() == b.stride()
-    elif isinstance(a, (tuple, list)):
-        assert type(a) is type(b) and len(a) == len(b)
-        for x, y in zip(a, b):
-            same(x, y)
-    else:
-        assert type(a) is type(b) and a == b
+def same(want, got):
+    assert_same(got, want, rtol=1e-4, atol=1e-5)
 
 
 def recordings(f, calls, **options):
@@ -33,7 +26,7 @@ def recordings(f, calls, **options):
     with torch.no_grad():
         for args in calls:
             same(f(*args), g(*args))
-    return _magneto.stats()["entries"]
+    return counts().entries
 
 
 class Attention(torch.nn.Module):
@@ -170,7 +163,7 @@ def test_strides_follow_the_sizes_or_are_guarded():
     for n in SIZES:
         for x in (torch.randn(n, 4), torch.randn(4, n).t(), torch.randn(n, 9)[:, :4], torch.randn(2 * n, 4)[::2]):
             same(f(x), g(x))
-    assert _magneto.stats()["entries"] <= 8
+    assert counts().entries <= 8
 
 
 GAPS = {  # views into tensors that grow: the strides differ, and do not follow from the sizes
@@ -193,7 +186,7 @@ def test_strides_that_differ_are_symbols(name, backend):
         y = x._base.clone().as_strided(x.size(), x.stride(), x.storage_offset())
         same((f(x), x), (g(y), y))
         assert torch.equal(x._base, y._base)
-    assert _magneto.stats()["entries"] <= 3
+    assert counts().entries <= 3
 
 
 def test_numbers_of_sizes_may_differ_as_often_as_sizes():
@@ -201,8 +194,8 @@ def test_numbers_of_sizes_may_differ_as_often_as_sizes():
     g = magneto.compile(lambda x: [x + i for i in range(x.shape[0])][-1] + x.shape[1])
     for n in range(2, 20):
         same(x[:n] + (n - 1) + 30, g(x[:n]))
-    stats = _magneto.stats()
-    assert stats["fallbacks"] == 0 and stats["entries"] > 8
+    stats = counts()
+    assert stats.fallbacks == 0 and stats.entries > 8
 
 
 def test_gradients_through_strides_that_differ():
@@ -212,7 +205,7 @@ def test_gradients_through_strides_that_differ():
     for n in SIZES:
         base = torch.randn(3, n, 7, requires_grad=True)
         same(*(torch.autograd.grad(h(base[:, -1]), (base, w)) for h in (f, g)))
-    assert _magneto.stats()["entries"] == 2
+    assert counts().entries == 2
 
 
 def test_strides_that_overlap_are_constants():
@@ -239,7 +232,7 @@ def test_lists_and_attributes():
         h.x = torch.randn(n)
         l = [torch.randn(n)]
         same(l[0] * 2 + h.x, g(l, h))
-    assert _magneto.stats()["entries"] == 2
+    assert counts().entries == 2
 
 
 def test_marks():
@@ -280,7 +273,7 @@ def test_many_assignments():
     for n in range(2, 75):
         x = torch.randn(n)
         same(torch.cat([x, x]) * 2, g(x, x.clone()))
-    assert _magneto.stats()["entries"] == 2
+    assert counts().entries == 2
 
 
 def test_what_needs_numbers_gets_them():
@@ -340,10 +333,10 @@ def test_a_module_that_needs_numbers_is_not_every_module():
         for n in (2, 3, 4):
             rows(torch.randn(n, 4))
             net(torch.randn(6, n, 4))
-        before = _magneto.stats()["entries"]
+        before = counts().entries
         for n in (2, 3, 4, 5, 6):
             line(torch.randn(n, 4))
-    assert _magneto.stats()["entries"] - before <= 2
+    assert counts().entries - before <= 2
 
 
 def test_graph_breaks():
@@ -356,7 +349,7 @@ def test_graph_breaks():
     for n in SIZES:
         x = torch.randn(n, 4)
         same(f(x), g(x))
-    assert _magneto.stats()["entries"] == 4
+    assert counts().entries == 4
 
 
 def test_random_numbers_and_effects():
@@ -470,7 +463,7 @@ def test_settings_are_no_part_of_the_recording():
 
     f = lambda x: x * 2  # noqa: E731
     assert recordings(f, [(torch.randn(3),)] * 3) == 1
-    assert _magneto.stats()["bytecodes"] < 20
+    assert counts().bytecodes < 20
 
 
 def compiled(f, calls, **options):
@@ -615,7 +608,7 @@ def test_training_with_batches_of_many_sizes(name):
         torch.manual_seed(i)
         same(want, gradients(g, list(m.parameters()), (x,)))
         same(list(eager.buffers()), list(m.buffers()))
-    assert _magneto.stats()["entries"] == 2 and _magneto.stats()["joint_graphs"] == 2
+    assert counts().entries == 2 and counts().joint_graphs == 2
 
 
 def test_training_sequences_of_many_lengths():
@@ -624,7 +617,7 @@ def test_training_sequences_of_many_lengths():
     for b, n in ((3, 7), (5, 4), (4, 9), (7, 33)):
         x = torch.randn(b, n, 8, requires_grad=True)
         same(gradients(block, [x, *block.parameters()], (x,)), gradients(g, [x, *block.parameters()], (x,)))
-    assert _magneto.stats()["entries"] == 1 and _magneto.stats()["joint_graphs"] == 1
+    assert counts().entries == 1 and counts().joint_graphs == 1
 
 
 def test_backward_passes_of_several_sizes_in_any_order():
@@ -662,7 +655,7 @@ def test_whole_steps_with_batches_of_many_sizes():
         x, y = torch.randn(n, 8), torch.randint(0, 4, (n,))
         same(f(x, y), g(x, y))
         same(list(eager.parameters()), list(m.parameters()))
-    assert _magneto.stats()["entries"] == 3
+    assert counts().entries == 3
 
 
 def test_sizes_that_are_one_by_computation_broadcast():
@@ -754,7 +747,7 @@ def test_doubles_that_are_upsampled_in_training():
     for h, w in ((8, 8), (9, 10), (11, 13), (15, 12)):
         x = torch.rand(2, 2, h, w, dtype=torch.double)
         same(f(x), g(x))
-    assert _magneto.stats()["entries"] <= 2
+    assert counts().entries <= 2
 
 
 def test_operators_of_the_program_follow_sizes():
@@ -835,10 +828,10 @@ def test_methods_of_tensors_as_keys():
 def test_numbers_out_of_tensors_leave_sizes_symbols(fn):
     """Looking whether an integer is computed of constants alone made every size on the way to the input one."""
     _magneto.reset()
-    compiled, before = magneto.compile(fn), _magneto.stats()["entries"]
+    compiled, before = magneto.compile(fn), counts().entries
     for n in range(2, 8):
         x = torch.arange(3.0 * n).view(n, 3)
         got, want = compiled(x), fn(x)
         for a, b in zip(got, want):
             assert type(a) is type(b) and (torch.equal(a, b) if isinstance(b, torch.Tensor) else a == b)
-    assert _magneto.stats()["entries"] - before == 2
+    assert counts().entries - before == 2

@@ -6,7 +6,7 @@ import time
 import magneto
 import pytest
 import torch
-from magneto import _magneto
+from support import assert_same, counts
 from torch._dynamo.testing import CompileCounter
 
 LENGTHS = (5, 9, 14, 3, 40)
@@ -36,14 +36,7 @@ def input_of(net, steps, batch=3):
 
 
 def compare(want, got):
-    if isinstance(want, tuple):
-        assert len(want) == len(got)
-        for a, b in zip(want, got):
-            compare(a, b)
-        return
-    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
-    assert got.stride() == want.stride()
-    assert got.requires_grad == want.requires_grad
+    assert_same(got, want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -59,7 +52,7 @@ def test_lengths(name, grad):
             for steps in LENGTHS:
                 x = input_of(net, steps)
                 compare(net(x), g(x))
-        assert _magneto.stats()["entries"] == recordings
+        assert counts().entries == recordings
         assert not backend or backend.frame_count == recordings
 
 
@@ -90,7 +83,7 @@ def test_training(name, backend):
         torch.testing.assert_close(x[1].grad, x[0].grad, rtol=1e-3, atol=1e-5)
         for p, q in zip(model.parameters(), other.parameters()):
             torch.testing.assert_close(q, p, rtol=1e-3, atol=1e-5)
-    assert _magneto.stats()["entries"] == 2
+    assert counts().entries == 2
 
 
 def test_states_and_both_sizes():
@@ -105,7 +98,7 @@ def test_states_and_both_sizes():
     for steps, batch in zip(LENGTHS, (2, 4, 3, 7, 6)):
         x, h = input_of(net, steps, batch), torch.randn(4, batch, 6)
         compare(f(x, h), g(x, h))
-    assert _magneto.stats()["entries"] == 2
+    assert counts().entries == 2
 
 
 def test_step_that_calls_backward():

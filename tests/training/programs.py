@@ -10,6 +10,7 @@ import torch
 from magneto import _magneto
 
 import magneto
+from support import assert_same, counts
 
 
 class Registry:
@@ -32,12 +33,12 @@ class Registry:
         _magneto.reset()
         got = outcome(self.programs[name], magneto.compile)
         numbers, close = self.expected[name]
-        same(got, want, name, **close)
-        s = _magneto.stats()
-        assert not s["fallbacks"], s
+        compare(got, want, name, **close)
+        s = counts()
+        assert not s.fallbacks, s
         if numbers[0] is not None:
-            mine = (s["graphs"], s["joint_graphs"], sum(s["breaks"].values()))
-            assert all(b is None or a == b for a, b in zip(mine, numbers)), f"graphs, joint graphs, breaks: {mine}, {s['breaks']}"
+            mine = (s.graphs, s.joint_graphs, s.breaks)
+            assert all(b is None or a == b for a, b in zip(mine, numbers)), f"graphs, joint graphs, breaks: {mine}, {s.reasons}"
 
 
 def outcome(program, compiler):
@@ -59,31 +60,10 @@ def text(e):
     return s.split("\n")[0]
 
 
-def same(got, want, what="", rtol=1e-4, atol=1e-5):
-    if isinstance(want, Exception) or isinstance(got, Exception):
-        if not isinstance(want, Exception):
-            raise got
-        assert type(got) is type(want), f"{what}: {got!r}, eager {want!r}"
-        assert text(got) == text(want), f"{what}: {got!r}, eager {want!r}"
-    elif isinstance(want, torch.Tensor):
-        assert isinstance(got, torch.Tensor), f"{what}: {got!r}"
-        for fact in ("dtype", "shape", "requires_grad", "is_leaf", "layout"):
-            a, b = getattr(got, fact), getattr(want, fact)
-            assert a == b, f"{what}: {fact} {a}, eager {b}"
-        if want.layout == torch.strided:
-            assert got.stride() == want.stride(), f"{what}: strides {got.stride()}, eager {want.stride()}"
-        assert (got.grad_fn is None) == (want.grad_fn is None), f"{what}: grad_fn {got.grad_fn}"
-        torch.testing.assert_close(got.detach(), want.detach(), rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{what}: {m}")
-    elif isinstance(want, dict):
-        assert list(got) == list(want), f"{what}: {list(got)}, eager {list(want)}"
-        for k in want:
-            same(got[k], want[k], f"{what}.{k}", rtol, atol)
-    elif isinstance(want, (list, tuple)):
-        assert len(got) == len(want), f"{what}: {len(got)} values, eager {len(want)}"
-        for i, (a, b) in enumerate(zip(got, want)):
-            same(a, b, f"{what}[{i}]", rtol, atol)
-    else:
-        assert got == want, f"{what}: {got!r}, eager {want!r}"
+def compare(got, want, what, **close):
+    if isinstance(got, Exception) and not isinstance(want, Exception):
+        raise got
+    assert_same(got, want, what, **{"rtol": 1e-4, "atol": 1e-5, "error_text": text, **close})
 
 
 def leaf(*size, **kw):

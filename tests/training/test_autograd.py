@@ -9,6 +9,7 @@ from training import same
 
 import magneto
 from magneto import _magneto
+from support import counts
 
 
 def leaf(*size, **kw):
@@ -16,8 +17,8 @@ def leaf(*size, **kw):
 
 
 def compiled_once():
-    stats = _magneto.stats()
-    assert stats["joint_graphs"] == stats["graphs"] == 1 and stats["fallbacks"] == 0, stats
+    stats = counts()
+    assert stats.joint_graphs == stats.graphs == 1 and stats.fallbacks == 0, stats
 
 
 def mlp():
@@ -458,7 +459,7 @@ def test_autocast():
 
     for a, b in zip(program(lambda m: m), program(magneto.compile), strict=True):
         same(b, a, rtol=5e-2, atol=5e-2)
-    assert _magneto.stats()["joint_graphs"] == 1
+    assert counts().joint_graphs == 1
 
 
 def test_backward_under_autocast():

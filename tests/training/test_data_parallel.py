@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import magneto
-from judge import assert_rounding
+from support import assert_rounding, counts
 
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="torch without gloo")
 events = []
@@ -106,8 +106,8 @@ def worker(rank, file):
         for where in ("inside", "outside", "step"):
             magneto.reset()
             got, order = run(kind, where, rank)
-            s = magneto._magneto.stats()
-            assert s["joint_graphs"] and not s["fallbacks"], (kind, where, s)
+            s = counts()
+            assert s.joint_graphs and not s.fallbacks, (kind, where, s)
             assert "layer 0" in order[1:] and "reduce" in order[: order.index("layer 0")], (kind, where, order)
             assert order.count("reduce") >= 3, (kind, where, order)
             for p, q in zip(want, got):

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import magneto
+from support import counts
 
 pytestmark = pytest.mark.model
 
@@ -67,8 +68,8 @@ def whole_step(make, optimizer, loss, batches, rtol):
     torch.testing.assert_close(torch.stack(l2), torch.stack(l1), rtol=rtol, atol=rtol)
     for p, q in zip(m1.parameters(), m2.parameters()):
         assert (p.grad is None) == (q.grad is None)
-    s = magneto._magneto.stats()
-    assert s["graphs"] == 2 and s["recompiles"] == 1 and not s["breaks"] and not s["fallbacks"], s
+    s = counts()
+    assert s.graphs == 2 and s.recompiles == 1 and not s.reasons and not s.fallbacks, s
     return m1, m2
 
 
@@ -128,8 +129,8 @@ def test_trainer(tmp_path):
         curves.append([h["loss"] for h in trainer.state.log_history if "loss" in h])
     assert len(curves[0]) == 12 and curves[0][-1] < curves[0][0]
     torch.testing.assert_close(torch.tensor(curves[1]), torch.tensor(curves[0]), rtol=1e-4, atol=1e-4)
-    s = magneto._magneto.stats()
-    assert s["graphs"] == 1 and not s["breaks"] and not s["fallbacks"], s
+    s = counts()
+    assert s.graphs == 1 and not s.reasons and not s.fallbacks, s
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -153,7 +154,7 @@ def test_loop_with_a_data_loader(workers):
             curve.append(loss.item())
         curves.append(curve)
     torch.testing.assert_close(torch.tensor(curves[1]), torch.tensor(curves[0]), rtol=1e-4, atol=1e-4)
-    assert magneto._magneto.stats()["graphs"] == 1
+    assert counts().graphs == 1
 
 
 # ---- long runs: in float64, so that rounding has not grown into another curve ----
@@ -228,8 +229,8 @@ def test_hundreds_of_steps_of_a_loop(name, one_thread):
                 curve.append(loss.item())
         curves.append(curve[:steps])
     same_curves(curves, steps)
-    s = magneto._magneto.stats()
-    assert s["graphs"] == 1 and not s["breaks"] and not s["fallbacks"], s
+    s = counts()
+    assert s.graphs == 1 and not s.reasons and not s.fallbacks, s
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -249,8 +250,8 @@ def test_hundreds_of_steps_of_a_trainer(name, tmp_path, one_thread):
         trainer.train()
         curves.append([h["loss"] for h in trainer.state.log_history if "loss" in h])
     same_curves(curves, steps)
-    s = magneto._magneto.stats()
-    assert s["graphs"] == 1 and not s["breaks"] and not s["fallbacks"], s
+    s = counts()
+    assert s.graphs == 1 and not s.reasons and not s.fallbacks, s
 
 
 # ---- two processes ----
@@ -306,8 +307,8 @@ def ddp_worker(rank, file):
     for kind in ("inside", "outside", "fsdp"):
         magneto.reset()
         want, got = ddp_train(kind, rank, False), ddp_train(kind, rank, True)
-        s = magneto._magneto.stats()
-        assert not s["fallbacks"] and s["graphs"], (kind, s)
+        s = counts()
+        assert not s.fallbacks and s.graphs, (kind, s)
         for p, q in zip(want, got):
             torch.testing.assert_close(q, p)
             others = [torch.empty_like(q) for _ in range(2)]

@@ -10,6 +10,7 @@ from training import check
 
 import magneto
 from magneto import _magneto
+from support import counts
 
 program = Registry()
 
@@ -619,7 +620,7 @@ def test_checkpoint_saves_memory(reentrant):
 
     m, blocks = stack(), torch.nn.Sequential(*stack().blocks)
     compiled = kept(m, magneto.compile(m))
-    assert _magneto.stats()["joint_graphs"] == 1
+    assert counts().joint_graphs == 1
     assert compiled <= kept(m, m)
     assert compiled < kept(blocks, magneto.compile(lambda x: blocks(x).sum()))
 
@@ -663,8 +664,8 @@ def test_a_step_around_functions_of_numbers_that_change_and_of_functions_is_one_
         results.append([(step(torch.full((3, 4), i / 4), i / 8), w.grad.clone()) for i in range(5)])
     for got, want in zip(results[1], results[0]):
         torch.testing.assert_close(got, want)
-    s = _magneto.stats()
-    assert s["graphs"] <= 3 and not s["breaks"] and not s["fallbacks"], s
+    s = counts()
+    assert s.graphs <= 3 and not s.reasons and not s.fallbacks, s
 
 
 class Sized(Function):
@@ -753,7 +754,7 @@ def test_older_tensor_written_with_what_an_operator_differentiates_itself(f):
         g(torch.zeros(4, 3), x).sin().sum().backward()
         got.append(x.grad)
     torch.testing.assert_close(got[1], got[0])
-    assert not _magneto.stats()["breaks"].keys() - {"data_dependent"}
+    assert not counts().reasons.keys() - {"data_dependent"}
 
 
 def test_written_statistics_do_not_make_a_graph_run_op_by_op():
@@ -761,7 +762,7 @@ def test_written_statistics_do_not_make_a_graph_run_op_by_op():
     weight, bias, mean, var = torch.ones(3), torch.zeros(3), torch.zeros(3), torch.ones(3)
     f = magneto.compile(lambda x: torch.ops.aten._native_batch_norm_legit(x, weight, bias, mean, var, True, 0.1, 1e-5)[0] * 2)
     f(torch.randn(4, 3, requires_grad=True)).sum().backward()
-    assert _magneto.stats()["joint_graphs"] == 1 and not mean.requires_grad and mean.abs().sum() > 0
+    assert counts().joint_graphs == 1 and not mean.requires_grad and mean.abs().sum() > 0
 
 
 def beside(out, x):

@@ -690,6 +690,93 @@ def functional_losses(C):
     return [out, grads(m)]
 
 
+@program(graphs=None, joint=None)
+def gradients_at_a_value_of_a_graph_that_breaks_there(C):
+    x, w = leaf(3), leaf(3)
+
+    def f(x, w):
+        handle = w.register_hook(lambda g: g)  # backward after that is not recorded
+        y = x * 2
+        z = y * w
+        (g,) = torch.autograd.grad((z * z).sum(), [y], allow_unused=True, retain_graph=True)
+        handle.remove()
+        return z, g
+
+    return C(f)(x, w)
+
+
+@program(graphs=None, joint=None)
+def a_hook_on_a_value_that_was_used_before(C):
+    x, seen = leaf(3), []
+
+    def f(x):
+        y = x.sin()
+        z = y * y
+        y.register_hook(lambda g: seen.append(g.clone()))
+        return y, z
+
+    C(f)(x)[1].sum().backward()
+    return seen, x.grad
+
+
+@program(graphs=None, joint=None)
+def retain_grad_on_a_view_that_was_used_before(C):
+    x = leaf(2, 3)
+
+    def f(x):
+        y = x.view(-1)
+        z = y.exp()
+        y.retain_grad()
+        return y, z
+
+    y, z = C(f)(x)
+    z.sum().backward()
+    return y.grad, x.grad
+
+
+@program()
+def a_hook_of_a_leaf_outside_of_the_loss(C):
+    x, w, seen = leaf(3), leaf(3), []
+    w.register_hook(lambda g: seen.append(g.clone()))
+    f = C(lambda x, w: (x.sin(), w.cos() * x))
+    for use in (0, 1, 0):
+        f(x, w)[use].sum().backward()
+    return seen, x.grad, w.grad
+
+
+@program()
+def a_second_pass_where_nothing_was_saved(C):
+    x, w = leaf(3), leaf(3)
+    y, z = C(lambda x, w: (w.cumsum(0), torch.tanh(x)))(x, w)
+    for _ in range(2):
+        y.sum().backward()
+    return x.grad, w.grad
+
+
+@program(graphs=None, joint=None)
+def views_of_a_parameter_behind_a_backward_pass(C):
+    w = leaf(2, 3)
+
+    def step(w):
+        a, b = w.unbind(0)
+        v = w.expand(4, 2, 3)
+        (a * b).sum().backward()
+        return v, b
+
+    v, b = C(step)(w)
+    return v, b, w._version, w.grad
+
+
+@program(graphs=None, joint=None)
+def a_leaf_made_of_what_was_written_in_place(C):
+    def f(x):
+        y = x.clone()
+        y += x
+        return y.detach().clone().requires_grad_(), x * 2
+
+    return C(f)(leaf(3))
+
+
 @pytest.mark.parametrize("name", program.programs)
 def test_program(name):
     program.check(name)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import magneto
-from magneto import _magneto
+from support import counts
 
 MAKERS = {
     "ones": lambda: torch.ones(3, requires_grad=True),
@@ -135,7 +135,7 @@ def test_older_leaves_are_switched_in_a_step(step):
     (ours, p), (eager, q) = run(True), run(False)
     assert [s[1:] for s in ours] == [s[1:] for s in eager]
     torch.testing.assert_close(([s[0] for s in ours], p), ([s[0] for s in eager], q), rtol=1e-9, atol=1e-12)
-    assert not magneto._magneto.stats()["breaks"]
+    assert not counts().reasons
 
 
 def test_older_leaves_are_switched_where_results_want_gradients():
@@ -204,8 +204,8 @@ def test_leaves_whose_data_was_assigned_are_updated_in_the_same_graph():
         same = [p.data_ptr() == opt.state[p]["old"].data_ptr() for p in m.parameters()]
         results.append((losses, list(m.parameters()), [opt.base.state[p]["momentum_buffer"] for p in m.parameters()], same))
     torch.testing.assert_close(*results)
-    s = _magneto.stats()
-    assert s["graphs"] == 2 and not s["breaks"], s
+    s = counts()
+    assert s.graphs == 2 and not s.reasons, s
 
 
 def test_a_leaf_whose_data_was_assigned_breaks_where_gradients_are_recorded():

@@ -4,6 +4,9 @@ import torch
 import torch.nn.functional as F
 from programs import Registry, grads, leaf, mlp
 
+import magneto
+from support import counts
+
 program = Registry()
 LOOSE = {"rtol": 3e-2, "atol": 3e-2}
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -220,14 +223,10 @@ def test_program(name):
 
 @pytest.mark.parametrize("dtype", TYPES.values(), ids=TYPES)
 def test_one_joint_graph(dtype):
-    from magneto import _magneto
-
-    import magneto
-
     m = net()
     f = magneto.compile(m)
     for _ in range(2):
         with torch.autocast("cpu", dtype):
             f(torch.randn(2, 3, 6, 6)).float().sum().backward()
-    s = _magneto.stats()
-    assert (s["graphs"], s["joint_graphs"], s["breaks"]) == (1, 1, {}), s
+    s = counts()
+    assert (s.graphs, s.joint_graphs, s.reasons) == (1, 1, {}), s

@@ -7,7 +7,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from training import check_module, clone, same
 
 import magneto
-from magneto import _magneto
+from support import counts
 
 KINDS = [nn.LSTM, nn.GRU, nn.RNN]
 OPTIONS = [
@@ -69,8 +69,8 @@ def test_states_go_in_and_gradients_come_out(kind):
                 same(q.grad, p.grad, f"gradient of argument {i}")
             else:
                 same(q, p, f"gradient of parameter {i - 3}")
-    s = _magneto.stats()
-    assert s["joint_graphs"] == s["graphs"] and not s["breaks"] and not s["fallbacks"], s
+    s = counts()
+    assert s.joint_graphs == s.graphs and not s.reasons and not s.fallbacks, s
 
 
 def test_evaluation_after_training_and_frozen_weights():
@@ -88,7 +88,7 @@ def test_evaluation_after_training_and_frozen_weights():
     c(y)[0].square().sum().backward()
     m(z)[0].square().sum().backward()
     same(y.grad, z.grad)
-    assert not _magneto.stats()["breaks"]
+    assert not counts().reasons
 
 
 def test_a_kept_graph_runs_again():
@@ -123,8 +123,8 @@ def test_packed_sequences(kind):
             g(y, torch.tensor(lengths)).square().sum().backward()
             grads.append([y.grad, *(p.grad.clone() for p in m.parameters())])
         torch.testing.assert_close(grads[1], grads[0])
-    s = _magneto.stats()
-    assert s["graphs"] == 2 and set(s["breaks"]) == {"data_dependent"} and not s["fallbacks"], s
+    s = counts()
+    assert s.graphs == 2 and s.reasons == {"data_dependent": 1} and not s.fallbacks, s
 
 
 @pytest.mark.parametrize("dynamic", [None, True])

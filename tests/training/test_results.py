@@ -4,7 +4,7 @@ import torch
 from training import check, check_module, same
 
 import magneto
-from magneto import _magneto
+from support import counts
 
 
 def leaf(*size, **kw):
@@ -183,7 +183,7 @@ def test_nonleaf_input():
     outer(f, a).sum().backward()
     outer(c, b).sum().backward()
     same(b.grad, a.grad)
-    assert _magneto.stats()["joint_graphs"] == 1
+    assert counts().joint_graphs == 1
 
 
 def test_inplace_on_nonleaf_input():
@@ -340,7 +340,7 @@ def test_requires_grad_switches():
         if o.requires_grad:
             o.sum().backward()
             assert (x.grad is not None) == gx and (y.grad is not None) == gy
-    assert _magneto.stats()["joint_graphs"] == 3
+    assert counts().joint_graphs == 3
 
 
 def test_convolutions_of_a_backward_graph():
@@ -350,6 +350,32 @@ def test_convolutions_of_a_backward_graph():
                                    torch.nn.SiLU(), torch.nn.MaxPool2d(3), torch.nn.Conv2d(16, 64, 5), torch.nn.ReLU())
 
     check_module(make, (torch.randn(2, 3, 20, 20),))
+
+
+@pytest.mark.parametrize("size,options", [
+    (4, {"dilation": 2, "padding": 2}),
+    (4, {"dilation": 2, "padding": 2, "groups": 32}),
+    (2, {"padding": 1}),
+    (7, {"dilation": 3, "padding": 3, "bias": False, "stride": 2}),
+])
+def test_gradients_of_convolutions_without_a_channels_last_kernel(size, options):
+    """The library runs them on data of another format.  ATen's would copy the weight to channels-last and its gradient back."""
+    m = torch.nn.Sequential(torch.nn.Conv2d(8, 32, 1), torch.nn.ReLU(), torch.nn.Conv2d(32, 64, 3, **options), torch.nn.ReLU(),
+                            torch.nn.Conv2d(64, 8, 1))
+    x = torch.randn(2, 8, size, size)
+
+    def f(x):
+        return torch.autograd.grad(m(x).square().sum(), list(m.parameters()))
+
+    compiled = magneto.compile(f)
+    for _ in range(2):
+        for got, want in zip(compiled(x), f(x), strict=True):
+            same(got, want, rtol=1e-4, atol=1e-4)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as prof:
+        compiled(x)
+    names = [e.key for e in prof.key_averages()]
+    assert sum(name.startswith("magneto::convolution_backward") for name in names) > 0, names
+    assert "aten::convolution_backward" not in names
 
 
 class _Growing(torch.nn.Module):

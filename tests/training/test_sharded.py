@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import nn
 
 import magneto
+from support import counts
 
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="torch without gloo")
 
@@ -47,8 +48,8 @@ def worker(rank, file):
         want = train("eager", rank, mesh, **options)
         magneto.reset()
         got = train(where, rank, mesh, **options)
-        s = magneto._magneto.stats()
-        assert s["joint_graphs"] and not s["fallbacks"], (where, s)
+        s = counts()
+        assert s.joint_graphs and not s.fallbacks, (where, s)
         torch.testing.assert_close(got, want)
     dist.destroy_process_group()
 

@@ -4,10 +4,10 @@ import copy
 import pytest
 import torch
 import torch.nn as nn
-from magneto import _magneto
 from torch.nn.utils import parametrizations as P
 
 import magneto
+from support import counts
 from training import same
 
 
@@ -139,12 +139,12 @@ def test_state_after_many_steps(name):
     compiled.eval()
     x = torch.randn(8, 6)
     same(compiled(x).detach(), eager(x).detach(), "eval", 1e-3, 1e-4)
-    s = _magneto.stats()
+    s = counts()
     if name != "batch_norm_cumulative":  # a Python number that every step changes
-        assert not s["fallbacks"]
-        assert s["recompiles"] <= 3, s
+        assert not s.fallbacks
+        assert s.recompiles <= 3, s
     if graphs:
-        assert graphs <= s["joint_graphs"] <= graphs + 1 and not s["breaks"], s  # train, and eval where it differs
+        assert graphs <= s.joint_graphs <= graphs + 1 and not s.reasons, s  # train, and eval where it differs
 
 
 def test_statistics_move_only_in_train_mode():

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import magneto
-from magneto import _magneto
+from support import assert_same, counts
 
 OPTIM = torch.optim
 OPTIMIZERS = {
@@ -47,7 +47,7 @@ def train(cls, options, compiled: bool, n: int = 6, set_to_none: bool = True):
     return m, opt, [f(x, y) for x, y in batches(n)]
 
 
-def assert_same(eager, ours):
+def assert_steps_same(eager, ours):
     (m1, o1, l1), (m2, o2, l2) = eager, ours
     for a, b in zip(l1, l2):
         torch.testing.assert_close(a.detach(), b.detach(), rtol=1e-4, atol=1e-5)
@@ -63,10 +63,10 @@ def assert_same(eager, ours):
 
 
 def assert_one_graph():
-    s = magneto._magneto.stats()
-    assert not s["breaks"], s["breaks"]
-    assert not s["fallbacks"]
-    assert s["graphs"] <= 2 and s["recompiles"] <= 1, s  # the first step makes the optimizer's state
+    s = counts()
+    assert not s.reasons, s.reasons
+    assert not s.fallbacks
+    assert s.graphs <= 2 and s.recompiles <= 1, s  # the first step makes the optimizer's state
 
 
 @pytest.fixture(autouse=True)
@@ -81,13 +81,13 @@ def fresh():
 def test_optimizers(name, foreach):
     cls, options = OPTIMIZERS[name]
     options = {**options, "foreach": foreach}
-    assert_same(train(cls, options, False), train(cls, options, True))
+    assert_steps_same(train(cls, options, False), train(cls, options, True))
     assert_one_graph()
 
 
 def test_zero_grad_keeps_the_tensors():
     """With set_to_none=False the gradients are zeroed and added to in place: the same objects after every step."""
-    assert_same(train(OPTIM.SGD, {"lr": 0.1}, False, set_to_none=False), train(OPTIM.SGD, {"lr": 0.1}, True, set_to_none=False))
+    assert_steps_same(train(OPTIM.SGD, {"lr": 0.1}, False, set_to_none=False), train(OPTIM.SGD, {"lr": 0.1}, True, set_to_none=False))
     assert_one_graph()
 
 
@@ -111,8 +111,8 @@ def test_accumulation_adds_to_the_older_gradient():
 
     for a, b in zip(run(False), run(True)):
         torch.testing.assert_close(a, b)
-    s = magneto._magneto.stats()
-    assert s["graphs"] == 2 and not s["breaks"]
+    s = counts()
+    assert s.graphs == 2 and not s.reasons
 
 
 def test_backward_of_the_result_is_eagers_error():
@@ -137,7 +137,7 @@ def test_autograd_grad_inside():
     x = torch.randn(5, 8)
     for a, b in zip(h(x), magneto.compile(h)(x)):
         torch.testing.assert_close(a, b)
-    assert not magneto._magneto.stats()["breaks"]
+    assert not counts().reasons
     torch.testing.assert_close(magneto.compile(f)(x), f(x))
 
 
@@ -173,7 +173,7 @@ def test_step_after_torchs_own_compiler_was_imported():
     import torch._dynamo  # noqa: F401
 
     cls, options = OPTIMIZERS["momentum"]
-    assert_same(train(cls, options, False), train(cls, options, True))
+    assert_steps_same(train(cls, options, False), train(cls, options, True))
     assert_one_graph()
 
 
@@ -196,7 +196,7 @@ def test_counting_optimizers(name, foreach):
     """The step count stays a tensor: bias corrections are neither baked in nor recompiled."""
     cls, options = ALL_OPTIMIZERS[name]
     options = {**options, "foreach": foreach}
-    assert_same(train(cls, options, False, 20), train(cls, options, True, 20))
+    assert_steps_same(train(cls, options, False, 20), train(cls, options, True, 20))
     assert_one_graph()
 
 
@@ -212,16 +212,16 @@ def test_counting_optimizers(name, foreach):
 def test_optimizers_that_branch_on_their_step(cls, options, foreach):
     """What the step count decides is guarded: RAdam records again when its rectification sets in, ASGD when averaging starts."""
     options = {**options, "foreach": foreach}
-    assert_same(train(cls, options, False, 20), train(cls, options, True, 20))
-    s = magneto._magneto.stats()
-    assert not s["breaks"] and not s["fallbacks"] and s["graphs"] <= {OPTIM.RAdam: 3, OPTIM.ASGD: 4, OPTIM.Adafactor: 2}[cls], s
+    assert_steps_same(train(cls, options, False, 20), train(cls, options, True, 20))
+    s = counts()
+    assert not s.reasons and not s.fallbacks and s.graphs <= {OPTIM.RAdam: 3, OPTIM.ASGD: 4, OPTIM.Adafactor: 2}[cls], s
 
 
 def test_a_schedule_of_rates_beside_answers():
     make = SCHEDULERS["cosine"]
-    assert_same(scheduled(OPTIM.RAdam, {"lr": 0.01}, make, False), scheduled(OPTIM.RAdam, {"lr": 0.01}, make, True))
-    s = magneto._magneto.stats()
-    assert not s["breaks"] and s["recompiles"] <= 3, s
+    assert_steps_same(scheduled(OPTIM.RAdam, {"lr": 0.01}, make, False), scheduled(OPTIM.RAdam, {"lr": 0.01}, make, True))
+    s = counts()
+    assert not s.reasons and s.recompiles <= 3, s
 
 
 @pytest.mark.skipif(not hasattr(OPTIM, "Muon"), reason="torch without Muon")
@@ -248,7 +248,7 @@ def test_muon():
 @pytest.mark.parametrize("cls", [OPTIM.SGD, OPTIM.Adam, OPTIM.AdamW, OPTIM.Adagrad])
 def test_fused_optimizers(cls):
     options = {"lr": 0.01, "weight_decay": 0.01, "fused": True}
-    assert_same(train(cls, options, False, 12), train(cls, options, True, 12))
+    assert_steps_same(train(cls, options, False, 12), train(cls, options, True, 12))
     assert_one_graph()
 
 
@@ -290,10 +290,10 @@ SCHEDULERS = {
 )
 def test_a_scheduler_does_not_recompile(cls, options, scheduler):
     make = SCHEDULERS[scheduler]
-    assert_same(scheduled(cls, options, make, False), scheduled(cls, options, make, True))
-    s = magneto._magneto.stats()
-    assert not s["breaks"] and not s["fallbacks"]
-    assert s["recompiles"] <= 2, s  # the state of the optimizer, then the learning rate becomes an input
+    assert_steps_same(scheduled(cls, options, make, False), scheduled(cls, options, make, True))
+    s = counts()
+    assert not s.reasons and not s.fallbacks
+    assert s.recompiles <= 2, s  # the state of the optimizer, then the learning rate becomes an input
 
 
 def test_item_of_the_loss_stays_in_the_graph():
@@ -307,7 +307,7 @@ def test_item_of_the_loss_stays_in_the_graph():
     w.grad = None
     got = magneto.compile(f)(x, w)
     assert type(got) is float and got == pytest.approx(want, rel=1e-6)
-    assert not magneto._magneto.stats()["breaks"]
+    assert not counts().reasons
 
 
 def test_floats_that_change_become_inputs():
@@ -319,10 +319,10 @@ def test_floats_that_change_become_inputs():
     for i in range(12):
         torch.testing.assert_close(g(x, 0.1 * i + 0.05), f(x, 0.1 * i + 0.05))
         torch.testing.assert_close(g(x, 1.5, float(i)), f(x, 1.5, float(i)))
-    s = magneto._magneto.stats()
-    assert s["recompiles"] <= 3 and not s["breaks"], s
+    s = counts()
+    assert s.recompiles <= 3 and not s.reasons, s
     torch.testing.assert_close(g(x, -0.5), f(x, -0.5))  # the other branch: one more
-    assert magneto._magneto.stats()["recompiles"] == s["recompiles"] + 1
+    assert counts().recompiles == s.recompiles + 1
 
 
 @pytest.mark.parametrize(
@@ -350,18 +350,7 @@ def test_calls_with_a_float_input(fn):
     x = torch.rand(4) + 0.5
     g = magneto.compile(fn)
     for s in (0.25, 0.375, 0.625, 0.875):
-        assert_equal(g(x, s), fn(x, s))
-
-
-def assert_equal(a, b):
-    if isinstance(b, (list, tuple)):
-        assert type(a) is type(b) and len(a) == len(b)
-        for p, q in zip(a, b):
-            assert_equal(p, q)
-    elif isinstance(b, torch.Tensor):
-        torch.testing.assert_close(a, b)
-    else:
-        assert type(a) is type(b) and a == b
+        assert_same(g(x, s), fn(x, s))
 
 
 def test_gradient_through_a_float_input():
@@ -400,7 +389,7 @@ def test_clipping_the_norm(norm, error):
         norms.append(torch.stack([total.detach() for _, total in out]))
         return m, opt, [loss for loss, _ in out]
 
-    assert_same(run(False), run(True))
+    assert_steps_same(run(False), run(True))
     torch.testing.assert_close(*norms, rtol=1e-4, atol=1e-5)
     assert_one_graph()
 
@@ -410,9 +399,9 @@ def test_schedules_of_betas(fused):
     """OneCycleLR changes the learning rate and beta1, a number in a tuple."""
     make = lambda o: OPTIM.lr_scheduler.OneCycleLR(o, 0.1, total_steps=25, cycle_momentum=not fused)  # noqa: E731
     options = {"lr": 0.01, "fused": fused}
-    assert_same(scheduled(OPTIM.Adam, options, make, False), scheduled(OPTIM.Adam, options, make, True))
-    s = magneto._magneto.stats()
-    assert not s["breaks"] and s["recompiles"] <= 2, s
+    assert_steps_same(scheduled(OPTIM.Adam, options, make, False), scheduled(OPTIM.Adam, options, make, True))
+    s = counts()
+    assert not s.reasons and s.recompiles <= 2, s
 
 
 def test_hooks_and_counters():
@@ -444,9 +433,9 @@ def test_hooks_and_counters():
         assert seen == [20, 210] and sched.last_epoch == 20
         return m, opt, losses
 
-    assert_same(run(False), run(True))
-    s = magneto._magneto.stats()
-    assert not s["breaks"] and not s["fallbacks"] and s["recompiles"] <= 3, s
+    assert_steps_same(run(False), run(True))
+    s = counts()
+    assert not s.reasons and not s.fallbacks and s.recompiles <= 3, s
 
 
 def test_accumulation_every_four_steps():
@@ -467,9 +456,9 @@ def test_accumulation_every_four_steps():
         f = magneto.compile(step) if compiled else step
         return m, opt, [f(x, y) for x, y in batches(22)]
 
-    assert_same(run(False), run(True))
-    s = magneto._magneto.stats()
-    assert not s["breaks"] and not s["fallbacks"] and s["recompiles"] <= 4, s
+    assert_steps_same(run(False), run(True))
+    s = counts()
+    assert not s.reasons and not s.fallbacks and s.recompiles <= 4, s
 
 
 def test_grad_scaler_with_a_fused_optimizer():
@@ -527,10 +516,10 @@ def test_a_scheduler_that_steps_inside(make):
         return m, opt, [f(x, y) for x, y in batches(20)], sched
 
     want, got = run(False), run(True)
-    assert_same(want[:3], got[:3])
+    assert_steps_same(want[:3], got[:3])
     assert got[3].get_last_lr() == want[3].get_last_lr() and type(got[3].last_epoch) is int
-    s = magneto._magneto.stats()
-    assert not s["breaks"] and not s["fallbacks"] and s["recompiles"] <= 5, s
+    s = counts()
+    assert not s.reasons and not s.fallbacks and s.recompiles <= 5, s
 
 
 def one_step(m, opt, compiled):
@@ -554,7 +543,7 @@ def test_dropout_with_batches_of_many_sizes():
         torch.manual_seed(5)
         return m, opt, [f(x[:n], y[:n]) for n, (x, y) in zip(range(4, 16), batches(12))]
 
-    assert_same(run(False), run(True))
+    assert_steps_same(run(False), run(True))
     assert_one_graph()
 
 
@@ -593,7 +582,7 @@ def test_bags_of_many_lengths(mode):
         return [f(torch.randint(10, (3 * n,)), torch.arange(0, 3 * n, 3)) for n in (5, 5, 4, 7, 6)], m.weight
 
     torch.testing.assert_close(run(False), run(True))
-    assert _magneto.stats()["entries"] <= 3
+    assert counts().entries <= 3
 
 
 def hooked(compiled, register, n=8):
@@ -632,8 +621,8 @@ def look_only(m, i):
 @pytest.mark.parametrize("register,graphs", [(clamp_all, 2), (hook_later, 4), (look_only, 2)])
 def test_hooks_that_leaves_have(register, graphs):
     torch.testing.assert_close(hooked(False, register), hooked(True, register), rtol=1e-9, atol=1e-12)
-    s = magneto._magneto.stats()
-    assert not s["breaks"] and not s["fallbacks"] and s["graphs"] <= graphs, s
+    s = counts()
+    assert not s.reasons and not s.fallbacks and s.graphs <= graphs, s
 
 
 def test_a_hook_that_breaks():
@@ -708,8 +697,8 @@ def test_parameters_written_through_data():
         return losses, list(m.parameters()), [p.grad for p in m.parameters()]
 
     torch.testing.assert_close(run(False), run(True), rtol=1e-9, atol=1e-12)
-    s = magneto._magneto.stats()
-    assert not s["breaks"] and s["graphs"] <= 3, s
+    s = counts()
+    assert not s.reasons and s.graphs <= 3, s
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -749,8 +738,8 @@ def test_a_step_with_two_optimizers_is_one_graph():
             step(torch.randn(4, 3), torch.randn(4, 2))
         results.append([*made.parameters(), *judge.parameters()])
     torch.testing.assert_close(results[1], results[0])
-    s = _magneto.stats()
-    assert s["graphs"] == 2 and not s["breaks"], s
+    s = counts()
+    assert s.graphs == 2 and not s.reasons, s
 
 
 def test_backward_through_a_freed_graph_of_leaves_made_inside():

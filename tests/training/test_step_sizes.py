@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import magneto
-from magneto import _magneto
+from support import counts
 
 
 class Experts(nn.Module):
@@ -87,15 +87,15 @@ def fresh():
 @pytest.mark.parametrize("loss_of", [masked_mean, rows, rows_before, masked_write, experts])
 def test_chosen_rows(loss_of):
     ours = run(loss_of, True, (6,))
-    stats = magneto._magneto.stats()
-    assert not stats["breaks"] and stats["graphs"] == 2, stats
+    stats = counts()
+    assert not stats.reasons and stats.graphs == 2, stats
     torch.testing.assert_close(ours, run(loss_of, False, (6,)), rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("loss_of", [masked_mean, masked_write])
 def test_with_batches_of_many_sizes(loss_of):
     ours = run(loss_of, True, (6, 5, 4, 7))
-    assert not magneto._magneto.stats()["breaks"]
+    assert not counts().reasons
     torch.testing.assert_close(ours, run(loss_of, False, (6, 5, 4, 7)), rtol=1e-9, atol=1e-11)
 
 
@@ -119,10 +119,10 @@ def test_a_module_breaks_where_its_results_want_gradients():
         grads.append([p.grad.clone() for p in m.parameters()])
     torch.testing.assert_close(grads[0], grads[1])
     torch.testing.assert_close(grads[0], grads[2])
-    breaks = magneto._magneto.stats()["breaks"]
+    breaks = counts().reasons
     with torch.no_grad():  # whose graph does not
         torch.testing.assert_close(f(x), m(x))
-    assert magneto._magneto.stats()["breaks"] == breaks
+    assert counts().reasons == breaks
 
 
 def test_a_size_is_known_before_what_has_it_is_made():
@@ -187,5 +187,5 @@ def test_ctc_loss(kind, train):
         return out
 
     torch.testing.assert_close(run(True), run(False))
-    s = _magneto.stats()
-    assert not s["breaks"] and s["graphs"] <= 3, s
+    s = counts()
+    assert not s.reasons and s.graphs <= 3, s

@@ -169,7 +169,7 @@ def test_gradients_of_convolutions(case, bias, channels_last):
 
     args = (x, *conv.parameters())
     for got, want in zip(grads(magneto.compile(f), *args), grads(f, *args)):
-        same(got, want, case, rtol=1e-3, atol=1e-4, strides_of_one=False)
+        same(got, want, case, rtol=1e-3, atol=1e-4, strides="used")
 
 
 @pytest.mark.parametrize("foreach", [False, True])

@@ -2,9 +2,9 @@
 import copy
 
 import torch
-from magneto import _magneto
 
 import magneto
+from support import assert_counts, assert_same
 
 
 def tensors(value):
@@ -19,19 +19,9 @@ def tensors(value):
     return []
 
 
-def strides(t, of_one):
-    return [s for n, s in zip(t.shape, t.stride()) if n != 1 or of_one]
-
-
-def same(got, want, what="value", rtol=1e-4, atol=1e-5, strides_of_one=True):
-    """strides_of_one: strides of dimensions of size 1 count too (which ones a library gives depends on the processor)."""
-    assert (got is None) == (want is None), f"{what}: {got!r}, eager {want!r}"
-    if got is None:
-        return
-    assert got.dtype == want.dtype and got.shape == want.shape, what
-    where = f"{what}: strides {got.stride()}, eager {want.stride()}"
-    assert strides(got, strides_of_one) == strides(want, strides_of_one), where
-    torch.testing.assert_close(got, want, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{what}: {m}")
+def same(got, want, what="value", rtol=1e-4, atol=1e-5, **options):
+    """assert_same with the tolerances of gradients."""
+    assert_same(got, want, what, rtol=rtol, atol=atol, **options)
 
 
 def clone(t):
@@ -59,8 +49,7 @@ def check(f, *args, calls=3, graphs=1, joint=1, breaks=0, rtol=1e-4, atol=1e-5, 
         w, g = tensors(want), tensors(got)
         assert len(w) == len(g)
         for k, (x, y) in enumerate(zip(g, w)):
-            same(x.detach(), y.detach(), f"call {i}, result {k}", rtol, atol)
-            assert x.requires_grad == y.requires_grad and x.is_leaf == y.is_leaf, f"result {k}"
+            same(x, y, f"call {i}, result {k}", rtol, atol)
         backward(w, i)
         backward(g, i)
         for k, (x, y) in enumerate(zip(b, a)):
@@ -68,10 +57,8 @@ def check(f, *args, calls=3, graphs=1, joint=1, breaks=0, rtol=1e-4, atol=1e-5, 
                 same(x.detach(), y.detach(), f"call {i}, argument {k}")
                 same(x.grad, y.grad, f"call {i}, gradient {k}", rtol, atol)
                 assert x._version == y._version, f"version of argument {k}"
-    stats = _magneto.stats()
-    assert stats["fallbacks"] == 0
-    if graphs is not None:
-        assert (stats["graphs"], stats["joint_graphs"], sum(stats["breaks"].values())) == (graphs, joint, breaks), stats
+    expected = {} if graphs is None else dict(graphs=graphs, joint_graphs=joint, breaks=breaks)
+    assert_counts(**expected)
     return compiled
 
 
@@ -102,8 +89,5 @@ def check_module(make, args, steps=3, graphs=1, joint=1, loss=None, lr=0.05, rto
             same(p.detach(), q.detach(), f"step {i}, {n}", rtol, atol)
         for (n, p), (_, q) in zip(mine.named_buffers(), eager.named_buffers()):
             same(p, q, f"step {i}, {n}", rtol, atol)
-    stats = _magneto.stats()
-    assert stats["fallbacks"] == 0
-    if graphs is not None:
-        assert (stats["graphs"], stats["joint_graphs"]) == (graphs, joint), stats
+    assert_counts(**({} if graphs is None else dict(graphs=graphs, joint_graphs=joint)))
     return compiled

@@ -1,0 +1,318 @@
+"""Compiled plans on a GPU: kernels of ours, library calls, CUDA graphs. Every result as eager's."""
+
+import copy
+import gc
+import threading
+
+import magneto
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.fixture(autouse=True)
+def compiled_kernels(monkeypatch):
+    monkeypatch.setenv("MAGNETO_GPU", "1")
+    magneto.reset()
+
+
+@pytest.fixture
+def replays():
+    """How many replays there were since; no capture may have failed."""
+    before = magneto._magneto.stats()
+
+    def count():
+        now = magneto._magneto.stats()
+        assert now["cuda_failed"] == before["cuda_failed"]
+        return now["cuda_replays"] - before["cuda_replays"]
+
+    return count
+
+
+def rnd(*size, dtype=torch.float32):
+    return torch.randn(*size, device="cuda", dtype=dtype)
+
+
+def close(got, want):
+    torch.testing.assert_close(got, want, rtol=2e-3, atol=2e-3, equal_nan=True)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.a, self.b = nn.LayerNorm(64), nn.Linear(64, 256), nn.Linear(256, 64)
+
+    def forward(self, x):
+        return x + self.b(F.gelu(self.a(self.norm(x))))
+
+
+def columns(x):
+    return x.sum(0), x.mean((0, 1)), x.amax(0), x.var(0)
+
+
+def rows(x):
+    return x.softmax(-1), x.log_softmax(-1), F.layer_norm(x, x.shape[-1:]), x.sum(-1), x.amin(-1)
+
+
+def turns(x):
+    return x.transpose(-1, -2).contiguous() + 1, x.flip(0), torch.cat([x, x * 2], -1), F.pad(x, (1, 2), value=3.0)
+
+
+def halves(x):
+    return F.silu(x.bfloat16()), torch.tanh(x.half()) * 2, x.bfloat16().sum(-1)
+
+
+def whole(x):
+    return x.sum(), x.max(), x.isnan().any(), (x > 0).all()
+
+
+def windows(x):
+    y = x.reshape(1, -1, 16, 16)
+    return F.max_pool2d(y, 3, 2, 1), F.avg_pool2d(y, 2), F.interpolate(y, scale_factor=2)
+
+
+def finds(x):
+    return x.argmax(-1), x.cumsum(-1), x.sort(-1)[0], torch.zeros_like(x).scatter_add(-1, x.argsort(-1), x)
+
+
+def calls_without_device_forms(x):
+    return torch.erfc(x), torch.lgamma(x.abs() + 1), torch.atan2(x, x + 3), torch.fmod(x, 0.7), x.asinh() + 1
+
+
+def numbers_of_the_cpu(x):
+    return x * torch.tensor(2.5) + torch.tensor(3), (x > 0).float() * torch.tensor(True)
+
+
+@pytest.mark.parametrize("size", [(8, 32, 64), (3, 5, 7), (2, 8, 1024), (1, 1, 1), (4, 4, 8192)], ids=str)
+@pytest.mark.parametrize("program", [columns, rows, turns, halves, whole, finds, calls_without_device_forms, numbers_of_the_cpu])
+def test_program(program, size):
+    compiled = magneto.compile(program)
+    for _ in range(4):
+        x = rnd(*size)
+        close(compiled(x), program(x))
+
+
+def test_windows():
+    compiled = magneto.compile(windows)
+    for _ in range(3):
+        x = rnd(4, 2, 256)
+        close(compiled(x), windows(x))
+
+
+def test_arguments_that_are_not_aligned():
+    def f(x, y):
+        return x * y + 1, (x + y).sum(-1)
+
+    compiled = magneto.compile(f)
+    base = rnd(1025)
+    for _ in range(4):
+        for at in (0, 1):
+            x, y = base[at:at + 1024].view(8, 128), rnd(8, 128)
+            close(compiled(x, y), f(x, y))
+
+
+def test_results_stay_valid_after_later_calls(replays):
+    model = nn.Sequential(Block(), Block(), nn.Linear(64, 64)).cuda()
+    compiled = magneto.compile(model)
+    with torch.no_grad():
+        x = [rnd(16, 64) for _ in range(100)]
+        got = [compiled(t) for t in x]
+        for t, y in zip(x, got, strict=True):
+            close(y, model(t))
+        assert len({y.data_ptr() for y in got}) == 100
+    assert replays() >= 90
+
+
+def test_inputs_that_move(replays):
+    model = Block().cuda()
+    compiled = magneto.compile(model)
+    with torch.no_grad():
+        keep = [rnd(4, 64) for _ in range(20)]
+        for t in keep + keep[::-1] + [keep[0]] * 5:
+            close(compiled(t), model(t))
+    assert replays() >= 30
+
+
+def test_parameters_that_are_replaced_or_written(replays):
+    model = Block().cuda()
+    compiled = magneto.compile(model)
+    x = rnd(4, 64)
+    with torch.no_grad():
+        for k in range(12):
+            if k % 3 == 1:
+                model.a.weight.mul_(1.1)
+            if k % 3 == 2:
+                model.b.weight.data = rnd(64, 256)
+            close(compiled(x), model(x))
+    assert replays() >= 3
+
+
+def test_settings_that_calls_depend_on(replays):
+    a = rnd(256, 256)
+
+    def f(x):
+        return (x @ x + 1) @ x
+
+    compiled = magneto.compile(f)
+    before = torch.backends.cuda.matmul.allow_tf32
+    try:
+        for _ in range(3):
+            for tf32 in (False, True):
+                torch.backends.cuda.matmul.allow_tf32 = tf32
+                for _ in range(4):
+                    torch.testing.assert_close(compiled(a), f(a), rtol=1e-6, atol=1e-3)
+        assert replays() >= 6
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def test_streams(replays):
+    model = Block().cuda()
+    compiled = magneto.compile(model)
+    x = rnd(64, 64)
+    with torch.no_grad():
+        want = model(x)
+        for _ in range(4):
+            close(compiled(x), want)
+        assert replays() >= 2
+        torch.cuda.synchronize()
+        streams = [torch.cuda.Stream() for _ in range(2)]
+        got = []
+        for _ in range(10):
+            for s in streams:
+                with torch.cuda.stream(s):
+                    got.append(compiled(x))
+        torch.cuda.synchronize()
+        for y in got:
+            close(y, want)
+
+
+def test_threads(replays):
+    model = Block().cuda()
+    compiled = magneto.compile(model)
+    bad = []
+
+    def work():
+        with torch.no_grad():
+            for _ in range(20):
+                x = rnd(8, 64)
+                if not torch.allclose(compiled(x), model(x), rtol=2e-3, atol=2e-3):
+                    bad.append(1)
+
+    with torch.no_grad():
+        compiled(rnd(8, 64))
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not bad
+    assert replays() >= 20
+
+
+def test_inside_of_a_capture_of_the_program():
+    model = Block().cuda()
+    compiled = magneto.compile(model)
+    x = rnd(8, 64)
+    with torch.no_grad():
+        for _ in range(3):
+            compiled(x)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = compiled(x)
+        for _ in range(3):
+            x.copy_(rnd(8, 64))
+            graph.replay()
+            close(y, model(x))
+
+
+def test_results_that_library_calls_read(replays):
+    w = rnd(64, 64)
+
+    def f(x):
+        y = torch.relu(x) + 1
+        return y, y @ w, (y @ w).t(), y[2:]
+
+    compiled = magneto.compile(f)
+    kept = []
+    for _ in range(12):
+        x = rnd(16, 64)
+        kept.append((x, compiled(x)))
+    for x, got in kept:
+        for a, b in zip(got, f(x), strict=True):
+            close(a, b)
+    assert replays() >= 8
+
+
+def test_views_of_inputs_are_views():
+    def f(x):
+        return x.view(-1)[3:], x + 1, (x @ x).t()
+
+    compiled = magneto.compile(f)
+    for _ in range(4):
+        x = rnd(8, 8)
+        v, _, _ = compiled(x)
+        assert v.data_ptr() == x.data_ptr() + 12
+        close(compiled(x), f(x))
+
+
+def test_memory_is_flat_and_given_back(replays):
+    model = nn.Sequential(Block(), Block()).cuda()
+    compiled = magneto.compile(model)
+    x = rnd(512, 64)
+    with torch.no_grad():
+        for _ in range(5):
+            compiled(x)
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        for _ in range(200):
+            compiled(x)
+        torch.cuda.synchronize()
+        assert torch.cuda.memory_allocated() == before
+    assert replays() >= 200
+    del compiled
+    magneto.reset()
+    gc.collect()
+    assert torch.cuda.memory_allocated() <= before
+
+
+def test_a_failing_index_is_checked_on_the_device():
+    """Only that the check is there: a device assert would end this process."""
+    def f(w, i):
+        return F.embedding(i, w) * 2
+
+    compiled = magneto.compile(f)
+    w, i = rnd(10, 16), torch.tensor([1, 9, 0], device="cuda")
+    for _ in range(3):
+        close(compiled(w, i), f(w, i))
+
+
+def grads(model, x):
+    for p in model.parameters():
+        p.grad = None
+    model(x).square().mean().backward()
+    return [p.grad.clone() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("make", [
+    lambda: nn.Sequential(Block(), Block()),
+    lambda: nn.Sequential(nn.Unflatten(-1, (1, 8, 8)), nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+    lambda: nn.TransformerEncoderLayer(64, 4, 128, 0.0, batch_first=False),
+], ids=["mlp", "convolutions", "attention"])
+def test_gradients(make):
+    torch.manual_seed(0)
+    model = make().cuda()
+    other = copy.deepcopy(model)
+    compiled = magneto.compile(other)
+    for _ in range(4):
+        x = rnd(16, 64)
+        want = grads(model, x)
+        for p in other.parameters():
+            p.grad = None
+        compiled(x).square().mean().backward()
+        for p, g in zip(other.parameters(), want, strict=True):
+            close(p.grad, g)

@@ -1,0 +1,222 @@
+"""Signals that come while a frame is recorded or compiled: the work is given up, and the handlers run as they do in eager."""
+
+import gc
+import signal
+import threading
+import time
+import types
+
+import magneto
+import pytest
+import torch
+from magneto import _magneto
+from support import counts
+
+X = torch.full((8, 8), 0.25)
+
+
+class Late(Exception):
+    pass
+
+
+def late(signum, frame):
+    raise Late(signum)
+
+
+def chain(x, n, tag):
+    for i in range(n):
+        x = (x + tag).sin()
+    return x
+
+
+def kernels(x, n, tag):
+    """Many different kernels: nearly all the time goes into LLVM."""
+    out = []
+    for i in range(n):
+        y = x[:, : i % 7 + 1] @ x[: i % 7 + 1]
+        out.append(torch.softmax(y + torch.cos(y * i + tag).sum(0), -1).cumsum(i % 2))
+    return torch.stack(out)
+
+
+def backward(x, n, tag):
+    """The second half of the recording is the engine's."""
+    x = x.detach().requires_grad_()
+    loss = chain(x, n // 2, tag).sum()
+    loss.backward()
+    return x.grad
+
+
+# The program, its n, and where in a first call the signal comes: in the recording, in the compilation, in the engine's part of the recording.
+PROGRAMS = {"chain": (chain, 10000, 0.15), "kernels": (kernels, 60, 0.4), "backward": (backward, 2000, 0.35)}
+tags = iter(range(10**6))
+
+
+@pytest.fixture(autouse=True)
+def no_disk(monkeypatch):
+    monkeypatch.setenv("MAGNETO_CACHE", "0")
+
+
+@pytest.fixture
+def alarm():
+    """alarm(handler, seconds, again): the timer of this test."""
+    before, callbacks = signal.getsignal(signal.SIGALRM), gc.callbacks[:]
+    gc.callbacks.clear()
+    gc.collect()
+
+    def set_alarm(handler, seconds, again=0):
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, seconds, again)
+
+    yield set_alarm
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+    gc.callbacks[:] = callbacks
+
+
+def new_tag():
+    """A constant that no kernel so far has in it."""
+    return 0.001 + next(tags) / 7919
+
+
+def first_call(fn, n):
+    """Seconds of a first call."""
+    took = []
+    for _ in range(2):
+        _magneto.reset()
+        begin = time.monotonic()
+        magneto.compile(fn)(X, n, new_tag())
+        took.append(time.monotonic() - begin)
+    return min(took)
+
+
+def is_clean():
+    return gc.isenabled() and not torch.compiler.is_compiling() and torch.is_grad_enabled() and not torch._C._len_torch_dispatch_stack()
+
+
+def assert_compiles(c, fn, n, tag):
+    """As if nothing had happened: one graph, and eager's result."""
+    assert is_clean()
+    want = fn(X, n, tag)
+    for _ in range(2):
+        assert torch.allclose(c(X, n, tag), want, atol=1e-4)
+    stats = counts()
+    assert (stats.graphs, stats.recompiles, stats.fallbacks, stats.left) == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("name, handler, error", [(name, late, Late) for name in PROGRAMS] + [("chain", signal.default_int_handler, KeyboardInterrupt)])
+def test_a_signal_ends_a_first_call_soon(alarm, name, handler, error):
+    fn, n, part = PROGRAMS[name]
+    whole = first_call(fn, n)
+    delay = part * whole
+    _magneto.reset()
+    c, tag = magneto.compile(fn), new_tag()
+    begin = time.monotonic()
+    alarm(handler, delay)
+    with pytest.raises(error):
+        c(X, n, tag)
+    took = time.monotonic() - begin
+    stats = counts()
+    assert (stats.stopped, stats.graphs) == (1, 0)
+    assert took < delay + 0.5 * (whole - delay) + 0.3
+    assert_compiles(c, fn, n, tag)
+
+
+def test_a_handler_that_returns_leaves_eagers_result(alarm):
+    fn, n, part = PROGRAMS["chain"]
+    calls = []
+    whole = first_call(fn, n)
+    _magneto.reset()
+    c, tag = magneto.compile(fn), new_tag()
+    alarm(lambda signum, frame: calls.append(frame.f_code.co_name), part * whole)
+    assert torch.equal(c(X, n, tag), fn(X, n, tag))
+    assert calls == ["chain"]
+    assert counts().stopped == 1
+    assert_compiles(c, fn, n, tag)
+
+
+def test_the_program_catches_what_a_handler_raises(alarm):
+    log = []
+
+    def f(x, n, tag):
+        try:
+            magneto.graph_break()  # what is recorded starts inside of the block
+            return chain(x, n, tag)
+        except Late:
+            log.append("caught")
+            return x - 1
+
+    part, whole = 0.15, first_call(f, 10000)
+    _magneto.reset()
+    c, tag = magneto.compile(f), new_tag()
+    alarm(late, part * whole)
+    assert torch.equal(c(X, 10000, tag), X - 1) and log == ["caught"]
+    assert is_clean() and counts().stopped == 1
+    assert torch.allclose(c(X, 10000, tag), f(X, 10000, tag), atol=1e-4)
+    assert (counts().graphs, log) == (1, ["caught"])
+
+
+def test_a_timer_that_ticks_all_the_time_does_not_keep_a_program_from_being_compiled(alarm):
+    fn, n, _ = PROGRAMS["chain"]
+    _magneto.reset()
+    c, tag, ticks = magneto.compile(fn), new_tag(), []
+    alarm(lambda signum, frame: ticks.append(signum), 0.01, 0.01)
+    for _ in range(12):
+        c(X, n, tag)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    stats = counts()
+    assert len(ticks) > 2 and stats.stopped and stats.graphs == 1
+    assert_compiles(c, fn, n, tag)
+
+
+def test_signals_are_the_main_threads_alone(alarm):
+    fn, n, part = PROGRAMS["chain"]
+    whole = first_call(fn, n)
+    _magneto.reset()
+    c, tag, ticks, out = magneto.compile(fn), new_tag(), [], []
+    alarm(lambda signum, frame: ticks.append(threading.current_thread()), part * whole)
+    worker = threading.Thread(target=lambda: out.append(c(X, n, tag)))
+    worker.start()
+    worker.join()
+    assert ticks == [threading.main_thread()]
+    assert torch.allclose(out[0], fn(X, n, tag), atol=1e-4)
+    assert not counts().stopped
+    assert_compiles(c, fn, n, tag)
+
+
+def with_symbols(x, n):
+    out = []
+    for i in range(n):
+        y = x[:, : i % 7 + 1] @ x[: i % 7 + 1]
+        out.append(torch.softmax(y + torch.cos(y * i + 0.5).sum(0), -1).cumsum(i % 2))
+    return torch.stack(out)
+
+
+def other_kernels(fn):
+    """fn with another constant in its code, and so in its kernels."""
+    consts = tuple(new_tag() if c == 0.5 else c for c in fn.__code__.co_consts)
+    return types.FunctionType(fn.__code__.replace(co_consts=consts), globals())
+
+
+def test_a_compilation_inside_of_a_run_ends_soon(alarm):
+    """A graph with symbols is compiled when it first runs."""
+    n, took = 60, []
+    for _ in range(2):
+        _magneto.reset()
+        begin = time.monotonic()
+        magneto.compile(other_kernels(with_symbols), dynamic=True)(X, n)
+        took.append(time.monotonic() - begin)
+    whole = min(took)
+    _magneto.reset()
+    fn = other_kernels(with_symbols)
+    c = magneto.compile(fn, dynamic=True)
+    begin = time.monotonic()
+    alarm(late, 0.5 * whole)
+    with pytest.raises(Late):
+        c(X, n)
+    assert time.monotonic() - begin < 0.8 * whole + 0.3
+    assert counts().stopped == 1 and is_clean()
+    for size in (8, 8, 9, 11):
+        x = torch.rand(size, size)
+        assert torch.allclose(c(x, n), fn(x, n), atol=1e-4)
+    stats = counts()
+    assert (stats.graphs, stats.recompiles, stats.fallbacks) == (1, 0, 0)
