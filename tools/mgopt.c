@@ -3,8 +3,8 @@
  *     mgopt -schema < schemas       parses one schema a line and prints what was understood
  * -infer recomputes every node's results and reports those that differ from the text (exit status 1).
  * -externs names the nodes that lowering leaves to the dispatcher.
- * -verify checks the structure; it also runs after every other pass.  -functional and -primitive check what functionalize
- * and decompose promise, -lowered lowers a copy and checks the schedule.  -q prints nothing. */
+ * -verify checks the structure; it also runs after every other pass.  -functional and -primitive check what
+ * functionalize and decompose promise, -lowered lowers a copy and checks the schedule.  -q prints nothing. */
 #include "back/kernel/back.h"
 #include "ir/infer/graph_at.h"
 #include "ir/infer/infer.h"
@@ -17,7 +17,7 @@ typedef struct Opt { /* one run */
   MgCtx c;
   MgExprs x;
   MgGraph g;
-  int bad;       /* mismatches reported */
+  int bad; /* mismatches reported */
 } Opt;
 
 static char *opt_read(FILE *f) {
@@ -60,8 +60,8 @@ static bool opt_same_val(const MgGraph *g, ValRef a, ValRef b) {
   if (!a || !b) return a == b;
   const MgVal *p = mg_val(g, a), *q = mg_val(g, b);
   return p->dtype == q->dtype && p->ndim == q->ndim && p->device == q->device &&
-         !memcmp(p->size, q->size, p->ndim * sizeof *p->size) && !memcmp(p->stride, q->stride, p->ndim * sizeof *p->stride) &&
-         p->offset == q->offset;
+         !memcmp(p->size, q->size, p->ndim * sizeof *p->size) &&
+         !memcmp(p->stride, q->stride, p->ndim * sizeof *p->stride) && p->offset == q->offset;
 }
 
 static MgRc opt_infer(Opt *o) {
@@ -91,7 +91,8 @@ static MgRc opt_infer(Opt *o) {
         MgStrbuf want = {0}, got = {0};
         opt_type(g, old.out[i], &want);
         opt_type(g, n->out[i], &got);
-        fprintf(stderr, "mismatch: %s: result %d is %s, inferred %s\n", old.op->full, i, mg_sb_text(&want), mg_sb_text(&got));
+        fprintf(stderr, "mismatch: %s: result %d is %s, inferred %s\n", old.op->full, i, mg_sb_text(&want),
+                mg_sb_text(&got));
         mg_sb_free(&want);
         mg_sb_free(&got);
         o->bad++;
@@ -131,7 +132,8 @@ static MgRc opt_layout(Opt *o) { return mg_layout(&o->g, &opt_options); }
 /* Names the nodes that would run through the dispatcher. */
 static MgRc opt_externs(Opt *o) {
   for (NodeRef n = 1; n < o->g.nnode; n++)
-    if (!mg_node(&o->g, n)->dead && !mg_lower_knows(&o->g, n)) fprintf(stderr, "extern: %s\n", mg_node(&o->g, n)->op->full);
+    if (!mg_node(&o->g, n)->dead && !mg_lower_knows(&o->g, n))
+      fprintf(stderr, "extern: %s\n", mg_node(&o->g, n)->op->full);
   return MG_OK;
 }
 
@@ -139,24 +141,24 @@ static const struct {
   const char *name;
   MgRc (*run)(Opt *o);
 } opt_pass[] = {
-  {"-verify", opt_verify},
-  {"-functional", opt_is_functional},
-  {"-primitive", opt_is_primitive},
-  {"-lowered", opt_lowered},
-  {"-infer", opt_infer},
-  {"-functionalize", opt_functionalize},
-  {"-patterns", opt_patterns},
-  {"-decompose", opt_decompose},
-  {"-simplify", opt_simplify},
-  {"-layout", opt_layout},
-  {"-dce", opt_dce},
-  {"-externs", opt_externs},
+    {"-verify", opt_verify},
+    {"-functional", opt_is_functional},
+    {"-primitive", opt_is_primitive},
+    {"-lowered", opt_lowered},
+    {"-infer", opt_infer},
+    {"-functionalize", opt_functionalize},
+    {"-patterns", opt_patterns},
+    {"-decompose", opt_decompose},
+    {"-simplify", opt_simplify},
+    {"-layout", opt_layout},
+    {"-dce", opt_dce},
+    {"-externs", opt_externs},
 };
 
 static int opt_schemas(void) {
-  static const char *const kind[] = {"tensor", "tensor[]", "tensor?[]", "int", "int[]", "float", "float[]", "bool",
-                                     "bool[]", "scalar", "scalar[]", "dtype", "layout", "device", "memory_format",
-                                     "str", "generator", "other"};
+  static const char *const kind[] = {"tensor",  "tensor[]", "tensor?[]",     "int",    "int[]",     "float",
+                                     "float[]", "bool",     "bool[]",        "scalar", "scalar[]",  "dtype",
+                                     "layout",  "device",   "memory_format", "str",    "generator", "other"};
   char *text = opt_read(stdin);
   int bad = 0;
   for (char *l = strtok(text, "\n"); l; l = strtok(NULL, "\n")) {
@@ -168,12 +170,12 @@ static int opt_schemas(void) {
       bad++;
     } else {
       const MgOp *twin = mg_op_twin(o);
-      printf("%s|%s|%d|%d|%d%d%d|%s|", o->name, o->overload, o->code, o->nret, o->mutates, o->is_view, o->random,
-             twin ? twin->full : "");
+      printf("%s|%s|%d|%d|%d%d%d|%s|", o->name, o->overload, o->code, o->nret, o->mutates, o->is_view,
+             o->random, twin ? twin->full : "");
       for (int i = 0; i < o->nparam; i++)
         printf("%s:%s%s%s%s%s%s ", o->param[i].name, kind[o->param[i].kind], o->param[i].optional ? "?" : "",
-               o->param[i].writes ? "!" : "", o->param[i].kwarg_only ? "*" : "", o->param[i].has_default ? "=" : "",
-               o->param[i].deflt);
+               o->param[i].writes ? "!" : "", o->param[i].kwarg_only ? "*" : "",
+               o->param[i].has_default ? "=" : "", o->param[i].deflt);
       putchar('\n');
     }
     mg_ctx_free(&c);

@@ -1,7 +1,8 @@
 /* The type _magneto.Callable: a function with its compiled entries, and the hot path of a call.
  * In: a callable and the options of one magneto.compile().  Out: the same results as calling it.
- * On a hit the arguments are bound into slots in C, the guards of the entries at offset 0 are checked on them, and the
- * segment runs: no Python frame, no hook.  On a miss, or when the segment breaks, the function is called under the hook. */
+ * On a hit the arguments are bound into slots in C, the guards of the entries at offset 0 are checked on
+ * them, and the segment runs: no Python frame, no hook.  On a miss, or when the segment breaks, the function
+ * is called under the hook. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdlib.h>
@@ -27,11 +28,10 @@
 #include "record/object/wrap.h"
 
 typedef struct Callable {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
-  PyObject *fn;            /* what the user gave */
+  PyObject_HEAD vectorcallfunc vectorcall;
+  PyObject *fn; /* what the user gave */
   MgConfig cfg;
-  PyObject *dict;          /* __dict__: what functools.wraps copies, and the Python face */
+  PyObject *dict; /* __dict__: what functools.wraps copies, and the Python face */
   PyObject *weakrefs;
 } Callable;
 
@@ -42,7 +42,7 @@ static PyTypeObject callable_type;
 typedef struct Binding {
   PyFunctionObject *func;
   PyCodeObject *co;
-  PyObject **slot;         /* co_nlocalsplus entries, borrowed values */
+  PyObject **slot;           /* co_nlocalsplus entries, borrowed values */
   PyObject *varargs, *varkw; /* new references: *args and **kwargs made here */
 } Binding;
 
@@ -57,7 +57,8 @@ static int callable_parameter(const PyCodeObject *co, PyObject *name) {
   return -1;
 }
 
-/* False: the arguments do not fit (CPython will raise) or memory ran out (exception cleared; the slow path retries). */
+/* False: the arguments do not fit (CPython will raise) or memory ran out (exception
+ * cleared; the slow path retries). */
 static bool callable_bind_keywords(Binding *b, PyObject *const *values, PyObject *kwnames) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); i++) {
     PyObject *name = PyTuple_GET_ITEM(kwnames, i);
@@ -93,9 +94,11 @@ static bool callable_bind_defaults(Binding *b) {
 }
 
 /* self (or NULL) and the arguments of a vectorcall into b->slot (all NULL before). */
-static bool callable_bind(Binding *b, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+static bool callable_bind(Binding *b, PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                          PyObject *kwnames) {
   const PyCodeObject *co = b->co;
-  Py_ssize_t k = self != NULL, given = nargs + k, positional = given < co->co_argcount ? given : co->co_argcount;
+  Py_ssize_t k = self != NULL, given = nargs + k,
+             positional = given < co->co_argcount ? given : co->co_argcount;
   if (co->co_argcount == given && !kwnames && !co->co_kwonlyargcount &&
       !(co->co_flags & (CO_VARARGS | CO_VARKEYWORDS))) {
     if (k) b->slot[0] = self;
@@ -152,9 +155,10 @@ static PyCodeObject *callable_root(PyObject *fn) {
   return func ? (PyCodeObject *)func->func_code : NULL;
 }
 
-/* Tries the entries that return.  1: *result set (NULL with an exception), 0: call the function, -1: without compiling anything. */
-static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-                        PyObject *kwnames, PyObject **result) {
+/* Tries the entries that return.  1: *result set (NULL with an exception), 0: call the function, -1:
+ * without compiling anything. */
+static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyObject *const *args,
+                        Py_ssize_t nargs, PyObject *kwnames, PyObject **result) {
   PyCodeObject *co = (PyCodeObject *)func->func_code;
   MgCodeInfo *info = mg_pyframe_extra(co);
   MgSite *site = info ? mg_cache_site(info, c->cfg.id, 0, 0, false) : NULL;
@@ -219,7 +223,8 @@ static PyObject *callable_eager(Callable *c, PyObject *const *args, size_t nargs
 }
 
 /* Compiled by the back end that the stance asks for. */
-static PyObject *callable_forced(Callable *c, PyObject *backend, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+static PyObject *callable_forced(Callable *c, PyObject *backend, PyObject *const *args, size_t nargsf,
+                                 PyObject *kwnames) {
   MgConfig cfg = c->cfg;
   PyObject *r = NULL;
   cfg.backend = backend == Py_None ? NULL : backend;
@@ -243,7 +248,8 @@ static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf
     return NULL;
   }
   if (c->cfg.disable) { /* with everything that it calls */
-    if (mg_hook_mode == HOOK_record && mg_rec) return mg_rec_break(BK_disabled, "%s is disabled", Py_TYPE(c->fn)->tp_name);
+    if (mg_hook_mode == HOOK_record && mg_rec)
+      return mg_rec_break(BK_disabled, "%s is disabled", Py_TYPE(c->fn)->tp_name);
     return callable_eager(c, args, nargsf, kwnames);
   }
   /* Inside of a recording the function is simply part of it; under a debugger it runs as written. */
@@ -272,13 +278,17 @@ static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf
 /* ---- the type ---- */
 
 static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"fn", "backend", "fullgraph", "dynamic", "disable", "eager_backend", "freeze",
-                          "keep_layout", "threads", "recompile_limit", "isolated", "explained", NULL};
+  static char *names[] = {"fn",      "backend",         "fullgraph", "dynamic",
+                          "disable", "eager_backend",   "freeze",    "keep_layout",
+                          "threads", "recompile_limit", "isolated",  "explained",
+                          NULL};
   static uint32_t isolated_ids;
   PyObject *fn, *backend = Py_None;
-  int fullgraph = 0, dynamic = -1, disable = 0, eager = 0, freeze = 0, keep_layout = 0, threads = 0, limit = 0, isolated = 0, explained = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Opippppiipp:Callable", names, &fn, &backend, &fullgraph, &dynamic,
-                                   &disable, &eager, &freeze, &keep_layout, &threads, &limit, &isolated, &explained))
+  int fullgraph = 0, dynamic = -1, disable = 0, eager = 0, freeze = 0, keep_layout = 0, threads = 0,
+      limit = 0, isolated = 0, explained = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Opippppiipp:Callable", names, &fn, &backend, &fullgraph,
+                                   &dynamic, &disable, &eager, &freeze, &keep_layout, &threads, &limit,
+                                   &isolated, &explained))
     return NULL;
   if (!PyCallable_Check(fn)) return PyErr_Format(PyExc_TypeError, "expected a callable, got %R", fn);
   if (backend != Py_None && !PyCallable_Check(backend))
@@ -338,15 +348,18 @@ static PyObject *callable_repr(PyObject *o) {
 }
 
 /* Copied and pickled as functions are: by name. */
-static PyObject *callable_reduce(PyObject *o, PyObject *unused) { return PyObject_GetAttrString(o, "__qualname__"); }
+static PyObject *callable_reduce(PyObject *o, PyObject *unused) {
+  return PyObject_GetAttrString(o, "__qualname__");
+}
 
 static PyObject *callable_options(PyObject *o, PyObject *unused) {
   const MgConfig *c = &((Callable *)o)->cfg;
-  return Py_BuildValue("{s:O,s:O,s:i,s:O,s:O,s:O,s:O,s:i,s:i,s:O}", "backend", c->backend ? c->backend : Py_None, "fullgraph",
-                       c->fullgraph ? Py_True : Py_False, "dynamic", c->dynamic, "disable", c->disable ? Py_True : Py_False,
-                       "eager_backend", c->eager_backend ? Py_True : Py_False, "freeze", c->opt.freeze ? Py_True : Py_False,
-                       "keep_layout", c->opt.keep_layout ? Py_True : Py_False, "threads", c->opt.threads, "recompile_limit",
-                       c->recompile_limit, "isolated", c->isolated ? Py_True : Py_False);
+  return Py_BuildValue("{s:O,s:O,s:i,s:O,s:O,s:O,s:O,s:i,s:i,s:O}", "backend",
+                       c->backend ? c->backend : Py_None, "fullgraph", c->fullgraph ? Py_True : Py_False,
+                       "dynamic", c->dynamic, "disable", c->disable ? Py_True : Py_False, "eager_backend",
+                       c->eager_backend ? Py_True : Py_False, "freeze", c->opt.freeze ? Py_True : Py_False,
+                       "keep_layout", c->opt.keep_layout ? Py_True : Py_False, "threads", c->opt.threads,
+                       "recompile_limit", c->recompile_limit, "isolated", c->isolated ? Py_True : Py_False);
 }
 
 static PyMethodDef callable_methods[] = {
@@ -355,7 +368,8 @@ static PyMethodDef callable_methods[] = {
     {NULL, NULL, 0, NULL}};
 static PyMemberDef callable_members[] = {
     {"__wrapped__", T_OBJECT, offsetof(Callable, fn), READONLY, "The callable that was given."},
-    {"config_id", T_UINT, offsetof(Callable, cfg.id), READONLY, "Number of these options in entries(): equal ones share what they compiled."},
+    {"config_id", T_UINT, offsetof(Callable, cfg.id), READONLY,
+     "Number of these options in entries(): equal ones share what they compiled."},
     {NULL}};
 static PyGetSetDef callable_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {NULL}};

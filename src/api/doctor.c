@@ -22,12 +22,14 @@ static PyObject *machine_facts(PyObject *self, PyObject *arg) {
   const char *abi = mg_abi_load(), *llvm = mg_llvm_open(), *onednn = mg_onednn_load(onednn_path);
   uint32_t threads = 1;
   if (mg_abi.torch_get_num_threads) mg_abi.torch_get_num_threads(&threads);
-  PyObject *d = Py_BuildValue("{s:i,s:I,s:O,s:O,s:O,s:O}", "vector_bytes", llvm ? 0 : mg_cpu()->vector_bits / 8, "threads",
-                              (unsigned)threads, "openmp", mg_abi.gomp_parallel ? Py_True : Py_False, "tensor_layout",
-                              mg_abi.tensor_offset ? Py_True : Py_False, "wrap",
-                              mg_abi.thpvariable_wrap ? Py_True : Py_False, "profiler", mg_profile_works() ? Py_True : Py_False);
+  PyObject *d = Py_BuildValue(
+      "{s:i,s:I,s:O,s:O,s:O,s:O}", "vector_bytes", llvm ? 0 : mg_cpu()->vector_bits / 8, "threads",
+      (unsigned)threads, "openmp", mg_abi.gomp_parallel ? Py_True : Py_False, "tensor_layout",
+      mg_abi.tensor_offset ? Py_True : Py_False, "wrap", mg_abi.thpvariable_wrap ? Py_True : Py_False,
+      "profiler", mg_profile_works() ? Py_True : Py_False);
   if (!d) return NULL;
-  if (machine_put(d, "abi_error", abi) || machine_put(d, "llvm_error", llvm) || machine_put(d, "onednn_error", onednn) ||
+  if (machine_put(d, "abi_error", abi) || machine_put(d, "llvm_error", llvm) ||
+      machine_put(d, "onednn_error", onednn) ||
       machine_put(d, "llvm_library", llvm ? NULL : mg_llvm_library()) ||
       machine_put(d, "cpu", llvm ? NULL : mg_llvm_cpu()) || machine_put(d, "cpu_cap", mg_cpu_cap()) ||
       machine_put(d, "cpu_host", mg_cpu_host()))

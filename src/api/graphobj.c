@@ -1,5 +1,5 @@
-/* _magneto.Graph: compiles a graph text and runs it on tensors.  The back end's test harness: no recording, no guards,
- * inputs must be what the text says. */
+/* _magneto.Graph: compiles a graph text and runs it on tensors.  The back end's test harness: no recording,
+ * no guards, inputs must be what the text says. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
@@ -13,9 +13,8 @@
 #include "runtime/plan/plan_priv.h"
 
 typedef struct GraphObj {
-  PyObject_HEAD
-  MgPlan *plan;
-  PyObject *dumps;     /* dict: channel -> text, or NULL */
+  PyObject_HEAD MgPlan *plan;
+  PyObject *dumps; /* dict: channel -> text, or NULL */
 } GraphObj;
 
 /* ---- dumps: the log is redirected while a graph is compiled ---- */
@@ -52,7 +51,8 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
   static char *names[] = {"text", "dump", "freeze", "keep_layout", "threads", NULL};
   const char *text;
   int dump = 0, freeze = 0, keep = 0, threads = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kw, "s|pppi:Graph", names, &text, &dump, &freeze, &keep, &threads)) return NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kw, "s|pppi:Graph", names, &text, &dump, &freeze, &keep, &threads))
+    return NULL;
   GraphObj *self = (GraphObj *)type->tp_alloc(type, 0);
   if (!self) return NULL;
   MgOptions o = {.freeze = freeze, .keep_layout = keep, .threads = threads};
@@ -96,7 +96,8 @@ static void graph_dealloc(GraphObj *self) {
 static PyObject *graph_run(GraphObj *self, PyObject *const *args, Py_ssize_t n) {
   MgPlanInfo info;
   mg_plan_info(self->plan, &info);
-  if (n != info.ninput) return PyErr_Format(PyExc_TypeError, "the graph has %d inputs, not %zd", info.ninput, n);
+  if (n != info.ninput)
+    return PyErr_Format(PyExc_TypeError, "the graph has %d inputs, not %zd", info.ninput, n);
   PyObject *res = PyTuple_New(info.noutput);
   if (!res || !mg_planrun(self->plan, args, NULL, ((PyTupleObject *)res)->ob_item)) return res;
   Py_DECREF(res);
@@ -106,31 +107,34 @@ static PyObject *graph_run(GraphObj *self, PyObject *const *args, Py_ssize_t n) 
 static PyObject *graph_info(GraphObj *self, PyObject *unused) {
   MgPlanInfo i;
   mg_plan_info(self->plan, &i);
-  return Py_BuildValue("{s:i,s:i,s:i,s:i,s:i,s:K,s:K,s:i}", "inputs", i.ninput, "outputs", i.noutput, "kernels", i.nkernel,
-                       "externs", i.nextern, "host_calls", i.nhost, "arena_bytes", (unsigned long long)i.arena_bytes,
-                       "bytes_moved", (unsigned long long)i.bytes_moved, "written", i.nwritten);
+  return Py_BuildValue("{s:i,s:i,s:i,s:i,s:i,s:K,s:K,s:i}", "inputs", i.ninput, "outputs", i.noutput,
+                       "kernels", i.nkernel, "externs", i.nextern, "host_calls", i.nhost, "arena_bytes",
+                       (unsigned long long)i.arena_bytes, "bytes_moved", (unsigned long long)i.bytes_moved,
+                       "written", i.nwritten);
 }
 
 static PyObject *graph_dump(GraphObj *self, PyObject *stage) {
   PyObject *text = self->dumps ? PyDict_GetItemWithError(self->dumps, stage) : NULL;
   if (text) return Py_NewRef(text);
-  return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_KeyError, "%R was not dumped (Graph(text, dump=True))", stage);
+  return PyErr_Occurred() ? NULL
+                          : PyErr_Format(PyExc_KeyError, "%R was not dumped (Graph(text, dump=True))", stage);
 }
 
 static PyMethodDef graph_methods[] = {
-  {"run", (PyCFunction)(void (*)(void))graph_run, METH_FASTCALL, "Runs the graph on tensors; a tuple of results."},
-  {"info", (PyCFunction)graph_info, METH_NOARGS, "Counts and sizes of the plan."},
-  {"dump", (PyCFunction)graph_dump, METH_O, "Text of a log channel, when compiled with dump=True."},
-  {NULL, NULL, 0, NULL}};
+    {"run", (PyCFunction)(void (*)(void))graph_run, METH_FASTCALL,
+     "Runs the graph on tensors; a tuple of results."},
+    {"info", (PyCFunction)graph_info, METH_NOARGS, "Counts and sizes of the plan."},
+    {"dump", (PyCFunction)graph_dump, METH_O, "Text of a log channel, when compiled with dump=True."},
+    {NULL, NULL, 0, NULL}};
 
 static PyTypeObject graph_type = {
-  PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.Graph",
-  .tp_basicsize = sizeof(GraphObj),
-  .tp_flags = Py_TPFLAGS_DEFAULT,
-  .tp_doc = "Graph(text, dump=False, freeze=False, keep_layout=False, threads=0): a compiled graph text.",
-  .tp_new = graph_new,
-  .tp_dealloc = (destructor)graph_dealloc,
-  .tp_methods = graph_methods};
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.Graph",
+    .tp_basicsize = sizeof(GraphObj),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "Graph(text, dump=False, freeze=False, keep_layout=False, threads=0): a compiled graph text.",
+    .tp_new = graph_new,
+    .tp_dealloc = (destructor)graph_dealloc,
+    .tp_methods = graph_methods};
 
 static PyObject *kernel_cache_info(PyObject *self, PyObject *unused) {
   MgKcInfo i;
@@ -139,8 +143,8 @@ static PyObject *kernel_cache_info(PyObject *self, PyObject *unused) {
   mg_stored_info(&plans);
   return Py_BuildValue("{s:I,s:I,s:K,s:K,s:K,s:K,s:K}", "kernels", i.nkernel, "objects", i.ncode, "bytes",
                        (unsigned long long)i.bytes, "hits", (unsigned long long)i.hits, "misses",
-                       (unsigned long long)i.misses, "plans_loaded", (unsigned long long)plans.loaded, "plans_saved",
-                       (unsigned long long)plans.saved);
+                       (unsigned long long)i.misses, "plans_loaded", (unsigned long long)plans.loaded,
+                       "plans_saved", (unsigned long long)plans.saved);
 }
 
 static PyObject *kernel_cache_clear(PyObject *self, PyObject *unused) {
@@ -152,14 +156,17 @@ static PyObject *kernel_cache_clear(PyObject *self, PyObject *unused) {
 static PyObject *llvm_info(PyObject *self, PyObject *unused) {
   const char *why = mg_llvm_open();
   if (why) return PyUnicode_FromString(why);
-  return Py_BuildValue("{s:s,s:s,s:s}", "path", mg_llvm_library(), "cpu", mg_llvm_cpu(), "features", mg_llvm_features());
+  return Py_BuildValue("{s:s,s:s,s:s}", "path", mg_llvm_library(), "cpu", mg_llvm_cpu(), "features",
+                       mg_llvm_features());
 }
 
 static PyMethodDef graphobj_functions[] = {
-  {"kernel_cache_info", kernel_cache_info, METH_NOARGS, "Counts of the in-memory kernel cache, and of plans read from and written to disk."},
-  {"kernel_cache_clear", kernel_cache_clear, METH_NOARGS, "Forgets the kernels that no plan uses."},
-  {"llvm_info", llvm_info, METH_NOARGS, "The LLVM library in use (a dict), or why there is none (a string)."},
-  {NULL, NULL, 0, NULL}};
+    {"kernel_cache_info", kernel_cache_info, METH_NOARGS,
+     "Counts of the in-memory kernel cache, and of plans read from and written to disk."},
+    {"kernel_cache_clear", kernel_cache_clear, METH_NOARGS, "Forgets the kernels that no plan uses."},
+    {"llvm_info", llvm_info, METH_NOARGS,
+     "The LLVM library in use (a dict), or why there is none (a string)."},
+    {NULL, NULL, 0, NULL}};
 
 int mg_graphobj_init(PyObject *module) {
   if (PyType_Ready(&graph_type) || PyModule_AddObjectRef(module, "Graph", (PyObject *)&graph_type)) return -1;

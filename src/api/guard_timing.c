@@ -11,8 +11,9 @@
 #include "host/torch/tensor_facts.h"
 #include "ir/graph/graph.h"
 
-/* guard_time(function, slots, n, graph_n=0): checks the entries at offset 0 of the function's code n times on these slots, and runs
- * the graph of the one that holds graph_n times: what a call costs beside both is the hook, its results and their replay. */
+/* guard_time(function, slots, n, graph_n=0): checks the entries at offset 0 of the function's code n times on
+ * these slots, and runs the graph of the one that holds graph_n times: what a call costs beside both is the
+ * hook, its results and their replay. */
 
 enum { ROUNDS = 20 };
 
@@ -40,7 +41,8 @@ static double guardtime_graph(const MgEntry *e, PyObject **vals, int n) {
 static PyObject *guardtime_run(PyObject *self, PyObject *args) {
   PyObject *func, *slots;
   int n, graph_n = 0;
-  if (!PyArg_ParseTuple(args, "O!O!i|i", &PyFunction_Type, &func, &PyTuple_Type, &slots, &n, &graph_n)) return NULL;
+  if (!PyArg_ParseTuple(args, "O!O!i|i", &PyFunction_Type, &func, &PyTuple_Type, &slots, &n, &graph_n))
+    return NULL;
   MgCodeInfo *info = mg_code_info((PyCodeObject *)PyFunction_GET_CODE(func));
   if (!info) return NULL;
   PyObject *out = PyList_New(0);
@@ -62,9 +64,13 @@ static PyObject *guardtime_run(PyObject *self, PyObject *args) {
       }
       double graph = holds && graph_n > 0 ? guardtime_graph(b->entry[i], vals, graph_n) : 0;
       free(vals);
-      PyObject *d = graph < 0 ? NULL : Py_BuildValue("{s:O,s:s,s:d,s:d,s:O,s:I,s:I,s:I,s:I,s:I,s:I}", "holds", holds ? Py_True : Py_False, "why", why.text,
-                                  "ns", n ? best * 1e6 / n : 0.0, "graph_ns", graph, "in_place", mg_facts_learned() ? Py_True : Py_False, "sources", g->nsrc, "ops", g->nop, "dicts", g->ndict,
-                                  "slots", g->nslot, "types", g->ntype, "empty", g->nempty);
+      PyObject *d = graph < 0 ? NULL
+                              : Py_BuildValue("{s:O,s:s,s:d,s:d,s:O,s:I,s:I,s:I,s:I,s:I,s:I}", "holds",
+                                              holds ? Py_True : Py_False, "why", why.text, "ns",
+                                              n ? best * 1e6 / n : 0.0, "graph_ns", graph, "in_place",
+                                              mg_facts_learned() ? Py_True : Py_False, "sources", g->nsrc,
+                                              "ops", g->nop, "dicts", g->ndict, "slots", g->nslot, "types",
+                                              g->ntype, "empty", g->nempty);
       if (!d || PyList_Append(out, d)) Py_CLEAR(out);
       Py_XDECREF(d);
     }
@@ -73,7 +79,8 @@ static PyObject *guardtime_run(PyObject *self, PyObject *args) {
 }
 
 static PyMethodDef guardtime_methods[] = {
-    {"guard_time", guardtime_run, METH_VARARGS, "Checks the guards of a function's entries n times and runs their graphs; a list of dicts."},
+    {"guard_time", guardtime_run, METH_VARARGS,
+     "Checks the guards of a function's entries n times and runs their graphs; a list of dicts."},
     {NULL, NULL, 0, NULL}};
 
 int mg_guardtime_init(PyObject *module) { return PyModule_AddFunctions(module, guardtime_methods); }

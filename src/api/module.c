@@ -21,8 +21,8 @@ static PyMethodDef module_methods[] = {
     {"set_logs", module_set_logs, METH_O, "Replaces the set of log channels (as MAGNETO_LOGS does)."},
     {NULL, NULL, 0, NULL}};
 
-static struct PyModuleDef module_def = {
-    PyModuleDef_HEAD_INIT, "magneto._magneto", "The C core of magneto.", -1, module_methods};
+static struct PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "magneto._magneto", "The C core of magneto.",
+                                        -1, module_methods};
 
 PyMODINIT_FUNC PyInit__magneto(void) {
   PyObject *m = PyModule_Create(&module_def);
@@ -32,7 +32,8 @@ PyMODINIT_FUNC PyInit__magneto(void) {
       Py_DECREF(m);
       return NULL;
     }
-  /* A wrong value in the environment must not make the import fail: it is reported, and the default is used. */
+  /* A wrong value in the environment must not make the import fail: it is
+   * reported, and the default is used. */
   mg_log_set(mg_env(ENV_LOGS));
   mg_env_check();
   if (mg_notices_warn()) Py_CLEAR(m);

@@ -1,4 +1,5 @@
-/* Sets of small numbers, one bit each, in words of the owner's.  All sets of one kind have the same number of words. */
+/* Sets of small numbers, one bit each, in words of the owner's.  All sets of one kind have
+ * the same number of words. */
 #ifndef MG_BITS_H
 #define MG_BITS_H
 #include <stdbool.h>
@@ -35,5 +36,7 @@ static inline bool mg_bits_meet(const uint64_t *a, const uint64_t *b, uint32_t w
   return false;
 }
 
-static inline bool mg_bits_same(const uint64_t *a, const uint64_t *b, uint32_t words) { return !memcmp(a, b, words * sizeof *a); }
+static inline bool mg_bits_same(const uint64_t *a, const uint64_t *b, uint32_t words) {
+  return !memcmp(a, b, words * sizeof *a);
+}
 #endif

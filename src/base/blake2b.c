@@ -5,22 +5,21 @@
 #include "base/assert.h"
 #include <string.h>
 
-static const uint64_t blake_iv[8] = {
-  0x6a09e667f3bcc908u, 0xbb67ae8584caa73bu, 0x3c6ef372fe94f82bu, 0xa54ff53a5f1d36f1u,
-  0x510e527fade682d1u, 0x9b05688c2b3e6c1fu, 0x1f83d9abfb41bd6bu, 0x5be0cd19137e2179u};
+static const uint64_t blake_iv[8] = {0x6a09e667f3bcc908u, 0xbb67ae8584caa73bu, 0x3c6ef372fe94f82bu,
+                                     0xa54ff53a5f1d36f1u, 0x510e527fade682d1u, 0x9b05688c2b3e6c1fu,
+                                     0x1f83d9abfb41bd6bu, 0x5be0cd19137e2179u};
 
 /* Which message words a round takes; rounds 10 and 11 are 0 and 1 again. */
-static const uint8_t blake_sigma[10][16] = {
-  {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
-  {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
-  {11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4},
-  {7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8},
-  {9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13},
-  {2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9},
-  {12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11},
-  {13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10},
-  {6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5},
-  {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0}};
+static const uint8_t blake_sigma[10][16] = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+                                            {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
+                                            {11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4},
+                                            {7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8},
+                                            {9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13},
+                                            {2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9},
+                                            {12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11},
+                                            {13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10},
+                                            {6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5},
+                                            {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0}};
 
 static inline uint64_t blake_rotate(uint64_t x, int n) { return x >> n | x << (64 - n); }
 
@@ -88,7 +87,8 @@ void mg_blake_add(MgBlake *b, const void *p, size_t n) {
       blake_compress(b, b->buf, MG_BLAKE_BLOCK, 0);
       b->n = 0;
     }
-    for (; !b->n && n > MG_BLAKE_BLOCK; at += MG_BLAKE_BLOCK, n -= MG_BLAKE_BLOCK) blake_compress(b, at, MG_BLAKE_BLOCK, 0);
+    for (; !b->n && n > MG_BLAKE_BLOCK; at += MG_BLAKE_BLOCK, n -= MG_BLAKE_BLOCK)
+      blake_compress(b, at, MG_BLAKE_BLOCK, 0);
     size_t take = n < MG_BLAKE_BLOCK - b->n ? n : MG_BLAKE_BLOCK - b->n;
     memcpy(b->buf + b->n, at, take);
     b->n += take;

@@ -10,9 +10,9 @@ enum { MG_BLAKE_BLOCK = 128, MG_BLAKE_MAX = 64 /* bytes of a digest and of a key
 
 typedef struct MgBlake {
   uint64_t h[8];
-  uint64_t done[2];                /* bytes that are compressed, low word first */
+  uint64_t done[2]; /* bytes that are compressed, low word first */
   unsigned char buf[MG_BLAKE_BLOCK];
-  size_t n, out;                   /* bytes in buf; bytes of the digest */
+  size_t n, out; /* bytes in buf; bytes of the digest */
 } MgBlake;
 
 void mg_blake_begin(MgBlake *b, size_t out, const void *key, size_t nkey); /* key: NULL if nkey is 0 */

@@ -1,5 +1,6 @@
 /* Context of one compilation: its memory, its first error, and fault injection.
- * In: nothing.  Out: MgCtx, mg_fail, TRY.  Every allocation of a compilation comes from the context's arena and
+ * In: nothing.  Out: MgCtx, mg_fail, TRY.  Every allocation of a compilation comes from the context's arena
+ * and
  * is freed by mg_ctx_free on every exit.  Not thread-safe: one context belongs to one thread. */
 #ifndef MG_CTX_H
 #define MG_CTX_H
@@ -16,20 +17,22 @@ typedef enum MgRc {
 typedef struct MgChunk MgChunk;
 
 typedef struct MgCtx {
-  MgChunk *chunks;   /* arena, newest first */
-  size_t bytes;      /* bytes handed out */
-  MgRc rc;           /* first error; MG_OK while all is well */
-  char msg[512];     /* its message */
-  const char *file;  /* where it was raised */
+  MgChunk *chunks;  /* arena, newest first */
+  size_t bytes;     /* bytes handed out */
+  MgRc rc;          /* first error; MG_OK while all is well */
+  char msg[512];    /* its message */
+  const char *file; /* where it was raised */
   int line;
-  bool (*stop)(void); /* asked now and then: is the work to be given up?  Allocations fail from then on.  Or NULL */
-  uint32_t asked;    /* allocations since it was asked */
-  bool stopped;      /* it said so */
+  bool (*stop)(
+      void); /* asked now and then: is the work to be given up?  Allocations fail from then on.  Or NULL */
+  uint32_t asked; /* allocations since it was asked */
+  bool stopped;   /* it said so */
 } MgCtx;
 
 void mg_ctx_init(MgCtx *c);
 void mg_ctx_free(MgCtx *c);
-/* Zeroed memory, 16-byte aligned, alive until mg_ctx_free; NULL (and MG_NOMEM in the context) when there is none. */
+/* Zeroed memory, 16-byte aligned, alive until mg_ctx_free; NULL (and MG_NOMEM in the
+ * context) when there is none. */
 void *mg_ctx_alloc(MgCtx *c, size_t n);
 /* A copy of [p, p+n) with room for cap bytes (growing tables). */
 void *mg_ctx_grow(MgCtx *c, const void *p, size_t n, size_t cap);
@@ -40,7 +43,8 @@ MgRc mg_ctx_poll(MgCtx *c);
 MgRc mg_fail_at(MgCtx *c, MgRc rc, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 const char *mg_rc_text(MgRc rc);
-/* Fault injection for tests: the n-th allocation of this process fails (0: off).  Returns allocations so far. */
+/* Fault injection for tests: the n-th allocation of this process fails (0: off).
+ * Returns allocations so far. */
 long mg_fault_set(long n);
 /* malloc/realloc that take part in fault injection; for memory that outlives a compilation. */
 void *mg_malloc(size_t n);

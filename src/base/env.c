@@ -12,11 +12,11 @@
 static const char env_channels[] =
 #define DUMP(name, what) #name " "
 #include "dumps.def"
-  "all";
+    "all";
 static const char env_stages[] =
 #define STAGE(name) #name " "
 #include "stages.def"
-  "";
+    "";
 static const char env_switches[] = "1 0 on off true false yes no"; /* what is on is at even places */
 
 static const struct EnvRow {
@@ -26,7 +26,8 @@ static const struct EnvRow {
 } env_row[] = {
 #define ENV_CHANNELS env_channels
 #define ENV_STAGES env_stages
-#define ENV(name, kind, accepted, standard, meaning) {ENV_PREFIX #name, EK_##kind, #kind, accepted, standard, meaning},
+#define ENV(name, kind, accepted, standard, meaning)                                                         \
+  {ENV_PREFIX #name, EK_##kind, #kind, accepted, standard, meaning},
 #include "env.def"
 };
 
@@ -59,7 +60,8 @@ static bool env_all_words(const char *list, const char *p) {
 /* The decimal number at *p, which moves on; false: there is none, or it is too large. */
 static bool env_digits(const char **p, uint64_t *out) {
   const char *from = *p;
-  for (*out = 0; **p >= '0' && **p <= '9' && *out < UINT64_MAX / 100; ++*p) *out = *out * 10 + (uint64_t)(**p - '0');
+  for (*out = 0; **p >= '0' && **p <= '9' && *out < UINT64_MAX / 100; ++*p)
+    *out = *out * 10 + (uint64_t)(**p - '0');
   return *p > from && !(**p >= '0' && **p <= '9');
 }
 
@@ -128,7 +130,8 @@ MgEnvRow mg_env_row(MgEnv v) {
 static void env_accepted(const struct EnvRow *r, char *out, size_t n) {
   const char *words = r->kind == EK_switch ? env_switches : r->accepted;
   if (r->kind == EK_number) {
-    snprintf(out, n, "whole numbers from %.*s to %s", (int)strcspn(words, " "), words, strchr(words, ' ') + 1);
+    snprintf(out, n, "whole numbers from %.*s to %s", (int)strcspn(words, " "), words,
+             strchr(words, ' ') + 1);
     return;
   }
   if (r->kind == EK_span) {
@@ -165,9 +168,11 @@ static void env_unknown(const char *entry) {
   for (int i = 0; i < ENV__COUNT; i++) {
     size_t at = strlen(names);
     if (env_row[i].kind != EK_tests)
-      snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "", env_row[i].name + sizeof ENV_PREFIX - 1);
+      snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "",
+               env_row[i].name + sizeof ENV_PREFIX - 1);
   }
-  mg_notice("%.120s is ignored: magneto has no variable of this name; it has, after " ENV_PREFIX ": %s", entry, names);
+  mg_notice("%.120s is ignored: magneto has no variable of this name; it has, after " ENV_PREFIX ": %s",
+            entry, names);
 }
 
 void mg_env_check(void) {

@@ -1,5 +1,6 @@
 /* The environment variables MAGNETO_*, by the table env.def.
- * In: the environment of the process, read at each call.  Out: values that are understood; what is wrong with the others. */
+ * In: the environment of the process, read at each call.  Out: values that are understood; what
+ * is wrong with the others. */
 #ifndef MG_ENV_H
 #define MG_ENV_H
 #include <stdbool.h>
@@ -36,7 +37,8 @@ bool mg_env_span(MgEnv v, long *from, long *to); /* false: mg_env(v) is NULL */
 MgEnvRow mg_env_row(MgEnv v);
 /* What is wrong with the variable's value, with what is accepted instead.  false: nothing. */
 bool mg_env_bad(MgEnv v, char *text, size_t n);
-/* Adds a notice for each variable with a wrong value, and for each MAGNETO_ variable that is not in the table. */
+/* Adds a notice for each variable with a wrong value, and for each MAGNETO_ variable
+ * that is not in the table. */
 void mg_env_check(void);
 bool mg_strict(void); /* MAGNETO_STRICT=1: fallbacks and broken invariants are errors */
 #endif

@@ -1,6 +1,7 @@
 /* What a process that fork() makes finds of the parent's threads: nothing but the locks that they held.
- * Every lock that outlives a call is one of these.  All are taken around fork(), so that a child finds them open.
- * A thread that holds one may take a later one of the list, never an earlier one, and never waits for the GIL. */
+ * Every lock that outlives a call is one of these.  All are taken around fork(), so that a child finds them
+ * open. A thread that holds one may take a later one of the list, never an earlier one,
+ * and never waits for the GIL. */
 #ifndef MG_FORK_H
 #define MG_FORK_H
 #include <stdbool.h>

@@ -13,7 +13,9 @@ static int pack_by_offset(const void *a, const void *b) {
   return p->offset < q->offset ? -1 : p->offset > q->offset;
 }
 
-static uint64_t pack_round(uint64_t bytes) { return (bytes + MG_PACK_ALIGN - 1) & ~(uint64_t)(MG_PACK_ALIGN - 1); }
+static uint64_t pack_round(uint64_t bytes) {
+  return (bytes + MG_PACK_ALIGN - 1) & ~(uint64_t)(MG_PACK_ALIGN - 1);
+}
 
 /* Places block i of `order`; those before it are placed.  near: room for i pointers. */
 static void pack_place(MgPackBlock *const *order, uint32_t i, MgPackBlock **near) {

@@ -11,8 +11,8 @@ typedef struct MgPackBlock {
   uint32_t first, last; /* steps it is alive in, both included */
 } MgPackBlock;
 
-/* Places every block so that blocks alive at the same time do not overlap; returns the bytes needed in all.  Greedy best
- * fit: the largest block first, each into the smallest gap that takes it.  work: room for 2 * n pointers.  The same
- * input gives the same result. */
+/* Places every block so that blocks alive at the same time do not overlap; returns the bytes needed in all.
+ * Greedy best fit: the largest block first, each into the smallest gap that takes it.  work: room for 2 * n
+ * pointers.  The same input gives the same result. */
 uint64_t mg_pack(MgPackBlock *b, uint32_t n, MgPackBlock **work);
 #endif

@@ -19,7 +19,8 @@ void mg_log(MgLog ch, const char *fmt, ...) __attribute__((format(printf, 2, 3))
 void mg_log_text(MgLog ch, const char *title, const char *text);
 /* Receives complete lines instead of standard error (explain, tests); NULL restores it. */
 void mg_log_sink(void (*sink)(void *arg, MgLog ch, const char *line), void *arg);
-/* A line about work that takes long, overwritten in place; only when standard error is a terminal. NULL clears it. */
+/* A line about work that takes long, overwritten in place; only when standard error is a
+ * terminal. NULL clears it. */
 void mg_log_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 double mg_now_ms(void); /* monotonic clock, milliseconds */
 #endif

@@ -5,7 +5,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Pages of this process: all of its address space, and private writable memory.  false: /proc does not say. */
+/* Pages of this process: all of its address space, and private writable memory.
+ * false: /proc does not say. */
 static bool room_used(uint64_t *all, uint64_t *data) {
   char text[256], *p = text;
   uint64_t field[7] = {0}; /* size resident shared text lib data dirty */

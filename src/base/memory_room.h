@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a new thread may take of the address space: its stack, and the heap that malloc reserves for a thread. */
+/* What a new thread may take of the address space: its stack, and the heap that
+ * malloc reserves for a thread. */
 #define MG_ROOM_THREAD ((uint64_t)160 << 20)
 /* Recording and compiling a graph, without LLVM. */
 #define MG_ROOM_GRAPH ((uint64_t)48 << 20)

@@ -28,7 +28,9 @@ static void strbuf_number(MgStrbuf *s, uint64_t v, bool negative) {
   mg_sb_write(s, p, (size_t)(text + sizeof text - p));
 }
 
-static void strbuf_signed(MgStrbuf *s, int64_t v) { strbuf_number(s, v < 0 ? 0 - (uint64_t)v : (uint64_t)v, v < 0); }
+static void strbuf_signed(MgStrbuf *s, int64_t v) {
+  strbuf_number(s, v < 0 ? 0 - (uint64_t)v : (uint64_t)v, v < 0);
+}
 
 static void strbuf_by_libc(MgStrbuf *s, const char *fmt, va_list ap) {
   va_list again;
@@ -41,8 +43,8 @@ static void strbuf_by_libc(MgStrbuf *s, const char *fmt, va_list ap) {
   if (n >= 0 && !s->failed) s->len += (size_t)n;
 }
 
-/* Plain conversions are done here: libc's become several times slower once some library in the process has registered
- * conversions of its own, and a good part of compiling is writing the text of kernels. */
+/* Plain conversions are done here: libc's become several times slower once some library in the process has
+ * registered conversions of its own, and a good part of compiling is writing the text of kernels. */
 void mg_sb_vprintf(MgStrbuf *s, const char *fmt, va_list ap) {
   for (const char *p; (p = strchr(fmt, '%')); fmt = p) {
     mg_sb_write(s, fmt, (size_t)(p - fmt));

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 typedef struct MgStrbuf {
-  char *p;     /* NUL-terminated when len > 0; malloc'ed */
+  char *p; /* NUL-terminated when len > 0; malloc'ed */
   size_t len;
   size_t cap;
   bool failed; /* an allocation failed */
@@ -17,8 +17,9 @@ void mg_sb_printf(MgStrbuf *s, const char *fmt, ...) __attribute__((format(print
 void mg_sb_vprintf(MgStrbuf *s, const char *fmt, va_list ap);
 void mg_sb_puts(MgStrbuf *s, const char *text);
 void mg_sb_write(MgStrbuf *s, const char *text, size_t n); /* n bytes of it */
-void mg_sb_puts_cut(MgStrbuf *s, const char *utf8, size_t most); /* at most that many bytes, whole characters */
-void mg_text_mend(char *utf8); /* what a cut has left of a character becomes question marks */
+void mg_sb_puts_cut(MgStrbuf *s, const char *utf8,
+                    size_t most); /* at most that many bytes, whole characters */
+void mg_text_mend(char *utf8);    /* what a cut has left of a character becomes question marks */
 void mg_sb_putc(MgStrbuf *s, char c);
 void mg_sb_free(MgStrbuf *s);
 static inline const char *mg_sb_text(const MgStrbuf *s) { return s->p ? s->p : ""; }

@@ -4,7 +4,7 @@
 #include "base/ctx.h"
 
 typedef struct MgMap {
-  uint64_t *key;  /* 0 = free slot, 1 = removed; so keys 0 and 1 cannot be stored */
+  uint64_t *key; /* 0 = free slot, 1 = removed; so keys 0 and 1 cannot be stored */
   uint32_t *val;
   uint32_t n, cap, used; /* live entries, slots (a power of two), live + removed */
 } MgMap;
@@ -22,7 +22,9 @@ static inline uint64_t mg_hash_u64(uint64_t x) {
   x *= 0xBF58476D1CE4E5B9ull;
   return x ^ (x >> 32);
 }
-static inline uint32_t mg_map_getp(const MgMap *m, const void *k) { return mg_map_get(m, (uint64_t)(uintptr_t)k); }
+static inline uint32_t mg_map_getp(const MgMap *m, const void *k) {
+  return mg_map_get(m, (uint64_t)(uintptr_t)k);
+}
 static inline MgRc mg_map_putp(MgMap *m, const void *k, uint32_t v) {
   return mg_map_put(m, (uint64_t)(uintptr_t)k, v);
 }

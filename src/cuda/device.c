@@ -11,7 +11,13 @@
 
 enum { CUDA_DEVICES = 64, CUDA_THREADS = 16, CUDA_LOG = 4096 };
 /* Of the driver's header. */
-enum { JIT_ERROR_LOG = 5, JIT_ERROR_LOG_BYTES = 6, JIT_INPUT_PTX = 1, ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76 };
+enum {
+  JIT_ERROR_LOG = 5,
+  JIT_ERROR_LOG_BYTES = 6,
+  JIT_INPUT_PTX = 1,
+  ATTRIBUTE_MAJOR = 75,
+  ATTRIBUTE_MINOR = 76
+};
 
 #define CUDA_FUNCS(F)                                                                                        \
   F(cuInit, (unsigned))                                                                                      \
@@ -27,21 +33,22 @@ enum { JIT_ERROR_LOG = 5, JIT_ERROR_LOG_BYTES = 6, JIT_INPUT_PTX = 1, ATTRIBUTE_
   F(cuModuleLoadData, (void **, const void *))                                                               \
   F(cuModuleGetFunction, (void **, void *, const char *))                                                    \
   F(cuModuleUnload, (void *))                                                                                \
-  F(cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **)) \
+  F(cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,   \
+                     void **, void **))                                                                      \
   F(cuGetErrorString, (int, const char **))
 
 static struct {
 #define F(name, args) int(*name) args;
   CUDA_FUNCS(F)
 #undef F
-  int (*stream)(int32_t, void **);             /* aoti_torch_get_current_cuda_stream */
-  int (*guard_new)(int32_t, void **);          /* aoti_torch_create_cuda_guard */
+  int (*stream)(int32_t, void **);    /* aoti_torch_get_current_cuda_stream */
+  int (*guard_new)(int32_t, void **); /* aoti_torch_create_cuda_guard */
   int (*guard_delete)(void *);
-  int (*device)(int32_t *);                    /* aoti_torch_get_current_device_index */
+  int (*device)(int32_t *); /* aoti_torch_get_current_device_index */
 } cu;
 
 static pthread_mutex_t cuda_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int cuda_state;                  /* 0: not looked at; 1: usable; -1: never */
+static atomic_int cuda_state; /* 0: not looked at; 1: usable; -1: never */
 static const char *cuda_why;
 static _Atomic(void *) cuda_context[CUDA_DEVICES];
 
@@ -49,7 +56,7 @@ static const char *cuda_find(void) {
   void *torch = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
   void *h = dlopen("libcuda.so.1", RTLD_NOW);
   if (!h) return "there is no libcuda.so.1";
-#define F(name, args) \
+#define F(name, args)                                                                                        \
   if (!(*(void **)&cu.name = dlsym(h, #name))) return "the driver is too old: it lacks " #name;
   CUDA_FUNCS(F)
 #undef F
@@ -66,8 +73,9 @@ static const char *cuda_find(void) {
 const char *mg_cuda_missing(void) {
   const char *why = mg_cuda_driver_missing();
   if (why) return why;
-  return cu.stream && cu.device && cu.guard_new &&
-      cu.guard_delete ? NULL : "torch's CUDA library is not loaded, or lacks its stream or device guard";
+  return cu.stream && cu.device && cu.guard_new && cu.guard_delete
+             ? NULL
+             : "torch's CUDA library is not loaded, or lacks its stream or device guard";
 }
 
 const char *mg_cuda_driver_missing(void) {
@@ -89,8 +97,11 @@ const char *mg_cuda_error(int rc) {
 
 int mg_cuda_capability(int device) {
   int d, major = 0, minor = 0;
-  if (mg_cuda_driver_missing() || device < 0 || device >= CUDA_DEVICES || cu.cuDeviceGet(&d, device)) return 0;
-  if (cu.cuDeviceGetAttribute(&major, ATTRIBUTE_MAJOR, d) || cu.cuDeviceGetAttribute(&minor, ATTRIBUTE_MINOR, d)) return 0;
+  if (mg_cuda_driver_missing() || device < 0 || device >= CUDA_DEVICES || cu.cuDeviceGet(&d, device))
+    return 0;
+  if (cu.cuDeviceGetAttribute(&major, ATTRIBUTE_MAJOR, d) ||
+      cu.cuDeviceGetAttribute(&minor, ATTRIBUTE_MINOR, d))
+    return 0;
   return 10 * major + minor;
 }
 
@@ -101,7 +112,8 @@ static void *cuda_primary(int device) {
   void *c = cuda_context[device];
   if (c) return c;
   pthread_mutex_lock(&cuda_lock);
-  if (!(c = cuda_context[device]) && !cu.cuDeviceGet(&d, device) && !cu.cuDevicePrimaryCtxRetain(&c, d)) cuda_context[device] = c;
+  if (!(c = cuda_context[device]) && !cu.cuDeviceGet(&d, device) && !cu.cuDevicePrimaryCtxRetain(&c, d))
+    cuda_context[device] = c;
   pthread_mutex_unlock(&cuda_lock);
   return cuda_context[device];
 }
@@ -115,7 +127,7 @@ typedef struct CudaJob { /* shared by the threads of one mg_cuda_link */
   uint32_t n;
   atomic_uint next;
   atomic_bool failed;
-  pthread_mutex_t lock;  /* guards log */
+  pthread_mutex_t lock; /* guards log */
   char log[CUDA_LOG];
 } CudaJob;
 
@@ -126,7 +138,8 @@ static bool cuda_link_one(const char *text, MgCubin *out, char *log) {
   void *value[2] = {log, (void *)(uintptr_t)(CUDA_LOG - 1)};
   log[0] = 0;
   int rc = cu.cuLinkCreate_v2(2, option, value, &link);
-  if (!rc) rc = cu.cuLinkAddData_v2(link, JIT_INPUT_PTX, (void *)text, strlen(text) + 1, "magneto", 0, NULL, NULL);
+  if (!rc)
+    rc = cu.cuLinkAddData_v2(link, JIT_INPUT_PTX, (void *)text, strlen(text) + 1, "magneto", 0, NULL, NULL);
   if (!rc) rc = cu.cuLinkComplete(link, &data, &len);
   if (!rc && (out->data = mg_malloc(len))) memcpy(out->data, data, out->len = len);
   if (rc && !log[0]) snprintf(log, CUDA_LOG, "%s", mg_cuda_error(rc));
@@ -157,7 +170,8 @@ MgRc mg_cuda_link(MgCtx *c, int device, const char *const *text, uint32_t n, uns
   unsigned started = 0;
   CudaJob *j = mg_calloc(1, sizeof *j);
   if (!j) return mg_fail(c, MG_NOMEM, "out of memory");
-  *j = (CudaJob){.context = cuda_primary(device), .text = text, .out = out, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER};
+  *j = (CudaJob){
+      .context = cuda_primary(device), .text = text, .out = out, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER};
   memset(out, 0, sizeof *out * n);
   if (nthread > n) nthread = n;
   if (nthread > CUDA_THREADS) nthread = CUDA_THREADS;
@@ -220,7 +234,8 @@ size_t mg_cuda_module_bytes(const MgCudaModule *m) { return m->bytes; }
 void mg_cuda_unload(MgCudaModule *m) {
   void *before;
   if (!m) return;
-  if (cuda_switch(m->context, &before)) cu.cuModuleUnload(m->module); /* an error at exit: the driver has gone already */
+  if (cuda_switch(m->context, &before))
+    cu.cuModuleUnload(m->module); /* an error at exit: the driver has gone already */
   cuda_switch_back(m->context, before);
   free(m);
 }
@@ -258,7 +273,8 @@ void *mg_cuda_lazy_get(MgCudaLazy *l) {
     MgCubin code = {0};
     const char *text = l->text;
     mg_ctx_init(&c);
-    if (mg_cuda_link(&c, l->device, &text, 1, 1, &code) == MG_OK && mg_cuda_load(&c, l->device, &code, &l->module) == MG_OK)
+    if (mg_cuda_link(&c, l->device, &text, 1, 1, &code) == MG_OK &&
+        mg_cuda_load(&c, l->device, &code, &l->module) == MG_OK)
       l->fn = mg_cuda_function(l->module, l->name);
     free(code.data);
     mg_ctx_free(&c);

@@ -1,10 +1,11 @@
-/* NVIDIA's driver, by dlopen: no toolkit, no headers.  PTX to machine code, loading it, launching it on PyTorch's streams.
- * Contexts are the devices' primary ones, which PyTorch uses, too.  Thread-safe. */
+/* NVIDIA's driver, by dlopen: no toolkit, no headers.  PTX to machine code, loading it, launching it on
+ * PyTorch's streams. Contexts are the devices' primary ones, which PyTorch uses, too.  Thread-safe. */
 #ifndef MG_CUDA_DEVICE_H
 #define MG_CUDA_DEVICE_H
 #include "base/ctx.h"
 
-/* NULL, or why kernels of ours cannot run here (static text).  Looks once, when torch's CUDA library is loaded. */
+/* NULL, or why kernels of ours cannot run here (static text).  Looks once, when
+ * torch's CUDA library is loaded. */
 const char *mg_cuda_missing(void);
 const char *mg_cuda_driver_missing(void); /* the same without PyTorch: what compiles and loads */
 /* The compute capability as major * 10 + minor; 0: no such device. */
@@ -14,7 +15,8 @@ typedef struct MgCubin { /* machine code of one module */
   void *data;            /* malloc'ed */
   size_t len;
 } MgCubin;
-/* Compiles n PTX texts for a device, on up to nthread threads.  MG_UNSUP with the driver's words when it refuses one. */
+/* Compiles n PTX texts for a device, on up to nthread threads.  MG_UNSUP with the driver's
+ * words when it refuses one. */
 MgRc mg_cuda_link(MgCtx *c, int device, const char *const *text, uint32_t n, unsigned nthread, MgCubin *out);
 
 typedef struct MgCudaModule MgCudaModule;
@@ -41,16 +43,17 @@ int mg_cuda_launch(void *fn, unsigned blocks, unsigned threads, void **arg, void
 const char *mg_cuda_error(int rc);
 
 /* ---- CUDA graphs ---- */
-const char *mg_cuda_graphs_missing(void);         /* NULL, or what is not there */
-bool mg_cuda_capturing(void *stream);            /* into a graph of somebody's; also where the driver does not say */
-int mg_cuda_capture_begin(void *stream);         /* of this thread's work alone; 0, or the driver's error */
+const char *mg_cuda_graphs_missing(void); /* NULL, or what is not there */
+bool mg_cuda_capturing(void *stream);     /* into a graph of somebody's; also where the driver does not say */
+int mg_cuda_capture_begin(void *stream);  /* of this thread's work alone; 0, or the driver's error */
 int mg_cuda_capture_end(void *stream, void **graph);
-void mg_cuda_graph_drop(void *graph);            /* or NULL */
-void *mg_cuda_captured(void *stream);            /* the node that was captured last; NULL: unknown */
+void mg_cuda_graph_drop(void *graph);             /* or NULL */
+void *mg_cuda_captured(void *stream);             /* the node that was captured last; NULL: unknown */
 int mg_cuda_graph_make(void *graph, void **exec); /* 0, or the driver's error */
 int mg_cuda_graph_set(void *exec, void *node, void *fn, unsigned blocks, unsigned threads, void **arg);
 int mg_cuda_graph_launch(void *exec, void *stream);
-void mg_cuda_graph_free(void *exec);             /* or NULL */
-/* The settings of torch that its libraries' calls depend on, as one number: a graph holds calls as they were asked for. */
+void mg_cuda_graph_free(void *exec); /* or NULL */
+/* The settings of torch that its libraries' calls depend on, as one number: a graph holds
+ * calls as they were asked for. */
 uint64_t mg_cuda_settings(void);
 #endif

@@ -26,10 +26,15 @@ static struct {
 
 /* Members of at::Context that take no argument and give a bool or a small number. */
 static const char *const graph_setting[] = {
-  "_ZNK2at7Context14benchmarkCuDNNEv", "_ZNK2at7Context16userEnabledCuDNNEv", "_ZNK2at7Context18deterministicCuDNNEv",
-  "_ZNK2at7Context18userEnabledMathSDPEv", "_ZNK2at7Context19userEnabledCuDNNSDPEv", "_ZNK2at7Context19userEnabledFlashSDPEv",
-  "_ZNK2at7Context26userEnabledMemEfficientSDPEv", "_ZNK2at7Context23deterministicAlgorithmsEv",
-      "_ZNK2at7Context29allowFP16BF16ReductionMathSDPEv",
+    "_ZNK2at7Context14benchmarkCuDNNEv",
+    "_ZNK2at7Context16userEnabledCuDNNEv",
+    "_ZNK2at7Context18deterministicCuDNNEv",
+    "_ZNK2at7Context18userEnabledMathSDPEv",
+    "_ZNK2at7Context19userEnabledCuDNNSDPEv",
+    "_ZNK2at7Context19userEnabledFlashSDPEv",
+    "_ZNK2at7Context26userEnabledMemEfficientSDPEv",
+    "_ZNK2at7Context23deterministicAlgorithmsEv",
+    "_ZNK2at7Context29allowFP16BF16ReductionMathSDPEv",
 };
 enum { GRAPH_SETTINGS = sizeof graph_setting / sizeof *graph_setting };
 static bool (*graph_ask[GRAPH_SETTINGS])(const void *);
@@ -45,7 +50,8 @@ static void graph_get(void *lib, const char *name, void *to) {
 
 static void graph_find(void) {
   graph_missing = mg_cuda_missing();
-  void *h = graph_missing ? NULL : dlopen("libcuda.so.1", RTLD_NOW), *torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  void *h = graph_missing ? NULL : dlopen("libcuda.so.1", RTLD_NOW),
+       *torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
   if (!h) return;
   graph_get(h, "cuStreamIsCapturing", &graph_fn.capturing);
   graph_get(h, "cuStreamGetCaptureInfo_v2", &graph_fn.info);
@@ -72,7 +78,8 @@ uint64_t mg_cuda_settings(void) {
   const void *c = graph_context();
   uint64_t all = 0;
   for (int i = 0; i < GRAPH_SETTINGS; i++) all = all << 1 | graph_ask[i](c);
-  for (uint8_t op = 0; op < 4; op++) all = all << 2 | (graph_precision(c, 1, op) & 3); /* back end CUDA: all, conv, rnn, matmul */
+  for (uint8_t op = 0; op < 4; op++)
+    all = all << 2 | (graph_precision(c, 1, op) & 3); /* back end CUDA: all, conv, rnn, matmul */
   for (int i = 0; i < 2; i++) all = all << 2 | (graph_reduction[i](c) & 3);
   return all;
 }

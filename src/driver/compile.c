@@ -1,8 +1,8 @@
 /* Recorded graph -> run-time plan: every pass, in order, in compile_middle and compile_new.
  * With MAGNETO_STRICT=1 the graph is verified after every pass; see compile_verify.
  * MAGNETO_LOGS shows what each stage made; MAGNETO_STOP=<stage> ends every compilation after that stage and
- * MAGNETO_ONLY=<n> or <a>-<b> compiles only those (counted from 1): what is not compiled runs op by op, so a wrong
- * result is found by bisecting. */
+ * MAGNETO_ONLY=<n> or <a>-<b> compiles only those (counted from 1): what is not compiled runs op by op, so a
+ * wrong result is found by bisecting. */
 #include "driver/compile.h"
 #include <stdatomic.h>
 #include <stdio.h>
@@ -30,20 +30,21 @@
 typedef struct Compile {
   MgCtx *c;
   MgGraph *g;
-  int cuda;               /* the device that kernels run on; -1: the CPU */
+  int cuda; /* the device that kernels run on; -1: the CPU */
   const MgOptions *o;
   MgHostOps *h;
   MgSched s;
   MgFused f;
   MgMemPlan m;
-  MgPlanExt *ext;         /* per step */
-  MgSizeFacts *facts;     /* what was assumed of symbols */
+  MgPlanExt *ext;     /* per step */
+  MgSizeFacts *facts; /* what was assumed of symbols */
   MgKernelSet k;
-  void **constant; uint32_t nconstant; /* what mg_fold computed */
-  double t;               /* when the running stage began */
-  MgStrbuf times;         /* text of MAGNETO_LOGS=timing */
-  const char *stop;       /* MAGNETO_STOP, or NULL */
-  bool strict;            /* MAGNETO_STRICT: verify after every pass */
+  void **constant;
+  uint32_t nconstant; /* what mg_fold computed */
+  double t;           /* when the running stage began */
+  MgStrbuf times;     /* text of MAGNETO_LOGS=timing */
+  const char *stop;   /* MAGNETO_STOP, or NULL */
+  bool strict;        /* MAGNETO_STRICT: verify after every pass */
 } Compile;
 
 /* ---- stages ---- */
@@ -67,17 +68,22 @@ static MgRc compile_done(Compile *k, CompileStage which) {
   if (mg_log_on(MG_LOG_timing)) mg_sb_printf(&k->times, "%s %.2f  ", stage, now - k->t);
   k->t = mg_now_ms();
   TRY(mg_ctx_poll(k->c));
-  if (k->stop && !strcmp(k->stop, stage)) return mg_fail(k->c, MG_UNSUP, "stopped after %s (MAGNETO_STOP)", stage);
+  if (k->stop && !strcmp(k->stop, stage))
+    return mg_fail(k->c, MG_UNSUP, "stopped after %s (MAGNETO_STOP)", stage);
   return MG_OK;
 }
 
 /* Ends a pass over the graph: in strict mode, does it hold what is promised from there on?
  * recorded    the structure is whole
  * functional  and nothing writes
- * primitive   and no decomposition applies: true right after decompose only, simplify may make other ops again */
+ * primitive   and no decomposition applies: true right after decompose only,
+ * simplify may make other ops again */
 static MgRc compile_verify(const Compile *k, CompilePromise promise, const char *pass) {
-  static MgRc (*const check[])(MgGraph *g, const char *after) = {
-    [CP_recorded] = mg_graph_verify, [CP_functional] = mg_graph_verify_functional, [CP_primitive] = mg_decompose_verify};
+  static MgRc (*const check[])(MgGraph *, const char *) = {
+      [CP_recorded] = mg_graph_verify,
+      [CP_functional] = mg_graph_verify_functional,
+      [CP_primitive] = mg_decompose_verify,
+  };
   return k->strict ? check[promise](k->g, pass) : MG_OK;
 }
 
@@ -124,8 +130,8 @@ static void compile_log_plan(const Compile *k) {
 
 /* ---- extern calls ---- */
 
-/* An engine writes into memory of ours: results that a host call would have allocated get a place in the arena, or
- * are the output itself. */
+/* An engine writes into memory of ours: results that a host call would have allocated get a place in the
+ * arena, or are the output itself. */
 static void compile_adopt(Compile *k, const MgExtern *e) {
   for (uint32_t i = 0; i < e->nout; i++) {
     MgBuf *b = &k->s.buf[e->out[i].buf];
@@ -219,8 +225,8 @@ static bool compile_fits(const MgGraph *g, ValRef v, MgTensor *t) {
   mg_abi.aoti_torch_get_strides(t, &stride);
   if (dim != m->ndim || dtype != m->dtype) return false;
   for (int d = 0; d < dim; d++)
-    if (!mg_ex_const_int(g->x, m->size[d], &want) || size[d] != want || !mg_ex_const_int(g->x, m->stride[d], &want) ||
-        stride[d] != want)
+    if (!mg_ex_const_int(g->x, m->size[d], &want) || size[d] != want ||
+        !mg_ex_const_int(g->x, m->stride[d], &want) || stride[d] != want)
       return false;
   return true;
 }
@@ -228,7 +234,8 @@ static bool compile_fits(const MgGraph *g, ValRef v, MgTensor *t) {
 static bool compile_eval(void *self, MgGraph *g, NodeRef n, void *const *in, int nin, void **out) {
   const Compile *k = self;
   const MgNode *node = mg_node(g, n);
-  if (!k->h->eval(k->h->host.self, g, n, (MgTensor *const *)in, nin, (MgTensor **)out, node->nout)) return false;
+  if (!k->h->eval(k->h->host.self, g, n, (MgTensor *const *)in, nin, (MgTensor **)out, node->nout))
+    return false;
   bool fits = true;
   for (int i = 0; i < node->nout; i++) fits = fits && compile_fits(g, node->out[i], out[i]);
   for (int i = 0; !fits && i < node->nout; i++) mg_abi.aoti_torch_delete_tensor_object(out[i]);
@@ -248,7 +255,8 @@ static MgRc compile_fold(Compile *k) {
 /* Does somebody want to see stages that a stored plan skips? */
 static bool compile_shows(const Compile *k) {
   bool stops = k->stop && strcmp(k->stop, compile_stage[CS_stored]);
-  return stops || mg_log_on(MG_LOG_loops) || mg_log_on(MG_LOG_fusion) || mg_log_on(MG_LOG_output_code) || mg_log_on(MG_LOG_plan);
+  return stops || mg_log_on(MG_LOG_loops) || mg_log_on(MG_LOG_fusion) || mg_log_on(MG_LOG_output_code) ||
+         mg_log_on(MG_LOG_plan);
 }
 
 /* Are all nests for kernels of a GPU? */
@@ -258,7 +266,8 @@ static bool compile_gpu_can(Compile *k) {
   return true;
 }
 
-/* Loop nests of the graph.  What a GPU's kernels cannot do becomes calls, which may take other nodes' loops with it. */
+/* Loop nests of the graph.  What a GPU's kernels cannot do becomes calls, which may take
+ * other nodes' loops with it. */
 static MgRc compile_lower(Compile *k) {
   enum { MOST = 8 };
   for (int turn = 0;; turn++) {
@@ -269,7 +278,9 @@ static MgRc compile_lower(Compile *k) {
     if (k->cuda < 0 || !mg_gpu_mark(&k->s)) break;
     if (turn == MOST) return mg_fail(k->c, MG_UNSUP, "loops that kernels of a GPU cannot do");
   }
-  return k->cuda < 0 || compile_gpu_can(k) ? MG_OK : mg_fail(k->c, MG_UNSUP, "a loop that kernels of a GPU cannot do");
+  return k->cuda < 0 || compile_gpu_can(k)
+             ? MG_OK
+             : mg_fail(k->c, MG_UNSUP, "a loop that kernels of a GPU cannot do");
 }
 
 static MgRc compile_code(Compile *k, MgGpuTexts *texts) {
@@ -305,7 +316,8 @@ static MgRc compile_back(Compile *k, MgPlanSpec *spec) {
   bool found = false;
   TRY(compile_fold(k));
   TRY(compile_verify(k, CP_functional, "fold"));
-  *spec = (MgPlanSpec){.label = k->h->label, .host = k->h->host, .threads = k->o->threads > 0 ? (unsigned)k->o->threads : 0};
+  *spec = (MgPlanSpec){
+      .label = k->h->label, .host = k->h->host, .threads = k->o->threads > 0 ? (unsigned)k->o->threads : 0};
   k->cuda = mg_graph_on_cpu(k->g) ? -1 : mg_graph_cuda(k->g);
   bool stored = k->cuda < 0 && !compile_shows(k) && mg_stored_key(k->g, k->o, &key);
   if (stored) TRY(mg_stored_load(key, k->g, k->o, k->h, spec, &k->ext, &k->k, &found));
@@ -330,7 +342,8 @@ static void compile_drop(Compile *k) {
 
 static void compile_log_times(const Compile *k, long n, const char *what, double ms, MgRc rc) {
   if (mg_log_on(MG_LOG_timing))
-    mg_log(MG_LOG_timing, "compilation %ld%s: %.2f ms (%u kernels compiled; emit %.2f llvm %.2f load %.2f)  %s%s", n, what,
+    mg_log(MG_LOG_timing,
+           "compilation %ld%s: %.2f ms (%u kernels compiled; emit %.2f llvm %.2f load %.2f)  %s%s", n, what,
            ms, k->k.ncompiled, k->k.emit_ms, k->k.llvm_ms, k->k.load_ms, mg_sb_text(&k->times),
            rc == MG_OK ? "" : mg_rc_text(rc));
 }
@@ -356,7 +369,8 @@ static MgRc compile_begin(Compile *k, long *n) {
   k->stop = mg_env(ENV_STOP);
   k->strict = compile_strict();
   k->t = mg_now_ms();
-  return compile_selected(*n) ? MG_OK : mg_fail(k->c, MG_UNSUP, "compilation %ld is left out (MAGNETO_ONLY)", *n);
+  return compile_selected(*n) ? MG_OK
+                              : mg_fail(k->c, MG_UNSUP, "compilation %ld is left out (MAGNETO_ONLY)", *n);
 }
 
 bool mg_compile_takes(const MgGraph *g) {
@@ -388,9 +402,16 @@ MgRc mg_compile(MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlan **out) {
 /* ---- joint graphs ---- */
 
 /* One half to a plan, which takes over the host; on failure the host is the caller's. */
-static MgRc compile_half(const Compile *joint, MgGraph *g, MgHostOps *h, long n, const char *what, MgPlan **out) {
+static MgRc compile_half(const Compile *joint, MgGraph *g, MgHostOps *h, long n, const char *what,
+                         MgPlan **out) {
   double t0 = mg_now_ms();
-  Compile k = {.c = joint->c, .g = g, .o = joint->o, .h = h, .facts = joint->facts, .stop = joint->stop, .strict = joint->strict,
+  Compile k = {.c = joint->c,
+               .g = g,
+               .o = joint->o,
+               .h = h,
+               .facts = joint->facts,
+               .stop = joint->stop,
+               .strict = joint->strict,
                .t = t0};
   MgPlanSpec spec;
   compile_log_graph(&k, MG_LOG_joint, what);
@@ -443,7 +464,8 @@ MgRc mg_compile_joint(MgGraph *joint, const MgJointSpec *spec, const MgOptions *
   return rc;
 }
 
-MgRc mg_compile_backward(MgGraph *bwd, uint32_t nsaved, const uint64_t *given, const MgOptions *o, MgHostOps *h, MgPlan **out) {
+MgRc mg_compile_backward(MgGraph *bwd, uint32_t nsaved, const uint64_t *given, const MgOptions *o,
+                         MgHostOps *h, MgPlan **out) {
   long n = 0;
   bool cut;
   MgSizeFacts facts;

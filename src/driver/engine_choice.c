@@ -1,5 +1,5 @@
-/* Extern items of mg:: ops -> engines of runtime/: views and arguments become descriptions with plain numbers; where views have
- * symbols, those of the hints. */
+/* Extern items of mg:: ops -> engines of runtime/: views and arguments become descriptions with plain
+ * numbers; where views have symbols, those of the hints. */
 #include "driver/engine_choice.h"
 #include <string.h>
 #include "back/kernel/loop_nest.h"
@@ -11,14 +11,27 @@
 #include "runtime/engine/sized_engines.h"
 
 /* Argument positions behind the tensors, as in ops_mg.def. */
-enum { MM_act = 4, CV_eps = 8, CV_act, CV_act_a, CV_act_b, CV_stride, CV_padding, CV_dilation, CV_transposed,
-       CV_output_padding, CV_groups, SD_causal = 4, SD_scale };
+enum {
+  MM_act = 4,
+  CV_eps = 8,
+  CV_act,
+  CV_act_a,
+  CV_act_b,
+  CV_stride,
+  CV_padding,
+  CV_dilation,
+  CV_transposed,
+  CV_output_padding,
+  CV_groups,
+  SD_causal = 4,
+  SD_scale
+};
 /* and of aten::convolution_backward */
 enum { CB_stride = 4, CB_padding, CB_dilation, CB_transposed, CB_output_padding, CB_groups };
 
 typedef struct EngineOut { /* what comes out */
   MgEngine *engine;
-  MgSized *sized;        /* NULL: no view has symbols */
+  MgSized *sized; /* NULL: no view has symbols */
   bool symbols;
 } EngineOut;
 
@@ -58,10 +71,13 @@ static bool engine_ints(const MgSched *s, const MgArg *a, int64_t *out, int max)
   return true;
 }
 
-static MgActDesc engine_act(const MgArg *a) { return (MgActDesc){a[0].u.str, (float)a[1].u.f, (float)a[2].u.f}; }
+static MgActDesc engine_act(const MgArg *a) {
+  return (MgActDesc){a[0].u.str, (float)a[1].u.f, (float)a[2].u.f};
+}
 
 /* Weights may be kept in the library's format when they are parameters: inputs that eager could train. */
-static bool engine_frozen(const MgSched *s, const MgExtern *e, const MgOptions *o, int from, int to, int weight) {
+static bool engine_frozen(const MgSched *s, const MgExtern *e, const MgOptions *o, int from, int to,
+                          int weight) {
   if (!o || !o->freeze) return false;
   for (int i = from; i <= to; i++)
     if (e->in[i].buf && s->buf[e->in[i].buf].kind != MB_input) return false;
@@ -77,9 +93,10 @@ static MgRc make_conv(MgCtx *c, const void *d, MgEngine **out) { return mg_onedn
 static MgRc make_conv_grad(MgCtx *c, const void *d, MgEngine **out) { return mg_onednn_conv_grad(c, d, out); }
 static MgRc make_sdpa(MgCtx *c, const void *d, MgEngine **out) { return mg_sdpa_make(c, d, out); }
 
-/* The engine of a description, which begins with ntensor tensors; with symbols also how to make it for other sizes. */
-static MgRc engine_done(MgSched *s, MgRc (*make)(MgCtx *, const void *, MgEngine **), const void *desc, size_t bytes, uint32_t ntensor,
-                        EngineOut *o) {
+/* The engine of a description, which begins with ntensor tensors; with symbols also how
+ * to make it for other sizes. */
+static MgRc engine_done(MgSched *s, MgRc (*make)(MgCtx *, const void *, MgEngine **), const void *desc,
+                        size_t bytes, uint32_t ntensor, EngineOut *o) {
   if (o->symbols) {
     TRYP((o->sized = mg_new(s->c, MgSized, 1)) && (o->sized->desc = mg_ctx_grow(s->c, desc, bytes, bytes)));
     o->sized->make = make;
@@ -141,7 +158,8 @@ static const struct EngineRow {
     {TOP_convolution_backward, engine_conv_grad},
 };
 
-MgRc mg_engine_make(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out, const MgSized **sized) {
+MgRc mg_engine_make(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out,
+                    const MgSized **sized) {
   uint16_t code = mg_node(s->g, e->node)->op->code;
   EngineOut made = {0};
   MgRc rc = MG_UNSUP;

@@ -9,9 +9,9 @@ typedef struct MgOptions MgOptions;
 typedef struct MgSched MgSched;
 typedef struct MgSized MgSized;
 
-/* A new engine for item e, owned by the caller.  MG_UNSUP, without an error in the context, when no library takes
- * this item (kind of op, dtypes, layouts): it then runs through the host.  *sized: NULL, or, where sizes are symbols, how to make
- * it for others than the hints.
+/* A new engine for item e, owned by the caller.  MG_UNSUP, without an error in the context, when no library
+ * takes this item (kind of op, dtypes, layouts): it then runs through the host.  *sized: NULL, or, where
+ * sizes are symbols, how to make it for others than the hints.
  * Pointers at run time are in the order e->in, then e->out, offsets of the views already added. */
 MgRc mg_engine_make(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out, const MgSized **sized);
 #endif

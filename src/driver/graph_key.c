@@ -1,5 +1,6 @@
 /* A graph as words.  See the header.
- * Values and storages are numbered in order of appearance; numbers of nodes count dead ones too, since steps of a stored plan name them. */
+ * Values and storages are numbered in order of appearance; numbers of nodes count dead ones too, since steps
+ * of a stored plan name them. */
 #include "driver/graph_key.h"
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +11,9 @@ enum { KEY_WORDS = 512 };
 typedef struct KeyWriter {
   const MgGraph *g;
   MgStrbuf *out;
-  bool symbols;          /* a size is no constant */
-  uint32_t *val, nval;   /* by value: its number, 0: none yet */
-  MgMap storage;         /* storage + 2 -> its number */
+  bool symbols;        /* a size is no constant */
+  uint32_t *val, nval; /* by value: its number, 0: none yet */
+  MgMap storage;       /* storage + 2 -> its number */
   uint32_t n;
   uint64_t word[KEY_WORDS]; /* not in out yet */
 } KeyWriter;
@@ -33,9 +34,7 @@ static void key_bytes(KeyWriter *w, const void *p, size_t n) {
   mg_sb_write(w->out, p, n);
 }
 
-static void key_text(KeyWriter *w, const char *s) {
-  key_bytes(w, s ? s : "", s ? strlen(s) + 1 : 0);
-}
+static void key_text(KeyWriter *w, const char *s) { key_bytes(w, s ? s : "", s ? strlen(s) + 1 : 0); }
 
 static void key_size(KeyWriter *w, SymRef r) {
   int64_t v = 0;
@@ -83,7 +82,8 @@ static void key_arg(KeyWriter *w, const MgArg *a) {
 
 /* The schema of an op of the program's own may be another in another process. */
 static void key_op(KeyWriter *w, const MgOp *op) {
-  key_word(w, op->code | (uint64_t)op->random << 32 | (uint64_t)op->effect << 33 | (uint64_t)op->mutates << 34 | (uint64_t)op->is_view << 35);
+  key_word(w, op->code | (uint64_t)op->random << 32 | (uint64_t)op->effect << 33 |
+                  (uint64_t)op->mutates << 34 | (uint64_t)op->is_view << 35);
   if (!op->code) key_text(w, op->schema);
 }
 
@@ -91,8 +91,8 @@ static void key_val(KeyWriter *w, ValRef r) {
   const MgVal *v = mg_val(w->g, r);
   key_ref(w, r);
   if (!r) return;
-  key_word(w, v->dtype | (uint64_t)v->device << 8 | (uint64_t)(uint8_t)v->dev_index << 16 | (uint64_t)v->ndim << 24 |
-                  (uint64_t)v->requires_grad << 32 | (uint64_t)v->bits << 40);
+  key_word(w, v->dtype | (uint64_t)v->device << 8 | (uint64_t)(uint8_t)v->dev_index << 16 |
+                  (uint64_t)v->ndim << 24 | (uint64_t)v->requires_grad << 32 | (uint64_t)v->bits << 40);
   key_storage(w, v->storage);
   for (int i = 0; i < v->ndim; i++) key_size(w, v->size[i]), key_size(w, v->stride[i]);
   key_size(w, v->offset);
@@ -104,8 +104,8 @@ static void key_node(KeyWriter *w, const MgNode *n) {
   if (n->dead) return;
   key_op(w, n->op);
   key_word(w, n->narg | (uint64_t)n->nout << 32);
-  key_word(w, n->again | (uint64_t)n->grad_mode << 32 | (uint64_t)n->leaf << 40 | (uint64_t)n->counts << 41 | (uint64_t)n->backward << 42 |
-                   (uint64_t)n->evaluated << 43);
+  key_word(w, n->again | (uint64_t)n->grad_mode << 32 | (uint64_t)n->leaf << 40 | (uint64_t)n->counts << 41 |
+                  (uint64_t)n->backward << 42 | (uint64_t)n->evaluated << 43);
   for (int i = 0; i < n->narg; i++) key_arg(w, &n->arg[i]);
   for (int i = 0; i < n->nout; i++) key_val(w, n->out[i]);
 }

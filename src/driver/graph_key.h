@@ -6,6 +6,7 @@
 typedef struct MgGraph MgGraph;
 typedef struct MgStrbuf MgStrbuf;
 
-/* Appends the words; false: sizes have symbols, or memory ran out.  Left out: source lines, and what is for the middle's passes only. */
+/* Appends the words; false: sizes have symbols, or memory ran out.  Left out: source lines, and what is for
+ * the middle's passes only. */
 bool mg_graph_describe(const MgGraph *g, MgStrbuf *out);
 #endif

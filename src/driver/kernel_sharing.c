@@ -42,8 +42,10 @@ static bool share_same(const int64_t *v, uint32_t n, uint32_t nmark, uint32_t a,
   return true;
 }
 
-/* The marked numbers of which texts have others: entry of the table + 1 per mark, 0 where all agree.  first: a mark of each entry. */
-static uint32_t share_entries(const int64_t *v, uint32_t n, uint32_t nmark, uint32_t *entry, uint32_t *first) {
+/* The marked numbers of which texts have others: entry of the table + 1 per mark, 0 where all agree.
+ * first: a mark of each entry. */
+static uint32_t share_entries(const int64_t *v, uint32_t n, uint32_t nmark, uint32_t *entry,
+                              uint32_t *first) {
   uint32_t nsize = 0;
   for (uint32_t i = 0; i < nmark; i++) {
     bool agree = true;
@@ -61,7 +63,11 @@ static uint32_t share_entries(const int64_t *v, uint32_t n, uint32_t nmark, uint
 }
 
 /* The unsigned division or remainder in whose line, %q = u... i64 %x, #number, `number` stands. */
-typedef struct ShareDivide { unsigned q, x; bool rem; size_t written; /* of the line */ } ShareDivide;
+typedef struct ShareDivide {
+  unsigned q, x;
+  bool rem;
+  size_t written; /* of the line */
+} ShareDivide;
 
 static bool share_divides(const char *text, const char *number, ShareDivide *d) {
   const char *line = number;
@@ -73,24 +79,33 @@ static bool share_divides(const char *text, const char *number, ShareDivide *d) 
   return true;
 }
 
-/* Numerators and divisors are below 2^32 (mg_emit_llvm), so that the high half of a product with 2^64 / divisor, rounded up, is the quotient. */
+/* Numerators and divisors are below 2^32 (mg_emit_llvm), so that the high half of a product with 2^64 /
+ * divisor, rounded up, is the quotient. */
 static int64_t share_inverse(int64_t divisor) { return (int64_t)(UINT64_MAX / (uint64_t)divisor + 1); }
 
 static void share_write_divide(const ShareDivide *d, uint32_t size, uint32_t inverse, MgStrbuf *out) {
-  mg_sb_printf(out, "  %%x%u = zext i64 %%v%u to i128\n  %%y%u = zext i64 %%size%u to i128\n", d->q, d->x, d->q, inverse);
-  mg_sb_printf(out, "  %%m%u = mul i128 %%x%u, %%y%u\n  %%h%u = lshr i128 %%m%u, 64\n", d->q, d->q, d->q, d->q, d->q);
+  mg_sb_printf(out, "  %%x%u = zext i64 %%v%u to i128\n  %%y%u = zext i64 %%size%u to i128\n", d->q, d->x,
+               d->q, inverse);
+  mg_sb_printf(out, "  %%m%u = mul i128 %%x%u, %%y%u\n  %%h%u = lshr i128 %%m%u, 64\n", d->q, d->q, d->q,
+               d->q, d->q);
   mg_sb_printf(out, "  %%%c%u = trunc i128 %%h%u to i64", d->rem ? 'd' : 'v', d->q, d->q);
-  if (d->rem) mg_sb_printf(out, "\n  %%r%u = mul i64 %%d%u, %%size%u\n  %%v%u = sub i64 %%v%u, %%r%u", d->q, d->q, size, d->q, d->x, d->q);
+  if (d->rem)
+    mg_sb_printf(out, "\n  %%r%u = mul i64 %%d%u, %%size%u\n  %%v%u = sub i64 %%v%u, %%r%u", d->q, d->q, size,
+                 d->q, d->x, d->q);
 }
 
 /* inverse: per entry, the one that holds its inverse, or 0 */
-static void share_write(const char *text, const uint32_t *entry, const uint32_t *inverse, uint32_t nsize, MgStrbuf *out) {
+static void share_write(const char *text, const uint32_t *entry, const uint32_t *inverse, uint32_t nsize,
+                        MgStrbuf *out) {
   static const char start[] = "L0:\n";
   const char *body = strstr(text, start) + sizeof start - 1;
   ShareDivide d;
   mg_sb_write(out, text, (size_t)(body - text));
   for (uint32_t j = 0; j < nsize; j++)
-    mg_sb_printf(out, "  %%sizeq%u = getelementptr i64, ptr %%size, i64 %u\n  %%size%u = load i64, ptr %%sizeq%u, align 8\n", j, j, j, j);
+    mg_sb_printf(out,
+                 "  %%sizeq%u = getelementptr i64, ptr %%size, i64 %u\n  %%size%u = load i64, ptr %%sizeq%u, "
+                 "align 8\n",
+                 j, j, j, j);
   for (const char *p = body; (p = share_until_mark(p, out)); entry++) {
     if (!*entry) continue;
     uint32_t j = *entry - 1;
@@ -104,9 +119,10 @@ static void share_write(const char *text, const uint32_t *entry, const uint32_t 
   }
 }
 
-/* Adds entries for the inverses of those that divide, and sets their columns in the table.  false: one cannot be divided by so. */
-static bool share_inverses(const char *text, const int64_t *v, uint32_t n, uint32_t nmark, const uint32_t *entry, uint32_t *inverse, uint32_t *first,
-                           uint32_t *nsize) {
+/* Adds entries for the inverses of those that divide, and sets their columns in the table.  false:
+ * one cannot be divided by so. */
+static bool share_inverses(const char *text, const int64_t *v, uint32_t n, uint32_t nmark,
+                           const uint32_t *entry, uint32_t *inverse, uint32_t *first, uint32_t *nsize) {
   ShareDivide d;
   const char *p = text;
   for (uint32_t i = 0; i < nmark; i++) {
@@ -127,7 +143,8 @@ MgRc mg_share(MgCtx *c, const char *const *text, uint32_t n, MgStrbuf *out, int6
   TRYP(v && entry);
   for (uint32_t k = 0; k < n; k++) share_numbers(text[k], v + (size_t)k * nmark);
   uint32_t nplain = *nsize = share_entries(v, n, nmark, entry, first);
-  if (!nplain || !share_inverses(text[0], v, n, nmark, entry, inverse, first, nsize)) return *nsize = 0, MG_OK;
+  if (!nplain || !share_inverses(text[0], v, n, nmark, entry, inverse, first, nsize))
+    return *nsize = 0, MG_OK;
   TRYP(*size = mg_new(c, int64_t, (size_t)*nsize * n));
   for (uint32_t k = 0; k < n; k++)
     for (uint32_t j = 0; j < *nsize; j++) {

@@ -1,7 +1,8 @@
 /* Which consecutive kernels may run at the same time.
- * In: the final order of steps and where every buffer is.  Out: per step, whether it may start while the kernels since
- * the last one that may not are still running: nothing that one of them writes is read or written by another, memory
- * of the arena that was given to several buffers included. */
+ * In: the final order of steps and where every buffer is.  Out: per step, whether it may start while the
+ * kernels since
+ * the last one that may not are still running: nothing that one of them writes is read or written by another,
+ * memory of the arena that was given to several buffers included. */
 #include "back/kernel/back.h"
 #include "back/kernel/loop_nest.h"
 
@@ -13,9 +14,10 @@ typedef struct Piece { /* arena memory that a kernel of the wave uses */
 typedef struct Wave {
   MgSched *s;
   const MgMemPlan *m;
-  uint32_t *read, *wrote;      /* per buffer: number of the last wave that does */
+  uint32_t *read, *wrote; /* per buffer: number of the last wave that does */
   uint32_t number;
-  Piece *piece; uint32_t npiece, cap;
+  Piece *piece;
+  uint32_t npiece, cap;
 } Wave;
 
 enum { WAVE_PIECES = 4096 }; /* looking through more would take longer than a barrier is worth */
@@ -32,7 +34,8 @@ static bool buf_piece(const Wave *w, BufRef b, Piece *out) {
   if (!w->m->of_buf[b]) return false;
   const MgMemBlock *m = &w->m->block[w->m->of_buf[b] - 1];
   if (w->m->dynamic) *out = (Piece){.from = 0, .to = UINT64_MAX}; /* places are not known yet */
-  else if (mg_ex_const_int(w->s->x, m->bytes, &bytes)) *out = (Piece){.from = m->offset, .to = m->offset + (uint64_t)bytes};
+  else if (mg_ex_const_int(w->s->x, m->bytes, &bytes))
+    *out = (Piece){.from = m->offset, .to = m->offset + (uint64_t)bytes};
   return true;
 }
 
@@ -67,7 +70,11 @@ static MgRc join(Wave *w, const MgKernel *k) {
 }
 
 MgRc mg_planner_beside(MgSched *s, const MgFused *f, const MgMemPlan *m, bool *beside) {
-  Wave w = {.s = s, .m = m, .number = 1, .read = mg_new(s->c, uint32_t, s->nbuf), .wrote = mg_new(s->c, uint32_t, s->nbuf)};
+  Wave w = {.s = s,
+            .m = m,
+            .number = 1,
+            .read = mg_new(s->c, uint32_t, s->nbuf),
+            .wrote = mg_new(s->c, uint32_t, s->nbuf)};
   TRYP(w.read && w.wrote);
   for (uint32_t i = 0; i < f->nstep; i++) {
     const MgKernel *k = f->step[i].kind == MS_kernel ? f->step[i].u.kernel : NULL;

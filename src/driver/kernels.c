@@ -1,7 +1,8 @@
 /* From fused kernels to callable code.
- * Every kernel is emitted under a placeholder name, so that its text is a key that does not depend on where it came
- * from; equal kernels, in this graph or an earlier one, are compiled once, and so are kernels of this graph that differ in
- * numbers only (kernel_sharing.h).  New ones are dealt out to a few modules that LLVM compiles in parallel. */
+ * Every kernel is emitted under a placeholder name, so that its text is a key that does not depend on where
+ * it came from; equal kernels, in this graph or an earlier one, are compiled once, and so are kernels of this
+ * graph that differ in numbers only (kernel_sharing.h).  New ones are dealt out to a few modules that
+ * LLVM compiles in parallel. */
 #include "driver/kernels.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,18 +20,19 @@
 #define KERNEL_NAME "mg_kernel_00000000" /* placeholder, of the length of MG_KERNEL_NAME */
 enum {
   KERNEL_MODULE_TEXT = 16384, /* bytes: tens of milliseconds of LLVM, which cannot be stopped in a module */
-  KERNEL_SHARE = 3, /* so many kernels of one shape become one */
-  KERNEL_SLOW = 150 /* about a second of LLVM: worth a word on a terminal */
+  KERNEL_SHARE = 3,           /* so many kernels of one shape become one */
+  KERNEL_SLOW = 150           /* about a second of LLVM: worth a word on a terminal */
 };
 
 typedef struct KernelNew { /* a kernel that is not known yet */
   MgKey key, shape;
-  char *text;              /* with marks until kernels have been shared */
+  char *text; /* with marks until kernels have been shared */
   size_t len;
-  struct KernelNew *by;    /* the kernel that does its work, itself or another with the same shape */
-  const int64_t *size; uint32_t nsize;
-  void *fn;                /* NULL: to be compiled */
-  uint32_t module;         /* which module it goes to */
+  struct KernelNew *by; /* the kernel that does its work, itself or another with the same shape */
+  const int64_t *size;
+  uint32_t nsize;
+  void *fn;        /* NULL: to be compiled */
+  uint32_t module; /* which module it goes to */
   char name[sizeof KERNEL_NAME];
 } KernelNew;
 
@@ -40,19 +42,25 @@ typedef struct KernelJob {
   MgTarget target;
   MgEmitter *emitter;
   MgKernelSet *out;
-  KernelNew *todo; uint32_t ntodo;
-  KernelNew **make; uint32_t nmake; /* those that LLVM compiles */
-  uint32_t *of_step;       /* per step: todo entry + 1 */
-  MgStrbuf *module;        /* nmodule */
+  KernelNew *todo;
+  uint32_t ntodo;
+  KernelNew **make;
+  uint32_t nmake;    /* those that LLVM compiles */
+  uint32_t *of_step; /* per step: todo entry + 1 */
+  MgStrbuf *module;  /* nmodule */
   MgObject *object;
-  MgKey *key;              /* of the module's text, on disk */
+  MgKey *key; /* of the module's text, on disk */
   uint32_t nmodule;
 } KernelJob;
 
 MgTarget mg_kernels_target(void) {
   const MgCpu *cpu = mg_cpu();
-  MgTarget t = {.vector_bits = cpu->vector_bits, .fma = cpu->fma, .avx512 = cpu->avx512, .f16c = cpu->f16c,
-                .avx512bf16 = cpu->avx512bf16, .llvm = mg_llvm_major()};
+  MgTarget t = {.vector_bits = cpu->vector_bits,
+                .fma = cpu->fma,
+                .avx512 = cpu->avx512,
+                .f16c = cpu->f16c,
+                .avx512bf16 = cpu->avx512bf16,
+                .llvm = mg_llvm_major()};
   static _Atomic int found; /* torch's own SLEEF, looked for once: 1 yes, -1 no */
   if (!found) found = mg_emit_llvm_finds_sleef(&t, mg_abi_symbol) ? 1 : -1;
   t.sleef = found > 0;
@@ -61,7 +69,8 @@ MgTarget mg_kernels_target(void) {
 
 /* Gives every kernel of the text its number in place of the placeholder's digits. */
 static void kernel_rename(char *text, const char *name) {
-  for (char *p = text; (p = strstr(p, KERNEL_NAME)); p += sizeof KERNEL_NAME - 1) memcpy(p, name, sizeof KERNEL_NAME - 1);
+  for (char *p = text; (p = strstr(p, KERNEL_NAME)); p += sizeof KERNEL_NAME - 1)
+    memcpy(p, name, sizeof KERNEL_NAME - 1);
 }
 
 static char *kernel_keep(KernelJob *j, const MgStrbuf *sb) {
@@ -80,27 +89,32 @@ static MgRc kernel_emit(KernelJob *j, uint32_t step, MgStrbuf *sb, MgStrbuf *par
   snprintf(k->name, sizeof k->name, "%s", KERNEL_NAME);
   TRY(mg_emit_llvm(j->emitter, k, sb));
   mg_share_plain(mg_sb_text(sb), part);
-  if (!mg_sb_ok(part)) return mg_fail(j->s->c, MG_NOMEM, "out of memory"); /* half a text may be that of another kernel */
+  if (!mg_sb_ok(part))
+    return mg_fail(j->s->c, MG_NOMEM, "out of memory"); /* half a text may be that of another kernel */
   MgKey key = mg_kcache_key(mg_sb_text(part), part->len);
   k->key = key.lo;
-  if ((j->out->of_step[step].fn = (MgRangeFn)kernel_known(j, key))) return j->out->of_step[step].key = key, MG_OK;
+  if ((j->out->of_step[step].fn = (MgRangeFn)kernel_known(j, key)))
+    return j->out->of_step[step].key = key, MG_OK;
   for (uint32_t i = 0; i < j->ntodo; i++)
     if (mg_key_same(j->todo[i].key, key)) return j->of_step[step] = i + 1, MG_OK;
   part->len = 0;
   mg_share_shape(mg_sb_text(sb), part);
   KernelNew *n = &j->todo[j->ntodo];
-  *n = (KernelNew){.key = key, .shape = mg_kcache_key(mg_sb_text(part), part->len), .text = kernel_keep(j, sb), .by = n};
+  *n = (KernelNew){
+      .key = key, .shape = mg_kcache_key(mg_sb_text(part), part->len), .text = kernel_keep(j, sb), .by = n};
   if (!n->text || !mg_sb_ok(part)) return mg_fail(j->s->c, MG_NOMEM, "out of memory");
   j->of_step[step] = ++j->ntodo;
   return MG_OK;
 }
 
-/* Makes one kernel of todo entry `first` and the later ones of its shape, if they are enough to be worth it. */
+/* Makes one kernel of todo entry `first` and the later ones of its shape, if they
+ * are enough to be worth it. */
 static MgRc kernel_share(KernelJob *j, uint32_t first, KernelNew **same, const char **text, MgStrbuf *sb) {
   uint32_t n = 0, nsize = 0;
   int64_t *size;
   for (uint32_t i = first; i < j->ntodo; i++)
-    if (mg_key_same(j->todo[i].shape, j->todo[first].shape)) same[n] = &j->todo[i], text[n++] = j->todo[i].text;
+    if (mg_key_same(j->todo[i].shape, j->todo[first].shape))
+      same[n] = &j->todo[i], text[n++] = j->todo[i].text;
   if (n < KERNEL_SHARE) return MG_OK;
   sb->len = 0;
   TRY(mg_share(j->s->c, text, n, sb, &size, &nsize));
@@ -109,7 +123,8 @@ static MgRc kernel_share(KernelJob *j, uint32_t first, KernelNew **same, const c
   if (!(by->text = kernel_keep(j, sb))) return mg_fail(j->s->c, MG_NOMEM, "out of memory");
   by->key = mg_kcache_key(by->text, sb->len);
   by->fn = kernel_known(j, by->key);
-  for (uint32_t i = 0; i < n; i++) same[i]->by = by, same[i]->size = size + (size_t)i * nsize, same[i]->nsize = nsize;
+  for (uint32_t i = 0; i < n; i++)
+    same[i]->by = by, same[i]->size = size + (size_t)i * nsize, same[i]->nsize = nsize;
   return MG_OK;
 }
 

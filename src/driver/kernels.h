@@ -6,8 +6,9 @@
 #include "runtime/process/threads.h"
 
 typedef struct MgKernelCode {
-  MgRangeFn fn;                /* NULL: no kernel */
-  const int64_t *size; uint32_t nsize; /* its table of sizes; none: it reads the symbols' */
+  MgRangeFn fn; /* NULL: no kernel */
+  const int64_t *size;
+  uint32_t nsize;              /* its table of sizes; none: it reads the symbols' */
   MgKey key;                   /* in the kernel cache */
   const struct MgPlanGpu *gpu; /* on a GPU: how it is launched, but for `blocks` */
   SymRef blocks, plain_blocks;
@@ -15,9 +16,10 @@ typedef struct MgKernelCode {
 
 typedef struct MgKernelSet {
   MgKernelCode *of_step;
-  uint32_t nstep;              /* of a GPU: steps in of_step */
-  MgKcRef *code; uint32_t ncode; /* references that keep the code mapped */
-  uint32_t ncompiled;          /* kernels LLVM saw; the others were known already */
+  uint32_t nstep; /* of a GPU: steps in of_step */
+  MgKcRef *code;
+  uint32_t ncode;     /* references that keep the code mapped */
+  uint32_t ncompiled; /* kernels LLVM saw; the others were known already */
   double emit_ms, llvm_ms, load_ms;
 } MgKernelSet;
 

@@ -12,7 +12,7 @@
 #include "runtime/plan/plan_spec.h"
 
 #define GPU_NAME "mg_kernel_00000000" /* placeholder, of the length of MG_KERNEL_NAME */
-enum { GPU_MODULE = 5 }; /* kernels of a module */
+enum { GPU_MODULE = 5 };              /* kernels of a module */
 
 typedef struct GpuNew { /* a kernel that is not loaded yet */
   MgKey key;
@@ -25,20 +25,25 @@ struct MgGpuTexts {
   const MgFused *f;
   int device;
   MgPtxPlan *plan, *plain; /* per step; plain: of `other` */
-  MgKey *key;             /* per step */
-  char **text, **other;   /* per step; other: for arguments that are not aligned, or NULL */
-  GpuNew *todo; uint32_t ntodo;
+  MgKey *key;              /* per step */
+  char **text, **other;    /* per step; other: for arguments that are not aligned, or NULL */
+  GpuNew *todo;
+  uint32_t ntodo;
 };
 
 /* ---- what becomes a call ---- */
 
-typedef struct GpuScalars { const MgGraph *g; bool tensor; } GpuScalars;
+typedef struct GpuScalars {
+  const MgGraph *g;
+  bool tensor;
+} GpuScalars;
 
 /* Kernels take numbers of the CPU, no tensors. */
 static void gpu_see_operand(ValRef *v, void *arg) {
   GpuScalars *s = arg;
   const MgVal *m = *v ? mg_val(s->g, *v) : NULL;
-  s->tensor |= m && m->device != DEV_cuda && (m->ndim || m->dtype == DT_c32 || m->dtype == DT_c64 || m->dtype == DT_c128);
+  s->tensor |= m && m->device != DEV_cuda &&
+               (m->ndim || m->dtype == DT_c32 || m->dtype == DT_c64 || m->dtype == DT_c128);
 }
 
 static bool gpu_mark_node(MgNode *n) {
@@ -124,7 +129,8 @@ static void gpu_rename(MgStrbuf *to, const char *text, uint32_t number) {
 }
 
 /* Loads module m, of todo entries [first, first + n), and puts its kernels into the cache. */
-static MgRc gpu_load(MgGpuTexts *t, const MgCubin *code, MgKey file, uint32_t first, uint32_t n, MgKernelSet *out) {
+static MgRc gpu_load(MgGpuTexts *t, const MgCubin *code, MgKey file, uint32_t first, uint32_t n,
+                     MgKernelSet *out) {
   MgCtx *c = t->s->c;
   MgCudaModule *m;
   MgKey key[GPU_MODULE];
@@ -162,8 +168,8 @@ static MgRc gpu_compile(MgGpuTexts *t, unsigned nthread, MgKernelSet *out) {
     MgObject old;
     mg_sb_printf(&sb, "// sm_%d\n", mg_cuda_capability(t->device));
     mg_ptx_prologue(&sb);
-    for (uint32_t k = i * GPU_MODULE; k < t->ntodo && k < (i + 1) * GPU_MODULE; k++) gpu_rename(&sb, t->todo[k].text,
-        k - i * GPU_MODULE);
+    for (uint32_t k = i * GPU_MODULE; k < t->ntodo && k < (i + 1) * GPU_MODULE; k++)
+      gpu_rename(&sb, t->todo[k].text, k - i * GPU_MODULE);
     char *all = mg_sb_ok(&sb) ? mg_ctx_strdup(c, mg_sb_text(&sb)) : NULL;
     file[i] = mg_artifact_key(mg_sb_text(&sb), sb.len);
     mg_sb_free(&sb);
@@ -205,8 +211,9 @@ static MgRc gpu_step(MgGpuTexts *t, uint32_t i, MgKernelCode *out) {
   MgCtx *c = t->s->c;
   MgPlanGpu *g = mg_new(c, MgPlanGpu, 1);
   TRYP(g);
-  *g = (MgPlanGpu){.shape = {.threads = t->plan[i].threads}, .plain = {.threads = t->plain[i].threads}, 
-                    .number = gpu_numbers(t->s, t->f->step[i].u.kernel)};
+  *g = (MgPlanGpu){.shape = {.threads = t->plan[i].threads},
+                   .plain = {.threads = t->plain[i].threads},
+                   .number = gpu_numbers(t->s, t->f->step[i].u.kernel)};
   TRYP(c->rc == MG_OK);
   out->gpu = g;
   out->blocks = t->plan[i].blocks;

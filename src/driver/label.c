@@ -1,5 +1,6 @@
 /* Names that profilers show for kernels and calls.
- * In: graph nodes.  Out: their ops' names in order, without overloads, and the lines of the program that they are of.
+ * In: graph nodes.  Out: their ops' names in order, without overloads, and the lines of the program that they
+ * are of.
  * A kernel of many ops is named by the first few. */
 #include "driver/label.h"
 #include <stdio.h>
@@ -63,7 +64,8 @@ static void label_places(const MgGraph *g, const NodeRef *node, uint32_t n, char
   if (!first) return;
   if (first->file != last->file)
     snprintf(text, LABEL_PLACE_CHARS, " (%s:%u, %s:%u)", first->file, first->line, last->file, last->line);
-  else if (first->line != last->line) snprintf(text, LABEL_PLACE_CHARS, " (%s:%u-%u)", first->file, first->line, last->line);
+  else if (first->line != last->line)
+    snprintf(text, LABEL_PLACE_CHARS, " (%s:%u-%u)", first->file, first->line, last->line);
   else snprintf(text, LABEL_PLACE_CHARS, " (%s:%u)", first->file, first->line);
 }
 

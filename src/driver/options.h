@@ -4,8 +4,8 @@
 #include <stdbool.h>
 
 typedef struct MgOptions {
-  bool freeze;          /* parameters never change: fold and pack them once */
-  bool keep_layout;     /* never change memory formats inside the graph */
-  int threads;          /* 0: as many as torch uses */
+  bool freeze;      /* parameters never change: fold and pack them once */
+  bool keep_layout; /* never change memory formats inside the graph */
+  int threads;      /* 0: as many as torch uses */
 } MgOptions;
 #endif

@@ -1,7 +1,8 @@
 /* Plans on disk.  See the header.
- * A file's digest says that a process of this user wrote it; all the same each number that is read is checked before it is used.
- * A file is a StoredHead, then the plan's tables one after the other, each from a multiple of 8 bytes on; the last ones are the arguments
- * of each step.  Struct layouts need no version of their own: the key has the build in it. */
+ * A file's digest says that a process of this user wrote it; all the same each number that is read is checked
+ * before it is used. A file is a StoredHead, then the plan's tables one after the other, each from a multiple
+ * of 8 bytes on; the last ones are the arguments of each step.  Struct layouts need no version of their own:
+ * the key has the build in it. */
 #include "driver/plan_store.h"
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,14 +21,14 @@
 #include "runtime/process/torch_abi.h"
 
 enum {
-  STORED_NODES = 24,     /* graphs of fewer compile in no time */
+  STORED_NODES = 24, /* graphs of fewer compile in no time */
   STORED_ALIGN = 8
 };
 
 typedef struct StoredHead {
   uint32_t ninput, nbuf, nstep, nfresh, nout, nslot, nsizeop, nblock, ncheck, nwritten, err;
-  uint32_t nkernel;      /* different ones */
-  uint32_t text;         /* bytes of the checks' texts */
+  uint32_t nkernel; /* different ones */
+  uint32_t text;    /* bytes of the checks' texts */
   uint64_t arena, bytes_moved;
   bool dynamic;
 } StoredHead;
@@ -38,7 +39,7 @@ typedef struct StoredKernel { /* code that steps run */
 } StoredKernel;
 
 typedef struct StoredStep {
-  uint8_t kind;          /* MgPlanStepKind */
+  uint8_t kind; /* MgPlanStepKind */
   bool beside, guessed;
   /* PK_kernel */
   uint32_t kernel, nbuf, outer, sizes, nsizes; /* nsizes: slots of its table */
@@ -53,11 +54,14 @@ typedef struct StoredStep {
 
 static atomic_ullong stored_loaded, stored_saved;
 
-void mg_stored_info(MgStoredInfo *out) { *out = (MgStoredInfo){.loaded = stored_loaded, .saved = stored_saved}; }
+void mg_stored_info(MgStoredInfo *out) {
+  *out = (MgStoredInfo){.loaded = stored_loaded, .saved = stored_saved};
+}
 
 /* ---- the key ---- */
 
-/* Graphs with something that is asked for early: lowering puts their nodes into another order than they have here. */
+/* Graphs with something that is asked for early: lowering puts their nodes into another
+ * order than they have here. */
 bool mg_stored_key(const MgGraph *g, const MgOptions *o, MgKey *out) {
   uint32_t alive = 0;
   for (NodeRef n = 1; n < g->nnode; n++) alive += !mg_node(g, n)->dead;
@@ -66,7 +70,8 @@ bool mg_stored_key(const MgGraph *g, const MgOptions *o, MgKey *out) {
   if (alive < STORED_NODES || g->early || !build || !mg_artifact_on()) return false;
   MgStrbuf sb = {0};
   MgTarget t = mg_kernels_target();
-  const int64_t say[] = {o->freeze, o->keep_layout, o->threads, mg_abi_threads(), t.vector_bits, t.fma, t.avx512, t.f16c, t.avx512bf16, t.sleef, t.llvm};
+  const int64_t say[] = {o->freeze, o->keep_layout, o->threads,   mg_abi_threads(), t.vector_bits, t.fma,
+                         t.avx512,  t.f16c,         t.avx512bf16, t.sleef,          t.llvm};
   mg_sb_write(&sb, build, nbuild);
   mg_sb_write(&sb, (const char *)say, sizeof say);
   bool ok = mg_graph_describe(g, &sb);
@@ -83,9 +88,11 @@ static uint64_t *stored_inputs(MgCtx *c, const MgGraph *g) {
   for (uint32_t i = 0; bytes && i < g->ninput; i++) {
     const MgVal *v = mg_val(g, g->input[i]);
     int64_t last = 0, size, stride;
-    bool known = v->storage == g->input[i]; /* else it lies in memory of another one, which may reach further */
+    bool known =
+        v->storage == g->input[i]; /* else it lies in memory of another one, which may reach further */
     for (int d = 0; known && d < v->ndim; d++) {
-      known = mg_ex_const_int(g->x, v->size[d], &size) && mg_ex_const_int(g->x, v->stride[d], &stride) && size >= 0 && stride >= 0;
+      known = mg_ex_const_int(g->x, v->size[d], &size) && mg_ex_const_int(g->x, v->stride[d], &stride) &&
+              size >= 0 && stride >= 0;
       if (known && size) last += (size - 1) * stride;
     }
     bytes[i] = known ? ((uint64_t)last + 1) * (uint64_t)mg_dtype_size((MgDtype)v->dtype) : UINT64_MAX;
@@ -95,7 +102,8 @@ static uint64_t *stored_inputs(MgCtx *c, const MgGraph *g) {
 
 static bool stored_dtypes(const MgPlanView *v, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
-    if (v[i].buf && (v[i].dtype < 0 || v[i].dtype > DT_none || mg_dtype_size((MgDtype)v[i].dtype) != v[i].elsize))
+    if (v[i].buf &&
+        (v[i].dtype < 0 || v[i].dtype > DT_none || mg_dtype_size((MgDtype)v[i].dtype) != v[i].elsize))
       return false;
   return true;
 }
@@ -105,7 +113,8 @@ static bool stored_sound(MgCtx *c, const MgGraph *g, const MgPlanSpec *s) {
   const uint64_t *inputs = stored_inputs(c, g);
   bool ok = inputs != NULL;
   for (uint32_t i = 0; ok && i < s->nfresh; i++) ok = stored_dtypes(&s->fresh[i].view, 1);
-  for (uint32_t i = 0; ok && i < s->nout; i++) ok = s->out[i].kind != PO_view || stored_dtypes(&s->out[i].view, 1);
+  for (uint32_t i = 0; ok && i < s->nout; i++)
+    ok = s->out[i].kind != PO_view || stored_dtypes(&s->out[i].view, 1);
   for (uint32_t i = 0; ok && i < s->nstep; i++)
     ok = s->step[i].kind == PK_kernel ||
          (stored_dtypes(s->step[i].in, s->step[i].nin) && stored_dtypes(s->step[i].out, s->step[i].nout));
@@ -122,9 +131,9 @@ static void stored_table(MgStrbuf *sb, const void *p, size_t n, size_t size) {
 
 typedef struct StoredWriter {
   StoredHead head;
-  StoredKernel *kernel;  /* in order of first use */
+  StoredKernel *kernel; /* in order of first use */
   StoredStep *step;
-  MgMap index;           /* key.lo of a kernel -> its number */
+  MgMap index; /* key.lo of a kernel -> its number */
   MgStrbuf out;
 } StoredWriter;
 
@@ -139,7 +148,8 @@ static bool stored_kernel(StoredWriter *w, MgKey key, uint32_t *out) {
   return mg_map_put(&w->index, key.lo, *out) == MG_OK;
 }
 
-static bool stored_step(StoredWriter *w, const MgPlanStep *s, const MgStepIR *ir, const MgPlanExt *ext, const MgKernelCode *code, StoredStep *d) {
+static bool stored_step(StoredWriter *w, const MgPlanStep *s, const MgStepIR *ir, const MgPlanExt *ext,
+                        const MgKernelCode *code, StoredStep *d) {
   *d = (StoredStep){.kind = s->kind, .beside = s->beside, .guessed = s->guessed};
   if (s->kind == PK_kernel) {
     d->nbuf = s->nbuf;
@@ -187,13 +197,27 @@ static void stored_write(StoredWriter *w, const MgPlanSpec *s) {
   mg_sb_free(&text);
 }
 
-void mg_stored_save(MgKey key, MgGraph *g, const MgFused *f, const MgPlanExt *ext, const MgKernelSet *k, const MgPlanSpec *s) {
-  StoredWriter w = {.kernel = mg_calloc(s->nstep, sizeof *w.kernel), .step = mg_calloc(s->nstep, sizeof *w.step),
-                    .head = {.ninput = s->ninput, .nbuf = s->nbuf, .nstep = s->nstep, .nfresh = s->nfresh, .nout = s->nout, .nslot = s->nslot,
-                             .nsizeop = s->nsizeop, .nblock = s->nblock, .ncheck = s->ncheck, .nwritten = s->nwritten, .err = s->err,
-                             .arena = s->arena, .bytes_moved = s->bytes_moved, .dynamic = s->dynamic}};
+void mg_stored_save(MgKey key, MgGraph *g, const MgFused *f, const MgPlanExt *ext, const MgKernelSet *k,
+                    const MgPlanSpec *s) {
+  StoredWriter w = {.kernel = mg_calloc(s->nstep, sizeof *w.kernel),
+                    .step = mg_calloc(s->nstep, sizeof *w.step),
+                    .head = {.ninput = s->ninput,
+                             .nbuf = s->nbuf,
+                             .nstep = s->nstep,
+                             .nfresh = s->nfresh,
+                             .nout = s->nout,
+                             .nslot = s->nslot,
+                             .nsizeop = s->nsizeop,
+                             .nblock = s->nblock,
+                             .ncheck = s->ncheck,
+                             .nwritten = s->nwritten,
+                             .err = s->err,
+                             .arena = s->arena,
+                             .bytes_moved = s->bytes_moved,
+                             .dynamic = s->dynamic}};
   bool ok = w.kernel && w.step && stored_sound(g->c, g, s); /* what is written can be read */
-  for (uint32_t i = 0; ok && i < s->nstep; i++) ok = stored_step(&w, &s->step[i], &f->step[i], &ext[i], &k->of_step[i], &w.step[i]);
+  for (uint32_t i = 0; ok && i < s->nstep; i++)
+    ok = stored_step(&w, &s->step[i], &f->step[i], &ext[i], &k->of_step[i], &w.step[i]);
   if (ok) stored_write(&w, s);
   if (ok && mg_sb_ok(&w.out)) {
     mg_artifact_store(MG_ART_plan, key, &(MgObject){w.out.p, w.out.len});
@@ -216,10 +240,10 @@ typedef struct StoredReader {
   const StoredHead *h;
   const StoredStep *step;
   const StoredKernel *kernel;
-  MgRangeFn *fn;         /* per kernel */
-  MgPlanStep *plan;      /* what comes out, per step */
+  MgRangeFn *fn;    /* per kernel */
+  MgPlanStep *plan; /* what comes out, per step */
   MgPlanExt *ext;
-  MgSched s;             /* as much of it as mg_engine_make looks at */
+  MgSched s; /* as much of it as mg_engine_make looks at */
 } StoredReader;
 
 /* The next table; NULL: the file ends before it does. */
@@ -242,13 +266,18 @@ static bool stored_open(StoredReader *r, MgKey key, MgPlanSpec *s) {
   free(file.data);
   const StoredHead *h = r->p ? r->h = stored_take(r, 1, sizeof *h) : NULL;
   if (!h) return false;
-  bool ok = *(const unsigned char *)&h->dynamic <= 1 && h->ncheck <= h->text / 2; /* two texts of one byte at least */
+  bool ok = *(const unsigned char *)&h->dynamic <= 1 &&
+            h->ncheck <= h->text / 2; /* two texts of one byte at least */
   MgPlanCheck *check = ok ? mg_new(r->c, MgPlanCheck, h->ncheck + 1) : NULL;
-  ok = check && (r->step = stored_take(r, h->nstep, sizeof *r->step)) && (r->kernel = stored_take(r, h->nkernel, sizeof *r->kernel)) &&
-            (s->buf = stored_take(r, h->nbuf, sizeof *s->buf)) && (s->fresh = stored_take(r, h->nfresh, sizeof *s->fresh)) &&
-            (s->out = stored_take(r, h->nout, sizeof *s->out)) && (s->slot0 = stored_take(r, h->nslot, sizeof *s->slot0)) &&
-            (s->sizeop = stored_take(r, h->nsizeop, sizeof *s->sizeop)) && (s->block = stored_take(r, h->nblock, sizeof *s->block)) &&
-            (s->written = stored_take(r, h->nwritten, sizeof *s->written)) && (text = stored_take(r, h->text, 1));
+  ok = check && (r->step = stored_take(r, h->nstep, sizeof *r->step)) &&
+       (r->kernel = stored_take(r, h->nkernel, sizeof *r->kernel)) &&
+       (s->buf = stored_take(r, h->nbuf, sizeof *s->buf)) &&
+       (s->fresh = stored_take(r, h->nfresh, sizeof *s->fresh)) &&
+       (s->out = stored_take(r, h->nout, sizeof *s->out)) &&
+       (s->slot0 = stored_take(r, h->nslot, sizeof *s->slot0)) &&
+       (s->sizeop = stored_take(r, h->nsizeop, sizeof *s->sizeop)) &&
+       (s->block = stored_take(r, h->nblock, sizeof *s->block)) &&
+       (s->written = stored_take(r, h->nwritten, sizeof *s->written)) && (text = stored_take(r, h->text, 1));
   const char *end = ok ? text + h->text : NULL;
   for (uint32_t i = 0; ok && i < 2 * h->ncheck; i++) {
     *(i % 2 ? &check[i / 2].msg : &check[i / 2].type) = text;
@@ -256,8 +285,10 @@ static bool stored_open(StoredReader *r, MgKey key, MgPlanSpec *s) {
     ok = text++ != NULL;
   }
   s->check = check;
-  s->ninput = h->ninput, s->nbuf = h->nbuf, s->nstep = h->nstep, s->nfresh = h->nfresh, s->nout = h->nout, s->nslot = h->nslot;
-  s->nsizeop = h->nsizeop, s->nblock = h->nblock, s->ncheck = h->ncheck, s->nwritten = h->nwritten, s->err = h->err;
+  s->ninput = h->ninput, s->nbuf = h->nbuf, s->nstep = h->nstep, s->nfresh = h->nfresh, s->nout = h->nout,
+  s->nslot = h->nslot;
+  s->nsizeop = h->nsizeop, s->nblock = h->nblock, s->ncheck = h->ncheck, s->nwritten = h->nwritten,
+  s->err = h->err;
   s->arena = h->arena, s->bytes_moved = h->bytes_moved, s->dynamic = h->dynamic;
   return ok && h->ninput == r->g->ninput && h->nout == r->g->noutput;
 }
@@ -269,7 +300,8 @@ static bool stored_view(StoredReader *r, const MgPlanSpec *spec, const MgPlanVie
   if (!v->buf) return true;
   SymRef *dims = mg_new(r->c, SymRef, 2 * v->ndim + 1);
   if (!dims) return false;
-  for (int i = 0; i < v->ndim; i++) dims[i] = mg_sym(x, spec->slot0[v->size + i]), dims[v->ndim + i] = mg_sym(x, spec->slot0[v->stride + i]);
+  for (int i = 0; i < v->ndim; i++)
+    dims[i] = mg_sym(x, spec->slot0[v->size + i]), dims[v->ndim + i] = mg_sym(x, spec->slot0[v->stride + i]);
   out->size = dims;
   out->stride = dims + v->ndim;
   out->offset = mg_sym(x, spec->slot0[v->offset]);
@@ -280,8 +312,11 @@ static bool stored_view(StoredReader *r, const MgPlanSpec *spec, const MgPlanVie
 static bool stored_engine(StoredReader *r, const MgPlanSpec *spec, uint32_t i) {
   const StoredStep *t = &r->step[i];
   const MgPlanStep *d = &r->plan[i];
-  MgExtern e = {.node = t->node, .nin = t->nin, .nout = t->nout,
-                .in = mg_new(r->c, MgView, t->nin + 1), .out = mg_new(r->c, MgView, t->nout + 1)};
+  MgExtern e = {.node = t->node,
+                .nin = t->nin,
+                .nout = t->nout,
+                .in = mg_new(r->c, MgView, t->nin + 1),
+                .out = mg_new(r->c, MgView, t->nout + 1)};
   bool ok = e.in && e.out;
   for (uint32_t k = 0; ok && k < t->nin; k++) ok = stored_view(r, spec, &d->in[k], &e.in[k]);
   for (uint32_t k = 0; ok && k < t->nout; k++) ok = stored_view(r, spec, &d->out[k], &e.out[k]);
@@ -298,7 +333,9 @@ static bool stored_step_sound(const StoredReader *r, const MgPlanSpec *s, const 
   for (uint32_t i = 0; i < t->nfrom; i++)
     if (!t->from[i] || t->from[i] >= r->g->nnode) return false;
   if (t->kind == PK_kernel) return t->kernel < r->h->nkernel && (uint64_t)t->sizes + t->nsizes <= s->nslot;
-  if (!t->node || t->node >= r->g->nnode || mg_node(r->g, t->node)->dead || t->nout != mg_node(r->g, t->node)->nout) return false;
+  if (!t->node || t->node >= r->g->nnode || mg_node(r->g, t->node)->dead ||
+      t->nout != mg_node(r->g, t->node)->nout)
+    return false;
   if (!t->scratch) return !t->scratch_bytes;
   return t->scratch <= s->nblock && s->block[t->scratch - 1].offset <= s->arena &&
          t->scratch_bytes <= s->arena - s->block[t->scratch - 1].offset;
@@ -313,8 +350,17 @@ static bool stored_steps(StoredReader *r, MgPlanSpec *spec) {
     const StoredStep *t = &r->step[i];
     MgPlanStep *d = &r->plan[i];
     if (!stored_step_sound(r, spec, t)) return false;
-    *d = (MgPlanStep){.kind = t->kind, .nbuf = t->nbuf, .outer = t->outer, .sizes = t->sizes, .grain = t->grain, .work = t->work, .beside = t->beside,
-                      .nin = t->nin, .nout = t->nout, .scratch = t->scratch, .guessed = t->guessed};
+    *d = (MgPlanStep){.kind = t->kind,
+                      .nbuf = t->nbuf,
+                      .outer = t->outer,
+                      .sizes = t->sizes,
+                      .grain = t->grain,
+                      .work = t->work,
+                      .beside = t->beside,
+                      .nin = t->nin,
+                      .nout = t->nout,
+                      .scratch = t->scratch,
+                      .guessed = t->guessed};
     d->buf = stored_take(r, t->nbuf, sizeof *d->buf);
     d->in = stored_take(r, t->nin, sizeof *d->in);
     d->out = stored_take(r, t->nout, sizeof *d->out);
@@ -334,7 +380,8 @@ static bool stored_engines(StoredReader *r, const MgPlanSpec *spec) {
   if (!r->ext || !r->s.buf) return false;
   r->s.nbuf = spec->nbuf;
   for (uint32_t b = 1; b < spec->nbuf; b++)
-    r->s.buf[b] = (MgBuf){.kind = spec->buf[b].mem == PM_input ? MB_input : MB_temp, .index = (int32_t)spec->buf[b].index};
+    r->s.buf[b] = (MgBuf){.kind = spec->buf[b].mem == PM_input ? MB_input : MB_temp,
+                          .index = (int32_t)spec->buf[b].index};
   for (uint32_t i = 0; i < r->h->nstep; i++) {
     if (r->step[i].kind == PK_kernel) continue;
     if (!stored_engine(r, spec, i)) return false;
@@ -353,7 +400,8 @@ static bool stored_object(StoredReader *r, uint32_t first, MgKernelSet *k) {
   MgCode *code = NULL;
   MgObject object;
   char name[32];
-  if (!place || !key || !fn || !mg_artifact_load(MG_ART_object, r->kernel[first].place.object, &object)) return false;
+  if (!place || !key || !fn || !mg_artifact_load(MG_ART_object, r->kernel[first].place.object, &object))
+    return false;
   mg_ctx_init(&own);
   bool ok = mg_elf_load(&own, object.data, object.len, mg_abi_symbol, &code) == MG_OK;
   free(object.data);
@@ -392,11 +440,13 @@ static void stored_drop(StoredReader *r, MgKernelSet *k) {
     if (r->ext[i].engine) r->ext[i].engine->ops->free(r->ext[i].engine);
 }
 
-MgRc mg_stored_load(MgKey key, MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlanSpec *spec, MgPlanExt **ext, MgKernelSet *k, bool *found) {
+MgRc mg_stored_load(MgKey key, MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlanSpec *spec,
+                    MgPlanExt **ext, MgKernelSet *k, bool *found) {
   StoredReader r = {.g = g, .c = g->c, .o = o, .s = {.c = g->c, .g = g, .x = g->x}};
   MgPlanSpec s = *spec;
   *found = false;
-  if (!stored_open(&r, key, &s) || !stored_steps(&r, &s) || !stored_engines(&r, &s) || !stored_kernels(&r, k)) {
+  if (!stored_open(&r, key, &s) || !stored_steps(&r, &s) || !stored_engines(&r, &s) ||
+      !stored_kernels(&r, k)) {
     if (r.h) stored_drop(&r, k);
     return g->c->rc;
   }

@@ -1,5 +1,6 @@
 /* Translates what the back end decided into the flat tables of runtime/plan/plan.
- * In: final steps, buffers, arena offsets, code.  Out: MgPlanSpec.  The only place that knows both worlds: expressions
+ * In: final steps, buffers, arena offsets, code.  Out: MgPlanSpec.  The only place that knows both worlds:
+ * expressions
  * become slots and a size program, buffers become places in memory, views become tensor geometry. */
 #include "driver/planner.h"
 #include <string.h>
@@ -16,14 +17,16 @@ typedef struct Planner {
   MgSched *s;
   const MgFused *f;
   const MgMemPlan *m;
-  uint32_t nplanned;       /* buffers that the memory plan knows; later ones are inputs */
+  uint32_t nplanned; /* buffers that the memory plan knows; later ones are inputs */
   MgPlanSpec *spec;
-  int64_t *slot; uint32_t nslot, cap_slot;
-  MgSizeOp *op; uint32_t nop, cap_op;
-  uint32_t *memo;          /* per expression: slot + 1 */
+  int64_t *slot;
+  uint32_t nslot, cap_slot;
+  MgSizeOp *op;
+  uint32_t nop, cap_op;
+  uint32_t *memo; /* per expression: slot + 1 */
   MgPlanBuf *buf;
-  MgView *owner;           /* per buffer: geometry of the tensor that owns it (an extern result or a fresh tensor) */
-  int32_t *owner_out;      /* per buffer: the output that is the fresh tensor itself, or -1 */
+  MgView *owner; /* per buffer: geometry of the tensor that owns it (an extern result or a fresh tensor) */
+  int32_t *owner_out; /* per buffer: the output that is the fresh tensor itself, or -1 */
 } Planner;
 
 /* ---- sizes ---- */
@@ -103,7 +106,8 @@ static MgRc planner_dims(Planner *p, const SymRef *v, uint32_t n, uint32_t *firs
   return MG_OK;
 }
 
-/* Where each symbol is read: an input size that is exactly the symbol; when some have none, the caller gives all of them. */
+/* Where each symbol is read: an input size that is exactly the symbol; when some have none, the
+ * caller gives all of them. */
 static MgRc planner_symbols(Planner *p) {
   const MgGraph *g = p->s->g;
   const MgExprs *x = p->s->x;
@@ -135,8 +139,8 @@ static bool planner_same_dims(const SymRef *a, const SymRef *b, int n) {
   return !n || !memcmp(a, b, sizeof *a * (size_t)n);
 }
 
-/* The tensor to be allocated for an output buffer: the first output that covers all of it; when every output shows
- * only a part, a flat tensor that they are views of. */
+/* The tensor to be allocated for an output buffer: the first output that covers all of it; when every output
+ * shows only a part, a flat tensor that they are views of. */
 static MgRc planner_fresh(Planner *p, BufRef b) {
   MgSched *s = p->s;
   MgView *own = &p->owner[b];
@@ -144,7 +148,8 @@ static MgRc planner_fresh(Planner *p, BufRef b) {
   TRYP(zero && dims);
   for (uint32_t i = 0; i < s->nout && p->owner_out[b] < 0; i++) {
     const MgView *v = &s->out[i];
-    if (v->buf != b || v->offset != zero || v->dtype != s->buf[b].dtype || mg_view_extent(s->x, v) != s->buf[b].nelem)
+    if (v->buf != b || v->offset != zero || v->dtype != s->buf[b].dtype ||
+        mg_view_extent(s->x, v) != s->buf[b].nelem)
       continue;
     *own = *v;
     p->owner_out[b] = (int32_t)i;
@@ -152,7 +157,8 @@ static MgRc planner_fresh(Planner *p, BufRef b) {
   if (p->owner_out[b] >= 0) return MG_OK;
   dims[0] = s->buf[b].nelem;
   dims[1] = mg_sym(s->x, 1);
-  *own = (MgView){.buf = b, .ndim = 1, .dtype = s->buf[b].dtype, .size = dims, .stride = dims + 1, .offset = zero};
+  *own = (MgView){
+      .buf = b, .ndim = 1, .dtype = s->buf[b].dtype, .size = dims, .stride = dims + 1, .offset = zero};
   return MG_OK;
 }
 
@@ -175,7 +181,8 @@ static MgRc planner_bufs(Planner *p) {
     case MB_local: break;
     case MB_temp:
     case MB_error:
-      if (b < p->nplanned && p->m->of_buf[b]) p->buf[b] = (MgPlanBuf){.mem = PM_arena, .index = p->m->of_buf[b] - 1};
+      if (b < p->nplanned && p->m->of_buf[b])
+        p->buf[b] = (MgPlanBuf){.mem = PM_arena, .index = p->m->of_buf[b] - 1};
       break;
     }
   }
@@ -193,7 +200,11 @@ static bool planner_whole(const Planner *p, const MgView *v) {
   MgView own = p->owner[v->buf];
   if (b->kind == MB_input) {
     const MgVal *t = mg_val(p->s->g, p->s->g->input[b->index]);
-    own = (MgView){.buf = v->buf, .ndim = t->ndim, .dtype = t->dtype, .size = t->size, .stride = t->stride,
+    own = (MgView){.buf = v->buf,
+                   .ndim = t->ndim,
+                   .dtype = t->dtype,
+                   .size = t->size,
+                   .stride = t->stride,
                    .offset = mg_sym(p->s->x, 0)};
   }
   return own.buf && own.offset == v->offset && own.ndim == v->ndim && own.dtype == v->dtype &&
@@ -212,7 +223,8 @@ static MgRc planner_view(Planner *p, const MgView *v, MgPlanView *out) {
   return planner_sym(p, v->offset, &out->offset);
 }
 
-/* Meta kernels give workspaces no bytes at all: they cannot know.  Nor can inference how wide alpha is where lengths are data. */
+/* Meta kernels give workspaces no bytes at all: they cannot know.  Nor can inference how wide alpha
+ * is where lengths are data. */
 static bool planner_opaque(const Planner *p, const MgOp *op, uint32_t result, const MgView *v) {
   int64_t n;
   if (mg_infer_has(op)) return op->code == TOP__ctc_loss_Tensor && result == 1;
@@ -220,8 +232,8 @@ static bool planner_opaque(const Planner *p, const MgOp *op, uint32_t result, co
 }
 
 static bool planner_same_view(const MgView *a, const MgView *b) {
-  return a->buf == b->buf && a->ndim == b->ndim && a->dtype == b->dtype && a->offset == b->offset && planner_same_dims(a->size, b->size, a->ndim) &&
-         planner_same_dims(a->stride, b->stride, a->ndim);
+  return a->buf == b->buf && a->ndim == b->ndim && a->dtype == b->dtype && a->offset == b->offset &&
+         planner_same_dims(a->size, b->size, a->ndim) && planner_same_dims(a->stride, b->stride, a->ndim);
 }
 
 /* op: whose results these are, or NULL. */
@@ -250,7 +262,12 @@ static MgRc planner_kernel(Planner *p, const MgKernel *k, const MgKernelCode *co
     if (mg_ex_const_int(p->s->x, p->s->buf[k->buf[i]].nelem, &n) && n > 0)
       p->spec->bytes_moved += (uint64_t)n * (uint64_t)mg_dtype_size(p->s->buf[k->buf[i]].dtype);
   }
-  *d = (MgPlanStep){.kind = PK_kernel, .fn = code->fn, .buf = buf, .nbuf = k->nbuf, .grain = k->grain, .work = k->work,
+  *d = (MgPlanStep){.kind = PK_kernel,
+                    .fn = code->fn,
+                    .buf = buf,
+                    .nbuf = k->nbuf,
+                    .grain = k->grain,
+                    .work = k->work,
                     .name = k->name};
   NodeRef node[MG_LABEL_NODES];
   TRYP(d->label = mg_label_text(p->s->g, node, mg_label_nodes(k, node, MG_LABEL_NODES)));
@@ -267,7 +284,8 @@ static MgRc planner_kernel(Planner *p, const MgKernel *k, const MgKernelCode *co
   return planner_sym(p, k->outer, &d->outer);
 }
 
-/* May a CUDA graph contain the call?  Nothing but the device's memory, no state of a generator, nothing that the host looks at. */
+/* May a CUDA graph contain the call?  Nothing but the device's memory, no state of a generator,
+ * nothing that the host looks at. */
 static bool planner_graph(const Planner *p, const MgExtern *e) {
   const MgOp *op = mg_node(p->s->g, e->node)->op;
   bool all = !op->random && !op->effect && !op->mutates && op->code != TOP_extern;
@@ -280,9 +298,16 @@ static MgRc planner_extern(Planner *p, uint32_t step, const MgPlanExt *ext, MgPl
   const MgExtern *e = p->f->step[step].u.ext;
   const MgOp *op = mg_node(p->s->g, e->node)->op;
   if (!ext->engine && e->prealloc) return mg_fail(p->s->c, MG_UNSUP, "no library runs %s here", op->full);
-  *d = (MgPlanStep){.kind = ext->engine ? PK_engine : PK_host, .nin = e->nin, .nout = e->nout, .engine = ext->engine, .sized = ext->sized,
-                    .scratch = p->m->of_step[step], .host_id = ext->host_id, .name = op->full,
-                    .graph = planner_graph(p, e), .guessed = !mg_infer_has(op)};
+  *d = (MgPlanStep){.kind = ext->engine ? PK_engine : PK_host,
+                    .nin = e->nin,
+                    .nout = e->nout,
+                    .engine = ext->engine,
+                    .sized = ext->sized,
+                    .scratch = p->m->of_step[step],
+                    .host_id = ext->host_id,
+                    .name = op->full,
+                    .graph = planner_graph(p, e),
+                    .guessed = !mg_infer_has(op)};
   TRYP(d->label = mg_label_text(p->s->g, &e->node, 1));
   TRY(planner_views(p, e->in, e->nin, NULL, &d->in));
   return planner_views(p, e->out, e->nout, op, &d->out);
@@ -318,7 +343,11 @@ static MgRc planner_alias(Planner *p, uint32_t i, BufRef b, const MgVal *base, M
   int from = mg_dtype_size((MgDtype)base->dtype), to = mg_dtype_size((MgDtype)v->dtype);
   if (from > to) start = mg_sym_mul(p->s->x, start, mg_sym(p->s->x, from / to));
   if (from < to) start = mg_sym_floordiv(p->s->x, start, mg_sym(p->s->x, to / from));
-  MgView view = {.buf = b, .ndim = v->ndim, .dtype = v->dtype, .size = v->size, .stride = v->stride,
+  MgView view = {.buf = b,
+                 .ndim = v->ndim,
+                 .dtype = v->dtype,
+                 .size = v->size,
+                 .stride = v->stride,
                  .offset = mg_sym_sub(p->s->x, v->offset, start)};
   if (!b) return mg_fail(p->s->c, MG_BUG, "output %u is a view of a tensor without a buffer", i);
   TRYP(view.offset);
@@ -464,21 +493,28 @@ static bool planner_copies_much(const Planner *p) {
   int64_t all = 0, n;
   for (uint32_t i = 0; i < p->s->nout; i++) {
     const MgBuf *b = &p->s->buf[p->s->out[i].buf];
-    if (b->kind == MB_extern_out && mg_ex_const_int(p->s->x, b->nelem, &n)) all += n * mg_dtype_size((MgDtype)b->dtype);
+    if (b->kind == MB_extern_out && mg_ex_const_int(p->s->x, b->nelem, &n))
+      all += n * mg_dtype_size((MgDtype)b->dtype);
   }
-  for (uint32_t i = 0; i < p->f->nstep; i++) { /* outputs that calls read: what the caller gets is a copy, too */
+  for (uint32_t i = 0; i < p->f->nstep;
+       i++) { /* outputs that calls read: what the caller gets is a copy, too */
     const MgExtern *e = p->f->step[i].kind == MS_extern ? p->f->step[i].u.ext : NULL;
     for (uint32_t q = 0; e && q < e->nin; q++) {
       const MgBuf *b = &p->s->buf[e->in[q].buf];
-      if (e->in[q].buf && b->kind == MB_output && mg_ex_const_int(p->s->x, b->nelem, &n)) all += n * mg_dtype_size((MgDtype)b->dtype);
+      if (e->in[q].buf && b->kind == MB_output && mg_ex_const_int(p->s->x, b->nelem, &n))
+        all += n * mg_dtype_size((MgDtype)b->dtype);
     }
   }
   return all > MOST || (p->s->g->nhidden && all > 0);
 }
 
-MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext, const MgKernelSet *k,
-                     const MgSizeFacts *facts, MgPlanSpec *spec) {
-  Planner p = {.s = s, .f = f, .m = m, .nplanned = s->nbuf, .spec = spec,
+MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext,
+                     const MgKernelSet *k, const MgSizeFacts *facts, MgPlanSpec *spec) {
+  Planner p = {.s = s,
+               .f = f,
+               .m = m,
+               .nplanned = s->nbuf,
+               .spec = spec,
                .memo = mg_new(s->c, uint32_t, s->x->n * 2 + 1024)};
   TRYP(p.memo);
   TRY(planner_missing_inputs(s));
@@ -492,10 +528,12 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
   TRY(planner_copies(&p));
   TRY(planner_blocks(&p));
   TRY(planner_facts(&p, facts));
-  MG_ASSERT((spec->cuda || spec->nstep == f->nstep) && spec->nout == s->g->noutput && spec->nblock == m->nblock && spec->nfact == facts->n,
+  MG_ASSERT((spec->cuda || spec->nstep == f->nstep) && spec->nout == s->g->noutput &&
+                spec->nblock == m->nblock && spec->nfact == facts->n,
             "a plan has other parts than were planned");
   spec->graphs = spec->cuda && !s->ncopy && !s->x->nsym && !m->dynamic && !planner_copies_much(&p);
-  for (uint32_t i = 0; i < spec->nstep; i++) spec->graphs &= spec->step[i].kind == PK_kernel || spec->step[i].graph;
+  for (uint32_t i = 0; i < spec->nstep; i++)
+    spec->graphs &= spec->step[i].kind == PK_kernel || spec->step[i].graph;
   spec->ninput = s->g->ninput;
   spec->nearly = f->nearly;
   spec->early = s->g->early;
@@ -517,7 +555,8 @@ static void print_buf(const MgSched *s, const MgMemPlan *m, BufRef b, MgStrbuf *
   else if (s->buf[b].index >= 0) mg_sb_printf(out, "%d", s->buf[b].index);
 }
 
-void mg_planner_print(const MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext, MgStrbuf *out) {
+void mg_planner_print(const MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext,
+                      MgStrbuf *out) {
   mg_sb_printf(out, "arena %llu bytes, %u steps\n", (unsigned long long)m->bytes, f->nstep);
   for (uint32_t i = 0; i < f->nstep; i++) {
     const MgStepIR *t = &f->step[i];

@@ -15,16 +15,18 @@ typedef struct MgStrbuf MgStrbuf;
 
 /* One library engine or host call per extern step of f, chosen before memory is planned. */
 typedef struct MgPlanExt {
-  MgEngine *engine;      /* or NULL */
-  const MgSized *sized;  /* NULL, or how runs make theirs */
-  uint32_t host_id;      /* without an engine */
+  MgEngine *engine;     /* or NULL */
+  const MgSized *sized; /* NULL, or how runs make theirs */
+  uint32_t host_id;     /* without an engine */
 } MgPlanExt;
 
 /* Fills spec (tables in s->c's arena).  ext: per step.  Code, engines and host are put in by the caller. */
-MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext, const MgKernelSet *k,
-                     const MgSizeFacts *facts, MgPlanSpec *spec);
+MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext,
+                     const MgKernelSet *k, const MgSizeFacts *facts, MgPlanSpec *spec);
 /* The plan as text, for MAGNETO_LOGS=plan. */
-void mg_planner_print(const MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext, MgStrbuf *out);
-/* Per step: may this kernel run at the same time as the kernels before it, back to the last one that may not? */
+void mg_planner_print(const MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext,
+                      MgStrbuf *out);
+/* Per step: may this kernel run at the same time as the kernels before it, back to
+ * the last one that may not? */
 MgRc mg_planner_beside(MgSched *s, const MgFused *f, const MgMemPlan *m, bool *beside);
 #endif

@@ -1,6 +1,8 @@
 /* The PEP 523 hook.
- * In: every frame that starts while some thread handles a miss.  Out: recorded (eval_loop.c), driven (frame_driver.c), or CPython.
- * The hook is installed for the interpreter, so what it does is decided per thread; it chains to the function it found. */
+ * In: every frame that starts while some thread handles a miss.  Out: recorded (eval_loop.c), driven
+ * (frame_driver.c), or CPython.
+ * The hook is installed for the interpreter, so what it does is decided per thread; it chains
+ * to the function it found. */
 #include "frame/eval_frame.h"
 #include "base/stack_room.h"
 #include "entry/launch/config.h"
@@ -14,10 +16,11 @@
 
 static _Thread_local const MgConfig *hook_cfg;
 static _Thread_local PyCodeObject *hook_root;
-static _Thread_local PyObject *hook_skip_next; /* the function whose next frame is not compiled; borrowed from its wrapper */
-static int hook_users;        /* calls inside mg_hook_enter, of all threads; under the GIL */
+static _Thread_local PyObject
+    *hook_skip_next;   /* the function whose next frame is not compiled; borrowed from its wrapper */
+static int hook_users; /* calls inside mg_hook_enter, of all threads; under the GIL */
 static _Thread_local int hook_mine; /* of this one */
-static MgEvalFunc hook_below; /* what was installed before us */
+static MgEvalFunc hook_below;       /* what was installed before us */
 
 /* disable(recursive=False): the function itself runs as written, what it calls is compiled. */
 static bool hook_is_skipped(MgFrame *f) {
@@ -44,13 +47,14 @@ static bool hook_compiles(PyThreadState *ts, MgFrame *f, int throwflag) {
   if (co->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) return false;
   if (!hook_cfg || hook_cfg->disable || mg_pyframe_traced(ts)) return false;
   PyFunctionObject *fn = (PyFunctionObject *)mg_pyframe_func(f);
-  if (!PyDict_CheckExact(fn->func_globals) || !PyDict_CheckExact(fn->func_builtins)) return false; /* names are looked up by their methods */
+  if (!PyDict_CheckExact(fn->func_globals) || !PyDict_CheckExact(fn->func_builtins))
+    return false;                           /* names are looked up by their methods */
   if (mg_state_jit_tracing()) return false; /* it has to see the ops, and would see those of the recording */
   return (root || !mg_skip_compile(co)) && !hook_is_skipped(f);
 }
 
-/* What was installed before us, or CPython itself when that came back to us with the same frame: torch's own compiler may
- * have been put below us and above us at the same time. */
+/* What was installed before us, or CPython itself when that came back to us with the same frame: torch's own
+ * compiler may have been put below us and above us at the same time. */
 static PyObject *hook_default(PyThreadState *ts, MgFrame *f, int throwflag) {
   static _Thread_local MgFrame *passing;
   if (hook_below == _PyEval_EvalFrameDefault || passing == f) return mg_pyframe_run(ts, f, throwflag);
@@ -61,8 +65,8 @@ static PyObject *hook_default(PyThreadState *ts, MgFrame *f, int throwflag) {
   return r;
 }
 
-/* Imports and torch's own machinery run as they are, with everything they call: compiling the set-up of a library
- * that a program happens to import would cost more than it could ever give. */
+/* Imports and torch's own machinery run as they are, with everything they call: compiling the set-up of a
+ * library that a program happens to import would cost more than it could ever give. */
 static PyObject *hook_run_opaque(PyThreadState *ts, MgFrame *f, int throwflag) {
   MgHookMode mode = mg_hook_mode;
   mg_hook_mode = HOOK_off;
@@ -73,8 +77,8 @@ static PyObject *hook_run_opaque(PyThreadState *ts, MgFrame *f, int throwflag) {
 
 static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag);
 
-/* Deep recursion, or a limit that leaves no room to compile: without a hook CPython calls Python functions on no C stack.
- * What other threads start in the meantime is not compiled. */
+/* Deep recursion, or a limit that leaves no room to compile: without a hook CPython calls Python functions on
+ * no C stack. What other threads start in the meantime is not compiled. */
 static PyObject *hook_run_bare(PyThreadState *ts, MgFrame *f, int throwflag) {
   bool ours = mg_pyframe_eval_func() == hook_eval;
   if (ours) mg_pyframe_set_eval_func(hook_below);
@@ -87,9 +91,10 @@ static PyObject *hook_run_bare(PyThreadState *ts, MgFrame *f, int throwflag) {
 static int hook_find_return(PyCodeObject *co) {
   MgCode *c = mg_decode(co);
   int found = -1;
-  for (int i = 0; c && i < c->n && found < 0; i = c->instr[i].next > i ? c->instr[i].next : i + 1) {
+  for (int i = 0; c && i < c->n && found<0; i = c->instr[i].next> i ? c->instr[i].next : i + 1) {
     const MgInstr *in = &c->instr[i];
-    bool returns = in->op == BC_RETURN_CONST || (in->op == BC_LOAD_CONST && in->next < c->n && c->instr[in->next].op == BC_RETURN_VALUE);
+    bool returns = in->op == BC_RETURN_CONST ||
+                   (in->op == BC_LOAD_CONST && in->next < c->n && c->instr[in->next].op == BC_RETURN_VALUE);
     if (returns && PyTuple_GET_ITEM(co->co_consts, in->arg) == Py_None) found = i;
   }
   mg_decode_free(c);
@@ -97,8 +102,9 @@ static int hook_find_return(PyCodeObject *co) {
   return found;
 }
 
-/* torch._check_with(error, True, message), which torch's kernels in Python call to check their arguments, imports sympy
- * before it looks: a second for the first call of such an operator.  The unit to go on at, or -1. */
+/* torch._check_with(error, True, message), which torch's kernels in Python call to check their arguments,
+ * imports sympy before it looks: a second for the first call of such an operator.
+ * The unit to go on at, or -1. */
 static int hook_true_check(MgFrame *f) {
   static PyCodeObject *code;
   static int unit = -1;
@@ -111,7 +117,9 @@ static int hook_true_check(MgFrame *f) {
 }
 
 static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag) {
-  if (mg_hook_mode != HOOK_record && (mg_stack_low() || mg_pyframe_near_limit(ts)) && !mg_resume_is_waiting(f)) return hook_run_bare(ts, f, throwflag);
+  if (mg_hook_mode != HOOK_record && (mg_stack_low() || mg_pyframe_near_limit(ts)) &&
+      !mg_resume_is_waiting(f))
+    return hook_run_bare(ts, f, throwflag);
   switch (mg_hook_mode) {
   case HOOK_record: return mg_record_frame(ts, f, throwflag);
   case HOOK_compile:

@@ -13,8 +13,8 @@ typedef struct MgHookState { /* of a thread, saved around a compiled call */
   PyCodeObject *root;
 } MgHookState;
 
-/* Turns the hook on for a call of compiled code: frames are compiled by cfg; the next frame of `root` is compiled
- * whatever file it is from.  Pairs with mg_hook_leave on the same thread. */
+/* Turns the hook on for a call of compiled code: frames are compiled by cfg; the next frame of `root` is
+ * compiled whatever file it is from.  Pairs with mg_hook_leave on the same thread. */
 MgHookState mg_hook_enter(const struct MgConfig *cfg, PyCodeObject *root);
 void mg_hook_leave(MgHookState before);
 int mg_hook_init(PyObject *module); /* -1 with an exception */

@@ -1,6 +1,7 @@
-/* The driver of a compiled frame: look up the segment at the current offset, run it, write its snapshot into the frame,
- * execute the breaking instruction unrecorded, go on.
- * In: a frame from the hook.  Out: what the frame returns, or an exception, delivered through CPython's own code so that
+/* The driver of a compiled frame: look up the segment at the current offset, run it, write its snapshot into
+ * the frame, execute the breaking instruction unrecorded, go on.
+ * In: a frame from the hook.  Out: what the frame returns, or an exception, delivered through CPython's own
+ * code so that
  * frames, tracebacks and handlers are exactly CPython's. */
 #include "frame/frame_driver.h"
 #include <stdlib.h>
@@ -33,13 +34,13 @@
 #include "record/core/recording.h"
 #include "record/segment/segment.h"
 
-/* Frames that a segment ended in, waiting to be made: each is called with arguments that nobody looks at, and gets its
- * slots and position when its hook finds it here. */
+/* Frames that a segment ended in, waiting to be made: each is called with arguments that nobody looks at, and
+ * gets its slots and position when its hook finds it here. */
 typedef struct MgInnerRun {
-  MgEntry *e;         /* strong */
-  PyObject **value;   /* e->nvalue; strong, NULL once a frame has taken them */
-  int next;           /* index into e->inner */
-  MgDrive *caller;    /* of the frame that is made next */
+  MgEntry *e;       /* strong */
+  PyObject **value; /* e->nvalue; strong, NULL once a frame has taken them */
+  int next;         /* index into e->inner */
+  MgDrive *caller;  /* of the frame that is made next */
 } MgInnerRun;
 
 static _Thread_local MgInnerRun *resume_waiting; /* the frame that starts next is its own */
@@ -73,7 +74,8 @@ static PyObject *drive_raise(MgDrive *d) {
   return mg_pyframe_run(d->at.ts, d->at.f, 1);
 }
 
-/* The frame and those that wait for it, as guards see them; *buf (RESUME_SMALL entries) may be replaced by a malloc'ed one. */
+/* The frame and those that wait for it, as guards see them; *buf (RESUME_SMALL entries) may be
+ * replaced by a malloc'ed one. */
 static int drive_slots(MgDrive *d, MgSlots *s, PyObject ***buf) {
   int top = mg_pyframe_stacktop(d->at.f), n = top;
   *s = (MgSlots){d->at.v.slot, top, d->at.v.func, NULL};
@@ -98,7 +100,9 @@ static void drive_join(MgDrive *d, MgDrive *up) {
   if (mg_force_break || up->depth + 2 > MG_STOP_DEPTH || mg_decode_in_loop(up->at.code, up->at.call)) return;
   d->at.up = &up->at;
   d->depth = up->depth + 1;
-  d->at.chain = ((uint64_t)(uintptr_t)up->at.info + (uint64_t)up->at.call + up->at.chain * 31) * 0x9E3779B97F4A7C15u | 1;
+  d->at.chain =
+      ((uint64_t)(uintptr_t)up->at.info + (uint64_t)up->at.call + up->at.chain * 31) * 0x9E3779B97F4A7C15u |
+      1;
 }
 
 /* Puts the result of a segment into the frame; takes the values. */
@@ -139,12 +143,13 @@ typedef enum DriveNext {
   DRIVE_return, /* the frame stands before its RETURN */
   DRIVE_pass,   /* the segment has gone on in a frame that waits for this one */
   DRIVE_eager,
-  DRIVE_rest,   /* the same, and what the frame calls is not compiled either */
-  DRIVE_raise,  /* the user's program raised: its handlers may catch it */
-  DRIVE_fail    /* compiling failed: not an exception of the program */
+  DRIVE_rest,  /* the same, and what the frame calls is not compiled either */
+  DRIVE_raise, /* the user's program raised: its handlers may catch it */
+  DRIVE_fail   /* compiling failed: not an exception of the program */
 } DriveNext;
 
-/* Runs an entry in the frame.  0; -1 with exception; MG_STAGES_OTHER, MG_CLAIM_FALSE and MG_RUN_RAISED: it is not right for this run. */
+/* Runs an entry in the frame.  0; -1 with exception; MG_STAGES_OTHER, MG_CLAIM_FALSE and MG_RUN_RAISED: it
+ * is not right for this run. */
 static int drive_segment(MgDrive *d, MgEntry *e, PyObject **vals, MgExecAt *at) {
   PyObject *small[RESUME_SMALL] = {NULL}, **values = small, *ret = NULL;
   if (e->nvalue > RESUME_SMALL && !(values = mg_calloc((size_t)e->nvalue, sizeof *values))) {
@@ -177,11 +182,15 @@ static int drive_segment(MgDrive *d, MgEntry *e, PyObject **vals, MgExecAt *at) 
   return rc;
 }
 
-/* The recompile limit where the frame may not go on in CPython: fullgraph=True promised one graph.  Has it raised? */
+/* The recompile limit where the frame may not go on in CPython: fullgraph=True promised
+ * one graph.  Has it raised? */
 static bool drive_limit_is_error(const MgDrive *d, const MgBucket *b, int unit) {
   if (!d->at.cfg->fullgraph && !mg_stance_set("fail_on_recompile_limit_hit")) return false;
-  mg_raise_dynamo_error("FailOnRecompileLimitHit", "magneto: %U was compiled %d times at line %d, which is the limit, and %s (MAGNETO_LOGS=recompiles shows why)",
-                        d->at.v.code->co_qualname, b->n, d->at.code->line[unit], d->at.cfg->fullgraph ? "fullgraph=True" : "fail_on_recompile_limit_hit is set");
+  mg_raise_dynamo_error("FailOnRecompileLimitHit",
+                        "magneto: %U was compiled %d times at line %d, which is the limit, and %s "
+                        "(MAGNETO_LOGS=recompiles shows why)",
+                        d->at.v.code->co_qualname, b->n, d->at.code->line[unit],
+                        d->at.cfg->fullgraph ? "fullgraph=True" : "fail_on_recompile_limit_hit is set");
   return true;
 }
 
@@ -197,11 +206,12 @@ static int drive_give_up(MgDrive *d, MgBucket *b, int unit) {
                           d->at.v.code->co_qualname, b->n, d->at.code->line[unit]);
 }
 
-/* How a frame goes on that was compiled too often.  With a custom backend nothing that it calls is compiled either, as under torch.compile;
- * what magneto makes of the parts is still worth having. */
+/* How a frame goes on that was compiled too often.  With a custom backend nothing that it calls is compiled
+ * either, as under torch.compile; what magneto makes of the parts is still worth having. */
 static DriveNext drive_given_up(const MgDrive *d) { return d->at.cfg->backend ? DRIVE_rest : DRIVE_eager; }
 
-/* Why entry e does not fit; false if it does.  Comparing may run Python code, which may drop entries: e is held meanwhile. */
+/* Why entry e does not fit; false if it does.  Comparing may run Python code, which may drop
+ * entries: e is held meanwhile. */
 static bool drive_differs(MgEntry *e, const MgSlots *slots, MgGuardFail *why) {
   *why = (MgGuardFail){0};
   PyObject **vals = mg_calloc((size_t)mg_guards_nsrc(e->guards) + 1, sizeof *vals);
@@ -220,8 +230,8 @@ static void drive_log_recompile(MgDrive *d, MgBucket *b, const MgSlots *slots) {
     int line = b->entry[i]->line;
     MgGuardFail why;
     if (drive_differs(b->entry[i], slots, &why))
-      mg_log(MG_LOG_recompiles, "%s, line %d, entry %d of %d: %s", PyUnicode_AsUTF8(d->at.v.code->co_qualname), line,
-             i + 1, b->n, why.text);
+      mg_log(MG_LOG_recompiles, "%s, line %d, entry %d of %d: %s",
+             PyUnicode_AsUTF8(d->at.v.code->co_qualname), line, i + 1, b->n, why.text);
   }
 }
 
@@ -243,8 +253,8 @@ static int drive_find_peers(MgDrive *d, MgSite *site, const MgSlots *slots) {
   return rc;
 }
 
-/* Has this place been compiled often enough?  Tensors of ever new sizes may come more often, and so may modules that a loop goes
- * over: such an entry is found fast. */
+/* Has this place been compiled often enough?  Tensors of ever new sizes may come more often, and so may
+ * modules that a loop goes over: such an entry is found fast. */
 static bool drive_at_limit(MgDrive *d, MgBucket *b, const MgSlots *slots) {
   enum { SIZES = 4, MODULES = 8 };
   if (!b->n) return false;
@@ -261,7 +271,8 @@ static bool drive_at_limit(MgDrive *d, MgBucket *b, const MgSlots *slots) {
   return !sizes || b->n - modules >= SIZES * limit;
 }
 
-/* Records what this call is like, which runs op by op: what differs in the next one changes from call to call. */
+/* Records what this call is like, which runs op by op: what differs in the next one
+ * changes from call to call. */
 static int drive_look(MgDrive *d, const MgSlots *slots, int unit) {
   const MgConfig *cfg = d->at.cfg;
   MgConfig plain = *cfg;
@@ -319,14 +330,17 @@ static bool drive_sizes_differ(const MgBucket *b, const MgSlots *slots) {
 /* A frame starts: is driving it worth it? */
 static void drive_begin(MgDrive *d, MgBucket *b) {
   if (d->trial.begun || d->at.cfg->backend || mg_force_break) return;
-  if (!d->cost.begun && !d->at.cfg->fullgraph) mg_cost_begin(&d->cost, b, d->at.v.code, d->at.cfg->recompile_limit);
-  if (d->cost.rests || d->cost.left) d->trial.begun = true; /* CPython's time would be taken for the driver's */
+  if (!d->cost.begun && !d->at.cfg->fullgraph)
+    mg_cost_begin(&d->cost, b, d->at.v.code, d->at.cfg->recompile_limit);
+  if (d->cost.rests || d->cost.left)
+    d->trial.begun = true; /* CPython's time would be taken for the driver's */
   else mg_trial_begin(&d->trial, b);
   if (d->trial.rests) mg_cost_cancel(&d->cost);
 }
 
 static int drive_which(const MgDrive *d) {
-  return (d->at.unclaimed ? MG_FIND_unclaimed : 0) | (d->look ? MG_FIND_look : 0) | (d->cost.left ? MG_FIND_returns : 0);
+  return (d->at.unclaimed ? MG_FIND_unclaimed : 0) | (d->look ? MG_FIND_look : 0) |
+         (d->cost.left ? MG_FIND_returns : 0);
 }
 
 /* Compiles what starts at the frame's position, as mg_compile_segment does. */
@@ -372,7 +386,8 @@ static DriveNext drive_find(MgDrive *d, int *nplain) {
       next = DRIVE_rest;
       goto done;
     }
-    if (!d->idle) d->idle = b, d->epoch = mg_cache_epoch, d->work = mg_cache_work, d->misses = mg_stats.misses;
+    if (!d->idle)
+      d->idle = b, d->epoch = mg_cache_epoch, d->work = mg_cache_work, d->misses = mg_stats.misses;
     if (b->walks) {
       next = DRIVE_walk;
       goto done;
@@ -397,7 +412,9 @@ static DriveNext drive_find(MgDrive *d, int *nplain) {
       next = rc == MG_RUN_RAISED ? DRIVE_rest : rc ? DRIVE_raise : e->level ? DRIVE_pass : (DriveNext)d->next;
       *nplain = e->nplain;
       if (!again) goto done;
-      next = claim && d->at.cfg->fullgraph ? DRIVE_eager : DRIVE_fail; /* a break would be an error: the program's own comes first */
+      next = claim && d->at.cfg->fullgraph
+                 ? DRIVE_eager
+                 : DRIVE_fail; /* a break would be an error: the program's own comes first */
       if (next == DRIVE_eager || other++ > 2) goto done;
       if (!claim) mg_cache_break_data(e);
       mg_entry_release(e);
@@ -443,7 +460,8 @@ static DriveNext drive_find(MgDrive *d, int *nplain) {
     }
     if (stance != STANCE_default && stance != STANCE_eager_then_compile) {
       if (stance == STANCE_fail_on_recompile)
-        PyErr_Format(PyExc_RuntimeError, "magneto: %U, line %d would be compiled, and the stance is \"fail_on_recompile\"",
+        PyErr_Format(PyExc_RuntimeError,
+                     "magneto: %U, line %d would be compiled, and the stance is \"fail_on_recompile\"",
                      d->at.v.code->co_qualname, d->at.code->line[unit]);
       next = stance == STANCE_fail_on_recompile ? DRIVE_fail : DRIVE_eager;
       goto done;
@@ -456,8 +474,10 @@ static DriveNext drive_find(MgDrive *d, int *nplain) {
     }
     mg_stats.misses++;
     if (b->n && !d->at.unclaimed && mg_stance_set("error_on_recompile")) {
-      mg_raise_dynamo_error("RecompileError", "magneto: %U, line %d would be compiled again, and torch._dynamo.config.error_on_recompile is set",
-                            d->at.v.code->co_qualname, d->at.code->line[unit]);
+      mg_raise_dynamo_error(
+          "RecompileError",
+          "magneto: %U, line %d would be compiled again, and torch._dynamo.config.error_on_recompile is set",
+          d->at.v.code->co_qualname, d->at.code->line[unit]);
       next = DRIVE_fail;
       goto done;
     }
@@ -485,9 +505,9 @@ done:
   return next;
 }
 
-/* Finds or compiles what runs at the frame's position and runs it; *nplain: instructions to execute afterwards.  Handlers of signals
- * are no part of the program: one that ran in a recording would be recorded, and what it raises be lost there, or in Python code
- * that is only asked whether something holds. */
+/* Finds or compiles what runs at the frame's position and runs it; *nplain: instructions to execute
+ * afterwards.  Handlers of signals are no part of the program: one that ran in a recording would be recorded,
+ * and what it raises be lost there, or in Python code that is only asked whether something holds. */
 static DriveNext drive_compiled(MgDrive *d, int *nplain) {
   bool held = mg_pyframe_hold_signals(d->at.ts, true);
   DriveNext next = drive_find(d, nplain);
@@ -515,7 +535,8 @@ bool mg_resume_is_waiting(MgFrame *f) {
   return v.func == resume_waiting->value[resume_waiting->e->inner[resume_waiting->next].first];
 }
 
-/* Gives a new frame the slots that wait for it; *nplain: instructions to execute when it is the innermost one. */
+/* Gives a new frame the slots that wait for it; *nplain: instructions to execute
+ * when it is the innermost one. */
 static void drive_take_waiting(MgDrive *d, int *nplain) {
   MgInnerRun *run = resume_waiting;
   MG_ASSERT(run && run->next < run->e->ninner, "a frame takes slots, but none wait");
@@ -546,8 +567,8 @@ static PyObject *drive_pass(MgDrive *d) {
   return drive_leave(d, d->pass);
 }
 
-/* The instruction at the frame's position is a call that was begun in the segment: its frame is made and run.  *l is where
- * the frame goes on, unless a segment of the callee has gone on in this frame or further up. */
+/* The instruction at the frame's position is a call that was begun in the segment: its frame is made and run.
+ * *l is where the frame goes on, unless a segment of the callee has gone on in this frame or further up. */
 static MgLoopEnd drive_call(MgDrive *d, MgLoop *l) {
   MgInnerRun *run = d->run;
   const MgInstr *in = &d->at.code->instr[mg_pyframe_lasti(d->at.f) + 1];
@@ -561,7 +582,8 @@ static MgLoopEnd drive_call(MgDrive *d, MgLoop *l) {
     Py_DECREF(r);
     return LOOP_stop;
   }
-  if (d->landed) mg_pyframe_set_lasti(d->at.f, mg_pyframe_lasti(d->at.f) + 1); /* too deep a recursion to return from */
+  if (d->landed)
+    mg_pyframe_set_lasti(d->at.f, mg_pyframe_lasti(d->at.f) + 1); /* too deep a recursion to return from */
   MgOuter at = {.descend = -1, .exc_n = -1};
   if (!r) return mg_loop_run(l, d->at.ts, d->at.f, d->at.code, &at, true, 1);
   int top = mg_pyframe_stacktop(d->at.f);
@@ -572,12 +594,14 @@ static MgLoopEnd drive_call(MgDrive *d, MgLoop *l) {
   return LOOP_stop;
 }
 
-/* Does an instruction take apart what the one before it left, a tuple or a list?  The next segment then finds the items in locals,
- * where those that are not looked at need no guards (the keys of `for k, v in d.items()`). */
+/* Does an instruction take apart what the one before it left, a tuple or a list?  The next segment then finds
+ * the items in locals, where those that are not looked at need no guards (the keys of
+ * `for k, v in d.items()`). */
 static bool drive_unpacks(const MgDrive *d, int unit) {
   const MgInstr *in = &d->at.code->instr[unit];
   int top = mg_pyframe_stacktop(d->at.f);
-  PyObject *o = in->op == BC_UNPACK_SEQUENCE && top > d->at.v.code->co_nlocalsplus ? d->at.v.slot[top - 1] : NULL;
+  PyObject *o =
+      in->op == BC_UNPACK_SEQUENCE && top > d->at.v.code->co_nlocalsplus ? d->at.v.slot[top - 1] : NULL;
   return o && (PyTuple_CheckExact(o) || PyList_CheckExact(o)) && Py_SIZE(o) == in->arg;
 }
 
@@ -588,7 +612,8 @@ static MgLoopEnd drive_step(MgDrive *d, MgLoop *l, int nplain) {
     MgOuter at = {.stop_at = nplain, .descend = -1, .exc_n = -1};
     end = mg_loop_run(l, d->at.ts, d->at.f, d->at.code, &at, true, 0);
     nplain = 1;
-  } while (end == LOOP_stop && !mg_force_break && (mg_loop_settles(d->at.code, l->unit) || drive_unpacks(d, l->unit)));
+  } while (end == LOOP_stop && !mg_force_break &&
+           (mg_loop_settles(d->at.code, l->unit) || drive_unpacks(d, l->unit)));
   return end;
 }
 
@@ -601,13 +626,15 @@ int mg_resume_pending(MgDrive *d) {
   return rc;
 }
 
-/* Compiling was given up: handlers of signals, then CPython runs the frame.  A frame that has not started is none that a handler may
- * see: CPython calls them when it starts.  Where none raises, the next recording of this code waits longer before it is given up. */
+/* Compiling was given up: handlers of signals, then CPython runs the frame.  A frame that has not started is
+ * none that a handler may see: CPython calls them when it starts.  Where none raises, the next recording of
+ * this code waits longer before it is given up. */
 static PyObject *drive_stopped(MgDrive *d) {
   MgCodeInfo *info = d->at.info;
   int unit = mg_pyframe_lasti(d->at.f) + 1;
   mg_stats.stopped++;
-  mg_log(MG_LOG_fallback, "%s: compiling was given up, since a signal waits", PyUnicode_AsUTF8(d->at.v.code->co_qualname));
+  mg_log(MG_LOG_fallback, "%s: compiling was given up, since a signal waits",
+         PyUnicode_AsUTF8(d->at.v.code->co_qualname));
   if (unit && mg_resume_pending(d)) return drive_raise(d);
   PyObject *code = Py_NewRef((PyObject *)d->at.v.code); /* owns info */
   PyObject *r = drive_rest(d, unit);
@@ -634,7 +661,8 @@ static PyObject *drive_run(MgDrive *d, bool waiting) {
     } else next = drive_compiled(d, &nplain);
     if (d->at.stopped) return drive_stopped(d);
     int unit = mg_pyframe_lasti(d->at.f) + 1;
-    MG_ASSERT(mg_pyframe_stacktop(d->at.f) >= 0, "between segments the frame is not as CPython would have it");
+    MG_ASSERT(mg_pyframe_stacktop(d->at.f) >= 0,
+              "between segments the frame is not as CPython would have it");
     if (next == DRIVE_fail) {
       mg_pyframe_unlink(d->at.ts, &d->at.link);
       mg_hook_mode = HOOK_compile;
@@ -660,8 +688,10 @@ static PyObject *drive_run(MgDrive *d, bool waiting) {
       if (settles && !mg_force_break) end = drive_step(d, &l, 1);
     } else end = next == DRIVE_walk ? mg_walk(d, &l) : drive_step(d, &l, nplain);
     if (end == LOOP_stop && mg_resume_pending(d)) return drive_raise(d);
-    if (end == LOOP_stop && library) return drive_leave(d, l.unit); /* library code is not compiled on its own */
-    if (end == LOOP_stop && !mg_pyframe_traced(d->at.ts)) continue; /* a debugger that was just turned on sees the rest */
+    if (end == LOOP_stop && library)
+      return drive_leave(d, l.unit); /* library code is not compiled on its own */
+    if (end == LOOP_stop && !mg_pyframe_traced(d->at.ts))
+      continue; /* a debugger that was just turned on sees the rest */
     return end == LOOP_error ? drive_raise(d) : drive_leave(d, l.unit);
   }
 }
@@ -669,7 +699,8 @@ static PyObject *drive_run(MgDrive *d, bool waiting) {
 PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, bool waiting) {
   MgDrive d = {.at = {.ts = ts, .f = f, .cfg = cfg}, .pass = -1};
   mg_pyframe_view(f, &d.at.v);
-  if (!(d.at.info = mg_code_info(d.at.v.code)) || !(d.at.code = mg_code_decoded(d.at.info, d.at.v.code)) || !d.at.code->known) {
+  if (!(d.at.info = mg_code_info(d.at.v.code)) || !(d.at.code = mg_code_decoded(d.at.info, d.at.v.code)) ||
+      !d.at.code->known) {
     if (waiting) return mg_pyframe_drop(ts, f);
     PyErr_Clear();
     return mg_pyframe_run(ts, f, 0);
@@ -703,12 +734,13 @@ static PyObject *resume_fail_allocation(PyObject *self, PyObject *arg) {
   return PyLong_FromLong(mg_fault_set(n));
 }
 
-static PyMethodDef resume_methods[] = {
-    {"fail_allocation", resume_fail_allocation, METH_O,
-     "The n-th allocation of memory that is not Python's fails, once; 0: none.  How many there were since the last call (tests)."},
-    {"force_break", resume_force_break, METH_VARARGS,
-     "force_break(k, inner=False): ends every segment after k instructions, with inner those that are then in a frame that "
-     "the first one calls; 0 turns it off (tests)."},
-    {NULL, NULL, 0, NULL}};
+static PyMethodDef resume_methods[] = {{"fail_allocation", resume_fail_allocation, METH_O,
+                                        "The n-th allocation of memory that is not Python's fails, once; 0: "
+                                        "none.  How many there were since the last call (tests)."},
+                                       {"force_break", resume_force_break, METH_VARARGS,
+                                        "force_break(k, inner=False): ends every segment after k "
+                                        "instructions, with inner those that are then in a frame that "
+                                        "the first one calls; 0 turns it off (tests)."},
+                                       {NULL, NULL, 0, NULL}};
 
 int mg_resume_init(PyObject *module) { return PyModule_AddFunctions(module, resume_methods); }

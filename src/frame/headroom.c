@@ -22,4 +22,3 @@ int mg_headroom_short(const MgConfig *cfg) {
   mg_hook_mode = mode;
   return rc ? -1 : 1;
 }
-

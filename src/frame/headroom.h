@@ -4,7 +4,8 @@
 
 typedef struct MgConfig MgConfig;
 
-/* 0: there is.  1: the frame has to run eagerly, which is counted and, once a process, warned of.  -1: an exception is set, since
- * the user wants no frame to run eagerly (fullgraph, strict mode), or since the warning is an error. */
+/* 0: there is.  1: the frame has to run eagerly, which is counted and, once a process, warned of.  -1: an
+ * exception is set, since the user wants no frame to run eagerly (fullgraph, strict mode), or
+ * since the warning is an error. */
 int mg_headroom_short(const MgConfig *cfg);
 #endif

@@ -29,8 +29,17 @@ static bool walk_is_seen(PyObject *o) {
 static bool walk_stops(const MgDrive *d, int unit) {
   const MgInstr *in = &d->at.code->instr[unit];
   switch (in->op) {
-  case BC_LOAD_FAST: case BC_STORE_FAST: case BC_STORE_DEREF: case BC_POP_TOP: case BC_COPY: case BC_SWAP: case BC_NOP:
-  case BC_BUILD_TUPLE: case BC_BUILD_LIST: case BC_BUILD_MAP: case BC_RETURN_VALUE: return false;
+  case BC_LOAD_FAST:
+  case BC_STORE_FAST:
+  case BC_STORE_DEREF:
+  case BC_POP_TOP:
+  case BC_COPY:
+  case BC_SWAP:
+  case BC_NOP:
+  case BC_BUILD_TUPLE:
+  case BC_BUILD_LIST:
+  case BC_BUILD_MAP:
+  case BC_RETURN_VALUE: return false;
   default: break;
   }
   int top = mg_pyframe_stacktop(d->at.f), n = mg_loop_reads(in), bottom = d->at.v.code->co_nlocalsplus;
@@ -45,7 +54,8 @@ static void walk_loop(const MgCode *c, int unit, int *first, int *last) {
   *last = c->n;
   for (int i = unit; i < c->n; i++) {
     int to = c->instr[i].target;
-    if (to >= 0 && to <= unit && to <= i && to >= *first && (to > *first || i < *last)) *first = to, *last = i;
+    if (to >= 0 && to <= unit && to <= i && to >= *first && (to > *first || i < *last))
+      *first = to, *last = i;
   }
 }
 
@@ -57,6 +67,7 @@ MgLoopEnd mg_walk(MgDrive *d, MgLoop *l) {
     MgOuter at = {.stop_at = 1, .descend = -1, .exc_n = -1};
     end = mg_loop_run(l, d->at.ts, d->at.f, d->at.code, &at, true, 0);
     if (end == LOOP_stop && mg_resume_pending(d)) return LOOP_error;
-  } while (end == LOOP_stop && l->unit != start && l->unit >= first && l->unit <= last && !walk_stops(d, l->unit));
+  } while (end == LOOP_stop && l->unit != start && l->unit >= first && l->unit <= last &&
+           !walk_stops(d, l->unit));
   return end;
 }

@@ -1,6 +1,7 @@
-/* Loops of a frame that run Python code around a break, with other values in each turn (decoding texts out of lists of numbers).
- * Segments without an op hold nothing worth finding again: where a second one does not fit, the turn is executed as it is, up to
- * the first instruction that sees a tensor, and the segment that is compiled begins there. */
+/* Loops of a frame that run Python code around a break, with other values in each turn (decoding texts out of
+ * lists of numbers). Segments without an op hold nothing worth finding again: where a second one does not
+ * fit, the turn is executed as it is, up to the first instruction that sees a tensor, and the segment that
+ * is compiled begins there. */
 #ifndef MG_INTERPRETED_LOOPS_H
 #define MG_INTERPRETED_LOOPS_H
 #include "record/core/loop.h"

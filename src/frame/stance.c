@@ -1,4 +1,5 @@
-/* The stance: a switch of the process that says whether compiled callables compile, and whether they use what they have.
+/* The stance: a switch of the process that says whether compiled callables compile, and
+ * whether they use what they have.
  * In: names from set_stance(); torch's own switch, read from its module whenever that module has changed.
  * Out: MgStance.  Everything with the GIL held. */
 #include "frame/stance.h"
@@ -6,7 +7,10 @@
 #include <string.h>
 #include "entry/guard/guard_set.h"
 
-static const struct { const char *name; MgStance stance; } stance_names[] = {
+static const struct {
+  const char *name;
+  MgStance stance;
+} stance_names[] = {
     {"default", STANCE_default},
     {"force_eager", STANCE_force_eager},
     {"eager_on_recompile", STANCE_eager_on_recompile},
@@ -18,8 +22,8 @@ static const struct { const char *name; MgStance stance; } stance_names[] = {
 static MgStance stance_own, stance_torch;
 static const char *stance_text = "default";
 static PyObject *stance_backend; /* strong; NULL: none is forced */
-static PyObject *stance_modules;    /* sys.modules, borrowed from the interpreter */
-static PyObject *stance_module;     /* dict of torch._dynamo.eval_frame, strong; NULL until it is imported */
+static PyObject *stance_modules; /* sys.modules, borrowed from the interpreter */
+static PyObject *stance_module;  /* dict of torch._dynamo.eval_frame, strong; NULL until it is imported */
 static uint64_t stance_seen_modules, stance_seen; /* versions of both when they were last read */
 
 /* The row of a name, or -1. */
@@ -54,14 +58,16 @@ MgStance mg_stance(void) {
 
 PyObject *mg_stance_backend(void) { return stance_backend; }
 
-/* set_stance(name, backend=..., /): the previous name and, where one was forced, back end, as arguments of another call. */
+/* set_stance(name, backend=..., /): the previous name and, where one was forced, back end, as
+ * arguments of another call. */
 static PyObject *stance_set(PyObject *self, PyObject *args) {
   const char *name;
   PyObject *backend = NULL;
   if (!PyArg_ParseTuple(args, "s|O:set_stance", &name, &backend)) return NULL;
   int row = stance_find(name);
   if (row < 0) return PyErr_Format(PyExc_ValueError, "unknown stance '%s'", name);
-  PyObject *before = stance_backend ? Py_BuildValue("(sO)", stance_text, stance_backend) : Py_BuildValue("(s)", stance_text);
+  PyObject *before =
+      stance_backend ? Py_BuildValue("(sO)", stance_text, stance_backend) : Py_BuildValue("(s)", stance_text);
   if (!before) return NULL;
   stance_own = stance_names[row].stance;
   stance_text = stance_names[row].name;
@@ -71,7 +77,8 @@ static PyObject *stance_set(PyObject *self, PyObject *args) {
 }
 
 static PyMethodDef stance_methods[] = {
-    {"set_stance", stance_set, METH_VARARGS, "set_stance(name, backend=..., /): what compiled callables do from now on; the previous arguments."},
+    {"set_stance", stance_set, METH_VARARGS,
+     "set_stance(name, backend=..., /): what compiled callables do from now on; the previous arguments."},
     {NULL, NULL, 0, NULL}};
 
 int mg_stance_init(PyObject *module) {

@@ -40,14 +40,16 @@ static PyObject *control_bytecode(PyObject *self, PyObject *arg) {
 
 static PyMethodDef control_methods[] = {
     {"graph_break", control_graph_break, METH_VARARGS,
-     "graph_break(reason='graph_break()', /)\n--\n\nEnds the current graph here; does nothing outside of compiled functions.\n\n"
+     "graph_break(reason='graph_break()', /)\n--\n\nEnds the current graph here; does nothing outside of "
+     "compiled functions.\n\n"
      "Arguments:\n    reason: what explain() shows as the reason of the break.\n\nReturns:\n    None.\n\n"
      "Raises:\n    RuntimeError: in a function that is compiled with fullgraph=True.\n\n"
      "Example:\n    >>> import magneto\n    >>> magneto.graph_break()"},
     {"call_uncompiled", control_call_uncompiled, METH_VARARGS,
      "call_uncompiled(fn, args, kwargs, /): calls fn with recording and compiling off, all the way down."},
     {"call_holding", control_call_holding, METH_VARARGS,
-     "call_holding(hold, fn, args, kwargs, /): calls fn while handlers of signals wait, or while they do not."},
+     "call_holding(hold, fn, args, kwargs, /): calls fn while handlers of signals wait, or while they do "
+     "not."},
     {"bytecode", control_bytecode, METH_O,
      "bytecode(number, /): what the recorder calls this instruction of CPython; None: CPython executes it."},
     {NULL, NULL, 0, NULL}};

@@ -1,5 +1,6 @@
 /* Checks in place of calls whose results nobody reads.
- * In: a node that may raise (ir/graph/raises.def) and is not read.  Out: for each argument that decides, comparisons that say which
+ * In: a node that may raise (ir/graph/raises.def) and is not read.  Out: for each argument that decides,
+ * comparisons that say which
  * of its elements are bad, and an mg::check of them.  Nothing else of the call is computed.
  * Types and messages are those of the lowered ops (back/lower/lower_index, lower_loss, lower_point). */
 #include "middle/check.h"
@@ -48,7 +49,8 @@ static bool check_unit(const MgGraph *g, const MgArg *a) {
 
 static bool check_divisor(const MgGraph *g, const MgArg *a) {
   const MgVal *m = mg_val(g, a->u.val);
-  return m->device == DEV_cpu && m->ndim <= CHECK_MAX_NDIM && mg_dtype_has_ty((MgDtype)m->dtype) && m->dtype != DT_bool;
+  return m->device == DEV_cpu && m->ndim <= CHECK_MAX_NDIM && mg_dtype_has_ty((MgDtype)m->dtype) &&
+         m->dtype != DT_bool;
 }
 
 bool mg_check_is(const MgGraph *g, const MgNode *n) {
@@ -58,7 +60,8 @@ bool mg_check_is(const MgGraph *g, const MgNode *n) {
   case RS_wrapped_dim: return check_index(g, &n->arg[2]) && check_dim(g, n, 1) >= 0;
   case RS_flat:
   case RS_rows: return check_index(g, &n->arg[1]);
-  case RS_target: return check_index(g, &n->arg[1]) && n->arg[4].tag == MA_int && mg_val(g, n->arg[0].u.val)->ndim > 0;
+  case RS_target:
+    return check_index(g, &n->arg[1]) && n->arg[4].tag == MA_int && mg_val(g, n->arg[0].u.val)->ndim > 0;
   case RS_unit: return check_unit(g, &n->arg[0]);
   case RS_divisor: return check_divisor(g, &n->arg[1]);
   default: return false;
@@ -111,7 +114,8 @@ static ValRef check_outside(MgRewrite *rw, ValRef t, SymRef low, SymRef high) {
 }
 
 /* Indices of [0, size), or of [-size, size). */
-static MgRc check_range(MgRewrite *rw, const MgArg *t, SymRef size, bool wrap, const char *type, const char *message) {
+static MgRc check_range(MgRewrite *rw, const MgArg *t, SymRef size, bool wrap, const char *type,
+                        const char *message) {
   MgExprs *x = rw->g->x;
   SymRef zero = mg_sym(x, 0);
   SymRef low = wrap ? mg_sym_sub(x, zero, size) : zero;
@@ -137,9 +141,11 @@ static MgRc check_emit_dim(MgRewrite *rw, bool wrap) {
   case TOP_index_select:
   case TOP_index_copy:
   case TOP_index_fill_int_Scalar:
-  case TOP_index_fill_int_Tensor: return check_range(rw, &n->arg[2], size, wrap, "IndexError", CHECK_OUT_OF_SELF);
+  case TOP_index_fill_int_Tensor:
+    return check_range(rw, &n->arg[2], size, wrap, "IndexError", CHECK_OUT_OF_SELF);
   case TOP_index_add:
-    return check_range(rw, &n->arg[2], size, wrap, self->ndim > 1 ? "RuntimeError" : "IndexError", CHECK_OUT_OF_SELF);
+    return check_range(rw, &n->arg[2], size, wrap, self->ndim > 1 ? "RuntimeError" : "IndexError",
+                       CHECK_OUT_OF_SELF);
   default: return check_range(rw, &n->arg[2], size, wrap, "RuntimeError", CHECK_OUT_OF_DIM);
   }
 }
@@ -174,11 +180,13 @@ MgRc mg_check_emit(MgRewrite *rw) {
   case RS_flat:
     return check_range(rw, &n->arg[1], mg_val_numel(g, self), true, "IndexError",
                        "out of range: tried to access an element outside of the tensor");
-  case RS_rows: return check_range(rw, &n->arg[1], mg_val(g, self)->size[0], false, "IndexError", CHECK_OUT_OF_SELF);
+  case RS_rows:
+    return check_range(rw, &n->arg[1], mg_val(g, self)->size[0], false, "IndexError", CHECK_OUT_OF_SELF);
   case RS_target: return check_emit_target(rw);
   case RS_unit: return check_emit_unit(rw);
   case RS_divisor:
-    return check_append(rw, mg_dec(rw, TOP_eq_Scalar, n->arg[1], mg_arg_int(g, 0)), "RuntimeError", "ZeroDivisionError");
+    return check_append(rw, mg_dec(rw, TOP_eq_Scalar, n->arg[1], mg_arg_int(g, 0)), "RuntimeError",
+                        "ZeroDivisionError");
   default: return mg_fail(g->c, MG_BUG, "no check in place of %s", n->op->full);
   }
 }

@@ -1,38 +1,39 @@
-/* Values that depend on nothing but constants and sizes (attention masks, tables of relative positions) are computed
- * once, while compiling, and become inputs that the plan holds.
- * In: a functional graph as lowering would see it (inputs whose value is known are marked), and a way to run one node.  Out: the same graph with more inputs at the
+/* Values that depend on nothing but constants and sizes (attention masks, tables of relative positions) are
+ * computed once, while compiling, and become inputs that the plan holds.
+ * In: a functional graph as lowering would see it (inputs whose value is known are marked), and a way to run
+ * one node.  Out: the same graph with more inputs at the
  * end; what only they needed is dead.
- * Left alone: random and uninitialised values, what a result of the graph is computed from by constants alone (its memory must be
- * new in every call), what is written, what is larger than FOLD_MAX_BYTES, and what kernels compute cheaper than they
- * would load it (an arange, a comparison of two). */
+ * Left alone: random and uninitialised values, what a result of the graph is computed from by constants alone
+ * (its memory must be new in every call), what is written, what is larger than FOLD_MAX_BYTES, and what
+ * kernels compute cheaper than they would load it (an arange, a comparison of two). */
 #include "middle/middle.h"
 #include <string.h>
 
 enum {
-  FOLD_MAX_BYTES = 4 << 20,    /* of one value */
-  FOLD_ALL_BYTES = 64 << 20,   /* of everything that is computed for one graph */
-  FOLD_WORTH = 4               /* cost from which on a value is worth an input: one gather or scatter, four pointwise ops */
+  FOLD_MAX_BYTES = 4 << 20,  /* of one value */
+  FOLD_ALL_BYTES = 64 << 20, /* of everything that is computed for one graph */
+  FOLD_WORTH = 4 /* cost from which on a value is worth an input: one gather or scatter, four pointwise ops */
 };
 
 typedef struct FoldVal {
-  bool constant;     /* depends on nothing that a call brings */
-  bool wanted;       /* something that is not constant reads it, perhaps through views */
-  bool kept;         /* must stay a computation */
-  bool needed;       /* has to be evaluated */
-  uint32_t stamp;    /* mark of the last walk that came here */
-  void *tensor;      /* its value, when evaluated (new), or known beforehand (an input's, borrowed) */
-  ValRef now;        /* the input that replaces it */
+  bool constant;  /* depends on nothing that a call brings */
+  bool wanted;    /* something that is not constant reads it, perhaps through views */
+  bool kept;      /* must stay a computation */
+  bool needed;    /* has to be evaluated */
+  uint32_t stamp; /* mark of the last walk that came here */
+  void *tensor;   /* its value, when evaluated (new), or known beforehand (an input's, borrowed) */
+  ValRef now;     /* the input that replaces it */
 } FoldVal;
 
 typedef struct Fold {
   MgGraph *g;
   const MgFoldOps *o;
   FoldVal *val;
-  uint32_t nval;     /* entries of val */
+  uint32_t nval; /* entries of val */
   uint32_t mark;
-  int64_t bytes;     /* evaluated so far */
-  bool all; /* of a walk over arguments */
-  bool view;         /* the reader being looked at is a view op */
+  int64_t bytes; /* evaluated so far */
+  bool all;      /* of a walk over arguments */
+  bool view;     /* the reader being looked at is a view op */
   int cost;
 } Fold;
 
@@ -40,8 +41,16 @@ typedef struct Fold {
 
 static bool fold_is_factory(const MgOp *op) {
   switch (op->code) {
-  case TOP_full: case TOP_zeros: case TOP_ones: case TOP_arange: case TOP_arange_start: case TOP_arange_start_step:
-  case TOP_scalar_tensor: case TOP_zeros_like: case TOP_ones_like: case TOP_full_like: return true;
+  case TOP_full:
+  case TOP_zeros:
+  case TOP_ones:
+  case TOP_arange:
+  case TOP_arange_start:
+  case TOP_arange_start_step:
+  case TOP_scalar_tensor:
+  case TOP_zeros_like:
+  case TOP_ones_like:
+  case TOP_full_like: return true;
   default: return false;
   }
 }
@@ -49,7 +58,8 @@ static bool fold_is_factory(const MgOp *op) {
 static int64_t fold_bytes(MgGraph *g, ValRef v) {
   int64_t n;
   int size = mg_dtype_size((MgDtype)mg_val(g, v)->dtype);
-  if (!mg_ex_const_int(g->x, mg_val_numel(g, v), &n) || !size || n > FOLD_ALL_BYTES) return FOLD_ALL_BYTES + 1;
+  if (!mg_ex_const_int(g->x, mg_val_numel(g, v), &n) || !size || n > FOLD_ALL_BYTES)
+    return FOLD_ALL_BYTES + 1;
   return n * size;
 }
 
@@ -61,7 +71,8 @@ static void fold_all_constant(ValRef *v, void *arg) {
 /* Is the node the same in every call, given that its arguments are? */
 static bool fold_pure(Fold *f, const MgNode *n) {
   const MgOp *op = n->op;
-  if (op->code == TOP_extern || op->mutates || op->random || !n->nout || strncmp(op->full, "aten::", 6)) return false;
+  if (op->code == TOP_extern || op->mutates || op->random || !n->nout || strncmp(op->full, "aten::", 6))
+    return false;
   if (strstr(op->full, "empty")) return false;
   for (int i = 0; i < n->narg; i++)
     if (n->arg[i].tag == MA_object) return false;
@@ -125,8 +136,19 @@ static void fold_keep(ValRef *v, void *arg) {
 static int fold_weight(const MgNode *n) {
   if (n->op->is_view || fold_is_factory(n->op)) return 0;
   switch (n->op->code) {
-  case TOP_index_Tensor: case TOP_index_select: case TOP_gather: case TOP_embedding: case TOP_cat: case TOP_stack: case TOP_slice_scatter:
-  case TOP_select_scatter: case TOP_index_put: case TOP_scatter_src: case TOP_cumsum: case TOP_repeat: case TOP_roll: return FOLD_WORTH;
+  case TOP_index_Tensor:
+  case TOP_index_select:
+  case TOP_gather:
+  case TOP_embedding:
+  case TOP_cat:
+  case TOP_stack:
+  case TOP_slice_scatter:
+  case TOP_select_scatter:
+  case TOP_index_put:
+  case TOP_scatter_src:
+  case TOP_cumsum:
+  case TOP_repeat:
+  case TOP_roll: return FOLD_WORTH;
   default: return 1;
   }
 }
@@ -155,7 +177,8 @@ static bool fold_choose(Fold *f) {
   for (NodeRef k = 1; k < g->nnode; k++) {
     MgNode *n = mg_node(g, k);
     if (n->dead || (n->nout && n->out[0] && f->val[n->out[0]].constant)) continue;
-    f->view = n->op->is_view || n->op->mutates || n->op->code == TOP_extern; /* may give or keep its argument's memory */
+    f->view = n->op->is_view || n->op->mutates ||
+              n->op->code == TOP_extern; /* may give or keep its argument's memory */
     mg_node_each_val(n, fold_read, f);
   }
   for (ValRef v = 1; v < f->nval; v++) {

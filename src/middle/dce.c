@@ -1,12 +1,14 @@
 /* Dead code: nodes whose results nothing reads are removed.
- * In: any graph.  Out: the same with unread nodes marked dead.  Kept whatever their uses: ops that write an argument,
- * ops that advance the random state (its order is visible), ops without results (checks, printing) and ops of other libraries.
- * An unread node whose kernel may raise because of values becomes the check that its kernel makes (middle/check), or stays. */
+ * In: any graph.  Out: the same with unread nodes marked dead.  Kept whatever their uses: ops that write an
+ * argument,
+ * ops that advance the random state (its order is visible), ops without results (checks, printing) and ops of
+ * other libraries. An unread node whose kernel may raise because of values becomes the check that its kernel
+ * makes (middle/check), or stays. */
 #include "middle/check.h"
 
 typedef struct Dce {
-  bool *live;        /* per value */
-  bool checks;       /* an unread node is to become a check */
+  bool *live;  /* per value */
+  bool checks; /* an unread node is to become a check */
 } Dce;
 
 static void dce_use(ValRef *v, void *arg) { ((Dce *)arg)->live[*v] = true; }

@@ -1,8 +1,9 @@
 /* decompose: compound ops -> primitives that lowering knows.
- * In: a functional graph.  Out: the same values from simpler ops.  What lowering, the library engines or the dispatcher
+ * In: a functional graph.  Out: the same values from simpler ops.  What lowering, the library engines or the
+ * dispatcher
  * do better whole is left alone: a row here means that taking the op apart lets it fuse.
- * Results keep dtype, sizes and strides.  16-bit floats are computed in f32 by the kernels that fusion makes, as in
- * eager's own kernels; where a rule would round between its steps it says so and converts. */
+ * Results keep dtype, sizes and strides.  16-bit floats are computed in f32 by the kernels that fusion makes,
+ * as in eager's own kernels; where a rule would round between its steps it says so and converts. */
 #include "middle/decompose.h"
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* Decompositions, shared by the decompose*.c files; not for other folders.
- * A rule is given a node (rw->n) and appends nodes that compute the same; it names their values by mg_dec_give. */
+ * A rule is given a node (rw->n) and appends nodes that compute the same; it names
+ * their values by mg_dec_give. */
 #ifndef MG_DECOMPOSE_H
 #define MG_DECOMPOSE_H
 #include "ir/infer/infer.h"
@@ -8,22 +9,25 @@
 typedef MgRc (*MgDecRule)(MgRewrite *rw);
 
 typedef struct MgDecRow {
-  uint16_t code;    /* MgTop */
+  uint16_t code; /* MgTop */
   MgDecRule rule;
 } MgDecRow;
 
 /* Ends with a row of code 0. */
 extern const MgDecRow mg_dec_foreach[], mg_dec_dense[], mg_dec_random[];
 
-/* Applies the rules to every node.  *applied, if it is NULL before: the first op that a rule took apart.  applied or NULL. */
+/* Applies the rules to every node.  *applied, if it is NULL before: the first op that a rule
+ * took apart.  applied or NULL. */
 MgRc mg_dec_all(MgGraph *g, const MgOp **applied);
 /* op(arg...) with the rest at their defaults; 0 when it failed (the context has the error). */
 #define mg_dec(rw, code, ...)                                                                                \
-  mg_graph_emit1((rw)->g, (code), (const MgArg[]){__VA_ARGS__}, sizeof((MgArg[]){__VA_ARGS__}) / sizeof(MgArg))
+  mg_graph_emit1((rw)->g, (code), (const MgArg[]){__VA_ARGS__},                                              \
+                 sizeof((MgArg[]){__VA_ARGS__}) / sizeof(MgArg))
 /* Result i of the node is v, in the dtype and strides that the node's result has. */
 MgRc mg_dec_give(MgRewrite *rw, int i, ValRef v);
 const MgArg *mg_dec_arg(const MgRewrite *rw, const char *name); /* a None when there is no such parameter */
 bool mg_dec_flag(const MgRewrite *rw, const char *name);
-/* Is x @ w, of matrices one of which has one row or column, faster as a loop?  It is bound by memory then, and fuses; decompose does it. */
+/* Is x @ w, of matrices one of which has one row or column, faster as a loop?  It is bound by memory then,
+ * and fuses; decompose does it. */
 bool mg_dense_is_thin(const MgGraph *g, ValRef x, ValRef w);
 #endif

@@ -1,5 +1,5 @@
-/* Products of vectors and index ops that are a scatter: as elementwise work and reductions they fuse with what
- * surrounds them. */
+/* Products of vectors and index ops that are a scatter: as elementwise work and reductions they fuse with
+ * what surrounds them. */
 #include "middle/check.h"
 #include "middle/decompose.h"
 
@@ -20,7 +20,8 @@ static ValRef dense_factor(MgRewrite *rw, ValRef v) {
 /* Sum of a * b over the last dimension. */
 static ValRef dense_dot(MgRewrite *rw, ValRef a, ValRef b) {
   MgGraph *g = rw->g;
-  if (!mg_dtype_is_float((MgDtype)mg_val(g, a)->dtype) || mg_val(g, a)->dtype != mg_val(g, b)->dtype) return 0;
+  if (!mg_dtype_is_float((MgDtype)mg_val(g, a)->dtype) || mg_val(g, a)->dtype != mg_val(g, b)->dtype)
+    return 0;
   int64_t last = -1;
   a = dense_factor(rw, a);
   b = a ? dense_factor(rw, b) : 0;
@@ -34,17 +35,22 @@ static MgRc dense_give(MgRewrite *rw, ValRef v) {
 }
 
 /* dot(a, b), vdot of reals. */
-static MgRc dense_vdot(MgRewrite *rw) { return dense_give(rw, dense_dot(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val)); }
+static MgRc dense_vdot(MgRewrite *rw) {
+  return dense_give(rw, dense_dot(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val));
+}
 
 static ValRef dense_matvec(MgRewrite *rw, ValRef matrix, ValRef vector) {
   return dense_is_dense(rw->g, matrix) ? dense_dot(rw, matrix, vector) : 0;
 }
 
-static MgRc dense_mv(MgRewrite *rw) { return dense_give(rw, dense_matvec(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val)); }
+static MgRc dense_mv(MgRewrite *rw) {
+  return dense_give(rw, dense_matvec(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val));
+}
 
 bool mg_dense_is_thin(const MgGraph *g, ValRef x, ValRef w) {
   const MgVal *mx = mg_val(g, x), *mw = mg_val(g, w);
-  if (mx->ndim != 2 || mw->ndim != 2 || !mg_dtype_is_float((MgDtype)mx->dtype) || mx->dtype != mw->dtype) return false;
+  if (mx->ndim != 2 || mw->ndim != 2 || !mg_dtype_is_float((MgDtype)mx->dtype) || mx->dtype != mw->dtype)
+    return false;
   return mg_sym_is(g->x, mx->size[1], 1) || (mg_sym_is(g->x, mx->size[0], 1) && dense_is_dense(g, w)) ||
          (mg_sym_is(g->x, mw->size[1], 1) && dense_is_dense(g, x));
 }
@@ -52,13 +58,16 @@ bool mg_dense_is_thin(const MgGraph *g, ValRef x, ValRef w) {
 static ValRef dense_thin(MgRewrite *rw, ValRef x, ValRef w) {
   MgGraph *g = rw->g;
   if (!mg_dense_is_thin(g, x, w)) return 0;
-  if (mg_sym_is(g->x, mg_val(g, x)->size[1], 1)) return mg_dec(rw, TOP_mul_Tensor, V(dense_factor(rw, x)), V(dense_factor(rw, w)));
+  if (mg_sym_is(g->x, mg_val(g, x)->size[1], 1))
+    return mg_dec(rw, TOP_mul_Tensor, V(dense_factor(rw, x)), V(dense_factor(rw, w)));
   bool row = mg_sym_is(g->x, mg_val(g, x)->size[0], 1);
   ValRef v = dense_dot(rw, x, mg_dec(rw, TOP_t, V(w)));
   return v ? mg_dec(rw, TOP_unsqueeze, V(v), mg_arg_int(g, row ? 0 : 1)) : 0;
 }
 
-static MgRc dense_mm(MgRewrite *rw) { return dense_give(rw, dense_thin(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val)); }
+static MgRc dense_mm(MgRewrite *rw) {
+  return dense_give(rw, dense_thin(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val));
+}
 
 /* beta * self + alpha * x; beta 0 drops self, NaN and all. */
 static MgRc dense_axpby(MgRewrite *rw, ValRef x) {
@@ -67,7 +76,8 @@ static MgRc dense_axpby(MgRewrite *rw, ValRef x) {
   if (!x) return rw->g->c->rc ? rw->g->c->rc : MG_UNSUP;
   bool unit = alpha->tag == MA_int && mg_ex_const_int(rw->g->x, alpha->u.sym, &k) && k == 1;
   if (!unit) x = mg_dec(rw, TOP_mul_Scalar, V(x), *alpha);
-  bool none = beta->tag == MA_int ? mg_ex_const_int(rw->g->x, beta->u.sym, &k) && k == 0 : beta->tag == MA_float && beta->u.f == 0;
+  bool none = beta->tag == MA_int ? mg_ex_const_int(rw->g->x, beta->u.sym, &k) && k == 0
+                                  : beta->tag == MA_float && beta->u.f == 0;
   if (none) return mg_dec_give(rw, 0, x);
   unit = beta->tag == MA_int && mg_ex_const_int(rw->g->x, beta->u.sym, &k) && k == 1;
   ValRef self = rw->n.arg[0].u.val;
@@ -79,7 +89,9 @@ static MgRc dense_addmv(MgRewrite *rw) {
   return dense_axpby(rw, dense_matvec(rw, rw->n.arg[1].u.val, rw->n.arg[2].u.val));
 }
 
-static MgRc dense_addmm(MgRewrite *rw) { return dense_axpby(rw, dense_thin(rw, rw->n.arg[1].u.val, rw->n.arg[2].u.val)); }
+static MgRc dense_addmm(MgRewrite *rw) {
+  return dense_axpby(rw, dense_thin(rw, rw->n.arg[1].u.val, rw->n.arg[2].u.val));
+}
 
 /* addr(self, a, b): beta * self + alpha * (a outer b). */
 static MgRc dense_addr(MgRewrite *rw) {
@@ -116,7 +128,8 @@ static MgRc dense_index(MgRewrite *rw, MgTop scatter, bool filled) {
   MgVal like = *mg_val(g, self);
   const MgArg *alpha = mg_dec_arg(rw, "alpha");
   if (!like.ndim || !mg_ex_const_int(g->x, rw->n.arg[1].u.sym, &dim)) return MG_UNSUP;
-  if (!mg_dtype_has_ty((MgDtype)like.dtype)) return MG_UNSUP; /* no loops: ATen's scatter has fewer dtypes than these */
+  if (!mg_dtype_has_ty((MgDtype)like.dtype))
+    return MG_UNSUP; /* no loops: ATen's scatter has fewer dtypes than these */
   if (dim < 0) dim += like.ndim;
   if (filled && mg_val(g, index)->ndim <= 1) { /* fill takes indices from the end, scatter does not */
     ValRef wrapped = mg_dec(rw, TOP_add_Scalar, V(index), mg_arg_sym(like.size[dim]));
@@ -127,7 +140,8 @@ static MgRc dense_index(MgRewrite *rw, MgTop scatter, bool filled) {
   if (!filled && mg_val(g, value.u.val)->ndim != like.ndim) return MG_UNSUP;
   if (alpha->tag != MA_none && !(alpha->tag == MA_int && mg_sym_is(g->x, alpha->u.sym, 1)))
     value = V(mg_dec(rw, TOP_mul_Scalar, value, *alpha));
-  bool slices = rw->n.op->code != TOP_index_add || like.ndim == 1; /* an IndexError; scatter has a RuntimeError */
+  bool slices =
+      rw->n.op->code != TOP_index_add || like.ndim == 1; /* an IndexError; scatter has a RuntimeError */
   if (slices && mg_check_is(g, &rw->n)) TRY(mg_check_emit(rw));
   ValRef at = index ? dense_spread_index(rw, &like, dim, index) : 0;
   if (!at) return g->c->rc;
@@ -139,8 +153,16 @@ static MgRc dense_index_copy(MgRewrite *rw) { return dense_index(rw, TOP_scatter
 static MgRc dense_index_fill(MgRewrite *rw) { return dense_index(rw, TOP_scatter_value, true); }
 
 const MgDecRow mg_dec_dense[] = {
-  {TOP_mv, dense_mv}, {TOP_addmv, dense_addmv}, {TOP_mm, dense_mm}, {TOP_addmm, dense_addmm},
-  {TOP_dot, dense_vdot}, {TOP_vdot, dense_vdot}, {TOP_addr, dense_addr},
-  {TOP_trace, dense_trace}, {TOP_index_add, dense_index_add}, {TOP_index_copy, dense_index_copy},
-  {TOP_index_fill_int_Scalar, dense_index_fill}, {0},
+    {TOP_mv, dense_mv},
+    {TOP_addmv, dense_addmv},
+    {TOP_mm, dense_mm},
+    {TOP_addmm, dense_addmm},
+    {TOP_dot, dense_vdot},
+    {TOP_vdot, dense_vdot},
+    {TOP_addr, dense_addr},
+    {TOP_trace, dense_trace},
+    {TOP_index_add, dense_index_add},
+    {TOP_index_copy, dense_index_copy},
+    {TOP_index_fill_int_Scalar, dense_index_fill},
+    {0},
 };

@@ -18,7 +18,8 @@ static bool random_mean_slope(const MgRewrite *rw, MgArg *out) {
   return true;
 }
 
-/* rrelu_with_noise(self, noise, lower, upper, training): the result and the noise, which only training changes */
+/* rrelu_with_noise(self, noise, lower, upper, training): the result and the noise,
+ * which only training changes */
 static MgRc random_rrelu(MgRewrite *rw) {
   MgArg slope;
   if (mg_dec_flag(rw, "training") || !random_mean_slope(rw, &slope)) return MG_UNSUP;
@@ -26,15 +27,23 @@ static MgRc random_rrelu(MgRewrite *rw) {
   return mg_dec_give(rw, 0, mg_dec(rw, TOP_leaky_relu, rw->n.arg[0], slope));
 }
 
-/* rrelu_with_noise_backward(grad, self, noise, lower, upper, training, self_is_result); ATen takes a narrow range for one slope */
+/* rrelu_with_noise_backward(grad, self, noise, lower, upper, training, self_is_result); ATen takes a
+ * narrow range for one slope */
 static MgRc random_rrelu_backward(MgRewrite *rw) {
   double lower, upper;
   MgArg slope;
-  if (!random_number(rw, "lower", &lower) || !random_number(rw, "upper", &upper) || !random_mean_slope(rw, &slope)) return MG_UNSUP;
-  if (mg_dec_flag(rw, "training") && upper - lower > 1e-6) return mg_dec_give(rw, 0, mg_dec(rw, TOP_mul_Tensor, rw->n.arg[0], rw->n.arg[2]));
-  return mg_dec_give(rw, 0, mg_dec(rw, TOP_leaky_relu_backward, rw->n.arg[0], rw->n.arg[1], slope, *mg_dec_arg(rw, "self_is_result")));
+  if (!random_number(rw, "lower", &lower) || !random_number(rw, "upper", &upper) ||
+      !random_mean_slope(rw, &slope))
+    return MG_UNSUP;
+  if (mg_dec_flag(rw, "training") && upper - lower > 1e-6)
+    return mg_dec_give(rw, 0, mg_dec(rw, TOP_mul_Tensor, rw->n.arg[0], rw->n.arg[2]));
+  return mg_dec_give(rw, 0,
+                     mg_dec(rw, TOP_leaky_relu_backward, rw->n.arg[0], rw->n.arg[1], slope,
+                            *mg_dec_arg(rw, "self_is_result")));
 }
 
 const MgDecRow mg_dec_random[] = {
-  {TOP_rrelu_with_noise, random_rrelu}, {TOP_rrelu_with_noise_backward, random_rrelu_backward}, {0},
+    {TOP_rrelu_with_noise, random_rrelu},
+    {TOP_rrelu_with_noise_backward, random_rrelu_backward},
+    {0},
 };

@@ -1,9 +1,11 @@
 /* What decompose promises: no rule applies any more.
- * In: a graph.  Out: MG_OK, or MG_BUG with an op that is no primitive.  The graph stays as it is: a copy is decomposed. */
+ * In: a graph.  Out: MG_OK, or MG_BUG with an op that is no primitive.  The graph stays as it
+ * is: a copy is decomposed. */
 #include "ir/infer/graph_at.h"
 #include "middle/decompose.h"
 
-/* Decomposes a copy of the graph once more.  *applied: the first op whose rule applies; NULL if there is none. */
+/* Decomposes a copy of the graph once more.  *applied: the first op whose rule
+ * applies; NULL if there is none. */
 static MgRc dec_again(MgGraph *g, MgCtx *c, const MgOp **applied) {
   MgExprs x;
   MgGraph copy;

@@ -1,16 +1,17 @@
 /* functionalize: a recorded graph that mutates and aliases -> a graph in which every value is written once.
  *
- * In: nodes in program order; MgOp says what an op writes and which results alias.  Out: the same graph with in-place
+ * In: nodes in program order; MgOp says what an op writes and which results alias.  Out: the same graph with
+ * in-place
  * and out= ops replaced by their functional twins, g->wb_* (inputs to overwrite at the end) and g->out_alias.
  *
- * Memory is followed per *root*: the value that first stood for it (a graph input or the result of an op that allocates).
- * A view knows its parent and the view op that made it.  A write to a view is carried up to the root by the view's inverse
- * (slice -> slice_scatter ...), which gives the root a new value and a new version; a view read after that is made
- * again from the root's value.  So every read sees what eager would see in memory at that point.
- * Results of in-place ops are other names of the written value (`same`).
+ * Memory is followed per *root*: the value that first stood for it (a graph input or the result of an op that
+ * allocates). A view knows its parent and the view op that made it.  A write to a view is carried up to the
+ * root by the view's inverse (slice -> slice_scatter ...), which gives the root a new value and a new
+ * version; a view read after that is made again from the root's value.  So every read sees what eager would
+ * see in memory at that point. Results of in-place ops are other names of the written value (`same`).
  *
- * An op without a twin stays, but is called on copies of what it writes; the copies are results of the node.  What cannot be
- * expressed gives MG_UNSUP: the caller then runs the recorded nodes one by one. */
+ * An op without a twin stays, but is called on copies of what it writes; the copies are results of the node.
+ * What cannot be expressed gives MG_UNSUP: the caller then runs the recorded nodes one by one. */
 #include "ir/infer/infer.h"
 #include "middle/middle.h"
 #include <string.h>
@@ -30,11 +31,12 @@ typedef struct FzVal { /* what is known of a recorded value; indexed by its ValR
 typedef struct Fz {
   MgGraph *g;
   FzVal *val;
-  uint32_t nval;       /* recorded values; later ones are new */
+  uint32_t nval; /* recorded values; later ones are new */
   MgNode *old;
   uint32_t nold;
-  bool *target;        /* per recorded value: some node writes it */
-  uint32_t *use;       /* per recorded value, while one node is looked at: arguments in the memory of this root; else 0 */
+  bool *target; /* per recorded value: some node writes it */
+  uint32_t *
+      use; /* per recorded value, while one node is looked at: arguments in the memory of this root; else 0 */
 } Fz;
 
 static FzVal *fz_val(Fz *f, ValRef v) { return &f->val[f->val[v].same ? f->val[v].same : v]; }
@@ -63,7 +65,8 @@ static MgRc fz_infer(Fz *f, NodeRef n, ValRef like) {
   return MG_OK;
 }
 
-/* Appends op(arg...) and gives its first result; the first narg arguments are given, the others at their defaults. */
+/* Appends op(arg...) and gives its first result; the first narg arguments are given, the
+ * others at their defaults. */
 static MgRc fz_emit(Fz *f, MgTop code, const MgArg *arg, int narg, ValRef like, ValRef *out) {
   MgGraph *g = f->g;
   const MgOp *op = mg_op_by_code(code);
@@ -161,7 +164,8 @@ static MgRc fz_append(Fz *f, MgNode n, ValRef *out) {
   MgGraph *g = f->g;
   ValRef self = n.narg && n.arg[0].tag == MA_val ? n.arg[0].u.val : 0;
   TRY(fz_args(f, &n));
-  if (n.op->code == TOP_as_strided && n.arg[3].tag == MA_int) { /* counted in the memory that self is in now */
+  if (n.op->code == TOP_as_strided &&
+      n.arg[3].tag == MA_int) { /* counted in the memory that self is in now */
     SymRef moved = mg_sym_sub(g->x, mg_val(g, n.arg[0].u.val)->offset, mg_val(g, self)->offset);
     n.arg[3] = mg_arg_sym(mg_sym_add(g->x, n.arg[3].u.sym, moved));
   }
@@ -248,7 +252,8 @@ static MgRc fz_inverse(Fz *f, const FzVal *i, ValRef view, ValRef parent_now, Va
   case TOP_view_as_complex: { /* each other's inverse; the strides must allow it */
     TRY(fz_restride(f, v, view));
     MgArg a[] = {mg_arg_val(*v)};
-    return fz_emit(f, n->op->code == TOP_view_as_real ? TOP_view_as_complex : TOP_view_as_real, a, 1, i->parent, v);
+    return fz_emit(f, n->op->code == TOP_view_as_real ? TOP_view_as_complex : TOP_view_as_real, a, 1,
+                   i->parent, v);
   }
   case TOP_slice_Tensor: {
     MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), n->arg[1], n->arg[2], n->arg[3], n->arg[4]};
@@ -266,7 +271,8 @@ static MgRc fz_inverse(Fz *f, const FzVal *i, ValRef view, ValRef parent_now, Va
   case TOP_split_with_sizes: {
     if (!fz_dim(f, &n->arg[2], p->ndim, &dim)) break;
     SymRef start = fz_piece_start(g, n, i->out, (int)dim), end = mg_sym_add(g->x, start, w->size[dim]);
-    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), n->arg[2], mg_arg_sym(start), mg_arg_sym(end), mg_arg_int(g, 1)};
+    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v),  n->arg[2],
+                 mg_arg_sym(start),      mg_arg_sym(end), mg_arg_int(g, 1)};
     return fz_emit(f, TOP_slice_scatter, a, 6, i->parent, v);
   }
   case TOP_unbind_int: {
@@ -296,7 +302,8 @@ static MgRc fz_inverse(Fz *f, const FzVal *i, ValRef view, ValRef parent_now, Va
   case TOP_squeeze:
   case TOP_squeeze_dim:
   case TOP_squeeze_dims:
-  case TOP_unsqueeze: { /* the same elements in the same order; what was written need not have strides for a view */
+  case TOP_unsqueeze: { /* the same elements in the same order; what was written need not have strides for a
+                           view */
     MgArg a[] = {mg_arg_val(*v), mg_arg_syms(g, p->size, p->ndim)};
     return fz_emit(f, TOP_reshape, a, 2, i->parent, v);
   }
@@ -320,7 +327,8 @@ static MgRc fz_write(Fz *f, ValRef v, ValRef now) {
   while (f->val[at].parent) {
     ValRef parent = direct ? written->root : fz_canon(f, f->val[at].parent), parent_now;
     TRY(fz_read(f, parent, &parent_now));
-    TRY(direct ? fz_by_position(f, at, parent, parent_now, &up) : fz_inverse(f, &f->val[at], at, parent_now, &up));
+    TRY(direct ? fz_by_position(f, at, parent, parent_now, &up)
+               : fz_inverse(f, &f->val[at], at, parent_now, &up));
     at = parent;
   }
   TRY(fz_restride(f, &up, at));
@@ -362,8 +370,13 @@ static MgRc fz_view(Fz *f, const MgNode *n, const MgOp *op, ValRef parent) {
   TRY(fz_append(f, via, n->out));
   for (int i = 0; i < n->nout; i++)
     if (n->out[i])
-      f->val[n->out[i]] = (FzVal){.same = n->out[i], .parent = base, .root = f->val[base].root, .via = via, .out = i,
-                                  .now = n->out[i], .version = f->val[f->val[base].root].version};
+      f->val[n->out[i]] = (FzVal){.same = n->out[i],
+                                  .parent = base,
+                                  .root = f->val[base].root,
+                                  .via = via,
+                                  .out = i,
+                                  .now = n->out[i],
+                                  .version = f->val[f->val[base].root].version};
   return MG_OK;
 }
 
@@ -390,7 +403,8 @@ static MgRc fz_written(Fz *f, const MgNode *n, ValRef **out, int *nout) {
 static bool fz_is_scatter(const MgGraph *g, ValRef v) {
   if (!mg_val(g, v)->def) return false;
   uint16_t c = mg_node(g, mg_val(g, v)->def)->op->code;
-  return c == TOP_slice_scatter || c == TOP_select_scatter || c == TOP_diagonal_scatter || c == TOP_as_strided_scatter;
+  return c == TOP_slice_scatter || c == TOP_select_scatter || c == TOP_diagonal_scatter ||
+         c == TOP_as_strided_scatter;
 }
 
 /* copy_(self, src): self's memory takes src, converted and broadcast; a number for src arrives as one. */
@@ -411,8 +425,8 @@ static MgRc fz_copy(Fz *f, const MgNode *n) {
   return MG_OK;
 }
 
-/* Appends twin(...) for the recorded node: parameters matched by position, the written ones left out when the twin does
- * not have them. */
+/* Appends twin(...) for the recorded node: parameters matched by position, the written ones left out when the
+ * twin does not have them. */
 static MgRc fz_twin_node(Fz *f, const MgNode *n, const MgOp *twin, ValRef like, NodeRef *out) {
   MgGraph *g = f->g;
   MgNode copy = *n;
@@ -436,9 +450,13 @@ static int fz_result_of(const MgNode *n, int i) {
   int flat = 0;
   for (int p = 0; p < n->narg; p++) {
     if (!n->op->param[p].writes) continue;
-    if (n->arg[p].tag == MA_val && n->op->ret_alias[i] >= 0 && n->op->param[p].alias_set == n->op->ret_alias[i]) return flat;
+    if (n->arg[p].tag == MA_val && n->op->ret_alias[i] >= 0 &&
+        n->op->param[p].alias_set == n->op->ret_alias[i])
+      return flat;
     if (n->arg[p].tag == MA_val) flat++;
-    else for (uint32_t k = 0; n->arg[p].tag == MA_list && k < n->arg[p].n; k++) flat += n->arg[p].u.item[k].tag == MA_val;
+    else
+      for (uint32_t k = 0; n->arg[p].tag == MA_list && k < n->arg[p].n; k++)
+        flat += n->arg[p].u.item[k].tag == MA_val;
   }
   return -1;
 }
@@ -456,8 +474,9 @@ static bool fz_count_roots(Fz *f, const MgNode *n, int by) {
   return several;
 }
 
-/* Is memory that the node writes also that of another of its arguments, so that the order of its writes and reads is seen?
- * Of items of lists, those of one place go together; lists: only such are asked about, since for others the op judges itself. */
+/* Is memory that the node writes also that of another of its arguments, so that the order of its writes and
+ * reads is seen? Of items of lists, those of one place go together; lists: only such are asked about, since
+ * for others the op judges itself. */
 static bool fz_writes_shared(Fz *f, const MgNode *n, bool lists) {
   bool several = fz_count_roots(f, n, 1);
   fz_count_roots(f, n, -1);
@@ -486,21 +505,24 @@ static bool fz_writes_shared(Fz *f, const MgNode *n, bool lists) {
   return false;
 }
 
-/* An op without a twin: the call runs it on copies of what it writes.  Such a node has more results than its op returns:
- * after those, the copies in parameter order (entry/launch/op_call). */
+/* An op without a twin: the call runs it on copies of what it writes.  Such a node has more results than its
+ * op returns: after those, the copies in parameter order (entry/launch/op_call). */
 static MgRc fz_on_copies(Fz *f, const MgNode *n) {
   MgGraph *g = f->g;
   ValRef *w, *now;
   int nw;
   TRY(fz_written(f, n, &w, &nw));
-  if (strncmp(n->op->full, "aten::", 6) && fz_writes_shared(f, n, false)) return mg_fail(g->c, MG_UNSUP, "functionalize: %s writes what it also gets otherwise", n->op->full);
-  if (!nw && !n->nout) return mg_fail(g->c, MG_UNSUP, "functionalize: %s has no functional form", n->op->full);
+  if (strncmp(n->op->full, "aten::", 6) && fz_writes_shared(f, n, false))
+    return mg_fail(g->c, MG_UNSUP, "functionalize: %s writes what it also gets otherwise", n->op->full);
+  if (!nw && !n->nout)
+    return mg_fail(g->c, MG_UNSUP, "functionalize: %s has no functional form", n->op->full);
   TRYP(now = mg_new(g->c, ValRef, n->nout + nw + 1));
   for (int i = 0; i < n->nout; i++) {
     bool single = n->op->nret == n->nout && n->op->ret_kind[i] == AK_tensor;
     if (!n->out[i] || (single && fz_result_of(n, i) >= 0)) continue;
     for (int k = 0; k < n->op->nret; k++)
-      if (n->op->ret_alias[k] >= 0 && !single) return mg_fail(g->c, MG_UNSUP, "functionalize: %s has no functional form", n->op->full);
+      if (n->op->ret_alias[k] >= 0 && !single)
+        return mg_fail(g->c, MG_UNSUP, "functionalize: %s has no functional form", n->op->full);
     fz_root(f, n->out[i]);
     now[i] = n->out[i];
   }
@@ -514,16 +536,19 @@ static MgRc fz_on_copies(Fz *f, const MgNode *n) {
   return MG_OK;
 }
 
-/* Is some out= of another dtype than the twin's result?  What the op does then is its own: many compute in that dtype, some raise. */
-static bool fz_out_of_other_dtype(const MgGraph *g, const MgNode *n, const MgNode *twin, const ValRef *w, int nw) {
+/* Is some out= of another dtype than the twin's result?  What the op does then is its own: many compute
+ * in that dtype, some raise. */
+static bool fz_out_of_other_dtype(const MgGraph *g, const MgNode *n, const MgNode *twin, const ValRef *w,
+                                  int nw) {
   if (!n->op->param[n->op->nparam - 1].writes) return false;
   for (int i = 0; i < nw && i < twin->nout; i++)
     if (twin->out[i] && mg_val(g, twin->out[i])->dtype != mg_val(g, w[i])->dtype) return true;
   return false;
 }
 
-/* An op that writes arguments and has a functional twin.  The twin's results are: the op's own results in order (those
- * that alias a written argument are its new value), then the new values of the other written arguments. */
+/* An op that writes arguments and has a functional twin.  The twin's results are: the op's own results in
+ * order (those that alias a written argument are its new value), then the new values of
+ * the other written arguments. */
 static MgRc fz_twin(Fz *f, const MgNode *n, const MgOp *twin) {
   MgGraph *g = f->g;
   ValRef *w;
@@ -569,7 +594,9 @@ static MgRc fz_twin(Fz *f, const MgNode *n, const MgOp *twin) {
   }
   for (int i = 0; i < nw; i++) {
     if (done[i]) continue;
-    if (k >= ngot) return mg_fail(g->c, MG_UNSUP, "functionalize: %s does not give what %s writes", twin->full, n->op->full);
+    if (k >= ngot)
+      return mg_fail(g->c, MG_UNSUP, "functionalize: %s does not give what %s writes", twin->full,
+                     n->op->full);
     ValRef got = mg_node(g, r)->out[k++];
     TRY(fz_coerce(f, &got, w[i]));
     TRY(fz_write(f, w[i], got));
@@ -620,7 +647,8 @@ static ValRef fz_viewed(const MgNode *n, const MgOp *op) {
   return 0;
 }
 
-/* Does the twin draw the same numbers for the same elements?  bernoulli's goes by index, what it stands for in order of memory. */
+/* Does the twin draw the same numbers for the same elements?  bernoulli's goes by index, what it
+ * stands for in order of memory. */
 static bool fz_same_order(const Fz *f, const MgNode *n, const MgOp *twin) {
   bool by_index = twin->code == TOP_bernoulli_p || twin->code == TOP_bernoulli_Tensor;
   return !by_index || n->arg[0].tag != MA_val || mg_val_is_contiguous(f->g, n->arg[0].u.val);
@@ -643,8 +671,8 @@ static MgRc fz_node(Fz *f, const MgNode *n) {
     ValRef base = fz_viewed(n, op);
     if (base) return fz_view(f, n, op, base);
   }
-  if (op->code == TOP_native_batch_norm && n->arg[5].tag == MA_bool && n->arg[5].u.b && n->arg[3].tag == MA_val &&
-      n->arg[4].tag == MA_val)
+  if (op->code == TOP_native_batch_norm && n->arg[5].tag == MA_bool && n->arg[5].u.b &&
+      n->arg[3].tag == MA_val && n->arg[4].tag == MA_val)
     return fz_batch_norm(f, n);
   for (int i = 0; i < n->nout; i++)
     if (n->out[i]) fz_root(f, n->out[i]);
@@ -671,12 +699,12 @@ static int32_t fz_input_of(const Fz *f, ValRef v) {
   return !r->def && r->out < g->ninput && g->input[r->out] == f->val[v].root ? r->out : -1;
 }
 
-/* The value of a view that was just written is a tensor of its own.  The user receives a view: made from the root again, it
- * has eager's strides and says where in its root's memory it lies. */
+/* The value of a view that was just written is a tensor of its own.  The user receives a view: made from the
+ * root again, it has eager's strides and says where in its root's memory it lies. */
 static void fz_forget(Fz *f, ValRef v) {
   const MgVal *now = mg_val(f->g, f->val[v].now), *is = mg_val(f->g, v);
-  if (f->val[v].parent &&
-      (!mg_ex_same(now->offset, is->offset) || memcmp(now->stride, is->stride, is->ndim * sizeof *is->stride)))
+  if (f->val[v].parent && (!mg_ex_same(now->offset, is->offset) ||
+                           memcmp(now->stride, is->stride, is->ndim * sizeof *is->stride)))
     f->val[v].version = f->val[f->val[v].root].version - 1;
 }
 
@@ -684,11 +712,12 @@ static void fz_forget(Fz *f, ValRef v) {
 static bool fz_whole(const Fz *f, ValRef c) {
   ValRef root = f->val[c].root;
   const MgVal *v = mg_val(f->g, c), *r = mg_val(f->g, root);
-  return v->dtype == r->dtype && v->bits == r->bits && mg_ex_same(v->offset, r->offset) && fz_same_sizes(f->g, c, root) &&
-         fz_same_strides(f->g, c, root);
+  return v->dtype == r->dtype && v->bits == r->bits && mg_ex_same(v->offset, r->offset) &&
+         fz_same_sizes(f->g, c, root) && fz_same_strides(f->g, c, root);
 }
 
-/* The output, none of an input, in whose memory this one lies, or -1: its root, or what stands for all of it. */
+/* The output, none of an input, in whose memory this one lies, or -1: its root, or
+ * what stands for all of it. */
 static int32_t fz_output_of(const Fz *f, const ValRef *old, uint32_t i) {
   ValRef c = fz_canon(f, old[i]), root = f->val[c].root;
   int32_t whole = -1;
@@ -701,8 +730,8 @@ static int32_t fz_output_of(const Fz *f, const ValRef *old, uint32_t i) {
   return c == root || whole == (int32_t)i ? -1 : whole;
 }
 
-/* Outputs in the memory of an input or of another output are described, not computed: see MgOutAlias.  Views of a result
- * of which no output is all become tensors of their own. */
+/* Outputs in the memory of an input or of another output are described, not computed: see MgOutAlias.  Views
+ * of a result of which no output is all become tensors of their own. */
 static MgRc fz_outputs(Fz *f) {
   MgGraph *g = f->g;
   ValRef *old = mg_ctx_grow(g->c, g->output, g->noutput * sizeof *old, (g->noutput + 1) * sizeof *old);
@@ -729,7 +758,8 @@ static MgRc fz_outputs(Fz *f) {
     if (!f->val[root].copied) continue; /* else the memory must not be that of the source */
     MgArg own[] = {mg_arg_val(g->output[i])};
     TRY(fz_emit(f, TOP_clone, own, 1, old[i], &g->output[i]));
-    memcpy(mg_val(g, g->output[i])->stride, mg_val(g, old[i])->stride, mg_val(g, old[i])->ndim * sizeof(SymRef));
+    memcpy(mg_val(g, g->output[i])->stride, mg_val(g, old[i])->stride,
+           mg_val(g, old[i])->ndim * sizeof(SymRef));
   }
   return MG_OK;
 }

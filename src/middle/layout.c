@@ -1,12 +1,14 @@
-/* Memory formats inside the graph: convolutions run on channels-last data, so values between them get such strides
- * and the nests around them are lowered that way; no copies are added.
- * In: a functional graph with mg::conv and convolution_backward nodes.  Out: the same nodes; some values have other strides.
- * A value may change when nobody can tell: it is not a graph output or write-back, its producer can write any strides
- * (a convolution or a node that becomes loops), and every reader can read any (the same, and matrix products; no other
- * extern calls).  Readers may see it through permutations, parts along one dimension, and reshapes that are still views then.
- * It does change when a convolution makes or reads it, or when its neighbours in a chain of loops changed.
- * Concatenations that grow (each holds an earlier one and adds channels to it) get the strides of the largest of them,
- * so that lowering can give them one buffer and store every part once. */
+/* Memory formats inside the graph: convolutions run on channels-last data, so values between them get such
+ * strides and the nests around them are lowered that way; no copies are added.
+ * In: a functional graph with mg::conv and convolution_backward nodes.  Out: the same nodes; some values have
+ * other strides.
+ * A value may change when nobody can tell: it is not a graph output or write-back, its producer can write any
+ * strides (a convolution or a node that becomes loops), and every reader can read any (the same, and matrix
+ * products; no other extern calls).  Readers may see it through permutations, parts along one dimension, and
+ * reshapes that are still views then. It does change when a convolution makes or reads it, or when its
+ * neighbours in a chain of loops changed. Concatenations that grow (each holds an earlier one and adds
+ * channels to it) get the strides of the largest of them, so that lowering can give them one buffer
+ * and store every part once. */
 #include "middle/middle.h"
 
 enum { LAYOUT_RANK = 8 };
@@ -14,13 +16,14 @@ enum { LAYOUT_RANK = 8 };
 typedef struct Layout {
   MgGraph *g;
   const MgSimplifyOpts *o;
-  bool *free;      /* per value: strides may be chosen */
-  bool *last;      /* per value: channels-last is chosen */
-  bool *dense;     /* per value: a convolution reads it, or a view shows it */
-  SymRef *chan;    /* per value: channels of the largest concatenation that it begins, or 0 */
-  ValRef *root;    /* per value: what it is a view of, if that may change; itself for such a value */
-  SymRef **would;  /* per value with a root: its strides, then its offset, if channels-last is chosen for the root */
-  bool strict;     /* the node being looked at needs the strides of its arguments */
+  bool *free;     /* per value: strides may be chosen */
+  bool *last;     /* per value: channels-last is chosen */
+  bool *dense;    /* per value: a convolution reads it, or a view shows it */
+  SymRef *chan;   /* per value: channels of the largest concatenation that it begins, or 0 */
+  ValRef *root;   /* per value: what it is a view of, if that may change; itself for such a value */
+  SymRef **would; /* per value with a root: its strides, then its offset, if channels-last is chosen for the
+                     root */
+  bool strict;    /* the node being looked at needs the strides of its arguments */
 } Layout;
 
 static bool layout_candidate(const MgGraph *g, ValRef v) {
@@ -43,9 +46,9 @@ static int64_t layout_numel(const MgGraph *g, ValRef v) {
   return all;
 }
 
-/* Where oneDNN runs convolution_backward, any format of data and weights is one copy away.  ATen's follows the format of
- * its input; channels-last costs it copies of the weight and of the weight's gradient, which pay while those are smaller
- * than the data. */
+/* Where oneDNN runs convolution_backward, any format of data and weights is one copy away.  ATen's follows
+ * the format of its input; channels-last costs it copies of the weight and of the weight's gradient, which
+ * pay while those are smaller than the data. */
 static bool layout_is_conv(const MgGraph *g, const MgNode *n) {
   if (n->op->code != TOP_convolution_backward) return n->op->code == TOP_mg_conv;
   if (mg_val(g, n->arg[0].u.val)->dtype == DT_f32 && n->arg[7].tag == MA_bool && !n->arg[7].u.b) return true;
@@ -66,14 +69,17 @@ static bool layout_is_loops(const Layout *l, NodeRef n) {
 }
 
 /* Matrix products read any strides but choose none. */
-static bool layout_reads_any(const Layout *l, const MgNode *n) { return layout_is_conv(l->g, n) || n->op->code == TOP_mg_matmul; }
+static bool layout_reads_any(const Layout *l, const MgNode *n) {
+  return layout_is_conv(l->g, n) || n->op->code == TOP_mg_matmul;
+}
 
 static void layout_pin(ValRef *v, void *arg) {
   Layout *l = arg;
   if (l->strict) l->free[l->root[*v]] = false;
 }
 
-/* ---- views of values that may change ------------------------------------------------------------------------- */
+/* ---- views of values that may change
+ * ------------------------------------------------------------------------- */
 
 static bool layout_sizes(const Layout *l, ValRef v) {
   const MgVal *t = mg_val(l->g, v);
@@ -83,12 +89,14 @@ static bool layout_sizes(const Layout *l, ValRef v) {
   return true;
 }
 
-/* Strides of a reshape from sizes `from` with strides st to sizes `to`, or false when it would have to copy: runs of
- * dimensions that are dense among themselves are cut anew. */
-static bool layout_reshape(MgExprs *x, const SymRef *from, const SymRef *st, int nfrom, const SymRef *to, int nto, SymRef *out) {
+/* Strides of a reshape from sizes `from` with strides st to sizes `to`, or false when it would have to copy:
+ * runs of dimensions that are dense among themselves are cut anew. */
+static bool layout_reshape(MgExprs *x, const SymRef *from, const SymRef *st, int nfrom, const SymRef *to,
+                           int nto, SymRef *out) {
   int d = nto - 1;
   const SymRef one = mg_sym(x, 1);
-  SymRef run = one, step = nfrom ? st[nfrom - 1] : one; /* elements of the run so far; stride of its last dimension */
+  SymRef run = one,
+         step = nfrom ? st[nfrom - 1] : one; /* elements of the run so far; stride of its last dimension */
   for (int i = nfrom - 1; i >= 0; i--) {
     run = mg_sym_mul(x, run, from[i]);
     if (i > 0 && (from[i - 1] == one || st[i - 1] == mg_sym_mul(x, run, step))) continue;
@@ -142,7 +150,9 @@ static bool layout_part(const Layout *l, const MgNode *n, const SymRef *from, in
   if (n->arg[1].tag != MA_int || !mg_ex_const_int(l->g->x, n->arg[1].u.sym, &dim)) return false;
   if (dim < 0) dim += ndim;
   if (dim < 0 || dim >= ndim || !layout_index(l, &n->arg[2], from[dim], &start)) return false;
-  if (n->op->code == TOP_slice_Tensor && (n->arg[4].tag != MA_int || !mg_ex_const_int(l->g->x, n->arg[4].u.sym, &step))) return false;
+  if (n->op->code == TOP_slice_Tensor &&
+      (n->arg[4].tag != MA_int || !mg_ex_const_int(l->g->x, n->arg[4].u.sym, &step)))
+    return false;
   for (int i = 0, o = 0; i < ndim; i++)
     if (i != dim || !select) out[o++] = i == dim ? mg_sym_mul(x, st[i], mg_sym(x, step)) : st[i];
   out[LAYOUT_RANK] = mg_sym_add(x, st[LAYOUT_RANK], mg_sym_mul(x, start, st[dim]));
@@ -157,20 +167,29 @@ static bool layout_follow(const Layout *l, const MgNode *n, SymRef *out) {
   if (n->nout != 1 || !layout_sizes(l, x) || !layout_sizes(l, v)) return false;
   out[LAYOUT_RANK] = st[LAYOUT_RANK];
   switch (n->op->code) {
-  case TOP_view: case TOP_reshape: case TOP__unsafe_view: case TOP_flatten_using_ints: case TOP_unsqueeze:
-  case TOP_squeeze: case TOP_squeeze_dim: case TOP_squeeze_dims: case TOP_alias: case TOP_detach:
-    return layout_reshape(l->g->x, from, st, nfrom, to, nto, out);
-  case TOP_permute: case TOP_transpose_int: case TOP_t:
+  case TOP_view:
+  case TOP_reshape:
+  case TOP__unsafe_view:
+  case TOP_flatten_using_ints:
+  case TOP_unsqueeze:
+  case TOP_squeeze:
+  case TOP_squeeze_dim:
+  case TOP_squeeze_dims:
+  case TOP_alias:
+  case TOP_detach: return layout_reshape(l->g->x, from, st, nfrom, to, nto, out);
+  case TOP_permute:
+  case TOP_transpose_int:
+  case TOP_t:
     for (int i = 0; i < nto; i++) {
       int d = layout_permuted(l, n, nfrom, i);
       if (d < 0) return false;
       out[i] = st[d];
     }
     return true;
-  case TOP_slice_Tensor: case TOP_narrow: case TOP_select_int:
-    return layout_part(l, n, from, nfrom, out);
-  default:
-    return false;
+  case TOP_slice_Tensor:
+  case TOP_narrow:
+  case TOP_select_int: return layout_part(l, n, from, nfrom, out);
+  default: return false;
   }
 }
 
@@ -205,9 +224,9 @@ static void layout_mark_dense(ValRef *v, void *arg) { ((Layout *)arg)->dense[*v]
 
 typedef struct LayoutScan { /* a question about a node's arguments */
   Layout *l;
-  int ndim;      /* look at arguments of this rank */
-  bool set;      /* choose channels-last for those that are free */
-  bool any;      /* one of them has it */
+  int ndim; /* look at arguments of this rank */
+  bool set; /* choose channels-last for those that are free */
+  bool any; /* one of them has it */
 } LayoutScan;
 
 static void layout_scan(ValRef *v, void *arg) {
@@ -307,7 +326,8 @@ MgRc mg_layout(MgGraph *g, const MgSimplifyOpts *o) {
   TRYP(l.root = mg_new(g->c, ValRef, g->nval));
   TRYP(l.would = mg_new(g->c, SymRef *, g->nval));
   TRY(layout_collect(&l, loops));
-  for (uint32_t k = g->nnode; k-- > 1;) /* backwards, so that producers of a chain before a convolution follow it */
+  for (uint32_t k = g->nnode;
+       k-- > 1;) /* backwards, so that producers of a chain before a convolution follow it */
     if (!mg_node(g, k)->dead) layout_spread(&l, mg_node(g, k), loops[k]);
   for (uint32_t k = 1; k < g->nnode; k++)
     if (!mg_node(g, k)->dead) layout_spread(&l, mg_node(g, k), loops[k]);

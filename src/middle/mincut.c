@@ -1,5 +1,6 @@
 /* Maximum flow by Dinic's algorithm, and the minimum cut that it shows.
- * In: a graph built edge by edge.  Out: which vertices lie on the sink's side.  Blocking flows are found by an explicit
+ * In: a graph built edge by edge.  Out: which vertices lie on the sink's side.  Blocking flows are found by
+ * an explicit
  * walk, not by recursion: the graphs are as deep as models are long. */
 #include "middle/mincut.h"
 #include <string.h>
@@ -46,7 +47,8 @@ static bool cut_levels(MgCut *f, uint32_t source, uint32_t sink) {
   return f->level[sink] != 0;
 }
 
-/* Sends as much as fits along the path of `n` edges in f->queue; the number of edges before the first full one. */
+/* Sends as much as fits along the path of `n` edges in f->queue; the number of edges
+ * before the first full one. */
 static uint32_t cut_push(MgCut *f, uint32_t n, int64_t *value) {
   int64_t room = MG_CUT_INF;
   uint32_t keep = n;

@@ -6,17 +6,18 @@
 #define MG_CUT_INF (INT64_MAX / 4)
 
 typedef struct MgCutEdge { /* edges lie in pairs: e ^ 1 is e's reverse */
-  uint32_t to, next;    /* next edge out of the same vertex, + 1; 0: none */
-  int64_t left;         /* capacity that is not used yet */
+  uint32_t to, next;       /* next edge out of the same vertex, + 1; 0: none */
+  int64_t left;            /* capacity that is not used yet */
 } MgCutEdge;
 
 typedef struct MgCut {
-  MgCtx *c;             /* everything lives in its arena */
+  MgCtx *c; /* everything lives in its arena */
   uint32_t nvertex;
-  uint32_t *first;      /* per vertex: its first edge, + 1 */
-  MgCutEdge *edge; uint32_t nedge, cap_edge;
+  uint32_t *first; /* per vertex: its first edge, + 1 */
+  MgCutEdge *edge;
+  uint32_t nedge, cap_edge;
   uint32_t *level, *at, *queue; /* work of the algorithm */
-  bool *to_sink;        /* result, per vertex: on the sink's side of the minimum cut that lies nearest to the sink */
+  bool *to_sink; /* result, per vertex: on the sink's side of the minimum cut that lies nearest to the sink */
 } MgCut;
 
 MgRc mg_cut_init(MgCut *f, MgCtx *c, uint32_t nvertex);

@@ -1,13 +1,14 @@
 /* partition: one functional joint graph -> a forward graph and a backward graph.
  *
- * In: a joint graph after functionalize (and whatever rewriting came after it).  Out: two graphs over copies of its values,
- * under the same value numbers.  What depends on a tangent is backward's; everything else is forward's, and backward
- * either receives it (saved) or computes it again.  Write-backs are forward's.
+ * In: a joint graph after functionalize (and whatever rewriting came after it).  Out: two graphs over copies
+ * of its values,
+ * under the same value numbers.  What depends on a tangent is backward's; everything else is forward's, and
+ * backward either receives it (saved) or computes it again.  Write-backs are forward's.
  *
- * A saved value is a primal itself, a forward output itself, or an intermediate that forward returns in addition.  Views are
- * never saved: their base is, and the view is made again.  Random numbers are never drawn again.  A primal or output whose
- * memory eager's backward would not read may be overwritten by the program before backward runs: it is copied when
- * it has to be saved. */
+ * A saved value is a primal itself, a forward output itself, or an intermediate that forward returns in
+ * addition.  Views are never saved: their base is, and the view is made again.  Random numbers are never
+ * drawn again.  A primal or output whose memory eager's backward would not read may be overwritten by the
+ * program before backward runs: it is copied when it has to be saved. */
 #include "ir/infer/infer.h"
 #include "middle/partition_priv.h"
 #include "base/assert.h"
@@ -15,9 +16,13 @@
 
 static uint32_t part_slots(const MgGraph *g) { return g->ninput + g->noutput + g->nwb + 1; }
 
-/* ---- before and after functionalize -------------------------------------------------------------------------- */
+/* ---- before and after functionalize
+ * -------------------------------------------------------------------------- */
 
-typedef struct PartAny { const bool *set; bool hit; } PartAny;
+typedef struct PartAny {
+  const bool *set;
+  bool hit;
+} PartAny;
 
 static void part_any(ValRef *v, void *arg) {
   PartAny *a = arg;
@@ -33,8 +38,8 @@ static bool part_reads(MgNode *n, const bool *set) {
 MgRc mg_joint_mark(MgGraph *g, MgJoint *j) {
   const MgJointSpec *s = &j->spec;
   if (s->nprimal > g->ninput || s->nfwd > g->noutput || s->backward > g->nnode)
-    return mg_fail(g->c, MG_BUG, "joint graph: %u primals of %u inputs, %u forward outputs of %u", s->nprimal, g->ninput,
-                   s->nfwd, g->noutput);
+    return mg_fail(g->c, MG_BUG, "joint graph: %u primals of %u inputs, %u forward outputs of %u", s->nprimal,
+                   g->ninput, s->nfwd, g->noutput);
   bool *tangent = mg_new(g->c, bool, g->nval + 1);
   TRYP(tangent);
   for (uint32_t i = s->nprimal; i < g->ninput; i++) tangent[g->input[i]] = true;
@@ -45,7 +50,10 @@ MgRc mg_joint_mark(MgGraph *g, MgJoint *j) {
   return MG_OK;
 }
 
-typedef struct PartMark { ValRef *root; bool *set; } PartMark;
+typedef struct PartMark {
+  ValRef *root;
+  bool *set;
+} PartMark;
 
 static void part_mark_root(ValRef *v, void *arg) {
   PartMark *m = arg;
@@ -85,7 +93,8 @@ MgRc mg_joint_stable(const MgGraph *g, MgJoint *j) {
   return MG_OK;
 }
 
-/* ---- whose is what ------------------------------------------------------------------------------------------- */
+/* ---- whose is what
+ * ------------------------------------------------------------------------------------------- */
 
 static bool part_effect(const MgNode *n) { return n->op->effect || !n->nout; }
 
@@ -103,14 +112,16 @@ static MgRc part_split(Part *p) {
     for (int i = 0; p->late[k] && i < n->nout; i++) p->dep[n->out[i]] = n->out[i] != 0;
   }
   for (uint32_t i = 0; i < s->nfwd; i++)
-    if (g->output[i] && p->dep[g->output[i]]) return mg_fail(g->c, MG_UNSUP, "partition: forward output %u depends on a tangent", i);
+    if (g->output[i] && p->dep[g->output[i]])
+      return mg_fail(g->c, MG_UNSUP, "partition: forward output %u depends on a tangent", i);
   for (uint32_t i = 0; i < g->nwb; i++)
     if (p->dep[g->wb_value[i]] || g->val[g->wb_input[i]].out >= s->nprimal)
       return mg_fail(g->c, MG_UNSUP, "partition: backward writes to an input");
   return MG_OK;
 }
 
-/* ---- what is saved, and how ---------------------------------------------------------------------------------- */
+/* ---- what is saved, and how
+ * ---------------------------------------------------------------------------------- */
 
 bool part_is_constant(const MgNode *n) {
   for (int i = 0; i < n->narg; i++) {
@@ -121,7 +132,8 @@ bool part_is_constant(const MgNode *n) {
   return !n->op->random && n->op->code != TOP_extern && !n->op->mutates && n->nout;
 }
 
-/* ---- building the halves ------------------------------------------------------------------------------------- */
+/* ---- building the halves
+ * ------------------------------------------------------------------------------------- */
 
 /* A graph with g's values and room for as many nodes, none yet. */
 static MgRc part_graph(const MgGraph *g, MgGraph *out) {
@@ -137,8 +149,9 @@ static MgRc part_graph(const MgGraph *g, MgGraph *out) {
   return MG_OK;
 }
 
-/* Copies n; its arguments too, as rewriting changes them in place.  A result that the graph has already (an input, where
- * another result of n is computed again) is not linked to n: n gives a value of no use in its place. */
+/* Copies n; its arguments too, as rewriting changes them in place.  A result that the graph has already (an
+ * input, where another result of n is computed again) is not linked to n: n gives a
+ * value of no use in its place. */
 static MgRc part_append(MgGraph *to, const MgNode *n, const bool *done) {
   NodeRef k = mg_graph_node(to, n->op, n->narg, 0);
   TRYP(k);
@@ -254,7 +267,10 @@ static MgRc part_save(Part *p, ValRef v, MgSaved *out) {
   return part_output(f, kept, part_no_alias);
 }
 
-typedef struct PartEmit { Part *p; MgRc rc; } PartEmit;
+typedef struct PartEmit {
+  Part *p;
+  MgRc rc;
+} PartEmit;
 
 static MgRc part_emit(Part *p, NodeRef k);
 
@@ -332,7 +348,8 @@ MgRc mg_partition(MgGraph *g, const MgSimplifyOpts *o, MgJoint *j) {
   TRY(mg_dce(&j->bwd));
   MG_ASSERT(j->fwd.ninput == j->spec.nprimal && j->fwd.noutput == j->spec.nfwd + j->nintermediate,
             "the forward graph has other inputs or outputs than were counted");
-  MG_ASSERT(j->bwd.ninput == j->nsaved + (g->ninput - j->spec.nprimal) && j->bwd.noutput == g->noutput - j->spec.nfwd,
+  MG_ASSERT(j->bwd.ninput == j->nsaved + (g->ninput - j->spec.nprimal) &&
+                j->bwd.noutput == g->noutput - j->spec.nfwd,
             "the backward graph has other inputs or outputs than were counted");
   TRY(mg_graph_verify(&j->fwd, "partition: forward"));
   return mg_graph_verify(&j->bwd, "partition: backward");

@@ -1,18 +1,20 @@
 /* Which forward values backward receives: a minimum cut.
  *
  * In: the joint graph with every value known to belong to forward or to backward only.  Out: Part.save.
- * The network has two vertices a forward value, in -> out, whose capacity is what saving the value costs; out(argument)
- * -> in(result) is infinite; so is source -> in of what must not be computed again, and out -> sink of what backward
- * reads.  Every finite cut is a set of values from which backward can compute all it needs.  Among equal cuts the
- * one nearest to backward is taken: it computes least again.
+ * The network has two vertices a forward value, in -> out, whose capacity is what saving
+ * the value costs; out(argument)
+ * -> in(result) is infinite; so is source -> in of what must not be computed again, and out -> sink of what
+ * backward reads.  Every finite cut is a set of values from which backward can compute all it needs.  Among
+ * equal cuts the one nearest to backward is taken: it computes least again.
  *
- * What a checkpointed block computes is computed again, whatever it costs, from what enters the block; what leaves it is saved,
- * or one block would be computed from the one before.
- * Costs are bytes: once for a value that forward puts into memory anyway, twice for one that it could keep in registers, nothing
- * for what the program keeps alive (primals and outputs).
- * Computed again are only cheap ops that the back end fuses into their readers: not what a library computes, reductions,
- * gathers, random numbers; nor a value that backward hands to a library (it would have to be put into memory twice); nor
- * one that forward still needs far below (the chain of all such sums would be computed in one piece). */
+ * What a checkpointed block computes is computed again, whatever it costs, from what enters the block; what
+ * leaves it is saved, or one block would be computed from the one before.
+ * Costs are bytes: once for a value that forward puts into memory anyway, twice for one that it could keep in
+ * registers, nothing for what the program keeps alive (primals and outputs).
+ * Computed again are only cheap ops that the back end fuses into their readers: not what a library computes,
+ * reductions, gathers, random numbers; nor a value that backward hands to a library (it would have to be put
+ * into memory twice); nor one that forward still needs far below (the chain of all such sums would
+ * be computed in one piece). */
 #include "middle/mincut.h"
 #include "middle/partition_priv.h"
 #include <string.h>
@@ -30,13 +32,13 @@ static const uint8_t cut_class[TOP__COUNT] = {
 typedef struct Cut {
   Part *p;
   MgCut f;
-  bool *banned;        /* per value: must not be computed again */
-  bool *stored;        /* per value: forward puts it into memory anyway */
-  bool *relevant;      /* per value: backward may want it */
-  uint32_t *inside;    /* per value: the checkpointed block that computes it, when nothing outside of it does */
-  uint32_t *level;     /* per value: most expensive ops on a path to it */
-  uint32_t *chain;     /* per value: cheap ops since the last expensive one, on the longest path */
-  NodeRef node;        /* of the walk in progress */
+  bool *banned;     /* per value: must not be computed again */
+  bool *stored;     /* per value: forward puts it into memory anyway */
+  bool *relevant;   /* per value: backward may want it */
+  uint32_t *inside; /* per value: the checkpointed block that computes it, when nothing outside of it does */
+  uint32_t *level;  /* per value: most expensive ops on a path to it */
+  uint32_t *chain;  /* per value: cheap ops since the last expensive one, on the longest path */
+  NodeRef node;     /* of the walk in progress */
 } Cut;
 
 enum { CUT_MAX_CHAIN = 48 };
@@ -44,8 +46,15 @@ enum { CUT_MAX_CHAIN = 48 };
 /* Copies that are no pointwise work: each part of the result has its own source. */
 static bool cut_is_cat(uint16_t code) {
   switch (code) {
-  case TOP_cat: case TOP_stack: case TOP__chunk_cat: case TOP_block_diag: case TOP_kron: case TOP_trace: case TOP_im2col:
-  case TOP_col2im: case TOP_unfold_backward: return true;
+  case TOP_cat:
+  case TOP_stack:
+  case TOP__chunk_cat:
+  case TOP_block_diag:
+  case TOP_kron:
+  case TOP_trace:
+  case TOP_im2col:
+  case TOP_col2im:
+  case TOP_unfold_backward: return true;
   default: return false;
   }
 }
@@ -67,7 +76,8 @@ static int64_t cut_bytes(const MgGraph *g, ValRef v) {
   return n;
 }
 
-/* ---- facts about forward values, in program order ------------------------------------------------------------ */
+/* ---- facts about forward values, in program order
+ * ------------------------------------------------------------ */
 
 static ValRef cut_root(const Cut *c, ValRef v) {
   for (;;) {
@@ -89,7 +99,10 @@ static void cut_mark_banned(ValRef *v, void *arg) {
   c->banned[cut_root(c, *v)] = true;
 }
 
-typedef struct CutMax { const Cut *c; uint32_t level, chain; } CutMax;
+typedef struct CutMax {
+  const Cut *c;
+  uint32_t level, chain;
+} CutMax;
 
 static void cut_max(ValRef *v, void *arg) {
   CutMax *m = arg;
@@ -146,7 +159,8 @@ static void cut_facts(Cut *c) {
     if (n->dead) continue;
     bool cheap = cut_cheap(c, k), view = part_viewed(n) != 0;
     if (p->late[k]) {
-      if (!cheap && !(p->o->lowers && p->o->lowers(g, k))) mg_node_each_val(n, cut_mark_banned, c); /* a library reads it */
+      if (!cheap && !(p->o->lowers && p->o->lowers(g, k)))
+        mg_node_each_val(n, cut_mark_banned, c); /* a library reads it */
       continue;
     }
     CutMax m = {c, 0, 0};
@@ -178,7 +192,8 @@ static void cut_far(Cut *c) {
   }
 }
 
-/* ---- the network --------------------------------------------------------------------------------------------- */
+/* ---- the network
+ * --------------------------------------------------------------------------------------------- */
 
 static uint32_t cut_in(ValRef v) { return 2 * v; }
 static uint32_t cut_out(ValRef v) { return 2 * v + 1; }
@@ -189,7 +204,11 @@ static void cut_want(ValRef *v, void *arg) {
   if (*v && !c->p->dep[*v]) c->relevant[*v] = true;
 }
 
-typedef struct CutEdges { Cut *c; ValRef to; MgRc rc; } CutEdges;
+typedef struct CutEdges {
+  Cut *c;
+  ValRef to;
+  MgRc rc;
+} CutEdges;
 
 static void cut_edge_from(ValRef *v, void *arg) {
   CutEdges *e = arg;
@@ -198,13 +217,15 @@ static void cut_edge_from(ValRef *v, void *arg) {
 
 static void cut_edge_sink(ValRef *v, void *arg) {
   CutEdges *e = arg;
-  if (e->rc == MG_OK && *v && !e->c->p->dep[*v]) e->rc = mg_cut_edge(&e->c->f, cut_out(*v), CUT_SINK, MG_CUT_INF);
+  if (e->rc == MG_OK && *v && !e->c->p->dep[*v])
+    e->rc = mg_cut_edge(&e->c->f, cut_out(*v), CUT_SINK, MG_CUT_INF);
 }
 
 static int64_t cut_cost(const Cut *c, ValRef v) {
   NodeRef def = mg_val(c->p->g, v)->def;
   int64_t bytes = cut_bytes(c->p->g, v);
-  if ((def && part_viewed(mg_node(c->p->g, def))) || c->inside[v]) return MG_CUT_INF; /* a view's base is saved */
+  if ((def && part_viewed(mg_node(c->p->g, def))) || c->inside[v])
+    return MG_CUT_INF; /* a view's base is saved */
   if (part_lent(c->p, v)) return 0;
   return (bytes + 1) * (def && c->stored[v] ? 2 : 4);
 }
@@ -243,9 +264,13 @@ static MgRc cut_network(Cut *c) {
   return MG_OK;
 }
 
-/* ---- the answer ---------------------------------------------------------------------------------------------- */
+/* ---- the answer
+ * ---------------------------------------------------------------------------------------------- */
 
-typedef struct CutTake { Cut *c; bool *seen; } CutTake;
+typedef struct CutTake {
+  Cut *c;
+  bool *seen;
+} CutTake;
 
 /* What backward reads is saved or computed again from what is. */
 static void cut_take(ValRef *at, void *arg) {

@@ -7,10 +7,10 @@ typedef struct Part {
   MgGraph *g;
   MgJoint *j;
   const MgSimplifyOpts *o;
-  bool *dep;           /* per value: known in backward only */
-  bool *late;          /* per node: belongs to backward */
-  bool *save;          /* per value: backward receives it */
-  bool *done;          /* per value: defined in the backward graph so far */
+  bool *dep;  /* per value: known in backward only */
+  bool *late; /* per node: belongs to backward */
+  bool *save; /* per value: backward receives it */
+  bool *done; /* per value: defined in the backward graph so far */
 } Part;
 
 /* Whether value v is memory of the program's that backward may use as it is; a copy otherwise. */

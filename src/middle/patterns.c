@@ -1,35 +1,57 @@
 /* Library calls and what they take along.
- * In: a functional graph of ATen ops.  Out: convolutions, matrix products and attention as mg:: ops, with the batch
+ * In: a functional graph of ATen ops.  Out: convolutions, matrix products and attention as mg:: ops, with the
+ * batch
  * norm, bias, residual and activation around them folded in; everything else is untouched.
- * Invariants: a value is folded away only when nothing else uses it; sizes and strides must be constants, because the
- * engines are made for one shape (runtime/engine/onednn.h); values the user sees keep their metadata.
+ * Invariants: a value is folded away only when nothing else uses it; sizes and strides must be constants,
+ * because the engines are made for one shape (runtime/engine/onednn.h); values the
+ * user sees keep their metadata.
  *
- * One walk in program order.  A node is first rewritten into its mg:: op; a later node that can be folded takes over
- * the op of its producer (the producer dies), or, when only reshapes lie between them, hands its work to the producer
- * and is replaced by its own input. */
+ * One walk in program order.  A node is first rewritten into its mg:: op; a later node that can be folded
+ * takes over the op of its producer (the producer dies), or, when only reshapes lie between them, hands its
+ * work to the producer and is replaced by its own input. */
 #include "middle/decompose.h"
 #include <math.h>
 #include <string.h>
 
 typedef struct Pat {
   MgGraph *g;
-  uint32_t *uses;     /* per value: arguments of live nodes, outputs and write-backs that name it */
-  ValRef *now;        /* per value: what replaced it, or 0 */
-  bool onednn;        /* that library is there */
-  bool bf16;          /* and takes bfloat16 */
+  uint32_t *uses; /* per value: arguments of live nodes, outputs and write-backs that name it */
+  ValRef *now;    /* per value: what replaced it, or 0 */
+  bool onednn;    /* that library is there */
+  bool bf16;      /* and takes bfloat16 */
 } Pat;
 
 /* Positions of arguments, as in ops_mg.def. */
 enum { MM_x, MM_w, MM_bias, MM_residual, MM_act, MM_act_a, MM_act_b };
-enum { CV_x, CV_w, CV_bias, CV_bn_weight, CV_bn_bias, CV_bn_mean, CV_bn_var, CV_residual, CV_eps, CV_act, CV_act_a,
-       CV_act_b, CV_stride, CV_padding, CV_dilation, CV_transposed, CV_output_padding, CV_groups };
+enum {
+  CV_x,
+  CV_w,
+  CV_bias,
+  CV_bn_weight,
+  CV_bn_bias,
+  CV_bn_mean,
+  CV_bn_var,
+  CV_residual,
+  CV_eps,
+  CV_act,
+  CV_act_a,
+  CV_act_b,
+  CV_stride,
+  CV_padding,
+  CV_dilation,
+  CV_transposed,
+  CV_output_padding,
+  CV_groups
+};
 
-/* ---- questions about values ---------------------------------------------------------------------------------- */
+/* ---- questions about values
+ * ---------------------------------------------------------------------------------- */
 
 static bool pat_const(const Pat *p, SymRef s, int64_t *v) { return mg_ex_const_int(p->g->x, s, v); }
 
-/* A CPU tensor with sizes that are not zero and strides that are not negative, of a dtype the engines take.  Only the first
- * `broadcast` dimensions may have stride 0.  Of symbolic sizes the hints decide: an engine refuses runs with others. */
+/* A CPU tensor with sizes that are not zero and strides that are not negative, of a dtype the engines take.
+ * Only the first `broadcast` dimensions may have stride 0.  Of symbolic sizes the hints decide: an engine
+ * refuses runs with others. */
 static bool pat_takes(const Pat *p, ValRef v, int broadcast) {
   if (!v) return false;
   const MgVal *t = mg_val(p->g, v);
@@ -80,7 +102,8 @@ static bool pat_is(const Pat *p, const MgArg *a, double want) {
   return pat_number(p, a, &v) && v == want;
 }
 
-/* ---- producers ----------------------------------------------------------------------------------------------- */
+/* ---- producers
+ * ----------------------------------------------------------------------------------------------- */
 
 typedef struct Producer { /* an mg:: node that still can take something along */
   MgNode *n;              /* NULL: none */
@@ -92,7 +115,8 @@ typedef struct Producer { /* an mg:: node that still can take something along */
 /* Reshapes keep the elements and their order, so what is elementwise may be done before or after them. */
 static bool pat_reshapes(uint16_t code) {
   return code == TOP_view || code == TOP__unsafe_view || code == TOP_reshape || code == TOP_unsqueeze ||
-         code == TOP_squeeze || code == TOP_squeeze_dim || code == TOP_squeeze_dims || code == TOP_flatten_using_ints;
+         code == TOP_squeeze || code == TOP_squeeze_dim || code == TOP_squeeze_dims ||
+         code == TOP_flatten_using_ints;
 }
 
 static Producer pat_producer(const Pat *p, const MgArg *a) {
@@ -141,7 +165,8 @@ static void pat_become(Pat *p, MgNode *n, MgTop code, MgArg *arg) {
   mg_node_each_val(n, pat_use, p);
 }
 
-/* n takes over its producer, which dies: n computes what both did.  Returns n's new arguments to be completed. */
+/* n takes over its producer, which dies: n computes what both did.  Returns n's new
+ * arguments to be completed. */
 static MgArg *pat_take_over(Pat *p, MgNode *n, MgNode *producer) {
   MgTop code = producer->op->code;
   MgArg *arg = producer->arg;
@@ -157,10 +182,12 @@ static void pat_forward(Pat *p, MgNode *n, ValRef input) {
   pat_kill(p, n);
 }
 
-/* ---- rules --------------------------------------------------------------------------------------------------- */
+/* ---- rules
+ * --------------------------------------------------------------------------------------------------- */
 
 static MgRc pat_conv(Pat *p, MgNode *n) {
-  MgArg *a = n->arg; /* input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, ... */
+  MgArg *a =
+      n->arg; /* input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, ... */
   ValRef x = a[0].u.val, w = a[1].u.val;
   if (a[0].tag != MA_val || a[1].tag != MA_val || !pat_takes(p, x, 0) || !pat_takes(p, w, 0) ||
       !pat_takes(p, n->out[0], 0))
@@ -187,7 +214,8 @@ static MgRc pat_conv(Pat *p, MgNode *n) {
   return MG_OK;
 }
 
-/* Has the same dimension of both stride 0?  The library takes a result's size from an operand that does not broadcast. */
+/* Has the same dimension of both stride 0?  The library takes a result's size from an
+ * operand that does not broadcast. */
 static bool pat_both_expanded(const Pat *p, ValRef a, ValRef b, int nbatch) {
   const MgVal *x = mg_val(p->g, a), *y = mg_val(p->g, b);
   for (int i = 0; i < nbatch; i++)
@@ -206,7 +234,8 @@ static MgRc pat_matmul(Pat *p, MgNode *n) {
   if (pat_both_expanded(p, x[0].u.val, x[1].u.val, nbatch)) return MG_OK;
   if (adds && (!pat_takes_arg(p, &a[0], 8) || !pat_is(p, &a[3], 1) || !pat_is(p, &a[4], 1))) return MG_OK;
   const MgVal *out = mg_val(p->g, n->out[0]);
-  if (out->dtype != mg_val(p->g, x[0].u.val)->dtype || out->dtype != mg_val(p->g, x[1].u.val)->dtype) return MG_OK;
+  if (out->dtype != mg_val(p->g, x[0].u.val)->dtype || out->dtype != mg_val(p->g, x[1].u.val)->dtype)
+    return MG_OK;
   /* the library reads the innermost dimension of what it adds as dense, whatever its stride says */
   const MgVal *add = adds && a[0].tag == MA_val ? mg_val(p->g, a[0].u.val) : NULL;
   if (add && add->ndim && !mg_sym_is(p->g->x, add->size[add->ndim - 1], 1) &&
@@ -231,7 +260,8 @@ static MgRc pat_batch_norm(Pat *p, MgNode *n) {
   for (int i = 1; i < n->nout; i++)
     if (n->out[i] && p->uses[n->out[i]]) return MG_OK;
   Producer pr = pat_producer(p, &a[0]);
-  if (!pr.n || pr.reshaped || pr.n->op->code != TOP_mg_conv || mg_val(p->g, pr.direct)->dtype != DT_f32) return MG_OK;
+  if (!pr.n || pr.reshaped || pr.n->op->code != TOP_mg_conv || mg_val(p->g, pr.direct)->dtype != DT_f32)
+    return MG_OK;
   MgArg *m = pr.n->arg;
   if (m[CV_bn_var].tag == MA_val || m[CV_residual].tag == MA_val || a[3].tag != MA_val || a[4].tag != MA_val)
     return MG_OK;
@@ -249,8 +279,8 @@ static MgRc pat_batch_norm(Pat *p, MgNode *n) {
   return MG_OK;
 }
 
-/* x + embedding_dense_backward(grad, indices, ...), as a weight gets that is an embedding and a product, too: the few rows
- * are added to x. */
+/* x + embedding_dense_backward(grad, indices, ...), as a weight gets that is an embedding and a product, too:
+ * the few rows are added to x. */
 static MgRc pat_add_rows(Pat *p, MgNode *n, bool *done) {
   MgArg *a = n->arg;
   for (int i = 0; i < 2 && !*done; i++) {
@@ -292,9 +322,11 @@ static MgRc pat_add(Pat *p, MgNode *n) {
       return MG_OK;
     }
     const MgVal *out = mg_val(p->g, n->out[0]), *direct = mg_val(p->g, pr.direct);
-    if (pr.n->arg[MM_bias].tag == MA_val || !pat_vector(p, other, out->size[out->ndim - 1], n->out[0])) continue;
-    if (pr.reshaped && (!mg_ex_same(out->size[out->ndim - 1], direct->size[direct->ndim - 1]) ||
-                        mg_val(p->g, other->u.val)->def > direct->def || !pat_same_layout(p, a[i].u.val, n->out[0])))
+    if (pr.n->arg[MM_bias].tag == MA_val || !pat_vector(p, other, out->size[out->ndim - 1], n->out[0]))
+      continue;
+    if (pr.reshaped &&
+        (!mg_ex_same(out->size[out->ndim - 1], direct->size[direct->ndim - 1]) ||
+         mg_val(p->g, other->u.val)->def > direct->def || !pat_same_layout(p, a[i].u.val, n->out[0])))
       continue; /* given to the producer, so the bias must be there before it */
     ValRef input = a[i].u.val;
     pr.n->arg[MM_bias] = *other;
@@ -306,7 +338,8 @@ static MgRc pat_add(Pat *p, MgNode *n) {
   return MG_OK;
 }
 
-/* Elementwise functions the engines can apply.  a, b: positions of the arguments that are its parameters, or 0. */
+/* Elementwise functions the engines can apply.  a, b: positions of the arguments that
+ * are its parameters, or 0. */
 static const struct PatAct {
   uint16_t code;
   const char *name;
@@ -372,13 +405,15 @@ static MgNode *pat_def_add(const Pat *p, const MgArg *a) {
 /* x when the two factors of n are 0.5 * x and 1 + tanh(...); nodes of the chain are collected in dead[]. */
 static ValRef pat_gelu_input(const Pat *p, const MgNode *n, int half, MgNode *dead[8], int *ndead) {
   const MgArg *x = NULL, *u;
-  MgNode *h = pat_def(p, &n->arg[half], TOP_mul_Tensor), *one = pat_def_add(p, &n->arg[1 - half]), *th, *in, *sum, *cube;
+  MgNode *h = pat_def(p, &n->arg[half], TOP_mul_Tensor), *one = pat_def_add(p, &n->arg[1 - half]), *th, *in,
+         *sum, *cube;
   if (!(x = pat_with(p, h, 0.5)) || !(u = pat_with(p, one, 1)) || !(th = pat_def(p, u, TOP_tanh))) return 0;
   if (!(in = pat_def(p, &th->arg[0], TOP_mul_Tensor)) || !(u = pat_with(p, in, 0.7978845608028654))) return 0;
   if (!(sum = pat_def_add(p, u))) return 0;
   for (int i = 0; i < 2; i++) {
     MgNode *scaled = pat_def(p, &sum->arg[1 - i], TOP_mul_Tensor);
-    if (sum->arg[i].tag != MA_val || sum->arg[i].u.val != x->u.val || !(u = pat_with(p, scaled, 0.044715))) continue;
+    if (sum->arg[i].tag != MA_val || sum->arg[i].u.val != x->u.val || !(u = pat_with(p, scaled, 0.044715)))
+      continue;
     if (!(cube = pat_def(p, u, TOP_pow_Tensor_Scalar)) || !pat_is(p, &cube->arg[1], 3)) continue;
     if (cube->arg[0].tag != MA_val || cube->arg[0].u.val != x->u.val) continue;
     MgNode *all[] = {h, one, th, in, sum, scaled, cube};
@@ -407,11 +442,14 @@ static MgRc pat_mul(Pat *p, MgNode *n) {
   return pat_act(p, n);
 }
 
-/* ---- attention ----------------------------------------------------------------------------------------------- */
+/* ---- attention
+ * ----------------------------------------------------------------------------------------------- */
 
-/* n becomes mg::sdpa if the engine takes its operands (each [batch, head, length, width]).  A few queries (decoding
- * with a cache) are better left alone, because the keys would be packed for them only.  *done: it did. */
-static MgRc pat_become_sdpa(Pat *p, MgNode *n, const MgArg qkv[3], MgArg mask, bool causal, double scale, bool *done) {
+/* n becomes mg::sdpa if the engine takes its operands (each [batch, head, length, width]).  A few queries
+ * (decoding with a cache) are better left alone, because the keys would be packed for
+ * them only.  *done: it did. */
+static MgRc pat_become_sdpa(Pat *p, MgNode *n, const MgArg qkv[3], MgArg mask, bool causal, double scale,
+                            bool *done) {
   enum { FEW_QUERIES = 6 };
   int64_t k;
   for (int i = 0; i < 4; i++) {
@@ -440,7 +478,8 @@ static MgRc pat_attention(Pat *p, MgNode *n) {
   int64_t k;
   double scale = 0;
   bool done = false;
-  if ((n->nout > 1 && n->out[1] && p->uses[n->out[1]]) || !pat_is(p, &a[3], 0) || a[4].tag != MA_bool) return MG_OK;
+  if ((n->nout > 1 && n->out[1] && p->uses[n->out[1]]) || !pat_is(p, &a[3], 0) || a[4].tag != MA_bool)
+    return MG_OK;
   const MgVal *q = mg_val(p->g, a[0].u.val);
   if (q->ndim != 4 || !pat_const(p, q->size[3], &k)) return MG_OK;
   if (a[6].tag == MA_none) scale = 1 / sqrt((double)k);
@@ -460,7 +499,8 @@ static void pat_sweep(ValRef *v, void *arg) {
   mg_node_each_val(n, pat_sweep, p);
 }
 
-/* The value of sizes batch, head, rows, cols (in this order) that v was copied or reshaped from; 0: there is none. */
+/* The value of sizes batch, head, rows, cols (in this order) that v was copied or
+ * reshaped from; 0: there is none. */
 static ValRef pat_heads(const Pat *p, ValRef v, const SymRef size[4]) {
   for (;;) {
     const MgVal *t = mg_val(p->g, v);
@@ -477,8 +517,8 @@ static ValRef pat_heads(const Pat *p, ValRef v, const SymRef size[4]) {
   }
 }
 
-/* Attention written out: view of softmax(q @ k^T [* c] [+ mask]) @ v, with batches and heads folded for the products
- * as torch.matmul does.  n is the view that unfolds them again. */
+/* Attention written out: view of softmax(q @ k^T [* c] [+ mask]) @ v, with batches and heads folded for the
+ * products as torch.matmul does.  n is the view that unfolds them again. */
 static MgRc pat_attention_parts(Pat *p, MgNode *n) {
   const MgVal *out = mg_val(p->g, n->out[0]);
   MgNode *pv, *soft, *qk, *m;
@@ -486,9 +526,11 @@ static MgRc pat_attention_parts(Pat *p, MgNode *n) {
   double scale = 1, c;
   bool done = false;
   if (out->ndim != 4 || !(pv = pat_def(p, &n->arg[0], TOP_mg_matmul))) return MG_OK;
-  if (pv->arg[MM_bias].tag == MA_val || pv->arg[MM_residual].tag == MA_val || *pv->arg[MM_act].u.str) return MG_OK;
+  if (pv->arg[MM_bias].tag == MA_val || pv->arg[MM_residual].tag == MA_val || *pv->arg[MM_act].u.str)
+    return MG_OK;
   const MgArg *a = &pv->arg[MM_x];
-  for (; (m = pat_def(p, a, TOP_view)) || (m = pat_def(p, a, TOP__unsafe_view)) || (m = pat_def(p, a, TOP_expand));)
+  for (; (m = pat_def(p, a, TOP_view)) || (m = pat_def(p, a, TOP__unsafe_view)) ||
+         (m = pat_def(p, a, TOP_expand));)
     a = &m->arg[0];
   if (!(soft = pat_def(p, a, TOP__softmax)) || !pat_is(p, &soft->arg[2], 0)) return MG_OK;
   const MgVal *s = mg_val(p->g, soft->out[0]);
@@ -499,7 +541,8 @@ static MgRc pat_attention_parts(Pat *p, MgNode *n) {
     mask = m->arg[1], a = &m->arg[0];
   }
   if ((m = pat_def(p, a, TOP_mul_Tensor)) && pat_number(p, &m->arg[1], &c)) scale = c, a = &m->arg[0];
-  else if ((m = pat_def(p, a, TOP_div_Tensor)) && pat_number(p, &m->arg[1], &c)) scale = 1 / c, a = &m->arg[0];
+  else if ((m = pat_def(p, a, TOP_div_Tensor)) && pat_number(p, &m->arg[1], &c))
+    scale = 1 / c, a = &m->arg[0];
   while ((m = pat_def(p, a, TOP_view)) || (m = pat_def(p, a, TOP__unsafe_view))) a = &m->arg[0];
   if (!(qk = pat_def(p, a, TOP_mg_matmul)) || *qk->arg[MM_act].u.str) return MG_OK;
   if (qk->arg[MM_bias].tag == MA_val || qk->arg[MM_residual].tag == MA_val) return MG_OK;
@@ -512,7 +555,8 @@ static MgRc pat_attention_parts(Pat *p, MgNode *n) {
   if (!q || !kt || !v || !mg_val(p->g, kt)->def) return MG_OK;
   m = mg_node(p->g, mg_val(p->g, kt)->def);
   double d0, d1;
-  if (m->op->code != TOP_transpose_int || !pat_number(p, &m->arg[1], &d0) || !pat_number(p, &m->arg[2], &d1)) return MG_OK;
+  if (m->op->code != TOP_transpose_int || !pat_number(p, &m->arg[1], &d0) || !pat_number(p, &m->arg[2], &d1))
+    return MG_OK;
   d0 += d0 < 0 ? 4 : 0, d1 += d1 < 0 ? 4 : 0;
   if (d0 + d1 != 5 || (d0 != 2 && d1 != 2)) return MG_OK;
   MgArg qkv[3] = {mg_arg_val(q), m->arg[0], mg_arg_val(v)};
@@ -522,7 +566,8 @@ static MgRc pat_attention_parts(Pat *p, MgNode *n) {
   return MG_OK;
 }
 
-/* Singular values and eigenvalues alone are much cheaper than with their vectors, which recording asks for to be safe. */
+/* Singular values and eigenvalues alone are much cheaper than with their vectors, which
+ * recording asks for to be safe. */
 static MgRc pat_values_only(Pat *p, MgNode *n) {
   int values = n->op->code == TOP__linalg_svd;
   for (uint32_t i = 0; i < n->nout; i++)
@@ -533,7 +578,7 @@ static MgRc pat_values_only(Pat *p, MgNode *n) {
 
 static const struct PatRule {
   uint16_t code;
-  bool onednn;        /* makes a node that needs that library */
+  bool onednn; /* makes a node that needs that library */
   MgRc (*apply)(Pat *p, MgNode *n);
 } pat_rules[] = {
     {TOP_convolution, true, pat_conv},
@@ -553,7 +598,8 @@ static const struct PatRule {
     {TOP__unsafe_view, false, pat_attention_parts},
 };
 
-/* ---- the walk ------------------------------------------------------------------------------------------------ */
+/* ---- the walk
+ * ------------------------------------------------------------------------------------------------ */
 
 static void pat_rename(ValRef *v, void *arg) {
   const Pat *p = arg;
@@ -563,7 +609,8 @@ static void pat_rename(ValRef *v, void *arg) {
 static MgRc pat_node(Pat *p, MgNode *n) {
   mg_node_each_val(n, pat_rename, p);
   for (size_t i = 0; i < sizeof pat_rules / sizeof *pat_rules; i++)
-    if (pat_rules[i].code == n->op->code) return p->onednn || !pat_rules[i].onednn ? pat_rules[i].apply(p, n) : MG_OK;
+    if (pat_rules[i].code == n->op->code)
+      return p->onednn || !pat_rules[i].onednn ? pat_rules[i].apply(p, n) : MG_OK;
   return pat_find_act(n->op->code) ? pat_act(p, n) : MG_OK;
 }
 

@@ -1,35 +1,39 @@
 /* Identities and common subexpressions.
- * In: a functional graph.  Out: copies and views that change nothing are gone, and of nodes that compute the same from
+ * In: a functional graph.  Out: copies and views that change nothing are gone, and of nodes that compute the
+ * same from
  * the same only the first is left.
- * A value that the user receives (output, write-back) stays a value of its own: eager would give a tensor of its own. */
+ * A value that the user receives (output, write-back) stays a value of its own: eager would
+ * give a tensor of its own. */
 #include "middle/middle.h"
 #include <string.h>
 
 typedef struct Simplify {
-  bool *own;       /* per value of the old graph: the user receives it */
-  uint32_t nval;   /* entries of own */
-  NodeRef *slot;   /* hash table of kept nodes; 0: free */
-  uint32_t mask;   /* its size - 1, a power of two minus one */
+  bool *own;     /* per value of the old graph: the user receives it */
+  uint32_t nval; /* entries of own */
+  NodeRef *slot; /* hash table of kept nodes; 0: free */
+  uint32_t mask; /* its size - 1, a power of two minus one */
 } Simplify;
 
-/* ---- identities ---------------------------------------------------------------------------------------------- */
+/* ---- identities
+ * ---------------------------------------------------------------------------------------------- */
 
 static bool simplify_same_meta(const MgGraph *g, ValRef a, ValRef b) {
   const MgVal *s = mg_val(g, a), *t = mg_val(g, b);
-  return s->dtype == t->dtype && s->device == t->device && s->dev_index == t->dev_index && s->ndim == t->ndim &&
-         !memcmp(s->size, t->size, s->ndim * sizeof *s->size) &&
+  return s->dtype == t->dtype && s->device == t->device && s->dev_index == t->dev_index &&
+         s->ndim == t->ndim && !memcmp(s->size, t->size, s->ndim * sizeof *s->size) &&
          !memcmp(s->stride, t->stride, s->ndim * sizeof *s->stride);
 }
 
-/* Ops whose first result equals their first argument when both have the same metadata: conversions, copies and
- * changes of view that turn out to change nothing.  mode: position of a flag that must be false, or 0. */
+/* Ops whose first result equals their first argument when both have the same metadata: conversions, copies
+ * and changes of view that turn out to change nothing.  mode: position of a flag that must be false, or 0. */
 static const struct SimplifyIdentity {
   uint16_t code;
   uint8_t mode;
 } simplify_identities[] = {
-    {TOP__to_copy, 0}, {TOP_clone, 0}, {TOP_alias, 0},      {TOP_detach, 0},  {TOP_contiguous, 0}, {TOP_lift_fresh, 0},
-    {TOP_view, 0},     {TOP_reshape, 0}, {TOP__unsafe_view, 0}, {TOP_expand, 0},  {TOP_permute, 0},
-    {TOP_dropout, 2},  {TOP_native_dropout, 2},
+    {TOP__to_copy, 0},       {TOP_clone, 0},      {TOP_alias, 0},   {TOP_detach, 0},
+    {TOP_contiguous, 0},     {TOP_lift_fresh, 0}, {TOP_view, 0},    {TOP_reshape, 0},
+    {TOP__unsafe_view, 0},   {TOP_expand, 0},     {TOP_permute, 0}, {TOP_dropout, 2},
+    {TOP_native_dropout, 2},
 };
 
 static bool simplify_is_false(const MgGraph *g, const MgArg *a) {
@@ -56,7 +60,8 @@ static bool simplify_is_identity(const MgGraph *g, const MgNode *n) {
   return false;
 }
 
-/* ---- common subexpressions ----------------------------------------------------------------------------------- */
+/* ---- common subexpressions
+ * ----------------------------------------------------------------------------------- */
 
 static uint64_t simplify_hash_arg(const MgArg *a, uint64_t h) {
   h = mg_hash_u64(h ^ a->tag);
@@ -107,7 +112,8 @@ static NodeRef simplify_find(const Simplify *s, const MgGraph *g, const MgNode *
   return 0;
 }
 
-/* ---- the pass ------------------------------------------------------------------------------------------------ */
+/* ---- the pass
+ * ------------------------------------------------------------------------------------------------ */
 
 static bool simplify_owned(const Simplify *s, ValRef v) { return v < s->nval && s->own[v]; }
 
@@ -138,7 +144,8 @@ MgRc mg_simplify(MgGraph *g, const MgSimplifyOpts *o) {
   TRYP(s.slot = mg_new(g->c, NodeRef, s.mask + 1));
   for (uint32_t i = 0; i < g->noutput; i++) s.own[g->output[i]] = true;
   for (uint32_t i = 0; i < g->nwb; i++) s.own[g->wb_value[i]] = true;
-  for (uint32_t k = g->nnode; k-- > 1;) { /* a view of what the user receives gives away the memory it is in */
+  for (uint32_t k = g->nnode;
+       k-- > 1;) { /* a view of what the user receives gives away the memory it is in */
     const MgNode *n = mg_node(g, k);
     for (int i = 0; i < n->nout && !n->dead && n->op->is_view; i++)
       for (int a = 0; n->out[i] && s.own[n->out[i]] && a < n->narg; a++)

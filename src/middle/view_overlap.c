@@ -1,9 +1,12 @@
-/* May two views of one memory share elements?  Intervals of addresses, and, for parts of a dense tensor along its own dimensions
- * (slices, selected rows or columns), boxes of coordinates.  What is not known for certain may overlap. */
+/* May two views of one memory share elements?  Intervals of addresses, and, for parts of a dense tensor along
+ * its own dimensions (slices, selected rows or columns), boxes of coordinates.  What is not
+ * known for certain may overlap. */
 #include "middle/middle.h"
 
 enum { OVERLAP_RANK = 16 };
-typedef struct OvDim { int64_t size, stride; } OvDim;
+typedef struct OvDim {
+  int64_t size, stride;
+} OvDim;
 typedef struct OvView { /* one view, in numbers */
   OvDim dim[OVERLAP_RANK];
   int n;               /* dimensions of more than one element */
@@ -19,7 +22,9 @@ static bool overlap_view(const MgGraph *g, ValRef v, OvView *o) {
   if (val->ndim > OVERLAP_RANK) return false;
   for (int i = 0; i < val->ndim; i++) {
     OvDim d;
-    if (!mg_ex_const_int(g->x, val->size[i], &d.size) || !mg_ex_const_int(g->x, val->stride[i], &d.stride) || d.stride < 0) return false;
+    if (!mg_ex_const_int(g->x, val->size[i], &d.size) || !mg_ex_const_int(g->x, val->stride[i], &d.stride) ||
+        d.stride < 0)
+      return false;
     if (!d.size) o->empty = true;
     if (d.size <= 1) continue;
     o->last += (d.size - 1) * d.stride;
@@ -28,7 +33,8 @@ static bool overlap_view(const MgGraph *g, ValRef v, OvView *o) {
   return true;
 }
 
-/* The coordinates that the view has along the root's dimension k: begin and end.  False: it has none of its own there. */
+/* The coordinates that the view has along the root's dimension k: begin and end.  False: it
+ * has none of its own there. */
 static bool overlap_range(const OvView *root, const OvView *v, int k, int64_t *begin, int64_t *end) {
   OvDim r = root->dim[k];
   int64_t size = 1;
@@ -67,7 +73,8 @@ bool mg_may_overlap(const MgGraph *g, ValRef root, ValRef a, ValRef b) {
   if (a == b || mg_val(g, a)->dtype != mg_val(g, b)->dtype) return true;
   if (!overlap_view(g, a, &x) || !overlap_view(g, b, &y)) return true;
   if (x.empty || y.empty || x.last < y.first || y.last < x.first) return false;
-  if (mg_val(g, a)->dtype != mg_val(g, root)->dtype || !overlap_view(g, root, &r) || !overlap_is_dense(&r)) return true;
+  if (mg_val(g, a)->dtype != mg_val(g, root)->dtype || !overlap_view(g, root, &r) || !overlap_is_dense(&r))
+    return true;
   if (!overlap_is_part(&r, &x) || !overlap_is_part(&r, &y)) return true;
   for (int k = 0; k < r.n; k++) {
     int64_t x0, x1, y0, y1;

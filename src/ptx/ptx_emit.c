@@ -1,4 +1,5 @@
-/* One fused kernel to PTX text: arguments, the thread's outer indices, what lives in shared memory; the body is ptx_walk's.
+/* One fused kernel to PTX text: arguments, the thread's outer indices, what lives in shared
+ * memory; the body is ptx_walk's.
  * In: a kernel and its MgPtxPlan.  Out: .entry name(p0.., s0..), see ptx.h. */
 #include "ptx/ptx_priv.h"
 
@@ -17,7 +18,8 @@ static MgRc emit_nest(Px *e, uint32_t i) {
   MgLoop *l = &e->own[i];
   int n = (int)i;
   *l = *e->k->loop[i];
-  if (l->kind == ML_reduce && (l->red_op == RED_any || l->red_op == RED_all)) l->body = mg_ex_cvt(e->x, TY_i1, l->body);
+  if (l->kind == ML_reduce && (l->red_op == RED_any || l->red_op == RED_all))
+    l->body = mg_ex_cvt(e->x, TY_i1, l->body);
   ExprRef *part[4] = {&l->body, &l->value, &l->index, &l->mask};
   for (int j = 0; j < 4; j++) {
     MgRc rc = MG_OK;
@@ -33,7 +35,9 @@ static MgRc emit_nest(Px *e, uint32_t i) {
 
 /* Does a phase of this nest keep its values in registers when it is over? */
 static bool emit_keeps(const Px *e, const MgLoop *l) {
-  int64_t n = 1, k, span = (int64_t)e->g->team * (e->g->lane >= e->g->nouter && e->g->lane < emit_all(l) ? e->g->vec : 1);
+  int64_t n = 1, k,
+          span =
+              (int64_t)e->g->team * (e->g->lane >= e->g->nouter && e->g->lane < emit_all(l) ? e->g->vec : 1);
   if (l->kind == ML_reduce && l->nouter > e->g->nouter) return false;
   for (int d = e->g->nouter; d < emit_all(l); d++) {
     if (!mg_ex_const_int(e->x, l->range[d], &k)) return false;
@@ -45,7 +49,7 @@ static bool emit_keeps(const Px *e, const MgLoop *l) {
 typedef struct EmitReads { /* looks for loads of what the kernel stores, in nest `at` */
   Px *e;
   const MgLoop *at;
-  bool *memory;        /* per buffer: somebody needs it in memory */
+  bool *memory; /* per buffer: somebody needs it in memory */
 } EmitReads;
 
 /* Does the thread that loads this still have it in a register? */
@@ -66,8 +70,8 @@ static bool emit_see_load(const MgExprs *x, ExprRef r, void *arg) {
   for (uint32_t i = 0; i < e->k->nloop; i++) {
     const MgLoop *from = &e->own[i];
     if (from->buf != (BufRef)n->u.i || from->phase > a->at->phase) continue;
-    if (n->src[1] || !emit_in_register(e, from, a->at, n->src[0])) a->memory[n->u.i] |= from->phase < a->at->phase ||
-        from != a->at;
+    if (n->src[1] || !emit_in_register(e, from, a->at, n->src[0]))
+      a->memory[n->u.i] |= from->phase < a->at->phase || from != a->at;
   }
   return false;
 }
@@ -122,8 +126,9 @@ static int emit_number(Px *e, int *end) {
     PUT("  mad.lo.u32 %%r%d, %%r%d, %d, %%r%d;\n", n, r, each, mine);
   } else {
     int m = px_reg(e, TY_i64);
-    PUT("  mul.wide.u32 %%rd%d, %%r%d, %d;\n  cvt.u64.u32 %%rd%d, %%r%d;\n  add.s64 %%rd%d, %%rd%d, %%rd%d;\n", n, r,
-        each, m, mine, n, n, m);
+    PUT("  mul.wide.u32 %%rd%d, %%r%d, %d;\n  cvt.u64.u32 %%rd%d, %%r%d;\n  add.s64 %%rd%d, %%rd%d, "
+        "%%rd%d;\n",
+        n, r, each, m, mine, n, n, m);
   }
   *end = px_size(e, e->g->points);
   return n;
@@ -137,7 +142,8 @@ static void emit_compare(Px *e, const char *op, int p, MgTy t, int a, int b) {
   PUT(";\n");
 }
 
-/* Binds the outer indices.  Threads without a point end; those that share a row stay and do the last one once more. */
+/* Binds the outer indices.  Threads without a point end; those that share a row stay and
+ * do the last one once more. */
 static void emit_place(Px *e) {
   MgTy t = e->g->narrow ? TY_i32 : TY_i64;
   int end, n = emit_number(e, &end), nouter = e->g->nouter, p = px_reg(e, TY_i1);
@@ -164,11 +170,12 @@ static void emit_place(Px *e) {
     if (lane && mg_ex_const_int(e->x, r, &size)) r = mg_sym(e->x, size / e->g->vec);
     if (k == 0) i = n;
     else if (mg_ex_const_int(e->x, r, &size)) {
-      PUT("  rem.%s %s%d, %s%d, %lld;\n  div.%s %s%d, %s%d, %lld;\n", ty, pre, i, pre, n, (long long)size, ty, pre,
-          q, pre, n, (long long)size);
+      PUT("  rem.%s %s%d, %s%d, %lld;\n  div.%s %s%d, %s%d, %lld;\n", ty, pre, i, pre, n, (long long)size, ty,
+          pre, q, pre, n, (long long)size);
     } else {
       int d = px_size(e, r);
-      PUT("  rem.%s %s%d, %s%d, %s%d;\n  div.%s %s%d, %s%d, %s%d;\n", ty, pre, i, pre, n, pre, d, ty, pre, q, pre, n, pre, d);
+      PUT("  rem.%s %s%d, %s%d, %s%d;\n  div.%s %s%d, %s%d, %s%d;\n", ty, pre, i, pre, n, pre, d, ty, pre, q,
+          pre, n, pre, d);
     }
     e->idx[k] = i;
     if (lane) {
@@ -186,7 +193,8 @@ static MgRc emit_head(Px *e, MgStrbuf *out) {
   int64_t n, bytes = 0, each = e->g->threads / e->g->team;
   mg_sb_printf(out, ".visible .entry %s(", k->name);
   for (uint32_t i = 0; i < k->nbuf; i++) mg_sb_printf(out, "%s.param .u64 a%u", i ? ", " : "", i);
-  for (uint32_t i = 0; i < e->x->nsym; i++) mg_sb_printf(out, "%s.param .u64 z%u", i || k->nbuf ? ", " : "", i);
+  for (uint32_t i = 0; i < e->x->nsym; i++)
+    mg_sb_printf(out, "%s.param .u64 z%u", i || k->nbuf ? ", " : "", i);
   mg_sb_printf(out, ")\n.maxntid %u, 1, 1\n{\n", e->g->threads);
   for (int i = 0; i < R__COUNT; i++)
     if (e->nreg[i]) mg_sb_printf(out, "  .reg .%s %s<%d>;\n", emit_decl[i], px_prefix[i], e->nreg[i]);
@@ -209,7 +217,8 @@ static MgRc emit_head(Px *e, MgStrbuf *out) {
   }
   for (uint32_t i = 0; i < k->nbuf; i++) {
     mg_sb_printf(out, "  ld.param.u64 %%q%u, [a%u];\n", i, i);
-    if (e->s->buf[k->buf[i]].device != DEV_cpu) mg_sb_printf(out, "  cvta.to.global.u64 %%q%u, %%q%u;\n", i, i);
+    if (e->s->buf[k->buf[i]].device != DEV_cpu)
+      mg_sb_printf(out, "  cvta.to.global.u64 %%q%u, %%q%u;\n", i, i);
   }
   for (uint32_t i = 0; i < e->x->nsym; i++) mg_sb_printf(out, "  ld.param.u64 %%s%u, [z%u];\n", i, i);
   return bytes > PX_SHARED ? MG_UNSUP : MG_OK;
@@ -228,9 +237,11 @@ static void emit_tile_place(Px *e) {
   for (int k = e->g->nouter - 1; k >= 0; k--) {
     bool tile = k == e->g->cross || k == e->g->nouter - 1;
     SymRef r = e->own[0].range[k];
-    if (tile) r = mg_sym_floordiv(e->x, mg_sym_add(e->x, r, mg_sym(e->x, PX_TILE - 1)), mg_sym(e->x, PX_TILE));
+    if (tile)
+      r = mg_sym_floordiv(e->x, mg_sym_add(e->x, r, mg_sym(e->x, PX_TILE - 1)), mg_sym(e->x, PX_TILE));
     int q = px_reg(e, t), i = px_reg(e, t), d = px_size(e, r);
-    PUT("  rem.%s %s%d, %s%d, %s%d;\n  div.%s %s%d, %s%d, %s%d;\n", ty, pre, i, pre, n, pre, d, ty, pre, q, pre, n, pre, d);
+    PUT("  rem.%s %s%d, %s%d, %s%d;\n  div.%s %s%d, %s%d, %s%d;\n", ty, pre, i, pre, n, pre, d, ty, pre, q,
+        pre, n, pre, d);
     if (tile) PUT("  mul.lo.%s %s%d, %s%d, %d;\n", ty, pre, i, pre, i, PX_TILE);
     e->idx[k] = i;
     n = q;
@@ -258,7 +269,8 @@ MgRc mg_ptx_emit(MgSched *s, const MgKernel *k, const MgPtxPlan *p, MgStrbuf *ou
   const MgLoop *longest = k->loop[0];
   for (uint32_t i = 1; i < k->nloop; i++)
     if (emit_all(k->loop[i]) > emit_all(longest)) longest = k->loop[i];
-  for (int i = 0; i < MG_MAX_IDX; i++) mg_ex_set_idx_range(s->x, i, i < emit_all(longest) ? longest->range[i] : 0);
+  for (int i = 0; i < MG_MAX_IDX; i++)
+    mg_ex_set_idx_range(s->x, i, i < emit_all(longest) ? longest->range[i] : 0);
   MgRc rc = emit_body(e);
   if (rc == MG_OK) rc = emit_head(e, out);
   if (rc == MG_OK) {

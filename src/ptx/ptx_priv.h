@@ -1,12 +1,14 @@
 /* Inside of the PTX emitter: shared by the ptx_*.c files.
- * PTX registers are mutable and virtual, so a value is a register number, and accumulators are plain registers.
+ * PTX registers are mutable and virtual, so a value is a register number, and
+ * accumulators are plain registers.
  *
  * Code is written out for one thread.  A node is computed once for each *place* that it depends on:
  *   row     outer indices only: once a thread;
  *   piece   inner indices: once for each piece of the row, a piece being `vec` neighbours of the row;
  *   lane    the lane index: once for each of the `vec` neighbours.
- * Pieces of a row that are written out one after the other keep their values in registers across phases: a softmax loads its row
- * once.  Values that are computed inside of a loop are forgotten after it (PxAt.loop). */
+ * Pieces of a row that are written out one after the other keep their values in registers across phases: a
+ * softmax loads its row once.  Values that are computed inside of a loop are
+ * forgotten after it (PxAt.loop). */
 #ifndef MG_PTX_PTX_PRIV_H
 #define MG_PTX_PTX_PRIV_H
 #include "base/strbuf.h"
@@ -22,14 +24,15 @@ typedef enum PxKind { PX_value, PX_narrow, PX_address, PX_vector } PxKind; /* wh
 
 enum { PF_known = 1, PF_inner = 2, PF_lane = 4, PF_unstable = 8, PF_red = 16, PF_narrow = 32, PF_wide = 64 };
 
-typedef struct PxAt { /* where code is being written */
+typedef struct PxAt {      /* where code is being written */
   uint32_t loop[PX_DEPTH]; /* serial numbers of the loops around it; loop[0] is 0: none */
   int depth;
-  uint32_t piece;       /* 0: at the row; else number + 1 of the piece, with the rank of the phase in the upper bits */
+  uint32_t
+      piece; /* 0: at the row; else number + 1 of the piece, with the rank of the phase in the upper bits */
   int lane;
   int phase;
-  bool together;        /* all threads of the row are at this point */
-  int guard;            /* predicate: this piece is in the row; -1: it is */
+  bool together; /* all threads of the row are at this point */
+  int guard;     /* predicate: this piece is in the row; -1: it is */
 } PxAt;
 
 typedef struct Px {
@@ -38,12 +41,13 @@ typedef struct Px {
   MgCtx *c;
   const MgKernel *k;
   const MgPtxPlan *g;
-  MgLoop *own;          /* the kernel's nests, legalized */
-  MgStrbuf b;           /* body text; declarations are known at the end */
+  MgLoop *own; /* the kernel's nests, legalized */
+  MgStrbuf b;  /* body text; declarations are known at the end */
   int nreg[R__COUNT], nlabel;
-  MgMap memo;           /* place, kind and node -> register */
-  MgMap step;           /* index -> how far a lane moves it; see px_lane_step */
-  uint8_t *flag; uint32_t cap; /* per node: PF_* */
+  MgMap memo; /* place, kind and node -> register */
+  MgMap step; /* index -> how far a lane moves it; see px_lane_step */
+  uint8_t *flag;
+  uint32_t cap; /* per node: PF_* */
   PxAt at;
   uint32_t nserial;
   int idx[MG_MAX_IDX];  /* register of each bound index, of lane 0; 32 bits when the plan is narrow */
@@ -72,32 +76,33 @@ const char *px_bits_ty(MgTy t);
 const char *px_arith_ty(MgTy t);
 const char *px_mem_ty(MgTy t);
 int px_reg(Px *e, MgTy t);
-int px_regs(Px *e, MgTy t, int n);                      /* n neighbours: the first */
+int px_regs(Px *e, MgTy t, int n); /* n neighbours: the first */
 void px_put(Px *e, MgTy t, int id);
 void px_move(Px *e, MgTy t, int to, int from);
 int px_op(Px *e, MgScalarOp o, MgTy ty, int a, int b);
-int px_apply(Px *e, MgScalarOp o, MgTy ty, MgTy rty, const int *s); /* MG_UNSUP in rc where there is no template */
+int px_apply(Px *e, MgScalarOp o, MgTy ty, MgTy rty,
+             const int *s); /* MG_UNSUP in rc where there is no template */
 int px_constant(Px *e, ExprRef r);
 int px_int(Px *e, MgTy t, int64_t v);
 int px_convert(Px *e, MgTy to, MgTy from, int a);
 int px_bitcast(Px *e, MgTy to, MgTy from, int a);
 int px_select(Px *e, MgTy t, int p, int a, int b);
-int px_tanh_plus_one(Px *e, int a);                    /* of f32, exact where tanh itself would have lost its digits */
-int px_and(Px *e, int p, int q);                        /* predicates; -1 is true */
+int px_tanh_plus_one(Px *e, int a); /* of f32, exact where tanh itself would have lost its digits */
+int px_and(Px *e, int p, int q);    /* predicates; -1 is true */
 int px_combine(Px *e, MgRedOp o, MgTy ty, int a, int b);
-int px_op32(Px *e, const char *op, int a, int64_t imm);  /* op %d, %a, imm on 32 bits */
+int px_op32(Px *e, const char *op, int a, int64_t imm); /* op %d, %a, imm on 32 bits */
 /* ---- ptx_value.c: values and memory ---- */
 uint8_t px_facts(Px *e, ExprRef r);
 int px_value(Px *e, ExprRef r);
-int px_narrow(Px *e, ExprRef r);                        /* of an index that px_is_narrow */
+int px_narrow(Px *e, ExprRef r); /* of an index that px_is_narrow */
 bool px_is_narrow(Px *e, ExprRef r);
 int px_size(Px *e, SymRef n);                           /* in an index register */
-bool px_lane_step(Px *e, ExprRef index, int64_t *step);  /* constant distance of lanes */
+bool px_lane_step(Px *e, ExprRef index, int64_t *step); /* constant distance of lanes */
 bool px_is_multiple(Px *e, ExprRef r, int64_t n);       /* of lane 0 */
 void px_store(Px *e, const MgLoop *l, const ExprRef value, int lanes);
 /* base + index * size in a new 64-bit register, of the present place. */
 int px_address(Px *e, BufRef b, MgTy ty, ExprRef index);
-void px_know(Px *e, ExprRef r, int id);                 /* the value of r at this place is in register id */
+void px_know(Px *e, ExprRef r, int id); /* the value of r at this place is in register id */
 /* ---- ptx_tile.c: blocks of points that are turned in shared memory ---- */
 void px_tiles(Px *e);
 /* ---- ptx_walk.c: loops and reductions ---- */

@@ -1,5 +1,6 @@
 /* How a kernel is laid over the GPU.
- * In: a fused kernel, its ranges at the hints of this run.  Out: MgPtxPlan.  Any answer gives right code; this one is about
+ * In: a fused kernel, its ranges at the hints of this run.  Out: MgPtxPlan.  Any answer gives right code;
+ * this one is about
  * speed:
  * 16 bytes an access, enough threads to fill the chip, rows that stay in registers between phases. */
 #include <string.h>
@@ -28,8 +29,8 @@ static int64_t sched_hint(const MgExprs *x, const SymRef *range, int from, int t
 typedef struct SchedLane { /* could a thread have neighbours along idx(k)? */
   MgSched *s;
   const MgKernel *kernel;
-  int k, least, most;     /* bytes of the elements that lie side by side */
-  int64_t good, bad;      /* accesses that are contiguous or uniform along it, and others */
+  int k, least, most; /* bytes of the elements that lie side by side */
+  int64_t good, bad;  /* accesses that are contiguous or uniform along it, and others */
 } SchedLane;
 
 static void sched_access(SchedLane *a, BufRef b, ExprRef index) {
@@ -54,7 +55,12 @@ static bool sched_see_load(const MgExprs *x, ExprRef r, void *arg) {
   return false;
 }
 
-typedef struct SchedLoads { MgCtx *c; ExprRef *r; uint32_t n, cap; bool failed; } SchedLoads;
+typedef struct SchedLoads {
+  MgCtx *c;
+  ExprRef *r;
+  uint32_t n, cap;
+  bool failed;
+} SchedLoads;
 
 static bool sched_collect(const MgExprs *x, ExprRef r, void *arg) {
   SchedLoads *l = arg;
@@ -130,9 +136,12 @@ static MgRc sched_cross(MgSched *s, const MgKernel *k, const SymRef *range, int 
     const MgExpr *n = mg_expr(x, loads.r[i]);
     ExprRef index = n->src[0];
     if (n->src[1] || s->buf[n->u.i].kind == MB_local || s->buf[n->u.i].device == DEV_cpu) continue;
-    if (!mg_ex_linear(x, index, all - 1, &coef, &rest) || (mg_ex_const_int(x, coef, &far) && far < LEAST)) continue;
+    if (!mg_ex_linear(x, index, all - 1, &coef, &rest) || (mg_ex_const_int(x, coef, &far) && far < LEAST))
+      continue;
     for (int d = 0; d < all - 1; d++)
-      if (mg_sym_hint(x, range[d]) >= LEAST && mg_ex_linear(x, index, d, &coef, &rest) && mg_sym_is(x, coef, 1)) *out = d;
+      if (mg_sym_hint(x, range[d]) >= LEAST && mg_ex_linear(x, index, d, &coef, &rest) &&
+          mg_sym_is(x, coef, 1))
+        *out = d;
   }
   return mg_exprs_ok(x);
 }
@@ -164,8 +173,8 @@ static bool sched_fits(const MgExprs *x, const SymRef *range, int n) {
   return true;
 }
 
-static MgRc sched_rows(MgSched *s, const MgKernel *k, const SymRef *range, int all, bool lanes_outer, bool vectors,
-    MgPtxPlan *p) {
+static MgRc sched_rows(MgSched *s, const MgKernel *k, const SymRef *range, int all, bool lanes_outer,
+                       bool vectors, MgPtxPlan *p) {
   int64_t rows = sched_hint(s->x, range, 0, p->nouter), length = sched_hint(s->x, range, p->nouter, all);
   p->team = 1;
   bool alone = lanes_outer || length <= SCHED_WINDOW;
@@ -188,7 +197,8 @@ static MgRc sched_tiles(MgExprs *x, const SymRef *range, MgPtxPlan *p) {
   p->blocks = mg_sym(x, 1);
   for (int k = 0; k < p->nouter; k++) {
     SymRef n = range[k];
-    if (k == p->cross || k == p->nouter - 1) n = mg_sym_floordiv(x, mg_sym_add(x, n, mg_sym(x, TILE - 1)), mg_sym(x, TILE));
+    if (k == p->cross || k == p->nouter - 1)
+      n = mg_sym_floordiv(x, mg_sym_add(x, n, mg_sym(x, TILE - 1)), mg_sym(x, TILE));
     p->blocks = mg_sym_mul(x, p->blocks, n);
   }
   p->points = p->blocks;
@@ -222,9 +232,13 @@ MgRc mg_ptx_plan(MgSched *s, const MgKernel *k, bool vectors, MgPtxPlan *p) {
     lanes_outer |= l->vec != MG_NO_VEC && l->vec < k->nshared;
     if (sched_all(l) > all) all = sched_all(l), range = l->range;
   }
-  *p = (MgPtxPlan){.map = points ? MG_PTX_points : MG_PTX_rows, .nouter = (uint8_t)(points ? all : k->nshared),
-                   .lane = -1, .vec = 1,
-                   .threads = SCHED_THREADS, .team = 1, .pieces = 1};
+  *p = (MgPtxPlan){.map = points ? MG_PTX_points : MG_PTX_rows,
+                   .nouter = (uint8_t)(points ? all : k->nshared),
+                   .lane = -1,
+                   .vec = 1,
+                   .threads = SCHED_THREADS,
+                   .team = 1,
+                   .pieces = 1};
   for (int i = 0; i < MG_MAX_IDX; i++) mg_ex_set_idx_range(x, i, i < all ? range[i] : 0);
   p->narrow = sched_fits(x, range, all);
   if (!points) TRY(sched_rows(s, k, range, all, lanes_outer, vectors, p));

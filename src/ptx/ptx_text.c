@@ -8,7 +8,8 @@ const char *const px_prefix[R__COUNT] = {"%p", "%h", "%r", "%rd", "%f", "%d"};
 PxClass px_class(MgTy t) {
   switch (t) {
   case TY_i1: return R_p;
-  case TY_f16: case TY_bf16: return R_h;
+  case TY_f16:
+  case TY_bf16: return R_h;
   case TY_f32: return R_f;
   case TY_f64: return R_d;
   default: return mg_ty_size(t) == 8 ? R_rd : R_r; /* 8- and 16-bit integers are kept extended in 32 bits */
@@ -18,10 +19,12 @@ PxClass px_class(MgTy t) {
 const char *px_arith_ty(MgTy t) {
   switch (t) {
   case TY_i1: return "pred";
-  case TY_f16: case TY_bf16: return "b16";
+  case TY_f16:
+  case TY_bf16: return "b16";
   case TY_f32: return "f32";
   case TY_f64: return "f64";
-  default: return mg_ty_size(t) == 8 ? (mg_ty_is_signed(t) ? "s64" : "u64") : mg_ty_is_signed(t) ? "s32" : "u32";
+  default:
+    return mg_ty_size(t) == 8 ? (mg_ty_is_signed(t) ? "s64" : "u64") : mg_ty_is_signed(t) ? "s32" : "u32";
   }
 }
 
@@ -32,7 +35,8 @@ const char *px_bits_ty(MgTy t) {
 }
 
 const char *px_mem_ty(MgTy t) {
-  static const char *const name[] = {"u8", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "b16", "b16", "f32", "f64"};
+  static const char *const name[] = {"u8",  "s8",  "u8",  "s16", "u16", "s32", "u32",
+                                     "s64", "u64", "b16", "b16", "f32", "f64"};
   return name[t];
 }
 
@@ -46,7 +50,9 @@ int px_reg(Px *e, MgTy t) { return px_regs(e, t, 1); }
 void px_put(Px *e, MgTy t, int id) { PUT("%s%d", px_prefix[px_class(t)], id); }
 
 /* The type of a plain move or select. */
-static const char *text_move_ty(MgTy t) { return t == TY_f32 || t == TY_f64 ? px_arith_ty(t) : px_bits_ty(t); }
+static const char *text_move_ty(MgTy t) {
+  return t == TY_f32 || t == TY_f64 ? px_arith_ty(t) : px_bits_ty(t);
+}
 
 void px_move(Px *e, MgTy t, int to, int from) {
   PUT("  mov.%s ", text_move_ty(t));
@@ -98,32 +104,39 @@ static int text_apply(Px *e, const char *tmpl, MgTy ty, MgTy rty, const int *s) 
 /* 2 ulp: the argument becomes a whole number of doublings and a rest of at most a half. */
 static int text_exp(Px *e, int a) {
   int d = px_regs(e, TY_f32, 5), x = d + 1, j = d + 2, f = d + 3, s = d + 4;
-  PUT("  max.NaN.f32 %%f%d, %%f%d, 0fC2D00000;\n", x, a);                        /* -104: underflows */
+  PUT("  max.NaN.f32 %%f%d, %%f%d, 0fC2D00000;\n", x, a); /* -104: underflows */
   PUT("  mul.rn.f32 %%f%d, %%f%d, 0f3FB8AA3B;\n  cvt.rni.f32.f32 %%f%d, %%f%d;\n", j, x, j, j);
   PUT("  min.f32 %%f%d, %%f%d, 0f42FE0000;\n  neg.f32 %%f%d, %%f%d;\n", j, j, f, j); /* 2^128 is no float */
-  PUT("  fma.rn.f32 %%f%d, %%f%d, 0f3FB8AA3B, %%f%d;\n  fma.rn.f32 %%f%d, %%f%d, 0f32A57060, %%f%d;\n", f, x, f, f, x, f);
-  PUT("  ex2.approx.f32 %%f%d, %%f%d;\n  ex2.approx.f32 %%f%d, %%f%d;\n  mul.rn.f32 %%f%d, %%f%d, %%f%d;\n", f, f, s, j, d, f, s);
+  PUT("  fma.rn.f32 %%f%d, %%f%d, 0f3FB8AA3B, %%f%d;\n  fma.rn.f32 %%f%d, %%f%d, 0f32A57060, %%f%d;\n", f, x,
+      f, f, x, f);
+  PUT("  ex2.approx.f32 %%f%d, %%f%d;\n  ex2.approx.f32 %%f%d, %%f%d;\n  mul.rn.f32 %%f%d, %%f%d, %%f%d;\n",
+      f, f, s, j, d, f, s);
   return d;
 }
 
 /* 4 ulp: 1 - 2 / (e^2x + 1); small arguments, which that would lose, by the first terms of the series. */
 static int text_tanh(Px *e, int a) {
-  static const unsigned term[] = {0xBC11371B, 0x3CB327A4, 0xBD5D0DD1, 0x3E088889, 0xBEAAAAAB}; /* x^11 ... x^3 */
+  static const unsigned term[] = {0xBC11371B, 0x3CB327A4, 0xBD5D0DD1, 0x3E088889,
+                                  0xBEAAAAAB}; /* x^11 ... x^3 */
   int d = px_regs(e, TY_f32, 5), t = d + 1, q = d + 2, x2 = d + 3, p = d + 4, small = px_reg(e, TY_i1);
-  PUT("  abs.f32 %%f%d, %%f%d;\n  mul.rn.f32 %%f%d, %%f%d, 0f4038AA3B;\n  ex2.approx.f32 %%f%d, %%f%d;\n", t, a, q, t, q, q);
+  PUT("  abs.f32 %%f%d, %%f%d;\n  mul.rn.f32 %%f%d, %%f%d, 0f4038AA3B;\n  ex2.approx.f32 %%f%d, %%f%d;\n", t,
+      a, q, t, q, q);
   PUT("  add.rn.f32 %%f%d, %%f%d, 0f3F800000;\n  rcp.approx.f32 %%f%d, %%f%d;\n", q, q, q, q);
-  PUT("  fma.rn.f32 %%f%d, %%f%d, 0fC0000000, 0f3F800000;\n  copysign.f32 %%f%d, %%f%d, %%f%d;\n", q, q, q, a, q);
+  PUT("  fma.rn.f32 %%f%d, %%f%d, 0fC0000000, 0f3F800000;\n  copysign.f32 %%f%d, %%f%d, %%f%d;\n", q, q, q, a,
+      q);
   PUT("  mul.rn.f32 %%f%d, %%f%d, %%f%d;\n  mov.f32 %%f%d, 0f%08X;\n", x2, a, a, p, term[0]);
   for (int i = 1; i < 5; i++) PUT("  fma.rn.f32 %%f%d, %%f%d, %%f%d, 0f%08X;\n", p, p, x2, term[i]);
   PUT("  mul.rn.f32 %%f%d, %%f%d, %%f%d;\n  fma.rn.f32 %%f%d, %%f%d, %%f%d, %%f%d;\n", p, p, x2, p, p, a, a);
-  PUT("  setp.lt.f32 %%p%d, %%f%d, 0f3EB33333;\n  selp.f32 %%f%d, %%f%d, %%f%d, %%p%d;\n", small, t, d, p, q, small);
+  PUT("  setp.lt.f32 %%p%d, %%f%d, 0f3EB33333;\n  selp.f32 %%f%d, %%f%d, %%f%d, %%p%d;\n", small, t, d, p, q,
+      small);
   return d;
 }
 
 int px_tanh_plus_one(Px *e, int a) {
   int d = px_reg(e, TY_f32);
   PUT("  mul.rn.f32 %%f%d, %%f%d, 0fC038AA3B;\n  ex2.approx.f32 %%f%d, %%f%d;\n", d, a, d, d); /* e^-2x */
-  PUT("  add.rn.f32 %%f%d, %%f%d, 0f3F800000;\n  rcp.approx.f32 %%f%d, %%f%d;\n  add.rn.f32 %%f%d, %%f%d, %%f%d;\n",
+  PUT("  add.rn.f32 %%f%d, %%f%d, 0f3F800000;\n  rcp.approx.f32 %%f%d, %%f%d;\n  add.rn.f32 %%f%d, %%f%d, "
+      "%%f%d;\n",
       d, d, d, d, d, d, d);
   return d;
 }
@@ -207,11 +220,13 @@ int px_convert(Px *e, MgTy to, MgTy from, int a) {
   if (to == from) return a;
   if (from == TY_bf16) {
     int u = px_reg(e, TY_u32), f = px_reg(e, TY_f32), zero = px_reg(e, TY_bf16);
-    PUT("  mov.b16 %%h%d, 0;\n  mov.b32 %%r%d, {%%h%d, %%h%d};\n  mov.b32 %%f%d, %%r%d;\n", zero, u, zero, a, f, u);
+    PUT("  mov.b16 %%h%d, 0;\n  mov.b32 %%r%d, {%%h%d, %%h%d};\n  mov.b32 %%f%d, %%r%d;\n", zero, u, zero, a,
+        f, u);
     return px_convert(e, to, TY_f32, f);
   }
   bool half = from == TY_f16 || to == TY_f16 || to == TY_bf16;
-  if (half && from != TY_f32 && to != TY_f32) return px_convert(e, to, TY_f32, px_convert(e, TY_f32, from, a));
+  if (half && from != TY_f32 && to != TY_f32)
+    return px_convert(e, to, TY_f32, px_convert(e, TY_f32, from, a));
   if (to == TY_i1) return px_op(e, OP_ne, from, a, text_zero(e, from));
   if (from == TY_i1) {
     int u = px_reg(e, TY_u32);
@@ -223,7 +238,8 @@ int px_convert(Px *e, MgTy to, MgTy from, int a) {
 
 int px_bitcast(Px *e, MgTy to, MgTy from, int a) {
   int d = px_reg(e, to);
-  if (px_class(to) == R_h && px_class(from) == R_r) PUT("  cvt.u16.u32 "); /* 16-bit integers live in 32 bits */
+  if (px_class(to) == R_h && px_class(from) == R_r)
+    PUT("  cvt.u16.u32 "); /* 16-bit integers live in 32 bits */
   else if (px_class(to) == R_r && px_class(from) == R_h) PUT("  cvt.u32.u16 ");
   else PUT("  mov.%s ", px_bits_ty(to));
   px_put(e, to, d);
@@ -246,7 +262,8 @@ int px_select(Px *e, MgTy t, int p, int a, int b) {
   int d = px_reg(e, t);
   if (t == TY_i1) {
     int n = px_reg(e, TY_i1), q = px_and(e, p, a);
-    PUT("  not.pred %%p%d, %%p%d;\n  and.pred %%p%d, %%p%d, %%p%d;\n  or.pred %%p%d, %%p%d, %%p%d;\n", n, p, n, n, b, d, q, n);
+    PUT("  not.pred %%p%d, %%p%d;\n  and.pred %%p%d, %%p%d, %%p%d;\n  or.pred %%p%d, %%p%d, %%p%d;\n", n, p,
+        n, n, b, d, q, n);
     return d;
   }
   PUT("  selp.%s ", text_move_ty(t));
@@ -260,8 +277,8 @@ int px_select(Px *e, MgTy t, int p, int a, int b) {
 }
 
 int px_combine(Px *e, MgRedOp o, MgTy ty, int a, int b) {
-  static const MgScalarOp by[] = {[RED_sum] = OP_add, [RED_prod] = OP_mul, [RED_any] = OP_or, [RED_all] = OP_and,
-      [RED_xor] = OP_xor};
+  static const MgScalarOp by[] = {
+      [RED_sum] = OP_add, [RED_prod] = OP_mul, [RED_any] = OP_or, [RED_all] = OP_and, [RED_xor] = OP_xor};
   if (o != RED_max && o != RED_min) return px_op(e, by[o], ty, a, b);
   if (ty == TY_f32) { /* a NaN wins */
     int d = px_reg(e, ty);
@@ -271,5 +288,6 @@ int px_combine(Px *e, MgRedOp o, MgTy ty, int a, int b) {
   if (!mg_ty_is_float(ty)) return px_op(e, o == RED_max ? OP_max : OP_min, ty, a, b);
   int better = o == RED_max ? px_op(e, OP_lt, ty, b, a) : px_op(e, OP_lt, ty, a, b);
   int r = px_select(e, ty, better, a, b);
-  return px_select(e, ty, px_op(e, OP_isnan, ty, a, 0), a, r); /* b NaN: neither test holds for a, so b is taken */
+  return px_select(e, ty, px_op(e, OP_isnan, ty, a, 0), a,
+                   r); /* b NaN: neither test holds for a, so b is taken */
 }

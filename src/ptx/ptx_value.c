@@ -1,5 +1,6 @@
 /* Values, indices and memory accesses of a kernel's expressions.
- * In: legalized nodes and the place that code is written for (Px.at).  Out: registers, each computed once a place. */
+ * In: legalized nodes and the place that code is written for (Px.at).  Out: registers,
+ * each computed once a place. */
 #include <stdio.h>
 #include <string.h>
 #include "ptx/ptx_priv.h"
@@ -28,7 +29,8 @@ bool px_is_multiple(Px *e, ExprRef r, int64_t n) {
   switch (k->op) {
   case OP_const: return k->u.i % n == 0;
   case OP_idx: return k->u.i == e->g->lane && e->g->vec % n == 0;
-  case OP_add: case OP_sub: return px_is_multiple(e, k->src[0], n) && px_is_multiple(e, k->src[1], n);
+  case OP_add:
+  case OP_sub: return px_is_multiple(e, k->src[0], n) && px_is_multiple(e, k->src[1], n);
   case OP_mul: return px_is_multiple(e, k->src[0], n) || px_is_multiple(e, k->src[1], n);
   default: return false;
   }
@@ -41,10 +43,12 @@ static ExprRef value_rest(Px *e, ExprRef index, int64_t *step) {
   return rest;
 }
 
-/* A comparison of indices that comes out alike for all lanes of a group: they do not reach over its border. */
+/* A comparison of indices that comes out alike for all lanes of a group: they do
+ * not reach over its border. */
 static bool value_is_uniform(Px *e, const MgExpr *n) {
   int64_t step;
-  if (e->g->lane < 0 || (n->op != OP_lt && n->op != OP_le) || mg_expr(e->x, n->src[0])->ty != TY_i64) return false;
+  if (e->g->lane < 0 || (n->op != OP_lt && n->op != OP_le) || mg_expr(e->x, n->src[0])->ty != TY_i64)
+    return false;
   ExprRef d = mg_sym_sub(e->x, n->src[0], n->src[1]);
   ExprRef rest = d ? value_rest(e, d, &step) : 0;
   if (!rest || !px_is_multiple(e, rest, e->g->vec)) return false;
@@ -55,7 +59,8 @@ static uint8_t value_facts(Px *e, ExprRef r) {
   const MgExpr n = *mg_expr(e->x, r);
   uint8_t f = 0;
   bool tile = e->g->map == MG_PTX_tiles && (n.u.i == e->g->cross || n.u.i == e->g->nouter - 1);
-  if (n.op == OP_idx) f = (n.u.i >= e->g->nouter || tile ? PF_inner : 0) | (n.u.i == e->g->lane ? PF_lane : 0);
+  if (n.op == OP_idx)
+    f = (n.u.i >= e->g->nouter || tile ? PF_inner : 0) | (n.u.i == e->g->lane ? PF_lane : 0);
   if (n.op == OP_red) f = PF_red | (e->g->lane >= 0 && e->g->lane < e->g->nouter ? PF_lane : 0);
   if (n.op == OP_load && e->stored[n.u.i]) f = PF_unstable;
   for (int i = 0; i < n.nsrc; i++)
@@ -70,11 +75,19 @@ static bool value_may_narrow(Px *e, ExprRef r) {
   const MgExpr n = *mg_expr(e->x, r);
   int64_t lo, hi;
   switch (n.op) {
-  case OP_const: case OP_idx: case OP_add: case OP_sub: case OP_mul: case OP_min: case OP_max: break;
-  case OP_div: case OP_rem:
+  case OP_const:
+  case OP_idx:
+  case OP_add:
+  case OP_sub:
+  case OP_mul:
+  case OP_min:
+  case OP_max: break;
+  case OP_div:
+  case OP_rem:
     if (!mg_ex_is_nonneg(e->x, n.src[0]) || !mg_ex_is_nonneg(e->x, n.src[1])) return false;
     break;
-  case OP_and: case OP_lsr:
+  case OP_and:
+  case OP_lsr:
     if (mg_expr(e->x, n.src[1])->op != OP_const || !mg_ex_is_nonneg(e->x, n.src[0])) return false;
     break;
   case OP_cvt:
@@ -132,7 +145,8 @@ static int value_known(Px *e, ExprRef r, PxKind kind) {
 
 static void value_note(Px *e, ExprRef r, PxKind kind, int id) {
   if (px_stop(e)) return;
-  if (r >> KEY_KIND || mg_map_put(&e->memo, value_key(e, r, kind, e->at.depth), (uint32_t)id) != MG_OK) e->rc = MG_NOMEM;
+  if (r >> KEY_KIND || mg_map_put(&e->memo, value_key(e, r, kind, e->at.depth), (uint32_t)id) != MG_OK)
+    e->rc = MG_NOMEM;
 }
 
 void px_know(Px *e, ExprRef r, int id) { value_note(e, r, PX_value, id); }
@@ -164,8 +178,9 @@ static int value_idx(Px *e, int k, bool narrow) {
 }
 
 static int value_narrow(Px *e, ExprRef r) {
-  static const char *const name[] = {[OP_add] = "add.s32", [OP_sub] = "sub.s32", [OP_mul] = "mul.lo.s32", [OP_min] = "min.s32",
-    [OP_max] = "max.s32", [OP_div] = "div.u32", [OP_rem] = "rem.u32", [OP_and] = "and.b32", [OP_lsr] = "shr.u32"};
+  static const char *const name[] = {[OP_add] = "add.s32", [OP_sub] = "sub.s32", [OP_mul] = "mul.lo.s32",
+                                     [OP_min] = "min.s32", [OP_max] = "max.s32", [OP_div] = "div.u32",
+                                     [OP_rem] = "rem.u32", [OP_and] = "and.b32", [OP_lsr] = "shr.u32"};
   const MgExpr n = *mg_expr(e->x, r);
   if (n.op == OP_const) {
     int d = px_reg(e, TY_i32);
@@ -209,8 +224,8 @@ bool px_lane_step(Px *e, ExprRef index, int64_t *step) {
 /* ---- memory ---- */
 
 typedef struct ValueRef { /* an element in memory */
-  int reg;             /* 64 bits */
-  int64_t offset;      /* bytes */
+  int reg;                /* 64 bits */
+  int64_t offset;         /* bytes */
   const char *space;
 } ValueRef;
 
@@ -221,7 +236,8 @@ int px_address(Px *e, BufRef b, MgTy ty, ExprRef index) {
     int64_t n = 0;
     PUT("  mov.u64 %%rd%d, lb%u;\n", base, b);
     if (e->slot >= 0 && mg_ex_const_int(e->x, e->s->buf[b].nelem, &n))
-      PUT("  mad.wide.u32 %%rd%d, %%r%d, %lld, %%rd%d;\n", base, e->slot, (long long)n * mg_ty_size(ty), base);
+      PUT("  mad.wide.u32 %%rd%d, %%r%d, %lld, %%rd%d;\n", base, e->slot, (long long)n * mg_ty_size(ty),
+          base);
   } else {
     PUT("  mov.b64 %%rd%d, %%q%d;\n", base, e->arg[b]);
   }
@@ -245,7 +261,8 @@ static ValueRef value_ref(Px *e, BufRef b, MgTy ty, ExprRef index, ExprRef r) {
   }
   e->at.lane = 0;
   const MgExpr n = *mg_expr(e->x, index);
-  if (n.op == OP_add && n.ty == TY_i64 && mg_ex_const_int(e->x, n.src[1], &add) && add > -(1 << 20) && add < 1 << 20)
+  if (n.op == OP_add && n.ty == TY_i64 && mg_ex_const_int(e->x, n.src[1], &add) && add > -(1 << 20) &&
+      add < 1 << 20)
     a.offset = add * mg_ty_size(ty), index = n.src[0];
   a.reg = r ? value_known(e, r, PX_address) : -1;
   if (a.reg < 0) {
@@ -260,7 +277,8 @@ static ValueRef value_ref(Px *e, BufRef b, MgTy ty, ExprRef index, ExprRef r) {
 /* Does a vector access of all lanes do at this index? */
 static bool value_is_vector(Px *e, BufRef b, ExprRef index, int lanes) {
   int64_t step, own;
-  if (lanes != e->g->vec || lanes < 2 || !e->g->vectors || !px_lane_step(e, index, &step) || step != 1) return false;
+  if (lanes != e->g->vec || lanes < 2 || !e->g->vectors || !px_lane_step(e, index, &step) || step != 1)
+    return false;
   ExprRef rest = value_rest(e, index, &own);
   return rest && px_is_multiple(e, rest, lanes);
 }
@@ -349,7 +367,8 @@ static int value_load(Px *e, ExprRef r) {
     int id = value_forwarded(e, r);
     if (id >= 0) return id;
   }
-  if (e->s->buf[b].kind == MB_local && !e->shared[b]) return e->rc = MG_UNSUP, 0; /* its value is not in this place's registers */
+  if (e->s->buf[b].kind == MB_local && !e->shared[b])
+    return e->rc = MG_UNSUP, 0; /* its value is not in this place's registers */
   if (!e->shared[b] && e->s->buf[b].device == DEV_cpu) return value_parameter(e, &n);
   MgTy reg = n.ty == TY_i1 ? TY_u8 : n.ty;
   int mask = n.src[1] ? px_value(e, n.src[1]) : -1, other = n.src[1] ? px_value(e, n.src[2]) : -1, d;
@@ -374,7 +393,8 @@ static int value_load(Px *e, ExprRef r) {
 
 static bool value_compares_narrow(Px *e, const MgExpr *n) {
   bool is = n->op == OP_lt || n->op == OP_le || n->op == OP_eq || n->op == OP_ne;
-  return is && mg_expr(e->x, n->src[0])->ty == TY_i64 && px_is_narrow(e, n->src[0]) && px_is_narrow(e, n->src[1]);
+  return is && mg_expr(e->x, n->src[0])->ty == TY_i64 && px_is_narrow(e, n->src[0]) &&
+         px_is_narrow(e, n->src[1]);
 }
 
 static int value_node(Px *e, ExprRef r) {
@@ -395,8 +415,8 @@ static int value_node(Px *e, ExprRef r) {
   for (int i = 0; i < 2 && n.op == OP_add && n.ty == TY_f32; i++) {
     const MgExpr *t = mg_expr(e->x, n.src[i]);
     double one;
-    if (t->op == OP_tanh && mg_ex_const_float(e->x, n.src[1 - i], &one) && one == 1) return px_tanh_plus_one(e,
-        px_value(e, t->src[0]));
+    if (t->op == OP_tanh && mg_ex_const_float(e->x, n.src[1 - i], &one) && one == 1)
+      return px_tanh_plus_one(e, px_value(e, t->src[0]));
   }
   for (int i = 0; i < n.nsrc; i++) s[i] = px_value(e, n.src[i]);
   MgTy from = mg_expr(e->x, n.src[0])->ty;
@@ -474,7 +494,8 @@ static void value_store_vector(Px *e, const MgLoop *l, MgTy ty, const int *v, in
   MgTy mem = ty == TY_i1 ? TY_u8 : ty;
   if (l->mask) p = px_and(e, px_value(e, l->mask), p);
   int row = px_regs(e, mem, n);
-  for (int i = 0; i < n; i++) px_move(e, mem, row + i, ty == TY_i1 ? px_convert(e, TY_u8, TY_i1, v[i]) : v[i]);
+  for (int i = 0; i < n; i++)
+    px_move(e, mem, row + i, ty == TY_i1 ? px_convert(e, TY_u8, TY_i1, v[i]) : v[i]);
   e->at.lane = 0;
   value_move_vector(e, false, mem, row, n, value_ref(e, l->buf, mem, l->index, 0), p);
 }
@@ -482,12 +503,14 @@ static void value_store_vector(Px *e, const MgLoop *l, MgTy ty, const int *v, in
 /* 16-bit floats that nobody reads again are rounded two at a time. */
 static bool value_store_pairs(Px *e, const MgLoop *l, MgTy ty, ExprRef value, int p) {
   int n = e->g->vec, v[PX_LANES], words = px_regs(e, TY_u32, n / 2);
-  if (px_class(ty) != R_h || n < 4 || e->loaded[l->buf] || mg_expr(e->x, value)->ty != TY_f32 || l->mask) return false;
+  if (px_class(ty) != R_h || n < 4 || e->loaded[l->buf] || mg_expr(e->x, value)->ty != TY_f32 || l->mask)
+    return false;
   for (e->at.lane = 0; e->at.lane < n && !px_stop(e); e->at.lane++) v[e->at.lane] = px_value(e, value);
   e->at.lane = 0;
   ValueRef a = value_ref(e, l->buf, ty, l->index, 0);
   for (int i = 0; i < n / 2; i++)
-    PUT("  cvt.rn.%sx2.f32 %%r%d, %%f%d, %%f%d;\n", ty == TY_bf16 ? "bf16" : "f16", words + i, v[2 * i + 1], v[2 * i]);
+    PUT("  cvt.rn.%sx2.f32 %%r%d, %%f%d, %%f%d;\n", ty == TY_bf16 ? "bf16" : "f16", words + i, v[2 * i + 1],
+        v[2 * i]);
   PUT("  ");
   if (p >= 0) PUT("@%%p%d ", p);
   PUT("st.%s.v%d.b32 [%%rd%d+%lld], ", a.space, n / 2, a.reg, (long long)a.offset);
@@ -504,7 +527,9 @@ void px_store(Px *e, const MgLoop *l, const ExprRef value, int lanes) {
   if (!sv) return;
   int p = px_and(e, e->live, e->at.guard);
   bool shared = e->at.together && e->g->team > 1;
-  if (!shared && memory && value_is_vector(e, l->buf, l->index, lanes) && value_store_pairs(e, l, ty, value, p)) return;
+  if (!shared && memory && value_is_vector(e, l->buf, l->index, lanes) &&
+      value_store_pairs(e, l, ty, value, p))
+    return;
   for (e->at.lane = 0; e->at.lane < lanes && !px_stop(e); e->at.lane++) v[e->at.lane] = px_value(e, sv);
   e->at.lane = 0;
   if (shared) {
@@ -513,7 +538,8 @@ void px_store(Px *e, const MgLoop *l, const ExprRef value, int lanes) {
   }
   bool same = !l->mask || !(px_facts(e, l->mask) & PF_lane);
   if (px_stop(e)) return;
-  if (memory && same && l->buf != e->s->err && value_is_vector(e, l->buf, l->index, lanes)) value_store_vector(e, l, ty, v, p);
+  if (memory && same && l->buf != e->s->err && value_is_vector(e, l->buf, l->index, lanes))
+    value_store_vector(e, l, ty, v, p);
   else
     for (; memory && e->at.lane < lanes; e->at.lane++) value_store_lane(e, l, ty, v[e->at.lane], p);
   e->at.lane = 0;

@@ -1,7 +1,9 @@
-/* The order in which a thread goes through a kernel: phases, pieces of a row, loops, and how threads of a row meet.
+/* The order in which a thread goes through a kernel: phases, pieces of a row, loops,
+ * and how threads of a row meet.
  * In: a Px with bound outer indices.  Out: the kernel's body.
- * A phase walks over the points of its inner ranges, `team` threads times `vec` neighbours at a time.  Few pieces are written out
- * (and keep their values for later phases), more are a loop of WALK_UNROLL pieces a turn. */
+ * A phase walks over the points of its inner ranges, `team` threads times `vec` neighbours at a time.  Few
+ * pieces are written out (and keep their values for later phases), more are a loop of
+ * WALK_UNROLL pieces a turn. */
 #include <math.h>
 #include "ptx/ptx_priv.h"
 
@@ -9,15 +11,19 @@ enum { WALK_UNROLL = 4, WALK_MEMBERS = 64 };
 
 typedef struct Walk { /* the nests of one phase */
   MgLoop **loop;
-  int n, end, keep;     /* all ranges; those that no reduction of the phase reduces */
+  int n, end, keep; /* all ranges; those that no reduction of the phase reduces */
   const SymRef *range;
   int acc[WALK_MEMBERS][PX_LANES];
 } Walk;
 
 static int walk_all(const MgLoop *l) { return l->nouter + (l->kind == ML_reduce ? l->nred : 0); }
-static bool walk_inner_lane(const Px *e, const Walk *g) { return e->g->lane >= e->g->nouter && e->g->lane < g->end; }
+static bool walk_inner_lane(const Px *e, const Walk *g) {
+  return e->g->lane >= e->g->nouter && e->g->lane < g->end;
+}
 static bool walk_outer_lane(const Px *e) { return e->g->lane >= 0 && e->g->lane < e->g->nouter; }
-static int walk_lanes(const Px *e, const Walk *g) { return walk_outer_lane(e) || walk_inner_lane(e, g) ? e->g->vec : 1; }
+static int walk_lanes(const Px *e, const Walk *g) {
+  return walk_outer_lane(e) || walk_inner_lane(e, g) ? e->g->vec : 1;
+}
 
 /* ---- loops ---- */
 
@@ -44,7 +50,9 @@ static void walk_hoist(Px *e, const Walk *g) {
   }
 }
 
-typedef struct WalkLoop { int label, var; } WalkLoop;
+typedef struct WalkLoop {
+  int label, var;
+} WalkLoop;
 
 static void walk_open(Px *e) {
   if (e->at.depth + 1 == PX_DEPTH || e->nserial >= 8190) e->rc = MG_UNSUP;
@@ -128,7 +136,8 @@ static void walk_shuffle(Px *e, MgTy ty, int from, int to, int distance) {
   else PUT("  mov.b32 %%r%d, ", a);
   px_put(e, ty, from);
   PUT(";\n");
-  for (int i = 0; i <= wide; i++) PUT("  shfl.sync.bfly.b32 %%r%d, %%r%d, %d, 31, -1;\n", a + 2 + i, a + i, distance);
+  for (int i = 0; i <= wide; i++)
+    PUT("  shfl.sync.bfly.b32 %%r%d, %%r%d, %d, 31, -1;\n", a + 2 + i, a + i, distance);
   PUT("  mov.%s ", wide ? "b64" : "b32");
   px_put(e, ty, to);
   if (wide) PUT(", {%%r%d, %%r%d};\n", a + 2, a + 3);
@@ -154,15 +163,15 @@ static int walk_team(Px *e, MgRedOp o, MgTy ty, int acc) {
   }
   acc = walk_bfly(e, o, ty, acc, team < 32 ? team : 32);
   if (warps < 2) return acc;
-  int base = px_reg(e, TY_u32), at = px_reg(e, TY_u32), p = px_reg(e, TY_i1), lane = px_op32(e, "and.b32", e->rank,
-      31), v = px_reg(e, ty);
+  int base = px_reg(e, TY_u32), at = px_reg(e, TY_u32), p = px_reg(e, TY_i1),
+      lane = px_op32(e, "and.b32", e->rank, 31), v = px_reg(e, ty);
   const char *mt = px_mem_ty(ty);
   PUT("  mov.u32 %%r%d, exchange;\n  add.u32 %%r%d, %%r%d, %u;\n", base, base, base,
       e->nexchange++ * (unsigned)(e->g->threads / 32) * 8);
   if (e->slot >= 0) PUT("  mad.lo.u32 %%r%d, %%r%d, %d, %%r%d;\n", base, e->slot, warps * 8, base);
   int warp = px_op32(e, "shr.u32", e->rank, 5);
-  PUT("  mad.lo.u32 %%r%d, %%r%d, 8, %%r%d;\n  setp.eq.u32 %%p%d, %%r%d, 0;\n  @%%p%d st.shared.%s [%%r%d], ", at,
-      warp, base, p, lane, p, mt, at);
+  PUT("  mad.lo.u32 %%r%d, %%r%d, 8, %%r%d;\n  setp.eq.u32 %%p%d, %%r%d, 0;\n  @%%p%d st.shared.%s [%%r%d], ",
+      at, warp, base, p, lane, p, mt, at);
   px_put(e, ty, acc);
   PUT(";\n  bar.sync 0;\n");
   int mine = px_op32(e, "and.b32", lane, warps - 1), from = px_reg(e, TY_u32);
@@ -180,7 +189,8 @@ static int walk_start(Px *e, const MgLoop *l) {
   if (l->red_op == RED_max || l->red_op == RED_min) {
     int bits = 8 * mg_ty_size(ty) - (mg_ty_is_signed(ty) ? 1 : 0);
     int64_t top = bits == 64 ? -1 : (int64_t)((1ull << bits) - 1), least = mg_ty_is_signed(ty) ? -top - 1 : 0;
-    k = mg_ty_is_float(ty) ? mg_ex_float(e->x, ty, limit) : mg_ex_int(e->x, ty, l->red_op == RED_max ? least : top);
+    k = mg_ty_is_float(ty) ? mg_ex_float(e->x, ty, limit)
+                           : mg_ex_int(e->x, ty, l->red_op == RED_max ? least : top);
   } else {
     k = mg_ty_is_float(ty) ? mg_ex_float(e->x, ty, all) : mg_ex_int(e->x, ty, all);
   }
@@ -228,8 +238,8 @@ static void walk_points(Px *e, Walk *g, int lanes) {
   }
 }
 
-/* One piece: inner point `flat` of the phase and its neighbours.  n: points of the phase, to be compared with; 0: it is in
- * the row. */
+/* One piece: inner point `flat` of the phase and its neighbours.  n: points of the phase, to be compared
+ * with; 0: it is in the row. */
 static void walk_piece(Px *e, Walk *g, int from, int flat, int number, int64_t n) {
   PxAt at = e->at;
   int lanes = walk_lanes(e, g);
@@ -252,15 +262,18 @@ static void walk_constant(Px *e, Walk *g, int from, int64_t n) {
   int64_t span = (int64_t)e->g->team * (walk_inner_lane(e, g) ? e->g->vec : 1), full = n / span, at = 0;
   bool rest = n % span != 0;
   int base = px_reg(e, walk_ty(e));
-  if (e->rank >= 0 && e->g->narrow) PUT("  mul.lo.u32 %%r%d, %%r%d, %lld;\n", base, e->rank, (long long)(span / e->g->team));
-  else if (e->rank >= 0) PUT("  mul.wide.u32 %%rd%d, %%r%d, %lld;\n", base, e->rank, (long long)(span / e->g->team));
+  if (e->rank >= 0 && e->g->narrow)
+    PUT("  mul.lo.u32 %%r%d, %%r%d, %lld;\n", base, e->rank, (long long)(span / e->g->team));
+  else if (e->rank >= 0)
+    PUT("  mul.wide.u32 %%rd%d, %%r%d, %lld;\n", base, e->rank, (long long)(span / e->g->team));
   else px_move(e, walk_ty(e), base, px_int(e, walk_ty(e), 0));
   int pieces = 0;
   if (full + rest > e->g->pieces) {
     int64_t turns = full / WALK_UNROLL, end = turns * WALK_UNROLL * span;
     walk_hoist(e, g);
     WalkLoop l = walk_loop(e, base, walk_index_op(e, "add", base, end));
-    for (int u = 0; u < WALK_UNROLL; u++) walk_piece(e, g, from, walk_index_op(e, "add", l.var, u * span), u, 0);
+    for (int u = 0; u < WALK_UNROLL; u++)
+      walk_piece(e, g, from, walk_index_op(e, "add", l.var, u * span), u, 0);
     walk_next(e, l, WALK_UNROLL * span);
     at = turns * WALK_UNROLL;
     walk_open(e); /* the numbers of these pieces are not those of another phase */
@@ -310,7 +323,8 @@ static void walk_dims(Px *e, Walk *g, int dim) {
   }
   int64_t n = 1, k;
   bool constant = true;
-  for (int d = dim; d < g->end; d++) constant = constant && mg_ex_const_int(e->x, g->range[d], &k) && (n *= k, true);
+  for (int d = dim; d < g->end; d++)
+    constant = constant && mg_ex_const_int(e->x, g->range[d], &k) && (n *= k, true);
   if (reduces) walk_begin(e, g);
   if (dim == g->end) walk_points(e, g, walk_outer_lane(e) ? e->g->vec : 1);
   else if (constant) walk_constant(e, g, dim, n);

@@ -1,4 +1,5 @@
-/* Test harness of the back end: nests written as text, run by the reference evaluator and as compiled kernels. */
+/* Test harness of the back end: nests written as text, run by the reference
+ * evaluator and as compiled kernels. */
 #ifndef MG_TEST_KERNEL_RUN_H
 #define MG_TEST_KERNEL_RUN_H
 #include <math.h>
@@ -37,7 +38,10 @@ static inline double cpu_ms(void) { return (double)clock() * 1e3 / CLOCKS_PER_SE
 
 static inline MgTarget host_target(void) {
   const MgCpu *cpu = mg_cpu();
-  MgTarget t = {.vector_bits = cpu->vector_bits, .fma = cpu->fma, .avx512 = cpu->avx512, .f16c = cpu->f16c,
+  MgTarget t = {.vector_bits = cpu->vector_bits,
+                .fma = cpu->fma,
+                .avx512 = cpu->avx512,
+                .f16c = cpu->f16c,
                 .avx512bf16 = cpu->avx512bf16};
   if (getenv("TARGET_LLVM")) t.llvm = atoi(getenv("TARGET_LLVM")); /* spelled for an old LLVM */
   return t;
@@ -100,8 +104,8 @@ static inline ExprRef env_expr(Env *e, const char *t) {
 }
 
 /* ranges: "4 100|7": kept sizes, then reduced ones after the bar. */
-static inline MgLoop *env_nest(Env *e, MgLoopKind kind, const char *ranges, MgRedOp op, const char *body, BufRef buf,
-                               const char *index, const char *value) {
+static inline MgLoop *env_nest(Env *e, MgLoopKind kind, const char *ranges, MgRedOp op, const char *body,
+                               BufRef buf, const char *index, const char *value) {
   MgLoop *l = mg_sched_loop(&e->s, kind, 0);
   int n = 0;
   bool red = false;
@@ -109,7 +113,8 @@ static inline MgLoop *env_nest(Env *e, MgLoopKind kind, const char *ranges, MgRe
     if (*p == '|') red = true, p++;
     else if (*p == ' ') p++;
     else {
-      l->range[n++] = *p == 's' ? env_expr(e, (char[]){p[0], p[1], 0}) : mg_sym(&e->x, strtoll(p, (char **)&p, 10));
+      l->range[n++] =
+          *p == 's' ? env_expr(e, (char[]){p[0], p[1], 0}) : mg_sym(&e->x, strtoll(p, (char **)&p, 10));
       if (*p == 's') p += 2;
       if (red) l->nred++;
       else l->nouter++;
@@ -183,9 +188,15 @@ static inline void env_reference(Env *e) {
 static inline double ulps(MgTy ty, MgScalar a, MgScalar b) {
   if (!mg_ty_is_float(ty)) return a.i == b.i ? 0 : 1e9;
   if (isnan(a.f) || isnan(b.f)) return isnan(a.f) && isnan(b.f) ? 0 : 1e9;
-  int64_t p = (int64_t)mg_scalar_bits(ty, a), q = (int64_t)mg_scalar_bits(ty, b), top = (int64_t)(1ull << (8 * mg_ty_size(ty) - 1));
-  if (mg_ty_size(ty) == 8) { if (p < 0) p = INT64_MIN - p - 1; if (q < 0) q = INT64_MIN - q - 1; }
-  else { if (p & top) p = top - 1 - p; if (q & top) q = top - 1 - q; }
+  int64_t p = (int64_t)mg_scalar_bits(ty, a), q = (int64_t)mg_scalar_bits(ty, b),
+          top = (int64_t)(1ull << (8 * mg_ty_size(ty) - 1));
+  if (mg_ty_size(ty) == 8) {
+    if (p < 0) p = INT64_MIN - p - 1;
+    if (q < 0) q = INT64_MIN - q - 1;
+  } else {
+    if (p & top) p = top - 1 - p;
+    if (q & top) q = top - 1 - q;
+  }
   return fabs((double)p - (double)q);
 }
 
@@ -195,10 +206,13 @@ static inline void env_compare(Env *e, BufRef b, double tol, const char *what) {
   for (int64_t i = 0; i < e->elems[b]; i++) {
     MgScalar p = env_get(e, e->mem, b, i), q = env_get(e, e->ref, b, i);
     bool f = mg_dtype_is_float((MgDtype)e->s.buf[b].dtype);
-    bool ok = f ? p.f == q.f || (isnan(p.f) && isnan(q.f)) || fabs(p.f - q.f) <= tol + tol * fabs(q.f) : p.i == q.i;
+    bool ok =
+        f ? p.f == q.f || (isnan(p.f) && isnan(q.f)) || fabs(p.f - q.f) <= tol + tol * fabs(q.f) : p.i == q.i;
     if (!ok && bad++ < 4) {
       if (f) printf("%s: buffer %u [%lld]: %.9g, should be %.9g\n", what, b, (long long)i, p.f, q.f);
-      else printf("%s: buffer %u [%lld]: %lld, should be %lld\n", what, b, (long long)i, (long long)p.i, (long long)q.i);
+      else
+        printf("%s: buffer %u [%lld]: %lld, should be %lld\n", what, b, (long long)i, (long long)p.i,
+               (long long)q.i);
     }
   }
   CHECK(bad == 0);

@@ -1,4 +1,5 @@
-/* MG_ASSERT: a broken invariant ends the process with file, line and message; one that holds costs nothing else. */
+/* MG_ASSERT: a broken invariant ends the process with file, line and message; one that
+ * holds costs nothing else. */
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>

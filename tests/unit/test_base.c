@@ -29,8 +29,11 @@ static void test_strbuf(void) {
   CHECK(mg_sb_ok(&s) && s.len == strlen(s.p) && !strcmp(s.p + s.len - 8, "999,end."));
   mg_sb_free(&s);
   char want[300];
-#define SAME(...) (mg_sb_free(&s), mg_sb_printf(&s, __VA_ARGS__), snprintf(want, sizeof want, __VA_ARGS__), !strcmp(mg_sb_text(&s), want))
-  CHECK(SAME("%%v%d = %s %c%u", INT_MIN, "add", 'x', UINT_MAX) && SAME("%lld %llu %d", LLONG_MIN, ULLONG_MAX, 0) && SAME("%s", ""));
+#define SAME(...)                                                                                            \
+  (mg_sb_free(&s), mg_sb_printf(&s, __VA_ARGS__), snprintf(want, sizeof want, __VA_ARGS__),                  \
+   !strcmp(mg_sb_text(&s), want))
+  CHECK(SAME("%%v%d = %s %c%u", INT_MIN, "add", 'x', UINT_MAX) &&
+        SAME("%lld %llu %d", LLONG_MIN, ULLONG_MAX, 0) && SAME("%s", ""));
   CHECK(SAME("%d and %.3f, %04X, %.*s %s%%", 7, 0.25, 255u, 2, "abc", "end") && SAME("none"));
 #undef SAME
   mg_sb_free(&s);
@@ -41,7 +44,8 @@ static void test_map(void) {
   for (uint32_t i = 2; i < 5000; i++) CHECK(mg_map_put(&m, i * 16, i) == MG_OK);
   for (uint32_t i = 2; i < 5000; i += 2) mg_map_del(&m, i * 16);
   for (uint32_t i = 2; i < 5000; i++) CHECK(mg_map_get(&m, i * 16) == (i & 1 ? i : MG_MAP_NONE));
-  for (uint32_t round = 0; round < 20000; round++) { /* removed slots are reused: the table must not fill up */
+  for (uint32_t round = 0; round < 20000;
+       round++) { /* removed slots are reused: the table must not fill up */
     CHECK(mg_map_put(&m, 100000 + round, round) == MG_OK);
     mg_map_del(&m, 100000 + round);
   }
@@ -50,7 +54,8 @@ static void test_map(void) {
 }
 
 static void test_log(void) {
-  CHECK(!mg_log_set("guards, plan") && mg_log_on(MG_LOG_guards) && mg_log_on(MG_LOG_plan) && !mg_log_on(MG_LOG_graph));
+  CHECK(!mg_log_set("guards, plan") && mg_log_on(MG_LOG_guards) && mg_log_on(MG_LOG_plan) &&
+        !mg_log_on(MG_LOG_graph));
   CHECK(!strncmp(mg_log_set("graph,nonsense"), "nonsense", 8) && mg_log_on(MG_LOG_graph));
   CHECK(!mg_log_set("all") && mg_log_on(MG_LOG_timing));
   mg_log_set("");

@@ -1,4 +1,5 @@
-/* The ELF loader: a hand-made object with every relocation kind runs; damaged objects are refused, never followed. */
+/* The ELF loader: a hand-made object with every relocation kind runs; damaged objects
+ * are refused, never followed. */
 #include "runtime/code/load_elf.h"
 #include <elf.h>
 #include <stdio.h>
@@ -7,14 +8,16 @@
 #include "check.h"
 
 static int external(int x) { return x * 3; }
-static void *resolve(const char *name) { return strcmp(name, "external") ? NULL : (void *)(uintptr_t)external; }
+static void *resolve(const char *name) {
+  return strcmp(name, "external") ? NULL : (void *)(uintptr_t)external;
+}
 
 /* f(x) = x + 40 (constant by PC32); g(x) = external(x) + 0 (PLT32); h(x) = external(x) (GOTPCRELX). */
 static const uint8_t text[] = {
-  0x8b, 0x05, 0, 0, 0, 0, 0x01, 0xf8, 0xc3,                                     /* f at 0: mov eax,[rip+?]; add; ret */
-  0x48, 0x83, 0xec, 0x08, 0xe8, 0, 0, 0, 0, 0x48, 0x83, 0xc4, 0x08, 0xc3,       /* g at 9: call ? */
-  0x48, 0x8b, 0x05, 0, 0, 0, 0, 0xff, 0xe0,                                     /* h at 23: mov rax,[rip+?]; jmp rax */
-  0x48, 0x8b, 0x05, 0, 0, 0, 0, 0xff, 0xe0};                                    /* k at 32: jumps to the address in .rodata */
+    0x8b, 0x05, 0,    0,    0,    0, 0x01, 0xf8, 0xc3, /* f at 0: mov eax,[rip+?]; add; ret */
+    0x48, 0x83, 0xec, 0x08, 0xe8, 0, 0,    0,    0,    0x48, 0x83, 0xc4, 0x08, 0xc3, /* g at 9: call ? */
+    0x48, 0x8b, 0x05, 0,    0,    0, 0,    0xff, 0xe0,  /* h at 23: mov rax,[rip+?]; jmp rax */
+    0x48, 0x8b, 0x05, 0,    0,    0, 0,    0xff, 0xe0}; /* k at 32: jumps to the address in .rodata */
 static const int32_t rodata[4] = {40, 0, 0, 0}; /* then a 64-bit address of f, and a PC64 distance to f */
 static const char names[] = "\0f\0g\0h\0k\0external"; /* 1 3 5 7 9 */
 static const char shnames[] = "\0.text\0.rodata\0.rela.text\0.rela.rodata\0.symtab\0.strtab\0.shstrtab";
@@ -28,10 +31,17 @@ typedef struct Obj {
   char str[sizeof names], shstr[sizeof shnames];
 } Obj;
 
-static Elf64_Shdr section(uint32_t name, uint32_t type, uint64_t flags, size_t off, size_t size, uint32_t link, uint32_t info,
-                          uint64_t align, uint64_t ent) {
-  return (Elf64_Shdr){.sh_name = name, .sh_type = type, .sh_flags = flags, .sh_offset = off, .sh_size = size,
-                      .sh_link = link, .sh_info = info, .sh_addralign = align, .sh_entsize = ent};
+static Elf64_Shdr section(uint32_t name, uint32_t type, uint64_t flags, size_t off, size_t size,
+                          uint32_t link, uint32_t info, uint64_t align, uint64_t ent) {
+  return (Elf64_Shdr){.sh_name = name,
+                      .sh_type = type,
+                      .sh_flags = flags,
+                      .sh_offset = off,
+                      .sh_size = size,
+                      .sh_link = link,
+                      .sh_info = info,
+                      .sh_addralign = align,
+                      .sh_entsize = ent};
 }
 
 static void build(Obj *o) {
@@ -59,7 +69,8 @@ static void build(Obj *o) {
   o->sym[3] = (Elf64_Sym){.st_name = 3, .st_info = func, .st_shndx = 1, .st_value = 9};
   o->sym[4] = (Elf64_Sym){.st_name = 5, .st_info = func, .st_shndx = 1, .st_value = 23};
   o->sym[5] = (Elf64_Sym){.st_name = 7, .st_info = func, .st_shndx = 1, .st_value = 32};
-  o->sym[6] = (Elf64_Sym){.st_name = 9, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE), .st_shndx = SHN_UNDEF};
+  o->sym[6] =
+      (Elf64_Sym){.st_name = 9, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE), .st_shndx = SHN_UNDEF};
   o->rel[0] = (Elf64_Rela){2, ELF64_R_INFO(1, R_X86_64_PC32), -4};
   o->rel[1] = (Elf64_Rela){14, ELF64_R_INFO(6, R_X86_64_PLT32), -4};
   o->rel[2] = (Elf64_Rela){26, ELF64_R_INFO(6, R_X86_64_REX_GOTPCRELX), -4};

@@ -17,32 +17,59 @@ static ExprRef parse(const char *t) {
 
 /* Text in, simplified text out; under i0 < 64, i1 < 8, i2 < s0, i3 < s1, no range for i4. */
 static const char *const rules[][2] = {
-  {"add(i0, 0)", "i0"}, {"sub(i0, i0)", "0"}, {"add(3, add(i0, 4))", "add(i0, 7)"},
-  {"floordiv(add(mul(i0, 8), i1), 8)", "i0"}, {"mod(add(mul(i0, 8), i1), 8)", "i1"},
-  {"floordiv(add(mul(i0, 8), i1), 16)", "floordiv(i0, 2)"},
-  {"mod(add(mul(i0, 8), i1), 16)", "add(i1, mul(mod(i0, 2), 8))"},
-  {"add(mul(floordiv(i0, 4), 4), mod(i0, 4))", "i0"},
-  {"add(mul(floordiv(add(mul(i0, 8), i1), 16), 16), mod(add(mul(i0, 8), i1), 16))", "add(mul(i0, 8), i1)"},
-  {"floordiv(add(mul(i2, s1), i3), s1)", "i2"}, {"mod(add(mul(i2, s1), i3), s1)", "i3"},
-  {"floordiv(i2, s0)", "0"}, {"mod(i2, s0)", "i2"},
-  {"floordiv(add(mul(i2, s1), i3), mul(s0, s1))", "0"},
-  {"floordiv(add(add(mul(mul(i4, s0), s1), mul(i2, s1)), i3), mul(s0, s1))", "i4"},
-  {"mul(s0, s1)", "mul(s0, s1)"}, {"sub(mul(s1, s0), mul(s0, s1))", "0"},
-  {"floordiv(mul(s0, s1), s1)", "s0"}, {"floordiv(floordiv(i4, 3), 4)", "floordiv(i4, 12)"},
-  {"lt(i0, 64)", "true"}, {"lt(i0, 63)", "lt(i0, 63)"}, {"le(0, i0)", "true"}, {"lt(i2, s0)", "true"}, {"ge(i0, 64)", "false"},
-  {"min(i0, 100)", "i0"}, {"max(i0, 0)", "i0"},
-  {"mul(red:f32, 1:f32)", "red:f32"}, {"add(red:f32, 0:f32)", "add(red:f32, 0:f32)"},
-  {"add(red:f32, -0:f32)", "red:f32"}, {"div(red:f32, 4:f32)", "mul(red:f32, 0.25:f32)"},
-  {"neg(neg(red:f32))", "red:f32"}, {"pow(red:f32, 2:f32)", "mul(red:f32, red:f32)"},
-  {"cvt:f16(cvt:f32(red:f16))", "red:f16"}, {"cvt:f32(cvt:f16(red:f32))", "cvt:f32(cvt:f16(red:f32))"},
-  {"cvt:i8(cvt:i64(red:i32))", "cvt:i8(red:i32)"}, {"cvt:i8(cvt:f32(red:i16))", "cvt:i8(cvt:f32(red:i16))"},
-  {"where(not(red:i1), 1:f32, 2:f32)", "where(red:i1, 2:f32, 1:f32)"}, {"eq(red:i1, true)", "red:i1"},
-  {"add(red:f16, red:f16)", "cvt:f16(add(cvt:f32(red:f16), cvt:f32(red:f16)))"},
-  {"add(200:u8, 100:u8)", "44:u8"}, {"shl(1:i32, 40:i32)", "0:i32"}, {"shr(-8:i32, 40:i32)", "-1:i32"},
-  {"floordiv(-7, 2)", "-4"}, {"mod(-7, 2)", "1"}, {"tdiv(-7, 2)", "-3"}, {"fmod(-7, 2)", "-1"}, {"floordiv(5, 0)", "0"},
-  {"max(nan:f32, 1:f32)", "nan:f32"}, {"gt(red:f32, 0:f32)", "lt(0:f32, red:f32)"},
-  {"load:f32(b1, i0, false, 0:f32)", "0:f32"}, {"cvt:i32(2.7:f32)", "2:i32"}, {"cvt:u8(-1:f32)", "255:u8"},
-  {"cvt:bf16(1.00390625:f32)", "1:bf16"},
+    {"add(i0, 0)", "i0"},
+    {"sub(i0, i0)", "0"},
+    {"add(3, add(i0, 4))", "add(i0, 7)"},
+    {"floordiv(add(mul(i0, 8), i1), 8)", "i0"},
+    {"mod(add(mul(i0, 8), i1), 8)", "i1"},
+    {"floordiv(add(mul(i0, 8), i1), 16)", "floordiv(i0, 2)"},
+    {"mod(add(mul(i0, 8), i1), 16)", "add(i1, mul(mod(i0, 2), 8))"},
+    {"add(mul(floordiv(i0, 4), 4), mod(i0, 4))", "i0"},
+    {"add(mul(floordiv(add(mul(i0, 8), i1), 16), 16), mod(add(mul(i0, 8), i1), 16))", "add(mul(i0, 8), i1)"},
+    {"floordiv(add(mul(i2, s1), i3), s1)", "i2"},
+    {"mod(add(mul(i2, s1), i3), s1)", "i3"},
+    {"floordiv(i2, s0)", "0"},
+    {"mod(i2, s0)", "i2"},
+    {"floordiv(add(mul(i2, s1), i3), mul(s0, s1))", "0"},
+    {"floordiv(add(add(mul(mul(i4, s0), s1), mul(i2, s1)), i3), mul(s0, s1))", "i4"},
+    {"mul(s0, s1)", "mul(s0, s1)"},
+    {"sub(mul(s1, s0), mul(s0, s1))", "0"},
+    {"floordiv(mul(s0, s1), s1)", "s0"},
+    {"floordiv(floordiv(i4, 3), 4)", "floordiv(i4, 12)"},
+    {"lt(i0, 64)", "true"},
+    {"lt(i0, 63)", "lt(i0, 63)"},
+    {"le(0, i0)", "true"},
+    {"lt(i2, s0)", "true"},
+    {"ge(i0, 64)", "false"},
+    {"min(i0, 100)", "i0"},
+    {"max(i0, 0)", "i0"},
+    {"mul(red:f32, 1:f32)", "red:f32"},
+    {"add(red:f32, 0:f32)", "add(red:f32, 0:f32)"},
+    {"add(red:f32, -0:f32)", "red:f32"},
+    {"div(red:f32, 4:f32)", "mul(red:f32, 0.25:f32)"},
+    {"neg(neg(red:f32))", "red:f32"},
+    {"pow(red:f32, 2:f32)", "mul(red:f32, red:f32)"},
+    {"cvt:f16(cvt:f32(red:f16))", "red:f16"},
+    {"cvt:f32(cvt:f16(red:f32))", "cvt:f32(cvt:f16(red:f32))"},
+    {"cvt:i8(cvt:i64(red:i32))", "cvt:i8(red:i32)"},
+    {"cvt:i8(cvt:f32(red:i16))", "cvt:i8(cvt:f32(red:i16))"},
+    {"where(not(red:i1), 1:f32, 2:f32)", "where(red:i1, 2:f32, 1:f32)"},
+    {"eq(red:i1, true)", "red:i1"},
+    {"add(red:f16, red:f16)", "cvt:f16(add(cvt:f32(red:f16), cvt:f32(red:f16)))"},
+    {"add(200:u8, 100:u8)", "44:u8"},
+    {"shl(1:i32, 40:i32)", "0:i32"},
+    {"shr(-8:i32, 40:i32)", "-1:i32"},
+    {"floordiv(-7, 2)", "-4"},
+    {"mod(-7, 2)", "1"},
+    {"tdiv(-7, 2)", "-3"},
+    {"fmod(-7, 2)", "-1"},
+    {"floordiv(5, 0)", "0"},
+    {"max(nan:f32, 1:f32)", "nan:f32"},
+    {"gt(red:f32, 0:f32)", "lt(0:f32, red:f32)"},
+    {"load:f32(b1, i0, false, 0:f32)", "0:f32"},
+    {"cvt:i32(2.7:f32)", "2:i32"},
+    {"cvt:u8(-1:f32)", "255:u8"},
+    {"cvt:bf16(1.00390625:f32)", "1:bf16"},
 };
 
 static void set_ranges(void) {
@@ -58,7 +85,8 @@ static void test_rules(void) {
     ExprRef r = parse(rules[i][0]);
     mg_ex_print(x, r, &a);
     CHECK(!strcmp(mg_sb_text(&a), rules[i][1]) || r == parse(rules[i][1]));
-    if (r != parse(rules[i][1])) fprintf(stderr, "  %s -> %s, expected %s\n", rules[i][0], mg_sb_text(&a), rules[i][1]);
+    if (r != parse(rules[i][1]))
+      fprintf(stderr, "  %s -> %s, expected %s\n", rules[i][0], mg_sb_text(&a), rules[i][1]);
     mg_ex_print(x, parse(mg_sb_text(&a)), &b);
     CHECK(r == parse(mg_sb_text(&a))); /* parse(print(e)) is e */
     mg_sb_free(&a);
@@ -89,10 +117,14 @@ static int64_t eval_index(ExprRef r) {
 
 enum { NPOINT = 24 };
 static int64_t point[NPOINT][7];
-typedef struct Rand { ExprRef e; int64_t v[NPOINT]; } Rand;
+typedef struct Rand {
+  ExprRef e;
+  int64_t v[NPOINT];
+} Rand;
 
 static Rand random_index(int depth) {
-  static const MgScalarOp ops[] = {OP_add, OP_sub, OP_mul, OP_floordiv, OP_mod, OP_min, OP_max, OP_add, OP_mul, OP_floordiv, OP_mod};
+  static const MgScalarOp ops[] = {OP_add, OP_sub, OP_mul, OP_floordiv, OP_mod, OP_min,
+                                   OP_max, OP_add, OP_mul, OP_floordiv, OP_mod};
   Rand r = {0};
   uint64_t k = rnd(depth ? 6 : 3);
   if (k < 3) {
@@ -132,8 +164,8 @@ static void test_property(void) {
       if (v != r.v[p] || (known && (v < lo || v > hi))) {
         MgStrbuf b = {0};
         mg_ex_print(x, r.e, &b);
-        fprintf(stderr, "round %d: %s is %lld, should be %lld; range %lld..%lld\n", round, mg_sb_text(&b), (long long)v,
-                (long long)r.v[p], (long long)lo, (long long)hi);
+        fprintf(stderr, "round %d: %s is %lld, should be %lld; range %lld..%lld\n", round, mg_sb_text(&b),
+                (long long)v, (long long)r.v[p], (long long)lo, (long long)hi);
         CHECK(false);
         return;
       }

@@ -1,4 +1,5 @@
-/* A process forked while other threads compile finds every lock open, and compiles itself.  Skipped (77) where no LLVM is found. */
+/* A process forked while other threads compile finds every lock open, and compiles itself.  Skipped
+ * (77) where no LLVM is found. */
 #include "base/fork.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,7 +15,8 @@
 
 static atomic_bool fork_stop;
 
-/* One module through LLVM, the loader and the cache, and a schema through the table.  number: makes its text a new one. */
+/* One module through LLVM, the loader and the cache, and a schema through the table.  number:
+ * makes its text a new one. */
 static bool compile(unsigned number) {
   char text[128], schema[128];
   const char *texts = text;
@@ -24,7 +26,8 @@ static bool compile(unsigned number) {
   MgKcPlace place = {.number = 0};
   MgCtx c;
   mg_ctx_init(&c);
-  snprintf(text, sizeof text, "define i64 @f(i64 %%a) {\n  %%r = add i64 %%a, %u\n  ret i64 %%r\n}\n", number);
+  snprintf(text, sizeof text, "define i64 @f(i64 %%a) {\n  %%r = add i64 %%a, %u\n  ret i64 %%r\n}\n",
+           number);
   snprintf(schema, sizeof schema, "fork::op%u(Tensor a) -> Tensor", number % 1000);
   MgKey key = mg_kcache_key(text, strlen(text));
   bool ok = mg_op_from_schema(&c, schema) && mg_llvm_emit(&c, &texts, 1, 1, &obj) == MG_OK;
@@ -33,7 +36,8 @@ static bool compile(unsigned number) {
     free(obj.data);
   }
   void *fn = ok ? mg_elf_symbol(code, "f") : NULL;
-  ok = fn && ((int64_t(*)(int64_t))fn)(1) == 1 + (int64_t)number && mg_kcache_add(&c, code, &key, &fn, &place, 1, &ref) == MG_OK;
+  ok = fn && ((int64_t(*)(int64_t))fn)(1) == 1 + (int64_t)number &&
+       mg_kcache_add(&c, code, &key, &fn, &place, 1, &ref) == MG_OK;
   if (ok) mg_kcache_unref(ref);
   mg_ctx_free(&c);
   return ok;
@@ -63,7 +67,8 @@ int main(void) {
     return 77;
   }
   CHECK(compile(1));
-  CHECK(!pthread_create(&thread[0], NULL, compile_on, &bad) && !pthread_create(&thread[1], NULL, look_on, NULL));
+  CHECK(!pthread_create(&thread[0], NULL, compile_on, &bad) &&
+        !pthread_create(&thread[1], NULL, look_on, NULL));
   for (int i = 0; i < FORKS; i++) {
     int status = -1;
     pid_t pid = fork();

@@ -1,22 +1,21 @@
-/* ir/ and middle/ without Python: op table, dtypes, text round trip, malformed texts, and the sweep in which the n-th
- * allocation fails for every n while a graph is parsed, inferred, functionalized and taken apart. */
+/* ir/ and middle/ without Python: op table, dtypes, text round trip, malformed texts, and the sweep in which
+ * the n-th allocation fails for every n while a graph is parsed, inferred, functionalized and taken apart. */
 #include "middle/middle.h"
 #include "check.h"
 #include <string.h>
 
-static const char graph_text[] =
-    "symbol s0 = 4 in [2, 64]\n"
-    "%1 = input f32[s0,3]\n"
-    "%2 = input f32[3]\n"
-    "%3 = input f32[4,4]{1,4}\n"
-    "%4 = aten::add.Tensor(%1, %2, alpha=2) : f32[s0,3]\n"
-    "%5 = aten::t(%4) : f32[3,s0]{1,3}\n"
-    "%6 = aten::mul_.Tensor(%5, 1.5) : f32[3,s0]{1,3}\n"
-    "%7, %8 = aten::max.dim(%3, 1, False) : f32[4], i64[4]\n"
-    "%9 = aten::select.int(%3, 0, 1) : f32[4]{4}+1\n"
-    "%10 = aten::zero_(%9) : f32[4]{4}+1\n"
-    "%11, %12 = aten::_foreach_add.List([%7, %2], [%7, %2]) : f32[4], f32[3]\n"
-    "return %6, %7, %11, None\n";
+static const char graph_text[] = "symbol s0 = 4 in [2, 64]\n"
+                                 "%1 = input f32[s0,3]\n"
+                                 "%2 = input f32[3]\n"
+                                 "%3 = input f32[4,4]{1,4}\n"
+                                 "%4 = aten::add.Tensor(%1, %2, alpha=2) : f32[s0,3]\n"
+                                 "%5 = aten::t(%4) : f32[3,s0]{1,3}\n"
+                                 "%6 = aten::mul_.Tensor(%5, 1.5) : f32[3,s0]{1,3}\n"
+                                 "%7, %8 = aten::max.dim(%3, 1, False) : f32[4], i64[4]\n"
+                                 "%9 = aten::select.int(%3, 0, 1) : f32[4]{4}+1\n"
+                                 "%10 = aten::zero_(%9) : f32[4]{4}+1\n"
+                                 "%11, %12 = aten::_foreach_add.List([%7, %2], [%7, %2]) : f32[4], f32[3]\n"
+                                 "return %6, %7, %11, None\n";
 
 static MgRc run(MgCtx *c, const char *text, bool passes, MgStrbuf *out) {
   MgExprs x;

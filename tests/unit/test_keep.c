@@ -80,7 +80,8 @@ static void keep_shares_pages(void) {
   bool elsewhere;
   size_t before = mg_keep_bytes();
   for (int i = 0; i < N; i++) {
-    CHECK(!mg_keep_fresh(&k[i], BYTES + i, data, 100, NULL, 0, &elsewhere) && k[i].mem && ((uintptr_t)k[i].mem & 63) == 0);
+    CHECK(!mg_keep_fresh(&k[i], BYTES + i, data, 100, NULL, 0, &elsewhere) && k[i].mem &&
+          ((uintptr_t)k[i].mem & 63) == 0);
     memset(k[i].mem, i, BYTES + (size_t)i);
   }
   int beside = 0;

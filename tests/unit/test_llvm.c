@@ -13,14 +13,15 @@
 
 /* A vector constant (.rodata), a libm call (stub) and a plain loop. */
 static const char good[] =
-  "declare double @cos(double)\n"
-  "define void @kernel_N(ptr %buf, ptr %size, i64 %begin, i64 %end) {\n"
-  "entry:\n  %pa = load ptr, ptr %buf\n  br label %loop\n"
-  "loop:\n  %i = phi i64 [%begin, %entry], [%next, %loop]\n"
-  "  %p = getelementptr double, ptr %pa, i64 %i\n  %x = load double, ptr %p\n"
-  "  %y = call double @cos(double %x)\n  %z = fadd double %y, 0x40091EB851EB851F\n  store double %z, ptr %p\n"
-  "  %next = add i64 %i, 1\n  %more = icmp slt i64 %next, %end\n  br i1 %more, label %loop, label %done\n"
-  "done:\n  ret void\n}\n";
+    "declare double @cos(double)\n"
+    "define void @kernel_N(ptr %buf, ptr %size, i64 %begin, i64 %end) {\n"
+    "entry:\n  %pa = load ptr, ptr %buf\n  br label %loop\n"
+    "loop:\n  %i = phi i64 [%begin, %entry], [%next, %loop]\n"
+    "  %p = getelementptr double, ptr %pa, i64 %i\n  %x = load double, ptr %p\n"
+    "  %y = call double @cos(double %x)\n  %z = fadd double %y, 0x40091EB851EB851F\n  store double %z, ptr "
+    "%p\n"
+    "  %next = add i64 %i, 1\n  %more = icmp slt i64 %next, %end\n  br i1 %more, label %loop, label %done\n"
+    "done:\n  ret void\n}\n";
 
 typedef void (*Kernel)(void *const *, const int64_t *, int64_t, int64_t);
 
@@ -77,14 +78,14 @@ static void test_errors(void) {
   mg_ctx_free(&c);
 }
 
-static void ask_for_too_much(void *new) { ((void *(*)(size_t))new)((size_t)1 << 62); }
+static void ask_for_too_much(void *new) { ((void *(*)(size_t)) new)((size_t)1 << 62); }
 
 /* C++ throws where it lacks memory; LLVM ends the process, here since it has no code for an instruction. */
 static void test_ends(void) {
   static const char fatal[] =
-    "declare <2 x i64> @llvm.x86.aesni.aesenc(<2 x i64>, <2 x i64>)\n"
-    "define <2 x i64> @f(<2 x i64> %a) \"target-features\"=\"-aes\" {\n"
-    "  %r = call <2 x i64> @llvm.x86.aesni.aesenc(<2 x i64> %a, <2 x i64> %a)\n  ret <2 x i64> %r\n}\n";
+      "declare <2 x i64> @llvm.x86.aesni.aesenc(<2 x i64>, <2 x i64>)\n"
+      "define <2 x i64> @f(<2 x i64> %a) \"target-features\"=\"-aes\" {\n"
+      "  %r = call <2 x i64> @llvm.x86.aesni.aesenc(<2 x i64> %a, <2 x i64> %a)\n  ret <2 x i64> %r\n}\n";
   const char *text[3] = {fatal, fatal, fatal};
   MgObject obj[3];
   void *new = dlsym(dlopen("libstdc++.so.6", RTLD_LAZY), "_Znwm");
@@ -129,7 +130,8 @@ static void test_room(void) {
 
 int main(void) {
 #ifdef __SANITIZE_ADDRESS__
-  const char *why = "the sanitizer maps terabytes, and ends the process where LLVM or operator new would throw";
+  const char *why =
+      "the sanitizer maps terabytes, and ends the process where LLVM or operator new would throw";
 #else
   const char *why = mg_llvm_open();
 #endif

@@ -9,7 +9,7 @@ typedef struct Case {
   MgExprs x;
   MgGraph g;
   MgSched s;
-  void *mem[64];     /* per buffer */
+  void *mem[64]; /* per buffer */
   bool owned[64];
 } Case;
 
@@ -74,12 +74,13 @@ static int count_items(const Case *t, int kind) {
 static void test_inline(void) {
   float a[6] = {1, 2, 3, 4, 5, 6}, b[3] = {10, 20, 30};
   Case t;
-  CHECK(case_open(&t,
-                  "%1 = input f32[2,3]\n%2 = input f32[3]\n"
-                  "%3 = aten::mul.Tensor(%1, %2) : f32[2,3]\n%4 = aten::t(%3) : f32[3,2]{1,3}\n"
-                  "%5 = aten::add.Scalar(%4, 1.0) : f32[3,2]{1,3}\n%6 = aten::select.int(%5, 0, -1) : f32[2]{3}+2\n"
-                  "%7 = aten::neg(%6) : f32[2]\nreturn %7\n",
-                  (void *[]){a, b}) == MG_OK);
+  CHECK(case_open(
+            &t,
+            "%1 = input f32[2,3]\n%2 = input f32[3]\n"
+            "%3 = aten::mul.Tensor(%1, %2) : f32[2,3]\n%4 = aten::t(%3) : f32[3,2]{1,3}\n"
+            "%5 = aten::add.Scalar(%4, 1.0) : f32[3,2]{1,3}\n%6 = aten::select.int(%5, 0, -1) : f32[2]{3}+2\n"
+            "%7 = aten::neg(%6) : f32[2]\nreturn %7\n",
+            (void *[]){a, b}) == MG_OK);
   CHECK(t.s.nitem == 1);
   CHECK(case_run(&t) == MG_OK);
   float *o = case_out(&t, 0);
@@ -92,7 +93,8 @@ static void test_realise(void) {
   float a[6] = {0, 1, 2, 3, 4, 5};
   Case t;
   CHECK(case_open(&t,
-                  "%1 = input f32[2,3]\n%2 = aten::exp(%1) : f32[2,3]\n%3 = aten::sum.dim_IntList(%2, [1], True) : f32[2,1]\n"
+                  "%1 = input f32[2,3]\n%2 = aten::exp(%1) : f32[2,3]\n%3 = aten::sum.dim_IntList(%2, [1], "
+                  "True) : f32[2,1]\n"
                   "%4 = aten::div.Tensor(%2, %3) : f32[2,3]\n%5 = aten::t(%4) : f32[3,2]{1,3}\nreturn %5\n",
                   (void *[]){a}) == MG_OK);
   CHECK(t.s.nitem == 3);
@@ -109,7 +111,8 @@ static void test_extern(void) {
   float a[6] = {0}, b[6] = {0};
   Case t;
   CHECK(case_open(&t,
-                  "%1 = input f32[2,3]\n%2 = input f32[2,3]\n%3 = aten::relu(%1) : f32[2,3]\n%4 = aten::t(%2) : f32[3,2]{1,3}\n"
+                  "%1 = input f32[2,3]\n%2 = input f32[2,3]\n%3 = aten::relu(%1) : f32[2,3]\n%4 = "
+                  "aten::t(%2) : f32[3,2]{1,3}\n"
                   "%5 = aten::mm(%3, %4) : f32[2,2]\n%6 = aten::add.Scalar(%5, 1.0) : f32[2,2]\nreturn %6\n",
                   (void *[]){a, b}) == MG_OK);
   CHECK(count_items(&t, MI_extern) == 1 && t.s.nitem == 3);
@@ -127,10 +130,12 @@ static void test_extern(void) {
 static void test_writeback(void) {
   float a[2] = {1, 2}, b[2] = {3, 4};
   Case t;
-  CHECK(case_open(&t,
-                  "%1 = input f32[2]\n%2 = input f32[2]\n%3 = aten::clone(%2) : f32[2]\n%4 = aten::neg(%1) : f32[2]\n"
-                  "%5 = aten::flip(%1, [0]) : f32[2]\nwriteback %1 = %3\nwriteback %2 = %4\nreturn %5\n",
-                  (void *[]){a, b}) == MG_OK);
+  CHECK(
+      case_open(
+          &t,
+          "%1 = input f32[2]\n%2 = input f32[2]\n%3 = aten::clone(%2) : f32[2]\n%4 = aten::neg(%1) : f32[2]\n"
+          "%5 = aten::flip(%1, [0]) : f32[2]\nwriteback %1 = %3\nwriteback %2 = %4\nreturn %5\n",
+          (void *[]){a, b}) == MG_OK);
   CHECK(case_run(&t) == MG_OK);
   CHECK(a[0] == 3 && a[1] == 4 && b[0] == -1 && b[1] == -2);
   float *o = case_out(&t, 0);
@@ -138,7 +143,9 @@ static void test_writeback(void) {
   case_close(&t);
   /* reads of other points of the same input go through a temporary */
   float c[3] = {1, 2, 3};
-  CHECK(case_open(&t, "%1 = input f32[3]\n%2 = aten::flip(%1, [0]) : f32[3]\nwriteback %1 = %2\nreturn None\n", (void *[]){c}) == MG_OK);
+  CHECK(case_open(&t,
+                  "%1 = input f32[3]\n%2 = aten::flip(%1, [0]) : f32[3]\nwriteback %1 = %2\nreturn None\n",
+                  (void *[]){c}) == MG_OK);
   CHECK(case_run(&t) == MG_OK);
   CHECK(c[0] == 3 && c[1] == 2 && c[2] == 1);
   case_close(&t);
@@ -149,7 +156,8 @@ static void test_index(void) {
   float w[6] = {0, 1, 2, 3, 4, 5};
   int64_t i[2] = {2, 0};
   Case t;
-  const char *text = "%1 = input f32[3,2]\n%2 = input i64[2]\n%3 = aten::embedding(%1, %2) : f32[2,2]\nreturn %3\n";
+  const char *text =
+      "%1 = input f32[3,2]\n%2 = input i64[2]\n%3 = aten::embedding(%1, %2) : f32[2,2]\nreturn %3\n";
   CHECK(case_open(&t, text, (void *[]){w, i}) == MG_OK);
   CHECK(case_run(&t) == MG_OK);
   float *o = case_out(&t, 0);
@@ -167,10 +175,11 @@ static void test_pool(void) {
   float a[16];
   for (int i = 0; i < 16; i++) a[i] = (float)((i * 7) % 16);
   Case t;
-  CHECK(case_open(&t,
-                  "%1 = input f32[1,1,4,4]\n%2, %3 = aten::max_pool2d_with_indices(%1, [2, 2], [2, 2], [1, 1]) : "
-                  "f32[1,1,3,3], i64[1,1,3,3]\nreturn %2, %3\n",
-                  (void *[]){a}) == MG_OK);
+  CHECK(case_open(
+            &t,
+            "%1 = input f32[1,1,4,4]\n%2, %3 = aten::max_pool2d_with_indices(%1, [2, 2], [2, 2], [1, 1]) : "
+            "f32[1,1,3,3], i64[1,1,3,3]\nreturn %2, %3\n",
+            (void *[]){a}) == MG_OK);
   CHECK(case_run(&t) == MG_OK);
   float *o = case_out(&t, 0);
   int64_t *k = case_out(&t, 1);
@@ -201,7 +210,8 @@ static void test_verify(void) {
   float a[4] = {0};
   for (int wrong = 0; wrong < 4; wrong++) {
     Case t;
-    CHECK(case_open(&t, "%1 = input f32[2,2]\n%2 = aten::neg(%1) : f32[2,2]\nreturn %2\n", (void *[]){a}) == MG_OK);
+    CHECK(case_open(&t, "%1 = input f32[2,2]\n%2 = aten::neg(%1) : f32[2,2]\nreturn %2\n", (void *[]){a}) ==
+          MG_OK);
     MgLoop *l = t.s.item[0].u.loop;
     CHECK(mg_sched_verify(&t.s, "a test") == MG_OK);
     if (wrong == 0) l->range[1] = 0;
@@ -217,7 +227,8 @@ static void test_print(void) {
   float a[4] = {0};
   Case t;
   MgStrbuf sb = {0};
-  CHECK(case_open(&t, "%1 = input f32[4]\n%2 = aten::cumsum(%1, 0) : f32[4]\nreturn %2\n", (void *[]){a}) == MG_OK);
+  CHECK(case_open(&t, "%1 = input f32[4]\n%2 = aten::cumsum(%1, 0) : f32[4]\nreturn %2\n", (void *[]){a}) ==
+        MG_OK);
   mg_sched_print(&t.s, &sb);
   CHECK(strstr(mg_sb_text(&sb), "scan sum [ | 4]") && strstr(mg_sb_text(&sb), "# aten::cumsum"));
   mg_sb_free(&sb);

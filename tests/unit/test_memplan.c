@@ -1,5 +1,5 @@
-/* The memory plan over random schedules: no two buffers that are alive together share bytes, except an output that
- * takes over its dying input in place; the arena is not larger than all buffers together. */
+/* The memory plan over random schedules: no two buffers that are alive together share bytes, except an output
+ * that takes over its dying input in place; the arena is not larger than all buffers together. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +13,16 @@ static uint32_t rnd(uint32_t n) {
 }
 
 enum { MAXBUF = 40, MAXSTEP = 60 };
-typedef struct Live { uint32_t first, last; } Live;
+typedef struct Live {
+  uint32_t first, last;
+} Live;
 
 /* A chain of pointwise kernels over random temporaries; some read with another index (no in-place then). */
 static void random_schedule(MgSched *s, MgFused *f, Live *live) {
   uint32_t nbuf = 2 + rnd(MAXBUF - 2), nstep = 1 + rnd(MAXSTEP);
   for (uint32_t i = 0; i < nbuf; i++)
-    CHECK(mg_sched_buf(s, MB_temp, rnd(4) ? DT_f32 : DT_f64, mg_sym(s->x, rnd(5) ? 64 : 1 + rnd(1000)), NULL));
+    CHECK(
+        mg_sched_buf(s, MB_temp, rnd(4) ? DT_f32 : DT_f64, mg_sym(s->x, rnd(5) ? 64 : 1 + rnd(1000)), NULL));
   for (uint32_t i = 0; i <= nbuf; i++) live[i] = (Live){UINT32_MAX, 0};
   f->step = mg_new(s->c, MgStepIR, nstep);
   f->nstep = nstep;
@@ -52,8 +55,8 @@ static void random_schedule(MgSched *s, MgFused *f, Live *live) {
   }
 }
 
-/* In place is allowed only where out's birth is in's death in one kernel whose loads of in are all at the store's
- * index: looked up again here, independently of the planner. */
+/* In place is allowed only where out's birth is in's death in one kernel whose loads of in are all at the
+ * store's index: looked up again here, independently of the planner. */
 static bool may_share(const MgSched *s, const MgFused *f, BufRef in, BufRef out, uint32_t step) {
   const MgLoop *l = f->step[step].u.kernel->loop[0];
   if (l->buf != out || mg_dtype_size(s->buf[in].dtype) != mg_dtype_size(s->buf[out].dtype)) return false;
@@ -80,7 +83,8 @@ static void test_random(uint32_t *shared) {
   MgMemPlan m;
   Live live[MAXBUF + 1];
   mg_ctx_init(&c);
-  CHECK(mg_exprs_init(&x, &c) == MG_OK && mg_graph_init(&g, &c, &x) == MG_OK && mg_sched_init(&s, &g) == MG_OK);
+  CHECK(mg_exprs_init(&x, &c) == MG_OK && mg_graph_init(&g, &c, &x) == MG_OK &&
+        mg_sched_init(&s, &g) == MG_OK);
   random_schedule(&s, &f, live);
   CHECK(mg_memplan(&s, &f, &m) == MG_OK && !m.dynamic);
   uint64_t sum = 0;
@@ -92,7 +96,9 @@ static void test_random(uint32_t *shared) {
     if (live[a].first == UINT32_MAX) continue;
     CHECK(OFFSET(a) % 64 == 0 && OFFSET(a) + size_a <= m.bytes);
     for (BufRef b = 1; b < s.nbuf; b++) {
-      if (a == b || live[b].first == UINT32_MAX || live[a].first > live[b].last || live[b].first > live[a].last) continue;
+      if (a == b || live[b].first == UINT32_MAX || live[a].first > live[b].last ||
+          live[b].first > live[a].last)
+        continue;
       CHECK(mg_ex_const_int(&x, s.buf[b].nelem, &n));
       uint64_t size_b = (uint64_t)n * mg_dtype_size(s.buf[b].dtype);
       if (OFFSET(a) + size_a <= OFFSET(b) || OFFSET(b) + size_b <= OFFSET(a)) continue;

@@ -1,4 +1,5 @@
-/* Minimum cuts of random graphs against all cuts there are; and that a deep, wide graph takes milliseconds. */
+/* Minimum cuts of random graphs against all cuts there are; and that a deep, wide
+ * graph takes milliseconds. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -12,13 +13,17 @@ static uint32_t rnd(uint32_t n) {
 }
 
 enum { MAXV = 9, MAXE = 40 };
-typedef struct Edge { uint32_t from, to; int64_t cap; } Edge;
+typedef struct Edge {
+  uint32_t from, to;
+  int64_t cap;
+} Edge;
 
 /* Capacity of the edges from outside `side` (a bit set with the sink) into it. */
 static int64_t crossing(const Edge *e, uint32_t n, uint32_t side) {
   int64_t sum = 0;
   for (uint32_t i = 0; i < n; i++)
-    if (!(side >> e[i].from & 1) && (side >> e[i].to & 1)) sum = e[i].cap >= MG_CUT_INF || sum >= MG_CUT_INF ? MG_CUT_INF : sum + e[i].cap;
+    if (!(side >> e[i].from & 1) && (side >> e[i].to & 1))
+      sum = e[i].cap >= MG_CUT_INF || sum >= MG_CUT_INF ? MG_CUT_INF : sum + e[i].cap;
   return sum;
 }
 
@@ -43,7 +48,8 @@ static void random_graph(void) {
   } else {
     for (uint32_t v = 0; v < nv; v++) got |= (uint32_t)f.to_sink[v] << v;
     CHECK(value == best && (got & 3) == 2 && crossing(e, ne, got) == best);
-    for (uint32_t side = 0; side < 1u << nv; side++) /* the nearest to the sink: inside of every other minimum cut */
+    for (uint32_t side = 0; side < 1u << nv;
+         side++) /* the nearest to the sink: inside of every other minimum cut */
       if ((side & 2) && !(side & 1) && crossing(e, ne, side) == best) CHECK((got & ~side) == 0);
   }
   mg_ctx_free(&c);

@@ -1,5 +1,5 @@
-/* Plans over a fake torch: pointers reach the kernels, results are owned by the caller, tensors of extern calls are
- * given back, errors leave nothing behind, and many threads may run one plan at once. */
+/* Plans over a fake torch: pointers reach the kernels, results are owned by the caller, tensors of extern
+ * calls are given back, errors leave nothing behind, and many threads may run one plan at once. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,15 +10,19 @@
 
 /* ---- the fake: an MgTensor is a counted view of counted memory ---- */
 
-typedef struct Mem { atomic_int refs; double data[]; } Mem;
+typedef struct Mem {
+  atomic_int refs;
+  double data[];
+} Mem;
 struct AtenTensorOpaque {
-  Mem *mem;            /* NULL: over memory of somebody else */
+  Mem *mem; /* NULL: over memory of somebody else */
   double *data;
   int64_t ndim, size[4], stride[4];
 };
 static atomic_int tensors_alive, mem_alive;
 
-static MgTensor *tensor_new(Mem *mem, double *data, int64_t ndim, const int64_t *size, const int64_t *stride) {
+static MgTensor *tensor_new(Mem *mem, double *data, int64_t ndim, const int64_t *size,
+                            const int64_t *stride) {
   MgTensor *t = calloc(1, sizeof *t);
   *t = (MgTensor){.mem = mem, .data = data, .ndim = ndim};
   memcpy(t->size, size, sizeof *size * (size_t)ndim);
@@ -27,7 +31,8 @@ static MgTensor *tensor_new(Mem *mem, double *data, int64_t ndim, const int64_t 
   tensors_alive++;
   return t;
 }
-static int32_t fake_empty(int64_t n, const int64_t *size, const int64_t *stride, int32_t dt, int32_t d, int32_t i, MgTensor **out) {
+static int32_t fake_empty(int64_t n, const int64_t *size, const int64_t *stride, int32_t dt, int32_t d,
+                          int32_t i, MgTensor **out) {
   int64_t extent = 1;
   for (int k = 0; k < n; k++) extent += (size[k] - 1) * stride[k];
   Mem *m = calloc(1, sizeof *m + sizeof(double) * (size_t)extent);
@@ -41,12 +46,15 @@ static int32_t fake_delete(MgTensor *t) {
   tensors_alive--;
   return 0;
 }
-static int32_t fake_handle(MgTensor *t, MgTensor **out) { return *out = tensor_new(t->mem, t->data, t->ndim, t->size, t->stride), 0; }
-static int32_t fake_view(MgTensor *t, int64_t n, const int64_t *size, const int64_t *stride, int64_t off, MgTensor **out) {
+static int32_t fake_handle(MgTensor *t, MgTensor **out) {
+  return *out = tensor_new(t->mem, t->data, t->ndim, t->size, t->stride), 0;
+}
+static int32_t fake_view(MgTensor *t, int64_t n, const int64_t *size, const int64_t *stride, int64_t off,
+                         MgTensor **out) {
   return *out = tensor_new(t->mem, t->data + off, n, size, stride), 0;
 }
-static int32_t fake_blob(void *p, int64_t n, const int64_t *size, const int64_t *stride, int64_t off, int32_t a, int32_t b,
-                         int32_t c, MgTensor **out) {
+static int32_t fake_blob(void *p, int64_t n, const int64_t *size, const int64_t *stride, int64_t off,
+                         int32_t a, int32_t b, int32_t c, MgTensor **out) {
   return *out = tensor_new(NULL, (double *)p + off, n, size, stride), 0;
 }
 static int32_t fake_clone(MgTensor *t, MgTensor **out) {
@@ -119,7 +127,8 @@ static void host_free(void *self) { host_freed++; }
 /* slots: 0 length, 1 the constant 1 (stride), 2 zero (offset) */
 static const int64_t slot0[3] = {8, 1, 0};
 static const MgPlanBlock blocks[2] = {{.offset = 0}, {.offset = 64}};
-#define VIEW(b, w) {.buf = b, .dtype = 7, .ndim = 1, .elsize = 8, .whole = w, .size = 0, .stride = 1, .offset = 2}
+#define VIEW(b, w)                                                                                           \
+  {.buf = b, .dtype = 7, .ndim = 1, .elsize = 8, .whole = w, .size = 0, .stride = 1, .offset = 2}
 
 static MgPlan *plan(const MgPlanSpec *s) {
   MgCtx c;
@@ -134,13 +143,28 @@ static MgPlan *plan(const MgPlanSpec *s) {
 static MgPlan *plan_simple(void) {
   static const MgPlanBuf buf[] = {{0}, {PM_input, 0}, {PM_input, 1}, {PM_arena, 0}, {PM_fresh, 0}};
   static const uint32_t args0[] = {1, 2, 3}, args1[] = {3, 4};
-  static const MgPlanStep step[] = {{.kind = PK_kernel, .fn = k_add, .buf = args0, .nbuf = 3, .outer = 0, .grain = 100},
-                                    {.kind = PK_kernel, .fn = k_twice, .buf = args1, .nbuf = 2, .outer = 0, .grain = 100}};
+  static const MgPlanStep step[] = {
+      {.kind = PK_kernel, .fn = k_add, .buf = args0, .nbuf = 3, .outer = 0, .grain = 100},
+      {.kind = PK_kernel, .fn = k_twice, .buf = args1, .nbuf = 2, .outer = 0, .grain = 100}};
   static const MgPlanFresh fresh[] = {{.view = VIEW(4, true)}};
-  static const MgPlanOut out[] = {{.kind = PO_fresh, .index = 0}, {.kind = PO_same_input, .index = 0},
+  static const MgPlanOut out[] = {{.kind = PO_fresh, .index = 0},
+                                  {.kind = PO_same_input, .index = 0},
                                   {.kind = PO_same_output, .index = 0}};
-  return plan(&(MgPlanSpec){.ninput = 2, .buf = buf, .nbuf = 5, .step = step, .nstep = 2, .fresh = fresh, .nfresh = 1,
-                            .out = out, .nout = 3, .slot0 = slot0, .nslot = 3, .arena = 128, .block = blocks, .nblock = 2, .threads = 1});
+  return plan(&(MgPlanSpec){.ninput = 2,
+                            .buf = buf,
+                            .nbuf = 5,
+                            .step = step,
+                            .nstep = 2,
+                            .fresh = fresh,
+                            .nfresh = 1,
+                            .out = out,
+                            .nout = 3,
+                            .slot0 = slot0,
+                            .nslot = 3,
+                            .arena = 128,
+                            .block = blocks,
+                            .nblock = 2,
+                            .threads = 1});
 }
 
 static void test_simple(void) {
@@ -164,19 +188,36 @@ static void test_simple(void) {
 
 /* t = kernel(a); h = host(t); out = kernel(h); also h itself. */
 static MgPlan *plan_host_call(uint32_t id, bool check) {
-  static const MgPlanBuf buf[] = {{0}, {PM_input, 0}, {PM_arena, 0}, {PM_extern, 0}, {PM_fresh, 0}, {PM_arena, 1}};
+  static const MgPlanBuf buf[] = {{0},           {PM_input, 0}, {PM_arena, 0}, {PM_extern, 0},
+                                  {PM_fresh, 0}, {PM_arena, 1}};
   static const uint32_t args0[] = {1, 2}, args1[] = {3, 4}, args2[] = {1, 5};
   static const MgPlanView in[] = {VIEW(2, false)}, res[] = {VIEW(3, true)};
-  MgPlanStep step[] = {{.kind = PK_kernel, .fn = k_twice, .buf = args0, .nbuf = 2, .outer = 0, .grain = 100},
-                       {.kind = PK_host, .in = in, .nin = 1, .out = res, .nout = 1, .host_id = id, .name = "host"},
-                       {.kind = PK_kernel, .fn = k_twice, .buf = args1, .nbuf = 2, .outer = 0, .grain = 100},
-                       {.kind = PK_kernel, .fn = k_check, .buf = args2, .nbuf = 2, .outer = 0, .grain = 100}};
+  MgPlanStep step[] = {
+      {.kind = PK_kernel, .fn = k_twice, .buf = args0, .nbuf = 2, .outer = 0, .grain = 100},
+      {.kind = PK_host, .in = in, .nin = 1, .out = res, .nout = 1, .host_id = id, .name = "host"},
+      {.kind = PK_kernel, .fn = k_twice, .buf = args1, .nbuf = 2, .outer = 0, .grain = 100},
+      {.kind = PK_kernel, .fn = k_check, .buf = args2, .nbuf = 2, .outer = 0, .grain = 100}};
   static const MgPlanFresh fresh[] = {{.view = VIEW(4, true)}};
   static const MgPlanOut out[] = {{.kind = PO_fresh, .index = 0}, {.kind = PO_view, .view = VIEW(3, true)}};
   static const MgPlanCheck checks[] = {{"ValueError", "never"}, {"IndexError", "index out of range"}};
-  return plan(&(MgPlanSpec){.ninput = 1, .buf = buf, .nbuf = 6, .step = step, .nstep = check ? 4 : 3, .fresh = fresh,
-                            .nfresh = 1, .out = out, .nout = 2, .slot0 = slot0, .nslot = 3, .arena = 128, .block = blocks, .nblock = 2, .threads = 1,
-                            .check = checks, .ncheck = check ? 2 : 0, .err = 1,
+  return plan(&(MgPlanSpec){.ninput = 1,
+                            .buf = buf,
+                            .nbuf = 6,
+                            .step = step,
+                            .nstep = check ? 4 : 3,
+                            .fresh = fresh,
+                            .nfresh = 1,
+                            .out = out,
+                            .nout = 2,
+                            .slot0 = slot0,
+                            .nslot = 3,
+                            .arena = 128,
+                            .block = blocks,
+                            .nblock = 2,
+                            .threads = 1,
+                            .check = checks,
+                            .ncheck = check ? 2 : 0,
+                            .err = 1,
                             .host = {.call = host_call, .free = host_free}});
 }
 
@@ -209,7 +250,8 @@ static void test_host(void) {
   fake_delete(out[0]);
   fake_delete(out[1]);
   in[0]->data[3] = -1;
-  CHECK(mg_plan_run(p, in, NULL, out, same, err, sizeof err) == MG_RAISE && !strcmp(err, "IndexError: index out of range"));
+  CHECK(mg_plan_run(p, in, NULL, out, same, err, sizeof err) == MG_RAISE &&
+        !strcmp(err, "IndexError: index out of range"));
   CHECK(!out[0] && !out[1]);
   mg_plan_free(p);
   fake_delete(in[0]);
@@ -219,16 +261,36 @@ static void test_host(void) {
 static void test_symbols(void) {
   static const MgPlanBuf buf[] = {{0}, {PM_input, 0}, {PM_fresh, 0}};
   static const uint32_t args[] = {1, 2};
-  static const MgPlanStep step[] = {{.kind = PK_kernel, .fn = k_twice, .buf = args, .nbuf = 2, .outer = 0, .grain = 100}};
-  static const MgPlanFresh fresh[] = {
-    {.view = {.buf = 2, .dtype = 7, .ndim = 1, .elsize = 8, .whole = true, .size = 3, .stride = 1, .offset = 2}}};
+  static const MgPlanStep step[] = {
+      {.kind = PK_kernel, .fn = k_twice, .buf = args, .nbuf = 2, .outer = 0, .grain = 100}};
+  static const MgPlanFresh fresh[] = {{.view = {.buf = 2,
+                                                .dtype = 7,
+                                                .ndim = 1,
+                                                .elsize = 8,
+                                                .whole = true,
+                                                .size = 3,
+                                                .stride = 1,
+                                                .offset = 2}}};
   static const MgPlanOut out[] = {{.kind = PO_fresh, .index = 0}};
   static const MgSymSource sym[] = {{0, 0}};
   static const int64_t start[] = {0, 1, 0, 0, 2};
   static const MgSizeOp op[] = {{SZ_mul, 3, 0, 4}};
-  MgPlan *p = plan(&(MgPlanSpec){.ninput = 1, .buf = buf, .nbuf = 3, .step = step, .nstep = 1, .fresh = fresh, .nfresh = 1,
-                                 .out = out, .nout = 1, .slot0 = start, .nslot = 5, .sizeop = op, .nsizeop = 1, .sym = sym,
-                                 .nsym = 1, .threads = 1});
+  MgPlan *p = plan(&(MgPlanSpec){.ninput = 1,
+                                 .buf = buf,
+                                 .nbuf = 3,
+                                 .step = step,
+                                 .nstep = 1,
+                                 .fresh = fresh,
+                                 .nfresh = 1,
+                                 .out = out,
+                                 .nout = 1,
+                                 .slot0 = start,
+                                 .nslot = 5,
+                                 .sizeop = op,
+                                 .nsizeop = 1,
+                                 .sym = sym,
+                                 .nsym = 1,
+                                 .threads = 1});
   for (int64_t n = 3; n < 40; n += 6) {
     MgTensor *in[1] = {input(n, 5)}, *res[1];
     int same[1];

@@ -3,8 +3,8 @@
 #include "check.h"
 #include "runtime/plan/plan_check.h"
 
-/* Two inputs of 6 floats; a call makes buffer 4 of input 1; a kernel reads input 2, buffer 4 and the arena and writes the new
- * tensor; an engine writes the arena.  Slots: 0 to 3 are 6, 1, 0, 24. */
+/* Two inputs of 6 floats; a call makes buffer 4 of input 1; a kernel reads input 2, buffer 4 and the arena
+ * and writes the new tensor; an engine writes the arena.  Slots: 0 to 3 are 6, 1, 0, 24. */
 typedef struct Made {
   int64_t slot[4];
   MgPlanBuf buf[6];
@@ -26,8 +26,11 @@ static MgPlanView view(uint32_t buf) {
 }
 
 static void make(Made *m) {
-  *m = (Made){.slot = {6, 1, 0, 24}, .bytes = {24, 24}, .arg = {2, 4, 3, 5},
-              .check = {"IndexError", "out of range"}, .op = {SZ_add, 2, 2, 2}};
+  *m = (Made){.slot = {6, 1, 0, 24},
+              .bytes = {24, 24},
+              .arg = {2, 4, 3, 5},
+              .check = {"IndexError", "out of range"},
+              .op = {SZ_add, 2, 2, 2}};
   m->buf[1] = (MgPlanBuf){PM_input, 0};
   m->buf[2] = (MgPlanBuf){PM_input, 1};
   m->buf[3] = (MgPlanBuf){PM_arena, 0};
@@ -37,7 +40,8 @@ static void make(Made *m) {
   m->out = view(4);
   m->arena = view(3);
   m->step[0] = (MgPlanStep){.kind = PK_host, .in = &m->in, .nin = 1, .out = &m->out, .nout = 1};
-  m->step[1] = (MgPlanStep){.kind = PK_engine, .in = &m->in, .nin = 1, .out = &m->arena, .nout = 1, .scratch = 2};
+  m->step[1] =
+      (MgPlanStep){.kind = PK_engine, .in = &m->in, .nin = 1, .out = &m->arena, .nout = 1, .scratch = 2};
   m->step[2] = (MgPlanStep){.kind = PK_kernel, .buf = m->arg, .nbuf = 4, .outer = 0, .grain = 1, .work = 3};
   m->fresh.view = view(5);
   m->block[1].offset = 32;
@@ -45,10 +49,27 @@ static void make(Made *m) {
   m->result[1] = (MgPlanOut){.kind = PO_same_input, .index = 1};
   m->result[2] = (MgPlanOut){.kind = PO_view, .view = view(4)};
   m->result[3] = (MgPlanOut){.kind = PO_same_output, .index = 2};
-  m->s = (MgPlanSpec){.ninput = 2, .buf = m->buf, .nbuf = 6, .step = m->step, .nstep = 3, .fresh = &m->fresh, .nfresh = 1,
-                      .out = m->result, .nout = 4, .slot0 = m->slot, .nslot = 4,
-                      .sizeop = &m->op, .nsizeop = 1, .block = m->block,
-                      .nblock = 2, .arena = 64, .err = 1, .check = &m->check, .ncheck = 1, .written = &m->written, .nwritten = 1};
+  m->s = (MgPlanSpec){.ninput = 2,
+                      .buf = m->buf,
+                      .nbuf = 6,
+                      .step = m->step,
+                      .nstep = 3,
+                      .fresh = &m->fresh,
+                      .nfresh = 1,
+                      .out = m->result,
+                      .nout = 4,
+                      .slot0 = m->slot,
+                      .nslot = 4,
+                      .sizeop = &m->op,
+                      .nsizeop = 1,
+                      .block = m->block,
+                      .nblock = 2,
+                      .arena = 64,
+                      .err = 1,
+                      .check = &m->check,
+                      .ncheck = 1,
+                      .written = &m->written,
+                      .nwritten = 1};
 }
 
 static MgCtx ctx;
@@ -59,7 +80,7 @@ static MgCtx ctx;
     make(&m);                                                                                                \
     change;                                                                                                  \
     const char *why = mg_plan_check(&ctx, &m.s, m.bytes);                                                    \
-    CHECK(why && #change);                                                                                   \
+    CHECK(why &&#change);                                                                                    \
   } while (0)
 
 static void check_tables(void) {
@@ -125,11 +146,11 @@ static void check_steps(void) {
   WRONG(m.step[2].work = INT64_MAX);
   WRONG(m.arg[0] = 6);
   WRONG(m.buf[2].mem = PM_none);
-  WRONG(m.out.buf = 3);                                   /* a call makes its results' memory itself */
-  WRONG(m.in.buf = 4);                                    /* before it is made */
-  WRONG((m.step[1] = m.step[0]));                         /* made twice */
-  WRONG((m.step[0] = m.step[2], m.step[2].nbuf = 0));     /* a kernel reads what is made later */
-  WRONG((m.arena.buf = 4, m.step[0].nout = 0));            /* an engine makes no memory */
+  WRONG(m.out.buf = 3);                               /* a call makes its results' memory itself */
+  WRONG(m.in.buf = 4);                                /* before it is made */
+  WRONG((m.step[1] = m.step[0]));                     /* made twice */
+  WRONG((m.step[0] = m.step[2], m.step[2].nbuf = 0)); /* a kernel reads what is made later */
+  WRONG((m.arena.buf = 4, m.step[0].nout = 0));       /* an engine makes no memory */
 }
 
 static void check_outputs(void) {

@@ -1,5 +1,5 @@
-/* CUDA graphs of plans over a fake torch and a fake driver, which keeps what is captured in a list and runs that.
- * Results are the caller's and stay valid, whatever moves; what a graph holds is given back. */
+/* CUDA graphs of plans over a fake torch and a fake driver, which keeps what is captured in a list and runs
+ * that. Results are the caller's and stay valid, whatever moves; what a graph holds is given back. */
 #include <stdlib.h>
 #include <string.h>
 #include "check.h"
@@ -10,7 +10,10 @@ enum { N = 8, OPS = 16 };
 
 /* ---- the fake torch: tensors of N numbers ---- */
 
-struct AtenTensorOpaque { double *data; bool owns; };
+struct AtenTensorOpaque {
+  double *data;
+  bool owns;
+};
 static int64_t tensor_size[1] = {N}, tensor_stride[1] = {1};
 static int alive;
 
@@ -20,13 +23,14 @@ static MgTensor *tensor(double *data, bool owns) {
   alive++;
   return t;
 }
-static int32_t fake_empty(int64_t n, const int64_t *size, const int64_t *stride, int32_t dt, int32_t d, int32_t i,
-    MgTensor **out) {
+static int32_t fake_empty(int64_t n, const int64_t *size, const int64_t *stride, int32_t dt, int32_t d,
+                          int32_t i, MgTensor **out) {
   *out = tensor(calloc(size[0] > N ? (size_t)size[0] : N, sizeof(double)), true);
   return 0;
 }
 static int32_t fake_delete(MgTensor *t) {
-  if (t->owns) memset(t->data, 0x77, N * sizeof(double)), free(t->data); /* whoever reads it still sees garbage */
+  if (t->owns)
+    memset(t->data, 0x77, N * sizeof(double)), free(t->data); /* whoever reads it still sees garbage */
   free(t);
   return alive--, 0;
 }
@@ -34,16 +38,18 @@ static int32_t fake_clone(MgTensor *t, MgTensor **out) {
   fake_empty(1, tensor_size, tensor_stride, 7, 0, 0, out);
   return memcpy((*out)->data, t->data, N * sizeof(double)), 0;
 }
-static int32_t fake_view(MgTensor *t, int64_t n, const int64_t *size, const int64_t *stride, int64_t off, MgTensor **out) {
+static int32_t fake_view(MgTensor *t, int64_t n, const int64_t *size, const int64_t *stride, int64_t off,
+                         MgTensor **out) {
   return *out = tensor(t->data, false), 0;
 }
-static int32_t fake_blob(void *p, int64_t n, const int64_t *size, const int64_t *stride, int64_t off, int32_t a,
-    int32_t b, int32_t c,
-                         MgTensor **out) {
+static int32_t fake_blob(void *p, int64_t n, const int64_t *size, const int64_t *stride, int64_t off,
+                         int32_t a, int32_t b, int32_t c, MgTensor **out) {
   return *out = tensor(p, false), 0;
 }
 static int32_t fake_handle(MgTensor *t, MgTensor **out) { return fake_clone(t, out); }
-static int32_t fake_copy(MgTensor *to, MgTensor *from, int32_t nb) { return memcpy(to->data, from->data, N * sizeof(double)), 0; }
+static int32_t fake_copy(MgTensor *to, MgTensor *from, int32_t nb) {
+  return memcpy(to->data, from->data, N * sizeof(double)), 0;
+}
 static int32_t fake_ptr(MgTensor *t, void **out) { return *out = t->data, 0; }
 static int32_t fake_sizes(MgTensor *t, int64_t **out) { return *out = tensor_size, 0; }
 static int32_t fake_strides(MgTensor *t, int64_t **out) { return *out = tensor_stride, 0; }
@@ -56,8 +62,15 @@ static void fake_set_grad(bool on) {}
 
 /* ---- the fake driver ---- */
 
-typedef struct Op { void *fn; uint32_t n; double *ptr[3]; } Op; /* fn NULL: the library's call */
-static struct { Op op[OPS]; int n; } *capture;
+typedef struct Op {
+  void *fn;
+  uint32_t n;
+  double *ptr[3];
+} Op; /* fn NULL: the library's call */
+static struct {
+  Op op[OPS];
+  int n;
+} *capture;
 static int graphs, captures_open;
 static uint64_t settings;
 static void *the_stream = &graphs;
@@ -139,28 +152,47 @@ static void install(void) {
   mg_plan_graph_host(&host);
 }
 
-/* ---- the plan: y = 2x (given out, read by the library); z = y + w, by the library (given out); t = 2z in the arena; v = 2t
+/* ---- the plan: y = 2x (given out, read by the library); z = y + w, by the library (given
+ * out); t = 2z in the arena; v = 2t
  * ---- */
 
-#define VIEW(b, all) {.buf = b, .dtype = 7, .ndim = 1, .elsize = 8, .whole = all, .size = 0, .stride = 1, .offset = 2}
+#define VIEW(b, all)                                                                                         \
+  {.buf = b, .dtype = 7, .ndim = 1, .elsize = 8, .whole = all, .size = 0, .stride = 1, .offset = 2}
 static MgPlan *plan_new(void) {
   static const int64_t slot0[] = {N, 1, 0};
   static const MgPlanBlock block[] = {{.offset = 0, .last = 4}};
-  static const MgPlanBuf buf[] = {{0}, {PM_input, 0}, {PM_input, 1}, {PM_fresh, 0}, {PM_extern, 0}, {PM_arena, 0}, {PM_fresh, 1}};
+  static const MgPlanBuf buf[] = {{0},           {PM_input, 0}, {PM_input, 1}, {PM_fresh, 0}, {PM_extern, 0},
+                                  {PM_arena, 0}, {PM_fresh, 1}};
   static const uint32_t a[] = {1, 3}, b[] = {4, 5}, c[] = {5, 6};
   static const MgPlanView in[] = {VIEW(3, true), VIEW(2, true)}, res[] = {VIEW(4, true)};
   static const MgPlanGpu gpu = {.shape = {.blocks = 1, .threads = 32}};
   static void (*const fn)(void) = install; /* any address */
-  const MgPlanStep step[] = {{.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = a, .nbuf = 2},
-                             {.kind = PK_host, .in = in, .nin = 2, .out = res, .nout = 1, .graph = true, .name = "library"},
-                             {.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = b, .nbuf = 2},
-                             {.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = c, .nbuf = 2}};
-  static const MgPlanFresh fresh[] = {{.view = VIEW(3, true), .device = 1}, {.view = VIEW(6, true), .device = 1}};
-  static const MgPlanOut out[] = {{.kind = PO_fresh, .index = 0}, {.kind = PO_view, .view = VIEW(4, true)},
-      {.kind = PO_fresh, .index = 1}};
-  MgPlanSpec s = {.ninput = 2, .buf = buf, .nbuf = 7, .step = step, .nstep = 4, .fresh = fresh, .nfresh = 2,
-      .out = out, .nout = 3, .slot0 = slot0,
-                  .nslot = 3, .arena = 512, .block = block, .nblock = 1, .graphs = true, .cuda = true,
+  const MgPlanStep step[] = {
+      {.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = a, .nbuf = 2},
+      {.kind = PK_host, .in = in, .nin = 2, .out = res, .nout = 1, .graph = true, .name = "library"},
+      {.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = b, .nbuf = 2},
+      {.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = c, .nbuf = 2}};
+  static const MgPlanFresh fresh[] = {{.view = VIEW(3, true), .device = 1},
+                                      {.view = VIEW(6, true), .device = 1}};
+  static const MgPlanOut out[] = {{.kind = PO_fresh, .index = 0},
+                                  {.kind = PO_view, .view = VIEW(4, true)},
+                                  {.kind = PO_fresh, .index = 1}};
+  MgPlanSpec s = {.ninput = 2,
+                  .buf = buf,
+                  .nbuf = 7,
+                  .step = step,
+                  .nstep = 4,
+                  .fresh = fresh,
+                  .nfresh = 2,
+                  .out = out,
+                  .nout = 3,
+                  .slot0 = slot0,
+                  .nslot = 3,
+                  .arena = 512,
+                  .block = block,
+                  .nblock = 1,
+                  .graphs = true,
+                  .cuda = true,
                   .host = {.call = library_call, .free = library_free}};
   MgCtx ctx;
   MgPlan *p = NULL;
@@ -177,7 +209,10 @@ static MgTensor *input(double first) {
   return t;
 }
 
-typedef struct Run { double x, w; MgTensor *out[3]; } Run;
+typedef struct Run {
+  double x, w;
+  MgTensor *out[3];
+} Run;
 
 static void run(MgPlan *p, MgTensor *x, MgTensor *w, Run *r) {
   MgTensor *in[2] = {x, w};
@@ -228,7 +263,8 @@ int main(void) {
   mg_plan_free(p);
   CHECK(alive == 0 && graphs == 0 && captures_open == 0);
 
-  p = plan_new(); /* x is read by kernels only: its address is patched.  w is the library's: its second address is the first of a copy */
+  p = plan_new(); /* x is read by kernels only: its address is patched.  w is the library's: its second
+                     address is the first of a copy */
   CHECK(run_many(p, 20, true, false) == 19);
   CHECK(run_many(p, 20, true, true) >= 16);
   settings++; /* as asked for otherwise: step by step */

@@ -1,10 +1,11 @@
-/* PTX: every row of scalar_ops.def over every type, conversions, and fused kernels, assembled by ptxas for three
- * architectures.  Skipped where ptxas is not installed. */
+/* PTX: every row of scalar_ops.def over every type, conversions, and fused kernels, assembled by ptxas for
+ * three architectures.  Skipped where ptxas is not installed. */
 #include "kernel_run.h"
 #include "ptx_cases.h"
 
 static MgDtype dtype_of(MgTy ty) {
-  static const MgDtype d[] = {DT_bool, DT_i8, DT_u8, DT_i16, DT_u16, DT_i32, DT_u32, DT_i64, DT_u64, DT_f16, DT_bf16, DT_f32, DT_f64};
+  static const MgDtype d[] = {DT_bool, DT_i8,  DT_u8,  DT_i16,  DT_u16, DT_i32, DT_u32,
+                              DT_i64,  DT_u64, DT_f16, DT_bf16, DT_f32, DT_f64};
   return d[ty];
 }
 
@@ -40,7 +41,8 @@ static void assemble(const char *what) {
   fclose(f);
   if (getenv("DUMP")) puts(mg_sb_text(&text));
   for (int i = 0; i < 3; i++) {
-    snprintf(cmd, sizeof cmd, "ptxas -arch=sm_%d %s -o /dev/null %s", arch[i], getenv("VERBOSE") ? "-v" : "", path);
+    snprintf(cmd, sizeof cmd, "ptxas -arch=sm_%d %s -o /dev/null %s", arch[i], getenv("VERBOSE") ? "-v" : "",
+             path);
     bool ok = system(cmd) == 0;
     if (!ok) printf("%s: ptxas refuses for sm_%d\n", what, arch[i]);
     CHECK(ok);
@@ -123,7 +125,8 @@ static void test_fusion(void) {
     env_run(&e, 1);
     env_reference(&e);
     for (BufRef b = 1; b < e.s.nbuf; b++)
-      if (e.ref[b] && (e.s.buf[b].kind == MB_output || e.s.buf[b].kind == MB_input)) env_compare(&e, b, ptx_cases[i].tolerance, ptx_cases[i].name);
+      if (e.ref[b] && (e.s.buf[b].kind == MB_output || e.s.buf[b].kind == MB_input))
+        env_compare(&e, b, ptx_cases[i].tolerance, ptx_cases[i].name);
     env_free(&e);
   }
 }

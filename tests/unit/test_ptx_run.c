@@ -5,7 +5,8 @@
 #include "kernel_run.h"
 #include "ptx_cases.h"
 
-static int (*mem_alloc)(void **, size_t), (*mem_free)(void *), (*to_device)(void *, const void *, size_t), (*to_host)(void *, void *, size_t);
+static int (*mem_alloc)(void **, size_t), (*mem_free)(void *), (*to_device)(void *, const void *, size_t),
+    (*to_host)(void *, void *, size_t);
 static int (*context_new)(void **, int), (*context_set)(void *), (*wait_all)(void);
 
 static bool gpu_open(void) {
@@ -21,13 +22,16 @@ static bool gpu_open(void) {
   return !context_new(&context, 0) && !context_set(context);
 }
 
-static size_t bytes_of(Env *e, BufRef b) { return (size_t)(e->elems[b] * mg_dtype_size((MgDtype)e->s.buf[b].dtype)); }
+static size_t bytes_of(Env *e, BufRef b) {
+  return (size_t)(e->elems[b] * mg_dtype_size((MgDtype)e->s.buf[b].dtype));
+}
 
 /* Runs all kernels of e in order over e->mem. */
 static void gpu_run(Env *e, void *const *fn, const MgPtxPlan *p) {
   void *mem[ENV_MAX_BUF] = {NULL};
   for (BufRef b = 1; b < e->s.nbuf; b++) {
-    size_t n = b < ENV_MAX_BUF && e->mem[b] ? bytes_of(e, b) : (size_t)mg_sym_eval(&e->x, e->s.buf[b].nelem, e->sym) * 8;
+    size_t n = b < ENV_MAX_BUF && e->mem[b] ? bytes_of(e, b)
+                                            : (size_t)mg_sym_eval(&e->x, e->s.buf[b].nelem, e->sym) * 8;
     CHECK(!mem_alloc(&mem[b], n + 64));
     if (e->mem[b]) CHECK(!to_device(mem[b], e->mem[b], n));
   }
@@ -68,12 +72,14 @@ static void test_case(const struct PtxCase *t, bool vectors) {
   bool ok = mg_cuda_link(&e.c, 0, &all, 1, 1, &code) == MG_OK && mg_cuda_load(&e.c, 0, &code, &m) == MG_OK;
   if (!ok) printf("%s: %s\n", t->name, e.c.msg);
   CHECK(ok);
-  for (uint32_t i = 0; ok && i < e.f.nstep; i++) CHECK((fn[i] = mg_cuda_function(m, e.f.step[i].u.kernel->name)) != NULL);
+  for (uint32_t i = 0; ok && i < e.f.nstep; i++)
+    CHECK((fn[i] = mg_cuda_function(m, e.f.step[i].u.kernel->name)) != NULL);
   if (ok) {
     gpu_run(&e, fn, p);
     env_reference(&e);
     for (BufRef b = 1; b < ENV_MAX_BUF && b < e.s.nbuf; b++)
-      if (e.mem[b] && (e.s.buf[b].kind == MB_output || e.s.buf[b].kind == MB_input)) env_compare(&e, b, t->tolerance, t->name);
+      if (e.mem[b] && (e.s.buf[b].kind == MB_output || e.s.buf[b].kind == MB_input))
+        env_compare(&e, b, t->tolerance, t->name);
   }
   mg_cuda_unload(m);
   free(code.data);

@@ -1,4 +1,5 @@
-/* What each stage promises is checked: a graph or schedule that breaks a promise is refused, with the op and the reason. */
+/* What each stage promises is checked: a graph or schedule that breaks a promise is refused,
+ * with the op and the reason. */
 #include <string.h>
 #include "back/kernel/back.h"
 #include "middle/middle.h"
@@ -42,7 +43,8 @@ static void test_writers(void) {
     CHECK(case_open(&t, writers[i]) == MG_OK);
     CHECK(case_refused(&t, mg_graph_verify_functional(&t.g, "a test"), "still writes an argument"));
     mg_ctx_free(&t.c);
-    CHECK(case_open(&t, writers[i]) == MG_OK); /* functionalize makes it right, also what stays and gets copies */
+    CHECK(case_open(&t, writers[i]) ==
+          MG_OK); /* functionalize makes it right, also what stays and gets copies */
     CHECK(mg_functionalize(&t.g) == MG_OK);
     CHECK(mg_graph_verify_functional(&t.g, "functionalize") == MG_OK);
     mg_ctx_free(&t.c);
@@ -51,23 +53,23 @@ static void test_writers(void) {
 
 static void test_hidden_writer(void) {
   Case t;
-  CHECK(case_open(&t,
-                  "%1 = input f32[4,2]\n%2 = input f32[2]\n%3 = input f32[2]\n"
-                  "%4, %5, %6 = aten::native_batch_norm(%1, None, None, %2, %3, True, 0.1, 1e-05) : f32[4,2], f32[2], f32[2]\n"
-                  "return %4\n") == MG_OK);
+  CHECK(case_open(&t, "%1 = input f32[4,2]\n%2 = input f32[2]\n%3 = input f32[2]\n"
+                      "%4, %5, %6 = aten::native_batch_norm(%1, None, None, %2, %3, True, 0.1, 1e-05) : "
+                      "f32[4,2], f32[2], f32[2]\n"
+                      "return %4\n") == MG_OK);
   CHECK(case_refused(&t, mg_graph_verify_functional(&t.g, "a test"), "running statistics"));
   mg_ctx_free(&t.c);
 }
 
 /* wrong: 0 nothing, 1 another dtype, 2 another size, 3 an input twice, 4 an alias of no input */
 static void test_writebacks(void) {
-  static const char *const reason[] = {NULL, "write-back 0 does not fit", "write-back 0 does not fit", "write-backs 0 and 1",
-                                       "said to be what is not there"};
+  static const char *const reason[] = {NULL, "write-back 0 does not fit", "write-back 0 does not fit",
+                                       "write-backs 0 and 1", "said to be what is not there"};
   for (int wrong = 0; wrong < 5; wrong++) {
     Case t;
-    CHECK(case_open(&t,
-                    "%1 = input f32[4]\n%2 = input f32[4]\n%3 = aten::relu_(%1) : f32[4]\n%4 = aten::neg_(%2) : f32[4]\n"
-                    "return %3\n") == MG_OK);
+    CHECK(case_open(&t, "%1 = input f32[4]\n%2 = input f32[4]\n%3 = aten::relu_(%1) : f32[4]\n%4 = "
+                        "aten::neg_(%2) : f32[4]\n"
+                        "return %3\n") == MG_OK);
     CHECK(mg_functionalize(&t.g) == MG_OK);
     CHECK(t.g.nwb == 2 && t.g.out_alias[0].of_input == 0);
     MgVal *v = mg_val(&t.g, t.g.wb_value[0]);
@@ -85,7 +87,8 @@ static void test_writebacks(void) {
 
 static void test_primitives(void) {
   static const char *const whole[] = {
-      "%1 = input f32[4]\n%2 = input f32[3]\n%3, %4 = aten::_foreach_neg([%1, %2]) : f32[4], f32[3]\nreturn %3, %4\n",
+      "%1 = input f32[4]\n%2 = input f32[3]\n%3, %4 = aten::_foreach_neg([%1, %2]) : f32[4], f32[3]\nreturn "
+      "%3, %4\n",
       "%1 = input f32[4,4]\n%2 = aten::trace(%1) : f32[]\nreturn %2\n",
       "%1 = input f32[4,3]\n%2 = input f32[3]\n%3 = aten::mv(%1, %2) : f32[4]\nreturn %3\n",
   };
@@ -106,9 +109,9 @@ static void test_primitives(void) {
 static void test_whole_form(void) {
   Case t;
   MgStrbuf before = {0}, after = {0};
-  CHECK(case_open(&t,
-                  "symbol s0 = 4 in [2, 64]\n%1 = input f32[s0,8]\n%2 = input f32[8,8]\n%3 = aten::mm(%1, %2) : f32[s0,8]\n"
-                  "return %3\n") == MG_OK);
+  CHECK(case_open(&t, "symbol s0 = 4 in [2, 64]\n%1 = input f32[s0,8]\n%2 = input f32[8,8]\n%3 = "
+                      "aten::mm(%1, %2) : f32[s0,8]\n"
+                      "return %3\n") == MG_OK);
   mg_graph_print(&t.g, &before);
   CHECK(mg_decompose_verify(&t.g, "a test") == MG_OK);
   mg_graph_print(&t.g, &after);
@@ -126,7 +129,8 @@ static MgRc case_lower(Case *t, const char *text) {
   return mg_lower(&t->s);
 }
 
-static const char calls[] = "%1 = input f32[4,4]\n%2 = aten::mm(%1, %1) : f32[4,4]\n%3 = aten::neg(%1) : f32[4,4]\nreturn %2, %3\n";
+static const char calls[] =
+    "%1 = input f32[4,4]\n%2 = aten::mm(%1, %1) : f32[4,4]\n%3 = aten::neg(%1) : f32[4,4]\nreturn %2, %3\n";
 static const char engine[] =
     "%1 = input f32[4,4]\n%2 = mg::matmul(%1, %1, None, None, \"\", 0.0, 0.0) : f32[4,4]\nreturn %2\n";
 
@@ -138,8 +142,13 @@ static MgExtern *case_call(const Case *t) {
 
 /* wrong: the row of `reason` */
 static void test_calls(void) {
-  static const char *const reason[] = {NULL, "a call of no node", "neither an engine nor the dispatcher", "an argument is missing",
-                                       "a result is missing", "results that the op does not have", "without a place",
+  static const char *const reason[] = {NULL,
+                                       "a call of no node",
+                                       "neither an engine nor the dispatcher",
+                                       "an argument is missing",
+                                       "a result is missing",
+                                       "results that the op does not have",
+                                       "without a place",
                                        "a call of no node"};
   for (int wrong = 0; wrong < 8; wrong++) {
     Case t;
@@ -160,7 +169,8 @@ static void test_calls(void) {
 }
 
 static void test_engine_calls(void) {
-  static const char *const reason[] = {NULL, "for the dispatcher", "neither an engine nor the dispatcher", "writes its arguments"};
+  static const char *const reason[] = {NULL, "for the dispatcher", "neither an engine nor the dispatcher",
+                                       "writes its arguments"};
   for (int wrong = 0; wrong < 4; wrong++) {
     Case t;
     CHECK(case_lower(&t, engine) == MG_OK);

@@ -1,9 +1,12 @@
 /* One fused kernel to LLVM IR text.
- * In: a kernel whose nests share their leading ranges and are grouped in phases (see MgLoop.phase, MgLoop.vec).
- * Out: define void @name(ptr %buf, ptr %size, i64 %begin, i64 %end): points [begin, end) of the shared ranges.
- * Loops are emitted as explicit vector code: a main loop of full vectors (reductions: several accumulators), then a
- * masked tail where the target has masks and every access is contiguous, else a scalar tail.  No IR pass is run on
- * the text, so everything that matters (invariant motion, sharing, forwarding of stored values) is done here. */
+ * In: a kernel whose nests share their leading ranges and are grouped in phases
+ * (see MgLoop.phase, MgLoop.vec).
+ * Out: define void @name(ptr %buf, ptr %size, i64 %begin, i64 %end): points [begin, end) of the shared
+ * ranges.
+ * Loops are emitted as explicit vector code: a main loop of full vectors (reductions: several accumulators),
+ * then a masked tail where the target has masks and every access is contiguous, else a scalar tail.  No IR
+ * pass is run on the text, so everything that matters (invariant motion, sharing, forwarding of
+ * stored values) is done here. */
 #include "back/emit/emit_llvm.h"
 #include "base/assert.h"
 #include <stdio.h>
@@ -12,15 +15,15 @@
 typedef struct Group { /* the nests of one phase */
   MgLoop **loop;
   int n;
-  int first, end;      /* inner loop indices [first, end) */
-  int keep;            /* indices below it are not reduced by this group's reductions */
+  int first, end; /* inner loop indices [first, end) */
+  int keep;       /* indices below it are not reduced by this group's reductions */
   const SymRef *range;
-  int vec;             /* vector index or -1 */
+  int vec; /* vector index or -1 */
   bool reduces, masked_ok;
-  bool wide;           /* reductions over outer ranges, and bytes: several vectors of neighbouring results at a time */
-  int unroll;          /* accumulators of each reduction */
-  int acc[64];         /* per nest: its first accumulator */
-  int sacc[64];        /* per nest: accumulator of the scalar tail, -1: none */
+  bool wide;  /* reductions over outer ranges, and bytes: several vectors of neighbouring results at a time */
+  int unroll; /* accumulators of each reduction */
+  int acc[64];  /* per nest: its first accumulator */
+  int sacc[64]; /* per nest: accumulator of the scalar tail, -1: none */
 } Group;
 
 typedef struct Stage { /* one of the loops that together run a range */
@@ -47,7 +50,8 @@ static EmRef arith(Em *e, const char *tmpl, MgScalarOp op, EmRef a, EmRef b) {
 }
 
 /* Opens the loop idx(k) = lo, lo + step, ... < hi; accumulators marked live are carried. */
-static void loop_open(Em *e, int k, EmRef lo, EmRef hi, int step, int run, bool maybe_empty, const bool *live) {
+static void loop_open(Em *e, int k, EmRef lo, EmRef hi, int step, int run, bool maybe_empty,
+                      const bool *live) {
   if (e->depth + 1 >= EMIT_MAX_SCOPE) {
     fail(e, MG_UNSUP);
     return;
@@ -72,7 +76,8 @@ static void loop_open(Em *e, int k, EmRef lo, EmRef hi, int step, int run, bool 
     em_put(e, &s->buf, lo, TY_i64);
     mg_sb_puts(&s->buf, ", 0\n");
   }
-  s->iv.level = (uint8_t)e->depth; /* also of a constant: what depends on the index must not outlive this binding */
+  s->iv.level =
+      (uint8_t)e->depth; /* also of a constant: what depends on the index must not outlive this binding */
   e->idx[k] = s->iv;
   for (int i = 0; i < EMIT_MAX_ACC; i++) s->phi[i] = -1;
   for (int i = 0; i < e->nacc && run != RUN_straight; i++) {
@@ -81,7 +86,8 @@ static void loop_open(Em *e, int k, EmRef lo, EmRef hi, int step, int run, bool 
   }
 }
 
-static void put_phi(Em *e, MgStrbuf *b, int id, const EmAcc *a, EmRef from, int from_label, EmRef back, int back_label) {
+static void put_phi(Em *e, MgStrbuf *b, int id, const EmAcc *a, EmRef from, int from_label, EmRef back,
+                    int back_label) {
   mg_sb_printf(b, "  %%v%d = phi ", id);
   em_put_ty(b, em_ty(a->ty), a->lanes);
   mg_sb_puts(b, " [ ");
@@ -192,8 +198,11 @@ static EmRef tail_mask(Em *e, EmRef iv, EmRef hi, int lanes) {
     return m;
   }
   int t = e->nid++, one = e->nid++, all = e->nid++;
-  mg_sb_printf(b, "  %%v%d = trunc i64 %%v%d to i32\n  %%v%d = insertelement <%d x i32> poison, i32 %%v%d, i64 0\n", t, rem.id, one, lanes, t);
-  mg_sb_printf(b, "  %%v%d = shufflevector <%d x i32> %%v%d, <%d x i32> poison, <%d x i32> zeroinitializer\n", all, lanes, one, lanes, lanes);
+  mg_sb_printf(
+      b, "  %%v%d = trunc i64 %%v%d to i32\n  %%v%d = insertelement <%d x i32> poison, i32 %%v%d, i64 0\n", t,
+      rem.id, one, lanes, t);
+  mg_sb_printf(b, "  %%v%d = shufflevector <%d x i32> %%v%d, <%d x i32> poison, <%d x i32> zeroinitializer\n",
+               all, lanes, one, lanes, lanes);
   mg_sb_printf(b, "  %%v%d = icmp slt <%d x i32> ", m.id, lanes);
   for (int i = 0; i < lanes; i++) mg_sb_printf(b, "%si32 %d", i ? ", " : "<", i);
   mg_sb_printf(b, ">, %%v%d\n", all);
@@ -281,13 +290,15 @@ static void run_range(Walk *w, EmRef lo, EmRef hi, bool maybe_empty) {
   }
   if (full == 1) return;
   int64_t points;
-  if (g->loop && e->tile < 0 && !g->masked_ok && g->vec < g->keep && mg_ex_const_int(e->x, g->range[w->dim], &points) && full >= 16 && points % full >= full / 2) {
+  if (g->loop && e->tile < 0 && !g->masked_ok && g->vec < g->keep &&
+      mg_ex_const_int(e->x, g->range[w->dim], &points) && full >= 16 && points % full >= full / 2) {
     EmRef end = whole_part(e, lo, hi, full / 2); /* most of what is left */
     Stage st = {.lanes = full / 2, .unroll = 1};
     run_stage(w, lo, end, &st, maybe_empty);
     lo = end;
   }
-  Stage tail = {.lanes = g->masked_ok ? full : 1, .unroll = 1, .masked = g->masked_ok, .scalar_tail = !g->masked_ok};
+  Stage tail = {
+      .lanes = g->masked_ok ? full : 1, .unroll = 1, .masked = g->masked_ok, .scalar_tail = !g->masked_ok};
   run_stage(w, lo, hi, &tail, maybe_empty);
 }
 
@@ -327,7 +338,8 @@ static void start_accs(Em *e, Group *g) {
 /* Position of a point within the reduced ranges, row-major. */
 static ExprRef position(Em *e, const MgLoop *l) {
   ExprRef p = mg_sym(e->x, 0);
-  for (int k = l->nouter; k < l->nouter + l->nred; k++) p = mg_sym_add(e->x, mg_sym_mul(e->x, p, l->range[k]), mg_ex_idx(e->x, k));
+  for (int k = l->nouter; k < l->nouter + l->nred; k++)
+    p = mg_sym_add(e->x, mg_sym_mul(e->x, p, l->range[k]), mg_ex_idx(e->x, k));
   return p;
 }
 
@@ -359,9 +371,11 @@ static void finish_acc(Em *e, Group *g, int i) {
     EmRef q[2] = {e->acc[a + 2 * u].cur, e->acc[a + 2 * u + 1].cur};
     em_combine_arg(e, l->red_op, ty, r[0].lanes, r, q);
   }
-  for (int half = g->unroll / 2; half && !arg; half /= 2) /* as a tree: each step waits for the last one only */
+  for (int half = g->unroll / 2; half && !arg;
+       half /= 2) /* as a tree: each step waits for the last one only */
     for (int u = 0; u < half; u++)
-      e->acc[a + u].cur = em_combine(e, l->red_op, ty, r[0].lanes, e->acc[a + u].cur, e->acc[a + u + half].cur);
+      e->acc[a + u].cur =
+          em_combine(e, l->red_op, ty, r[0].lanes, e->acc[a + u].cur, e->acc[a + u + half].cur);
   if (!arg) r[0] = e->acc[a].cur;
   if (g->vec >= g->keep) em_horizontal(e, l->red_op, ty, r);
   if (g->sacc[i] >= 0) {
@@ -420,12 +434,15 @@ static void emit_dims(Em *e, Group *g, int dim) {
   e->nacc = nacc;
 }
 
-static int all_ranges(const MgLoop *l) { return l->nouter + (l->kind == ML_reduce || l->kind == ML_scan ? l->nred : 0); }
+static int all_ranges(const MgLoop *l) {
+  return l->nouter + (l->kind == ML_reduce || l->kind == ML_scan ? l->nred : 0);
+}
 
 static ExprRef find_wider(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
   const MgExpr *n = mg_expr(x, r);
   (void)s;
-  if ((n->op == OP_load && n->src[1]) || (!x->index_only[r] && mg_ty_size((MgTy)n->ty) > 1)) *(bool *)arg = true;
+  if ((n->op == OP_load && n->src[1]) || (!x->index_only[r] && mg_ty_size((MgTy)n->ty) > 1))
+    *(bool *)arg = true;
   return r;
 }
 
@@ -441,16 +458,27 @@ static bool is_wide(Em *e, MgLoop **loop, int n, int vec) {
   for (int i = 0; i < n; i++) {
     MgLoop *l = loop[i];
     bytes += is_bytes(e, l);
-    if (l->kind == ML_scan || l->kind == ML_scatter || is_arg(l) || mg_ty_size(mg_expr(e->x, l->value)->ty) > 4) return false;
-    if (!e->apart && mg_ex_count_ops(e->x, l->value) + (l->body ? mg_ex_count_ops(e->x, l->body) : 0) > 8) return false;
+    if (l->kind == ML_scan || l->kind == ML_scatter || is_arg(l) ||
+        mg_ty_size(mg_expr(e->x, l->value)->ty) > 4)
+      return false;
+    if (!e->apart && mg_ex_count_ops(e->x, l->value) + (l->body ? mg_ex_count_ops(e->x, l->body) : 0) > 8)
+      return false;
     if (!em_contiguous_only(e, l, vec, false)) return false;
     reductions += l->kind == ML_reduce;
   }
-  return reductions == 1 || bytes == n || e->apart; /* one call for several vectors, which do not wait for one another */
+  return reductions == 1 || bytes == n ||
+         e->apart; /* one call for several vectors, which do not wait for one another */
 }
 
 static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
-  Group g = {.loop = loop, .n = n, .first = shared, .end = shared, .keep = shared, .vec = -1, .unroll = 1, .masked_ok = e->t->avx512};
+  Group g = {.loop = loop,
+             .n = n,
+             .first = shared,
+             .end = shared,
+             .keep = shared,
+             .vec = -1,
+             .unroll = 1,
+             .masked_ok = e->t->avx512};
   uint32_t ops = 0;
   bool scans = false;
   if (n > 64) {
@@ -482,7 +510,8 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
     while (g.unroll > 1 && g.unroll * 2 > points) g.unroll /= 2;
   }
   while (g.unroll > 1 && g.unroll * n > 48) g.unroll /= 2;
-  for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < g.end ? (k < shared ? loop[0]->range[k] : g.range[k]) : 0);
+  for (int k = 0; k < MG_MAX_IDX; k++)
+    mg_ex_set_idx_range(e->x, k, k < g.end ? (k < shared ? loop[0]->range[k] : g.range[k]) : 0);
   bool gathers = false;
   if (g.vec >= 0)
     for (int i = 0; i < n; i++) gathers = gathers || !em_contiguous_only(e, loop[i], g.vec, true);
@@ -491,8 +520,8 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
     g.unroll = 1;
   }
   int64_t tile;
-  bool tiled = !g.reduces && g.vec >= 0 && g.vec == g.end - 2 && mg_ex_const_int(e->x, g.range[g.end - 1], &tile) &&
-               tile == e->t->vector_bits / 32;
+  bool tiled = !g.reduces && g.vec >= 0 && g.vec == g.end - 2 &&
+               mg_ex_const_int(e->x, g.range[g.end - 1], &tile) && tile == e->t->vector_bits / 32;
   e->tile = tiled ? g.end - 1 : -1;
   bool saved = e->red_vec;
   e->red_vec = e->lanes > 1 || (g.vec >= 0 && g.vec < g.keep && g.reduces);
@@ -554,7 +583,9 @@ static void emit_entry(Em *e) {
   const MgKernel *k = e->k;
   mg_sb_puts(b, "L0:\n  %scratch = alloca i64, align 8\n");
   for (uint32_t i = 0; i < k->nbuf; i++)
-    mg_sb_printf(b, "  %%q%u = getelementptr ptr, ptr %%buf, i64 %u\n  %%p%u = load ptr, ptr %%q%u, align 8\n", i, i, i, i);
+    mg_sb_printf(b,
+                 "  %%q%u = getelementptr ptr, ptr %%buf, i64 %u\n  %%p%u = load ptr, ptr %%q%u, align 8\n",
+                 i, i, i, i);
   int nlocal = 0;
   for (uint32_t i = 0; i < k->nloop; i++) {
     BufRef at = k->loop[i]->buf;
@@ -570,11 +601,15 @@ static void emit_entry(Em *e) {
 
 /* ---- streamed column reductions ---- */
 
-/* Sums over rows of a matrix that no cache holds: a block of columns at a time, some rows of it side by side, so that memory is read
- * in long pieces; the accumulators of the block are on the stack. */
-enum { STREAM_POINTS = 1 << 16, STREAM_LEAST = 512, /* of a matrix, and of its columns: less is faster without */
-       STREAM_COLUMNS = 4096, STREAM_ROWS = 8,      /* of a block, and at a time */
-       STREAM_BLOCK = 2 };                          /* loop index of blocks; 0: column, 1: row */
+/* Sums over rows of a matrix that no cache holds: a block of columns at a time, some rows of it side by side,
+ * so that memory is read in long pieces; the accumulators of the block are on the stack. */
+enum {
+  STREAM_POINTS = 1 << 16,
+  STREAM_LEAST = 512, /* of a matrix, and of its columns: less is faster without */
+  STREAM_COLUMNS = 4096,
+  STREAM_ROWS = 8, /* of a block, and at a time */
+  STREAM_BLOCK = 2
+}; /* loop index of blocks; 0: column, 1: row */
 
 static bool is_streamed(Em *e, const Group *g) {
   const MgLoop *l = &e->own[0];
@@ -652,7 +687,8 @@ static void emit_streamed(Em *e, Group *g, EmRef begin, EmRef end) {
   static const bool none[EMIT_MAX_ACC];
   const MgLoop *l = &e->own[0];
   Entry in;
-  mg_sb_printf(em_at(e, 0), "  %%stream = alloca %s, i64 %d, align 64\n", em_ty(acc_ty(e, l)), STREAM_COLUMNS);
+  mg_sb_printf(em_at(e, 0), "  %%stream = alloca %s, i64 %d, align 64\n", em_ty(acc_ty(e, l)),
+               STREAM_COLUMNS);
   for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < 2 ? l->range[k] : 0);
   e->red_vec = true;
   g->wide = false;
@@ -661,7 +697,8 @@ static void emit_streamed(Em *e, Group *g, EmRef begin, EmRef end) {
   enter_accs(e, RUN_loop, &in);
   e->base_level = e->depth;
   EmRef lo = e->idx[STREAM_BLOCK];
-  EmRef hi = arith(e, "$0 = icmp slt $t $a, $b\n$d = select i1 $0, $t $a, $t $b", OP_min, arith(e, "add $t $a, $b", OP_add, lo, const_of(e, STREAM_COLUMNS)), end);
+  EmRef hi = arith(e, "$0 = icmp slt $t $a, $b\n$d = select i1 $0, $t $a, $t $b", OP_min,
+                   arith(e, "add $t $a, $b", OP_add, lo, const_of(e, STREAM_COLUMNS)), end);
   Walk w = {.e = e, .g = g, .dim = 0, .body = stream_start};
   run_range(&w, lo, hi, false);
   EmRef row = const_of(e, 0), rows = em_value(e, l->range[1], 1);
@@ -727,7 +764,8 @@ static void emit_outer(Em *e) {
     if (k->nshared == 1 && e->own[i].vec == 0) g.vec = 0;
   if (g.vec == 0) {
     for (int j = 0; j < MG_MAX_IDX; j++) mg_ex_set_idx_range(e->x, j, 0);
-    for (uint32_t i = 0; i < k->nloop; i++) g.masked_ok = g.masked_ok && em_contiguous_only(e, &e->own[i], 0, true);
+    for (uint32_t i = 0; i < k->nloop; i++)
+      g.masked_ok = g.masked_ok && em_contiguous_only(e, &e->own[i], 0, true);
     MgLoop *all[EMIT_WIDE_LOOPS];
     for (uint32_t i = 0; i < k->nloop && i < EMIT_WIDE_LOOPS; i++) all[i] = &e->own[i];
     g.wide = k->nloop <= EMIT_WIDE_LOOPS && is_wide(e, all, (int)k->nloop, 0);

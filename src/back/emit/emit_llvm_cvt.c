@@ -1,5 +1,6 @@
 /* Conversions of values to other types, in scalar or vector form.
- * In: a value and two types.  Out: instructions that convert as torch's .to() does; 16-bit floats go through float32, with
+ * In: a value and two types.  Out: instructions that convert as torch's .to() does; 16-bit floats go through
+ * float32, with
  * instructions of the CPU where it has them. */
 #include "back/emit/emit_llvm.h"
 
@@ -34,8 +35,8 @@ static EmRef cvt_from_bf16(Em *e, EmRef v, int lanes) {
   return em_conv(e, "bitcast", TY_u32, TY_f32, u, lanes);
 }
 
-/* The two conversions of float16 for CPUs that have no instruction for them; LLVM would call functions of a compiler's
- * run-time library. */
+/* The two conversions of float16 for CPUs that have no instruction for them; LLVM would call functions of a
+ * compiler's run-time library. */
 static EmRef cvt_from_f16(Em *e, EmRef v, int lanes) {
   enum { BIAS = (127 - 15) << 23, EXPONENT = 0x7c00 << 13 };
   EmRef h = em_conv(e, "zext", TY_u16, TY_u32, em_conv(e, "bitcast", TY_f16, TY_u16, v, lanes), lanes);
@@ -44,17 +45,21 @@ static EmRef cvt_from_f16(Em *e, EmRef v, int lanes) {
   EmRef exponent = em_ins(e, "and $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, EXPONENT, lanes));
   u = em_ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, BIAS, lanes));
   /* inf and NaN keep the largest exponent; a subnormal number is normalised by a subtraction */
-  EmRef top = em_ins(e, "icmp eq $t $a, $b", TY_u32, TY_i1, lanes, exponent, em_kint(e, TY_u32, EXPONENT, lanes));
-  EmRef special = em_ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, (128 - 16) << 23, lanes));
+  EmRef top =
+      em_ins(e, "icmp eq $t $a, $b", TY_u32, TY_i1, lanes, exponent, em_kint(e, TY_u32, EXPONENT, lanes));
+  EmRef special =
+      em_ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, (128 - 16) << 23, lanes));
   EmRef low = em_ins(e, "icmp eq $t $a, $b", TY_u32, TY_i1, lanes, exponent, em_kint(e, TY_u32, 0, lanes));
   EmRef up = em_ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, 1 << 23, lanes));
-  EmRef small = em_ins(e, "fsub $t $a, $b", TY_f32, TY_f32, lanes, em_conv(e, "bitcast", TY_u32, TY_f32, up, lanes),
-                    em_const(mg_ex_float(e->x, TY_f32, 0x1p-14), lanes));
+  EmRef small =
+      em_ins(e, "fsub $t $a, $b", TY_f32, TY_f32, lanes, em_conv(e, "bitcast", TY_u32, TY_f32, up, lanes),
+             em_const(mg_ex_float(e->x, TY_f32, 0x1p-14), lanes));
   u = em_select(e, TY_u32, lanes, top, special, u);
   u = em_select(e, TY_u32, lanes, low, em_conv(e, "bitcast", TY_f32, TY_u32, small, lanes), u);
   EmRef sign = em_ins(e, "and $t $a, $b", TY_u32, TY_u32, lanes, h, em_kint(e, TY_u32, 0x8000, lanes));
   sign = em_ins(e, "shl $t $a, $b", TY_u32, TY_u32, lanes, sign, em_kint(e, TY_u32, 16, lanes));
-  return em_conv(e, "bitcast", TY_u32, TY_f32, em_ins(e, "or $t $a, $b", TY_u32, TY_u32, lanes, u, sign), lanes);
+  return em_conv(e, "bitcast", TY_u32, TY_f32, em_ins(e, "or $t $a, $b", TY_u32, TY_u32, lanes, u, sign),
+                 lanes);
 }
 
 static EmRef cvt_to_f16(Em *e, EmRef v, int lanes) {
@@ -63,12 +68,15 @@ static EmRef cvt_to_f16(Em *e, EmRef v, int lanes) {
   EmRef sign = em_ins(e, "and $t $a, $b", TY_u32, TY_u32, lanes, all, em_kint(e, TY_u32, INT32_MIN, lanes));
   EmRef u = em_ins(e, "xor $t $a, $b", TY_u32, TY_u32, lanes, all, sign);
   EmRef nan = em_ins(e, "fcmp uno $t $a, $a", TY_f32, TY_i1, lanes, v, em_none);
-  EmRef special = em_select(e, TY_u32, lanes, nan, em_kint(e, TY_u32, 0x7e00, lanes), em_kint(e, TY_u32, 0x7c00, lanes));
+  EmRef special =
+      em_select(e, TY_u32, lanes, nan, em_kint(e, TY_u32, 0x7e00, lanes), em_kint(e, TY_u32, 0x7c00, lanes));
   /* a number below the normal ones is rounded by an addition that leaves it in the lowest bits */
-  EmRef small = em_ins(e, "fadd $t $a, $b", TY_f32, TY_f32, lanes, em_conv(e, "bitcast", TY_u32, TY_f32, u, lanes),
-                    em_const(mg_ex_float(e->x, TY_f32, 0.5), lanes));
-  small = em_ins(e, "sub $t $a, $b", TY_u32, TY_u32, lanes, em_conv(e, "bitcast", TY_f32, TY_u32, small, lanes),
-              em_kint(e, TY_u32, 0x3f000000 /* 0.5 */, lanes));
+  EmRef small =
+      em_ins(e, "fadd $t $a, $b", TY_f32, TY_f32, lanes, em_conv(e, "bitcast", TY_u32, TY_f32, u, lanes),
+             em_const(mg_ex_float(e->x, TY_f32, 0.5), lanes));
+  small =
+      em_ins(e, "sub $t $a, $b", TY_u32, TY_u32, lanes, em_conv(e, "bitcast", TY_f32, TY_u32, small, lanes),
+             em_kint(e, TY_u32, 0x3f000000 /* 0.5 */, lanes));
   EmRef odd = em_ins(e, "lshr $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, 13, lanes));
   odd = em_ins(e, "and $t $a, $b", TY_u32, TY_u32, lanes, odd, em_kint(e, TY_u32, 1, lanes));
   EmRef normal = em_ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, REBIAS, lanes));
@@ -84,15 +92,18 @@ static EmRef cvt_to_f16(Em *e, EmRef v, int lanes) {
 
 EmRef em_cvt(Em *e, MgTy to, MgTy from, EmRef v, int lanes) {
   if (to == from) return v;
-  if (v.id == -1) return (EmRef){.id = -1, .k = mg_ex_cvt(e->x, to, v.k), .lanes = (uint8_t)lanes, .level = v.level};
+  if (v.id == -1)
+    return (EmRef){.id = -1, .k = mg_ex_cvt(e->x, to, v.k), .lanes = (uint8_t)lanes, .level = v.level};
   if (from == TY_bf16) return em_cvt(e, to, TY_f32, cvt_from_bf16(e, v, lanes), lanes);
   if (from == TY_f16 && (to != TY_f32 || !e->t->f16c)) {
     EmRef wide = e->t->f16c ? em_conv(e, "fpext", from, TY_f32, v, lanes) : cvt_from_f16(e, v, lanes);
     return em_cvt(e, to, TY_f32, wide, lanes);
   }
   if (to == TY_i1) {
-    EmRef zero = em_const(mg_ty_is_float(from) ? mg_ex_float(e->x, from, 0) : mg_ex_int(e->x, from, 0), lanes);
-    return em_ins(e, mg_ty_is_float(from) ? "fcmp une $t $a, $b" : "icmp ne $t $a, $b", from, TY_i1, lanes, v, zero);
+    EmRef zero =
+        em_const(mg_ty_is_float(from) ? mg_ex_float(e->x, from, 0) : mg_ex_int(e->x, from, 0), lanes);
+    return em_ins(e, mg_ty_is_float(from) ? "fcmp une $t $a, $b" : "icmp ne $t $a, $b", from, TY_i1, lanes, v,
+                  zero);
   }
   if (to == TY_bf16) return cvt_to_bf16(e, em_cvt(e, TY_f32, from, v, lanes), lanes);
   if (to == TY_f16 && from != TY_f32) return em_cvt(e, to, TY_f32, em_cvt(e, TY_f32, from, v, lanes), lanes);
@@ -106,8 +117,11 @@ EmRef em_cvt(Em *e, MgTy to, MgTy from, EmRef v, int lanes) {
     if (to == TY_u64) {
       EmRef half = em_const(mg_ex_float(e->x, from, 9223372036854775808.0), lanes);
       EmRef big = em_ins(e, "fcmp oge $t $a, $b", from, TY_i1, lanes, v, half);
-      EmRef low = em_conv(e, "fptosi", from, TY_i64, em_select(e, from, lanes, big, em_ins(e, "fsub $t $a, $b", from, from, lanes, v, half), v), lanes);
-      EmRef top = em_ins(e, "xor $t $a, $b", TY_i64, TY_i64, lanes, low, em_kint(e, TY_i64, INT64_MIN, lanes));
+      EmRef low = em_conv(
+          e, "fptosi", from, TY_i64,
+          em_select(e, from, lanes, big, em_ins(e, "fsub $t $a, $b", from, from, lanes, v, half), v), lanes);
+      EmRef top =
+          em_ins(e, "xor $t $a, $b", TY_i64, TY_i64, lanes, low, em_kint(e, TY_i64, INT64_MIN, lanes));
       return em_select(e, TY_i64, lanes, big, top, low);
     }
     return em_cvt(e, to, mid, em_conv(e, "fptosi", from, mid, v, lanes), lanes);

@@ -7,7 +7,8 @@
 static bool tables(Em *e) {
   uint32_t n = e->x->n, cap = n + n / 2 + 1024, old = e->cap;
   if (n <= e->cap) return true;
-  for (int i = 0; i < 2; i++) e->memo[i] = mg_ctx_grow(e->c, e->memo[i], old * sizeof(EmMemo), cap * sizeof(EmMemo));
+  for (int i = 0; i < 2; i++)
+    e->memo[i] = mg_ctx_grow(e->c, e->memo[i], old * sizeof(EmMemo), cap * sizeof(EmMemo));
   e->imask = mg_ctx_grow(e->c, e->imask, old * sizeof *e->imask, cap * sizeof *e->imask);
   e->have = mg_ctx_grow(e->c, e->have, old, cap);
   e->seen = mg_ctx_grow(e->c, e->seen, old * sizeof *e->seen, cap * sizeof *e->seen);
@@ -40,8 +41,9 @@ static EmRef broadcast(Em *e, EmRef v, MgTy ty, int lanes) {
   const char *t = em_ty(ty);
   mg_sb_printf(b, "  %%v%d = insertelement <%d x %s> poison, %s ", one.id, lanes, t, t);
   em_put(e, b, v, ty);
-  mg_sb_printf(b, ", i64 0\n  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> zeroinitializer\n", all.id,
-               lanes, t, one.id, lanes, t, lanes);
+  mg_sb_printf(
+      b, ", i64 0\n  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> zeroinitializer\n",
+      all.id, lanes, t, one.id, lanes, t, lanes);
   return all;
 }
 
@@ -100,7 +102,8 @@ static EmRef address_split(Em *e, BufRef buf, MgTy ty, ExprRef index, ExprRef *c
   EmRef p = address(e, buf, ty, rest);
   if (mg_sym_is(e->x, *coef, 0)) return p;
   EmRef iv = e->idx[e->kv];
-  if (!mg_sym_is(e->x, *coef, 1)) iv = em_ins(e, "mul $t $a, $b", TY_i64, TY_i64, 1, iv, em_value(e, *coef, 1));
+  if (!mg_sym_is(e->x, *coef, 1))
+    iv = em_ins(e, "mul $t $a, $b", TY_i64, TY_i64, 1, iv, em_value(e, *coef, 1));
   return gep(e, em_mem(ty), p, buf, ty, iv, 0);
 }
 
@@ -121,7 +124,8 @@ static Lanes lanes_of(Em *e, BufRef buf, MgTy ty, ExprRef index) {
 static EmRef lane_address(Em *e, const Lanes *l, BufRef buf, MgTy ty, int lane) {
   if (l->index.id != -2) return gep(e, em_mem(ty), em_none, buf, ty, em_lane(e, l->index, TY_i64, lane), 0);
   if (lane == 0) return l->base;
-  return gep(e, em_mem(ty), l->base, buf, ty, em_value(e, mg_sym_mul(e->x, l->coef, mg_sym(e->x, lane)), 1), 0);
+  return gep(e, em_mem(ty), l->base, buf, ty, em_value(e, mg_sym_mul(e->x, l->coef, mg_sym(e->x, lane)), 1),
+             0);
 }
 
 /* p where the condition holds, else harmless memory. */
@@ -153,7 +157,8 @@ static EmRef load_at(Em *e, EmRef p, MgTy ty, int lanes, int level) {
 }
 
 static void put_vp_suffix(MgStrbuf *b, MgTy ty, int lanes) {
-  mg_sb_printf(b, "v%d%s%d", lanes, ty == TY_f16 || ty == TY_f32 || ty == TY_f64 ? "f" : "i", 8 * mg_ty_size(ty));
+  mg_sb_printf(b, "v%d%s%d", lanes, ty == TY_f16 || ty == TY_f32 || ty == TY_f64 ? "f" : "i",
+               8 * mg_ty_size(ty));
 }
 
 static EmRef masked_load(Em *e, EmRef p, MgTy ty, int lanes, EmRef mask, int level) {
@@ -190,7 +195,8 @@ static EmRef reverse(Em *e, EmRef v, const char *elem) {
   if (v.id < 0) return v;
   EmRef r = em_new(e, v.level, v.lanes);
   MgStrbuf *b = em_at(e, v.level);
-  mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> <", r.id, v.lanes, elem, v.id, v.lanes, elem, v.lanes);
+  mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> <", r.id, v.lanes,
+               elem, v.id, v.lanes, elem, v.lanes);
   for (int i = v.lanes - 1; i >= 0; i--) mg_sb_printf(b, "i32 %d%s", i, i ? ", " : ">\n");
   return r;
 }
@@ -204,8 +210,8 @@ static bool unit_stride(Em *e, ExprRef index, int kv, int64_t *stride) {
 static EmRef shuffle_pair(Em *e, EmRef a, EmRef b, MgTy ty, int half, bool upper) {
   EmRef s[2] = {a, b}, r = em_new(e, em_level(s, 2), a.lanes);
   MgStrbuf *t = em_at(e, r.level);
-  mg_sb_printf(t, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> %%v%d, <%d x i32> <", r.id, a.lanes, em_mem(ty), a.id, a.lanes,
-               em_mem(ty), b.id, a.lanes);
+  mg_sb_printf(t, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> %%v%d, <%d x i32> <", r.id, a.lanes,
+               em_mem(ty), a.id, a.lanes, em_mem(ty), b.id, a.lanes);
   for (int j = 0; j < a.lanes; j++) {
     bool first = j % (2 * half) < half;
     int from = upper ? (first ? j + half : a.lanes + j) : (first ? j : a.lanes + j - half);
@@ -214,23 +220,26 @@ static EmRef shuffle_pair(Em *e, EmRef a, EmRef b, MgTy ty, int half, bool upper
   return r;
 }
 
-/* A load that jumps along the vector index and runs along the tile index: the tile is loaded by rows, transposed in
- * registers and kept on the stack, once per vector iteration; each tile point then loads one vector.  id -2: no such
- * load. */
+/* A load that jumps along the vector index and runs along the tile index: the tile is loaded by rows,
+ * transposed in registers and kept on the stack, once per vector iteration; each tile point then loads one
+ * vector.  id -2: no such load. */
 static EmRef load_tiled(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
   ExprRef coef, row;
   int64_t k;
   int level = 0, slot = (int)(r % 16), id;
   EmRef v[64];
   if (e->tile < 0 || e->mask.id != -2 || n.src[1] || e->lanes > 64) return em_none;
-  if (!mg_ex_linear(e->x, n.src[0], e->tile, &coef, &row) || !mg_ex_const_int(e->x, coef, &k) || k != 1) return em_none;
-  if (!mg_ex_linear(e->x, row, e->kv, &coef, &row) || !mg_ex_const_int(e->x, coef, &k) || k < e->lanes) return em_none;
+  if (!mg_ex_linear(e->x, n.src[0], e->tile, &coef, &row) || !mg_ex_const_int(e->x, coef, &k) || k != 1)
+    return em_none;
+  if (!mg_ex_linear(e->x, row, e->kv, &coef, &row) || !mg_ex_const_int(e->x, coef, &k) || k < e->lanes)
+    return em_none;
   while (level <= e->depth && e->scope[level].idx != e->kv) level++;
   if (level > e->depth || floor > level) return em_none;
   if (e->tiled[slot].load != r || e->tiled[slot].serial != e->scope[level].serial) {
     ExprRef start = mg_sym_add(e->x, row, mg_sym_mul(e->x, coef, mg_ex_idx(e->x, e->kv)));
     Lanes l = lanes_of(e, (BufRef)n.u.i, ty, start);
-    for (int i = 0; i < e->lanes; i++) v[i] = load_at(e, lane_address(e, &l, (BufRef)n.u.i, ty, i), ty, e->lanes, level);
+    for (int i = 0; i < e->lanes; i++)
+      v[i] = load_at(e, lane_address(e, &l, (BufRef)n.u.i, ty, i), ty, e->lanes, level);
     for (int half = e->lanes / 2; half >= 1; half /= 2)
       for (int i = 0; i < e->lanes; i++) {
         if (i & half) continue;
@@ -239,10 +248,13 @@ static EmRef load_tiled(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
         v[i + half] = shuffle_pair(e, a, b, ty, half, true);
       }
     id = e->nid++;
-    mg_sb_printf(em_at(e, 0), "  %%v%d = alloca [%d x <%d x %s>], align 64\n", id, e->lanes, e->lanes, em_mem(ty));
+    mg_sb_printf(em_at(e, 0), "  %%v%d = alloca [%d x <%d x %s>], align 64\n", id, e->lanes, e->lanes,
+                 em_mem(ty));
     for (int i = 0; i < e->lanes; i++) {
       EmRef at = em_new(e, level, 1);
-      mg_sb_printf(em_at(e, level), "  %%v%d = getelementptr <%d x %s>, ptr %%v%d, i64 %d\n  store <%d x %s> %%v%d, ptr %%v%d, align %d\n",
+      mg_sb_printf(em_at(e, level),
+                   "  %%v%d = getelementptr <%d x %s>, ptr %%v%d, i64 %d\n  store <%d x %s> %%v%d, ptr "
+                   "%%v%d, align %d\n",
                    at.id, e->lanes, em_mem(ty), id, i, e->lanes, em_mem(ty), v[i].id, at.id, mg_ty_size(ty));
     }
     e->tiled[slot].load = r;
@@ -251,7 +263,8 @@ static EmRef load_tiled(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
   }
   EmRef iv = e->idx[e->tile], at = em_new(e, iv.level > level ? iv.level : level, 1);
   MgStrbuf *b = em_at(e, at.level);
-  mg_sb_printf(b, "  %%v%d = getelementptr <%d x %s>, ptr %%v%d, i64 ", at.id, e->lanes, em_mem(ty), e->tiled[slot].id);
+  mg_sb_printf(b, "  %%v%d = getelementptr <%d x %s>, ptr %%v%d, i64 ", at.id, e->lanes, em_mem(ty),
+               e->tiled[slot].id);
   em_put(e, b, iv, TY_i64);
   mg_sb_putc(b, '\n');
   return load_at(e, at, ty, e->lanes, at.level);
@@ -259,7 +272,10 @@ static EmRef load_tiled(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
 
 /* ---- loads that are contiguous in two pieces: roll, reflected padding ---- */
 
-typedef struct Fork { ExprRef at; int kv, side; } Fork;
+typedef struct Fork {
+  ExprRef at;
+  int kv, side;
+} Fork;
 
 static ExprRef find_fork(MgExprs *x, ExprRef r, const ExprRef *src, void *arg) {
   Fork *f = arg;
@@ -282,10 +298,12 @@ static ExprRef fork_condition(MgExprs *x, ExprRef at) {
   const MgExpr n = *mg_expr(x, at);
   if (n.op == OP_where) return n.src[0];
   if (n.op == OP_abs) return mg_ex_op(x, OP_le, mg_sym(x, 0), n.src[0], 0);
-  return n.op == OP_min ? mg_ex_op(x, OP_lt, n.src[0], n.src[1], 0) : mg_ex_op(x, OP_lt, n.src[1], n.src[0], 0);
+  return n.op == OP_min ? mg_ex_op(x, OP_lt, n.src[0], n.src[1], 0)
+                        : mg_ex_op(x, OP_lt, n.src[1], n.src[0], 0);
 }
 
-/* An index that a condition on the vector index makes one or the other of two with unit stride, or none: the condition, or 0. */
+/* An index that a condition on the vector index makes one or the other of two with unit stride, or
+ * none: the condition, or 0. */
 static ExprRef fork_of(Em *e, ExprRef index, int kv, ExprRef side[2], int depth) {
   Fork f = {.kv = kv};
   ExprRef more[2];
@@ -344,7 +362,8 @@ static EmRef load_vector(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
     return reverse(e, load_at(e, p, ty, e->lanes, floor), em_mem(ty));
   }
   if (known && stride == -1 && e->t->avx512) {
-    EmRef all = reverse(e, and_mask(e, e->mask, m), em_ty(TY_i1)), p = address_split(e, (BufRef)n.u.i, ty, n.src[0], &coef);
+    EmRef all = reverse(e, and_mask(e, e->mask, m), em_ty(TY_i1)),
+          p = address_split(e, (BufRef)n.u.i, ty, n.src[0], &coef);
     p = gep(e, em_mem(ty), p, (BufRef)n.u.i, ty, em_int(e, 1 - e->lanes), 0);
     return reverse(e, masked_load(e, p, ty, e->lanes, all, floor), em_mem(ty));
   }
@@ -356,7 +375,9 @@ static EmRef load_vector(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
   if (forked.id != -2) return forked;
   Lanes l = lanes_of(e, (BufRef)n.u.i, ty, n.src[0]);
   bool clamped = m.id != -2 && l.index.id != -2 && never_empty(e, (BufRef)n.u.i);
-  if (clamped) l.index = em_select(e, TY_i64, e->lanes, m, l.index, em_kint(e, TY_i64, 0, e->lanes)); /* the first element is there to be read */
+  if (clamped)
+    l.index = em_select(e, TY_i64, e->lanes, m, l.index,
+                        em_kint(e, TY_i64, 0, e->lanes)); /* the first element is there to be read */
   for (int i = 0; i < e->lanes; i++) {
     EmRef p = lane_address(e, &l, (BufRef)n.u.i, ty, i);
     if (m.id != -2 && !clamped) p = guarded(e, p, em_lane(e, m, TY_i1, i));
@@ -368,7 +389,8 @@ static EmRef load_vector(Em *e, MgExpr n, ExprRef r, MgTy ty, int floor) {
 static EmRef load_scalar(Em *e, MgExpr n, MgTy ty, int floor) {
   ExprRef coef;
   bool split = e->lanes == 1 && e->kv >= 0; /* scalar code of a vector loop */
-  EmRef p = split ? address_split(e, (BufRef)n.u.i, ty, n.src[0], &coef) : address(e, (BufRef)n.u.i, ty, n.src[0]);
+  EmRef p =
+      split ? address_split(e, (BufRef)n.u.i, ty, n.src[0], &coef) : address(e, (BufRef)n.u.i, ty, n.src[0]);
   if (n.src[1]) p = guarded(e, p, em_value(e, n.src[1], 1));
   return load_at(e, p, ty, 1, floor);
 }
@@ -396,7 +418,8 @@ static EmRef emit_load(Em *e, MgExpr n, ExprRef r, int lanes) {
   BufRef buf = (BufRef)n.u.i;
   for (uint32_t i = e->nfwd; i-- > 0 && !n.src[1];) {
     EmFwd *f = &e->fwd[i];
-    if (f->buf == buf && f->index == n.src[0] && f->level <= e->depth && f->serial == e->scope[f->level].serial)
+    if (f->buf == buf && f->index == n.src[0] && f->level <= e->depth &&
+        f->serial == e->scope[f->level].serial)
       return reread(e, em_value(e, f->value, lanes), mg_expr(e->x, f->value)->ty, n.ty, lanes);
   }
   int floor = load_floor(e, buf);
@@ -412,7 +435,8 @@ static EmRef emit_load(Em *e, MgExpr n, ExprRef r, int lanes) {
 static EmRef emit_index(Em *e, int k, int lanes) {
   EmRef iv = e->idx[k];
   if (lanes == 1 || k != e->kv) return iv;
-  EmRef all = iv.id == -1 ? em_const(iv.k, lanes) : broadcast(e, iv, TY_i64, lanes), r = em_new(e, iv.level, lanes);
+  EmRef all = iv.id == -1 ? em_const(iv.k, lanes) : broadcast(e, iv, TY_i64, lanes),
+        r = em_new(e, iv.level, lanes);
   MgStrbuf *b = em_at(e, r.level);
   mg_sb_printf(b, "  %%v%d = add <%d x i64> ", r.id, lanes);
   em_put(e, b, all, TY_i64);
@@ -423,8 +447,9 @@ static EmRef emit_index(Em *e, int k, int lanes) {
 
 static EmRef emit_symbol(Em *e, int64_t k) {
   EmRef p = em_new(e, 0, 1), v = em_new(e, 0, 1);
-  mg_sb_printf(em_at(e, 0), "  %%v%d = getelementptr i64, ptr %%size, i64 %lld\n  %%v%d = load i64, ptr %%v%d, align 8\n", p.id,
-               (long long)k, v.id, p.id);
+  mg_sb_printf(em_at(e, 0),
+               "  %%v%d = getelementptr i64, ptr %%size, i64 %lld\n  %%v%d = load i64, ptr %%v%d, align 8\n",
+               p.id, (long long)k, v.id, p.id);
   return v;
 }
 
@@ -443,7 +468,9 @@ static EmRef emit_illegal(Em *e, ExprRef r, int lanes) {
   MgRc rc = MG_OK;
   ExprRef legal = mg_ex_legalize(e->x, r, 0, &rc);
   if (rc == MG_OK && legal != r && !e->x->nomem) return em_value(e, legal, lanes);
-  e->rc = rc != MG_OK ? rc : mg_fail(e->c, MG_BUG, "emit_llvm: %s of %s was not legalised", mg_scalar_info[n.op].name, mg_ty_name(n.ty));
+  e->rc = rc != MG_OK ? rc
+                      : mg_fail(e->c, MG_BUG, "emit_llvm: %s of %s was not legalised",
+                                mg_scalar_info[n.op].name, mg_ty_name(n.ty));
   return em_kint(e, n.ty, 0, lanes);
 }
 
@@ -472,7 +499,8 @@ static EmRef emit_node(Em *e, ExprRef r, int lanes) {
     return em_conv(e, "bitcast", from, n.ty, s[0], lanes);
   }
   if (n.op == OP_where) return em_select(e, n.ty, lanes, s[0], s[1], s[2]);
-  if (n.op == OP_rem && lanes > 1 && mg_ty_is_float(from)) /* it iterates until all lanes are done: those that do not exist are at once */
+  if (n.op == OP_rem && lanes > 1 &&
+      mg_ty_is_float(from)) /* it iterates until all lanes are done: those that do not exist are at once */
     s[1] = em_existing(e, RED_prod, from, s[1]);
   return em_template(e, t, from, n.ty, lanes, s, n.nsrc);
 }
@@ -489,7 +517,9 @@ EmRef em_value(Em *e, ExprRef r, int lanes) {
   if (v.id == -1) return (EmRef){.id = -1, .k = v.k, .lanes = (uint8_t)lanes, .level = v.level};
   if (lanes > v.lanes) v = broadcast(e, v, mg_expr(e->x, r)->ty, lanes);
   /* The loop variable of an unrolled copy and a reduced value change without leaving their scope. */
-  if (!e->rc) e->memo[lanes > 1][r] = (EmMemo){.id = v.id, .level = v.level, .lanes = (uint8_t)lanes, .serial = e->scope[v.level].serial};
+  if (!e->rc)
+    e->memo[lanes > 1][r] =
+        (EmMemo){.id = v.id, .level = v.level, .lanes = (uint8_t)lanes, .serial = e->scope[v.level].serial};
   return v;
 }
 
@@ -497,7 +527,8 @@ EmRef em_value(Em *e, ExprRef r, int lanes) {
 
 static EmRef to_memory(Em *e, EmRef v, MgTy ty, int lanes) {
   if (ty != TY_i1) return v;
-  return v.id == -1 ? em_kint(e, TY_u8, mg_expr(e->x, v.k)->u.i, lanes) : em_conv(e, "zext", TY_i1, TY_u8, v, lanes);
+  return v.id == -1 ? em_kint(e, TY_u8, mg_expr(e->x, v.k)->u.i, lanes)
+                    : em_conv(e, "zext", TY_i1, TY_u8, v, lanes);
 }
 
 static void store_at(Em *e, EmRef p, EmRef v, MgTy ty, int lanes) {
@@ -524,10 +555,12 @@ static void masked_store(Em *e, EmRef p, EmRef v, MgTy ty, EmRef mask) {
 static EmRef combined(Em *e, const MgLoop *l, EmRef p, EmRef v, MgTy ty, int lanes, EmRef mask) {
   static const MgScalarOp op[] = {[ST_add] = OP_add, [ST_max] = OP_max, [ST_min] = OP_min, [ST_mul] = OP_mul};
   MgTy comp = mg_dtype_compute(e->s->buf[l->buf].dtype);
-  EmRef old = mask.id == -2 ? load_at(e, p, ty, lanes, e->depth) : masked_load(e, p, ty, lanes, mask, e->depth);
+  EmRef old =
+      mask.id == -2 ? load_at(e, p, ty, lanes, e->depth) : masked_load(e, p, ty, lanes, mask, e->depth);
   EmRef s[2] = {em_cvt(e, comp, ty, from_memory(e, old, ty, lanes), lanes), em_cvt(e, comp, ty, v, lanes)};
   const char *t = ty != TY_i1 ? mg_scalar_info[op[l->mode]].ll[mg_scalar_class(comp)]
-                  : l->mode == ST_add || l->mode == ST_max ? "or $t $a, $b" : "and $t $a, $b";
+                  : l->mode == ST_add || l->mode == ST_max ? "or $t $a, $b"
+                                                           : "and $t $a, $b";
   return em_cvt(e, ty, comp, em_template(e, t, comp, comp, lanes, s, 2), lanes);
 }
 
@@ -585,43 +618,55 @@ void em_store(Em *e, const MgLoop *l, ExprRef value) {
     }
     e->cap_fwd = cap;
   }
-  e->fwd[e->nfwd++] = (EmFwd){.buf = l->buf, .index = l->index, .value = sv, .serial = e->scope[e->depth].serial, .level = (uint8_t)e->depth};
+  e->fwd[e->nfwd++] = (EmFwd){.buf = l->buf,
+                              .index = l->index,
+                              .value = sv,
+                              .serial = e->scope[e->depth].serial,
+                              .level = (uint8_t)e->depth};
 }
 
 /* ---- accumulators ---- */
 
 EmRef em_acc_start(Em *e, MgRedOp op, MgTy ty, int lanes) {
-  return em_const(mg_ty_is_float(ty) ? mg_ex_float(e->x, ty, mg_red_start(op, ty).f) : mg_ex_int(e->x, ty, mg_red_start(op, ty).i), lanes);
+  return em_const(mg_ty_is_float(ty) ? mg_ex_float(e->x, ty, mg_red_start(op, ty).f)
+                                     : mg_ex_int(e->x, ty, mg_red_start(op, ty).i),
+                  lanes);
 }
 
 EmRef em_combine(Em *e, MgRedOp op, MgTy ty, int lanes, EmRef a, EmRef b) {
-  static const MgScalarOp by[] = {[RED_sum] = OP_add, [RED_prod] = OP_mul, [RED_max] = OP_max, [RED_min] = OP_min,
-                                  [RED_any] = OP_or, [RED_all] = OP_and, [RED_xor] = OP_xor};
+  static const MgScalarOp by[] = {
+      [RED_sum] = OP_add, [RED_prod] = OP_mul, [RED_max] = OP_max, [RED_min] = OP_min,
+      [RED_any] = OP_or,  [RED_all] = OP_and,  [RED_xor] = OP_xor};
   return em_ins(e, mg_scalar_info[by[op]].ll[mg_scalar_class(ty)], ty, ty, lanes, a, b);
 }
 
-/* The better of two (value, position) pairs: NaN first (argpool: of two the higher position), then the value, then the
- * lower position. */
+/* The better of two (value, position) pairs: NaN first (argpool: of two the higher position), then the value,
+ * then the lower position. */
 void em_combine_arg(Em *e, MgRedOp op, MgTy ty, int lanes, EmRef a[2], const EmRef b[2]) {
   bool f = mg_ty_is_float(ty), max = op != RED_argmin;
   EmRef take, tie, first = em_ins(e, "icmp slt $t $a, $b", TY_i64, TY_i1, lanes, b[1], a[1]);
   if (f) {
     take = em_ins(e, max ? "fcmp ugt $t $a, $b" : "fcmp ult $t $a, $b", ty, TY_i1, lanes, b[0], a[0]);
-    take = em_ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, take, em_ins(e, "fcmp ord $t $a, $b", ty, TY_i1, lanes, a[0], a[0]));
+    take = em_ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, take,
+                  em_ins(e, "fcmp ord $t $a, $b", ty, TY_i1, lanes, a[0], a[0]));
     EmRef nan = em_ins(e, "fcmp uno $t $a, $b", ty, TY_i1, lanes, a[0], a[0]);
-    tie = em_ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, nan, em_ins(e, "fcmp uno $t $a, $b", ty, TY_i1, lanes, b[0], b[0]));
+    tie = em_ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, nan,
+                 em_ins(e, "fcmp uno $t $a, $b", ty, TY_i1, lanes, b[0], b[0]));
     if (op == RED_argpool) {
       EmRef last = em_ins(e, "icmp sgt $t $a, $b", TY_i64, TY_i1, lanes, b[1], a[1]);
       first = em_ins(e, "or $t $a, $b", TY_i1, TY_i1, lanes, first, nan);
       tie = em_ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, tie, last);
     }
-    tie = em_ins(e, "or $t $a, $b", TY_i1, TY_i1, lanes, tie, em_ins(e, "fcmp oeq $t $a, $b", ty, TY_i1, lanes, a[0], b[0]));
+    tie = em_ins(e, "or $t $a, $b", TY_i1, TY_i1, lanes, tie,
+                 em_ins(e, "fcmp oeq $t $a, $b", ty, TY_i1, lanes, a[0], b[0]));
   } else {
-    const char *gt = mg_ty_is_signed(ty) ? (max ? "icmp sgt $t $a, $b" : "icmp slt $t $a, $b") : (max ? "icmp ugt $t $a, $b" : "icmp ult $t $a, $b");
+    const char *gt = mg_ty_is_signed(ty) ? (max ? "icmp sgt $t $a, $b" : "icmp slt $t $a, $b")
+                                         : (max ? "icmp ugt $t $a, $b" : "icmp ult $t $a, $b");
     take = em_ins(e, gt, ty, TY_i1, lanes, b[0], a[0]);
     tie = em_ins(e, "icmp eq $t $a, $b", ty, TY_i1, lanes, a[0], b[0]);
   }
-  take = em_ins(e, "or $t $a, $b", TY_i1, TY_i1, lanes, take, em_ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, tie, first));
+  take = em_ins(e, "or $t $a, $b", TY_i1, TY_i1, lanes, take,
+                em_ins(e, "and $t $a, $b", TY_i1, TY_i1, lanes, tie, first));
   a[0] = em_select(e, ty, lanes, take, b[0], a[0]);
   a[1] = em_select(e, TY_i64, lanes, take, b[1], a[1]);
 }
@@ -637,8 +682,8 @@ static EmRef half_of(Em *e, EmRef v, MgTy ty, int n, int at) {
   if (v.id == -1) return em_const(v.k, n);
   EmRef r = em_new(e, v.level, n);
   MgStrbuf *b = em_at(e, v.level);
-  mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> <", r.id, v.lanes, em_ty(ty), v.id,
-               v.lanes, em_ty(ty), n);
+  mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> <", r.id, v.lanes,
+               em_ty(ty), v.id, v.lanes, em_ty(ty), n);
   for (int i = 0; i < n; i++) mg_sb_printf(b, "%si32 %d", i ? ", " : "", at + i);
   mg_sb_puts(b, ">\n");
   return r;
@@ -670,7 +715,9 @@ static bool loads_contiguous(Em *e, ExprRef r, int kv, bool pieces) {
   for (int i = 0; i < n.nsrc; i++)
     if (!loads_contiguous(e, n.src[i], kv, pieces)) return false;
   ExprRef side[2];
-  if (n.op == OP_load && mask >> kv & 1 && !(unit_stride(e, n.src[0], kv, &stride) && stride == 1) && !(pieces && fork_of(e, n.src[0], kv, side, 0))) return false;
+  if (n.op == OP_load && mask >> kv & 1 && !(unit_stride(e, n.src[0], kv, &stride) && stride == 1) &&
+      !(pieces && fork_of(e, n.src[0], kv, side, 0)))
+    return false;
   if (tables(e)) e->seen[r] = e->walk; /* asking for the stride may have made new nodes */
   return true;
 }

@@ -1,16 +1,20 @@
 /* Elementary functions apart from the kernels that call them.
- * LLVM's time grows with the instructions of a function, and a polynomial has 20 to 60 of them.  A kernel with many of
- * these calls functions of its own text instead, one for each row and number of lanes: the numbers are the same.
+ * LLVM's time grows with the instructions of a function, and a polynomial has 20 to 60 of them.  A kernel
+ * with many of these calls functions of its own text instead, one for each row and number of
+ * lanes: the numbers are the same.
  * In: nests as the kernel has them.  Out: calls, and behind the kernel the functions.
  * Invariant: a kernel with few of them is written as if this file did not exist. */
 #include "back/emit/emit_llvm.h"
 #include <string.h>
 
 enum {
-  FUN_MANY = 8,   /* in one kernel; a cell of an LSTM has five, GELU and its gradient two */
-  FUN_FEW = 3,    /* the same where all of it takes the widest vectors and each function is called twice: it runs twice as fast */
-  FUN_CALLS = 8,  /* of each function: packing so many numbers into vectors is as much code as a function of numbers */
-  FUN_LONG = 4096 /* points: what is left over behind the wide vectors takes less than a fiftieth of the time */
+  FUN_MANY = 8, /* in one kernel; a cell of an LSTM has five, GELU and its gradient two */
+  FUN_FEW = 3, /* the same where all of it takes the widest vectors and each function is called twice: it runs
+                  twice as fast */
+  FUN_CALLS =
+      8, /* of each function: packing so many numbers into vectors is as much code as a function of numbers */
+  FUN_LONG =
+      4096 /* points: what is left over behind the wide vectors takes less than a fiftieth of the time */
 };
 
 void em_begin(Em *e, const MgKernel *k) {
@@ -53,7 +57,8 @@ static bool fun_is_wide(Em *e) {
   if (e->k->nloop > EMIT_WIDE_LOOPS) return false;
   for (uint32_t i = 0; i < e->k->nloop; i++) {
     const MgLoop *l = e->k->loop[i];
-    if (l->kind != ML_point || l->vec == MG_NO_VEC || mg_ty_size(mg_expr(e->x, l->value)->ty) > 4) return false;
+    if (l->kind != ML_point || l->vec == MG_NO_VEC || mg_ty_size(mg_expr(e->x, l->value)->ty) > 4)
+      return false;
     if (mg_sym_hint(e->x, l->range[l->vec]) < 2 * EMIT_WIDE * e->t->vector_bits / 32) return false;
     if (!em_contiguous_only(e, l, l->vec, false)) return false;
   }
@@ -78,8 +83,9 @@ static void fun_name(const Em *e, const EmFun *f, MgStrbuf *b) {
   mg_sb_printf(b, "@%s_%s_%d", e->k->name, mg_scalar_info[f->op].name, f->lanes);
 }
 
-/* The lanes of the function that is called for values of so many.  Vectors that are left over behind EMIT_WIDE at a time
- * are few in a long kernel, and single numbers behind the vectors are at most seven or fifteen. */
+/* The lanes of the function that is called for values of so many.  Vectors that are left over behind
+ * EMIT_WIDE at a time are few in a long kernel, and single numbers behind the vectors are
+ * at most seven or fifteen. */
 static int fun_lanes(const Em *e, MgScalarOp op, int lanes) {
   int full = e->t->vector_bits / 32;
   if (lanes > full || (lanes == 1 && e->fun_scalar)) return lanes;
@@ -99,8 +105,8 @@ static EmRef fun_widen(Em *e, EmRef v, int lanes, int level) {
     mg_sb_printf(b, "  %%v%d = insertelement <1 x float> poison, float %%v%d, i64 0\n", from, v.id);
   }
   EmRef r = em_new(e, level, lanes);
-  mg_sb_printf(b, "  %%v%d = shufflevector <%d x float> %%v%d, <%d x float> poison, <%d x i32> <", r.id, v.lanes, from,
-               v.lanes, lanes);
+  mg_sb_printf(b, "  %%v%d = shufflevector <%d x float> %%v%d, <%d x float> poison, <%d x i32> <", r.id,
+               v.lanes, from, v.lanes, lanes);
   for (int i = 0; i < lanes; i++) mg_sb_printf(b, "%si32 %d", i ? ", " : "", i % v.lanes);
   mg_sb_puts(b, ">\n");
   return r;

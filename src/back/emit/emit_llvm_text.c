@@ -7,7 +7,8 @@
 #include "base/table.h"
 
 const char *em_ty(MgTy t) {
-  static const char *const name[] = {"i1", "i8", "i8", "i16", "i16", "i32", "i32", "i64", "i64", "half", "i16", "float", "double"};
+  static const char *const name[] = {"i1",  "i8",  "i8",   "i16", "i16",   "i32",   "i32",
+                                     "i64", "i64", "half", "i16", "float", "double"};
   return name[t];
 }
 const char *em_mem(MgTy t) { return t == TY_i1 ? "i8" : em_ty(t); }
@@ -71,7 +72,8 @@ void em_put_size(Em *e, MgStrbuf *b, EmRef v) {
   em_put(e, b, v, TY_i64);
 }
 
-/* Is the instruction as good with a loaded number?  (Divisions and shifts are much better with a constant.) */
+/* Is the instruction as good with a loaded number?  (Divisions and shifts are
+ * much better with a constant.) */
 static bool takes_size(const char *tmpl, MgTy ty, int lanes) {
   static const char *const good[] = {"mul ", "add ", "sub ", "icmp "};
   for (size_t i = 0; ty == TY_i64 && lanes == 1 && i < sizeof good / sizeof *good; i++)
@@ -88,7 +90,8 @@ static const char *sleef_accuracy(const char *name) {
 }
 
 static void sleef_name(MgStrbuf *b, const char *name, MgTy ty, int width) {
-  mg_sb_printf(b, "Sleef_%s%c%d_%s%s", name, ty == TY_f32 ? 'f' : 'd', width, sleef_accuracy(name), width * mg_ty_size(ty) == 64 ? "avx512f" : "avx2");
+  mg_sb_printf(b, "Sleef_%s%c%d_%s%s", name, ty == TY_f32 ? 'f' : 'd', width, sleef_accuracy(name),
+               width * mg_ty_size(ty) == 64 ? "avx512f" : "avx2");
 }
 
 static const char *math_name(int op) {
@@ -116,8 +119,10 @@ EmRef em_take_lanes(Em *e, EmRef v, MgTy ty, int at, int n, int level) {
   if (v.lanes == n) return v;
   MgStrbuf *b = em_at(e, level);
   EmRef r = em_new(e, level, n);
-  mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> <", r.id, v.lanes, em_ty(ty), v.id, v.lanes, em_ty(ty), n);
-  for (int i = 0; i < n; i++) mg_sb_printf(b, at + i < v.lanes ? "%si32 %d" : "%si32 poison", i ? ", " : "", at + i);
+  mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> <", r.id, v.lanes,
+               em_ty(ty), v.id, v.lanes, em_ty(ty), n);
+  for (int i = 0; i < n; i++)
+    mg_sb_printf(b, at + i < v.lanes ? "%si32 %d" : "%si32 poison", i ? ", " : "", at + i);
   mg_sb_puts(b, ">\n");
   return r;
 }
@@ -125,7 +130,8 @@ EmRef em_take_lanes(Em *e, EmRef v, MgTy ty, int at, int n, int level) {
 static EmRef join_lanes(Em *e, EmRef a, EmRef c, MgTy ty, int level) {
   MgStrbuf *b = em_at(e, level);
   EmRef r = em_new(e, level, 2 * a.lanes);
-  mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> %%v%d, <%d x i32> <", r.id, a.lanes, em_ty(ty), a.id, a.lanes, em_ty(ty), c.id, r.lanes);
+  mg_sb_printf(b, "  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> %%v%d, <%d x i32> <", r.id, a.lanes,
+               em_ty(ty), a.id, a.lanes, em_ty(ty), c.id, r.lanes);
   for (int i = 0; i < r.lanes; i++) mg_sb_printf(b, "%si32 %d", i ? ", " : "", i);
   mg_sb_puts(b, ">\n");
   return r;
@@ -187,11 +193,13 @@ static void put_mangled(MgStrbuf *b, MgTy ty, int lanes) {
   mg_sb_printf(b, "%s%d", mg_ty_is_float(ty) ? "f" : "i", 8 * mg_ty_size(ty));
 }
 
-/* b, or libm's function of a in lanes where a is beyond 2^48. These are rare: the call is branched around, where the value is
- * made in the innermost block (labels of outer ones that are open have been taken already). */
+/* b, or libm's function of a in lanes where a is beyond 2^48. These are rare: the call is branched around,
+ * where the value is made in the innermost block (labels of outer ones that are open
+ * have been taken already). */
 static EmRef far_call(Em *e, const char *name, MgTy ty, int lanes, const EmRef *s, int level) {
   MgStrbuf *b = em_at(e, level);
-  EmRef q[3] = {s[0], {.id = -1, .k = mg_ex_float(e->x, ty, 0x1p48), .lanes = (uint8_t)lanes, .level = (uint8_t)level}};
+  EmRef q[3] = {
+      s[0], {.id = -1, .k = mg_ex_float(e->x, ty, 0x1p48), .lanes = (uint8_t)lanes, .level = (uint8_t)level}};
   q[0] = em_template(e, "$1 = call $t @llvm.fabs.$m($t $a)\n$d = fcmp ogt $t $1, $b", ty, TY_i1, lanes, q, 2);
   bool branch = level == e->depth;
   int from = e->scope[level].label, call = -1, join = -1, any = q[0].id;
@@ -200,7 +208,8 @@ static EmRef far_call(Em *e, const char *name, MgTy ty, int lanes, const EmRef *
     if (lanes > 1) {
       int all = e->nid++;
       any = e->nid++;
-      mg_sb_printf(b, "  %%v%d = bitcast <%d x i1> %%v%d to i%d\n  %%v%d = icmp ne i%d %%v%d, 0\n", all, lanes, q[0].id, lanes, any, lanes, all);
+      mg_sb_printf(b, "  %%v%d = bitcast <%d x i1> %%v%d to i%d\n  %%v%d = icmp ne i%d %%v%d, 0\n", all,
+                   lanes, q[0].id, lanes, any, lanes, all);
     }
     mg_sb_printf(b, "  br i1 %%v%d, label %%L%d, label %%L%d\nL%d:\n", any, call, join, call);
   }
@@ -229,7 +238,8 @@ EmRef em_template(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, const E
   for (const char *p = tmpl; *p;) {
     const char *eol = strchr(p, '\n') ? strchr(p, '\n') : p + strlen(p);
     mg_sb_puts(b, "  ");
-    if (*p != '$') mg_sb_printf(b, "%%v%d = ", d.id); /* no "$d =" written: the result of the only instruction */
+    if (*p != '$')
+      mg_sb_printf(b, "%%v%d = ", d.id); /* no "$d =" written: the result of the only instruction */
     for (; p < eol; p++) {
       if (*p != '$') {
         mg_sb_putc(b, *p);
@@ -245,7 +255,9 @@ EmRef em_template(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, const E
         break;
       case 't': em_put_ty(b, em_ty(ty), lanes); break;
       case 'p': em_put_ty(b, "i1", lanes); break;
-      case '~': em_put(e, b, (EmRef){.id = -1, .k = mg_ex_int(e->x, ty, -1), .lanes = (uint8_t)lanes}, ty); break;
+      case '~':
+        em_put(e, b, (EmRef){.id = -1, .k = mg_ex_int(e->x, ty, -1), .lanes = (uint8_t)lanes}, ty);
+        break;
       case 'm': put_mangled(b, ty, lanes); break;
       default:
         if (tmp[*p - '0'] < 0) tmp[*p - '0'] = e->nid++;
@@ -291,8 +303,10 @@ static void declare_all(const MgTarget *t, MgStrbuf *b) {
     declare_math(b, TY_f32, lanes);
     declare_math(b, TY_f64, lanes);
     for (int i = 0; i < 7 && lanes > 1 && t->avx512; i++) {
-      mg_sb_printf(b, "declare <%d x %s> @llvm.vp.load.v%d%s.p0(ptr, <%d x i1>, i32)\n", lanes, mem[i], lanes, mangled[i], lanes);
-      mg_sb_printf(b, "declare void @llvm.vp.store.v%d%s.p0(<%d x %s>, ptr, <%d x i1>, i32)\n", lanes, mangled[i], lanes, mem[i], lanes);
+      mg_sb_printf(b, "declare <%d x %s> @llvm.vp.load.v%d%s.p0(ptr, <%d x i1>, i32)\n", lanes, mem[i], lanes,
+                   mangled[i], lanes);
+      mg_sb_printf(b, "declare void @llvm.vp.store.v%d%s.p0(<%d x %s>, ptr, <%d x i1>, i32)\n", lanes,
+                   mangled[i], lanes, mem[i], lanes);
     }
   }
   declare_math(b, TY_f32, full * EMIT_WIDE);
@@ -300,7 +314,8 @@ static void declare_all(const MgTarget *t, MgStrbuf *b) {
     const char *name = math_name(op);
     bool one = mg_scalar_info[op].nin == 1;
     if (!name) continue;
-    mg_sb_printf(b, "declare float @%sf(%s)\ndeclare double @%s(%s)\n", name, one ? "float" : "float,float", name, one ? "double" : "double,double");
+    mg_sb_printf(b, "declare float @%sf(%s)\ndeclare double @%s(%s)\n", name, one ? "float" : "float,float",
+                 name, one ? "double" : "double,double");
     for (int bits = 256; t->sleef && bits <= t->vector_bits; bits *= 2) {
       declare_sleef(b, name, TY_f32, bits / 32, one);
       declare_sleef(b, name, TY_f64, bits / 64, one);
@@ -329,7 +344,8 @@ void mg_emit_llvm_declare(const MgTarget *t, MgStrbuf *module) {
   for (const char *line = mg_sb_text(&all), *end; mg_sb_ok(&all) && *line; line = end + 1) {
     end = strchr(line, '\n');
     const char *name = strchr(line, '@') + 1;
-    if (!known || mg_map_get(&named, declare_key(name)) != MG_MAP_NONE) mg_sb_write(module, line, (size_t)(end - line) + 1);
+    if (!known || mg_map_get(&named, declare_key(name)) != MG_MAP_NONE)
+      mg_sb_write(module, line, (size_t)(end - line) + 1);
   }
   mg_map_free(&named);
   mg_sb_free(&all);

@@ -1,19 +1,29 @@
 /* Groups loop nests into kernels.
- * In: the items of a schedule in program order.  Out: steps (kernels, extern calls) in an order that keeps every
+ * In: the items of a schedule in program order.  Out: steps (kernels, extern calls) in an order that keeps
+ * every
  * dependence through buffers.
- * Nests between two extern calls are visited in order.  A nest joins the kernel that it depends on last, or a later one
- * that touches the same memory, when
+ * Nests between two extern calls are visited in order.  A nest joins the kernel that it depends on last, or a
+ * later one that touches the same memory, when
  *   - its ranges and the kernel's have a common refinement, one being a prefix of the other;
- *   - what it shares with each nest of the kernel through memory meets within one row (fu_row_local), rows being the
+ *   - what it shares with each nest of the kernel through memory meets within one row
+ *     (fu_row_local), rows being the
  *     leading ranges that no nest of the kernel reduces;
  *   - the rows are still enough for all threads, or the work is small.
- * Within a kernel, nests of equal ranges that meet only at equal elements share one set of inner loops (a phase), so
- * values pass between them in registers; a reduction's result is ready for later phases. */
+ * Within a kernel, nests of equal ranges that meet only at equal elements share one set of inner loops (a
+ * phase), so values pass between them in registers; a reduction's result is ready for later phases. */
 #include "back/kernel/fuse.h"
 #include "base/assert.h"
 #include <string.h>
 
-enum { MAX_TRIES = 6, MAX_OPS = 400, MAX_NESTS = 48, ROWS_ENOUGH = 16, GPU_ROWS_ENOUGH = 128, GPU_FULL = 1056, SMALL_WORK = 32768 };
+enum {
+  MAX_TRIES = 6,
+  MAX_OPS = 400,
+  MAX_NESTS = 48,
+  ROWS_ENOUGH = 16,
+  GPU_ROWS_ENOUGH = 128,
+  GPU_FULL = 1056,
+  SMALL_WORK = 32768
+};
 
 typedef struct Touch { /* one nest's use of a buffer */
   uint32_t kernel;
@@ -27,19 +37,20 @@ typedef struct Uses {
 
 typedef struct Fuser {
   MgSched *s;
-  FuKernel **k; uint32_t n, cap; /* kernels since the last extern call */
-  bool moved;                    /* some of them need a later one */
-  Uses *uses;                    /* per buffer, in those kernels */
-  uint32_t *users;               /* per buffer: nests, extern calls and outputs that touch it, in the whole schedule */
+  FuKernel **k;
+  uint32_t n, cap; /* kernels since the last extern call */
+  bool moved;      /* some of them need a later one */
+  Uses *uses;      /* per buffer, in those kernels */
+  uint32_t *users; /* per buffer: nests, extern calls and outputs that touch it, in the whole schedule */
   MgFused *out;
-  FuKernel **grown;              /* per step: its kernel before it was finished */
-  uint32_t nempty;      /* nests without a point: in no kernel */
+  FuKernel **grown; /* per step: its kernel before it was finished */
+  uint32_t nempty;  /* nests without a point: in no kernel */
 } Fuser;
 
 /* ---- ranges ---- */
 
-/* Common refinement of a and b from the outermost range on; the longer one's rest is appended.  False when they do not
- * nest. */
+/* Common refinement of a and b from the outermost range on; the longer one's rest is appended.  False when
+ * they do not nest. */
 static bool refine(MgExprs *x, const SymRef *a, int na, const SymRef *b, int nb, SymRef *out, int *n) {
   int i = 0, j = 0;
   SymRef ra = na ? a[0] : 0, rb = nb ? b[0] : 0;
@@ -70,7 +81,9 @@ static bool refine(MgExprs *x, const SymRef *a, int na, const SymRef *b, int nb,
   return true;
 }
 
-static int rows_of(const MgLoop *l) { return l->kind == ML_point ? fu_all(l) : l->kind == ML_scatter ? l->nfree : l->nouter; }
+static int rows_of(const MgLoop *l) {
+  return l->kind == ML_point ? fu_all(l) : l->kind == ML_scatter ? l->nfree : l->nouter;
+}
 static bool must_be_alone(const MgLoop *l) { return l->kind == ML_scatter || l->mode != ST_set || l->mask; }
 
 /* ---- legality ---- */
@@ -111,8 +124,8 @@ static bool phase_takes(const FuKernel *k, int p, const FuNest *b) {
   return some;
 }
 
-/* Finds b's phase in k (which has b's ranges already): `must`, unless that is -1.  False when some dependence crosses
- * rows. */
+/* Finds b's phase in k (which has b's ranges already): `must`, unless that is -1.  False when some dependence
+ * crosses rows. */
 static bool place(FuKernel *k, FuNest *b, int must) {
   int least = 0;
   for (uint32_t i = 0; i < k->n; i++) {
@@ -191,7 +204,8 @@ static bool worth_it(const FuKernel *k, const FuKernel *t, const FuNest *b) {
   int64_t rows = fu_hint(x, t->range, 0, t->shared), before = fu_hint(x, k->range, 0, k->shared);
   int64_t alone = fu_hint(x, b->l->range, 0, rows_of(b->l)), work = fu_hint(x, t->range, 0, t->nrange);
   if (alone > before) before = alone;
-  return rows >= (fu_on_gpu(k->s, b->l) ? GPU_ROWS_ENOUGH : ROWS_ENOUGH) || rows >= before || work <= SMALL_WORK;
+  return rows >= (fu_on_gpu(k->s, b->l) ? GPU_ROWS_ENOUGH : ROWS_ENOUGH) || rows >= before ||
+         work <= SMALL_WORK;
 }
 
 /* On a GPU a reduction keeps its blocks: it does not run inside of fewer rows than it has results. */
@@ -206,8 +220,8 @@ static bool starves(const FuKernel *t, const FuNest *b) {
   return false;
 }
 
-/* A scalar is not computed in a kernel over tensors: its code would then have their sizes in it, so that no other kernel
- * could be the same, and one thread would run all of it. */
+/* A scalar is not computed in a kernel over tensors: its code would then have their sizes in it, so that no
+ * other kernel could be the same, and one thread would run all of it. */
 static bool scalar_apart(const FuKernel *k, const FuNest *b) {
   for (uint32_t i = 0; i < k->n; i++)
     if (k->nest[i].l->kind != ML_point) return false;
@@ -225,7 +239,8 @@ static MgRc try_add(FuKernel *k, const FuNest *b, bool *done) {
   uint32_t ops = k->ops + nest_ops(s->x, b);
   if (scalar_apart(k, b)) return MG_OK;
   if (k->alone || must_be_alone(b->l) || k->n >= MAX_NESTS || ops > MAX_OPS) return MG_OK;
-  if (!refine(s->x, k->range, k->nrange, b->l->range, fu_all(b->l), t.range, &t.nrange)) return mg_exprs_ok(s->x);
+  if (!refine(s->x, k->range, k->nrange, b->l->range, fu_all(b->l), t.range, &t.nrange))
+    return mg_exprs_ok(s->x);
   t.nest = mg_new(s->c, FuNest, k->n + 1);
   TRYP(t.nest);
   t.cap = k->n + 1;
@@ -265,8 +280,8 @@ static MgRc touch(Fuser *f, BufRef b, uint32_t kernel, bool write) {
 /* Must `kernel` come before a nest that touches the buffer as t does? */
 static bool depends(const Touch *t, bool write) { return write || t->write; }
 
-/* May b join kernel k without k coming before what b depends on?  Kernels behind k may move before it when they compute
- * scalars only. */
+/* May b join kernel k without k coming before what b depends on?  Kernels behind k may move before it when
+ * they compute scalars only. */
 static bool in_order(Fuser *f, const FuNest *b, uint32_t k) {
   for (uint32_t i = 0; i <= b->nload; i++) {
     bool write = i == b->nload;
@@ -287,8 +302,8 @@ static void candidate(uint32_t *out, int *n, uint32_t kernel) {
   if (*n < MAX_TRIES) out[(*n)++] = kernel;
 }
 
-/* Kernels that b may join, best first: the last one that it depends on, then later ones that touch its memory, then
- * earlier ones that it depends on. */
+/* Kernels that b may join, best first: the last one that it depends on, then later ones that touch its
+ * memory, then earlier ones that it depends on. */
 static int candidates(Fuser *f, const FuNest *b, uint32_t *out) {
   int n = 0;
   uint32_t bound = 0;

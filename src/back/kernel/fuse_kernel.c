@@ -1,5 +1,6 @@
 /* Finishes a grown kernel.
- * In: nests with aligned ranges and phases.  Out: an MgKernel: nests in order of phases, vector index, parallel ranges,
+ * In: nests with aligned ranges and phases.  Out: an MgKernel: nests in order of phases, vector index,
+ * parallel ranges,
  * temporaries that no one else reads kept in registers or in row buffers on the stack. */
 #include "back/kernel/fuse.h"
 #include <math.h>
@@ -7,7 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROW_BYTES = 192 * 1024, GPU_ROW_BYTES = 24 * 1024, GPU_WINDOW = 32, LANES = 16, GRAIN_WORK = 16384, FEW_ROWS = 16, LONG_ROW = 4096 };
+enum {
+  ROW_BYTES = 192 * 1024,
+  GPU_ROW_BYTES = 24 * 1024,
+  GPU_WINDOW = 32,
+  LANES = 16,
+  GRAIN_WORK = 16384,
+  FEW_ROWS = 16,
+  LONG_ROW = 4096
+};
 
 /* ---- vector index ---- */
 
@@ -29,7 +38,8 @@ static int score(const FuKernel *k, const FuNest *n, int d) {
 /* Each nest counts by its work: what is done once a row says little about the rows. */
 static double total_score(const FuKernel *k, int d) {
   double t = 0;
-  for (uint32_t i = 0; i < k->n; i++) t += score(k, &k->nest[i], d) * (double)fu_hint(k->s->x, k->range, 0, fu_all(k->nest[i].l));
+  for (uint32_t i = 0; i < k->n; i++)
+    t += score(k, &k->nest[i], d) * (double)fu_hint(k->s->x, k->range, 0, fu_all(k->nest[i].l));
   return t;
 }
 
@@ -57,7 +67,8 @@ bool fu_spoils_vectors(const FuKernel *k, const FuKernel *t, const FuNest *b) {
   return false;
 }
 
-/* Points of a scatter along which its stores are contiguous cannot collide: they go in lanes.  The others keep their order. */
+/* Points of a scatter along which its stores are contiguous cannot collide: they go in lanes.
+ * The others keep their order. */
 static void choose_scatter_vector(FuKernel *k) {
   MgExprs *x = k->s->x;
   MgLoop *l = k->nest[0].l;
@@ -65,7 +76,9 @@ static void choose_scatter_vector(FuKernel *k) {
   ExprRef coef, rest;
   if (l->kind != ML_scatter || last < k->shared) return;
   fu_set_ranges(x, l->range, fu_all(l));
-  if (mg_ex_linear(x, l->index, last, &coef, &rest) && mg_sym_is(x, coef, 1) && mg_sym_hint(x, l->range[last]) >= LANES) l->vec = (uint8_t)last;
+  if (mg_ex_linear(x, l->index, last, &coef, &rest) && mg_sym_is(x, coef, 1) &&
+      mg_sym_hint(x, l->range[last]) >= LANES)
+    l->vec = (uint8_t)last;
 }
 
 /* Chooses the vector index; may give up the last shared range so that it can be an inner loop. */
@@ -81,7 +94,8 @@ static void choose_vector(FuKernel *k) {
     scan |= k->nest[i].l->kind == ML_scan;
   }
   int64_t length = 0, rows = k->shared > 0 ? mg_sym_hint(x, k->range[k->shared - 1]) : 0;
-  bool few = k->shared <= last && mg_ex_const_int(x, k->range[last], &length) && length < LANES; /* to fill a vector */
+  bool few = k->shared <= last && mg_ex_const_int(x, k->range[last], &length) &&
+             length < LANES;                                                     /* to fill a vector */
   bool window = gpu && fu_hint(x, k->range, k->shared, k->nrange) <= GPU_WINDOW; /* a thread has it */
   bool wide = rows >= LANES || (few && rows >= 2 * length && rows >= LANES / 4), tiny = wide && few;
   double inner = scan || tiny ? -INFINITY : total_score(k, last);
@@ -101,7 +115,8 @@ static MgRc cut_rows(FuKernel *k) {
   MgExprs *x = k->s->x;
   int64_t n, parts = 0;
   int last = k->nrange - 1;
-  if (k->alone || k->nrange < 2 || k->nrange == MG_MAX_RANK || fu_hint(x, k->range, 0, last) >= FEW_ROWS) return MG_OK;
+  if (k->alone || k->nrange < 2 || k->nrange == MG_MAX_RANK || fu_hint(x, k->range, 0, last) >= FEW_ROWS)
+    return MG_OK;
   if (!mg_ex_const_int(x, k->range[last], &n) || n < LONG_ROW) return MG_OK;
   for (uint32_t i = 0; i < k->n; i++)
     if (k->nest[i].l->kind != ML_point || fu_all(k->nest[i].l) != k->nrange) return MG_OK;
@@ -130,15 +145,16 @@ static int crossed_range(const FuKernel *k) {
   for (uint32_t i = 0; i < k->n; i++)
     for (uint32_t j = 0; j < k->nest[i].nload; j++) {
       ExprRef index = k->nest[i].load[j].index;
-      if (!mg_ex_linear(x, index, last, &coef, &rest) || !mg_ex_const_int(x, coef, &far) || far < LANES) continue;
+      if (!mg_ex_linear(x, index, last, &coef, &rest) || !mg_ex_const_int(x, coef, &far) || far < LANES)
+        continue;
       for (int d = 0; d < last; d++)
         if (mg_ex_linear(x, index, d, &coef, &rest) && mg_ex_const_int(x, coef, &unit) && unit == 1) return d;
     }
   return -1;
 }
 
-/* Pointwise kernels with a transposed load: a piece of the crossed range becomes the innermost loop, inside the
- * vector loop, so that the cache lines which the lanes touch are used up while they are near. */
+/* Pointwise kernels with a transposed load: a piece of the crossed range becomes the innermost loop, inside
+ * the vector loop, so that the cache lines which the lanes touch are used up while they are near. */
 static MgRc tile_transposed(FuKernel *k) {
   MgExprs *x = k->s->x;
   int64_t n, tile = 0;
@@ -260,7 +276,8 @@ static MgRc localize(FuKernel *k, BufRef b, const uint32_t *users) {
       if (store || !loads) here++;
       if (store) writers++, w = n;
       else loads = true;
-      rows = rows && fu_row_part(x, store ? n->l->index : n->load[j].index, k->range, k->shared, &inner, &alo, &ahi);
+      rows = rows &&
+             fu_row_part(x, store ? n->l->index : n->load[j].index, k->range, k->shared, &inner, &alo, &ahi);
       if (rows && alo < lo) lo = alo;
       if (rows && ahi > hi) hi = ahi;
     }
@@ -272,7 +289,8 @@ static MgRc localize(FuKernel *k, BufRef b, const uint32_t *users) {
     return MG_OK;
   }
   bool lanes_are_rows = w->l->vec != MG_NO_VEC && w->l->vec < k->shared;
-  int bytes = mg_dtype_size((MgDtype)k->s->buf[b].dtype), most = fu_on_gpu(k->s, w->l) ? GPU_ROW_BYTES : ROW_BYTES;
+  int bytes = mg_dtype_size((MgDtype)k->s->buf[b].dtype),
+      most = fu_on_gpu(k->s, w->l) ? GPU_ROW_BYTES : ROW_BYTES;
   if (!rows || lanes_are_rows || k->shared == 0 || (hi - lo + 1) > most / bytes) return MG_OK;
   return move_to_row(k, b, lo, hi);
 }
@@ -281,12 +299,13 @@ static MgRc localize(FuKernel *k, BufRef b, const uint32_t *users) {
 
 typedef struct Shared { /* an expensive expression of a later phase, looked for in an earlier one */
   ExprRef e;
-  ExprRef with;        /* what replaces it */
+  ExprRef with; /* what replaces it */
   bool found;
 } Shared;
 
 static bool is_expensive(MgScalarOp op) {
-  return mg_scalar_info[op].rule != SOR_LEAF && (mg_scalar_info[op].flags & SOF_V || op == OP_pow || op == OP_erfc);
+  return mg_scalar_info[op].rule != SOR_LEAF &&
+         (mg_scalar_info[op].flags & SOF_V || op == OP_pow || op == OP_erfc);
 }
 
 static ExprRef find_shared(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
@@ -327,7 +346,8 @@ static FuNest *computed_before(FuKernel *k, const FuNest *n, ExprRef e) {
 
 /* Keeps e, computed by nest `a`, in a row buffer: a point nest of a's phase stores it, nest n loads it. */
 static MgRc keep_value(FuKernel *k, const FuNest *a, uint32_t n, ExprRef e) {
-  static const MgDtype dtype[] = {DT_bool, DT_i8, DT_u8, DT_i16, DT_u16, DT_i32, DT_u32, DT_i64, DT_u64, DT_f16, DT_bf16, DT_f32, DT_f64};
+  static const MgDtype dtype[] = {DT_bool, DT_i8,  DT_u8,  DT_i16,  DT_u16, DT_i32, DT_u32,
+                                  DT_i64,  DT_u64, DT_f16, DT_bf16, DT_f32, DT_f64};
   MgSched *s = k->s;
   MgExprs *x = s->x;
   FuNest keep = {.seq = a->seq, .l = mg_new(s->c, MgLoop, 1)};
@@ -373,12 +393,15 @@ static bool at_most(MgExprs *x, SymRef e, int64_t n) {
   return x->ask && limit && x->ask->compare(x->ask->of, e, limit) < 0;
 }
 
-/* Expensive values that a later phase would compute again (softmax: the exponentials) are kept in a row buffer. */
+/* Expensive values that a later phase would compute again (softmax: the exponentials)
+ * are kept in a row buffer. */
 static MgRc keep_values(FuKernel *k) {
   MgExprs *x = k->s->x;
   uint32_t count = k->n;
   SymRef inner = mg_sym(x, 1);
-  if (k->alone || k->nphase < 2 || k->shared == 0 || fu_hint(x, k->range, k->shared, k->nrange) > ROW_BYTES / 4) return MG_OK;
+  if (k->alone || k->nphase < 2 || k->shared == 0 ||
+      fu_hint(x, k->range, k->shared, k->nrange) > ROW_BYTES / 4)
+    return MG_OK;
   for (int d = k->shared; d < k->nrange; d++) inner = mg_sym_mul(x, inner, k->range[d]);
   for (uint32_t n = 0; n < count; n++) {
     MgLoop *l = k->nest[n].l;
@@ -437,7 +460,8 @@ MgRc fu_finish(FuKernel *k, const uint32_t *users, MgKernel *out, uint32_t numbe
     int rows = l->kind == ML_point ? fu_all(l) : l->nouter;
     if (rows < k->shared) k->shared = rows;
   }
-  bool gpu = fu_on_gpu(s, k->nest[0].l); /* there it is about threads, see ptx_sched.c, and rows are kept in registers */
+  bool gpu = fu_on_gpu(
+      s, k->nest[0].l); /* there it is about threads, see ptx_sched.c, and rows are kept in registers */
   if (!gpu) {
     TRY(cut_rows(k));
     TRY(tile_transposed(k));

@@ -1,8 +1,8 @@
 /* Updates in place within one kernel, and the order of small kernels.
- * Code generation knows a load by buffer and index, so one kernel cannot read an element both before and after it is
- * stored.  A nest that reads what an earlier nest of the kernel has stored into memory that was read before (an
- * optimizer's moment that is updated and then used) takes the stored value itself in place of the load: both run in the
- * same inner loops, where that value is in a register. */
+ * Code generation knows a load by buffer and index, so one kernel cannot read an element both before and
+ * after it is stored.  A nest that reads what an earlier nest of the kernel has stored into memory that was
+ * read before (an optimizer's moment that is updated and then used) takes the stored value itself in place of
+ * the load: both run in the same inner loops, where that value is in a register. */
 #include "back/kernel/fuse.h"
 #include <stdlib.h>
 #include <string.h>
@@ -55,8 +55,8 @@ MgRc fu_take_updates(FuKernel *k, FuNest *b, int *phase, bool *ok) {
     for (int j = 0; j < p.n; j++) known |= p.u[j].buf == b->load[i].buf;
     const FuNest *a = known ? NULL : last_update(k, b->load[i].buf);
     if (!a) continue;
-    *ok = p.n < MAX_UPDATES && b->l->kind == ML_point && a->l->kind == ML_point && fu_all(a->l) == fu_all(b->l) &&
-          (*phase < 0 || *phase == a->l->phase);
+    *ok = p.n < MAX_UPDATES && b->l->kind == ML_point && a->l->kind == ML_point &&
+          fu_all(a->l) == fu_all(b->l) && (*phase < 0 || *phase == a->l->phase);
     if (!*ok) return MG_OK;
     *phase = a->l->phase;
     p.u[p.n++] = (Update){a->l->buf, a->l->index, a->l->value};
@@ -77,7 +77,8 @@ bool fu_needs(FuKernel *const *k, uint32_t after, uint32_t before) {
   while (n) {
     const FuKernel *a = k[stack[--n]];
     for (uint32_t i = 0; i < a->npred; i++) {
-      if (a->pred[i] == before || n == 64 || ++steps > 1024) return true; /* too much to look at: as if it did */
+      if (a->pred[i] == before || n == 64 || ++steps > 1024)
+        return true; /* too much to look at: as if it did */
       stack[n++] = a->pred[i];
     }
   }
@@ -116,7 +117,8 @@ static bool movable(const FuKernel *k) {
 
 MgRc fu_order(MgSched *s, FuKernel **k, uint32_t n) {
   Place *p = mg_new(s->c, Place, n + 1);
-  uint32_t *wrote = mg_new(s->c, uint32_t, s->nbuf), *read = mg_new(s->c, uint32_t, s->nbuf), most = 0; /* level + 1 */
+  uint32_t *wrote = mg_new(s->c, uint32_t, s->nbuf), *read = mg_new(s->c, uint32_t, s->nbuf),
+           most = 0; /* level + 1 */
   FuKernel **in = mg_new(s->c, FuKernel *, n + 1);
   uint32_t count = 0;
   TRYP(p && wrote && read && in);

@@ -1,7 +1,8 @@
 /* Reference evaluator of loop nests: the oracle that generated code is tested against.
  * In: one nest, base pointers, values of the symbols.  Out: memory as the nest leaves it.
- * It evaluates every node of the nest's expressions at every point with mg_scalar_eval; float sums and products are
- * accumulated in double and rounded once, so generated code is compared within the tolerance of its order. */
+ * It evaluates every node of the nest's expressions at every point with mg_scalar_eval; float sums and
+ * products are accumulated in double and rounded once, so generated code is compared within
+ * the tolerance of its order. */
 #include "back/kernel/back.h"
 #include <math.h>
 #include <stdlib.h>
@@ -83,8 +84,11 @@ MgScalar mg_red_start(MgRedOp op, MgTy ty) {
   int64_t most = s ? (int64_t)(~0ull >> (65 - bits)) : bits == 64 ? -1 : (int64_t)((1ull << bits) - 1);
   switch (op) {
   case RED_prod: return f ? (MgScalar){.f = 1} : (MgScalar){.i = 1};
-  case RED_max: case RED_argmax: case RED_argpool: return f ? (MgScalar){.f = -INFINITY} : (MgScalar){.i = s ? -most - 1 : 0};
-  case RED_min: case RED_argmin: return f ? (MgScalar){.f = INFINITY} : (MgScalar){.i = most};
+  case RED_max:
+  case RED_argmax:
+  case RED_argpool: return f ? (MgScalar){.f = -INFINITY} : (MgScalar){.i = s ? -most - 1 : 0};
+  case RED_min:
+  case RED_argmin: return f ? (MgScalar){.f = INFINITY} : (MgScalar){.i = most};
   case RED_all: return (MgScalar){.i = 1};
   default: return (MgScalar){0};
   }
@@ -94,14 +98,22 @@ static void red_step(MgRedOp op, MgTy ty, Acc *a, MgScalar v) {
   bool f = mg_ty_is_float(ty), first = a->seen == 0, take;
   MgScalar r = a->v;
   switch (op) {
-  case RED_sum: if (f) r.f += v.f; else mg_scalar_eval(OP_add, ty, r, v, v, &r); break;
-  case RED_prod: if (f) r.f *= v.f; else mg_scalar_eval(OP_mul, ty, r, v, v, &r); break;
+  case RED_sum:
+    if (f) r.f += v.f;
+    else mg_scalar_eval(OP_add, ty, r, v, v, &r);
+    break;
+  case RED_prod:
+    if (f) r.f *= v.f;
+    else mg_scalar_eval(OP_mul, ty, r, v, v, &r);
+    break;
   case RED_max: mg_scalar_eval(OP_max, ty, r, v, v, &r); break;
   case RED_min: mg_scalar_eval(OP_min, ty, r, v, v, &r); break;
   case RED_any: r.i |= f ? v.f != 0 : v.i != 0; break;
   case RED_all: r.i &= f ? v.f != 0 : v.i != 0; break;
   case RED_xor: r.i ^= v.i; break;
-  case RED_argmax: case RED_argmin: case RED_argpool:
+  case RED_argmax:
+  case RED_argmin:
+  case RED_argpool:
     if (f && op == RED_argpool) take = isnan(v.f) || v.f > r.f;
     else if (f) take = !isnan(r.f) && (isnan(v.f) || (op == RED_argmax ? v.f > r.f : v.f < r.f));
     else {
@@ -149,7 +161,8 @@ static bool next(Interp *p, const int64_t *n, int from, int to) {
   return false;
 }
 
-static MgRc run(Interp *p, const MgLoop *l, const Order *body, const Order *index, const Order *mask, const Order *value) {
+static MgRc run(Interp *p, const MgLoop *l, const Order *body, const Order *index, const Order *mask,
+                const Order *value) {
   int64_t n[MG_MAX_RANK];
   int outer = l->nouter, all = l->nouter + l->nred;
   bool empty_out = false, empty_red = false;
@@ -166,11 +179,11 @@ static MgRc run(Interp *p, const MgLoop *l, const Order *body, const Order *inde
       continue;
     }
     if (!empty_red) do {
-      red_step(l->red_op, bty, &a, eval(p, body));
-      p->red = a.v;
-      if (mg_red_is_arg(l->red_op)) p->red.i = a.pos;
-      if (l->kind == ML_scan) store(p, l, index, mask, value);
-    } while (next(p, n, outer, all));
+        red_step(l->red_op, bty, &a, eval(p, body));
+        p->red = a.v;
+        if (mg_red_is_arg(l->red_op)) p->red.i = a.pos;
+        if (l->kind == ML_scan) store(p, l, index, mask, value);
+      } while (next(p, n, outer, all));
     if (l->kind == ML_reduce) {
       if (empty_red) p->red = a.v;
       store(p, l, index, mask, value);
@@ -186,7 +199,8 @@ MgRc mg_interp_loop(MgSched *s, const MgLoop *l, void *const *buf, const int64_t
   p.val = mg_new(s->c, MgScalar, s->x->n);
   p.have = mg_new(s->c, uint8_t, s->x->n);
   if (!p.val || !p.have) return MG_NOMEM;
-  if (l->nouter + l->nred > MG_MAX_RANK) return mg_fail(s->c, MG_BUG, "loop nest with %d ranges", l->nouter + l->nred);
+  if (l->nouter + l->nred > MG_MAX_RANK)
+    return mg_fail(s->c, MG_BUG, "loop nest with %d ranges", l->nouter + l->nred);
   for (int i = 0; i < 4; i++) {
     o[i].root = root[i];
     TRY(order_add(&p, &o[i], root[i], (uint8_t)(i + 1)));

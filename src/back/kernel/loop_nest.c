@@ -21,7 +21,8 @@ MgRc mg_sched_init(MgSched *s, MgGraph *g) {
   s->c = g->c;
   s->g = g;
   s->x = g->x;
-  for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(s->x, k, 0); /* another graph's, when it shares expressions */
+  for (int k = 0; k < MG_MAX_IDX; k++)
+    mg_ex_set_idx_range(s->x, k, 0); /* another graph's, when it shares expressions */
   TRY(loop_grow(s->c, (void **)&s->buf, s->nbuf, &s->cap_buf, sizeof *s->buf));
   s->nbuf = 1;
   s->nout = g->noutput;
@@ -100,11 +101,13 @@ SymRef mg_view_extent(MgExprs *x, const MgView *v) {
   return mg_sym_is(x, numel, 0) ? numel : n;
 }
 
-/* ---- text ---------------------------------------------------------------------------------------------------- */
+/* ---- text
+ * ---------------------------------------------------------------------------------------------------- */
 
 static const char *const buf_kind[] = {"input", "temp", "output", "extern", "local", "error"};
 static const char *const loop_kind[] = {"point", "reduce", "scan", "scatter"};
-static const char *const red_name[] = {"sum", "prod", "max", "min", "any", "all", "xor", "argmax", "argmin", "argpool"};
+static const char *const red_name[] = {"sum", "prod", "max",    "min",    "any",
+                                       "all", "xor",  "argmax", "argmin", "argpool"};
 static const char *const mode_name[] = {"=", "+=", "max=", "min=", "*="};
 
 static void print_dims(const MgExprs *x, const SymRef *v, int n, MgStrbuf *out) {

@@ -1,16 +1,16 @@
-/* Structure checks of a schedule, run after lowering: a broken invariant is reported before code is made of it.
- * Checks of nests: every range and expression is there, loop indices are those of the nest, buffers and symbols exist,
- * types of indices and masks.
- * Checks of calls: the op is one that an engine or the dispatcher runs, it writes copies only, and its views are there.
- * Checks of outputs: each has a place.  Nothing is changed. */
+/* Structure checks of a schedule, run after lowering: a broken invariant is reported before code is made of
+ * it. Checks of nests: every range and expression is there, loop indices are those of the nest, buffers and
+ * symbols exist, types of indices and masks.
+ * Checks of calls: the op is one that an engine or the dispatcher runs, it writes copies only, and its views
+ * are there. Checks of outputs: each has a place.  Nothing is changed. */
 #include "back/kernel/loop_nest.h"
 #include <string.h>
 
 typedef struct LoopWalk {
   const MgSched *s;
-  int nidx;         /* loop indices that may occur */
-  bool red;         /* the reduced value may occur */
-  const char *bad;  /* first thing that is wrong */
+  int nidx;        /* loop indices that may occur */
+  bool red;        /* the reduced value may occur */
+  const char *bad; /* first thing that is wrong */
 } LoopWalk;
 
 static ExprRef walk_node(MgExprs *x, ExprRef r, const ExprRef *src, void *arg) {
@@ -53,7 +53,9 @@ static void walk_loop(LoopWalk *w, const MgLoop *l) {
 /* ---- calls ---- */
 
 /* The ops that only an engine runs. */
-static bool walk_engine_op(uint16_t code) { return code == TOP_mg_matmul || code == TOP_mg_conv || code == TOP_mg_sdpa; }
+static bool walk_engine_op(uint16_t code) {
+  return code == TOP_mg_matmul || code == TOP_mg_conv || code == TOP_mg_sdpa;
+}
 
 static void walk_view(LoopWalk *w, const MgView *v, const char *what) {
   if (v->buf >= w->s->nbuf) w->bad = what;
@@ -69,7 +71,8 @@ static void walk_extern(LoopWalk *w, const MgExtern *e) {
     return;
   }
   bool own = !strncmp(n->op->name, "mg::", 4);
-  if (own ? !walk_engine_op(n->op->code) : e->prealloc) w->bad = "an op that neither an engine nor the dispatcher has";
+  if (own ? !walk_engine_op(n->op->code) : e->prealloc)
+    w->bad = "an op that neither an engine nor the dispatcher has";
   if (own && !e->prealloc) w->bad = "an engine's op for the dispatcher";
   if (n->op->mutates && !mg_node_on_copies(n)) w->bad = "a call that writes its arguments";
   if (e->nout != n->nout) w->bad = "results that the op does not have";
@@ -100,7 +103,8 @@ MgRc mg_sched_verify(MgSched *s, const char *after) {
     if (!w.bad) continue;
     NodeRef n = nest ? item->u.loop->node : item->u.ext->node;
     const char *op = n && n < s->g->nnode ? mg_node(s->g, n)->op->full : "no node";
-    return mg_fail(s->c, MG_BUG, "%s left a broken %s (item %u, %s): %s", after, nest ? "nest" : "call", i, op, w.bad);
+    return mg_fail(s->c, MG_BUG, "%s left a broken %s (item %u, %s): %s", after, nest ? "nest" : "call", i,
+                   op, w.bad);
   }
   return walk_outputs(s, after);
 }

@@ -1,4 +1,5 @@
-/* Transformations of nests: order, splitting and collapsing of ranges, two-stage reductions, rows of an access.
+/* Transformations of nests: order, splitting and collapsing of ranges, two-stage
+ * reductions, rows of an access.
  * In: nests as lowering wrote them.  Out: equivalent copies. */
 #include "back/kernel/fuse.h"
 #include <stdlib.h>
@@ -25,8 +26,8 @@ static MgRc rewrite(MgExprs *x, MgLoop *l, const ExprRef *to, int n) {
 typedef struct Stride { /* how the nest's accesses move along idx(k) */
   MgExprs *x;
   int k;
-  int64_t worst;    /* largest |stride| in elements; INT64_MAX: not linear */
-  bool contiguous;  /* every access is uniform or has stride 1 */
+  int64_t worst;   /* largest |stride| in elements; INT64_MAX: not linear */
+  bool contiguous; /* every access is uniform or has stride 1 */
 } Stride;
 
 static void note_access(Stride *s, ExprRef index) {
@@ -86,7 +87,8 @@ MgRc fu_nest_loads(MgSched *s, FuNest *n) {
 static bool repeats(MgExprs *x, const MgLoop *l, int k) {
   bool once = l->red_op == RED_any || l->red_op == RED_all || l->red_op == RED_max || l->red_op == RED_min;
   int64_t lo, hi;
-  if (l->kind != ML_reduce || k < l->nouter || !once || !mg_ex_range(x, l->range[k], &lo, &hi) || lo < 1) return false;
+  if (l->kind != ML_reduce || k < l->nouter || !once || !mg_ex_range(x, l->range[k], &lo, &hi) || lo < 1)
+    return false;
   return !((mg_ex_idx_mask(x, l->body) | (l->mask ? mg_ex_idx_mask(x, l->mask) : 0)) >> k & 1);
 }
 
@@ -112,7 +114,8 @@ static MgRc drop_ones(MgSched *s, MgLoop *l) {
   return rewrite(s->x, l, to, n);
 }
 
-/* Orders kept ranges (and reduced ones among themselves, where order does not matter) by decreasing stride. */
+/* Orders kept ranges (and reduced ones among themselves, where order does not
+ * matter) by decreasing stride. */
 static MgRc reorder(MgSched *s, MgLoop *l) {
   int64_t key[MG_MAX_RANK];
   int order[MG_MAX_RANK], n = l->nouter + l->nred;
@@ -120,7 +123,8 @@ static MgRc reorder(MgSched *s, MgLoop *l) {
   bool arg = mg_red_is_arg(l->red_op), same = true;
   TRY(fu_nest_loads(s, &nest));
   for (int k = 0; k < n; k++) {
-    /* The store decides among the kept ranges: writes are the dearest access. Loads decide where it is silent. */
+    /* The store decides among the kept ranges: writes are the dearest access. Loads
+     * decide where it is silent. */
     Stride st = {.x = s->x, .k = k, .contiguous = true}, all = st;
     note_access(&st, l->index);
     for (uint32_t i = 0; i < nest.nload; i++) note_access(&all, nest.load[i].index);
@@ -143,7 +147,8 @@ static MgRc reorder(MgSched *s, MgLoop *l) {
 static ExprRef count_div(MgExprs *x, ExprRef r, const ExprRef *src, void *arg) {
   int op = mg_expr(x, r)->op;
   (void)src;
-  *(int *)arg += op == OP_floordiv || op == OP_mod || op == OP_div || op == OP_rem || op == OP_tdiv || op == OP_fmod;
+  *(int *)arg +=
+      op == OP_floordiv || op == OP_mod || op == OP_div || op == OP_rem || op == OP_tdiv || op == OP_fmod;
   return r;
 }
 static int divisions(MgExprs *x, const MgLoop *l) {
@@ -187,7 +192,10 @@ static MgRc collapse(MgSched *s, MgLoop *l) {
 
 /* ---- periods ---- */
 
-typedef struct Period { int k; int64_t n, period; } Period; /* of idx(k) in [0, n); 0: none */
+typedef struct Period {
+  int k;
+  int64_t n, period;
+} Period; /* of idx(k) in [0, n); 0: none */
 
 static ExprRef find_period(MgExprs *x, ExprRef r, const ExprRef *src, void *arg) {
   Period *p = arg;
@@ -199,7 +207,8 @@ static ExprRef find_period(MgExprs *x, ExprRef r, const ExprRef *src, void *arg)
   return r;
 }
 
-/* A range of which something repeats, as copies of a tensor do, becomes two: accesses along the inner one are linear then. */
+/* A range of which something repeats, as copies of a tensor do, becomes two: accesses along the
+ * inner one are linear then. */
 static MgRc split_periods(MgSched *s, MgLoop *l) {
   const ExprRef part[4] = {l->body, l->value, l->index, l->mask};
   int n = fu_all(l);
@@ -224,7 +233,8 @@ static MgRc normalize(MgSched *s, MgLoop *l) {
   ExprRef same[MG_MAX_RANK];
   set_ranges(s->x, l);
   for (int k = 0; k < MG_MAX_RANK; k++) same[k] = mg_ex_idx(s->x, k);
-  TRY(rewrite(s->x, l, same, fu_all(l))); /* with the ranges known, some divisions are none: they would count below */
+  TRY(rewrite(s->x, l, same,
+              fu_all(l))); /* with the ranges known, some divisions are none: they would count below */
   if (l->kind != ML_scan) TRY(drop_ones(s, l));
   if (l->kind == ML_scatter) return MG_OK; /* colliding stores keep their order */
   int before;
@@ -340,7 +350,8 @@ int64_t fu_hint(const MgExprs *x, const SymRef *range, int from, int to) {
   return n;
 }
 
-bool fu_row_part(MgExprs *x, ExprRef index, const SymRef *range, int shared, ExprRef *inner, int64_t *lo, int64_t *hi) {
+bool fu_row_part(MgExprs *x, ExprRef index, const SymRef *range, int shared, ExprRef *inner, int64_t *lo,
+                 int64_t *hi) {
   ExprRef coef;
   (void)range;
   for (int k = 0; k < shared; k++)
@@ -353,13 +364,16 @@ bool fu_row_local(MgExprs *x, ExprRef a, ExprRef b, const SymRef *range, int sha
   ExprRef ia, ib, ca, cb, ra = a, rb = b;
   int64_t alo, ahi, blo, bhi, coef[MG_MAX_RANK], n;
   if (a == b) return true;
-  if (!fu_row_part(x, a, range, shared, &ia, &alo, &ahi) || !fu_row_part(x, b, range, shared, &ib, &blo, &bhi)) return false;
+  if (!fu_row_part(x, a, range, shared, &ia, &alo, &ahi) ||
+      !fu_row_part(x, b, range, shared, &ib, &blo, &bhi))
+    return false;
   for (int k = 0; k < shared; k++) {
     if (!mg_ex_linear(x, ra, k, &ca, &ra) || !mg_ex_linear(x, rb, k, &cb, &rb) || ca != cb) return false;
     if (!mg_ex_const_int(x, ca, &coef[k]) || coef[k] <= 0) return false;
   }
   int64_t span = (ahi > bhi ? ahi : bhi) - (alo < blo ? alo : blo) + 1;
-  for (int k = shared - 1; k >= 0; k--) { /* rows are disjoint: each stride clears what the inner ones reach */
+  for (int k = shared - 1; k >= 0;
+       k--) { /* rows are disjoint: each stride clears what the inner ones reach */
     if (coef[k] < span || !mg_ex_const_int(x, range[k], &n)) return false;
     span = coef[k] * (n - 1) + span;
   }
@@ -368,8 +382,12 @@ bool fu_row_local(MgExprs *x, ExprRef a, ExprRef b, const SymRef *range, int sha
 
 /* ---- two-stage reductions ---- */
 
-enum { STAGE_LEAST = 65536, STAGE_ROWS = 8 }; /* reduced points worth it; results that are parallel enough already */
-/* On a GPU: the blocks that fill it, the least points of one, and threads that fill it, the least points of one. */
+enum {
+  STAGE_LEAST = 65536,
+  STAGE_ROWS = 8
+}; /* reduced points worth it; results that are parallel enough already */
+/* On a GPU: the blocks that fill it, the least points of one, and threads that fill
+ * it, the least points of one. */
 enum { GPU_BLOCKS = 1056, GPU_BLOCK_POINTS = 4096, GPU_THREADS = 256 * 1024, GPU_THREAD_POINTS = 16 };
 
 /* Do neighbouring results lie side by side in what is reduced?  Then threads take results, else blocks do. */
@@ -384,7 +402,8 @@ static bool by_columns(MgSched *s, const FuNest *n) {
   return false;
 }
 
-/* Chunks of a reduction on a GPU, of a range of `size` among all `points` reduced ones; 0: it is parallel enough. */
+/* Chunks of a reduction on a GPU, of a range of `size` among all `points` reduced ones;
+ * 0: it is parallel enough. */
 static int64_t gpu_chunks(int64_t results, int64_t points, int64_t size, bool columns) {
   int64_t want = columns ? GPU_THREADS / (results ? results : 1) : GPU_BLOCKS / (results ? results : 1);
   int64_t most = points / (columns ? GPU_THREAD_POINTS : GPU_BLOCK_POINTS);
@@ -409,7 +428,8 @@ static int64_t chunk_count(int64_t n) {
 
 MgRc fu_two_stages(MgSched *s, const MgLoop *l, MgLoop *out[2], int *n) {
   MgExprs *x = s->x;
-  int64_t size, chunks, points = fu_hint(x, l->range, l->nouter, l->nouter + l->nred), results = fu_hint(x, l->range, 0, l->nouter);
+  int64_t size, chunks, points = fu_hint(x, l->range, l->nouter, l->nouter + l->nred),
+                        results = fu_hint(x, l->range, 0, l->nouter);
   FuNest nest;
   bool gpu = fu_on_gpu(s, l), columns = false;
   *n = 0;
@@ -434,14 +454,16 @@ MgRc fu_two_stages(MgSched *s, const MgLoop *l, MgLoop *out[2], int *n) {
   TRY(fu_split(s, a, fine, o + a->nred + 1));
   a->nouter++;
   a->nred--;
-  static const MgDtype dtype[] = {DT_bool, DT_i8, DT_u8, DT_i16, DT_u16, DT_i32, DT_u32, DT_i64, DT_u64, DT_f16, DT_bf16, DT_f32, DT_f64};
+  static const MgDtype dtype[] = {DT_bool, DT_i8,  DT_u8,  DT_i16,  DT_u16, DT_i32, DT_u32,
+                                  DT_i64,  DT_u64, DT_f16, DT_bf16, DT_f32, DT_f64};
   SymRef count = mg_sym(x, chunks);
   ExprRef at = mg_sym(x, 0);
   for (int k = 0; k <= o; k++) {
     if (k < o) count = mg_sym_mul(x, count, a->range[k]);
     if (k < o || !columns) at = mg_sym_add(x, mg_sym_mul(x, at, a->range[k]), mg_ex_idx(x, k));
   }
-  if (columns) at = mg_sym_add(x, at, mg_sym_mul(x, mg_ex_idx(x, o), mg_sym_floordiv(x, count, mg_sym(x, chunks))));
+  if (columns)
+    at = mg_sym_add(x, at, mg_sym_mul(x, mg_ex_idx(x, o), mg_sym_floordiv(x, count, mg_sym(x, chunks))));
   MgTy acc = l->red_op == RED_any || l->red_op == RED_all ? TY_i1 : ty;
   a->buf = mg_sched_buf(s, MB_temp, dtype[acc], count, "partial");
   TRYP(a->buf);

@@ -1,7 +1,9 @@
 /* Packs intermediates into one arena.
- * In: the final order of steps and what each reads and writes.  Out: blocks of memory with lifetimes and which block a
- * buffer is; two buffers are one block only when a kernel overwrites its dying input element by element (in-place
- * reuse).  With constant sizes the blocks are placed here (base/interval_pack), else by the plan when it knows the sizes. */
+ * In: the final order of steps and what each reads and writes.  Out: blocks of memory with lifetimes and
+ * which block a
+ * buffer is; two buffers are one block only when a kernel overwrites its dying input element by element
+ * (in-place reuse).  With constant sizes the blocks are placed here (base/interval_pack), else by the plan
+ * when it knows the sizes. */
 #include <stdlib.h>
 #include <string.h>
 #include "back/kernel/back.h"
@@ -11,10 +13,10 @@
 typedef struct MpItem { /* something that needs bytes during steps [first, last] */
   SymRef bytes;
   uint32_t first, last;
-  uint32_t buf;         /* buffer, or 0 for scratch */
-  uint32_t step;        /* scratch: of this step */
-  bool continued;       /* in place: another item takes its memory over */
-  uint32_t after;       /* in place: item + 1 whose memory is continued; that item's last step is our first */
+  uint32_t buf;   /* buffer, or 0 for scratch */
+  uint32_t step;  /* scratch: of this step */
+  bool continued; /* in place: another item takes its memory over */
+  uint32_t after; /* in place: item + 1 whose memory is continued; that item's last step is our first */
 } MpItem;
 
 typedef struct MpState {
@@ -22,7 +24,7 @@ typedef struct MpState {
   const MgFused *f;
   MpItem *item;
   uint32_t n;
-  uint32_t *of_buf;     /* item + 1 of a buffer */
+  uint32_t *of_buf;      /* item + 1 of a buffer */
   const MgExtern **view; /* the call that made a buffer as a view of its arguments, or NULL */
 } MpState;
 
@@ -30,7 +32,8 @@ typedef struct MpState {
 
 static void mp_touch(MpState *m, BufRef buf, uint32_t step) {
   const MgExtern *e = m->view[buf];
-  for (uint32_t k = 0; e && k < e->nin; k++) mp_touch(m, e->in[k].buf, step); /* what is seen through a view lives on */
+  for (uint32_t k = 0; e && k < e->nin; k++)
+    mp_touch(m, e->in[k].buf, step); /* what is seen through a view lives on */
   uint32_t i = m->of_buf[buf];
   if (!i) return;
   MpItem *t = &m->item[i - 1];
@@ -52,7 +55,8 @@ static void mp_live_ranges(MpState *m) {
       }
     }
   }
-  for (uint32_t i = 0; i < m->s->nout; i++) mp_touch(m, m->s->out[i].buf, m->f->nstep); /* copied at the end of a run */
+  for (uint32_t i = 0; i < m->s->nout; i++)
+    mp_touch(m, m->s->out[i].buf, m->f->nstep); /* copied at the end of a run */
 }
 
 static MgRc mp_items(MpState *m) {
@@ -74,7 +78,8 @@ static MgRc mp_items(MpState *m) {
   mp_live_ranges(m);
   for (uint32_t i = 0; i < m->f->nstep; i++)
     if (m->f->step[i].kind == MS_extern && (m->f->step[i].scratch || m->f->step[i].sized))
-      m->item[m->n++] = (MpItem){.bytes = mg_sym(s->x, (int64_t)m->f->step[i].scratch), .first = i, .last = i, .step = i};
+      m->item[m->n++] =
+          (MpItem){.bytes = mg_sym(s->x, (int64_t)m->f->step[i].scratch), .first = i, .last = i, .step = i};
   return MG_OK;
 }
 
@@ -84,8 +89,8 @@ typedef struct MpLoads { /* does every load of `buf` below an expression have th
   const MgExprs *x;
   BufRef buf;
   ExprRef index;
-  bool other;            /* a load with another index was found */
-  ExprRef seen[256];     /* visited nodes (a small set is enough: larger bodies are refused) */
+  bool other;        /* a load with another index was found */
+  ExprRef seen[256]; /* visited nodes (a small set is enough: larger bodies are refused) */
   uint32_t nseen;
 } MpLoads;
 
@@ -103,8 +108,8 @@ static void mp_scan(MpLoads *l, ExprRef e) {
   for (int i = 0; i < n->nsrc; i++) mp_scan(l, n->src[i]);
 }
 
-/* May `out` take over the memory of `in`, which dies in kernel k?  Only when one pointwise nest stores out and all
- * loads of `in` in the kernel are of the very element being stored. */
+/* May `out` take over the memory of `in`, which dies in kernel k?  Only when one pointwise nest stores out
+ * and all loads of `in` in the kernel are of the very element being stored. */
 static bool mp_in_place(const MpState *m, const MgKernel *k, BufRef in, BufRef out) {
   const MgSched *s = m->s;
   const MgLoop *store = NULL;
@@ -140,7 +145,8 @@ static void mp_find_in_place(MpState *m) {
         continue;
       for (uint32_t b = 0; b < k->nbuf; b++) {
         uint32_t out = m->of_buf[k->buf[b]];
-        if (!out || m->item[out - 1].first != i || m->item[out - 1].after || m->item[out - 1].bytes != m->item[in - 1].bytes) /* also as symbols */
+        if (!out || m->item[out - 1].first != i || m->item[out - 1].after ||
+            m->item[out - 1].bytes != m->item[in - 1].bytes) /* also as symbols */
           continue;
         if (!mp_in_place(m, k, k->buf[a], k->buf[b])) continue;
         m->item[out - 1].after = in;
@@ -171,7 +177,8 @@ static MgRc mp_blocks(MpState *m, MgMemPlan *out) {
     MgMemBlock *b = &out->block[of_item[head] - 1];
     if (b->first > it->first) b->first = it->first;
     if (b->last < it->last) b->last = it->last;
-    MG_ASSERT(b->first <= b->last && b->last <= m->f->nstep, "a block lives outside of the run"); /* nstep: until its end */
+    MG_ASSERT(b->first <= b->last && b->last <= m->f->nstep,
+              "a block lives outside of the run"); /* nstep: until its end */
     *(it->buf ? &out->of_buf[it->buf] : &out->of_step[it->step]) = of_item[head];
   }
   return MG_OK;
@@ -180,13 +187,15 @@ static MgRc mp_blocks(MpState *m, MgMemPlan *out) {
 /* Places the blocks when all sizes are known now. */
 static MgRc mp_place(MpState *m, MgMemPlan *out) {
   MgCtx *c = m->s->c;
-  MgPackBlock *b = mg_new(c, MgPackBlock, out->nblock + 1), **work = mg_new(c, MgPackBlock *, out->nblock * 2 + 1);
+  MgPackBlock *b = mg_new(c, MgPackBlock, out->nblock + 1),
+              **work = mg_new(c, MgPackBlock *, out->nblock * 2 + 1);
   TRYP(b && work);
   for (uint32_t i = 0; i < m->f->nstep; i++) out->dynamic |= m->f->step[i].sized;
   for (uint32_t i = 0; i < out->nblock && !out->dynamic; i++) {
     int64_t bytes;
     if (!mg_ex_const_int(m->s->x, out->block[i].bytes, &bytes)) return out->dynamic = true, MG_OK;
-    b[i] = (MgPackBlock){.bytes = bytes > 0 ? (uint64_t)bytes : 0, .first = out->block[i].first, .last = out->block[i].last};
+    b[i] = (MgPackBlock){
+        .bytes = bytes > 0 ? (uint64_t)bytes : 0, .first = out->block[i].first, .last = out->block[i].last};
   }
   if (out->dynamic) return MG_OK;
   out->bytes = mg_pack(b, out->nblock, work);

@@ -1,21 +1,22 @@
 /* Lowering, the driver: functional graph -> schedule of loop nests and extern calls.
  * In: a graph without mutation and aliasing between nodes (functionalize), complete metadata.
  * Out: MgSched: every output in its own storage or a view of another's, write-backs as the last stores.
- * Order: nodes in program order; an op's lowering defines its results as expressions or appends nests; whatever has no
- * lowering becomes an extern item.  Then outputs, then write-backs (so every reader of an input's old contents runs
- * before the input is overwritten). */
+ * Order: nodes in program order; an op's lowering defines its results as expressions or appends nests;
+ * whatever has no lowering becomes an extern item.  Then outputs, then write-backs (so every reader of an
+ * input's old contents runs before the input is overwritten). */
 #include "back/lower/lower.h"
 #include <string.h>
 
-/* ---- analysis: who reads what ----------------------------------------------------------------------------------- */
+/* ---- analysis: who reads what
+ * ----------------------------------------------------------------------------------- */
 
 typedef struct LowerUse { /* state while visiting the arguments of one node */
   Lower *L;
   MgNode *n;
   NodeRef ref;
-  const LwRow *row;    /* NULL: extern */
-  NodeRef *counted;    /* per value: last node that was counted as reader */
-  bool first;          /* first tensor argument */
+  const LwRow *row; /* NULL: extern */
+  NodeRef *counted; /* per value: last node that was counted as reader */
+  bool first;       /* first tensor argument */
 } LowerUse;
 
 static void lower_use(ValRef *v, void *arg) {
@@ -38,7 +39,8 @@ static void lower_use(ValRef *v, void *arg) {
   if (!u->row && u->n->op->is_view) /* a call that returns a view: its readers read this memory */
     for (int i = 0; i < u->n->nout; i++)
       if (u->n->out[i] && lv->last < u->L->val[u->n->out[i]].last) lv->last = u->L->val[u->n->out[i]].last;
-  if (!u->row || (u->row->flags & LWF_real && first && !u->L->gpu)) lv->need_buf = true; /* a GPU rather computes what is looked up */
+  if (!u->row || (u->row->flags & LWF_real && first && !u->L->gpu))
+    lv->need_buf = true; /* a GPU rather computes what is looked up */
   if (u->counted[*v] == u->ref) return;
   u->counted[*v] = u->ref;
   bool few = u->row && u->row->flags & LWF_few && u->L->gpu;
@@ -87,14 +89,16 @@ static MgRc lower_analyse(Lower *L) {
     if (!v || lower_is_alias(g, i)) continue;
     if (base == v) L->val[v].need_buf = true;
     L->val[v].out = (int32_t)i;
-    /* if the base is realised, the output is a view of it; and outputs that eager makes of one memory share it */
+    /* if the base is realised, the output is a view of it; and outputs that eager
+     * makes of one memory share it */
     if (base != v && L->val[base].out >= 0) L->val[base].need_buf = true;
     if (L->val[base].out < 0) L->val[base].out = (int32_t)i;
   }
   return MG_OK;
 }
 
-/* ---- outputs that are asked for early ---------------------------------------------------------------------------- */
+/* ---- outputs that are asked for early
+ * ---------------------------------------------------------------------------- */
 
 static void lower_need(ValRef *v, void *arg) { ((bool *)arg)[*v] = true; }
 
@@ -106,7 +110,8 @@ static MgRc lower_order(Lower *L) {
   MgNode *node = mg_new(L->c, MgNode, g->nnode);
   TRYP(need && first && node);
   for (uint32_t i = g->noutput; i-- > 0;) {
-    if (g->early[i] && g->out_alias && g->out_alias[i].of_output >= 0) g->early[g->out_alias[i].of_output] = true;
+    if (g->early[i] && g->out_alias && g->out_alias[i].of_output >= 0)
+      g->early[g->out_alias[i].of_output] = true;
     if (g->early[i]) need[g->output[i]] = true;
   }
   for (NodeRef r = g->nnode; r-- > 1;) {
@@ -132,13 +137,15 @@ static MgRc lower_order(Lower *L) {
   return MG_OK;
 }
 
-/* ---- inputs, extern calls --------------------------------------------------------------------------------------- */
+/* ---- inputs, extern calls
+ * --------------------------------------------------------------------------------------- */
 
 static MgRc lower_inputs(Lower *L) {
   for (uint32_t i = 0; i < L->g->ninput; i++) {
     ValRef v = L->g->input[i];
     const MgVal *m = lw_meta(L, v);
-    MgView view = {.ndim = m->ndim, .dtype = m->dtype, .size = m->size, .stride = m->stride, .offset = lw_int(L, 0)};
+    MgView view = {
+        .ndim = m->ndim, .dtype = m->dtype, .size = m->size, .stride = m->stride, .offset = lw_int(L, 0)};
     view.buf = mg_sched_buf(L->s, MB_input, (MgDtype)m->dtype, mg_view_extent(L->x, &view), NULL);
     TRYP(view.buf);
     L->s->buf[view.buf].index = (int32_t)i;
@@ -152,14 +159,15 @@ enum { LOWER_COPIES = 16 };
 
 typedef struct LowerArgs { /* tensor arguments of an extern call, collected */
   Lower *L;
-  MgExtern *e;         /* NULL while counting */
+  MgExtern *e; /* NULL while counting */
   uint32_t n;
-  bool nested;         /* the library wants every dimension to lie within one place of the next larger */
+  bool nested; /* the library wants every dimension to lie within one place of the next larger */
   MgView copy[LOWER_COPIES]; /* of argument i, or buf 0 */
   MgRc rc;
 } LowerArgs;
 
-/* Dimensions that interleave, as every second column of a matrix does: its columns reach into the next row. */
+/* Dimensions that interleave, as every second column of a matrix does: its
+ * columns reach into the next row. */
 static bool lower_interleaves(Lower *L, const MgView *v) {
   int64_t size[LW_MAX_NDIM], step[LW_MAX_NDIM];
   int n = 0;
@@ -211,7 +219,8 @@ static MgRc lower_extern(Lower *L, MgNode *n) {
       TRY(lw_buffer(L, v, &out[i]));
     } else {
       const MgVal *m = lw_meta(L, v);
-      out[i] = (MgView){.ndim = m->ndim, .dtype = m->dtype, .size = m->size, .stride = m->stride, .offset = lw_int(L, 0)};
+      out[i] = (MgView){
+          .ndim = m->ndim, .dtype = m->dtype, .size = m->size, .stride = m->stride, .offset = lw_int(L, 0)};
       out[i].buf = mg_sched_buf(L->s, MB_extern_out, (MgDtype)m->dtype, mg_view_extent(L->x, &out[i]), NULL);
       TRYP(out[i].buf);
       L->s->buf[out[i].buf].device = m->device;
@@ -228,7 +237,8 @@ static MgRc lower_extern(Lower *L, MgNode *n) {
   return MG_OK;
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------------------------- */
+/* ---- nodes
+ * ------------------------------------------------------------------------------------------------------- */
 
 static bool lower_used(Lower *L, const MgNode *n) {
   for (int i = 0; i < n->nout; i++)
@@ -251,13 +261,16 @@ static MgRc lower_node(Lower *L, NodeRef r) {
   return lower_extern(L, n);
 }
 
-/* ---- the end of the graph ---------------------------------------------------------------------------------------- */
+/* ---- the end of the graph
+ * ---------------------------------------------------------------------------------------- */
 
-/* A view as loops can move it: complex128, for which they have no type, as pairs of f64, with one more dimension. */
+/* A view as loops can move it: complex128, for which they have no type, as pairs of
+ * f64, with one more dimension. */
 static MgRc lower_pairs(Lower *L, MgView *v) {
   if (v->dtype != DT_c128) return MG_OK;
   if (v->ndim == LW_MAX_NDIM) return mg_fail(L->c, MG_UNSUP, "complex128 of %d dimensions", v->ndim);
-  SymRef *size = mg_new(L->c, SymRef, v->ndim + 1), *stride = mg_new(L->c, SymRef, v->ndim + 1), two = lw_int(L, 2);
+  SymRef *size = mg_new(L->c, SymRef, v->ndim + 1), *stride = mg_new(L->c, SymRef, v->ndim + 1),
+         two = lw_int(L, 2);
   TRYP(size && stride);
   for (int d = 0; d < v->ndim; d++) {
     size[d] = v->size[d];
@@ -265,7 +278,11 @@ static MgRc lower_pairs(Lower *L, MgView *v) {
   }
   size[v->ndim] = two;
   stride[v->ndim] = lw_int(L, 1);
-  *v = (MgView){.buf = v->buf, .ndim = v->ndim + 1, .dtype = DT_f64, .size = size, .stride = stride,
+  *v = (MgView){.buf = v->buf,
+                .ndim = v->ndim + 1,
+                .dtype = DT_f64,
+                .size = size,
+                .stride = stride,
                 .offset = mg_sym_mul(L->x, v->offset, two)};
   return MG_OK;
 }
@@ -289,7 +306,9 @@ static MgRc lower_output(Lower *L, uint32_t i) {
     TRY(lower_pairs(L, &from));
     TRY(lower_pairs(L, &to));
     for (int d = 0; d < from.ndim; d++) at[d] = mg_ex_idx(L->x, d);
-    TRY(lw_store(L, &to, mg_ex_load(L->x, mg_dtype_ty((MgDtype)to.dtype), from.buf, mg_view_index(L->x, &from, at), 0, 0)));
+    TRY(lw_store(
+        L, &to,
+        mg_ex_load(L->x, mg_dtype_ty((MgDtype)to.dtype), from.buf, mg_view_index(L->x, &from, at), 0, 0)));
   }
   lw_from_value(L, first, v);
   L->s->out[i] = view;
@@ -302,7 +321,8 @@ static MgRc lower_outputs(Lower *L) {
   MgGraph *g = L->g;
   for (uint32_t i = 0; i < g->noutput; i++)
     if (!lower_is_early(g, i)) TRY(lower_output(L, i));
-  /* the storage of an output belongs to the first output that shows it; storage that none shows is a temporary */
+  /* the storage of an output belongs to the first output that shows it; storage that
+   * none shows is a temporary */
   for (BufRef b = 1; b < L->s->nbuf; b++) {
     if (L->s->buf[b].kind != MB_output) continue;
     uint32_t i = 0;
@@ -322,15 +342,16 @@ static MgRc lower_early(Lower *L) {
 }
 
 typedef struct LowerWb { /* one write-back that is still to be stored */
-  ExprRef e;           /* value over the input's indices */
-  MgView to;           /* the input's memory */
-  uint32_t storage;    /* of the input */
-  ExprRef point;       /* element index of the store */
-  bool done, temp;     /* stored; e is a temporary's contents */
-  LwParts parts;       /* what is stored instead of e, which then reads nothing */
+  ExprRef e;             /* value over the input's indices */
+  MgView to;             /* the input's memory */
+  uint32_t storage;      /* of the input */
+  ExprRef point;         /* element index of the store */
+  bool done, temp;       /* stored; e is a temporary's contents */
+  LwParts parts;         /* what is stored instead of e, which then reads nothing */
 } LowerWb;
 
-/* Does a load touch memory that storing w changes?  A load of the stored point itself is harmless in w's own nest. */
+/* Does a load touch memory that storing w changes?  A load of the stored point itself is
+ * harmless in w's own nest. */
 static bool lower_wb_clobbers(Lower *L, const MgExpr *load, void *arg) {
   const LowerWb *w = arg;
   const MgBuf *b = &L->s->buf[load->u.i];
@@ -371,8 +392,8 @@ static MgRc lower_writeback(Lower *L, ValRef v, const ExprRef *at, LowerWb *w) {
   return MG_OK;
 }
 
-/* Stores every write-back; an order is chosen in which no value is read after its memory was overwritten, and a value
- * that has no such order is computed into a temporary first. */
+/* Stores every write-back; an order is chosen in which no value is read after its memory was overwritten, and
+ * a value that has no such order is computed into a temporary first. */
 static MgRc lower_writebacks(Lower *L) {
   MgGraph *g = L->g;
   LowerWb *w = mg_new(L->c, LowerWb, g->nwb + 1);
@@ -384,7 +405,8 @@ static MgRc lower_writebacks(Lower *L) {
     ValRef v = g->wb_value[k], in = g->wb_input[k];
     w[k].to = L->val[in].view;
     w[k].storage = lw_meta(L, in)->storage;
-    if (w[k].to.ndim > LW_MAX_NDIM) return mg_fail(L->c, MG_UNSUP, "write-back of %d dimensions", w[k].to.ndim);
+    if (w[k].to.ndim > LW_MAX_NDIM)
+      return mg_fail(L->c, MG_UNSUP, "write-back of %d dimensions", w[k].to.ndim);
     if (L->gpu && lw_meta(L, in)->device == DEV_cpu) { /* no kernel writes there: the plan copies */
       TRY(lw_realise(L, v));
       if (!L->s->copy) TRYP(L->s->copy = mg_new(L->c, MgCopy, g->nwb));
@@ -392,8 +414,9 @@ static MgRc lower_writebacks(Lower *L) {
       w[k].done = true;
       continue;
     }
-    w[k].done = v == in || (L->val[v].kind == LW_buf && L->val[v].view.buf == w[k].to.buf &&
-                            !memcmp(&L->val[v].view, &w[k].to, sizeof w[k].to)); /* stored when it was computed */
+    w[k].done =
+        v == in || (L->val[v].kind == LW_buf && L->val[v].view.buf == w[k].to.buf &&
+                    !memcmp(&L->val[v].view, &w[k].to, sizeof w[k].to)); /* stored when it was computed */
     if (w[k].done) continue;
     TRY(lower_writeback(L, v, at, &w[k]));
     left += !w[k].done;
@@ -418,7 +441,8 @@ static MgRc lower_writebacks(Lower *L) {
     } else { /* through a temporary, which nothing overwrites */
       MgView t;
       const MgView *to = &w[k].to;
-      TRY(lw_temp(L, (MgDtype)to->dtype, lw_meta(L, g->wb_input[k])->device, to->ndim, to->size, "writeback", &t));
+      TRY(lw_temp(L, (MgDtype)to->dtype, lw_meta(L, g->wb_input[k])->device, to->ndim, to->size, "writeback",
+                  &t));
       TRY(lw_store(L, &t, w[k].e));
       w[k].temp = true;
       w[k].e = mg_ex_load(L->x, mg_dtype_ty((MgDtype)to->dtype), t.buf, mg_view_index(L->x, &t, at), 0, 0);

@@ -14,7 +14,9 @@ static ExprRef act_clip(LwPt *p, ExprRef x, double lo, double hi) {
   return WHERE(GT(a, C(hi)), C(hi), a);
 }
 static ExprRef act_relu6(LwPt *p) { return act_clip(p, pt_arg(p, 0), 0, 6); }
-static ExprRef act_hardtanh(LwPt *p) { return act_clip(p, pt_arg(p, 0), pt_float(p, 1, -1), pt_float(p, 2, 1)); }
+static ExprRef act_hardtanh(LwPt *p) {
+  return act_clip(p, pt_arg(p, 0), pt_float(p, 1, -1), pt_float(p, 2, 1));
+}
 static ExprRef act_hard(LwPt *p, ExprRef x) { return DIV(act_clip(p, ADD(x, C(3)), 0, 6), C(6)); }
 static ExprRef act_hardsigmoid(LwPt *p) { return act_hard(p, pt_arg(p, 0)); }
 static ExprRef act_hardswish(LwPt *p) {
@@ -44,8 +46,12 @@ static ExprRef act_elu3(LwPt *p, double alpha, double scale, double in) {
   ExprRef neg = MUL(C(alpha * scale), pt_1(p, OP_expm1, in == 1 ? x : MUL(x, C(in))));
   return WHERE(LE(x, C(0)), neg, scale == 1 ? x : MUL(x, C(scale)));
 }
-static ExprRef act_elu(LwPt *p) { return act_elu3(p, pt_float(p, 1, 1), pt_float(p, 2, 1), pt_float(p, 3, 1)); }
-static ExprRef act_selu(LwPt *p) { return act_elu3(p, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1); }
+static ExprRef act_elu(LwPt *p) {
+  return act_elu3(p, pt_float(p, 1, 1), pt_float(p, 2, 1), pt_float(p, 3, 1));
+}
+static ExprRef act_selu(LwPt *p) {
+  return act_elu3(p, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1);
+}
 static ExprRef act_celu(LwPt *p) {
   double a = pt_float(p, 1, 1);
   return act_elu3(p, a, 1, 1 / a);
@@ -112,14 +118,22 @@ static MgRc act_glu(Lower *L, MgNode *n, const LwRow *r) {
 }
 
 #define A(name, ok, fn) {"aten::" name, lw_point, ok, fn, 0, TR_result, 0},
+/* Rows have no commas between them. */
+/* clang-format off */
 const LwRow lw_rows_act[] = {
-  A("sigmoid", NULL, act_sigmoid) A("relu", lw_ok_not_bool, act_relu) A("relu6", lw_ok_not_bool, act_relu6) A("hardtanh", lw_ok_not_bool, act_hardtanh)
-  A("hardswish", lw_ok_float, act_hardswish) A("hardsigmoid", lw_ok_float, act_hardsigmoid) A("silu", lw_ok_float, act_silu)
-  A("gelu", lw_ok_float, act_gelu) A("mish", lw_ok_float, act_mish) A("elu", lw_ok_float, act_elu) A("selu", lw_ok_float, act_selu)
+  A("sigmoid", NULL, act_sigmoid) A("relu", lw_ok_not_bool, act_relu) A("relu6", lw_ok_not_bool, act_relu6)
+  A("hardtanh", lw_ok_not_bool, act_hardtanh)
+  A("hardswish", lw_ok_float, act_hardswish) A("hardsigmoid", lw_ok_float, act_hardsigmoid)
+  A("silu", lw_ok_float, act_silu)
+  A("gelu", lw_ok_float, act_gelu) A("mish", lw_ok_float, act_mish) A("elu", lw_ok_float, act_elu)
+  A("selu", lw_ok_float, act_selu)
   A("celu", lw_ok_float, act_celu) A("leaky_relu", lw_ok_float, act_leaky) A("prelu", ok_prelu, act_prelu)
-  A("_prelu_kernel", lw_ok_float, act_prelu) A("softplus", lw_ok_float, act_softplus) A("softshrink", lw_ok_float, act_softshrink)
-  A("hardshrink", lw_ok_float, act_hardshrink) A("threshold", lw_ok_not_bool, act_threshold) A("log_sigmoid", lw_ok_float, act_logsigmoid)
+  A("_prelu_kernel", lw_ok_float, act_prelu) A("softplus", lw_ok_float, act_softplus)
+  A("softshrink", lw_ok_float, act_softshrink)
+  A("hardshrink", lw_ok_float, act_hardshrink) A("threshold", lw_ok_not_bool, act_threshold)
+  A("log_sigmoid", lw_ok_float, act_logsigmoid)
   {"aten::log_sigmoid_forward", act_logsigmoid_forward, lw_ok_float, NULL, 0, TR_result, 0},
   {"aten::glu", act_glu, lw_ok_float, NULL, 0, TR_result, 0},
   {0},
 };
+/* clang-format on */

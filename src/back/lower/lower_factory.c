@@ -2,10 +2,13 @@
 #include "back/lower/lower.h"
 #include <math.h>
 
-static MgTy factory_ty(Lower *L, const MgNode *n) { return mg_dtype_compute((MgDtype)lw_meta(L, n->out[0])->dtype); }
+static MgTy factory_ty(Lower *L, const MgNode *n) {
+  return mg_dtype_compute((MgDtype)lw_meta(L, n->out[0])->dtype);
+}
 static int factory_ndim(Lower *L, const MgNode *n) { return lw_meta(L, n->out[0])->ndim; }
 
-/* zeros, ones, empty ... : op is the constant.  Contents of empty tensors are zeros: defined memory, never read. */
+/* zeros, ones, empty ... : op is the constant.  Contents of empty tensors are zeros:
+ * defined memory, never read. */
 static MgRc factory_const(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, n->out[0], lw_const(L, factory_ty(L, n), r->op));
 }
@@ -14,14 +17,16 @@ static MgRc factory_full(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, n->out[0], lw_arg_scalar(L, lw_arg(n, r->op), factory_ty(L, n)));
 }
 /* start + i * step; ints in i64, floats in f64 as ATen accumulates */
-static MgRc factory_arange(Lower *L, MgNode *n, const LwRow *r) { /* op: 0 (end), 1 (start, end), 2 (start, end, step) */
+static MgRc factory_arange(Lower *L, MgNode *n,
+                           const LwRow *r) { /* op: 0 (end), 1 (start, end), 2 (start, end, step) */
   MgTy ty = factory_ty(L, n), acc = mg_ty_is_float(ty) ? TY_f64 : TY_i64;
   ExprRef i = mg_ex_cvt(L->x, acc, mg_ex_idx(L->x, 0)), e = i;
   if (r->op == 2) e = lw_op2(L, OP_mul, e, lw_arg_scalar(L, lw_arg(n, 2), acc));
   if (r->op >= 1) e = lw_op2(L, OP_add, lw_arg_scalar(L, lw_arg(n, 0), acc), e);
   return lw_define(L, n->out[0], mg_ex_cvt(L->x, ty, e));
 }
-static bool ok_arange(const MgGraph *g, const MgNode *n) { /* integer results of float steps are eager's business */
+static bool ok_arange(const MgGraph *g,
+                      const MgNode *n) { /* integer results of float steps are eager's business */
   if (lw_ok_float(g, n)) return true;
   if (!lw_ok_not_bool(g, n)) return false;
   for (int k = 0; k < 3 && k < n->narg; k++)
@@ -29,7 +34,8 @@ static bool ok_arange(const MgGraph *g, const MgNode *n) { /* integer results of
   return true;
 }
 /* From both ends, so that the last point is exact. */
-static MgRc factory_linspace(Lower *L, MgNode *n, const LwRow *r) { /* op: argument of the base (logspace), or 0 */
+static MgRc factory_linspace(Lower *L, MgNode *n,
+                             const LwRow *r) { /* op: argument of the base (logspace), or 0 */
   const MgVal *m = lw_meta(L, n->out[0]);
   MgTy ty = factory_ty(L, n), acc = ty == TY_f64 ? TY_f64 : TY_f32;
   ExprRef i = mg_ex_idx(L->x, 0), steps = m->size[0], one = lw_int(L, 1);
@@ -56,7 +62,8 @@ static MgRc factory_tri(Lower *L, MgNode *n, const LwRow *r) {
   for (int d = 0; d < nd; d++) at[d] = mg_ex_idx(L->x, d);
   ExprRef lim = mg_sym_add(L->x, at[nd - 2], lw_arg_sym(L, n, 1, 0));
   ExprRef keep = r->op ? lw_op2(L, OP_le, lim, at[nd - 1]) : lw_op2(L, OP_le, at[nd - 1], lim);
-  return lw_define(L, n->out[0], lw_where(L, keep, lw_at(L, lw_arg_val(n, 0), at), lw_const(L, factory_ty(L, n), 0)));
+  return lw_define(L, n->out[0],
+                   lw_where(L, keep, lw_at(L, lw_arg_val(n, 0), at), lw_const(L, factory_ty(L, n), 0)));
 }
 /* bernoulli and others draw numbers: extern.  dropout that does not drop is a copy. */
 static MgRc factory_no_dropout(Lower *L, MgNode *n, const LwRow *r) {
@@ -71,8 +78,10 @@ static bool ok_no_dropout(const MgGraph *g, const MgNode *n) {
 }
 
 #define F(name, fn, op) {"aten::" name, fn, NULL, NULL, op, 0, 0, NULL},
+/* Rows have no commas between them. */
+/* clang-format off */
 const LwRow lw_rows_factory[] = {
-  F("_efficientzerotensor", factory_const, 0) /* eager's has no memory at all; here it is an ordinary tensor */
+  F("_efficientzerotensor", factory_const, 0) /* an ordinary tensor; eager's has no memory at all */
   F("zeros", factory_const, 0) F("ones", factory_const, 1) F("empty.memory_format", factory_const, 0)
   F("empty_strided", factory_const, 0) F("empty_permuted", factory_const, 0) F("full", factory_full, 1)
   F("zeros_like", factory_const, 0) F("ones_like", factory_const, 1) F("empty_like", factory_const, 0)
@@ -90,3 +99,4 @@ const LwRow lw_rows_factory[] = {
   {"aten::dropout", factory_no_dropout, ok_no_dropout, NULL, 0, 0, 0, NULL},
   {0},
 };
+/* clang-format on */

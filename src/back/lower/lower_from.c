@@ -1,5 +1,6 @@
 /* Which graph nodes a loop nest computes: for names that profilers show.
- * In: a lowered graph.  Out: MgLoop.from: the node of the nest, and those before it whose results were never put into memory.
+ * In: a lowered graph.  Out: MgLoop.from: the node of the nest, and those before it whose results were never
+ * put into memory.
  * Views move nothing and are left out.  Only the first few nodes are kept; no pass relies on them. */
 #include "back/lower/lower.h"
 
@@ -7,7 +8,7 @@ enum { FROM_MOST_LOOKS = 64 }; /* nodes looked at for one nest */
 
 typedef struct From {
   Lower *L;
-  uint32_t *seen;      /* per node: the last nest that looked at it */
+  uint32_t *seen; /* per node: the last nest that looked at it */
   uint32_t mark, looks;
   MgLoop *loop;
 } From;
@@ -34,7 +35,8 @@ static void from_value(ValRef *v, void *arg) {
   From *f = arg;
   const LwVal *lv = &f->L->val[*v];
   bool view = *v && lw_meta(f->L, *v)->def && mg_node(f->L->g, lw_meta(f->L, *v)->def)->op->is_view;
-  if (*v && lw_meta(f->L, *v)->def && (lv->kind == LW_expr || lv->e || view)) from_node(f, lw_meta(f->L, *v)->def);
+  if (*v && lw_meta(f->L, *v)->def && (lv->kind == LW_expr || lv->e || view))
+    from_node(f, lw_meta(f->L, *v)->def);
 }
 
 static void from_sort(MgLoop *l) {

@@ -23,7 +23,8 @@ static ExprRef grad_gelu(LwPt *p) {
   const MgArg *a = lw_arg(p->n, 2);
   if (a->tag == MA_str && !strcmp(a->u.str, "tanh")) {
     double beta = 0.79788456080286535588, kappa = 0.044715;
-    ExprRef x2 = MUL(x, x), inner = MUL(C(beta), ADD(x, MUL(C(kappa), MUL(x2, x)))), t = pt_1(p, OP_tanh, inner);
+    ExprRef x2 = MUL(x, x), inner = MUL(C(beta), ADD(x, MUL(C(kappa), MUL(x2, x)))),
+            t = pt_1(p, OP_tanh, inner);
     ExprRef left = MUL(C(0.5), x), right = ADD(C(1), t);
     ExprRef dl = MUL(C(0.5), right), dt = SUB(C(1), MUL(t, t));
     ExprRef di = MUL(C(beta), ADD(C(1), MUL(C(3 * kappa), x2)));
@@ -55,7 +56,7 @@ static ExprRef grad_elu(LwPt *p) {
   ExprRef g = pt_arg(p, 0), x = pt_arg(p, 5);
   double alpha = pt_float(p, 1, 1), scale = pt_float(p, 2, 1), in = pt_float(p, 3, 1);
   ExprRef low = lw_arg_bool(p->n, 4, false) ? MUL(MUL(g, C(in)), ADD(x, C(alpha * scale)))
-                                           : MUL(MUL(g, C(in * alpha * scale)), EXP(MUL(x, C(in))));
+                                            : MUL(MUL(g, C(in * alpha * scale)), EXP(MUL(x, C(in))));
   return WHERE(LE(x, C(0)), low, MUL(g, C(scale)));
 }
 static ExprRef grad_softplus(LwPt *p) {
@@ -63,7 +64,8 @@ static ExprRef grad_softplus(LwPt *p) {
   return WHERE(GT(xb, pt_arg(p, 3)), g, DIV(MUL(g, z), ADD(z, C(1))));
 }
 static ExprRef grad_mish(LwPt *p) {
-  ExprRef g = pt_arg(p, 0), x = pt_arg(p, 1), s = pt_sigmoid(p, x), t = pt_1(p, OP_tanh, pt_1(p, OP_log1p, EXP(x)));
+  ExprRef g = pt_arg(p, 0), x = pt_arg(p, 1), s = pt_sigmoid(p, x),
+          t = pt_1(p, OP_tanh, pt_1(p, OP_log1p, EXP(x)));
   return MUL(g, ADD(t, MUL(MUL(x, s), SUB(C(1), MUL(t, t)))));
 }
 static ExprRef grad_hardshrink(LwPt *p) {
@@ -107,15 +109,21 @@ static ExprRef grad_bce(LwPt *p) {
 }
 
 #define G(name, fn, op) {"aten::" name, lw_point, NULL, fn, op, TR_result, 0, NULL},
+/* Rows have no commas between them. */
+/* clang-format off */
 const LwRow lw_rows_grad[] = {
-  G("threshold_backward", grad_threshold, 0) G("sigmoid_backward", grad_sigmoid, 0) G("tanh_backward", grad_tanh, 0)
+  G("threshold_backward", grad_threshold, 0) G("sigmoid_backward", grad_sigmoid, 0)
+  G("tanh_backward", grad_tanh, 0)
   G("silu_backward", grad_silu, 0) G("gelu_backward", grad_gelu, 0) G("hardswish_backward", grad_hardswish, 0)
   G("hardsigmoid_backward", grad_hardsigmoid, 0) G("hardtanh_backward", grad_hardtanh, 0)
-  G("leaky_relu_backward", grad_leaky, 0) G("elu_backward", grad_elu, 0) G("softplus_backward", grad_softplus, 0)
+  G("leaky_relu_backward", grad_leaky, 0) G("elu_backward", grad_elu, 0)
+  G("softplus_backward", grad_softplus, 0)
   G("mish_backward", grad_mish, 0) G("hardshrink_backward", grad_hardshrink, 0)
   G("softshrink_backward", grad_hardshrink, 0) G("log_sigmoid_backward", grad_log_sigmoid, 0)
-  G("native_dropout_backward", grad_dropout, 0) G("logit_backward", grad_logit, 0) G("mse_loss_backward", grad_mse, 0)
+  G("native_dropout_backward", grad_dropout, 0) G("logit_backward", grad_logit, 0)
+  G("mse_loss_backward", grad_mse, 0)
   G("smooth_l1_loss_backward", grad_huber_like, 0) G("huber_loss_backward", grad_huber_like, 1)
   G("binary_cross_entropy_backward", grad_bce, 0)
   {0},
 };
+/* clang-format on */

@@ -1,6 +1,6 @@
 /* Reads at indices that are data: embedding, gather, index, index_select, take.
- * Bounds are checked as eager does, by a nest over the index tensor alone (lw_check); the load itself is masked, so that
- * an index out of range touches no memory before the run raises. */
+ * Bounds are checked as eager does, by a nest over the index tensor alone (lw_check); the load itself is
+ * masked, so that an index out of range touches no memory before the run raises. */
 #include "back/lower/lower.h"
 #include <string.h>
 
@@ -16,8 +16,8 @@ static bool index_proved(Lower *L, ValRef t, SymRef size) {
   return ok;
 }
 
-MgRc lw_index(Lower *L, ValRef t, const ExprRef *at, int ndim, SymRef size, bool wrap, const char *type, const char *msg,
-              LwIndex *out) {
+MgRc lw_index(Lower *L, ValRef t, const ExprRef *at, int ndim, SymRef size, bool wrap, const char *type,
+              const char *msg, LwIndex *out) {
   const MgVal *m = lw_meta(L, t);
   TRY(lw_settle(L, t));
   ExprRef i = mg_ex_cvt(L->x, TY_i64, lw_at_bcast(L, t, at, ndim)), zero = lw_int(L, 0);
@@ -34,7 +34,9 @@ MgRc lw_index(Lower *L, ValRef t, const ExprRef *at, int ndim, SymRef size, bool
   return lw_check(L, lw_op1(L, OP_not, lw_in_range(L, k, size)), m->size, m->ndim, type, msg);
 }
 
-static ExprRef index_zero(Lower *L, ValRef v) { return lw_const(L, mg_dtype_compute((MgDtype)lw_meta(L, v)->dtype), 0); }
+static ExprRef index_zero(Lower *L, ValRef v) {
+  return lw_const(L, mg_dtype_compute((MgDtype)lw_meta(L, v)->dtype), 0);
+}
 
 static bool index_is_int(const MgGraph *g, ValRef t) {
   MgDtype d = (MgDtype)mg_val(g, t)->dtype;
@@ -55,8 +57,8 @@ static MgRc index_embedding(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, v, lw_masked(L, lw_at(L, w, to), k.in, index_zero(L, v)));
 }
 
-/* gather, index_select(self, dim, index): one coordinate of self comes from the index tensor, which is read at the
- * result's own position, or (op 1) at its coordinate along dim */
+/* gather, index_select(self, dim, index): one coordinate of self comes from the index tensor, which is read
+ * at the result's own position, or (op 1) at its coordinate along dim */
 static MgRc index_along(Lower *L, MgNode *n, const LwRow *r) {
   ValRef src = lw_arg_val(n, 0), t = lw_arg_val(n, 2), v = n->out[0];
   const MgVal *m = lw_meta(L, src);
@@ -67,10 +69,11 @@ static MgRc index_along(Lower *L, MgNode *n, const LwRow *r) {
   for (int d = 0; d < m->ndim; d++) at[d] = mg_ex_idx(L->x, d);
   TRY(lw_settle(L, src));
   if (!r->op && m->ndim)
-    TRY(lw_index(L, t, at, m->ndim, m->size[dim], false, "RuntimeError", "gather: index is out of bounds for the dimension", &k));
+    TRY(lw_index(L, t, at, m->ndim, m->size[dim], false, "RuntimeError",
+                 "gather: index is out of bounds for the dimension", &k));
   else if (r->op)
-    TRY(lw_index(L, t, m->ndim ? &at[dim] : &zero, 1, m->ndim ? m->size[dim] : lw_int(L, 1), false, "IndexError",
-                 "index out of range in self", &k));
+    TRY(lw_index(L, t, m->ndim ? &at[dim] : &zero, 1, m->ndim ? m->size[dim] : lw_int(L, 1), false,
+                 "IndexError", "index out of range in self", &k));
   if (m->ndim) at[dim] = k.i;
   return lw_define(L, v, lw_masked(L, lw_at(L, src, at), k.in, index_zero(L, v)));
 }
@@ -84,12 +87,14 @@ static MgRc index_take(Lower *L, MgNode *n, const LwRow *r) {
   LwIndex k;
   for (int d = 0; d < mt->ndim; d++) at[d] = mg_ex_idx(L->x, d);
   TRY(lw_settle(L, src));
-  TRY(lw_index(L, t, at, mt->ndim, numel, true, "IndexError", "out of range: tried to access an element outside of the tensor", &k));
+  TRY(lw_index(L, t, at, mt->ndim, numel, true, "IndexError",
+               "out of range: tried to access an element outside of the tensor", &k));
   lw_reshape_map(L, m->size, m->ndim, &numel, 1, &k.i, to);
   return lw_define(L, v, lw_masked(L, lw_at(L, src, to), k.in, index_zero(L, v)));
 }
 
-/* ---- index(self, [t0, None, t2 ...]) ----------------------------------------------------------------------------- */
+/* ---- index(self, [t0, None, t2 ...])
+ * ----------------------------------------------------------------------------- */
 
 bool lw_indexing(const MgGraph *g, const MgNode *n, int karg, LwIndexing *q) {
   const MgArg *list = lw_arg(n, karg);
@@ -106,12 +111,13 @@ bool lw_indexing(const MgGraph *g, const MgNode *n, int karg, LwIndexing *q) {
     count++;
     if (mg_val(g, t)->ndim > q->bdim) q->bdim = mg_val(g, t)->ndim;
   }
-  q->pos = last - first + 1 == count ? first : 0; /* indices apart from each other: the broadcast dims go first */
+  q->pos =
+      last - first + 1 == count ? first : 0; /* indices apart from each other: the broadcast dims go first */
   return count > 0;
 }
 
-MgRc lw_indexing_map(Lower *L, const LwIndexing *q, const SymRef *size, const ExprRef *at, bool check, ExprRef *to,
-                     ExprRef *in) {
+MgRc lw_indexing_map(Lower *L, const LwIndexing *q, const SymRef *size, const ExprRef *at, bool check,
+                     ExprRef *to, ExprRef *in) {
   int o = 0;
   *in = lw_const(L, TY_i1, 1);
   for (int d = 0; d < q->nd; d++) {
@@ -149,7 +155,8 @@ static bool ok_int_arg2(const MgGraph *g, const MgNode *n) { return index_is_int
 /* Of a tensor without dimensions ATen selects one element, and raises for any other number of them. */
 static bool ok_select(const MgGraph *g, const MgNode *n) {
   const MgVal *index = mg_val(g, lw_arg_val(n, 2));
-  return ok_int_arg2(g, n) && (mg_val(g, lw_arg_val(n, 0))->ndim || !index->ndim || mg_sym_is(g->x, index->size[0], 1));
+  return ok_int_arg2(g, n) &&
+         (mg_val(g, lw_arg_val(n, 0))->ndim || !index->ndim || mg_sym_is(g->x, index->size[0], 1));
 }
 
 static MgRc index_one_hot(Lower *L, MgNode *n, const LwRow *r) {
@@ -158,7 +165,8 @@ static MgRc index_one_hot(Lower *L, MgNode *n, const LwRow *r) {
   ExprRef at[LW_MAX_NDIM];
   LwIndex k;
   for (int d = 0; d <= m->ndim; d++) at[d] = mg_ex_idx(L->x, d);
-  TRY(lw_index(L, t, at, m->ndim, lw_arg_sym(L, n, 1, 0), false, "RuntimeError", "Class values must be smaller than num_classes.", &k));
+  TRY(lw_index(L, t, at, m->ndim, lw_arg_sym(L, n, 1, 0), false, "RuntimeError",
+               "Class values must be smaller than num_classes.", &k));
   return lw_define(L, v, mg_ex_cvt(L->x, TY_i64, lw_op2(L, OP_eq, k.i, at[m->ndim])));
 }
 static bool ok_one_hot(const MgGraph *g, const MgNode *n) {
@@ -176,6 +184,8 @@ static MgRc index_check(Lower *L, MgNode *n, const LwRow *r) {
 }
 
 #define I(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_real, NULL},
+/* Rows have no commas between them. */
+/* clang-format off */
 const LwRow lw_rows_index[] = {
   I("embedding", ok_int_arg1, index_embedding, 0) I("gather", ok_int_arg2, index_along, 0)
   I("index_select", ok_select, index_along, 1) I("take", ok_int_arg1, index_take, 0)
@@ -184,3 +194,4 @@ const LwRow lw_rows_index[] = {
   {"aten::one_hot", index_one_hot, ok_one_hot, NULL, 0, 0, 0, NULL},
   {0},
 };
+/* clang-format on */

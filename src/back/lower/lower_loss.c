@@ -5,7 +5,8 @@
 
 enum { LOSS_none, LOSS_mean, LOSS_sum }; /* torch's reduction codes */
 
-/* ---- losses of two tensors ------------------------------------------------------------------------------------------ */
+/* ---- losses of two tensors
+ * ------------------------------------------------------------------------------------------ */
 
 /* op: argument number of the reduction; r->expr builds one element's loss */
 static MgRc loss_elements(Lower *L, MgNode *n, const LwRow *r) {
@@ -55,7 +56,9 @@ static ExprRef loss_bce(LwPt *p) { /* (self, target, weight, reduction) */
   ExprRef x = pt_arg(p, 0), y = pt_arg(p, 1), low = C(-100);
   const MgVal *m = lw_meta(p->L, lw_arg_val(p->n, 0));
   ExprRef bad = lw_op1(p->L, OP_not, AND(LE(C(0), x), LE(x, C(1)))); /* NaN is bad */
-  if (lw_check(p->L, bad, m->size, m->ndim, "RuntimeError", "all elements of input should be between 0 and 1") != MG_OK) return 0;
+  if (lw_check(p->L, bad, m->size, m->ndim, "RuntimeError",
+               "all elements of input should be between 0 and 1") != MG_OK)
+    return 0;
   ExprRef l1 = MAX(pt_1(p, OP_log, x), low), l0 = MAX(pt_1(p, OP_log1p, NEG(x)), low);
   ExprRef e = SUB(MUL(SUB(y, C(1)), l0), MUL(y, l1));
   return pt_has(p, 2) ? MUL(e, pt_arg(p, 2)) : e;
@@ -71,20 +74,22 @@ static ExprRef loss_soft_margin(LwPt *p) {
   return pt_1(p, OP_log1p, EXP(NEG(MUL(pt_arg(p, 1), pt_arg(p, 0)))));
 }
 
-/* ---- nll_loss(self, target, weight, reduction, ignore_index) -------------------------------------------------------- */
+/* ---- nll_loss(self, target, weight, reduction, ignore_index)
+ * -------------------------------------------------------- */
 
 typedef struct Nll {
   Lower *L;
   ValRef self, target;
   MgTy ty;
-  int nd, cls;         /* of self; its class dimension */
+  int nd, cls; /* of self; its class dimension */
   SymRef classes, ignore;
   ExprRef at[LW_MAX_NDIM]; /* target's indices */
-  ExprRef t, w;        /* class, in range; its weight: 0 where the target is ignored */
+  ExprRef t, w;            /* class, in range; its weight: 0 where the target is ignored */
 } Nll;
 
 /* kt, kw, ki: arguments with target, weight and ignore_index; at: self's indices without the class */
-static MgRc nll_init(Lower *L, MgNode *n, ValRef self, int kt, int kw, int ki, const ExprRef *at, bool check, Nll *q) {
+static MgRc nll_init(Lower *L, MgNode *n, ValRef self, int kt, int kw, int ki, const ExprRef *at, bool check,
+                     Nll *q) {
   const MgVal *m = lw_meta(L, self);
   *q = (Nll){.L = L, .self = self, .target = lw_arg_val(n, kt), .nd = m->ndim, .cls = m->ndim > 1 ? 1 : 0};
   const MgVal *mt = lw_meta(L, q->target);
@@ -101,7 +106,8 @@ static MgRc nll_init(Lower *L, MgNode *n, ValRef self, int kt, int kw, int ki, c
   ExprRef t = mg_ex_cvt(L->x, TY_i64, lw_at(L, q->target, q->at)), used = lw_op2(L, OP_ne, t, q->ignore);
   if (check) {
     ExprRef o = mg_ex_cvt(L->x, TY_i64, lw_at(L, q->target, own));
-    ExprRef bad = lw_op2(L, OP_and, lw_op2(L, OP_ne, o, q->ignore), lw_op1(L, OP_not, lw_in_range(L, o, q->classes)));
+    ExprRef bad =
+        lw_op2(L, OP_and, lw_op2(L, OP_ne, o, q->ignore), lw_op1(L, OP_not, lw_in_range(L, o, q->classes)));
     TRY(lw_check(L, bad, mt->size, mt->ndim, "IndexError", "nll_loss: target is out of bounds"));
   }
   used = lw_op2(L, OP_and, used, lw_in_range(L, t, q->classes));
@@ -143,7 +149,8 @@ static MgRc nll_forward(Lower *L, MgNode *n, const LwRow *r) {
   MgView out, tot;
   ExprRef value = mg_ex_red(L->x, q.ty);
   if (used_total) TRY(lw_buffer(L, total, &tot));
-  else if (red == LOSS_mean) TRY(lw_temp(L, q.ty == TY_f64 ? DT_f64 : DT_f32, m->device, 0, NULL, "weight", &tot));
+  else if (red == LOSS_mean)
+    TRY(lw_temp(L, q.ty == TY_f64 ? DT_f64 : DT_f32, m->device, 0, NULL, "weight", &tot));
   if (used_total || red == LOSS_mean) TRY(lw_reduce(L, RED_sum, q.w, nd, size, all, 0, &tot, false));
   if (red == LOSS_mean) {
     ExprRef w = mg_ex_load(L->x, mg_dtype_ty((MgDtype)tot.dtype), tot.buf, tot.offset, 0, 0);
@@ -158,7 +165,8 @@ static MgRc nll_forward(Lower *L, MgNode *n, const LwRow *r) {
 }
 static bool ok_nll(const MgGraph *g, const MgNode *n) {
   ValRef t = lw_arg_val(n, 1);
-  return t && lw_ok_float(g, n) && mg_val(g, t)->dtype == DT_i64 && mg_val(g, t)->ndim == mg_val(g, lw_arg_val(n, 0))->ndim - 1;
+  return t && lw_ok_float(g, n) && mg_val(g, t)->dtype == DT_i64 &&
+         mg_val(g, t)->ndim == mg_val(g, lw_arg_val(n, 0))->ndim - 1;
 }
 
 /* nll_loss_backward(grad, self, target, weight, reduction, ignore_index, total_weight) */
@@ -187,6 +195,8 @@ static bool ok_nll_backward(const MgGraph *g, const MgNode *n) {
 }
 
 #define E(name, fn, kred) {"aten::" name, loss_elements, lw_ok_float, fn, kred, TR_result, LWF_multi, NULL},
+/* Rows have no commas between them. */
+/* clang-format off */
 const LwRow lw_rows_loss[] = {
   E("mse_loss", loss_mse, 2) E("smooth_l1_loss", loss_smooth_l1, 2) E("huber_loss", loss_huber, 2)
   E("binary_cross_entropy", loss_bce, 3) E("binary_cross_entropy_with_logits", loss_bce_logits, 4)
@@ -197,3 +207,4 @@ const LwRow lw_rows_loss[] = {
   {"aten::nll_loss2d_backward", nll_backward, ok_nll_backward, NULL, 0, 0, 0, NULL},
   {0},
 };
+/* clang-format on */

@@ -1,4 +1,5 @@
-/* Softmax and normalisations: statistics by reductions, the result as an expression that its consumers inline. */
+/* Softmax and normalisations: statistics by reductions, the result as an expression
+ * that its consumers inline. */
 #include "back/lower/lower_reduce.h"
 #include <math.h>
 
@@ -11,7 +12,8 @@
 
 static MgTy norm_ty(Lower *L, ValRef v) { return mg_dtype_compute((MgDtype)lw_meta(L, v)->dtype); }
 
-/* ---- softmax ------------------------------------------------------------------------------------------------------- */
+/* ---- softmax
+ * ------------------------------------------------------------------------------------------------------- */
 
 enum { SM_plain, SM_log, SM_safe };
 
@@ -46,7 +48,8 @@ static MgRc norm_softmax_backward(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, n->out[0], r->op == SM_log ? SUB(g, MUL(EXP(y), sum)) : MUL(SUB(g, sum), y));
 }
 
-/* ---- mean and variance over chosen dims ---------------------------------------------------------------------------- */
+/* ---- mean and variance over chosen dims
+ * ---------------------------------------------------------------------------- */
 
 typedef struct Norm { /* statistics of the source over q.red, readable at its indices */
   ExprRef mean, rstd, var;
@@ -127,8 +130,8 @@ static ExprRef norm_channel(Lower *L, MgNode *n, int k, ExprRef c, MgTy ty) {
   return mg_ex_cvt(L->x, ty, lw_at(L, lw_arg_val(n, k), &c));
 }
 
-/* native_group_norm(x, w, b, N, C, HxW, groups, eps): statistics of [N, groups] over channels of the group and space.
- * The nest sees the source as [N, groups, C/groups, space...]. */
+/* native_group_norm(x, w, b, N, C, HxW, groups, eps): statistics of [N, groups] over channels of the group
+ * and space. The nest sees the source as [N, groups, C/groups, space...]. */
 static MgRc norm_group(Lower *L, MgNode *n, const LwRow *r) {
   ValRef src = lw_arg_val(n, 0), v = n->out[0];
   const MgVal *m = lw_meta(L, src);
@@ -161,24 +164,26 @@ static MgRc norm_group(Lower *L, MgNode *n, const LwRow *r) {
   back[2] = mg_sym_mod(L->x, c, per);
   ExprRef at[LW_MAX_NDIM];
   for (int d = 0; d < m->ndim; d++) at[d] = mg_ex_idx(L->x, d);
-  ExprRef y = MUL(SUB(lw_at(L, src, at), mg_ex_subst(L->x, s.mean, back, nd)), mg_ex_subst(L->x, s.rstd, back, nd));
+  ExprRef y =
+      MUL(SUB(lw_at(L, src, at), mg_ex_subst(L->x, s.mean, back, nd)), mg_ex_subst(L->x, s.rstd, back, nd));
   if (norm_has(n, 1)) y = MUL(y, norm_channel(L, n, 1, c, ty));
   if (norm_has(n, 2)) y = ADD(y, norm_channel(L, n, 2, c, ty));
   return lw_define(L, v, y);
 }
 
-/* ---- batch norm ---------------------------------------------------------------------------------------------------- */
+/* ---- batch norm
+ * ---------------------------------------------------------------------------------------------------- */
 
-/* Where an overload keeps its arguments: running mean and variance (-1: none), training (-1: never), momentum, eps, and
- * the results with updated running statistics (-1: none). */
-typedef struct BatchForm { int8_t mean, var, training, momentum, eps, out_mean, out_var; } BatchForm;
+/* Where an overload keeps its arguments: running mean and variance (-1: none), training (-1: never),
+ * momentum, eps, and the results with updated running statistics (-1: none). */
+typedef struct BatchForm {
+  int8_t mean, var, training, momentum, eps, out_mean, out_var;
+} BatchForm;
 enum { BN_native, BN_legit_no_training, BN_legit_functional, BN_no_stats, BN_cudnn };
 static const BatchForm batch_form[] = {
-  [BN_native] = {3, 4, 5, 6, 7, -1, -1},
-  [BN_legit_no_training] = {3, 4, -1, 5, 6, -1, -1},
-  [BN_legit_functional] = {3, 4, 5, 6, 7, 3, 4},
-  [BN_no_stats] = {-1, -1, 3, 4, 5, -1, -1},
-  [BN_cudnn] = {3, 4, 5, 6, 7, -1, -1},
+    [BN_native] = {3, 4, 5, 6, 7, -1, -1},         [BN_legit_no_training] = {3, 4, -1, 5, 6, -1, -1},
+    [BN_legit_functional] = {3, 4, 5, 6, 7, 3, 4}, [BN_no_stats] = {-1, -1, 3, 4, 5, -1, -1},
+    [BN_cudnn] = {3, 4, 5, 6, 7, -1, -1},
 };
 
 static MgRc norm_batch(Lower *L, MgNode *n, const LwRow *r) {
@@ -188,7 +193,8 @@ static MgRc norm_batch(Lower *L, MgNode *n, const LwRow *r) {
   double eps = lw_arg_float(L->g, n, f->eps, 1e-5);
   LwRed q;
   Norm s;
-  if (!lw_red_init(L, n, -1, -1, norm_ty(L, lw_arg_val(n, 0)), &q) || !mg_ty_is_float(q.ty) || q.nd < 2) return MG_UNSUP;
+  if (!lw_red_init(L, n, -1, -1, norm_ty(L, lw_arg_val(n, 0)), &q) || !mg_ty_is_float(q.ty) || q.nd < 2)
+    return MG_UNSUP;
   q.red[1] = false;
   q.count = lw_int(L, 1);
   for (int d = 0; d < q.nd; d++)
@@ -200,11 +206,13 @@ static MgRc norm_batch(Lower *L, MgNode *n, const LwRow *r) {
     TRY(norm_rstd(&q, &s));
     if (n->nout > 1) TRY(norm_stat_out(&q, n->out[1], s.mean));
     if (n->nout > 2) TRY(norm_stat_out(&q, n->out[2], s.rstd));
-    if (f->out_mean >= 0 && norm_has(n, f->mean)) { /* running = (1 - m) * running + m * batch, variance unbiased */
+    if (f->out_mean >= 0 &&
+        norm_has(n, f->mean)) { /* running = (1 - m) * running + m * batch, variance unbiased */
       double mom = lw_arg_float(L->g, n, f->momentum, 0.1);
       ExprRef ch = mg_ex_idx(L->x, 0), count = mg_ex_cvt(L->x, q.ty, q.count);
       q.keep = false;
-      ExprRef mean = lw_red_outer(&q, s.mean), var = MUL(lw_red_outer(&q, s.var), DIV(count, SUB(count, C(1))));
+      ExprRef mean = lw_red_outer(&q, s.mean),
+              var = MUL(lw_red_outer(&q, s.var), DIV(count, SUB(count, C(1))));
       ExprRef om = norm_channel(L, n, f->mean, ch, q.ty), ov = norm_channel(L, n, f->var, ch, q.ty);
       TRY(lw_define(L, n->out[f->out_mean], ADD(MUL(om, C(1 - mom)), MUL(mean, C(mom)))));
       TRY(lw_define(L, n->out[f->out_var], ADD(MUL(ov, C(1 - mom)), MUL(var, C(mom)))));
@@ -227,19 +235,25 @@ static MgRc norm_batch(Lower *L, MgNode *n, const LwRow *r) {
   if (norm_has(n, 2)) y = ADD(y, norm_channel(L, n, 2, c, q.ty));
   return lw_define(L, v, y);
 }
-/* Statistics that eval mode does not take come back empty on the CPU; elsewhere they may have contents: eager's. */
+/* Statistics that eval mode does not take come back empty on the CPU; elsewhere they
+ * may have contents: eager's. */
 static bool ok_batch(const MgGraph *g, const MgNode *n) {
   const LwRow *r = lw_row(n->op->full);
   const BatchForm *f = &batch_form[r->op];
   bool train = f->training >= 0 && lw_arg_bool(n, f->training, false);
-  if (r->op == BN_native && train && lw_arg_val(n, 3)) return false; /* updates running statistics behind our back */
+  if (r->op == BN_native && train && lw_arg_val(n, 3))
+    return false; /* updates running statistics behind our back */
   if (r->op == BN_cudnn && train) return false;
   for (int k = 1; !train && k < n->nout; k++)
-    if (n->out[k] && k != f->out_mean && k != f->out_var && !mg_sym_is(g->x, mg_val_numel((MgGraph *)g, n->out[k]), 0)) return false;
+    if (n->out[k] && k != f->out_mean && k != f->out_var &&
+        !mg_sym_is(g->x, mg_val_numel((MgGraph *)g, n->out[k]), 0))
+      return false;
   return true;
 }
 
 #define N(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_multi, NULL},
+/* Rows have no commas between them. */
+/* clang-format off */
 const LwRow lw_rows_norm[] = {
   N("_softmax", NULL, norm_softmax, SM_plain) N("softmax.int", NULL, norm_softmax, SM_plain)
   N("_log_softmax", NULL, norm_softmax, SM_log) N("log_softmax.int", NULL, norm_softmax, SM_log)
@@ -256,3 +270,4 @@ const LwRow lw_rows_norm[] = {
   N("cudnn_batch_norm", ok_batch, norm_batch, BN_cudnn)
   {0},
 };
+/* clang-format on */

@@ -7,7 +7,9 @@
 #define DIV(a, b) lw_op2(L, OP_div, a, b)
 
 static bool ng_has(const MgNode *n, int k) { return lw_arg_val(n, k) != 0; }
-static bool ng_used(Lower *L, const MgNode *n, int k) { return k < n->nout && n->out[k] && L->val[n->out[k]].uses; }
+static bool ng_used(Lower *L, const MgNode *n, int k) {
+  return k < n->nout && n->out[k] && L->val[n->out[k]].uses;
+}
 
 /* Tensor argument k, read with broadcasting at the point `at` of rank nd. */
 static ExprRef ng_at(Lower *L, const MgNode *n, int k, const ExprRef *at, int nd, MgTy ty) {
@@ -31,7 +33,9 @@ static LwRed ng_red(Lower *L, const MgNode *n, MgTy ty, const bool *mark) {
   return q;
 }
 
-static MgTy ng_ty(Lower *L, const MgNode *n) { return mg_dtype_compute((MgDtype)lw_meta(L, lw_arg_val(n, 0))->dtype); }
+static MgTy ng_ty(Lower *L, const MgNode *n) {
+  return mg_dtype_compute((MgDtype)lw_meta(L, lw_arg_val(n, 0))->dtype);
+}
 
 /* (g * w - (sum(g w) + xhat * sum(g w xhat)) / N) * rstd, for sums s1 and s2 */
 static ExprRef ng_combine(LwRed *q, ExprRef gw, ExprRef xhat, ExprRef rstd, ExprRef s1, ExprRef s2) {
@@ -86,7 +90,8 @@ static MgRc ng_layer(Lower *L, MgNode *n, const LwRow *r) {
   return MG_OK;
 }
 
-/* native_batch_norm_backward(grad, x, weight, running_mean, running_var, save_mean, save_invstd, train, eps, mask) */
+/* native_batch_norm_backward(grad, x, weight, running_mean, running_var, save_mean,
+ * save_invstd, train, eps, mask) */
 static MgRc ng_batch(Lower *L, MgNode *n, const LwRow *r) {
   MgTy ty = ng_ty(L, n);
   bool train = lw_arg_bool(n, 7, false), mark[LW_MAX_NDIM];
@@ -98,7 +103,8 @@ static MgRc ng_batch(Lower *L, MgNode *n, const LwRow *r) {
   ExprRef c = q.at[1], g = lw_red_src(&q), x = ng_at(L, n, 1, q.at, nd, ty), gi;
   ExprRef eps = lw_const(L, ty, lw_arg_float(L->g, n, 8, 1e-5));
   ExprRef mean = ng_channel(L, n, train ? 5 : 3, c, ty);
-  ExprRef rstd = train ? ng_channel(L, n, 6, c, ty) : lw_op1(L, OP_rsqrt, ADD(ng_channel(L, n, 4, c, ty), eps));
+  ExprRef rstd =
+      train ? ng_channel(L, n, 6, c, ty) : lw_op1(L, OP_rsqrt, ADD(ng_channel(L, n, 4, c, ty), eps));
   ExprRef xhat = MUL(SUB(x, mean), rstd);
   bool shared = train && ng_used(L, n, 0); /* the input's gradient takes the other two */
   if (shared) {
@@ -113,8 +119,10 @@ static MgRc ng_batch(Lower *L, MgNode *n, const LwRow *r) {
     if (ng_has(n, 2)) gi = MUL(gi, ng_channel(L, n, 2, c, ty));
     TRY(lw_define(L, n->out[0], gi));
   }
-  if (ng_used(L, n, 1) && !(shared && ng_in_full(L, n, 1, ty))) TRY(lw_red_into(&q, n->out[1], RED_sum, MUL(g, xhat), 0));
-  if (ng_used(L, n, 2) && !(shared && ng_in_full(L, n, 2, ty))) TRY(lw_red_into(&q, n->out[2], RED_sum, g, 0));
+  if (ng_used(L, n, 1) && !(shared && ng_in_full(L, n, 1, ty)))
+    TRY(lw_red_into(&q, n->out[1], RED_sum, MUL(g, xhat), 0));
+  if (ng_used(L, n, 2) && !(shared && ng_in_full(L, n, 2, ty)))
+    TRY(lw_red_into(&q, n->out[2], RED_sum, g, 0));
   return MG_OK;
 }
 static bool ok_batch(const MgGraph *g, const MgNode *n) {
@@ -122,8 +130,8 @@ static bool ok_batch(const MgGraph *g, const MgNode *n) {
   return mg_val(g, lw_arg_val(n, 0))->ndim >= 2 && ng_has(n, train ? 5 : 3) && ng_has(n, train ? 6 : 4);
 }
 
-/* native_group_norm_backward(grad, x, mean, rstd, weight, N, C, HxW, groups, mask).  The nest of the input's gradient
- * sees tensors as [N, groups, C/groups, space...]. */
+/* native_group_norm_backward(grad, x, mean, rstd, weight, N, C, HxW, groups, mask).  The nest of the input's
+ * gradient sees tensors as [N, groups, C/groups, space...]. */
 static MgRc ng_group(Lower *L, MgNode *n, const LwRow *r) {
   ValRef grad = lw_arg_val(n, 0), src = lw_arg_val(n, 1);
   const MgVal *m = lw_meta(L, src);
@@ -159,14 +167,18 @@ static MgRc ng_group(Lower *L, MgNode *n, const LwRow *r) {
   }
   LwRed c = ng_red(L, n, ty, chan);
   g = lw_red_src(&c);
-  if (ng_used(L, n, 1)) TRY(lw_red_into(&c, n->out[1], RED_sum, MUL(g, mg_ex_subst(L->x, xhat, back, nd)), 0));
+  if (ng_used(L, n, 1))
+    TRY(lw_red_into(&c, n->out[1], RED_sum, MUL(g, mg_ex_subst(L->x, xhat, back, nd)), 0));
   if (ng_used(L, n, 2)) TRY(lw_red_into(&c, n->out[2], RED_sum, g, 0));
   return MG_OK;
 }
 
 #define N(name, ok, fn) {"aten::" name, fn, ok, NULL, 0, 0, LWF_multi, NULL},
+/* Rows have no commas between them. */
+/* clang-format off */
 const LwRow lw_rows_norm_grad[] = {
   N("native_layer_norm_backward", NULL, ng_layer) N("native_batch_norm_backward", ok_batch, ng_batch)
   N("native_group_norm_backward", NULL, ng_group)
   {0},
 };
+/* clang-format on */

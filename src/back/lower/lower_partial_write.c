@@ -1,6 +1,8 @@
 /* Writes into parts of an input: x[3] = y, x.diagonal().mul_(2), a cache's next position.
- * In: a value that functionalize wrote as a tensor with views of it replaced (slice_scatter and its kind), one in the other.
- * Out: the views that differ from what the input's memory holds, each with what it gets, so that nothing else is stored.
+ * In: a value that functionalize wrote as a tensor with views of it replaced (slice_scatter and
+ * its kind), one in the other.
+ * Out: the views that differ from what the input's memory holds, each with what it gets, so that nothing else
+ * is stored.
  * Temporaries that are filled part by part are written where they lie, too. */
 #include "back/lower/lower.h"
 #include <string.h>
@@ -20,7 +22,8 @@ static void part_skip(Lower *L, MgView *part, int dim, SymRef by) {
 }
 
 static void part_drop(MgView *part, int dim) {
-  for (int d = dim; d + 1 < part->ndim; d++) part->size[d] = part->size[d + 1], part->stride[d] = part->stride[d + 1];
+  for (int d = dim; d + 1 < part->ndim; d++)
+    part->size[d] = part->size[d + 1], part->stride[d] = part->stride[d + 1];
   part->ndim--;
 }
 
@@ -31,7 +34,8 @@ MgRc lw_part_range(Lower *L, const MgView *whole, int dim, SymRef start, SymRef 
   return MG_OK;
 }
 
-MgRc lw_part_slice(Lower *L, const MgNode *n, const MgView *whole, MgView *part) { /* (.., dim, start, end, step) */
+MgRc lw_part_slice(Lower *L, const MgNode *n, const MgView *whole,
+                   MgView *part) { /* (.., dim, start, end, step) */
   int dim;
   if (!lw_arg_dim(L->g, n, 2, whole->ndim, &dim)) return MG_UNSUP;
   SymRef size = whole->size[dim], step = lw_arg_sym(L, n, 5, 1);
@@ -56,10 +60,13 @@ MgRc lw_part_select(Lower *L, const MgNode *n, const MgView *whole, MgView *part
   return MG_OK;
 }
 
-MgRc lw_part_diagonal(Lower *L, const MgNode *n, int first, const MgView *whole, MgView *part) { /* (.., offset, dim1, dim2) */
+MgRc lw_part_diagonal(Lower *L, const MgNode *n, int first, const MgView *whole,
+                      MgView *part) { /* (.., offset, dim1, dim2) */
   int a, b;
   int64_t off = 0;
-  if (!lw_arg_int(L->g, n, first, &off) || !lw_arg_dim(L->g, n, first + 1, whole->ndim, &a) || !lw_arg_dim(L->g, n, first + 2, whole->ndim, &b)) return MG_UNSUP;
+  if (!lw_arg_int(L->g, n, first, &off) || !lw_arg_dim(L->g, n, first + 1, whole->ndim, &a) ||
+      !lw_arg_dim(L->g, n, first + 2, whole->ndim, &b))
+    return MG_UNSUP;
   SymRef rows = whole->size[a], columns = whole->size[b], skip = lw_int(L, off > 0 ? off : -off);
   if (off > 0) columns = mg_sym_sub(L->x, columns, skip);
   else rows = mg_sym_sub(L->x, rows, skip);
@@ -73,7 +80,8 @@ MgRc lw_part_diagonal(Lower *L, const MgNode *n, int first, const MgView *whole,
   return MG_OK;
 }
 
-/* The view of `whole` that node n, which makes a new value of one of that shape, replaces; MG_UNSUP: it is none of these ops. */
+/* The view of `whole` that node n, which makes a new value of one of that shape, replaces;
+ * MG_UNSUP: it is none of these ops. */
 static MgRc part_of(Lower *L, const MgNode *n, const MgView *whole, MgView *part) {
   switch (n->op->code) {
   case TOP_slice_scatter: return lw_part_slice(L, n, whole, part);
@@ -83,13 +91,17 @@ static MgRc part_of(Lower *L, const MgNode *n, const MgView *whole, MgView *part
   }
 }
 
-static bool part_is_one(const MgNode *n) { return n->op->code == TOP_slice_scatter || n->op->code == TOP_select_scatter || n->op->code == TOP_diagonal_scatter; }
+static bool part_is_one(const MgNode *n) {
+  return n->op->code == TOP_slice_scatter || n->op->code == TOP_select_scatter ||
+         n->op->code == TOP_diagonal_scatter;
+}
 
 /* Is v what lies at `memory` already? */
 static bool part_holds(Lower *L, ValRef v, const MgView *memory) {
   ExprRef at[LW_MAX_NDIM];
   MgDtype dt = (MgDtype)memory->dtype;
-  if (L->val[v].kind != LW_buf || lw_meta(L, v)->ndim != memory->ndim || lw_meta(L, v)->dtype != dt) return false;
+  if (L->val[v].kind != LW_buf || lw_meta(L, v)->ndim != memory->ndim || lw_meta(L, v)->dtype != dt)
+    return false;
   lw_ids(L, at, LW_MAX_NDIM);
   ExprRef there = mg_ex_load(L->x, mg_dtype_ty(dt), memory->buf, mg_view_index(L->x, memory, at), 0, 0);
   return lw_at(L, v, at) == mg_ex_cvt(L->x, mg_dtype_compute(dt), there);
@@ -120,14 +132,16 @@ MgRc lw_parts(Lower *L, ValRef v, const MgView *memory, LwParts *out, bool *foun
   if (!*found) return MG_OK;
   bool inner = false;
   int before = out->n;
-  if (lw_meta(L, src)->ndim == part.ndim && lw_meta(L, src)->dtype == part.dtype) TRY(lw_parts(L, src, &part, out, &inner));
+  if (lw_meta(L, src)->ndim == part.ndim && lw_meta(L, src)->dtype == part.dtype)
+    TRY(lw_parts(L, src, &part, out, &inner));
   if (inner) return MG_OK;
   out->n = before;
   *found = out->n < LW_MAX_PARTS;
   if (!*found) return MG_OK;
   ExprRef at[LW_MAX_NDIM];
   lw_ids(L, at, LW_MAX_NDIM);
-  LwPart q = {part, mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)part.dtype), lw_at_bcast(L, src, at, part.ndim))};
+  LwPart q = {part,
+              mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)part.dtype), lw_at_bcast(L, src, at, part.ndim))};
   if (!part_repeats(L, out, &q)) out->part[out->n++] = q;
   return MG_OK;
 }
@@ -154,23 +168,29 @@ static MgRc part_apart(Lower *L, const MgView *part, int device, ExprRef *e) {
 
 MgRc lw_parts_apart(Lower *L, LwParts *p, int device) {
   for (int i = 0; i < p->n; i++)
-    if (lw_reads(L, p->part[i].e, part_reads_written, NULL)) TRY(part_apart(L, &p->part[i].view, device, &p->part[i].e));
+    if (lw_reads(L, p->part[i].e, part_reads_written, NULL))
+      TRY(part_apart(L, &p->part[i].view, device, &p->part[i].e));
   return MG_OK;
 }
 
 /* ---- temporaries ---- */
 
-typedef struct PartRead { const MgView *part; ExprRef own; } PartRead;
+typedef struct PartRead {
+  const MgView *part;
+  ExprRef own;
+} PartRead;
 
 /* Are two places of the view, of which dimensions before d are the same, `by` elements apart? */
 static bool part_spans(Lower *L, const MgView *p, int d, int64_t by) {
   int64_t n, step, rest = 0, k;
   if (d == p->ndim) return !by;
   for (int i = d + 1; i < p->ndim; i++) {
-    if (!mg_ex_const_int(L->x, p->size[i], &n) || !mg_ex_const_int(L->x, p->stride[i], &step) || step < 0) return true;
+    if (!mg_ex_const_int(L->x, p->size[i], &n) || !mg_ex_const_int(L->x, p->stride[i], &step) || step < 0)
+      return true;
     rest += (n - 1) * step;
   }
-  if (!mg_ex_const_int(L->x, p->size[d], &n) || !mg_ex_const_int(L->x, p->stride[d], &step) || step < 0) return true;
+  if (!mg_ex_const_int(L->x, p->size[d], &n) || !mg_ex_const_int(L->x, p->stride[d], &step) || step < 0)
+    return true;
   if (!step || n == 1) return part_spans(L, p, d + 1, by);
   int64_t least = (by - rest) / step - 1, most = (by + rest) / step + 1;
   if (least < 1 - n) least = 1 - n;
@@ -205,7 +225,11 @@ static int part_chain(Lower *L, const MgNode *n) {
 
 static bool part_is_empty(const MgNode *n) {
   switch (n->op->code) {
-  case TOP_empty_memory_format: case TOP_empty_like: case TOP_empty_strided: case TOP_new_empty: case TOP_new_empty_strided: return true;
+  case TOP_empty_memory_format:
+  case TOP_empty_like:
+  case TOP_empty_strided:
+  case TOP_new_empty:
+  case TOP_new_empty_strided: return true;
   default: return false;
   }
 }
@@ -216,7 +240,8 @@ static MgRc part_begin(Lower *L, const MgNode *n, MgView *view, bool *done) {
   const LwVal *lv = &L->val[self];
   const MgNode *def = lw_meta(L, self)->def ? mg_node(L->g, lw_meta(L, self)->def) : NULL;
   ExprRef at[LW_MAX_NDIM];
-  *done = def && lv->kind == LW_expr && L->val[v].wb < 0 && !part_is_one(def) && part_chain(L, n) >= (lw_cost(L, lv->e).loads ? 2 : 1);
+  *done = def && lv->kind == LW_expr && L->val[v].wb < 0 && !part_is_one(def) &&
+          part_chain(L, n) >= (lw_cost(L, lv->e).loads ? 2 : 1);
   if (!*done) return MG_OK;
   lw_ids(L, at, LW_MAX_NDIM);
   TRY(lw_buffer(L, v, view));
@@ -227,7 +252,12 @@ MgRc lw_part_write(Lower *L, const MgNode *n, bool *done) {
   ValRef self = lw_arg_val(n, 0), src = lw_arg_val(n, 1), v = n->out[0];
   const MgVal *m = lw_meta(L, v);
   ExprRef at[LW_MAX_NDIM];
-  MgView view = {.ndim = m->ndim, .dtype = m->dtype, .size = m->size, .stride = m->stride, .offset = lw_int(L, 0)}, part;
+  MgView view = {.ndim = m->ndim,
+                 .dtype = m->dtype,
+                 .size = m->size,
+                 .stride = m->stride,
+                 .offset = lw_int(L, 0)},
+         part;
   *done = false;
   TRY(part_of(L, n, &view, &part)); /* a form that is not known is said so before anything is taken */
   *done = lw_take(L, self, v, true, &view);

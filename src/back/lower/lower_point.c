@@ -1,20 +1,24 @@
 /* Pointwise ops: arithmetic, comparisons, math functions, casts.
- * A row names the builder of the result's expression and the type its operands are converted to; broadcasting, type
- * promotion and layout are the same for all. */
+ * A row names the builder of the result's expression and the type its operands are converted to;
+ * broadcasting, type promotion and layout are the same for all. */
 #include "back/lower/lower_point.h"
 #include <math.h>
 #include <string.h>
 
-/* torch's result_type: dimensioned tensors win over 0-dim ones, those over numbers, unless their kind is higher. */
+/* torch's result_type: dimensioned tensors win over 0-dim ones, those over numbers,
+ * unless their kind is higher. */
 static MgDtype point_combine(MgDtype high, MgDtype low) {
   if (high == DT_none) return low;
   if (low == DT_none || mg_dtype_is_complex(high)) return high;
   if (mg_dtype_is_float(high) && !mg_dtype_is_complex(low)) return high;
-  if (high == DT_bool || mg_dtype_is_float(low) || mg_dtype_is_complex(low)) return mg_dtype_promote(high, low);
+  if (high == DT_bool || mg_dtype_is_float(low) || mg_dtype_is_complex(low))
+    return mg_dtype_promote(high, low);
   return high;
 }
 
-static MgDtype point_merge(MgDtype a, MgDtype b) { return a == DT_none ? b : b == DT_none ? a : mg_dtype_promote(a, b); }
+static MgDtype point_merge(MgDtype a, MgDtype b) {
+  return a == DT_none ? b : b == DT_none ? a : mg_dtype_promote(a, b);
+}
 
 static MgDtype point_common(const MgGraph *g, const MgNode *n) {
   MgDtype dim = DT_none, zero = DT_none, num = DT_none;
@@ -74,17 +78,19 @@ MgRc lw_point(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, n->out[0], e);
 }
 
-/* ---- builders ---------------------------------------------------------------------------------------------------- */
+/* ---- builders
+ * ---------------------------------------------------------------------------------------------------- */
 
 static ExprRef pt_op1(LwPt *p) { return pt_1(p, (MgScalarOp)p->r->op, pt_arg(p, 0)); }
 static ExprRef pt_op2(LwPt *p) { return pt_2(p, (MgScalarOp)p->r->op, pt_arg(p, 0), pt_arg(p, 1)); }
 static ExprRef pt_copy(LwPt *p) { return pt_arg(p, 0); }
-/* A cast that the program asked for rounds, also where its result stays in registers (results of arithmetic on 16-bit
- * floats do not: they keep f32 until they are stored). */
+/* A cast that the program asked for rounds, also where its result stays in registers (results of arithmetic
+ * on 16-bit floats do not: they keep f32 until they are stored). */
 static ExprRef pt_cast(LwPt *p) {
   ExprRef a = pt_arg(p, 0);
   MgTy store = mg_dtype_ty((MgDtype)lw_meta(p->L, p->n->out[0])->dtype);
-  bool narrow = store != p->ty && lw_meta(p->L, lw_arg_val(p->n, 0))->dtype != lw_meta(p->L, p->n->out[0])->dtype;
+  bool narrow =
+      store != p->ty && lw_meta(p->L, lw_arg_val(p->n, 0))->dtype != lw_meta(p->L, p->n->out[0])->dtype;
   return narrow ? mg_ex_cvt(p->L->x, p->ty, mg_ex_cvt(p->L->x, store, a)) : a;
 }
 static ExprRef pt_second(LwPt *p) { return pt_arg(p, 1); } /* copy(self, src), fill(self, value) */
@@ -175,7 +181,8 @@ static ExprRef pt_fminmax(LwPt *p) {
   ExprRef second = p->r->op == OP_max ? LT(a, b) : GT(a, b);
   return WHERE(OR(pt_1(p, OP_isnan, a), second), b, a);
 }
-/* Comparison of bools goes through integers; numbers and 0-dim tensors have the 16-bit values they would have in memory. */
+/* Comparison of bools goes through integers; numbers and 0-dim tensors have the 16-bit values
+ * they would have in memory. */
 static ExprRef pt_cmp(LwPt *p) {
   MgTy ty = p->ty == TY_i1 ? TY_u8 : p->ty, mem = mg_dtype_ty(point_common(p->L->g, p->n));
   ExprRef a[2];
@@ -235,8 +242,14 @@ static ExprRef pt_isclose(LwPt *p) {
 }
 
 static ExprRef pt_reciprocal(LwPt *p) { return DIV(C(1), pt_arg(p, 0)); }
-static ExprRef pt_square(LwPt *p) { ExprRef a = pt_arg(p, 0); return pt_mul2(p, a, a); }
-static ExprRef pt_deg(LwPt *p) { return MUL(pt_arg(p, 0), C(p->r->op ? 57.295779513082320876798154814105 : 0.017453292519943295769236907684886)); }
+static ExprRef pt_square(LwPt *p) {
+  ExprRef a = pt_arg(p, 0);
+  return pt_mul2(p, a, a);
+}
+static ExprRef pt_deg(LwPt *p) {
+  return MUL(pt_arg(p, 0),
+             C(p->r->op ? 57.295779513082320876798154814105 : 0.017453292519943295769236907684886));
+}
 static ExprRef pt_sinc(LwPt *p) {
   ExprRef a = pt_arg(p, 0), t = MUL(a, C(3.14159265358979323846));
   return WHERE(EQ(a, C(0)), C(1), DIV(pt_1(p, OP_sin, t), t));
@@ -260,9 +273,12 @@ static ExprRef pt_logit(LwPt *p) {
 }
 static ExprRef pt_entr(LwPt *p) {
   ExprRef a = pt_arg(p, 0);
-  return WHERE(NE(a, a), a, WHERE(GT(a, C(0)), MUL(NEG(a), pt_1(p, OP_log, a)), WHERE(EQ(a, C(0)), C(0), C(-INFINITY))));
+  return WHERE(NE(a, a), a,
+               WHERE(GT(a, C(0)), MUL(NEG(a), pt_1(p, OP_log, a)), WHERE(EQ(a, C(0)), C(0), C(-INFINITY))));
 }
-static ExprRef pt_ndtr(LwPt *p) { return MUL(C(0.5), pt_1(p, OP_erfc, MUL(NEG(pt_arg(p, 0)), C(0.70710678118654752440)))); }
+static ExprRef pt_ndtr(LwPt *p) {
+  return MUL(C(0.5), pt_1(p, OP_erfc, MUL(NEG(pt_arg(p, 0)), C(0.70710678118654752440))));
+}
 static ExprRef pt_angle(LwPt *p) {
   ExprRef a = pt_arg(p, 0);
   return WHERE(NE(a, a), a, WHERE(LT(a, C(0)), C(3.14159265358979323846), C(0)));
@@ -271,9 +287,12 @@ static ExprRef pt_nan_to_num(LwPt *p) {
   ExprRef a = pt_arg(p, 0);
   if (!mg_ty_is_float(p->ty)) return a;
   MgDtype dt = (MgDtype)lw_meta(p->L, p->n->out[0])->dtype;
-  double top = dt == DT_f64 ? 1.7976931348623157e308 : dt == DT_f32 ? 3.4028234663852886e38
-             : dt == DT_f16 ? 65504 : 3.38953138925153547590470800371487866880e38;
-  ExprRef r = WHERE(EQ(a, C(INFINITY)), C(pt_float(p, 2, top)), WHERE(EQ(a, C(-INFINITY)), C(pt_float(p, 3, -top)), a));
+  double top = dt == DT_f64   ? 1.7976931348623157e308
+               : dt == DT_f32 ? 3.4028234663852886e38
+               : dt == DT_f16 ? 65504
+                              : 3.38953138925153547590470800371487866880e38;
+  ExprRef r = WHERE(EQ(a, C(INFINITY)), C(pt_float(p, 2, top)),
+                    WHERE(EQ(a, C(-INFINITY)), C(pt_float(p, 3, -top)), a));
   return WHERE(pt_1(p, OP_isnan, a), C(pt_float(p, 1, 0)), r);
 }
 
@@ -309,7 +328,8 @@ static ExprRef pt_heaviside(LwPt *p) {
 }
 static ExprRef pt_logaddexp(LwPt *p) { /* op: 1 for base 2 */
   ExprRef a = pt_arg(p, 0), b = pt_arg(p, 1), m = MAX(a, b), d = NEG(pt_1(p, OP_abs, SUB(a, b)));
-  ExprRef l = p->r->op ? MUL(pt_1(p, OP_log1p, pt_1(p, OP_exp2, d)), C(1.4426950408889634)) : pt_1(p, OP_log1p, EXP(d));
+  ExprRef l = p->r->op ? MUL(pt_1(p, OP_log1p, pt_1(p, OP_exp2, d)), C(1.4426950408889634))
+                       : pt_1(p, OP_log1p, EXP(d));
   return WHERE(AND(EQ(a, b), EQ(pt_1(p, OP_abs, a), C(INFINITY))), a, ADD(m, l));
 }
 static ExprRef pt_xlogy(LwPt *p) { /* op: OP_log, or OP_log1p */
@@ -343,12 +363,16 @@ static bool ok_int_result(const MgGraph *g, const MgNode *n) {
   MgDtype d = (MgDtype)mg_val(g, n->out[0])->dtype;
   return d == DT_bool || mg_dtype_is_int(d);
 }
-static bool ok_wide(const MgGraph *g, const MgNode *n) { /* steps of 16-bit floats are others than those of their f32 values */
+static bool ok_wide(const MgGraph *g,
+                    const MgNode *n) { /* steps of 16-bit floats are others than those of their f32 values */
   MgDtype d = (MgDtype)mg_val(g, n->out[0])->dtype;
   return d == DT_f32 || d == DT_f64;
 }
-static bool ok_shift(const MgGraph *g, const MgNode *n) { return mg_dtype_is_int((MgDtype)mg_val(g, n->out[0])->dtype); }
-/* What the op computes in is decided by its arguments; ATen refuses some of their dtypes whatever the other one is. */
+static bool ok_shift(const MgGraph *g, const MgNode *n) {
+  return mg_dtype_is_int((MgDtype)mg_val(g, n->out[0])->dtype);
+}
+/* What the op computes in is decided by its arguments; ATen refuses some of their dtypes
+ * whatever the other one is. */
 static bool ok_arg_kinds(const MgGraph *g, const MgNode *n, bool (*takes)(MgDtype)) {
   for (int i = 0; i < 2 && i < n->narg; i++)
     if (lw_arg_val(n, i) && !takes((MgDtype)mg_val(g, lw_arg_val(n, i))->dtype)) return false;
@@ -360,11 +384,13 @@ static bool ok_logaddexp(const MgGraph *g, const MgNode *n) { return ok_arg_kind
 /* A copy to another device is a call. */
 static bool ok_same_device(const MgGraph *g, const MgNode *n) {
   ValRef v = lw_arg_val(n, 0), o = n->out[0];
-  return v && o && mg_val(g, v)->device == mg_val(g, o)->device && mg_val(g, v)->dev_index == mg_val(g, o)->dev_index;
+  return v && o && mg_val(g, v)->device == mg_val(g, o)->device &&
+         mg_val(g, v)->dev_index == mg_val(g, o)->dev_index;
 }
 static bool ok_same_device_src(const MgGraph *g, const MgNode *n) {
   ValRef v = lw_arg_val(n, 1), o = n->out[0];
-  return !v || (mg_val(g, v)->device == mg_val(g, o)->device && mg_val(g, v)->dev_index == mg_val(g, o)->dev_index);
+  return !v ||
+         (mg_val(g, v)->device == mg_val(g, o)->device && mg_val(g, v)->dev_index == mg_val(g, o)->dev_index);
 }
 
 #define P1(name, op) {"aten::" name, lw_point, NULL, pt_op1, op, TR_result, 0},
@@ -372,16 +398,23 @@ static bool ok_same_device_src(const MgGraph *g, const MgNode *n) {
 #define PE(name, ok, fn, op, ty) {"aten::" name, lw_point, ok, fn, op, ty, 0},
 #define TS(M, name, ...) M(name ".Tensor", __VA_ARGS__) M(name ".Scalar", __VA_ARGS__)
 #define TSS(M, name, ...) TS(M, name, __VA_ARGS__) M(name ".Scalar_Tensor", __VA_ARGS__)
-#define SHIFT(name, op) PE(name ".Tensor", ok_shift, pt_shift, op, TR_result) \
-  PE(name ".Tensor_Scalar", ok_shift, pt_shift, op, TR_result) \
+#define SHIFT(name, op)                                                                                      \
+  PE(name ".Tensor", ok_shift, pt_shift, op, TR_result)                                                      \
+  PE(name ".Tensor_Scalar", ok_shift, pt_shift, op, TR_result)                                               \
   PE(name ".Scalar_Tensor", ok_shift, pt_shift, op, TR_result)
 #define CMP(name, op) TS(PE, name, NULL, pt_cmp, op, TR_common)
 
+/* Rows have no commas between them. */
+/* clang-format off */
 const LwRow lw_rows_point[] = {
-  PE("abs", lw_ok_not_bool, pt_abs, 0, TR_result) P1("neg", OP_neg) PE("positive", NULL, pt_copy, 0, TR_result)
-  PE("floor", lw_ok_not_bool, pt_round_op, OP_floor, TR_result) PE("ceil", lw_ok_not_bool, pt_round_op, OP_ceil, TR_result)
-  PE("round", lw_ok_not_bool, pt_round_op, OP_round, TR_result) PE("trunc", lw_ok_not_bool, pt_round_op, OP_trunc, TR_result)
-  PE("round.decimals", lw_ok_float, pt_round_decimals, 0, TR_result) PE("frac", lw_ok_float, pt_frac, 0, TR_result)
+  PE("abs", lw_ok_not_bool, pt_abs, 0, TR_result) P1("neg", OP_neg)
+  PE("positive", NULL, pt_copy, 0, TR_result)
+  PE("floor", lw_ok_not_bool, pt_round_op, OP_floor, TR_result)
+  PE("ceil", lw_ok_not_bool, pt_round_op, OP_ceil, TR_result)
+  PE("round", lw_ok_not_bool, pt_round_op, OP_round, TR_result)
+  PE("trunc", lw_ok_not_bool, pt_round_op, OP_trunc, TR_result)
+  PE("round.decimals", lw_ok_float, pt_round_decimals, 0, TR_result)
+  PE("frac", lw_ok_float, pt_frac, 0, TR_result)
   PE("sign", NULL, pt_sign, 0, TR_result) PE("sgn", NULL, pt_sign, 0, TR_result)
   PE("square", NULL, pt_square, 0, TR_result) PE("conj_physical", NULL, pt_copy, 0, TR_result)
   PE("_conj_physical", NULL, pt_copy, 0, TR_result)
@@ -416,21 +449,28 @@ const LwRow lw_rows_point[] = {
   TSS(PE, "bitwise_and", ok_int_result, pt_bitop, OP_and, TR_result)
   TSS(PE, "bitwise_or", ok_int_result, pt_bitop, OP_or, TR_result)
   TSS(PE, "bitwise_xor", ok_int_result, pt_bitop, OP_xor, TR_result)
-  TS(PE, "__and__", ok_int_result, pt_bitop, OP_and, TR_result) TS(PE, "__or__", ok_int_result, pt_bitop, OP_or, TR_result)
+  TS(PE, "__and__", ok_int_result, pt_bitop, OP_and, TR_result)
+  TS(PE, "__or__", ok_int_result, pt_bitop, OP_or, TR_result)
   TS(PE, "__xor__", ok_int_result, pt_bitop, OP_xor, TR_result)
   PE("bitwise_not", ok_int_result, pt_bitnot, 0, TR_result)
   SHIFT("bitwise_left_shift", OP_shl) SHIFT("bitwise_right_shift", OP_shr)
   TS(PE, "__lshift__", ok_shift, pt_shift, OP_shl, TR_result)
   TS(PE, "__rshift__", ok_shift, pt_shift, OP_shr, TR_result)
-  PE("nextafter", ok_wide, pt_op2, OP_nextafter, TR_result) P2("atan2", OP_atan2) TS(P2, "copysign", OP_copysign)
+  PE("nextafter", ok_wide, pt_op2, OP_nextafter, TR_result) P2("atan2", OP_atan2)
+  TS(P2, "copysign", OP_copysign)
   PE("hypot", lw_ok_float, pt_hypot, 0, TR_result) PE("heaviside", NULL, pt_heaviside, 0, TR_result)
-  PE("logaddexp", ok_logaddexp, pt_logaddexp, 0, TR_result) PE("logaddexp2", ok_logaddexp, pt_logaddexp, 1, TR_result)
-  PE("xlogy.Tensor", NULL, pt_xlogy, OP_log, TR_result) PE("xlogy.Scalar_Other", NULL, pt_xlogy, OP_log, TR_result)
+  PE("logaddexp", ok_logaddexp, pt_logaddexp, 0, TR_result)
+  PE("logaddexp2", ok_logaddexp, pt_logaddexp, 1, TR_result)
+  PE("xlogy.Tensor", NULL, pt_xlogy, OP_log, TR_result)
+  PE("xlogy.Scalar_Other", NULL, pt_xlogy, OP_log, TR_result)
   PE("xlogy.Scalar_Self", NULL, pt_xlogy, OP_log, TR_result)
-  PE("special_xlog1py", NULL, pt_xlogy, OP_log1p, TR_result) PE("ldexp.Tensor", lw_ok_float, pt_ldexp, 0, TR_result)
+  PE("special_xlog1py", NULL, pt_xlogy, OP_log1p, TR_result)
+  PE("ldexp.Tensor", lw_ok_float, pt_ldexp, 0, TR_result)
   CMP("eq", OP_eq) CMP("ne", OP_ne) CMP("lt", OP_lt) CMP("le", OP_le) CMP("gt", OP_gt) CMP("ge", OP_ge)
-  PE("logical_and", NULL, pt_logical2, OP_and, TR_result) PE("logical_or", NULL, pt_logical2, OP_or, TR_result)
-  PE("logical_xor", NULL, pt_logical2, OP_xor, TR_result) PE("logical_not", NULL, pt_logical_not, 0, TR_result)
+  PE("logical_and", NULL, pt_logical2, OP_and, TR_result)
+  PE("logical_or", NULL, pt_logical2, OP_or, TR_result)
+  PE("logical_xor", NULL, pt_logical2, OP_xor, TR_result)
+  PE("logical_not", NULL, pt_logical_not, 0, TR_result)
   PE("isnan", NULL, pt_isclass, OP_isnan, TR_result) PE("isinf", NULL, pt_isclass, OP_isinf, TR_result)
   PE("isfinite", NULL, pt_isfinite, 0, TR_result) PE("isposinf", NULL, pt_isinf_sign, 1, TR_result)
   PE("isneginf", NULL, pt_isinf_sign, 0, TR_result) PE("signbit", NULL, pt_signbit, 0, TR_result)
@@ -438,18 +478,22 @@ const LwRow lw_rows_point[] = {
   PE("where.self", NULL, pt_where_op, 0, TR_result) PE("where.ScalarSelf", NULL, pt_where_op, 0, TR_result)
   PE("where.ScalarOther", NULL, pt_where_op, 0, TR_result) PE("where.Scalar", NULL, pt_where_op, 0, TR_result)
   TS(PE, "masked_fill", NULL, pt_masked_fill, 0, TR_result)
-  PE("clamp", lw_ok_not_bool, pt_clamp, 0, TR_result) PE("clamp.Tensor", lw_ok_not_bool, pt_clamp, 0, TR_result)
+  PE("clamp", lw_ok_not_bool, pt_clamp, 0, TR_result)
+  PE("clamp.Tensor", lw_ok_not_bool, pt_clamp, 0, TR_result)
   PE("clamp_min", lw_ok_not_bool, pt_clamp, 1, TR_result) PE("clamp_min.Tensor", NULL, pt_clamp, 1, TR_result)
   PE("clamp_max", lw_ok_not_bool, pt_clamp, 2, TR_result) PE("clamp_max.Tensor", NULL, pt_clamp, 2, TR_result)
-  PE("addcmul", lw_ok_not_bool, pt_addcmul, OP_mul, TR_result) PE("addcdiv", lw_ok_float, pt_addcmul, OP_div, TR_result)
+  PE("addcmul", lw_ok_not_bool, pt_addcmul, OP_mul, TR_result)
+  PE("addcdiv", lw_ok_float, pt_addcmul, OP_div, TR_result)
   PE("lerp.Scalar", lw_ok_float, pt_lerp, 0, TR_result) PE("lerp.Tensor", lw_ok_float, pt_lerp, 0, TR_result)
   /* copies and casts */
   PE("clone", NULL, pt_copy, 0, TR_result) PE("contiguous", NULL, pt_copy, 0, TR_result)
   PE("_to_copy", ok_same_device, pt_cast, 0, TR_result) PE("to.dtype", ok_same_device, pt_cast, 0, TR_result)
-  PE("to.device", ok_same_device, pt_cast, 0, TR_result) PE("to.dtype_layout", ok_same_device, pt_cast, 0, TR_result)
+  PE("to.device", ok_same_device, pt_cast, 0, TR_result)
+  PE("to.dtype_layout", ok_same_device, pt_cast, 0, TR_result)
   PE("to.other", ok_same_device, pt_cast, 0, TR_result) PE("type_as", ok_same_device, pt_cast, 0, TR_result)
   PE("lift_fresh_copy", NULL, pt_copy, 0, TR_result) PE("alias_copy", NULL, pt_copy, 0, TR_result)
   PE("detach_copy", NULL, pt_copy, 0, TR_result) PE("copy", ok_same_device_src, pt_second, 0, TR_result)
   TS(PE, "fill", ok_same_device_src, pt_second, 0, TR_result)
   {0},
 };
+/* clang-format on */

@@ -3,26 +3,26 @@
 #define MG_LOWER_POINT_H
 #include "back/lower/lower.h"
 
-typedef enum LwTyRule { /* the type operands are converted to before the operation */
-  TR_result,  /* compute type of the result */
-  TR_common,  /* torch's promotion of all operands (comparisons, whose result is bool) */
-  TR_self     /* compute type of the first tensor argument */
+typedef enum LwTyRule {            /* the type operands are converted to before the operation */
+                        TR_result, /* compute type of the result */
+                        TR_common, /* torch's promotion of all operands (comparisons, whose result is bool) */
+                        TR_self    /* compute type of the first tensor argument */
 } LwTyRule;
 
 struct LwPt {
   Lower *L;
   MgNode *n;
   const LwRow *r;
-  MgTy ty;                     /* see LwTyRule */
-  int ndim;                    /* of the result */
-  ExprRef at[LW_MAX_NDIM];     /* idx(0..ndim-1) */
+  MgTy ty;                 /* see LwTyRule */
+  int ndim;                /* of the result */
+  ExprRef at[LW_MAX_NDIM]; /* idx(0..ndim-1) */
 };
 
 /* Lowers a node whose result is r->expr of its broadcast operands. */
 MgRc lw_point(Lower *L, MgNode *n, const LwRow *r);
-ExprRef pt_arg(LwPt *p, int k);              /* operand k (tensor or number), converted to p->ty */
+ExprRef pt_arg(LwPt *p, int k); /* operand k (tensor or number), converted to p->ty */
 ExprRef pt_arg_as(LwPt *p, int k, MgTy ty);
-ExprRef pt_raw(LwPt *p, int k);              /* tensor operand k in its own compute type */
+ExprRef pt_raw(LwPt *p, int k); /* tensor operand k in its own compute type */
 static inline bool pt_has(LwPt *p, int k) { return !lw_is_none(p->n, k); }
 static inline double pt_float(LwPt *p, int k, double deflt) { return lw_arg_float(p->L->g, p->n, k, deflt); }
 static inline ExprRef pt_c(LwPt *p, double v) { return lw_const(p->L, p->ty, v); }
@@ -48,5 +48,5 @@ static inline ExprRef pt_where(LwPt *p, ExprRef c, ExprRef a, ExprRef b) { retur
 #define EXP(a) pt_1(p, OP_exp, a)
 #define C(v) pt_c(p, v)
 #define WHERE(c, a, b) pt_where(p, c, a, b)
-ExprRef pt_sigmoid(LwPt *p, ExprRef x);      /* 1 / (1 + exp(-x)) */
+ExprRef pt_sigmoid(LwPt *p, ExprRef x); /* 1 / (1 + exp(-x)) */
 #endif

@@ -1,11 +1,12 @@
 /* Reductions over dimensions, arg-reductions, scans.
- * Every op is one nest or a few (mean, then squared deviations); 16-bit floats are reduced in f32, ints and bools in i64. */
+ * Every op is one nest or a few (mean, then squared deviations); 16-bit floats are reduced in
+ * f32, ints and bools in i64. */
 #include "back/lower/lower_reduce.h"
 #include <math.h>
 #include <string.h>
 
-MgRc lw_reduce(Lower *L, MgRedOp op, ExprRef body, int ndim, const SymRef *size, const bool *red, ExprRef value,
-               const MgView *out, bool keep) {
+MgRc lw_reduce(Lower *L, MgRedOp op, ExprRef body, int ndim, const SymRef *size, const bool *red,
+               ExprRef value, const MgView *out, bool keep) {
   MgLoop *l = mg_sched_loop(L->s, ML_reduce, L->node);
   TRYP(l);
   ExprRef to[LW_MAX_NDIM], outer[LW_MAX_NDIM];
@@ -104,7 +105,8 @@ static MgRc reduce_sum(Lower *L, MgNode *n, const LwRow *r, int kdim, int kkeep)
   if (r->op == R_nanmean) {
     ExprRef cnt;
     TRY(lw_settle(L, q.src));
-    TRY(lw_red_temp(&q, RED_sum, mg_ex_cvt(L->x, q.ty, lw_op1(L, OP_not, isnan)), 0, lw_acc_dtype(q.ty), &cnt));
+    TRY(lw_red_temp(&q, RED_sum, mg_ex_cvt(L->x, q.ty, lw_op1(L, OP_not, isnan)), 0, lw_acc_dtype(q.ty),
+                    &cnt));
     value = lw_op2(L, OP_div, red, lw_red_outer(&q, cnt));
   }
   return lw_red_into(&q, v, r->op == R_prod ? RED_prod : RED_sum, e, value);
@@ -149,7 +151,8 @@ static MgRc reduce_aminmax(Lower *L, MgNode *n, const LwRow *r) {
   return lw_red_into(&q, n->out[1], q.ty == TY_i1 ? RED_any : RED_max, lw_red_src(&q), 0);
 }
 
-/* ---- variance ------------------------------------------------------------------------------------------------------ */
+/* ---- variance
+ * ------------------------------------------------------------------------------------------------------ */
 
 enum { VAR_sqrt = 1, VAR_mean = 2 }; /* op bits: std, and the mean as second result */
 
@@ -163,7 +166,8 @@ static MgRc reduce_var(Lower *L, MgNode *n, const LwRow *r, int kdim, int kkeep,
   ExprRef avg = lw_op2(L, OP_div, red, count);
   TRY(lw_red_temp(&q, RED_sum, x, avg, lw_acc_dtype(q.ty), &mean));
   ExprRef d = lw_op2(L, OP_sub, x, mean);
-  ExprRef dof = lw_op2(L, OP_max, lw_op2(L, OP_sub, count, mg_ex_cvt(L->x, q.ty, correction)), lw_const(L, q.ty, 0));
+  ExprRef dof =
+      lw_op2(L, OP_max, lw_op2(L, OP_sub, count, mg_ex_cvt(L->x, q.ty, correction)), lw_const(L, q.ty, 0));
   ExprRef var = lw_op2(L, OP_div, red, dof);
   if (r->op & VAR_sqrt) var = lw_op1(L, OP_sqrt, var);
   TRY(lw_red_into(&q, v, RED_sum, lw_op2(L, OP_mul, d, d), var));
@@ -181,7 +185,8 @@ static MgRc reduce_var_corr(Lower *L, MgNode *n, const LwRow *r) { /* (self, dim
   return reduce_var(L, n, r, 1, 3, c);
 }
 
-/* ---- norms, logsumexp ---------------------------------------------------------------------------------------------- */
+/* ---- norms, logsumexp
+ * ---------------------------------------------------------------------------------------------- */
 
 /* ||x||_p with argument numbers of p, dim and keepdim (-1: none) */
 static MgRc reduce_norm(Lower *L, MgNode *n, int kp, int kdim, int kkeep) {
@@ -190,7 +195,8 @@ static MgRc reduce_norm(Lower *L, MgNode *n, int kp, int kdim, int kkeep) {
   if (!lw_red_init(L, n, kdim, kkeep, reduce_ty(L, v), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
   double p = lw_arg_float(L->g, n, kp, 2);
   ExprRef x = lw_red_src(&q), a = lw_op1(L, OP_abs, x), red = mg_ex_red(L->x, q.ty);
-  if (p != 0 && mg_sym_is(L->x, q.count, 1)) return lw_red_into(&q, v, RED_sum, a, 0); /* even where its power overflows */
+  if (p != 0 && mg_sym_is(L->x, q.count, 1))
+    return lw_red_into(&q, v, RED_sum, a, 0); /* even where its power overflows */
   if (p == INFINITY) return lw_red_into(&q, v, RED_max, a, 0);
   if (p == -INFINITY) return lw_red_into(&q, v, RED_min, a, 0);
   if (p == 0) return lw_red_into(&q, v, RED_sum, mg_ex_cvt(L->x, q.ty, mg_ex_cvt(L->x, TY_i1, x)), 0);
@@ -215,7 +221,9 @@ static MgRc reduce_logsumexp(Lower *L, MgNode *n, const LwRow *r) {
   return lw_red_into(&q, v, RED_sum, lw_op1(L, OP_exp, lw_op2(L, OP_sub, x, top)), value);
 }
 
-/* ---- scans ---------------------------------------------------------------------------------------------------------- */
+/* ---- scans
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static MgRc reduce_scan(Lower *L, MgNode *n, const LwRow *r) {
   ValRef v = n->out[0], src = lw_arg_val(n, 0);
@@ -247,20 +255,28 @@ static MgRc reduce_scan(Lower *L, MgNode *n, const LwRow *r) {
   return MG_OK;
 }
 
-static bool ok_arg(const MgGraph *g, const MgNode *n) { return mg_val(g, lw_arg_val(n, 0))->dtype != DT_bool; }
+static bool ok_arg(const MgGraph *g, const MgNode *n) {
+  return mg_val(g, lw_arg_val(n, 0))->dtype != DT_bool;
+}
 
 #define R(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, 0, NULL},
 #define RM(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_multi, NULL},
-#define VARS(name, op) RM(name, lw_ok_float, reduce_var_all, op) RM(name ".dim", lw_ok_float, reduce_var_dim, op) \
-  RM(name ".correction", lw_ok_float, reduce_var_corr, op)
+#define VARS(name, op)                                                                                       \
+  RM(name, lw_ok_float, reduce_var_all, op)                                                                  \
+  RM(name ".dim", lw_ok_float, reduce_var_dim, op) RM(name ".correction", lw_ok_float, reduce_var_corr, op)
+/* Rows have no commas between them. */
+/* clang-format off */
 const LwRow lw_rows_reduce[] = {
   R("sum", NULL, reduce_sum_all, R_sum) R("sum.dim_IntList", NULL, reduce_sum_dim, R_sum)
   R("mean", lw_ok_float, reduce_sum_all, R_mean) R("mean.dim", lw_ok_float, reduce_sum_dim, R_mean)
   R("prod", NULL, reduce_sum_all, R_prod) R("prod.dim_int", NULL, reduce_sum_dim, R_prod)
   R("nansum", NULL, reduce_sum_dim, R_nansum) RM("nanmean", lw_ok_float, reduce_sum_dim, R_nanmean)
-  R("count_nonzero", NULL, reduce_sum_dim, R_count) R("count_nonzero.dim_IntList", NULL, reduce_sum_dim, R_count)
-  R("any", NULL, reduce_plain, RED_any) R("any.dim", NULL, reduce_plain, RED_any) R("any.dims", NULL, reduce_plain, RED_any)
-  R("all", NULL, reduce_plain, RED_all) R("all.dim", NULL, reduce_plain, RED_all) R("all.dims", NULL, reduce_plain, RED_all)
+  R("count_nonzero", NULL, reduce_sum_dim, R_count)
+  R("count_nonzero.dim_IntList", NULL, reduce_sum_dim, R_count)
+  R("any", NULL, reduce_plain, RED_any) R("any.dim", NULL, reduce_plain, RED_any)
+  R("any.dims", NULL, reduce_plain, RED_any)
+  R("all", NULL, reduce_plain, RED_all) R("all.dim", NULL, reduce_plain, RED_all)
+  R("all.dims", NULL, reduce_plain, RED_all)
   R("amax", NULL, reduce_plain, RED_max) R("amin", NULL, reduce_plain, RED_min)
   R("max", NULL, reduce_plain, RED_max) R("min", NULL, reduce_plain, RED_min)
   R("argmax", ok_arg, reduce_arg, RED_argmax) R("argmin", ok_arg, reduce_arg, RED_argmin)
@@ -268,9 +284,11 @@ const LwRow lw_rows_reduce[] = {
   RM("aminmax", NULL, reduce_aminmax, 0)
   VARS("var", 0) VARS("std", VAR_sqrt) VARS("var_mean", VAR_mean) VARS("std_mean", VAR_sqrt | VAR_mean)
   R("linalg_vector_norm", lw_ok_float, reduce_norm_dim, 0) R("norm.Scalar", lw_ok_float, reduce_norm_all, 0)
-  R("norm.ScalarOpt_dim", lw_ok_float, reduce_norm_dim, 0) R("norm.ScalarOpt_dim_dtype", lw_ok_float, reduce_norm_dim, 0)
+  R("norm.ScalarOpt_dim", lw_ok_float, reduce_norm_dim, 0)
+  R("norm.ScalarOpt_dim_dtype", lw_ok_float, reduce_norm_dim, 0)
   R("norm.ScalarOpt_dtype", lw_ok_float, reduce_norm_all, 0)
   RM("logsumexp", lw_ok_float, reduce_logsumexp, 0)
   R("cumsum", NULL, reduce_scan, RED_sum) R("cumprod", NULL, reduce_scan, RED_prod)
   {0},
 };
+/* clang-format on */

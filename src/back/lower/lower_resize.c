@@ -1,19 +1,21 @@
-/* Resampling: nearest, (bi-, tri-)linear and cubic upsampling and their gradients, in ATen's arithmetic (positions in the type of the scale, f32
- * unless the tensor is f64). */
+/* Resampling: nearest, (bi-, tri-)linear and cubic upsampling and their gradients, in ATen's arithmetic
+ * (positions in the type of the scale, f32 unless the tensor is f64). */
 #include "back/lower/lower_reduce.h"
 
 typedef struct Resize {
   Lower *L;
   MgNode *n;
-  const SymRef *in, *out;          /* sizes of source and result */
-  int s, lead;                     /* space dims, dims before them */
-  int kscale;                      /* argument with the first scale (one each), or the list of them */
-  bool list;                       /* kscale is a list */
-  MgTy acc;                        /* type of positions */
+  const SymRef *in, *out; /* sizes of source and result */
+  int s, lead;            /* space dims, dims before them */
+  int kscale;             /* argument with the first scale (one each), or the list of them */
+  bool list;              /* kscale is a list */
+  MgTy acc;               /* type of positions */
 } Resize;
 
-static bool resize_init(Lower *L, MgNode *n, int s, int kscale, bool list, const MgVal *in, const MgVal *out, Resize *z) {
-  *z = (Resize){L, n, in->size, out->size, s, in->ndim - s, kscale, list, in->dtype == DT_f64 ? TY_f64 : TY_f32};
+static bool resize_init(Lower *L, MgNode *n, int s, int kscale, bool list, const MgVal *in, const MgVal *out,
+                        Resize *z) {
+  *z = (Resize){
+      L, n, in->size, out->size, s, in->ndim - s, kscale, list, in->dtype == DT_f64 ? TY_f64 : TY_f32};
   return z->lead == 2;
 }
 
@@ -36,11 +38,18 @@ static ExprRef resize_scale(Resize *z, int k) {
   return lw_op2(L, OP_div, mg_ex_cvt(L->x, z->acc, z->in[d]), mg_ex_cvt(L->x, z->acc, z->out[d]));
 }
 
-static ExprRef resize_clamp(Lower *L, ExprRef i, SymRef n) { return mg_sym_min(L->x, i, mg_sym_sub(L->x, n, lw_int(L, 1))); }
+static ExprRef resize_clamp(Lower *L, ExprRef i, SymRef n) {
+  return mg_sym_min(L->x, i, mg_sym_sub(L->x, n, lw_int(L, 1)));
+}
 
 /* One source position along each space dim and its weight; a result is the weighted sum over all of them. */
-typedef struct Tap { ExprRef i, w; } Tap; /* w 0: weight one */
-typedef struct Taps { Tap t[3][4]; int n; } Taps; /* per space dim, n taps */
+typedef struct Tap {
+  ExprRef i, w;
+} Tap; /* w 0: weight one */
+typedef struct Taps {
+  Tap t[3][4];
+  int n;
+} Taps; /* per space dim, n taps */
 
 /* nearest takes floor(i * scale), exact floor((i + 0.5) * scale) */
 static void resize_taps_nearest(Resize *z, bool exact, Taps *out) {
@@ -72,15 +81,18 @@ static ExprRef resize_pos(Resize *z, int k, bool corners, bool clip) {
   Lower *L = z->L;
   int d = z->lead + k;
   SymRef in = z->in[d], out = z->out[d], one = lw_int(L, 1);
-  ExprRef i = mg_ex_cvt(L->x, z->acc, mg_ex_idx(L->x, d)), zero = lw_const(L, z->acc, 0), half = lw_const(L, z->acc, 0.5);
+  ExprRef i = mg_ex_cvt(L->x, z->acc, mg_ex_idx(L->x, d)), zero = lw_const(L, z->acc, 0),
+          half = lw_const(L, z->acc, 0.5);
   if (corners) {
     if (mg_sym_is(L->x, out, 1)) return zero;
     SymRef den = mg_sym_max(L->x, mg_sym_sub(L->x, out, one), one);
-    ExprRef sc = lw_op2(L, OP_div, mg_ex_cvt(L->x, z->acc, mg_sym_sub(L->x, in, one)), mg_ex_cvt(L->x, z->acc, den));
+    ExprRef sc =
+        lw_op2(L, OP_div, mg_ex_cvt(L->x, z->acc, mg_sym_sub(L->x, in, one)), mg_ex_cvt(L->x, z->acc, den));
     return lw_op2(L, OP_mul, sc, i);
   }
   /* one rounding, as in ATen's kernels: at -0.5 + 0.5 it decides whether a neighbour has any weight */
-  ExprRef pos = mg_ex_op(L->x, OP_fma, resize_scale(z, k), lw_op2(L, OP_add, i, half), lw_const(L, z->acc, -0.5));
+  ExprRef pos =
+      mg_ex_op(L->x, OP_fma, resize_scale(z, k), lw_op2(L, OP_add, i, half), lw_const(L, z->acc, -0.5));
   return clip ? lw_op2(L, OP_max, pos, zero) : pos;
 }
 
@@ -91,7 +103,9 @@ static void resize_taps_linear(Resize *z, bool corners, Taps *out) {
   for (int k = 0; k < z->s; k++) {
     SymRef in = z->in[z->lead + k];
     ExprRef at = mg_ex_idx(L->x, z->lead + k), pos = resize_pos(z, k, corners, true);
-    if (mg_ex_same(in, z->out[z->lead + k])) { /* ATen's second tap is the element itself: seen where it is infinite */
+    if (mg_ex_same(
+            in,
+            z->out[z->lead + k])) { /* ATen's second tap is the element itself: seen where it is infinite */
       out->t[k][0] = (Tap){at, one};
       out->t[k][1] = (Tap){at, zero};
       continue;
@@ -123,12 +137,14 @@ static void resize_taps_cubic(Resize *z, bool corners, Taps *out) {
   out->n = 4;
   for (int k = 0; k < z->s; k++) {
     SymRef in = z->in[z->lead + k];
-    ExprRef pos = resize_pos(z, k, corners, false), fl = lw_op1(L, OP_floor, pos), t = lw_op2(L, OP_sub, pos, fl);
+    ExprRef pos = resize_pos(z, k, corners, false), fl = lw_op1(L, OP_floor, pos),
+            t = lw_op2(L, OP_sub, pos, fl);
     ExprRef i = mg_ex_cvt(L->x, TY_i64, fl), u = lw_op2(L, OP_sub, one, t);
-    ExprRef w[4] = {cubic_far(L, z->acc, lw_op2(L, OP_add, t, one)), cubic_near(L, z->acc, t), cubic_near(L, z->acc, u),
-                    cubic_far(L, z->acc, lw_op2(L, OP_sub, two, t))};
+    ExprRef w[4] = {cubic_far(L, z->acc, lw_op2(L, OP_add, t, one)), cubic_near(L, z->acc, t),
+                    cubic_near(L, z->acc, u), cubic_far(L, z->acc, lw_op2(L, OP_sub, two, t))};
     for (int j = 0; j < 4; j++)
-      out->t[k][j] = (Tap){mg_sym_max(L->x, resize_clamp(L, mg_sym_add(L->x, i, lw_int(L, j - 1)), in), lw_int(L, 0)), w[j]};
+      out->t[k][j] = (Tap){
+          mg_sym_max(L->x, resize_clamp(L, mg_sym_add(L->x, i, lw_int(L, j - 1)), in), lw_int(L, 0)), w[j]};
   }
 }
 
@@ -210,23 +226,33 @@ static MgRc resize_forward(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, n->out[0], src);
 }
 
-/* The results whose taps may meet source x along space dim k: `many` from first(x) on, which is (x * mul + add) // div. */
-typedef struct Reach { int64_t many, mul, add, div; } Reach;
+/* The results whose taps may meet source x along space dim k: `many` from first(x) on, which
+ * is (x * mul + add) // div. */
+typedef struct Reach {
+  int64_t many, mul, add, div;
+} Reach;
 
-/* Found by trying all results, for what scales users give need not fit the sizes.  False: unknown sizes, or too many. */
+/* Found by trying all results, for what scales users give need not fit the sizes.  False:
+ * unknown sizes, or too many. */
 static bool resize_reach(Resize *z, int k, bool cubic, Reach *out) {
   enum { MOST = 1 << 16, TAPS = 64 };
   int64_t in, to;
-  if (!mg_ex_const_int(z->L->x, z->in[z->lead + k], &in) || !mg_ex_const_int(z->L->x, z->out[z->lead + k], &to) || in < 1 || to < in || to > MOST) return false;
+  if (!mg_ex_const_int(z->L->x, z->in[z->lead + k], &in) ||
+      !mg_ex_const_int(z->L->x, z->out[z->lead + k], &to) || in < 1 || to < in || to > MOST)
+    return false;
   double f = resize_given(z, k), scale = f > 0 ? 1 / f : (double)in / (double)to, slack = 1e-2;
-  *out = (Reach){1, 2 * to, (cubic ? -3 : -1) * to - 3 * in, 2 * in}; /* one below the first with (r + 0.5) * in / to - 0.5 > x - 1, or 2 */
+  *out = (Reach){1, 2 * to, (cubic ? -3 : -1) * to - 3 * in,
+                 2 * in}; /* one below the first with (r + 0.5) * in / to - 0.5 > x - 1, or 2 */
   for (int64_t r = 0; r < to; r++) {
     double pos = ((double)r + 0.5) * scale - 0.5;
     for (int64_t x = (int64_t)pos - 3; x <= (int64_t)pos + 4; x++) {
-      bool meets = pos < 0 ? x == 0 : pos > (double)(in - 1) ? x == in - 1 : pos >= (double)x - 1 - slack && pos <= (double)x + 1 + slack;
+      bool meets = pos < 0                  ? x == 0
+                   : pos > (double)(in - 1) ? x == in - 1
+                                            : pos >= (double)x - 1 - slack && pos <= (double)x + 1 + slack;
       if (cubic) meets = pos >= (double)x - 2 - slack && pos <= (double)x + 2 + slack;
       if (x < 0 || x >= in || !meets) continue;
-      int64_t num = x * out->mul + out->add, first = num >= 0 ? num / out->div : -((-num + out->div - 1) / out->div);
+      int64_t num = x * out->mul + out->add,
+              first = num >= 0 ? num / out->div : -((-num + out->div - 1) / out->div);
       if (r < first) return false;
       if (r - first + 1 > out->many) out->many = r - first + 1;
     }
@@ -234,7 +260,8 @@ static bool resize_reach(Resize *z, int k, bool cubic, Reach *out) {
   return out->many <= TAPS;
 }
 
-/* The gradient of linear or cubic resampling, dimension after dimension: each source sums what the results around it weigh it with. */
+/* The gradient of linear or cubic resampling, dimension after dimension: each source sums what the results
+ * around it weigh it with. */
 static MgRc resize_gather(Resize *z, const Taps *t, ValRef grad, ValRef v, const Reach *reach) {
   Lower *L = z->L;
   const MgVal *m = lw_meta(L, v);
@@ -248,7 +275,10 @@ static MgRc resize_gather(Resize *z, const Taps *t, ValRef grad, ValRef v, const
   for (int k = 0; k < z->s; k++) {
     int d = z->lead + k;
     const Reach *q = &reach[k];
-    ExprRef x = mg_ex_idx(L->x, d), first = mg_sym_floordiv(L->x, mg_sym_add(L->x, mg_sym_mul(L->x, x, lw_int(L, q->mul)), lw_int(L, q->add)), lw_int(L, q->div));
+    ExprRef x = mg_ex_idx(L->x, d),
+            first = mg_sym_floordiv(
+                L->x, mg_sym_add(L->x, mg_sym_mul(L->x, x, lw_int(L, q->mul)), lw_int(L, q->add)),
+                lw_int(L, q->div));
     ExprRef r = mg_sym_add(L->x, first, mg_ex_idx(L->x, nd)), w = none;
     ExprRef inside = lw_op2(L, OP_and, lw_op2(L, OP_le, lw_int(L, 0), r), lw_op2(L, OP_lt, r, z->out[d]));
     next[d] = r;
@@ -270,7 +300,8 @@ static MgRc resize_gather(Resize *z, const Taps *t, ValRef grad, ValRef v, const
   return MG_OK;
 }
 
-/* (grad, output_size, input_size, [align_corners], scales ...): every result's gradient is added to its sources */
+/* (grad, output_size, input_size, [align_corners], scales ...): every result's
+ * gradient is added to its sources */
 static MgRc resize_backward(Lower *L, MgNode *n, const LwRow *r) {
   Resize z;
   Taps t;
@@ -298,17 +329,25 @@ static MgRc resize_backward(Lower *L, MgNode *n, const LwRow *r) {
   return MG_OK;
 }
 
-
 #define Z(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_multi, NULL},
 #define ZV(name, ok, op) Z(name, ok, resize_forward, op) Z(name ".vec", ok, resize_forward, op)
-static bool ok_nearest(const MgGraph *g, const MgNode *n) { return lw_ok_float(g, n) || mg_val(g, n->out[0])->dtype == DT_u8; }
+static bool ok_nearest(const MgGraph *g, const MgNode *n) {
+  return lw_ok_float(g, n) || mg_val(g, n->out[0])->dtype == DT_u8;
+}
 #define ZB(name, ok, op) ZV(name, ok, op) Z(name "_backward", lw_ok_float, resize_backward, op)
+/* Rows have no commas between them. */
+/* clang-format off */
 const LwRow lw_rows_resize[] = {
-  ZB("upsample_nearest1d", ok_nearest, RS(RS_nearest, 1)) ZB("upsample_nearest2d", ok_nearest, RS(RS_nearest, 2))
+  ZB("upsample_nearest1d", ok_nearest, RS(RS_nearest, 1))
+  ZB("upsample_nearest2d", ok_nearest, RS(RS_nearest, 2))
   ZB("upsample_nearest3d", ok_nearest, RS(RS_nearest, 3))
-  ZB("_upsample_nearest_exact1d", ok_nearest, RS(RS_exact, 1)) ZB("_upsample_nearest_exact2d", ok_nearest, RS(RS_exact, 2))
+  ZB("_upsample_nearest_exact1d", ok_nearest, RS(RS_exact, 1))
+  ZB("_upsample_nearest_exact2d", ok_nearest, RS(RS_exact, 2))
   ZB("_upsample_nearest_exact3d", ok_nearest, RS(RS_exact, 3))
-  ZB("upsample_linear1d", lw_ok_float, RS(RS_linear, 1)) ZB("upsample_bilinear2d", lw_ok_float, RS(RS_linear, 2))
-  ZB("upsample_trilinear3d", lw_ok_float, RS(RS_linear, 3)) ZB("upsample_bicubic2d", lw_ok_float, RS(RS_cubic, 2))
+  ZB("upsample_linear1d", lw_ok_float, RS(RS_linear, 1))
+  ZB("upsample_bilinear2d", lw_ok_float, RS(RS_linear, 2))
+  ZB("upsample_trilinear3d", lw_ok_float, RS(RS_linear, 3))
+  ZB("upsample_bicubic2d", lw_ok_float, RS(RS_cubic, 2))
   {0},
 };
+/* clang-format on */

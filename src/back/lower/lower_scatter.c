@@ -1,11 +1,12 @@
 /* Writes at indices that are data: scatter, index_put, index_add, embedding's gradient.
- * A nest copies self (or zeros) into the result's memory, then ML_scatter nests store or accumulate over it; masked, so
- * that an index out of range writes nothing before the run raises. */
+ * A nest copies self (or zeros) into the result's memory, then ML_scatter nests store or accumulate over it;
+ * masked, so that an index out of range writes nothing before the run raises. */
 #include "back/lower/lower.h"
 #include <math.h>
 #include <string.h>
 
-/* The coordinate of the view that index d alone decides, so that points which differ in it never collide; -1: none. */
+/* The coordinate of the view that index d alone decides, so that points which differ in
+ * it never collide; -1: none. */
 static int scatter_free(Lower *L, const MgView *view, const ExprRef *to, int d) {
   int at = -1;
   for (int k = 0; k < view->ndim; k++)
@@ -15,8 +16,8 @@ static int scatter_free(Lower *L, const MgView *view, const ExprRef *to, int d) 
 
 enum { SCATTER_PART = 64, SCATTER_ENOUGH = 16 };
 
-/* The dimension along which the view is contiguous, -1: none.  Dimensions of size 1 may have a stride of 1 as well; one of
- * them is taken only if there is no other. */
+/* The dimension along which the view is contiguous, -1: none.  Dimensions of size 1 may have a stride of 1 as
+ * well; one of them is taken only if there is no other. */
 static int scatter_unit(Lower *L, const MgView *view, const SymRef *size, int nd, const ExprRef *to) {
   int unit = -1;
   for (int d = 0; d < nd; d++) {
@@ -27,10 +28,11 @@ static int scatter_unit(Lower *L, const MgView *view, const SymRef *size, int nd
   return unit;
 }
 
-/* Order of the nest's ranges: those that threads may share first (l->nfree of them), those whose points may collide as
- * they are, and the one that is contiguous in the view last, cut in parts when the others give too little to share.
- * old[d] is what idx(d) becomes. */
-static MgRc scatter_order(Lower *L, MgLoop *l, const MgView *view, const SymRef *size, int nd, const ExprRef *to, ExprRef *old) {
+/* Order of the nest's ranges: those that threads may share first (l->nfree of them), those whose points may
+ * collide as they are, and the one that is contiguous in the view last, cut in parts when the others give too
+ * little to share. old[d] is what idx(d) becomes. */
+static MgRc scatter_order(Lower *L, MgLoop *l, const MgView *view, const SymRef *size, int nd,
+                          const ExprRef *to, ExprRef *old) {
   int n = 0, unit = scatter_unit(L, view, size, nd, to);
   int64_t share = 1, many;
   for (int d = 0; d < nd; d++) {
@@ -39,8 +41,8 @@ static MgRc scatter_order(Lower *L, MgLoop *l, const MgView *view, const SymRef 
       l->range[n] = size[d], old[d] = mg_ex_idx(L->x, n++);
     }
   }
-  bool cut = unit >= 0 && share < SCATTER_ENOUGH && nd < MG_MAX_RANK && mg_ex_const_int(L->x, size[unit], &many) &&
-             many > SCATTER_PART && many % SCATTER_PART == 0;
+  bool cut = unit >= 0 && share < SCATTER_ENOUGH && nd < MG_MAX_RANK &&
+             mg_ex_const_int(L->x, size[unit], &many) && many > SCATTER_PART && many % SCATTER_PART == 0;
   if (cut) l->range[n] = lw_int(L, many / SCATTER_PART), old[unit] = mg_ex_idx(L->x, n++);
   l->nfree = (uint8_t)n;
   for (int d = 0; d < nd; d++)
@@ -55,8 +57,8 @@ static MgRc scatter_order(Lower *L, MgLoop *l, const MgView *view, const SymRef 
   return MG_OK;
 }
 
-MgRc lw_scatter(Lower *L, const MgView *view, const SymRef *size, int nd, const ExprRef *to, ExprRef mask, MgStoreMode mode,
-                ExprRef value) {
+MgRc lw_scatter(Lower *L, const MgView *view, const SymRef *size, int nd, const ExprRef *to, ExprRef mask,
+                MgStoreMode mode, ExprRef value) {
   MgLoop *l = mg_sched_loop(L->s, ML_scatter, L->node);
   ExprRef old[LW_MAX_NDIM] = {0};
   int64_t always;
@@ -87,8 +89,11 @@ static const MgStoreMode scatter_mode[] = {ST_set, ST_add, ST_mul, ST_max, ST_mi
 
 /* The reduction that a string argument names; -1 when it is unknown. */
 static int scatter_reduce_arg(const MgNode *n, int k) {
-  static const struct { const char *name; int op; } names[] = {
-    {"add", SC_add}, {"sum", SC_add}, {"multiply", SC_mul}, {"prod", SC_mul}, {"amax", SC_max}, {"amin", SC_min}, {"mean", SC_mean}};
+  static const struct {
+    const char *name;
+    int op;
+  } names[] = {{"add", SC_add},  {"sum", SC_add},  {"multiply", SC_mul}, {"prod", SC_mul},
+               {"amax", SC_max}, {"amin", SC_min}, {"mean", SC_mean}};
   const MgArg *a = lw_arg(n, k);
   for (size_t i = 0; a->tag == MA_str && i < sizeof names / sizeof *names; i++)
     if (!strcmp(a->u.str, names[i].name)) return names[i].op;
@@ -112,12 +117,15 @@ static MgRc scatter_dim(Lower *L, MgNode *n, const LwRow *r) {
   MgView view;
   TRY(lw_scatter_begin(L, v, self, &view));
   if (m->ndim) {
-    TRY(lw_index(L, t, at, m->ndim, m->size[dim], false, "RuntimeError", "scatter: index is out of bounds for the dimension", &k));
+    TRY(lw_index(L, t, at, m->ndim, m->size[dim], false, "RuntimeError",
+                 "scatter: index is out of bounds for the dimension", &k));
     to[dim] = k.i;
   }
   if (!with_self) { /* elements that are written start from the identity */
-    ExprRef id = op == SC_mul ? lw_const(L, ty, 1) : op == SC_max ? lw_lowest(L, ty) : op == SC_min ? lw_highest(L, ty)
-               : lw_const(L, ty, 0);
+    ExprRef id = op == SC_mul   ? lw_const(L, ty, 1)
+                 : op == SC_max ? lw_lowest(L, ty)
+                 : op == SC_min ? lw_highest(L, ty)
+                                : lw_const(L, ty, 0);
     TRY(lw_scatter(L, &view, mt->size, mt->ndim, to, k.in, ST_set, id));
   }
   TRY(lw_scatter(L, &view, mt->size, mt->ndim, to, k.in, scatter_mode[op], val));
@@ -157,11 +165,14 @@ static MgRc scatter_slices(Lower *L, MgNode *n, const LwRow *r) {
   memcpy(to, at, sizeof at);
   memcpy(size, m->size, sizeof *size * m->ndim);
   size[dim] = count;
-  ExprRef val = src ? mg_ex_cvt(L->x, ty, lw_at_bcast(L, src, at, m->ndim)) : lw_arg_scalar(L, lw_arg(n, 3), ty);
-  if (lw_arg(n, 4)->tag != MA_none) val = lw_op2(L, OP_mul, val, lw_arg_scalar(L, lw_arg(n, 4), ty)); /* alpha */
+  ExprRef val =
+      src ? mg_ex_cvt(L->x, ty, lw_at_bcast(L, src, at, m->ndim)) : lw_arg_scalar(L, lw_arg(n, 3), ty);
+  if (lw_arg(n, 4)->tag != MA_none)
+    val = lw_op2(L, OP_mul, val, lw_arg_scalar(L, lw_arg(n, 4), ty)); /* alpha */
   MgView view;
   TRY(lw_scatter_begin(L, v, self, &view));
-  TRY(lw_index(L, t, &at[dim], 1, m->size[dim], r->op == SC_set && !src, "IndexError", "index out of range in self", &k));
+  TRY(lw_index(L, t, &at[dim], 1, m->size[dim], r->op == SC_set && !src, "IndexError",
+               "index out of range in self", &k));
   to[dim] = k.i;
   TRY(lw_scatter(L, &view, size, m->ndim, to, k.in, scatter_mode[r->op], val));
   lw_define_view(L, v, &view);
@@ -170,10 +181,12 @@ static MgRc scatter_slices(Lower *L, MgNode *n, const LwRow *r) {
 static bool ok_slices(const MgGraph *g, const MgNode *n) {
   ValRef s = lw_arg_val(n, 3);
   int nd = mg_val(g, lw_arg_val(n, 0))->ndim;
-  return scatter_is_int(g, lw_arg_val(n, 2)) && nd > 0 && (!s || mg_val(g, s)->ndim == nd || mg_val(g, s)->ndim == 0);
+  return scatter_is_int(g, lw_arg_val(n, 2)) && nd > 0 &&
+         (!s || mg_val(g, s)->ndim == nd || mg_val(g, s)->ndim == 0);
 }
 
-/* ---- index_put ------------------------------------------------------------------------------------------------------ */
+/* ---- index_put
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* One bool mask over leading dims and a single value: a select. */
 static ValRef scatter_mask_of(const MgGraph *g, const MgNode *n) {
@@ -253,7 +266,8 @@ static MgRc scatter_put(Lower *L, MgNode *n, const LwRow *r) {
   ExprRef e = mg_ex_cvt(L->x, scatter_ty(L, v), lw_at(L, src, from));
   MgView view;
   TRY(lw_scatter_begin(L, v, self, &view));
-  TRY(lw_index(L, t, at, mt->ndim, numel, true, "IndexError", "out of range: tried to access an element outside of the tensor", &k));
+  TRY(lw_index(L, t, at, mt->ndim, numel, true, "IndexError",
+               "out of range: tried to access an element outside of the tensor", &k));
   lw_reshape_map(L, m->size, m->ndim, &numel, 1, &k.i, to);
   TRY(lw_scatter(L, &view, mt->size, mt->ndim, to, k.in, lw_arg_bool(n, 3, false) ? ST_add : ST_set, e));
   lw_define_view(L, v, &view);
@@ -287,14 +301,19 @@ static bool ok_embedding_backward(const MgGraph *g, const MgNode *n) {
 }
 
 #define S(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, 0, NULL},
+/* Rows have no commas between them. */
+/* clang-format off */
 const LwRow lw_rows_scatter[] = {
   S("scatter.src", ok_scatter, scatter_dim, SC_set) S("scatter.value", ok_scatter, scatter_dim, SC_set)
   S("scatter.reduce", ok_scatter, scatter_dim, 0) S("scatter.value_reduce", ok_scatter, scatter_dim, 0)
   S("scatter_add", ok_scatter, scatter_dim, SC_add) S("scatter_reduce.two", ok_scatter, scatter_dim, 0)
   S("index_add", ok_slices, scatter_slices, SC_add) S("index_copy", ok_slices, scatter_slices, SC_set)
-  S("index_fill.int_Scalar", ok_slices, scatter_slices, SC_set) S("index_fill.int_Tensor", ok_slices, scatter_slices, SC_set)
-  S("index_put", ok_index_put, scatter_index_put, 1) S("_unsafe_index_put", ok_index_put, scatter_index_put, 0)
+  S("index_fill.int_Scalar", ok_slices, scatter_slices, SC_set)
+  S("index_fill.int_Tensor", ok_slices, scatter_slices, SC_set)
+  S("index_put", ok_index_put, scatter_index_put, 1)
+  S("_unsafe_index_put", ok_index_put, scatter_index_put, 0)
   S("_index_put_impl", ok_index_put, scatter_index_put, 1) S("put", ok_put, scatter_put, 0)
   S("embedding_dense_backward", ok_embedding_backward, scatter_embedding_backward, 0)
   {0},
 };
+/* clang-format on */

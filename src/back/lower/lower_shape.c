@@ -1,15 +1,17 @@
 /* Ops that move elements: cat, stack, pads, flips, rolls, repeats, writes into views.
- * Each result element comes from one place (or is a fill value), so all are expressions; cat and the scatters of views
- * are several nests that store into one buffer instead. */
+ * Each result element comes from one place (or is a fill value), so all are expressions; cat and the scatters
+ * of views are several nests that store into one buffer instead. */
 #include "back/lower/lower.h"
 #include <stdlib.h>
 #include <string.h>
 
 static ExprRef shape_ge0(Lower *L, ExprRef e) { return lw_op2(L, OP_le, lw_int(L, 0), e); }
 
-/* ---- cat, stack ------------------------------------------------------------------------------------------------- */
+/* ---- cat, stack
+ * ------------------------------------------------------------------------------------------------- */
 
-/* Stores tensor v into the part of `view` that starts at `start` along dim; axis: the tensor has no such dimension. */
+/* Stores tensor v into the part of `view` that starts at `start` along dim; axis: the
+ * tensor has no such dimension. */
 static MgRc shape_place(Lower *L, const MgView *view, ValRef v, int dim, SymRef start, bool axis) {
   const MgVal *m = lw_meta(L, v);
   MgView part;
@@ -26,9 +28,9 @@ static bool shape_shown(const Lower *L, ValRef v) {
   return out >= 0 && (uint32_t)out < L->g->noutput - L->g->nhidden;
 }
 
-/* An earlier concatenation that begins this one: its parts are the first of ours, its strides are ours, and its memory
- * has room for the rest (middle/layout gives strides that leave such gaps).  Then only the rest is stored, behind it.
- * The node, or 0; its memory is taken. */
+/* An earlier concatenation that begins this one: its parts are the first of ours, its strides are ours, and
+ * its memory has room for the rest (middle/layout gives strides that leave such gaps).  Then only the rest is
+ * stored, behind it. The node, or 0; its memory is taken. */
 static NodeRef shape_cat_begun(Lower *L, const MgNode *n, int dim, MgView *view) {
   const MgArg *list = lw_arg(n, 0);
   const MgVal *m = lw_meta(L, n->out[0]);
@@ -38,13 +40,17 @@ static NodeRef shape_cat_begun(Lower *L, const MgNode *n, int dim, MgView *view)
     const MgNode *e = mg_node(L->g, k);
     const MgArg *part = lw_arg(e, 0);
     int edim;
-    if (e->dead || e->op != n->op || part->n >= list->n || part->u.item[0].u.val != list->u.item[0].u.val) continue;
+    if (e->dead || e->op != n->op || part->n >= list->n || part->u.item[0].u.val != list->u.item[0].u.val)
+      continue;
     LwVal *ev = &L->val[e->out[0]];
     const MgVal *me = lw_meta(L, e->out[0]);
     uint32_t i = 1;
     while (i < part->n && part->u.item[i].u.val == list->u.item[i].u.val) i++;
-    if (i < part->n || ev->kind != LW_buf || shape_shown(L, e->out[0]) || ev->wb >= 0 || ev->continued) continue;
-    if (!lw_arg_dim(L->g, e, 1, me->ndim, &edim) || edim != dim || me->ndim != m->ndim || me->dtype != m->dtype) continue;
+    if (i < part->n || ev->kind != LW_buf || shape_shown(L, e->out[0]) || ev->wb >= 0 || ev->continued)
+      continue;
+    if (!lw_arg_dim(L->g, e, 1, me->ndim, &edim) || edim != dim || me->ndim != m->ndim ||
+        me->dtype != m->dtype)
+      continue;
     if (memcmp(me->stride, m->stride, sizeof *m->stride * m->ndim)) continue;
     *view = ev->view;
     view->size = m->size;
@@ -53,14 +59,15 @@ static NodeRef shape_cat_begun(Lower *L, const MgNode *n, int dim, MgView *view)
       continue;
     ev->continued = true;
     MgBuf *b = &L->s->buf[view->buf];
-    if (L->val[n->out[0]].out >= 0 && b->kind == MB_temp) b->kind = MB_output, b->index = L->val[n->out[0]].out;
+    if (L->val[n->out[0]].out >= 0 && b->kind == MB_temp)
+      b->kind = MB_output, b->index = L->val[n->out[0]].out;
     return k;
   }
   return 0;
 }
 
-/* On a GPU few parts are one expression, which reads the part that a point lies in: one kernel, which takes what follows along.
- * The parts are other than the result, or there would be nothing to choose from. */
+/* On a GPU few parts are one expression, which reads the part that a point lies in: one kernel, which takes
+ * what follows along. The parts are other than the result, or there would be nothing to choose from. */
 static MgRc shape_cat_chosen(Lower *L, MgNode *n, int dim) {
   ValRef v = n->out[0];
   const MgVal *m = lw_meta(L, v);
@@ -76,7 +83,8 @@ static MgRc shape_cat_chosen(Lower *L, MgNode *n, int dim) {
     ExprRef zero = lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0), in = lw_op2(L, OP_lt, along, end);
     if (i) in = lw_op2(L, OP_and, lw_op2(L, OP_le, start, along), in);
     at[dim] = mg_sym_sub(L->x, along, start);
-    ExprRef part = lw_masked(L, mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)m->dtype), lw_at(L, t, at)), in, zero);
+    ExprRef part =
+        lw_masked(L, mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)m->dtype), lw_at(L, t, at)), in, zero);
     e = e ? lw_where(L, in, part, e) : part;
     start = end;
   }
@@ -129,7 +137,9 @@ static bool ok_cat(const MgGraph *g, const MgNode *n) {
   return a->tag == MA_list && lw_arg_dim(g, n, 1, nd, &d);
 }
 
-/* ---- pads --------------------------------------------------------------------------------------------------------- */
+/* ---- pads
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 enum { PAD_constant, PAD_reflect, PAD_replicate };
 
@@ -141,12 +151,15 @@ static ExprRef shape_fold(Lower *L, int mode, ExprRef i, SymRef n) {
   return mg_sym_sub(L->x, last, lw_op1(L, OP_abs, mg_sym_sub(L->x, last, a)));
 }
 
-/* The last dimension of a padded value in three parts, each of them contiguous in the source: its edges would make every
- * vector of the rows two loads and a choice. `at`: source element of a point (the last dimension apart). */
-static MgRc shape_pad_parts(Lower *L, ValRef src, ValRef v, int mode, const ExprRef *at, SymRef lo, SymRef hi) {
+/* The last dimension of a padded value in three parts, each of them contiguous in the source: its edges would
+ * make every vector of the rows two loads and a choice. `at`: source element of a point
+ * (the last dimension apart). */
+static MgRc shape_pad_parts(Lower *L, ValRef src, ValRef v, int mode, const ExprRef *at, SymRef lo,
+                            SymRef hi) {
   const MgVal *m = lw_meta(L, v);
   int d = m->ndim - 1;
-  SymRef n = lw_meta(L, src)->size[d], last = mg_sym_sub(L->x, n, lw_int(L, 1)), size[] = {lo, n, hi}, start = lw_int(L, 0);
+  SymRef n = lw_meta(L, src)->size[d], last = mg_sym_sub(L->x, n, lw_int(L, 1)), size[] = {lo, n, hi},
+         start = lw_int(L, 0);
   ExprRef to[LW_MAX_NDIM], i = mg_ex_idx(L->x, d), left = lw_int(L, 0), right = last;
   MgView view, part;
   if (mode == PAD_reflect) {
@@ -166,7 +179,10 @@ static MgRc shape_pad_parts(Lower *L, ValRef src, ValRef v, int mode, const Expr
   return MG_OK;
 }
 
-enum { PAD_PARTS_LEAST = 16, PAD_PARTS_EDGE = 4 }; /* rows of several vectors, in which the edges are a small part */
+enum {
+  PAD_PARTS_LEAST = 16,
+  PAD_PARTS_EDGE = 4
+}; /* rows of several vectors, in which the edges are a small part */
 
 static bool shape_pads_in_parts(Lower *L, ValRef v, SymRef n, SymRef lo, SymRef hi) {
   int64_t a, b, c;
@@ -196,13 +212,15 @@ static MgRc shape_pad(Lower *L, MgNode *n, const LwRow *r) {
     if (!mg_sym_is(L->x, hi, 0)) in = lw_op2(L, OP_and, in, lw_op2(L, OP_lt, to[d], ms->size[d]));
   }
   SymRef lo = lw_arg_item(L, n, 1, 0, 0), hi = lw_arg_item(L, n, 1, 1, 0);
-  if (r->op != PAD_constant && shape_pads_in_parts(L, v, ms->size[nd - 1], lo, hi)) return shape_pad_parts(L, src, v, r->op, to, lo, hi);
+  if (r->op != PAD_constant && shape_pads_in_parts(L, v, ms->size[nd - 1], lo, hi))
+    return shape_pad_parts(L, src, v, r->op, to, lo, hi);
   ExprRef e = lw_at(L, src, to);
   if (r->op == PAD_constant) e = lw_masked(L, e, in, lw_arg_scalar(L, lw_arg(n, 2), ty));
   return lw_define(L, v, e);
 }
 
-/* ---- index patterns ----------------------------------------------------------------------------------------------- */
+/* ---- index patterns
+ * ----------------------------------------------------------------------------------------------- */
 
 /* Marks the dims of a list argument; every dim when the list is empty and `all`. */
 static bool shape_dims(Lower *L, const MgNode *n, int k, int nd, bool all, bool *mark) {
@@ -216,7 +234,8 @@ static bool shape_dims(Lower *L, const MgNode *n, int k, int nd, bool all, bool 
   return true;
 }
 
-static MgRc shape_flip(Lower *L, MgNode *n, const LwRow *r) { /* op: 0 dims argument, 1 first dim, 2 second dim */
+static MgRc shape_flip(Lower *L, MgNode *n,
+                       const LwRow *r) { /* op: 0 dims argument, 1 first dim, 2 second dim */
   ValRef src = lw_arg_val(n, 0);
   const MgVal *m = lw_meta(L, src);
   bool mark[LW_MAX_NDIM] = {false};
@@ -253,7 +272,8 @@ static MgRc shape_roll(Lower *L, MgNode *n, const LwRow *r) {
     int64_t d;
     if (!mg_ex_const_int(L->x, lw_arg_item(L, n, 2, i, 0), &d)) return MG_UNSUP;
     d = d < 0 ? d + m->ndim : d;
-    if (!mg_sym_is(L->x, m->size[d], 0)) at[d] = shape_rolled(L, at[d], lw_arg_item(L, n, 1, i, 0), m->size[d]);
+    if (!mg_sym_is(L->x, m->size[d], 0))
+      at[d] = shape_rolled(L, at[d], lw_arg_item(L, n, 1, i, 0), m->size[d]);
   }
   return lw_define(L, n->out[0], lw_at(L, src, at));
 }
@@ -292,8 +312,8 @@ static MgRc shape_repeat_interleave(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, n->out[0], lw_at(L, src, at));
 }
 
-/* Is a value with src written into places that are no runs of elements better stored by two nests than read as an expression,
- * which asks of every point whether it is one of them? */
+/* Is a value with src written into places that are no runs of elements better stored by two nests than read
+ * as an expression, which asks of every point whether it is one of them? */
 static bool shape_stores_part(Lower *L, ValRef v, ExprRef src) {
   return L->val[v].need_buf && L->val[v].wb < 0 && lw_cost(L, src).loads;
 }
@@ -302,12 +322,14 @@ static bool shape_stores_part(Lower *L, ValRef v, ExprRef src) {
 static MgRc shape_store_part(Lower *L, ValRef v, const MgView *view, const MgView *part, ValRef src) {
   ExprRef at[LW_MAX_NDIM];
   lw_ids(L, at, part->ndim);
-  TRY(lw_store(L, part, mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)view->dtype), lw_at_bcast(L, src, at, part->ndim))));
+  TRY(lw_store(L, part,
+               mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)view->dtype), lw_at_bcast(L, src, at, part->ndim))));
   lw_define_view(L, v, view);
   return MG_OK;
 }
 
-/* The result := base (over its indices), with src, broadcast, over the diagonal that the arguments from `first` on name. */
+/* The result := base (over its indices), with src, broadcast, over the diagonal that the
+ * arguments from `first` on name. */
 static MgRc shape_store_diagonal(Lower *L, const MgNode *n, int first, ExprRef base, ValRef src) {
   MgView view, part;
   TRY(lw_buffer(L, n->out[0], &view));
@@ -322,7 +344,9 @@ static MgRc shape_diag_embed(Lower *L, MgNode *n, const LwRow *r) {
   const MgVal *m = lw_meta(L, src), *mo = lw_meta(L, n->out[0]);
   int a, b, k = 0;
   int64_t off = 0;
-  if (!lw_arg_dim(L->g, n, 2, mo->ndim, &a) || !lw_arg_dim(L->g, n, 3, mo->ndim, &b) || !lw_arg_int(L->g, n, 1, &off)) return MG_UNSUP;
+  if (!lw_arg_dim(L->g, n, 2, mo->ndim, &a) || !lw_arg_dim(L->g, n, 3, mo->ndim, &b) ||
+      !lw_arg_int(L->g, n, 1, &off))
+    return MG_UNSUP;
   ExprRef to[LW_MAX_NDIM], i = mg_ex_idx(L->x, a), j = mg_ex_idx(L->x, b);
   for (int d = 0; d < mo->ndim; d++)
     if (d != a && d != b) to[k++] = mg_ex_idx(L->x, d);
@@ -334,7 +358,8 @@ static MgRc shape_diag_embed(Lower *L, MgNode *n, const LwRow *r) {
 }
 
 /* pixel_shuffle, pixel_unshuffle, channel_shuffle: a reshape, a permutation and a reshape at once */
-static MgRc shape_pixel(Lower *L, MgNode *n, const LwRow *r) { /* op: 0 shuffle, 1 unshuffle, 2 channel shuffle */
+static MgRc shape_pixel(Lower *L, MgNode *n,
+                        const LwRow *r) { /* op: 0 shuffle, 1 unshuffle, 2 channel shuffle */
   ValRef src = lw_arg_val(n, 0);
   const MgVal *m = lw_meta(L, src), *mo = lw_meta(L, n->out[0]);
   int nd = m->ndim, c = nd - 3;
@@ -343,7 +368,8 @@ static MgRc shape_pixel(Lower *L, MgNode *n, const LwRow *r) { /* op: 0 shuffle,
   lw_ids(L, at, nd);
   if (r->op == 2) {
     SymRef per = mg_sym_floordiv(L->x, m->size[1], f);
-    at[1] = mg_sym_add(L->x, mg_sym_mul(L->x, mg_sym_mod(L->x, at[1], f), per), mg_sym_floordiv(L->x, at[1], f));
+    at[1] =
+        mg_sym_add(L->x, mg_sym_mul(L->x, mg_sym_mod(L->x, at[1], f), per), mg_sym_floordiv(L->x, at[1], f));
   } else if (r->op == 0) {
     ExprRef dy = mg_sym_mod(L->x, at[c + 1], f), dx = mg_sym_mod(L->x, at[c + 2], f);
     at[c] = mg_sym_add(L->x, mg_sym_mul(L->x, at[c], ff), mg_sym_add(L->x, mg_sym_mul(L->x, dy, f), dx));
@@ -374,7 +400,8 @@ static MgRc shape_rot90(Lower *L, MgNode *n, const LwRow *r) {
   }
   lw_ids(L, at, m->ndim);
   i = at[d[0]], j = at[d[1]];
-  SymRef one = lw_int(L, 1), last0 = mg_sym_sub(L->x, m->size[d[0]], one), last1 = mg_sym_sub(L->x, m->size[d[1]], one);
+  SymRef one = lw_int(L, 1), last0 = mg_sym_sub(L->x, m->size[d[0]], one),
+         last1 = mg_sym_sub(L->x, m->size[d[1]], one);
   switch (((k % 4) + 4) % 4) {
   case 1: at[d[0]] = j, at[d[1]] = mg_sym_sub(L->x, last1, i); break;
   case 2: at[d[0]] = mg_sym_sub(L->x, last0, i), at[d[1]] = mg_sym_sub(L->x, last1, j); break;
@@ -384,10 +411,12 @@ static MgRc shape_rot90(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, n->out[0], lw_at(L, src, at));
 }
 
-/* ---- writes into views -------------------------------------------------------------------------------------------- */
+/* ---- writes into views
+ * -------------------------------------------------------------------------------------------- */
 
-/* A view of a tensor, seen from the tensor: index expressions of the view at the tensor's point (idx0, idx1, ...), and
- * the condition that the point lies in the view.  Arguments of the op: (view, sizes or self, the view's own...). */
+/* A view of a tensor, seen from the tensor: index expressions of the view at the tensor's point (idx0, idx1,
+ * ...), and the condition that the point lies in the view.  Arguments of the op: (view, sizes or
+ * self, the view's own...). */
 typedef struct {
   ExprRef to[LW_MAX_NDIM], in;
 } ShapePart;
@@ -401,7 +430,8 @@ static int shape_other_dims(Lower *L, int ndim, int a, int b, ExprRef *to) {
   return k;
 }
 
-static MgRc shape_part_slice(Lower *L, MgNode *n, const MgVal *whole, const MgVal *view, ShapePart *p) { /* (.., dim, start, stop, step) */
+static MgRc shape_part_slice(Lower *L, MgNode *n, const MgVal *whole, const MgVal *view,
+                             ShapePart *p) { /* (.., dim, start, stop, step) */
   int dim;
   if (!lw_arg_dim(L->g, n, 2, whole->ndim, &dim)) return MG_UNSUP;
   SymRef start = lw_slice_bound(L, n, 3, whole->size[dim], lw_int(L, 0)), step = lw_arg_sym(L, n, 5, 1);
@@ -425,7 +455,8 @@ static MgRc shape_part_slice(Lower *L, MgNode *n, const MgVal *whole, const MgVa
   return MG_OK;
 }
 
-static MgRc shape_part_select(Lower *L, MgNode *n, const MgVal *whole, const MgVal *view, ShapePart *p) { /* (.., dim, index) */
+static MgRc shape_part_select(Lower *L, MgNode *n, const MgVal *whole, const MgVal *view,
+                              ShapePart *p) { /* (.., dim, index) */
   int dim;
   int64_t c;
   if (!lw_arg_dim(L->g, n, 2, whole->ndim, &dim)) return MG_UNSUP;
@@ -437,10 +468,13 @@ static MgRc shape_part_select(Lower *L, MgNode *n, const MgVal *whole, const MgV
   return MG_OK;
 }
 
-static MgRc shape_part_diagonal(Lower *L, MgNode *n, const MgVal *whole, const MgVal *view, ShapePart *p) { /* (.., offset, dim1, dim2) */
+static MgRc shape_part_diagonal(Lower *L, MgNode *n, const MgVal *whole, const MgVal *view,
+                                ShapePart *p) { /* (.., offset, dim1, dim2) */
   int a, b;
   int64_t off = 0;
-  if (!lw_arg_int(L->g, n, 2, &off) || !lw_arg_dim(L->g, n, 3, whole->ndim, &a) || !lw_arg_dim(L->g, n, 4, whole->ndim, &b)) return MG_UNSUP;
+  if (!lw_arg_int(L->g, n, 2, &off) || !lw_arg_dim(L->g, n, 3, whole->ndim, &a) ||
+      !lw_arg_dim(L->g, n, 4, whole->ndim, &b))
+    return MG_UNSUP;
   ExprRef i = mg_ex_idx(L->x, a), j = mg_ex_idx(L->x, b);
   p->to[shape_other_dims(L, whole->ndim, a, b, p->to)] = off > 0 ? i : j;
   p->in = lw_op2(L, OP_eq, mg_sym_add(L->x, i, lw_int(L, off)), j);
@@ -467,7 +501,8 @@ static MgRc shape_slice_scatter(Lower *L, MgNode *n, const LwRow *r) {
   MgView view, part;
   lw_ids(L, at, lw_meta(L, v)->ndim);
   bool apart = !mg_sym_is(L->x, lw_arg_sym(L, n, 5, 1), 1);
-  if (!apart || !shape_stores_part(L, v, lw_at_bcast(L, src, at, lw_meta(L, v)->ndim))) return shape_scatter(L, n, shape_part_slice);
+  if (!apart || !shape_stores_part(L, v, lw_at_bcast(L, src, at, lw_meta(L, v)->ndim)))
+    return shape_scatter(L, n, shape_part_slice);
   TRY(lw_buffer(L, v, &view));
   TRY(lw_store(L, &view, lw_at(L, lw_arg_val(n, 0), at)));
   TRY(lw_part_slice(L, n, &view, &part));
@@ -486,7 +521,8 @@ static MgRc shape_diagonal_scatter(Lower *L, MgNode *n, const LwRow *r) {
   TRY(lw_part_write(L, n, &done));
   if (done) return MG_OK;
   lw_ids(L, at, nd);
-  if (!shape_stores_part(L, n->out[0], lw_at_bcast(L, src, at, nd - 1))) return shape_scatter(L, n, shape_part_diagonal);
+  if (!shape_stores_part(L, n->out[0], lw_at_bcast(L, src, at, nd - 1)))
+    return shape_scatter(L, n, shape_part_diagonal);
   return shape_store_diagonal(L, n, 2, lw_at(L, lw_arg_val(n, 0), at), src);
 }
 
@@ -506,7 +542,8 @@ static MgRc shape_as_strided_scatter(Lower *L, MgNode *n, const LwRow *r) {
   part.stride = mg_new(L->c, SymRef, ms->ndim + 1);
   TRYP(part.stride);
   for (int d = 0; d < ms->ndim; d++) part.stride[d] = lw_arg_item(L, n, 3, d, 0);
-  SymRef off = lw_arg(n, 4)->tag == MA_int ? mg_sym_sub(L->x, lw_arg(n, 4)->u.sym, mself->offset) : lw_int(L, 0);
+  SymRef off =
+      lw_arg(n, 4)->tag == MA_int ? mg_sym_sub(L->x, lw_arg(n, 4)->u.sym, mself->offset) : lw_int(L, 0);
   part.offset = mg_sym_add(L->x, view.offset, off);
   TRY(lw_store(L, &part, lw_at(L, src, at)));
   lw_define_view(L, v, &view);
@@ -519,7 +556,9 @@ static MgRc shape_unview(Lower *L, MgNode *n, ShapePartOf *part_of) {
   const MgVal *m = lw_meta(L, n->out[0]);
   ShapePart p;
   TRY(part_of(L, n, m, lw_meta(L, grad), &p));
-  return lw_define(L, n->out[0], lw_masked(L, lw_at(L, grad, p.to), p.in, lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0)));
+  return lw_define(
+      L, n->out[0],
+      lw_masked(L, lw_at(L, grad, p.to), p.in, lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0)));
 }
 static MgRc shape_slice_backward(Lower *L, MgNode *n, const LwRow *r) {
   ValRef grad = lw_arg_val(n, 0), v = n->out[0];
@@ -533,13 +572,16 @@ static MgRc shape_slice_backward(Lower *L, MgNode *n, const LwRow *r) {
   TRY(lw_part_slice(L, n, &view, &part));
   return shape_store_part(L, v, &view, &part, grad);
 }
-static MgRc shape_select_backward(Lower *L, MgNode *n, const LwRow *r) { return shape_unview(L, n, shape_part_select); }
+static MgRc shape_select_backward(Lower *L, MgNode *n, const LwRow *r) {
+  return shape_unview(L, n, shape_part_select);
+}
 static MgRc shape_diagonal_backward(Lower *L, MgNode *n, const LwRow *r) {
   const MgVal *m = lw_meta(L, n->out[0]);
   ValRef grad = lw_arg_val(n, 0);
   ExprRef at[LW_MAX_NDIM];
   lw_ids(L, at, m->ndim - 1);
-  if (!shape_stores_part(L, n->out[0], lw_at_bcast(L, grad, at, m->ndim - 1))) return shape_unview(L, n, shape_part_diagonal);
+  if (!shape_stores_part(L, n->out[0], lw_at_bcast(L, grad, at, m->ndim - 1)))
+    return shape_unview(L, n, shape_part_diagonal);
   return shape_store_diagonal(L, n, 2, lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0), grad);
 }
 
@@ -572,12 +614,17 @@ static MgRc shape_pad_backward(Lower *L, MgNode *n, const LwRow *r) { /* (grad, 
 }
 
 #define S(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, 0, NULL},
+/* Rows have no commas between them. */
+/* clang-format off */
 const LwRow lw_rows_shape[] = {
   S("cat", ok_cat, shape_cat, 0) S("stack", ok_cat, shape_cat, 1)
   S("constant_pad_nd", NULL, shape_pad, PAD_constant)
-  S("reflection_pad1d", lw_ok_not_bool, shape_pad, PAD_reflect) S("reflection_pad2d", lw_ok_not_bool, shape_pad, PAD_reflect)
-  S("reflection_pad3d", lw_ok_not_bool, shape_pad, PAD_reflect) S("replication_pad1d", lw_ok_not_bool, shape_pad, PAD_replicate)
-  S("replication_pad2d", lw_ok_not_bool, shape_pad, PAD_replicate) S("replication_pad3d", lw_ok_not_bool, shape_pad, PAD_replicate)
+  S("reflection_pad1d", lw_ok_not_bool, shape_pad, PAD_reflect)
+  S("reflection_pad2d", lw_ok_not_bool, shape_pad, PAD_reflect)
+  S("reflection_pad3d", lw_ok_not_bool, shape_pad, PAD_reflect)
+  S("replication_pad1d", lw_ok_not_bool, shape_pad, PAD_replicate)
+  S("replication_pad2d", lw_ok_not_bool, shape_pad, PAD_replicate)
+  S("replication_pad3d", lw_ok_not_bool, shape_pad, PAD_replicate)
   S("flip", NULL, shape_flip, 0) S("flipud", NULL, shape_flip, 1) S("fliplr", NULL, shape_flip, 2)
   S("roll", NULL, shape_roll, 0) S("repeat", NULL, shape_repeat, 0) S("tile", NULL, shape_repeat, 0)
   S("repeat_interleave.self_int", NULL, shape_repeat_interleave, 0) S("diag_embed", NULL, shape_diag_embed, 0)
@@ -585,7 +632,8 @@ const LwRow lw_rows_shape[] = {
   S("channel_shuffle", ok_2d, shape_pixel, 2) S("native_channel_shuffle", ok_2d, shape_pixel, 2)
   S("rot90", NULL, shape_rot90, 0)
   S("slice_scatter", NULL, shape_slice_scatter, 0) S("select_scatter", NULL, shape_select_scatter, 0)
-  S("diagonal_scatter", NULL, shape_diagonal_scatter, 0) S("as_strided_scatter", NULL, shape_as_strided_scatter, 0)
+  S("diagonal_scatter", NULL, shape_diagonal_scatter, 0)
+  S("as_strided_scatter", NULL, shape_as_strided_scatter, 0)
   S("reflection_pad1d_backward", lw_ok_not_bool, shape_pad_backward, PAD_reflect)
   S("reflection_pad2d_backward", lw_ok_not_bool, shape_pad_backward, PAD_reflect)
   S("reflection_pad3d_backward", lw_ok_not_bool, shape_pad_backward, PAD_reflect)
@@ -596,3 +644,4 @@ const LwRow lw_rows_shape[] = {
   S("slice_backward", NULL, shape_slice_backward, 0) S("select_backward", NULL, shape_select_backward, 0)
   {0},
 };
+/* clang-format on */

@@ -1,22 +1,26 @@
 /* Which ops have a lowering, and reading of node arguments.
- * In: op names and graph nodes.  Out: rows of the topics' tables.  No state but an index built once per process. */
+ * In: op names and graph nodes.  Out: rows of the topics' tables.  No state but an
+ * index built once per process. */
 #include "back/lower/lower.h"
 #include <pthread.h>
 #include <string.h>
 
 /* One table a topic, ended by a row without name; each lives in the file of its lowerings. */
-extern const LwRow lw_rows_point[], lw_rows_act[], lw_rows_grad[], lw_rows_view[], lw_rows_factory[], lw_rows_shape[],
-    lw_rows_reduce[], lw_rows_norm[], lw_rows_index[], lw_rows_scatter[], lw_rows_window[], lw_rows_resize[], lw_rows_norm_grad[],
-    lw_rows_loss[];
-static const LwRow *const table_all[] = {lw_rows_point, lw_rows_act, lw_rows_grad, lw_rows_view, lw_rows_factory,
-                                         lw_rows_shape, lw_rows_reduce, lw_rows_norm, lw_rows_index, lw_rows_scatter,
-                                         lw_rows_window, lw_rows_resize, lw_rows_norm_grad, lw_rows_loss};
+extern const LwRow lw_rows_point[], lw_rows_act[], lw_rows_grad[], lw_rows_view[], lw_rows_factory[],
+    lw_rows_shape[], lw_rows_reduce[], lw_rows_norm[], lw_rows_index[], lw_rows_scatter[], lw_rows_window[],
+    lw_rows_resize[], lw_rows_norm_grad[], lw_rows_loss[];
+static const LwRow *const table_all[] = {lw_rows_point,     lw_rows_act,     lw_rows_grad,   lw_rows_view,
+                                         lw_rows_factory,   lw_rows_shape,   lw_rows_reduce, lw_rows_norm,
+                                         lw_rows_index,     lw_rows_scatter, lw_rows_window, lw_rows_resize,
+                                         lw_rows_norm_grad, lw_rows_loss};
 
 enum { TABLE_SLOTS = 2048 }; /* more than twice the number of rows */
 static const LwRow *table_slot[TABLE_SLOTS];
 static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 
-static uint32_t table_hash(const char *name) { return (uint32_t)mg_hash_bytes(name, strlen(name), 0) % TABLE_SLOTS; }
+static uint32_t table_hash(const char *name) {
+  return (uint32_t)mg_hash_bytes(name, strlen(name), 0) % TABLE_SLOTS;
+}
 
 static void table_build(void) {
   for (size_t t = 0; t < sizeof table_all / sizeof *table_all; t++)
@@ -34,7 +38,11 @@ const LwRow *lw_row(const char *full) {
   return NULL;
 }
 
-typedef struct TableVals { const MgGraph *g; bool ok; bool view; } TableVals;
+typedef struct TableVals {
+  const MgGraph *g;
+  bool ok;
+  bool view;
+} TableVals;
 
 static void table_check_val(ValRef *v, void *arg) {
   TableVals *t = arg;
@@ -56,10 +64,13 @@ const LwRow *lw_row_for(const MgGraph *g, const MgNode *n) {
   return r;
 }
 
-bool lw_ok_float(const MgGraph *g, const MgNode *n) { return mg_dtype_is_float((MgDtype)mg_val(g, n->out[0])->dtype); }
+bool lw_ok_float(const MgGraph *g, const MgNode *n) {
+  return mg_dtype_is_float((MgDtype)mg_val(g, n->out[0])->dtype);
+}
 bool lw_ok_not_bool(const MgGraph *g, const MgNode *n) { return mg_val(g, n->out[0])->dtype != DT_bool; }
 
-/* ---- arguments --------------------------------------------------------------------------------------------------- */
+/* ---- arguments
+ * --------------------------------------------------------------------------------------------------- */
 
 bool lw_arg_bool(const MgNode *n, int k, bool deflt) {
   const MgArg *a = lw_arg(n, k);
@@ -110,7 +121,8 @@ ExprRef lw_arg_scalar(Lower *L, const MgArg *a, MgTy ty) {
   case MA_int: return mg_ex_cvt(L->x, ty, a->u.sym);
   case MA_bool: return lw_const(L, ty, a->u.b);
   case MA_float: /* through f64, so conversion to an integer type is torch's */
-    return mg_ty_is_float(ty) ? mg_ex_float(L->x, ty, a->u.f) : mg_ex_cvt(L->x, ty, mg_ex_float(L->x, TY_f64, a->u.f));
+    return mg_ty_is_float(ty) ? mg_ex_float(L->x, ty, a->u.f)
+                              : mg_ex_cvt(L->x, ty, mg_ex_float(L->x, TY_f64, a->u.f));
   default: return lw_const(L, ty, 0);
   }
 }

@@ -1,5 +1,6 @@
 /* Values while lowering: reading, costing, realising.
- * In: graph values in one of the states of lower.h.  Out: expressions for readers, point nests that realise values.
+ * In: graph values in one of the states of lower.h.  Out: expressions for readers, point nests that realise
+ * values.
  * Does not know any op. */
 #include "back/lower/lower.h"
 #include <math.h>
@@ -9,7 +10,8 @@ enum { COST_READ_TWICE = 4, OPS_MAX = 160, LOADS_MAX = 16 };
 
 MgVal *lw_meta(Lower *L, ValRef v) { return mg_val(L->g, v); }
 
-/* ---- walks over expressions ---------------------------------------------------------------------------------- */
+/* ---- walks over expressions
+ * ---------------------------------------------------------------------------------- */
 
 /* Starts a walk: nodes stamped with the returned mark were seen in it. */
 static MgRc value_walk(Lower *L) {
@@ -33,11 +35,36 @@ static bool value_seen(Lower *L, ExprRef e) {
 /* Weights of one evaluation, relative to an addition. */
 static uint32_t value_weight(MgScalarOp op) {
   switch (op) {
-  case OP_none: case OP_const: case OP_sym: case OP_idx: case OP_red: case OP_load: return 0;
-  case OP_cvt: case OP_bitcast: case OP_where: case OP_add: case OP_sub: case OP_mul: case OP_min: case OP_max:
-  case OP_neg: case OP_abs: case OP_lt: case OP_le: case OP_eq: case OP_ne: case OP_and: case OP_or: case OP_xor:
+  case OP_none:
+  case OP_const:
+  case OP_sym:
+  case OP_idx:
+  case OP_red:
+  case OP_load: return 0;
+  case OP_cvt:
+  case OP_bitcast:
+  case OP_where:
+  case OP_add:
+  case OP_sub:
+  case OP_mul:
+  case OP_min:
+  case OP_max:
+  case OP_neg:
+  case OP_abs:
+  case OP_lt:
+  case OP_le:
+  case OP_eq:
+  case OP_ne:
+  case OP_and:
+  case OP_or:
+  case OP_xor:
   case OP_not: return 1;
-  case OP_div: case OP_sqrt: case OP_rsqrt: case OP_floor: case OP_ceil: case OP_trunc: return 3;
+  case OP_div:
+  case OP_sqrt:
+  case OP_rsqrt:
+  case OP_floor:
+  case OP_ceil:
+  case OP_trunc: return 3;
   default: return 10;
   }
 }
@@ -71,7 +98,10 @@ bool lw_reads(Lower *L, ExprRef e, bool (*hit)(Lower *L, const MgExpr *load, voi
 
 static bool any_load(Lower *L, const MgExpr *load, void *arg) { return true; }
 
-typedef struct ValueMask { Lower *L; ExprRef mask; } ValueMask;
+typedef struct ValueMask {
+  Lower *L;
+  ExprRef mask;
+} ValueMask;
 
 /* Loads get the mask as well; everything else stays. */
 static ExprRef value_mask_load(MgExprs *x, ExprRef e, const ExprRef *src, void *arg) {
@@ -79,7 +109,8 @@ static ExprRef value_mask_load(MgExprs *x, ExprRef e, const ExprRef *src, void *
   const MgExpr n = x->node[e];
   if (n.op != OP_load) return mg_ex_rebuild(x, e, src);
   ExprRef mask = src[1] ? lw_op2(m->L, OP_and, src[1], m->mask) : m->mask;
-  return mg_ex_load(x, (MgTy)n.ty, (uint32_t)n.u.i, src[0], mask, src[2] ? src[2] : lw_const(m->L, (MgTy)n.ty, 0));
+  return mg_ex_load(x, (MgTy)n.ty, (uint32_t)n.u.i, src[0], mask,
+                    src[2] ? src[2] : lw_const(m->L, (MgTy)n.ty, 0));
 }
 
 ExprRef lw_masked(Lower *L, ExprRef e, ExprRef mask, ExprRef other) {
@@ -92,7 +123,8 @@ ExprRef lw_masked(Lower *L, ExprRef e, ExprRef mask, ExprRef other) {
   return lw_where(L, mask, mg_ex_map(L->x, e, value_mask_load, &m), other);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------- */
+/* ---- reading
+ * ------------------------------------------------------------------------------------------------- */
 
 ExprRef lw_at(Lower *L, ValRef v, const ExprRef *at) {
   const LwVal *lv = &L->val[v];
@@ -103,7 +135,8 @@ ExprRef lw_at(Lower *L, ValRef v, const ExprRef *at) {
     L->x->nomem = true;
     return 0;
   }
-  ExprRef load = mg_ex_load(L->x, mg_dtype_ty((MgDtype)m->dtype), lv->view.buf, mg_view_index(L->x, &lv->view, at), 0, 0);
+  ExprRef load = mg_ex_load(L->x, mg_dtype_ty((MgDtype)m->dtype), lv->view.buf,
+                            mg_view_index(L->x, &lv->view, at), 0, 0);
   return mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)m->dtype), load);
 }
 
@@ -136,7 +169,8 @@ ExprRef lw_in_range(Lower *L, ExprRef i, SymRef n) {
   return lw_op2(L, OP_and, lw_op2(L, OP_le, lw_int(L, 0), i), lw_op2(L, OP_lt, i, n));
 }
 
-/* ---- realising ----------------------------------------------------------------------------------------------- */
+/* ---- realising
+ * ----------------------------------------------------------------------------------------------- */
 
 MgRc lw_temp(Lower *L, MgDtype dt, int device, int ndim, const SymRef *size, const char *name, MgView *out) {
   SymRef *dim = mg_new(L->c, SymRef, ndim * 2 + 1), n = lw_int(L, 1);
@@ -146,14 +180,21 @@ MgRc lw_temp(Lower *L, MgDtype dt, int device, int ndim, const SymRef *size, con
     dim[ndim + d] = n;
     n = mg_sym_mul(L->x, n, mg_sym_max(L->x, size[d], lw_int(L, 1)));
   }
-  *out = (MgView){.buf = mg_sched_buf(L->s, MB_temp, dt, n, name), .ndim = (uint8_t)ndim, .dtype = (uint8_t)dt,
-                  .size = dim, .stride = dim + ndim, .offset = lw_int(L, 0)};
+  *out = (MgView){.buf = mg_sched_buf(L->s, MB_temp, dt, n, name),
+                  .ndim = (uint8_t)ndim,
+                  .dtype = (uint8_t)dt,
+                  .size = dim,
+                  .stride = dim + ndim,
+                  .offset = lw_int(L, 0)};
   TRYP(out->buf);
   L->s->buf[out->buf].device = (uint8_t)device;
   return MG_OK;
 }
 
-typedef struct ValuePoint { BufRef buf; ExprRef index; } ValuePoint;
+typedef struct ValuePoint {
+  BufRef buf;
+  ExprRef index;
+} ValuePoint;
 
 /* A load from the buffer, but not of the point. */
 static bool value_other_point(Lower *L, const MgExpr *load, void *arg) {
@@ -161,10 +202,12 @@ static bool value_other_point(Lower *L, const MgExpr *load, void *arg) {
   return (BufRef)load->u.i == q->buf && load->src[0] != q->index;
 }
 
-static bool live_reads_buf(Lower *L, const MgExpr *load, void *arg) { return (BufRef)load->u.i == *(BufRef *)arg; }
+static bool live_reads_buf(Lower *L, const MgExpr *load, void *arg) {
+  return (BufRef)load->u.i == *(BufRef *)arg;
+}
 
-/* Memory of the input that value v will be written back to, when storing there now is safe but for what v itself reads:
- * nobody else reads the old contents later. */
+/* Memory of the input that value v will be written back to, when storing there now is safe but for what v
+ * itself reads: nobody else reads the old contents later. */
 static bool value_wb_memory(Lower *L, ValRef v, MgView *out) {
   const LwVal *lv = &L->val[v];
   if (lv->wb < 0 || L->node < L->late) return false;
@@ -209,7 +252,8 @@ static MgRc value_store_parts(Lower *L, ValRef v, bool *done) {
   if (!value_wb_memory(L, v, &view)) return MG_OK;
   TRY(lw_parts(L, v, &view, &p, done));
   if (!*done) return MG_OK;
-  if (p.n > 1 || (p.n && !value_reads_own_point(L, p.part[0].e, &p.part[0].view))) TRY(lw_parts_apart(L, &p, lw_meta(L, v)->device));
+  if (p.n > 1 || (p.n && !value_reads_own_point(L, p.part[0].e, &p.part[0].view)))
+    TRY(lw_parts_apart(L, &p, lw_meta(L, v)->device));
   for (int i = 0; i < p.n; i++) TRY(lw_store(L, &p.part[i].view, p.part[i].e));
   lw_define_view(L, v, &view);
   return MG_OK;
@@ -219,15 +263,20 @@ MgRc lw_buffer(Lower *L, ValRef v, MgView *out) {
   const MgVal *m = lw_meta(L, v);
   const LwVal *lv = &L->val[v];
   if (value_wb_view(L, v, out)) return MG_OK;
-  *out = (MgView){.ndim = m->ndim, .dtype = m->dtype, .size = m->size, .stride = m->stride, .offset = lw_int(L, 0)};
-  out->buf = mg_sched_buf(L->s, lv->out >= 0 ? MB_output : MB_temp, (MgDtype)m->dtype, mg_view_extent(L->x, out), NULL);
+  *out = (MgView){
+      .ndim = m->ndim, .dtype = m->dtype, .size = m->size, .stride = m->stride, .offset = lw_int(L, 0)};
+  out->buf = mg_sched_buf(L->s, lv->out >= 0 ? MB_output : MB_temp, (MgDtype)m->dtype,
+                          mg_view_extent(L->x, out), NULL);
   TRYP(out->buf);
   L->s->buf[out->buf].device = m->device;
   if (lv->out >= 0) L->s->buf[out->buf].index = lv->out;
   return MG_OK;
 }
 
-typedef struct ValueCount { ValRef v; uint32_t n; } ValueCount;
+typedef struct ValueCount {
+  ValRef v;
+  uint32_t n;
+} ValueCount;
 
 static void value_count(ValRef *v, void *arg) {
   ValueCount *q = arg;
@@ -239,9 +288,12 @@ bool lw_take(Lower *L, ValRef from, ValRef v, bool read_too, MgView *out) {
   const MgVal *m = lw_meta(L, v);
   if (f->kind != LW_buf || f->last != L->node || f->continued || lv->wb >= 0) return false;
   MgBuf *b = &L->s->buf[f->view.buf];
-  if (b->kind != MB_temp || b->dtype != m->dtype || f->view.ndim != m->ndim || !mg_sym_is(L->x, f->view.offset, 0)) return false;
+  if (b->kind != MB_temp || b->dtype != m->dtype || f->view.ndim != m->ndim ||
+      !mg_sym_is(L->x, f->view.offset, 0))
+    return false;
   for (int d = 0; d < m->ndim; d++)
-    if (!mg_ex_same(f->view.size[d], m->size[d]) || !mg_ex_same(f->view.stride[d], m->stride[d])) return false;
+    if (!mg_ex_same(f->view.size[d], m->size[d]) || !mg_ex_same(f->view.stride[d], m->stride[d]))
+      return false;
   if (!mg_ex_same(b->nelem, mg_view_extent(L->x, &f->view))) return false;
   BufRef r = f->view.buf;
   ValueCount arg = {from, 0}; /* as two arguments it is read while it is written */
@@ -250,14 +302,21 @@ bool lw_take(Lower *L, ValRef from, ValRef v, bool read_too, MgView *out) {
   for (ValRef o = 1; o < L->g->nval; o++) {
     const LwVal *lo = &L->val[o];
     if (o == from || lo->last < L->node || (read_too && lo->last == L->node)) continue;
-    if (lo->kind == LW_buf ? lo->view.buf == r : lo->kind == LW_expr && lw_reads(L, lo->e, live_reads_buf, &r)) return false;
+    if (lo->kind == LW_buf ? lo->view.buf == r
+                           : lo->kind == LW_expr && lw_reads(L, lo->e, live_reads_buf, &r))
+      return false;
   }
   *out = f->view;
   if (lv->out >= 0) b->kind = MB_output, b->index = lv->out;
   return true;
 }
 
-typedef struct ValueReads { Lower *L; ValRef self; BufRef buf; bool yes; } ValueReads;
+typedef struct ValueReads {
+  Lower *L;
+  ValRef self;
+  BufRef buf;
+  bool yes;
+} ValueReads;
 
 static void value_arg_reads(ValRef *v, void *arg) {
   ValueReads *q = arg;
@@ -325,7 +384,8 @@ MgRc lw_realise(Lower *L, ValRef v) {
   if (done) return MG_OK;
   TRY(lw_buffer(L, v, &view));
   TRY(lw_store(L, &view, lv->e));
-  if (lw_meta(L, v)->def) L->s->item[L->s->nitem - 1].u.loop->node = lw_meta(L, v)->def; /* not of the reader */
+  if (lw_meta(L, v)->def)
+    L->s->item[L->s->nitem - 1].u.loop->node = lw_meta(L, v)->def; /* not of the reader */
   lv->view = view;
   if (lw_reads(L, lv->e, any_load, NULL)) {
     lv->kind = LW_buf;
@@ -352,7 +412,8 @@ MgRc lw_define(Lower *L, ValRef v, ExprRef e) {
   lv->e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)lw_meta(L, v)->dtype), e);
   if (!lv->e) return MG_NOMEM;
   LwCost k = lw_cost(L, lv->e);
-  if (!k.loads && k.ops <= COST_READ_TWICE) return MG_OK; /* constants and index patterns: realised when asked */
+  if (!k.loads && k.ops <= COST_READ_TWICE)
+    return MG_OK; /* constants and index patterns: realised when asked */
   if (lv->need_buf || (lv->uses > 1 && !(k.loads <= 1 && k.ops <= COST_READ_TWICE)) || k.ops > OPS_MAX ||
       k.loads > LOADS_MAX)
     return lw_realise(L, v);
@@ -365,7 +426,8 @@ void lw_define_view(Lower *L, ValRef v, const MgView *view) {
   L->val[v].view = *view;
 }
 
-/* ---- checks -------------------------------------------------------------------------------------------------- */
+/* ---- checks
+ * -------------------------------------------------------------------------------------------------- */
 
 MgRc lw_check(Lower *L, ExprRef bad, const SymRef *size, int ndim, const char *type, const char *msg) {
   int64_t k;

@@ -1,6 +1,6 @@
 /* Views: permute, slice, expand, view, split ... as index maps.
- * Of an unrealised value: its expression with other indices.  Of a buffer: the map, being affine, gives the strides of
- * a view of the same memory.  Nothing is ever copied here. */
+ * Of an unrealised value: its expression with other indices.  Of a buffer: the map, being affine, gives the
+ * strides of a view of the same memory.  Nothing is ever copied here. */
 #include "back/lower/lower.h"
 #include <string.h>
 
@@ -9,17 +9,20 @@ enum { VIEW_split_size, VIEW_split_sizes, VIEW_unbind, VIEW_chunk, VIEW_sections
 static ValRef view_src(const MgNode *n) { return lw_arg_val(n, 0); }
 static int view_ndim(Lower *L, const MgNode *n) { return lw_meta(L, view_src(n))->ndim; }
 
-/* ---- reshapes ---------------------------------------------------------------------------------------------------- */
+/* ---- reshapes
+ * ---------------------------------------------------------------------------------------------------- */
 
-typedef struct ViewGroup { int i0, i1, o0, o1; } ViewGroup; /* in dims [i0,i1) hold the elements of out dims [o0,o1) */
+typedef struct ViewGroup {
+  int i0, i1, o0, o1;
+} ViewGroup; /* in dims [i0,i1) hold the elements of out dims [o0,o1) */
 typedef struct ViewGroups {
   int in[LW_MAX_NDIM], out[LW_MAX_NDIM], nin, nout; /* dimensions of more than one element */
   ViewGroup g[LW_MAX_NDIM];
   int n;
 } ViewGroups;
 
-/* Splits both size lists from the right into the smallest groups of equal products; what cannot be proved equal ends up
- * in one group. */
+/* Splits both size lists from the right into the smallest groups of equal products; what cannot be proved
+ * equal ends up in one group. */
 static void view_group(Lower *L, const SymRef *in, int nin, const SymRef *out, int nout, ViewGroups *v) {
   MgExprs *x = L->x;
   v->nin = v->nout = v->n = 0;
@@ -35,13 +38,17 @@ static void view_group(Lower *L, const SymRef *in, int nin, const SymRef *out, i
       int64_t hi = mg_sym_hint(x, pi), ho = mg_sym_hint(x, po);
       if (hi < ho && i > 0) pi = mg_sym_mul(x, pi, in[v->in[--i]]);
       else if (ho < hi && o > 0) po = mg_sym_mul(x, po, out[v->out[--o]]);
-      else { i = o = 0; break; } /* not provable: one group for the rest */
+      else {
+        i = o = 0;
+        break;
+      } /* not provable: one group for the rest */
     }
     v->g[v->n++] = (ViewGroup){i, i1, o, o1};
   }
 }
 
-void lw_reshape_map(Lower *L, const SymRef *in, int nin, const SymRef *out, int nout, const ExprRef *at, ExprRef *to) {
+void lw_reshape_map(Lower *L, const SymRef *in, int nin, const SymRef *out, int nout, const ExprRef *at,
+                    ExprRef *to) {
   ViewGroups v;
   view_group(L, in, nin, out, nout, &v);
   for (int d = 0; d < nin; d++) to[d] = lw_int(L, 0);
@@ -101,7 +108,8 @@ static MgRc view_reshape(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, v, lw_at(L, src, to));
 }
 
-/* ---- affine views ------------------------------------------------------------------------------------------------ */
+/* ---- affine views
+ * ------------------------------------------------------------------------------------------------ */
 
 /* One result of a view op from its map. */
 static MgRc view_result(Lower *L, MgNode *n, const LwRow *r, int k) {
@@ -125,8 +133,9 @@ static MgRc view_result(Lower *L, MgNode *n, const LwRow *r, int k) {
     at[d] = lw_int(L, 1);
     r->map(L, n, k, at, to);
     at[d] = lw_int(L, 0);
-    view.stride[d] = mg_sym_is(L->x, m->size[d], 1) ? m->stride[d]
-                                                   : mg_sym_sub(L->x, mg_view_index(L->x, &ls->view, to), view.offset);
+    view.stride[d] = mg_sym_is(L->x, m->size[d], 1)
+                         ? m->stride[d]
+                         : mg_sym_sub(L->x, mg_view_index(L->x, &ls->view, to), view.offset);
   }
   lw_define_view(L, v, &view);
   return MG_OK;
@@ -183,7 +192,9 @@ static bool map_movedim(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef
   for (int d = 0; d < nd; d++) from[d] = -1;
   for (int i = 0; i < k; i++) {
     int64_t s, t;
-    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, 1, i, 0), &s) || !mg_ex_const_int(L->x, lw_arg_item(L, n, 2, i, 0), &t)) return false;
+    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, 1, i, 0), &s) ||
+        !mg_ex_const_int(L->x, lw_arg_item(L, n, 2, i, 0), &t))
+      return false;
     s = s < 0 ? s + nd : s;
     t = t < 0 ? t + nd : t;
     from[t] = (int)s;
@@ -240,7 +251,8 @@ SymRef lw_slice_bound(Lower *L, const MgNode *n, int k, SymRef size, SymRef defl
   return mg_sym_min(L->x, mg_sym_max(L->x, wrapped, zero), size);
 }
 
-static bool map_shift(Lower *L, MgNode *n, const ExprRef *at, ExprRef *to, int dim, SymRef start, SymRef step) {
+static bool map_shift(Lower *L, MgNode *n, const ExprRef *at, ExprRef *to, int dim, SymRef start,
+                      SymRef step) {
   memcpy(to, at, sizeof *to * view_ndim(L, n));
   to[dim] = mg_sym_add(L->x, start, mg_sym_mul(L->x, at[dim], step));
   return true;
@@ -249,7 +261,8 @@ static bool map_slice(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *
   const MgVal *m = lw_meta(L, view_src(n));
   int dim;
   if (!lw_arg_dim(L->g, n, 1, m->ndim, &dim)) return false;
-  return map_shift(L, n, at, to, dim, lw_slice_bound(L, n, 2, m->size[dim], lw_int(L, 0)), lw_arg_sym(L, n, 4, 1));
+  return map_shift(L, n, at, to, dim, lw_slice_bound(L, n, 2, m->size[dim], lw_int(L, 0)),
+                   lw_arg_sym(L, n, 4, 1));
 }
 static SymRef view_wrap(Lower *L, SymRef i, SymRef size) { /* a negative index counts from the end */
   int64_t v;
@@ -274,7 +287,9 @@ static bool map_diagonal(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRe
   const MgVal *m = lw_meta(L, view_src(n));
   int a, b, k = 0;
   int64_t off = 0;
-  if (!lw_arg_dim(L->g, n, 2, m->ndim, &a) || !lw_arg_dim(L->g, n, 3, m->ndim, &b) || !lw_arg_int(L->g, n, 1, &off)) return false;
+  if (!lw_arg_dim(L->g, n, 2, m->ndim, &a) || !lw_arg_dim(L->g, n, 3, m->ndim, &b) ||
+      !lw_arg_int(L->g, n, 1, &off))
+    return false;
   for (int d = 0; d < m->ndim; d++)
     if (d != a && d != b) to[d] = at[k++];
   to[a] = mg_sym_add(L->x, at[k], lw_int(L, off < 0 ? -off : 0));
@@ -301,7 +316,9 @@ static bool map_split(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *
     return true;
   }
   if (r->op == VIEW_indices) { /* the indices are starts of the later pieces */
-    if (out > 0) start = lw_slice_bound(L, &(MgNode){.arg = &lw_arg(n, 1)->u.item[out - 1], .narg = 1}, 0, m->size[dim], 0);
+    if (out > 0)
+      start =
+          lw_slice_bound(L, &(MgNode){.arg = &lw_arg(n, 1)->u.item[out - 1], .narg = 1}, 0, m->size[dim], 0);
   } else {
     for (int i = 0; i < out; i++) {
       if (!n->out[i]) return false;
@@ -311,7 +328,8 @@ static bool map_split(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *
   return map_shift(L, n, at, to, dim, start, lw_int(L, 1));
 }
 
-/* ---- views that name memory -------------------------------------------------------------------------------------- */
+/* ---- views that name memory
+ * -------------------------------------------------------------------------------------- */
 
 static MgRc view_as_strided(Lower *L, MgNode *n, const LwRow *r) {
   ValRef v = n->out[0], base = lw_base(L, view_src(n));
@@ -331,7 +349,8 @@ static MgRc view_as_strided(Lower *L, MgNode *n, const LwRow *r) {
   }
   ExprRef at[LW_MAX_NDIM];
   for (int d = 0; d < m->ndim; d++) at[d] = mg_ex_idx(L->x, d);
-  return lw_define(L, v, mg_ex_load(L->x, mg_dtype_ty((MgDtype)m->dtype), view.buf, mg_view_index(L->x, &view, at), 0, 0));
+  return lw_define(
+      L, v, mg_ex_load(L->x, mg_dtype_ty((MgDtype)m->dtype), view.buf, mg_view_index(L->x, &view, at), 0, 0));
 }
 static bool ok_as_strided(const MgGraph *g, const MgNode *n) {
   return lw_arg(n, 2)->tag == MA_list || mg_val(g, n->out[0])->ndim == 0;
@@ -347,7 +366,8 @@ static MgRc view_dtype(Lower *L, MgNode *n, const LwRow *r) {
   return MG_OK;
 }
 static bool ok_same_width(const MgGraph *g, const MgNode *n) {
-  return mg_dtype_size((MgDtype)mg_val(g, n->out[0])->dtype) == mg_dtype_size((MgDtype)mg_val(g, lw_arg_val(n, 0))->dtype) &&
+  return mg_dtype_size((MgDtype)mg_val(g, n->out[0])->dtype) ==
+             mg_dtype_size((MgDtype)mg_val(g, lw_arg_val(n, 0))->dtype) &&
          mg_dtype_has_ty((MgDtype)mg_val(g, lw_arg_val(n, 0))->dtype);
 }
 static bool ok_real(const MgGraph *g, const MgNode *n) {
@@ -364,7 +384,10 @@ static bool ok_const_int1(const MgGraph *g, const MgNode *n) { /* a list of cons
 
 #define V(name, ok, fn, map, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_view, map},
 #define K(name, ok, fn, map, op) {"aten::" name, fn, ok, NULL, op, 0, 0, map},
-#define VK(name, over, ok, map) V(name over, ok, view_affine, map, 0) K(name "_copy" over, ok, view_affine, map, 0)
+#define VK(name, over, ok, map)                                                                              \
+  V(name over, ok, view_affine, map, 0) K(name "_copy" over, ok, view_affine, map, 0)
+/* Rows have no commas between them. */
+/* clang-format off */
 const LwRow lw_rows_view[] = {
   V("view", NULL, view_reshape, NULL, 0) V("_unsafe_view", NULL, view_reshape, NULL, 0)
   V("reshape", NULL, view_reshape, NULL, 0) V("view_as", NULL, view_reshape, NULL, 0)
@@ -372,7 +395,8 @@ const LwRow lw_rows_view[] = {
   V("unflatten.int", NULL, view_reshape, NULL, 0) K("view_copy", NULL, view_reshape, NULL, 0)
   K("_reshape_copy", NULL, view_reshape, NULL, 0)
   V("view.dtype", ok_same_width, view_dtype, NULL, 0)
-  V("as_strided", ok_as_strided, view_as_strided, NULL, 0) K("as_strided_copy", ok_as_strided, view_as_strided, NULL, 0)
+  V("as_strided", ok_as_strided, view_as_strided, NULL, 0)
+  K("as_strided_copy", ok_as_strided, view_as_strided, NULL, 0)
   V("alias", NULL, view_affine, map_same, 0) V("detach", NULL, view_affine, map_same, 0)
   V("lift", NULL, view_affine, map_same, 0) V("lift_fresh", NULL, view_affine, map_same, 0)
   V("resolve_conj", ok_real, view_affine, map_same, 0) V("resolve_neg", ok_real, view_affine, map_same, 0)
@@ -383,14 +407,19 @@ const LwRow lw_rows_view[] = {
   V("swapaxes", NULL, view_affine, map_transpose, 0) V("swapdims", NULL, view_affine, map_transpose, 0)
   VK("t", "", NULL, map_t) V("mT", NULL, view_affine, map_t, 0) V("mH", ok_real, view_affine, map_t, 0)
   V("adjoint", ok_real, view_affine, map_t, 0) V("numpy_T", NULL, view_affine, map_reverse, 0)
-  V("movedim.int", ok_const_int1, view_affine, map_movedim, 0) V("movedim.intlist", ok_const_int1, view_affine, map_movedim, 0)
-  VK("unsqueeze", "", NULL, map_unsqueeze) VK("squeeze", "", NULL, map_squeeze) VK("squeeze", ".dim", NULL, map_squeeze)
+  V("movedim.int", ok_const_int1, view_affine, map_movedim, 0)
+  V("movedim.intlist", ok_const_int1, view_affine, map_movedim, 0)
+  VK("unsqueeze", "", NULL, map_unsqueeze) VK("squeeze", "", NULL, map_squeeze)
+  VK("squeeze", ".dim", NULL, map_squeeze)
   VK("squeeze", ".dims", ok_const_int1, map_squeeze) VK("select", ".int", NULL, map_select)
   VK("slice", ".Tensor", NULL, map_slice) V("narrow", NULL, view_affine, map_narrow, 0)
   VK("diagonal", "", NULL, map_diagonal) VK("unfold", "", NULL, map_unfold)
-  V("split.Tensor", NULL, view_affine, map_split, VIEW_split_size) V("split.sizes", NULL, view_affine, map_split, VIEW_split_sizes)
-  V("split_with_sizes", NULL, view_affine, map_split, VIEW_split_sizes) V("unbind.int", NULL, view_affine, map_split, VIEW_unbind)
-  V("chunk", NULL, view_affine, map_split, VIEW_chunk) V("unsafe_chunk", NULL, view_affine, map_split, VIEW_chunk)
+  V("split.Tensor", NULL, view_affine, map_split, VIEW_split_size)
+  V("split.sizes", NULL, view_affine, map_split, VIEW_split_sizes)
+  V("split_with_sizes", NULL, view_affine, map_split, VIEW_split_sizes)
+  V("unbind.int", NULL, view_affine, map_split, VIEW_unbind)
+  V("chunk", NULL, view_affine, map_split, VIEW_chunk)
+  V("unsafe_chunk", NULL, view_affine, map_split, VIEW_chunk)
   V("unsafe_split.Tensor", NULL, view_affine, map_split, VIEW_split_size)
   V("unsafe_split_with_sizes", NULL, view_affine, map_split, VIEW_split_sizes)
   V("tensor_split.sections", NULL, view_affine, map_split, VIEW_sections)
@@ -400,3 +429,4 @@ const LwRow lw_rows_view[] = {
   K("unbind_copy.int", NULL, view_affine, map_split, VIEW_unbind)
   {0},
 };
+/* clang-format on */

@@ -7,14 +7,14 @@
 typedef struct Window {
   Lower *L;
   ValRef src;
-  int nd, s, lead;                 /* rank of source and result; space dims; nd - s */
+  int nd, s, lead; /* rank of source and result; space dims; nd - s */
   MgTy ty;
-  SymRef size[LW_MAX_NDIM];        /* of the nest: result dims, then s window dims */
+  SymRef size[LW_MAX_NDIM]; /* of the nest: result dims, then s window dims */
   bool red[LW_MAX_NDIM];
-  ExprRef at[LW_MAX_NDIM];         /* idx of them */
-  ExprRef pos[LW_MAX_NDIM];        /* source indices at a window point */
-  ExprRef in;                      /* inside of the source */
-  SymRef step[3];                  /* distance of a window's points along each padded space dim; 0: windows start inside */
+  ExprRef at[LW_MAX_NDIM];  /* idx of them */
+  ExprRef pos[LW_MAX_NDIM]; /* source indices at a window point */
+  ExprRef in;               /* inside of the source */
+  SymRef step[3]; /* distance of a window's points along each padded space dim; 0: windows start inside */
 } Window;
 
 static bool window_init(Lower *L, MgNode *n, int s, Window *w) {
@@ -57,17 +57,21 @@ static void window_pool(Window *w, MgNode *n, int kker, int kstride, int kpad, i
     int d = w->lead + k;
     SymRef kern = lw_arg_item(L, n, kker, k, 1);
     SymRef stride = lw_arg_len(n, kstride) ? lw_arg_item(L, n, kstride, k, 1) : kern;
-    SymRef pad = lw_arg_item(L, n, kpad, k, 0), dil = kdil >= 0 ? lw_arg_item(L, n, kdil, k, 1) : lw_int(L, 1);
+    SymRef pad = lw_arg_item(L, n, kpad, k, 0),
+           dil = kdil >= 0 ? lw_arg_item(L, n, kdil, k, 1) : lw_int(L, 1);
     w->size[w->nd + k] = kern;
     if (!mg_sym_is(L->x, pad, 0)) w->step[k] = dil;
     ExprRef p = mg_sym_sub(L->x, mg_sym_mul(L->x, w->at[d], stride), pad);
     w->pos[d] = mg_sym_add(L->x, p, mg_sym_mul(L->x, w->at[w->nd + k], dil));
     if (!mg_sym_is(L->x, pad, 0)) window_bound(w, lw_op2(L, OP_le, lw_int(L, 0), w->pos[d]));
     /* the last window ends inside when (out-1)*stride - pad + (kern-1)*dil < in */
-    SymRef one = lw_int(L, 1), last = mg_sym_sub(L->x, mg_sym_mul(L->x, mg_sym_sub(L->x, mo->size[d], one), stride), pad);
-    SymRef room = mg_sym_sub(L->x, ms->size[d], mg_sym_add(L->x, last, mg_sym_mul(L->x, mg_sym_sub(L->x, kern, one), dil)));
+    SymRef one = lw_int(L, 1),
+           last = mg_sym_sub(L->x, mg_sym_mul(L->x, mg_sym_sub(L->x, mo->size[d], one), stride), pad);
+    SymRef room = mg_sym_sub(L->x, ms->size[d],
+                             mg_sym_add(L->x, last, mg_sym_mul(L->x, mg_sym_sub(L->x, kern, one), dil)));
     int64_t lo, hi;
-    if (!mg_ex_range(L->x, room, &lo, &hi) || lo < 1) window_bound(w, lw_op2(L, OP_lt, w->pos[d], ms->size[d]));
+    if (!mg_ex_range(L->x, room, &lo, &hi) || lo < 1)
+      window_bound(w, lw_op2(L, OP_lt, w->pos[d], ms->size[d]));
   }
 }
 
@@ -156,7 +160,8 @@ static void window_adaptive(Window *w, MgNode *n, ExprRef *count) {
     ExprRef up = mg_sym_add(L->x, mg_sym_mul(L->x, mg_sym_add(L->x, i, one), in), mg_sym_sub(L->x, out, one));
     ExprRef end = mg_sym_floordiv(L->x, up, out);
     /* the longest window: in/out rounded up, plus one where it straddles */
-    w->size[w->nd + k] = mg_sym_add(L->x, mg_sym_floordiv(L->x, mg_sym_add(L->x, in, mg_sym_sub(L->x, out, one)), out), one);
+    w->size[w->nd + k] =
+        mg_sym_add(L->x, mg_sym_floordiv(L->x, mg_sym_add(L->x, in, mg_sym_sub(L->x, out, one)), out), one);
     w->pos[d] = mg_sym_add(L->x, start, off);
     window_bound(w, lw_op2(L, OP_lt, w->pos[d], end));
     *count = mg_sym_mul(L->x, *count, mg_sym_sub(L->x, end, start));
@@ -186,10 +191,12 @@ static bool ok_sizes(const MgGraph *g, const MgNode *n) { /* output sizes of zer
   return true;
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------------------ */
+/* ---- gradients
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* Max pooling's gradient: every result's gradient is added where its index points. */
-static MgRc window_max_backward(Lower *L, MgNode *n, const LwRow *r) { /* (grad, self, ..., indices as the last) */
+static MgRc window_max_backward(Lower *L, MgNode *n,
+                                const LwRow *r) { /* (grad, self, ..., indices as the last) */
   ValRef grad = lw_arg_val(n, 0), t = lw_arg_val(n, n->narg - 1), v = n->out[0];
   const MgVal *m = lw_meta(L, v), *mg = lw_meta(L, grad);
   int s = r->op, lead = m->ndim - s;
@@ -197,12 +204,14 @@ static MgRc window_max_backward(Lower *L, MgNode *n, const LwRow *r) { /* (grad,
   SymRef space = lw_int(L, 1);
   for (int d = 0; d < m->ndim; d++) at[d] = mg_ex_idx(L->x, d);
   for (int d = lead; d < m->ndim; d++) space = mg_sym_mul(L->x, space, m->size[d]);
-  ExprRef flat = lw_at(L, t, at), e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)m->dtype), lw_at(L, grad, at));
+  ExprRef flat = lw_at(L, t, at),
+          e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)m->dtype), lw_at(L, grad, at));
   MgView out;
   TRY(lw_scatter_begin(L, v, 0, &out));
   memcpy(to, at, sizeof to);
   bool dense = true; /* then the flat index is the place, and needs no taking apart */
-  for (int d = lead; d + 1 < m->ndim; d++) dense &= mg_ex_same(out.stride[d], mg_sym_mul(L->x, out.stride[d + 1], m->size[d + 1]));
+  for (int d = lead; d + 1 < m->ndim; d++)
+    dense &= mg_ex_same(out.stride[d], mg_sym_mul(L->x, out.stride[d + 1], m->size[d + 1]));
   if (!dense) lw_reshape_map(L, m->size + lead, s, &space, 1, &flat, back);
   for (int d = lead; dense && d < m->ndim; d++) back[d - lead] = d + 1 < m->ndim ? lw_int(L, 0) : flat;
   memcpy(to + lead, back, sizeof *to * s);
@@ -235,8 +244,8 @@ static bool ok_adaptive_backward(const MgGraph *g, const MgNode *n) {
   return true;
 }
 
-/* Average pooling's gradient: a source element sums the gradients of the windows that cover it.  The nest reduces over
- * the at most ceil(kernel/stride) windows along each dim. */
+/* Average pooling's gradient: a source element sums the gradients of the windows that cover it.  The nest
+ * reduces over the at most ceil(kernel/stride) windows along each dim. */
 static MgRc window_avg_backward(Lower *L, MgNode *n, const LwRow *r) {
   ValRef grad = lw_arg_val(n, 0), v = n->out[0];
   const MgVal *m = lw_meta(L, v), *mg = lw_meta(L, grad);
@@ -260,7 +269,8 @@ static MgRc window_avg_backward(Lower *L, MgNode *n, const LwRow *r) {
     window_bound(&w, lw_in_range(L, o, mg->size[d]));
     window_bound(&w, lw_op2(L, OP_lt, p, mg_sym_add(L->x, start, kern)));
     if (given) continue;
-    ExprRef lo = mg_sym_sub(L->x, start, pad), hi = mg_sym_min(L->x, mg_sym_add(L->x, lo, kern), mg_sym_add(L->x, m->size[d], pad));
+    ExprRef lo = mg_sym_sub(L->x, start, pad),
+            hi = mg_sym_min(L->x, mg_sym_add(L->x, lo, kern), mg_sym_add(L->x, m->size[d], pad));
     if (!whole) {
       lo = mg_sym_max(L->x, lo, zero);
       hi = mg_sym_min(L->x, hi, m->size[d]);
@@ -271,7 +281,8 @@ static MgRc window_avg_backward(Lower *L, MgNode *n, const LwRow *r) {
   return window_reduce(&w, v, RED_sum, lw_op2(L, OP_div, e, mg_ex_cvt(L->x, w.ty, count)), 0);
 }
 
-/* ---- im2col, col2im(.., kernel, dilation, padding, stride) --------------------------------------------------------- */
+/* ---- im2col, col2im(.., kernel, dilation, padding, stride)
+ * --------------------------------------------------------- */
 
 /* Column element (c*kh*kw + i*kw + j, oh*OW + ow) is the source at (c, oh*stride - pad + i*dil, ...). */
 static MgRc window_im2col(Lower *L, MgNode *n, const LwRow *r) {
@@ -282,25 +293,30 @@ static MgRc window_im2col(Lower *L, MgNode *n, const LwRow *r) {
     kern[k] = lw_arg_item(L, n, 1, k, 1), dil[k] = lw_arg_item(L, n, 2, k, 1);
     pad[k] = lw_arg_item(L, n, 3, k, 0), stride[k] = lw_arg_item(L, n, 4, k, 1);
     SymRef span = mg_sym_add(L->x, mg_sym_mul(L->x, dil[k], mg_sym_sub(L->x, kern[k], one)), one);
-    SymRef room = mg_sym_sub(L->x, mg_sym_add(L->x, m->size[2 + k], mg_sym_mul(L->x, pad[k], lw_int(L, 2))), span);
+    SymRef room =
+        mg_sym_sub(L->x, mg_sym_add(L->x, m->size[2 + k], mg_sym_mul(L->x, pad[k], lw_int(L, 2))), span);
     outs[k] = mg_sym_add(L->x, mg_sym_floordiv(L->x, room, stride[k]), one);
   }
   TRY(lw_settle(L, src));
   ExprRef row = mg_ex_idx(L->x, 1), col = mg_ex_idx(L->x, 2), to[4], in = lw_const(L, TY_i1, 1);
   SymRef area = mg_sym_mul(L->x, kern[0], kern[1]);
   ExprRef at[2] = {mg_sym_floordiv(L->x, col, outs[1]), mg_sym_mod(L->x, col, outs[1])};
-  ExprRef off[2] = {mg_sym_floordiv(L->x, mg_sym_mod(L->x, row, area), kern[1]), mg_sym_mod(L->x, row, kern[1])};
+  ExprRef off[2] = {mg_sym_floordiv(L->x, mg_sym_mod(L->x, row, area), kern[1]),
+                    mg_sym_mod(L->x, row, kern[1])};
   to[0] = mg_ex_idx(L->x, 0);
   to[1] = mg_sym_floordiv(L->x, row, area);
   for (int k = 0; k < 2; k++) {
-    to[2 + k] = mg_sym_add(L->x, mg_sym_sub(L->x, mg_sym_mul(L->x, at[k], stride[k]), pad[k]), mg_sym_mul(L->x, off[k], dil[k]));
+    to[2 + k] = mg_sym_add(L->x, mg_sym_sub(L->x, mg_sym_mul(L->x, at[k], stride[k]), pad[k]),
+                           mg_sym_mul(L->x, off[k], dil[k]));
     if (!mg_sym_is(L->x, pad[k], 0)) in = lw_op2(L, OP_and, in, lw_in_range(L, to[2 + k], m->size[2 + k]));
   }
-  return lw_define(L, v, lw_masked(L, lw_at(L, src, to), in, lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0)));
+  return lw_define(L, v,
+                   lw_masked(L, lw_at(L, src, to), in, lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0)));
 }
 
 /* The adjoint: every pixel sums the column elements that came from it. */
-static MgRc window_col2im(Lower *L, MgNode *n, const LwRow *r) { /* (self, output_size, kernel, dilation, padding, stride) */
+static MgRc window_col2im(Lower *L, MgNode *n,
+                          const LwRow *r) { /* (self, output_size, kernel, dilation, padding, stride) */
   ValRef src = lw_arg_val(n, 0), v = n->out[0];
   Window w;
   if (!window_init(L, n, 2, &w)) return MG_UNSUP;
@@ -309,7 +325,8 @@ static MgRc window_col2im(Lower *L, MgNode *n, const LwRow *r) { /* (self, outpu
   ExprRef o[2];
   for (int k = 0; k < 2; k++) {
     int d = 2 + k;
-    SymRef dil = lw_arg_item(L, n, 3, k, 1), pad = lw_arg_item(L, n, 4, k, 0), stride = lw_arg_item(L, n, 5, k, 1);
+    SymRef dil = lw_arg_item(L, n, 3, k, 1), pad = lw_arg_item(L, n, 4, k, 0),
+           stride = lw_arg_item(L, n, 5, k, 1);
     kern[k] = lw_arg_item(L, n, 2, k, 1);
     SymRef span = mg_sym_add(L->x, mg_sym_mul(L->x, dil, mg_sym_sub(L->x, kern[k], one)), one);
     SymRef room = mg_sym_sub(L->x, mg_sym_add(L->x, w.size[d], mg_sym_mul(L->x, pad, lw_int(L, 2))), span);
@@ -339,20 +356,29 @@ static bool ok_avg3d(const MgGraph *g, const MgNode *n) {
 }
 
 #define W(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_multi, NULL},
+/* Rows have no commas between them. */
+/* clang-format off */
 const LwRow lw_rows_window[] = {
-  W("max_pool1d", ok_max, window_max, 1) W("max_pool2d", ok_max, window_max, 2) W("max_pool3d", ok_max, window_max, 3)
+  W("max_pool1d", ok_max, window_max, 1) W("max_pool2d", ok_max, window_max, 2)
+  W("max_pool3d", ok_max, window_max, 3)
   W("max_pool2d_with_indices", ok_max, window_max, 2) W("max_pool3d_with_indices", ok_max, window_max, 3)
-  W("avg_pool1d", ok_sizes, window_avg, 1) W("avg_pool2d", ok_sizes, window_avg, 2) W("avg_pool3d", ok_avg3d, window_avg, 3)
-  W("adaptive_avg_pool1d", ok_sizes, window_adaptive_avg, 1) W("adaptive_avg_pool2d", ok_sizes, window_adaptive_avg, 2)
-  W("_adaptive_avg_pool2d", ok_sizes, window_adaptive_avg, 2) W("adaptive_avg_pool3d", ok_sizes, window_adaptive_avg, 3)
+  W("avg_pool1d", ok_sizes, window_avg, 1) W("avg_pool2d", ok_sizes, window_avg, 2)
+  W("avg_pool3d", ok_avg3d, window_avg, 3)
+  W("adaptive_avg_pool1d", ok_sizes, window_adaptive_avg, 1)
+  W("adaptive_avg_pool2d", ok_sizes, window_adaptive_avg, 2)
+  W("_adaptive_avg_pool2d", ok_sizes, window_adaptive_avg, 2)
+  W("adaptive_avg_pool3d", ok_sizes, window_adaptive_avg, 3)
   W("_adaptive_avg_pool3d", ok_sizes, window_adaptive_avg, 3)
-  W("adaptive_max_pool2d", ok_float_sizes, window_adaptive_max, 2) W("adaptive_max_pool3d", ok_float_sizes, window_adaptive_max, 3)
+  W("adaptive_max_pool2d", ok_float_sizes, window_adaptive_max, 2)
+  W("adaptive_max_pool3d", ok_float_sizes, window_adaptive_max, 3)
   W("adaptive_max_pool2d_backward", ok_float_sizes, window_max_backward, 2)
   W("im2col", ok_batched, window_im2col, 2) W("col2im", ok_batched, window_col2im, 2)
   W("max_pool2d_with_indices_backward", ok_float_sizes, window_max_backward, 2)
   W("max_pool3d_with_indices_backward", ok_float_sizes, window_max_backward, 3)
   W("_adaptive_avg_pool2d_backward", ok_adaptive_backward, window_adaptive_backward, 2)
   W("_adaptive_avg_pool3d_backward", ok_adaptive_backward, window_adaptive_backward, 3)
-  W("avg_pool2d_backward", ok_sizes, window_avg_backward, 2) W("avg_pool3d_backward", ok_sizes, window_avg_backward, 3)
+  W("avg_pool2d_backward", ok_sizes, window_avg_backward, 2)
+  W("avg_pool3d_backward", ok_sizes, window_avg_backward, 3)
   {0},
 };
+/* clang-format on */

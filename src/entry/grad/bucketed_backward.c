@@ -16,8 +16,7 @@
 enum { GRADPART_ENOUGH = 1 << 20 }; /* bytes: smaller parts are cut only where buckets are smaller */
 
 typedef struct GradRun { /* a backward run under way: the attribute of a token */
-  PyObject_HEAD
-  MgAutograd *a;
+  PyObject_HEAD MgAutograd *a;
   MgGradParts *parts;
   PyObject *state, *saved; /* of the first node; may be NULL */
   PyObject **in;           /* inputs of the plan: a->nsaved borrowed, a->nthrough owned */
@@ -54,8 +53,10 @@ static int64_t gradpart_limit(void) {
     gradpart_ddp = m ? PyObject_GetAttrString(m, "DistributedDataParallel") : NULL;
     Py_XDECREF(m);
   }
-  PyObject *active = gradpart_ddp ? PyObject_GetAttr(gradpart_ddp, str_active) : NULL, *cap = NULL, *hooks = NULL;
-  if (active && active != Py_None && (cap = PyObject_GetAttr(active, str_cap))) hooks = PyObject_GetAttr(active, str_hooks);
+  PyObject *active = gradpart_ddp ? PyObject_GetAttr(gradpart_ddp, str_active) : NULL, *cap = NULL,
+           *hooks = NULL;
+  if (active && active != Py_None && (cap = PyObject_GetAttr(active, str_cap)))
+    hooks = PyObject_GetAttr(active, str_hooks);
   int64_t n = cap && PyLong_Check(cap) ? PyLong_AsLongLong(cap) : -1;
   if (n > 0 && hooks && PyObject_IsTrue(hooks)) n = 0;
   Py_XDECREF(active);
@@ -76,7 +77,9 @@ static int64_t gradpart_bytes(PyObject *t) {
   return n;
 }
 
-typedef struct GradReady { uint32_t at, diff; } GradReady;
+typedef struct GradReady {
+  uint32_t at, diff;
+} GradReady;
 
 static int gradpart_by_time(const void *a, const void *b) {
   const GradReady *x = a, *y = b;
@@ -190,7 +193,8 @@ static int gradpart_plan(GradRun *r, uint32_t k) {
   return r->all ? 0 : -1;
 }
 
-/* What the node of part k returns: the token where there is a next part, then the gradients, which are the engine's alone. */
+/* What the node of part k returns: the token where there is a next part, then the gradients,
+ * which are the engine's alone. */
 static PyObject *gradpart_result(const GradRun *r, uint32_t k, PyObject *token) {
   const MgAutograd *a = r->a;
   const MgGradParts *p = r->parts;
@@ -200,7 +204,8 @@ static PyObject *gradpart_result(const GradRun *r, uint32_t k, PyObject *token) 
   if (t && at) PyTuple_SET_ITEM(t, 0, Py_NewRef(token));
   for (uint32_t i = 0; t && i < a->ndiff; i++) {
     if (p->of[i] != k) continue;
-    bool none = a->grad[i] < 0 || !r->given || !mg_bits_meet(a->reach + (size_t)a->words * i, r->given, a->words);
+    bool none =
+        a->grad[i] < 0 || !r->given || !mg_bits_meet(a->reach + (size_t)a->words * i, r->given, a->words);
     PyObject *g = r->all ? PyTuple_GET_ITEM(r->all, i) : none ? Py_None : r->grad[a->grad[i]];
     PyTuple_SET_ITEM(t, at++, Py_NewRef(g));
   }
@@ -214,8 +219,8 @@ static PyObject *gradpart_run(GradRun *r, uint32_t k, PyObject *token, bool next
   return gradpart_result(r, k, next ? token : Py_None);
 }
 
-PyObject *mg_gradpart_begin(MgAutograd *a, MgGradParts *parts, PyObject *state, PyObject *saved, PyObject *const *tangent,
-                            const uint64_t *given, PyObject *all, bool next) {
+PyObject *mg_gradpart_begin(MgAutograd *a, MgGradParts *parts, PyObject *state, PyObject *saved,
+                            PyObject *const *tangent, const uint64_t *given, PyObject *all, bool next) {
   GradRun *r = PyObject_New(GradRun, &gradrun_type);
   PyObject *token = NULL, *t = NULL;
   if (!r) return NULL;

@@ -1,8 +1,10 @@
 /* The node that a compiled forward puts into PyTorch's gradient graph.
- * In: results of a forward run, the inputs that require grad.  Out: results with a grad_fn; gradients when the engine asks.
- * The node is an instance of a subclass of torch._C._FunctionBase made here, applied without the Python layer of
- * autograd.Function: saved values, version checks, retain_graph, hooks and errors are PyTorch's own.
- * Differentiating a backward pass (create_graph) runs forward again op by op, from its inputs, and lets PyTorch do it. */
+ * In: results of a forward run, the inputs that require grad.  Out: results with a grad_fn; gradients when
+ * the engine asks.
+ * The node is an instance of a subclass of torch._C._FunctionBase made here, applied without the Python layer
+ * of autograd.Function: saved values, version checks, retain_graph, hooks and errors are PyTorch's own.
+ * Differentiating a backward pass (create_graph) runs forward again op by op, from its
+ * inputs, and lets PyTorch do it. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
@@ -27,23 +29,25 @@
 typedef struct GradRun { /* one forward run whose results are about to get their grad_fn */
   MgAutograd *a;
   PyObject *const *in, **res;
-  PyObject *state;   /* borrowed */
-  PyObject *links;   /* borrowed; NULL: no result is computed from another one (result_links.h) */
-  PyObject *hooked;  /* borrowed; NULL: no input is to be looked at */
+  PyObject *state;    /* borrowed */
+  PyObject *links;    /* borrowed; NULL: no result is computed from another one (result_links.h) */
+  PyObject *hooked;   /* borrowed; NULL: no input is to be looked at */
   MgGradParts *parts; /* borrowed; NULL: backward is one node */
-  uint32_t part;     /* of the node that is being made */
+  uint32_t part;      /* of the node that is being made */
 } GradRun;
 
 static _Thread_local GradRun *gradnode_run;
-static PyObject *gradnode_apply;          /* its forward class's apply */
-static PyObject *gradnode_register;       /* its backward class's _register_hook_dict, torch's own */
-static PyObject *gradnode_task_keeps;     /* torch._C._autograd._get_current_graph_task_keep_graph */
-static Py_ssize_t gradnode_owner, gradnode_state; /* slots: MgAutograd; list of what nkeep asks for, or NULL */
+static PyObject *gradnode_apply;      /* its forward class's apply */
+static PyObject *gradnode_register;   /* its backward class's _register_hook_dict, torch's own */
+static PyObject *gradnode_task_keeps; /* torch._C._autograd._get_current_graph_task_keep_graph */
+static Py_ssize_t gradnode_owner,
+    gradnode_state;              /* slots: MgAutograd; list of what nkeep asks for, or NULL */
 static Py_ssize_t gradnode_kept; /* slot: tuple of what is saved without a version check, or NULL */
-static Py_ssize_t gradnode_parts, gradnode_part;  /* slots: MgGradParts or NULL; the number of the node's part, an int */
+static Py_ssize_t gradnode_parts,
+    gradnode_part;                 /* slots: MgGradParts or NULL; the number of the node's part, an int */
 static Py_ssize_t gradnode_hooked; /* slot: where hooks of inputs with a gradient graph are found, or NULL */
-static Py_ssize_t gradnode_links; /* slot: the ports of the results, or NULL */
-static Py_ssize_t gradnode_left; /* slot: what later passes find (later_backward.h), or NULL */
+static Py_ssize_t gradnode_links;  /* slot: the ports of the results, or NULL */
+static Py_ssize_t gradnode_left;   /* slot: what later passes find (later_backward.h), or NULL */
 static PyObject *str_to_save, *str_saved, *str_materialize, *str_version, *str_needs;
 
 static PyObject **gradnode_slot(PyObject *node, Py_ssize_t at) { return (PyObject **)((char *)node + at); }
@@ -61,8 +65,8 @@ static PyObject *gradnode_call(const char *module, const char *name, PyObject *a
   return r;
 }
 
-/* Before a forward run: copies of what it overwrites although it reads it, and the state of the generator.  A list with
- * room for the kept inputs in front; NULL without an exception when nothing is needed. */
+/* Before a forward run: copies of what it overwrites although it reads it, and the state of the generator.  A
+ * list with room for the kept inputs in front; NULL without an exception when nothing is needed. */
 int mg_gradnode_before(const MgAutograd *a, PyObject *const *in, PyObject **state) {
   *state = NULL;
   if (!a->nkeep && !a->random) return 0;
@@ -100,7 +104,8 @@ static int gradnode_keep(const MgAutograd *a, PyObject *const *in, PyObject *sta
 /* The primals of the forward run, as they were.  New references in `in`; -1 with an exception. */
 static int gradnode_primals(const MgAutograd *a, PyObject *state, PyObject *saved, PyObject **in) {
   for (uint32_t k = 0; k < a->nsaved; k++)
-    if (a->saved[k].kind == MG_SAVED_primal) Py_XSETREF(in[a->saved[k].index], Py_NewRef(PyTuple_GET_ITEM(saved, k)));
+    if (a->saved[k].kind == MG_SAVED_primal)
+      Py_XSETREF(in[a->saved[k].index], Py_NewRef(PyTuple_GET_ITEM(saved, k)));
   for (uint32_t i = 0; i < a->nkeep; i++) {
     PyObject *t = PyTuple_GET_ITEM(state, i), *was = PyTuple_GET_ITEM(state, a->nkeep + i);
     Py_XSETREF(in[a->keep[i]], Py_NewRef(t));
@@ -109,7 +114,8 @@ static int gradnode_primals(const MgAutograd *a, PyObject *state, PyObject *save
     Py_XDECREF(now);
     if (same > 0) continue;
     if (!PyErr_Occurred())
-      PyErr_SetString(PyExc_RuntimeError, "magneto: an input of a compiled function was modified by an inplace operation, so its "
+      PyErr_SetString(PyExc_RuntimeError,
+                      "magneto: an input of a compiled function was modified by an inplace operation, so its "
                       "backward cannot be differentiated; run the function without magneto for that");
     return -1;
   }
@@ -128,7 +134,9 @@ static int gradnode_primals(const MgAutograd *a, PyObject *state, PyObject *save
 static PyObject *gradnode_engine(PyObject *outs, PyObject *grads, PyObject *ins, bool create) {
   PyObject *m = mg_import("torch.autograd"), *f = m ? PyObject_GetAttrString(m, "grad") : NULL, *r = NULL;
   PyObject *args = f ? PyTuple_Pack(3, outs, ins, grads) : NULL;
-  PyObject *kw = args ? Py_BuildValue("{s:O,s:O}", "create_graph", create ? Py_True : Py_False, "allow_unused", Py_True) : NULL;
+  PyObject *kw =
+      args ? Py_BuildValue("{s:O,s:O}", "create_graph", create ? Py_True : Py_False, "allow_unused", Py_True)
+           : NULL;
   if (kw) r = PyObject_Call(f, args, kw);
   Py_XDECREF(m);
   Py_XDECREF(f);
@@ -138,11 +146,12 @@ static PyObject *gradnode_engine(PyObject *outs, PyObject *grads, PyObject *ins,
 }
 
 typedef struct GradAgain { /* which gradients a run op by op gives */
-  PyObject *links;   /* borrowed; NULL: paths through other results count as well (result_links.h) */
+  PyObject *links;         /* borrowed; NULL: paths through other results count as well (result_links.h) */
   const MgAutograd *a;
-  int64_t from;      /* the result whose gradients with respect to other results are asked for; -1: those of the inputs */
-  bool create;       /* they are to be differentiated */
-  PyObject **stand;  /* by result: what other results were computed from; owned */
+  int64_t from; /* the result whose gradients with respect to other results are asked for; -1: those of the
+                   inputs */
+  bool create;  /* they are to be differentiated */
+  PyObject **stand; /* by result: what other results were computed from; owned */
 } GradAgain;
 
 static PyObject *gradnode_stand(void *arg, uint32_t output, PyObject *made) {
@@ -164,7 +173,8 @@ static int gradnode_again_cut(const MgAutograd *a, PyObject **in, PyObject **out
   return rc;
 }
 
-/* What is differentiated by: aliases of the inputs, so that only paths through this function count, or other results. */
+/* What is differentiated by: aliases of the inputs, so that only paths through this
+ * function count, or other results. */
 static PyObject *gradnode_again_ins(const MgAutograd *a, PyObject **in, PyObject **out, GradAgain *g) {
   PyObject *ins = g->from < 0 ? PyTuple_New(a->ndiff) : PyList_New(0);
   for (uint32_t i = 0; ins && i < a->ndiff; i++) {
@@ -176,7 +186,8 @@ static PyObject *gradnode_again_ins(const MgAutograd *a, PyObject **in, PyObject
   if (!ins || (g->links ? gradnode_again_cut(a, in, out, g) : mg_autograd_all(a, in, out, NULL))) goto fail;
   if (g->from < 0) return ins;
   for (uint32_t i = 0; i < a->nthrough; i++)
-    if (mg_bits_has(a->link + (size_t)a->words * (uint32_t)g->from, i) && PyList_Append(ins, g->stand[i])) goto fail;
+    if (mg_bits_has(a->link + (size_t)a->words * (uint32_t)g->from, i) && PyList_Append(ins, g->stand[i]))
+      goto fail;
   Py_SETREF(ins, PyList_AsTuple(ins));
   return ins;
 fail:
@@ -185,9 +196,11 @@ fail:
 }
 
 /* Runs forward again and differentiates it. */
-static PyObject *gradnode_again_run(const MgAutograd *a, PyObject **in, PyObject *const *tangent, GradAgain *g) {
+static PyObject *gradnode_again_run(const MgAutograd *a, PyObject **in, PyObject *const *tangent,
+                                    GradAgain *g) {
   uint32_t n = a->nres + a->nthrough;
-  PyObject **out = mg_calloc(n + 1, sizeof *out), *outs = PyList_New(0), *tan = PyList_New(0), *ins = NULL, *grads = NULL;
+  PyObject **out = mg_calloc(n + 1, sizeof *out), *outs = PyList_New(0), *tan = PyList_New(0), *ins = NULL,
+           *grads = NULL;
   if (!out) PyErr_NoMemory();
   if (!out || !outs || !tan || !(ins = gradnode_again_ins(a, in, out, g))) goto done;
   for (uint32_t i = 0; i < a->nthrough; i++)
@@ -206,13 +219,15 @@ done:
   return grads;
 }
 
-static PyObject *gradnode_again(const MgAutograd *a, PyObject *state, PyObject *saved, PyObject *const *tangent, GradAgain *g) {
+static PyObject *gradnode_again(const MgAutograd *a, PyObject *state, PyObject *saved,
+                                PyObject *const *tangent, GradAgain *g) {
   PyObject *grads = NULL, *rng = NULL;
   PyObject **in = mg_calloc(a->nprimal + 1, sizeof *in);
   bool create = g->create = mg_abi.aoti_torch_grad_mode_is_enabled();
   if (!in) return PyErr_NoMemory();
   if (!state && (a->nkeep || a->random)) {
-    PyErr_SetString(PyExc_RuntimeError, "Trying to backward through the graph a second time: the inputs of a compiled function "
+    PyErr_SetString(PyExc_RuntimeError,
+                    "Trying to backward through the graph a second time: the inputs of a compiled function "
                     "have already been freed. Specify retain_graph=True if you need to");
     goto done;
   }
@@ -254,15 +269,20 @@ static PyObject *gradnode_tangent(const MgTangent *want, PyObject *o) {
   bool same = true, fresh = o == Py_None;
   if (!fresh) {
     t = mg_abi_tensor(o);
-    if (mg_abi.aoti_torch_get_dim(t, &ndim) || ndim != want->ndim || mg_abi.aoti_torch_get_strides(t, &stride)) { /* sparse */
-      PyObject *dense = PyObject_CallMethod(o, "to_dense", NULL), *r = dense ? gradnode_tangent(want, dense) : NULL;
+    if (mg_abi.aoti_torch_get_dim(t, &ndim) || ndim != want->ndim ||
+        mg_abi.aoti_torch_get_strides(t, &stride)) { /* sparse */
+      PyObject *dense = PyObject_CallMethod(o, "to_dense", NULL),
+               *r = dense ? gradnode_tangent(want, dense) : NULL;
       Py_XDECREF(dense);
       return r;
     }
     for (int i = 0; i < want->ndim; i++) same &= size[i] <= 1 || stride[i] == step[i];
-    if (same && want->dtype != DT_c64 && want->dtype != DT_c128) return Py_NewRef(o); /* complex: conj bits are for copy_ */
+    if (same && want->dtype != DT_c64 && want->dtype != DT_c128)
+      return Py_NewRef(o); /* complex: conj bits are for copy_ */
   }
-  if (mg_abi.aoti_torch_empty_strided(want->ndim, size, step, want->dtype, want->device, want->device_index, &u)) return PyErr_NoMemory();
+  if (mg_abi.aoti_torch_empty_strided(want->ndim, size, step, want->dtype, want->device, want->device_index,
+                                      &u))
+    return PyErr_NoMemory();
   PyObject *r = mg_abi.thpvariable_wrap(u);
   if (r && fresh) {
     PyObject *z = PyObject_CallMethod(r, "zero_", NULL);
@@ -286,7 +306,8 @@ int mg_gradnode_inputs(const MgAutograd *a, PyObject *saved, PyObject *const *ta
   return 0;
 }
 
-static int gradnode_compiled(const MgAutograd *a, MgPlan *bwd, PyObject *saved, PyObject *const *tangent, PyObject **grad) {
+static int gradnode_compiled(const MgAutograd *a, MgPlan *bwd, PyObject *saved, PyObject *const *tangent,
+                             PyObject **grad) {
   uint32_t n = a->nsaved + a->nthrough;
   PyObject *small[64], **in = n > 64 ? mg_malloc(n * sizeof *in) : small, *off = NULL;
   int rc = -1;
@@ -312,7 +333,8 @@ static PyObject *gradnode_result(const MgAutograd *a, PyObject **grad, const uin
   return t;
 }
 
-/* Tangents under vmap, or of a subclass that handles ops itself, are PyTorch's work; anomaly mode names ATen's nodes. */
+/* Tangents under vmap, or of a subclass that handles ops itself, are PyTorch's work;
+ * anomaly mode names ATen's nodes. */
 static bool gradnode_strange(const MgAutograd *a, PyObject *const *tangent) {
   if (mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled) return true;
   for (uint32_t i = 0; i < a->nthrough; i++)
@@ -339,7 +361,8 @@ static PyObject *gradnode_compute(MgAutograd *a, PyObject *state, PyObject *save
   GradAgain exact = {.a = a, .links = cut, .from = -1};
   if (!a->ngrad || !mg_bits_any(given, a->words)) return gradnode_result(a, NULL, given);
   if (cut) return gradnode_again(a, state, saved, tangent, &exact);
-  if (mg_abi.aoti_torch_grad_mode_is_enabled() || gradnode_strange(a, tangent)) return mg_gradnode_again(a, state, saved, tangent);
+  if (mg_abi.aoti_torch_grad_mode_is_enabled() || gradnode_strange(a, tangent))
+    return mg_gradnode_again(a, state, saved, tangent);
   if (mg_gradgiven_plan(a, given, &bwd)) return NULL;
   if (!bwd) return mg_gradnode_again(a, state, saved, tangent);
   if (a->ngrad > 32 && !(grad = mg_malloc(a->ngrad * sizeof *grad))) return PyErr_NoMemory();
@@ -358,7 +381,8 @@ static PyObject *gradnode_compute(MgAutograd *a, PyObject *state, PyObject *save
   return r;
 }
 
-/* After the last backward pass nothing is kept for a second differentiation; `saved`: what the pass has used. */
+/* After the last backward pass nothing is kept for a second differentiation;
+ * `saved`: what the pass has used. */
 static int gradnode_release(const MgAutograd *a, PyObject *node, PyObject *saved, uint64_t *given) {
   PyObject **state = gradnode_slot(node, gradnode_state), **left = gradnode_slot(node, gradnode_left);
   if (!*state && !a->mate) return 0;
@@ -387,21 +411,23 @@ static int gradnode_wants_next(PyObject *node) {
 }
 
 /* The first of several parts. */
-static PyObject *gradnode_first(MgAutograd *a, MgGradParts *parts, PyObject *state, PyObject *saved, PyObject *const *tangent,
-                                const uint64_t *given, PyObject *cut, bool next) {
+static PyObject *gradnode_first(MgAutograd *a, MgGradParts *parts, PyObject *state, PyObject *saved,
+                                PyObject *const *tangent, const uint64_t *given, PyObject *cut, bool next) {
   bool some = mg_bits_any(given, a->words);
   MgPlan *bwd = a->bwd;
   if (some && mg_gradgiven_plan(a, given, &bwd)) return NULL;
-  bool once = some && (cut || bwd != a->bwd || mg_abi.aoti_torch_grad_mode_is_enabled() || gradnode_strange(a, tangent));
+  bool once = some && (cut || bwd != a->bwd || mg_abi.aoti_torch_grad_mode_is_enabled() ||
+                       gradnode_strange(a, tangent));
   PyObject *all = once ? gradnode_compute(a, state, saved, tangent, given, cut) : NULL;
   if (once && !all) return NULL;
   PyObject *r = some ? mg_gradpart_begin(a, parts, state, saved, tangent, given, all, next)
-                      : mg_gradpart_go_on(a, parts, 0, Py_None, next);
+                     : mg_gradpart_go_on(a, parts, 0, Py_None, next);
   Py_XDECREF(all);
   return r;
 }
 
-/* Everything that backward takes from forward, in its order; new.  PyTorch raises where a saved tensor was written or freed. */
+/* Everything that backward takes from forward, in its order; new.  PyTorch raises where a saved
+ * tensor was written or freed. */
 static PyObject *gradnode_saved(const MgAutograd *a, PyObject *node) {
   PyObject *checked = PyObject_GetAttr(node, str_saved), *kept = *gradnode_slot(node, gradnode_kept);
   if (!checked || !kept) return checked;
@@ -414,7 +440,8 @@ static PyObject *gradnode_saved(const MgAutograd *a, PyObject *node) {
   return all;
 }
 
-/* The engine goes on to inputs without a gradient, too; eager's graph has no way to them, so hooks must not tell. */
+/* The engine goes on to inputs without a gradient, too; eager's graph has no way to
+ * them, so hooks must not tell. */
 static int gradnode_spare(PyObject *node, PyObject *grads) {
   bool none = false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(grads); i++) none |= PyTuple_GET_ITEM(grads, i) == Py_None;
@@ -431,8 +458,10 @@ static PyObject *gradnode_backward(PyObject *node, PyObject *const *tangent, Py_
   MgAutograd *a = (MgAutograd *)*gradnode_slot(node, gradnode_owner);
   MgGradParts *parts = (MgGradParts *)*gradnode_slot(node, gradnode_parts);
   uint32_t part = parts ? (uint32_t)PyLong_AsUnsignedLong(*gradnode_slot(node, gradnode_part)) : 0;
-  PyObject *saved = NULL, **state = gradnode_slot(node, gradnode_state), *left = *gradnode_slot(node, gradnode_left), *r = NULL;
-  if (!a || n != (part ? 1 : a->nthrough)) return PyErr_Format(PyExc_RuntimeError, "magneto: backward of a compiled graph: %zd gradients", n);
+  PyObject *saved = NULL, **state = gradnode_slot(node, gradnode_state),
+           *left = *gradnode_slot(node, gradnode_left), *r = NULL;
+  if (!a || n != (part ? 1 : a->nthrough))
+    return PyErr_Format(PyExc_RuntimeError, "magneto: backward of a compiled graph: %zd gradients", n);
   int next = parts && part + 1 < parts->n ? gradnode_wants_next(node) : 0;
   if (next < 0) return NULL;
   if (part) return mg_gradpart_go_on(a, parts, part, tangent[0], next);
@@ -447,7 +476,9 @@ static PyObject *gradnode_backward(PyObject *node, PyObject *const *tangent, Py_
   if (PyErr_Occurred()) goto done;
   r = parts ? gradnode_first(a, parts, *state, saved, tangent, given, exact ? links : NULL, next)
             : gradnode_compute(a, *state, saved, tangent, given, exact ? links : NULL);
-  if (r && (gradnode_release(a, node, parts ? NULL : saved, given) || (PyTuple_Check(r) && gradnode_spare(node, r)))) Py_CLEAR(r);
+  if (r && (gradnode_release(a, node, parts ? NULL : saved, given) ||
+            (PyTuple_Check(r) && gradnode_spare(node, r))))
+    Py_CLEAR(r);
   Py_XDECREF(saved);
 done:
   if (given != few) free(given);
@@ -517,7 +548,8 @@ static PyObject *gradnode_forward(PyObject *self, PyObject *const *arg, Py_ssize
   *gradnode_slot(node, gradnode_links) = Py_XNewRef(run->links);
   *gradnode_slot(node, gradnode_hooked) = Py_XNewRef(run->hooked);
   bool saves = a->nsaved || a->frees;
-  PyObject *save = saves ? PyTuple_New(a->frees ? 1 : a->nsaved - a->nloose) : NULL, *out = PyTuple_New(a->nthrough);
+  PyObject *save = saves ? PyTuple_New(a->frees ? 1 : a->nsaved - a->nloose) : NULL,
+           *out = PyTuple_New(a->nthrough);
   if ((saves && !save) || !out) goto fail;
   if (save && gradnode_save(run, node, save)) goto fail;
   for (uint32_t i = 0; i < a->nthrough; i++) PyTuple_SET_ITEM(out, i, Py_NewRef(run->res[i]));
@@ -530,8 +562,9 @@ fail:
   return NULL;
 }
 
-/* By input that requires grad: the dict of its hooks, or a weak reference to it while it has none; None for leaves.  *hooked: new; NULL
- * if backward leaves no gradient out, or there are only leaves.  -1 with an exception. */
+/* By input that requires grad: the dict of its hooks, or a weak reference to it while it has none; None for
+ * leaves.  *hooked: new; NULL if backward leaves no gradient out, or there are only
+ * leaves.  -1 with an exception. */
 static int gradnode_look(const MgAutograd *a, PyObject *const *in, PyObject **hooked) {
   *hooked = NULL;
   if (a->nthrough < 2 || !mg_abi.grad_fn) return 0;
@@ -550,7 +583,8 @@ static int gradnode_look(const MgAutograd *a, PyObject *const *in, PyObject **ho
 }
 
 /* links: where some results get ports, or NULL. */
-static int gradnode_join(MgAutograd *a, PyObject *const *in, PyObject **res, PyObject *state, PyObject *links) {
+static int gradnode_join(MgAutograd *a, PyObject *const *in, PyObject **res, PyObject *state,
+                         PyObject *links) {
   GradRun run = {a, in, res, state, links, NULL, NULL, 0}, *outer = gradnode_run;
   PyObject *small[64], **arg = small, *out = NULL;
   if (state && gradnode_keep(a, in, state)) return -1;
@@ -592,8 +626,9 @@ int mg_gradnode_attach(MgAutograd *a, PyObject *const *in, PyObject **res, PyObj
   return rc;
 }
 
-/* The first hook on a result.  The node may run without a gradient for it: a pass reaches another result, or a later compiled
- * function of which some other result is computed from this one.  Eager would not call the hook then. */
+/* The first hook on a result.  The node may run without a gradient for it: a pass reaches another result, or
+ * a later compiled function of which some other result is computed from this one.  Eager
+ * would not call the hook then. */
 static PyObject *gradnode_hook(PyObject *node, PyObject *tensor) {
   static PyObject *reached; /* magneto.tensorhook.register_reached */
   PyObject *m = reached ? NULL : mg_import("magneto.tensorhook");
@@ -604,8 +639,10 @@ static PyObject *gradnode_hook(PyObject *node, PyObject *tensor) {
 
 /* ---- the two classes ---- */
 
-static PyMethodDef gradnode_forward_def = {"forward", (PyCFunction)(void *)gradnode_forward, METH_FASTCALL, NULL};
-static PyMethodDef gradnode_apply_def = {"apply", (PyCFunction)(void *)gradnode_backward, METH_FASTCALL, NULL};
+static PyMethodDef gradnode_forward_def = {"forward", (PyCFunction)(void *)gradnode_forward, METH_FASTCALL,
+                                           NULL};
+static PyMethodDef gradnode_apply_def = {"apply", (PyCFunction)(void *)gradnode_backward, METH_FASTCALL,
+                                         NULL};
 static PyMethodDef gradnode_hook_def = {"_register_hook_dict", gradnode_hook, METH_O, NULL};
 
 PyObject *mg_gradnode_class(const char *name, PyObject *base, PyObject *body) {
@@ -626,27 +663,34 @@ int mg_gradnode_find_slot(PyObject *type, const char *name, Py_ssize_t *at) {
 
 static int gradnode_make_types(PyObject *base, PyObject *setup) {
   PyObject *forward = PyCFunction_New(&gradnode_forward_def, NULL), *fwd = NULL, *apply = NULL, *hook = NULL;
-  PyObject *bwd = mg_gradnode_class("MagnetoBackward", base,
-                                Py_BuildValue("{s:(ssssssss),s:s,s:O,s:O}", "__slots__", "_owner", "_state", "_kept", "_left",
-                                              "_hooked", "_links", "_parts", "_part",
-                                              "__module__", "magneto._magneto", "clear_saved_tensors_on_access", Py_False, "boxed_grads_call",
-                                              Py_False));
+  PyObject *bwd = mg_gradnode_class(
+      "MagnetoBackward", base,
+      Py_BuildValue("{s:(ssssssss),s:s,s:O,s:O}", "__slots__", "_owner", "_state", "_kept", "_left",
+                    "_hooked", "_links", "_parts", "_part", "__module__", "magneto._magneto",
+                    "clear_saved_tensors_on_access", Py_False, "boxed_grads_call", Py_False));
   int rc = -1;
   if (!forward || !bwd) goto done;
-  if (mg_gradnode_find_slot(bwd, "_owner", &gradnode_owner) || mg_gradnode_find_slot(bwd, "_state", &gradnode_state)) goto done;
-  if (mg_gradnode_find_slot(bwd, "_kept", &gradnode_kept) || mg_gradnode_find_slot(bwd, "_left", &gradnode_left)) goto done;
+  if (mg_gradnode_find_slot(bwd, "_owner", &gradnode_owner) ||
+      mg_gradnode_find_slot(bwd, "_state", &gradnode_state))
+    goto done;
+  if (mg_gradnode_find_slot(bwd, "_kept", &gradnode_kept) ||
+      mg_gradnode_find_slot(bwd, "_left", &gradnode_left))
+    goto done;
   if (mg_gradnode_find_slot(bwd, "_links", &gradnode_links)) goto done;
   if (mg_gradnode_find_slot(bwd, "_hooked", &gradnode_hooked)) goto done;
-  if (mg_gradnode_find_slot(bwd, "_parts", &gradnode_parts) || mg_gradnode_find_slot(bwd, "_part", &gradnode_part)) goto done;
+  if (mg_gradnode_find_slot(bwd, "_parts", &gradnode_parts) ||
+      mg_gradnode_find_slot(bwd, "_part", &gradnode_part))
+    goto done;
   if (!(apply = PyDescr_NewMethod((PyTypeObject *)bwd, &gradnode_apply_def))) goto done;
   if (PyObject_SetAttrString(bwd, "apply", apply)) goto done;
   if (!(gradnode_register = PyObject_GetAttrString(base, "_register_hook_dict"))) goto done;
   if (!(hook = PyDescr_NewMethod((PyTypeObject *)bwd, &gradnode_hook_def))) goto done;
   if (PyObject_SetAttrString(bwd, "_register_hook_dict", hook)) goto done;
   fwd = mg_gradnode_class("Magneto", base,
-                      Py_BuildValue("{s:O,s:O,s:O,s:s,s:O,s:O}", "_backward_cls", bwd, "forward", forward, "setup_context", setup,
-                                    "__module__", "magneto._magneto", "clear_saved_tensors_on_access", Py_False,
-                                    "boxed_grads_call", Py_False));
+                          Py_BuildValue("{s:O,s:O,s:O,s:s,s:O,s:O}", "_backward_cls", bwd, "forward", forward,
+                                        "setup_context", setup, "__module__", "magneto._magneto",
+                                        "clear_saved_tensors_on_access", Py_False, "boxed_grads_call",
+                                        Py_False));
   if (!fwd || !(gradnode_apply = PyObject_GetAttrString(fwd, "apply"))) goto done;
   rc = 0;
 done:
@@ -671,8 +715,10 @@ int mg_gradnode_init(void) {
   str_materialize = PyUnicode_InternFromString("materialize_grads");
   str_version = PyUnicode_InternFromString("_version");
   str_needs = PyUnicode_InternFromString("needs_input_grad");
-  if (!str_to_save || !str_saved || !str_materialize || !str_version || !str_needs || mg_gradpart_init()) goto done;
-  if (!(gradnode_task_keeps = PyObject_GetAttrString(autograd, "_get_current_graph_task_keep_graph"))) goto done;
+  if (!str_to_save || !str_saved || !str_materialize || !str_version || !str_needs || mg_gradpart_init())
+    goto done;
+  if (!(gradnode_task_keeps = PyObject_GetAttrString(autograd, "_get_current_graph_task_keep_graph")))
+    goto done;
   rc = gradnode_make_types(base, setup) || mg_links_init(base, setup) ? -1 : 0;
 done:
   Py_XDECREF(c);

@@ -68,7 +68,8 @@ static MgRc autograd_tangents(MgAutograd *a, const MgGraph *g, const MgJointRec 
     t->ndim = v->ndim;
     if (!(t->dim = mg_calloc(2 * (size_t)v->ndim + 1, sizeof *t->dim))) return MG_NOMEM;
     for (int k = 0; k < v->ndim; k++)
-      if (!mg_ex_const_int(g->x, v->size[k], &t->dim[k]) || !mg_ex_const_int(g->x, v->stride[k], &t->dim[v->ndim + k]))
+      if (!mg_ex_const_int(g->x, v->size[k], &t->dim[k]) ||
+          !mg_ex_const_int(g->x, v->stride[k], &t->dim[v->ndim + k]))
         return mg_fail(g->c, MG_UNSUP, "a gradient of symbolic size");
   }
   return MG_OK;
@@ -113,7 +114,11 @@ static MgRc autograd_grads(MgAutograd *a, const MgTrace *t) {
   return MG_OK;
 }
 
-typedef struct ReadBy { const MgGraph *g; bool *read; const MgNode *n; } ReadBy;
+typedef struct ReadBy {
+  const MgGraph *g;
+  bool *read;
+  const MgNode *n;
+} ReadBy;
 
 static void autograd_see_read(ValRef *v, void *arg) {
   ReadBy *s = arg;
@@ -138,12 +143,13 @@ static void autograd_norm(const MgGraph *g, const MgNode *n, bool *write, bool *
 static MgRc autograd_loose(MgAutograd *a, const MgTrace *t) {
   bool *loose;
   if (mg_function_loose(t, t->joint->backward, &loose)) return MG_NOMEM;
-  for (uint32_t i = 0; loose && i < a->nprimal; i++) a->loose[i] = loose[mg_val(t->g, t->g->input[i])->storage];
+  for (uint32_t i = 0; loose && i < a->nprimal; i++)
+    a->loose[i] = loose[mg_val(t->g, t->g->input[i])->storage];
   return MG_OK;
 }
 
-/* Which primals forward writes, and which of them it also reads: batch norm's running statistics, which training
- * only writes, and counters that are only stepped do not count as read. */
+/* Which primals forward writes, and which of them it also reads: batch norm's running statistics, which
+ * training only writes, and counters that are only stepped do not count as read. */
 static MgRc autograd_written(MgAutograd *a, const MgTrace *t) {
   MgGraph *g = t->g;
   bool *write = mg_new(g->c, bool, g->nval + 1), *read = mg_new(g->c, bool, g->nval + 1);
@@ -162,7 +168,8 @@ static MgRc autograd_written(MgAutograd *a, const MgTrace *t) {
     }
     for (int i = 0; i < node->nout; i++)
       if (node->out[i]) write[mg_val(g, node->out[i])->storage] = true;
-    for (MgWritten w = {0}; mg_node_written(node, &w);) write[mg_val(g, w.v)->storage] = true; /* need not be a result */
+    for (MgWritten w = {0}; mg_node_written(node, &w);)
+      write[mg_val(g, w.v)->storage] = true; /* need not be a result */
     for (int i = 0; i < node->narg && i < node->op->nparam; i++)
       if (!node->op->param[i].writes) autograd_arg_read(&node->arg[i], &s);
   }
@@ -206,7 +213,8 @@ static MgAutograd *autograd_new(const MgJointRec *j, uint32_t nprimal) {
   a->copy = mg_calloc(nprimal + 1, sizeof *a->copy);
   a->written = mg_calloc(nprimal + 1, sizeof *a->written);
   a->loose = mg_calloc(nprimal + 1, sizeof *a->loose);
-  bool ok = a->res && a->tangent && a->diff && a->grad && a->bits && a->reach && a->keep && a->copy && a->written && a->loose;
+  bool ok = a->res && a->tangent && a->diff && a->grad && a->bits && a->reach && a->keep && a->copy &&
+            a->written && a->loose;
   if (ok && !a->mate == !j->mate && !autograd_links(a, j)) {
     if (j->mate) memcpy(a->mate, j->mate, (size_t)a->words * j->nthrough * sizeof *a->mate);
     return a;
@@ -222,11 +230,13 @@ static void autograd_adopt(MgAutograd *a, MgJointPlans *p, bool frees) {
   a->saved = p->saved;
   a->nsaved = p->nsaved;
   a->nintermediate = p->nintermediate;
-  for (uint32_t k = 0; k < a->nsaved; k++) a->nloose += a->saved[k].kind == MG_SAVED_primal && a->loose[a->saved[k].index];
+  for (uint32_t k = 0; k < a->nsaved; k++)
+    a->nloose += a->saved[k].kind == MG_SAVED_primal && a->loose[a->saved[k].index];
   a->frees = frees && a->nsaved == a->nloose;
   for (uint32_t i = 0; i < a->nprimal; i++) {
     bool saved = false;
-    for (uint32_t k = 0; k < a->nsaved && !saved; k++) saved = a->saved[k].kind == MG_SAVED_primal && a->saved[k].index == i;
+    for (uint32_t k = 0; k < a->nsaved && !saved; k++)
+      saved = a->saved[k].kind == MG_SAVED_primal && a->saved[k].index == i;
     if (!saved || a->copy[i]) a->keep[a->nkeep++] = i;
   }
   if (!a->bwd) return;
@@ -286,8 +296,13 @@ static MgRc autograd_compile(MgAutograd *a, const MgTrace *t) {
   return MG_OK;
 }
 
-static MgRc autograd_share(MgAutograd *a, const MgTrace *t, MgAutograd *plans, const int64_t *sizes, uint32_t n) {
-  MgJointPlans p = {.fwd = plans->fwd, .bwd = plans->bwd, .saved = plans->saved, .nsaved = plans->nsaved, .nintermediate = plans->nintermediate};
+static MgRc autograd_share(MgAutograd *a, const MgTrace *t, MgAutograd *plans, const int64_t *sizes,
+                           uint32_t n) {
+  MgJointPlans p = {.fwd = plans->fwd,
+                    .bwd = plans->bwd,
+                    .saved = plans->saved,
+                    .nsaved = plans->nsaved,
+                    .nintermediate = plans->nintermediate};
   if (!(a->sizes = mg_malloc(n * sizeof *sizes))) return mg_fail(t->g->c, MG_NOMEM, "out of memory");
   memcpy(a->sizes, sizes, n * sizeof *sizes);
   a->plans = (MgAutograd *)Py_NewRef((PyObject *)plans);
@@ -309,8 +324,8 @@ MgRc mg_autograd_build(const MgTrace *t, MgNodeRun *nodes, uint32_t nprimal, MgA
   return mg_autograd_build_at(t, nodes, nprimal, NULL, NULL, 0, out);
 }
 
-MgRc mg_autograd_build_at(const MgTrace *t, MgNodeRun *nodes, uint32_t nprimal, MgAutograd *plans, const int64_t *sizes, uint32_t n,
-                          MgAutograd **out) {
+MgRc mg_autograd_build_at(const MgTrace *t, MgNodeRun *nodes, uint32_t nprimal, MgAutograd *plans,
+                          const int64_t *sizes, uint32_t n, MgAutograd **out) {
   MgAutograd *a = autograd_new(t->joint, nprimal);
   if (!a) return MG_PYERR;
   bool lost = !mg_function_all_whole(t);
@@ -346,10 +361,10 @@ static int autograd_finish(const MgAutograd *a, PyObject *const *in, PyObject **
   for (uint32_t i = 0; i < a->nres; i++) {
     const MgResult *q = &a->res[i];
     switch ((MgResultHow)q->how) {
-      case RES_through: outs[i] = Py_NewRef(res[q->index]); break;
-      case RES_aside: outs[i] = Py_NewRef(res[a->nthrough + q->index]); break;
-      case RES_input: outs[i] = Py_NewRef(in[q->index]); break;
-      case RES_view: outs[i] = views[view++]; break;
+    case RES_through: outs[i] = Py_NewRef(res[q->index]); break;
+    case RES_aside: outs[i] = Py_NewRef(res[a->nthrough + q->index]); break;
+    case RES_input: outs[i] = Py_NewRef(in[q->index]); break;
+    case RES_view: outs[i] = views[view++]; break;
     }
   }
   free(env);
@@ -393,8 +408,10 @@ int mg_autograd_run(MgAutograd *a, PyObject *const *in, PyObject **outs) {
 
 int mg_autograd_all(const MgAutograd *a, PyObject *const *in, PyObject **all, const MgNodeCut *cut) {
   if (!a->lost) return cut ? mg_noderun_run_cut(a->nodes, in, all, cut) : mg_noderun_run(a->nodes, in, all);
-  PyErr_SetString(PyExc_RuntimeError, "magneto: a compiled function with an autograd.Function whose inner values are used outside "
-                  "of it cannot run op by op (second derivatives, anomaly mode)");
+  PyErr_SetString(
+      PyExc_RuntimeError,
+      "magneto: a compiled function with an autograd.Function whose inner values are used outside "
+      "of it cannot run op by op (second derivatives, anomaly mode)");
   return -1;
 }
 

@@ -1,4 +1,5 @@
-/* See the header.  What is left is a tuple: the saved tensors, their versions (None: not checked), the tangents that are done. */
+/* See the header.  What is left is a tuple: the saved tensors, their versions (None: not checked),
+ * the tangents that are done. */
 #include "entry/grad/later_backward.h"
 #include <stdlib.h>
 #include "base/bits.h"
@@ -27,8 +28,9 @@ bool mg_gradleft_any(const MgAutograd *a, const uint64_t *done) {
   return any;
 }
 
-/* What stands for a saved tensor from now on: itself, inputs also for a second differentiation; a result without its grad_fn, which
- * is what keeps it; nothing where no pass that may come reads it: plans for some tangents do not. */
+/* What stands for a saved tensor from now on: itself, inputs also for a second differentiation; a result
+ * without its grad_fn, which is what keeps it; nothing where no pass that may come reads it: plans
+ * for some tangents do not. */
 static PyObject *gradleft_tensor(const MgSaved *s, PyObject *t, bool need) {
   if (s->kind == MG_SAVED_primal) return Py_NewRef(t);
   return need ? PyObject_CallMethod(t, "detach", NULL) : PyObject_CallMethod(t, "new_empty", "((i))", 0);
@@ -47,10 +49,12 @@ PyObject *mg_gradleft_new(const MgAutograd *a, PyObject *saved, const uint64_t *
     PyObject *t = gradleft_tensor(&a->saved[k], PyTuple_GET_ITEM(saved, k), need[k]), *v = NULL;
     if (!t) goto done;
     PyTuple_SET_ITEM(tensors, k, t);
-    if (!loose && !(v = PyObject_GetAttrString(t, "_version"))) PyErr_Clear(); /* inference tensors have none */
+    if (!loose && !(v = PyObject_GetAttrString(t, "_version")))
+      PyErr_Clear(); /* inference tensors have none */
     PyTuple_SET_ITEM(versions, k, v ? v : Py_NewRef(Py_None));
   }
-  left = Py_BuildValue("(OOy#)", tensors, versions, (const char *)done, (Py_ssize_t)(a->words * sizeof *done));
+  left =
+      Py_BuildValue("(OOy#)", tensors, versions, (const char *)done, (Py_ssize_t)(a->words * sizeof *done));
 done:
   free(remain);
   free(need);
@@ -59,11 +63,14 @@ done:
   return left;
 }
 
-const uint64_t *mg_gradleft_done(PyObject *left) { return (const uint64_t *)(const void *)PyBytes_AS_STRING(PyTuple_GET_ITEM(left, 2)); }
+const uint64_t *mg_gradleft_done(PyObject *left) {
+  return (const uint64_t *)(const void *)PyBytes_AS_STRING(PyTuple_GET_ITEM(left, 2));
+}
 
 /* Raises unless the tensor has the version it had. */
 static int gradleft_check(PyObject *t, PyObject *version) {
-  PyObject *m = mg_import("magneto.spent"), *r = m ? PyObject_CallMethod(m, "check_version", "OO", t, version) : NULL;
+  PyObject *m = mg_import("magneto.spent"),
+           *r = m ? PyObject_CallMethod(m, "check_version", "OO", t, version) : NULL;
   Py_XDECREF(m);
   Py_XDECREF(r);
   return r ? 0 : -1;
@@ -72,7 +79,8 @@ static int gradleft_check(PyObject *t, PyObject *version) {
 PyObject *mg_gradleft_saved(const MgAutograd *a, PyObject *left, const uint64_t *given) {
   PyObject *saved = PyTuple_GET_ITEM(left, 0), *versions = PyTuple_GET_ITEM(left, 1);
   bool freed = false;
-  for (uint32_t i = 0; i < a->nthrough && !freed; i++) freed = mg_bits_has(given, i) && gradleft_freed(a, mg_gradleft_done(left), i);
+  for (uint32_t i = 0; i < a->nthrough && !freed; i++)
+    freed = mg_bits_has(given, i) && gradleft_freed(a, mg_gradleft_done(left), i);
   if (freed) {
     PyObject *m = mg_import("magneto.spent"), *r = m ? PyObject_CallMethod(m, "raise_freed", NULL) : NULL;
     Py_XDECREF(m);
@@ -83,7 +91,8 @@ PyObject *mg_gradleft_saved(const MgAutograd *a, PyObject *left, const uint64_t 
   if (!need) return PyErr_NoMemory();
   int rc = mg_gradgiven_needs(a, given, need);
   for (uint32_t k = 0; !rc && k < a->nsaved; k++)
-    if (need[k] && PyTuple_GET_ITEM(versions, k) != Py_None) rc = gradleft_check(PyTuple_GET_ITEM(saved, k), PyTuple_GET_ITEM(versions, k));
+    if (need[k] && PyTuple_GET_ITEM(versions, k) != Py_None)
+      rc = gradleft_check(PyTuple_GET_ITEM(saved, k), PyTuple_GET_ITEM(versions, k));
   free(need);
   return rc ? NULL : saved;
 }

@@ -1,7 +1,8 @@
 /* Saved tensors for later backward passes through one node.
- * A compiled forward has one node for all of its results, which PyTorch frees after the first pass without retain_graph.  In eager
- * code results that share nothing saved can be differentiated one after the other.  In: what such a pass has used.  Out: the same
- * for the next, with PyTorch's check of versions made for what that one reads. */
+ * A compiled forward has one node for all of its results, which PyTorch frees after the first pass without
+ * retain_graph.  In eager code results that share nothing saved can be differentiated one after the other.
+ * In: what such a pass has used.  Out: the same for the next, with PyTorch's check of versions
+ * made for what that one reads. */
 #ifndef MG_LATER_BACKWARD_H
 #define MG_LATER_BACKWARD_H
 #define PY_SSIZE_T_CLEAN
@@ -10,7 +11,8 @@
 
 typedef struct MgAutograd MgAutograd;
 
-/* done: the set (base/bits.h) of the tangents of passes that have freed what they read.  Is there a result that a later pass may start from? */
+/* done: the set (base/bits.h) of the tangents of passes that have freed what they read.  Is there a result
+ * that a later pass may start from? */
 bool mg_gradleft_any(const MgAutograd *a, const uint64_t *done);
 /* What is left after them; saved: tuple of a->nsaved.  New; NULL with an exception. */
 PyObject *mg_gradleft_new(const MgAutograd *a, PyObject *saved, const uint64_t *done);

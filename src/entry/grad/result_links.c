@@ -9,26 +9,26 @@
 #include "runtime/process/torch_abi.h"
 
 typedef struct Linked { /* a result with a port */
-  PyObject *raw;       /* strong; NULL once it has its port */
-  PyObject *weak;      /* a weak reference to it, where others are computed from it; else NULL */
-  const void *node;    /* its port in PyTorch's graph, only compared */
-  int64_t version;     /* of the result when it was made */
+  PyObject *raw;        /* strong; NULL once it has its port */
+  PyObject *weak;       /* a weak reference to it, where others are computed from it; else NULL */
+  const void *node;     /* its port in PyTorch's graph, only compared */
+  int64_t version;      /* of the result when it was made */
 } Linked;
 
-typedef struct MgLinks { /* of one forward run; its node and its ports hold it */
-  PyObject_HEAD
-  MgAutograd *a;       /* strong */
-  Linked *of;          /* by result with a grad_fn; owned */
-  bool watched;        /* a hook was put on a result that others are computed from */
-  bool exact;          /* what was found for the pass `task` */
-  int task;            /* the engine's number of a pass */
+typedef struct MgLinks {       /* of one forward run; its node and its ports hold it */
+  PyObject_HEAD MgAutograd *a; /* strong */
+  Linked *of;                  /* by result with a grad_fn; owned */
+  bool watched;                /* a hook was put on a result that others are computed from */
+  bool exact;                  /* what was found for the pass `task` */
+  int task;                    /* the engine's number of a pass */
 } MgLinks;
 
-static _Thread_local PyObject *links_now;  /* the result that is getting its port */
-static PyObject *links_apply;              /* the forward class's apply */
-static PyObject *links_register;           /* torch's _register_hook_dict */
-static PyObject *links_post, *links_pre;   /* torch's register_hook and register_prehook of nodes */
-static Py_ssize_t port_links, port_join, port_index; /* slots: MgLinks; the node of all results; the result's number, an int */
+static _Thread_local PyObject *links_now; /* the result that is getting its port */
+static PyObject *links_apply;             /* the forward class's apply */
+static PyObject *links_register;          /* torch's _register_hook_dict */
+static PyObject *links_post, *links_pre;  /* torch's register_hook and register_prehook of nodes */
+static Py_ssize_t port_links, port_join,
+    port_index; /* slots: MgLinks; the node of all results; the result's number, an int */
 
 static PyObject *port_slot(PyObject *node, Py_ssize_t at) { return *(PyObject **)((char *)node + at); }
 
@@ -52,7 +52,9 @@ static PyTypeObject links_type = {
 
 static const uint64_t *links_row(const MgAutograd *a, uint32_t i) { return a->link + (size_t)a->words * i; }
 
-bool mg_links_target(const PyObject *links, uint32_t i) { return ((const MgLinks *)links)->of[i].weak != NULL; }
+bool mg_links_target(const PyObject *links, uint32_t i) {
+  return ((const MgLinks *)links)->of[i].weak != NULL;
+}
 
 /* ---- forward ---- */
 
@@ -92,7 +94,8 @@ static int links_port(MgLinks *s, uint32_t i, PyObject **res, PyObject **arg) {
   arg[n++] = res[i];
   for (uint32_t k = 0; k < a->nthrough; k++)
     if (mg_bits_has(links_row(a, i), k)) arg[n++] = res[k];
-  PyObject *join = PyObject_GetAttrString(res[i], "grad_fn"), *index = PyLong_FromUnsignedLong(i), *t = NULL, *node = NULL;
+  PyObject *join = PyObject_GetAttrString(res[i], "grad_fn"), *index = PyLong_FromUnsignedLong(i), *t = NULL,
+           *node = NULL;
   if (join && index) {
     links_now = s->of[i].raw;
     t = PyObject_Vectorcall(links_apply, arg, n, NULL);
@@ -167,7 +170,8 @@ static PyObject *links_alive(const Linked *l) {
 static int links_retained(const MgLinks *s) {
   int yes = 0;
   for (uint32_t i = 0; !yes && i < s->a->nport; i++) {
-    PyObject *t = links_alive(&s->of[s->a->port[i]]), *r = t ? PyObject_GetAttrString(t, "retains_grad") : NULL;
+    PyObject *t = links_alive(&s->of[s->a->port[i]]),
+             *r = t ? PyObject_GetAttrString(t, "retains_grad") : NULL;
     if (t) yes = r ? PyObject_IsTrue(r) : -1;
     Py_XDECREF(r);
     Py_XDECREF(t);
@@ -185,7 +189,8 @@ int mg_links_exact(PyObject *links) {
   s->exact = exact;
   if (exact && !s->a->asked) {
     s->a->asked = true;
-    mg_log(MG_LOG_fallback, "a compiled graph runs op by op from now on: gradients between its results are asked for");
+    mg_log(MG_LOG_fallback,
+           "a compiled graph runs op by op from now on: gradients between its results are asked for");
   }
   return exact;
 }
@@ -198,7 +203,8 @@ PyObject *mg_links_stand(PyObject *links, uint32_t i, PyObject *made, bool creat
     if (leaf && PyObject_SetAttrString(leaf, "requires_grad", Py_True)) Py_CLEAR(leaf);
     return leaf;
   }
-  if ((t = links_alive(l)) && (version = PyObject_GetAttrString(t, "_version")) && PyLong_AsLongLong(version) == l->version) {
+  if ((t = links_alive(l)) && (version = PyObject_GetAttrString(t, "_version")) &&
+      PyLong_AsLongLong(version) == l->version) {
     mg_abi.aoti_torch_grad_mode_set_enabled(true);
     Py_DECREF(version);
     PyObject *r = PyObject_CallMethod(t, "view_as", "O", t);
@@ -208,8 +214,10 @@ PyObject *mg_links_stand(PyObject *links, uint32_t i, PyObject *made, bool creat
   Py_XDECREF(t);
   Py_XDECREF(version);
   if (!PyErr_Occurred())
-    PyErr_SetString(PyExc_RuntimeError, "magneto: the gradient between two results of a compiled function cannot be "
-                    "differentiated, since one of them was freed or modified by an inplace operation; run the function without "
+    PyErr_SetString(PyExc_RuntimeError,
+                    "magneto: the gradient between two results of a compiled function cannot be "
+                    "differentiated, since one of them was freed or modified by an inplace operation; run "
+                    "the function without "
                     "magneto for that");
   return NULL;
 }
@@ -217,7 +225,8 @@ PyObject *mg_links_stand(PyObject *links, uint32_t i, PyObject *made, bool creat
 static PyObject *port_backward(PyObject *node, PyObject *const *tangent, Py_ssize_t n) {
   MgLinks *s = (MgLinks *)port_slot(node, port_links);
   PyObject *join = port_slot(node, port_join), *index = port_slot(node, port_index);
-  if (!s || !join || !index || n != 1) return PyErr_Format(PyExc_RuntimeError, "magneto: backward of a result: %zd gradients", n);
+  if (!s || !join || !index || n != 1)
+    return PyErr_Format(PyExc_RuntimeError, "magneto: backward of a result: %zd gradients", n);
   uint32_t i = (uint32_t)PyLong_AsUnsignedLong(index), nlink = 0;
   for (uint32_t k = 0; k < s->a->nthrough; k++) nlink += mg_bits_has(links_row(s->a, i), k);
   int exact = nlink && tangent[0] != Py_None ? mg_links_exact((PyObject *)s) : 0;
@@ -239,7 +248,8 @@ static void port_watch(PyObject *node) {
   if (s && index && mg_links_target((PyObject *)s, (uint32_t)PyLong_AsUnsignedLong(index))) s->watched = true;
 }
 
-/* The first hook on a result.  A pass may run its port without a gradient, and eager would not run its node then. */
+/* The first hook on a result.  A pass may run its port without a gradient, and eager
+ * would not run its node then. */
 static PyObject *port_hook(PyObject *node, PyObject *tensor) {
   port_watch(node);
   PyObject *m = mg_import("magneto.tensorhook");
@@ -279,20 +289,25 @@ static int port_fill(PyObject *type) {
 }
 
 int mg_links_init(PyObject *base, PyObject *setup) {
-  PyObject *body = Py_BuildValue("{s:(sss),s:s,s:O,s:O}", "__slots__", "_links", "_join", "_index", "__module__",
-                                 "magneto._magneto", "clear_saved_tensors_on_access", Py_False, "boxed_grads_call", Py_False);
+  PyObject *body = Py_BuildValue("{s:(sss),s:s,s:O,s:O}", "__slots__", "_links", "_join", "_index",
+                                 "__module__", "magneto._magneto", "clear_saved_tensors_on_access", Py_False,
+                                 "boxed_grads_call", Py_False);
   PyObject *bwd = mg_gradnode_class("MagnetoResultBackward", base, body), *fwd = NULL, *forward = NULL;
   int rc = -1;
   if (!bwd || PyType_Ready(&links_type)) goto done;
-  if (mg_gradnode_find_slot(bwd, "_links", &port_links) || mg_gradnode_find_slot(bwd, "_join", &port_join)) goto done;
+  if (mg_gradnode_find_slot(bwd, "_links", &port_links) || mg_gradnode_find_slot(bwd, "_join", &port_join))
+    goto done;
   if (mg_gradnode_find_slot(bwd, "_index", &port_index)) goto done;
   if (!(links_register = PyObject_GetAttrString(base, "_register_hook_dict"))) goto done;
   if (!(links_post = PyObject_GetAttrString(base, "register_hook"))) goto done;
   if (!(links_pre = PyObject_GetAttrString(base, "register_prehook"))) goto done;
   if (port_fill(bwd) || !(forward = PyCFunction_New(&port_forward_def, NULL))) goto done;
-  body = Py_BuildValue("{s:O,s:O,s:O,s:s,s:O,s:O}", "_backward_cls", bwd, "forward", forward, "setup_context", setup,
-                       "__module__", "magneto._magneto", "clear_saved_tensors_on_access", Py_False, "boxed_grads_call", Py_False);
-  if (!(fwd = mg_gradnode_class("MagnetoResult", base, body)) || !(links_apply = PyObject_GetAttrString(fwd, "apply"))) goto done;
+  body = Py_BuildValue("{s:O,s:O,s:O,s:s,s:O,s:O}", "_backward_cls", bwd, "forward", forward, "setup_context",
+                       setup, "__module__", "magneto._magneto", "clear_saved_tensors_on_access", Py_False,
+                       "boxed_grads_call", Py_False);
+  if (!(fwd = mg_gradnode_class("MagnetoResult", base, body)) ||
+      !(links_apply = PyObject_GetAttrString(fwd, "apply")))
+    goto done;
   rc = 0;
 done:
   Py_XDECREF(bwd);

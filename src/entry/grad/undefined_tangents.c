@@ -14,9 +14,9 @@
 enum { GRADGIVEN_SETS = 32 }; /* of defined gradients; others run op by op */
 
 struct MgGradGiven {
-  uint64_t *given;      /* owned */
-  MgPlan *plan;         /* owned; NULL: that for all tangents does as well */
-  bool failed;          /* it could not be compiled */
+  uint64_t *given; /* owned */
+  MgPlan *plan;    /* owned; NULL: that for all tangents does as well */
+  bool failed;     /* it could not be compiled */
 };
 
 MgGradKept *mg_gradgiven_keep(PyObject *objs, const MgOptions *opt) {
@@ -153,8 +153,9 @@ static void needs_readers(const MgAutograd *a, const Needs *from, Needs *by) {
   }
 }
 
-/* First which tangents each value depends on: without these it is zero, and what it is computed from is not read.  What depends on
- * none (saved values, what is computed of them again) is needed by the tangents of its readers. */
+/* First which tangents each value depends on: without these it is zero, and what it is computed from is not
+ * read.  What depends on none (saved values, what is computed of them again) is needed by
+ * the tangents of its readers. */
 int mg_gradgiven_needs(const MgAutograd *a, const uint64_t *given, bool *need) {
   const MgGraph *g = &a->kept->g;
   size_t all = (size_t)a->words * (g->nval + 1);
@@ -165,7 +166,8 @@ int mg_gradgiven_needs(const MgAutograd *a, const uint64_t *given, bool *need) {
     needs_tangents(a, &from);
     needs_readers(a, &from, &by);
   }
-  for (uint32_t k = 0; ok && k < a->nsaved; k++) need[k] = mg_bits_meet(needs_at(&by, g->input[k]), given, a->words);
+  for (uint32_t k = 0; ok && k < a->nsaved; k++)
+    need[k] = mg_bits_meet(needs_at(&by, g->input[k]), given, a->words);
   free(from.of);
   free(from.now);
   free(by.of);

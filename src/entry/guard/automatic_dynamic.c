@@ -1,5 +1,5 @@
-/* See the header.  In: entries whose guards failed.  Out: names of places: the printed source, or the dict and its key, with
- * the index for an item of a tuple. */
+/* See the header.  In: entries whose guards failed.  Out: names of places: the printed source, or the dict
+ * and its key, with the index for an item of a tuple. */
 #include "entry/guard/automatic_dynamic.h"
 #include <math.h>
 #include <stdlib.h>
@@ -19,7 +19,9 @@ int mg_dynfloat_init(void) {
   return mg_any_float ? 0 : -1;
 }
 
-PyObject *mg_dynfloat_key_name(PyObject *of, PyObject *key) { return PyUnicode_FromFormat("%p[%R]", (void *)of, key); }
+PyObject *mg_dynfloat_key_name(PyObject *of, PyObject *key) {
+  return PyUnicode_FromFormat("%p[%R]", (void *)of, key);
+}
 
 /* The dict that a key source is about, when it hangs on a fixed object. */
 static PyObject *dynfloat_fixed_dict(const MgGuards *g, SrcRef src) {
@@ -33,15 +35,19 @@ static PyObject *dynfloat_fixed_dict(const MgGuards *g, SrcRef src) {
 
 static PyObject *dynfloat_pinned_name(PyObject *o) { return PyUnicode_FromFormat("%p", (void *)o); }
 
-static PyObject *dynfloat_item_name(PyObject *of, Py_ssize_t i) { return of ? PyUnicode_FromFormat("%U[%zd]", of, i) : NULL; }
+static PyObject *dynfloat_item_name(PyObject *of, Py_ssize_t i) {
+  return of ? PyUnicode_FromFormat("%U[%zd]", of, i) : NULL;
+}
 
 PyObject *mg_dynfloat_name(const MgGuards *g, SrcRef src) {
   PyObject *dict = dynfloat_fixed_dict(g, src);
   if (dict) return mg_dynfloat_key_name(dict, g->src[src].key);
-  if (g->src[src].kind == SRC_class_attr) return mg_dynfloat_key_name(g->src[g->src[src].parent].key, g->src[src].key);
+  if (g->src[src].kind == SRC_class_attr)
+    return mg_dynfloat_key_name(g->src[g->src[src].parent].key, g->src[src].key);
   if (g->src[src].kind == SRC_item) {
     const MgSrc *p = &g->src[g->src[src].parent];
-    PyObject *of = p->kind == SRC_pinned ? dynfloat_pinned_name(p->key) : mg_dynfloat_name(g, g->src[src].parent);
+    PyObject *of =
+        p->kind == SRC_pinned ? dynfloat_pinned_name(p->key) : mg_dynfloat_name(g, g->src[src].parent);
     PyObject *n = dynfloat_item_name(of, g->src[src].idx);
     Py_XDECREF(of);
     return n;
@@ -63,7 +69,9 @@ static int dynfloat_add_named(PyObject **known, PyObject *name) { /* steals name
   return rc;
 }
 
-bool mg_dynfloat_is_number(PyObject *o) { return PyFloat_CheckExact(o) || PyLong_CheckExact(o) || mg_guard_numpy_number(o); }
+bool mg_dynfloat_is_number(PyObject *o) {
+  return PyFloat_CheckExact(o) || PyLong_CheckExact(o) || mg_guard_numpy_number(o);
+}
 
 /* Compares what is at a place, and adds it when a number changed, or a number in a tuple.  Steals name. */
 static int dynfloat_note(PyObject **known, PyObject *name, PyObject *was, PyObject *now) {
@@ -72,7 +80,8 @@ static int dynfloat_note(PyObject **known, PyObject *name, PyObject *was, PyObje
   int rc = name ? 0 : -1;
   if (!rc && differ && (tuple || mg_dynfloat_is_number(was))) rc = dynfloat_add(known, name);
   for (Py_ssize_t i = 0; tuple && !rc && i < PyTuple_GET_SIZE(was); i++)
-    rc = dynfloat_note(known, dynfloat_item_name(name, i), PyTuple_GET_ITEM(was, i), PyTuple_GET_ITEM(now, i));
+    rc =
+        dynfloat_note(known, dynfloat_item_name(name, i), PyTuple_GET_ITEM(was, i), PyTuple_GET_ITEM(now, i));
   Py_XDECREF(name);
   return rc;
 }
@@ -82,7 +91,8 @@ static int dynfloat_note_list(PyObject **known, PyObject *list, PyObject *was) {
   PyObject *name = PyTuple_GET_SIZE(was) == PyList_GET_SIZE(list) ? dynfloat_pinned_name(list) : NULL;
   int rc = PyErr_Occurred() ? -1 : 0;
   for (Py_ssize_t i = 0; name && !rc && i < PyTuple_GET_SIZE(was) && i < PyList_GET_SIZE(list); i++)
-    rc = dynfloat_note(known, dynfloat_item_name(name, i), PyTuple_GET_ITEM(was, i), PyList_GET_ITEM(list, i));
+    rc =
+        dynfloat_note(known, dynfloat_item_name(name, i), PyTuple_GET_ITEM(was, i), PyList_GET_ITEM(list, i));
   Py_XDECREF(name);
   return rc;
 }
@@ -90,8 +100,9 @@ static int dynfloat_note_list(PyObject **known, PyObject *list, PyObject *was) {
 /* Sources that lead through a guard that did not hold. */
 typedef struct Lost {
   const MgGuards *g;
-  uint32_t *at;    /* by source: SOURCE_LOST; of a computed one the count at which all that it needs was found; 0: not known */
-  uint32_t count;  /* one more for each source that is lost directly */
+  uint32_t *at;   /* by source: SOURCE_LOST; of a computed one the count at which all that it needs was found;
+                     0: not known */
+  uint32_t count; /* one more for each source that is lost directly */
 } Lost;
 enum { SOURCE_LOST = UINT32_MAX };
 
@@ -111,13 +122,14 @@ static bool dynfloat_found(Lost *l, SrcRef src) {
   return found;
 }
 
-/* A container has come to hold more, or less, than when the entry was made, as the state of an optimizer after the first step.  Numbers
- * elsewhere are still compared. */
+/* A container has come to hold more, or less, than when the entry was made, as the state of an optimizer
+ * after the first step.  Numbers elsewhere are still compared. */
 static bool dynfloat_grown(const MgGuardOp *op) {
   return op->kind == GK_keys || op->kind == GK_order || op->kind == GK_nokey || op->kind == GK_elements;
 }
 
-static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals, Lost *lost) {
+static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals,
+                                Lost *lost) {
   bool asked = false; /* an answer about a number in a tensor is another */
   bool grown = false;
   uint64_t turn = mg_source_turn();
@@ -127,7 +139,9 @@ static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlo
     const MgGuardOp *op = &g->op[i];
     if (op->kind == GK_load && lost->at[g->src[op->src].parent] == SOURCE_LOST) dynfloat_lose(lost, op->src);
     if (grown && op->kind == GK_apart) continue;
-    if (!dynfloat_found(lost, op->src) || !dynfloat_found(lost, op->src2) || mg_guard_op_holds(g, op, vals, s, turn)) continue;
+    if (!dynfloat_found(lost, op->src) || !dynfloat_found(lost, op->src2) ||
+        mg_guard_op_holds(g, op, vals, s, turn))
+      continue;
     if (dynfloat_grown(op)) {
       grown = true;
       dynfloat_lose(lost, op->src);
@@ -135,14 +149,19 @@ static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlo
     }
     PyObject *v = op->src ? vals[op->src] : NULL;
     if (op->kind == GK_tensor && mg_symsize_learn(known, g, op->src, op->u.facts, v)) return -1;
-    if (op->kind == GK_tensor && v && mg_dynfloat_is_number(v) && dynfloat_add_named(known, mg_dynfloat_name(g, op->src))) return -1;
-    if (op->kind == GK_calc && !asked && (asked = mg_symstate_reads(g, op->src)) && mg_symstate_learn(known)) return -1;
+    if (op->kind == GK_tensor && v && mg_dynfloat_is_number(v) &&
+        dynfloat_add_named(known, mg_dynfloat_name(g, op->src)))
+      return -1;
+    if (op->kind == GK_calc && !asked && (asked = mg_symstate_reads(g, op->src)) && mg_symstate_learn(known))
+      return -1;
     if (op->kind == GK_list_is) {
       if (dynfloat_note_list(known, op->o, op->u.want)) return -1;
       continue;
     }
     if (op->kind == GK_iterator && dynfloat_add(known, mg_names.iterator)) return -1;
-    if (op->kind == GK_calc || op->kind == GK_iterator || op->kind == GK_value || (op->kind == GK_tensor && v && Py_TYPE(v) == op->u.facts->type)) continue;
+    if (op->kind == GK_calc || op->kind == GK_iterator || op->kind == GK_value ||
+        (op->kind == GK_tensor && v && Py_TYPE(v) == op->u.facts->type))
+      continue;
     if (op->kind != GK_equal) break; /* the rest may be found by other ways now */
     if (dynfloat_note(known, mg_dynfloat_name(g, op->src), op->o, v)) return -1;
   }
@@ -164,12 +183,14 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
   for (uint32_t i = 0; i < g->ndict && !rc; i++) {
     const MgDictGuard *d = &g->dict[i];
     for (int k = 0; k < d->n && !rc && mg_dict_guard_lives(d); k++)
-      rc = dynfloat_learn_key(known, d->dict, d->key[k], d->val[k], PyDict_GetItemWithError(d->dict, d->key[k]));
+      rc = dynfloat_learn_key(known, d->dict, d->key[k], d->val[k],
+                              PyDict_GetItemWithError(d->dict, d->key[k]));
   }
   for (uint32_t i = 0; i < g->ntype && !rc; i++) {
     const MgTypeGuard *t = &g->type[i];
     for (int k = 0; k < t->n && !rc; k++)
-      rc = dynfloat_learn_key(known, (PyObject *)t->type, t->name[k], t->val[k], _PyType_Lookup(t->type, t->name[k]));
+      rc = dynfloat_learn_key(known, (PyObject *)t->type, t->name[k], t->val[k],
+                              _PyType_Lookup(t->type, t->name[k]));
   }
   return rc;
 }
@@ -194,7 +215,8 @@ int mg_symsize_inner(const MgFacts *f, int k) {
   int64_t outer = f->dim[f->ndim + k];
   for (int j = 0; j < f->ndim; j++) {
     int64_t size = f->dim[j], stride = f->dim[f->ndim + j];
-    if (j != k && (stride < outer || (stride == outer && j > k && size == 1)) && size * stride == outer) return j;
+    if (j != k && (stride < outer || (stride == outer && j > k && size == 1)) && size * stride == outer)
+      return j;
   }
   return -1;
 }
@@ -228,9 +250,7 @@ bool mg_state_knows(PyObject *known, int i) {
   return has;
 }
 
-bool mg_symstate_reads(const MgGuards *g, SrcRef src) {
-  return src && g->src[src].trait & SRC_READS;
-}
+bool mg_symstate_reads(const MgGuards *g, SrcRef src) { return src && g->src[src].trait & SRC_READS; }
 
 int mg_symstate_learn(PyObject **known) {
   int i = 0;

@@ -1,5 +1,6 @@
-/* Numbers that differ from call to call (a learning rate under a scheduler, a counter of steps): from the second value on they
- * are inputs instead of constants.  What is known is kept per code object, as names of places. */
+/* Numbers that differ from call to call (a learning rate under a scheduler, a counter of steps): from the
+ * second value on they are inputs instead of constants.  What is known is kept per code
+ * object, as names of places. */
 #ifndef MG_AUTOMATIC_DYNAMIC_H
 #define MG_AUTOMATIC_DYNAMIC_H
 #define PY_SSIZE_T_CLEAN
@@ -10,11 +11,16 @@
 typedef struct MgGuards MgGuards;
 typedef struct MgSlots MgSlots;
 
-extern PyObject *mg_any_float;   /* in a dict guard: something is there, its source is guarded; strong, process lifetime */
+extern PyObject
+    *mg_any_float; /* in a dict guard: something is there, its source is guarded; strong, process lifetime */
 
-enum { STATE_NODES = 64, STATE_CHANGES = 12 }; /* nodes behind one answer; how often answers of one code may fail an entry */
+enum {
+  STATE_NODES = 64,
+  STATE_CHANGES = 12
+}; /* nodes behind one answer; how often answers of one code may fail an entry */
 int mg_dynfloat_init(void);
-/* An entry did not fit: adds the places of numbers that are others now to *known (a set; NULL: made when needed). */
+/* An entry did not fit: adds the places of numbers that are others now to *known (a
+ * set; NULL: made when needed). */
 int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s);
 PyObject *mg_dynfloat_name(const MgGuards *g, SrcRef src);
 bool mg_dynfloat_is_number(PyObject *o);
@@ -28,8 +34,8 @@ bool mg_symsize_config(const char *name, bool dflt);
 /* After an entry did not fit: notes the dimensions of a tensor that are others now. */
 int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFacts *was, PyObject *now);
 bool mg_state_knows(PyObject *known, int i);
-/* Such a guard of an entry failed: notes it in *known; the code's next recordings stop guarding such answers when that has
- * happened often.  -1 with an exception. */
+/* Such a guard of an entry failed: notes it in *known; the code's next recordings stop guarding such answers
+ * when that has happened often.  -1 with an exception. */
 int mg_symstate_learn(PyObject **known);
 /* Is the source computed from a number in a tensor? */
 bool mg_symstate_reads(const MgGuards *g, SrcRef src);

@@ -1,8 +1,10 @@
 /* Which guard sets rely on which dict, and the callback that tells them of changes.
- * In: sealed sets.  Out: their list of dicts to look at before the next hit (MgGuards.changed); nothing is compared here.
- * Invariants: under the GIL; a dict has one record however many sets use it; a record that has told its sets is silent
- * until one of them has looked (rearm), so that a namespace that changes all the time costs a lookup per change.
- * Without watchers (3.11, or all eight taken) sets stay unwatched, and every check compares the version of every dict. */
+ * In: sealed sets.  Out: their list of dicts to look at before the next hit
+ * (MgGuards.changed); nothing is compared here.
+ * Invariants: under the GIL; a dict has one record however many sets use it; a record that has told its sets
+ * is silent until one of them has looked (rearm), so that a namespace that changes all the time costs a
+ * lookup per change. Without watchers (3.11, or all eight taken) sets stay unwatched, and every check
+ * compares the version of every dict. */
 #include "entry/guard/dict_watch.h"
 #include <stdlib.h>
 #include <string.h>
@@ -12,15 +14,15 @@
 
 typedef struct WatchUse {
   MgGuards *g;
-  uint32_t i;        /* number of the dict in g */
+  uint32_t i; /* number of the dict in g */
 } WatchUse;
 
 typedef struct Watched {
-  PyObject *dict;    /* borrowed: its death is an event; NULL: a free record */
+  PyObject *dict; /* borrowed: its death is an event; NULL: a free record */
   WatchUse *use;
   uint32_t n, cap;
   uint32_t next_free;
-  bool told;         /* every set knows of a change and none has looked since */
+  bool told; /* every set knows of a change and none has looked since */
 } Watched;
 
 static Watched *watch_all;
@@ -55,7 +57,9 @@ static int watch_event(PyDict_WatchEvent event, PyObject *dict, PyObject *key, P
   bool dies = event == PyDict_EVENT_DEALLOCATED;
   if (w->told && !dies) return 0;
   for (uint32_t k = 0; k < w->n; k++) {
-    if (dies) w->use[k].g->watched = false; /* another dict at this address would not be watched: versions from here on */
+    if (dies)
+      w->use[k].g->watched =
+          false; /* another dict at this address would not be watched: versions from here on */
     else watch_tell(w->use[k].g, w->use[k].i);
   }
   w->told = true;

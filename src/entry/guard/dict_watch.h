@@ -9,6 +9,7 @@ typedef struct MgGuards MgGuards;
 void mg_guard_watch(MgGuards *g);
 /* Before the set is freed. */
 void mg_guard_unwatch(MgGuards *g);
-/* Dict i (the dict guards, then the hook dicts) has been compared with what is recorded: tell about the next change. */
+/* Dict i (the dict guards, then the hook dicts) has been compared with what is recorded:
+ * tell about the next change. */
 void mg_guard_rearm(MgGuards *g, uint32_t i);
 #endif

@@ -1,4 +1,5 @@
-/* What runs when an object goes out of use: __del__, what a generator has left, callbacks of weak references. */
+/* What runs when an object goes out of use: __del__, what a generator has left,
+ * callbacks of weak references. */
 #include "entry/guard/finalizer_walk.h"
 #include <structmember.h>
 #include "entry/guard/guard_add.h"
@@ -9,14 +10,17 @@
 
 enum { MOST = 20000 }; /* objects that are looked at; more count as a finalizer */
 
-bool mg_fin_is_generator(PyObject *o) { return PyGen_CheckExact(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o); }
+bool mg_fin_is_generator(PyObject *o) {
+  return PyGen_CheckExact(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o);
+}
 
 PyWeakReference *mg_fin_weakrefs(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   return PyType_SUPPORTS_WEAKREFS(t) ? *(PyWeakReference **)((char *)o + t->tp_weaklistoffset) : NULL;
 }
 
-/* Tables of torch's tracers drop their entries so (a back end has seen the tensor): the program does not see that. */
+/* Tables of torch's tracers drop their entries so (a back end has seen the tensor): the
+ * program does not see that. */
 static bool fin_is_torch(PyObject *callback) {
   return PyFunction_Check(callback) && mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(callback));
 }
@@ -130,7 +134,8 @@ bool mg_finalizer_slot(PyObject *o) { return o && Py_REFCNT(o) == 1 && mg_finali
 
 bool mg_finalizer_attr(PyObject *o, PyObject *name) {
   PyObject *v = NULL, **dict = NULL;
-  if (Py_TYPE(name) == &PyMemberDescr_Type) v = *(PyObject **)((char *)o + ((PyMemberDescrObject *)name)->d_member->offset);
+  if (Py_TYPE(name) == &PyMemberDescr_Type)
+    v = *(PyObject **)((char *)o + ((PyMemberDescrObject *)name)->d_member->offset);
   else if (PyType_Check(o)) v = PyDict_GetItemWithError(mg_type_dict((PyTypeObject *)o), name);
   else if (PyDict_Check(o)) v = PyDict_GetItemWithError(o, name);
   else if ((dict = _PyObject_GetDictPtr(o)) && *dict) v = PyDict_GetItemWithError(*dict, name);

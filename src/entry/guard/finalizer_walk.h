@@ -1,4 +1,5 @@
-/* What runs when an object goes out of use: __del__, what a generator has left, callbacks of weak references. */
+/* What runs when an object goes out of use: __del__, what a generator has left,
+ * callbacks of weak references. */
 #ifndef MG_FINALIZER_WALK_H
 #define MG_FINALIZER_WALK_H
 #define PY_SSIZE_T_CLEAN
@@ -27,8 +28,8 @@ bool mg_fin_is_leaf(PyObject *o);
 PyWeakReference *mg_fin_weakrefs(PyObject *o);
 bool mg_fin_walk(FinWalk *w, PyObject *o);
 void mg_fin_free(FinWalk *w);
-/* Would code of the program run if nobody held o any more?  Looks through everything that would go with o.  At the start of a run:
- * objects that others hold as well stay alive. */
+/* Would code of the program run if nobody held o any more?  Looks through everything that would go with o.
+ * At the start of a run: objects that others hold as well stay alive. */
 bool mg_finalizer_reached(PyObject *o);
 /* What the guards ask: a slot that is overwritten, an attribute. */
 bool mg_finalizer_slot(PyObject *o);

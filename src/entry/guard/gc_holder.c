@@ -1,15 +1,15 @@
 /* A holder whose only owner, a guard set, does not count for the garbage collector.
- * A hook is a function that often has the model in its defaults or cells.  Held in the ordinary way by an entry, which
- * belongs to code that lives on, it would keep the model alive for ever.  So the holder tells the collector that it refers
- * to itself as well, which accounts for the set's reference: what is alive only because of it is garbage then, the weak
- * references of the set to its modules fire, and the entry goes.
- * What the program has let go of while the model lives is garbage too, and is emptied: guards that compare with it fail
- * anyway, because its owner no longer has it.  The holder and its tuple have no tp_clear and stay as they are. */
+ * A hook is a function that often has the model in its defaults or cells.  Held in the ordinary way by an
+ * entry, which belongs to code that lives on, it would keep the model alive for ever.  So the holder tells
+ * the collector that it refers to itself as well, which accounts for the set's reference: what is alive only
+ * because of it is garbage then, the weak references of the set to its modules fire, and the entry goes.
+ * What the program has let go of while the model lives is garbage too, and is emptied: guards that compare
+ * with it fail anyway, because its owner no longer has it.  The holder and its tuple have no
+ * tp_clear and stay as they are. */
 #include "entry/guard/gc_holder.h"
 
 typedef struct GuardLoose {
-  PyObject_HEAD
-  PyObject *items; /* tuple */
+  PyObject_HEAD PyObject *items; /* tuple */
 } GuardLoose;
 
 static int loose_traverse(PyObject *o, visitproc visit, void *arg) {
@@ -34,7 +34,8 @@ static PyTypeObject loose_type = {
 
 bool mg_guard_may_be_loose(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
-  return t == &PyFunction_Type || t == &PyCell_Type || t == &PyTuple_Type || t == &PyDict_Type || t == &PyODict_Type;
+  return t == &PyFunction_Type || t == &PyCell_Type || t == &PyTuple_Type || t == &PyDict_Type ||
+         t == &PyODict_Type;
 }
 
 PyObject *mg_guard_loose_new(PyObject *list) {

@@ -17,7 +17,9 @@
 
 /* Room for one more entry of a table of the set; NULL (failed) when out of memory. */
 #define PUSH(g, arr, n, cap)                                                                                 \
-  ((g)->n < (g)->cap || guard_grow((g), (void **)&(g)->arr, &(g)->cap, sizeof *(g)->arr) ? &(g)->arr[(g)->n++] : NULL)
+  ((g)->n < (g)->cap || guard_grow((g), (void **)&(g)->arr, &(g)->cap, sizeof *(g)->arr)                     \
+       ? &(g)->arr[(g)->n++]                                                                                 \
+       : NULL)
 
 static bool guard_grow(MgGuards *g, void **arr, uint32_t *cap, size_t size) {
   uint32_t n = *cap ? *cap * 2 : 32;
@@ -33,8 +35,9 @@ static bool guard_grow(MgGuards *g, void **arr, uint32_t *cap, size_t size) {
 
 /* ---- life ---- */
 
-/* A watched module died: the set may never be checked again.  self is a capsule of the set; its context says that the set
- * is gone: an object with several weak references calls back for each, and the first call may free the set. */
+/* A watched module died: the set may never be checked again.  self is a capsule of the set; its context says
+ * that the set is gone: an object with several weak references calls back for each, and the
+ * first call may free the set. */
 static PyObject *guard_died(PyObject *self, PyObject *ref) {
   if (PyCapsule_GetContext(self)) Py_RETURN_NONE;
   MgGuards *g = PyCapsule_GetPointer(self, NULL);
@@ -48,7 +51,9 @@ static PyObject *guard_died(PyObject *self, PyObject *ref) {
 
 static PyMethodDef guard_died_def = {"guard_died", guard_died, METH_O, NULL};
 
-bool mg_guard_is_callback(PyObject *f) { return PyCFunction_Check(f) && ((PyCFunctionObject *)f)->m_ml == &guard_died_def; }
+bool mg_guard_is_callback(PyObject *f) {
+  return PyCFunction_Check(f) && ((PyCFunctionObject *)f)->m_ml == &guard_died_def;
+}
 
 MgGuards *mg_guards_new(PyObject *slot_names) {
   MgGuards *g = mg_calloc(1, sizeof *g);
@@ -75,7 +80,8 @@ void mg_guards_free(MgGuards *g) {
   g->dead = true;
   g->on_death = NULL;
   mg_guard_unwatch(g);
-  if (g->callback) PyCapsule_SetContext(PyCFunction_GET_SELF(g->callback), g); /* before anything else, as is the next */
+  if (g->callback)
+    PyCapsule_SetContext(PyCFunction_GET_SELF(g->callback), g); /* before anything else, as is the next */
   Py_CLEAR(g->watch); /* no callback reaches a set that is being freed */
   Py_CLEAR(g->callback);
   for (uint32_t i = 1; i < g->nsrc; i++)
@@ -135,16 +141,20 @@ enum { HELD = 1, WATCHED = 2 }; /* in by_held */
 
 /* Does it live as long as the process? */
 static bool guard_is_immortal(PyObject *o) {
-  return o == Py_None || Py_TYPE(o) == &PyBool_Type || (PyType_Check(o) && !(((PyTypeObject *)o)->tp_flags & Py_TPFLAGS_HEAPTYPE));
+  return o == Py_None || Py_TYPE(o) == &PyBool_Type ||
+         (PyType_Check(o) && !(((PyTypeObject *)o)->tp_flags & Py_TPFLAGS_HEAPTYPE));
 }
 
 void mg_guards_hold(MgGuards *g, PyObject *o) {
   if (!o || guard_is_immortal(o) || mg_map_getp(&g->by_held, o) != MG_MAP_NONE) return;
   /* A class of the program may hold, by its methods' code, the very entry. */
-  bool class = PyType_Check(o) && ((PyTypeObject *)o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !mg_guard_asks.is_fresh(o);
+  bool class =
+      PyType_Check(o) && ((PyTypeObject *)o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !mg_guard_asks.is_fresh(o);
   bool watch = class || PyObject_TypeCheck(o, mg_torch.module) || mg_death_is_seen(o);
   int rc = watch ? mg_guards_die_with(g, o) : 0;
-  if (!rc) rc = PyList_Append(g->keep, o); /* while recording the object may not die; seal lets go of what is watched */
+  if (!rc)
+    rc = PyList_Append(g->keep,
+                       o); /* while recording the object may not die; seal lets go of what is watched */
   if (rc || mg_map_putp(&g->by_held, o, watch ? WATCHED : HELD) != MG_OK) {
     PyErr_Clear();
     g->failed = true;
@@ -165,8 +175,8 @@ static bool guard_is_bound_enum(PyTypeObject *t) {
 bool mg_guard_is_const(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   if (t == &PyLong_Type || t == &PyUnicode_Type || t == &PyBool_Type || t == &PyFloat_Type || o == Py_None ||
-      t == &PyBytes_Type || t == &PyComplex_Type || t == &PyRange_Type || o == Py_Ellipsis || o == Py_NotImplemented ||
-      t == &PyCode_Type)
+      t == &PyBytes_Type || t == &PyComplex_Type || t == &PyRange_Type || o == Py_Ellipsis ||
+      o == Py_NotImplemented || t == &PyCode_Type)
     return true;
   if (t == &PySlice_Type) {
     PySliceObject *s = (PySliceObject *)o;
@@ -191,8 +201,9 @@ bool mg_guard_is_const(PyObject *o) {
   if (mg_guard_is_numpy_scalar(t) || guard_is_bound_enum(t)) return true;
   /* torch.dtype, device, layout, memory_format: immutable values of C types */
   return !strncmp(t->tp_name, "torch.", 6) && !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
-         (!strcmp(t->tp_name + 6, "dtype") || !strcmp(t->tp_name + 6, "device") || !strcmp(t->tp_name + 6, "layout") ||
-          !strcmp(t->tp_name + 6, "memory_format") || !strcmp(t->tp_name + 6, "qscheme"));
+         (!strcmp(t->tp_name + 6, "dtype") || !strcmp(t->tp_name + 6, "device") ||
+          !strcmp(t->tp_name + 6, "layout") || !strcmp(t->tp_name + 6, "memory_format") ||
+          !strcmp(t->tp_name + 6, "qscheme"));
 }
 
 /* Are equal sets of such elements sets of the very same objects, or of equal constants? */
@@ -209,7 +220,8 @@ static bool guard_compares_by_identity(PyObject *set) {
 }
 
 bool mg_guard_frozenset(MgGuards *g, SrcRef src, PyObject *v) {
-  PyObject *it = guard_compares_by_identity(v) ? PyFrozenSet_Type.tp_iter(v) : NULL, *all = it ? PySequence_Tuple(it) : NULL;
+  PyObject *it = guard_compares_by_identity(v) ? PyFrozenSet_Type.tp_iter(v) : NULL,
+           *all = it ? PySequence_Tuple(it) : NULL;
   Py_XDECREF(it);
   if (!all) return PyErr_Clear(), false;
   mg_guard_add(g, GK_type, src, (PyObject *)Py_TYPE(v), 0);
@@ -226,7 +238,8 @@ bool mg_guard_is_value(PyObject *o) {
 static bool guard_same_float(double a, double b) { return !memcmp(&a, &b, sizeof a); }
 
 bool mg_guard_same_value(PyObject *a, PyObject *b) {
-  if (PyFloat_Check(a) && PyFloat_Check(b)) return guard_same_float(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
+  if (PyFloat_Check(a) && PyFloat_Check(b))
+    return guard_same_float(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
   PyObject *same = mg_solid_base(Py_TYPE(a))->tp_richcompare(a, b, Py_EQ);
   Py_XDECREF(same);
   if (!same) PyErr_Clear();
@@ -394,7 +407,8 @@ void mg_guard_instance(MgGuards *g, PyObject *owner) {
 }
 
 /* Appends to a pair of parallel arrays of keys (strong) and values (borrowed from the set). */
-static void guard_push_key(MgGuards *g, PyObject ***key, PyObject ***val, int *n, int *cap, PyObject *k, PyObject *v) {
+static void guard_push_key(MgGuards *g, PyObject ***key, PyObject ***val, int *n, int *cap, PyObject *k,
+                           PyObject *v) {
   if (*n == *cap) {
     int c = *cap ? *cap * 2 : 8;
     PyObject **nk = mg_realloc(*key, sizeof *nk * (size_t)c);
@@ -429,7 +443,8 @@ static bool guard_key_is_new(MgGuards *g, const MgDictGuard *d, PyObject *key) {
   return d->n < LOOKED_AT || guard_is_new(g, GK_load, 0, key, (int64_t)(intptr_t)d->dict);
 }
 
-void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val, bool is_input) {
+void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val,
+                       bool is_input) {
   if (!val && key == mg_names.slotnames) return; /* a cache, which copying fills */
   MgDictGuard *d = guard_dict(g, dict, owner);
   if (!d) return;
@@ -440,8 +455,9 @@ void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *k
   if (!is_input) guard_settle(g, d->key, d->val, d->n, key, val);
 }
 
-/* Dict and key (list and NULL) where one tensor, container or plain instance took the place of another of its type, by a hash
- * of the addresses: state that a program keeps by assignment.  Under the GIL; an address that is used again does no harm. */
+/* Dict and key (list and NULL) where one tensor, container or plain instance took the place of another of its
+ * type, by a hash of the addresses: state that a program keeps by assignment.  Under the GIL; an address that
+ * is used again does no harm. */
 static MgMap guard_moving;
 
 static uint64_t guard_moving_hash(PyObject *dict, PyObject *key) {
@@ -451,10 +467,13 @@ static uint64_t guard_moving_hash(PyObject *dict, PyObject *key) {
 bool mg_guard_may_move(PyObject *was, PyObject *now) {
   PyTypeObject *t = Py_TYPE(was), *b;
   if (PyObject_TypeCheck(was, mg_torch.tensor)) return PyObject_TypeCheck(now, mg_torch.tensor);
-  if (t != Py_TYPE(now) || PyType_Check(was) || PyObject_TypeCheck(was, mg_torch.module) || mg_guard_is_const(was)) return false;
+  if (t != Py_TYPE(now) || PyType_Check(was) || PyObject_TypeCheck(was, mg_torch.module) ||
+      mg_guard_is_const(was))
+    return false;
   b = mg_solid_base(t);
   if (b == &PyBaseObject_Type) return t->tp_flags & Py_TPFLAGS_HEAPTYPE;
-  return b == &PyList_Type || b == &PyTuple_Type || b == &PySet_Type || b == mg_torch.deque || PyType_IsSubtype(b, &PyDict_Type);
+  return b == &PyList_Type || b == &PyTuple_Type || b == &PySet_Type || b == mg_torch.deque ||
+         PyType_IsSubtype(b, &PyDict_Type);
 }
 
 bool mg_guard_key_moves(PyObject *container, PyObject *key) {
@@ -465,21 +484,24 @@ bool mg_guard_expect_move(MgGuards *g, PyObject *dict, PyObject *key, PyObject *
   for (uint32_t i = 0; i < g->ndict; i++) {
     const MgDictGuard *d = &g->dict[i];
     for (int k = 0; d->dict == dict && k < d->n; k++)
-      if (d->key[k] == key && d->val[k] && mg_guard_may_move(d->val[k], now) && !mg_guard_key_moves(dict, key))
+      if (d->key[k] == key && d->val[k] && mg_guard_may_move(d->val[k], now) &&
+          !mg_guard_key_moves(dict, key))
         return mg_map_put(&guard_moving, guard_moving_hash(dict, key), 1) == MG_OK;
   }
   return false;
 }
 
 bool mg_guard_expect_list_move(PyObject *list) {
-  return !mg_guard_key_moves(list, NULL) && mg_map_put(&guard_moving, guard_moving_hash(list, NULL), 1) == MG_OK;
+  return !mg_guard_key_moves(list, NULL) &&
+         mg_map_put(&guard_moving, guard_moving_hash(list, NULL), 1) == MG_OK;
 }
 
 static bool guard_moved(PyObject *was, PyObject *now) { return was != now && mg_guard_may_move(was, now); }
 
 /* Numbers of a list change as well: then each is guarded by itself. */
 static bool guard_number_changed(PyObject *was, PyObject *now) {
-  return (PyFloat_CheckExact(was) || PyLong_CheckExact(was)) && Py_TYPE(was) == Py_TYPE(now) && !mg_guard_same_const(was, now);
+  return (PyFloat_CheckExact(was) || PyLong_CheckExact(was)) && Py_TYPE(was) == Py_TYPE(now) &&
+         !mg_guard_same_const(was, now);
 }
 
 static void guard_note_list(PyObject *list, PyObject *was) {
@@ -517,13 +539,23 @@ void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner, bool inputs
   mg_guards_hold(g, d->order = order);
   Py_XDECREF(order);
   Py_ssize_t pos = 0;
-  while (PyDict_Next(dict, &pos, &k, &v)) mg_guard_dict_key(g, dict, owner, k, v, inputs && mg_guard_asks.changing_key(dict, owner, k, v));
+  while (PyDict_Next(dict, &pos, &k, &v))
+    mg_guard_dict_key(g, dict, owner, k, v, inputs && mg_guard_asks.changing_key(dict, owner, k, v));
 }
 
 /* Attributes of classes that say nothing about what their instances do. */
 static bool guard_is_noise(const char *name) {
-  static const char *const noise[] = {"__doc__", "__module__", "__dict__", "__weakref__", "__annotations__", "__qualname__",
-                                      "__slotnames__", "__abstractmethods__", "__parameters__", "__orig_bases__", NULL};
+  static const char *const noise[] = {"__doc__",
+                                      "__module__",
+                                      "__dict__",
+                                      "__weakref__",
+                                      "__annotations__",
+                                      "__qualname__",
+                                      "__slotnames__",
+                                      "__abstractmethods__",
+                                      "__parameters__",
+                                      "__orig_bases__",
+                                      NULL};
   for (int i = 0; noise[i]; i++)
     if (!strcmp(name, noise[i])) return true;
   return false;
@@ -565,7 +597,8 @@ void mg_guard_type(MgGuards *g, PyTypeObject *t) {
 void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *val) {
   if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return; /* static types do not change */
   MgTypeGuard *tg = guard_type(g, t);
-  if (tg && guard_is_new(g, GK_type, 0, name, (int64_t)(intptr_t)t)) guard_push_key(g, &tg->name, &tg->val, &tg->n, &tg->cap, name, val);
+  if (tg && guard_is_new(g, GK_type, 0, name, (int64_t)(intptr_t)t))
+    guard_push_key(g, &tg->name, &tg->val, &tg->n, &tg->cap, name, val);
   else if (tg && val != mg_any_float) guard_settle(g, tg->name, tg->val, tg->n, name, val);
 }
 
@@ -614,7 +647,8 @@ static int guard_release_watched(MgGuards *g) {
   int rc = keep && loose ? 0 : -1;
   for (Py_ssize_t i = 0; !rc && i < PyList_GET_SIZE(g->keep); i++) {
     PyObject *o = PyList_GET_ITEM(g->keep, i);
-    if (mg_map_getp(&g->by_held, o) != WATCHED) rc = PyList_Append(mg_guard_may_be_loose(o) ? loose : keep, o);
+    if (mg_map_getp(&g->by_held, o) != WATCHED)
+      rc = PyList_Append(mg_guard_may_be_loose(o) ? loose : keep, o);
   }
   if (!rc && !(g->loose = mg_guard_loose_new(loose))) rc = -1;
   if (!rc) Py_SETREF(g->keep, Py_NewRef(keep));
@@ -628,9 +662,11 @@ uint32_t mg_guard_type_version(PyTypeObject *t) {
   return t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG ? t->tp_version_tag : 0;
 }
 
-/* Neighbours in memory are checked one after the other, which caches like: objects of one model lie close together. */
+/* Neighbours in memory are checked one after the other, which caches like: objects of one
+ * model lie close together. */
 static int guard_by_address(const void *a, const void *b) {
-  uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b; /* each struct starts with the pointer that is followed */
+  uintptr_t x = *(const uintptr_t *)a,
+            y = *(const uintptr_t *)b; /* each struct starts with the pointer that is followed */
   return (x > y) - (x < y);
 }
 _Static_assert(offsetof(MgDictGuard, dict) == 0 && offsetof(MgFastSlot, slot) == 0, "sorted by address");
@@ -640,8 +676,8 @@ static int guard_op_by_address(const void *a, const void *b) {
   return ((uintptr_t)x->o > (uintptr_t)y->o) - ((uintptr_t)x->o < (uintptr_t)y->o);
 }
 
-/* Guards of tensors that are the same at every call go last, and are checked together.  Most parameters share their
- * facts with others. */
+/* Guards of tensors that are the same at every call go last, and are checked together.  Most parameters share
+ * their facts with others. */
 static int guard_pack_tensors(MgGuards *g) {
   MgGuardOp *op = mg_malloc(sizeof *op * (g->nop + 1));
   MgMap seen = {0}; /* hash of facts -> index into pinned, the first of its kind */

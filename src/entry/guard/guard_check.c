@@ -1,7 +1,7 @@
 /* Checking a sealed guard set, and explaining what failed.
- * The order is: torch state, the flat program (what differs from call to call), then the packed compares of everything
- * that hangs on fixed objects.  Nothing is allocated and no Python code runs, except __eq__ and __hash__ of dict keys
- * that are not strings, and comparisons of constants that are not identical. */
+ * The order is: torch state, the flat program (what differs from call to call), then the packed compares of
+ * everything that hangs on fixed objects.  Nothing is allocated and no Python code runs, except __eq__ and
+ * __hash__ of dict keys that are not strings, and comparisons of constants that are not identical. */
 #include "entry/guard/guard_check.h"
 #include <stdio.h>
 #include <string.h>
@@ -61,7 +61,9 @@ static bool guard_dict_holds(const MgDictGuard *d, PyObject **bad_key) {
 static bool guard_type_holds(const MgTypeGuard *t, PyObject **bad_key) {
   *bad_key = mg_names.class_;
   PyObject *mro = t->mro ? t->type->tp_mro : NULL;
-  if (t->mro && (!mro || PyTuple_GET_SIZE(mro) != t->nmro || memcmp(&PyTuple_GET_ITEM(mro, 0), t->mro, sizeof *t->mro * (size_t)t->nmro))) return false;
+  if (t->mro && (!mro || PyTuple_GET_SIZE(mro) != t->nmro ||
+                 memcmp(&PyTuple_GET_ITEM(mro, 0), t->mro, sizeof *t->mro * (size_t)t->nmro)))
+    return false;
   for (int i = 0; i < t->n; i++)
     if (!guard_same_value(_PyType_Lookup(t->type, t->name[i]), t->val[i])) {
       *bad_key = t->name[i];
@@ -177,7 +179,8 @@ static bool guard_not_abc_holds(PyObject *abc, MgNotAbc *known) {
 }
 
 static bool guard_member_holds(PyObject *owner, PyObject *pair) {
-  PyObject *d = PyTuple_GET_ITEM(pair, 0), *was = PyTuple_GET_SIZE(pair) > 1 ? PyTuple_GET_ITEM(pair, 1) : NULL;
+  PyObject *d = PyTuple_GET_ITEM(pair, 0),
+           *was = PyTuple_GET_SIZE(pair) > 1 ? PyTuple_GET_ITEM(pair, 1) : NULL;
   PyObject *now = Py_TYPE(d)->tp_descr_get(d, owner, (PyObject *)Py_TYPE(owner));
   if (!now) PyErr_Clear();
   bool ok = guard_same_value(now, was);
@@ -194,7 +197,8 @@ static bool guard_iterator_holds(PyObject *v, PyObject *want) {
 
 static bool guard_context_holds(PyObject *var, PyObject *want) {
   PyObject *v = NULL;
-  bool ok = !PyContextVar_Get(var, NULL, &v) && guard_same_value(v, PyTuple_GET_SIZE(want) ? PyTuple_GET_ITEM(want, 0) : NULL);
+  bool ok = !PyContextVar_Get(var, NULL, &v) &&
+            guard_same_value(v, PyTuple_GET_SIZE(want) ? PyTuple_GET_ITEM(want, 0) : NULL);
   PyErr_Clear();
   Py_XDECREF(v);
   return ok;
@@ -211,7 +215,8 @@ static bool guard_calc_holds(const MgGuards *g, const MgGuardOp *op, PyObject **
   return ok;
 }
 
-bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s, uint64_t turn) {
+bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s,
+                       uint64_t turn) {
   PyObject *v = op->src ? vals[op->src] : op->o;
   switch ((MgGuardKind)op->kind) {
   case GK_load: {
@@ -303,7 +308,8 @@ static GuardPhase guard_dicts_hold(MgGuards *g, uint32_t *at, PyObject **bad_key
   return guard_hooks_hold(g) ? PH_none : PH_hooks;
 }
 
-/* The dicts that changed since the last check.  Told about anew before they are compared, which may run Python code. */
+/* The dicts that changed since the last check.  Told about anew before they are compared,
+ * which may run Python code. */
 static GuardPhase guard_changed_hold(MgGuards *g, uint32_t *at, PyObject **bad_key) {
   uint32_t n = g->nchanged, changed[MG_GUARD_CHANGED];
   if (!n) return PH_none;
@@ -333,11 +339,14 @@ static GuardPhase guard_changed_hold(MgGuards *g, uint32_t *at, PyObject **bad_k
 }
 
 /* The check itself: which phase failed, and where. */
-static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint32_t *at, PyObject **bad_key) {
+static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint32_t *at,
+                            PyObject **bad_key) {
   if (g->dead) return PH_dead;
   MgTorchState now;
   mg_state_read(&now);
-  if (!g->engine) now.anomaly = g->state.anomaly; /* runs of what is recorded obey it, backward passes that are recorded do not */
+  if (!g->engine)
+    now.anomaly =
+        g->state.anomaly; /* runs of what is recorded obey it, backward passes that are recorded do not */
   if (memcmp(&now, &g->state, sizeof now)) return PH_state;
   memcpy(vals, g->preset, sizeof *vals * (g->nsrc ? g->nsrc : 1));
   uint32_t nop = g->nop - g->npinned;
@@ -363,7 +372,9 @@ static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint
   if (ph) return ph;
   for (uint32_t i = 0; i < g->ntype; i++) {
     MgFastType *f = &g->fast_type[i];
-    if (f->type->tp_version_tag == f->version && f->version && f->type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG) continue;
+    if (f->type->tp_version_tag == f->version && f->version &&
+        f->type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)
+      continue;
     if (!guard_type_holds(&g->type[i], bad_key)) {
       *at = i;
       return PH_type;
@@ -382,7 +393,8 @@ static void guard_put_object(MgStrbuf *out, PyObject *o) {
     return;
   }
   bool own = Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_Check(o);
-  bool brief = own || PyObject_TypeCheck(o, mg_torch.tensor) || PyObject_TypeCheck(o, mg_torch.module) || PyDict_Check(o);
+  bool brief = own || PyObject_TypeCheck(o, mg_torch.tensor) || PyObject_TypeCheck(o, mg_torch.module) ||
+               PyDict_Check(o);
   PyObject *r = brief ? NULL : PyObject_Repr(o);
   const char *text = r ? PyUnicode_AsUTF8(r) : NULL;
   if (text) mg_sb_puts_cut(out, text, 100);
@@ -407,8 +419,11 @@ static void guard_put_op(const MgGuards *g, const MgGuardOp *op, MgStrbuf *out) 
   }
 }
 
-static void guard_put_key(MgStrbuf *out, PyObject *owner, PyObject *key, PyObject *was, PyObject *now, bool have_now) {
-  if (owner) mg_sb_printf(out, "<%s>.", PyType_Check(owner) ? ((PyTypeObject *)owner)->tp_name : Py_TYPE(owner)->tp_name);
+static void guard_put_key(MgStrbuf *out, PyObject *owner, PyObject *key, PyObject *was, PyObject *now,
+                          bool have_now) {
+  if (owner)
+    mg_sb_printf(out, "<%s>.",
+                 PyType_Check(owner) ? ((PyTypeObject *)owner)->tp_name : Py_TYPE(owner)->tp_name);
   guard_put_object(out, key);
   mg_sb_puts(out, ": recorded ");
   guard_put_object(out, was);
@@ -423,7 +438,8 @@ static PyObject *guard_find_val(PyObject **key, PyObject **val, int n, PyObject 
   return NULL;
 }
 
-static void guard_explain(MgGuards *g, GuardPhase ph, uint32_t at, PyObject *key, PyObject **vals, MgStrbuf *out) {
+static void guard_explain(MgGuards *g, GuardPhase ph, uint32_t at, PyObject *key, PyObject **vals,
+                          MgStrbuf *out) {
   char text[200] = "";
   switch (ph) {
   case PH_dead: mg_sb_puts(out, "a module that the entry relied on was freed"); break;
@@ -459,7 +475,8 @@ static void guard_explain(MgGuards *g, GuardPhase ph, uint32_t at, PyObject *key
   case PH_dict: {
     MgDictGuard *d = &g->dict[at];
     if (!key) {
-      mg_sb_printf(out, "keys of a dict, or their order: recorded %zd, now %zd", d->size, PyDict_GET_SIZE(d->dict));
+      mg_sb_printf(out, "keys of a dict, or their order: recorded %zd, now %zd", d->size,
+                   PyDict_GET_SIZE(d->dict));
       break;
     }
     PyObject *now = PyDict_GetItemWithError(d->dict, key);
@@ -468,7 +485,8 @@ static void guard_explain(MgGuards *g, GuardPhase ph, uint32_t at, PyObject *key
   }
   case PH_type: {
     MgTypeGuard *t = &g->type[at];
-    guard_put_key(out, (PyObject *)t->type, key, guard_find_val(t->name, t->val, t->n, key), _PyType_Lookup(t->type, key), true);
+    guard_put_key(out, (PyObject *)t->type, key, guard_find_val(t->name, t->val, t->n, key),
+                  _PyType_Lookup(t->type, key), true);
     break;
   }
   case PH_hooks: mg_sb_puts(out, "a hook was registered on a module"); break;
@@ -480,14 +498,13 @@ static void guard_explain(MgGuards *g, GuardPhase ph, uint32_t at, PyObject *key
 /* Another instance of a module's class, where everything else may well be as recorded. */
 static void guard_of_module(MgGuardFail *why, const MgGuardOp *op, PyObject *const *vals) {
   PyObject *now = op->kind == GK_is && op->src ? vals[op->src] : NULL;
-  why->other_module = now && PyObject_TypeCheck(op->o, mg_torch.module) && PyObject_TypeCheck(now, mg_torch.module);
+  why->other_module =
+      now && PyObject_TypeCheck(op->o, mg_torch.module) && PyObject_TypeCheck(now, mg_torch.module);
   why->of_module = why->other_module && Py_TYPE(now) == Py_TYPE(op->o);
 }
 
 /* A number that only sizes and strides of tensors decide. */
-static bool guard_of_sizes(const MgGuards *g, SrcRef src) {
-  return !(g->src[src].trait & SRC_OTHER);
-}
+static bool guard_of_sizes(const MgGuards *g, SrcRef src) { return !(g->src[src].trait & SRC_OTHER); }
 
 bool mg_guards_check(const MgGuards *cg, const MgSlots *s, PyObject **vals, MgGuardFail *why) {
   MgGuards *g = (MgGuards *)cg; /* only versions of the packed compares are refreshed */
@@ -499,7 +516,8 @@ bool mg_guards_check(const MgGuards *cg, const MgSlots *s, PyObject **vals, MgGu
     MgStrbuf out = {0};
     guard_explain(g, ph, at, key, vals, &out);
     why->index = (int)at;
-    why->of_tensor = ph == PH_op && (g->op[at].kind == GK_tensor || (g->op[at].kind == GK_calc && guard_of_sizes(g, g->op[at].src)));
+    why->of_tensor = ph == PH_op && (g->op[at].kind == GK_tensor ||
+                                     (g->op[at].kind == GK_calc && guard_of_sizes(g, g->op[at].src)));
     if (ph == PH_op) guard_of_module(why, &g->op[at], vals);
     snprintf(why->text, sizeof why->text, "%s", mg_sb_text(&out));
     mg_sb_free(&out);
@@ -515,7 +533,8 @@ void mg_guards_print(const MgGuards *g, MgStrbuf *out) {
   }
   for (uint32_t i = 0; i < g->ndict; i++) {
     const MgDictGuard *d = &g->dict[i];
-    mg_sb_printf(out, "dict of %s, %d keys%s\n", d->owner ? Py_TYPE(d->owner)->tp_name : "namespace", d->n, d->all ? " (all)" : "");
+    mg_sb_printf(out, "dict of %s, %d keys%s\n", d->owner ? Py_TYPE(d->owner)->tp_name : "namespace", d->n,
+                 d->all ? " (all)" : "");
     for (int k = 0; k < d->n; k++) {
       mg_sb_puts(out, "  ");
       guard_put_key(out, NULL, d->key[k], d->val[k], NULL, false);

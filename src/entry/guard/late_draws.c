@@ -11,9 +11,7 @@ PyObject *mg_draw_make(PyObject *fn, PyObject *rng, PyObject *args, PyObject *kw
   return r;
 }
 
-bool mg_draw_late(const MgGuards *g, SrcRef src) {
-  return src && g->src[src].trait & SRC_DRAWS;
-}
+bool mg_draw_late(const MgGuards *g, SrcRef src) { return src && g->src[src].trait & SRC_DRAWS; }
 
 int mg_draw_run(const MgGuards *g, PyObject **vals) {
   MgPause pause = mg_rec_pause();

@@ -9,7 +9,8 @@ typedef struct MgGuards MgGuards;
 
 typedef struct MgDraw {
   PyObject *fn, *args, *kwargs; /* strong: called with the generator, *args, **kwargs; kwargs may be NULL */
-  SrcRef rng, result;           /* the generator; the number or array, or 0 for a call that only changes the generator */
+  SrcRef rng,
+      result; /* the generator; the number or array, or 0 for a call that only changes the generator */
 } MgDraw;
 /* fn(rng, *args, **kwargs) */
 PyObject *mg_draw_make(PyObject *fn, PyObject *rng, PyObject *args, PyObject *kwargs);

@@ -12,7 +12,8 @@ void mg_apart_free(MgApart *a) {
   free(a);
 }
 
-/* The bytes of a tensor or an array.  Those of one without elements are its own: it is apart from everything but itself. */
+/* The bytes of a tensor or an array.  Those of one without elements are its own: it is apart
+ * from everything but itself. */
 static void apart_extent(PyObject *o, uintptr_t *lo, uintptr_t *hi) {
   if (mg_nd_is(o) ? mg_nd_extent(o, lo, hi) : mg_facts_extent(o, lo, hi)) return;
   *lo = (uintptr_t)o;

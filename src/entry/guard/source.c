@@ -25,7 +25,8 @@ static uint8_t source_trait(const MgGuards *g, MgSrcKind kind, SrcRef parent, in
   switch (kind) {
   case SRC_draw: return SRC_DRAWS | SRC_OTHER;
   case SRC_number: return SRC_READS | SRC_OTHER;
-  case SRC_size: case SRC_stride: return 0;
+  case SRC_size:
+  case SRC_stride: return 0;
   case SRC_calc: break;
   default: return SRC_OTHER;
   }
@@ -69,7 +70,12 @@ SrcRef mg_source_calc(MgGuards *g, int op, SrcRef a, SrcRef b, PyObject *constan
 
 PyObject *mg_source_compute(int op, PyObject *a, PyObject *b) {
   switch ((MgCalc)op) {
-  case CALC_lt: case CALC_le: case CALC_eq: case CALC_ne: case CALC_gt: case CALC_ge: return PyObject_RichCompare(a, b, op);
+  case CALC_lt:
+  case CALC_le:
+  case CALC_eq:
+  case CALC_ne:
+  case CALC_gt:
+  case CALC_ge: return PyObject_RichCompare(a, b, op);
   case CALC_add: return PyNumber_Add(a, b);
   case CALC_sub: return PyNumber_Subtract(a, b);
   case CALC_mul: return PyNumber_Multiply(a, b);
@@ -80,7 +86,8 @@ PyObject *mg_source_compute(int op, PyObject *a, PyObject *b) {
   case CALC_and: return PyNumber_And(a, b);
   case CALC_or: return PyNumber_Or(a, b);
   case CALC_xor: return PyNumber_Xor(a, b);
-  case CALC_min: case CALC_max: { /* the first unless the second is less, or greater */
+  case CALC_min:
+  case CALC_max: { /* the first unless the second is less, or greater */
     int second = PyObject_RichCompareBool(b, a, op == CALC_min ? Py_LT : Py_GT);
     return second < 0 ? NULL : Py_NewRef(second ? b : a);
   }
@@ -115,7 +122,9 @@ PyObject *mg_source_number(PyObject *tensor) {
   void *p = NULL;
   if (!tensor || (Py_TYPE(tensor) != mg_torch.tensor && Py_TYPE(tensor) != mg_torch.parameter)) return NULL;
   MgTensor *t = mg_facts_tensor(tensor);
-  if (mg_abi.aoti_torch_get_device_type(t, &device) || device != DEV_cpu || mg_abi.aoti_torch_get_dim(t, &ndim) || ndim) return NULL;
+  if (mg_abi.aoti_torch_get_device_type(t, &device) || device != DEV_cpu ||
+      mg_abi.aoti_torch_get_dim(t, &ndim) || ndim)
+    return NULL;
   if (mg_abi.aoti_torch_get_dtype(t, &dtype) || mg_abi.aoti_torch_get_data_ptr(t, &p) || !p) return NULL;
   switch (dtype) {
   case DT_f32: return PyFloat_FromDouble(*(float *)p);
@@ -170,7 +179,8 @@ static PyObject *source_calc_value(const MgGuards *g, const MgSrc *s, PyObject *
 
 PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals, uint64_t turn) {
   const MgSrc *s = &g->src[src];
-  if (s->kind == SRC_size || s->kind == SRC_stride) return source_size(vals[s->parent], s->idx, s->kind == SRC_stride);
+  if (s->kind == SRC_size || s->kind == SRC_stride)
+    return source_size(vals[s->parent], s->idx, s->kind == SRC_stride);
   if (s->kind == SRC_number) return mg_source_number(vals[s->parent]);
   if (s->kind != SRC_calc) return Py_XNewRef(vals[src]);
   if (!turn) turn = mg_source_turn();
@@ -206,8 +216,7 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
   case SRC_item:
     if (PyList_Check(p)) return PyList_GET_ITEM(p, s->idx);
     if (PyTuple_Check(p)) return PyTuple_GET_ITEM(p, s->idx);
-    else { /* a deque keeps it alive */
-      PyObject *v = PySequence_GetItem(p, s->idx);
+    else { /* a deque keeps it alive */ PyObject *v = PySequence_GetItem(p, s->idx);
       Py_XDECREF(v);
       return v;
     }
@@ -256,7 +265,8 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
 }
 
 PyObject *mg_source_slot_name(const MgGuards *g, int i) {
-  PyObject *name = g->slot_names && i < PyTuple_GET_SIZE(g->slot_names) ? PyTuple_GET_ITEM(g->slot_names, i) : Py_None;
+  PyObject *name =
+      g->slot_names && i < PyTuple_GET_SIZE(g->slot_names) ? PyTuple_GET_ITEM(g->slot_names, i) : Py_None;
   return name == Py_None ? NULL : name;
 }
 
@@ -277,8 +287,9 @@ enum { PRINT_NODES = 200 }; /* operations in the text of one source; "..." stand
 static void source_print(const MgGuards *g, SrcRef src, MgStrbuf *out, int *left);
 
 static void source_print_calc(const MgGuards *g, const MgSrc *s, MgStrbuf *out, int *left) {
-  static const char *const text[] = {"<", "<=", "==", "!=", ">", ">=", "+", "-", "*", "/", "//", "%", "**",
-                                     "&", "|", "^", "min", "max", "|>", "-", "abs ", "int ", "float ", "bool ", "float32 "};
+  static const char *const text[] = {"<",  "<=", "==",   "!=",   ">",      ">=",    "+",       "-",   "*",
+                                     "/",  "//", "%",    "**",   "&",      "|",     "^",       "min", "max",
+                                     "|>", "-",  "abs ", "int ", "float ", "bool ", "float32 "};
   SrcRef second = (uint32_t)s->idx >> MG_CALC_BITS;
   int op = s->idx & MG_CALC_MASK;
   if (--*left < 0) {
@@ -312,7 +323,8 @@ static void source_print(const MgGuards *g, SrcRef src, MgStrbuf *out, int *left
     else if (*++p == 'p') source_print(g, s->parent, out, left);
     else if (*p == 'i') mg_sb_printf(out, "%d", s->idx);
     else if (s->kind != SRC_slot) source_put_object(out, s->key);
-    else if (mg_source_slot_name(g, s->idx)) mg_sb_printf(out, "'%s'", PyUnicode_AsUTF8(mg_source_slot_name(g, s->idx)));
+    else if (mg_source_slot_name(g, s->idx))
+      mg_sb_printf(out, "'%s'", PyUnicode_AsUTF8(mg_source_slot_name(g, s->idx)));
     else mg_sb_printf(out, "stack %d", s->idx);
   }
 }
@@ -322,7 +334,8 @@ void mg_source_print(const MgGuards *g, SrcRef src, MgStrbuf *out) {
   source_print(g, src, out, &left);
 }
 
-bool mg_symsize_values(const MgGuards *g, const SrcRef *src, uint32_t n, PyObject *const *vals, int64_t *out) {
+bool mg_symsize_values(const MgGuards *g, const SrcRef *src, uint32_t n, PyObject *const *vals,
+                       int64_t *out) {
   uint64_t turn = mg_source_turn();
   for (uint32_t i = 0; i < n; i++) {
     out[i] = 0;

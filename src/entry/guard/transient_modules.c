@@ -9,10 +9,13 @@ static const char transient_trained; /* in a class's place: there are parameters
 /* Has it parameters, or a module inside of it?  A large tree of which not all is looked at has. */
 static bool transient_owns(PyObject *module, int *budget) {
   PyObject **d = _PyObject_GetDictPtr(module), *name, *p;
-  PyObject *own = d && *d ? PyDict_GetItemWithError(*d, mg_names.parameters) : NULL, *parts = d && *d ? PyDict_GetItemWithError(*d, mg_names.modules) : NULL;
+  PyObject *own = d && *d ? PyDict_GetItemWithError(*d, mg_names.parameters) : NULL,
+           *parts = d && *d ? PyDict_GetItemWithError(*d, mg_names.modules) : NULL;
   bool owns = --*budget < 0;
-  for (Py_ssize_t i = 0; !owns && own && PyDict_CheckExact(own) && PyDict_Next(own, &i, &name, &p);) owns = p != Py_None;
-  for (Py_ssize_t i = 0; !owns && parts && PyDict_CheckExact(parts) && PyDict_Next(parts, &i, &name, &p);) owns = transient_owns(p, budget);
+  for (Py_ssize_t i = 0; !owns && own && PyDict_CheckExact(own) && PyDict_Next(own, &i, &name, &p);)
+    owns = p != Py_None;
+  for (Py_ssize_t i = 0; !owns && parts && PyDict_CheckExact(parts) && PyDict_Next(parts, &i, &name, &p);)
+    owns = transient_owns(p, budget);
   PyErr_Clear();
   return owns;
 }
@@ -39,9 +42,11 @@ void mg_transient_part(MgParted *p, const MgGuards *g) {
 
 void mg_transient_learn(MgMap *classes, MgParted *p) {
   bool model = false;
-  for (uint32_t i = 0; i < p->n; i++) model |= p->v[i].class == &transient_trained && PyWeakref_GET_OBJECT(p->v[i].ref) == Py_None;
+  for (uint32_t i = 0; i < p->n; i++)
+    model |= p->v[i].class == &transient_trained && PyWeakref_GET_OBJECT(p->v[i].ref) == Py_None;
   for (uint32_t i = 0; i < p->n && !model; i++)
-    if (PyWeakref_GET_OBJECT(p->v[i].ref) == Py_None) (void)mg_map_putp(classes, p->v[i].class, 1); /* lost when memory runs out: a recompile */
+    if (PyWeakref_GET_OBJECT(p->v[i].ref) == Py_None)
+      (void)mg_map_putp(classes, p->v[i].class, 1); /* lost when memory runs out: a recompile */
   mg_transient_free(p);
 }
 

@@ -1,7 +1,9 @@
 /* The recorded graph run node by node through ATen, on real tensors.
- * In: a graph with its outputs set.  Out: a program that calls each node's OpOverload in order, with autograd on or off
- * as it was when the node was recorded.  It is right under any aliasing and gives results their grad_fn, because ATen
- * itself does the work; used when gradients are wanted, and when the back end cannot compile a graph. */
+ * In: a graph with its outputs set.  Out: a program that calls each node's OpOverload in order, with autograd
+ * on or off
+ * as it was when the node was recorded.  It is right under any aliasing and gives results their grad_fn,
+ * because ATen itself does the work; used when gradients are wanted, and when the back
+ * end cannot compile a graph. */
 #include "entry/launch/graph_interp.h"
 #include <stdlib.h>
 #include <string.h>
@@ -52,11 +54,11 @@ static int noderun_function_build(const MgFunction *f, NodeStep *s) {
 static int noderun_compact(MgNodeRun *p, uint32_t nval) {
   uint32_t *slot = mg_calloc(nval + 1, sizeof *slot), n = 1;
   if (!slot) return PyErr_NoMemory(), -1;
-#define COMPACT(list, count)                                                                                           \
-  for (uint32_t k = 0; k < (count); k++) {                                                                             \
-    uint32_t v = (list)[k];                                                                                            \
-    if (v && !slot[v]) slot[v] = n++;                                                                                  \
-    (list)[k] = slot[v];                                                                                               \
+#define COMPACT(list, count)                                                                                 \
+  for (uint32_t k = 0; k < (count); k++) {                                                                   \
+    uint32_t v = (list)[k];                                                                                  \
+    if (v && !slot[v]) slot[v] = n++;                                                                        \
+    (list)[k] = slot[v];                                                                                     \
   }
   COMPACT(p->input, p->ninput)
   for (uint32_t i = 0; i < p->nnode; i++) {
@@ -100,8 +102,8 @@ static int noderun_lifetimes(MgNodeRun *p) {
   return rc;
 }
 
-MgNodeRun *mg_noderun_build_part(const MgTrace *t, const bool *keep, const ValRef *same, const ValRef *in, uint32_t nin,
-                                 const ValRef *out, uint32_t nout) {
+MgNodeRun *mg_noderun_build_part(const MgTrace *t, const bool *keep, const ValRef *same, const ValRef *in,
+                                 uint32_t nin, const ValRef *out, uint32_t nout) {
   MgGraph *g = t->g;
   MgNodeRun *p = mg_calloc(1, sizeof *p);
   if (!p) return (MgNodeRun *)PyErr_NoMemory();
@@ -132,7 +134,8 @@ MgNodeRun *mg_noderun_build_part(const MgTrace *t, const bool *keep, const ValRe
   for (uint32_t i = 0; same && i < nout; i++)
     while (same[p->output[i]]) p->output[i] = same[p->output[i]];
   uint32_t nval = g->nval;
-  for (uint32_t i = 0; i < nin; i++) nval = in[i] < nval ? nval : in[i] + 1; /* numbers for backward alone are made later than forward */
+  for (uint32_t i = 0; i < nin; i++)
+    nval = in[i] < nval ? nval : in[i] + 1; /* numbers for backward alone are made later than forward */
   if (noderun_compact(p, nval) || noderun_lifetimes(p)) goto fail;
   return p;
 fail:
@@ -167,11 +170,13 @@ void mg_noderun_free(MgNodeRun *p) {
 
 static int noderun_step(const NodeStep *s, PyObject **env, const MgCallSizes *at) {
   PyObject *stack[2 * 16], **buf = stack;
-  if (s->nin + s->nout > 2 * 16 && !(buf = mg_malloc((s->nin + s->nout) * sizeof *buf))) return PyErr_NoMemory(), -1;
+  if (s->nin + s->nout > 2 * 16 && !(buf = mg_malloc((s->nin + s->nout) * sizeof *buf)))
+    return PyErr_NoMemory(), -1;
   PyObject **in = buf, **out = buf + s->nin;
   for (int i = 0; i < s->nin; i++) in[i] = s->obj && s->obj[i] ? s->obj[i] : env[s->in[i]];
   if (mg_abi.aoti_torch_grad_mode_is_enabled() != s->grad) mg_abi.aoti_torch_grad_mode_set_enabled(s->grad);
-  int rc = s->call ? mg_nodecall_run_at(s->call, in, out, at) : mg_function_run(s->apply, in, s->nin, out, s->nout);
+  int rc = s->call ? mg_nodecall_run_at(s->call, in, out, at)
+                   : mg_function_run(s->apply, in, s->nin, out, s->nout);
   if (!rc && s->counts) {
     PyObject *own = PyObject_GetAttrString(out[0], "data");
     if (!own) rc = -1;
@@ -191,7 +196,8 @@ static int noderun_step(const NodeStep *s, PyObject **env, const MgCallSizes *at
 }
 
 /* What later nodes see of the outputs that a node has made.  made: by output, new. */
-static int noderun_cut(const MgNodeRun *p, const NodeStep *s, PyObject **env, const MgNodeCut *cut, PyObject **made) {
+static int noderun_cut(const MgNodeRun *p, const NodeStep *s, PyObject **env, const MgNodeCut *cut,
+                       PyObject **made) {
   for (uint32_t i = 0; i < p->noutput; i++)
     for (uint32_t k = 0; cut->at[i] && !made[i] && k < s->nout; k++) {
       if (!s->out[k] || s->out[k] != p->output[i]) continue;
@@ -205,7 +211,8 @@ static int noderun_cut(const MgNodeRun *p, const NodeStep *s, PyObject **env, co
 
 static int noderun_run(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs, const MgCallSizes *at,
                        const MgNodeCut *cut) {
-  PyObject **env = mg_calloc(p->nslot, sizeof *env), **made = cut ? mg_calloc(p->noutput + 1, sizeof *made) : NULL;
+  PyObject **env = mg_calloc(p->nslot, sizeof *env),
+           **made = cut ? mg_calloc(p->noutput + 1, sizeof *made) : NULL;
   if (!env || !made != !cut) {
     free(env);
     free(made);

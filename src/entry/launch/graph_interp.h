@@ -12,14 +12,15 @@ typedef struct MgNodeRun MgNodeRun;
 typedef struct MgTrace MgTrace;
 
 typedef struct NodeStep {
-  MgNodeCall *call;        /* owned; NULL: a call of the user's autograd.Function */
-  PyObject *apply, **obj;  /* that function, strong; its arguments that are no tensors (nin entries, strong or NULL) */
-  uint32_t *in, *out;      /* slots of the environment, in the call's order; 0: undefined or not used */
-  uint32_t *drop;          /* slots that die after this node */
+  MgNodeCall *call; /* owned; NULL: a call of the user's autograd.Function */
+  PyObject *apply,
+      **obj; /* that function, strong; its arguments that are no tensors (nin entries, strong or NULL) */
+  uint32_t *in, *out; /* slots of the environment, in the call's order; 0: undefined or not used */
+  uint32_t *drop;     /* slots that die after this node */
   uint32_t nin, nout, ndrop;
-  bool grad;               /* autograd was on when it was recorded */
-  bool leaf;               /* its result requires grad from here on */
-  bool counts;             /* its result has a version counter of its own */
+  bool grad;   /* autograd was on when it was recorded */
+  bool leaf;   /* its result requires grad from here on */
+  bool counts; /* its result has a version counter of its own */
 } NodeStep;
 
 struct MgNodeRun {
@@ -31,14 +32,15 @@ struct MgNodeRun {
 
 /* Reads the graph (outputs set), changes nothing.  NULL with an exception. */
 MgNodeRun *mg_noderun_build(const MgTrace *t);
-/* The same for some of its nodes: those with keep[n], between the given values; same[v] names the value to take for v.  With keep,
- * sizes may be expressions, which mg_noderun_run_at is told about. */
-MgNodeRun *mg_noderun_build_part(const MgTrace *t, const bool *keep, const ValRef *same, const ValRef *in, uint32_t nin,
-                                 const ValRef *out, uint32_t nout);
+/* The same for some of its nodes: those with keep[n], between the given values; same[v] names the value to
+ * take for v.  With keep, sizes may be expressions, which mg_noderun_run_at is told about. */
+MgNodeRun *mg_noderun_build_part(const MgTrace *t, const bool *keep, const ValRef *same, const ValRef *in,
+                                 uint32_t nin, const ValRef *out, uint32_t nout);
 
 typedef struct MgNodeCut { /* outputs that later nodes take from outside, each made by a node */
-  const bool *at;       /* by output of the program */
-  PyObject *(*stand)(void *arg, uint32_t output, PyObject *made); /* what later nodes take; new, NULL with an exception */
+  const bool *at;          /* by output of the program */
+  PyObject *(*stand)(void *arg, uint32_t output,
+                     PyObject *made); /* what later nodes take; new, NULL with an exception */
   void *arg;
 } MgNodeCut;
 void mg_noderun_free(MgNodeRun *p);
@@ -46,5 +48,6 @@ void mg_noderun_free(MgNodeRun *p);
 int mg_noderun_run(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs);
 /* The same with cuts; outs has what the nodes made. */
 int mg_noderun_run_cut(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs, const MgNodeCut *cut);
-int mg_noderun_run_at(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs, const struct MgCallSizes *at);
+int mg_noderun_run_at(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs,
+                      const struct MgCallSizes *at);
 #endif

@@ -1,7 +1,9 @@
 /* Calls of ATen nodes.
- * In: a graph node.  Out: an argument template: constants are objects already, tensors are positions.  A run fills the
- * positions and makes one vectorcall of the OpOverload's _op, which does no Python-level work.  A plan calls operators as C++ does
- * where it can (runtime/process/cxxcall); what throws there is called again in the first way, which gives Python's exception. */
+ * In: a graph node.  Out: an argument template: constants are objects already, tensors are positions.  A run
+ * fills the
+ * positions and makes one vectorcall of the OpOverload's _op, which does no Python-level work.  A plan calls
+ * operators as C++ does where it can (runtime/process/cxxcall); what throws there is called again in the
+ * first way, which gives Python's exception. */
 #include "entry/launch/op_call.h"
 #include <stdlib.h>
 #include <string.h>
@@ -18,29 +20,30 @@
 
 typedef struct CallArg {
   enum { CA_const, CA_tensor, CA_list, CA_size } kind;
-  uint32_t n;               /* CA_list: items */
-  SymRef size;              /* CA_size: an int that a run computes */
-  PyObject *obj;            /* CA_const, and the number in a tensor's place (CA_tensor); strong */
-  struct CallArg *item;     /* CA_list that holds tensors, owned */
+  uint32_t n;           /* CA_list: items */
+  SymRef size;          /* CA_size: an int that a run computes */
+  PyObject *obj;        /* CA_const, and the number in a tensor's place (CA_tensor); strong */
+  struct CallArg *item; /* CA_list that holds tensors, owned */
 } CallArg;
 
 struct MgNodeCall {
-  PyObject *fn;             /* OpOverload._op, borrowed, process lifetime */
-  PyObject *kwnames;        /* tuple or NULL, strong */
-  CallArg *arg;             /* narg entries, the last ones by name */
+  PyObject *fn;      /* OpOverload._op, borrowed, process lifetime */
+  PyObject *kwnames; /* tuple or NULL, strong */
+  CallArg *arg;      /* narg entries, the last ones by name */
   uint32_t narg, npos;
   uint32_t nin, nout;
-  uint32_t ncopy;           /* tensors that the op writes, when it runs on copies of them: the last results */
-  uint32_t *copy;           /* their positions among the nin tensors, owned */
-  bool symbolic;            /* sizes are computed in every run */
-  bool grad;                /* a plan runs it with grad mode on, although autograd is not asked */
-  MgCxxCall *cxx;           /* the same call without Python, or NULL; only plans use it */
+  uint32_t ncopy; /* tensors that the op writes, when it runs on copies of them: the last results */
+  uint32_t *copy; /* their positions among the nin tensors, owned */
+  bool symbolic;  /* sizes are computed in every run */
+  bool grad;      /* a plan runs it with grad mode on, although autograd is not asked */
+  MgCxxCall *cxx; /* the same call without Python, or NULL; only plans use it */
 };
 
 /* ---- building ---- */
 
 /* Positions are counted in the order of mg_node_each_tensor. */
-static int nodecall_arg(MgGraph *g, const MgArg *a, uint8_t kind, PyObject *objs, MgNodeCall *c, CallArg *out) {
+static int nodecall_arg(MgGraph *g, const MgArg *a, uint8_t kind, PyObject *objs, MgNodeCall *c,
+                        CallArg *out) {
   if (kind == AK_tensor && (a->tag == MA_val || a->tag == MA_none)) {
     *out = (CallArg){.kind = CA_tensor};
     c->nin++;
@@ -54,7 +57,8 @@ static int nodecall_arg(MgGraph *g, const MgArg *a, uint8_t kind, PyObject *objs
     return 0;
   }
   bool sizes = false;
-  for (uint32_t i = 0; c->symbolic && a->tag == MA_list && i < a->n; i++) sizes |= a->u.item[i].tag == MA_int && !mg_ex_const_int(g->x, a->u.item[i].u.sym, &fixed);
+  for (uint32_t i = 0; c->symbolic && a->tag == MA_list && i < a->n; i++)
+    sizes |= a->u.item[i].tag == MA_int && !mg_ex_const_int(g->x, a->u.item[i].u.sym, &fixed);
   if (a->tag != MA_list || (kind != AK_tensor_list && kind != AK_opt_tensor_list && !sizes)) {
     *out = (CallArg){.kind = CA_const, .obj = mg_torchobj_from_arg(g, a, objs)};
     return out->obj ? 0 : -1;
@@ -62,7 +66,8 @@ static int nodecall_arg(MgGraph *g, const MgArg *a, uint8_t kind, PyObject *objs
   *out = (CallArg){.kind = CA_list, .item = mg_calloc(a->n, sizeof *out->item)};
   if (!out->item) return PyErr_NoMemory(), -1;
   for (; out->n < a->n; out->n++)
-    if (nodecall_arg(g, &a->u.item[out->n], sizes ? AK_int : AK_tensor, objs, c, &out->item[out->n])) return -1;
+    if (nodecall_arg(g, &a->u.item[out->n], sizes ? AK_int : AK_tensor, objs, c, &out->item[out->n]))
+      return -1;
   return 0;
 }
 
@@ -82,14 +87,17 @@ static int nodecall_fill(MgNodeCall *c, MgGraph *g, NodeRef n, PyObject *objs) {
   if (!(c->arg = mg_calloc(node->narg, sizeof *c->arg))) return PyErr_NoMemory(), -1;
   while (c->npos < node->narg && !node->op->param[c->npos].kwarg_only) c->npos++;
   for (; c->narg < node->narg; c->narg++)
-    if (nodecall_arg(g, &node->arg[c->narg], node->op->param[c->narg].kind, objs, c, &c->arg[c->narg])) return -1;
+    if (nodecall_arg(g, &node->arg[c->narg], node->op->param[c->narg].kind, objs, c, &c->arg[c->narg]))
+      return -1;
   if (c->narg == c->npos) return 0;
   if (!(c->kwnames = PyTuple_New(c->narg - c->npos))) return -1;
   for (int i = c->npos; i < c->narg; i++) PyTuple_SET_ITEM(c->kwnames, i - c->npos, Py_NewRef(op->name[i]));
   return 0;
 }
 
-MgNodeCall *mg_nodecall_new(MgGraph *g, NodeRef n, PyObject *objs) { return mg_nodecall_new_at(g, n, objs, false); }
+MgNodeCall *mg_nodecall_new(MgGraph *g, NodeRef n, PyObject *objs) {
+  return mg_nodecall_new_at(g, n, objs, false);
+}
 
 MgNodeCall *mg_nodecall_new_at(MgGraph *g, NodeRef n, PyObject *objs, bool symbolic) {
   MgNodeCall *c = mg_calloc(1, sizeof *c);
@@ -160,7 +168,9 @@ static int nodecall_results(PyObject *res, PyObject **outs, int *k, int nout) {
   return 0;
 }
 
-int mg_nodecall_run(const MgNodeCall *c, PyObject *const *vals, PyObject **outs) { return mg_nodecall_run_at(c, vals, outs, NULL); }
+int mg_nodecall_run(const MgNodeCall *c, PyObject *const *vals, PyObject **outs) {
+  return mg_nodecall_run_at(c, vals, outs, NULL);
+}
 
 int mg_nodecall_run_at(const MgNodeCall *c, PyObject *const *vals, PyObject **outs, const MgCallSizes *at) {
   PyObject *stack[24], **argv = stack, *res = NULL;
@@ -189,7 +199,8 @@ done:
 
 /* ---- the host of a plan ---- */
 
-/* In a functional graph an op that writes arguments runs on copies, which are further results (middle/functionalize). */
+/* In a functional graph an op that writes arguments runs on copies, which are further
+ * results (middle/functionalize). */
 static int nodecall_on_copies(MgNodeCall *c, const MgNode *n) {
   int at = 0;
   if (!n->op->mutates) return 0;
@@ -200,7 +211,8 @@ static int nodecall_on_copies(MgNodeCall *c, const MgNode *n) {
     bool list = a->tag == MA_list && (kind == AK_tensor_list || kind == AK_opt_tensor_list);
     uint32_t items = kind == AK_tensor && (a->tag == MA_val || a->tag == MA_none) ? 1 : list ? a->n : 0;
     for (uint32_t k = 0; k < items; k++, at++)
-      if (n->op->param[i].writes && (list ? &a->u.item[k] : a)->tag == MA_val) c->copy[c->ncopy++] = (uint32_t)at;
+      if (n->op->param[i].writes && (list ? &a->u.item[k] : a)->tag == MA_val)
+        c->copy[c->ncopy++] = (uint32_t)at;
   }
   return 0;
 }
@@ -218,7 +230,8 @@ static bool nodecall_cxx_list(MgGraph *g, const MgArg *a, int64_t *room, int *us
   for (uint32_t i = 0; i < a->n; i++, ++*used) {
     const MgArg *item = &a->u.item[i];
     if (out->type == CXX_floats && item->tag == MA_float) memcpy(&room[*used], &item->u.f, sizeof item->u.f);
-    else if (out->type != CXX_ints || item->tag != MA_int || !mg_sym_settle(g->x, item->u.sym, &room[*used])) return false;
+    else if (out->type != CXX_ints || item->tag != MA_int || !mg_sym_settle(g->x, item->u.sym, &room[*used]))
+      return false;
   }
   return true;
 }
@@ -233,11 +246,17 @@ static bool nodecall_cxx_number(MgGraph *g, const MgArg *a, MgCxxArg *out) {
   return true;
 }
 
-static bool nodecall_cxx_arg(MgGraph *g, const MgArg *a, const MgParam *p, int64_t *room, int *used, MgCxxArg *out) {
-  static const int8_t type[AK_other + 1] = { /* and one more; 0: no such calls */
-    [AK_tensor] = CXX_tensor + 1, [AK_tensor_list] = CXX_tensors + 1, [AK_int] = CXX_int + 1, [AK_int_list] = CXX_ints + 1, [AK_float] = CXX_float + 1,
-    [AK_float_list] = CXX_floats + 1, [AK_bool] = CXX_bool + 1, [AK_scalar] = CXX_scalar + 1, [AK_dtype] = CXX_dtype + 1, [AK_layout] = CXX_layout + 1,
-    [AK_device] = CXX_device + 1, [AK_memory_format] = CXX_memory_format + 1, [AK_str] = CXX_str + 1, [AK_generator] = CXX_generator + 1};
+static bool nodecall_cxx_arg(MgGraph *g, const MgArg *a, const MgParam *p, int64_t *room, int *used,
+                             MgCxxArg *out) {
+  static const int8_t type[AK_other + 1] = {
+      /* and one more; 0: no such calls */
+      [AK_tensor] = CXX_tensor + 1, [AK_tensor_list] = CXX_tensors + 1,
+      [AK_int] = CXX_int + 1,       [AK_int_list] = CXX_ints + 1,
+      [AK_float] = CXX_float + 1,   [AK_float_list] = CXX_floats + 1,
+      [AK_bool] = CXX_bool + 1,     [AK_scalar] = CXX_scalar + 1,
+      [AK_dtype] = CXX_dtype + 1,   [AK_layout] = CXX_layout + 1,
+      [AK_device] = CXX_device + 1, [AK_memory_format] = CXX_memory_format + 1,
+      [AK_str] = CXX_str + 1,       [AK_generator] = CXX_generator + 1};
   if (!type[p->kind]) return false;
   *out = (MgCxxArg){.type = (uint8_t)(type[p->kind] - 1), .optional = p->optional};
   if (p->kind == AK_tensor) return a->tag == MA_val || a->tag == MA_none;
@@ -246,23 +265,23 @@ static bool nodecall_cxx_arg(MgGraph *g, const MgArg *a, const MgParam *p, int64
   out->i = a->u.code;
   out->index = a->dev_index;
   switch ((MgArgKind)p->kind) {
-    case AK_tensor_list:
-      for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++)
-        if (a->u.item[i].tag != MA_val) return false;
-      out->n = a->n;
-      return a->tag == MA_list;
-    case AK_int: return a->tag == MA_int && mg_sym_settle(g->x, a->u.sym, &out->i);
-    case AK_int_list:
-    case AK_float_list: return nodecall_cxx_list(g, a, room, used, out);
-    case AK_float:
-    case AK_scalar: return nodecall_cxx_number(g, a, out);
-    case AK_bool: return out->i = a->u.b, a->tag == MA_bool;
-    case AK_str: return out->str = a->u.str, a->tag == MA_str;
-    case AK_dtype: return a->tag == MA_dtype;
-    case AK_layout: return a->tag == MA_layout;
-    case AK_device: return a->tag == MA_device;
-    case AK_memory_format: return a->tag == MA_memory_format;
-    default: return false;
+  case AK_tensor_list:
+    for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++)
+      if (a->u.item[i].tag != MA_val) return false;
+    out->n = a->n;
+    return a->tag == MA_list;
+  case AK_int: return a->tag == MA_int && mg_sym_settle(g->x, a->u.sym, &out->i);
+  case AK_int_list:
+  case AK_float_list: return nodecall_cxx_list(g, a, room, used, out);
+  case AK_float:
+  case AK_scalar: return nodecall_cxx_number(g, a, out);
+  case AK_bool: return out->i = a->u.b, a->tag == MA_bool;
+  case AK_str: return out->str = a->u.str, a->tag == MA_str;
+  case AK_dtype: return a->tag == MA_dtype;
+  case AK_layout: return a->tag == MA_layout;
+  case AK_device: return a->tag == MA_device;
+  case AK_memory_format: return a->tag == MA_memory_format;
+  default: return false;
   }
 }
 
@@ -271,7 +290,8 @@ static MgCxxCall *nodecall_cxx(MgGraph *g, const MgNode *n) {
   MgCxxArg arg[CXX_PARAMS];
   int64_t room[CXX_ITEMS];
   int used = 0;
-  if (n->op->mutates || strncmp(n->op->name, "aten::", 6) || n->narg > CXX_PARAMS || n->nout != n->op->nret) return NULL;
+  if (n->op->mutates || strncmp(n->op->name, "aten::", 6) || n->narg > CXX_PARAMS || n->nout != n->op->nret)
+    return NULL;
   for (int i = 0; i < n->op->nret; i++)
     if (n->op->ret_kind[i] != AK_tensor) return NULL;
   for (int i = 0; i < n->narg; i++)
@@ -282,7 +302,7 @@ static MgCxxCall *nodecall_cxx(MgGraph *g, const MgNode *n) {
 typedef struct CallTable {
   MgNodeCall **call;
   uint32_t n, cap;
-  PyObject *objs;           /* borrowed, while compiling */
+  PyObject *objs; /* borrowed, while compiling */
 } CallTable;
 
 static MgRc calltable_add(void *self, MgGraph *g, NodeRef n, uint32_t *id) {
@@ -322,7 +342,8 @@ static int calltable_run_grad(const MgNodeCall *c, PyObject *const *vals, PyObje
 }
 
 /* vals has room for nin objects, and is empty; outs for nout. */
-static int calltable_run_in(const MgNodeCall *c, MgTensor *const *in, int nin, MgTensor **out, int nout, PyObject **vals, PyObject **outs) {
+static int calltable_run_in(const MgNodeCall *c, MgTensor *const *in, int nin, MgTensor **out, int nout,
+                            PyObject **vals, PyObject **outs) {
   for (int n = 0; n < nin; n++)
     if (in[n] && !(vals[n] = mg_abi.thpvariable_wrap(in[n]))) return -1;
   for (int i = 0; i < c->ncopy; i++) {
@@ -365,7 +386,8 @@ static int calltable_call(void *self, uint32_t id, MgTensor *const *in, int nin,
   PyGILState_STATE gil = PyGILState_Ensure();
   int rc = -1;
   if (nin != c->nin || nout != c->nout)
-    PyErr_SetString(PyExc_SystemError, "magneto: a plan calls an op with another number of tensors than recorded");
+    PyErr_SetString(PyExc_SystemError,
+                    "magneto: a plan calls an op with another number of tensors than recorded");
   else rc = calltable_run(c, in, nin, out, nout);
   PyGILState_Release(gil);
   return rc;
@@ -373,21 +395,24 @@ static int calltable_call(void *self, uint32_t id, MgTensor *const *in, int nin,
 
 /* Modes of the program would see the call. */
 static bool calltable_watched(void) {
-  PyObject *c = mg_import("torch._C"), *n = c ? PyObject_CallMethod(c, "_len_torch_dispatch_stack", NULL) : NULL;
+  PyObject *c = mg_import("torch._C"),
+           *n = c ? PyObject_CallMethod(c, "_len_torch_dispatch_stack", NULL) : NULL;
   bool watched = !n || PyLong_AsLong(n) != 0 || mg_state_functorch();
   Py_XDECREF(c);
   Py_XDECREF(n);
   return watched;
 }
 
-static bool calltable_eval(void *self, MgGraph *g, NodeRef n, MgTensor *const *in, int nin, MgTensor **out, int nout) {
+static bool calltable_eval(void *self, MgGraph *g, NodeRef n, MgTensor *const *in, int nin, MgTensor **out,
+                           int nout) {
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject *cast = NULL;
   MgNodeCall *c = NULL;
   bool ok = !PyErr_Occurred() && !calltable_watched() && !mg_planrun_autocast_off(&cast);
   bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
   mg_abi.aoti_torch_grad_mode_set_enabled(false);
-  if (ok) ok = (c = mg_nodecall_new(g, n, ((CallTable *)self)->objs)) != NULL && c->nin == nin && c->nout == nout;
+  if (ok)
+    ok = (c = mg_nodecall_new(g, n, ((CallTable *)self)->objs)) != NULL && c->nin == nin && c->nout == nout;
   for (int i = 0; i < nout; i++) out[i] = NULL;
   if (ok) ok = !calltable_run(c, in, nin, out, nout);
   for (int i = 0; i < nout; i++) ok = ok && out[i];
@@ -415,6 +440,8 @@ int mg_nodecall_hostops(PyObject *objs, MgHostOps *h) {
   if (!t) return PyErr_NoMemory(), -1;
   if (mg_tensor_init()) return free(t), -1;
   t->objs = objs;
-  *h = (MgHostOps){.add_call = calltable_add, .eval = calltable_eval, .host = {.self = t, .call = calltable_call, .free = calltable_free}};
+  *h = (MgHostOps){.add_call = calltable_add,
+                   .eval = calltable_eval,
+                   .host = {.self = t, .call = calltable_call, .free = calltable_free}};
   return 0;
 }

@@ -1,4 +1,5 @@
-/* The border between Python tensors and a plan.  See the header.  Hot: a call of a small plan allocates nothing here. */
+/* The border between Python tensors and a plan.  See the header.  Hot: a call of a small
+ * plan allocates nothing here. */
 #include "entry/launch/plan_call.h"
 #include <stdlib.h>
 #include <string.h>
@@ -8,18 +9,24 @@
 #include "runtime/process/torch_abi.h"
 
 enum {
-  PLANRUN_STACK = 64,             /* inputs or outputs kept on the C stack */
-  PLANRUN_LONG_BYTES = 1 << 20    /* plans that touch more memory than this are worth a GIL switch */
+  PLANRUN_STACK = 64,          /* inputs or outputs kept on the C stack */
+  PLANRUN_LONG_BYTES = 1 << 20 /* plans that touch more memory than this are worth a GIL switch */
 };
 
 /* "IndexError: text" -> that exception; other failures are errors of ours. */
 void mg_planrun_raise(MgRc rc, const char *text) {
-  PyObject *type = rc == MG_UNSUP ? PyExc_NotImplementedError : rc == MG_NOMEM ? PyExc_MemoryError : PyExc_RuntimeError;
+  PyObject *type = rc == MG_UNSUP   ? PyExc_NotImplementedError
+                   : rc == MG_NOMEM ? PyExc_MemoryError
+                                    : PyExc_RuntimeError;
   if (rc == MG_PYERR && PyErr_Occurred()) return;
   if (rc == MG_RAISE) {
-    static const struct { const char *name; PyObject **type; } known[] = {
-      {"IndexError: ", &PyExc_IndexError}, {"ValueError: ", &PyExc_ValueError}, {"RuntimeError: ", &PyExc_RuntimeError},
-      {"ZeroDivisionError: ", &PyExc_ZeroDivisionError}};
+    static const struct {
+      const char *name;
+      PyObject **type;
+    } known[] = {{"IndexError: ", &PyExc_IndexError},
+                 {"ValueError: ", &PyExc_ValueError},
+                 {"RuntimeError: ", &PyExc_RuntimeError},
+                 {"ZeroDivisionError: ", &PyExc_ZeroDivisionError}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
       size_t n = strlen(known[i].name);
       if (strncmp(text, known[i].name, n)) continue;
@@ -53,13 +60,15 @@ static int planrun_wrap(PyObject *const *in, MgTensor **out, const int *same, in
   for (int i = 0; i < n; i++) {
     outs[i] = NULL;
     if (same[i] >= 0) outs[i] = Py_NewRef(in[same[i]]);
-    else if (out[i] && !(outs[i] = mg_tensor_wrap(out[i]))) bad = -1; /* go on: every handle must be given back */
+    else if (out[i] && !(outs[i] = mg_tensor_wrap(out[i])))
+      bad = -1; /* go on: every handle must be given back */
   }
   for (int i = 0; bad && i < n; i++) Py_CLEAR(outs[i]);
   return bad;
 }
 
-int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *const *in, const int64_t *sizes, PyObject **outs) {
+int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *const *in, const int64_t *sizes,
+                    PyObject **outs) {
   MgTensor *in_stack[PLANRUN_STACK], **t = in_stack, *out_stack[PLANRUN_STACK], **out = out_stack;
   int same_stack[PLANRUN_STACK], *same = same_stack, rc = -1;
   char err[400];
@@ -98,8 +107,8 @@ int mg_planrun(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyObject **
   return mg_planrun_part(p, &call, UINT32_MAX, in, sizes, outs);
 }
 
-int mg_planrun_checked(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyObject **outs, int (*check)(void *arg, PyObject **outs),
-                       void *arg) {
+int mg_planrun_checked(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyObject **outs,
+                       int (*check)(void *arg, PyObject **outs), void *arg) {
   MgPlanCall *call = NULL;
   MgPlanInfo info;
   mg_plan_info(p, &info);

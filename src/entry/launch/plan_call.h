@@ -8,23 +8,26 @@
 typedef struct MgPlan MgPlan;
 typedef struct MgPlanCall MgPlanCall;
 
-/* in: borrowed torch tensors in graph input order; sizes: values of the symbols, or NULL (mg_plan_run); outs: new references in graph output order.  Releases the GIL
- * while a long plan runs; bumps the version counters of inputs that were written.  -1 with an exception: the one that
- * eager raises when a check of data failed.  -2 with an exception: an error of ours, and no input was written yet, so the
- * caller may run the graph in another way.  -3 without an exception: the plan is not for these sizes.  MG_RUN_RAISED with an
- * exception that eager raises, too: a check of data, or an op of ATen, and no input was written.  MG_RUN_STOPPED without one: the graph
- * was to be compiled for these sizes, which was given up, since a signal waits (interrupt.h); nothing has run. */
+/* in: borrowed torch tensors in graph input order; sizes: values of the symbols, or NULL (mg_plan_run); outs:
+ * new references in graph output order.  Releases the GIL while a long plan runs; bumps the version counters
+ * of inputs that were written.  -1 with an exception: the one that eager raises when a check of data failed.
+ * -2 with an exception: an error of ours, and no input was written yet, so the caller may run the graph in
+ * another way.  -3 without an exception: the plan is not for these sizes.  MG_RUN_RAISED with an exception
+ * that eager raises, too: a check of data, or an op of ATen, and no input was written.  MG_RUN_STOPPED
+ * without one: the graph was to be compiled for these sizes, which was given up, since a signal waits
+ * (interrupt.h); nothing has run. */
 enum { MG_RUN_RAISED = -6, MG_RUN_STOPPED = -7 };
 int mg_planrun(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyObject **outs);
-/* The same in parts, see mg_plan_part: outs gets the results that became ready, NULL for the others.  *call: NULL to begin and
- * after the end, also that by an exception. */
-int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *const *in, const int64_t *sizes, PyObject **outs);
-/* The same, where check is called with the results that are asked for early (MgGraph.early) before anything is written to an
- * input.  What it returns, unless that is 0, is the result: then nothing was written. */
-int mg_planrun_checked(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyObject **outs, int (*check)(void *arg, PyObject **outs),
-                       void *arg);
-/* Turns autocast off when it is on, for calls of ATen whose casts are nodes already.  *off: what mg_planrun_autocast_back
- * takes (and frees); NULL: it was off.  -1 with an exception. */
+/* The same in parts, see mg_plan_part: outs gets the results that became ready, NULL for the others.  *call:
+ * NULL to begin and after the end, also that by an exception. */
+int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *const *in, const int64_t *sizes,
+                    PyObject **outs);
+/* The same, where check is called with the results that are asked for early (MgGraph.early) before anything
+ * is written to an input.  What it returns, unless that is 0, is the result: then nothing was written. */
+int mg_planrun_checked(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyObject **outs,
+                       int (*check)(void *arg, PyObject **outs), void *arg);
+/* Turns autocast off when it is on, for calls of ATen whose casts are nodes already.  *off: what
+ * mg_planrun_autocast_back takes (and frees); NULL: it was off.  -1 with an exception. */
 int mg_planrun_autocast_off(PyObject **off);
 int mg_planrun_autocast_back(PyObject *off);
 /* Sets the exception of a failed run or compilation. */

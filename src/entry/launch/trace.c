@@ -11,7 +11,11 @@ const MgFunction *mg_function_of(const MgFunction *all, NodeRef n) {
   return NULL;
 }
 
-typedef struct Escape { const MgGraph *g; const MgFunction *f; bool yes; } Escape;
+typedef struct Escape {
+  const MgGraph *g;
+  const MgFunction *f;
+  bool yes;
+} Escape;
 
 static void function_see_use(ValRef *v, void *arg) {
   Escape *e = arg;
@@ -47,7 +51,10 @@ bool mg_function_all_whole(const MgTrace *t) {
   return true;
 }
 
-typedef struct Loose { const MgGraph *g; bool *of; } Loose;
+typedef struct Loose {
+  const MgGraph *g;
+  bool *of;
+} Loose;
 
 static void function_see_tight(ValRef *v, void *arg) {
   Loose *l = arg;
@@ -73,7 +80,9 @@ int mg_function_run(PyObject *apply, PyObject *const *arg, uint32_t narg, PyObje
   if (!res) return -1;
   bool many = PyTuple_Check(res);
   int rc = many && PyTuple_GET_SIZE(res) != nout ? -1 : 0;
-  if (rc) PyErr_SetString(PyExc_RuntimeError, "magneto: an autograd.Function returned another number of results than before");
+  if (rc)
+    PyErr_SetString(PyExc_RuntimeError,
+                    "magneto: an autograd.Function returned another number of results than before");
   for (uint32_t i = 0; !rc && i < nout; i++) {
     PyObject *o = many ? PyTuple_GET_ITEM(res, i) : res;
     out[i] = PyObject_TypeCheck(o, mg_torch.tensor) ? Py_NewRef(o) : NULL;
@@ -154,7 +163,8 @@ const char *mg_trace_label(const MgTrace *t, const char *suffix, char *label) {
   const MgNode *first = NULL;
   for (NodeRef n = 1; n < t->g->nnode && !first; n++)
     if (t->g->node[n].file) first = &t->g->node[n];
-  if (first) snprintf(label, MG_TRACE_LABEL, "magneto::%s (%s:%u)%s", t->name, first->file, first->line, suffix);
+  if (first)
+    snprintf(label, MG_TRACE_LABEL, "magneto::%s (%s:%u)%s", t->name, first->file, first->line, suffix);
   else snprintf(label, MG_TRACE_LABEL, "magneto::%s%s", t->name, suffix);
   return label;
 }

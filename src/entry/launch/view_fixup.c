@@ -30,7 +30,9 @@ PyObject *mg_inference_mode_remake(PyObject *out, bool inference) {
     remake = m ? PyObject_GetAttrString(m, "inference_alias") : NULL;
     Py_XDECREF(m);
   }
-  PyObject *r = is >= 0 && remake ? PyObject_CallFunctionObjArgs(remake, out, inference ? Py_True : Py_False, NULL) : NULL;
+  PyObject *r = is >= 0 && remake
+                    ? PyObject_CallFunctionObjArgs(remake, out, inference ? Py_True : Py_False, NULL)
+                    : NULL;
   Py_DECREF(out);
   return r;
 }
@@ -68,7 +70,9 @@ void mg_viewstate_free(MgViewState *s) {
 
 /* ---- runs ---- */
 
-uint32_t mg_viewstate_versions(const MgViewState *s, bool joint) { return s->joint == joint ? s->nversion : 0; }
+uint32_t mg_viewstate_versions(const MgViewState *s, bool joint) {
+  return s->joint == joint ? s->nversion : 0;
+}
 
 int mg_viewstate_before(const MgViewState *s, PyObject *const *in, int64_t *versions) {
   for (uint32_t i = 0; i < s->nversion; i++)
@@ -88,14 +92,17 @@ static PyObject *view_tuple(const int64_t *v, int64_t n) {
 
 static PyObject *view_of(PyObject *base, PyObject *like) {
   static PyObject *as_strided; /* the method of torch.Tensor */
-  if (!as_strided && !(as_strided = PyObject_GetAttr((PyObject *)mg_torch.tensor, mg_view_name(2)))) return NULL;
+  if (!as_strided && !(as_strided = PyObject_GetAttr((PyObject *)mg_torch.tensor, mg_view_name(2))))
+    return NULL;
   MgTensor *t = mg_facts_tensor(like);
   int64_t n = 0, *size = NULL, *stride = NULL, at = 0;
   mg_abi.aoti_torch_get_dim(t, &n);
   mg_abi.aoti_torch_get_sizes(t, &size);
   mg_abi.aoti_torch_get_strides(t, &stride);
   mg_abi.aoti_torch_get_storage_offset(t, &at);
-  MgTensor *h = mg_abi.thpvariable_wrap && mg_facts_in_memory(base) ? mg_abi_view(mg_facts_tensor(base), n, size, stride, at) : NULL;
+  MgTensor *h = mg_abi.thpvariable_wrap && mg_facts_in_memory(base)
+                    ? mg_abi_view(mg_facts_tensor(base), n, size, stride, at)
+                    : NULL;
   if (h) {
     PyObject *o = mg_abi.thpvariable_wrap(h);
     mg_abi.aoti_torch_delete_tensor_object(h);
@@ -110,7 +117,8 @@ static PyObject *view_of(PyObject *base, PyObject *like) {
   return v;
 }
 
-/* Does the result begin in its base's memory where their offsets say?  One that has memory of its own is no view to be made of it. */
+/* Does the result begin in its base's memory where their offsets say?  One that has memory of its own is
+ * no view to be made of it. */
 static bool view_shares(PyObject *out, PyObject *base) {
   int64_t a = 0, b = 0;
   int32_t dtype = 0;
@@ -140,7 +148,8 @@ int mg_viewstate_count(const MgViewState *s, PyObject *const *in, const int64_t 
   for (uint32_t i = 0; i < s->nversion; i++) {
     PyObject *t = in[s->version[i].input];
     if (mg_view_number(t, &now)) return -1;
-    if (now != versions[i] + s->version[i].by && mg_facts_set_version(t, versions[i] + s->version[i].by)) return -1;
+    if (now != versions[i] + s->version[i].by && mg_facts_set_version(t, versions[i] + s->version[i].by))
+      return -1;
   }
   return 0;
 }

@@ -1,5 +1,6 @@
 /* Captures of CUDA graphs, for which PyTorch has the parts: streams, pools of memory, torch.cuda.CUDAGraph.
- * In: runtime/plan_graph's questions.  Out: answers of the module magneto.cudagraph; errors become "not possible". */
+ * In: runtime/plan_graph's questions.  Out: answers of the module magneto.cudagraph;
+ * errors become "not possible". */
 #include "entry/run/cuda_graph.h"
 #include "base/log.h"
 #include "host/python/names.h"

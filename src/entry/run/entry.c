@@ -20,7 +20,8 @@ static void resume_note_claims(MgEntry *e, bool failed) {
   if (failed) e->rest = e->penalty - 1;
 }
 
-/* A graph that raises is run again, as the program wrote it, where it can be: handlers of signals are not what raises. */
+/* A graph that raises is run again, as the program wrote it, where it can be: handlers of
+ * signals are not what raises. */
 static int resume_run_graph(const MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **outs) {
   PyThreadState *ts = PyThreadState_Get();
   bool again = e->repeats && !e->exec->callable, held = again && mg_pyframe_hold_signals(ts, true);
@@ -43,9 +44,12 @@ int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots
   if (!ready) mg_exec_leave(at);
   PyObject *random = ready && e->keeps_random ? mg_claim_save() : NULL;
   if (ready && e->keeps_random && !random) mg_exec_leave(at);
-  else if (ready && !(rc = resume_run_graph(e, vals, at, outs))) rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
+  else if (ready && !(rc = resume_run_graph(e, vals, at, outs)))
+    rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
   if (e->claims) resume_note_claims(e, rc == MG_CLAIM_FALSE);
-  if (rc == MG_RUN_RAISED && (!e->repeats || !PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))) rc = -1;
+  if (rc == MG_RUN_RAISED &&
+      (!e->repeats || !PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)))
+    rc = -1;
   if (rc == MG_RUN_RAISED) PyErr_Clear();
   if (rc == MG_RUN_STOPPED) rc = MG_RUN_RAISED; /* CPython runs it, where handlers run */
   bool given_up = rc == MG_CLAIM_FALSE || rc == MG_RUN_RAISED || rc == MG_STAGES_OTHER;

@@ -93,7 +93,8 @@ static PyObject *cache_key(int at, const MgSlots *s) {
   return c && at < PyTuple_GET_SIZE(c) ? PyCell_GET(PyTuple_GET_ITEM(c, at)) : NULL;
 }
 
-/* Where a module instance lies that tells frames of this code apart: the first slot or closure cell that holds one. */
+/* Where a module instance lies that tells frames of this code apart: the first slot or
+ * closure cell that holds one. */
 static int cache_find_key(const MgSlots *s) {
   PyObject *c = s->func ? PyFunction_GET_CLOSURE(s->func) : NULL;
   for (int i = 0; i < s->n; i++)
@@ -153,7 +154,8 @@ MgBucket *mg_cache_bucket(MgSite *s, const MgSlots *slots, bool create) {
   PyObject *key = cache_key(s->key_slot, slots);
   if (key) {
     uint32_t i = mg_map_getp(&s->by_key, key);
-    /* A new instance of a class that is known by content may lie where one has died: that one's bucket is not its own. */
+    /* A new instance of a class that is known by content may lie where one has died: that
+     * one's bucket is not its own. */
     if (i != MG_MAP_NONE && (s->bucket[i]->n || !cache_is_transient(s, key))) return s->bucket[i];
     if (PyObject_TypeCheck(key, mg_torch.module) && !cache_is_transient(s, key)) {
       if (!create) return NULL;
@@ -188,7 +190,8 @@ static void cache_leave(MgSite *s, MgEntry *e) {
   PyErr_Restore(type, value, tb);
 }
 
-/* A module that the entry was compiled for is being freed: the entry can never hold again, and keeps memory alive. */
+/* A module that the entry was compiled for is being freed: the entry can never hold
+ * again, and keeps memory alive. */
 static void cache_entry_died(void *arg) {
   MgEntry *e = arg;
   MgBucket *b = e->bucket;
@@ -198,7 +201,9 @@ static void cache_entry_died(void *arg) {
   if (i == b->n) return;
   cache_take_out(b, i);
   b->hits += e->hits;
-  if (!b->n && b->key) b->hits = 0, b->walks = b->eager = false, b->plain = 0, b->refused = 0, b->rest = 0, b->denied = 0; /* the address may come to belong to another instance */
+  if (!b->n && b->key)
+    b->hits = 0, b->walks = b->eager = false, b->plain = 0, b->refused = 0, b->rest = 0,
+    b->denied = 0; /* the address may come to belong to another instance */
   e->bucket = NULL;
   cache_leave(b->site, e);
   mg_entry_release(e);
@@ -212,7 +217,8 @@ static void cache_module_died(void *arg) {
   long hits = b && b->key ? b->hits : e->hits;
   for (int i = 0; b && b->key && i < b->n; i++) hits += b->entry[i]->hits;
   if (b && hits <= FEW) mg_transient_part(&b->site->parted, e->guards);
-  if (b && e->key_watch && b->n == 1 && PyWeakref_GET_OBJECT(PyList_GET_ITEM(e->guards->watch, e->key_watch - 1)) == Py_None)
+  if (b && e->key_watch && b->n == 1 &&
+      PyWeakref_GET_OBJECT(PyList_GET_ITEM(e->guards->watch, e->key_watch - 1)) == Py_None)
     mg_cost_instance_died(e->bucket, hits, hits <= FEW);
   cache_entry_died(e);
 }
@@ -221,7 +227,8 @@ void mg_cache_drop(MgEntry *e) { cache_entry_died(e); }
 
 void mg_cache_break_data(MgEntry *e) {
   MgBucket *b = e->bucket;
-  mg_log(MG_LOG_recompiles, "sizes that depend on data are not what an entry takes them for: they break the graph from here on");
+  mg_log(MG_LOG_recompiles,
+         "sizes that depend on data are not what an entry takes them for: they break the graph from here on");
   cache_entry_died(e);
   if (b) b->denied |= MG_DENY_data;
 }
@@ -282,13 +289,16 @@ void mg_cache_note_idle(MgBucket *b, bool idle) {
   b->site->rests = true;
 }
 
-/* The first entry of the bucket that holds; *gone: entries were dropped meanwhile, and maybe the bucket with them. */
-static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***vals, int *nvals, MgExecAt **at, int which,
-                              bool *gone) {
+/* The first entry of the bucket that holds; *gone: entries were dropped meanwhile, and
+ * maybe the bucket with them. */
+static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***vals, int *nvals, MgExecAt **at,
+                              int which, bool *gone) {
   if (cache_skips(b)) return NULL;
   for (int i = 0; i < b->n; i++) {
     MgEntry *e = b->entry[i];
-    if ((e->look && !(which & MG_FIND_look)) || (which & MG_FIND_returns && !e->is_ret) || (which & MG_FIND_unclaimed ? e->claims : e->unclaimed)) continue;
+    if ((e->look && !(which & MG_FIND_look)) || (which & MG_FIND_returns && !e->is_ret) ||
+        (which & MG_FIND_unclaimed ? e->claims : e->unclaimed))
+      continue;
     int need = mg_guards_nsrc(e->guards);
     if (need > *nvals) {
       PyObject **p = mg_realloc(*nvals > MG_SMALL_VALS ? *vals : NULL, sizeof *p * (size_t)need);
@@ -317,7 +327,8 @@ static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***val
   return NULL;
 }
 
-MgEntry *mg_cache_find(MgSite *s, const MgSlots *slots, PyObject ***vals, int *nvals, MgExecAt **at, int which) {
+MgEntry *mg_cache_find(MgSite *s, const MgSlots *slots, PyObject ***vals, int *nvals, MgExecAt **at,
+                       int which) {
   MgBucket *b = mg_cache_bucket(s, slots, false);
   bool gone = false;
   *at = NULL;
@@ -338,8 +349,9 @@ static uint32_t cache_nconfig, cache_config_ids;
 
 static bool cache_same_config(const MgConfig *a, const MgConfig *b) {
   return a->backend == b->backend && a->eager_backend == b->eager_backend && a->fullgraph == b->fullgraph &&
-         a->disable == b->disable && a->dynamic == b->dynamic && a->recompile_limit == b->recompile_limit && a->isolated == b->isolated && a->explained == b->explained &&
-         a->opt.freeze == b->opt.freeze && a->opt.keep_layout == b->opt.keep_layout && a->opt.threads == b->opt.threads;
+         a->disable == b->disable && a->dynamic == b->dynamic && a->recompile_limit == b->recompile_limit &&
+         a->isolated == b->isolated && a->explained == b->explained && a->opt.freeze == b->opt.freeze &&
+         a->opt.keep_layout == b->opt.keep_layout && a->opt.threads == b->opt.threads;
 }
 
 uint32_t mg_config_acquire(const MgConfig *cfg) {
@@ -354,7 +366,8 @@ uint32_t mg_config_acquire(const MgConfig *cfg) {
     return 0;
   }
   cache_config = p;
-  p[cache_nconfig] = (CacheConfig){*cfg, 1, NULL}; /* backend: borrowed from the callables that use it, or alive by cache_wait */
+  p[cache_nconfig] = (CacheConfig){
+      *cfg, 1, NULL}; /* backend: borrowed from the callables that use it, or alive by cache_wait */
   return p[cache_nconfig++].cfg.id = ++cache_config_ids;
 }
 
@@ -391,7 +404,8 @@ static PyObject *cache_backend_died(PyObject *id, PyObject *weak) {
 }
 static PyMethodDef cache_died_def = {"backend_died", cache_backend_died, METH_O, NULL};
 
-/* Is the backend an object that somebody may still use?  Then its entries wait for that, as long as it lives. */
+/* Is the backend an object that somebody may still use?  Then its entries wait for
+ * that, as long as it lives. */
 static bool cache_wait(CacheConfig *c) {
   PyObject *type, *value, *tb;
   if (c->weak) return true;
@@ -408,7 +422,8 @@ void mg_config_release(uint32_t id) {
     if (cache_config[i].cfg.id != id) continue;
     const MgConfig *cfg = &cache_config[i].cfg;
     if (--cache_config[i].refs || !(cfg->backend || cfg->isolated)) return;
-    if (cfg->isolated || !cache_wait(&cache_config[i])) cache_end_config(i); /* nobody else finds what is isolated */
+    if (cfg->isolated || !cache_wait(&cache_config[i]))
+      cache_end_config(i); /* nobody else finds what is isolated */
     return;
   }
 }
@@ -471,23 +486,25 @@ static PyObject *cache_stats(PyObject *self, PyObject *unused) {
   }
   MgGraphStats cuda;
   mg_plan_graph_stats(&cuda);
-  return Py_BuildValue("{s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:d,s:d,s:N,s:K,s:K,s:K}", "graphs", mg_stats.graphs, "joint_graphs", mg_stats.joint_graphs, "entries",
-                       mg_stats.entries, "recompiles", mg_stats.recompiles, "hits", mg_stats.hits, "misses",
-                       mg_stats.misses, "fallbacks", mg_stats.fallbacks, "attempts", mg_stats.attempts, "bytecodes",
-                       mg_stats.bytecodes, "left", mg_stats.left, "stopped", mg_stats.stopped, "record_ms", mg_stats.record_ms,
-                       "compile_ms", mg_stats.compile_ms, "breaks", breaks, "cuda_captures", (unsigned long long)cuda.captures, "cuda_replays",
+  return Py_BuildValue("{s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:d,s:d,s:N,s:K,s:K,s:K}", "graphs",
+                       mg_stats.graphs, "joint_graphs", mg_stats.joint_graphs, "entries", mg_stats.entries,
+                       "recompiles", mg_stats.recompiles, "hits", mg_stats.hits, "misses", mg_stats.misses,
+                       "fallbacks", mg_stats.fallbacks, "attempts", mg_stats.attempts, "bytecodes",
+                       mg_stats.bytecodes, "left", mg_stats.left, "stopped", mg_stats.stopped, "record_ms",
+                       mg_stats.record_ms, "compile_ms", mg_stats.compile_ms, "breaks", breaks,
+                       "cuda_captures", (unsigned long long)cuda.captures, "cuda_replays",
                        (unsigned long long)cuda.replays, "cuda_failed", (unsigned long long)cuda.failed);
 }
 
 static PyObject *cache_entry_dict(MgCodeInfo *info, MgSite *s, MgEntry *e) {
   MgStrbuf guards = {0};
   mg_guards_print(e->guards, &guards);
-  PyObject *d = Py_BuildValue("{s:O,s:I,s:i,s:i,s:i,s:i,s:O,s:O,s:i,s:O,s:s,s:s,s:i,s:l,s:s,s:l,s:O}", "code", info->code, "config",
-                              s->config, "unit", e->unit, "end", e->end, "line", e->line, "end_line", e->end_line,
-                              "end_file", e->end_file, "end_name", e->end_name, "plain", e->nplain, "returns", e->is_ret ? Py_True : Py_False, "break",
-                              e->is_ret ? NULL : mg_break_name(e->code), "reason", e->reason, "nodes", e->nnode,
-                              "hits", e->hits, "guards", mg_sb_text(&guards), "number", e->number, "graph",
-                              e->shown ? e->shown : Py_None);
+  PyObject *d = Py_BuildValue(
+      "{s:O,s:I,s:i,s:i,s:i,s:i,s:O,s:O,s:i,s:O,s:s,s:s,s:i,s:l,s:s,s:l,s:O}", "code", info->code, "config",
+      s->config, "unit", e->unit, "end", e->end, "line", e->line, "end_line", e->end_line, "end_file",
+      e->end_file, "end_name", e->end_name, "plain", e->nplain, "returns", e->is_ret ? Py_True : Py_False,
+      "break", e->is_ret ? NULL : mg_break_name(e->code), "reason", e->reason, "nodes", e->nnode, "hits",
+      e->hits, "guards", mg_sb_text(&guards), "number", e->number, "graph", e->shown ? e->shown : Py_None);
   mg_sb_free(&guards);
   return d;
 }
@@ -516,8 +533,8 @@ static PyObject *cache_left(PyObject *self, PyObject *unused) {
         double compiled, eager;
         long wait;
         if (!mg_cost_figures(s->bucket[k], &compiled, &eager, &wait)) continue;
-        PyObject *d = Py_BuildValue("{s:O,s:I,s:d,s:d,s:l}", "code", info->code, "config", s->config, "compiled_ms", compiled, "eager_ms",
-                                    eager, "wait", wait);
+        PyObject *d = Py_BuildValue("{s:O,s:I,s:d,s:d,s:l}", "code", info->code, "config", s->config,
+                                    "compiled_ms", compiled, "eager_ms", eager, "wait", wait);
         if (!d || PyList_Append(list, d)) Py_CLEAR(list);
         Py_XDECREF(d);
       }
@@ -528,7 +545,8 @@ static PyObject *cache_left(PyObject *self, PyObject *unused) {
 static PyMethodDef cache_methods[] = {
     {"reset", cache_reset, METH_NOARGS, "Drops every compiled entry and clears the counters."},
     {"stats", cache_stats, METH_NOARGS, "Counters since the last reset, as a dict."},
-    {"left", cache_left, METH_NOARGS, "Places that are left to CPython because compiling them costs more than it brings, as a list of dicts."},
+    {"left", cache_left, METH_NOARGS,
+     "Places that are left to CPython because compiling them costs more than it brings, as a list of dicts."},
     {"entries", cache_entries, METH_NOARGS, "Every compiled segment, as a list of dicts."},
     {NULL, NULL, 0, NULL}};
 

@@ -1,4 +1,5 @@
-/* What the files of the executor share (exec_run.c: building and running, exec_sizes.c: graphs with symbolic sizes). */
+/* What the files of the executor share (exec_run.c: building and running, exec_sizes.c:
+ * graphs with symbolic sizes). */
 #ifndef MG_EXEC_H
 #define MG_EXEC_H
 #include "entry/guard/source_kinds.h"
@@ -19,52 +20,59 @@ typedef struct MgViewState MgViewState;
 
 typedef struct MgExecSizes MgExecSizes;
 
-/* Claims that are looked at in the middle of a run, before it writes to its inputs: only plans can do that. */
+/* Claims that are looked at in the middle of a run, before it writes to its
+ * inputs: only plans can do that. */
 typedef struct MgClaims {
   const MgSnapshot *snap;
-  PyObject **vals;  /* of the sources */
+  PyObject **vals; /* of the sources */
 } MgClaims;
 
 typedef struct MgExecInput {
-  SrcRef src;          /* whose value it is, when pinned is NULL */
-  PyObject *pinned;    /* a constant tensor, strong */
-  bool number;         /* the value is an int, and so is what the graph gets */
-  bool scalar;         /* the value is a float: the graph gets a tensor of it */
-  bool array;          /* the value is a NumPy array: the graph gets a tensor over its memory */
+  SrcRef src;       /* whose value it is, when pinned is NULL */
+  PyObject *pinned; /* a constant tensor, strong */
+  bool number;      /* the value is an int, and so is what the graph gets */
+  bool scalar;      /* the value is a float: the graph gets a tensor of it */
+  bool array;       /* the value is a NumPy array: the graph gets a tensor over its memory */
 } MgExecInput;
 
 struct MgExec {
-  MgExecSizes *sizes;  /* NULL: all sizes are constants */
-  MgStages *stages;    /* sizes depend on data; NULL otherwise */
-  MgExecInput *input;    /* in graph input order (for a backend: in placeholder order) */
+  MgExecSizes *sizes; /* NULL: all sizes are constants */
+  MgStages *stages;   /* sizes depend on data; NULL otherwise */
+  MgExecInput *input; /* in graph input order (for a backend: in placeholder order) */
   uint32_t ninput, noutput;
-  MgNodeRun *nodes;    /* node by node; NULL when never needed */
-  MgPlan *plan;        /* compiled; NULL otherwise */
-  MgAutograd *grad;    /* compiled with backward, strong; owns its own nodes; NULL otherwise */
-  const MgSnapshot *claims; /* of the same entry, borrowed: looked at before anything is written; NULL: there are none, or nothing is written */
-  const MgGuards *guards; /* of the same entry, borrowed: sources of numbers */
-  PyObject *callable;  /* what a custom backend returned, strong; NULL otherwise */
-  bool callable_grad;  /* autograd's mode in which it is called */
-  PyObject *compiled;  /* the same with the graph that it was made of, for entries of other module instances (magneto.sharing), strong; or NULL */
-  uint32_t *overlap;   /* plans that write inputs: per input, the first input over the same memory; else NULL */
-  bool *spent;         /* by output: requires grad, but its gradient graph was freed while recording; NULL: none */
-  uint8_t *bits;       /* by output: bits of a lazily conjugated or negated result (MgVal); NULL: no output has any */
-  MgViewState *views;  /* NULL: nothing to do after a run */
-  uint8_t *inference;  /* by output: see mg_inference_mode_outputs */
-  bool plan_failed;    /* a run of the plan ended in an error of ours: nodes run instead from then on */
-  bool no_modes;       /* torch_function modes or subclasses were seen: what they do is part of the graph */
-  bool no_autocast;    /* autocast was on at the start: its casts are nodes, so runs have it off */
+  MgNodeRun *nodes;         /* node by node; NULL when never needed */
+  MgPlan *plan;             /* compiled; NULL otherwise */
+  MgAutograd *grad;         /* compiled with backward, strong; owns its own nodes; NULL otherwise */
+  const MgSnapshot *claims; /* of the same entry, borrowed: looked at before anything is written; NULL: there
+                               are none, or nothing is written */
+  const MgGuards *guards;   /* of the same entry, borrowed: sources of numbers */
+  PyObject *callable;       /* what a custom backend returned, strong; NULL otherwise */
+  bool callable_grad;       /* autograd's mode in which it is called */
+  PyObject *compiled; /* the same with the graph that it was made of, for entries of other module instances
+                         (magneto.sharing), strong; or NULL */
+  uint32_t *overlap; /* plans that write inputs: per input, the first input over the same memory; else NULL */
+  bool *spent; /* by output: requires grad, but its gradient graph was freed while recording; NULL: none */
+  uint8_t
+      *bits; /* by output: bits of a lazily conjugated or negated result (MgVal); NULL: no output has any */
+  MgViewState *views; /* NULL: nothing to do after a run */
+  uint8_t *inference; /* by output: see mg_inference_mode_outputs */
+  bool plan_failed;   /* a run of the plan ended in an error of ours: nodes run instead from then on */
+  bool no_modes;      /* torch_function modes or subclasses were seen: what they do is part of the graph */
+  bool no_autocast;   /* autocast was on at the start: its casts are nodes, so runs have it off */
 };
 
 /* ---- exec_run.c ---- */
 void mg_exec_log_graph(const MgGraph *g);
-/* Have nodes that run one by one the gradients that the program's autograd.Functions define?  0, or -1 with an exception. */
+/* Have nodes that run one by one the gradients that the program's autograd.Functions define?
+ * 0, or -1 with an exception. */
 int mg_exec_nodes_differentiate(const MgTrace *t);
-/* An error of ours in a plan: the exception becomes a warning, and the nodes run from now on.  -1: the warning is an error. */
+/* An error of ours in a plan: the exception becomes a warning, and the nodes run from now on.
+ * -1: the warning is an error. */
 int mg_exec_give_up_plan(MgExec *e);
 /* claims: what a run has to find before it writes; NULL: nothing. */
 int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs);
-int mg_exec_plan(MgPlan *p, PyObject *const *in, const int64_t *sizes, MgClaims *claims, PyObject **outs); /* as mg_planrun */
+int mg_exec_plan(MgPlan *p, PyObject *const *in, const int64_t *sizes, MgClaims *claims,
+                 PyObject **outs); /* as mg_planrun */
 bool mg_execsizes_has_graph(const MgExecSizes *s);
 bool mg_execsizes_has_plans(const MgExecSizes *s); /* it is compiled with symbols, or for each assignment */
 int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs);

@@ -26,13 +26,14 @@ static const char *exec_memory(PyObject *tensor) {
   int64_t offset = 0;
   int32_t dtype = 0;
   MgTensor *t = mg_abi_tensor(tensor);
-  if (mg_abi.aoti_torch_get_data_ptr(t, &p) || !p || mg_abi.aoti_torch_get_storage_offset(t, &offset)) return NULL;
+  if (mg_abi.aoti_torch_get_data_ptr(t, &p) || !p || mg_abi.aoti_torch_get_storage_offset(t, &offset))
+    return NULL;
   mg_abi.aoti_torch_get_dtype(t, &dtype);
   return (const char *)p - offset * mg_dtype_size((MgDtype)dtype);
 }
 
-/* Inputs over the same memory: which is the first of each group.  Plans are compiled for one such pattern, so this runs
- * on every call: a table of begins makes it one pass.  False: out of memory. */
+/* Inputs over the same memory: which is the first of each group.  Plans are compiled for one such pattern, so
+ * this runs on every call: a table of begins makes it one pass.  False: out of memory. */
 static bool exec_overlaps(PyObject *const *in, uint32_t n, uint32_t *first) {
   enum { SMALL = 128 };
   struct {
@@ -59,7 +60,8 @@ static bool exec_overlaps(PyObject *const *in, uint32_t n, uint32_t *first) {
 
 static bool exec_writes_inputs(const MgGraph *g) {
   for (NodeRef n = 1; n < g->nnode; n++)
-    if (!g->node[n].dead && g->node[n].op->mutates) return true; /* may be an input, through any chain of views */
+    if (!g->node[n].dead && g->node[n].op->mutates)
+      return true; /* may be an input, through any chain of views */
   return false;
 }
 
@@ -73,7 +75,8 @@ static bool exec_inputs_share(const MgGraph *g) {
 static int exec_fall_back(const MgTrace *t, MgRc rc) {
   static MgMap said;
   const char *why = *t->ctx->msg ? t->ctx->msg : mg_rc_text(rc);
-  if (t->ctx->stopped) return PyErr_SetString(MgBreakError, why), -1; /* no failure: it is compiled another time */
+  if (t->ctx->stopped)
+    return PyErr_SetString(MgBreakError, why), -1; /* no failure: it is compiled another time */
   mg_stats.fallbacks++;
   mg_log(MG_LOG_fallback, "a graph runs op by op: %s", why);
   if (mg_strict()) {
@@ -87,12 +90,13 @@ static int exec_fall_back(const MgTrace *t, MgRc rc) {
   return PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "magneto: a graph runs op by op: %s", why);
 }
 
-/* A graph that writes inputs is compiled for the way these overlap.  1: noted, or nothing to note; 0: writes show through
- * another input, which is ATen's work; -1 with an exception. */
+/* A graph that writes inputs is compiled for the way these overlap.  1: noted, or nothing to note; 0: writes
+ * show through another input, which is ATen's work; -1 with an exception. */
 static int exec_note_overlap(MgExec *e, const MgGraph *g, PyObject *const *example) {
   if (!exec_writes_inputs(g)) return 1;
   if (exec_inputs_share(g)) return 0;
-  if (!(e->overlap = mg_calloc(e->ninput + 1, sizeof *e->overlap)) || !exec_overlaps(example, e->ninput, e->overlap))
+  if (!(e->overlap = mg_calloc(e->ninput + 1, sizeof *e->overlap)) ||
+      !exec_overlaps(example, e->ninput, e->overlap))
     return PyErr_NoMemory(), -1;
   return 1;
 }
@@ -129,8 +133,10 @@ int mg_exec_build_plan(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObje
   return 1;
 }
 
-/* The same with backward.  The nodes also give the values that get a grad_fn, for a second differentiation. */
-int mg_exec_build_grad(MgExec *e, const MgTrace *t, PyObject *const *example, MgAutograd *plans, const int64_t *sizes, uint32_t nsize) {
+/* The same with backward.  The nodes also give the values that get a grad_fn, for
+ * a second differentiation. */
+int mg_exec_build_grad(MgExec *e, const MgTrace *t, PyObject *const *example, MgAutograd *plans,
+                       const int64_t *sizes, uint32_t nsize) {
   const MgJointRec *j = t->joint;
   MgGraph *g = t->g;
   ValRef *out = mg_new(g->c, ValRef, j->nres + j->nthrough + 1);
@@ -155,7 +161,8 @@ int mg_exec_build_grad(MgExec *e, const MgTrace *t, PyObject *const *example, Mg
   return exec_fall_back(t, rc);
 }
 
-MgExec *mg_exec_piece(MgCtx *ctx, MgExprs *x, MgGraph *g, PyObject *objs, const MgOptions *opt, PyObject *const *in) {
+MgExec *mg_exec_piece(MgCtx *ctx, MgExprs *x, MgGraph *g, PyObject *objs, const MgOptions *opt,
+                      PyObject *const *in) {
   MgTrace t = {.ctx = ctx, .x = x, .g = g, .objs = objs, .opt = opt, .name = "stage"};
   MgExec *run = mg_calloc(1, sizeof *run);
   if (!run) return (MgExec *)PyErr_NoMemory();

@@ -12,15 +12,18 @@ typedef struct MgGraph MgGraph;
 typedef struct MgOptions MgOptions;
 typedef struct MgTrace MgTrace;
 
-/* Compiles a graph into e->plan (and e->overlap), for inputs that overlap as the examples do.  1: done; 0: the graph stays with
- * the node run, *rc says why when compiling failed; -1 with an exception. */
+/* Compiles a graph into e->plan (and e->overlap), for inputs that overlap as the examples do.  1: done; 0:
+ * the graph stays with the node run, *rc says why when compiling failed; -1 with an exception. */
 int mg_exec_compile(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObject *const *example, MgRc *rc);
 /* The same, with a warning (an error in tests) when compiling failed. */
 int mg_exec_build_plan(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObject *const *example);
-/* The same for a graph with backward, into e->grad.  plans: made already, for these sizes too (mg_autograd_build_at). */
-int mg_exec_build_grad(MgExec *e, const MgTrace *t, PyObject *const *example, MgAutograd *plans, const int64_t *sizes, uint32_t n);
+/* The same for a graph with backward, into e->grad.  plans: made already, for these sizes
+ * too (mg_autograd_build_at). */
+int mg_exec_build_grad(MgExec *e, const MgTrace *t, PyObject *const *example, MgAutograd *plans,
+                       const int64_t *sizes, uint32_t n);
 /* Compiles it.  NULL with an exception. */
-MgExec *mg_exec_piece(MgCtx *ctx, MgExprs *x, MgGraph *g, PyObject *objs, const MgOptions *opt, PyObject *const *in);
+MgExec *mg_exec_piece(MgCtx *ctx, MgExprs *x, MgGraph *g, PyObject *objs, const MgOptions *opt,
+                      PyObject *const *in);
 /* Do the inputs overlap as `pattern` says?  NULL: they may as they like. */
 bool mg_exec_same_overlap(const uint32_t *pattern, uint32_t n, PyObject *const *in);
 #endif

@@ -1,10 +1,11 @@
 /* How the graph of an entry is run.
- * In: the recorded graph, the snapshot's outputs, the options of the callable.  Out: MgExec, run with the source values
+ * In: the recorded graph, the snapshot's outputs, the options of the callable.  Out: MgExec, run with the
+ * source values
  * of a hit.  Immutable after building; several threads may run one.
- * A graph runs in one of four ways: as a compiled plan; as a compiled forward whose results get the compiled backward as
- * their grad_fn; through what a custom backend returned; node by node through ATen, when autograd has to see more than
- * that, when the back end cannot compile it, and when inputs overlap in another way than they did while recording (ATen
- * is right under any aliasing). */
+ * A graph runs in one of four ways: as a compiled plan; as a compiled forward whose results get the compiled
+ * backward as their grad_fn; through what a custom backend returned; node by node through ATen, when autograd
+ * has to see more than that, when the back end cannot compile it, and when inputs overlap in another way than
+ * they did while recording (ATen is right under any aliasing). */
 #include "entry/run/exec_run.h"
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,8 @@
 
 int mg_exec_nodes_differentiate(const MgTrace *t) {
   if (mg_function_all_whole(t)) return 0;
-  PyErr_SetString(PyExc_RuntimeError, "magneto: values inside of an autograd.Function are used outside of it");
+  PyErr_SetString(PyExc_RuntimeError,
+                  "magneto: values inside of an autograd.Function are used outside of it");
   return -1;
 }
 
@@ -43,7 +45,9 @@ bool mg_exec_set_grad(bool mode) {
   return was;
 }
 
-PyObject *mg_exec_compiled(const MgExec *e) { return e->compiled && e->compiled != Py_None ? e->compiled : NULL; }
+PyObject *mg_exec_compiled(const MgExec *e) {
+  return e->compiled && e->compiled != Py_None ? e->compiled : NULL;
+}
 
 static int exec_run_backend(const MgExec *e, PyObject *const *in, PyObject **outs) {
   bool grad = mg_exec_set_grad(e->callable_grad);
@@ -51,18 +55,23 @@ static int exec_run_backend(const MgExec *e, PyObject *const *in, PyObject **out
   int rc = -1;
   mg_exec_set_grad(grad); /* what the program does with it is the snapshot's */
   if (!res) return -1;
-  if (e->noutput == 1 && PyObject_TypeCheck(res, mg_torch.tensor)) { /* a lone tensor is as good as a tuple of one */
+  if (e->noutput == 1 &&
+      PyObject_TypeCheck(res, mg_torch.tensor)) { /* a lone tensor is as good as a tuple of one */
     outs[0] = res;
     return 0;
   }
   if (!PyTuple_Check(res) && !PyList_Check(res)) {
-    PyErr_Format(PyExc_TypeError, "magneto: the callable of a custom backend must return a tuple of %u tensors, it returned an "
-                 "instance of %s", e->noutput, Py_TYPE(res)->tp_name);
+    PyErr_Format(
+        PyExc_TypeError,
+        "magneto: the callable of a custom backend must return a tuple of %u tensors, it returned an "
+        "instance of %s",
+        e->noutput, Py_TYPE(res)->tp_name);
     goto done;
   }
   if (!(fast = PySequence_Fast(res, "a tuple"))) goto done;
   if (PySequence_Fast_GET_SIZE(fast) != e->noutput) {
-    PyErr_Format(PyExc_ValueError, "magneto: the callable of a custom backend returned %zd results, the graph has %u",
+    PyErr_Format(PyExc_ValueError,
+                 "magneto: the callable of a custom backend returned %zd results, the graph has %u",
                  PySequence_Fast_GET_SIZE(fast), e->noutput);
     goto done;
   }
@@ -87,10 +96,12 @@ void mg_exec_log_graph(const MgGraph *g) {
   mg_sb_free(&text);
 }
 
-/* A result and its conjugate are one value of the graph: two tensors over that memory.  -1 with an exception. */
+/* A result and its conjugate are one value of the graph: two tensors over that
+ * memory.  -1 with an exception. */
 static int exec_own_tensor(const MgExec *e, PyObject **outs, uint32_t i) {
   bool shared = false;
-  for (uint32_t k = 0; k < e->noutput; k++) shared |= k != i && outs[k] == outs[i] && e->bits[k] != e->bits[i];
+  for (uint32_t k = 0; k < e->noutput; k++)
+    shared |= k != i && outs[k] == outs[i] && e->bits[k] != e->bits[i];
   if (shared) Py_SETREF(outs[i], PyObject_CallMethod(outs[i], "view_as", "O", outs[i]));
   return outs[i] ? 0 : -1;
 }
@@ -108,7 +119,8 @@ static int exec_make_inference(const MgExec *e, PyObject **outs) {
   PyObject *off = mg_fmodes_off();
   int rc = off ? 0 : -1;
   for (uint32_t i = 0; i < e->noutput && !rc; i++)
-    if (outs[i] && e->inference[i] && !(outs[i] = mg_inference_mode_remake(outs[i], e->inference[i] == 2))) rc = -1;
+    if (outs[i] && e->inference[i] && !(outs[i] = mg_inference_mode_remake(outs[i], e->inference[i] == 2)))
+      rc = -1;
   if (off && mg_context_exit(off)) rc = -1;
   for (uint32_t k = 0; rc && k < e->noutput; k++) Py_CLEAR(outs[k]);
   return rc;
@@ -133,8 +145,9 @@ static int exec_finish_spent(const MgExec *e, PyObject **outs) {
   return 0;
 }
 
-/* A library call inside of the plan failed (an op returned other sizes than its meta kernel said).  The program must not
- * notice: a warning, and the nodes run from now on.  The exception is set and cleared here. */
+/* A library call inside of the plan failed (an op returned other sizes than its meta kernel said).  The
+ * program must not notice: a warning, and the nodes run from now on.  The
+ * exception is set and cleared here. */
 int mg_exec_give_up_plan(MgExec *e) {
   PyObject *type, *value, *tb;
   PyErr_Fetch(&type, &value, &tb);
@@ -144,7 +157,8 @@ int mg_exec_give_up_plan(MgExec *e) {
   e->plan_failed = true;
   mg_stats.fallbacks++;
   mg_log(MG_LOG_fallback, "a compiled graph failed and runs op by op: %s", why ? why : "?");
-  int rc = PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "magneto: a compiled graph failed and runs op by op: %s", why ? why : "?");
+  int rc = PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "magneto: a compiled graph failed and runs op by op: %s",
+                            why ? why : "?");
   Py_XDECREF(text);
   Py_XDECREF(type);
   Py_XDECREF(value);
@@ -158,7 +172,8 @@ static int exec_claims(void *arg, PyObject **outs) {
 }
 
 int mg_exec_plan(MgPlan *p, PyObject *const *in, const int64_t *sizes, MgClaims *claims, PyObject **outs) {
-  return claims ? mg_planrun_checked(p, in, sizes, outs, exec_claims, claims) : mg_planrun(p, in, sizes, outs);
+  return claims ? mg_planrun_checked(p, in, sizes, outs, exec_claims, claims)
+                : mg_planrun(p, in, sizes, outs);
 }
 
 static int exec_run_grad(MgExec *e, PyObject *const *in, PyObject **outs) {
@@ -187,13 +202,16 @@ int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *cla
   return mg_noderun_run(e->nodes, in, outs) ? MG_RUN_RAISED : 0;
 }
 
-static int exec_run_graph(MgExec *e, PyObject *const *vals, PyObject *const *in, MgExecAt *at, PyObject **outs) {
+static int exec_run_graph(MgExec *e, PyObject *const *vals, PyObject *const *in, MgExecAt *at,
+                          PyObject **outs) {
   MgClaims claims = {e->claims, (PyObject **)vals};
-  return e->stages ? mg_stages_run(e->stages, e->guards, vals, in, outs) : mg_exec_dispatch(e, in, at, e->claims ? &claims : NULL, outs);
+  return e->stages ? mg_stages_run(e->stages, e->guards, vals, in, outs)
+                   : mg_exec_dispatch(e, in, at, e->claims ? &claims : NULL, outs);
 }
 
 /* Autocast's casts are nodes of the graph. */
-static int exec_without_autocast(MgExec *e, PyObject *const *vals, PyObject *const *in, MgExecAt *at, PyObject **outs) {
+static int exec_without_autocast(MgExec *e, PyObject *const *vals, PyObject *const *in, MgExecAt *at,
+                                 PyObject **outs) {
   PyObject *off;
   if (!e->no_autocast) return exec_run_graph(e, vals, in, at, outs);
   if (mg_planrun_autocast_off(&off)) return -1;
@@ -202,7 +220,8 @@ static int exec_without_autocast(MgExec *e, PyObject *const *vals, PyObject *con
 }
 
 /* The same without the modes of the program. */
-static int exec_without_modes(MgExec *e, PyObject *const *vals, PyObject *const *in, MgExecAt *at, PyObject **outs) {
+static int exec_without_modes(MgExec *e, PyObject *const *vals, PyObject *const *in, MgExecAt *at,
+                              PyObject **outs) {
   PyObject *off = e->no_modes ? mg_fmodes_off() : NULL;
   if (e->no_modes && !off) return -1;
   int rc = exec_without_autocast(e, vals, in, at, outs);
@@ -218,7 +237,9 @@ static PyObject *exec_number(const MgExec *e, SrcRef src, PyObject *const *vals,
 
 static int exec_run(MgExec *e, PyObject **vals, MgExecAt *at, PyObject **outs) {
   PyObject *small[64] = {NULL}, **in = small;
-  if (!e->nodes && !e->plan && !e->grad && !e->callable && !e->stages && !(e->sizes && mg_execsizes_has_graph(e->sizes))) return 0;
+  if (!e->nodes && !e->plan && !e->grad && !e->callable && !e->stages &&
+      !(e->sizes && mg_execsizes_has_graph(e->sizes)))
+    return 0;
   if (e->ninput > 64 && !(in = mg_malloc(e->ninput * sizeof *in))) return PyErr_NoMemory(), -1;
   int rc = 0;
   uint64_t turn = mg_source_turn();

@@ -1,10 +1,11 @@
 /* Graphs with symbolic sizes.
  * In: a recorded graph whose sizes are expressions.  Out: runs at the sizes of each call.
- * The graph is compiled with its symbols: one plan serves all sizes at which what the compiler assumed of them holds, and others
- * get a plan of their own (EXECSIZES_PLANS at most).  Where that is not possible the graph is written out with numbers and compiled
- * like any other, for each assignment of the symbols.  Inference has to agree with the sizes that the recording gave out, once for
- * each assignment.  Assignments are dropped when many came after them.
- * Of a graph with backward, each assignment has an object of its own for autograd; these share the plans. */
+ * The graph is compiled with its symbols: one plan serves all sizes at which what the compiler assumed of
+ * them holds, and others get a plan of their own (EXECSIZES_PLANS at most).  Where that is not possible the
+ * graph is written out with numbers and compiled like any other, for each assignment of the symbols.
+ * Inference has to agree with the sizes that the recording gave out, once for each assignment.  Assignments
+ * are dropped when many came after them. Of a graph with backward, each assignment has an object of its own
+ * for autograd; these share the plans. */
 #include "entry/run/exec_sizes.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +58,8 @@ void mg_execsizes_free(MgExecSizes *s) {
   free(s);
 }
 
-bool mg_sizes_graph(const MgExecSizes *s, const MgGraph *from, const int64_t *env, bool symbols, SizesGraph *t) {
+bool mg_sizes_graph(const MgExecSizes *s, const MgGraph *from, const int64_t *env, bool symbols,
+                    SizesGraph *t) {
   MgGraph all = *from;
   mg_ctx_init(&t->ctx);
   if (mg_exprs_init(&t->x, &t->ctx) || mg_graph_init(&t->g, &t->ctx, &t->x)) return false;
@@ -72,8 +74,16 @@ static void sizes_forward(const MgExecSizes *s, SizesGraph *t) {
 }
 
 static MgTrace sizes_trace(const MgExecSizes *s, SizesGraph *t) {
-  return (MgTrace){.ctx = &t->ctx, .x = &t->x, .g = &t->g, .objs = s->objs, .function = s->function, .joint = s->joint,
-                   .input = s->input, .ninput = s->ninput, .opt = &s->opt, .name = s->name};
+  return (MgTrace){.ctx = &t->ctx,
+                   .x = &t->x,
+                   .g = &t->g,
+                   .objs = s->objs,
+                   .function = s->function,
+                   .joint = s->joint,
+                   .input = s->input,
+                   .ninput = s->ninput,
+                   .opt = &s->opt,
+                   .name = s->name};
 }
 
 static bool sizes_agree(const MgExecSizes *s, const int64_t *env) {
@@ -92,7 +102,8 @@ static bool sizes_has_plan(const MgExecAt *a) { return a->run && (a->run->plan |
 static uint32_t sizes_oldest(const MgExecSizes *s, bool with_plan) {
   uint32_t old = s->nat;
   for (uint32_t i = 0; i < s->nat; i++)
-    if ((!with_plan || sizes_has_plan(s->at[i])) && (old == s->nat || s->at[i]->used < s->at[old]->used)) old = i;
+    if ((!with_plan || sizes_has_plan(s->at[i])) && (old == s->nat || s->at[i]->used < s->at[old]->used))
+      old = i;
   return old;
 }
 
@@ -177,7 +188,8 @@ static int sizes_end(MgExec *e, SizesWork *w, bool failed) {
 
 /* ---- with symbols ---- */
 
-/* A plan for the sizes of a, and as many others as possible.  1: made; 0: not possible; -1 with an exception. */
+/* A plan for the sizes of a, and as many others as possible.  1: made; 0: not
+ * possible; -1 with an exception. */
 static int sizes_new_plan(MgExec *e, const MgExecAt *a, PyObject *const *in) {
   MgExecSizes *s = e->sizes;
   SizesGraph t;
@@ -192,24 +204,26 @@ static int sizes_new_plan(MgExec *e, const MgExecAt *a, PyObject *const *in) {
     done = -1;
   } else if (!done && rc != MG_OK) {
     s->nfailed++;
-    mg_log(MG_LOG_fallback, "a graph is compiled for each of its sizes: %s", *t.ctx.msg ? t.ctx.msg : mg_rc_text(rc));
+    mg_log(MG_LOG_fallback, "a graph is compiled for each of its sizes: %s",
+           *t.ctx.msg ? t.ctx.msg : mg_rc_text(rc));
   }
   mg_ctx_free(&t.ctx);
   if (done > 0 && s->nplan < EXECSIZES_PLANS) s->plan[s->nplan++] = (SizesPlan){made.plan, made.overlap};
-  else if (done > 0) { /* other threads were faster */
-    mg_plan_free(made.plan);
+  else if (done > 0) { /* other threads were faster */ mg_plan_free(made.plan);
     free(made.overlap);
     done = 0;
   }
   return done;
 }
 
-/* 0; -1 with an exception; -2: the same, an error of ours before anything was written; -3: no plan with symbols is for this. */
+/* 0; -1 with an exception; -2: the same, an error of ours before anything was written; -3: no plan
+ * with symbols is for this. */
 static int sizes_run_plan(MgExec *e, PyObject *const *in, MgExecAt *a, MgClaims *claims, PyObject **outs) {
   MgExecSizes *s = e->sizes;
   for (uint32_t i = 0; i <= s->nplan; i++) {
     uint32_t k = !i ? a->plan : i - 1; /* the last one first */
-    if (k >= s->nplan || (i && k == a->plan) || !mg_exec_same_overlap(s->plan[k].overlap, e->ninput, in)) continue;
+    if (k >= s->nplan || (i && k == a->plan) || !mg_exec_same_overlap(s->plan[k].overlap, e->ninput, in))
+      continue;
     int rc = mg_exec_plan(s->plan[k].plan, in, a->env, claims, outs);
     if (rc == -3) continue;
     a->plan = k;
@@ -233,7 +247,8 @@ static MgExec *sizes_new_run(const MgExec *e, const MgExecAt *a, bool plan, PyOb
     run->noutput = e->noutput;
     if (s->joint) sizes_forward(s, &t);
     mg_exec_log_graph(&t.g);
-    if (!(run->nodes = mg_noderun_build(&trace)) || (plan && mg_exec_build_plan(run, &trace, &s->opt, in) < 0)) {
+    if (!(run->nodes = mg_noderun_build(&trace)) ||
+        (plan && mg_exec_build_plan(run, &trace, &s->opt, in) < 0)) {
       mg_exec_free(run);
       run = NULL;
     }
@@ -252,7 +267,8 @@ static void sizes_adopt(MgExecSizes *s, MgExecAt *a, MgExec *run) {
   if (s->nrun > EXECSIZES_NUMBERS) sizes_drop(s, sizes_oldest(s, true));
 }
 
-static int sizes_run_numbers(MgExec *e, PyObject *const *in, MgExecAt *a, bool plan, MgClaims *claims, PyObject **outs) {
+static int sizes_run_numbers(MgExec *e, PyObject *const *in, MgExecAt *a, bool plan, MgClaims *claims,
+                             PyObject **outs) {
   MgExecSizes *s = e->sizes;
   if (!a->run) {
     SizesWork w;
@@ -267,14 +283,15 @@ static int sizes_run_numbers(MgExec *e, PyObject *const *in, MgExecAt *a, bool p
 
 /* ---- with backward ---- */
 
-/* Plans for the sizes of a, borrowed, compiled when there are none.  0: *out may be NULL, then numbers are compiled; -1 with an
- * exception. */
+/* Plans for the sizes of a, borrowed, compiled when there are none.  0: *out may be NULL, then numbers are
+ * compiled; -1 with an exception. */
 static int sizes_find_grad(MgExec *e, const MgExecAt *a, MgAutograd **out) {
   MgExecSizes *s = e->sizes;
   SizesGraph t;
   *out = NULL;
   for (uint32_t i = 0; i < s->nplan; i++)
-    if (mg_plan_takes(s->grad[i]->fwd, a->env) && (!s->grad[i]->bwd || mg_plan_takes(s->grad[i]->bwd, a->env)))
+    if (mg_plan_takes(s->grad[i]->fwd, a->env) &&
+        (!s->grad[i]->bwd || mg_plan_takes(s->grad[i]->bwd, a->env)))
       return *out = s->grad[i], 0;
   if (s->nplan == EXECSIZES_PLANS || s->nfailed >= EXECSIZES_TRIES) return 0;
   bool ok = mg_sizes_graph(s, &s->g, a->env, true, &t);
@@ -284,7 +301,8 @@ static int sizes_find_grad(MgExec *e, const MgExecAt *a, MgAutograd **out) {
   MgRc rc = ok ? mg_autograd_plans(&trace, e->ninput, out) : MG_NOMEM;
   if (rc != MG_OK && !t.ctx.stopped) {
     s->nfailed++;
-    mg_log(MG_LOG_fallback, "a graph is compiled for each of its sizes: %s", *t.ctx.msg ? t.ctx.msg : mg_rc_text(rc));
+    mg_log(MG_LOG_fallback, "a graph is compiled for each of its sizes: %s",
+           *t.ctx.msg ? t.ctx.msg : mg_rc_text(rc));
   }
   mg_ctx_free(&t.ctx);
   if (t.ctx.stopped) return PyErr_NoMemory(), -1;

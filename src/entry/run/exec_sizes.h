@@ -21,56 +21,61 @@ typedef struct MgExec MgExec;
 typedef struct MgExecAt MgExecAt;
 
 enum {
-  EXECSIZES_KEPT = 1024,   /* assignments */
-  EXECSIZES_NUMBERS = 64,  /* of them with a plan of their own */
+  EXECSIZES_KEPT = 1024,  /* assignments */
+  EXECSIZES_NUMBERS = 64, /* of them with a plan of their own */
   EXECSIZES_PLANS = 8,
-  EXECSIZES_TRIES = 2      /* compilations with symbols that may fail */
+  EXECSIZES_TRIES = 2 /* compilations with symbols that may fail */
 };
 
-enum { SIZES_nobody, SIZES_rule, SIZES_torch }; /* ir/infer/infer; torch's meta kernel, whose answers may differ at other sizes */
+enum {
+  SIZES_nobody,
+  SIZES_rule,
+  SIZES_torch
+}; /* ir/infer/infer; torch's meta kernel, whose answers may differ at other sizes */
 
 struct MgExecAt {
-  uint32_t refs;       /* the table's, and one for each run from mg_exec_fits to its end */
-  uint64_t used;       /* clock of the last run */
-  bool fits;           /* inference agrees with the sizes that the recording gave out */
-  bool refused;        /* no plan with symbols can be made for it */
-  uint32_t plan;       /* the one that served it last */
-  MgExec *run;         /* with numbers, but maybe shared plans; NULL: not needed yet */
-  int64_t env[];       /* by symbol */
+  uint32_t refs; /* the table's, and one for each run from mg_exec_fits to its end */
+  uint64_t used; /* clock of the last run */
+  bool fits;     /* inference agrees with the sizes that the recording gave out */
+  bool refused;  /* no plan with symbols can be made for it */
+  uint32_t plan; /* the one that served it last */
+  MgExec *run;   /* with numbers, but maybe shared plans; NULL: not needed yet */
+  int64_t env[]; /* by symbol */
 };
 
 typedef struct SizesGraph SizesGraph;
 
 typedef struct SizesPlan {
   MgPlan *plan;
-  uint32_t *overlap;   /* as MgExec.overlap */
+  uint32_t *overlap; /* as MgExec.overlap */
 } SizesPlan;
 
 struct MgExecSizes {
-  SrcRef *src;         /* by symbol */
+  SrcRef *src; /* by symbol */
   uint32_t n;
-  MgCtx ctx;           /* the recording's arena, taken over */
+  MgCtx ctx; /* the recording's arena, taken over */
   MgExprs x;
-  MgGraph g;           /* no node: nothing is run, only the symbols' values are checked */
-  SymRef *symbol;      /* by symbol: what guards say that it equals */
-  uint8_t *inferred;   /* by node: who tells its results (SIZES_*) */
-  bool (*agrees)(const MgExecSizes *s, SizesGraph *t, NodeRef n); /* does torch's meta kernel give node n the results that t has? */
-  bool *used;          /* by symbol: the graph mentions it; others are no part of an assignment */
-  bool plans;          /* compile; else node by node */
-  char name[80];       /* of what was recorded, for profilers */
+  MgGraph g;         /* no node: nothing is run, only the symbols' values are checked */
+  SymRef *symbol;    /* by symbol: what guards say that it equals */
+  uint8_t *inferred; /* by node: who tells its results (SIZES_*) */
+  bool (*agrees)(const MgExecSizes *s, SizesGraph *t,
+                 NodeRef n); /* does torch's meta kernel give node n the results that t has? */
+  bool *used;                /* by symbol: the graph mentions it; others are no part of an assignment */
+  bool plans;                /* compile; else node by node */
+  char name[80];             /* of what was recorded, for profilers */
   MgOptions opt;
-  PyObject *objs;      /* strong: what MA_object arguments index */
-  MgJointRec *joint;   /* in ctx; NULL: no backward */
+  PyObject *objs;              /* strong: what MA_object arguments index */
+  MgJointRec *joint;           /* in ctx; NULL: no backward */
   struct MgFunction *function; /* the calls of autograd.Function; in ctx */
-  MgCapInput *input;   /* with it: the capture's, for their values only; in ctx */
+  MgCapInput *input;           /* with it: the capture's, for their values only; in ctx */
   uint32_t ninput;
   MgAutograd *grad[EXECSIZES_PLANS]; /* with it, instead of plan; strong */
   SizesPlan plan[EXECSIZES_PLANS];
   uint32_t nplan, nfailed;
-  uint32_t nstopped;   /* compilations given up for signals */
+  uint32_t nstopped; /* compilations given up for signals */
   MgExecAt **at;
   uint32_t nat, cap;
-  uint32_t nrun;       /* assignments with a plan of their own */
+  uint32_t nrun; /* assignments with a plan of their own */
   uint64_t clock;
 };
 
@@ -83,7 +88,8 @@ struct SizesGraph { /* the graph for one use */
 /* The guards hold; is it also right at the sizes of this run?  *at: what mg_exec_run is to get, or NULL. */
 bool mg_exec_fits(MgExec *e, PyObject *const *vals, MgExecAt **at);
 void mg_exec_leave(MgExecAt *at); /* instead of a run; or NULL */
-/* Out of `from`, with backward, with numbers or with symbols whose hints are env.  False: out of memory; freed by the caller in
- * every case. */
-bool mg_sizes_graph(const MgExecSizes *s, const MgGraph *from, const int64_t *env, bool symbols, SizesGraph *t);
+/* Out of `from`, with backward, with numbers or with symbols whose hints are env.  False: out of memory;
+ * freed by the caller in every case. */
+bool mg_sizes_graph(const MgExecSizes *s, const MgGraph *from, const int64_t *env, bool symbols,
+                    SizesGraph *t);
 #endif

@@ -1,5 +1,6 @@
-/* See the header.  Invariants: c->active is set while one frame of the place is counted, and that frame's run has a reference;
- * a window begins at the first frame after c->fresh was set, and ends with a judgement or a try. */
+/* See the header.  Invariants: c->active is set while one frame of the place is counted, and that frame's run
+ * has a reference; a window begins at the first frame after c->fresh was set, and ends
+ * with a judgement or a try. */
 #include "entry/run/frame_cost.h"
 #include <stdlib.h>
 #include "base/log.h"
@@ -10,35 +11,42 @@
 typedef enum CostPhase { COST_count, COST_eager, COST_left, COST_try } CostPhase;
 typedef enum CostKind { KIND_none, KIND_recorded, KIND_clean, KIND_eager, KIND__COUNT } CostKind;
 
-/* A frame counts OTHER, or SIZES where only tensors differed: the recompile limit stops that after 32 entries.
- * 16 frames: programs settle after a dozen (shapes, modes, an optimizer's first steps), and twenty calls are a fair trial. */
+/* A frame counts OTHER, or SIZES where only tensors differed: the recompile limit stops that after 32
+ * entries. 16 frames: programs settle after a dozen (shapes, modes, an optimizer's first steps), and
+ * twenty calls are a fair trial. */
 enum { OTHER = 3, SIZES = 1, FIRST = 16 * OTHER, MOST = 512 * OTHER, AGAIN = 4 * OTHER };
-enum { INNER = 13 * OTHER }; /* of a frame in another one: it is judged first, and the outer one may be saved by that */
-enum { UNTIMED = 4 };   /* the first recordings load libraries and fill caches */
+enum {
+  INNER = 13 * OTHER
+}; /* of a frame in another one: it is judged first, and the outer one may be saved by that */
+enum { UNTIMED = 4 };         /* the first recordings load libraries and fill caches */
 enum { RUNS = 3, TRIES = 2 }; /* frames whose time under CPython is taken; driven when trying again */
-enum { BRIEF = 8 };     /* so many instances in a row that hardly used their entries: the next ones are one account */
-#define SLOWER 0.95f    /* of CPython's speed: what is less is left */
-#define SHARE 32.0f     /* a try may cost one in so many of CPython's milliseconds */
+enum {
+  BRIEF = 8
+}; /* so many instances in a row that hardly used their entries: the next ones are one account */
+#define SLOWER 0.95f /* of CPython's speed: what is less is left */
+#define SHARE 32.0f  /* a try may cost one in so many of CPython's milliseconds */
 #define WAIT_MOST 1e8f
 #define COST_NEVER 1e30f
 
 struct MgCost {
   int refs;
-  struct MgSite *site;  /* NULL once the place is gone */
+  struct MgSite *site; /* NULL once the place is gone */
   uint8_t phase, runs;
-  uint8_t fails;        /* tries in a row that did not help */
-  uint8_t last;         /* CostKind of the last frame */
+  uint8_t fails; /* tries in a row that did not help */
+  uint8_t last;  /* CostKind of the last frame */
   bool active, fresh, warm, grads;
-  int units, limit;     /* what the frames that recorded count together; when it is judged */
-  int n;                /* frames that recorded */
-  long clean, hits0, hits1; /* driven frames that did not record; hits of entries at the window's start and end */
-  float spent;          /* milliseconds of a frame that records: a mean in which the latest count most; 0: none was timed */
-  float hit;            /* milliseconds of the shortest driven frame that did not record; COST_NEVER: none was */
+  int units, limit; /* what the frames that recorded count together; when it is judged */
+  int n;            /* frames that recorded */
+  long clean, hits0,
+      hits1;   /* driven frames that did not record; hits of entries at the window's start and end */
+  float spent; /* milliseconds of a frame that records: a mean in which the latest count most; 0: none was
+                  timed */
+  float hit;   /* milliseconds of the shortest driven frame that did not record; COST_NEVER: none was */
   float tail[KIND__COUNT]; /* the shortest time until the next frame, a backward pass may be in it */
-  float cpython[RUNS];  /* milliseconds of frames that CPython ran */
-  float rec, eager;     /* milliseconds a call, as last judged */
-  uint32_t wait;        /* frames until it is tried again */
-  double end;           /* of the last frame */
+  float cpython[RUNS];     /* milliseconds of frames that CPython ran */
+  float rec, eager;        /* milliseconds a call, as last judged */
+  uint32_t wait;           /* frames until it is tried again */
+  double end;              /* of the last frame */
 };
 
 static _Thread_local unsigned long cost_recordings, cost_others;
@@ -136,7 +144,9 @@ void mg_cost_cancel(MgCostRun *r) {
 }
 
 /* What follows a frame counts where its graphs have a backward: it may be faster, too. */
-static float cost_tail(const MgCost *c, CostKind k) { return c->grads && c->tail[k] < COST_NEVER ? c->tail[k] : 0; }
+static float cost_tail(const MgCost *c, CostKind k) {
+  return c->grads && c->tail[k] < COST_NEVER ? c->tail[k] : 0;
+}
 
 static void cost_leave(MgCost *c, PyCodeObject *code) {
   float more = c->rec > c->eager ? c->rec - c->eager : 0, unit = c->eager > 1e-4f ? c->eager : 1e-4f;
@@ -150,8 +160,10 @@ static void cost_leave(MgCost *c, PyCodeObject *code) {
   if (c->site) c->site->rests = true;
   mg_stats.left++;
   if (!mg_log_on(MG_LOG_fallback)) return;
-  mg_log(MG_LOG_fallback, "%s, line %d: recorded again and again, %.3g ms a call, %.3g ms in CPython: left to it for %u calls",
-         PyUnicode_AsUTF8(code->co_qualname), code->co_firstlineno, (double)c->rec, (double)c->eager, c->wait);
+  mg_log(MG_LOG_fallback,
+         "%s, line %d: recorded again and again, %.3g ms a call, %.3g ms in CPython: left to it for %u calls",
+         PyUnicode_AsUTF8(code->co_qualname), code->co_firstlineno, (double)c->rec, (double)c->eager,
+         c->wait);
 }
 
 static float cost_middle(const float t[RUNS]) {
@@ -161,9 +173,11 @@ static float cost_middle(const float t[RUNS]) {
 
 /* CPython's time is known: is what was spent on recording worth it? */
 static void cost_judge(MgCost *c, PyCodeObject *code) {
-  float eager = cost_middle(c->cpython) + cost_tail(c, KIND_eager), rec = c->spent + cost_tail(c, KIND_recorded);
+  float eager = cost_middle(c->cpython) + cost_tail(c, KIND_eager),
+        rec = c->spent + cost_tail(c, KIND_recorded);
   long hits = c->hits1 - c->hits0 - c->n, clean = hits > c->clean ? hits : c->clean;
-  float hit = c->hit < COST_NEVER ? c->hit + cost_tail(c, KIND_clean) : eager / 2; /* whole hits are not timed */
+  float hit =
+      c->hit < COST_NEVER ? c->hit + cost_tail(c, KIND_clean) : eager / 2; /* whole hits are not timed */
   float total = (float)c->n * rec + (float)clean * hit;
   c->rec = rec;
   c->eager = eager;
@@ -172,8 +186,11 @@ static void cost_judge(MgCost *c, PyCodeObject *code) {
     return;
   }
   if (mg_log_on(MG_LOG_fallback))
-    mg_log(MG_LOG_fallback, "%s, line %d: %d calls recorded, %.3g ms each, and %ld did not; %.3g ms in CPython: compiling goes on",
-           PyUnicode_AsUTF8(code->co_qualname), code->co_firstlineno, c->n, (double)rec, clean, (double)eager);
+    mg_log(MG_LOG_fallback,
+           "%s, line %d: %d calls recorded, %.3g ms each, and %ld did not; %.3g ms in CPython: compiling "
+           "goes on",
+           PyUnicode_AsUTF8(code->co_qualname), code->co_firstlineno, c->n, (double)rec, clean,
+           (double)eager);
   c->fails = 0;
   cost_window(c, c->limit < MOST ? 2 * c->limit : MOST);
 }
@@ -201,7 +218,8 @@ static void cost_count(MgCost *c, const MgCostRun *r, bool recorded, float ms) {
   }
   c->n++;
   c->units += cost_others != r->others || r->given_up ? OTHER : SIZES;
-  if (r->t0 > 0) c->spent += c->spent > 0 ? (ms - c->spent) / 4 : ms; /* early ones compile kernels that later ones find */
+  if (r->t0 > 0)
+    c->spent += c->spent > 0 ? (ms - c->spent) / 4 : ms; /* early ones compile kernels that later ones find */
   if (c->units < c->limit || c->units < cost_limit(c, r->limit)) return;
   c->phase = COST_eager;
   c->runs = 0;
@@ -220,9 +238,11 @@ void mg_cost_end(MgCostRun *r, bool raised) {
     c->cpython[c->runs] = ms;
     c->last = KIND_eager;
     if (++c->runs >= RUNS) cost_judge(c, r->code);
-  } else if (c->phase == COST_try && !raised && (!recorded || (cost_recordings == r->recordings && ms * SLOWER <= c->eager))) {
+  } else if (c->phase == COST_try && !raised &&
+             (!recorded || (cost_recordings == r->recordings && ms * SLOWER <= c->eager))) {
     if (mg_log_on(MG_LOG_fallback))
-      mg_log(MG_LOG_fallback, "%s, line %d: compiled again", PyUnicode_AsUTF8(r->code->co_qualname), r->code->co_firstlineno);
+      mg_log(MG_LOG_fallback, "%s, line %d: compiled again", PyUnicode_AsUTF8(r->code->co_qualname),
+             r->code->co_firstlineno);
     cost_window(c, AGAIN);
   } else if (c->phase == COST_try && ++c->runs >= TRIES) {
     cost_leave(c, r->code);

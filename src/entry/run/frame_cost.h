@@ -1,12 +1,14 @@
-/* Does compiling a frame cost more than it brings?  Some programs are recorded at nearly every call: what an entry was made for
- * never comes again.  No recompile limit is reached where entries die, or where each recording is for another place.
- * Where a limit is reached, what still runs compiled may be slower than CPython.
- * So calls that recorded or were given up are counted for each place where frames start, with the frames that run inside of them.  After
- * many of them CPython runs a few frames as a whole, and its time is compared with what the calls since have taken.
- * A place that costs more is left to CPython: entries that return still run, nothing is recorded.  After a while two frames are
- * driven again: one may record, the second shows whether that has been worth it.
+/* Does compiling a frame cost more than it brings?  Some programs are recorded at nearly every call: what an
+ * entry was made for never comes again.  No recompile limit is reached where entries die, or where each
+ * recording is for another place. Where a limit is reached, what still runs compiled may be slower than
+ * CPython. So calls that recorded or were given up are counted for each place where frames start, with the
+ * frames that run inside of them.  After many of them CPython runs a few frames as a whole, and its time is
+ * compared with what the calls since have taken. A place that costs more is left to CPython: entries that
+ * return still run, nothing is recorded.  After a while two frames are driven again: one may record, the
+ * second shows whether that has been worth it.
  *
- *   count --many recordings--> eager --dearer than CPython--> left --waited--> try --second one recorded, too--> left
+ *   count --many recordings--> eager --dearer than CPython--> left --waited--> try
+ *   --second one recorded, too--> left
  *     ^                          | cheaper                                      | one did not record
  *     +--------------------------+----------------------------------------------+
  *
@@ -27,11 +29,11 @@ typedef struct MgCostRun { /* of one frame */
   MgCost *c;               /* strong; NULL: the frame is not counted */
   PyCodeObject *code;      /* strong with c: the frame may be gone at the end */
   bool begun;
-  bool left;               /* only entries that return may run, else CPython the whole frame */
-  bool given_up;           /* a recompile limit was reached earlier, and CPython goes on with the frame */
-  bool rests;              /* CPython runs the frame: its time is taken */
-  int limit;               /* of recompiles, as the user has set it; 0: the default */
-  double t0;               /* 0: no time is taken */
+  bool left;     /* only entries that return may run, else CPython the whole frame */
+  bool given_up; /* a recompile limit was reached earlier, and CPython goes on with the frame */
+  bool rests;    /* CPython runs the frame: its time is taken */
+  int limit;     /* of recompiles, as the user has set it; 0: the default */
+  double t0;     /* 0: no time is taken */
   unsigned long recordings, others, grads; /* the thread's counters at the start */
 } MgCostRun;
 

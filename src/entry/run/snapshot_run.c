@@ -13,8 +13,8 @@
 #include "host/torch/function_stack.h"
 #include "runtime/process/torch_abi.h"
 
-/* Past __setattr__ of the class, as object.__setattr__ would: the recorded code has run already.  What is deleted may have
- * been made by the same segment, and then is not there. */
+/* Past __setattr__ of the class, as object.__setattr__ would: the recorded code has run already.  What is
+ * deleted may have been made by the same segment, and then is not there. */
 static int snap_set_attr(PyObject *o, PyObject *name, PyObject *v) {
   setattrofunc set = PyType_Check(o) ? PyType_Type.tp_setattro : PyObject_GenericSetAttr;
   if (set(o, name, v) == 0) return 0;
@@ -47,13 +47,15 @@ static int snap_update_attrs(PyObject *o, PyObject *d) {
 }
 
 static PyObject *snap_method_of(PyObject *o, PyTypeObject *t, PyObject *name, PyObject *arg) {
-  PyObject *f = PyObject_GetAttr((PyObject *)t, name), *r = f ? PyObject_CallFunctionObjArgs(f, o, arg, NULL) : NULL;
+  PyObject *f = PyObject_GetAttr((PyObject *)t, name),
+           *r = f ? PyObject_CallFunctionObjArgs(f, o, arg, NULL) : NULL;
   Py_XDECREF(f);
   return r;
 }
 
 PyObject *mg_snapshot_pickle_call(PyObject *o, PyTypeObject *t, PyObject *name, PyObject *arg) {
-  if (PY_VERSION_HEX < 0x030C0000 || strncmp(mg_solid_base(t)->tp_name, "itertools.", 10)) return snap_method_of(o, t, name, arg);
+  if (PY_VERSION_HEX < 0x030C0000 || strncmp(mg_solid_base(t)->tp_name, "itertools.", 10))
+    return snap_method_of(o, t, name, arg);
   PyObject *filters = NULL, *ignore = NULL, *r = NULL, *warnings = PyImport_ImportModule("warnings");
   if (!warnings || !(filters = PyObject_GetAttr(warnings, mg_names.filters)) ||
       !(ignore = Py_BuildValue("[(sOOOi)]", "ignore", Py_None, PyExc_DeprecationWarning, Py_None, 0)) ||
@@ -86,7 +88,8 @@ static int snap_set_state(PyObject *o, PyObject *state) {
 
 /* The globals of a module by its name: new; an empty namespace when it is no longer there. */
 static PyObject *snap_globals(PyObject *name) {
-  PyObject *m = PyImport_GetModule(name), *d = m && PyModule_Check(m) ? Py_XNewRef(PyModule_GetDict(m)) : NULL;
+  PyObject *m = PyImport_GetModule(name),
+           *d = m && PyModule_Check(m) ? Py_XNewRef(PyModule_GetDict(m)) : NULL;
   Py_XDECREF(m);
   return d || PyErr_Occurred() ? d : Py_BuildValue("{sO}", "__name__", name);
 }
@@ -98,9 +101,13 @@ static int snap_set_traceback(PyObject *e, PyObject *entries) {
     PyObject *entry = PyList_GET_ITEM(entries, i), *code = PyWeakref_GET_OBJECT(PyTuple_GET_ITEM(entry, 0));
     if (!PyCode_Check(code)) continue;
     PyObject *globals = snap_globals(PyTuple_GET_ITEM(entry, 1));
-    PyObject *frame = globals ? mg_pyframe_bare((PyCodeObject *)code, globals, PyLong_AsLong(PyTuple_GET_ITEM(entry, 3))) : NULL;
+    PyObject *frame =
+        globals ? mg_pyframe_bare((PyCodeObject *)code, globals, PyLong_AsLong(PyTuple_GET_ITEM(entry, 3)))
+                : NULL;
     PyObject *next = tb;
-    tb = frame ? PyObject_CallFunction((PyObject *)&PyTraceBack_Type, "OOOO", next, frame, PyTuple_GET_ITEM(entry, 2), PyTuple_GET_ITEM(entry, 3)) : NULL;
+    tb = frame ? PyObject_CallFunction((PyObject *)&PyTraceBack_Type, "OOOO", next, frame,
+                                       PyTuple_GET_ITEM(entry, 2), PyTuple_GET_ITEM(entry, 3))
+               : NULL;
     Py_DECREF(next);
     Py_XDECREF(frame);
     Py_XDECREF(globals);
@@ -193,7 +200,8 @@ static int snap_fill_set(PyObject *s, PyObject **v, const uint32_t *k, uint32_t 
 
 static PyObject *snap_make_function(PyObject *bare, PyObject **v, const uint32_t *k) {
   PyFunctionObject *t = (PyFunctionObject *)bare;
-  PyFunctionObject *f = (PyFunctionObject *)PyFunction_NewWithQualName(t->func_code, t->func_globals, t->func_qualname);
+  PyFunctionObject *f =
+      (PyFunctionObject *)PyFunction_NewWithQualName(t->func_code, t->func_globals, t->func_qualname);
   if (!f) return NULL;
   Py_XSETREF(f->func_name, Py_XNewRef(t->func_name));
   Py_XSETREF(f->func_doc, Py_XNewRef(t->func_doc));
@@ -226,18 +234,20 @@ static PyTypeObject *snap_type(const MgSnapInstr *q, PyObject **v, const uint32_
   return (PyTypeObject *)(q->obj ? q->obj : v[k[q->narg - 1]]);
 }
 
-/* A hook goes to a tensor whose place in the gradient graph is up to date: torch's register_hook crashes with a view of a tensor
- * that was written to, unless the program has asked for the view's grad_fn. */
+/* A hook goes to a tensor whose place in the gradient graph is up to date: torch's register_hook crashes with
+ * a view of a tensor that was written to, unless the program has asked for the view's grad_fn. */
 static PyObject *snap_call(PyObject *f, PyObject *args) {
-  PyObject *node = f == mg_torch.hook_register[0] ? PyObject_GetAttrString(PyTuple_GET_ITEM(args, 0), "grad_fn") : Py_NewRef(Py_None);
+  PyObject *node = f == mg_torch.hook_register[0]
+                       ? PyObject_GetAttrString(PyTuple_GET_ITEM(args, 0), "grad_fn")
+                       : Py_NewRef(Py_None);
   PyObject *r = node ? PyObject_Call(f, args, NULL) : NULL;
   Py_XDECREF(node);
   return r;
 }
 
 /* A new value, or NULL with an exception. */
-static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k, PyObject **outs, PyObject **vals,
-                           const MgGuards *guards) {
+static PyObject *snap_make(const MgSnapInstr *q, PyObject **v, const uint32_t *k, PyObject **outs,
+                           PyObject **vals, const MgGuards *guards) {
   PyObject *x = NULL;
   switch ((MgSnapOp)q->op) {
   case SN_const: return Py_NewRef(q->obj);
@@ -345,7 +355,8 @@ int mg_snapshot_claims(const MgSnapshot *s, PyObject **outs, PyObject **vals) {
   return rc;
 }
 
-int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObject **new_slots, PyObject **ret) {
+int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObject **new_slots,
+                    PyObject **ret) {
   if (s->only_out) {
     *ret = Py_NewRef(outs[0]);
     return 0;
@@ -367,7 +378,8 @@ int mg_snapshot_run(const MgSnapshot *s, PyObject **outs, PyObject **vals, PyObj
   if (s->state.settings && mg_setting_replay(s->state.settings)) goto done;
   if (ret) *ret = s->ret ? Py_NewRef(v[s->ret]) : NULL;
   for (int i = 0; i < s->nslots; i++)
-    if (s->slot[i] != SNAP_UNTOUCHED) new_slots[i] = s->slot[i] == SNAP_UNBOUND ? NULL : Py_NewRef(v[s->slot[i]]);
+    if (s->slot[i] != SNAP_UNTOUCHED)
+      new_slots[i] = s->slot[i] == SNAP_UNBOUND ? NULL : Py_NewRef(v[s->slot[i]]);
   rc = 0;
 done:
   for (uint32_t i = 0; i < done; i++) Py_XDECREF(v[i]);
@@ -388,7 +400,9 @@ static bool snap_same_object(const MgSnapInstr *a, const MgSnapInstr *b) {
 
 static bool snap_same_program(const MgSnapInstr *a, const MgSnapInstr *b, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
-    if (a[i].op != b[i].op || a[i].a != b[i].a || a[i].narg != b[i].narg || a[i].arg != b[i].arg || !snap_same_object(&a[i], &b[i])) return false;
+    if (a[i].op != b[i].op || a[i].a != b[i].a || a[i].narg != b[i].narg || a[i].arg != b[i].arg ||
+        !snap_same_object(&a[i], &b[i]))
+      return false;
   return true;
 }
 
@@ -398,8 +412,8 @@ bool mg_snapshot_same(const MgSnapshot *a, const MgSnapshot *b) {
   if (a->nout && memcmp(a->out, b->out, a->nout * sizeof *a->out)) return false;
   if (a->n && !snap_same_program(a->p + 1, b->p + 1, a->n - 1)) return false;
   if (!snap_same_program(a->w, b->w, a->nw)) return false;
-  return !memcmp(&a->state.after, &b->state.after, sizeof a->state.after) && a->state.autocast_depth == b->state.autocast_depth &&
-         !a->state.settings == !b->state.settings;
+  return !memcmp(&a->state.after, &b->state.after, sizeof a->state.after) &&
+         a->state.autocast_depth == b->state.autocast_depth && !a->state.settings == !b->state.settings;
 }
 
 void mg_snapshot_free(MgSnapshot *s) {
@@ -430,8 +444,10 @@ static int effect_call(const char *name, const char *format, ...) {
 
 /* torch.set_autocast_dtype(device, the dtype of a c10::ScalarType) */
 static int effect_autocast_dtype(const char *device, int8_t code) {
-  static const struct { int8_t code; const char *name; } types[] = {
-      {5, "float16"}, {6, "float32"}, {7, "float64"}, {15, "bfloat16"}};
+  static const struct {
+    int8_t code;
+    const char *name;
+  } types[] = {{5, "float16"}, {6, "float32"}, {7, "float64"}, {15, "bfloat16"}};
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
     if (types[i].code != code) continue;
     PyObject *torch = mg_import("torch"), *dt = torch ? PyObject_GetAttrString(torch, types[i].name) : NULL;
@@ -443,10 +459,17 @@ static int effect_autocast_dtype(const char *device, int8_t code) {
 
 int mg_effect_apply(const MgTorchState *from, const MgTorchState *to) {
   if (from->grad_mode != to->grad_mode) mg_abi.aoti_torch_grad_mode_set_enabled(to->grad_mode);
-  if (from->autocast_cpu != to->autocast_cpu && effect_call("set_autocast_enabled", "(sN)", "cpu", PyBool_FromLong(to->autocast_cpu))) return -1;
-  if (from->autocast_cuda != to->autocast_cuda && effect_call("set_autocast_enabled", "(sN)", "cuda", PyBool_FromLong(to->autocast_cuda))) return -1;
-  if (from->autocast_cpu_dtype != to->autocast_cpu_dtype && effect_autocast_dtype("cpu", to->autocast_cpu_dtype)) return -1;
-  if (from->autocast_cuda_dtype != to->autocast_cuda_dtype && effect_autocast_dtype("cuda", to->autocast_cuda_dtype))
+  if (from->autocast_cpu != to->autocast_cpu &&
+      effect_call("set_autocast_enabled", "(sN)", "cpu", PyBool_FromLong(to->autocast_cpu)))
+    return -1;
+  if (from->autocast_cuda != to->autocast_cuda &&
+      effect_call("set_autocast_enabled", "(sN)", "cuda", PyBool_FromLong(to->autocast_cuda)))
+    return -1;
+  if (from->autocast_cpu_dtype != to->autocast_cpu_dtype &&
+      effect_autocast_dtype("cpu", to->autocast_cpu_dtype))
+    return -1;
+  if (from->autocast_cuda_dtype != to->autocast_cuda_dtype &&
+      effect_autocast_dtype("cuda", to->autocast_cuda_dtype))
     return -1;
   if (from->autocast_cache != to->autocast_cache &&
       effect_call("set_autocast_cache_enabled", "(N)", PyBool_FromLong(to->autocast_cache)))
@@ -456,7 +479,8 @@ int mg_effect_apply(const MgTorchState *from, const MgTorchState *to) {
 
 int mg_setting_apply(PyObject *action) {
   PyObject *kw = PyTuple_GET_ITEM(action, 2);
-  PyObject *r = PyObject_Call(PyTuple_GET_ITEM(action, 0), PyTuple_GET_ITEM(action, 1), kw == Py_None ? NULL : kw);
+  PyObject *r =
+      PyObject_Call(PyTuple_GET_ITEM(action, 0), PyTuple_GET_ITEM(action, 1), kw == Py_None ? NULL : kw);
   Py_XDECREF(r);
   return r ? 0 : -1;
 }

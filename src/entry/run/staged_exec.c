@@ -1,5 +1,5 @@
-/* See the header.  Invariant: nodes keep their order wherever one writes what the other reads or writes, and where both act or draw
- * random numbers. */
+/* See the header.  Invariant: nodes keep their order wherever one writes what the other reads or writes, and
+ * where both act or draw random numbers. */
 #include "entry/run/staged_exec.h"
 #include <stdlib.h>
 #include <string.h>
@@ -22,28 +22,28 @@ typedef struct StagePiece { /* compiled when it first runs, since plans are made
 } StagePiece;
 
 typedef struct StageStep {
-  StagePiece *piece;        /* owned; NULL: a call */
-  MgNodeCall *call;         /* owned */
-  ValRef *in, *out, *drop;  /* values; drop: read here for the last time */
+  StagePiece *piece;       /* owned; NULL: a call */
+  MgNodeCall *call;        /* owned */
+  ValRef *in, *out, *drop; /* values; drop: read here for the last time */
   uint32_t nin, nout, ndrop;
-  uint32_t bind, nbind;     /* symbols that become known: MgStages.bind[bind ..] */
-  bool grad, leaf;          /* of a call, as recorded */
-  bool pure;                /* nothing is written that outlives the run, up to and with this step */
+  uint32_t bind, nbind; /* symbols that become known: MgStages.bind[bind ..] */
+  bool grad, leaf;      /* of a call, as recorded */
+  bool pure;            /* nothing is written that outlives the run, up to and with this step */
 } StageStep;
 
 struct MgStages {
-  MgCtx ctx;                /* the recording's arena */
+  MgCtx ctx; /* the recording's arena */
   MgExprs x;
   MgGraph g;
-  SrcRef *src;              /* by symbol; 0: depends on data */
+  SrcRef *src; /* by symbol; 0: depends on data */
   MgSizeOf *of;
   uint32_t nsym, *bind;
   StageStep *step;
-  uint32_t nstep, bind0;    /* bind[0 .. bind0): known from the inputs */
-  PyObject *objs;           /* strong: what MA_object arguments index */
+  uint32_t nstep, bind0; /* bind[0 .. bind0): known from the inputs */
+  PyObject *objs;        /* strong: what MA_object arguments index */
   MgOptions opt;
-  bool random;              /* random numbers are drawn */
-  bool strict;              /* exceptions are the program's: it cannot be run in another way (fullgraph) */
+  bool random; /* random numbers are drawn */
+  bool strict; /* exceptions are the program's: it cannot be run in another way (fullgraph) */
 };
 
 /* ---- which nodes, in which order ---- */
@@ -51,16 +51,17 @@ struct MgStages {
 typedef struct Plan { /* while stages are built */
   const MgTrace *tr;
   MgGraph *g;
-  bool *dyn;                /* by node: called, not compiled */
-  int *level;               /* by node: even ones are compiled */
-  int *write, *read[2];     /* by storage: level of the last write; greatest even and odd level of a node that touches it since */
+  bool *dyn;            /* by node: called, not compiled */
+  int *level;           /* by node: even ones are compiled */
+  int *write, *read[2]; /* by storage: level of the last write; greatest even and odd level of a node that
+                           touches it since */
   int effect, top;
 } Plan;
 
 typedef struct Sizes { /* of a node: what it depends on beside the values that it reads */
   const Plan *p;
-  bool any;                 /* some are not constant */
-  int level;                /* of the last node that gives a value out of which one is read; -1: none */
+  bool any;  /* some are not constant */
+  int level; /* of the last node that gives a value out of which one is read; -1: none */
 } Sizes;
 
 static bool stage_see_part(const MgExprs *x, ExprRef e, void *sizes) {
@@ -111,7 +112,10 @@ static void stage_after(int *level, int other) {
   if (other > *level) *level = other;
 }
 
-typedef struct See { Plan *p; int level; } See;
+typedef struct See {
+  Plan *p;
+  int level;
+} See;
 
 static void stage_see_use(ValRef *v, void *arg) {
   See *s = arg;
@@ -174,9 +178,9 @@ static int stage_order(Plan *p, const MgTrace *tr, bool plans) {
 typedef struct Uses { /* values being collected */
   const Plan *p;
   ValRef *v;
-  uint32_t n, *mark, now;   /* mark[v] == now: has it already */
+  uint32_t n, *mark, now; /* mark[v] == now: has it already */
   int level;
-  bool from_outside;        /* what others give, else what this level gives to them */
+  bool from_outside; /* what others give, else what this level gives to them */
 } Uses;
 
 static void stage_see_io(ValRef *v, void *arg) {
@@ -193,7 +197,8 @@ static ValRef *stage_keep(const MgTrace *tr, const Uses *u) {
   return l ? memcpy(l, u->v, u->n * sizeof *l) : NULL;
 }
 
-/* What the nodes of a level read from others and give to them; results that symbols are read from count as read. */
+/* What the nodes of a level read from others and give to them; results that symbols
+ * are read from count as read. */
 static int stage_io(MgStages *s, Uses *u, StageStep *t) {
   const Plan *p = u->p;
   MgGraph *g = p->g;
@@ -225,7 +230,9 @@ static int stage_cut(MgStages *s, const Plan *p, StageStep *t, int level) {
   if (!first) return -1;
   mg_ctx_init(&piece->ctx);
   for (uint32_t i = 0; i < s->nsym; i++) hint[i] = g->x->sym[i].hint;
-  if (mg_exprs_init(&piece->x, &piece->ctx) || mg_graph_init(&piece->g, &piece->ctx, &piece->x) || mg_graph_at(&piece->g, g, hint)) return -1;
+  if (mg_exprs_init(&piece->x, &piece->ctx) || mg_graph_init(&piece->g, &piece->ctx, &piece->x) ||
+      mg_graph_at(&piece->g, g, hint))
+    return -1;
   MgGraph *c = &piece->g;
   c->ninput = c->noutput = 0;
   for (NodeRef n = 1; n < c->nnode; n++) mg_node(c, n)->dead |= p->level[n] != level;
@@ -245,7 +252,10 @@ static int stage_cut(MgStages *s, const Plan *p, StageStep *t, int level) {
   return 0;
 }
 
-typedef struct Reads { ValRef *v; uint32_t n; } Reads;
+typedef struct Reads {
+  ValRef *v;
+  uint32_t n;
+} Reads;
 static void stage_take_read(ValRef *v, void *arg) { ((Reads *)arg)->v[((Reads *)arg)->n++] = *v; }
 
 static int stage_call(const Plan *p, StageStep *t, NodeRef n) {
@@ -274,7 +284,9 @@ static bool stage_lasts(const MgGraph *g, const MgNode *n) {
 
 static int stage_steps(MgStages *s, Plan *p) {
   MgGraph *g = p->g;
-  Uses u = {.p = p, .v = mg_new(p->tr->ctx, ValRef, g->nval + 1), .mark = mg_new(p->tr->ctx, uint32_t, g->nval + 1)};
+  Uses u = {.p = p,
+            .v = mg_new(p->tr->ctx, ValRef, g->nval + 1),
+            .mark = mg_new(p->tr->ctx, uint32_t, g->nval + 1)};
   bool pure = true;
   if (!(s->step = mg_calloc(g->nnode + 1, sizeof *s->step)) || !u.v || !u.mark) return -1;
   for (u.level = 0; u.level <= p->top; u.level++) {
@@ -296,7 +308,8 @@ static int stage_steps(MgStages *s, Plan *p) {
 
 /* Which symbols are known after which step, and which values die there. */
 static int stage_lives(MgStages *s, const MgTrace *tr) {
-  uint32_t *last = mg_new(tr->ctx, uint32_t, tr->g->nval + 1), *made = mg_new(tr->ctx, uint32_t, tr->g->nval + 1), k = 0;
+  uint32_t *last = mg_new(tr->ctx, uint32_t, tr->g->nval + 1),
+           *made = mg_new(tr->ctx, uint32_t, tr->g->nval + 1), k = 0;
   if (!(s->bind = mg_new(tr->ctx, uint32_t, s->nsym + 1)) || !last || !made) return -1;
   for (uint32_t i = 0; i < s->nstep; i++) {
     StageStep *t = &s->step[i];
@@ -335,7 +348,9 @@ MgStages *mg_stages_build(const MgTrace *tr, const MgConfig *cfg, bool plans) {
   if (!s->src || !s->of) goto fail;
   memcpy(s->src, tr->sym_src, s->nsym * sizeof *s->src);
   memcpy(s->of, tr->sym_of, s->nsym * sizeof *s->of);
-  for (uint32_t i = 0; i < s->nsym; i++) s->strict |= cfg->fullgraph && s->of[i].val && mg_val(tr->g, s->of[i].val)->def; /* marked sizes of inputs can be others */
+  for (uint32_t i = 0; i < s->nsym; i++)
+    s->strict |= cfg->fullgraph && s->of[i].val &&
+                 mg_val(tr->g, s->of[i].val)->def; /* marked sizes of inputs can be others */
   if (stage_order(&p, tr, plans) || stage_steps(s, &p) || stage_lives(s, tr)) goto fail;
   mg_rec_move_graph(tr, &s->ctx, &s->x, &s->g);
   return s;
@@ -386,8 +401,8 @@ static bool stage_agrees(const MgStages *s, ValRef v, PyObject *o, const int64_t
   const MgVal *w = mg_val(&s->g, v);
   MgTensor *t = mg_abi_tensor(o);
   int64_t ndim, *size, *stride, offset, n = 1;
-  if (mg_abi.aoti_torch_get_dim(t, &ndim) || ndim != w->ndim || mg_abi.aoti_torch_get_sizes(t, &size) || mg_abi.aoti_torch_get_strides(t, &stride) ||
-      mg_abi.aoti_torch_get_storage_offset(t, &offset))
+  if (mg_abi.aoti_torch_get_dim(t, &ndim) || ndim != w->ndim || mg_abi.aoti_torch_get_sizes(t, &size) ||
+      mg_abi.aoti_torch_get_strides(t, &stride) || mg_abi.aoti_torch_get_storage_offset(t, &offset))
     return false;
   for (int i = 0; i < ndim; i++) {
     if (size[i] != mg_sym_eval(&s->x, w->size[i], at)) return false;
@@ -398,7 +413,8 @@ static bool stage_agrees(const MgStages *s, ValRef v, PyObject *o, const int64_t
   return !n || offset == mg_sym_eval(&s->x, w->offset, at);
 }
 
-/* Compiling lets go of the GIL: each thread that finds the piece without a plan compiles a copy, and the first that is done wins. */
+/* Compiling lets go of the GIL: each thread that finds the piece without a plan compiles a copy, and the
+ * first that is done wins. */
 static int stage_compile(const MgStages *s, StagePiece *p, PyObject *const *in) {
   MgCtx ctx;
   MgExprs x;
@@ -430,14 +446,16 @@ static int stage_run_step(const MgStages *s, const StageStep *t, PyObject **env,
   MgCallSizes sizes = {&s->x, at};
   for (uint32_t i = 0; i < t->nin; i++) in[i] = env[t->in[i]];
   for (uint32_t i = 0; i < t->nout; i++) out[i] = NULL;
-  if (t->call && mg_abi.aoti_torch_grad_mode_is_enabled() != t->grad) mg_abi.aoti_torch_grad_mode_set_enabled(t->grad);
+  if (t->call && mg_abi.aoti_torch_grad_mode_is_enabled() != t->grad)
+    mg_abi.aoti_torch_grad_mode_set_enabled(t->grad);
   int rc = t->call ? mg_nodecall_run_at(t->call, in, out, &sizes) : stage_run_piece(s, t->piece, in, out);
   if (!rc && t->leaf) rc = PyObject_SetAttrString(out[0], "requires_grad", Py_True);
   for (uint32_t i = 0; i < t->nout; i++) {
     if (!rc && t->out[i]) Py_XSETREF(env[t->out[i]], out[i]);
     else Py_XDECREF(out[i]);
   }
-  if (!rc && stage_bind(s, t->bind, t->nbind, env, at)) rc = (PyErr_SetString(PyExc_SystemError, "magneto: a size of the graph has no memory"), -1);
+  if (!rc && stage_bind(s, t->bind, t->nbind, env, at))
+    rc = (PyErr_SetString(PyExc_SystemError, "magneto: a size of the graph has no memory"), -1);
   for (uint32_t i = 0; !rc && t->call && i < t->nout; i++)
     if (t->out[i] && env[t->out[i]] && !stage_agrees(s, t->out[i], env[t->out[i]], at)) rc = MG_STAGES_OTHER;
   for (uint32_t i = 0; i < t->ndrop; i++) Py_CLEAR(env[t->drop[i]]);
@@ -447,12 +465,14 @@ static int stage_run_step(const MgStages *s, const StageStep *t, PyObject **env,
 
 bool mg_stages_keeps_random(const MgStages *s) { return s->random && !s->strict; }
 
-int mg_stages_run(MgStages *s, const MgGuards *guards, PyObject *const *vals, PyObject *const *in, PyObject **outs) {
+int mg_stages_run(MgStages *s, const MgGuards *guards, PyObject *const *vals, PyObject *const *in,
+                  PyObject **outs) {
   PyObject **env = mg_calloc(s->g.nval, sizeof *env);
   int64_t *at = mg_calloc(s->nsym + 1, sizeof *at);
   int rc = env && at ? 0 : (PyErr_NoMemory(), -1);
   bool grad = mg_abi.aoti_torch_grad_mode_is_enabled(), pure = true;
-  if (!rc && !mg_symsize_values(guards, s->src, s->nsym, vals, at)) rc = (PyErr_SetString(PyExc_SystemError, "magneto: a size that is none"), -1);
+  if (!rc && !mg_symsize_values(guards, s->src, s->nsym, vals, at))
+    rc = (PyErr_SetString(PyExc_SystemError, "magneto: a size that is none"), -1);
   for (uint32_t i = 0; env && i < s->g.ninput; i++) env[s->g.input[i]] = Py_NewRef(in[i]);
   if (!rc && stage_bind(s, 0, s->bind0, env, at)) rc = -1;
   for (uint32_t i = 0; !rc && i < s->nstep; i++) {
@@ -461,12 +481,16 @@ int mg_stages_run(MgStages *s, const MgGuards *guards, PyObject *const *vals, Py
   }
   mg_abi.aoti_torch_grad_mode_set_enabled(grad);
   if (rc == MG_STAGES_OTHER && (!pure || s->strict))
-    rc = (PyErr_SetString(PyExc_RuntimeError, "magneto: a size that depends on data is not what the graph was recorded for"), -1);
-  else if (rc == -1 && pure && !s->strict && PyErr_ExceptionMatches(PyExc_Exception)) { /* maybe only of the graph: it is run in another way */
+    rc = (PyErr_SetString(PyExc_RuntimeError,
+                          "magneto: a size that depends on data is not what the graph was recorded for"),
+          -1);
+  else if (rc == -1 && pure && !s->strict &&
+           PyErr_ExceptionMatches(PyExc_Exception)) { /* maybe only of the graph: it is run in another way */
     PyErr_Clear();
     rc = MG_STAGES_OTHER;
   }
-  for (uint32_t i = 0; i < s->g.noutput && !rc; i++) outs[i] = Py_NewRef(env[s->g.output[i]] ? env[s->g.output[i]] : Py_None);
+  for (uint32_t i = 0; i < s->g.noutput && !rc; i++)
+    outs[i] = Py_NewRef(env[s->g.output[i]] ? env[s->g.output[i]] : Py_None);
   for (uint32_t i = 0; env && i < s->g.nval; i++) Py_XDECREF(env[i]);
   free(env);
   free(at);

@@ -5,18 +5,19 @@
 #include <stdlib.h>
 
 typedef enum MgOperand { /* what an argument means */
-  ARG_none,
-  ARG_arg,        /* kept as it is */
-  ARG_forward,    /* jump relative to the unit after the instruction */
-  ARG_backward,
-  ARG_over,       /* forward; the instruction at the target (END_FOR, END_SEND) is part of this one */
-  ARG_global,     /* name index << 1 | push NULL */
-  ARG_attr,       /* name index << 1 | method */
-  ARG_super,      /* name index << 2 | two arguments << 1 | method */
-  ARG_compare,    /* operator << 4 */
-  ARG_call,       /* CALL with its KW_NAMES and PRECALL */
-  ARG_intrinsic1, /* number of an intrinsic function */
-  ARG_intrinsic2
+                         ARG_none,
+                         ARG_arg,     /* kept as it is */
+                         ARG_forward, /* jump relative to the unit after the instruction */
+                         ARG_backward,
+                         ARG_over,    /* forward; the instruction at the target (END_FOR, END_SEND) is part of
+                                         this one */
+                         ARG_global,  /* name index << 1 | push NULL */
+                         ARG_attr,    /* name index << 1 | method */
+                         ARG_super,   /* name index << 2 | two arguments << 1 | method */
+                         ARG_compare, /* operator << 4 */
+                         ARG_call,    /* CALL with its KW_NAMES and PRECALL */
+                         ARG_intrinsic1, /* number of an intrinsic function */
+                         ARG_intrinsic2
 } MgOperand;
 
 #if PY_VERSION_HEX < 0x030C0000
@@ -40,7 +41,8 @@ static const char *const decode_names[] = {
 
 bool mg_decode_in_loop(const MgCode *c, int unit) {
   for (int i = unit; i < c->n; i++)
-    if (c->instr[i].target >= 0 && c->instr[i].target <= unit && c->instr[i].target <= i && unit > 0) return true;
+    if (c->instr[i].target >= 0 && c->instr[i].target <= unit && c->instr[i].target <= i && unit > 0)
+      return true;
   return false;
 }
 
@@ -91,18 +93,26 @@ static void decode_one(const uint8_t *p, int n, int start, MgInstr *in) {
   in->arg = (int32_t)arg;
   switch ((MgOperand)operand) {
   case ARG_none: in->arg = 0; break;
-  case ARG_arg: case ARG_call: break;
+  case ARG_arg:
+  case ARG_call: break;
   case ARG_forward: in->target = in->next + (int32_t)arg; break;
   case ARG_backward: in->target = in->next - (int32_t)arg; break;
   case ARG_over: in->target = in->next + (int32_t)arg + 1; break;
-  case ARG_global: in->flag = arg & 1; in->arg = (int32_t)(arg >> 1); break;
+  case ARG_global:
+    in->flag = arg & 1;
+    in->arg = (int32_t)(arg >> 1);
+    break;
   case ARG_attr:
     if (arg & 1) in->op = BC_LOAD_METHOD;
     in->arg = (int32_t)(arg >> 1);
     break;
-  case ARG_super: in->flag = arg & 3; in->arg = (int32_t)(arg >> 2); break;
+  case ARG_super:
+    in->flag = arg & 3;
+    in->arg = (int32_t)(arg >> 2);
+    break;
   case ARG_compare: in->arg = (int32_t)(arg >> 4); break;
-  case ARG_intrinsic1: case ARG_intrinsic2: in->op = (uint8_t)decode_intrinsic(operand, (int)arg); break;
+  case ARG_intrinsic1:
+  case ARG_intrinsic2: in->op = (uint8_t)decode_intrinsic(operand, (int)arg); break;
   }
   bool jumps = operand == ARG_forward || operand == ARG_backward || operand == ARG_over;
   if (in->next > n || (jumps && (in->target < 0 || in->target >= n))) in->op = BC_UNKNOWN;

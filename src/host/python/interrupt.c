@@ -3,7 +3,9 @@
 #include "base/log.h"
 #include "host/python/pyframe.h"
 
-#define INTERRUPT_PATIENCE 50.0 /* milliseconds: with what a poll may be late, a signal acts in about 0.1 s */
+#define INTERRUPT_PATIENCE                                                                                   \
+  50.0                           /* milliseconds: with what a poll may be late, a signal acts in about 0.1 s \
+                                  */
 enum { INTERRUPT_DOUBLED = 10 }; /* the longest patience is 51 s: more than any recording takes */
 
 static _Thread_local MgInterrupt *interrupt_work;

@@ -4,16 +4,15 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* How CPython lays out iterators of lists and tuples, reversed and enumerate objects (3.11 to 3.14): where they are, and in what. */
+/* How CPython lays out iterators of lists and tuples, reversed and enumerate objects (3.11 to 3.14):
+ * where they are, and in what. */
 typedef struct IterIndexed {
-  PyObject_HEAD
-  Py_ssize_t index;
+  PyObject_HEAD Py_ssize_t index;
   PyObject *over; /* NULL: exhausted */
 } IterIndexed;
 
 typedef struct IterZip {
-  PyObject_HEAD
-  Py_ssize_t n;
+  PyObject_HEAD Py_ssize_t n;
   PyObject *iterators; /* a tuple */
   PyObject *result;
   int strict;
@@ -22,9 +21,9 @@ typedef struct IterZip {
 typedef struct IterRange {
   PyObject_HEAD
 #if PY_VERSION_HEX < 0x030C0000
-  long part[4]; /* index, start, step, length */
+      long part[4]; /* index, start, step, length */
 #else
-  long part[3]; /* start, step, length */
+      long part[3]; /* start, step, length */
 #endif
 } IterRange;
 

@@ -1,5 +1,6 @@
-/* Python objects that every room of record needs: interned names, and torch's classes and functions that the recorder
- * treats by identity.  Filled once per process by mg_names_init; the objects live as long as the process. */
+/* Python objects that every room of record needs: interned names, and torch's classes and functions that the
+ * recorder treats by identity.  Filled once per process by mg_names_init; the objects
+ * live as long as the process. */
 #ifndef MG_NAMES_H
 #define MG_NAMES_H
 #define PY_SSIZE_T_CLEAN
@@ -40,7 +41,7 @@
   NAME(func, "func")                                                                                         \
   NAME(args, "args")                                                                                         \
   NAME(keywords, "keywords")                                                                                 \
-  NAME(call_impl, "_call_impl")                                                                             \
+  NAME(call_impl, "_call_impl")                                                                              \
   NAME(compiled_call_impl, "_compiled_call_impl")                                                            \
   NAME(forward, "forward")                                                                                   \
   NAME(parameters, "_parameters")                                                                            \
@@ -89,40 +90,44 @@ typedef struct MgNameTable {
 /* torch's own objects.  All are strong references; torch is imported by mg_names_init. */
 typedef struct MgTorchObjs {
   PyTypeObject *tensor, *parameter, *module, *size;
-  PyObject *module_getattr;    /* nn.Module.__getattr__ */
-  PyObject *module_setattr;    /* nn.Module.__setattr__ */
-  PyObject *module_call;       /* nn.Module.__call__ (_wrapped_call_impl) */
-  PyObject *module_call_impl;  /* nn.Module._call_impl */
-  PyObject *global_hooks[4];   /* the process-wide hook dicts that _call_impl tests */
-  PyObject *check_with;        /* torch._check_with */
-  PyObject *no_function;       /* torch._C._disabled_torch_function_impl */
-  PyObject *without_function, *without_subclasses; /* torch._C.DisableTorchFunction, DisableTorchFunctionSubclass */
-  PyObject *below_autograd;    /* torch._C._AutoDispatchBelowAutograd */
-  PyObject *is_compiling[2];   /* functions that answer True while recording */
-  PyObject *is_make_fx;        /* torch.nn.modules.activation._is_make_fx_tracing */
+  PyObject *module_getattr;   /* nn.Module.__getattr__ */
+  PyObject *module_setattr;   /* nn.Module.__setattr__ */
+  PyObject *module_call;      /* nn.Module.__call__ (_wrapped_call_impl) */
+  PyObject *module_call_impl; /* nn.Module._call_impl */
+  PyObject *global_hooks[4];  /* the process-wide hook dicts that _call_impl tests */
+  PyObject *check_with;       /* torch._check_with */
+  PyObject *no_function;      /* torch._C._disabled_torch_function_impl */
+  PyObject *without_function,
+      *without_subclasses;         /* torch._C.DisableTorchFunction, DisableTorchFunctionSubclass */
+  PyObject *below_autograd;        /* torch._C._AutoDispatchBelowAutograd */
+  PyObject *is_compiling[2];       /* functions that answer True while recording */
+  PyObject *is_make_fx;            /* torch.nn.modules.activation._is_make_fx_tracing */
   PyObject *internal_disable_code; /* code of the wrapper that torch._disable_dynamo makes */
-  PyObject *checkpoint, *checkpoint_no_context, *checkpoint_selective; /* functions of torch.utils.checkpoint */
-  PyObject *record_enter, *record_exit; /* torch.autograd.profiler.record_function.__enter__, __exit__ */
+  PyObject *checkpoint, *checkpoint_no_context,
+      *checkpoint_selective;              /* functions of torch.utils.checkpoint */
+  PyObject *record_enter, *record_exit;   /* torch.autograd.profiler.record_function.__enter__, __exit__ */
   PyObject *engine, *engine_run_backward; /* the autograd engine, and the function that calls it */
-  PyObject *optim_get_value;   /* torch.optim.optimizer._get_value */
-  PyObject *namedtuple;        /* collections.namedtuple */
-  PyTypeObject *removable_handle; /* torch.utils.hooks.RemovableHandle */
-  PyObject *handle_remove;     /* its remove */
-  PyObject *hook_register[2];  /* torch.Tensor.register_hook, register_post_accumulate_grad_hook */
-  PyObject *jagged_dummy;      /* torch.nested._internal.nested_tensor._nt_view_dummy */
-  PyObject *infer_parameters;  /* torch.nn.modules.lazy.LazyModuleMixin._infer_parameters */
-  PyObject *backward_hook_function; /* torch.nn.modules._functions.BackwardHookFunction, through which modules hook into backward */
+  PyObject *optim_get_value;              /* torch.optim.optimizer._get_value */
+  PyObject *namedtuple;                   /* collections.namedtuple */
+  PyTypeObject *removable_handle;         /* torch.utils.hooks.RemovableHandle */
+  PyObject *handle_remove;                /* its remove */
+  PyObject *hook_register[2];             /* torch.Tensor.register_hook, register_post_accumulate_grad_hook */
+  PyObject *jagged_dummy;                 /* torch.nested._internal.nested_tensor._nt_view_dummy */
+  PyObject *infer_parameters;             /* torch.nn.modules.lazy.LazyModuleMixin._infer_parameters */
+  PyObject *backward_hook_function; /* torch.nn.modules._functions.BackwardHookFunction, through which modules
+                                       hook into backward */
   PyTypeObject *function_base; /* torch._C._FunctionBase: nodes of gradient graphs that are made in Python */
   PyTypeObject *optimizer;     /* torch.optim.Optimizer */
   PyObject *abc_subclasscheck; /* what ABCMeta.__subclasscheck__ calls */
-  PyObject *abc_token; /* abc.get_cache_token */
+  PyObject *abc_token;         /* abc.get_cache_token */
   PyObject *op_overload;       /* torch._ops.OpOverload */
   PyObject *cond;              /* torch.cond */
-  PyObject *nested_region, *invoke_subgraph; /* what nested_compile_region calls; the operator that it stands for */
-  PyObject *tag_checkpoint;    /* the operator that stands for a checkpointed block */
+  PyObject *nested_region,
+      *invoke_subgraph;          /* what nested_compile_region calls; the operator that it stands for */
+  PyObject *tag_checkpoint;      /* the operator that stands for a checkpointed block */
   PyTypeObject *script_function; /* torch.jit.ScriptFunction */
-  PyTypeObject *higher_order;  /* torch._ops.HigherOrderOperator */
-  PyObject *op_packet;         /* torch._ops.OpOverloadPacket */
+  PyTypeObject *higher_order;    /* torch._ops.HigherOrderOperator */
+  PyObject *op_packet;           /* torch._ops.OpOverloadPacket */
   PyTypeObject *enum_meta, *cached_property, *partial, *lru_cache, *ordered_dict, *deque, *defaultdict;
 } MgTorchObjs;
 

@@ -1,5 +1,6 @@
 /* Tells the user once what lower layers noticed: see the header.
- * The warnings have no registry: that of a module is a global of the program, which a recording may have guarded. */
+ * The warnings have no registry: that of a module is a global of the program, which a
+ * recording may have guarded. */
 #include "host/python/notices.h"
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@
 int mg_notices_warn(void) {
   char text[MG_NOTICE_TEXT];
   while (mg_notice_take(text, sizeof text))
-    if (PyErr_WarnExplicitFormat(PyExc_RuntimeWarning, "<magneto>", 1, "magneto", NULL, "magneto: %s", text)) return -1;
+    if (PyErr_WarnExplicitFormat(PyExc_RuntimeWarning, "<magneto>", 1, "magneto", NULL, "magneto: %s", text))
+      return -1;
   return 0;
 }
 
@@ -27,7 +29,9 @@ void mg_notices_tell(void) {
 }
 
 /* Values and paths may be any bytes. */
-static PyObject *notices_text(const char *text) { return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"); }
+static PyObject *notices_text(const char *text) {
+  return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
 
 /* One variable: (name, kind, accepted, default, meaning, value or None, what is wrong or None). */
 static PyObject *notices_variable(MgEnv v) {
@@ -36,7 +40,8 @@ static PyObject *notices_variable(MgEnv v) {
   const char *value = getenv(r.name);
   PyObject *set = value ? PyUnicode_DecodeFSDefault(value) : Py_NewRef(Py_None);
   PyObject *wrong = mg_env_bad(v, bad, sizeof bad) ? notices_text(bad) : Py_NewRef(Py_None);
-  if (set && wrong) return Py_BuildValue("(sssssNN)", r.name, r.kind, r.accepted, r.standard, r.meaning, set, wrong);
+  if (set && wrong)
+    return Py_BuildValue("(sssssNN)", r.name, r.kind, r.accepted, r.standard, r.meaning, set, wrong);
   Py_XDECREF(set);
   Py_XDECREF(wrong);
   return NULL;
@@ -68,20 +73,21 @@ static PyObject *notices_cache(PyObject *self, PyObject *unused) {
   MgArtifactInfo i;
   const char *why = mg_cachedir_why();
   mg_artifact_info(&i);
-  return Py_BuildValue("{s:s,s:z,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "folder", mg_cachedir_path(), "off", why,
-                       "files", (unsigned long long)i.nfile, "temporaries", (unsigned long long)i.ntemp,
-                       "not_allowed", (unsigned long long)i.nwrong, "bytes", (unsigned long long)i.bytes,
-                       "limit", (unsigned long long)i.limit, "loaded", (unsigned long long)i.loaded,
-                       "stored", (unsigned long long)i.stored, "damaged", (unsigned long long)i.damaged,
-                       "refused", (unsigned long long)i.refused, "removed", (unsigned long long)i.swept);
+  return Py_BuildValue("{s:s,s:z,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "folder", mg_cachedir_path(),
+                       "off", why, "files", (unsigned long long)i.nfile, "temporaries",
+                       (unsigned long long)i.ntemp, "not_allowed", (unsigned long long)i.nwrong, "bytes",
+                       (unsigned long long)i.bytes, "limit", (unsigned long long)i.limit, "loaded",
+                       (unsigned long long)i.loaded, "stored", (unsigned long long)i.stored, "damaged",
+                       (unsigned long long)i.damaged, "refused", (unsigned long long)i.refused, "removed",
+                       (unsigned long long)i.swept);
 }
 
 static PyMethodDef notices_methods[] = {
-  {"environment", notices_environment, METH_NOARGS,
-   "The variables MAGNETO_*: name, kind, accepted, default, meaning, value, what is wrong."},
-  {"notices", notices_all, METH_NOARGS, "What the user was told, or will be: one text each."},
-  {"disk_cache_info", notices_cache, METH_NOARGS,
-   "The cache folder: place, why it is off, what is in it, what this process did there."},
-  {NULL, NULL, 0, NULL}};
+    {"environment", notices_environment, METH_NOARGS,
+     "The variables MAGNETO_*: name, kind, accepted, default, meaning, value, what is wrong."},
+    {"notices", notices_all, METH_NOARGS, "What the user was told, or will be: one text each."},
+    {"disk_cache_info", notices_cache, METH_NOARGS,
+     "The cache folder: place, why it is off, what is in it, what this process did there."},
+    {NULL, NULL, 0, NULL}};
 
 int mg_notices_init(PyObject *module) { return PyModule_AddFunctions(module, notices_methods); }

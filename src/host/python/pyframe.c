@@ -110,7 +110,9 @@ PyObject *mg_pyframe_copy_int(PyObject *v) {
   size_t bits = _PyLong_NumBits(v), n = bits ? (bits - 1) / PyLong_SHIFT + 1 : 0;
   PyLongObject *c = _PyLong_New((Py_ssize_t)n);
   /* Behind the header: how many digits there are and the sign, then the digits. */
-  if (c) memcpy((char *)c + sizeof(PyObject), (char *)v + sizeof(PyObject), sizeof(Py_ssize_t) + (n ? n : 1) * sizeof(digit));
+  if (c)
+    memcpy((char *)c + sizeof(PyObject), (char *)v + sizeof(PyObject),
+           sizeof(Py_ssize_t) + (n ? n : 1) * sizeof(digit));
   return (PyObject *)c;
 }
 
@@ -167,7 +169,9 @@ MgFrame *mg_pyframe_paused(PyObject *gen, bool *started) {
   return *started || g->gi_frame_state == FRAME_CREATED ? (MgFrame *)g->gi_iframe : NULL;
 }
 
-bool mg_pyframe_gen_finished(PyObject *gen) { return ((PyGenObject *)gen)->gi_frame_state >= FRAME_COMPLETED; }
+bool mg_pyframe_gen_finished(PyObject *gen) {
+  return ((PyGenObject *)gen)->gi_frame_state >= FRAME_COMPLETED;
+}
 
 void mg_pyframe_fill_generator(PyObject *gen, PyObject *const *v, int n, int unit) {
   PyGenObject *g = (PyGenObject *)gen;
@@ -175,7 +179,8 @@ void mg_pyframe_fill_generator(PyObject *gen, PyObject *const *v, int n, int uni
   int first = f->stacktop;
   for (int i = 0; i < n; i++) {
     PyObject **slot = &f->localsplus[i];
-    _PyLocals_Kind kind = i < f->f_code->co_nlocalsplus ? _PyLocals_GetKind(f->f_code->co_localspluskinds, i) : CO_FAST_LOCAL;
+    _PyLocals_Kind kind =
+        i < f->f_code->co_nlocalsplus ? _PyLocals_GetKind(f->f_code->co_localspluskinds, i) : CO_FAST_LOCAL;
     if (unit < 0 && kind & CO_FAST_FREE) continue;
     if (unit < 0 && kind & CO_FAST_CELL && *slot && PyCell_Check(*slot)) PyCell_Set(*slot, v[i]);
     else if (i < first) Py_XSETREF(*slot, Py_XNewRef(v[i]));
@@ -191,7 +196,8 @@ PyObject *mg_pyframe_call_blank(PyObject *func) {
   PyCodeObject *co = (PyCodeObject *)Py_NewRef(PyFunction_GET_CODE(func));
   int n = co->co_argcount + co->co_kwonlyargcount;
   PyObject *r = NULL, **args = PyMem_New(PyObject *, n + 1);
-  PyObject *names = co->co_kwonlyargcount ? PyTuple_GetSlice(co->co_localsplusnames, co->co_argcount, n) : NULL;
+  PyObject *names =
+      co->co_kwonlyargcount ? PyTuple_GetSlice(co->co_localsplusnames, co->co_argcount, n) : NULL;
   if (!args) PyErr_NoMemory();
   for (int i = 0; args && i < n; i++) args[i] = Py_None;
   if (!PyErr_Occurred()) r = PyObject_Vectorcall(func, args, (size_t)co->co_argcount, names);
@@ -234,7 +240,8 @@ void mg_pyframe_traceback(PyThreadState *ts) {
   if (fo) PyTraceBack_Here(fo);
 }
 
-/* torch.profiler(with_stack=True) listens to Python's calls in C: it is to see what runs, not to decide it. */
+/* torch.profiler(with_stack=True) listens to Python's calls in C: it is to see
+ * what runs, not to decide it. */
 static bool pyframe_profiled_by_torch(const PyThreadState *ts) {
   return ts->c_profileobj && !ts->c_tracefunc && !strcmp(Py_TYPE(ts->c_profileobj)->tp_name, "TraceContext");
 }
@@ -248,7 +255,8 @@ bool mg_pyframe_traced(PyThreadState *ts) {
   const uint8_t *tools = (const uint8_t *)ts->interp->monitors.tools;
   for (size_t i = 0; i < sizeof ts->interp->monitors.tools; i++)
     if (tools[i] & ~known) return true;
-  /* A debugger's and a coverage tool's events may be those of single code objects, which are not known here. */
+  /* A debugger's and a coverage tool's events may be those of single code objects,
+   * which are not known here. */
   return ts->interp->monitoring_tool_names[0] || ts->interp->monitoring_tool_names[1];
 #else
   return ts->cframe->use_tracing != 0 && !pyframe_profiled_by_torch(ts);
@@ -259,8 +267,7 @@ bool mg_pyframe_finalizing(void) { return _Py_IsFinalizing(); }
 
 void mg_pyframe_give_way(PyThreadState *ts) {
   if (!_Py_atomic_load_relaxed(&ts->interp->ceval.gil_drop_request)) return;
-  Py_BEGIN_ALLOW_THREADS
-  Py_END_ALLOW_THREADS
+  Py_BEGIN_ALLOW_THREADS Py_END_ALLOW_THREADS
 }
 
 int mg_pyframe_pending(PyThreadState *ts) {
@@ -282,7 +289,8 @@ static bool pyframe_has_pending(PyThreadState *ts) {
 #if PY312
   if (_Py_atomic_load_relaxed(&_PyRuntime.ceval.pending_mainthread.calls_to_do)) return true;
 #endif
-  return _Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) || _Py_atomic_load_relaxed(&ts->interp->ceval.pending.calls_to_do);
+  return _Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) ||
+         _Py_atomic_load_relaxed(&ts->interp->ceval.pending.calls_to_do);
 }
 
 static _Thread_local bool pyframe_held; /* this is the main thread, and handlers of signals wait */
@@ -304,7 +312,9 @@ bool mg_pyframe_waits(void) {
   return pyframe_held && _Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending);
 }
 
-MgEvalFunc mg_pyframe_eval_func(void) { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()); }
+MgEvalFunc mg_pyframe_eval_func(void) {
+  return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get());
+}
 
 void mg_pyframe_set_eval_func(MgEvalFunc fn) {
   _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), fn ? fn : _PyEval_EvalFrameDefault);
@@ -334,7 +344,9 @@ void *mg_pyframe_extra(PyCodeObject *co) {
   return p;
 }
 
-int mg_pyframe_set_extra(PyCodeObject *co, void *p) { return EXTRA_SET((PyObject *)co, pyframe_extra_index, p); }
+int mg_pyframe_set_extra(PyCodeObject *co, void *p) {
+  return EXTRA_SET((PyObject *)co, pyframe_extra_index, p);
+}
 
 PyObject *mg_pyframe_join(PyObject *const *pieces, int n) {
   PyObject *sep = PyUnicode_New(0, 0);

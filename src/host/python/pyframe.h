@@ -1,7 +1,7 @@
 /* CPython's interpreter frames behind one interface for every supported version.
  * In: frames that the PEP 523 hook received.  Out: their slots and position, running and leaving them.
- * Rule: a frame is always left by CPython itself (its RETURN, YIELD or unwinding code runs), because from 3.12 on the
- * evaluation function owns the clearing of the frame.  So nothing here clears or pops a frame. */
+ * Rule: a frame is always left by CPython itself (its RETURN, YIELD or unwinding code runs), because from
+ * 3.12 on the evaluation function owns the clearing of the frame.  So nothing here clears or pops a frame. */
 #ifndef MG_PYFRAME_H
 #define MG_PYFRAME_H
 #define PY_SSIZE_T_CLEAN
@@ -14,15 +14,17 @@ typedef PyObject *(*MgEvalFunc)(PyThreadState *ts, MgFrame *f, int throwflag);
 typedef struct MgFrameView { /* what stays the same while a frame runs; everything borrowed */
   PyObject **slot;           /* locals, cells, free variables, then the value stack */
   PyCodeObject *code;
-  PyObject *func;            /* the function object */
+  PyObject *func; /* the function object */
   PyObject *globals, *builtins;
-  PyObject *locals;          /* namespace of a class body; NULL in functions */
+  PyObject *locals; /* namespace of a class body; NULL in functions */
 } MgFrameView;
 
-typedef struct MgFrameLink { void *word[4]; } MgFrameLink; /* room for the version's _PyCFrame */
+typedef struct MgFrameLink {
+  void *word[4];
+} MgFrameLink; /* room for the version's _PyCFrame */
 
 void mg_pyframe_view(MgFrame *f, MgFrameView *v);
-PyCodeObject *mg_pyframe_code(MgFrame *f);            /* borrowed */
+PyCodeObject *mg_pyframe_code(MgFrame *f); /* borrowed */
 /* Position: the code unit before the next instruction; -1 in a frame that has not started. */
 int mg_pyframe_lasti(MgFrame *f);
 void mg_pyframe_set_lasti(MgFrame *f, int unit);
@@ -36,7 +38,8 @@ void mg_pyframe_unlink(PyThreadState *ts, MgFrameLink *l);
 
 /* So near the recursion limit that compiling, which runs Python code of torch, could exceed it. */
 bool mg_pyframe_near_limit(PyThreadState *ts);
-/* Counts one Python call against the recursion limit: 0, or -1 with RecursionError (then nothing is counted). */
+/* Counts one Python call against the recursion limit: 0, or -1 with RecursionError
+ * (then nothing is counted). */
 int mg_pyframe_enter_call(PyThreadState *ts);
 void mg_pyframe_leave_call(PyThreadState *ts);
 
@@ -59,13 +62,13 @@ PyObject *mg_pyframe_unresume(PyThreadState *ts, MgFrame *f, int yield_unit);
 
 /* The frame of a generator that stands at a yield; NULL when it has not started, runs or is finished. */
 MgFrame *mg_pyframe_suspended(PyObject *gen);
-/* The frame of a generator that has not ended: it stands before its first instruction (*started false) or at a yield.
- * NULL when it runs, is finished, or stands inside of an exception handler. */
+/* The frame of a generator that has not ended: it stands before its first instruction (*started false) or at
+ * a yield. NULL when it runs, is finished, or stands inside of an exception handler. */
 MgFrame *mg_pyframe_paused(PyObject *gen, bool *started);
 bool mg_pyframe_gen_finished(PyObject *gen);
-/* Gives a generator that has not started what another one of its code holds: v[0..n), borrowed, NULL where unbound.
- * unit: the yield it stands at; -1: that one has not started either, and v has the contents of the cells that the
- * prologue makes, and no free variables. */
+/* Gives a generator that has not started what another one of its code holds: v[0..n), borrowed, NULL where
+ * unbound. unit: the yield it stands at; -1: that one has not started either, and v has the contents of the
+ * cells that the prologue makes, and no free variables. */
 void mg_pyframe_fill_generator(PyObject *gen, PyObject *const *v, int n, int unit);
 /* Calls a function with as many arguments as it asks for, which nobody looks at. */
 PyObject *mg_pyframe_call_blank(PyObject *func);
@@ -74,24 +77,28 @@ void mg_pyframe_end_generator(PyObject *gen);
 
 /* The exception being handled in this frame or generator: a slot that holds a new reference or NULL. */
 PyObject **mg_pyframe_exc_slot(PyThreadState *ts);
-PyObject *mg_pyframe_handled(PyThreadState *ts); /* borrowed; of the nearest frame that handles one, or NULL */
-PyObject *mg_pyframe_bare(PyCodeObject *code, PyObject *globals, long line); /* new: a frame object for tracebacks, never run */
-void mg_pyframe_traceback(PyThreadState *ts);    /* adds the current frame to the traceback of the exception set */
-bool mg_pyframe_traced(PyThreadState *ts);       /* settrace, setprofile or sys.monitoring is active, or a callback of theirs runs */
+PyObject *
+mg_pyframe_handled(PyThreadState *ts); /* borrowed; of the nearest frame that handles one, or NULL */
+PyObject *mg_pyframe_bare(PyCodeObject *code, PyObject *globals,
+                          long line); /* new: a frame object for tracebacks, never run */
+void mg_pyframe_traceback(
+    PyThreadState *ts); /* adds the current frame to the traceback of the exception set */
+bool mg_pyframe_traced(
+    PyThreadState *ts); /* settrace, setprofile or sys.monitoring is active, or a callback of theirs runs */
 
-/* What CPython's loop does between instructions: signals, pending calls, asynchronous exceptions, other threads' turns.
- * 0, or -1 with what a handler raised. */
+/* What CPython's loop does between instructions: signals, pending calls, asynchronous exceptions, other
+ * threads' turns. 0, or -1 with what a handler raised. */
 int mg_pyframe_pending(PyThreadState *ts);
 bool mg_pyframe_finalizing(void); /* the interpreter is being taken apart: nothing can be imported */
 /* Lets other threads run when they ask for it. */
 void mg_pyframe_give_way(PyThreadState *ts);
-/* While held, no handler of a signal and no pending call runs in this thread (only the main one runs any); what came
- * meanwhile does after the release.  Gives the state before. */
+/* While held, no handler of a signal and no pending call runs in this thread (only the main one runs any);
+ * what came meanwhile does after the release.  Gives the state before. */
 bool mg_pyframe_hold_signals(PyThreadState *ts, bool hold);
 bool mg_pyframe_waits(void); /* does a signal wait whose handler this thread holds up? */
 
 MgEvalFunc mg_pyframe_eval_func(void);
-void mg_pyframe_set_eval_func(MgEvalFunc fn);    /* NULL: CPython's own */
+void mg_pyframe_set_eval_func(MgEvalFunc fn); /* NULL: CPython's own */
 
 /* One pointer of ours per code object, freed with it. */
 int mg_pyframe_extra_init(void (*destroy)(void *));
@@ -99,7 +106,7 @@ void *mg_pyframe_extra(PyCodeObject *co);
 int mg_pyframe_set_extra(PyCodeObject *co, void *p);
 
 /* Parts of instructions that CPython keeps to itself; new references. */
-PyObject *mg_pyframe_join(PyObject *const *pieces, int n);              /* BUILD_STRING */
-int mg_pyframe_dict_merge(PyObject *d, PyObject *other);                /* DICT_MERGE: KeyError on duplicates */
-PyObject *mg_pyframe_type_lookup(PyTypeObject *t, PyObject *name);      /* borrowed, no exception */
+PyObject *mg_pyframe_join(PyObject *const *pieces, int n);         /* BUILD_STRING */
+int mg_pyframe_dict_merge(PyObject *d, PyObject *other);           /* DICT_MERGE: KeyError on duplicates */
+PyObject *mg_pyframe_type_lookup(PyTypeObject *t, PyObject *name); /* borrowed, no exception */
 #endif

@@ -8,7 +8,8 @@
 
 PyObject *mg_import(const char *name) {
   MgPause pause = mg_rec_pause(); /* importlib's functions are not the program's here */
-  PyObject *leaf = Py_BuildValue("(s)", "__name__"), *m = leaf ? PyImport_ImportModuleLevel(name, NULL, NULL, leaf, 0) : NULL;
+  PyObject *leaf = Py_BuildValue("(s)", "__name__"),
+           *m = leaf ? PyImport_ImportModuleLevel(name, NULL, NULL, leaf, 0) : NULL;
   mg_rec_resume(pause);
   Py_XDECREF(leaf);
   return m;
@@ -46,11 +47,12 @@ static bool names_has_fields(PyTypeObject *t) {
   return more > (dict + weak) * (Py_ssize_t)sizeof(PyObject *);
 }
 
-/* C classes may be heap types too (functools.partial, locks); the destructor that every class statement gives tells, unless
- * the C class has none of its own (random.Random's base). */
+/* C classes may be heap types too (functools.partial, locks); the destructor that every class statement gives
+ * tells, unless the C class has none of its own (random.Random's base). */
 PyTypeObject *mg_solid_base(PyTypeObject *t) {
   destructor python = mg_torch.module->tp_dealloc;
-  while (t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_dealloc == python && t->tp_base && !names_has_fields(t)) t = t->tp_base;
+  while (t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_dealloc == python && t->tp_base && !names_has_fields(t))
+    t = t->tp_base;
   return t;
 }
 
@@ -61,7 +63,9 @@ bool mg_has_finalizer(PyTypeObject *t) {
 bool mg_death_is_seen(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   if (PyGen_CheckExact(o)) return true; /* the rest of its try and with blocks runs then */
-  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || !PyType_SUPPORTS_WEAKREFS(t) || PyType_Check(o) || PyObject_TypeCheck(o, mg_torch.tensor)) return false;
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || !PyType_SUPPORTS_WEAKREFS(t) || PyType_Check(o) ||
+      PyObject_TypeCheck(o, mg_torch.tensor))
+    return false;
   return *(PyObject **)((char *)o + t->tp_weaklistoffset) || mg_has_finalizer(t);
 }
 
@@ -98,9 +102,11 @@ int mg_dict_put(PyObject *dict, PyObject *key, PyObject *v) {
 }
 
 PyObject *mg_view_of(PyObject *o, const char **name) {
-  static const struct { PyTypeObject *t; const char *name; } kinds[] = {
-      {&PyDictKeys_Type, "keys"}, {&PyDictValues_Type, "values"}, {&PyDictItems_Type, "items"},
-      {&PyODictKeys_Type, "keys"}, {&PyODictValues_Type, "values"}, {&PyODictItems_Type, "items"}};
+  static const struct {
+    PyTypeObject *t;
+    const char *name;
+  } kinds[] = {{&PyDictKeys_Type, "keys"},  {&PyDictValues_Type, "values"},  {&PyDictItems_Type, "items"},
+               {&PyODictKeys_Type, "keys"}, {&PyODictValues_Type, "values"}, {&PyODictItems_Type, "items"}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (Py_TYPE(o) == kinds[i].t) {
       *name = kinds[i].name;
@@ -110,7 +116,8 @@ PyObject *mg_view_of(PyObject *o, const char **name) {
 }
 
 PyObject *mg_view_new(PyObject *dict, PyObject *name) {
-  return PyObject_CallMethodOneArg((PyObject *)(PyODict_Check(dict) ? &PyODict_Type : &PyDict_Type), name, dict);
+  return PyObject_CallMethodOneArg((PyObject *)(PyODict_Check(dict) ? &PyODict_Type : &PyDict_Type), name,
+                                   dict);
 }
 
 PyObject *mg_local_dict(PyObject *local) {
@@ -142,7 +149,8 @@ int mg_set_copy(PyObject *to, PyObject *from) {
 PyObject *mg_policy_self(PyObject *f) {
   if (PyCFunction_Check(f)) {
     PyObject *s = ((PyCFunctionObject *)f)->m_self;
-    bool is_owner = s && (PyModule_Check(s) || PyType_Check(s) || !strncmp(Py_TYPE(s)->tp_name, "pybind11_", 9));
+    bool is_owner =
+        s && (PyModule_Check(s) || PyType_Check(s) || !strncmp(Py_TYPE(s)->tp_name, "pybind11_", 9));
     return is_owner ? NULL : s;
   }
   return Py_TYPE(f) == &_PyMethodWrapper_Type ? ((MethodWrapper *)f)->self : NULL;
@@ -171,6 +179,7 @@ bool mg_generator_cleans_up(PyObject *gen) {
   MgCodeInfo *info = f ? mg_code_info(mg_pyframe_code(f)) : NULL;
   const MgCode *code = info ? mg_code_decoded(info, mg_pyframe_code(f)) : NULL;
   const MgHandler *h = code ? mg_decode_handler(code, mg_pyframe_lasti(f)) : NULL;
-  while (h && code->instr[h->target].op == BC_CLEANUP_THROW) h = mg_decode_handler(code, h->target); /* 3.12's around `yield from` */
+  while (h && code->instr[h->target].op == BC_CLEANUP_THROW)
+    h = mg_decode_handler(code, h->target); /* 3.12's around `yield from` */
   return h && !(h->depth == 0 && h->lasti); /* not the one that 3.12 puts around every generator */
 }

@@ -7,35 +7,40 @@
 
 /* The layout of method-wrapper objects is not in CPython's headers, but has been this since 2.2. */
 typedef struct MethodWrapper {
-  PyObject_HEAD
-  PyWrapperDescrObject *descr;
+  PyObject_HEAD PyWrapperDescrObject *descr;
   PyObject *self;
 } MethodWrapper;
-/* A module by its full name, new.  Unlike PyImport_ImportModule it does not ask the running frame for its __import__, which
- * generated code (namedtuple's __new__) has none of. */
+/* A module by its full name, new.  Unlike PyImport_ImportModule it does not ask the running frame for its
+ * __import__, which generated code (namedtuple's __new__) has none of. */
 PyObject *mg_import(const char *name);
-/* `with ctx:` from C.  Entering takes ctx (NULL with an exception: stays NULL) and gives it back entered; leaving takes it and
- * keeps an exception that is set, unless leaving raises one: -1 then. */
+/* `with ctx:` from C.  Entering takes ctx (NULL with an exception: stays NULL) and gives it back entered;
+ * leaving takes it and keeps an exception that is set, unless leaving raises one: -1 then. */
 PyObject *mg_context_enter(PyObject *ctx);
 int mg_context_exit(PyObject *ctx);
-PyTypeObject *mg_solid_base(PyTypeObject *t); /* the most derived base in C: what C code finds in an instance */
+PyTypeObject *
+mg_solid_base(PyTypeObject *t);         /* the most derived base in C: what C code finds in an instance */
 bool mg_has_finalizer(PyTypeObject *t); /* a class with a __del__ */
-/* Would the program notice when o dies?  It has a __del__ or weak references to it; tensors apart, which torch refers to. */
+/* Would the program notice when o dies?  It has a __del__ or weak references to it; tensors
+ * apart, which torch refers to. */
 bool mg_death_is_seen(PyObject *o);
 /* A new, empty instance, made by the base in C: no __new__ or __init__ of a Python class runs. */
 PyObject *mg_new_instance(PyTypeObject *t);
-PyObject *mg_new_value(PyTypeObject *t, PyObject *plain); /* new: an instance of a subclass of a C value type (int, tuple ...), without its __new__ */
-PyObject *mg_plain_value(PyObject *o); /* new: the plain int, str, frozenset ... in an instance of a subclass; NULL without exception when it is none */
+PyObject *mg_new_value(PyTypeObject *t, PyObject *plain); /* new: an instance of a subclass of a C value type
+                                                             (int, tuple ...), without its __new__ */
+PyObject *mg_plain_value(PyObject *o); /* new: the plain int, str, frozenset ... in an instance of a subclass;
+                                          NULL without exception when it is none */
 /* An iterator over the keys of a dict or OrderedDict, in order, that no subclass can override. */
 PyObject *mg_dict_iter(PyObject *dict);
 int mg_dict_put(PyObject *dict, PyObject *key, PyObject *v); /* the same for setting */
-/* What a view of a dict shows, borrowed, and the name of the method that makes it; NULL when o is no such view. */
+/* What a view of a dict shows, borrowed, and the name of the method that makes it;
+ * NULL when o is no such view. */
 PyObject *mg_view_of(PyObject *o, const char **name);
 PyObject *mg_view_new(PyObject *dict, PyObject *name); /* by the dict's base in C, whatever a subclass says */
-/* The attributes that a threading.local has in this thread: borrowed; NULL without exception when it is none, or a class with an
- * __init__, which runs in each thread at its first use. */
+/* The attributes that a threading.local has in this thread: borrowed; NULL without exception when it is none,
+ * or a class with an __init__, which runs in each thread at its first use. */
 PyObject *mg_local_dict(PyObject *local);
-/* Copies the table of a set into an empty one: the same order now, and after the same changes.  -1 with an exception. */
+/* Copies the table of a set into an empty one: the same order now, and after the same
+ * changes.  -1 with an exception. */
 int mg_set_copy(PyObject *to, PyObject *from);
 /* self of a built-in method or method-wrapper (borrowed); NULL for everything else. */
 PyObject *mg_policy_self(PyObject *callable);

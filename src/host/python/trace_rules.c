@@ -7,13 +7,13 @@
 #include "host/python/pyobject.h"
 
 typedef enum SkipKind {
-  SKIP_none,    /* the user's code */
-  SKIP_inline,  /* library code: recorded when user code calls it, never compiled on its own */
-  SKIP_rnn,     /* run as it is, and a break, where it works on a packed sequence; the user's code otherwise */
-  SKIP_opaque,  /* run by C++ in the middle of an op: must not be recorded */
-  SKIP_modes,   /* the same, but part of the program where a torch_function mode of the program is on top */
-  SKIP_break,   /* the same, and a break where a recording calls it */
-  SKIP_wrapper  /* runs as it is, and so does the function that it calls, but not what that calls */
+  SKIP_none,   /* the user's code */
+  SKIP_inline, /* library code: recorded when user code calls it, never compiled on its own */
+  SKIP_rnn,    /* run as it is, and a break, where it works on a packed sequence; the user's code otherwise */
+  SKIP_opaque, /* run by C++ in the middle of an op: must not be recorded */
+  SKIP_modes,  /* the same, but part of the program where a torch_function mode of the program is on top */
+  SKIP_break,  /* the same, and a break where a recording calls it */
+  SKIP_wrapper /* runs as it is, and so does the function that it calls, but not what that calls */
 } SkipKind;
 
 typedef enum SkipRoot { ROOT_torch, ROOT_stdlib, ROOT_magneto, ROOT_numpy, ROOT__COUNT } SkipRoot;
@@ -28,10 +28,10 @@ static const struct {
     {ROOT_stdlib, "site-packages/", SKIP_none},
     {ROOT_stdlib, "dist-packages/", SKIP_none},
     {ROOT_torch, "", SKIP_inline},
-    {ROOT_torch, "nn/modules/", SKIP_none},       /* containers call user modules */
+    {ROOT_torch, "nn/modules/", SKIP_none}, /* containers call user modules */
     {ROOT_torch, "nn/modules/module.py", SKIP_inline},
     {ROOT_torch, "_ops.py", SKIP_opaque},
-    {ROOT_torch, "overrides.py", SKIP_opaque},    /* hands torch-level calls to the function mode */
+    {ROOT_torch, "overrides.py", SKIP_opaque}, /* hands torch-level calls to the function mode */
     {ROOT_torch, "_library/", SKIP_opaque},
     {ROOT_torch, "_dynamo/", SKIP_opaque},
     {ROOT_torch, "_dynamo/external_utils.py", SKIP_inline}, /* calls hooks and other functions of the user */
@@ -50,11 +50,17 @@ static const struct {
 };
 
 /* Functions of torch._dynamo/decorators.py that change what torch's compiler does. */
-static const char *const skip_breaking[] = {
-    "set_stance.__init__", "set_stance.__enter__", "set_stance.__exit__", "set_stance.__call__", "set_stance.clone",
-    "DynamoConfigPatchProxy.__enter__", "DynamoConfigPatchProxy.__exit__", "CudagraphOverrideContextManager.__enter__"};
+static const char *const skip_breaking[] = {"set_stance.__init__",
+                                            "set_stance.__enter__",
+                                            "set_stance.__exit__",
+                                            "set_stance.__call__",
+                                            "set_stance.clone",
+                                            "DynamoConfigPatchProxy.__enter__",
+                                            "DynamoConfigPatchProxy.__exit__",
+                                            "CudagraphOverrideContextManager.__enter__"};
 
-/* Functions of torch that are part of the program: they keep a flag in a global, or call what they wrap or were given. */
+/* Functions of torch that are part of the program: they keep a flag in a global, or call
+ * what they wrap or were given. */
 static const struct {
   const char *file, *name;
 } skip_recorded[] = {
@@ -78,14 +84,17 @@ static bool skip_is_recorded(PyCodeObject *co, const char *below_torch) {
 }
 
 static bool skip_is_breaking(PyCodeObject *co, const char *below_torch) {
-  static const struct { const char *file, *name; } most[] = {
+  static const struct {
+    const char *file, *name;
+  } most[] = {
       {"fx/experimental/proxy_tensor.py", "make_fx.<locals>.wrapped"}, /* a tracer would keep what it sees */
-      {"nested/_internal/nested_int.py", "NestedIntNode._str"},        /* "j3": a jagged size has another number in each run */
+      {"nested/_internal/nested_int.py",
+       "NestedIntNode._str"}, /* "j3": a jagged size has another number in each run */
       {"fx/experimental/const_fold.py", "FoldedGraphModule.__call__"},
       {"_functorch/eager_transforms.py", "linearize"},
       {"utils/_python_dispatch.py", "TorchDispatchMode.__enter__"},
       {"utils/_python_dispatch.py", "_disable_current_modes"}, /* the recording is such a mode */
-      {"_tensor_str.py", "_str"},                              /* of what a transform wraps; the others break in their methods */
+      {"_tensor_str.py", "_str"}, /* of what a transform wraps; the others break in their methods */
       {"_subclasses/fake_tensor.py", "FakeTensorMode.__enter__"},
   };
   const char *name = PyUnicode_AsUTF8(co->co_qualname);
@@ -115,7 +124,8 @@ static bool skip_is_packing(PyCodeObject *co) {
 }
 static bool skip_is_rnn(PyCodeObject *co, const char *below_torch) {
   if (!strcmp(below_torch, "nn/utils/rnn.py")) return skip_is_packing(co);
-  return !strcmp(below_torch, "nn/modules/rnn.py") && !PyUnicode_CompareWithASCIIString(co->co_name, "forward");
+  return !strcmp(below_torch, "nn/modules/rnn.py") &&
+         !PyUnicode_CompareWithASCIIString(co->co_name, "forward");
 }
 
 /* What torch.compiler.disable(recursive=False) puts around a function. */
@@ -135,7 +145,8 @@ static bool skip_is_generated(PyCodeObject *co, const char *file) {
 
 /* What C code that warns calls: the lists that handlers write to are no part of the program. */
 static bool skip_is_warning(PyCodeObject *co) {
-  return !PyUnicode_CompareWithASCIIString(co->co_qualname, "_showwarnmsg") || !PyUnicode_CompareWithASCIIString(co->co_qualname, "WarningMessage.__init__");
+  return !PyUnicode_CompareWithASCIIString(co->co_qualname, "_showwarnmsg") ||
+         !PyUnicode_CompareWithASCIIString(co->co_qualname, "WarningMessage.__init__");
 }
 
 static SkipKind skip_kind(PyCodeObject *co) {
@@ -152,13 +163,24 @@ static SkipKind skip_kind(PyCodeObject *co) {
     size_t n = root ? strlen(root) : 0;
     if (n && !strncmp(file, root, n) && !strncmp(file + n, skip_rules[i].path, strlen(skip_rules[i].path)))
       kind = skip_rules[i].kind;
-    if (n && skip_rules[i].root == ROOT_stdlib && !strncmp(file, root, n) && !strcmp(file + n, "warnings.py") && skip_is_warning(co)) return SKIP_opaque;
-    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_breaking(co, file + n)) return SKIP_break;
-    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_rnn(co, file + n)) return SKIP_rnn;
-    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_recorded(co, file + n)) return SKIP_inline;
-    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && !strcmp(file + n, "_functorch/predispatch.py") && skip_is_setup(co)) return SKIP_opaque;
-    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && !strcmp(file + n, "overrides.py") && skip_is_handing(co)) return SKIP_modes;
-    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && !strcmp(file + n, "_dynamo/external_utils.py") && skip_is_wrapper(co)) return SKIP_wrapper;
+    if (n && skip_rules[i].root == ROOT_stdlib && !strncmp(file, root, n) &&
+        !strcmp(file + n, "warnings.py") && skip_is_warning(co))
+      return SKIP_opaque;
+    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_breaking(co, file + n))
+      return SKIP_break;
+    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_rnn(co, file + n))
+      return SKIP_rnn;
+    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_recorded(co, file + n))
+      return SKIP_inline;
+    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) &&
+        !strcmp(file + n, "_functorch/predispatch.py") && skip_is_setup(co))
+      return SKIP_opaque;
+    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) &&
+        !strcmp(file + n, "overrides.py") && skip_is_handing(co))
+      return SKIP_modes;
+    if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) &&
+        !strcmp(file + n, "_dynamo/external_utils.py") && skip_is_wrapper(co))
+      return SKIP_wrapper;
   }
   return kind;
 }

@@ -9,12 +9,14 @@ bool mg_skip_opaque(PyCodeObject *co);
 bool mg_skip_modes(PyCodeObject *co);
 /* Frames that are not compiled on their own (they are inlined when compiled code calls them). */
 bool mg_skip_compile(PyCodeObject *co);
-/* Functions of torch that steer its own compiler in ways that a recording must not run through: a break at their call. */
+/* Functions of torch that steer its own compiler in ways that a recording must not run
+ * through: a break at their call. */
 bool mg_skip_breaks(PyCodeObject *co);
-/* A frame about to begin that works on a packed sequence, whose lengths C++ reads: run as it is, and such a break. */
+/* A frame about to begin that works on a packed sequence, whose lengths C++ reads: run
+ * as it is, and such a break. */
 bool mg_skip_packed(MgFrame *f);
-bool mg_skip_wrapper(PyCodeObject *co);   /* the wrapper that disable(recursive=False) makes */
-bool mg_skip_is_torch(PyCodeObject *co);   /* a file of torch itself */
-bool mg_skip_is_copy(PyCodeObject *co);    /* the module copy, whose memos go by ids */
+bool mg_skip_wrapper(PyCodeObject *co);  /* the wrapper that disable(recursive=False) makes */
+bool mg_skip_is_torch(PyCodeObject *co); /* a file of torch itself */
+bool mg_skip_is_copy(PyCodeObject *co);  /* the module copy, whose memos go by ids */
 int mg_skip_init(PyObject *module);
 #endif

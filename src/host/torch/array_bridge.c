@@ -58,7 +58,8 @@ PyObject *mg_symvalue_read(PyObject *tensor, uint32_t at) {
   if (mg_abi.aoti_torch_get_data_ptr(t, &p) || mg_abi.aoti_torch_get_dtype(t, &dtype) || !p)
     return PyErr_Format(PyExc_SystemError, "magneto: a number of the graph has no memory");
   if (dtype == DT_i64) return PyLong_FromLongLong(((const int64_t *)p)[at]);
-  return dtype == DT_bool ? PyBool_FromLong(((const bool *)p)[at]) : PyFloat_FromDouble(((const double *)p)[at]);
+  return dtype == DT_bool ? PyBool_FromLong(((const bool *)p)[at])
+                          : PyFloat_FromDouble(((const double *)p)[at]);
 }
 
 PyObject *mg_symfloat_tensor(PyObject *value) {
@@ -69,7 +70,11 @@ PyObject *mg_symfloat_tensor(PyObject *value) {
   int64_t i = number ? PyLong_AsLongLong(number) : 0;
   Py_XDECREF(number);
   if (PyErr_Occurred()) return NULL;
-  if (mg_abi.aoti_torch_empty_strided(0, NULL, NULL, truth ? DT_bool : is_int ? DT_i64 : DT_f64, DEV_cpu, -1, &t) ||
+  if (mg_abi.aoti_torch_empty_strided(0, NULL, NULL,
+                                      truth    ? DT_bool
+                                      : is_int ? DT_i64
+                                               : DT_f64,
+                                      DEV_cpu, -1, &t) ||
       mg_abi.aoti_torch_get_data_ptr(t, &p))
     return PyErr_NoMemory();
   if (truth) *(bool *)p = i;

@@ -6,15 +6,13 @@
 
 /* The head of PyArrayObject_fields and of PyArray_Descr. */
 typedef struct NdDescr {
-  PyObject_HEAD
-  PyTypeObject *scalar;
+  PyObject_HEAD PyTypeObject *scalar;
   char kind, letter, byteorder, flags;
-  int number;            /* of the type */
+  int number; /* of the type */
 } NdDescr;
 
 typedef struct NdArray {
-  PyObject_HEAD
-  char *data;
+  PyObject_HEAD char *data;
   int nd;
   Py_ssize_t *dim, *stride; /* strides in bytes */
   PyObject *base;
@@ -35,12 +33,14 @@ static PyTypeObject *nd_type; /* numpy.ndarray, strong, once its layout is known
 /* np.ones((2, 3), float32).T */
 static bool nd_layout_fits(PyObject *a) {
   const NdArray *n = (const NdArray *)a;
-  PyObject *dtype = PyObject_GetAttrString(a, "dtype"), *num = dtype ? PyObject_GetAttrString(dtype, "num") : NULL;
-  bool fits = num && n->nd == 2 && n->dim[0] == 3 && n->dim[1] == 2 && n->stride[0] == 4 && n->stride[1] == 12 &&
-              (PyObject *)n->descr == dtype && n->descr->number == PyLong_AsLong(num) && n->descr->kind == 'f' &&
-              (n->flags & ND_MATTERS) == ND_MATTERS && ((float *)n->data)[5] == 1.0f;
+  PyObject *dtype = PyObject_GetAttrString(a, "dtype"),
+           *num = dtype ? PyObject_GetAttrString(dtype, "num") : NULL;
+  bool fits = num && n->nd == 2 && n->dim[0] == 3 && n->dim[1] == 2 && n->stride[0] == 4 &&
+              n->stride[1] == 12 && (PyObject *)n->descr == dtype && n->descr->number == PyLong_AsLong(num) &&
+              n->descr->kind == 'f' && (n->flags & ND_MATTERS) == ND_MATTERS && ((float *)n->data)[5] == 1.0f;
   PyObject *flags = fits ? PyObject_GetAttrString(a, "flags") : NULL;
-  fits = flags && !PyObject_SetAttrString(flags, "writeable", Py_False) && (n->flags & ND_MATTERS) == ND_ALIGNED;
+  fits =
+      flags && !PyObject_SetAttrString(flags, "writeable", Py_False) && (n->flags & ND_MATTERS) == ND_ALIGNED;
   Py_XDECREF(flags);
   Py_XDECREF(dtype);
   Py_XDECREF(num);
@@ -61,10 +61,14 @@ void mg_nd_init(PyObject *np) {
 
 bool mg_nd_is(PyObject *o) { return Py_TYPE(o) == nd_type; }
 
-static const struct { char letter; uint8_t code; const char *name; } nd_dtypes[] = {
-    {'?', DT_bool, "bool"}, {'B', DT_u8, "uint8"}, {'b', DT_i8, "int8"}, {'h', DT_i16, "int16"}, {'i', DT_i32, "int32"},
-    {'l', DT_i64, "int64"}, {'q', DT_i64, "int64"}, {'e', DT_f16, "float16"}, {'f', DT_f32, "float32"}, {'d', DT_f64, "float64"},
-    {'F', DT_c64, "complex64"}, {'D', DT_c128, "complex128"}};
+static const struct {
+  char letter;
+  uint8_t code;
+  const char *name;
+} nd_dtypes[] = {{'?', DT_bool, "bool"},   {'B', DT_u8, "uint8"},      {'b', DT_i8, "int8"},
+                 {'h', DT_i16, "int16"},   {'i', DT_i32, "int32"},     {'l', DT_i64, "int64"},
+                 {'q', DT_i64, "int64"},   {'e', DT_f16, "float16"},   {'f', DT_f32, "float32"},
+                 {'d', DT_f64, "float64"}, {'F', DT_c64, "complex64"}, {'D', DT_c128, "complex128"}};
 
 static int nd_dtype_code(const NdDescr *d) {
   if (d->byteorder != '=' && d->byteorder != '|') return -1;
@@ -112,7 +116,8 @@ bool mg_nd_facts_hold(const MgNdFacts *f, PyObject *o) {
   const NdArray *a = (const NdArray *)o;
   size_t bytes = sizeof(Py_ssize_t) * (size_t)f->nd;
   return a->nd == f->nd && a->descr->number == f->number && a->descr->byteorder == f->byteorder &&
-         (a->flags & ND_MATTERS) == f->flags && !memcmp(a->dim, f->dim, bytes) && !memcmp(a->stride, f->dim + f->nd, bytes);
+         (a->flags & ND_MATTERS) == f->flags && !memcmp(a->dim, f->dim, bytes) &&
+         !memcmp(a->stride, f->dim + f->nd, bytes);
 }
 
 bool mg_nd_extent(PyObject *o, uintptr_t *lo, uintptr_t *hi) {
@@ -138,7 +143,8 @@ bool mg_guard_is_numpy_scalar(PyTypeObject *t) {
 }
 
 char mg_guard_numpy_number(PyObject *o) {
-  static const char *const floats[] = {"float64", "float32", "float16"}, *const ints[] = {"int64", "int32", "int16", "int8", "uint32", "uint16", "uint8"};
+  static const char *const floats[] = {"float64", "float32", "float16"};
+  static const char *const ints[] = {"int64", "int32", "int16", "int8", "uint32", "uint16", "uint8"};
   const char *name = Py_TYPE(o)->tp_name;
   if (strncmp(name, "numpy.", 6) || !mg_guard_is_numpy_scalar(Py_TYPE(o))) return 0;
   for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)

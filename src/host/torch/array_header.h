@@ -1,5 +1,6 @@
-/* Real NumPy arrays as C sees them: what guards compare and where the elements lie.  NumPy's headers are not needed: the first
- * fields of its array objects have been the same since 1.7, and are checked against known arrays before they are used. */
+/* Real NumPy arrays as C sees them: what guards compare and where the elements lie.  NumPy's headers are not
+ * needed: the first fields of its array objects have been the same since 1.7, and are checked against known
+ * arrays before they are used. */
 #ifndef MG_ARRAY_HEADER_H
 #define MG_ARRAY_HEADER_H
 #define PY_SSIZE_T_CLEAN
@@ -13,7 +14,8 @@ typedef struct MgNdFacts MgNdFacts; /* dtype, shape, strides and flags of an arr
 void mg_nd_init(PyObject *numpy);
 /* Is o exactly a numpy.ndarray? */
 bool mg_nd_is(PyObject *o);
-/* torch's number of a dtype object's dtype in native byte order; -1: torch has none.  Exceptions are cleared. */
+/* torch's number of a dtype object's dtype in native byte order; -1: torch has
+ * none.  Exceptions are cleared. */
 int mg_nd_torch_dtype(PyObject *dtype);
 /* NumPy's name of torch's dtype; NULL: NumPy has none. */
 const char *mg_nd_dtype_name(int code);

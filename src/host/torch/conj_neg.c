@@ -1,6 +1,7 @@
 /* Tensors whose memory is read through a bit: the conj bit of conj() and the neg bit of imag of it.
- * Stand-ins carry the bits of the values they stand for, so that torch asks and clears them as it does for real tensors;
- * compiled graphs hold memory only (middle/functionalize), and results get their bits when a run is over.  Arrays have no bits. */
+ * Stand-ins carry the bits of the values they stand for, so that torch asks and clears them as it does for
+ * real tensors; compiled graphs hold memory only (middle/functionalize), and results get their bits when a
+ * run is over.  Arrays have no bits. */
 #include "host/torch/conj_neg.h"
 #include "host/python/pyobject.h"
 #include "ir/graph/graph.h"
@@ -26,9 +27,12 @@ int mg_lazybits_set(PyObject *tensor, uint8_t bits) {
 PyObject *mg_lazybits_clear(PyObject *tensor, uint8_t bits, bool force) {
   bool conj = bits & MG_BIT_conj;
   if (!force)
-    return PyErr_Format(PyExc_RuntimeError, "Can't call numpy() on Tensor that has %s bit set. Use tensor.resolve_%s().numpy() instead.",
-                        conj ? "conjugate" : "negative", conj ? "conj" : "neg");
-  PyObject *once = PyObject_CallMethod(tensor, "resolve_conj", NULL), *clear = once ? PyObject_CallMethod(once, "resolve_neg", NULL) : NULL;
+    return PyErr_Format(
+        PyExc_RuntimeError,
+        "Can't call numpy() on Tensor that has %s bit set. Use tensor.resolve_%s().numpy() instead.",
+        conj ? "conjugate" : "negative", conj ? "conj" : "neg");
+  PyObject *once = PyObject_CallMethod(tensor, "resolve_conj", NULL),
+           *clear = once ? PyObject_CallMethod(once, "resolve_neg", NULL) : NULL;
   Py_XDECREF(once);
   return clear;
 }

@@ -32,13 +32,18 @@ static bool wrapper_sized(PyObject *o, const char *method, PyObject *want) {
 }
 
 bool mg_wrapper_holds(PyObject *o, PyObject *want) {
-  PyObject *flat = mg_wrapper_flat(o), *was = PyTuple_GET_ITEM(want, 1), *ask = PyTuple_GET_ITEM(want, 2), *r = NULL;
+  PyObject *flat = mg_wrapper_flat(o), *was = PyTuple_GET_ITEM(want, 1), *ask = PyTuple_GET_ITEM(want, 2),
+           *r = NULL;
   int same = flat ? PyObject_RichCompareBool(PyTuple_GET_ITEM(flat, 0), PyTuple_GET_ITEM(want, 0), Py_EQ) : 0;
   if (same > 0 && ask == Py_None) same = PyObject_RichCompareBool(PyTuple_GET_ITEM(flat, 1), was, Py_EQ);
-  else if (same > 0) same = (r = PyObject_CallFunctionObjArgs(ask, was, PyTuple_GET_ITEM(flat, 1), NULL)) ? PyObject_IsTrue(r) : 0;
+  else if (same > 0)
+    same = (r = PyObject_CallFunctionObjArgs(ask, was, PyTuple_GET_ITEM(flat, 1), NULL)) ? PyObject_IsTrue(r)
+                                                                                         : 0;
   Py_XDECREF(r);
   Py_XDECREF(flat);
-  if (same > 0) same = wrapper_sized(o, "size", PyTuple_GET_ITEM(want, 3)) && wrapper_sized(o, "stride", PyTuple_GET_ITEM(want, 4));
+  if (same > 0)
+    same = wrapper_sized(o, "size", PyTuple_GET_ITEM(want, 3)) &&
+           wrapper_sized(o, "stride", PyTuple_GET_ITEM(want, 4));
   PyErr_Clear();
   return same > 0;
 }

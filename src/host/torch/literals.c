@@ -1,7 +1,8 @@
 /* Literals of ATen calls: torch's Python objects <-> MgArg.
  * In: objects as the dispatcher hands them to a mode.  Out: MgArg with torch's own numbers.
- * dtype, layout, memory format and device objects are plain structs whose value follows the object header; that is
- * checked against known objects when the module loads, so reading one costs a load instead of an attribute look-up. */
+ * dtype, layout, memory format and device objects are plain structs whose value follows the object header;
+ * that is checked against known objects when the module loads, so reading one costs a load
+ * instead of an attribute look-up. */
 #include "host/torch/literals.h"
 #include <string.h>
 #include "host/python/pyobject.h"
@@ -16,7 +17,9 @@ static int torchobj_code(PyObject *o) { return *((int8_t *)o + sizeof(PyObject))
 
 int mg_torchobj_dtype(PyObject *o) { return Py_TYPE(o) == dtype_type ? torchobj_code(o) : -1; }
 int mg_torchobj_layout(PyObject *o) { return Py_TYPE(o) == layout_type ? torchobj_code(o) : -1; }
-int mg_torchobj_memory_format(PyObject *o) { return Py_TYPE(o) == memory_format_type ? torchobj_code(o) : -1; }
+int mg_torchobj_memory_format(PyObject *o) {
+  return Py_TYPE(o) == memory_format_type ? torchobj_code(o) : -1;
+}
 
 bool mg_torchobj_device(PyObject *o, int *type, int *index) {
   if (Py_TYPE(o) != device_type) return false;
@@ -44,15 +47,18 @@ static int torchobj_expect(PyObject *torch, const char *name, int code) {
   int got = torchobj_code(o);
   Py_DECREF(o);
   if (got == code) return 0;
-  PyErr_Format(PyExc_ImportError, "magneto: torch.%s has an unexpected layout in this version of torch", name);
+  PyErr_Format(PyExc_ImportError, "magneto: torch.%s has an unexpected layout in this version of torch",
+               name);
   return -1;
 }
 
 int mg_torchobj_init(void) {
   if (dtype_type) return 0;
-  static const struct { const char *name; int code; } known[] = {
-      {"float32", 6}, {"bfloat16", 15}, {"bool", 11}, {"strided", 0}, {"sparse_coo", 1},
-      {"preserve_format", 1}, {"channels_last", 2}};
+  static const struct {
+    const char *name;
+    int code;
+  } known[] = {{"float32", 6},    {"bfloat16", 15},       {"bool", 11},        {"strided", 0},
+               {"sparse_coo", 1}, {"preserve_format", 1}, {"channels_last", 2}};
   int rc = -1, type, index;
   PyObject *torch = mg_import("torch"), *dev = NULL;
   PyTypeObject *dt = NULL;
@@ -67,7 +73,8 @@ int mg_torchobj_init(void) {
   dev = PyObject_CallFunction((PyObject *)device_type, "s", "cuda:3");
   if (!dev) goto done;
   if (!mg_torchobj_device(dev, &type, &index) || type != DEV_cuda || index != 3) {
-    PyErr_SetString(PyExc_ImportError, "magneto: torch.device has an unexpected layout in this version of torch");
+    PyErr_SetString(PyExc_ImportError,
+                    "magneto: torch.device has an unexpected layout in this version of torch");
     goto done;
   }
   torchobj_collect(torch, dt, dtype_obj, 64);
@@ -110,32 +117,33 @@ static PyObject *torchobj_list(MgGraph *g, const MgArg *a, PyObject *objs) {
 PyObject *mg_torchobj_from_arg(MgGraph *g, const MgArg *a, PyObject *objs) {
   int64_t v;
   switch ((MgArgTag)a->tag) {
-    case MA_none: Py_RETURN_NONE;
-    case MA_int:
-      if (mg_sym_settle(g->x, a->u.sym, &v)) return PyLong_FromLongLong(v);
-      PyErr_SetString(PyExc_NotImplementedError, "magneto: a symbolic size as a literal");
-      return NULL;
-    case MA_float: return PyFloat_FromDouble(a->u.f);
-    case MA_bool: return PyBool_FromLong(a->u.b);
-    case MA_str: return PyUnicode_FromString(a->u.str);
-    case MA_dtype: return mg_torchobj_new_dtype(a->u.code);
-    case MA_layout:
-      if (a->u.code >= 0 && a->u.code < 16 && layout_obj[a->u.code]) return Py_NewRef(layout_obj[a->u.code]);
-      break;
-    case MA_memory_format:
-      if (a->u.code >= 0 && a->u.code < 8 && memory_format_obj[a->u.code])
-        return Py_NewRef(memory_format_obj[a->u.code]);
-      break;
-    case MA_device: return mg_torchobj_new_device(a->u.code, a->dev_index);
-    case MA_list: return torchobj_list(g, a, objs);
-    case MA_object: {
-      PyObject *o = objs ? PyList_GetItem(objs, a->u.obj) : NULL;
-      if (o) return Py_NewRef(o);
-      break;
-    }
-    case MA_val: break; /* a tensor is not a literal */
+  case MA_none: Py_RETURN_NONE;
+  case MA_int:
+    if (mg_sym_settle(g->x, a->u.sym, &v)) return PyLong_FromLongLong(v);
+    PyErr_SetString(PyExc_NotImplementedError, "magneto: a symbolic size as a literal");
+    return NULL;
+  case MA_float: return PyFloat_FromDouble(a->u.f);
+  case MA_bool: return PyBool_FromLong(a->u.b);
+  case MA_str: return PyUnicode_FromString(a->u.str);
+  case MA_dtype: return mg_torchobj_new_dtype(a->u.code);
+  case MA_layout:
+    if (a->u.code >= 0 && a->u.code < 16 && layout_obj[a->u.code]) return Py_NewRef(layout_obj[a->u.code]);
+    break;
+  case MA_memory_format:
+    if (a->u.code >= 0 && a->u.code < 8 && memory_format_obj[a->u.code])
+      return Py_NewRef(memory_format_obj[a->u.code]);
+    break;
+  case MA_device: return mg_torchobj_new_device(a->u.code, a->dev_index);
+  case MA_list: return torchobj_list(g, a, objs);
+  case MA_object: {
+    PyObject *o = objs ? PyList_GetItem(objs, a->u.obj) : NULL;
+    if (o) return Py_NewRef(o);
+    break;
   }
-  if (!PyErr_Occurred()) PyErr_Format(PyExc_SystemError, "magneto: argument of kind %d is not a literal", a->tag);
+  case MA_val: break; /* a tensor is not a literal */
+  }
+  if (!PyErr_Occurred())
+    PyErr_Format(PyExc_SystemError, "magneto: argument of kind %d is not a literal", a->tag);
   return NULL;
 }
 
@@ -157,10 +165,11 @@ int mg_torchobj_to_arg(MgGraph *g, PyObject *o, int kind, MgArg *out) {
     int64_t v = PyLong_AsLongLongAndOverflow(o, &over);
     if (over) return 0;
     if (kind == AK_dtype || kind == AK_layout || kind == AK_memory_format)
-      *out = (MgArg){.tag = kind == AK_dtype ? MA_dtype : kind == AK_layout ? MA_layout : MA_memory_format,
+      *out = (MgArg){.tag = kind == AK_dtype    ? MA_dtype
+                            : kind == AK_layout ? MA_layout
+                                                : MA_memory_format,
                      .u.code = (int32_t)v};
-    else
-      *out = mg_arg_int(g, v);
+    else *out = mg_arg_int(g, v);
   } else if (PyFloat_Check(o)) {
     *out = mg_arg_float(PyFloat_AS_DOUBLE(o));
   } else if (PyUnicode_Check(o)) {

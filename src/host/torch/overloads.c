@@ -1,5 +1,6 @@
 /* OpOverload <-> MgOp, with what the dispatch mode must know of each op.
- * In: OpOverload objects as torch hands them to a mode.  Out: MgFrontOp, one per op and process; the schema text is
+ * In: OpOverload objects as torch hands them to a mode.  Out: MgFrontOp, one per op and process; the schema
+ * text is
  * parsed the first time an op is met, and every later look-up is one hash probe on the object's address. */
 #include <stdlib.h>
 #include <string.h>
@@ -8,15 +9,18 @@
 #include "host/torch/literals.h"
 #include "ir/graph/op.h"
 
-static MgMap frontop_by_obj;       /* OpOverload -> index into frontop_all */
-static MgFrontOp **frontop_all;    /* owned, process lifetime */
+static MgMap frontop_by_obj;    /* OpOverload -> index into frontop_all */
+static MgFrontOp **frontop_all; /* owned, process lifetime */
 static uint32_t frontop_n, frontop_cap;
-static MgMap frontop_by_op;        /* MgOp.id + 2 -> index */
-static MgCtx frontop_ctx;          /* errors of schema parsing */
+static MgMap frontop_by_op; /* MgOp.id + 2 -> index */
+static MgCtx frontop_ctx;   /* errors of schema parsing */
 static PyObject *torch_c, *torch_ops, *tag_value, *tag_shape, *tag_inplace_view;
 
 /* Ops of a kind that no tag tells. */
-static const struct { const char *prefix; MgOpFate fate; } frontop_fates[] = {
+static const struct {
+  const char *prefix;
+  MgOpFate fate;
+} frontop_fates[] = {
     {"profiler::", FATE_run},
     {"aten::_local_scalar_dense", FATE_break_value},
     {"aten::equal", FATE_break_value},
@@ -27,11 +31,11 @@ static const struct { const char *prefix; MgOpFate fate; } frontop_fates[] = {
     {"aten::unbind_copy.int_out", FATE_break_op}, /* resize what they are given */
     {"aten::split_copy.Tensor_out", FATE_break_op},
     {"aten::split_with_sizes_copy.out", FATE_break_op},
-    {"aten::resize_", FATE_break_op},             /* may need memory that a stand-in does not have */
-    {"aten::index.Tensor", FATE_break_mask},      /* torch marks it dynamic because of masks */
+    {"aten::resize_", FATE_break_op},        /* may need memory that a stand-in does not have */
+    {"aten::index.Tensor", FATE_break_mask}, /* torch marks it dynamic because of masks */
     {"aten::_embedding_bag_backward", FATE_record_dense},
     {"aten::_embedding_bag", FATE_record},
-    {"aten::_ctc_loss", FATE_record},             /* only what it keeps for backward has a size that depends on data */
+    {"aten::_ctc_loss", FATE_record}, /* only what it keeps for backward has a size that depends on data */
     {"aten::mkldnn_rnn_layer", FATE_record_grad}, /* makes what backward needs only while autograd is on */
     {"aten::record_stream", FATE_break_op},
     {"aten::_to_dense", FATE_break_op},
@@ -71,10 +75,12 @@ static int frontop_has_kernel(const char *name, const char *key) {
   return yes;
 }
 
-/* A composite op runs its kernel in C++, as under autograd: the decomposition in Python that some have too is meant for torch's
- * own tracer, and asks sizes what only that tracer's know.  Others that only call ops may be the device's. */
+/* A composite op runs its kernel in C++, as under autograd: the decomposition in Python that some have too is
+ * meant for torch's own tracer, and asks sizes what only that tracer's know.  Others that only
+ * call ops may be the device's. */
 static int frontop_set_parts(MgFrontOp *fo, const char *of) {
-  PyObject *tools = mg_import("functools"), *keys = tools ? PyObject_GetAttrString(torch_c, "DispatchKey") : NULL;
+  PyObject *tools = mg_import("functools"),
+           *keys = tools ? PyObject_GetAttrString(torch_c, "DispatchKey") : NULL;
   PyObject *key = keys ? PyObject_GetAttrString(keys, of) : NULL;
   PyObject *run = key ? PyObject_GetAttrString(fo->func, "_op_dk") : NULL;
   if (run) fo->parts = PyObject_CallMethod(tools, "partial", "OO", run, key);
@@ -158,7 +164,8 @@ static void frontop_free(MgFrontOp *fo) {
 static int frontop_call_ours(MgFrontOp *fo) {
   PyObject *space = PyObject_GetAttrString(fo->func, "namespace"), *m = NULL, *name = NULL, *f = NULL;
   bool ours = space && PyUnicode_Check(space) && !PyUnicode_CompareWithASCIIString(space, "magneto");
-  if (ours && (m = mg_import("magneto.branch")) && (name = PyObject_GetAttrString(fo->func, "_opname"))) f = PyObject_GetAttr(m, name);
+  if (ours && (m = mg_import("magneto.branch")) && (name = PyObject_GetAttrString(fo->func, "_opname")))
+    f = PyObject_GetAttr(m, name);
   Py_XDECREF(space);
   Py_XDECREF(m);
   Py_XDECREF(name);
@@ -228,7 +235,8 @@ const MgFrontOp *mg_frontop_of(const MgOp *op) {
     return NULL;
   }
   const MgFrontOp *fo = NULL;
-  PyObject *nsname = PyUnicode_FromStringAndSize(op->name, sep - op->name), *ns = NULL, *packet = NULL, *func = NULL;
+  PyObject *nsname = PyUnicode_FromStringAndSize(op->name, sep - op->name), *ns = NULL, *packet = NULL,
+           *func = NULL;
   if (!nsname || !(ns = PyObject_GetAttr(torch_ops, nsname))) goto done;
   if (!(packet = PyObject_GetAttrString(ns, sep + 2))) goto done;
   if (!(func = PyObject_GetAttrString(packet, *op->overload ? op->overload : "default"))) goto done;

@@ -11,15 +11,16 @@
 
 static bool (*facts_requires_grad)(void *impl); /* c10::TensorImpl::requires_grad() const */
 
-/* Where c10::TensorImpl keeps what guards compare: byte offsets, learned from tensors with known values because the class
- * is no public ABI; all 0 when a field was not found, and then the C ABI is asked.  SizesAndStrides is a count, then
- * sizes and strides in room for INLINE_DIMS of each. */
+/* Where c10::TensorImpl keeps what guards compare: byte offsets, learned from tensors with known values
+ * because the class is no public ABI; all 0 when a field was not found, and then the C ABI is asked.
+ * SizesAndStrides is a count, then sizes and strides in room for INLINE_DIMS of each. */
 enum { INLINE_DIMS = 5 };
 static struct {
   int sizes, dtype, keyset;
-  int grad_meta, grad_flag; /* AutogradMeta *, and in it the flag of a leaf that requires grad; 0 when not found */
-  int hooks[2];             /* in the Python object: its dicts of hooks; 0 when not found */
-  int counter, version;     /* VersionCounter *, and in it the number; version is 0 when not found */
+  int grad_meta,
+      grad_flag; /* AutogradMeta *, and in it the flag of a leaf that requires grad; 0 when not found */
+  int hooks[2];  /* in the Python object: its dicts of hooks; 0 when not found */
+  int counter, version; /* VersionCounter *, and in it the number; version is 0 when not found */
 } facts_at;
 static uint64_t facts_memory_keys, facts_dense_key; /* 0: not known */
 
@@ -61,10 +62,12 @@ static int facts_room(const void *object, int most) {
   return room < (size_t)most ? (int)room : most;
 }
 
-/* Keys of tensors whose values are in memory: strided, sparse, with lazy conjugation or negation, all zero. */
+/* Keys of tensors whose values are in memory: strided, sparse, with lazy
+ * conjugation or negation, all zero. */
 static void facts_learn_memory(PyObject *torch) {
-  static const char *const text[] = {"torch.zeros(2, 2)", "torch.zeros(2, 2).to_sparse()", "torch.zeros(2, dtype=torch.cfloat).conj()",
-                                     "torch.zeros(2, dtype=torch.cfloat).conj().imag", "torch._efficientzerotensor(2)"};
+  static const char *const text[] = {
+      "torch.zeros(2, 2)", "torch.zeros(2, 2).to_sparse()", "torch.zeros(2, dtype=torch.cfloat).conj()",
+      "torch.zeros(2, dtype=torch.cfloat).conj().imag", "torch._efficientzerotensor(2)"};
   static const char *const gpu[] = {"torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA).raw_repr()",
                                     "torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCUDA).raw_repr()",
                                     "torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA).raw_repr()"};
@@ -83,7 +86,8 @@ static void facts_learn_memory(PyObject *torch) {
     Py_XDECREF(k);
   }
   facts_memory_keys = all;
-  PyObject *dense = PyRun_String("torch._C.DispatchKeySet(torch._C.DispatchKey.Dense).raw_repr()", Py_eval_input, ns, ns);
+  PyObject *dense =
+      PyRun_String("torch._C.DispatchKeySet(torch._C.DispatchKey.Dense).raw_repr()", Py_eval_input, ns, ns);
   facts_dense_key = dense ? PyLong_AsUnsignedLongLong(dense) : 0;
   Py_XDECREF(dense);
   if (PyErr_Occurred()) facts_dense_key = 0, PyErr_Clear();
@@ -91,11 +95,14 @@ static void facts_learn_memory(PyObject *torch) {
   Py_XDECREF(ns);
 }
 
-bool mg_facts_is_dense(PyObject *t) { return !facts_dense_key || !facts_at.keyset || (facts_keyset(t) & facts_dense_key) != 0; }
+bool mg_facts_is_dense(PyObject *t) {
+  return !facts_dense_key || !facts_at.keyset || (facts_keyset(t) & facts_dense_key) != 0;
+}
 
 bool mg_facts_in_memory(PyObject *t) { return !facts_memory_keys || !(facts_keyset(t) & ~facts_memory_keys); }
 
-/* The one offset, a multiple of step, at which every probe shows its value; 0 when there is none or more than one. */
+/* The one offset, a multiple of step, at which every probe shows its value; 0 when there
+ * is none or more than one. */
 static int facts_find(PyObject *const *t, const void *const *want, size_t n, int step) {
   int found = 0, at = 0, room = IMPL_BYTES;
   for (int k = 0; k < PROBES; k++) room = facts_room(facts_impl(t[k]), room);
@@ -147,8 +154,8 @@ static bool facts_set_requires_grad(PyObject *t, bool on) {
   return r != NULL;
 }
 
-/* t has never required grad.  AutogradMeta is the pointer that appears when it does; the flag is the one byte in it that
- * is 1, then 0, then 1 again. */
+/* t has never required grad.  AutogradMeta is the pointer that appears when it does; the flag is the one byte
+ * in it that is 1, then 0, then 1 again. */
 static void facts_learn_grad(PyObject *t) {
   enum { META_BYTES = 160 };
   char *before[IMPL_BYTES / 8], on[META_BYTES], off[META_BYTES];
@@ -200,13 +207,15 @@ static int facts_ask_version(PyObject *t, int64_t version) {
   return r ? 0 : -1;
 }
 
-/* VersionCounter is what t.detach() shares with t and t.data does not; the number in it is the word that shows what it is set to. */
+/* VersionCounter is what t.detach() shares with t and t.data does not; the number in it is the word that
+ * shows what it is set to. */
 static void facts_learn_version(PyObject *t) {
   static const uint32_t number[] = {0x1234567, 0x7654321};
   PyObject *same = PyObject_CallMethod(t, "detach", NULL), *other = PyObject_GetAttrString(t, "data");
   int found = 0, at = 0, room = same && other ? facts_room(facts_impl(t), IMPL_BYTES) : 0;
   for (int i = 8; i + 8 <= room; i += 8) {
-    const char *a = *(char **)(facts_impl(t) + i), *b = *(char **)(facts_impl(same) + i), *c = *(char **)(facts_impl(other) + i);
+    const char *a = *(char **)(facts_impl(t) + i), *b = *(char **)(facts_impl(same) + i),
+               *c = *(char **)(facts_impl(other) + i);
     if (a && c && a == b && a != c) found++, at = i;
   }
   uint64_t hits = found == 1 ? UINT64_MAX : 0; /* bit k: the word at 4 * k */
@@ -300,18 +309,24 @@ MgFacts *mg_facts_new(PyObject *o) {
 /* Some sizes may be others. */
 static bool facts_hold_dynamic(const MgFacts *f, const int64_t *size, const int64_t *stride) {
   for (int k = 0; k < f->ndim; k++) {
-    if (f->dim[k] == MG_FACTS_FREE ? size[k] > MG_FACTS_MOST : f->dim[k] == MG_FACTS_ANY ? size[k] < 2 || size[k] > MG_FACTS_MOST : size[k] != f->dim[k]) return false;
+    if (f->dim[k] == MG_FACTS_FREE  ? size[k] > MG_FACTS_MOST
+        : f->dim[k] == MG_FACTS_ANY ? size[k] < 2 || size[k] > MG_FACTS_MOST
+                                    : size[k] != f->dim[k])
+      return false;
     int64_t fixed = f->dim[f->ndim + k];
     int j = f->follow[k] - 1;
     if (j < 0 && fixed == MG_FACTS_ANY) {
       int below = -2 - j;
-      if (stride[k] < 2 || stride[k] > MG_FACTS_MOST || (below >= 0 && stride[k] <= size[below] * stride[below])) return false;
+      if (stride[k] < 2 || stride[k] > MG_FACTS_MOST ||
+          (below >= 0 && stride[k] <= size[below] * stride[below]))
+        return false;
     } else if (stride[k] != (j < 0 ? fixed : (size[j] ? size[j] : 1) * stride[j])) return false;
   }
   return true;
 }
 
-/* The same by the C ABI, one call a fact: where the fields are not known, or there are more dimensions than fit inline. */
+/* The same by the C ABI, one call a fact: where the fields are not known, or there are more
+ * dimensions than fit inline. */
 static bool facts_hold_by_abi(const MgFacts *f, PyObject *o) {
   MgTensor *t = mg_facts_tensor(o);
   int64_t n, *p, *q;
@@ -336,15 +351,19 @@ static bool facts_hold_by_abi(const MgFacts *f, PyObject *o) {
 static inline bool facts_hold(const MgFacts *f, PyObject *o) {
   if (Py_TYPE(o) != f->type) return false;
   const char *p = facts_impl(o);
-  if (f->sizeless) return facts_keyset(o) == f->keyset && facts_wants_grad(p) == f->requires_grad && (!facts_at.dtype || *(const uint16_t *)(p + facts_at.dtype) == f->dtype);
+  if (f->sizeless)
+    return facts_keyset(o) == f->keyset && facts_wants_grad(p) == f->requires_grad &&
+           (!facts_at.dtype || *(const uint16_t *)(p + facts_at.dtype) == f->dtype);
   if (facts_at.keyset && f->ndim <= INLINE_DIMS) {
     const int64_t *dim = (const int64_t *)(p + facts_at.sizes), *stride = dim + 1 + INLINE_DIMS;
-    if (*(const uint64_t *)(p + facts_at.keyset) != f->keyset || *(const uint16_t *)(p + facts_at.dtype) != f->dtype)
+    if (*(const uint64_t *)(p + facts_at.keyset) != f->keyset ||
+        *(const uint16_t *)(p + facts_at.dtype) != f->dtype)
       return false;
     if (*dim++ != f->ndim) return false;
     int64_t differs = 0;
     if (f->dynamic) differs = !facts_hold_dynamic(f, dim, stride);
-    else for (int k = 0; k < f->ndim; k++) differs |= (dim[k] ^ f->dim[k]) | (stride[k] ^ f->dim[f->ndim + k]);
+    else
+      for (int k = 0; k < f->ndim; k++) differs |= (dim[k] ^ f->dim[k]) | (stride[k] ^ f->dim[f->ndim + k]);
     if (differs) return false;
   } else if (!facts_hold_by_abi(f, o)) return false;
   if (f->device) {
@@ -366,7 +385,8 @@ uint32_t mg_facts_hold_all(const MgFactsOf *p, uint32_t n) {
 }
 
 bool mg_facts_equal(const MgFacts *a, const MgFacts *b) {
-  return a->type == b->type && a->ndim == b->ndim && !memcmp(a, b, sizeof *a + sizeof(int64_t) * 2 * (size_t)a->ndim);
+  return a->type == b->type && a->ndim == b->ndim &&
+         !memcmp(a, b, sizeof *a + sizeof(int64_t) * 2 * (size_t)a->ndim);
 }
 
 void mg_facts_explain(const MgFacts *f, PyObject *o, char *text, size_t n) {
@@ -377,14 +397,18 @@ void mg_facts_explain(const MgFacts *f, PyObject *o, char *text, size_t n) {
   MgFacts *g = mg_facts_new(o);
   if (!g) return;
   int k = 0;
-  while (g->ndim == f->ndim && k < 2 * f->ndim && (g->dim[k] == f->dim[k] || f->dim[k] == MG_FACTS_ANY || f->dim[k] == MG_FACTS_FREE)) k++;
+  while (g->ndim == f->ndim && k < 2 * f->ndim &&
+         (g->dim[k] == f->dim[k] || f->dim[k] == MG_FACTS_ANY || f->dim[k] == MG_FACTS_FREE))
+    k++;
 #define DIFF(field)                                                                                          \
   if (g->field != f->field)                                                                                  \
     snprintf(text, n, #field ": recorded %lld, now %lld", (long long)f->field, (long long)g->field);         \
   else
-  DIFF(dtype) DIFF(device) DIFF(device_index) DIFF(layout) DIFF(ndim) DIFF(requires_grad) DIFF(keyset)
-  for (int i = 0; i < 2; i++)
-    if (f->unhooked >> i & 1 && mg_facts_hooks(o, i)) snprintf(text, n, "%s: recorded none", facts_hook_names[i]);
+  DIFF(dtype)
+  DIFF(device)
+  DIFF(device_index) DIFF(layout) DIFF(ndim) DIFF(requires_grad)
+      DIFF(keyset) for (int i = 0; i < 2; i++) if (f->unhooked >> i & 1 && mg_facts_hooks(o, i))
+          snprintf(text, n, "%s: recorded none", facts_hook_names[i]);
   if (k < 2 * f->ndim)
     snprintf(text, n, "%s(%d): recorded %lld, now %lld", k < f->ndim ? "size" : "stride", k % f->ndim,
              (long long)f->dim[k], (long long)g->dim[k]);
@@ -395,13 +419,15 @@ void mg_facts_explain(const MgFacts *f, PyObject *o, char *text, size_t n) {
 bool mg_facts_learned(void) { return facts_at.keyset != 0; }
 
 bool mg_facts_extent(PyObject *o, uintptr_t *lo, uintptr_t *hi) {
-  /* Bytes of an element, by c10::ScalarType; the quantized and packed kinds after bfloat16 count as one byte. */
+  /* Bytes of an element, by c10::ScalarType; the quantized and packed kinds after
+   * bfloat16 count as one byte. */
   static const uint8_t width[] = {1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4, 2};
   MgTensor *t = mg_facts_tensor(o);
   int64_t n, *size, *stride;
   int32_t dtype, layout;
   void *p;
-  if (mg_abi.aoti_torch_get_layout(t, &layout) || layout || mg_abi.aoti_torch_get_data_ptr(t, &p) || !p) return false;
+  if (mg_abi.aoti_torch_get_layout(t, &layout) || layout || mg_abi.aoti_torch_get_data_ptr(t, &p) || !p)
+    return false;
   if (mg_abi.aoti_torch_get_dim(t, &n) || mg_abi.aoti_torch_get_dtype(t, &dtype)) return false;
   if (mg_abi.aoti_torch_get_sizes(t, &size) || mg_abi.aoti_torch_get_strides(t, &stride)) return false;
   int64_t last = 0;
@@ -423,7 +449,8 @@ int64_t mg_facts_distance(PyObject *a, PyObject *b) {
 
 /* ---- .grad ---- */
 
-/* c10::TensorImpl::grad() const, and the value that stands for "undefined"; NULL where they are not exported. */
+/* c10::TensorImpl::grad() const, and the value that stands for "undefined"; NULL
+ * where they are not exported. */
 static const void *(*backward_grad)(const void *impl);
 
 static const void *backward_undefined;

@@ -5,7 +5,8 @@
 
 /* ---- tensors across the border ---- */
 
-/* Loads what glibc loads when a thread ends or a backtrace is asked for: out of memory, that would end the process. */
+/* Loads what glibc loads when a thread ends or a backtrace is asked for: out of memory,
+ * that would end the process. */
 static void tensor_load_unwinder(void) {
   void *frame[1];
   backtrace(frame, 1); /* loads libgcc_s */

@@ -6,7 +6,7 @@
 #include "runtime/process/torch_abi.h"
 
 /* Tensors across the border.  Both need mg_abi.tensor_offset (mg_tensor_init). */
-PyObject *mg_tensor_wrap(MgTensor *t);    /* steals t; new reference; NULL with an exception */
+PyObject *mg_tensor_wrap(MgTensor *t); /* steals t; new reference; NULL with an exception */
 /* Loads the ABI and checks the layout of tensors once.  -1 with an exception. */
 int mg_tensor_init(void);
 #endif

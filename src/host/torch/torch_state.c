@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Accessors of libtorch: FN(return type, C name, mangled symbol, argument types).  C++ static member functions of
- * plain types follow the C calling convention on every ABI that torch ships for. */
+/* Accessors of libtorch: FN(return type, C name, mangled symbol, argument types).  C++ static member
+ * functions of plain types follow the C calling convention on every ABI that torch ships for. */
 #define STATE_FNS(FN)                                                                                        \
   FN(bool, grad, "_ZN3c108GradMode10is_enabledEv", (void))                                                   \
   FN(bool, inference, "_ZN3c1013InferenceMode10is_enabledEv", (void))                                        \
@@ -20,9 +20,10 @@
   FN(bool, deterministic, "_ZNK2at7Context23deterministicAlgorithmsEv", (void *))                            \
   FN(bool, warn_only, "_ZNK2at7Context31deterministicAlgorithmsWarnOnlyEv", (void *))                        \
   FN(int32_t, function_state, "_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv", (void))           \
-  FN(void, set_function_state, "_ZN2at4impl22PythonTorchFunctionTLS18set_disabled_stateENS0_26TorchFunctionDisabledStateE", (int32_t)) \
+  FN(void, set_function_state,                                                                               \
+     "_ZN2at4impl22PythonTorchFunctionTLS18set_disabled_stateENS0_26TorchFunctionDisabledStateE", (int32_t)) \
   FN(int64_t, function_modes, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv", (void))                     \
-  FN(void *const *, saved_hooks, "_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv", (void))                        \
+  FN(void *const *, saved_hooks, "_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv", (void))                 \
   FN(int64_t, dispatch_modes, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv", (void))                      \
   FN(bool, key_included, "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE", (uint16_t))         \
   FN(void **, jit_tracing, "_ZN5torch3jit6tracer15getTracingStateEv", (void))                                \
@@ -32,7 +33,7 @@ static struct {
 #define FN(ret, name, symbol, args) ret(*name) args;
   STATE_FNS(FN)
 #undef FN
-  void *ctx; /* at::Context, one per process */
+  void *ctx;              /* at::Context, one per process */
   uint16_t functorch_key; /* c10::DispatchKey that is included inside of torch.func transforms; 0: unknown */
 } state;
 
@@ -40,7 +41,8 @@ void mg_state_set_functorch_key(int key) { state.functorch_key = (uint16_t)key; 
 
 const char *mg_state_init(void) {
   if (state.ctx) return NULL;
-  void *cpu = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY), *c10 = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY);
+  void *cpu = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY),
+       *c10 = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY);
   if (!cpu || !c10) return "libtorch_cpu";
 #define FN(ret, name, symbol, args)                                                                          \
   *(void **)&state.name = dlsym(cpu, symbol);                                                                \
@@ -52,7 +54,8 @@ const char *mg_state_init(void) {
   return NULL;
 }
 
-/* The thread's state begins with a std::stack, over a std::deque {map, size, begin {cur, ...}, end {cur, ...}}. */
+/* The thread's state begins with a std::stack, over a std::deque {map, size, begin
+ * {cur, ...}, end {cur, ...}}. */
 static bool state_has_saved_hooks(void) {
   enum { BEGIN = 2, END = 6 };
   void *const *deque = state.saved_hooks();
@@ -61,7 +64,9 @@ static bool state_has_saved_hooks(void) {
 
 bool mg_state_functorch(void) { return state.functorch_key && state.key_included(state.functorch_key); }
 
-bool mg_state_jit_tracing(void) { return *state.jit_tracing() != NULL; } /* a shared_ptr: its first word points to the state */
+bool mg_state_jit_tracing(void) {
+  return *state.jit_tracing() != NULL;
+} /* a shared_ptr: its first word points to the state */
 
 long mg_state_function_modes(void) { return (long)state.function_modes(); }
 

@@ -3,24 +3,36 @@
 #include "ir/expr/dtype.h"
 #include <string.h>
 
-/* One row per dtype: name, bytes, storage type, class.  Classes: b bool, u unsigned, i signed, f float, c complex, m moved only. */
+/* One row per dtype: name, bytes, storage type, class.  Classes: b bool, u unsigned, i signed, f
+ * float, c complex, m moved only. */
 static const struct {
   const char *name;
   uint8_t size;
-  uint8_t ty; /* MgTy; complex numbers and those of 8 bits are only moved, as bits; of complex128 it is the type of one half */
+  uint8_t ty; /* MgTy; complex numbers and those of 8 bits are only moved, as bits; of complex128 it is the
+                 type of one half */
   char cls;
 } dtype_row[] = {
-  [DT_u8] = {"u8", 1, TY_u8, 'u'},       [DT_i8] = {"i8", 1, TY_i8, 'i'},
-  [DT_i16] = {"i16", 2, TY_i16, 'i'},    [DT_i32] = {"i32", 4, TY_i32, 'i'},
-  [DT_i64] = {"i64", 8, TY_i64, 'i'},    [DT_f16] = {"f16", 2, TY_f16, 'f'},
-  [DT_f32] = {"f32", 4, TY_f32, 'f'},    [DT_f64] = {"f64", 8, TY_f64, 'f'},
-  [DT_c32] = {"c32", 4, TY_i32, 'c'},    [DT_c64] = {"c64", 8, TY_i64, 'c'},
-  [DT_c128] = {"c128", 16, TY_f64, 'c'}, [DT_bool] = {"bool", 1, TY_i1, 'b'},
-  [DT_bf16] = {"bf16", 2, TY_bf16, 'f'}, [DT_u16] = {"u16", 2, TY_u16, 'u'},
-  [DT_u32] = {"u32", 4, TY_u32, 'u'},    [DT_u64] = {"u64", 8, TY_u64, 'u'},
-  [DT_f8e5m2] = {"f8e5m2", 1, TY_u8, 'm'}, [DT_f8e4m3fn] = {"f8e4m3fn", 1, TY_u8, 'm'},
-  [DT_f8e5m2fnuz] = {"f8e5m2fnuz", 1, TY_u8, 'm'}, [DT_f8e4m3fnuz] = {"f8e4m3fnuz", 1, TY_u8, 'm'},
-  [DT_f8e8m0fnu] = {"f8e8m0fnu", 1, TY_u8, 'm'},
+    [DT_u8] = {"u8", 1, TY_u8, 'u'},
+    [DT_i8] = {"i8", 1, TY_i8, 'i'},
+    [DT_i16] = {"i16", 2, TY_i16, 'i'},
+    [DT_i32] = {"i32", 4, TY_i32, 'i'},
+    [DT_i64] = {"i64", 8, TY_i64, 'i'},
+    [DT_f16] = {"f16", 2, TY_f16, 'f'},
+    [DT_f32] = {"f32", 4, TY_f32, 'f'},
+    [DT_f64] = {"f64", 8, TY_f64, 'f'},
+    [DT_c32] = {"c32", 4, TY_i32, 'c'},
+    [DT_c64] = {"c64", 8, TY_i64, 'c'},
+    [DT_c128] = {"c128", 16, TY_f64, 'c'},
+    [DT_bool] = {"bool", 1, TY_i1, 'b'},
+    [DT_bf16] = {"bf16", 2, TY_bf16, 'f'},
+    [DT_u16] = {"u16", 2, TY_u16, 'u'},
+    [DT_u32] = {"u32", 4, TY_u32, 'u'},
+    [DT_u64] = {"u64", 8, TY_u64, 'u'},
+    [DT_f8e5m2] = {"f8e5m2", 1, TY_u8, 'm'},
+    [DT_f8e4m3fn] = {"f8e4m3fn", 1, TY_u8, 'm'},
+    [DT_f8e5m2fnuz] = {"f8e5m2fnuz", 1, TY_u8, 'm'},
+    [DT_f8e4m3fnuz] = {"f8e4m3fnuz", 1, TY_u8, 'm'},
+    [DT_f8e8m0fnu] = {"f8e8m0fnu", 1, TY_u8, 'm'},
 };
 #define DTYPE_ROWS ((int)(sizeof dtype_row / sizeof *dtype_row))
 
@@ -28,9 +40,9 @@ static bool dtype_known(MgDtype d) { return (int)d < DTYPE_ROWS && dtype_row[d].
 static char dtype_class(MgDtype d) { return dtype_known(d) ? dtype_row[d].cls : 0; }
 
 int mg_ty_size(MgTy t) {
-  static const uint8_t size[TY__COUNT] = {[TY_i1] = 1,  [TY_i8] = 1,  [TY_u8] = 1,  [TY_i16] = 2, [TY_u16] = 2,
-                                          [TY_i32] = 4, [TY_u32] = 4, [TY_i64] = 8, [TY_u64] = 8, [TY_f16] = 2,
-                                          [TY_bf16] = 2, [TY_f32] = 4, [TY_f64] = 8};
+  static const uint8_t size[TY__COUNT] = {
+      [TY_i1] = 1,  [TY_i8] = 1,  [TY_u8] = 1,  [TY_i16] = 2,  [TY_u16] = 2, [TY_i32] = 4, [TY_u32] = 4,
+      [TY_i64] = 8, [TY_u64] = 8, [TY_f16] = 2, [TY_bf16] = 2, [TY_f32] = 4, [TY_f64] = 8};
   return size[t];
 }
 
@@ -45,7 +57,8 @@ const char *mg_dtype_name(MgDtype d) { return dtype_known(d) ? dtype_row[d].name
 
 MgDtype mg_dtype_parse(const char *name, int len) {
   for (int i = 0; i < DTYPE_ROWS; i++)
-    if (dtype_row[i].name && (int)strlen(dtype_row[i].name) == len && !memcmp(dtype_row[i].name, name, len)) return i;
+    if (dtype_row[i].name && (int)strlen(dtype_row[i].name) == len && !memcmp(dtype_row[i].name, name, len))
+      return i;
   return DT_none;
 }
 
@@ -58,10 +71,10 @@ bool mg_dtype_has_ty(MgDtype d) { return dtype_known(d) && !strchr("cm", dtype_r
 MgTy mg_dtype_ty(MgDtype d) { return dtype_known(d) ? dtype_row[d].ty : TY__COUNT; }
 MgTy mg_dtype_compute(MgDtype d) { return d == DT_f16 || d == DT_bf16 ? TY_f32 : mg_dtype_ty(d); }
 
-/* c10::promoteTypes: within a class the wider wins; bool < integers < floats < complex.  The exceptions are the
- * pairs where neither operand holds the other: u8 with a signed type goes one signed width up; f16 with bf16 is f32;
- * a complex with a float takes the float's precision.  u16/u32/u64 promote only with themselves, bool, floats and
- * complex (torch raises otherwise): DT_none. */
+/* c10::promoteTypes: within a class the wider wins; bool < integers < floats < complex.  The exceptions are
+ * the pairs where neither operand holds the other: u8 with a signed type goes one signed width up; f16 with
+ * bf16 is f32; a complex with a float takes the float's precision.  u16/u32/u64 promote only with themselves,
+ * bool, floats and complex (torch raises otherwise): DT_none. */
 MgDtype mg_dtype_promote(MgDtype a, MgDtype b) {
   if (a == b) return dtype_known(a) ? a : DT_none;
   char ca = dtype_class(a), cb = dtype_class(b);

@@ -1,6 +1,6 @@
 /* Hash-consing, builders and traversals of expressions.  In: rows of scalar.h.  Out: nodes.
- * Invariants: a node's sources have smaller numbers; operands of a row have equal types; f16 and bf16 appear only as
- * types of const, load, red, cvt, bitcast and where (arithmetic on them is built in f32).
+ * Invariants: a node's sources have smaller numbers; operands of a row have equal types; f16 and bf16 appear
+ * only as types of const, load, red, cvt, bitcast and where (arithmetic on them is built in f32).
  * Simplification is in expr_fold.c, integer arithmetic in expr_index.c. */
 #include "ir/expr/expr_priv.h"
 #include "base/assert.h"
@@ -11,7 +11,8 @@ MgRc mg_exprs_init(MgExprs *x, MgCtx *c) {
   const char *hole = mg_scalar_check();
   memset(x, 0, sizeof *x);
   x->c = c;
-  if (hole) return mg_fail(c, MG_BUG, "scalar_ops.def: row '%s' has neither template nor decomposition", hole);
+  if (hole)
+    return mg_fail(c, MG_BUG, "scalar_ops.def: row '%s' has neither template nor decomposition", hole);
   x->cap = 256;
   x->cap_slot = 512;
   x->node = mg_new(c, MgExpr, x->cap);
@@ -32,9 +33,12 @@ ExprRef expr_bad(MgExprs *x, const char *what) {
 }
 
 static uint64_t node_hash(const MgExpr *e) {
-  uint64_t h = ((uint64_t)e->op | (uint64_t)e->ty << 16 | (uint64_t)e->nsrc << 24 | (uint64_t)e->src[0] << 32) * 0x9E3779B97F4A7C15ull;
+  /* Three independent products: one chain of them takes as long as all the rest. */
+  uint64_t h =
+      ((uint64_t)e->op | (uint64_t)e->ty << 16 | (uint64_t)e->nsrc << 24 | (uint64_t)e->src[0] << 32) *
+      0x9E3779B97F4A7C15ull;
   h ^= ((uint64_t)e->src[1] | (uint64_t)e->src[2] << 32) * 0xC2B2AE3D27D4EB4Full;
-  return mg_hash_u64(h + (uint64_t)e->u.i * 0x165667B19E3779F9ull); /* three independent products: one chain of them takes as long as all the rest */
+  return mg_hash_u64(h + (uint64_t)e->u.i * 0x165667B19E3779F9ull);
 }
 
 static bool node_same(const MgExpr *a, const MgExpr *b) { /* u by bits: 0.0 and -0.0 differ */
@@ -72,7 +76,16 @@ static uint8_t node_trait(const MgExprs *x, const MgExpr *e) {
     all &= x->trait[e->src[i]];
   }
   switch (e->ty == TY_i64 ? e->op : OP_none) {
-  case OP_const: case OP_sym: case OP_add: case OP_sub: case OP_mul: case OP_floordiv: case OP_mod: case OP_min: case OP_max: case OP_neg: break;
+  case OP_const:
+  case OP_sym:
+  case OP_add:
+  case OP_sub:
+  case OP_mul:
+  case OP_floordiv:
+  case OP_mod:
+  case OP_min:
+  case OP_max:
+  case OP_neg: break;
   default: all = 0;
   }
   return (uint8_t)((any & EX_DATA) | all);
@@ -169,7 +182,8 @@ ExprRef mg_ex_load(MgExprs *x, MgTy ty, uint32_t buf, ExprRef index, ExprRef mas
   if (x->nomem) return 0;
   if (!index || mg_expr(x, index)->ty != TY_i64) return expr_bad(x, "load index is not i64");
   if (mask) {
-    if (mg_expr(x, mask)->ty != TY_i1 || !other || mg_expr(x, other)->ty != ty) return expr_bad(x, "load mask or other");
+    if (mg_expr(x, mask)->ty != TY_i1 || !other || mg_expr(x, other)->ty != ty)
+      return expr_bad(x, "load mask or other");
     if (mg_expr(x, mask)->op == OP_const) {
       if (!mg_expr(x, mask)->u.i) return other;
       mask = other = 0;
@@ -198,7 +212,8 @@ ExprRef mg_ex_cvt(MgExprs *x, MgTy ty, ExprRef a) {
 static ExprRef build_bitcast(MgExprs *x, MgTy ty, ExprRef a) {
   const MgExpr *e = mg_expr(x, a);
   if (e->ty == ty) return a;
-  if (mg_ty_size(ty) != mg_ty_size(e->ty) || ty == TY_i1 || e->ty == TY_i1) return expr_bad(x, "bitcast changes the size");
+  if (mg_ty_size(ty) != mg_ty_size(e->ty) || ty == TY_i1 || e->ty == TY_i1)
+    return expr_bad(x, "bitcast changes the size");
   if (e->op == OP_bitcast) return build_bitcast(x, ty, e->src[0]);
   /* NaN constants have one pattern here, so only other constants are folded. */
   if (e->op == OP_const && !(mg_ty_is_float(e->ty) && isnan(e->u.f))) {
@@ -231,7 +246,9 @@ ExprRef mg_ex_op(MgExprs *x, MgScalarOp op, ExprRef a, ExprRef b, ExprRef c) {
   MgTy ty = mg_expr(x, a)->ty;
   for (int i = 1; i < row->nin; i++)
     if (mg_expr(x, s[i])->ty != ty) {
-      if (!x->nomem) mg_fail(x->c, MG_BUG, "expression: %s of %s and %s", row->name, mg_ty_name(ty), mg_ty_name(mg_expr(x, s[i])->ty));
+      if (!x->nomem)
+        mg_fail(x->c, MG_BUG, "expression: %s of %s and %s", row->name, mg_ty_name(ty),
+                mg_ty_name(mg_expr(x, s[i])->ty));
       x->nomem = true;
       return 0;
     }
@@ -240,7 +257,8 @@ ExprRef mg_ex_op(MgExprs *x, MgScalarOp op, ExprRef a, ExprRef b, ExprRef c) {
     x->nomem = true;
     return 0;
   }
-  if (ty == TY_f16 || ty == TY_bf16) { /* computed in f32, rounded once; whole quotients step by step, as ATen has them */
+  if (ty == TY_f16 ||
+      ty == TY_bf16) { /* computed in f32, rounded once; whole quotients step by step, as ATen has them */
     if (op == OP_floordiv || op == OP_tdiv) return row->dec(x, op, s);
     for (int i = 0; i < row->nin; i++) s[i] = mg_ex_cvt(x, TY_f32, s[i]);
     ExprRef r = mg_ex_op(x, op, s[0], s[1], s[2]);
@@ -256,7 +274,9 @@ ExprRef mg_ex_op(MgExprs *x, MgScalarOp op, ExprRef a, ExprRef b, ExprRef c) {
 ExprRef mg_ex_rebuild(MgExprs *x, ExprRef r, const ExprRef *s) {
   const MgExpr e = x->node[r];
   switch (e.op) {
-  case OP_const: case OP_sym: case OP_red: return r;
+  case OP_const:
+  case OP_sym:
+  case OP_red: return r;
   case OP_idx: return mg_ex_idx(x, (int)e.u.i);
   case OP_load: return mg_ex_load(x, e.ty, (uint32_t)e.u.i, s[0], s[1], s[2]);
   case OP_cvt: return mg_ex_cvt(x, e.ty, s[0]);
@@ -447,7 +467,8 @@ int64_t mg_sym_hint(const MgExprs *cx, SymRef a) {
 
 int64_t mg_sym_eval(const MgExprs *cx, SymRef a, const int64_t *env) {
   MgExprs *x = (MgExprs *)cx;
-  if (!a || mg_expr(x, a)->op == OP_const || mg_expr(x, a)->op == OP_sym) return a ? size_eval(x, a, env, 0).i : 0;
+  if (!a || mg_expr(x, a)->op == OP_const || mg_expr(x, a)->op == OP_sym)
+    return a ? size_eval(x, a, env, 0).i : 0;
   if (++x->number_gen == MG_EXPR_HINT) { /* all are old, or would look new */
     if (x->number) memset(x->number, 0, x->cap_number * sizeof *x->number);
     x->number_gen = 1;
@@ -456,7 +477,8 @@ int64_t mg_sym_eval(const MgExprs *cx, SymRef a, const int64_t *env) {
 }
 
 MgRc mg_exprs_freeze(MgExprs *to, MgCtx *c, const MgExprs *from) {
-  *to = (MgExprs){.c = c, .n = from->n, .nsym = from->nsym, .node = mg_new(c, MgExpr, from->n), .nomem = true};
+  *to =
+      (MgExprs){.c = c, .n = from->n, .nsym = from->nsym, .node = mg_new(c, MgExpr, from->n), .nomem = true};
   TRYP(to->node);
   memcpy(to->node, from->node, from->n * sizeof *to->node);
   return MG_OK;

@@ -1,14 +1,30 @@
-/* Decompositions: rows of scalar_ops.def written in terms of simpler rows, for targets without a template, and
- * mg_ex_legalize, which applies them.  Every function gets operands of one type and gives the row's value exactly
- * as the fold column defines it, or (vector polynomials, f32) within the error stated above it, in units in the last
- * place measured over all finite inputs. */
+/* Decompositions: rows of scalar_ops.def written in terms of simpler rows, for targets without a template,
+ * and mg_ex_legalize, which applies them.  Every function gets operands of one type and gives the row's value
+ * exactly as the fold column defines it, or (vector polynomials, f32) within the error stated above it, in
+ * units in the last place measured over all finite inputs. */
 #include "ir/expr/expr_priv.h"
 #include <math.h>
 
 #define DEC(name) ExprRef name(MgExprs *x, MgScalarOp op, const ExprRef *s)
-DEC(dec_rem); DEC(dec_tdiv); DEC(dec_fmod); DEC(dec_floordiv); DEC(dec_mod); DEC(dec_min); DEC(dec_max); DEC(dec_neg);
-DEC(dec_abs); DEC(dec_sign); DEC(dec_rsqrt); DEC(dec_libm); DEC(dec_pow); DEC(dec_isinf); DEC(dec_signbit);
-DEC(dec_swapped); DEC(dec_powf); DEC(dec_shl); DEC(dec_shr);
+DEC(dec_rem);
+DEC(dec_tdiv);
+DEC(dec_fmod);
+DEC(dec_floordiv);
+DEC(dec_mod);
+DEC(dec_min);
+DEC(dec_max);
+DEC(dec_neg);
+DEC(dec_abs);
+DEC(dec_sign);
+DEC(dec_rsqrt);
+DEC(dec_libm);
+DEC(dec_pow);
+DEC(dec_isinf);
+DEC(dec_signbit);
+DEC(dec_swapped);
+DEC(dec_powf);
+DEC(dec_shl);
+DEC(dec_shr);
 
 static MgTy ty_of(MgExprs *x, ExprRef a) { return mg_expr(x, a)->ty; }
 static ExprRef num(MgExprs *x, ExprRef like, double v) {
@@ -27,8 +43,8 @@ DEC(dec_rem) { return 0; }
 
 DEC(dec_swapped) { return bin(x, op == OP_gt ? OP_lt : OP_le, s[1], s[0]); }
 
-/* Integer division made total: x / 0 = 0, x % 0 = 0, MIN / -1 wraps.  The raw row gets a divisor that is always
- * fine; with a constant divisor the selects fold away. */
+/* Integer division made total: x / 0 = 0, x % 0 = 0, MIN / -1 wraps.  The raw row gets a divisor that is
+ * always fine; with a constant divisor the selects fold away. */
 static ExprRef total_div(MgExprs *x, MgScalarOp raw, ExprRef a, ExprRef b) {
   ExprRef zero = num(x, b, 0), one = num(x, b, 1);
   ExprRef is0 = bin(x, OP_eq, b, zero), bad = is0;
@@ -53,13 +69,15 @@ static bool both_nonneg(MgExprs *x, ExprRef a, ExprRef b) {
   return ty_of(x, a) == TY_i64 && mg_ex_is_nonneg(x, a) && mg_ex_is_nonneg(x, b);
 }
 
-/* a / b or a % b of numbers that are not negative. Vectors of 64 bits have no high product, so that a division by a constant
- * would leave them: powers of two are shifts, and what fits 32 bits is divided there. 0: neither holds. */
+/* a / b or a % b of numbers that are not negative. Vectors of 64 bits have no high product, so that a
+ * division by a constant would leave them: powers of two are shifts, and what fits 32 bits is
+ * divided there. 0: neither holds. */
 static ExprRef narrow_div(MgExprs *x, MgScalarOp raw, ExprRef a, ExprRef b) {
   int64_t lo, hi, d;
   if (!mg_ex_const_int(x, b, &d) || d < 1) return 0;
   if (!(d & (d - 1)))
-    return raw == OP_rem ? bin(x, OP_and, a, mg_ex_int(x, TY_i64, d - 1)) : bin(x, OP_lsr, a, mg_ex_int(x, TY_i64, __builtin_ctzll((uint64_t)d)));
+    return raw == OP_rem ? bin(x, OP_and, a, mg_ex_int(x, TY_i64, d - 1))
+                         : bin(x, OP_lsr, a, mg_ex_int(x, TY_i64, __builtin_ctzll((uint64_t)d)));
   if (!mg_ex_range(x, a, &lo, &hi) || hi > UINT32_MAX || d > UINT32_MAX) return 0;
   return mg_ex_cvt(x, TY_i64, bin(x, raw, mg_ex_cvt(x, TY_u32, a), mg_ex_int(x, TY_u32, d)));
 }
@@ -84,8 +102,10 @@ DEC(dec_floordiv) {
   ExprRef f = un(x, OP_floor, d);
   f = where(x, bin(x, OP_lt, num(x, a, 0.5), bin(x, OP_sub, d, f)), bin(x, OP_add, f, one), f);
   f = where(x, bin(x, OP_eq, d, zero), bin(x, OP_copysign, zero, quot), f);
-  ExprRef inf = num(x, a, INFINITY), over = bin(x, OP_and, bin(x, OP_eq, un(x, OP_abs, quot), inf), bin(x, OP_ne, un(x, OP_abs, a), inf));
-  return where(x, bin(x, OP_or, bin(x, OP_eq, b, zero), over), quot, f); /* SLEEF's remainder is NaN for such quotients */
+  ExprRef inf = num(x, a, INFINITY), over = bin(x, OP_and, bin(x, OP_eq, un(x, OP_abs, quot), inf),
+                                                bin(x, OP_ne, un(x, OP_abs, a), inf));
+  return where(x, bin(x, OP_or, bin(x, OP_eq, b, zero), over), quot,
+               f); /* SLEEF's remainder is NaN for such quotients */
 }
 
 DEC(dec_mod) {
@@ -147,12 +167,14 @@ DEC(dec_shl) {
   return where(x, fits, bin(x, OP_lsl, s[0], where(x, fits, s[1], zero)), zero);
 }
 DEC(dec_shr) {
-  ExprRef fits = shift_fits(x, s[1]), zero = num(x, s[0], 0), most = num(x, s[0], 8 * mg_ty_size(ty_of(x, s[0])) - 1);
+  ExprRef fits = shift_fits(x, s[1]), zero = num(x, s[0], 0),
+          most = num(x, s[0], 8 * mg_ty_size(ty_of(x, s[0])) - 1);
   if (sgn(x, s[0])) return bin(x, OP_lsr, s[0], where(x, fits, s[1], most));
   return where(x, fits, bin(x, OP_lsr, s[0], where(x, fits, s[1], zero)), zero);
 }
 
-/* Integer powers by squaring: one step per bit of the exponent; negative exponents give 0 except for 1 and -1. */
+/* Integer powers by squaring: one step per bit of the exponent; negative exponents
+ * give 0 except for 1 and -1. */
 DEC(dec_pow) {
   if (flt(x, s[0])) return dec_powf(x, op, s);
   ExprRef a = s[0], e = s[1], one = num(x, a, 1), zero = num(x, a, 0), r = one, base = a;
@@ -163,13 +185,15 @@ DEC(dec_pow) {
   }
   if (!sgn(x, a)) return r;
   ExprRef odd = bin(x, OP_ne, bin(x, OP_and, e, one), zero), m1 = num(x, a, -1);
-  ExprRef neg = where(x, bin(x, OP_eq, a, one), one, where(x, bin(x, OP_eq, a, m1), where(x, odd, m1, one), zero));
+  ExprRef neg =
+      where(x, bin(x, OP_eq, a, one), one, where(x, bin(x, OP_eq, a, m1), where(x, odd, m1, one), zero));
   return where(x, bin(x, OP_lt, e, zero), neg, r);
 }
 
 /* mg_scalar_rand in terms of 64-bit products and exclusive or. */
 static ExprRef dec_rand(MgExprs *x, int kind, ExprRef seed, ExprRef index) {
-  ExprRef m = mg_ex_int(x, TY_u64, 0xffffffff), h = mg_ex_int(x, TY_u64, 32), zero = mg_ex_int(x, TY_u64, 0), c[4], k[2];
+  ExprRef m = mg_ex_int(x, TY_u64, 0xffffffff), h = mg_ex_int(x, TY_u64, 32), zero = mg_ex_int(x, TY_u64, 0),
+          c[4], k[2];
   ExprRef i = mg_ex_bitcast(x, TY_u64, index), s = mg_ex_bitcast(x, TY_u64, seed);
   c[0] = bin(x, OP_and, i, m);
   c[1] = bin(x, OP_lsr, i, h);
@@ -177,7 +201,8 @@ static ExprRef dec_rand(MgExprs *x, int kind, ExprRef seed, ExprRef index) {
   k[0] = bin(x, OP_and, s, m);
   k[1] = bin(x, OP_lsr, s, h);
   for (int round = 0; round < 10; round++) {
-    ExprRef p = bin(x, OP_mul, c[0], mg_ex_int(x, TY_u64, 0xD2511F53)), q = bin(x, OP_mul, c[2], mg_ex_int(x, TY_u64, 0xCD9E8D57));
+    ExprRef p = bin(x, OP_mul, c[0], mg_ex_int(x, TY_u64, 0xD2511F53)),
+            q = bin(x, OP_mul, c[2], mg_ex_int(x, TY_u64, 0xCD9E8D57));
     c[0] = bin(x, OP_xor, bin(x, OP_xor, bin(x, OP_lsr, q, h), c[1]), k[0]);
     c[2] = bin(x, OP_xor, bin(x, OP_xor, bin(x, OP_lsr, p, h), c[3]), k[1]);
     c[1] = bin(x, OP_and, q, m);
@@ -193,7 +218,8 @@ static ExprRef dec_rand(MgExprs *x, int kind, ExprRef seed, ExprRef index) {
   ExprRef u = bin(x, OP_mul, mg_ex_cvt(x, TY_f32, w[0]), ulp);
   if (kind == 0) return u;
   u = bin(x, OP_mul, mg_ex_cvt(x, TY_f32, bin(x, OP_add, w[0], mg_ex_int(x, TY_i32, 1))), ulp);
-  ExprRef v = bin(x, OP_mul, bin(x, OP_mul, mg_ex_cvt(x, TY_f32, w[1]), ulp), mg_ex_float(x, TY_f32, 6.283185307179586));
+  ExprRef v = bin(x, OP_mul, bin(x, OP_mul, mg_ex_cvt(x, TY_f32, w[1]), ulp),
+                  mg_ex_float(x, TY_f32, 6.283185307179586));
   ExprRef r = un(x, OP_sqrt, bin(x, OP_mul, un(x, OP_log, u), mg_ex_float(x, TY_f32, -2)));
   return bin(x, OP_mul, r, un(x, OP_cos, v));
 }
@@ -239,7 +265,9 @@ static ExprRef legalize(MgExprs *x, ExprRef e, Legal l, MgRc *rc) {
   return e;
 }
 
-ExprRef mg_ex_legalize(MgExprs *x, ExprRef e, int target, MgRc *rc) { return legalize(x, e, (Legal){.target = target}, rc); }
+ExprRef mg_ex_legalize(MgExprs *x, ExprRef e, int target, MgRc *rc) {
+  return legalize(x, e, (Legal){.target = target}, rc);
+}
 ExprRef mg_ex_legalize_for(MgExprs *x, ExprRef e, bool calls, MgRc *rc) {
   return legalize(x, e, (Legal){.but_sizes = true, .but_functions = calls}, rc);
 }

@@ -1,6 +1,8 @@
-/* Simplification of one node, applied by the builders.  The rules, in order; a, b any expression, c a constant:
+/* Simplification of one node, applied by the builders.  The rules, in order; a, b
+ * any expression, c a constant:
  *   1  all operands constant: folded by the row's fold column (not where flag D says undefined)
- *   2  i1 operands: min mul -> and; max add -> or; sub -> xor; a<b -> !a & b; a<=b -> !a | b; others as integers
+ *   2  i1 operands: min mul -> and; max add -> or; sub -> xor; a<b -> !a & b; a<=b
+ *   -> !a | b; others as integers
  *   3  gt ge: operands swapped, lt le.   C rows: constants to the right, else ordered by node number
  *   4  i64: normal form of sums, division and comparison rules (expr_index.c)
  *   5  algebra, per type class, below (signed zeros, NaN and infinities are respected: x+0.0 and x*0.0 stay,
@@ -25,14 +27,23 @@ static bool is_val(const MgExprs *x, ExprRef r, double f) { /* constant equal to
 /* Rule 2. */
 static ExprRef fold_i1(MgExprs *x, MgScalarOp op, ExprRef a, ExprRef b) {
   switch (op) {
-  case OP_min: case OP_mul: return bin(x, OP_and, a, b);
-  case OP_max: case OP_add: return bin(x, OP_or, a, b);
+  case OP_min:
+  case OP_mul: return bin(x, OP_and, a, b);
+  case OP_max:
+  case OP_add: return bin(x, OP_or, a, b);
   case OP_sub: return bin(x, OP_xor, a, b);
   case OP_lt: return bin(x, OP_and, un(x, OP_not, a), b);
   case OP_le: return bin(x, OP_or, un(x, OP_not, a), b);
-  case OP_neg: case OP_abs: case OP_sign: return a;
+  case OP_neg:
+  case OP_abs:
+  case OP_sign: return a;
   case OP_signbit: return boolean(x, false);
-  case OP_and: case OP_or: case OP_xor: case OP_not: case OP_eq: case OP_ne: break;
+  case OP_and:
+  case OP_or:
+  case OP_xor:
+  case OP_not:
+  case OP_eq:
+  case OP_ne: break;
   default: /* no boolean form: computed on u8 */
     a = mg_ex_cvt(x, TY_u8, a);
     return mg_ex_cvt(x, TY_i1, mg_ex_op(x, op, a, b ? mg_ex_cvt(x, TY_u8, b) : 0, 0));
@@ -80,11 +91,16 @@ static ExprRef fold_float(MgExprs *x, MgScalarOp op, MgTy ty, const ExprRef s[3]
   case OP_neg: return e.op == OP_neg ? e.src[0] : 0;
   case OP_abs: return e.op == OP_neg ? un(x, OP_abs, e.src[0]) : e.op == OP_abs ? a : 0;
   case OP_pow: return is_const(x, b) ? fold_pow(x, ty, a, value(x, b).f) : 0;
-  case OP_min: case OP_max: return a == b ? a : 0;
-  case OP_floor: case OP_ceil: case OP_trunc: case OP_round:
+  case OP_min:
+  case OP_max: return a == b ? a : 0;
+  case OP_floor:
+  case OP_ceil:
+  case OP_trunc:
+  case OP_round:
     return e.op == OP_floor || e.op == OP_ceil || e.op == OP_trunc || e.op == OP_round ||
                    (e.op == OP_cvt && !mg_ty_is_float(mg_expr(x, e.src[0])->ty))
-               ? a : 0;
+               ? a
+               : 0;
   default: return 0;
   }
 }
@@ -98,19 +114,34 @@ static ExprRef fold_int(MgExprs *x, MgScalarOp op, MgTy ty, const ExprRef s[3]) 
   case OP_add: return is_val(x, b, 0) ? a : 0;
   case OP_sub: return is_val(x, b, 0) ? a : same ? mg_ex_int(x, ty, 0) : 0;
   case OP_mul: return is_val(x, b, 1) ? a : is_val(x, b, 0) ? b : 0;
-  case OP_div: case OP_tdiv: case OP_floordiv: return is_val(x, b, 1) ? a : 0;
-  case OP_rem: case OP_fmod: case OP_mod: return is_val(x, b, 1) ? mg_ex_int(x, ty, 0) : 0;
-  case OP_pow: return is_val(x, b, 1) ? a : is_val(x, b, 2) ? bin(x, OP_mul, a, a) : is_val(x, b, 0) ? mg_ex_int(x, ty, 1) : 0;
-  case OP_neg: case OP_not: return e.op == op ? e.src[0] : 0;
+  case OP_div:
+  case OP_tdiv:
+  case OP_floordiv: return is_val(x, b, 1) ? a : 0;
+  case OP_rem:
+  case OP_fmod:
+  case OP_mod: return is_val(x, b, 1) ? mg_ex_int(x, ty, 0) : 0;
+  case OP_pow:
+    return is_val(x, b, 1)   ? a
+           : is_val(x, b, 2) ? bin(x, OP_mul, a, a)
+           : is_val(x, b, 0) ? mg_ex_int(x, ty, 1)
+                             : 0;
+  case OP_neg:
+  case OP_not: return e.op == op ? e.src[0] : 0;
   case OP_abs: return !mg_ty_is_signed(ty) || e.op == OP_abs ? a : 0;
   case OP_signbit: return mg_ty_is_signed(ty) ? 0 : boolean(x, false);
-  case OP_min: case OP_max: return same ? a : 0;
+  case OP_min:
+  case OP_max: return same ? a : 0;
   case OP_and: return same ? a : is_val(x, b, 0) ? b : is_val(x, b, -1) ? a : 0;
   case OP_or: return same || is_val(x, b, 0) ? a : is_val(x, b, -1) ? b : 0;
   case OP_xor: return same ? mg_ex_int(x, ty, 0) : is_val(x, b, 0) ? a : 0;
-  case OP_shl: case OP_shr: case OP_lsl: case OP_lsr: return is_val(x, b, 0) ? a : 0;
-  case OP_eq: case OP_le: return same ? boolean(x, true) : 0;
-  case OP_ne: case OP_lt: return same ? boolean(x, false) : 0;
+  case OP_shl:
+  case OP_shr:
+  case OP_lsl:
+  case OP_lsr: return is_val(x, b, 0) ? a : 0;
+  case OP_eq:
+  case OP_le: return same ? boolean(x, true) : 0;
+  case OP_ne:
+  case OP_lt: return same ? boolean(x, false) : 0;
   default: return 0;
   }
 }
@@ -156,12 +187,14 @@ ExprRef expr_fold_cvt(MgExprs *x, MgTy ty, ExprRef a) {
   MgTy from = mg_expr(x, e.src[0])->ty;
   bool ints = !mg_ty_is_float(from) && !mg_ty_is_float(e.ty) && !mg_ty_is_float(ty);
   bool floats = mg_ty_is_float(from) && mg_ty_is_float(e.ty);
-  /* Inner conversion exact: the value is the source's.  From an integer through a float to another integer the
-   * out-of-range rules differ, so that one stays. */
-  if (cvt_keeps(e.ty, from) && (ints || floats || from == TY_i1 || (!mg_ty_is_float(from) && mg_ty_is_float(ty))))
+  /* Inner conversion exact: the value is the source's.  From an integer through a float to another integer
+   * the out-of-range rules differ, so that one stays. */
+  if (cvt_keeps(e.ty, from) &&
+      (ints || floats || from == TY_i1 || (!mg_ty_is_float(from) && mg_ty_is_float(ty))))
     return mg_ex_cvt(x, ty, e.src[0]);
   /* Integers are cut once: i64 -> i32 -> i16. */
-  if (ints && ty != TY_i1 && e.ty != TY_i1 && mg_ty_size(ty) <= mg_ty_size(e.ty)) return mg_ex_cvt(x, ty, e.src[0]);
+  if (ints && ty != TY_i1 && e.ty != TY_i1 && mg_ty_size(ty) <= mg_ty_size(e.ty))
+    return mg_ex_cvt(x, ty, e.src[0]);
   return 0;
 }
 
@@ -170,8 +203,10 @@ ExprRef expr_fold_where(MgExprs *x, ExprRef p, ExprRef a, ExprRef b) {
   if (e.op == OP_const) return e.u.i ? a : b;
   if (a == b) return a;
   if (e.op == OP_not) return mg_ex_op(x, OP_where, e.src[0], b, a);
-  if (mg_expr(x, a)->op == OP_where && mg_expr(x, a)->src[0] == p) return mg_ex_op(x, OP_where, p, mg_expr(x, a)->src[1], b);
-  if (mg_expr(x, b)->op == OP_where && mg_expr(x, b)->src[0] == p) return mg_ex_op(x, OP_where, p, a, mg_expr(x, b)->src[2]);
+  if (mg_expr(x, a)->op == OP_where && mg_expr(x, a)->src[0] == p)
+    return mg_ex_op(x, OP_where, p, mg_expr(x, a)->src[1], b);
+  if (mg_expr(x, b)->op == OP_where && mg_expr(x, b)->src[0] == p)
+    return mg_ex_op(x, OP_where, p, a, mg_expr(x, b)->src[2]);
   if (mg_expr(x, a)->ty != TY_i1) return 0;
   if (is_const(x, a)) return value(x, a).i ? bin(x, OP_or, p, b) : bin(x, OP_and, un(x, OP_not, p), b);
   if (is_const(x, b)) return value(x, b).i ? bin(x, OP_or, un(x, OP_not, p), a) : bin(x, OP_and, p, a);

@@ -1,13 +1,14 @@
 /* Integer (i64) arithmetic in one normal form, and proofs about indices.
- * A sum is a linear form: constant + coefficients times monomials, a monomial being a product of atoms; atoms are
- * symbols, indices, and any node that is not a sum or product.  Terms are ordered by node number, the constant last,
- * so equal sums are equal nodes.  This is valid for all values (arithmetic mod 2^64).
- * Division rules need that nothing overflows, so they apply to expressions of constants, symbols and indices only
- * (index_only), and d > 0:
+ * A sum is a linear form: constant + coefficients times monomials, a monomial being a product of atoms; atoms
+ * are symbols, indices, and any node that is not a sum or product.  Terms are ordered by node number, the
+ * constant last, so equal sums are equal nodes.  This is valid for all values (arithmetic mod 2^64).
+ * Division rules need that nothing overflows, so they apply to expressions of constants, symbols and indices
+ * only (index_only), and d > 0:
  *   (d*q + r) // d -> q + r // d            (d*q + r) % d -> r % d         also for symbolic d
  *   r // d -> 0, r % d -> r                 when 0 <= r < d is proved
  *   (g*a + b) // (g*e) -> a // e            (g*a + b) % (g*e) -> g*(a % e) + b      when 0 <= b < g
- *   (y // a) // d -> y // (a*d)             (y % n) % d -> y % d,  (y % n) // d -> (y // d) % (n/d)   when d divides n
+ *   (y // a) // d -> y // (a*d)             (y % n) % d -> y % d,  (y % n) // d -> (y //
+ *   d) % (n/d)   when d divides n
  *   d*(y // d) + y % d -> y
  *   compare, min, max -> decided when the sign of the difference is proved */
 #include "ir/expr/expr_priv.h"
@@ -145,8 +146,10 @@ static ExprRef fold_mul(MgExprs *x, ExprRef a, ExprRef b) {
   lin_add(x, &p, a, 1);
   lin_add(x, &q, b, 1);
   /* Products of sums are expanded while they stay small; sums of loaded data are not touched. */
-  bool small = (p.n + 1) * (q.n + 1) <= MAX_TERM && (p.n == 0 || q.n == 0 || (p.n <= 1 && q.n <= 1) || (x->index_only[a] && x->index_only[b]));
-  if (p.full || q.full || !small) return a < b ? expr_raw(x, OP_mul, TY_i64, 2, a, b, 0, 0) : expr_raw(x, OP_mul, TY_i64, 2, b, a, 0, 0);
+  bool small = (p.n + 1) * (q.n + 1) <= MAX_TERM &&
+               (p.n == 0 || q.n == 0 || (p.n <= 1 && q.n <= 1) || (x->index_only[a] && x->index_only[b]));
+  if (p.full || q.full || !small)
+    return a < b ? expr_raw(x, OP_mul, TY_i64, 2, a, b, 0, 0) : expr_raw(x, OP_mul, TY_i64, 2, b, a, 0, 0);
   r.k = wmul(p.k, q.k);
   for (int i = 0; i < p.n; i++) lin_term(&r, p.t[i].mono, wmul(p.t[i].coef, q.k));
   for (int j = 0; j < q.n; j++) lin_term(&r, q.t[j].mono, wmul(q.t[j].coef, p.k));
@@ -169,7 +172,8 @@ static int64_t sat_add(int64_t a, int64_t b) { /* the bounds are absorbing */
 static int64_t sat_mul(int64_t a, int64_t b) {
   int64_t r;
   if (!a || !b) return 0;
-  if (a == NOLO || a == NOHI || b == NOLO || b == NOHI || __builtin_mul_overflow(a, b, &r)) return (a < 0) != (b < 0) ? NOLO : NOHI;
+  if (a == NOLO || a == NOHI || b == NOLO || b == NOHI || __builtin_mul_overflow(a, b, &r))
+    return (a < 0) != (b < 0) ? NOLO : NOHI;
   return r;
 }
 static int64_t floor_div(int64_t a, int64_t b) {
@@ -177,7 +181,9 @@ static int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-static bool narrow_pair(MgTy a, MgTy b) { return (a == TY_i64 && b == TY_u32) || (a == TY_u32 && b == TY_i64); }
+static bool narrow_pair(MgTy a, MgTy b) {
+  return (a == TY_i64 && b == TY_u32) || (a == TY_u32 && b == TY_i64);
+}
 
 /* From the ranges of the sources. */
 static bool range_of(const MgExprs *x, ExprRef r, int64_t *lo, int64_t *hi) {
@@ -192,7 +198,8 @@ static bool range_of(const MgExprs *x, ExprRef r, int64_t *lo, int64_t *hi) {
   case OP_idx:
     *lo = 0;
     *hi = NOHI;
-    if (x->idx_size[e->u.i] && mg_ex_range(x, x->idx_size[e->u.i], &al, &ah) && ah != NOHI) *hi = ah > 0 ? ah - 1 : 0;
+    if (x->idx_size[e->u.i] && mg_ex_range(x, x->idx_size[e->u.i], &al, &ah) && ah != NOHI)
+      *hi = ah > 0 ? ah - 1 : 0;
     return true;
   case OP_cvt:
     if (e->ty != TY_i64 && e->ty != TY_u32) return false;
@@ -201,18 +208,30 @@ static bool range_of(const MgExprs *x, ExprRef r, int64_t *lo, int64_t *hi) {
       *hi = 1;
       return true;
     }
-    return narrow_pair(e->ty, mg_expr(x, e->src[0])->ty) && mg_ex_range(x, e->src[0], lo, hi) && *lo >= 0 && *hi <= UINT32_MAX;
+    return narrow_pair(e->ty, mg_expr(x, e->src[0])->ty) && mg_ex_range(x, e->src[0], lo, hi) && *lo >= 0 &&
+           *hi <= UINT32_MAX;
   case OP_where:
-    if (e->ty != TY_i64 || !mg_ex_range(x, e->src[1], &al, &ah) || !mg_ex_range(x, e->src[2], &bl, &bh)) return false;
+    if (e->ty != TY_i64 || !mg_ex_range(x, e->src[1], &al, &ah) || !mg_ex_range(x, e->src[2], &bl, &bh))
+      return false;
     *lo = al < bl ? al : bl;
     *hi = ah > bh ? ah : bh;
     return true;
-  case OP_add: case OP_mul: case OP_floordiv: case OP_mod: case OP_min: case OP_max: case OP_div: case OP_rem: case OP_and:
+  case OP_add:
+  case OP_mul:
+  case OP_floordiv:
+  case OP_mod:
+  case OP_min:
+  case OP_max:
+  case OP_div:
+  case OP_rem:
+  case OP_and:
   case OP_lsr: break;
   default: return false;
   }
   bool machine = e->op == OP_div || e->op == OP_rem || e->op == OP_and || e->op == OP_lsr; /* as legalized */
-  if ((e->ty != TY_i64 && !(machine && e->ty == TY_u32)) || !mg_ex_range(x, e->src[0], &al, &ah) || !mg_ex_range(x, e->src[1], &bl, &bh)) return false;
+  if ((e->ty != TY_i64 && !(machine && e->ty == TY_u32)) || !mg_ex_range(x, e->src[0], &al, &ah) ||
+      !mg_ex_range(x, e->src[1], &bl, &bh))
+    return false;
   if (machine && (al < 0 || bl < (e->op == OP_div || e->op == OP_rem))) return false;
   switch (e->op) {
   case OP_and:
@@ -235,12 +254,14 @@ static bool range_of(const MgExprs *x, ExprRef r, int64_t *lo, int64_t *hi) {
       if (c[i] > *hi) *hi = c[i];
     }
     return true;
-  case OP_floordiv: case OP_div:
+  case OP_floordiv:
+  case OP_div:
     if (bl < 1) return false;
     *lo = al >= 0 ? (bh == NOHI ? 0 : floor_div(al, bh)) : floor_div(al, bl);
     *hi = ah >= 0 ? floor_div(ah, bl) : bh == NOHI ? -1 : floor_div(ah, bh);
     return true;
-  case OP_mod: case OP_rem:
+  case OP_mod:
+  case OP_rem:
     if (bl < 1) return false;
     *lo = 0;
     *hi = bh == NOHI ? NOHI : bh - 1;
@@ -285,9 +306,13 @@ bool mg_ex_is_nonneg(const MgExprs *x, ExprRef e) {
   return mg_ex_range(x, e, &lo, &hi) && lo >= 0;
 }
 
-enum { UPPER_CONST = 1 << 30 }; /* greater constants are no bound worth having, and their products leave int64 */
+enum {
+  UPPER_CONST = 1 << 30
+}; /* greater constants are no bound worth having, and their products leave int64 */
 
-enum { UPPER_WORK = 256 }; /* nodes looked at for one bound: products of sums of products have too many paths */
+enum {
+  UPPER_WORK = 256
+}; /* nodes looked at for one bound: products of sums of products have too many paths */
 
 /* An expression of symbols that is at least e; 0 when none is found. */
 static ExprRef upper(MgExprs *x, ExprRef r, int depth, int *left) {
@@ -295,10 +320,12 @@ static ExprRef upper(MgExprs *x, ExprRef r, int depth, int *left) {
   int64_t lo, hi;
   if (depth > 8 || --*left < 0) return 0;
   switch (e.op) {
-  case OP_const: case OP_sym: return r;
+  case OP_const:
+  case OP_sym: return r;
   case OP_idx: return x->idx_size[e.u.i] ? fold_sum(x, x->idx_size[e.u.i], i64(x, 1), -1) : 0;
   case OP_mod: return fold_sum(x, e.src[1], i64(x, 1), -1);
-  case OP_add: case OP_mul: break;
+  case OP_add:
+  case OP_mul: break;
   default: return mg_ex_range(x, r, &lo, &hi) && hi <= UPPER_CONST ? i64(x, hi) : 0;
   }
   Lin l = {0};
@@ -351,8 +378,8 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a;
 }
 
-/* Splits l by divisor dc*dm (constant times monomial, dm 0: none): *q gets the quotient of the terms it divides, *r
- * the other terms. */
+/* Splits l by divisor dc*dm (constant times monomial, dm 0: none): *q gets the quotient of the terms it
+ * divides, *r the other terms. */
 static void lin_split(MgExprs *x, const Lin *l, int64_t dc, ExprRef dm, Lin *q, Lin *r) {
   ExprRef df[MAX_FACTOR];
   int nd = dm ? factors(x, dm, df, 0) : 0;
@@ -407,7 +434,8 @@ static ExprRef divmod_atom(MgExprs *x, bool mod, ExprRef e, int64_t d) {
   const MgExpr n = *mg_expr(x, e);
   int64_t c;
   if ((n.op != OP_floordiv && n.op != OP_mod) || !mg_ex_const_int(x, n.src[1], &c) || c <= 0) return 0;
-  if (n.op == OP_floordiv && !mod && c <= INT64_MAX / d) return fold_divmod(x, false, n.src[0], i64(x, c * d));
+  if (n.op == OP_floordiv && !mod && c <= INT64_MAX / d)
+    return fold_divmod(x, false, n.src[0], i64(x, c * d));
   if (n.op != OP_mod || c % d) return 0;
   if (mod) return fold_divmod(x, true, n.src[0], i64(x, d));
   return fold_divmod(x, true, fold_divmod(x, false, n.src[0], i64(x, d)), i64(x, c / d));
@@ -418,7 +446,8 @@ static ExprRef fold_divmod(MgExprs *x, bool mod, ExprRef e, ExprRef d) {
   int64_t lo, hi;
   MgScalarOp op = mod ? OP_mod : OP_floordiv;
   if (x->nomem) return 0;
-  if (!mg_ex_range(x, d, &lo, &hi) || lo < 1 || !x->index_only[e]) return expr_raw(x, op, TY_i64, 2, e, d, 0, 0);
+  if (!mg_ex_range(x, d, &lo, &hi) || lo < 1 || !x->index_only[e])
+    return expr_raw(x, op, TY_i64, 2, e, d, 0, 0);
   lin_add(x, &l, e, 1);
   lin_add(x, &dl, d, 1);
   bool single = dl.n == 0 || (dl.n == 1 && dl.k == 0); /* d is one constant or one monomial */
@@ -461,7 +490,8 @@ static ExprRef fold_compare(MgExprs *x, MgScalarOp op, ExprRef a, ExprRef b) {
   ExprRef d = fold_sum(x, a, b, -1);
   if (x->nomem || !mg_ex_range(x, d, &lo, &hi)) return 0;
   switch (op) {
-  case OP_eq: case OP_ne:
+  case OP_eq:
+  case OP_ne:
     if (lo == 0 && hi == 0) return mg_ex_int(x, TY_i1, op == OP_eq);
     if (lo > 0 || hi < 0) return mg_ex_int(x, TY_i1, op == OP_ne);
     return 0;
@@ -484,7 +514,12 @@ ExprRef expr_index_fold(MgExprs *x, MgScalarOp op, ExprRef s[3]) {
   case OP_mul: return fold_mul(x, s[0], s[1]);
   case OP_floordiv: return fold_divmod(x, false, s[0], s[1]);
   case OP_mod: return fold_divmod(x, true, s[0], s[1]);
-  case OP_eq: case OP_ne: case OP_lt: case OP_le: case OP_min: case OP_max: return fold_compare(x, op, s[0], s[1]);
+  case OP_eq:
+  case OP_ne:
+  case OP_lt:
+  case OP_le:
+  case OP_min:
+  case OP_max: return fold_compare(x, op, s[0], s[1]);
   default: return 0;
   }
 }

@@ -1,13 +1,26 @@
 /* f32 elementary functions as polynomials over the basic rows, so that one text serves every target.
- * Stated error: in units in the last place of the result, against the exact value, measured by tests/unit/test_scalar.c
- * over all exponents; results below the least normal number are 0 where said.  NaN, infinities and poles are exact.
- * For f64 (dec_* gets only f32 here, by flag V) the rows have libm templates. */
+ * Stated error: in units in the last place of the result, against the exact value, measured by
+ * tests/unit/test_scalar.c over all exponents; results below the least normal number are 0 where said.  NaN,
+ * infinities and poles are exact. For f64 (dec_* gets only f32 here, by flag V) the
+ * rows have libm templates. */
 #include "ir/expr/expr_priv.h"
 #include <math.h>
 
 #define DEC(name) ExprRef name(MgExprs *x, MgScalarOp op, const ExprRef *s)
-DEC(dec_exp); DEC(dec_exp2); DEC(dec_expm1); DEC(dec_log); DEC(dec_log2); DEC(dec_log10); DEC(dec_log1p); DEC(dec_tanh);
-DEC(dec_erf); DEC(dec_sin); DEC(dec_cos); DEC(dec_tan); DEC(dec_far); DEC(dec_powf);
+DEC(dec_exp);
+DEC(dec_exp2);
+DEC(dec_expm1);
+DEC(dec_log);
+DEC(dec_log2);
+DEC(dec_log10);
+DEC(dec_log1p);
+DEC(dec_tanh);
+DEC(dec_erf);
+DEC(dec_sin);
+DEC(dec_cos);
+DEC(dec_tan);
+DEC(dec_far);
+DEC(dec_powf);
 
 static bool is_f32(MgExprs *x, ExprRef a) { return mg_expr(x, a)->ty == TY_f32; }
 static ExprRef f(MgExprs *x, double v) { return mg_ex_float(x, TY_f32, v); }
@@ -45,7 +58,8 @@ typedef struct ExpParts {
 } ExpParts;
 
 static ExprRef expm1_poly(MgExprs *x, ExprRef r) { /* |r| <= ln(2)/2 */
-  static const double c[] = {0.5, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4};
+  static const double c[] = {
+      0.5, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4};
   return fma_(x, mul(x, r, r), poly(x, r, c, 6), r);
 }
 
@@ -60,7 +74,9 @@ static ExpParts exp_parts(MgExprs *x, ExprRef a) {
 }
 
 /* 2^n (1 + q): n is added to the exponent, which is right for results that are normal numbers. */
-static ExprRef scale(MgExprs *x, ExprRef one_q, ExprRef n) { return unbits(x, add(x, bits(x, one_q), shl(x, n, 23))); }
+static ExprRef scale(MgExprs *x, ExprRef one_q, ExprRef n) {
+  return unbits(x, add(x, bits(x, one_q), shl(x, n, 23)));
+}
 
 static ExprRef exp_limits(MgExprs *x, ExprRef a, ExprRef v, double least, double most) {
   v = where(x, lt(x, a, f(x, least)), f(x, 0), v);
@@ -103,8 +119,9 @@ typedef struct LogParts {
 } LogParts;
 
 static LogParts log_parts(MgExprs *x, ExprRef a) {
-  static const double c[] = {3.3333331174e-1, -2.4999993993e-1, 2.0000714765e-1, -1.6668057665e-1, 1.4249322787e-1,
-                             -1.2420140846e-1, 1.1676998740e-1, -1.1514610310e-1, 7.0376836292e-2};
+  static const double c[] = {3.3333331174e-1,  -2.4999993993e-1, 2.0000714765e-1,
+                             -1.6668057665e-1, 1.4249322787e-1,  -1.2420140846e-1,
+                             1.1676998740e-1,  -1.1514610310e-1, 7.0376836292e-2};
   LogParts p;
   ExprRef tiny = lt(x, a, f(x, 0x1p-126));
   ExprRef b = bits(x, where(x, tiny, mul(x, a, f(x, 0x1p23)), a));
@@ -136,7 +153,9 @@ DEC(dec_log) { return is_f32(x, s[0]) ? log_base(x, s[0], 1, 0.693359375, -2.121
 /* 2 ulp. */
 DEC(dec_log2) { return is_f32(x, s[0]) ? log_base(x, s[0], M_LOG2E, 1, 0) : 0; }
 /* 2 ulp. */
-DEC(dec_log10) { return is_f32(x, s[0]) ? log_base(x, s[0], M_LOG10E, 0.301025390625, 4.605038981195214e-6) : 0; }
+DEC(dec_log10) {
+  return is_f32(x, s[0]) ? log_base(x, s[0], M_LOG10E, 0.301025390625, 4.605038981195214e-6) : 0;
+}
 
 /* 2 ulp: log(u) + (a - (u - 1)) / u with u = 1 + a rounded. */
 DEC(dec_log1p) {
@@ -156,10 +175,13 @@ static ExprRef clamp(MgExprs *x, ExprRef a, double most) { /* NaN stays */
 
 /* 4 ulp: an odd rational function; 0.7 ulp up to 0.5, since programs take the difference to x. */
 DEC(dec_tanh) {
-  static const double low[] = {-3.33333270493e-1, 1.33329707344e-1, -5.38999712052e-2, 2.13017014788e-2, -6.65356904598e-3};
-  static const double p[] = {4.89352455891786e-03, 6.37261928875436e-04, 1.48572235717979e-05, 5.12229709037114e-08,
-                             -8.60467152213735e-11, 2.00018790482477e-13, -2.76076847742355e-16};
-  static const double q[] = {4.89352518554385e-03, 2.26843463243900e-03, 1.18534705686654e-04, 1.19825839466702e-06};
+  static const double low[] = {-3.33333270493e-1, 1.33329707344e-1, -5.38999712052e-2, 2.13017014788e-2,
+                               -6.65356904598e-3};
+  static const double p[] = {4.89352455891786e-03, 6.37261928875436e-04,  1.48572235717979e-05,
+                             5.12229709037114e-08, -8.60467152213735e-11, 2.00018790482477e-13,
+                             -2.76076847742355e-16};
+  static const double q[] = {4.89352518554385e-03, 2.26843463243900e-03, 1.18534705686654e-04,
+                             1.19825839466702e-06};
   if (!is_f32(x, s[0])) return 0;
   ExprRef a = clamp(x, s[0], 7.90531110763549805), z = mul(x, a, a);
   ExprRef v = mul(x, a, quo(x, poly(x, z, p, 7), poly(x, z, q, 4)));
@@ -170,10 +192,11 @@ DEC(dec_tanh) {
 
 /* 4 ulp: an odd rational function. */
 DEC(dec_erf) {
-  static const double p[] = {-1.60960333262415e-02, -2.95459980854025e-03, -7.34990630326855e-04, -5.69250639462346e-05,
-                             -2.10102402082508e-06, 2.77068142495902e-08, -2.72614225801306e-10};
-  static const double q[] = {-1.42647390514189e-02, -7.37332916720468e-03, -1.68282697438203e-03, -2.13374055278905e-04,
-                             -1.45660718464996e-05};
+  static const double p[] = {-1.60960333262415e-02, -2.95459980854025e-03, -7.34990630326855e-04,
+                             -5.69250639462346e-05, -2.10102402082508e-06, 2.77068142495902e-08,
+                             -2.72614225801306e-10};
+  static const double q[] = {-1.42647390514189e-02, -7.37332916720468e-03, -1.68282697438203e-03,
+                             -2.13374055278905e-04, -1.45660718464996e-05};
   if (!is_f32(x, s[0])) return 0;
   ExprRef a = clamp(x, s[0], 4), z = mul(x, a, a);
   return mul(x, a, quo(x, poly(x, z, p, 7), poly(x, z, q, 5)));
@@ -181,7 +204,8 @@ DEC(dec_erf) {
 
 /* ---- circular functions ---- */
 
-/* a - n pi/2 in f64, so that the quadrant and the rest are right up to 2^48; what is beyond is left to the rows far_*. */
+/* a - n pi/2 in f64, so that the quadrant and the rest are right up to 2^48; what is beyond
+ * is left to the rows far_*. */
 typedef struct Quadrant {
   ExprRef n, r; /* i32, f32 in [-pi/4, pi/4] */
 } Quadrant;
@@ -219,7 +243,9 @@ static ExprRef circular(MgExprs *x, ExprRef a, int shift) {
   return unbits(x, mg_ex_op(x, OP_xor, bits(x, v), sign, 0));
 }
 
-static ExprRef sine(MgExprs *x, ExprRef a) { return where(x, eq(x, a, f(x, 0)), a, circular(x, a, 0)); } /* of -0 it is -0 */
+static ExprRef sine(MgExprs *x, ExprRef a) {
+  return where(x, eq(x, a, f(x, 0)), a, circular(x, a, 0));
+} /* of -0 it is -0 */
 
 static ExprRef far(MgExprs *x, MgScalarOp op, ExprRef a, ExprRef v) { return mg_ex_op(x, op, a, v, 0); }
 
@@ -227,11 +253,15 @@ static ExprRef far(MgExprs *x, MgScalarOp op, ExprRef a, ExprRef v) { return mg_
 DEC(dec_sin) { return is_f32(x, s[0]) ? far(x, OP_far_sin, s[0], sine(x, s[0])) : 0; }
 DEC(dec_cos) { return is_f32(x, s[0]) ? far(x, OP_far_cos, s[0], circular(x, s[0], 1)) : 0; }
 /* 3 ulp. */
-DEC(dec_tan) { return is_f32(x, s[0]) ? far(x, OP_far_tan, s[0], quo(x, sine(x, s[0]), circular(x, s[0], 1))) : 0; }
+DEC(dec_tan) {
+  return is_f32(x, s[0]) ? far(x, OP_far_tan, s[0], quo(x, sine(x, s[0]), circular(x, s[0], 1))) : 0;
+}
 
-/* Without a template: of an angle of 0 (of infinity NaN), which is no more than a value of the right range. */
+/* Without a template: of an angle of 0 (of infinity NaN), which is no more than a
+ * value of the right range. */
 DEC(dec_far) {
-  ExprRef zero = mg_ex_float(x, mg_expr(x, s[0])->ty, 0), a = mg_ex_op(x, OP_abs, s[0], 0, 0), v = mul(x, s[0], zero);
+  ExprRef zero = mg_ex_float(x, mg_expr(x, s[0])->ty, 0), a = mg_ex_op(x, OP_abs, s[0], 0, 0),
+          v = mul(x, s[0], zero);
   if (op == OP_far_cos) v = add(x, v, mg_ex_float(x, mg_expr(x, s[0])->ty, 1));
   return where(x, lt(x, mg_ex_float(x, mg_expr(x, s[0])->ty, 0x1p48), a), v, s[1]);
 }
@@ -250,7 +280,8 @@ static ExprRef poly64(MgExprs *x, ExprRef v, const double *c, int n) {
 /* log2 of a non-negative f64 that is a normal number, 0, infinity or NaN; relative error 1e-12. */
 static ExprRef log2_f64(MgExprs *x, ExprRef a) {
   static const double c[] = {2.0, 2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9, 2.0 / 11, 2.0 / 13};
-  ExprRef b = mg_ex_bitcast(x, TY_i64, a), e = mg_ex_op(x, OP_lsr, sub(x, b, l(x, 0x3fe6a09e667f3bcd)), l(x, 52), 0);
+  ExprRef b = mg_ex_bitcast(x, TY_i64, a),
+          e = mg_ex_op(x, OP_lsr, sub(x, b, l(x, 0x3fe6a09e667f3bcd)), l(x, 52), 0);
   ExprRef m = mg_ex_bitcast(x, TY_f64, sub(x, b, mg_ex_op(x, OP_lsl, e, l(x, 52), 0)));
   ExprRef q = quo(x, sub(x, m, d(x, 1)), add(x, m, d(x, 1)));
   ExprRef logm = mul(x, q, poly64(x, mul(x, q, q), c, 7));

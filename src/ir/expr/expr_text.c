@@ -33,7 +33,8 @@ static void print_node(const MgExprs *x, ExprRef r, MgStrbuf *out, int *left) {
   case OP_idx: mg_sb_printf(out, "i%lld", (long long)e->u.i); return;
   case OP_red: mg_sb_printf(out, "red:%s", mg_ty_name(e->ty)); return;
   case OP_load: mg_sb_printf(out, "load:%s(b%lld, ", mg_ty_name(e->ty), (long long)e->u.i); break;
-  case OP_cvt: case OP_bitcast: mg_sb_printf(out, "%s:%s(", mg_scalar_info[e->op].name, mg_ty_name(e->ty)); break;
+  case OP_cvt:
+  case OP_bitcast: mg_sb_printf(out, "%s:%s(", mg_scalar_info[e->op].name, mg_ty_name(e->ty)); break;
   case OP_rand: mg_sb_printf(out, "rand:%lld(", (long long)e->u.i); break;
   default: mg_sb_printf(out, "%s(", mg_scalar_info[e->op].name); break;
   }
@@ -107,7 +108,8 @@ ExprRef mg_ex_parse(MgExprs *x, const char **p) {
   if (x->nomem) return 0;
   skip(p);
   const char *w = *p;
-  if (isdigit((unsigned char)*w) || *w == '-' || !strncmp(w, "inf:", 4) || !strncmp(w, "nan:", 4)) return parse_number(x, p);
+  if (isdigit((unsigned char)*w) || *w == '-' || !strncmp(w, "inf:", 4) || !strncmp(w, "nan:", 4))
+    return parse_number(x, p);
   while (isalnum((unsigned char)w[n]) || w[n] == '_') n++;
   *p += n;
   if (n == 4 && !strncmp(w, "true", 4)) return mg_ex_int(x, TY_i1, 1);

@@ -4,10 +4,37 @@
 
 /* Decompositions, in expr_dec.c. */
 #define DEC(name) uint32_t name(struct MgExprs *x, MgScalarOp op, const uint32_t *src)
-DEC(dec_rem); DEC(dec_tdiv); DEC(dec_fmod); DEC(dec_floordiv); DEC(dec_mod); DEC(dec_min); DEC(dec_max); DEC(dec_neg);
-DEC(dec_abs); DEC(dec_sign); DEC(dec_rsqrt); DEC(dec_exp); DEC(dec_exp2); DEC(dec_expm1); DEC(dec_log); DEC(dec_log2);
-DEC(dec_log10); DEC(dec_log1p); DEC(dec_libm); DEC(dec_tanh); DEC(dec_erf); DEC(dec_pow); DEC(dec_isinf);
-DEC(dec_sin); DEC(dec_cos); DEC(dec_tan); DEC(dec_far); DEC(dec_signbit); DEC(dec_swapped); DEC(dec_shl); DEC(dec_shr);
+DEC(dec_rem);
+DEC(dec_tdiv);
+DEC(dec_fmod);
+DEC(dec_floordiv);
+DEC(dec_mod);
+DEC(dec_min);
+DEC(dec_max);
+DEC(dec_neg);
+DEC(dec_abs);
+DEC(dec_sign);
+DEC(dec_rsqrt);
+DEC(dec_exp);
+DEC(dec_exp2);
+DEC(dec_expm1);
+DEC(dec_log);
+DEC(dec_log2);
+DEC(dec_log10);
+DEC(dec_log1p);
+DEC(dec_libm);
+DEC(dec_tanh);
+DEC(dec_erf);
+DEC(dec_pow);
+DEC(dec_isinf);
+DEC(dec_sin);
+DEC(dec_cos);
+DEC(dec_tan);
+DEC(dec_far);
+DEC(dec_signbit);
+DEC(dec_swapped);
+DEC(dec_shl);
+DEC(dec_shr);
 
 #define C SOF_C
 #define A SOF_A
@@ -20,7 +47,7 @@ DEC(dec_sin); DEC(dec_cos); DEC(dec_tan); DEC(dec_far); DEC(dec_signbit); DEC(de
 #define BIT ON_BIT
 #define LL(f, s, u) {f, s, u}
 #define PX(f, s, u) {f, s, u}
-#define OP(nm, nin_, rule_, on_, fl, Fe, Ie, Ue, LLt, PXt, dec_) \
+#define OP(nm, nin_, rule_, on_, fl, Fe, Ie, Ue, LLt, PXt, dec_)                                             \
   [OP_##nm] = {#nm, nin_, SOR_##rule_, on_, fl, LLt, PXt, dec_},
 const MgScalarInfo mg_scalar_info[OP__COUNT] = {
 #include "ir/expr/scalar_ops.def"
@@ -60,7 +87,9 @@ const char *mg_scalar_check(void) {
 
 /* ---- integer and float helpers that the fold columns use ---- */
 
-static int64_t sint_div(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b; }
+static int64_t sint_div(int64_t a, int64_t b) {
+  return b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
+}
 static int64_t sint_rem(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
 static int64_t sint_floordiv(int64_t a, int64_t b) {
   int64_t q = sint_div(a, b), r = sint_rem(a, b);
@@ -102,7 +131,8 @@ static double flt_floordiv(double a, double b, bool f32) {
 static double eval_f(MgScalarOp op, bool f32, double a, double b, double c) {
   switch (op) {
 #define F(e) e
-#define OP(nm, nin, rule, on, fl, Fe, Ie, Ue, L, P, dec) case OP_##nm: return (void)a, (void)b, (void)c, (double)(Fe);
+#define OP(nm, nin, rule, on, fl, Fe, Ie, Ue, L, P, dec)                                                     \
+  case OP_##nm: return (void)a, (void)b, (void)c, (double)(Fe);
 #include "ir/expr/scalar_ops.def"
 #undef F
   case OP__COUNT: break;
@@ -115,7 +145,8 @@ static int64_t eval_i(MgScalarOp op, unsigned bits, int64_t a, int64_t b) {
   (void)ua, (void)ub;
   switch (op) {
 #define I(e) e
-#define OP(nm, nin, rule, on, fl, Fe, Ie, Ue, L, P, dec) case OP_##nm: return (void)bits, (int64_t)(Ie);
+#define OP(nm, nin, rule, on, fl, Fe, Ie, Ue, L, P, dec)                                                     \
+  case OP_##nm: return (void)bits, (int64_t)(Ie);
 #include "ir/expr/scalar_ops.def"
 #undef I
   case OP__COUNT: break;
@@ -126,7 +157,8 @@ static int64_t eval_i(MgScalarOp op, unsigned bits, int64_t a, int64_t b) {
 static uint64_t eval_u(MgScalarOp op, unsigned bits, uint64_t a, uint64_t b) {
   switch (op) {
 #define U(e) e
-#define OP(nm, nin, rule, on, fl, Fe, Ie, Ue, L, P, dec) case OP_##nm: return (void)bits, (uint64_t)(Ue);
+#define OP(nm, nin, rule, on, fl, Fe, Ie, Ue, L, P, dec)                                                     \
+  case OP_##nm: return (void)bits, (uint64_t)(Ue);
 #include "ir/expr/scalar_ops.def"
 #undef U
   case OP__COUNT: break;
@@ -143,9 +175,12 @@ bool mg_scalar_eval(MgScalarOp op, MgTy ty, MgScalar a, MgScalar b, MgScalar c, 
   } else {
     unsigned bits = ty == TY_i1 ? 1 : 8 * mg_ty_size(ty);
     if (r->flags & SOF_D) { /* exactly the rows div, rem, lsl and lsr */
-      if (op == OP_lsl || op == OP_lsr ? (uint64_t)b.i >= bits : b.i == 0 || (mg_ty_is_signed(ty) && b.i == -1)) return false;
+      if (op == OP_lsl || op == OP_lsr ? (uint64_t)b.i >= bits
+                                       : b.i == 0 || (mg_ty_is_signed(ty) && b.i == -1))
+        return false;
     }
-    v.i = mg_ty_is_signed(ty) ? eval_i(op, bits, a.i, b.i) : (int64_t)eval_u(op, bits, (uint64_t)a.i, (uint64_t)b.i);
+    v.i = mg_ty_is_signed(ty) ? eval_i(op, bits, a.i, b.i)
+                              : (int64_t)eval_u(op, bits, (uint64_t)a.i, (uint64_t)b.i);
   }
   *out = r->rule == SOR_PRED ? (MgScalar){.i = v.i != 0} : mg_scalar_wrap(ty, v);
   return true;
@@ -182,11 +217,13 @@ MgScalar mg_scalar_wrap(MgTy ty, MgScalar v) {
   return v;
 }
 
-/* float -> integer truncates; where the value does not fit, what x86 gives: the least value of the intermediate
- * type, which is i32 for i8/i16/i32 and i64 for the others, then cut to the type. */
+/* float -> integer truncates; where the value does not fit, what x86 gives: the least value of the
+ * intermediate type, which is i32 for i8/i16/i32 and i64 for the others, then cut to the type. */
 static int64_t float_to_int(MgTy to, double v) {
-  if (to == TY_i8 || to == TY_i16 || to == TY_i32 || to == TY_u16) return v > -2147483649.0 && v < 2147483648.0 ? (int64_t)v : INT32_MIN;
-  if (to == TY_u64 && v >= 9223372036854775808.0) return v < 18446744073709551616.0 ? (int64_t)(uint64_t)v : 0;
+  if (to == TY_i8 || to == TY_i16 || to == TY_i32 || to == TY_u16)
+    return v > -2147483649.0 && v < 2147483648.0 ? (int64_t)v : INT32_MIN;
+  if (to == TY_u64 && v >= 9223372036854775808.0)
+    return v < 18446744073709551616.0 ? (int64_t)(uint64_t)v : 0;
   return v >= -9223372036854775808.0 && v < 9223372036854775808.0 ? (int64_t)v : INT64_MIN;
 }
 
@@ -214,8 +251,14 @@ uint64_t mg_scalar_bits(MgTy ty, MgScalar v) {
   uint16_t s;
   switch (ty) {
   case TY_f64: memcpy(&w, &v.f, 8); return w;
-  case TY_f32: f = (float)v.f; memcpy(&u, &f, 4); return u;
-  case TY_f16: h = (_Float16)(float)v.f; memcpy(&s, &h, 2); return s;
+  case TY_f32:
+    f = (float)v.f;
+    memcpy(&u, &f, 4);
+    return u;
+  case TY_f16:
+    h = (_Float16)(float)v.f;
+    memcpy(&s, &h, 2);
+    return s;
   case TY_bf16:
     if (v.f != v.f) return 0x7fc0;
     f = (float)round_bf16(v.f);
@@ -234,19 +277,31 @@ MgScalar mg_scalar_from_bits(MgTy ty, uint64_t bits) {
   _Float16 h;
   switch (ty) {
   case TY_f64: memcpy(&v.f, &bits, 8); return v;
-  case TY_f32: memcpy(&f, &u, 4); v.f = f; return v;
-  case TY_f16: memcpy(&h, &s, 2); v.f = (float)h; return v;
-  case TY_bf16: u = (uint32_t)s << 16; memcpy(&f, &u, 4); v.f = f; return v;
+  case TY_f32:
+    memcpy(&f, &u, 4);
+    v.f = f;
+    return v;
+  case TY_f16:
+    memcpy(&h, &s, 2);
+    v.f = (float)h;
+    return v;
+  case TY_bf16:
+    u = (uint32_t)s << 16;
+    memcpy(&f, &u, 4);
+    v.f = f;
+    return v;
   case TY_i1: v.i = (bits & 0xff) != 0; return v;
   default: v.i = (int64_t)bits; return mg_scalar_wrap(ty, v);
   }
 }
 
 double mg_scalar_rand(int kind, uint64_t seed, uint64_t index) {
-  uint32_t c[4] = {(uint32_t)index, (uint32_t)(index >> 32), 0, 0}, k[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+  uint32_t c[4] = {(uint32_t)index, (uint32_t)(index >> 32), 0, 0},
+           k[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
   for (int round = 0; round < 10; round++, k[0] += 0x9E3779B9u, k[1] += 0xBB67AE85u) {
     uint64_t p = 0xD2511F53ull * c[0], q = 0xCD9E8D57ull * c[2];
-    uint32_t n[4] = {(uint32_t)(q >> 32) ^ c[1] ^ k[0], (uint32_t)q, (uint32_t)(p >> 32) ^ c[3] ^ k[1], (uint32_t)p};
+    uint32_t n[4] = {(uint32_t)(q >> 32) ^ c[1] ^ k[0], (uint32_t)q, (uint32_t)(p >> 32) ^ c[3] ^ k[1],
+                     (uint32_t)p};
     memcpy(c, n, sizeof c);
   }
   if (kind == 0) return (double)(c[0] >> 8) * 0x1p-24;

@@ -1,4 +1,5 @@
-/* Construction and rewriting of graphs.  Everything lives in the context's arena; see graph.h for the invariants. */
+/* Construction and rewriting of graphs.  Everything lives in the context's arena; see
+ * graph.h for the invariants. */
 #include "ir/graph/graph.h"
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@
   } while (0)
 
 MgRc mg_graph_init(MgGraph *g, MgCtx *c, MgExprs *x) {
-  *g = (MgGraph){.c = c, .x = x, .nnode = 1, .cap_node = 64, .nval = 1, .cap_val = 128, .default_dtype = DT_f32};
+  *g = (MgGraph){
+      .c = c, .x = x, .nnode = 1, .cap_node = 64, .nval = 1, .cap_val = 128, .default_dtype = DT_f32};
   TRYP(g->node = mg_new(c, MgNode, g->cap_node));
   TRYP(g->val = mg_new(c, MgVal, g->cap_val));
   return MG_OK;
@@ -26,8 +28,12 @@ ValRef mg_graph_val(MgGraph *g, MgDtype dtype, int ndim) {
   GRAPH_ROOM(g, g->val, g->nval, g->cap_val);
   SymRef *s = mg_new(g->c, SymRef, 2 * ndim + 1);
   if (!s) goto nomem;
-  g->val[g->nval] = (MgVal){.dtype = dtype,   .dev_index = -1,          .ndim = ndim,
-                            .size = s,        .stride = s + ndim,       .offset = mg_sym(g->x, 0),
+  g->val[g->nval] = (MgVal){.dtype = dtype,
+                            .dev_index = -1,
+                            .ndim = ndim,
+                            .size = s,
+                            .stride = s + ndim,
+                            .offset = mg_sym(g->x, 0),
                             .storage = g->nval};
   return g->nval++;
 nomem:
@@ -70,7 +76,10 @@ nomem:
   return 0;
 }
 
-typedef struct GraphSeek { const MgGraph *g; bool elsewhere; } GraphSeek;
+typedef struct GraphSeek {
+  const MgGraph *g;
+  bool elsewhere;
+} GraphSeek;
 
 static void graph_see_device(ValRef *v, void *arg) {
   GraphSeek *s = arg;
@@ -87,7 +96,11 @@ bool mg_graph_on_cpu(const MgGraph *g) {
   return !s.elsewhere;
 }
 
-typedef struct GraphCuda { const MgGraph *g; int device; bool bad; } GraphCuda;
+typedef struct GraphCuda {
+  const MgGraph *g;
+  int device;
+  bool bad;
+} GraphCuda;
 
 static void graph_see_cuda(ValRef *v, void *arg) {
   GraphCuda *s = arg;
@@ -133,7 +146,9 @@ MgArg mg_arg_float(double f) { return (MgArg){.tag = MA_float, .u.f = f}; }
 MgArg mg_arg_bool(bool b) { return (MgArg){.tag = MA_bool, .u.b = b}; }
 MgArg mg_arg_none(void) { return (MgArg){.tag = MA_none}; }
 MgArg mg_arg_code(MgArgTag tag, int code) { return (MgArg){.tag = tag, .u.code = code}; }
-MgArg mg_arg_device(MgDevice d, int index) { return (MgArg){.tag = MA_device, .dev_index = index, .u.code = d}; }
+MgArg mg_arg_device(MgDevice d, int index) {
+  return (MgArg){.tag = MA_device, .dev_index = index, .u.code = d};
+}
 
 /* A list of n items; when memory ran out the list is empty and the context holds the error. */
 static MgArg graph_list(MgGraph *g, int n) {
@@ -224,7 +239,8 @@ MgRc mg_arg_default(MgGraph *g, const MgParam *p, MgArg *out) {
     return mg_fail(g->c, MG_BUG, "default of %s not understood: %s", p->name, p->deflt);
   }
   bool list = p->kind == AK_int_list || p->kind == AK_float_list || p->kind == AK_bool_list;
-  if (list && out->tag != MA_list && out->tag != MA_none) { /* "int[2] stride=1" means [1, 1] in the binding */
+  if (list && out->tag != MA_list &&
+      out->tag != MA_none) { /* "int[2] stride=1" means [1, 1] in the binding */
     MgArg one = *out;
     *out = graph_list(g, 1);
     if (out->n) out->u.item[0] = one;

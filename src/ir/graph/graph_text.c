@@ -1,9 +1,11 @@
 /* The graph IR as text: printer and parser.
- * One line a node; values are numbered in order of definition, so printing what was parsed gives the same text.
+ * One line a node; values are numbered in order of definition, so printing what
+ * was parsed gives the same text.
  *     symbol s0 = 4 in [2, 1024]                    # a run-time size: hint and range
  *     default f64                                   # torch.get_default_dtype(), when not f32
  *     extern my::op(Tensor x) -> Tensor             # the schema of an op that is not in tensor_ops.def
- *     %1 = input f32[4,3]{1,4}+8@cuda:0 of %0       # strides, offset, device and shared memory only when unusual
+ *     %1 = input f32[4,3]{1,4}+8@cuda:0 of %0       # strides, offset, device and
+ *     shared memory only when unusual
  *     %2, _ = aten::max.dim(%1, 1, False) : f32[4], _     # _ is an undefined result
  *     writeback %1 = %7                             # after functionalize
  *     return %2, None
@@ -91,7 +93,11 @@ static void text_arg(const MgGraph *g, const MgArg *a, const uint32_t *num, MgSt
   case MA_memory_format: mg_sb_printf(out, "memory_format(%d)", a->u.code); break;
   case MA_device:
     if (a->u.code == DEV_cuda && a->dev_index >= 0) mg_sb_printf(out, "device(cuda:%d)", a->dev_index);
-    else mg_sb_printf(out, "device(%s)", a->u.code == DEV_cuda ? "cuda" : a->u.code == DEV_meta ? "meta" : "cpu");
+    else
+      mg_sb_printf(out, "device(%s)",
+                   a->u.code == DEV_cuda   ? "cuda"
+                   : a->u.code == DEV_meta ? "meta"
+                                           : "cpu");
     break;
   case MA_object: mg_sb_printf(out, "object(%u)", a->u.obj); break;
   case MA_list:
@@ -111,8 +117,9 @@ static bool text_is_default(const MgGraph *g, const MgParam *p, const MgArg *a) 
   if (!p->has_default) return p->optional && a->tag == MA_none;
   if (a->tag == MA_none) return !strcmp(p->deflt, "None");
   if (a->tag == MA_bool) return !strcmp(p->deflt, a->u.b ? "True" : "False");
-  if (a->tag == MA_int) return mg_ex_const_int(g->x, a->u.sym, &k) && p->deflt[strspn(p->deflt, "-0123456789")] == 0 &&
-                               k == strtoll(p->deflt, NULL, 10);
+  if (a->tag == MA_int)
+    return mg_ex_const_int(g->x, a->u.sym, &k) && p->deflt[strspn(p->deflt, "-0123456789")] == 0 &&
+           k == strtoll(p->deflt, NULL, 10);
   return false;
 }
 
@@ -159,7 +166,8 @@ void mg_graph_print(const MgGraph *g, MgStrbuf *out) {
   }
   for (uint32_t i = 0; i < g->x->nsym; i++) {
     const MgSymbol *s = &g->x->sym[i];
-    mg_sb_printf(out, "symbol s%u = %lld in [%lld, %lld]\n", i, (long long)s->hint, (long long)s->lo, (long long)s->hi);
+    mg_sb_printf(out, "symbol s%u = %lld in [%lld, %lld]\n", i, (long long)s->hint, (long long)s->lo,
+                 (long long)s->hi);
   }
   if (g->default_dtype != DT_f32) mg_sb_printf(out, "default %s\n", mg_dtype_name(g->default_dtype));
   text_externs(g, out);
@@ -195,8 +203,8 @@ void mg_graph_print(const MgGraph *g, MgStrbuf *out) {
   for (uint32_t i = 0; g->out_alias && i < g->noutput; i++) {
     const struct MgOutAlias *a = &g->out_alias[i];
     if (a->of_input < 0 && a->of_output < 0) continue;
-    mg_sb_printf(out, "alias output %u = %s %s %d\n", i, a->same ? "same" : "view", a->of_input >= 0 ? "input" : "output",
-                 a->of_input >= 0 ? a->of_input : a->of_output);
+    mg_sb_printf(out, "alias output %u = %s %s %d\n", i, a->same ? "same" : "view",
+                 a->of_input >= 0 ? "input" : "output", a->of_input >= 0 ? a->of_input : a->of_output);
   }
 }
 
@@ -204,9 +212,9 @@ void mg_graph_print(const MgGraph *g, MgStrbuf *out) {
 
 typedef struct Text { /* one parse */
   MgGraph *g;
-  const char *p;   /* next character */
+  const char *p; /* next character */
   int line;
-  ValRef *num;     /* number in the text -> value */
+  ValRef *num; /* number in the text -> value */
   uint32_t cap;
 } Text;
 
@@ -385,7 +393,10 @@ static MgRc text_read_arg(Text *t, MgArg *a) {
   static const struct {
     const char *word;
     uint8_t tag;
-  } coded[] = {{"dtype", MA_dtype}, {"layout", MA_layout}, {"device", MA_device}, {"memory_format", MA_memory_format},
+  } coded[] = {{"dtype", MA_dtype},
+               {"layout", MA_layout},
+               {"device", MA_device},
+               {"memory_format", MA_memory_format},
                {"object", MA_object}};
   text_space(t);
   *a = mg_arg_none();

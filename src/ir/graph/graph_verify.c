@@ -1,37 +1,41 @@
 /* Checks of the graph IR, run between passes: a broken invariant is reported where it was broken.
- * In: a graph and the name of the pass before.  Out: MG_OK, or MG_BUG with the node and what is wrong.  Nothing is changed.
- * Structure: argument kinds against the schema, definitions before uses, links from values to nodes, complete metadata.
- * Functional: nothing writes, and the write-backs fit the inputs.  The checks of other stages: middle/decompose_verify.c,
- * back/kernel/loop_verify.c. */
+ * In: a graph and the name of the pass before.  Out: MG_OK, or MG_BUG with the node and what is wrong.
+ * Nothing is changed.
+ * Structure: argument kinds against the schema, definitions before uses, links from values to nodes, complete
+ * metadata. Functional: nothing writes, and the write-backs fit the inputs.  The checks of other stages:
+ * middle/decompose_verify.c, back/kernel/loop_verify.c. */
 #include "ir/graph/graph.h"
 #include <string.h>
 
 /* Which tags an argument kind admits; lists are checked item by item. */
 static bool verify_arg(const MgGraph *g, const MgArg *a, uint8_t kind, bool optional) {
   static const struct {
-    uint16_t tags;    /* bit set of MgArgTag */
-    uint8_t item;     /* kind of the items; AK_other: any */
+    uint16_t tags; /* bit set of MgArgTag */
+    uint8_t item;  /* kind of the items; AK_other: any */
   } row[] = {
-    [AK_tensor] = {1 << MA_val | 1 << MA_int | 1 << MA_float | 1 << MA_bool | 1 << MA_object, 0}, /* wrapped scalars; object: a complex one */
-    [AK_tensor_list] = {1 << MA_list, AK_tensor},
-    [AK_opt_tensor_list] = {1 << MA_list, AK_tensor},
-    [AK_int] = {1 << MA_int | 1 << MA_bool, 0},
-    [AK_int_list] = {1 << MA_list | 1 << MA_int, AK_int},
-    [AK_float] = {1 << MA_float | 1 << MA_int | 1 << MA_bool, 0},
-    [AK_float_list] = {1 << MA_list, AK_float},
-    [AK_bool] = {1 << MA_bool | 1 << MA_int, 0},
-    [AK_bool_list] = {1 << MA_list | 1 << MA_bool, AK_bool},
-    [AK_scalar] = {1 << MA_int | 1 << MA_float | 1 << MA_bool | 1 << MA_object, 0},
-    [AK_scalar_list] = {1 << MA_list, AK_scalar},
-    [AK_dtype] = {1 << MA_dtype, 0},
-    [AK_layout] = {1 << MA_layout, 0},
-    [AK_device] = {1 << MA_device, 0},
-    [AK_memory_format] = {1 << MA_memory_format, 0},
-    [AK_str] = {1 << MA_str, 0},
-    [AK_generator] = {1 << MA_object, 0},
-    [AK_other] = {0xffff, AK_other},
+      [AK_tensor] = {1 << MA_val | 1 << MA_int | 1 << MA_float | 1 << MA_bool | 1 << MA_object,
+                     0}, /* wrapped scalars; object: a complex one */
+      [AK_tensor_list] = {1 << MA_list, AK_tensor},
+      [AK_opt_tensor_list] = {1 << MA_list, AK_tensor},
+      [AK_int] = {1 << MA_int | 1 << MA_bool, 0},
+      [AK_int_list] = {1 << MA_list | 1 << MA_int, AK_int},
+      [AK_float] = {1 << MA_float | 1 << MA_int | 1 << MA_bool, 0},
+      [AK_float_list] = {1 << MA_list, AK_float},
+      [AK_bool] = {1 << MA_bool | 1 << MA_int, 0},
+      [AK_bool_list] = {1 << MA_list | 1 << MA_bool, AK_bool},
+      [AK_scalar] = {1 << MA_int | 1 << MA_float | 1 << MA_bool | 1 << MA_object, 0},
+      [AK_scalar_list] = {1 << MA_list, AK_scalar},
+      [AK_dtype] = {1 << MA_dtype, 0},
+      [AK_layout] = {1 << MA_layout, 0},
+      [AK_device] = {1 << MA_device, 0},
+      [AK_memory_format] = {1 << MA_memory_format, 0},
+      [AK_str] = {1 << MA_str, 0},
+      [AK_generator] = {1 << MA_object, 0},
+      [AK_other] = {0xffff, AK_other},
   };
-  if (a->tag == MA_none) return optional || kind == AK_other || kind == AK_tensor; /* backward ops get undefined tensors, whatever the schema says */
+  if (a->tag == MA_none)
+    return optional || kind == AK_other ||
+           kind == AK_tensor; /* backward ops get undefined tensors, whatever the schema says */
   if (!(row[kind].tags >> a->tag & 1)) return false;
   if (a->tag == MA_val) return a->u.val && a->u.val < g->nval;
   if (a->tag == MA_int) return a->u.sym != 0;
@@ -75,22 +79,26 @@ MgRc mg_graph_verify(MgGraph *g, const char *after) {
     const MgOp *o = n->op;
     if (!o) return mg_fail(g->c, MG_BUG, "after %s: node %u has no op", after, k);
     if (n->narg != o->nparam)
-      return mg_fail(g->c, MG_BUG, "after %s: node %u (%s) has %d arguments of %d", after, k, o->full, n->narg, o->nparam);
+      return mg_fail(g->c, MG_BUG, "after %s: node %u (%s) has %d arguments of %d", after, k, o->full,
+                     n->narg, o->nparam);
     for (int i = 0; i < n->narg; i++)
       if (!verify_arg(g, &n->arg[i], o->param[i].kind, o->param[i].optional))
-        return mg_fail(g->c, MG_BUG, "after %s: node %u (%s): argument %s has the wrong kind", after, k, o->full,
-                       o->param[i].name);
+        return mg_fail(g->c, MG_BUG, "after %s: node %u (%s): argument %s has the wrong kind", after, k,
+                       o->full, o->param[i].name);
     VerifyUse u = {g, seen, 0};
     mg_node_each_val(n, verify_use, &u);
     if (u.bad)
-      return mg_fail(g->c, MG_BUG, "after %s: node %u (%s) uses value %u before its definition", after, k, o->full, u.bad);
+      return mg_fail(g->c, MG_BUG, "after %s: node %u (%s) uses value %u before its definition", after, k,
+                     o->full, u.bad);
     for (int i = 0; i < n->nout; i++) {
       ValRef v = n->out[i];
       if (!v) continue;
       if (v >= g->nval || g->val[v].def != k || g->val[v].out != i || seen[v])
-        return mg_fail(g->c, MG_BUG, "after %s: node %u (%s): result %d is linked wrongly", after, k, o->full, i);
+        return mg_fail(g->c, MG_BUG, "after %s: node %u (%s): result %d is linked wrongly", after, k, o->full,
+                       i);
       if (!verify_val(g, v))
-        return mg_fail(g->c, MG_BUG, "after %s: node %u (%s): result %d lacks metadata", after, k, o->full, i);
+        return mg_fail(g->c, MG_BUG, "after %s: node %u (%s): result %d lacks metadata", after, k, o->full,
+                       i);
       seen[v] = 1;
     }
   }
@@ -160,7 +168,8 @@ MgRc mg_graph_verify_functional(MgGraph *g, const char *after) {
   for (NodeRef k = 1; k < g->nnode; k++) {
     const MgNode *n = mg_node(g, k);
     if (n->dead) continue;
-    if (n->op->mutates && !mg_node_on_copies(n)) return verify_broken(g, after, k, "still writes an argument");
+    if (n->op->mutates && !mg_node_on_copies(n))
+      return verify_broken(g, after, k, "still writes an argument");
     if (verify_hidden_writer(n)) return verify_broken(g, after, k, "still writes its running statistics");
   }
   TRY(verify_writebacks(g, after));

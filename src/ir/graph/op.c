@@ -1,7 +1,8 @@
 /* Schemas of ATen operations: parser and intern table.
- * In: schema texts as torch prints them; rows of tensor_ops.def.  Out: immutable MgOp, alive as long as the process.
- * Equal texts give the same MgOp.  A text whose name is a row's but whose parameters differ (another torch version)
- * gets TOP_extern, so passes may rely on the argument positions that the row shows.
+ * In: schema texts as torch prints them; rows of tensor_ops.def.  Out: immutable MgOp, alive as long as the
+ * process.
+ * Equal texts give the same MgOp.  A text whose name is a row's but whose parameters differ (another torch
+ * version) gets TOP_extern, so passes may rely on the argument positions that the row shows.
  * Rows are parsed when first asked for; start-up only hashes their names.  Thread-safe. */
 #include "ir/graph/op.h"
 #include "base/fork.h"
@@ -18,9 +19,9 @@ static const struct {
 };
 
 static struct {
-  MgMap row;               /* hash of full name -> row */
-  MgMap text, name;        /* hash of schema text / full name -> index into op */
-  MgOp **op;               /* every interned op, by id */
+  MgMap row;        /* hash of full name -> row */
+  MgMap text, name; /* hash of schema text / full name -> index into op */
+  MgOp **op;        /* every interned op, by id */
   uint32_t n, cap;
   const MgOp *by_row[TOP__COUNT];
 } ops; /* MG_LOCK_op guards it */
@@ -29,7 +30,7 @@ static struct {
 
 typedef struct OpParse { /* one run over a schema text; strings are copied into pool */
   const char *p;
-  char *pool;      /* the op's block, behind its fixed parts */
+  char *pool; /* the op's block, behind its fixed parts */
   MgParam *param;
   int8_t *ret_alias;
   uint8_t *ret_kind;
@@ -52,11 +53,20 @@ static const struct {
   const char *name;
   uint8_t kind, list; /* kind alone and in a list */
 } op_type[] = {
-  {"Tensor", AK_tensor, AK_tensor_list}, {"int", AK_int, AK_int_list},       {"SymInt", AK_int, AK_int_list},
-  {"float", AK_float, AK_float_list},    {"bool", AK_bool, AK_bool_list},    {"Scalar", AK_scalar, AK_scalar_list},
-  {"ScalarType", AK_dtype, AK_other},    {"Layout", AK_layout, AK_other},    {"Device", AK_device, AK_other},
-  {"MemoryFormat", AK_memory_format, AK_other}, {"str", AK_str, AK_other}, {"Generator", AK_generator, AK_other},
-  {"SymBool", AK_bool, AK_bool_list},    {"SymFloat", AK_float, AK_float_list},
+    {"Tensor", AK_tensor, AK_tensor_list},
+    {"int", AK_int, AK_int_list},
+    {"SymInt", AK_int, AK_int_list},
+    {"float", AK_float, AK_float_list},
+    {"bool", AK_bool, AK_bool_list},
+    {"Scalar", AK_scalar, AK_scalar_list},
+    {"ScalarType", AK_dtype, AK_other},
+    {"Layout", AK_layout, AK_other},
+    {"Device", AK_device, AK_other},
+    {"MemoryFormat", AK_memory_format, AK_other},
+    {"str", AK_str, AK_other},
+    {"Generator", AK_generator, AK_other},
+    {"SymBool", AK_bool, AK_bool_list},
+    {"SymFloat", AK_float, AK_float_list},
 };
 
 static void op_space(OpParse *s) {
@@ -90,12 +100,14 @@ static const char *op_word(OpParse *s, size_t *n) {
   return b;
 }
 
-/* "(a)", "(a!)", "(a0!)" of custom ops, "(a! -> a|b)", "(*)": only the first set and the write mark matter here. */
+/* "(a)", "(a!)", "(a0!)" of custom ops, "(a! -> a|b)", "(*)": only the first set and
+ * the write mark matter here. */
 static bool op_is_alias(const char *p) {
   if (*p++ != '(') return false;
   if (*p == '*') return true;
   if (*p < 'a' || *p > 'z') return false;
-  for (p++; *p >= '0' && *p <= '9'; p++) {}
+  for (p++; *p >= '0' && *p <= '9'; p++) {
+  }
   return *p == ')' || *p == '!' || *p == '|' || *p == ' ';
 }
 
@@ -204,7 +216,8 @@ static bool op_parse_params(OpParse *s) {
     const char *w = op_word(s, &n);
     MgParam *a = &s->param[s->nparam++];
     *a = (MgParam){op_keep(s, w, n), t.kind, t.optional, kwarg, false, t.writes, t.alias, ""};
-    if (*s->p == '[') { /* the fixed-size list form with the size after the name does not exist in printed text */
+    if (*s->p ==
+        '[') { /* the fixed-size list form with the size after the name does not exist in printed text */
       return false;
     }
     if (op_eat(s, '=')) {
@@ -247,9 +260,26 @@ static bool op_parse_returns(OpParse *s) {
 
 /* Ops that draw random numbers without a generator parameter. */
 static const char *const op_random[] = {
-  "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "dropout", "dropout_",
-  "native_dropout", "alpha_dropout", "alpha_dropout_", "feature_dropout", "feature_dropout_",
-  "feature_alpha_dropout", "feature_alpha_dropout_", "rrelu", "rrelu_", "_fused_dropout", "_cudnn_init_dropout_state",
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "rand_like",
+    "randn_like",
+    "randint_like",
+    "dropout",
+    "dropout_",
+    "native_dropout",
+    "alpha_dropout",
+    "alpha_dropout_",
+    "feature_dropout",
+    "feature_dropout_",
+    "feature_alpha_dropout",
+    "feature_alpha_dropout_",
+    "rrelu",
+    "rrelu_",
+    "_fused_dropout",
+    "_cudnn_init_dropout_state",
 };
 
 static bool op_is_random(const MgOp *o) {
@@ -261,7 +291,10 @@ static bool op_is_random(const MgOp *o) {
   return false;
 }
 
-static const struct { const char *name; uint8_t kind; } op_raises[] = {
+static const struct {
+  const char *name;
+  uint8_t kind;
+} op_raises[] = {
 #define RAISES(name, kind) {name, RS_##kind},
 #include "ir/graph/raises.def"
 #undef RAISES
@@ -355,7 +388,8 @@ static bool op_same_signature(const MgOp *a, const MgOp *b) {
   if (a->nparam != b->nparam || a->nret != b->nret) return false;
   for (int i = 0; i < a->nparam; i++) {
     const MgParam *p = &a->param[i], *q = &b->param[i];
-    if (strcmp(p->name, q->name) || p->kind != q->kind || p->writes != q->writes || p->alias_set != q->alias_set)
+    if (strcmp(p->name, q->name) || p->kind != q->kind || p->writes != q->writes ||
+        p->alias_set != q->alias_set)
       return false;
   }
   return true;
@@ -433,7 +467,8 @@ const MgOp *mg_op_find(MgCtx *c, const char *full) {
   if (op_init() == MG_OK) {
     uint32_t row = op_find_row(full), i;
     if (row) o = op_row_get(c, row);
-    else if ((i = mg_map_get(&ops.name, op_hash(full))) != MG_MAP_NONE && !strcmp(ops.op[i]->full, full)) o = ops.op[i];
+    else if ((i = mg_map_get(&ops.name, op_hash(full))) != MG_MAP_NONE && !strcmp(ops.op[i]->full, full))
+      o = ops.op[i];
   } else {
     mg_fail(c, MG_NOMEM, "out of memory (op table)");
   }
@@ -472,12 +507,16 @@ uint32_t mg_op_count(void) {
 static const struct {
   const char *written, *twin;
 } op_twin_row[] = {
-  {"aten::__iand__.Tensor", "aten::bitwise_and.Tensor"},   {"aten::__iand__.Scalar", "aten::bitwise_and.Scalar"},
-  {"aten::__ior__.Tensor", "aten::bitwise_or.Tensor"},     {"aten::__ior__.Scalar", "aten::bitwise_or.Scalar"},
-  {"aten::__ixor__.Tensor", "aten::bitwise_xor.Tensor"},   {"aten::__ixor__.Scalar", "aten::bitwise_xor.Scalar"},
-  {"aten::bernoulli_.Tensor", "aten::bernoulli.Tensor"},   {"aten::bernoulli_.float", "aten::bernoulli.p"},
-  {"aten::normal_", "aten::normal_functional"},
-  {"aten::_native_batch_norm_legit", "aten::_native_batch_norm_legit_functional"},
+    {"aten::__iand__.Tensor", "aten::bitwise_and.Tensor"},
+    {"aten::__iand__.Scalar", "aten::bitwise_and.Scalar"},
+    {"aten::__ior__.Tensor", "aten::bitwise_or.Tensor"},
+    {"aten::__ior__.Scalar", "aten::bitwise_or.Scalar"},
+    {"aten::__ixor__.Tensor", "aten::bitwise_xor.Tensor"},
+    {"aten::__ixor__.Scalar", "aten::bitwise_xor.Scalar"},
+    {"aten::bernoulli_.Tensor", "aten::bernoulli.Tensor"},
+    {"aten::bernoulli_.float", "aten::bernoulli.p"},
+    {"aten::normal_", "aten::normal_functional"},
+    {"aten::_native_batch_norm_legit", "aten::_native_batch_norm_legit_functional"},
 };
 
 /* t's parameters are o's, without the written ones when skip is set. */

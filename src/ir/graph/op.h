@@ -1,7 +1,10 @@
 /* Tensor operations: ATen ops by schema, plus the compiler's own (namespace mg).
- * In: schema texts as torch prints them ("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor").
- * Out: MgOp, interned per process, with argument kinds, defaults, mutation and aliasing, and the code of the row in
- * tensor_ops.def when the compiler knows the op (TOP_extern when it does not: it runs through the dispatcher). */
+ * In: schema texts as torch prints them ("aten::add.Tensor(Tensor self, Tensor other, *,
+ * Scalar alpha=1) -> Tensor").
+ * Out: MgOp, interned per process, with argument kinds, defaults, mutation and aliasing, and the code of the
+ * row in
+ * tensor_ops.def when the compiler knows the op (TOP_extern when it does not: it
+ * runs through the dispatcher). */
 #ifndef MG_OP_H
 #define MG_OP_H
 #include "base/ctx.h"
@@ -16,51 +19,68 @@ typedef enum MgTop {
 } MgTop;
 
 typedef enum MgArgKind { /* what a schema asks for */
-  AK_tensor, AK_tensor_list, AK_opt_tensor_list, AK_int, AK_int_list, AK_float, AK_float_list, AK_bool,
-  AK_bool_list, AK_scalar, AK_scalar_list, AK_dtype, AK_layout, AK_device, AK_memory_format, AK_str, AK_generator, AK_other
+                         AK_tensor,
+                         AK_tensor_list,
+                         AK_opt_tensor_list,
+                         AK_int,
+                         AK_int_list,
+                         AK_float,
+                         AK_float_list,
+                         AK_bool,
+                         AK_bool_list,
+                         AK_scalar,
+                         AK_scalar_list,
+                         AK_dtype,
+                         AK_layout,
+                         AK_device,
+                         AK_memory_format,
+                         AK_str,
+                         AK_generator,
+                         AK_other
 } MgArgKind;
 
 /* What tells, before the call, that a kernel will raise because of values: raises.def. */
 typedef enum MgRaise {
-  RS_none,         /* it does not raise */
-  RS_keep,         /* nothing but the call */
-  RS_list,         /* argument 1: a list of indices into the dimensions of argument 0, wrapped */
-  RS_dim,          /* argument 2: indices into dimension (argument 1) of argument 0 */
-  RS_wrapped_dim,  /* the same, negative ones count from the end */
-  RS_flat,         /* argument 1: indices into all elements of argument 0, wrapped */
-  RS_rows,         /* argument 1: indices into the rows of argument 0 */
-  RS_target,       /* argument 1: indices into the class dimension of argument 0, or equal to argument 4 */
-  RS_unit,         /* argument 0: from 0 to 1 */
-  RS_divisor       /* argument 1: not zero where the division is one of integers */
+  RS_none,        /* it does not raise */
+  RS_keep,        /* nothing but the call */
+  RS_list,        /* argument 1: a list of indices into the dimensions of argument 0, wrapped */
+  RS_dim,         /* argument 2: indices into dimension (argument 1) of argument 0 */
+  RS_wrapped_dim, /* the same, negative ones count from the end */
+  RS_flat,        /* argument 1: indices into all elements of argument 0, wrapped */
+  RS_rows,        /* argument 1: indices into the rows of argument 0 */
+  RS_target,      /* argument 1: indices into the class dimension of argument 0, or equal to argument 4 */
+  RS_unit,        /* argument 0: from 0 to 1 */
+  RS_divisor      /* argument 1: not zero where the division is one of integers */
 } MgRaise;
 
 typedef struct MgParam {
   const char *name;
-  uint8_t kind;        /* MgArgKind */
-  bool optional;       /* "?" */
+  uint8_t kind;  /* MgArgKind */
+  bool optional; /* "?" */
   bool kwarg_only;
   bool has_default;
-  bool writes;         /* alias annotation with "!": the op mutates it */
-  int8_t alias_set;    /* number of its alias set, or -1 */
-  const char *deflt;   /* default as text ("1", "None", "[]", "True", "0.5", "contiguous_format") */
+  bool writes;       /* alias annotation with "!": the op mutates it */
+  int8_t alias_set;  /* number of its alias set, or -1 */
+  const char *deflt; /* default as text ("1", "None", "[]", "True", "0.5", "contiguous_format") */
 } MgParam;
 
 typedef struct MgOp {
-  const char *name;    /* "aten::add" */
-  const char *overload;/* "Tensor"; "" for none; torch.ops spells it "default" */
-  const char *full;    /* "aten::add.Tensor" */
-  const char *schema;  /* the whole text */
-  uint16_t code;       /* MgTop */
+  const char *name;     /* "aten::add" */
+  const char *overload; /* "Tensor"; "" for none; torch.ops spells it "default" */
+  const char *full;     /* "aten::add.Tensor" */
+  const char *schema;   /* the whole text */
+  uint16_t code;        /* MgTop */
   uint16_t nparam, nret;
-  bool mutates;        /* any parameter is written */
-  bool is_view;        /* a return aliases a parameter that is not written */
-  bool random;         /* uses a generator (tag nondeterministic_seeded, or by name) */
-  uint8_t raises;      /* MgRaise, by name */
-  bool effect;         /* a call may do more than give results: it writes, draws, gives none, or is the program's own code */
+  bool mutates;   /* any parameter is written */
+  bool is_view;   /* a return aliases a parameter that is not written */
+  bool random;    /* uses a generator (tag nondeterministic_seeded, or by name) */
+  uint8_t raises; /* MgRaise, by name */
+  bool effect; /* a call may do more than give results: it writes, draws, gives none, or is the program's own
+                  code */
   MgParam *param;
-  int8_t *ret_alias;   /* per return: number of its alias set, or -1 */
-  uint8_t *ret_kind;   /* per return: AK_tensor, AK_tensor_list, AK_int ... */
-  uint32_t id;         /* dense number of this op in this process; front keeps its OpOverload by it */
+  int8_t *ret_alias; /* per return: number of its alias set, or -1 */
+  uint8_t *ret_kind; /* per return: AK_tensor, AK_tensor_list, AK_int ... */
+  uint32_t id;       /* dense number of this op in this process; front keeps its OpOverload by it */
 } MgOp;
 
 /* The op of a schema; parses and interns it the first time.  NULL (error in c) when the text is malformed. */

@@ -1,5 +1,6 @@
 /* Which calls may raise because of values.
- * In: an op and its arguments.  Out: how it can be told, see MgRaise.  What metadata decides is not looked at: the recording
+ * In: an op and its arguments.  Out: how it can be told, see MgRaise.  What metadata decides is not looked
+ * at: the recording
  * itself raises that. */
 #include "ir/graph/graph.h"
 #include <string.h>
@@ -12,7 +13,8 @@ static bool raise_whole(const MgGraph *g, const MgArg *a) {
 
 /* A quotient of integers that is an integer: true division is one of floats. */
 static bool raise_divides_integers(const MgGraph *g, const MgOp *op, const MgArg *arg) {
-  if (op->nparam < 2 || arg[1].tag != MA_val || !raise_whole(g, &arg[0]) || !raise_whole(g, &arg[1])) return false;
+  if (op->nparam < 2 || arg[1].tag != MA_val || !raise_whole(g, &arg[0]) || !raise_whole(g, &arg[1]))
+    return false;
   bool mode = op->nparam > 2 && arg[2].tag == MA_str;
   return mode || strncmp(op->full, "aten::div", strlen("aten::div"));
 }

@@ -1,7 +1,8 @@
 /* Copies of a graph with symbols.
- * In: a recorded graph whose sizes are expressions; the symbols' values, or what is known of them.  Out: the same graph with
- * constants, or with symbols of its own, under the same value and node numbers; whether inference agrees that these are the sizes
- * of its results. */
+ * In: a recorded graph whose sizes are expressions; the symbols' values, or what is known of them.  Out: the
+ * same graph with
+ * constants, or with symbols of its own, under the same value and node numbers; whether inference agrees that
+ * these are the sizes of its results. */
 #include "ir/infer/infer.h"
 #include "ir/graph/graph.h"
 #include <stdlib.h>
@@ -11,9 +12,9 @@ typedef struct GraphAt {
   MgGraph *to;
   const MgGraph *from;
   const int64_t *env;
-  const SymRef *symbol;  /* by symbol of `from`: what stands for it there; NULL: env does */
-  SymRef *copied;        /* with symbol, per expression of `from`: its copy, or 0 */
-  bool *used;            /* by value: something refers to it; NULL: take them all.  The others keep their numbers only */
+  const SymRef *symbol; /* by symbol of `from`: what stands for it there; NULL: env does */
+  SymRef *copied;       /* with symbol, per expression of `from`: its copy, or 0 */
+  bool *used; /* by value: something refers to it; NULL: take them all.  The others keep their numbers only */
 } GraphAt;
 
 static SymRef at_copy(const GraphAt *a, SymRef e) {
@@ -110,12 +111,14 @@ MgRc mg_graph_at(MgGraph *to, const MgGraph *from, const int64_t *env) {
 }
 
 MgRc mg_graph_copy(MgGraph *to, const MgGraph *from, const SymRef *symbol, const int64_t *env) {
-  GraphAt a = {.to = to, .from = from, .env = env, .symbol = symbol, .copied = mg_new(to->c, SymRef, from->x->n + 1)};
+  GraphAt a = {
+      .to = to, .from = from, .env = env, .symbol = symbol, .copied = mg_new(to->c, SymRef, from->x->n + 1)};
   TRYP(a.copied);
   for (uint32_t k = 0; k < from->x->nsym; k++) {
     const MgSymbol *s = &from->x->sym[k];
     SymRef own = mg_ex_symbol(to->x, env[k], s->lo, s->hi, NULL);
-    if (mg_expr(from->x, symbol[k])->op == OP_sym && mg_expr(from->x, symbol[k])->u.i == k) a.copied[symbol[k]] = own;
+    if (mg_expr(from->x, symbol[k])->op == OP_sym && mg_expr(from->x, symbol[k])->u.i == k)
+      a.copied[symbol[k]] = own;
   }
   return at_graph(a);
 }
@@ -138,7 +141,8 @@ MgRc mg_graph_clone(MgGraph *to, const MgGraph *from) {
   GraphAt a = {.to = to, .from = from, .symbol = own, .copied = mg_new(to->c, SymRef, x->n + 1)};
   TRYP(own && a.copied);
   TRY(at_used(from, to->c, &a.used));
-  for (uint32_t k = 0; k < x->nsym; k++) own[k] = mg_ex_symbol(to->x, x->sym[k].hint, x->sym[k].lo, x->sym[k].hi, NULL);
+  for (uint32_t k = 0; k < x->nsym; k++)
+    own[k] = mg_ex_symbol(to->x, x->sym[k].hint, x->sym[k].lo, x->sym[k].hi, NULL);
   for (SymRef e = 1; e < x->n; e++)
     if (mg_expr(x, e)->op == OP_sym) a.copied[e] = own[mg_expr(x, e)->u.i];
   TRY(at_graph(a));
@@ -151,7 +155,7 @@ MgRc mg_graph_clone(MgGraph *to, const MgGraph *from) {
 typedef struct AtSymbols {
   const MgExprs *x;
   const SymRef *symbol;
-  bool *used, *seen;     /* by symbol; by expression */
+  bool *used, *seen; /* by symbol; by expression */
 } AtSymbols;
 
 static void at_mention(const AtSymbols *s, SymRef e) {
@@ -193,7 +197,9 @@ static ExprRef known_put(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
 static SymRef known_form(MgExprs *x, SymRef e, SymRef *symbol) { return mg_ex_map(x, e, known_put, symbol); }
 
 static bool known_is(const MgExprs *x, ExprRef e, void *symbol) { return e == *(SymRef *)symbol; }
-static bool known_has(const MgExprs *x, SymRef e, SymRef symbol) { return mg_ex_any(x, e, known_is, &symbol); }
+static bool known_has(const MgExprs *x, SymRef e, SymRef symbol) {
+  return mg_ex_any(x, e, known_is, &symbol);
+}
 
 MgRc mg_symbols_known(MgExprs *x, const MgSymEqual *equal, uint32_t n, SymRef *symbol) {
   for (uint32_t i = 0; i < n; i++) {
@@ -214,7 +220,8 @@ MgRc mg_symbols_known(MgExprs *x, const MgSymEqual *equal, uint32_t n, SymRef *s
 bool mg_graph_same(const MgGraph *g, ValRef a, ValRef b) {
   const MgVal *p = mg_val(g, a), *q = mg_val(g, b);
   if (!a || !b) return a == b;
-  return p->ndim == q->ndim && p->dtype == q->dtype && p->offset == q->offset && !memcmp(p->size, q->size, p->ndim * sizeof *p->size) &&
+  return p->ndim == q->ndim && p->dtype == q->dtype && p->offset == q->offset &&
+         !memcmp(p->size, q->size, p->ndim * sizeof *p->size) &&
          !memcmp(p->stride, q->stride, p->ndim * sizeof *p->stride);
 }
 
@@ -223,7 +230,8 @@ bool mg_graph_agrees(MgGraph *g, NodeRef n) {
   ValRef *out = node->out;
   uint32_t nout = node->nout;
   uint32_t nval = g->nval;
-  bool same = (node->out = mg_new(g->c, ValRef, nout + 1)) && mg_infer(g, n) == MG_OK && (node = mg_node(g, n))->nout == nout;
+  bool same = (node->out = mg_new(g->c, ValRef, nout + 1)) && mg_infer(g, n) == MG_OK &&
+              (node = mg_node(g, n))->nout == nout;
   for (int i = 0; same && i < nout; i++) same = mg_graph_same(g, out[i], node->out[i]);
   node = mg_node(g, n);
   node->out = out;

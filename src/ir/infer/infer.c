@@ -97,7 +97,8 @@ MgRc mg_infer_dim(MgInfer *in, const MgArg *a, int ndim, int *d) {
   int64_t v;
   int n = ndim ? ndim : 1; /* a 0-dim tensor accepts 0 and -1 */
   TRY(mg_infer_int(in, a, &v));
-  if (v < -n || v >= n) return mg_fail(in->g->c, MG_BUG, "%s: dimension %lld of %d", in->op->full, (long long)v, ndim);
+  if (v < -n || v >= n)
+    return mg_fail(in->g->c, MG_BUG, "%s: dimension %lld of %d", in->op->full, (long long)v, ndim);
   *d = v < 0 ? v + n : v;
   return MG_OK;
 }
@@ -174,7 +175,10 @@ int mg_infer_eq(MgInfer *in, SymRef a, SymRef b) {
 
 int mg_infer_is(MgInfer *in, SymRef a, int64_t v) {
   int64_t lo, hi;
-  int yes = !mg_ex_range(in->x, a, &lo, &hi) ? UNKNOWN : lo == v && hi == v ? 1 : v < lo || v > hi ? 0 : UNKNOWN;
+  int yes = !mg_ex_range(in->x, a, &lo, &hi) ? UNKNOWN
+            : lo == v && hi == v             ? 1
+            : v < lo || v > hi               ? 0
+                                             : UNKNOWN;
   return yes == UNKNOWN && in->x->ask ? in->x->ask->equal(in->x->ask->of, a, mg_infer_c(in, v)) : yes;
 }
 
@@ -252,7 +256,9 @@ MgDtype mg_infer_result_type(const MgInfer *in, const MgArg *const *arg, int n) 
       if (t->ndim) dim = infer_join(dim, t->dtype);
       else zero = infer_join(zero, t->dtype);
     } else if (a->tag == MA_int || a->tag == MA_bool || a->tag == MA_float) {
-      number = infer_join(number, a->tag == MA_float ? in->g->default_dtype : a->tag == MA_int ? DT_i64 : DT_bool);
+      number = infer_join(number, a->tag == MA_float ? in->g->default_dtype
+                                  : a->tag == MA_int ? DT_i64
+                                                     : DT_bool);
     } else if (a->tag == MA_object) { /* a complex number */
       MgDtype d = in->g->default_dtype;
       number = infer_join(number, d == DT_f64 ? DT_c128 : d == DT_f16 ? DT_c32 : DT_c64);
@@ -270,8 +276,8 @@ MgRc mg_infer_results(MgInfer *in, int n) {
   return MG_OK;
 }
 
-/* The device of the results: a `device` argument, else that of the tensors (a 0-dim CPU tensor beside others is a
- * number). */
+/* The device of the results: a `device` argument, else that of the tensors (a 0-dim CPU tensor beside others
+ * is a number). */
 static void infer_device(const MgInfer *in, MgVal *t) {
   const MgArg *a = mg_infer_arg(in, "device");
   if (a->tag == MA_device) {
@@ -320,12 +326,14 @@ static bool infer_storable(MgDtype r, MgDtype s) {
   return r == DT_bool || s != DT_bool;
 }
 
-/* Would the functional twin give the written argument its own size, in a dtype that may be stored there?  *kind: whether the dtype may. */
+/* Would the functional twin give the written argument its own size, in a dtype that may be stored there?
+ * *kind: whether the dtype may. */
 static bool infer_fits(MgInfer *in, const MgOp *twin, bool *kind) {
   ValRef self = 0;
   for (int k = 0; k < in->op->nparam && !self; k++)
     if (in->op->param[k].writes) self = mg_infer_tensor(in, k);
-  bool out = in->op->param[in->op->nparam - 1].writes; /* which torch may resize: nothing is taken for granted */
+  bool out =
+      in->op->param[in->op->nparam - 1].writes; /* which torch may resize: nothing is taken for granted */
   if (!self || twin->nret != 1) return !out;
   MgNode pure = *in->n;
   MgInfer as = {.g = in->g, .x = in->x, .n = &pure, .op = twin};
@@ -357,7 +365,8 @@ bool mg_infer_cannot_store(MgGraph *g, NodeRef n) {
   return !kind;
 }
 
-/* In-place and out= ops: each result is the written argument.  In-place views (t_, squeeze_) change its shape. */
+/* In-place and out= ops: each result is the written argument.  In-place views (t_,
+ * squeeze_) change its shape. */
 MgRc mg_infer_written(MgInfer *in) {
   const MgOp *twin = mg_op_twin(in->op);
   bool kind = true;
@@ -373,9 +382,11 @@ MgRc mg_infer_written(MgInfer *in) {
   for (int i = 0; i < in->op->nret && rc == MG_OK; i++) {
     ValRef v = 0;
     for (int k = 0; k < in->op->nparam && !v; k++)
-      if (in->op->param[k].alias_set == in->op->ret_alias[i] && in->op->ret_alias[i] >= 0) v = mg_infer_tensor(in, k);
+      if (in->op->param[k].alias_set == in->op->ret_alias[i] && in->op->ret_alias[i] >= 0)
+        v = mg_infer_tensor(in, k);
     if (!v) return MG_UNSUP;
-    if (in->op->param[in->op->nparam - 1].writes && (!twin || mg_infer_is(in, mg_val_numel(in->g, v), 0) != 0))
+    if (in->op->param[in->op->nparam - 1].writes &&
+        (!twin || mg_infer_is(in, mg_val_numel(in->g, v), 0) != 0))
       return MG_UNSUP; /* out= may be resized */
     ValRef o = mg_graph_val_like(in->g, v);
     TRYP(o);
@@ -386,7 +397,9 @@ MgRc mg_infer_written(MgInfer *in) {
   return rc;
 }
 
-MgRc mg_infer_inplace_random(MgInfer *in) { return in->op->code == TOP_resize_ ? MG_UNSUP : mg_infer_written(in); }
+MgRc mg_infer_inplace_random(MgInfer *in) {
+  return in->op->code == TOP_resize_ ? MG_UNSUP : mg_infer_written(in);
+}
 
 NodeRef mg_graph_emit(MgGraph *g, MgTop code, const MgArg *arg, int narg) {
   const MgOp *op = mg_op_by_code(code);

@@ -1,7 +1,9 @@
 /* What torch would refuse.
- * In: a node before inference.  Out: whether its arguments are plausible; if not, the caller asks torch's own meta
- * kernel, which raises the error that users know, or accepts what was doubted here.  Only facts of metadata that a
- * kernel relies on are looked at: a graph that passes may be compiled without any check at run time. */
+ * In: a node before inference.  Out: whether its arguments are plausible; if not, the caller asks torch's own
+ * meta
+ * kernel, which raises the error that users know, or accepts what was doubted here.  Only facts of metadata
+ * that a kernel relies on are looked at: a graph that passes may be compiled
+ * without any check at run time. */
 #include "ir/infer/infer.h"
 #include <math.h>
 #include <string.h>
@@ -25,7 +27,9 @@ static bool check_rank(const MgVal *v, int lo, int hi) { return !v || (v->ndim >
 static bool check_dtypes(const MgVal *a, const MgVal *b) { return !a || !b || a->dtype == b->dtype; }
 static bool check_index(const MgVal *v) { return !v || v->dtype == DT_i64 || v->dtype == DT_i32; }
 static bool check_eq(const Check *c, SymRef a, SymRef b) { return mg_infer_eq(c->in, a, b) != 0; }
-static bool check_float(const MgVal *v) { return !v || mg_dtype_is_float(v->dtype) || mg_dtype_is_complex(v->dtype); }
+static bool check_float(const MgVal *v) {
+  return !v || mg_dtype_is_float(v->dtype) || mg_dtype_is_complex(v->dtype);
+}
 
 static bool check_vector(const Check *c, const MgVal *v, SymRef n) {
   return !v || (v->ndim == 1 && check_eq(c, v->size[0], n));
@@ -46,21 +50,23 @@ static bool check_broadcasts_to(const Check *c, const MgVal *v, const SymRef *si
   if (!v) return true;
   if (v->ndim > n) return false;
   for (int i = 0; i < v->ndim; i++)
-    if (mg_infer_is(c->in, v->size[i], 1) != 1 && !check_eq(c, v->size[i], size[n - v->ndim + i])) return false;
+    if (mg_infer_is(c->in, v->size[i], 1) != 1 && !check_eq(c, v->size[i], size[n - v->ndim + i]))
+      return false;
   return true;
 }
 
 static bool check_matmul(const Check *c) {
   bool plus = check_val(c, "mat1") || check_val(c, "batch1") || c->op->code == TOP_addmv;
   const MgVal *a = check_val(c, c->op->code == TOP_addmm || c->op->code == TOP__addmm_activation ? "mat1"
-                             : c->op->code == TOP_baddbmm                                        ? "batch1"
-                             : c->op->code == TOP_addmv                                          ? "mat"
+                                : c->op->code == TOP_baddbmm                                     ? "batch1"
+                                : c->op->code == TOP_addmv                                       ? "mat"
                                                                                                  : "self");
-  const MgVal *b = check_val(c, c->op->code == TOP_addmv ? "vec" : c->op->code == TOP_baddbmm ? "batch2"
-                                : c->op->code == TOP_mv                                      ? "vec"
-                                : c->op->code == TOP_dot                                     ? "tensor"
-                                : c->op->code == TOP_vdot                                    ? "other"
-                                                                                             : "mat2");
+  const MgVal *b = check_val(c, c->op->code == TOP_addmv     ? "vec"
+                                : c->op->code == TOP_baddbmm ? "batch2"
+                                : c->op->code == TOP_mv      ? "vec"
+                                : c->op->code == TOP_dot     ? "tensor"
+                                : c->op->code == TOP_vdot    ? "other"
+                                                             : "mat2");
   const MgVal *bias = plus ? check_val(c, "self") : NULL;
   if (!a || !b) return true;
   if (!check_dtypes(a, b) || !check_dtypes(bias, a)) return false;
@@ -87,15 +93,20 @@ static bool check_less(const Check *c, SymRef size, SymRef n) {
 }
 
 static bool check_divides(const Check *c, SymRef size, int64_t by) {
-  return by > 0 && (check_late(c, size) || mg_infer_is(c->in, mg_sym_mod(c->in->x, size, mg_infer_c(c->in, by)), 0) != 0);
+  return by > 0 && (check_late(c, size) ||
+                    mg_infer_is(c->in, mg_sym_mod(c->in->x, size, mg_infer_c(c->in, by)), 0) != 0);
 }
 
 /* Does a window fit into each padded dimension after the first `at`? */
 static bool check_window(const Check *c, const MgVal *x, int at, const SymRef *window, const MgArg *windows) {
   int64_t pad, wide, size;
   for (int i = 0; i + at < x->ndim; i++) {
-    if (mg_infer_pick(c->in, mg_infer_arg(c->in, "padding"), i, 0, &pad) != MG_OK || mg_infer_pick(c->in, mg_infer_arg(c->in, "dilation"), i, 1, &wide) != MG_OK) continue;
-    if (window ? !mg_ex_const_int(c->in->x, window[i], &size) : mg_infer_pick(c->in, windows, i, 1, &size) != MG_OK) continue;
+    if (mg_infer_pick(c->in, mg_infer_arg(c->in, "padding"), i, 0, &pad) != MG_OK ||
+        mg_infer_pick(c->in, mg_infer_arg(c->in, "dilation"), i, 1, &wide) != MG_OK)
+      continue;
+    if (window ? !mg_ex_const_int(c->in->x, window[i], &size)
+               : mg_infer_pick(c->in, windows, i, 1, &size) != MG_OK)
+      continue;
     if (check_less(c, x->size[i + at], mg_infer_c(c->in, wide * (size - 1) + 1 - 2 * pad))) return false;
   }
   return true;
@@ -107,7 +118,9 @@ static bool check_conv(const Check *c) {
   int64_t groups = 1;
   if (!x || !w || x->ndim != w->ndim || !check_dtypes(x, w) || !check_dtypes(x, b)) return false;
   if (mg_infer_int(c->in, mg_infer_arg(c->in, "groups"), &groups) != MG_OK || groups < 1) return false;
-  if (!check_at_least(c, "stride", 1) || !check_at_least(c, "padding", 0) || !check_at_least(c, "dilation", 1)) return false;
+  if (!check_at_least(c, "stride", 1) || !check_at_least(c, "padding", 0) ||
+      !check_at_least(c, "dilation", 1))
+    return false;
   SymRef per = back ? w->size[0] : mg_sym_mul(c->in->x, w->size[1], mg_infer_c(c->in, groups));
   SymRef out = back ? mg_sym_mul(c->in->x, w->size[1], mg_infer_c(c->in, groups)) : w->size[0];
   if (!check_eq(c, x->size[1], per) || !check_vector(c, b, out)) return false;
@@ -119,8 +132,8 @@ static bool check_pool(const Check *c, int nd) {
   const MgArg *k = mg_infer_arg(c->in, "kernel_size");
   int64_t kernel, pad;
   if (!check_rank(x, nd + 1, nd + 2)) return false;
-  if (!check_at_least(c, "kernel_size", 1) || !check_at_least(c, "stride", 1) || !check_at_least(c, "padding", 0) ||
-      !check_at_least(c, "dilation", 1))
+  if (!check_at_least(c, "kernel_size", 1) || !check_at_least(c, "stride", 1) ||
+      !check_at_least(c, "padding", 0) || !check_at_least(c, "dilation", 1))
     return false;
   const MgArg *divisor = mg_infer_arg(c->in, "divisor_override");
   int64_t by;
@@ -154,13 +167,16 @@ static bool check_gather(const Check *c, bool scatter) {
   return check_within(c, index, self, dim) && (!scatter || check_within(c, index, src, -1));
 }
 
-/* index_add, index_copy: slices of self along dim, as many as there are indices.  Only the plain case; torch knows the others. */
+/* index_add, index_copy: slices of self along dim, as many as there are indices.  Only the plain
+ * case; torch knows the others. */
 static bool check_slices(const Check *c) {
   const MgVal *self = check_val(c, "self"), *index = check_val(c, "index"), *source = check_val(c, "source");
   const MgArg *alpha = mg_infer_arg(c->in, "alpha");
   int dim = -1;
-  if (!self || !index || !source || !self->ndim || index->ndim != 1 || source->ndim != self->ndim) return false;
-  if (!check_index(index) || !check_dtypes(self, source) || (!check_float(self) && alpha->tag == MA_float)) return false;
+  if (!self || !index || !source || !self->ndim || index->ndim != 1 || source->ndim != self->ndim)
+    return false;
+  if (!check_index(index) || !check_dtypes(self, source) || (!check_float(self) && alpha->tag == MA_float))
+    return false;
   if (mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &dim) != MG_OK) return false;
   for (int i = 0; i < self->ndim; i++)
     if (!check_eq(c, source->size[i], i == dim ? index->size[0] : self->size[i])) return false;
@@ -231,7 +247,8 @@ static bool check_laid_out(const Check *c, ValRef v) {
 static bool check_group_norm(const Check *c) {
   const MgArg *channels = mg_infer_arg(c->in, "C");
   if (!check_laid_out(c, mg_infer_tensor(c->in, 0))) return false;
-  return channels->tag == MA_int && check_vector(c, check_val(c, "weight"), channels->u.sym) && check_vector(c, check_val(c, "bias"), channels->u.sym);
+  return channels->tag == MA_int && check_vector(c, check_val(c, "weight"), channels->u.sym) &&
+         check_vector(c, check_val(c, "bias"), channels->u.sym);
 }
 
 static bool check_numel(const Check *c) {
@@ -260,8 +277,11 @@ static bool check_nonempty(const Check *c) {
 static bool check_unfold(const Check *c, const MgVal *self) {
   const MgArg *size = mg_infer_arg(c->in, "size");
   int d = 0;
-  if (!self || !self->ndim || size->tag != MA_int || mg_infer_dim(c->in, mg_infer_arg(c->in, "dimension"), self->ndim, &d) != MG_OK) return false;
-  return check_at_least(c, "size", 0) && check_at_least(c, "step", 1) && !check_less(c, self->size[d], size->u.sym);
+  if (!self || !self->ndim || size->tag != MA_int ||
+      mg_infer_dim(c->in, mg_infer_arg(c->in, "dimension"), self->ndim, &d) != MG_OK)
+    return false;
+  return check_at_least(c, "size", 0) && check_at_least(c, "step", 1) &&
+         !check_less(c, self->size[d], size->u.sym);
 }
 
 /* What is mirrored is there: padding, last dimension first, is smaller than the size. */
@@ -269,8 +289,10 @@ static bool check_reflection(const Check *c, const MgVal *self) {
   const MgArg *pad = mg_infer_arg(c->in, "padding");
   if (!check_nonempty(c) || !self || pad->tag != MA_list) return false;
   for (uint32_t i = 0; i < pad->n; i++)
-    if ((int)i / 2 >= self->ndim || (pad->u.item[i].tag == MA_int && check_less(c, self->size[self->ndim - 1 - (int)i / 2],
-                                                                               mg_sym_add(c->in->x, pad->u.item[i].u.sym, mg_infer_c(c->in, 1)))))
+    if ((int)i / 2 >= self->ndim ||
+        (pad->u.item[i].tag == MA_int &&
+         check_less(c, self->size[self->ndim - 1 - (int)i / 2],
+                    mg_sym_add(c->in->x, pad->u.item[i].u.sym, mg_infer_c(c->in, 1)))))
       return false;
   return true;
 }
@@ -281,7 +303,8 @@ static bool check_resampling(const Check *c, const MgVal *self) {
   int64_t n;
   if (!check_nonempty(c) || !check_at_least(c, "output_size", 1)) return false;
   for (uint32_t i = 0; self && scale->tag == MA_list && i < scale->n; i++)
-    if (scale->u.item[i].tag == MA_float && (int)i + 2 < self->ndim && mg_ex_const_int(c->in->x, self->size[2 + i], &n) && (double)n * scale->u.item[i].u.f < 1)
+    if (scale->u.item[i].tag == MA_float && (int)i + 2 < self->ndim &&
+        mg_ex_const_int(c->in->x, self->size[2 + i], &n) && (double)n * scale->u.item[i].u.f < 1)
       return false;
   return true;
 }
@@ -289,20 +312,25 @@ static bool check_resampling(const Check *c, const MgVal *self) {
 static bool check_pixels(const Check *c, const MgVal *self) {
   bool up = c->op->code == TOP_pixel_shuffle;
   int64_t by;
-  if (!self || self->ndim < 3 || mg_infer_int(c->in, mg_infer_arg(c->in, up ? "upscale_factor" : "downscale_factor"), &by) != MG_OK || by < 1) return false;
+  if (!self || self->ndim < 3 ||
+      mg_infer_int(c->in, mg_infer_arg(c->in, up ? "upscale_factor" : "downscale_factor"), &by) != MG_OK ||
+      by < 1)
+    return false;
   const SymRef *last = self->size + self->ndim - 1;
-  return up ? by < INT32_MAX && check_divides(c, last[-2], by * by) : check_divides(c, last[-1], by) && check_divides(c, *last, by);
+  return up ? by < INT32_MAX && check_divides(c, last[-2], by * by)
+            : check_divides(c, last[-1], by) && check_divides(c, *last, by);
 }
 
-/* im2col and col2im, the plain case: everything but a batch is there, and col2im gets as many columns as windows fit. */
+/* im2col and col2im, the plain case: everything but a batch is there, and col2im gets as
+ * many columns as windows fit. */
 static bool check_columns(const Check *c, const MgVal *self) {
   bool back = c->op->code == TOP_col2im;
   const MgArg *k = mg_infer_arg(c->in, "kernel_size"), *to = mg_infer_arg(c->in, "output_size");
   int64_t area = 1, part[4];
   SymRef count = mg_infer_c(c->in, 1);
   if (!self || self->ndim != (back ? 3 : 4) || !check_float(self)) return false;
-  if (!check_at_least(c, "kernel_size", 1) || !check_at_least(c, "stride", 1) || !check_at_least(c, "padding", 0) ||
-      !check_at_least(c, "dilation", 1))
+  if (!check_at_least(c, "kernel_size", 1) || !check_at_least(c, "stride", 1) ||
+      !check_at_least(c, "padding", 0) || !check_at_least(c, "dilation", 1))
     return false;
   for (int i = 1; i < self->ndim; i++)
     if (mg_infer_is(c->in, self->size[i], 0) == 1) return false;
@@ -312,8 +340,10 @@ static bool check_columns(const Check *c, const MgVal *self) {
     static const char *const name[] = {"kernel_size", "dilation", "padding", "stride"};
     for (int j = 0; j < 4; j++)
       if (mg_infer_pick(c->in, mg_infer_arg(c->in, name[j]), i, j != 2, &part[j]) != MG_OK) return false;
-    SymRef room = mg_sym_add(c->in->x, to->u.item[i].u.sym, mg_infer_c(c->in, 2 * part[2] - part[1] * (part[0] - 1) - 1));
-    SymRef fit = mg_sym_add(c->in->x, mg_sym_floordiv(c->in->x, room, mg_infer_c(c->in, part[3])), mg_infer_c(c->in, 1));
+    SymRef room = mg_sym_add(c->in->x, to->u.item[i].u.sym,
+                             mg_infer_c(c->in, 2 * part[2] - part[1] * (part[0] - 1) - 1));
+    SymRef fit = mg_sym_add(c->in->x, mg_sym_floordiv(c->in->x, room, mg_infer_c(c->in, part[3])),
+                            mg_infer_c(c->in, 1));
     count = mg_sym_mul(c->in->x, count, fit);
     area *= part[0];
   }
@@ -321,14 +351,17 @@ static bool check_columns(const Check *c, const MgVal *self) {
 }
 
 static bool check_as_many(const Check *c, const char *one, const char *other) {
-  ValRef a = mg_infer_tensor(c->in, mg_infer_find(c->in, one)), b = mg_infer_tensor(c->in, mg_infer_find(c->in, other));
+  ValRef a = mg_infer_tensor(c->in, mg_infer_find(c->in, one)),
+         b = mg_infer_tensor(c->in, mg_infer_find(c->in, other));
   return !a || !b || check_eq(c, mg_val_numel(c->in->g, a), mg_val_numel(c->in->g, b));
 }
 
 static bool check_topk(const Check *c, const MgVal *self) {
   const MgArg *k = mg_infer_arg(c->in, "k");
   int d = 0;
-  if (!self || !self->ndim || k->tag != MA_int || mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &d) != MG_OK) return true;
+  if (!self || !self->ndim || k->tag != MA_int ||
+      mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &d) != MG_OK)
+    return true;
   return check_at_least(c, "k", 0) && !check_less(c, self->size[d], k->u.sym);
 }
 
@@ -376,8 +409,10 @@ static bool check_roll(const Check *c, const MgVal *self) {
 static bool check_split(const Check *c, const MgVal *self, const char *sizes) {
   MgDims part;
   int d = -1;
-  if (!self || mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &d) != MG_OK || d >= self->ndim) return false;
-  if (mg_infer_sizes(c->in, mg_infer_arg(c->in, sizes), &part) != MG_OK || !check_at_least(c, sizes, 0)) return false;
+  if (!self || mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &d) != MG_OK || d >= self->ndim)
+    return false;
+  if (mg_infer_sizes(c->in, mg_infer_arg(c->in, sizes), &part) != MG_OK || !check_at_least(c, sizes, 0))
+    return false;
   SymRef sum = mg_infer_c(c->in, 0);
   for (int i = 0; i < part.n; i++) sum = mg_sym_add(c->in->x, sum, part.d[i]);
   return check_eq(c, sum, self->size[d]);
@@ -400,11 +435,15 @@ static bool check_broadcast(const Check *c, const MgVal *a, const MgVal *b) {
 /* Expanded to sizes where -1 keeps a dimension that is there. */
 static bool check_expand(const Check *c, const MgVal *self) {
   MgDims to;
-  if (!self || mg_infer_sizes(c->in, mg_infer_arg(c->in, "size"), &to) != MG_OK || self->ndim > to.n) return false;
+  if (!self || mg_infer_sizes(c->in, mg_infer_arg(c->in, "size"), &to) != MG_OK || self->ndim > to.n)
+    return false;
   for (int i = 0; i < to.n; i++) {
     int from = i - (to.n - self->ndim);
     bool keep = mg_sym_is(c->in->x, to.d[i], -1);
-    if (keep ? from < 0 : from >= 0 && mg_infer_is(c->in, self->size[from], 1) != 1 && !check_eq(c, self->size[from], to.d[i])) return false;
+    if (keep ? from < 0
+             : from >= 0 && mg_infer_is(c->in, self->size[from], 1) != 1 &&
+                   !check_eq(c, self->size[from], to.d[i]))
+      return false;
   }
   return check_at_least(c, "size", -1);
 }
@@ -417,73 +456,133 @@ static bool check_truth(const Check *c, const MgVal *self, const char *name) {
 /* A factor of integers is an integer. */
 static bool check_alpha(const Check *c, const MgVal *self, const MgVal *other) {
   if (!check_truth(c, self, "alpha")) return false;
-  return !self || check_float(self) || (other && check_float(other)) || mg_infer_arg(c->in, "alpha")->tag != MA_float;
+  return !self || check_float(self) || (other && check_float(other)) ||
+         mg_infer_arg(c->in, "alpha")->tag != MA_float;
 }
 
 static bool check_op(const Check *c) {
   const MgVal *self = check_val(c, "self"), *other = check_val(c, "other"), *mask;
   double low;
   switch (c->op->code) {
-  case TOP_mm: case TOP_addmm: case TOP__addmm_activation: case TOP_bmm: case TOP_baddbmm: case TOP_mv: case TOP_addmv:
-  case TOP_dot: case TOP_vdot: return check_matmul(c);
+  case TOP_mm:
+  case TOP_addmm:
+  case TOP__addmm_activation:
+  case TOP_bmm:
+  case TOP_baddbmm:
+  case TOP_mv:
+  case TOP_addmv:
+  case TOP_dot:
+  case TOP_vdot: return check_matmul(c);
   case TOP__convolution: return check_conv(c); /* convolution: below */
-  case TOP_avg_pool2d: case TOP_max_pool2d_with_indices: return check_pool(c, 2);
-  case TOP_avg_pool3d: case TOP_max_pool3d_with_indices: return check_pool(c, 3);
-  case TOP_adaptive_max_pool2d: case TOP_adaptive_max_pool3d: case TOP__adaptive_avg_pool2d: case TOP__adaptive_avg_pool3d:
-    return check_at_least(c, "output_size", 0) && check_nonempty(c);
-  case TOP__adaptive_avg_pool2d_backward: case TOP__adaptive_avg_pool3d_backward: return check_nonempty(c);
-  case TOP_im2col: case TOP_col2im: return check_columns(c, self);
+  case TOP_avg_pool2d:
+  case TOP_max_pool2d_with_indices: return check_pool(c, 2);
+  case TOP_avg_pool3d:
+  case TOP_max_pool3d_with_indices: return check_pool(c, 3);
+  case TOP_adaptive_max_pool2d:
+  case TOP_adaptive_max_pool3d:
+  case TOP__adaptive_avg_pool2d:
+  case TOP__adaptive_avg_pool3d: return check_at_least(c, "output_size", 0) && check_nonempty(c);
+  case TOP__adaptive_avg_pool2d_backward:
+  case TOP__adaptive_avg_pool3d_backward: return check_nonempty(c);
+  case TOP_im2col:
+  case TOP_col2im: return check_columns(c, self);
   case TOP_gather: return check_gather(c, false);
-  case TOP_scatter_src: case TOP_scatter_value: case TOP_scatter_reduce: case TOP_scatter_value_reduce:
-  case TOP_scatter_add: case TOP_scatter_reduce_two: return check_gather(c, true);
+  case TOP_scatter_src:
+  case TOP_scatter_value:
+  case TOP_scatter_reduce:
+  case TOP_scatter_value_reduce:
+  case TOP_scatter_add:
+  case TOP_scatter_reduce_two: return check_gather(c, true);
   case TOP_index_select: return check_index(check_val(c, "index")) && check_rank(check_val(c, "index"), 0, 1);
-  case TOP_index_add: case TOP_index_copy: return check_slices(c);
+  case TOP_index_add:
+  case TOP_index_copy: return check_slices(c);
   case TOP_take: return check_index(check_val(c, "index"));
   case TOP_embedding: return check_rank(check_val(c, "weight"), 2, 2) && check_index(check_val(c, "indices"));
-  case TOP_index_put: case TOP__unsafe_index_put: case TOP__index_put_impl: return check_dtypes(self, check_val(c, "values"));
+  case TOP_index_put:
+  case TOP__unsafe_index_put:
+  case TOP__index_put_impl: return check_dtypes(self, check_val(c, "values"));
   case TOP_cat: return check_cat(c);
   case TOP_stack: return check_stack(c);
   case TOP_native_layer_norm: return check_layer_norm(c);
-  case TOP_native_batch_norm: case TOP__native_batch_norm_legit: case TOP__native_batch_norm_legit_no_training:
-    return check_batch_norm(c);
-  case TOP_view: case TOP__unsafe_view: case TOP_reshape: case TOP_view_copy: return check_numel(c);
-  case TOP_masked_fill_Scalar: case TOP_masked_fill_Tensor: case TOP_masked_scatter:
+  case TOP_native_batch_norm:
+  case TOP__native_batch_norm_legit:
+  case TOP__native_batch_norm_legit_no_training: return check_batch_norm(c);
+  case TOP_view:
+  case TOP__unsafe_view:
+  case TOP_reshape:
+  case TOP_view_copy: return check_numel(c);
+  case TOP_masked_fill_Scalar:
+  case TOP_masked_fill_Tensor:
+  case TOP_masked_scatter:
     mask = check_val(c, "mask");
     return (!mask || mask->dtype == DT_bool) &&
-           (c->op->code == TOP_masked_scatter ? check_dtypes(self, check_val(c, "source")) : check_rank(check_val(c, "value"), 0, 0));
-  case TOP_tril: case TOP_triu: return check_rank(self, 2, MG_INFER_RANK);
+           (c->op->code == TOP_masked_scatter ? check_dtypes(self, check_val(c, "source"))
+                                              : check_rank(check_val(c, "value"), 0, 0));
+  case TOP_tril:
+  case TOP_triu: return check_rank(self, 2, MG_INFER_RANK);
   case TOP_trace: return check_rank(self, 2, 2);
-  case TOP_t: case TOP_t_copy: return check_rank(self, 0, 2);
+  case TOP_t:
+  case TOP_t_copy: return check_rank(self, 0, 2);
   case TOP_neg: return !self || self->dtype != DT_bool;
   case TOP_sub_Tensor: return !self || !other || self->dtype != DT_bool || other->dtype != DT_bool;
-  case TOP_expand: case TOP_expand_copy: case TOP_broadcast_to: return check_expand(c, self);
+  case TOP_expand:
+  case TOP_expand_copy:
+  case TOP_broadcast_to: return check_expand(c, self);
   case TOP_expand_as: return !self || !other || check_broadcasts_to(c, self, other->size, other->ndim);
   case TOP_copy: return !self || check_broadcasts_to(c, check_val(c, "src"), self->size, self->ndim);
-  case TOP_bitwise_and_Tensor: case TOP_bitwise_or_Tensor: case TOP_bitwise_xor_Tensor: case TOP_bitwise_not:
-    return !self || (!check_float(self) && (!other || !check_float(other)));
-  case TOP_bitwise_left_shift_Tensor: case TOP_bitwise_left_shift_Tensor_Scalar: case TOP_bitwise_right_shift_Tensor:
-  case TOP_bitwise_right_shift_Tensor_Scalar: case TOP___lshift___Tensor: case TOP___lshift___Scalar: case TOP___rshift___Tensor:
+  case TOP_bitwise_and_Tensor:
+  case TOP_bitwise_or_Tensor:
+  case TOP_bitwise_xor_Tensor:
+  case TOP_bitwise_not: return !self || (!check_float(self) && (!other || !check_float(other)));
+  case TOP_bitwise_left_shift_Tensor:
+  case TOP_bitwise_left_shift_Tensor_Scalar:
+  case TOP_bitwise_right_shift_Tensor:
+  case TOP_bitwise_right_shift_Tensor_Scalar:
+  case TOP___lshift___Tensor:
+  case TOP___lshift___Scalar:
+  case TOP___rshift___Tensor:
   case TOP___rshift___Scalar: return !self || !check_float(self);
   case TOP_pow_Tensor_Scalar: return check_pow(c);
-  case TOP_mean: case TOP_mean_dim: return mg_infer_arg(c->in, "dtype")->tag == MA_dtype || check_float(self);
-  case TOP_var: case TOP_var_dim: case TOP_var_correction: case TOP_std: case TOP_std_dim: case TOP_std_correction:
-    return check_float(self);
-  case TOP_arange: case TOP_arange_start: case TOP_arange_start_step: return check_arange(c);
+  case TOP_mean:
+  case TOP_mean_dim: return mg_infer_arg(c->in, "dtype")->tag == MA_dtype || check_float(self);
+  case TOP_var:
+  case TOP_var_dim:
+  case TOP_var_correction:
+  case TOP_std:
+  case TOP_std_dim:
+  case TOP_std_correction: return check_float(self);
+  case TOP_arange:
+  case TOP_arange_start:
+  case TOP_arange_start_step: return check_arange(c);
   case TOP_diagonal: return check_two_dims(c, self, 0);
   case TOP_diag_embed: return check_two_dims(c, self, 1);
   case TOP_roll: return check_roll(c, self);
-  case TOP_split_with_sizes: case TOP_unsafe_split_with_sizes: case TOP_split_with_sizes_copy:
-    return check_split(c, self, "split_sizes");
+  case TOP_split_with_sizes:
+  case TOP_unsafe_split_with_sizes:
+  case TOP_split_with_sizes_copy: return check_split(c, self, "split_sizes");
   case TOP_split_sizes: return check_split(c, self, "split_size");
   case TOP_gelu: return check_gelu(c);
   case TOP_softshrink: return check_number(c, "lambd", &low) && low >= 0;
   case TOP_soft_margin_loss: return check_broadcast(c, self, check_val(c, "target"));
   case TOP_huber_loss: return check_number(c, "delta", &low) && low > 0;
-  case TOP_amax: case TOP_amin: case TOP_aminmax: case TOP_argmax: case TOP_argmin: case TOP_max_dim: case TOP_min_dim:
-  case TOP_linalg_vector_norm: case TOP_norm_Scalar: case TOP_norm_ScalarOpt_dim: case TOP_norm_ScalarOpt_dim_dtype:
-  case TOP_norm_ScalarOpt_dtype: case TOP_replication_pad1d: case TOP_replication_pad2d: case TOP_replication_pad3d: return check_nonempty(c);
+  case TOP_amax:
+  case TOP_amin:
+  case TOP_aminmax:
+  case TOP_argmax:
+  case TOP_argmin:
+  case TOP_max_dim:
+  case TOP_min_dim:
+  case TOP_linalg_vector_norm:
+  case TOP_norm_Scalar:
+  case TOP_norm_ScalarOpt_dim:
+  case TOP_norm_ScalarOpt_dim_dtype:
+  case TOP_norm_ScalarOpt_dtype:
+  case TOP_replication_pad1d:
+  case TOP_replication_pad2d:
+  case TOP_replication_pad3d: return check_nonempty(c);
   case TOP_where_self: mask = check_val(c, "condition"); return !mask || mask->dtype == DT_bool;
-  case TOP_eye: case TOP_eye_m: return check_at_least(c, "n", 0) && check_at_least(c, "m", 0);
+  case TOP_eye:
+  case TOP_eye_m: return check_at_least(c, "n", 0) && check_at_least(c, "m", 0);
   default: return true;
   }
 }
@@ -496,9 +595,11 @@ static bool check_dims(const Check *c, const char *name) {
   int d;
   if (!self || (dims->tag != MA_list && dims->tag != MA_int)) return true;
   if (dims->tag == MA_int) /* a new dimension's place is for its rule to judge */
-    return c->op->code == TOP_unsqueeze || c->op->code == TOP_unsqueeze_copy || mg_infer_dim(c->in, dims, self->ndim, &d) == MG_OK;
+    return c->op->code == TOP_unsqueeze || c->op->code == TOP_unsqueeze_copy ||
+           mg_infer_dim(c->in, dims, self->ndim, &d) == MG_OK;
   for (uint32_t i = 0; i < dims->n; i++) {
-    if (mg_infer_dim(c->in, &dims->u.item[i], self->ndim, &d) != MG_OK || (self->ndim && seen[d])) return false;
+    if (mg_infer_dim(c->in, &dims->u.item[i], self->ndim, &d) != MG_OK || (self->ndim && seen[d]))
+      return false;
     seen[d] = true;
   }
   return true;
@@ -509,8 +610,10 @@ static bool check_output_padding(const Check *c) {
   const MgArg *pad = mg_infer_arg(c->in, "output_padding");
   int64_t p, by, wide;
   for (uint32_t i = 0; pad->tag == MA_list && i < pad->n; i++)
-    if (mg_infer_pick(c->in, pad, (int)i, 0, &p) == MG_OK && mg_infer_pick(c->in, mg_infer_arg(c->in, "stride"), (int)i, 1, &by) == MG_OK &&
-        mg_infer_pick(c->in, mg_infer_arg(c->in, "dilation"), (int)i, 1, &wide) == MG_OK && p >= by && p >= wide)
+    if (mg_infer_pick(c->in, pad, (int)i, 0, &p) == MG_OK &&
+        mg_infer_pick(c->in, mg_infer_arg(c->in, "stride"), (int)i, 1, &by) == MG_OK &&
+        mg_infer_pick(c->in, mg_infer_arg(c->in, "dilation"), (int)i, 1, &wide) == MG_OK && p >= by &&
+        p >= wide)
       return true;
   return false;
 }
@@ -522,7 +625,12 @@ static bool check_draw(const Check *c) {
   case TOP_uniform: return check_number(c, "from", &from) && check_number(c, "to", &to) && !(from <= to);
   case TOP_random_from: return check_number(c, "from", &from) && check_number(c, "to", &to) && from >= to;
   case TOP_random_to: return check_number(c, "to", &to) && to <= 0;
-  case TOP_randint: case TOP_randint_low: case TOP_randint_generator: case TOP_randint_low_generator: case TOP_randint_like: case TOP_randint_like_low_dtype:
+  case TOP_randint:
+  case TOP_randint_low:
+  case TOP_randint_generator:
+  case TOP_randint_low_generator:
+  case TOP_randint_like:
+  case TOP_randint_like_low_dtype:
     check_number(c, "low", &from);
     return check_number(c, "high", &to) && from >= to;
   case TOP_normal_functional: return check_number(c, "std", &p) && !(p >= 0);
@@ -551,11 +659,35 @@ static bool check_is_barebones(const Check *c, const MgArg *a) {
  * What only makes or moves elements has them all. */
 static bool check_barebones(const Check *c) {
   switch (c->op->code) {
-  case TOP__to_copy: case TOP_clone: case TOP_copy: case TOP_cat: case TOP_stack: case TOP_alias_copy: case TOP_detach_copy:
-  case TOP_empty_like: case TOP_empty_memory_format: case TOP_empty_permuted: case TOP_empty_strided: case TOP_fill_Scalar:
-  case TOP_fill_Tensor: case TOP_full: case TOP_full_like: case TOP_lift: case TOP_lift_fresh: case TOP_lift_fresh_copy:
-  case TOP_new_empty: case TOP_new_empty_strided: case TOP_new_full: case TOP_new_ones: case TOP_new_zeros: case TOP_ones:
-  case TOP_ones_like: case TOP_scalar_tensor: case TOP_zero: case TOP_zeros: case TOP_zeros_like: return false;
+  case TOP__to_copy:
+  case TOP_clone:
+  case TOP_copy:
+  case TOP_cat:
+  case TOP_stack:
+  case TOP_alias_copy:
+  case TOP_detach_copy:
+  case TOP_empty_like:
+  case TOP_empty_memory_format:
+  case TOP_empty_permuted:
+  case TOP_empty_strided:
+  case TOP_fill_Scalar:
+  case TOP_fill_Tensor:
+  case TOP_full:
+  case TOP_full_like:
+  case TOP_lift:
+  case TOP_lift_fresh:
+  case TOP_lift_fresh_copy:
+  case TOP_new_empty:
+  case TOP_new_empty_strided:
+  case TOP_new_full:
+  case TOP_new_ones:
+  case TOP_new_zeros:
+  case TOP_ones:
+  case TOP_ones_like:
+  case TOP_scalar_tensor:
+  case TOP_zero:
+  case TOP_zeros:
+  case TOP_zeros_like: return false;
   default: break;
   }
   for (int i = 0; !c->op->is_view && i < c->in->n->narg; i++)
@@ -571,46 +703,85 @@ static bool check_refused(const Check *c) {
   if (check_barebones(c)) return true;
   if (!check_dims(c, "dim")) return true;
   switch (c->op->code) {
-  case TOP_add_Tensor: case TOP_add_Scalar: return !check_alpha(c, self, check_val(c, "other"));
-  case TOP_sub_Tensor: case TOP_sub_Scalar: case TOP_rsub_Tensor: case TOP_rsub_Scalar:
-    return !check_truth(c, self, "other") || !check_alpha(c, self, check_val(c, "other"));
-  case TOP_max: case TOP_min: case TOP__adaptive_avg_pool2d: case TOP__adaptive_avg_pool3d:
-    return !check_nonempty(c);
+  case TOP_add_Tensor:
+  case TOP_add_Scalar: return !check_alpha(c, self, check_val(c, "other"));
+  case TOP_sub_Tensor:
+  case TOP_sub_Scalar:
+  case TOP_rsub_Tensor:
+  case TOP_rsub_Scalar: return !check_truth(c, self, "other") || !check_alpha(c, self, check_val(c, "other"));
+  case TOP_max:
+  case TOP_min:
+  case TOP__adaptive_avg_pool2d:
+  case TOP__adaptive_avg_pool3d: return !check_nonempty(c);
   case TOP_index_select: return !check_nonempty(c) || !check_rank(check_val(c, "index"), 0, 1);
-  case TOP_max_dim: case TOP_min_dim: /* other sizes may be 0 */
+  case TOP_max_dim:
+  case TOP_min_dim: /* other sizes may be 0 */
     return self && self->ndim && mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &dim) == MG_OK &&
            mg_infer_is(c->in, self->size[dim], 0) == 1;
-  case TOP_native_batch_norm: case TOP__native_batch_norm_legit: case TOP__native_batch_norm_legit_functional:
+  case TOP_native_batch_norm:
+  case TOP__native_batch_norm_legit:
+  case TOP__native_batch_norm_legit_functional:
     return !check_batch_norm(c); /* takes longer statistics, whose end it leaves alone */
   case TOP_native_group_norm: return !check_group_norm(c);
   case TOP_embedding: return w && w->ndim && mg_infer_is(c->in, w->size[0], 0) == 1;
   case TOP_convolution:
     return (mg_infer_flag(c->in, "transposed") && check_output_padding(c)) || !check_conv(c);
   case TOP_pow_Tensor_Scalar: return !check_pow(c);
-  case TOP_slice_scatter: case TOP_select_scatter: case TOP_diagonal_scatter: return mg_infer_scatter_fits(c->in) != MG_OK;
-  case TOP_reflection_pad1d: case TOP_reflection_pad2d: case TOP_reflection_pad3d: return !check_reflection(c, self);
-  case TOP_upsample_nearest1d: case TOP_upsample_nearest2d: case TOP_upsample_nearest3d: case TOP_upsample_linear1d:
-  case TOP_upsample_bilinear2d: case TOP_upsample_bicubic2d: case TOP_upsample_trilinear3d: case TOP__upsample_nearest_exact1d:
-  case TOP__upsample_nearest_exact2d: case TOP__upsample_nearest_exact3d: case TOP__upsample_bilinear2d_aa:
+  case TOP_slice_scatter:
+  case TOP_select_scatter:
+  case TOP_diagonal_scatter: return mg_infer_scatter_fits(c->in) != MG_OK;
+  case TOP_reflection_pad1d:
+  case TOP_reflection_pad2d:
+  case TOP_reflection_pad3d: return !check_reflection(c, self);
+  case TOP_upsample_nearest1d:
+  case TOP_upsample_nearest2d:
+  case TOP_upsample_nearest3d:
+  case TOP_upsample_linear1d:
+  case TOP_upsample_bilinear2d:
+  case TOP_upsample_bicubic2d:
+  case TOP_upsample_trilinear3d:
+  case TOP__upsample_nearest_exact1d:
+  case TOP__upsample_nearest_exact2d:
+  case TOP__upsample_nearest_exact3d:
+  case TOP__upsample_bilinear2d_aa:
   case TOP__upsample_bicubic2d_aa: return !check_resampling(c, self);
-  case TOP_unfold: case TOP_unfold_copy: return !check_unfold(c, self);
-  case TOP_pixel_shuffle: case TOP_pixel_unshuffle: return !check_pixels(c, self);
+  case TOP_unfold:
+  case TOP_unfold_copy: return !check_unfold(c, self);
+  case TOP_pixel_shuffle:
+  case TOP_pixel_unshuffle: return !check_pixels(c, self);
   case TOP_fill_Tensor: return !check_rank(check_val(c, "value"), 0, 0);
-  case TOP_clamp: return mg_infer_arg(c->in, "min")->tag == MA_none && mg_infer_arg(c->in, "max")->tag == MA_none;
-  case TOP_tril_indices: case TOP_triu_indices: return !check_at_least(c, "row", 0) || !check_at_least(c, "col", 0);
+  case TOP_clamp:
+    return mg_infer_arg(c->in, "min")->tag == MA_none && mg_infer_arg(c->in, "max")->tag == MA_none;
+  case TOP_tril_indices:
+  case TOP_triu_indices: return !check_at_least(c, "row", 0) || !check_at_least(c, "col", 0);
   case TOP_clamp_Tensor: return !check_val(c, "min") && !check_val(c, "max");
   case TOP_topk: return !check_topk(c, self);
   case TOP_put: return !check_as_many(c, "source", "index");
-  case TOP_cumsum: case TOP_cumprod: return c->in->n->op->mutates && self && self->dtype == DT_bool;
-  case TOP_randint: case TOP_randint_low: case TOP_randint_generator: case TOP_randint_low_generator: case TOP_uniform: case TOP_random_from: case TOP_random_to: case TOP_randint_like: case TOP_randint_like_low_dtype: case TOP_normal_functional:
-  case TOP_log_normal: case TOP_cauchy: case TOP_exponential: case TOP_geometric: case TOP_bernoulli_p:
-    return check_draw(c);
-  case TOP_nll_loss_forward: case TOP_nll_loss2d_forward: return !check_class_weight(c, self, w);
+  case TOP_cumsum:
+  case TOP_cumprod: return c->in->n->op->mutates && self && self->dtype == DT_bool;
+  case TOP_randint:
+  case TOP_randint_low:
+  case TOP_randint_generator:
+  case TOP_randint_low_generator:
+  case TOP_uniform:
+  case TOP_random_from:
+  case TOP_random_to:
+  case TOP_randint_like:
+  case TOP_randint_like_low_dtype:
+  case TOP_normal_functional:
+  case TOP_log_normal:
+  case TOP_cauchy:
+  case TOP_exponential:
+  case TOP_geometric:
+  case TOP_bernoulli_p: return check_draw(c);
+  case TOP_nll_loss_forward:
+  case TOP_nll_loss2d_forward: return !check_class_weight(c, self, w);
   case TOP_smooth_l1_loss: return check_number(c, "beta", &beta) && beta < 0;
   case TOP_addcdiv: return !check_float(check_val(c, "tensor1")) && !check_float(check_val(c, "tensor2"));
   case TOP_lerp_Tensor: return !check_dtypes(self, w);
   case TOP_heaviside: return !check_dtypes(self, check_val(c, "values"));
-  case TOP_index_add: case TOP_index_copy: return !check_dtypes(self, check_val(c, "source"));
+  case TOP_index_add:
+  case TOP_index_copy: return !check_dtypes(self, check_val(c, "source"));
   default: return false;
   }
 }
@@ -631,17 +802,26 @@ static bool check_ask(MgInfer *in, bool (*ask)(const Check *), bool failed) {
 /* Ops with many rules, which torch knows. */
 static bool check_known(const Check *c) {
   switch (c->op->code) {
-  case TOP_index_reduce: case TOP_diagonal_copy: case TOP_diagonal_scatter: case TOP_as_strided_copy: case TOP_as_strided_scatter:
-  case TOP_kthvalue: case TOP_bucketize_Tensor: case TOP_empty_permuted: return false;
+  case TOP_index_reduce:
+  case TOP_diagonal_copy:
+  case TOP_diagonal_scatter:
+  case TOP_as_strided_copy:
+  case TOP_as_strided_scatter:
+  case TOP_kthvalue:
+  case TOP_bucketize_Tensor:
+  case TOP_empty_permuted: return false;
   default: return true;
   }
 }
 
 static bool check_all(const Check *c) {
-  return check_op(c) && check_dims(c, "dim") && (c->op->code != TOP_flip || check_dims(c, "dims")) && !check_refused(c);
+  return check_op(c) && check_dims(c, "dim") && (c->op->code != TOP_flip || check_dims(c, "dims")) &&
+         !check_refused(c);
 }
 
-bool mg_infer_plausible(MgInfer *in) { return check_ask(in, check_known, false) && check_ask(in, check_all, false); }
+bool mg_infer_plausible(MgInfer *in) {
+  return check_ask(in, check_known, false) && check_ask(in, check_all, false);
+}
 
 bool mg_infer_kernel_refuses(MgGraph *g, NodeRef n) {
   MgInfer in = {.g = g, .x = g->x, .n = mg_node(g, n), .op = mg_node(g, n)->op};

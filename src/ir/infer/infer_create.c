@@ -7,7 +7,10 @@
 
 /* The dtype a Python number gives a new tensor. */
 static MgDtype create_number(const MgInfer *in, const MgArg *a) {
-  return a->tag == MA_bool ? DT_bool : a->tag == MA_int ? DT_i64 : a->tag == MA_float ? in->g->default_dtype : DT_none;
+  return a->tag == MA_bool    ? DT_bool
+         : a->tag == MA_int   ? DT_i64
+         : a->tag == MA_float ? in->g->default_dtype
+                              : DT_none;
 }
 
 static bool create_real(const MgInfer *in, const MgArg *a, double *v) {
@@ -34,7 +37,8 @@ static MgRc create_arange(MgInfer *in) {
     return mg_infer_out(in, 0, d, &size, NULL);
   }
   if (!create_real(in, start, &a) || !create_real(in, end, &b) || !create_real(in, step, &s)) return MG_UNSUP;
-  if (d == DT_i64) a = trunc(a), b = trunc(b), s = trunc(s); /* ATen counts in the dtype there, in double for the others */
+  if (d == DT_i64)
+    a = trunc(a), b = trunc(b), s = trunc(s); /* ATen counts in the dtype there, in double for the others */
   if (s == 0) return MG_UNSUP;
   double n = ceil((b - a) / s);
   if (!(n >= 0 && n < 9e15)) return MG_UNSUP;
@@ -69,15 +73,31 @@ MgRc mg_infer_factory(MgInfer *in) {
   MgDtype d = mg_infer_dtype_arg(in, in->g->default_dtype);
   if (ARG("layout")->tag == MA_layout && ARG("layout")->u.code != 0) return MG_UNSUP;
   switch (in->op->code) {
-  case TOP_arange: case TOP_arange_start: case TOP_arange_start_step: return create_arange(in);
+  case TOP_arange:
+  case TOP_arange_start:
+  case TOP_arange_start_step: return create_arange(in);
   case TOP_tril_indices: return create_triangle(in, false);
   case TOP_triu_indices: return create_triangle(in, true);
-  case TOP_hann_window: case TOP_hann_window_periodic: case TOP_hamming_window: case TOP_hamming_window_periodic:
-  case TOP_hamming_window_periodic_alpha: case TOP_hamming_window_periodic_alpha_beta: case TOP_blackman_window:
-  case TOP_blackman_window_periodic: case TOP_bartlett_window: case TOP_bartlett_window_periodic: case TOP_kaiser_window:
-  case TOP_kaiser_window_periodic: case TOP_kaiser_window_beta: return create_window(in, d);
+  case TOP_hann_window:
+  case TOP_hann_window_periodic:
+  case TOP_hamming_window:
+  case TOP_hamming_window_periodic:
+  case TOP_hamming_window_periodic_alpha:
+  case TOP_hamming_window_periodic_alpha_beta:
+  case TOP_blackman_window:
+  case TOP_blackman_window_periodic:
+  case TOP_bartlett_window:
+  case TOP_bartlett_window_periodic:
+  case TOP_kaiser_window:
+  case TOP_kaiser_window_periodic:
+  case TOP_kaiser_window_beta: return create_window(in, d);
   case TOP_scalar_tensor: return mg_infer_out(in, 0, d, &size, NULL);
-  case TOP_linspace: case TOP_logspace: case TOP_eye: case TOP_eye_m: case TOP_randperm: case TOP_randperm_generator: {
+  case TOP_linspace:
+  case TOP_logspace:
+  case TOP_eye:
+  case TOP_eye_m:
+  case TOP_randperm:
+  case TOP_randperm_generator: {
     const MgArg *n = in->op->code == TOP_linspace || in->op->code == TOP_logspace ? ARG("steps") : ARG("n");
     if (n->tag != MA_int) return MG_UNSUP;
     size.n = 1;
@@ -86,12 +106,14 @@ MgRc mg_infer_factory(MgInfer *in) {
       size.n = 2;
       size.d[1] = in->op->code == TOP_eye ? n->u.sym : ARG("m")->u.sym;
     }
-    if (in->op->code == TOP_randperm || in->op->code == TOP_randperm_generator) d = mg_infer_dtype_arg(in, DT_i64);
+    if (in->op->code == TOP_randperm || in->op->code == TOP_randperm_generator)
+      d = mg_infer_dtype_arg(in, DT_i64);
     return mg_infer_out(in, 0, d, &size, NULL);
   }
-  case TOP_randint: case TOP_randint_low: case TOP_randint_generator: case TOP_randint_low_generator:
-    d = mg_infer_dtype_arg(in, DT_i64);
-    break;
+  case TOP_randint:
+  case TOP_randint_low:
+  case TOP_randint_generator:
+  case TOP_randint_low_generator: d = mg_infer_dtype_arg(in, DT_i64); break;
   case TOP_full: d = mg_infer_dtype_arg(in, create_number(in, ARG("fill_value"))); break;
   }
   TRY(mg_infer_sizes(in, ARG("size"), &size));
@@ -123,7 +145,8 @@ MgRc mg_infer_alike(MgInfer *in) {
   MgDtype d = mg_infer_dtype_arg(in, mg_val(in->g, v)->dtype);
   if (in->op->code == TOP_argsort || in->op->code == TOP_argsort_stable) d = DT_i64;
   mg_infer_dims_of(in, v, &size);
-  if (in->op->code == TOP_bernoulli || in->op->code == TOP_bernoulli_p) return mg_infer_out(in, 0, d, &size, NULL);
+  if (in->op->code == TOP_bernoulli || in->op->code == TOP_bernoulli_p)
+    return mg_infer_out(in, 0, d, &size, NULL);
   if (f->tag == MA_none || f->u.code == MF_preserve) return mg_infer_like(in, 0, d, v);
   return mg_infer_format(in, 0, d, &size, f->u.code);
 }
@@ -147,7 +170,8 @@ MgRc mg_infer_random(MgInfer *in) {
     TRY(mg_infer_results(in, 2));
     TRY(mg_infer_like(in, 0, d, v));
     return mg_infer_like(in, 1, DT_bool, v);
-  case TOP_normal_Tensor_float: case TOP_poisson: return mg_infer_like(in, 0, d, v);
+  case TOP_normal_Tensor_float:
+  case TOP_poisson: return mg_infer_like(in, 0, d, v);
   default: return MG_UNSUP;
   }
 }
@@ -180,13 +204,20 @@ MgRc mg_infer_foreach(MgInfer *in) {
     case TOP__foreach_norm_Scalar:
       if (mg_dtype_is_complex(own)) return MG_UNSUP;
       /* fall through */
-    case TOP__foreach_max:
-      TRY(mg_infer_out(in, i, mg_infer_dtype_arg(in, own), &none, NULL));
-      continue;
-    case TOP__foreach_zero: case TOP__foreach_copy: TRY(mg_infer_like(in, i, own, v[0])); continue;
-    case TOP__foreach_div_Scalar: case TOP__foreach_div_List: case TOP__foreach_div_ScalarList: case TOP__foreach_div_Tensor:
-    case TOP__foreach_sqrt: case TOP__foreach_rsqrt: case TOP__foreach_reciprocal: case TOP__foreach_exp:
-    case TOP__foreach_log: case TOP__foreach_sigmoid: case TOP__foreach_tanh: d = mg_infer_float(in, d); break;
+    case TOP__foreach_max: TRY(mg_infer_out(in, i, mg_infer_dtype_arg(in, own), &none, NULL)); continue;
+    case TOP__foreach_zero:
+    case TOP__foreach_copy: TRY(mg_infer_like(in, i, own, v[0])); continue;
+    case TOP__foreach_div_Scalar:
+    case TOP__foreach_div_List:
+    case TOP__foreach_div_ScalarList:
+    case TOP__foreach_div_Tensor:
+    case TOP__foreach_sqrt:
+    case TOP__foreach_rsqrt:
+    case TOP__foreach_reciprocal:
+    case TOP__foreach_exp:
+    case TOP__foreach_log:
+    case TOP__foreach_sigmoid:
+    case TOP__foreach_tanh: d = mg_infer_float(in, d); break;
     case TOP__foreach_pow_ScalarAndTensor: return MG_UNSUP;
     }
     if (!mg_dtype_is_float(own)) return MG_UNSUP; /* number lists may widen integers one by one */
@@ -195,8 +226,8 @@ MgRc mg_infer_foreach(MgInfer *in) {
   return MG_OK;
 }
 
-/* Fused optimizers give back, list after list, every list that their in-place form writes: all but state_steps, which only
- * one overload of Adagrad does. */
+/* Fused optimizers give back, list after list, every list that their in-place form writes: all but
+ * state_steps, which only one overload of Adagrad does. */
 MgRc mg_infer_fused(MgInfer *in) {
   int n = 0;
   for (int pass = 0; pass < 2; pass++) {

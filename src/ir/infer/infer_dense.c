@@ -15,21 +15,28 @@ MgRc mg_infer_matmul(MgInfer *in) {
   MgDtype d = p->dtype;
   MgDims size = {0};
   switch (code) {
-  case TOP_mm: case TOP_addmm: case TOP__addmm_activation: case TOP__int_mm:
+  case TOP_mm:
+  case TOP_addmm:
+  case TOP__addmm_activation:
+  case TOP__int_mm:
     if (p->ndim != 2 || q->ndim != 2) return MG_UNSUP;
     size = (MgDims){2, {p->size[0], q->size[1]}};
     if (code == TOP__int_mm) d = DT_i32;
     break;
-  case TOP_bmm: case TOP_baddbmm:
+  case TOP_bmm:
+  case TOP_baddbmm:
     if (p->ndim != 3 || q->ndim != 3) return MG_UNSUP;
     size = (MgDims){3, {p->size[0], p->size[1], q->size[2]}};
     break;
-  case TOP_mv: case TOP_addmv:
+  case TOP_mv:
+  case TOP_addmv:
     if (p->ndim != 2 || q->ndim != 1) return MG_UNSUP;
     size = (MgDims){1, {p->size[0]}};
     break;
-  case TOP_dot: case TOP_vdot: break;
-  case TOP_outer: case TOP_ger: {
+  case TOP_dot:
+  case TOP_vdot: break;
+  case TOP_outer:
+  case TOP_ger: {
     const MgArg *both[] = {&in->n->arg[0], &in->n->arg[1]};
     d = mg_infer_result_type(in, both, 2);
     size = (MgDims){2, {p->size[0], q->size[0]}};
@@ -40,33 +47,39 @@ MgRc mg_infer_matmul(MgInfer *in) {
     mg_infer_dims_of(in, a, &size);
     size.d[size.n - 1] = q->size[0];
     break;
-  default: return MG_UNSUP; /* matmul, einsum and the like choose their path by strides; they arrive decomposed */
+  default:
+    return MG_UNSUP; /* matmul, einsum and the like choose their path by strides; they arrive decomposed */
   }
   return mg_infer_out(in, 0, d, &size, NULL);
 }
 
 /* ---- convolution ---- */
 
-static SymRef dense_conv_size(MgInfer *in, SymRef size, SymRef kernel, int64_t stride, int64_t pad, int64_t dil) {
+static SymRef dense_conv_size(MgInfer *in, SymRef size, SymRef kernel, int64_t stride, int64_t pad,
+                              int64_t dil) {
   MgExprs *x = in->x;
   SymRef span = mg_sym_mul(x, mg_infer_c(in, dil), mg_sym_sub(x, kernel, mg_infer_c(in, 1)));
   SymRef n = mg_sym_sub(x, mg_sym_add(x, size, mg_infer_c(in, 2 * pad - 1)), span);
   return mg_sym_add(x, mg_sym_floordiv(x, n, mg_infer_c(in, stride)), mg_infer_c(in, 1));
 }
 
-static SymRef dense_conv_back_size(MgInfer *in, SymRef size, SymRef kernel, int64_t stride, int64_t pad, int64_t dil, int64_t extra) {
+static SymRef dense_conv_back_size(MgInfer *in, SymRef size, SymRef kernel, int64_t stride, int64_t pad,
+                                   int64_t dil, int64_t extra) {
   MgExprs *x = in->x;
   SymRef span = mg_sym_mul(x, mg_infer_c(in, dil), mg_sym_sub(x, kernel, mg_infer_c(in, 1)));
   SymRef n = mg_sym_mul(x, mg_sym_sub(x, size, mg_infer_c(in, 1)), mg_infer_c(in, stride));
   return mg_sym_add(x, mg_sym_add(x, n, span), mg_infer_c(in, 1 + extra - 2 * pad));
 }
 
-/* channels_last when input or weight is (mkldnn and the native kernels alike), but never for volumes of f64. */
+/* channels_last when input or weight is (mkldnn and the native kernels alike), but
+ * never for volumes of f64. */
 static MgRc dense_conv_format(MgInfer *in, ValRef x, ValRef w, int *format) {
   int a, b;
   *format = MF_contiguous;
-  if (mg_val(in->g, x)->dtype == DT_f64 && mg_val(in->g, x)->device == DEV_cpu && mg_val(in->g, x)->ndim == 5) return MG_OK;
-  if (mg_val(in->g, x)->ndim == 3) { /* runs as a 2-D convolution of height one, on a contiguous copy when x is not */
+  if (mg_val(in->g, x)->dtype == DT_f64 && mg_val(in->g, x)->device == DEV_cpu && mg_val(in->g, x)->ndim == 5)
+    return MG_OK;
+  if (mg_val(in->g, x)->ndim ==
+      3) { /* runs as a 2-D convolution of height one, on a contiguous copy when x is not */
     int plain = mg_infer_contiguous(in, x, MF_contiguous);
     if (plain == UNKNOWN) return MG_UNSUP;
     a = MF_contiguous;
@@ -80,7 +93,8 @@ static MgRc dense_conv_format(MgInfer *in, ValRef x, ValRef w, int *format) {
   return MG_OK;
 }
 
-/* ATen's own kernel instead of mkldnn's, on several threads: one small image of f32, a filter of at most 3, no groups. */
+/* ATen's own kernel instead of mkldnn's, on several threads: one small image of f32, a
+ * filter of at most 3, no groups. */
 static MgRc dense_conv_slow(MgInfer *in, ValRef x, ValRef w, bool *slow) {
   const MgVal *p = mg_val(in->g, x), *q = mg_val(in->g, w);
   SymRef most = mg_infer_c(in, 20480);
@@ -142,7 +156,8 @@ static MgRc dense_convolution_backward(MgInfer *in) {
   int own = format; /* of the weight's gradient */
   if (format && !mg_infer_flag(in, "transposed")) TRY(dense_conv_slow(in, x, w, &slow));
   if (slow && mg_val(in->g, x)->ndim == 5) own = format = MF_contiguous;
-  if (slow && mg_infer_contiguous(in, w, MF_contiguous) == 1 && mg_infer_contiguous(in, w, MF_channels_last) == 1)
+  if (slow && mg_infer_contiguous(in, w, MF_contiguous) == 1 &&
+      mg_infer_contiguous(in, w, MF_channels_last) == 1)
     TRY(mg_infer_suggest(in, w, &own)); /* a filter of 1: its product is a view of the weight's own layout */
   TRY(mg_infer_results(in, 3));
   for (int i = 0; i < 2; i++) {
@@ -157,8 +172,11 @@ static MgRc dense_convolution_backward(MgInfer *in) {
 
 MgRc mg_infer_conv(MgInfer *in) {
   switch (in->op->code) {
-  case TOP_convolution: case TOP__convolution: case TOP_conv1d: case TOP_conv2d: case TOP_conv3d:
-    return dense_convolution(in);
+  case TOP_convolution:
+  case TOP__convolution:
+  case TOP_conv1d:
+  case TOP_conv2d:
+  case TOP_conv3d: return dense_convolution(in);
   case TOP_convolution_backward: return dense_convolution_backward(in);
   default: return MG_UNSUP;
   }
@@ -180,7 +198,8 @@ static MgRc dense_pool_size(MgInfer *in, SymRef size, int k, SymRef *out) {
   *out = mg_sym_add(x, mg_sym_floordiv(x, n, st), one);
   if (!ceil) return MG_OK;
   /* the last window must start inside the input or its left padding */
-  int c = mg_infer_less(in, mg_sym_mul(x, mg_sym_sub(x, *out, one), st), mg_sym_add(x, size, mg_infer_c(in, pad)));
+  int c = mg_infer_less(in, mg_sym_mul(x, mg_sym_sub(x, *out, one), st),
+                        mg_sym_add(x, size, mg_infer_c(in, pad)));
   if (c == UNKNOWN) return MG_UNSUP;
   if (c == 0) *out = mg_sym_sub(x, *out, one);
   return MG_OK;
@@ -192,10 +211,20 @@ MgRc mg_infer_pool(MgInfer *in) {
   int nd, format;
   bool adaptive = false, pair = in->op->nret == 2;
   switch (in->op->code) {
-  case TOP_avg_pool2d: case TOP_max_pool2d_with_indices: nd = 2; break;
-  case TOP_avg_pool3d: case TOP_max_pool3d_with_indices: nd = 3; break;
-  case TOP__adaptive_avg_pool2d: case TOP_adaptive_max_pool2d: nd = 2; adaptive = true; break;
-  case TOP__adaptive_avg_pool3d: case TOP_adaptive_max_pool3d: nd = 3; adaptive = true; break;
+  case TOP_avg_pool2d:
+  case TOP_max_pool2d_with_indices: nd = 2; break;
+  case TOP_avg_pool3d:
+  case TOP_max_pool3d_with_indices: nd = 3; break;
+  case TOP__adaptive_avg_pool2d:
+  case TOP_adaptive_max_pool2d:
+    nd = 2;
+    adaptive = true;
+    break;
+  case TOP__adaptive_avg_pool3d:
+  case TOP_adaptive_max_pool3d:
+    nd = 3;
+    adaptive = true;
+    break;
   default: return MG_UNSUP;
   }
   mg_infer_dims_of(in, v, &size);
@@ -242,7 +271,9 @@ MgRc mg_infer_upsample(MgInfer *in) {
       if (to.n != size.n - 2) return MG_UNSUP;
       ValRef indices = mg_infer_tensor(in, mg_infer_find(in, "indices")); /* of max_unpool2d */
       for (int i = 0; indices && i < size.n; i++)
-        if (mg_val(in->g, indices)->ndim != size.n || mg_infer_eq(in, mg_val(in->g, indices)->size[i], size.d[i]) != 1) return MG_UNSUP;
+        if (mg_val(in->g, indices)->ndim != size.n ||
+            mg_infer_eq(in, mg_val(in->g, indices)->size[i], size.d[i]) != 1)
+          return MG_UNSUP;
       memcpy(size.d + 2, to.d, to.n * sizeof *to.d);
     } else if (scale->tag == MA_list && (int)scale->n == size.n - 2) {
       for (uint32_t i = 0; i < scale->n; i++) {
@@ -266,8 +297,9 @@ static MgRc dense_affine_grid(MgInfer *in) {
   TRY(mg_infer_sizes(in, ARG("size"), &size));
   const MgVal *t = mg_val(in->g, theta);
   int nd = size.n - 2;
-  if ((nd != 2 && nd != 3) || t->ndim != 3 || !mg_dtype_is_float((MgDtype)t->dtype) || mg_infer_eq(in, t->size[0], size.d[0]) != 1 ||
-      mg_infer_is(in, t->size[1], nd) != 1 || mg_infer_is(in, t->size[2], nd + 1) != 1)
+  if ((nd != 2 && nd != 3) || t->ndim != 3 || !mg_dtype_is_float((MgDtype)t->dtype) ||
+      mg_infer_eq(in, t->size[0], size.d[0]) != 1 || mg_infer_is(in, t->size[1], nd) != 1 ||
+      mg_infer_is(in, t->size[2], nd + 1) != 1)
     return MG_UNSUP;
   for (int i = 0; i < nd; i++) size.d[1 + i] = size.d[2 + i];
   size.d[nd + 1] = mg_infer_c(in, nd);
@@ -282,12 +314,14 @@ MgRc mg_infer_sample(MgInfer *in) {
   const MgVal *a = mg_val(in->g, v), *b = mg_val(in->g, grid);
   int nd = in->op->code == TOP_grid_sampler_2d ? 2 : 3;
   MgDims size;
-  if (a->ndim != nd + 2 || b->ndim != nd + 2 || a->dtype != b->dtype || a->device != b->device || !mg_dtype_is_float((MgDtype)a->dtype) ||
-      mg_infer_eq(in, a->size[0], b->size[0]) != 1 || mg_infer_is(in, b->size[nd + 1], nd) != 1)
+  if (a->ndim != nd + 2 || b->ndim != nd + 2 || a->dtype != b->dtype || a->device != b->device ||
+      !mg_dtype_is_float((MgDtype)a->dtype) || mg_infer_eq(in, a->size[0], b->size[0]) != 1 ||
+      mg_infer_is(in, b->size[nd + 1], nd) != 1)
     return MG_UNSUP;
   mg_infer_dims_of(in, v, &size);
   for (int i = 0; i < nd; i++) {
-    if (mg_infer_less(in, mg_infer_c(in, 0), a->size[2 + i]) != 1) return MG_UNSUP; /* an image without points is refused */
+    if (mg_infer_less(in, mg_infer_c(in, 0), a->size[2 + i]) != 1)
+      return MG_UNSUP; /* an image without points is refused */
     size.d[2 + i] = b->size[1 + i];
   }
   return mg_infer_out(in, 0, (MgDtype)a->dtype, &size, NULL);
@@ -307,7 +341,8 @@ static MgRc dense_sdpa_out(MgInfer *in, int i, MgDtype d, SymRef b, SymRef h, Sy
 }
 
 MgRc mg_infer_sdpa(MgInfer *in) {
-  ValRef q = mg_infer_tensor(in, mg_infer_find(in, "query")), k = mg_infer_tensor(in, mg_infer_find(in, "key"));
+  ValRef q = mg_infer_tensor(in, mg_infer_find(in, "query")),
+         k = mg_infer_tensor(in, mg_infer_find(in, "key"));
   ValRef v = mg_infer_tensor(in, mg_infer_find(in, "value"));
   if (!q || !k || !v || mg_val(in->g, q)->ndim != 4) return MG_UNSUP;
   const MgVal *t = mg_val(in->g, q);

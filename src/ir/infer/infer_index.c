@@ -4,7 +4,8 @@
 
 #define ARG(name) mg_infer_arg(in, name)
 
-/* An index of rank n that stands at dimensions at..at+n of the result: strides as of index.expand(..)[None.., .., None..]. */
+/* An index of rank n that stands at dimensions at..at+n of the result: strides as of
+ * index.expand(..)[None.., .., None..]. */
 static void index_strides(MgInfer *in, const MgVal *k, const MgDims *size, int at, int n, MgDims *stride) {
   SymRef one = mg_infer_c(in, 1), zero = mg_infer_c(in, 0);
   SymRef outer = n && k->ndim == n ? mg_sym_mul(in->x, k->size[0], k->stride[0]) : one;
@@ -12,8 +13,12 @@ static void index_strides(MgInfer *in, const MgVal *k, const MgDims *size, int a
   stride->n = size->n;
   for (int i = 0; i < size->n; i++) {
     int d = i - at - (n - k->ndim);
-    if (i < at || i >= at + n) stride->d[i] = mg_infer_is(in, size->d[i], 1) == 1 ? (i < at ? outer : inner) : zero;
-    else stride->d[i] = d < 0 || (mg_infer_is(in, k->size[d], 1) == 1 && mg_infer_is(in, size->d[i], 1) != 1) ? zero : k->stride[d];
+    if (i < at || i >= at + n)
+      stride->d[i] = mg_infer_is(in, size->d[i], 1) == 1 ? (i < at ? outer : inner) : zero;
+    else
+      stride->d[i] = d < 0 || (mg_infer_is(in, k->size[d], 1) == 1 && mg_infer_is(in, size->d[i], 1) != 1)
+                         ? zero
+                         : k->stride[d];
   }
 }
 
@@ -32,8 +37,8 @@ static MgRc index_layout(MgInfer *in, const MgVal *t, const MgArg *list, const M
   return mg_infer_iter_strides(in, 0, t->dtype, size, op, nop);
 }
 
-/* x[i0, None, i2, ...]: indices broadcast together; the result dimensions stand where the indices stood when those
- * are adjacent, else in front.  Boolean masks give data-dependent sizes. */
+/* x[i0, None, i2, ...]: indices broadcast together; the result dimensions stand where the indices stood when
+ * those are adjacent, else in front.  Boolean masks give data-dependent sizes. */
 static MgRc index_tensor(MgInfer *in) {
   ValRef v = mg_infer_tensor(in, 0);
   const MgArg *list = ARG("indices");
@@ -66,41 +71,50 @@ static MgRc index_tensor(MgInfer *in) {
 }
 
 MgRc mg_infer_index(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0), i1 = mg_infer_tensor(in, 1), idx = mg_infer_tensor(in, mg_infer_find(in, "index"));
+  ValRef v = mg_infer_tensor(in, 0), i1 = mg_infer_tensor(in, 1),
+         idx = mg_infer_tensor(in, mg_infer_find(in, "index"));
   MgDims size = {0}, one;
   int d;
   if (!v) return MG_UNSUP;
   MgDtype dt = mg_val(in->g, v)->dtype;
   mg_infer_dims_of(in, v, &size);
   switch (in->op->code) {
-  case TOP_index_Tensor: case TOP__unsafe_index_Tensor: return index_tensor(in);
+  case TOP_index_Tensor:
+  case TOP__unsafe_index_Tensor: return index_tensor(in);
   case TOP_index_select:
     TRY(mg_infer_dim(in, ARG("dim"), size.n, &d));
     if (size.n) size.d[d] = mg_val_numel(in->g, idx);
     return mg_infer_out(in, 0, dt, &size, NULL);
-  case TOP_gather:
-    mg_infer_dims_of(in, idx, &size);
-    return mg_infer_out(in, 0, dt, &size, NULL);
-  case TOP_take:
-    mg_infer_dims_of(in, i1, &one);
-    return mg_infer_out(in, 0, dt, &one, NULL);
+  case TOP_gather: mg_infer_dims_of(in, idx, &size); return mg_infer_out(in, 0, dt, &size, NULL);
+  case TOP_take: mg_infer_dims_of(in, i1, &one); return mg_infer_out(in, 0, dt, &one, NULL);
   case TOP_embedding: { /* weight, indices */
     mg_infer_dims_of(in, i1, &one);
     one.d[one.n++] = size.d[1];
     return mg_infer_out(in, 0, dt, &one, NULL);
   }
-  case TOP_embedding_dense_backward: case TOP__embedding_bag_backward: { /* grad, indices, num_weights */
+  case TOP_embedding_dense_backward:
+  case TOP__embedding_bag_backward: { /* grad, indices, num_weights */
     if (ARG("num_weights")->tag != MA_int || !size.n || mg_infer_flag(in, "sparse")) return MG_UNSUP;
     one.n = 2;
     one.d[0] = ARG("num_weights")->u.sym;
     one.d[1] = size.d[size.n - 1];
     return mg_infer_out(in, 0, dt, &one, NULL);
   }
-  case TOP_index_put: case TOP__unsafe_index_put: case TOP__index_put_impl:
-  case TOP_index_fill_int_Scalar: case TOP_index_fill_int_Tensor: case TOP_put:
-    return mg_infer_like(in, 0, dt, v); /* a clone of self that is written */
-  case TOP_index_add: case TOP_index_copy: case TOP_index_reduce: case TOP_scatter_src: case TOP_scatter_value: case TOP_scatter_reduce:
-  case TOP_scatter_value_reduce: case TOP_scatter_add: case TOP_scatter_reduce_two:
+  case TOP_index_put:
+  case TOP__unsafe_index_put:
+  case TOP__index_put_impl:
+  case TOP_index_fill_int_Scalar:
+  case TOP_index_fill_int_Tensor:
+  case TOP_put: return mg_infer_like(in, 0, dt, v); /* a clone of self that is written */
+  case TOP_index_add:
+  case TOP_index_copy:
+  case TOP_index_reduce:
+  case TOP_scatter_src:
+  case TOP_scatter_value:
+  case TOP_scatter_reduce:
+  case TOP_scatter_value_reduce:
+  case TOP_scatter_add:
+  case TOP_scatter_reduce_two:
     return mg_infer_out(in, 0, dt, &size, NULL); /* structured: a contiguous result of self's size */
   case TOP_nonzero_static: { /* row by row, unlike nonzero (and unlike what its meta kernel says) */
     const MgArg *rows = ARG("size");
@@ -119,24 +133,27 @@ MgRc mg_infer_index(MgInfer *in) {
   }
 }
 
-/* Sums, means or maxima of bags of rows, and what backward needs: which bag an index is in (not where sums of rows that lie
- * side by side have a kernel of their own), how many are in each, where maxima are. */
+/* Sums, means or maxima of bags of rows, and what backward needs: which bag an index is in (not where sums of
+ * rows that lie side by side have a kernel of their own), how many are in each, where maxima are. */
 MgRc mg_infer_bag(MgInfer *in) {
   ValRef w = mg_infer_tensor(in, 0), indices = mg_infer_tensor(in, 1), offsets = mg_infer_tensor(in, 2);
   ValRef scale = mg_infer_tensor(in, mg_infer_find(in, "per_sample_weights"));
   MgDims bags = {.n = 1}, table = {.n = 2}, size = {.n = 1};
   int64_t mode, padding;
-  if (!w || !indices || !offsets || mg_val(in->g, w)->ndim != 2 || mg_val(in->g, offsets)->ndim != 1) return MG_UNSUP;
+  if (!w || !indices || !offsets || mg_val(in->g, w)->ndim != 2 || mg_val(in->g, offsets)->ndim != 1)
+    return MG_UNSUP;
   const MgVal *t = mg_val(in->g, w);
   TRY(mg_infer_int(in, ARG("mode"), &mode));
   TRY(mg_infer_int(in, ARG("padding_idx"), &padding));
   if (t->device != DEV_cpu || mg_infer_is(in, mg_val_numel(in->g, indices), 0)) return MG_UNSUP;
-  MgDtype d = t->dtype, of_index = mg_dtype_promote(mg_val(in->g, indices)->dtype, mg_val(in->g, offsets)->dtype);
+  MgDtype d = t->dtype,
+          of_index = mg_dtype_promote(mg_val(in->g, indices)->dtype, mg_val(in->g, offsets)->dtype);
   SymRef all = mg_val(in->g, offsets)->size[0];
   bags.d[0] = mg_infer_flag(in, "include_last_offset") ? mg_sym_sub(in->x, all, mg_infer_c(in, 1)) : all;
   table.d[0] = bags.d[0];
   table.d[1] = t->size[1];
-  bool own = mode == 0 && padding < 0 && (d == DT_f32 || d == DT_f16 || d == DT_bf16) && mg_infer_is(in, t->stride[1], 1) == 1 &&
+  bool own = mode == 0 && padding < 0 && (d == DT_f32 || d == DT_f16 || d == DT_bf16) &&
+             mg_infer_is(in, t->stride[1], 1) == 1 &&
              (!scale || mg_infer_is(in, mg_val(in->g, scale)->stride[0], 1) == 1);
   TRY(mg_infer_results(in, 4));
   TRY(mg_infer_out(in, 0, d, &table, NULL));
@@ -147,10 +164,12 @@ MgRc mg_infer_bag(MgInfer *in) {
   return mg_infer_out(in, 3, of_index, mode == 2 ? &table : &size, NULL);
 }
 
-/* The loss of each sequence, and alpha for backward: as wide as the longest target, or where lengths are data, at most that. */
+/* The loss of each sequence, and alpha for backward: as wide as the longest target, or where
+ * lengths are data, at most that. */
 MgRc mg_infer_ctc(MgInfer *in) {
   bool backward = in->op->code == TOP__ctc_loss_backward || in->op->code == TOP__ctc_loss_backward_Tensor;
-  ValRef p = mg_infer_tensor(in, mg_infer_find(in, "log_probs")), targets = mg_infer_tensor(in, mg_infer_find(in, "targets"));
+  ValRef p = mg_infer_tensor(in, mg_infer_find(in, "log_probs")),
+         targets = mg_infer_tensor(in, mg_infer_find(in, "targets"));
   const MgArg *len = ARG("target_lengths");
   MgDims size, one = {.n = 1};
   if (!p || !targets || mg_val(in->g, p)->ndim != 3 || mg_val(in->g, p)->device != DEV_cpu) return MG_UNSUP;

@@ -1,6 +1,6 @@
-/* Strides of results: TensorIterator's rule for elementwise ops, memory formats, empty_like's preserve_format.
- * The order of the checks follows ATen (TensorIterator.cpp, MemoryFormat.h, TensorImpl.cpp); where a comparison of
- * symbolic sizes is open, the rule gives up with MG_UNSUP. */
+/* Strides of results: TensorIterator's rule for elementwise ops, memory formats, empty_like's
+ * preserve_format. The order of the checks follows ATen (TensorIterator.cpp, MemoryFormat.h, TensorImpl.cpp);
+ * where a comparison of symbolic sizes is open, the rule gives up with MG_UNSUP. */
 #include "ir/infer/infer.h"
 #include <string.h>
 
@@ -27,7 +27,9 @@ static int iter_contiguous(MgInfer *in, const MgVal *t, int format) {
   return 1;
 }
 
-int mg_infer_contiguous(MgInfer *in, ValRef v, int format) { return iter_contiguous(in, mg_val(in->g, v), format); }
+int mg_infer_contiguous(MgInfer *in, ValRef v, int format) {
+  return iter_contiguous(in, mg_val(in->g, v), format);
+}
 
 /* c10::is_channels_last_strides_*: like channels_last, possibly with gaps. */
 static int iter_like_channels_last(MgInfer *in, const MgVal *t, const int8_t *order, int n) {
@@ -60,7 +62,9 @@ MgRc mg_infer_suggest_val(MgInfer *in, const MgVal *t, int *format) {
   return MG_OK;
 }
 
-MgRc mg_infer_suggest(MgInfer *in, ValRef v, int *format) { return mg_infer_suggest_val(in, mg_val(in->g, v), format); }
+MgRc mg_infer_suggest(MgInfer *in, ValRef v, int *format) {
+  return mg_infer_suggest_val(in, mg_val(in->g, v), format);
+}
 
 MgRc mg_infer_suggest_unsqueezed(MgInfer *in, ValRef v, int d, int *format) {
   MgVal t = *mg_val(in->g, v);
@@ -68,7 +72,9 @@ MgRc mg_infer_suggest_unsqueezed(MgInfer *in, ValRef v, int d, int *format) {
   for (int i = 0, k = 0; i <= t.ndim; i++) {
     bool fresh = i == d;
     size[i] = fresh ? mg_infer_c(in, 1) : t.size[k];
-    stride[i] = !fresh ? t.stride[k] : k < t.ndim ? mg_sym_mul(in->x, t.size[k], t.stride[k]) : mg_infer_c(in, 1);
+    stride[i] = !fresh       ? t.stride[k]
+                : k < t.ndim ? mg_sym_mul(in->x, t.size[k], t.stride[k])
+                             : mg_infer_c(in, 1);
     k += !fresh;
   }
   t.ndim++;
@@ -169,7 +175,8 @@ static MgRc iter_sorted_strides(MgInfer *in, const IterOp *op, int nop, const Mg
   for (int i = 0; i < n; i++) inverted &= perm[i] == n - 1 - i;
   stride->n = n;
   SymRef s = mg_infer_c(in, 1);
-  for (int i = 0; i < n; i++) { /* plain contiguous strides treat an empty dimension as one, the others do not */
+  for (int i = 0; i < n;
+       i++) { /* plain contiguous strides treat an empty dimension as one, the others do not */
     stride->d[perm[i]] = s;
     SymRef size = shape->d[perm[i]];
     s = mg_sym_mul(in->x, s, inverted ? mg_sym_max(in->x, size, mg_infer_c(in, 1)) : size);
@@ -214,7 +221,8 @@ MgRc mg_infer_iter(MgInfer *in, int i, MgDtype d, const ValRef *v, int n) {
     bool equal = true;
     for (int k = 0; k < n; k++) {
       if (!v[k]) continue;
-      int c = mg_infer_contiguous(in, v[k], MF_contiguous), l = mg_infer_contiguous(in, v[k], MF_channels_last);
+      int c = mg_infer_contiguous(in, v[k], MF_contiguous),
+          l = mg_infer_contiguous(in, v[k], MF_channels_last);
       int e = mg_infer_dense(in, v[k]);
       cont = c == 0 || cont == 0 ? 0 : c > cont ? c : cont;
       last = l == 0 || last == 0 ? 0 : l > last ? l : last;

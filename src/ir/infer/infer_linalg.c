@@ -1,4 +1,5 @@
-/* Results of ops whose strides LAPACK and the FFT library choose: matrices by columns, transformed dimensions innermost. */
+/* Results of ops whose strides LAPACK and the FFT library choose: matrices by columns,
+ * transformed dimensions innermost. */
 #include "ir/infer/infer.h"
 #include <string.h>
 
@@ -23,7 +24,8 @@ static MgRc linalg_columns(MgInfer *in, int i, MgDtype d, const MgDims *batch, S
 MgRc mg_infer_svd(MgInfer *in) {
   ValRef a = mg_infer_tensor(in, 0);
   MgDims batch;
-  if (!a || mg_val(in->g, a)->ndim < 2 || mg_val(in->g, a)->device != DEV_cpu || !mg_infer_flag(in, "compute_uv"))
+  if (!a || mg_val(in->g, a)->ndim < 2 || mg_val(in->g, a)->device != DEV_cpu ||
+      !mg_infer_flag(in, "compute_uv"))
     return MG_UNSUP;
   MgDtype d = mg_val(in->g, a)->dtype;
   MgDtype real = d == DT_c64 ? DT_f32 : d == DT_c128 ? DT_f64 : d;
@@ -66,7 +68,8 @@ MgRc mg_infer_eig(MgInfer *in) {
 
 /* ---- factors and solutions ---- */
 
-/* Argument k as batches of matrices that LAPACK takes; they have elements, since results without any have other strides. */
+/* Argument k as batches of matrices that LAPACK takes; they have elements, since results
+ * without any have other strides. */
 static bool linalg_matrices(MgInfer *in, int k, MgDims *size) {
   ValRef v = k < 0 ? 0 : mg_infer_tensor(in, k);
   if (!v || mg_val(in->g, v)->ndim < 2 || mg_val(in->g, v)->device != DEV_cpu) return false;
@@ -124,7 +127,8 @@ MgRc mg_infer_factor(MgInfer *in) {
   if (solve) TRY(linalg_solution(in, a, b, true));
   i += solve;
   a.n -= 2;
-  if (in->op->code == TOP__linalg_det || in->op->code == TOP__linalg_slogdet) TRY(mg_infer_out(in, i++, d, &a, NULL));
+  if (in->op->code == TOP__linalg_det || in->op->code == TOP__linalg_slogdet)
+    TRY(mg_infer_out(in, i++, d, &a, NULL));
   if (in->op->code == TOP__linalg_slogdet) TRY(mg_infer_out(in, i++, real, &a, NULL));
   TRY(linalg_columns(in, i++, d, &a, m, n));
   MgDims pivots = a;
@@ -136,7 +140,8 @@ MgRc mg_infer_factor(MgInfer *in) {
 
 MgRc mg_infer_eigh(MgInfer *in) {
   MgDims a;
-  if (!linalg_matrices(in, 0, &a) || !linalg_square(in, &a) || !mg_infer_flag(in, "compute_v")) return MG_UNSUP;
+  if (!linalg_matrices(in, 0, &a) || !linalg_square(in, &a) || !mg_infer_flag(in, "compute_v"))
+    return MG_UNSUP;
   MgDtype d = mg_val(in->g, mg_infer_tensor(in, 0))->dtype;
   SymRef n = a.d[--a.n];
   TRY(mg_infer_results(in, 2));
@@ -172,9 +177,9 @@ static bool fft_transforms(const Fft *f, int d) {
   return false;
 }
 
-/* One transform over f->dim: the others come first, by descending stride, then these; all contiguous in that order.
- * Among equal strides the order is what std::partition leaves: it swaps the first transformed dimension with the last
- * of the others, and so on inwards. */
+/* One transform over f->dim: the others come first, by descending stride, then these; all contiguous in that
+ * order. Among equal strides the order is what std::partition leaves: it swaps the first transformed
+ * dimension with the last of the others, and so on inwards. */
 static MgRc fft_step(MgInfer *in, Fft *f) {
   int order[MG_INFER_RANK], n = 0, end = f->size.n;
   for (int d = 0; d < end; d++) order[d] = d;
@@ -183,7 +188,8 @@ static MgRc fft_step(MgInfer *in, Fft *f) {
       n++;
       continue;
     }
-    while (--end > n && fft_transforms(f, order[end])) {}
+    while (--end > n && fft_transforms(f, order[end])) {
+    }
     if (end > n) order[n++] = order[end];
   }
   TRY(fft_sort(in, f, order, n));
@@ -221,10 +227,12 @@ MgRc mg_infer_fft(MgInfer *in) {
     to = from == DT_f32 ? DT_c64 : DT_c128;
     TRY(fft_sort(in, &f, f.dim, f.n - 1));
     if (mg_infer_flag(in, "onesided"))
-      f.size.d[last] = mg_sym_add(in->x, mg_sym_floordiv(in->x, f.size.d[last], mg_infer_c(in, 2)), mg_infer_c(in, 1));
+      f.size.d[last] =
+          mg_sym_add(in->x, mg_sym_floordiv(in->x, f.size.d[last], mg_infer_c(in, 2)), mg_infer_c(in, 1));
   } else {
     const MgArg *size = mg_infer_arg(in, "last_dim_size");
-    if ((from != DT_c64 && from != DT_c128) || size->tag != MA_int || mg_infer_less(in, mg_infer_c(in, 0), size->u.sym) != 1)
+    if ((from != DT_c64 && from != DT_c128) || size->tag != MA_int ||
+        mg_infer_less(in, mg_infer_c(in, 0), size->u.sym) != 1)
       return MG_UNSUP;
     to = from == DT_c64 ? DT_f32 : DT_f64;
     if (f.n > 1) { /* first all but the last one, as complex numbers */

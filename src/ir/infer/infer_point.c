@@ -2,21 +2,23 @@
 #include "ir/infer/infer.h"
 #include <string.h>
 
-/* The tensor arguments in order.  Numbers in their place count as 0-dim tensors; so does `other` of x.Scalar overloads,
- * which ATen wraps (pow looks at its exponent itself). */
+/* The tensor arguments in order.  Numbers in their place count as 0-dim tensors; so does `other` of x.Scalar
+ * overloads, which ATen wraps (pow looks at its exponent itself). */
 static int point_operands(const MgInfer *in, ValRef *v) {
   int n = 0;
   for (int i = 0; i < in->n->narg && n < 8; i++) {
     bool wrapped = in->op->param[i].kind == AK_scalar && in->op->code != TOP_pow_Tensor_Scalar &&
                    (!strcmp(in->op->param[i].name, "other") || !strcmp(in->op->param[i].name, "self"));
-    if (wrapped || (in->op->param[i].kind == AK_tensor && in->n->arg[i].tag != MA_none)) v[n++] = mg_infer_tensor(in, i);
+    if (wrapped || (in->op->param[i].kind == AK_tensor && in->n->arg[i].tag != MA_none))
+      v[n++] = mg_infer_tensor(in, i);
   }
   return n;
 }
 
 static bool point_complex(const MgInfer *in) {
   for (int i = 0; i < in->n->narg; i++)
-    if (mg_infer_tensor(in, i) && mg_dtype_is_complex(mg_val(in->g, mg_infer_tensor(in, i))->dtype)) return true;
+    if (mg_infer_tensor(in, i) && mg_dtype_is_complex(mg_val(in->g, mg_infer_tensor(in, i))->dtype))
+      return true;
   return false;
 }
 
@@ -28,7 +30,8 @@ static MgDtype point_promote(const MgInfer *in) {
   for (int i = 0; i < in->n->narg && n < 16; i++) {
     const MgParam *p = &in->op->param[i];
     bool use = p->kind == AK_tensor && strcmp(p->name, "condition") && strcmp(p->name, "buffer");
-    for (size_t k = 0; k < sizeof number / sizeof *number && p->kind == AK_scalar; k++) use |= !strcmp(p->name, number[k]);
+    for (size_t k = 0; k < sizeof number / sizeof *number && p->kind == AK_scalar; k++)
+      use |= !strcmp(p->name, number[k]);
     if (use) a[n++] = &in->n->arg[i];
   }
   return mg_infer_result_type(in, a, n);
@@ -58,8 +61,11 @@ MgRc mg_infer_same(MgInfer *in) {
     if (mg_dtype_is_complex(d)) d = d == DT_c64 ? DT_f32 : d == DT_c128 ? DT_f64 : DT_f16;
     break;
   case TOP_native_dropout_backward: d = mg_infer_float(in, d); break;
-  case TOP_prelu: case TOP__prelu_kernel: case TOP_nan_to_num: return mg_infer_like(in, 0, d, v); /* empty_like */
-  case TOP_hardtanh: case TOP_relu6: return mg_infer_like(in, 0, point_promote(in), v);
+  case TOP_prelu:
+  case TOP__prelu_kernel:
+  case TOP_nan_to_num: return mg_infer_like(in, 0, d, v); /* empty_like */
+  case TOP_hardtanh:
+  case TOP_relu6: return mg_infer_like(in, 0, point_promote(in), v);
   case TOP_clamp:
   case TOP_clamp_min:
   case TOP_clamp_max: d = point_promote(in); break;
@@ -86,9 +92,7 @@ MgRc mg_infer_float1(MgInfer *in) {
 }
 
 MgRc mg_infer_bool1(MgInfer *in) { return point_out(in, DT_bool); }
-MgRc mg_infer_bool2(MgInfer *in) {
-  return point_out(in, DT_bool);
-}
+MgRc mg_infer_bool2(MgInfer *in) { return point_out(in, DT_bool); }
 
 MgRc mg_infer_promote(MgInfer *in) {
   MgDtype d = point_promote(in);

@@ -24,20 +24,42 @@ static MgRc reduce_dims(MgInfer *in, ValRef v, MgDims *out) {
 static MgDtype reduce_dtype(MgInfer *in, MgDtype d) {
   bool integral = mg_dtype_is_int(d) || d == DT_bool;
   switch (in->op->code) {
-  case TOP_sum: case TOP_sum_dim_IntList: case TOP_prod: case TOP_prod_dim_int: case TOP_nansum:
-    return mg_infer_dtype_arg(in, integral ? DT_i64 : d);
-  case TOP_mean: case TOP_mean_dim: case TOP_nanmean: return mg_infer_dtype_arg(in, d);
-  case TOP_linalg_vector_norm: case TOP_norm_Scalar: case TOP_norm_ScalarOpt_dim:
-  case TOP_norm_ScalarOpt_dim_dtype: case TOP_norm_ScalarOpt_dtype:
-    return mg_dtype_is_complex(d) ? DT_none : mg_infer_dtype_arg(in, d);
-  case TOP_any: case TOP_any_dim: case TOP_any_dims: case TOP_all: case TOP_all_dim: case TOP_all_dims:
-    return d == DT_u8 ? DT_u8 : DT_bool;
-  case TOP_argmax: case TOP_argmin: case TOP_count_nonzero: case TOP_count_nonzero_dim_IntList: return DT_i64;
+  case TOP_sum:
+  case TOP_sum_dim_IntList:
+  case TOP_prod:
+  case TOP_prod_dim_int:
+  case TOP_nansum: return mg_infer_dtype_arg(in, integral ? DT_i64 : d);
+  case TOP_mean:
+  case TOP_mean_dim:
+  case TOP_nanmean: return mg_infer_dtype_arg(in, d);
+  case TOP_linalg_vector_norm:
+  case TOP_norm_Scalar:
+  case TOP_norm_ScalarOpt_dim:
+  case TOP_norm_ScalarOpt_dim_dtype:
+  case TOP_norm_ScalarOpt_dtype: return mg_dtype_is_complex(d) ? DT_none : mg_infer_dtype_arg(in, d);
+  case TOP_any:
+  case TOP_any_dim:
+  case TOP_any_dims:
+  case TOP_all:
+  case TOP_all_dim:
+  case TOP_all_dims: return d == DT_u8 ? DT_u8 : DT_bool;
+  case TOP_argmax:
+  case TOP_argmin:
+  case TOP_count_nonzero:
+  case TOP_count_nonzero_dim_IntList: return DT_i64;
   case TOP_logsumexp: return mg_infer_float(in, d);
-  case TOP_var: case TOP_var_dim: case TOP_var_correction: case TOP_std: case TOP_std_dim: case TOP_std_correction:
-  case TOP_var_mean: case TOP_var_mean_dim: case TOP_var_mean_correction: case TOP_std_mean: case TOP_std_mean_dim:
-  case TOP_std_mean_correction:
-    return mg_dtype_is_complex(d) ? DT_none : d;
+  case TOP_var:
+  case TOP_var_dim:
+  case TOP_var_correction:
+  case TOP_std:
+  case TOP_std_dim:
+  case TOP_std_correction:
+  case TOP_var_mean:
+  case TOP_var_mean_dim:
+  case TOP_var_mean_correction:
+  case TOP_std_mean:
+  case TOP_std_mean_dim:
+  case TOP_std_mean_correction: return mg_dtype_is_complex(d) ? DT_none : d;
   default: return d;
   }
 }
@@ -133,7 +155,8 @@ MgRc mg_infer_softmax_backward(MgInfer *in) {
 
 /* The dtype of the statistics on the CPU: the parameters' when they are wider than a 16-bit input. */
 static MgDtype norm_stat_dtype(MgInfer *in, MgDtype d) {
-  ValRef w = mg_infer_tensor(in, mg_infer_find(in, "weight")), b = mg_infer_tensor(in, mg_infer_find(in, "bias"));
+  ValRef w = mg_infer_tensor(in, mg_infer_find(in, "weight")),
+         b = mg_infer_tensor(in, mg_infer_find(in, "bias"));
   ValRef r = mg_infer_tensor(in, mg_infer_find(in, "running_mean"));
   if (mg_dtype_size(d) > 2) return d;
   ValRef p[] = {w, b, r};
@@ -200,8 +223,8 @@ static MgRc norm_batch(MgInfer *in) {
   MgDims stat = {.n = 1};
   if (mg_val(in->g, v)->ndim < 2 || mg_val(in->g, v)->device != DEV_cpu) return MG_UNSUP;
   bool train = in->op->code != TOP__native_batch_norm_legit_no_training &&
-               (in->op->code == TOP__native_batch_norm_legit_no_stats || in->op->code == TOP__batch_norm_with_update ||
-                mg_infer_flag(in, "training"));
+               (in->op->code == TOP__native_batch_norm_legit_no_stats ||
+                in->op->code == TOP__batch_norm_with_update || mg_infer_flag(in, "training"));
   stat.d[0] = train ? mg_val(in->g, v)->size[1] : mg_infer_c(in, 0);
   MgDtype sd = norm_stat_dtype(in, mg_val(in->g, v)->dtype);
   TRY(mg_infer_results(in, in->op->nret));
@@ -209,7 +232,8 @@ static MgRc norm_batch(MgInfer *in) {
   TRY(mg_infer_out(in, 1, sd, &stat, NULL));
   TRY(mg_infer_out(in, 2, sd, &stat, NULL));
   stat.d[0] = mg_infer_c(in, 0);
-  if (in->op->code == TOP__batch_norm_with_update) return mg_infer_out(in, 3, DT_u8, &stat, NULL); /* only other back ends use it */
+  if (in->op->code == TOP__batch_norm_with_update)
+    return mg_infer_out(in, 3, DT_u8, &stat, NULL); /* only other back ends use it */
   if (in->op->code != TOP__native_batch_norm_legit_functional) return MG_OK;
   TRY(mg_infer_like(in, 3, sd, mg_infer_tensor(in, mg_infer_find(in, "running_mean"))));
   return mg_infer_like(in, 4, sd, mg_infer_tensor(in, mg_infer_find(in, "running_var")));
@@ -217,14 +241,16 @@ static MgRc norm_batch(MgInfer *in) {
 
 /* grad_input like the input, and gradients like the parameters, as output_mask asks. */
 static MgRc norm_backward(MgInfer *in) {
-  ValRef x = mg_infer_tensor(in, mg_infer_find(in, "input")), w = mg_infer_tensor(in, mg_infer_find(in, "weight"));
+  ValRef x = mg_infer_tensor(in, mg_infer_find(in, "input")),
+         w = mg_infer_tensor(in, mg_infer_find(in, "weight"));
   const MgArg *mask = mg_infer_arg(in, "output_mask");
   MgDims size;
   if (mask->tag != MA_list || mask->n != 3 || !x) return MG_UNSUP;
   TRY(mg_infer_results(in, 3));
   mg_infer_dims_of(in, x, &size);
   if (mask->u.item[0].u.b) {
-    if (in->op->code == TOP_native_layer_norm_backward) TRY(mg_infer_out(in, 0, mg_val(in->g, x)->dtype, &size, NULL));
+    if (in->op->code == TOP_native_layer_norm_backward)
+      TRY(mg_infer_out(in, 0, mg_val(in->g, x)->dtype, &size, NULL));
     else TRY(norm_like(in, 0, x));
   }
   for (int i = 1; i < 3; i++) {
@@ -247,12 +273,19 @@ MgRc mg_infer_norm(MgInfer *in) {
   switch (in->op->code) {
   case TOP_native_layer_norm: return norm_layer(in);
   case TOP_native_group_norm: return norm_group(in);
-  case TOP_native_batch_norm: case TOP__native_batch_norm_legit: case TOP__native_batch_norm_legit_no_stats:
-  case TOP__native_batch_norm_legit_no_training: case TOP__native_batch_norm_legit_functional:
+  case TOP_native_batch_norm:
+  case TOP__native_batch_norm_legit:
+  case TOP__native_batch_norm_legit_no_stats:
+  case TOP__native_batch_norm_legit_no_training:
+  case TOP__native_batch_norm_legit_functional:
   case TOP__batch_norm_with_update: return norm_batch(in);
-  case TOP_native_layer_norm_backward: case TOP_native_batch_norm_backward: case TOP_native_group_norm_backward:
-    return norm_backward(in);
-  case TOP_layer_norm: case TOP_rms_norm: case TOP_group_norm: case TOP_batch_norm: {
+  case TOP_native_layer_norm_backward:
+  case TOP_native_batch_norm_backward:
+  case TOP_native_group_norm_backward: return norm_backward(in);
+  case TOP_layer_norm:
+  case TOP_rms_norm:
+  case TOP_group_norm:
+  case TOP_batch_norm: {
     ValRef v = mg_infer_tensor(in, 0);
     MgDims size;
     mg_infer_dims_of(in, v, &size);
@@ -276,13 +309,15 @@ MgRc mg_infer_loss(MgInfer *in) {
   int64_t reduction;
   MgDims none = {0};
   TRY(mg_infer_int(in, mg_infer_arg(in, "reduction"), &reduction));
-  bool margin = in->op->code == TOP_soft_margin_loss; /* its kernel goes by self alone, its meta kernel by both */
+  bool margin =
+      in->op->code == TOP_soft_margin_loss; /* its kernel goes by self alone, its meta kernel by both */
   MgDtype d = margin ? mg_val(in->g, v[0])->dtype : mg_infer_result_type(in, a, 2);
   if (reduction) return mg_infer_out(in, 0, d, &none, NULL);
   switch (in->op->code) {
   case TOP_binary_cross_entropy: return mg_infer_like(in, 0, d, v[0]);
   case TOP_soft_margin_loss: return mg_infer_like(in, 0, d, v[0]);
-  case TOP_kl_div: case TOP_binary_cross_entropy_with_logits: return MG_UNSUP;
+  case TOP_kl_div:
+  case TOP_binary_cross_entropy_with_logits: return MG_UNSUP;
   default: return mg_infer_iter(in, 0, d, v, 2);
   }
 }
@@ -300,7 +335,8 @@ MgRc mg_infer_nll(MgInfer *in) {
   }
   TRY(mg_infer_results(in, 2));
   mg_infer_dims_of(in, t, &size);
-  if (in->op->code == TOP_multilabel_margin_loss_forward) { /* a loss for each row; which classes are targets */
+  if (in->op->code ==
+      TOP_multilabel_margin_loss_forward) { /* a loss for each row; which classes are targets */
     const MgVal *a = mg_val(in->g, x);
     if (a->ndim != size.n || size.n > 2) return MG_UNSUP;
     for (int i = 0; i < size.n; i++)

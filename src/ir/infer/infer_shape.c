@@ -99,7 +99,10 @@ static MgRc shape_padded(MgInfer *in, ValRef v) {
   }
   switch (in->op->code) {
   case TOP_constant_pad_nd:
-  case TOP_reflection_pad2d: case TOP_reflection_pad3d: case TOP_replication_pad2d: case TOP_replication_pad3d:
+  case TOP_reflection_pad2d:
+  case TOP_reflection_pad3d:
+  case TOP_replication_pad2d:
+  case TOP_replication_pad3d:
     TRY(mg_infer_suggest(in, v, &format));
     return mg_infer_format(in, 0, d, &size, format);
   default: return mg_infer_out(in, 0, d, &size, NULL);
@@ -224,14 +227,21 @@ MgRc mg_infer_shape(MgInfer *in) {
   MgDtype d = mg_val(in->g, v)->dtype;
   mg_infer_dims_of(in, v, &size);
   switch (in->op->code) {
-  case TOP_constant_pad_nd: case TOP_reflection_pad1d: case TOP_reflection_pad2d: case TOP_reflection_pad3d:
-  case TOP_replication_pad1d: case TOP_replication_pad2d: case TOP_replication_pad3d: return shape_padded(in, v);
+  case TOP_constant_pad_nd:
+  case TOP_reflection_pad1d:
+  case TOP_reflection_pad2d:
+  case TOP_reflection_pad3d:
+  case TOP_replication_pad1d:
+  case TOP_replication_pad2d:
+  case TOP_replication_pad3d: return shape_padded(in, v);
   case TOP_repeat: return shape_repeat(in, v, false);
   case TOP_tile: return shape_repeat(in, v, true);
-  case TOP_channel_shuffle: case TOP_native_channel_shuffle: {
+  case TOP_channel_shuffle:
+  case TOP_native_channel_shuffle: {
     int format;
     int64_t groups, channels;
-    if (size.n < 3 || mg_infer_is(in, mg_val_numel(in->g, v), 0)) return MG_UNSUP; /* of no elements: a view */
+    if (size.n < 3 || mg_infer_is(in, mg_val_numel(in->g, v), 0))
+      return MG_UNSUP; /* of no elements: a view */
     TRY(mg_infer_int(in, ARG("groups"), &groups));
     if (groups < 1 || !mg_ex_const_int(in->x, size.d[1], &channels) || channels % groups) return MG_UNSUP;
     TRY(mg_infer_suggest(in, v, &format));
@@ -239,7 +249,8 @@ MgRc mg_infer_shape(MgInfer *in) {
   }
   case TOP_flip: return mg_infer_like(in, 0, d, v);
   case TOP_roll: return mg_infer_out(in, 0, d, &size, NULL);
-  case TOP_tril: case TOP_triu: return mg_infer_out(in, 0, d, &size, NULL);
+  case TOP_tril:
+  case TOP_triu: return mg_infer_out(in, 0, d, &size, NULL);
   case TOP_diag_embed: return size.n ? shape_diag_embed(in, v) : MG_UNSUP;
   case TOP_repeat_interleave_self_int: return shape_repeat_interleave(in, v);
   case TOP_im2col: return shape_im2col(in, v);
@@ -249,10 +260,12 @@ MgRc mg_infer_shape(MgInfer *in) {
   case TOP_trace:
     size.n = 0;
     return mg_infer_out(in, 0, mg_dtype_is_int(d) || d == DT_bool ? DT_i64 : d, &size, NULL);
-  case TOP_reflection_pad1d_backward: case TOP_replication_pad1d_backward:
+  case TOP_reflection_pad1d_backward:
+  case TOP_replication_pad1d_backward:
     mg_infer_dims_of(in, mg_infer_tensor(in, 1), &size);
     return mg_infer_out(in, 0, d, &size, NULL);
-  case TOP_reflection_pad2d_backward: case TOP_replication_pad2d_backward: {
+  case TOP_reflection_pad2d_backward:
+  case TOP_replication_pad2d_backward: {
     int format;
     ValRef self = mg_infer_tensor(in, 1);
     TRY(mg_infer_suggest(in, self, &format));

@@ -1,9 +1,10 @@
-/* Results of views (sizes, strides and offsets over the same memory), of their copying twins, and of the ops that
- * write a view's values into a copy of the base. */
+/* Results of views (sizes, strides and offsets over the same memory), of their copying twins, and of the ops
+ * that write a view's values into a copy of the base. */
 #include "ir/infer/infer.h"
 #include <string.h>
 
-MgRc mg_infer_view_out(MgInfer *in, int i, ValRef v, const MgDims *size, const MgDims *stride, SymRef offset) {
+MgRc mg_infer_view_out(MgInfer *in, int i, ValRef v, const MgDims *size, const MgDims *stride,
+                       SymRef offset) {
   TRY(mg_infer_out(in, i, mg_val(in->g, v)->dtype, size, stride));
   MgVal *t = mg_val(in->g, in->n->out[i]);
   t->offset = offset;
@@ -122,8 +123,11 @@ static MgRc view_view(MgInfer *in, ValRef v, MgDims *to) {
   s.size = *to;
   if (ok) return view_put(in, 0, v, &s);
   switch (in->op->code) { /* reshape and its like copy */
-  case TOP_reshape: case TOP_flatten_using_ints: case TOP__reshape_copy: case TOP__unsafe_view: case TOP_view_copy:
-    return mg_infer_out(in, 0, mg_val(in->g, v)->dtype, to, NULL);
+  case TOP_reshape:
+  case TOP_flatten_using_ints:
+  case TOP__reshape_copy:
+  case TOP__unsafe_view:
+  case TOP_view_copy: return mg_infer_out(in, 0, mg_val(in->g, v)->dtype, to, NULL);
   default: return mg_fail(in->g->c, MG_BUG, "%s: sizes and strides do not allow a view", in->op->full);
   }
 }
@@ -139,8 +143,9 @@ static MgRc view_expand(MgInfer *in, ValRef v, const MgDims *to) {
   s.size.n = s.stride.n = to->n;
   for (int i = to->n - 1; i >= 0; i--) {
     SymRef size = i >= off ? t->size[i - off] : mg_infer_c(in, 1), want = to->d[i];
-    SymRef stride = i >= off ? t->stride[i - off]
-                    : i + 1 < to->n ? mg_sym_mul(in->x, s.size.d[i + 1], s.stride.d[i + 1]) : mg_infer_c(in, 1);
+    SymRef stride = i >= off        ? t->stride[i - off]
+                    : i + 1 < to->n ? mg_sym_mul(in->x, s.size.d[i + 1], s.stride.d[i + 1])
+                                    : mg_infer_c(in, 1);
     if (mg_sym_is(in->x, want, -1)) want = size;
     int eq = mg_infer_eq(in, size, want);
     if (eq == UNKNOWN) {
@@ -156,7 +161,8 @@ static MgRc view_expand(MgInfer *in, ValRef v, const MgDims *to) {
   return view_put(in, 0, v, &s);
 }
 
-static MgRc view_slice(MgInfer *in, ViewState *s, const MgArg *dim, const MgArg *start, const MgArg *end, const MgArg *step) {
+static MgRc view_slice(MgInfer *in, ViewState *s, const MgArg *dim, const MgArg *start, const MgArg *end,
+                       const MgArg *step) {
   int d;
   int64_t st = 1, k;
   MgExprs *x = in->x;
@@ -258,7 +264,8 @@ static MgRc view_diagonal(MgInfer *in, ViewState *s) {
   TRY(mg_infer_int(in, mg_infer_arg(in, "offset"), &off));
   TRY(mg_infer_dim(in, mg_infer_arg(in, "dim1"), s->size.n, &a));
   TRY(mg_infer_dim(in, mg_infer_arg(in, "dim2"), s->size.n, &b));
-  SymRef o = mg_infer_c(in, off < 0 ? -off : off), sa = s->size.d[a], sb = s->size.d[b], zero = mg_infer_c(in, 0);
+  SymRef o = mg_infer_c(in, off < 0 ? -off : off), sa = s->size.d[a], sb = s->size.d[b],
+         zero = mg_infer_c(in, 0);
   SymRef n = off >= 0 ? mg_sym_min(x, sa, mg_sym_sub(x, sb, o)) : mg_sym_min(x, mg_sym_sub(x, sa, o), sb);
   n = mg_sym_max(x, n, zero);
   SymRef stride = mg_sym_add(x, s->stride.d[a], s->stride.d[b]);
@@ -291,7 +298,8 @@ static MgRc view_split(MgInfer *in, ValRef v, const MgArg *dim, SymRef size) {
   if (!x->ask && !(mg_ex_const_int(x, n, &fixed) && mg_ex_const_int(x, size, &fixed))) return MG_UNSUP;
   int sign = mg_infer_cmp(in, size, zero), empty = mg_infer_is(in, n, 0);
   if (sign < 0 || (!sign && !empty)) return MG_UNSUP;
-  SymRef pieces = sign ? mg_sym_floordiv(x, mg_sym_sub(x, mg_sym_add(x, n, size), mg_infer_c(in, 1)), size) : mg_infer_c(in, 1);
+  SymRef pieces = sign ? mg_sym_floordiv(x, mg_sym_sub(x, mg_sym_add(x, n, size), mg_infer_c(in, 1)), size)
+                       : mg_infer_c(in, 1);
   if (!mg_sym_settle(x, pieces, &count)) return MG_UNSUP; /* how many results there are */
   if (!count) count = 1;
   TRY(mg_infer_results(in, count));
@@ -328,7 +336,8 @@ static MgRc view_chunk(MgInfer *in, ValRef v, const MgArg *dim, const MgArg *chu
 static bool view_count(MgInfer *in, SymRef size, int64_t *n) {
   const MgSizeAsk *ask = in->x->ask;
   bool late = ask && ask->late && ask->late(ask->of, size);
-  if (ask && !late && !mg_ex_const_int(in->x, size, n)) ask->equal(ask->of, size, mg_sym(in->x, mg_sym_hint(in->x, size)));
+  if (ask && !late && !mg_ex_const_int(in->x, size, n))
+    ask->equal(ask->of, size, mg_sym(in->x, mg_sym_hint(in->x, size)));
   return mg_sym_settle(in->x, size, n);
 }
 
@@ -418,7 +427,8 @@ static MgRc view_pairs(MgInfer *in, ValRef v, bool real) {
     if (from != (real ? row[k].complex : row[k].pair)) continue;
     if (!real) {
       int n = s.size.n - 1;
-      if (n < 0 || mg_infer_is(in, s.size.d[n], 2) != 1 || mg_infer_is(in, s.stride.d[n], 1) != 1) return MG_UNSUP;
+      if (n < 0 || mg_infer_is(in, s.size.d[n], 2) != 1 || mg_infer_is(in, s.stride.d[n], 1) != 1)
+        return MG_UNSUP;
       view_drop(&s, n);
     }
     for (int i = 0; i <= s.size.n; i++) { /* the offset comes last */
@@ -440,19 +450,29 @@ static MgRc view_one(MgInfer *in, ValRef v, int code) {
   int a, b;
   view_of(in, v, &s);
   switch (code) {
-  case TOP_alias: case TOP_detach: case TOP_lift_fresh: case TOP_lift: case TOP_resolve_conj: case TOP_resolve_neg: break;
+  case TOP_alias:
+  case TOP_detach:
+  case TOP_lift_fresh:
+  case TOP_lift:
+  case TOP_resolve_conj:
+  case TOP_resolve_neg: break;
   case TOP_view: TRY(mg_infer_sizes(in, ARG("size"), &to)); return view_view(in, v, &to);
-  case TOP__unsafe_view: case TOP__reshape_alias: TRY(mg_infer_sizes(in, ARG("size"), &to)); return view_view(in, v, &to);
+  case TOP__unsafe_view:
+  case TOP__reshape_alias: TRY(mg_infer_sizes(in, ARG("size"), &to)); return view_view(in, v, &to);
   case TOP_reshape: TRY(mg_infer_sizes(in, ARG("shape"), &to)); return view_view(in, v, &to);
   case TOP_view_as: mg_infer_dims_of(in, mg_infer_tensor(in, 1), &to); return view_view(in, v, &to);
   case TOP_flatten_using_ints: return view_flatten(in, v);
   case TOP_unflatten_int: return view_unflatten(in, v);
-  case TOP_expand: case TOP_broadcast_to: TRY(mg_infer_sizes(in, ARG("size"), &to)); return view_expand(in, v, &to);
+  case TOP_expand:
+  case TOP_broadcast_to: TRY(mg_infer_sizes(in, ARG("size"), &to)); return view_expand(in, v, &to);
   case TOP_expand_as: mg_infer_dims_of(in, mg_infer_tensor(in, 1), &to); return view_expand(in, v, &to);
   case TOP_as_strided: TRY(view_as_strided(in, v, &s)); break;
   case TOP_permute: TRY(view_permute(in, &s, ARG("dims"))); break;
-  case TOP_movedim_int: case TOP_movedim_intlist: TRY(view_movedim(in, &s, ARG("source"), ARG("destination"))); break;
-  case TOP_transpose_int: case TOP_swapaxes: case TOP_swapdims:
+  case TOP_movedim_int:
+  case TOP_movedim_intlist: TRY(view_movedim(in, &s, ARG("source"), ARG("destination"))); break;
+  case TOP_transpose_int:
+  case TOP_swapaxes:
+  case TOP_swapdims:
     TRY(mg_infer_dim(in, &in->n->arg[1], s.size.n, &a));
     TRY(mg_infer_dim(in, &in->n->arg[2], s.size.n, &b));
     if (s.size.n) view_swap(&s, a, b);
@@ -463,7 +483,9 @@ static MgRc view_one(MgInfer *in, ValRef v, int code) {
   case TOP_numpy_T:
     for (int i = 0; i < s.size.n / 2; i++) view_swap(&s, i, s.size.n - 1 - i);
     break;
-  case TOP_mT: case TOP_adjoint: case TOP_mH:
+  case TOP_mT:
+  case TOP_adjoint:
+  case TOP_mH:
     if (s.size.n < 2) return MG_UNSUP;
     view_swap(&s, s.size.n - 2, s.size.n - 1);
     break;
@@ -473,7 +495,9 @@ static MgRc view_one(MgInfer *in, ValRef v, int code) {
     view_insert(&s, a, mg_infer_c(in, 1), st);
     break;
   }
-  case TOP_squeeze: case TOP_squeeze_dim: case TOP_squeeze_dims: TRY(view_squeeze(in, &s, ARG("dim"))); break;
+  case TOP_squeeze:
+  case TOP_squeeze_dim:
+  case TOP_squeeze_dims: TRY(view_squeeze(in, &s, ARG("dim"))); break;
   case TOP_select_int: TRY(view_select(in, &s, ARG("dim"), ARG("index"))); break;
   case TOP_slice_Tensor: TRY(view_slice(in, &s, ARG("dim"), ARG("start"), ARG("end"), ARG("step"))); break;
   case TOP_narrow: {
@@ -487,15 +511,19 @@ static MgRc view_one(MgInfer *in, ValRef v, int code) {
   }
   case TOP_diagonal: TRY(view_diagonal(in, &s)); break;
   case TOP_unfold: TRY(view_unfold(in, &s)); break;
-  case TOP_split_Tensor: case TOP_unsafe_split_Tensor: {
+  case TOP_split_Tensor:
+  case TOP_unsafe_split_Tensor: {
     if (ARG("split_size")->tag != MA_int) return MG_UNSUP;
     return view_split(in, v, ARG("dim"), ARG("split_size")->u.sym);
   }
-  case TOP_split_with_sizes: case TOP_unsafe_split_with_sizes: return view_split_sizes(in, v, ARG("dim"), ARG("split_sizes"));
+  case TOP_split_with_sizes:
+  case TOP_unsafe_split_with_sizes: return view_split_sizes(in, v, ARG("dim"), ARG("split_sizes"));
   case TOP_split_sizes: return view_split_sizes(in, v, ARG("dim"), ARG("split_size"));
-  case TOP_chunk: case TOP_unsafe_chunk: return view_chunk(in, v, ARG("dim"), ARG("chunks"));
+  case TOP_chunk:
+  case TOP_unsafe_chunk: return view_chunk(in, v, ARG("dim"), ARG("chunks"));
   case TOP_unbind_int: return view_unbind(in, v, ARG("dim"));
-  case TOP_view_as_real: case TOP_view_as_complex: return view_pairs(in, v, code == TOP_view_as_real);
+  case TOP_view_as_real:
+  case TOP_view_as_complex: return view_pairs(in, v, code == TOP_view_as_real);
   default: return MG_UNSUP;
   }
   return view_put(in, 0, v, &s);
@@ -511,13 +539,25 @@ MgRc mg_infer_copy(MgInfer *in) {
   static const struct {
     uint16_t copy, view;
   } row[] = {
-    {TOP_alias_copy, TOP_alias},           {TOP_as_strided_copy, TOP_as_strided}, {TOP_expand_copy, TOP_expand},
-    {TOP_permute_copy, TOP_permute},       {TOP_transpose_copy_int, TOP_transpose_int}, {TOP_t_copy, TOP_t},
-    {TOP_unsqueeze_copy, TOP_unsqueeze},   {TOP_squeeze_copy, TOP_squeeze},       {TOP_squeeze_copy_dim, TOP_squeeze_dim},
-    {TOP_squeeze_copy_dims, TOP_squeeze_dims}, {TOP_select_copy_int, TOP_select_int}, {TOP_slice_copy_Tensor, TOP_slice_Tensor},
-    {TOP_diagonal_copy, TOP_diagonal},     {TOP_unfold_copy, TOP_unfold},         {TOP_view_copy, TOP_view},
-    {TOP_detach_copy, TOP_detach},         {TOP_split_copy_Tensor, TOP_split_Tensor},
-    {TOP_split_with_sizes_copy, TOP_split_with_sizes}, {TOP_unbind_copy_int, TOP_unbind_int},
+      {TOP_alias_copy, TOP_alias},
+      {TOP_as_strided_copy, TOP_as_strided},
+      {TOP_expand_copy, TOP_expand},
+      {TOP_permute_copy, TOP_permute},
+      {TOP_transpose_copy_int, TOP_transpose_int},
+      {TOP_t_copy, TOP_t},
+      {TOP_unsqueeze_copy, TOP_unsqueeze},
+      {TOP_squeeze_copy, TOP_squeeze},
+      {TOP_squeeze_copy_dim, TOP_squeeze_dim},
+      {TOP_squeeze_copy_dims, TOP_squeeze_dims},
+      {TOP_select_copy_int, TOP_select_int},
+      {TOP_slice_copy_Tensor, TOP_slice_Tensor},
+      {TOP_diagonal_copy, TOP_diagonal},
+      {TOP_unfold_copy, TOP_unfold},
+      {TOP_view_copy, TOP_view},
+      {TOP_detach_copy, TOP_detach},
+      {TOP_split_copy_Tensor, TOP_split_Tensor},
+      {TOP_split_with_sizes_copy, TOP_split_with_sizes},
+      {TOP_unbind_copy_int, TOP_unbind_int},
   };
   ValRef v = mg_infer_tensor(in, 0);
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
@@ -540,7 +580,9 @@ MgRc mg_infer_clone(MgInfer *in) {
   MgDtype from = mg_val(in->g, v)->dtype, d = mg_infer_dtype_arg(in, from);
   int format = f->tag == MA_memory_format ? f->u.code : MF_preserve;
   switch (in->op->code) {
-  case TOP_clone: case TOP__to_copy: case TOP_lift_fresh_copy: break;
+  case TOP_clone:
+  case TOP__to_copy:
+  case TOP_lift_fresh_copy: break;
   case TOP_copy: return mg_infer_like(in, 0, from, v);
   case TOP_contiguous: {
     int c = mg_infer_contiguous(in, v, format);
@@ -565,7 +607,8 @@ MgRc mg_infer_scatter_fits(MgInfer *in) {
   ValRef self = mg_infer_tensor(in, 0), src = mg_infer_tensor(in, 1);
   if (!self || !src) return MG_OK;
   view_of(in, self, &s);
-  if (in->op->code == TOP_slice_scatter) TRY(view_slice(in, &s, ARG("dim"), ARG("start"), ARG("end"), ARG("step")));
+  if (in->op->code == TOP_slice_scatter)
+    TRY(view_slice(in, &s, ARG("dim"), ARG("start"), ARG("end"), ARG("step")));
   else if (in->op->code == TOP_select_scatter) TRY(view_select(in, &s, ARG("dim"), ARG("index")));
   else if (in->op->code == TOP_diagonal_scatter) TRY(view_diagonal(in, &s));
   else return MG_OK;
@@ -580,7 +623,10 @@ MgRc mg_infer_scatter_view(MgInfer *in) {
   MgDims size;
   const MgArg *sizes = ARG("input_sizes");
   switch (in->op->code) {
-  case TOP_slice_backward: case TOP_select_backward: case TOP_diagonal_backward: case TOP_unfold_backward:
+  case TOP_slice_backward:
+  case TOP_select_backward:
+  case TOP_diagonal_backward:
+  case TOP_unfold_backward:
     TRY(mg_infer_sizes(in, in->op->code == TOP_unfold_backward ? ARG("input_sizes") : sizes, &size));
     return mg_infer_out(in, 0, mg_val(in->g, v)->dtype, &size, NULL);
   default: { /* a clone of the base, gaps included */
@@ -588,7 +634,8 @@ MgRc mg_infer_scatter_view(MgInfer *in) {
     mg_infer_dims_of(in, v, &size);
     stride.n = size.n;
     memcpy(stride.d, mg_val(in->g, v)->stride, size.n * sizeof *stride.d);
-    return mg_val_repeats(in->g, v) ? mg_infer_like(in, 0, mg_val(in->g, v)->dtype, v) : mg_infer_out(in, 0, mg_val(in->g, v)->dtype, &size, &stride);
+    return mg_val_repeats(in->g, v) ? mg_infer_like(in, 0, mg_val(in->g, v)->dtype, v)
+                                    : mg_infer_out(in, 0, mg_val(in->g, v)->dtype, &size, &stride);
   }
   }
 }

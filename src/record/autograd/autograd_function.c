@@ -1,9 +1,9 @@
 /* See the header.  In: calls of autograd.Function.apply.  Out: nodes, and MgFunction records on the capture.
- * Does not do: functions of torch itself (reentrant checkpoints look at the nodes of the gradient graph) other than the one that
- * backward hooks of modules go through, which has to be compiled together with a backward pass of the program; in torch-level graphs
- * forwards that change older objects.  Those break the graph.  With arguments that are neither tensors nor
- * constants, and with such changes, the call cannot be made again from the graph's values, so it has to be compiled together with its
- * backward. */
+ * Does not do: functions of torch itself (reentrant checkpoints look at the nodes of the gradient graph)
+ * other than the one that backward hooks of modules go through, which has to be compiled together with a
+ * backward pass of the program; in torch-level graphs forwards that change older objects.  Those break the
+ * graph.  With arguments that are neither tensors nor constants, and with such changes, the call cannot be
+ * made again from the graph's values, so it has to be compiled together with its backward. */
 #include "record/autograd/autograd_function.h"
 #include <string.h>
 #include "entry/launch/trace.h"
@@ -30,7 +30,8 @@ static bool function_is_plain(PyObject *o, int depth) {
   PyObject **dict = _PyObject_GetDictPtr(o), *d = PyDict_CheckExact(o) ? o : NULL, *k, *v;
   if (mg_functree_is_constant(o)) return true;
   if (depth > 4) return false;
-  for (Py_ssize_t i = 0; (PyTuple_CheckExact(o) || PyList_CheckExact(o)) && i < PySequence_Fast_GET_SIZE(o); i++)
+  for (Py_ssize_t i = 0; (PyTuple_CheckExact(o) || PyList_CheckExact(o)) && i < PySequence_Fast_GET_SIZE(o);
+       i++)
     if (!function_is_plain(PySequence_Fast_GET_ITEM(o, i), depth + 1)) return false;
   if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) return true;
   if (!d && (!dict || !(d = *dict) || mg_solid_base(Py_TYPE(o)) != &PyBaseObject_Type)) return false;
@@ -46,8 +47,9 @@ static bool function_is_older(PyObject *o) {
   return instance && !e->attrs && !e->members && function_is_plain(o, 0);
 }
 
-/* What a node of a torch-level graph can be given: tensors, constants, containers of them, and objects from outside: the node
- * runs the function, which finds in them what it would find without us, so that which objects they are is guarded. */
+/* What a node of a torch-level graph can be given: tensors, constants, containers of them, and objects from
+ * outside: the node runs the function, which finds in them what it would find without us, so that which
+ * objects they are is guarded. */
 static bool function_can_show(PyObject *o) {
   if (mg_standin_check(o) || mg_standin_transformed(o) || mg_functree_is_constant(o)) return true;
   if (function_is_older(o)) return mg_older_pin(o), true;
@@ -123,13 +125,16 @@ static int function_take_saved(MgRec *r, MgFunction *f, PyObject *const *out) {
   int rc = -1;
   MgPause pause = mg_rec_pause();
   for (uint32_t i = 0; i < f->nout && !node; i++)
-    if (mg_standin_check(out[i]) && mg_facts_requires_grad(out[i]) && !(node = PyObject_GetAttrString(out[i], "grad_fn"))) goto done;
+    if (mg_standin_check(out[i]) && mg_facts_requires_grad(out[i]) &&
+        !(node = PyObject_GetAttrString(out[i], "grad_fn")))
+      goto done;
   if (node && !(saved = PyObject_GetAttrString(node, "saved_tensors"))) goto done;
   rc = 0;
   if (!saved || !PyTuple_Check(saved)) goto done;
   if (!(f->saved = mg_new(r->g->c, ValRef, PyTuple_GET_SIZE(saved) + 1))) rc = -1;
   for (Py_ssize_t i = 0; !rc && i < PyTuple_GET_SIZE(saved); i++)
-    if (mg_standin_check(PyTuple_GET_ITEM(saved, i))) f->saved[f->nsaved++] = mg_standin_val(PyTuple_GET_ITEM(saved, i));
+    if (mg_standin_check(PyTuple_GET_ITEM(saved, i)))
+      f->saved[f->nsaved++] = mg_standin_val(PyTuple_GET_ITEM(saved, i));
 done:
   mg_rec_resume(pause);
   Py_XDECREF(node);
@@ -137,19 +142,23 @@ done:
   return rc;
 }
 
-/* Keeps the call; `args`: the values of its tensor arguments before it ran; `once`: running it again would change something. */
-static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef first, PyObject *res, bool once) {
+/* Keeps the call; `args`: the values of its tensor arguments before it ran; `once`: running it
+ * again would change something. */
+static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef first, PyObject *res,
+                         bool once) {
   bool many = PyTuple_Check(res), grad = false;
   PyObject *const *out = many ? &PyTuple_GET_ITEM(res, 0) : &res;
   Py_ssize_t nout = many ? PyTuple_GET_SIZE(res) : 1;
   for (Py_ssize_t i = 0; i < nout; i++) {
     if (!mg_standin_check(out[i])) continue;
-    if (mg_standin_original(out[i])) return mg_rec_break(BK_op, "an autograd.Function that writes an input"), -1;
+    if (mg_standin_original(out[i]))
+      return mg_rec_break(BK_op, "an autograd.Function that writes an input"), -1;
     grad |= mg_standin_check(out[i]) && mg_facts_requires_grad(out[i]);
   }
   if (!grad) return 0;
   MgFunction *f = function_new(r, c, out, nout), **end = &r->cap->function;
-  if (!f || function_take_args(r, f, c) || function_take_saved(r, f, out)) return PyErr_Occurred() ? -1 : (PyErr_NoMemory(), -1);
+  if (!f || function_take_args(r, f, c) || function_take_saved(r, f, out))
+    return PyErr_Occurred() ? -1 : (PyErr_NoMemory(), -1);
   memcpy(f->in, args, f->nin * sizeof *args);
   f->first = first;
   f->end = r->g->nnode;
@@ -170,7 +179,8 @@ static PyObject *function_show_args(const MgCall *c, Py_ssize_t first, PyObject 
     plain = plain && function_can_show(c->arg[i]);
   }
   if (plain) *template = Py_NewRef(Py_None);
-  else if (args && (leaves = PyList_New(0)) && (*template = mg_functree_take(args, leaves))) Py_SETREF(args, PyList_AsTuple(leaves));
+  else if (args && (leaves = PyList_New(0)) && (*template = mg_functree_take(args, leaves)))
+    Py_SETREF(args, PyList_AsTuple(leaves));
   Py_XDECREF(leaves);
   if (!*template) Py_CLEAR(args);
   return args;
@@ -178,18 +188,21 @@ static PyObject *function_show_args(const MgCall *c, Py_ssize_t first, PyObject 
 
 /* What the node gives: all results, or where one is an object the tensors in them. */
 static PyObject *function_show_results(PyObject *res, PyObject *target) {
-  PyObject *all = PyTuple_Check(res) ? Py_NewRef(res) : PyTuple_Pack(1, res), *leaves = NULL, *template = NULL;
+  PyObject *all = PyTuple_Check(res) ? Py_NewRef(res) : PyTuple_Pack(1, res), *leaves = NULL,
+           *template = NULL;
   bool plain = true;
   for (Py_ssize_t i = 0; all && i < PyTuple_GET_SIZE(all); i++) {
     PyObject *o = PyTuple_GET_ITEM(all, i);
     plain = plain && (mg_standin_check(o) || mg_standin_transformed(o) || mg_functree_is_constant(o));
   }
   if (!all || plain) return all;
-  if ((leaves = PyList_New(0)) && (template = mg_functree_take(all, leaves))) Py_SETREF(all, PyList_AsTuple(leaves));
+  if ((leaves = PyList_New(0)) && (template = mg_functree_take(all, leaves)))
+    Py_SETREF(all, PyList_AsTuple(leaves));
   else Py_CLEAR(all);
   Py_XDECREF(leaves);
   Py_XDECREF(template);
-  if (!all && !PyErr_Occurred()) mg_rec_break(BK_op, "an autograd.Function that gives objects with state in C");
+  if (!all && !PyErr_Occurred())
+    mg_rec_break(BK_op, "an autograd.Function that gives objects with state in C");
   if (all && PyObject_SetAttrString(target, "flat", Py_True)) Py_CLEAR(all);
   return all;
 }
@@ -213,7 +226,8 @@ static PyObject *function_contents(const MgCall *c) {
     PyTuple_SET_ITEM(args, i, Py_NewRef(c->arg[i]));
   }
   if (args && plain) r = Py_NewRef(Py_None);
-  else if (args && (leaves = PyList_New(0)) && (template = mg_functree_take(args, leaves))) r = PyTuple_Pack(2, template, leaves);
+  else if (args && (leaves = PyList_New(0)) && (template = mg_functree_take(args, leaves)))
+    r = PyTuple_Pack(2, template, leaves);
   Py_XDECREF(args);
   Py_XDECREF(leaves);
   Py_XDECREF(template);
@@ -224,24 +238,28 @@ static bool function_same_contents(PyObject *a, PyObject *b) {
   if (a == Py_None || b == Py_None) return a == b;
   PyObject *x = PyTuple_GET_ITEM(a, 1), *y = PyTuple_GET_ITEM(b, 1);
   bool same = PyList_GET_SIZE(x) == PyList_GET_SIZE(y);
-  for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(x); i++) same = PyList_GET_ITEM(x, i) == PyList_GET_ITEM(y, i);
+  for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(x); i++)
+    same = PyList_GET_ITEM(x, i) == PyList_GET_ITEM(y, i);
   same = same && PyObject_RichCompareBool(PyTuple_GET_ITEM(a, 0), PyTuple_GET_ITEM(b, 0), Py_EQ) == 1;
   PyErr_Clear();
   return same;
 }
 
-/* The node gives its function objects made anew of tensors, and a back end may run backward while it compiles, or not at all: one that
- * changes something else than gradients breaks the graph. */
+/* The node gives its function objects made anew of tensors, and a back end may run backward while it
+ * compiles, or not at all: one that changes something else than gradients breaks the graph. */
 static int function_rehearse_backward(MgRec *r, const MgCall *c, PyObject *res) {
   bool many = PyTuple_Check(res);
-  PyObject *roots = function_tracked(many ? &PyTuple_GET_ITEM(res, 0) : &res, many ? PyTuple_GET_SIZE(res) : 1);
-  PyObject *leaves = roots ? function_tracked(c->arg, c->n) : NULL, *before = NULL, *after = NULL, *grads = NULL, *tangents = NULL;
+  PyObject *roots =
+      function_tracked(many ? &PyTuple_GET_ITEM(res, 0) : &res, many ? PyTuple_GET_SIZE(res) : 1);
+  PyObject *leaves = roots ? function_tracked(c->arg, c->n) : NULL, *before = NULL, *after = NULL,
+           *grads = NULL, *tangents = NULL;
   Py_ssize_t n = roots ? PyTuple_GET_SIZE(roots) : 0;
   NodeRef first = r->g->nnode;
   int rc = leaves && (!n || !PyTuple_GET_SIZE(leaves)) ? 0 : -1;
   if (!leaves || !rc || !(before = function_contents(c)) || !(tangents = PyTuple_New(n))) goto done;
   for (Py_ssize_t i = 0; i < n; i++) {
-    PyObject *arg = PyTuple_Pack(1, PyTuple_GET_ITEM(roots, i)), *t = arg ? mg_dispatch_call(r->cap, "ones_like", "default", arg, NULL) : NULL;
+    PyObject *arg = PyTuple_Pack(1, PyTuple_GET_ITEM(roots, i)),
+             *t = arg ? mg_dispatch_call(r->cap, "ones_like", "default", arg, NULL) : NULL;
     Py_XDECREF(arg);
     if (!t) goto done;
     PyTuple_SET_ITEM(tangents, i, t);
@@ -260,11 +278,12 @@ done:
   return rc;
 }
 
-/* The call as one node of a torch-level graph, whose backward is the user's; arguments from `first` on are its own.  The node gives
- * a tuple. */
+/* The call as one node of a torch-level graph, whose backward is the user's; arguments from `first` on are
+ * its own.  The node gives a tuple. */
 static PyObject *function_show(MgRec *r, const MgCall *c, PyObject *cls, Py_ssize_t first) {
   MgCapture *cap = r->cap;
-  PyObject *template = NULL, *args = function_show_args(c, first, &template), *m = NULL, *target = NULL, *res = NULL, *all = NULL;
+  PyObject *template = NULL, *args = function_show_args(c, first, &template), *m = NULL, *target = NULL,
+           *res = NULL, *all = NULL;
   MgFxCall call = {0};
   if (!args) return PyErr_Occurred() ? NULL : mg_call_unknown(c);
   MgPause pause = mg_rec_pause();
@@ -292,13 +311,15 @@ static PyObject *function_show(MgRec *r, const MgCall *c, PyObject *cls, Py_ssiz
 
 bool mg_function_transformed(const MgCall *c, PyObject **out) {
   MgRec *r = mg_rec;
-  if (!r->want_fx || r->cap->quiet || mg_fx_is_aten(r->cap) || c->kwnames || c->n < 1 || !PyType_Check(c->arg[0])) return false;
+  if (!r->want_fx || r->cap->quiet || mg_fx_is_aten(r->cap) || c->kwnames || c->n < 1 ||
+      !PyType_Check(c->arg[0]))
+    return false;
   *out = function_show(r, c, c->arg[0], 1);
   return true;
 }
 
-/* Runs it.  When forward has changed something that is older than the recording, which the snapshot writes, nothing may call it
- * again: not the graph, and so a break where it has to show the call. */
+/* Runs it.  When forward has changed something that is older than the recording, which the snapshot writes,
+ * nothing may call it again: not the graph, and so a break where it has to show the call. */
 static PyObject *function_record(MgRec *r, const MgCall *c) {
   ValRef small[16], *args = c->n <= 16 ? small : mg_new(r->g->c, ValRef, c->n);
   if (!args) return PyErr_NoMemory();
@@ -308,12 +329,15 @@ static PyObject *function_record(MgRec *r, const MgCall *c) {
   bool whole = mg_ops.marked_class(PyCFunction_GET_SELF(c->f)); /* nothing but its ops is recorded */
   MgPause pause = {0};
   if (whole) pause = mg_rec_pause();
-  PyObject *res = !before ? NULL : r->want_fx && !r->cap->quiet ? function_show(r, c, PyCFunction_GET_SELF(c->f), 0) : mg_call_plain(c);
+  PyObject *res = !before                        ? NULL
+                  : r->want_fx && !r->cap->quiet ? function_show(r, c, PyCFunction_GET_SELF(c->f), 0)
+                                                 : mg_call_plain(c);
   if (whole) mg_rec_resume(pause);
   if (res && !(after = mg_snapshot_build(NULL, 0, NULL, Py_None))) Py_CLEAR(res);
   bool once = res && !mg_snapshot_same(before, after);
   bool shown = r->want_fx && !r->cap->quiet && !r->in_joint;
-  if (res && ((once && r->want_fx) || (shown && function_rehearse_backward(r, c, res)) || function_keep(r, c, args, first, res, once))) {
+  if (res && ((once && r->want_fx) || (shown && function_rehearse_backward(r, c, res)) ||
+              function_keep(r, c, args, first, res, once))) {
     Py_CLEAR(res);
     if (!PyErr_Occurred() && !r->abort) mg_call_unknown(c);
   }
@@ -325,7 +349,8 @@ static PyObject *function_record(MgRec *r, const MgCall *c) {
 PyObject *mg_function_apply(const MgCall *c) {
   MgRec *r = mg_rec;
   PyObject *cls = PyCFunction_Check(c->f) ? PyCFunction_GET_SELF(c->f) : NULL;
-  if (r->deny_function || (r->want_fx && mg_fx_is_aten(r->cap)) || c->kwnames || !cls || !PyType_Check(cls)) return mg_call_unknown(c);
+  if (r->deny_function || (r->want_fx && mg_fx_is_aten(r->cap)) || c->kwnames || !cls || !PyType_Check(cls))
+    return mg_call_unknown(c);
   if (function_guard_class(cls)) return NULL;
   bool hooks = cls == mg_torch.backward_hook_function && !r->want_fx;
   return function_is_torchs(cls) && !hooks ? mg_call_unknown(c) : function_record(r, c);
@@ -336,7 +361,8 @@ PyObject *mg_function_hook(const MgCall *c) {
   if (PyCFunction_Check(c->f)) node = PyCFunction_GET_SELF(c->f);
   MgPause pause = mg_rec_pause();
   PyObject *cls = node ? PyObject_GetAttrString(node, "_forward_cls") : NULL, *handle = NULL;
-  bool hooked = cls && cls == mg_torch.backward_hook_function; /* made here: nodes of older tensors are not to be had */
+  bool hooked =
+      cls && cls == mg_torch.backward_hook_function; /* made here: nodes of older tensors are not to be had */
   Py_XDECREF(cls);
   PyErr_Clear();
   if (hooked) handle = PyObject_Vectorcall(c->f, c->arg, c->nargsf, c->kwnames);

@@ -1,6 +1,8 @@
-/* See the header.  In: older leaves, the engine's call.  Out: stand-ins as `.grad`, marks on values, results of runs.
- * Invariants: an older tensor's `.grad` is only ever changed by the snapshot; AccumulateGrad changes that of its stand-in.
- * Does not do: backward into a gradient graph that is older than the recording (a graph break). */
+/* See the header.  In: older leaves, the engine's call.  Out: stand-ins as `.grad`,
+ * marks on values, results of runs.
+ * Invariants: an older tensor's `.grad` is only ever changed by the snapshot; AccumulateGrad changes that of
+ * its stand-in. Does not do: backward into a gradient graph that is older than the
+ * recording (a graph break). */
 #include "record/autograd/backward_pass.h"
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -48,7 +50,8 @@ static int backward_load_all(MgRec *r, bool grads) {
     MgCapInput *in = mg_backward_input(o);
     if (in) mg_standin_guard_leaf(r->cap, (uint32_t)(in - r->cap->input));
     if (!in || in->nonleaf || !mg_val(r->g, in->val)->requires_grad) continue;
-    if (backward_load_hooks(r, o, (uint32_t)(in - r->cap->input)) || (grads && mg_backward_load_grad(o))) return -1;
+    if (backward_load_hooks(r, o, (uint32_t)(in - r->cap->input)) || (grads && mg_backward_load_grad(o)))
+      return -1;
   }
   return 0;
 }
@@ -82,20 +85,26 @@ static int backward_spend(MgCapture *cap, PyObject *root, bool keep) {
   return rc;
 }
 
-static PyObject *backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **a) {
+static PyObject *backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, PyObject *kwnames,
+                              PyObject **a) {
   MgRec *r = mg_rec;
-  static const char *const name[] = {"tensors", "grad_tensors", "keep_graph", "create_graph", "inputs", "allow_unreachable",
-                                     "accumulate_grad"};
+  static const char *const name[] = {"tensors", "grad_tensors",      "keep_graph",     "create_graph",
+                                     "inputs",  "allow_unreachable", "accumulate_grad"};
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf), nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   for (Py_ssize_t i = 0; i < npos && i < 7; i++) a[i] = arg[i];
   for (Py_ssize_t k = 0; k < nkw; k++)
     for (int i = 0; i < 7; i++)
       if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), name[i])) a[i] = arg[npos + k];
-  if (r->want_fx && !mg_fx_takes_engine(r->cap)) return mg_rec_break(BK_op, "the autograd engine, in a graph for a custom backend");
+  if (r->want_fx && !mg_fx_takes_engine(r->cap))
+    return mg_rec_break(BK_op, "the autograd engine, in a graph for a custom backend");
   if (r->ident->nhook) return mg_rec_break(BK_op, "backward after a hook was registered");
-  if (r->guards->state.saved_hooks) return mg_rec_break(BK_op, "backward under hooks of saved tensors"); /* they may change what backward reads */
-  if (r->cap->anomaly_was_on) return mg_rec_break(BK_op, "backward in anomaly mode"); /* PyTorch looks at every gradient */
-  if (r->in_joint && (!a[6] || PyObject_IsTrue(a[6]))) return mg_rec_break(BK_op, "backward() inside of a backward function"); /* writes to leaves */
+  if (r->guards->state.saved_hooks)
+    return mg_rec_break(BK_op,
+                        "backward under hooks of saved tensors"); /* they may change what backward reads */
+  if (r->cap->anomaly_was_on)
+    return mg_rec_break(BK_op, "backward in anomaly mode"); /* PyTorch looks at every gradient */
+  if (r->in_joint && (!a[6] || PyObject_IsTrue(a[6])))
+    return mg_rec_break(BK_op, "backward() inside of a backward function"); /* writes to leaves */
   if (a[0] && PyTuple_Check(a[0]) && backward_load_all(r, a[6] && PyObject_IsTrue(a[6]))) return NULL;
   for (Py_ssize_t i = 0; a[0] && PyTuple_Check(a[0]) && i < PyTuple_GET_SIZE(a[0]); i++)
     if (backward_spend(r->cap, PyTuple_GET_ITEM(a[0], i), a[2] && PyObject_IsTrue(a[2]))) return NULL;
@@ -108,7 +117,8 @@ static PyObject *backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, 
 PyObject *mg_backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
   PyObject *a[7] = {NULL};
   PyObject *res = backward_run(f, arg, nargsf, kwnames, a);
-  for (Py_ssize_t i = 0; !res && mg_rec->abort && a[4] && PyTuple_Check(a[4]) && i < PyTuple_GET_SIZE(a[4]); i++)
+  for (Py_ssize_t i = 0; !res && mg_rec->abort && a[4] && PyTuple_Check(a[4]) && i < PyTuple_GET_SIZE(a[4]);
+       i++)
     mg_joint_links(PyTuple_GET_ITEM(a[4], i));
   return res;
 }

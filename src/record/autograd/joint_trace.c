@@ -24,19 +24,21 @@
 
 enum { JOINT_SMALL = 64 }; /* nodes of a backward pass that may have saved nothing */
 
-typedef struct Joint {   /* being built */
+typedef struct Joint { /* being built */
   MgRec *r;
   MgGraph *g;
   MgJointRec *j;
-  PyObject **seen;       /* by value: its living stand-in, borrowed, or NULL */
-  uint32_t *group;       /* by storage number: results of the segment that live there */
-  bool *outer, *grad, *written; /* by storage: an input's memory; a result there requires grad; in-place ops wrote it */
+  PyObject **seen; /* by value: its living stand-in, borrowed, or NULL */
+  uint32_t *group; /* by storage number: results of the segment that live there */
+  bool *outer, *grad,
+      *written; /* by storage: an input's memory; a result there requires grad; in-place ops wrote it */
   uint32_t nval;
-  bool ran;              /* the engine has run */
-  bool inside;           /* a view that an autograd.Function made was followed */
-  bool views;            /* every result is a view of an input: constant sizes would not help */
-  bool linked;           /* a result depends on another one, and the program asks for gradients between them: nor here */
-  const char *why;       /* set when the graph has to run op by op */
+  bool ran;    /* the engine has run */
+  bool inside; /* a view that an autograd.Function made was followed */
+  bool views;  /* every result is a view of an input: constant sizes would not help */
+  bool
+      linked; /* a result depends on another one, and the program asks for gradients between them: nor here */
+  const char *why; /* set when the graph has to run op by op */
 } Joint;
 
 static int joint_refuse(Joint *b, const char *why) {
@@ -44,7 +46,8 @@ static int joint_refuse(Joint *b, const char *why) {
   return 1;
 }
 
-/* Does a value get a grad_fn?  One whose gradient graph a recorded backward pass has freed gets it from backward_pass.c. */
+/* Does a value get a grad_fn?  One whose gradient graph a recorded backward pass has freed
+ * gets it from backward_pass.c. */
 static bool joint_tracked(const Joint *b, ValRef v) {
   return b->seen[v] && mg_facts_requires_grad(b->seen[v]) && !mg_backward_is_spent(b->r->cap, v);
 }
@@ -66,8 +69,8 @@ static bool joint_writes_since(const MgGraph *g, NodeRef first, uint32_t last) {
 
 /* ---- how results are made ---- */
 
-/* The value that `v` is a view of, one op back; 0 when it is not one.  *view: the op has to run again; an in-place op
- * gives back its argument. */
+/* The value that `v` is a view of, one op back; 0 when it is not one.  *view: the op has to run again; an
+ * in-place op gives back its argument. */
 static ValRef joint_alias_step(const MgGraph *g, ValRef v, bool *view) {
   const MgNode *n = mg_node(g, mg_val(g, v)->def);
   uint32_t at = mg_val(g, v)->out;
@@ -88,7 +91,8 @@ static ValRef joint_root(Joint *b, ValRef v, bool mark) {
   ValRef up;
   while (mg_val(b->g, v)->def && (up = joint_alias_step(b->g, v, &view))) {
     NodeRef n = mg_val(b->g, v)->def;
-    if (mg_function_of(b->r->cap->function, n)) b->inside = true; /* running the view again would skip the user's backward */
+    if (mg_function_of(b->r->cap->function, n))
+      b->inside = true; /* running the view again would skip the user's backward */
     if (mark && !view) b->j->same[v] = up;
     if (mark && view && !b->j->replay[n]) {
       b->j->replay[n] = true;
@@ -121,7 +125,8 @@ static int joint_survey(Joint *b, const ValRef *out, int nout) {
       return joint_refuse(b, "a leaf that the function makes is a result");
     b->group[s]++;
     if (joint_tracked(b, out[i])) b->grad[s] = true;
-    else if (!b->seen[out[i]] && mg_val(b->g, out[i])->requires_grad) return joint_refuse(b, "a result has no stand-in");
+    else if (!b->seen[out[i]] && mg_val(b->g, out[i])->requires_grad)
+      return joint_refuse(b, "a result has no stand-in");
   }
   for (NodeRef k = 1; k < b->g->nnode; k++) {
     const MgNode *node = mg_node(b->g, k);
@@ -147,7 +152,8 @@ static int joint_place_alias(Joint *b, ValRef v, MgResult *res) {
     *res = (MgResult){v == root ? RES_input : RES_view, mg_val(b->g, root)->out};
     return 0;
   }
-  if (b->written[mg_val(b->g, v)->storage]) return joint_refuse(b, "results share memory that was written in place");
+  if (b->written[mg_val(b->g, v)->storage])
+    return joint_refuse(b, "results share memory that was written in place");
   if (!joint_tracked(b, root)) return joint_refuse(b, "results share memory of a lost tensor");
   joint_root(b, v, true);
   uint32_t i = joint_list(j->through, &j->nthrough, root);
@@ -197,7 +203,8 @@ static PyObject *joint_leaves(Joint *b) {
   return t;
 }
 
-/* Gradients come in the layout of the result, or a contiguous one where elements of the result share memory. */
+/* Gradients come in the layout of the result, or a contiguous one where elements
+ * of the result share memory. */
 ValRef mg_joint_gradient_val(MgGraph *g, ValRef like) {
   ValRef v = mg_graph_val_like(g, like);
   if (!v) return 0;
@@ -246,13 +253,18 @@ static PyObject *joint_call_engine(PyObject *roots, PyObject *tangents, PyObject
     Py_XDECREF(e);
     if (!run) return NULL;
   }
-  PyObject *arg[7] = {roots, tangents, keep ? Py_True : Py_False, Py_False /* create a graph */, leaves,
-                      Py_True /* allow unreachable */, Py_False /* accumulate */};
+  PyObject *arg[7] = {roots,
+                      tangents,
+                      keep ? Py_True : Py_False,
+                      Py_False /* create a graph */,
+                      leaves,
+                      Py_True /* allow unreachable */,
+                      Py_False /* accumulate */};
   return PyObject_Vectorcall(run, arg, 7, NULL);
 }
 
-/* A graph of one node that comes last in the engine's queue: nodes are taken by number, latest first, and this one gets 0.
- * Made outside of the modes of the program.  (leaf, result, gradient) */
+/* A graph of one node that comes last in the engine's queue: nodes are taken by number, latest first, and
+ * this one gets 0. Made outside of the modes of the program.  (leaf, result, gradient) */
 static const char joint_last_text[] =
     "import torch\n"
     "c = torch._C\n"
@@ -286,7 +298,8 @@ void mg_joint_drain(void) {
 
 static int joint_take_grads(Joint *b, PyObject *grads) {
   MgJointRec *j = b->j;
-  if (!PyTuple_Check(grads) || PyTuple_GET_SIZE(grads) != j->ndiff) return joint_refuse(b, "the engine gave other gradients");
+  if (!PyTuple_Check(grads) || PyTuple_GET_SIZE(grads) != j->ndiff)
+    return joint_refuse(b, "the engine gave other gradients");
   if (!(j->grad = mg_new(b->g->c, ValRef, j->ndiff + 1))) return PyErr_NoMemory(), -1;
   for (uint32_t i = 0; i < j->ndiff; i++) {
     PyObject *o = PyTuple_GET_ITEM(grads, i);
@@ -297,7 +310,11 @@ static int joint_take_grads(Joint *b, PyObject *grads) {
   return 0;
 }
 
-typedef struct JointGrad { NodeRef def; uint32_t out, diff; ValRef grad; } JointGrad;
+typedef struct JointGrad {
+  NodeRef def;
+  uint32_t out, diff;
+  ValRef grad;
+} JointGrad;
 
 static int joint_by_time(const void *a, const void *b) {
   const JointGrad *x = a, *y = b;
@@ -306,8 +323,8 @@ static int joint_by_time(const void *a, const void *b) {
   return x->diff < y->diff ? -1 : x->diff > y->diff;
 }
 
-/* An input that backward does not reach is no part of the gradient graph: an edge to it would keep what made it alive.  The others
- * in the order in which eager has their gradients (bucketed_backward.h). */
+/* An input that backward does not reach is no part of the gradient graph: an edge to it would keep what made
+ * it alive.  The others in the order in which eager has their gradients (bucketed_backward.h). */
 static int joint_order(Joint *b) {
   MgJointRec *j = b->j;
   uint32_t n = 0;
@@ -327,8 +344,8 @@ static int joint_order(Joint *b) {
   return n ? 0 : joint_refuse(b, "no gradient reaches an input");
 }
 
-/* The engine may call backward functions of the user: they are recorded, guards and all.  What they would change cannot be
- * replayed any more. */
+/* The engine may call backward functions of the user: they are recorded, guards and all.  What they would
+ * change cannot be replayed any more. */
 static PyObject *joint_run(Joint *b, PyObject *roots, PyObject *tangents, PyObject *leaves, bool keep) {
   PyObject *grads;
   b->r->in_joint = true;
@@ -352,8 +369,8 @@ static PyObject *joint_run(Joint *b, PyObject *roots, PyObject *tangents, PyObje
   return grads;
 }
 
-/* Does a second backward pass fail?  Eager frees what ops have saved, numbers included, so it does not follow from what
- * the compiled backward reads.  Whatever this records is forgotten by the caller. */
+/* Does a second backward pass fail?  Eager frees what ops have saved, numbers included, so it does not follow
+ * from what the compiled backward reads.  Whatever this records is forgotten by the caller. */
 static void joint_try_again(Joint *b, PyObject *roots, PyObject *tangents, PyObject *leaves) {
   uint32_t nnode = b->g->nnode, nval = b->g->nval, ninput = b->g->ninput;
   PyObject *grads = joint_run(b, roots, tangents, leaves, false);
@@ -372,9 +389,11 @@ static void joint_try_again(Joint *b, PyObject *roots, PyObject *tangents, PyObj
 /* Records backward: the engine runs with autocast off, as the compiled backward will. */
 static int joint_backward(Joint *b) {
   MgJointRec *j = b->j;
-  PyObject *leaves = joint_leaves(b), *roots = leaves ? PyTuple_New(j->nthrough) : NULL, *tangents = NULL, *grads = NULL;
+  PyObject *leaves = joint_leaves(b), *roots = leaves ? PyTuple_New(j->nthrough) : NULL, *tangents = NULL,
+           *grads = NULL;
   int rc = -1;
-  for (uint32_t i = 0; roots && i < j->nthrough; i++) PyTuple_SET_ITEM(roots, i, Py_NewRef(b->seen[j->through[i]]));
+  for (uint32_t i = 0; roots && i < j->nthrough; i++)
+    PyTuple_SET_ITEM(roots, i, Py_NewRef(b->seen[j->through[i]]));
   if (leaves && !j->ndiff) rc = joint_refuse(b, "no input requires grad");
   if (rc > 0 || !roots || !(tangents = joint_tangents(b))) goto done;
   if (mg_standin_autocast_off()) goto done;
@@ -395,18 +414,21 @@ done:
 
 typedef struct Reach { /* sets of tangents, or of results */
   const MgGraph *g;
-  uint64_t *of;        /* by memory */
+  uint64_t *of; /* by memory */
   uint64_t *now;
   uint32_t words;
 } Reach;
 
 static bool reach_init(Reach *s, const MgGraph *g, uint32_t n) {
   uint32_t words = mg_bits_words(n);
-  *s = (Reach){g, mg_new(g->c, uint64_t, (size_t)words * (g->nval + 1)), mg_new(g->c, uint64_t, words), words};
+  *s =
+      (Reach){g, mg_new(g->c, uint64_t, (size_t)words * (g->nval + 1)), mg_new(g->c, uint64_t, words), words};
   return s->of && s->now;
 }
 
-static uint64_t *reach_of(const Reach *s, ValRef v) { return s->of + (size_t)s->words * mg_val(s->g, v)->storage; }
+static uint64_t *reach_of(const Reach *s, ValRef v) {
+  return s->of + (size_t)s->words * mg_val(s->g, v)->storage;
+}
 
 static void reach_see(ValRef *v, void *arg) {
   Reach *s = arg;
@@ -417,7 +439,8 @@ static void reach_see(ValRef *v, void *arg) {
 static int joint_reach(Joint *b) {
   MgJointRec *j = b->j;
   Reach s;
-  if (!reach_init(&s, b->g, j->nthrough) || !(j->reach = mg_new(b->g->c, uint64_t, (size_t)s.words * (j->ndiff + 1))))
+  if (!reach_init(&s, b->g, j->nthrough) ||
+      !(j->reach = mg_new(b->g->c, uint64_t, (size_t)s.words * (j->ndiff + 1))))
     return PyErr_NoMemory(), -1;
   for (uint32_t i = 0; i < j->nthrough; i++) mg_bits_add(reach_of(&s, j->tangent[i]), i);
   for (NodeRef n = j->backward; n < b->g->nnode; n++) {
@@ -435,12 +458,14 @@ static int joint_reach(Joint *b) {
   return 0;
 }
 
-/* Is a result with a grad_fn computed from another one, or from a view that is a result?  -1: out of memory. */
+/* Is a result with a grad_fn computed from another one, or from a view that is a
+ * result?  -1: out of memory. */
 static int joint_depends(const Joint *b, const ValRef *out) {
   const MgJointRec *j = b->j;
   Reach s;
   if (!reach_init(&s, b->g, j->nres + j->nthrough)) return PyErr_NoMemory(), -1;
-  uint32_t *made = mg_new(b->g->c, uint32_t, b->nval + 1); /* by value: 1 + its bit; those of `through` come first */
+  uint32_t *made =
+      mg_new(b->g->c, uint32_t, b->nval + 1); /* by value: 1 + its bit; those of `through` come first */
   uint64_t *self = mg_new(b->g->c, uint64_t, s.words);
   if (!made || !self) return PyErr_NoMemory(), -1;
   for (uint32_t i = 0; i < j->nres; i++)
@@ -457,17 +482,18 @@ static int joint_depends(const Joint *b, const ValRef *out) {
       if (!made[v]) continue;
       memset(self, 0, s.words * sizeof *self);
       mg_bits_add(self, made[v] - 1);
-      if (made[v] <= j->nthrough && mg_bits_any(s.now, s.words) && !mg_bits_same(s.now, self, s.words)) return 1;
+      if (made[v] <= j->nthrough && mg_bits_any(s.now, s.words) && !mg_bits_same(s.now, self, s.words))
+        return 1;
       mg_bits_add(reach_of(&s, v), made[v] - 1);
     }
   }
   return 0;
 }
 
-typedef struct Links { /* being found */
-  Reach s;             /* results that a value is computed from, not by way of a third */
-  uint32_t *made;      /* by value: 1 + its number among `through` */
-  uint64_t *target;    /* results that others are computed from */
+typedef struct Links {   /* being found */
+  Reach s;               /* results that a value is computed from, not by way of a third */
+  uint32_t *made;        /* by value: 1 + its number among `through` */
+  uint64_t *target;      /* results that others are computed from */
   uint32_t *port, nport; /* results, oldest first */
 } Links;
 
@@ -507,7 +533,8 @@ static int joint_find_links(Joint *b) {
   j->port = l.port;
   for (uint32_t k = 0; k < l.nport; k++) {
     uint32_t i = l.port[k];
-    if (mg_bits_has(l.target, i) || mg_bits_any(j->link + (size_t)l.s.words * i, l.s.words)) j->port[j->nport++] = i;
+    if (mg_bits_has(l.target, i) || mg_bits_any(j->link + (size_t)l.s.words * i, l.s.words))
+      j->port[j->nport++] = i;
   }
   if (!j->nport) j->link = NULL;
   return 0;
@@ -521,16 +548,39 @@ static void mates_see(ValRef *v, void *arg) {
   if (*v && mg_val(s->g, *v)->requires_grad) mg_bits_join(reach_of(s, *v), s->now, s->words);
 }
 
-/* These have no saved tensors in torch's derivatives.yaml: their nodes in the gradient graph have no `_raw_saved_` attributes. */
+/* These have no saved tensors in torch's derivatives.yaml: their nodes in the gradient graph have no
+ * `_raw_saved_` attributes. */
 bool mg_joint_saves(const MgCapture *cap, NodeRef def) {
   const MgNode *n = mg_node(cap->rec->g, def);
   if (mg_function_of(cap->function, def)) return true; /* what its forward calls is not what it saves */
   if (n->op->is_view) return false;
   switch (n->op->code) {
-  case TOP_add_Tensor: case TOP_sub_Tensor: case TOP_add_Scalar: case TOP_sub_Scalar: case TOP_rsub_Scalar: case TOP_neg:
-  case TOP_clone: case TOP__to_copy: case TOP_sum: case TOP_sum_dim_IntList: case TOP_mean: case TOP_mean_dim: case TOP_cumsum:
-  case TOP_flip: case TOP_roll: case TOP_cat: case TOP_stack: case TOP_repeat: case TOP_constant_pad_nd: case TOP_tril: case TOP_triu:
-  case TOP_round: case TOP_floor: case TOP_ceil: case TOP_trunc: case TOP_sign: return false;
+  case TOP_add_Tensor:
+  case TOP_sub_Tensor:
+  case TOP_add_Scalar:
+  case TOP_sub_Scalar:
+  case TOP_rsub_Scalar:
+  case TOP_neg:
+  case TOP_clone:
+  case TOP__to_copy:
+  case TOP_sum:
+  case TOP_sum_dim_IntList:
+  case TOP_mean:
+  case TOP_mean_dim:
+  case TOP_cumsum:
+  case TOP_flip:
+  case TOP_roll:
+  case TOP_cat:
+  case TOP_stack:
+  case TOP_repeat:
+  case TOP_constant_pad_nd:
+  case TOP_tril:
+  case TOP_triu:
+  case TOP_round:
+  case TOP_floor:
+  case TOP_ceil:
+  case TOP_trunc:
+  case TOP_sign: return false;
   default: return true;
   }
 }
@@ -539,11 +589,13 @@ bool mg_joint_saves(const MgCapture *cap, NodeRef def) {
 static bool mates_of_node(Reach *s, const MgNode *node) {
   memset(s->now, 0, s->words * sizeof *s->now);
   for (int i = 0; i < node->nout; i++)
-    if (node->out[i] && mg_val(s->g, node->out[i])->requires_grad) mg_bits_join(s->now, reach_of(s, node->out[i]), s->words);
+    if (node->out[i] && mg_val(s->g, node->out[i])->requires_grad)
+      mg_bits_join(s->now, reach_of(s, node->out[i]), s->words);
   return mg_bits_any(s->now, s->words);
 }
 
-/* What a node frees is of all results that it leads to.  last: the set that was noted before, as most neighbours have the same. */
+/* What a node frees is of all results that it leads to.  last: the set that was noted before, as most
+ * neighbours have the same. */
 static void mates_note(const Reach *s, uint64_t *mate, uint64_t *last) {
   if (mg_bits_same(s->now, last, s->words)) return;
   memcpy(last, s->now, s->words * sizeof *last);
@@ -552,7 +604,8 @@ static void mates_note(const Reach *s, uint64_t *mate, uint64_t *last) {
       mg_bits_join(mate + (size_t)s->words * (64 * w + (uint32_t)__builtin_ctzll(bits)), s->now, s->words);
 }
 
-/* j->mate: results that one pass over result k frees something of; k itself only if something of it was saved. */
+/* j->mate: results that one pass over result k frees something of; k itself only if
+ * something of it was saved. */
 static int joint_mates(Joint *b) {
   MgJointRec *j = b->j;
   Reach s;
@@ -590,12 +643,14 @@ PyObject *mg_joint_rehearse(MgRec *r, PyObject *roots, PyObject *tangents, PyObj
     mg_joint_drain();
     mg_rec_resume(pause);
   }
-  if (!b.why && grads && joint_writes_since(r->g, first, last)) b.why = "a backward function writes to memory of forward";
+  if (!b.why && grads && joint_writes_since(r->g, first, last))
+    b.why = "a backward function writes to memory of forward";
   r->g->nnode = first;
   if (b.why) {
     Py_CLEAR(grads);
     mg_rec_break(BK_op, "%s, in a graph for a custom backend", b.why);
-  } else if (!grads && !r->abort && !PyErr_ExceptionMatches(PyExc_MemoryError)) { /* and so will each pass, if there is one */
+  } else if (!grads && !r->abort &&
+             !PyErr_ExceptionMatches(PyExc_MemoryError)) { /* and so will each pass, if there is one */
     PyErr_Clear();
     return Py_NewRef(Py_None);
   }
@@ -604,8 +659,8 @@ PyObject *mg_joint_rehearse(MgRec *r, PyObject *roots, PyObject *tangents, PyObj
 
 /* ---- the whole ---- */
 
-/* Is there an op whose derivative, in ATen, raises for some values?  Gradients of complex eigenvectors and singular vectors do for
- * losses that depend on the vectors' phase. */
+/* Is there an op whose derivative, in ATen, raises for some values?  Gradients of complex eigenvectors and
+ * singular vectors do for losses that depend on the vectors' phase. */
 static bool joint_raises(const Joint *b) {
   static const char *const ops[] = {"aten::linalg_eig", "aten::_linalg_eigh", "aten::_linalg_svd"};
   for (NodeRef k = 1; k < b->j->backward; k++) {
@@ -613,14 +668,17 @@ static bool joint_raises(const Joint *b) {
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
       if (strcmp(ops[i], n->op->full)) continue;
       for (int o = 0; o < n->nout; o++)
-        if (n->out[o] && mg_val(b->g, n->out[o])->requires_grad && mg_dtype_is_complex(mg_val(b->g, n->out[o])->dtype)) return true;
+        if (n->out[o] && mg_val(b->g, n->out[o])->requires_grad &&
+            mg_dtype_is_complex(mg_val(b->g, n->out[o])->dtype))
+          return true;
     }
   }
   return false;
 }
 
-/* Numbers that the graph has needed as tensors in backward alone become inputs of forward, in front of the tangents: the call computes
- * them.  Other tensors that backward reads by itself are looked at when it runs, which a recording does not know of. */
+/* Numbers that the graph has needed as tensors in backward alone become inputs of forward, in front of the
+ * tangents: the call computes them.  Other tensors that backward reads by itself are looked at when it runs,
+ * which a recording does not know of. */
 static int joint_take_numbers(Joint *b, uint32_t ninput) {
   MgGraph *g = b->g;
   MgCapInput *in = b->r->cap->input + ninput;
@@ -640,9 +698,11 @@ static int joint_take_numbers(Joint *b, uint32_t ninput) {
   return 0;
 }
 
-/* A backward function of the user that writes to memory of forward does so each time it runs: no part of forward can. */
+/* A backward function of the user that writes to memory of forward does so each time it
+ * runs: no part of forward can. */
 static int joint_see_writes(Joint *b) {
-  bool writes = b->r->cap->function && joint_writes_since(b->g, b->j->backward, joint_last_storage(b->g, b->nval));
+  bool writes =
+      b->r->cap->function && joint_writes_since(b->g, b->j->backward, joint_last_storage(b->g, b->nval));
   return writes ? joint_refuse(b, "a backward function writes to memory of forward") : 0;
 }
 
@@ -652,7 +712,8 @@ static int joint_record(Joint *b, const ValRef *out, int nout) {
   if (!rc) rc = joint_place(b, out, nout);
   if (rc < 0 && !PyErr_Occurred()) PyErr_NoMemory();
   if (!rc && b->inside) rc = joint_refuse(b, "a result is a view made by an autograd.Function");
-  if (!rc && joint_raises(b)) rc = joint_refuse(b, "the gradient of complex eigenvectors raises where it is not defined");
+  if (!rc && joint_raises(b))
+    rc = joint_refuse(b, "the gradient of complex eigenvectors raises where it is not defined");
   b->views = !rc && !b->j->nthrough;
   if (b->views) rc = joint_refuse(b, "every result is a view of an input");
   if (!rc && b->r->deny_links) rc = joint_depends(b, out);
@@ -690,7 +751,9 @@ static bool joint_results_tracked(const MgRec *r, const ValRef *out, int nout) {
 
 /* True when autograd tracks a result that can be compiled with its backward. */
 static bool joint_wanted(const MgRec *r, const ValRef *out, int nout) {
-  if (r->cfg->backend || r->cfg->eager_backend || r->want_fx || !mg_compile_takes(r->g) || mg_tensorhook_inside(r)) return false;
+  if (r->cfg->backend || r->cfg->eager_backend || r->want_fx || !mg_compile_takes(r->g) ||
+      mg_tensorhook_inside(r))
+    return false;
   return !joint_writes_older(r) && joint_results_tracked(r, out, nout);
 }
 
@@ -709,12 +772,17 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
   int nout = mg_snapshot_outputs(snap, &out);
   MgGraph *g = r->g;
   if (joint_ask_autograd(r)) return -1;
-  if ((r->switch_failed = mg_joint_switched(mg_rec_trace(r, &(MgTrace){0})) && (joint_writes_older(r) || joint_results_tracked(r, out, nout)))) return 0;
+  if ((r->switch_failed = mg_joint_switched(mg_rec_trace(r, &(MgTrace){0})) &&
+                          (joint_writes_older(r) || joint_results_tracked(r, out, nout))))
+    return 0;
   if (r->want_fx && r->cap->function) r->function_failed = !mg_fx_shows(r->cap, out, nout);
   bool wanted = joint_wanted(r, out, nout);
   if (!wanted || mg_function_any_hooked(mg_rec_trace(r, &(MgTrace){0}))) {
-    bool tracked = wanted || joint_writes_older(r) || joint_results_tracked(r, out, nout); /* else the recording has its backward, or nobody wants one */
-    if (!r->want_fx && tracked && mg_function_any_once(mg_rec_trace(r, &(MgTrace){0}))) r->function_failed = true;
+    bool tracked =
+        wanted || joint_writes_older(r) ||
+        joint_results_tracked(r, out, nout); /* else the recording has its backward, or nobody wants one */
+    if (!r->want_fx && tracked && mg_function_any_once(mg_rec_trace(r, &(MgTrace){0})))
+      r->function_failed = true;
     return 0;
   }
   if (mg_symdata_used(r)) { /* node by node, or broken into graphs that can have a backward */
@@ -739,8 +807,8 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
     rc = 0;
   } else {
     r->function_failed = r->cap->function && (b.ran || mg_function_any_once(mg_rec_trace(r, &(MgTrace){0})));
-    mg_log(MG_LOG_fallback, "a graph runs op by op under autograd: %s%s%s", b.why ? b.why : "error", r->abort ? ": " : "",
-           r->abort ? r->reason : "");
+    mg_log(MG_LOG_fallback, "a graph runs op by op under autograd: %s%s%s", b.why ? b.why : "error",
+           r->abort ? ": " : "", r->abort ? r->reason : "");
     bool nomem = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError);
     if (!nomem) PyErr_Clear();
     rc = nomem ? -1 : 0;

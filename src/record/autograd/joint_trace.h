@@ -1,6 +1,6 @@
-/* The gradient graph of a recording: PyTorch's own engine runs backward on the stand-ins, and its ops go on in the same
- * graph.  In: a recording whose snapshot is built and whose stand-ins still live.  Out: r->joint, or NULL when the graph has
- * to run op by op under autograd (reason in the log).
+/* The gradient graph of a recording: PyTorch's own engine runs backward on the stand-ins, and its ops go on
+ * in the same graph.  In: a recording whose snapshot is built and whose stand-ins still live.  Out: r->joint,
+ * or NULL when the graph has to run op by op under autograd (reason in the log).
  * How a result of the segment is made from there on: */
 #ifndef MG_JOINT_TRACE_H
 #define MG_JOINT_TRACE_H
@@ -15,11 +15,14 @@ typedef struct MgSnapshot MgSnapshot;
 int mg_joint_record(MgRec *r, const MgSnapshot *snap);
 /* A new value for the gradient of another one; 0: out of memory. */
 ValRef mg_joint_gradient_val(MgGraph *g, ValRef like);
-/* After a run of the engine that failed: drops the work that is left in its queue, and with it what it holds. */
+/* After a run of the engine that failed: drops the work that is left in its queue,
+ * and with it what it holds. */
 void mg_joint_drain(void);
-/* Records one pass from roots to leaves (tuples, tangents for the roots) and forgets its ops: NULL, and an exception or a break, where
- * it cannot be recorded or changes something older than itself; None: it raises; else the gradients (new). */
+/* Records one pass from roots to leaves (tuples, tangents for the roots) and forgets its ops: NULL, and an
+ * exception or a break, where it cannot be recorded or changes something older than itself; None: it raises;
+ * else the gradients (new). */
 PyObject *mg_joint_rehearse(MgRec *r, PyObject *roots, PyObject *tangents, PyObject *leaves);
-/* Does eager's gradient graph save tensors for the node `def`, so that a second pass through it fails?  Without an answer, yes. */
+/* Does eager's gradient graph save tensors for the node `def`, so that a second pass through it
+ * fails?  Without an answer, yes. */
 bool mg_joint_saves(const MgCapture *cap, NodeRef def);
 #endif

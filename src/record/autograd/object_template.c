@@ -1,5 +1,6 @@
-/* See the header.  In: objects as the recording sees them.  Out: templates, stand-ins.  Reading older objects guards them.
- * Does not do: instances whose state is in C or in slots, classes over containers, objects in themselves. */
+/* See the header.  In: objects as the recording sees them.  Out: templates, stand-ins.  Reading older objects
+ * guards them. Does not do: instances whose state is in C or in slots, classes over
+ * containers, objects in themselves. */
 #include "record/autograd/object_template.h"
 #include "entry/guard/guard_add.h"
 #include "host/python/names.h"
@@ -21,9 +22,11 @@ bool mg_functree_is_constant(PyObject *o) {
 
 /* What stays what it is: code without state of the call. */
 static bool tree_is_code(PyObject *o) {
-  if (PyFunction_Check(o)) return !((PyFunctionObject *)o)->func_closure && !((PyFunctionObject *)o)->func_defaults;
-  return PyType_Check(o) || PyModule_Check(o) || (PyCFunction_Check(o) && (!PyCFunction_GET_SELF(o) || PyModule_Check(PyCFunction_GET_SELF(o)) ||
-                                                                            PyType_Check(PyCFunction_GET_SELF(o))));
+  if (PyFunction_Check(o))
+    return !((PyFunctionObject *)o)->func_closure && !((PyFunctionObject *)o)->func_defaults;
+  return PyType_Check(o) || PyModule_Check(o) ||
+         (PyCFunction_Check(o) && (!PyCFunction_GET_SELF(o) || PyModule_Check(PyCFunction_GET_SELF(o)) ||
+                                   PyType_Check(PyCFunction_GET_SELF(o))));
 }
 
 static PyObject *tree_tagged(const char *kind, PyObject *of, PyObject *parts) {
@@ -45,7 +48,8 @@ static PyObject *tree_items(PyObject *o, PyObject *leaves, int depth) {
 
 /* A function that the recording made; of = (code, globals, name, defaults). */
 static PyObject *tree_function(PyFunctionObject *f, PyObject *leaves, int depth) {
-  PyObject *defaults = f->func_defaults ? f->func_defaults : Py_None, *cells = f->func_closure ? f->func_closure : NULL;
+  PyObject *defaults = f->func_defaults ? f->func_defaults : Py_None,
+           *cells = f->func_closure ? f->func_closure : NULL;
   if (!mg_is_fresh((PyObject *)f) || !mg_functree_is_constant(defaults) || f->func_kwdefaults) return NULL;
   Py_ssize_t n = cells ? PyTuple_GET_SIZE(cells) : 0;
   PyObject *content = PyTuple_New(n), *of = NULL, *parts = NULL, *r = NULL;
@@ -78,21 +82,29 @@ static PyObject *tree_values(PyObject *dict, PyObject *leaves, int depth) {
 static PyObject *tree_attributes(PyObject *o) {
   if (mg_solid_base(Py_TYPE(o)) != &PyBaseObject_Type) return NULL;
   const MgOlder *e = mg_older(o);
-  if (e) return e->orig == o && (e->kind == OLDER_object || e->kind == OLDER_itself) && !e->members ? mg_older_dict(o) : NULL;
+  if (e)
+    return e->orig == o && (e->kind == OLDER_object || e->kind == OLDER_itself) && !e->members
+               ? mg_older_dict(o)
+               : NULL;
   PyObject **dict = mg_is_fresh(o) ? _PyObject_GetDictPtr(o) : NULL;
   return dict ? *dict : NULL;
 }
 
 static PyObject *tree_take(PyObject *o, PyObject *leaves, int depth) {
-  if (mg_standin_check(o)) return PyList_Append(leaves, o) ? NULL : Py_BuildValue("(snO)", "leaf", PyList_GET_SIZE(leaves) - 1, Py_None);
+  if (mg_standin_check(o))
+    return PyList_Append(leaves, o) ? NULL
+                                    : Py_BuildValue("(snO)", "leaf", PyList_GET_SIZE(leaves) - 1, Py_None);
   if (mg_functree_is_constant(o) || tree_is_code(o)) return Py_BuildValue("(sOO)", "same", o, Py_None);
   if (PyMethod_Check(o) && tree_is_code(PyMethod_GET_FUNCTION(o)))
-    return tree_tagged("method", PyMethod_GET_FUNCTION(o), tree_take(PyMethod_GET_SELF(o), leaves, depth + 1));
+    return tree_tagged("method", PyMethod_GET_FUNCTION(o),
+                       tree_take(PyMethod_GET_SELF(o), leaves, depth + 1));
   if (depth > TREE_DEEP || PyObject_TypeCheck(o, mg_torch.tensor)) return NULL;
   PyObject *cls = (PyObject *)Py_TYPE(o);
   if (PyFunction_Check(o)) return tree_function((PyFunctionObject *)o, leaves, depth);
-  if (PyTuple_CheckExact(o) || PyList_CheckExact(o) || PyAnySet_CheckExact(o)) return tree_tagged("items", cls, tree_items(o, leaves, depth));
-  if (PyDict_CheckExact(o) || PyODict_CheckExact(o)) return tree_tagged("dict", cls, tree_values(o, leaves, depth));
+  if (PyTuple_CheckExact(o) || PyList_CheckExact(o) || PyAnySet_CheckExact(o))
+    return tree_tagged("items", cls, tree_items(o, leaves, depth));
+  if (PyDict_CheckExact(o) || PyODict_CheckExact(o))
+    return tree_tagged("dict", cls, tree_values(o, leaves, depth));
   PyObject *attrs = tree_attributes(o);
   return attrs ? tree_tagged("object", cls, tree_values(attrs, leaves, depth)) : NULL;
 }

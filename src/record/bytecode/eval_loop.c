@@ -1,7 +1,7 @@
 /* The eval loop: dispatch, unwinding to handlers, lazy wrapping of the outer frame, and inlined frames.
  * In: linked frames.  Out: the frame at a later instruction; see eval_loop.h.
- * Invariant: outside of an instruction the frame is exactly what CPython would have, so that it can take over at any
- * instruction boundary.  The handlers are in op_vars.c, op_objects.c, op_build.c and op_flow.c. */
+ * Invariant: outside of an instruction the frame is exactly what CPython would have, so that it can take over
+ * at any instruction boundary.  The handlers are in op_vars.c, op_objects.c, op_build.c and op_flow.c. */
 #include "record/bytecode/eval_loop.h"
 #include "base/assert.h"
 #include "base/stack_room.h"
@@ -20,9 +20,10 @@
 #include "record/symbolic/number.h"
 #include "record/tensor/function_modes.h"
 
-#define LOOP_MAX_INSTR 10000000 /* of one recording, some seconds: a loop that waits for something must not hang it */
+#define LOOP_MAX_INSTR                                                                                       \
+  10000000 /* of one recording, some seconds: a loop that waits for something must not hang it */
 
-#define LOOP_POLL 64             /* instructions between looks for a signal: some milliseconds if each is an op */
+#define LOOP_POLL 64 /* instructions between looks for a signal: some milliseconds if each is an op */
 
 typedef MgStep (*LoopHandler)(MgLoop *l, const MgInstr *in);
 static const LoopHandler loop_handlers[] = {
@@ -46,8 +47,13 @@ int mg_loop_reads(const MgInstr *in) {
 
 bool mg_loop_settles(const MgCode *code, int unit) {
   switch (code->instr[unit].op) {
-  case BC_STORE_FAST: case BC_POP_TOP: case BC_NOP: case BC_JUMP: case BC_JUMP_BACKWARD:
-  case BC_RETURN_VALUE: case BC_RETURN_CONST: return true;
+  case BC_STORE_FAST:
+  case BC_POP_TOP:
+  case BC_NOP:
+  case BC_JUMP:
+  case BC_JUMP_BACKWARD:
+  case BC_RETURN_VALUE:
+  case BC_RETURN_CONST: return true;
   default: return false;
   }
 }
@@ -68,11 +74,12 @@ int mg_loop_touch_slot(MgLoop *l, int i) {
   return 0;
 }
 
-/* Stack entries that the frame brought along are wrapped when an instruction looks at them, and not before: an
- * iterator or context manager that just lies there must not become a guard. */
+/* Stack entries that the frame brought along are wrapped when an instruction looks at them, and not before:
+ * an iterator or context manager that just lies there must not become a guard. */
 static int loop_touch_stack(MgLoop *l, const MgInstr *in) {
   MgOuter *o = l->outer;
-  int height = (int)(l->sp - l->base), bottom = height - mg_loop_reads(in), first = (int)(l->base - l->v.slot);
+  int height = (int)(l->sp - l->base), bottom = height - mg_loop_reads(in),
+      first = (int)(l->base - l->v.slot);
   for (int i = o->raw - 1; i >= 0 && i >= bottom; i--) {
     o->raw = i;
     l->rec->ident->depth++; /* not what this instruction loads */
@@ -125,7 +132,8 @@ static MgLoopEnd loop_end(MgLoop *l, MgLoopEnd how) {
   return how;
 }
 
-/* An exception reached the outermost frame: without a handler there the recording ends at this instruction. */
+/* An exception reached the outermost frame: without a handler there the recording
+ * ends at this instruction. */
 static void loop_outer_exception(MgLoop *l) {
   if (mg_decode_handler(l->code, l->in->at)) return;
   PyObject *type, *exc, *tb;
@@ -173,14 +181,15 @@ static int loop_before(MgLoop *l, const MgInstr *in) {
   return 0;
 }
 
-MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *code, MgOuter *at, bool outermost,
-                      int throwflag) {
+MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *code, MgOuter *at,
+                      bool outermost, int throwflag) {
   MgOuter *outer = outermost ? at : NULL;
   *l = (MgLoop){.ts = ts, .f = f, .code = code, .rec = mg_rec, .outer = outer, .at = at};
   mg_pyframe_view(f, &l->v);
   l->base = l->v.slot + l->v.code->co_nlocalsplus;
   l->sp = l->v.slot + mg_pyframe_stacktop(f);
-  MG_ASSERT(l->sp >= l->base && l->sp <= l->base + l->v.code->co_stacksize, "the frame comes without its stack");
+  MG_ASSERT(l->sp >= l->base && l->sp <= l->base + l->v.code->co_stacksize,
+            "the frame comes without its stack");
   l->unit = mg_pyframe_lasti(f) + 1;
   l->in = &code->instr[l->unit > 0 ? l->unit - 1 : 0];
   mg_pyframe_set_stacktop(f, -1);
@@ -235,7 +244,8 @@ MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *co
 
 /* ---- inlined frames ---- */
 
-/* CPython ran the generator's prologue: the cells it made and took are replaced by what the recording must see. */
+/* CPython ran the generator's prologue: the cells it made and took are replaced by
+ * what the recording must see. */
 static int record_enter_generator(MgFrameView *v) {
   PyCodeObject *co = v->code;
   int nfree = co->co_nfreevars, first = co->co_nlocalsplus - nfree;
@@ -305,7 +315,9 @@ static PyObject *record_run(PyThreadState *ts, MgFrame *f, const MgCode *code, b
   case LOOP_error: return mg_pyframe_run(ts, f, 1);
   default:
     r = record_drop(ts, f);
-    if (closing && !r) PyErr_SetNone(PyExc_GeneratorExit); /* the end of a generator nobody holds would report a break to sys.unraisablehook */
+    if (closing && !r)
+      PyErr_SetNone(PyExc_GeneratorExit); /* the end of a generator nobody holds would report a break to
+                                             sys.unraisablehook */
     return r;
   }
 }
@@ -323,7 +335,8 @@ static const MgCode *record_code(PyCodeObject *co) {
 static void record_pin_arguments(MgFrame *f, const PyCodeObject *co) {
   MgFrameView v;
   mg_pyframe_view(f, &v);
-  if (mg_pyframe_lasti(f) < 0 && !mg_rec->abort) mg_rec_pin_arguments(v.slot, co->co_argcount + co->co_kwonlyargcount);
+  if (mg_pyframe_lasti(f) < 0 && !mg_rec->abort)
+    mg_rec_pin_arguments(v.slot, co->co_argcount + co->co_kwonlyargcount);
 }
 
 /* What runs unrecorded may look at what it is given. */
@@ -335,11 +348,13 @@ static void record_unrecorded(MgFrame *f) {
 
 /* ---- imports ---- */
 
-/* Is the module of this name there?  torch's own are loaded while recording: nothing of the program's state changes. */
+/* Is the module of this name there?  torch's own are loaded while recording: nothing of
+ * the program's state changes. */
 static bool record_is_loaded(PyObject *name) {
   if (!PyUnicode_Check(name)) return false;
   const char *text = PyUnicode_AsUTF8(name);
-  bool there = text && (!strncmp(text, "torch.", 6) || PyDict_GetItemWithError(PyImport_GetModuleDict(), name));
+  bool there =
+      text && (!strncmp(text, "torch.", 6) || PyDict_GetItemWithError(PyImport_GetModuleDict(), name));
   PyErr_Clear();
   return there;
 }
@@ -348,9 +363,12 @@ static bool record_is_loaded(PyObject *name) {
 static bool record_has_module(PyObject *const *arg) {
   long level = arg[2] && PyLong_Check(arg[2]) ? PyLong_AsLong(arg[2]) : 0;
   if (!level) return record_is_loaded(arg[0]);
-  PyObject *parts = PyUnicode_Check(arg[1]) ? PyObject_CallMethod(arg[1], "rsplit", "si", ".", (int)(level - 1)) : NULL;
+  PyObject *parts =
+      PyUnicode_Check(arg[1]) ? PyObject_CallMethod(arg[1], "rsplit", "si", ".", (int)(level - 1)) : NULL;
   PyObject *base = parts && PyList_Check(parts) && PyList_GET_SIZE(parts) ? PyList_GET_ITEM(parts, 0) : NULL;
-  PyObject *full = !base ? NULL : PyObject_IsTrue(arg[0]) ? PyUnicode_FromFormat("%U.%S", base, arg[0]) : Py_NewRef(base);
+  PyObject *full = !base                     ? NULL
+                   : PyObject_IsTrue(arg[0]) ? PyUnicode_FromFormat("%U.%S", base, arg[0])
+                                             : Py_NewRef(base);
   bool there = full && record_is_loaded(full);
   Py_XDECREF(full);
   Py_XDECREF(parts);
@@ -358,7 +376,8 @@ static bool record_has_module(PyObject *const *arg) {
   return there;
 }
 
-/* Are the names of `from package import ...` there?  What the package itself finds for a name may be a module that it loads. */
+/* Are the names of `from package import ...` there?  What the package itself finds for a name may
+ * be a module that it loads. */
 static bool record_has_names(PyObject *package, PyObject *names) {
   PyObject *name = PyModule_Check(package) ? PyModule_GetNameObject(package) : NULL;
   bool there = name && (PyTuple_Check(names) || PyList_Check(names));
@@ -372,7 +391,8 @@ static bool record_has_names(PyObject *package, PyObject *names) {
   return there;
 }
 
-/* Would this function of importlib run the code of a module?  It does that once, at this place of the program. */
+/* Would this function of importlib run the code of a module?  It does that once, at
+ * this place of the program. */
 static bool record_loads(MgFrame *f, PyCodeObject *co) {
   const char *file = PyUnicode_AsUTF8(co->co_filename), *name = PyUnicode_AsUTF8(co->co_name);
   if (!file || !name) return PyErr_Clear(), false;
@@ -392,10 +412,12 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   mg_rec->calls_frame = false;
   bool packed = mg_skip_packed(f);
   if ((packed || mg_skip_breaks(co)) && mg_rec && !mg_rec->abort) {
-    mg_rec_break(packed ? BK_data_dependent : BK_user, "call of torch's %.100s", PyUnicode_AsUTF8(co->co_qualname));
+    mg_rec_break(packed ? BK_data_dependent : BK_user, "call of torch's %.100s",
+                 PyUnicode_AsUTF8(co->co_qualname));
     return record_drop(ts, f);
   }
-  if (mg_pyframe_lasti(f) < 0 && !mg_rec->abort && mg_rec_disabled(mg_pyframe_func(f))) return record_drop(ts, f);
+  if (mg_pyframe_lasti(f) < 0 && !mg_rec->abort && mg_rec_disabled(mg_pyframe_func(f)))
+    return record_drop(ts, f);
   if (mg_skip_opaque(co) && !mg_rec->abort && record_loads(f, co)) {
     mg_rec_break(BK_c_function, "an import that loads a module");
     return record_drop(ts, f);
@@ -407,7 +429,8 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
     PyObject *r = mg_pyframe_run(ts, f, throwflag);
     mg_rec_resume(p);
     if (r && PyGen_CheckExact(r)) mg_fresh(r);
-    /* A wrapper (torch.compiler.disable and the like) holds what the program gave it, where no snapshot sees it. */
+    /* A wrapper (torch.compiler.disable and the like) holds what the program gave it,
+     * where no snapshot sees it. */
     if (r && PyFunction_Check(r) && !mg_rec->abort && Py_REFCNT(r) == 1 + mg_pyframe_leftover(f, r)) {
       mg_rec_break(BK_c_function, "%.100s makes a function", PyUnicode_AsUTF8(co->co_qualname));
       Py_CLEAR(r);
@@ -431,8 +454,8 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   const MgCode *code = record_code(co);
   if (!code) return record_drop(ts, f);
   if (!gen && co->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) {
-    /* Only makes the generator object; its frame comes back here when it is first resumed.  Python warns about a coroutine that a break
-     * drops then. */
+    /* Only makes the generator object; its frame comes back here when it is first resumed.  Python warns
+     * about a coroutine that a break drops then. */
     if (co->co_flags & CO_COROUTINE && !code->known) {
       mg_rec_break(BK_opcode, "%.100s is a coroutine", PyUnicode_AsUTF8(co->co_qualname));
       return record_drop(ts, f);
@@ -443,7 +466,8 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   }
   if (gen && !mg_is_fresh(gen)) {
     /* Advancing it cannot be undone, and failing here would end it: put it back and drop the recording. */
-    mg_rec_break(BK_generator, "generator %.100s is older than the recording", PyUnicode_AsUTF8(co->co_qualname));
+    mg_rec_break(BK_generator, "generator %.100s is older than the recording",
+                 PyUnicode_AsUTF8(co->co_qualname));
     if (throwflag) return mg_pyframe_run(ts, f, 1);
     PyErr_Clear();
     int at = mg_pyframe_lasti(f);

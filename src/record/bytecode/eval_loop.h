@@ -1,5 +1,6 @@
 /* The eval loop on a real frame, for recording and for plain execution.
- * In: a linked frame.  Out: the same frame further on.  Handlers mg_op_* execute one instruction of the normal form; while
+ * In: a linked frame.  Out: the same frame further on.  Handlers mg_op_* execute one instruction of the
+ * normal form; while
  * recording they go through the mg_rec_* operations, otherwise through CPython's API.
  * The value stack holds owned references, NULL entries included, exactly as in CPython. */
 #ifndef MG_EVAL_LOOP_H
@@ -14,14 +15,15 @@
 typedef struct MgStop MgStop;
 
 /* Executes the linked frame from its position until one of the ends.  Leaves stacktop and position set. */
-MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *code, MgOuter *at, bool outermost, int throwflag);
+MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *code, MgOuter *at,
+                      bool outermost, int throwflag);
 /* Stack entries that a call instruction takes before it leaves its result. */
 int mg_loop_call_takes(const MgInstr *in);
 /* The hook's part while recording: runs an inlined frame and returns what the hook must return. */
 PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag);
 int mg_loop_reads(const MgInstr *in); /* stack entries that it looks at */
-/* Does this instruction only put away what the one before it left?  A breaking instruction takes it along, so that its
- * result is no stack entry of the next segment, and a loop counter is not looked at. */
+/* Does this instruction only put away what the one before it left?  A breaking instruction takes it along, so
+ * that its result is no stack entry of the next segment, and a loop counter is not looked at. */
 bool mg_loop_settles(const MgCode *code, int unit);
 /* Wraps slot i of the outer frame when it still holds the frame's own value: 0, or -1 with exception. */
 int mg_loop_touch_slot(MgLoop *l, int i);
@@ -54,13 +56,17 @@ static inline PyObject *loop_wrap(MgLoop *l, PyObject *v) { /* steals v; NULL st
   Py_DECREF(v);
   return w;
 }
-/* Exact builtin types have no state that a recording could read past its shadows; sys.modules has no shadow. */
+/* Exact builtin types have no state that a recording could read past its shadows;
+ * sys.modules has no shadow. */
 static inline bool loop_plain(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
-  return t == &PyLong_Type || t == &PyFloat_Type || t == &PyUnicode_Type || t == &PyBool_Type || t == &PyTuple_Type ||
-         t == &PyList_Type || t == Py_TYPE(Py_None) || (t == &PyDict_Type && o != PyImport_GetModuleDict());
+  return t == &PyLong_Type || t == &PyFloat_Type || t == &PyUnicode_Type || t == &PyBool_Type ||
+         t == &PyTuple_Type || t == &PyList_Type || t == Py_TYPE(Py_None) ||
+         (t == &PyDict_Type && o != PyImport_GetModuleDict());
 }
-static inline int loop_touch(MgLoop *l, PyObject *o) { return l->rec && !loop_plain(o) ? mg_rec_touch(o) : 0; }
+static inline int loop_touch(MgLoop *l, PyObject *o) {
+  return l->rec && !loop_plain(o) ? mg_rec_touch(o) : 0;
+}
 static inline int loop_true(MgLoop *l, PyObject *o) {
   if (o == Py_True) return 1;
   if (o == Py_False || o == Py_None) return 0;
@@ -69,9 +75,11 @@ static inline int loop_true(MgLoop *l, PyObject *o) {
 static inline PyObject *loop_getattr(MgLoop *l, PyObject *o, PyObject *name) {
   return l->rec ? mg_rec_getattr(o, name) : PyObject_GetAttr(o, name);
 }
-static inline PyObject *loop_call(MgLoop *l, PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+static inline PyObject *loop_call(MgLoop *l, PyObject *f, PyObject *const *args, size_t nargsf,
+                                  PyObject *kwnames) {
   return l->rec ? mg_rec_call(f, args, nargsf, kwnames) : PyObject_Vectorcall(f, args, nargsf, kwnames);
 }
-PyObject *mg_loop_special(MgLoop *l, PyObject *o, const char *name); /* looked up on the type; AttributeError */
+PyObject *mg_loop_special(MgLoop *l, PyObject *o,
+                          const char *name); /* looked up on the type; AttributeError */
 MgStep mg_loop_name_error(PyObject *type, const char *fmt, PyObject *name);
 #endif

@@ -19,7 +19,8 @@ static bool claim_raises(const MgCode *code, int unit, bool *assertion) {
   for (int i = 0; i < CLAIM_LENGTH; i++) {
     const MgInstr *in = &code->instr[unit];
     if (in->op == BC_RAISE_VARARGS) return in->arg > 0;
-    if (in->target >= 0 || in->op == BC_RETURN_VALUE || in->op == BC_RETURN_CONST || in->op == BC_RERAISE || in->op == BC_YIELD_VALUE)
+    if (in->target >= 0 || in->op == BC_RETURN_VALUE || in->op == BC_RETURN_CONST || in->op == BC_RERAISE ||
+        in->op == BC_YIELD_VALUE)
       return false;
     unit = in->next;
   }
@@ -29,7 +30,10 @@ static bool claim_raises(const MgCode *code, int unit, bool *assertion) {
 /* In a torch-level graph the question is a node, as torch.compile has it: torch._assert_async. */
 static int claim_node(const MgLoop *l, PyObject *tensor, bool yes, PyObject *text) {
   PyObject *torch = mg_import("torch"), *fn = torch ? PyObject_GetAttrString(torch, "_assert_async") : NULL;
-  PyObject *t = !fn ? NULL : yes ? Py_NewRef(tensor) : PyObject_CallMethod(tensor, "logical_not", NULL), *const arg[] = {t, text};
+  PyObject *t = !fn   ? NULL
+                : yes ? Py_NewRef(tensor)
+                      : PyObject_CallMethod(tensor, "logical_not", NULL),
+           *const arg[] = {t, text};
   PyObject *r = t ? mg_rec_call(fn, arg, 2, NULL) : NULL;
   Py_XDECREF(r);
   Py_XDECREF(t);
@@ -38,8 +42,9 @@ static int claim_node(const MgLoop *l, PyObject *tensor, bool yes, PyObject *tex
   return r ? 1 : -1;
 }
 
-/* What a failed check says in a torch-level graph: an assertion's constant message, or torch.compile's words where it has none; for a check of
-   torch's own, where it is.  New; NULL without an exception where Python has to compute the message. */
+/* What a failed check says in a torch-level graph: an assertion's constant message, or torch.compile's words
+   where it has none; for a check of torch's own, where it is.  New; NULL without an exception where Python
+   has to compute the message. */
 static PyObject *claim_text(const MgLoop *l, int unit, bool assertion) {
   if (!assertion) return PyUnicode_FromFormat("%U, line %d", l->v.code->co_filename, l->code->line[unit]);
   const MgInstr *in = &l->code->instr[l->code->instr[unit].next];
@@ -54,9 +59,13 @@ int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken
   MgSymNode *number = mg_symnode_of(condition);
   bool tensor = mg_standin_is(condition), late = number && number->cap && !number->src && !number->hint;
   if ((!tensor && !late) || !mg_claim_allowed(r)) return 0;
-  bool far_assert, near_assert, far = claim_raises(l->code, in->target, &far_assert), near = claim_raises(l->code, in->next, &near_assert);
-  bool assertion = far ? far_assert : near_assert, breaks = !r->want_fx && !(r->cfg && r->cfg->fullgraph); /* where torch.compile's rules ask for a break, or an error */
-  if (far == near || (!assertion && !breaks && !mg_skip_is_torch(l->v.code))) return mg_claim_expected(r->cap, condition, yes);
+  bool far_assert, near_assert, far = claim_raises(l->code, in->target, &far_assert),
+                                near = claim_raises(l->code, in->next, &near_assert);
+  bool assertion = far ? far_assert : near_assert,
+       breaks = !r->want_fx &&
+                !(r->cfg && r->cfg->fullgraph); /* where torch.compile's rules ask for a break, or an error */
+  if (far == near || (!assertion && !breaks && !mg_skip_is_torch(l->v.code)))
+    return mg_claim_expected(r->cap, condition, yes);
   *yes = near == taken;
   if (r->want_fx && tensor) {
     if (!mg_sym_is(r->x, mg_val_numel(r->g, mg_standin_val(condition)), 1)) return 0;

@@ -9,6 +9,7 @@ typedef struct MgInstr MgInstr;
 
 typedef struct MgLoop MgLoop;
 
-/* The condition of a jump that is taken when its truth is `taken`: 1: its truth is *yes; 0: ask it; -1 with an exception. */
+/* The condition of a jump that is taken when its truth is `taken`: 1: its truth is *yes; 0: ask
+ * it; -1 with an exception. */
 int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken, bool *yes);
 #endif

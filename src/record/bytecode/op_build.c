@@ -76,7 +76,9 @@ MgStep mg_op_FORMAT_VALUE(MgLoop *l, const MgInstr *in) {
 
 /* ---- adding to a container that is being built; it lies `arg` entries below the top after the pop ---- */
 
-MgStep mg_op_LIST_APPEND(MgLoop *l, const MgInstr *in) { return loop_drop(l, 1, PyList_Append(PEEK(in->arg + 1), TOS())); }
+MgStep mg_op_LIST_APPEND(MgLoop *l, const MgInstr *in) {
+  return loop_drop(l, 1, PyList_Append(PEEK(in->arg + 1), TOS()));
+}
 MgStep mg_op_SET_ADD(MgLoop *l, const MgInstr *in) {
   if (l->rec) mg_compared(TOS());
   return loop_drop(l, 1, PySet_Add(PEEK(in->arg + 1), TOS()));
@@ -96,12 +98,15 @@ static int build_extend(MgLoop *l, PyObject *list, PyObject *o) {
   Py_XDECREF(items);
   return rc;
 }
-MgStep mg_op_LIST_EXTEND(MgLoop *l, const MgInstr *in) { return loop_drop(l, 1, build_extend(l, PEEK(in->arg + 1), TOS())); }
+MgStep mg_op_LIST_EXTEND(MgLoop *l, const MgInstr *in) {
+  return loop_drop(l, 1, build_extend(l, PEEK(in->arg + 1), TOS()));
+}
 
 MgStep mg_op_SET_UPDATE(MgLoop *l, const MgInstr *in) {
   PyObject *set = PEEK(in->arg + 1), *items = mg_loop_list(l, TOS());
   int rc = items ? 0 : -1;
-  for (Py_ssize_t i = 0; !rc && i < PyList_GET_SIZE(items); i++) rc = PySet_Add(set, PyList_GET_ITEM(items, i));
+  for (Py_ssize_t i = 0; !rc && i < PyList_GET_SIZE(items); i++)
+    rc = PySet_Add(set, PyList_GET_ITEM(items, i));
   Py_XDECREF(items);
   return loop_drop(l, 1, rc);
 }
@@ -182,7 +187,8 @@ MgStep mg_op_UNPACK_SEQUENCE(MgLoop *l, const MgInstr *in) {
   MgStep step = STEP_error;
   Py_ssize_t got = PyList_GET_SIZE(list);
   if (got > want) PyErr_Format(PyExc_ValueError, "too many values to unpack (expected %zd)", want);
-  else if (got < want) PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected %zd, got %zd)", want, got);
+  else if (got < want)
+    PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected %zd, got %zd)", want, got);
   else step = build_unpacked(l, ((PyListObject *)list)->ob_item, want);
   Py_DECREF(list);
   return step;
@@ -195,7 +201,8 @@ MgStep mg_op_UNPACK_EX(MgLoop *l, const MgInstr *in) {
   MgStep step = STEP_error;
   Py_ssize_t n = PyList_GET_SIZE(list);
   if (n < before + after) {
-    PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected at least %zd, got %zd)", before + after, n);
+    PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected at least %zd, got %zd)",
+                 before + after, n);
     goto done;
   }
   if (!(rest = PyList_GetSlice(list, before, n - after))) goto done;

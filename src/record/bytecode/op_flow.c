@@ -37,13 +37,17 @@ static int flow_truth(MgLoop *l, const MgInstr *in, bool taken) {
   return known < 0 ? -1 : known ? yes : loop_true(l, TOS());
 }
 
-MgStep mg_op_POP_JUMP_IF_TRUE(MgLoop *l, const MgInstr *in) { return flow_jump_if(l, in, flow_truth(l, in, true)); }
+MgStep mg_op_POP_JUMP_IF_TRUE(MgLoop *l, const MgInstr *in) {
+  return flow_jump_if(l, in, flow_truth(l, in, true));
+}
 MgStep mg_op_POP_JUMP_IF_FALSE(MgLoop *l, const MgInstr *in) {
   int t = flow_truth(l, in, false);
   return flow_jump_if(l, in, t < 0 ? -1 : !t);
 }
 MgStep mg_op_POP_JUMP_IF_NONE(MgLoop *l, const MgInstr *in) { return flow_jump_if(l, in, TOS() == Py_None); }
-MgStep mg_op_POP_JUMP_IF_NOT_NONE(MgLoop *l, const MgInstr *in) { return flow_jump_if(l, in, TOS() != Py_None); }
+MgStep mg_op_POP_JUMP_IF_NOT_NONE(MgLoop *l, const MgInstr *in) {
+  return flow_jump_if(l, in, TOS() != Py_None);
+}
 
 static MgStep flow_jump_or_pop(MgLoop *l, const MgInstr *in, bool want) {
   int t = loop_true(l, TOS());
@@ -70,7 +74,8 @@ MgStep mg_op_FOR_ITER(MgLoop *l, const MgInstr *in) {
 
 /* ---- calls ---- */
 
-/* Functions that look at the frame they are called from: the outer frame has to show what the recording sees. */
+/* Functions that look at the frame they are called from: the outer frame has to
+ * show what the recording sees. */
 static bool flow_reads_frame(PyObject *fn) {
   static const char *const names[] = {"locals", "vars", "dir", "eval", "exec", "_getframe", "globals"};
   if (!PyCFunction_Check(fn)) return false;
@@ -87,7 +92,8 @@ static PyObject *flow_call(MgLoop *l, PyObject *fn, PyObject *const *args, size_
     bool super = fn == (PyObject *)&PySuper_Type && !PyVectorcall_NARGS(nargsf);
     if (super || flow_reads_frame(fn))
       for (int i = 0; i < l->v.code->co_nlocalsplus && i < o->nslot; i++)
-        if ((!super || !i || PyCell_Check(SLOT(i) ? SLOT(i) : Py_None)) && mg_loop_touch_slot(l, i)) return NULL;
+        if ((!super || !i || PyCell_Check(SLOT(i) ? SLOT(i) : Py_None)) && mg_loop_touch_slot(l, i))
+          return NULL;
   }
   if (l->rec) l->rec->tail_call = true;
   return loop_call(l, fn, args, nargsf, kwnames);
@@ -126,13 +132,14 @@ done:
 
 MgStep mg_op_CALL_FUNCTION_EX(MgLoop *l, const MgInstr *in) {
   int nkw = in->arg & 1;
-  PyObject *kw = nkw ? TOS() : NULL, *args = PEEK(1 + nkw), *fn = PEEK(2 + nkw), *tuple, *dict = NULL, *v = NULL;
+  PyObject *kw = nkw ? TOS() : NULL, *args = PEEK(1 + nkw), *fn = PEEK(2 + nkw), *tuple, *dict = NULL,
+           *v = NULL;
   if (PyTuple_CheckExact(args)) {
     tuple = Py_NewRef(args);
   } else {
     if (!Py_TYPE(args)->tp_iter && !PySequence_Check(args)) {
-      PyErr_Format(PyExc_TypeError, "%.200s argument after * must be an iterable, not %.200s", Py_TYPE(fn)->tp_name,
-                   Py_TYPE(args)->tp_name);
+      PyErr_Format(PyExc_TypeError, "%.200s argument after * must be an iterable, not %.200s",
+                   Py_TYPE(fn)->tp_name, Py_TYPE(args)->tp_name);
       return STEP_error;
     }
     PyObject *list = mg_loop_list(l, args);
@@ -158,14 +165,16 @@ static PyObject *flow_import(MgLoop *l, PyObject *name, PyObject *fromlist, PyOb
   PyObject *import = PyMapping_GetItemString(l->v.builtins, "__import__"), *m = NULL;
   if (!import) return NULL;
   if (!l->rec) {
-    PyObject *locals = l->v.locals ? l->v.locals : Py_None, *args[] = {NULL, name, l->v.globals, locals, fromlist, level};
+    PyObject *locals = l->v.locals ? l->v.locals : Py_None,
+             *args[] = {NULL, name, l->v.globals, locals, fromlist, level};
     m = PyObject_Vectorcall(import, args + 1, 5 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     goto done;
   }
   /* Only modules that are there already, or torch's: importing runs their code, once. */
   PyObject *modules = PyImport_GetModuleDict();
   bool absolute = level == Py_None || (PyLong_Check(level) && !PyLong_AsLong(level));
-  bool standard = PyCFunction_Check(import) && !strcmp(((PyCFunctionObject *)import)->m_ml->ml_name, "__import__");
+  bool standard =
+      PyCFunction_Check(import) && !strcmp(((PyCFunctionObject *)import)->m_ml->ml_name, "__import__");
   bool torchs = PyUnicode_Check(name) && !strncmp(PyUnicode_AsUTF8(name), "torch.", 6);
   if (!standard || (absolute && !torchs && !PyDict_GetItemWithError(modules, name))) {
     mg_rec_break(BK_c_function, "import of %.100s", PyUnicode_AsUTF8(name));
@@ -173,7 +182,9 @@ static PyObject *flow_import(MgLoop *l, PyObject *name, PyObject *fromlist, PyOb
   }
   MgPause p;
   if (torchs) p = mg_rec_pause();
-  m = PyImport_ImportModuleLevelObject(name, l->v.globals, NULL, fromlist, absolute ? 0 : (int)PyLong_AsLong(level)); /* breaks where it loads one */
+  m = PyImport_ImportModuleLevelObject(name, l->v.globals, NULL, fromlist,
+                                       absolute ? 0
+                                                : (int)PyLong_AsLong(level)); /* breaks where it loads one */
   if (torchs) mg_rec_resume(p);
   if (m && absolute) { /* the module of that name may be replaced */
     PyObject *now = PyDict_GetItemWithError(modules, name);
@@ -201,7 +212,9 @@ MgStep mg_op_IMPORT_FROM(MgLoop *l, const MgInstr *in) {
     if (!v && !PyErr_Occurred()) {
       PyObject *file = PyModule_Check(m) ? PyModule_GetFilenameObject(m) : NULL;
       if (!file) PyErr_Clear();
-      PyErr_Format(PyExc_ImportError, file ? "cannot import name %R from %R (%S)" : "cannot import name %R from %R (unknown location)",
+      PyErr_Format(PyExc_ImportError,
+                   file ? "cannot import name %R from %R (%S)"
+                        : "cannot import name %R from %R (unknown location)",
                    name, pkg ? pkg : Py_None, file);
       Py_XDECREF(file);
     }
@@ -356,7 +369,8 @@ static int flow_check_clause(PyObject *type, bool star) {
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *t = PyTuple_Check(type) ? PyTuple_GET_ITEM(type, i) : type;
     if (!PyExceptionClass_Check(t)) {
-      PyErr_SetString(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
+      PyErr_SetString(PyExc_TypeError,
+                      "catching classes that do not inherit from BaseException is not allowed");
       return -1;
     }
     if (star && PyObject_IsSubclass(t, PyExc_BaseExceptionGroup) == 1) {
@@ -373,7 +387,8 @@ MgStep mg_op_CHECK_EXC_MATCH(MgLoop *l, const MgInstr *in) {
   return loop_result(l, 1, PyBool_FromLong(PyErr_GivenExceptionMatches(PEEK(2), TOS())));
 }
 
-/* Splits the exception into what the clause catches and the rest; a bare exception that matches is wrapped. */
+/* Splits the exception into what the clause catches and the rest; a bare
+ * exception that matches is wrapped. */
 static int flow_split(PyObject *exc, PyObject *type, PyObject **match, PyObject **rest) {
   if (PyObject_IsInstance(exc, PyExc_BaseExceptionGroup) == 1) {
     PyObject *pair = PyObject_CallMethod(exc, "split", "(O)", type);
@@ -390,7 +405,8 @@ static int flow_split(PyObject *exc, PyObject *type, PyObject **match, PyObject 
   }
   /* As CPython does: an exception that is not an Exception needs the base kind of group. */
   PyObject *builtins = PyImport_AddModule("builtins"), *group = PyExc_BaseExceptionGroup;
-  if (PyObject_IsInstance(exc, PyExc_Exception) == 1) group = PyDict_GetItemString(PyModule_GetDict(builtins), "ExceptionGroup");
+  if (PyObject_IsInstance(exc, PyExc_Exception) == 1)
+    group = PyDict_GetItemString(PyModule_GetDict(builtins), "ExceptionGroup");
   *match = group ? PyObject_CallFunction(group, "s[O]", "", exc) : NULL;
   *rest = Py_NewRef(Py_None);
   return *match ? 0 : -1;
@@ -414,7 +430,8 @@ MgStep mg_op_CHECK_EG_MATCH(MgLoop *l, const MgInstr *in) {
 static bool flow_same_metadata(PyObject *e, PyObject *orig) {
   if (PyObject_IsInstance(e, PyExc_BaseExceptionGroup) != 1) return false;
   PyBaseExceptionObject *a = (PyBaseExceptionObject *)e, *b = (PyBaseExceptionObject *)orig;
-  return a->notes == b->notes && a->traceback == b->traceback && a->cause == b->cause && a->context == b->context;
+  return a->notes == b->notes && a->traceback == b->traceback && a->cause == b->cause &&
+         a->context == b->context;
 }
 
 /* Adds the ids of the exceptions below o that are no groups. */
@@ -430,7 +447,8 @@ static int flow_collect_leaves(PyObject *o, PyObject *ids) {
   int rc = excs && PyTuple_Check(excs) ? 0 : -1;
   if (Py_EnterRecursiveCall(" in exception groups")) rc = -1;
   else {
-    for (Py_ssize_t i = 0; !rc && i < PyTuple_GET_SIZE(excs); i++) rc = flow_collect_leaves(PyTuple_GET_ITEM(excs, i), ids);
+    for (Py_ssize_t i = 0; !rc && i < PyTuple_GET_SIZE(excs); i++)
+      rc = flow_collect_leaves(PyTuple_GET_ITEM(excs, i), ids);
     Py_LeaveRecursiveCall();
   }
   Py_XDECREF(excs);
@@ -519,7 +537,8 @@ MgStep mg_op_PREP_RERAISE_STAR(MgLoop *l, const MgInstr *in) {
   return loop_result(l, 2, flow_prep_reraise(PEEK(2), TOS()));
 }
 
-/* Without a handler here CPython executes the instruction itself, so that the traceback gets no second entry. */
+/* Without a handler here CPython executes the instruction itself, so that the
+ * traceback gets no second entry. */
 MgStep mg_op_RERAISE(MgLoop *l, const MgInstr *in) {
   bool inlined = l->rec && !l->outer;
   if (!mg_decode_handler(l->code, in->at) && (inlined || !l->rec)) return STEP_leave;
@@ -566,7 +585,8 @@ MgStep mg_op_RAISE_VARARGS(MgLoop *l, const MgInstr *in) {
     PyErr_Restore(Py_NewRef(Py_TYPE(exc)), Py_NewRef(exc), PyException_GetTraceback(exc));
     return STEP_reraise;
   }
-  if (l->rec && PyExceptionInstance_Check(PEEK(in->arg)) && mg_older(PEEK(in->arg))) { /* its context, cause and traceback are about to change */
+  if (l->rec && PyExceptionInstance_Check(PEEK(in->arg)) &&
+      mg_older(PEEK(in->arg))) { /* its context, cause and traceback are about to change */
     mg_rec_break(BK_older_object, "raises an older %s", Py_TYPE(PEEK(in->arg))->tp_name);
     return STEP_error;
   }

@@ -72,7 +72,9 @@ static int ops_setitem(MgLoop *l, PyObject *o, PyObject *key, PyObject *v) {
   return l->rec ? mg_rec_setitem(o, key, v) : v ? PyObject_SetItem(o, key, v) : PyObject_DelItem(o, key);
 }
 
-MgStep mg_op_BINARY_SUBSCR(MgLoop *l, const MgInstr *in) { return loop_result(l, 2, ops_getitem(l, PEEK(2), TOS())); }
+MgStep mg_op_BINARY_SUBSCR(MgLoop *l, const MgInstr *in) {
+  return loop_result(l, 2, ops_getitem(l, PEEK(2), TOS()));
+}
 
 MgStep mg_op_STORE_SUBSCR(MgLoop *l, const MgInstr *in) {
   return loop_drop(l, 3, ops_setitem(l, PEEK(2), TOS(), PEEK(3)));
@@ -113,25 +115,47 @@ MgStep mg_op_UNARY_NOT(MgLoop *l, const MgInstr *in) {
 static PyObject *ops_power(PyObject *a, PyObject *b) { return PyNumber_Power(a, b, Py_None); }
 static PyObject *ops_inplace_power(PyObject *a, PyObject *b) { return PyNumber_InPlacePower(a, b, Py_None); }
 typedef PyObject *(*OpsBinary)(PyObject *, PyObject *);
-static const OpsBinary ops_binary[] = { /* by CPython's NB_* numbers */
-    PyNumber_Add, PyNumber_And, PyNumber_FloorDivide, PyNumber_Lshift, PyNumber_MatrixMultiply, PyNumber_Multiply,
-    PyNumber_Remainder, PyNumber_Or, ops_power, PyNumber_Rshift, PyNumber_Subtract, PyNumber_TrueDivide, PyNumber_Xor,
-    PyNumber_InPlaceAdd, PyNumber_InPlaceAnd, PyNumber_InPlaceFloorDivide, PyNumber_InPlaceLshift,
-    PyNumber_InPlaceMatrixMultiply, PyNumber_InPlaceMultiply, PyNumber_InPlaceRemainder, PyNumber_InPlaceOr,
-    ops_inplace_power, PyNumber_InPlaceRshift, PyNumber_InPlaceSubtract, PyNumber_InPlaceTrueDivide,
-    PyNumber_InPlaceXor};
+static const OpsBinary ops_binary[] = {/* by CPython's NB_* numbers */
+                                       PyNumber_Add,
+                                       PyNumber_And,
+                                       PyNumber_FloorDivide,
+                                       PyNumber_Lshift,
+                                       PyNumber_MatrixMultiply,
+                                       PyNumber_Multiply,
+                                       PyNumber_Remainder,
+                                       PyNumber_Or,
+                                       ops_power,
+                                       PyNumber_Rshift,
+                                       PyNumber_Subtract,
+                                       PyNumber_TrueDivide,
+                                       PyNumber_Xor,
+                                       PyNumber_InPlaceAdd,
+                                       PyNumber_InPlaceAnd,
+                                       PyNumber_InPlaceFloorDivide,
+                                       PyNumber_InPlaceLshift,
+                                       PyNumber_InPlaceMatrixMultiply,
+                                       PyNumber_InPlaceMultiply,
+                                       PyNumber_InPlaceRemainder,
+                                       PyNumber_InPlaceOr,
+                                       ops_inplace_power,
+                                       PyNumber_InPlaceRshift,
+                                       PyNumber_InPlaceSubtract,
+                                       PyNumber_InPlaceTrueDivide,
+                                       PyNumber_InPlaceXor};
 
 enum { OPS_INPLACE = 13 }; /* the first of the operators in place */
 
 static bool ops_is_matmul(int op) {
-  return op >= 0 && (ops_binary[op] == PyNumber_MatrixMultiply || ops_binary[op] == PyNumber_InPlaceMatrixMultiply);
+  return op >= 0 &&
+         (ops_binary[op] == PyNumber_MatrixMultiply || ops_binary[op] == PyNumber_InPlaceMatrixMultiply);
 }
 
 /* A product of matrices raised: its C++ may want sizes as numbers, where they are symbols. */
 static PyObject *ops_matmul_again(PyObject *a, PyObject *b, uint32_t nodes) {
   PyObject *t, *v, *tb, *arg[2] = {a, b}, *r = NULL;
   PyErr_Fetch(&t, &v, &tb);
-  PyObject *operators = mg_import("_operator"), *f = operators ? PyObject_GetAttrString(operators, "matmul") : NULL;
+  PyObject *operators = mg_import("_operator"),
+           *f = operators ? PyObject_GetAttrString(operators, "matmul") : NULL;
   PyErr_Restore(t, v, tb);
   if (f) r = mg_call_sizes(&(MgCall){.f = f, .arg = arg, .nargsf = 2, .npos = 2, .n = 2}, nodes);
   Py_XDECREF(operators);
@@ -146,7 +170,8 @@ static PyObject *ops_apply(const MgLoop *l, int op, PyObject *a, PyObject *b) {
   if (tensors < 0) return NULL;
   uint32_t nodes = l->rec ? mg_rec->g->nnode : 0;
   PyObject *r = op < 0 ? PyObject_RichCompare(a, b, -1 - op) : ops_binary[op](a, b);
-  if (!r && l->rec && !mg_rec->abort && mg_rec->cap->sizes.nsrc && ops_is_matmul(op)) r = ops_matmul_again(a, b, nodes);
+  if (!r && l->rec && !mg_rec->abort && mg_rec->cap->sizes.nsrc && ops_is_matmul(op))
+    r = ops_matmul_again(a, b, nodes);
   if (!tensors) return r;
   Py_DECREF(a);
   Py_DECREF(b);
@@ -228,12 +253,13 @@ MgStep mg_op_MATCH_KEYS(MgLoop *l, const MgInstr *in) {
 }
 
 /* Appends subject.name to attrs: 1, 0 when there is no such attribute, -1 with exception. */
-static int ops_match_attr(MgLoop *l, PyObject *subject, PyObject *type, PyObject *name, PyObject *seen, PyObject *attrs) {
+static int ops_match_attr(MgLoop *l, PyObject *subject, PyObject *type, PyObject *name, PyObject *seen,
+                          PyObject *attrs) {
   int dup = PySet_Contains(seen, name);
   if (dup || PySet_Add(seen, name)) {
     if (dup > 0)
-      PyErr_Format(PyExc_TypeError, "%s() got multiple sub-patterns for attribute %R", ((PyTypeObject *)type)->tp_name,
-                   name);
+      PyErr_Format(PyExc_TypeError, "%s() got multiple sub-patterns for attribute %R",
+                   ((PyTypeObject *)type)->tp_name, name);
     return -1;
   }
   PyObject *v = loop_getattr(l, subject, name);
@@ -251,7 +277,8 @@ static int ops_match_attr(MgLoop *l, PyObject *subject, PyObject *type, PyObject
 static bool ops_match_self(PyTypeObject *t) { return (t->tp_flags & _Py_TPFLAGS_MATCH_SELF) != 0; }
 
 /* Attributes that a class pattern binds, as a new tuple; None when the subject does not match. */
-static PyObject *ops_match_class(MgLoop *l, PyObject *subject, PyObject *type, Py_ssize_t npos, PyObject *kw) {
+static PyObject *ops_match_class(MgLoop *l, PyObject *subject, PyObject *type, Py_ssize_t npos,
+                                 PyObject *kw) {
   if (!PyType_Check(type)) {
     PyErr_SetString(PyExc_TypeError, "called match pattern must be a class");
     return NULL;
@@ -271,8 +298,8 @@ static PyObject *ops_match_class(MgLoop *l, PyObject *subject, PyObject *type, P
       self = ops_match_self((PyTypeObject *)type);
     }
     if (!PyTuple_CheckExact(margs)) {
-      PyErr_Format(PyExc_TypeError, "%s.__match_args__ must be a tuple (got %s)", ((PyTypeObject *)type)->tp_name,
-                   Py_TYPE(margs)->tp_name);
+      PyErr_Format(PyExc_TypeError, "%s.__match_args__ must be a tuple (got %s)",
+                   ((PyTypeObject *)type)->tp_name, Py_TYPE(margs)->tp_name);
       goto done;
     }
     Py_ssize_t allowed = self ? 1 : PyTuple_GET_SIZE(margs);
@@ -285,7 +312,8 @@ static PyObject *ops_match_class(MgLoop *l, PyObject *subject, PyObject *type, P
     for (Py_ssize_t i = 0; !self && i < npos; i++) {
       PyObject *attr = PyTuple_GET_ITEM(margs, i);
       if (!PyUnicode_CheckExact(attr)) {
-        PyErr_Format(PyExc_TypeError, "__match_args__ elements must be strings (got %s)", Py_TYPE(attr)->tp_name);
+        PyErr_Format(PyExc_TypeError, "__match_args__ elements must be strings (got %s)",
+                     Py_TYPE(attr)->tp_name);
         goto done;
       }
       int found = ops_match_attr(l, subject, type, attr, seen, attrs);
@@ -312,7 +340,8 @@ done:
 }
 
 MgStep mg_op_MATCH_CLASS(MgLoop *l, const MgInstr *in) {
-  PyObject *x = l->rec ? mg_symfloat_plain(PEEK(3)) : Py_NewRef(PEEK(3)); /* a pattern like int(n) captures the number itself */
+  PyObject *x = l->rec ? mg_symfloat_plain(PEEK(3))
+                       : Py_NewRef(PEEK(3)); /* a pattern like int(n) captures the number itself */
   PyObject *r = x ? ops_match_class(l, x, PEEK(2), in->arg, TOS()) : NULL;
   Py_XDECREF(x);
   return loop_result(l, 3, r);

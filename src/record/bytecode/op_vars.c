@@ -26,26 +26,35 @@ MgStep mg_loop_name_error(PyObject *type, const char *fmt, PyObject *name) {
   return STEP_error;
 }
 
-static PyObject *var_slot_name(MgLoop *l, int i) { return PyTuple_GET_ITEM(l->v.code->co_localsplusnames, i); }
+static PyObject *var_slot_name(MgLoop *l, int i) {
+  return PyTuple_GET_ITEM(l->v.code->co_localsplusnames, i);
+}
 
 MgStep mg_op_UNKNOWN(MgLoop *l, const MgInstr *in) { return STEP_unknown; }
 MgStep mg_op_NOP(MgLoop *l, const MgInstr *in) { return STEP_next; }
 
-/* A tuple of the caller that is loaded for one item at a constant index, args[1]: that item alone is looked at, and what the
- * instructions until then see in the place of the tuple holds nothing else.  1: pushed; 0: not this case; -1 with exception. */
+/* A tuple of the caller that is loaded for one item at a constant index, args[1]: that item alone is looked
+ * at, and what the instructions until then see in the place of the tuple holds nothing else.  1: pushed; 0:
+ * not this case; -1 with exception. */
 static int var_load_for_item(MgLoop *l, int i) {
   PyObject *v = SLOT(i);
-  if (!l->rec || !l->rec->guards || mg_force_break || !l->outer->untouched || i >= l->outer->nslot || !l->outer->untouched[i]) return 0;
+  if (!l->rec || !l->rec->guards || mg_force_break || !l->outer->untouched || i >= l->outer->nslot ||
+      !l->outer->untouched[i])
+    return 0;
   if (!v || !PyTuple_CheckExact(v) || mg_map_getp(&l->rec->ident->by_orig, v) != MG_MAP_NONE) return 0;
   const MgInstr *index = &l->code->instr[l->unit];
-  if (index->op != BC_LOAD_CONST || l->code->instr[index->next].op != BC_BINARY_SUBSCR || !PyLong_CheckExact(CO_CONST(index->arg))) return 0;
+  if (index->op != BC_LOAD_CONST || l->code->instr[index->next].op != BC_BINARY_SUBSCR ||
+      !PyLong_CheckExact(CO_CONST(index->arg)))
+    return 0;
   Py_ssize_t n = PyTuple_GET_SIZE(v), k = PyLong_AsSsize_t(CO_CONST(index->arg));
   if (k == -1 && PyErr_Occurred()) return PyErr_Clear(), 0;
   if (k < 0) k += n;
   if (k < 0 || k >= n) return 0;
   SrcRef src = mg_src_slot(l->outer->base + i);
   mg_guard_add(l->rec->guards, GK_length, src, (PyObject *)&PyTuple_Type, n);
-  PyObject *c = PyTuple_New(n), *w = c ? mg_wrap(PyTuple_GET_ITEM(v, k), mg_source(l->rec->guards, SRC_item, src, (int32_t)k, NULL)) : NULL;
+  PyObject *c = PyTuple_New(n), *w = c ? mg_wrap(PyTuple_GET_ITEM(v, k),
+                                                 mg_source(l->rec->guards, SRC_item, src, (int32_t)k, NULL))
+                                       : NULL;
   for (Py_ssize_t j = 0; w && j < n; j++) PyTuple_SET_ITEM(c, j, j == k ? w : Py_NewRef(Py_None));
   if (!w) return Py_XDECREF(c), -1;
   PUSH(c);
@@ -78,8 +87,8 @@ static void var_forget(MgLoop *l, int i) {
   if (l->outer && l->outer->untouched && i < l->outer->nslot) l->outer->untouched[i] = false;
 }
 
-/* A local variable loses its value.  Only what the frame had in its slots at the start can die with it: whatever else is older, another
- * older object holds.  Modules belong to somebody else. */
+/* A local variable loses its value.  Only what the frame had in its slots at the start can die with it:
+ * whatever else is older, another older object holds.  Modules belong to somebody else. */
 static bool var_drops_slot(const MgLoop *l, int i, PyObject *old) {
   if (!l->outer || i >= l->outer->nslot) return false;
   bool untouched = l->outer->untouched && l->outer->untouched[i];
@@ -93,9 +102,12 @@ static bool var_drops_slot(const MgLoop *l, int i, PyObject *old) {
 /* mg_rec_finalizes, without looking into it, or, with deleted, of one that is watched by weak references. */
 static bool var_finalizes(PyObject *old, bool deleted) {
   if (mg_end_runs_code(old) && mg_rec_finalizes(old)) return true;
-  if (!deleted || !old || !(Py_TYPE(old)->tp_flags & Py_TPFLAGS_HEAPTYPE) || mg_standin_check(old)) return false;
+  if (!deleted || !old || !(Py_TYPE(old)->tp_flags & Py_TPFLAGS_HEAPTYPE) || mg_standin_check(old))
+    return false;
   if (PyObject_TypeCheck(old, mg_torch.module) || PyObject_TypeCheck(old, mg_torch.tensor)) return false;
-  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(old)) || !*(PyObject **)((char *)old + Py_TYPE(old)->tp_weaklistoffset)) return false;
+  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(old)) ||
+      !*(PyObject **)((char *)old + Py_TYPE(old)->tp_weaklistoffset))
+    return false;
   mg_rec_break(BK_older_object, "a %s with weak references is deleted", Py_TYPE(old)->tp_name);
   return true;
 }
@@ -109,7 +121,8 @@ static bool var_finalizes_items(PyObject *old) {
 }
 
 MgStep mg_op_STORE_FAST(MgLoop *l, const MgInstr *in) {
-  if (l->rec && (var_finalizes(SLOT(in->arg), false) || var_drops_slot(l, in->arg, SLOT(in->arg)))) return STEP_error;
+  if (l->rec && (var_finalizes(SLOT(in->arg), false) || var_drops_slot(l, in->arg, SLOT(in->arg))))
+    return STEP_error;
   var_forget(l, in->arg);
   PyObject *old = SLOT(in->arg);
   SLOT(in->arg) = POP();
@@ -120,7 +133,8 @@ MgStep mg_op_STORE_FAST(MgLoop *l, const MgInstr *in) {
 MgStep mg_op_DELETE_FAST(MgLoop *l, const MgInstr *in) {
   PyObject *old = SLOT(in->arg);
   MgOuter *o = l->outer;
-  if (o && o->untouched && in->arg < o->nslot && o->untouched[in->arg]) { /* only whether it is bound matters */
+  if (o && o->untouched && in->arg < o->nslot &&
+      o->untouched[in->arg]) { /* only whether it is bound matters */
     if (old) mg_src_slot(o->base + in->arg);
     else if (mg_loop_touch_slot(l, in->arg)) return STEP_error;
   }
@@ -128,7 +142,8 @@ MgStep mg_op_DELETE_FAST(MgLoop *l, const MgInstr *in) {
     return mg_loop_name_error(PyExc_UnboundLocalError,
                               "cannot access local variable '%U' where it is not associated with a value",
                               var_slot_name(l, in->arg));
-  if (l->rec && (var_finalizes(old, true) || var_finalizes_items(old) || var_drops_slot(l, in->arg, old))) return STEP_error;
+  if (l->rec && (var_finalizes(old, true) || var_finalizes_items(old) || var_drops_slot(l, in->arg, old)))
+    return STEP_error;
   var_forget(l, in->arg);
   SLOT(in->arg) = NULL;
   Py_DECREF(old);
@@ -151,7 +166,9 @@ MgStep mg_op_COPY_FREE_VARS(MgLoop *l, const MgInstr *in) {
   int first = l->v.code->co_nlocalsplus - in->arg;
   for (int i = 0; i < in->arg; i++) {
     PyObject *cell = PyTuple_GET_ITEM(closure, i);
-    cell = !l->rec ? Py_NewRef(cell) : l->outer ? mg_wrap(cell, mg_src_closure(i)) : mg_rec_closure_cell(l->v.func, i);
+    cell = !l->rec    ? Py_NewRef(cell)
+           : l->outer ? mg_wrap(cell, mg_src_closure(i))
+                      : mg_rec_closure_cell(l->v.func, i);
     if (!cell) return STEP_error;
     var_forget(l, first + i);
     Py_XSETREF(SLOT(first + i), cell);
@@ -166,7 +183,8 @@ static MgStep var_unbound_cell(MgLoop *l, int i) {
                               "cannot access local variable '%U' where it is not associated with a value",
                               var_slot_name(l, i));
   return mg_loop_name_error(
-      PyExc_NameError, "cannot access free variable '%U' where it is not associated with a value in enclosing scope",
+      PyExc_NameError,
+      "cannot access free variable '%U' where it is not associated with a value in enclosing scope",
       var_slot_name(l, i));
 }
 
@@ -201,7 +219,9 @@ static MgStep var_load_class_cell(MgLoop *l, PyObject *ns, int i, int drop) {
   return loop_result(l, drop, v);
 }
 
-MgStep mg_op_LOAD_CLASSDEREF(MgLoop *l, const MgInstr *in) { return var_load_class_cell(l, l->v.locals, in->arg, 0); }
+MgStep mg_op_LOAD_CLASSDEREF(MgLoop *l, const MgInstr *in) {
+  return var_load_class_cell(l, l->v.locals, in->arg, 0);
+}
 MgStep mg_op_LOAD_FROM_DICT_OR_DEREF(MgLoop *l, const MgInstr *in) {
   return var_load_class_cell(l, TOS(), in->arg, 1);
 }
@@ -221,7 +241,9 @@ MgStep mg_op_DELETE_DEREF(MgLoop *l, const MgInstr *in) {
   if (!cell) return STEP_error;
   PyObject *old = PyCell_GET(cell);
   if (!old) return var_unbound_cell(l, in->arg);
-  if (l->rec && (var_finalizes(old, true) || var_finalizes_items(old) || (mg_older(cell) && mg_rec_finalizes(old)))) return STEP_error;
+  if (l->rec &&
+      (var_finalizes(old, true) || var_finalizes_items(old) || (mg_older(cell) && mg_rec_finalizes(old))))
+    return STEP_error;
   PyCell_SET(cell, NULL);
   Py_DECREF(old);
   return STEP_next;
@@ -244,7 +266,8 @@ static PyObject *var_global(MgLoop *l, PyObject *name) {
       mg_loop_name_error(PyExc_NameError, "name '%U' is not defined", name);
     return seen;
   }
-  PyObject *v = exact ? Py_XNewRef(PyDict_GetItemWithError(l->v.globals, name)) : PyObject_GetItem(l->v.globals, name);
+  PyObject *v =
+      exact ? Py_XNewRef(PyDict_GetItemWithError(l->v.globals, name)) : PyObject_GetItem(l->v.globals, name);
   if (v) return v;
   if (!exact && PyErr_ExceptionMatches(PyExc_KeyError)) PyErr_Clear();
   if (PyErr_Occurred()) return NULL;
@@ -292,7 +315,9 @@ static MgStep var_load_name(MgLoop *l, PyObject *ns, PyObject *name, int drop) {
   return loop_result(l, drop, v ? v : var_global(l, name));
 }
 
-MgStep mg_op_LOAD_NAME(MgLoop *l, const MgInstr *in) { return var_load_name(l, l->v.locals, CO_NAME(in->arg), 0); }
+MgStep mg_op_LOAD_NAME(MgLoop *l, const MgInstr *in) {
+  return var_load_name(l, l->v.locals, CO_NAME(in->arg), 0);
+}
 MgStep mg_op_LOAD_FROM_DICT_OR_GLOBALS(MgLoop *l, const MgInstr *in) {
   return var_load_name(l, TOS(), CO_NAME(in->arg), 1);
 }
@@ -362,7 +387,8 @@ MgStep mg_op_LOAD_ASSERTION_ERROR(MgLoop *l, const MgInstr *in) {
 /* Breaking out of a loop drops its iterator. */
 MgStep mg_op_POP_TOP(MgLoop *l, const MgInstr *in) {
   bool iterator = l->rec && TOS() && PyIter_Check(TOS());
-  return iterator && (var_finalizes(TOS(), false) || mg_finalizer_iterator(TOS())) ? STEP_error : loop_drop(l, 1, 0);
+  if (iterator && (var_finalizes(TOS(), false) || mg_finalizer_iterator(TOS()))) return STEP_error;
+  return loop_drop(l, 1, 0);
 }
 MgStep mg_op_POP_TWO(MgLoop *l, const MgInstr *in) { return loop_drop(l, 2, 0); }
 
@@ -386,14 +412,16 @@ MgStep mg_op_SWAP(MgLoop *l, const MgInstr *in) {
 
 /* ---- function entry ---- */
 
-/* Which way do the parts of this function come?  0 with *older false: the function was made by the recording. */
+/* Which way do the parts of this function come?  0 with *older false: the function
+ * was made by the recording. */
 static SrcRef call_function_src(PyObject *func, bool *older) {
   MgOlder *e = mg_older(func);
   *older = !mg_is_fresh(func);
   return e && mg_older_by_path(e) ? e->src : 0;
 }
 
-static int call_wrap_default(PyObject **slot, PyObject *deflt, MgSrcKind kind, SrcRef src, int i, PyObject *key) {
+static int call_wrap_default(PyObject **slot, PyObject *deflt, MgSrcKind kind, SrcRef src, int i,
+                             PyObject *key) {
   if (*slot != deflt) return 0;
   PyObject *w = mg_wrap(deflt, src ? mg_source(mg_rec->guards, kind, src, i, key) : 0);
   if (!w) return -1;
@@ -404,7 +432,8 @@ static int call_wrap_default(PyObject **slot, PyObject *deflt, MgSrcKind kind, S
 /* A function behind a fixed owner: its parts may be assigned all the same. */
 static void call_guard_function(PyObject *func) {
   PyFunctionObject *f = (PyFunctionObject *)func;
-  PyObject *d = f->func_defaults ? f->func_defaults : Py_None, *kd = f->func_kwdefaults ? f->func_kwdefaults : Py_None;
+  PyObject *d = f->func_defaults ? f->func_defaults : Py_None,
+           *kd = f->func_kwdefaults ? f->func_kwdefaults : Py_None;
   PyObject *parts = PyTuple_Pack(3, f->func_code, d, kd);
   if (parts) mg_guard_pinned(mg_rec->guards, GK_func_is, func, parts);
   else mg_rec->guards->failed = true;
@@ -421,7 +450,8 @@ int mg_rec_enter_function(PyObject *func, PyObject **slots, PyCodeObject *co) {
   int n = d ? (int)PyTuple_GET_SIZE(d) : 0;
   for (int i = 0; i < n; i++) {
     int slot = co->co_argcount - n + i;
-    if (slot >= 0 && call_wrap_default(&slots[slot], PyTuple_GET_ITEM(d, i), SRC_fdefault, src, i, NULL)) return -1;
+    if (slot >= 0 && call_wrap_default(&slots[slot], PyTuple_GET_ITEM(d, i), SRC_fdefault, src, i, NULL))
+      return -1;
   }
   for (int i = co->co_argcount; kd && i < co->co_argcount + co->co_kwonlyargcount; i++) {
     PyObject *name = PyTuple_GET_ITEM(co->co_localsplusnames, i), *x = PyDict_GetItemWithError(kd, name);

@@ -6,7 +6,7 @@
 
 /* COPY_FREE_VARS while inlining: the cell that the frame must see for free variable i of func. */
 PyObject *mg_rec_closure_cell(PyObject *func, int i);
-/* Function entry while inlining, before its first instruction: wraps argument defaults (already bound to slots)
- * that come from outside the recording. */
+/* Function entry while inlining, before its first instruction: wraps argument defaults (already bound to
+ * slots) that come from outside the recording. */
 int mg_rec_enter_function(PyObject *func, PyObject **slots, PyCodeObject *co);
 #endif

@@ -1,4 +1,5 @@
-/* Calls that concern arrays: functions of NumPy, methods of its classes, functions of torch that are given arrays. */
+/* Calls that concern arrays: functions of NumPy, methods of its classes, functions of
+ * torch that are given arrays. */
 #include "record/call/array_calls.h"
 #include <stdlib.h>
 #include <string.h>
@@ -35,10 +36,12 @@ static bool call_given(const MgCall *c) {
   return false;
 }
 
-/* What the call asks for besides (a dtype, a device) of a tensor in place of its arrays; steals t, which may be NULL. */
+/* What the call asks for besides (a dtype, a device) of a tensor in place of its arrays;
+ * steals t, which may be NULL. */
 static PyObject *call_as_tensor(const MgCall *c, PyObject *t) {
   if (!t || c->n == 1) return t;
-  PyObject *args = mg_call_args(c), *kw = args ? mg_call_kwargs(c) : NULL, *torch = kw ? mg_import("torch") : NULL;
+  PyObject *args = mg_call_args(c), *kw = args ? mg_call_kwargs(c) : NULL,
+           *torch = kw ? mg_import("torch") : NULL;
   PyObject *f = torch ? PyObject_GetAttrString(torch, "as_tensor") : NULL, *r = NULL;
   if (args) Py_SETREF(PyTuple_GET_ITEM(args, 0), Py_NewRef(t));
   if (f) r = PyObject_Call(f, args, kw);
@@ -65,7 +68,8 @@ static PyObject *call_stacked(const MgCall *c, const char *name) {
     if (mine < 0 || (i && mine != dtype) || PyList_Append(parts, t)) Py_CLEAR(parts);
     dtype = mine;
   }
-  PyObject *all = parts && (torch = mg_import("torch")) ? PyObject_CallMethod(torch, "stack", "O", parts) : NULL;
+  PyObject *all =
+      parts && (torch = mg_import("torch")) ? PyObject_CallMethod(torch, "stack", "O", parts) : NULL;
   Py_XDECREF(parts);
   Py_XDECREF(torch);
   return call_or_break(call_as_tensor(c, all), name);
@@ -77,17 +81,21 @@ static PyObject *call_to_torch(const MgCall *c, const char *name) {
   last = last ? last + 1 : name;
   bool shares = !strcmp(last, "from_numpy") || !strcmp(last, "as_tensor") || !strcmp(last, "asarray");
   bool copies = !strcmp(last, "tensor");
-  if (copies && c->npos && (PyList_CheckExact(c->arg[0]) || PyTuple_CheckExact(c->arg[0]))) return call_stacked(c, name);
-  if ((!shares && !copies) || !c->npos || !mg_array_check(c->arg[0]) || (!strcmp(last, "from_numpy") && mg_array_is_scalar(c->arg[0])))
+  if (copies && c->npos && (PyList_CheckExact(c->arg[0]) || PyTuple_CheckExact(c->arg[0])))
+    return call_stacked(c, name);
+  if ((!shares && !copies) || !c->npos || !mg_array_check(c->arg[0]) ||
+      (!strcmp(last, "from_numpy") && mg_array_is_scalar(c->arg[0])))
     return mg_rec_break(BK_c_function, "%s of a NumPy array", name);
   PyObject *t = PyObject_CallMethod(mg_array_tensor(c->arg[0]), shares ? "detach" : "clone", NULL);
   return t ? call_or_break(call_as_tensor(c, t), name) : NULL;
 }
 
-/* Functions that ask a tensor for its array, and for nothing else, before they do anything: the call with that array. */
+/* Functions that ask a tensor for its array, and for nothing else, before they do anything:
+ * the call with that array. */
 static PyObject *call_run_on_tensor(const MgCall *c, const MgArrayOp *op) {
   PyObject *arg[CALL_ARGS], *a, *r;
-  if (c->n > CALL_ARGS || !(a = mg_array_of_tensor(c->arg[0], false))) return c->n > CALL_ARGS ? mg_call_unknown(c) : NULL;
+  if (c->n > CALL_ARGS || !(a = mg_array_of_tensor(c->arg[0], false)))
+    return c->n > CALL_ARGS ? mg_call_unknown(c) : NULL;
   memcpy(arg, c->arg, sizeof *arg * (size_t)c->n);
   arg[0] = a;
   MgCall with = *c;
@@ -97,7 +105,9 @@ static PyObject *call_run_on_tensor(const MgCall *c, const MgArrayOp *op) {
   return r;
 }
 
-static bool call_takes_tensor(const char *name) { return strstr(name, "_like") || !strcmp(name, "array") || !strcmp(name, "asarray"); }
+static bool call_takes_tensor(const char *name) {
+  return strstr(name, "_like") || !strcmp(name, "array") || !strcmp(name, "asarray");
+}
 
 int mg_array_call(const MgCall *c, PyObject **out) {
   MgArrayOp op;
@@ -111,7 +121,8 @@ int mg_array_call(const MgCall *c, PyObject **out) {
     return 1;
   }
   if (!mg_array_alive() || !call_given(c)) return 0;
-  if (Py_TYPE(c->f) == &PyMethodDescr_Type && mg_array_is_class(PyDescr_TYPE(c->f)) && c->npos && mg_array_check(c->arg[0])) {
+  if (Py_TYPE(c->f) == &PyMethodDescr_Type && mg_array_is_class(PyDescr_TYPE(c->f)) && c->npos &&
+      mg_array_check(c->arg[0])) {
     op = (MgArrayOp){.method = PyUnicode_AsUTF8(((PyDescrObject *)c->f)->d_name)};
     if (!strcmp(op.method, "__copy__") || !strcmp(op.method, "__deepcopy__")) op.method = "copy";
     op.name = op.method;

@@ -6,7 +6,7 @@
 
 typedef struct MgCall MgCall;
 
-/* Calls that concern arrays: functions of NumPy, methods of its classes, functions of torch that are given arrays.
- * 1: *out is the result, or NULL with an exception; 0: not such a call. */
+/* Calls that concern arrays: functions of NumPy, methods of its classes, functions of torch that are given
+ * arrays. 1: *out is the result, or NULL with an exception; 0: not such a call. */
 int mg_array_call(const MgCall *c, PyObject **out);
 #endif

@@ -1,5 +1,5 @@
-/* C functions that read attributes, class dicts, namespaces or context variables: done here with the recorder's own operations,
- * because C code sees older objects as they were before the recording.
+/* C functions that read attributes, class dicts, namespaces or context variables: done here with the
+ * recorder's own operations, because C code sees older objects as they were before the recording.
  * In: a call whose action pure.def names.  Out: its result as the recording sees it. */
 #include "record/call/c_builtins.h"
 #include <string.h>
@@ -28,7 +28,8 @@
 
 /* ---- dir ---- */
 
-/* object.__dir__ of an older instance: what its class has, and the keys of its dict as the recording sees it. */
+/* object.__dir__ of an older instance: what its class has, and the keys of its dict
+ * as the recording sees it. */
 static PyObject *builtin_dir_older(PyObject *o, PyObject *owner) {
   PyObject *keys = mg_older_dict(owner), *names = keys ? PyObject_Dir((PyObject *)Py_TYPE(o)) : NULL;
   PyObject *all = names ? PySet_New(names) : NULL, *list = NULL;
@@ -49,7 +50,8 @@ static PyObject *builtin_dir(const MgCall *c) {
   PyObject *owner = PyMethod_Check(o) ? PyMethod_GET_FUNCTION(o) : o; /* of the attributes */
   MgOlder *e = mg_older(owner), *names = PyModule_Check(o) ? mg_older(PyModule_GetDict(o)) : NULL;
   if (names && names->attrs) return mg_rec_break(BK_older_object, "dir() of a module that was written to");
-  bool plain = !e || (e->kind != OLDER_itself && e->kind != OLDER_object && e->kind != OLDER_func) || PyModule_Check(o) || PyType_Check(o);
+  bool plain = !e || (e->kind != OLDER_itself && e->kind != OLDER_object && e->kind != OLDER_func) ||
+               PyModule_Check(o) || PyType_Check(o);
   if (plain || !_PyObject_GetDictPtr(owner)) return mg_call_plain(c);
   PyObject *hook = mg_rec_lookup_special(Py_TYPE(o), mg_names.dir);
   if (hook && Py_TYPE(hook) == &PyFunction_Type) return mg_call_plain(c); /* recorded */
@@ -58,7 +60,8 @@ static PyObject *builtin_dir(const MgCall *c) {
 
 /* ---- str.format ---- */
 
-/* "{0.name}" reads attributes in C: such a template goes through string.Formatter when an older object may be behind it. */
+/* "{0.name}" reads attributes in C: such a template goes through string.Formatter when an
+ * older object may be behind it. */
 static PyObject *builtin_format(const MgCall *c) {
   PyObject *tmpl = mg_policy_self(c->f), *mod, *fm = NULL, *m = NULL, *args = NULL, *kw = NULL, *r = NULL;
   Py_ssize_t first = tmpl ? 0 : 1;
@@ -87,7 +90,8 @@ static PyObject *builtin_format(const MgCall *c) {
 
 /* len(C.__dict__), dict(vars(C)) and the like: of what the recording sees of it. */
 static bool builtin_reads_mapping(const MgCall *c, PyObject **out) {
-  static const char *const names[] = {"len", "list", "tuple", "iter", "bool", "dict", "sorted", "set", "frozenset", "enumerate", "reversed"};
+  static const char *const names[] = {"len",    "list", "tuple",     "iter",      "bool",    "dict",
+                                      "sorted", "set",  "frozenset", "enumerate", "reversed"};
   PyObject *dict = c->n == 1 && c->npos == 1 ? mg_rec_class_mapping(c->arg[0]) : NULL;
   char buf[256];
   const char *name = dict ? mg_policy_name(c->f, buf, sizeof buf) : "";
@@ -107,9 +111,12 @@ static bool builtin_reads_key(const MgCall *c, PyObject *dict, PyObject **out) {
   char buf[256];
   const char *name = mg_policy_method(c->f, buf, sizeof buf);
   Py_ssize_t first = mg_policy_self(c->f) ? 0 : 1;
-  if (c->kwnames || c->npos <= first || !mg_builtin_looks_up(name) || !PyUnicode_CheckExact(c->arg[first]) || !mg_older_opaque(dict)) return false;
+  if (c->kwnames || c->npos <= first || !mg_builtin_looks_up(name) || !PyUnicode_CheckExact(c->arg[first]) ||
+      !mg_older_opaque(dict))
+    return false;
   PyObject *v = PyDict_GetItemWithError(dict, c->arg[first]);
-  *out = v || !PyErr_Occurred() ? mg_builtin_found(c, first, name, mg_wrap_key(dict, c->arg[first], v)) : NULL;
+  *out =
+      v || !PyErr_Occurred() ? mg_builtin_found(c, first, name, mg_wrap_key(dict, c->arg[first], v)) : NULL;
   return true;
 }
 
@@ -119,7 +126,8 @@ static bool builtin_reads_lazy(const MgCall *c, PyObject *dict, PyObject **out) 
   const char *name = mg_policy_method(c->f, buf, sizeof buf);
   Py_ssize_t first = mg_policy_self(c->f) ? 0 : 1;
   *out = NULL;
-  if (c->kwnames || c->npos <= first || c->npos > first + 2 || strcmp(name, "get")) return mg_olderdict_fill(dict) != 0;
+  if (c->kwnames || c->npos <= first || c->npos > first + 2 || strcmp(name, "get"))
+    return mg_olderdict_fill(dict) != 0;
   PyObject *v = mg_olderdict_get(dict, c->arg[first]);
   if (!v && !PyErr_Occurred() && !mg_olderdict_lazy(dict)) return false;
   *out = mg_builtin_found(c, first, name, v);
@@ -128,7 +136,8 @@ static bool builtin_reads_lazy(const MgCall *c, PyObject *dict, PyObject **out) 
 
 bool mg_call_on_mapping(const MgCall *c, PyObject **out) {
   PyObject *self = mg_policy_self(c->f), *dict;
-  if (!self && c->n && (Py_TYPE(c->f) == &PyMethodDescr_Type || Py_TYPE(c->f) == &PyWrapperDescr_Type)) self = c->arg[0];
+  if (!self && c->n && (Py_TYPE(c->f) == &PyMethodDescr_Type || Py_TYPE(c->f) == &PyWrapperDescr_Type))
+    self = c->arg[0];
   if (!self) return builtin_reads_mapping(c, out);
   if (Py_TYPE(self) == &PyDictProxy_Type && (dict = mg_rec_class_mapping(self))) {
     *out = mg_rec_class_mapping_call(c, dict);
@@ -141,10 +150,12 @@ bool mg_call_on_mapping(const MgCall *c, PyObject **out) {
   return true;
 }
 
-/* The number is remembered: should it outlive the recording together with the object, which the snapshot makes anew, it would be wrong. */
+/* The number is remembered: should it outlive the recording together with the object, which the snapshot
+ * makes anew, it would be wrong. */
 PyObject *mg_call_id_of_new(const MgCall *c) {
   MgRec *r = mg_rec;
-  if (r->deny_ids && !mg_guard_is_const(c->arg[0])) return mg_rec_break(BK_c_function, "id() of an object that the segment makes");
+  if (r->deny_ids && !mg_guard_is_const(c->arg[0]))
+    return mg_rec_break(BK_c_function, "id() of an object that the segment makes");
   PyObject *id = mg_call_plain(c);
   if (id && ((!r->ids && !(r->ids = PyDict_New())) || PyDict_SetItem(r->ids, id, Py_None))) Py_CLEAR(id);
   return id;
@@ -155,8 +166,8 @@ static PyObject *builtin_globals(void) {
   return g ? mg_rec_namespace(g) : mg_rec_break(BK_c_function, "globals()");
 }
 
-/* sys._getframe(n).f_globals: whose module asks (enum, typing).  Frames that are used in other ways, or called the recorded
- * one, tell of more than guards know. */
+/* sys._getframe(n).f_globals: whose module asks (enum, typing).  Frames that are used in other ways, or
+ * called the recorded one, tell of more than guards know. */
 static PyObject *builtin_getframe(const MgCall *c) {
   const MgLoop *l = mg_rec->top;
   const MgInstr *in = l ? &l->code->instr[l->unit] : NULL;
@@ -171,7 +182,8 @@ static PyObject *builtin_getframe(const MgCall *c) {
 
 /* weakref.ref(x): fine as long as nothing is to be called when x dies, which happens at another time here. */
 static PyObject *builtin_weakref(const MgCall *c) {
-  if (c->n > 1 && c->arg[1] != Py_None) return mg_rec_break(BK_c_function, "a weak reference with a callback");
+  if (c->n > 1 && c->arg[1] != Py_None)
+    return mg_rec_break(BK_c_function, "a weak reference with a callback");
   PyObject *made = mg_call_plain(c);
   return mg_fresh(made), made;
 }
@@ -180,7 +192,8 @@ static PyObject *builtin_weakref(const MgCall *c) {
 static PyObject *builtin_weakref_get(const MgCall *c) {
   if (!c->n && PyWeakref_CheckRef(c->f) && mg_older(c->f)) return mg_rec_referent(c->f);
   PyObject *r = mg_call_plain(c), *o = r ? mg_older_orig(r) : NULL, *w;
-  if (o && mg_finalizer_dropped(o)) w = mg_rec_break(BK_older_object, "a weak reference to a %s that went out of use", Py_TYPE(o)->tp_name);
+  if (o && mg_finalizer_dropped(o))
+    w = mg_rec_break(BK_older_object, "a weak reference to a %s that went out of use", Py_TYPE(o)->tp_name);
   else w = r ? mg_wrap_result(r) : NULL;
   Py_XDECREF(r);
   return w;
@@ -196,7 +209,8 @@ static PyObject *builtin_slot_names(PyTypeObject *t) {
   return names;
 }
 
-/* What object.__getstate__ gives for an older instance: its dict or None; where slots have values, a pair of that and these.  New. */
+/* What object.__getstate__ gives for an older instance: its dict or None; where slots have values, a
+ * pair of that and these.  New. */
 static PyObject *builtin_default_state(PyObject *o, PyObject *names) {
   Py_ssize_t n = names == Py_None ? 0 : PyList_GET_SIZE(names);
   PyObject **has = _PyObject_GetDictPtr(mg_older_orig(o)), *dict = has ? mg_older_dict(o) : NULL;
@@ -217,7 +231,8 @@ static PyObject *builtin_default_state(PyObject *o, PyObject *names) {
 
 /* The protocols before 2 are Python code. */
 static PyObject *builtin_reduce_old(PyObject *o, PyObject *proto) {
-  PyObject *reg = mg_import("copyreg"), *f = reg ? PyObject_GetAttrString(reg, "_reduce_ex") : NULL, *pair[2] = {o, proto};
+  PyObject *reg = mg_import("copyreg"), *f = reg ? PyObject_GetAttrString(reg, "_reduce_ex") : NULL,
+           *pair[2] = {o, proto};
   PyObject *seen = f ? mg_wrap(f, 0) : NULL, *r = seen ? mg_rec_call(seen, pair, 2, NULL) : NULL;
   Py_XDECREF(seen);
   Py_XDECREF(f);
@@ -234,24 +249,29 @@ static bool builtin_has_python(PyObject *o, const char *name) {
   return yes;
 }
 
-/* object.__reduce_ex__(protocol >= 2) of an older plain instance, with the overlay as its state unless its class says what the
- * state is: copy.copy and copy.deepcopy end here. */
+/* object.__reduce_ex__(protocol >= 2) of an older plain instance, with the overlay as its state unless its
+ * class says what the state is: copy.copy and copy.deepcopy end here. */
 PyObject *mg_call_object_reduce(const MgCall *c) {
   PyObject *o = mg_policy_self(c->f), *state = NULL, *reg, *newobj = NULL, *r = NULL;
   if (!o && c->n) o = c->arg[0];
   MgOlder *e = o ? mg_older(o) : NULL;
   if (!e || e->kind >= OLDER_list) return mg_call_plain(c); /* of a container the recording has a copy */
-  PyObject *proto = c->n ? mg_symfloat_plain(c->arg[c->n - 1]) : Py_NewRef(Py_None); /* a number that changes decides, too */
+  PyObject *proto = c->n ? mg_symfloat_plain(c->arg[c->n - 1])
+                         : Py_NewRef(Py_None); /* a number that changes decides, too */
   if (!proto) return NULL;
   bool python = PyLong_CheckExact(proto) && PyLong_AsLong(proto) < 2 && !builtin_has_python(o, "__reduce__");
   if (python) r = builtin_reduce_old(o, proto);
   Py_DECREF(proto);
   if (python) return r;
   PyTypeObject *t = Py_TYPE(o);
-  bool own = builtin_has_python(o, "__getstate__"), plain = mg_solid_base(t) == &PyBaseObject_Type && (e->kind == OLDER_itself || e->kind == OLDER_object);
+  bool own = builtin_has_python(o, "__getstate__"),
+       plain = mg_solid_base(t) == &PyBaseObject_Type && (e->kind == OLDER_itself || e->kind == OLDER_object);
   PyObject *slots = plain && !own ? builtin_slot_names(t) : Py_NewRef(Py_None);
   if (!slots) return NULL;
-  Py_ssize_t most = 4 + (slots == Py_None ? 0 : PyList_GET_SIZE(slots)); /* header, dict, weak references, slots: no other state in C */
+  Py_ssize_t most =
+      4 + (slots == Py_None
+               ? 0
+               : PyList_GET_SIZE(slots)); /* header, dict, weak references, slots: no other state in C */
   plain = plain && t->tp_basicsize <= most * (Py_ssize_t)sizeof(void *);
   const char *const custom[] = {"__getnewargs__", "__getnewargs_ex__", "__reduce__"};
   for (int i = 0; plain && i < 3; i++) plain = !builtin_has_python(o, custom[i]);
@@ -276,8 +296,11 @@ PyObject *mg_call_object_reduce(const MgCall *c) {
 }
 
 PyObject *mg_call_as_python(const MgCall *c) {
-  PyObject *m = mg_import("magneto.hop"), *f = m ? PyObject_GetAttrString(m, ((PyCFunctionObject *)c->f)->m_ml->ml_name) : NULL;
-  PyObject *seen = f ? mg_wrap(f, 0) : NULL, *r = seen ? mg_rec_call(seen, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
+  PyObject *m = mg_import("magneto.hop"),
+           *f = m ? PyObject_GetAttrString(m, ((PyCFunctionObject *)c->f)->m_ml->ml_name) : NULL;
+  PyObject *seen = f ? mg_wrap(f, 0) : NULL,
+           *r = seen ? mg_rec_call(seen, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames)
+                     : NULL;
   Py_XDECREF(seen);
   Py_XDECREF(f);
   Py_XDECREF(m);
@@ -357,7 +380,8 @@ static PyObject *builtin_extreme_of(PyObject *torch, PyObject *a, PyObject *b, b
 }
 
 PyObject *mg_call_extreme(const MgCall *c) {
-  bool one = c->n == 1 && PyList_CheckExact(c->arg[0]), any = false, max = !strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "max");
+  bool one = c->n == 1 && PyList_CheckExact(c->arg[0]), any = false,
+       max = !strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "max");
   PyObject *const *x = one ? PySequence_Fast_ITEMS(c->arg[0]) : c->arg;
   Py_ssize_t n = one ? PyList_GET_SIZE(c->arg[0]) : c->n;
   for (Py_ssize_t i = 0; i < n; i++) {
@@ -369,7 +393,8 @@ PyObject *mg_call_extreme(const MgCall *c) {
   for (Py_ssize_t i = 1; r && i < n; i++) {
     bool numbers = builtin_scalar_kind(r) == 1 && builtin_scalar_kind(x[i]) == 1;
     PyObject *pair[] = {r, x[i]};
-    Py_SETREF(r, numbers ? PyObject_Vectorcall(c->f, pair, 2, NULL) : builtin_extreme_of(torch, r, x[i], max));
+    Py_SETREF(r,
+              numbers ? PyObject_Vectorcall(c->f, pair, 2, NULL) : builtin_extreme_of(torch, r, x[i], max));
   }
   Py_XDECREF(torch);
   return r;
@@ -390,8 +415,8 @@ PyObject *mg_call_builtin(const MgCall *c, MgAction act) {
   }
 }
 
-/* What a cache outside of the recording is asked with: numbers themselves, and older objects by identity, since what it answers for others
- * is nobody's knowledge.  New. */
+/* What a cache outside of the recording is asked with: numbers themselves, and older objects by identity,
+ * since what it answers for others is nobody's knowledge.  New. */
 static PyObject *builtin_cache_key(PyObject *x) {
   if (!PyTuple_CheckExact(x)) {
     mg_older_pin(x);
@@ -406,7 +431,8 @@ static PyObject *builtin_cache_key(PyObject *x) {
   return r;
 }
 
-/* Is x, or is in x, an object made here that is only equal to itself?  A cache would keep it, and answer with what belongs to it. */
+/* Is x, or is in x, an object made here that is only equal to itself?  A cache would keep it, and
+ * answer with what belongs to it. */
 static bool builtin_cache_keeps(PyObject *x) {
   if (!PyTuple_CheckExact(x)) return Py_TYPE(x)->tp_hash == PyBaseObject_Type.tp_hash && mg_is_fresh(x);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(x); i++)
@@ -414,7 +440,8 @@ static bool builtin_cache_keeps(PyObject *x) {
   return false;
 }
 
-/* Is x, or is in x, an older object whose attributes the recording has set?  What is not recorded does not see that. */
+/* Is x, or is in x, an older object whose attributes the recording has set?  What is not
+ * recorded does not see that. */
 static bool builtin_is_written(PyObject *x) {
   if (PyTuple_CheckExact(x)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(x); i++)
@@ -425,11 +452,13 @@ static bool builtin_is_written(PyObject *x) {
   return e && mg_snap_written(e);
 }
 
-/* An entry of its cache_info(): how often it has computed something, how many answers it keeps; new.  NULL without an exception: unknown. */
+/* An entry of its cache_info(): how often it has computed something, how many answers it keeps; new.  NULL
+ * without an exception: unknown. */
 static PyObject *builtin_cache_info(PyObject *f, const char *name) {
   PyObject *t, *v, *tb;
   PyErr_Fetch(&t, &v, &tb);
-  PyObject *info = PyObject_CallMethod(f, "cache_info", NULL), *n = info ? PyObject_GetAttrString(info, name) : NULL;
+  PyObject *info = PyObject_CallMethod(f, "cache_info", NULL),
+           *n = info ? PyObject_GetAttrString(info, name) : NULL;
   Py_XDECREF(info);
   PyErr_Restore(t, v, tb);
   return n;
@@ -451,11 +480,15 @@ static bool builtin_is_library(PyObject *cached) {
   return yes;
 }
 
-/* What a cached function refers to: its table, and what separates positional from keyword arguments in keys. */
-typedef struct BuiltinCache { PyObject *own, *table, *mark; } BuiltinCache;
+/* What a cached function refers to: its table, and what separates positional from
+ * keyword arguments in keys. */
+typedef struct BuiltinCache {
+  PyObject *own, *table, *mark;
+} BuiltinCache;
 
 static int builtin_visit_cache(PyObject *o, void *arg) {
-  BuiltinCache *k = arg; /* what the table holds comes before it; no other dict but the function's own and no plain object but the mark follow */
+  BuiltinCache *k = arg; /* what the table holds comes before it; no other dict but the function's own and no
+                            plain object but the mark follow */
   if (PyDict_CheckExact(o) && o != k->own) k->table = o;
   if (Py_TYPE(o) == &PyBaseObject_Type) k->mark = o;
   return 0;
@@ -464,7 +497,8 @@ static int builtin_visit_cache(PyObject *o, void *arg) {
 /* The key under which a cached function keeps what it gives for a call; new. */
 static PyObject *builtin_key_of_call(const MgCall *c, PyObject *mark, bool typed) {
   Py_ssize_t nkw = c->n - c->npos, at = 0;
-  if (!typed && c->n == 1 && !nkw && (PyUnicode_CheckExact(c->arg[0]) || PyLong_CheckExact(c->arg[0]))) return Py_NewRef(c->arg[0]);
+  if (!typed && c->n == 1 && !nkw && (PyUnicode_CheckExact(c->arg[0]) || PyLong_CheckExact(c->arg[0])))
+    return Py_NewRef(c->arg[0]);
   PyObject *key = PyTuple_New(c->npos + (nkw ? 1 + 2 * nkw : 0) + (typed ? c->n : 0));
   for (Py_ssize_t i = 0; key && i < c->npos; i++) PyTuple_SET_ITEM(key, at++, Py_NewRef(c->arg[i]));
   if (key && nkw) PyTuple_SET_ITEM(key, at++, Py_NewRef(mark));
@@ -472,19 +506,21 @@ static PyObject *builtin_key_of_call(const MgCall *c, PyObject *mark, bool typed
     PyTuple_SET_ITEM(key, at++, Py_NewRef(PyTuple_GET_ITEM(c->kwnames, i)));
     PyTuple_SET_ITEM(key, at++, Py_NewRef(c->arg[c->npos + i]));
   }
-  for (Py_ssize_t i = 0; key && typed && i < c->n; i++) PyTuple_SET_ITEM(key, at++, Py_NewRef(Py_TYPE(c->arg[i])));
+  for (Py_ssize_t i = 0; key && typed && i < c->n; i++)
+    PyTuple_SET_ITEM(key, at++, Py_NewRef(Py_TYPE(c->arg[i])));
   return key;
 }
 
-/* Guards that an older cached function still has what it gave for a call.  Calls that leave nothing in its table (it is full of those that
- * came after, or keeps none) stay without a guard.  -1 with an exception. */
+/* Guards that an older cached function still has what it gave for a call.  Calls that leave nothing in its
+ * table (it is full of those that came after, or keeps none) stay without a guard.  -1 with an exception. */
 static int builtin_guard_cached(const MgCall *c) {
   PyObject **own = _PyObject_GetDictPtr(c->f);
   BuiltinCache k = {.own = own ? *own : NULL};
   Py_TYPE(c->f)->tp_traverse(c->f, builtin_visit_cache, &k);
   bool found = false;
   for (int typed = 0; k.table && k.mark && !found && typed < 2; typed++) {
-    PyObject *key = builtin_key_of_call(c, k.mark, typed), *v = key ? PyDict_GetItemWithError(k.table, key) : NULL;
+    PyObject *key = builtin_key_of_call(c, k.mark, typed),
+             *v = key ? PyDict_GetItemWithError(k.table, key) : NULL;
     if ((found = v)) mg_guard_dict_key(mg_rec->guards, k.table, NULL, key, v, false);
     Py_XDECREF(key);
     if (PyErr_Occurred()) return -1;
@@ -492,17 +528,20 @@ static int builtin_guard_cached(const MgCall *c) {
   return 0;
 }
 
-/* Calls an older cached function.  What it computes stays in its cache, so torch computes it now.  After a write to a tensor, which has not
- * happened yet, one of the program's may only answer with what it has.  New. */
+/* Calls an older cached function.  What it computes stays in its cache, so torch computes it now.  After a
+ * write to a tensor, which has not happened yet, one of the program's may only
+ * answer with what it has.  New. */
 static PyObject *builtin_call_cached(const MgCall *c) {
   MgRec *rec = mg_rec;
   MgCapture *cap = rec->cap;
-  bool answers = mg_alias_writes(mg_rec_trace(rec, &(MgTrace){0})) && !builtin_is_library(c->f), quiet = cap->quiet;
+  bool answers = mg_alias_writes(mg_rec_trace(rec, &(MgTrace){0})) && !builtin_is_library(c->f),
+       quiet = cap->quiet;
   if (PyErr_Occurred() || (!answers && mg_dispatch_leave(cap))) return NULL;
   cap->quiet = true;
   cap->refused = answers ? "an older cache is filled after a write to a tensor" : NULL;
   MgPause p = mg_rec_pause();
-  PyObject *misses = builtin_cache_info(c->f, "misses"), *r = mg_call_plain(c), *now = builtin_cache_info(c->f, "misses");
+  PyObject *misses = builtin_cache_info(c->f, "misses"), *r = mg_call_plain(c),
+           *now = builtin_cache_info(c->f, "misses");
   rec->filled_cache |= !misses || !now || PyObject_RichCompareBool(misses, now, Py_EQ) != 1;
   Py_XDECREF(misses);
   Py_XDECREF(now);
@@ -511,7 +550,8 @@ static PyObject *builtin_call_cached(const MgCall *c) {
   cap->refused = NULL;
   if (r && !builtin_is_library(c->f) && builtin_guard_cached(c)) Py_CLEAR(r);
   if (!answers && mg_dispatch_return(cap)) Py_CLEAR(r);
-  if (!r && PyErr_ExceptionMatches(MgBreakError) && !rec->abort) mg_rec_break(BK_c_function, "what an older cache is asked depends on what was computed here");
+  if (!r && PyErr_ExceptionMatches(MgBreakError) && !rec->abort)
+    mg_rec_break(BK_c_function, "what an older cache is asked depends on what was computed here");
   return r;
 }
 
@@ -522,7 +562,8 @@ static bool builtin_has_symbol(PyObject *x) {
   return false;
 }
 
-/* Is it a number, a text, None, or a container of such?  Nobody can tell two of them apart, as long as nobody writes to the containers. */
+/* Is it a number, a text, None, or a container of such?  Nobody can tell two of them apart, as long as nobody
+ * writes to the containers. */
 static bool builtin_is_value(PyObject *x) {
   PyObject *key, *v;
   Py_ssize_t at = 0;
@@ -537,9 +578,10 @@ static bool builtin_is_value(PyObject *x) {
   return true;
 }
 
-/* A function of the program's whose cache is asked about sizes that are symbols, as functions that work out shapes are: what is inside of it
- * is recorded, without its cache, if it gives a value.  Others (tables of tensors, lists to be filled) are asked with numbers: the recording
- * begins again with what is known of them now.  NULL without an exception: this is such a one. */
+/* A function of the program's whose cache is asked about sizes that are symbols, as functions that work out
+ * shapes are: what is inside of it is recorded, without its cache, if it gives a value.  Others (tables of
+ * tensors, lists to be filled) are asked with numbers: the recording begins again with what is known of them
+ * now.  NULL without an exception: this is such a one. */
 static PyObject *builtin_call_with_sizes(const MgCall *c) {
   bool sizes = false;
   for (Py_ssize_t i = 0; i < c->n && !sizes; i++) sizes = builtin_has_symbol(c->arg[i]);
@@ -548,7 +590,8 @@ static PyObject *builtin_call_with_sizes(const MgCall *c) {
   MgCodeInfo *info = f && PyFunction_Check(f) ? mg_code_info((PyCodeObject *)PyFunction_GET_CODE(f)) : NULL;
   if (info && !info->by_numbers) {
     MgCapture *cap = mg_rec->cap;
-    const char *refused = cap->refused, *why = "a cached function gives more than a value for sizes that change";
+    const char *refused = cap->refused,
+               *why = "a cached function gives more than a value for sizes that change";
     cap->refused = why;
     r = mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames);
     cap->refused = refused;
@@ -562,8 +605,8 @@ static PyObject *builtin_call_with_sizes(const MgCall *c) {
   return r;
 }
 
-/* A cached function: without tensors its result is one of the outside world (its cache outlives the recording); with
- * stand-ins, and where nothing is kept, the cache is not touched. */
+/* A cached function: without tensors its result is one of the outside world (its cache outlives the
+ * recording); with stand-ins, and where nothing is kept, the cache is not touched. */
 PyObject *mg_call_lru_cache(const MgCall *c) {
   PyObject *value = builtin_call_with_sizes(c);
   if (value || PyErr_Occurred()) return value;
@@ -576,7 +619,10 @@ PyObject *mg_call_lru_cache(const MgCall *c) {
   PyObject *args = PyTuple_New(c->n), *r = NULL, *w = NULL; /* the cache keeps them */
   MgCall plain = *c;
   for (Py_ssize_t i = 0; args && i < c->n; i++) {
-    const char *other = mg_is_fresh(c->f) ? NULL : builtin_cache_keeps(c->arg[i]) ? "made" : builtin_is_written(c->arg[i]) ? "changed" : NULL;
+    const char *other = mg_is_fresh(c->f)                ? NULL
+                        : builtin_cache_keeps(c->arg[i]) ? "made"
+                        : builtin_is_written(c->arg[i])  ? "changed"
+                                                         : NULL;
     if (other) {
       Py_DECREF(args);
       return mg_rec_break(BK_c_function, "an older cache is asked for an object %s here", other);

@@ -1,6 +1,6 @@
-/* Calls while recording. Python functions are called for real: CPython binds the arguments and the hook records the
- * frame.  C functions run when pure.def allows it for these arguments; the ones that read attributes or global state are
- * done here with guards.  Everything else is a graph break. */
+/* Calls while recording. Python functions are called for real: CPython binds the arguments and the hook
+ * records the frame.  C functions run when pure.def allows it for these arguments; the ones that read
+ * attributes or global state are done here with guards.  Everything else is a graph break. */
 #include "record/call/call.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,8 +70,9 @@ static bool call_is_named(PyObject *f, const char *const *names) {
 
 /* Methods of dicts that only look things up. */
 static bool call_reads_dict(PyObject *f) {
-  static const char *const names[] = {"get", "__getitem__", "__contains__", "keys", "__len__", "__iter__", "len", "list",
-                                      "tuple", "isinstance", "bool", "iter", NULL};
+  static const char *const names[] = {
+      "get",  "__getitem__", "__contains__", "keys", "__len__", "__iter__", "len",
+      "list", "tuple",       "isinstance",   "bool", "iter",    NULL};
   return call_is_named(f, names);
 }
 
@@ -80,7 +81,8 @@ static bool call_is_c(PyObject *f) {
          Py_TYPE(f) == &_PyMethodWrapper_Type;
 }
 
-/* attrgetter and methodcaller objects: C code that is given one reads attributes behind the recorder's back. */
+/* attrgetter and methodcaller objects: C code that is given one reads attributes
+ * behind the recorder's back. */
 static bool call_reads_attributes(PyObject *o) {
   if (!Py_TYPE(o)->tp_call || PyType_Check(o) || PyFunction_Check(o) || PyMethod_Check(o)) return false;
   return mg_policy_of(o).action == ACT_getter && strcmp(Py_TYPE(o)->tp_name, "operator.itemgetter");
@@ -90,13 +92,17 @@ static bool call_reads_attributes(PyObject *o) {
 static bool call_may_see(const MgCall *c, PyObject *o, bool stored) {
   char name[256];
   PyObject *on = mg_policy_self(c->f);
-  bool container = on ? PyList_Check(on) || PyDict_Check(on) : c->n && (PyList_Check(c->arg[0]) || PyDict_Check(c->arg[0]));
-  if (stored && !container && PyObject_CheckBuffer(o) && mg_older_opaque(o)) { /* torch.from_numpy, torch.tensor ... */
-    mg_rec_break(BK_older_object, "%s reads the memory of an older %s", mg_policy_name(c->f, name, sizeof name), Py_TYPE(o)->tp_name);
+  bool container = on ? PyList_Check(on) || PyDict_Check(on)
+                      : c->n && (PyList_Check(c->arg[0]) || PyDict_Check(c->arg[0]));
+  if (stored && !container && PyObject_CheckBuffer(o) &&
+      mg_older_opaque(o)) { /* torch.from_numpy, torch.tensor ... */
+    mg_rec_break(BK_older_object, "%s reads the memory of an older %s",
+                 mg_policy_name(c->f, name, sizeof name), Py_TYPE(o)->tp_name);
     return false;
   }
   if (!stored && mg_older_opaque(o) && !(call_reads_dict(c->f) && mg_rec_readable_dict(o))) {
-    mg_rec_break(BK_older_object, "%s on an older %s", mg_policy_name(c->f, name, sizeof name), Py_TYPE(o)->tp_name);
+    mg_rec_break(BK_older_object, "%s on an older %s", mg_policy_name(c->f, name, sizeof name),
+                 Py_TYPE(o)->tp_name);
     return false;
   }
   if (mg_rec_is_namespace(o)) {
@@ -104,7 +110,8 @@ static bool call_may_see(const MgCall *c, PyObject *o, bool stored) {
     return false;
   }
   if (PyGen_CheckExact(o) && !mg_is_fresh(o)) {
-    mg_rec_break(BK_generator, "a generator from outside is passed to %s", mg_policy_name(c->f, name, sizeof name));
+    mg_rec_break(BK_generator, "a generator from outside is passed to %s",
+                 mg_policy_name(c->f, name, sizeof name));
     return false;
   }
   /* map(print, ...); an attribute read by C would have no guard */
@@ -120,7 +127,8 @@ static bool call_writes_older(const MgCall *c, PyObject *on) {
   static const char *const names[] = {"__init__", "__setstate__", "add_note", "with_traceback", NULL};
   char name[256];
   if (!on || !PyExceptionInstance_Check(on) || !mg_older(on) || !call_is_named(c->f, names)) return false;
-  mg_rec_break(BK_older_object, "%s on an older %s", mg_policy_name(c->f, name, sizeof name), Py_TYPE(on)->tp_name);
+  mg_rec_break(BK_older_object, "%s on an older %s", mg_policy_name(c->f, name, sizeof name),
+               Py_TYPE(on)->tp_name);
   return true;
 }
 
@@ -136,7 +144,8 @@ static bool call_check_args(const MgCall *c, bool older_ok) {
   if (on) mg_compared(on);
   if (call_writes_older(c, on) || (self && !older_ok && !call_may_see(c, self, false))) return false;
   for (Py_ssize_t i = 0; i < c->n; i++) {
-    bool hashed = Py_TYPE(c->arg[i])->tp_hash != PyObject_HashNotImplemented; /* no list or dict, which update() takes */
+    bool hashed = Py_TYPE(c->arg[i])->tp_hash !=
+                  PyObject_HashNotImplemented; /* no list or dict, which update() takes */
     if (hashed && (set ? i >= key : dict && i == key && i < c->npos)) mg_older_pin(c->arg[i]);
     mg_compared(c->arg[i]);
     bool is_self = i == 0 && method && !self; /* methods of containers only store what they are given */
@@ -173,23 +182,28 @@ static PyObject *call_object_method(const MgCall *c, MgAction act) {
   }
   bool tensor = mg_standin_check(self);
   /* CPython refuses object.__setattr__ on classes. */
-  if (PyType_Check(self) && Py_TYPE(c->f) == &PyWrapperDescr_Type && PyDescr_TYPE(c->f) == &PyBaseObject_Type && act != ACT_object_getattr)
+  if (PyType_Check(self) && Py_TYPE(c->f) == &PyWrapperDescr_Type &&
+      PyDescr_TYPE(c->f) == &PyBaseObject_Type && act != ACT_object_getattr)
     return mg_call_plain(c);
-  if (act == ACT_object_setattr && n == 2) return call_none(tensor ? mg_rec_standin_setattr(self, a[0], a[1]) : mg_rec_generic_setattr(self, a[0], a[1]));
-  if (act == ACT_object_delattr && n == 1) return call_none(tensor ? mg_rec_standin_setattr(self, a[0], NULL) : mg_rec_generic_setattr(self, a[0], NULL));
-  if (act == ACT_object_getattr && n == 1) return tensor ? mg_rec_standin_getattr(self, a[0]) : mg_rec_object_getattr(self, a[0]);
+  if (act == ACT_object_setattr && n == 2)
+    return call_none(tensor ? mg_rec_standin_setattr(self, a[0], a[1])
+                            : mg_rec_generic_setattr(self, a[0], a[1]));
+  if (act == ACT_object_delattr && n == 1)
+    return call_none(tensor ? mg_rec_standin_setattr(self, a[0], NULL)
+                            : mg_rec_generic_setattr(self, a[0], NULL));
+  if (act == ACT_object_getattr && n == 1)
+    return tensor ? mg_rec_standin_getattr(self, a[0]) : mg_rec_object_getattr(self, a[0]);
   return mg_call_plain(c);
 }
 
-static PyObject *call_fresh(PyObject *made) {
-  return mg_fresh(made), made;
-}
+static PyObject *call_fresh(PyObject *made) { return mg_fresh(made), made; }
 
 /* A getter as C code should see it: what it calls is recorded. */
 static PyObject *call_getter_in_c(PyObject *getter, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
   return mg_rec_call(getter, args, (size_t)n, kwnames);
 }
-static PyMethodDef call_getter_def = {"getter", (PyCFunction)(void (*)(void))call_getter_in_c, METH_FASTCALL | METH_KEYWORDS, NULL};
+static PyMethodDef call_getter_def = {"getter", (PyCFunction)(void (*)(void))call_getter_in_c,
+                                      METH_FASTCALL | METH_KEYWORDS, NULL};
 
 /* sorted(key=), min, max, reduce, map: they call what they are given. */
 static PyObject *call_consumer(const MgCall *c) {
@@ -198,7 +212,9 @@ static PyObject *call_consumer(const MgCall *c) {
   Py_ssize_t done = 0;
   for (; done < c->n; done++) {
     PyObject *x = c->arg[done]; /* the class of a stand-in is its own affair */
-    arg[done] = call_reads_attributes(x) || x == (PyObject *)&PyType_Type ? PyCFunction_New(&call_getter_def, x) : Py_NewRef(x);
+    arg[done] = call_reads_attributes(x) || x == (PyObject *)&PyType_Type
+                    ? PyCFunction_New(&call_getter_def, x)
+                    : Py_NewRef(x);
     if (!arg[done]) break;
   }
   MgCall inner = *c;
@@ -210,7 +226,8 @@ static PyObject *call_consumer(const MgCall *c) {
   return PyType_Check(c->f) ? call_fresh(r) : r;
 }
 
-/* max and min.  Which of several tensors is the largest decides nothing but the result where a break is an error. */
+/* max and min.  Which of several tensors is the largest decides nothing but the result
+ * where a break is an error. */
 static PyObject *call_extreme(const MgCall *c) {
   PyObject *r = NULL, *items = NULL, *one[1];
   MgCall list = *c;
@@ -227,7 +244,8 @@ static PyObject *call_extreme(const MgCall *c) {
   return r;
 }
 
-/* id and hash of an older object are those of the original.  Where ids are keys of a memo it does not matter which they are. */
+/* id and hash of an older object are those of the original.  Where ids are keys of a memo it does
+ * not matter which they are. */
 static PyObject *call_identity(const MgCall *c) {
   if (c->n != 1) return mg_call_plain(c);
   PyObject *o = mg_older_orig(c->arg[0]);
@@ -256,17 +274,21 @@ static PyObject *call_with_bases(const MgCall *c, PyObject *class) {
   return mg_call_plain(c);
 }
 
-static PyObject *call_issubclass(const MgCall *c) { return c->n == 2 ? call_with_bases(c, c->arg[0]) : mg_call_plain(c); }
+static PyObject *call_issubclass(const MgCall *c) {
+  return c->n == 2 ? call_with_bases(c, c->arg[0]) : mg_call_plain(c);
+}
 
 /* ABCMeta's answer about a class, or an instance: no may become yes when a class is registered, yes stays. */
 static PyObject *call_abc(const MgCall *c) {
   bool instance = strstr(((PyCFunctionObject *)c->f)->m_ml->ml_name, "instance");
   PyObject *class = c->n != 2 ? NULL : instance ? call_class_of(c->arg[1]) : c->arg[1], *r = mg_call_plain(c);
-  if (r == Py_False && class && !mg_is_fresh(c->arg[0]) && !mg_is_fresh(class)) mg_guard_not_registered(mg_rec->guards, c->arg[0], class);
+  if (r == Py_False && class && !mg_is_fresh(c->arg[0]) && !mg_is_fresh(class))
+    mg_guard_not_registered(mg_rec->guards, c->arg[0], class);
   return r;
 }
 
-/* type.__call__(Meta, name, bases, namespace) makes a class; a __new__ in Python is recorded, and may give another one. */
+/* type.__call__(Meta, name, bases, namespace) makes a class; a __new__ in Python is recorded,
+ * and may give another one. */
 static PyObject *call_type_call(const MgCall *c) {
   PyObject *meta = mg_policy_self(c->f), *r = mg_call_plain(c);
   Py_ssize_t n = c->npos - !meta;
@@ -278,7 +300,8 @@ static PyObject *call_type_call(const MgCall *c) {
 /* isinstance(x, C) may run __instancecheck__ in Python; stand-ins claim Tensor or Parameter. */
 static PyObject *call_isinstance(const MgCall *c) {
   if (c->n == 2 && mg_symfloat_is(c->arg[0])) { /* what any such number answers */
-    PyObject *zero = PyObject_CallNoArgs((PyObject *)mg_symfloat_class(c->arg[0])), *pair[2] = {zero, c->arg[1]};
+    PyObject *zero = PyObject_CallNoArgs((PyObject *)mg_symfloat_class(c->arg[0])),
+             *pair[2] = {zero, c->arg[1]};
     PyObject *r = zero ? PyObject_Vectorcall(c->f, pair, 2, NULL) : NULL;
     Py_XDECREF(zero);
     return r;
@@ -359,7 +382,8 @@ static PyObject *call_dotted(PyObject *o, PyObject *name) {
 /* o.name(*args, **kw), with the name as the first of args. */
 static PyObject *call_named(PyObject *o, PyObject *args, PyObject *kw) {
   Py_ssize_t npos = PyTuple_GET_SIZE(args) - 1, nkw = kw ? PyDict_GET_SIZE(kw) : 0, at = 0, i = npos;
-  PyObject *m = mg_rec_getattr(o, PyTuple_GET_ITEM(args, 0)), *names = m ? PyTuple_New(nkw) : NULL, *k, *x, *r = NULL;
+  PyObject *m = mg_rec_getattr(o, PyTuple_GET_ITEM(args, 0)), *names = m ? PyTuple_New(nkw) : NULL, *k, *x,
+           *r = NULL;
   PyObject **buf = names ? PyMem_New(PyObject *, npos + nkw + 1) : NULL;
   if (buf) {
     for (Py_ssize_t j = 0; j < npos; j++) buf[j] = PyTuple_GET_ITEM(args, j + 1);
@@ -378,7 +402,8 @@ static PyObject *call_named(PyObject *o, PyObject *args, PyObject *kw) {
 /* operator.itemgetter, attrgetter and methodcaller: what they were made of is in their __reduce__. */
 static PyObject *call_getter(const MgCall *c) {
   if (c->n != 1 || c->kwnames) return mg_call_plain(c);
-  PyObject *o = c->arg[0], *made = PyObject_CallMethod(c->f, "__reduce__", NULL), *kw = NULL, *args = NULL, *r = NULL;
+  PyObject *o = c->arg[0], *made = PyObject_CallMethod(c->f, "__reduce__", NULL), *kw = NULL, *args = NULL,
+           *r = NULL;
   char name[256];
   mg_older_pin(c->f);
   if (!made || !PyTuple_Check(made) || PyTuple_GET_SIZE(made) != 2) goto done;
@@ -387,7 +412,8 @@ static PyObject *call_getter(const MgCall *c) {
   if (!strncmp(kind, "methodcaller", 12)) {
     PyObject *how = PyTuple_GET_ITEM(made, 0); /* partial(methodcaller, name, **kw) when there are keywords */
     if (Py_TYPE(how) == mg_torch.partial) {
-      PyObject *first = PyObject_GetAttr(how, mg_names.args), *all = first ? PySequence_Concat(first, args) : NULL;
+      PyObject *first = PyObject_GetAttr(how, mg_names.args),
+               *all = first ? PySequence_Concat(first, args) : NULL;
       kw = all ? PyObject_GetAttr(how, mg_names.keywords) : NULL;
       Py_XDECREF(first);
       Py_XSETREF(args, all);
@@ -421,12 +447,14 @@ static bool call_is_disabled(PyObject *f) {
   return d && PyDict_GetItemWithError(d, mg_names.torchdynamo_disable) == Py_True;
 }
 
-/* torch keeps its own tracer out of some of its functions (optimizers), not us: the function behind the wrapper.  New;
- * NULL without exception when the user asked for it; who disables a class of modules asks for it through nn.Module's __call__. */
+/* torch keeps its own tracer out of some of its functions (optimizers), not us: the function behind the
+ * wrapper.  New; NULL without exception when the user asked for it; who disables a class of modules asks for
+ * it through nn.Module's __call__. */
 static PyObject *call_torch_original(PyObject *fn) {
   PyObject *o = PyDict_GetItemString(((PyFunctionObject *)fn)->func_dict, "_torchdynamo_orig_callable");
   if (o == mg_torch.module_call || o == mg_torch.module_call_impl) return NULL;
-  return o && PyFunction_Check(o) && mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(o)) ? Py_NewRef(o) : NULL;
+  if (!o || !PyFunction_Check(o) || !mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(o))) return NULL;
+  return Py_NewRef(o);
 }
 
 /* The break for a function that the user has disabled. */
@@ -434,7 +462,8 @@ static PyObject *call_disabled(PyObject *fn) {
   PyFunctionObject *pf = (PyFunctionObject *)fn;
   PyObject *why = PyDict_GetItemString(pf->func_dict, "_torchdynamo_disable_msg");
   const char *text = why && PyUnicode_Check(why) ? PyUnicode_AsUTF8(why) : NULL;
-  return mg_rec_break(BK_disabled, "%s is disabled%s%s", PyUnicode_AsUTF8(pf->func_qualname), text ? ": " : "", text ? text : "");
+  return mg_rec_break(BK_disabled, "%s is disabled%s%s", PyUnicode_AsUTF8(pf->func_qualname),
+                      text ? ": " : "", text ? text : "");
 }
 
 bool mg_rec_disabled(PyObject *fn) {
@@ -445,28 +474,31 @@ bool mg_rec_disabled(PyObject *fn) {
   return !orig;
 }
 
-/* Is it asked in order to hand the call over?  Modules (attention, transformer layers) ask whether they may take their fast path,
- * which they do without us. */
+/* Is it asked in order to hand the call over?  Modules (attention, transformer layers) ask whether they may
+ * take their fast path, which they do without us. */
 static bool call_hands_over(void) {
   PyObject *globals = PyEval_GetGlobals(), *name = globals ? PyDict_GetItemString(globals, "__name__") : NULL;
   return mg_call_by_torch() && strncmp(PyUnicode_AsUTF8(name), "torch.nn.modules.", 17) != 0;
 }
 
-/* torch._dynamo.graph_break and its like: empty functions that mark a place.  torch marks places of its own (optimizers) for its
- * own tracer; they do not concern us. */
+/* torch._dynamo.graph_break and its like: empty functions that mark a place.  torch marks places of its own
+ * (optimizers) for its own tracer; they do not concern us. */
 static bool call_is_mark(PyObject *fn) {
   static const char *const marks[] = {"graph_break", "skip_frame", "step_unsupported"};
   PyCodeObject *co = (PyCodeObject *)PyFunction_GET_CODE(fn);
   for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
     if (PyUnicode_CompareWithASCIIString(co->co_name, marks[i]) == 0)
-      return mg_skip_is_torch(co) && strstr(PyUnicode_AsUTF8(co->co_filename), "_dynamo/decorators.py") && !mg_call_by_torch();
+      return mg_skip_is_torch(co) && strstr(PyUnicode_AsUTF8(co->co_filename), "_dynamo/decorators.py") &&
+             !mg_call_by_torch();
   return false;
 }
 
-/* Tensor.backward, torch.autograd.backward and torch.autograd.grad: no part of a graph for a custom backend. */
+/* Tensor.backward, torch.autograd.backward and torch.autograd.grad: no part of a
+ * graph for a custom backend. */
 static bool call_is_engine(PyObject *fn) {
   PyCodeObject *co = (PyCodeObject *)PyFunction_GET_CODE(fn);
-  if (!mg_rec->want_fx || mg_rec->cap->quiet || mg_fx_is_aten(mg_rec->cap) || !mg_skip_is_torch(co)) return false;
+  if (!mg_rec->want_fx || mg_rec->cap->quiet || mg_fx_is_aten(mg_rec->cap) || !mg_skip_is_torch(co))
+    return false;
   const char *name = PyUnicode_AsUTF8(co->co_name), *file = PyUnicode_AsUTF8(co->co_filename);
   bool named = name && (!strcmp(name, "backward") || !strcmp(name, "grad"));
   return named && file && (strstr(file, "torch/_tensor.py") || strstr(file, "torch/autograd/__init__.py")) &&
@@ -510,10 +542,12 @@ static int call_module(const MgCall *c, PyObject **out) {
       Py_XDECREF(seen);
     }
     uint32_t at = dict[i] ? mg_map_getp(&mg_rec->ident->by_orig, dict[i]) : MG_MAP_NONE;
-    PyObject *now = at == MG_MAP_NONE ? dict[i] : mg_rec->ident->v[at].seen; /* the recording may have its own copy */
+    PyObject *now =
+        at == MG_MAP_NONE ? dict[i] : mg_rec->ident->v[at].seen; /* the recording may have its own copy */
     if (!now || !PyDict_Check(now) || PyDict_GET_SIZE(now) || PyDict_GET_SIZE(dict[i])) return 0;
   }
-  for (int i = mg_older_by_path(mg_older(m)) ? 4 : 0; i < 8; i++) mg_guard_empty(mg_rec->guards, dict[i]); /* dicts on a path are copies, and guarded */
+  for (int i = mg_older_by_path(mg_older(m)) ? 4 : 0; i < 8; i++)
+    mg_guard_empty(mg_rec->guards, dict[i]); /* dicts on a path are copies, and guarded */
   PyObject *forward = mg_rec_getattr(m, mg_names.forward);
   if (!forward) return -1;
   mg_rec->tail_call = c->tail;
@@ -522,9 +556,11 @@ static int call_module(const MgCall *c, PyObject **out) {
   return *out ? 1 : -1;
 }
 
-/* __enter__ or __exit__ of a context of torch that is written in C; pybind11's methods take self as an argument. */
+/* __enter__ or __exit__ of a context of torch that is written in C; pybind11's methods
+ * take self as an argument. */
 static PyObject *call_context(const MgCall *c, bool enter) {
-  PyObject *self = mg_policy_self(c->f), *ctx = PyMethod_Check(c->f) ? PyMethod_GET_SELF(c->f) : c->n ? c->arg[0] : self;
+  PyObject *self = mg_policy_self(c->f);
+  PyObject *ctx = PyMethod_Check(c->f) ? PyMethod_GET_SELF(c->f) : c->n ? c->arg[0] : self;
   if (self && !strcmp(Py_TYPE(self)->tp_name, "torch.device")) ctx = self;
   if (!ctx || c->kwnames) return mg_call_unknown(c);
   return mg_setting_context(c->f, ctx, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, enter);
@@ -539,9 +575,11 @@ static PyObject *call_python(const MgCall *c) {
         mg_rec->asked_compiling = true;
         return PyBool_FromLong(!mg_rec->deny_compiling);
       }
-    if (fn == mg_torch.is_make_fx && mg_rec->want_fx) Py_RETURN_TRUE; /* no fused attention in a torch-level graph, as under torch.compile */
+    if (fn == mg_torch.is_make_fx && mg_rec->want_fx)
+      Py_RETURN_TRUE; /* no fused attention in a torch-level graph, as under torch.compile */
     PyObject *out, *self = t == &PyMethod_Type ? PyMethod_GET_SELF(c->f) : NULL;
-    if (fn == mg_torch.check_with && ((c->n > 1 && c->arg[1] == Py_True) || mg_symvalue_check(c->arg, c->n))) Py_RETURN_NONE;
+    if (fn == mg_torch.check_with && ((c->n > 1 && c->arg[1] == Py_True) || mg_symvalue_check(c->arg, c->n)))
+      Py_RETURN_NONE;
     if (!self && mg_symask_call(fn, c->arg, c->npos, c->kwnames, &out)) return out;
     if (mg_rec_replaced(fn, self, c->arg, c->nargsf, c->kwnames, &out)) return out;
     if (mg_draw_method(c, fn, self, &out)) return out;
@@ -554,10 +592,14 @@ static PyObject *call_python(const MgCall *c) {
       }
       return call_disabled(fn);
     }
-    if (call_is_mark(fn)) return mg_rec_break(BK_user, "torch._dynamo.%s()", PyUnicode_AsUTF8(((PyFunctionObject *)fn)->func_name));
+    if (call_is_mark(fn))
+      return mg_rec_break(BK_user, "torch._dynamo.%s()",
+                          PyUnicode_AsUTF8(((PyFunctionObject *)fn)->func_name));
     if (mg_rec_marked(fn, self, c->arg, c->nargsf, c->kwnames, &out)) return out;
-    if (call_is_engine(fn)) return mg_rec_break(BK_op, "the autograd engine, in a graph for a custom backend");
-    if (PyFunction_GET_CODE(fn) == mg_torch.internal_disable_code) { /* torch keeps its own tracer out, not us */
+    if (call_is_engine(fn))
+      return mg_rec_break(BK_op, "the autograd engine, in a graph for a custom backend");
+    if (PyFunction_GET_CODE(fn) ==
+        mg_torch.internal_disable_code) { /* torch keeps its own tracer out, not us */
       PyObject *f = PyObject_GetAttr(fn, mg_names.wrapped);
       PyObject *r = f ? call_forward(c, f, self) : NULL;
       Py_XDECREF(f);
@@ -573,7 +615,8 @@ static PyObject *call_python(const MgCall *c) {
     if (v.action == ACT_no) return mg_call_unknown(&inner);
     if (v.action == ACT_context_enter || v.action == ACT_context_exit)
       return call_context(c, v.action == ACT_context_enter);
-    if (!call_may_see(&inner, PyMethod_GET_SELF(c->f), v.older) || !call_check_args(&inner, v.older)) return NULL;
+    if (!call_may_see(&inner, PyMethod_GET_SELF(c->f), v.older) || !call_check_args(&inner, v.older))
+      return NULL;
     return mg_call_plain(c);
   }
   PyObject *out;
@@ -583,7 +626,8 @@ static PyObject *call_python(const MgCall *c) {
     int rc = call_module(c, &out);
     if (rc) return rc > 0 ? out : NULL;
   }
-  PyObject *call = mg_older(c->f) ? mg_rec_lookup_special(t, mg_names.call) : _PyType_Lookup(t, mg_names.call);
+  PyObject *call =
+      mg_older(c->f) ? mg_rec_lookup_special(t, mg_names.call) : _PyType_Lookup(t, mg_names.call);
   return call_frame(c, call);
 }
 
@@ -591,8 +635,10 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   switch (act) {
   case ACT_getattr: return c->npos == c->n && c->n >= 2 ? call_getattr(c, false) : mg_call_plain(c);
   case ACT_hasattr: return c->n == 2 ? call_getattr(c, true) : mg_call_plain(c);
-  case ACT_setattr: return c->n == 3 ? call_none(mg_rec_setattr(c->arg[0], c->arg[1], c->arg[2])) : mg_call_plain(c);
-  case ACT_delattr: return c->n == 2 ? call_none(mg_rec_setattr(c->arg[0], c->arg[1], NULL)) : mg_call_plain(c);
+  case ACT_setattr:
+    return c->n == 3 ? call_none(mg_rec_setattr(c->arg[0], c->arg[1], c->arg[2])) : mg_call_plain(c);
+  case ACT_delattr:
+    return c->n == 2 ? call_none(mg_rec_setattr(c->arg[0], c->arg[1], NULL)) : mg_call_plain(c);
   case ACT_vars: return call_vars(c);
   case ACT_type: return call_type(c);
   case ACT_type_call: return call_type_call(c);
@@ -618,7 +664,9 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_consumer: return call_consumer(c);
   case ACT_extreme: return call_extreme(c);
   case ACT_as_python: return mg_call_as_python(c);
-  case ACT_object_setattr: case ACT_object_delattr: case ACT_object_getattr: return call_object_method(c, act);
+  case ACT_object_setattr:
+  case ACT_object_delattr:
+  case ACT_object_getattr: return call_object_method(c, act);
   case ACT_object_reduce: return mg_call_object_reduce(c);
   case ACT_getset_get: return call_getset(c);
   case ACT_lru_cache: return mg_call_lru_cache(c);
@@ -629,7 +677,8 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_grad_mode: return mg_call_grad_mode(c);
   case ACT_node_hook: return mg_function_hook(c);
   case ACT_asks_function: return mg_fmodes_ask(c, call_hands_over());
-  case ACT_context_enter: case ACT_context_exit: return call_context(c, act == ACT_context_enter);
+  case ACT_context_enter:
+  case ACT_context_exit: return call_context(c, act == ACT_context_enter);
   case ACT_draw: return mg_draw_call(c);
   case ACT_tensor_class: return mg_call_tensor_class(c);
   case ACT_tensor_new: return mg_call_tensor_new(c);
@@ -644,8 +693,8 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   }
 }
 
-/* Did calling class t make r anew?  Certain when __new__ and the metaclass are C code; a __new__ in Python may give back an
- * older object (enumerations, singletons), but not one that nobody else holds. */
+/* Did calling class t make r anew?  Certain when __new__ and the metaclass are C code; a __new__ in Python
+ * may give back an older object (enumerations, singletons), but not one that nobody else holds. */
 static bool call_made_instance(PyTypeObject *t, PyObject *r) {
   if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
   PyObject *n = _PyType_Lookup(t, mg_names.new);
@@ -659,8 +708,8 @@ static bool call_is_new(PyObject *f) {
   return self && PyType_Check(self) && !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "__new__");
 }
 
-/* The recording keeps everything that it makes until its end, so nothing in it may wait for an object to die: classes with
- * __del__, weak references to what was made here. */
+/* The recording keeps everything that it makes until its end, so nothing in it may wait for an object to die:
+ * classes with __del__, weak references to what was made here. */
 static bool call_sees_death(const MgCall *c) {
   PyObject *made = call_is_new(c->f) && c->npos ? c->arg[0] : c->f;
   if (!PyType_Check(made)) return false;
@@ -669,15 +718,16 @@ static bool call_sees_death(const MgCall *c) {
     mg_rec_break(BK_c_function, "%.100s has a __del__", t->tp_name);
     return true;
   }
-  if (PyType_IsSubtype(t, &_PyWeakref_RefType) && c->npos && mg_is_fresh(c->arg[0]) && !PyFunction_Check(c->arg[0]) &&
-      !PyType_Check(c->arg[0])) {
+  if (PyType_IsSubtype(t, &_PyWeakref_RefType) && c->npos && mg_is_fresh(c->arg[0]) &&
+      !PyFunction_Check(c->arg[0]) && !PyType_Check(c->arg[0])) {
     mg_rec_break(BK_c_function, "a weak reference to an object made here");
     return true;
   }
   return false;
 }
 
-/* len(tensor): what its class says, which may be a symbolic size; C's len makes a plain int of it.  False: something else. */
+/* len(tensor): what its class says, which may be a symbolic size; C's len makes a plain int of
+ * it.  False: something else. */
 static bool call_len(const MgCall *c, PyObject **r) {
   if (c->n != 1 || c->npos != 1 || !mg_standin_is(c->arg[0])) return false;
   PyObject *says = PyObject_GetAttrString((PyObject *)Py_TYPE(c->arg[0]), "__len__");
@@ -690,7 +740,8 @@ static bool call_len(const MgCall *c, PyObject **r) {
 
 static PyObject *call_any(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
-  MgCall c = {f, args, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0), mg_rec->tail_call};
+  MgCall c = {
+      f, args, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0), mg_rec->tail_call};
   mg_rec->tail_call = false;
   if (call_sees_death(&c) || (mg_rec->refused && mg_marked_refuses(f))) return NULL;
   PyObject *r, *self;
@@ -700,7 +751,9 @@ static PyObject *call_any(PyObject *f, PyObject *const *args, size_t nargsf, PyO
   if (mg_array_call(&c, &r)) return r;
   if (mg_rec->want_fx && mg_fxfunc_call(&c, &r)) return r;
   MgVerdict v = mg_policy_of(f);
-  if (!kwnames && (mg_symvalue_convert(f, args, npos, &r) || mg_symfloat_apply(f, args, npos, &r) || mg_symsize_choose(f, args, npos, &r))) return r;
+  if (!kwnames && (mg_symvalue_convert(f, args, npos, &r) || mg_symfloat_apply(f, args, npos, &r) ||
+                   mg_symsize_choose(f, args, npos, &r)))
+    return r;
   if ((v.action == ACT_no || PyMethod_Check(f)) && mg_draw_numpy(&c, &r)) return r;
   if (v.action == ACT_python) return call_python(&c);
   if ((v.action == ACT_no || v.action == ACT_tensor_class) && mg_call_legacy(&c, &r)) return r;
@@ -713,7 +766,8 @@ static PyObject *call_any(PyObject *f, PyObject *const *args, size_t nargsf, PyO
   if (!call_check_args(&c, v.older) || mg_finalizer_method(f, args, npos, kwnames)) return NULL;
   ValRef out = mg_call_out(&c);
   uint32_t nodes = mg_rec->g->nnode;
-  if (v.action != ACT_recurrent || mg_rec->want_fx || c.kwnames || !mg_recurrent_call(f, c.arg, c.n, &r)) r = mg_call_plain(&c);
+  if (v.action != ACT_recurrent || mg_rec->want_fx || c.kwnames || !mg_recurrent_call(f, c.arg, c.n, &r))
+    r = mg_call_plain(&c);
   if (!r && !mg_rec->abort) r = mg_call_exact(&c);
   if (!r && !mg_rec->abort && mg_rec->cap->sizes.nsrc) r = mg_call_sizes(&c, nodes);
   self = mg_policy_self(f);
@@ -721,7 +775,8 @@ static PyObject *call_any(PyObject *f, PyObject *const *args, size_t nargsf, PyO
   if (mg_standin_check(r)) return mg_call_made_tensor(&c, r, out);
   r = mg_symsize_dress(mg_rec->cap, mg_symfloat_dress(r));
   if (!r) return r;
-  if (PyType_Check(f) ? call_made_instance((PyTypeObject *)f, r) : Py_REFCNT(r) == 1 && Py_TYPE(r)->tp_flags & Py_TPFLAGS_HEAPTYPE)
+  if (PyType_Check(f) ? call_made_instance((PyTypeObject *)f, r)
+                      : Py_REFCNT(r) == 1 && Py_TYPE(r)->tp_flags & Py_TPFLAGS_HEAPTYPE)
     mg_fresh(r); /* what nobody else holds is new */
   if (v.action == ACT_wrap || PyObject_TypeCheck(r, mg_torch.tensor) || (self && mg_older_opaque(self))) {
     PyObject *w = mg_wrap_result(r);

@@ -1,5 +1,6 @@
-/* See the header.  In: calls.  Out: cap->said, a list of pairs (function, arguments) in order, which the snapshot makes.
- * Arguments are tensors and constants: what they say is the same at the end, unless an operation in place follows. */
+/* See the header.  In: calls.  Out: cap->said, a list of pairs (function, arguments) in order, which the
+ * snapshot makes. Arguments are tensors and constants: what they say is the same at the end, unless an
+ * operation in place follows. */
 #include "record/call/deferred_logging.h"
 #include "entry/guard/guard_add.h"
 #include "host/python/dynamo_config.h"
@@ -34,7 +35,8 @@ static bool logcall_in(PyObject *set, const MgCall *c) {
 
 static bool logcall_plain(const MgCall *c) {
   for (Py_ssize_t i = 0; i < c->n; i++)
-    if (!mg_standin_is(c->arg[i]) && !mg_symfloat_is(c->arg[i]) && !mg_guard_is_const(c->arg[i])) return false;
+    if (!mg_standin_is(c->arg[i]) && !mg_symfloat_is(c->arg[i]) && !mg_guard_is_const(c->arg[i]))
+      return false;
   return true;
 }
 
@@ -53,7 +55,8 @@ static PyObject *logcall_bound(const MgCall *c) {
 static PyObject *logcall_defer(MgCapture *cap, PyObject *f, PyObject *const *arg, Py_ssize_t n) {
   PyObject *args = f ? PyTuple_New(n) : NULL, *pair = NULL;
   for (Py_ssize_t i = 0; args && i < n; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(arg[i]));
-  if (args && (cap->said || (cap->said = PyList_New(0))) && (pair = PyTuple_Pack(2, f, args)) && PyList_Append(cap->said, pair))
+  if (args && (cap->said || (cap->said = PyList_New(0))) && (pair = PyTuple_Pack(2, f, args)) &&
+      PyList_Append(cap->said, pair))
     Py_CLEAR(pair);
   Py_XDECREF(f);
   Py_XDECREF(args);
@@ -65,7 +68,8 @@ static PyObject *logcall_defer(MgCapture *cap, PyObject *f, PyObject *const *arg
 /* ---- warnings of libraries ---- */
 
 static PyObject *logcall_warn(PyObject *self, PyObject *unused) {
-  PyObject *m = PyImport_ImportModule("_warnings"), *f = m ? PyObject_GetAttrString(m, "warn_explicit") : NULL;
+  PyObject *m = PyImport_ImportModule("_warnings"),
+           *f = m ? PyObject_GetAttrString(m, "warn_explicit") : NULL;
   PyObject *r = f ? PyObject_Call(f, self, NULL) : NULL;
   (void)unused;
   Py_XDECREF(m);
@@ -81,17 +85,20 @@ static PyFrameObject *logcall_frame(long level) {
   return f;
 }
 
-/* Torch's own, and the wrapper that typing_extensions and warnings have for functions that are marked as deprecated. */
+/* Torch's own, and the wrapper that typing_extensions and warnings have for functions that
+ * are marked as deprecated. */
 static bool logcall_by_library(PyFrameObject *f, PyCodeObject *co) {
-  PyObject *globals = PyFrame_GetGlobals(f), *name = globals ? PyDict_GetItemString(globals, "__name__") : NULL;
-  const char *module = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL, *fn = PyUnicode_AsUTF8(co->co_qualname);
+  PyObject *globals = PyFrame_GetGlobals(f),
+           *name = globals ? PyDict_GetItemString(globals, "__name__") : NULL;
+  const char *module = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL,
+             *fn = PyUnicode_AsUTF8(co->co_qualname);
   bool marks = module && (!strcmp(module, "typing_extensions") || !strcmp(module, "warnings"));
   Py_XDECREF(globals);
   return mg_skip_is_torch(co) || (marks && fn && !strncmp(fn, "deprecated.", 11));
 }
 
-/* warn(message, category=None, stacklevel=1), from such a file: the same warning about the same place.  New; NULL without an
- * exception: another kind of call. */
+/* warn(message, category=None, stacklevel=1), from such a file: the same warning about the same place.  New;
+ * NULL without an exception: another kind of call. */
 static PyObject *logcall_warning(const MgCall *c) {
   PyObject *arg[3] = {NULL, NULL, NULL}, *args = NULL, *r = NULL; /* message, category, stacklevel */
   static const char *const names[] = {"message", "category", "stacklevel"};
@@ -120,8 +127,9 @@ static PyObject *logcall_warning(const MgCall *c) {
   }
   if (registry && (place = (PyObject *)PyFrame_GetCode(f))) {
     name = PyDict_GetItemString(globals, "__name__");
-    args = Py_BuildValue("(OOOiOO)", arg[0], arg[1] ? arg[1] : PyExc_UserWarning, ((PyCodeObject *)place)->co_filename,
-                         PyFrame_GetLineNumber(f), name ? name : Py_None, registry);
+    args = Py_BuildValue("(OOOiOO)", arg[0], arg[1] ? arg[1] : PyExc_UserWarning,
+                         ((PyCodeObject *)place)->co_filename, PyFrame_GetLineNumber(f),
+                         name ? name : Py_None, registry);
   }
   if (args) r = PyCFunction_New(&logcall_warn_def, args);
   Py_XDECREF(args);
@@ -134,7 +142,9 @@ static PyObject *logcall_warning(const MgCall *c) {
 }
 
 static bool logcall_is_warn(PyObject *f) {
-  PyObject *m = PyCFunction_Check(f) && !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "warn") ? PyCFunction_GET_SELF(f) : NULL;
+  PyObject *m = PyCFunction_Check(f) && !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "warn")
+                    ? PyCFunction_GET_SELF(f)
+                    : NULL;
   const char *name = m && PyModule_Check(m) ? PyModule_GetName(m) : NULL;
   return name && !strcmp(name, "_warnings");
 }

@@ -1,8 +1,8 @@
-/* Functions that a program has marked: allow_in_graph (ours and torch's), assume_constant_result, substitute_in_graph, and
- * functions that torch.compile has wrapped.
+/* Functions that a program has marked: allow_in_graph (ours and torch's), assume_constant_result,
+ * substitute_in_graph, and functions that torch.compile has wrapped.
  * In: a callable about to be called while recording.  Out: its result, or "record it as any other".
- * An allowed function runs with its Python unrecorded: only the ops that it issues are part of the graph, or, in an FX
- * graph, one call of the function itself. */
+ * An allowed function runs with its Python unrecorded: only the ops that it issues are part of the graph, or,
+ * in an FX graph, one call of the function itself. */
 #include "record/call/marked_functions.h"
 #include <string.h>
 #include "host/python/names.h"
@@ -20,11 +20,13 @@
 #include "record/tensor/standin.h"
 #include "record/tensor/wrapper_subclass.h"
 
-static PyObject *marked_substitutes;  /* dict: id -> (original, replacement); NULL while there are none */
-static PyObject *marked_torch_ids;    /* torch._dynamo.trace_rules._allowed_callable_ids, strong; NULL until it is imported */
+static PyObject *marked_substitutes; /* dict: id -> (original, replacement); NULL while there are none */
+static PyObject *
+    marked_torch_ids; /* torch._dynamo.trace_rules._allowed_callable_ids, strong; NULL until it is imported */
 static PyObject *marked_torch_refused; /* its _disallowed_callable_ids */
 
-/* One of torch's sets of ids of functions, by its name in torch._dynamo.trace_rules.  New; NULL without an exception while nothing is in it. */
+/* One of torch's sets of ids of functions, by its name in torch._dynamo.trace_rules.  New; NULL without an
+ * exception while nothing is in it. */
 static PyObject *marked_ids(PyObject **cache, const char *name) {
   if (!*cache) {
     PyObject *m = PyImport_GetModule(mg_names.trace_rules);
@@ -55,12 +57,16 @@ static bool marked_by_torch(PyObject *fn) {
   return yes;
 }
 
-PyObject *mg_marked_refused_ids(void) { return marked_ids(&marked_torch_refused, "_disallowed_callable_ids"); }
+PyObject *mg_marked_refused_ids(void) {
+  return marked_ids(&marked_torch_refused, "_disallowed_callable_ids");
+}
 
 bool mg_marked_refuses(PyObject *fn) {
   if (!marked_has_id(mg_rec->refused, fn)) return false;
   PyObject *module = PyFunction_Check(fn) ? ((PyFunctionObject *)fn)->func_module : NULL;
-  if (module && PyUnicode_Check(module) && !PyUnicode_CompareWithASCIIString(module, "torch._dynamo.decorators")) return false; /* graph_break() */
+  if (module && PyUnicode_Check(module) &&
+      !PyUnicode_CompareWithASCIIString(module, "torch._dynamo.decorators"))
+    return false; /* graph_break() */
   mg_rec_break(BK_user, "a function given to torch._dynamo.disallow_in_graph");
   return true;
 }
@@ -79,7 +85,8 @@ static PyObject *marked_result(PyObject *r) {
     mg_fresh(r);
     return r;
   }
-  if (Py_REFCNT(r) == 1 && Py_TYPE(r)->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_solid_base(Py_TYPE(r)) == &PyBaseObject_Type) {
+  if (Py_REFCNT(r) == 1 && Py_TYPE(r)->tp_flags & Py_TPFLAGS_HEAPTYPE &&
+      mg_solid_base(Py_TYPE(r)) == &PyBaseObject_Type) {
     /* made by that code, and known to nobody else */
     mg_fresh(r);
     return r;
@@ -89,7 +96,8 @@ static PyObject *marked_result(PyObject *r) {
   return w;
 }
 
-static int marked_pack(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **pos, PyObject **kw) {
+static int marked_pack(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **pos,
+                       PyObject **kw) {
   Py_ssize_t n = PyVectorcall_NARGS(nargsf), k = self != NULL;
   *pos = PyTuple_New(n + k);
   *kw = PyDict_New();
@@ -101,8 +109,9 @@ static int marked_pack(PyObject *self, PyObject *const *arg, size_t nargsf, PyOb
   return 0;
 }
 
-/* An argument of a function that runs unrecorded: nobody guards what it reads of an older instance, and its tensors are real
- * ones.  Frozen dataclasses are made anew of what the recording sees, others end the graph.  New. */
+/* An argument of a function that runs unrecorded: nobody guards what it reads of an older instance, and its
+ * tensors are real ones.  Frozen dataclasses are made anew of what the recording sees,
+ * others end the graph.  New. */
 static PyObject *marked_argument(PyObject *o);
 
 /* A list, tuple or dict of them.  New. */
@@ -138,7 +147,8 @@ static PyObject *marked_argument(PyObject *o) {
   if (!e || e->kind != OLDER_object || mg_wrapper_is(o)) return Py_NewRef(o);
   PyObject *kw = mg_marked_fields(o), *none = kw ? PyTuple_New(0) : NULL, *r = NULL;
   if (none) r = PyObject_Call((PyObject *)Py_TYPE(o), none, kw);
-  else if (!PyErr_Occurred()) mg_rec_break(BK_older_object, "an older %.100s is given to a function of the graph", Py_TYPE(o)->tp_name);
+  else if (!PyErr_Occurred())
+    mg_rec_break(BK_older_object, "an older %.100s is given to a function of the graph", Py_TYPE(o)->tp_name);
   Py_XDECREF(kw);
   Py_XDECREF(none);
   if (r) mg_fresh(r);
@@ -146,7 +156,8 @@ static PyObject *marked_argument(PyObject *o) {
 }
 
 /* A call of fn in an FX graph, which run does: nothing but its ops is recorded. */
-static PyObject *marked_shown(PyObject *fn, PyObject *run, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+static PyObject *marked_shown(PyObject *fn, PyObject *run, PyObject *self, PyObject *const *arg,
+                              size_t nargsf, PyObject *kwnames) {
   MgRec *rec = mg_rec;
   MgCapture *cap = rec->cap;
   PyObject *pos = NULL, *kw = NULL, *r = NULL;
@@ -177,11 +188,13 @@ static PyObject *marked_shown(PyObject *fn, PyObject *run, PyObject *self, PyObj
   return marked_result(r);
 }
 
-static PyObject *marked_in_graph(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+static PyObject *marked_in_graph(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf,
+                                 PyObject *kwnames) {
   return marked_shown(fn, fn, self, arg, nargsf, kwnames);
 }
 
-bool mg_marked_attention(PyObject *fn, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
+bool mg_marked_attention(PyObject *fn, PyObject *const *arg, size_t nargsf, PyObject *kwnames,
+                         PyObject **out) {
   static PyObject *run;
   MgPause pause = mg_rec_pause();
   PyObject *ours = run ? NULL : mg_import("magneto.jagged");
@@ -199,16 +212,22 @@ static void marked_pin(PyObject *o) {
   PyObject *k, *v;
   Py_ssize_t at = 0;
   mg_rec_pin_arguments(&o, 1);
-  for (Py_ssize_t i = 0; (PyTuple_Check(o) || PyList_Check(o)) && i < PySequence_Fast_GET_SIZE(o); i++) marked_pin(PySequence_Fast_GET_ITEM(o, i));
+  for (Py_ssize_t i = 0; (PyTuple_Check(o) || PyList_Check(o)) && i < PySequence_Fast_GET_SIZE(o); i++)
+    marked_pin(PySequence_Fast_GET_ITEM(o, i));
   while (PyDict_Check(o) && PyDict_Next(o, &at, &k, &v)) marked_pin(v);
 }
 
-bool mg_marked_distributed(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
-  PyObject *tensor = self ? self : PyVectorcall_NARGS(nargsf) ? arg[0] : NULL, *pos = NULL, *kw = NULL, *rest = NULL, *run = NULL;
+bool mg_marked_distributed(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf,
+                           PyObject *kwnames, PyObject **out) {
+  PyObject *tensor = self                         ? self
+                     : PyVectorcall_NARGS(nargsf) ? arg[0]
+                                                  : NULL,
+           *pos = NULL, *kw = NULL, *rest = NULL, *run = NULL;
   if (!tensor || !(mg_standin_check(tensor) || mg_wrapper_is(tensor))) return false;
   *out = NULL;
   if (mg_wrapper_begin(mg_rec, Py_TYPE(tensor))) return true;
-  if (!marked_pack(self, arg, nargsf, kwnames, &pos, &kw)) rest = PyTuple_GetSlice(pos, 1, PyTuple_GET_SIZE(pos));
+  if (!marked_pack(self, arg, nargsf, kwnames, &pos, &kw))
+    rest = PyTuple_GetSlice(pos, 1, PyTuple_GET_SIZE(pos));
   if (rest) {
     marked_pin(rest);
     marked_pin(kw);
@@ -230,11 +249,12 @@ bool mg_marked_distributed(PyObject *fn, PyObject *self, PyObject *const *arg, s
   return true;
 }
 
-/* An argument of a function whose result is a constant: tensors have the values of this run, in memory that nothing else changes.
- * The modes of the recording are off.  New. */
+/* An argument of a function whose result is a constant: tensors have the values of this run, in memory that
+ * nothing else changes. The modes of the recording are off.  New. */
 static PyObject *marked_value(MgRec *r, PyObject *o) {
   if (mg_standin_is(o)) {
-    PyObject *t = mg_standin_swapped(r->cap, o) ? NULL : mg_noderun_value(r, mg_standin_val(o)), *own = NULL, *copy = NULL;
+    PyObject *t = mg_standin_swapped(r->cap, o) ? NULL : mg_noderun_value(r, mg_standin_val(o)), *own = NULL,
+             *copy = NULL;
     bool grad = mg_val(r->g, mg_standin_val(o))->requires_grad;
     if (t && (own = PyObject_CallMethod(t, "detach", NULL))) copy = PyObject_CallMethod(own, "clone", NULL);
     if (copy && grad && PyObject_SetAttrString(copy, "requires_grad", Py_True)) Py_CLEAR(copy);
@@ -261,7 +281,8 @@ static PyObject *marked_value(MgRec *r, PyObject *o) {
 }
 
 /* The function runs once, while recording, as written. */
-static PyObject *marked_constant(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+static PyObject *marked_constant(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf,
+                                 PyObject *kwnames) {
   MgRec *rec = mg_rec;
   PyObject *pos = NULL, *kw = NULL, *r = NULL;
   if (marked_pack(self, arg, nargsf, kwnames, &pos, &kw)) goto done;
@@ -279,7 +300,8 @@ static PyObject *marked_constant(PyObject *fn, PyObject *self, PyObject *const *
   rec->cap->quiet = quiet;
   if (mg_dispatch_return(rec->cap)) Py_CLEAR(r);
   bool unknown = !given && PyErr_ExceptionMatches(MgBreakError);
-  if (unknown) mg_rec_break(BK_data_dependent, "a constant result is asked for with a tensor whose value is not known");
+  if (unknown)
+    mg_rec_break(BK_data_dependent, "a constant result is asked for with a tensor whose value is not known");
 done:
   Py_XDECREF(pos);
   Py_XDECREF(kw);
@@ -287,7 +309,8 @@ done:
 }
 
 /* A function that is called in the place of fn. */
-static PyObject *marked_call(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
+static PyObject *marked_call(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf,
+                             PyObject *kwnames) {
   PyObject *m = self ? PyMethod_New(fn, self) : Py_NewRef(fn);
   PyObject *r = m ? mg_rec_call(m, arg, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames) : NULL;
   Py_XDECREF(m);
@@ -297,20 +320,23 @@ static PyObject *marked_call(PyObject *fn, PyObject *self, PyObject *const *arg,
 /* The replacement of a callable, borrowed; NULL when it has none. */
 static PyObject *marked_substitute(PyObject *f) {
   if (!marked_substitutes) return NULL;
-  PyObject *id = PyLong_FromVoidPtr(mg_older_orig(f)), *row = id ? PyDict_GetItemWithError(marked_substitutes, id) : NULL;
+  PyObject *id = PyLong_FromVoidPtr(mg_older_orig(f)),
+           *row = id ? PyDict_GetItemWithError(marked_substitutes, id) : NULL;
   Py_XDECREF(id);
   PyErr_Clear();
   return row ? PyTuple_GET_ITEM(row, 1) : NULL;
 }
 
-/* Is it the module that torch.compile or torch.compiler.disable made of a module?  Its forward is the marked function. */
+/* Is it the module that torch.compile or torch.compiler.disable made of a module?  Its
+ * forward is the marked function. */
 static bool marked_module(PyObject *m) {
   if (!PyObject_TypeCheck(m, mg_torch.module) || strcmp(Py_TYPE(m)->tp_name, "OptimizedModule")) return false;
   PyObject *of = PyDict_GetItemWithError(mg_type_dict(Py_TYPE(m)), mg_names.module);
   return of && PyUnicode_Check(of) && !PyUnicode_CompareWithASCIIString(of, "torch._dynamo.eval_frame");
 }
 
-bool mg_rec_marked(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
+bool mg_rec_marked(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames,
+                   PyObject **out) {
   PyObject *with = marked_substitute(fn);
   if (with) {
     *out = marked_call(with, self, arg, nargsf, kwnames);
@@ -353,7 +379,8 @@ static PyObject *marked_set(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef marked_methods[] = {
-    {"substitute", marked_set, METH_VARARGS, "substitute(original, replacement, /): recordings call the replacement instead."},
+    {"substitute", marked_set, METH_VARARGS,
+     "substitute(original, replacement, /): recordings call the replacement instead."},
     {NULL, NULL, 0, NULL}};
 
 int mg_marked_init(PyObject *module) { return PyModule_AddFunctions(module, marked_methods); }

@@ -31,7 +31,8 @@ static PyObject *numbers_addc(PyObject *x, PyObject *a, PyObject *b, PyObject *v
 }
 
 /* A foreach op with one number for all: item by item.  more: the second list, or NULL. */
-static PyObject *numbers_foreach(const MgCall *c, const char *method, PyObject *list, PyObject *more, PyObject *number) {
+static PyObject *numbers_foreach(const MgCall *c, const char *method, PyObject *list, PyObject *more,
+                                 PyObject *number) {
   bool in_place = method[strlen(method) - 1] == '_', base = list == c->arg[1];
   PyObject *items = PySequence_Tuple(list), *with = more ? PySequence_Tuple(more) : NULL, *all = NULL;
   Py_ssize_t n = items ? PyTuple_GET_SIZE(items) : 0;
@@ -57,7 +58,8 @@ bool mg_call_number_tensors(const MgCall *c, PyObject **r) {
   const char *name = mg_policy_method(c->f, text, sizeof text);
   PyObject *self = mg_policy_self(c->f), *const *a = c->arg;
   bool addc = !strncmp(name, "addc", 4), method = addc && self && mg_standin_is(self);
-  if (addc && c->kwnames && c->n == c->npos + 1 && c->npos == 3 - method && numbers_stands_for_one(a[c->npos]) &&
+  if (addc && c->kwnames && c->n == c->npos + 1 && c->npos == 3 - method &&
+      numbers_stands_for_one(a[c->npos]) &&
       !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(c->kwnames, 0), "value")) {
     *r = method ? numbers_addc(self, a[0], a[1], a[2], name) : numbers_addc(a[0], a[1], a[2], a[3], name);
     return true;

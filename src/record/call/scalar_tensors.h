@@ -7,5 +7,6 @@
 
 typedef struct MgCall MgCall;
 
-bool mg_call_number_tensors(const MgCall *c, PyObject **r); /* scalar_tensors.c; false: it is another kind of call */
+bool mg_call_number_tensors(const MgCall *c,
+                            PyObject **r); /* scalar_tensors.c; false: it is another kind of call */
 #endif

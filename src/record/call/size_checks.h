@@ -1,4 +1,5 @@
-/* Functions of torch that ask about numbers which depend on data: torch._check_is_size, guard_or_false and their like, sym_and. */
+/* Functions of torch that ask about numbers which depend on data: torch._check_is_size,
+ * guard_or_false and their like, sym_and. */
 #ifndef MG_SIZE_CHECKS_H
 #define MG_SIZE_CHECKS_H
 #define PY_SSIZE_T_CLEAN

@@ -5,6 +5,8 @@
 #include <Python.h>
 #include <stdbool.h>
 
-/* Is this one of torch's Python functions that the recorder does itself (substitutes.c)?  self: of a bound method, or NULL. */
-bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out);
+/* Is this one of torch's Python functions that the recorder does itself (substitutes.c)?  self:
+ * of a bound method, or NULL. */
+bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames,
+                     PyObject **out);
 #endif

@@ -1,5 +1,5 @@
-/* What a stand-in overrides of torch.Tensor: everything that would reach its memory without dispatching, and what
- * user code must see of the older tensor it stands for.
+/* What a stand-in overrides of torch.Tensor: everything that would reach its memory without dispatching, and
+ * what user code must see of the older tensor it stands for.
  * In: calls on stand-ins.  Out: a graph break, or an answer that eager would give. */
 #include "record/call/tensor_methods.h"
 #include <string.h>
@@ -24,17 +24,43 @@
 #include "record/tensor/tensor_hooks.h"
 #include "record/tensor/view_state.h"
 
-/* Methods and attributes that reach memory, storage or autograd's own state: the recording cannot go on.  They break
- * where they are looked up, so that no bound method of a stand-in is left on the user's stack. */
+/* Methods and attributes that reach memory, storage or autograd's own state: the recording cannot go on.
+ * They break where they are looked up, so that no bound method of a stand-in is left on the user's stack. */
 static const char *const standin_breaking[] = {
-    "tolist", "data_ptr", "untyped_storage", "storage", "storage_type", "share_memory_", "pin_memory", "__dlpack__",
-    "__reduce_ex__", "__array__", "__repr__", "__str__", "__format__", "const_data_ptr", "mutable_data_ptr", "set_",
-    "map_", "map2_", "apply_", "retain_grad",
-    "_backward_hooks", "_post_accumulate_grad_hooks", /* which torch's own Python reads and sets to register a hook */
-    "to_dense", "to_sparse", "__complex__", "resize_", "resize_as_", "is_set_to", "__cuda_array_interface__", "_cdata",
+    "tolist",
+    "data_ptr",
+    "untyped_storage",
+    "storage",
+    "storage_type",
+    "share_memory_",
+    "pin_memory",
+    "__dlpack__",
+    "__reduce_ex__",
+    "__array__",
+    "__repr__",
+    "__str__",
+    "__format__",
+    "const_data_ptr",
+    "mutable_data_ptr",
+    "set_",
+    "map_",
+    "map2_",
+    "apply_",
+    "retain_grad",
+    "_backward_hooks",
+    "_post_accumulate_grad_hooks", /* which torch's own Python reads and sets to register a hook */
+    "to_dense",
+    "to_sparse",
+    "__complex__",
+    "resize_",
+    "resize_as_",
+    "is_set_to",
+    "__cuda_array_interface__",
+    "_cdata",
 };
 
-/* A break in the recording that the stand-in belongs to, also while recording is paused (torch's own Python). */
+/* A break in the recording that the stand-in belongs to, also while recording is
+ * paused (torch's own Python). */
 static PyObject *standin_break(PyObject *self, MgBreakCode code, const char *what) {
   MgStandInfo *info = mg_standin_info(self);
   MgRec *before = mg_rec;
@@ -44,17 +70,21 @@ static PyObject *standin_break(PyObject *self, MgBreakCode code, const char *wha
   return NULL;
 }
 
-static PyObject *standin_known_tolist(PyObject *real, PyObject *unused) { return PyObject_CallMethod(real, "tolist", NULL); }
+static PyObject *standin_known_tolist(PyObject *real, PyObject *unused) {
+  return PyObject_CallMethod(real, "tolist", NULL);
+}
 /* A snapshot may rebuild the bound method for the real tensor: then torch's own is meant. */
 static PyObject *standin_tolist(PyObject *self, PyObject *unused) {
-  return mg_standin_is(self) ? mg_symvalue_list(mg_standin_info(self)->cap, self) : PyObject_CallMethod(self, "tolist", NULL);
+  return mg_standin_is(self) ? mg_symvalue_list(mg_standin_info(self)->cap, self)
+                             : PyObject_CallMethod(self, "tolist", NULL);
 }
 static PyMethodDef standin_tolist_def = {"tolist", standin_tolist, METH_NOARGS, NULL};
 static PyMethodDef standin_known_tolist_def = {"tolist", standin_known_tolist, METH_NOARGS, NULL};
 
 static PyObject *standin_base_get(PyObject *self, const char *name);
 
-/* Is torch looking for the overload of an operator?  It says what does not fit of the others, to nobody when one does. */
+/* Is torch looking for the overload of an operator?  It says what does not fit of the
+ * others, to nobody when one does. */
 static bool standin_in_overloads(void) {
   PyFrameObject *f = PyEval_GetFrame();
   PyCodeObject *code = f ? PyFrame_GetCode(f) : NULL;
@@ -76,8 +106,10 @@ static PyObject *standin_break_get(PyObject *self, void *name) {
     mg_constval_unknown(info->cap, info->val);
     if (mg_symvalue_can(info->cap, self)) return PyCFunction_New(&standin_tolist_def, self);
   }
-  if ((!strcmp(name, "__str__") || !strcmp(name, "__repr__")) && standin_in_overloads()) return PyCFunction_New(&standin_kind_def, self);
-  if (info && info->cap && info->cap->glue && !strcmp(name, "untyped_storage")) return standin_base_get(self, name);
+  if ((!strcmp(name, "__str__") || !strcmp(name, "__repr__")) && standin_in_overloads())
+    return PyCFunction_New(&standin_kind_def, self);
+  if (info && info->cap && info->cap->glue && !strcmp(name, "untyped_storage"))
+    return standin_base_get(self, name);
   if (!strcmp(name, "retain_grad") || !strcmp(name, "_backward_hooks")) mg_joint_links(self);
   snprintf(what, sizeof what, "Tensor.%s", (const char *)name);
   return standin_break(self, BK_data_dependent, what);
@@ -85,7 +117,9 @@ static PyObject *standin_break_get(PyObject *self, void *name) {
 
 static int standin_base_set(PyObject *self, const char *name, PyObject *v) {
   PyObject *d = PyObject_GetAttrString((PyObject *)mg_torch.tensor, name), *r = NULL;
-  if (d) r = v ? PyObject_CallMethod(d, "__set__", "OO", self, v) : PyObject_CallMethod(d, "__delete__", "O", self);
+  if (d)
+    r = v ? PyObject_CallMethod(d, "__set__", "OO", self, v)
+          : PyObject_CallMethod(d, "__delete__", "O", self);
   Py_XDECREF(d);
   Py_XDECREF(r);
   return r ? 0 : -1;
@@ -99,18 +133,22 @@ static int standin_break_set(PyObject *self, PyObject *v, void *name) {
   return -1;
 }
 
-/* A snapshot may rebuild a bound method of a stand-in for the real tensor: then torch's own method is meant. */
+/* A snapshot may rebuild a bound method of a stand-in for the real tensor: then
+ * torch's own method is meant. */
 static PyObject *standin_of_real(PyObject *self, const char *name, PyObject *args, PyObject *kwargs) {
-  PyObject *bound = PyObject_GetAttrString(self, name), *r = bound ? PyObject_Call(bound, args, kwargs) : NULL;
+  PyObject *bound = PyObject_GetAttrString(self, name),
+           *r = bound ? PyObject_Call(bound, args, kwargs) : NULL;
   Py_XDECREF(bound);
   return r;
 }
 
-/* Has the tensor what only the real one's copy gets: attributes of the program, or other strides than a clone? */
+/* Has the tensor what only the real one's copy gets: attributes of the program, or
+ * other strides than a clone? */
 static int standin_copies_odd(PyObject *self, PyObject *copy) {
   const MgGraph *g = mg_standin_info(self)->cap->rec->g;
   const MgVal *a = mg_val(g, mg_standin_val(self)), *b = mg_val(g, mg_standin_val(copy));
-  PyObject *dict = mg_older(self) ? Py_XNewRef(mg_older_dict(self)) : PyObject_GetAttrString(self, "__dict__");
+  PyObject *dict =
+      mg_older(self) ? Py_XNewRef(mg_older_dict(self)) : PyObject_GetAttrString(self, "__dict__");
   int odd = dict ? PyObject_IsTrue(dict) : -1;
   Py_XDECREF(dict);
   for (int i = 0; !odd && i < a->ndim; i++) odd = !mg_ex_same(a->stride[i], b->stride[i]);
@@ -131,21 +169,28 @@ static int standin_copy_grad(PyObject *self, PyObject *copy, PyObject *memo) {
 
 /* copy.deepcopy of a tensor: torch's own refuses subclasses without storage. */
 static PyObject *standin_deepcopy(PyObject *self, PyObject *memo) {
-  if (!mg_standin_is(self) || !PyDict_Check(memo)) return PyObject_CallMethod(self, "__deepcopy__", "O", memo);
-  if (Py_TYPE(self) != mg_standin_type) return standin_break(self, BK_op, "deepcopy of a subclass"); /* up to its new_empty, slots, dict */
-  PyObject *grad = NULL, *leaf = NULL, *plain = NULL, *copy = NULL, *key = PyLong_FromVoidPtr(self), *done = key ? PyDict_GetItemWithError(memo, key) : NULL;
+  if (!mg_standin_is(self) || !PyDict_Check(memo))
+    return PyObject_CallMethod(self, "__deepcopy__", "O", memo);
+  if (Py_TYPE(self) != mg_standin_type)
+    return standin_break(self, BK_op, "deepcopy of a subclass"); /* up to its new_empty, slots, dict */
+  PyObject *grad = NULL, *leaf = NULL, *plain = NULL, *copy = NULL, *key = PyLong_FromVoidPtr(self),
+           *done = key ? PyDict_GetItemWithError(memo, key) : NULL;
   bool param = mg_standin_info(self)->is_param;
   int odd;
   if (done || !key || PyErr_Occurred()) {
     Py_XDECREF(key);
     return Py_XNewRef(done);
   }
-  if (!(grad = PyObject_GetAttrString(self, "requires_grad")) || !(leaf = PyObject_GetAttrString(self, "is_leaf"))) goto done;
+  if (!(grad = PyObject_GetAttrString(self, "requires_grad")) ||
+      !(leaf = PyObject_GetAttrString(self, "is_leaf")))
+    goto done;
   if (leaf != Py_True) {
-    PyErr_SetString(PyExc_RuntimeError,
-                    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
-                    "moment.  If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm "
-                    "usage, see https://github.com/pytorch/pytorch/pull/103001");
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+        "moment.  If you were attempting to deepcopy a module, this may be because of a "
+        "torch.nn.utils.weight_norm "
+        "usage, see https://github.com/pytorch/pytorch/pull/103001");
     goto done;
   }
   if (!(plain = PyObject_CallMethod(self, "detach", NULL))) goto done;
@@ -206,17 +251,21 @@ static bool standin_same_elements(const MgStandInfo *a, const MgStandInfo *b) {
   if (!a->cap || a->cap != b->cap) return false;
   const MgGraph *g = a->cap->rec->g;
   const MgVal *x = mg_val(g, a->val), *y = mg_val(g, b->val);
-  bool same = x->storage == y->storage && x->dtype == y->dtype && x->ndim == y->ndim && x->bits == y->bits && mg_ex_same(x->offset, y->offset);
-  for (int i = 0; same && i < x->ndim; i++) same = mg_ex_same(x->size[i], y->size[i]) && mg_ex_same(x->stride[i], y->stride[i]);
+  bool same = x->storage == y->storage && x->dtype == y->dtype && x->ndim == y->ndim && x->bits == y->bits &&
+              mg_ex_same(x->offset, y->offset);
+  for (int i = 0; same && i < x->ndim; i++)
+    same = mg_ex_same(x->size[i], y->size[i]) && mg_ex_same(x->stride[i], y->stride[i]);
   return same;
 }
 
-/* An older tensor gets the memory of v, when the graph has run.  One that requires grad is read from here on where no gradients are
- * recorded (the update of an optimizer): they would end in what it was at the start. */
+/* An older tensor gets the memory of v, when the graph has run.  One that requires grad is read from here on
+ * where no gradients are recorded (the update of an optimizer): they would end in
+ * what it was at the start. */
 static int standin_swap_data(MgStandInfo *info, PyObject *self, PyObject *v) {
   MgCapture *cap = info->cap;
   PyObject *alias = PyObject_CallMethod(v, "detach", NULL);
-  int rc = alias && (cap->swapped || (cap->swapped = PyList_New(0))) ? standin_base_set(self, "data", alias) : -1;
+  int rc =
+      alias && (cap->swapped || (cap->swapped = PyList_New(0))) ? standin_base_set(self, "data", alias) : -1;
   if (!rc && (PyList_Append(cap->swapped, self) || PyList_Append(cap->swapped, alias))) rc = -1;
   if (!rc) info->val = mg_standin_val(alias), info->swapped = mg_facts_requires_grad(self);
   Py_XDECREF(alias);
@@ -226,7 +275,8 @@ static int standin_swap_data(MgStandInfo *info, PyObject *self, PyObject *v) {
 /* `x.data = y` never dispatches: x is an alias of y from now on. */
 static int standin_set_data(PyObject *self, PyObject *v, void *closure) {
   MgStandInfo *info = mg_standin_info(self);
-  if (v && mg_standin_is(v) && standin_same_elements(info, mg_standin_info(v))) return 0; /* x.data -= y assigns what it changed */
+  if (v && mg_standin_is(v) && standin_same_elements(info, mg_standin_info(v)))
+    return 0; /* x.data -= y assigns what it changed */
   bool older = info->input, plain = v && Py_TYPE(self) == mg_standin_type && Py_TYPE(v) == mg_standin_type;
   const MgCapInput *in = older ? &info->cap->input[info->input - 1] : NULL;
   if (!v || !mg_standin_is(v) || (older && (!plain || in->nonleaf)))
@@ -235,7 +285,8 @@ static int standin_set_data(PyObject *self, PyObject *v, void *closure) {
   if (standin_base_set(self, "data", v)) return -1;
   info->val = mg_standin_val(v);
   if (info->cap->rec->want_fx) return 0;
-  PyObject *args = PyTuple_Pack(1, v), *alias = args ? mg_dispatch_call(info->cap, "detach", "default", args, NULL) : NULL;
+  PyObject *args = PyTuple_Pack(1, v),
+           *alias = args ? mg_dispatch_call(info->cap, "detach", "default", args, NULL) : NULL;
   if (alias) info->val = mg_standin_val(alias); /* another tensor over that memory */
   Py_XDECREF(args);
   Py_XDECREF(alias);
@@ -246,7 +297,8 @@ static PyObject *standin_get_grad(PyObject *self, void *closure) {
   return mg_backward_load_grad(self) ? NULL : standin_base_get(self, "grad");
 }
 static int standin_set_grad(PyObject *self, PyObject *v, void *closure) {
-  if (v && v != Py_None && !mg_standin_is(v)) return standin_break(self, BK_op, "assignment to Tensor.grad"), -1;
+  if (v && v != Py_None && !mg_standin_is(v))
+    return standin_break(self, BK_op, "assignment to Tensor.grad"), -1;
   return mg_backward_forget_grad(self) ? -1 : standin_base_set(self, "grad", v);
 }
 
@@ -286,12 +338,15 @@ static int standin_set_requires_grad(PyObject *self, PyObject *v, void *closure)
   Py_XDECREF(now);
   if (want < 0 || have < 0) return -1;
   if (want == have) return 0;
-  if (standin_for_inference(self)) return standin_break(self, BK_op, "a change of requires_grad of an inference tensor"), -1;
-  /* While an input is being made its flag is set here too: its value is already marked.  Marks of others are rough. */
+  if (standin_for_inference(self))
+    return standin_break(self, BK_op, "a change of requires_grad of an inference tensor"), -1;
+  /* While an input is being made its flag is set here too: its value is already marked.
+   * Marks of others are rough. */
   const MgVal *val = info->cap ? mg_val(info->cap->rec->g, info->val) : NULL;
   if (!val || (want && val->requires_grad && !val->def)) return standin_base_set(self, "requires_grad", v);
   const MgRec *r = info->cap->rec;
-  if (info->input && !r->want_fx && r->guards && !r->deny_switch && !r->in_joint) return standin_switch_leaf(self, info, v);
+  if (info->input && !r->want_fx && r->guards && !r->deny_switch && !r->in_joint)
+    return standin_switch_leaf(self, info, v);
   if (info->input || !want || r->want_fx) return standin_break(self, BK_op, "a change of requires_grad"), -1;
   return standin_make_leaf(self, info);
 }
@@ -312,7 +367,8 @@ static PyObject *standin_requires_grad_(PyObject *self, PyObject *args, PyObject
 static PyObject *standin_detach_(PyObject *self, PyObject *unused) {
   MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
   PyObject *base = info && info->cap && info->input ? mg_viewstate_base(self) : Py_NewRef(Py_None);
-  bool plain = base == Py_None && !(info && info->cap && info->input && mg_val(info->cap->rec->g, info->val)->requires_grad);
+  bool plain = base == Py_None &&
+               !(info && info->cap && info->input && mg_val(info->cap->rec->g, info->val)->requires_grad);
   Py_XDECREF(base);
   if (!plain) return base ? standin_break(self, BK_op, "detach_ of a tensor from outside") : NULL;
   return PyObject_CallMethod((PyObject *)mg_torch.tensor, "detach_", "O", self);
@@ -332,13 +388,18 @@ static PyObject *standin_storage_offset(PyObject *self, PyObject *unused) {
 
 static PyObject *standin_hook(PyObject *self, PyObject *hook, bool accumulate) {
   if (mg_standin_is(self)) return mg_tensorhook_register(self, hook, accumulate);
-  return PyObject_CallMethod(self, accumulate ? "register_post_accumulate_grad_hook" : "register_hook", "O", hook);
+  return PyObject_CallMethod(self, accumulate ? "register_post_accumulate_grad_hook" : "register_hook", "O",
+                             hook);
 }
-static PyObject *standin_register_hook(PyObject *self, PyObject *hook) { return standin_hook(self, hook, false); }
-static PyObject *standin_register_accumulate(PyObject *self, PyObject *hook) { return standin_hook(self, hook, true); }
+static PyObject *standin_register_hook(PyObject *self, PyObject *hook) {
+  return standin_hook(self, hook, false);
+}
+static PyObject *standin_register_accumulate(PyObject *self, PyObject *hook) {
+  return standin_hook(self, hook, true);
+}
 
-/* In an FX graph the items of a tensor that is iterated over are subscripts of it, as torch.compile writes them; the
- * __torch_function__ of a subclass sees the calls that torch makes. */
+/* In an FX graph the items of a tensor that is iterated over are subscripts of it, as torch.compile writes
+ * them; the __torch_function__ of a subclass sees the calls that torch makes. */
 static PyObject *standin_iter(PyObject *self, PyObject *unused) {
   MgStandInfo *info = mg_standin_info(self);
   const MgRec *r = info && info->cap ? info->cap->rec : NULL;
@@ -372,7 +433,8 @@ static PyObject *standin_get_of_older(PyObject *self, void *name) {
   MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
   const MgCapInput *in = info && info->cap && info->input ? &info->cap->input[info->input - 1] : NULL;
   if (!in || !in->nonleaf || !in->src || !info->cap->rec->guards) return standin_base_get(self, name);
-  PyObject *now = standin_base_get(in->real, name), *text = now ? PyUnicode_InternFromString(name) : NULL, *seen = NULL;
+  PyObject *now = standin_base_get(in->real, name), *text = now ? PyUnicode_InternFromString(name) : NULL,
+           *seen = NULL;
   if (text) seen = mg_wrap(now, mg_source(info->cap->rec->guards, SRC_attr, in->src, 0, text));
   Py_XDECREF(text);
   Py_XDECREF(now);
@@ -383,17 +445,21 @@ static PyObject *standin_get_of_leaf(PyObject *self, void *name) {
   MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
   if (info && info->cap && info->input) {
     mg_standin_guard_leaf(info->cap, info->input - 1);
-    bool older = !strcmp(name, "grad_fn") && info->cap->input[info->input - 1].nonleaf && !info->cap->rec->in_joint;
-    if (older && info->cap->input[info->input - 1].val == info->val) return standin_break(self, BK_op, "grad_fn of a tensor from outside");
+    bool older =
+        !strcmp(name, "grad_fn") && info->cap->input[info->input - 1].nonleaf && !info->cap->rec->in_joint;
+    if (older && info->cap->input[info->input - 1].val == info->val)
+      return standin_break(self, BK_op, "grad_fn of a tensor from outside");
   }
   return standin_base_get(self, name);
 }
 
 static PyObject *standin_get_version(PyObject *self, void *closure) {
-  return mg_standin_is(self) && mg_standin_info(self)->cap ? mg_viewstate_version(self) : standin_base_get(self, "_version");
+  return mg_standin_is(self) && mg_standin_info(self)->cap ? mg_viewstate_version(self)
+                                                           : standin_base_get(self, "_version");
 }
 static PyObject *standin_get_base(PyObject *self, void *closure) {
-  return mg_standin_is(self) && mg_standin_info(self)->cap ? mg_viewstate_base(self) : standin_base_get(self, "_base");
+  return mg_standin_is(self) && mg_standin_info(self)->cap ? mg_viewstate_base(self)
+                                                           : standin_base_get(self, "_base");
 }
 static PyObject *standin_is_view(PyObject *self, PyObject *unused) {
   PyObject *base = standin_get_base(self, NULL);
@@ -405,7 +471,8 @@ static PyGetSetDef standin_getsets[] = {
     {"_is_param", standin_get_is_param, standin_set_is_param, NULL, NULL},
     {"data", standin_get_data, standin_set_data, NULL, NULL},
     {"grad", standin_get_grad, standin_set_grad, NULL, NULL},
-    {"_grad", standin_get_grad, standin_set_grad, NULL, NULL}, /* the same without torch's warning about non-leaves */
+    {"_grad", standin_get_grad, standin_set_grad, NULL,
+     NULL}, /* the same without torch's warning about non-leaves */
     {"is_leaf", standin_get_of_leaf, NULL, NULL, "is_leaf"},
     {"grad_fn", standin_get_of_leaf, NULL, NULL, "grad_fn"},
     {"retains_grad", standin_get_of_older, NULL, NULL, "retains_grad"},
@@ -441,7 +508,8 @@ int mg_standin_methods_init(PyObject *module) {
   PyTypeObject *type = mg_standin_type;
   static PyGetSetDef breaking[STANDIN_NBREAKING];
   for (size_t i = 0; i < STANDIN_NBREAKING; i++) {
-    breaking[i] = (PyGetSetDef){standin_breaking[i], standin_break_get, standin_break_set, NULL, (void *)standin_breaking[i]};
+    breaking[i] = (PyGetSetDef){standin_breaking[i], standin_break_get, standin_break_set, NULL,
+                                (void *)standin_breaking[i]};
     if (standin_add(type, standin_breaking[i], PyDescr_NewGetSet(type, &breaking[i]))) return -1;
   }
   for (PyMethodDef *m = standin_method_defs; m->ml_name; m++)

@@ -1,5 +1,5 @@
-/* Calls of torch's C functions that a recording sees otherwise than eager does: numbers that the graph computes, tensors that
- * are made as leaves of autograd. */
+/* Calls of torch's C functions that a recording sees otherwise than eager does: numbers that the graph
+ * computes, tensors that are made as leaves of autograd. */
 #include "record/call/torch_calls.h"
 #include <string.h>
 #include "host/python/hook_mode.h"
@@ -21,12 +21,14 @@
 #include "record/symbolic/number.h"
 #include "record/symbolic/sizes.h"
 
-/* A torch-level graph shows the mode where it changes, and where the program itself sets what is set already. */
+/* A torch-level graph shows the mode where it changes, and where the program itself
+ * sets what is set already. */
 PyObject *mg_call_grad_mode(const MgCall *c) {
   bool was = mg_abi.aoti_torch_grad_mode_is_enabled();
   PyObject *r = mg_call_plain(c);
   MgCapture *cap = mg_rec->cap;
-  bool again = r && mg_rec->want_fx && !cap->quiet && was == mg_abi.aoti_torch_grad_mode_is_enabled() && !mg_call_by_torch();
+  bool again = r && mg_rec->want_fx && !cap->quiet && was == mg_abi.aoti_torch_grad_mode_is_enabled() &&
+               !mg_call_by_torch();
   MgPause pause = mg_rec_pause();
   if (again && mg_fx_repeat_grad(cap, was)) Py_CLEAR(r);
   mg_rec_resume(pause);
@@ -35,7 +37,8 @@ PyObject *mg_call_grad_mode(const MgCall *c) {
 
 PyObject *mg_call_one_hot(const MgCall *c) {
   PyObject *r;
-  bool known = c->n == 2 && (!c->kwnames || PyTuple_GET_SIZE(c->kwnames) == 1) && !mg_rec->want_fx; /* whose mode sees the call */
+  bool known = c->n == 2 && (!c->kwnames || PyTuple_GET_SIZE(c->kwnames) == 1) &&
+               !mg_rec->want_fx; /* whose mode sees the call */
   return known && mg_one_hot(c->arg[0], c->arg[1], &r) ? r : mg_call_plain(c);
 }
 
@@ -43,7 +46,8 @@ PyObject *mg_call_one_hot(const MgCall *c) {
 static PyObject *torch_items(PyObject *list) {
   PyObject *r = PyList_New(0);
   for (Py_ssize_t i = 0; r && i < PyList_GET_SIZE(list); i++) {
-    PyObject *x = PyList_GET_ITEM(list, i), *item = mg_standin_check(x) ? PyObject_CallMethod(x, "item", NULL) : Py_NewRef(x);
+    PyObject *x = PyList_GET_ITEM(list, i),
+             *item = mg_standin_check(x) ? PyObject_CallMethod(x, "item", NULL) : Py_NewRef(x);
     if (!item || PyList_Append(r, item)) Py_CLEAR(r);
     Py_XDECREF(item);
   }
@@ -59,7 +63,8 @@ static PyObject *torch_choice(const MgCall *c, Py_ssize_t i) {
     pair[k] = mg_symfloat_is(o) ? PyObject_CallNoArgs((PyObject *)mg_symfloat_class(o)) : Py_NewRef(o);
   }
   PyObject *torch = pair[0] && pair[1] ? mg_import("torch") : NULL;
-  if (torch && (dtype = PyObject_CallMethod(torch, "result_type", "OO", pair[0], pair[1]))) r = PyObject_CallMethod(t, "to", "O", dtype);
+  if (torch && (dtype = PyObject_CallMethod(torch, "result_type", "OO", pair[0], pair[1])))
+    r = PyObject_CallMethod(t, "to", "O", dtype);
   Py_XDECREF(torch);
   Py_XDECREF(dtype);
   Py_XDECREF(pair[0]);
@@ -73,11 +78,13 @@ static bool torch_is_list(PyObject *o) { return PyList_CheckExact(o) || PyTuple_
 /* Is o, or an item of the list that it is, such an object? */
 static bool torch_any(PyObject *o, bool (*is)(PyObject *)) {
   bool any = is(o);
-  for (Py_ssize_t i = 0; torch_is_list(o) && !any && i < PySequence_Fast_GET_SIZE(o); i++) any = torch_any(PySequence_Fast_GET_ITEM(o, i), is);
+  for (Py_ssize_t i = 0; torch_is_list(o) && !any && i < PySequence_Fast_GET_SIZE(o); i++)
+    any = torch_any(PySequence_Fast_GET_ITEM(o, i), is);
   return any;
 }
 
-/* The class that decides about the dtype of torch.tensor(o), a number or a list of numbers; NULL: something else. */
+/* The class that decides about the dtype of torch.tensor(o), a number or a list of
+ * numbers; NULL: something else. */
 static PyTypeObject *torch_number_class(PyObject *o) {
   if (mg_symfloat_is(o)) return mg_symfloat_class(o);
   if (PyFloat_CheckExact(o) || PyLong_CheckExact(o)) return Py_TYPE(o);
@@ -106,21 +113,28 @@ static PyObject *torch_number_tensor(PyObject *o, PyObject *torch, PyObject *to)
   PyObject *t;
   if (mg_symfloat_is(o)) {
     t = mg_symfloat_standin(o);
-    PyObject *args = t && mg_rec->want_fx ? PyTuple_Pack(1, t) : NULL; /* in calls of a torch-level graph it stands for the number */
+    PyObject *args = t && mg_rec->want_fx
+                         ? PyTuple_Pack(1, t)
+                         : NULL; /* in calls of a torch-level graph it stands for the number */
     if (args) Py_SETREF(t, mg_dispatch_call(mg_rec->cap, "clone", "default", args, NULL));
     Py_XDECREF(args);
-  } else t = mg_standin_is(o) ? PyObject_CallMethod(o, "detach", NULL) : PyObject_CallMethod(torch, "tensor", "O", o);
-  PyObject *method = t ? PyObject_GetAttrString(t, "to") : NULL, *r = method ? PyObject_CallObject(method, to) : NULL;
+  } else
+    t = mg_standin_is(o) ? PyObject_CallMethod(o, "detach", NULL)
+                         : PyObject_CallMethod(torch, "tensor", "O", o);
+  PyObject *method = t ? PyObject_GetAttrString(t, "to") : NULL,
+           *r = method ? PyObject_CallObject(method, to) : NULL;
   Py_XDECREF(method);
   Py_XDECREF(t);
   return r;
 }
 
-/* What a torch-level graph calls for torch.tensor() of floats that it computes: the C++ function asks for them while AOTAutograd traces it.
- * Borrowed; NULL with an exception. */
+/* What a torch-level graph calls for torch.tensor() of floats that it computes: the C++ function asks for
+ * them while AOTAutograd traces it. Borrowed; NULL with an exception. */
 static PyObject *torch_traced_tensor(const MgCall *c) {
   static PyObject *traced;
-  if (!PyCFunction_Check(c->f) || strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "tensor") || torch_number_class(c->arg[0]) != &PyFloat_Type) return c->f;
+  if (!PyCFunction_Check(c->f) || strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "tensor") ||
+      torch_number_class(c->arg[0]) != &PyFloat_Type)
+    return c->f;
   PyObject *refs = traced ? NULL : mg_import("torch._refs");
   if (refs) traced = PyObject_GetAttrString(refs, "tensor");
   Py_XDECREF(refs);
@@ -162,7 +176,9 @@ static PyObject *torch_list_dtype(PyObject *o) {
 
 /* numpy.float64, which the text of a torch-level graph shows as a float. */
 static bool torch_is_numpy_double(PyObject *o) { return PyFloat_Check(o) && mg_guard_numpy_number(o); }
-static bool torch_is_numpy(PyObject *o) { return mg_symfloat_is_numpy(o) || (mg_rec->want_fx && torch_is_numpy_double(o)); }
+static bool torch_is_numpy(PyObject *o) {
+  return mg_symfloat_is_numpy(o) || (mg_rec->want_fx && torch_is_numpy_double(o));
+}
 
 /* o with the numbers themselves.  New. */
 static PyObject *torch_plain_numbers(PyObject *o) {
@@ -176,11 +192,14 @@ static PyObject *torch_plain_numbers(PyObject *o) {
   return l;
 }
 
-/* NumPy's numbers bring their dtype along, which a number that stands for one would lose: the numbers themselves. */
+/* NumPy's numbers bring their dtype along, which a number that stands for one would
+ * lose: the numbers themselves. */
 static PyObject *torch_numpy_tensor(const MgCall *c) {
-  PyObject *args = mg_call_args(c), *kw = args ? mg_call_kwargs(c) : NULL, *self = mg_policy_self(c->f), *r = NULL;
+  PyObject *args = mg_call_args(c), *kw = args ? mg_call_kwargs(c) : NULL, *self = mg_policy_self(c->f),
+           *r = NULL;
   PyObject *first = kw ? torch_plain_numbers(c->arg[0]) : NULL, *dtype = NULL;
-  bool show = first && mg_rec->want_fx && torch_any(first, torch_is_numpy_double) && !(self && mg_standin_is(self)) && !PyDict_GetItemString(kw, "dtype");
+  bool show = first && mg_rec->want_fx && torch_any(first, torch_is_numpy_double) &&
+              !(self && mg_standin_is(self)) && !PyDict_GetItemString(kw, "dtype");
   int rc = first ? 0 : -1;
   if (show && (!(dtype = mg_torchobj_new_dtype(DT_f64)) || PyDict_SetItemString(kw, "dtype", dtype))) rc = -1;
   if (!rc && !PyTuple_SetItem(args, 0, Py_NewRef(first))) r = PyObject_Call(c->f, args, kw);
@@ -191,14 +210,15 @@ static PyObject *torch_numpy_tensor(const MgCall *c) {
   return r;
 }
 
-/* torch.tensor(n), torch.as_tensor([n, m]), x.new_tensor(n): of numbers that depend on tensors, or are inputs.  C++ would ask
- * for them. */
+/* torch.tensor(n), torch.as_tensor([n, m]), x.new_tensor(n): of numbers that depend on tensors, or are
+ * inputs.  C++ would ask for them. */
 bool mg_call_tensor(const MgCall *c, PyObject **r) {
   if (c->npos && torch_any(c->arg[0], torch_is_numpy)) {
     *r = torch_numpy_tensor(c);
     return true;
   }
-  PyTypeObject *class = c->npos == 1 && torch_any(c->arg[0], mg_symfloat_is) ? torch_number_class(c->arg[0]) : NULL;
+  PyTypeObject *class =
+      c->npos == 1 && torch_any(c->arg[0], mg_symfloat_is) ? torch_number_class(c->arg[0]) : NULL;
   PyObject *dtype = NULL, *device = NULL, *own = !class && c->npos == 1 ? torch_list_dtype(c->arg[0]) : NULL;
   if (own) class = &PyLong_Type;
   for (Py_ssize_t i = c->npos; class && i < c->n; i++) {
@@ -217,9 +237,12 @@ bool mg_call_tensor(const MgCall *c, PyObject **r) {
   if (dtype) Py_INCREF(dtype);
   else if (self && mg_standin_is(self)) dtype = PyObject_GetAttrString(self, "dtype");
   else if (own) dtype = Py_NewRef(own);
-  else dtype = class == &PyFloat_Type ? PyObject_CallMethod(torch, "get_default_dtype", NULL) : PyObject_GetAttrString(torch, "int64");
+  else
+    dtype = class == &PyFloat_Type ? PyObject_CallMethod(torch, "get_default_dtype", NULL)
+                                   : PyObject_GetAttrString(torch, "int64");
   PyObject *to = dtype ? device ? PyTuple_Pack(2, device, dtype) : PyTuple_Pack(1, dtype) : NULL;
-  bool shown = mg_rec->want_fx && !own && !mg_rec->cap->quiet && !mg_fx_is_aten(mg_rec->cap) && !(self && mg_standin_is(self));
+  bool shown = mg_rec->want_fx && !own && !mg_rec->cap->quiet && !mg_fx_is_aten(mg_rec->cap) &&
+               !(self && mg_standin_is(self));
   if (to) *r = shown ? torch_shown_tensor(c, torch, to) : torch_number_tensor(c->arg[0], torch, to);
   Py_XDECREF(to);
   Py_XDECREF(own);
@@ -239,7 +262,8 @@ static bool torch_ints(PyObject *o) {
   return n > 0;
 }
 
-/* torch.ctc_loss whose lengths are numbers, of which C++ makes a tensor by hand: they are made tensors before. */
+/* torch.ctc_loss whose lengths are numbers, of which C++ makes a tensor by hand:
+ * they are made tensors before. */
 static bool torch_ctc(const MgCall *c, PyObject **r) {
   static PyObject *make; /* torch.tensor */
   PyObject *arg[8], *torch;
@@ -258,10 +282,12 @@ static bool torch_ctc(const MgCall *c, PyObject **r) {
   return true;
 }
 
-/* torch.batch_norm in training whose momentum is a number that changes, the running mean of all batches for one. */
+/* torch.batch_norm in training whose momentum is a number that changes, the running
+ * mean of all batches for one. */
 static bool torch_norm(const MgCall *c, PyObject **r) {
   static PyObject *norm; /* magneto.tensors.batch_norm */
-  bool yes = c->n == 9 && !c->kwnames && c->arg[5] == Py_True && mg_symfloat_is(c->arg[6]) && !mg_rec->want_fx;
+  bool yes =
+      c->n == 9 && !c->kwnames && c->arg[5] == Py_True && mg_symfloat_is(c->arg[6]) && !mg_rec->want_fx;
   if (!yes || !mg_standin_is(c->arg[3]) || !mg_standin_is(c->arg[4])) return false;
   MgPause pause = mg_rec_pause();
   PyObject *m = norm ? NULL : mg_import("magneto.tensors");
@@ -272,8 +298,9 @@ static bool torch_norm(const MgCall *c, PyObject **r) {
   return true;
 }
 
-/* Ops that take numbers where the recording has something that the graph computes: the learning rate of a fused optimizer and
- * what where() chooses go in as tensors, list items of optimizers that are tensors go in as numbers. */
+/* Ops that take numbers where the recording has something that the graph computes: the learning rate of a
+ * fused optimizer and what where() chooses go in as tensors, list items of optimizers that are
+ * tensors go in as numbers. */
 PyObject *mg_call_with_numbers(const MgCall *c) {
   PyObject *arg[32], *other;
   Py_ssize_t done = 0;
@@ -282,11 +309,17 @@ PyObject *mg_call_with_numbers(const MgCall *c) {
   for (; done < c->n; done++) {
     PyObject *o = c->arg[done], *name = done < c->npos ? NULL : PyTuple_GET_ITEM(c->kwnames, done - c->npos);
     bool rate = name && mg_symfloat_is(o) && !PyUnicode_CompareWithASCIIString(name, "lr");
-    bool items = (done == 3 || name) && PyList_CheckExact(o) && PyList_GET_SIZE(o) && mg_standin_check(PyList_GET_ITEM(o, 0)) &&
+    bool items = (done == 3 || name) && PyList_CheckExact(o) && PyList_GET_SIZE(o) &&
+                 mg_standin_check(PyList_GET_ITEM(o, 0)) &&
                  strstr(((PyCFunctionObject *)c->f)->m_ml->ml_name, "_addc");
-    bool value = (done == 3 || name) && mg_standin_check(o) && strstr(((PyCFunctionObject *)c->f)->m_ml->ml_name, "_foreach_addc");
+    bool value = (done == 3 || name) && mg_standin_check(o) &&
+                 strstr(((PyCFunctionObject *)c->f)->m_ml->ml_name, "_foreach_addc");
     bool choice = !strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "where") && mg_symfloat_is(o);
-    arg[done] = choice ? torch_choice(c, done) : rate ? mg_symfloat_standin(o) : items ? torch_items(o) : value ? mg_symfloat_dress(PyObject_CallMethod(o, "item", NULL)) : Py_NewRef(o);
+    arg[done] = choice  ? torch_choice(c, done)
+                : rate  ? mg_symfloat_standin(o)
+                : items ? torch_items(o)
+                : value ? mg_symfloat_dress(PyObject_CallMethod(o, "item", NULL))
+                        : Py_NewRef(o);
     if (!arg[done]) break;
   }
   MgCall inner = *c;
@@ -299,7 +332,8 @@ PyObject *mg_call_with_numbers(const MgCall *c) {
 
 /* torch keeps the function that was scripted (or traced) beside its code, for compilers to record. */
 PyObject *mg_call_script(const MgCall *c) {
-  PyObject *name = PyUnicode_InternFromString("_torchdynamo_inline"), *f = name ? mg_rec_getattr(c->f, name) : NULL;
+  PyObject *name = PyUnicode_InternFromString("_torchdynamo_inline"),
+           *f = name ? mg_rec_getattr(c->f, name) : NULL;
   Py_XDECREF(name);
   if (!f && !mg_rec->abort && PyErr_ExceptionMatches(PyExc_AttributeError)) {
     PyErr_Clear();
@@ -314,22 +348,29 @@ PyObject *mg_call_script(const MgCall *c) {
 static bool torch_call_variable(const MgCall *c, PyObject **r) {
   PyTypeObject *t = PyType_Check(c->f) ? (PyTypeObject *)c->f : NULL;
   if (!t || !t->tp_base || strcmp(t->tp_base->tp_name, "torch._C._LegacyVariableBase")) return false;
-  bool named = c->kwnames && c->n == 2 && c->npos == 1 && !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(c->kwnames, 0), "requires_grad");
-  if (!c->npos || c->n > 2 || (c->n == 2 && (!(named || c->npos == 2) || !PyBool_Check(c->arg[1]))) || !mg_standin_is(c->arg[0])) return false;
+  bool named = c->kwnames && c->n == 2 && c->npos == 1 &&
+               !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(c->kwnames, 0), "requires_grad");
+  if (!c->npos || c->n > 2 || (c->n == 2 && (!(named || c->npos == 2) || !PyBool_Check(c->arg[1]))) ||
+      !mg_standin_is(c->arg[0]))
+    return false;
   *r = PyObject_CallMethod(c->arg[0], "detach", NULL);
   if (*r && c->n == 2 && c->arg[1] == Py_True) Py_SETREF(*r, PyObject_CallMethod(*r, "requires_grad_", NULL));
   return true;
 }
 
-/* torch.LongTensor([1, 2]) and torch.Tensor([1, 2]): the same as torch.tensor of that dtype.  False: something else. */
+/* torch.LongTensor([1, 2]) and torch.Tensor([1, 2]): the same as torch.tensor of that
+ * dtype.  False: something else. */
 bool mg_call_legacy(const MgCall *c, PyObject **r) {
   if (torch_call_variable(c, r)) return true;
   PyObject *list = c->n == 1 && c->npos == 1 ? c->arg[0] : NULL;
   bool general = c->f == (PyObject *)mg_torch.tensor;
   if (!list || (!PyList_CheckExact(list) && !PyTuple_CheckExact(list))) return false;
   if (!general && strcmp(Py_TYPE(c->f)->tp_name, "torch.tensortype")) return false;
-  PyObject *torch = mg_import("torch"), *dtype = NULL, *make = torch ? PyObject_GetAttrString(torch, "tensor") : NULL;
-  if (make) dtype = general ? PyObject_CallMethod(torch, "get_default_dtype", NULL) : PyObject_GetAttrString(c->f, "dtype");
+  PyObject *torch = mg_import("torch"), *dtype = NULL,
+           *make = torch ? PyObject_GetAttrString(torch, "tensor") : NULL;
+  if (make)
+    dtype = general ? PyObject_CallMethod(torch, "get_default_dtype", NULL)
+                    : PyObject_GetAttrString(c->f, "dtype");
   PyObject *sparse = general || !dtype ? NULL : PyObject_GetAttrString(c->f, "is_sparse");
   PyObject *cuda = general || !dtype ? NULL : PyObject_GetAttrString(c->f, "is_cuda");
   bool plain = dtype && (general || (sparse == Py_False && cuda == Py_False));
@@ -363,7 +404,8 @@ static bool torch_is_leaf(PyObject *x) {
 PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r, ValRef out) {
   if (out && mg_call_out(c) == out) {
     Py_DECREF(r);
-    return mg_rec_break(BK_op, "an op that does not write out= of a tensor subclass, as which recorded tensors appear");
+    return mg_rec_break(
+        BK_op, "an op that does not write out= of a tensor subclass, as which recorded tensors appear");
   }
   MgStandInfo *info = c->kwnames && mg_standin_is(r) && mg_facts_requires_grad(r) ? mg_standin_info(r) : NULL;
   if (!info || !info->cap || info->input) return r;
@@ -402,25 +444,27 @@ PyObject *mg_call_exact(const MgCall *c) {
 
 /* May an exception of C code be due to symbolic sizes?  With numbers it is raised again, or not. */
 static bool torch_blames_sizes(void) {
-  return PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError) ||
-         PyErr_ExceptionMatches(PyExc_IndexError);
+  return PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError) ||
+         PyErr_ExceptionMatches(PyExc_ValueError) || PyErr_ExceptionMatches(PyExc_IndexError);
 }
 
-/* Torch's Python kernels of recurrent networks forget the dropout between layers; the arguments are (..., dropout, train, ...). */
+/* Torch's Python kernels of recurrent networks forget the dropout between layers; the arguments are
+ * (..., dropout, train, ...). */
 static bool torch_kernel_differs(const MgCall *c) {
   static const char *const recurrent[] = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
   const char *name = PyCFunction_Check(c->f) ? ((PyCFunctionObject *)c->f)->m_ml->ml_name : "";
   bool found = false, differs = false;
   for (size_t i = 0; i < sizeof recurrent / sizeof *recurrent; i++) found |= !strcmp(name, recurrent[i]);
   for (Py_ssize_t i = 0; found && i < c->n; i++)
-    differs |= mg_symfloat_is(c->arg[i]) ||
-               (PyFloat_Check(c->arg[i]) && PyFloat_AS_DOUBLE(c->arg[i]) != 0 && (i + 1 == c->n || c->arg[i + 1] != Py_False));
+    differs |= mg_symfloat_is(c->arg[i]) || (PyFloat_Check(c->arg[i]) && PyFloat_AS_DOUBLE(c->arg[i]) != 0 &&
+                                             (i + 1 == c->n || c->arg[i + 1] != Py_False));
   return differs;
 }
 
-/* A composite op whose C++ asks for sizes as numbers: once more by torch's own Python kernel for it, which computes with sizes
- * of any kind (interpolation by a factor, recurrent networks, short-time Fourier transforms).  What the first try has recorded
- * stays behind, unused.  NULL without an abort: the exception stays. */
+/* A composite op whose C++ asks for sizes as numbers: once more by torch's own Python kernel for it, which
+ * computes with sizes of any kind (interpolation by a factor, recurrent networks, short-time Fourier
+ * transforms).  What the first try has recorded stays behind, unused.  NULL without an
+ * abort: the exception stays. */
 static PyObject *torch_by_python_kernel(const MgCall *c, uint32_t nodes) {
   MgGraph *g = mg_rec->g;
   if (!mg_call_has_standin(c) || torch_kernel_differs(c)) return NULL;
@@ -451,7 +495,8 @@ static PyObject *torch_by_python_kernel(const MgCall *c, uint32_t nodes) {
 
 PyObject *mg_call_sizes(const MgCall *c, uint32_t nodes) {
   if (!torch_blames_sizes()) return NULL;
-  if (!mg_symsize_inputs(&mg_rec->cap->sizes)) return mg_rec_break(BK_data_dependent, "torch wants the number of a size");
+  if (!mg_symsize_inputs(&mg_rec->cap->sizes))
+    return mg_rec_break(BK_data_dependent, "torch wants the number of a size");
   PyObject *r = torch_by_python_kernel(c, nodes);
   if (mg_rec->abort) mg_rec->sizes_failed = true; /* no break of the program */
   else if (!r) mg_symsize_give_up(mg_rec, "torch wants the numbers of sizes");

@@ -23,11 +23,13 @@ static void policy_type_name(PyTypeObject *t, char *buf, size_t n) {
   }
   PyObject *m = PyDict_GetItemWithError(mg_type_dict(t), mg_names.module);
   const char *s = m && PyUnicode_Check(m) ? PyUnicode_AsUTF8(m) : NULL;
-  snprintf(buf, n, "%s.%s", s ? s : "?", strrchr(t->tp_name, '.') ? strrchr(t->tp_name, '.') + 1 : t->tp_name);
+  snprintf(buf, n, "%s.%s", s ? s : "?",
+           strrchr(t->tp_name, '.') ? strrchr(t->tp_name, '.') + 1 : t->tp_name);
   PyErr_Clear();
 }
 
-/* The class whose method table holds def: methods are listed with the class that defines them. NULL: none of t's. */
+/* The class whose method table holds def: methods are listed with the class that
+ * defines them. NULL: none of t's. */
 static PyTypeObject *policy_definer(PyTypeObject *t, const PyMethodDef *def) {
   PyObject *mro = t->tp_mro;
   for (Py_ssize_t i = 0; mro && i < PyTuple_GET_SIZE(mro); i++) {
@@ -52,13 +54,11 @@ static bool policy_identify(PyObject *f, char *owner, size_t n, const char **nam
       PyTypeObject *b = policy_definer((PyTypeObject *)s, c->m_ml);
       if (!b) b = policy_definer(Py_TYPE(s), c->m_ml);
       policy_type_name(b ? b : (PyTypeObject *)s, owner, n);
-    }
-    else if (s && PyModule_Check(s)) snprintf(owner, n, "%s", PyModule_GetName(s));
+    } else if (s && PyModule_Check(s)) snprintf(owner, n, "%s", PyModule_GetName(s));
     else if (s && strncmp(Py_TYPE(s)->tp_name, "pybind11_", 9)) {
       PyTypeObject *b = policy_definer(Py_TYPE(s), c->m_ml);
       policy_type_name(b ? b : Py_TYPE(s), owner, n);
-    }
-    else snprintf(owner, n, "%s", m && PyUnicode_Check(m) ? PyUnicode_AsUTF8(m) : "?");
+    } else snprintf(owner, n, "%s", m && PyUnicode_Check(m) ? PyUnicode_AsUTF8(m) : "?");
     PyErr_Clear();
     return true;
   }
@@ -105,7 +105,8 @@ static bool policy_word_matches(const char *names, const char *name) {
 /* Methods that CPython's exception classes define: they change the exception itself. */
 static bool policy_of_exception(PyObject *f) {
   PyTypeObject *t = NULL;
-  if (Py_TYPE(f) == &PyWrapperDescr_Type || Py_TYPE(f) == &PyMethodDescr_Type) t = ((PyDescrObject *)f)->d_type;
+  if (Py_TYPE(f) == &PyWrapperDescr_Type || Py_TYPE(f) == &PyMethodDescr_Type)
+    t = ((PyDescrObject *)f)->d_type;
   else if (Py_TYPE(f) == &_PyMethodWrapper_Type) t = ((MethodWrapper *)f)->descr->d_common.d_type;
   else if (PyCFunction_Check(f) && mg_policy_self(f)) t = Py_TYPE(mg_policy_self(f));
   return t && PyType_IsSubtype(t, (PyTypeObject *)PyExc_BaseException);
@@ -113,11 +114,13 @@ static bool policy_of_exception(PyObject *f) {
 
 static MgVerdict policy_find(const char *owner, const char *name) {
   for (size_t i = 0; i < sizeof policy_rows / sizeof *policy_rows; i++)
-    if (!strcmp(policy_rows[i].owner, owner) && policy_word_matches(policy_rows[i].names, name)) return policy_rows[i].v;
+    if (!strcmp(policy_rows[i].owner, owner) && policy_word_matches(policy_rows[i].names, name))
+      return policy_rows[i].v;
   return (MgVerdict){ACT_no, false};
 }
 
-/* Calling a class: what counts is the C code that makes the instance, that of the most derived static base. */
+/* Calling a class: what counts is the C code that makes the instance, that of the
+ * most derived static base. */
 static MgVerdict policy_of_class(PyTypeObject *t) {
   if (PyType_IsSubtype(t, mg_torch.tensor)) return (MgVerdict){ACT_tensor_class, true};
   if (PyType_IsSubtype(t, (PyTypeObject *)PyExc_BaseException)) return (MgVerdict){ACT_run, false};
@@ -137,7 +140,8 @@ static MgVerdict policy_of_class(PyTypeObject *t) {
   }
 }
 
-/* name() of a node of PyTorch's gradient graph: each op has a class of nodes, and all their methods one function. */
+/* name() of a node of PyTorch's gradient graph: each op has a class of nodes, and all
+ * their methods one function. */
 static bool policy_names_node(PyObject *f) {
   static PyCFunction name;
   if (!PyCFunction_Check(f) || strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "name")) return false;
@@ -175,7 +179,9 @@ static MgVerdict policy_ask(PyObject *f) {
 /* The class whose __new__ this is: all C classes share one method definition of that name. */
 static PyTypeObject *policy_new_of(PyObject *f) {
   PyObject *s = PyCFunction_Check(f) ? ((PyCFunctionObject *)f)->m_self : NULL;
-  return s && PyType_Check(s) && !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "__new__") ? (PyTypeObject *)s : NULL;
+  return s && PyType_Check(s) && !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "__new__")
+             ? (PyTypeObject *)s
+             : NULL;
 }
 
 MgVerdict mg_policy_of(PyObject *f) {
@@ -183,13 +189,15 @@ MgVerdict mg_policy_of(PyObject *f) {
   PyTypeObject *t = Py_TYPE(f);
   if (t == &PyFunction_Type || t == &PyMethod_Type) return (MgVerdict){ACT_python, true};
   PyTypeObject *made = policy_new_of(f);
-  if (made && made != &PyBaseObject_Type && PyType_IsSubtype(mg_torch.tensor, made)) return (MgVerdict){ACT_tensor_new, true};
+  if (made && made != &PyBaseObject_Type && PyType_IsSubtype(mg_torch.tensor, made))
+    return (MgVerdict){ACT_tensor_new, true};
   char owner[200];
   const char *name;
   const void *key = NULL;
   if (made) key = made->tp_flags & Py_TPFLAGS_HEAPTYPE ? NULL : &made->tp_new;
   else if (PyCFunction_Check(f)) key = ((PyCFunctionObject *)f)->m_ml;
-  else if (t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type || t == &PyWrapperDescr_Type || t == &_PyMethodWrapper_Type)
+  else if (t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type || t == &PyWrapperDescr_Type ||
+           t == &_PyMethodWrapper_Type)
     policy_identify(f, owner, sizeof owner, &name, &key);
   /* Classes and other callables may die and their address be used again. */
   bool stable = key || (PyType_Check(f) && !(((PyTypeObject *)f)->tp_flags & Py_TPFLAGS_HEAPTYPE));

@@ -7,7 +7,7 @@ PyTypeObject *mg_standin_type;
 
 Py_ssize_t mg_standin_slot;
 
-PyObject *mg_standin_c;             /* torch._C */
+PyObject *mg_standin_c; /* torch._C */
 
 bool mg_standin_check(PyObject *o) { return mg_standin_is(o); }
 
@@ -24,7 +24,7 @@ PyObject *mg_standin_original(PyObject *o) {
 }
 
 bool mg_standin_transformed(PyObject *o) {
-  static PyObject *ask; /* strong, process lifetime */
+  static PyObject *ask;                            /* strong, process lifetime */
   if (Py_TYPE(o) != mg_torch.tensor) return false; /* wrappers that a transform left behind count, too */
   PyObject *f = ask ? NULL : PyObject_GetAttrString(mg_standin_c, "_functorch"), *r = NULL;
   if (f) ask = PyObject_GetAttrString(f, "is_functorch_wrapped_tensor");

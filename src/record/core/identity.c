@@ -62,7 +62,8 @@ int mg_older_add(PyObject *orig, PyObject *seen, SrcRef src, MgOlderKind kind) {
     PyErr_NoMemory();
     return -1;
   }
-  d->v[d->n++] = (MgOlder){.orig = Py_NewRef(orig), .seen = Py_NewRef(seen), .src = src, .kind = (uint8_t)kind};
+  d->v[d->n++] =
+      (MgOlder){.orig = Py_NewRef(orig), .seen = Py_NewRef(seen), .src = src, .kind = (uint8_t)kind};
   return 0;
 }
 
@@ -93,6 +94,7 @@ void mg_older_alias(const MgOlder *e, SrcRef src) {
 /* ---- attributes of older instances ---- */
 
 bool mg_older_by_path(const MgOlder *e) {
-  bool identical = e->kind == OLDER_itself || e->kind == OLDER_namespace; /* guarded by identity wherever it came from */
+  bool identical =
+      e->kind == OLDER_itself || e->kind == OLDER_namespace; /* guarded by identity wherever it came from */
   return e->src && !identical && mg_ident_guards()->src[e->src].kind != SRC_pinned;
 }

@@ -7,32 +7,36 @@ typedef struct MgCode MgCode;
 typedef struct MgInstr MgInstr;
 typedef struct MgRec MgRec;
 
-typedef enum MgStep {  /* what a handler asks the loop to do next */
-  STEP_next,
-  STEP_error,          /* an exception is set: add a traceback entry, then unwind */
-  STEP_reraise,        /* the same without the traceback entry */
-  STEP_leave,          /* the stack is as before: CPython executes this instruction, and it ends the frame's run */
-  STEP_unknown         /* the stack is as before: this loop cannot execute it */
+typedef enum MgStep { /* what a handler asks the loop to do next */
+                      STEP_next,
+                      STEP_error,   /* an exception is set: add a traceback entry, then unwind */
+                      STEP_reraise, /* the same without the traceback entry */
+                      STEP_leave,   /* the stack is as before: CPython executes this instruction, and it ends
+                                       the frame's run */
+                      STEP_unknown  /* the stack is as before: this loop cannot execute it */
 } MgStep;
 typedef enum MgLoopEnd {
-  LOOP_stop,           /* before instruction `unit`, as asked for */
-  LOOP_leave,          /* at instruction `unit`, which CPython has to execute: return, yield, reraise */
-  LOOP_error,          /* exception set, no handler in this frame; at `in` */
-  LOOP_abort,          /* recording: mg_rec->abort is set */
-  LOOP_unknown         /* plain: CPython has to go on at `unit` */
+  LOOP_stop,   /* before instruction `unit`, as asked for */
+  LOOP_leave,  /* at instruction `unit`, which CPython has to execute: return, yield, reraise */
+  LOOP_error,  /* exception set, no handler in this frame; at `in` */
+  LOOP_abort,  /* recording: mg_rec->abort is set */
+  LOOP_unknown /* plain: CPython has to go on at `unit` */
 } MgLoopEnd;
-typedef struct MgOuter { /* how far a frame is: the outermost one of a recording, an inlined one, or one that is stepped */
+typedef struct MgOuter { /* how far a frame is: the outermost one of a recording, an inlined one, or one that
+                            is stepped */
   long n;                /* instructions started */
   long stop_at;          /* stop once n of them are done; -1: never */
-  long descend;          /* the recording is to end inside of the frame that instruction number n calls; -1: not here */
-  long tail;             /* trivial instructions executed last, without a gap */
-  bool direct;           /* inlined: what this frame returns is the result of the instruction that runs in the one above */
-  bool *untouched;       /* recording, per slot at the start: still holds the frame's own, unwrapped value */
-  int nslot;             /* entries of untouched */
-  int base;            /* where the frame's slots begin in MgSlots */
-  int raw;               /* stack entries, from the bottom, that are still unwrapped */
-  int exc_depth;         /* exceptions that became the handled one since the start */
-  long exc_n;            /* n of the instruction that raised the outermost of them */
+  long
+      descend; /* the recording is to end inside of the frame that instruction number n calls; -1: not here */
+  long tail;   /* trivial instructions executed last, without a gap */
+  bool direct; /* inlined: what this frame returns is the result of the instruction that runs in the one above
+                */
+  bool *untouched; /* recording, per slot at the start: still holds the frame's own, unwrapped value */
+  int nslot;       /* entries of untouched */
+  int base;        /* where the frame's slots begin in MgSlots */
+  int raw;         /* stack entries, from the bottom, that are still unwrapped */
+  int exc_depth;   /* exceptions that became the handled one since the start */
+  long exc_n;      /* n of the instruction that raised the outermost of them */
 } MgOuter;
 typedef struct MgLoop {
   PyThreadState *ts;

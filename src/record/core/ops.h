@@ -1,5 +1,6 @@
 /* What is recursive by nature: operations of higher rooms that lower rooms need, in one table.
- * Only rooms below an implementation call through it; the others call the function.  record/segment/ops.c fills it. */
+ * Only rooms below an implementation call through it; the others call the function.
+ * record/segment/ops.c fills it. */
 #ifndef MG_OPS_H
 #define MG_OPS_H
 #define PY_SSIZE_T_CLEAN
@@ -31,8 +32,10 @@ typedef struct MgRecOps {
   ValRef (*scalar_input)(MgCapture *cap, PyObject *tensor, SrcRef src);
   bool (*subclass_among)(const MgCapture *cap, PyObject *types);
   /* record/dispatch */
-  PyObject *(*dispatch_call)(MgCapture *cap, const char *name, const char *overload, PyObject *args, PyObject *kwargs);
-  PyObject *(*dispatch_emit)(MgCapture *cap, const MgFrontOp *fo, PyObject *args, const ValRef *like, uint32_t n, bool grad);
+  PyObject *(*dispatch_call)(MgCapture *cap, const char *name, const char *overload, PyObject *args,
+                             PyObject *kwargs);
+  PyObject *(*dispatch_emit)(MgCapture *cap, const MgFrontOp *fo, PyObject *args, const ValRef *like,
+                             uint32_t n, bool grad);
   bool (*one_hot)(PyObject *x, PyObject *count, PyObject **r);
   bool (*recurrent_call)(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r);
   /* record/fx */

@@ -1,7 +1,7 @@
 /* State of the recording of this thread, and the one way to end a recording early.
  * In: reasons from every room of record.  Out: mg_rec, MgBreakError, names and hints of breaks.
- * A break unwinds as a Python exception because C code between two inlined frames only understands that; the flag in
- * MgRec is what counts, since such code may swallow exceptions. */
+ * A break unwinds as a Python exception because C code between two inlined frames only understands that; the
+ * flag in MgRec is what counts, since such code may swallow exceptions. */
 #include "record/core/recording.h"
 #include <stdlib.h>
 #include "base/strbuf.h"
@@ -46,9 +46,15 @@ int mg_loop_path(const MgRec *r, MgStop *path) {
   if (depth && !frames[0]->outer) return 0; /* a generator that is closed after the outermost frame ended */
   for (n = 0; n < depth; n++) {
     const MgLoop *l = frames[n];
-    if (n && (!l->direct || mg_skip_is_copy(l->v.code))) break; /* the ids in a memo are of this recording's objects */
-    path[n] = (MgStop){l->at->n, l->at->tail, l->at->exc_n, l->at->exc_depth, l->nnode,
-                       l->code->line[l->in->at], mg_skip_compile(l->v.code)};
+    if (n && (!l->direct || mg_skip_is_copy(l->v.code)))
+      break; /* the ids in a memo are of this recording's objects */
+    path[n] = (MgStop){l->at->n,
+                       l->at->tail,
+                       l->at->exc_n,
+                       l->at->exc_depth,
+                       l->nnode,
+                       l->code->line[l->in->at],
+                       mg_skip_compile(l->v.code)};
   }
   return n;
 }

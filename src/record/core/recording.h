@@ -1,9 +1,9 @@
 /* One recording of a frame: state shared by the rooms of record.
- * The recorder is an eval loop on the user's real frame with real objects; only tensors are replaced by stand-ins.
- * Where an object came from (its source) hangs on identity.  Classes of objects: fresh (made while recording),
- * older (reached from a source: wrapped, shadowed, guarded), stand-in, opaque.
- * Conventions: `PyObject *` results are new references, arguments borrowed, unless said otherwise.  Functions that can
- * cannot go on call mg_rec_break and return NULL / -1 with MgBreakError set; every level unwinds. */
+ * The recorder is an eval loop on the user's real frame with real objects; only tensors are replaced by
+ * stand-ins. Where an object came from (its source) hangs on identity.  Classes of objects: fresh (made while
+ * recording), older (reached from a source: wrapped, shadowed, guarded), stand-in, opaque.
+ * Conventions: `PyObject *` results are new references, arguments borrowed, unless said otherwise.  Functions
+ * that can cannot go on call mg_rec_break and return NULL / -1 with MgBreakError set; every level unwinds. */
 #ifndef MG_RECORDING_H
 #define MG_RECORDING_H
 #define PY_SSIZE_T_CLEAN
@@ -24,30 +24,32 @@ typedef struct MgLoop MgLoop;
 typedef struct MgMap MgMap;
 typedef struct MgSlots MgSlots;
 
-typedef struct MgEffects MgEffects;   /* torch_effects.c: ordered effects to replay (grad mode, globals ...) */
-typedef struct MgExec MgExec;         /* exec_run.c: how an entry's graph is run */
+typedef struct MgEffects MgEffects; /* torch_effects.c: ordered effects to replay (grad mode, globals ...) */
+typedef struct MgExec MgExec;       /* exec_run.c: how an entry's graph is run */
 
-/* Where a break happened: the recorded frames from the outermost one inwards, as long as each is called directly by the
- * one before, so that it can be made anew and resumed.  All counts are instructions of that frame. */
+/* Where a break happened: the recorded frames from the outermost one inwards, as long as each is called
+ * directly by the one before, so that it can be made anew and resumed.  All counts are
+ * instructions of that frame. */
 typedef struct MgStop {
-  long n, tail, exc_n;  /* started; trivial ones at the end; the one that raised what is being handled, or -1 */
+  long n, tail,
+      exc_n; /* started; trivial ones at the end; the one that raised what is being handled, or -1 */
   int exc_depth;
-  uint32_t nnode;       /* size of the graph when the frame started */
-  int line;             /* of the instruction */
-  bool library;         /* code that is not compiled on its own */
+  uint32_t nnode; /* size of the graph when the frame started */
+  int line;       /* of the instruction */
+  bool library;   /* code that is not compiled on its own */
 } MgStop;
 enum { MG_STOP_DEPTH = 16 };
 
 typedef struct MgRec {
-  MgCtx *ctx;           /* memory and first error of this compilation */
+  MgCtx *ctx; /* memory and first error of this compilation */
   MgExprs *x;
-  MgGraph *g;           /* the ATen graph being recorded */
+  MgGraph *g; /* the ATen graph being recorded */
   MgIdent *ident;
   MgGuards *guards;
   MgEffects *effects;
   MgCapture *cap;
-  bool abort;           /* set by mg_rec_break: everything unwinds, the driver places the break and records again */
-  uint8_t code;         /* MgBreakCode */
+  bool abort;   /* set by mg_rec_break: everything unwinds, the driver places the break and records again */
+  uint8_t code; /* MgBreakCode */
   char reason[256];     /* one line for users */
   const char *name;     /* of what is recorded, for profilers; NULL: the frame tells (source_place.h) */
   uint32_t line;        /* source line of the outermost frame while recording */
@@ -58,68 +60,79 @@ typedef struct MgRec {
   bool in_joint;        /* the engine runs backward for the gradient graph: the program has ended */
   bool rehearsed;       /* it met a fake tensor: somebody asks for shapes */
   bool too_deep;        /* the C stack is nearly used up: nothing of this frame is compiled */
-  bool function_failed; /* the backward of an autograd.Function cannot be recorded: record again with deny_function */
+  bool function_failed; /* the backward of an autograd.Function cannot be recorded: record again with
+                           deny_function */
   bool deny_function;   /* calls of autograd.Function break the graph */
   bool hook_traced;     /* the custom backend cannot run hook_point: record again with deny_hook */
-  bool filled_cache;    /* an older cached function computed something, and may have changed what was met before: see whether the guards hold */
-  bool again;           /* what the recording met has changed meanwhile (a lazy module), or how to guard it is known now: record again */
-  bool need_fx;         /* tensors that wrap others were met: record again with a torch-level graph */
-  bool loop_failed;     /* a loop's body cannot be a part of the graph: record again with deny_loops */
-  bool deny_loops;      /* loops over rows are unrolled */
-  bool unrolls;         /* the rest of a loop that began before is recorded (older_iterators.h) */
-  bool deny_unroll;     /* its iterator is not taken from */
-  bool deny_hook;       /* hooks on tensors that the graph makes break it */
-  bool sizes_failed;    /* something cannot go on with symbolic sizes: record again with deny_sizes */
-  bool fixed_sizes;     /* the custom backend compiles for the sizes of its examples, which wrap tensors */
-  bool deny_sizes;      /* every size of an input is a constant */
-  bool data_failed;     /* something cannot go on with sizes that depend on data: record again with deny_data */
-  bool deny_data;       /* they break the graph */
-  bool switch_failed;   /* results want gradients after leaves were switched: record again with */
-  bool deny_switch;     /* a change of requires_grad of older leaves breaks the graph */
-  PyObject *ids;        /* dict: what id() gave of objects made here, and which of the two a snapshot has met (True: the number, False: the object) */
-  bool ids_failed;      /* it has both, and the object will be another one: record again with */
-  bool deny_ids;        /* id() of objects made here breaks the graph */
-  bool texts;           /* strings that nobody may read were made (lazy_text.h) */
-  bool texts_failed;    /* somebody did: record again with */
-  bool deny_texts;      /* they break the graph */
-  PyObject *handled;    /* the exception that was being handled when the recording began; borrowed, or NULL */
-  bool grad_failed;     /* results want gradients, in a graph with such sizes: record again with */
-  bool deny_grad;       /* they break the graph where something requires grad */
-  bool links_asked;     /* it breaks where gradients at its own values are asked for (joint_trace.h): results are joined with */
-  bool deny_links;      /* results of which one depends on another run op by op under autograd */
-  bool claims;          /* answers are taken for granted that each run looks at (speculation.h) */
-  bool claims_early;    /* they are looked at before anything is written to an input */
-  bool claims_failed;   /* a run could not be given up when such an answer is the other one: record again with deny_claims */
-  bool deny_claims;     /* questions whose other answer raises break the graph like others */
-  bool false_claims;    /* because a run found the other answer */
-  bool raises;          /* what an op's kernel may raise is caught by the program (raising_ops.h) */
-  bool swallows;        /* and a handler goes on after it, which has to run then */
-  bool raises_failed;   /* it would be missed: record again with */
-  bool deny_raises;     /* such ops break the graph */
-  bool deny_compiling;  /* is_compiling() answers False: told True, this program raised */
-  uint32_t checkpoint, ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */
-  PyObject *dynamic_sources; /* list of patterns of sources whose numbers and sizes are inputs (automatic_dynamic.c): strong; or NULL */
+  bool filled_cache; /* an older cached function computed something, and may have changed what was met before:
+                        see whether the guards hold */
+  bool again;   /* what the recording met has changed meanwhile (a lazy module), or how to guard it is known
+                   now: record again */
+  bool need_fx; /* tensors that wrap others were met: record again with a torch-level graph */
+  bool loop_failed;   /* a loop's body cannot be a part of the graph: record again with deny_loops */
+  bool deny_loops;    /* loops over rows are unrolled */
+  bool unrolls;       /* the rest of a loop that began before is recorded (older_iterators.h) */
+  bool deny_unroll;   /* its iterator is not taken from */
+  bool deny_hook;     /* hooks on tensors that the graph makes break it */
+  bool sizes_failed;  /* something cannot go on with symbolic sizes: record again with deny_sizes */
+  bool fixed_sizes;   /* the custom backend compiles for the sizes of its examples, which wrap tensors */
+  bool deny_sizes;    /* every size of an input is a constant */
+  bool data_failed;   /* something cannot go on with sizes that depend on data: record again with deny_data */
+  bool deny_data;     /* they break the graph */
+  bool switch_failed; /* results want gradients after leaves were switched: record again with */
+  bool deny_switch;   /* a change of requires_grad of older leaves breaks the graph */
+  PyObject *ids; /* dict: what id() gave of objects made here, and which of the two a snapshot has met (True:
+                    the number, False: the object) */
+  bool ids_failed;   /* it has both, and the object will be another one: record again with */
+  bool deny_ids;     /* id() of objects made here breaks the graph */
+  bool texts;        /* strings that nobody may read were made (lazy_text.h) */
+  bool texts_failed; /* somebody did: record again with */
+  bool deny_texts;   /* they break the graph */
+  PyObject *handled; /* the exception that was being handled when the recording began; borrowed, or NULL */
+  bool grad_failed;  /* results want gradients, in a graph with such sizes: record again with */
+  bool deny_grad;    /* they break the graph where something requires grad */
+  bool links_asked;  /* it breaks where gradients at its own values are asked for (joint_trace.h): results are
+                        joined with */
+  bool deny_links;   /* results of which one depends on another run op by op under autograd */
+  bool claims;       /* answers are taken for granted that each run looks at (speculation.h) */
+  bool claims_early; /* they are looked at before anything is written to an input */
+  bool claims_failed;  /* a run could not be given up when such an answer is the other one: record again with
+                          deny_claims */
+  bool deny_claims;    /* questions whose other answer raises break the graph like others */
+  bool false_claims;   /* because a run found the other answer */
+  bool raises;         /* what an op's kernel may raise is caught by the program (raising_ops.h) */
+  bool swallows;       /* and a handler goes on after it, which has to run then */
+  bool raises_failed;  /* it would be missed: record again with */
+  bool deny_raises;    /* such ops break the graph */
+  bool deny_compiling; /* is_compiling() answers False: told True, this program raised */
+  uint32_t checkpoint,
+      ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */
+  PyObject *dynamic_sources;  /* list of patterns of sources whose numbers and sizes are inputs
+                                 (automatic_dynamic.c): strong; or NULL */
   PyObject *unbacked_sources; /* the same, and nothing may be asked about them */
-  PyObject *refused;    /* ids of functions that the program keeps out of graphs (marked_functions.c): strong; or NULL */
-  PyObject *dyn;        /* floats that are inputs (automatic_dynamic.c): a set, strong; or NULL */
-  const MgMap *transient; /* classes of modules that are made anew for each call (transient_modules.h); or NULL */
+  PyObject *refused; /* ids of functions that the program keeps out of graphs (marked_functions.c): strong; or
+                        NULL */
+  PyObject *dyn;     /* floats that are inputs (automatic_dynamic.c): a set, strong; or NULL */
+  const MgMap
+      *transient; /* classes of modules that are made anew for each call (transient_modules.h); or NULL */
   const MgSlots *slots; /* of the outermost frame: its own values before and after the recording */
   bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */
   PyObject *settings;   /* switches of torch that the recording has set (torch_switches.c), or NULL */
   PyObject *entered;    /* list of inference modes and devices that it has entered, innermost last; or NULL */
   int dual_levels;      /* levels of forward-mode differentiation that it has entered */
   const struct MgConfig *cfg; /* options of the callable that is being compiled */
-  PyObject *peers;      /* borrowed: list of what a custom backend compiled for other module instances; or NULL */
-  struct MgLoop *top;   /* innermost recorded frame */
-  bool tail_call;       /* the next mg_rec_call gives the result of the running instruction as it is */
-  PyObject *direct;     /* borrowed: the function whose frame comes next, called so; NULL: no such call */
+  PyObject *peers; /* borrowed: list of what a custom backend compiled for other module instances; or NULL */
+  struct MgLoop *top; /* innermost recorded frame */
+  bool tail_call;     /* the next mg_rec_call gives the result of the running instruction as it is */
+  PyObject *direct;   /* borrowed: the function whose frame comes next, called so; NULL: no such call */
   MgStop path[MG_STOP_DEPTH]; /* filled by the first mg_rec_break */
   int npath;
-  const MgStop *stop;   /* where this recording has to end: n of each frame on the way, then of the last one */
-  int nstop;            /* 0, 1: in the outermost frame, which knows by itself */
-  int (*stopped)(struct MgRec *r, struct MgLoop *inner); /* an inlined frame reached its stop: takes the snapshot */
+  const MgStop *stop; /* where this recording has to end: n of each frame on the way, then of the last one */
+  int nstop;          /* 0, 1: in the outermost frame, which knows by itself */
+  int (*stopped)(struct MgRec *r,
+                 struct MgLoop *inner); /* an inlined frame reached its stop: takes the snapshot */
   void *stopped_arg;
-  PyObject *shown;      /* the graph as explain shows it, strong; or NULL */
+  PyObject *shown;          /* the graph as explain shows it, strong; or NULL */
   struct MgJointRec *joint; /* the gradient graph (joint_trace.c); NULL: not wanted, or ATen has to do it */
 } MgRec;
 
@@ -130,6 +143,7 @@ typedef struct MgExecAt MgExecAt; /* the sizes of one run */
 int mg_loop_path(const MgRec *r, MgStop *path);
 /* The same while recording: true with a break set. */
 bool mg_interrupt_break(void);
-/* Tests: end a segment after every k-th instruction of its frame; or after k of any frame, if in one that it calls (0: off). */
+/* Tests: end a segment after every k-th instruction of its frame; or after k of any frame, if in
+ * one that it calls (0: off). */
 extern long mg_force_break, mg_force_inner;
 #endif

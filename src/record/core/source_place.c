@@ -1,6 +1,7 @@
 /* Places in the program.
  * In: the frames that are being recorded.  Out: file and line for nodes, a name for plans.
- * Names of files are kept for ever, each once.  Generated code has none: every piece of it may have a name of its own. */
+ * Names of files are kept for ever, each once.  Generated code has none: every piece of it
+ * may have a name of its own. */
 #include "record/core/source_place.h"
 #include <string.h>
 #include "entry/guard/guard_set.h"
@@ -43,7 +44,8 @@ uint32_t mg_place_now(const MgRec *r, const char **file) {
 
 /* The function of the frame, or the class of the module that torch's code calls (_call_impl and the like). */
 static const char *place_name(const MgSlots *frame) {
-  PyCodeObject *code = frame->func && PyFunction_Check(frame->func) ? (PyCodeObject *)PyFunction_GET_CODE(frame->func) : NULL;
+  PyCodeObject *code =
+      frame->func && PyFunction_Check(frame->func) ? (PyCodeObject *)PyFunction_GET_CODE(frame->func) : NULL;
   PyObject *self = frame->n > 0 ? frame->slot[0] : NULL;
   if (!code) return "?";
   if (self && mg_skip_is_torch(code) && PyUnicode_READ_CHAR(code->co_name, 0) == '_') {
@@ -55,12 +57,24 @@ static const char *place_name(const MgSlots *frame) {
   return name ? name : "?";
 }
 
-const char *mg_place_name(const MgRec *r) { return r->name ? r->name : r->slots ? place_name(r->slots) : "stage"; }
+const char *mg_place_name(const MgRec *r) {
+  return r->name ? r->name : r->slots ? place_name(r->slots) : "stage";
+}
 
 const MgTrace *mg_rec_trace(const MgRec *r, MgTrace *t) {
   const MgCapture *cap = r->cap;
-  *t = (MgTrace){.ctx = r->ctx, .x = r->x, .g = r->g, .objs = cap->objs, .function = cap->function, .joint = r->joint, .input = cap->input,
-                 .ninput = cap->ninput, .opt = r->cfg ? &r->cfg->opt : NULL, .name = mg_place_name(r), .sym_src = cap->sizes.src,
-                 .sym_of = cap->sizes.of, .nsym = cap->sizes.nsrc};
+  *t = (MgTrace){.ctx = r->ctx,
+                 .x = r->x,
+                 .g = r->g,
+                 .objs = cap->objs,
+                 .function = cap->function,
+                 .joint = r->joint,
+                 .input = cap->input,
+                 .ninput = cap->ninput,
+                 .opt = r->cfg ? &r->cfg->opt : NULL,
+                 .name = mg_place_name(r),
+                 .sym_src = cap->sizes.src,
+                 .sym_of = cap->sizes.of,
+                 .nsym = cap->sizes.nsrc};
   return t;
 }

@@ -6,10 +6,11 @@
 
 typedef struct MgRec MgRec;
 
-/* The line that is being recorded: of the innermost frame that is not torch's own, else of the innermost one.  *file: its
- * name without folders, which lives for ever; NULL: none.  0: unknown. */
+/* The line that is being recorded: of the innermost frame that is not torch's own, else of the innermost one.
+ * *file: its name without folders, which lives for ever; NULL: none.  0: unknown. */
 uint32_t mg_place_now(const MgRec *r, const char **file);
-/* Name of the function that is recorded, or of the class of the module that torch's code calls; of the frame's or r's life. */
+/* Name of the function that is recorded, or of the class of the module that torch's code calls;
+ * of the frame's or r's life. */
 const char *mg_place_name(const MgRec *r);
 /* What compiling and running r's graph need of it, as it is now; gives t. */
 const MgTrace *mg_rec_trace(const MgRec *r, MgTrace *t);

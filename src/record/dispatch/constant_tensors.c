@@ -18,17 +18,20 @@ static bool constval_written(const MgGraph *g, uint32_t storage) {
 }
 
 PyObject *mg_constval(MgCapture *cap, ValRef v) {
-  static const char *const copies[] = {"aten::clone", "aten::detach", "aten::alias", "aten::lift_fresh", NULL};
+  static const char *const copies[] = {"aten::clone", "aten::detach", "aten::alias", "aten::lift_fresh",
+                                       NULL};
   MgGraph *g = cap->rec->g;
   while (v && g->val[v].def) {
     const MgNode *n = &g->node[g->val[v].def];
     int i = 0;
     while (copies[i] && strcmp(copies[i], n->op->full)) i++;
-    if (!copies[i] || !n->narg || n->arg[0].tag != MA_val || constval_written(g, g->val[v].storage)) return NULL;
+    if (!copies[i] || !n->narg || n->arg[0].tag != MA_val || constval_written(g, g->val[v].storage))
+      return NULL;
     v = n->arg[0].u.val;
   }
   for (uint32_t i = 0; v && i < cap->ninput; i++)
-    if (cap->input[i].val == v) return cap->input[i].pinned && !constval_written(g, g->val[v].storage) ? cap->input[i].real : NULL;
+    if (cap->input[i].val == v)
+      return cap->input[i].pinned && !constval_written(g, g->val[v].storage) ? cap->input[i].real : NULL;
   return NULL;
 }
 
@@ -36,7 +39,10 @@ PyObject *mg_constval(MgCapture *cap, ValRef v) {
 
 enum { CONSTVAL_NODES = 24, CONSTVAL_NUMEL = 64, CONSTVAL_ARGS = 8 };
 
-typedef struct Reads { ValRef v[CONSTVAL_ARGS]; int n; } Reads;
+typedef struct Reads {
+  ValRef v[CONSTVAL_ARGS];
+  int n;
+} Reads;
 
 static void constval_read(ValRef *v, void *arg) {
   Reads *r = arg;
@@ -59,21 +65,23 @@ static bool constval_pure(const MgGraph *g, const MgNode *n, ValRef v) {
          constval_small(g, v) && !constval_written(g, g->val[v].storage);
 }
 
-/* The constant that a value copies or is computed from; new, NULL without an exception when it is none.  Runs ATen: not
- * while the recording's mode is on torch's stack. */
+/* The constant that a value copies or is computed from; new, NULL without an exception when it is none.  Runs
+ * ATen: not while the recording's mode is on torch's stack. */
 static PyObject *constval_compute(MgCapture *cap, ValRef v, int *budget) {
   MgGraph *g = cap->rec->g;
   PyObject *in[CONSTVAL_ARGS] = {NULL}, *out[CONSTVAL_ARGS] = {NULL}, *r = mg_constval(cap, v);
   NodeRef def = v ? g->val[v].def : 0;
   Reads reads = {.n = 0};
-  if (r || !def || (*budget)-- <= 0 || !constval_pure(g, &g->node[def], v) || mg_symdata_reads(cap, def)) return Py_XNewRef(r);
+  if (r || !def || (*budget)-- <= 0 || !constval_pure(g, &g->node[def], v) || mg_symdata_reads(cap, def))
+    return Py_XNewRef(r);
   mg_node_each_tensor(&g->node[def], constval_read, &reads);
   if (reads.n > CONSTVAL_ARGS || g->node[def].nout > CONSTVAL_ARGS) return NULL;
   bool known = true;
   for (int i = 0; i < reads.n && known; i++)
     if (reads.v[i]) known = (in[i] = constval_compute(cap, reads.v[i], budget)) != NULL;
   MgNodeCall *call = known ? mg_nodecall_new(g, def, cap->objs) : NULL;
-  if (call && mg_nodecall_nin(call) == reads.n && !mg_nodecall_run(call, in, out)) r = Py_XNewRef(out[g->val[v].out]);
+  if (call && mg_nodecall_nin(call) == reads.n && !mg_nodecall_run(call, in, out))
+    r = Py_XNewRef(out[g->val[v].out]);
   if (call) mg_nodecall_free(call);
   for (int i = 0; i < CONSTVAL_ARGS; i++) {
     Py_XDECREF(in[i]);
@@ -92,10 +100,12 @@ static bool constval_of_sizes(MgCapture *cap, ValRef v, int *budget, bool *sized
   NodeRef def = g->val[v].def;
   for (uint32_t i = 0; !def && i < cap->ninput; i++)
     if (cap->input[i].val == v && cap->input[i].sized) return *sized = true;
-  if (!def || g->node[def].op->mutates || g->node[def].op->random || constval_written(g, g->val[v].storage)) return false;
+  if (!def || g->node[def].op->mutates || g->node[def].op->random || constval_written(g, g->val[v].storage))
+    return false;
   mg_node_each_tensor(&g->node[def], constval_read, &reads);
   for (int i = 0; i < reads.n; i++)
-    if (i >= CONSTVAL_ARGS || (reads.v[i] && !constval_of_sizes(cap, reads.v[i], budget, sized))) return false;
+    if (i >= CONSTVAL_ARGS || (reads.v[i] && !constval_of_sizes(cap, reads.v[i], budget, sized)))
+      return false;
   return true;
 }
 
@@ -116,7 +126,8 @@ PyObject *mg_constval_call(MgCapture *cap, PyObject *func, PyObject *args) {
     return NULL;
   }
   budget = CONSTVAL_NODES;
-  PyObject *real = constval_compute(cap, mg_standin_val(o), &budget), *r = real ? PyObject_CallOneArg(func, real) : NULL;
+  PyObject *real = constval_compute(cap, mg_standin_val(o), &budget),
+           *r = real ? PyObject_CallOneArg(func, real) : NULL;
   Py_XDECREF(real);
   return r;
 }
@@ -127,7 +138,8 @@ static PyObject *constval_of(MgCapture *cap, PyObject *o) {
 
 /* Appends the positions of the true elements of a mask, one tensor per dimension. */
 static int constval_positions(PyObject *mask, PyObject *out) {
-  PyObject *p = PyObject_CallMethod(mask, "nonzero", NULL), *cols = p ? PyObject_CallMethod(p, "unbind", "i", 1) : NULL;
+  PyObject *p = PyObject_CallMethod(mask, "nonzero", NULL),
+           *cols = p ? PyObject_CallMethod(p, "unbind", "i", 1) : NULL;
   PyObject *fast = cols ? PySequence_Fast(cols, "unbind") : NULL;
   int rc = fast ? 0 : -1;
   for (Py_ssize_t i = 0; !rc && i < PySequence_Fast_GET_SIZE(fast); i++) {
@@ -163,7 +175,8 @@ done:
 
 static void noderun_need(ValRef *v, void *arg) { ((bool *)arg)[*v] = true; }
 
-/* Marks the nodes that v is computed by.  False: some of them may not run twice, or something was written to. */
+/* Marks the nodes that v is computed by.  False: some of them may not run twice, or
+ * something was written to. */
 static bool noderun_slice(const MgGraph *g, ValRef v, bool *keep, bool *need) {
   need[v] = true;
   for (NodeRef n = g->nnode - 1; n > 0; n--) {
@@ -181,7 +194,9 @@ static PyObject *noderun_compute(MgRec *r, ValRef v, const bool *keep) {
   MgGraph *g = r->g;
   PyObject **in = mg_calloc(g->ninput + 1, sizeof *in), *out = NULL;
   int64_t *env = mg_calloc(r->x->nsym + 1, sizeof *env);
-  MgNodeRun *p = in && env ? mg_noderun_build_part(mg_rec_trace(r, &(MgTrace){0}), keep, NULL, g->input, g->ninput, &v, 1) : (MgNodeRun *)PyErr_NoMemory();
+  MgNodeRun *p = in && env ? mg_noderun_build_part(mg_rec_trace(r, &(MgTrace){0}), keep, NULL, g->input,
+                                                   g->ninput, &v, 1)
+                           : (MgNodeRun *)PyErr_NoMemory();
   for (uint32_t i = 0; p && i < g->ninput; i++)
     if (!(in[i] = r->cap->input[i].real)) in[i] = Py_None; /* the gradient of a result: of no use here */
   for (uint32_t k = 0; env && k < r->x->nsym; k++) env[k] = r->x->sym[k].hint;

@@ -1,4 +1,5 @@
-/* Tensors whose values are known while recording: torch.tensor([1, 2]) in the program, as long as nothing has written to it. */
+/* Tensors whose values are known while recording: torch.tensor([1, 2]) in the program, as long as
+ * nothing has written to it. */
 #ifndef MG_CONSTANT_TENSORS_H
 #define MG_CONSTANT_TENSORS_H
 #define PY_SSIZE_T_CLEAN
@@ -11,13 +12,16 @@ typedef struct MgCapture MgCapture;
 
 /* The real tensor with the value of v, borrowed; NULL: not known. */
 PyObject *mg_constval(MgCapture *cap, ValRef v);
-/* aten::_local_scalar_dense and the like of a tensor that is known: its answer.  NULL without exception: not known. */
+/* aten::_local_scalar_dense and the like of a tensor that is known: its answer.  NULL
+ * without exception: not known. */
 PyObject *mg_constval_call(MgCapture *cap, PyObject *func, PyObject *args);
-/* The arguments of aten::index with known masks turned into positions.  NULL without exception: a mask is not known. */
+/* The arguments of aten::index with known masks turned into positions.  NULL without
+ * exception: a mask is not known. */
 PyObject *mg_constval_index(MgCapture *cap, PyObject *args);
-/* The value of v, which is not known, is asked for: where it is computed of sizes alone, cap->sizes.value_asked is set. */
+/* The value of v, which is not known, is asked for: where it is computed of sizes alone,
+ * cap->sizes.value_asked is set. */
 void mg_constval_unknown(MgCapture *cap, ValRef v);
-/* Computes what value v is in this run, of the real inputs; the modes of the recording are to be off.  New; NULL, without an exception
- * when it cannot be told: random numbers, or after a write. */
+/* Computes what value v is in this run, of the real inputs; the modes of the recording are to be off.  New;
+ * NULL, without an exception when it cannot be told: random numbers, or after a write. */
 PyObject *mg_noderun_value(MgRec *r, ValRef v);
 #endif

@@ -21,8 +21,10 @@ void mg_symdata_sizes(MgRec *r, NodeRef n) {
 /* ---- results ---- */
 
 /* What a rule says: 0 and -1 as usual, or */
-enum { DATA_try = 1, /* torch's meta kernel may know */
-       DATA_nobody };
+enum {
+  DATA_try = 1, /* torch's meta kernel may know */
+  DATA_nobody
+};
 
 typedef struct Data { /* one node */
   MgRec *r;
@@ -121,7 +123,8 @@ static bool data_flag(const Data *d, const char *name) {
   return false;
 }
 
-/* _unique2, and unique_consecutive without a dimension: values, where each went, how many; _unique: without the last. */
+/* _unique2, and unique_consecutive without a dimension: values, where each went, how many;
+ * _unique: without the last. */
 static int data_unique(Data *d) {
   MgVal x = *data_tensor(d, 0);
   if (data_rows(d, 0, x.dtype, 0, data_most(d, &x))) return -1;
@@ -129,7 +132,8 @@ static int data_unique(Data *d) {
   int ndim = data_flag(d, "return_inverse") ? x.ndim : 1;
   ValRef inverse = data_result(d, 1, DT_i64, ndim);
   if (!inverse) return -1;
-  for (int i = 0; i < ndim; i++) mg_val(d->g, inverse)->size[i] = data_flag(d, "return_inverse") ? x.size[i] : mg_sym(d->x, 0);
+  for (int i = 0; i < ndim; i++)
+    mg_val(d->g, inverse)->size[i] = data_flag(d, "return_inverse") ? x.size[i] : mg_sym(d->x, 0);
   mg_graph_contiguous(d->g, inverse);
   if (d->op->nret < 3) return 0;
   if (data_flag(d, "return_counts")) return data_rows(d, 2, DT_i64, rows, 0);
@@ -140,15 +144,16 @@ static int data_unique(Data *d) {
   return 0;
 }
 
-/* unique_dim: rows of a dimension, stored one after the other; where each went, how many.  Of tensors without elements ATen
- * knows more. */
+/* unique_dim: rows of a dimension, stored one after the other; where each went, how many.  Of tensors without
+ * elements ATen knows more. */
 static int data_unique_dim(Data *d) {
   const MgVal x = *data_tensor(d, 0);
   const MgArg *dim = data_arg(d, 0);
   for (int i = 0; i < d->op->nparam; i++)
     if (!strcmp(d->op->param[i].name, "dim")) dim = data_arg(d, i);
   int64_t k = 0, lo, hi, most = 1;
-  if (dim->tag != MA_int || !mg_ex_const_int(d->x, dim->u.sym, &k) || k < -x.ndim || k >= x.ndim) return DATA_nobody;
+  if (dim->tag != MA_int || !mg_ex_const_int(d->x, dim->u.sym, &k) || k < -x.ndim || k >= x.ndim)
+    return DATA_nobody;
   k += k < 0 ? x.ndim : 0;
   for (int i = 0; i < x.ndim; i++) {
     if (!mg_ex_range(d->x, x.size[i], &lo, &hi) || lo < 1) return DATA_nobody;
@@ -176,14 +181,16 @@ static int data_unique_dim(Data *d) {
   return 0;
 }
 
-/* x[mask, ...]: the dimensions of masks become one with as many rows as they have true elements, or as an index beside them
- * has.  Only for results that come out contiguous: what is not indexed lies in order of falling strides. */
+/* x[mask, ...]: the dimensions of masks become one with as many rows as they have true elements, or as an
+ * index beside them has.  Only for results that come out contiguous: what is not indexed lies in
+ * order of falling strides. */
 static int data_index(Data *d) {
   const MgVal x = *data_tensor(d, 0);
   const MgArg list = *data_arg(d, 1);
   SymRef size[64], rows = 0, step = 0;
   int ndim = 0, at = 0, place = -1, last = -1;
-  bool apart = false, falling = true, masked = false, plain = mg_val_is_contiguous(d->g, data_arg(d, 0)->u.val);
+  bool apart = false, falling = true, masked = false,
+       plain = mg_val_is_contiguous(d->g, data_arg(d, 0)->u.val);
   ValRef only = 0;
   int64_t hi = 1, lo, most;
   for (uint32_t i = 0; i < list.n || at < x.ndim; i++) {
@@ -191,14 +198,16 @@ static int data_index(Data *d) {
     const MgVal *mask = m ? mg_val(d->g, m) : NULL;
     if (!mask) {
       if (at >= x.ndim || ndim >= 60) return DATA_nobody;
-      falling = falling && (!step || plain || (mg_ex_range(d->x, mg_sym_sub(d->x, step, x.stride[at]), &lo, &most) && lo >= 0));
+      falling = falling && (!step || plain ||
+                            (mg_ex_range(d->x, mg_sym_sub(d->x, step, x.stride[at]), &lo, &most) && lo >= 0));
       step = x.stride[at];
       size[ndim++] = x.size[at++];
       continue;
     }
     bool truth = mask->dtype == DT_bool || mask->dtype == DT_u8;
     masked |= truth;
-    if ((!truth && mask->ndim > 1) || (truth && !mask->ndim) || x.device != DEV_cpu || mask->device != DEV_cpu)
+    if ((!truth && mask->ndim > 1) || (truth && !mask->ndim) || x.device != DEV_cpu ||
+        mask->device != DEV_cpu)
       return masked ? DATA_nobody : DATA_try;
     if (last >= 0 && (int)i != last + 1) apart = true;
     if (place < 0) place = ndim;
@@ -220,7 +229,8 @@ static int data_index(Data *d) {
   return 0;
 }
 
-/* A view of the first argument without dimension dim (drop), or with another size there, of at most `hi` where only a run tells. */
+/* A view of the first argument without dimension dim (drop), or with another size there, of at most
+ * `hi` where only a run tells. */
 static int data_view(Data *d, int dim, bool drop, SymRef size, SymRef stride, int64_t hi) {
   const MgVal x = *data_tensor(d, 0);
   ValRef self = data_arg(d, 0)->u.val, v = data_result(d, 0, x.dtype, x.ndim - drop);
@@ -251,15 +261,18 @@ static int data_slice(Data *d) {
   if (!slice) return data_view(d, (int)dim, true, 0, 0, 0);
   const MgArg *from = data_arg(d, 2), *to = data_arg(d, 3);
   if (!mg_ex_const_int(d->x, data_arg(d, 4)->u.sym, &step)) return DATA_try;
-  SymRef n = x->size[dim], zero = mg_sym(d->x, 0), a = from->tag == MA_int ? from->u.sym : zero, b = to->tag == MA_int ? to->u.sym : n, size = 0;
+  SymRef n = x->size[dim], zero = mg_sym(d->x, 0), a = from->tag == MA_int ? from->u.sym : zero,
+         b = to->tag == MA_int ? to->u.sym : n, size = 0;
   int64_t lo, hi, k;
   bool all = mg_ex_const_int(d->x, b, &k) && k >= MG_SIZE_MOST;
   if (all) b = n;
   bool within = mg_ex_range(d->x, mg_sym_sub(d->x, n, b), &lo, &hi) && lo >= 0;
-  within = within && mg_ex_range(d->x, a, &lo, &hi) && lo >= 0 && mg_ex_range(d->x, mg_sym_sub(d->x, b, a), &lo, &hi) && lo >= 0;
+  within = within && mg_ex_range(d->x, a, &lo, &hi) && lo >= 0 &&
+           mg_ex_range(d->x, mg_sym_sub(d->x, b, a), &lo, &hi) && lo >= 0;
   if (within && step == 1) size = mg_sym_sub(d->x, b, a);
   int64_t most = mg_ex_range(d->x, n, &lo, &hi) && hi < MG_SIZE_MOST ? hi : MG_SIZE_MOST;
-  if (mg_ex_range(d->x, mg_sym_sub(d->x, b, a), &lo, &hi) && lo > 0 && hi < most) most = hi; /* from the end or not */
+  if (mg_ex_range(d->x, mg_sym_sub(d->x, b, a), &lo, &hi) && lo > 0 && hi < most)
+    most = hi; /* from the end or not */
   return data_view(d, (int)dim, false, size, mg_sym_mul(d->x, x->stride[dim], mg_sym(d->x, step)), most);
 }
 
@@ -277,7 +290,8 @@ static int data_reshape(Data *d) {
   }
   ValRef v = data_result(d, 0, x.dtype, (int)to->n);
   if (!v) return -1;
-  for (uint32_t i = 0; i < to->n; i++) mg_val(d->g, v)->size[i] = hole == (int)i ? mg_sym_floordiv(d->x, all, rest) : to->u.item[i].u.sym;
+  for (uint32_t i = 0; i < to->n; i++)
+    mg_val(d->g, v)->size[i] = hole == (int)i ? mg_sym_floordiv(d->x, all, rest) : to->u.item[i].u.sym;
   mg_graph_contiguous(d->g, v);
   MgVal *t = mg_val(d->g, v);
   t->storage = mg_val(d->g, self)->storage;
@@ -298,18 +312,34 @@ static int data_select(Data *d) {
   return data_rows(d, 0, x->dtype, 0, p > q ? p : q);
 }
 
-static int data_consecutive(Data *d) { return data_arg(d, 3)->tag == MA_none ? data_unique(d) : data_unique_dim(d); }
+static int data_consecutive(Data *d) {
+  return data_arg(d, 3)->tag == MA_none ? data_unique(d) : data_unique_dim(d);
+}
 
-static const struct { const char *op; int (*rule)(Data *d); } data_rules[] = {
-    {"aten::nonzero", data_nonzero}, {"aten::masked_select", data_select}, {"aten::index.Tensor", data_index}, {"aten::_unique2", data_unique},
-    {"aten::_unique", data_unique}, {"aten::unique_dim", data_unique_dim}, {"aten::unique_dim_consecutive", data_unique_dim},
-    {"aten::unique_consecutive", data_consecutive}, {"aten::bincount", data_bincount}, {"aten::repeat_interleave.Tensor", data_repeat},
-    {"aten::slice.Tensor", data_slice}, {"aten::select.int", data_slice}, {"aten::view", data_reshape}, {"aten::_unsafe_view", data_reshape},
+static const struct {
+  const char *op;
+  int (*rule)(Data *d);
+} data_rules[] = {
+    {"aten::nonzero", data_nonzero},
+    {"aten::masked_select", data_select},
+    {"aten::index.Tensor", data_index},
+    {"aten::_unique2", data_unique},
+    {"aten::_unique", data_unique},
+    {"aten::unique_dim", data_unique_dim},
+    {"aten::unique_dim_consecutive", data_unique_dim},
+    {"aten::unique_consecutive", data_consecutive},
+    {"aten::bincount", data_bincount},
+    {"aten::repeat_interleave.Tensor", data_repeat},
+    {"aten::slice.Tensor", data_slice},
+    {"aten::select.int", data_slice},
+    {"aten::view", data_reshape},
+    {"aten::_unsafe_view", data_reshape},
 };
 
 /* ---- ops that are tried ---- */
 
-/* A size that is s at the first try and t at the second: a constant, a size of an argument, or one that a run tells. */
+/* A size that is s at the first try and t at the second: a constant, a size of an
+ * argument, or one that a run tells. */
 static SymRef data_match(Data *d, const int64_t *const env[2], int64_t s, int64_t t, ValRef v, int dim) {
   if (s == t) return mg_sym(d->x, s);
   MgNode *node = mg_node(d->g, d->n);
@@ -347,7 +377,8 @@ static int data_written(Data *d) {
   for (int i = 0; i < d->op->nret; i++) {
     ValRef v = 0;
     for (int j = 0; j < d->op->nparam && !v; j++)
-      if (d->op->ret_alias[i] >= 0 && d->op->param[j].alias_set == d->op->ret_alias[i] && data_tensor(d, j)) v = data_arg(d, j)->u.val;
+      if (d->op->ret_alias[i] >= 0 && d->op->param[j].alias_set == d->op->ret_alias[i] && data_tensor(d, j))
+        v = data_arg(d, j)->u.val;
     ValRef o = v && d->op->ret_kind[i] == AK_tensor ? mg_graph_val_like(d->g, v) : 0;
     if (!o) return DATA_try;
     MgVal *t = mg_val(d->g, o);
@@ -363,28 +394,34 @@ static int data_written(Data *d) {
 /* A size that an earlier dimension of the results had at the second try as well. */
 static SymRef data_again(Data *d, ValRef *const out[2], int i, int k, int64_t t) {
   for (int j = 0; j <= i; j++) {
-    const MgVal *a = out[0][j] ? mg_val(d->g, out[0][j]) : NULL, *b = out[1][j] ? mg_val(d->g, out[1][j]) : NULL;
+    const MgVal *a = out[0][j] ? mg_val(d->g, out[0][j]) : NULL,
+                *b = out[1][j] ? mg_val(d->g, out[1][j]) : NULL;
     int64_t known, u;
     for (int m = 0; a && b && m < (j == i ? k : a->ndim); m++)
-      if (!mg_ex_const_int(d->x, a->size[m], &known) && mg_ex_const_int(d->x, b->size[m], &u) && u == t) return a->size[m];
+      if (!mg_ex_const_int(d->x, a->size[m], &known) && mg_ex_const_int(d->x, b->size[m], &u) && u == t)
+        return a->size[m];
   }
   return 0;
 }
 
-/* Two sets of values.  round: data: all of one set are equal, since some have to be; inputs: this run's, and others that answers of
- * the program are likely to allow. */
+/* Two sets of values.  round: data: all of one set are equal, since some have to be; inputs: this run's, and
+ * others that answers of the program are likely to allow. */
 static void data_values(const Data *d, int round, int64_t *const at[2]) {
   static const int prime[] = {101, 103, 107, 109, 113, 127, 131, 137, 139, 149};
   const MgSymSizes *s = &d->r->cap->sizes;
   for (int k = 0; k < 2; k++)
     for (uint32_t i = 0; i < s->nsrc; i++) {
-      int64_t hint = d->x->sym[i].hint, other = round == 0 ? hint + 1 + i : round == 1 ? hint * (2 + i) : hint + 1;
-      at[k][i] = s->inputs ? (k ? other : hint) : s->of[i].val ? prime[round ? 0 : i % 10] * (k ? 6 : 2) : hint;
+      int64_t hint = d->x->sym[i].hint, other = round == 0   ? hint + 1 + i
+                                                : round == 1 ? hint * (2 + i)
+                                                             : hint + 1;
+      at[k][i] = s->inputs      ? (k ? other : hint)
+                 : s->of[i].val ? prime[round ? 0 : i % 10] * (k ? 6 : 2)
+                                : hint;
     }
 }
 
-/* Runs torch's meta kernel with two sets of values for what depends on data, or for the sizes of inputs, and puts the results
- * together. */
+/* Runs torch's meta kernel with two sets of values for what depends on data, or for the sizes of inputs, and
+ * puts the results together. */
 static int data_try(Data *d, const MgFrontOp *fo, int round) {
   MgCapture *cap = d->r->cap;
   uint32_t nsrc = cap->sizes.nsrc;
@@ -415,8 +452,8 @@ static int data_try(Data *d, const MgFrontOp *fo, int round) {
     if (!out[0][i] || !out[1][i]) continue;
     const MgVal a = *mg_val(d->g, out[0][i]), b = *mg_val(d->g, out[1][i]);
     int order[64], same_order[64];
-    if (a.ndim != b.ndim || a.dtype != b.dtype || a.ndim > 64 || !data_order(d, &a, order) || !data_order(d, &b, same_order) ||
-        memcmp(order, same_order, (size_t)a.ndim * sizeof *order))
+    if (a.ndim != b.ndim || a.dtype != b.dtype || a.ndim > 64 || !data_order(d, &a, order) ||
+        !data_order(d, &b, same_order) || memcmp(order, same_order, (size_t)a.ndim * sizeof *order))
       return DATA_try;
     for (int k = 0; k < a.ndim; k++) {
       int64_t s, t;
@@ -441,9 +478,12 @@ int mg_symdata_infer(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   const MgVal *first = data_tensor(&d, 0);
   int rc = DATA_try;
   if (r->cap->sizes.ndata || mg_symdata_may(r->cap, true)) {
-    for (size_t i = 0; rc == DATA_try && first && first->device == DEV_cpu && i < sizeof data_rules / sizeof *data_rules; i++)
+    for (size_t i = 0;
+         rc == DATA_try && first && first->device == DEV_cpu && i < sizeof data_rules / sizeof *data_rules;
+         i++)
       if (!strcmp(fo->op->full, data_rules[i].op)) rc = data_rules[i].rule(&d);
-    if (rc == DATA_try && fo->fate == FATE_break_value) rc = DATA_nobody; /* its meta kernel makes up a size */
+    if (rc == DATA_try && fo->fate == FATE_break_value)
+      rc = DATA_nobody; /* its meta kernel makes up a size */
     if (rc == DATA_try && fo->op->mutates && !fo->inplace_view) rc = data_written(&d);
     for (int round = 0; rc == DATA_try && round < 2; round++) rc = data_try(&d, fo, round);
   }

@@ -1,9 +1,9 @@
-/* The dispatch mode: torch calls it for every ATen op, factories included, after autograd, composite decomposition and
- * autocast have done their part.
+/* The dispatch mode: torch calls it for every ATen op, factories included, after autograd, composite
+ * decomposition and autocast have done their part.
  * In: an OpOverload and its arguments.  Out: one node of the graph, and stand-ins for its results.
- * Rules (each found by trying): in-place and out= ops return their argument; views and detach return a fresh stand-in;
- * undefined tensors are None; ops whose result depends on values break; composite ops, which arrive whole under
- * inference mode, are decomposed; profiler marks are run and forgotten. */
+ * Rules (each found by trying): in-place and out= ops return their argument; views and detach return a fresh
+ * stand-in; undefined tensors are None; ops whose result depends on values break; composite ops, which arrive
+ * whole under inference mode, are decomposed; profiler marks are run and forgotten. */
 #include "record/dispatch/dispatch.h"
 #include <stdlib.h>
 #include <string.h>
@@ -34,9 +34,8 @@
 #include "record/tensor/view_state.h"
 #include "record/tensor/wrapper_subclass.h"
 
-typedef struct MgModeObject { /* the mode on torch's stack */
-  PyObject_HEAD
-  MgCapture *cap;             /* NULL once the recording has ended */
+typedef struct MgModeObject {   /* the mode on torch's stack */
+  PyObject_HEAD MgCapture *cap; /* NULL once the recording has ended */
 } MgModeObject;
 static PyObject *dispatch_disable; /* torch._C._DisableTorchDispatch */
 
@@ -44,13 +43,13 @@ static PyObject *dispatch_disable; /* torch._C._DisableTorchDispatch */
 
 static int dispatch_element_kind(int kind) {
   switch (kind) {
-    case AK_tensor_list:
-    case AK_opt_tensor_list: return AK_tensor;
-    case AK_int_list: return AK_int;
-    case AK_float_list: return AK_float;
-    case AK_bool_list: return AK_bool;
-    case AK_scalar_list: return AK_scalar;
-    default: return kind;
+  case AK_tensor_list:
+  case AK_opt_tensor_list: return AK_tensor;
+  case AK_int_list: return AK_int;
+  case AK_float_list: return AK_float;
+  case AK_bool_list: return AK_bool;
+  case AK_scalar_list: return AK_scalar;
+  default: return kind;
   }
 }
 
@@ -87,14 +86,16 @@ static int dispatch_arg(MgCapture *cap, PyObject *o, int kind, MgArg *out) {
   if (mg_standin_is(o)) {
     MgStandInfo *info = mg_standin_info(o);
     if (info->cap != cap) return mg_rec_break(BK_op, "a stand-in of another recording"), -1;
-    if (info->swapped && mg_abi.aoti_torch_grad_mode_is_enabled()) return mg_rec_break(BK_op, "a leaf whose .data was assigned"), -1;
+    if (info->swapped && mg_abi.aoti_torch_grad_mode_is_enabled())
+      return mg_rec_break(BK_op, "a leaf whose .data was assigned"), -1;
     *out = mg_arg_val(info->val);
     return cap->own_kernels ? mg_dispatch_reveal(cap, o, info->val) : 0;
   }
   if (PyList_CheckExact(o) || PyTuple_Check(o)) return dispatch_list(cap, o, kind, out);
   int done = mg_torchobj_to_arg(cap->rec->g, o, kind, out);
   if (done) return done < 0 ? -1 : 0;
-  if (PyLong_Check(o)) return mg_rec_break(BK_op, "an int of more than 64 bits"), -1; /* torch makes it a uint64 where it fits */
+  if (PyLong_Check(o))
+    return mg_rec_break(BK_op, "an int of more than 64 bits"), -1; /* torch makes it a uint64 where it fits */
   if (PyObject_TypeCheck(o, mg_torch.tensor)) {
     ValRef v = mg_standin_pin(cap, o);
     if (!v) return -1;
@@ -126,7 +127,8 @@ static int dispatch_args(MgCapture *cap, const MgFrontOp *fo, PyObject *args, Py
     PyObject *o = dispatch_param(fo, args, kwargs, i);
     if (!o) o = fo->deflt[i];
     if (!o) {
-      if (!PyErr_Occurred()) mg_rec_break(BK_op, "%s without argument %s", fo->op->full, fo->op->param[i].name);
+      if (!PyErr_Occurred())
+        mg_rec_break(BK_op, "%s without argument %s", fo->op->full, fo->op->param[i].name);
       return -1;
     }
     if (dispatch_arg(cap, o, fo->op->param[i].kind, &out[i])) return -1;
@@ -154,7 +156,10 @@ static int dispatch_mark_storage(MgCapture *cap, uint32_t storage) {
   return 0;
 }
 
-struct dispatch_grad { MgCapture *cap; bool any; };
+struct dispatch_grad {
+  MgCapture *cap;
+  bool any;
+};
 static void dispatch_see_grad(ValRef *v, void *arg) {
   struct dispatch_grad *s = arg;
   if (!*v) return;
@@ -176,7 +181,9 @@ static int dispatch_follow_grad(MgCapture *cap, const MgFrontOp *fo, NodeRef n) 
     if (mg_dtype_is_float(v->dtype) || mg_dtype_is_complex(v->dtype)) v->requires_grad = true;
     if (fo->op->mutates && dispatch_mark_storage(cap, v->storage)) return -1;
   }
-  for (MgWritten w = {0}; !fo->op->nret && mg_node_written(mg_node(g, n), &w);) /* what it writes is no result: lists of tensors */
+  for (MgWritten w = {0};
+       !fo->op->nret &&
+       mg_node_written(mg_node(g, n), &w);) /* what it writes is no result: lists of tensors */
     if (dispatch_mark_storage(cap, mg_val(g, w.v)->storage)) return -1;
   return 0;
 }
@@ -187,7 +194,8 @@ int mg_dispatch_reveal(MgCapture *cap, PyObject *tensor, ValRef v) {
   MgGraph *g = cap->rec->g;
   NodeRef def = mg_val(g, v)->def;
   MgNode *n = def && !cap->rec->want_fx ? mg_node(g, def) : NULL;
-  if (!n || n->grad_mode || n->op->mutates || dispatch_is_atens(n->op) || !mg_facts_requires_grad(tensor)) return 0;
+  if (!n || n->grad_mode || n->op->mutates || dispatch_is_atens(n->op) || !mg_facts_requires_grad(tensor))
+    return 0;
   const MgFrontOp *fo = mg_frontop_of(n->op);
   n->grad_mode = true;
   return fo ? dispatch_follow_grad(cap, fo, def) : -1;
@@ -207,7 +215,9 @@ static bool dispatch_same_shape(const MgGraph *g, ValRef a, ValRef b) {
   const MgVal *x = mg_val(g, a), *y = mg_val(g, b);
   if (x->ndim != y->ndim || x->dtype != y->dtype) return false;
   for (int i = 0; i < x->ndim; i++)
-    if (!mg_ex_same(x->size[i], y->size[i]) && !(g->x->ask && g->x->ask->equal(g->x->ask->of, x->size[i], y->size[i]))) return false;
+    if (!mg_ex_same(x->size[i], y->size[i]) &&
+        !(g->x->ask && g->x->ask->equal(g->x->ask->of, x->size[i], y->size[i])))
+      return false;
   return true;
 }
 
@@ -216,7 +226,8 @@ static PyObject *dispatch_rebind(MgCapture *cap, const MgFrontOp *fo, PyObject *
   if (!arg || !mg_standin_is(arg))
     return mg_rec_break(BK_op, "%s writes to a tensor that the recording did not make", fo->op->full);
   MgStandInfo *info = mg_standin_info(arg);
-  if (mg_val(cap->rec->g, info->val)->requires_grad) mg_val(cap->rec->g, val)->requires_grad = true; /* under no_grad, too */
+  if (mg_val(cap->rec->g, info->val)->requires_grad)
+    mg_val(cap->rec->g, val)->requires_grad = true; /* under no_grad, too */
   if (!fo->inplace_view && !dispatch_same_shape(cap->rec->g, info->val, val))
     return mg_rec_break(BK_op, "%s resizes its output", fo->op->full);
   mg_val(cap->rec->g, val)->bits = mg_val(cap->rec->g, info->val)->bits;
@@ -282,7 +293,8 @@ static PyObject *dispatch_results(const DispatchCall *c) {
   return tuple;
 }
 
-PyObject *mg_dispatch_emit(MgCapture *cap, const MgFrontOp *fo, PyObject *args, const ValRef *like, uint32_t n, bool grad) {
+PyObject *mg_dispatch_emit(MgCapture *cap, const MgFrontOp *fo, PyObject *args, const ValRef *like,
+                           uint32_t n, bool grad) {
   MgGraph *g = cap->rec->g;
   NodeRef at = mg_graph_node(g, fo->op, fo->op->nparam, 0);
   ValRef *out = mg_new(g->c, ValRef, n + 1);
@@ -314,8 +326,8 @@ PyObject *mg_dispatch_emit(MgCapture *cap, const MgFrontOp *fo, PyObject *args, 
 
 /* ---- calling torch from the handler ---- */
 
-/* Ops that change the metadata of their argument (t_, squeeze_ ...) are run on the stand-in itself, so that torch's
- * own view of its sizes follows. */
+/* Ops that change the metadata of their argument (t_, squeeze_ ...) are run on the stand-in itself, so that
+ * torch's own view of its sizes follows. */
 static int dispatch_rerun(const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
   PyObject *ctx = mg_context_enter(PyObject_CallNoArgs(dispatch_disable));
   if (!ctx) return -1;
@@ -333,13 +345,16 @@ static PyObject *dispatch_decompose(MgCapture *cap, const MgFrontOp *fo, PyObjec
 /* ---- one op ---- */
 
 /* Is the default dtype one that the segment has set?  The graph has the one that it began with. */
-static bool dispatch_odd_dtype(const MgGraph *g) { return mg_state_default_dtype() != (int8_t)g->default_dtype; }
+static bool dispatch_odd_dtype(const MgGraph *g) {
+  return mg_state_default_dtype() != (int8_t)g->default_dtype;
+}
 
-/* Fills in the node's results: in C, or by torch's meta kernel when the op is not known or its arguments are wrong
- * (torch then raises its own error).  *pyret: what the op returns when that is no tensor. */
+/* Fills in the node's results: in C, or by torch's meta kernel when the op is not known or its arguments are
+ * wrong (torch then raises its own error).  *pyret: what the op returns when that is no tensor. */
 static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, bool data, PyObject **pyret) {
   MgRec *r = cap->rec;
-  /* Inference in C takes one default dtype for the whole graph, of 32 or 64 bits; otherwise torch itself decides. */
+  /* Inference in C takes one default dtype for the whole graph, of 32 or 64 bits;
+   * otherwise torch itself decides. */
   bool usual = (r->g->default_dtype == DT_f32 || r->g->default_dtype == DT_f64) && !dispatch_odd_dtype(r->g);
   MgNode before = *mg_node(r->g, n);
   cap->sizes.unknown = data;
@@ -364,7 +379,8 @@ static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, bool d
   return 0;
 }
 
-/* A factory that was called under a default dtype of the segment's own says which it was: the node may run under another. */
+/* A factory that was called under a default dtype of the segment's own says which it was: the
+ * node may run under another. */
 static void dispatch_name_dtype(const MgCapture *cap, MgNode *node) {
   if (node->nout != 1 || !dispatch_odd_dtype(cap->rec->g)) return;
   MgArg *dtype = NULL;
@@ -375,8 +391,8 @@ static void dispatch_name_dtype(const MgCapture *cap, MgNode *node) {
   if (dtype) *dtype = (MgArg){.tag = MA_dtype, .u.code = mg_val(cap->rec->g, node->out[0])->dtype};
 }
 
-/* Does an op's result have a default dtype that the segment has set, while a call of ATen when the graph runs would give another?  Kernels
- * of ours compute in the dtype that was recorded. */
+/* Does an op's result have a default dtype that the segment has set, while a call of ATen when the graph runs
+ * would give another?  Kernels of ours compute in the dtype that was recorded. */
 static bool dispatch_needs_odd_dtype(const MgGraph *g, const MgFrontOp *fo, const MgNode *node) {
   if (!node->nout || !node->out[0] || !dispatch_odd_dtype(g)) return false;
   bool of_values = false;
@@ -394,14 +410,19 @@ static bool dispatch_needs_odd_dtype(const MgGraph *g, const MgFrontOp *fo, cons
 static int dispatch_count_writes(const DispatchCall *c) {
   const MgOp *op = c->fo->op;
   for (int i = 0; op->mutates && i < op->nparam; i++) {
-    PyObject *list = op->param[i].writes && op->param[i].kind == AK_tensor_list ? dispatch_param(c->fo, c->args, c->kwargs, i) : NULL;
-    if (list && !strncmp(op->full, "aten::_foreach_", strlen("aten::_foreach_")) && mg_viewstate_written(list)) return -1;
+    PyObject *list = op->param[i].writes && op->param[i].kind == AK_tensor_list
+                         ? dispatch_param(c->fo, c->args, c->kwargs, i)
+                         : NULL;
+    if (list && !strncmp(op->full, "aten::_foreach_", strlen("aten::_foreach_")) &&
+        mg_viewstate_written(list))
+      return -1;
   }
   return 0;
 }
 
 /* data: how large its results are depends on its data. */
-static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs, bool data) {
+static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs,
+                                    bool data) {
   MgRec *r = cap->rec;
   MgGraph *g = r->g;
   const MgOp *op = fo->op;
@@ -422,7 +443,8 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   if (fate < 0) return NULL;
   bool observed = fate != MG_RAISES_leaves;
   r->swallows |= fate == MG_RAISES_caught;
-  if (observed && r->deny_raises) return mg_rec_break(BK_op, "%s may raise inside of a block that would catch it", op->full);
+  if (observed && r->deny_raises)
+    return mg_rec_break(BK_op, "%s may raise inside of a block that would catch it", op->full);
   r->raises |= observed;
   int ntensor = 0;
   for (int i = 0; i < op->nret; i++) ntensor += op->ret_kind[i] == AK_tensor;
@@ -434,7 +456,8 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
     mg_rec_break(BK_op, "%s into memory that overlaps or has gaps", op->full);
     goto done;
   }
-  if (caught && !values && !data && mg_metainfer_rejects(r, fo, n)) { /* maybe only zeros: the program's own call decides */
+  if (caught && !values && !data &&
+      mg_metainfer_rejects(r, fo, n)) { /* maybe only zeros: the program's own call decides */
     if (!r->cfg->fullgraph) mg_rec_break(BK_op, "%s raises inside of a block that would catch it", op->full);
     goto done;
   }
@@ -454,7 +477,8 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   if (dispatch_count_writes(&c)) goto done;
   res = dispatch_results(&c);
 done:
-  /* A node that failed, or that only answered a question about metadata, is no part of the graph; ops without results act. */
+  /* A node that failed, or that only answered a question about metadata, is no part of the
+   * graph; ops without results act. */
   if (n + 1 == g->nnode && (!res || (!mg_node(g, n)->nout && !op->mutates && op->nret))) g->nnode--;
   Py_XDECREF(c.pyret);
   return res;
@@ -464,12 +488,15 @@ static PyObject *dispatch_record(MgCapture *cap, const MgFrontOp *fo, PyObject *
   return dispatch_record_as(cap, fo, args, kwargs, false);
 }
 
-/* torch.tensor(...) made a real tensor from Python data: its value is part of the recording, each run gets a copy. */
+/* torch.tensor(...) made a real tensor from Python data: its value is part of the
+ * recording, each run gets a copy. */
 static PyObject *dispatch_lift(MgCapture *cap, PyObject *args) {
   static const MgFrontOp *clone;
   if (!clone) {
     const MgOp *op = mg_op_by_name("aten::clone");
-    if (!op) op = mg_op_from_schema(cap->rec->ctx, "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor");
+    if (!op)
+      op = mg_op_from_schema(cap->rec->ctx,
+                             "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor");
     if (!op || !(clone = mg_frontop_of(op))) return NULL;
   }
   return dispatch_record(cap, clone, args, NULL);
@@ -516,36 +543,41 @@ static bool dispatch_differentiates(const MgCapture *cap, PyObject *args) {
   return tracked;
 }
 
-static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func, PyObject *args, PyObject *kwargs) {
+static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func, PyObject *args,
+                             PyObject *kwargs) {
   if (cap->syms && mg_symfloat_among(fo, args, kwargs)) return mg_symfloat_dispatch(cap, fo, args, kwargs);
   switch ((MgOpFate)fo->fate) {
-    case FATE_record: break;
-    case FATE_record_grad: /* tracers cut backward out of a forward without autograd, which leaves nothing to it */
-      if (cap->fx && dispatch_differentiates(cap, args)) return mg_rec_break(BK_op, "gradients of %s in a custom back end", fo->op->full);
-      break;
-    case FATE_record_dense:
-      if (dispatch_flag(fo, args, kwargs, "sparse")) return dispatch_decompose(cap, fo, args, kwargs);
-      break;
-    case FATE_break_value: {
-      PyObject *known = mg_constval_call(cap, func, args);
-      if (known || PyErr_Occurred()) return known;
-      PyObject *x = PyTuple_GET_SIZE(args) == 1 ? PyTuple_GET_ITEM(args, 0) : NULL;
-      if (x && !strcmp(fo->op->full, "aten::_local_scalar_dense") && mg_symvalue_can(cap, x)) return mg_symvalue_item(cap, x);
-      if (fo->data_shape && mg_symdata_may(cap, true)) return dispatch_record_as(cap, fo, args, kwargs, true);
-      return mg_rec_break(BK_data_dependent, "%s", fo->op->full);
-    }
-    case FATE_break_mask: {
-      if (!dispatch_masked(cap, args)) break;
-      PyObject *known = mg_constval_index(cap, args), *r = NULL;
-      if (known) r = dispatch_record(cap, fo, known, kwargs);
-      else if (!PyErr_Occurred() && mg_symdata_may(cap, true)) r = dispatch_record_as(cap, fo, args, kwargs, true);
-      else if (!PyErr_Occurred()) mg_rec_break(BK_data_dependent, "%s with a mask", fo->op->full);
-      Py_XDECREF(known);
-      return r;
-    }
-    case FATE_break_op: return mg_rec_break(BK_op, "%s", fo->op->full);
-    case FATE_decompose: return dispatch_decompose(cap, fo, args, kwargs);
-    case FATE_run: return PyObject_Call(fo->call, args, kwargs);
+  case FATE_record: break;
+  case FATE_record_grad: /* tracers cut backward out of a forward without autograd, which leaves nothing to it
+                          */
+    if (cap->fx && dispatch_differentiates(cap, args))
+      return mg_rec_break(BK_op, "gradients of %s in a custom back end", fo->op->full);
+    break;
+  case FATE_record_dense:
+    if (dispatch_flag(fo, args, kwargs, "sparse")) return dispatch_decompose(cap, fo, args, kwargs);
+    break;
+  case FATE_break_value: {
+    PyObject *known = mg_constval_call(cap, func, args);
+    if (known || PyErr_Occurred()) return known;
+    PyObject *x = PyTuple_GET_SIZE(args) == 1 ? PyTuple_GET_ITEM(args, 0) : NULL;
+    if (x && !strcmp(fo->op->full, "aten::_local_scalar_dense") && mg_symvalue_can(cap, x))
+      return mg_symvalue_item(cap, x);
+    if (fo->data_shape && mg_symdata_may(cap, true)) return dispatch_record_as(cap, fo, args, kwargs, true);
+    return mg_rec_break(BK_data_dependent, "%s", fo->op->full);
+  }
+  case FATE_break_mask: {
+    if (!dispatch_masked(cap, args)) break;
+    PyObject *known = mg_constval_index(cap, args), *r = NULL;
+    if (known) r = dispatch_record(cap, fo, known, kwargs);
+    else if (!PyErr_Occurred() && mg_symdata_may(cap, true))
+      r = dispatch_record_as(cap, fo, args, kwargs, true);
+    else if (!PyErr_Occurred()) mg_rec_break(BK_data_dependent, "%s with a mask", fo->op->full);
+    Py_XDECREF(known);
+    return r;
+  }
+  case FATE_break_op: return mg_rec_break(BK_op, "%s", fo->op->full);
+  case FATE_decompose: return dispatch_decompose(cap, fo, args, kwargs);
+  case FATE_run: return PyObject_Call(fo->call, args, kwargs);
   }
   if (fo->lift_fresh && PyTuple_GET_SIZE(args) == 1 && !mg_standin_is(PyTuple_GET_ITEM(args, 0)))
     return dispatch_lift(cap, args);
@@ -553,7 +585,8 @@ static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func
   return dispatch_record(cap, fo, args, kwargs);
 }
 
-PyObject *mg_dispatch_call(MgCapture *cap, const char *name, const char *overload, PyObject *args, PyObject *kwargs) {
+PyObject *mg_dispatch_call(MgCapture *cap, const char *name, const char *overload, PyObject *args,
+                           PyObject *kwargs) {
   static PyObject *aten; /* torch.ops.aten */
   if (!aten) {
     PyObject *torch = mg_import("torch"), *ops = torch ? PyObject_GetAttrString(torch, "ops") : NULL;
@@ -564,7 +597,8 @@ PyObject *mg_dispatch_call(MgCapture *cap, const char *name, const char *overloa
   PyObject *packet = aten ? PyObject_GetAttrString(aten, name) : NULL;
   PyObject *func = packet ? PyObject_GetAttrString(packet, overload) : NULL;
   const MgFrontOp *fo = func ? mg_frontop_find(func) : NULL;
-  PyObject *r = fo ? dispatch_op(cap, fo, func, args, kwargs && PyDict_GET_SIZE(kwargs) ? kwargs : NULL) : NULL;
+  PyObject *r =
+      fo ? dispatch_op(cap, fo, func, args, kwargs && PyDict_GET_SIZE(kwargs) ? kwargs : NULL) : NULL;
   Py_XDECREF(packet);
   Py_XDECREF(func);
   return r;
@@ -579,7 +613,8 @@ static const MgFrontOp *dispatch_higher(PyObject *op) {
   return NULL;
 }
 
-/* Takes torch's own Python between the mode and an operator out of the traceback of the exception that is set: eager calls C++ there. */
+/* Takes torch's own Python between the mode and an operator out of the traceback of the exception that is
+ * set: eager calls C++ there. */
 static void dispatch_trim_traceback(void) {
   PyObject *t, *v, *tb;
   PyErr_Fetch(&t, &v, &tb);
@@ -614,7 +649,8 @@ static PyObject *dispatch_handle(PyObject *self, PyObject *const *a, Py_ssize_t 
     } else if (cap->refused) {
       mg_rec_break(BK_c_function, "%s", cap->refused);
     } else {
-      const MgFrontOp *fo = PyObject_TypeCheck(a[0], mg_torch.higher_order) ? dispatch_higher(a[0]) : mg_frontop_find(a[0]);
+      const MgFrontOp *fo =
+          PyObject_TypeCheck(a[0], mg_torch.higher_order) ? dispatch_higher(a[0]) : mg_frontop_find(a[0]);
       if (fo && !(res = dispatch_op(cap, fo, a[0], a[2], kwargs))) dispatch_trim_traceback();
     }
   }
@@ -636,7 +672,9 @@ static PyTypeObject dispatch_mode_type = {
 };
 
 int mg_dispatch_init(PyObject *module) {
-  if (PyType_Ready(&dispatch_mode_type) || PyDict_SetItemString(dispatch_mode_type.tp_dict, "supports_higher_order_operators", Py_True)) return -1;
+  if (PyType_Ready(&dispatch_mode_type) ||
+      PyDict_SetItemString(dispatch_mode_type.tp_dict, "supports_higher_order_operators", Py_True))
+    return -1;
   PyObject *c = mg_import("torch._C");
   if (!c) return -1;
   mg_dispatch_push = PyObject_GetAttrString(c, "_push_on_torch_dispatch_stack");
@@ -667,7 +705,10 @@ void mg_lazybits_follow(MgGraph *g, NodeRef n) {
   }
 }
 
-typedef struct InferenceSeek { const MgCapture *cap; bool any; } InferenceSeek;
+typedef struct InferenceSeek {
+  const MgCapture *cap;
+  bool any;
+} InferenceSeek;
 
 static void inference_mode_see(ValRef *v, void *arg) {
   InferenceSeek *s = arg;

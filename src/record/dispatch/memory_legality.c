@@ -1,4 +1,5 @@
-/* Uses of memory that a graph of values cannot express, seen before an op is recorded: the op is left to ATen.
+/* Uses of memory that a graph of values cannot express, seen before an op is
+ * recorded: the op is left to ATen.
  * In: a node's op and arguments.  Sizes that are symbols are judged as they are in this run, and guarded. */
 #include "record/dispatch/memory_legality.h"
 
@@ -9,7 +10,8 @@ static bool memform_int(const MgGraph *g, SymRef e, int64_t *v) {
 }
 
 /* First and last element of a strided region; false when it has none, or is not constant. */
-static bool memform_reach(const MgGraph *g, const SymRef *size, const SymRef *stride, int n, int64_t at, int64_t reach[2]) {
+static bool memform_reach(const MgGraph *g, const SymRef *size, const SymRef *stride, int n, int64_t at,
+                          int64_t reach[2]) {
   int64_t many, step;
   reach[0] = reach[1] = at;
   for (int i = 0; i < n; i++) {
@@ -22,17 +24,19 @@ static bool memform_reach(const MgGraph *g, const SymRef *size, const SymRef *st
 static bool memform_within(const MgGraph *g, ValRef v, const int64_t reach[2]) {
   const MgVal *t = mg_val(g, v);
   int64_t at, own[2];
-  return memform_int(g, t->offset, &at) && memform_reach(g, t->size, t->stride, t->ndim, at, own) && own[0] <= reach[0] &&
-         reach[1] <= own[1];
+  return memform_int(g, t->offset, &at) && memform_reach(g, t->size, t->stride, t->ndim, at, own) &&
+         own[0] <= reach[0] && reach[1] <= own[1];
 }
 
 /* Elements in one run of memory, each once. */
 static bool memform_dense(const MgGraph *g, ValRef v, int64_t reach[2]) {
   const MgVal *t = mg_val(g, v);
   int64_t at, many, step, numel = 1;
-  if (!memform_int(g, t->offset, &at) || !memform_reach(g, t->size, t->stride, t->ndim, at, reach)) return false;
+  if (!memform_int(g, t->offset, &at) || !memform_reach(g, t->size, t->stride, t->ndim, at, reach))
+    return false;
   for (int i = 0; i < t->ndim; i++) {
-    if (!memform_int(g, t->size[i], &many) || !memform_int(g, t->stride[i], &step) || (many > 1 && !step)) return false;
+    if (!memform_int(g, t->size[i], &many) || !memform_int(g, t->stride[i], &step) || (many > 1 && !step))
+      return false;
     numel *= many;
   }
   return reach[1] - reach[0] + 1 == numel;
@@ -70,20 +74,28 @@ static bool memform_runs(const MgGraph *g, ValRef v) {
   return (known && lo == hi) || !x->ask || x->ask->equal(x->ask->of, run, numel);
 }
 
-struct memform_overlap { const MgGraph *g; ValRef to; bool found; };
+struct memform_overlap {
+  const MgGraph *g;
+  ValRef to;
+  bool found;
+};
 static void memform_see_overlap(ValRef *v, void *arg) {
   struct memform_overlap *s = arg;
   const MgGraph *g = s->g;
   int64_t a[2], b[2];
-  if (!*v || *v == s->to || mg_val(g, *v)->storage != mg_val(g, s->to)->storage || mg_val(g, *v)->dtype != mg_val(g, s->to)->dtype) return;
-  if (memform_alike(mg_val(g, *v), mg_val(g, s->to)) || !memform_runs(g, *v) || !memform_runs(g, s->to)) return;
+  if (!*v || *v == s->to || mg_val(g, *v)->storage != mg_val(g, s->to)->storage ||
+      mg_val(g, *v)->dtype != mg_val(g, s->to)->dtype)
+    return;
+  if (memform_alike(mg_val(g, *v), mg_val(g, s->to)) || !memform_runs(g, *v) || !memform_runs(g, s->to))
+    return;
   memform_settle(g, *v);
   memform_settle(g, s->to);
   if (!memform_dense(g, *v, a) || !memform_dense(g, s->to, b)) return;
   s->found |= a[0] <= b[1] && b[0] <= a[1] && (a[0] != b[0] || a[1] != b[1]);
 }
 
-/* May two indices mean one element?  Those of a tensor whose strides step over each other's reach do not; else it is as if. */
+/* May two indices mean one element?  Those of a tensor whose strides step over each other's reach
+ * do not; else it is as if. */
 static bool memform_repeats(const MgGraph *g, ValRef v) {
   const MgVal *t = mg_val(g, v);
   int64_t size[64], stride[64], end = 0;
@@ -92,7 +104,8 @@ static bool memform_repeats(const MgGraph *g, ValRef v) {
   for (int i = 0; i < t->ndim && i < 64; i++) {
     int64_t many, step, lo, hi;
     if (!memform_int(g, t->size[i], &many) || !memform_int(g, t->stride[i], &step)) return false;
-    if (mg_ex_range(g->x, t->size[i], &lo, &hi) && hi < many) many = hi; /* one that depends on data has no value yet */
+    if (mg_ex_range(g->x, t->size[i], &lo, &hi) && hi < many)
+      many = hi; /* one that depends on data has no value yet */
     if (!many) return false;
     if (many == 1) continue;
     int at = n++;
@@ -106,15 +119,18 @@ static bool memform_repeats(const MgGraph *g, ValRef v) {
   return false;
 }
 
-/* A batch norm that would update both running statistics in the same memory: ATen's second update reads the first. */
+/* A batch norm that would update both running statistics in the same memory: ATen's
+ * second update reads the first. */
 static bool memform_statistics_meet(const MgGraph *g, const MgNode *n) {
   int code = n->op->code;
-  bool norm = code == TOP_native_batch_norm || code == TOP__native_batch_norm_legit || code == TOP__batch_norm_with_update;
+  bool norm = code == TOP_native_batch_norm || code == TOP__native_batch_norm_legit ||
+              code == TOP__batch_norm_with_update;
   if (!norm || n->arg[3].tag != MA_val || n->arg[4].tag != MA_val) return false;
   if (code != TOP__batch_norm_with_update && !n->arg[5].u.b) return false; /* not training */
   ValRef mean = n->arg[3].u.val, var = n->arg[4].u.val;
   struct memform_overlap s = {g, mean, mean == var};
-  s.found |= mg_val(g, mean)->storage == mg_val(g, var)->storage && memform_alike(mg_val(g, mean), mg_val(g, var));
+  s.found |=
+      mg_val(g, mean)->storage == mg_val(g, var)->storage && memform_alike(mg_val(g, mean), mg_val(g, var));
   memform_see_overlap(&var, &s);
   return s.found;
 }
@@ -133,28 +149,39 @@ bool mg_memform_odd(const MgGraph *g, const MgOp *op, NodeRef n) {
 }
 
 bool mg_memform_known(const MgGraph *g, const MgOp *op, const MgArg *arg) {
-  bool partial = op->code == TOP_diagonal_scatter || op->code == TOP_slice_scatter || op->code == TOP_select_scatter;
+  bool partial =
+      op->code == TOP_diagonal_scatter || op->code == TOP_slice_scatter || op->code == TOP_select_scatter;
   bool scatter = op->code == TOP_as_strided_scatter || partial;
-  if (!scatter && op->code != TOP_as_strided && op->code != TOP_as_strided_copy && op->code != TOP_as_strided_) return true;
+  if (!scatter && op->code != TOP_as_strided && op->code != TOP_as_strided_copy &&
+      op->code != TOP_as_strided_)
+    return true;
   const MgVal *self = mg_val(g, arg[0].u.val);
   int64_t at, reach[2];
   if (!memform_int(g, self->offset, &at) || (scatter && at)) return false;
   if (partial) return true;
   const MgArg *size = &arg[scatter + 1], *stride = size + 1, *offset = size + 2;
-  if (size->tag != MA_list || stride->tag != MA_list || size->n > 64 || stride->n != size->n) return true; /* torch's error */
+  if (size->tag != MA_list || stride->tag != MA_list || size->n > 64 || stride->n != size->n)
+    return true; /* torch's error */
   SymRef s[64], t[64];
   for (uint32_t i = 0; i < size->n; i++) s[i] = size->u.item[i].u.sym, t[i] = stride->u.item[i].u.sym;
   if (offset->tag == MA_int && !memform_int(g, offset->u.sym, &at)) return false;
   if (!memform_reach(g, s, t, (int)size->n, at, reach)) return true;
   ValRef root = self->storage;
-  return memform_within(g, arg[0].u.val, reach) || (mg_val(g, root)->dtype == self->dtype && memform_within(g, root, reach));
+  return memform_within(g, arg[0].u.val, reach) ||
+         (mg_val(g, root)->dtype == self->dtype && memform_within(g, root, reach));
 }
 
 bool mg_memform_counts(const MgOp *op, const MgArg *arg) {
   switch (op->code) {
-  case TOP_as_strided: case TOP_as_strided_copy: case TOP_as_strided_: return arg[3].tag == MA_int;
-  case TOP_as_strided_scatter: case TOP_diagonal_scatter: case TOP_slice_scatter: case TOP_select_scatter:
-  case TOP_view_dtype: case TOP_view_as_complex: return true;
+  case TOP_as_strided:
+  case TOP_as_strided_copy:
+  case TOP_as_strided_: return arg[3].tag == MA_int;
+  case TOP_as_strided_scatter:
+  case TOP_diagonal_scatter:
+  case TOP_slice_scatter:
+  case TOP_select_scatter:
+  case TOP_view_dtype:
+  case TOP_view_as_complex: return true;
   default: return false;
   }
 }

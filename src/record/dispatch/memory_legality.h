@@ -3,12 +3,13 @@
 #define MG_MEMORY_LEGALITY_H
 #include "ir/graph/graph.h"
 
-/* as_strided names elements of the storage: ones that no tensor of the graph shows are known to the real tensor only.  The
- * scatters keep such elements beside their result. */
+/* as_strided names elements of the storage: ones that no tensor of the graph shows are known to the real
+ * tensor only.  The scatters keep such elements beside their result. */
 bool mg_memform_known(const MgGraph *g, const MgOp *op, const MgArg *arg);
-/* Does what the op gives, or whether it is refused, depend on where in its storage the first argument begins? */
+/* Does what the op gives, or whether it is refused, depend on where in its storage
+ * the first argument begins? */
 bool mg_memform_counts(const MgOp *op, const MgArg *arg);
-/* Writes that ATen refuses, or does in an order of its own: into memory that overlaps itself or partly an argument; random
- * numbers into memory with gaps. */
+/* Writes that ATen refuses, or does in an order of its own: into memory that overlaps itself or partly an
+ * argument; random numbers into memory with gaps. */
 bool mg_memform_odd(const MgGraph *g, const MgOp *op, NodeRef n);
 #endif

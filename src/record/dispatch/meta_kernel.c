@@ -1,7 +1,8 @@
-/* Results of ops that ir/infer/infer does not know: torch's own meta kernel is run on meta tensors made from the metadata.
+/* Results of ops that ir/infer/infer does not know: torch's own meta kernel is run on meta
+ * tensors made from the metadata.
  * In: a node with its arguments filled in.  Out: its result values.
- * Those kernels are mostly Python (40-1450 us), so results are kept by op and argument metadata for the life of the
- * process; a key holds everything a meta kernel can look at. */
+ * Those kernels are mostly Python (40-1450 us), so results are kept by op and argument metadata for the life
+ * of the process; a key holds everything a meta kernel can look at. */
 #include "record/dispatch/meta_kernel.h"
 #include "host/python/names.h"
 #include <stdlib.h>
@@ -22,7 +23,7 @@
 typedef struct MetaOut { /* metadata of one tensor result; sizes and strides follow in the entry's int pool */
   uint8_t dtype, ndim;
   bool defined;
-  uint32_t dims;         /* index of ndim sizes, then ndim strides, then the offset */
+  uint32_t dims; /* index of ndim sizes, then ndim strides, then the offset */
 } MetaOut;
 
 typedef struct MetaEntry {
@@ -42,7 +43,7 @@ typedef struct MetaKey { /* growing bytes; failed sticks */
 static MgMap metainfer_map; /* hash of the key + 2 -> index; a clash of hashes replaces the entry */
 static MetaEntry *metainfer_entry;
 static uint32_t metainfer_n, metainfer_cap;
-#define METAINFER_MAX 8192  /* entries; the cache is emptied when it is full */
+#define METAINFER_MAX 8192 /* entries; the cache is emptied when it is full */
 
 /* ---- keys ---- */
 
@@ -70,31 +71,31 @@ static void metainfer_put_sym(MetaKey *k, const MgGraph *g, SymRef s) {
 static void metainfer_put_arg(MetaKey *k, const MgGraph *g, const MgArg *a) {
   metainfer_put(k, &a->tag, 1);
   switch ((MgArgTag)a->tag) {
-    case MA_none: break;
-    case MA_val: {
-      const MgVal *v = mg_val(g, a->u.val);
-      if (!a->u.val) break;
-      metainfer_put(k, &v->dtype, 1);
-      metainfer_put(k, &v->device, 1);
-      metainfer_put(k, &v->ndim, 1);
-      for (int i = 0; i < v->ndim; i++) metainfer_put_sym(k, g, v->size[i]);
-      for (int i = 0; i < v->ndim; i++) metainfer_put_sym(k, g, v->stride[i]);
-      metainfer_put_sym(k, g, v->offset);
-      break;
-    }
-    case MA_int: metainfer_put_sym(k, g, a->u.sym); break;
-    case MA_float: metainfer_put(k, &a->u.f, sizeof a->u.f); break;
-    case MA_bool: metainfer_put(k, &a->u.b, 1); break;
-    case MA_str: metainfer_put(k, a->u.str, strlen(a->u.str) + 1); break;
-    case MA_device: metainfer_put(k, &a->dev_index, 1); /* fall through */
-    case MA_dtype:
-    case MA_layout:
-    case MA_memory_format: metainfer_put(k, &a->u.code, sizeof a->u.code); break;
-    case MA_list:
-      metainfer_put(k, &a->n, sizeof a->n);
-      for (uint32_t i = 0; i < a->n; i++) metainfer_put_arg(k, g, &a->u.item[i]);
-      break;
-    case MA_object: break; /* generators and the like do not change shapes */
+  case MA_none: break;
+  case MA_val: {
+    const MgVal *v = mg_val(g, a->u.val);
+    if (!a->u.val) break;
+    metainfer_put(k, &v->dtype, 1);
+    metainfer_put(k, &v->device, 1);
+    metainfer_put(k, &v->ndim, 1);
+    for (int i = 0; i < v->ndim; i++) metainfer_put_sym(k, g, v->size[i]);
+    for (int i = 0; i < v->ndim; i++) metainfer_put_sym(k, g, v->stride[i]);
+    metainfer_put_sym(k, g, v->offset);
+    break;
+  }
+  case MA_int: metainfer_put_sym(k, g, a->u.sym); break;
+  case MA_float: metainfer_put(k, &a->u.f, sizeof a->u.f); break;
+  case MA_bool: metainfer_put(k, &a->u.b, 1); break;
+  case MA_str: metainfer_put(k, a->u.str, strlen(a->u.str) + 1); break;
+  case MA_device: metainfer_put(k, &a->dev_index, 1); /* fall through */
+  case MA_dtype:
+  case MA_layout:
+  case MA_memory_format: metainfer_put(k, &a->u.code, sizeof a->u.code); break;
+  case MA_list:
+    metainfer_put(k, &a->n, sizeof a->n);
+    for (uint32_t i = 0; i < a->n; i++) metainfer_put_arg(k, g, &a->u.item[i]);
+    break;
+  case MA_object: break; /* generators and the like do not change shapes */
   }
 }
 
@@ -136,7 +137,8 @@ static PyObject *metainfer_tensor(MgRec *r, ValRef val, bool real) {
   if (!empty_strided && !(empty_strided = metainfer_torch("empty_strided"))) return NULL;
   if (!meta && !(meta = mg_torchobj_new_device(DEV_meta, -1))) return NULL;
   if (!cpu && !(cpu = mg_torchobj_new_device(DEV_cpu, -1))) return NULL;
-  if (!(size = metainfer_dims(r, v->size, v->ndim)) || !(stride = metainfer_dims(r, v->stride, v->ndim))) goto done;
+  if (!(size = metainfer_dims(r, v->size, v->ndim)) || !(stride = metainfer_dims(r, v->stride, v->ndim)))
+    goto done;
   if (!(dtype = mg_torchobj_new_dtype(v->dtype))) goto done;
   if (!(args = PyTuple_Pack(2, size, stride))) goto done;
   if (!(kw = Py_BuildValue("{s:O,s:O}", "dtype", dtype, "device", real ? cpu : meta))) goto done;
@@ -144,7 +146,8 @@ static PyObject *metainfer_tensor(MgRec *r, ValRef val, bool real) {
   if (real && t) Py_SETREF(t, PyObject_CallMethod(t, "zero_", NULL));
   if (real) goto done;
   /* A storage offset needs memory in front of the tensor; meta memory is only a number. */
-  if (t && !(mg_ex_const_int(r->x, v->offset, &known) && known <= 0) && (offset = metainfer_size(r, v->offset))) {
+  if (t && !(mg_ex_const_int(r->x, v->offset, &known) && known <= 0) &&
+      (offset = metainfer_size(r, v->offset))) {
     PyObject *store = PyObject_CallMethod(t, "new_empty", "((O))", offset);
     PyObject *moved = store ? PyObject_CallMethod(store, "as_strided", "OOO", size, stride, offset) : NULL;
     Py_XDECREF(store);
@@ -181,7 +184,8 @@ static PyObject *metainfer_arg(MgRec *r, const MgArg *a, int kind, bool real) {
 
 static void metainfer_see_val(ValRef *v, void *arg) { *(bool *)arg |= *v != 0; }
 
-/* What computes with symbols: the op itself, or torch's decomposition where it has no meta kernel in Python.  Borrowed. */
+/* What computes with symbols: the op itself, or torch's decomposition where it has no meta
+ * kernel in Python.  Borrowed. */
 static PyObject *metainfer_decomposition(PyObject *func) {
   PyObject *m = mg_import("torch._decomp"), *kernel = m ? PyObject_GetAttrString(m, "meta_table") : NULL;
   PyObject *parts = kernel ? PyObject_GetAttrString(m, "decomposition_table") : NULL, *f = NULL;
@@ -199,11 +203,13 @@ static PyObject *metainfer_try(MgRec *r, const MgFrontOp *fo, NodeRef n, bool ha
   MgNode *node = mg_node(r->g, n);
   int npos = 0;
   while (npos < op->nparam && !op->param[npos].kwarg_only) npos++;
-  PyObject *args = PyTuple_New(npos), *kw = PyDict_New(), *res = NULL, *f = r->cap->sizes.symbolic ? metainfer_decomposition(fo->func) : fo->func;
+  PyObject *args = PyTuple_New(npos), *kw = PyDict_New(), *res = NULL,
+           *f = r->cap->sizes.symbolic ? metainfer_decomposition(fo->func) : fo->func;
   if (!args || !kw) goto done;
   for (int i = 0; i < op->nparam; i++) {
-    PyObject *o = op->param[i].kind == AK_device && !has_tensor ? mg_torchobj_new_device(real ? DEV_cpu : DEV_meta, -1)
-                                                                : metainfer_arg(r, &node->arg[i], op->param[i].kind, real);
+    PyObject *o = op->param[i].kind == AK_device && !has_tensor
+                      ? mg_torchobj_new_device(real ? DEV_cpu : DEV_meta, -1)
+                      : metainfer_arg(r, &node->arg[i], op->param[i].kind, real);
     if (!o) goto done;
     if (i < npos) {
       PyTuple_SET_ITEM(args, i, o);
@@ -221,14 +227,21 @@ done:
   return res;
 }
 
-/* Elements of a tensor that an op is tried on: one without a meta kernel, or that raised there; one whose arguments are doubted. */
+/* Elements of a tensor that an op is tried on: one without a meta kernel, or that raised there; one
+ * whose arguments are doubted. */
 enum { META_REAL_MOST = 1 << 24, META_ASK_MOST = 1 << 20 };
 
-struct metainfer_size { MgGraph *g; int64_t most; bool ok; };
+struct metainfer_size {
+  MgGraph *g;
+  int64_t most;
+  bool ok;
+};
 static void metainfer_see_size(ValRef *v, void *arg) {
   struct metainfer_size *s = arg;
   int64_t n;
-  if (*v && (!mg_sym_settle(s->g->x, mg_val_numel(s->g, *v), &n) || n > s->most || mg_val(s->g, *v)->device != DEV_cpu)) s->ok = false;
+  if (*v && (!mg_sym_settle(s->g->x, mg_val_numel(s->g, *v), &n) || n > s->most ||
+             mg_val(s->g, *v)->device != DEV_cpu))
+    s->ok = false;
 }
 
 /* May a kernel run on zeros? */
@@ -239,13 +252,16 @@ static bool metainfer_may_run(MgRec *r, NodeRef n, int64_t most) {
 }
 
 static bool metainfer_may_ask(MgRec *r, const MgOp *op, NodeRef n, int64_t most) {
-  return !strncmp(op->full, "aten::", 6) && !op->random && !r->cap->sizes.symbolic && metainfer_may_run(r, n, most);
+  return !strncmp(op->full, "aten::", 6) && !op->random && !r->cap->sizes.symbolic &&
+         metainfer_may_run(r, n, most);
 }
 
-bool mg_metainfer_asks(MgRec *r, const MgFrontOp *fo, NodeRef n) { return metainfer_may_ask(r, fo->op, n, META_ASK_MOST); }
+bool mg_metainfer_asks(MgRec *r, const MgFrontOp *fo, NodeRef n) {
+  return metainfer_may_ask(r, fo->op, n, META_ASK_MOST);
+}
 
-/* Does the kernel itself raise?  Meta kernels accept what it does not, and their words, sometimes even the exception's class, are
- * not those that the program gets to see without a compiler. */
+/* Does the kernel itself raise?  Meta kernels accept what it does not, and their words, sometimes even the
+ * exception's class, are not those that the program gets to see without a compiler. */
 static bool metainfer_kernel_raises(MgRec *r, const MgFrontOp *fo, NodeRef n, bool has_tensor) {
   PyObject *t, *v, *tb;
   PyErr_Fetch(&t, &v, &tb);
@@ -285,13 +301,17 @@ static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   PyObject *res = metainfer_try(r, fo, n, has_tensor, false);
   if (res) return res;
   if (!PyErr_ExceptionMatches(PyExc_NotImplementedError)) {
-    if (!asked && PyErr_ExceptionMatches(PyExc_Exception) && metainfer_may_ask(r, op, n, META_REAL_MOST)) metainfer_kernel_raises(r, fo, n, has_tensor);
+    if (!asked && PyErr_ExceptionMatches(PyExc_Exception) && metainfer_may_ask(r, op, n, META_REAL_MOST))
+      metainfer_kernel_raises(r, fo, n, has_tensor);
     return NULL;
   }
   PyErr_Clear();
   if (!op->nret) Py_RETURN_NONE; /* nothing to infer */
-  if (r->cap->sizes.inputs) return PyErr_Format(PyExc_RuntimeError, "magneto: %s has no meta kernel", op->full);
-  if (!op->effect && !op->is_view && metainfer_may_run(r, n, META_REAL_MOST) && (res = metainfer_try(r, fo, n, has_tensor, true))) return res;
+  if (r->cap->sizes.inputs)
+    return PyErr_Format(PyExc_RuntimeError, "magneto: %s has no meta kernel", op->full);
+  if (!op->effect && !op->is_view && metainfer_may_run(r, n, META_REAL_MOST) &&
+      (res = metainfer_try(r, fo, n, has_tensor, true)))
+    return res;
   PyErr_Clear();
   return mg_rec_break(BK_op, "%s has no meta kernel", op->full);
 }
@@ -315,7 +335,8 @@ static int metainfer_long(MgRec *r, PyObject *o, int64_t *v) {
 static int metainfer_read_dims(MgRec *r, PyObject *seq, int64_t *v) {
   if (!seq) return -1;
   int rc = 0;
-  for (Py_ssize_t i = 0; !rc && i < PyTuple_GET_SIZE(seq); i++) rc = metainfer_long(r, PyTuple_GET_ITEM(seq, i), &v[i]);
+  for (Py_ssize_t i = 0; !rc && i < PyTuple_GET_SIZE(seq); i++)
+    rc = metainfer_long(r, PyTuple_GET_ITEM(seq, i), &v[i]);
   Py_DECREF(seq);
   return rc;
 }
@@ -325,7 +346,8 @@ static int metainfer_read(MgRec *r, MetaEntry *e, PyObject *t, uint32_t *npool) 
   MetaOut *o = &e->out[e->nout++];
   *o = (MetaOut){0};
   if (t == Py_None) return 0;
-  if (!PyObject_TypeCheck(t, mg_torch.tensor)) return mg_rec_break(BK_op, "a result that is not a tensor"), -1;
+  if (!PyObject_TypeCheck(t, mg_torch.tensor))
+    return mg_rec_break(BK_op, "a result that is not a tensor"), -1;
   PyObject *size = PyObject_GetAttrString(t, "shape"), *dt = PyObject_GetAttrString(t, "dtype"), *off = NULL;
   PyObject *layout = PyObject_GetAttrString(t, "layout");
   int rc = -1;
@@ -390,7 +412,12 @@ static int metainfer_read_all(MgRec *r, MetaEntry *e, const MgOp *op, PyObject *
   return 0;
 }
 
-struct metainfer_device { const MgGraph *g; uint8_t device; int8_t index; int rank; };
+struct metainfer_device {
+  const MgGraph *g;
+  uint8_t device;
+  int8_t index;
+  int rank;
+};
 /* A tensor with dimensions decides over 0-dim ones (a CPU scalar may meet CUDA tensors). */
 static void metainfer_see_device(ValRef *v, void *arg) {
   struct metainfer_device *d = arg;
@@ -413,7 +440,9 @@ static ValRef metainfer_alias(const MgGraph *g, const MgOp *op, NodeRef n, int r
   return 0;
 }
 
-static SymRef metainfer_sym(MgRec *r, int64_t v) { return r->cap->sizes.symbolic ? (SymRef)v : mg_sym(r->x, v); }
+static SymRef metainfer_sym(MgRec *r, int64_t v) {
+  return r->cap->sizes.symbolic ? (SymRef)v : mg_sym(r->x, v);
+}
 
 /* Makes the node's result values from an entry. */
 static int metainfer_apply(MgRec *r, const MgFrontOp *fo, NodeRef n, const MetaEntry *e) {
@@ -545,7 +574,8 @@ done:
 static int metainfer_by_symbols(MgRec *r, const MgFrontOp *fo, NodeRef n, PyObject **pyret) {
   MetaEntry e = {0};
   PyObject *kernels = mg_import("torch._decomp"), *C = kernels ? mg_import("torch._C") : NULL;
-  PyObject *on = C ? mg_context_enter(PyObject_CallMethod(C, "_EnablePythonDispatcher", NULL)) : NULL, *res = NULL;
+  PyObject *on = C ? mg_context_enter(PyObject_CallMethod(C, "_EnablePythonDispatcher", NULL)) : NULL,
+           *res = NULL;
   if (on) {
     res = metainfer_try(r, fo, n, true, false);
     if (mg_context_exit(on)) Py_CLEAR(res);

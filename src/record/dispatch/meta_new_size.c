@@ -1,6 +1,9 @@
-/* Meta kernels in Python that ask for a size which only data tells (torch.library.get_ctx().new_dynamic_size()).
- * In: an operator whose kernel found nobody to ask on the meta device.  Out: its result, with sizes made up here: other ones in
- * the second round, so that whoever compares the rounds (unbacked.c) sees which they are.  cap->sizes.asked counts them. */
+/* Meta kernels in Python that ask for a size which only data tells
+ * (torch.library.get_ctx().new_dynamic_size()).
+ * In: an operator whose kernel found nobody to ask on the meta device.  Out: its result, with sizes made up
+ * here: other ones in
+ * the second round, so that whoever compares the rounds (unbacked.c) sees which they are.
+ * cap->sizes.asked counts them. */
 #include "record/dispatch/meta_new_size.h"
 #include "host/python/hook_mode.h"
 #include "host/python/pyobject.h"
@@ -10,7 +13,8 @@
 
 static PyObject *fake_size(PyObject *self, PyObject *args, PyObject *kw) {
   static const int prime[] = {151, 157, 163, 167, 173, 179, 181, 191};
-  if (!mg_rec) return PyErr_Format(PyExc_RuntimeError, "magneto: a size of an operator was asked for after its call");
+  if (!mg_rec)
+    return PyErr_Format(PyExc_RuntimeError, "magneto: a size of an operator was asked for after its call");
   MgSymSizes *s = &mg_rec->cap->sizes;
   return PyLong_FromLong(prime[s->asked++ % (sizeof prime / sizeof *prime)] * (s->second ? 6L : 2L));
 }
@@ -19,11 +23,14 @@ static PyObject *fake_context(PyObject *self, PyObject *none) { return Py_NewRef
 
 /* What get_ctx() gives meanwhile: a function that returns a namespace with the two methods.  New. */
 static PyObject *fake_getter(void) {
-  static PyMethodDef size = {"new_dynamic_size", (PyCFunction)(void (*)(void))fake_size, METH_VARARGS | METH_KEYWORDS, NULL};
+  static PyMethodDef size = {"new_dynamic_size", (PyCFunction)(void (*)(void))fake_size,
+                             METH_VARARGS | METH_KEYWORDS, NULL};
   static PyMethodDef get = {"get_ctx", fake_context, METH_NOARGS, NULL};
-  PyObject *types = mg_import("types"), *f = types ? PyCFunction_New(&size, NULL) : NULL, *space = NULL, *r = NULL;
+  PyObject *types = mg_import("types"), *f = types ? PyCFunction_New(&size, NULL) : NULL, *space = NULL,
+           *r = NULL;
   if (f) space = PyObject_CallMethod(types, "SimpleNamespace", NULL);
-  if (space && !PyObject_SetAttrString(space, "new_dynamic_size", f) && !PyObject_SetAttrString(space, "create_unbacked_symint", f))
+  if (space && !PyObject_SetAttrString(space, "new_dynamic_size", f) &&
+      !PyObject_SetAttrString(space, "create_unbacked_symint", f))
     r = PyCFunction_New(&get, space);
   Py_XDECREF(types);
   Py_XDECREF(f);
@@ -51,7 +58,8 @@ PyObject *mg_metafake_call(MgRec *r, const MgOp *op, PyObject *args, PyObject *k
   PyObject *t, *v, *tb, *res = NULL;
   PyErr_Fetch(&t, &v, &tb);
   PyObject *kernel = strncmp(op->name, "aten::", 6) ? fake_kernel(op) : NULL;
-  PyObject *impl = kernel ? mg_import("torch._library.fake_impl") : NULL, *getter = impl ? fake_getter() : NULL;
+  PyObject *impl = kernel ? mg_import("torch._library.fake_impl") : NULL,
+           *getter = impl ? fake_getter() : NULL;
   PyObject *ctx = getter ? mg_context_enter(PyObject_CallMethod(impl, "set_ctx_getter", "O", getter)) : NULL;
   r->cap->sizes.asked = 0;
   if (ctx) {

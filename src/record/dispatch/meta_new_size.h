@@ -7,7 +7,7 @@
 typedef struct MgOp MgOp;
 typedef struct MgRec MgRec;
 
-/* The kernel that the program registered, after torch's way of calling it raised: its result (new) when all it lacked was somebody
- * to ask for sizes; else NULL and the exception stays (meta_new_size.c). */
+/* The kernel that the program registered, after torch's way of calling it raised: its result (new) when all
+ * it lacked was somebody to ask for sizes; else NULL and the exception stays (meta_new_size.c). */
 PyObject *mg_metafake_call(MgRec *r, const MgOp *op, PyObject *args, PyObject *kw);
 #endif

@@ -1,7 +1,8 @@
 /* See the header.  In: a node with its arguments.  Out: its results.
- * torch's meta kernel is called with sizes that are symbols, and computes those of the results with them (what it asks is guarded).  Some
- * kernels are C++ that takes numbers only: these are tried at two assignments, which tells what follows which size; such results are
- * asked for again at each new assignment (exec_sizes.c), so that graphs for custom back ends, where nobody asks, cannot have them. */
+ * torch's meta kernel is called with sizes that are symbols, and computes those of the results with them
+ * (what it asks is guarded).  Some kernels are C++ that takes numbers only: these are tried at two
+ * assignments, which tells what follows which size; such results are asked for again at each new assignment
+ * (exec_sizes.c), so that graphs for custom back ends, where nobody asks, cannot have them. */
 #include "record/dispatch/meta_symbolic.h"
 #include "entry/launch/trace.h"
 #include "host/torch/literals.h"
@@ -10,7 +11,9 @@
 #include "record/dispatch/data_shapes.h"
 #include "record/dispatch/meta_kernel.h"
 
-static bool follow_is(MgRec *r, SymRef e, SymRef number) { return mg_sym_hint(r->x, e) == mg_sym_hint(r->x, number); }
+static bool follow_is(MgRec *r, SymRef e, SymRef number) {
+  return mg_sym_hint(r->x, e) == mg_sym_hint(r->x, number);
+}
 
 /* The same tensor at this run's sizes? */
 static bool follow_same(MgRec *r, ValRef a, ValRef b) {
@@ -22,7 +25,8 @@ static bool follow_same(MgRec *r, ValRef a, ValRef b) {
   return true;
 }
 
-/* Does the kernel that is called with numbers, which need not be the same one, give this for this run's sizes? */
+/* Does the kernel that is called with numbers, which need not be the same one, give
+ * this for this run's sizes? */
 static bool follow_agrees(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   MgSymSizes *s = &r->cap->sizes;
   const MgNode by_symbols = *mg_node(r->g, n);
@@ -37,7 +41,8 @@ static bool follow_agrees(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   Py_XDECREF(none);
   const MgNode by_numbers = *mg_node(r->g, n);
   bool same = rc || by_numbers.nout == by_symbols.nout;
-  for (int i = 0; !rc && same && i < by_numbers.nout; i++) same = follow_same(r, by_symbols.out[i], by_numbers.out[i]);
+  for (int i = 0; !rc && same && i < by_numbers.nout; i++)
+    same = follow_same(r, by_symbols.out[i], by_numbers.out[i]);
   if (rc) PyErr_Clear();
   mg_node(r->g, n)->out = by_symbols.out;
   mg_node(r->g, n)->nout = by_symbols.nout;

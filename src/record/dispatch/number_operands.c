@@ -1,6 +1,8 @@
 /* Calls of ATen with numbers that the graph computes.
- * In: an op and its arguments, some of them torch.SymFloat.  Out: the same call with 0-dim tensors in their place: by the overload
- * that takes tensors, by multiplying first (alpha, value), or, where ATen only knows numbers, with the number itself, guarded. */
+ * In: an op and its arguments, some of them torch.SymFloat.  Out: the same call with 0-dim tensors in their
+ * place: by the overload
+ * that takes tensors, by multiplying first (alpha, value), or, where ATen only knows numbers, with
+ * the number itself, guarded. */
 #include "record/dispatch/number_operands.h"
 #include <string.h>
 #include "host/python/hook_mode.h"
@@ -27,7 +29,9 @@ static bool symcall_number(const MgFrontOp *fo, int i, PyObject *o) {
 
 bool mg_symfloat_among(const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
   for (int i = 0; i < fo->op->nparam; i++) {
-    PyObject *o = i < PyTuple_GET_SIZE(args) ? PyTuple_GET_ITEM(args, i) : kwargs ? PyDict_GetItemWithError(kwargs, fo->name[i]) : NULL;
+    PyObject *o = i < PyTuple_GET_SIZE(args) ? PyTuple_GET_ITEM(args, i)
+                  : kwargs                   ? PyDict_GetItemWithError(kwargs, fo->name[i])
+                                             : NULL;
     if (symcall_number(fo, i, o)) return true;
   }
   return false;
@@ -36,9 +40,9 @@ bool mg_symfloat_among(const MgFrontOp *fo, PyObject *args, PyObject *kwargs) {
 typedef struct SymCall { /* one call being rewritten */
   MgCapture *cap;
   const MgFrontOp *fo;
-  PyObject *args;   /* list, one entry per schema parameter; NULL entries are defaults */
-  int dtype;        /* of the other tensors when they are all 0-dim or integers; -1: float64 fits */
-  int idtype;       /* of the other tensors when they are all 0-dim integers; -1: int64 fits */
+  PyObject *args; /* list, one entry per schema parameter; NULL entries are defaults */
+  int dtype;      /* of the other tensors when they are all 0-dim or integers; -1: float64 fits */
+  int idtype;     /* of the other tensors when they are all 0-dim integers; -1: int64 fits */
 } SymCall;
 
 /* ---- operands ---- */
@@ -55,11 +59,12 @@ static void symcall_see(SymCall *c, PyObject *o, bool *big, int *small) {
     if (real && v->ndim) *big = true;
     else if (real) *small = v->dtype;
     else if (*small < 0) *small = DT_f32;
-  } else if (o && PyList_CheckExact(o) && PyList_GET_SIZE(o)) symcall_see(c, PyList_GET_ITEM(o, 0), big, small);
+  } else if (o && PyList_CheckExact(o) && PyList_GET_SIZE(o))
+    symcall_see(c, PyList_GET_ITEM(o, 0), big, small);
 }
 
-/* A number takes part in type promotion less than a 0-dim tensor does: with other 0-dim or integral tensors it has to
- * have their dtype already. */
+/* A number takes part in type promotion less than a 0-dim tensor does: with other 0-dim or integral tensors
+ * it has to have their dtype already. */
 static void symcall_find_dtype(SymCall *c) {
   bool big = false;
   int small = -1;
@@ -73,8 +78,10 @@ static void symcall_find_dtype(SymCall *c) {
 }
 
 static PyObject *symcall_cast(SymCall *c, PyObject *t, int dtype) { /* steals t */
-  PyObject *dt = t ? mg_torchobj_new_dtype(dtype) : NULL, *kw = dt ? Py_BuildValue("{s:O}", "dtype", dt) : NULL;
-  PyObject *a = kw ? PyTuple_Pack(1, t) : NULL, *r = a ? mg_dispatch_call(c->cap, "_to_copy", "default", a, kw) : NULL;
+  PyObject *dt = t ? mg_torchobj_new_dtype(dtype) : NULL,
+           *kw = dt ? Py_BuildValue("{s:O}", "dtype", dt) : NULL;
+  PyObject *a = kw ? PyTuple_Pack(1, t) : NULL,
+           *r = a ? mg_dispatch_call(c->cap, "_to_copy", "default", a, kw) : NULL;
   Py_XDECREF(dt);
   Py_XDECREF(kw);
   Py_XDECREF(a);
@@ -130,7 +137,8 @@ static int symcall_set(SymCall *c, int i, PyObject *v) { /* steals v; NULL is an
   return v ? PyList_SetItem(c->args, i, v) : -1;
 }
 
-/* Calls aten::<name>.<overload> with the arguments by position, up to the first that must be named; the rest by name. */
+/* Calls aten::<name>.<overload> with the arguments by position, up to the first that must
+ * be named; the rest by name. */
 static PyObject *symcall_make(SymCall *c, const char *name, const char *overload, int nparam) {
   PyObject *args = PyList_New(0), *kw = PyDict_New(), *t = NULL, *r = NULL;
   bool positional = true;
@@ -166,7 +174,8 @@ static PyObject *symcall_times(SymCall *c, PyObject *x, PyObject *s) { /* steals
 static PyObject *symcall_wide(SymCall *c, PyObject *x) {
   PyObject *self = PyList_GET_ITEM(c->args, 0);
   if (!mg_standin_is(x) || !mg_standin_is(self)) return Py_NewRef(x);
-  const MgVal *narrow = mg_val(c->cap->rec->g, mg_standin_val(x)), *wide = mg_val(c->cap->rec->g, mg_standin_val(self));
+  const MgVal *narrow = mg_val(c->cap->rec->g, mg_standin_val(x)),
+              *wide = mg_val(c->cap->rec->g, mg_standin_val(self));
   bool widens = wide->ndim && mg_dtype_is_float(narrow->dtype) && mg_dtype_is_float(wide->dtype) &&
                 mg_dtype_size(wide->dtype) > mg_dtype_size(narrow->dtype);
   return widens ? symcall_cast(c, Py_NewRef(x), wide->dtype) : Py_NewRef(x);
@@ -178,17 +187,21 @@ static bool symcall_is_integral(const SymCall *c, PyObject *x) {
   return !mg_dtype_is_float(d) && !mg_dtype_is_complex(d);
 }
 
-/* alpha scales what is added or subtracted; value and scalars scale `tensor1`: multiplied first, and left at 1.  0: not such a call. */
+/* alpha scales what is added or subtracted; value and scalars scale `tensor1`: multiplied first, and left
+ * at 1.  0: not such a call. */
 static int symcall_scale(SymCall *c) {
   bool reversed = !strcmp(symcall_name(c), "rsub");
-  const char *const by[][3] = {{"alpha", reversed ? "self" : "other", ""}, {"value", "tensor1", ""}, {"scalars", "tensor1", "Scalar"}};
+  const char *const by[][3] = {
+      {"alpha", reversed ? "self" : "other", ""}, {"value", "tensor1", ""}, {"scalars", "tensor1", "Scalar"}};
   for (int k = 0; k < 3; k++) {
     int i = symcall_param(c, by[k][0]), j = symcall_param(c, by[k][1]);
-    PyObject *s = i >= 0 && j >= 0 ? PyList_GET_ITEM(c->args, i) : NULL, *x = s ? PyList_GET_ITEM(c->args, j) : NULL;
+    PyObject *s = i >= 0 && j >= 0 ? PyList_GET_ITEM(c->args, i) : NULL,
+             *x = s ? PyList_GET_ITEM(c->args, j) : NULL;
     if (!x || !(mg_symnode_of(s) || PyList_CheckExact(s)) || mg_symnode_of(x)) continue;
     int other = symcall_param(c, "other");
-    if (k == 0 && mg_symnode_of(s) && !mg_symnode_is_int(mg_symnode_of(s)) && symcall_is_integral(c, PyList_GET_ITEM(c->args, 0)) &&
-        other >= 0 && symcall_is_integral(c, PyList_GET_ITEM(c->args, other))) /* which torch refuses */
+    if (k == 0 && mg_symnode_of(s) && !mg_symnode_is_int(mg_symnode_of(s)) &&
+        symcall_is_integral(c, PyList_GET_ITEM(c->args, 0)) && other >= 0 &&
+        symcall_is_integral(c, PyList_GET_ITEM(c->args, other))) /* which torch refuses */
       return symcall_set(c, i, mg_symnode_python(mg_symnode_of(s)));
     PyObject *f = PyList_CheckExact(s) ? symcall_tensors(c, s) : symcall_tensor(c, s);
     PyObject *wide = f ? symcall_wide(c, x) : NULL, *times = wide ? symcall_times(c, wide, f) : NULL;
@@ -204,8 +217,10 @@ static int symcall_scale(SymCall *c) {
 static PyObject *symcall_constant(SymCall *c, PyObject *o) {
   bool real = PyFloat_CheckExact(o);
   if (!real && !PyLong_CheckExact(o)) return Py_NewRef(o);
-  PyObject *dt = mg_torchobj_new_dtype(real ? DT_f64 : DT_i64), *kw = dt ? Py_BuildValue("{s:O}", "dtype", dt) : NULL;
-  PyObject *a = kw ? Py_BuildValue("([]O)", o) : NULL, *t = a ? mg_dispatch_call(c->cap, "full", "default", a, kw) : NULL;
+  PyObject *dt = mg_torchobj_new_dtype(real ? DT_f64 : DT_i64),
+           *kw = dt ? Py_BuildValue("{s:O}", "dtype", dt) : NULL;
+  PyObject *a = kw ? Py_BuildValue("([]O)", o) : NULL,
+           *t = a ? mg_dispatch_call(c->cap, "full", "default", a, kw) : NULL;
   int dtype = real ? c->dtype : c->idtype;
   Py_XDECREF(dt);
   Py_XDECREF(kw);
@@ -214,22 +229,53 @@ static PyObject *symcall_constant(SymCall *c, PyObject *o) {
 }
 
 /* Overloads that take a tensor, or a list of them, where this one takes a number. */
-static const struct { const char *name, *overload, *instead; char list; } symcall_rows[] = {
-    {"pow", "Tensor_Scalar", "Tensor_Tensor", 0}, {"pow", "Scalar", "Tensor_Tensor", 0}, {"pow_", "Scalar", "Tensor", 0},
-    {"lerp", "Scalar", "Tensor", 0}, {"lerp_", "Scalar", "Tensor", 0}, {"_foreach_mul", "Scalar", "Tensor", 0},
-    {"_foreach_mul_", "Scalar", "Tensor", 0}, {"_foreach_add", "Scalar", "Tensor", 0}, {"_foreach_add_", "Scalar", "Tensor", 0},
-    {"_foreach_div", "Scalar", "Tensor", 0}, {"_foreach_div_", "Scalar", "Tensor", 0}, {"_foreach_sub", "Scalar", "List", 1},
-    {"_foreach_sub_", "Scalar", "List", 1}, {"_foreach_lerp", "Scalar", "List", 1}, {"_foreach_lerp_", "Scalar", "List", 1},
-    {"_foreach_pow", "Scalar", "List", 1}, {"_foreach_pow_", "Scalar", "List", 1}, {"mul", "Scalar", "Tensor", 0},
-    {"mul_", "Scalar", "Tensor", 0}, {"add", "Scalar", "Tensor", 0}, {"add_", "Scalar", "Tensor", 0}, {"sub", "Scalar", "Tensor", 0},
-    {"sub_", "Scalar", "Tensor", 0}, {"rsub", "Scalar", "Tensor", 0}, {"div", "Scalar", "Tensor", 0}, {"div_", "Scalar", "Tensor", 0},
-    {"eq", "Scalar", "Tensor", 0}, {"ne", "Scalar", "Tensor", 0}, {"lt", "Scalar", "Tensor", 0}, {"le", "Scalar", "Tensor", 0},
-    {"gt", "Scalar", "Tensor", 0}, {"ge", "Scalar", "Tensor", 0}, {"masked_fill", "Scalar", "Tensor", 0},
-    {"masked_fill_", "Scalar", "Tensor", 0}, {"fill", "Scalar", "Tensor", 0}, {"fill_", "Scalar", "Tensor", 0},
-    {"clamp_min", "default", "Tensor", 0}, {"clamp_max", "default", "Tensor", 0}, {"clamp", "default", "Tensor", 0}, {"clamp_", "default", "Tensor", 0},
-    {"_fused_adam_", "default", "tensor_lr", 0},
-    {"_fused_adamw_", "default", "tensor_lr", 0}, {"_fused_sgd_", "default", "tensor_lr", 0},
-    {"_fused_adagrad_", "default", "tensor_lr", 0}};
+static const struct {
+  const char *name, *overload, *instead;
+  char list;
+} symcall_rows[] = {{"pow", "Tensor_Scalar", "Tensor_Tensor", 0},
+                    {"pow", "Scalar", "Tensor_Tensor", 0},
+                    {"pow_", "Scalar", "Tensor", 0},
+                    {"lerp", "Scalar", "Tensor", 0},
+                    {"lerp_", "Scalar", "Tensor", 0},
+                    {"_foreach_mul", "Scalar", "Tensor", 0},
+                    {"_foreach_mul_", "Scalar", "Tensor", 0},
+                    {"_foreach_add", "Scalar", "Tensor", 0},
+                    {"_foreach_add_", "Scalar", "Tensor", 0},
+                    {"_foreach_div", "Scalar", "Tensor", 0},
+                    {"_foreach_div_", "Scalar", "Tensor", 0},
+                    {"_foreach_sub", "Scalar", "List", 1},
+                    {"_foreach_sub_", "Scalar", "List", 1},
+                    {"_foreach_lerp", "Scalar", "List", 1},
+                    {"_foreach_lerp_", "Scalar", "List", 1},
+                    {"_foreach_pow", "Scalar", "List", 1},
+                    {"_foreach_pow_", "Scalar", "List", 1},
+                    {"mul", "Scalar", "Tensor", 0},
+                    {"mul_", "Scalar", "Tensor", 0},
+                    {"add", "Scalar", "Tensor", 0},
+                    {"add_", "Scalar", "Tensor", 0},
+                    {"sub", "Scalar", "Tensor", 0},
+                    {"sub_", "Scalar", "Tensor", 0},
+                    {"rsub", "Scalar", "Tensor", 0},
+                    {"div", "Scalar", "Tensor", 0},
+                    {"div_", "Scalar", "Tensor", 0},
+                    {"eq", "Scalar", "Tensor", 0},
+                    {"ne", "Scalar", "Tensor", 0},
+                    {"lt", "Scalar", "Tensor", 0},
+                    {"le", "Scalar", "Tensor", 0},
+                    {"gt", "Scalar", "Tensor", 0},
+                    {"ge", "Scalar", "Tensor", 0},
+                    {"masked_fill", "Scalar", "Tensor", 0},
+                    {"masked_fill_", "Scalar", "Tensor", 0},
+                    {"fill", "Scalar", "Tensor", 0},
+                    {"fill_", "Scalar", "Tensor", 0},
+                    {"clamp_min", "default", "Tensor", 0},
+                    {"clamp_max", "default", "Tensor", 0},
+                    {"clamp", "default", "Tensor", 0},
+                    {"clamp_", "default", "Tensor", 0},
+                    {"_fused_adam_", "default", "tensor_lr", 0},
+                    {"_fused_adamw_", "default", "tensor_lr", 0},
+                    {"_fused_sgd_", "default", "tensor_lr", 0},
+                    {"_fused_adagrad_", "default", "tensor_lr", 0}};
 
 static bool symcall_list_op(const char *name, const char *overload) {
   return !strcmp(overload, "ScalarList") && !strncmp(name, "_foreach_", 9) && !strstr(name, "addc");
@@ -238,14 +284,17 @@ static bool symcall_list_op(const char *name, const char *overload) {
 /* A power that no integer can make an error of. */
 static bool symcall_is_real_power(const SymCall *c) {
   PyObject *o = PyList_GET_ITEM(c->args, mg_symnode_of(PyList_GET_ITEM(c->args, 0)) ? 1 : 0);
-  return (!strcmp(symcall_name(c), "pow") || !strcmp(symcall_name(c), "pow_")) && mg_standin_is(o) && mg_dtype_is_float(mg_val(c->cap->rec->g, mg_standin_val(o))->dtype);
+  return (!strcmp(symcall_name(c), "pow") || !strcmp(symcall_name(c), "pow_")) && mg_standin_is(o) &&
+         mg_dtype_is_float(mg_val(c->cap->rec->g, mg_standin_val(o))->dtype);
 }
 
-/* Ints stay numbers where an op does more than arithmetic with them: exponents of integers, counts.  What tensors are filled with
- * may be a tensor. */
+/* Ints stay numbers where an op does more than arithmetic with them: exponents of integers, counts.  What
+ * tensors are filled with may be a tensor. */
 static bool symcall_pins_ints(const SymCall *c) {
-  static const char *const arithmetic[] = {"mul", "add", "sub", "div", "rsub", "eq", "ne", "lt", "le", "gt", "ge", "addcmul", "addcdiv"};
-  static const char *const values[] = {"full", "full_like", "new_full", "scalar_tensor", "fill", "masked_fill", "clamp", "clamp_min", "clamp_max"};
+  static const char *const arithmetic[] = {"mul", "add", "sub", "div", "rsub",    "eq",     "ne",
+                                           "lt",  "le",  "gt",  "ge",  "addcmul", "addcdiv"};
+  static const char *const values[] = {"full",        "full_like", "new_full",  "scalar_tensor", "fill",
+                                       "masked_fill", "clamp",     "clamp_min", "clamp_max"};
   const char *name = symcall_name(c);
   bool any = false;
   if (symcall_is_real_power(c)) return false;
@@ -279,7 +328,8 @@ static int symcall_pin_fused(SymCall *c) {
 
 /* The call by another overload.  1 done (*r), 0 there is none. */
 static int symcall_instead(SymCall *c, PyObject **r) {
-  const char *name = symcall_name(c), *overload = *c->fo->op->overload ? c->fo->op->overload : "default", *instead = NULL;
+  const char *name = symcall_name(c), *overload = *c->fo->op->overload ? c->fo->op->overload : "default",
+             *instead = NULL;
   bool list = symcall_list_op(name, overload);
   if (list) instead = "List";
   for (size_t i = 0; !instead && i < sizeof symcall_rows / sizeof *symcall_rows; i++)
@@ -289,7 +339,8 @@ static int symcall_instead(SymCall *c, PyObject **r) {
     }
   if (!instead) return 0;
   Py_ssize_t n = PyList_GET_ITEM(c->args, 0) && PyList_CheckExact(PyList_GET_ITEM(c->args, 0))
-                     ? PyList_GET_SIZE(PyList_GET_ITEM(c->args, 0)) : 0;
+                     ? PyList_GET_SIZE(PyList_GET_ITEM(c->args, 0))
+                     : 0;
   int last = 0;
   bool all = !strncmp(name, "clamp", 5); /* both bounds are tensors, or none */
   *r = NULL;
@@ -310,7 +361,8 @@ static int symcall_instead(SymCall *c, PyObject **r) {
 
 /* full(size, number), full_like(x, number), new_full(x, size, number) and scalar_tensor(number). */
 static int symcall_create(SymCall *c, PyObject **r) {
-  static const char *const name[] = {"aten::scalar_tensor", "aten::full", "aten::full_like", "aten::new_full"};
+  static const char *const name[] = {"aten::scalar_tensor", "aten::full", "aten::full_like",
+                                     "aten::new_full"};
   int row = 0;
   while (row < 4 && strcmp(c->fo->op->full, name[row])) row++;
   if (row == 4) return 0;
@@ -346,7 +398,8 @@ static PyObject *symcall_plain(SymCall *c) {
     }
     if (symcall_set(c, i, l)) return NULL;
   }
-  return symcall_make(c, symcall_name(c), *c->fo->op->overload ? c->fo->op->overload : "default", c->fo->op->nparam);
+  return symcall_make(c, symcall_name(c), *c->fo->op->overload ? c->fo->op->overload : "default",
+                      c->fo->op->nparam);
 }
 
 /* A number in place of a tensor: torch passes wrapped numbers so. */
@@ -390,7 +443,8 @@ static PyObject *symcall_run(SymCall *c) {
   if (symcall_pins_ints(c)) return symcall_plain(c);
   int scaled = symcall_scale(c);
   if (scaled < 0) return NULL;
-  if (!symcall_left(c)) return symcall_make(c, symcall_name(c), scaled == 3 ? "Scalar" : overload, c->fo->op->nparam);
+  if (!symcall_left(c))
+    return symcall_make(c, symcall_name(c), scaled == 3 ? "Scalar" : overload, c->fo->op->nparam);
   if (symcall_instead(c, &r) || symcall_create(c, &r)) return r;
   return symcall_plain(c);
 }
@@ -399,7 +453,9 @@ PyObject *mg_symfloat_dispatch(MgCapture *cap, const MgFrontOp *fo, PyObject *ar
   SymCall c = {.cap = cap, .fo = fo, .args = PyList_New(fo->op->nparam)};
   if (!c.args) return NULL;
   for (int i = 0; i < fo->op->nparam; i++) {
-    PyObject *o = i < PyTuple_GET_SIZE(args) ? PyTuple_GET_ITEM(args, i) : kwargs ? PyDict_GetItemWithError(kwargs, fo->name[i]) : NULL;
+    PyObject *o = i < PyTuple_GET_SIZE(args) ? PyTuple_GET_ITEM(args, i)
+                  : kwargs                   ? PyDict_GetItemWithError(kwargs, fo->name[i])
+                                             : NULL;
     PyList_SET_ITEM(c.args, i, Py_XNewRef(o));
   }
   PyObject *r = symcall_run(&c);

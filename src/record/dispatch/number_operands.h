@@ -12,7 +12,7 @@ typedef struct MgFrontOp MgFrontOp;
 bool mg_symfloat_among(const struct MgFrontOp *fo, PyObject *args, PyObject *kwargs);
 /* The call with tensors in their place. */
 PyObject *mg_symfloat_dispatch(MgCapture *cap, const struct MgFrontOp *fo, PyObject *args, PyObject *kwargs);
-/* An int beside a tensor, where torch would ask for the number: as a 0-dim tensor, when types are promoted as for a number.
- * 1: *a and *b are new references; 0: they stay; -1 with an exception. */
+/* An int beside a tensor, where torch would ask for the number: as a 0-dim tensor, when types are promoted as
+ * for a number. 1: *a and *b are new references; 0: they stay; -1 with an exception. */
 int mg_symfloat_operands(PyObject **a, PyObject **b);
 #endif

@@ -9,11 +9,14 @@
 
 /* Are all values of x in [0, count)?  As mg_claim says it. */
 static int one_hot_claim(PyObject *x, PyObject *count) {
-  if (mg_rec->want_fx) return !mg_raises_caught(mg_rec); /* shown as one call, which looks itself, after the block's end */
+  if (mg_rec->want_fx)
+    return !mg_raises_caught(mg_rec); /* shown as one call, which looks itself, after the block's end */
   PyObject *low = PyObject_CallMethod(x, "ge", "i", 0);
-  PyObject *high = low ? PyObject_CallMethod(x, "lt", "O", count) : NULL, *both = high ? PyObject_CallMethod(low, "logical_and", "O", high) : NULL;
+  PyObject *high = low ? PyObject_CallMethod(x, "lt", "O", count) : NULL,
+           *both = high ? PyObject_CallMethod(low, "logical_and", "O", high) : NULL;
   PyObject *all = both ? PyObject_CallMethod(both, "all", NULL) : NULL;
-  int rc = all ? mg_claim(mg_rec, all, "Class values must be non-negative and smaller than num_classes.") : -1;
+  int rc =
+      all ? mg_claim(mg_rec, all, "Class values must be non-negative and smaller than num_classes.") : -1;
   PyObject *const used[] = {low, high, both, all};
   for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
   return rc;
@@ -25,8 +28,10 @@ bool mg_one_hot(PyObject *x, PyObject *count, PyObject **r) {
   *r = NULL;
   if (claim <= 0) return claim < 0;
   PyObject *torch = mg_import("torch"), *dev = torch ? PyObject_GetAttrString(x, "device") : NULL;
-  PyObject *kw = dev ? Py_BuildValue("{s:O}", "device", dev) : NULL, *arange = kw ? PyObject_GetAttrString(torch, "arange") : NULL;
-  PyObject *args = arange ? PyTuple_Pack(1, count) : NULL, *all = args ? PyObject_Call(arange, args, kw) : NULL;
+  PyObject *kw = dev ? Py_BuildValue("{s:O}", "device", dev) : NULL,
+           *arange = kw ? PyObject_GetAttrString(torch, "arange") : NULL;
+  PyObject *args = arange ? PyTuple_Pack(1, count) : NULL,
+           *all = args ? PyObject_Call(arange, args, kw) : NULL;
   PyObject *col = all ? PyObject_CallMethod(x, "unsqueeze", "i", -1) : NULL;
   PyObject *eq = col ? PyObject_CallMethod(col, "eq", "O", all) : NULL;
   *r = eq ? PyObject_CallMethod(eq, "long", NULL) : NULL;

@@ -1,4 +1,5 @@
-/* See the header.  In: an op, and the frames that are being recorded.  Out: whether what its kernel raises is the program's. */
+/* See the header.  In: an op, and the frames that are being recorded.  Out: whether what its
+ * kernel raises is the program's. */
 #include "record/dispatch/raising_ops.h"
 #include <stdlib.h>
 #include <string.h>
@@ -28,9 +29,12 @@ static bool raises_returns_none(const MgCode *code, PyCodeObject *co) {
   return true;
 }
 
-/* The generator that a context manager made by contextlib.contextmanager waits in; borrowed; NULL: it is none. */
+/* The generator that a context manager made by contextlib.contextmanager waits in;
+ * borrowed; NULL: it is none. */
 static PyObject *raises_generator(PyObject *manager, PyCodeObject *exit) {
-  PyObject **d = strstr(PyUnicode_AsUTF8(exit->co_qualname), "_GeneratorContextManager.") ? _PyObject_GetDictPtr(manager) : NULL;
+  PyObject **d = strstr(PyUnicode_AsUTF8(exit->co_qualname), "_GeneratorContextManager.")
+                     ? _PyObject_GetDictPtr(manager)
+                     : NULL;
   PyObject *gen = d && *d ? PyDict_GetItemString(*d, "gen") : NULL;
   return gen && PyGen_CheckExact(gen) ? gen : NULL;
 }
@@ -64,7 +68,8 @@ static bool raises_checks(const MgCode *code, const MgHandler *h) {
   return false;
 }
 
-/* Does a handler of this code catch what is raised at a unit?  base: of the value stack there; NULL: contexts are not looked into. */
+/* Does a handler of this code catch what is raised at a unit?  base: of the value stack there; NULL:
+ * contexts are not looked into. */
 static bool raises_caught(const MgCode *code, int unit, PyObject *const *base) {
   for (const MgHandler *h; (h = mg_decode_handler(code, unit)); unit = h->target) {
     if (code->instr[h->target].op != BC_PUSH_EXC_INFO) continue; /* it only tidies up */
@@ -83,13 +88,17 @@ static bool raises_caught(const MgCode *code, int unit, PyObject *const *base) {
 bool mg_raises_caught(const MgRec *r) {
   bool caught = false;
   if (r->in_joint || !r->guards) return false;
-  for (const MgLoop *l = r->top; l && !caught; l = l->up) caught = l->code->nhandler && l->in && raises_caught(l->code, l->in->at, l->base);
+  for (const MgLoop *l = r->top; l && !caught; l = l->up)
+    caught = l->code->nhandler && l->in && raises_caught(l->code, l->in->at, l->base);
   return caught;
 }
 
 /* ---- what a handler does with the exceptions of values ---- */
 
-enum { RAISES_CLASSES = 8, RAISES_BODY = 400 }; /* classes in one clause; instructions of a handler that are looked at */
+enum {
+  RAISES_CLASSES = 8,
+  RAISES_BODY = 400
+}; /* classes in one clause; instructions of a handler that are looked at */
 
 /* Is it one of the classes of exceptions that kernels raise because of values, or a base of one? */
 static bool raises_is_base(PyObject *class) {
@@ -107,8 +116,9 @@ static bool raises_is_base(PyObject *class) {
   return !linalg || !PyType_Check(linalg) || PyType_IsSubtype((PyTypeObject *)linalg, (PyTypeObject *)class);
 }
 
-/* Does a clause, whose classes are loaded from unit *at on, catch such exceptions?  Only names of globals and their attributes are
- * read, with guards.  *at moves to the CHECK_EXC_MATCH, or becomes -1 where something else is found.  -1 with an exception. */
+/* Does a clause, whose classes are loaded from unit *at on, catch such exceptions?  Only names of globals and
+ * their attributes are read, with guards.  *at moves to the CHECK_EXC_MATCH, or becomes -1 where something
+ * else is found.  -1 with an exception. */
 static int raises_clause(const MgLoop *l, int *at) {
   PyObject *stack[RAISES_CLASSES];
   int n = 0, rc = 0;
@@ -116,7 +126,8 @@ static int raises_clause(const MgLoop *l, int *at) {
   for (; rc >= 0 && *at >= 0 && in->op != BC_CHECK_EXC_MATCH; in = &l->code->instr[in->next]) {
     PyObject *v = NULL;
     if (in->op == BC_BUILD_TUPLE && in->arg <= n && in->next < l->code->n) continue; /* they stay apart */
-    if (in->op == BC_LOAD_GLOBAL && n < RAISES_CLASSES) v = mg_ops.load_global(l->v.globals, l->v.builtins, CO_NAME(in->arg));
+    if (in->op == BC_LOAD_GLOBAL && n < RAISES_CLASSES)
+      v = mg_ops.load_global(l->v.globals, l->v.builtins, CO_NAME(in->arg));
     else if (in->op == BC_LOAD_ATTR && n) v = mg_ops.getattr(stack[--n], CO_NAME(in->arg));
     else *at = -1;
     if (in->op == BC_LOAD_ATTR && *at >= 0) Py_DECREF(stack[n]);
@@ -141,18 +152,36 @@ static int raises_around(const MgCode *code, int unit) {
 /* An instruction of a handler that leaves something behind, or with which it ends without an exception. */
 static bool raises_stays(const MgInstr *in, const MgInstr *before) {
   switch (in->op) {
-  case BC_STORE_ATTR: case BC_STORE_SUBSCR: case BC_STORE_SLICE: case BC_STORE_GLOBAL: case BC_STORE_DEREF: case BC_STORE_NAME:
-  case BC_DELETE_ATTR: case BC_DELETE_SUBSCR: case BC_DELETE_GLOBAL: case BC_DELETE_DEREF: case BC_DELETE_NAME: case BC_IMPORT_NAME:
-  case BC_RETURN_VALUE: case BC_RETURN_CONST: case BC_YIELD_VALUE: case BC_SEND: case BC_POP_EXCEPT: return true;
-  case BC_POP_TOP: return before && (before->op == BC_CALL || before->op == BC_CALL_FUNCTION_EX); /* called for what it does */
+  case BC_STORE_ATTR:
+  case BC_STORE_SUBSCR:
+  case BC_STORE_SLICE:
+  case BC_STORE_GLOBAL:
+  case BC_STORE_DEREF:
+  case BC_STORE_NAME:
+  case BC_DELETE_ATTR:
+  case BC_DELETE_SUBSCR:
+  case BC_DELETE_GLOBAL:
+  case BC_DELETE_DEREF:
+  case BC_DELETE_NAME:
+  case BC_IMPORT_NAME:
+  case BC_RETURN_VALUE:
+  case BC_RETURN_CONST:
+  case BC_YIELD_VALUE:
+  case BC_SEND:
+  case BC_POP_EXCEPT: return true;
+  case BC_POP_TOP:
+    return before &&
+           (before->op == BC_CALL || before->op == BC_CALL_FUNCTION_EX); /* called for what it does */
   default: return false;
   }
 }
 
-/* Does the body of a handler only raise, whichever way it takes?  Then the exception leaves the block, perhaps as another one. */
+/* Does the body of a handler only raise, whichever way it takes?  Then the exception leaves the
+ * block, perhaps as another one. */
 static bool raises_again(const MgCode *code, const MgHandler *h, int body) {
   bool *seen = mg_calloc((size_t)code->n + 1, sizeof *seen), only = seen != NULL;
-  int *todo = mg_malloc(sizeof *todo * (RAISES_BODY + 2)), n = 0, count = 0, around = raises_around(code, h->target);
+  int *todo = mg_malloc(sizeof *todo * (RAISES_BODY + 2)), n = 0, count = 0,
+      around = raises_around(code, h->target);
   if (!todo) only = false;
   else todo[n++] = body;
   while (only && n) {
@@ -160,7 +189,8 @@ static bool raises_again(const MgCode *code, const MgHandler *h, int body) {
     for (int at = todo[--n]; only && !seen[at];) {
       const MgInstr *in = &code->instr[at];
       seen[at] = true;
-      only = ++count < RAISES_BODY && at < code->n && raises_around(code, at) == around && !raises_stays(in, before);
+      only = ++count < RAISES_BODY && at < code->n && raises_around(code, at) == around &&
+             !raises_stays(in, before);
       if (!only || in->op == BC_RAISE_VARARGS || in->op == BC_RERAISE) break;
       bool always = in->op == BC_JUMP || in->op == BC_JUMP_BACKWARD;
       if (in->target >= 0 && !always) todo[n++] = in->target;
@@ -188,7 +218,8 @@ static int raises_handled(const MgLoop *l, const MgHandler *h, bool any) {
     if (check < 0) return raises_checks(code, h) ? MG_RAISES_caught : fate; /* or it is no except clause */
     const MgInstr *jump = &code->instr[code->instr[check].next];
     if (!all && jump->op != BC_POP_JUMP_IF_FALSE) return MG_RAISES_caught;
-    if ((match || any) && !raises_again(code, h, all ? code->instr[at].next : jump->next)) return MG_RAISES_caught;
+    if ((match || any) && !raises_again(code, h, all ? code->instr[at].next : jump->next))
+      return MG_RAISES_caught;
     if (match || any) fate = MG_RAISES_again;
     if (all) return fate;
     at = jump->target;
@@ -211,6 +242,8 @@ int mg_raises_fate(const MgRec *r) {
   return fate;
 }
 
-bool mg_raises_by_values(const MgRec *r, const MgOp *op, const MgArg *arg) { return mg_raise_of(r->g, op, arg) != RS_none; }
+bool mg_raises_by_values(const MgRec *r, const MgOp *op, const MgArg *arg) {
+  return mg_raise_of(r->g, op, arg) != RS_none;
+}
 
 bool mg_raises_missed(MgRec *r) { return r->raises && r->swallows && (r->want_fx || !mg_claim_repeats(r)); }

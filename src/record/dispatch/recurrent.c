@@ -13,17 +13,22 @@
 
 enum { RECURRENT_UNROLL = 256 }; /* steps, of all layers, that are recorded one by one */
 
-/* Is it better recorded as a whole?  arg: input, states, params, biases, layers, dropout, train, both directions, batch first. */
+/* Is it better recorded as a whole?  arg: input, states, params, biases, layers, dropout, train, both
+ * directions, batch first. */
 static bool recurrent_whole(const char *kind, PyObject *const *arg, Py_ssize_t n) {
-  if (n != 9 || !mg_standin_is(arg[0]) || !PyBool_Check(arg[3]) || !PyLong_CheckExact(arg[4]) || !PyFloat_CheckExact(arg[5])) return false;
+  if (n != 9 || !mg_standin_is(arg[0]) || !PyBool_Check(arg[3]) || !PyLong_CheckExact(arg[4]) ||
+      !PyFloat_CheckExact(arg[5]))
+    return false;
   MgCapture *cap = mg_standin_info(arg[0])->cap;
   ValRef input = mg_standin_val(arg[0]);
   const MgVal *x = cap && input ? mg_val(cap->rec->g, input) : NULL;
   int64_t steps, layers = PyLong_AsLong(arg[4]) * (arg[7] == Py_True ? 2 : 1);
   if (!x || x->ndim != 3 || x->device != DEV_cpu || mg_standin_autocast_on(cap)) return false;
-  bool loop = strcmp(kind, "lstm") || x->dtype == DT_f64 || (!cap->fx && mg_abi.aoti_torch_grad_mode_is_enabled() && mg_facts_requires_grad(arg[0]));
+  bool loop = strcmp(kind, "lstm") || x->dtype == DT_f64 ||
+              (!cap->fx && mg_abi.aoti_torch_grad_mode_is_enabled() && mg_facts_requires_grad(arg[0]));
   if (!loop || (PyFloat_AS_DOUBLE(arg[5]) != 0 && arg[6] == Py_True)) return false;
-  return !mg_ex_const_int(cap->rec->x, x->size[arg[8] == Py_True], &steps) || steps * layers > RECURRENT_UNROLL;
+  return !mg_ex_const_int(cap->rec->x, x->size[arg[8] == Py_True], &steps) ||
+         steps * layers > RECURRENT_UNROLL;
 }
 
 bool mg_recurrent_call(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r) {
@@ -32,7 +37,9 @@ bool mg_recurrent_call(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject
   MgHookMode mode = mg_hook_mode;
   mg_hook_mode = HOOK_off; /* what calls the operator is no part of the program */
   PyObject *m = mg_import("magneto.recurrent");
-  *r = m ? PyObject_CallMethod(m, "call", "sOOOOOOO", kind, arg[0], arg[1], arg[2], arg[3], arg[4], arg[7], arg[8]) : NULL;
+  *r = m ? PyObject_CallMethod(m, "call", "sOOOOOOO", kind, arg[0], arg[1], arg[2], arg[3], arg[4], arg[7],
+                               arg[8])
+         : NULL;
   Py_XDECREF(m);
   mg_hook_mode = mode;
   return true;

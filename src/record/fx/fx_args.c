@@ -1,5 +1,6 @@
 /* Arguments of an FX graph's nodes.
- * In: what a torch-level call was given.  Out: the same with a node for each tensor, number that runs compute and symbolic size;
+ * In: what a torch-level call was given.  Out: the same with a node for each tensor, number that runs compute
+ * and symbolic size;
  * what FX cannot write as text becomes an attribute of the module or a call of its class. */
 #include <string.h>
 #include "host/python/names.h"
@@ -15,21 +16,27 @@
 
 static bool fx_has_literal(PyObject *o) {
   const char *module = Py_TYPE(o)->tp_name;
-  if (o == Py_None || o == Py_Ellipsis || PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) || PyUnicode_Check(o) ||
-      PyRange_Check(o))
+  if (o == Py_None || o == Py_Ellipsis || PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) ||
+      PyUnicode_Check(o) || PyRange_Check(o))
     return true;
-  return !strncmp(module, "torch.", 6) && strcmp(module + 6, "_C.Generator") && strcmp(module + 6, "Generator");
+  return !strncmp(module, "torch.", 6) && strcmp(module + 6, "_C.Generator") &&
+         strcmp(module + 6, "Generator");
 }
 
-/* Classes that stand for dtypes have no literal either: the dtype, or its name (torch.HalfTensor).  New; NULL: another class. */
+/* Classes that stand for dtypes have no literal either: the dtype, or its name (torch.HalfTensor).
+ * New; NULL: another class. */
 static PyObject *fx_dtype_class(PyObject *o) {
-  static const struct { PyTypeObject *type; int dtype; } known[] = {
+  static const struct {
+    PyTypeObject *type;
+    int dtype;
+  } known[] = {
       {&PyFloat_Type, DT_f64}, {&PyLong_Type, DT_i64}, {&PyBool_Type, DT_bool}, {&PyComplex_Type, DT_c128}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (o == (PyObject *)known[i].type) return mg_torchobj_new_dtype(known[i].dtype);
   const char *meta = strrchr(Py_TYPE(o)->tp_name, '.');
   if (strcmp(meta ? meta + 1 : Py_TYPE(o)->tp_name, "tensortype")) return NULL;
-  PyObject *module = PyObject_GetAttrString(o, "__module__"), *name = module ? PyObject_GetAttrString(o, "__name__") : NULL;
+  PyObject *module = PyObject_GetAttrString(o, "__module__"),
+           *name = module ? PyObject_GetAttrString(o, "__name__") : NULL;
   PyObject *r = name ? PyUnicode_FromFormat("%U.%U", module, name) : NULL;
   Py_XDECREF(module);
   Py_XDECREF(name);
@@ -37,17 +44,21 @@ static PyObject *fx_dtype_class(PyObject *o) {
 }
 
 bool mg_fx_wraps(const MgCapture *cap, PyObject *o) {
-  return cap->wrappers && PyObject_TypeCheck(o, mg_torch.tensor) && mg_wrapper_class(Py_TYPE(o)) && mg_wrapper_made(o);
+  return cap->wrappers && PyObject_TypeCheck(o, mg_torch.tensor) && mg_wrapper_class(Py_TYPE(o)) &&
+         mg_wrapper_made(o);
 }
 
 ValRef mg_fx_val(MgCapture *cap, PyObject *o) {
-  return mg_standin_is(o) ? mg_standin_val(o) : mg_fx_wraps(cap, o) ? mg_wrapper_val(cap, o) : mg_fxfunc_val(cap, o);
+  return mg_standin_is(o)      ? mg_standin_val(o)
+         : mg_fx_wraps(cap, o) ? mg_wrapper_val(cap, o)
+                               : mg_fxfunc_val(cap, o);
 }
 
-/* An instance that the recording has made: a frozen dataclass is a call of its class; others NULL without an exception, since
- * one made anew in every run has no place in a graph. */
+/* An instance that the recording has made: a frozen dataclass is a call of its class; others NULL without an
+ * exception, since one made anew in every run has no place in a graph. */
 static PyObject *fx_instance(MgCapture *cap, PyObject *o) {
-  PyObject *fields = mg_marked_fields(o), *kw = fields ? mg_fx_kwargs(cap, fields) : NULL, *none = kw ? PyTuple_New(0) : NULL;
+  PyObject *fields = mg_marked_fields(o), *kw = fields ? mg_fx_kwargs(cap, fields) : NULL,
+           *none = kw ? PyTuple_New(0) : NULL;
   uint32_t number = none ? mg_fx_node(cap, "call_function", (PyObject *)Py_TYPE(o), none, kw) : 0;
   Py_XDECREF(fields);
   Py_XDECREF(kw);
@@ -55,7 +66,9 @@ static PyObject *fx_instance(MgCapture *cap, PyObject *o) {
   return number ? Py_NewRef(mg_fx_item(cap, number)) : NULL;
 }
 
-static bool fx_named(PyObject *o) { return PyTuple_Check(o) && PyObject_HasAttrString((PyObject *)Py_TYPE(o), "_fields"); }
+static bool fx_named(PyObject *o) {
+  return PyTuple_Check(o) && PyObject_HasAttrString((PyObject *)Py_TYPE(o), "_fields");
+}
 
 /* Whether an argument is a named tuple or has one in its sequences. */
 static bool fx_has_named(PyObject *o) {
@@ -65,8 +78,8 @@ static bool fx_has_named(PyObject *o) {
   return fx_named(o);
 }
 
-/* A named tuple with these items: FX writes it as such, but those in it as their repr(), whose class its code does not find:
- * then it is a call of its class.  Steals items. */
+/* A named tuple with these items: FX writes it as such, but those in it as their repr(), whose class its code
+ * does not find: then it is a call of its class.  Steals items. */
 static PyObject *fx_named_tuple(MgCapture *cap, PyTypeObject *t, PyObject *items) {
   PyObject *r = NULL;
   if (!fx_has_named(items)) r = mg_new_value(t, items);
@@ -98,7 +111,8 @@ PyObject *mg_fx_arg(MgCapture *cap, PyObject *o) {
   }
   if (PySlice_Check(o)) {
     PySliceObject *s = (PySliceObject *)o;
-    PyObject *a = mg_fx_arg(cap, s->start), *b = a ? mg_fx_arg(cap, s->stop) : NULL, *c = b ? mg_fx_arg(cap, s->step) : NULL;
+    PyObject *a = mg_fx_arg(cap, s->start), *b = a ? mg_fx_arg(cap, s->stop) : NULL,
+             *c = b ? mg_fx_arg(cap, s->step) : NULL;
     PyObject *copy = c ? PySlice_New(a, b, c) : NULL;
     Py_XDECREF(a);
     Py_XDECREF(b);
@@ -108,7 +122,8 @@ PyObject *mg_fx_arg(MgCapture *cap, PyObject *o) {
   if (PyDict_CheckExact(o)) return mg_fx_kwargs(cap, o);
   /* numpy.float64, enumerations: the number, because their text is none that the graph's code could read */
   if (PyFloat_Check(o) && !PyFloat_CheckExact(o)) return PyFloat_FromDouble(PyFloat_AS_DOUBLE(o));
-  if (PyLong_Check(o) && !PyLong_CheckExact(o) && !PyBool_Check(o)) return PyObject_CallOneArg((PyObject *)&PyLong_Type, o);
+  if (PyLong_Check(o) && !PyLong_CheckExact(o) && !PyBool_Check(o))
+    return PyObject_CallOneArg((PyObject *)&PyLong_Type, o);
   PyObject *dtype = PyType_Check(o) ? fx_dtype_class(o) : NULL;
   if (dtype || PyErr_Occurred()) return dtype;
   if (fx_has_literal(o)) return Py_NewRef(o);

@@ -1,4 +1,5 @@
-/* In: a finished recording for magneto's own back end.  Out: its ATen nodes as a torch.fx.GraphModule, for magneto.explain.
+/* In: a finished recording for magneto's own back end.  Out: its ATen nodes as a torch.fx.GraphModule, for
+ * magneto.explain.
  * The recording stays as it is: a graph that cannot be shown is compiled all the same. */
 #include <stdlib.h>
 #include "host/python/hook_mode.h"

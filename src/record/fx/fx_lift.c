@@ -22,7 +22,8 @@ static uint32_t region_lift(MgCapture *cap, PyObject *o) {
   Py_XDECREF(name);
   Py_XDECREF(none);
   if (!number) return 0;
-  PyObject *moved = f->first ? PyObject_CallMethod(f->first, "prepend", "O", mg_fx_item(cap, number)) : Py_NewRef(Py_None);
+  PyObject *moved =
+      f->first ? PyObject_CallMethod(f->first, "prepend", "O", mg_fx_item(cap, number)) : Py_NewRef(Py_None);
   if (!moved) return 0;
   Py_DECREF(moved);
   f->lift[f->nlift++] = (MgFxLift){number, outer};
@@ -48,6 +49,8 @@ PyObject *mg_fx_lift(MgCapture *cap, ValRef val) {
 PyObject *mg_fx_lift_number(MgCapture *cap, SrcRef src) {
   MgFx *f = cap->fx;
   uint32_t number = region_take(cap, 0, src);
-  if (!number || mg_map_put(&f->by_src, src + 2, number) || PyList_SetItem(f->val, number - 1, Py_NewRef(Py_False))) return NULL;
+  if (!number || mg_map_put(&f->by_src, src + 2, number) ||
+      PyList_SetItem(f->val, number - 1, Py_NewRef(Py_False)))
+    return NULL;
   return mg_fx_item(cap, number);
 }

@@ -6,7 +6,8 @@
 
 typedef struct MgCapture MgCapture;
 
-/* The placeholder of a region that stands for a value of the graph around it, borrowed; NULL as for mg_fx_of_val. */
+/* The placeholder of a region that stands for a value of the graph around it, borrowed;
+ * NULL as for mg_fx_of_val. */
 PyObject *mg_fx_lift(MgCapture *cap, ValRef val);
 /* The same for a symbol, borrowed; NULL with an exception. */
 PyObject *mg_fx_lift_number(MgCapture *cap, SrcRef src);

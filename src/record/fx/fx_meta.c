@@ -1,5 +1,5 @@
-/* The C half of magneto/fxmeta.py: gives it the frames of a recording, the facts of graph values and the locals of the
- * outermost frame.  In: the nodes of an FX graph.  Out: their names and meta dicts. */
+/* The C half of magneto/fxmeta.py: gives it the frames of a recording, the facts of graph values and the
+ * locals of the outermost frame.  In: the nodes of an FX graph.  Out: their names and meta dicts. */
 #include "record/fx/fx_meta.h"
 #include "entry/guard/guard_set.h"
 #include "host/python/pyobject.h"
@@ -35,8 +35,10 @@ static PyObject *fxmeta_sizes(const MgRec *r, const SymRef *s, int n) {
 static PyObject *fxmeta_facts(const MgRec *r, PyObject *val) {
   if (!PyLong_CheckExact(val)) Py_RETURN_NONE; /* no tensor */
   const MgVal *v = mg_val(r->g, (ValRef)PyLong_AsUnsignedLong(val));
-  PyObject *size = fxmeta_sizes(r, v->size, v->ndim), *stride = fxmeta_sizes(r, v->stride, v->ndim), *t = NULL;
-  PyObject *dtype = mg_torchobj_new_dtype(v->dtype), *device = mg_torchobj_new_device(v->device, v->dev_index);
+  PyObject *size = fxmeta_sizes(r, v->size, v->ndim), *stride = fxmeta_sizes(r, v->stride, v->ndim),
+           *t = NULL;
+  PyObject *dtype = mg_torchobj_new_dtype(v->dtype),
+           *device = mg_torchobj_new_device(v->device, v->dev_index);
   if (size && stride && dtype && device)
     t = PyTuple_Pack(5, size, stride, dtype, device, v->requires_grad ? Py_True : Py_False);
   Py_XDECREF(size);
@@ -66,7 +68,8 @@ int mg_fxmeta_finish(MgRec *r, PyObject *nodes, PyObject *val, PyObject *where, 
     if (!o) Py_CLEAR(facts);
     else PyList_SET_ITEM(facts, i, o);
   }
-  if (facts && local && f) res = PyObject_CallFunctionObjArgs(f, nodes, facts, where, r->ident->func, local, inputs, NULL);
+  if (facts && local && f)
+    res = PyObject_CallFunctionObjArgs(f, nodes, facts, where, r->ident->func, local, inputs, NULL);
   Py_XDECREF(facts);
   Py_XDECREF(local);
   Py_XDECREF(f);

@@ -16,12 +16,13 @@ static PyObject *fxstate_fn(const char *module, const char *name) {
 
 /* The fields that nodes are written for; the others follow the recording in other ways. */
 static bool fxstate_same(const MgTorchState *a, const MgTorchState *b) {
-  return a->inference_mode == b->inference_mode && a->autocast_cpu == b->autocast_cpu && a->autocast_cuda == b->autocast_cuda &&
-         a->autocast_cpu_dtype == b->autocast_cpu_dtype && a->autocast_cuda_dtype == b->autocast_cuda_dtype &&
-         a->autocast_cache == b->autocast_cache;
+  return a->inference_mode == b->inference_mode && a->autocast_cpu == b->autocast_cpu &&
+         a->autocast_cuda == b->autocast_cuda && a->autocast_cpu_dtype == b->autocast_cpu_dtype &&
+         a->autocast_cuda_dtype == b->autocast_cuda_dtype && a->autocast_cache == b->autocast_cache;
 }
 
-static int fxstate_node(MgCapture *cap, const char *module, const char *name, PyObject *args, uint32_t *node) {
+static int fxstate_node(MgCapture *cap, const char *module, const char *name, PyObject *args,
+                        uint32_t *node) {
   PyObject *f = args ? fxstate_fn(module, name) : NULL;
   uint32_t n = f ? mg_fx_call(cap, f, args, NULL) : 0;
   Py_XDECREF(f);
@@ -39,8 +40,8 @@ static int fxstate_leave(MgCapture *cap, MgFxState *s) {
                       : fxstate_node(cap, "torch.amp.autocast_mode", "_exit_autocast", args, NULL);
 }
 
-static int fxstate_push(MgCapture *cap, MgFxState *s, const MgTorchState *before, bool inference, const char *module,
-                        const char *name, PyObject *args) {
+static int fxstate_push(MgCapture *cap, MgFxState *s, const MgTorchState *before, bool inference,
+                        const char *module, const char *name, PyObject *args) {
   if (s->depth == (int)(sizeof s->mode / sizeof *s->mode)) {
     Py_XDECREF(args);
     return mg_rec_break(BK_limit, "autocast nested too deeply"), -1;
@@ -62,10 +63,12 @@ static int fxstate_enter(MgCapture *cap, MgFxState *s, const MgTorchState *want)
     cap->fx->grad = !want->inference_mode; /* the mode sets it, and puts it back */
   }
   for (int cuda = 0; cuda < 2; cuda++) {
-    bool on = cuda ? want->autocast_cuda : want->autocast_cpu, was = cuda ? s->now.autocast_cuda : s->now.autocast_cpu;
+    bool on = cuda ? want->autocast_cuda : want->autocast_cpu,
+         was = cuda ? s->now.autocast_cuda : s->now.autocast_cpu;
     int dtype = cuda ? want->autocast_cuda_dtype : want->autocast_cpu_dtype;
     int had = cuda ? s->now.autocast_cuda_dtype : s->now.autocast_cpu_dtype;
-    if (on == was && (dtype == had || !on) && (!on || s->now.autocast_cache == want->autocast_cache)) continue;
+    if (on == was && (dtype == had || !on) && (!on || s->now.autocast_cache == want->autocast_cache))
+      continue;
     before = s->now;
     PyObject *dt = on ? mg_torchobj_new_dtype((MgDtype)dtype) : Py_NewRef(Py_None);
     PyObject *args = dt ? Py_BuildValue("(sNOO)", cuda ? "cuda" : "cpu", dt, on ? Py_True : Py_False,
@@ -96,10 +99,13 @@ int mg_fxstate_follow(MgCapture *cap, MgFxState *s, bool end) {
   return 0;
 }
 
-/* What a bound __exit__ of torch.no_grad, enable_grad or set_grad_enabled goes back to.  False: it is something else. */
+/* What a bound __exit__ of torch.no_grad, enable_grad or set_grad_enabled goes back to.
+ * False: it is something else. */
 static bool fxstate_exit_mode(PyObject *m, bool *mode) {
-  PyObject *fn = m && PyMethod_Check(m) ? PyMethod_GET_FUNCTION(m) : NULL, *module = fn && PyFunction_Check(fn) ? ((PyFunctionObject *)fn)->func_module : NULL;
-  if (!module || !PyUnicode_Check(module) || PyUnicode_CompareWithASCIIString(module, "torch.autograd.grad_mode") ||
+  PyObject *fn = m && PyMethod_Check(m) ? PyMethod_GET_FUNCTION(m) : NULL,
+           *module = fn && PyFunction_Check(fn) ? ((PyFunctionObject *)fn)->func_module : NULL;
+  if (!module || !PyUnicode_Check(module) ||
+      PyUnicode_CompareWithASCIIString(module, "torch.autograd.grad_mode") ||
       PyUnicode_CompareWithASCIIString(((PyFunctionObject *)fn)->func_name, "__exit__"))
     return false;
   PyObject *before = PyObject_GetAttrString(mg_older_orig(PyMethod_GET_SELF(m)), "prev");

@@ -1,8 +1,10 @@
 /* The torch.fx graph of a recording.
- * In: torch-level calls seen by the function mode.  Out: a torch.fx.GraphModule whose placeholders are the older tensors
+ * In: torch-level calls seen by the function mode.  Out: a torch.fx.GraphModule whose placeholders are the
+ * older tensors
  * in order of first use, named after their sources as torch.compile names them.
- * A stand-in carries the number of the FX node that made its value; no stand-in is kept.  When some output came from
- * a call that the function mode cannot see, the graph is written from the ATen nodes instead, so it is never wrong. */
+ * A stand-in carries the number of the FX node that made its value; no stand-in is kept.  When some output
+ * came from a call that the function mode cannot see, the graph is written from the ATen nodes
+ * instead, so it is never wrong. */
 #include <stdlib.h>
 #include <string.h>
 #include "entry/guard/source.h"
@@ -61,8 +63,9 @@ done:
 int mg_fx_open(MgCapture *cap) {
   MgFx *f = cap->fx = mg_calloc(1, sizeof *f);
   if (!f) return PyErr_NoMemory(), -1;
-  if (fx_init() || !(f->graph = PyObject_CallNoArgs(mg_fx_torch.Graph)) || !(f->nodes = PyList_New(0)) || !(f->val = PyList_New(0)) ||
-      !(f->where = PyList_New(0)) || !(f->root = PyDict_New()) || mg_fxstate_follow(cap, &f->state, false))
+  if (fx_init() || !(f->graph = PyObject_CallNoArgs(mg_fx_torch.Graph)) || !(f->nodes = PyList_New(0)) ||
+      !(f->val = PyList_New(0)) || !(f->where = PyList_New(0)) || !(f->root = PyDict_New()) ||
+      mg_fxstate_follow(cap, &f->state, false))
     return -1;
   f->covered = 1; /* node 0 is none */
   f->grad = f->grad_start = f->grad_end = mg_abi.aoti_torch_grad_mode_is_enabled();
@@ -106,7 +109,8 @@ void mg_fx_free(MgCapture *cap) {
 /* ---- nodes ---- */
 
 uint32_t mg_fx_adopt(MgFx *f, PyObject *n, PyObject *where, bool input) {
-  if (PyList_Append(f->nodes, n) || PyList_Append(f->val, Py_None) || PyList_Append(f->where, where)) return 0;
+  if (PyList_Append(f->nodes, n) || PyList_Append(f->val, Py_None) || PyList_Append(f->where, where))
+    return 0;
   if (!f->first && !input) f->first = n;
   uint32_t number = (uint32_t)PyList_GET_SIZE(f->nodes);
   return mg_map_putp(&f->by_node, n, number) ? (PyErr_NoMemory(), 0) : number;
@@ -115,7 +119,8 @@ uint32_t mg_fx_adopt(MgFx *f, PyObject *n, PyObject *where, bool input) {
 uint32_t mg_fx_node(MgCapture *cap, const char *op, PyObject *target, PyObject *args, PyObject *kwargs) {
   MgFx *f = cap->fx;
   PyObject *empty = kwargs ? NULL : PyDict_New();
-  PyObject *n = PyObject_CallMethod(f->graph, "create_node", "sOOO", op, target, args, kwargs ? kwargs : empty);
+  PyObject *n =
+      PyObject_CallMethod(f->graph, "create_node", "sOOO", op, target, args, kwargs ? kwargs : empty);
   Py_XDECREF(empty);
   if (!n) return 0;
   bool input = !strcmp(op, "placeholder");
@@ -177,7 +182,8 @@ static void fx_name(MgRec *r, const MgCapInput *in, uint32_t number, char *out, 
   }
   if (k && out[k - 1] != '_') out[k++] = '_';
   out[k] = 0;
-  /* Tensors behind an identity guard (parameters) have no path from the frame: numbered, so that names are stable. */
+  /* Tensors behind an identity guard (parameters) have no path from the frame: numbered,
+   * so that names are stable. */
   if (!k || (out[0] >= '0' && out[0] <= '9') || strstr(mg_sb_text(&text), " at 0x"))
     snprintf(out, n, "%s_%u", Py_TYPE(in->real) == mg_torch.parameter ? "param" : "tensor", number);
   mg_sb_free(&text);
@@ -206,7 +212,8 @@ uint32_t mg_fx_placeholder(MgCapture *cap, uint32_t index) {
   uint32_t number = target && none ? mg_fx_node(cap, "placeholder", target, none, NULL) : 0;
   Py_XDECREF(target);
   Py_XDECREF(none);
-  PyObject *moved = number && f->first ? PyObject_CallMethod(f->first, "prepend", "O", fx_item(f, number)) : NULL;
+  PyObject *moved =
+      number && f->first ? PyObject_CallMethod(f->first, "prepend", "O", fx_item(f, number)) : NULL;
   Py_XDECREF(moved);
   if (!number || (f->first && !moved)) return 0;
   f->input_node[f->ninput] = number;
@@ -214,7 +221,8 @@ uint32_t mg_fx_placeholder(MgCapture *cap, uint32_t index) {
   return !symbol && mg_fx_bind(f, cap->input[index].val, number) ? 0 : number;
 }
 
-/* An object that FX has no literal for (a generator), or a real tensor that the recording keeps: an attribute of the module. */
+/* An object that FX has no literal for (a generator), or a real tensor that the recording keeps:
+ * an attribute of the module. */
 PyObject *mg_fx_constant(MgCapture *cap, PyObject *tensor, const char *prefix) {
   MgFx *f = cap->fx;
   char name[40];
@@ -229,7 +237,8 @@ PyObject *mg_fx_constant(MgCapture *cap, PyObject *tensor, const char *prefix) {
   uint32_t number = target && none ? mg_fx_node(cap, "get_attr", target, none, NULL) : 0;
   Py_XDECREF(target);
   Py_XDECREF(none);
-  if (!number || mg_map_putp(&f->by_node, tensor, number)) return NULL; /* the module's dict keeps the tensor alive */
+  if (!number || mg_map_putp(&f->by_node, tensor, number))
+    return NULL; /* the module's dict keeps the tensor alive */
   return Py_NewRef(fx_item(f, number));
 }
 
@@ -246,18 +255,57 @@ PyObject *mg_fx_of_val(MgCapture *cap, ValRef val) {
 
 /* ---- what a call is called ---- */
 
-/* Tensor methods that Python reaches through an operator, with the function that torch.compile shows for them. */
-static const struct { const char *method, *op; int nargs; } fx_operators[] = {
-    {"add", "add", 2}, {"sub", "sub", 2}, {"mul", "mul", 2}, {"div", "truediv", 2}, {"true_divide", "truediv", 2},
-    {"matmul", "matmul", 2}, {"__matmul__", "matmul", 2}, {"neg", "neg", 1}, {"__invert__", "invert", 1},
-    {"remainder", "mod", 2}, {"pow", "pow", 2}, {"eq", "eq", 2}, {"ne", "ne", 2}, {"lt", "lt", 2}, {"le", "le", 2},
-    {"gt", "gt", 2}, {"ge", "ge", 2}, {"__eq__", "eq", 2}, {"__ne__", "ne", 2}, {"__lt__", "lt", 2}, {"__le__", "le", 2},
-    {"__gt__", "gt", 2}, {"__ge__", "ge", 2}, {"__and__", "and_", 2}, {"__or__", "or_", 2}, {"__xor__", "xor", 2},
-    {"__getitem__", "getitem", 2}, {"__setitem__", "setitem", 3}, {"__add__", "add", 2}, {"__sub__", "sub", 2},
-    {"__mul__", "mul", 2}, {"__truediv__", "truediv", 2}, {"__neg__", "neg", 1},
-    {"pow_", "ipow", 2}, {"__floordiv__", "floordiv", 2}, {"__lshift__", "lshift", 2}, {"__rshift__", "rshift", 2},
-    {"add_", "iadd", 2}, {"sub_", "isub", 2}, {"mul_", "imul", 2}, {"div_", "itruediv", 2},
-    {"__iadd__", "iadd", 2}, {"__isub__", "isub", 2}, {"__imul__", "imul", 2}, {"__itruediv__", "itruediv", 2},
+/* Tensor methods that Python reaches through an operator, with the function that
+ * torch.compile shows for them. */
+static const struct {
+  const char *method, *op;
+  int nargs;
+} fx_operators[] = {
+    {"add", "add", 2},
+    {"sub", "sub", 2},
+    {"mul", "mul", 2},
+    {"div", "truediv", 2},
+    {"true_divide", "truediv", 2},
+    {"matmul", "matmul", 2},
+    {"__matmul__", "matmul", 2},
+    {"neg", "neg", 1},
+    {"__invert__", "invert", 1},
+    {"remainder", "mod", 2},
+    {"pow", "pow", 2},
+    {"eq", "eq", 2},
+    {"ne", "ne", 2},
+    {"lt", "lt", 2},
+    {"le", "le", 2},
+    {"gt", "gt", 2},
+    {"ge", "ge", 2},
+    {"__eq__", "eq", 2},
+    {"__ne__", "ne", 2},
+    {"__lt__", "lt", 2},
+    {"__le__", "le", 2},
+    {"__gt__", "gt", 2},
+    {"__ge__", "ge", 2},
+    {"__and__", "and_", 2},
+    {"__or__", "or_", 2},
+    {"__xor__", "xor", 2},
+    {"__getitem__", "getitem", 2},
+    {"__setitem__", "setitem", 3},
+    {"__add__", "add", 2},
+    {"__sub__", "sub", 2},
+    {"__mul__", "mul", 2},
+    {"__truediv__", "truediv", 2},
+    {"__neg__", "neg", 1},
+    {"pow_", "ipow", 2},
+    {"__floordiv__", "floordiv", 2},
+    {"__lshift__", "lshift", 2},
+    {"__rshift__", "rshift", 2},
+    {"add_", "iadd", 2},
+    {"sub_", "isub", 2},
+    {"mul_", "imul", 2},
+    {"div_", "itruediv", 2},
+    {"__iadd__", "iadd", 2},
+    {"__isub__", "isub", 2},
+    {"__imul__", "imul", 2},
+    {"__itruediv__", "itruediv", 2},
 };
 
 /* A function of torch/_tensor.py: the operators that torch.Tensor defines in Python. */
@@ -266,8 +314,10 @@ static bool fx_is_tensors(PyObject *func) {
   return m && PyUnicode_Check(m) && !PyUnicode_CompareWithASCIIString(m, "torch._tensor");
 }
 
-/* FX kind and target of a call; *attr is set when the call reads an attribute (x.T).  0 or -1 with an exception. */
-static int fx_target(PyObject *func, Py_ssize_t nargs, bool has_kwargs, const char **kind, PyObject **target, bool *attr) {
+/* FX kind and target of a call; *attr is set when the call reads an attribute (x.T).
+ * 0 or -1 with an exception. */
+static int fx_target(PyObject *func, Py_ssize_t nargs, bool has_kwargs, const char **kind, PyObject **target,
+                     bool *attr) {
   *attr = false;
   PyObject *name = PyObject_GetAttrString(func, "__name__");
   const char *s = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
@@ -291,7 +341,8 @@ static int fx_target(PyObject *func, Py_ssize_t nargs, bool has_kwargs, const ch
   }
   for (size_t i = 0; !has_kwargs && i < sizeof fx_operators / sizeof *fx_operators; i++)
     if (!strcmp(s, fx_operators[i].method) && nargs == fx_operators[i].nargs &&
-        (Py_TYPE(func) == &PyMethodDescr_Type || Py_TYPE(func) == &PyWrapperDescr_Type || fx_is_tensors(func))) {
+        (Py_TYPE(func) == &PyMethodDescr_Type || Py_TYPE(func) == &PyWrapperDescr_Type ||
+         fx_is_tensors(func))) {
       *kind = "call_function";
       *target = PyObject_GetAttrString(mg_fx_torch.operator_, fx_operators[i].op);
       Py_DECREF(name);
@@ -316,7 +367,9 @@ static int fx_target(PyObject *func, Py_ssize_t nargs, bool has_kwargs, const ch
 static bool fx_has_tensor(PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
   if (n) return !n->src && !n->hint; /* a number out of one */
-  if (mg_standin_is(o) || (PyObject_TypeCheck(o, mg_torch.tensor) && mg_wrapper_class(Py_TYPE(o))) || mg_standin_transformed(o)) return true;
+  if (mg_standin_is(o) || (PyObject_TypeCheck(o, mg_torch.tensor) && mg_wrapper_class(Py_TYPE(o))) ||
+      mg_standin_transformed(o))
+    return true;
   if (PyTuple_Check(o) || PyList_Check(o))
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
       if (fx_has_tensor(PySequence_Fast_GET_ITEM(o, i))) return true;
@@ -344,7 +397,9 @@ static int fx_results(MgCapture *cap, PyObject *res, uint32_t number) {
 }
 
 int mg_fx_attr(MgCapture *cap, PyObject *pair, PyObject *v) {
-  if (cap->fx->incomplete || (mg_standin_is(v) ? mg_fx_of_val(cap, mg_standin_val(v)) : mg_fx_of_val(cap, mg_wrapper_val(cap, v)))) return 0;
+  if (cap->fx->incomplete ||
+      (mg_standin_is(v) ? mg_fx_of_val(cap, mg_standin_val(v)) : mg_fx_of_val(cap, mg_wrapper_val(cap, v))))
+    return 0;
   PyObject *args = mg_fx_arg(cap, pair);
   uint32_t number = args ? mg_fx_node(cap, "call_function", mg_fx_torch.getattr_, args, NULL) : 0;
   Py_XDECREF(args);
@@ -352,7 +407,8 @@ int mg_fx_attr(MgCapture *cap, PyObject *pair, PyObject *v) {
   return fx_results(cap, v, number);
 }
 
-/* Arguments that the call wrote to (running statistics, out=) stand for new values now; FX knows them by the same node. */
+/* Arguments that the call wrote to (running statistics, out=) stand for new values now; FX
+ * knows them by the same node. */
 static int fx_rebind(MgCapture *cap, PyObject *arg, PyObject *node) {
   MgFx *f = cap->fx;
   if (mg_standin_is(arg)) {
@@ -360,8 +416,10 @@ static int fx_rebind(MgCapture *cap, PyObject *arg, PyObject *node) {
     if (number == MG_MAP_NONE || mg_map_get(&f->by_val, mg_standin_val(arg) + 2) != MG_MAP_NONE) return 0;
     return mg_fx_bind(f, mg_standin_val(arg), number);
   }
-  if ((!PyTuple_Check(arg) && !PyList_Check(arg)) || !node || (!PyTuple_Check(node) && !PyList_Check(node))) return 0;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(arg) && i < PySequence_Fast_GET_SIZE(node); i++) /* the call may append */
+  if ((!PyTuple_Check(arg) && !PyList_Check(arg)) || !node || (!PyTuple_Check(node) && !PyList_Check(node)))
+    return 0;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(arg) && i < PySequence_Fast_GET_SIZE(node);
+       i++) /* the call may append */
     if (fx_rebind(cap, PySequence_Fast_GET_ITEM(arg, i), PySequence_Fast_GET_ITEM(node, i))) return -1;
   return 0;
 }
@@ -393,11 +451,14 @@ void mg_fx_drop(MgFxCall *c) {
   Py_XDECREF(c->kwargs);
 }
 
-/* `from` of random_ and uniform_ is a keyword of Python, which the code that torch.fx prints cannot use: it goes first. */
-static uint32_t fx_call_node(MgCapture *cap, const char *kind, PyObject *target, PyObject *args, PyObject *kwargs) {
+/* `from` of random_ and uniform_ is a keyword of Python, which the code that torch.fx prints
+ * cannot use: it goes first. */
+static uint32_t fx_call_node(MgCapture *cap, const char *kind, PyObject *target, PyObject *args,
+                             PyObject *kwargs) {
   PyObject *from = PyDict_GetItemString(kwargs, "from");
   if (!from) return mg_fx_node(cap, kind, target, args, kwargs);
-  PyObject *one = PyTuple_Pack(1, from), *all = one ? PySequence_Concat(args, one) : NULL, *rest = all ? PyDict_Copy(kwargs) : NULL;
+  PyObject *one = PyTuple_Pack(1, from), *all = one ? PySequence_Concat(args, one) : NULL,
+           *rest = all ? PyDict_Copy(kwargs) : NULL;
   uint32_t n = rest && !PyDict_DelItemString(rest, "from") ? mg_fx_node(cap, kind, target, all, rest) : 0;
   Py_XDECREF(one);
   Py_XDECREF(all);
@@ -405,7 +466,8 @@ static uint32_t fx_call_node(MgCapture *cap, const char *kind, PyObject *target,
   return n;
 }
 
-int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs, MgFxCall *c, PyObject *result) {
+int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs, MgFxCall *c,
+                PyObject *result) {
   MgFx *f = cap->fx;
   f->covered = (NodeRef)cap->rec->g->nnode;
   if (f->incomplete || (!c->keep && !fx_has_tensor(result) && !fx_is_effect(cap->rec->g, c->from))) return 0;
@@ -418,17 +480,22 @@ int mg_fx_after(MgCapture *cap, PyObject *func, PyObject *args, PyObject *kwargs
   PyObject *target = NULL, *k, *v;
   Py_ssize_t pos = 0;
   int rc = -1;
-  if (fx_target(func, PyTuple_GET_SIZE(args), PyDict_GET_SIZE(c->kwargs) > 0, &kind, &target, &attr)) goto done;
-  if (attr && !PyUnicode_CompareWithASCIIString(target, "grad")) { /* not a value of the graph: the engine's, or an input */
+  if (fx_target(func, PyTuple_GET_SIZE(args), PyDict_GET_SIZE(c->kwargs) > 0, &kind, &target, &attr))
+    goto done;
+  if (attr && !PyUnicode_CompareWithASCIIString(
+                  target, "grad")) { /* not a value of the graph: the engine's, or an input */
     rc = 0;
     goto done;
   }
   if (attr) Py_SETREF(c->args, Py_BuildValue("(OO)", PyTuple_GET_ITEM(c->args, 0), target));
-  if (!c->args || mg_fxstate_follow(cap, &f->state, false) || mg_fx_follow_grad(cap, mg_abi.aoti_torch_grad_mode_is_enabled())) goto done;
+  if (!c->args || mg_fxstate_follow(cap, &f->state, false) ||
+      mg_fx_follow_grad(cap, mg_abi.aoti_torch_grad_mode_is_enabled()))
+    goto done;
   uint32_t number = fx_call_node(cap, kind, attr ? mg_fx_torch.getattr_ : target, c->args, c->kwargs);
   if (!number || fx_results(cap, result, number)) goto done;
   rc = attr ? 0 : fx_rebind(cap, args, c->args);
-  while (!rc && kwargs && PyDict_Next(kwargs, &pos, &k, &v)) rc = fx_rebind(cap, v, PyDict_GetItem(c->kwargs, k));
+  while (!rc && kwargs && PyDict_Next(kwargs, &pos, &k, &v))
+    rc = fx_rebind(cap, v, PyDict_GetItem(c->kwargs, k));
 done:
   Py_XDECREF(target);
   return rc;
@@ -464,7 +531,8 @@ int mg_fx_higher(MgCapture *cap, const char *name, PyObject *modules, PyObject *
   Py_ssize_t at[4] = {0, 1, 1, PyList_GET_SIZE(xs)}; /* predicate or what is carried; rows; others */
   if (loop || scan) at[1] = at[2] = PyLong_AsSsize_t(PyList_GET_ITEM(l, 1));
   if (scan) at[2] += PyLong_AsSsize_t(PyList_GET_ITEM(l, 2));
-  PyObject *a = scan ? NULL : mg_fx_constant(cap, PyList_GET_ITEM(modules, 0), loop ? "cond_fn_" : "cond_true_");
+  PyObject *a =
+      scan ? NULL : mg_fx_constant(cap, PyList_GET_ITEM(modules, 0), loop ? "cond_fn_" : "cond_true_");
   const char *prefix = loop ? "body_fn_" : !scan ? "cond_false_" : at[1] ? "scan_combine_fn_" : "map_body_";
   PyObject *b = mg_fx_constant(cap, PyList_GET_ITEM(modules, !scan), prefix);
   for (int i = 0; i < 3; i++) {
@@ -492,7 +560,8 @@ static int fx_aten_higher(MgCapture *cap, const char *name, PyObject **target, P
   for (Py_ssize_t i = 1; !rc && i < PyList_GET_SIZE(*args); i++) {
     PyObject *part = PyList_GET_ITEM(*args, i), *module = PyLong_Check(part) ? NULL : ((MgPart *)part)->graph;
     if (module) rc = PyList_Append(modules, module);
-    else if (!PyLong_Check(part)) rc = (mg_symsize_give_up(cap->rec, "a branch or loop in ATen nodes with symbolic sizes"), -1);
+    else if (!PyLong_Check(part))
+      rc = (mg_symsize_give_up(cap->rec, "a branch or loop in ATen nodes with symbolic sizes"), -1);
   }
   if (!rc) rc = mg_fx_higher(cap, name, modules, target, args);
   Py_XDECREF(modules);
@@ -516,7 +585,8 @@ static int fx_aten_node(MgCapture *cap, NodeRef n) {
     if (bad) goto done;
   }
   PyObject *target = fo->func;
-  if (!strcmp(op->name, "magneto::cond") || !strcmp(op->name, "magneto::while_loop") || !strcmp(op->name, "magneto::scan"))
+  if (!strcmp(op->name, "magneto::cond") || !strcmp(op->name, "magneto::while_loop") ||
+      !strcmp(op->name, "magneto::scan"))
     if (fx_aten_higher(cap, op->name + strlen("magneto::"), &target, &args)) goto done;
   if (mg_fx_follow_grad(cap, node->grad_mode) || !(tuple = PyList_AsTuple(args))) goto done;
   if (!(number = mg_fx_node(cap, "call_function", target, tuple, kw))) goto done;
@@ -539,7 +609,8 @@ done:
   return rc;
 }
 
-PyObject *mg_fx_part(MgRec *r, NodeRef first, const ValRef *in, uint32_t nin, const ValRef *out, uint32_t nout) {
+PyObject *mg_fx_part(MgRec *r, NodeRef first, const ValRef *in, uint32_t nin, const ValRef *out,
+                     uint32_t nout) {
   MgCapture *cap = r->cap;
   MgFx *outer = cap->fx;
   PyObject *gm = NULL, *none = PyTuple_New(0), *outs = PyTuple_New(nout), *name = NULL, *node = NULL;
@@ -559,10 +630,13 @@ PyObject *mg_fx_part(MgRec *r, NodeRef first, const ValRef *in, uint32_t nin, co
     if (!o) goto done;
     PyTuple_SET_ITEM(outs, i, Py_NewRef(o));
   }
-  if (mg_fx_follow_grad(cap, cap->fx->grad_start) || !(node = PyObject_CallMethod(cap->fx->graph, "output", "(O)", outs))) goto done;
+  if (mg_fx_follow_grad(cap, cap->fx->grad_start) ||
+      !(node = PyObject_CallMethod(cap->fx->graph, "output", "(O)", outs)))
+    goto done;
   gm = PyObject_CallFunctionObjArgs(mg_fx_torch.GraphModule, cap->fx->root, cap->fx->graph, NULL);
 done:
-  if (!gm && !PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "magneto: a result of a part was made by no recorded op");
+  if (!gm && !PyErr_Occurred())
+    PyErr_SetString(PyExc_SystemError, "magneto: a result of a part was made by no recorded op");
   Py_XDECREF(none);
   Py_XDECREF(outs);
   Py_XDECREF(node);
@@ -571,7 +645,10 @@ done:
   return gm;
 }
 
-typedef struct FxSeen { MgCapture *cap; bool all; } FxSeen;
+typedef struct FxSeen {
+  MgCapture *cap;
+  bool all;
+} FxSeen;
 
 static void fx_see(ValRef *v, void *arg) {
   FxSeen *s = arg;
@@ -613,23 +690,27 @@ bool mg_fx_shows(MgCapture *cap, const ValRef *out, int n) {
   return !cap->fx->incomplete;
 }
 
-/* The nodes of the graph's outputs as a tuple.  NULL with an exception, or without one when some has no node. */
+/* The nodes of the graph's outputs as a tuple.  NULL with an exception, or without
+ * one when some has no node. */
 static PyObject *fx_outputs(MgRec *r) {
   PyObject *t = PyTuple_New(r->g->noutput);
   for (uint32_t i = 0; t && i < r->g->noutput; i++) {
-    PyObject *n = mg_fx_of_val(r->cap, r->g->output[i]), *o = n ? mg_fx_late_output(r->cap, r->g->output[i], n) : NULL;
+    PyObject *n = mg_fx_of_val(r->cap, r->g->output[i]),
+             *o = n ? mg_fx_late_output(r->cap, r->g->output[i], n) : NULL;
     if (!o) Py_CLEAR(t);
     else PyTuple_SET_ITEM(t, i, o);
   }
   return t;
 }
 
-/* Erases a node that nothing reads when it is a subscript (items of a tensor that was iterated over), or takes a number out of a tensor. */
+/* Erases a node that nothing reads when it is a subscript (items of a tensor that was iterated over), or
+ * takes a number out of a tensor. */
 static int fx_prune_item(MgFx *f, PyObject *n, bool number) {
   PyObject *target = PyObject_GetAttrString(n, "target"), *users = NULL, *r = NULL;
   if (!target) return -1;
   number |= PyUnicode_Check(target) && !PyUnicode_CompareWithASCIIString(target, "item");
-  if ((target == mg_fx_torch.getitem || number) && (users = PyObject_GetAttrString(n, "users")) && !PyObject_Size(users))
+  if ((target == mg_fx_torch.getitem || number) && (users = PyObject_GetAttrString(n, "users")) &&
+      !PyObject_Size(users))
     r = PyObject_CallMethod(f->graph, "erase_node", "O", n);
   Py_DECREF(target);
   Py_XDECREF(users);
@@ -643,13 +724,15 @@ static int fx_prune(MgFx *f) {
     if (fx_prune_item(f, PyList_GET_ITEM(f->nodes, i), mg_fx_is_calc(f, i))) return -1;
   uint32_t kept = 0, seen = 0;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(f->nodes); i++) {
-    PyObject *n = PyList_GET_ITEM(f->nodes, i), *op = PyObject_GetAttrString(n, "op"), *users = NULL, *r = NULL;
+    PyObject *n = PyList_GET_ITEM(f->nodes, i), *op = PyObject_GetAttrString(n, "op"), *users = NULL,
+             *r = NULL;
     if (!op || !(users = PyObject_GetAttrString(n, "users"))) goto fail;
     bool input = PyUnicode_CompareWithASCIIString(op, "placeholder") == 0;
     bool constant = PyUnicode_CompareWithASCIIString(op, "get_attr") == 0;
     Py_ssize_t nuser = PyObject_Size(users);
     if (nuser < 0) goto fail;
-    if ((input || constant) && !nuser && !(r = PyObject_CallMethod(f->graph, "erase_node", "O", n))) goto fail;
+    if ((input || constant) && !nuser && !(r = PyObject_CallMethod(f->graph, "erase_node", "O", n)))
+      goto fail;
     if (input && nuser) {
       f->input[kept] = f->input[seen];
       f->input_node[kept++] = f->input_node[seen];
@@ -673,7 +756,8 @@ int mg_fx_describe(MgRec *r) {
   PyObject *inputs = PyDict_New();
   int rc = inputs ? 0 : -1;
   for (uint32_t i = 0; !rc && i < f->ninput; i++)
-    if (!(f->input[i] & MG_FX_SYMBOL)) rc = PyDict_SetItem(inputs, fx_item(f, f->input_node[i]), r->cap->input[f->input[i]].real);
+    if (!(f->input[i] & MG_FX_SYMBOL))
+      rc = PyDict_SetItem(inputs, fx_item(f, f->input_node[i]), r->cap->input[f->input[i]].real);
   if (!rc) rc = mg_fxmeta_finish(r, f->nodes, f->val, f->where, inputs);
   Py_XDECREF(inputs);
   return rc;
@@ -684,12 +768,15 @@ PyObject *mg_fx_module(MgRec *r, uint32_t **inputs, uint32_t *ninput) {
   PyObject *outs = r->cap->fx->incomplete ? NULL : fx_outputs(r), *gm = NULL, *node = NULL;
   if (!outs && PyErr_Occurred()) return NULL;
   if (!outs && (fx_from_aten(r) || !(outs = fx_outputs(r)))) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "magneto: a graph output was made by no recorded op");
+    if (!PyErr_Occurred())
+      PyErr_SetString(PyExc_SystemError, "magneto: a graph output was made by no recorded op");
     return NULL;
   }
   MgFx *f = r->cap->fx;
   if (!f->incomplete && mg_fx_asserts(r->cap)) goto done;
-  if ((!f->incomplete && mg_fxstate_follow(r->cap, &f->state, true)) || mg_fx_follow_grad(r->cap, f->grad_end)) goto done;
+  if ((!f->incomplete && mg_fxstate_follow(r->cap, &f->state, true)) ||
+      mg_fx_follow_grad(r->cap, f->grad_end))
+    goto done;
   if (!(node = PyObject_CallMethod(f->graph, "output", "(O)", outs))) goto done;
   if (fx_prune(f) || mg_fx_describe(r)) goto done;
   if (!(gm = PyObject_CallFunctionObjArgs(mg_fx_torch.GraphModule, f->root, f->graph, NULL))) goto done;

@@ -1,4 +1,5 @@
-/* Sizes and other ints that runs compute, in the torch-level graph: placeholders of symbols, and arithmetic of those.
+/* Sizes and other ints that runs compute, in the torch-level graph: placeholders of
+ * symbols, and arithmetic of those.
  * In: sources of numbers.  Out: nodes. */
 #include <stdio.h>
 #include "entry/guard/guard_set.h"
@@ -24,11 +25,26 @@ static PyObject *fxsize_called(PyObject *f) {
 
 /* The function of a torch-level graph that computes this; NULL: there is none.  New. */
 static PyObject *fxsize_function(int calc, PyObject *f) {
-  static const char *const of_operator[] = {[CALC_lt] = "lt", [CALC_le] = "le", [CALC_eq] = "eq", [CALC_ne] = "ne", [CALC_gt] = "gt", [CALC_ge] = "ge",
-                                            [CALC_add] = "add", [CALC_sub] = "sub", [CALC_mul] = "mul", [CALC_truediv] = "truediv", [CALC_floordiv] = "floordiv",
-                                            [CALC_mod] = "mod", [CALC_pow] = "pow", [CALC_and] = "and_", [CALC_or] = "or_", [CALC_xor] = "xor", [CALC_neg] = "neg",
+  static const char *const of_operator[] = {[CALC_lt] = "lt",
+                                            [CALC_le] = "le",
+                                            [CALC_eq] = "eq",
+                                            [CALC_ne] = "ne",
+                                            [CALC_gt] = "gt",
+                                            [CALC_ge] = "ge",
+                                            [CALC_add] = "add",
+                                            [CALC_sub] = "sub",
+                                            [CALC_mul] = "mul",
+                                            [CALC_truediv] = "truediv",
+                                            [CALC_floordiv] = "floordiv",
+                                            [CALC_mod] = "mod",
+                                            [CALC_pow] = "pow",
+                                            [CALC_and] = "and_",
+                                            [CALC_or] = "or_",
+                                            [CALC_xor] = "xor",
+                                            [CALC_neg] = "neg",
                                             [CALC_abs] = "abs"};
-  static const char *const of_torch[] = {[CALC_min] = "sym_min", [CALC_max] = "sym_max", [CALC_int] = "sym_int", [CALC_float] = "sym_float"};
+  static const char *const of_torch[] = {
+      [CALC_min] = "sym_min", [CALC_max] = "sym_max", [CALC_int] = "sym_int", [CALC_float] = "sym_float"};
   const char *in_operator = calc < (int)(sizeof of_operator / sizeof *of_operator) ? of_operator[calc] : NULL;
   const char *in_torch = calc < (int)(sizeof of_torch / sizeof *of_torch) ? of_torch[calc] : NULL;
   if (calc == CALC_call && f == (PyObject *)&PyLong_Type) in_torch = of_torch[CALC_int];
@@ -59,7 +75,8 @@ static bool fxsize_computed(const MgCapture *cap, SrcRef src) {
   SrcRef second = (uint32_t)s.idx >> MG_CALC_BITS;
   if (s.kind != SRC_calc) return false;
   PyObject *f = fxsize_function(calc, s.key);
-  bool can = f && (!s.parent || fxsize_known(cap, s.parent)) && (fxsize_unary(calc) || !second || fxsize_known(cap, second));
+  bool can = f && (!s.parent || fxsize_known(cap, s.parent)) &&
+             (fxsize_unary(calc) || !second || fxsize_known(cap, second));
   Py_XDECREF(f);
   return can;
 }
@@ -96,7 +113,9 @@ PyObject *mg_fx_number(MgCapture *cap, SrcRef src) {
   if (!computed && symbol >= 0 && f->outer) return Py_XNewRef(mg_fx_lift_number(cap, src));
   if (!computed && symbol < 0) return NULL;
   number = computed ? fxsize_compute(cap, src) : mg_fx_placeholder(cap, (uint32_t)symbol | MG_FX_SYMBOL);
-  if (!number || mg_map_put(&f->by_src, src + 2, number) || PyList_SetItem(f->val, number - 1, Py_NewRef(Py_False))) return NULL;
+  if (!number || mg_map_put(&f->by_src, src + 2, number) ||
+      PyList_SetItem(f->val, number - 1, Py_NewRef(Py_False)))
+    return NULL;
   return Py_NewRef(PyList_GET_ITEM(f->nodes, number - 1));
 }
 
@@ -109,8 +128,10 @@ PyObject *mg_fx_of_number(MgCapture *cap, PyObject *o) {
 
 PyObject *mg_fx_size_of(MgCapture *cap, PyObject *o) {
   Py_ssize_t dim;
-  PyObject *sized = mg_wrapper_with_size(cap, o, &dim), *of = sized ? mg_fx_of_val(cap, mg_wrapper_val(cap, sized)) : NULL;
-  PyObject *args = of ? Py_BuildValue("(On)", of, dim) : NULL, *name = args ? PyUnicode_FromString("size") : NULL;
+  PyObject *sized = mg_wrapper_with_size(cap, o, &dim),
+           *of = sized ? mg_fx_of_val(cap, mg_wrapper_val(cap, sized)) : NULL;
+  PyObject *args = of ? Py_BuildValue("(On)", of, dim) : NULL,
+           *name = args ? PyUnicode_FromString("size") : NULL;
   uint32_t number = name ? mg_fx_node(cap, "call_method", name, args, NULL) : 0;
   Py_XDECREF(name);
   Py_XDECREF(args);
@@ -118,7 +139,9 @@ PyObject *mg_fx_size_of(MgCapture *cap, PyObject *o) {
 }
 
 bool mg_fx_is_calc(const MgFx *f, Py_ssize_t i) {
-  PyObject *op = PyList_GET_ITEM(f->val, i) == Py_False ? PyObject_GetAttrString(PyList_GET_ITEM(f->nodes, i), "op") : NULL;
+  PyObject *op = PyList_GET_ITEM(f->val, i) == Py_False
+                     ? PyObject_GetAttrString(PyList_GET_ITEM(f->nodes, i), "op")
+                     : NULL;
   bool calc = op && PyUnicode_CompareWithASCIIString(op, "placeholder");
   Py_XDECREF(op);
   return calc;

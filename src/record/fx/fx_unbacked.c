@@ -1,5 +1,5 @@
-/* Numbers and sizes that depend on data, in the torch-level graph: `item` calls, sizes of results, arithmetic of those, and what is
- * known about them as assertions, as torch.compile writes them.
+/* Numbers and sizes that depend on data, in the torch-level graph: `item` calls, sizes of results, arithmetic
+ * of those, and what is known about them as assertions, as torch.compile writes them.
  * In: nodes of numbers.  Out: nodes of the graph whose values are Python numbers. */
 #include "entry/guard/source_kinds.h"
 #include "entry/launch/trace.h"
@@ -12,7 +12,9 @@
 #include "record/symbolic/sizes.h"
 #include "record/symbolic/unbacked.h"
 
-static PyObject *fxdata_node(const MgFx *f, uint32_t number) { return Py_NewRef(PyList_GET_ITEM(f->nodes, number - 1)); }
+static PyObject *fxdata_node(const MgFx *f, uint32_t number) {
+  return Py_NewRef(PyList_GET_ITEM(f->nodes, number - 1));
+}
 
 /* Steals args.  Its number; 0 with an exception. */
 static uint32_t fxdata_call(MgCapture *cap, const char *kind, PyObject *target, PyObject *args) {
@@ -32,8 +34,10 @@ static uint32_t fxdata_method(MgCapture *cap, const char *name, PyObject *x, PyO
 
 /* torch.ops.aten.<name>.<overload> */
 static PyObject *fxdata_aten(const char *name, const char *overload) {
-  PyObject *torch = mg_import("torch"), *ops = torch ? PyObject_GetAttrString(torch, "ops") : NULL, *aten = ops ? PyObject_GetAttrString(ops, "aten") : NULL;
-  PyObject *packet = aten ? PyObject_GetAttrString(aten, name) : NULL, *f = packet ? PyObject_GetAttrString(packet, overload) : NULL;
+  PyObject *torch = mg_import("torch"), *ops = torch ? PyObject_GetAttrString(torch, "ops") : NULL,
+           *aten = ops ? PyObject_GetAttrString(ops, "aten") : NULL;
+  PyObject *packet = aten ? PyObject_GetAttrString(aten, name) : NULL,
+           *f = packet ? PyObject_GetAttrString(packet, overload) : NULL;
   Py_XDECREF(torch);
   Py_XDECREF(ops);
   Py_XDECREF(aten);
@@ -41,7 +45,8 @@ static PyObject *fxdata_aten(const char *name, const char *overload) {
   return f;
 }
 
-/* The node of a value with that size in dimension *dim, borrowed: the one that it was read from, or another. */
+/* The node of a value with that size in dimension *dim, borrowed: the one that it
+ * was read from, or another. */
 static PyObject *fxdata_sized(MgCapture *cap, const MgSymNode *n, int *dim) {
   const MgGraph *g = cap->rec->g;
   PyObject *x = mg_fx_of_val(cap, n->row);
@@ -75,17 +80,29 @@ static uint32_t fxdata_leaf(MgCapture *cap, MgSymNode *n) {
   return fxdata_method(cap, "item", x, NULL);
 }
 
-static PyObject *fxdata_operand(MgCapture *cap, MgSymNode *n, PyObject *constant) { return n ? mg_fx_late(cap, n) : Py_XNewRef(constant); }
+static PyObject *fxdata_operand(MgCapture *cap, MgSymNode *n, PyObject *constant) {
+  return n ? mg_fx_late(cap, n) : Py_XNewRef(constant);
+}
 
 static uint32_t fxdata_calc(MgCapture *cap, MgSymNode *n) {
-  static const char *const op[] = {"lt", "le", "eq", "ne", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor"};
+  static const char *const op[] = {"lt",  "le",      "eq",       "ne",  "gt",  "ge",   "add", "sub",
+                                   "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor"};
   bool most = n->calc == CALC_min || n->calc == CALC_max;
   if (n->calc > CALC_max && n->calc != CALC_neg && n->calc != CALC_float && n->calc != CALC_int) return 0;
-  PyObject *a = fxdata_operand(cap, n->left, n->constant), *b = a && !mg_calc_is_unary(n->calc) ? fxdata_operand(cap, n->right, n->constant) : NULL;
-  PyObject *from = !a ? NULL : most || n->calc == CALC_float || n->calc == CALC_int ? mg_import("torch") : Py_NewRef(mg_fx_torch.operator_), *target = NULL;
-  const char *name = n->calc == CALC_min ? "sym_min" : n->calc == CALC_max ? "sym_max" : n->calc == CALC_float ? "sym_float" : n->calc == CALC_int ? "sym_int" : n->calc == CALC_neg ? "neg" : op[n->calc];
+  PyObject *a = fxdata_operand(cap, n->left, n->constant);
+  PyObject *b = NULL, *from = NULL, *target = NULL;
+  if (a && !mg_calc_is_unary(n->calc)) b = fxdata_operand(cap, n->right, n->constant);
+  bool torchs = most || n->calc == CALC_float || n->calc == CALC_int;
+  if (a) from = torchs ? mg_import("torch") : Py_NewRef(mg_fx_torch.operator_);
+  const char *name = n->calc == CALC_min     ? "sym_min"
+                     : n->calc == CALC_max   ? "sym_max"
+                     : n->calc == CALC_float ? "sym_float"
+                     : n->calc == CALC_int   ? "sym_int"
+                     : n->calc == CALC_neg   ? "neg"
+                                             : op[n->calc];
   if (from && (b || mg_calc_is_unary(n->calc))) target = PyObject_GetAttrString(from, name);
-  uint32_t number = target ? fxdata_call(cap, "call_function", target, b ? PyTuple_Pack(2, a, b) : PyTuple_Pack(1, a)) : 0;
+  uint32_t number =
+      target ? fxdata_call(cap, "call_function", target, b ? PyTuple_Pack(2, a, b) : PyTuple_Pack(1, a)) : 0;
   Py_XDECREF(a);
   Py_XDECREF(b);
   Py_XDECREF(from);
@@ -110,7 +127,9 @@ PyObject *mg_fx_size(MgCapture *cap, SymRef e) {
   if (mg_symdata_in(cap, e)) {
     MgSymNode *late = mg_symdata_node(cap, e);
     PyObject *o = late ? mg_fx_late(cap, late) : NULL;
-    return o || PyErr_Occurred() ? o : PyErr_Format(PyExc_SystemError, "magneto: a size of the graph is used before it is made");
+    return o || PyErr_Occurred()
+               ? o
+               : PyErr_Format(PyExc_SystemError, "magneto: a size of the graph is used before it is made");
   }
   SrcRef src = cap->rec->x->ask && mg_expr(cap->rec->x, e)->op != OP_const ? mg_symsize_src(cap, e) : 0;
   return src ? mg_fx_number(cap, src) : NULL;
@@ -153,9 +172,12 @@ int mg_fx_number_call(MgCapture *cap, PyObject *fn, PyObject *const *arg, Py_ssi
 
 /* a op b, asserted. */
 static int fxdata_assert(MgCapture *cap, const char *op, PyObject *a, PyObject *b) {
-  PyObject *f = fxdata_aten("_assert_scalar", "default"), *target = PyObject_GetAttrString(mg_fx_torch.operator_, op);
+  PyObject *f = fxdata_aten("_assert_scalar", "default"),
+           *target = PyObject_GetAttrString(mg_fx_torch.operator_, op);
   uint32_t yes = a && b && target ? fxdata_call(cap, "call_function", target, PyTuple_Pack(2, a, b)) : 0;
-  PyObject *args = yes ? Py_BuildValue("(Os)", PyList_GET_ITEM(cap->fx->nodes, yes - 1), "a size that depends on data is out of its range") : NULL;
+  PyObject *args = yes ? Py_BuildValue("(Os)", PyList_GET_ITEM(cap->fx->nodes, yes - 1),
+                                       "a size that depends on data is out of its range")
+                       : NULL;
   uint32_t n = args ? fxdata_call(cap, "call_function", f, args) : 0;
   Py_XDECREF(f);
   Py_XDECREF(target);
@@ -198,7 +220,8 @@ int mg_fx_asserts(MgCapture *cap) {
   for (uint32_t i = 0; i < s->nfact; i++) {
     const MgSizeFact *f = &s->fact[i];
     int64_t v;
-    bool range = (mg_expr(x, f->a)->op == OP_sym && mg_ex_const_int(x, f->b, &v)) || (mg_expr(x, f->b)->op == OP_sym && mg_ex_const_int(x, f->a, &v));
+    bool range = (mg_expr(x, f->a)->op == OP_sym && mg_ex_const_int(x, f->b, &v)) ||
+                 (mg_expr(x, f->b)->op == OP_sym && mg_ex_const_int(x, f->a, &v));
     if (range) continue;
     MgSymNode *p = mg_symdata_node(cap, f->a), *q = p ? mg_symdata_node(cap, f->b) : NULL;
     PyObject *a = q ? mg_fx_late(cap, p) : NULL, *b = a ? mg_fx_late(cap, q) : NULL;
@@ -220,7 +243,8 @@ PyObject *mg_fx_late_output(MgCapture *cap, ValRef val, PyObject *node) {
   }
   if (!late || number == MG_MAP_NONE || cap->fx->incomplete) return Py_NewRef(node);
   PyObject *torch = mg_import("torch"), *f = torch ? PyObject_GetAttrString(torch, "scalar_tensor") : NULL;
-  PyObject *dtype = f ? PyObject_GetAttrString(torch, "float64") : NULL, *kw = dtype ? Py_BuildValue("{s:O}", "dtype", dtype) : NULL;
+  PyObject *dtype = f ? PyObject_GetAttrString(torch, "float64") : NULL,
+           *kw = dtype ? Py_BuildValue("{s:O}", "dtype", dtype) : NULL;
   PyObject *args = kw ? PyTuple_Pack(1, node) : NULL;
   uint32_t t = args ? mg_fx_node(cap, "call_function", f, args, kw) : 0;
   Py_XDECREF(torch);

@@ -24,7 +24,8 @@ PyObject *mg_marked_fields(PyObject *o) {
   all = PyObject_CallMethod(lib, "fields", "O", Py_TYPE(o));
   kw = all ? PyDict_New() : NULL;
   for (Py_ssize_t i = 0; kw && i < PyTuple_GET_SIZE(all); i++) {
-    PyObject *f = PyTuple_GET_ITEM(all, i), *name = PyObject_GetAttrString(f, "name"), *given = PyObject_GetAttrString(f, "init");
+    PyObject *f = PyTuple_GET_ITEM(all, i), *name = PyObject_GetAttrString(f, "name"),
+             *given = PyObject_GetAttrString(f, "init");
     PyObject *v = name && given ? mg_rec ? mg_ops.getattr(o, name) : PyObject_GetAttr(o, name) : NULL;
     bool made = given == Py_False; /* by the class: its own business */
     if (!v || made || PyDict_SetItem(kw, name, v)) Py_CLEAR(kw);
@@ -43,8 +44,9 @@ static ValRef fxfunc_new_val(MgCapture *cap, PyObject *o) {
   MgTensor *t = mg_abi_tensor(o);
   int64_t ndim = 0, *size, *stride;
   int32_t dtype = 0;
-  bool known = !cap->sizes.nsrc && !mg_abi.aoti_torch_get_dim(t, &ndim) && !mg_abi.aoti_torch_get_dtype(t, &dtype) &&
-               !mg_abi.aoti_torch_get_sizes(t, &size) && !mg_abi.aoti_torch_get_strides(t, &stride);
+  bool known = !cap->sizes.nsrc && !mg_abi.aoti_torch_get_dim(t, &ndim) &&
+               !mg_abi.aoti_torch_get_dtype(t, &dtype) && !mg_abi.aoti_torch_get_sizes(t, &size) &&
+               !mg_abi.aoti_torch_get_strides(t, &stride);
   known = known && mg_dtype_size((MgDtype)dtype);
   ValRef v = mg_graph_val(g, known ? (MgDtype)dtype : DT_f32, known ? (int)ndim : 0);
   for (int i = 0; v && known && i < ndim; i++) {
@@ -65,9 +67,13 @@ ValRef mg_fxfunc_val(MgCapture *cap, PyObject *o) {
 }
 
 bool mg_wrapper_class(PyTypeObject *t) {
-  if (t == mg_torch.tensor || t == mg_torch.parameter || t == mg_standin_type || t->tp_base == mg_standin_type) return false;
-  return PyType_IsSubtype(t, mg_torch.tensor) && _PyType_Lookup(t, mg_wrapper_flatten) && _PyType_Lookup(t, wrapper_unflatten) &&
-         _PyType_Lookup(t, mg_names.torch_dispatch) != _PyType_Lookup(mg_torch.tensor, mg_names.torch_dispatch);
+  if (t == mg_torch.tensor || t == mg_torch.parameter || t == mg_standin_type ||
+      t->tp_base == mg_standin_type)
+    return false;
+  return PyType_IsSubtype(t, mg_torch.tensor) && _PyType_Lookup(t, mg_wrapper_flatten) &&
+         _PyType_Lookup(t, wrapper_unflatten) &&
+         _PyType_Lookup(t, mg_names.torch_dispatch) !=
+             _PyType_Lookup(mg_torch.tensor, mg_names.torch_dispatch);
 }
 
 PyObject *mg_wrapper_dict(PyObject *o) {
@@ -76,7 +82,8 @@ PyObject *mg_wrapper_dict(PyObject *o) {
 }
 
 static bool wrapper_is_made(PyObject *o, PyObject *v) {
-  return mg_standin_is(v) || (v != o && PyObject_TypeCheck(v, mg_torch.tensor) && mg_wrapper_class(Py_TYPE(v)) && mg_wrapper_made(v));
+  return mg_standin_is(v) || (v != o && PyObject_TypeCheck(v, mg_torch.tensor) &&
+                              mg_wrapper_class(Py_TYPE(v)) && mg_wrapper_made(v));
 }
 
 bool mg_wrapper_made(PyObject *o) {
@@ -87,7 +94,8 @@ bool mg_wrapper_made(PyObject *o) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) { /* __slots__ */
     PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
     for (const PyMemberDef *m = t->tp_members; m && m->name; m++)
-      if (m->type == T_OBJECT_EX && (v = *(PyObject **)((char *)o + m->offset)) && wrapper_is_made(o, v)) return true;
+      if (m->type == T_OBJECT_EX && (v = *(PyObject **)((char *)o + m->offset)) && wrapper_is_made(o, v))
+        return true;
   }
   return false;
 }

@@ -1,6 +1,6 @@
 /* See the header.  In: the arguments of checkpoint().  Out: what the checkpointed function returns.
- * Eager runs the function a second time in backward.  Nobody can tell the difference as long as it changes nothing outside of
- * itself and draws the same random numbers; where it does not, the graph breaks. */
+ * Eager runs the function a second time in backward.  Nobody can tell the difference as long as it changes
+ * nothing outside of itself and draws the same random numbers; where it does not, the graph breaks. */
 #include "record/higher_order/checkpoint.h"
 #include "entry/guard/guard_set.h"
 #include "entry/run/snapshot_run.h"
@@ -15,13 +15,13 @@
 enum { CHECKPOINT_ARGS = 32 };
 
 typedef struct Checkpoint {
-  PyObject *const *arg;      /* of the function, positional first */
+  PyObject *const *arg; /* of the function, positional first */
   Py_ssize_t npos;
-  PyObject *kwnames;         /* of the function: tuple, strong, or NULL */
+  PyObject *kwnames;              /* of the function: tuple, strong, or NULL */
   PyObject *buf[CHECKPOINT_ARGS]; /* borrowed */
-  PyObject *settings;        /* dict: checkpoint's own keywords as they were given; strong */
-  PyObject *meta;            /* dict: what an FX graph says beside the call, or NULL; strong */
-  bool reentrant, keeps_rng; /* keeps_rng: backward draws the same random numbers */
+  PyObject *settings;             /* dict: checkpoint's own keywords as they were given; strong */
+  PyObject *meta;                 /* dict: what an FX graph says beside the call, or NULL; strong */
+  bool reentrant, keeps_rng;      /* keeps_rng: backward draws the same random numbers */
 } Checkpoint;
 
 /* Does this way to make contexts leave values alone? */
@@ -34,7 +34,8 @@ static bool checkpoint_known_context(PyObject *f) {
   return inner == mg_torch.checkpoint_selective;
 }
 
-/* Takes checkpoint's own keywords out.  1: done; 0: torch's Python has to do the call; -1 with an exception. */
+/* Takes checkpoint's own keywords out.  1: done; 0: torch's Python has to do the
+ * call; -1 with an exception. */
 static int checkpoint_parse(Checkpoint *c, PyObject *const *arg, Py_ssize_t npos, PyObject *kwnames) {
   Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0, n = npos - 1, kept = 0;
   PyObject *names = NULL;
@@ -101,7 +102,8 @@ static const char *checkpoint_effect(const MgGraph *g, NodeRef first, bool keeps
     if (n->op->random && !keeps_rng) return "other random numbers in backward";
     for (int i = 0; n->op->mutates && i < n->nout; i++) {
       uint32_t storage = n->out[i] ? mg_val(g, n->out[i])->storage : 0;
-      if (storage && mg_val(g, storage)->def < first) return "a write to a tensor from outside, which eager repeats in backward";
+      if (storage && mg_val(g, storage)->def < first)
+        return "a write to a tensor from outside, which eager repeats in backward";
     }
     if (n->op->mutates && !n->nout) return n->op->full;
   }

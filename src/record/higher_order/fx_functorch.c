@@ -12,16 +12,19 @@
 #include "record/core/recording.h"
 #include "record/fx/fx.h"
 
-/* Functions that are calls of the graph.  Where one calls another of them, the outer one is: versions of torch differ. */
+/* Functions that are calls of the graph.  Where one calls another of them, the outer one is:
+ * versions of torch differ. */
 static const struct {
   const char *module, *names;
 } fxfunc_rows[] = {
     {"torch._C", "_enter_dual_level _exit_dual_level"},
-    {"torch._C._functorch",
-     "_grad_increment_nesting _grad_decrement_nesting _jvp_increment_nesting _jvp_decrement_nesting _vmap_increment_nesting "
-     "_vmap_decrement_nesting _wrap_for_grad _unwrap_for_grad _add_batch_dim _remove_batch_dim set_inplace_requires_grad_allowed"},
+    {"torch._C._functorch", "_grad_increment_nesting _grad_decrement_nesting _jvp_increment_nesting "
+                            "_jvp_decrement_nesting _vmap_increment_nesting "
+                            "_vmap_decrement_nesting _wrap_for_grad _unwrap_for_grad _add_batch_dim "
+                            "_remove_batch_dim set_inplace_requires_grad_allowed"},
     {"torch._functorch.predispatch",
-     "_add_batch_dim _remove_batch_dim _vmap_increment_nesting _vmap_decrement_nesting _jvp_increment_nesting _jvp_decrement_nesting "
+     "_add_batch_dim _remove_batch_dim _vmap_increment_nesting _vmap_decrement_nesting "
+     "_jvp_increment_nesting _jvp_decrement_nesting "
      "_unwrap_for_grad _make_dual _unpack_dual _enter_dual_level _exit_dual_level lazy_load_decompositions"},
     {"torch._functorch.eager_transforms", "_set_tensor_requires_grad _autograd_grad"},
     {"torch.autograd.forward_ad", "_maybe_load_decompositions"},
@@ -57,7 +60,9 @@ static bool fxfunc_is(PyObject *f) {
 bool mg_fxfunc_call(const MgCall *c, PyObject **out) {
   MgRec *r = mg_rec;
   MgCapture *cap = r->cap;
-  if (cap->quiet || mg_fx_is_aten(cap) || !(PyCFunction_Check(c->f) || PyFunction_Check(c->f)) || !fxfunc_is(c->f)) return false;
+  if (cap->quiet || mg_fx_is_aten(cap) || !(PyCFunction_Check(c->f) || PyFunction_Check(c->f)) ||
+      !fxfunc_is(c->f))
+    return false;
   PyObject *args = mg_call_args(c), *kw = args ? mg_call_kwargs(c) : NULL;
   MgFxCall call = {0};
   MgPause pause = mg_rec_pause();

@@ -1,6 +1,6 @@
 /* See the header.
- * A region's graph finds tensors from outside as placeholders, made at their first use (mg_fx_lift); MgFx.outer is the graph
- * around it. */
+ * A region's graph finds tensors from outside as placeholders, made at their first use (mg_fx_lift);
+ * MgFx.outer is the graph around it. */
 #include "record/higher_order/fx_region.h"
 #include <stdlib.h>
 #include "entry/run/snapshot_program.h"
@@ -21,7 +21,10 @@ int mg_fx_region_open(MgRec *r, MgFxRegion *g) {
   MgFx *outer = cap->fx;
   if (!r->want_fx || cap->quiet || outer->incomplete) return 0;
   MgPause pause = mg_rec_pause();
-  int rc = mg_fxstate_follow(cap, &outer->state, false) || mg_fx_follow_grad(cap, mg_abi.aoti_torch_grad_mode_is_enabled()) ? -1 : 0;
+  int rc = mg_fxstate_follow(cap, &outer->state, false) ||
+                   mg_fx_follow_grad(cap, mg_abi.aoti_torch_grad_mode_is_enabled())
+               ? -1
+               : 0;
   if (!rc) {
     rc = mg_fx_open(cap);
     g->open = cap->fx != NULL;
@@ -72,7 +75,8 @@ static bool region_is_plain(MgRec *r, MgFxRegion *g, PyObject *leaves, const MgF
   for (NodeRef k = g->first; hop->again && k < r->g->nnode; k++)
     if (mg_node(r->g, k)->op->random) return false;
   for (Py_ssize_t i = 0; hop->untracked && i < PyList_GET_SIZE(leaves); i++)
-    if (mg_standin_is(PyList_GET_ITEM(leaves, i)) && mg_facts_requires_grad(PyList_GET_ITEM(leaves, i))) return false;
+    if (mg_standin_is(PyList_GET_ITEM(leaves, i)) && mg_facts_requires_grad(PyList_GET_ITEM(leaves, i)))
+      return false;
   if (hop->apart && region_shares(r->g, g->first, leaves)) return false;
   MgSnapshot *after = mg_snapshot_build(NULL, 0, NULL, Py_None);
   bool plain = after && mg_snapshot_same(g->before, after);
@@ -83,7 +87,8 @@ static bool region_is_plain(MgRec *r, MgFxRegion *g, PyObject *leaves, const MgF
 
 /* The node around the region that does what node n (number i) of the region does.  New. */
 static PyObject *region_copy_node(MgCapture *cap, MgFx *f, uint32_t i, PyObject *map) {
-  PyObject *n = PyList_GET_ITEM(f->nodes, i - 1), *op = PyObject_GetAttrString(n, "op"), *target = NULL, *get = NULL, *r = NULL;
+  PyObject *n = PyList_GET_ITEM(f->nodes, i - 1), *op = PyObject_GetAttrString(n, "op"), *target = NULL,
+           *get = NULL, *r = NULL;
   for (uint32_t k = 0; k < f->nlift; k++)
     if (f->lift[k].number == i) r = Py_NewRef(mg_fx_item(cap, f->lift[k].outer));
   if (r || !op) goto done;
@@ -93,7 +98,8 @@ static PyObject *region_copy_node(MgCapture *cap, MgFx *f, uint32_t i, PyObject 
     if (o) r = mg_fx_constant(cap, o, PyObject_TypeCheck(o, mg_torch.module) ? "wrap_body_" : NULL);
     goto done;
   }
-  if ((get = PyObject_GetAttrString(map, "__getitem__")) && (r = PyObject_CallMethod(cap->fx->graph, "node_copy", "OO", n, get)) &&
+  if ((get = PyObject_GetAttrString(map, "__getitem__")) &&
+      (r = PyObject_CallMethod(cap->fx->graph, "node_copy", "OO", n, get)) &&
       !mg_fx_adopt(cap->fx, r, PyList_GET_ITEM(f->where, i - 1), false))
     Py_CLEAR(r);
 done:
@@ -127,7 +133,8 @@ static int region_inline(MgCapture *cap, MgFx *f) {
 static int region_prune(MgFx *f) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < f->nlift; i++) {
-    PyObject *n = PyList_GET_ITEM(f->nodes, f->lift[i].number - 1), *users = PyObject_GetAttrString(n, "users"), *gone = NULL;
+    PyObject *n = PyList_GET_ITEM(f->nodes, f->lift[i].number - 1),
+             *users = PyObject_GetAttrString(n, "users"), *gone = NULL;
     Py_ssize_t nuser = users ? PyObject_Size(users) : -1;
     if (!nuser) gone = PyObject_CallMethod(f->graph, "erase_node", "O", n);
     else f->lift[kept++] = f->lift[i];
@@ -149,7 +156,8 @@ PyObject *mg_fx_region_module(MgRec *r, PyObject *leaves) {
   }
   if (!outs || !(tuple = PyList_AsTuple(outs))) goto done;
   if (mg_fxstate_follow(r->cap, &f->state, true) || mg_fx_follow_grad(r->cap, f->grad_start)) goto done;
-  if (!(node = PyObject_CallMethod(f->graph, "output", "(O)", tuple)) || region_prune(f) || mg_fx_describe(r)) goto done;
+  if (!(node = PyObject_CallMethod(f->graph, "output", "(O)", tuple)) || region_prune(f) || mg_fx_describe(r))
+    goto done;
   gm = PyObject_CallFunctionObjArgs(mg_fx_torch.GraphModule, f->root, f->graph, NULL);
 done:
   Py_XDECREF(outs);
@@ -189,7 +197,8 @@ static const char *region_prefix(const MgFxHop *hop) {
 }
 
 static int region_show(MgCapture *cap, const MgFx *f, PyObject *gm, PyObject *leaves, const MgFxHop *hop) {
-  PyObject *body = mg_fx_constant(cap, gm, region_prefix(hop)), *args = body ? region_args(cap, f, body, hop->shape) : NULL;
+  PyObject *body = mg_fx_constant(cap, gm, region_prefix(hop)),
+           *args = body ? region_args(cap, f, body, hop->shape) : NULL;
   uint32_t call = args ? mg_fx_node(cap, "call_function", hop->target, args, hop->kwargs) : 0;
   int rc = call ? 0 : -1;
   Py_ssize_t nth = 0;
@@ -250,7 +259,8 @@ int mg_fx_region_end(MgRec *r, MgFxRegion *g, PyObject *res, const MgFxHop *hop)
   return rc;
 }
 
-PyObject *mg_fx_region_call(MgRec *r, const MgFxHop *hop, PyObject *fn, PyObject *const *arg, size_t n, PyObject *kwnames) {
+PyObject *mg_fx_region_call(MgRec *r, const MgFxHop *hop, PyObject *fn, PyObject *const *arg, size_t n,
+                            PyObject *kwnames) {
   MgFxRegion g;
   if (mg_fx_region_begin(r, &g)) return NULL;
   PyObject *res = mg_ops.call(fn, arg, n, kwnames);

@@ -1,7 +1,7 @@
 /* See the header.
- * A part is recorded as a region (fx_region.c): its module has a placeholder for each tensor of a loop's turn, then one for each
- * tensor from outside that it reads, in order of use.  The operator gives all its parts the same tensors: the modules are widened to
- * those that any of them reads (magneto/branch.py). */
+ * A part is recorded as a region (fx_region.c): its module has a placeholder for each tensor of a loop's
+ * turn, then one for each tensor from outside that it reads, in order of use.  The operator gives all its
+ * parts the same tensors: the modules are widened to those that any of them reads (magneto/branch.py). */
 #include "record/higher_order/fx_subgraph.h"
 #include <string.h>
 #include "base/table.h"
@@ -21,7 +21,8 @@ static bool fxpart_outside(const MgFx *f, ValRef val) {
   return false;
 }
 
-/* Placeholders of the tensors that are other ones on each turn; an inner loop may read an outer one's, so that names differ. */
+/* Placeholders of the tensors that are other ones on each turn; an inner loop may read an outer
+ * one's, so that names differ. */
 static int fxpart_turn(MgCapture *cap, PyObject *const *arg, Py_ssize_t n) {
   PyObject *none = PyTuple_New(0);
   int rc = none ? 0 : -1, depth = 0;
@@ -67,7 +68,8 @@ int mg_fxpart_end(MgRec *r, MgFxRegion *g, PyObject *leaves, MgPart *p) {
 
 /* ---- the call ---- */
 
-/* The nodes of what comes first, as a list.  New; NULL with an exception, or without one when one has no node. */
+/* The nodes of what comes first, as a list.  New; NULL with an exception, or without
+ * one when one has no node. */
 static PyObject *fxpart_fixed(MgCapture *cap, const MgFxPartCall *c) {
   PyObject *l = PyList_New(c->nfixed);
   for (uint32_t i = 0; l && i < c->nfixed; i++) {
@@ -87,7 +89,8 @@ static PyObject *fxpart_widen(const MgFxPartCall *c, uint32_t nturn) {
     if (!pair || PyList_Append(parts, pair)) Py_CLEAR(parts);
     Py_XDECREF(pair);
   }
-  if (parts && (m = mg_import("magneto.branch"))) res = PyObject_CallMethod(m, "widen_shown", "OII", parts, nturn, c->part[0] && nturn);
+  if (parts && (m = mg_import("magneto.branch")))
+    res = PyObject_CallMethod(m, "widen_shown", "OII", parts, nturn, c->part[0] && nturn);
   Py_XDECREF(parts);
   Py_XDECREF(m);
   return res;
@@ -104,10 +107,16 @@ static int fxpart_results(MgCapture *cap, PyObject *res, uint32_t call) {
 }
 
 static int fxpart_emit(MgCapture *cap, const MgFxPartCall *c, PyObject *fixed, PyObject *wide) {
-  PyObject *all = PySequence_Concat(fixed, PyTuple_GET_ITEM(wide, 0)), *one = all ? PyTuple_Pack(1, all) : NULL;
-  PyObject *joined = one ? PySequence_Concat(one, c->head) : NULL, *args = joined ? PySequence_List(joined) : NULL, *tuple = NULL, *target = NULL;
+  PyObject *all = PySequence_Concat(fixed, PyTuple_GET_ITEM(wide, 0)),
+           *one = all ? PyTuple_Pack(1, all) : NULL;
+  PyObject *joined = one ? PySequence_Concat(one, c->head) : NULL,
+           *args = joined ? PySequence_List(joined) : NULL, *tuple = NULL, *target = NULL;
   int rc = args ? mg_fx_higher(cap, c->op, PyTuple_GET_ITEM(wide, 1), &target, &args) : -1;
-  if (!rc) rc = mg_fxstate_follow(cap, &cap->fx->state, false) || mg_fx_follow_grad(cap, mg_abi.aoti_torch_grad_mode_is_enabled()) ? -1 : 0;
+  if (!rc)
+    rc = mg_fxstate_follow(cap, &cap->fx->state, false) ||
+                 mg_fx_follow_grad(cap, mg_abi.aoti_torch_grad_mode_is_enabled())
+             ? -1
+             : 0;
   if (!rc && !(tuple = PyList_AsTuple(args))) rc = -1;
   uint32_t call = rc ? 0 : mg_fx_call(cap, target, tuple, NULL);
   PyObject *const used[] = {all, one, joined, args, tuple};
@@ -119,7 +128,8 @@ int mg_fxpart_show(MgCapture *cap, const MgFxPartCall *c) {
   if (mg_fx_is_aten(cap) || cap->quiet) return 0;
   for (int i = 0; i < 2; i++)
     if (c->part[i] && !c->part[i]->shown) return 0;
-  PyObject *fixed = fxpart_fixed(cap, c), *wide = fixed ? fxpart_widen(c, strcmp(c->op, "cond") ? c->nfixed : 0) : NULL;
+  PyObject *fixed = fxpart_fixed(cap, c),
+           *wide = fixed ? fxpart_widen(c, strcmp(c->op, "cond") ? c->nfixed : 0) : NULL;
   int rc = wide ? fxpart_emit(cap, c, fixed, wide) : PyErr_Occurred() ? -1 : 0;
   bool done = wide && !rc;
   Py_XDECREF(fixed);

@@ -1,8 +1,9 @@
 /* See the header.
- * wrap and its like record their body in its place, as a region of the FX graph when one is written (fx_region.c).
- * cond, while_loop, scan and map: branches, tests and bodies are recorded as parts (subgraph.c), the call is one node (magneto/branch.py
- * runs it); loops are in while_scan.c.  flex_attention, and short loops, are what the Python functions of magneto/hop.py say; their bodies
- * are recorded like any other.  Does not do: random numbers, carried numbers; these break. */
+ * wrap and its like record their body in its place, as a region of the FX graph when one is written
+ * (fx_region.c). cond, while_loop, scan and map: branches, tests and bodies are recorded as parts
+ * (subgraph.c), the call is one node (magneto/branch.py runs it); loops are in while_scan.c.  flex_attention,
+ * and short loops, are what the Python functions of magneto/hop.py say; their bodies are recorded like any
+ * other.  Does not do: random numbers, carried numbers; these break. */
 #include "record/higher_order/higher_order.h"
 #include <string.h>
 #include "host/python/hook_mode.h"
@@ -25,15 +26,18 @@ static PyObject *higher_cond_parts(MgHigher *h, PyObject *pred, PyObject *const 
   PyObject *const *arg = PySequence_Fast_ITEMS(operands);
   MgGraph *g = h->r->g;
   for (int i = 0; i < 2; i++)
-    if (!(h->part[i] = mg_part_record(h->r, fn[i], arg, PySequence_Fast_GET_SIZE(operands), true))) return NULL;
-  if (!mg_part_alike(g, h->part[0], h->part[1])) return mg_rec_break(BK_op, "the branches of a cond give different tensors");
+    if (!(h->part[i] = mg_part_record(h->r, fn[i], arg, PySequence_Fast_GET_SIZE(operands), true)))
+      return NULL;
+  if (!mg_part_alike(g, h->part[0], h->part[1]))
+    return mg_rec_break(BK_op, "the branches of a cond give different tensors");
   h->all = mg_new(g->c, ValRef, h->part[0]->nin + h->part[1]->nin + 2);
   if (!h->all) return PyErr_NoMemory();
   h->all[h->nall++] = 0; /* a branch that reads it is given it once more */
   if (mg_higher_collect(h, &pred, 1)) return NULL;
   h->part[0]->res = h->part[0]->out;
   h->part[0]->nres = h->part[0]->nout;
-  return mg_higher_emit(h, "cond", PyTuple_Pack(2, h->part[0], h->part[1]), h->part[0], mg_higher_tracks(h), 1);
+  return mg_higher_emit(h, "cond", PyTuple_Pack(2, h->part[0], h->part[1]), h->part[0], mg_higher_tracks(h),
+                        1);
 }
 
 /* A tensor of vmap's, another one for each row? */
@@ -53,7 +57,9 @@ static bool higher_cond(MgRec *r, PyObject *const *a, PyObject **out) {
   if (!PyTuple_Check(a[3]) && !PyList_Check(a[3])) return false;
   if (PyBool_Check(pred) || PyLong_CheckExact(pred) || PyFloat_CheckExact(pred)) {
     int yes = PyObject_IsTrue(pred);
-    *out = yes < 0 ? NULL : mg_ops.call(yes ? fn[0] : fn[1], PySequence_Fast_ITEMS(a[3]), (size_t)PySequence_Fast_GET_SIZE(a[3]), NULL);
+    *out = yes < 0 ? NULL
+                   : mg_ops.call(yes ? fn[0] : fn[1], PySequence_Fast_ITEMS(a[3]),
+                                 (size_t)PySequence_Fast_GET_SIZE(a[3]), NULL);
     return true;
   }
   if (higher_is_batched(pred)) {
@@ -64,7 +70,9 @@ static bool higher_cond(MgRec *r, PyObject *const *a, PyObject **out) {
     return true;
   }
   int64_t n;
-  if (!mg_standin_check(pred) || !mg_sym_settle(r->g->x, mg_val_numel(r->g, mg_standin_val(pred)), &n) || n != 1) return false;
+  if (!mg_standin_check(pred) || !mg_sym_settle(r->g->x, mg_val_numel(r->g, mg_standin_val(pred)), &n) ||
+      n != 1)
+    return false;
   MgHigher h = {.r = r};
   *out = higher_cond_parts(&h, pred, fn, a[3]);
   mg_higher_free(&h);
@@ -81,7 +89,8 @@ static bool higher_is_base(PyObject *op) {
   Py_XDECREF(m);
   PyErr_Clear();
   if (!base || !PyObject_TypeCheck(op, (PyTypeObject *)base)) return false;
-  return _PyType_Lookup(Py_TYPE(op), mg_names.call_composite) == _PyType_Lookup((PyTypeObject *)base, mg_names.call_composite);
+  return _PyType_Lookup(Py_TYPE(op), mg_names.call_composite) ==
+         _PyType_Lookup((PyTypeObject *)base, mg_names.call_composite);
 }
 
 /* op(fn, *tensors, **settings) */
@@ -97,17 +106,21 @@ static PyObject *higher_base(MgRec *r, const MgCall *c) {
 static bool higher_strict(MgRec *r, const MgCall *c, PyObject **out) {
   if (c->n != 2 || c->kwnames || (!PyTuple_Check(c->arg[1]) && !PyList_Check(c->arg[1]))) return false;
   MgFxHop hop = {.target = c->f, .shape = FXSHAPE_list};
-  *out = mg_fx_region_call(r, &hop, c->arg[0], PySequence_Fast_ITEMS(c->arg[1]), (size_t)PySequence_Fast_GET_SIZE(c->arg[1]), NULL);
+  *out = mg_fx_region_call(r, &hop, c->arg[0], PySequence_Fast_ITEMS(c->arg[1]),
+                           (size_t)PySequence_Fast_GET_SIZE(c->arg[1]), NULL);
   return true;
 }
 
 /* hints_wrapper(body_fn, args, kwargs, hints) */
 static bool higher_hints(MgRec *r, const MgCall *c, PyObject *const *a, PyObject **out) {
-  if (!PyTuple_Check(a[1]) || !PyDict_Check(a[2]) || PyDict_GET_SIZE(a[2]) || !PyDict_Check(a[3])) return false;
+  if (!PyTuple_Check(a[1]) || !PyDict_Check(a[2]) || PyDict_GET_SIZE(a[2]) || !PyDict_Check(a[3]))
+    return false;
   PyObject *kw = PyDict_New();
   MgFxHop hop = {.target = c->f, .shape = FXSHAPE_tuple, .kwargs = kw};
-  *out = kw && !PyDict_SetItemString(kw, "hints", a[3])
-             ? mg_fx_region_call(r, &hop, a[0], &PyTuple_GET_ITEM(a[1], 0), (size_t)PyTuple_GET_SIZE(a[1]), NULL) : NULL;
+  *out =
+      kw && !PyDict_SetItemString(kw, "hints", a[3])
+          ? mg_fx_region_call(r, &hop, a[0], &PyTuple_GET_ITEM(a[1], 0), (size_t)PyTuple_GET_SIZE(a[1]), NULL)
+          : NULL;
   Py_XDECREF(kw);
   return true;
 }
@@ -115,19 +128,22 @@ static bool higher_hints(MgRec *r, const MgCall *c, PyObject *const *a, PyObject
 bool mg_higher_nested(PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
   if (n < 1) return false;
-  MgFxHop hop = {.target = mg_torch.invoke_subgraph, .shape = FXSHAPE_named, .apart = true, .untracked = true};
+  MgFxHop hop = {
+      .target = mg_torch.invoke_subgraph, .shape = FXSHAPE_named, .apart = true, .untracked = true};
   *out = mg_fx_region_call(mg_rec, &hop, arg[0], arg + 1, (size_t)n - 1, kwnames);
   return true;
 }
 
 /* ---- which operator ---- */
 
-/* The function of magneto.hop for an operator; new; NULL with an exception, or without one when there is none. */
+/* The function of magneto.hop for an operator; new; NULL with an exception, or
+ * without one when there is none. */
 static PyObject *higher_function(PyObject *name) {
   static const char *const known[] = {"scan", "map_impl", "flex_attention", "out_dtype"};
   PyObject *m = NULL, *f = NULL;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (!PyUnicode_CompareWithASCIIString(name, known[i]) && (m = mg_import("magneto.hop"))) f = PyObject_GetAttr(m, name);
+    if (!PyUnicode_CompareWithASCIIString(name, known[i]) && (m = mg_import("magneto.hop")))
+      f = PyObject_GetAttr(m, name);
   Py_XDECREF(m);
   return f;
 }
@@ -138,7 +154,8 @@ static bool higher_args(const MgCall *c, const char *const *param, PyObject **a)
   for (Py_ssize_t i = 0; i < c->npos; i++) a[i] = c->arg[i];
   for (Py_ssize_t i = c->npos; i < c->n; i++) {
     int k = 0;
-    while (k < 4 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(c->kwnames, i - c->npos), param[k])) k++;
+    while (k < 4 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(c->kwnames, i - c->npos), param[k]))
+      k++;
     if (k == 4 || a[k]) return false;
     a[k] = c->arg[i];
   }
@@ -149,7 +166,8 @@ static const char *const higher_cond_param[] = {"pred", "true_fn", "false_fn", "
 
 bool mg_higher_cond(PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyObject **out) {
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
-  MgCall c = {mg_torch.cond, arg, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0), false};
+  MgCall c = {mg_torch.cond, arg, nargsf, kwnames, npos, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0),
+              false};
   PyObject *a[4] = {NULL}, *none = PyTuple_New(0);
   bool done = none && higher_args(&c, higher_cond_param, a) && a[0] && a[1] && a[2];
   if (done && !a[3]) a[3] = none;
@@ -160,24 +178,30 @@ bool mg_higher_cond(PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyOb
 
 bool mg_higher_call(const MgCall *c, PyObject **out) {
   static const char *const loop[] = {"cond_fn", "body_fn", "carried_inputs", "additional_inputs"};
-  static const char *const scan[] = {"combine_fn", "init", "xs", "additional_inputs"}, *const map[] = {"f", "xs", "pos_args", ""};
+  static const char *const scan[] = {"combine_fn", "init", "xs", "additional_inputs"};
+  static const char *const map[] = {"f", "xs", "pos_args", ""};
   static const char *const hints[] = {"body_fn", "args", "kwargs", "hints"};
   if (!PyObject_TypeCheck(c->f, mg_torch.higher_order)) return false;
   PyObject *name = PyObject_GetAttrString(c->f, "_name"), *a[4] = {NULL}, *none = PyTuple_New(0);
   bool done = false;
   if (name && none && PyUnicode_Check(name)) {
-    bool is_cond = !PyUnicode_CompareWithASCIIString(name, "cond"), is_loop = !PyUnicode_CompareWithASCIIString(name, "while_loop");
-    bool is_scan = !PyUnicode_CompareWithASCIIString(name, "scan"), is_map = !PyUnicode_CompareWithASCIIString(name, "map_impl");
-    if ((is_cond || is_loop) && higher_args(c, is_cond ? higher_cond_param : loop, a) && a[0] && a[1] && a[2]) {
+    bool is_cond = !PyUnicode_CompareWithASCIIString(name, "cond"),
+         is_loop = !PyUnicode_CompareWithASCIIString(name, "while_loop");
+    bool is_scan = !PyUnicode_CompareWithASCIIString(name, "scan"),
+         is_map = !PyUnicode_CompareWithASCIIString(name, "map_impl");
+    if ((is_cond || is_loop) && higher_args(c, is_cond ? higher_cond_param : loop, a) && a[0] && a[1] &&
+        a[2]) {
       if (!a[3]) a[3] = none;
       done = is_cond ? higher_cond(mg_rec, a, out) : mg_loop_while(mg_rec, a, out);
-    } else if ((is_scan || is_map) && higher_args(c, is_map ? map : scan, a) && mg_loop_rows(mg_rec, a[0], is_scan ? a[1] : none, a[1 + is_scan], a[2 + is_scan], out)) {
+    } else if ((is_scan || is_map) && higher_args(c, is_map ? map : scan, a) &&
+               mg_loop_rows(mg_rec, a[0], is_scan ? a[1] : none, a[1 + is_scan], a[2 + is_scan], out)) {
       done = true;
     } else if (c->npos && !PyUnicode_CompareWithASCIIString(name, "wrap")) {
       MgFxHop hop = {.target = c->f};
       *out = mg_fx_region_call(mg_rec, &hop, c->arg[0], c->arg + 1, (size_t)c->npos - 1, c->kwnames);
       done = true;
-    } else if (c->npos > 1 && !PyUnicode_CompareWithASCIIString(name, "dynamo_bypassing_wrapper") && !PyUnicode_Check(c->arg[0])) {
+    } else if (c->npos > 1 && !PyUnicode_CompareWithASCIIString(name, "dynamo_bypassing_wrapper") &&
+               !PyUnicode_Check(c->arg[0])) {
       PyObject *f = mg_ops.call(c->arg[0], c->arg + 1, 1, NULL); /* a function that wraps another one */
       *out = f ? mg_ops.call(f, c->arg + 2, (size_t)c->npos - 2, c->kwnames) : NULL;
       Py_XDECREF(f);
@@ -193,7 +217,8 @@ bool mg_higher_call(const MgCall *c, PyObject **out) {
       done = true;
     } else if (!is_cond && !is_loop) {
       PyObject *f = higher_function(name);
-      if ((done = f != NULL)) *out = mg_ops.call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames);
+      if ((done = f != NULL))
+        *out = mg_ops.call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames);
       Py_XDECREF(f);
     }
   }

@@ -61,7 +61,12 @@ static bool part_reads_number(const MgCapture *cap, Py_ssize_t n) {
 
 /* ---- inputs ---- */
 
-typedef struct PartSeek { MgPart *p; const MgGraph *g; NodeRef first; bool *seen; } PartSeek;
+typedef struct PartSeek {
+  MgPart *p;
+  const MgGraph *g;
+  NodeRef first;
+  bool *seen;
+} PartSeek;
 
 static void part_see(ValRef *v, void *arg) {
   PartSeek *s = arg;
@@ -82,7 +87,8 @@ static int part_inputs(MgRec *r, MgPart *p, NodeRef first) {
 
 PyObject *mg_part_flatten(PyObject *res, PyObject **spec) {
   MgPause pause = mg_rec_pause();
-  PyObject *m = mg_import("torch.utils._pytree"), *pair = m ? PyObject_CallMethod(m, "tree_flatten", "(O)", res) : NULL, *l = NULL;
+  PyObject *m = mg_import("torch.utils._pytree"),
+           *pair = m ? PyObject_CallMethod(m, "tree_flatten", "(O)", res) : NULL, *l = NULL;
   if (pair && PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2) {
     l = PySequence_List(PyTuple_GET_ITEM(pair, 0));
     *spec = Py_NewRef(PyTuple_GET_ITEM(pair, 1));
@@ -141,7 +147,8 @@ static int part_results(MgRec *r, MgPart *p, PyObject *leaves, NodeRef first) {
   if (!(p->out = mg_new(g->c, ValRef, n + 1))) return PyErr_NoMemory(), -1;
   for (; p->nout < n; p->nout++) {
     PyObject *o = PyList_GET_ITEM(leaves, p->nout), *own = NULL;
-    if (!mg_standin_check(o)) return mg_rec_break(BK_op, "a branch or loop body with a result that is no tensor"), -1;
+    if (!mg_standin_check(o))
+      return mg_rec_break(BK_op, "a branch or loop body with a result that is no tensor"), -1;
     ValRef v = mg_standin_val(o);
     p->grad |= mg_facts_requires_grad(o);
     bool shared = mg_val(g, mg_val(g, v)->storage)->def < first;
@@ -172,7 +179,9 @@ static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first, MgFxRegion *reg
   if (mg_fxpart_end(r, region, rc ? NULL : leaves, p)) rc = -1;
   Py_XDECREF(leaves);
   if (!rc) rc = part_inputs(r, p, first);
-  if (!rc && mg_symsize_inputs(&r->cap->sizes) && !(sizes = mg_partsize_new(r, first, p->in, &p->nin)) && PyErr_Occurred()) rc = -1;
+  if (!rc && mg_symsize_inputs(&r->cap->sizes) && !(sizes = mg_partsize_new(r, first, p->in, &p->nin)) &&
+      PyErr_Occurred())
+    rc = -1;
   if (!rc && r->want_fx && !p->shown && mg_symsize_inputs(&r->cap->sizes)) {
     mg_symsize_give_up(r, "a branch or loop body that only ATen nodes show, in a graph with symbolic sizes");
     rc = -1;
@@ -185,7 +194,9 @@ static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first, MgFxRegion *reg
   }
   MgPause pause = mg_rec_pause();
   if (!rc && !(p->run = part_run_new())) rc = -1;
-  if (!rc && !(p->run->run = mg_noderun_build_part(mg_rec_trace(r, &(MgTrace){0}), keep, NULL, p->in, p->nin, p->out, p->nout))) rc = -1;
+  if (!rc && !(p->run->run = mg_noderun_build_part(mg_rec_trace(r, &(MgTrace){0}), keep, NULL, p->in, p->nin,
+                                                   p->out, p->nout)))
+    rc = -1;
   if (!rc) {
     p->run->nin = p->nin;
     p->run->nout = p->nout;
@@ -193,7 +204,9 @@ static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first, MgFxRegion *reg
     sizes = NULL;
   }
   bool shows = r->want_fx || (r->cfg && r->cfg->explained);
-  if (!rc && shows && !mg_symsize_inputs(&r->cap->sizes) && !(p->graph = mg_fx_part(r, first, p->in, p->nin, p->out, p->nout))) rc = -1;
+  if (!rc && shows && !mg_symsize_inputs(&r->cap->sizes) &&
+      !(p->graph = mg_fx_part(r, first, p->in, p->nin, p->out, p->nout)))
+    rc = -1;
   mg_rec_resume(pause);
   mg_partsize_free(sizes);
   if (rc) Py_CLEAR(p);
@@ -201,7 +214,8 @@ static MgPart *part_take(MgRec *r, PyObject *res, NodeRef first, MgFxRegion *reg
 }
 
 MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t n, bool ints) {
-  if (r->cap->sizes.ndata) return mg_rec_break(BK_data_dependent, "a branch or loop body beside sizes that depend on data"), NULL;
+  if (r->cap->sizes.ndata)
+    return mg_rec_break(BK_data_dependent, "a branch or loop body beside sizes that depend on data"), NULL;
   MgCapture *cap = r->cap;
   MgSnapshot *before = mg_snapshot_build(NULL, 0, NULL, Py_None), *after = NULL;
   const MgFunction *function = cap->function;
@@ -256,13 +270,16 @@ static bool part_same_size(const MgGraph *g, SymRef a, SymRef b) {
 }
 
 bool mg_part_alike(const MgGraph *g, const MgPart *a, const MgPart *b) {
-  bool same = a->nout == b->nout && !a->ints == !b->ints && PyObject_RichCompareBool(a->spec, b->spec, Py_EQ) == 1;
+  bool same =
+      a->nout == b->nout && !a->ints == !b->ints && PyObject_RichCompareBool(a->spec, b->spec, Py_EQ) == 1;
   if (same && a->ints) same = PyObject_RichCompareBool(a->ints, b->ints, Py_EQ) == 1;
   PyErr_Clear();
   for (uint32_t i = 0; same && i < a->nout; i++) {
     const MgVal *x = mg_val(g, a->out[i]), *y = mg_val(g, b->out[i]);
-    same = x->dtype == y->dtype && x->ndim == y->ndim && x->device == y->device && x->dev_index == y->dev_index;
-    for (int d = 0; same && d < x->ndim; d++) same = part_same_size(g, x->size[d], y->size[d]) && part_same_size(g, x->stride[d], y->stride[d]);
+    same =
+        x->dtype == y->dtype && x->ndim == y->ndim && x->device == y->device && x->dev_index == y->dev_index;
+    for (int d = 0; same && d < x->ndim; d++)
+      same = part_same_size(g, x->size[d], y->size[d]) && part_same_size(g, x->stride[d], y->stride[d]);
   }
   return same;
 }
@@ -338,4 +355,6 @@ static PyTypeObject part_type = {
     .tp_dealloc = part_dealloc,
 };
 
-int mg_part_init(PyObject *module) { return PyType_Ready(&part_run_type) || PyType_Ready(&part_type) ? -1 : 0; }
+int mg_part_init(PyObject *module) {
+  return PyType_Ready(&part_run_type) || PyType_Ready(&part_type) ? -1 : 0;
+}

@@ -1,6 +1,6 @@
 /* Parts of a recording that a graph calls as a whole: the branches of a cond, the body of a loop.
- * A part is recorded like everything else, then taken out of the graph; it becomes an object that runs its nodes one by one
- * through ATen, under autograd when that is on. */
+ * A part is recorded like everything else, then taken out of the graph; it becomes an object that runs its
+ * nodes one by one through ATen, under autograd when that is on. */
 #ifndef MG_SUBGRAPH_H
 #define MG_SUBGRAPH_H
 #define PY_SSIZE_T_CLEAN
@@ -10,8 +10,8 @@
 typedef struct MgPart MgPart;
 typedef struct MgRec MgRec;
 
-/* Records fn(*arg).  New; NULL with an exception, or a break: side effects, writes to tensors from outside, random numbers, a result that
- * is no tree of tensors; ints: or of these. */
+/* Records fn(*arg).  New; NULL with an exception, or a break: side effects, writes to tensors from outside,
+ * random numbers, a result that is no tree of tensors; ints: or of these. */
 MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t n, bool ints);
 /* The part will be called with the tensors all[0..n), which its inputs are among.  -1 with an exception. */
 int mg_part_bind(MgPart *p, const ValRef *all, uint32_t n);

@@ -1,5 +1,6 @@
 /* See the header.
- * In: nodes whose arguments are expressions of the recording.  Out: a copy of these expressions, and where each symbol is read.
+ * In: nodes whose arguments are expressions of the recording.  Out: a copy of these expressions, and where
+ * each symbol is read.
  * A run on stand-ins (a part is compiled by itself) makes expressions of their recording out of them. */
 #include "record/higher_order/subgraph_sizes.h"
 #include <stdlib.h>
@@ -9,19 +10,22 @@
 #include "record/core/recording.h"
 #include "record/symbolic/sizes.h"
 
-typedef struct PartSym { uint32_t symbol, in; int dim; } PartSym; /* size `dim` of input `in` */
+typedef struct PartSym {
+  uint32_t symbol, in;
+  int dim;
+} PartSym; /* size `dim` of input `in` */
 
 struct MgPartSizes {
   MgCtx ctx;
-  MgExprs x;      /* frozen */
-  PartSym *sym;   /* in ctx */
+  MgExprs x;    /* frozen */
+  PartSym *sym; /* in ctx */
   uint32_t nsym;
 };
 
 typedef struct SizeSeek {
   MgRec *r;
   MgPartSizes *s;
-  bool *seen;     /* by expression */
+  bool *seen; /* by expression */
   ValRef *in;
   uint32_t *nin;
   const char *why;
@@ -35,7 +39,8 @@ static int partsize_dim(const MgGraph *g, ValRef v, SymRef e) {
   return d;
 }
 
-/* An input of the recording with that size; autograd would give it a gradient, so that one is not taken.  0: none. */
+/* An input of the recording with that size; autograd would give it a gradient, so that
+ * one is not taken.  0: none. */
 static ValRef partsize_input(const MgRec *r, SymRef e) {
   for (uint32_t i = 0; i < r->cap->ninput; i++) {
     ValRef v = r->cap->input[i].val;
@@ -98,11 +103,13 @@ void mg_partsize_free(MgPartSizes *s) {
 
 /* ---- running ---- */
 
-static int partsize_run_real(const MgPartSizes *s, const MgNodeRun *run, PyObject *const *in, PyObject **out) {
+static int partsize_run_real(const MgPartSizes *s, const MgNodeRun *run, PyObject *const *in,
+                             PyObject **out) {
   int64_t *env = mg_calloc(s->x.nsym + 1, sizeof *env), *size;
   if (!env) return PyErr_NoMemory(), -1;
   for (uint32_t i = 0; i < s->nsym; i++)
-    if (!mg_abi.aoti_torch_get_sizes(mg_abi_tensor(in[s->sym[i].in]), &size)) env[s->sym[i].symbol] = size[s->sym[i].dim];
+    if (!mg_abi.aoti_torch_get_sizes(mg_abi_tensor(in[s->sym[i].in]), &size))
+      env[s->sym[i].symbol] = size[s->sym[i].dim];
   int rc = mg_noderun_run_at(run, in, out, &(MgCallSizes){.x = &s->x, .env = env});
   free(env);
   return rc;
@@ -110,14 +117,17 @@ static int partsize_run_real(const MgPartSizes *s, const MgNodeRun *run, PyObjec
 
 static PyObject *partsize_object(void *cap, SymRef e) { return mg_symsize_object(cap, e); }
 
-static int partsize_run_recorded(const MgPartSizes *s, const MgNodeRun *run, PyObject *const *in, PyObject **out, MgCapture *cap) {
+static int partsize_run_recorded(const MgPartSizes *s, const MgNodeRun *run, PyObject *const *in,
+                                 PyObject **out, MgCapture *cap) {
   SymRef *copied = mg_calloc(s->x.n, sizeof *copied);
   if (!copied) return PyErr_NoMemory(), -1;
   for (SymRef e = 1; e < s->x.n; e++)
     for (uint32_t i = 0; mg_expr(&s->x, e)->op == OP_sym && i < s->nsym; i++)
       if (mg_expr(&s->x, e)->u.i == s->sym[i].symbol)
         copied[e] = mg_val(cap->rec->g, mg_standin_val(in[s->sym[i].in]))->size[s->sym[i].dim];
-  int rc = mg_noderun_run_at(run, in, out, &(MgCallSizes){.x = &s->x, .size = partsize_object, .arg = cap, .to = cap->rec->x, .copied = copied});
+  int rc = mg_noderun_run_at(
+      run, in, out,
+      &(MgCallSizes){.x = &s->x, .size = partsize_object, .arg = cap, .to = cap->rec->x, .copied = copied});
   free(copied);
   return rc;
 }
@@ -126,5 +136,6 @@ int mg_partsize_run(const MgPartSizes *s, const MgNodeRun *run, PyObject *const 
   if (!s) return mg_noderun_run(run, in, out);
   uint32_t i = 0;
   while (i < s->nsym && mg_standin_check(in[s->sym[i].in])) i++;
-  return i == s->nsym ? partsize_run_recorded(s, run, in, out, mg_standin_info(in[s->sym[0].in])->cap) : partsize_run_real(s, run, in, out);
+  return i == s->nsym ? partsize_run_recorded(s, run, in, out, mg_standin_info(in[s->sym[0].in])->cap)
+                      : partsize_run_real(s, run, in, out);
 }

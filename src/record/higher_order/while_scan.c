@@ -1,6 +1,7 @@
 /* See the header.
- * A loop's body is recorded once, on stand-ins for what is another tensor on each turn: values that no node makes and that are no
- * inputs.  Loops over few rows are unrolled, so that their turns fuse; so are those whose body cannot be a part. */
+ * A loop's body is recorded once, on stand-ins for what is another tensor on each turn: values that no node
+ * makes and that are no inputs.  Loops over few rows are unrolled, so that their turns fuse; so are those
+ * whose body cannot be a part. */
 #include "record/higher_order/while_scan.h"
 #include <string.h>
 #include "host/python/hook_mode.h"
@@ -18,8 +19,10 @@
 #include "record/higher_order/subgraph.h"
 #include "record/tensor/standin.h"
 
-enum { LOOP_UNROLL = 128, /* that many nodes at most */
-       LOOP_ANY = 1 << 20 }; /* for a number of rows that is not known */
+enum {
+  LOOP_UNROLL = 128, /* that many nodes at most */
+  LOOP_ANY = 1 << 20
+}; /* for a number of rows that is not known */
 
 /* magneto.branch.<name>; new. */
 static PyObject *higher_branch(const char *name) {
@@ -32,7 +35,8 @@ static const MgFrontOp *higher_op(const char *name) {
   PyObject *d = higher_branch("OPERATORS"), *op = d ? PyDict_GetItemString(d, name) : NULL;
   const MgFrontOp *fo = op ? mg_frontop_find(op) : NULL;
   Py_XDECREF(d);
-  if (!fo && !PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "magneto: an operator of branches and loops is missing");
+  if (!fo && !PyErr_Occurred())
+    PyErr_SetString(PyExc_SystemError, "magneto: an operator of branches and loops is missing");
   return fo;
 }
 
@@ -44,8 +48,9 @@ static void higher_add(MgHigher *h, ValRef v) {
   h->all[h->nall++] = v;
 }
 
-/* The living stand-in of a value: one that autograd tracks, if there is any.  One is made for a value that nobody holds and autograd
- * does not track (a constant that a body makes).  New; NULL without an exception: autograd has lost it. */
+/* The living stand-in of a value: one that autograd tracks, if there is any.  One is made for a value that
+ * nobody holds and autograd does not track (a constant that a body makes).  New; NULL without an
+ * exception: autograd has lost it. */
 static PyObject *higher_find(MgCapture *cap, ValRef v) {
   PyObject *found = NULL;
   for (MgStandInfo *i = cap->live; i; i = i->next)
@@ -60,7 +65,8 @@ int mg_higher_collect(MgHigher *h, PyObject *const *fixed, uint32_t nfixed) {
   if (!(h->xs = PyList_New(0))) return -1;
   for (uint32_t i = 0; i < h->nall; i++) {
     PyObject *x = i < nfixed ? Py_NewRef(fixed[i]) : higher_find(h->r->cap, h->all[i]);
-    if (!x && !PyErr_Occurred()) mg_rec_break(BK_op, "a branch or loop body that reads a tensor nobody holds");
+    if (!x && !PyErr_Occurred())
+      mg_rec_break(BK_op, "a branch or loop body that reads a tensor nobody holds");
     int bad = !x || PyList_Append(h->xs, x);
     Py_XDECREF(x);
     if (bad) return -1;
@@ -71,7 +77,8 @@ int mg_higher_collect(MgHigher *h, PyObject *const *fixed, uint32_t nfixed) {
 }
 
 bool mg_higher_tracks(const MgHigher *h) {
-  return mg_abi.aoti_torch_grad_mode_is_enabled() && ((h->part[0] && h->part[0]->grad) || (h->part[1] && h->part[1]->grad));
+  return mg_abi.aoti_torch_grad_mode_is_enabled() &&
+         ((h->part[0] && h->part[0]->grad) || (h->part[1] && h->part[1]->grad));
 }
 
 void mg_higher_free(MgHigher *h) {
@@ -82,18 +89,22 @@ void mg_higher_free(MgHigher *h) {
 
 /* ---- the node ---- */
 
-/* Gives the GraphModule of a part all inputs of the call; alone: the result is a tensor, not a tuple of one. */
+/* Gives the GraphModule of a part all inputs of the call; alone: the result is a
+ * tensor, not a tuple of one. */
 static int higher_widen(const MgHigher *h, MgPart *p, bool alone, uint32_t skip) {
   PyObject *pick = PyList_New(p->nin), *f = higher_branch("widen"), *gm = NULL;
-  for (uint32_t i = 0; pick && i < p->nin; i++) PyList_SET_ITEM(pick, i, PyLong_FromUnsignedLong(p->run->pick[i] - skip));
-  if (pick && f) gm = PyObject_CallFunction(f, "OOIO", p->graph, pick, h->nall - skip, alone ? Py_True : Py_False);
+  for (uint32_t i = 0; pick && i < p->nin; i++)
+    PyList_SET_ITEM(pick, i, PyLong_FromUnsignedLong(p->run->pick[i] - skip));
+  if (pick && f)
+    gm = PyObject_CallFunction(f, "OOIO", p->graph, pick, h->nall - skip, alone ? Py_True : Py_False);
   Py_XDECREF(pick);
   Py_XDECREF(f);
   if (gm) Py_SETREF(p->graph, gm);
   return gm ? 0 : -1;
 }
 
-/* Shows the call in a torch-level graph, or, where a body cannot be shown that way, in one that has its ATen ops. */
+/* Shows the call in a torch-level graph, or, where a body cannot be shown that way, in
+ * one that has its ATen ops. */
 static int higher_show(const MgHigher *h, const char *op, PyObject *head, PyObject *res, uint32_t skip) {
   if (!h->r->want_fx) return 0;
   MgPause pause = mg_rec_pause();
@@ -105,7 +116,8 @@ static int higher_show(const MgHigher *h, const char *op, PyObject *head, PyObje
   }
   for (int k = 0; !rc && k < 2; k++)
     if (h->part[k] && h->part[k]->graph) rc = higher_widen(h, h->part[k], !k && !skip, skip);
-  if (!rc && !shown && PyList_GET_SIZE(res)) rc = mg_fx_show(h->r->cap, mg_val(h->r->g, mg_standin_val(PyList_GET_ITEM(res, 0)))->def);
+  if (!rc && !shown && PyList_GET_SIZE(res))
+    rc = mg_fx_show(h->r->cap, mg_val(h->r->g, mg_standin_val(PyList_GET_ITEM(res, 0)))->def);
   mg_rec_resume(pause);
   return rc;
 }
@@ -133,14 +145,17 @@ static PyObject *higher_emit(PyObject *module, PyObject *args) {
   const MgPart *p = (MgPart *)part;
   MgCapture *cap = higher_capture(PyTuple_GET_ITEM(all, 0));
   const MgFrontOp *fo = cap ? higher_op(op) : NULL;
-  return fo ? mg_dispatch_emit(cap, fo, all, p->res, p->nres, true) : NULL; /* as it was outside of Node.forward */
+  return fo ? mg_dispatch_emit(cap, fo, all, p->res, p->nres, true)
+            : NULL; /* as it was outside of Node.forward */
 }
 
 /* emit_gradients(op, args, xs, need) -> gradients */
 static PyObject *higher_emit_gradients(PyObject *module, PyObject *args) {
   const char *op;
   PyObject *all, *xs, *need;
-  if (!PyArg_ParseTuple(args, "sO!O!O!:emit_gradients", &op, &PyTuple_Type, &all, &PyList_Type, &xs, &PyList_Type, &need)) return NULL;
+  if (!PyArg_ParseTuple(args, "sO!O!O!:emit_gradients", &op, &PyTuple_Type, &all, &PyList_Type, &xs,
+                        &PyList_Type, &need))
+    return NULL;
   MgCapture *cap = higher_capture(xs);
   if (!cap) return NULL;
   Py_ssize_t n = PyList_GET_SIZE(need);
@@ -148,7 +163,8 @@ static PyObject *higher_emit_gradients(PyObject *module, PyObject *args) {
   if (!like) return PyErr_NoMemory();
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *x = PyList_GetItem(xs, PyLong_AsSsize_t(PyList_GET_ITEM(need, i)));
-    if (!x || !mg_standin_check(x)) return PyErr_Format(PyExc_RuntimeError, "magneto: a gradient of something that is not recorded");
+    if (!x || !mg_standin_check(x))
+      return PyErr_Format(PyExc_RuntimeError, "magneto: a gradient of something that is not recorded");
     if (!(like[i] = mg_joint_gradient_val(cap->rec->g, mg_standin_val(x)))) return PyErr_NoMemory();
   }
   const MgFrontOp *fo = higher_op(op);
@@ -158,8 +174,10 @@ static PyObject *higher_emit_gradients(PyObject *module, PyObject *args) {
 /* The same through autograd: list of results. */
 static PyObject *higher_tracked(const MgHigher *h, const char *op, PyObject *head, MgPart *body) {
   MgPause pause = mg_rec_pause();
-  PyObject *first = Py_BuildValue("(sOO)", op, head, body), *rest = PyList_AsTuple(h->xs), *f = higher_branch("Node"), *res = NULL;
-  PyObject *args = first && rest ? PySequence_Concat(first, rest) : NULL, *apply = f ? PyObject_GetAttrString(f, "apply") : NULL;
+  PyObject *first = Py_BuildValue("(sOO)", op, head, body), *rest = PyList_AsTuple(h->xs),
+           *f = higher_branch("Node"), *res = NULL;
+  PyObject *args = first && rest ? PySequence_Concat(first, rest) : NULL,
+           *apply = f ? PyObject_GetAttrString(f, "apply") : NULL;
   PyObject *t = args && apply ? PyObject_Call(apply, args, NULL) : NULL;
   if (t) res = PyTuple_Check(t) ? PySequence_List(t) : PyList_New(0);
   PyObject *const used[] = {first, rest, f, args, apply, t};
@@ -168,13 +186,15 @@ static PyObject *higher_tracked(const MgHigher *h, const char *op, PyObject *hea
   return res;
 }
 
-PyObject *mg_higher_emit(MgHigher *h, const char *op, PyObject *head, MgPart *body, bool tracks, uint32_t skip) {
+PyObject *mg_higher_emit(MgHigher *h, const char *op, PyObject *head, MgPart *body, bool tracks,
+                         uint32_t skip) {
   PyObject *res = NULL, *first = NULL, *all = NULL;
   const MgFrontOp *fo = head ? higher_op(op) : NULL;
   h->r->cap->loops |= !strcmp(op, "while_loop");
   if (fo && tracks) res = higher_tracked(h, op, head, body);
   else if (fo && (first = PyTuple_Pack(1, h->xs)) && (all = PySequence_Concat(first, head)))
-    res = mg_dispatch_emit(h->r->cap, fo, all, body->res, body->nres, mg_abi.aoti_torch_grad_mode_is_enabled());
+    res =
+        mg_dispatch_emit(h->r->cap, fo, all, body->res, body->nres, mg_abi.aoti_torch_grad_mode_is_enabled());
   if (res && higher_show(h, op, head, res, skip)) Py_CLEAR(res);
   Py_XDECREF(first);
   Py_XDECREF(all);
@@ -184,8 +204,8 @@ PyObject *mg_higher_emit(MgHigher *h, const char *op, PyObject *head, MgPart *bo
 
 /* ---- loops ---- */
 
-/* Appends to l the stand-in of a value like v, without its first `drop` dimensions, that is another tensor on each turn.  0 with an
- * exception. */
+/* Appends to l the stand-in of a value like v, without its first `drop` dimensions, that is another tensor on
+ * each turn.  0 with an exception. */
 static ValRef loop_turn(MgRec *r, ValRef v, int drop, PyObject *l) {
   MgGraph *g = r->g;
   ValRef turn = mg_graph_val(g, mg_val(g, v)->dtype, mg_val(g, v)->ndim - drop);
@@ -235,7 +255,9 @@ static PyObject *loop_while_parts(MgHigher *h, PyObject *const *fn, PyObject *ca
     if (!(like[i] = loop_turn(h->r, mg_standin_val(x[i]), 0, loop))) goto done;
   if (!(all = PySequence_Concat(loop, more))) goto done;
   for (int i = 0; i < 2; i++)
-    if (!(h->part[i] = mg_part_record(h->r, fn[i], PySequence_Fast_ITEMS(all), PySequence_Fast_GET_SIZE(all), false))) goto done;
+    if (!(h->part[i] =
+              mg_part_record(h->r, fn[i], PySequence_Fast_ITEMS(all), PySequence_Fast_GET_SIZE(all), false)))
+      goto done;
   MgPart *body = h->part[1];
   if (body->nout != n || h->part[0]->nout != 1 || !loop_carries(g, body, like, (uint32_t)n)) {
     mg_rec_break(BK_op, "a loop body gives other tensors than it takes");
@@ -276,7 +298,8 @@ static int loop_row_results(MgRec *r, MgPart *body, const ValRef *like, uint32_t
   MgGraph *g = r->g;
   if (!(body->res = mg_new(g->c, ValRef, body->nout + 1))) return -1;
   for (uint32_t i = 0; i < body->nout; i++) {
-    ValRef one = body->out[i], v = i < ncarry ? like[i] : mg_graph_val(g, mg_val(g, one)->dtype, mg_val(g, one)->ndim + 1);
+    ValRef one = body->out[i],
+           v = i < ncarry ? like[i] : mg_graph_val(g, mg_val(g, one)->dtype, mg_val(g, one)->ndim + 1);
     if (!v) return -1;
     body->res[body->nres++] = v;
     if (i < ncarry) continue;
@@ -292,7 +315,8 @@ static int loop_row_results(MgRec *r, MgPart *body, const ValRef *like, uint32_t
 }
 
 /* args: what is carried, the tensors of rows, others.  NULL without an exception: to be unrolled. */
-static PyObject *loop_row_part(MgHigher *h, PyObject *fn, PyObject *args, uint32_t ncarry, uint32_t nrow, int64_t rows) {
+static PyObject *loop_row_part(MgHigher *h, PyObject *fn, PyObject *args, uint32_t ncarry, uint32_t nrow,
+                               int64_t rows) {
   MgGraph *g = h->r->g;
   PyObject *turn = PyList_New(0), *res = NULL;
   PyObject *const *x = PySequence_Fast_ITEMS(args);
@@ -304,8 +328,11 @@ static PyObject *loop_row_part(MgHigher *h, PyObject *fn, PyObject *args, uint32
   for (Py_ssize_t i = n; turn && i < PySequence_Fast_GET_SIZE(args); i++)
     if (PyList_Append(turn, x[i])) goto done;
   if (!turn || !like) goto done;
-  if (!(body = h->part[1] = mg_part_record(h->r, fn, PySequence_Fast_ITEMS(turn), PySequence_Fast_GET_SIZE(turn), false))) goto done;
-  if (!loop_carries(g, body, like, ncarry) || (!h->r->want_fx && body->nnode * rows <= LOOP_UNROLL)) goto done;
+  if (!(body = h->part[1] =
+            mg_part_record(h->r, fn, PySequence_Fast_ITEMS(turn), PySequence_Fast_GET_SIZE(turn), false)))
+    goto done;
+  if (!loop_carries(g, body, like, ncarry) || (!h->r->want_fx && body->nnode * rows <= LOOP_UNROLL))
+    goto done;
   if (loop_row_results(h->r, body, like, ncarry, mg_val(g, mg_standin_val(x[ncarry]))->size[0])) goto nomem;
   if (!(h->all = mg_new(g->c, ValRef, body->nin + n + 1))) goto nomem;
   for (uint32_t i = 0; i < n; i++) h->all[h->nall++] = like[i];
@@ -341,8 +368,11 @@ bool mg_loop_rows(MgRec *r, PyObject *fn, PyObject *carried, PyObject *xs, PyObj
   MgHigher h = {.r = r};
   args = PyList_New(0);
   for (int i = 0; args && i < 3; i++)
-    if (part[i] && PyList_SetSlice(args, PyList_GET_SIZE(args), PyList_GET_SIZE(args), part[i])) Py_CLEAR(args);
-  *out = args ? loop_row_part(&h, fn, args, (uint32_t)PySequence_Fast_GET_SIZE(carried), (uint32_t)PySequence_Fast_GET_SIZE(xs), rows) : NULL;
+    if (part[i] && PyList_SetSlice(args, PyList_GET_SIZE(args), PyList_GET_SIZE(args), part[i]))
+      Py_CLEAR(args);
+  *out = args ? loop_row_part(&h, fn, args, (uint32_t)PySequence_Fast_GET_SIZE(carried),
+                              (uint32_t)PySequence_Fast_GET_SIZE(xs), rows)
+              : NULL;
   bool unroll = !*out && !PyErr_Occurred();
   if (!*out && r->abort && !r->sizes_failed) r->loop_failed = r->again = true; /* unrolled, it may go */
   mg_higher_free(&h);
@@ -351,8 +381,10 @@ bool mg_loop_rows(MgRec *r, PyObject *fn, PyObject *carried, PyObject *xs, PyObj
 }
 
 static PyMethodDef loop_methods[] = {
-    {"emit", higher_emit, METH_VARARGS, "emit(op, args, part, /): appends a branch or loop, args[0] its tensors, to the recording."},
-    {"emit_gradients", higher_emit_gradients, METH_VARARGS, "emit_gradients(op, args, xs, need, /): its gradients, of xs[i] for i in need."},
+    {"emit", higher_emit, METH_VARARGS,
+     "emit(op, args, part, /): appends a branch or loop, args[0] its tensors, to the recording."},
+    {"emit_gradients", higher_emit_gradients, METH_VARARGS,
+     "emit_gradients(op, args, xs, need, /): its gradients, of xs[i] for i in need."},
     {NULL, NULL, 0, NULL}};
 
 int mg_loop_init(PyObject *module) { return PyModule_AddFunctions(module, loop_methods); }

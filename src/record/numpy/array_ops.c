@@ -21,12 +21,12 @@
 #include "record/symbolic/number.h"
 #include "record/tensor/standin.h"
 
-static MgMap nd_function;          /* function of NumPy -> index into nd_twin; all of them strong */
-static PyObject **nd_twin;         /* what graphs call, strong; NULL: not made yet */
+static MgMap nd_function;  /* function of NumPy -> index into nd_twin; all of them strong */
+static PyObject **nd_twin; /* what graphs call, strong; NULL: not made yet */
 static uint32_t nd_count;
-static const char **nd_name;       /* "linalg.norm" */
-static PyObject *nd_errstate, *nd_ufunc;    /* numpy.errstate, numpy.ufunc */
-static PyObject *nd_errors;                 /* what tells how NumPy treats errors of floating point */
+static const char **nd_name;             /* "linalg.norm" */
+static PyObject *nd_errstate, *nd_ufunc; /* numpy.errstate, numpy.ufunc */
+static PyObject *nd_errors;              /* what tells how NumPy treats errors of floating point */
 
 /* ---- NumPy's functions ---- */
 
@@ -81,7 +81,9 @@ static PyObject *nd_find_errors(PyObject *np) {
 }
 
 int mg_array_begin(void) {
-  static const struct { const char *module, *names; } rows[] = {
+  static const struct {
+    const char *module, *names;
+  } rows[] = {
 #define NUMPY(module, names) {module, names},
 #include "record/numpy/numpy.def"
   };
@@ -95,7 +97,8 @@ int mg_array_begin(void) {
   mg_nd_array = (PyTypeObject *)PyObject_GetAttrString(np, "ndarray");
   nd_generic = (PyTypeObject *)PyObject_GetAttrString(np, "generic");
   nd_errstate = PyObject_GetAttrString(np, "errstate");
-  for (size_t i = 0; nd_errstate && !rc && i < sizeof rows / sizeof *rows; i++) rc = nd_add_module(rows[i].module, rows[i].names);
+  for (size_t i = 0; nd_errstate && !rc && i < sizeof rows / sizeof *rows; i++)
+    rc = nd_add_module(rows[i].module, rows[i].names);
   if (!rc) mg_nd_init(np);
   if (!rc && !(nd_errors = nd_find_errors(np))) rc = -1;
   if (!rc && mg_nd_array && nd_generic && nd_errstate) nd_ufunc = PyObject_GetAttrString(np, "ufunc");
@@ -106,7 +109,8 @@ int mg_array_begin(void) {
 
 /* A new magneto.numpycall.ArrayCall. */
 static PyObject *nd_new_call(PyObject *what) {
-  PyObject *m = mg_import("magneto.numpycall"), *r = m && what ? PyObject_CallMethod(m, "ArrayCall", "O", what) : NULL;
+  PyObject *m = mg_import("magneto.numpycall"),
+           *r = m && what ? PyObject_CallMethod(m, "ArrayCall", "O", what) : NULL;
   Py_XDECREF(m);
   return r;
 }
@@ -130,14 +134,14 @@ static PyObject *nd_twin_of(const MgArrayOp *op) {
 
 enum { ND_ARGS = 64 };
 typedef struct NdCall {
-  MgArray *arg[ND_ARGS];  /* arrays among the arguments, borrowed */
+  MgArray *arg[ND_ARGS]; /* arrays among the arguments, borrowed */
   int n;
-  bool tensors;           /* ... and tensors */
+  bool tensors; /* ... and tensors */
   MgCapture *cap;
-  bool strong;            /* NumPy's scalars take part in the promotion of types: operators and ufuncs */
-  PyObject *cast;         /* strong: the dtype in which to compute with integers; NULL: theirs */
-  bool numbers;           /* numbers that change stay what they are: they decide neither dtype nor shape */
-  const char *refused;    /* a kind of argument that only one half can work with */
+  bool strong;         /* NumPy's scalars take part in the promotion of types: operators and ufuncs */
+  PyObject *cast;      /* strong: the dtype in which to compute with integers; NULL: theirs */
+  bool numbers;        /* numbers that change stay what they are: they decide neither dtype nor shape */
+  const char *refused; /* a kind of argument that only one half can work with */
 } NdCall;
 
 static PyObject *nd_convert(NdCall *c, PyObject *o, bool model);
@@ -173,12 +177,15 @@ static PyObject *nd_convert_slice(NdCall *c, PySliceObject *s, bool model) {
 
 /* A NumPy scalar that is a constant of the program, for torch._numpy. */
 static PyObject *nd_convert_scalar(NdCall *c, PyObject *o) {
-  PyObject *plain = PyObject_CallMethod(o, "item", NULL), *dtype = NULL, *torch = NULL, *td = NULL, *kw = NULL, *r = NULL;
+  PyObject *plain = PyObject_CallMethod(o, "item", NULL), *dtype = NULL, *torch = NULL, *td = NULL,
+           *kw = NULL, *r = NULL;
   if (!plain || !c->strong) return plain;
   int code = (dtype = PyObject_GetAttrString(o, "dtype")) ? mg_nd_torch_dtype(dtype) : -1;
   if (code < 0) nd_refuse(c, "a scalar of a dtype that torch lacks");
-  else if ((torch = mg_import("torch")) && (td = mg_torchobj_new_dtype(code))) kw = Py_BuildValue("{s:O}", "dtype", td);
-  PyObject *args = kw ? PyTuple_Pack(1, plain) : NULL, *make = args ? PyObject_GetAttrString(torch, "scalar_tensor") : NULL;
+  else if ((torch = mg_import("torch")) && (td = mg_torchobj_new_dtype(code)))
+    kw = Py_BuildValue("{s:O}", "dtype", td);
+  PyObject *args = kw ? PyTuple_Pack(1, plain) : NULL,
+           *make = args ? PyObject_GetAttrString(torch, "scalar_tensor") : NULL;
   if (make) r = PyObject_Call(make, args, kw);
   PyObject *const used[] = {plain, dtype, torch, td, kw, args, make};
   for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
@@ -187,8 +194,9 @@ static PyObject *nd_convert_scalar(NdCall *c, PyObject *o) {
 
 /* A dtype, or a class that means one, as torch's; -1: it is neither. */
 static int nd_dtype_of(PyObject *o) {
-  bool is = PyType_Check(o) ? PyType_IsSubtype((PyTypeObject *)o, nd_generic) || o == (PyObject *)&PyFloat_Type ||
-                                  o == (PyObject *)&PyLong_Type || o == (PyObject *)&PyBool_Type || o == (PyObject *)&PyComplex_Type
+  bool is = PyType_Check(o) ? PyType_IsSubtype((PyTypeObject *)o, nd_generic) ||
+                                  o == (PyObject *)&PyFloat_Type || o == (PyObject *)&PyLong_Type ||
+                                  o == (PyObject *)&PyBool_Type || o == (PyObject *)&PyComplex_Type
                             : !strncmp(Py_TYPE(o)->tp_name, "numpy.dtype", 11);
   if (!is) return -1;
   PyObject *np = mg_import("numpy"), *d = np ? PyObject_CallMethod(np, "dtype", "O", o) : NULL;
@@ -213,10 +221,13 @@ static PyObject *nd_convert(NdCall *c, PyObject *o, bool model) {
     c->tensors = true;
     return model ? nd_model_tensor(c, o) : Py_NewRef(o);
   }
-  if (mg_symfloat_is(o) && c->numbers && !mg_symfloat_is_numpy(o)) return !model ? Py_NewRef(o) : mg_symfloat_class(o) == &PyFloat_Type ? PyFloat_FromDouble(1.5) : PyLong_FromLong(2);
+  if (mg_symfloat_is(o) && c->numbers && !mg_symfloat_is_numpy(o))
+    return !model                                  ? Py_NewRef(o)
+           : mg_symfloat_class(o) == &PyFloat_Type ? PyFloat_FromDouble(1.5)
+                                                   : PyLong_FromLong(2);
   if (mg_symfloat_is(o)) return mg_symfloat_plain(o);
-  if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o) || t == &PyLong_Type || t == &PyFloat_Type || t == &PyComplex_Type ||
-      t == &PyUnicode_Type || t == &PyRange_Type)
+  if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o) || t == &PyLong_Type || t == &PyFloat_Type ||
+      t == &PyComplex_Type || t == &PyUnicode_Type || t == &PyRange_Type)
     return Py_NewRef(o);
   if (t == &PyTuple_Type || t == &PyList_Type || t == mg_torch.size) {
     if (Py_EnterRecursiveCall(" in a list of arrays")) return NULL;
@@ -266,7 +277,8 @@ static bool nd_same_shape(const MgGraph *g, const MgVal *v, PyObject *model) {
   return same;
 }
 
-/* torch._numpy computed in a wider type, or kept a dimension of size one: made what it should be.  Steals t. */
+/* torch._numpy computed in a wider type, or kept a dimension of size one: made
+ * what it should be.  Steals t. */
 static PyObject *nd_adjust(NdCall *c, PyObject *t, PyObject *model) {
   const MgGraph *g = c->cap->rec->g;
   const MgVal *v = mg_val(g, mg_standin_val(t));
@@ -295,7 +307,8 @@ static bool nd_same_strides(const MgGraph *g, const MgVal *v, PyObject *model) {
   for (int i = 0; same && i < v->ndim; i++) {
     if (!mg_sym_settle(g->x, v->size[i], &n) || !mg_sym_settle(g->x, v->stride[i], &s)) same = false;
     else if (n == 0) break;
-    else if (n > 1) same = s * mg_dtype_size((MgDtype)v->dtype) == PyLong_AsLongLong(PyTuple_GET_ITEM(strides, i));
+    else if (n > 1)
+      same = s * mg_dtype_size((MgDtype)v->dtype) == PyLong_AsLongLong(PyTuple_GET_ITEM(strides, i));
   }
   Py_XDECREF(strides);
   return same;
@@ -306,7 +319,8 @@ static PyObject *nd_copy_like(PyObject *tensor, PyObject *model, bool scalar) {
   PyObject *copy = NULL, *strides = NULL, *shape = NULL;
   if (scalar) copy = PyObject_CallMethod(tensor, "clone", NULL);
   else {
-    PyObject *raw = PyObject_GetAttrString(model, "strides"), *size = PyObject_GetAttrString(model, "itemsize"), *r;
+    PyObject *raw = PyObject_GetAttrString(model, "strides"),
+             *size = PyObject_GetAttrString(model, "itemsize"), *r;
     shape = PyObject_GetAttrString(model, "shape");
     Py_ssize_t bytes = size ? PyLong_AsSsize_t(size) : 1, n = raw ? PyTuple_GET_SIZE(raw) : 0;
     strides = raw ? PyTuple_New(n) : NULL;
@@ -355,7 +369,9 @@ static PyObject *nd_join(NdCall *c, PyObject *model, PyObject *twin) {
   return r;
 }
 
-static bool nd_is_array(PyObject *o) { return Py_TYPE(o) == mg_nd_array || PyObject_TypeCheck(o, nd_generic); }
+static bool nd_is_array(PyObject *o) {
+  return Py_TYPE(o) == mg_nd_array || PyObject_TypeCheck(o, nd_generic);
+}
 
 /* A tensor came of an operation that tensors take part in: torch makes bytes of an array of bools there. */
 static PyObject *nd_tensor_result(NdCall *c, PyObject *model, PyObject *twin) {
@@ -385,12 +401,15 @@ static PyObject *nd_result(NdCall *c, PyObject *model, PyObject *twin) {
       else PyTuple_SET_ITEM(r, i, x);
     }
     if (!r || !PyTuple_Check(model) || PyTuple_CheckExact(model)) return r;
-    PyObject *args = PyTuple_Pack(1, r), *named = args ? PyTuple_Type.tp_new(Py_TYPE(model), args, NULL) : NULL;
+    PyObject *args = PyTuple_Pack(1, r),
+             *named = args ? PyTuple_Type.tp_new(Py_TYPE(model), args, NULL) : NULL;
     Py_XDECREF(args);
     Py_DECREF(r);
     return named;
   }
-  int same = model == twin ? 1 : Py_TYPE(model) == Py_TYPE(twin) ? PyObject_RichCompareBool(model, twin, Py_EQ) : 0;
+  int same = model == twin                     ? 1
+             : Py_TYPE(model) == Py_TYPE(twin) ? PyObject_RichCompareBool(model, twin, Py_EQ)
+                                               : 0;
   if (same < 0) return NULL;
   return same ? Py_NewRef(model) : nd_refuse(c, "a result that depends on values");
 }
@@ -416,14 +435,17 @@ static PyObject *nd_to_tensor(MgCapture *cap, PyObject *array) {
   return t;
 }
 
-/* Values that are as good as any: no zeros for division, no singular matrices; integers are zero, which is a valid index. */
+/* Values that are as good as any: no zeros for division, no singular matrices; integers are
+ * zero, which is a valid index. */
 static int nd_fill(PyObject *model, const MgVal *v) {
   if (!mg_dtype_is_float((MgDtype)v->dtype) && !mg_dtype_is_complex((MgDtype)v->dtype)) return 0;
   static PyObject *fn;
   if (!fn) {
     PyObject *ns = PyDict_New(), *np = ns ? mg_import("numpy") : NULL;
     if (np && !PyDict_SetItemString(ns, "np", np))
-      fn = PyRun_String("lambda m: np.copyto(m, (np.arange(m.size) * 0.618 % 1 + 0.5).reshape(m.shape), 'unsafe')", Py_eval_input, ns, ns);
+      fn = PyRun_String(
+          "lambda m: np.copyto(m, (np.arange(m.size) * 0.618 % 1 + 0.5).reshape(m.shape), 'unsafe')",
+          Py_eval_input, ns, ns);
     Py_XDECREF(np);
     Py_XDECREF(ns);
   }
@@ -448,7 +470,8 @@ static PyObject *nd_make_model(const MgGraph *g, const MgVal *v) {
   if (empty) room = 1;
   if (size && stride && (buf = PyByteArray_FromStringAndSize(NULL, room * bytes))) {
     memset(PyByteArray_AS_STRING(buf), 0, (size_t)(room * bytes));
-    m = PyObject_CallFunction((PyObject *)mg_nd_array, "OsOiO", size, mg_nd_dtype_name(v->dtype), buf, 0, stride);
+    m = PyObject_CallFunction((PyObject *)mg_nd_array, "OsOiO", size, mg_nd_dtype_name(v->dtype), buf, 0,
+                              stride);
   }
   if (m && nd_fill(m, v)) Py_CLEAR(m);
   Py_XDECREF(size);
@@ -457,7 +480,8 @@ static PyObject *nd_make_model(const MgGraph *g, const MgVal *v) {
   return m;
 }
 
-/* A real tensor of the dtype and shape of a stand-in, as an operand beside arrays; those that require grad have no array. */
+/* A real tensor of the dtype and shape of a stand-in, as an operand beside arrays; those that
+ * require grad have no array. */
 static PyObject *nd_model_tensor(NdCall *c, PyObject *standin) {
   const MgGraph *g = c->cap->rec->g;
   PyObject *grad = PyObject_GetAttrString(standin, "requires_grad"), *m = NULL, *t = NULL;
@@ -566,7 +590,8 @@ static int nd_choose_cast(NdCall *c, PyObject *model) {
 /* An array whose values the program alone decides. */
 static PyObject *nd_constant(NdCall *c, PyObject *model) {
   PyObject *copy = PyObject_CallMethod(model, "copy", NULL), *real = copy ? nd_to_tensor(c->cap, copy) : NULL;
-  PyObject *t = real ? PyObject_CallMethod(real, "clone", NULL) : NULL, *r = t ? mg_array_new(model, t) : NULL;
+  PyObject *t = real ? PyObject_CallMethod(real, "clone", NULL) : NULL,
+           *r = t ? mg_array_new(model, t) : NULL;
   Py_XDECREF(copy);
   Py_XDECREF(real);
   Py_XDECREF(t);
@@ -590,7 +615,9 @@ static bool nd_in_list(PyObject *o, int depth) {
 }
 
 /* An exception that comes from the values of the models, and not from the program: singular matrices. */
-static bool nd_error_of_values(void) { return strstr(((PyTypeObject *)PyErr_Occurred())->tp_name, "LinAlgError") != NULL; }
+static bool nd_error_of_values(void) {
+  return strstr(((PyTypeObject *)PyErr_Occurred())->tp_name, "LinAlgError") != NULL;
+}
 
 static PyObject *nd_give_up(const MgArrayOp *op, const char *why) {
   PyObject *t, *v, *tb;
@@ -606,14 +633,16 @@ static PyObject *nd_give_up(const MgArrayOp *op, const char *why) {
   return NULL;
 }
 
-/* Kernels neither raise nor tell of errors of floating point, as np.errstate may ask for; NumPy's warnings of them are left out. */
+/* Kernels neither raise nor tell of errors of floating point, as np.errstate may ask for; NumPy's
+ * warnings of them are left out. */
 static bool nd_errors_matter(MgRec *rec) {
   static const char *const kinds[] = {"divide", "over", "under", "invalid"};
   PyObject *now = PyObject_CallNoArgs(nd_errors);
   bool matter = !now || !PyDict_Check(now);
   for (int i = 0; !matter && i < 4; i++) {
     PyObject *how = PyDict_GetItemString(now, kinds[i]);
-    matter = !how || (PyUnicode_CompareWithASCIIString(how, "ignore") && PyUnicode_CompareWithASCIIString(how, "warn"));
+    matter = !how || (PyUnicode_CompareWithASCIIString(how, "ignore") &&
+                      PyUnicode_CompareWithASCIIString(how, "warn"));
   }
   if (!matter) mg_guard_pinned(rec->guards, GK_answer, nd_errors, now);
   Py_XDECREF(now);
@@ -622,18 +651,24 @@ static bool nd_errors_matter(MgRec *rec) {
 
 /* What torch._numpy does not look at, or would answer for values for which NumPy raises; NULL: nothing. */
 static const char *nd_unlike(const MgArrayOp *op, PyObject *args, PyObject *kw) {
-  PyObject *where = kw ? PyDict_GetItemString(kw, "where") : NULL, *by = PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : NULL;
+  PyObject *where = kw ? PyDict_GetItemString(kw, "where") : NULL,
+           *by = PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : NULL;
   bool power = !strcmp(op->name, "pow") || !strcmp(op->name, "ipow") || !strcmp(op->name, "power");
   if (where && where != Py_True && (PyObject *)Py_TYPE(op->np) == nd_ufunc) return "`where` of a ufunc";
-  if (op->method && (strstr(op->method, "mod__") || strstr(op->method, "div__") || strstr(op->method, "pow__"))) return "an operator's method";
-  if (!power || !mg_array_check(by) || !mg_dtype_is_int((MgDtype)nd_code(((MgArray *)by)->model))) return NULL;
+  if (op->method &&
+      (strstr(op->method, "mod__") || strstr(op->method, "div__") || strstr(op->method, "pow__")))
+    return "an operator's method";
+  if (!power || !mg_array_check(by) || !mg_dtype_is_int((MgDtype)nd_code(((MgArray *)by)->model)))
+    return NULL;
   PyObject *x = PyTuple_GET_ITEM(args, 0);
-  bool whole = PyLong_Check(x) || mg_dtype_is_int((MgDtype)nd_code(mg_array_check(x) ? ((MgArray *)x)->model : x));
+  bool whole =
+      PyLong_Check(x) || mg_dtype_is_int((MgDtype)nd_code(mg_array_check(x) ? ((MgArray *)x)->model : x));
   return whole ? "exponents that may be negative" : NULL;
 }
 
 typedef PyObject *(*NdScaling)(PyObject *const *arg); /* on the halves that compute */
-#define SCALING(name, fn) static PyObject *name(PyObject *const *arg) { return fn(arg[0], arg[1]); }
+#define SCALING(name, fn)                                                                                    \
+  static PyObject *name(PyObject *const *arg) { return fn(arg[0], arg[1]); }
 SCALING(scaling_add, PyNumber_Add)
 SCALING(scaling_sub, PyNumber_Subtract)
 SCALING(scaling_mul, PyNumber_Multiply)
@@ -644,7 +679,8 @@ SCALING(scaling_imul, PyNumber_InPlaceMultiply)
 SCALING(scaling_idiv, PyNumber_InPlaceTrueDivide)
 
 static PyObject *scaling_where(PyObject *const *arg) {
-  PyObject *torch = mg_import("torch"), *r = torch ? PyObject_CallMethod(torch, "where", "OOO", arg[0], arg[1], arg[2]) : NULL;
+  PyObject *torch = mg_import("torch"),
+           *r = torch ? PyObject_CallMethod(torch, "where", "OOO", arg[0], arg[1], arg[2]) : NULL;
   Py_XDECREF(torch);
   return r;
 }
@@ -654,20 +690,29 @@ static bool nd_is_floats(PyObject *o) {
   return code == DT_f32 || code == DT_f64;
 }
 
-/* Arithmetic of an array of floats and a number, or a choice between them: its result is an array like that one, whatever the number
- * is.  NULL: it is none. */
+/* Arithmetic of an array of floats and a number, or a choice between them: its result is an array like that
+ * one, whatever the number is.  NULL: it is none. */
 static NdScaling nd_scaling(const MgArrayOp *op, PyObject *args, PyObject *kw) {
-  static const struct { const char *name; NdScaling fn; int first; } known[] = {
-      {"add", scaling_add, 0}, {"sub", scaling_sub, 0}, {"subtract", scaling_sub, 0}, {"mul", scaling_mul, 0}, {"multiply", scaling_mul, 0},
-      {"truediv", scaling_div, 0}, {"true_divide", scaling_div, 0}, {"divide", scaling_div, 0}, {"iadd", scaling_iadd, 0},
-      {"isub", scaling_isub, 0}, {"imul", scaling_imul, 0}, {"itruediv", scaling_idiv, 0}, {"where", scaling_where, 1}};
+  static const struct {
+    const char *name;
+    NdScaling fn;
+    int first;
+  } known[] = {{"add", scaling_add, 0},         {"sub", scaling_sub, 0},      {"subtract", scaling_sub, 0},
+               {"mul", scaling_mul, 0},         {"multiply", scaling_mul, 0}, {"truediv", scaling_div, 0},
+               {"true_divide", scaling_div, 0}, {"divide", scaling_div, 0},   {"iadd", scaling_iadd, 0},
+               {"isub", scaling_isub, 0},       {"imul", scaling_imul, 0},    {"itruediv", scaling_idiv, 0},
+               {"where", scaling_where, 1}};
   size_t i = 0, n = sizeof known / sizeof *known;
   while (i < n && strcmp(op->name, known[i].name)) i++;
   if (i == n || kw || PyTuple_GET_SIZE(args) != known[i].first + 2) return NULL;
-  PyObject *chosen = PyTuple_GET_ITEM(args, 0), *a = PyTuple_GET_ITEM(args, known[i].first), *b = PyTuple_GET_ITEM(args, known[i].first + 1);
+  PyObject *chosen = PyTuple_GET_ITEM(args, 0), *a = PyTuple_GET_ITEM(args, known[i].first),
+           *b = PyTuple_GET_ITEM(args, known[i].first + 1);
   PyObject *number = mg_array_check(a) ? b : a;
-  if (!nd_is_floats(number == b ? a : b) || !mg_symfloat_is(number) || mg_symfloat_class(number) == &PyBool_Type || mg_symfloat_is_numpy(number)) return NULL;
-  if (known[i].first && (!mg_array_check(chosen) || nd_code(((MgArray *)chosen)->model) != DT_bool)) return NULL;
+  if (!nd_is_floats(number == b ? a : b) || !mg_symfloat_is(number) ||
+      mg_symfloat_class(number) == &PyBool_Type || mg_symfloat_is_numpy(number))
+    return NULL;
+  if (known[i].first && (!mg_array_check(chosen) || nd_code(((MgArray *)chosen)->model) != DT_bool))
+    return NULL;
   return known[i].fn;
 }
 
@@ -700,7 +745,9 @@ PyObject *mg_array_apply(const MgArrayOp *op, PyObject *args, PyObject *kw) {
     mg_rec_resume(pause);
     return model;
   }
-  if (model && !c.n && !c.tensors && Py_TYPE(model) == mg_nd_array && nd_code(model) >= 0 && !nd_makes(op->name)) r = nd_constant(&c, model);
+  if (model && !c.n && !c.tensors && Py_TYPE(model) == mg_nd_array && nd_code(model) >= 0 &&
+      !nd_makes(op->name))
+    r = nd_constant(&c, model);
   else if (model && c.numbers) twin = nd_scale(&c, scaling, args);
   else if (model && !nd_choose_cast(&c, model)) twin = nd_half(&c, op, args, kw, false);
   if (twin) r = nd_result(&c, model, twin);
@@ -718,7 +765,8 @@ PyObject *mg_array_apply(const MgArrayOp *op, PyObject *args, PyObject *kw) {
 static PyObject *nd_over(PyObject *standin) {
   const MgGraph *g = mg_standin_info(standin)->cap->rec->g;
   MgPause pause = mg_rec_pause();
-  PyObject *model = nd_make_model(g, mg_val(g, mg_standin_val(standin))), *r = model ? mg_array_new(model, standin) : NULL;
+  PyObject *model = nd_make_model(g, mg_val(g, mg_standin_val(standin))),
+           *r = model ? mg_array_new(model, standin) : NULL;
   mg_rec_resume(pause);
   Py_XDECREF(model);
   return r;
@@ -728,7 +776,8 @@ PyObject *mg_array_wrap(PyObject *array, SrcRef src) {
   if (!nd_ufunc || !mg_nd_is(array) || !mg_nd_shareable(array)) return NULL;
   MgGuards *g = mg_rec->guards;
   if (!src) src = mg_source(g, SRC_pinned, 0, 0, array);
-  PyObject *real = nd_to_tensor(mg_rec->cap, array), *t = real ? mg_standin_array_input(real, src) : NULL, *r = t ? nd_over(t) : NULL;
+  PyObject *real = nd_to_tensor(mg_rec->cap, array), *t = real ? mg_standin_array_input(real, src) : NULL,
+           *r = t ? nd_over(t) : NULL;
   if (r && !mg_draw_late(g, src)) mg_guard_array(g, src, array);
   if (r && mg_older_add(array, r, src, OLDER_array)) Py_CLEAR(r);
   Py_XDECREF(real);
@@ -739,21 +788,27 @@ PyObject *mg_array_wrap(PyObject *array, SrcRef src) {
 PyObject *mg_array_of_tensor(PyObject *standin, bool force) {
   const MgGraph *g = mg_standin_info(standin)->cap->rec->g;
   const MgVal *v = mg_val(g, mg_standin_val(standin));
-  if (!nd_ufunc || v->device != DEV_cpu || v->dtype == DT_bf16 || v->dtype == DT_c32) return mg_rec_break(BK_op, "Tensor.numpy");
+  if (!nd_ufunc || v->device != DEV_cpu || v->dtype == DT_bf16 || v->dtype == DT_c32)
+    return mg_rec_break(BK_op, "Tensor.numpy");
   PyObject *grad = PyObject_GetAttrString(standin, "requires_grad"), *plain = NULL;
   bool tracked = grad == Py_True;
   Py_XDECREF(grad);
   if (!grad) return NULL;
   if (tracked && !force)
-    return PyErr_Format(PyExc_RuntimeError, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
+    return PyErr_Format(
+        PyExc_RuntimeError,
+        "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
   if (v->bits) {
-    PyObject *clear = mg_lazybits_clear(standin, v->bits, force), *r = clear ? mg_array_of_tensor(clear, force) : NULL;
+    PyObject *clear = mg_lazybits_clear(standin, v->bits, force),
+             *r = clear ? mg_array_of_tensor(clear, force) : NULL;
     Py_XDECREF(clear);
     return r;
   }
   if (tracked && mg_rec->want_fx && !(plain = PyObject_CallMethod(standin, "detach", NULL))) return NULL;
-  if (!mg_rec->want_fx && !(plain = PyObject_GetAttrString(standin, "data"))) return NULL; /* writes do not count for the tensor */
-  if (!tracked && mg_rec->want_fx && !(plain = PyObject_CallMethod(standin, "view_as", "O", standin))) return NULL; /* as torch.compile has it */
+  if (!mg_rec->want_fx && !(plain = PyObject_GetAttrString(standin, "data")))
+    return NULL; /* writes do not count for the tensor */
+  if (!tracked && mg_rec->want_fx && !(plain = PyObject_CallMethod(standin, "view_as", "O", standin)))
+    return NULL; /* as torch.compile has it */
   PyObject *r = nd_over(plain ? plain : standin);
   Py_XDECREF(plain);
   return r;

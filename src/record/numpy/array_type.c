@@ -1,4 +1,5 @@
-/* The type of the objects that stand for arrays: operators, items, attributes, methods.  Values end the graph. */
+/* The type of the objects that stand for arrays: operators, items, attributes,
+ * methods.  Values end the graph. */
 #include "record/numpy/array_type.h"
 #include <string.h>
 #include "host/python/hook_mode.h"
@@ -38,10 +39,12 @@ static void array_dealloc(PyObject *o) {
 /* ---- operators ---- */
 
 #define ARRAY_BINARY(OP)                                                                                     \
-  OP(add, "add", "iadd") OP(subtract, "sub", "isub") OP(multiply, "mul", "imul") OP(remainder, "mod", "imod")              \
-  OP(lshift, "lshift", "ilshift") OP(rshift, "rshift", "irshift") OP(and, "and_", "iand") OP(xor, "xor", "ixor")           \
-  OP(or, "or_", "ior") OP(floor_divide, "floordiv", "ifloordiv") OP(true_divide, "truediv", "itruediv")                    \
-  OP(matrix_multiply, "matmul", "imatmul") OP(power, "pow", "ipow")
+  OP(add, "add", "iadd")                                                                                     \
+  OP(subtract, "sub", "isub")                                                                                \
+  OP(multiply, "mul", "imul") OP(remainder, "mod", "imod") OP(lshift, "lshift", "ilshift")                   \
+      OP(rshift, "rshift", "irshift") OP(and, "and_", "iand") OP(xor, "xor", "ixor") OP(or, "or_", "ior")    \
+          OP(floor_divide, "floordiv", "ifloordiv") OP(true_divide, "truediv", "itruediv")                   \
+              OP(matrix_multiply, "matmul", "imatmul") OP(power, "pow", "ipow")
 #define ARRAY_UNARY(OP) OP(negative, "neg") OP(positive, "pos") OP(absolute, "abs") OP(invert, "invert")
 
 static PyObject *array_operator(const char *name) { /* of the operator module; new */
@@ -50,12 +53,15 @@ static PyObject *array_operator(const char *name) { /* of the operator module; n
   return f;
 }
 
-typedef struct ArrayFn { PyObject *np, *call; } ArrayFn; /* a function for both halves, and what graphs call for it; strong */
+typedef struct ArrayFn {
+  PyObject *np, *call;
+} ArrayFn; /* a function for both halves, and what graphs call for it; strong */
 
 static PyObject *array_operate(ArrayFn *fn, const char *name, PyObject *a, PyObject *b) {
   if (!fn->np && !(fn->np = array_operator(name))) return NULL;
   MgArrayOp op = {.np = fn->np, .cache = &fn->call, .name = name, .strong = true};
-  PyObject *args = b ? PyTuple_Pack(2, a, b) : PyTuple_Pack(1, a), *r = args ? mg_array_apply(&op, args, NULL) : NULL;
+  PyObject *args = b ? PyTuple_Pack(2, a, b) : PyTuple_Pack(1, a),
+           *r = args ? mg_array_apply(&op, args, NULL) : NULL;
   Py_XDECREF(args);
   return r;
 }
@@ -84,7 +90,9 @@ static PyObject *array_pow(PyObject *a, PyObject *b, PyObject *mod) {
   if (mod != Py_None) return mg_rec_break(BK_c_function, "pow of an array with three arguments");
   return array_power(a, b);
 }
-static PyObject *array_inplace_pow(PyObject *a, PyObject *b, PyObject *mod) { return array_inplace_power(a, b); }
+static PyObject *array_inplace_pow(PyObject *a, PyObject *b, PyObject *mod) {
+  return array_inplace_power(a, b);
+}
 
 static ArrayFn array_divmod_fn, array_getattr_fn, array_getitem_fn, array_setitem_fn, array_delitem_fn;
 
@@ -125,17 +133,23 @@ static PyObject *array_ask_hash(PyObject *model) {
 static int array_bool(PyObject *o) { return array_value(o, array_ask_truth, "truth") ? 1 : -1; }
 static PyObject *array_float(PyObject *o) { return array_value(o, PyNumber_Float, "float()"); }
 static PyObject *array_int(PyObject *o) { return array_value(o, PyNumber_Long, "int()"); }
-static PyObject *array_index(PyObject *o) { return array_value(o, PyNumber_Index, "an index that is an element"); }
+static PyObject *array_index(PyObject *o) {
+  return array_value(o, PyNumber_Index, "an index that is an element");
+}
 static Py_hash_t array_hash(PyObject *o) { return array_value(o, array_ask_hash, "hash()") ? 0 : -1; }
 static PyObject *array_text(PyObject *o) { return array_value(o, NULL, "text"); }
 static int array_contains(PyObject *o, PyObject *x) { return array_value(o, NULL, "`in`") ? 1 : -1; }
-static PyObject *array_values(PyObject *o, PyObject *args, PyObject *kw) { return array_value(o, NULL, "the values"); }
+static PyObject *array_values(PyObject *o, PyObject *args, PyObject *kw) {
+  return array_value(o, NULL, "the values");
+}
 
 /* ---- items ---- */
 
 static Py_ssize_t array_length(PyObject *o) { return PyObject_Size(((MgArray *)o)->model); }
 
-static PyObject *array_getitem(PyObject *o, PyObject *key) { return array_operate(&array_getitem_fn, "getitem", o, key); }
+static PyObject *array_getitem(PyObject *o, PyObject *key) {
+  return array_operate(&array_getitem_fn, "getitem", o, key);
+}
 
 static PyObject *array_item(PyObject *o, Py_ssize_t i) {
   PyObject *key = PyLong_FromSsize_t(i), *r = key ? array_getitem(o, key) : NULL;
@@ -163,8 +177,7 @@ static PyObject *array_iter(PyObject *o) {
 /* ---- methods that have been looked up ---- */
 
 typedef struct ArrayMethod {
-  PyObject_HEAD
-  PyObject *self, *name;  /* strong */
+  PyObject_HEAD PyObject *self, *name; /* strong */
 } ArrayMethod;
 
 static PyObject *array_method_new(PyObject *self, PyObject *name) {
@@ -199,11 +212,13 @@ static PyObject *array_method_call(PyObject *o, PyObject *args, PyObject *kw) {
     return v ? PyObject_CallMethod(((MgArray *)m->self)->tensor, "item", NULL) : NULL;
   }
   PyObject *tensor = ((MgArray *)m->self)->tensor;
-  if (!strcmp(name, "tolist") && mg_rec && mg_symvalue_can(mg_rec->cap, tensor)) return mg_symvalue_list(mg_rec->cap, tensor);
+  if (!strcmp(name, "tolist") && mg_rec && mg_symvalue_can(mg_rec->cap, tensor))
+    return mg_symvalue_list(mg_rec->cap, tensor);
   if (!strcmp(name, "tolist")) return array_value(m->self, NULL, "tolist()");
   bool copies = !strcmp(name, "__copy__") || !strcmp(name, "__deepcopy__");
   if (copies) op.method = "copy";
-  PyObject *self = PyTuple_Pack(1, m->self), *all = self && !copies ? PySequence_Concat(self, args) : Py_XNewRef(self);
+  PyObject *self = PyTuple_Pack(1, m->self),
+           *all = self && !copies ? PySequence_Concat(self, args) : Py_XNewRef(self);
   PyObject *r = all ? mg_array_apply(&op, all, kw) : NULL;
   Py_XDECREF(self);
   Py_XDECREF(all);
@@ -222,8 +237,8 @@ static PyTypeObject array_method_type = {
 
 /* What an attribute says about dtype and shape, and never changes. */
 static bool array_is_fact(PyObject *v) {
-  return PyLong_Check(v) || PyTuple_CheckExact(v) || PyUnicode_CheckExact(v) || PyType_Check(v) || v == Py_None ||
-         !strncmp(Py_TYPE(v)->tp_name, "numpy.dtype", 11);
+  return PyLong_Check(v) || PyTuple_CheckExact(v) || PyUnicode_CheckExact(v) || PyType_Check(v) ||
+         v == Py_None || !strncmp(Py_TYPE(v)->tp_name, "numpy.dtype", 11);
 }
 
 PyObject *mg_array_getattr(PyObject *o, PyObject *name) {
@@ -244,13 +259,16 @@ static int array_setattr(PyObject *o, PyObject *name, PyObject *v) {
 /* NumPy's protocols: calls that C code makes (map, reduce, operators of NumPy's own scalars). */
 static PyObject *array_by_protocol(PyObject *f, PyObject *args, PyObject *kw) {
   MgArrayOp op;
-  if (!mg_array_find(f, &op)) return mg_rec_break(BK_c_function, "a function of NumPy that torch._numpy lacks");
+  if (!mg_array_find(f, &op))
+    return mg_rec_break(BK_c_function, "a function of NumPy that torch._numpy lacks");
   return mg_array_apply(&op, args, kw);
 }
 
 static PyObject *array_ufunc(PyObject *o, PyObject *args, PyObject *kw) { /* (ufunc, method, *inputs, **kw) */
-  if (PyTuple_GET_SIZE(args) < 2) return PyErr_Format(PyExc_TypeError, "__array_ufunc__ takes at least two arguments");
-  if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(args, 1), "__call__")) return array_value(o, NULL, "a method of a ufunc");
+  if (PyTuple_GET_SIZE(args) < 2)
+    return PyErr_Format(PyExc_TypeError, "__array_ufunc__ takes at least two arguments");
+  if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(args, 1), "__call__"))
+    return array_value(o, NULL, "a method of a ufunc");
   PyObject *in = PyTuple_GetSlice(args, 2, PyTuple_GET_SIZE(args));
   PyObject *r = in ? array_by_protocol(PyTuple_GET_ITEM(args, 0), in, kw) : NULL;
   Py_XDECREF(in);
@@ -273,24 +291,45 @@ static PyMethodDef array_methods[] = {
     {"__reduce_ex__", (PyCFunction)(void *)array_values, METH_VARARGS | METH_KEYWORDS, NULL},
     {NULL, NULL, 0, NULL}};
 
-static PyNumberMethods array_number = {
-    .nb_add = array_add, .nb_inplace_add = array_inplace_add,
-    .nb_subtract = array_subtract, .nb_inplace_subtract = array_inplace_subtract,
-    .nb_multiply = array_multiply, .nb_inplace_multiply = array_inplace_multiply,
-    .nb_remainder = array_remainder, .nb_inplace_remainder = array_inplace_remainder,
-    .nb_lshift = array_lshift, .nb_inplace_lshift = array_inplace_lshift,
-    .nb_rshift = array_rshift, .nb_inplace_rshift = array_inplace_rshift,
-    .nb_and = array_and, .nb_inplace_and = array_inplace_and,
-    .nb_xor = array_xor, .nb_inplace_xor = array_inplace_xor,
-    .nb_or = array_or, .nb_inplace_or = array_inplace_or,
-    .nb_floor_divide = array_floor_divide, .nb_inplace_floor_divide = array_inplace_floor_divide,
-    .nb_true_divide = array_true_divide, .nb_inplace_true_divide = array_inplace_true_divide,
-    .nb_matrix_multiply = array_matrix_multiply, .nb_inplace_matrix_multiply = array_inplace_matrix_multiply,
-    .nb_power = array_pow, .nb_inplace_power = array_inplace_pow, .nb_divmod = array_divmod,
-    .nb_negative = array_negative, .nb_positive = array_positive, .nb_absolute = array_absolute, .nb_invert = array_invert,
-    .nb_bool = array_bool, .nb_float = array_float, .nb_int = array_int, .nb_index = array_index};
-static PySequenceMethods array_sequence = {.sq_length = array_length, .sq_item = array_item, .sq_contains = array_contains};
-static PyMappingMethods array_mapping = {.mp_length = array_length, .mp_subscript = array_getitem, .mp_ass_subscript = array_setitem};
+static PyNumberMethods array_number = {.nb_add = array_add,
+                                       .nb_inplace_add = array_inplace_add,
+                                       .nb_subtract = array_subtract,
+                                       .nb_inplace_subtract = array_inplace_subtract,
+                                       .nb_multiply = array_multiply,
+                                       .nb_inplace_multiply = array_inplace_multiply,
+                                       .nb_remainder = array_remainder,
+                                       .nb_inplace_remainder = array_inplace_remainder,
+                                       .nb_lshift = array_lshift,
+                                       .nb_inplace_lshift = array_inplace_lshift,
+                                       .nb_rshift = array_rshift,
+                                       .nb_inplace_rshift = array_inplace_rshift,
+                                       .nb_and = array_and,
+                                       .nb_inplace_and = array_inplace_and,
+                                       .nb_xor = array_xor,
+                                       .nb_inplace_xor = array_inplace_xor,
+                                       .nb_or = array_or,
+                                       .nb_inplace_or = array_inplace_or,
+                                       .nb_floor_divide = array_floor_divide,
+                                       .nb_inplace_floor_divide = array_inplace_floor_divide,
+                                       .nb_true_divide = array_true_divide,
+                                       .nb_inplace_true_divide = array_inplace_true_divide,
+                                       .nb_matrix_multiply = array_matrix_multiply,
+                                       .nb_inplace_matrix_multiply = array_inplace_matrix_multiply,
+                                       .nb_power = array_pow,
+                                       .nb_inplace_power = array_inplace_pow,
+                                       .nb_divmod = array_divmod,
+                                       .nb_negative = array_negative,
+                                       .nb_positive = array_positive,
+                                       .nb_absolute = array_absolute,
+                                       .nb_invert = array_invert,
+                                       .nb_bool = array_bool,
+                                       .nb_float = array_float,
+                                       .nb_int = array_int,
+                                       .nb_index = array_index};
+static PySequenceMethods array_sequence = {
+    .sq_length = array_length, .sq_item = array_item, .sq_contains = array_contains};
+static PyMappingMethods array_mapping = {
+    .mp_length = array_length, .mp_subscript = array_getitem, .mp_ass_subscript = array_setitem};
 
 static PyTypeObject array_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.Array",
@@ -316,7 +355,7 @@ int mg_array_init(void) {
   array_getattr_fn.np = m ? PyObject_GetAttrString(m, "getattr") : NULL;
   array_divmod_fn.np = m ? PyObject_GetAttrString(m, "divmod") : NULL;
   Py_XDECREF(m);
-  /* The parts of NumPy that the table names are imported with magneto: a fork while a thread imports them in its first
-   * recording would leave the child with a lock that nobody releases. */
+  /* The parts of NumPy that the table names are imported with magneto: a fork while a thread imports them in
+   * its first recording would leave the child with a lock that nobody releases. */
   return array_getattr_fn.np && array_divmod_fn.np ? mg_array_begin() : -1;
 }

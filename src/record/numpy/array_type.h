@@ -7,16 +7,16 @@
 #include <stdint.h>
 
 typedef struct MgArrayOp {
-  PyObject *np;         /* what NumPy's half calls */
-  PyObject **cache;     /* works on both halves: where to keep what graphs call */
-  const char *method;   /* instead: this method of the first argument */
-  uint32_t index;       /* else: number of NumPy's function */
-  const char *name;     /* for messages */
-  bool strong;          /* NumPy's scalars take part in the promotion of types */
+  PyObject *np;       /* what NumPy's half calls */
+  PyObject **cache;   /* works on both halves: where to keep what graphs call */
+  const char *method; /* instead: this method of the first argument */
+  uint32_t index;     /* else: number of NumPy's function */
+  const char *name;   /* for messages */
+  bool strong;        /* NumPy's scalars take part in the promotion of types */
 } MgArrayOp;
 
 PyObject *mg_array_new(PyObject *model, PyObject *tensor);
-int mg_array_alive(void);                                  /* how many there are */
+int mg_array_alive(void); /* how many there are */
 bool mg_array_check(PyObject *o);
 PyObject *mg_array_getattr(PyObject *o, PyObject *name);
 int mg_array_init(void);

@@ -21,9 +21,10 @@ typedef enum DrawKind { DRAW_no, DRAW_number, DRAW_change, DRAW_other } DrawKind
 
 /* What a method does with the generator; other: gives something else than a number. */
 static DrawKind draw_kind(const char *name) {
-  static const char *const numbers[] = {"random", "uniform", "triangular", "randint", "randrange", "getrandbits", "gauss",
-                                        "normalvariate", "lognormvariate", "expovariate", "vonmisesvariate", "gammavariate",
-                                        "betavariate", "paretovariate", "weibullvariate", "binomialvariate"};
+  static const char *const numbers[] = {
+      "random",      "uniform",       "triangular",     "randint",        "randrange",       "getrandbits",
+      "gauss",       "normalvariate", "lognormvariate", "expovariate",    "vonmisesvariate", "gammavariate",
+      "betavariate", "paretovariate", "weibullvariate", "binomialvariate"};
   static const char *const others[] = {"choice", "choices", "sample", "shuffle", "randbytes", "getstate"};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
     if (!strcmp(name, numbers[i])) return DRAW_number;
@@ -60,13 +61,49 @@ static bool draw_is_plain(PyObject *rng) {
 
 /* The same for the methods of NumPy's two classes of generators. */
 static DrawKind draw_numpy_kind(const char *name) {
-  static const char *const numbers[] = {"beta", "binomial", "chisquare", "choice", "dirichlet", "exponential", "f", "gamma", "geometric",
-                                        "gumbel", "hypergeometric", "integers", "laplace", "logistic", "lognormal", "logseries",
-                                        "multinomial", "multivariate_normal", "negative_binomial", "noncentral_chisquare",
-                                        "noncentral_f", "normal", "pareto", "permutation", "poisson", "power", "rand", "randint",
-                                        "randn", "random", "random_sample", "rayleigh", "standard_cauchy", "standard_exponential",
-                                        "standard_gamma", "standard_normal", "standard_t", "triangular", "uniform", "vonmises",
-                                        "wald", "weibull", "zipf"};
+  static const char *const numbers[] = {"beta",
+                                        "binomial",
+                                        "chisquare",
+                                        "choice",
+                                        "dirichlet",
+                                        "exponential",
+                                        "f",
+                                        "gamma",
+                                        "geometric",
+                                        "gumbel",
+                                        "hypergeometric",
+                                        "integers",
+                                        "laplace",
+                                        "logistic",
+                                        "lognormal",
+                                        "logseries",
+                                        "multinomial",
+                                        "multivariate_normal",
+                                        "negative_binomial",
+                                        "noncentral_chisquare",
+                                        "noncentral_f",
+                                        "normal",
+                                        "pareto",
+                                        "permutation",
+                                        "poisson",
+                                        "power",
+                                        "rand",
+                                        "randint",
+                                        "randn",
+                                        "random",
+                                        "random_sample",
+                                        "rayleigh",
+                                        "standard_cauchy",
+                                        "standard_exponential",
+                                        "standard_gamma",
+                                        "standard_normal",
+                                        "standard_t",
+                                        "triangular",
+                                        "uniform",
+                                        "vonmises",
+                                        "wald",
+                                        "weibull",
+                                        "zipf"};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
     if (!strcmp(name, numbers[i])) return DRAW_number;
   return strcmp(name, "seed") ? DRAW_no : DRAW_change;
@@ -74,7 +111,8 @@ static DrawKind draw_numpy_kind(const char *name) {
 
 static bool draw_is_numpys(PyObject *o) {
   const char *name = Py_TYPE(o)->tp_name;
-  return !strcmp(name, "numpy.random.mtrand.RandomState") || !strcmp(name, "numpy.random._generator.Generator");
+  return !strcmp(name, "numpy.random.mtrand.RandomState") ||
+         !strcmp(name, "numpy.random._generator.Generator");
 }
 
 /* A generator of NumPy in the same state. */
@@ -86,8 +124,11 @@ static PyObject *draw_copy_numpys(PyObject *rng) {
 
 /* An itertools.count at the same position. */
 static PyObject *draw_copy_counter(PyObject *counter) {
-  PyObject *four = PyLong_FromLong(4), *r = four ? mg_snapshot_pickle_call(counter, Py_TYPE(counter), mg_names.reduce_ex, four) : NULL, *mine = NULL;
-  if (r && PyTuple_Check(r) && PyTuple_GET_SIZE(r) == 2 && (mine = PyObject_CallObject(PyTuple_GET_ITEM(r, 0), PyTuple_GET_ITEM(r, 1)))) {
+  PyObject *four = PyLong_FromLong(4),
+           *r = four ? mg_snapshot_pickle_call(counter, Py_TYPE(counter), mg_names.reduce_ex, four) : NULL,
+           *mine = NULL;
+  if (r && PyTuple_Check(r) && PyTuple_GET_SIZE(r) == 2 &&
+      (mine = PyObject_CallObject(PyTuple_GET_ITEM(r, 0), PyTuple_GET_ITEM(r, 1)))) {
     PyObject *at = PyTuple_GET_ITEM(r, 1), *start = PyTuple_GET_ITEM(at, 0);
     if (PyTuple_GET_SIZE(at) > 1 && Py_TYPE(PyTuple_GET_ITEM(at, 1)) != Py_TYPE(start)) {
       Py_CLEAR(mine);
@@ -102,16 +143,18 @@ static PyObject *draw_copy_counter(PyObject *counter) {
 /* The generator that the recording draws from in the place of an older one.  Borrowed. */
 static PyObject *draw_copy(PyObject *rng) {
   MgIdent *d = mg_rec->ident;
-  PyObject *mine = d->rngs ? PyDict_GetItemWithError(d->rngs, rng) : NULL, *state = NULL, *name = NULL, *set = NULL;
+  PyObject *mine = d->rngs ? PyDict_GetItemWithError(d->rngs, rng) : NULL, *state = NULL, *name = NULL,
+           *set = NULL;
   if (mine || PyErr_Occurred()) return mine;
   MgPause pause = mg_rec_pause();
   if (PyIter_Check(rng) || draw_is_numpys(rng)) {
     mine = PyIter_Check(rng) ? draw_copy_counter(rng) : draw_copy_numpys(rng);
-    if (mine && (d->rngs || (d->rngs = PyDict_New())) && !PyDict_SetItem(d->rngs, rng, mine)) set = Py_NewRef(Py_None);
+    if (mine && (d->rngs || (d->rngs = PyDict_New())) && !PyDict_SetItem(d->rngs, rng, mine))
+      set = Py_NewRef(Py_None);
   } else if ((d->rngs || (d->rngs = PyDict_New())) && (state = PyObject_CallMethod(rng, "getstate", NULL)) &&
-      (mine = PyObject_CallNoArgs((PyObject *)Py_TYPE(rng))) && (name = PyUnicode_FromString("setstate")) &&
-      (set = PyObject_CallMethodOneArg(mine, name, state)) &&
-      PyDict_SetItem(d->rngs, rng, mine))
+             (mine = PyObject_CallNoArgs((PyObject *)Py_TYPE(rng))) &&
+             (name = PyUnicode_FromString("setstate")) &&
+             (set = PyObject_CallMethodOneArg(mine, name, state)) && PyDict_SetItem(d->rngs, rng, mine))
     Py_CLEAR(set);
   mg_rec_resume(pause);
   Py_XDECREF(state);
@@ -128,12 +171,15 @@ static int draw_arguments(const MgCall *c, Py_ssize_t first, PyObject **args, Py
     PyObject *x = mg_symfloat_plain(c->arg[i]);
     if (x && !mg_guard_is_const(x)) {
       Py_CLEAR(x);
-      mg_rec_break(BK_older_object, "a random number is drawn with an argument of type %s", Py_TYPE(c->arg[i])->tp_name);
+      mg_rec_break(BK_older_object, "a random number is drawn with an argument of type %s",
+                   Py_TYPE(c->arg[i])->tp_name);
     }
     if (!x) return -1;
     if (i < c->npos) PyTuple_SET_ITEM(*args, i - first, x);
     else {
-      int rc = *kwargs || (*kwargs = PyDict_New()) ? PyDict_SetItem(*kwargs, PyTuple_GET_ITEM(c->kwnames, i - c->npos), x) : -1;
+      int rc = *kwargs || (*kwargs = PyDict_New())
+                   ? PyDict_SetItem(*kwargs, PyTuple_GET_ITEM(c->kwnames, i - c->npos), x)
+                   : -1;
       Py_DECREF(x);
       if (rc) return -1;
     }
@@ -157,9 +203,12 @@ PyObject *mg_draw_next(PyObject *counter) {
   MgGuards *g = mg_rec->guards;
   mg_older_pin(counter); /* another one may count something else than ints */
   MgOlder *e = mg_older(counter);
-  PyObject *m = mg_import("builtins"), *next = m ? PyObject_GetAttrString(m, "next") : NULL, *args = next ? PyTuple_New(0) : NULL;
-  PyObject *copy = args ? draw_copy(e->orig) : NULL, *now = copy ? Py_TYPE(copy)->tp_iternext(copy) : NULL, *r = NULL;
-  if (now && !PyFloat_CheckExact(now) && !PyLong_CheckExact(now)) mg_rec_break(BK_older_object, "next of an older counter of %s", Py_TYPE(now)->tp_name);
+  PyObject *m = mg_import("builtins"), *next = m ? PyObject_GetAttrString(m, "next") : NULL,
+           *args = next ? PyTuple_New(0) : NULL;
+  PyObject *copy = args ? draw_copy(e->orig) : NULL, *now = copy ? Py_TYPE(copy)->tp_iternext(copy) : NULL,
+           *r = NULL;
+  if (now && !PyFloat_CheckExact(now) && !PyLong_CheckExact(now))
+    mg_rec_break(BK_older_object, "next of an older counter of %s", Py_TYPE(now)->tp_name);
   else if (now) {
     SrcRef from = mg_source(g, SRC_pinned, 0, 0, e->orig);
     SrcRef to = mg_source(g, SRC_draw, 0, (int32_t)g->ndraw, NULL);
@@ -198,7 +247,8 @@ static PyObject *draw_record(const MgCall *c, PyObject *fn, PyObject *rng, Py_ss
   *d = (MgDraw){Py_NewRef(fn), args, kwargs, from, to};
   args = kwargs = NULL;
   r = array ? mg_array_wrap(now, to) : kind == DRAW_number ? mg_symfloat_drawn(now, to) : Py_NewRef(now);
-  if (!r && !PyErr_Occurred()) mg_rec_break(BK_c_function, "a random array that no tensor can share memory with");
+  if (!r && !PyErr_Occurred())
+    mg_rec_break(BK_c_function, "a random array that no tensor can share memory with");
 done:
   Py_XDECREF(args);
   Py_XDECREF(kwargs);
@@ -223,9 +273,11 @@ bool mg_draw_method(const MgCall *c, PyObject *fn, PyObject *self, PyObject **ou
   return true;
 }
 
-/* numpy.random.seed is a function of its own: the method of the generator that the module's functions draw from.  New, or NULL. */
+/* numpy.random.seed is a function of its own: the method of the generator that the module's functions
+ * draw from.  New, or NULL. */
 static PyObject *draw_seed_method(PyObject *f) {
-  PyObject *m = mg_import("numpy.random.mtrand"), *seed = m ? PyObject_GetAttrString(m, "seed") : NULL, *r = NULL, *rng = NULL;
+  PyObject *m = mg_import("numpy.random.mtrand"), *seed = m ? PyObject_GetAttrString(m, "seed") : NULL,
+           *r = NULL, *rng = NULL;
   if (seed == f && (rng = PyObject_GetAttrString(m, "_rand"))) r = PyObject_GetAttrString(rng, "seed");
   Py_XDECREF(m);
   Py_XDECREF(seed);
@@ -235,7 +287,8 @@ static PyObject *draw_seed_method(PyObject *f) {
 
 bool mg_draw_numpy(const MgCall *c, PyObject **out) {
   bool bound = PyMethod_Check(c->f);
-  PyObject *fn = bound ? PyMethod_GET_FUNCTION(c->f) : c->f, *self = bound ? PyMethod_GET_SELF(c->f) : c->npos ? c->arg[0] : NULL;
+  PyObject *fn = bound ? PyMethod_GET_FUNCTION(c->f) : c->f;
+  PyObject *self = bound ? PyMethod_GET_SELF(c->f) : c->npos ? c->arg[0] : NULL;
   if (!strstr(Py_TYPE(fn)->tp_name, "cython_function_or_method")) return false;
   PyObject *seed = !bound && (!self || !draw_is_numpys(self)) ? draw_seed_method(fn) : NULL;
   if (seed) fn = PyMethod_GET_FUNCTION(seed), self = PyMethod_GET_SELF(seed);

@@ -1,5 +1,5 @@
-/* Attribute access while recording: exactly CPython's lookup, with every read of outer state guarded and every write
- * to an older object kept in an overlay.
+/* Attribute access while recording: exactly CPython's lookup, with every read of outer state guarded and
+ * every write to an older object kept in an overlay.
  * In: objects as the recording sees them.  Out: values as the recording sees them. */
 #include "record/object/attributes.h"
 #include <Python.h>
@@ -29,11 +29,13 @@
 /* Where an answer is kept for this recording: most lookups are asked for again. */
 static MgAttrFound *attr_found(PyTypeObject *t, PyObject *name) {
   MgAttrFound *f = mg_rec->ident->found;
-  return &f[mg_hash_u64((uint64_t)(uintptr_t)t ^ (uint64_t)(uintptr_t)name << 1) % (sizeof mg_rec->ident->found / sizeof *f)];
+  return &f[mg_hash_u64((uint64_t)(uintptr_t)t ^ (uint64_t)(uintptr_t)name << 1) %
+            (sizeof mg_rec->ident->found / sizeof *f)];
 }
 
 static bool attr_found_holds(const MgAttrFound *f, PyTypeObject *t, PyObject *name) {
-  return f->type == t && f->name == name && f->version && f->version == t->tp_version_tag && t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG;
+  return f->type == t && f->name == name && f->version && f->version == t->tp_version_tag &&
+         t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG;
 }
 
 static void attr_found_keep(MgAttrFound *f, PyTypeObject *t, PyObject *name, PyObject *d) {
@@ -50,7 +52,8 @@ static PyObject *attr_lookup(PyTypeObject *t, PyObject *name, SrcRef *src) {
   if (attr_found_holds(f, t, name) && !(src && mg_rec->dyn)) return f->attr;
   t = mg_subclass_of(t);
   PyObject *d = _PyType_Lookup(t, name);
-  if (d && !mg_is_fresh((PyObject *)Py_TYPE(d))) mg_guard_type(mg_rec->guards, Py_TYPE(d)); /* is it a descriptor, and what does it do? */
+  if (d && !mg_is_fresh((PyObject *)Py_TYPE(d)))
+    mg_guard_type(mg_rec->guards, Py_TYPE(d)); /* is it a descriptor, and what does it do? */
   if (mg_class_wrote(t, name)) return d;
   if (!mg_is_fresh((PyObject *)t)) {
     if (src) *src = mg_dynfloat_class_attr(t, name, d);
@@ -70,36 +73,45 @@ static PyObject *attr_lookup(PyTypeObject *t, PyObject *name, SrcRef *src) {
 
 static PyObject *attr_lookup_type(PyTypeObject *t, PyObject *name) { return attr_lookup(t, name, NULL); }
 
-/* Keys of a class whose comparison runs code of the program: it has to run as often as CPython compares them. */
+/* Keys of a class whose comparison runs code of the program: it has to run as often
+ * as CPython compares them. */
 static bool attr_keys_compare(PyTypeObject *t) {
-  for (Py_ssize_t i = 0, n = t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_mro ? PyTuple_GET_SIZE(t->tp_mro) : 0; i < n; i++) {
+  for (Py_ssize_t i = 0, n = t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_mro ? PyTuple_GET_SIZE(t->tp_mro) : 0;
+       i < n; i++) {
     PyObject *own = mg_type_dict((PyTypeObject *)PyTuple_GET_ITEM(t->tp_mro, i));
     if (own && !_PyDict_HasOnlyStringKeys(own)) return true;
   }
   return false;
 }
 
-/* Classes whose instances use object.__getattribute__: in C, or through the slot that calls __getattr__ afterwards. */
+/* Classes whose instances use object.__getattribute__: in C, or through the slot that
+ * calls __getattr__ afterwards. */
 static bool attr_is_generic(PyTypeObject *t) {
   if (t->tp_getattro == PyObject_GenericGetAttr) return true;
   if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
-  return attr_lookup_type(t, mg_names.getattribute) == PyDict_GetItemWithError(mg_type_dict(&PyBaseObject_Type), mg_names.getattribute);
+  return attr_lookup_type(t, mg_names.getattribute) ==
+         PyDict_GetItemWithError(mg_type_dict(&PyBaseObject_Type), mg_names.getattribute);
 }
 
 /* Both answers about a class are the same while it does not change. */
 static MgAttrClass attr_class(PyTypeObject *t) {
   MgIdent *d = mg_rec->ident;
-  MgAttrClass *c = &d->classes_seen[mg_hash_u64((uint64_t)(uintptr_t)t) % (sizeof d->classes_seen / sizeof *c)];
+  MgAttrClass *c =
+      &d->classes_seen[mg_hash_u64((uint64_t)(uintptr_t)t) % (sizeof d->classes_seen / sizeof *c)];
   bool valid = t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG;
   if (c->type == t && c->version && valid && c->version == t->tp_version_tag) return *c;
   MgAttrClass now = {.type = t, .compares = attr_keys_compare(t)};
   now.generic = !now.compares && attr_is_generic(t);
-  now.version = t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG && !mg_is_fresh((PyObject *)t) ? t->tp_version_tag : 0;
+  now.version =
+      t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG && !mg_is_fresh((PyObject *)t) ? t->tp_version_tag : 0;
   if (now.version) mg_guards_hold(mg_rec->guards, (PyObject *)t);
   return *c = now;
 }
 
-static PyObject *attr_keys_break(PyTypeObject *t) { return mg_rec_break(BK_older_object, "a lookup in class %s, whose dict has keys that are not strings", t->tp_name); }
+static PyObject *attr_keys_break(PyTypeObject *t) {
+  return mg_rec_break(BK_older_object, "a lookup in class %s, whose dict has keys that are not strings",
+                      t->tp_name);
+}
 
 /* Is the attribute one that the recording gave to a class of its own?  Then it is what the recording sees. */
 static bool attr_on_fresh_class(PyTypeObject *t, PyObject *name) {
@@ -112,7 +124,9 @@ static bool attr_on_fresh_class(PyTypeObject *t, PyObject *name) {
 }
 
 /* The same for what this recording wrote on a class. */
-static bool attr_is_ours(PyTypeObject *t, PyObject *name) { return attr_on_fresh_class(t, name) || mg_class_wrote(t, name); }
+static bool attr_is_ours(PyTypeObject *t, PyObject *name) {
+  return attr_on_fresh_class(t, name) || mg_class_wrote(t, name);
+}
 
 PyObject *mg_rec_lookup_special(PyTypeObject *t, PyObject *name) { return attr_lookup_type(t, name); }
 
@@ -121,7 +135,8 @@ static PyObject *attr_missing(PyObject *o, PyObject *name) {
   return NULL;
 }
 
-/* What the segment has written to a slot, or given a C setter of an exception; borrowed; NULL without exception: nothing. */
+/* What the segment has written to a slot, or given a C setter of an exception; borrowed; NULL
+ * without exception: nothing. */
 static PyObject *attr_written(const MgOlder *e, PyObject *name) {
   return e->members ? PyDict_GetItemWithError(e->members, name) : NULL;
 }
@@ -138,7 +153,8 @@ static PyObject *attr_get_member(PyObject *o, MgOlder *e, PyObject *d, PyObject 
   if (by_path && v) w = mg_wrap(v, mg_source(mg_rec->guards, SRC_member, src, 0, d));
   else if (by_path || (!object && mg_older_by_path(e))) {
     Py_XDECREF(v);
-    return mg_rec_break(BK_older_object, "read of slot %s of a %s", PyUnicode_AsUTF8(name), Py_TYPE(o)->tp_name);
+    return mg_rec_break(BK_older_object, "read of slot %s of a %s", PyUnicode_AsUTF8(name),
+                        Py_TYPE(o)->tp_name);
   } else {
     mg_guard_member(mg_rec->guards, e->orig, d, v);
     if (v) w = mg_wrap(v, 0);
@@ -147,8 +163,8 @@ static PyObject *attr_get_member(PyObject *o, MgOlder *e, PyObject *d, PyObject 
   return w;
 }
 
-/* A C getter of an object that is found by a path: exceptions keep what it gives, so it is on the path too; other values
- * are made for each read, so the object must be the same one, with the same answer. */
+/* A C getter of an object that is found by a path: exceptions keep what it gives, so it is on the path too;
+ * other values are made for each read, so the object must be the same one, with the same answer. */
 static PyObject *attr_get_by_path(PyObject *o, MgOlder *e, PyObject *d) {
   PyObject *v = Py_TYPE(d)->tp_descr_get(d, e->orig, (PyObject *)Py_TYPE(o)), *w;
   if (!v) return NULL;
@@ -169,7 +185,8 @@ static PyObject *attr_get_of_function(PyObject *o, PyObject *d, PyObject *name) 
   PyObject *v = Py_TYPE(d)->tp_descr_get(d, o, (PyObject *)Py_TYPE(o)), *w = NULL;
   bool by_path = e && mg_older_by_path(e);
   if (v && !by_path) mg_guard_member(mg_rec->guards, o, d, v);
-  if (v && by_path && mg_guard_is_const(v)) w = mg_wrap(v, mg_source(mg_rec->guards, SRC_attr, e->src, 0, name));
+  if (v && by_path && mg_guard_is_const(v))
+    w = mg_wrap(v, mg_source(mg_rec->guards, SRC_attr, e->src, 0, name));
   else if (v) w = mg_wrap_result(v);
   Py_XDECREF(v);
   return w;
@@ -188,11 +205,13 @@ static PyObject *attr_get_data_descr(PyObject *o, PyObject *d, PyObject *name) {
     if (written || PyErr_Occurred()) return Py_XNewRef(written);
     if (e->kind == OLDER_object && mg_older_by_path(e)) return attr_get_by_path(o, e, d);
   }
-  if (dt == &PyGetSetDescr_Type && PyFunction_Check(o) && !mg_is_fresh(o)) return attr_get_of_function(o, d, name);
+  if (dt == &PyGetSetDescr_Type && PyFunction_Check(o) && !mg_is_fresh(o))
+    return attr_get_of_function(o, d, name);
   Py_INCREF(d);
   PyObject *r = dt->tp_descr_get(d, o, (PyObject *)Py_TYPE(o));
   Py_DECREF(d);
-  if (!r || !e || dt == &PyProperty_Type || dt->tp_flags & Py_TPFLAGS_HEAPTYPE) return r; /* Python code made it */
+  if (!r || !e || dt == &PyProperty_Type || dt->tp_flags & Py_TPFLAGS_HEAPTYPE)
+    return r; /* Python code made it */
   PyObject *w = mg_wrap_result(r);
   Py_DECREF(r);
   return w;
@@ -232,9 +251,11 @@ static PyObject *attr_of_submodule(PyObject *o, PyObject *name) {
   return attr_missing(o, name);
 }
 
-/* functools.cached_property without its lock, which is older than the recording: the function, then the attribute. */
+/* functools.cached_property without its lock, which is older than the recording: the
+ * function, then the attribute. */
 static PyObject *attr_compute_cached(PyObject *o, PyObject *d) {
-  PyObject *func = PyObject_GetAttr(d, mg_names.func), *name = func ? PyObject_GetAttr(d, mg_names.attrname) : NULL, *v = NULL;
+  PyObject *func = PyObject_GetAttr(d, mg_names.func),
+           *name = func ? PyObject_GetAttr(d, mg_names.attrname) : NULL, *v = NULL;
   PyObject *seen = name ? mg_wrap(func, 0) : NULL;
   if (seen) v = mg_ops.call(seen, &o, 1, NULL);
   if (v && (mg_older(o) ? mg_older_set_attr(o, name, v) : PyObject_GenericSetAttr(o, name, v))) Py_CLEAR(v);
@@ -244,7 +265,8 @@ static PyObject *attr_compute_cached(PyObject *o, PyObject *d) {
   return v;
 }
 
-/* object.__getattribute__.  missing: set instead of an exception when there is no such attribute; NULL: the exception. */
+/* object.__getattribute__.  missing: set instead of an exception when there is no such
+ * attribute; NULL: the exception. */
 static PyObject *attr_generic(PyObject *o, PyObject *name, bool *missing) {
   PyTypeObject *t = mg_subclass_of(Py_TYPE(o));
   SrcRef src;
@@ -274,10 +296,12 @@ static PyObject *attr_generic(PyObject *o, PyObject *name, bool *missing) {
 
 PyObject *mg_rec_generic_getattr(PyObject *o, PyObject *name) { return attr_generic(o, name, NULL); }
 
-/* Does a class written in C look attributes up in its own way, as threading.local and weakref.proxy do? hook: what the lookup found */
+/* Does a class written in C look attributes up in its own way, as threading.local and weakref.proxy do?
+ * hook: what the lookup found */
 static bool attr_hook_is_c(PyTypeObject *t, PyObject *hook) {
   bool weak = t == &_PyWeakref_ProxyType || t == &_PyWeakref_CallableProxyType;
-  if ((!weak && !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) || !hook || Py_TYPE(hook) != &PyWrapperDescr_Type) return false;
+  if ((!weak && !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) || !hook || Py_TYPE(hook) != &PyWrapperDescr_Type)
+    return false;
   void *f = ((PyWrapperDescrObject *)hook)->d_wrapped;
   return f != (void *)PyObject_GenericGetAttr && f != (void *)PyObject_GenericSetAttr;
 }
@@ -304,7 +328,8 @@ static PyObject *attr_or_hook(PyObject *o, PyObject *name, PyObject *r) {
   return attr_hook(o, name, hook);
 }
 
-/* The attributes of an older threading.local in this thread, as the recording sees them: new; NULL without exception: it is none. */
+/* The attributes of an older threading.local in this thread, as the recording sees them: new; NULL
+ * without exception: it is none. */
 static PyObject *attr_local(PyObject *o) {
   MgOlder *e = mg_older(o);
   PyObject *d = e ? mg_local_dict(e->orig) : NULL;
@@ -317,7 +342,8 @@ static PyObject *attr_local(PyObject *o) {
 static PyObject *attr_of_local(PyObject *o, PyObject *dict, PyObject *name) {
   if (name == mg_names.dict) return Py_NewRef(dict);
   PyTypeObject *t = Py_TYPE(o);
-  PyObject *d = attr_lookup_type(t, name), *v = d && Py_TYPE(d)->tp_descr_set ? NULL : PyDict_GetItemWithError(dict, name);
+  PyObject *d = attr_lookup_type(t, name),
+           *v = d && Py_TYPE(d)->tp_descr_set ? NULL : PyDict_GetItemWithError(dict, name);
   if (v || PyErr_Occurred()) return Py_XNewRef(v);
   if (!d) return attr_or_hook(o, name, attr_missing(o, name));
   if (!Py_TYPE(d)->tp_descr_get) return mg_wrap(d, 0);
@@ -347,21 +373,24 @@ static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
     if (older && attr_hook_is_c(t, _PyType_Lookup(t, mg_names.getattribute)))
       return mg_rec_break(BK_older_object, "attribute %s of a %s", PyUnicode_AsUTF8(name), t->tp_name);
     PyObject *r = PyObject_GetAttr(o, name);
-    if (!r || !older || t->tp_flags & Py_TPFLAGS_HEAPTYPE) return r; /* a Python __getattribute__ was recorded */
+    if (!r || !older || t->tp_flags & Py_TPFLAGS_HEAPTYPE)
+      return r; /* a Python __getattribute__ was recorded */
     PyObject *w = mg_wrap_result(r);
     Py_DECREF(r);
     return w;
   }
   if (t->tp_getattro == PyObject_GenericGetAttr) return attr_generic(o, name, NULL);
   bool missing = false;
-  PyObject *r = attr_generic(o, name, &missing), *hook = missing ? attr_lookup_type(t, mg_names.getattr) : NULL;
+  PyObject *r = attr_generic(o, name, &missing),
+           *hook = missing ? attr_lookup_type(t, mg_names.getattr) : NULL;
   if (!missing) return attr_or_hook(o, name, r);
   return hook ? attr_hook(o, name, hook) : attr_missing(o, name);
 }
 
 /* Has the class a __getattribute__ in Python?  The hook records it. */
 static bool attr_is_python(PyTypeObject *t) {
-  PyObject *d = t->tp_getattro == PyModule_Type.tp_getattro ? NULL : attr_lookup_type(t, mg_names.getattribute);
+  PyObject *d =
+      t->tp_getattro == PyModule_Type.tp_getattro ? NULL : attr_lookup_type(t, mg_names.getattribute);
   return d && Py_TYPE(d) == &PyFunction_Type;
 }
 
@@ -371,7 +400,8 @@ static PyObject *attr_of_module(PyObject *o, PyObject *name) {
   PyObject *d = attr_lookup_type(t, name), *v = NULL, *hook = NULL;
   bool first = d && t->tp_flags & Py_TPFLAGS_HEAPTYPE && Py_TYPE(d)->tp_descr_set;
   if (!first && ((v = mg_rec_namespace_get(PyModule_GetDict(o), name)) || PyErr_Occurred())) return v;
-  if (!d && (hook = mg_rec_namespace_get(PyModule_GetDict(o), mg_names.getattr))) { /* PEP 562: recorded as it runs */
+  if (!d && (hook = mg_rec_namespace_get(PyModule_GetDict(o),
+                                         mg_names.getattr))) { /* PEP 562: recorded as it runs */
     Py_DECREF(hook);
   } else if (PyErr_Occurred()) return NULL;
   PyObject *r = PyObject_GetAttr(o, name), *w = r ? mg_wrap(r, 0) : NULL;
@@ -383,7 +413,8 @@ static PyObject *attr_of_class(PyObject *o, PyObject *name) {
   PyTypeObject *t = (PyTypeObject *)o;
   if (attr_keys_compare(t)) return attr_keys_break(t);
   SrcRef src;
-  PyObject *meta = attr_lookup_type(Py_TYPE(o), name), *d = attr_lookup(t, name, &src), *r = PyObject_GetAttr(o, name);
+  PyObject *meta = attr_lookup_type(Py_TYPE(o), name), *d = attr_lookup(t, name, &src),
+           *r = PyObject_GetAttr(o, name);
   if (!r || r != d) { /* bound, computed, or of the metaclass */
     PyTypeObject *rt = r ? Py_TYPE(r) : NULL;
     if (!r || rt == &PyMethod_Type || rt == &PyCFunction_Type || rt == &_PyMethodWrapper_Type) return r;
@@ -394,14 +425,16 @@ static PyObject *attr_of_class(PyObject *o, PyObject *name) {
   }
   if (r && r == d && attr_is_ours(t, name)) return r;
   bool stored = meta && (Py_TYPE(meta) == &PyGetSetDescr_Type || Py_TYPE(meta) == &PyMemberDescr_Type);
-  if (r && stored && t->tp_flags & Py_TPFLAGS_HEAPTYPE && !mg_is_fresh(o)) /* its name, its bases: no change of these is a change of its dict */
+  if (r && stored && t->tp_flags & Py_TPFLAGS_HEAPTYPE &&
+      !mg_is_fresh(o)) /* its name, its bases: no change of these is a change of its dict */
     mg_guard_member(mg_rec->guards, o, meta, r);
   PyObject *w = mg_wrap(r, r == d ? src : 0);
   Py_DECREF(r);
   return w;
 }
 
-/* Does a class of the program say what this attribute of its stand-ins is, rather than torch.Tensor or a stand-in? */
+/* Does a class of the program say what this attribute of its stand-ins is, rather than
+ * torch.Tensor or a stand-in? */
 static bool attr_of_program(PyTypeObject *t, PyObject *name) {
   PyTypeObject *c = mg_subclass_of(t);
   PyObject *d = attr_lookup_type(c, name);
@@ -411,7 +444,8 @@ static bool attr_of_program(PyTypeObject *t, PyObject *name) {
 /* Attributes of tensors are the tensor side's business, except those that users hang on the object. */
 static PyObject *attr_of_standin(PyObject *o, PyObject *name) {
   if (name == mg_names.class_) return Py_NewRef(mg_standin_class(o));
-  if (Py_TYPE(o) != mg_standin_type && attr_of_program(Py_TYPE(o), name)) return mg_rec_generic_getattr(o, name);
+  if (Py_TYPE(o) != mg_standin_type && attr_of_program(Py_TYPE(o), name))
+    return mg_rec_generic_getattr(o, name);
   if (mg_older(o)) {
     PyObject *d = _PyType_Lookup(Py_TYPE(o), name);
     if (name == mg_names.dict) return Py_XNewRef(mg_older_dict(o));
@@ -425,8 +459,7 @@ static PyObject *attr_of_standin(PyObject *o, PyObject *name) {
 
 /* The layout of super objects is not in CPython's headers, but has been this since 2.2. */
 typedef struct SuperObject {
-  PyObject_HEAD
-  PyTypeObject *type; /* the classes after this one in the order of obj_type are asked */
+  PyObject_HEAD PyTypeObject *type; /* the classes after this one in the order of obj_type are asked */
   PyObject *obj;
   PyTypeObject *obj_type;
 } SuperObject;
@@ -437,7 +470,8 @@ static PyObject *attr_of_super(PyObject *o, PyObject *name) {
   PyObject *mro = s->obj_type ? s->obj_type->tp_mro : NULL, *d = NULL;
   PyTypeObject *k = NULL;
   Py_ssize_t n = mro ? PyTuple_GET_SIZE(mro) : 0, i = 0;
-  if (mro && !mg_is_fresh((PyObject *)s->obj_type)) mg_guard_type_mro(mg_rec->guards, mg_subclass_of(s->obj_type));
+  if (mro && !mg_is_fresh((PyObject *)s->obj_type))
+    mg_guard_type_mro(mg_rec->guards, mg_subclass_of(s->obj_type));
   while (i < n && PyTuple_GET_ITEM(mro, i) != (PyObject *)s->type) i++;
   for (i++; i < n && !d && name != mg_names.class_; i++) {
     k = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
@@ -450,7 +484,8 @@ static PyObject *attr_of_super(PyObject *o, PyObject *name) {
   PyTypeObject *t = Py_TYPE(d);
   if (!t->tp_descr_get) return attr_is_ours(k, name) ? Py_NewRef(d) : mg_wrap(d, 0);
   bool stored = t == &PyMemberDescr_Type || t == &PyGetSetDescr_Type;
-  return stored && s->obj && mg_older(s->obj) ? attr_get_data_descr(s->obj, d, name) : PyObject_GetAttr(o, name);
+  return stored && s->obj && mg_older(s->obj) ? attr_get_data_descr(s->obj, d, name)
+                                              : PyObject_GetAttr(o, name);
 }
 
 /* The error knows what was asked of what, as PyObject_GetAttr has it. */
@@ -468,7 +503,9 @@ static PyObject *attr_note_error(PyObject *o, PyObject *name) {
   return NULL;
 }
 
-static PyObject *attr_of_wrapper(PyObject *o, PyObject *name) { return attr_or_hook(o, name, mg_wrapper_getattr(o, name)); }
+static PyObject *attr_of_wrapper(PyObject *o, PyObject *name) {
+  return attr_or_hook(o, name, mg_wrapper_getattr(o, name));
+}
 
 static PyObject *attr_of_tensor(PyObject *o, PyObject *name) {
   if (Py_TYPE(o) == mg_standin_type) return attr_of_standin(o, name);
@@ -481,13 +518,18 @@ PyObject *mg_rec_standin_getattr(PyObject *o, PyObject *name) { return attr_of_s
 static PyObject *attr_get(PyObject *o, PyObject *name) {
   if (mg_standin_check(o)) return mg_symsize_dress(mg_rec->cap, attr_of_tensor(o, name));
   if (mg_array_check(o)) return mg_array_getattr(o, name);
-  if (mg_symfloat_is(o)) return name == mg_names.class_ ? Py_NewRef((PyObject *)mg_symfloat_class(o)) : PyObject_GetAttr(o, name);
-  if (mg_wrapper_is(o)) return attr_is_generic(Py_TYPE(o)) ? attr_of_wrapper(o, name) : PyObject_GetAttr(o, name);
-  if (PyModule_Check(o)) return attr_is_python(Py_TYPE(o)) ? PyObject_GetAttr(o, name) : attr_of_module(o, name);
+  if (mg_symfloat_is(o))
+    return name == mg_names.class_ ? Py_NewRef((PyObject *)mg_symfloat_class(o)) : PyObject_GetAttr(o, name);
+  if (mg_wrapper_is(o))
+    return attr_is_generic(Py_TYPE(o)) ? attr_of_wrapper(o, name) : PyObject_GetAttr(o, name);
+  if (PyModule_Check(o))
+    return attr_is_python(Py_TYPE(o)) ? PyObject_GetAttr(o, name) : attr_of_module(o, name);
   if (PyType_Check(o)) return attr_of_class(o, name);
-  if (Py_TYPE(o) == &PySuper_Type && !mg_older(o)) return attr_of_super(o, name); /* an older one binds older objects, not yet wrapped */
+  if (Py_TYPE(o) == &PySuper_Type && !mg_older(o))
+    return attr_of_super(o, name); /* an older one binds older objects, not yet wrapped */
   PyObject *v = attr_of_instance(o, name);
-  if (!v && !mg_rec->abort && mg_tensorhook_is_handle(o)) return mg_rec_break(BK_op, "attribute %s of a hook's handle", PyUnicode_AsUTF8(name));
+  if (!v && !mg_rec->abort && mg_tensorhook_is_handle(o))
+    return mg_rec_break(BK_op, "attribute %s of a hook's handle", PyUnicode_AsUTF8(name));
   return v;
 }
 
@@ -519,7 +561,8 @@ static bool attr_finalizes_member(PyObject *o, PyObject *d, PyObject *name) {
   MgOlder *e = mg_older(o);
   PyObject *now = attr_written(e, name);
   if (now) return mg_rec_finalizes(now);
-  return mg_rec_finalizes_attr(o, d, *(PyObject **)((char *)e->orig + ((PyMemberDescrObject *)d)->d_member->offset));
+  return mg_rec_finalizes_attr(
+      o, d, *(PyObject **)((char *)e->orig + ((PyMemberDescrObject *)d)->d_member->offset));
 }
 
 static int attr_set_member(PyObject *o, PyObject *name, PyObject *v) {
@@ -544,8 +587,10 @@ int mg_rec_generic_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (!mg_older(o) && !module) return PyObject_GenericSetAttr(o, name, v);
   PyObject *d = attr_lookup_type(Py_TYPE(o), name);
   descrsetfunc set = d ? Py_TYPE(d)->tp_descr_set : NULL;
-  if (!set) return module ? mg_rec_namespace_set(PyModule_GetDict(o), name, v) : mg_older_set_attr(o, name, v);
-  if (Py_TYPE(d) == &PyProperty_Type || Py_TYPE(d)->tp_flags & Py_TPFLAGS_HEAPTYPE) return set(d, o, v); /* Python code */
+  if (!set)
+    return module ? mg_rec_namespace_set(PyModule_GetDict(o), name, v) : mg_older_set_attr(o, name, v);
+  if (Py_TYPE(d) == &PyProperty_Type || Py_TYPE(d)->tp_flags & Py_TPFLAGS_HEAPTYPE)
+    return set(d, o, v); /* Python code */
   if (Py_TYPE(d) == &PyMemberDescr_Type && ((PyMemberDescrObject *)d)->d_member->type == T_OBJECT_EX)
     return attr_finalizes_member(o, d, name) ? -1 : attr_set_member(o, name, v);
   if (PyExceptionInstance_Check(o) && name == mg_names.cause) return attr_set_cause(o, name, v);
@@ -553,12 +598,13 @@ int mg_rec_generic_setattr(PyObject *o, PyObject *name, PyObject *v) {
   return -1;
 }
 
-/* The usual end of nn.Module.__setattr__: a plain value under a name that is no parameter, buffer or submodule.
- * 1 done, 0 not this case, -1 error. */
+/* The usual end of nn.Module.__setattr__: a plain value under a name that is no parameter, buffer or
+ * submodule. 1 done, 0 not this case, -1 error. */
 static int attr_set_on_module(PyObject *o, PyObject *name, PyObject *v) {
   PyObject *const where[] = {mg_names.parameters, mg_names.buffers, mg_names.modules};
   PyObject *c = mg_standin_check(v) ? mg_standin_class(v) : (PyObject *)Py_TYPE(v);
-  if (PyType_IsSubtype((PyTypeObject *)c, mg_torch.parameter) || PyObject_TypeCheck(v, mg_torch.module)) return 0;
+  if (PyType_IsSubtype((PyTypeObject *)c, mg_torch.parameter) || PyObject_TypeCheck(v, mg_torch.module))
+    return 0;
   for (int i = 0; i < 3; i++) {
     PyObject *raw = NULL, *d = attr_module_dict(o, where[i], &raw);
     if (!d && PyErr_Occurred()) return -1;
@@ -579,8 +625,11 @@ int mg_rec_standin_setattr(PyObject *o, PyObject *name, PyObject *v) {
 }
 
 static int attr_set_on_standin(PyObject *o, PyObject *name, PyObject *v) {
-  PyObject *hook = Py_TYPE(o) == mg_standin_type ? NULL : attr_lookup_type(Py_TYPE(o), v ? mg_names.setattr : mg_names.delattr);
-  return hook && Py_TYPE(hook) == &PyFunction_Type ? PyObject_SetAttr(o, name, v) : mg_rec_standin_setattr(o, name, v);
+  PyObject *hook = Py_TYPE(o) == mg_standin_type
+                       ? NULL
+                       : attr_lookup_type(Py_TYPE(o), v ? mg_names.setattr : mg_names.delattr);
+  return hook && Py_TYPE(hook) == &PyFunction_Type ? PyObject_SetAttr(o, name, v)
+                                                   : mg_rec_standin_setattr(o, name, v);
 }
 
 static int attr_set_local(PyObject *o, PyObject *dict, PyObject *name, PyObject *v) {
@@ -598,7 +647,8 @@ int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (mg_standin_check(o)) return attr_set_on_standin(o, name, v);
   if (mg_array_check(o)) return PyObject_SetAttr(o, name, v);
   if (mg_wrapper_is(o) && mg_wrapper_setattr(o, name)) return -1;
-  if (PyModule_CheckExact(o) && name != mg_names.class_) return mg_rec_namespace_set(PyModule_GetDict(o), name, v);
+  if (PyModule_CheckExact(o) && name != mg_names.class_)
+    return mg_rec_namespace_set(PyModule_GetDict(o), name, v);
   MgOlder *e = mg_older(o);
   if (!e && !PyType_Check(o) && !PyModule_Check(o)) return PyObject_SetAttr(o, name, v);
   PyObject *hook = attr_lookup_type(Py_TYPE(o), v ? mg_names.setattr : mg_names.delattr);
@@ -609,7 +659,8 @@ int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {
       Py_XDECREF(local);
       return rc;
     }
-    mg_rec_break(BK_older_object, "write to attribute %s of a %s", PyUnicode_AsUTF8(name), Py_TYPE(o)->tp_name);
+    mg_rec_break(BK_older_object, "write to attribute %s of a %s", PyUnicode_AsUTF8(name),
+                 Py_TYPE(o)->tp_name);
     return -1;
   }
   if (!hook || Py_TYPE(hook) != &PyFunction_Type) return mg_rec_generic_setattr(o, name, v);

@@ -31,7 +31,8 @@ static int class_remember(PyTypeObject *t, PyObject *name) {
 
 int mg_class_set(PyTypeObject *t, PyObject *name, PyObject *v) {
   bool older = mg_rec && !mg_is_fresh((PyObject *)t) && t->tp_flags & Py_TPFLAGS_HEAPTYPE;
-  if (older && mg_rec_finalizes_attr((PyObject *)t, name, PyDict_GetItemWithError(mg_type_dict(t), name))) return -1;
+  if (older && mg_rec_finalizes_attr((PyObject *)t, name, PyDict_GetItemWithError(mg_type_dict(t), name)))
+    return -1;
   if (older && class_remember(t, name)) return -1;
   return PyType_Type.tp_setattro((PyObject *)t, name, v);
 }
@@ -64,7 +65,9 @@ static void class_unlist(MgIdent *d, PyTypeObject *t) {
   PyObject *key = PyLong_FromVoidPtr(t);
   for (Py_ssize_t i = 0; key && t->tp_bases && i < PyTuple_GET_SIZE(t->tp_bases); i++) {
     PyTypeObject *b = (PyTypeObject *)PyTuple_GET_ITEM(t->tp_bases, i);
-    PyObject *list = b->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_map_getp(&d->fresh, b) == MG_MAP_NONE ? (PyObject *)b->tp_subclasses : NULL;
+    PyObject *list = b->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_map_getp(&d->fresh, b) == MG_MAP_NONE
+                         ? (PyObject *)b->tp_subclasses
+                         : NULL;
     if (list && PyDict_DelItem(list, key)) PyErr_Clear();
   }
   Py_XDECREF(key);
@@ -90,7 +93,8 @@ void mg_classes_undo(MgRec *r) {
   r->ident->classes = NULL;
   while (PyDict_Next(all, &i, &t, &w))
     for (k = 0; PyDict_Next(w, &k, &name, &was);)
-      if (PyType_Type.tp_setattro(t, name, was == absent ? NULL : was)) PyErr_Clear(); /* made and deleted again */
+      if (PyType_Type.tp_setattro(t, name, was == absent ? NULL : was))
+        PyErr_Clear(); /* made and deleted again */
   Py_DECREF(all);
   PyErr_Restore(et, ev, tb);
 }

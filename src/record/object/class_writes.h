@@ -1,6 +1,7 @@
 /* Writes to classes while recording.
- * A class is changed for real, because C code looks methods up through slots that only the type itself keeps right.  The
- * original values are kept beside; they are put back when the recording ends, and the snapshot replays the writes. */
+ * A class is changed for real, because C code looks methods up through slots that only the type itself keeps
+ * right.  The original values are kept beside; they are put back when the recording ends, and the
+ * snapshot replays the writes. */
 #ifndef MG_CLASS_WRITES_H
 #define MG_CLASS_WRITES_H
 #define PY_SSIZE_T_CLEAN

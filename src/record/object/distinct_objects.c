@@ -1,6 +1,7 @@
-/* Older objects that are equal to themselves only, and whose equality the program asks for: elements of sets, keys of dicts, operands of
- * ==, what list.index() looks for.
- * In: what it compares.  Out: guards, that those which were different objects are different ones at every call. */
+/* Older objects that are equal to themselves only, and whose equality the program asks for: elements of sets,
+ * keys of dicts, operands of ==, what list.index() looks for.
+ * In: what it compares.  Out: guards, that those which were different objects are
+ * different ones at every call. */
 #include <stdlib.h>
 #include "host/python/hook_mode.h"
 #include "record/core/identity.h"
@@ -15,7 +16,8 @@ static void compared_deep(PyObject *o, int depth) {
   PyObject *k, *v;
   Py_ssize_t pos = 0;
   if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
-    for (Py_ssize_t i = 0; depth && i < PySequence_Fast_GET_SIZE(o); i++) compared_deep(PySequence_Fast_GET_ITEM(o, i), depth - 1);
+    for (Py_ssize_t i = 0; depth && i < PySequence_Fast_GET_SIZE(o); i++)
+      compared_deep(PySequence_Fast_GET_ITEM(o, i), depth - 1);
   } else if (PyDict_CheckExact(o)) {
     while (depth && PyDict_Next(o, &pos, &k, &v)) {
       compared_deep(k, depth - 1);

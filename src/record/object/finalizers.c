@@ -1,6 +1,7 @@
 /* See the header.  In: an object that loses a reference.  Out: whether code of the program may run then.
- * The objects that are reached from it are a graph, as in CPython's collector.  One that has more references than the graph explains
- * is alive, and so is what it reaches.  The recording's own references cannot be told from others: what it has met is taken as dying. */
+ * The objects that are reached from it are a graph, as in CPython's collector.  One that has more references
+ * than the graph explains is alive, and so is what it reaches.  The recording's own references cannot be told
+ * from others: what it has met is taken as dying. */
 #include "record/object/finalizers.h"
 #include <Python.h>
 #include <structmember.h>
@@ -35,8 +36,10 @@ bool mg_rec_finalizes_attr(PyObject *o, PyObject *name, PyObject *now) {
 static void fin_break(PyObject *o) {
   const char *name = Py_TYPE(o)->tp_name;
   if (mg_fin_is_generator(o)) mg_rec_break(BK_older_object, "a generator with clean-up code goes out of use");
-  else if (mg_has_finalizer(Py_TYPE(o))) mg_rec_break(BK_older_object, "a %s with __del__ goes out of use", name);
-  else if (mg_fin_has_callback(o)) mg_rec_break(BK_older_object, "a %s goes out of use, and a callback runs", name);
+  else if (mg_has_finalizer(Py_TYPE(o)))
+    mg_rec_break(BK_older_object, "a %s with __del__ goes out of use", name);
+  else if (mg_fin_has_callback(o))
+    mg_rec_break(BK_older_object, "a %s goes out of use, and a callback runs", name);
   else mg_rec_break(BK_older_object, "a %s goes out of use", name);
 }
 
@@ -45,7 +48,9 @@ bool mg_rec_finalizes(PyObject *o) {
   FinWalk w = {.recording = true};
   const MgOlder *e = mg_older(o);
   PyObject *orig = e ? e->orig : o;
-  SrcRef src = e ? e->src : PyTuple_Check(o) ? mg_unread_src(o) : 0; /* of a tuple that nobody looked at, only the class is guarded */
+  SrcRef src = e                  ? e->src
+               : PyTuple_Check(o) ? mg_unread_src(o)
+                                  : 0; /* of a tuple that nobody looked at, only the class is guarded */
   if (src) mg_guard_add(mg_rec->guards, GK_quiet, src, NULL, 0);
   bool yes = !mg_standin_check(orig) && mg_fin_walk(&w, orig);
   if (yes) fin_break(w.full ? orig : w.v[w.done].o);
@@ -107,7 +112,8 @@ static bool fin_is_bounded(PyObject *deque) {
 }
 
 static bool fin_is_container(PyObject *on) {
-  return (PyList_Check(on) || PyDict_Check(on) || PySet_Check(on) || fin_is_deque(on)) && mg_older(on) && !mg_rec_is_namespace(on);
+  return (PyList_Check(on) || PyDict_Check(on) || PySet_Check(on) || fin_is_deque(on)) && mg_older(on) &&
+         !mg_rec_is_namespace(on);
 }
 
 bool mg_finalizer_item(PyObject *on, PyObject *key) {
@@ -138,10 +144,31 @@ static bool fin_named(const char *name, const char *const *names) {
 
 bool mg_finalizer_method(PyObject *f, PyObject *const *arg, Py_ssize_t npos, PyObject *kwnames) {
   static const char *const at_key[] = {"pop", "__setitem__", "__delitem__", "setitem", "delitem", NULL};
-  static const char *const adds[] = {"append", "appendleft", "extend", "extendleft", "insert", "__iadd__", "iadd", NULL};
-  static const char *const any[] = {"clear", "pop", "popitem", "popleft", "remove", "discard", "intersection_update", "difference_update",
-                                    "symmetric_difference_update", "__iand__", "__isub__", "__ixor__", "__imul__", "__init__",
-                                    "__setitem__", "__delitem__", "setitem", "delitem", "iand", "isub", "ixor", "imul", NULL};
+  static const char *const adds[] = {"append", "appendleft", "extend", "extendleft",
+                                     "insert", "__iadd__",   "iadd",   NULL};
+  static const char *const any[] = {"clear",
+                                    "pop",
+                                    "popitem",
+                                    "popleft",
+                                    "remove",
+                                    "discard",
+                                    "intersection_update",
+                                    "difference_update",
+                                    "symmetric_difference_update",
+                                    "__iand__",
+                                    "__isub__",
+                                    "__ixor__",
+                                    "__imul__",
+                                    "__init__",
+                                    "__setitem__",
+                                    "__delitem__",
+                                    "setitem",
+                                    "delitem",
+                                    "iand",
+                                    "isub",
+                                    "ixor",
+                                    "imul",
+                                    NULL};
   char buf[256];
   PyObject *self = mg_policy_self(f);
   if (self && PyModule_Check(self)) self = NULL; /* operator.setitem */
@@ -149,14 +176,16 @@ bool mg_finalizer_method(PyObject *f, PyObject *const *arg, Py_ssize_t npos, PyO
   if (!on || !fin_is_container(on) || PyType_Check(f)) return false;
   const char *name = mg_policy_method(f, buf, sizeof buf);
   PyObject *first = npos > !self ? arg[!self] : NULL;
-  bool update = !strcmp(name, "update") || !strcmp(name, "__ior__") || !strcmp(name, "ior") || !strcmp(name, "__init__");
+  bool update = !strcmp(name, "update") || !strcmp(name, "__ior__") || !strcmp(name, "ior") ||
+                !strcmp(name, "__init__");
   if (update && PyDict_Check(on)) {
     if (first && fin_update(on, first)) return true;
     for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); i++)
       if (mg_finalizer_item(on, PyTuple_GET_ITEM(kwnames, i))) return true;
     return false;
   }
-  if (first && fin_named(name, at_key) && (PyDict_Check(on) || PyList_Check(on))) return mg_finalizer_item(on, first);
+  if (first && fin_named(name, at_key) && (PyDict_Check(on) || PyList_Check(on)))
+    return mg_finalizer_item(on, first);
   if (fin_is_deque(on) && fin_named(name, adds) && fin_is_bounded(on)) return fin_all(on);
   return fin_named(name, any) && fin_all(on);
 }

@@ -1,14 +1,16 @@
-/* What runs when an object goes out of use: __del__, what a generator has left of its try and with blocks, callbacks of weak references.
- * A recording writes to older objects when its segment ends, so what it takes out of them dies too late: the segment has to end before. */
+/* What runs when an object goes out of use: __del__, what a generator has left of its try and with blocks,
+ * callbacks of weak references. A recording writes to older objects when its segment ends, so what it takes
+ * out of them dies too late: the segment has to end before. */
 #ifndef MG_FINALIZERS_H
 #define MG_FINALIZERS_H
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdbool.h>
-/* A write drops what an older object held: o, an original or as the recording sees it, or NULL.  True: a break, with MgBreakError. */
+/* A write drops what an older object held: o, an original or as the recording sees it, or NULL.  True: a
+ * break, with MgBreakError. */
 bool mg_rec_finalizes(PyObject *o);
-/* The same for what an attribute of o (or a key of a namespace) was found to hold, now: the next run may find something else there.
- * name: or the descriptor of a member of a class with __slots__. */
+/* The same for what an attribute of o (or a key of a namespace) was found to hold, now: the next run may find
+ * something else there. name: or the descriptor of a member of a class with __slots__. */
 bool mg_rec_finalizes_attr(PyObject *o, PyObject *name, PyObject *now);
 /* The same for what a C method of an older container drops, and for `on op= other`. */
 bool mg_finalizer_method(PyObject *f, PyObject *const *arg, Py_ssize_t npos, PyObject *kwnames);

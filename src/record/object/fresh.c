@@ -1,6 +1,7 @@
-/* What the recording itself made: objects, kept alive to its end so that their addresses stay theirs, and generators, which
- * must be able to die.
- * In: marks (mg_fresh).  Out: mg_is_fresh; whose end runs code of the program; the end of generators that are left suspended. */
+/* What the recording itself made: objects, kept alive to its end so that their addresses stay theirs, and
+ * generators, which must be able to die.
+ * In: marks (mg_fresh).  Out: mg_is_fresh; whose end runs code of the program; the end of
+ * generators that are left suspended. */
 #include "record/object/fresh.h"
 #include "host/python/names.h"
 #include "host/python/pyframe.h"
@@ -11,23 +12,27 @@
 #include "record/core/recording.h"
 #include "record/object/wrap.h"
 
-/* C code that calls a class (map, the warnings machinery) makes an object that nothing has marked: unknown so far, with nothing
- * in it. */
+/* C code that calls a class (map, the warnings machinery) makes an object that nothing has marked: unknown so
+ * far, with nothing in it. */
 void mg_fresh_init(PyObject *o, PyCodeObject *co) {
-  if (!o || PyUnicode_CompareWithASCIIString(co->co_name, "__init__") || mg_is_fresh(o) || mg_older(o)) return;
-  if (!(Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) || mg_standin_check(o) || mg_solid_base(Py_TYPE(o)) != &PyBaseObject_Type) return;
+  if (!o || PyUnicode_CompareWithASCIIString(co->co_name, "__init__") || mg_is_fresh(o) || mg_older(o))
+    return;
+  if (!(Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) || mg_standin_check(o) ||
+      mg_solid_base(Py_TYPE(o)) != &PyBaseObject_Type)
+    return;
   PyObject **dict = _PyObject_GetDictPtr(o);
   if (!dict || !*dict || !PyDict_GET_SIZE(*dict)) mg_fresh(o);
 }
 
-/* type.__new__ calls these with the class that it makes: the first that the recording sees of it.  A metaclass's mro() gets it before it has
- * anything that a class has. */
+/* type.__new__ calls these with the class that it makes: the first that the recording sees of it.  A
+ * metaclass's mro() gets it before it has anything that a class has. */
 int mg_fresh_class(PyObject *const *slot, PyCodeObject *co) {
   bool named = co->co_argcount > 1 && !PyUnicode_CompareWithASCIIString(co->co_name, "__set_name__");
   PyObject *t = named ? slot[1] : co->co_argcount ? slot[0] : NULL;
   if (!t || !PyType_Check(t)) return 0;
   if (!((PyTypeObject *)t)->tp_mro) {
-    mg_rec_break(BK_older_object, "%.100s gets a class that is being made", PyUnicode_AsUTF8(co->co_qualname));
+    mg_rec_break(BK_older_object, "%.100s gets a class that is being made",
+                 PyUnicode_AsUTF8(co->co_qualname));
     return -1;
   }
   bool inited = !PyUnicode_CompareWithASCIIString(co->co_name, "__init_subclass__");
@@ -35,12 +40,16 @@ int mg_fresh_class(PyObject *const *slot, PyCodeObject *co) {
   return 0;
 }
 
-/* C code calls what lies in class dicts (descriptors, instances as special methods) with the original: as old as the class. */
+/* C code calls what lies in class dicts (descriptors, instances as special methods) with the
+ * original: as old as the class. */
 int mg_older_self(PyObject **slot, PyCodeObject *co) {
   static const char *const names[] = {"__call__", "__get__", "__set__", "__delete__"};
   PyObject *o = slot[0];
-  if (!o || Py_TYPE(o) == mg_torch.cached_property) return 0; /* nothing of it changes, and on 3.11 it has a lock */
-  if (!(Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) || PyType_Check(o) || mg_is_fresh(o) || mg_older(o) || mg_standin_check(o)) return 0;
+  if (!o || Py_TYPE(o) == mg_torch.cached_property)
+    return 0; /* nothing of it changes, and on 3.11 it has a lock */
+  if (!(Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) || PyType_Check(o) || mg_is_fresh(o) || mg_older(o) ||
+      mg_standin_check(o))
+    return 0;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     if (PyUnicode_CompareWithASCIIString(co->co_name, names[i])) continue;
     PyObject *w = mg_wrap(o, 0);
@@ -58,12 +67,15 @@ PyObject *mg_fresh_generator(const MgIdent *d, Py_ssize_t *i) {
   return NULL;
 }
 
-/* An older generator in a try or with block, or a C iterator (islice, map) that has one: *arg levels of these are looked into. */
+/* An older generator in a try or with block, or a C iterator (islice, map) that has one: *arg levels
+ * of these are looked into. */
 static int fresh_visit(PyObject *o, void *arg) {
   int left = *(int *)arg - 1;
   if (PyGen_CheckExact(o)) return !mg_is_fresh(o) && mg_generator_cleans_up(o);
   PyTypeObject *t = Py_TYPE(o);
-  bool looks = left >= 0 && t->tp_traverse && (PyTuple_CheckExact(o) || (PyIter_Check(o) && mg_solid_base(t) == t && t->tp_flags & Py_TPFLAGS_HAVE_GC));
+  bool looks = left >= 0 && t->tp_traverse &&
+               (PyTuple_CheckExact(o) ||
+                (PyIter_Check(o) && mg_solid_base(t) == t && t->tp_flags & Py_TPFLAGS_HAVE_GC));
   return looks ? t->tp_traverse(o, fresh_visit, &left) : 0;
 }
 

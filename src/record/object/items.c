@@ -1,5 +1,5 @@
-/* Subscripts, iteration, membership and identity while recording.  Copies of older containers are ordinary objects here;
- * what needs care are older objects whose state lives in C. */
+/* Subscripts, iteration, membership and identity while recording.  Copies of older containers are ordinary
+ * objects here; what needs care are older objects whose state lives in C. */
 #include "record/object/items.h"
 #include <string.h>
 #include "entry/guard/guard_add.h"
@@ -44,7 +44,8 @@ static bool seq_in_python(PyObject *o, PyObject *name) {
   return d && Py_TYPE(d) == &PyFunction_Type;
 }
 
-/* An index of a tensor that has arrays in it: with their tensors in place of them; NULL without exception: it has none. */
+/* An index of a tensor that has arrays in it: with their tensors in place of them; NULL
+ * without exception: it has none. */
 static PyObject *seq_tensor_index(PyObject *o, PyObject *key) {
   if (!mg_rec || !mg_standin_check(o) || !(mg_array_check(key) || PyTuple_CheckExact(key))) return NULL;
   return mg_array_index(key);
@@ -57,7 +58,8 @@ PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
     if (v || PyErr_Occurred()) return v;
   }
   if (mg_rec && PyDict_Check(o)) mg_compared(key);
-  PyObject *item = mg_symask_item(o, key), *index = item || PyErr_Occurred() ? NULL : seq_tensor_index(o, key);
+  PyObject *item = mg_symask_item(o, key),
+           *index = item || PyErr_Occurred() ? NULL : seq_tensor_index(o, key);
   if (index) item = PyObject_GetItem(o, index);
   Py_XDECREF(index);
   if (item || PyErr_Occurred()) return item;
@@ -82,7 +84,8 @@ PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
   }
   PyObject *v = PyDict_GetItemWithError(o, key);
   if (!v && PyErr_Occurred()) return NULL;
-  if (!v && !mg_rec_readable_dict(o)) return mg_rec_break(BK_older_object, "subscript of an older %s", Py_TYPE(o)->tp_name);
+  if (!v && !mg_rec_readable_dict(o))
+    return mg_rec_break(BK_older_object, "subscript of an older %s", Py_TYPE(o)->tp_name);
   if (!v) return PyObject_GetItem(o, key); /* __missing__ or KeyError */
   return mg_wrap_key(o, key, v);
 }
@@ -122,9 +125,12 @@ PyObject *mg_rec_iter(PyObject *o) {
 PyObject *mg_rec_next(PyObject *it) {
   PyTypeObject *t = Py_TYPE(it);
   if (!mg_rec) return t->tp_iternext(it);
-  if (PyGen_Check(it) && !mg_is_fresh(it)) return mg_rec_break(BK_generator, "next of a generator from outside");
+  if (PyGen_Check(it) && !mg_is_fresh(it))
+    return mg_rec_break(BK_generator, "next of a generator from outside");
   if (!seq_in_python(it, mg_names.next) && mg_older_opaque(it))
-    return strcmp(t->tp_name, "itertools.count") ? mg_rec_break(BK_older_object, "next of an older %s", t->tp_name) : mg_draw_next(it);
+    return strcmp(t->tp_name, "itertools.count")
+               ? mg_rec_break(BK_older_object, "next of an older %s", t->tp_name)
+               : mg_draw_next(it);
   PyObject *v = t->tp_iternext(it);
   if (!v) return NULL;
   if (!PyObject_TypeCheck(v, mg_torch.tensor) || mg_standin_check(v)) return v;
@@ -133,10 +139,12 @@ PyObject *mg_rec_next(PyObject *it) {
   return w;
 }
 
-/* Is a number that a run computes among constants?  The keys of c are guarded; the answer for the number is, by itself.
+/* Is a number that a run computes among constants?  The keys of c are guarded; the answer
+ * for the number is, by itself.
  * -1 with an exception; -2: ask as for other objects. */
 static int seq_contains_number(PyObject *c, PyObject *x) {
-  if (!mg_symfloat_is(x) || (!PyDict_Check(c) && !PyAnySet_Check(c)) || seq_in_python(c, mg_names.contains)) return -2;
+  if (!mg_symfloat_is(x) || (!PyDict_Check(c) && !PyAnySet_Check(c)) || seq_in_python(c, mg_names.contains))
+    return -2;
   if (mg_rec_is_namespace(c) || mg_older_opaque(c)) return -2;
   PyObject *keys = PySequence_List(c), *set = NULL, *has = NULL, *r = NULL;
   bool plain = keys != NULL;
@@ -166,7 +174,8 @@ int mg_rec_contains(PyObject *c, PyObject *x) {
   if (number != -2) return number;
   if (mg_rec && ((PyDict_Check(c) && mg_older(c)) || PyAnySet_Check(c))) mg_older_pin(x);
   if (mg_rec && mg_rec_is_namespace(c)) {
-    if (!PyUnicode_CheckExact(x)) return mg_rec_break(BK_older_object, "a key of a namespace that is no string"), -1;
+    if (!PyUnicode_CheckExact(x))
+      return mg_rec_break(BK_older_object, "a key of a namespace that is no string"), -1;
     PyObject *r = mg_rec_namespace_get(c, x);
     Py_XDECREF(r);
     return r ? 1 : PyErr_Occurred() ? -1 : 0;
@@ -191,7 +200,9 @@ int mg_rec_is(PyObject *a, PyObject *b) {
   if (a == b) return 1;
   if (!mg_rec) return 0;
   if ((a = mg_unread_orig(a)) == (b = mg_unread_orig(b))) return 1;
-  if (mg_symfloat_is(a) && mg_symfloat_is(b) && mg_symnode_of(a)->src && mg_symnode_of(a)->src == mg_symnode_of(b)->src) return 1;
+  if (mg_symfloat_is(a) && mg_symfloat_is(b) && mg_symnode_of(a)->src &&
+      mg_symnode_of(a)->src == mg_symnode_of(b)->src)
+    return 1;
   if (mg_symfloat_is_bool(a) || mg_symfloat_is_bool(b)) { /* there are two of them */
     PyObject *x = mg_symfloat_plain(a), *y = x ? mg_symfloat_plain(b) : NULL;
     int same = y ? x == y : -1;

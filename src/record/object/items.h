@@ -7,12 +7,14 @@
 
 int mg_rec_contains(PyObject *container, PyObject *x);
 PyObject *mg_rec_getitem(PyObject *o, PyObject *key);
-int mg_rec_is(PyObject *a, PyObject *b);                               /* IS_OP, aware of stand-ins and copies */
-PyObject *mg_rec_iter(PyObject *o);                                    /* GET_ITER */
-PyObject *mg_rec_next(PyObject *it); /* FOR_ITER; NULL without error or with StopIteration (a result): exhausted */
-int mg_rec_setitem(PyObject *o, PyObject *key, PyObject *v);           /* v NULL: delete */
-/* C code of CPython itself is about to read o (operators, truth, unpacking, formatting, len): 0, or -1 with a break
- * when o is an older object whose state lives in C.  Callers skip it for exact builtin types and stand-ins. */
+int mg_rec_is(PyObject *a, PyObject *b); /* IS_OP, aware of stand-ins and copies */
+PyObject *mg_rec_iter(PyObject *o);      /* GET_ITER */
+PyObject *
+mg_rec_next(PyObject *it); /* FOR_ITER; NULL without error or with StopIteration (a result): exhausted */
+int mg_rec_setitem(PyObject *o, PyObject *key, PyObject *v); /* v NULL: delete */
+/* C code of CPython itself is about to read o (operators, truth, unpacking, formatting, len): 0, or -1 with a
+ * break when o is an older object whose state lives in C.  Callers skip it for exact
+ * builtin types and stand-ins. */
 int mg_rec_touch(PyObject *o);
 /* The same where C code does no more with a mapping than to count its keys or to go over them. */
 int mg_rec_touch_keys(PyObject *o);

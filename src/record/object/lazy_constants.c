@@ -1,11 +1,14 @@
-/* In: numbers and strings that the recording loads from a path.  Out: guards, by value for what the program has looked at, by
- * class for what it only passed on (stored, returned, handed to a function that does nothing with it): another value is then
- * no recompile, and the snapshot loads it from its path.
- * The recording sees a copy of such an object, which has an identity of its own, for small ints and short strings are shared.
- * Invariant: whatever may look at one is preceded by mg_unread_before, _call or _all.  Instructions that only move their
- * operands are listed here, everything else looks at them, and at what is in containers among them.  Only instructions that load
- * make such copies, so that none appears behind the back of C code that was looked after already.
- * Containers of C other than exact lists, tuples and dicts are not searched: with one of them all are taken as read. */
+/* In: numbers and strings that the recording loads from a path.  Out: guards, by value for what the program
+ * has looked at, by
+ * class for what it only passed on (stored, returned, handed to a function that does nothing with it):
+ * another value is then no recompile, and the snapshot loads it from its path.
+ * The recording sees a copy of such an object, which has an identity of its own, for small ints
+ * and short strings are shared.
+ * Invariant: whatever may look at one is preceded by mg_unread_before, _call or _all.  Instructions that only
+ * move their operands are listed here, everything else looks at them, and at what is in containers among
+ * them.  Only instructions that load make such copies, so that none appears behind the back of C code that
+ * was looked after already. Containers of C other than exact lists, tuples and dicts are not searched: with
+ * one of them all are taken as read. */
 #include "record/object/lazy_constants.h"
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +26,16 @@
 #include "record/core/loop.h"
 #include "record/core/recording.h"
 
-enum { UNREAD_MOST = 256, /* of one recording */
-       UNREAD_TUPLE = 8,  /* items of a tuple whose items are taken one by one */
-       UNREAD_DEPTH = 4, UNREAD_ITEMS = 64 /* of containers that are searched */ };
+enum {
+  UNREAD_MOST = 256, /* of one recording */
+  UNREAD_TUPLE = 8,  /* items of a tuple whose items are taken one by one */
+  UNREAD_DEPTH = 4,
+  UNREAD_ITEMS = 64 /* of containers that are searched */
+};
 
-static bool unread_scalar(PyObject *o) { return PyUnicode_CheckExact(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o); }
+static bool unread_scalar(PyObject *o) {
+  return PyUnicode_CheckExact(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o);
+}
 
 static MgUnread *unread_find(PyObject *o) {
   MgIdent *d = mg_rec ? mg_rec->ident : NULL;
@@ -50,7 +58,8 @@ static PyObject *unread_copy(PyObject *v) {
 static PyObject *unread_add(PyObject *seen, PyObject *orig, MgUnread how) {
   MgIdent *d = mg_rec->ident;
   if (!seen) return NULL;
-  if ((!d->unread && !(d->unread = mg_malloc(sizeof *d->unread * UNREAD_MOST))) || mg_map_putp(&d->by_unread, seen, d->nunread) != MG_OK) {
+  if ((!d->unread && !(d->unread = mg_malloc(sizeof *d->unread * UNREAD_MOST))) ||
+      mg_map_putp(&d->by_unread, seen, d->nunread) != MG_OK) {
     Py_DECREF(seen);
     return PyErr_NoMemory();
   }
@@ -72,7 +81,8 @@ static PyObject *unread_tuple(PyObject *v, SrcRef src) {
   uint32_t at = d->nunread;
   PyObject *c = unread_add(PyTuple_New(n), v, (MgUnread){.src = src, .item = (int32_t)at + 1});
   for (Py_ssize_t i = 0; c && i < n; i++) {
-    PyObject *x = PyTuple_GET_ITEM(v, i), *w = unread_add(unread_copy(x), x, (MgUnread){.tuple = at + 1, .item = (int32_t)i});
+    PyObject *x = PyTuple_GET_ITEM(v, i),
+             *w = unread_add(unread_copy(x), x, (MgUnread){.tuple = at + 1, .item = (int32_t)i});
     if (!w) Py_CLEAR(c);
     else PyTuple_SET_ITEM(c, i, w);
   }
@@ -135,11 +145,14 @@ static bool unread_is_instance(PyObject *o) {
   return Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_solid_base(Py_TYPE(o)) == &PyBaseObject_Type;
 }
 
-/* The dict with the state of an instance that the recording made, borrowed; NULL: there is none, or more than that. */
+/* The dict with the state of an instance that the recording made, borrowed; NULL: there
+ * is none, or more than that. */
 static PyObject *unread_state(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   PyObject **dict = unread_is_instance(o) ? _PyObject_GetDictPtr(o) : NULL;
-  Py_ssize_t plain = PyBaseObject_Type.tp_basicsize + (t->tp_dictoffset > 0 ? (Py_ssize_t)sizeof(PyObject *) : 0) + (t->tp_weaklistoffset > 0 ? (Py_ssize_t)sizeof(PyObject *) : 0);
+  Py_ssize_t plain = PyBaseObject_Type.tp_basicsize +
+                     (t->tp_dictoffset > 0 ? (Py_ssize_t)sizeof(PyObject *) : 0) +
+                     (t->tp_weaklistoffset > 0 ? (Py_ssize_t)sizeof(PyObject *) : 0);
   return dict && *dict && t->tp_basicsize <= plain ? *dict : NULL;
 }
 
@@ -149,16 +162,21 @@ static void unread_within(PyObject *o, int depth, bool by_c) {
   PyObject *k, *v;
   if (!o || !mg_rec->ident->waiting) return;
   if (!PyObject_IS_GC(o)) return unread_operand(o);
-  if (mg_standin_check(o) || PyType_Check(o) || PyModule_Check(o) || PyFunction_Check(o) || PyAnySet_CheckExact(o)) return; /* elements were hashed */
+  if (mg_standin_check(o) || PyType_Check(o) || PyModule_Check(o) || PyFunction_Check(o) ||
+      PyAnySet_CheckExact(o))
+    return; /* elements were hashed */
   if (PyCFunction_Check(o)) return unread_within(PyCFunction_GET_SELF(o), depth + 1, by_c);
   if (PyMethod_Check(o)) return unread_within(PyMethod_GET_SELF(o), depth + 1, by_c);
   bool list = PyList_CheckExact(o) || PyTuple_CheckExact(o);
   MgOlder *e = list || PyDict_CheckExact(o) ? NULL : mg_older(o);
-  if (e && (e->kind == OLDER_itself || e->kind == OLDER_object)) return; /* its real state is the one that was there */
+  if (e && (e->kind == OLDER_itself || e->kind == OLDER_object))
+    return; /* its real state is the one that was there */
   if (unread_is_instance(o) && !by_c) return;
   PyObject *state = unread_state(o);
   if (state) o = state;
-  Py_ssize_t n = list ? PySequence_Fast_GET_SIZE(o) : PyDict_CheckExact(o) ? PyDict_GET_SIZE(o) : UNREAD_ITEMS + 1;
+  Py_ssize_t n = list                   ? PySequence_Fast_GET_SIZE(o)
+                 : PyDict_CheckExact(o) ? PyDict_GET_SIZE(o)
+                                        : UNREAD_ITEMS + 1;
   if (depth > UNREAD_DEPTH || n > UNREAD_ITEMS) return mg_unread_all();
   for (Py_ssize_t i = 0; list && i < n; i++) unread_within(PySequence_Fast_GET_ITEM(o, i), depth + 1, by_c);
   while (!list && PyDict_Next(o, &pos, &k, &v)) unread_within(v, depth + 1, by_c);
@@ -172,16 +190,44 @@ void mg_unread_before(MgLoop *l, const MgInstr *in, int reads) {
   MgIdent *d = l->rec->ident;
   d->loads = false;
   switch (in->op) {
-  case BC_LOAD_FAST: case BC_LOAD_DEREF: case BC_LOAD_GLOBAL: case BC_COPY_FREE_VARS: d->loads = true; return;
-  case BC_LOAD_CONST: case BC_STORE_FAST: case BC_STORE_DEREF: case BC_MAKE_CELL: case BC_POP_TOP: case BC_PUSH_NULL: case BC_COPY:
-  case BC_SWAP: case BC_JUMP: case BC_JUMP_BACKWARD: case BC_NOP: case BC_BUILD_TUPLE: case BC_BUILD_LIST: case BC_LIST_APPEND:
-  case BC_LIST_TO_TUPLE: case BC_MAKE_FUNCTION: case BC_BUILD_CONST_KEY_MAP: case BC_POP_JUMP_IF_NONE: case BC_POP_JUMP_IF_NOT_NONE:
-  case BC_RETURN_CONST: case BC_CALL: /* mg_rec_call looks after these */ return;
-  case BC_LOAD_ATTR: case BC_LOAD_METHOD: case BC_GET_ITER: case BC_FOR_ITER: case BC_UNPACK_SEQUENCE:
+  case BC_LOAD_FAST:
+  case BC_LOAD_DEREF:
+  case BC_LOAD_GLOBAL:
+  case BC_COPY_FREE_VARS: d->loads = true; return;
+  case BC_LOAD_CONST:
+  case BC_STORE_FAST:
+  case BC_STORE_DEREF:
+  case BC_MAKE_CELL:
+  case BC_POP_TOP:
+  case BC_PUSH_NULL:
+  case BC_COPY:
+  case BC_SWAP:
+  case BC_JUMP:
+  case BC_JUMP_BACKWARD:
+  case BC_NOP:
+  case BC_BUILD_TUPLE:
+  case BC_BUILD_LIST:
+  case BC_LIST_APPEND:
+  case BC_LIST_TO_TUPLE:
+  case BC_MAKE_FUNCTION:
+  case BC_BUILD_CONST_KEY_MAP:
+  case BC_POP_JUMP_IF_NONE:
+  case BC_POP_JUMP_IF_NOT_NONE:
+  case BC_RETURN_CONST:
+  case BC_CALL: /* mg_rec_call looks after these */ return;
+  case BC_LOAD_ATTR:
+  case BC_LOAD_METHOD:
+  case BC_GET_ITER:
+  case BC_FOR_ITER:
+  case BC_UNPACK_SEQUENCE:
     unread_operand(PEEK(1));
     d->loads = true;
     return;
-  case BC_CALL_FUNCTION_EX: case BC_LIST_EXTEND: case BC_DICT_MERGE: case BC_DICT_UPDATE: case BC_BEFORE_WITH:
+  case BC_CALL_FUNCTION_EX:
+  case BC_LIST_EXTEND:
+  case BC_DICT_MERGE:
+  case BC_DICT_UPDATE:
+  case BC_BEFORE_WITH:
     unread_operand(PEEK(1));
     if (reads > 1) unread_operand(PEEK(2));
     return;
@@ -211,21 +257,28 @@ void mg_unread_before(MgLoop *l, const MgInstr *in, int reads) {
 /* A class of the program whose __new__ and __init__ are recorded. */
 static bool unread_is_class(PyObject *f) {
   PyTypeObject *t = (PyTypeObject *)f;
-  if (!PyType_Check(f) || Py_TYPE(f)->tp_call != PyType_Type.tp_call || mg_solid_base(t) != &PyBaseObject_Type || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+  if (!PyType_Check(f) || Py_TYPE(f)->tp_call != PyType_Type.tp_call ||
+      mg_solid_base(t) != &PyBaseObject_Type || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE))
+    return false;
   PyObject *const part[] = {_PyType_Lookup(t, mg_names.init), _PyType_Lookup(t, mg_names.new)};
   for (int i = 0; i < 2; i++)
-    if (part[i] && PyFunction_Check(part[i]) && mg_skip_opaque((PyCodeObject *)PyFunction_GET_CODE(part[i]))) return false;
+    if (part[i] && PyFunction_Check(part[i]) && mg_skip_opaque((PyCodeObject *)PyFunction_GET_CODE(part[i])))
+      return false;
   return true;
 }
 
 /* Methods of containers that pass on what they are given, or have. */
 static bool unread_is_move(PyObject *f) {
-  static const struct { PyTypeObject *type; const char *name; } moves[] = {
+  static const struct {
+    PyTypeObject *type;
+    const char *name;
+  } moves[] = {
       {&PyList_Type, "append"}, {&PyDict_Type, "items"}, {&PyDict_Type, "values"}, {&PyDict_Type, "keys"}};
   PyTypeObject *t = NULL;
   const PyMethodDef *def = NULL;
   if (Py_IS_TYPE(f, &PyMethodDescr_Type)) t = PyDescr_TYPE(f), def = ((PyMethodDescrObject *)f)->d_method;
-  else if (PyCFunction_CheckExact(f) && PyCFunction_GET_SELF(f)) t = Py_TYPE(PyCFunction_GET_SELF(f)), def = ((PyCFunctionObject *)f)->m_ml;
+  else if (PyCFunction_CheckExact(f) && PyCFunction_GET_SELF(f))
+    t = Py_TYPE(PyCFunction_GET_SELF(f)), def = ((PyCFunctionObject *)f)->m_ml;
   for (size_t i = 0; def && i < sizeof moves / sizeof *moves; i++)
     if (t == moves[i].type && !strcmp(def->ml_name, moves[i].name)) return true;
   return false;
@@ -233,11 +286,16 @@ static bool unread_is_move(PyObject *f) {
 
 /* C code that looks at what it is given, but not at what is in it. */
 static bool unread_is_shallow(PyObject *f) {
-  if (f == (PyObject *)&PyZip_Type || f == (PyObject *)&PyEnum_Type || f == (PyObject *)&PyReversed_Type || f == (PyObject *)&PyList_Type ||
-      f == (PyObject *)&PyTuple_Type)
+  if (f == (PyObject *)&PyZip_Type || f == (PyObject *)&PyEnum_Type || f == (PyObject *)&PyReversed_Type ||
+      f == (PyObject *)&PyList_Type || f == (PyObject *)&PyTuple_Type)
     return true;
   switch (mg_policy_of(f).action) {
-  case ACT_len: case ACT_iter: case ACT_next: case ACT_getattr: case ACT_hasattr: case ACT_setattr: return true;
+  case ACT_len:
+  case ACT_iter:
+  case ACT_next:
+  case ACT_getattr:
+  case ACT_hasattr:
+  case ACT_setattr: return true;
   default: return false;
   }
 }
@@ -254,7 +312,8 @@ void mg_unread_call(PyObject *f, PyObject *const *arg, Py_ssize_t n) {
 }
 
 static void unread_guard(const MgRec *r, MgUnread *u) {
-  mg_guard_add(r->guards, u->read ? GK_equal : GK_type, unread_src(r, u), u->read ? u->orig : (PyObject *)Py_TYPE(u->orig), 0);
+  mg_guard_add(r->guards, u->read ? GK_equal : GK_type, unread_src(r, u),
+               u->read ? u->orig : (PyObject *)Py_TYPE(u->orig), 0);
 }
 
 void mg_unread_end(MgRec *r) {

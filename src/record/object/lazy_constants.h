@@ -17,7 +17,8 @@ typedef struct MgUnread {
   bool read;             /* its value is to be guarded; a tuple's items tell it */
 } MgUnread;
 
-/* What the recording sees of the constant v at src, new; NULL without exception: v itself, which the caller guards. */
+/* What the recording sees of the constant v at src, new; NULL without exception: v
+ * itself, which the caller guards. */
 PyObject *mg_unread_wrap(PyObject *v, SrcRef src);
 /* Before instruction in, which looks at so many stack entries. */
 void mg_unread_before(struct MgLoop *l, const struct MgInstr *in, int reads);

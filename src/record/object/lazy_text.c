@@ -1,5 +1,5 @@
-/* See the header.  Invariant: every slot through which Python or C code could learn something of the text but its class gives the
- * recording up.  C functions are not handed one, but for those that ask what it is. */
+/* See the header.  Invariant: every slot through which Python or C code could learn something of the text but
+ * its class gives the recording up.  C functions are not handed one, but for those that ask what it is. */
 #include "record/object/lazy_text.h"
 #include <string.h>
 #include "host/python/hook_mode.h"
@@ -22,7 +22,9 @@ PyObject *mg_lazystr_read(void) {
 }
 
 void mg_lazystr_raised(MgRec *r) {
-  if (r->texts && !r->abort && (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(MgBreakError))) mg_lazystr_read();
+  if (r->texts && !r->abort &&
+      (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(MgBreakError)))
+    mg_lazystr_read();
 }
 
 /* ---- making ---- */
@@ -54,7 +56,9 @@ static PyObject *lazystr_item(MgRec *r, PyObject *o) {
   const MgVal *v = mg_val(r->g, mg_standin_val(o));
   if (v->ndim) return NULL;
   if (v->dtype == DT_bool) return Py_NewRef(Py_False);
-  return mg_dtype_is_complex(v->dtype) ? PyComplex_FromDoubles(0, 0) : mg_dtype_is_float(v->dtype) ? PyFloat_FromDouble(0) : PyLong_FromLong(0);
+  return mg_dtype_is_complex(v->dtype) ? PyComplex_FromDoubles(0, 0)
+         : mg_dtype_is_float(v->dtype) ? PyFloat_FromDouble(0)
+                                       : PyLong_FromLong(0);
 }
 
 /* Does o, a sequence such as a shape, hold what has no value? */
@@ -91,7 +95,8 @@ PyObject *mg_lazystr_join(PyObject *const *text, int n) {
 static bool lazystr_keeps(PyObject *f) {
   if (!PyType_Check(f)) return false;
   PyTypeObject *t = (PyTypeObject *)f;
-  return PyExceptionClass_Check(f) || (t->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_FastSubclass(t, Py_TPFLAGS_UNICODE_SUBCLASS));
+  return PyExceptionClass_Check(f) ||
+         (t->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_FastSubclass(t, Py_TPFLAGS_UNICODE_SUBCLASS));
 }
 
 bool mg_lazystr_call(const MgCall *c, PyObject **out) {
@@ -100,12 +105,15 @@ bool mg_lazystr_call(const MgCall *c, PyObject **out) {
   PyObject *self = mg_policy_self(c->f);
   if (!among && !(self && mg_lazystr_is(self))) return false;
   PyTypeObject *t = Py_TYPE(c->f);
-  if (t == &PyFunction_Type || (t == &PyMethod_Type && PyFunction_Check(PyMethod_GET_FUNCTION(c->f)))) return false;
+  if (t == &PyFunction_Type || (t == &PyMethod_Type && PyFunction_Check(PyMethod_GET_FUNCTION(c->f))))
+    return false;
   if (lazystr_keeps(c->f)) return false;
   MgAction act = mg_policy_of(c->f).action;
   bool ask = act == ACT_isinstance && c->n == 2 && !c->kwnames && !mg_lazystr_is(c->arg[1]);
   if (!ask && act == ACT_type && c->n == 1) *out = Py_NewRef((PyObject *)&PyUnicode_Type);
-  else if (!ask && PyCFunction_Check(c->f) && c->n == 1 && !strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "callable")) *out = Py_NewRef(Py_False);
+  else if (!ask && PyCFunction_Check(c->f) && c->n == 1 &&
+           !strcmp(((PyCFunctionObject *)c->f)->m_ml->ml_name, "callable"))
+    *out = Py_NewRef(Py_False);
   else if (!ask) *out = mg_lazystr_read();
   else {
     PyObject *pair[2] = {PyUnicode_FromString(""), c->arg[1]};
@@ -128,7 +136,8 @@ static int lazystr_truth(PyObject *o) { return mg_lazystr_read(), -1; }
 static int lazystr_contains(PyObject *o, PyObject *x) { return mg_lazystr_read(), -1; }
 static void lazystr_free(PyObject *o) { PyObject_Free(o); }
 
-static PyNumberMethods lazystr_number = {.nb_add = lazystr_two, .nb_multiply = lazystr_two, .nb_remainder = lazystr_two, .nb_bool = lazystr_truth};
+static PyNumberMethods lazystr_number = {
+    .nb_add = lazystr_two, .nb_multiply = lazystr_two, .nb_remainder = lazystr_two, .nb_bool = lazystr_truth};
 static PySequenceMethods lazystr_sequence = {.sq_length = lazystr_length, .sq_contains = lazystr_contains};
 static PyMappingMethods lazystr_mapping = {.mp_length = lazystr_length, .mp_subscript = lazystr_two};
 

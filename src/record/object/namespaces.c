@@ -32,7 +32,8 @@ PyObject *mg_rec_class_mapping_get(PyObject *dict, PyObject *key) {
 
 /* All of it, as a fresh dict of wrapped values. */
 PyObject *mg_rec_class_mapping_all(PyObject *dict) {
-  if (mg_class_wrote_dict(dict, NULL)) return mg_rec_break(BK_older_object, "the dict of a class that was written to");
+  if (mg_class_wrote_dict(dict, NULL))
+    return mg_rec_break(BK_older_object, "the dict of a class that was written to");
   mg_guard_dict_all(mg_rec->guards, dict, NULL, true);
   PyObject *all = PyDict_New(), *k, *v;
   Py_ssize_t pos = 0;
@@ -52,7 +53,9 @@ static PyObject *builtin_call_method(PyObject *self, const char *name, const MgC
   return r;
 }
 
-bool mg_builtin_looks_up(const char *name) { return !strcmp(name, "get") || !strcmp(name, "__getitem__") || !strcmp(name, "__contains__"); }
+bool mg_builtin_looks_up(const char *name) {
+  return !strcmp(name, "get") || !strcmp(name, "__getitem__") || !strcmp(name, "__contains__");
+}
 
 PyObject *mg_builtin_found(const MgCall *c, Py_ssize_t first, const char *name, PyObject *v) {
   if (!v && PyErr_Occurred()) return NULL;
@@ -70,7 +73,8 @@ PyObject *mg_rec_class_mapping_call(const MgCall *c, PyObject *dict) {
   char buf[256];
   const char *name = mg_policy_method(c->f, buf, sizeof buf);
   Py_ssize_t first = mg_policy_self(c->f) ? 0 : 1;
-  if (c->npos > first && mg_builtin_looks_up(name)) return mg_builtin_found(c, first, name, mg_rec_class_mapping_get(dict, c->arg[first]));
+  if (c->npos > first && mg_builtin_looks_up(name))
+    return mg_builtin_found(c, first, name, mg_rec_class_mapping_get(dict, c->arg[first]));
   PyObject *all = mg_rec_class_mapping_all(dict), *r = all ? builtin_call_method(all, name, c, first) : NULL;
   Py_XDECREF(all);
   return r;
@@ -92,8 +96,10 @@ PyObject *mg_rec_namespace_call(const MgCall *c, PyObject *dict) {
   char buf[256];
   const char *name = mg_policy_method(c->f, buf, sizeof buf);
   Py_ssize_t first = mg_policy_self(c->f) ? 0 : 1;
-  bool item = !strcmp(name, "__getitem__"), in = !strcmp(name, "__contains__"), dflt = !strcmp(name, "setdefault");
-  PyObject *key = c->npos > first ? c->arg[first] : NULL, *other = c->npos > first + 1 ? c->arg[first + 1] : Py_None;
+  bool item = !strcmp(name, "__getitem__"), in = !strcmp(name, "__contains__"),
+       dflt = !strcmp(name, "setdefault");
+  PyObject *key = c->npos > first ? c->arg[first] : NULL,
+           *other = c->npos > first + 1 ? c->arg[first + 1] : Py_None;
   if (!key || !PyUnicode_CheckExact(key) || c->kwnames) return mg_call_unknown(c);
   if (!strcmp(name, "__setitem__") || !strcmp(name, "__delitem__"))
     return mg_rec_namespace_set(dict, key, c->npos > first + 1 ? other : NULL) ? NULL : Py_NewRef(Py_None);
@@ -115,7 +121,9 @@ PyObject *mg_rec_referent(PyObject *ref) {
   MgGuards *g = mg_rec->guards;
   SrcRef owner = mg_older_by_path(e) ? e->src : mg_source(g, SRC_pinned, 0, 0, e->orig);
   PyObject *o = PyWeakref_GET_OBJECT(e->orig);
-  if (mg_finalizer_dropped(o)) return mg_rec_break(BK_older_object, "a weak reference to a %s that went out of use", Py_TYPE(o)->tp_name);
+  if (mg_finalizer_dropped(o))
+    return mg_rec_break(BK_older_object, "a weak reference to a %s that went out of use",
+                        Py_TYPE(o)->tp_name);
   return mg_wrap(o, mg_source(g, SRC_weak, owner, 0, NULL));
 }
 
@@ -136,11 +144,14 @@ bool mg_rec_readable_dict(PyObject *o) {
 /* Where an answer is kept: functions and modules are asked for at every use. */
 static MgGlobalFound *global_found(PyObject *d, PyObject *name) {
   MgGlobalFound *f = mg_rec->ident->globals;
-  return &f[mg_hash_u64((uint64_t)(uintptr_t)d ^ (uint64_t)(uintptr_t)name << 1) % (sizeof mg_rec->ident->globals / sizeof *f)];
+  return &f[mg_hash_u64((uint64_t)(uintptr_t)d ^ (uint64_t)(uintptr_t)name << 1) %
+            (sizeof mg_rec->ident->globals / sizeof *f)];
 }
 
 /* Is v seen as itself, whatever happens? */
-static bool global_stays(PyObject *v) { return PyFunction_Check(v) || PyModule_Check(v) || PyType_Check(v) || PyCFunction_Check(v); }
+static bool global_stays(PyObject *v) {
+  return PyFunction_Check(v) || PyModule_Check(v) || PyType_Check(v) || PyCFunction_Check(v);
+}
 
 PyObject *mg_rec_namespace_get(PyObject *d, PyObject *name) {
   MgGlobalFound *f = global_found(d, name);
@@ -167,7 +178,8 @@ int mg_rec_namespace_set(PyObject *d, PyObject *name, PyObject *v) {
   }
   if (!e->attrs && !(e->attrs = PyDict_New())) return -1;
   PyObject *old = PyDict_GetItemWithError(e->attrs, name);
-  if (old ? mg_rec_finalizes(old) : mg_rec_finalizes_attr(d, name, PyDict_GetItemWithError(d, name))) return -1;
+  if (old ? mg_rec_finalizes(old) : mg_rec_finalizes_attr(d, name, PyDict_GetItemWithError(d, name)))
+    return -1;
   *global_found(d, name) = (MgGlobalFound){0};
   if (!v) {
     PyObject *now = mg_rec_namespace_get(d, name);
@@ -184,7 +196,8 @@ int mg_rec_namespace_set(PyObject *d, PyObject *name, PyObject *v) {
 PyObject *mg_rec_load_global(PyObject *globals, PyObject *builtins, PyObject *name) {
   PyObject *v = NULL;
   if (!mg_rec) {
-    if (!(v = PyDict_GetItemWithError(globals, name)) && !PyErr_Occurred()) v = PyObject_GetItem(builtins, name);
+    if (!(v = PyDict_GetItemWithError(globals, name)) && !PyErr_Occurred())
+      v = PyObject_GetItem(builtins, name);
     else Py_XINCREF(v);
   } else {
     if (globals == PyFunction_GET_GLOBALS(mg_rec->ident->func)) /* another function may share the code */

@@ -1,8 +1,9 @@
 /* Dicts that are older than the recording.
- * In: a dict (or an instance of a class over one) met for the first time.  Out: a copy of it, whose content is wrapped as well.
- * One that is loaded only to be asked for a key (d["a"], "a" in d, d.get("a")) is lazy: its copy stays empty, and only the keys
- * that were asked for are wrapped and guarded, so that the others may come, go and change.  Whatever else is done with it fills
- * the copy first; so nobody sees an empty one. */
+ * In: a dict (or an instance of a class over one) met for the first time.  Out: a copy of it, whose content
+ * is wrapped as well.
+ * One that is loaded only to be asked for a key (d["a"], "a" in d, d.get("a")) is lazy: its copy stays empty,
+ * and only the keys that were asked for are wrapped and guarded, so that the others may come, go and change.
+ * Whatever else is done with it fills the copy first; so nobody sees an empty one. */
 #include "entry/guard/guard_add.h"
 #include "entry/guard/guard_set.h"
 #include "entry/guard/source.h"
@@ -53,8 +54,8 @@ static PyObject *olderdict_plain_copy(PyObject *dict) {
 
 /* A key that is found without code of the program. */
 static bool olderdict_plain(PyObject *k) {
-  return PyUnicode_CheckExact(k) || PyLong_CheckExact(k) || PyBool_Check(k) || k == Py_None || Py_TYPE(k) == &PyType_Type ||
-         PyFunction_Check(k) || PyCFunction_CheckExact(k);
+  return PyUnicode_CheckExact(k) || PyLong_CheckExact(k) || PyBool_Check(k) || k == Py_None ||
+         Py_TYPE(k) == &PyType_Type || PyFunction_Check(k) || PyCFunction_CheckExact(k);
 }
 
 static bool olderdict_plain_keys(PyObject *keys) {
@@ -68,7 +69,8 @@ bool mg_older_loads_for(int around, bool (*next)(const MgLoop *l, const MgInstr 
   if (mg_rec->ident->of_cell == around + 1) return true;
   if (around || !l) return false;
   int now = l->in->op;
-  bool loads = now == BC_LOAD_FAST || now == BC_LOAD_GLOBAL || now == BC_LOAD_DEREF || now == BC_LOAD_ATTR || now == BC_BINARY_SUBSCR;
+  bool loads = now == BC_LOAD_FAST || now == BC_LOAD_GLOBAL || now == BC_LOAD_DEREF || now == BC_LOAD_ATTR ||
+               now == BC_BINARY_SUBSCR;
   return loads && next(l, &l->code->instr[l->unit]);
 }
 
@@ -76,7 +78,8 @@ bool mg_older_loads_for(int around, bool (*next)(const MgLoop *l, const MgInstr 
 static bool olderdict_asked(const MgLoop *l, const MgInstr *in) {
   if (in->op == BC_CONTAINS_OP) return true;
   if (in->op == BC_LOAD_METHOD) return !PyUnicode_CompareWithASCIIString(CO_NAME(in->arg), "get");
-  bool key = in->op == BC_LOAD_CONST || in->op == BC_LOAD_FAST || in->op == BC_LOAD_DEREF || (in->op == BC_LOAD_GLOBAL && !in->flag);
+  bool key = in->op == BC_LOAD_CONST || in->op == BC_LOAD_FAST || in->op == BC_LOAD_DEREF ||
+             (in->op == BC_LOAD_GLOBAL && !in->flag);
   return key && l->code->instr[in->next].op == BC_BINARY_SUBSCR;
 }
 
@@ -87,18 +90,22 @@ bool mg_olderdict_lazy(PyObject *seen) {
 }
 
 int mg_olderdict_look(PyObject *seen) {
-  return mg_olderdict_lazy(seen) && !mg_older_loads_for(mg_rec->ident->depth, olderdict_asked) ? mg_olderdict_fill(seen) : 0;
+  return mg_olderdict_lazy(seen) && !mg_older_loads_for(mg_rec->ident->depth, olderdict_asked)
+             ? mg_olderdict_fill(seen)
+             : 0;
 }
 
-/* Wraps the content of v into its copy, whose entry is at; read: what some keys hold already, or NULL.  Keys are wrapped too: a tensor
- * may be one.  An OrderedDict keeps its order beside the dict, where no version counts. */
+/* Wraps the content of v into its copy, whose entry is at; read: what some keys hold already, or NULL.  Keys
+ * are wrapped too: a tensor may be one.  An OrderedDict keeps its order beside the
+ * dict, where no version counts. */
 static int olderdict_copy(uint32_t at, PyObject *keys, PyObject *read) {
   MgIdent *d = mg_rec->ident;
   PyObject *v = d->v[at].orig, *c = d->v[at].seen;
   SrcRef src = d->v[at].src;
   if (mg_finalizer_keys(keys)) return -1;
   for (Py_ssize_t i = 0; !src && i < PyTuple_GET_SIZE(keys); i++)
-    if (mg_guard_key_moves(v, PyTuple_GET_ITEM(keys, i))) src = d->v[at].src = mg_source(mg_rec->guards, SRC_pinned, 0, 0, v);
+    if (mg_guard_key_moves(v, PyTuple_GET_ITEM(keys, i)))
+      src = d->v[at].src = mg_source(mg_rec->guards, SRC_pinned, 0, 0, v);
   if (src) {
     mg_guard_add(mg_rec->guards, GK_type, src, (PyObject *)Py_TYPE(v), 0);
     mg_guard_add(mg_rec->guards, PyODict_Check(v) ? GK_order : GK_keys, src, keys, 0);
@@ -108,10 +115,12 @@ static int olderdict_copy(uint32_t at, PyObject *keys, PyObject *read) {
   }
   if (PyObject_TypeCheck(v, mg_torch.defaultdict) && olderdict_copy_factory(v, c, src)) return -1;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); i++) {
-    PyObject *k = PyTuple_GET_ITEM(keys, i), *x = PyDict_GetItemWithError(v, k), *have = read ? PyDict_GetItemWithError(read, k) : NULL;
+    PyObject *k = PyTuple_GET_ITEM(keys, i), *x = PyDict_GetItemWithError(v, k),
+             *have = read ? PyDict_GetItemWithError(read, k) : NULL;
     PyObject *kw = x ? mg_wrap(k, 0) : NULL, *w = NULL;
     if (kw && have) w = mg_older_fill(have) ? NULL : Py_NewRef(have);
-    else if (kw) w = mg_wrap(x, src ? mg_source(mg_rec->guards, SRC_key, src, 0, k) : mg_dynfloat_key(v, NULL, k, x));
+    else if (kw)
+      w = mg_wrap(x, src ? mg_source(mg_rec->guards, SRC_key, src, 0, k) : mg_dynfloat_key(v, NULL, k, x));
     int rc = w ? mg_dict_put(c, kw, w) : -1;
     Py_XDECREF(kw);
     Py_XDECREF(w);
@@ -170,7 +179,8 @@ int mg_olderdict_contains(PyObject *seen, PyObject *key) {
 PyObject *mg_olderdict_wrap(PyObject *v, SrcRef src) {
   MgIdent *d = mg_rec->ident;
   uint32_t owner = mg_map_getp(&d->by_dict, v);
-  if (owner != MG_MAP_NONE) { /* the dict of an instance whose attributes were read: one overlay serves both */
+  if (owner !=
+      MG_MAP_NONE) { /* the dict of an instance whose attributes were read: one overlay serves both */
     PyObject *full = mg_older_dict(d->v[owner].seen);
     MgOlder *e = full ? mg_older(full) : NULL;
     if (e) mg_older_alias(e, src);
@@ -179,7 +189,8 @@ PyObject *mg_olderdict_wrap(PyObject *v, SrcRef src) {
   PyObject *c = mg_new_instance(Py_TYPE(v)), *keys = olderdict_keys(v), *result = NULL;
   uint32_t at = d->n;
   if (!c || !keys || mg_older_add(v, c, src, OLDER_dict)) goto done;
-  if (PyDict_CheckExact(v) && mg_older_loads_for(d->depth - 1, olderdict_asked) && olderdict_plain_keys(keys)) {
+  if (PyDict_CheckExact(v) && mg_older_loads_for(d->depth - 1, olderdict_asked) &&
+      olderdict_plain_keys(keys)) {
     if (src) mg_guard_add(mg_rec->guards, GK_type, src, (PyObject *)Py_TYPE(v), 0);
     d->v[at].pristine = PyDict_New();
     d->v[at].read = PyDict_New();

@@ -33,7 +33,7 @@ static PyObject *iter_copy(PyObject *v, PyObject *over) {
     none = PyObject_CallFunction((PyObject *)&PyRange_Type, "i", 0);
     made = none ? PyObject_GetIter(none) : NULL;
     Py_XDECREF(none);
-    if (made) memcpy(((IterRange *)made)->part, ((IterRange *)v)->part, sizeof ((IterRange *)v)->part);
+    if (made) memcpy(((IterRange *)made)->part, ((IterRange *)v)->part, sizeof((IterRange *)v)->part);
     return made;
   }
 }
@@ -41,7 +41,8 @@ static PyObject *iter_copy(PyObject *v, PyObject *over) {
 /* Can C code take from this without leaving what the recording sees? */
 static bool iter_is_seen(PyObject *o) {
   MgOlder *e = mg_older(o);
-  return !e || e->kind == OLDER_iter || e->kind == OLDER_list || (e->kind == OLDER_tuple && PyTuple_CheckExact(o));
+  return !e || e->kind == OLDER_iter || e->kind == OLDER_list ||
+         (e->kind == OLDER_tuple && PyTuple_CheckExact(o));
 }
 
 static bool iter_all_seen(PyObject *v, PyObject *over) {
@@ -58,8 +59,11 @@ static bool iter_may_copy(PyObject *v, int depth) {
   enum { DEPTH = 16, LENGTH = 512 };
   if (kind == ITER_none || depth > DEPTH) return false;
   if (kind == ITER_range || !over) return true;
-  if (kind == ITER_sequence) return (PyList_CheckExact(over) || PyTuple_CheckExact(over)) && Py_SIZE(over) <= LENGTH; /* all of it is looked at */
-  if (kind == ITER_enumerate) return ((IterIndexed *)v)->index < PY_SSIZE_T_MAX && iter_may_copy(over, depth + 1);
+  if (kind == ITER_sequence)
+    return (PyList_CheckExact(over) || PyTuple_CheckExact(over)) &&
+           Py_SIZE(over) <= LENGTH; /* all of it is looked at */
+  if (kind == ITER_enumerate)
+    return ((IterIndexed *)v)->index < PY_SSIZE_T_MAX && iter_may_copy(over, depth + 1);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(over); i++)
     if (!iter_may_copy(PyTuple_GET_ITEM(over, i), depth + 1)) return false;
   return true;
@@ -91,8 +95,8 @@ static Py_ssize_t iter_left(PyObject *v, PyObject **next) {
   }
 }
 
-/* Is the rest of a loop worth being tried as a whole?  Turns with modules of their own are entries of their own anyway; other turns
- * may share one, unless they are few. */
+/* Is the rest of a loop worth being tried as a whole?  Turns with modules of their own are entries of their
+ * own anyway; other turns may share one, unless they are few. */
 static bool iter_may_unroll(PyObject *v) {
   enum { FEW = 8 };
   PyObject *next;
@@ -123,7 +127,8 @@ PyObject *mg_iterator_wrap(PyObject *v, SrcRef src) {
   mg_guard_add(g, GK_iterator, src, state, 0);
   if (over) seen = mg_wrap(over, mg_source(g, SRC_over, src, 0, NULL));
   if (over ? seen && iter_all_seen(v, seen) : true) c = iter_copy(v, seen);
-  else if (seen) mg_rec_break(BK_older_object, "an older %s over something that cannot be copied", Py_TYPE(v)->tp_name);
+  else if (seen)
+    mg_rec_break(BK_older_object, "an older %s over something that cannot be copied", Py_TYPE(v)->tp_name);
   if (c && mg_older_add(v, c, src, OLDER_iter)) Py_CLEAR(c);
   if (c) mg_rec->ident->v[mg_rec->ident->n - 1].pristine = Py_NewRef(state);
   Py_DECREF(state);

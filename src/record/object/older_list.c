@@ -1,7 +1,9 @@
 /* Lists that are older than the recording.
- * In: a list (or an instance of a class over one) met for the first time.  Out: a copy of it, whose items are wrapped as well.
- * One that is loaded only to be appended to is lazy: its copy has what was appended, and the items before it are neither wrapped
- * nor guarded, so that the list may be a longer one in each run.  Whatever else is done with it puts them there first. */
+ * In: a list (or an instance of a class over one) met for the first time.  Out: a copy of it, whose items are
+ * wrapped as well.
+ * One that is loaded only to be appended to is lazy: its copy has what was appended, and the items before it
+ * are neither wrapped nor guarded, so that the list may be a longer one in each run.  Whatever else is done
+ * with it puts them there first. */
 #include "entry/guard/guard_add.h"
 #include "entry/guard/guard_set.h"
 #include "entry/guard/source.h"
@@ -26,7 +28,8 @@ bool mg_olderlist_lazy(PyObject *seen) {
 /* Wraps the items of the entry at into its copy, before those that it has. */
 static int olderlist_copy(uint32_t at) {
   MgIdent *d = mg_rec->ident;
-  PyObject *v = d->v[at].orig, *c = d->v[at].seen, *was = PyList_AsTuple(v), *tail = PyList_GetSlice(c, 0, PY_SSIZE_T_MAX);
+  PyObject *v = d->v[at].orig, *c = d->v[at].seen, *was = PyList_AsTuple(v),
+           *tail = PyList_GetSlice(c, 0, PY_SSIZE_T_MAX);
   MgGuards *g = mg_rec->guards;
   int rc = was && tail ? PyList_SetSlice(c, 0, PY_SSIZE_T_MAX, NULL) : -1;
   if (!d->v[at].src && mg_guard_key_moves(v, NULL)) d->v[at].src = mg_source(g, SRC_pinned, 0, 0, v);
@@ -40,7 +43,8 @@ static int olderlist_copy(uint32_t at) {
   }
   if (!rc && !PyList_CheckExact(v)) rc = mg_older_copy_attrs(at, v, c, src);
   if (!rc && !(d->v[at].pristine = PyList_AsTuple(c))) rc = -1;
-  for (Py_ssize_t i = 0; !rc && i < PyList_GET_SIZE(tail); i++) rc = PyList_Append(c, PyList_GET_ITEM(tail, i));
+  for (Py_ssize_t i = 0; !rc && i < PyList_GET_SIZE(tail); i++)
+    rc = PyList_Append(c, PyList_GET_ITEM(tail, i));
   Py_XDECREF(was);
   Py_XDECREF(tail);
   return rc;
@@ -74,7 +78,9 @@ done:
   return result;
 }
 
-int mg_older_fill(PyObject *seen) { return mg_olderlist_lazy(seen) ? olderlist_fill(seen) : mg_olderdict_fill(seen); }
+int mg_older_fill(PyObject *seen) {
+  return mg_olderlist_lazy(seen) ? olderlist_fill(seen) : mg_olderdict_fill(seen);
+}
 
 int mg_older_look(PyObject *seen) {
   if (!mg_olderlist_lazy(seen)) return mg_olderdict_look(seen);

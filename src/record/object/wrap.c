@@ -33,16 +33,26 @@ int mg_identity_init(PyObject *module) {
 /* Does C code find state in this object that nothing here can watch? */
 static bool ident_has_c_state(PyObject *o) {
   /* Immutable, or changed only through ways that are recorded. */
-  static PyTypeObject *const safe[] = {
-      &PyFunction_Type, &PyMethod_Type, &PyFrozenSet_Type, &PyMethodDescr_Type, &PyWrapperDescr_Type, &PyProperty_Type,
-      &PyGetSetDescr_Type, &PyMemberDescr_Type, &PyStaticMethod_Type, &PyClassMethod_Type, NULL};
+  static PyTypeObject *const safe[] = {&PyFunction_Type,
+                                       &PyMethod_Type,
+                                       &PyFrozenSet_Type,
+                                       &PyMethodDescr_Type,
+                                       &PyWrapperDescr_Type,
+                                       &PyProperty_Type,
+                                       &PyGetSetDescr_Type,
+                                       &PyMemberDescr_Type,
+                                       &PyStaticMethod_Type,
+                                       &PyClassMethod_Type,
+                                       NULL};
   if (PyType_Check(o) || PyModule_Check(o) || PyCFunction_Check(o) || PyTuple_Check(o) || PyLong_Check(o) ||
       PyUnicode_Check(o) || PyFloat_Check(o) || PyBytes_Check(o) || PyExceptionInstance_Check(o))
     return false;
   for (int i = 0; safe[i]; i++)
     if (Py_TYPE(o) == safe[i]) return false;
   PyTypeObject *b = mg_solid_base(Py_TYPE(o)); /* annotations: */
-  if (mg_array_function(o) || b == &Py_GenericAliasType || !strcmp(b->tp_name, "types.UnionType") || !strcmp(b->tp_name, "typing.Union")) return false;
+  if (mg_array_function(o) || b == &Py_GenericAliasType || !strcmp(b->tp_name, "types.UnionType") ||
+      !strcmp(b->tp_name, "typing.Union"))
+    return false;
   if (b == &PyBaseObject_Type || b == &PyFrozenSet_Type) return false;
   if (!b->tp_as_sequence && !b->tp_as_mapping && !b->tp_iternext && !b->tp_methods) return false;
   return strncmp(b->tp_name, "torch.", 6) && strncmp(b->tp_name, "re.", 3) && strncmp(b->tp_name, "weak", 4);
@@ -101,7 +111,9 @@ static PyObject *wrap_tuple(PyObject *v, SrcRef src) {
     Py_XDECREF(a);
   }
   at = mg_rec->ident->n;
-  if (seen && (mg_older_add(v, seen, src, OLDER_tuple) || (seen != v && !PyTuple_CheckExact(v) && mg_older_copy_attrs(at, v, seen, src)))) Py_CLEAR(seen);
+  if (seen && (mg_older_add(v, seen, src, OLDER_tuple) ||
+               (seen != v && !PyTuple_CheckExact(v) && mg_older_copy_attrs(at, v, seen, src))))
+    Py_CLEAR(seen);
 done:
   Py_DECREF(c);
   return seen;
@@ -114,7 +126,8 @@ static PyObject *attr_real_dict(PyObject *orig) {
   return d ? *d : NULL;
 }
 
-/* An instance of a Python class over a container: the copy has a dict of its own, which is the overlay from the start. */
+/* An instance of a Python class over a container: the copy has a dict of its own, which is
+ * the overlay from the start. */
 int mg_older_copy_attrs(uint32_t at, PyObject *v, PyObject *c, SrcRef src) {
   MgIdent *d = mg_rec->ident;
   PyObject *now = attr_real_dict(v), *mine = now ? attr_real_dict(c) : NULL, *keys, *k, *x;
@@ -201,7 +214,9 @@ static PyObject *wrap_cell(PyObject *v, SrcRef src) {
   if (!c || mg_older_add(v, c, src, OLDER_cell)) goto fail;
   if (!src) mg_guard_pinned(mg_ident_guards(), GK_cell_is, v, x);
   else if (x) mg_guard_add(mg_ident_guards(), GK_type, src, (PyObject *)&PyCell_Type, 0);
-  else mg_guard_add(mg_ident_guards(), GK_cell_empty, src, NULL, 0); /* one of the frame's own, made at every call */
+  else
+    mg_guard_add(mg_ident_guards(), GK_cell_empty, src, NULL,
+                 0); /* one of the frame's own, made at every call */
   if (x) {
     int was = d->of_cell;
     d->of_cell = d->depth + 1; /* who reads the cell says what of a container is looked at */
@@ -254,8 +269,13 @@ static PyObject *wrap_slot(PyObject *v, SrcRef src) {
 }
 
 static PyObject *wrap_partial(PyObject *v, SrcRef src) {
-  struct { PyObject *name; MgSrcKind kind; PyObject *now, *seen; } part[] = {
-      {mg_names.func, SRC_partial_func}, {mg_names.args, SRC_partial_args}, {mg_names.keywords, SRC_partial_kw}};
+  struct {
+    PyObject *name;
+    MgSrcKind kind;
+    PyObject *now, *seen;
+  } part[] = {{mg_names.func, SRC_partial_func},
+              {mg_names.args, SRC_partial_args},
+              {mg_names.keywords, SRC_partial_kw}};
   bool changed = false, ok = true;
   if (src) mg_guard_add(mg_ident_guards(), GK_type, src, (PyObject *)Py_TYPE(v), 0);
   for (int i = 0; i < 3 && ok; i++) {
@@ -282,8 +302,8 @@ static PyObject *wrap_partial(PyObject *v, SrcRef src) {
   return p;
 }
 
-/* A read-only view of a mapping (inspect.Signature.parameters) becomes a view of what the recording sees of it. Those of
- * class dicts stay: attr_of_class keeps them out of here. */
+/* A read-only view of a mapping (inspect.Signature.parameters) becomes a view of what the recording sees of
+ * it. Those of class dicts stay: attr_of_class keeps them out of here. */
 static PyObject *wrap_proxy(PyObject *v, SrcRef src) {
   PyObject *mapping = *(PyObject **)((char *)v + sizeof(PyObject)); /* the object's only field */
   if (src) mg_guard_add(mg_ident_guards(), GK_is, src, v, 0);
@@ -293,7 +313,8 @@ static PyObject *wrap_proxy(PyObject *v, SrcRef src) {
   return p;
 }
 
-/* A view of a dict becomes one of what the recording sees of it.  NULL without exception: that is the dict itself. */
+/* A view of a dict becomes one of what the recording sees of it.  NULL without
+ * exception: that is the dict itself. */
 static PyObject *wrap_view(PyObject *v, SrcRef src, PyObject *dict, const char *name) {
   if (src) mg_guard_add(mg_ident_guards(), GK_type, src, (PyObject *)Py_TYPE(v), 0);
   PyObject *seen = mg_wrap(dict, ident_sub(SRC_viewed, src, 0, NULL)), *text = NULL, *w = NULL;
@@ -307,23 +328,27 @@ static PyObject *wrap_view(PyObject *v, SrcRef src, PyObject *dict, const char *
 /* A container whose whole state is its content and its instance dict. */
 static bool ident_can_copy(PyTypeObject *t) {
   PyTypeObject *b = mg_solid_base(t);
-  if (b != &PyList_Type && b != &PyDict_Type && b != &PyODict_Type && b != &PySet_Type && b != mg_torch.defaultdict)
+  if (b != &PyList_Type && b != &PyDict_Type && b != &PyODict_Type && b != &PySet_Type &&
+      b != mg_torch.defaultdict)
     return false;
   if (t == b) return true;
   if (mg_has_finalizer(t)) return false; /* a copy must not run it */
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t->tp_mro); i++) {
     PyTypeObject *m = (PyTypeObject *)PyTuple_GET_ITEM(t->tp_mro, i);
-    PyObject *slots = m->tp_flags & Py_TPFLAGS_HEAPTYPE ? PyDict_GetItemString(mg_type_dict(m), "__slots__") : NULL;
+    PyObject *slots =
+        m->tp_flags & Py_TPFLAGS_HEAPTYPE ? PyDict_GetItemString(mg_type_dict(m), "__slots__") : NULL;
     if (slots && PyObject_Size(slots)) return false; /* state beside the dict */
   }
   return true;
 }
 
-/* A tuple, an instance of a Python class over one, or one of C's named tuples (torch.return_types) that has no fields beside. */
+/* A tuple, an instance of a Python class over one, or one of C's named tuples (torch.return_types)
+ * that has no fields beside. */
 static bool ident_is_tuple(PyObject *v) {
   PyTypeObject *t = Py_TYPE(v);
   if (!PyTuple_Check(v) || t == &PyTuple_Type || mg_solid_base(t) == &PyTuple_Type) return PyTuple_Check(v);
-  PyObject *all = PyDict_GetItemString(mg_type_dict(t), "n_fields"), *named = PyDict_GetItemString(mg_type_dict(t), "n_sequence_fields");
+  PyObject *all = PyDict_GetItemString(mg_type_dict(t), "n_fields"),
+           *named = PyDict_GetItemString(mg_type_dict(t), "n_sequence_fields");
   return all && named && PyLong_Check(all) && PyObject_RichCompareBool(all, named, Py_EQ) > 0;
 }
 
@@ -367,12 +392,15 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
     mg_guard_add(r->guards, GK_code, src, PyFunction_GET_CODE(v), 0);
     mg_guard_add(r->guards, GK_globals, src, PyFunction_GET_GLOBALS(v), 0);
     return wrap_itself(v, src, OLDER_func);
-  } else if (src && mg_solid_base(t) == &PyFrozenSet_Type && mg_guard_frozenset(r->guards, src, v)) return wrap_itself(v, src, OLDER_object);
+  } else if (src && mg_solid_base(t) == &PyFrozenSet_Type && mg_guard_frozenset(r->guards, src, v))
+    return wrap_itself(v, src, OLDER_object);
   else if (src && Py_TYPE(t) != mg_torch.enum_meta && mg_guard_is_value(v)) {
     mg_guard_value(r->guards, src, v);
     return wrap_itself(v, src, OLDER_object);
-  } else if (src && (!PyObject_TypeCheck(v, mg_torch.module) || mg_transient_class(t)) && Py_TYPE(t) != mg_torch.enum_meta &&
-             (ident_has_c_state(v) || PyExceptionInstance_Check(v) || (t->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_solid_base(t) == &PyBaseObject_Type))) {
+  } else if (src && (!PyObject_TypeCheck(v, mg_torch.module) || mg_transient_class(t)) &&
+             Py_TYPE(t) != mg_torch.enum_meta &&
+             (ident_has_c_state(v) || PyExceptionInstance_Check(v) ||
+              (t->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_solid_base(t) == &PyBaseObject_Type))) {
     /* often another object at every call; one with state in C may only be passed around */
     mg_guard_add(r->guards, GK_type, src, (PyObject *)t, 0);
     return wrap_itself(v, src, OLDER_object);
@@ -386,7 +414,8 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   if (!r || !v) return Py_XNewRef(v);
   if (mg_standin_check(v) || mg_array_check(v) || mg_symfloat_is(v)) return Py_NewRef(v);
   if (mg_guard_is_const(v)) {
-    if (src && mg_dynfloat_at(src, v)) return PyTuple_CheckExact(v) ? wrap_tuple(v, src) : mg_symfloat_input(v, src);
+    if (src && mg_dynfloat_at(src, v))
+      return PyTuple_CheckExact(v) ? wrap_tuple(v, src) : mg_symfloat_input(v, src);
     PyObject *unread = src ? mg_unread_wrap(v, src) : NULL;
     if (unread || PyErr_Occurred()) return unread;
     if (src) mg_guard_add(r->guards, GK_equal, src, v, 0);
@@ -403,10 +432,14 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
     if (mg_wrapper_class(Py_TYPE(v))) return mg_wrapper_made(v) ? Py_NewRef(v) : mg_wrapper_wrap(v, src);
     if (!mg_standin_transformed(v)) return wrap_tensor(v, src);
     /* what a pullback keeps is bound to a gradient graph of its own */
-    return mg_standin_transform_is_older(v) ? mg_rec_break(BK_tensor_kind, "a tensor of a torch.func transform that has ended") : Py_NewRef(v);
+    return mg_standin_transform_is_older(v)
+               ? mg_rec_break(BK_tensor_kind, "a tensor of a torch.func transform that has ended")
+               : Py_NewRef(v);
   }
-  if (PyFrame_Check(v) && src && r->guards->src[src].kind == SRC_slot) return mg_rec_break(BK_older_object, "a frame object, another one in each call");
-  if (Py_EnterRecursiveCall(" while recording")) return mg_rec_break(BK_older_object, "containers nested too deeply");
+  if (PyFrame_Check(v) && src && r->guards->src[src].kind == SRC_slot)
+    return mg_rec_break(BK_older_object, "a frame object, another one in each call");
+  if (Py_EnterRecursiveCall(" while recording"))
+    return mg_rec_break(BK_older_object, "containers nested too deeply");
   r->ident->depth++;
   PyObject *w = wrap_new(v, src);
   r->ident->depth--;
@@ -422,7 +455,8 @@ PyObject *mg_wrap_key(PyObject *dict, PyObject *name, PyObject *v) {
 
 PyObject *mg_wrap_result(PyObject *v) { return mg_rec && mg_older(v) ? Py_NewRef(v) : mg_wrap(v, 0); }
 
-/* Owner (the entry at) of instance dict d: d may have been met already, as a dict of its own, and then its copy is the overlay. */
+/* Owner (the entry at) of instance dict d: d may have been met already, as a dict of its own, and
+ * then its copy is the overlay. */
 static int attr_link_dict(uint32_t at, PyObject *d) {
   MgIdent *id = mg_rec->ident;
   uint32_t i;
@@ -554,7 +588,8 @@ fail:
 int mg_older_set_attr(PyObject *o, PyObject *name, PyObject *v) {
   MgOlder *e = mg_older(o);
   if (attr_link(&e)) return -1;
-  PyObject *written = e->attrs ? PyDict_GetItemWithError(e->attrs, name) : NULL, **dict = e->full ? NULL : _PyObject_GetDictPtr(e->orig);
+  PyObject *written = e->attrs ? PyDict_GetItemWithError(e->attrs, name) : NULL,
+           **dict = e->full ? NULL : _PyObject_GetDictPtr(e->orig);
   PyObject *now = !written && dict && *dict ? PyDict_GetItemWithError(*dict, name) : written;
   if (dict && !written ? mg_rec_finalizes_attr(o, name, now) : mg_rec_finalizes(now)) return -1;
   e = mg_older(o);

@@ -20,7 +20,9 @@ static int counters_add(PyObject *counters, const char *group, const char *key, 
 
 static int counters_count(PyObject *counters, int ncall, const char *reason) {
   if (counters_add(counters, "frames", "total", 1) || counters_add(counters, "frames", "ok", 1)) return -1;
-  if (ncall && (counters_add(counters, "stats", "unique_graphs", 1) || counters_add(counters, "stats", "calls_captured", ncall))) return -1;
+  if (ncall && (counters_add(counters, "stats", "unique_graphs", 1) ||
+                counters_add(counters, "stats", "calls_captured", ncall)))
+    return -1;
   return reason ? counters_add(counters, "graph_break", reason, 1) : 0;
 }
 
@@ -31,7 +33,8 @@ void mg_counters_segment(int ncall, const char *reason) {
   mg_hook_mode = HOOK_off; /* counters are Python objects */
   PyErr_Fetch(&t, &v, &tb);
   PyObject *counters = PyObject_GetAttrString(m, "counters");
-  if (!counters || counters_count(counters, ncall, reason)) PyErr_Clear(); /* other versions of torch may have other counters */
+  if (!counters || counters_count(counters, ncall, reason))
+    PyErr_Clear(); /* other versions of torch may have other counters */
   Py_XDECREF(counters);
   PyErr_Restore(t, v, tb);
   mg_hook_mode = mode;

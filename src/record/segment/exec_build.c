@@ -58,15 +58,20 @@ static int exec_take_inputs(MgExec *e, MgRec *r, bool data) {
     if (!mg_node(g, n)->dead) mg_node_each_val(mg_node(g, n), exec_see_input, used);
   for (uint32_t i = 0; i < g->noutput; i++) used[g->output[i]] = true;
   if (r->joint) exec_joint_inputs(r, used);
-  for (uint32_t i = 0; data && i < r->cap->sizes.nsrc; i++) used[r->cap->sizes.of[i].val] = true; /* whose size is asked */
+  for (uint32_t i = 0; data && i < r->cap->sizes.nsrc; i++)
+    used[r->cap->sizes.of[i].val] = true; /* whose size is asked */
   uint32_t kept = 0;
   for (uint32_t i = 0; i < g->ninput; i++) {
     ValRef v = g->input[i];
     if (!used[v]) continue;
     MgCapInput *in = &r->cap->input[i];
-    e->input[kept] = (MgExecInput){.src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, .scalar = in->scalar, .array = in->array};
+    e->input[kept] = (MgExecInput){.src = in->src,
+                                   .pinned = in->pinned ? Py_NewRef(in->real) : NULL,
+                                   .scalar = in->scalar,
+                                   .array = in->array};
     /* a number that became a tensor on the way into torch: nobody else has it */
-    if (in->pinned && !mg_val(g, v)->ndim && Py_REFCNT(in->real) == 2) mg_val(g, v)->known = mg_abi_tensor(in->real);
+    if (in->pinned && !mg_val(g, v)->ndim && Py_REFCNT(in->real) == 2)
+      mg_val(g, v)->known = mg_abi_tensor(in->real);
     g->input[kept] = v;
     mg_val(g, v)->out = (uint32_t)kept++;
   }
@@ -79,7 +84,8 @@ static int exec_take_inputs(MgExec *e, MgRec *r, bool data) {
 static bool exec_is_idle(const MgGraph *g) {
   if (g->noutput) return false;
   for (NodeRef n = 1; n < g->nnode; n++)
-    if (!g->node[n].dead && (g->node[n].op->effect || !g->node[n].nout || mg_node_raises(g, &g->node[n]))) return false;
+    if (!g->node[n].dead && (g->node[n].op->effect || !g->node[n].nout || mg_node_raises(g, &g->node[n])))
+      return false;
   return true;
 }
 
@@ -103,7 +109,8 @@ static bool exec_needs_autograd(const MgExec *e, const MgRec *r) {
 
 /* ---- a custom backend ---- */
 
-/* By example, a tuple of the dimensions that are symbols; None for a number that is one.  None: no size is.  New. */
+/* By example, a tuple of the dimensions that are symbols; None for a number that is
+ * one.  None: no size is.  New. */
 static PyObject *exec_symbols(const MgRec *r, const uint32_t *index, uint32_t n) {
   bool none = !mg_symsize_inputs(&r->cap->sizes);
   PyObject *all = none ? Py_NewRef(Py_None) : PyList_New(n);
@@ -124,9 +131,11 @@ static PyObject *exec_symbols(const MgRec *r, const uint32_t *index, uint32_t n)
   return all;
 }
 
-/* What it calls of torch is none of the business of the program's modes.  It may take minutes: handlers of signals run meanwhile,
- * but not in what magneto.backends does around it, whose weak references' callbacks lose what a handler raises. */
-static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *gm, PyObject *examples, PyObject *sizes) {
+/* What it calls of torch is none of the business of the program's modes.  It may take minutes: handlers of
+ * signals run meanwhile, but not in what magneto.backends does around it, whose weak references' callbacks
+ * lose what a handler raises. */
+static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *gm, PyObject *examples,
+                                   PyObject *sizes) {
   bool symbols = r->cap->wrappers || r->cap->loops, sized = sizes != Py_None && !r->cap->wrappers;
   PyObject *m = symbols || sized ? mg_import("magneto.backends") : NULL, *f = NULL;
   bool modes = r->cap->fmodes_known && mg_fmodes_depth(), grad = mg_exec_set_grad(mg_fx_called_grad(r->cap));
@@ -144,14 +153,16 @@ static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *
   return f;
 }
 
-/* Gives the exception that a back end raised the type under which programs written for torch.compile catch it. */
+/* Gives the exception that a back end raised the type under which programs written
+ * for torch.compile catch it. */
 static void exec_backend_failed(PyObject *backend) {
   if (!PyErr_ExceptionMatches(PyExc_Exception)) return; /* Ctrl-C */
   PyObject *t, *v, *tb;
   PyErr_Fetch(&t, &v, &tb);
   PyErr_NormalizeException(&t, &v, &tb);
   if (tb) PyException_SetTraceback(v, tb);
-  PyObject *m = mg_import("magneto.backends"), *e = m ? PyObject_CallMethod(m, "failed", "OO", backend, v) : NULL;
+  PyObject *m = mg_import("magneto.backends"),
+           *e = m ? PyObject_CallMethod(m, "failed", "OO", backend, v) : NULL;
   Py_XDECREF(m);
   if (!e) PyErr_Clear();
   if (e) {
@@ -162,10 +173,12 @@ static void exec_backend_failed(PyObject *backend) {
   PyErr_Restore(t, v, tb);
 }
 
-/* What the backend made of the same graph for another module instance: 1; 0: there is none; -1 with an exception. */
+/* What the backend made of the same graph for another module instance: 1; 0: there is
+ * none; -1 with an exception. */
 static int exec_find_shared(MgExec *e, const MgRec *r, PyObject *gm, PyObject *examples, PyObject *sizes) {
   if (!r->peers || !PyList_GET_SIZE(r->peers)) return 0;
-  PyObject *m = mg_import("magneto.sharing"), *c = m ? PyObject_CallMethod(m, "find", "OOOO", gm, examples, sizes, r->peers) : NULL;
+  PyObject *m = mg_import("magneto.sharing"),
+           *c = m ? PyObject_CallMethod(m, "find", "OOOO", gm, examples, sizes, r->peers) : NULL;
   Py_XDECREF(m);
   if (!c || c == Py_None) {
     Py_XDECREF(c);
@@ -212,8 +225,10 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
       continue;
     }
     const MgCapInput *in = &r->cap->input[index[e->ninput]];
-    e->input[e->ninput] = (MgExecInput){
-        .src = in->src, .pinned = in->pinned ? Py_NewRef(in->real) : NULL, .scalar = in->scalar, .array = in->array};
+    e->input[e->ninput] = (MgExecInput){.src = in->src,
+                                        .pinned = in->pinned ? Py_NewRef(in->real) : NULL,
+                                        .scalar = in->scalar,
+                                        .array = in->array};
     PyList_SET_ITEM(list, e->ninput, Py_NewRef(in->real));
   }
   if (!(sizes = exec_symbols(r, index, n))) goto done;
@@ -227,7 +242,8 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   e->callable = exec_call_backend(r, cfg->backend, gm, list, sizes);
   if (hooks && mg_tensorhook_traced()) {
     r->hook_traced = true;
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "magneto: the backend traces the registration of a hook");
+    if (!PyErr_Occurred())
+      PyErr_SetString(PyExc_RuntimeError, "magneto: the backend traces the registration of a hook");
     goto done;
   }
   if (!e->callable) {
@@ -239,13 +255,15 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
     goto done;
   }
   bool same = e->callable == gm || (PyMethod_Check(e->callable) && PyMethod_GET_SELF(e->callable) == gm);
-  if (!same && r->cap->wrappers) r->fixed_sizes = true; /* made for the sizes of the examples, as far as anybody knows */
+  if (!same && r->cap->wrappers)
+    r->fixed_sizes = true; /* made for the sizes of the examples, as far as anybody knows */
   if (!same && sizes != Py_None && r->cap->wrappers) {
     exec_refuse_sizes(r, "a backend compiles for fixed sizes");
     goto done;
   }
   if (!PyCallable_Check(e->callable)) {
-    PyErr_Format(PyExc_TypeError, "magneto: the backend %R must return a callable, it returned an instance of %s",
+    PyErr_Format(PyExc_TypeError,
+                 "magneto: the backend %R must return a callable, it returned an instance of %s",
                  cfg->backend, Py_TYPE(e->callable)->tp_name);
     goto done;
   }
@@ -296,7 +314,9 @@ static int exec_take_claims(MgExec *e, MgRec *r, const MgSnapshot *snap) {
 
 /* Runs that may be given up after all: only those of plans can. */
 static bool exec_refuses_claims(const MgExec *e) {
-  return e->claims && (e->stages || e->grad || e->callable || (e->sizes && mg_execsizes_has_graph(e->sizes) ? !mg_execsizes_has_plans(e->sizes) : !e->plan));
+  return e->claims &&
+         (e->stages || e->grad || e->callable ||
+          (e->sizes && mg_execsizes_has_graph(e->sizes) ? !mg_execsizes_has_plans(e->sizes) : !e->plan));
 }
 
 /* The real tensors of the recording in graph input order; malloc'ed, borrowed items. */
@@ -309,17 +329,22 @@ static PyObject **exec_examples(const MgExec *e, const MgRec *r) {
 }
 
 static MgStages *exec_build_stages(MgRec *r, const MgConfig *cfg, bool autograd) {
-  if (!r->cap->function) return mg_stages_build(mg_rec_trace(r, &(MgTrace){0}), cfg, !cfg->eager_backend && !autograd && mg_compile_takes(r->g));
+  if (!r->cap->function)
+    return mg_stages_build(mg_rec_trace(r, &(MgTrace){0}), cfg,
+                           !cfg->eager_backend && !autograd && mg_compile_takes(r->g));
   r->data_failed = true; /* calls of autograd.Function hold what the recording made */
   PyErr_SetString(PyExc_RuntimeError, "magneto: an autograd.Function in a graph whose sizes depend on data");
   return NULL;
 }
 
-/* Numbers that only the program's own code computes with (a counter) are no business of the graph.  -1 with an exception. */
+/* Numbers that only the program's own code computes with (a counter) are no business of the
+ * graph.  -1 with an exception. */
 static int exec_mentions_symbols(const MgRec *r) {
   const MgGraph *g = r->g;
   bool *used = mg_calloc(g->x->nsym + 1, sizeof *used), any = false;
-  MgRc rc = used ? mg_graph_symbols(g, r->joint ? r->joint->nnode : g->nnode, r->joint ? r->joint->nval : g->nval, NULL, used) : MG_NOMEM;
+  MgRc rc = used ? mg_graph_symbols(g, r->joint ? r->joint->nnode : g->nnode,
+                                    r->joint ? r->joint->nval : g->nval, NULL, used)
+                 : MG_NOMEM;
   for (uint32_t i = 0; rc == MG_OK && i < g->x->nsym; i++) any |= used[i];
   free(used);
   return rc == MG_OK ? any : (PyErr_NoMemory(), -1);
@@ -331,12 +356,15 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
   PyObject **example = NULL;
   if (!e) return (MgExec *)PyErr_NoMemory();
   e->guards = r->guards;
-  if (exec_add_outputs(r, snap) || exec_find_bits(e, g) || exec_find_spent(e, r) || mg_inference_mode_outputs(r, &e->inference) || (r->joint && mg_autograd_init())) goto fail;
+  if (exec_add_outputs(r, snap) || exec_find_bits(e, g) || exec_find_spent(e, r) ||
+      mg_inference_mode_outputs(r, &e->inference) || (r->joint && mg_autograd_init()))
+    goto fail;
   mg_exec_log_graph(g);
   e->noutput = g->noutput;
   if (r->claims_early && exec_take_claims(e, r, snap)) goto fail;
   e->no_autocast = mg_standin_autocast_on(r->cap);
-  e->no_modes = r->cap->classes || r->cap->own_function || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
+  e->no_modes =
+      r->cap->classes || r->cap->own_function || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
   bool sizes = mg_symsize_inputs(&r->cap->sizes), data = !cfg->backend && mg_symdata_used(r);
   int mention = sizes && !data ? exec_mentions_symbols(r) : 0;
   if (mention < 0) goto fail;
@@ -369,7 +397,9 @@ static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap)
   }
   if (whole) {
     if (autograd && !r->joint && mg_exec_nodes_differentiate(mg_rec_trace(r, &(MgTrace){0}))) goto fail;
-    if (mg_execsizes_take(e, r, cfg, true, !cfg->eager_backend && !autograd && g->nnode > 1 && mg_compile_takes(g))) goto fail;
+    if (mg_execsizes_take(e, r, cfg, true,
+                          !cfg->eager_backend && !autograd && g->nnode > 1 && mg_compile_takes(g)))
+      goto fail;
     free(example);
     return e;
   }
@@ -418,18 +448,27 @@ static bool sizes_known(MgExecSizes *s, const MgSymSizes *known) {
   return !mg_symbols_known(&s->x, known->equal, known->nequal, s->symbol);
 }
 
-/* Does torch's meta kernel, asked again with other numbers, give node n the results that the graph has?  It wants a recording. */
+/* Does torch's meta kernel, asked again with other numbers, give node n the results that the graph
+ * has?  It wants a recording. */
 static bool sizes_torch_agrees(const MgExecSizes *s, SizesGraph *t, NodeRef n) {
   MgCapture cap = {.objs = s->objs, .input = s->input, .ninput = s->ninput, .function = s->function};
   MgConfig cfg = {.opt = s->opt};
-  MgRec rec = {.ctx = &t->ctx, .x = &t->x, .g = &t->g, .cap = &cap, .cfg = &cfg, .joint = s->joint, .name = s->name}, *r = &rec;
+  MgRec rec = {.ctx = &t->ctx,
+               .x = &t->x,
+               .g = &t->g,
+               .cap = &cap,
+               .cfg = &cfg,
+               .joint = s->joint,
+               .name = s->name},
+        *r = &rec;
   const MgFrontOp *fo = mg_frontop_of(mg_node(&t->g, n)->op);
   const MgNode before = *mg_node(&t->g, n);
   PyObject *none = NULL;
   cap.sizes.inputs = true; /* no kernel is run for real */
   cap.rec = r;
   bool same = fo && !mg_metainfer_run(r, fo, n, &none) && mg_node(&t->g, n)->nout == before.nout;
-  for (int i = 0; same && i < before.nout; i++) same = mg_graph_same(&t->g, before.out[i], mg_node(&t->g, n)->out[i]);
+  for (int i = 0; same && i < before.nout; i++)
+    same = mg_graph_same(&t->g, before.out[i], mg_node(&t->g, n)->out[i]);
   Py_XDECREF(none);
   PyErr_Clear();
   mg_node(&t->g, n)->out = before.out;
@@ -456,7 +495,10 @@ int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool
   for (uint32_t i = 0; i < s->n && ok; i++) env[i] = mg_sym_hint(r->x, sizes->ref[i]);
   ok = ok && mg_sizes_graph(s, r->g, env, false, &t);
   for (NodeRef n = 1; ok && n < t.g.nnode; n++)
-    s->inferred[n] = mg_graph_agrees(&t.g, n) ? SIZES_rule : !sizes->ndata && mg_symfollow_reads(r->g, n) && sizes_torch_agrees(s, &t, n) ? SIZES_torch : SIZES_nobody;
+    s->inferred[n] = mg_graph_agrees(&t.g, n) ? SIZES_rule
+                     : !sizes->ndata && mg_symfollow_reads(r->g, n) && sizes_torch_agrees(s, &t, n)
+                         ? SIZES_torch
+                         : SIZES_nobody;
   mg_ctx_free(&t.ctx);
   free(env);
   if (!ok) return PyErr_NoMemory(), -1;
@@ -470,7 +512,8 @@ int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool
     s->ninput = r->cap->ninput;
   }
   ok = sizes_known(s, sizes) && (s->used = mg_calloc(s->x.nsym + 1, sizeof *s->used)) &&
-       mg_graph_symbols(&s->g, s->joint ? s->joint->nnode : s->g.nnode, s->joint ? s->joint->nval : s->g.nval, s->symbol, s->used) == MG_OK;
+       mg_graph_symbols(&s->g, s->joint ? s->joint->nnode : s->g.nnode, s->joint ? s->joint->nval : s->g.nval,
+                        s->symbol, s->used) == MG_OK;
   return ok ? 0 : (PyErr_NoMemory(), -1);
 }
 
@@ -479,7 +522,8 @@ int mg_inference_mode_outputs(const MgRec *r, uint8_t **want) {
   for (uint32_t i = 0; i < r->g->noutput; i++) {
     ValRef v = r->g->output[i];
     bool inference = mg_inference_mode_of(r->cap, v);
-    if (inference == now || !mg_val(r->g, mg_val(r->g, v)->storage)->def) continue; /* memory of inputs: view_state.c */
+    if (inference == now || !mg_val(r->g, mg_val(r->g, v)->storage)->def)
+      continue; /* memory of inputs: view_state.c */
     if (!*want && !(*want = mg_calloc(r->g->noutput, sizeof **want))) return PyErr_NoMemory(), -1;
     (*want)[i] = 1 + inference;
   }
@@ -502,7 +546,8 @@ static ValRef view_step(const MgGraph *g, ValRef v, bool *view) {
   return 0;
 }
 
-/* What v is seen as by autograd: the tensor that it is a view of (an input, or what an op made) and the mode of the first view. */
+/* What v is seen as by autograd: the tensor that it is a view of (an input, or what an op made) and
+ * the mode of the first view. */
 static ValRef view_root(const MgGraph *g, ValRef v, bool *any, bool *grad) {
   bool view;
   ValRef of;
@@ -524,7 +569,9 @@ static bool view_by_strides(const MgVal *v, const MgVal *base) {
 static uint32_t view_result(const MgGraph *g, uint32_t i, ValRef root) {
   for (uint32_t k = 0; k < g->noutput; k++) {
     bool any, grad;
-    if (k != i && mg_val(g, g->output[k])->storage == mg_val(g, root)->storage && view_root(g, g->output[k], &any, &grad) == root && !any) return k;
+    if (k != i && mg_val(g, g->output[k])->storage == mg_val(g, root)->storage &&
+        view_root(g, g->output[k], &any, &grad) == root && !any)
+      return k;
   }
   return UINT32_MAX;
 }
@@ -543,7 +590,8 @@ static uint32_t view_input(const MgGraph *g, ValRef v) {
   return at < g->ninput ? at : UINT32_MAX;
 }
 
-/* Views of inference tensors are made of them in any case, and so are those of others under inference mode. */
+/* Views of inference tensors are made of them in any case, and so are those of
+ * others under inference mode. */
 static bool view_needs_kind(const MgRec *r, ValRef root) {
   return mg_inference_mode_of(r->cap, root) != mg_inference_mode_on();
 }
@@ -577,7 +625,8 @@ static int view_find(const MgRec *r, MgViewState *s) {
 /* Batch norm, whose writes torch does not count, writes its running statistics. */
 static void view_count_norm(const MgGraph *g, const MgNode *n, uint32_t *count) {
   if (n->op->code != TOP_native_batch_norm || n->arg[5].tag != MA_bool || !n->arg[5].u.b) return;
-  ValRef mean = n->arg[3].tag == MA_val ? n->arg[3].u.val : 0, var = n->arg[4].tag == MA_val ? n->arg[4].u.val : 0;
+  ValRef mean = n->arg[3].tag == MA_val ? n->arg[3].u.val : 0,
+         var = n->arg[4].tag == MA_val ? n->arg[4].u.val : 0;
   if (mean) count[mg_val(g, mean)->storage]++;
   if (var && (!mean || mg_val(g, var)->storage != mg_val(g, mean)->storage)) count[mg_val(g, var)->storage]++;
 }

@@ -14,11 +14,13 @@
 #include "record/snapshot/torch_switches.h"
 #include "record/tensor/tensor_hooks.h"
 
-/* With torch.set_default_device() a mode is on the stack, whose device may be another one at the next call. */
+/* With torch.set_default_device() a mode is on the stack, whose device may be
+ * another one at the next call. */
 static void ident_guard_default_device(MgGuards *g) {
   if (!g->state.function_modes) return;
   PyObject *m = PyImport_GetModule(mg_names.device_module), *d = m ? PyModule_GetDict(m) : NULL, *now;
-  if (d && (now = PyDict_GetItemWithError(d, mg_names.current_device))) mg_guard_dict_key(g, d, NULL, mg_names.current_device, now, false);
+  if (d && (now = PyDict_GetItemWithError(d, mg_names.current_device)))
+    mg_guard_dict_key(g, d, NULL, mg_names.current_device, now, false);
   Py_XDECREF(m);
   PyErr_Clear();
 }

@@ -10,7 +10,8 @@ typedef struct MgSlots MgSlots;
  *   ... the loop runs; operations below ...
  *   mg_snapshot_build                           when it stopped without an abort
  *   mg_joint_record                             backward of the results, while the stand-ins live
- *   mg_effects_undo, mg_standin_end             global torch state is as before; nothing is recorded from here on
+ *   mg_effects_undo, mg_standin_end             global torch state is as before;
+ *   nothing is recorded from here on
  *   (the driver puts the frame's own values back)
  *   mg_exec_build, mg_guards_seal               with the recording over; may run Python (backends)
  *   mg_objects_end, mg_standin_free             free what the entry did not take (r->guards is NULL then)

@@ -41,4 +41,5 @@ const MgRecOps mg_ops = {
 
 static bool ops_is_older(PyObject *o) { return mg_map_getp(&mg_rec->ident->by_orig, o) != MG_MAP_NONE; }
 
-const MgGuardAsks mg_guard_asks = {.is_fresh = mg_is_fresh, .is_older = ops_is_older, .changing_key = mg_dynfloat_key};
+const MgGuardAsks mg_guard_asks = {
+    .is_fresh = mg_is_fresh, .is_older = ops_is_older, .changing_key = mg_dynfloat_key};

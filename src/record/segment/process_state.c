@@ -3,17 +3,20 @@
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
 
-static PyObject *procstate_compiler;     /* torch.compiler */
-static int procstate_all;                /* recordings of all threads */
+static PyObject *procstate_compiler; /* torch.compiler */
+static int procstate_all;            /* recordings of all threads */
 static _Thread_local int procstate_mine;
-static bool procstate_gc;                /* the collector was on before the first of them */
+static bool procstate_gc; /* the collector was on before the first of them */
 
-static int procstate_set_flag(bool on) { return PyObject_SetAttr(procstate_compiler, mg_names.compiling_flag, on ? Py_True : Py_False); }
+static int procstate_set_flag(bool on) {
+  return PyObject_SetAttr(procstate_compiler, mg_names.compiling_flag, on ? Py_True : Py_False);
+}
 
 static void procstate_restore(void) {
   if (procstate_gc) PyGC_Enable();
   procstate_gc = false;
-  /* What failed for want of memory is tried again: a program that is told of a compiler for ever goes other ways. */
+  /* What failed for want of memory is tried again: a program that is told of a compiler
+   * for ever goes other ways. */
   for (int i = 0; i < 8 && procstate_set_flag(false); i++) PyErr_Clear();
 }
 

@@ -1,6 +1,7 @@
-/* Test entry of the tensor side: records one callable on stand-ins and runs the graph node by node, without the frame
- * loop.  In: record_run(f, tensors): f gets a list of stand-ins and returns a list of tensors.  Out: a dict with the
- * results of the run, the graph's text, the number of nodes, the break reason and the time spent recording.  With
+/* Test entry of the tensor side: records one callable on stand-ins and runs the graph node by node, without
+ * the frame loop.  In: record_run(f, tensors): f gets a list of stand-ins and returns a list of tensors.
+ * Out: a dict with the results of the run, the graph's text, the number of nodes, the break reason and the
+ * time spent recording.  With
  * fx=True also the torch-level GraphModule and its results. */
 #include <stdlib.h>
 #include "base/log.h"
@@ -33,7 +34,9 @@ static int rectest_record(MgRec *r, PyObject *f, PyObject *tensors) {
   if (!(fast = PySequence_Fast(res, "the function must return a list of tensors"))) goto done;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); i++) {
     PyObject *o = PySequence_Fast_GET_ITEM(fast, i);
-    ValRef v = mg_standin_check(o) ? mg_standin_val(o) : PyObject_TypeCheck(o, mg_torch.tensor) ? mg_standin_pin(r->cap, o) : 0;
+    ValRef v = mg_standin_check(o)                      ? mg_standin_val(o)
+               : PyObject_TypeCheck(o, mg_torch.tensor) ? mg_standin_pin(r->cap, o)
+                                                        : 0;
     if (!v) {
       if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "result %zd is a %s", i, Py_TYPE(o)->tp_name);
       goto done;
@@ -112,8 +115,8 @@ static PyObject *rectest_run(PyObject *self, PyObject *args) {
   }
   if (rc || !(outs = want_fx ? Py_NewRef(Py_None) : rectest_replay(&r)) || !(fx = rectest_fx(&r))) goto done;
   mg_graph_print(&g, &text);
-  res = Py_BuildValue("{s:O,s:s,s:I,s:d,s:i,s:O,s:O}", "outs", outs, "text", mg_sb_text(&text), "nodes", g.nnode - 1, "ms", ms,
-                      "alive", mg_standin_alive(&r), "break", Py_None, "fx", fx);
+  res = Py_BuildValue("{s:O,s:s,s:I,s:d,s:i,s:O,s:O}", "outs", outs, "text", mg_sb_text(&text), "nodes",
+                      g.nnode - 1, "ms", ms, "alive", mg_standin_alive(&r), "break", Py_None, "fx", fx);
 done:
   mg_rec = NULL;
   Py_XDECREF(outs);

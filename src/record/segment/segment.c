@@ -1,7 +1,8 @@
-/* Compiling one segment of a frame: record, restart with an earlier end after a break, snapshot, compile, seal.
+/* Compiling one segment of a frame: record, restart with an earlier end after a
+ * break, snapshot, compile, seal.
  * In: a linked frame before an instruction.  Out: a new entry at its site, or the site marked as plain.
- * Invariants: the frame and torch's global state are as before, whatever happens; with MAGNETO_STRICT=1 every stand-in is
- * dead afterwards and the guards hold on the very frame that was recorded. */
+ * Invariants: the frame and torch's global state are as before, whatever happens; with MAGNETO_STRICT=1 every
+ * stand-in is dead afterwards and the guards hold on the very frame that was recorded. */
 #include "record/segment/segment.h"
 #include <stdlib.h>
 #include <string.h>
@@ -43,75 +44,78 @@
 #include "record/symbolic/sizes.h"
 #include "record/symbolic/speculation.h"
 
-#define SEGMENT_ATTEMPTS 12          /* recordings of one segment before its frame is left to CPython */
-#define SEGMENT_REFUSALS 8           /* recordings that end where they begin at a kind of tensor, before that place is taken for plain */
-
+#define SEGMENT_ATTEMPTS 12 /* recordings of one segment before its frame is left to CPython */
+#define SEGMENT_REFUSALS                                                                                     \
+  8 /* recordings that end where they begin at a kind of tensor, before that place is taken for plain */
 
 typedef struct SegmentFrame {
   MgSegmentAt *d;
-  int base, nslot;      /* its slots among those of the segment */
-  int lasti;            /* its position */
+  int base, nslot; /* its slots among those of the segment */
+  int lasti;       /* its position */
 } SegmentFrame;
 
 typedef struct Segment {
   PyThreadState *ts;
   const MgConfig *cfg;
   MgCodeInfo *info;
-  const MgCode *code;   /* of the frame that it starts in */
+  const MgCode *code; /* of the frame that it starts in */
   MgFrameView v;
   SegmentFrame frame[MG_STOP_DEPTH]; /* that one, then those that wait for it */
   int nframe;
-  int level;            /* the one that the recording is in */
-  int *returns;         /* level entries: units where the ones before returned */
-  int max_level;        /* it may not go further up */
-  int unit;             /* where it starts */
-  MgSlots slots;        /* of all frames: slots in use at the start */
-  PyObject **saved;     /* their values, strong; slots.slot */
-  PyObject *exc0;       /* handled exception at the start, strong or NULL */
+  int level;        /* the one that the recording is in */
+  int *returns;     /* level entries: units where the ones before returned */
+  int max_level;    /* it may not go further up */
+  int unit;         /* where it starts */
+  MgSlots slots;    /* of all frames: slots in use at the start */
+  PyObject **saved; /* their values, strong; slots.slot */
+  PyObject *exc0;   /* handled exception at the start, strong or NULL */
   /* the end that the next attempt has to use */
-  int stop_level;       /* the frame that it is in */
-  long stop_at;         /* -1: as far as it goes */
-  int nplain;           /* instructions to execute unrecorded there */
-  int back;             /* how far the next failing snapshot moves the end */
+  int stop_level;             /* the frame that it is in */
+  long stop_at;               /* -1: as far as it goes */
+  int nplain;                 /* instructions to execute unrecorded there */
+  int back;                   /* how far the next failing snapshot moves the end */
   MgStop stop[MG_STOP_DEPTH]; /* n of each frame on the way to the end; only with nstop > 1 */
-  int nstop;            /* frames on that way; 0: the end is in this frame */
-  bool may_descend;     /* the end may be in a frame that this one calls */
-  long outer_stop;      /* stop_at and nplain when such an end cannot be used */
+  int nstop;                  /* frames on that way; 0: the end is in this frame */
+  bool may_descend;           /* the end may be in a frame that this one calls */
+  long outer_stop;            /* stop_at and nplain when such an end cannot be used */
   int outer_nplain;
-  MgSnapshot *snap;     /* taken at such an end, with */
-  MgInner *inner;       /* the frames there, */
+  MgSnapshot *snap; /* taken at such an end, with */
+  MgInner *inner;   /* the frames there, */
   int ninner, nvalue;
-  int end, nslot_end;   /* and this frame's position and slots */
+  int end, nslot_end;       /* and this frame's position and slots */
   PyCodeObject *inner_code; /* strong: code of the innermost frame */
-  int line;             /* of the break; 0: where the segment ends */
-  MgBreakCode why;      /* the break that made it */
+  int line;                 /* of the break; 0: where the segment ends */
+  MgBreakCode why;          /* the break that made it */
   char reason[256];
-  MgEntry *entry;       /* the result */
-  bool failed;          /* compiling failed: exception set */
-  bool leaked;          /* because stand-ins outlive the recording */
-  bool deny_function;   /* the backward of an autograd.Function could not be recorded */
-  bool again;           /* the last attempt changed what it met (a lazy module, an import), and does not count */
-  int nimport;          /* attempts that an import has spoilt */
-  bool users_error;     /* what is raised is the program's to see */
-  bool need_fx;         /* a torch-level graph is needed, which runs as it is: graph_cfg is used */
+  MgEntry *entry;     /* the result */
+  bool failed;        /* compiling failed: exception set */
+  bool leaked;        /* because stand-ins outlive the recording */
+  bool deny_function; /* the backward of an autograd.Function could not be recorded */
+  bool again;       /* the last attempt changed what it met (a lazy module, an import), and does not count */
+  int nimport;      /* attempts that an import has spoilt */
+  bool users_error; /* what is raised is the program's to see */
+  bool need_fx;     /* a torch-level graph is needed, which runs as it is: graph_cfg is used */
   MgConfig graph_cfg;
-  bool deny_sizes;      /* something cannot go on with symbolic sizes */
-  bool deny_loops, deny_unroll; /* a loop's body could not be a part of the graph; nor all that was left of a loop (older_iterators.h) */
-  bool deny_data;       /* nor with sizes that depend on data */
-  bool deny_switch;     /* leaves whose requires_grad changes break the graph */
-  bool deny_ids;        /* id() of objects made in the segment breaks the graph */
-  bool deny_texts;      /* strings that nobody was to read were read */
-  bool deny_grad;       /* nor with those among what requires grad */
-  bool deny_links;      /* where it breaks, gradients at its own values are asked for */
-  bool deny_raises;     /* what an op raises would be missed by the program (raising_ops.h) */
-  bool deny_claims;     /* a run could not be given up (speculation.h), or was: */
-  bool false_claims;    /* such an answer was the other one */
-  bool deny_hook;       /* the backend traced a hook instead of running it */
-  bool break_is_error;  /* where it broke, the program had asked for an error: torch._dynamo.error_on_graph_break(True) */
-  bool deny_compiling;  /* the program raised after it was told that it is being compiled */
-  bool off;             /* torch is in a state that is never recorded (inside vmap, under a dispatch mode) */
-  bool eager;           /* by the program's dispatch mode, which sees every op, for fake tensors, by torch._dynamo.config.disable: no error under fullgraph */
-  bool too_deep;        /* the recursion of the frame leaves too little C stack */
+  bool deny_sizes;              /* something cannot go on with symbolic sizes */
+  bool deny_loops, deny_unroll; /* a loop's body could not be a part of the graph; nor all that was left of a
+                                   loop (older_iterators.h) */
+  bool deny_data;               /* nor with sizes that depend on data */
+  bool deny_switch;             /* leaves whose requires_grad changes break the graph */
+  bool deny_ids;                /* id() of objects made in the segment breaks the graph */
+  bool deny_texts;              /* strings that nobody was to read were read */
+  bool deny_grad;               /* nor with those among what requires grad */
+  bool deny_links;              /* where it breaks, gradients at its own values are asked for */
+  bool deny_raises;             /* what an op raises would be missed by the program (raising_ops.h) */
+  bool deny_claims;             /* a run could not be given up (speculation.h), or was: */
+  bool false_claims;            /* such an answer was the other one */
+  bool deny_hook;               /* the backend traced a hook instead of running it */
+  bool break_is_error;          /* where it broke, the program had asked for an error:
+                                   torch._dynamo.error_on_graph_break(True) */
+  bool deny_compiling;          /* the program raised after it was told that it is being compiled */
+  bool off;      /* torch is in a state that is never recorded (inside vmap, under a dispatch mode) */
+  bool eager;    /* by the program's dispatch mode, which sees every op, for fake tensors, by
+                    torch._dynamo.config.disable: no error under fullgraph */
+  bool too_deep; /* the recursion of the frame leaves too little C stack */
 } Segment;
 
 /* ---- the frame's own state ---- */
@@ -143,7 +147,8 @@ static int segment_save(Segment *s, MgSegmentAt *first, const MgSlots *slots) {
   }
   s->max_level = s->nframe - 1;
   s->returns = mg_calloc((size_t)s->nframe, sizeof *s->returns);
-  if (!(s->saved = mg_calloc((size_t)slots->n + 1, sizeof *s->saved)) || !s->returns) return PyErr_NoMemory(), -1;
+  if (!(s->saved = mg_calloc((size_t)slots->n + 1, sizeof *s->saved)) || !s->returns)
+    return PyErr_NoMemory(), -1;
   for (int i = 0; i < slots->n; i++) s->saved[i] = Py_XNewRef(slots->slot[i]);
   s->slots.slot = s->saved;
   s->exc0 = Py_XNewRef(*mg_pyframe_exc_slot(s->ts));
@@ -184,10 +189,12 @@ static void segment_free(Segment *s) {
 /* ---- one attempt ---- */
 
 /* Is it between raising an exception and the end of its handler? */
-static bool segment_handles(long n, int exc_depth, long exc_n) { return exc_depth || (exc_n >= 0 && exc_n <= n - 1); }
+static bool segment_handles(long n, int exc_depth, long exc_n) {
+  return exc_depth || (exc_n >= 0 && exc_n <= n - 1);
+}
 
-/* Where a segment can end for a break in a frame: before what was only loaded for the breaking instruction; a segment
- * cannot end while its own exception is being handled. */
+/* Where a segment can end for a break in a frame: before what was only loaded for the breaking instruction; a
+ * segment cannot end while its own exception is being handled. */
 static long segment_end_of(long n, long tail, int exc_depth, long exc_n, int *nplain) {
   bool handles = segment_handles(n, exc_depth, exc_n);
   long end = handles ? exc_n - 1 : n - 1 - tail; /* values that were only loaded need no guards */
@@ -197,14 +204,16 @@ static long segment_end_of(long n, long tail, int exc_depth, long exc_n, int *np
   return 0;
 }
 
-/* May the next attempt end in a frame that this one calls?  Then the innermost frame that has something to keep. */
+/* May the next attempt end in a frame that this one calls?  Then the innermost frame
+ * that has something to keep. */
 static void segment_descend(Segment *s, const MgRec *r) {
   int k = 0, nplain = 0;
   while (k + 1 < r->npath && !segment_handles(r->path[k].n, r->path[k].exc_depth, r->path[k].exc_n)) k++;
   for (; k > 0; k--) {
     const MgStop *p = &r->path[k];
     long end = segment_end_of(p->n, p->tail, p->exc_depth, p->exc_n, &nplain);
-    if (p->library && (!end || r->g->nnode == p->nnode)) continue; /* nothing to keep: the call is repeated as a whole */
+    if (p->library && (!end || r->g->nnode == p->nnode))
+      continue; /* nothing to keep: the call is repeated as a whole */
     memcpy(s->stop, r->path, sizeof *s->stop * (size_t)k);
     s->stop[k].n = end;
     s->nstop = k + 1;
@@ -269,7 +278,8 @@ static void segment_add_inner(MgInner *in, const MgLoop *l, bool innermost, int 
   memcpy(v, l->v.slot, sizeof *v * (size_t)in->nslot);
 }
 
-/* The recording reached its end in a frame that this one calls: the snapshot has all frames, outermost first. */
+/* The recording reached its end in a frame that this one calls: the snapshot has
+ * all frames, outermost first. */
 static int segment_stopped(MgRec *r, MgLoop *innermost) {
   Segment *s = r->stopped_arg;
   MgLoop *frame[MG_STOP_DEPTH];
@@ -312,7 +322,8 @@ static int segment_stopped(MgRec *r, MgLoop *innermost) {
   return rc;
 }
 
-static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOuter *o, int end, bool is_ret, int nslot) {
+static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOuter *o, int end, bool is_ret,
+                              int nslot) {
   MgEntry *e = mg_entry_new();
   if (!e) {
     mg_snapshot_free(snap);
@@ -378,7 +389,8 @@ fail:
   return -1;
 }
 
-/* The frame is about to end, which closes the generators that it holds: their finally clauses belong to the recording. */
+/* The frame is about to end, which closes the generators that it holds: their finally
+ * clauses belong to the recording. */
 static int segment_clear_locals(Segment *s, MgRec *r, const MgOuter *o) {
   const MgFrameView *v = &s->frame[s->level].d->v;
   mg_hook_mode = HOOK_record;
@@ -390,8 +402,11 @@ static int segment_clear_locals(Segment *s, MgRec *r, const MgOuter *o) {
 }
 
 /* A backend for torch-level graphs that runs them as they are. */
-static PyObject *segment_graph_itself(PyObject *self, PyObject *const *args, Py_ssize_t n) { return Py_NewRef(args[0]); }
-static PyMethodDef segment_graph_def = {"graph_itself", (PyCFunction)(void *)segment_graph_itself, METH_FASTCALL, NULL};
+static PyObject *segment_graph_itself(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+  return Py_NewRef(args[0]);
+}
+static PyMethodDef segment_graph_def = {"graph_itself", (PyCFunction)(void *)segment_graph_itself,
+                                        METH_FASTCALL, NULL};
 
 static int segment_want_graph(Segment *s) {
   static PyObject *backend; /* strong, process lifetime */
@@ -404,13 +419,15 @@ static int segment_want_graph(Segment *s) {
 
 static bool segment_deny(bool *deny, bool failed) { return failed && !*deny && (*deny = true); }
 
-/* Something could not go on with symbolic sizes or the like, or the recording broke where it may not with numbers. */
+/* Something could not go on with symbolic sizes or the like, or the recording broke
+ * where it may not with numbers. */
 static bool segment_sizes_failed(Segment *s, const MgRec *r) {
   bool raised = r->abort && r->code == BK_exception && mg_symsize_inputs(&r->cap->sizes);
   raised |= r->abort && r->code == BK_data_dependent && r->cap->sizes.value_asked;
   bool unfinished = !s->level && mg_iterator_unfinished(r, s->v.slot, mg_pyframe_stacktop(s->frame[0].d->f));
   if (segment_deny(&s->deny_texts, r->texts_failed) || segment_deny(&s->deny_switch, r->switch_failed) ||
-      segment_deny(&s->deny_grad, r->grad_failed) || segment_deny(&s->deny_data, r->data_failed) || segment_deny(&s->deny_unroll, unfinished))
+      segment_deny(&s->deny_grad, r->grad_failed) || segment_deny(&s->deny_data, r->data_failed) ||
+      segment_deny(&s->deny_unroll, unfinished))
     return true;
   if (!s->deny_sizes && (r->sizes_failed || raised)) s->deny_sizes = true;
   else return false;
@@ -423,7 +440,9 @@ static int segment_outer(Segment *s, MgOuter *o) {
   const SegmentFrame *f = &s->frame[s->level];
   int first = f->d->v.code->co_nlocalsplus;
   bool here = s->level == s->stop_level;
-  *o = (MgOuter){.stop_at = !here || s->nstop ? -1 : s->stop_at < 0 && mg_force_break ? mg_force_break : s->stop_at,
+  *o = (MgOuter){.stop_at = !here || s->nstop                  ? -1
+                            : s->stop_at < 0 && mg_force_break ? mg_force_break
+                                                               : s->stop_at,
                  .descend = here && s->nstop ? s->stop[0].n : -1,
                  .nslot = f->nslot,
                  .base = f->base,
@@ -436,7 +455,8 @@ static int segment_outer(Segment *s, MgOuter *o) {
   }
   o->untouched = mg_calloc((size_t)f->nslot + 1, sizeof *o->untouched);
   if (!o->untouched) return PyErr_NoMemory(), -1;
-  for (int i = 0; i < f->nslot; i++) o->untouched[i] = i < first || f->d->v.slot[i]; /* unbound locals as well */
+  for (int i = 0; i < f->nslot; i++)
+    o->untouched[i] = i < first || f->d->v.slot[i]; /* unbound locals as well */
   return 0;
 }
 
@@ -449,15 +469,16 @@ static bool segment_end_runs_code(const MgFrameView *v) {
   return false;
 }
 
-/* The frame stands before its RETURN.  Does the recording go on in the one that waits for it?  Then it stands there behind its
- * call.  -1: broken off. */
+/* The frame stands before its RETURN.  Does the recording go on in the one that waits for it?  Then it stands
+ * there behind its call.  -1: broken off. */
 static int segment_go_up(Segment *s, MgRec *r, MgOuter *o, const MgLoop *l) {
   if (s->level == s->max_level || (s->level == s->stop_level && s->stop_at >= 0)) return 0;
   MgSegmentAt *d = s->frame[s->level].d, *up = d->up;
   if (segment_end_runs_code(&d->v)) return 0;
   const MgInstr *in = &d->code->instr[l->unit], *call = &up->code->instr[up->call];
   int n = mg_pyframe_stacktop(d->f);
-  PyObject *ret = in->op == BC_RETURN_CONST ? Py_NewRef(PyTuple_GET_ITEM(d->v.code->co_consts, in->arg)) : d->v.slot[--n];
+  PyObject *ret =
+      in->op == BC_RETURN_CONST ? Py_NewRef(PyTuple_GET_ITEM(d->v.code->co_consts, in->arg)) : d->v.slot[--n];
   mg_pyframe_set_stacktop(d->f, n);
   if (segment_clear_locals(s, r, o)) {
     Py_DECREF(ret);
@@ -481,7 +502,8 @@ static int segment_go_up(Segment *s, MgRec *r, MgOuter *o, const MgLoop *l) {
   return 1;
 }
 
-/* Runs the loop over the frame and builds the snapshot; NULL when the attempt has to be repeated elsewhere. */
+/* Runs the loop over the frame and builds the snapshot; NULL when the attempt has
+ * to be repeated elsewhere. */
 static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bool *is_ret, int *nslot) {
   MgLoop l;
   MgLoopEnd how;
@@ -494,7 +516,9 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
     more = how == LOOP_leave ? segment_go_up(s, r, o, &l) : 0;
   } while (more > 0);
   const MgSegmentAt *at = s->frame[s->level].d;
-  if (r->abort) mg_generators_end(r); /* frames of the traceback may hold the last reference to one, whose clean-up code is not to run */
+  if (r->abort)
+    mg_generators_end(r); /* frames of the traceback may hold the last reference to one, whose clean-up code
+                             is not to run */
   PyErr_Clear();
   if (segment_sizes_failed(s, r)) {
     if (s->snap) mg_snapshot_free(s->snap);
@@ -523,7 +547,8 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
     return NULL;
   }
   if (r->abort && r->code == BK_exception && r->asked_compiling && !s->deny_compiling) {
-    s->deny_compiling = true; /* libraries raise where they believe a compiler at work: record what eager would do */
+    s->deny_compiling =
+        true; /* libraries raise where they believe a compiler at work: record what eager would do */
     return NULL;
   }
   if (r->abort) {
@@ -567,8 +592,9 @@ static bool segment_guards_hold(const Segment *s, const MgGuards *g, MgGuardFail
   return ok;
 }
 
-/* Drops an entry that does not hold any more, so that the next attempt sees what this one has changed: a cache that is full now, or
- * what a module does when it is imported.  Kernels and torch import on first use; the program's own imports are breaks. */
+/* Drops an entry that does not hold any more, so that the next attempt sees what this one has changed: a
+ * cache that is full now, or what a module does when it is imported.  Kernels and torch import on first use;
+ * the program's own imports are breaks. */
 static void segment_check_state(Segment *s, bool filled_cache, bool imported) {
   MgGuardFail why = {0};
   if (!s->entry || !(filled_cache || imported)) return;
@@ -578,10 +604,11 @@ static void segment_check_state(Segment *s, bool filled_cache, bool imported) {
   s->again = imported && ++s->nimport < SEGMENT_ATTEMPTS;
 }
 
-/* An object that is older than the recording holds what only a recording may see: its entry would go on from there. */
+/* An object that is older than the recording holds what only a recording may see: its
+ * entry would go on from there. */
 static int segment_leaked(Segment *s, int alive) {
-  PyErr_Format(PyExc_AssertionError, "%d stand-in tensors outlive the recording of %U, line %d", alive, s->v.code->co_qualname,
-               s->code->line[s->unit]);
+  PyErr_Format(PyExc_AssertionError, "%d stand-in tensors outlive the recording of %U, line %d", alive,
+               s->v.code->co_qualname, s->code->line[s->unit]);
   mg_entry_release(s->entry), s->entry = NULL;
   s->failed = s->leaked = true;
   return -1;
@@ -594,13 +621,37 @@ static int segment_attempt(Segment *s) {
   MgGraph graph;
   MgOuter outer = {0};
   const MgConfig *cfg = s->need_fx ? &s->graph_cfg : s->cfg;
-  MgRec rec = {.ctx = &ctx, .x = &exprs, .g = &graph, .cfg = cfg,
+  MgRec rec = {.ctx = &ctx,
+               .x = &exprs,
+               .g = &graph,
+               .cfg = cfg,
                .dyn = Py_XNewRef(s->info->dyn), /* a reset from another thread drops info's */
-               .refused = mg_marked_refused_ids(), .dynamic_sources = mg_dynfloat_sources(false), .unbacked_sources = mg_dynfloat_sources(true),
-               .transient = s->frame[0].d->transient, .peers = s->frame[0].d->peers, .want_fx = cfg->backend != NULL, .deny_compiling = s->deny_compiling,
-               .deny_function = s->deny_function, .deny_sizes = s->deny_sizes, .deny_data = s->deny_data, .deny_grad = s->deny_grad, .deny_links = s->deny_links, .deny_switch = s->deny_switch, .deny_ids = s->deny_ids, .deny_texts = s->deny_texts, .handled = s->exc0,
-               .deny_hook = s->deny_hook, .deny_claims = s->deny_claims, .false_claims = s->false_claims, .deny_raises = s->deny_raises, .deny_loops = s->deny_loops,
-               .deny_unroll = s->deny_unroll, .stop = s->stop, .nstop = s->nstop, .stopped = segment_stopped, .stopped_arg = s};
+               .refused = mg_marked_refused_ids(),
+               .dynamic_sources = mg_dynfloat_sources(false),
+               .unbacked_sources = mg_dynfloat_sources(true),
+               .transient = s->frame[0].d->transient,
+               .peers = s->frame[0].d->peers,
+               .want_fx = cfg->backend != NULL,
+               .deny_compiling = s->deny_compiling,
+               .deny_function = s->deny_function,
+               .deny_sizes = s->deny_sizes,
+               .deny_data = s->deny_data,
+               .deny_grad = s->deny_grad,
+               .deny_links = s->deny_links,
+               .deny_switch = s->deny_switch,
+               .deny_ids = s->deny_ids,
+               .deny_texts = s->deny_texts,
+               .handled = s->exc0,
+               .deny_hook = s->deny_hook,
+               .deny_claims = s->deny_claims,
+               .false_claims = s->false_claims,
+               .deny_raises = s->deny_raises,
+               .deny_loops = s->deny_loops,
+               .deny_unroll = s->deny_unroll,
+               .stop = s->stop,
+               .nstop = s->nstop,
+               .stopped = segment_stopped,
+               .stopped_arg = s};
   rec.slots = &s->slots;
   MgSnapshot *snap = NULL;
   int end = 0, nslot = 0, rc = -1;
@@ -629,7 +680,8 @@ static int segment_attempt(Segment *s) {
         snap = NULL;
         rc = -1;
       }
-      if (snap && (mg_interrupt_due() || rec.again || rec.function_failed || rec.ids_failed || segment_sizes_failed(s, &rec))) {
+      if (snap && (mg_interrupt_due() || rec.again || rec.function_failed || rec.ids_failed ||
+                   segment_sizes_failed(s, &rec))) {
         s->again = rec.again;
         s->deny_function |= rec.function_failed;
         s->deny_ids |= rec.ids_failed;
@@ -694,12 +746,12 @@ free_ctx:
 static void segment_log(const Segment *s, const MgEntry *e) {
   const char *name = PyUnicode_AsUTF8(s->v.code->co_qualname), *file = PyUnicode_AsUTF8(e->end_file);
   if (!e->is_ret && mg_log_on(MG_LOG_graph_breaks))
-    mg_log(MG_LOG_graph_breaks, "%s:%d in %s: %s: %s\n  hint: %s", file, e->end_line, PyUnicode_AsUTF8(e->end_name), mg_break_name(e->code),
-           e->reason, mg_break_hint(e->code));
+    mg_log(MG_LOG_graph_breaks, "%s:%d in %s: %s: %s\n  hint: %s", file, e->end_line,
+           PyUnicode_AsUTF8(e->end_name), mg_break_name(e->code), e->reason, mg_break_hint(e->code));
   if (mg_log_on(MG_LOG_plan_frame))
-    mg_log(MG_LOG_plan_frame, "%s (%s): units %d-%d, lines %d-%d: %d ops, then %s%s%s", name, file, e->unit, e->end,
-           e->line, e->end_line, e->nnode, e->is_ret ? "return" : mg_break_name(e->code), e->is_ret ? "" : ": ",
-           e->is_ret ? "" : e->reason);
+    mg_log(MG_LOG_plan_frame, "%s (%s): units %d-%d, lines %d-%d: %d ops, then %s%s%s", name, file, e->unit,
+           e->end, e->line, e->end_line, e->nnode, e->is_ret ? "return" : mg_break_name(e->code),
+           e->is_ret ? "" : ": ", e->is_ret ? "" : e->reason);
   if (mg_log_on(MG_LOG_guards)) {
     MgStrbuf text = {0};
     mg_guards_print(e->guards, &text);
@@ -709,26 +761,34 @@ static void segment_log(const Segment *s, const MgEntry *e) {
 }
 
 static int segment_fullgraph_error(const Segment *s) {
-  mg_raise_dynamo_error("Unsupported", "%s, but the graph breaks: %s: %s\n  in %U, segment from line %d, File \"%U\"\n  hint: %s",
-                        s->cfg->fullgraph ? "fullgraph=True" : "error_on_graph_break(True)", mg_break_name(s->why), s->reason, s->v.code->co_qualname, s->code->line[s->unit],
-                        s->v.code->co_filename, mg_break_hint(s->why));
+  mg_raise_dynamo_error(
+      "Unsupported",
+      "%s, but the graph breaks: %s: %s\n  in %U, segment from line %d, File \"%U\"\n  hint: %s",
+      s->cfg->fullgraph ? "fullgraph=True" : "error_on_graph_break(True)", mg_break_name(s->why), s->reason,
+      s->v.code->co_qualname, s->code->line[s->unit], s->v.code->co_filename, mg_break_hint(s->why));
   return -1;
 }
 
-/* Compiling raised: the user's backend's errors are the user's, ours end in eager execution with a warning.  Where it was stopped,
- * what is raised only says so, unless a handler has raised it in Python code of a back end. */
+/* Compiling raised: the user's backend's errors are the user's, ours end in eager execution with a warning.
+ * Where it was stopped, what is raised only says so, unless a handler has raised it in
+ * Python code of a back end. */
 static int segment_give_up(Segment *s) {
   if (s->frame[0].d->stopped) {
-    bool ours = !PyErr_Occurred() || !s->cfg->backend || PyErr_ExceptionMatches(MgBreakError) || PyErr_ExceptionMatches(PyExc_MemoryError);
-    if (ours && !(PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))) return PyErr_Clear(), 1;
+    bool ours = !PyErr_Occurred() || !s->cfg->backend || PyErr_ExceptionMatches(MgBreakError) ||
+                PyErr_ExceptionMatches(PyExc_MemoryError);
+    if (ours && !(PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)))
+      return PyErr_Clear(), 1;
     s->frame[0].d->stopped = false; /* the handler has run, in a back end, and has raised */
     return -1;
   }
-  if (s->users_error || (s->cfg->backend && !s->leaked) || mg_strict() || s->cfg->fullgraph || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return -1;
+  if (s->users_error || (s->cfg->backend && !s->leaked) || mg_strict() || s->cfg->fullgraph ||
+      PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+    return -1;
   PyObject *t, *v, *tb;
   PyErr_Fetch(&t, &v, &tb);
   PyErr_NormalizeException(&t, &v, &tb);
-  int rc = PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "magneto: %U runs eagerly: %R", s->v.code->co_qualname, v ? v : Py_None);
+  int rc = PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "magneto: %U runs eagerly: %R", s->v.code->co_qualname,
+                            v ? v : Py_None);
   mg_log(MG_LOG_fallback, "%s: compiling failed", PyUnicode_AsUTF8(s->v.code->co_qualname));
   mg_stats.fallbacks++;
   Py_XDECREF(t);
@@ -741,16 +801,20 @@ static int segment_check_own_guards(Segment *s, MgEntry *e) {
   MgGuardFail why = {0};
   if (segment_guards_hold(s, e->guards, &why)) return 0;
   if (!PyErr_Occurred())
-    PyErr_Format(PyExc_AssertionError, "the guards of %U, line %d, fail on their own recording: %s", s->v.code->co_qualname, e->line, why.text);
+    PyErr_Format(PyExc_AssertionError, "the guards of %U, line %d, fail on their own recording: %s",
+                 s->v.code->co_qualname, e->line, why.text);
   return -1;
 }
 
-/* Why the frame is not recorded.  The context of an autograd.Function is new at every call, and its state lives in C. */
+/* Why the frame is not recorded.  The context of an autograd.Function is new at every call,
+ * and its state lives in C. */
 static const char *segment_refused(const Segment *s) {
   for (int i = 0; i < s->frame[0].nslot; i++) {
     PyObject *o = s->saved[i];
-    if (o && PyObject_TypeCheck(o, mg_torch.function_base)) return "a method of an autograd.Function that autograd calls";
-    if (o && PyType_Check(o) && !((PyTypeObject *)o)->tp_mro) return "a class that is being made is its argument";
+    if (o && PyObject_TypeCheck(o, mg_torch.function_base))
+      return "a method of an autograd.Function that autograd calls";
+    if (o && PyType_Check(o) && !((PyTypeObject *)o)->tp_mro)
+      return "a class that is being made is its argument";
   }
   return NULL;
 }
@@ -766,9 +830,17 @@ int mg_compile_segment(MgSegmentAt *d, const MgSlots *slots) {
   const MgConfig *cfg = d->cfg;
   MgCodeInfo *info = d->info;
   uint8_t denied = mg_cache_denied(info, cfg->id, slots);
-  Segment s = {.ts = d->ts, .cfg = cfg, .info = info, .code = d->code, .v = d->v, .stop_at = -1,
-               .deny_sizes = denied & MG_DENY_sizes, .deny_data = denied & MG_DENY_data, .deny_unroll = denied & MG_DENY_unroll,
-               .deny_claims = d->unclaimed, .false_claims = d->unclaimed};
+  Segment s = {.ts = d->ts,
+               .cfg = cfg,
+               .info = info,
+               .code = d->code,
+               .v = d->v,
+               .stop_at = -1,
+               .deny_sizes = denied & MG_DENY_sizes,
+               .deny_data = denied & MG_DENY_data,
+               .deny_unroll = denied & MG_DENY_unroll,
+               .deny_claims = d->unclaimed,
+               .false_claims = d->unclaimed};
   int rc = -1;
   if (segment_save(&s, d, slots)) goto done;
   /* In a loop each turn would leave an entry of its own, made for the objects of that turn. */
@@ -780,7 +852,8 @@ int mg_compile_segment(MgSegmentAt *d, const MgSlots *slots) {
     s.off = true, s.why = BK_older_object;
     snprintf(s.reason, sizeof s.reason, "%s", refused);
   }
-  for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && !s.off && !s.too_deep && (s.stop_at || s.stop_level); i += !s.again)
+  for (int i = 0; i < SEGMENT_ATTEMPTS && !s.entry && !s.off && !s.too_deep && (s.stop_at || s.stop_level);
+       i += !s.again)
     if (segment_attempt(&s)) {
       mg_hook_mode = HOOK_off;
       rc = segment_give_up(&s);
@@ -788,7 +861,8 @@ int mg_compile_segment(MgSegmentAt *d, const MgSlots *slots) {
       goto done;
     }
   mg_hook_mode = mode;
-  if ((cfg->fullgraph || s.break_is_error) && !s.eager && !(s.entry && s.entry->is_ret) && s.why != BK_exception) {
+  if ((cfg->fullgraph || s.break_is_error) && !s.eager && !(s.entry && s.entry->is_ret) &&
+      s.why != BK_exception) {
     rc = segment_fullgraph_error(&s);
     goto done;
   }
@@ -802,20 +876,23 @@ int mg_compile_segment(MgSegmentAt *d, const MgSlots *slots) {
   MgBucket *bucket = site ? mg_cache_bucket(site, &s.slots, true) : NULL;
   if (!bucket) goto done;
   if (s.too_deep) {
-    mg_log(MG_LOG_fallback, "%s, line %d: %s", PyUnicode_AsUTF8(s.v.code->co_qualname), s.code->line[s.unit], s.reason);
+    mg_log(MG_LOG_fallback, "%s, line %d: %s", PyUnicode_AsUTF8(s.v.code->co_qualname), s.code->line[s.unit],
+           s.reason);
     bucket->eager = true;
     rc = 1;
     goto done;
   }
   segment_count(&s);
   if (!s.entry) { /* nothing before the break, or no end that can be rebuilt */
-    bool passing = s.why == BK_tensor_kind && bucket->refused < SEGMENT_REFUSALS; /* others may come: a fake tensor may be a rehearsal */
+    bool passing = s.why == BK_tensor_kind &&
+                   bucket->refused < SEGMENT_REFUSALS; /* others may come: a fake tensor may be a rehearsal */
     *(passing ? &d->once : &bucket->plain) = s.nplain > 0 ? s.nplain : 1;
     bucket->refused += passing;
     rc = 0;
     goto done;
   }
-  bucket->denied |= s.deny_sizes * MG_DENY_sizes | s.deny_data * MG_DENY_data | s.deny_unroll * MG_DENY_unroll;
+  bucket->denied |=
+      s.deny_sizes * MG_DENY_sizes | s.deny_data * MG_DENY_data | s.deny_unroll * MG_DENY_unroll;
   segment_log(&s, s.entry);
   s.entry->number = ++mg_stats.entries;
   if (s.entry->nnode > 0) mg_stats.graphs++;

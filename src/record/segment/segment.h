@@ -26,15 +26,18 @@ typedef struct MgSegmentAt {
   const MgMap *transient; /* see MgRec; or NULL */
   PyObject *peers;        /* see MgRec; or NULL */
   /* what a segment tells the driver */
-  bool unclaimed;         /* a run of the entry here was given up: the next one is one without claims (speculation.h) */
-  int once;               /* > 0: nothing can be recorded here this time; execute so many instructions */
-  bool stopped;           /* compiling was given up, since a signal waits (interrupt.h) */
+  bool unclaimed; /* a run of the entry here was given up: the next one is one without claims (speculation.h)
+                   */
+  int once;       /* > 0: nothing can be recorded here this time; execute so many instructions */
+  bool stopped;   /* compiling was given up, since a signal waits (interrupt.h) */
 } MgSegmentAt;
 
-/* Compiles the segment that starts at the linked frame's position; it and those above are unchanged afterwards.
- * 0: the site has a new entry or became plain.  1: leave the frame to CPython; with d->stopped after the handlers of signals.
+/* Compiles the segment that starts at the linked frame's position; it and those above are unchanged
+ * afterwards. 0: the site has a new entry or became plain.  1: leave the frame to CPython; with d->stopped
+ * after the handlers of signals.
  * -1: exception for the user. */
 int mg_compile_segment(MgSegmentAt *d, const MgSlots *slots);
-/* Does the program ask for an error where the recording breaks?  torch._dynamo's flag is an ordinary global, as the recording has it. */
+/* Does the program ask for an error where the recording breaks?  torch._dynamo's flag is an ordinary global,
+ * as the recording has it. */
 bool mg_stance_break_is_error(void);
 #endif

@@ -99,12 +99,14 @@ void mg_symsize_end(MgCapture *cap) {
 }
 
 void mg_symsize_begin(MgCapture *cap, bool off) {
-  cap->sizes.ask = (MgSizeAsk){symsize_compare, symsize_equal, symsize_value, symsize_late, cap->rec->guards ? cap : NULL};
+  cap->sizes.ask =
+      (MgSizeAsk){symsize_compare, symsize_equal, symsize_value, symsize_late, cap->rec->guards ? cap : NULL};
   cap->sizes.ask.less = symsize_less;
   cap->rec->x->ask = cap->rec->guards ? &cap->sizes.ask : NULL;
   cap->sizes.off = off;
   int setting = cap->rec->cfg ? cap->rec->cfg->dynamic : 0;
-  cap->sizes.all = !off && (setting == 1 || (setting < 0 && !mg_symsize_config("assume_static_by_default", true)));
+  cap->sizes.all =
+      !off && (setting == 1 || (setting < 0 && !mg_symsize_config("assume_static_by_default", true)));
 }
 
 int mg_fmodes_begin(MgCapture *cap, PyObject *ours) {
@@ -136,7 +138,8 @@ void mg_fmodes_restore(MgCapture *cap) {
   PyErr_Fetch(&t, &v, &tb);
   if (!mg_fmodes_same(cap, 0)) {
     mg_fmodes_leave();
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(cap->fmodes); i++) mg_fmodes_insist("_push_on_torch_function_stack", PyList_GET_ITEM(cap->fmodes, i));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(cap->fmodes); i++)
+      mg_fmodes_insist("_push_on_torch_function_stack", PyList_GET_ITEM(cap->fmodes, i));
   }
   PyErr_Restore(t, v, tb);
 }
@@ -160,7 +163,8 @@ static long standin_call_long(const char *name) {
   return n;
 }
 
-/* For undoing: what failed for want of memory is tried again, since a mode that stays on the stack breaks every op. */
+/* For undoing: what failed for want of memory is tried again, since a mode that stays on
+ * the stack breaks every op. */
 static PyObject *standin_insist(PyObject *f, const char *name, PyObject *arg) {
   for (int i = 0;; i++) {
     PyObject *r = name && !arg ? PyObject_CallMethod(f, name, NULL) : PyObject_CallOneArg(f, arg);
@@ -188,7 +192,8 @@ static long standin_functorch_depth(void) {
 
 /* The level of forward-mode differentiation; -1: none. */
 static long standin_forward_level(void) {
-  PyObject *m = PyImport_GetModule(mg_names.forward_ad), *r = m ? PyObject_GetAttr(m, mg_names.current_level) : NULL;
+  PyObject *m = PyImport_GetModule(mg_names.forward_ad),
+           *r = m ? PyObject_GetAttr(m, mg_names.current_level) : NULL;
   long n = r ? PyLong_AsLong(r) : -1;
   if (!r) PyErr_Clear();
   Py_XDECREF(m);
@@ -204,7 +209,8 @@ static void standin_functorch_undo(long depth) {
 }
 
 static PyObject *standin_save_autocast(void) {
-  PyObject *cache = PyObject_CallMethod(mg_standin_c, "is_autocast_cache_enabled", NULL), *save = PyList_New(0);
+  PyObject *cache = PyObject_CallMethod(mg_standin_c, "is_autocast_cache_enabled", NULL),
+           *save = PyList_New(0);
   if (!cache || !save || PyList_Append(save, cache)) goto fail;
   Py_CLEAR(cache);
   for (size_t i = 0; i < 2; i++) {
@@ -224,7 +230,8 @@ fail:
 }
 
 static void standin_restore_autocast(PyObject *save) {
-  PyObject *r = PyObject_CallMethod(mg_standin_c, "set_autocast_cache_enabled", "O", PyList_GET_ITEM(save, 0));
+  PyObject *r =
+      PyObject_CallMethod(mg_standin_c, "set_autocast_cache_enabled", "O", PyList_GET_ITEM(save, 0));
   Py_XDECREF(r);
   for (Py_ssize_t i = 0; i < 2; i++) {
     const char *dev = mg_standin_autocast_devices[i];
@@ -234,10 +241,12 @@ static void standin_restore_autocast(PyObject *save) {
   }
 }
 
-/* While a stand-in is saved for backward, the user's hooks on saved tensors are ignored; torch's own tracers do the same. */
+/* While a stand-in is saved for backward, the user's hooks on saved tensors are ignored;
+ * torch's own tracers do the same. */
 static int standin_ignore_hooks(bool on) {
   PyObject *m = mg_import("torch._C._autograd");
-  PyObject *r = m ? PyObject_CallMethod(m, "_saved_tensors_hooks_set_tracing", "O", on ? Py_True : Py_False) : NULL;
+  PyObject *r =
+      m ? PyObject_CallMethod(m, "_saved_tensors_hooks_set_tracing", "O", on ? Py_True : Py_False) : NULL;
   int was = r ? PyObject_IsTrue(r) : -1;
   if (!r && PyErr_ExceptionMatches(PyExc_AttributeError)) {
     PyErr_Clear();
@@ -261,7 +270,8 @@ int mg_standin_begin(MgRec *r) {
   /* A mode of the user must see every op as it happens, and tensors inside vmap or grad are wrappers. */
   if (cap->modes_before > 0) return mg_rec_break(BK_tensor_kind, "a torch dispatch mode is active"), -1;
   if (cap->functorch_before > 0) return mg_rec_break(BK_tensor_kind, "called inside torch.func or vmap"), -1;
-  if (standin_forward_level() >= 0) return mg_rec_break(BK_tensor_kind, "forward-mode differentiation is active"), -1;
+  if (standin_forward_level() >= 0)
+    return mg_rec_break(BK_tensor_kind, "forward-mode differentiation is active"), -1;
   cap->autocast_depth = mg_state_autocast_depth();
   if (!(cap->autocast = standin_save_autocast())) return -1;
   if (!(cap->mode = mg_dispatch_mode_new(cap))) return -1;
@@ -284,7 +294,8 @@ int mg_standin_begin(MgRec *r) {
   return r->guards && r->ident ? mg_fmodes_wrap(r) : 0;
 }
 
-/* Pops torch's mode stacks down to what they were: an aborted recording skips the user's __exit__ handlers. */
+/* Pops torch's mode stacks down to what they were: an aborted recording skips the
+ * user's __exit__ handlers. */
 static void standin_pop_modes(MgCapture *cap) {
   long n = standin_stack_len("_len_torch_dispatch_stack");
   for (; n > cap->modes_before; n--) Py_XDECREF(standin_insist(mg_dispatch_pop, NULL, Py_None));
@@ -304,7 +315,8 @@ void mg_standin_end(MgRec *r) {
   Py_CLEAR(cap->transformed);
   standin_pop_modes(cap);
   PyObject *off = cap->classes ? mg_fmodes_off() : NULL;
-  if (mg_viewstate_take(cap)) PyErr_WriteUnraisable(NULL); /* after a break in an inlined frame, too, which ends in an abort */
+  if (mg_viewstate_take(cap))
+    PyErr_WriteUnraisable(NULL); /* after a break in an inlined frame, too, which ends in an abort */
   if (off && mg_context_exit(off)) PyErr_WriteUnraisable(NULL);
   mg_dispatch_mode_end(cap->mode);
   mg_fx_end(cap);
@@ -329,11 +341,13 @@ static int standin_count(const MgRec *r) {
   return n;
 }
 
-/* Through autograd's graph stand-ins may refer to each other where no collector finds them: by gradients that the program has
- * set, and when a node saved a view of memory that was written afterwards (r[0] = r[0] ** 2; eager leaks these). */
+/* Through autograd's graph stand-ins may refer to each other where no collector finds them: by gradients that
+ * the program has set, and when a node saved a view of memory that was written afterwards (r[0] = r[0]
+ * ** 2; eager leaks these). */
 static void standin_cut_cycles(MgRec *r) {
   PyObject *all = PyList_New(0), *type = (PyObject *)mg_torch.tensor;
-  PyObject *grad = all ? PyObject_GetAttrString(type, "grad") : NULL, *detach = grad ? PyObject_GetAttrString(type, "detach_") : NULL;
+  PyObject *grad = all ? PyObject_GetAttrString(type, "grad") : NULL,
+           *detach = grad ? PyObject_GetAttrString(type, "detach_") : NULL;
   for (MgStandInfo *i = r->cap->live; detach && i; i = i->next)
     if (i->self && PyList_Append(all, i->self)) break;
   for (Py_ssize_t i = 0; detach && i < PyList_GET_SIZE(all); i++) {
@@ -342,7 +356,8 @@ static void standin_cut_cycles(MgRec *r) {
     Py_XDECREF(PyObject_CallOneArg(detach, PyList_GET_ITEM(all, i))); /* views refuse ... */
     PyErr_Clear();
   }
-  for (Py_ssize_t i = 0; detach && i < PyList_GET_SIZE(all); i++) { /* ... but find their history again, from their base, when that was written */
+  for (Py_ssize_t i = 0; detach && i < PyList_GET_SIZE(all);
+       i++) { /* ... but find their history again, from their base, when that was written */
     enum { WRITTEN = 1 << 30 };
     if (mg_facts_set_version(PyList_GET_ITEM(all, i), WRITTEN)) PyErr_Clear();
     Py_XDECREF(PyObject_GetAttrString(PyList_GET_ITEM(all, i), "grad_fn"));

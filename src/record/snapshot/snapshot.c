@@ -46,7 +46,8 @@ static void *snap_grow(void *p, uint32_t *cap, uint32_t need, size_t size) {
   return q;
 }
 
-/* Appends one instruction; obj is kept, modules and classes by the rule of the guard set. to_older: it changes an older object. */
+/* Appends one instruction; obj is kept, modules and classes by the rule of the guard set. to_older: it
+ * changes an older object. */
 static uint32_t snap_append(MgBuilder *b, MgSnapInstr q, const uint32_t *arg, bool to_older) {
   MgSnapshot *s = b->s;
   MgSnapInstr **list = to_older ? &s->w : &s->p;
@@ -58,7 +59,8 @@ static uint32_t snap_append(MgBuilder *b, MgSnapInstr q, const uint32_t *arg, bo
   if (!p || !pool) return snap_nomem();
   if (!to_older && !*n) p[(*n)++] = (MgSnapInstr){0};
   if (q.obj) {
-    if (PyObject_TypeCheck(q.obj, mg_torch.module) || PyType_Check(q.obj)) mg_guards_hold(mg_rec->guards, q.obj);
+    if (PyObject_TypeCheck(q.obj, mg_torch.module) || PyType_Check(q.obj))
+      mg_guards_hold(mg_rec->guards, q.obj);
     else if (PyList_Append(s->keep, q.obj)) return SNAP_FAIL;
   }
   if (q.narg) memcpy(pool + s->npool, arg, q.narg * sizeof *arg);
@@ -68,13 +70,15 @@ static uint32_t snap_append(MgBuilder *b, MgSnapInstr q, const uint32_t *arg, bo
   return (*n)++;
 }
 
-uint32_t mg_snap_emit(MgBuilder *b, MgSnapOp op, PyObject *obj, uint32_t a, const uint32_t *arg, uint32_t narg) {
+uint32_t mg_snap_emit(MgBuilder *b, MgSnapOp op, PyObject *obj, uint32_t a, const uint32_t *arg,
+                      uint32_t narg) {
   MgSnapInstr q = {(uint8_t)op, a, narg, 0, obj};
   return snap_append(b, q, arg, op >= SN_fill_list && (b->s->p[a].op == SN_src || b->s->p[a].op == SN_const));
 }
 
 /* Builds items and emits one instruction over them. target != 0: a fill, else a new value. */
-uint32_t mg_snap_emit_over(MgBuilder *b, MgSnapOp op, PyObject *obj, uint32_t target, PyObject *const *item, Py_ssize_t n) {
+uint32_t mg_snap_emit_over(MgBuilder *b, MgSnapOp op, PyObject *obj, uint32_t target, PyObject *const *item,
+                           Py_ssize_t n) {
   uint32_t fixed[16], *arg = n <= 16 ? fixed : mg_malloc(sizeof *arg * (size_t)n), r = 0;
   if (!arg) return snap_nomem();
   for (Py_ssize_t i = 0; i < n && r != SNAP_FAIL; i++) {
@@ -96,7 +100,8 @@ bool mg_snap_memo(MgBuilder *b, PyObject *o, uint32_t v) {
   return v != SNAP_FAIL && !PyErr_Occurred();
 }
 
-/* Keys and values of a dict in order, as one tuple: borrowed from b->keep.  Subclasses are read by their static base. */
+/* Keys and values of a dict in order, as one tuple: borrowed from b->keep.  Subclasses are
+ * read by their static base. */
 PyObject *mg_snap_dict_items(MgBuilder *b, PyObject *d) {
   PyObject *flat = PyList_New(0), *k, *v;
   PyObject *it = flat ? mg_dict_iter(d) : NULL;
@@ -117,7 +122,8 @@ PyObject *mg_snap_dict_items(MgBuilder *b, PyObject *d) {
 /* ---- one object ---- */
 
 uint32_t mg_snap_older(MgBuilder *b, MgOlder *e) {
-  if (e->src && !mg_guards_pinned(mg_rec->guards, e->src)) return mg_snap_emit(b, SN_src, NULL, e->src, NULL, 0);
+  if (e->src && !mg_guards_pinned(mg_rec->guards, e->src))
+    return mg_snap_emit(b, SN_src, NULL, e->src, NULL, 0);
   return mg_snap_emit(b, SN_const, e->orig, 0, NULL, 0);
 }
 
@@ -139,18 +145,24 @@ static uint32_t snap_output(MgBuilder *b, ValRef v, MgSnapOp op) {
 static uint32_t snap_dress(MgBuilder *b, uint32_t me, PyObject *cls) {
   bool made = mg_is_fresh(cls);
   uint32_t part[2] = {me, made ? mg_snap_build(b, cls) : 0};
-  return part[1] == SNAP_FAIL ? SNAP_FAIL : mg_snap_emit(b, SN_tensor_of, made ? NULL : cls, mg_rec->want_fx, part, 1 + made); /* in a torch-level graph a cast is no node */
+  return part[1] == SNAP_FAIL ? SNAP_FAIL
+                              : mg_snap_emit(b, SN_tensor_of, made ? NULL : cls, mg_rec->want_fx, part,
+                                             1 + made); /* in a torch-level graph a cast is no node */
 }
 
 /* A result of the graph, with the attributes that the program has hung on it. */
 static uint32_t snap_standin(MgBuilder *b, PyObject *o) {
   uint32_t me = snap_output(b, mg_standin_val(o), SN_out);
-  PyObject **d = _PyObject_GetDictPtr(o), *k, *v, *cls = mg_standin_class(o), *grad = mg_backward_assigned_grad(o);
+  PyObject **d = _PyObject_GetDictPtr(o), *k, *v, *cls = mg_standin_class(o),
+           *grad = mg_backward_assigned_grad(o);
   Py_ssize_t pos = 0;
-  bool plain = cls == (PyObject *)mg_torch.tensor && !(mg_rec->want_fx && mg_rec->cap->classes); /* a cast of an input is the input there */
+  bool plain = cls == (PyObject *)mg_torch.tensor &&
+               !(mg_rec->want_fx && mg_rec->cap->classes); /* a cast of an input is the input there */
   if (me != SNAP_FAIL && !plain) me = snap_dress(b, me, cls);
   bool any = (d && *d) || grad, ok = me != SNAP_FAIL && (!any || mg_snap_memo(b, o, me));
-  if (ok && grad) ok = !PyList_Append(b->keep, grad) && mg_snap_emit_over(b, SN_set_attr, mg_names.grad, me, &grad, 1) != SNAP_FAIL;
+  if (ok && grad)
+    ok = !PyList_Append(b->keep, grad) &&
+         mg_snap_emit_over(b, SN_set_attr, mg_names.grad, me, &grad, 1) != SNAP_FAIL;
   Py_XDECREF(grad);
   if (!ok) return SNAP_FAIL;
   if (!d || !*d) return me;
@@ -169,13 +181,16 @@ static uint32_t snap_wrapping(MgBuilder *b, PyObject *o) {
 /* A number: its source's value, or computed from what is in the graph's results. */
 static uint32_t snap_number(MgBuilder *b, PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
-  if (n->src) return mg_snap_emit(b, mg_source_computed(&mg_rec->guards->src[n->src]) ? SN_calc : SN_src, NULL, n->src, NULL, 0);
+  if (n->src)
+    return mg_snap_emit(b, mg_source_computed(&mg_rec->guards->src[n->src]) ? SN_calc : SN_src, NULL, n->src,
+                        NULL, 0);
   if (n->row) {
     uint32_t me = snap_output(b, n->row, n->dim ? SN_dim : SN_item);
     if (me != SNAP_FAIL) b->s->p[me].arg = n->dim ? (uint32_t)n->dim - 1 : n->at;
     return me;
   }
-  PyObject *part[2] = {n->left ? (PyObject *)n->left : n->constant, n->right ? (PyObject *)n->right : n->constant};
+  PyObject *part[2] = {n->left ? (PyObject *)n->left : n->constant,
+                       n->right ? (PyObject *)n->right : n->constant};
   return mg_snap_emit_over(b, SN_compute, NULL, n->calc, part, mg_calc_is_unary(n->calc) ? 1 : 2);
 }
 
@@ -183,7 +198,8 @@ static uint32_t snap_number(MgBuilder *b, PyObject *o) {
 static bool snap_said(MgBuilder *b) {
   PyObject *all = mg_rec->cap->said;
   for (Py_ssize_t i = 0; all && i < PyList_GET_SIZE(all); i++)
-    if (mg_snap_emit_over(b, SN_call, NULL, 0, &PyTuple_GET_ITEM(PyList_GET_ITEM(all, i), 0), 2) == SNAP_FAIL) return false;
+    if (mg_snap_emit_over(b, SN_call, NULL, 0, &PyTuple_GET_ITEM(PyList_GET_ITEM(all, i), 0), 2) == SNAP_FAIL)
+      return false;
   return true;
 }
 
@@ -217,7 +233,8 @@ static uint32_t snap_array(MgBuilder *b, PyObject *o) {
 static uint32_t snap_array_method(MgBuilder *b, PyObject *self, PyObject *name) {
   PyObject *m = mg_import("builtins"), *get = m ? PyObject_GetAttrString(m, "getattr") : NULL;
   PyObject *args = get ? PyTuple_Pack(2, self, name) : NULL, *part[2] = {get, args};
-  uint32_t r = args && !PyList_Append(b->keep, args) ? mg_snap_emit_over(b, SN_call, NULL, 0, part, 2) : SNAP_FAIL;
+  uint32_t r =
+      args && !PyList_Append(b->keep, args) ? mg_snap_emit_over(b, SN_call, NULL, 0, part, 2) : SNAP_FAIL;
   Py_XDECREF(args);
   Py_XDECREF(get);
   Py_XDECREF(m);
@@ -228,7 +245,8 @@ static uint32_t snap_list(MgBuilder *b, PyObject *o) {
   uint32_t me = mg_snap_emit(b, SN_list, NULL, 0, NULL, 0);
   if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   PyListObject *l = (PyListObject *)o;
-  if (Py_SIZE(l) && mg_snap_emit_over(b, SN_fill_list, NULL, me, l->ob_item, Py_SIZE(l)) == SNAP_FAIL) return SNAP_FAIL;
+  if (Py_SIZE(l) && mg_snap_emit_over(b, SN_fill_list, NULL, me, l->ob_item, Py_SIZE(l)) == SNAP_FAIL)
+    return SNAP_FAIL;
   return me;
 }
 
@@ -260,7 +278,9 @@ static uint32_t snap_set(MgBuilder *b, PyObject *o, bool frozen) {
   if (frozen) return mg_snap_emit_over(b, SN_frozenset, NULL, 0, p, PyTuple_GET_SIZE(items));
   uint32_t me = mg_snap_emit(b, SN_set, NULL, 0, NULL, 0);
   if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
-  if (PyTuple_GET_SIZE(items) && mg_snap_emit_over(b, SN_fill_set, NULL, me, p, PyTuple_GET_SIZE(items)) == SNAP_FAIL) return SNAP_FAIL;
+  if (PyTuple_GET_SIZE(items) &&
+      mg_snap_emit_over(b, SN_fill_set, NULL, me, p, PyTuple_GET_SIZE(items)) == SNAP_FAIL)
+    return SNAP_FAIL;
   return me;
 }
 
@@ -273,7 +293,8 @@ static uint32_t snap_cell(MgBuilder *b, PyObject *o) {
 }
 
 static uint32_t snap_wrapper(MgBuilder *b, PyObject *o) {
-  PyObject *self = PyObject_GetAttr(o, mg_names.self), *descr = ((PyObject **)((char *)o + sizeof(PyObject)))[0];
+  PyObject *self = PyObject_GetAttr(o, mg_names.self),
+           *descr = ((PyObject **)((char *)o + sizeof(PyObject)))[0];
   if (!self) return SNAP_FAIL;
   uint32_t r = mg_snap_emit_over(b, SN_wrapper, descr, 0, &self, 1);
   Py_DECREF(self);
@@ -291,15 +312,19 @@ static uint32_t snap_remake(MgBuilder *b, PyObject *o, PyObject *args) {
 
 /* types.MappingProxyType(mapping), whose only field is the mapping. */
 static uint32_t snap_proxy(MgBuilder *b, PyObject *o) {
-  PyObject *args = PyTuple_Pack(1, *(PyObject **)((char *)o + sizeof(PyObject))), *part[2] = {(PyObject *)&PyDictProxy_Type, args};
-  uint32_t r = args && !PyList_Append(b->keep, args) ? mg_snap_emit_over(b, SN_call, NULL, 0, part, 2) : SNAP_FAIL;
+  PyObject *args = PyTuple_Pack(1, *(PyObject **)((char *)o + sizeof(PyObject))),
+           *part[2] = {(PyObject *)&PyDictProxy_Type, args};
+  uint32_t r =
+      args && !PyList_Append(b->keep, args) ? mg_snap_emit_over(b, SN_call, NULL, 0, part, 2) : SNAP_FAIL;
   Py_XDECREF(args);
   return r;
 }
 
 /* super() proxies attribute reads, so __reduce_ex__ would answer for the object behind it. */
 static uint32_t snap_super(MgBuilder *b, PyObject *o) {
-  return snap_remake(b, o, Py_BuildValue("(NN)", PyObject_GetAttrString(o, "__thisclass__"), PyObject_GetAttrString(o, "__self__")));
+  return snap_remake(b, o,
+                     Py_BuildValue("(NN)", PyObject_GetAttrString(o, "__thisclass__"),
+                                   PyObject_GetAttrString(o, "__self__")));
 }
 
 /* How an attribute in the instance dict of a t is written: past a property of that name. */
@@ -308,28 +333,33 @@ MgSnapOp mg_snap_attr_op(PyTypeObject *t, PyObject *name) {
   return !PyUnicode_Check(name) || (d && Py_TYPE(d)->tp_descr_set) ? SN_put_attr : SN_set_attr;
 }
 
-/* A member that C code keeps in an exception, as its descriptor writes it: a class of the program may give the name to something else. */
+/* A member that C code keeps in an exception, as its descriptor writes it: a class of the program may give
+ * the name to something else. */
 static bool snap_is_error_member(PyTypeObject *t, PyObject *v) {
   if (Py_TYPE(v) == &PyMemberDescr_Type) return !(((PyMemberDescrObject *)v)->d_member->flags & READONLY);
-  return Py_TYPE(v) == &PyGetSetDescr_Type && ((PyGetSetDescrObject *)v)->d_getset->set && t != (PyTypeObject *)PyExc_BaseException;
+  return Py_TYPE(v) == &PyGetSetDescr_Type && ((PyGetSetDescrObject *)v)->d_getset->set &&
+         t != (PyTypeObject *)PyExc_BaseException;
 }
 
 /* The value of the member v of o: new.  NULL without exception: there is none. */
 static PyObject *snap_member(PyObject *o, PyObject *v) {
   const PyMemberDef *m = Py_TYPE(v) == &PyMemberDescr_Type ? ((PyMemberDescrObject *)v)->d_member : NULL;
-  if (m && m->type == T_OBJECT && !*(PyObject **)((char *)o + m->offset)) return NULL; /* reads as None, and is not */
+  if (m && m->type == T_OBJECT && !*(PyObject **)((char *)o + m->offset))
+    return NULL; /* reads as None, and is not */
   PyObject *x = Py_TYPE(v)->tp_descr_get(v, o, (PyObject *)Py_TYPE(o));
   if (!x) PyErr_Clear();
   return x;
 }
 
-/* What an instance has in slots of its Python classes, and an exception in its C classes: made from its arguments at first, but written since. */
+/* What an instance has in slots of its Python classes, and an exception in its C classes: made from its
+ * arguments at first, but written since. */
 static uint32_t snap_members(MgBuilder *b, PyObject *o, uint32_t me) {
   PyObject *mro = Py_TYPE(o)->tp_mro, *k, *v;
   PyTypeObject *base = mg_solid_base(Py_TYPE(o)); /* may be a heap type, too, such as functools.partial */
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
     PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
-    bool slots = t->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_IsSubtype(base, t), error = !slots && PyExceptionInstance_Check(o) && t != &PyBaseObject_Type;
+    bool slots = t->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_IsSubtype(base, t),
+         error = !slots && PyExceptionInstance_Check(o) && t != &PyBaseObject_Type;
     for (Py_ssize_t pos = 0; (slots || error) && PyDict_Next(mg_type_dict(t), &pos, &k, &v);) {
       if (slots ? Py_TYPE(v) != &PyMemberDescr_Type : !snap_is_error_member(t, v)) continue;
       PyObject *x = snap_member(o, v);
@@ -356,18 +386,20 @@ static uint32_t snap_attributes(MgBuilder *b, PyObject *o, uint32_t me) {
 
 static uint32_t snap_dict(MgBuilder *b, PyObject *o) {
   uint32_t owner = mg_map_getp(&b->owner, o);
-  if (owner != MG_MAP_NONE) return mg_snap_emit_over(b, SN_instdict, NULL, 0, &PyList_GET_ITEM(mg_rec->ident->keep, owner), 1);
+  if (owner != MG_MAP_NONE)
+    return mg_snap_emit_over(b, SN_instdict, NULL, 0, &PyList_GET_ITEM(mg_rec->ident->keep, owner), 1);
   uint32_t me = mg_snap_emit(b, SN_dict, (PyObject *)Py_TYPE(o), 0, NULL, 0);
   if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   PyObject *items = mg_snap_dict_items(b, o);
   if (!items) return SNAP_FAIL;
-  if (PyTuple_GET_SIZE(items) &&
-      mg_snap_emit_over(b, SN_fill_dict, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) == SNAP_FAIL)
+  if (PyTuple_GET_SIZE(items) && mg_snap_emit_over(b, SN_fill_dict, NULL, me, &PyTuple_GET_ITEM(items, 0),
+                                                   PyTuple_GET_SIZE(items)) == SNAP_FAIL)
     return SNAP_FAIL;
   return PyODict_CheckExact(o) ? snap_attributes(b, o, me) : me;
 }
 
-/* One of C's named tuples, whose fields are read-only: its class makes it of the tuple and a dict of what has no index. */
+/* One of C's named tuples, whose fields are read-only: its class makes it of the tuple and a
+ * dict of what has no index. */
 static uint32_t snap_struct_sequence(MgBuilder *b, PyObject *o) {
   MgPause pause = mg_rec_pause();
   PyObject *r = PyObject_CallMethod(o, "__reduce__", NULL);
@@ -420,7 +452,9 @@ static uint32_t snap_instance(MgBuilder *b, PyObject *o) {
     r = mg_snap_emit_over(b, SN_fill_dict, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items));
   } else if (PySet_Check(o)) {
     PyObject *items = mg_snap_set_items(b, o);
-    r = items ? mg_snap_emit_over(b, SN_fill_set, NULL, me, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) : SNAP_FAIL;
+    r = items ? mg_snap_emit_over(b, SN_fill_set, NULL, me, &PyTuple_GET_ITEM(items, 0),
+                                  PyTuple_GET_SIZE(items))
+              : SNAP_FAIL;
   } else if (PyList_Check(o) && PyList_GET_SIZE(o))
     r = mg_snap_emit_over(b, SN_fill_list, NULL, me, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
   return r == SNAP_FAIL ? SNAP_FAIL : snap_attributes(b, o, me);
@@ -439,9 +473,12 @@ static uint32_t snap_exception(MgBuilder *b, PyObject *o, uint32_t me) {
   if (e->cause) r = mg_snap_emit_over(b, SN_set_cause, NULL, me, &e->cause, 1);
   if (r != SNAP_FAIL) r = snap_members(b, o, me); /* __suppress_context__ among them, which the cause sets */
   /* Raised while nothing of the segment's own was handled: the context is what a run finds handled. */
-  bool handled = e->context ? !mg_older(e->context) && e->context == mg_pyframe_handled(PyThreadState_Get()) : e->traceback != NULL;
-  if (r != SNAP_FAIL && (e->context || handled)) r = mg_snap_emit_over(b, SN_set_context, NULL, me, &e->context, !handled);
-  if (r != SNAP_FAIL && e->traceback && PyTraceBack_Check(e->traceback)) { /* with_traceback(None) leaves None there */
+  bool handled = e->context ? !mg_older(e->context) && e->context == mg_pyframe_handled(PyThreadState_Get())
+                            : e->traceback != NULL;
+  if (r != SNAP_FAIL && (e->context || handled))
+    r = mg_snap_emit_over(b, SN_set_context, NULL, me, &e->context, !handled);
+  if (r != SNAP_FAIL && e->traceback &&
+      PyTraceBack_Check(e->traceback)) { /* with_traceback(None) leaves None there */
     PyObject *entries = mg_snap_traceback(e->traceback);
     r = entries ? mg_snap_emit(b, SN_set_traceback, entries, me, NULL, 0) : SNAP_FAIL;
     Py_XDECREF(entries);
@@ -474,7 +511,8 @@ static bool snap_defines(PyObject *o, const char *const *names, int n) {
 
 /* Has t a method of this name other than object's? */
 static bool snap_has_own(PyTypeObject *t, PyObject *name) {
-  PyObject *own = PyObject_GetAttr((PyObject *)t, name), *any = PyObject_GetAttr((PyObject *)&PyBaseObject_Type, name);
+  PyObject *own = PyObject_GetAttr((PyObject *)t, name),
+           *any = PyObject_GetAttr((PyObject *)&PyBaseObject_Type, name);
   bool yes = own && any && own != any;
   PyErr_Clear();
   Py_XDECREF(own);
@@ -482,26 +520,36 @@ static bool snap_has_own(PyTypeObject *t, PyObject *name) {
   return yes;
 }
 
-/* The base in C whose own reduced form says all of an instance of a Python class but its attributes; NULL: its Python classes say it. */
+/* The base in C whose own reduced form says all of an instance of a Python class but its attributes; NULL:
+ * its Python classes say it. */
 static PyTypeObject *snap_reducing_base(PyObject *o) {
-  const char *const what[] = {"__getstate__", "__getnewargs__", "__getnewargs_ex__"}, *const all[] = {"__reduce__", "__reduce_ex__"};
+  const char *const what[] = {"__getstate__", "__getnewargs__", "__getnewargs_ex__"};
+  const char *const all[] = {"__reduce__", "__reduce_ex__"};
   PyTypeObject *base = mg_solid_base(Py_TYPE(o));
   if (base == Py_TYPE(o) || snap_defines(o, what, 3)) return NULL;
-  return snap_has_own(base, mg_names.reduce) || snap_has_own(base, mg_names.reduce_ex) || !snap_defines(o, all, 2) ? base : NULL;
+  return snap_has_own(base, mg_names.reduce) || snap_has_own(base, mg_names.reduce_ex) ||
+                 !snap_defines(o, all, 2)
+             ? base
+             : NULL;
 }
 
-/* The reduced form as the class t has it: new.  object's __reduce_ex__ would ask the Python classes for theirs. */
+/* The reduced form as the class t has it: new.  object's __reduce_ex__ would ask the
+ * Python classes for theirs. */
 static PyObject *snap_reduced(PyObject *o, PyTypeObject *t) {
-  if (!snap_has_own(t, mg_names.reduce_ex) && snap_has_own(t, mg_names.reduce)) return mg_snapshot_pickle_call(o, t, mg_names.reduce, NULL);
-  PyObject *four = PyLong_FromLong(4), *r = four ? mg_snapshot_pickle_call(o, t, mg_names.reduce_ex, four) : NULL;
+  if (!snap_has_own(t, mg_names.reduce_ex) && snap_has_own(t, mg_names.reduce))
+    return mg_snapshot_pickle_call(o, t, mg_names.reduce, NULL);
+  PyObject *four = PyLong_FromLong(4),
+           *r = four ? mg_snapshot_pickle_call(o, t, mg_names.reduce_ex, four) : NULL;
   Py_XDECREF(four);
   return r;
 }
 
-/* What a reduced form's state has beside the attributes of o, which are written by themselves: new, NULL for nothing or with an exception. */
+/* What a reduced form's state has beside the attributes of o, which are written by themselves: new, NULL for
+ * nothing or with an exception. */
 static PyObject *snap_state_beside(PyObject *o, PyObject *state) {
   PyObject **d = _PyObject_GetDictPtr(o), *k, *v, *rest;
-  if (PyTuple_Check(state) && PyTuple_GET_SIZE(state) == 2 && PyDict_Check(PyTuple_GET_ITEM(state, 1))) return NULL; /* attributes and slots */
+  if (PyTuple_Check(state) && PyTuple_GET_SIZE(state) == 2 && PyDict_Check(PyTuple_GET_ITEM(state, 1)))
+    return NULL; /* attributes and slots */
   if (!PyDict_Check(state)) return Py_NewRef(state);
   if (!(rest = PyDict_New())) return NULL;
   for (Py_ssize_t pos = 0; PyDict_Next(state, &pos, &k, &v);) {
@@ -512,26 +560,32 @@ static PyObject *snap_state_beside(PyObject *o, PyObject *state) {
   return rest;
 }
 
-/* The new object of a reduced form, without the __new__ and __init__ of Python classes where the form is that of a base in C. */
+/* The new object of a reduced form, without the __new__ and __init__ of Python classes where the
+ * form is that of a base in C. */
 static uint32_t snap_reduced_new(MgBuilder *b, PyObject *o, PyObject **part, bool based) {
   PyObject *t = (PyObject *)Py_TYPE(o), *args = part[1], *reg, *newobj;
-  if (part[0] == t && (based || PyExceptionInstance_Check(o))) return mg_snap_emit_typed(b, SN_based, Py_TYPE(o), args);
+  if (part[0] == t && (based || PyExceptionInstance_Check(o)))
+    return mg_snap_emit_typed(b, SN_based, Py_TYPE(o), args);
   if (!based) return mg_snap_emit_over(b, SN_call, NULL, 0, part, 2);
   reg = mg_import("copyreg");
   newobj = reg ? PyObject_GetAttrString(reg, "__newobj__") : NULL;
   Py_XDECREF(newobj);
   if (!newobj) return SNAP_FAIL;
-  if (part[0] != newobj || !PyTuple_GET_SIZE(args) || PyTuple_GET_ITEM(args, 0) != t) return mg_snap_emit_over(b, SN_call, NULL, 0, part, 2);
+  if (part[0] != newobj || !PyTuple_GET_SIZE(args) || PyTuple_GET_ITEM(args, 0) != t)
+    return mg_snap_emit_over(b, SN_call, NULL, 0, part, 2);
   args = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));
-  uint32_t me = args && !PyList_Append(b->keep, args) ? mg_snap_emit_typed(b, SN_based, Py_TYPE(o), args) : SNAP_FAIL;
+  uint32_t me =
+      args && !PyList_Append(b->keep, args) ? mg_snap_emit_typed(b, SN_based, Py_TYPE(o), args) : SNAP_FAIL;
   Py_XDECREF(args);
   return me;
 }
 
-/* Everything else: by the pickle protocol, with care.  The parts of the reduced form are built like any object. */
+/* Everything else: by the pickle protocol, with care.  The parts of the reduced form
+ * are built like any object. */
 static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
   PyTypeObject *base = NULL;
-  if (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !(Py_TYPE(o)->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) { /* a Python class */
+  if (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE &&
+      !(Py_TYPE(o)->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) { /* a Python class */
     base = mg_solid_base(Py_TYPE(o));
     if (!mg_is_fresh(o)) return mg_snap_refuse(o);
     if (base == &PyBaseObject_Type || base == &PyDict_Type || base == &PyODict_Type || base == &PyList_Type ||
@@ -560,7 +614,8 @@ static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
   if (inner != MG_MAP_NONE) return inner; /* its own arguments lead back to it, and it is complete */
   if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   if (PyExceptionInstance_Check(o) && snap_exception(b, o, me) == SNAP_FAIL) return SNAP_FAIL;
-  if (part[2] && (Py_TYPE(o) == &PyListIter_Type || Py_TYPE(o) == &PyListRevIter_Type)) return snap_late_state(b, me, part[2]) ? me : SNAP_FAIL;
+  if (part[2] && (Py_TYPE(o) == &PyListIter_Type || Py_TYPE(o) == &PyListRevIter_Type))
+    return snap_late_state(b, me, part[2]) ? me : SNAP_FAIL;
   if (base && part[2]) {
     const char *const name = "__setstate__";
     part[2] = snap_state_beside(o, part[2]);
@@ -578,7 +633,8 @@ static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
       return SNAP_FAIL;
     }
     Py_DECREF(l);
-    if (mg_snap_emit_over(b, i == 3 ? SN_extend : SN_put_items, NULL, me, &l, 1) == SNAP_FAIL) return SNAP_FAIL;
+    if (mg_snap_emit_over(b, i == 3 ? SN_extend : SN_put_items, NULL, me, &l, 1) == SNAP_FAIL)
+      return SNAP_FAIL;
   }
   return base ? snap_attributes(b, o, me) : me;
 }
@@ -589,8 +645,8 @@ static bool snap_is_const(PyObject *o) {
   if (PyType_Check(o)) return !mg_is_fresh(o); /* a class statement makes another class each time */
   if (mg_guard_is_const(o)) return !mg_unread_in(o);
   if (PyModule_Check(o)) return true;
-  if (t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyClassMethodDescr_Type || t == &PyGetSetDescr_Type ||
-      t == &PyMemberDescr_Type)
+  if (t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyClassMethodDescr_Type ||
+      t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type)
     return true;
   if (t == &PyCFunction_Type) {
     PyObject *s = ((PyCFunctionObject *)o)->m_self;
@@ -612,11 +668,14 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   else if (mg_wrapper_is(o)) me = snap_wrapping(b, o);
   else if (mg_snap_size_of(b, o, &me)) return me;
   else if (mg_symfloat_is(o)) me = snap_number(b, o);
-  else if (mg_lazystr_is(o)) mg_rec->texts_failed = true, me = mg_snap_emit(b, SN_const, Py_None, 0, NULL, 0); /* recorded again */
+  else if (mg_lazystr_is(o))
+    mg_rec->texts_failed = true, me = mg_snap_emit(b, SN_const, Py_None, 0, NULL, 0); /* recorded again */
   else if (mg_array_check(o)) me = snap_array(b, o);
   else if (mg_array_method_parts(o, &self, &name)) me = snap_array_method(b, self, name);
-  else if (t == &PyTuple_Type && !snap_is_const(o)) me = mg_snap_emit_over(b, SN_tuple, NULL, 0, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
-  else if (t == mg_torch.size && !mg_guard_is_const(o)) me = snap_remake(b, o, Py_BuildValue("(N)", PySequence_Tuple(o)));
+  else if (t == &PyTuple_Type && !snap_is_const(o))
+    me = mg_snap_emit_over(b, SN_tuple, NULL, 0, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
+  else if (t == mg_torch.size && !mg_guard_is_const(o))
+    me = snap_remake(b, o, Py_BuildValue("(N)", PySequence_Tuple(o)));
   else if (t == &PyList_Type) me = snap_list(b, o);
   else if (t == &PyDict_Type || t == &PyODict_Type) me = snap_dict(b, o);
   else if (t == &PySet_Type) me = snap_set(b, o, false);
@@ -632,8 +691,10 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   else if (t == &PyMethod_Type) {
     PyObject *part[2] = {PyMethod_GET_FUNCTION(o), PyMethod_GET_SELF(o)};
     me = mg_snap_emit_over(b, SN_method, NULL, 0, part, 2);
-  } else if (t == &PyCFunction_Type) { /* __reduce__ would look the name up on self: the wrong method under super() */
-    PyObject *self = PyCFunction_GET_SELF(o), *bare = PyCFunction_NewEx(((PyCFunctionObject *)o)->m_ml, NULL, NULL);
+  } else if (t == &PyCFunction_Type) { /* __reduce__ would look the name up on self: the wrong method under
+                                          super() */
+    PyObject *self = PyCFunction_GET_SELF(o),
+             *bare = PyCFunction_NewEx(((PyCFunctionObject *)o)->m_ml, NULL, NULL);
     me = bare ? mg_snap_emit_over(b, SN_builtin, bare, 0, &self, 1) : SNAP_FAIL;
     Py_XDECREF(bare);
   } else if (t == &_PyMethodWrapper_Type) me = snap_wrapper(b, o);
@@ -649,8 +710,8 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   return me;
 }
 
-/* Notes that a run gets o, which may be a number that id() gave while recording: with the object of this number it must not.  False
- * with an exception. */
+/* Notes that a run gets o, which may be a number that id() gave while recording: with the object of this
+ * number it must not.  False with an exception. */
 static bool snap_meet_id(PyObject *o) {
   PyObject *ids = mg_rec->ids, *id = NULL, *met;
   if (PyTuple_CheckExact(o)) /* one of constants is built as a whole */
@@ -699,7 +760,8 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
   }
   mg_fx_end_grad(mg_rec->cap, slots, n);
   mg_wrapper_guard_distinct(mg_rec);
-  if (snap_find_owners(&b) || !snap_claims(&b) || !mg_snap_hooks(&b) || !snap_checks(&b) || !snap_said(&b)) goto done;
+  if (snap_find_owners(&b) || !snap_claims(&b) || !mg_snap_hooks(&b) || !snap_checks(&b) || !snap_said(&b))
+    goto done;
   s->nslots = n;
   for (int i = 0; i < n; i++) {
     if (untouched && untouched[i]) s->slot[i] = SNAP_UNTOUCHED;
@@ -709,8 +771,12 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
   if (ret && (s->ret = mg_snap_build(&b, ret)) == SNAP_FAIL) goto done;
   if (!mg_snap_writes(&b)) goto done;
   for (uint32_t i = 0; i < b.nlate; i += 2)
-    if (snap_append(&b, (MgSnapInstr){SN_set_state, b.late[i], 1, 0, NULL}, &b.late[i + 1], true) == SNAP_FAIL) goto done;
-  if (mg_fmodes_check(mg_rec) || !mg_snap_generators(&b) || mg_alias_guards(mg_rec) || mg_effect_state_change(&s->state)) goto done;
+    if (snap_append(&b, (MgSnapInstr){SN_set_state, b.late[i], 1, 0, NULL}, &b.late[i + 1], true) ==
+        SNAP_FAIL)
+      goto done;
+  if (mg_fmodes_check(mg_rec) || !mg_snap_generators(&b) || mg_alias_guards(mg_rec) ||
+      mg_effect_state_change(&s->state))
+    goto done;
   s->only_out = n == 0 && ret && !s->nw && !s->state.any && s->n == 2 && s->p[s->ret].op == SN_out;
   ok = true;
 done:

@@ -14,7 +14,8 @@
 
 uint32_t mg_snap_function(MgBuilder *b, PyObject *o) {
   PyFunctionObject *f = (PyFunctionObject *)o;
-  PyObject *part[6] = {f->func_closure, f->func_defaults, f->func_kwdefaults, f->func_dict, f->func_annotations, f->func_module};
+  PyObject *part[6] = {f->func_closure, f->func_defaults,    f->func_kwdefaults,
+                       f->func_dict,    f->func_annotations, f->func_module};
   if (part[3] && !PyDict_GET_SIZE(part[3])) part[3] = NULL;
   /* The template must not keep what the recording saw: only code, globals and names are taken from it. */
   PyObject *bare = PyFunction_NewWithQualName(f->func_code, f->func_globals, f->func_qualname);
@@ -26,7 +27,8 @@ uint32_t mg_snap_function(MgBuilder *b, PyObject *o) {
   return r;
 }
 
-/* What a generator that has not started holds in slot i: its prologue will make the cells, and take those of the closure. */
+/* What a generator that has not started holds in slot i: its prologue will make the cells, and
+ * take those of the closure. */
 static PyObject *snap_prologue_value(PyCodeObject *co, PyObject *x, int i) {
   if (i >= co->co_nlocalsplus - co->co_nfreevars) return NULL;
   return x && PyCell_Check(x) && i < co->co_nlocalsplus ? PyCell_GET(x) : x;
@@ -63,13 +65,14 @@ uint32_t mg_snap_generator(MgBuilder *b, PyObject *o) {
   if (!part) return PyErr_NoMemory(), SNAP_FAIL;
   part[0] = v.func;
   for (int i = 0; i < n; i++) part[i + 1] = started ? v.slot[i] : snap_prologue_value(v.code, v.slot[i], i);
-  uint32_t r = mg_snap_emit_over(b, SN_generator, NULL, started ? (uint32_t)mg_pyframe_lasti(f) + 1 : 0, part, n + 1);
+  uint32_t r =
+      mg_snap_emit_over(b, SN_generator, NULL, started ? (uint32_t)mg_pyframe_lasti(f) + 1 : 0, part, n + 1);
   PyMem_Free(part);
   return r;
 }
 
-/* A generator that was left in the middle of a try or with block and is no part of the result: CPython would run the rest
- * when it dies, which may have happened already. */
+/* A generator that was left in the middle of a try or with block and is no part of the result: CPython would
+ * run the rest when it dies, which may have happened already. */
 bool mg_snap_generators(MgBuilder *b) {
   PyObject *o;
   Py_ssize_t i = 0;
@@ -85,7 +88,8 @@ bool mg_snap_generators(MgBuilder *b) {
 
 /* ---- classes ---- */
 
-/* What making the class anew makes by itself: descriptors of its instance dict, weak references and slots, and no docstring. */
+/* What making the class anew makes by itself: descriptors of its instance dict, weak references
+ * and slots, and no docstring. */
 static bool snap_class_implied(PyTypeObject *t, PyObject *k, PyObject *v) {
   if (v == Py_None) return PyUnicode_Check(k) && !PyUnicode_CompareWithASCIIString(k, "__doc__");
   if (Py_TYPE(v) != &PyGetSetDescr_Type && Py_TYPE(v) != &PyMemberDescr_Type) return false;
@@ -94,8 +98,10 @@ static bool snap_class_implied(PyTypeObject *t, PyObject *k, PyObject *v) {
 
 /* Would making the class run the program's code, which has run already? */
 static bool snap_class_runs_code(PyTypeObject *t) {
-  if (Py_TYPE(t) != &PyType_Type && Py_TYPE(t) != Py_TYPE(mg_torch.tensor)) return true; /* a metaclass in Python */
-  PyObject *name = PyUnicode_FromString("__init_subclass__"), *set_name = PyUnicode_FromString("__set_name__");
+  if (Py_TYPE(t) != &PyType_Type && Py_TYPE(t) != Py_TYPE(mg_torch.tensor))
+    return true; /* a metaclass in Python */
+  PyObject *name = PyUnicode_FromString("__init_subclass__"),
+           *set_name = PyUnicode_FromString("__set_name__");
   bool yes = !name || !set_name || !_PyDict_HasOnlyStringKeys(mg_type_dict(t)); /* comparing its keys */
   for (Py_ssize_t i = 1; !yes && i < PyTuple_GET_SIZE(t->tp_mro); i++) {
     PyTypeObject *base = (PyTypeObject *)PyTuple_GET_ITEM(t->tp_mro, i);
@@ -135,7 +141,8 @@ uint32_t mg_snap_class(MgBuilder *b, PyObject *o) {
   return r;
 }
 
-/* staticmethod, classmethod, property: new arguments that make it anew, or NULL without exception when it is none. */
+/* staticmethod, classmethod, property: new arguments that make it anew, or NULL without
+ * exception when it is none. */
 PyObject *mg_snap_decorator_args(PyObject *o) {
   if (Py_TYPE(o) == &PyStaticMethod_Type || Py_TYPE(o) == &PyClassMethod_Type)
     return Py_BuildValue("(N)", PyObject_GetAttrString(o, "__func__"));
@@ -147,11 +154,16 @@ PyObject *mg_snap_decorator_args(PyObject *o) {
 PyObject *mg_snap_traceback(PyObject *tb) {
   PyObject *r = PyList_New(0);
   for (PyTracebackObject *t = (PyTracebackObject *)tb; r && t; t = t->tb_next) {
-    PyObject *code = (PyObject *)PyFrame_GetCode(t->tb_frame), *globals = PyObject_GetAttrString((PyObject *)t->tb_frame, "f_globals");
+    PyObject *code = (PyObject *)PyFrame_GetCode(t->tb_frame),
+             *globals = PyObject_GetAttrString((PyObject *)t->tb_frame, "f_globals");
     PyObject *name = globals && PyDict_Check(globals) ? PyDict_GetItemString(globals, "__name__") : NULL;
     PyObject *weak = globals ? PyWeakref_NewRef(code, NULL) : NULL;
     int line = PyCode_Addr2Line((PyCodeObject *)code, t->tb_lasti);
-    PyObject *entry = weak ? Py_BuildValue("(OOii)", weak, name && PyUnicode_Check(name) ? name : ((PyCodeObject *)code)->co_filename, t->tb_lasti, line) : NULL;
+    PyObject *entry =
+        weak ? Py_BuildValue("(OOii)", weak,
+                             name && PyUnicode_Check(name) ? name : ((PyCodeObject *)code)->co_filename,
+                             t->tb_lasti, line)
+             : NULL;
     if (!entry || PyList_Append(r, entry)) Py_CLEAR(r);
     Py_XDECREF(entry);
     Py_XDECREF(weak);
@@ -163,7 +175,8 @@ PyObject *mg_snap_traceback(PyObject *tb) {
 
 bool mg_snap_size_of(MgBuilder *b, PyObject *o, uint32_t *me) {
   Py_ssize_t dim;
-  PyObject *sized = mg_wrapper_with_size(mg_rec->cap, o, &dim), *size = sized ? PyObject_GetAttrString((PyObject *)mg_torch.tensor, "size") : NULL;
+  PyObject *sized = mg_wrapper_with_size(mg_rec->cap, o, &dim),
+           *size = sized ? PyObject_GetAttrString((PyObject *)mg_torch.tensor, "size") : NULL;
   PyObject *args = size ? Py_BuildValue("(On)", sized, dim) : NULL, *part[2] = {size, args};
   *me = args && !PyList_Append(b->keep, args) ? mg_snap_emit_over(b, SN_call, NULL, 0, part, 2) : SNAP_FAIL;
   Py_XDECREF(args);

@@ -1,5 +1,6 @@
-/* The part of a construction program that changes objects older than the recording: content of containers, attributes, keys of
- * namespaces, classes, gradients, context variables, hooks of tensors, places of iterators. */
+/* The part of a construction program that changes objects older than the recording: content of containers,
+ * attributes, keys of namespaces, classes, gradients, context variables, hooks of
+ * tensors, places of iterators. */
 #include <string.h>
 #include "entry/guard/guard_add.h"
 #include "entry/guard/guard_set.h"
@@ -33,7 +34,8 @@ static void snap_guard_distinct(MgOlder *w) {
 static bool snap_same_items(PyObject *list, PyObject *tuple) {
   Py_ssize_t n = PyList_GET_SIZE(list);
   if (n != PyTuple_GET_SIZE(tuple)) return false;
-  return !n || !memcmp(((PyListObject *)list)->ob_item, &PyTuple_GET_ITEM(tuple, 0), sizeof(PyObject *) * (size_t)n);
+  return !n || !memcmp(((PyListObject *)list)->ob_item, &PyTuple_GET_ITEM(tuple, 0),
+                       sizeof(PyObject *) * (size_t)n);
 }
 
 /* Same keys in the same order with identical values? */
@@ -52,19 +54,24 @@ static bool snap_same_dict(PyObject *a, PyObject *b) {
   return same;
 }
 
-/* Writes of an overlay: what differs from before (NULL: everything in it is a write).  t: of instance dicts. */
-static bool snap_overlay(MgBuilder *b, uint32_t target, MgSnapOp op, PyTypeObject *t, PyObject *now, PyObject *before) {
+/* Writes of an overlay: what differs from before (NULL: everything in it is a
+ * write).  t: of instance dicts. */
+static bool snap_overlay(MgBuilder *b, uint32_t target, MgSnapOp op, PyTypeObject *t, PyObject *now,
+                         PyObject *before) {
   PyObject *k, *v, *absent = mg_rec->ident->absent;
   Py_ssize_t pos = 0;
   while (PyDict_Next(now, &pos, &k, &v)) {
     if (before && PyDict_GetItemWithError(before, k) == v) continue;
     MgSnapOp how = t ? mg_snap_attr_op(t, k) : op;
-    uint32_t r = v == absent ? mg_snap_emit(b, how, k, target, NULL, 0) : mg_snap_emit_over(b, how, k, target, &v, 1);
+    uint32_t r =
+        v == absent ? mg_snap_emit(b, how, k, target, NULL, 0) : mg_snap_emit_over(b, how, k, target, &v, 1);
     if (r == SNAP_FAIL) return false;
   }
   pos = 0;
   while (before && PyDict_Next(before, &pos, &k, &v))
-    if (!PyDict_Contains(now, k) && mg_snap_emit(b, t ? mg_snap_attr_op(t, k) : op, k, target, NULL, 0) == SNAP_FAIL) return false;
+    if (!PyDict_Contains(now, k) &&
+        mg_snap_emit(b, t ? mg_snap_attr_op(t, k) : op, k, target, NULL, 0) == SNAP_FAIL)
+      return false;
   return true;
 }
 
@@ -111,15 +118,18 @@ static bool snap_write_content(MgBuilder *b, const MgOlder *e, uint32_t t) {
       Py_DECREF(items);
       return mg_snap_emit_over(b, SN_extend, NULL, t, &items, 1) != SNAP_FAIL;
     }
-    return mg_snap_emit_over(b, SN_fill_list, NULL, t, ((PyListObject *)e->seen)->ob_item, Py_SIZE(e->seen)) != SNAP_FAIL;
+    return mg_snap_emit_over(b, SN_fill_list, NULL, t, ((PyListObject *)e->seen)->ob_item,
+                             Py_SIZE(e->seen)) != SNAP_FAIL;
   case OLDER_dict:
     items = mg_snap_dict_items(b, e->seen);
-    return items && mg_snap_emit_over(b, SN_fill_dict, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != SNAP_FAIL;
+    return items && mg_snap_emit_over(b, SN_fill_dict, NULL, t, &PyTuple_GET_ITEM(items, 0),
+                                      PyTuple_GET_SIZE(items)) != SNAP_FAIL;
   case OLDER_deque:
     items = PySequence_Tuple(e->seen);
     if (!items || PyList_Append(b->keep, items)) return false;
     Py_DECREF(items);
-    return mg_snap_emit_over(b, SN_fill_deque, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != SNAP_FAIL;
+    return mg_snap_emit_over(b, SN_fill_deque, NULL, t, &PyTuple_GET_ITEM(items, 0),
+                             PyTuple_GET_SIZE(items)) != SNAP_FAIL;
   case OLDER_iter:
     items = mg_iterator_state(e->seen);
     if (!items || PyList_Append(b->keep, items)) return false;
@@ -127,14 +137,17 @@ static bool snap_write_content(MgBuilder *b, const MgOlder *e, uint32_t t) {
     return mg_snap_emit_over(b, SN_set_iterator, NULL, t, &items, 1) != SNAP_FAIL;
   default:
     items = mg_snap_set_items(b, e->seen);
-    return items && mg_snap_emit_over(b, SN_fill_set, NULL, t, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items)) != SNAP_FAIL;
+    return items && mg_snap_emit_over(b, SN_fill_set, NULL, t, &PyTuple_GET_ITEM(items, 0),
+                                      PyTuple_GET_SIZE(items)) != SNAP_FAIL;
   }
 }
 
-/* Tensors and containers that were found in a fixed place, and are replaced by others: each run will leave other ones there. */
+/* Tensors and containers that were found in a fixed place, and are replaced by others: each run
+ * will leave other ones there. */
 static bool snap_moves(const MgOlder *e, bool content) {
   MgGuards *g = mg_rec->guards;
-  PyObject *dict = e->kind == OLDER_dict || e->kind == OLDER_namespace ? e->orig : NULL, *now = e->attrs, *k, *v;
+  PyObject *dict = e->kind == OLDER_dict || e->kind == OLDER_namespace ? e->orig : NULL, *now = e->attrs, *k,
+           *v;
   Py_ssize_t pos = 0;
   bool moves = false;
   if (content && e->kind == OLDER_list && !e->src) {
@@ -152,7 +165,9 @@ static bool snap_moves(const MgOlder *e, bool content) {
   }
   if (!now || !dict || !PyDict_Check(now)) return false;
   while (PyDict_Next(now, &pos, &k, &v)) {
-    PyObject *before = e->full ? PyDict_GetItemWithError(e->attrs0, k) : content && e->kind == OLDER_dict ? PyDict_GetItemWithError(e->pristine, k) : NULL;
+    PyObject *before = e->full                            ? PyDict_GetItemWithError(e->attrs0, k)
+                       : content && e->kind == OLDER_dict ? PyDict_GetItemWithError(e->pristine, k)
+                                                          : NULL;
     if (v != before) moves |= mg_guard_expect_move(g, dict, k, v);
   }
   return moves;
@@ -168,7 +183,9 @@ static bool snap_write(MgBuilder *b, uint32_t i) {
   uint32_t t = space ? mg_snap_emit(b, SN_const, e.orig, 0, NULL, 0) : mg_snap_build(b, e.seen);
   if (t == SNAP_FAIL || (content && !snap_write_content(b, &e, t))) return false;
   if (!overlay) return true;
-  if (e.attrs && !snap_overlay(b, t, space ? SN_set_key : SN_set_attr, space ? NULL : Py_TYPE(e.orig), e.attrs, e.full ? e.attrs0 : NULL)) return false;
+  if (e.attrs && !snap_overlay(b, t, space ? SN_set_key : SN_set_attr, space ? NULL : Py_TYPE(e.orig),
+                               e.attrs, e.full ? e.attrs0 : NULL))
+    return false;
   return !e.members || snap_overlay(b, t, SN_set_attr, NULL, e.members, NULL);
 }
 
@@ -190,7 +207,8 @@ static bool snap_write_grad(MgBuilder *b, uint32_t i) {
   int changed = mg_backward_final_grad(e.seen, &grad);
   if (changed <= 0) return !changed;
   uint32_t t = mg_snap_older(b, &e);
-  bool ok = !PyList_Append(b->keep, grad) && t != SNAP_FAIL && mg_snap_emit_over(b, SN_set_attr, mg_names.grad, t, &grad, 1) != SNAP_FAIL;
+  bool ok = !PyList_Append(b->keep, grad) && t != SNAP_FAIL &&
+            mg_snap_emit_over(b, SN_set_attr, mg_names.grad, t, &grad, 1) != SNAP_FAIL;
   Py_DECREF(grad);
   return ok;
 }
@@ -198,7 +216,8 @@ static bool snap_write_grad(MgBuilder *b, uint32_t i) {
 /* The memory that the program gave an older tensor. */
 static bool snap_write_data(MgBuilder *b, uint32_t i) {
   MgOlder e = mg_rec->ident->v[i];
-  PyObject *data = e.kind == OLDER_tensor && mg_standin_is(e.seen) ? mg_standin_swapped(mg_rec->cap, e.seen) : NULL;
+  PyObject *data =
+      e.kind == OLDER_tensor && mg_standin_is(e.seen) ? mg_standin_swapped(mg_rec->cap, e.seen) : NULL;
   if (!data) return true;
   uint32_t t = mg_snap_older(b, &e);
   return t != SNAP_FAIL && mg_snap_emit_over(b, SN_set_attr, mg_names.data, t, &data, 1) != SNAP_FAIL;
@@ -212,7 +231,8 @@ static bool snap_class(MgBuilder *b, PyObject *t, PyObject *writes) {
   while (target != SNAP_FAIL && PyDict_Next(writes, &i, &name, &was)) {
     PyObject *now = PyDict_GetItemWithError(mg_type_dict((PyTypeObject *)t), name);
     if (now == was || (!now && was == mg_rec->ident->absent)) continue;
-    uint32_t r = now ? mg_snap_emit_over(b, SN_set_attr, name, target, &now, 1) : mg_snap_emit(b, SN_set_attr, name, target, NULL, 0);
+    uint32_t r = now ? mg_snap_emit_over(b, SN_set_attr, name, target, &now, 1)
+                     : mg_snap_emit(b, SN_set_attr, name, target, NULL, 0);
     if (r == SNAP_FAIL) return false;
   }
   return target != SNAP_FAIL;
@@ -254,7 +274,8 @@ static bool snap_context(MgBuilder *b) {
     Py_XDECREF(now);
     if (same) continue;
     uint32_t t = mg_snap_emit(b, SN_const, var, 0, NULL, 0);
-    if (t == SNAP_FAIL || !now || mg_snap_emit_over(b, SN_set_var, NULL, t, &now, 1) == SNAP_FAIL) return false;
+    if (t == SNAP_FAIL || !now || mg_snap_emit_over(b, SN_set_var, NULL, t, &now, 1) == SNAP_FAIL)
+      return false;
   }
   return true;
 }
@@ -262,6 +283,7 @@ static bool snap_context(MgBuilder *b) {
 bool mg_snap_writes(MgBuilder *b) {
   if (!snap_classes(b) || !snap_context(b)) return false;
   for (uint32_t i = 0; i < mg_rec->ident->n; i++) /* grows while it is walked: containers met by building */
-    if (!snap_write(b, i) || !snap_write_data(b, i) || !snap_write_switch(b, i) || !snap_write_grad(b, i)) return false;
+    if (!snap_write(b, i) || !snap_write_data(b, i) || !snap_write_switch(b, i) || !snap_write_grad(b, i))
+      return false;
   return true;
 }

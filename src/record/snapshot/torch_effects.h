@@ -1,5 +1,5 @@
-/* Global torch state that a recording changes (grad mode, autocast): undone when the recording ends, replayed at the end of
- * the segment. */
+/* Global torch state that a recording changes (grad mode, autocast): undone when the recording ends, replayed
+ * at the end of the segment. */
 #ifndef MG_TORCH_EFFECTS_H
 #define MG_TORCH_EFFECTS_H
 

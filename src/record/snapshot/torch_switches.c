@@ -10,7 +10,7 @@
 #include "record/fx/fx.h"
 
 typedef struct SettingRow {
-  const char *setter;    /* takes what the getters return */
+  const char *setter; /* takes what the getters return */
   const char *getter[2];
 } SettingRow;
 
@@ -32,7 +32,8 @@ static const SettingRow setting_rows[] = {
     {"_set_cudnn_allow_tf32", {"_get_cudnn_allow_tf32"}},
     {"_set_cublas_allow_tf32", {"_get_cublas_allow_tf32"}},
     {"_set_float32_matmul_precision", {"_get_float32_matmul_precision"}},
-    {"_set_deterministic_algorithms", {"_get_deterministic_algorithms", "_get_deterministic_algorithms_warn_only"}},
+    {"_set_deterministic_algorithms",
+     {"_get_deterministic_algorithms", "_get_deterministic_algorithms_warn_only"}},
     {"_set_deterministic_fill_uninitialized_memory", {"_get_deterministic_fill_uninitialized_memory"}},
     {"_set_default_dtype", {"get_default_dtype"}},
     {"_set_fwd_grad_enabled", {"_is_fwd_grad_enabled"}},
@@ -43,7 +44,8 @@ static const SettingRow setting_rows[] = {
 };
 #define SETTING_ROWS (sizeof setting_rows / sizeof *setting_rows)
 
-static PyObject *setting_c, *setting_autograd, *setting_sys, *setting_torch; /* torch._C, torch._C._autograd, sys, torch */
+static PyObject *setting_c, *setting_autograd, *setting_sys,
+    *setting_torch; /* torch._C, torch._C._autograd, sys, torch */
 
 static int setting_init(void) {
   if (setting_torch) return 0;
@@ -62,7 +64,9 @@ static PyObject *setting_owner(const char *name) {
   return *name == '_' ? setting_c : setting_torch;
 }
 
-static const char *setting_name(PyObject *f) { return PyCFunction_Check(f) ? ((PyCFunctionObject *)f)->m_ml->ml_name : ""; }
+static const char *setting_name(PyObject *f) {
+  return PyCFunction_Check(f) ? ((PyCFunctionObject *)f)->m_ml->ml_name : "";
+}
 
 /* The value now: a tuple of what the getters return. */
 static PyObject *setting_value(const SettingRow *row) {
@@ -115,7 +119,8 @@ static int setting_show(PyObject *f, PyObject *const *args, size_t nargsf, PyObj
   PyObject *pos = PyTuple_New(n), *kw = PyDict_New();
   int rc = pos && kw ? 0 : -1;
   for (Py_ssize_t i = 0; !rc && i < n; i++) PyTuple_SET_ITEM(pos, i, Py_NewRef(args[i]));
-  for (Py_ssize_t i = 0; !rc && i < nkw; i++) rc = PyDict_SetItem(kw, PyTuple_GET_ITEM(kwnames, i), args[n + i]);
+  for (Py_ssize_t i = 0; !rc && i < nkw; i++)
+    rc = PyDict_SetItem(kw, PyTuple_GET_ITEM(kwnames, i), args[n + i]);
   MgPause pause = mg_rec_pause();
   if (!rc) rc = mg_fx_call(cap, f, pos, kw) ? 0 : -1;
   mg_rec_resume(pause);
@@ -132,11 +137,13 @@ PyObject *mg_setting_call(PyObject *f, PyObject *const *args, size_t nargsf, PyO
   if (i == SETTING_ROWS) return mg_rec_break(BK_c_function, "call of %s", name);
   /* Both names of a pair of switches share the first one's row. */
   while (i && !strcmp(setting_rows[i].getter[0], setting_rows[i - 1].getter[0])) i--;
-  if (setting_keep(mg_rec, i) || (setting_is_torchs(name) && setting_show(f, args, nargsf, kwnames))) return NULL;
+  if (setting_keep(mg_rec, i) || (setting_is_torchs(name) && setting_show(f, args, nargsf, kwnames)))
+    return NULL;
   return PyObject_Vectorcall(f, args, nargsf, kwnames);
 }
 
-/* What an answer was before the recording: the program may change the list it gets, and may have made some of the classes in it.  New. */
+/* What an answer was before the recording: the program may change the list it gets, and may have made some of
+ * the classes in it.  New. */
 static PyObject *setting_before(PyObject *v) {
   if (!PyList_CheckExact(v)) return Py_NewRef(v);
   PyObject *kept = PyList_New(0);
@@ -149,9 +156,11 @@ PyObject *mg_setting_read(PyObject *f, PyObject *const *args, size_t nargsf, PyO
   const char *name = setting_name(f);
   PyObject *v = PyObject_Vectorcall(f, args, nargsf, kwnames), *key = NULL;
   if (!v || PyVectorcall_NARGS(nargsf) || kwnames) return v;
-  if (PyCFunction_Check(f) && PyCFunction_GET_SELF(f) && mg_is_fresh(PyCFunction_GET_SELF(f))) return v; /* a class made here */
+  if (PyCFunction_Check(f) && PyCFunction_GET_SELF(f) && mg_is_fresh(PyCFunction_GET_SELF(f)))
+    return v; /* a class made here */
   for (size_t i = 0; mg_rec->settings && i < SETTING_ROWS; i++) {
-    bool mine = !strcmp(setting_rows[i].getter[0], name) || (setting_rows[i].getter[1] && !strcmp(setting_rows[i].getter[1], name));
+    bool mine = !strcmp(setting_rows[i].getter[0], name) ||
+                (setting_rows[i].getter[1] && !strcmp(setting_rows[i].getter[1], name));
     if (!mine || !(key = PyLong_FromSize_t(i))) continue;
     int set = PyDict_Contains(mg_rec->settings, key);
     Py_DECREF(key);
@@ -173,7 +182,8 @@ PyObject *mg_setting_dual(PyObject *f, PyObject *const *args, size_t nargsf, PyO
 PyObject *mg_setting_context(PyObject *f, PyObject *ctx, PyObject *const *args, size_t nargsf, bool enter) {
   MgRec *r = mg_rec;
   const char *dot = strrchr(Py_TYPE(ctx)->tp_name, '.'), *name = dot ? dot + 1 : Py_TYPE(ctx)->tp_name;
-  if (strcmp(name, "_InferenceMode") && strcmp(name, "device")) return mg_rec_break(BK_c_function, "%.100s is entered", name);
+  if (strcmp(name, "_InferenceMode") && strcmp(name, "device"))
+    return mg_rec_break(BK_c_function, "%.100s is entered", name);
   Py_ssize_t n = r->entered ? PyList_GET_SIZE(r->entered) : 0;
   if (!enter && (!n || PyList_GET_ITEM(r->entered, n - 1) != ctx))
     return mg_rec_break(BK_op, "%.100s ends that was entered before", name);
@@ -186,7 +196,8 @@ PyObject *mg_setting_context(PyObject *f, PyObject *ctx, PyObject *const *args, 
 
 static void setting_leave_contexts(MgRec *r) {
   for (Py_ssize_t i = r->entered ? PyList_GET_SIZE(r->entered) : 0; i-- > 0;) {
-    PyObject *x = PyObject_CallMethod(PyList_GET_ITEM(r->entered, i), "__exit__", "OOO", Py_None, Py_None, Py_None);
+    PyObject *x =
+        PyObject_CallMethod(PyList_GET_ITEM(r->entered, i), "__exit__", "OOO", Py_None, Py_None, Py_None);
     if (!x) PyErr_WriteUnraisable(NULL);
     Py_XDECREF(x);
   }
@@ -197,7 +208,8 @@ int mg_setting_changes(MgRec *r, PyObject **list) {
   PyObject *key, *was;
   Py_ssize_t pos = 0;
   *list = NULL;
-  if (r->entered && PyList_GET_SIZE(r->entered)) return mg_rec_break(BK_op, "a context of torch stays entered"), -1;
+  if (r->entered && PyList_GET_SIZE(r->entered))
+    return mg_rec_break(BK_op, "a context of torch stays entered"), -1;
   if (r->dual_levels) return mg_rec_break(BK_op, "a level of forward-mode differentiation stays open"), -1;
   while (r->settings && PyDict_Next(r->settings, &pos, &key, &was)) {
     const SettingRow *row = &setting_rows[PyLong_AsSize_t(key)];

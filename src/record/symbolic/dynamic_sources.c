@@ -18,12 +18,15 @@ PyObject *mg_dynfloat_sources(bool unbacked) {
   PyObject *config = PyImport_GetModule(mg_names.compiler_config), *all = NULL, *re = NULL;
   MgPause pause = mg_rec_pause();
   if (config) {
-    PyObject *text = PyObject_GetAttrString(config, unbacked ? "unbacked_sources" : "dynamic_sources"), *parts = NULL;
+    PyObject *text = PyObject_GetAttrString(config, unbacked ? "unbacked_sources" : "dynamic_sources"),
+             *parts = NULL;
     if (text && PyUnicode_Check(text) && PyUnicode_GET_LENGTH(text) && (re || (re = mg_import("re"))))
       parts = PyObject_CallMethod(re, "split", "ss", "\\s*,\\s*", PyUnicode_AsUTF8(text));
     for (Py_ssize_t k = 0; parts && k < PyList_GET_SIZE(parts); k++) {
-      PyObject *name = PyList_GET_ITEM(parts, k), *quoted = PyUnicode_GET_LENGTH(name) ? PyObject_CallMethod(re, "escape", "O", name) : NULL;
-      PyObject *either = quoted ? PyUnicode_FromFormat("%U|%U", quoted, name) : NULL; /* the very name, or a pattern */
+      PyObject *name = PyList_GET_ITEM(parts, k),
+               *quoted = PyUnicode_GET_LENGTH(name) ? PyObject_CallMethod(re, "escape", "O", name) : NULL;
+      PyObject *either =
+          quoted ? PyUnicode_FromFormat("%U|%U", quoted, name) : NULL; /* the very name, or a pattern */
       PyObject *p = either ? PyObject_CallMethod(re, "compile", "O", either) : NULL;
       if (p && (all || (all = PyList_New(0)))) PyList_Append(all, p);
       Py_XDECREF(p);
@@ -58,7 +61,8 @@ bool mg_dynfloat_listed(SrcRef src, bool unbacked) {
   return yes;
 }
 
-/* Is this number one at once, where dynamic=True asks for it?  Sizes of 0 and 1 are constants, floats without a value, too. */
+/* Is this number one at once, where dynamic=True asks for it?  Sizes of 0 and 1 are constants,
+ * floats without a value, too. */
 static bool dynfloat_at_once(PyObject *val) {
   double v = PyFloat_Check(val) ? PyFloat_AS_DOUBLE(val) : PyLong_CheckExact(val) ? PyLong_AsDouble(val) : 0;
   PyErr_Clear(); /* too large for a double */
@@ -73,10 +77,13 @@ static bool dynfloat_is_argument(const MgGuards *g, SrcRef src) {
 
 bool mg_dynfloat_at(SrcRef src, PyObject *val) {
   int setting = mg_dynfloat_setting(val);
-  if (mg_dynfloat_is_number(val) && (mg_dynfloat_listed(src, false) || mg_dynfloat_listed(src, true))) return true;
+  if (mg_dynfloat_is_number(val) && (mg_dynfloat_listed(src, false) || mg_dynfloat_listed(src, true)))
+    return true;
   if (!setting || !(mg_dynfloat_is_number(val) || PyTuple_CheckExact(val))) return false;
   /* NumPy's numbers stand for arrays without dimensions, whose values are no constants either */
-  if ((mg_guard_numpy_number(val) || (setting == 1 && dynfloat_at_once(val))) && dynfloat_is_argument(mg_rec->guards, src)) return true;
+  if ((mg_guard_numpy_number(val) || (setting == 1 && dynfloat_at_once(val))) &&
+      dynfloat_is_argument(mg_rec->guards, src))
+    return true;
   return mg_rec->dyn && mg_dynfloat_knows(mg_dynfloat_name(mg_rec->guards, src));
 }
 
@@ -86,8 +93,10 @@ SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject 
 }
 
 SrcRef mg_dynfloat_class_attr(PyTypeObject *t, PyObject *name, PyObject *val) {
-  if (!val || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || !mg_dynfloat_changes((PyObject *)t, name, val)) return 0;
-  return mg_source(mg_rec->guards, SRC_class_attr, mg_source(mg_rec->guards, SRC_pinned, 0, 0, (PyObject *)t), 0, name);
+  if (!val || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || !mg_dynfloat_changes((PyObject *)t, name, val))
+    return 0;
+  return mg_source(mg_rec->guards, SRC_class_attr, mg_source(mg_rec->guards, SRC_pinned, 0, 0, (PyObject *)t),
+                   0, name);
 }
 
 bool mg_transient_class(PyTypeObject *t) {
@@ -98,7 +107,8 @@ bool mg_transient_class(PyTypeObject *t) {
 bool mg_dynfloat_iterators(void) { return mg_rec->dyn && mg_dynfloat_knows(Py_NewRef(mg_names.iterator)); }
 
 SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *name, PyObject *v) {
-  bool moves = mg_dynfloat_moves(dict, name, v), changes = !moves && mg_rec && v && mg_dynfloat_changes(dict, name, v);
+  bool moves = mg_dynfloat_moves(dict, name, v),
+       changes = !moves && mg_rec && v && mg_dynfloat_changes(dict, name, v);
   if (!moves) mg_guard_dict_key(g, dict, owner, name, v, changes);
   return mg_rec && (moves || changes) ? mg_dynfloat_key_source(dict, owner, name) : 0;
 }
@@ -115,10 +125,13 @@ int mg_dynfloat_setting(PyObject *val) {
   return mg_rec->cfg && PyLong_CheckExact(val) ? mg_rec->cfg->dynamic : -1;
 }
 
-bool mg_dynfloat_moves(PyObject *dict, PyObject *key, PyObject *v) { return v && mg_guard_key_moves(dict, key) && mg_guard_may_move(v, v); }
+bool mg_dynfloat_moves(PyObject *dict, PyObject *key, PyObject *v) {
+  return v && mg_guard_key_moves(dict, key) && mg_guard_may_move(v, v);
+}
 
 bool mg_dynfloat_changes(PyObject *dict, PyObject *key, PyObject *v) {
-  if (!mg_rec->dyn || !mg_dynfloat_setting(v) || (!mg_dynfloat_is_number(v) && !PyTuple_CheckExact(v))) return false;
+  if (!mg_rec->dyn || !mg_dynfloat_setting(v) || (!mg_dynfloat_is_number(v) && !PyTuple_CheckExact(v)))
+    return false;
   return mg_dynfloat_knows(mg_dynfloat_key_name(dict, key));
 }
 

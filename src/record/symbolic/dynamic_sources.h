@@ -7,21 +7,23 @@ typedef struct MgGuards MgGuards;
 
 /* Is the number, or the tuple with numbers, at src known to change? */
 bool mg_dynfloat_at(SrcRef src, PyObject *val);
-/* The same, or is another object put there at every call, for a value of a dict behind a fixed owner: its source, or 0.
- * owner: whose instance dict it is, or NULL. */
+/* The same, or is another object put there at every call, for a value of a dict behind a fixed owner: its
+ * source, or 0. owner: whose instance dict it is, or NULL. */
 SrcRef mg_dynfloat_key(PyObject *dict, PyObject *owner, PyObject *key, PyObject *val);
 bool mg_dynfloat_listed(SrcRef src, bool unbacked);
 /* torch.compiler.config.dynamic_sources or unbacked_sources: a list of compiled patterns, new; NULL: none. */
 PyObject *mg_dynfloat_sources(bool unbacked);
 /* The same for an attribute of a class that is a number, or a tuple with some. */
 SrcRef mg_dynfloat_class_attr(PyTypeObject *t, PyObject *name, PyObject *val);
-bool mg_transient_class(PyTypeObject *t);                      /* is it one of these, for the code that is being recorded? */
-/* Guards what a dict that is known by identity has under a key: that very object, or, where the program keeps assigning
- * tensors or containers, whatever is there (its source; else 0).  owner: whose instance dict it is, or NULL. */
+bool mg_transient_class(PyTypeObject *t); /* is it one of these, for the code that is being recorded? */
+/* Guards what a dict that is known by identity has under a key: that very object, or, where the program keeps
+ * assigning tensors or containers, whatever is there (its source; else 0).  owner: whose
+ * instance dict it is, or NULL. */
 SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *name, PyObject *v);
 /* Have iterators been elsewhere at other calls of this code? */
 bool mg_dynfloat_iterators(void);
-/* compile(dynamic=): False, ints are constants; True, or torch's setting of the same meaning, numbers among the arguments are inputs at once. */
+/* compile(dynamic=): False, ints are constants; True, or torch's setting of the same meaning, numbers among
+ * the arguments are inputs at once. */
 int mg_dynfloat_setting(PyObject *val);
 bool mg_dynfloat_changes(PyObject *dict, PyObject *key, PyObject *v);
 bool mg_dynfloat_knows(PyObject *name);

@@ -1,4 +1,5 @@
-/* See the header.  In: tensors and numbers.  Out: nodes of the graph for the tensors, expressions over them. */
+/* See the header.  In: tensors and numbers.  Out: nodes of the graph for the
+ * tensors, expressions over them. */
 #include "record/symbolic/item_numbers.h"
 #include <string.h>
 #include "entry/launch/config.h"
@@ -14,7 +15,10 @@
 #include "record/symbolic/state_numbers.h"
 #include "record/symbolic/unbacked.h"
 
-enum { VALUE_LIST_MAX = 64, VALUE_DIM_MAX = 8 }; /* numbers and dimensions of one tolist() that a recording follows */
+enum {
+  VALUE_LIST_MAX = 64,
+  VALUE_DIM_MAX = 8
+}; /* numbers and dimensions of one tolist() that a recording follows */
 
 /* ---- out of tensors ---- */
 
@@ -24,7 +28,8 @@ static char value_kind_of_dtype(int dtype) {
   return !mg_dtype_has_ty(dtype) || dtype == DT_u64 ? 0 : 'i';
 }
 
-/* Number of elements; -1: sizes that depend on data.  Others are constants from here on.  size may be NULL. */
+/* Number of elements; -1: sizes that depend on data.  Others are constants from
+ * here on.  size may be NULL. */
 static int64_t value_count(const MgCapture *cap, const MgVal *v, int64_t *size) {
   const MgGraph *g = cap->rec->g;
   int64_t n = 1, d;
@@ -40,11 +45,13 @@ bool mg_symvalue_can(MgCapture *cap, PyObject *tensor) {
   if (!mg_standin_is(tensor) || (cap->rec->want_fx && !mg_symdata_wanted(cap->rec, false))) return false;
   const MgVal *v = mg_val(cap->rec->g, mg_standin_val(tensor));
   int64_t n = value_count(cap, v, NULL);
-  return v->device == DEV_cpu && value_kind_of_dtype(v->dtype) && n >= 0 && n <= VALUE_LIST_MAX && v->ndim <= VALUE_DIM_MAX;
+  return v->device == DEV_cpu && value_kind_of_dtype(v->dtype) && n >= 0 && n <= VALUE_LIST_MAX &&
+         v->ndim <= VALUE_DIM_MAX;
 }
 
 /* A call of ATen whose result autograd does not track.  Steals args. */
-static PyObject *value_call(MgCapture *cap, const char *name, const char *overload, PyObject *args, PyObject *kwargs) {
+static PyObject *value_call(MgCapture *cap, const char *name, const char *overload, PyObject *args,
+                            PyObject *kwargs) {
   bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
   mg_abi.aoti_torch_grad_mode_set_enabled(false);
   PyObject *r = args ? mg_ops.dispatch_call(cap, name, overload, args, kwargs) : NULL;
@@ -55,7 +62,8 @@ static PyObject *value_call(MgCapture *cap, const char *name, const char *overlo
 
 /* A copy with another dtype, contiguous.  Steals t. */
 static PyObject *value_cast(MgCapture *cap, PyObject *t, int dtype) {
-  PyObject *torch = t ? mg_import("torch") : NULL, *order = torch ? PyObject_GetAttrString(torch, "contiguous_format") : NULL;
+  PyObject *torch = t ? mg_import("torch") : NULL,
+           *order = torch ? PyObject_GetAttrString(torch, "contiguous_format") : NULL;
   PyObject *dt = order ? mg_torchobj_new_dtype(dtype) : NULL;
   PyObject *kw = dt ? Py_BuildValue("{s:O,s:O}", "dtype", dt, "memory_format", order) : NULL;
   PyObject *r = kw ? value_call(cap, "_to_copy", "default", PyTuple_Pack(1, t), kw) : NULL;
@@ -67,7 +75,8 @@ static PyObject *value_cast(MgCapture *cap, PyObject *t, int dtype) {
   return r;
 }
 
-/* All numbers of a tensor as float64, int64 or bool, in order.  zero_dim: the only one, without dimensions. */
+/* All numbers of a tensor as float64, int64 or bool, in order.  zero_dim: the
+ * only one, without dimensions. */
 static ValRef value_row(MgCapture *cap, PyObject *tensor, bool zero_dim, char *kind) {
   const MgVal *v = mg_val(cap->rec->g, mg_standin_val(tensor));
   zero_dim = zero_dim && v->ndim;
@@ -90,7 +99,8 @@ PyObject *mg_symvalue_item(MgCapture *cap, PyObject *tensor) {
   return mg_symfloat_of(n);
 }
 
-static PyObject *value_nested(MgCapture *cap, ValRef row, char kind, const int64_t *size, int ndim, uint32_t *at) {
+static PyObject *value_nested(MgCapture *cap, ValRef row, char kind, const int64_t *size, int ndim,
+                              uint32_t *at) {
   if (!ndim) {
     MgSymNode *n = mg_symnode_value(cap, kind);
     if (n) n->row = row;
@@ -111,7 +121,8 @@ static PyObject *value_items(PyObject *t, const int64_t *size, int ndim) {
   if (!ndim) return mg_symfloat_dress(PyObject_CallMethod(t, "item", NULL));
   PyObject *l = PyList_New((Py_ssize_t)*size);
   for (Py_ssize_t i = 0; l && i < *size; i++) {
-    PyObject *at = PyLong_FromSsize_t(i), *x = at ? PyObject_GetItem(t, at) : NULL, *o = x ? value_items(x, size + 1, ndim - 1) : NULL;
+    PyObject *at = PyLong_FromSsize_t(i), *x = at ? PyObject_GetItem(t, at) : NULL,
+             *o = x ? value_items(x, size + 1, ndim - 1) : NULL;
     Py_XDECREF(at);
     Py_XDECREF(x);
     if (!o) Py_CLEAR(l);
@@ -152,26 +163,36 @@ static bool value_nonzero(const MgSymNode *n) {
   return most && PyFloat_CheckExact(n->constant) && PyFloat_AS_DOUBLE(n->constant) > 0;
 }
 
-/* The class of the result, whatever the numbers are; 0 when that depends on them, or the operation may raise. */
+/* The class of the result, whatever the numbers are; 0 when that depends on them,
+ * or the operation may raise. */
 static char value_result(int calc, char x, char y, PyObject *left, PyObject *right, const MgSymNode *second) {
   bool real = x == 'f' || y == 'f';
   switch (calc) {
-  case CALC_add: case CALC_sub: case CALC_mul: return real ? 'f' : 'i';
+  case CALC_add:
+  case CALC_sub:
+  case CALC_mul: return real ? 'f' : 'i';
   case CALC_truediv: return value_nonzero(second) || (right && PyObject_IsTrue(right) == 1) ? 'f' : 0;
-  case CALC_floordiv: case CALC_mod: return right && PyObject_IsTrue(right) == 1 ? real ? 'f' : 'i' : 0;
+  case CALC_floordiv:
+  case CALC_mod: return right && PyObject_IsTrue(right) == 1 ? real ? 'f' : 'i' : 0;
   case CALC_pow: return left && real && PyFloat_AsDouble(left) > 0 ? 'f' : 0;
-  case CALC_neg: case CALC_abs: return real ? 'f' : 'i';
-  case CALC_and: case CALC_or: case CALC_xor: return real ? 0 : x == 'b' && y == 'b' ? 'b' : 'i';
-  case CALC_min: case CALC_max: return x == y ? x : 0;
+  case CALC_neg:
+  case CALC_abs: return real ? 'f' : 'i';
+  case CALC_and:
+  case CALC_or:
+  case CALC_xor: return real ? 0 : x == 'b' && y == 'b' ? 'b' : 'i';
+  case CALC_min:
+  case CALC_max: return x == y ? x : 0;
   case CALC_int: return real ? 0 : 'i';
   case CALC_float: return 'f';
   default: return 'b'; /* comparisons, bool() */
   }
 }
 
-/* Raises what Python does where `ask`, about the divisor, is false; the graph goes on with infinity.  Where a break is an error. */
+/* Raises what Python does where `ask`, about the divisor, is false; the graph goes on with infinity.
+ * Where a break is an error. */
 static bool value_checks(MgCapture *cap, PyObject *ask) {
-  PyObject *text = PyUnicode_FromString("division by zero"), *say = text ? PyObject_GetAttrString(text, "__str__") : NULL;
+  PyObject *text = PyUnicode_FromString("division by zero"),
+           *say = text ? PyObject_GetAttrString(text, "__str__") : NULL;
   PyObject *const check[] = {PyExc_ZeroDivisionError, ask, say};
   bool done = say && cap->rec->cfg && cap->rec->cfg->fullgraph && mg_symvalue_check(check, 3);
   Py_XDECREF(say);
@@ -191,11 +212,13 @@ static char value_divided(MgCapture *cap, int calc, char x, MgSymNode *y) {
   return rc == 1 && yes ? 'f' : 0;
 }
 
-/* int() of a number that is taken to be finite and to fit; the calls of a torch-level graph see for themselves. */
+/* int() of a number that is taken to be finite and to fit; the calls of a torch-level
+ * graph see for themselves. */
 static char value_truncated(MgCapture *cap, MgSymNode *x) {
   if (cap->rec->want_fx) return 'i';
   bool yes = true;
-  PyObject *size = mg_symvalue_compute(CALC_abs, x, NULL, NULL, NULL), *most = size ? PyFloat_FromDouble(9e18) : NULL;
+  PyObject *size = mg_symvalue_compute(CALC_abs, x, NULL, NULL, NULL),
+           *most = size ? PyFloat_FromDouble(9e18) : NULL;
   PyObject *ask = most ? mg_symvalue_compute(CALC_lt, mg_symnode_of(size), size, NULL, most) : NULL;
   int rc = ask ? mg_claim_number(cap->rec, ask, &yes) : 0;
   Py_XDECREF(ask);
@@ -248,16 +271,26 @@ static PyObject *value_operand(MgCapture *cap, MgSymNode *n, PyObject *constant,
 }
 
 /* A constant divided by a number. */
-static bool value_divides(const MgSymNode *n) { return !n->left && n->calc >= CALC_truediv && n->calc <= CALC_mod; }
+static bool value_divides(const MgSymNode *n) {
+  return !n->left && n->calc >= CALC_truediv && n->calc <= CALC_mod;
+}
 
 /* The ATen op of an operator: for two tensors, for a tensor and a number, for a number and a tensor. */
 static bool value_op(const MgSymNode *n, const char **name, const char **overload) {
-  static const char *const names[] = {[CALC_add] = "add", [CALC_sub] = "sub", [CALC_mul] = "mul", [CALC_truediv] = "div",
-                                      [CALC_floordiv] = "floor_divide", [CALC_mod] = "remainder", [CALC_pow] = "pow",
-                                      [CALC_neg] = "neg", [CALC_abs] = "abs"};
+  static const char *const names[] = {[CALC_add] = "add",
+                                      [CALC_sub] = "sub",
+                                      [CALC_mul] = "mul",
+                                      [CALC_truediv] = "div",
+                                      [CALC_floordiv] = "floor_divide",
+                                      [CALC_mod] = "remainder",
+                                      [CALC_pow] = "pow",
+                                      [CALC_neg] = "neg",
+                                      [CALC_abs] = "abs"};
   *name = n->calc < sizeof names / sizeof *names ? names[n->calc] : NULL;
   if (!*name) return false;
-  *overload = n->calc >= CALC_neg ? "default" : (n->left && n->right) || value_divides(n) ? "Tensor" : "Scalar";
+  *overload = n->calc >= CALC_neg                         ? "default"
+              : (n->left && n->right) || value_divides(n) ? "Tensor"
+                                                          : "Scalar";
   if (n->calc == CALC_pow) *overload = n->left ? n->right ? "Tensor_Tensor" : "Tensor_Scalar" : "Scalar";
   if (!n->left && n->calc == CALC_sub) *name = "rsub";
   return true;
@@ -278,7 +311,8 @@ static ValRef value_element(MgSymNode *n) {
   PyObject *t = mg_ops.standin_new(cap, n->row);
   long long count = t ? (long long)value_count(cap, mg_val(cap->rec->g, n->row), NULL) : 0;
   PyObject *flat = t ? value_call(cap, "view", "default", Py_BuildValue("(O[L])", t, count), NULL) : NULL;
-  PyObject *one = flat ? value_call(cap, "select", "int", Py_BuildValue("(OiI)", flat, 0, n->at), NULL) : NULL;
+  PyObject *one =
+      flat ? value_call(cap, "select", "int", Py_BuildValue("(OiI)", flat, 0, n->at), NULL) : NULL;
   ValRef r = one ? mg_standin_val(one) : 0;
   Py_XDECREF(t);
   Py_XDECREF(flat);
@@ -290,7 +324,8 @@ static ValRef value_element(MgSymNode *n) {
 static ValRef value_of_size(MgSymNode *n) {
   static const MgFrontOp *scalar_tensor;
   MgCapture *cap = n->cap;
-  PyObject *size = mg_symfloat_of((MgSymNode *)Py_NewRef(n)), *dtype = size ? mg_torchobj_new_dtype(DT_i64) : NULL;
+  PyObject *size = mg_symfloat_of((MgSymNode *)Py_NewRef(n)),
+           *dtype = size ? mg_torchobj_new_dtype(DT_i64) : NULL;
   PyObject *args = dtype ? PyTuple_Pack(2, size, dtype) : NULL, *list = NULL;
   ValRef like = args ? mg_graph_val(cap->rec->g, DT_i64, 0) : 0, r = 0;
   if (like) mg_graph_contiguous(cap->rec->g, like);
@@ -307,18 +342,22 @@ static ValRef value_of_size(MgSymNode *n) {
 /* A constant operand as a 0-dim tensor.  Steals o. */
 static PyObject *value_tensor(const MgSymNode *n, PyObject *o) {
   if (!o || mg_standin_is(o)) return o;
-  PyObject *dt = mg_torchobj_new_dtype(n->kind == 'f' ? DT_f64 : DT_i64), *kw = dt ? Py_BuildValue("{s:N}", "dtype", dt) : NULL;
+  PyObject *dt = mg_torchobj_new_dtype(n->kind == 'f' ? DT_f64 : DT_i64),
+           *kw = dt ? Py_BuildValue("{s:N}", "dtype", dt) : NULL;
   PyObject *t = kw ? value_call(n->cap, "full", "default", Py_BuildValue("([]O)", o), kw) : NULL;
   Py_XDECREF(kw);
   Py_DECREF(o);
   return t;
 }
 
-/* Python's min and max keep the first unless the second is less, or greater: NaN is neither.  Steals the operands. */
+/* Python's min and max keep the first unless the second is less, or greater: NaN is
+ * neither.  Steals the operands. */
 static PyObject *value_pick(const MgSymNode *n, PyObject *x, PyObject *y) {
   x = value_tensor(n, x);
   y = value_tensor(n, y);
-  PyObject *ask = x && y ? value_call(n->cap, n->calc == CALC_min ? "lt" : "gt", "Tensor", PyTuple_Pack(2, y, x), NULL) : NULL;
+  PyObject *ask =
+      x && y ? value_call(n->cap, n->calc == CALC_min ? "lt" : "gt", "Tensor", PyTuple_Pack(2, y, x), NULL)
+             : NULL;
   PyObject *r = ask ? value_call(n->cap, "where", "self", PyTuple_Pack(3, ask, y, x), NULL) : NULL;
   Py_XDECREF(ask);
   Py_XDECREF(x);
@@ -332,7 +371,8 @@ ValRef mg_symvalue_lower(MgSymNode *n) {
   bool unary = mg_calc_is_unary(n->calc), real = n->kind == 'f';
   if (n->dim) return n->val = value_of_size(n);
   if (n->row) return n->val = value_element(n);
-  if (n->kind == 'b' || (!value_op(n, &name, &overload) && !picks && n->calc != CALC_int && n->calc != CALC_float)) {
+  if (n->kind == 'b' ||
+      (!value_op(n, &name, &overload) && !picks && n->calc != CALC_int && n->calc != CALC_float)) {
     mg_rec_break(BK_data_dependent, "the value of a number in a tensor operation");
     return 0;
   }
@@ -375,7 +415,8 @@ static PyObject *value_conversion(PyObject *f, PyObject *const **arg, Py_ssize_t
   if (!PyCFunction_CheckExact(f)) return f;
   const char *name = ((PyCFunctionObject *)f)->m_ml->ml_name;
   PyObject *const *self = &((PyCFunctionObject *)f)->m_self;
-  bool method = !*n && *self && mg_standin_is(*self) && *name == '_', index = *n == 1 && mg_standin_is(**arg) && !strcmp(name, "index");
+  bool method = !*n && *self && mg_standin_is(*self) && *name == '_',
+       index = *n == 1 && mg_standin_is(**arg) && !strcmp(name, "index");
   if (method) *arg = self;
   if ((method && (!strcmp(name, "__int__") || (index = !strcmp(name, "__index__")))) || index) {
     char kind = value_kind_of_dtype(mg_val(mg_rec->g, mg_standin_val(**arg))->dtype);
@@ -389,12 +430,15 @@ static PyObject *value_conversion(PyObject *f, PyObject *const **arg, Py_ssize_t
 
 bool mg_symvalue_convert(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r) {
   if (n < 2) f = value_conversion(f, &arg, &n);
-  int calc = f == (PyObject *)&PyLong_Type ? CALC_int : f == (PyObject *)&PyFloat_Type ? CALC_float : CALC_bool;
+  int calc = f == (PyObject *)&PyLong_Type    ? CALC_int
+             : f == (PyObject *)&PyFloat_Type ? CALC_float
+                                              : CALC_bool;
   if (n == 2) return value_choose(f, arg, n, r);
   if (n != 1 || (calc == CALC_bool && f != (PyObject *)&PyBool_Type)) return false;
   PyObject *x = arg[0], *item = NULL;
   MgStandInfo *info = mg_standin_is(x) ? mg_standin_info(x) : NULL;
-  if (info && info->cap && value_count(info->cap, mg_val(info->cap->rec->g, info->val), NULL) == 1 && mg_symvalue_can(info->cap, x)) {
+  if (info && info->cap && value_count(info->cap, mg_val(info->cap->rec->g, info->val), NULL) == 1 &&
+      mg_symvalue_can(info->cap, x)) {
     *r = item = mg_symfloat_dress(PyObject_CallMethod(x, "item", NULL));
     if (!item) return true;
     x = item;

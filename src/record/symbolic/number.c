@@ -1,5 +1,7 @@
-/* The number objects and their arithmetic; see the header.  What becomes of them in calls of ATen is in number_operands.c.
- * In: floats that are inputs, 0-dim values.  Out: nodes of the graph; guards where Python wants to know a number. */
+/* The number objects and their arithmetic; see the header.  What becomes of them in calls of
+ * ATen is in number_operands.c.
+ * In: floats that are inputs, 0-dim values.  Out: nodes of the graph; guards where
+ * Python wants to know a number. */
 #include "record/symbolic/number.h"
 #include <math.h>
 #include "entry/guard/guard_add.h"
@@ -19,8 +21,9 @@
 #include "record/symbolic/state_numbers.h"
 #include "record/symbolic/sym_node.h"
 
-static PyTypeObject *sym_float, *sym_int, *sym_bool;  /* ours */
-static PyTypeObject *sym_torch_float, *sym_torch_int, *sym_torch_bool; /* torch.SymFloat, torch.SymInt, torch.SymBool */
+static PyTypeObject *sym_float, *sym_int, *sym_bool; /* ours */
+static PyTypeObject *sym_torch_float, *sym_torch_int,
+    *sym_torch_bool; /* torch.SymFloat, torch.SymInt, torch.SymBool */
 static PyObject *sym_node_name;
 
 /* ---- nodes ---- */
@@ -41,7 +44,14 @@ MgSymNode *mg_symnode_new(MgCapture *cap, SrcRef src, PyObject *hint) {
     return NULL;
   }
   char numpy = hint ? mg_guard_numpy_number(hint) : 0;
-  *n = (MgSymNode){.ob_base = n->ob_base, .cap = cap, .src = src, .hint = hint, .kind = numpy ? numpy : !hint || PyFloat_Check(hint) ? 'f' : PyBool_Check(hint) ? 'b' : 'i'};
+  *n = (MgSymNode){.ob_base = n->ob_base,
+                   .cap = cap,
+                   .src = src,
+                   .hint = hint,
+                   .kind = numpy                          ? numpy
+                           : !hint || PyFloat_Check(hint) ? 'f'
+                           : PyBool_Check(hint)           ? 'b'
+                                                          : 'i'};
   if (!cap->syms && !(cap->syms = PyList_New(0))) goto fail;
   if (PyList_Append(cap->syms, (PyObject *)n)) goto fail; /* told when the recording ends */
   return n;
@@ -53,7 +63,8 @@ fail:
 MgSymNode *mg_symnode_of(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   if (t == &symnode_type) return (MgSymNode *)o;
-  if (!sym_float || (t != sym_float && t != sym_int && t != sym_bool && t != sym_torch_float && t != sym_torch_int && t != sym_torch_bool))
+  if (!sym_float || (t != sym_float && t != sym_int && t != sym_bool && t != sym_torch_float &&
+                     t != sym_torch_int && t != sym_torch_bool))
     return NULL;
   PyObject **d = _PyObject_GetDictPtr(o), *n = d && *d ? PyDict_GetItemWithError(*d, sym_node_name) : NULL;
   return n && Py_TYPE(n) == &symnode_type ? (MgSymNode *)n : NULL;
@@ -97,7 +108,8 @@ static PyObject *symfloat_plain_constant(MgSymNode *n) {
 }
 
 PyObject *mg_symfloat_dress(PyObject *o) {
-  if (!o || (Py_TYPE(o) != sym_torch_float && Py_TYPE(o) != sym_torch_int && Py_TYPE(o) != sym_torch_bool)) return o;
+  if (!o || (Py_TYPE(o) != sym_torch_float && Py_TYPE(o) != sym_torch_int && Py_TYPE(o) != sym_torch_bool))
+    return o;
   MgSymNode *n = mg_symnode_of(o);
   if (!n) return o;
   PyObject *f = symfloat_plain_constant(n);
@@ -122,7 +134,9 @@ ValRef mg_symnode_val(MgSymNode *n) {
 PyObject *mg_symfloat_standin(PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
   ValRef v = n->cap ? mg_symnode_val(n) : 0;
-  return v ? mg_ops.standin_new(n->cap, v) : PyErr_Occurred() ? NULL : mg_rec_break(BK_op, "a number of another recording");
+  return v                  ? mg_ops.standin_new(n->cap, v)
+         : PyErr_Occurred() ? NULL
+                            : mg_rec_break(BK_op, "a number of another recording");
 }
 
 PyObject *mg_symfloat_input(PyObject *value, SrcRef src) {
@@ -131,7 +145,9 @@ PyObject *mg_symfloat_input(PyObject *value, SrcRef src) {
   return mg_symfloat_of(mg_symnode_new(mg_rec->cap, src, Py_NewRef(value)));
 }
 
-PyObject *mg_symfloat_drawn(PyObject *value, SrcRef src) { return mg_symfloat_of(mg_symnode_new(mg_rec->cap, src, Py_NewRef(value))); }
+PyObject *mg_symfloat_drawn(PyObject *value, SrcRef src) {
+  return mg_symfloat_of(mg_symnode_new(mg_rec->cap, src, Py_NewRef(value)));
+}
 
 /* ---- the number itself ---- */
 
@@ -140,19 +156,23 @@ void mg_symnode_expect(MgCapture *cap, SrcRef src, PyObject *want) {
   mg_guard_add(g, mg_source_computed(&g->src[src]) ? GK_calc : GK_equal, src, want, 0);
 }
 
-static PyObject *sym_ask_late(void) { return mg_rec_break(BK_data_dependent, "the value of a random number"); }
+static PyObject *sym_ask_late(void) {
+  return mg_rec_break(BK_data_dependent, "the value of a random number");
+}
 
 /* settles: a size that is marked as dynamic may not be asked for so. */
 static PyObject *symnode_take(MgSymNode *n, bool settles) {
   MgRec *before = mg_rec;
   if (!n->cap) return PyErr_Format(PyExc_RuntimeError, "magneto: a number of a finished recording was used");
-  if (n->cap->sizes.exact && n->src && n->kind != 'b') return PyErr_Format(PyExc_RuntimeError, "magneto: a kernel wants the number of a size");
+  if (n->cap->sizes.exact && n->src && n->kind != 'b')
+    return PyErr_Format(PyExc_RuntimeError, "magneto: a kernel wants the number of a size");
   mg_rec = n->cap->rec; /* also where torch's own Python asks */
   PyObject *r = NULL;
   bool yes;
   int claim = 0;
   if (!n->hint && (r = mg_symstate_answer(n))) Py_INCREF(r);
-  else if (!n->hint && n->kind == 'b' && (claim = mg_claim_expected(n->cap, (PyObject *)n, &yes))) r = claim < 0 ? NULL : PyBool_FromLong(yes);
+  else if (!n->hint && n->kind == 'b' && (claim = mg_claim_expected(n->cap, (PyObject *)n, &yes)))
+    r = claim < 0 ? NULL : PyBool_FromLong(yes);
   else if (!n->hint) mg_rec_break(BK_data_dependent, "the value of a number out of a tensor");
   else if (!n->src) r = Py_NewRef(n->hint);
   else if (mg_draw_late(n->cap->rec->guards, n->src)) sym_ask_late();
@@ -190,7 +210,8 @@ static int sym_operand(PyObject *o, MgSymNode **n) {
 
 /* Both as plain numbers: what neither Python nor the graph is to compute again. */
 static PyObject *sym_plain(PyObject *a, PyObject *b, int calc) {
-  PyObject *x = symfloat_number(a), *y = x ? symfloat_number(b) : NULL, *r = y ? mg_source_compute(calc, x, y) : NULL;
+  PyObject *x = symfloat_number(a), *y = x ? symfloat_number(b) : NULL,
+           *r = y ? mg_source_compute(calc, x, y) : NULL;
   Py_XDECREF(x);
   Py_XDECREF(y);
   return r;
@@ -204,7 +225,8 @@ static bool sym_late_total(int calc, MgSymNode *y, PyObject *b) {
   return calc == CALC_pow ? PyLong_CheckExact(b) && _PyLong_Sign(b) >= 0 : PyObject_IsTrue(b) == 1;
 }
 
-/* Both operands are known to Python: so is the result.  What may raise or give another class for other numbers is guarded. */
+/* Both operands are known to Python: so is the result.  What may raise or give another class for
+ * other numbers is guarded. */
 static PyObject *sym_host(MgCapture *cap, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b, int calc) {
   MgGuards *g = cap->rec->guards;
   bool late = (x && mg_draw_late(g, x->src)) || (y && mg_draw_late(g, y->src));
@@ -219,13 +241,16 @@ static PyObject *sym_host(MgCapture *cap, MgSymNode *x, PyObject *a, MgSymNode *
   SrcRef src = mg_source_calc(g, calc, x ? x->src : 0, y ? y->src : 0, x && y ? NULL : x ? b : a);
   if (!PyFloat_CheckExact(hint) && !PyLong_CheckExact(hint) && !mg_guard_numpy_number(hint)) { /* an answer */
     mg_guard_add(g, GK_calc, src, hint, 0);
-    if (!x != !y && PyBool_Check(hint)) mg_symsize_answered(cap, calc, x ? x->src : y->src, y != NULL, x ? b : a, hint == Py_True);
+    if (!x != !y && PyBool_Check(hint))
+      mg_symsize_answered(cap, calc, x ? x->src : y->src, y != NULL, x ? b : a, hint == Py_True);
     if (PyBool_Check(hint)) mg_promise_answered(cap, calc, x, y, x ? b : a, hint == Py_True);
     return hint;
   }
-  bool divides = PyLong_CheckExact(hint) && calc >= CALC_floordiv && calc <= CALC_mod && !y && PyObject_IsTrue(b) == 1;
+  bool divides =
+      PyLong_CheckExact(hint) && calc >= CALC_floordiv && calc <= CALC_mod && !y && PyObject_IsTrue(b) == 1;
   bool numpy = mg_guard_numpy_number(hint); /* its first version lets the values choose the class */
-  if (!late && ((calc >= CALC_truediv && calc <= CALC_pow) || calc == CALC_call || numpy) && !divides) mg_guard_add(g, GK_calc, src, (PyObject *)Py_TYPE(hint), 0);
+  if (!late && ((calc >= CALC_truediv && calc <= CALC_pow) || calc == CALC_call || numpy) && !divides)
+    mg_guard_add(g, GK_calc, src, (PyObject *)Py_TYPE(hint), 0);
   return mg_symfloat_of(mg_symnode_new(cap, src, hint));
 }
 
@@ -259,14 +284,19 @@ static PyObject *symfloat_pow(PyObject *a, PyObject *b, PyObject *mod) {
 
 static PyObject *sym_unary(PyObject *o, int calc) {
   MgSymNode *x = mg_symnode_of(o);
-  if (!x || !x->cap) return PyErr_Format(PyExc_RuntimeError, "magneto: a number of a finished recording was used");
+  if (!x || !x->cap)
+    return PyErr_Format(PyExc_RuntimeError, "magneto: a number of a finished recording was used");
   if (!x->src) return mg_symvalue_compute(calc, x, o, NULL, NULL);
   PyObject *hint = mg_source_compute(calc, x->hint, NULL);
-  return hint ? mg_symfloat_of(mg_symnode_new(x->cap, mg_source_calc(x->cap->rec->guards, calc, x->src, 0, NULL), hint)) : NULL;
+  return hint ? mg_symfloat_of(
+                    mg_symnode_new(x->cap, mg_source_calc(x->cap->rec->guards, calc, x->src, 0, NULL), hint))
+              : NULL;
 }
 static PyObject *symfloat_neg(PyObject *o) { return sym_unary(o, CALC_neg); }
 static PyObject *symfloat_abs(PyObject *o) { return sym_unary(o, CALC_abs); }
-static PyObject *symfloat_pos(PyObject *o) { return mg_symfloat_is_bool(o) ? sym_unary(o, CALC_int) : Py_NewRef(o); }
+static PyObject *symfloat_pos(PyObject *o) {
+  return mg_symfloat_is_bool(o) ? sym_unary(o, CALC_int) : Py_NewRef(o);
+}
 
 PyObject *mg_symfloat_compute(PyObject *a, PyObject *b, int calc) {
   return b ? sym_binary(a, b, calc) : sym_unary(a, calc);
@@ -279,13 +309,16 @@ static bool sym_is_pure(PyObject *f) {
   PyObject *module = ((PyCFunctionObject *)f)->m_module;
   if (!module || !PyUnicode_Check(module)) return false;
   if (!PyUnicode_CompareWithASCIIString(module, "math")) return true;
-  return !PyUnicode_CompareWithASCIIString(module, "builtins") && !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "round");
+  return !PyUnicode_CompareWithASCIIString(module, "builtins") &&
+         !strcmp(((PyCFunctionObject *)f)->m_ml->ml_name, "round");
 }
 
 PyObject *mg_symfloat_call(PyObject *o, PyObject *f) {
   MgSymNode *x = mg_symnode_of(o);
   if (x && x->cap && !x->src && !x->hint && mg_symvalue_asks(f)) return mg_symvalue_ask(x, f);
-  if (!x || !x->cap || !x->src || (x->cap->rec->want_fx && !mg_ops.fx_computes(x->cap, x->src, f)) || mg_draw_late(x->cap->rec->guards, x->src)) return NULL;
+  if (!x || !x->cap || !x->src || (x->cap->rec->want_fx && !mg_ops.fx_computes(x->cap, x->src, f)) ||
+      mg_draw_late(x->cap->rec->guards, x->src))
+    return NULL;
   if (x->kind == 'i' && f == (PyObject *)&PyLong_Type && PyLong_CheckExact(x->hint)) return Py_NewRef(o);
   return sym_host(x->cap, x, o, NULL, f, CALC_call);
 }
@@ -329,16 +362,23 @@ static PyObject *sym_power_of_two(PyObject *a, PyObject *n) {
 
 /* a << n and a >> n: products and quotients, of which expressions of sizes are made. */
 static PyObject *sym_shift(PyObject *a, PyObject *n, int calc, binaryfunc plain) {
-  PyObject *by = sym_power_of_two(a, n), *r = by ? sym_binary(a, by, calc) : PyErr_Occurred() ? NULL : plain(a, n);
+  PyObject *by = sym_power_of_two(a, n);
+  PyObject *r = by ? sym_binary(a, by, calc) : PyErr_Occurred() ? NULL : plain(a, n);
   Py_XDECREF(by);
   return r;
 }
-static PyObject *symfloat_lshift(PyObject *a, PyObject *n) { return sym_shift(a, n, CALC_mul, symfloat_numbers_lshift); }
-static PyObject *symfloat_rshift(PyObject *a, PyObject *n) { return sym_shift(a, n, CALC_floordiv, symfloat_numbers_rshift); }
+static PyObject *symfloat_lshift(PyObject *a, PyObject *n) {
+  return sym_shift(a, n, CALC_mul, symfloat_numbers_lshift);
+}
+static PyObject *symfloat_rshift(PyObject *a, PyObject *n) {
+  return sym_shift(a, n, CALC_floordiv, symfloat_numbers_rshift);
+}
 
 static PyObject *symfloat_divmod(PyObject *a, PyObject *b) {
-  if (!PyLong_CheckExact(b) || !_PyLong_Sign(b)) return symfloat_numbers_divmod(a, b); /* a zero has errors of its own */
-  PyObject *q = sym_binary(a, b, CALC_floordiv), *m = q ? sym_binary(a, b, CALC_mod) : NULL, *r = m ? PyTuple_Pack(2, q, m) : NULL;
+  if (!PyLong_CheckExact(b) || !_PyLong_Sign(b))
+    return symfloat_numbers_divmod(a, b); /* a zero has errors of its own */
+  PyObject *q = sym_binary(a, b, CALC_floordiv), *m = q ? sym_binary(a, b, CALC_mod) : NULL,
+           *r = m ? PyTuple_Pack(2, q, m) : NULL;
   Py_XDECREF(q);
   Py_XDECREF(m);
   return r;
@@ -347,9 +387,7 @@ static PyObject *symfloat_divmod(PyObject *a, PyObject *b) {
 /* ---- questions ---- */
 
 /* Only the answer is guarded. */
-static PyObject *symfloat_compare(PyObject *a, PyObject *b, int op) {
-  return sym_binary(a, b, op);
-}
+static PyObject *symfloat_compare(PyObject *a, PyObject *b, int op) { return sym_binary(a, b, op); }
 
 static int symfloat_bool(PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
@@ -360,7 +398,9 @@ static int symfloat_bool(PyObject *o) {
     return yes;
   }
   PyObject *zero = PyFloat_FromDouble(0), *r = zero ? symfloat_compare(o, zero, Py_NE) : NULL;
-  int yes = !r ? -1 : mg_symfloat_is(r) ? symfloat_bool(r) : PyObject_IsTrue(r); /* one of NumPy's truth values */
+  int yes = !r                  ? -1
+            : mg_symfloat_is(r) ? symfloat_bool(r)
+                                : PyObject_IsTrue(r); /* one of NumPy's truth values */
   Py_XDECREF(zero);
   Py_XDECREF(r);
   return yes;
@@ -389,7 +429,8 @@ static Py_hash_t symfloat_hash(PyObject *o) {
 
 /* The public attributes of a number are its own. */
 static PyObject *symfloat_getattr(PyObject *o, PyObject *name) {
-  if (PyUnicode_GET_LENGTH(name) && PyUnicode_READ_CHAR(name, 0) != '_' && PyObject_HasAttr((PyObject *)mg_symfloat_class(o), name)) {
+  if (PyUnicode_GET_LENGTH(name) && PyUnicode_READ_CHAR(name, 0) != '_' &&
+      PyObject_HasAttr((PyObject *)mg_symfloat_class(o), name)) {
     PyObject *x = symfloat_number(o), *r = x ? PyObject_GetAttr(x, name) : NULL;
     Py_XDECREF(x);
     return r;
@@ -433,26 +474,32 @@ static PyTypeObject symnode_type = {
 #define SYM_SLOTS                                                                                            \
   {Py_nb_add, symfloat_add}, {Py_nb_subtract, symfloat_sub}, {Py_nb_multiply, symfloat_mul},                 \
       {Py_nb_true_divide, symfloat_truediv}, {Py_nb_power, symfloat_pow}, {Py_nb_remainder, symfloat_mod},   \
-      {Py_nb_floor_divide, symfloat_floordiv}, {Py_nb_divmod, symfloat_divmod}, {Py_nb_negative, symfloat_neg}, \
-      {Py_nb_positive, symfloat_pos}, {Py_nb_absolute, symfloat_abs}, {Py_nb_bool, symfloat_bool},           \
-      {Py_nb_float, symfloat_float}, {Py_nb_int, symfloat_int}, {Py_tp_richcompare, symfloat_compare},       \
-      {Py_tp_hash, symfloat_hash}, {Py_tp_str, symfloat_str}, {Py_tp_repr, symfloat_str},                    \
-      {Py_tp_getattro, symfloat_getattr}, {Py_tp_methods, symfloat_methods}, {0, NULL}
+      {Py_nb_floor_divide, symfloat_floordiv}, {Py_nb_divmod, symfloat_divmod},                              \
+      {Py_nb_negative, symfloat_neg}, {Py_nb_positive, symfloat_pos}, {Py_nb_absolute, symfloat_abs},        \
+      {Py_nb_bool, symfloat_bool}, {Py_nb_float, symfloat_float}, {Py_nb_int, symfloat_int},                 \
+      {Py_tp_richcompare, symfloat_compare}, {Py_tp_hash, symfloat_hash}, {Py_tp_str, symfloat_str},         \
+      {Py_tp_repr, symfloat_str}, {Py_tp_getattro, symfloat_getattr}, {Py_tp_methods, symfloat_methods}, {   \
+    0, NULL                                                                                                  \
+  }
 
 static PyType_Slot symfloat_slots[] = {SYM_SLOTS};
-static PyType_Slot symint_slots[] = {{Py_nb_index, symfloat_int},      {Py_nb_and, symfloat_and},
-                                     {Py_nb_or, symfloat_or},          {Py_nb_xor, symfloat_xor},
-                                     {Py_nb_lshift, symfloat_lshift},  {Py_nb_rshift, symfloat_rshift},
-                                     {Py_nb_invert, symfloat_invert},  SYM_SLOTS};
+static PyType_Slot symint_slots[] = {{Py_nb_index, symfloat_int},     {Py_nb_and, symfloat_and},
+                                     {Py_nb_or, symfloat_or},         {Py_nb_xor, symfloat_xor},
+                                     {Py_nb_lshift, symfloat_lshift}, {Py_nb_rshift, symfloat_rshift},
+                                     {Py_nb_invert, symfloat_invert}, SYM_SLOTS};
 
-static PyType_Spec symfloat_spec = {.name = "magneto._magneto.SymFloat", .flags = Py_TPFLAGS_DEFAULT, .slots = symfloat_slots};
-static PyType_Spec symbool_spec = {.name = "magneto._magneto.SymBool", .flags = Py_TPFLAGS_DEFAULT, .slots = symint_slots};
-static PyType_Spec symint_spec = {.name = "magneto._magneto.SymInt", .flags = Py_TPFLAGS_DEFAULT, .slots = symint_slots};
+static PyType_Spec symfloat_spec = {
+    .name = "magneto._magneto.SymFloat", .flags = Py_TPFLAGS_DEFAULT, .slots = symfloat_slots};
+static PyType_Spec symbool_spec = {
+    .name = "magneto._magneto.SymBool", .flags = Py_TPFLAGS_DEFAULT, .slots = symint_slots};
+static PyType_Spec symint_spec = {
+    .name = "magneto._magneto.SymInt", .flags = Py_TPFLAGS_DEFAULT, .slots = symint_slots};
 
 static PyTypeObject *sym_make_class(PyType_Spec *spec, PyTypeObject *base) {
   PyObject *bases = PyTuple_Pack(1, base), *t = bases ? PyType_FromSpecWithBases(spec, bases) : NULL;
   Py_XDECREF(bases);
-  if (t && PyObject_SetAttrString(t, "__array_ufunc__", Py_None)) Py_CLEAR(t); /* NumPy's scalars leave operators to ours */
+  if (t && PyObject_SetAttrString(t, "__array_ufunc__", Py_None))
+    Py_CLEAR(t); /* NumPy's scalars leave operators to ours */
   return (PyTypeObject *)t;
 }
 

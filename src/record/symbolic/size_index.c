@@ -18,8 +18,12 @@ static bool ask_index(PyObject *o) {
 }
 
 PyObject *mg_symask_item(PyObject *tensor, PyObject *key) {
-  if (!mg_rec || !mg_standin_is(tensor) || (!mg_rec->cap->syms && !mg_symsize_inputs(&mg_rec->cap->sizes))) return NULL;
-  if (ask_index(key)) return mg_standin_val(tensor) && mg_val(mg_rec->g, mg_standin_val(tensor))->ndim ? PyObject_CallMethod(tensor, "select", "iO", 0, key) : NULL;
+  if (!mg_rec || !mg_standin_is(tensor) || (!mg_rec->cap->syms && !mg_symsize_inputs(&mg_rec->cap->sizes)))
+    return NULL;
+  if (ask_index(key))
+    return mg_standin_val(tensor) && mg_val(mg_rec->g, mg_standin_val(tensor))->ndim
+               ? PyObject_CallMethod(tensor, "select", "iO", 0, key)
+               : NULL;
   if (!PyTuple_CheckExact(key)) return NULL;
   Py_ssize_t n = PyTuple_GET_SIZE(key);
   bool any = false;
@@ -35,7 +39,8 @@ PyObject *mg_symask_item(PyObject *tensor, PyObject *key) {
     if (ask_index(o)) Py_SETREF(t, PyObject_CallMethod(t, "select", "nO", i, o));
     else if (PyList_Insert(rest, 0, o)) Py_CLEAR(t);
   }
-  if (t && rest && PyList_GET_SIZE(rest) && (index = PyList_AsTuple(rest))) Py_SETREF(t, PyObject_GetItem(t, index));
+  if (t && rest && PyList_GET_SIZE(rest) && (index = PyList_AsTuple(rest)))
+    Py_SETREF(t, PyObject_GetItem(t, index));
   Py_XDECREF(index);
   Py_XDECREF(rest);
   return t;

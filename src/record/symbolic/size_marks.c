@@ -17,9 +17,11 @@ static void mark_bound(PyObject *v, int64_t *to) {
 
 /* Bounds that mark_dynamic(t, dim, min=, max=) has left: a set of records with these attributes. */
 static void mark_bounds(PyObject *dict, PyObject *dim, int64_t *lo, int64_t *hi) {
-  PyObject *set = PyDict_GetItemString(dict, "_dynamo_dynamic_range"), *it = set && PyAnySet_Check(set) ? PyObject_GetIter(set) : NULL, *r;
+  PyObject *set = PyDict_GetItemString(dict, "_dynamo_dynamic_range"),
+           *it = set && PyAnySet_Check(set) ? PyObject_GetIter(set) : NULL, *r;
   while (it && (r = PyIter_Next(it))) {
-    PyObject *d = PyObject_GetAttrString(r, "dim"), *a = PyObject_GetAttrString(r, "min"), *b = PyObject_GetAttrString(r, "max");
+    PyObject *d = PyObject_GetAttrString(r, "dim"), *a = PyObject_GetAttrString(r, "min"),
+             *b = PyObject_GetAttrString(r, "max");
     if (d && a && b && PyObject_RichCompareBool(d, dim, Py_EQ) == 1) {
       mark_bound(a, lo);
       mark_bound(b, hi);
@@ -34,13 +36,17 @@ static void mark_bounds(PyObject *dict, PyObject *dim, int64_t *lo, int64_t *hi)
 }
 
 MgSizeMark mg_symmark_dim(PyObject *tensor, SrcRef src, int k, int64_t *lo, int64_t *hi) {
-  PyObject **d = _PyObject_GetDictPtr(tensor), *dim = d && *d && PyDict_GET_SIZE(*d) ? PyLong_FromLong(k) : NULL;
-  MgSizeMark mark = mg_dynfloat_listed(src, true) ? MARK_free : mg_dynfloat_listed(src, false) ? MARK_dynamic : MARK_none;
+  PyObject **d = _PyObject_GetDictPtr(tensor),
+           *dim = d && *d && PyDict_GET_SIZE(*d) ? PyLong_FromLong(k) : NULL;
+  MgSizeMark mark = mg_dynfloat_listed(src, true)    ? MARK_free
+                    : mg_dynfloat_listed(src, false) ? MARK_dynamic
+                                                     : MARK_none;
   if (!dim) return mark;
   if (mark_in(*d, "_dynamo_static_indices", dim)) mark = MARK_static;
   if (mark_in(*d, "_dynamo_weak_dynamic_indices", dim)) mark = MARK_dynamic;
   if (mark_in(*d, "_dynamo_dynamic_indices", dim)) mark = MARK_must;
-  if (mark_in(*d, "_dynamo_unbacked_indices", dim) || mark_in(*d, "_dynamo_strict_unbacked_indices", dim)) mark = MARK_free;
+  if (mark_in(*d, "_dynamo_unbacked_indices", dim) || mark_in(*d, "_dynamo_strict_unbacked_indices", dim))
+    mark = MARK_free;
   if (mark == MARK_must) mark_bounds(*d, dim, lo, hi);
   Py_DECREF(dim);
   return mark;

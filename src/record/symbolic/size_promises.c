@@ -1,6 +1,7 @@
 /* In: equalities that a recording guards.  Out: bounds of marked sizes (MgSizeBound).
- * An equality of one symbol settles that symbol when no other size near by fulfils it: `s * 2 == 8` does, `s % 2 == 0` does not.
- * An equality of two symbols settles neither.  Comparisons by order are noted in sizes.c. */
+ * An equality of one symbol settles that symbol when no other size near by fulfils it: `s * 2 == 8` does, `s
+ * % 2 == 0` does not. An equality of two symbols settles neither.  Comparisons by
+ * order are noted in sizes.c. */
 #include "entry/guard/source.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
@@ -9,7 +10,9 @@
 #include "record/symbolic/sizes.h"
 #include "record/symbolic/sym_node.h"
 
-enum { PROMISE_NEAR = 4096 }; /* sizes that are tried on both sides: more than any divisor that programs test for */
+enum {
+  PROMISE_NEAR = 4096
+}; /* sizes that are tried on both sides: more than any divisor that programs test for */
 
 static bool promise_any(const MgCapture *cap) {
   const MgSymSizes *s = &cap->sizes;

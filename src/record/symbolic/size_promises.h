@@ -1,4 +1,5 @@
-/* What mark_dynamic() promised: a size that keeps more than one value.  mg_symsize_promises (sizes.h) raises where one does not. */
+/* What mark_dynamic() promised: a size that keeps more than one value.  mg_symsize_promises (sizes.h)
+ * raises where one does not. */
 #ifndef MG_SIZE_PROMISES_H
 #define MG_SIZE_PROMISES_H
 #include "ir/expr/expr.h"

@@ -1,4 +1,5 @@
-/* See the header.  In: tensors and ints of the program, questions of inference.  Out: symbols, sources, guards. */
+/* See the header.  In: tensors and ints of the program, questions of inference.  Out:
+ * symbols, sources, guards. */
 #include "record/symbolic/sizes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,8 @@ void mg_symsize_give_up(MgRec *r, const char *why) {
 
 /* ---- symbols and their sources ---- */
 
-SymRef mg_symsize_symbol(MgCapture *cap, SrcRef src, const MgSizeOf *of, int64_t hint, int64_t lo, int64_t hi) {
+SymRef mg_symsize_symbol(MgCapture *cap, SrcRef src, const MgSizeOf *of, int64_t hint, int64_t lo,
+                         int64_t hi) {
   MgSymSizes *s = &cap->sizes;
   MgExprs *x = cap->rec->x;
   if (s->nsrc == s->cap) {
@@ -45,7 +47,8 @@ SymRef mg_symsize_symbol(MgCapture *cap, SrcRef src, const MgSizeOf *of, int64_t
     s->bound = b;
     s->cap = n;
   }
-  if (src && mg_symsize_number(cap, src) < 0 && mg_map_put(&s->by_src, src + 2ull, s->nsrc)) return PyErr_NoMemory(), 0;
+  if (src && mg_symsize_number(cap, src) < 0 && mg_map_put(&s->by_src, src + 2ull, s->nsrc))
+    return PyErr_NoMemory(), 0;
   SymRef e = mg_ex_symbol(x, hint, lo, hi, NULL);
   if (!e) return 0;
   if (of && of->val) mg_ex_set_late(x, e);
@@ -96,7 +99,8 @@ static SymRef symsize_calc_expr(MgCapture *cap, const MgSrc s) {
   }
 }
 
-/* What a source computes; 0: not made of symbols.  Remembered: sizes of nested operations share their operands. */
+/* What a source computes; 0: not made of symbols.  Remembered: sizes of nested
+ * operations share their operands. */
 static SymRef symsize_expr(MgCapture *cap, SrcRef src) {
   const MgSrc s = cap->rec->guards->src[src];
   SymRef known = symsize_find(cap, src);
@@ -117,7 +121,10 @@ SymRef mg_symsize_of(MgSymNode *n) {
   if (!n->src) return symsize_constant(cap, n->hint);
   if (mg_draw_late(cap->rec->guards, n->src)) return 0;
   SymRef e = symsize_expr(cap, n->src), hint = e ? 0 : symsize_constant(cap, n->hint);
-  return e ? e : hint ? mg_symsize_symbol(cap, n->src, NULL, PyLong_AsLongLong(n->hint), -MG_SIZE_MOST, MG_SIZE_MOST) : 0;
+  return e ? e
+         : hint
+             ? mg_symsize_symbol(cap, n->src, NULL, PyLong_AsLongLong(n->hint), -MG_SIZE_MOST, MG_SIZE_MOST)
+             : 0;
 }
 
 void mg_symsize_int(MgCapture *cap, SrcRef src, PyObject *value) {
@@ -127,7 +134,8 @@ void mg_symsize_int(MgCapture *cap, SrcRef src, PyObject *value) {
 
 PyObject *mg_symsize_int_in(MgCapture *cap, int64_t v) {
   PyObject *k = PyLong_FromLongLong(v), *r = NULL;
-  if (k && (cap->sizes.ints || (cap->sizes.ints = PyDict_New()))) r = PyDict_SetDefault(cap->sizes.ints, k, k);
+  if (k && (cap->sizes.ints || (cap->sizes.ints = PyDict_New())))
+    r = PyDict_SetDefault(cap->sizes.ints, k, k);
   Py_XDECREF(k);
   return r;
 }
@@ -145,10 +153,17 @@ SrcRef mg_symsize_calc(MgCapture *cap, int op, SymRef a, SymRef b) {
 }
 
 static SrcRef symsize_expr_src(MgCapture *cap, const MgExpr n) {
-  int op = n.op == OP_add ? CALC_add : n.op == OP_sub ? CALC_sub : n.op == OP_mul ? CALC_mul : n.op == OP_floordiv ? CALC_floordiv
-           : n.op == OP_mod ? CALC_mod : n.op == OP_max ? CALC_max : n.op == OP_min ? CALC_min : -1;
+  int op = n.op == OP_add        ? CALC_add
+           : n.op == OP_sub      ? CALC_sub
+           : n.op == OP_mul      ? CALC_mul
+           : n.op == OP_floordiv ? CALC_floordiv
+           : n.op == OP_mod      ? CALC_mod
+           : n.op == OP_max      ? CALC_max
+           : n.op == OP_min      ? CALC_min
+                                 : -1;
   if (op >= 0) return mg_symsize_calc(cap, op, n.src[0], n.src[1]);
-  if (n.op == OP_neg) return mg_source_calc(cap->rec->guards, CALC_neg, mg_symsize_src(cap, n.src[0]), 0, NULL);
+  if (n.op == OP_neg)
+    return mg_source_calc(cap->rec->guards, CALC_neg, mg_symsize_src(cap, n.src[0]), 0, NULL);
   mg_symsize_give_up(cap->rec, "a size that Python does not compute");
   return 0;
 }
@@ -192,7 +207,8 @@ PyObject *mg_symsize_dress(MgCapture *cap, PyObject *o) {
 }
 
 void mg_symsize_answered(MgCapture *cap, int calc, SrcRef size, bool second, PyObject *k, bool yes) {
-  static const uint8_t mirrored[] = {CALC_gt, CALC_ge, CALC_eq, CALC_ne, CALC_lt, CALC_le}, denied[] = {CALC_ge, CALC_gt, CALC_ne, CALC_eq, CALC_le, CALC_lt};
+  static const uint8_t mirrored[] = {CALC_gt, CALC_ge, CALC_eq, CALC_ne, CALC_lt, CALC_le},
+                       denied[] = {CALC_ge, CALC_gt, CALC_ne, CALC_eq, CALC_le, CALC_lt};
   int i = calc > CALC_ge ? -1 : mg_symsize_number(cap, size), over = 0;
   int64_t v = i >= 0 && PyLong_CheckExact(k) ? PyLong_AsLongLongAndOverflow(k, &over) : MG_SIZE_MOST;
   if (i < 0 || over || v >= MG_SIZE_MOST || v <= -MG_SIZE_MOST) return;
@@ -210,16 +226,22 @@ void mg_symsize_answered(MgCapture *cap, int calc, SrcRef size, bool second, PyO
 int mg_symsize_promises(MgCapture *cap) {
   const MgSymSizes *s = &cap->sizes;
   uint32_t i = 0;
-  while (i < s->nsrc && !(s->bound[i].promised && (s->bound[i].outside || s->bound[i].lo >= s->bound[i].hi))) i++;
+  while (i < s->nsrc && !(s->bound[i].promised && (s->bound[i].outside || s->bound[i].lo >= s->bound[i].hi)))
+    i++;
   if (i == s->nsrc) return 0;
   MgStrbuf text = {0};
   mg_source_print(cap->rec->guards, s->src[i], &text);
-  PyObject *m = mg_import("torch.fx.experimental.symbolic_shapes"), *error = m ? PyObject_GetAttrString(m, "ConstraintViolationError") : NULL;
+  PyObject *m = mg_import("torch.fx.experimental.symbolic_shapes"),
+           *error = m ? PyObject_GetAttrString(m, "ConstraintViolationError") : NULL;
   if (error && s->bound[i].outside)
-    PyErr_Format(error, "Constraints violated: %s is %lld, but it is marked as dynamic between %lld and %lld.", mg_sb_text(&text),
-                 (long long)mg_sym_hint(cap->rec->x, s->ref[i]), (long long)s->bound[i].lo, (long long)s->bound[i].hi);
+    PyErr_Format(error,
+                 "Constraints violated: %s is %lld, but it is marked as dynamic between %lld and %lld.",
+                 mg_sb_text(&text), (long long)mg_sym_hint(cap->rec->x, s->ref[i]), (long long)s->bound[i].lo,
+                 (long long)s->bound[i].hi);
   else if (error)
-    PyErr_Format(error, "Constraints violated: %s is marked as dynamic, but the program goes this way for one value only (%lld). Do not mark it, or use maybe_mark_dynamic.",
+    PyErr_Format(error,
+                 "Constraints violated: %s is marked as dynamic, but the program goes this way for one value "
+                 "only (%lld). Do not mark it, or use maybe_mark_dynamic.",
                  mg_sb_text(&text), (long long)s->bound[i].lo);
   mg_sb_free(&text);
   Py_XDECREF(error);
@@ -231,7 +253,8 @@ int mg_symsize_known(MgCapture *cap, int op, MgSymNode *m, PyObject *a, MgSymNod
   MgExprs *x = cap->rec->x;
   int64_t lo, hi;
   if (op > CALC_ge || !cap->sizes.ask.of) return -1;
-  SymRef p = m ? mg_symsize_of(m) : symsize_constant(cap, a), q = n ? mg_symsize_of(n) : symsize_constant(cap, b);
+  SymRef p = m ? mg_symsize_of(m) : symsize_constant(cap, a),
+         q = n ? mg_symsize_of(n) : symsize_constant(cap, b);
   if (!p || !q) return -1;
   int fact = mg_symdata_fact(cap, op, p, q);
   if (fact >= 0) return fact;
@@ -256,7 +279,8 @@ static MgCapture *symsize_among(PyObject *const *arg, Py_ssize_t n) {
   MgCapture *cap = NULL;
   for (Py_ssize_t i = 0; i < n; i++) {
     MgSymNode *s = mg_symnode_of(arg[i]);
-    if (s ? !s->cap || !s->src || !mg_symsize_of(s) || (cap && cap != s->cap) : !PyLong_CheckExact(arg[i])) return NULL;
+    if (s ? !s->cap || !s->src || !mg_symsize_of(s) || (cap && cap != s->cap) : !PyLong_CheckExact(arg[i]))
+      return NULL;
     if (s) cap = s->cap;
   }
   return cap;
@@ -267,8 +291,12 @@ bool mg_symsize_choose(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject
   bool least = !strcmp(name, "min");
   if (!least && strcmp(name, "max")) return false;
   PyObject *module = ((PyCFunctionObject *)f)->m_module;
-  if (!module || !PyUnicode_Check(module) || PyUnicode_CompareWithASCIIString(module, "builtins")) return false;
-  PyObject *list = n == 1 && (PyList_CheckExact(*arg) || PyTuple_CheckExact(*arg) || Py_TYPE(*arg) == mg_torch.size) ? *arg : NULL;
+  if (!module || !PyUnicode_Check(module) || PyUnicode_CompareWithASCIIString(module, "builtins"))
+    return false;
+  PyObject *list =
+      n == 1 && (PyList_CheckExact(*arg) || PyTuple_CheckExact(*arg) || Py_TYPE(*arg) == mg_torch.size)
+          ? *arg
+          : NULL;
   if (list) n = PySequence_Fast_GET_SIZE(list), arg = PySequence_Fast_ITEMS(list);
   MgCapture *cap = symsize_among(arg, n);
   if (!cap || cap->sizes.off) return false;
@@ -289,26 +317,30 @@ static bool symsize_learned(const MgRec *r, SrcRef src, const char *what, int k)
 }
 
 /* May dimension k differ in other runs? */
-static MgSizeMark symsize_changes(MgCapture *cap, PyObject *tensor, SrcRef src, int k, int64_t *lo, int64_t *hi) {
+static MgSizeMark symsize_changes(MgCapture *cap, PyObject *tensor, SrcRef src, int k, int64_t *lo,
+                                  int64_t *hi) {
   const MgRec *r = cap->rec;
   MgSizeMark mark = mg_symmark_dim(tensor, src, k, lo, hi);
   int setting = r->cfg ? r->cfg->dynamic : -1;
   if (mark == MARK_free && r->deny_data) mark = MARK_dynamic;
   if (cap->sizes.off) return mark == MARK_free ? MARK_free : MARK_static;
-  if (mark == MARK_static || (setting == 0 && mark != MARK_free && !mg_dynfloat_listed(src, false))) return MARK_static;
+  if (mark == MARK_static || (setting == 0 && mark != MARK_free && !mg_dynfloat_listed(src, false)))
+    return MARK_static;
   if (cap->unwrapping && mark != MARK_free) mark = MARK_none; /* torch itself marks inner tensors */
   if (mark != MARK_none) return mark;
   if (cap->sizes.all) return MARK_dynamic;
   return symsize_learned(r, src, "size", k) ? MARK_dynamic : MARK_static;
 }
 
-/* May the stride of dimension k be another in other runs?  Only one that leaves gaps behind what lies inside of it: *below is
- * that dimension, or -1. */
+/* May the stride of dimension k be another in other runs?  Only one that leaves gaps behind what lies inside
+ * of it: *below is that dimension, or -1. */
 static bool symsize_stride_changes(const MgCapture *cap, const MgFacts *f, SrcRef src, int k, int *below) {
   const MgRec *r = cap->rec;
   int64_t stride = f->dim[f->ndim + k], most = 0;
   *below = -1;
-  if (cap->sizes.off || stride < 2 || stride > MG_SIZE_MOST || (r->cfg && !r->cfg->dynamic) || !symsize_learned(r, src, "stride", k)) return false;
+  if (cap->sizes.off || stride < 2 || stride > MG_SIZE_MOST || (r->cfg && !r->cfg->dynamic) ||
+      !symsize_learned(r, src, "stride", k))
+    return false;
   for (int j = 0; j < f->ndim; j++) {
     int64_t inner = f->dim[f->ndim + j], span = f->dim[j] * inner;
     if (j == k || inner > stride || inner <= 0 || span <= most) continue;
@@ -318,8 +350,8 @@ static bool symsize_stride_changes(const MgCapture *cap, const MgFacts *f, SrcRe
   return most < stride;
 }
 
-/* Strides follow the sizes where they are those of a dense tensor; others are constants, or symbols where they were seen to
- * change (below[k] is -2 where they were not). */
+/* Strides follow the sizes where they are those of a dense tensor; others are constants, or symbols where
+ * they were seen to change (below[k] is -2 where they were not). */
 static void symsize_strides(MgCapture *cap, SrcRef src, MgVal *v, MgFacts *f, const int *below) {
   MgExprs *x = cap->rec->x;
   for (int k = 0; k < f->ndim; k++) {
@@ -344,7 +376,8 @@ static void symsize_strides(MgCapture *cap, SrcRef src, MgVal *v, MgFacts *f, co
 /* The bounds that a size was marked with: a run outside of them records again, and is told. */
 static void symsize_guard_bounds(MgCapture *cap, SrcRef size, int64_t lo, int64_t hi) {
   MgGuards *g = cap->rec->guards;
-  PyObject *least = lo > 2 ? mg_symsize_int_in(cap, lo) : NULL, *most = hi < MG_SIZE_MOST ? mg_symsize_int_in(cap, hi) : NULL;
+  PyObject *least = lo > 2 ? mg_symsize_int_in(cap, lo) : NULL,
+           *most = hi < MG_SIZE_MOST ? mg_symsize_int_in(cap, hi) : NULL;
   if (least) mg_guard_add(g, GK_calc, mg_source_calc(g, CALC_ge, size, 0, least), Py_True, 0);
   if (most) mg_guard_add(g, GK_calc, mg_source_calc(g, CALC_le, size, 0, most), Py_True, 0);
 }
@@ -359,8 +392,11 @@ static SymRef symsize_dim(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef v
   if (mark < MARK_dynamic || size < 2) return 0;
   SrcRef s = mg_source(cap->rec->guards, SRC_size, src, k, NULL);
   bool marked = mark == MARK_must, outside = marked && (size < lo || size > hi), narrow = marked && !outside;
-  SymRef e = s ? mg_symsize_symbol(cap, s, NULL, size, narrow && lo > 2 ? lo : 2, narrow && hi < MG_SIZE_MOST ? hi : MG_SIZE_MOST) : 0;
-  if (e && marked) cap->sizes.bound[cap->sizes.nsrc - 1] = (MgSizeBound){lo > 2 ? lo : 2, hi, lo < hi || outside, outside};
+  SymRef e = s ? mg_symsize_symbol(cap, s, NULL, size, narrow && lo > 2 ? lo : 2,
+                                   narrow && hi < MG_SIZE_MOST ? hi : MG_SIZE_MOST)
+               : 0;
+  if (e && marked)
+    cap->sizes.bound[cap->sizes.nsrc - 1] = (MgSizeBound){lo > 2 ? lo : 2, hi, lo < hi || outside, outside};
   if (e && narrow) symsize_guard_bounds(cap, s, lo, hi);
   return e;
 }
@@ -369,8 +405,11 @@ void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef val) 
   MgRec *r = cap->rec;
   MgVal *v = mg_val(r->g, val);
   bool any = false;
-  if (!src || !r->guards || v->ndim > MG_FACTS_FOLLOW || r->guards->src[src].kind == SRC_pinned || mg_draw_late(r->guards, src)) return;
-  bool param = Py_TYPE(tensor) == mg_torch.parameter && !mg_symsize_config("force_parameter_static_shapes", true);
+  if (!src || !r->guards || v->ndim > MG_FACTS_FOLLOW || r->guards->src[src].kind == SRC_pinned ||
+      mg_draw_late(r->guards, src))
+    return;
+  bool param =
+      Py_TYPE(tensor) == mg_torch.parameter && !mg_symsize_config("force_parameter_static_shapes", true);
   if ((Py_TYPE(tensor) != mg_torch.tensor && !param) || v->ndim == 0) return;
   MgFacts *f = mg_guard_facts(r->guards, src);
   if (!f) return;

@@ -1,7 +1,8 @@
-/* Sizes that differ from call to call.  A dimension that is known to change is a symbol of the recording's expressions, and so is
- * what is computed from it; Python sees a number object (number.h) whose source computes it in every run.  What the recorder,
- * inference or torch asks about such a size is answered as it is in this run, and the answer is guarded; whoever needs the number
- * itself gets it, guarded by equality.  0 and 1 are never symbols. */
+/* Sizes that differ from call to call.  A dimension that is known to change is a symbol of the recording's
+ * expressions, and so is what is computed from it; Python sees a number object (number.h) whose source
+ * computes it in every run.  What the recorder, inference or torch asks about such a size is answered as it
+ * is in this run, and the answer is guarded; whoever needs the number itself gets it, guarded by equality.  0
+ * and 1 are never symbols. */
 #ifndef MG_SIZES_H
 #define MG_SIZES_H
 #include "entry/guard/source_kinds.h"
@@ -28,14 +29,17 @@ PyObject *mg_symsize_object(MgCapture *cap, SymRef e);
 PyObject *mg_symsize_dress(MgCapture *cap, PyObject *o);
 /* -1: not to be proven; else the answer of a comparison (MgCalc). */
 int mg_symsize_known(MgCapture *cap, int op, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b);
-/* f(*arg), f being min or max, of sizes and ints, or of one list of them: a size that each run computes.  True when *r is the result. */
+/* f(*arg), f being min or max, of sizes and ints, or of one list of them: a size that each run computes.
+ * True when *r is the result. */
 bool mg_symsize_choose(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r);
 /* The program was told that `size calc k` (size second: `k calc size`) is `yes`. */
 void mg_symsize_answered(MgCapture *cap, int calc, SrcRef size, bool second, PyObject *k, bool yes);
-/* Raises ConstraintViolationError when such answers left one value to a size that mark_dynamic() promised to be dynamic. */
+/* Raises ConstraintViolationError when such answers left one value to a size that
+ * mark_dynamic() promised to be dynamic. */
 int mg_symsize_promises(MgCapture *cap);
 /* A new symbol; src 0: the graph gives it, as `of` says.  0 when out of memory. */
-SymRef mg_symsize_symbol(MgCapture *cap, SrcRef src, const MgSizeOf *of, int64_t hint, int64_t lo, int64_t hi);
+SymRef mg_symsize_symbol(MgCapture *cap, SrcRef src, const MgSizeOf *of, int64_t hint, int64_t lo,
+                         int64_t hi);
 /* Records the segment again with constant sizes; an exception is set. */
 void mg_symsize_give_up(MgRec *r, const char *why);
 /* One object per constant.  Borrowed. */

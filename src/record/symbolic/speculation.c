@@ -1,4 +1,5 @@
-/* See the header.  In: conditions of jumps while recording.  Out: entries of cap->claims, which the snapshot checks first. */
+/* See the header.  In: conditions of jumps while recording.  Out: entries of cap->claims, which
+ * the snapshot checks first. */
 #include "record/symbolic/speculation.h"
 #include <string.h>
 #include "entry/guard/guard_set.h"
@@ -12,13 +13,16 @@
 #include "record/symbolic/number.h"
 #include "record/symbolic/unbacked.h"
 
-bool mg_claim_allowed(const MgRec *r) { return !r->deny_claims && r->guards && !r->in_joint && !r->cap->in_part && !r->cap->wrappers; }
+bool mg_claim_allowed(const MgRec *r) {
+  return !r->deny_claims && r->guards && !r->in_joint && !r->cap->in_part && !r->cap->wrappers;
+}
 
 int mg_claim_add(MgRec *r, PyObject *condition, bool *yes) {
   MgCapture *cap = r->cap;
   PyObject *answer = NULL, *number = condition;
   bool tensor = mg_standin_is(condition);
-  if (r->want_fx || (tensor && (!mg_symvalue_can(cap, condition) || !mg_sym_is(r->x, mg_val_numel(r->g, mg_standin_val(condition)), 1))))
+  if (r->want_fx || (tensor && (!mg_symvalue_can(cap, condition) ||
+                                !mg_sym_is(r->x, mg_val_numel(r->g, mg_standin_val(condition)), 1))))
     return 0;
   if (tensor && !(number = mg_symvalue_item(cap, condition))) return -1;
   bool can = mg_symvalue_convert((PyObject *)&PyBool_Type, &number, 1, &answer);
@@ -54,7 +58,9 @@ int mg_claim(MgRec *r, PyObject *tensor, const char *text) {
   return rc < 0 || (rc == 1 && yes) ? rc : claim_assert(tensor, text);
 }
 
-int mg_claim_number(MgRec *r, PyObject *condition, bool *yes) { return mg_claim_allowed(r) ? mg_claim_add(r, condition, yes) : 0; }
+int mg_claim_number(MgRec *r, PyObject *condition, bool *yes) {
+  return mg_claim_allowed(r) ? mg_claim_add(r, condition, yes) : 0;
+}
 
 int mg_claim_expected(MgCapture *cap, PyObject *condition, bool *yes) {
   if (cap->rec->want_fx || !mg_claim_allowed(cap->rec)) return 0;
@@ -64,13 +70,16 @@ int mg_claim_expected(MgCapture *cap, PyObject *condition, bool *yes) {
 
 int mg_claim_refuse(MgRec *r) {
   r->claims_failed = true;
-  if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "magneto: an answer is taken for granted in a graph whose runs cannot be given up");
+  if (!PyErr_Occurred())
+    PyErr_SetString(PyExc_RuntimeError,
+                    "magneto: an answer is taken for granted in a graph whose runs cannot be given up");
   return -1;
 }
 
 /* Checks of torch's own, without a result. */
 static bool claim_only_raises(const MgOp *op) {
-  static const char *const name[] = {"aten::_assert_", "aten::_linalg_check_errors", "aten::sym_constrain_range"};
+  static const char *const name[] = {"aten::_assert_", "aten::_linalg_check_errors",
+                                     "aten::sym_constrain_range"};
   for (size_t i = 0; i < sizeof name / sizeof *name; i++)
     if (!strncmp(op->full, name[i], strlen(name[i]))) return true;
   return false;
@@ -98,7 +107,8 @@ static bool claim_random(const MgGraph *g) {
 }
 
 bool mg_claim_repeats(MgRec *r) {
-  return !r->guards->ndraw && (r->raises || !claim_random(r->g)) && !claim_acts(r->g) && !mg_alias_writes(mg_rec_trace(r, &(MgTrace){0}));
+  return !r->guards->ndraw && (r->raises || !claim_random(r->g)) && !claim_acts(r->g) &&
+         !mg_alias_writes(mg_rec_trace(r, &(MgTrace){0}));
 }
 
 bool mg_claim_draws(const MgRec *r) { return (r->claims || r->raises) && claim_random(r->g); }

@@ -1,4 +1,5 @@
-/* See the header.  In: numbers of the graph.  Out: guards about sources that compute the same number from the tensors at entry. */
+/* See the header.  In: numbers of the graph.  Out: guards about sources that compute the same number
+ * from the tensors at entry. */
 #include "record/symbolic/state_numbers.h"
 #include <string.h>
 #include "entry/guard/automatic_dynamic.h"
@@ -9,13 +10,17 @@
 #include "record/core/capture.h"
 #include "record/core/recording.h"
 
-/* A number at entry: how a call computes it and what it is now (strong).  src 0: a constant.  hint NULL: not known. */
-typedef struct State { SrcRef src; PyObject *hint; } State;
+/* A number at entry: how a call computes it and what it is now (strong).  src 0: a
+ * constant.  hint NULL: not known. */
+typedef struct State {
+  SrcRef src;
+  PyObject *hint;
+} State;
 typedef struct Walk {
   MgCapture *cap;
   int budget;
-  bool rough;  /* the last bit may be another than a kernel gives */
-  bool equal;  /* which would matter */
+  bool rough; /* the last bit may be another than a kernel gives */
+  bool equal; /* which would matter */
 } Walk;
 
 static State state_val(Walk *w, ValRef v, NodeRef before);
@@ -33,7 +38,8 @@ static State state_calc(Walk *w, int calc, State a, State b) {
   if (!r.hint || PyComplex_Check(r.hint)) {
     Py_CLEAR(r.hint);
     PyErr_Clear(); /* an exception belongs to these very numbers */
-  } else if (a.src || b.src) r.src = mg_source_calc(g, calc, a.src, b.src, unary || (a.src && b.src) ? NULL : a.src ? b.hint : a.hint);
+  } else if (a.src || b.src)
+    r.src = mg_source_calc(g, calc, a.src, b.src, unary || (a.src && b.src) ? NULL : a.src ? b.hint : a.hint);
   state_drop(a);
   state_drop(b);
   return r;
@@ -78,24 +84,44 @@ static State state_operand(Walk *w, const MgArg *a, NodeRef before) {
   case MA_val: return state_val(w, a->u.val, before);
   case MA_float: return state_constant(PyFloat_FromDouble(a->u.f));
   case MA_bool: return state_constant(PyBool_FromLong(a->u.b));
-  case MA_int: return state_constant(mg_ex_const_int(w->cap->rec->x, a->u.sym, &i) ? PyLong_FromLongLong(i) : NULL);
+  case MA_int:
+    return state_constant(mg_ex_const_int(w->cap->rec->x, a->u.sym, &i) ? PyLong_FromLongLong(i) : NULL);
   default: return state_constant(NULL);
   }
 }
 
-typedef enum StateForm { FORM_binary, FORM_reversed, FORM_unary, FORM_first, FORM_second, FORM_zero, FORM_one } StateForm;
-static const struct { const char *name; uint8_t form, calc; } state_ops[] = {
-    {"add", FORM_binary, CALC_add}, {"sub", FORM_binary, CALC_sub}, {"mul", FORM_binary, CALC_mul}, {"div", FORM_binary, CALC_truediv},
-    {"pow", FORM_binary, CALC_pow}, {"rsub", FORM_reversed, CALC_sub}, {"neg", FORM_unary, CALC_neg}, {"abs", FORM_unary, CALC_abs},
-    {"lt", FORM_binary, CALC_lt}, {"le", FORM_binary, CALC_le}, {"gt", FORM_binary, CALC_gt}, {"ge", FORM_binary, CALC_ge},
-    {"eq", FORM_binary, CALC_eq}, {"ne", FORM_binary, CALC_ne},
-    {"clone", FORM_first, 0}, {"detach", FORM_first, 0}, {"alias", FORM_first, 0}, {"lift_fresh", FORM_first, 0}, {"_to_copy", FORM_first, 0},
-    {"copy", FORM_second, 0}, {"fill", FORM_second, 0}, {"full", FORM_second, 0}, {"full_like", FORM_second, 0}, {"scalar_tensor", FORM_first, 0},
-    {"zero", FORM_zero, 0}, {"zeros", FORM_zero, 0}, {"zeros_like", FORM_zero, 0}, {"ones", FORM_one, 0}, {"ones_like", FORM_one, 0}};
+typedef enum StateForm {
+  FORM_binary,
+  FORM_reversed,
+  FORM_unary,
+  FORM_first,
+  FORM_second,
+  FORM_zero,
+  FORM_one
+} StateForm;
+static const struct {
+  const char *name;
+  uint8_t form, calc;
+} state_ops[] = {{"add", FORM_binary, CALC_add}, {"sub", FORM_binary, CALC_sub},
+                 {"mul", FORM_binary, CALC_mul}, {"div", FORM_binary, CALC_truediv},
+                 {"pow", FORM_binary, CALC_pow}, {"rsub", FORM_reversed, CALC_sub},
+                 {"neg", FORM_unary, CALC_neg},  {"abs", FORM_unary, CALC_abs},
+                 {"lt", FORM_binary, CALC_lt},   {"le", FORM_binary, CALC_le},
+                 {"gt", FORM_binary, CALC_gt},   {"ge", FORM_binary, CALC_ge},
+                 {"eq", FORM_binary, CALC_eq},   {"ne", FORM_binary, CALC_ne},
+                 {"clone", FORM_first, 0},       {"detach", FORM_first, 0},
+                 {"alias", FORM_first, 0},       {"lift_fresh", FORM_first, 0},
+                 {"_to_copy", FORM_first, 0},    {"copy", FORM_second, 0},
+                 {"fill", FORM_second, 0},       {"full", FORM_second, 0},
+                 {"full_like", FORM_second, 0},  {"scalar_tensor", FORM_first, 0},
+                 {"zero", FORM_zero, 0},         {"zeros", FORM_zero, 0},
+                 {"zeros_like", FORM_zero, 0},   {"ones", FORM_one, 0},
+                 {"ones_like", FORM_one, 0}};
 
 /* The row of an op: "aten::_foreach_add_.Scalar" is add; -1: none. */
 static int state_row(const MgOp *op) {
-  if (strncmp(op->name, "aten::", 6) || strstr(op->overload, "out") || strstr(op->overload, "mode")) return -1;
+  if (strncmp(op->name, "aten::", 6) || strstr(op->overload, "out") || strstr(op->overload, "mode"))
+    return -1;
   const char *name = op->name + 6;
   if (!strncmp(name, "_foreach_", 9)) name += 9;
   size_t n = strlen(name);
@@ -142,9 +168,12 @@ static State state_node(Walk *w, NodeRef k, uint32_t at, int dtype) {
   bool asks = form == FORM_binary && calc <= CALC_ge;
   w->rough |= form == FORM_binary && calc == CALC_pow;
   int in = asks ? state_compared(g, n, at) : dtype;
-  if (in < 0 || (dtype == DT_bool) != asks) return form == FORM_first && dtype == DT_bool ? state_operand(w, state_arg(n, 0, at), k) : none;
-  if (form == FORM_zero || form == FORM_one) return state_cast(w, state_constant(PyLong_FromLong(form == FORM_one)), dtype);
-  State a = form == FORM_second ? none : state_cast(w, state_operand(w, state_arg(n, 0, at), k), in), b = none;
+  if (in < 0 || (dtype == DT_bool) != asks)
+    return form == FORM_first && dtype == DT_bool ? state_operand(w, state_arg(n, 0, at), k) : none;
+  if (form == FORM_zero || form == FORM_one)
+    return state_cast(w, state_constant(PyLong_FromLong(form == FORM_one)), dtype);
+  State a = form == FORM_second ? none : state_cast(w, state_operand(w, state_arg(n, 0, at), k), in),
+        b = none;
   if (form == FORM_first) return a;
   if (form == FORM_unary) return state_cast(w, state_calc(w, calc, a, none), dtype);
   if (form == FORM_second || a.hint) b = state_cast(w, state_operand(w, state_arg(n, 1, at), k), in);
@@ -154,7 +183,8 @@ static State state_node(Walk *w, NodeRef k, uint32_t at, int dtype) {
 }
 
 /* The last node between two that writes to a storage, and which of its tensors that is; 0: none. */
-static NodeRef state_writer(const MgGraph *g, uint32_t storage, NodeRef after, NodeRef before, ValRef *written, uint32_t *at) {
+static NodeRef state_writer(const MgGraph *g, uint32_t storage, NodeRef after, NodeRef before,
+                            ValRef *written, uint32_t *at) {
   for (NodeRef k = before; k-- > after + 1;) {
     const MgNode *n = &g->node[k];
     for (MgWritten w = {0}; !n->dead && mg_node_written(n, &w);) {
@@ -176,7 +206,8 @@ static State state_input(Walk *w, ValRef v) {
     PyObject *now = in->array ? NULL : mg_source_number(in->real);
     if (now && in->pinned) return state_constant(now);
     if (now && in->scalar) return (State){in->src, now};
-    SrcRef src = now && in->src && g->src[in->src].kind != SRC_slot ? mg_source(g, SRC_number, in->src, 0, NULL) : 0;
+    SrcRef src =
+        now && in->src && g->src[in->src].kind != SRC_slot ? mg_source(g, SRC_number, in->src, 0, NULL) : 0;
     if (src) return (State){src, now};
     Py_XDECREF(now);
   }
@@ -192,7 +223,9 @@ static State state_val(Walk *w, ValRef v, NodeRef before) {
   ValRef written = 0;
   uint32_t at = val.out;
   NodeRef k = state_writer(g, val.storage, val.def, before, &written, &at);
-  if (k && (!written || g->val[written].ndim || g->val[written].offset != val.offset || g->val[written].dtype != val.dtype)) return none;
+  if (k && (!written || g->val[written].ndim || g->val[written].offset != val.offset ||
+            g->val[written].dtype != val.dtype))
+    return none;
   if (!k && !val.def) return state_input(w, v);
   return state_node(w, k ? k : val.def, at, val.dtype);
 }
@@ -205,7 +238,8 @@ static State state_number(Walk *w, MgSymNode *n) {
   if (n->row) return n->at ? none : state_val(w, n->row, w->cap->rec->g->nnode);
   if (w->budget-- <= 0) return none;
   State a = n->left ? state_number(w, n->left) : state_constant(Py_XNewRef(n->constant)), b = none;
-  if (!mg_calc_is_unary(n->calc)) b = n->right ? state_number(w, n->right) : state_constant(Py_XNewRef(n->constant));
+  if (!mg_calc_is_unary(n->calc))
+    b = n->right ? state_number(w, n->right) : state_constant(Py_XNewRef(n->constant));
   return state_calc(w, n->calc, a, b);
 }
 
@@ -223,7 +257,8 @@ PyObject *mg_symstate_answer(MgSymNode *n) {
 char mg_symstate_kind(MgCapture *cap, int calc, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b) {
   Walk w = {.cap = cap, .budget = STATE_NODES};
   if (state_tried(cap)) return 0;
-  State p = x ? state_number(&w, x) : state_constant(Py_XNewRef(a)), q = y ? state_number(&w, y) : state_constant(Py_XNewRef(b));
+  State p = x ? state_number(&w, x) : state_constant(Py_XNewRef(a)),
+        q = y ? state_number(&w, y) : state_constant(Py_XNewRef(b));
   State r = state_calc(&w, calc, p, q);
   char kind = !r.hint ? 0 : PyFloat_CheckExact(r.hint) ? 'f' : PyLong_CheckExact(r.hint) ? 'i' : 0;
   if (kind && r.src) mg_guard_add(cap->rec->guards, GK_calc, r.src, (PyObject *)Py_TYPE(r.hint), 0);

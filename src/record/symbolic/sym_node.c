@@ -1,4 +1,5 @@
-/* The node protocol: what torch.SymInt, torch.SymFloat and torch.SymBool ask of the object behind them, from C++ and from Python.
+/* The node protocol: what torch.SymInt, torch.SymFloat and torch.SymBool ask of the object behind
+ * them, from C++ and from Python.
  * In: nodes and ints.  Out: nodes; an answer becomes a guard only when somebody takes it. */
 #include "record/symbolic/sym_node.h"
 #include "entry/guard/source.h"
@@ -13,8 +14,12 @@ static PyObject *symnode_true(PyObject *o, PyObject *unused) { Py_RETURN_TRUE; }
 static PyObject *symnode_false(PyObject *o, PyObject *unused) { Py_RETURN_FALSE; }
 static PyObject *symnode_none(PyObject *o, PyObject *unused) { Py_RETURN_NONE; }
 static PyObject *symnode_self(PyObject *o, PyObject *unused) { return Py_NewRef(o); }
-static PyObject *symnode_is_float(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->kind == 'f'); }
-static PyObject *symnode_is_int(PyObject *o, PyObject *unused) { return PyBool_FromLong(mg_symnode_is_int((MgSymNode *)o)); }
+static PyObject *symnode_is_float(PyObject *o, PyObject *unused) {
+  return PyBool_FromLong(((MgSymNode *)o)->kind == 'f');
+}
+static PyObject *symnode_is_int(PyObject *o, PyObject *unused) {
+  return PyBool_FromLong(mg_symnode_is_int((MgSymNode *)o));
+}
 /* C++ computes with sizes by the methods below; where these are constants it gets the number. */
 static PyObject *symnode_maybe_int(PyObject *o, PyObject *unused) {
   MgSymNode *n = (MgSymNode *)o;
@@ -26,14 +31,23 @@ static PyObject *symnode_maybe_int(PyObject *o, PyObject *unused) {
   if (!mg_ex_const_int(n->cap->rec->x, e, &v)) Py_RETURN_NONE;
   return PyLong_FromLongLong(v);
 }
-static PyObject *symnode_is_bool(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->kind == 'b'); }
-static PyObject *symnode_has_hint(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->hint && mg_symsize_of((MgSymNode *)o)); }
-static PyObject *symnode_is_constant(PyObject *o, PyObject *unused) { return PyBool_FromLong(((MgSymNode *)o)->hint && !((MgSymNode *)o)->src); }
-static PyObject *symnode_guard_float(PyObject *o, PyObject *args) { return mg_symnode_python((MgSymNode *)o); }
+static PyObject *symnode_is_bool(PyObject *o, PyObject *unused) {
+  return PyBool_FromLong(((MgSymNode *)o)->kind == 'b');
+}
+static PyObject *symnode_has_hint(PyObject *o, PyObject *unused) {
+  return PyBool_FromLong(((MgSymNode *)o)->hint && mg_symsize_of((MgSymNode *)o));
+}
+static PyObject *symnode_is_constant(PyObject *o, PyObject *unused) {
+  return PyBool_FromLong(((MgSymNode *)o)->hint && !((MgSymNode *)o)->src);
+}
+static PyObject *symnode_guard_float(PyObject *o, PyObject *args) {
+  return mg_symnode_python((MgSymNode *)o);
+}
 /* Messages of exceptions that C++ raises, where a size is what it is now. */
 static PyObject *symnode_text(PyObject *o, PyObject *unused) {
   MgSymNode *n = (MgSymNode *)o;
-  PyObject *number = n->hint && n->src ? mg_symnode_number(n) : NULL, *text = number ? PyObject_Str(number) : NULL;
+  PyObject *number = n->hint && n->src ? mg_symnode_number(n) : NULL,
+           *text = number ? PyObject_Str(number) : NULL;
   Py_XDECREF(number);
   if (!text) PyErr_Clear();
   return text ? text : PyUnicode_FromString("<number>");
@@ -49,15 +63,19 @@ static bool symnode_fixed(PyObject *o) { return !((MgSymNode *)o)->src && ((MgSy
 PyObject *mg_symnode_getattr(PyObject *o, PyObject *name) {
   PyObject *r = PyObject_GenericGetAttr(o, name);
   if (r || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
-  if (!PyUnicode_CompareWithASCIIString(name, "shape_env")) { /* None: torch's guard_or_true asks for the answer itself */
+  if (!PyUnicode_CompareWithASCIIString(
+          name, "shape_env")) { /* None: torch's guard_or_true asks for the answer itself */
     PyErr_Clear();
     return Py_NewRef(symnode_late(o) || symnode_fixed(o) ? o : Py_None);
   }
-  if (!PyUnicode_CompareWithASCIIString(name, "expr")) return PyErr_Clear(), Py_NewRef(o); /* what the shape_env is asked about */
-  if (!PyUnicode_CompareWithASCIIString(name, "_hint")) return PyErr_Clear(), Py_NewRef(((MgSymNode *)o)->hint ? ((MgSymNode *)o)->hint : Py_None);
+  if (!PyUnicode_CompareWithASCIIString(name, "expr"))
+    return PyErr_Clear(), Py_NewRef(o); /* what the shape_env is asked about */
+  if (!PyUnicode_CompareWithASCIIString(name, "_hint"))
+    return PyErr_Clear(), Py_NewRef(((MgSymNode *)o)->hint ? ((MgSymNode *)o)->hint : Py_None);
   MgRec *before = mg_rec;
   if (((MgSymNode *)o)->cap) mg_rec = ((MgSymNode *)o)->cap->rec;
-  if (((MgSymNode *)o)->src && mg_symsize_of((MgSymNode *)o)) mg_symsize_give_up(mg_rec, "a question about a size");
+  if (((MgSymNode *)o)->src && mg_symsize_of((MgSymNode *)o))
+    mg_symsize_give_up(mg_rec, "a question about a size");
   mg_rec_break(BK_op, "%s of a number that the graph computes", PyUnicode_AsUTF8(name));
   mg_rec = before;
   return NULL;
@@ -71,7 +89,9 @@ static PyObject *symnode_operand(PyObject *o) {
   return n && n->hint && !n->src ? n->hint : o;
 }
 
-static MgSymNode *symnode_constant(MgCapture *cap, PyObject *v) { return v ? mg_symnode_new(cap, 0, v) : NULL; } /* steals v */
+static MgSymNode *symnode_constant(MgCapture *cap, PyObject *v) {
+  return v ? mg_symnode_new(cap, 0, v) : NULL;
+} /* steals v */
 
 /* The node of a result.  Steals r. */
 static PyObject *symnode_result(MgCapture *cap, PyObject *r) {
@@ -117,15 +137,21 @@ static PyObject *symnode_ask(PyObject *a, PyObject *b, int calc) {
   int known = p || q ? mg_symsize_known(cap, calc, p, x, q, y) : -1;
   if (known >= 0) r = (PyObject *)symnode_constant(cap, PyBool_FromLong(known));
   else if ((hint = mg_source_compute(calc, p ? p->hint : x, q ? q->hint : y))) {
-    SrcRef src = p || q ? mg_source_calc(cap->rec->guards, calc, p ? p->src : 0, q ? q->src : 0, p && q ? NULL : p ? y : x) : 0;
+    SrcRef src = p || q ? mg_source_calc(cap->rec->guards, calc, p ? p->src : 0, q ? q->src : 0,
+                                         p && q ? NULL
+                                         : p    ? y
+                                                : x)
+                        : 0;
     r = (PyObject *)mg_symnode_new(cap, src, hint);
   }
   mg_rec = before;
   return r;
 }
 
-#define COMPUTES(name, calc) static PyObject *symnode_##name(PyObject *a, PyObject *b) { return symnode_compute(a, b, calc); }
-#define ASKS(name) static PyObject *symnode_##name(PyObject *a, PyObject *b) { return symnode_ask(a, b, CALC_##name); }
+#define COMPUTES(name, calc)                                                                                 \
+  static PyObject *symnode_##name(PyObject *a, PyObject *b) { return symnode_compute(a, b, calc); }
+#define ASKS(name)                                                                                           \
+  static PyObject *symnode_##name(PyObject *a, PyObject *b) { return symnode_ask(a, b, CALC_##name); }
 COMPUTES(add, CALC_add)
 COMPUTES(sub, CALC_sub)
 COMPUTES(mul, CALC_mul)
@@ -147,7 +173,8 @@ static PyObject *symnode_abs(PyObject *o, PyObject *unused) { return symnode_com
 /* Towards minus infinity: a float without a fraction, as an int. */
 static PyObject *symnode_floor(PyObject *o, PyObject *unused) {
   if (((MgSymNode *)o)->kind == 'i') return Py_NewRef(o);
-  PyObject *one = PyFloat_FromDouble(1), *whole = one ? symnode_compute(o, one, CALC_floordiv) : NULL, *r = whole ? symnode_compute(whole, NULL, CALC_int) : NULL;
+  PyObject *one = PyFloat_FromDouble(1), *whole = one ? symnode_compute(o, one, CALC_floordiv) : NULL,
+           *r = whole ? symnode_compute(whole, NULL, CALC_int) : NULL;
   Py_XDECREF(one);
   Py_XDECREF(whole);
   return r;
@@ -196,8 +223,12 @@ static PyObject *symnode_known_true(PyObject *o, PyObject *unused) {
 }
 
 /* What torch takes for granted where it cannot know (guard_or_false, guard_or_true, guard_size_oblivious). */
-static PyObject *symnode_or_false(PyObject *o, PyObject *args) { return symnode_late(o) ? Py_NewRef(Py_False) : symnode_take(o, NULL); }
-static PyObject *symnode_or_true(PyObject *o, PyObject *args) { return symnode_late(o) ? Py_NewRef(Py_True) : symnode_take(o, NULL); }
+static PyObject *symnode_or_false(PyObject *o, PyObject *args) {
+  return symnode_late(o) ? Py_NewRef(Py_False) : symnode_take(o, NULL);
+}
+static PyObject *symnode_or_true(PyObject *o, PyObject *args) {
+  return symnode_late(o) ? Py_NewRef(Py_True) : symnode_take(o, NULL);
+}
 static PyObject *symnode_expect(PyObject *o, PyObject *args) {
   if (!symnode_late(o)) return symnode_take(o, NULL);
   mg_symdata_assume((MgSymNode *)o); /* eager raises where it is not so */
@@ -207,12 +238,15 @@ static PyObject *symnode_expect(PyObject *o, PyObject *args) {
 /* The shape_env of such a node is the node itself, which is asked in this way. */
 static PyObject *symnode_evaluate(PyObject *o, PyObject *const *arg, Py_ssize_t n, PyObject *names) {
   for (Py_ssize_t i = 0; symnode_late(o) && names && i < PyTuple_GET_SIZE(names); i++)
-    if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "fallback_value")) return Py_NewRef(arg[n + i]);
+    if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "fallback_value"))
+      return Py_NewRef(arg[n + i]);
   return symnode_take(o, NULL);
 }
 
 /* (statically_known_true) */
-static PyObject *symnode_static(PyObject *o, PyObject *expr) { return Py_NewRef(symnode_fixed(o) ? ((MgSymNode *)o)->hint : Py_None); }
+static PyObject *symnode_static(PyObject *o, PyObject *expr) {
+  return Py_NewRef(symnode_fixed(o) ? ((MgSymNode *)o)->hint : Py_None);
+}
 
 static PyObject *symnode_logic(PyObject *a, PyObject *b, bool both) {
   if (symnode_late(a) || symnode_late(b)) return symnode_compute(a, b, both ? CALC_and : CALC_or);
@@ -232,65 +266,68 @@ static PyObject *symnode_not(PyObject *o, PyObject *unused) {
   return (PyObject *)symnode_constant(((MgSymNode *)o)->cap, r);
 }
 
-static PyObject *symnode_wrap(PyObject *o, PyObject *v) { return (PyObject *)symnode_constant(((MgSymNode *)o)->cap, Py_NewRef(v)); }
+static PyObject *symnode_wrap(PyObject *o, PyObject *v) {
+  return (PyObject *)symnode_constant(((MgSymNode *)o)->cap, Py_NewRef(v));
+}
 
-PyMethodDef mg_symnode_methods[] = {{"is_float", symnode_is_float, METH_NOARGS, NULL},
-                                    {"is_int", symnode_is_int, METH_NOARGS, NULL},
-                                    {"is_bool", symnode_is_bool, METH_NOARGS, NULL},
-                                    {"is_nested_int", symnode_false, METH_NOARGS, NULL},
-                                    {"is_constant", symnode_is_constant, METH_NOARGS, NULL},
-                                    {"is_symbolic", symnode_true, METH_NOARGS, NULL},
-                                    {"has_hint", symnode_has_hint, METH_NOARGS, NULL},
-                                    {"maybe_as_float", symnode_none, METH_NOARGS, NULL},
-                                    {"clone", symnode_self, METH_NOARGS, NULL},
-                                    {"maybe_as_int", symnode_maybe_int, METH_NOARGS, NULL},
-                                    {"guard_float", symnode_guard_float, METH_VARARGS, NULL},
-                                    {"guard_int", symnode_guard_float, METH_VARARGS, NULL},
-                                    {"int_", symnode_guard_float, METH_VARARGS, NULL},
-                                    {"str", symnode_text, METH_NOARGS, NULL},
-                                    {"_graph_repr", symnode_text, METH_NOARGS, NULL},
-                                    {"add", symnode_add, METH_O, NULL},
-                                    {"sub", symnode_sub, METH_O, NULL},
-                                    {"mul", symnode_mul, METH_O, NULL},
-                                    {"floordiv", symnode_floordiv, METH_O, NULL},
-                                    {"int_floordiv", symnode_floordiv, METH_O, NULL},
-                                    {"mod", symnode_mod, METH_O, NULL},
-                                    {"truediv", symnode_truediv, METH_O, NULL},
-                                    {"int_truediv", symnode_truediv, METH_O, NULL},
-                                    {"float_truediv", symnode_truediv, METH_O, NULL},
-                                    {"pow", symnode_pow, METH_O, NULL},
-                                    {"pow_by_natural", symnode_pow, METH_O, NULL},
-                                    {"float_pow", symnode_pow, METH_O, NULL},
-                                    {"sym_max", symnode_max, METH_O, NULL},
-                                    {"sym_min", symnode_min, METH_O, NULL},
-                                    {"eq", symnode_eq, METH_O, NULL},
-                                    {"ne", symnode_ne, METH_O, NULL},
-                                    {"lt", symnode_lt, METH_O, NULL},
-                                    {"le", symnode_le, METH_O, NULL},
-                                    {"gt", symnode_gt, METH_O, NULL},
-                                    {"ge", symnode_ge, METH_O, NULL},
-                                    {"sym_and", symnode_and, METH_O, NULL},
-                                    {"sym_or", symnode_or, METH_O, NULL},
-                                    {"and_", symnode_and, METH_O, NULL},
-                                    {"or_", symnode_or, METH_O, NULL},
-                                    {"wrap_int", symnode_wrap, METH_O, NULL},
-                                    {"wrap_float", symnode_wrap, METH_O, NULL},
-                                    {"wrap_bool", symnode_wrap, METH_O, NULL},
-                                    {"neg", symnode_neg, METH_NOARGS, NULL},
-                                    {"abs", symnode_abs, METH_NOARGS, NULL},
-                                    {"sym_float", symnode_sym_float, METH_NOARGS, NULL},
-                                    {"evaluate_sym_node", (PyCFunction)(void *)symnode_evaluate, METH_FASTCALL | METH_KEYWORDS, NULL},
-                                    {"_maybe_evaluate_static", symnode_static, METH_O, NULL},
-                                    {"trunc", symnode_trunc, METH_NOARGS, NULL},
-                                    {"floor", symnode_floor, METH_NOARGS, NULL},
-                                    {"ceil", symnode_ceil, METH_NOARGS, NULL},
-                                    {"sym_sum", symnode_sum, METH_O, NULL},
-                                    {"sym_not", symnode_not, METH_NOARGS, NULL},
-                                    {"bool_", symnode_take, METH_NOARGS, NULL},
-                                    {"statically_known_true", symnode_known_true, METH_VARARGS, NULL},
-                                    {"guard_bool", symnode_take, METH_VARARGS, NULL},
-                                    {"guard_or_false", symnode_or_false, METH_VARARGS, NULL},
-                                    {"guard_or_true", symnode_or_true, METH_VARARGS, NULL},
-                                    {"expect_true", symnode_expect, METH_VARARGS, NULL},
-                                    {"guard_size_oblivious", symnode_or_false, METH_VARARGS, NULL},
-                                    {NULL, NULL, 0, NULL}};
+PyMethodDef mg_symnode_methods[] = {
+    {"is_float", symnode_is_float, METH_NOARGS, NULL},
+    {"is_int", symnode_is_int, METH_NOARGS, NULL},
+    {"is_bool", symnode_is_bool, METH_NOARGS, NULL},
+    {"is_nested_int", symnode_false, METH_NOARGS, NULL},
+    {"is_constant", symnode_is_constant, METH_NOARGS, NULL},
+    {"is_symbolic", symnode_true, METH_NOARGS, NULL},
+    {"has_hint", symnode_has_hint, METH_NOARGS, NULL},
+    {"maybe_as_float", symnode_none, METH_NOARGS, NULL},
+    {"clone", symnode_self, METH_NOARGS, NULL},
+    {"maybe_as_int", symnode_maybe_int, METH_NOARGS, NULL},
+    {"guard_float", symnode_guard_float, METH_VARARGS, NULL},
+    {"guard_int", symnode_guard_float, METH_VARARGS, NULL},
+    {"int_", symnode_guard_float, METH_VARARGS, NULL},
+    {"str", symnode_text, METH_NOARGS, NULL},
+    {"_graph_repr", symnode_text, METH_NOARGS, NULL},
+    {"add", symnode_add, METH_O, NULL},
+    {"sub", symnode_sub, METH_O, NULL},
+    {"mul", symnode_mul, METH_O, NULL},
+    {"floordiv", symnode_floordiv, METH_O, NULL},
+    {"int_floordiv", symnode_floordiv, METH_O, NULL},
+    {"mod", symnode_mod, METH_O, NULL},
+    {"truediv", symnode_truediv, METH_O, NULL},
+    {"int_truediv", symnode_truediv, METH_O, NULL},
+    {"float_truediv", symnode_truediv, METH_O, NULL},
+    {"pow", symnode_pow, METH_O, NULL},
+    {"pow_by_natural", symnode_pow, METH_O, NULL},
+    {"float_pow", symnode_pow, METH_O, NULL},
+    {"sym_max", symnode_max, METH_O, NULL},
+    {"sym_min", symnode_min, METH_O, NULL},
+    {"eq", symnode_eq, METH_O, NULL},
+    {"ne", symnode_ne, METH_O, NULL},
+    {"lt", symnode_lt, METH_O, NULL},
+    {"le", symnode_le, METH_O, NULL},
+    {"gt", symnode_gt, METH_O, NULL},
+    {"ge", symnode_ge, METH_O, NULL},
+    {"sym_and", symnode_and, METH_O, NULL},
+    {"sym_or", symnode_or, METH_O, NULL},
+    {"and_", symnode_and, METH_O, NULL},
+    {"or_", symnode_or, METH_O, NULL},
+    {"wrap_int", symnode_wrap, METH_O, NULL},
+    {"wrap_float", symnode_wrap, METH_O, NULL},
+    {"wrap_bool", symnode_wrap, METH_O, NULL},
+    {"neg", symnode_neg, METH_NOARGS, NULL},
+    {"abs", symnode_abs, METH_NOARGS, NULL},
+    {"sym_float", symnode_sym_float, METH_NOARGS, NULL},
+    {"evaluate_sym_node", (PyCFunction)(void *)symnode_evaluate, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"_maybe_evaluate_static", symnode_static, METH_O, NULL},
+    {"trunc", symnode_trunc, METH_NOARGS, NULL},
+    {"floor", symnode_floor, METH_NOARGS, NULL},
+    {"ceil", symnode_ceil, METH_NOARGS, NULL},
+    {"sym_sum", symnode_sum, METH_O, NULL},
+    {"sym_not", symnode_not, METH_NOARGS, NULL},
+    {"bool_", symnode_take, METH_NOARGS, NULL},
+    {"statically_known_true", symnode_known_true, METH_VARARGS, NULL},
+    {"guard_bool", symnode_take, METH_VARARGS, NULL},
+    {"guard_or_false", symnode_or_false, METH_VARARGS, NULL},
+    {"guard_or_true", symnode_or_true, METH_VARARGS, NULL},
+    {"expect_true", symnode_expect, METH_VARARGS, NULL},
+    {"guard_size_oblivious", symnode_or_false, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL}};

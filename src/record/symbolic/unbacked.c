@@ -1,4 +1,5 @@
-/* See the header.  In: numbers out of tensors, ops whose results have as many rows as their data say.  Out: symbols, results. */
+/* See the header.  In: numbers out of tensors, ops whose results have as many rows as their data
+ * say.  Out: symbols, results. */
 #include "record/symbolic/unbacked.h"
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +18,9 @@ bool mg_symdata_wanted(const MgRec *r, bool shape) {
   return on == Py_True;
 }
 
-/* torch.compile has such numbers and sizes in a graph when they are wanted there; the back end of this package always, as long as
- * nobody wants gradients of the results, which are computed from whole graphs of fixed sizes: then the segment is recorded again. */
+/* torch.compile has such numbers and sizes in a graph when they are wanted there; the back end of this
+ * package always, as long as nobody wants gradients of the results, which are computed from whole graphs of
+ * fixed sizes: then the segment is recorded again. */
 bool mg_symdata_may(MgCapture *cap, bool shape) {
   MgRec *r = cap->rec;
   if (r->deny_data || !r->guards || !r->cfg || r->in_joint || cap->in_part || cap->wrappers) return false;
@@ -29,9 +31,7 @@ bool mg_symdata_may(MgCapture *cap, bool shape) {
   return true;
 }
 
-bool mg_symdata_in(const MgCapture *cap, SymRef e) {
-  return e && cap->rec->x->trait[e] & EX_DATA;
-}
+bool mg_symdata_in(const MgCapture *cap, SymRef e) { return e && cap->rec->x->trait[e] & EX_DATA; }
 
 /* ---- numbers and sizes ---- */
 
@@ -44,7 +44,8 @@ static SymRef data_operand(MgCapture *cap, MgSymNode *n, PyObject *constant) {
 
 static SymRef data_compute(MgCapture *cap, const MgSymNode *n) {
   MgExprs *x = cap->rec->x;
-  SymRef a = data_operand(cap, n->left, n->constant), b = mg_calc_is_unary(n->calc) ? a : data_operand(cap, n->right, n->constant);
+  SymRef a = data_operand(cap, n->left, n->constant),
+         b = mg_calc_is_unary(n->calc) ? a : data_operand(cap, n->right, n->constant);
   if (!a || !b) return 0;
   switch (n->calc) {
   case CALC_add: return mg_sym_add(x, a, b);
@@ -67,7 +68,8 @@ SymRef mg_symdata_number(MgSymNode *n) {
   ValRef val = n->row ? n->row : mg_symnode_val(n);
   if (!val) return 0;
   MgSizeOf of = {.val = val, .dim = -1, .at = n->row ? n->at : 0, .node = n};
-  return n->size = mg_symsize_symbol(cap, 0, &of, DATA_HINT, n->calc == CALC_abs && !n->row ? 0 : -MG_SIZE_MOST, MG_SIZE_MOST);
+  return n->size = mg_symsize_symbol(cap, 0, &of, DATA_HINT,
+                                     n->calc == CALC_abs && !n->row ? 0 : -MG_SIZE_MOST, MG_SIZE_MOST);
 }
 
 /* The number of a symbol. */
@@ -140,7 +142,8 @@ MgSymNode *mg_symdata_node(MgCapture *cap, SymRef e) {
     n = hint ? mg_symnode_new(cap, src, hint) : NULL;
     Py_XDECREF(n);
   }
-  if (n && mg_map_put(&cap->sizes.node, e + 2, (uint32_t)PyList_GET_SIZE(cap->syms) - 1)) return (MgSymNode *)PyErr_NoMemory();
+  if (n && mg_map_put(&cap->sizes.node, e + 2, (uint32_t)PyList_GET_SIZE(cap->syms) - 1))
+    return (MgSymNode *)PyErr_NoMemory();
   return n;
 }
 
@@ -151,8 +154,21 @@ PyObject *mg_symdata_object(MgCapture *cap, SymRef e) {
 
 /* ---- questions ---- */
 
-static int data_negated(int op) { return op == CALC_lt ? CALC_ge : op == CALC_ge ? CALC_lt : op == CALC_le ? CALC_gt : op == CALC_gt ? CALC_le : op == CALC_eq ? CALC_ne : CALC_eq; }
-static int data_turned(int op) { return op == CALC_lt ? CALC_gt : op == CALC_gt ? CALC_lt : op == CALC_le ? CALC_ge : op == CALC_ge ? CALC_le : op; }
+static int data_negated(int op) {
+  return op == CALC_lt   ? CALC_ge
+         : op == CALC_ge ? CALC_lt
+         : op == CALC_le ? CALC_gt
+         : op == CALC_gt ? CALC_le
+         : op == CALC_eq ? CALC_ne
+                         : CALC_eq;
+}
+static int data_turned(int op) {
+  return op == CALC_lt   ? CALC_gt
+         : op == CALC_gt ? CALC_lt
+         : op == CALC_le ? CALC_ge
+         : op == CALC_ge ? CALC_le
+                         : op;
+}
 
 int mg_symdata_fact(const MgCapture *cap, int op, SymRef a, SymRef b) {
   for (uint32_t i = 0; i < cap->sizes.nfact; i++) {
@@ -160,7 +176,8 @@ int mg_symdata_fact(const MgCapture *cap, int op, SymRef a, SymRef b) {
     bool same = f->a == a && f->b == b, turned = f->a == b && f->b == a;
     if (!same && !turned) continue;
     int holds = same ? f->calc : data_turned(f->calc);
-    if (holds == op || (op == CALC_le && (holds == CALC_lt || holds == CALC_eq)) || (op == CALC_ge && (holds == CALC_gt || holds == CALC_eq)) ||
+    if (holds == op || (op == CALC_le && (holds == CALC_lt || holds == CALC_eq)) ||
+        (op == CALC_ge && (holds == CALC_gt || holds == CALC_eq)) ||
         (op == CALC_ne && (holds == CALC_lt || holds == CALC_gt)))
       return 1;
     if (holds == data_negated(op) || (holds == CALC_eq && op != CALC_le && op != CALC_ge)) return 0;
@@ -177,9 +194,15 @@ void mg_data_narrow(MgCapture *cap, int op, SymRef a, SymRef b) {
   }
   if (mg_expr(x, a)->op != OP_sym || !mg_symdata_in(cap, a) || !mg_ex_const_int(x, b, &k)) return;
   const MgSymbol *s = &x->sym[mg_expr(x, a)->u.i];
-  int64_t lo = op == CALC_ge || op == CALC_eq ? k : op == CALC_gt ? k + 1 : s->lo, hi = op == CALC_le || op == CALC_eq ? k : op == CALC_lt ? k - 1 : s->hi;
+  int64_t lo = op == CALC_ge || op == CALC_eq ? k
+               : op == CALC_gt                ? k + 1
+                                              : s->lo,
+          hi = op == CALC_le || op == CALC_eq ? k
+               : op == CALC_lt                ? k - 1
+                                              : s->hi;
   if (op == CALC_ne && k == s->lo) lo = k + 1;
-  if (lo > s->lo || hi < s->hi) mg_ex_set_symbol_range(x, a, lo > s->lo ? lo : s->lo, hi < s->hi ? hi : s->hi);
+  if (lo > s->lo || hi < s->hi)
+    mg_ex_set_symbol_range(x, a, lo > s->lo ? lo : s->lo, hi < s->hi ? hi : s->hi);
 }
 
 static void data_learn(MgCapture *cap, int op, SymRef a, SymRef b) {
@@ -202,7 +225,8 @@ void mg_symdata_assume(MgSymNode *n) {
     mg_symdata_assume(n->right);
   }
   if (n->calc > CALC_ge) return;
-  SymRef a = data_operand(n->cap, n->left, n->constant), b = a ? data_operand(n->cap, n->right, n->constant) : 0;
+  SymRef a = data_operand(n->cap, n->left, n->constant),
+         b = a ? data_operand(n->cap, n->right, n->constant) : 0;
   if (a && b) data_learn(n->cap, n->calc, a, b);
 }
 
@@ -254,7 +278,8 @@ int64_t mg_symdata_value(MgCapture *cap, SymRef e) {
 static bool data_in_val(const MgCapture *cap, ValRef v) {
   const MgVal *t = mg_val(cap->rec->g, v);
   bool any = mg_symdata_in(cap, t->offset);
-  for (int i = 0; i < t->ndim && !any; i++) any = mg_symdata_in(cap, t->size[i]) || mg_symdata_in(cap, t->stride[i]);
+  for (int i = 0; i < t->ndim && !any; i++)
+    any = mg_symdata_in(cap, t->size[i]) || mg_symdata_in(cap, t->stride[i]);
   return any;
 }
 

@@ -1,7 +1,8 @@
-/* Sizes that depend on values of tensors: `x.item()` used as a size, rows of nonzero() or x[mask].  They are symbols whose values
- * a run learns when the graph has come that far (staged_exec.c).  Nothing is guarded: a question is answered by ranges and by what the
- * program has checked; where inference has to know more it takes what torch.compile takes for granted (such a size is neither 0 nor
- * 1, and two that must be equal are), and a run whose sizes are others is repeated with the graph broken. */
+/* Sizes that depend on values of tensors: `x.item()` used as a size, rows of nonzero() or x[mask].  They are
+ * symbols whose values a run learns when the graph has come that far (staged_exec.c).  Nothing is guarded: a
+ * question is answered by ranges and by what the program has checked; where inference has to know more it
+ * takes what torch.compile takes for granted (such a size is neither 0 nor 1, and two that must be equal
+ * are), and a run whose sizes are others is repeated with the graph broken. */
 #ifndef MG_UNBACKED_H
 #define MG_UNBACKED_H
 #define PY_SSIZE_T_CLEAN
@@ -17,13 +18,15 @@ enum { DATA_HINT = 37 }; /* what tentative answers compute with */
 
 /* May this recording have them?  shape: as a size of a result, else as a number out of a tensor. */
 bool mg_symdata_may(MgCapture *cap, bool shape);
-/* Do graphs for custom backends have numbers (shape: sizes) that depend on data?  When torch's own switch says so, and where a break is an error. */
+/* Do graphs for custom backends have numbers (shape: sizes) that depend on data?  When torch's own switch
+ * says so, and where a break is an error. */
 bool mg_symdata_wanted(const MgRec *r, bool shape);
 /* Does it depend on data? */
 bool mg_symdata_in(const MgCapture *cap, SymRef e);
 /* A number that depends on data as a size; 0: it cannot be one. */
 SymRef mg_symdata_number(MgSymNode *n);
-MgSymNode *mg_symdata_node(MgCapture *cap, SymRef e); /* the number of any size, borrowed; NULL with a break */
+MgSymNode *mg_symdata_node(MgCapture *cap,
+                           SymRef e); /* the number of any size, borrowed; NULL with a break */
 /* The number object of a size.  New. */
 PyObject *mg_symdata_object(MgCapture *cap, SymRef e);
 /* What inference asks (MgSizeAsk). */

@@ -1,5 +1,7 @@
-/* See the header.  A tensor is an inference tensor if inference mode was on when its memory was made; its views are, too.
- * In: ops that are recorded, the mode of that moment.  Out: marks by storage; results of a run made anew over their memory where
+/* See the header.  A tensor is an inference tensor if inference mode was on when its memory
+ * was made; its views are, too.
+ * In: ops that are recorded, the mode of that moment.  Out: marks by storage; results of a run made anew over
+ * their memory where
  * the mode of the run is another one than that of the op.  Breaks stand where torch refuses such a tensor. */
 #include "record/tensor/inference_mode.h"
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Inference tensors: what ops make while inference mode is on.  Stand-ins never are such tensors; see inference_mode.c. */
+/* Inference tensors: what ops make while inference mode is on.  Stand-ins never are such
+ * tensors; see inference_mode.c. */
 #ifndef MG_INFERENCE_MODE_H
 #define MG_INFERENCE_MODE_H
 #define PY_SSIZE_T_CLEAN

@@ -1,6 +1,7 @@
-/* Guards about memory that inputs share.  Two inputs may overlap as they please while the graph only reads them; as soon as it
- * writes to one, what the others read depends on it.
- * In: the recorded graph and its inputs.  Out: one guard that what is written overlaps nothing else, and one for each place in a shared storage. */
+/* Guards about memory that inputs share.  Two inputs may overlap as they please while the graph only reads
+ * them; as soon as it writes to one, what the others read depends on it.
+ * In: the recorded graph and its inputs.  Out: one guard that what is written overlaps nothing else, and one
+ * for each place in a shared storage. */
 #include "record/tensor/input_overlap.h"
 #include <stdlib.h>
 #include "entry/guard/guard_add.h"
@@ -32,8 +33,11 @@ void mg_alias_guard_start(MgRec *r, ValRef v) {
   for (uint32_t i = 0; r->guards && i < cap->ninput; i++) {
     const MgCapInput *in = &cap->input[i];
     int64_t at;
-    if (!in->src || in->scalar || in->array || in->outer || r->g->val[in->val].storage != r->g->val[v].storage) continue;
-    if (mg_ex_const_int(r->x, r->g->val[in->val].offset, &at)) mg_guard_add(r->guards, GK_start, in->src, NULL, at);
+    if (!in->src || in->scalar || in->array || in->outer ||
+        r->g->val[in->val].storage != r->g->val[v].storage)
+      continue;
+    if (mg_ex_const_int(r->x, r->g->val[in->val].offset, &at))
+      mg_guard_add(r->guards, GK_start, in->src, NULL, at);
   }
 }
 
@@ -43,17 +47,21 @@ typedef struct Aliases {
   MgRec *r;
   Written w;
   MgApart *apart;
-  SrcRef *first;      /* by storage number: the first input over it */
-  PyObject **of;      /* borrowed: that input */
-  bool *fixed;        /* is that input the same object in every call? */
+  SrcRef *first; /* by storage number: the first input over it */
+  PyObject **of; /* borrowed: that input */
+  bool *fixed;   /* is that input the same object in every call? */
 } Aliases;
 
 /* Drawn arrays are new in each run. */
 static bool alias_takes_part(const Aliases *a, const MgCapInput *in) {
   return !in->scalar && !in->outer && in->src && !mg_draw_late(a->r->guards, in->src);
 }
-static bool alias_is_fixed(const Aliases *a, const MgCapInput *in) { return mg_guards_pinned(a->r->guards, in->src); }
-static uint32_t alias_storage(const Aliases *a, const MgCapInput *in) { return a->r->g->val[in->val].storage; }
+static bool alias_is_fixed(const Aliases *a, const MgCapInput *in) {
+  return mg_guards_pinned(a->r->guards, in->src);
+}
+static uint32_t alias_storage(const Aliases *a, const MgCapInput *in) {
+  return a->r->g->val[in->val].storage;
+}
 
 /* Inputs that are the same objects in every call need no guard against each other. */
 static void alias_collect(Aliases *a) {
@@ -71,7 +79,8 @@ static void alias_collect(Aliases *a) {
     if (!alias_takes_part(a, in)) continue;
     uint32_t s = alias_storage(a, in);
     bool fixed = alias_is_fixed(a, in), written = a->w.storage[s];
-    if (written ? !fixed || any_moves : fixed ? any_both : any_written) apart_add(a->apart, in->src, s, written);
+    if (written ? !fixed || any_moves : fixed ? any_both : any_written)
+      apart_add(a->apart, in->src, s, written);
   }
 }
 
@@ -84,7 +93,8 @@ static void alias_offsets(Aliases *a) {
     bool fixed = alias_is_fixed(a, in);
     if (!a->w.storage[s]) continue;
     if (!a->first[s]) a->first[s] = in->src, a->of[s] = in->real, a->fixed[s] = fixed;
-    else if (!fixed || !a->fixed[s]) mg_guard_pair(a->r->guards, GK_offset, a->first[s], in->src, mg_facts_distance(a->of[s], in->real));
+    else if (!fixed || !a->fixed[s])
+      mg_guard_pair(a->r->guards, GK_offset, a->first[s], in->src, mg_facts_distance(a->of[s], in->real));
   }
 }
 
@@ -92,8 +102,9 @@ int mg_alias_guards(MgRec *r) {
   Aliases a = {.r = r, .w = {.g = r->g}};
   uint32_t n = r->cap->ninput;
   if (n < 2) return 0;
-  bool ok = mg_alias_find_written(&a.w) && (a.apart = apart_new(n)) && (a.first = mg_calloc(a.w.n, sizeof *a.first)) &&
-            (a.of = mg_calloc(a.w.n, sizeof *a.of)) && (a.fixed = mg_calloc(a.w.n, sizeof *a.fixed));
+  bool ok = mg_alias_find_written(&a.w) && (a.apart = apart_new(n)) &&
+            (a.first = mg_calloc(a.w.n, sizeof *a.first)) && (a.of = mg_calloc(a.w.n, sizeof *a.of)) &&
+            (a.fixed = mg_calloc(a.w.n, sizeof *a.fixed));
   if (ok) {
     alias_collect(&a);
     alias_offsets(&a);

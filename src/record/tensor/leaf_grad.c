@@ -18,7 +18,8 @@ MgCapInput *mg_backward_input(PyObject *standin) {
 
 /* Its class and the modes of the program do not see what is asked here. */
 static PyObject *backward_property(const char *method, PyObject *standin, PyObject *arg) {
-  PyObject *d = PyObject_GetAttrString((PyObject *)mg_torch.tensor, "grad"), *off = d ? mg_fmodes_off() : NULL;
+  PyObject *d = PyObject_GetAttrString((PyObject *)mg_torch.tensor, "grad"),
+           *off = d ? mg_fmodes_off() : NULL;
   PyObject *r = off ? PyObject_CallMethod(d, method, "OO", standin, arg) : NULL;
   if (off && mg_context_exit(off)) Py_CLEAR(r);
   Py_XDECREF(d);
@@ -31,11 +32,14 @@ static int backward_set(PyObject *standin, PyObject *grad) {
   return r ? 0 : -1;
 }
 
-static PyObject *backward_get(PyObject *standin) { return backward_property("__get__", standin, (PyObject *)mg_torch.tensor); }
+static PyObject *backward_get(PyObject *standin) {
+  return backward_property("__get__", standin, (PyObject *)mg_torch.tensor);
+}
 
 static int backward_load(MgCapture *cap, PyObject *standin, uint32_t at) {
   MgGuards *g = cap->rec->guards;
-  if (cap->input[at].nonleaf) return mg_rec_break(BK_op, "Tensor.grad of a tensor with a gradient graph from outside"), -1;
+  if (cap->input[at].nonleaf)
+    return mg_rec_break(BK_op, "Tensor.grad of a tensor with a gradient graph from outside"), -1;
   if (!g) return 0;
   PyObject *now = mg_backward_grad_of(cap->input[at].real);
   if (!now) return -1;
@@ -81,7 +85,8 @@ PyObject *mg_backward_assigned_grad(PyObject *standin) {
   MgStandInfo *info = mg_standin_is(standin) ? mg_standin_info(standin) : NULL;
   if (!info || !info->cap || mg_backward_input(standin)) return NULL;
   if (mg_facts_requires_grad(standin)) { /* results of differentiable operations have none, and warn */
-    PyObject *off = mg_fmodes_off(), *leaf = off ? PyObject_GetAttrString(standin, "is_leaf") : NULL; /* the program's handlers do not see it */
+    PyObject *off = mg_fmodes_off(), *leaf = off ? PyObject_GetAttrString(standin, "is_leaf")
+                                                 : NULL; /* the program's handlers do not see it */
     Py_XDECREF(leaf);
     if (off) mg_context_exit(off);
     PyErr_Clear();
@@ -116,9 +121,12 @@ int mg_spend_walk(Spend *s, ValRef root) {
       if (val->out < s->cap->ninput && s->cap->input[val->out].nonleaf) s->outer = true;
       continue;
     }
-    const MgFunction *f = mg_function_of(s->cap->function, val->def); /* its forward runs without gradients: what it gives hangs on its arguments */
+    const MgFunction *f = mg_function_of(
+        s->cap->function,
+        val->def); /* its forward runs without gradients: what it gives hangs on its arguments */
     for (uint32_t i = 0; f && i < f->nin; i++) spend_see(&f->in[i], s);
-    if (mg_node(s->g, val->def)->grad_mode && !mg_node(s->g, val->def)->leaf) mg_node_each_val(mg_node(s->g, val->def), spend_see, s);
+    if (mg_node(s->g, val->def)->grad_mode && !mg_node(s->g, val->def)->leaf)
+      mg_node_each_val(mg_node(s->g, val->def), spend_see, s);
   }
   return 0;
 }

@@ -1,8 +1,9 @@
 /* Stand-in tensors: the type, making one, inputs, and the life of the tensor side of a recording.
  * In: older tensors that the recording meets, graph values that the dispatch mode made.  Out: stand-ins.
- * A stand-in shares the storage of a template, one per dtype and device, that torch made without memory: C++ code that
- * reads tensor data past the dispatcher gets torch's own error, never a wild address.  Its Python dispatch key routes
- * every op to the mode.  Which Python-level calls must be intercepted is in tensor_methods.c. */
+ * A stand-in shares the storage of a template, one per dtype and device, that torch made without memory: C++
+ * code that reads tensor data past the dispatcher gets torch's own error, never a wild address.  Its Python
+ * dispatch key routes every op to the mode.  Which Python-level calls must be
+ * intercepted is in tensor_methods.c. */
 #include "record/tensor/standin.h"
 #include "entry/launch/trace.h"
 #include "host/python/names.h"
@@ -30,19 +31,20 @@
 
 #define PY_SSIZE_T_CLEAN
 
-static PyObject *standin_torch;         /* torch */
-static PyObject *standin_inference_mode;/* torch._C._InferenceMode */
+static PyObject *standin_torch;            /* torch */
+static PyObject *standin_inference_mode;   /* torch._C._InferenceMode */
 static bool (*standin_inference_on)(void); /* c10::InferenceMode::is_enabled, NULL where it is not exported */
 
 typedef struct StandinTemplate { /* a tensor without memory whose storage, dtype and device stand-ins share */
   uint8_t dtype, device;
   int8_t index;
-  PyObject *tensor;              /* strong, process lifetime */
+  PyObject *tensor; /* strong, process lifetime */
 } StandinTemplate;
 static StandinTemplate *standin_template;
 static uint32_t standin_ntemplate;
 #define STANDIN_MAX_DIM 64 /* torch's own limit */
-#define STANDIN_TEMPLATE_ELEMENTS (1LL << 40) /* torch checks views against the size of the (absent) storage */
+#define STANDIN_TEMPLATE_ELEMENTS                                                                            \
+  (1LL << 40) /* torch checks views against the size of the (absent) storage */
 
 static MgTensor *standin_handle(PyObject *tensor) { return mg_abi_tensor(tensor); }
 
@@ -88,8 +90,8 @@ static PyObject *standin_escaped(PyObject *self, PyObject *const *args, Py_ssize
   return PyErr_Format(PyExc_RuntimeError, "magneto: a stand-in tensor of a finished recording was used by %R",
                       n ? args[0] : Py_None);
 }
-static PyMethodDef standin_escaped_def = {"__torch_dispatch__", (PyCFunction)(void *)standin_escaped, METH_FASTCALL,
-                                          NULL};
+static PyMethodDef standin_escaped_def = {"__torch_dispatch__", (PyCFunction)(void *)standin_escaped,
+                                          METH_FASTCALL, NULL};
 
 static Py_hash_t standin_hash(PyObject *o) {
   mg_compared_tensor(o);
@@ -104,7 +106,8 @@ static int standin_make_type(void) {
   dict = Py_BuildValue("{s:(s),s:O,s:O,s:s}", "__slots__", "_mg_info", "__torch_function__", disabled,
                        "__torch_dispatch__", dispatch, "__module__", "magneto._magneto");
   if (!dict) goto done;
-  type = PyObject_CallFunction((PyObject *)Py_TYPE(mg_torch.tensor), "s(O)O", "Tensor", mg_torch.tensor, dict);
+  type =
+      PyObject_CallFunction((PyObject *)Py_TYPE(mg_torch.tensor), "s(O)O", "Tensor", mg_torch.tensor, dict);
   if (!type) goto done;
   slot = PyObject_GetAttrString(type, "_mg_info");
   if (!slot) goto done;
@@ -133,7 +136,8 @@ static PyObject *standin_import(const char *module, const char *attr) {
   return r;
 }
 
-/* Tells torch_state.c which dispatch key marks torch.func transforms; its number differs between versions of torch. */
+/* Tells torch_state.c which dispatch key marks torch.func transforms; its number differs
+ * between versions of torch. */
 static int standin_find_functorch_key(void) {
   PyObject *keys = PyObject_GetAttrString(mg_standin_c, "DispatchKey");
   PyObject *key = keys ? PyObject_GetAttrString(keys, "FuncTorchDynamicLayerFrontMode") : NULL;
@@ -155,18 +159,23 @@ int mg_standin_init(PyObject *module) {
   if (!(standin_inference_mode = PyObject_GetAttrString(mg_standin_c, "_InferenceMode"))) return -1;
   if (standin_find_functorch_key()) return -1;
   void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
-  standin_inference_on = (bool (*)(void))dlsym(c10 ? c10 : RTLD_DEFAULT, "_ZN3c1013InferenceMode10is_enabledEv");
-  if (mg_torchobj_init() || mg_torchfn_init() || standin_make_type() || mg_subclass_init() || mg_wrapper_init()) return -1;
+  standin_inference_on =
+      (bool (*)(void))dlsym(c10 ? c10 : RTLD_DEFAULT, "_ZN3c1013InferenceMode10is_enabledEv");
+  if (mg_torchobj_init() || mg_torchfn_init() || standin_make_type() || mg_subclass_init() ||
+      mg_wrapper_init())
+    return -1;
   return PyModule_AddFunctions(module, mg_tensor_methods);
 }
 
 /* ---- making one ---- */
 
-/* The template for a value's dtype and device: made once, by torch's own constructor of memory-less tensors. */
+/* The template for a value's dtype and device: made once, by torch's own
+ * constructor of memory-less tensors. */
 static MgTensor *standin_find_template(const MgVal *v) {
   for (uint32_t i = 0; i < standin_ntemplate; i++) {
     const StandinTemplate *t = &standin_template[i];
-    if (t->dtype == v->dtype && t->device == v->device && t->index == v->dev_index) return standin_handle(t->tensor);
+    if (t->dtype == v->dtype && t->device == v->device && t->index == v->dev_index)
+      return standin_handle(t->tensor);
   }
   StandinTemplate *grown = mg_realloc(standin_template, (standin_ntemplate + 1) * sizeof *grown);
   if (!grown) return (MgTensor *)PyErr_NoMemory();
@@ -174,8 +183,10 @@ static MgTensor *standin_find_template(const MgVal *v) {
   PyObject *off = mg_fmodes_off();
   /* The engine asserts on CUDA devices without an index. */
   PyObject *dtype = mg_torchobj_new_dtype(v->dtype);
-  PyObject *device = mg_torchobj_new_device(v->device, v->device == DEV_cuda && v->dev_index < 0 ? 0 : v->dev_index);
-  PyObject *args = dtype && device ? Py_BuildValue("(O(L))", mg_standin_type, STANDIN_TEMPLATE_ELEMENTS) : NULL;
+  PyObject *device =
+      mg_torchobj_new_device(v->device, v->device == DEV_cuda && v->dev_index < 0 ? 0 : v->dev_index);
+  PyObject *args =
+      dtype && device ? Py_BuildValue("(O(L))", mg_standin_type, STANDIN_TEMPLATE_ELEMENTS) : NULL;
   PyObject *kw = args ? Py_BuildValue("{s:O,s:O}", "dtype", dtype, "device", device) : NULL;
   PyObject *make = kw ? PyObject_GetAttrString((PyObject *)mg_torch.tensor, "_make_wrapper_subclass") : NULL;
   PyObject *t = make && off ? PyObject_Call(make, args, kw) : NULL;
@@ -215,13 +226,16 @@ static PyObject *standin_attach(MgCapture *cap, ValRef val, PyObject *t) { /* st
 static PyObject *standin_alloc_symbolic(MgCapture *cap, ValRef val) {
   static PyObject *make; /* strong, process lifetime */
   const MgVal *v = mg_val(cap->rec->g, val);
-  PyObject *off = mg_fmodes_off(), *size = NULL, *stride = NULL, *offset = NULL, *dtype = NULL, *device = NULL, *args = NULL, *kw = NULL, *t = NULL;
+  PyObject *off = mg_fmodes_off(), *size = NULL, *stride = NULL, *offset = NULL, *dtype = NULL,
+           *device = NULL, *args = NULL, *kw = NULL, *t = NULL;
   if (!make) make = PyObject_GetAttrString((PyObject *)mg_torch.tensor, "_make_wrapper_subclass");
-  if (off && make && (size = standin_dims(cap, v->size, v->ndim)) && (stride = standin_dims(cap, v->stride, v->ndim)) &&
-      (offset = mg_symsize_object(cap, v->offset)) && (dtype = mg_torchobj_new_dtype(v->dtype)) &&
-      (device = mg_torchobj_new_device(v->device, v->dev_index)) && (args = PyTuple_Pack(2, cap->next_type ? cap->next_type : mg_standin_type, size)) &&
-      (kw = Py_BuildValue("{s:O,s:O,s:O,s:O,s:L}", "strides", stride, "storage_offset", offset, "dtype", dtype, "device", device,
-                          "storage_size", STANDIN_TEMPLATE_ELEMENTS)))
+  if (off && make && (size = standin_dims(cap, v->size, v->ndim)) &&
+      (stride = standin_dims(cap, v->stride, v->ndim)) && (offset = mg_symsize_object(cap, v->offset)) &&
+      (dtype = mg_torchobj_new_dtype(v->dtype)) &&
+      (device = mg_torchobj_new_device(v->device, v->dev_index)) &&
+      (args = PyTuple_Pack(2, cap->next_type ? cap->next_type : mg_standin_type, size)) &&
+      (kw = Py_BuildValue("{s:O,s:O,s:O,s:O,s:L}", "strides", stride, "storage_offset", offset, "dtype",
+                          dtype, "device", device, "storage_size", STANDIN_TEMPLATE_ELEMENTS)))
     t = PyObject_Call(make, args, kw);
   if (off && mg_context_exit(off)) Py_CLEAR(t);
   PyObject *const used[] = {size, stride, offset, dtype, device, args, kw};
@@ -237,7 +251,8 @@ static PyObject *standin_alloc(MgCapture *cap, ValRef val) {
   if (v->ndim > STANDIN_MAX_DIM) return mg_rec_break(BK_op, "a tensor of %d dimensions", v->ndim);
   bool constant = mg_ex_const_int(g->x, v->offset, &offset);
   for (int i = 0; i < v->ndim; i++)
-    constant = constant && mg_ex_const_int(g->x, v->size[i], &size[i]) && mg_ex_const_int(g->x, v->stride[i], &stride[i]);
+    constant = constant && mg_ex_const_int(g->x, v->size[i], &size[i]) &&
+               mg_ex_const_int(g->x, v->stride[i], &stride[i]);
   if (!constant) return standin_alloc_symbolic(cap, val);
   MgTensor *model = standin_find_template(v);
   if (!model) return NULL;
@@ -274,15 +289,20 @@ bool mg_standin_describe(MgGraph *g, PyObject *tensor, ValRef *out, const char *
   *why = "a sparse or opaque tensor";
   if (mg_abi.aoti_torch_get_layout(h, &layout) || layout != 0) return false;
   *why = "a tensor without a storage of its own";
-  if ((Py_TYPE(tensor) == mg_torch.tensor || Py_TYPE(tensor) == mg_torch.parameter) && !mg_facts_is_dense(tensor)) return false;
+  if ((Py_TYPE(tensor) == mg_torch.tensor || Py_TYPE(tensor) == mg_torch.parameter) &&
+      !mg_facts_is_dense(tensor))
+    return false;
   *why = "a tensor without plain sizes (nested or symbolic)";
-  if (mg_abi.aoti_torch_get_dim(h, &ndim) || ndim > STANDIN_MAX_DIM || mg_abi.aoti_torch_get_sizes(h, &size) ||
-      mg_abi.aoti_torch_get_strides(h, &stride) || mg_abi.aoti_torch_get_storage_offset(h, &offset))
+  if (mg_abi.aoti_torch_get_dim(h, &ndim) || ndim > STANDIN_MAX_DIM ||
+      mg_abi.aoti_torch_get_sizes(h, &size) || mg_abi.aoti_torch_get_strides(h, &stride) ||
+      mg_abi.aoti_torch_get_storage_offset(h, &offset))
     return false;
   *why = "a quantized tensor, or a dtype that is not supported";
   if (mg_abi.aoti_torch_get_dtype(h, &dtype) || !mg_dtype_size((MgDtype)dtype)) return false;
   *why = "a tensor that is on neither the CPU nor a CUDA device nor meta";
-  if (mg_abi.aoti_torch_get_device_type(h, &device) || (device != DEV_cpu && device != DEV_cuda && device != DEV_meta)) return false;
+  if (mg_abi.aoti_torch_get_device_type(h, &device) ||
+      (device != DEV_cpu && device != DEV_cuda && device != DEV_meta))
+    return false;
   if (mg_abi.aoti_torch_get_device_index(h, &index)) return false;
   *why = "out of memory";
   ValRef val = mg_graph_val(g, (MgDtype)dtype, (int)ndim);
@@ -333,13 +353,16 @@ ValRef mg_standin_outer_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
   return val;
 }
 
-/* Arrays over one memory begin where they please, and so do tensors made of them: what overlaps has one storage. */
+/* Arrays over one memory begin where they please, and so do tensors made of them: what
+ * overlaps has one storage. */
 static void standin_join_storage(const MgCapture *cap, PyObject *tensor, MgVal *v) {
   uintptr_t lo, hi, lo2, hi2;
   if (!cap->arrays || !mg_facts_extent(tensor, &lo, &hi)) return;
   for (uint32_t i = 0; i < cap->ninput; i++) {
     const MgCapInput *in = &cap->input[i];
-    if (in->real && !in->scalar && !in->outer && mg_facts_extent(in->real, &lo2, &hi2) && lo < hi2 && lo2 < hi) v->storage = mg_val(cap->rec->g, in->val)->storage;
+    if (in->real && !in->scalar && !in->outer && mg_facts_extent(in->real, &lo2, &hi2) && lo < hi2 &&
+        lo2 < hi)
+      v->storage = mg_val(cap->rec->g, in->val)->storage;
   }
 }
 
@@ -377,7 +400,8 @@ static long standin_add_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
 }
 
 static int standin_requires_grad(PyObject *tensor) {
-  if (Py_TYPE(tensor) == mg_torch.tensor || Py_TYPE(tensor) == mg_torch.parameter) return mg_facts_requires_grad(tensor);
+  if (Py_TYPE(tensor) == mg_torch.tensor || Py_TYPE(tensor) == mg_torch.parameter)
+    return mg_facts_requires_grad(tensor);
   PyObject *r = PyObject_GetAttrString(tensor, "requires_grad");
   int yes = r ? PyObject_IsTrue(r) : -1;
   Py_XDECREF(r);
@@ -393,11 +417,15 @@ static int standin_is_leaf(PyObject *tensor) {
 
 void mg_standin_guard_leaf(const MgCapture *cap, uint32_t input) {
   const MgCapInput *in = &cap->input[input];
-  if (!cap->rec->guards || !in->src || !in->real || in->scalar || in->array || !mg_val(cap->rec->g, in->val)->requires_grad) return;
-  if (Py_TYPE(in->real) != mg_torch.parameter) mg_guard_add(cap->rec->guards, GK_leaf, in->src, NULL, !in->nonleaf);
+  if (!cap->rec->guards || !in->src || !in->real || in->scalar || in->array ||
+      !mg_val(cap->rec->g, in->val)->requires_grad)
+    return;
+  if (Py_TYPE(in->real) != mg_torch.parameter)
+    mg_guard_add(cap->rec->guards, GK_leaf, in->src, NULL, !in->nonleaf);
 }
 
-/* Replaces a leaf stand-in by one that is not a leaf, as the older tensor is not: in-place ops are then allowed. */
+/* Replaces a leaf stand-in by one that is not a leaf, as the older tensor is not:
+ * in-place ops are then allowed. */
 static PyObject *standin_nonleaf(MgCapture *cap, PyObject *leaf) {
   bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
   mg_abi.aoti_torch_grad_mode_set_enabled(true);
@@ -414,7 +442,8 @@ static PyObject *standin_nonleaf(MgCapture *cap, PyObject *leaf) {
 /* A setter of Python is a call of torch function for a stand-in. */
 static int standin_require_grad(PyObject *t) {
   MgTensor *h = mg_abi.torch_set_requires_grad ? standin_handle(t) : NULL;
-  return h ? (mg_abi.torch_set_requires_grad(h, true) ? -1 : 0) : PyObject_SetAttrString(t, "requires_grad", Py_True);
+  return h ? (mg_abi.torch_set_requires_grad(h, true) ? -1 : 0)
+           : PyObject_SetAttrString(t, "requires_grad", Py_True);
 }
 
 static PyObject *standin_make_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
@@ -492,7 +521,8 @@ const char *const mg_standin_autocast_devices[] = {"cpu", "cuda"};
 
 int mg_standin_autocast_off(void) {
   for (size_t i = 0; i < 2; i++) {
-    PyObject *r = PyObject_CallMethod(mg_standin_c, "set_autocast_enabled", "sO", mg_standin_autocast_devices[i], Py_False);
+    PyObject *r = PyObject_CallMethod(mg_standin_c, "set_autocast_enabled", "sO",
+                                      mg_standin_autocast_devices[i], Py_False);
     if (!r) return -1;
     Py_DECREF(r);
   }
@@ -500,7 +530,8 @@ int mg_standin_autocast_off(void) {
 }
 
 bool mg_standin_autocast_on(const MgCapture *cap) {
-  return cap->autocast && (PyList_GET_ITEM(cap->autocast, 1) == Py_True || PyList_GET_ITEM(cap->autocast, 3) == Py_True);
+  return cap->autocast &&
+         (PyList_GET_ITEM(cap->autocast, 1) == Py_True || PyList_GET_ITEM(cap->autocast, 3) == Py_True);
 }
 
 PyObject *mg_standin_swapped(const MgCapture *cap, PyObject *standin) {
@@ -530,7 +561,8 @@ void mg_compared_one(PyObject *o) {
     d->compared = v;
   }
   if (d->ncompared >= COMPARED_PAIRS) mg_older_pin(o);
-  for (uint32_t i = 0; i < d->ncompared && i < COMPARED_PAIRS; i++) compared_pair(&d->v[at], &d->v[d->compared[i]]);
+  for (uint32_t i = 0; i < d->ncompared && i < COMPARED_PAIRS; i++)
+    compared_pair(&d->v[at], &d->v[d->compared[i]]);
   d->v[at].compared = true;
   d->compared[d->ncompared++] = at;
 }

@@ -1,7 +1,8 @@
 /* The tensor side of a recording: stand-ins, the dispatch mode and what the graph's nodes need of Python.
- * A stand-in is a torch.Tensor subclass instance that claims the real dtype, device, sizes and strides and owns no
- * memory.  Its place in the graph is kept in an MgStandInfo object behind one C slot of the instance, so it lives
- * exactly as long as the stand-in does.  The recording itself never holds a stand-in: autograd steers by use counts. */
+ * A stand-in is a torch.Tensor subclass instance that claims the real dtype, device, sizes and strides and
+ * owns no memory.  Its place in the graph is kept in an MgStandInfo object behind one C slot of the instance,
+ * so it lives exactly as long as the stand-in does.  The recording itself never holds a stand-in:
+ * autograd steers by use counts. */
 #ifndef MG_STANDIN_H
 #define MG_STANDIN_H
 #include "entry/guard/source_kinds.h"
@@ -19,9 +20,11 @@ enum {
 int mg_standin_init(PyObject *module);
 /* A new stand-in for a graph value. */
 PyObject *mg_standin_new(MgCapture *cap, ValRef val);
-/* The graph value of a real tensor met as an argument: a constant that the entry keeps alive.  0 with an exception. */
+/* The graph value of a real tensor met as an argument: a constant that the entry keeps
+ * alive.  0 with an exception. */
 ValRef mg_standin_pin(MgCapture *cap, PyObject *tensor);
-/* Makes a tensor that wraps others a graph input, which only the torch-level graph can read: its value; 0 with an exception. */
+/* Makes a tensor that wraps others a graph input, which only the torch-level graph can read: its
+ * value; 0 with an exception. */
 ValRef mg_standin_outer_input(MgCapture *cap, PyObject *tensor, SrcRef src);
 /* Appends a gradient of a result to the graph's inputs: no tensor of the recording.  -1 with an exception. */
 int mg_standin_add_tangent(MgCapture *cap, ValRef val);
@@ -37,21 +40,23 @@ void mg_standin_guard_leaf(const MgCapture *cap, uint32_t input);
 bool mg_standin_autocast_on(const MgCapture *cap);
 /* Index of a Python object in cap->objs; -1 with an exception. */
 long mg_standin_object(MgCapture *cap, PyObject *o);
-/* Fills a value's metadata from a real tensor.  False: a kind of tensor that is not recorded (reason in why). */
+/* Fills a value's metadata from a real tensor.  False: a kind of tensor that is not
+ * recorded (reason in why). */
 bool mg_standin_describe(MgGraph *g, PyObject *tensor, ValRef *val, const char **why);
 struct MgFrontOp;
 
 /* ---- meta_kernel.c ---- */
-/* Fills in the results of node n by running torch's meta kernel.  Non-tensor results go to *pyret (new; NULL when all
- * are tensors).  -1 with an exception: torch's own error, or a break; META_DATA: some size depends on data (but while those are
- * tried, when it is made up). */
+/* Fills in the results of node n by running torch's meta kernel.  Non-tensor results go to *pyret (new; NULL
+ * when all are tensors).  -1 with an exception: torch's own error, or a break; META_DATA: some size depends
+ * on data (but while those are tried, when it is made up). */
 enum { META_DATA = 1 };
 
 /* ---- graph_interp.c: the graph node by node through ATen, under autograd when it is on ---- */
 typedef struct MgNodeRun MgNodeRun;
 struct MgCallSizes;
 
-/* Methods for the extension module: recording one callable without the frame loop (tests of the tensor side). */
+/* Methods for the extension module: recording one callable without the frame loop
+ * (tests of the tensor side). */
 extern PyMethodDef mg_tensor_methods[];
 PyObject *mg_standin_input(PyObject *tensor, SrcRef src); /* stand-in of an older tensor: a graph input */
 void mg_compared_one(PyObject *o);

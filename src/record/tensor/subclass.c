@@ -1,6 +1,6 @@
 /* In: classes of the program, stand-ins to be cast.  Out: stand-in classes, stand-ins of them.
- * torch asks `type(x).__torch_function__` from C++; what it finds on a stand-in class is a callable of ours, which shows the program
- * its own classes and has the call recorded wherever torch makes it. */
+ * torch asks `type(x).__torch_function__` from C++; what it finds on a stand-in class is a callable of ours,
+ * which shows the program its own classes and has the call recorded wherever torch makes it. */
 #include "record/tensor/subclass.h"
 #include <string.h>
 #include "host/python/hook_mode.h"
@@ -15,10 +15,9 @@
 #include "record/fx/fx.h"
 #include "record/fx/fx_wrappers.h"
 
-typedef struct SubclassFunction { /* `__torch_function__` of a stand-in class */
-  PyObject_HEAD
-  PyTypeObject *cls;              /* strong: the program's class */
-  PyObject *self;                 /* strong: the stand-in it was looked up on, or NULL */
+typedef struct SubclassFunction {  /* `__torch_function__` of a stand-in class */
+  PyObject_HEAD PyTypeObject *cls; /* strong: the program's class */
+  PyObject *self;                  /* strong: the stand-in it was looked up on, or NULL */
 } SubclassFunction;
 
 static PyObject *subclass_alias; /* torch.ops.aten.alias.default */
@@ -57,8 +56,11 @@ static PyObject *subclass_types(PyObject *types) {
 
 /* What the glue of the recorder itself asks a tensor is none of the program's business. */
 static PyObject *subclass_plain(PyObject *args) {
-  PyObject *off = mg_fmodes_off(), *r = NULL, *kw = PyTuple_GET_SIZE(args) > 3 ? PyTuple_GET_ITEM(args, 3) : NULL;
-  if (off) r = PyObject_Call(PyTuple_GET_ITEM(args, 0), PyTuple_GET_ITEM(args, 2), kw && PyDict_Check(kw) ? kw : NULL);
+  PyObject *off = mg_fmodes_off(), *r = NULL,
+           *kw = PyTuple_GET_SIZE(args) > 3 ? PyTuple_GET_ITEM(args, 3) : NULL;
+  if (off)
+    r = PyObject_Call(PyTuple_GET_ITEM(args, 0), PyTuple_GET_ITEM(args, 2),
+                      kw && PyDict_Check(kw) ? kw : NULL);
   if (off && mg_context_exit(off)) Py_CLEAR(r);
   return r;
 }
@@ -75,7 +77,9 @@ static PyObject *subclass_ask(SubclassFunction *f, PyObject *args, PyObject *kwa
     for (Py_ssize_t i = 0; i < n; i++) arg[i] = i == 1 ? types : PyTuple_GET_ITEM(args, i);
     for (Py_ssize_t i = 2; i < n; i++) mg_fresh(arg[i]); /* torch packed them for this call */
     r = mg_ops.call(bound, arg, (size_t)n, NULL);
-  } else if (types) PyErr_SetString(PyExc_TypeError, "__torch_function__ takes a function, types, arguments and keyword arguments");
+  } else if (types)
+    PyErr_SetString(PyExc_TypeError,
+                    "__torch_function__ takes a function, types, arguments and keyword arguments");
   Py_XDECREF(types);
   Py_XDECREF(bound);
   return r;
@@ -85,7 +89,8 @@ static PyObject *subclass_function_call(PyObject *o, PyObject *args, PyObject *k
   SubclassFunction *f = (SubclassFunction *)o;
   MgStandInfo *info = f->self && mg_standin_is(f->self) ? mg_standin_info(f->self) : NULL;
   MgCapture *cap = info ? info->cap : NULL;
-  if (PyTuple_GET_SIZE(args) < 3) return PyErr_Format(PyExc_TypeError, "__torch_function__ takes at least 3 arguments");
+  if (PyTuple_GET_SIZE(args) < 3)
+    return PyErr_Format(PyExc_TypeError, "__torch_function__ takes at least 3 arguments");
   if (!cap || cap->quiet || cap->inside || cap->rec->abort) return subclass_plain(args);
   MgPause pause = mg_rec_pause(); /* torch's own Python may be what calls */
   mg_rec = cap->rec;
@@ -124,14 +129,18 @@ static bool subclass_own(PyTypeObject *c, PyTypeObject *than, const char *name) 
 
 bool mg_subclass_known(PyTypeObject *c) {
   if (c == mg_torch.tensor || c == mg_torch.parameter) return true;
-  if (!(c->tp_flags & Py_TPFLAGS_HEAPTYPE) || !PyType_IsSubtype(c, mg_torch.tensor) || c->tp_basicsize != mg_torch.tensor->tp_basicsize) return false;
+  if (!(c->tp_flags & Py_TPFLAGS_HEAPTYPE) || !PyType_IsSubtype(c, mg_torch.tensor) ||
+      c->tp_basicsize != mg_torch.tensor->tp_basicsize)
+    return false;
   /* cls_to_become: parameters without a shape yet */
-  return !subclass_own(c, mg_torch.tensor, "__torch_dispatch__") && !subclass_own(c, mg_torch.tensor, "cls_to_become") &&
+  return !subclass_own(c, mg_torch.tensor, "__torch_dispatch__") &&
+         !subclass_own(c, mg_torch.tensor, "cls_to_become") &&
          !subclass_own(c, &PyBaseObject_Type, "__init_subclass__");
 }
 
 static PyObject *subclass_dict(PyTypeObject *c) {
-  PyObject *d = Py_BuildValue("{s:(),s:s}", "__slots__", "__module__", "magneto._magneto"), *fn = _PyType_Lookup(c, mg_names.torch_function);
+  PyObject *d = Py_BuildValue("{s:(),s:s}", "__slots__", "__module__", "magneto._magneto"),
+           *fn = _PyType_Lookup(c, mg_names.torch_function);
   if (!d || !fn || fn == mg_torch.no_function) return d; /* that of a stand-in is disabled, too */
   PyObject *ours = subclass_function_new(c, NULL);
   if (!ours || PyDict_SetItem(d, mg_names.torch_function, ours)) Py_CLEAR(d);
@@ -140,9 +149,12 @@ static PyObject *subclass_dict(PyTypeObject *c) {
 }
 
 static PyObject *subclass_make(PyTypeObject *c) {
-  const char *dot = strrchr(c->tp_name, '.'), *name = dot ? dot + 1 : c->tp_name; /* messages of C code show it */
-  PyObject *dict = subclass_dict(c), *args = dict ? Py_BuildValue("(s(OO)O)", name, c, mg_standin_type, dict) : NULL;
-  PyObject *t = args ? PyType_Type.tp_new(Py_TYPE(c), args, NULL) : NULL; /* a metaclass in Python is not asked */
+  const char *dot = strrchr(c->tp_name, '.'),
+             *name = dot ? dot + 1 : c->tp_name; /* messages of C code show it */
+  PyObject *dict = subclass_dict(c),
+           *args = dict ? Py_BuildValue("(s(OO)O)", name, c, mg_standin_type, dict) : NULL;
+  PyObject *t =
+      args ? PyType_Type.tp_new(Py_TYPE(c), args, NULL) : NULL; /* a metaclass in Python is not asked */
   if (t && Py_TYPE(mg_torch.tensor)->tp_init(t, args, NULL)) Py_CLEAR(t);
   Py_XDECREF(args);
   Py_XDECREF(dict);
@@ -150,7 +162,8 @@ static PyObject *subclass_make(PyTypeObject *c) {
     Py_DECREF(t);
     return mg_rec_break(BK_tensor_kind, "a %s", c->tp_name);
   }
-  if (t && !subclass_own(c, mg_torch.tensor, "__hash__")) ((PyTypeObject *)t)->tp_hash = mg_standin_type->tp_hash;
+  if (t && !subclass_own(c, mg_torch.tensor, "__hash__"))
+    ((PyTypeObject *)t)->tp_hash = mg_standin_type->tp_hash;
   return t;
 }
 
@@ -170,7 +183,8 @@ bool mg_subclass_among(const MgCapture *cap, PyObject *types) {
   if (mg_state_function(-1) != ENABLED) return false;
   for (Py_ssize_t i = 0; PyTuple_Check(types) && i < PyTuple_GET_SIZE(types); i++) {
     PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(types, i);
-    if (!PyType_Check(t) || _PyType_Lookup(t, mg_names.torch_function) == mg_torch.no_function) continue; /* getters name every class */
+    if (!PyType_Check(t) || _PyType_Lookup(t, mg_names.torch_function) == mg_torch.no_function)
+      continue; /* getters name every class */
     if (t->tp_base == mg_standin_type || (cap->wrappers && mg_wrapper_class(t))) return true;
   }
   return false;
@@ -182,7 +196,8 @@ PyObject *mg_subclass_cast(PyObject *x, PyTypeObject *c, bool detach) {
   MgCapture *cap = mg_standin_info(x)->cap;
   PyTypeObject *type = cap ? mg_subclass_type(cap, c) : NULL;
   ValRef was = mg_standin_val(x);
-  bool shown = detach && cap && cap->rec->want_fx; /* the torch-level graph has an alias by the name of what it is made of */
+  bool shown = detach && cap &&
+               cap->rec->want_fx; /* the torch-level graph has an alias by the name of what it is made of */
   if (shown && mg_fmodes_depth() > 1) mg_fx_use_aten(cap);
   PyObject *off = !type ? NULL : shown ? mg_fmodes_only() : mg_fmodes_off(), *r = NULL;
   if (!off) return NULL;

@@ -1,5 +1,7 @@
-/* Calls that make tensors of classes of the program: their C code would look for memory, so what it does is done here.
- * In: a class, and what it is called with.  Out: a stand-in of that class, after its own __new__ and __init__ have been recorded. */
+/* Calls that make tensors of classes of the program: their C code would look for memory,
+ * so what it does is done here.
+ * In: a class, and what it is called with.  Out: a stand-in of that class, after its own __new__ and
+ * __init__ have been recorded. */
 #include "record/tensor/subclass_calls.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
@@ -9,10 +11,16 @@
 #include "record/tensor/subclass.h"
 #include "record/tensor/wrapper_subclass.h"
 
-static bool class_is_tensors(PyObject *o) { return PyType_Check(o) && PyType_IsSubtype((PyTypeObject *)o, mg_torch.tensor); }
+static bool class_is_tensors(PyObject *o) {
+  return PyType_Check(o) && PyType_IsSubtype((PyTypeObject *)o, mg_torch.tensor);
+}
 
 PyObject *mg_call_as_subclass(const MgCall *c) {
-  PyObject *self = mg_policy_self(c->f), *x = self ? self : c->n ? c->arg[0] : NULL, *cls = c->n == 1 + !self ? c->arg[c->n - 1] : NULL;
+  PyObject *self = mg_policy_self(c->f),
+           *x = self   ? self
+                : c->n ? c->arg[0]
+                       : NULL,
+           *cls = c->n == 1 + !self ? c->arg[c->n - 1] : NULL;
   if (!x || !cls || c->kwnames || !mg_standin_is(x) || !class_is_tensors(cls)) return mg_call_unknown(c);
   return mg_subclass_cast(x, (PyTypeObject *)cls, false); /* torch asks no __torch_function__ about this */
 }
@@ -21,7 +29,8 @@ PyObject *mg_call_make_subclass(const MgCall *c) {
   Py_ssize_t nkw = c->n - c->npos;
   bool named = nkw == 1 && PyUnicode_Check(PyTuple_GET_ITEM(c->kwnames, 0)) &&
                !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(c->kwnames, 0), "require_grad");
-  if (c->npos < 2 || c->n > 3 || (nkw && !named) || !class_is_tensors(c->arg[0]) || !mg_standin_is(c->arg[1])) return mg_call_unknown(c);
+  if (c->npos < 2 || c->n > 3 || (nkw && !named) || !class_is_tensors(c->arg[0]) || !mg_standin_is(c->arg[1]))
+    return mg_call_unknown(c);
   int grad = c->n == 3 ? PyObject_IsTrue(c->arg[2]) : 0;
   PyObject *r = grad < 0 ? NULL : mg_subclass_cast(c->arg[1], (PyTypeObject *)c->arg[0], true), *off;
   if (!r || !grad) return r;
@@ -31,14 +40,16 @@ PyObject *mg_call_make_subclass(const MgCall *c) {
 }
 
 PyObject *mg_call_tensor_new(const MgCall *c) {
-  if (c->n != 2 || c->kwnames || !class_is_tensors(c->arg[0]) || !mg_standin_is(c->arg[1])) return mg_call_unknown(c);
+  if (c->n != 2 || c->kwnames || !class_is_tensors(c->arg[0]) || !mg_standin_is(c->arg[1]))
+    return mg_call_unknown(c);
   return mg_subclass_cast(c->arg[1], (PyTypeObject *)c->arg[0], false);
 }
 
 /* type.__call__ for a class without a __new__ of its own. */
 static PyObject *class_make(const MgCall *c) {
   PyTypeObject *t = (PyTypeObject *)c->f;
-  PyObject *name = PyUnicode_InternFromString("__init__"), *init = name ? mg_ops.lookup_special(t, name) : NULL, *r, *done;
+  PyObject *name = PyUnicode_InternFromString("__init__"),
+           *init = name ? mg_ops.lookup_special(t, name) : NULL, *r, *done;
   Py_XDECREF(name);
   bool python = init && Py_TYPE(init) == &PyFunction_Type;
   if (c->n != 1 || !c->npos || !mg_standin_is(c->arg[0])) return mg_call_unknown(c);

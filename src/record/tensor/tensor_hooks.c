@@ -1,5 +1,6 @@
-/* See the header.  Does not do: hooks on tensors that the graph writes to afterwards, backward passes in the same recording,
- * and, without fullgraph, hooks on tensors that the graph makes (a break keeps both halves compiled). */
+/* See the header.  Does not do: hooks on tensors that the graph writes to afterwards, backward passes in the
+ * same recording, and, without fullgraph, hooks on tensors that the graph makes (a break
+ * keeps both halves compiled). */
 #include "record/tensor/tensor_hooks.h"
 #include <stdlib.h>
 #include "entry/guard/source.h"
@@ -33,7 +34,9 @@ static int hook_keep(MgRec *r, MgHook h) {
 static PyObject *hook_add(MgRec *r, PyObject *with, PyObject *tensor, PyObject *hook) {
   PyObject *handle = mg_new_instance(mg_torch.removable_handle);
   if (!handle) return NULL;
-  MgHook h = {with, Py_NewRef(tensor), Py_NewRef(hook), Py_NewRef(handle), mg_standin_val(tensor), r->g->nnode, false};
+  MgHook h = {
+      with, Py_NewRef(tensor), Py_NewRef(hook), Py_NewRef(handle), mg_standin_val(tensor), r->g->nnode,
+      false};
   mg_fresh(handle);
   if (!hook_keep(r, h)) return handle;
   Py_DECREF(tensor);
@@ -63,16 +66,21 @@ static PyObject *hook_inside(MgRec *r, PyObject *self, PyObject *hook) {
 PyObject *mg_tensorhook_register(PyObject *self, PyObject *hook, bool accumulate) {
   MgStandInfo *info = mg_standin_info(self);
   MgRec *r = info->cap ? info->cap->rec : NULL;
-  if (!r || mg_rec != r || r->in_joint || mg_standin_transformed(self)) return mg_rec_break(BK_op, "a hook on a tensor");
+  if (!r || mg_rec != r || r->in_joint || mg_standin_transformed(self))
+    return mg_rec_break(BK_op, "a hook on a tensor");
   if (r->ident->unhooked) return mg_rec_break(BK_op, "a hook is registered after another one was removed");
   const MgVal *v = mg_val(r->g, info->val);
   if (!v->requires_grad)
-    return PyErr_Format(PyExc_RuntimeError, "cannot register a hook on a tensor that doesn't require gradient");
-  if (!info->input) return accumulate ? mg_rec_break(BK_op, "a hook on a leaf that is made here") : hook_inside(r, self, hook);
+    return PyErr_Format(PyExc_RuntimeError,
+                        "cannot register a hook on a tensor that doesn't require gradient");
+  if (!info->input)
+    return accumulate ? mg_rec_break(BK_op, "a hook on a leaf that is made here")
+                      : hook_inside(r, self, hook);
   const MgCapInput *in = &info->cap->input[info->input - 1];
   if (in->val != info->val) return mg_rec_break(BK_op, "a hook on a tensor that was written to");
   if (accumulate && in->nonleaf)
-    return PyErr_Format(PyExc_RuntimeError, "post accumulate grad hooks cannot be registered on non-leaf tensors");
+    return PyErr_Format(PyExc_RuntimeError,
+                        "post accumulate grad hooks cannot be registered on non-leaf tensors");
   return hook_add(r, mg_torch.hook_register[accumulate], self, hook);
 }
 
@@ -80,7 +88,8 @@ PyObject *mg_tensorhook_register(PyObject *self, PyObject *hook, bool accumulate
 
 /* What the engine calls: self is the dict as the recording sees it. */
 static PyObject *hook_run(PyObject *hooks, PyObject *arg, const char *name, PyObject **function) {
-  if (!mg_rec || mg_rec->in_joint || mg_hook_mode != HOOK_record) Py_RETURN_NONE; /* for joint_trace.c: the tensor itself runs them */
+  if (!mg_rec || mg_rec->in_joint || mg_hook_mode != HOOK_record)
+    Py_RETURN_NONE; /* for joint_trace.c: the tensor itself runs them */
   MgPause pause = mg_rec_pause();
   if (!*function) *function = hook_python(name);
   mg_rec_resume(pause);
@@ -95,14 +104,20 @@ static PyObject *hook_run_accumulated(PyObject *hooks, PyObject *leaf) {
   static PyObject *function;
   return hook_run(hooks, leaf, "run_accumulated", &function);
 }
-static PyMethodDef hook_defs[] = {{"hooks", hook_run_gradient, METH_O, NULL}, {"hooks", hook_run_accumulated, METH_O, NULL}};
+static PyMethodDef hook_defs[] = {{"hooks", hook_run_gradient, METH_O, NULL},
+                                  {"hooks", hook_run_accumulated, METH_O, NULL}};
 
 int mg_tensorhook_older(MgRec *r, PyObject *standin, PyObject *hooks, SrcRef src, bool accumulate) {
-  PyObject *name = PyUnicode_InternFromString(accumulate ? "_post_accumulate_grad_hooks" : "_backward_hooks"), *off = NULL;
+  PyObject *name = PyUnicode_InternFromString(accumulate ? "_post_accumulate_grad_hooks" : "_backward_hooks"),
+           *off = NULL;
   PyObject *seen = name ? mg_ops.wrap(hooks, mg_source(r->guards, SRC_attr, src, 0, name)) : NULL;
-  PyObject *run = seen ? PyCFunction_New(&hook_defs[accumulate], seen) : NULL, *dict = run ? PyDict_New() : NULL;
-  PyObject *d = dict && !PyDict_SetItemString(dict, "0", run) ? PyObject_GetAttr((PyObject *)mg_torch.tensor, name) : NULL;
-  PyObject *set = d && (off = mg_fmodes_off()) ? PyObject_CallMethod(d, "__set__", "OO", standin, dict) : NULL;
+  PyObject *run = seen ? PyCFunction_New(&hook_defs[accumulate], seen) : NULL,
+           *dict = run ? PyDict_New() : NULL;
+  PyObject *d = dict && !PyDict_SetItemString(dict, "0", run)
+                    ? PyObject_GetAttr((PyObject *)mg_torch.tensor, name)
+                    : NULL;
+  PyObject *set =
+      d && (off = mg_fmodes_off()) ? PyObject_CallMethod(d, "__set__", "OO", standin, dict) : NULL;
   if (off && mg_context_exit(off)) Py_CLEAR(set);
   Py_XDECREF(d);
   Py_XDECREF(dict);
@@ -126,7 +141,8 @@ int mg_tensorhook_remove(PyObject *handle) {
   MgHook *h = hook_of(handle);
   if (h) h->removed = true;
   if (h || !mg_rec) return h != NULL;
-  if (mg_rec->ident->nhook) return mg_rec_break(BK_op, "a hook is removed after another one was registered"), -1;
+  if (mg_rec->ident->nhook)
+    return mg_rec_break(BK_op, "a hook is removed after another one was registered"), -1;
   mg_rec->ident->unhooked = true;
   return 0;
 }
@@ -143,7 +159,8 @@ static bool hook_is_overwritten(const MgRec *r, const MgHook *h) {
 
 int mg_tensorhook_check(const MgRec *r) {
   for (uint32_t i = 0; i < r->ident->nhook; i++)
-    if (hook_is_overwritten(r, &r->ident->hook[i])) return mg_rec_break(BK_op, "a tensor with a hook is written to"), -1;
+    if (hook_is_overwritten(r, &r->ident->hook[i]))
+      return mg_rec_break(BK_op, "a tensor with a hook is written to"), -1;
   return 0;
 }
 

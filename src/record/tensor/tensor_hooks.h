@@ -1,8 +1,9 @@
-/* Hooks that the program registers on tensors while recording: Tensor.register_hook, register_post_accumulate_grad_hook.
- * On an older tensor the registration is an effect: the snapshot does it after the graph, and what that gives is the handle.
- * On a tensor that the graph makes it is a node, magneto_hook::point, whose result carries the handle; such a graph runs op
- * by op under autograd, or as a custom backend pleases.  Hooks that an older leaf has are recorded when a backward pass of the
- * recording runs them. */
+/* Hooks that the program registers on tensors while recording: Tensor.register_hook,
+ * register_post_accumulate_grad_hook. On an older tensor the registration is an effect: the snapshot does it
+ * after the graph, and what that gives is the handle. On a tensor that the graph makes it is a node,
+ * magneto_hook::point, whose result carries the handle; such a graph runs op by op under autograd, or as a
+ * custom backend pleases.  Hooks that an older leaf has are recorded when a backward pass
+ * of the recording runs them. */
 #ifndef MG_TENSOR_HOOKS_H
 #define MG_TENSOR_HOOKS_H
 #include "entry/guard/source_kinds.h"
@@ -12,18 +13,19 @@ typedef struct MgIdent MgIdent;
 typedef struct MgRec MgRec;
 
 typedef struct MgHook {
-  PyObject *with;    /* borrowed: what the snapshot calls with (tensor, hook) to get the handle */
-  PyObject *tensor;  /* strong: the stand-in of an older tensor, or of the node's result */
-  PyObject *hook;    /* strong */
-  PyObject *handle;  /* strong: what the program sees as the handle */
-  ValRef val;        /* of the tensor when the hook was registered */
-  NodeRef after;     /* the nodes from here on came later */
-  bool removed;      /* handle.remove() was called */
+  PyObject *with;   /* borrowed: what the snapshot calls with (tensor, hook) to get the handle */
+  PyObject *tensor; /* strong: the stand-in of an older tensor, or of the node's result */
+  PyObject *hook;   /* strong */
+  PyObject *handle; /* strong: what the program sees as the handle */
+  ValRef val;       /* of the tensor when the hook was registered */
+  NodeRef after;    /* the nodes from here on came later */
+  bool removed;     /* handle.remove() was called */
 } MgHook;
 
 /* self.register_hook(hook), or with `accumulate` the other one; self is a stand-in. */
 PyObject *mg_tensorhook_register(PyObject *self, PyObject *hook, bool accumulate);
-/* The stand-in of an older leaf, at src, gets its dict of hooks: a backward pass of the recording runs them.  -1 with an exception. */
+/* The stand-in of an older leaf, at src, gets its dict of hooks: a backward pass of the recording runs
+ * them.  -1 with an exception. */
 int mg_tensorhook_older(MgRec *r, PyObject *standin, PyObject *hooks, SrcRef src, bool accumulate);
 /* handle.remove(): 1 done; 0: an older handle, to be recorded like any call; -1 with a break. */
 int mg_tensorhook_remove(PyObject *handle);

@@ -1,8 +1,11 @@
-/* See the header.  Kernels know memory only: a result over the memory of an input comes out as a tensor of its own, and an input that
- * was written has been written once.  The program may see more: a write through a view that autograd tracks makes its base part of
- * the gradient graph, backward compares version counters, and inference tensors have only such views.
- * In: the recorded graph, version counters of stand-ins, which torch keeps.  Out: views and counters as eager has them.
- * Does not do: views of a tensor that is no result itself; the running statistics that a batch norm writes. */
+/* See the header.  Kernels know memory only: a result over the memory of an input comes out as a tensor of
+ * its own, and an input that was written has been written once.  The program may see more: a write through a
+ * view that autograd tracks makes its base part of the gradient graph, backward compares version counters,
+ * and inference tensors have only such views.
+ * In: the recorded graph, version counters of stand-ins, which torch keeps.  Out: views and counters as eager
+ * has them.
+ * Does not do: views of a tensor that is no result itself; the running statistics
+ * that a batch norm writes. */
 #include "record/tensor/view_state.h"
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +24,9 @@ const MgCapInput *mg_view_owner(const MgCapture *cap, ValRef v, int *n) {
   *n = 0;
   for (uint32_t i = 0; i < cap->ninput; i++) {
     const MgCapInput *in = &cap->input[i];
-    if (!in->real || in->scalar || in->outer || mg_val(cap->rec->g, in->val)->storage != mg_val(cap->rec->g, v)->storage) continue;
+    if (!in->real || in->scalar || in->outer ||
+        mg_val(cap->rec->g, in->val)->storage != mg_val(cap->rec->g, v)->storage)
+      continue;
     found = in;
     ++*n;
   }
@@ -41,7 +46,8 @@ PyObject *mg_viewstate_version(PyObject *self) {
   MgStandInfo *info = mg_standin_info(self);
   MgRec *r = info->cap->rec;
   int n;
-  if (mg_inference_mode_of(info->cap, info->val)) return mg_rec_break(BK_op, "the version of an inference tensor");
+  if (mg_inference_mode_of(info->cap, info->val))
+    return mg_rec_break(BK_op, "the version of an inference tensor");
   const MgCapInput *in = mg_view_owner(info->cap, info->val, &n);
   PyObject *own = mg_view_get(self, 0), *seen = NULL, *first = NULL, *sum = NULL;
   if (!own || !n) return own;

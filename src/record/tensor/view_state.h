@@ -1,4 +1,5 @@
-/* What tensors are of each other beside memory: views and their bases, and version counters.  See view_state.c. */
+/* What tensors are of each other beside memory: views and their bases, and version
+ * counters.  See view_state.c. */
 #ifndef MG_VIEW_STATE_H
 #define MG_VIEW_STATE_H
 #define PY_SSIZE_T_CLEAN

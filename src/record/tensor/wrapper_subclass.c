@@ -64,11 +64,14 @@ static PyObject *wrapper_inner(PyObject *v, SrcRef src, PyObject *names) {
   bool outer = mg_rec->cap->unwrapping;
   mg_rec->cap->unwrapping = true;
   for (Py_ssize_t i = 0; inner && i < PyTuple_GET_SIZE(names); i++) {
-    PyObject *name = PyTuple_GET_ITEM(names, i), *x = d ? Py_XNewRef(PyDict_GetItemWithError(d, name)) : NULL, *w = NULL;
+    PyObject *name = PyTuple_GET_ITEM(names, i), *x = d ? Py_XNewRef(PyDict_GetItemWithError(d, name)) : NULL,
+             *w = NULL;
     if (x) w = mg_ops.wrap(x, mg_source(g, SRC_key, ds, 0, name));
     else if (!PyErr_Occurred() && (x = wrapper_ask(v, name))) { /* a property */
       if (Py_REFCNT(x) > 1) w = mg_ops.wrap(x, mg_source(g, SRC_attr, src, 0, name));
-      else mg_rec_break(BK_tensor_kind, "a %s that makes its inner tensors when it is asked", Py_TYPE(v)->tp_name);
+      else
+        mg_rec_break(BK_tensor_kind, "a %s that makes its inner tensors when it is asked",
+                     Py_TYPE(v)->tp_name);
     }
     if (!w || PyDict_SetItem(inner, name, w)) Py_CLEAR(inner);
     Py_XDECREF(w);
@@ -82,7 +85,8 @@ static PyObject *wrapper_inner(PyObject *v, SrcRef src, PyObject *names) {
 static PyObject *wrapper_rebuild(PyObject *v, PyObject *inner, PyObject *context) {
   Glue glue;
   bool ok = mg_wrapper_enter(&glue);
-  PyObject *size = ok ? PyObject_CallMethod(v, "size", NULL) : NULL, *stride = size ? PyObject_CallMethod(v, "stride", NULL) : NULL;
+  PyObject *size = ok ? PyObject_CallMethod(v, "size", NULL) : NULL,
+           *stride = size ? PyObject_CallMethod(v, "stride", NULL) : NULL;
   PyObject *make = stride ? PyObject_GetAttr((PyObject *)Py_TYPE(v), wrapper_unflatten) : NULL, *w = NULL;
   PyObject *want = make ? PyObject_GetAttrString(v, "requires_grad") : NULL, *have = NULL;
   if (want) w = PyObject_CallFunctionObjArgs(make, inner, context, size, stride, NULL);
@@ -113,7 +117,8 @@ static int wrapper_guard(PyObject *v, SrcRef src, PyObject *flat) {
   PyObject *compare = _PyType_Lookup(Py_TYPE(v), wrapper_compare), *f = NULL, *want = NULL;
   if (compare && !(f = PyObject_GetAttr((PyObject *)Py_TYPE(v), wrapper_compare))) return -1;
   Glue glue;
-  PyObject *size = mg_wrapper_enter(&glue) ? mg_wrapper_sizes(v, "size") : NULL, *stride = size ? mg_wrapper_sizes(v, "stride") : NULL;
+  PyObject *size = mg_wrapper_enter(&glue) ? mg_wrapper_sizes(v, "size") : NULL,
+           *stride = size ? mg_wrapper_sizes(v, "stride") : NULL;
   stride = mg_wrapper_leave(&glue, stride);
   int jagged = stride ? PySequence_Contains(size, Py_None) : -1;
   if (jagged > 0) { /* its class computes them from the inner tensors */
@@ -121,7 +126,9 @@ static int wrapper_guard(PyObject *v, SrcRef src, PyObject *flat) {
     Py_SETREF(stride, Py_NewRef(Py_None));
     if (!wrapper_begin_jagged(mg_rec->cap)) jagged = -1;
   } else mg_rec->cap->told_sizes = true;
-  if (jagged >= 0) want = PyTuple_Pack(5, PyTuple_GET_ITEM(flat, 0), PyTuple_GET_ITEM(flat, 1), f ? f : Py_None, size, stride);
+  if (jagged >= 0)
+    want =
+        PyTuple_Pack(5, PyTuple_GET_ITEM(flat, 0), PyTuple_GET_ITEM(flat, 1), f ? f : Py_None, size, stride);
   if (want) mg_guard_add(mg_rec->guards, GK_flat, src, want, 0);
   Py_XDECREF(size);
   Py_XDECREF(stride);
@@ -138,7 +145,8 @@ PyObject *mg_wrapper_wrap(PyObject *v, SrcRef src) {
   if (!src) src = mg_source(r->guards, SRC_pinned, 0, 0, v);
   mg_guard_tensor(r->guards, src, v);
   mg_guard_type(r->guards, Py_TYPE(v));
-  PyObject *flat = mg_wrapper_leave(&glue, mg_wrapper_enter(&glue) ? mg_wrapper_flat(v) : NULL), *inner = NULL, *w = NULL;
+  PyObject *flat = mg_wrapper_leave(&glue, mg_wrapper_enter(&glue) ? mg_wrapper_flat(v) : NULL),
+           *inner = NULL, *w = NULL;
   if (flat && !wrapper_guard(v, src, flat)) inner = wrapper_inner(v, src, PyTuple_GET_ITEM(flat, 0));
   if (inner) w = wrapper_rebuild(v, inner, PyTuple_GET_ITEM(flat, 1));
   if (w && Py_TYPE(w) != Py_TYPE(v)) {
@@ -147,25 +155,30 @@ PyObject *mg_wrapper_wrap(PyObject *v, SrcRef src) {
   }
   if (w && wrapper_copy_marks(v, w, src)) Py_CLEAR(w);
   if (w) wrapper_note_function(cap, Py_TYPE(v));
-  if (w && (mg_older_add(v, w, src, OLDER_object) || !mg_wrapper_remember(cap, w, mg_standin_outer_input(cap, v, src)))) Py_CLEAR(w);
+  if (w && (mg_older_add(v, w, src, OLDER_object) ||
+            !mg_wrapper_remember(cap, w, mg_standin_outer_input(cap, v, src))))
+    Py_CLEAR(w);
   Py_XDECREF(inner);
   Py_XDECREF(flat);
   return w;
 }
 
 PyObject *mg_wrapper_outside(PyObject *f) {
-  PyObject *m = mg_import("torch.utils._python_dispatch"), *make = m ? PyObject_GetAttrString(m, "_disable_current_modes") : NULL;
+  PyObject *m = mg_import("torch.utils._python_dispatch"),
+           *make = m ? PyObject_GetAttrString(m, "_disable_current_modes") : NULL;
   MgCapture *cap = mg_rec->cap;
   Glue glue;
   bool ok = mg_wrapper_enter(&glue) && make;
-  PyObject *off = ok ? mg_context_enter(PyObject_CallNoArgs(make)) : NULL, *r = off ? PyObject_CallNoArgs(f) : NULL;
+  PyObject *off = ok ? mg_context_enter(PyObject_CallNoArgs(make)) : NULL,
+           *r = off ? PyObject_CallNoArgs(f) : NULL;
   if (off && mg_context_exit(off)) Py_CLEAR(r);
   if (!wrapper_begin_jagged(cap)) Py_CLEAR(r);
   r = mg_wrapper_leave(&glue, r);
   Py_XDECREF(make);
   Py_XDECREF(m);
   if (r && mg_wrapper_begin(mg_rec, Py_TYPE(r))) Py_CLEAR(r);
-  if (r && !mg_older(r) && mg_older_add(r, r, mg_source(mg_rec->guards, SRC_pinned, 0, 0, r), OLDER_itself)) Py_CLEAR(r);
+  if (r && !mg_older(r) && mg_older_add(r, r, mg_source(mg_rec->guards, SRC_pinned, 0, 0, r), OLDER_itself))
+    Py_CLEAR(r);
   return r;
 }
 
@@ -182,7 +195,8 @@ void mg_wrapper_guard_distinct(MgRec *r) {
   for (uint32_t i = 0; i < d->n; i++)
     for (uint32_t j = 0; wrapper_may_be_offsets(r, &d->v[i]) && j < i; j++) {
       if (!wrapper_may_be_offsets(r, &d->v[j])) continue;
-      if (mg_older_by_path(&d->v[i]) && mg_older_by_path(&d->v[j])) mg_guard_pair(r->guards, GK_distinct, d->v[i].src, d->v[j].src, 0);
+      if (mg_older_by_path(&d->v[i]) && mg_older_by_path(&d->v[j]))
+        mg_guard_pair(r->guards, GK_distinct, d->v[i].src, d->v[j].src, 0);
       else if (mg_older_by_path(&d->v[i])) mg_guard_add(r->guards, GK_not, d->v[i].src, d->v[j].orig, 0);
       else if (mg_older_by_path(&d->v[j])) mg_guard_add(r->guards, GK_not, d->v[j].src, d->v[i].orig, 0);
     }
@@ -190,11 +204,13 @@ void mg_wrapper_guard_distinct(MgRec *r) {
 
 /* ---- ops ---- */
 
-/* Is t torch's DTensor, whose ops C++ does itself once all modes have declined?  Its Python calls the op again. */
+/* Is t torch's DTensor, whose ops C++ does itself once all modes have declined?  Its
+ * Python calls the op again. */
 static bool wrapper_in_c(PyTypeObject *t) {
   static PyTypeObject *type; /* strong */
   if (type) return t == type;
-  PyObject *name = PyUnicode_FromString("torch.distributed.tensor"), *m = name ? PyImport_GetModule(name) : NULL;
+  PyObject *name = PyUnicode_FromString("torch.distributed.tensor"),
+           *m = name ? PyImport_GetModule(name) : NULL;
   if (m) type = (PyTypeObject *)PyObject_GetAttrString(m, "DTensor");
   Py_XDECREF(m);
   Py_XDECREF(name);
@@ -208,7 +224,8 @@ bool mg_wrapper_declined(MgCapture *cap) {
   return now;
 }
 
-/* Is f Python of the program, which may do anything?  That of torch's own classes changes nothing but its results. */
+/* Is f Python of the program, which may do anything?  That of torch's own classes
+ * changes nothing but its results. */
 static bool wrapper_by_program(PyObject *f) {
   if (PyMethod_Check(f)) f = PyMethod_GET_FUNCTION(f);
   return PyFunction_Check(f) && !mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(f));
@@ -216,9 +233,9 @@ static bool wrapper_by_program(PyObject *f) {
 
 static Py_ssize_t wrapper_said(const MgCapture *cap) { return cap->said ? PyList_GET_SIZE(cap->said) : 0; }
 
-/* A class's __torch_dispatch__ with the mode on.  Each run calls that of the outer tensors again: one that does more than to give a
- * result would do it once too often here, so what the program wrote is recorded, to see what it changes.  The engine calls it
- * when the program has ended and nothing is recorded any more. */
+/* A class's __torch_dispatch__ with the mode on.  Each run calls that of the outer tensors again: one that
+ * does more than to give a result would do it once too often here, so what the program wrote is recorded, to
+ * see what it changes.  The engine calls it when the program has ended and nothing is recorded any more. */
 static PyObject *wrapper_call(MgCapture *cap, PyTypeObject *t, PyObject *f, PyObject *args) {
   MgRec *r = cap->rec;
   if (r->in_joint || !r->guards || !wrapper_by_program(f)) return mg_dispatch_with_mode(cap, f, args, NULL);
@@ -226,7 +243,8 @@ static PyObject *wrapper_call(MgCapture *cap, PyTypeObject *t, PyObject *f, PyOb
   Py_ssize_t said = wrapper_said(cap);
   uint32_t drawn = r->guards->ndraw;
   if (!before) return NULL;
-  for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(args); i++) mg_fresh(PyTuple_GET_ITEM(args, i)); /* packed for this call */
+  for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(args); i++)
+    mg_fresh(PyTuple_GET_ITEM(args, i)); /* packed for this call */
   mg_hook_mode = HOOK_record;
   PyObject *res = mg_dispatch_with_mode(cap, f, args, NULL);
   mg_hook_mode = HOOK_off;
@@ -263,7 +281,8 @@ bool mg_wrapper_dispatch(MgCapture *cap, PyObject *const *a, PyObject *kwargs, P
   if (all) kw = kwargs ? Py_NewRef(kwargs) : PyDict_New();
   for (Py_ssize_t i = 0; kw && !*res && !PyErr_Occurred() && i < n; i++) {
     bool in_c = wrapper_in_c((PyTypeObject *)PyTuple_GET_ITEM(all, i));
-    PyObject *f = in_c ? Py_NewRef(a[0]) : PyObject_GetAttr(PyTuple_GET_ITEM(all, i), mg_names.torch_dispatch);
+    PyObject *f =
+        in_c ? Py_NewRef(a[0]) : PyObject_GetAttr(PyTuple_GET_ITEM(all, i), mg_names.torch_dispatch);
     PyObject *args = !f ? NULL : in_c ? Py_NewRef(a[2]) : PyTuple_Pack(4, a[0], all, a[2], kw);
     cap->glue++;
     cap->decline = in_c;
@@ -275,7 +294,9 @@ bool mg_wrapper_dispatch(MgCapture *cap, PyObject *const *a, PyObject *kwargs, P
     Py_XDECREF(args);
     Py_XDECREF(f);
   }
-  if (kw && !*res && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "no implementation found for %R on types that are subclasses of torch.Tensor", a[0]);
+  if (kw && !*res && !PyErr_Occurred())
+    PyErr_Format(PyExc_TypeError,
+                 "no implementation found for %R on types that are subclasses of torch.Tensor", a[0]);
   Py_XDECREF(kw);
   Py_XDECREF(all);
   Py_XDECREF(types);
@@ -293,7 +314,8 @@ PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs) {
   int rc = shown ? mg_fx_before(cap, args, kwargs, &c) : 0;
   mg_rec_resume(pause);
   if (rc) return NULL;
-  PyObject *r = mg_wrapper_leave(&glue, mg_wrapper_enter(&glue) ? PyObject_Call((PyObject *)t, args, kwargs) : NULL);
+  PyObject *r =
+      mg_wrapper_leave(&glue, mg_wrapper_enter(&glue) ? PyObject_Call((PyObject *)t, args, kwargs) : NULL);
   if (r && (Py_TYPE(r) != t || !mg_wrapper_made(r))) {
     Py_CLEAR(r);
     mg_rec_break(BK_tensor_kind, "a %s", t->tp_name);
@@ -333,11 +355,13 @@ PyObject *mg_wrapper_getattr(PyObject *o, PyObject *name) {
   PyObject *d = mg_ops.lookup_special(t, name), *v;
   bool own = d && d != _PyType_Lookup(mg_torch.tensor, name);
   descrgetfunc get = d ? Py_TYPE(d)->tp_descr_get : NULL;
-  if (!own && d && (name == mg_names.grad || PyUnicode_CompareWithASCIIString(name, "_grad") == 0) && mg_older(o))
+  if (!own && d && (name == mg_names.grad || PyUnicode_CompareWithASCIIString(name, "_grad") == 0) &&
+      mg_older(o))
     return mg_rec_break(BK_tensor_kind, "grad of a %s", t->tp_name);
   if (name == mg_names.class_) return Py_NewRef((PyObject *)t);
   if (name == mg_names.dict) return mg_rec_break(BK_tensor_kind, "the dict of a %s", t->tp_name);
-  if (own && get && Py_IS_TYPE(d, &PyMemberDescr_Type)) return wrapper_held(o, name, get(d, o, (PyObject *)t)); /* a slot */
+  if (own && get && Py_IS_TYPE(d, &PyMemberDescr_Type))
+    return wrapper_held(o, name, get(d, o, (PyObject *)t)); /* a slot */
   if (own && get && Py_TYPE(d)->tp_descr_set) return get(d, o, (PyObject *)t);
   if (!d || !Py_TYPE(d)->tp_descr_set) {
     v = wrapper_own(o, name);

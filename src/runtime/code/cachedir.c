@@ -23,7 +23,7 @@ enum { CACHEDIR_PATH = 1024, CACHEDIR_SUFFIX = 16 /* random bytes in the name of
 static const char cachedir_key_name[] = "key";
 
 /* Guarded by MG_LOCK_cache. */
-static bool cachedir_opened;              /* was it tried? */
+static bool cachedir_opened; /* was it tried? */
 static int cachedir_fd = -1;
 static dev_t cachedir_dev;
 static ino_t cachedir_ino;
@@ -94,8 +94,9 @@ static bool cachedir_read_key(int dir, bool *absent) {
   int fd = openat(dir, cachedir_key_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   *absent = fd < 0 && errno == ENOENT;
   if (fd < 0) return false;
-  bool ok = !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & (S_IRWXG | S_IRWXO)) &&
-            st.st_size == MG_CACHE_KEY && read(fd, cachedir_key, MG_CACHE_KEY) == MG_CACHE_KEY;
+  bool ok = !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+            !(st.st_mode & (S_IRWXG | S_IRWXO)) && st.st_size == MG_CACHE_KEY &&
+            read(fd, cachedir_key, MG_CACHE_KEY) == MG_CACHE_KEY;
   close(fd);
   return ok;
 }
@@ -132,7 +133,8 @@ static bool cachedir_choose(void) {
   size_t room = sizeof cachedir_path;
   char here[CACHEDIR_PATH] = "";
   int n;
-  if (dir && *dir != '/' && !getcwd(here, sizeof here)) return cachedir_off("the current folder is not known");
+  if (dir && *dir != '/' && !getcwd(here, sizeof here))
+    return cachedir_off("the current folder is not known");
   if (dir) n = snprintf(cachedir_path, room, "%s%s%s", here, *here ? "/" : "", dir);
   else if (xdg && *xdg == '/') n = snprintf(cachedir_path, room, "%s/magneto", xdg);
   else if (home && *home == '/') n = snprintf(cachedir_path, room, "%s/.cache/magneto", home);
@@ -152,7 +154,8 @@ static int cachedir_make(void) {
   }
   int why = mkdir(path, 0700) ? errno : EEXIST;
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) cachedir_off("the cache folder %s cannot be opened: %s", path, strerror(why == EEXIST ? errno : why));
+  if (fd < 0)
+    cachedir_off("the cache folder %s cannot be opened: %s", path, strerror(why == EEXIST ? errno : why));
   return fd;
 }
 
@@ -174,7 +177,8 @@ static void cachedir_try(void) {
     cachedir_fd = fd;
     cachedir_dev = st.st_dev;
     cachedir_ino = st.st_ino;
-    if (faccessat(fd, ".", W_OK, AT_EACCESS)) mg_notice("nothing is added to the cache: %s cannot be written", cachedir_path);
+    if (faccessat(fd, ".", W_OK, AT_EACCESS))
+      mg_notice("nothing is added to the cache: %s cannot be written", cachedir_path);
     return;
   }
   if (fd >= 0) close(fd);

@@ -25,7 +25,8 @@ static void digest_draw(void) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     uint64_t seed = (uint64_t)t.tv_nsec * 0x9e3779b97f4a7c15u ^ (uintptr_t)&t;
-    for (int i = 0; i < 2 * WORDS; i++) digest_key[i / WORDS][i % WORDS] = (uint32_t)digest_mix(seed + (uint64_t)i);
+    for (int i = 0; i < 2 * WORDS; i++)
+      digest_key[i / WORDS][i % WORDS] = (uint32_t)digest_mix(seed + (uint64_t)i);
     for (int i = 0; i < 2; i++) digest_point[i] = digest_mix(seed - 1 - (uint64_t)i);
   }
   for (int i = 0; i < 2; i++) digest_point[i] %= digest_prime;

@@ -1,6 +1,8 @@
 /* The on-disk cache.  See the header.
- * In: keys and bytes.  Out: files of the folder that runtime/code/cachedir opens, and bytes that this user's processes wrote.
- * Invariant: bytes go out only if their keyed digest is right, so nothing behind this file sees what somebody else made. */
+ * In: keys and bytes.  Out: files of the folder that runtime/code/cachedir opens, and bytes that
+ * this user's processes wrote.
+ * Invariant: bytes go out only if their keyed digest is right, so nothing behind this file
+ * sees what somebody else made. */
 #define _GNU_SOURCE
 #include "runtime/code/disk_cache.h"
 #include <dirent.h>
@@ -27,11 +29,11 @@
 enum {
   ARTIFACT_MAX_FILE = 64 << 20,
   ARTIFACT_TRIM_EVERY = 64,
-  ARTIFACT_BLOCK = 4096,         /* bytes that the smallest file takes */
+  ARTIFACT_BLOCK = 4096, /* bytes that the smallest file takes */
   ARTIFACT_DIGEST = 32,
   ARTIFACT_NAME = 48,
-  ARTIFACT_STALE = 600,          /* seconds: a temporary that nobody wrote to for so long has no writer */
-  ARTIFACT_MB = 512              /* MAGNETO_CACHE_MB by default */
+  ARTIFACT_STALE = 600, /* seconds: a temporary that nobody wrote to for so long has no writer */
+  ARTIFACT_MB = 512     /* MAGNETO_CACHE_MB by default */
 };
 static const char *const artifact_suffix[] = {".o", ".plan", ".cubin"}; /* by MgArtifactKind */
 
@@ -47,7 +49,8 @@ static atomic_ullong artifact_loaded, artifact_stored, artifact_damaged, artifac
 
 /* ---- keys ---- */
 
-static uint8_t artifact_machine[ARTIFACT_DIGEST]; /* digest of this CPU's identity, and of the level it is capped to */
+static uint8_t
+    artifact_machine[ARTIFACT_DIGEST]; /* digest of this CPU's identity, and of the level it is capped to */
 
 static void artifact_find_machine(void) {
   uint32_t id[17] = {0};
@@ -86,7 +89,10 @@ bool mg_artifact_on(void) { return mg_cachedir() >= 0; }
 
 /* ---- the build ---- */
 
-typedef struct ArtifactBuild { const void *id; size_t n; } ArtifactBuild;
+typedef struct ArtifactBuild {
+  const void *id;
+  size_t n;
+} ArtifactBuild;
 
 /* The build id among the notes of the library that this function is in. */
 static int artifact_find_build(struct dl_phdr_info *lib, size_t size, void *arg) {
@@ -103,7 +109,8 @@ static int artifact_find_build(struct dl_phdr_info *lib, size_t size, void *arg)
     while (h->p_type == PT_NOTE && !b->id && (size_t)(end - p) > sizeof(ElfW(Nhdr))) {
       const ElfW(Nhdr) *note = (const void *)p;
       const char *name = p + sizeof *note, *desc = name + (note->n_namesz + 3) / 4 * 4;
-      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(name, "GNU", 4)) *b = (ArtifactBuild){desc, note->n_descsz};
+      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(name, "GNU", 4))
+        *b = (ArtifactBuild){desc, note->n_descsz};
       p = desc + (note->n_descsz + 3) / 4 * 4;
     }
   }
@@ -143,8 +150,11 @@ static void artifact_digest(const ArtifactHead *h, const void *data, uint8_t out
 /* The bytes of an open file of `size` bytes; NULL: it is damaged, or another folder's. */
 static void *artifact_read_all(int fd, uint64_t size, MgKey key, ArtifactHead *h) {
   uint8_t digest[ARTIFACT_DIGEST];
-  if (size < sizeof *h || size - sizeof *h > ARTIFACT_MAX_FILE || !artifact_read(fd, h, sizeof *h)) return NULL;
-  if (memcmp(h->magic, ARTIFACT_MAGIC, sizeof h->magic) || !mg_key_same(h->key, key) || h->len != size - sizeof *h) return NULL;
+  if (size < sizeof *h || size - sizeof *h > ARTIFACT_MAX_FILE || !artifact_read(fd, h, sizeof *h))
+    return NULL;
+  if (memcmp(h->magic, ARTIFACT_MAGIC, sizeof h->magic) || !mg_key_same(h->key, key) ||
+      h->len != size - sizeof *h)
+    return NULL;
   void *data = mg_malloc(h->len);
   if (!data) return NULL;
   bool ok = artifact_read(fd, data, h->len);
@@ -198,7 +208,8 @@ static bool artifact_is_file(const char *name) {
   return false;
 }
 
-/* The cache's files and temporaries in the folder; a new array, NULL if there are none.  Other files are not ours to look at. */
+/* The cache's files and temporaries in the folder; a new array, NULL if there are none.  Other
+ * files are not ours to look at. */
 static ArtifactFile *artifact_list(int dir, size_t *n) {
   int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *d = again >= 0 ? fdopendir(again) : NULL;
@@ -217,8 +228,11 @@ static ArtifactFile *artifact_list(int dir, size_t *n) {
       f = g;
     }
     ArtifactFile *p = &f[(*n)++];
-    *p = (ArtifactFile){.bytes = ((uint64_t)st.st_size + ARTIFACT_BLOCK - 1) / ARTIFACT_BLOCK * ARTIFACT_BLOCK,
-                        .used = st.st_mtime, .temp = temp, .right = S_ISREG(st.st_mode) && !mg_cachedir_wrong(st.st_uid, st.st_mode)};
+    *p =
+        (ArtifactFile){.bytes = ((uint64_t)st.st_size + ARTIFACT_BLOCK - 1) / ARTIFACT_BLOCK * ARTIFACT_BLOCK,
+                       .used = st.st_mtime,
+                       .temp = temp,
+                       .right = S_ISREG(st.st_mode) && !mg_cachedir_wrong(st.st_uid, st.st_mode)};
     strcpy(p->name, e->d_name);
   }
   if (d) closedir(d);
@@ -227,7 +241,8 @@ static ArtifactFile *artifact_list(int dir, size_t *n) {
 
 static uint64_t artifact_limit(void) { return mg_env_number(ENV_CACHE_MB, ARTIFACT_MB) << 20; }
 
-/* Removes what killed writers left, and the least recently used files when all together have grown too large. */
+/* Removes what killed writers left, and the least recently used files when all
+ * together have grown too large. */
 static void artifact_trim(int dir) {
   size_t n;
   uint64_t total = 0, most = artifact_limit();
@@ -248,8 +263,12 @@ static void artifact_trim(int dir) {
 
 void mg_artifact_info(MgArtifactInfo *out) {
   int dir = mg_cachedir();
-  *out = (MgArtifactInfo){.limit = artifact_limit(), .loaded = artifact_loaded, .stored = artifact_stored,
-                          .damaged = artifact_damaged, .refused = artifact_refused, .swept = artifact_swept};
+  *out = (MgArtifactInfo){.limit = artifact_limit(),
+                          .loaded = artifact_loaded,
+                          .stored = artifact_stored,
+                          .damaged = artifact_damaged,
+                          .refused = artifact_refused,
+                          .swept = artifact_swept};
   size_t n = 0;
   ArtifactFile *f = dir < 0 ? NULL : artifact_list(dir, &n);
   for (size_t i = 0; i < n; i++) {

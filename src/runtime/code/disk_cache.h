@@ -1,8 +1,9 @@
-/* What earlier processes compiled, kept on disk: object files, so that a warm start needs no LLVM, and plans (driver/plan_store).
- * A file is found by a 128-bit key of everything that determines its contents.  Files are written under a temporary name and
- * renamed.  They carry a keyed digest (BLAKE2b) and are only read when runtime/code/cachedir allows it; a damaged one is a miss.
- * Place: $MAGNETO_CACHE_DIR, else $XDG_CACHE_HOME/magneto, else ~/.cache/magneto; MAGNETO_CACHE=0 turns it off.
- * All files together keep below $MAGNETO_CACHE_MB (512): the least recently used ones go.  What killed writers left goes, too. */
+/* What earlier processes compiled, kept on disk: object files, so that a warm start needs no LLVM, and plans
+ * (driver/plan_store). A file is found by a 128-bit key of everything that determines its contents.  Files
+ * are written under a temporary name and renamed.  They carry a keyed digest (BLAKE2b) and are only read when
+ * runtime/code/cachedir allows it; a damaged one is a miss. Place: $MAGNETO_CACHE_DIR, else
+ * $XDG_CACHE_HOME/magneto, else ~/.cache/magneto; MAGNETO_CACHE=0 turns it off. All files together keep below
+ * $MAGNETO_CACHE_MB (512): the least recently used ones go.  What killed writers left goes, too. */
 #ifndef MG_DISK_CACHE_H
 #define MG_DISK_CACHE_H
 #include "runtime/code/kernel_cache.h"
@@ -11,16 +12,20 @@
 typedef enum MgArtifactKind { MG_ART_object, MG_ART_plan, MG_ART_cubin } MgArtifactKind;
 
 bool mg_artifact_on(void); /* is there such a place? */
-const void *mg_artifact_build(size_t *n); /* what tells this build of the library from others (the linker's build id); or NULL */
-/* Mixes what the text (of a module, or that describes a graph) does not say into its key: this CPU, the format version. */
+const void *mg_artifact_build(
+    size_t *n); /* what tells this build of the library from others (the linker's build id); or NULL */
+/* Mixes what the text (of a module, or that describes a graph) does not say into its key:
+ * this CPU, the format version. */
 MgKey mg_artifact_key(const char *text, size_t len);
 bool mg_artifact_load(MgArtifactKind kind, MgKey key, MgObject *out); /* out->data is new */
-void mg_artifact_store(MgArtifactKind kind, MgKey key, const MgObject *obj); /* failure is silent: only the next start is slower */
+void mg_artifact_store(MgArtifactKind kind, MgKey key,
+                       const MgObject *obj); /* failure is silent: only the next start is slower */
 
 typedef struct MgArtifactInfo {
-  uint64_t nfile, ntemp, nwrong;                    /* in the folder now; nwrong: files that are refused */
-  uint64_t bytes, limit;                            /* of all of them; MAGNETO_CACHE_MB */
-  uint64_t loaded, stored, damaged, refused, swept; /* files, by this process; swept: what killed writers left */
+  uint64_t nfile, ntemp, nwrong; /* in the folder now; nwrong: files that are refused */
+  uint64_t bytes, limit;         /* of all of them; MAGNETO_CACHE_MB */
+  uint64_t loaded, stored, damaged, refused,
+      swept; /* files, by this process; swept: what killed writers left */
 } MgArtifactInfo;
 void mg_artifact_info(MgArtifactInfo *out);
 #endif

@@ -15,20 +15,21 @@ typedef struct KcEntry { /* one kernel */
   MgKey key;
   void *fn;
   MgKcPlace place;
-  MgKcRef code;          /* not counted */
+  MgKcRef code; /* not counted */
 } KcEntry;
 
 enum { KC_IDLE_BYTES = 32 << 20 }; /* code kept although no plan refers to it */
 
 /* MG_LOCK_kernel guards everything below. */
-static MgMap kc_index;   /* key.lo -> entry; of two kernels with equal lo only the newer is found */
+static MgMap kc_index; /* key.lo -> entry; of two kernels with equal lo only the newer is found */
 static KcEntry *kc_entry;
 static uint32_t kc_n, kc_cap;
 static MgKcRef kc_codes;
 static uint64_t kc_hits, kc_misses;
 
 MgKey mg_kcache_key(const char *text, size_t len) {
-  MgKey k = {mg_hash_bytes(text, len, 0x6d61676e65746f31ull), mg_hash_bytes(text, len, 0x8f3a9c5d1b7e2460ull)};
+  MgKey k = {mg_hash_bytes(text, len, 0x6d61676e65746f31ull),
+             mg_hash_bytes(text, len, 0x8f3a9c5d1b7e2460ull)};
   if (k.lo < 2) k.lo += 2; /* MgMap keeps 0 and 1 for itself */
   return k;
 }
@@ -85,7 +86,8 @@ static void kc_trim(uint64_t keep) {
   }
 }
 
-MgRc mg_kcache_add(MgCtx *c, MgCode *code, const MgKey *key, void *const *fn, const MgKcPlace *place, uint32_t n, MgKcRef *ref) {
+MgRc mg_kcache_add(MgCtx *c, MgCode *code, const MgKey *key, void *const *fn, const MgKcPlace *place,
+                   uint32_t n, MgKcRef *ref) {
   MgKcRef r = mg_calloc(1, sizeof *r);
   MgRc rc = r ? MG_OK : MG_NOMEM;
   mg_fork_lock(MG_LOCK_kernel);

@@ -15,40 +15,42 @@ typedef struct ElfFunc { /* an exported function */
 } ElfFunc;
 
 struct MgCode {
-  uint8_t *map;          /* the mapping */
+  uint8_t *map; /* the mapping */
   size_t bytes;
-  char *names;           /* copied string table of the exported functions */
+  char *names; /* copied string table of the exported functions */
   ElfFunc *func;
   uint32_t nfunc;
-  void *other;           /* code that is not ours to map, and how it is given back */
+  void *other; /* code that is not ours to map, and how it is given back */
   void (*drop)(void *other);
 };
 
-typedef struct ElfIn {   /* one object being loaded */
+typedef struct ElfIn { /* one object being loaded */
   MgCtx *c;
-  const uint8_t *p;      /* file bytes */
+  const uint8_t *p; /* file bytes */
   size_t len;
-  const Elf64_Shdr *sh;  /* section headers (copied: alignment of the input is unknown) */
+  const Elf64_Shdr *sh; /* section headers (copied: alignment of the input is unknown) */
   uint32_t nsh;
-  const char *shstr;     /* section names */
+  const char *shstr; /* section names */
   size_t shstr_len;
-  Elf64_Sym *sym;        /* symbols (copied) */
+  Elf64_Sym *sym; /* symbols (copied) */
   uint32_t nsym;
-  const char *str;       /* symbol names */
+  const char *str; /* symbol names */
   size_t str_len;
-  uint64_t *at;          /* per section: offset in the mapping, or ELF_NOWHERE */
-  uint64_t *ext;         /* per symbol: resolved external address */
-  uint64_t stub, got;    /* offsets of the stubs and of the GOT, one entry a symbol */
-  uint64_t total;        /* bytes of the mapping */
+  uint64_t *at;       /* per section: offset in the mapping, or ELF_NOWHERE */
+  uint64_t *ext;      /* per symbol: resolved external address */
+  uint64_t stub, got; /* offsets of the stubs and of the GOT, one entry a symbol */
+  uint64_t total;     /* bytes of the mapping */
   MgElfResolve resolve;
 } ElfIn;
 
 #define ELF_NOWHERE UINT64_MAX
-#define ELF_MAX (256u << 20)   /* no kernel object is larger; keeps all sums far from overflow */
+#define ELF_MAX (256u << 20) /* no kernel object is larger; keeps all sums far from overflow */
 #define ELF_STUB 16
 
 #define elf_bad(in, ...) mg_fail((in)->c, MG_BUG, __VA_ARGS__)
-static bool elf_inside(const ElfIn *in, uint64_t off, uint64_t n) { return off <= in->len && n <= in->len - off; }
+static bool elf_inside(const ElfIn *in, uint64_t off, uint64_t n) {
+  return off <= in->len && n <= in->len - off;
+}
 
 /* The NUL-terminated name at offset i of a string table, or NULL. */
 static const char *elf_name(const char *table, size_t len, uint64_t i) {
@@ -59,11 +61,12 @@ static MgRc elf_read_headers(ElfIn *in) {
   Elf64_Ehdr eh;
   if (in->len < sizeof eh || in->len > ELF_MAX) return elf_bad(in, "object of %zu bytes", in->len);
   memcpy(&eh, in->p, sizeof eh);
-  if (memcmp(eh.e_ident, ELFMAG, SELFMAG) || eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_ident[EI_DATA] != ELFDATA2LSB ||
-      eh.e_type != ET_REL)
+  if (memcmp(eh.e_ident, ELFMAG, SELFMAG) || eh.e_ident[EI_CLASS] != ELFCLASS64 ||
+      eh.e_ident[EI_DATA] != ELFDATA2LSB || eh.e_type != ET_REL)
     return elf_bad(in, "not a relocatable ELF object");
   if (eh.e_machine != EM_X86_64) return mg_fail(in->c, MG_UNSUP, "object for machine %d", eh.e_machine);
-  if (eh.e_shentsize != sizeof(Elf64_Shdr) || !eh.e_shnum || !elf_inside(in, eh.e_shoff, eh.e_shnum * sizeof(Elf64_Shdr)))
+  if (eh.e_shentsize != sizeof(Elf64_Shdr) || !eh.e_shnum ||
+      !elf_inside(in, eh.e_shoff, eh.e_shnum * sizeof(Elf64_Shdr)))
     return elf_bad(in, "section headers outside of the object");
   Elf64_Shdr *sh = mg_new(in->c, Elf64_Shdr, eh.e_shnum);
   TRYP(sh);
@@ -71,9 +74,11 @@ static MgRc elf_read_headers(ElfIn *in) {
   in->sh = sh;
   in->nsh = eh.e_shnum;
   for (uint32_t i = 0; i < in->nsh; i++)
-    if (sh[i].sh_type != SHT_NOBITS && sh[i].sh_type != SHT_NULL && !elf_inside(in, sh[i].sh_offset, sh[i].sh_size))
+    if (sh[i].sh_type != SHT_NOBITS && sh[i].sh_type != SHT_NULL &&
+        !elf_inside(in, sh[i].sh_offset, sh[i].sh_size))
       return elf_bad(in, "section %u outside of the object", i);
-  if (eh.e_shstrndx >= in->nsh || sh[eh.e_shstrndx].sh_type != SHT_STRTAB) return elf_bad(in, "no section names");
+  if (eh.e_shstrndx >= in->nsh || sh[eh.e_shstrndx].sh_type != SHT_STRTAB)
+    return elf_bad(in, "no section names");
   in->shstr = (const char *)in->p + sh[eh.e_shstrndx].sh_offset;
   in->shstr_len = sh[eh.e_shstrndx].sh_size;
   return MG_OK;
@@ -115,7 +120,8 @@ static MgRc elf_layout(ElfIn *in) {
     if (!elf_wanted(in, s)) continue;
     if (s->sh_flags & SHF_WRITE) return elf_bad(in, "section %u is writable", i);
     uint64_t align = s->sh_addralign ? s->sh_addralign : 1;
-    if (align & (align - 1) || align > 4096 || s->sh_size > ELF_MAX) return elf_bad(in, "section %u: alignment or size", i);
+    if (align & (align - 1) || align > 4096 || s->sh_size > ELF_MAX)
+      return elf_bad(in, "section %u: alignment or size", i);
     in->at[i] = (total + align - 1) & ~(align - 1);
     total = in->at[i] + s->sh_size;
     if (total > ELF_MAX) return elf_bad(in, "object too large");
@@ -137,9 +143,11 @@ static MgRc elf_layout(ElfIn *in) {
 /* Address of symbol i in the mapping m. */
 static MgRc elf_symbol_addr(ElfIn *in, uint8_t *m, uint32_t i, uint64_t *out) {
   const Elf64_Sym *s = &in->sym[i];
-  if (s->st_shndx == SHN_UNDEF) return *out = in->ext[i], *out ? MG_OK : elf_bad(in, "relocation against nothing");
+  if (s->st_shndx == SHN_UNDEF)
+    return *out = in->ext[i], *out ? MG_OK : elf_bad(in, "relocation against nothing");
   if (s->st_shndx == SHN_ABS) return *out = s->st_value, MG_OK;
-  if (s->st_shndx >= in->nsh || in->at[s->st_shndx] == ELF_NOWHERE || s->st_value > in->sh[s->st_shndx].sh_size)
+  if (s->st_shndx >= in->nsh || in->at[s->st_shndx] == ELF_NOWHERE ||
+      s->st_value > in->sh[s->st_shndx].sh_size)
     return elf_bad(in, "symbol %u outside of its section", i);
   *out = (uint64_t)(uintptr_t)m + in->at[s->st_shndx] + s->st_value;
   return MG_OK;
@@ -192,7 +200,8 @@ static MgRc elf_relocate(ElfIn *in, uint8_t *m) {
     const Elf64_Shdr *s = &in->sh[i];
     if (s->sh_type == SHT_REL) return elf_bad(in, "relocations without addends");
     if (s->sh_type != SHT_RELA) continue;
-    if (s->sh_info >= in->nsh || s->sh_entsize != sizeof(Elf64_Rela)) return elf_bad(in, "relocation section %u", i);
+    if (s->sh_info >= in->nsh || s->sh_entsize != sizeof(Elf64_Rela))
+      return elf_bad(in, "relocation section %u", i);
     if (in->at[s->sh_info] == ELF_NOWHERE) continue;
     for (uint64_t k = 0; k + sizeof(Elf64_Rela) <= s->sh_size; k += sizeof(Elf64_Rela)) {
       Elf64_Rela r;
@@ -211,7 +220,8 @@ static MgRc elf_export(ElfIn *in, MgCode *code) {
   memcpy(code->names, in->str, in->str_len);
   for (uint32_t i = 0; i < in->nsym; i++) {
     const Elf64_Sym *s = &in->sym[i];
-    if (s->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(s->st_info) != STT_FUNC || ELF64_ST_BIND(s->st_info) != STB_GLOBAL)
+    if (s->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(s->st_info) != STT_FUNC ||
+        ELF64_ST_BIND(s->st_info) != STB_GLOBAL)
       continue;
     uint64_t addr;
     TRY(elf_symbol_addr(in, code->map, i, &addr));
@@ -226,13 +236,15 @@ static MgRc elf_load(ElfIn *in, MgCode *code) {
   TRY(elf_layout(in));
   code->bytes = (in->total + 4095) & ~(size_t)4095;
   code->map = mmap(NULL, code->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (code->map == MAP_FAILED) return code->map = NULL, mg_fail(in->c, MG_NOMEM, "no memory for %zu bytes of code", code->bytes);
+  if (code->map == MAP_FAILED)
+    return code->map = NULL, mg_fail(in->c, MG_NOMEM, "no memory for %zu bytes of code", code->bytes);
   for (uint32_t i = 0; i < in->nsh; i++)
     if (in->at[i] != ELF_NOWHERE && in->sh[i].sh_type != SHT_NOBITS)
       memcpy(code->map + in->at[i], in->p + in->sh[i].sh_offset, in->sh[i].sh_size);
   TRY(elf_relocate(in, code->map));
   TRY(elf_export(in, code));
-  if (mprotect(code->map, code->bytes, PROT_READ | PROT_EXEC)) return elf_bad(in, "memory cannot be made executable");
+  if (mprotect(code->map, code->bytes, PROT_READ | PROT_EXEC))
+    return elf_bad(in, "memory cannot be made executable");
   return MG_OK;
 }
 

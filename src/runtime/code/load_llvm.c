@@ -19,7 +19,8 @@
 
 typedef void *Ref; /* any LLVM object */
 
-/* Functions of llvmlite's binding layer.  Strings that come back are leaked by design of that API: few bytes. */
+/* Functions of llvmlite's binding layer.  Strings that come back are leaked by
+ * design of that API: few bytes. */
 #define LLVM_LITE(F)                                                                                         \
   F(Ref, LLVMPY_ContextCreate, (void))                                                                       \
   F(void, LLVMPY_ContextDispose, (Ref))                                                                      \
@@ -32,7 +33,8 @@ typedef void *Ref; /* any LLVM object */
   F(int, LLVMPY_GetHostCPUFeatures, (const char **))                                                         \
   F(Ref, LLVMPY_GetTargetFromTriple, (const char *, const char **))                                          \
   F(Ref, LLVMPY_CreateTargetMachine,                                                                         \
-    (Ref, const char *, const char *, const char *, int, const char *, const char *, int, int, const char *)) \
+    (Ref, const char *, const char *, const char *, int, const char *, const char *, int, int,               \
+     const char *))                                                                                          \
   F(void, LLVMPY_DisposeTargetMachine, (Ref))                                                                \
   F(Ref, LLVMPY_CreateTargetMachineData, (Ref))                                                              \
   F(void, LLVMPY_CopyStringRepOfTargetData, (Ref, char **))                                                  \
@@ -77,7 +79,13 @@ static struct {
 #undef F
 } ll;
 
-enum { LLVM_OBJECT_FILE = 1, LLVM_RELOC_PIC = 2, LLVM_MODEL_SMALL = 3, LLVM_CODEGEN_LEVEL = 1, LLVM_MAX_IDLE = 8 };
+enum {
+  LLVM_OBJECT_FILE = 1,
+  LLVM_RELOC_PIC = 2,
+  LLVM_MODEL_SMALL = 3,
+  LLVM_CODEGEN_LEVEL = 1,
+  LLVM_MAX_IDLE = 8
+};
 
 typedef enum LlvmState { LLVM_not_tried, LLVM_ready, LLVM_missing, LLVM_broken } LlvmState;
 
@@ -87,24 +95,25 @@ typedef enum LlvmState { LLVM_not_tried, LLVM_ready, LLVM_missing, LLVM_broken }
 #define LLVM_ROOM_MODULE ((uint64_t)32 << 20)
 enum { LLVM_ROOM_TEXT = 32 };
 
-/* MG_LOCK_llvm guards the state, and is held while LLVM runs, since LLVM's own locks do not survive fork(). */
+/* MG_LOCK_llvm guards the state, and is held while LLVM runs, since LLVM's own
+ * locks do not survive fork(). */
 static LlvmState llvm_state;
 /* Guards the idle target machines among the threads of one mg_llvm_emit. */
 static pthread_mutex_t llvm_idle_lock = PTHREAD_MUTEX_INITIALIZER;
 static char llvm_given[512], llvm_path[1024], llvm_error[512];
-static bool llvm_lite;                     /* llvmlite's functions, not LLVM-C's */
+static bool llvm_lite; /* llvmlite's functions, not LLVM-C's */
 static const char *llvm_triple, *llvm_cpu_name;
 static char *llvm_feature_text, *llvm_layout_text;
 static Ref llvm_target, llvm_layout;
-static Ref llvm_idle[LLVM_MAX_IDLE];       /* target machines nobody uses now */
+static Ref llvm_idle[LLVM_MAX_IDLE]; /* target machines nobody uses now */
 static int llvm_nidle;
 
 static Ref llvm_machine_new(void) {
   if (llvm_lite)
-    return ll.LLVMPY_CreateTargetMachine(llvm_target, llvm_triple, llvm_cpu_name, llvm_feature_text, LLVM_CODEGEN_LEVEL,
-                                         "pic", "small", 0, 1, "");
-  return ll.LLVMCreateTargetMachine(llvm_target, llvm_triple, llvm_cpu_name, llvm_feature_text, LLVM_CODEGEN_LEVEL,
-                                    LLVM_RELOC_PIC, LLVM_MODEL_SMALL);
+    return ll.LLVMPY_CreateTargetMachine(llvm_target, llvm_triple, llvm_cpu_name, llvm_feature_text,
+                                         LLVM_CODEGEN_LEVEL, "pic", "small", 0, 1, "");
+  return ll.LLVMCreateTargetMachine(llvm_target, llvm_triple, llvm_cpu_name, llvm_feature_text,
+                                    LLVM_CODEGEN_LEVEL, LLVM_RELOC_PIC, LLVM_MODEL_SMALL);
 }
 
 static Ref llvm_machine_take(void) {
@@ -185,7 +194,8 @@ typedef struct LlvmStart {
 
 static void llvm_start(void *arg) {
   LlvmStart *s = arg;
-  s->missing = dlsym(s->library, "LLVMPY_ParseAssembly") ? llvm_start_lite(s->library) : llvm_start_c(s->library);
+  s->missing =
+      dlsym(s->library, "LLVMPY_ParseAssembly") ? llvm_start_lite(s->library) : llvm_start_c(s->library);
 }
 
 /* Is there room to load this file?  A library that lacks memory while it starts would end the process. */
@@ -198,8 +208,8 @@ static bool llvm_has_room(const char *path) {
   return false;
 }
 
-/* Tries one library; true when it is ready.  The first library that loads but cannot be used leaves its reason.
- * env: MAGNETO_LLVM names it, so that the user is told when it cannot be used. */
+/* Tries one library; true when it is ready.  The first library that loads but cannot be used leaves its
+ * reason. env: MAGNETO_LLVM names it, so that the user is told when it cannot be used. */
 static bool llvm_try(const char *path, bool env) {
   static const char *const accepted = "accepted are the path of an LLVM library and none";
   LlvmStart s = {0};
@@ -207,7 +217,8 @@ static bool llvm_try(const char *path, bool env) {
   if (!(s.library = dlopen(path, RTLD_NOW | RTLD_LOCAL))) {
     const char *why = dlerror();
     if (env) mg_notice("MAGNETO_LLVM=%s is ignored: %s; %s", path, why ? why : "not loaded", accepted);
-    if (why && strchr(path, '/') && !access(path, F_OK) && !*llvm_error) snprintf(llvm_error, sizeof llvm_error, "%s", why);
+    if (why && strchr(path, '/') && !access(path, F_OK) && !*llvm_error)
+      snprintf(llvm_error, sizeof llvm_error, "%s", why);
     return false;
   }
   mg_cxx_find_catch(s.library);
@@ -230,20 +241,24 @@ static bool llvm_beside(char *path, size_t n) {
 }
 
 static bool llvm_find(void) {
-  static const char *const system[] = { /* as distributions and LLVM's own packages name them */
-    "libLLVM.so.22.1", "libLLVM.so.21.1", "libLLVM.so.20.1", "libLLVM.so.19.1", "libLLVM-19.so.1", "libLLVM-18.so.1",
-    "libLLVM.so.18.1", "libLLVM-17.so.1", "libLLVM-17.so", "libLLVM-16.so.1", "libLLVM-16.so"};
+  static const char *const system[] = {/* as distributions and LLVM's own packages name them */
+                                       "libLLVM.so.22.1", "libLLVM.so.21.1", "libLLVM.so.20.1",
+                                       "libLLVM.so.19.1", "libLLVM-19.so.1", "libLLVM-18.so.1",
+                                       "libLLVM.so.18.1", "libLLVM-17.so.1", "libLLVM-17.so",
+                                       "libLLVM-16.so.1", "libLLVM-16.so"};
   char beside[1024];
   const char *env = mg_env(ENV_LLVM);
   bool none = env && !strcmp(env, "none"); /* as if there were no LLVM */
   if (!none && (llvm_try(llvm_given, false) || llvm_try(env, true))) return true;
-  if (!none && llvm_beside(beside, sizeof beside) && !access(beside, R_OK) && llvm_try(beside, false)) return true;
+  if (!none && llvm_beside(beside, sizeof beside) && !access(beside, R_OK) && llvm_try(beside, false))
+    return true;
   for (size_t i = 0; !none && !*llvm_error && i < sizeof system / sizeof *system; i++)
     if (llvm_try(system[i], false)) return true;
   size_t n = strlen(llvm_error);
   if (!strncmp(llvm_error, "out of memory", strlen("out of memory"))) return false;
   snprintf(llvm_error + n, sizeof llvm_error - n,
-           "%sno LLVM library was found: pip install llvmlite (or set MAGNETO_LLVM to a libLLVM)", n ? "; " : "");
+           "%sno LLVM library was found: pip install llvmlite (or set MAGNETO_LLVM to a libLLVM)",
+           n ? "; " : "");
   return false;
 }
 
@@ -311,7 +326,8 @@ static bool llvm_emit_one(const char *text, MgObject *out, char *err, size_t err
   if (buf) {
     out->len = llvm_lite ? ll.LLVMPY_GetBufferSize(buf) : ll.LLVMGetBufferSize(buf);
     out->data = mg_malloc(out->len);
-    if (out->data) memcpy(out->data, llvm_lite ? ll.LLVMPY_GetBufferStart(buf) : ll.LLVMGetBufferStart(buf), out->len);
+    if (out->data)
+      memcpy(out->data, llvm_lite ? ll.LLVMPY_GetBufferStart(buf) : ll.LLVMGetBufferStart(buf), out->len);
     else ours = "out of memory";
     llvm_lite ? ll.LLVMPY_DisposeMemoryBuffer(buf) : ll.LLVMDisposeMemoryBuffer(buf);
   }
@@ -323,17 +339,17 @@ static bool llvm_emit_one(const char *text, MgObject *out, char *err, size_t err
   return out->data != NULL;
 }
 
-typedef struct LlvmJob {       /* shared by the threads of one mg_llvm_emit */
+typedef struct LlvmJob { /* shared by the threads of one mg_llvm_emit */
   const char *const *text;
   MgObject *out;
   uint32_t n;
-  atomic_uint next;            /* module to take */
-  atomic_bool failed, broken;  /* broken: LLVM was left in the middle */
-  atomic_bool stopped;         /* the work is to be given up */
-  MgCtx *c;                    /* of the thread that waits for the others; only that one asks it */
+  atomic_uint next;           /* module to take */
+  atomic_bool failed, broken; /* broken: LLVM was left in the middle */
+  atomic_bool stopped;        /* the work is to be given up */
+  MgCtx *c;                   /* of the thread that waits for the others; only that one asks it */
   pthread_t caller;
-  pthread_mutex_t lock;        /* guards err */
-  char err[400];               /* first message */
+  pthread_mutex_t lock; /* guards err */
+  char err[400];        /* first message */
 } LlvmJob;
 
 typedef struct LlvmOne {
@@ -359,7 +375,8 @@ static void *llvm_worker(void *arg) {
     LlvmOne one = {.text = j->text[i], .out = &j->out[i]};
     if (!mg_cxx_catch(llvm_one, &one)) {
       j->broken = true;
-      snprintf(one.err, sizeof one.err, "out of memory or a fatal error; it is not called again in this process");
+      snprintf(one.err, sizeof one.err,
+               "out of memory or a fatal error; it is not called again in this process");
     } else if (one.ok) {
       continue;
     }
@@ -381,7 +398,8 @@ static MgRc llvm_emit(MgCtx *c, LlvmJob *j, unsigned nthread) {
   if (why) return mg_fail(c, MG_UNSUP, "%s", why);
   for (uint32_t i = 0; i < j->n; i++) most = strlen(j->text[i]) > most ? strlen(j->text[i]) : most;
   uint64_t need = LLVM_ROOM_MODULE + most * LLVM_ROOM_TEXT;
-  if (mg_room() < need) return mg_fail(c, MG_NOMEM, "out of memory: too little address space is left for LLVM");
+  if (mg_room() < need)
+    return mg_fail(c, MG_NOMEM, "out of memory: too little address space is left for LLVM");
   if (nthread > j->n) nthread = j->n;
   if (nthread > MAX_THREADS) nthread = MAX_THREADS;
   if (nthread > 1) nthread = 1 + mg_room_threads(nthread - 1, need * nthread);
@@ -398,7 +416,8 @@ static MgRc llvm_emit(MgCtx *c, LlvmJob *j, unsigned nthread) {
 }
 
 MgRc mg_llvm_emit(MgCtx *c, const char *const *text, uint32_t n, unsigned nthread, MgObject *out) {
-  LlvmJob j = {.text = text, .out = out, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER, .c = c, .caller = pthread_self()};
+  LlvmJob j = {
+      .text = text, .out = out, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER, .c = c, .caller = pthread_self()};
   memset(out, 0, sizeof *out * n);
   mg_fork_lock(MG_LOCK_llvm);
   MgRc rc = llvm_emit(c, &j, nthread);

@@ -1,6 +1,7 @@
-/* Attention by blocks of queries: the scores of a block against all its keys stay in cache, are normalised there and
- * multiplied by the values at once; nothing of size query x key reaches memory.
- * attention_tile.h has the code; it is compiled once per instruction set, and the set is chosen when the engine is made. */
+/* Attention by blocks of queries: the scores of a block against all its keys stay in cache, are normalised
+ * there and multiplied by the values at once; nothing of size query x key reaches memory.
+ * attention_tile.h has the code; it is compiled once per instruction set, and the set is
+ * chosen when the engine is made. */
 #include "runtime/engine/attention.h"
 #include "runtime/process/cpu.h"
 #include "runtime/engine/simd.h"
@@ -17,8 +18,8 @@ enum { SCORE_BYTES = 192 << 10, L1_BYTES = 24 << 10, MAX_ROWS = 96, ALIGN = 16 /
 #define UNROLL _Pragma("GCC unroll 16")
 
 typedef struct Sdpa Sdpa;
-typedef struct SdpaSet { /* the code of one instruction set */
-  int lanes, panel, rows;  /* floats of a vector; columns and rows of a register tile */
+typedef struct SdpaSet {  /* the code of one instruction set */
+  int lanes, panel, rows; /* floats of a vector; columns and rows of a register tile */
   void (*block)(const Sdpa *s, void *const *ptr, float *scratch, int64_t head, int64_t row, int64_t nrow);
   void (*pack_keys)(const Sdpa *s, const float *k, float *to);
   void (*pack_values)(const Sdpa *s, const float *v, float *to);
@@ -28,20 +29,24 @@ struct Sdpa {
   MgEngine e;
   MgSdpaDesc d;
   int64_t batch, head, nquery, nkey, dim, vdim;
-  int64_t vpad;         /* value width rounded up to lanes */
+  int64_t vpad;                     /* value width rounded up to lanes */
   int64_t key_floats, value_floats; /* size of packed keys and values */
-  int64_t line;         /* from one row of scores to the next */
-  int64_t rows;         /* queries per block */
-  int64_t nslot;        /* shares of the work, each with scratch memory of its own */
-  uint64_t slot_floats; /* size of that */
+  int64_t line;                     /* from one row of scores to the next */
+  int64_t rows;                     /* queries per block */
+  int64_t nslot;                    /* shares of the work, each with scratch memory of its own */
+  uint64_t slot_floats;             /* size of that */
   const SdpaSet *set;
 };
 
 /* Scratch memory of one share: keys and values by panels, scaled queries, scores, results. */
 INLINE float *part_keys(const Sdpa *s, float *scratch) { return scratch; }
 INLINE float *part_values(const Sdpa *s, float *scratch) { return scratch + s->key_floats; }
-INLINE float *part_queries(const Sdpa *s, float *scratch) { return part_values(s, scratch) + s->value_floats; }
-INLINE float *part_scores(const Sdpa *s, float *scratch) { return part_queries(s, scratch) + s->rows * s->dim; }
+INLINE float *part_queries(const Sdpa *s, float *scratch) {
+  return part_values(s, scratch) + s->value_floats;
+}
+INLINE float *part_scores(const Sdpa *s, float *scratch) {
+  return part_queries(s, scratch) + s->rows * s->dim;
+}
 INLINE float *part_out(const Sdpa *s, float *scratch) { return part_scores(s, scratch) + s->rows * s->line; }
 
 INLINE const float *at(const Sdpa *s, void *const *ptr, int which, int64_t head) {
@@ -59,8 +64,8 @@ static float nothing_seen(float *s, int64_t n) {
   return sum;
 }
 
-/* Accumulators, the columns and one factor fill the registers: 12 + 2 + 1 of 16, 24 + 4 + 1 of 32; without FMA a product
- * needs one more. */
+/* Accumulators, the columns and one factor fill the registers: 12 + 2 + 1 of 16, 24 + 4 + 1 of 32; without
+ * FMA a product needs one more. */
 #define SDPA_SET any
 #define SDPA_LANES 4
 #define SDPA_WIDE 2
@@ -100,9 +105,11 @@ static const SdpaSet *sdpa_set(void) {
   return &sdpa_any;
 }
 
-/* ---- the engine ---------------------------------------------------------------------------------------------- */
+/* ---- the engine
+ * ---------------------------------------------------------------------------------------------- */
 
-/* Shares [begin, end) of the blocks of all heads; a share's blocks are consecutive, so keys are packed once a head. */
+/* Shares [begin, end) of the blocks of all heads; a share's blocks are consecutive, so
+ * keys are packed once a head. */
 static void sdpa_range(void *const *buf, const int64_t *size, int64_t begin, int64_t end) {
   const Sdpa *s = buf[0];
   void *const *ptr = buf[1];
@@ -135,7 +142,8 @@ static void sdpa_free(MgEngine *e) { free(e); }
 static const MgEngineOps sdpa_ops = {"attention", sdpa_run, NULL, NULL, sdpa_free};
 
 static bool sdpa_takes(const MgSdpaDesc *d) {
-  const MgTensorDesc *q = &d->t[SDPA_q], *k = &d->t[SDPA_k], *v = &d->t[SDPA_v], *o = &d->t[SDPA_out], *m = &d->t[SDPA_mask];
+  const MgTensorDesc *q = &d->t[SDPA_q], *k = &d->t[SDPA_k], *v = &d->t[SDPA_v], *o = &d->t[SDPA_out],
+                     *m = &d->t[SDPA_mask];
   for (int i = 0; i < SDPA_NPTR; i++) {
     const MgTensorDesc *t = &d->t[i];
     if (!t->present) continue;
@@ -148,7 +156,8 @@ static bool sdpa_takes(const MgSdpaDesc *d) {
     if (q->size[j] != k->size[j] || q->size[j] != v->size[j] || q->size[j] != o->size[j]) return false;
   for (int j = 0; j < 4 && m->present; j++)
     if (m->size[j] != 1 && m->size[j] != (j == 3 ? k->size[2] : q->size[j])) return false;
-  return q->size[3] == k->size[3] && k->size[2] == v->size[2] && o->size[2] == q->size[2] && o->size[3] == v->size[3];
+  return q->size[3] == k->size[3] && k->size[2] == v->size[2] && o->size[2] == q->size[2] &&
+         o->size[3] == v->size[3];
 }
 
 /* A mask of fewer dimensions gets leading ones of size 1. */
@@ -181,7 +190,8 @@ MgRc mg_sdpa_make(MgCtx *c, const MgSdpaDesc *desc, MgEngine **out) {
   s->vpad = (s->vdim + lanes - 1) / lanes * lanes;
   s->key_floats = (s->nkey + panel - 1) / panel * panel * s->dim;
   s->value_floats = (s->vdim + panel - 1) / panel * panel * s->nkey;
-  s->line = (s->nkey + ALIGN - 1) / ALIGN * ALIGN + ALIGN; /* rows must not all lie in the same sets of the cache */
+  s->line =
+      (s->nkey + ALIGN - 1) / ALIGN * ALIGN + ALIGN; /* rows must not all lie in the same sets of the cache */
   int64_t most = SCORE_BYTES / (int64_t)sizeof(float) / s->line; /* rows whose scores stay in cache */
   most = most < tile ? tile : most > MAX_ROWS ? MAX_ROWS : most;
   int64_t equal = (s->nquery + most - 1) / most; /* blocks of about the same size */

@@ -1,7 +1,8 @@
 /* Engine for scaled dot product attention on the CPU, float32: out = softmax(q @ k^T * scale + mask) @ v.
- * q: [batch, head, query, d], k: [batch, head, key, d], v: [batch, head, key, dv], out: [batch, head, query, dv], read
- * and written through their strides (the last one must be 1), so heads are never copied apart.  mask is added and
- * broadcasts to [batch, head, query, key]; with `causal`, query i sees keys 0..i.  Rows that see nothing give 0. */
+ * q: [batch, head, query, d], k: [batch, head, key, d], v: [batch, head, key, dv], out: [batch, head, query,
+ * dv], read and written through their strides (the last one must be 1), so heads are never copied apart.
+ * mask is added and broadcasts to [batch, head, query, key]; with `causal`, query i sees keys 0..i.  Rows
+ * that see nothing give 0. */
 #ifndef MG_ATTENTION_H
 #define MG_ATTENTION_H
 #include "runtime/engine/onednn.h"

@@ -1,5 +1,5 @@
-/* Attention of one block of queries, written once and compiled for each instruction set: attention.c includes this file
- * once per set, between #pragma GCC target lines, with
+/* Attention of one block of queries, written once and compiled for each instruction set: attention.c includes
+ * this file once per set, between #pragma GCC target lines, with
  *   SDPA_SET    the set's name, part of the names of functions
  *   SDPA_LANES  floats of a vector register
  *   SDPA_WIDE   vectors that a register tile is wide; with SDPA_ROWS rows all accumulators stay in registers
@@ -17,53 +17,69 @@
 #define SDPA_PLUS(a, b) ((a) + (b))
 /* All lanes of v become v's lanes combined. */
 #define SDPA_ACROSS(v, with)                                                                                 \
-  UNROLL for (int by_ = SDPA_LANES / 2; by_; by_ /= 2) {                                                     \
+  UNROLL                                                                                                     \
+  for (int by_ = SDPA_LANES / 2; by_; by_ /= 2) {                                                            \
     VI to_;                                                                                                  \
-    UNROLL for (int i_ = 0; i_ < SDPA_LANES; i_++) to_[i_] = i_ ^ by_;                                       \
+    UNROLL                                                                                                   \
+    for (int i_ = 0; i_ < SDPA_LANES; i_++) to_[i_] = i_ ^ by_;                                              \
     (v) = with((v), __builtin_shuffle((v), to_));                                                            \
   }
 #define TRANSPOSE SDPA_TYPE(MG_TRANSPOSE_, SDPA_LANES)
 enum {
-  SDPA_FN(PANEL) = SDPA_LANES * SDPA_WIDE,               /* columns of a register tile, and of a panel of keys */
-  SDPA_FN(DEPTH) = L1_BYTES / (int)sizeof(float) / SDPA_FN(PANEL) /* rows of a right operand that stay in cache */
+  SDPA_FN(PANEL) = SDPA_LANES * SDPA_WIDE, /* columns of a register tile, and of a panel of keys */
+  SDPA_FN(DEPTH) =
+      L1_BYTES / (int)sizeof(float) / SDPA_FN(PANEL) /* rows of a right operand that stay in cache */
 };
 
-/* c[mr][LANES * nv] (+)= a[mr][depth] @ b[depth][LANES * nv]; mr and nv are constants where this is inlined. */
+/* c[mr][LANES * nv] (+)= a[mr][depth] @ b[depth][LANES * nv]; mr and nv are
+ * constants where this is inlined. */
 INLINE void SDPA_FN(tile)(const float *a, int64_t lda, const float *b, int64_t ldb, int64_t depth, float *c,
                           int64_t ldc, bool add, const int mr, const int nv) {
   VF acc[SDPA_ROWS][SDPA_WIDE];
-  UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
-    acc[i][j] = add ? *(VF *)(c + i * ldc + j * SDPA_LANES) : (VF){0};
+  UNROLL
+  for (int i = 0; i < mr; i++) {
+    UNROLL
+    for (int j = 0; j < nv; j++) acc[i][j] = add ? *(VF *)(c + i * ldc + j * SDPA_LANES) : (VF){0};
+  }
   for (int64_t k = 0; k < depth; k++, b += ldb) {
     VF col[SDPA_WIDE];
-    UNROLL for (int j = 0; j < nv; j++) col[j] = *(const VF *)(b + j * SDPA_LANES);
-    UNROLL for (int i = 0; i < mr; i++) {
+    UNROLL
+    for (int j = 0; j < nv; j++) col[j] = *(const VF *)(b + j * SDPA_LANES);
+    UNROLL
+    for (int i = 0; i < mr; i++) {
       float x = a[i * lda + k];
-      UNROLL for (int j = 0; j < nv; j++) acc[i][j] += x * col[j];
+      UNROLL
+      for (int j = 0; j < nv; j++) acc[i][j] += x * col[j];
     }
   }
-  UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
-    *(VF *)(c + i * ldc + j * SDPA_LANES) = acc[i][j];
+  UNROLL
+  for (int i = 0; i < mr; i++) {
+    UNROLL
+    for (int j = 0; j < nv; j++) *(VF *)(c + i * ldc + j * SDPA_LANES) = acc[i][j];
+  }
 }
 
-/* c[n][LANES * nv] (+)= a[n][depth] @ b[depth][PANEL], of which LANES * nv columns are used.  Rows are dealt out to tiles
- * of about the same height, since a tile of one row takes as long as one of four. */
-INLINE void SDPA_FN(stripe)(const float *a, int64_t lda, const float *b, int64_t depth, float *c, int64_t ldc, bool add,
-                            int64_t n, const int nv) {
+/* c[n][LANES * nv] (+)= a[n][depth] @ b[depth][PANEL], of which LANES * nv columns are used.  Rows are dealt
+ * out to tiles of about the same height, since a tile of one row takes as long as one of four. */
+INLINE void SDPA_FN(stripe)(const float *a, int64_t lda, const float *b, int64_t depth, float *c, int64_t ldc,
+                            bool add, int64_t n, const int nv) {
   while (n > 0) {
-    int64_t tiles = (n + SDPA_ROWS - 1) / SDPA_ROWS, rows = n >= 2 * SDPA_ROWS ? SDPA_ROWS : (n + tiles - 1) / tiles;
+    int64_t tiles = (n + SDPA_ROWS - 1) / SDPA_ROWS,
+            rows = n >= 2 * SDPA_ROWS ? SDPA_ROWS : (n + tiles - 1) / tiles;
 #define SDPA_TILE(mr)                                                                                        \
-  case mr: SDPA_FN(tile)(a, lda, b, SDPA_FN(PANEL), depth, c, ldc, add, mr < SDPA_ROWS ? mr : SDPA_ROWS, nv); break;
+  case mr:                                                                                                   \
+    SDPA_FN(tile)(a, lda, b, SDPA_FN(PANEL), depth, c, ldc, add, mr < SDPA_ROWS ? mr : SDPA_ROWS, nv);       \
+    break;
     switch (rows) { SDPA_TILE(1) SDPA_TILE(2) SDPA_TILE(3) SDPA_TILE(4) SDPA_TILE(5) SDPA_TILE(6) }
 #undef SDPA_TILE
     n -= rows, a += rows * lda, c += rows * ldc;
   }
 }
 
-/* c[n][width] = a[n][depth] @ b, where b lies in panels: [width / PANEL][depth][PANEL].  width is a multiple of LANES.
- * The depth is cut into parts that stay in cache. */
-static void SDPA_FN(product)(const float *a, int64_t lda, const float *b, int64_t deep, int64_t depth, float *c,
-                             int64_t ldc, int64_t n, int64_t width) {
+/* c[n][width] = a[n][depth] @ b, where b lies in panels: [width / PANEL][depth][PANEL].  width is a multiple
+ * of LANES. The depth is cut into parts that stay in cache. */
+static void SDPA_FN(product)(const float *a, int64_t lda, const float *b, int64_t deep, int64_t depth,
+                             float *c, int64_t ldc, int64_t n, int64_t width) {
   for (int64_t j = 0; j < width; j += SDPA_FN(PANEL), b += deep * SDPA_FN(PANEL))
     for (int64_t k = 0; k < depth; k += SDPA_FN(DEPTH)) {
       int64_t part = depth - k < SDPA_FN(DEPTH) ? depth - k : SDPA_FN(DEPTH), col = 0;
@@ -95,8 +111,8 @@ INLINE void SDPA_FN(exp_neg)(VF *y, const VF *at, float top) {
   *y = (VF)((VI)(p * (VF)e) & ~low);
 }
 
-/* One row of scores, n of them real and the rest up to a multiple of LANES to become 0: adds the mask, and replaces
- * them by their exponentials relative to the largest.  Returns the sum. */
+/* One row of scores, n of them real and the rest up to a multiple of LANES to become 0: adds the mask, and
+ * replaces them by their exponentials relative to the largest.  Returns the sum. */
 INLINE float SDPA_FN(soften)(float *s, int64_t n, const float *mask, int64_t mask_step) {
   if (mask && mask_step == 1)
     for (int64_t i = 0; i < n; i++) s[i] += mask[i];
@@ -129,8 +145,10 @@ INLINE void SDPA_FN(scale)(float *to, const float *from, int64_t n, float by) {
   for (; i < n; i++) to[i] = from[i] * by;
 }
 
-/* nrow queries from `row` of one head (batch * heads + head); its keys and values are packed in scratch already. */
-static void SDPA_FN(block)(const Sdpa *s, void *const *ptr, float *scratch, int64_t head, int64_t row, int64_t nrow) {
+/* nrow queries from `row` of one head (batch * heads + head); its keys and values are
+ * packed in scratch already. */
+static void SDPA_FN(block)(const Sdpa *s, void *const *ptr, float *scratch, int64_t head, int64_t row,
+                           int64_t nrow) {
   const MgTensorDesc *t = s->d.t;
   const float *q = at(s, ptr, SDPA_q, head);
   const float *mask = t[SDPA_mask].present ? at(s, ptr, SDPA_mask, head) : NULL;
@@ -164,9 +182,11 @@ static void SDPA_FN(pack_keys)(const Sdpa *s, const float *k, float *to) {
     int64_t j = 0;
     for (; c + SDPA_LANES <= s->nkey && j + SDPA_LANES <= s->dim; j += SDPA_LANES) {
       VF r[SDPA_LANES];
-      MG_UNROLL for (int i = 0; i < SDPA_LANES; i++) r[i] = *(const VF *)(k + (c + i) * step + j);
+      MG_UNROLL
+      for (int i = 0; i < SDPA_LANES; i++) r[i] = *(const VF *)(k + (c + i) * step + j);
       TRANSPOSE(r)
-      MG_UNROLL for (int i = 0; i < SDPA_LANES; i++) *(VF *)(panel + (j + i) * SDPA_FN(PANEL)) = r[i];
+      MG_UNROLL
+      for (int i = 0; i < SDPA_LANES; i++) *(VF *)(panel + (j + i) * SDPA_FN(PANEL)) = r[i];
     }
     for (; j < s->dim; j++)
       for (int64_t i = 0; i < SDPA_LANES; i++)
@@ -180,15 +200,17 @@ static void SDPA_FN(pack_values)(const Sdpa *s, const float *v, float *to) {
   for (int64_t c = 0; c < s->vpad; c += SDPA_LANES) {
     float *panel = to + c / SDPA_FN(PANEL) * SDPA_FN(PANEL) * s->nkey + c % SDPA_FN(PANEL);
     if (c + SDPA_LANES <= s->vdim)
-      for (int64_t i = 0; i < s->nkey; i++) *(VF *)(panel + i * SDPA_FN(PANEL)) = *(const VF *)(v + i * step + c);
+      for (int64_t i = 0; i < s->nkey; i++)
+        *(VF *)(panel + i * SDPA_FN(PANEL)) = *(const VF *)(v + i * step + c);
     else
       for (int64_t i = 0; i < s->nkey; i++)
-        for (int64_t j = 0; j < SDPA_LANES; j++) panel[i * SDPA_FN(PANEL) + j] = c + j < s->vdim ? v[i * step + c + j] : 0;
+        for (int64_t j = 0; j < SDPA_LANES; j++)
+          panel[i * SDPA_FN(PANEL) + j] = c + j < s->vdim ? v[i * step + c + j] : 0;
   }
 }
 
-static const SdpaSet SDPA_FN(sdpa) = {SDPA_LANES, SDPA_FN(PANEL), SDPA_ROWS, SDPA_FN(block), SDPA_FN(pack_keys),
-                                        SDPA_FN(pack_values)};
+static const SdpaSet SDPA_FN(sdpa) = {SDPA_LANES,     SDPA_FN(PANEL),     SDPA_ROWS,
+                                      SDPA_FN(block), SDPA_FN(pack_keys), SDPA_FN(pack_values)};
 
 #undef SDPA_PASTE2
 #undef SDPA_PASTE

@@ -1,5 +1,6 @@
 /* Matrix products by torch's BLAS.
- * In: a description of a product without batches and without anything after it but a bias.  Out: an engine that calls gemm: its columns
+ * In: a description of a product without batches and without anything after it but a bias.  Out: an engine
+ * that calls gemm: its columns
  * are our rows, so the result's transpose is asked for. */
 #include "runtime/engine/blas.h"
 #include "base/env.h"
@@ -12,41 +13,46 @@
 typedef struct BlasMatmul {
   MgEngine e;
   void *gemm;
-  char tw, tx;             /* 'N' or 'T' */
+  char tw, tx; /* 'N' or 'T' */
   int n, m, k, ldw, ldx, ldc;
-  bool wide;               /* float64 */
+  bool wide; /* float64 */
   bool bias;
 } BlasMatmul;
 
 /* The same without the library, whose locks and threads a forked process has as they were. */
-#define BLAS_OWN(name, type)                                                                                                          \
-  static void name(const BlasMatmul *b, const type *x, const type *w, type *out) {                                                    \
-    ptrdiff_t xi = b->tx == 'N' ? b->ldx : 1, xk = b->tx == 'N' ? 1 : b->ldx, wk = b->tw == 'N' ? b->ldw : 1, wj = b->tw == 'N' ? 1 : b->ldw; \
-    for (ptrdiff_t i = 0; i < b->m; i++) {                                                                                            \
-      type *r = out + i * b->ldc;                                                                                                     \
-      for (ptrdiff_t j = 0; !b->bias && j < b->n; j++) r[j] = 0;                                                                      \
-      for (ptrdiff_t k = 0; k < b->k; k++)                                                                                            \
-        for (ptrdiff_t j = 0; j < b->n; j++) r[j] += x[i * xi + k * xk] * w[k * wk + j * wj];                                         \
-    }                                                                                                                                 \
+#define BLAS_OWN(name, type)                                                                                 \
+  static void name(const BlasMatmul *b, const type *x, const type *w, type *out) {                           \
+    ptrdiff_t xi = b->tx == 'N' ? b->ldx : 1, xk = b->tx == 'N' ? 1 : b->ldx,                                \
+              wk = b->tw == 'N' ? b->ldw : 1, wj = b->tw == 'N' ? 1 : b->ldw;                                \
+    for (ptrdiff_t i = 0; i < b->m; i++) {                                                                   \
+      type *r = out + i * b->ldc;                                                                            \
+      for (ptrdiff_t j = 0; !b->bias && j < b->n; j++) r[j] = 0;                                             \
+      for (ptrdiff_t k = 0; k < b->k; k++)                                                                   \
+        for (ptrdiff_t j = 0; j < b->n; j++) r[j] += x[i * xi + k * xk] * w[k * wk + j * wj];                \
+    }                                                                                                        \
   }
 BLAS_OWN(blas_own32, float)
 BLAS_OWN(blas_own64, double)
 
-typedef void Gemm(const char *ta, const char *tb, const int *m, const int *n, const int *k, const void *alpha, const void *a, const int *lda, const void *b,
-                  const int *ldb, const void *beta, void *c, const int *ldc);
+typedef void Gemm(const char *ta, const char *tb, const int *m, const int *n, const int *k, const void *alpha,
+                  const void *a, const int *lda, const void *b, const int *ldb, const void *beta, void *c,
+                  const int *ldc);
 
 static int blas_run(const MgEngine *e, MgEngineArgs *a) {
   static const double one64 = 1, zero64 = 0;
   static const float one32 = 1, zero32 = 0;
   const BlasMatmul *b = (const BlasMatmul *)e;
-  const void *one = b->wide ? (const void *)&one64 : &one32, *zero = b->wide ? (const void *)&zero64 : &zero32;
+  const void *one = b->wide ? (const void *)&one64 : &one32,
+             *zero = b->wide ? (const void *)&zero64 : &zero32;
   size_t item = b->wide ? sizeof(double) : sizeof(float);
   char *out = a->ptr[MATMUL_out];
-  for (int i = 0; b->bias && i < b->m; i++) memcpy(out + (size_t)i * (size_t)b->ldc * item, a->ptr[MATMUL_bias], (size_t)b->n * item);
+  for (int i = 0; b->bias && i < b->m; i++)
+    memcpy(out + (size_t)i * (size_t)b->ldc * item, a->ptr[MATMUL_bias], (size_t)b->n * item);
   if (mg_fork_child() && b->wide) blas_own64(b, a->ptr[MATMUL_x], a->ptr[MATMUL_w], a->ptr[MATMUL_out]);
   else if (mg_fork_child()) blas_own32(b, a->ptr[MATMUL_x], a->ptr[MATMUL_w], a->ptr[MATMUL_out]);
   else
-    ((Gemm *)b->gemm)(&b->tw, &b->tx, &b->n, &b->m, &b->k, one, a->ptr[MATMUL_w], &b->ldw, a->ptr[MATMUL_x], &b->ldx, b->bias ? one : zero, out, &b->ldc);
+    ((Gemm *)b->gemm)(&b->tw, &b->tx, &b->n, &b->m, &b->k, one, a->ptr[MATMUL_w], &b->ldw, a->ptr[MATMUL_x],
+                      &b->ldx, b->bias ? one : zero, out, &b->ldc);
   return 0;
 }
 
@@ -104,14 +110,22 @@ MgRc mg_blas_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {
   BlasMatrix mx, mw, mr;
   BlasMatmul b = {.e.ops = &blas_ops, .wide = r->dtype == DOUBLE, .bias = d->t[MATMUL_bias].present};
   if (blas_wanted() < 0 || d->frozen || *d->act.name || d->t[MATMUL_residual].present) return MG_UNSUP;
-  if ((r->dtype != FLOAT && r->dtype != DOUBLE) || x->dtype != r->dtype || w->dtype != r->dtype || x->ndim < 2 || w->ndim < 2 || r->ndim < 2) return MG_UNSUP;
+  if ((r->dtype != FLOAT && r->dtype != DOUBLE) || x->dtype != r->dtype || w->dtype != r->dtype ||
+      x->ndim < 2 || w->ndim < 2 || r->ndim < 2)
+    return MG_UNSUP;
   if (!blas_matrix(x, &mx) || !blas_matrix(w, &mw) || !blas_matrix(r, &mr)) return MG_UNSUP;
-  if (mw.rows != mx.cols || mr.rows != mx.rows || mr.cols != mw.cols) return MG_UNSUP; /* a batch of its own */
-  if (mr.rows < 2 || mr.cols < 2 || mx.cols < 2 || mr.rows > INT32_MAX || mr.cols > INT32_MAX || mx.cols > INT32_MAX) return MG_UNSUP;
+  if (mw.rows != mx.cols || mr.rows != mx.rows || mr.cols != mw.cols)
+    return MG_UNSUP; /* a batch of its own */
+  if (mr.rows < 2 || mr.cols < 2 || mx.cols < 2 || mr.rows > INT32_MAX || mr.cols > INT32_MAX ||
+      mx.cols > INT32_MAX)
+    return MG_UNSUP;
   char order;
-  if (!blas_order(&mx, &b.tx, &b.ldx) || !blas_order(&mw, &b.tw, &b.ldw) || !blas_order(&mr, &order, &b.ldc) || order != 'N') return MG_UNSUP;
+  if (!blas_order(&mx, &b.tx, &b.ldx) || !blas_order(&mw, &b.tw, &b.ldw) ||
+      !blas_order(&mr, &order, &b.ldc) || order != 'N')
+    return MG_UNSUP;
   if (!blas_wanted() && b.tx == 'N' && b.tw == 'T') return MG_UNSUP;
-  if (b.bias && (d->t[MATMUL_bias].dtype != r->dtype || !blas_plain_bias(&d->t[MATMUL_bias], mr.cols))) return MG_UNSUP;
+  if (b.bias && (d->t[MATMUL_bias].dtype != r->dtype || !blas_plain_bias(&d->t[MATMUL_bias], mr.cols)))
+    return MG_UNSUP;
   if (!(b.gemm = mg_abi_symbol(b.wide ? "dgemm_" : "sgemm_"))) return MG_UNSUP;
   b.n = (int)mr.cols;
   b.m = (int)mr.rows;

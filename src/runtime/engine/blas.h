@@ -3,7 +3,8 @@
 #define MG_BLAS_H
 #include "runtime/engine/onednn.h"
 
-/* x @ w (+ bias) of float32 or float64.  MG_UNSUP: it cannot, or oneDNN is at least as fast: MKL wins on Intel's CPUs, with w in rows as
- * they are multiplied or x transposed (as gradients have them).  MAGNETO_BLAS=1: whenever it can; 0: never. */
+/* x @ w (+ bias) of float32 or float64.  MG_UNSUP: it cannot, or oneDNN is at least as fast: MKL wins on
+ * Intel's CPUs, with w in rows as they are multiplied or x transposed (as gradients have them).
+ * MAGNETO_BLAS=1: whenever it can; 0: never. */
 MgRc mg_blas_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out);
 #endif

@@ -19,7 +19,8 @@ static DnnStream onednn_stream;
 static bool onednn_tried;
 static const char *onednn_why = "not loaded yet";
 
-/* ---- loading ------------------------------------------------------------------------------------------------- */
+/* ---- loading
+ * ------------------------------------------------------------------------------------------------- */
 
 /* Is b the number of the first post-op's argument?  A 1x1 product with a residual tells. */
 static bool onednn_probe(int b) {
@@ -54,8 +55,8 @@ static bool onednn_probe(int b) {
   return !bad;
 }
 
-/* The number of a post-op's argument is 16384 * (i + 1) in older releases and 32768 * (i + 1) in newer ones.  A
- * primitive refuses arguments that it does not know.  0: neither. */
+/* The number of a post-op's argument is 16384 * (i + 1) in older releases and 32768 * (i + 1) in newer ones.
+ * A primitive refuses arguments that it does not know.  0: neither. */
 static int onednn_probe_base(void) {
   for (int b = 16384; b <= 32768; b *= 2)
     if (onednn_probe(b)) return b;
@@ -83,7 +84,8 @@ static void *onednn_beside_torch(void) {
 
 /* Its primitives stay within the level that MAGNETO_CPU names; only possible before the first one is made. */
 static void onednn_cap(void) {
-  static const int isa[] = {[CPU_v2] = DNN_isa_sse41, [CPU_v3] = DNN_isa_avx2, [CPU_v4] = DNN_isa_avx512_core};
+  static const int isa[] = {
+      [CPU_v2] = DNN_isa_sse41, [CPU_v3] = DNN_isa_avx2, [CPU_v4] = DNN_isa_avx512_core};
   if (mg_cpu_cap()) dnn.dnnl_set_max_cpu_isa(isa[mg_cpu()->level]);
 }
 
@@ -94,7 +96,8 @@ static const char *onednn_open(const char *path) {
   void *h = env ? dlopen(env, RTLD_NOW | RTLD_LOCAL) : NULL;
   if (env && (!h || !dlsym(h, "dnnl_version"))) {
     const char *why = h ? "no oneDNN library" : dlerror();
-    mg_notice("MAGNETO_ONEDNN=%s is ignored: %s; accepted are the path of a libdnnl.so.3, none and 0", env, why ? why : "not loaded");
+    mg_notice("MAGNETO_ONEDNN=%s is ignored: %s; accepted are the path of a libdnnl.so.3, none and 0", env,
+              why ? why : "not loaded");
     h = NULL;
   }
   if (!h && path) h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -122,13 +125,12 @@ const char *mg_onednn_load(const char *path) {
 
 bool mg_onednn_ready(void) { return !mg_onednn_load(NULL); }
 
-bool mg_onednn_bf16(void) {
-  return mg_onednn_ready() && mg_cpu()->avx512bf16;
-}
+bool mg_onednn_bf16(void) { return mg_onednn_ready() && mg_cpu()->avx512bf16; }
 
 DnnStream dnn_stream(void) { return onednn_stream; }
 
-/* ---- descriptors --------------------------------------------------------------------------------------------- */
+/* ---- descriptors
+ * --------------------------------------------------------------------------------------------- */
 
 int dnn_dtype(uint8_t torch_dtype) {
   switch (torch_dtype) { /* c10::ScalarType */
@@ -155,10 +157,12 @@ DnnMd dnn_md(const MgTensorDesc *t) {
   if (!dtype || !t->ndim) return NULL;
   for (int i = 0; i < t->ndim; i++) {
     if (t->size[i] < 1) return NULL;
-    if (t->size[i] > 1 && t->stride[i] < 1) return NULL; /* broadcast by stride 0: the caller knows better ways */
+    if (t->size[i] > 1 && t->stride[i] < 1)
+      return NULL; /* broadcast by stride 0: the caller knows better ways */
     stride[i] = t->stride[i];
   }
-  /* a dimension of size 1 gets the extent of the dimensions after it (as if row-major), never less than they need */
+  /* a dimension of size 1 gets the extent of the dimensions after it (as if row-major),
+   * never less than they need */
   for (int i = t->ndim - 1; i >= 0; i--)
     if (t->size[i] == 1) {
       stride[i] = 1;
@@ -168,7 +172,8 @@ DnnMd dnn_md(const MgTensorDesc *t) {
   return dnn_md_strided(dtype, t->ndim, t->size, stride);
 }
 
-/* ---- activations --------------------------------------------------------------------------------------------- */
+/* ---- activations
+ * --------------------------------------------------------------------------------------------- */
 
 enum { ACT_fixed, ACT_a, ACT_ab }; /* which parameters come from the description */
 static const struct onednn_act {
@@ -215,7 +220,8 @@ DnnAttr dnn_attr(const MgActDesc *act, DnnMd residual) {
   return attr;
 }
 
-/* ---- one primitive with its arguments ------------------------------------------------------------------------ */
+/* ---- one primitive with its arguments
+ * ------------------------------------------------------------------------ */
 
 void dnn_call_arg(DnnCall *c, int arg, int32_t ptr, uint64_t off, DnnMd md) {
   c->slot[c->nslot++] = (DnnSlot){.arg = arg, .ptr = ptr, .off = off, .md = md};
@@ -223,7 +229,8 @@ void dnn_call_arg(DnnCall *c, int arg, int32_t ptr, uint64_t off, DnnMd md) {
 
 int dnn_call_prim(DnnCall *c, DnnPd pd, uint64_t *scratch) {
   int bad = dnn.dnnl_primitive_create(&c->prim, pd);
-  const struct dnnl_memory_desc *smd = bad ? NULL : dnn.dnnl_primitive_desc_query_md(pd, DNN_query_scratchpad_md, 0);
+  const struct dnnl_memory_desc *smd =
+      bad ? NULL : dnn.dnnl_primitive_desc_query_md(pd, DNN_query_scratchpad_md, 0);
   size_t n = smd ? dnn.dnnl_memory_desc_get_size(smd) : 0;
   DnnMd md = NULL;
   if (n && !(bad = dnn.dnnl_memory_desc_clone(&md, smd))) {
@@ -284,7 +291,8 @@ int dnn_call_run(const DnnCall *c, DnnCallState *st, const MgEngineArgs *a, void
   return dnn.dnnl_primitive_execute(c->prim, st->stream, c->nslot, st->arg);
 }
 
-/* ---- frozen weights ------------------------------------------------------------------------------------------ */
+/* ---- frozen weights
+ * ------------------------------------------------------------------------------------------ */
 
 int dnn_frozen_init(DnnFrozen *f, uint64_t bytes) {
   if (!bytes) return 0;
@@ -304,5 +312,6 @@ int dnn_frozen_fill(DnnFrozen *f, int (*fill)(void *arg), void *arg) {
 
 bool dnn_is_reference(DnnPd pd) {
   const char *name = NULL;
-  return dnn.dnnl_primitive_desc_query(pd, DNN_query_impl_info_str, 0, &name) || (name && !strncmp(name, "ref", 3));
+  return dnn.dnnl_primitive_desc_query(pd, DNN_query_impl_info_str, 0, &name) ||
+         (name && !strncmp(name, "ref", 3));
 }

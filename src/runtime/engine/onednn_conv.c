@@ -1,8 +1,9 @@
-/* Convolutions: one oneDNN primitive with batch norm, bias, residual and activation fused, run on channels-last data
- * where that is given.
- * Weights are packed into the format that the primitive wants; the scale of a batch norm is applied on the way and its
- * shift becomes the bias.  Packed weights are kept while their source does not change (weight_cache.h), else they go through
- * scratch memory.  Tensors in another layout are copied through scratch memory. */
+/* Convolutions: one oneDNN primitive with batch norm, bias, residual and activation fused, run on
+ * channels-last data where that is given.
+ * Weights are packed into the format that the primitive wants; the scale of a batch norm is applied on the
+ * way and its shift becomes the bias.  Packed weights are kept while their source does not change
+ * (weight_cache.h), else they go through scratch memory.  Tensors in another layout are
+ * copied through scratch memory. */
 #include "runtime/engine/weight_cache.h"
 #include "runtime/engine/onednn_prim.h"
 #include "runtime/engine/weight_pack.h"
@@ -13,24 +14,25 @@
 
 typedef struct DnnConv {
   MgEngine e;
-  int64_t nchan;            /* output channels */
-  double eps;               /* of the batch norm */
-  bool bn, bias;            /* has a batch norm / a bias */
-  bool packed;              /* weights go through `pack` (else the call `weights`, or they are read as they are) */
-  uint64_t off_scale, off_shift, off_weights; /* in scratch; with frozen weights the latter two are in `frozen` */
-  uint64_t kept, source;    /* bytes of packed weights and of what they are made of; 0: not kept */
+  int64_t nchan; /* output channels */
+  double eps;    /* of the batch norm */
+  bool bn, bias; /* has a batch norm / a bias */
+  bool packed;   /* weights go through `pack` (else the call `weights`, or they are read as they are) */
+  uint64_t off_scale, off_shift,
+      off_weights;       /* in scratch; with frozen weights the latter two are in `frozen` */
+  uint64_t kept, source; /* bytes of packed weights and of what they are made of; 0: not kept */
   MgPack pack;
-  DnnCall in, residual;     /* copies to channels-last; prim NULL when not needed */
-  DnnCall weights;          /* reorder of 16-bit weights */
+  DnnCall in, residual; /* copies to channels-last; prim NULL when not needed */
+  DnnCall weights;      /* reorder of 16-bit weights */
   DnnCall conv;
-  DnnCall out;              /* copy from channels-last */
-  DnnFrozen frozen;         /* shift and packed weights */
+  DnnCall out;      /* copy from channels-last */
+  DnnFrozen frozen; /* shift and packed weights */
 } DnnConv;
 
 enum { CALL_in, CALL_residual, CALL_weights, CALL_conv, CALL_out, CALL_N };
 typedef struct DnnConvState {
   DnnCallState call[CALL_N];
-  MgKeep keep;              /* packed weights, unless frozen */
+  MgKeep keep; /* packed weights, unless frozen */
 } DnnConvState;
 
 static const DnnCall *conv_call(const DnnConv *v, int i) {
@@ -38,7 +40,8 @@ static const DnnCall *conv_call(const DnnConv *v, int i) {
   return all[i];
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------- */
+/* ---- running
+ * ------------------------------------------------------------------------------------------------- */
 
 static void conv_pack_range(void *const *buf, const int64_t *size, int64_t begin, int64_t end) {
   mg_pack_run(buf[0], buf[1], buf[2], buf[3], begin, end);
@@ -48,7 +51,7 @@ typedef struct ConvPrepare {
   const DnnConv *v;
   DnnConvState *st;
   const MgEngineArgs *a;
-  char *weights;            /* where packed weights are: the base of SLOT_owned */
+  char *weights; /* where packed weights are: the base of SLOT_owned */
 } ConvPrepare;
 
 /* The batch norm as a scale of the weights and a shift. */
@@ -67,7 +70,8 @@ static float *conv_fold(const DnnConv *v, const MgEngineArgs *a) {
 static int conv_pack(const ConvPrepare *p, float *scale) {
   const DnnConv *v = p->v;
   if (!v->packed) return dnn_call_run(&v->weights, &p->st->call[CALL_weights], p->a, p->weights);
-  void *buf[4] = {(void *)&v->pack, p->a->ptr[CONV_w], scale, p->weights + (v->frozen.mem ? v->off_weights : 0)};
+  void *buf[4] = {(void *)&v->pack, p->a->ptr[CONV_w], scale,
+                  p->weights + (v->frozen.mem ? v->off_weights : 0)};
   int64_t unit = v->pack.nelem * v->pack.lane, enough = 16384;
   MgRange r = {conv_pack_range, buf, NULL, v->pack.ngroup * v->pack.nlane, unit < enough ? enough / unit : 1};
   mg_threads_run(&r, 1, 0);
@@ -135,7 +139,8 @@ static void conv_free(MgEngine *e) {
 
 static const MgEngineOps conv_ops = {"onednn.conv", conv_run, conv_state_new, conv_state_free, conv_free};
 
-/* ---- packing tables ------------------------------------------------------------------------------------------ */
+/* ---- packing tables
+ * ------------------------------------------------------------------------------------------ */
 
 typedef struct ConvBlocks { /* a blocked format, as the library describes it */
   int64_t stride[DNN_MAX_NDIMS], padded[DNN_MAX_NDIMS];
@@ -173,14 +178,14 @@ static int64_t conv_block_off(const ConvBlocks *b, int d, int64_t i) {
 /* The element dimensions of weights: input channel, then the window. */
 typedef struct ConvElems {
   int n;
-  int dim[4];               /* which dimension of the library's weights */
-  int64_t size[4], src[4];  /* extent and source stride */
+  int dim[4];              /* which dimension of the library's weights */
+  int64_t size[4], src[4]; /* extent and source stride */
 } ConvElems;
 
-/* Fills offsets of all elements whose first index is in [from, to); returns how many.  Those of every further first index differ from
- * those of the first one by a constant. */
-static int64_t conv_elem_table(const ConvElems *e, const ConvBlocks *b, int64_t from, int64_t to, int32_t *dst,
-                               int32_t *src) {
+/* Fills offsets of all elements whose first index is in [from, to); returns how many.  Those of every further
+ * first index differ from those of the first one by a constant. */
+static int64_t conv_elem_table(const ConvElems *e, const ConvBlocks *b, int64_t from, int64_t to,
+                               int32_t *dst, int32_t *src) {
   int64_t inner = 1, first = conv_block_off(b, e->dim[0], from);
   for (int k = 1; k < e->n; k++) inner *= e->size[k];
   for (int64_t j = 0; j < inner && from < to; j++) {
@@ -202,8 +207,8 @@ static int64_t conv_elem_table(const ConvElems *e, const ConvBlocks *b, int64_t 
 }
 
 /* size, src: the library's weight dimensions [g,] o, i, window... and the strides of the source in them. */
-static bool conv_pack_init(MgPack *p, const struct dnnl_memory_desc *md, int ndim, bool grouped, const int64_t *size,
-                           const int64_t *src) {
+static bool conv_pack_init(MgPack *p, const struct dnnl_memory_desc *md, int ndim, bool grouped,
+                           const int64_t *size, const int64_t *src) {
   ConvBlocks b;
   if (!conv_blocks(md, ndim, &b)) return false;
   int o = grouped ? 1 : 0, i = o + 1;
@@ -249,7 +254,8 @@ static bool conv_pack_init(MgPack *p, const struct dnnl_memory_desc *md, int ndi
   return true;
 }
 
-/* ---- making -------------------------------------------------------------------------------------------------- */
+/* ---- making
+ * -------------------------------------------------------------------------------------------------- */
 
 /* Channels-last strides of a tensor of n, c, spatial... */
 static MgTensorDesc conv_last(const MgTensorDesc *t) {
@@ -268,9 +274,10 @@ static bool conv_is_last(const MgTensorDesc *t) {
   return true;
 }
 
-/* Formats to try.  Data that is not channels-last: such a convolution stands alone, between copies from and to plain
- * memory, and those are cheapest for channels in blocks of 16.  The library has no more than its reference
- * implementation for some channels-last convolutions (groups of a few channels): copies to plain memory beat that. */
+/* Formats to try.  Data that is not channels-last: such a convolution stands alone, between copies from and
+ * to plain memory, and those are cheapest for channels in blocks of 16.  The library has no more than its
+ * reference implementation for some channels-last convolutions (groups of a few channels): copies
+ * to plain memory beat that. */
 enum { FORMAT_blocked, FORMAT_any, FORMAT_plain, FORMAT_reference, FORMAT_N };
 
 static DnnMd conv_plain(const MgTensorDesc *t) {
@@ -293,8 +300,8 @@ static DnnMd conv_want(const MgTensorDesc *t, int format, bool source) {
   return dnn.dnnl_memory_desc_create_with_tag(&md, t->ndim, t->size, dtype, blocked[t->ndim]) ? NULL : md;
 }
 
-/* Where one activation tensor is at run time: in place when it has the format `md`, else in scratch memory with a copy
- * before (into) or after (out of it) the convolution. */
+/* Where one activation tensor is at run time: in place when it has the format `md`, else in scratch memory
+ * with a copy before (into) or after (out of it) the convolution. */
 static bool conv_place(const MgConvDesc *d, int which, DnnCall *copy, bool after, DnnMd md, DnnSlot *at,
                        uint64_t *scratch) {
   const MgTensorDesc *t = &d->t[which];
@@ -334,8 +341,8 @@ static bool conv_pd(const MgConvDesc *d, DnnMd src, DnnMd w, DnnMd bias, DnnMd d
   }
   int rc = d->transposed
                ? dnn.dnnl_deconvolution_forward_primitive_desc_create(pd, dnn_engine, DNN_forward_inference,
-                                                                      DNN_deconvolution_direct, src, w, bias, dst,
-                                                                      d->stride, dil, left, right, attr)
+                                                                      DNN_deconvolution_direct, src, w, bias,
+                                                                      dst, d->stride, dil, left, right, attr)
                : dnn.dnnl_convolution_forward_primitive_desc_create(pd, dnn_engine, DNN_forward_inference,
                                                                     DNN_convolution_direct, src, w, bias, dst,
                                                                     d->stride, dil, left, right, attr);
@@ -352,9 +359,10 @@ static uint64_t conv_dense_bytes(const MgTensorDesc *t) {
   return n != span ? 0 : n * (t->dtype == 6 ? sizeof(float) : sizeof(uint16_t));
 }
 
-/* Weights in the format the primitive wants: as they are, packed by us, or (16-bit types) reordered by the library. */
-static bool conv_weights(const MgConvDesc *d, DnnConv *v, DnnPd pd, uint64_t *scratch, uint64_t *owned, DnnSlot *at,
-                         DnnMd *md) {
+/* Weights in the format the primitive wants: as they are, packed by us, or (16-bit types)
+ * reordered by the library. */
+static bool conv_weights(const MgConvDesc *d, DnnConv *v, DnnPd pd, uint64_t *scratch, uint64_t *owned,
+                         DnnSlot *at, DnnMd *md) {
   int64_t size[DNN_MAX_NDIMS], src[DNN_MAX_NDIMS];
   int ndim = conv_weight_dims(d, size, src), dtype = dnn_dtype(d->t[CONV_w].dtype);
   const struct dnnl_memory_desc *want = dnn.dnnl_primitive_desc_query_md(pd, DNN_query_weights_md, 0);
@@ -385,8 +393,9 @@ static bool conv_vector(const MgTensorDesc *t, int64_t n, int dtype) {
          (t->ndim == 1 && t->size[0] == n && (n == 1 || t->stride[0] == 1) && dnn_dtype(t->dtype) == dtype);
 }
 
-/* The primitive descriptor, and copies of the descriptors it settled on for data (want: src, dst, residual; replaced).
- * A residual has the format of dst, so when the library chooses that, a first try without residual asks for it. */
+/* The primitive descriptor, and copies of the descriptors it settled on for data (want: src, dst, residual;
+ * replaced). A residual has the format of dst, so when the library chooses that, a first try
+ * without residual asks for it. */
 static DnnPd conv_choose(const MgConvDesc *d, DnnMd want[3], DnnMd weights, DnnMd bias) {
   static const int query[2] = {DNN_query_src_md, DNN_query_dst_md};
   bool ask = d->t[CONV_residual].present;
@@ -412,7 +421,8 @@ static DnnPd conv_choose(const MgConvDesc *d, DnnMd want[3], DnnMd weights, DnnM
 static bool conv_fits(DnnPd pd, int format) {
   const char *name = NULL;
   if (format != FORMAT_blocked) return format == FORMAT_reference || !dnn_is_reference(pd);
-  return !dnn.dnnl_primitive_desc_query(pd, DNN_query_impl_info_str, 0, &name) && name && !strncmp(name, "jit", 3);
+  return !dnn.dnnl_primitive_desc_query(pd, DNN_query_impl_info_str, 0, &name) && name &&
+         !strncmp(name, "jit", 3);
 }
 
 static bool conv_make(const MgConvDesc *d, DnnConv *v, int format) {

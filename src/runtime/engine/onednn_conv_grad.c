@@ -1,31 +1,42 @@
 /* Gradients of a convolution: oneDNN's backward-data and backward-weights primitives.
- * When some activation is channels-last, all are wanted so; else the primitives choose.  Each primitive tries other formats
- * when it has no kernel for that one; activations are then copied.  Weights are reordered into the format of the primitive
- * on every call (a training step has just changed them), their gradient is reordered from it. */
+ * When some activation is channels-last, all are wanted so; else the primitives choose.  Each primitive tries
+ * other formats when it has no kernel for that one; activations are then copied.  Weights are reordered into
+ * the format of the primitive on every call (a training step has just changed them), their
+ * gradient is reordered from it. */
 #include "runtime/engine/onednn_prim.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { /* in the order they run: what makes the gradient of the input, then that of weight and bias */
-  CG_g_data, CG_w, CG_data, CG_dx, CG_g_weights, CG_x, CG_weights, CG_dw, CG_N
+       CG_g_data,
+       CG_w,
+       CG_data,
+       CG_dx,
+       CG_g_weights,
+       CG_x,
+       CG_weights,
+       CG_dw,
+       CG_N
 };
 
 typedef struct DnnConvGrad {
   MgEngine e;
-  DnnCall call[CG_N];      /* copies have prim NULL where none is needed */
+  DnnCall call[CG_N]; /* copies have prim NULL where none is needed */
 } DnnConvGrad;
 
 typedef struct ConvGradState {
   DnnCallState call[CG_N];
 } ConvGradState;
 
-/* ---- running ------------------------------------------------------------------------------------------------- */
+/* ---- running
+ * ------------------------------------------------------------------------------------------------- */
 
 static int conv_grad_run(const MgEngine *e, MgEngineArgs *a) {
   const DnnConvGrad *v = (const DnnConvGrad *)e;
   ConvGradState *st = a->state;
   for (int i = 0; i < CG_N; i++)
-    if (dnn_call_run(&v->call[i], &st->call[i], a, NULL)) return a->err = "oneDNN convolution backward failed", -1;
+    if (dnn_call_run(&v->call[i], &st->call[i], a, NULL))
+      return a->err = "oneDNN convolution backward failed", -1;
   return 0;
 }
 
@@ -38,7 +49,8 @@ static void conv_grad_state_free(const MgEngine *e, void *state) {
 static void *conv_grad_state_new(const MgEngine *e) {
   ConvGradState *st = mg_calloc(1, sizeof *st);
   int bad = 0;
-  for (int i = 0; st && i < CG_N && !bad; i++) bad = dnn_call_state(&((const DnnConvGrad *)e)->call[i], dnn_stream(), &st->call[i]);
+  for (int i = 0; st && i < CG_N && !bad; i++)
+    bad = dnn_call_state(&((const DnnConvGrad *)e)->call[i], dnn_stream(), &st->call[i]);
   if (!bad) return st;
   conv_grad_state_free(e, st);
   return NULL;
@@ -49,22 +61,24 @@ static void conv_grad_free(MgEngine *e) {
   free(e);
 }
 
-static const MgEngineOps conv_grad_ops = {"onednn.conv_backward", conv_grad_run, conv_grad_state_new, conv_grad_state_free,
-                                          conv_grad_free};
+static const MgEngineOps conv_grad_ops = {"onednn.conv_backward", conv_grad_run, conv_grad_state_new,
+                                          conv_grad_state_free, conv_grad_free};
 
-/* ---- making -------------------------------------------------------------------------------------------------- */
+/* ---- making
+ * -------------------------------------------------------------------------------------------------- */
 
 typedef struct ConvGradMake {
   const MgConvGradDesc *d;
   DnnConvGrad *v;
-  bool last;               /* activations are wanted channels-last */
+  bool last; /* activations are wanted channels-last */
   uint64_t scratch;
-  DnnMd g;                 /* format of the gradient of the output, once it is settled, and where it is; owned */
+  DnnMd g; /* format of the gradient of the output, once it is settled, and where it is; owned */
   DnnSlot g_at;
 } ConvGradMake;
 
-/* Formats of activations, in the order in which a primitive tries them.  The last has kernels for every convolution: they
- * make matrices of the windows.  On plain data these write the gradient of the weight as PyTorch keeps it. */
+/* Formats of activations, in the order in which a primitive tries them.  The last has kernels for every
+ * convolution: they make matrices of the windows.  On plain data these write the gradient of the
+ * weight as PyTorch keeps it. */
 enum { FORMAT_last, FORMAT_any, FORMAT_plain, FORMAT_N };
 
 static DnnMd conv_grad_want(const ConvGradMake *m, int which, int format) {
@@ -79,7 +93,8 @@ static DnnMd conv_grad_want(const ConvGradMake *m, int which, int format) {
 }
 
 /* The library's view of weights: [g,] o, i, window... */
-static int conv_grad_weight_dims(const MgConvGradDesc *d, const MgTensorDesc *w, int64_t *size, int64_t *stride) {
+static int conv_grad_weight_dims(const MgConvGradDesc *d, const MgTensorDesc *w, int64_t *size,
+                                 int64_t *stride) {
   int n = 0;
   int64_t per = w->size[0] / d->groups;
   if (d->groups > 1) size[n] = d->groups, stride[n++] = per * w->stride[0];
@@ -104,10 +119,10 @@ static DnnMd conv_grad_user(const MgConvGradDesc *d, int which) {
   return last ? dnn_md_strided(dnn_dtype(t->dtype), t->ndim, t->size, stride) : dnn_md(t);
 }
 
-/* Where tensor `which` is in the format of the primitive: in place, or in scratch memory with a copy by call `copy`,
- * after the primitive or before it. */
-static bool conv_grad_place(ConvGradMake *m, int which, int copy, bool after, const struct dnnl_memory_desc *want,
-                            DnnSlot *at) {
+/* Where tensor `which` is in the format of the primitive: in place, or in scratch memory with a copy by call
+ * `copy`, after the primitive or before it. */
+static bool conv_grad_place(ConvGradMake *m, int which, int copy, bool after,
+                            const struct dnnl_memory_desc *want, DnnSlot *at) {
   DnnMd user = conv_grad_user(m->d, which), md = NULL;
   bool ok = user && want && !dnn.dnnl_memory_desc_clone(&md, want);
   *at = (DnnSlot){.ptr = which};
@@ -157,12 +172,12 @@ static DnnPd conv_grad_pd(const MgConvGradDesc *d, bool data, int format, DnnMd 
   for (int i = 0; i < d->nsp; i++) dil[i] = d->dilation[i] - 1;
   int bad = !attr || !mds[0] || !mds[1] || !mds[3];
   if (!bad)
-    bad = data ? dnn.dnnl_convolution_backward_data_primitive_desc_create(&pd, dnn_engine, DNN_convolution_direct, mds[0],
-                                                                         mds[1], mds[3], d->stride, dil, d->padding,
-                                                                         d->padding, NULL, attr)
-               : dnn.dnnl_convolution_backward_weights_primitive_desc_create(&pd, dnn_engine, DNN_convolution_direct, mds[0],
-                                                                            mds[1], mds[2], mds[3], d->stride, dil,
-                                                                            d->padding, d->padding, NULL, attr);
+    bad = data ? dnn.dnnl_convolution_backward_data_primitive_desc_create(
+                     &pd, dnn_engine, DNN_convolution_direct, mds[0], mds[1], mds[3], d->stride, dil,
+                     d->padding, d->padding, NULL, attr)
+               : dnn.dnnl_convolution_backward_weights_primitive_desc_create(
+                     &pd, dnn_engine, DNN_convolution_direct, mds[0], mds[1], mds[2], mds[3], d->stride, dil,
+                     d->padding, d->padding, NULL, attr);
   if (attr) dnn.dnnl_primitive_attr_destroy(attr);
   if (!bad && !conv_grad_fits(pd, format)) bad = 1;
   if (bad && pd) dnn.dnnl_primitive_desc_destroy(pd), pd = NULL;
@@ -179,7 +194,8 @@ static DnnPd conv_grad_choose(const ConvGradMake *m, bool data, DnnMd mds[4]) {
   const MgConvGradDesc *d = m->d;
   const MgTensorDesc *db = &d->t[CONV_GRAD_db];
   int64_t size[DNN_MAX_NDIMS], stride[DNN_MAX_NDIMS];
-  int ndim = conv_grad_weight_dims(d, &d->t[CONV_GRAD_w], size, stride), dtype = dnn_dtype(d->t[CONV_GRAD_w].dtype);
+  int ndim = conv_grad_weight_dims(d, &d->t[CONV_GRAD_w], size, stride),
+      dtype = dnn_dtype(d->t[CONV_GRAD_w].dtype);
   bool bias = !data && db->present;
   for (int format = m->last ? FORMAT_last : FORMAT_any; format < FORMAT_N; format++) {
     mds[0] = conv_grad_want(m, data ? CONV_GRAD_dx : CONV_GRAD_x, format);
@@ -211,8 +227,10 @@ static bool conv_grad_data(ConvGradMake *m) {
     const struct dnnl_memory_desc *wm = dnn.dnnl_primitive_desc_query_md(pd, DNN_query_weights_md, 0);
     const struct dnnl_memory_desc *xm = dnn.dnnl_primitive_desc_query_md(pd, DNN_query_diff_src_md, 0);
     ok = conv_grad_place_g(m, CG_g_data, gm, &g) && conv_grad_place(m, CONV_GRAD_w, CG_w, false, wm, &w) &&
-         conv_grad_place(m, CONV_GRAD_dx, CG_dx, true, xm, &dx) && conv_grad_arg(m, CG_data, DNN_ARG_DIFF_DST, g, gm) &&
-         conv_grad_arg(m, CG_data, DNN_ARG_WEIGHTS, w, wm) && conv_grad_arg(m, CG_data, DNN_ARG_DIFF_SRC, dx, xm);
+         conv_grad_place(m, CONV_GRAD_dx, CG_dx, true, xm, &dx) &&
+         conv_grad_arg(m, CG_data, DNN_ARG_DIFF_DST, g, gm) &&
+         conv_grad_arg(m, CG_data, DNN_ARG_WEIGHTS, w, wm) &&
+         conv_grad_arg(m, CG_data, DNN_ARG_DIFF_SRC, dx, xm);
   }
   return conv_grad_finish(m, CG_data, pd, mds, ok);
 }
@@ -227,10 +245,13 @@ static bool conv_grad_weights(ConvGradMake *m) {
     const struct dnnl_memory_desc *wm = dnn.dnnl_primitive_desc_query_md(pd, DNN_query_diff_weights_md, 0);
     const struct dnnl_memory_desc *xm = dnn.dnnl_primitive_desc_query_md(pd, DNN_query_src_md, 0);
     ok = conv_grad_place_g(m, CG_g_weights, gm, &g) && conv_grad_place(m, CONV_GRAD_x, CG_x, false, xm, &x) &&
-         conv_grad_place(m, CONV_GRAD_dw, CG_dw, true, wm, &dw) && conv_grad_arg(m, CG_weights, DNN_ARG_DIFF_DST, g, gm) &&
-         conv_grad_arg(m, CG_weights, DNN_ARG_SRC, x, xm) && conv_grad_arg(m, CG_weights, DNN_ARG_DIFF_WEIGHTS, dw, wm);
+         conv_grad_place(m, CONV_GRAD_dw, CG_dw, true, wm, &dw) &&
+         conv_grad_arg(m, CG_weights, DNN_ARG_DIFF_DST, g, gm) &&
+         conv_grad_arg(m, CG_weights, DNN_ARG_SRC, x, xm) &&
+         conv_grad_arg(m, CG_weights, DNN_ARG_DIFF_WEIGHTS, dw, wm);
   }
-  if (ok && mds[2]) ok = conv_grad_arg(m, CG_weights, DNN_ARG_DIFF_BIAS, (DnnSlot){.ptr = CONV_GRAD_db}, mds[2]);
+  if (ok && mds[2])
+    ok = conv_grad_arg(m, CG_weights, DNN_ARG_DIFF_BIAS, (DnnSlot){.ptr = CONV_GRAD_db}, mds[2]);
   return conv_grad_finish(m, CG_weights, pd, mds, ok);
 }
 
@@ -253,7 +274,8 @@ MgRc mg_onednn_conv_grad(MgCtx *c, const MgConvGradDesc *d, MgEngine **out) {
   if (!m.v) return mg_fail(c, MG_NOMEM, "convolution engine");
   m.v->e.ops = &conv_grad_ops;
   for (int i = 0; i < CONV_GRAD_NPTR; i++)
-    if (i != CONV_GRAD_w && i < CONV_GRAD_dw && d->t[i].present && d->t[i].size[1] > 1) m.last |= d->t[i].stride[1] == 1;
+    if (i != CONV_GRAD_w && i < CONV_GRAD_dw && d->t[i].present && d->t[i].size[1] > 1)
+      m.last |= d->t[i].stride[1] == 1;
   bool ok = !d->t[CONV_GRAD_dx].present || conv_grad_data(&m);
   if (ok && (d->t[CONV_GRAD_dw].present || d->t[CONV_GRAD_db].present)) ok = conv_grad_weights(&m);
   if (m.g) dnn.dnnl_memory_desc_destroy(m.g);

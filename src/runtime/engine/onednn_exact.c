@@ -1,7 +1,8 @@
-/* Activations that the library computes with a minimum or maximum instruction lose NaN: relu(NaN) is 0 there, NaN in
- * PyTorch.  Those instructions raise the processor's "invalid operation" flag for a NaN operand, and the flag stays.  So
- * the fused primitive runs, the flags of the threads are looked at, and only when one is raised does the primitive run
- * again without its activation, which is then applied here.  A flag raised by something else costs time, nothing more. */
+/* Activations that the library computes with a minimum or maximum instruction lose NaN: relu(NaN) is 0 there,
+ * NaN in PyTorch.  Those instructions raise the processor's "invalid operation" flag for a NaN operand, and
+ * the flag stays.  So the fused primitive runs, the flags of the threads are looked at, and only when one is
+ * raised does the primitive run again without its activation, which is then applied here.  A flag raised by
+ * something else costs time, nothing more. */
 #include "base/fork.h"
 #include "runtime/engine/onednn_prim.h"
 #include "runtime/process/threads.h"
@@ -14,27 +15,29 @@
 
 typedef struct DnnExact {
   MgEngine e;
-  MgEngine *inner;          /* with the activation where it can be watched, else without */
-  MgEngine *plain;          /* without; made when it is first needed (atomic) */
+  MgEngine *inner; /* with the activation where it can be watched, else without */
+  MgEngine *plain; /* without; made when it is first needed (atomic) */
   DnnMake *make;
-  void *desc;               /* description without the activation; owned */
-  bool watched;             /* inner applies the activation */
-  int kind;                 /* EXACT_* */
+  void *desc;   /* description without the activation; owned */
+  bool watched; /* inner applies the activation */
+  int kind;     /* EXACT_* */
   MgActDesc act;
-  MgTensorDesc out;         /* the result, and its number among the pointers */
+  MgTensorDesc out; /* the result, and its number among the pointers */
   int ptr;
 } DnnExact;
 
 enum { EXACT_none, EXACT_relu, EXACT_clip, EXACT_hardsigmoid };
 
 static int exact_kind(const MgActDesc *act) {
-  static const char *const name[] = {[EXACT_relu] = "relu", [EXACT_clip] = "clip", [EXACT_hardsigmoid] = "hardsigmoid"};
+  static const char *const name[] = {
+      [EXACT_relu] = "relu", [EXACT_clip] = "clip", [EXACT_hardsigmoid] = "hardsigmoid"};
   for (int i = 1; i <= EXACT_hardsigmoid; i++)
     if (act->name && !strcmp(act->name, name[i])) return i;
   return EXACT_none;
 }
 
-/* ---- the flags ------------------------------------------------------------------------------------------------- */
+/* ---- the flags
+ * ------------------------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 static bool exact_watches(void) { return mg_threads_shared((const void *)dnn.dnnl_version); }
@@ -48,7 +51,8 @@ static void exact_take(void *arg) {
   __atomic_store_n((int *)arg, 1, __ATOMIC_RELAXED);
 }
 
-/* Did a thread raise the flag?  Taken back everywhere.  single: only this one has worked; the others are not to be woken for this. */
+/* Did a thread raise the flag?  Taken back everywhere.  single: only this one has worked; the others are
+ * not to be woken for this. */
 static bool exact_raised(bool single) {
   int raised = 0;
   if (single) exact_take(&raised);
@@ -61,7 +65,8 @@ static void exact_clear(void) {}
 static bool exact_raised(bool single) { return true; }
 #endif
 
-/* ---- the activation -------------------------------------------------------------------------------------------- */
+/* ---- the activation
+ * -------------------------------------------------------------------------------------------- */
 
 static float exact_apply(const DnnExact *x, float v) {
   switch (x->kind) {
@@ -98,7 +103,8 @@ static void exact_walk(const DnnExact *x, char *p, int d) {
   }
 }
 
-/* ---- the engine ------------------------------------------------------------------------------------------------ */
+/* ---- the engine
+ * ------------------------------------------------------------------------------------------------ */
 
 /* The engine without the activation; NULL: out of memory. */
 static const MgEngine *exact_plain(DnnExact *x) {
@@ -156,15 +162,17 @@ static void exact_free(MgEngine *e) {
   free(x);
 }
 
-static const MgEngineOps exact_ops = {"onednn+activation", exact_run, exact_state_new, exact_state_free, exact_free};
+static const MgEngineOps exact_ops = {"onednn+activation", exact_run, exact_state_new, exact_state_free,
+                                      exact_free};
 
 bool dnn_exact_wanted(const MgActDesc *act) { return exact_kind(act) != EXACT_none; }
 
-MgRc dnn_exact_make(DnnMake *make, const void *desc, size_t size, const MgActDesc *act, const MgTensorDesc *out, int ptr,
-                    MgEngine **e) {
+MgRc dnn_exact_make(DnnMake *make, const void *desc, size_t size, const MgActDesc *act,
+                    const MgTensorDesc *out, int ptr, MgEngine **e) {
   DnnExact *x = mg_calloc(1, sizeof *x);
   if (!x) return MG_NOMEM;
-  *x = (DnnExact){.e.ops = &exact_ops, .make = make, .kind = exact_kind(act), .act = *act, .out = *out, .ptr = ptr};
+  *x = (DnnExact){
+      .e.ops = &exact_ops, .make = make, .kind = exact_kind(act), .act = *act, .out = *out, .ptr = ptr};
   x->act.name = "";
   x->watched = exact_watches();
   MgRc rc = MG_NOMEM;

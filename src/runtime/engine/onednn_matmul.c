@@ -1,6 +1,6 @@
 /* Matrix products: one oneDNN matmul with bias, residual and activation fused.
- * Operands are read through their own strides, transposed or batched, so views cost nothing; an operand that the fast
- * implementations refuse is copied to dense rows in scratch memory first. */
+ * Operands are read through their own strides, transposed or batched, so views cost nothing; an operand that
+ * the fast implementations refuse is copied to dense rows in scratch memory first. */
 #include "runtime/engine/onednn_prim.h"
 #include "runtime/process/cpu.h"
 #include "runtime/process/threads.h"
@@ -9,9 +9,9 @@
 
 typedef struct DnnMatmul {
   MgEngine e;
-  DnnCall copy[2];   /* of x and w to dense rows; unused (prim NULL) as a rule */
-  DnnCall pack;      /* frozen: of w into the format the primitive likes best */
-  DnnFrozen frozen;  /* w in that format */
+  DnnCall copy[2];  /* of x and w to dense rows; unused (prim NULL) as a rule */
+  DnnCall pack;     /* frozen: of w into the format the primitive likes best */
+  DnnFrozen frozen; /* w in that format */
   DnnCall mm;
 } DnnMatmul;
 
@@ -37,7 +37,8 @@ static int matmul_run(const MgEngine *e, MgEngineArgs *a) {
   DnnFrozen *once = &((DnnMatmul *)e)->frozen; /* the one part of an engine that changes after it was made */
   int team = m->e.single ? mg_threads_single() : 1;
   bool bad = (once->mem && dnn_frozen_fill(once, matmul_pack, &pack)) ||
-             dnn_call_run(&m->copy[0], &st->copy[0], a, NULL) || dnn_call_run(&m->copy[1], &st->copy[1], a, NULL) ||
+             dnn_call_run(&m->copy[0], &st->copy[0], a, NULL) ||
+             dnn_call_run(&m->copy[1], &st->copy[1], a, NULL) ||
              dnn_call_run(&m->mm, &st->mm, a, m->frozen.mem);
   mg_threads_together(team);
   if (bad) a->err = "oneDNN matmul failed";
@@ -58,7 +59,8 @@ static void *matmul_state_new(const MgEngine *e) {
   const DnnMatmul *m = (const DnnMatmul *)e;
   DnnMatmulState *st = mg_calloc(1, sizeof *st);
   if (!st) return NULL;
-  int bad = dnn_call_state(&m->mm, dnn_stream(), &st->mm) || dnn_call_state(&m->pack, dnn_stream(), &st->pack);
+  int bad =
+      dnn_call_state(&m->mm, dnn_stream(), &st->mm) || dnn_call_state(&m->pack, dnn_stream(), &st->pack);
   for (int i = 0; i < 2 && !bad; i++) bad = dnn_call_state(&m->copy[i], dnn_stream(), &st->copy[i]);
   if (!bad) return st;
   matmul_state_free(e, st);
@@ -77,7 +79,8 @@ static void matmul_free(MgEngine *e) {
   free(e);
 }
 
-static const MgEngineOps matmul_ops = {"onednn.matmul", matmul_run, matmul_state_new, matmul_state_free, matmul_free};
+static const MgEngineOps matmul_ops = {"onednn.matmul", matmul_run, matmul_state_new, matmul_state_free,
+                                       matmul_free};
 
 /* Sizes lead-padded with 1 to ndim, for operands that broadcast. */
 static void matmul_pad(MgTensorDesc *t, int ndim) {
@@ -101,16 +104,19 @@ static void matmul_dense(MgTensorDesc *t) {
 }
 
 /* Ways to set the product up, tried in order. */
-enum { WAY_frozen,   /* w in the format the primitive likes best */
-       WAY_plain,    /* operands as they are */
-       WAY_dense,    /* operands copied to dense rows where they are not */
-       WAY_slow,     /* the reference implementation will do */
-       WAY_N };
+enum {
+  WAY_frozen, /* w in the format the primitive likes best */
+  WAY_plain,  /* operands as they are */
+  WAY_dense,  /* operands copied to dense rows where they are not */
+  WAY_slow,   /* the reference implementation will do */
+  WAY_N
+};
 
 /* Frozen weights: the descriptor the primitive chose replaces *w, and the reorder into it is set up. */
 static bool matmul_freeze(DnnMatmul *m, DnnPd pd, DnnMd *w, uint64_t *scratch) {
   DnnMd want = NULL;
-  if (dnn.dnnl_memory_desc_clone(&want, dnn.dnnl_primitive_desc_query_md(pd, DNN_query_weights_md, 0))) return false;
+  if (dnn.dnnl_memory_desc_clone(&want, dnn.dnnl_primitive_desc_query_md(pd, DNN_query_weights_md, 0)))
+    return false;
   int bad = dnn_call_reorder(&m->pack, *w, MATMUL_w, 0, want, SLOT_owned, 0, scratch) ||
             dnn_frozen_init(&m->frozen, dnn.dnnl_memory_desc_get_size(want));
   dnn.dnnl_memory_desc_destroy(*w);
@@ -140,8 +146,8 @@ static bool matmul_make(const MgMatmulDesc *d, DnnMatmul *m, int way) {
   }
   if (way == WAY_frozen && !(any = dnn_md_any(dnn_dtype(w->dtype), w->ndim, w->size))) goto done;
   if (!(attr = dnn_attr(&d->act, md[MATMUL_residual]))) goto done;
-  if (dnn.dnnl_matmul_primitive_desc_create(&pd, dnn_engine, md[MATMUL_x], any ? any : md[MATMUL_w], md[MATMUL_bias],
-                                            md[MATMUL_out], attr))
+  if (dnn.dnnl_matmul_primitive_desc_create(&pd, dnn_engine, md[MATMUL_x], any ? any : md[MATMUL_w],
+                                            md[MATMUL_bias], md[MATMUL_out], attr))
     goto done;
   if ((way != WAY_slow && dnn_is_reference(pd)) || (any && !matmul_freeze(m, pd, &md[MATMUL_w], &scratch))) {
     dnn.dnnl_primitive_desc_destroy(pd);
@@ -167,8 +173,9 @@ done:
   return ok;
 }
 
-/* Without AVX-512 the library's float32 products of a packed w run on one thread in many sizes, at half the speed of a
- * plain w (Zen 3, two threads, w 1024 x 4096: up to 128 rows), and are as fast at best from 64 rows on. */
+/* Without AVX-512 the library's float32 products of a packed w run on one thread in many sizes, at half the
+ * speed of a plain w (Zen 3, two threads, w 1024 x 4096: up to 128 rows), and are as
+ * fast at best from 64 rows on. */
 static bool matmul_packs(const MgMatmulDesc *d) {
   enum { FLOAT = 6 };
   return d->frozen && (d->t[MATMUL_w].dtype != FLOAT || mg_cpu()->level >= CPU_v4);
@@ -176,7 +183,9 @@ static bool matmul_packs(const MgMatmulDesc *d) {
 
 /* Does a product take less than a team of threads costs?  oneDNN wakes one for 10 x 10. */
 static bool matmul_is_small(const MgMatmulDesc *d) {
-  enum { WORK = 1 << 17 }; /* multiplications: some 5 us on one thread; a team costs 1 us, and 100 where the threads sleep */
+  enum {
+    WORK = 1 << 17
+  }; /* multiplications: some 5 us on one thread; a team costs 1 us, and 100 where the threads sleep */
   const MgTensorDesc *x = &d->t[MATMUL_x], *o = &d->t[MATMUL_out];
   double n = (double)x->size[x->ndim - 1];
   for (int i = 0; i < o->ndim; i++) n *= (double)o->size[i];

@@ -1,5 +1,6 @@
 /* GNU vectors for code that is compiled once per instruction set: a transposition in registers.
- * Everything is a macro or inlined, because functions must not pass such vectors by value between instruction sets. */
+ * Everything is a macro or inlined, because functions must not pass such vectors by value
+ * between instruction sets. */
 #ifndef MG_SIMD_H
 #define MG_SIMD_H
 
@@ -12,8 +13,8 @@ typedef int MgI4 __attribute__((vector_size(16), aligned(4)));
 
 #define MG_UNROLL _Pragma("GCC unroll 16")
 
-/* One stage of a butterfly transposition of V rows r[]: exchanges the off-diagonal blocks of S rows and S columns.
- * Everything is a constant once unrolled, so each pair of rows costs two shuffles. */
+/* One stage of a butterfly transposition of V rows r[]: exchanges the off-diagonal blocks of S rows and S
+ * columns. Everything is a constant once unrolled, so each pair of rows costs two shuffles. */
 #define MG_SHUFFLE_LO(V, S, k) ((k) & (S) ? (V) + (k) - (S) : (k))
 #define MG_SHUFFLE_HI(V, S, k) ((k) & (S) ? (V) + (k) : (k) + (S))
 #define MG_SHUFFLE_8(F, V, S, o)                                                                             \
@@ -23,11 +24,13 @@ typedef int MgI4 __attribute__((vector_size(16), aligned(4)));
 #define MG_SHUFFLES_8(F, S) {MG_SHUFFLE_8(F, 8, S, 0)}
 #define MG_SHUFFLES_16(F, S) {MG_SHUFFLE_8(F, 16, S, 0), MG_SHUFFLE_8(F, 16, S, 8)}
 #define MG_TRANSPOSE_STAGE(V, r, S)                                                                          \
-  MG_UNROLL for (int i = 0; i < V; i++) if (!(i & S)) {                                                      \
-    MgF##V a = r[i], b = r[i + S];                                                                           \
-    r[i] = __builtin_shuffle(a, b, (MgI##V)MG_SHUFFLES_##V(MG_SHUFFLE_LO, S));                               \
-    r[i + S] = __builtin_shuffle(a, b, (MgI##V)MG_SHUFFLES_##V(MG_SHUFFLE_HI, S));                           \
-  }
+  MG_UNROLL                                                                                                  \
+  for (int i = 0; i < V; i++)                                                                                \
+    if (!(i & S)) {                                                                                          \
+      MgF##V a = r[i], b = r[i + S];                                                                         \
+      r[i] = __builtin_shuffle(a, b, (MgI##V)MG_SHUFFLES_##V(MG_SHUFFLE_LO, S));                             \
+      r[i + S] = __builtin_shuffle(a, b, (MgI##V)MG_SHUFFLES_##V(MG_SHUFFLE_HI, S));                         \
+    }
 /* r[i][j] <-> r[j][i] */
 #define MG_TRANSPOSE_4(r) MG_TRANSPOSE_STAGE(4, r, 1) MG_TRANSPOSE_STAGE(4, r, 2)
 #define MG_TRANSPOSE_8(r) MG_TRANSPOSE_STAGE(8, r, 1) MG_TRANSPOSE_STAGE(8, r, 2) MG_TRANSPOSE_STAGE(8, r, 4)

@@ -7,7 +7,8 @@
 #include "base/fork.h"
 
 enum { KEEP_HUGE = 2 << 20, KEEP_BACKOFF = 63 };
-#define KEEP_LIMIT ((size_t)1 << 30) /* bytes in all: convolution weights are small, except where they are not */
+#define KEEP_LIMIT                                                                                           \
+  ((size_t)1 << 30) /* bytes in all: convolution weights are small, except where they are not */
 
 static atomic_size_t keep_total;
 
@@ -16,8 +17,9 @@ static size_t keep_round(size_t bytes) {
   return (bytes + grain - 1) & ~(grain - 1);
 }
 
-/* Copies that are smaller than a huge page share huge pages, once there are enough of them: a model's weights are many small
- * ones, and each small page costs a fault when it is made and a TLB entry in every run.  Guarded by MG_LOCK_list. */
+/* Copies that are smaller than a huge page share huge pages, once there are enough of them: a model's weights
+ * are many small ones, and each small page costs a fault when it is made and a TLB entry in every run.
+ * Guarded by MG_LOCK_list. */
 struct MgKeepSlab {
   char *mem;
   size_t used;
@@ -42,7 +44,8 @@ static MgKeepSlab *slab_new(void) {
 
 static char *slab_take(MgKeep *k) {
   mg_fork_lock(MG_LOCK_list);
-  if (!keep_slab || keep_slab->used + k->bytes > SLAB_BYTES) keep_slab = slab_new(); /* what is in the full one keeps it */
+  if (!keep_slab || keep_slab->used + k->bytes > SLAB_BYTES)
+    keep_slab = slab_new(); /* what is in the full one keeps it */
   MgKeepSlab *s = k->slab = keep_slab;
   char *p = s ? s->mem + s->used : NULL;
   if (s) s->used += k->bytes, s->live++;
@@ -68,7 +71,10 @@ static char *keep_memory(MgKeep *k, size_t total) {
 static void keep_alloc(MgKeep *k, size_t bytes, size_t n) {
   k->bytes = keep_round(bytes);
   size_t total = atomic_fetch_add(&keep_total, k->bytes) + k->bytes;
-  if (total <= KEEP_LIMIT && (k->seen = mg_calloc((n + MG_DIGEST_CHUNK - 1) / MG_DIGEST_CHUNK, sizeof *k->seen)) && (k->mem = keep_memory(k, total))) return;
+  if (total <= KEEP_LIMIT &&
+      (k->seen = mg_calloc((n + MG_DIGEST_CHUNK - 1) / MG_DIGEST_CHUNK, sizeof *k->seen)) &&
+      (k->mem = keep_memory(k, total)))
+    return;
   mg_keep_free(k);
   k->refused = true;
 }

@@ -16,22 +16,26 @@
       int64_t n = p->nelem - j < V ? p->nelem - j : V;                                                       \
       MgF##V r[V];                                                                                           \
       if (n == V && rows >= V) {                                                                             \
-        MG_UNROLL for (int i = 0; i < V; i++) r[i] = *(const MgF##V *)(src + i * p->src_out + j);            \
+        MG_UNROLL                                                                                            \
+        for (int i = 0; i < V; i++) r[i] = *(const MgF##V *)(src + i * p->src_out + j);                      \
       } else {                                                                                               \
         memset(r, 0, sizeof r);                                                                              \
-        MG_UNROLL for (int i = 0; i < V; i++) {                                                              \
+        MG_UNROLL                                                                                            \
+        for (int i = 0; i < V; i++) {                                                                        \
           if (i < rows) memcpy(&r[i], src + i * p->src_out + j, sizeof(float) * n);                          \
         }                                                                                                    \
       }                                                                                                      \
-      MG_TRANSPOSE_##V(r)                                                                                    \
-      if (n == V) {                                                                                          \
-        MG_UNROLL for (int k = 0; k < V; k++) *(MgF##V *)(dst + to[k]) = r[k] * s;                           \
-      } else { /* unrolled too: r stays in registers */                                                      \
-        MG_UNROLL for (int k = 0; k < V; k++) if (k < n) *(MgF##V *)(dst + to[k]) = r[k] * s;                \
+      MG_TRANSPOSE_##V(r) if (n == V) {                                                                      \
+        MG_UNROLL                                                                                            \
+        for (int k = 0; k < V; k++) *(MgF##V *)(dst + to[k]) = r[k] * s;                                     \
+      }                                                                                                      \
+      else { /* unrolled too: r stays in registers */                                                        \
+        MG_UNROLL                                                                                            \
+        for (int k = 0; k < V; k++)                                                                          \
+          if (k < n) *(MgF##V *)(dst + to[k]) = r[k] * s;                                                    \
       }                                                                                                      \
     }                                                                                                        \
-    for (int64_t k = 0; k < p->npad; k++)                                                                    \
-      *(MgF##V *)(dst + p->elem_off[p->nelem + k]) = (MgF##V){0};                                            \
+    for (int64_t k = 0; k < p->npad; k++) *(MgF##V *)(dst + p->elem_off[p->nelem + k]) = (MgF##V){0};        \
   }
 PACK_GROUP(pack_group8_any, 8, )
 #if defined(__x86_64__)
@@ -63,7 +67,8 @@ static PackGroupFn pack_group(int lane) {
   return lane == 8 ? pack_group8_any : pack_group1;
 }
 
-void mg_pack_run(const MgPack *p, const float *src, const float *scale, float *dst, int64_t begin, int64_t end) {
+void mg_pack_run(const MgPack *p, const float *src, const float *scale, float *dst, int64_t begin,
+                 int64_t end) {
   PackGroupFn group = pack_group(p->lane);
   for (int64_t u = begin; u < end; u++) {
     int64_t g = u / p->nlane, l = u % p->nlane, rows = p->nout - l * p->lane;
@@ -71,9 +76,9 @@ void mg_pack_run(const MgPack *p, const float *src, const float *scale, float *d
     const float *s = scale ? scale + g * p->nout + l * p->lane : NULL;
     float *to = dst + p->group_off[g] + p->lane_off[l];
     if (rows <= 0) /* the target has more lane groups than there are outputs */
-      for (int64_t k = 0; k < p->nelem + p->npad; k++) memset(to + p->elem_off[k], 0, sizeof(float) * p->lane);
-    else
-      group(p, from, s, rows, to);
+      for (int64_t k = 0; k < p->nelem + p->npad; k++)
+        memset(to + p->elem_off[k], 0, sizeof(float) * p->lane);
+    else group(p, from, s, rows, to);
   }
 }
 

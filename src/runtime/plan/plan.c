@@ -11,7 +11,7 @@ typedef struct PlanCall { /* arguments of one mg_plan_run */
   MgPlan *p;
   PlanRun *r;
   MgTensor *const *in;
-  const int64_t *sizes;   /* of the symbols, or NULL */
+  const int64_t *sizes; /* of the symbols, or NULL */
   char *err;
   size_t err_len;
 } PlanCall;
@@ -39,7 +39,8 @@ static void plan_give(MgPlan *p, PlanRun *r) {
   PlanRun *none = NULL;
   if (r->arena) mg_arena_give(r->arena), r->arena = NULL;
   if (r->gpu_arena) mg_abi.aoti_torch_delete_tensor_object(r->gpu_arena), r->gpu_arena = NULL;
-  if (atomic_compare_exchange_strong_explicit(&p->idle, &none, r, memory_order_release, memory_order_relaxed)) return;
+  if (atomic_compare_exchange_strong_explicit(&p->idle, &none, r, memory_order_release, memory_order_relaxed))
+    return;
   mg_fork_lock(MG_LOCK_list);
   r->next = p->more;
   p->more = r;
@@ -90,7 +91,8 @@ static inline void *plan_place(const PlanRun *r, const PlanPatch *q, void *base)
 
 static void plan_patch(const MgPlan *p, PlanRun *r, uint32_t buf, void *base) {
   PlanSpan s = p->patch_of[buf];
-  for (uint32_t i = s.first; i < s.first + s.n; i++) r->arg[p->patch[i].arg] = plan_place(r, &p->patch[i], base);
+  for (uint32_t i = s.first; i < s.first + s.n; i++)
+    r->arg[p->patch[i].arg] = plan_place(r, &p->patch[i], base);
 }
 
 static MgRc plan_arena_tensors(PlanCall *k) {
@@ -101,9 +103,9 @@ static MgRc plan_arena_tensors(PlanCall *k) {
     if (t->how != PT_arena) continue;
     if (r->tensor[i]) mg_abi.aoti_torch_delete_tensor_object(r->tensor[i]), r->tensor[i] = NULL;
     const MgPlanView *v = &t->view;
-    if (mg_abi.aoti_torch_create_tensor_from_blob(r->mem + r->offset[t->block] + r->slot[v->offset] * v->elsize, v->ndim,
-                                                  r->slot + v->size, r->slot + v->stride, 0, v->dtype, p->s.cuda, p->s.device,
-                                                  &r->tensor[i]))
+    if (mg_abi.aoti_torch_create_tensor_from_blob(
+            r->mem + r->offset[t->block] + r->slot[v->offset] * v->elsize, v->ndim, r->slot + v->size,
+            r->slot + v->stride, 0, v->dtype, p->s.cuda, p->s.device, &r->tensor[i]))
       return plan_error(k, MG_NOMEM, "no tensor over the arena");
   }
   return MG_OK;
@@ -168,7 +170,8 @@ static MgRc plan_bind(PlanCall *k) {
   PlanRun *r = k->r;
   for (uint32_t i = 0; i < p->nkernel; i++) {
     const PlanKernel *q = &p->kernel[i];
-    r->range[i] = (MgRange){q->fn, r->arg + q->arg, r->slot + q->sizes, r->slot[q->outer], q->grain, q->work, q->beside};
+    r->range[i] = (MgRange){q->fn,    r->arg + q->arg, r->slot + q->sizes, r->slot[q->outer],
+                            q->grain, q->work,         q->beside};
   }
   for (uint32_t i = 0; i < p->narena_patch; i++) {
     const PlanPatch *q = &p->arena_patch[i];
@@ -182,8 +185,8 @@ static MgRc plan_bind(PlanCall *k) {
 
 /* ---- tensors of extern steps ---- */
 
-/* All memory of t from its first element on as one dimension of another dtype (view_as_real and the like); *out stays NULL
- * when t has that dtype already. */
+/* All memory of t from its first element on as one dimension of another dtype (view_as_real and the like);
+ * *out stays NULL when t has that dtype already. */
 static int plan_other_dtype(MgTensor *t, int32_t dtype, MgTensor **out) {
   int32_t have = dtype;
   int64_t ndim = 0, *size = NULL, *stride = NULL, n = 1, one = 1;
@@ -219,10 +222,11 @@ static MgRc plan_tensor(PlanCall *k, uint32_t i, MgTensor **out) {
     const MgPlanView *v = &t->view;
     TRY(plan_tensor(k, t->index, &base));
     MgTensor *bits = NULL;
-    if (plan_other_dtype(base, v->dtype, &bits)) return plan_error(k, MG_NOMEM, "no view of a tensor in another dtype");
+    if (plan_other_dtype(base, v->dtype, &bits))
+      return plan_error(k, MG_NOMEM, "no view of a tensor in another dtype");
     if (bits) base = bits;
     bool bad = mg_abi.aoti_torch__reinterpret_tensor(base, v->ndim, r->slot + v->size, r->slot + v->stride,
-                                                    r->slot[v->offset], &r->tensor[i]) != 0;
+                                                     r->slot[v->offset], &r->tensor[i]) != 0;
     if (bits) mg_abi.aoti_torch_delete_tensor_object(bits);
     if (bad) return plan_error(k, MG_NOMEM, "no view of a tensor");
   }
@@ -237,7 +241,8 @@ static inline void plan_drop(PlanRun *r, uint32_t i) {
 }
 
 /* u = t, both of these sizes; along dimensions in which u repeats an element, its first one is written. */
-static bool plan_copy_once(MgTensor *u, MgTensor *t, int64_t dim, const int64_t *size, const int64_t *to, const int64_t *from) {
+static bool plan_copy_once(MgTensor *u, MgTensor *t, int64_t dim, const int64_t *size, const int64_t *to,
+                           const int64_t *from) {
   enum { MOST = 64 };
   int64_t once[MOST], at = 0;
   MgTensor *one[2] = {NULL, NULL};
@@ -246,15 +251,17 @@ static bool plan_copy_once(MgTensor *u, MgTensor *t, int64_t dim, const int64_t 
   if (!repeats || dim > MOST) return !mg_abi.aoti_torch_copy_(u, t, 0);
   mg_abi.aoti_torch_get_storage_offset(t, &at);
   bool ok = !mg_abi.aoti_torch__reinterpret_tensor(u, dim, once, to, 0, &one[0]) &&
-            !mg_abi.aoti_torch__reinterpret_tensor(t, dim, once, from, at, &one[1]) && !mg_abi.aoti_torch_copy_(one[0], one[1], 0);
+            !mg_abi.aoti_torch__reinterpret_tensor(t, dim, once, from, at, &one[1]) &&
+            !mg_abi.aoti_torch_copy_(one[0], one[1], 0);
   for (int i = 0; i < 2; i++)
     if (one[i]) mg_abi.aoti_torch_delete_tensor_object(one[i]);
   return ok;
 }
 
-/* Makes t exactly what the graph said: sizes must agree, strides may not (the op's own choice of layout) and then
- * the values are copied; where only strides that address nothing differ (of dimensions of size 1, of no elements), the
- * memory is seen with the others.  as_is: only sizes and dtype matter.  Takes t; gives the tensor to use. */
+/* Makes t exactly what the graph said: sizes must agree, strides may not (the op's own choice of layout) and
+ * then the values are copied; where only strides that address nothing differ (of dimensions of size 1, of no
+ * elements), the memory is seen with the others.  as_is: only sizes and dtype matter.  Takes
+ * t; gives the tensor to use. */
 static MgRc plan_fit(PlanCall *k, const PlanStep *s, const MgPlanView *v, bool as_is, MgTensor **t) {
   int64_t dim = 0, *size = NULL, *stride = NULL;
   int32_t dtype = 0, device = 0, number = 0;
@@ -265,7 +272,8 @@ static MgRc plan_fit(PlanCall *k, const PlanStep *s, const MgPlanView *v, bool a
   mg_abi.aoti_torch_get_dtype(*t, &dtype);
   bool same = true, equal = true, empty = false;
   if (v->opaque) return MG_OK;
-  if (dim != v->ndim || dtype != v->dtype) return plan_error(k, MG_BUG, "%s returned another rank or dtype", s->name);
+  if (dim != v->ndim || dtype != v->dtype)
+    return plan_error(k, MG_BUG, "%s returned another rank or dtype", s->name);
   for (int i = 0; i < dim; i++) {
     if (size[i] != want[i]) return plan_error(k, MG_BUG, "%s returned other sizes than recorded", s->name);
     if (stride[i] != step[i]) equal = false, same = same && size[i] <= 1;
@@ -286,7 +294,8 @@ static MgRc plan_fit(PlanCall *k, const PlanStep *s, const MgPlanView *v, bool a
     mg_abi.aoti_torch_get_device_type(*t, &device);
     mg_abi.aoti_torch_get_device_index(*t, &number);
   }
-  if (mg_abi.aoti_torch_empty_strided(dim, want, step, dtype, device, number, &u)) return plan_error(k, MG_NOMEM, "out of memory");
+  if (mg_abi.aoti_torch_empty_strided(dim, want, step, dtype, device, number, &u))
+    return plan_error(k, MG_NOMEM, "out of memory");
   if (!plan_copy_once(u, *t, dim, want, step, stride)) {
     mg_abi.aoti_torch_delete_tensor_object(u);
     return plan_error(k, MG_BUG, "copy of the result of %s failed", s->name);
@@ -350,11 +359,13 @@ static MgRc plan_engine(PlanCall *k, const PlanStep *s) {
   PlanRun *r = k->r;
   MgTensor *tensor[PLAN_ENGINE_ARGS];
   const MgEngine *engine = s->sized ? r->sized[s->engine_index].made[0].e : s->engine;
-  MgEngineArgs a = {.ptr = (void *const *)r->arg + s->arg, .scratch = s->scratch ? r->mem + r->offset[s->scratch - 1] : NULL,
+  MgEngineArgs a = {.ptr = (void *const *)r->arg + s->arg,
+                    .scratch = s->scratch ? r->mem + r->offset[s->scratch - 1] : NULL,
                     .state = r->state[s->engine_index]};
   if (engine->tensors) {
     for (uint32_t i = 0; i < s->in.n; i++) TRY(plan_tensor(k, k->p->list[s->in.first + i], &tensor[i]));
-    for (uint32_t i = 0; i < s->out.n; i++) TRY(plan_tensor(k, k->p->list[s->out.first + i], &tensor[s->in.n + i]));
+    for (uint32_t i = 0; i < s->out.n; i++)
+      TRY(plan_tensor(k, k->p->list[s->out.first + i], &tensor[s->in.n + i]));
     a.tensor = tensor;
   }
   PlanEngineRun e = {engine, &a, -1};
@@ -424,10 +435,12 @@ static MgRc plan_no_output(PlanCall *k, const MgPlanView *v) {
   const int64_t *size = k->r->slot + v->size;
   int n = 0, at = 0;
   char all[200] = "";
-  for (int i = 0; i < v->ndim && at < (int)sizeof all; i++) at += snprintf(all + at, sizeof all - (size_t)at, i ? ", %lld" : "%lld", (long long)size[i]);
+  for (int i = 0; i < v->ndim && at < (int)sizeof all; i++)
+    at += snprintf(all + at, sizeof all - (size_t)at, i ? ", %lld" : "%lld", (long long)size[i]);
   while (n < v->ndim && size[n] >= 0) n++;
   if (n == v->ndim) return plan_error(k, MG_NOMEM, "no memory for an output");
-  return plan_error(k, MG_RAISE, "RuntimeError: Trying to create tensor with negative dimension %lld: [%s]", (long long)size[n], all);
+  return plan_error(k, MG_RAISE, "RuntimeError: Trying to create tensor with negative dimension %lld: [%s]",
+                    (long long)size[n], all);
 }
 
 /* The addresses of inputs, and of the new tensors that are outputs. */
@@ -445,8 +458,9 @@ static MgRc plan_addresses(PlanCall *k) {
   }
   for (uint32_t i = 0; i < p->s.nfresh; i++) {
     const MgPlanView *v = &p->s.fresh[i].view;
-    if (!r->fresh[i] && mg_abi.aoti_torch_empty_strided(v->ndim, r->slot + v->size, r->slot + v->stride, v->dtype, p->s.fresh[i].device,
-                                        p->s.fresh[i].dev_index, &r->fresh[i]))
+    if (!r->fresh[i] &&
+        mg_abi.aoti_torch_empty_strided(v->ndim, r->slot + v->size, r->slot + v->stride, v->dtype,
+                                        p->s.fresh[i].device, p->s.fresh[i].dev_index, &r->fresh[i]))
       return plan_no_output(k, v);
     void *ptr = NULL;
     mg_abi.aoti_torch_get_data_ptr(r->fresh[i], &ptr);
@@ -459,14 +473,19 @@ static MgRc plan_enter(PlanCall *k) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
   if (p->nengine && !mg_threads_have_room(mg_abi_threads())) /* what is written cannot be run again */
-    return plan_error(k, p->s.nwritten ? MG_NOMEM : MG_BUG, "out of memory: too little address space is left for threads");
+    return plan_error(k, p->s.nwritten ? MG_NOMEM : MG_BUG,
+                      "out of memory: too little address space is left for threads");
   MgRc rc = plan_resize(k);
-  if (rc != MG_OK) return plan_error(k, rc, rc == MG_UNSUP ? "the plan is not for these sizes" : "out of memory");
+  if (rc != MG_OK)
+    return plan_error(k, rc, rc == MG_UNSUP ? "the plan is not for these sizes" : "out of memory");
   if (r->total && p->s.cuda) {
-    if (!mg_plan_gpu_arena(p, r)) return plan_error(k, MG_NOMEM, "no memory for intermediates (%llu bytes)", (unsigned long long)r->total);
+    if (!mg_plan_gpu_arena(p, r))
+      return plan_error(k, MG_NOMEM, "no memory for intermediates (%llu bytes)",
+                        (unsigned long long)r->total);
   } else if (r->total) {
     if (!(r->arena = mg_arena_take(r->total)))
-      return plan_error(k, MG_NOMEM, "no memory for intermediates (%llu bytes)", (unsigned long long)r->total);
+      return plan_error(k, MG_NOMEM, "no memory for intermediates (%llu bytes)",
+                        (unsigned long long)r->total);
     if (r->arena->mem != r->mem) r->mem = r->arena->mem, r->bound = false; /* usually the same as last time */
   }
   if (!r->bound) TRY(plan_bind(k));
@@ -479,7 +498,8 @@ static MgRc plan_copies(PlanCall *k) {
   for (uint32_t i = 0; i < k->p->s.ncopy; i++) {
     MgTensor *t;
     TRY(plan_tensor(k, k->p->copy_tensor[i], &t));
-    if (mg_abi.aoti_torch_copy_(plan_input(k, k->p->s.copy[i].input), t, 0)) return plan_error(k, MG_BUG, "an input could not be written");
+    if (mg_abi.aoti_torch_copy_(plan_input(k, k->p->s.copy[i].input), t, 0))
+      return plan_error(k, MG_BUG, "an input could not be written");
   }
   return MG_OK;
 }
@@ -497,9 +517,9 @@ static bool plan_is_graphs(const MgPlan *p, uint32_t i) {
   return p->tensor[i].how != PT_input && p->tensor[i].how != PT_fresh;
 }
 
-/* Entry i as a tensor that leaves the plan.  It must own its memory: one that an op made as a view of arena memory is
- * copied.  And it must be a tensor of its own, as eager's views are: a handle of an input would be that input itself
- * for Python. */
+/* Entry i as a tensor that leaves the plan.  It must own its memory: one that an op made as a view of arena
+ * memory is copied.  And it must be a tensor of its own, as eager's views are: a handle of an input would be
+ * that input itself for Python. */
 static MgRc plan_leave(PlanCall *k, uint32_t i, MgTensor **out) {
   void *ptr = NULL;
   MgTensor *t;
@@ -523,7 +543,8 @@ static MgRc plan_leave(PlanCall *k, uint32_t i, MgTensor **out) {
   return bad ? plan_error(k, MG_NOMEM, "no memory for an output") : MG_OK;
 }
 
-/* A result that the program sees as a view of an input, from its geometry.  NULL: it is a tensor over the same memory, as others. */
+/* A result that the program sees as a view of an input, from its geometry.  NULL: it is a tensor over
+ * the same memory, as others. */
 static MgTensor *plan_view(const PlanCall *k, const MgPlanView *v) {
   const PlanRun *r = k->r;
   MgTensor *base = plan_input(k, k->p->s.buf[v->buf].index);
@@ -531,7 +552,9 @@ static MgTensor *plan_view(const PlanCall *k, const MgPlanView *v) {
   int64_t at = 0;
   mg_abi.aoti_torch_get_dtype(base, &dtype);
   mg_abi.aoti_torch_get_storage_offset(base, &at);
-  return dtype == v->dtype ? mg_abi_view(base, v->ndim, r->slot + v->size, r->slot + v->stride, at + r->slot[v->offset]) : NULL;
+  return dtype == v->dtype
+             ? mg_abi_view(base, v->ndim, r->slot + v->size, r->slot + v->stride, at + r->slot[v->offset])
+             : NULL;
 }
 
 static bool plan_is_due(const MgPlan *p, uint32_t i, uint32_t from, bool begun, uint32_t at) {
@@ -566,10 +589,12 @@ static MgRc plan_outputs(PlanCall *k, uint32_t from, bool begun, MgTensor **out,
     if (!plan_is_due(p, i, from, begun, k->r->at)) continue;
     if (o->kind == PO_view && !last && !p->kept[i]) plan_forget(k, p->out_tensor[i]);
     if (o->kind == PO_fresh && !p->kept[i]) out[i] = k->r->fresh[o->index], k->r->fresh[o->index] = NULL;
-    else if (o->kind == PO_fresh && mg_abi.aoti_torch_new_tensor_handle(k->r->fresh[o->index], &out[i])) return plan_error(k, MG_NOMEM, "out of memory");
+    else if (o->kind == PO_fresh && mg_abi.aoti_torch_new_tensor_handle(k->r->fresh[o->index], &out[i]))
+      return plan_error(k, MG_NOMEM, "out of memory");
     if (o->kind != PO_same_output) continue;
     if (!out[o->index]) same[i] = same[o->index];
-    else if (mg_abi.aoti_torch_new_tensor_handle(out[o->index], &out[i])) return plan_error(k, MG_NOMEM, "out of memory");
+    else if (mg_abi.aoti_torch_new_tensor_handle(out[o->index], &out[i]))
+      return plan_error(k, MG_NOMEM, "out of memory");
   }
   return MG_OK;
 }
@@ -586,21 +611,29 @@ void mg_plan_stop(MgPlan *p, MgPlanCall *r) {
 const char *mg_plan_label(const MgPlan *p) { return p->s.label; }
 
 /* Does a profiler want to see the run?  Runs that take long ask for profilers of all threads, too. */
-static bool plan_shown(const MgPlan *p) { return p->shows_all ? mg_profile_on_everywhere() : mg_profile_on(); }
+static bool plan_shown(const MgPlan *p) {
+  return p->shows_all ? mg_profile_on_everywhere() : mg_profile_on();
+}
 
 static MgRc plan_enter_all(void *call) { return plan_enter(call); }
 static MgRc plan_steps_all(void *call) { return plan_steps(call, ((PlanCall *)call)->p->nstep, false); }
 static MgRc plan_addresses_all(void *call) { return plan_addresses(call); }
 
 static bool plan_by_graph(PlanCall *k, MgRc *rc) {
-  const PlanSteps s = {.p = k->p, .r = k->r, .in = k->in, .call = k, .enter = plan_enter_all, .steps = plan_steps_all, .bind = plan_addresses_all};
+  const PlanSteps s = {.p = k->p,
+                       .r = k->r,
+                       .in = k->in,
+                       .call = k,
+                       .enter = plan_enter_all,
+                       .steps = plan_steps_all,
+                       .bind = plan_addresses_all};
   if (plan_resize(k) != MG_OK || !mg_plan_graph_run(&s, rc)) return false;
   if (*rc != MG_OK) *rc = plan_error(k, *rc, "a CUDA graph does not run");
   return true;
 }
 
-MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in, const int64_t *sizes, MgTensor **out,
-                  int *same, char *err, size_t err_len) {
+MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in, const int64_t *sizes,
+                  MgTensor **out, int *same, char *err, size_t err_len) {
   bool shown = plan_shown(p);
   void *scope = shown ? mg_profile_begin(p->s.label ? p->s.label : "magneto::plan") : NULL;
   PlanCall k = {p, *call ? *call : plan_take(p), in, sizes, err, err_len};
@@ -640,7 +673,8 @@ MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const 
   return rc;
 }
 
-MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, const int64_t *sizes, MgTensor **out, int *same, char *err, size_t err_len) {
+MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, const int64_t *sizes, MgTensor **out, int *same, char *err,
+                 size_t err_len) {
   MgPlanCall *call = NULL;
   return mg_plan_part(p, &call, p->nstep, in, sizes, out, same, err, err_len);
 }
@@ -649,8 +683,14 @@ const uint32_t *mg_plan_ready(const MgPlan *p) { return p->ready; }
 uint32_t mg_plan_early(const MgPlan *p) { return p->early; }
 
 void mg_plan_info(const MgPlan *p, MgPlanInfo *out) {
-  *out = (MgPlanInfo){.ninput = (int)(p->s.ninput - p->s.nconstant), .noutput = (int)p->s.nout, .nkernel = (int)p->nkernel,
-                      .nextern = (int)(p->nengine + p->nhost), .nstep = (int)p->s.nstep, .nhost = (int)p->nhost,
-                      .arena_bytes = p->s.arena, .bytes_moved = p->s.bytes_moved, .written = p->s.written,
+  *out = (MgPlanInfo){.ninput = (int)(p->s.ninput - p->s.nconstant),
+                      .noutput = (int)p->s.nout,
+                      .nkernel = (int)p->nkernel,
+                      .nextern = (int)(p->nengine + p->nhost),
+                      .nstep = (int)p->s.nstep,
+                      .nhost = (int)p->nhost,
+                      .arena_bytes = p->s.arena,
+                      .bytes_moved = p->s.bytes_moved,
+                      .written = p->s.written,
                       .nwritten = (int)p->s.nwritten};
 }

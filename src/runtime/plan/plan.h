@@ -1,6 +1,6 @@
-/* The run-time plan: a flat array of steps run by one C loop.  Built by driver/, immutable afterwards; several
- * threads may run one plan at once (each gets its own arena).  Knows nothing of Python: calls that need it go through
- * MgHost. */
+/* The run-time plan: a flat array of steps run by one C loop.  Built by driver/, immutable afterwards;
+ * several threads may run one plan at once (each gets its own arena).  Knows nothing of Python: calls that
+ * need it go through MgHost. */
 #ifndef MG_PLAN_H
 #define MG_PLAN_H
 #include "base/ctx.h"
@@ -18,19 +18,22 @@ typedef struct MgHost {
   void (*free)(void *self); /* with the plan */
 } MgHost;
 
-/* Inputs are borrowed, in graph input order.  sizes: values of the symbols; NULL: read from the inputs.  Outputs are new tensors in graph output order; an output that is an
- * input itself is reported as NULL with same[i] set to that input's number (else -1).
- * MG_OK, MG_PYERR (host error is set), MG_NOMEM, MG_BUG (message in err, err_len bytes), MG_UNSUP (the plan is not for these
- * sizes; nothing was done), MG_RAISE: what eager would
- * raise, as "IndexError: text" in err; outputs are all NULL then and inputs may have been written already. */
-MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, const int64_t *sizes, MgTensor **out, int *same, char *err, size_t err_len);
+/* Inputs are borrowed, in graph input order.  sizes: values of the symbols; NULL: read from the inputs.
+ * Outputs are new tensors in graph output order; an output that is an input itself is reported as NULL with
+ * same[i] set to that input's number (else -1). MG_OK, MG_PYERR (host error is set), MG_NOMEM, MG_BUG
+ * (message in err, err_len bytes), MG_UNSUP (the plan is not for these sizes; nothing was done), MG_RAISE:
+ * what eager would raise, as "IndexError: text" in err; outputs are all NULL then and inputs may
+ * have been written already. */
+MgRc mg_plan_run(MgPlan *p, MgTensor *const *in, const int64_t *sizes, MgTensor **out, int *same, char *err,
+                 size_t err_len);
 
-/* The same in parts.  Starts a run when *call is NULL, else goes on with it on the same inputs: runs the steps before `until`
- * and gives the outputs that became ready (mg_plan_ready); the others are NULL and same[i] is -1.  With until at the
- * number of steps (or more), or on failure, the run is over and *call is NULL. */
+/* The same in parts.  Starts a run when *call is NULL, else goes on with it on the same inputs: runs the
+ * steps before `until` and gives the outputs that became ready (mg_plan_ready); the others are NULL and
+ * same[i] is -1.  With until at the number of steps (or more), or on failure, the run
+ * is over and *call is NULL. */
 typedef struct MgPlanCall MgPlanCall;
-MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in, const int64_t *sizes, MgTensor **out,
-                  int *same, char *err, size_t err_len);
+MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in, const int64_t *sizes,
+                  MgTensor **out, int *same, char *err, size_t err_len);
 /* Ends a run before its end. */
 void mg_plan_stop(MgPlan *p, MgPlanCall *call);
 /* Per output: the number of steps after which it is ready. */
@@ -47,9 +50,9 @@ void mg_plan_free(MgPlan *p);
 void mg_plan_trim(MgPlan *p); /* gives back the memory of idle runs */
 typedef struct MgPlanInfo {
   int ninput, noutput, nkernel, nextern, nstep;
-  int nhost;             /* extern steps that go through MgHost (need the GIL) */
+  int nhost; /* extern steps that go through MgHost (need the GIL) */
   uint64_t arena_bytes;
-  uint64_t bytes_moved;  /* memory the kernels touch in one run: long runs are worth releasing the GIL */
+  uint64_t bytes_moved;    /* memory the kernels touch in one run: long runs are worth releasing the GIL */
   const uint32_t *written; /* inputs whose memory is overwritten (the caller bumps their version counters) */
   int nwritten;
 } MgPlanInfo;

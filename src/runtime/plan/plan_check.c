@@ -1,6 +1,6 @@
 /* Checks the description of a plan.  See the header.
- * Rules, in the order of the functions: slots exist; buffers name what exists; views lie in their buffer's memory;
- * an extern result is made once and before it is used; outputs, checks and blocks name what exists.
+ * Rules, in the order of the functions: slots exist; buffers name what exists; views lie in their buffer's
+ * memory; an extern result is made once and before it is used; outputs, checks and blocks name what exists.
  * Only descriptions without symbols: sizes are the constants in slot0. */
 #include "runtime/plan/plan_check.h"
 
@@ -10,8 +10,8 @@ enum { CHECK_MAX_ARGS = 512, CHECK_MAX_DIMS = 64, CHECK_MAX_ITEM = 16 /* bytes o
 
 typedef struct PlanCheck {
   const MgPlanSpec *s;
-  uint64_t *bytes;  /* per buffer: of its memory; UINT64_MAX: not known */
-  bool *made;       /* per buffer: an extern result that exists by now */
+  uint64_t *bytes; /* per buffer: of its memory; UINT64_MAX: not known */
+  bool *made;      /* per buffer: an extern result that exists by now */
 } PlanCheck;
 
 #define CHECK(condition, what)                                                                               \
@@ -28,7 +28,9 @@ typedef struct PlanCheck {
 static bool check_bool(const bool *b) { return *(const unsigned char *)b <= 1; }
 
 /* Slots [first, first + n) exist. */
-static bool check_slots(const MgPlanSpec *s, uint32_t first, uint32_t n) { return (uint64_t)first + n <= s->nslot; }
+static bool check_slots(const MgPlanSpec *s, uint32_t first, uint32_t n) {
+  return (uint64_t)first + n <= s->nslot;
+}
 
 /* ---- views ---- */
 
@@ -41,7 +43,9 @@ static bool check_extent(const MgPlanSpec *s, const MgPlanView *v, uint64_t *out
     int64_t size = s->slot0[v->size + d], stride = s->slot0[v->stride + d];
     if (size < 0 || stride < 0) return false;
     empty |= !size;
-    if (size && (__builtin_mul_overflow(size - 1, stride, &part) || __builtin_add_overflow(last, part, &last))) return false;
+    if (size &&
+        (__builtin_mul_overflow(size - 1, stride, &part) || __builtin_add_overflow(last, part, &last)))
+      return false;
   }
   if (last > (int64_t)CHECK_MAX_ARENA) return false;
   *out = empty ? 0 : ((uint64_t)last + 1) * v->elsize;
@@ -78,11 +82,13 @@ static const char *check_blocks(const MgPlanSpec *s) {
   CHECK(!s->dynamic && !s->nsym && !s->nfact, "symbols");
   CHECK(s->arena <= CHECK_MAX_ARENA, "the size of the arena");
   for (uint32_t i = 0; i < s->nblock; i++) CHECK(s->block[i].offset <= s->arena, "a block of the arena");
-  CHECK(!s->ncheck || (s->err < s->nblock && s->arena - s->block[s->err].offset >= sizeof(int32_t) * (uint64_t)s->ncheck),
+  CHECK(!s->ncheck || (s->err < s->nblock &&
+                       s->arena - s->block[s->err].offset >= sizeof(int32_t) * (uint64_t)s->ncheck),
         "the place of the checks");
   for (uint32_t i = 0; i < s->nsizeop; i++) {
     const MgSizeOp *o = &s->sizeop[i];
-    CHECK(o->op <= SZ_max && o->dst < s->nslot && o->a < s->nslot && o->b < s->nslot, "an operation on sizes");
+    CHECK(o->op <= SZ_max && o->dst < s->nslot && o->a < s->nslot && o->b < s->nslot,
+          "an operation on sizes");
   }
   for (uint32_t i = 0; i < s->nwritten; i++) CHECK(s->written[i] < s->ninput, "an input that is written");
   return NULL;
@@ -127,7 +133,8 @@ static const char *check_bufs(PlanCheck *k, const uint64_t *input_bytes) {
 
 static const char *check_kernel(const PlanCheck *k, const MgPlanStep *d) {
   CHECK(check_slots(k->s, d->outer, 1) && d->sizes <= k->s->nslot, "a slot of a kernel");
-  CHECK(d->grain >= 0 && d->work >= 0 && d->work <= CHECK_MAX_WORK && k->s->slot0[d->outer] >= 0, "the work of a kernel");
+  CHECK(d->grain >= 0 && d->work >= 0 && d->work <= CHECK_MAX_WORK && k->s->slot0[d->outer] >= 0,
+        "the work of a kernel");
   for (uint32_t i = 0; i < d->nbuf; i++) CHECK_ALL(check_use(k, d->buf[i]));
   return NULL;
 }

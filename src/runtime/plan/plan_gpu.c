@@ -5,12 +5,13 @@
 
 enum { GPU_ALIGN = 16, GPU_MOST_BLOCKS = 0x7fffffff };
 
-/* The memory goes back when the call ends, although its kernels may still be to run: PyTorch gives it out again on this
- * stream only. */
+/* The memory goes back when the call ends, although its kernels may still be to run: PyTorch gives it out
+ * again on this stream only. */
 bool mg_plan_gpu_arena(const MgPlan *p, PlanRun *r) {
   const int64_t n = (int64_t)r->total, one = 1;
   void *mem = NULL;
-  if (mg_abi.aoti_torch_empty_strided(1, &n, &one, 0, 1, p->s.device, &r->gpu_arena)) return r->gpu_arena = NULL, false;
+  if (mg_abi.aoti_torch_empty_strided(1, &n, &one, 0, 1, p->s.device, &r->gpu_arena))
+    return r->gpu_arena = NULL, false;
   mg_abi.aoti_torch_get_data_ptr(r->gpu_arena, &mem);
   if (mem != r->mem) r->mem = mem, r->bound = false;
   return true;

@@ -1,7 +1,7 @@
 /* CUDA graphs of plans.  See the header.
- * A PlanGraph belongs to a run and to the stream that it was captured on; on another stream, or with other settings of
- * torch's libraries, the run goes step by step.  An input that a library call reads and that has moved ends the graph;
- * the next one is captured over a copy of it. */
+ * A PlanGraph belongs to a run and to the stream that it was captured on; on another stream, or with other
+ * settings of torch's libraries, the run goes step by step.  An input that a library call reads and that has
+ * moved ends the graph; the next one is captured over a copy of it. */
 #include "runtime/plan/plan_graph.h"
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -9,20 +9,29 @@
 #include "base/log.h"
 #include "runtime/plan/plan_priv.h"
 
-enum { GRAPH_AFTER = 1, GRAPH_CAPTURES = 4 }; /* runs step by step before the first capture; captures of a run at most */
-enum { GRAPH_REFUSED = 100 };                     /* times that a capture may be put off */
-enum { GRAPH_STAGED = 8, GRAPH_STAGED_BYTES = 32 << 20 }; /* inputs that are copied for library calls, and their bytes, at most */
+enum {
+  GRAPH_AFTER = 1,
+  GRAPH_CAPTURES = 4
+}; /* runs step by step before the first capture; captures of a run at most */
+enum { GRAPH_REFUSED = 100 }; /* times that a capture may be put off */
+enum {
+  GRAPH_STAGED = 8,
+  GRAPH_STAGED_BYTES = 32 << 20
+}; /* inputs that are copied for library calls, and their bytes, at most */
 
 static const MgGraphHost *graph_host;
 static atomic_ullong graph_captures, graph_replays, graph_failed;
 
 void mg_plan_graph_host(const MgGraphHost *h) { graph_host = h; }
-void mg_plan_graph_stats(MgGraphStats *out) { *out = (MgGraphStats){graph_captures, graph_replays, graph_failed}; }
+void mg_plan_graph_stats(MgGraphStats *out) {
+  *out = (MgGraphStats){graph_captures, graph_replays, graph_failed};
+}
 
 static bool graph_possible(const MgPlan *p) {
   static atomic_bool told;
   const char *missing = mg_cuda_graphs_missing();
-  if (missing && !atomic_exchange(&told, true)) mg_log(MG_LOG_fallback, "no CUDA graphs: %s is not there", missing);
+  if (missing && !atomic_exchange(&told, true))
+    mg_log(MG_LOG_fallback, "no CUDA graphs: %s is not there", missing);
   return p->s.graphs && graph_host && !missing;
 }
 
@@ -70,14 +79,14 @@ bool mg_plan_graph_note(PlanRun *r, uint32_t kernel, const PlanLaunch *l, void *
 
 /* ---- capturing ---- */
 
-/* The outputs that only kernels of ours touch come from PyTorch's ordinary memory; the others from the graph's. */
+/* The outputs that only kernels of ours touch come from PyTorch's ordinary memory;
+ * the others from the graph's. */
 static bool graph_fresh(const MgPlan *p, PlanRun *r) {
   for (uint32_t i = 0; i < p->s.nfresh; i++) {
     if (p->fresh_called[i]) continue;
     const MgPlanView *v = &p->s.fresh[i].view;
     if (mg_abi.aoti_torch_empty_strided(v->ndim, r->slot + v->size, r->slot + v->stride, v->dtype,
-        p->s.fresh[i].device, p->s.fresh[i].dev_index,
-                                        &r->fresh[i]))
+                                        p->s.fresh[i].device, p->s.fresh[i].dev_index, &r->fresh[i]))
       return r->fresh[i] = NULL, false;
   }
   return true;
@@ -86,8 +95,8 @@ static bool graph_fresh(const MgPlan *p, PlanRun *r) {
 /* Copies of the inputs that have moved before, to be filled by every replay. */
 static bool graph_stage(const MgPlan *p, PlanRun *r, MgTensor *const *in) {
   for (uint32_t i = 0; r->staged && i < p->s.ninput - p->s.nconstant; i++)
-    if (r->stage[i] && !r->staged[i] && mg_abi.aoti_torch_clone_preserve_strides(in[i],
-        &r->staged[i])) return r->staged[i] = NULL, false;
+    if (r->stage[i] && !r->staged[i] && mg_abi.aoti_torch_clone_preserve_strides(in[i], &r->staged[i]))
+      return r->staged[i] = NULL, false;
   return true;
 }
 
@@ -118,7 +127,8 @@ static void graph_keep_results(const MgPlan *p, PlanRun *r, PlanGraph *g) {
 static MgRc graph_capture(const PlanSteps *k, PlanGraph *g) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
-  if (!graph_fresh(p, r) || !graph_stage(p, r, k->in) || !(g->keep = graph_host->begin(p->s.device))) return MG_NOMEM;
+  if (!graph_fresh(p, r) || !graph_stage(p, r, k->in) || !(g->keep = graph_host->begin(p->s.device)))
+    return MG_NOMEM;
   void *stream = mg_cuda_stream(p->s.device), *graph = NULL;
   bool began = !mg_cuda_capture_begin(stream);
   r->capturing = g;
@@ -132,7 +142,8 @@ static MgRc graph_capture(const PlanSteps *k, PlanGraph *g) {
     if (p->fresh_called[i]) g->fresh[i] = r->fresh[i], r->fresh[i] = NULL;
   g->arena = r->gpu_arena;
   r->gpu_arena = NULL;
-  for (uint32_t i = 0; i < p->s.ninput - p->s.nconstant; i++) mg_abi.aoti_torch_get_data_ptr(k->in[i], &g->input[i]);
+  for (uint32_t i = 0; i < p->s.ninput - p->s.nconstant; i++)
+    mg_abi.aoti_torch_get_data_ptr(k->in[i], &g->input[i]);
   memcpy(g->arg, r->arg, sizeof *g->arg * p->narg);
   g->mem = r->mem;
   graph_host->end(g->keep);
@@ -241,7 +252,8 @@ static MgRc graph_replay(const PlanSteps *k) {
   const char *why = graph_patch(p, r);
   if (why || mg_cuda_graph_launch(g->exec, g->stream)) return MG_BUG;
   for (uint32_t i = 0; i < p->s.nfresh; i++)
-    if (g->fresh[i] && mg_abi.aoti_torch_clone_preserve_strides(g->fresh[i], &r->fresh[i])) return r->fresh[i] = NULL, MG_NOMEM;
+    if (g->fresh[i] && mg_abi.aoti_torch_clone_preserve_strides(g->fresh[i], &r->fresh[i]))
+      return r->fresh[i] = NULL, MG_NOMEM;
   graph_replays++;
   r->replayed = true;
   r->bound = false; /* for runs step by step */

@@ -1,5 +1,6 @@
 /* Makes a plan from its description, and the runs it is executed with.
- * In: MgPlanSpec.  Out: MgPlan, immutable.  All tables have exact bounds known from counts, so they are allocated
+ * In: MgPlanSpec.  Out: MgPlan, immutable.  All tables have exact bounds known from counts, so they are
+ * allocated
  * once and only filled. */
 #include <stdlib.h>
 #include <string.h>
@@ -7,15 +8,15 @@
 #include "runtime/plan/plan_priv.h"
 
 typedef struct PlanBuild {
-  MgCtx *c;               /* messages */
+  MgCtx *c; /* messages */
   MgPlan *p;
   const MgPlanSpec *s;
   uint32_t narg, npatch, nlist;
-  uint32_t *patch_buf;    /* buffer of patch i, before they are sorted by buffer */
-  PlanPatch *patch;       /* unsorted */
-  uint32_t *root;         /* per buffer: entry of the tensor that owns it + 1 */
-  uint32_t *last;         /* per tensor entry: last step that uses it; nstep: an output, kept to the end */
-  uint32_t *touched;      /* per buffer: steps after which nothing touches it any more */
+  uint32_t *patch_buf; /* buffer of patch i, before they are sorted by buffer */
+  PlanPatch *patch;    /* unsorted */
+  uint32_t *root;      /* per buffer: entry of the tensor that owns it + 1 */
+  uint32_t *last;      /* per tensor entry: last step that uses it; nstep: an output, kept to the end */
+  uint32_t *touched;   /* per buffer: steps after which nothing touches it any more */
 } PlanBuild;
 
 #define plan_bad(b, ...) mg_fail((b)->c, MG_BUG, __VA_ARGS__)
@@ -37,9 +38,7 @@ static MgRc plan_add_arg(PlanBuild *b, uint32_t buf, const MgPlanView *v) {
     p->arena_patch[p->narena_patch] = q;
     p->arena_buf[p->narena_patch++] = buf;
     return MG_OK;
-  case PM_input:
-    p->buf_of_input[b->s->buf[buf].index] = buf;
-    break;
+  case PM_input: p->buf_of_input[b->s->buf[buf].index] = buf; break;
   default: break;
   }
   b->patch[b->npatch] = q;
@@ -48,11 +47,12 @@ static MgRc plan_add_arg(PlanBuild *b, uint32_t buf, const MgPlanView *v) {
 }
 
 static bool plan_same_view(const MgPlanView *a, const MgPlanView *b) {
-  return a->buf == b->buf && a->dtype == b->dtype && a->ndim == b->ndim && a->whole == b->whole && a->size == b->size &&
-         a->stride == b->stride && a->offset == b->offset;
+  return a->buf == b->buf && a->dtype == b->dtype && a->ndim == b->ndim && a->whole == b->whole &&
+         a->size == b->size && a->stride == b->stride && a->offset == b->offset;
 }
 
-static uint32_t plan_push_tensor(PlanBuild *b, PlanTensorHow how, uint32_t index, const MgPlanView *v, uint32_t block) {
+static uint32_t plan_push_tensor(PlanBuild *b, PlanTensorHow how, uint32_t index, const MgPlanView *v,
+                                 uint32_t block) {
   uint32_t i = b->p->ntensor++;
   b->p->tensor[i] = (PlanTensor){.how = how, .index = index, .view = *v, .block = block};
   return i;
@@ -81,7 +81,8 @@ static MgRc plan_use(PlanBuild *b, const MgPlanView *v, uint32_t step, uint32_t 
       break;
   if (i == p->ntensor) {
     if (!v->buf) i = plan_push_tensor(b, PT_none, 0, v, 0);
-    else if (b->s->buf[v->buf].mem == PM_arena) i = plan_push_tensor(b, PT_arena, 0, v, b->s->buf[v->buf].index);
+    else if (b->s->buf[v->buf].mem == PM_arena)
+      i = plan_push_tensor(b, PT_arena, 0, v, b->s->buf[v->buf].index);
     else {
       TRY(plan_root(b, v, &root));
       i = v->whole ? root : plan_push_tensor(b, PT_view, root, v, 0);
@@ -106,8 +107,14 @@ static MgRc plan_add_kernel(PlanBuild *b, const MgPlanStep *s) {
     *d = (PlanStep){.kind = PK_kernel, .kernels = {p->nkernel, 0}};
   }
   d->kernels.n++;
-  p->kernel[p->nkernel] = (PlanKernel){.fn = s->fn, .arg = b->narg, .outer = s->outer, .sizes = s->sizes, .grain = s->grain, .work = s->work,
-                                       .beside = s->beside, .narg = s->nbuf};
+  p->kernel[p->nkernel] = (PlanKernel){.fn = s->fn,
+                                       .arg = b->narg,
+                                       .outer = s->outer,
+                                       .sizes = s->sizes,
+                                       .grain = s->grain,
+                                       .work = s->work,
+                                       .beside = s->beside,
+                                       .narg = s->nbuf};
   if (s->gpu) {
     MgPlanGpu *g = &p->kernel[p->nkernel].gpu;
     *g = *s->gpu;
@@ -128,7 +135,8 @@ static MgRc plan_copy_sized(PlanBuild *b, const MgPlanStep *s, PlanStep *d) {
   MgSized *z = plan_copy(p, s->sized, sizeof *z);
   MgPlanView *v = mg_new(&p->mem, MgPlanView, s->nin + s->nout + 1);
   TRYP(z && v && (z->desc = plan_copy(p, z->desc, z->bytes)));
-  if (z->ntensor != s->nin + s->nout || !s->scratch) return plan_bad(b, "plan: %s has no place for its engines", s->name);
+  if (z->ntensor != s->nin + s->nout || !s->scratch)
+    return plan_bad(b, "plan: %s has no place for its engines", s->name);
   memcpy(v, s->in, s->nin * sizeof *v);
   memcpy(v + s->nin, s->out, s->nout * sizeof *v);
   d->sized = z;
@@ -149,7 +157,8 @@ static MgRc plan_add_extern(PlanBuild *b, const MgPlanStep *s) {
   PlanStep *d = &p->step[n];
   if (s->kind == PK_engine && (uint64_t)s->nin + s->nout > PLAN_ENGINE_ARGS)
     return plan_bad(b, "plan: %s takes more than %d tensors", s->name, PLAN_ENGINE_ARGS);
-  *d = (PlanStep){.kind = s->kind, .in = {b->nlist, s->nin}, .out = {b->nlist + s->nin, s->nout}, .host_id = s->host_id};
+  *d = (PlanStep){
+      .kind = s->kind, .in = {b->nlist, s->nin}, .out = {b->nlist + s->nin, s->nout}, .host_id = s->host_id};
   TRYP(d->name = mg_ctx_strdup(&p->mem, s->name));
   if (s->label) TRYP(d->label = mg_ctx_strdup(&p->mem, s->label));
   if (s->kind == PK_engine) {
@@ -188,8 +197,8 @@ static MgRc plan_add_extern(PlanBuild *b, const MgPlanStep *s) {
   return MG_OK;
 }
 
-/* Results whose strides are a meta kernel's word, and that no kernel and no view of ours reads: other calls and the program
- * take them with the strides that the op chose. */
+/* Results whose strides are a meta kernel's word, and that no kernel and no view of ours reads: other calls
+ * and the program take them with the strides that the op chose. */
 static void plan_mark_as_is(PlanBuild *b) {
   MgPlan *p = b->p;
   for (uint32_t i = 0; i < p->ntensor; i++)
@@ -198,8 +207,8 @@ static void plan_mark_as_is(PlanBuild *b) {
     if (b->root[b->patch_buf[i]]) p->tensor[b->root[b->patch_buf[i]] - 1].as_is = false;
 }
 
-/* Tensors made during a call are given back after the step that uses them last; `lazy` catches what an error or an
- * output leaves over. */
+/* Tensors made during a call are given back after the step that uses them last; `lazy` catches what an error
+ * or an output leaves over. */
 static void plan_add_releases(PlanBuild *b) {
   MgPlan *p = b->p;
   for (uint32_t i = 0; i < p->ntensor; i++) {
@@ -225,7 +234,8 @@ static void plan_sort_patches(PlanBuild *b) {
   MgPlan *p = b->p;
   uint32_t at = 0;
   for (uint32_t i = 0; i < b->npatch; i++) p->patch_of[b->patch_buf[i]].n++;
-  for (uint32_t i = 0; i < b->s->nbuf; i++) p->patch_of[i].first = at, at += p->patch_of[i].n, p->patch_of[i].n = 0;
+  for (uint32_t i = 0; i < b->s->nbuf; i++)
+    p->patch_of[i].first = at, at += p->patch_of[i].n, p->patch_of[i].n = 0;
   for (uint32_t i = 0; i < b->npatch; i++) {
     PlanSpan *q = &p->patch_of[b->patch_buf[i]];
     p->patch[q->first + q->n++] = b->patch[i];
@@ -262,7 +272,8 @@ static MgRc plan_fill(PlanBuild *b) {
   MgPlan *p = b->p;
   MgCtx *m = &p->mem;
   uint32_t kernel_args = 0, extern_args = 0;
-  for (uint32_t i = 0; i < s->nstep; i++) kernel_args += s->step[i].nbuf, extern_args += s->step[i].nin + s->step[i].nout;
+  for (uint32_t i = 0; i < s->nstep; i++)
+    kernel_args += s->step[i].nbuf, extern_args += s->step[i].nin + s->step[i].nout;
   uint32_t narg = kernel_args + extern_args, ntensor = 2 * (extern_args + s->nout + s->ncopy) + 1;
   b->patch = mg_new(m, PlanPatch, narg + 1);
   b->patch_buf = mg_new(m, uint32_t, narg + 1);
@@ -287,7 +298,8 @@ static MgRc plan_fill(PlanBuild *b) {
   p->fresh_called = mg_new(m, bool, s->nfresh + 1);
   p->early = UINT32_MAX;
   p->shows_all = s->bytes_moved > PLAN_LONG_BYTES || s->nstep > PLAN_LONG_STEPS;
-  TRYP(p->out_tensor && p->copy_tensor && p->ready && p->kept && p->called && p->fresh_called && p->buf_of_input && m->rc == MG_OK);
+  TRYP(p->out_tensor && p->copy_tensor && p->ready && p->kept && p->called && p->fresh_called &&
+       p->buf_of_input && m->rc == MG_OK);
   for (uint32_t i = 0; i < s->nstep; i++) {
     if (s->nearly && i == s->nearly - 1) p->early = p->nstep;
     TRY(s->step[i].kind == PK_kernel ? plan_add_kernel(b, &s->step[i]) : plan_add_extern(b, &s->step[i]));
@@ -371,7 +383,8 @@ PlanRun *mg_plan_run_new(const MgPlan *p) {
     r->pack = mg_calloc(p->s.nblock, sizeof *r->pack);
     r->work = mg_calloc(p->s.nblock * 2, sizeof *r->work);
   }
-  bool ok = r->offset && (!p->sized || r->sized) && (!p->s.dynamic || (r->pack && r->work)) && r->slot && r->arg && r->range && r->input && r->tensor && r->fresh && r->state && r->stage;
+  bool ok = r->offset && (!p->sized || r->sized) && (!p->s.dynamic || (r->pack && r->work)) && r->slot &&
+            r->arg && r->range && r->input && r->tensor && r->fresh && r->state && r->stage;
   if (ok && p->s.nslot) memcpy(r->slot, p->s.slot0, sizeof *r->slot * p->s.nslot);
   for (uint32_t i = 0; ok && i < p->nstep; i++) {
     const MgEngine *e = p->step[i].kind == PK_engine && !p->step[i].sized ? p->step[i].engine : NULL;

@@ -1,6 +1,6 @@
 /* Inside of a plan: shared by plan.c (running) and plan_new.c (construction).
- * Every pointer that a step needs has a fixed place in a run's tables, so that running means: take a run, put the
- * pointers of inputs and outputs into those places, call the steps. */
+ * Every pointer that a step needs has a fixed place in a run's tables, so that running means: take a run, put
+ * the pointers of inputs and outputs into those places, call the steps. */
 #ifndef MG_PLAN_PRIV_H
 #define MG_PLAN_PRIV_H
 #include <stdatomic.h>
@@ -16,132 +16,143 @@ typedef struct PlanPatch { /* one place that holds the address of a buffer that 
   uint32_t elsize;
 } PlanPatch;
 
-typedef struct PlanSpan { uint32_t first, n; } PlanSpan; /* part of an array */
+typedef struct PlanSpan {
+  uint32_t first, n;
+} PlanSpan; /* part of an array */
 
-typedef enum PlanTensorHow { /* where the tensor handle of an extern argument comes from */
-  PT_none,      /* undefined */
-  PT_input,     /* the caller's tensor */
-  PT_fresh,     /* a tensor allocated for this call */
-  PT_result,    /* what an extern call returned */
-  PT_arena,     /* made once per run over arena memory */
-  PT_view       /* as_strided of one of the above, made when needed */
+typedef enum PlanTensorHow {            /* where the tensor handle of an extern argument comes from */
+                             PT_none,   /* undefined */
+                             PT_input,  /* the caller's tensor */
+                             PT_fresh,  /* a tensor allocated for this call */
+                             PT_result, /* what an extern call returned */
+                             PT_arena,  /* made once per run over arena memory */
+                             PT_view    /* as_strided of one of the above, made when needed */
 } PlanTensorHow;
 
 typedef struct PlanTensor { /* one entry of PlanRun.tensor */
-  uint8_t how;           /* PlanTensorHow */
-  uint32_t index;        /* PT_input, PT_fresh: number; PT_view: entry it is a view of */
-  MgPlanView view;       /* geometry (PT_arena, PT_view, PT_result: what it must have) */
-  uint32_t block;        /* PT_arena */
-  bool as_is;            /* PT_result: nothing of ours relies on its strides */
+  uint8_t how;              /* PlanTensorHow */
+  uint32_t index;           /* PT_input, PT_fresh: number; PT_view: entry it is a view of */
+  MgPlanView view;          /* geometry (PT_arena, PT_view, PT_result: what it must have) */
+  uint32_t block;           /* PT_arena */
+  bool as_is;               /* PT_result: nothing of ours relies on its strides */
 } PlanTensor;
 
 typedef struct PlanStep {
-  uint8_t kind;          /* MgPlanStepKind */
-  PlanSpan kernels;      /* PK_kernel: ranges, see mg_threads_run */
-  PlanSpan in, out;      /* extern: entries of MgPlan.list (indices into tensor) */
-  uint32_t arg;          /* PK_engine: first of nin + nout pointers in PlanRun.arg */
-  PlanSpan release;      /* entries of MgPlan.list: tensors nobody needs after this step */
+  uint8_t kind;     /* MgPlanStepKind */
+  PlanSpan kernels; /* PK_kernel: ranges, see mg_threads_run */
+  PlanSpan in, out; /* extern: entries of MgPlan.list (indices into tensor) */
+  uint32_t arg;     /* PK_engine: first of nin + nout pointers in PlanRun.arg */
+  PlanSpan release; /* entries of MgPlan.list: tensors nobody needs after this step */
   MgEngine *engine;
-  const MgSized *sized;  /* NULL, or how runs make theirs */
+  const MgSized *sized;   /* NULL, or how runs make theirs */
   const MgPlanView *view; /* with it: what the engine's tensors are, inputs first */
-  uint32_t engine_index; /* into PlanRun.state and sized */
-  uint32_t scratch;      /* block + 1, or 0 */
+  uint32_t engine_index;  /* into PlanRun.state and sized */
+  uint32_t scratch;       /* block + 1, or 0 */
   uint32_t host_id;
   const char *name;
-  const char *label;     /* extern; kernels have their own */
+  const char *label; /* extern; kernels have their own */
 } PlanStep;
 
 typedef struct PlanKernel {
   MgRangeFn fn;
-  uint32_t arg, outer;   /* first argument, slot of the range */
-  uint32_t sizes;        /* first slot of its table */
+  uint32_t arg, outer; /* first argument, slot of the range */
+  uint32_t sizes;      /* first slot of its table */
   int64_t grain, work;
   bool beside;
-  uint32_t narg;         /* pointers */
-  MgPlanGpu gpu;         /* of a plan for a GPU */
+  uint32_t narg; /* pointers */
+  MgPlanGpu gpu; /* of a plan for a GPU */
   const char *label;
 } PlanKernel;
 
 enum { PLAN_GPU_ARGS = 512 };
 typedef struct PlanLaunch {
   void *fn;
-  uint32_t blocks, threads, n;   /* n: parameters */
+  uint32_t blocks, threads, n; /* n: parameters */
   uint64_t value[PLAN_GPU_ARGS];
-  void *arg[PLAN_GPU_ARGS];      /* their addresses */
+  void *arg[PLAN_GPU_ARGS]; /* their addresses */
 } PlanLaunch;
 
 typedef struct PlanNode { /* one kernel of ours in a graph */
   void *node;
   uint32_t kernel;
   void *fn;
-  uint64_t *param;        /* as they are set now */
+  uint64_t *param; /* as they are set now */
 } PlanNode;
 
-typedef struct PlanGraph { /* a captured run */
+typedef struct PlanGraph {   /* a captured run */
   void *graph, *exec, *keep; /* the driver's; the host's */
   void *stream;
-  uint64_t settings;      /* of torch's libraries, see mg_cuda_settings */
+  uint64_t settings; /* of torch's libraries, see mg_cuda_settings */
   MgTensor *arena;
   uint8_t *mem;
-  MgTensor **result;      /* per entry of PlanRun.tensor: what a call returned, if outputs are made of it */
-  MgTensor **fresh;       /* per fresh tensor: the graph's own, where library calls take it; what the caller gets is a copy */
-  void **input, **arg;    /* as PlanRun's were */
-  PlanNode *node; uint32_t nnode;
+  MgTensor **result; /* per entry of PlanRun.tensor: what a call returned, if outputs are made of it */
+  MgTensor **fresh; /* per fresh tensor: the graph's own, where library calls take it; what the caller gets is
+                       a copy */
+  void **input, **arg; /* as PlanRun's were */
+  PlanNode *node;
+  uint32_t nnode;
 } PlanGraph;
 
 typedef struct MgPlanCall { /* everything one running call writes; owned by one thread at a time */
-  struct MgPlanCall *next; /* idle list */
+  struct MgPlanCall *next;  /* idle list */
   int64_t *slot;
   void **arg;
   MgRange *range;
-  void **input;           /* pointers that are patched in now */
-  MgTensor **tensor;      /* handles; PT_arena ones live as long as the run, the others during a call */
-  MgTensor **fresh;       /* the tensors allocated for this call, until they are given away as outputs */
-  void **state;           /* per engine */
-  MgSizedRun *sized;      /* per engine; NULL: the plan has no symbols */
-  MgTensor *gpu_arena;    /* the same of a GPU, from PyTorch's allocator; NULL between calls */
-  MgArena *arena;         /* of the running call; between calls only remembered to see whether it changed */
-  uint8_t *mem;           /* its memory that pointers are bound to */
-  uint64_t *offset;       /* per block: where it is in the arena */
-  uint64_t total;         /* bytes of all blocks */
-  uint32_t at;            /* next step of the running call */
+  void **input;        /* pointers that are patched in now */
+  MgTensor **tensor;   /* handles; PT_arena ones live as long as the run, the others during a call */
+  MgTensor **fresh;    /* the tensors allocated for this call, until they are given away as outputs */
+  void **state;        /* per engine */
+  MgSizedRun *sized;   /* per engine; NULL: the plan has no symbols */
+  MgTensor *gpu_arena; /* the same of a GPU, from PyTorch's allocator; NULL between calls */
+  MgArena *arena;      /* of the running call; between calls only remembered to see whether it changed */
+  uint8_t *mem;        /* its memory that pointers are bound to */
+  uint64_t *offset;    /* per block: where it is in the arena */
+  uint64_t total;      /* bytes of all blocks */
+  uint32_t at;         /* next step of the running call */
   PlanGraph *graph, *capturing; /* of a GPU: the run as a CUDA graph; while one is made */
   uint32_t runs, captures, refused;
-  bool replayed;          /* the last run was a replay */
-  bool *stage;            /* per input: moved, although library calls read it */
-  MgTensor **staged;      /* their copies, for graphs; NULL: there are none */
-  MgPackBlock *pack;      /* dynamic plans: the blocks, and room for 2 * nblock pointers */
+  bool replayed;     /* the last run was a replay */
+  bool *stage;       /* per input: moved, although library calls read it */
+  MgTensor **staged; /* their copies, for graphs; NULL: there are none */
+  MgPackBlock *pack; /* dynamic plans: the blocks, and room for 2 * nblock pointers */
   MgPackBlock **work;
-  bool sized_for;         /* sizes and offsets are evaluated, for the symbols' values in slot */
-  bool bound;             /* slots, arguments and ranges are set up */
+  bool sized_for; /* sizes and offsets are evaluated, for the symbols' values in slot */
+  bool bound;     /* slots, arguments and ranges are set up */
 } PlanRun;
 
 enum { PLAN_LONG_BYTES = 1 << 18, PLAN_LONG_STEPS = 8 }; /* tens of microseconds, or some */
 
 struct MgPlan {
-  MgPlanSpec s;           /* counts and constant tables, pointing into mem */
-  MgCtx mem;              /* owns every table of the plan; never allocated from after construction */
-  PlanStep *step; uint32_t nstep;
-  PlanKernel *kernel; uint32_t nkernel;
-  PlanTensor *tensor; uint32_t ntensor;
+  MgPlanSpec s; /* counts and constant tables, pointing into mem */
+  MgCtx mem;    /* owns every table of the plan; never allocated from after construction */
+  PlanStep *step;
+  uint32_t nstep;
+  PlanKernel *kernel;
+  uint32_t nkernel;
+  PlanTensor *tensor;
+  uint32_t ntensor;
   uint32_t *list;
   PlanPatch *patch;
   PlanSpan *patch_of;     /* per buffer: its patches */
   uint32_t *buf_of_input; /* per input: its buffer, or 0 */
-  PlanPatch *arena_patch; uint32_t *arena_buf; uint32_t narena_patch; /* arguments in the arena */
-  uint32_t *lazy; uint32_t nlazy; /* tensors to release at the end of a call */
-  uint32_t *out_tensor;   /* per output: entry of tensor it is made from (PO_view) */
-  uint32_t *copy_tensor;  /* per copy: entry of tensor */
-  uint32_t *ready;        /* per output: steps after which nothing touches its memory any more */
+  PlanPatch *arena_patch;
+  uint32_t *arena_buf;
+  uint32_t narena_patch; /* arguments in the arena */
+  uint32_t *lazy;
+  uint32_t nlazy;              /* tensors to release at the end of a call */
+  uint32_t *out_tensor;        /* per output: entry of tensor it is made from (PO_view) */
+  uint32_t *copy_tensor;       /* per copy: entry of tensor */
+  uint32_t *ready;             /* per output: steps after which nothing touches its memory any more */
   bool *called, *fresh_called; /* per input, per fresh tensor: a library call takes it */
-  bool *kept;             /* per output: later steps still read its memory */
-  uint32_t early;         /* steps that make what is asked for before an input is written; all of them when nothing is */
+  bool *kept;                  /* per output: later steps still read its memory */
+  uint32_t
+      early; /* steps that make what is asked for before an input is written; all of them when nothing is */
   uint32_t narg, nengine, nhost;
-  bool sized;             /* some engines are made by runs */
-  bool shows_all;         /* a run takes so long that looking for profilers of all threads does not count */
-  bool aten;              /* calls ATen: grad mode is switched off meanwhile */
-  _Atomic(PlanRun *) idle;/* one idle run, taken without a lock */
-  PlanRun *more;          /* further idle runs, guarded by MG_LOCK_list */
+  bool sized;              /* some engines are made by runs */
+  bool shows_all;          /* a run takes so long that looking for profilers of all threads does not count */
+  bool aten;               /* calls ATen: grad mode is switched off meanwhile */
+  _Atomic(PlanRun *) idle; /* one idle run, taken without a lock */
+  PlanRun *more;           /* further idle runs, guarded by MG_LOCK_list */
 };
 
 /* ---- plan_graph.c ---- */
@@ -150,9 +161,9 @@ typedef struct PlanSteps { /* how a graph has plan.c do its parts */
   PlanRun *r;
   MgTensor *const *in;
   void *call;
-  MgRc (*enter)(void *call);  /* memory and addresses; r->fresh is there */
-  MgRc (*steps)(void *call);  /* all of them */
-  MgRc (*bind)(void *call);   /* the addresses of inputs and new outputs alone */
+  MgRc (*enter)(void *call); /* memory and addresses; r->fresh is there */
+  MgRc (*steps)(void *call); /* all of them */
+  MgRc (*bind)(void *call);  /* the addresses of inputs and new outputs alone */
 } PlanSteps;
 /* Runs the whole plan by a graph; false: it has to go step by step, and nothing has been done. */
 bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc);

@@ -1,5 +1,5 @@
-/* The pool of arenas.  One idle arena is exchanged without a lock, which is all that a single thread needs; further
- * ones (more threads, plans that run inside of host calls) wait in a list. */
+/* The pool of arenas.  One idle arena is exchanged without a lock, which is all that a single thread needs;
+ * further ones (more threads, plans that run inside of host calls) wait in a list. */
 #define _GNU_SOURCE
 #include "runtime/process/arena.h"
 #include <stdatomic.h>
@@ -24,7 +24,8 @@ static void arena_free(MgArena *a) {
 static MgArena *arena_new(size_t bytes) {
   MgArena *a = mg_calloc(1, sizeof *a);
   if (!a) return NULL;
-  size_t grain = bytes < ARENA_HUGE ? ARENA_MIN : ARENA_HUGE; /* rounding lets plans of similar size share one */
+  size_t grain =
+      bytes < ARENA_HUGE ? ARENA_MIN : ARENA_HUGE; /* rounding lets plans of similar size share one */
   a->bytes = (bytes + grain - 1) & ~(grain - 1);
   if (a->bytes < ARENA_HUGE) {
     a->mem = aligned_alloc(64, a->bytes);
@@ -68,7 +69,9 @@ MgArena *mg_arena_take(size_t bytes) {
 
 void mg_arena_give(MgArena *a) {
   MgArena *none = NULL;
-  if (atomic_compare_exchange_strong_explicit(&arena_idle, &none, a, memory_order_release, memory_order_relaxed)) return;
+  if (atomic_compare_exchange_strong_explicit(&arena_idle, &none, a, memory_order_release,
+                                              memory_order_relaxed))
+    return;
   mg_fork_lock(MG_LOCK_list);
   a->next = arena_more;
   arena_more = a;

@@ -4,7 +4,8 @@
 #include <string.h>
 #include "base/env.h"
 
-static const char *const cpu_names[] = {[CPU_base] = "x86-64", [CPU_v2] = "x86-64-v2", [CPU_v3] = "x86-64-v3", [CPU_v4] = "x86-64-v4"};
+static const char *const cpu_names[] = {
+    [CPU_base] = "x86-64", [CPU_v2] = "x86-64-v2", [CPU_v3] = "x86-64-v3", [CPU_v4] = "x86-64-v4"};
 static pthread_once_t cpu_once = PTHREAD_ONCE_INIT;
 static MgCpu cpu_found;
 static MgCpuLevel cpu_host_level;
@@ -13,8 +14,11 @@ static MgCpuLevel cpu_host_level;
 static MgCpu cpu_host(void) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  MgCpu c = {.level = CPU_base, .fma = __builtin_cpu_supports("fma"), .avx2 = __builtin_cpu_supports("avx2"),
-             .f16c = __builtin_cpu_supports("f16c"), .avx512bf16 = __builtin_cpu_supports("avx512bf16")};
+  MgCpu c = {.level = CPU_base,
+             .fma = __builtin_cpu_supports("fma"),
+             .avx2 = __builtin_cpu_supports("avx2"),
+             .f16c = __builtin_cpu_supports("f16c"),
+             .avx512bf16 = __builtin_cpu_supports("avx512bf16")};
   if (__builtin_cpu_supports("x86-64-v2")) c.level = CPU_v2;
   if (__builtin_cpu_supports("x86-64-v3")) c.level = CPU_v3;
   if (__builtin_cpu_supports("x86-64-v4")) c.level = CPU_v4;
@@ -42,7 +46,8 @@ static void cpu_open(void) {
   cpu_found = cpu_host();
   cpu_host_level = cpu_found.level;
   for (MgCpuLevel l = CPU_v2; env && l <= CPU_v4; l++)
-    if (!strcmp(env, cpu_names[l]) || !strcmp(env, cpu_names[l] + strlen("x86-64-"))) cpu_limit(&cpu_found, l);
+    if (!strcmp(env, cpu_names[l]) || !strcmp(env, cpu_names[l] + strlen("x86-64-")))
+      cpu_limit(&cpu_found, l);
 }
 
 const MgCpu *mg_cpu(void) {

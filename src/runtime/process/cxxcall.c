@@ -1,5 +1,6 @@
 /* Calls of ATen operators as C++ makes them.
- * In: constants and places of tensors.  Out: an image of the argument registers and of the stack, into which a run puts the
+ * In: constants and places of tensors.  Out: an image of the argument registers and of the stack, into which
+ * a run puts the
  * tensors.  An exception ends here (cxxcatch.h): the caller then calls in another way, which reports it. */
 #include "runtime/process/cxxcall.h"
 #include "base/ctx.h"
@@ -10,25 +11,38 @@
 #include <string.h>
 
 #if defined(__x86_64__) && defined(__linux__)
-enum { CXX_ARGS = 24, CXX_REGS = 6, CXX_XMM = 8, CXX_STACK = 40, CXX_STORE = 96, CXX_IN = 64, CXX_OUT = 8, CXX_EITHER = 6 };
+enum {
+  CXX_ARGS = 24,
+  CXX_REGS = 6,
+  CXX_XMM = 8,
+  CXX_STACK = 40,
+  CXX_STORE = 96,
+  CXX_IN = 64,
+  CXX_OUT = 8,
+  CXX_EITHER = 6
+};
 
-typedef enum CxxWay { WAY_tensor, WAY_maybe, WAY_list } CxxWay; /* a reference, one to an optional tensor, pointer and length */
+typedef enum CxxWay {
+  WAY_tensor,
+  WAY_maybe,
+  WAY_list
+} CxxWay; /* a reference, one to an optional tensor, pointer and length */
 
 struct MgCxxCall {
   void *fn;
   uint64_t word[CXX_REGS + CXX_STACK]; /* registers for integers, then the stack */
   double xmm[CXX_XMM];
   uint64_t store[CXX_STORE] __attribute__((aligned(16))); /* what references point to */
-  char *text;                          /* strings, owned */
+  char *text;                                             /* strings, owned */
   struct {
-    uint8_t way;                       /* CxxWay */
-    uint8_t at;                        /* word that gets the address */
-    uint32_t n;                        /* WAY_list: tensors */
+    uint8_t way; /* CxxWay */
+    uint8_t at;  /* word that gets the address */
+    uint32_t n;  /* WAY_list: tensors */
   } tensor[CXX_ARGS];
   int ntensor, nint, nxmm, nstack, nstore, nret;
 };
 
-static const void *cxx_undefined;      /* the tensor that is none */
+static const void *cxx_undefined; /* the tensor that is none */
 static bool cxx_usable;
 
 /* ---- the call ---- */
@@ -41,7 +55,8 @@ bool mg_cxxcall_run(const MgCxxCall *call, MgTensor *const *in, MgTensor **out) 
   for (int i = 0; i < call->ntensor; i++) {
     uint64_t *at = &word[call->tensor[i].at];
     if (call->tensor[i].way == WAY_tensor) {
-      *at = (uint64_t)(uintptr_t)(in[next] ? (const void *)in[next] : &cxx_undefined); /* a tensor is one pointer */
+      *at = (uint64_t)(uintptr_t)(in[next] ? (const void *)in[next]
+                                           : &cxx_undefined); /* a tensor is one pointer */
       next++;
       continue;
     }
@@ -71,27 +86,31 @@ bool mg_cxxcall_run(const MgCxxCall *call, MgTensor *const *in, MgTensor **out) 
 
 /* ---- building ---- */
 
-/* Parameters' types; those of sizes are either numbers or symbolic ones, which a schema's kinds do not tell. */
+/* Parameters' types; those of sizes are either numbers or symbolic ones, which a
+ * schema's kinds do not tell. */
 static const struct {
   const char *plain, *maybe, *sym, *maybe_sym;
 } cxx_type[] = {
-  [CXX_tensor] = {"RKN2at6TensorE", "RKSt8optionalIN2at6TensorEE"},
-  [CXX_tensors] = {"N3c108ArrayRefIN2at6TensorEEE"},
-  [CXX_int] = {"l", "St8optionalIlE", "N3c106SymIntE", "St8optionalIN3c106SymIntEE"},
-  [CXX_ints] = {"N3c108ArrayRefIlEE", "N3c1016OptionalArrayRefIlEE", "N3c108ArrayRefIN3c106SymIntEEE", "N3c1016OptionalArrayRefIN3c106SymIntEEE"},
-  [CXX_float] = {"d", "St8optionalIdE"},
-  [CXX_floats] = {"N3c108ArrayRefIdEE", "St8optionalIN3c108ArrayRefIdEEE"},
-  [CXX_bool] = {"b", "St8optionalIbE"},
-  [CXX_scalar] = {"RKN3c106ScalarE", "RKSt8optionalIN3c106ScalarEE"},
-  [CXX_dtype] = {"N3c1010ScalarTypeE", "St8optionalIN3c1010ScalarTypeEE"},
-  [CXX_layout] = {"N3c106LayoutE", "St8optionalIN3c106LayoutEE"},
-  [CXX_memory_format] = {"N3c1012MemoryFormatE", "St8optionalIN3c1012MemoryFormatEE"},
-  [CXX_device] = {"N3c106DeviceE", "St8optionalIN3c106DeviceEE"},
-  [CXX_str] = {"St17basic_string_viewIcSt11char_traitsIcEE", "St8optionalISt17basic_string_viewIcSt11char_traitsIcEEE"},
-  [CXX_generator] = {NULL, "St8optionalIN2at9GeneratorEE"},
+    [CXX_tensor] = {"RKN2at6TensorE", "RKSt8optionalIN2at6TensorEE"},
+    [CXX_tensors] = {"N3c108ArrayRefIN2at6TensorEEE"},
+    [CXX_int] = {"l", "St8optionalIlE", "N3c106SymIntE", "St8optionalIN3c106SymIntEE"},
+    [CXX_ints] = {"N3c108ArrayRefIlEE", "N3c1016OptionalArrayRefIlEE", "N3c108ArrayRefIN3c106SymIntEEE",
+                  "N3c1016OptionalArrayRefIN3c106SymIntEEE"},
+    [CXX_float] = {"d", "St8optionalIdE"},
+    [CXX_floats] = {"N3c108ArrayRefIdEE", "St8optionalIN3c108ArrayRefIdEEE"},
+    [CXX_bool] = {"b", "St8optionalIbE"},
+    [CXX_scalar] = {"RKN3c106ScalarE", "RKSt8optionalIN3c106ScalarEE"},
+    [CXX_dtype] = {"N3c1010ScalarTypeE", "St8optionalIN3c1010ScalarTypeEE"},
+    [CXX_layout] = {"N3c106LayoutE", "St8optionalIN3c106LayoutEE"},
+    [CXX_memory_format] = {"N3c1012MemoryFormatE", "St8optionalIN3c1012MemoryFormatEE"},
+    [CXX_device] = {"N3c106DeviceE", "St8optionalIN3c106DeviceEE"},
+    [CXX_str] = {"St17basic_string_viewIcSt11char_traitsIcEE",
+                 "St8optionalISt17basic_string_viewIcSt11char_traitsIcEEE"},
+    [CXX_generator] = {NULL, "St8optionalIN2at9GeneratorEE"},
 };
 
-/* n words of integers: in registers when all of them fit, else on the stack.  The place of the first; -1: there is no room. */
+/* n words of integers: in registers when all of them fit, else on the stack.  The place of the
+ * first; -1: there is no room. */
 static int cxx_words(MgCxxCall *c, const uint64_t *w, int n) {
   bool reg = c->nint + n <= CXX_REGS;
   if (!reg && c->nstack + n > CXX_STACK) return -1;
@@ -182,25 +201,26 @@ static int cxx_place(MgCxxCall *c, const MgCxxArg *a, bool sym, char **spare) {
   uint64_t some = a->optional ? !a->none : 0, code = (uint64_t)a->i & 0xff;
   uint64_t byte = code | some << 8, device = code | (uint64_t)(uint8_t)a->index << 8 | some << 16;
   switch ((MgCxxType)a->type) {
-    case CXX_tensor:
-    case CXX_tensors: return cxx_tensor(c, a);
-    case CXX_int: return cxx_size(c, a, sym);
-    case CXX_ints:
-    case CXX_floats: return cxx_list(c, a);
-    case CXX_float: return cxx_double(c, a->d, a->optional, a->none);
-    case CXX_scalar: return cxx_scalar(c, a);
-    case CXX_str: return cxx_text(c, a, spare);
-    case CXX_generator: return cxx_reference(c, cxx_store(c, 2)); /* none */
-    case CXX_device: return cxx_words(c, &device, 1);
-    case CXX_bool:
-    case CXX_dtype:
-    case CXX_layout:
-    case CXX_memory_format: return cxx_words(c, &byte, 1);
+  case CXX_tensor:
+  case CXX_tensors: return cxx_tensor(c, a);
+  case CXX_int: return cxx_size(c, a, sym);
+  case CXX_ints:
+  case CXX_floats: return cxx_list(c, a);
+  case CXX_float: return cxx_double(c, a->d, a->optional, a->none);
+  case CXX_scalar: return cxx_scalar(c, a);
+  case CXX_str: return cxx_text(c, a, spare);
+  case CXX_generator: return cxx_reference(c, cxx_store(c, 2)); /* none */
+  case CXX_device: return cxx_words(c, &device, 1);
+  case CXX_bool:
+  case CXX_dtype:
+  case CXX_layout:
+  case CXX_memory_format: return cxx_words(c, &byte, 1);
   }
   return -1;
 }
 
-/* The function that takes these arguments; which of the sizes it takes are symbolic ones is found out by asking. */
+/* The function that takes these arguments; which of the sizes it takes are symbolic
+ * ones is found out by asking. */
 static void *cxx_find(const char *scope, const MgCxxArg *arg, int narg, uint32_t *sym) {
   const char *type[CXX_ARGS];
   char name[1024];
@@ -217,8 +237,9 @@ static void *cxx_find(const char *scope, const MgCxxArg *arg, int narg, uint32_t
     for (int k = 0; k < n; k++) {
       const MgCxxArg *a = &arg[either[k]];
       bool is = set >> k & 1;
-      type[either[k]] = !is ? a->optional ? cxx_type[a->type].maybe : cxx_type[a->type].plain
-                            : a->optional ? cxx_type[a->type].maybe_sym : cxx_type[a->type].sym;
+      type[either[k]] = !is           ? a->optional ? cxx_type[a->type].maybe : cxx_type[a->type].plain
+                        : a->optional ? cxx_type[a->type].maybe_sym
+                                      : cxx_type[a->type].sym;
       *sym |= (uint32_t)is << either[k];
     }
     void *fn = mg_cxxmangle(name, sizeof name, scope, "4call", type, narg) ? mg_abi_symbol(name) : NULL;
@@ -253,11 +274,15 @@ static MgCxxCall *cxx_new(const char *name, const char *overload, const MgCxxArg
   return NULL;
 }
 
-/* The layout of numbers is not a part of any name: a tensor made of one shows whether it is the expected one. */
+/* The layout of numbers is not a part of any name: a tensor made of one shows
+ * whether it is the expected one. */
 static bool cxx_number_holds(MgCxxArg number) {
   enum { DOUBLE = 7 };
-  MgCxxArg arg[] = {number, {.type = CXX_dtype, .optional = true, .i = DOUBLE}, {.type = CXX_layout, .optional = true, .none = true},
-                    {.type = CXX_device, .optional = true, .none = true}, {.type = CXX_bool, .optional = true, .none = true}};
+  MgCxxArg arg[] = {number,
+                    {.type = CXX_dtype, .optional = true, .i = DOUBLE},
+                    {.type = CXX_layout, .optional = true, .none = true},
+                    {.type = CXX_device, .optional = true, .none = true},
+                    {.type = CXX_bool, .optional = true, .none = true}};
   MgCxxCall *c = cxx_new("scalar_tensor", "", arg, 5, 1);
   MgTensor *t = NULL;
   void *p = NULL;
@@ -288,7 +313,9 @@ void mg_cxxcall_free(MgCxxCall *c) {
 
 #else
 void mg_cxxcall_init(void) {}
-MgCxxCall *mg_cxxcall_new(const char *name, const char *overload, const MgCxxArg *arg, int narg, int nret) { return NULL; }
+MgCxxCall *mg_cxxcall_new(const char *name, const char *overload, const MgCxxArg *arg, int narg, int nret) {
+  return NULL;
+}
 bool mg_cxxcall_run(const MgCxxCall *call, MgTensor *const *in, MgTensor **out) { return false; }
 void mg_cxxcall_free(MgCxxCall *call) {}
 #endif

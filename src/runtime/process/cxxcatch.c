@@ -17,27 +17,31 @@ enum { CXX_REGS = 6, CXX_XMM = 8 };
 
 static void *(*cxx_begin_catch)(void *);
 static void (*cxx_end_catch)(void);
-static _Thread_local unsigned cxx_depth;              /* calls of mg_cxx_catch on this thread */
+static _Thread_local unsigned cxx_depth; /* calls of mg_cxx_catch on this thread */
 static _Thread_local struct _Unwind_Exception cxx_leaving;
 
 void mg_cxx_landing(void) __attribute__((visibility("hidden")));
 void mg_cxx_caught(struct _Unwind_Exception *e) __attribute__((visibility("hidden"), used));
-_Unwind_Reason_Code mg_cxx_personality(int version, _Unwind_Action actions, _Unwind_Exception_Class kind, struct _Unwind_Exception *e,
-                                       struct _Unwind_Context *at) __attribute__((visibility("hidden"), used));
+_Unwind_Reason_Code mg_cxx_personality(int version, _Unwind_Action actions, _Unwind_Exception_Class kind,
+                                       struct _Unwind_Exception *e, struct _Unwind_Context *at)
+    __attribute__((visibility("hidden"), used));
 
-__asm__(".text\n.p2align 4\n.globl mg_cxx_enter, mg_cxx_landing\n.hidden mg_cxx_enter, mg_cxx_landing\n"
-        ".type mg_cxx_enter, @function\nmg_cxx_enter:\n.cfi_startproc\n.cfi_personality 0x1b, mg_cxx_personality\n"
-        "pushq %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\nmovq %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"
-        "movq %rdi, %r11\nmovq %rsi, %r10\n"
-        "leaq 15(,%r8,8), %rax\nandq $-16, %rax\nsubq %rax, %rsp\nxorl %eax, %eax\n"
-        "1: cmpq %r8, %rax\njae 2f\nmovq (%rcx,%rax,8), %r9\nmovq %r9, (%rsp,%rax,8)\nincq %rax\njmp 1b\n"
-        "2: movsd (%rdx), %xmm0\nmovsd 8(%rdx), %xmm1\nmovsd 16(%rdx), %xmm2\nmovsd 24(%rdx), %xmm3\n"
-        "movsd 32(%rdx), %xmm4\nmovsd 40(%rdx), %xmm5\nmovsd 48(%rdx), %xmm6\nmovsd 56(%rdx), %xmm7\n"
-        "movq (%r10), %rdi\nmovq 8(%r10), %rsi\nmovq 16(%r10), %rdx\nmovq 24(%r10), %rcx\nmovq 32(%r10), %r8\nmovq 40(%r10), %r9\n"
-        "call *%r11\nmovl $1, %eax\n"
-        "3: leave\n.cfi_remember_state\n.cfi_def_cfa %rsp, 8\nret\n.cfi_restore_state\n"
-        "mg_cxx_landing: movq %rax, %rdi\ncall mg_cxx_caught\nxorl %eax, %eax\njmp 3b\n"
-        ".cfi_endproc\n.size mg_cxx_enter, .-mg_cxx_enter\n");
+__asm__(
+    ".text\n.p2align 4\n.globl mg_cxx_enter, mg_cxx_landing\n.hidden mg_cxx_enter, mg_cxx_landing\n"
+    ".type mg_cxx_enter, @function\nmg_cxx_enter:\n.cfi_startproc\n.cfi_personality 0x1b, "
+    "mg_cxx_personality\n"
+    "pushq %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\nmovq %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"
+    "movq %rdi, %r11\nmovq %rsi, %r10\n"
+    "leaq 15(,%r8,8), %rax\nandq $-16, %rax\nsubq %rax, %rsp\nxorl %eax, %eax\n"
+    "1: cmpq %r8, %rax\njae 2f\nmovq (%rcx,%rax,8), %r9\nmovq %r9, (%rsp,%rax,8)\nincq %rax\njmp 1b\n"
+    "2: movsd (%rdx), %xmm0\nmovsd 8(%rdx), %xmm1\nmovsd 16(%rdx), %xmm2\nmovsd 24(%rdx), %xmm3\n"
+    "movsd 32(%rdx), %xmm4\nmovsd 40(%rdx), %xmm5\nmovsd 48(%rdx), %xmm6\nmovsd 56(%rdx), %xmm7\n"
+    "movq (%r10), %rdi\nmovq 8(%r10), %rsi\nmovq 16(%r10), %rdx\nmovq 24(%r10), %rcx\nmovq 32(%r10), "
+    "%r8\nmovq 40(%r10), %r9\n"
+    "call *%r11\nmovl $1, %eax\n"
+    "3: leave\n.cfi_remember_state\n.cfi_def_cfa %rsp, 8\nret\n.cfi_restore_state\n"
+    "mg_cxx_landing: movq %rax, %rdi\ncall mg_cxx_caught\nxorl %eax, %eax\njmp 3b\n"
+    ".cfi_endproc\n.size mg_cxx_enter, .-mg_cxx_enter\n");
 
 void mg_cxx_caught(struct _Unwind_Exception *e) {
   if (e->exception_class == CXX_LEAVE || !cxx_begin_catch) return;
@@ -45,8 +49,8 @@ void mg_cxx_caught(struct _Unwind_Exception *e) {
   cxx_end_catch();
 }
 
-_Unwind_Reason_Code mg_cxx_personality(int version, _Unwind_Action actions, _Unwind_Exception_Class kind, struct _Unwind_Exception *e,
-                                       struct _Unwind_Context *at) {
+_Unwind_Reason_Code mg_cxx_personality(int version, _Unwind_Action actions, _Unwind_Exception_Class kind,
+                                       struct _Unwind_Exception *e, struct _Unwind_Context *at) {
   if (version != 1) return _URC_FATAL_PHASE1_ERROR;
   if (actions & _UA_FORCE_UNWIND) return _URC_CONTINUE_UNWIND; /* a thread that ends */
   if (actions & _UA_SEARCH_PHASE) return _URC_HANDLER_FOUND;
@@ -96,17 +100,18 @@ static _Noreturn void cxx_exit(int code) {
 
 typedef struct CxxRelocs { /* what a library's dynamic section says of its calls of others */
   uintptr_t base;
-  const ElfW(Sym) *sym;
+  const ElfW(Sym) * sym;
   const char *str;
-  const ElfW(Rela) *rela[2]; /* of calls, of data */
-  size_t n[2], relative;     /* relative: the first of data's, which have no name */
-  bool now;                  /* the table was made read-only */
+  const ElfW(Rela) * rela[2]; /* of calls, of data */
+  size_t n[2], relative;      /* relative: the first of data's, which have no name */
+  bool now;                   /* the table was made read-only */
 } CxxRelocs;
 
 static CxxRelocs cxx_relocs(const struct link_map *m) {
   CxxRelocs r = {.base = m->l_addr};
   for (const ElfW(Dyn) *d = m->l_ld; d->d_tag; d++) {
-    uintptr_t at = d->d_un.d_ptr < r.base ? d->d_un.d_ptr + r.base : d->d_un.d_ptr; /* glibc has added the base */
+    uintptr_t at =
+        d->d_un.d_ptr < r.base ? d->d_un.d_ptr + r.base : d->d_un.d_ptr; /* glibc has added the base */
     if (d->d_tag == DT_SYMTAB) r.sym = (const ElfW(Sym) *)at;
     if (d->d_tag == DT_STRTAB) r.str = (const char *)at;
     if (d->d_tag == DT_JMPREL) r.rela[0] = (const ElfW(Rela) *)at;

@@ -1,5 +1,6 @@
 /* Names of C++ functions, compressed as the Itanium C++ ABI has it.
- * In: namespaces and name of a function, and its parameters' types spelled without substitutions ("RKN2at6TensorE").  Out: its
+ * In: namespaces and name of a function, and its parameters' types spelled without substitutions
+ * ("RKN2at6TensorE").  Out: its
  * symbol, in which what occurred before is a number. */
 #include "runtime/process/cxxmangle.h"
 #include <string.h>
@@ -108,7 +109,8 @@ static const char *mangle_type(Mangle *m, const char *p) {
   return end;
 }
 
-bool mg_cxxmangle(char *out, size_t cap, const char *scope, const char *function, const char *const *type, int n) {
+bool mg_cxxmangle(char *out, size_t cap, const char *scope, const char *function, const char *const *type,
+                  int n) {
   Mangle m = {.out = out, .cap = cap};
   mangle_put(&m, "_ZN", 3);
   mangle_prefix(&m, scope, scope + strlen(scope));

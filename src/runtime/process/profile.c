@@ -1,6 +1,8 @@
 /* Scopes for torch.profiler.
- * In: names.  Out: at::RecordFunction objects, made by functions of torch's C ABI.  Whether a profiler is on is read from the
- * thread's list of callbacks, which every operator of torch looks at as well; its place is asked for once a thread.
+ * In: names.  Out: at::RecordFunction objects, made by functions of torch's C ABI.  Whether a profiler is on
+ * is read from the
+ * thread's list of callbacks, which every operator of torch looks at as well; its
+ * place is asked for once a thread.
  * Invariant: scopes of a thread end in the opposite order of their beginnings. */
 #include "runtime/process/profile.h"
 

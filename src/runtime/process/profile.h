@@ -1,5 +1,5 @@
-/* Scopes that torch.profiler shows, around what a plan runs.  Without a profiler a plan costs one test more.  A torch that lacks
- * the functions: no scopes. */
+/* Scopes that torch.profiler shows, around what a plan runs.  Without a profiler a plan costs one test more.
+ * A torch that lacks the functions: no scopes. */
 #ifndef MG_PROFILE_H
 #define MG_PROFILE_H
 #include "runtime/process/torch_abi.h"

@@ -1,5 +1,5 @@
-/* Splits kernels over torch's OpenMP team.  A parallel region costs about a microsecond, a barrier a third of it, so
- * consecutive kernels that are worth splitting share one region. */
+/* Splits kernels over torch's OpenMP team.  A parallel region costs about a microsecond, a barrier a third of
+ * it, so consecutive kernels that are worth splitting share one region. */
 #define _GNU_SOURCE /* dladdr */
 #include "runtime/process/threads.h"
 #include "base/fork.h"
@@ -10,9 +10,9 @@
 
 #define THREADS_STACK ((uint64_t)16 << 20) /* of one thread of a team, with what it needs beside */
 
-/* libgomp's team does not survive fork(): a parallel region of the thread that forked waits in the child for threads that are
- * not there.  Kernels run on one thread in a child; so do ATen's.  Primitives of oneDNN insist on the team that they were made
- * for: they run on a new thread, which gets a team of its own. */
+/* libgomp's team does not survive fork(): a parallel region of the thread that forked waits in the child for
+ * threads that are not there.  Kernels run on one thread in a child; so do ATen's.  Primitives of oneDNN
+ * insist on the team that they were made for: they run on a new thread, which gets a team of its own. */
 int mg_threads_alone(void) { return mg_fork_child() ? mg_threads_single() : 1; }
 
 int mg_threads_single(void) {
@@ -31,7 +31,8 @@ void mg_threads_together(int before) {
   if (before > 1) mg_abi.omp_set_num_threads(before);
 }
 
-/* libgomp ends the process when it cannot start a thread.  It keeps the threads of a team for the next region. */
+/* libgomp ends the process when it cannot start a thread.  It keeps the threads of a
+ * team for the next region. */
 bool mg_threads_have_room(unsigned nthread) {
   static _Thread_local unsigned team; /* the largest that this thread has had */
   if (nthread <= team) return true;
@@ -61,7 +62,8 @@ static void range_part(const MgRange *r, int64_t thread, int64_t team) {
   if (begin < end) r->fn(r->buf, r->size, begin, end);
 }
 
-/* ---- waves: ranges that may run at the same time, seen as one line of work that is cut into equal parts ---- */
+/* ---- waves: ranges that may run at the same time, seen as one line of work that is
+ * cut into equal parts ---- */
 
 static uint32_t wave_end(const MgRange *r, uint32_t first, uint32_t n) {
   uint32_t end = first + 1;
@@ -75,7 +77,9 @@ static int64_t wave_work(const MgRange *r, uint32_t n) {
   return sum;
 }
 
-static bool wave_splits(const MgRange *r, uint32_t n) { return n == 1 ? range_splits(r) : wave_work(r, n) >= 2 * WAVE_WORK; }
+static bool wave_splits(const MgRange *r, uint32_t n) {
+  return n == 1 ? range_splits(r) : wave_work(r, n) >= 2 * WAVE_WORK;
+}
 
 static inline void range_serial(const MgRange *r) {
   if (r->n > 0) r->fn(r->buf, r->size, 0, r->n);
@@ -130,7 +134,8 @@ void mg_threads_run(const MgRange *r, uint32_t n, unsigned nthread) {
   if (first == n) return;
   if (!nthread) nthread = mg_abi_threads();
   mg_fork_watch();
-  if (nthread > 1 && !mg_fork_child() && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel() && mg_threads_have_room(nthread)) {
+  if (nthread > 1 && !mg_fork_child() && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel() &&
+      mg_threads_have_room(nthread)) {
     Team t = {r + first, last - first};
     mg_abi.gomp_parallel(team_body, &t, nthread, 0);
   } else {
@@ -144,7 +149,8 @@ void mg_threads_each(void (*fn)(void *), void *arg) {
   int most = mg_abi.omp_get_max_threads ? mg_abi.omp_get_max_threads() : 1;
   if (most > 0 && (unsigned)most > nthread) nthread = (unsigned)most;
   mg_fork_watch();
-  if (nthread > 1 && !mg_fork_child() && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel() && mg_threads_have_room(nthread))
+  if (nthread > 1 && !mg_fork_child() && mg_abi.gomp_parallel && !mg_abi.omp_in_parallel() &&
+      mg_threads_have_room(nthread))
     mg_abi.gomp_parallel(fn, arg, nthread, 0);
   else fn(arg);
 }

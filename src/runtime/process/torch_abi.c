@@ -9,8 +9,8 @@
 #include <string.h>
 
 MgAbi mg_abi;
-static void *abi_cpu, *abi_python;   /* handles of torch's libraries */
-static const char *abi_error;        /* answer of mg_abi_load */
+static void *abi_cpu, *abi_python; /* handles of torch's libraries */
+static const char *abi_error;      /* answer of mg_abi_load */
 static pthread_once_t abi_once = PTHREAD_ONCE_INIT;
 
 #define OPTIONAL(field, handle, name) (*(void **)&mg_abi.field = dlsym((handle), (name)))
@@ -28,8 +28,10 @@ static void abi_load_once(void) {
 #undef ABI
   OPTIONAL(torch_get_num_threads, abi_cpu, "torch_get_num_threads");
   OPTIONAL(torch_set_requires_grad, abi_cpu, "torch_set_requires_grad");
-  OPTIONAL(as_strided, abi_cpu, "_ZN2at4_ops10as_strided4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEES8_St8optionalIS7_E");
-  /* A handle is freed by torch's operator delete: of two allocators in a process (sanitizers, LD_PRELOAD) the global one's. */
+  OPTIONAL(as_strided, abi_cpu,
+           "_ZN2at4_ops10as_strided4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEES8_St8optionalIS7_E");
+  /* A handle is freed by torch's operator delete: of two allocators in a process (sanitizers,
+   * LD_PRELOAD) the global one's. */
   if (!OPTIONAL(operator_new, RTLD_DEFAULT, "_Znwm")) OPTIONAL(operator_new, abi_cpu, "_Znwm");
   OPTIONAL(record_start, abi_cpu, "aoti_record_function_start");
   OPTIONAL(record_end, abi_cpu, "aoti_record_function_end");
@@ -39,8 +41,8 @@ static void abi_load_once(void) {
   OPTIONAL(grad_fn, abi_cpu, "_ZNK2at10TensorBase7grad_fnEv");
   OPTIONAL(exec_info, abi_cpu, "_ZN5torch8autograd32get_current_graph_task_exec_infoEv");
   OPTIONAL(graph_task, abi_cpu, "_ZN5torch8autograd25get_current_graph_task_idEv");
-  /* Through libtorch_cpu's handle, dlsym searches its dependencies: the OpenMP runtime that torch itself uses, even
-   * when another one is loaded too. */
+  /* Through libtorch_cpu's handle, dlsym searches its dependencies: the OpenMP runtime that torch itself
+   * uses, even when another one is loaded too. */
   OPTIONAL(gomp_parallel, abi_cpu, "GOMP_parallel");
   OPTIONAL(gomp_barrier, abi_cpu, "GOMP_barrier");
   OPTIONAL(omp_get_thread_num, abi_cpu, "omp_get_thread_num");
@@ -48,7 +50,8 @@ static void abi_load_once(void) {
   OPTIONAL(omp_get_max_threads, abi_cpu, "omp_get_max_threads");
   OPTIONAL(omp_set_num_threads, abi_cpu, "omp_set_num_threads");
   OPTIONAL(omp_in_parallel, abi_cpu, "omp_in_parallel");
-  if (!mg_abi.gomp_barrier || !mg_abi.omp_get_thread_num || !mg_abi.omp_get_num_threads || !mg_abi.omp_in_parallel)
+  if (!mg_abi.gomp_barrier || !mg_abi.omp_get_thread_num || !mg_abi.omp_get_num_threads ||
+      !mg_abi.omp_in_parallel)
     mg_abi.gomp_parallel = NULL; /* all or nothing: without them everything runs on the calling thread */
   if (abi_python) {
     OPTIONAL(thpvariable_wrap, abi_python, "_Z16THPVariable_WrapRKN2at10TensorBaseE");
@@ -63,7 +66,8 @@ static void abi_load_once(void) {
 }
 
 MgTensor *mg_abi_view(MgTensor *base, int64_t n, const int64_t *size, const int64_t *stride, int64_t offset) {
-  MgTensor *v = mg_abi.as_strided && mg_abi.operator_new ? mg_abi.operator_new(sizeof(void *)) : NULL; /* as handles are allocated */
+  MgTensor *v = mg_abi.as_strided && mg_abi.operator_new ? mg_abi.operator_new(sizeof(void *))
+                                                         : NULL; /* as handles are allocated */
   const MgOptInt at = {offset, true};
   if (v) mg_abi.as_strided(v, base, size, (size_t)n, stride, (size_t)n, &at);
   return v;
@@ -89,15 +93,15 @@ static bool abi_facts_hold(MgTensor *t) {
   if (mg_abi.aoti_torch_get_dim(t, &dim) || dim != 3) return false;
   if (mg_abi.aoti_torch_get_sizes(t, &size) || mg_abi.aoti_torch_get_strides(t, &stride)) return false;
   if (mg_abi.aoti_torch_get_dtype(t, &dtype) || mg_abi.aoti_torch_get_device_type(t, &device)) return false;
-  return !memcmp(size, selftest_size, sizeof selftest_size) && !memcmp(stride, selftest_stride, sizeof selftest_stride) &&
-         dtype == 7 && device == 0;
+  return !memcmp(size, selftest_size, sizeof selftest_size) &&
+         !memcmp(stride, selftest_stride, sizeof selftest_stride) && dtype == 7 && device == 0;
 }
 
 const char *mg_abi_selftest(const void *object, MgTensor *wrapped, size_t header) {
   mg_abi.tensor_offset = 0;
   if (!abi_facts_hold(wrapped)) return "torch's C ABI reports wrong facts about a tensor";
-  /* An at::Tensor is one pointer to its implementation: the same in our handle and in the Python object.  Only
-   * the first words are looked at, so a foreign layout is noticed without following a wrong pointer. */
+  /* An at::Tensor is one pointer to its implementation: the same in our handle and in the Python object.
+   * Only the first words are looked at, so a foreign layout is noticed without following a wrong pointer. */
   void *impl = *(void *const *)wrapped;
   for (size_t at = header; at <= header + sizeof(void *); at += sizeof(void *)) {
     if (memcmp((const char *)object + at, &impl, sizeof impl)) continue;

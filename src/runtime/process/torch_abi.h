@@ -9,8 +9,8 @@
 
 typedef struct AtenTensorOpaque MgTensor;
 
-/* Every function of the ABI that is used: ABI(return type, name, arguments).  Required ones; a missing one makes
- * mg_abi_load fail with its name. */
+/* Every function of the ABI that is used: ABI(return type, name, arguments).  Required ones; a missing one
+ * makes mg_abi_load fail with its name. */
 #define MG_ABI_FUNCS(ABI)                                                                                    \
   ABI(int32_t, aoti_torch_get_sizes, (MgTensor *, int64_t **))                                               \
   ABI(int32_t, aoti_torch_get_strides, (MgTensor *, int64_t **))                                             \
@@ -37,7 +37,10 @@ typedef struct AtenTensorOpaque MgTensor;
   ABI(bool, aoti_torch_grad_mode_is_enabled, (void))                                                         \
   ABI(void, aoti_torch_grad_mode_set_enabled, (bool))
 
-typedef struct MgOptInt { int64_t value; bool has; } MgOptInt;
+typedef struct MgOptInt {
+  int64_t value;
+  bool has;
+} MgOptInt;
 
 typedef struct MgAbi {
 #define ABI(ret, name, args) ret(*name) args;
@@ -46,20 +49,23 @@ typedef struct MgAbi {
   /* optional: NULL where this torch lacks them */
   int32_t (*torch_get_num_threads)(uint32_t *);
   int32_t (*torch_set_requires_grad)(MgTensor *, bool);
-  void *(*thpvariable_wrap)(const void *tensor);             /* THPVariable_Wrap(TensorBase const &): PyObject * */
+  void *(*thpvariable_wrap)(const void *tensor); /* THPVariable_Wrap(TensorBase const &): PyObject * */
   void *(*thpvariable_wrap_type)(const void *tensor, void *type); /* the same with a PyTypeObject * */
-  /* at::as_strided(self, size, stride, offset); a SymInt is its number, an optional one has a flag behind it.  out: room for a tensor. */
-  void (*as_strided)(void *out, const void *self, const int64_t *size, size_t nsize, const int64_t *stride, size_t nstride, const MgOptInt *offset);
+  /* at::as_strided(self, size, stride, offset); a SymInt is its number, an optional one has a flag behind it.
+   * out: room for a tensor. */
+  void (*as_strided)(void *out, const void *self, const int64_t *size, size_t nsize, const int64_t *stride,
+                     size_t nstride, const MgOptInt *offset);
   void *(*operator_new)(size_t bytes);
   /* A scope that profilers see; kwargs: an empty std::unordered_map.  0 when it went well. */
-  int32_t (*record_start)(const char *name, const void *kwargs, const void *inputs, uint64_t ninput, void **scope);
+  int32_t (*record_start)(const char *name, const void *kwargs, const void *inputs, uint64_t ninput,
+                          void **scope);
   int32_t (*record_end)(void *scope);
-  const void *(*record_tls)(void);                           /* at::get_record_function_tls_: begins with a std::vector */
-  bool (*record_global)(void);                               /* at::hasGlobalCallbacks */
-  bool *anomaly_enabled;                                     /* torch::autograd::AnomalyMode::_enabled */
-  const void *(*grad_fn)(const MgTensor *);                  /* TensorBase::grad_fn: a std::shared_ptr<Node>, by reference */
-  const void *(*exec_info)(void);                            /* get_current_graph_task_exec_info: NULL outside of backward passes */
-  int (*graph_task)(void);                                   /* get_current_graph_task_id: -1 outside of backward passes */
+  const void *(*record_tls)(void);          /* at::get_record_function_tls_: begins with a std::vector */
+  bool (*record_global)(void);              /* at::hasGlobalCallbacks */
+  bool *anomaly_enabled;                    /* torch::autograd::AnomalyMode::_enabled */
+  const void *(*grad_fn)(const MgTensor *); /* TensorBase::grad_fn: a std::shared_ptr<Node>, by reference */
+  const void *(*exec_info)(void); /* get_current_graph_task_exec_info: NULL outside of backward passes */
+  int (*graph_task)(void);        /* get_current_graph_task_id: -1 outside of backward passes */
   void (*gomp_parallel)(void (*fn)(void *), void *arg, unsigned nthreads, unsigned flags);
   void (*gomp_barrier)(void);
   int (*omp_get_thread_num)(void);
@@ -67,24 +73,25 @@ typedef struct MgAbi {
   int (*omp_get_max_threads)(void);
   void (*omp_set_num_threads)(int n);
   int (*omp_in_parallel)(void);
-  size_t tensor_offset;  /* bytes from a THPVariable to its at::Tensor; 0: unknown, use the slow ways */
-  char torch_dir[512];   /* folder of libtorch_cpu; its parent's parent is usually site-packages */
+  size_t tensor_offset; /* bytes from a THPVariable to its at::Tensor; 0: unknown, use the slow ways */
+  char torch_dir[512];  /* folder of libtorch_cpu; its parent's parent is usually site-packages */
 } MgAbi;
 
 extern MgAbi mg_abi;
-/* A view of a strided tensor as the program would make it: with its base, and its version counter.  The geometry lies within the
- * base's memory.  new; NULL: this torch cannot be asked so. */
+/* A view of a strided tensor as the program would make it: with its base, and its version counter.  The
+ * geometry lies within the base's memory.  new; NULL: this torch cannot be asked so. */
 MgTensor *mg_abi_view(MgTensor *base, int64_t n, const int64_t *size, const int64_t *stride, int64_t offset);
-/* Finds libtorch_cpu, libtorch_python and the OpenMP library already loaded in this process.  NULL, or what is
- * missing (static text).  Later calls repeat the first answer. */
+/* Finds libtorch_cpu, libtorch_python and the OpenMP library already loaded in this process.  NULL, or what
+ * is missing (static text).  Later calls repeat the first answer. */
 const char *mg_abi_load(void);
-/* Finds out where a THPVariable keeps its tensor, from an object made by wrapping a tensor of ours, and compares
- * facts of that tensor that only the right layout gives.  header: bytes of a PyObject.  Sets
+/* Finds out where a THPVariable keeps its tensor, from an object made by wrapping a tensor of ours, and
+ * compares facts of that tensor that only the right layout gives.  header: bytes of a PyObject.  Sets
  * mg_abi.tensor_offset; NULL, or why the fast way cannot be used (static text). */
 const char *mg_abi_selftest(const void *object, MgTensor *wrapped, size_t header);
 /* A tensor of known facts for the self-test (new), or NULL. */
 MgTensor *mg_abi_selftest_tensor(void);
-/* Address of a function that generated code calls: torch's vector math (Sleef_*), the C library. NULL: unknown. */
+/* Address of a function that generated code calls: torch's vector math (Sleef_*), the
+ * C library. NULL: unknown. */
 void *mg_abi_symbol(const char *name);
 /* Threads that torch uses for one operation (at least 1). */
 unsigned mg_abi_threads(void);
