@@ -6,6 +6,7 @@ cache folder (cold) and with the same folder again (warm), then the steady state
 in one process; with --train whole training steps and their peak memory.  Prints a table and writes JSON.
 --level v3 caps the vector instructions of magneto and of the libraries that it is compared with at AVX2.
 host: what calls cost beside their kernels, and how fast frames are recorded (bench/host.py)."""
+
 from __future__ import annotations
 
 import argparse
@@ -26,7 +27,12 @@ from bench.workloads import CPU, TRAIN
 
 # What caps the vector instructions: of magneto, of ATen and torch.compile's kernels, of MKL, of oneDNN.
 LEVELS = {
-    "v3": {"MAGNETO_CPU": "v3", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "v3": {
+        "MAGNETO_CPU": "v3",
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+    },
     "v4": {},
 }
 
@@ -50,7 +56,9 @@ def _where(level: str) -> str:
     """Machine, vector level, torch, date and commit: what a table has to state."""
     import torch
 
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
     return f"{_processor()[0]}, level {level}, torch {torch.__version__}, {datetime.date.today()}, commit {commit}"
 
 
@@ -72,7 +80,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="workloads whose name contains this text")
     parser.add_argument("--seconds", type=float, default=20.0, help="steady-state seconds a workload")
     parser.add_argument("--no-cold", action="store_true", help="leave out the cold and warm starts")
-    parser.add_argument("--level", choices=sorted(LEVELS), help="cap of the vector instructions; default: the machine's")
+    parser.add_argument(
+        "--level", choices=sorted(LEVELS), help="cap of the vector instructions; default: the machine's"
+    )
     parser.add_argument("--freeze", action="store_true", help="also magneto with weights that never change")
     parser.add_argument("--no-peer", action="store_true", help="leave out torch.compile")
     parser.add_argument("--json", type=pathlib.Path, help="default: bench/results/cpu[-train].json")
@@ -86,7 +96,9 @@ def main() -> None:
     os.environ.update(LEVELS.get(options.level, {}))
     workloads = TRAIN if options.train else CPU
     names = [name for name in workloads if options.only in name]
-    path = options.json or pathlib.Path("bench/results/cpu-train.json" if options.train else "bench/results/cpu.json")
+    path = options.json or pathlib.Path(
+        "bench/results/cpu-train.json" if options.train else "bench/results/cpu.json"
+    )
     rows = []
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("bench", total=len(names))
@@ -97,7 +109,9 @@ def main() -> None:
             if not options.no_cold:
                 for which in ["magneto"] + ([] if options.no_peer else ["torch.compile"]):
                     with tempfile.TemporaryDirectory() as cache:
-                        row[which] |= {start: _run("first", name, which, cache)["ms"] for start in ("cold_ms", "warm_ms")}
+                        row[which] |= {
+                            start: _run("first", name, which, cache)["ms"] for start in ("cold_ms", "warm_ms")
+                        }
             if options.train:
                 for which in row.keys() & {"eager", "torch.compile", "magneto"}:
                     row[which]["peak_mib"] = _run("memory", name, which)["peak_mib"]
@@ -105,26 +119,58 @@ def main() -> None:
             progress.advance(task)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(rows, indent=1))
-    table = Table(title=f"milliseconds a call (median; 2 threads); milliseconds of the first call, cold and warm\n{_where(level)}")
-    for column in ["workload", "eager", "torch.compile", "magneto", "vs eager", "vs torch.compile", "goal",
-                   "cold torch.compile", "cold magneto", "cold ratio", "warm torch.compile", "warm magneto", "max rel. error"] + \
-            (["freeze"] if options.freeze and not options.train else []) + \
-            (["peak MiB eager", "torch.compile", "magneto"] if options.train else []):
+    table = Table(
+        title=f"milliseconds a call (median; 2 threads); milliseconds of the first call, cold and warm\n{_where(level)}"
+    )
+    for column in (
+        [
+            "workload",
+            "eager",
+            "torch.compile",
+            "magneto",
+            "vs eager",
+            "vs torch.compile",
+            "goal",
+            "cold torch.compile",
+            "cold magneto",
+            "cold ratio",
+            "warm torch.compile",
+            "warm magneto",
+            "max rel. error",
+        ]
+        + (["freeze"] if options.freeze and not options.train else [])
+        + (["peak MiB eager", "torch.compile", "magneto"] if options.train else [])
+    ):
         table.add_column(column, justify="left" if column == "workload" else "right")
     for row in rows:
         eager, ours, peer = row["eager"], row["magneto"], row.get("torch.compile")
         goal = workloads[row["name"]].goal
         table.add_row(
-            row["name"], f"{eager['median']:.4g}", f"{peer['median']:.4g}" if peer else "", f"{ours['median']:.4g}",
-            f"{eager['median'] / ours['median']:.2f}x", f"{peer['median'] / ours['median']:.2f}x" if peer else "",
-            f"{goal:.2f}x" if goal else "", f"{peer['cold_ms']:.0f}" if peer and "cold_ms" in peer else "",
+            row["name"],
+            f"{eager['median']:.4g}",
+            f"{peer['median']:.4g}" if peer else "",
+            f"{ours['median']:.4g}",
+            f"{eager['median'] / ours['median']:.2f}x",
+            f"{peer['median'] / ours['median']:.2f}x" if peer else "",
+            f"{goal:.2f}x" if goal else "",
+            f"{peer['cold_ms']:.0f}" if peer and "cold_ms" in peer else "",
             f"{ours['cold_ms']:.0f}" if "cold_ms" in ours else "",
-            f"1/{peer['cold_ms'] / ours['cold_ms']:.0f}" if peer and "cold_ms" in peer and "cold_ms" in ours else "",
-            f"{peer['warm_ms']:.0f}" if peer and "warm_ms" in peer else "", f"{ours['warm_ms']:.0f}" if "warm_ms" in ours else "",
+            f"1/{peer['cold_ms'] / ours['cold_ms']:.0f}"
+            if peer and "cold_ms" in peer and "cold_ms" in ours
+            else "",
+            f"{peer['warm_ms']:.0f}" if peer and "warm_ms" in peer else "",
+            f"{ours['warm_ms']:.0f}" if "warm_ms" in ours else "",
             f"{row['error']:.1e}",
             *([f"{row['magneto freeze']['median']:.4g}"] if "magneto freeze" in row else []),
-            *([f"{row[w]['peak_mib']:.0f}" if w in row else "" for w in ("eager", "torch.compile", "magneto")]
-              if options.train else []))
+            *(
+                [
+                    f"{row[w]['peak_mib']:.0f}" if w in row else ""
+                    for w in ("eager", "torch.compile", "magneto")
+                ]
+                if options.train
+                else []
+            ),
+        )
     Console(width=220).print(table)
 
 

@@ -1,4 +1,5 @@
 """make demo: a real model, eager against magneto, with the same results."""
+
 from __future__ import annotations
 
 import statistics
@@ -29,7 +30,15 @@ def main() -> None:
     torch.set_num_threads(2)
     names = ["mobilenet_v2 b4x3x128x128", "resnet18 b4x3x128x128", "densenet121 b4x3x128x128"]
     table = Table(title="inference on the CPU, milliseconds a call (median)")
-    for column in ["model", "eager", "magneto", "speed-up", "first call (record + compile + run)", "graphs", "max. difference"]:
+    for column in [
+        "model",
+        "eager",
+        "magneto",
+        "speed-up",
+        "first call (record + compile + run)",
+        "graphs",
+        "max. difference",
+    ]:
         table.add_column(column, justify="left" if column == "model" else "right")
     rounds = 20
     with Progress(console=console) as progress, torch.no_grad():
@@ -44,9 +53,15 @@ def main() -> None:
             first = (time.perf_counter() - start) * 1e3
             times = _time({"eager": model, "magneto": compiled}, args, rounds, progress, task)
             graphs = magneto.explain(model)(*args).graph_count
-            table.add_row(name, f"{times['eager']:.1f}", f"{times['magneto']:.1f}",
-                          f"{times['eager'] / times['magneto']:.2f}x", f"{first:.0f} ms", str(graphs),
-                          f"{float((got - expected).abs().max()):.1e}")
+            table.add_row(
+                name,
+                f"{times['eager']:.1f}",
+                f"{times['magneto']:.1f}",
+                f"{times['eager'] / times['magneto']:.2f}x",
+                f"{first:.0f} ms",
+                str(graphs),
+                f"{float((got - expected).abs().max()):.1e}",
+            )
     console.print(table)
 
 

@@ -1,6 +1,7 @@
 """What calls of compiled code cost on the host, beside their kernels, and how fast frames are recorded; one thread.
 
 Guards are timed by themselves (best of rounds); calls as whole calls, on tensors so small that kernels hardly count."""
+
 from __future__ import annotations
 
 import sys
@@ -77,7 +78,10 @@ def _recording(model: torch.nn.Module, *args: torch.Tensor) -> tuple[float, floa
 
 def _recordings(name: str, *model: object) -> list[tuple]:
     program, stepped = _recording(*model)
-    return [(f"{name}: recording, the program's bytecodes", "M/s", program, None), (f"{name}: recording, bytecodes stepped through", "M/s", stepped, None)]
+    return [
+        (f"{name}: recording, the program's bytecodes", "M/s", program, None),
+        (f"{name}: recording, bytecodes stepped through", "M/s", stepped, None),
+    ]
 
 
 def _densenet() -> tuple:
@@ -89,7 +93,9 @@ def _densenet() -> tuple:
 def _gpt2(**sizes: int) -> tuple:
     import transformers
 
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).eval(), torch.zeros(1, 8, dtype=torch.long)
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).eval(), torch.zeros(
+        1, 8, dtype=torch.long
+    )
 
 
 def _call(wrap: Callable) -> float:
@@ -123,14 +129,22 @@ def rows(peer: bool) -> list[tuple[str, str, float, float | None]]:
         with torch.no_grad():
             both = [magneto.compile] + ([torch.compile] if peer else [])
             call = [_call(wrap) for wrap in both] + [None]
-            densenet, gpt2 = _hit(*_densenet()), _hit(*_gpt2(n_embd=24, n_positions=16, vocab_size=16))  # narrow: the graph's time varies less
-            breaks = [_breaks(wrap, stop) for wrap, stop in zip(both, (magneto.graph_break, torch._dynamo.graph_break))] + [None]
-        return [("sin(x)+cos(y), 10x10: one call", "us", call[0], call[1]),
-                ("three breaks, four graphs: one call", "us", breaks[0], breaks[1]),
-                ("densenet121: guards of a hit", "us", densenet[0], None),
-                ("GPT-2, 12 layers: guards of a hit", "us", gpt2[0], None),
-                ("GPT-2, 12 layers: a hit beside its graph", "us", gpt2[1], None),
-                *_recordings("densenet121", *_densenet()),
-                *_recordings("GPT-2, 12 layers", *_gpt2())]
+            densenet, gpt2 = (
+                _hit(*_densenet()),
+                _hit(*_gpt2(n_embd=24, n_positions=16, vocab_size=16)),
+            )  # narrow: the graph's time varies less
+            breaks = [
+                _breaks(wrap, stop)
+                for wrap, stop in zip(both, (magneto.graph_break, torch._dynamo.graph_break))
+            ] + [None]
+        return [
+            ("sin(x)+cos(y), 10x10: one call", "us", call[0], call[1]),
+            ("three breaks, four graphs: one call", "us", breaks[0], breaks[1]),
+            ("densenet121: guards of a hit", "us", densenet[0], None),
+            ("GPT-2, 12 layers: guards of a hit", "us", gpt2[0], None),
+            ("GPT-2, 12 layers: a hit beside its graph", "us", gpt2[1], None),
+            *_recordings("densenet121", *_densenet()),
+            *_recordings("GPT-2, 12 layers", *_gpt2()),
+        ]
     finally:
         torch.set_num_threads(threads)

@@ -10,6 +10,7 @@ steady: the three interleaved in one process, milliseconds a call: minimum and m
 of the results from eager's.  --freeze times magneto with options={"freeze": True} beside them.  A training workload is timed as a whole step (forward, backward, optimizer step), each of
 the three on a copy of the model.
 memory: how far the resident memory of the process rises during one training step, in MiB."""
+
 from __future__ import annotations
 
 import copy
@@ -137,10 +138,20 @@ def steady(name: str, seconds: float = 20.0, peer: bool = True, freeze: bool = F
                     f(*args)
                 times[which].append((time.perf_counter() - start) / inner * 1e3)
             rounds += 1
-    error = max((float((a.double() - b.double()).abs().max() / b.double().abs().max().clamp_min(1e-30))
-                 for a, b in zip(results["magneto"], results["eager"]) if b.numel()), default=0.0)
-    return {"name": name, "rounds": rounds, "error": error,
-            **{which: {"min": min(t), "median": statistics.median(t)} for which, t in times.items()}}
+    error = max(
+        (
+            float((a.double() - b.double()).abs().max() / b.double().abs().max().clamp_min(1e-30))
+            for a, b in zip(results["magneto"], results["eager"])
+            if b.numel()
+        ),
+        default=0.0,
+    )
+    return {
+        "name": name,
+        "rounds": rounds,
+        "error": error,
+        **{which: {"min": min(t), "median": statistics.median(t)} for which, t in times.items()},
+    }
 
 
 def main() -> None:
@@ -150,8 +161,12 @@ def main() -> None:
     elif sys.argv[1] == "memory":
         result = memory(sys.argv[2], sys.argv[3])
     else:
-        result = steady(sys.argv[2], float(sys.argv[3]) if len(sys.argv) > 3 else 20.0, "--no-peer" not in sys.argv,
-                        "--freeze" in sys.argv)
+        result = steady(
+            sys.argv[2],
+            float(sys.argv[3]) if len(sys.argv) > 3 else 20.0,
+            "--no-peer" not in sys.argv,
+            "--freeze" in sys.argv,
+        )
     print(json.dumps(result))
 
 

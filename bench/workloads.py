@@ -1,4 +1,5 @@
 """What the benchmarks run: name -> (callable, arguments), random weights, fixed seeds; inference (CPU) and training (TRAIN)."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -138,8 +139,14 @@ def _train_gpt2():
     import transformers
 
     torch.manual_seed(0)
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)).train()
-    return _LanguageModel(model), (torch.randint(0, 50000, (1, 128)),), lambda p: torch.optim.AdamW(p, lr=1e-4)
+    model = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+    ).train()
+    return (
+        _LanguageModel(model),
+        (torch.randint(0, 50000, (1, 128)),),
+        lambda p: torch.optim.AdamW(p, lr=1e-4),
+    )
 
 
 def _train_mlp():
@@ -154,7 +161,9 @@ TRAIN = {
     "resnet18 b4x3x128x128, SGD": Training(_train_vision("resnet18", _sgd)),
     "resnet18 b4x3x128x128, SGD, whole step": Training(_train_vision("resnet18", _sgd), whole=True),
     "densenet121 b4x3x128x128, Adam": Training(_train_vision("densenet121", torch.optim.Adam)),
-    "densenet121 b4x3x128x128, Adam, whole step": Training(_train_vision("densenet121", torch.optim.Adam), whole=True),
+    "densenet121 b4x3x128x128, Adam, whole step": Training(
+        _train_vision("densenet121", torch.optim.Adam), whole=True
+    ),
     "gpt2 1x128 without dropout, AdamW": Training(_train_gpt2),
     "gpt2 1x128 without dropout, AdamW, whole step": Training(_train_gpt2, whole=True),
 }

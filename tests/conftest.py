@@ -1,4 +1,5 @@
 """Shared by every test: strict mode, two threads, a clean compiler before each test."""
+
 import os
 
 os.environ.setdefault("MAGNETO_STRICT", "1")
@@ -29,4 +30,6 @@ def clean_compiler():
     magneto.reset()
     assert torch.is_grad_enabled(), "a test or the compiler left grad mode off"
     torch.autocast_increment_nesting()
-    assert torch.autocast_decrement_nesting() == 0, "a test or the compiler left autocast open: its cache of weights would go stale"
+    assert torch.autocast_decrement_nesting() == 0, (
+        "a test or the compiler left autocast open: its cache of weights would go stale"
+    )

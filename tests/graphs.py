@@ -77,7 +77,9 @@ class Recorder(TorchDispatchMode):
             copy = shared[0]
             line += f" of %{shared[1]}"
         with torch.no_grad():
-            value = torch.empty(0, dtype=t.dtype, device=t.device).set_(copy, t.storage_offset(), t.shape, t.stride())
+            value = torch.empty(0, dtype=t.dtype, device=t.device).set_(
+                copy, t.storage_offset(), t.shape, t.stride()
+            )
         self.inputs.append(value)
         self.head.append(line)
 
@@ -248,7 +250,9 @@ def run_text(text, inputs, check=None):
 
 def _torchvision():
     global _library
-    if torch.version.cuda is None and not hasattr(torch.ops.torchvision, "nms"):  # the CPU wheel registers fake kernels for ops that only its C++ library defines
+    if torch.version.cuda is None and not hasattr(
+        torch.ops.torchvision, "nms"
+    ):  # the CPU wheel registers fake kernels for ops that only its C++ library defines
         _library = torch.library.Library("torchvision", "DEF")
         _library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
@@ -273,7 +277,9 @@ def _bert():
     _torchvision()  # transformers imports it
     from transformers import BertConfig, BertModel
 
-    config = BertConfig(vocab_size=100, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128)
+    config = BertConfig(
+        vocab_size=100, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128
+    )
     model = BertModel(config).eval()
     return (lambda ids: model(ids)[0]), (torch.randint(0, 100, (2, 16)),)
 
@@ -288,7 +294,9 @@ def _gpt2():
 
 
 def _mlp():
-    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 8))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 8)
+    )
     return model, (torch.randn(4, 32),)
 
 

@@ -45,7 +45,11 @@ def record(fn, leaves, seed=0, extra=()):
     with rec:
         out = [t for t in pytree.tree_leaves(fn()) if isinstance(t, torch.Tensor)]
         r.backward = len(rec.lines) + 1
-        grads = torch.autograd.grad([out[i] for i in wanted], leaves, tangents, allow_unused=True) if wanted else []
+        grads = (
+            torch.autograd.grad([out[i] for i in wanted], leaves, tangents, allow_unused=True)
+            if wanted
+            else []
+        )
     r.has = [g is not None for g in grads]
     given = [g for g in grads if g is not None]
     names = [rec.name(t) for t in [*out, *given]]
@@ -79,7 +83,9 @@ def run(j, r, seed=0):
         base = t.untyped_storage()
         if base._cdata not in storage:
             storage[base._cdata] = base.clone()
-        return torch.empty(0, dtype=t.dtype).set_(storage[base._cdata], t.storage_offset(), t.shape, t.stride())
+        return torch.empty(0, dtype=t.dtype).set_(
+            storage[base._cdata], t.storage_offset(), t.shape, t.stride()
+        )
 
     torch.manual_seed(seed)
     with torch.no_grad():
@@ -93,10 +99,18 @@ def check(r, seed=0, rtol=None, atol=None, **options):
     """Compiles, runs and compares with eager; returns the compiled graph."""
     j = compile(r, **options)
     outs, grads, primals = run(j, r, seed)
-    for what, got, want in (("output", outs, r.outputs), ("gradient", grads, r.grads), ("primal", primals, r.after)):
+    for what, got, want in (
+        ("output", outs, r.outputs),
+        ("gradient", grads, r.grads),
+        ("primal", primals, r.after),
+    ):
         for i, (g, w) in enumerate(zip(got, want)):
-            torch.testing.assert_close(g, w, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{what} {i}: {m}")
+            torch.testing.assert_close(
+                g, w, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{what} {i}: {m}"
+            )
             if what != "primal" and w.numel():
                 steps = [(a, b) for a, b, n in zip(g.stride(), w.stride(), w.shape) if n > 1]
-                assert all(a == b for a, b in steps), f"{what} {i}: strides {g.stride()}, eager has {w.stride()}"
+                assert all(a == b for a, b in steps), (
+                    f"{what} {i}: strides {g.stride()}, eager has {w.stride()}"
+                )
     return j

@@ -2,6 +2,7 @@
 
 With `--no-build-isolation` pip installs nothing for the build.  What is missing is then named, with the command that installs it.
 """
+
 import importlib.util
 import os
 import pathlib
@@ -38,14 +39,18 @@ def _system():
 
 def check(isolated=False):
     """Ends with a message when something is missing.  isolated: pip installs the packages itself."""
-    os.environ["PATH"] = os.pathsep.join(filter(None, [os.environ.get("PATH"), sysconfig.get_path("scripts")]))
+    os.environ["PATH"] = os.pathsep.join(
+        filter(None, [os.environ.get("PATH"), sysconfig.get_path("scripts")])
+    )
     packages, system = [] if isolated else _packages(), _system()
     if not packages and not system:
         return
     lines = ["magneto cannot be built here."]
     if packages:
         quoted = " ".join(f'"{p}"' for p in packages)
-        lines.append(f"Missing Python packages. Install them with:\n  {sys.executable} -m pip install {quoted}")
+        lines.append(
+            f"Missing Python packages. Install them with:\n  {sys.executable} -m pip install {quoted}"
+        )
         lines.append("(or let pip do it: leave --no-build-isolation out)")
     for what, debian in system:
         lines.append(f"Missing: {what}. On Debian and Ubuntu:\n  sudo apt-get install {debian}")

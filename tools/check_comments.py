@@ -61,7 +61,11 @@ def py_comments(text: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             body = node.body[0] if node.body else None
-            if isinstance(body, ast.Expr) and isinstance(body.value, ast.Constant) and isinstance(body.value.value, str):
+            if (
+                isinstance(body, ast.Expr)
+                and isinstance(body.value, ast.Constant)
+                and isinstance(body.value.value, str)
+            ):
                 yield body.lineno, body.value.value
 
 
@@ -109,7 +113,9 @@ class Names:
             return True
         first, last = name.split("/")[0], name.split("/")[-1]
         ends = (*(last + e for e in (*C, ".py")), last)
-        return any(p.startswith((first + "/", f"src/{first}/")) and p.split("/")[-1] in ends for p in self.paths)
+        return any(
+            p.startswith((first + "/", f"src/{first}/")) and p.split("/")[-1] in ends for p in self.paths
+        )
 
 
 def problems(names: Names, comment: str) -> Iterator[str]:

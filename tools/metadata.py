@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Writes python/magneto.dist-info from pyproject.toml, so that entry points work from a build tree without installing."""
+
 import pathlib
 import tomllib
 

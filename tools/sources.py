@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Lists the C sources of the given folders and those in them, one path a line, relative to the repository root."""
+
 import pathlib
 import sys
 

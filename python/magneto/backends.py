@@ -28,7 +28,9 @@ _tags: dict[str, frozenset[str]] = {}
 @overload
 def register_backend(fn: B, name: str | None = None, tags: Iterable[str] = ()) -> B: ...
 @overload
-def register_backend(fn: None = None, name: str | None = None, tags: Iterable[str] = ()) -> Callable[[B], B]: ...
+def register_backend(
+    fn: None = None, name: str | None = None, tags: Iterable[str] = ()
+) -> Callable[[B], B]: ...
 def register_backend(fn: Any = None, name: str | None = None, tags: Iterable[str] = ()) -> Any:
     """Makes a back end known by name.
 
@@ -144,7 +146,11 @@ def _traced(fn: Backend) -> Backend:
 
         mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
         # The mode has to know the tensors, as long as these live: AOTAutograd gives others symbolic sizes all the same.
-        plain = [t for t in example_inputs if isinstance(t, torch.Tensor) and all(type(n) is int for n in torch.Tensor.size(t))]  # jagged sizes need symbols
+        plain = [
+            t
+            for t in example_inputs
+            if isinstance(t, torch.Tensor) and all(type(n) is int for n in torch.Tensor.size(t))
+        ]  # jagged sizes need symbols
         known = [mode.from_tensor(t, static_shapes=True) for t in plain]
         with tracing(TracingContext(mode)):
             compiled = symbolic.call_backend(fn, gm, example_inputs, **kwargs)
@@ -159,10 +165,16 @@ def _traced(fn: Backend) -> Backend:
     return held
 
 
-def with_sizes(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims: symbolic.Dims) -> Callable[..., Any]:
+def with_sizes(
+    fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims: symbolic.Dims
+) -> Callable[..., Any]:
     """fn(gm, example_inputs), where sizes of these are symbols of the graph."""
     tracer = "torch.fx.experimental.symbolic_shapes" in sys.modules
-    return symbolic.call(fn, gm, example_inputs, dims) if tracer else symbolic.call_backend(fn, gm, example_inputs)
+    return (
+        symbolic.call(fn, gm, example_inputs, dims)
+        if tracer
+        else symbolic.call_backend(fn, gm, example_inputs)
+    )
 
 
 def with_symbols(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
@@ -174,7 +186,13 @@ def with_symbols(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any
 def failed(fn: Backend, error: Exception) -> Exception:
     """What to raise where fn raised error: once Dynamo is loaded, the exception that programs catch of torch.compile."""
     exc = sys.modules.get("torch._dynamo.exc")
-    if exc is None or symbolic.from_signal(error) or isinstance(error, (exc.ShortenTraceback, exc.SkipFrame, exc.TensorifyScalarRestartAnalysis, IndexError)):
+    if (
+        exc is None
+        or symbolic.from_signal(error)
+        or isinstance(
+            error, (exc.ShortenTraceback, exc.SkipFrame, exc.TensorifyScalarRestartAnalysis, IndexError)
+        )
+    ):
         return error
     new = exc.BackendCompilerFailed(fn, error, None).with_traceback(error.__traceback__)
     new.__suppress_context__ = True  # its message has the error's, its traceback is the error's

@@ -23,7 +23,9 @@ for _name, _parts in _PARTS.items():
     _library.define(f"{_name}(Tensor[] xs, {_parts}) -> Tensor[]")
     _library.define(f"{_name}_backward(Tensor[] xs, Tensor[] grads, int[] need, {_parts}) -> Tensor[]")
 
-OPERATORS = {name: getattr(torch.ops.magneto, name).default for op in _PARTS for name in (op, f"{op}_backward")}
+OPERATORS = {
+    name: getattr(torch.ops.magneto, name).default for op in _PARTS for name in (op, f"{op}_backward")
+}
 
 
 def _apart(xs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -38,7 +40,9 @@ def _run(part: Any) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
     return part.fast
 
 
-def _compiled(run: Callable[[list[torch.Tensor]], list[torch.Tensor]]) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+def _compiled(
+    run: Callable[[list[torch.Tensor]], list[torch.Tensor]],
+) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
     import magneto
 
     @magneto.allow_in_graph
@@ -53,7 +57,9 @@ def _compiled(run: Callable[[list[torch.Tensor]], list[torch.Tensor]]) -> Callab
     def fast(xs: list[torch.Tensor]) -> list[torch.Tensor]:
         key = (torch.is_grad_enabled(), *[x.requires_grad for x in xs])
         if key not in variants:  # entries belong to code objects
-            variants[key] = magneto.compile(FunctionType(turn.__code__.replace(), turn.__globals__, "turn", None, turn.__closure__))
+            variants[key] = magneto.compile(
+                FunctionType(turn.__code__.replace(), turn.__globals__, "turn", None, turn.__closure__)
+            )
         return variants[key](*xs)
 
     return fast
@@ -89,20 +95,28 @@ def _like(g: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor:
     """A gradient of x in the layout that was recorded for it: x's, or a contiguous one where elements of x share memory."""
     span = 1 + sum((n - 1) * s for n, s in zip(x.size(), x.stride()) if n > 1)
     dense = not x.numel() or span == x.numel()
-    out = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=x.device) if dense else torch.empty(x.size(), dtype=x.dtype, device=x.device)
+    out = (
+        torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=x.device)
+        if dense
+        else torch.empty(x.size(), dtype=x.dtype, device=x.device)
+    )
     return out.zero_() if g is None else out.copy_(g)
 
 
 def _backward(op: Callable[..., list[torch.Tensor]]) -> Callable[..., list[torch.Tensor]]:
     """Gradients of xs[i] for i in need: op runs again, under autograd."""
 
-    def backward(xs: list[torch.Tensor], grads: list[torch.Tensor], need: list[int], *parts: Any) -> list[torch.Tensor]:
+    def backward(
+        xs: list[torch.Tensor], grads: list[torch.Tensor], need: list[int], *parts: Any
+    ) -> list[torch.Tensor]:
         with torch.enable_grad():
             leaves = [x.detach().requires_grad_(i in need) for i, x in enumerate(xs)]
             pairs = [(o, g) for o, g in zip(op(leaves, *parts), grads) if o.requires_grad]
             found: Any = [None] * len(need)
             if pairs:
-                found = torch.autograd.grad([o for o, _ in pairs], [leaves[i] for i in need], [g for _, g in pairs], allow_unused=True)
+                found = torch.autograd.grad(
+                    [o for o, _ in pairs], [leaves[i] for i in need], [g for _, g in pairs], allow_unused=True
+                )
         return [_like(g, xs[i]) for i, g in zip(need, found)]
 
     return backward
@@ -115,7 +129,9 @@ class Node(torch.autograd.Function):
     """Ties the stand-ins of a recorded branch or loop to those of its gradients."""
 
     @staticmethod
-    def forward(ctx: Any, op: str, head: tuple[Any, ...], part: Any, *xs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        ctx: Any, op: str, head: tuple[Any, ...], part: Any, *xs: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         ctx.call = op, head
         ctx.save_for_backward(*xs)
         return tuple(_magneto.emit(op, (list(xs), *head), part))

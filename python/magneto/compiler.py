@@ -51,7 +51,9 @@ def _check_mode(mode: Any, known: bool = True) -> None:
     if not isinstance(mode, str):
         raise TypeError(f"magneto.compile: mode must be a string or None, got {type(mode).__name__}")
     if known and mode not in MODES:
-        raise ValueError(f"magneto.compile: unknown mode {mode!r}; valid modes: {', '.join(map(repr, MODES))}")
+        raise ValueError(
+            f"magneto.compile: unknown mode {mode!r}; valid modes: {', '.join(map(repr, MODES))}"
+        )
 
 
 def _check_name(name: Any) -> None:
@@ -116,7 +118,9 @@ def checked(
         out["backend"] = backends.find(backend, mode, options)
     if recompile_limit is not None:
         if not isinstance(recompile_limit, int) or isinstance(recompile_limit, bool):
-            raise TypeError(f"magneto.compile: recompile_limit must be an int, got {type(recompile_limit).__name__}")
+            raise TypeError(
+                f"magneto.compile: recompile_limit must be an int, got {type(recompile_limit).__name__}"
+            )
         if recompile_limit < 1:
             raise ValueError(f"magneto.compile: recompile_limit must be positive, got {recompile_limit}")
         out["recompile_limit"] = recompile_limit
@@ -261,7 +265,9 @@ def _compile(f: Any, config: dict[str, Any], off: bool) -> Any:
     if off or any(os.environ.get(name) == "1" for name in SWITCHES):
         return f
     while getattr(f, "_torchdynamo_wrapper_id", None) == id(f):
-        f = f._torchdynamo_orig_callable  # what torch has wrapped (compile, disable): compiling it is wanted all the same
+        f = (
+            f._torchdynamo_orig_callable
+        )  # what torch has wrapped (compile, disable): compiling it is wanted all the same
     if isinstance(f, torch.nn.Module):
         return compile_module(f, config)
     if isinstance(f, type) and each_call(f, lambda fn: compile_callable(fn, config)):

@@ -161,7 +161,10 @@ def assume_constant_result(fn: F) -> F:
 
 
 def substitute_in_graph(
-    original_fn: Callable[..., Any], *, can_constant_fold_through: bool = False, skip_signature_check: bool = False
+    original_fn: Callable[..., Any],
+    *,
+    can_constant_fold_through: bool = False,
+    skip_signature_check: bool = False,
 ) -> Callable[[F], F]:
     """A decorator: compiled code calls the decorated Python function wherever the program calls ``original_fn``.
 
@@ -351,9 +354,13 @@ class set_stance:  # noqa: N801
         tensor([0.])
     """
 
-    def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> None:
+    def __init__(
+        self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None
+    ) -> None:
         if force_backend is not None and stance != "default":
-            raise RuntimeError(f'magneto.set_stance: force_backend goes with the stance "default" only, got {stance!r}')
+            raise RuntimeError(
+                f'magneto.set_stance: force_backend goes with the stance "default" only, got {stance!r}'
+            )
         if stance not in _magneto.stances:
             known = ", ".join(map(repr, _magneto.stances))
             raise ValueError(f"magneto.set_stance: unknown stance {stance!r}; valid stances: {known}")

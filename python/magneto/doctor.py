@@ -42,9 +42,16 @@ def _gpu() -> Finding:
     smi = shutil.which("nvidia-smi")
     if torch.cuda.is_available():
         name = torch.cuda.get_device_name(0)
-        return Finding("GPU", True, f"{name}, torch with CUDA {torch.version.cuda} (graphs with CUDA tensors run op by op)", needed=False)
+        return Finding(
+            "GPU",
+            True,
+            f"{name}, torch with CUDA {torch.version.cuda} (graphs with CUDA tensors run op by op)",
+            needed=False,
+        )
     if smi:
-        seen = subprocess.run([smi, "-L"], capture_output=True, text=True, timeout=30, check=False).stdout.strip()
+        seen = subprocess.run(
+            [smi, "-L"], capture_output=True, text=True, timeout=30, check=False
+        ).stdout.strip()
         if seen:
             return Finding(
                 "GPU",
@@ -105,7 +112,15 @@ def variables() -> list[Variable]:
 def table() -> str:
     """The variables as a table in Markdown (docs/environment.md)."""
     lines = ["| variable | accepted | by default | meaning |", "| --- | --- | --- | --- |"]
-    kinds = {"switch": "1, 0", "number": "a number, {} to {}", "span": "n, a-b", "path": "a path", "tests": "", "word": "", "words": ""}
+    kinds = {
+        "switch": "1, 0",
+        "number": "a number, {} to {}",
+        "span": "n, a-b",
+        "path": "a path",
+        "tests": "",
+        "word": "",
+        "words": "",
+    }
     for v in variables():
         words = v.accepted.split()
         text = kinds[v.kind].format(*words)
@@ -152,7 +167,9 @@ def examine() -> list[Finding]:
         Finding(
             "torch.profiler",
             m["profiler"],
-            "compiled calls are shown" if m["profiler"] else "compiled calls are not shown: this torch lacks the functions",
+            "compiled calls are shown"
+            if m["profiler"]
+            else "compiled calls are not shown: this torch lacks the functions",
             "pip install 'torch>=2.13,<2.14'   (optional: what compiled calls do, under torch.profiler)",
             needed=False,
         ),
@@ -200,7 +217,11 @@ def main() -> int:
         if not f.ok and f.mend:
             print(f"{'':<{width}}           -> {f.mend}")
     broken = [f.name for f in findings if f.needed and not f.ok]
-    print(f"\nEverything runs eagerly until this is mended: {', '.join(broken)}." if broken else "\nmagneto can compile.")
+    print(
+        f"\nEverything runs eagerly until this is mended: {', '.join(broken)}."
+        if broken
+        else "\nmagneto can compile."
+    )
     return 1 if broken else 0
 
 

@@ -7,7 +7,9 @@ from typing import Any, Callable
 import torch
 
 
-def bind(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
+def bind(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Callable[[torch.Tensor], torch.Tensor]:
     """``function`` of its tensor alone: meshes and placements are no values of a graph."""
 
     def call(tensor: torch.Tensor) -> torch.Tensor:

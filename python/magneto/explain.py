@@ -136,7 +136,9 @@ def _report(entries: list[dict[str, Any]], result: Any) -> Explanation:
     return Explanation(
         graph_count=len(graphs),
         graph_break_count=len(reasons),
-        op_count=sum(e["nodes"] if isinstance(e["graph"], str) else len(_operations(e["graph"])) for e in shown),
+        op_count=sum(
+            e["nodes"] if isinstance(e["graph"], str) else len(_operations(e["graph"])) for e in shown
+        ),
         break_reasons=reasons,
         guards=[e["guards"] for e in entries],
         graphs=graphs,

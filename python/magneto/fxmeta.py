@@ -115,7 +115,9 @@ def _modules(func: types.FunctionType, local: dict[str, Any]) -> Iterator[tuple[
             yield f"G_{name}_", v
 
 
-def _submodules(prefix: str, module: torch.nn.Module, seen: set[int]) -> Iterator[tuple[str, torch.nn.Module]]:
+def _submodules(
+    prefix: str, module: torch.nn.Module, seen: set[int]
+) -> Iterator[tuple[str, torch.nn.Module]]:
     """As named_modules(), but some may be half made: their __init__ is running, or they are being copied."""
     if id(module) in seen:
         return
@@ -144,7 +146,11 @@ def _argument_name(func: types.FunctionType, local: dict[str, Any], target: str)
         return target
     found = re.fullmatch(r"L_args_(\d+)_(.*)", target)
     if found:
-        names = [p.name for p in inspect.signature(module.forward).parameters.values() if p.kind <= p.POSITIONAL_OR_KEYWORD]
+        names = [
+            p.name
+            for p in inspect.signature(module.forward).parameters.values()
+            if p.kind <= p.POSITIONAL_OR_KEYWORD
+        ]
         if int(found[1]) < len(names):
             return f"L_{names[int(found[1])]}_{found[2]}"
     return re.sub(r"^L_kwargs_", "L_", target)
@@ -185,4 +191,6 @@ def finish(
         node.meta = Meta(node.meta)
         node.meta.facts = fact
         size, stride, dtype, _, requires_grad = fact
-        node.meta["tensor_meta"] = TensorMetadata(torch.Size(size), dtype, requires_grad, stride, None, False, {})
+        node.meta["tensor_meta"] = TensorMetadata(
+            torch.Size(size), dtype, requires_grad, stride, None, False, {}
+        )

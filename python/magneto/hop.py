@@ -10,7 +10,12 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.utils import _pytree as pytree
 
 
-def scan(combine_fn: Callable[..., Any], init: Sequence[Any], xs: Sequence[torch.Tensor], additional_inputs: Sequence[Any] = ()) -> Any:
+def scan(
+    combine_fn: Callable[..., Any],
+    init: Sequence[Any],
+    xs: Sequence[torch.Tensor],
+    additional_inputs: Sequence[Any] = (),
+) -> Any:
     """torch.ops.higher_order.scan: one step per row of xs; the final carry, then what the steps gave, stacked."""
     carry, rows, spec = list(init), [], None
     for i in range(xs[0].shape[0]):
@@ -30,7 +35,9 @@ def map_impl(f: Callable[..., Any], xs: Sequence[torch.Tensor], pos_args: Sequen
     return pytree.tree_unflatten(stacked, leaves[0][1])
 
 
-def batched_cond(pred: torch.Tensor, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any]) -> Any:
+def batched_cond(
+    pred: torch.Tensor, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any]
+) -> Any:
     """torch.cond under vmap, with a predicate for each row: both branches, as torch's own rule has it."""
     yes, spec = pytree.tree_flatten(true_fn(*operands))
     no, _ = pytree.tree_flatten(false_fn(*operands))
@@ -69,7 +76,9 @@ def _fx_map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
     if isinstance(a, dict):
         return immutable_dict([(k, _fx_map_aggregate(x, fn)) for k, x in a.items()])
     if isinstance(a, slice):
-        return slice(_fx_map_aggregate(a.start, fn), _fx_map_aggregate(a.stop, fn), _fx_map_aggregate(a.step, fn))
+        return slice(
+            _fx_map_aggregate(a.start, fn), _fx_map_aggregate(a.stop, fn), _fx_map_aggregate(a.step, fn)
+        )
     return fn(a)
 
 

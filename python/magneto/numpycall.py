@@ -10,13 +10,22 @@ def _array(obj, dtype=None, **options):
     """`array` of a list with arrays in it, which torch._numpy does not take."""
 
     def join(o):
-        return tnp.stack([join(x) for x in o]) if isinstance(o, (list, tuple)) and _has_array(o) else tnp.asarray(o)
+        return (
+            tnp.stack([join(x) for x in o])
+            if isinstance(o, (list, tuple)) and _has_array(o)
+            else tnp.asarray(o)
+        )
 
     return tnp.array(join(obj), dtype=dtype, **options)
 
 
 def _is_int(o):
-    return isinstance(o, int) or isinstance(o, tnp.ndarray) and not o.tensor.is_floating_point() and not o.tensor.is_complex()
+    return (
+        isinstance(o, int)
+        or isinstance(o, tnp.ndarray)
+        and not o.tensor.is_floating_point()
+        and not o.tensor.is_complex()
+    )
 
 
 def _by_zero(plain, inplace=False):
@@ -29,7 +38,11 @@ def _by_zero(plain, inplace=False):
             raise NotImplementedError("out= of an integer division")
         zero = tnp.asarray(b) == 0
         r = plain(a * 1 if inplace else a, tnp.where(zero, tnp.ones_like(b), b), *more, **options)
-        r = tuple(tnp.where(zero, tnp.zeros_like(x), x) for x in r) if isinstance(r, tuple) else tnp.where(zero, tnp.zeros_like(r), r)
+        r = (
+            tuple(tnp.where(zero, tnp.zeros_like(x), x) for x in r)
+            if isinstance(r, tuple)
+            else tnp.where(zero, tnp.zeros_like(r), r)
+        )
         if not inplace:
             return r
         a[...] = r
@@ -52,12 +65,22 @@ def _whole(name):
     plain = getattr(tnp, name)
 
     def call(x, *more, **options):
-        return tnp.logical_or(x, x, *more, **options) if tnp.asarray(x).dtype == tnp.bool_ else plain(x, *more, **options)
+        return (
+            tnp.logical_or(x, x, *more, **options)
+            if tnp.asarray(x).dtype == tnp.bool_
+            else plain(x, *more, **options)
+        )
 
     return call
 
 
-_INSTEAD = {"diag": _diag, "divmod": _divmod, divmod: _divmod, "floor": _whole("floor"), "ceil": _whole("ceil")}
+_INSTEAD = {
+    "diag": _diag,
+    "divmod": _divmod,
+    divmod: _divmod,
+    "floor": _whole("floor"),
+    "ceil": _whole("ceil"),
+}
 _INSTEAD |= {name: _by_zero(getattr(tnp, name)) for name in ("floor_divide", "remainder", "mod", "fmod")}
 _INSTEAD |= {f: _by_zero(f) for f in (operator.floordiv, operator.mod)}
 _INSTEAD |= {f: _by_zero(f, inplace=True) for f in (operator.ifloordiv, operator.imod)}
@@ -100,7 +123,9 @@ class ArrayCall:
         elif isinstance(what, str):
             if what.startswith("."):
                 what, args = getattr(args[0], what[1:]), args[1:]
-            elif what in ("array", "asarray") and _has_array(args[0]) and not isinstance(args[0], tnp.ndarray):
+            elif (
+                what in ("array", "asarray") and _has_array(args[0]) and not isinstance(args[0], tnp.ndarray)
+            ):
                 what = _array
             else:
                 for part in what.split("."):

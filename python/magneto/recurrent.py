@@ -11,10 +11,19 @@ import torch
 
 Tensors = list[torch.Tensor]
 
-_library = torch.library.Library("magneto_recurrent", "DEF")  # kept: it takes its operators along when it dies
-_library.define("run(str kind, Tensor[] xs, bool biases, int layers, bool both, bool batch_first) -> Tensor[]")
-_library.define("run_backward(str kind, Tensor[] grads, Tensor[] xs, bool biases, int layers, bool both, bool batch_first) -> Tensor[]")
-_run, _run_backward = torch.ops.magneto_recurrent.run.default, torch.ops.magneto_recurrent.run_backward.default
+_library = torch.library.Library(
+    "magneto_recurrent", "DEF"
+)  # kept: it takes its operators along when it dies
+_library.define(
+    "run(str kind, Tensor[] xs, bool biases, int layers, bool both, bool batch_first) -> Tensor[]"
+)
+_library.define(
+    "run_backward(str kind, Tensor[] grads, Tensor[] xs, bool biases, int layers, bool both, bool batch_first) -> Tensor[]"
+)
+_run, _run_backward = (
+    torch.ops.magneto_recurrent.run.default,
+    torch.ops.magneto_recurrent.run_backward.default,
+)
 
 
 def _states(kind: str) -> int:
@@ -24,7 +33,11 @@ def _states(kind: str) -> int:
 def _compute(kind: str, xs: Tensors, biases: bool, layers: int, both: bool, batch_first: bool) -> Tensors:
     n = 1 + _states(kind)
     states = list(xs[1:n]) if kind == "lstm" else xs[1]
-    return list(getattr(torch._VF, kind)(xs[0], states, xs[n:], biases, layers, 0.0, torch.is_grad_enabled(), both, batch_first))
+    return list(
+        getattr(torch._VF, kind)(
+            xs[0], states, xs[n:], biases, layers, 0.0, torch.is_grad_enabled(), both, batch_first
+        )
+    )
 
 
 def _compute_backward(kind: str, grads: Tensors, xs: Tensors, *options: Any) -> Tensors:
@@ -32,7 +45,10 @@ def _compute_backward(kind: str, grads: Tensors, xs: Tensors, *options: Any) -> 
         leaves = [x.detach().requires_grad_() for x in xs]
         results = _compute(kind, leaves, *options)
     found = torch.autograd.grad(results, leaves, grads, allow_unused=True)
-    return [torch.zeros_like(x, memory_format=torch.contiguous_format) if g is None else g.contiguous() for g, x in zip(found, xs)]
+    return [
+        torch.zeros_like(x, memory_format=torch.contiguous_format) if g is None else g.contiguous()
+        for g, x in zip(found, xs)
+    ]
 
 
 def _shapes(kind: str, xs: Tensors, biases: bool, layers: int, both: bool, batch_first: bool) -> Tensors:
@@ -56,7 +72,11 @@ class _Tracked(torch.autograd.Function):
         (kind, options), xs = ctx.call, ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient is to be differentiated as well: torch's own, step by step
             wanted = [x for x in xs if x.requires_grad]
-            found = iter(torch.autograd.grad(_compute(kind, list(xs), *options), wanted, grads, create_graph=True, allow_unused=True))
+            found = iter(
+                torch.autograd.grad(
+                    _compute(kind, list(xs), *options), wanted, grads, create_graph=True, allow_unused=True
+                )
+            )
             return (None, None, *(next(found) if x.requires_grad else None for x in xs))
         return (None, None, *_run_backward(kind, list(grads), list(xs), *options))
 
@@ -72,6 +92,17 @@ _library.impl("run_backward", _compute_backward, "CPU")
 _library.impl("run_backward", lambda kind, grads, xs, *options: [x.new_empty(x.shape) for x in xs], "Meta")
 
 
-def call(kind: str, x: torch.Tensor, states: Any, params: Tensors, biases: bool, layers: int, both: bool, batch_first: bool) -> tuple[torch.Tensor, ...]:
+def call(
+    kind: str,
+    x: torch.Tensor,
+    states: Any,
+    params: Tensors,
+    biases: bool,
+    layers: int,
+    both: bool,
+    batch_first: bool,
+) -> tuple[torch.Tensor, ...]:
     """What torch's function of that name gives, without dropout."""
-    return tuple(_run(kind, [x, *(states if kind == "lstm" else [states]), *params], biases, layers, both, batch_first))
+    return tuple(
+        _run(kind, [x, *(states if kind == "lstm" else [states]), *params], biases, layers, both, batch_first)
+    )

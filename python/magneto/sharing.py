@@ -16,11 +16,21 @@ class Compiled:
 
     __slots__ = ("call", "_examples", "_nodes")
 
-    def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any], sizes: Any, call: Callable[..., Any] | None) -> None:
+    def __init__(
+        self, gm: torch.fx.GraphModule, examples: Sequence[Any], sizes: Any, call: Callable[..., Any] | None
+    ) -> None:
         order = {node: i for i, node in enumerate(gm.graph.nodes)}
         self.call = call
-        self._nodes = [(n.op, _target(n), _numbered(n.args, order), _numbered(n.kwargs, order)) for n in order]
-        self._examples = (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), [_facts(e) for e in examples], _overlaps(examples), sizes)
+        self._nodes = [
+            (n.op, _target(n), _numbered(n.args, order), _numbered(n.kwargs, order)) for n in order
+        ]
+        self._examples = (
+            torch.is_grad_enabled(),
+            torch.is_autocast_enabled("cpu"),
+            [_facts(e) for e in examples],
+            _overlaps(examples),
+            sizes,
+        )
 
     def like(self, other: Compiled) -> bool:
         return _same(self._examples, other._examples) and _same(self._nodes, other._nodes)
@@ -52,14 +62,24 @@ def _facts(example: Any) -> Any:
         return example
     if not _is_plain(example):
         return object()  # like no other; attributes of classes of the program are not looked at
-    facts = (type(example), example.dtype, example.device, example.requires_grad, tuple(example.shape), example.stride())
+    facts = (
+        type(example),
+        example.dtype,
+        example.device,
+        example.requires_grad,
+        tuple(example.shape),
+        example.stride(),
+    )
     return (*facts, example.is_conj(), example.is_neg())
 
 
 def _overlaps(examples: Sequence[Any]) -> list[int]:
     """By example, the first one over the same memory."""
     first: dict[Any, int] = {}
-    return [first.setdefault(e.untyped_storage()._cdata if _is_plain(e) else -i, i) for i, e in enumerate(examples)]
+    return [
+        first.setdefault(e.untyped_storage()._cdata if _is_plain(e) else -i, i)
+        for i, e in enumerate(examples)
+    ]
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -80,14 +100,18 @@ def _same(a: Any, b: Any) -> bool:
     return isinstance(a, _PLAIN) and a == b
 
 
-def describe(gm: torch.fx.GraphModule, examples: Sequence[Any], sizes: Any, call: Callable[..., Any] | None) -> Compiled | None:
+def describe(
+    gm: torch.fx.GraphModule, examples: Sequence[Any], sizes: Any, call: Callable[..., Any] | None
+) -> Compiled | None:
     """sizes: which of the examples are symbols.  None: the graph holds objects of its own, so that no other is the same."""
     if any(n.op in ("get_attr", "call_module") for n in gm.graph.nodes):
         return None
     return Compiled(gm, examples, sizes, call)
 
 
-def find(gm: torch.fx.GraphModule, examples: Sequence[Any], sizes: Any, others: Sequence[Compiled]) -> Compiled | None:
+def find(
+    gm: torch.fx.GraphModule, examples: Sequence[Any], sizes: Any, others: Sequence[Compiled]
+) -> Compiled | None:
     """Which of the others is the same graph for such inputs?"""
     mine = describe(gm, examples, sizes, None)
     return next((c for c in others if mine is not None and mine.like(c)), None)

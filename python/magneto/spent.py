@@ -34,7 +34,9 @@ class Freed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, box: list[torch.Tensor], anchor: torch.Tensor) -> torch.Tensor:
-        return box[0]  # a tensor that autograd has not seen go in: it gets its grad_fn without a write, which a version would tell
+        return box[
+            0
+        ]  # a tensor that autograd has not seen go in: it gets its grad_fn without a write, which a version would tell
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

@@ -16,7 +16,9 @@ import torch
 from . import _magneto
 
 Backend = Callable[..., Callable[..., Any]]
-Dims = Sequence[tuple[int, ...] | None]  # of each example, the dimensions that are symbols; None: it is a number that is one
+Dims = Sequence[
+    tuple[int, ...] | None
+]  # of each example, the dimensions that are symbols; None: it is a number that is one
 
 _VARIANTS = 8  # compilations for sizes that the one with symbols does not take; after these the graph is called as it is
 inside = contextvars.ContextVar("inside", default=False)  # a back end is being called with symbols
@@ -47,12 +49,24 @@ def call(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims:
         del mode.from_tensor
     if not traced and not _only_calls(compiled, gm):
         return NotImplemented
-    if not (env.guards or env.replacements or env.deferred_runtime_asserts) or not callable(compiled) or _is_graph(compiled, gm):
+    if (
+        not (env.guards or env.replacements or env.deferred_runtime_asserts)
+        or not callable(compiled)
+        or _is_graph(compiled, gm)
+    ):
         return compiled
-    return _checked(fn, gm, compiled, env, [(i, f) for i, (f, d) in enumerate(zip(fakes, dims, strict=True)) if d is None or d])
+    return _checked(
+        fn,
+        gm,
+        compiled,
+        env,
+        [(i, f) for i, (f, d) in enumerate(zip(fakes, dims, strict=True)) if d is None or d],
+    )
 
 
-def call_backend(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], **kwargs: Any) -> Callable[..., Any]:
+def call_backend(
+    fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], **kwargs: Any
+) -> Callable[..., Any]:
     """fn(gm, example_inputs), where handlers of signals wait: not in there, it may take minutes."""
     return _magneto.call_holding(False, fn, (gm, example_inputs), kwargs)
 
@@ -84,8 +98,13 @@ def _only_calls(compiled: Any, gm: torch.fx.GraphModule) -> bool:
         return True
     if not isinstance(compiled, types.FunctionType):
         return False
-    known = [v for c in compiled.__closure__ or () for v in _filled(c)] + [*(compiled.__defaults__ or ()), *(compiled.__kwdefaults__ or {}).values()]
-    return any(_is_graph(x, gm) for x in known) and not any(isinstance(x, (int, tuple, torch.Tensor, torch.SymInt)) for x in known)
+    known = [v for c in compiled.__closure__ or () for v in _filled(c)] + [
+        *(compiled.__defaults__ or ()),
+        *(compiled.__kwdefaults__ or {}).values(),
+    ]
+    return any(_is_graph(x, gm) for x in known) and not any(
+        isinstance(x, (int, tuple, torch.Tensor, torch.SymInt)) for x in known
+    )
 
 
 def _fake(mode: Any, i: int, example: Any, dims: tuple[int, ...] | None) -> Any:
@@ -105,11 +124,19 @@ def _fake(mode: Any, i: int, example: Any, dims: tuple[int, ...] | None) -> Any:
     return mode.from_tensor(example, symbolic_context=StatelessSymbolicContext(how), source=source)
 
 
-def _checked(fn: Backend, gm: torch.fx.GraphModule, compiled: Callable[..., Any], env: Any, symbolic: Sequence[tuple[int, Any]]) -> Callable[..., Any]:
+def _checked(
+    fn: Backend,
+    gm: torch.fx.GraphModule,
+    compiled: Callable[..., Any],
+    env: Any,
+    symbolic: Sequence[tuple[int, Any]],
+) -> Callable[..., Any]:
     """compiled, for sizes that it was made for; for others what fn makes of them."""
     from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 
-    text = env.produce_guards_expression([f for _, f in symbolic], ignore_static=False) or "True"  # also sizes that it made constants
+    text = (
+        env.produce_guards_expression([f for _, f in symbolic], ignore_static=False) or "True"
+    )  # also sizes that it made constants
     holds = eval(f"lambda L: {text}", dict(SYMPY_INTERP))
     where = [(f"t{k}", i) for k, (i, _) in enumerate(symbolic)]
     others: dict[Any, Callable[..., Any]] = {}

@@ -118,7 +118,9 @@ class _Reached:
             if got is None:
                 continue
             grad = result = got
-            self.__name__ = getattr(hook, "__name__", repr(hook))  # for torch's errors about what a hook returned
+            self.__name__ = getattr(
+                hook, "__name__", repr(hook)
+            )  # for torch's errors about what a hook returned
             if not isinstance(got, torch.Tensor):
                 break
         return result

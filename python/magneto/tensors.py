@@ -8,12 +8,21 @@ import torch
 def inference_alias(t: torch.Tensor, inference: bool) -> torch.Tensor:
     """The same elements of the same memory as an inference tensor, or as an ordinary one."""
     with torch.inference_mode(inference):
-        return torch.empty(0, dtype=t.dtype, device=t.device).set_(t.untyped_storage(), t.storage_offset(), t.size(), t.stride())
+        return torch.empty(0, dtype=t.dtype, device=t.device).set_(
+            t.untyped_storage(), t.storage_offset(), t.size(), t.stride()
+        )
 
 
 def batch_norm(
-    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, mean: torch.Tensor, var: torch.Tensor,
-    training: bool, momentum: float, eps: float, cudnn: bool
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor,
+    var: torch.Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool,
 ) -> torch.Tensor:
     """torch.batch_norm in training, which takes no momentum that a graph computes: the statistics of the batch are made by a momentum of 1."""
     m, v = torch.zeros_like(mean), torch.zeros_like(var)

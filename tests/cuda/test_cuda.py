@@ -10,8 +10,6 @@ from torch import nn
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-
-
 def pointwise(x):
     return torch.sin(x) + x.cos() * 2
 
@@ -74,8 +72,20 @@ def on_a_stream(x):
     return y + 1
 
 
-PROGRAMS = [pointwise, products, writes_input, from_the_host, to_the_host, scalars_meet, branches, takes_item, factories,
-            scatters, under_autocast, on_a_stream]
+PROGRAMS = [
+    pointwise,
+    products,
+    writes_input,
+    from_the_host,
+    to_the_host,
+    scalars_meet,
+    branches,
+    takes_item,
+    factories,
+    scatters,
+    under_autocast,
+    on_a_stream,
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
@@ -105,20 +115,32 @@ def test_program(program, grad):
 
 def network():
     return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.3), nn.Flatten(),
+        nn.Conv2d(3, 8, 3, padding=1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Dropout(0.3),
+        nn.Flatten(),
         nn.Linear(8 * 64, 10),
     ).cuda()
 
 
 @pytest.mark.parametrize("mode", ["model", "step"])
-@pytest.mark.parametrize("make", [
-    lambda p: torch.optim.SGD(p, 0.05, momentum=0.9), lambda p: torch.optim.AdamW(p, 0.01),
-    lambda p: torch.optim.Adam(p, 0.01, fused=True),
-], ids=["sgd", "adamw", "adam_fused"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: torch.optim.SGD(p, 0.05, momentum=0.9),
+        lambda p: torch.optim.AdamW(p, 0.01),
+        lambda p: torch.optim.Adam(p, 0.01, fused=True),
+    ],
+    ids=["sgd", "adamw", "adam_fused"],
+)
 def test_training(mode, make):
     ours = network()
     theirs = copy.deepcopy(ours)
-    data = [(torch.randn(4, 3, 16, 16, device="cuda"), torch.randint(10, (4,), device="cuda")) for _ in range(5)]
+    data = [
+        (torch.randn(4, 3, 16, 16, device="cuda"), torch.randint(10, (4,), device="cuda")) for _ in range(5)
+    ]
 
     def run(model, call):
         opt = make(model.parameters())

@@ -58,7 +58,12 @@ def rows(x):
 
 
 def turns(x):
-    return x.transpose(-1, -2).contiguous() + 1, x.flip(0), torch.cat([x, x * 2], -1), F.pad(x, (1, 2), value=3.0)
+    return (
+        x.transpose(-1, -2).contiguous() + 1,
+        x.flip(0),
+        torch.cat([x, x * 2], -1),
+        F.pad(x, (1, 2), value=3.0),
+    )
 
 
 def halves(x):
@@ -87,7 +92,9 @@ def numbers_of_the_cpu(x):
 
 
 @pytest.mark.parametrize("size", [(8, 32, 64), (3, 5, 7), (2, 8, 1024), (1, 1, 1), (4, 4, 8192)], ids=str)
-@pytest.mark.parametrize("program", [columns, rows, turns, halves, whole, finds, calls_without_device_forms, numbers_of_the_cpu])
+@pytest.mark.parametrize(
+    "program", [columns, rows, turns, halves, whole, finds, calls_without_device_forms, numbers_of_the_cpu]
+)
 def test_program(program, size):
     compiled = magneto.compile(program)
     for _ in range(4):
@@ -110,7 +117,7 @@ def test_arguments_that_are_not_aligned():
     base = rnd(1025)
     for _ in range(4):
         for at in (0, 1):
-            x, y = base[at:at + 1024].view(8, 128), rnd(8, 128)
+            x, y = base[at : at + 1024].view(8, 128), rnd(8, 128)
             close(compiled(x, y), f(x, y))
 
 
@@ -282,6 +289,7 @@ def test_memory_is_flat_and_given_back(replays):
 
 def test_a_failing_index_is_checked_on_the_device():
     """Only that the check is there: a device assert would end this process."""
+
     def f(w, i):
         return F.embedding(i, w) * 2
 
@@ -298,11 +306,22 @@ def grads(model, x):
     return [p.grad.clone() for p in model.parameters()]
 
 
-@pytest.mark.parametrize("make", [
-    lambda: nn.Sequential(Block(), Block()),
-    lambda: nn.Sequential(nn.Unflatten(-1, (1, 8, 8)), nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
-    lambda: nn.TransformerEncoderLayer(64, 4, 128, 0.0, batch_first=False),
-], ids=["mlp", "convolutions", "attention"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Sequential(Block(), Block()),
+        lambda: nn.Sequential(
+            nn.Unflatten(-1, (1, 8, 8)),
+            nn.Conv2d(1, 8, 3),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+        ),
+        lambda: nn.TransformerEncoderLayer(64, 4, 128, 0.0, batch_first=False),
+    ],
+    ids=["mlp", "convolutions", "attention"],
+)
 def test_gradients(make):
     torch.manual_seed(0)
     model = make().cuda()

@@ -1,17 +1,57 @@
 """Samples for the differential tests: torch's operator database, and layouts it does not have."""
+
 import os
 import random
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-ALL = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool]
+ALL = [
+    torch.float32,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
+]
 # MAGNETO_DIFF=full: every dtype; otherwise those that take different paths.
-DTYPES = ALL if os.environ.get("MAGNETO_DIFF") == "full" else [torch.float32, torch.bfloat16, torch.int64, torch.bool]
+DTYPES = (
+    ALL
+    if os.environ.get("MAGNETO_DIFF") == "full"
+    else [torch.float32, torch.bfloat16, torch.int64, torch.bool]
+)
 # Whole families that are calls of libraries, or draw random numbers, or are made of many other operators, or leave part
 # of a result unwritten (ctc_loss).
-SKIP = ("linalg", "fft", "sparse", "ops.", "torch.ops", "_refs", "signal", "masked.", "special.", "unique", "lu", "svd", "qr", "pca_",
-        "cholesky", "logdet", "pinverse", "inverse", "geqrf", "ormqr", "stft", "istft", "histogram", "polygamma", "mvlgamma", "nn.functional.ctc_loss")
+SKIP = (
+    "linalg",
+    "fft",
+    "sparse",
+    "ops.",
+    "torch.ops",
+    "_refs",
+    "signal",
+    "masked.",
+    "special.",
+    "unique",
+    "lu",
+    "svd",
+    "qr",
+    "pca_",
+    "cholesky",
+    "logdet",
+    "pinverse",
+    "inverse",
+    "geqrf",
+    "ormqr",
+    "stft",
+    "istft",
+    "histogram",
+    "polygamma",
+    "mvlgamma",
+    "nn.functional.ctc_loss",
+)
 OPS = {(op.name, op.variant_test_name): op for op in op_db if not op.name.startswith(SKIP)}
 
 
@@ -33,7 +73,9 @@ def layouts(dtype):
         base = torch.arange(120).reshape(shape) % 3 == 0
     elif dtype.is_floating_point:
         base = torch.linspace(-4, 4, 120).reshape(shape).to(dtype)
-        base.view(-1)[:6] = torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.0]).to(dtype)
+        base.view(-1)[:6] = torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.0]).to(
+            dtype
+        )
     else:
         base = (torch.arange(120).reshape(shape) * 7 % 61 - (0 if dtype is torch.uint8 else 30)).to(dtype)
     wide = torch.cat([base, base], 3)

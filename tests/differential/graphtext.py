@@ -3,6 +3,7 @@
 A call recorded by `Recorder` becomes text with eager's metadata (dtype, sizes, strides), so that a test compares one
 lowering with eager on the very tensors that eager saw.
 """
+
 import math
 
 import torch
@@ -10,11 +11,26 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 DTYPES = {
-    torch.uint8: "u8", torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64",
-    torch.float16: "f16", torch.float32: "f32", torch.float64: "f64", torch.bool: "bool", torch.bfloat16: "bf16",
-    torch.complex64: "c64", torch.complex128: "c128", torch.complex32: "c32",
+    torch.uint8: "u8",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.float16: "f16",
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.bool: "bool",
+    torch.bfloat16: "bf16",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+    torch.complex32: "c32",
 }
-MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2, torch.channels_last_3d: 3}
+MEMORY_FORMATS = {
+    torch.contiguous_format: 0,
+    torch.preserve_format: 1,
+    torch.channels_last: 2,
+    torch.channels_last_3d: 3,
+}
 
 
 class Untextual(Exception):
@@ -42,7 +58,9 @@ def number(x, kind: str) -> str:
 
 def snapshot(t: torch.Tensor) -> torch.Tensor:
     """A tensor of the same layout over a copy of the memory: later writes do not reach it."""
-    return torch.empty(0, dtype=t.dtype).set_(t.untyped_storage().clone(), t.storage_offset(), t.shape, t.stride())
+    return torch.empty(0, dtype=t.dtype).set_(
+        t.untyped_storage().clone(), t.storage_offset(), t.shape, t.stride()
+    )
 
 
 class Text:
@@ -132,7 +150,10 @@ class Call:
         results = text.call(func, args, kwargs, result)
         self.full, self.text, self.inputs = op_name(func), text.finish(results), text.inputs
         self.results = [snapshot(r) for r in results]
-        self.func, self.arguments = func, tree_map(lambda t: snapshot(t) if isinstance(t, torch.Tensor) else t, (args, kwargs))
+        self.func, self.arguments = (
+            func,
+            tree_map(lambda t: snapshot(t) if isinstance(t, torch.Tensor) else t, (args, kwargs)),
+        )
 
     def again(self, change) -> list:
         """The results of the call with changed arguments (a function of nested arguments)."""
@@ -171,7 +192,9 @@ class Program(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if any(isinstance(r, torch.Tensor) for r in tree_flatten(result)[0]):  # else: a number read from a tensor
+        if any(
+            isinstance(r, torch.Tensor) for r in tree_flatten(result)[0]
+        ):  # else: a number read from a tensor
             with torch.utils._python_dispatch._disable_current_modes():
                 self.text.call(func, args, kwargs, result)
         return result

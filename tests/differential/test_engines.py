@@ -75,7 +75,12 @@ def test_linear(m, k, n, act):
     w, b = T(n, k), T(n)
     f = getattr(F, act) if act else (lambda y: y)
     loops = 1 in (m, k, n)  # with one row or column it fuses like elementwise work
-    check(lambda x: f(F.linear(x, w, b)), T(m, k), has=[] if loops else ["mg::matmul"], gone=["aten::addmm"] + (["mg::matmul"] if loops else [f"aten::{act}"]))
+    check(
+        lambda x: f(F.linear(x, w, b)),
+        T(m, k),
+        has=[] if loops else ["mg::matmul"],
+        gone=["aten::addmm"] + (["mg::matmul"] if loops else [f"aten::{act}"]),
+    )
 
 
 THIN = {
@@ -93,12 +98,23 @@ THIN = {
 @pytest.mark.parametrize("name", THIN)
 def test_thin_products_are_loops(name, dtype):
     fn, *sizes = THIN[name]
-    check(fn, *[T(*size).to(dtype) for size in sizes], gone=["mg::matmul", "aten::mm", "aten::addmm", "aten::mv"])
+    check(
+        fn,
+        *[T(*size).to(dtype) for size in sizes],
+        gone=["mg::matmul", "aten::mm", "aten::addmm", "aten::mv"],
+    )
 
 
 @pytest.mark.parametrize(
     "x",
-    [T(12, 20).t(), T(20, 24)[:, ::2], T(40, 12)[5:25], T(2, 10, 12), T(3, 4, 12).transpose(0, 1), T(1, 12).expand(20, 12)],
+    [
+        T(12, 20).t(),
+        T(20, 24)[:, ::2],
+        T(40, 12)[5:25],
+        T(2, 10, 12),
+        T(3, 4, 12).transpose(0, 1),
+        T(1, 12).expand(20, 12),
+    ],
     ids=["t", "step", "offset", "3d", "3dt", "expand"],
 )
 def test_linear_strides(x):
@@ -129,7 +145,12 @@ def test_bmm():
 
 
 def test_matmul_left_alone():
-    check(lambda a, b: a @ b, torch.ones(3, 4, dtype=torch.long), torch.ones(4, 5, dtype=torch.long), gone=["mg::matmul"])
+    check(
+        lambda a, b: a @ b,
+        torch.ones(3, 4, dtype=torch.long),
+        torch.ones(4, 5, dtype=torch.long),
+        gone=["mg::matmul"],
+    )
     check(lambda a, b: a @ b, T(3, 4).double(), T(4, 5).double(), gone=["mg::matmul"])
     check(lambda a, b: a @ b, T(0, 4), T(4, 5), gone=["mg::matmul"])
     check(lambda a, b: a @ b, T(3, 0), T(0, 5), gone=["mg::matmul"])
@@ -162,7 +183,19 @@ CONVS = {  # x, weight, convolution arguments
     "1d": ((2, 8, 30), (16, 8, 5), {"padding": 2}),
     "3d": ((2, 4, 6, 7, 8), (8, 4, 3, 3, 3), {"padding": 1}),
 }
-ACTS = [None, "relu", "relu6", "hardswish", "silu", "gelu", "leaky_relu", "sigmoid", "tanh", "hardsigmoid", "mish"]
+ACTS = [
+    None,
+    "relu",
+    "relu6",
+    "hardswish",
+    "silu",
+    "gelu",
+    "leaky_relu",
+    "sigmoid",
+    "tanh",
+    "hardsigmoid",
+    "mish",
+]
 
 
 def conv(x, *args, **kw):
@@ -237,7 +270,11 @@ def test_conv_values_used_twice():
 
 def test_conv_strided_weights():
     x = T(2, 8, 9, 7)
-    for w in (T(16, 8, 3, 3).to(memory_format=torch.channels_last), T(16, 16, 3, 3)[:, ::2], T(8, 16, 3, 3).transpose(0, 1)):
+    for w in (
+        T(16, 8, 3, 3).to(memory_format=torch.channels_last),
+        T(16, 16, 3, 3)[:, ::2],
+        T(8, 16, 3, 3).transpose(0, 1),
+    ):
         affine, stats = bn(16)
         check(lambda x: F.batch_norm(F.conv2d(x, w), *stats, *affine), x, has=["mg::conv"])
     check(lambda x: F.conv2d(x, x.new_ones(16, 8, 3, 3)), x)  # computed weights
@@ -291,7 +328,10 @@ def heads(b, s, h, d):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("b,h,q,k,d", [(1, 12, 128, 128, 64), (2, 3, 37, 53, 36), (2, 2, 64, 40, 8), (1, 2, 70, 70, 80), (1, 1, 6, 1, 1)])
+@pytest.mark.parametrize(
+    "b,h,q,k,d",
+    [(1, 12, 128, 128, 64), (2, 3, 37, 53, 36), (2, 2, 64, 40, 8), (1, 2, 70, 70, 80), (1, 1, 6, 1, 1)],
+)
 def test_attention(b, h, q, k, d, causal):
     f = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal)  # noqa: E731
     check(f, heads(b, q, h, d), heads(b, k, h, d), heads(b, k, h, d), has=["mg::sdpa"])
@@ -322,7 +362,13 @@ def test_attention_written_out():
     for f in forms:
         check(f, q, k, v, has=["mg::sdpa"], gone=gone)
     # another reader of the weights, another dimension, no transposition
-    check(lambda q, k, v: (lambda p: (p @ v, p.sum()))(torch.softmax(q @ k.transpose(2, 3), -1)), q, k, v, gone=["mg::sdpa"])
+    check(
+        lambda q, k, v: (lambda p: (p @ v, p.sum()))(torch.softmax(q @ k.transpose(2, 3), -1)),
+        q,
+        k,
+        v,
+        gone=["mg::sdpa"],
+    )
     check(lambda q, k, v: torch.softmax(q @ k.transpose(2, 3), -2) @ v, q, k, v, gone=["mg::sdpa"])
     check(lambda q, k, v: torch.softmax(q @ k, -1) @ v, q, T(2, 3, 16, 53), v, gone=["mg::sdpa"])
 
@@ -424,7 +470,10 @@ t.check(lambda q: F.scaled_dot_product_attention(q, q, q), q, has=["mg::sdpa"])
 """
     here = pathlib.Path(__file__).resolve().parent
     run = subprocess.run(
-        [sys.executable, "-c", code, str(here)], env={**os.environ, "MAGNETO_ONEDNN": "0"}, capture_output=True, text=True
+        [sys.executable, "-c", code, str(here)],
+        env={**os.environ, "MAGNETO_ONEDNN": "0"},
+        capture_output=True,
+        text=True,
     )
     assert run.returncode == 0, run.stderr
 
@@ -437,8 +486,12 @@ def conv_bn(x, w, mean, var):
 
 
 def conv_args(dtype=torch.float32):
-    return [T(2, 16, 9, 9, dtype=dtype).contiguous(memory_format=torch.channels_last), T(32, 16, 3, 3, dtype=dtype),
-            T(32, dtype=dtype), torch.rand(32, dtype=dtype) + 0.5]
+    return [
+        T(2, 16, 9, 9, dtype=dtype).contiguous(memory_format=torch.channels_last),
+        T(32, 16, 3, 3, dtype=dtype),
+        T(32, dtype=dtype),
+        torch.rand(32, dtype=dtype) + 0.5,
+    ]
 
 
 def test_weights_that_change_call_after_call_are_seen():
@@ -498,7 +551,7 @@ def test_parts_of_channels_last_values():
     y = T(2, 16, 9, 7)
     for x in (y[:, ::2], y[:, :8, :, ::2], y.to(memory_format=torch.channels_last)[:, 8:, 1:, ::2]):
         check(lambda x: F.conv2d(x, v), x, has=["mg::conv"])
-        check(lambda x: x @ v[:x.shape[-1], :, 0, 0], x, has=["mg::matmul"])
+        check(lambda x: x @ v[: x.shape[-1], :, 0, 0], x, has=["mg::matmul"])
 
 
 def test_group_norm_of_pixels_of_channels_last_values():
@@ -563,25 +616,37 @@ def test_threads_share_scatters(dtype):
         want[i[k]] = x[k]
     close(graph.run(*inputs)[0], want)
     j = torch.randint(0, 30, (32, 500))
-    graph, _ = check(lambda j, y: torch.zeros(32, 30, dtype=dtype).scatter_add(1, j, y), j, (T(32, 500) * 9).to(dtype))
+    graph, _ = check(
+        lambda j, y: torch.zeros(32, 30, dtype=dtype).scatter_add(1, j, y), j, (T(32, 500) * 9).to(dtype)
+    )
     assert "scatter [32,500]" in graph.dump("fusion")
     if dtype == torch.float32:
         for last in (False, True):
             z = T(4, 64, 32, 32)
             z = z.to(memory_format=torch.channels_last) if last else z
             out, at = F.max_pool2d(z, 3, 2, 1, return_indices=True)
-            check(lambda g, z, at: torch.ops.aten.max_pool2d_with_indices_backward(g, z, [3, 3], [2, 2], [1, 1], [1, 1], False, at),
-                  torch.randn_like(out), z, at)
+            check(
+                lambda g, z, at: torch.ops.aten.max_pool2d_with_indices_backward(
+                    g, z, [3, 3], [2, 2], [1, 1], [1, 1], False, at
+                ),
+                torch.randn_like(out),
+                z,
+                at,
+            )
 
 
-@pytest.mark.parametrize("wanted", [(True, True, True), (True, False, True), (False, True, True), (True, False, False)])
+@pytest.mark.parametrize(
+    "wanted", [(True, True, True), (True, False, True), (False, True, True), (True, False, False)]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_batch_norm_backward_sums_once(wanted, dtype):
     x, g, p = T(4, 6, 5, 3).to(dtype), T(4, 6, 5, 3).to(dtype), [T(6), T(6), T(6), T(6).abs()]
     _, mean, rstd = torch.native_batch_norm(x, p[0], p[1], p[2].clone(), p[3].clone(), True, 0.1, 1e-5)
 
     def f(g, x, mean, rstd):
-        out = torch.ops.aten.native_batch_norm_backward(g.sin(), x, p[0], p[2], p[3], mean, rstd, True, 1e-5, wanted)
+        out = torch.ops.aten.native_batch_norm_backward(
+            g.sin(), x, p[0], p[2], p[3], mean, rstd, True, 1e-5, wanted
+        )
         return [t for t in out if t is not None and t.numel()]
 
     graph, _ = check(f, g, x, mean, rstd)
@@ -599,8 +664,14 @@ def test_fused_activations_keep_nan(act, freeze):
         for at in (3, 2 * 16 * 24 * 24 - 5):  # in the first and in the last thread's part
             x, y = T(2, 16, 24, 24), T(384, 48)
             x.view(-1)[at] = y.view(-1)[at] = bad
-            check(lambda x, r: f(F.conv2d(x, w, b, padding=1) + r), x, T(2, 32, 24, 24), has=["mg::conv"], gone=[f"aten::{act}"],
-                  **options)
+            check(
+                lambda x, r: f(F.conv2d(x, w, b, padding=1) + r),
+                x,
+                T(2, 32, 24, 24),
+                has=["mg::conv"],
+                gone=[f"aten::{act}"],
+                **options,
+            )
             check(lambda y: f(F.linear(y, v)), y, has=["mg::matmul"], gone=[f"aten::{act}"], **options)
 
 

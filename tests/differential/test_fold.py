@@ -1,4 +1,5 @@
 """Values that depend on constants and sizes only are computed while compiling, and nobody can tell."""
+
 import re
 
 import pytest

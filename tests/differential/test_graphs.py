@@ -59,8 +59,15 @@ CASES = {
     "softmax": (lambda a: torch.softmax(a, -1), big),
     "columns": (lambda a: (a.sum(0), a.amax(0), (a * a).mean(0) + 1), torch.randn(67, 4099)),
     "columns of bfloat16": (lambda a: a.sum(0), torch.randn(131, 513).bfloat16()),
-    "columns of int32": (lambda a: (a.amin(0), (a > 0).any(0)), torch.randint(-9, 9, (129, 520), dtype=torch.int32)),
-    "columns in a row": (lambda a, b: b + a.sum(0, keepdim=True) * a[:1], torch.randn(128, 600), torch.randn(1, 600)),
+    "columns of int32": (
+        lambda a: (a.amin(0), (a > 0).any(0)),
+        torch.randint(-9, 9, (129, 520), dtype=torch.int32),
+    ),
+    "columns in a row": (
+        lambda a, b: b + a.sum(0, keepdim=True) * a[:1],
+        torch.randn(128, 600),
+        torch.randn(1, 600),
+    ),
     "layer_norm": (lambda a: torch.nn.functional.layer_norm(a, (256,)), big),
     "several": (lambda a, b: (a + b, a - b, (a + b) * 2), x, y),
     "transposed_output": (lambda a: (a * 2).t(), x),
@@ -94,12 +101,21 @@ CASES = {
     "factory": (lambda a: a + torch.arange(6) + torch.ones(4, 1), x),
     "argmax": (lambda a: (a.argmax(1), a.max(0)), x),
     "cumsum": (lambda a: a.cumsum(1), x),
-    "conv": (lambda a: torch.nn.functional.conv2d(a, torch.ones(8, 4, 3, 3), padding=1).relu(), torch.randn(2, 4, 8, 8)),
+    "conv": (
+        lambda a: torch.nn.functional.conv2d(a, torch.ones(8, 4, 3, 3), padding=1).relu(),
+        torch.randn(2, 4, 8, 8),
+    ),
     "pool": (lambda a: torch.nn.functional.max_pool2d(a, 2), torch.randn(2, 4, 8, 8)),
     "batch_norm": (
-        lambda a, m, v: torch.nn.functional.batch_norm(a, m, v, training=True), torch.randn(4, 3, 5, 5), torch.zeros(3), torch.ones(3)
+        lambda a, m, v: torch.nn.functional.batch_norm(a, m, v, training=True),
+        torch.randn(4, 3, 5, 5),
+        torch.zeros(3),
+        torch.ones(3),
     ),  # fmt: skip
-    "attention": (lambda a: torch.nn.functional.scaled_dot_product_attention(a, a, a), torch.randn(2, 3, 8, 16)),
+    "attention": (
+        lambda a: torch.nn.functional.scaled_dot_product_attention(a, a, a),
+        torch.randn(2, 3, 8, 16),
+    ),
 }
 
 

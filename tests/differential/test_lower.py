@@ -5,6 +5,7 @@ over layouts and special values, and small programs in which ops are inlined int
 dtype, sizes, strides and values; an op with a lowering must not have become a call (KNOWN_EXTERN lists the forms
 that are eager's by design).
 """
+
 import collections
 
 import pytest
@@ -22,21 +23,49 @@ if not hasattr(native, "Graph"):
     pytest.skip("no graph harness in this build", allow_module_level=True)
 
 # Contents are anything, or random numbers.
-UNDEFINED = ("aten::empty", "aten::new_empty", "aten::rand", "aten::normal", "aten::bernoulli", "aten::multinomial")
-TOLERANCE = {torch.bfloat16: dict(rtol=2e-2, atol=2e-2), torch.float16: dict(rtol=4e-3, atol=4e-3),
-             torch.float32: dict(rtol=1e-5, atol=1e-5), torch.float64: dict(rtol=1e-7, atol=1e-7)}
+UNDEFINED = (
+    "aten::empty",
+    "aten::new_empty",
+    "aten::rand",
+    "aten::normal",
+    "aten::bernoulli",
+    "aten::multinomial",
+)
+TOLERANCE = {
+    torch.bfloat16: dict(rtol=2e-2, atol=2e-2),
+    torch.float16: dict(rtol=4e-3, atol=4e-3),
+    torch.float32: dict(rtol=1e-5, atol=1e-5),
+    torch.float64: dict(rtol=1e-7, atol=1e-7),
+}
 # Quotients that eager rounds to 16 bits before it truncates them; sums that eager overflows in f16.
-INEXACT_16 = ("aten::div.Tensor_mode", "aten::div.Scalar_mode", "aten::floor_divide", "aten::remainder", "aten::fmod",
-              "aten::soft_margin_loss")
+INEXACT_16 = (
+    "aten::div.Tensor_mode",
+    "aten::div.Scalar_mode",
+    "aten::floor_divide",
+    "aten::remainder",
+    "aten::fmod",
+    "aten::soft_margin_loss",
+)
 
 
 # Sums of products: of what is summed up, their arguments' absolute values tell the size.
-PRODUCTS = ("aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::addmm", "aten::baddbmm", "aten::addmv", "aten::convolution")
+PRODUCTS = (
+    "aten::mm",
+    "aten::bmm",
+    "aten::mv",
+    "aten::dot",
+    "aten::addmm",
+    "aten::baddbmm",
+    "aten::addmv",
+    "aten::convolution",
+)
 
 
 def same_layout(got, want, where):
     assert got.dtype == want.dtype and got.shape == want.shape, where
-    assert want.numel() == 0 or got.stride() == want.stride(), f"strides {got.stride()}, eager {want.stride()}\n{where}"
+    assert want.numel() == 0 or got.stride() == want.stride(), (
+        f"strides {got.stride()}, eager {want.stride()}\n{where}"
+    )
 
 
 def same_product(call, got):
@@ -47,12 +76,16 @@ def same_product(call, got):
 
 
 def sizes(value):
-    return value.abs() if isinstance(value, torch.Tensor) else abs(value) if isinstance(value, float) else value
+    return (
+        value.abs() if isinstance(value, torch.Tensor) else abs(value) if isinstance(value, float) else value
+    )
 
 
 def same(got, want, where):
     same_layout(got, want, where)
-    torch.testing.assert_close(got, want, equal_nan=True, **TOLERANCE.get(want.dtype, {}), msg=lambda m: f"{m}\n{where}")
+    torch.testing.assert_close(
+        got, want, equal_nan=True, **TOLERANCE.get(want.dtype, {}), msg=lambda m: f"{m}\n{where}"
+    )
 
 
 def check(call, lowered):
@@ -117,7 +150,9 @@ def recorded(op, dtype, grad):
         try:
             with torch.set_grad_enabled(grad), calls:
                 out = op(s.input, *s.args, **s.kwargs)
-                terms = [t.sum() for t in tree_flatten(out)[0] if isinstance(t, torch.Tensor) and t.requires_grad]
+                terms = [
+                    t.sum() for t in tree_flatten(out)[0] if isinstance(t, torch.Tensor) and t.requires_grad
+                ]
                 if terms:
                     sum(terms).backward()
         except Exception:  # a sample that eager itself refuses
@@ -152,11 +187,32 @@ def test_database(name):
 
 
 aten = torch.ops.aten
-POINTWISE = [f.default for f in (aten.abs, aten.neg, aten.relu, aten.sign, aten.sigmoid, aten.exp, aten.sqrt, aten.isnan,
-                                 aten.logical_not, aten.clone)]
+POINTWISE = [
+    f.default
+    for f in (
+        aten.abs,
+        aten.neg,
+        aten.relu,
+        aten.sign,
+        aten.sigmoid,
+        aten.exp,
+        aten.sqrt,
+        aten.isnan,
+        aten.logical_not,
+        aten.clone,
+    )
+]
 BINARY = [aten.add.Tensor, aten.mul.Tensor, aten.lt.Tensor, aten.eq.Tensor, aten.maximum.default]
-REDUCTIONS = [(aten.sum.dim_IntList, [1]), (aten.sum.dim_IntList, [0, 2, 3], True), (aten.amax.default, [2]), (aten.any.dim, 3),
-              (aten.argmax.default, 1), (aten.prod.dim_int, 3), (aten.cumsum.default, 2), (aten.sum.default,)]
+REDUCTIONS = [
+    (aten.sum.dim_IntList, [1]),
+    (aten.sum.dim_IntList, [0, 2, 3], True),
+    (aten.amax.default, [2]),
+    (aten.any.dim, 3),
+    (aten.argmax.default, 1),
+    (aten.prod.dim_int, 3),
+    (aten.cumsum.default, 2),
+    (aten.sum.default,),
+]
 
 
 @pytest.mark.parametrize("dtype", cases.ALL, ids=str)
@@ -191,6 +247,7 @@ def reuse():
         a = (x * y + 1).sin()
         b = a.sum(-1, keepdim=True)
         return (a / b).transpose(0, 1), b.squeeze(-1), a
+
     return f, torch.randn(4, 6), torch.randn(4, 6)
 
 
@@ -198,14 +255,24 @@ def reuse():
 def attention_like():
     def f(x):
         q, k, v = x.view(2, 3, 3, 4).unbind(2)
-        return torch.softmax(q.transpose(1, 2).reshape(2, -1) * 0.5, -1), torch.cat([k.exp(), v.neg()], 1), F.gelu(v).permute(2, 0, 1)
+        return (
+            torch.softmax(q.transpose(1, 2).reshape(2, -1) * 0.5, -1),
+            torch.cat([k.exp(), v.neg()], 1),
+            F.gelu(v).permute(2, 0, 1),
+        )
+
     return f, torch.randn(2, 3, 12)
 
 
 @program
 def moves():
     def f(x):
-        return F.pad(F.relu(x * 2), (1, 2, 0, 1)).flip(1), torch.roll(x.cos(), 1, 0).t(), x.unfold(0, 2, 1).exp().sum(-1)
+        return (
+            F.pad(F.relu(x * 2), (1, 2, 0, 1)).flip(1),
+            torch.roll(x.cos(), 1, 0).t(),
+            x.unfold(0, 2, 1).exp().sum(-1),
+        )
+
     return f, torch.randn(4, 5)
 
 
@@ -215,6 +282,7 @@ def statistics():
         m, v = x.mean((0, 2), keepdim=True), x.var((0, 2), keepdim=True, unbiased=False)
         y = (x - m) * torch.rsqrt(v + 1e-5)
         return y, y[:, ::2].contiguous().view(-1), F.max_pool1d(y, 2)
+
     return f, torch.randn(3, 4, 6)
 
 
@@ -223,6 +291,7 @@ def aliases():
     def f(x):
         y = x.exp()
         return y.expand(3, *y.shape), y[1:] * 2, y.t() + 1
+
     return f, torch.randn(4, 6)
 
 
@@ -230,6 +299,7 @@ def aliases():
 def resize():
     def f(x):
         return F.interpolate(x.sigmoid()[None], scale_factor=2).squeeze(0), F.avg_pool1d(x * 2, 3, padding=1)
+
     return f, torch.randn(2, 3, 5)
 
 
@@ -237,7 +307,13 @@ def resize():
 def lookup():
     def f(i, w):
         e = F.embedding(i, w)
-        return (e * 2).mean(1), e.double().cumsum(1), torch.where(i[..., None] > 1, e, 0.0), w[i.flatten(), None, 1:]
+        return (
+            (e * 2).mean(1),
+            e.double().cumsum(1),
+            torch.where(i[..., None] > 1, e, 0.0),
+            w[i.flatten(), None, 1:],
+        )
+
     return f, torch.randint(0, 5, (2, 3)), torch.randn(5, 4)
 
 
@@ -246,6 +322,7 @@ def matmul_between():
     def f(x, w, b):
         h = F.layer_norm(F.gelu(x @ w) + x, (8,), b, b)
         return h, (h.view(2, 3, 2, 4).transpose(1, 2) * 2) @ w[:4, :4]
+
     return f, torch.randn(2, 3, 8), torch.randn(8, 8), torch.randn(8)
 
 
@@ -253,7 +330,16 @@ def matmul_between():
 def bool_and_int():
     def f(i):
         m = (i % 3 == 0) | (i > 5)
-        return i.masked_fill(m, -1).cumsum(0), m.any(1), (~m).sum(), i.float().mean(), i // 3, i >> 1, i.clamp(2, 6) ** 2
+        return (
+            i.masked_fill(m, -1).cumsum(0),
+            m.any(1),
+            (~m).sum(),
+            i.float().mean(),
+            i // 3,
+            i >> 1,
+            i.clamp(2, 6) ** 2,
+        )
+
     return f, torch.arange(12).view(3, 4)
 
 
@@ -263,11 +349,21 @@ def training():
         with torch.enable_grad():
             params = [t.detach().requires_grad_() for t in (w, v, b)]
             w, v, b = params
-            h = F.max_pool2d(F.relu(F.batch_norm(F.conv2d(x, w, padding=1), None, None, b, b, training=True)), 2)
+            h = F.max_pool2d(
+                F.relu(F.batch_norm(F.conv2d(x, w, padding=1), None, None, b, b, training=True)), 2
+            )
             h = F.layer_norm(F.gelu(F.group_norm(h, 2, b, b)).flatten(2).mean(2), (4,), b, b)
             loss = F.cross_entropy(F.linear(F.silu(h), v) * b.exp().sum(), y)
             return [loss.detach(), *torch.autograd.grad(loss, params)]
-    return f, torch.randn(2, 3, 6, 6), torch.randn(4, 3, 3, 3) * 0.2, torch.randn(5, 4), torch.rand(4), torch.tensor([1, 4])
+
+    return (
+        f,
+        torch.randn(2, 3, 6, 6),
+        torch.randn(4, 3, 3, 3) * 0.2,
+        torch.randn(5, 4),
+        torch.rand(4),
+        torch.tensor([1, 4]),
+    )
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
@@ -283,17 +379,30 @@ def test_program(name):
 
 
 WRITEBACKS = {
-    "in place": ("%1 = input f32[4]\n%2 = aten::add_.Scalar(%1, 1.0) : f32[4]\nreturn %2\n", lambda a, b: (a + 1, b)),
-    "swap": ("%1 = input f32[4]\n%2 = input f32[4]\n%3 = aten::clone(%1) : f32[4]\n%4 = aten::copy_(%1, %2) : f32[4]\n"
-             "%5 = aten::copy_(%2, %3) : f32[4]\nreturn %5\n", lambda a, b: (b, a)),
-    "reversed": ("%1 = input f32[4]\n%2 = aten::flip(%1, [0]) : f32[4]\n%3 = aten::copy_(%1, %2) : f32[4]\nreturn %2\n",
-                 lambda a, b: (a.flip(0), b)),
-    "part": ("%1 = input f32[4]\n%2 = aten::slice.Tensor(%1, 0, 1, 3) : f32[2]{1}+1\n%3 = aten::mul_.Scalar(%2, 2.0) : f32[2]{1}+1\n"
-             "%4 = aten::sum(%1) : f32[]\nreturn %4\n", lambda a, b: (a * torch.tensor([1.0, 2, 2, 1]), b)),
-    "momentum": ("%1 = input f32[4]\n%2 = input f32[4]\n%3 = aten::mul_.Scalar(%2, 0.9) : f32[4]\n"
-                 "%4 = aten::add_.Scalar(%3, 0.5) : f32[4]\n%5 = aten::sin(%4) : f32[4]\n"
-                 "%6 = aten::sub_.Tensor(%1, %5) : f32[4]\nreturn %6\n",
-                 lambda a, b: (a - (b * 0.9 + 0.5).sin(), b * 0.9 + 0.5)),
+    "in place": (
+        "%1 = input f32[4]\n%2 = aten::add_.Scalar(%1, 1.0) : f32[4]\nreturn %2\n",
+        lambda a, b: (a + 1, b),
+    ),
+    "swap": (
+        "%1 = input f32[4]\n%2 = input f32[4]\n%3 = aten::clone(%1) : f32[4]\n%4 = aten::copy_(%1, %2) : f32[4]\n"
+        "%5 = aten::copy_(%2, %3) : f32[4]\nreturn %5\n",
+        lambda a, b: (b, a),
+    ),
+    "reversed": (
+        "%1 = input f32[4]\n%2 = aten::flip(%1, [0]) : f32[4]\n%3 = aten::copy_(%1, %2) : f32[4]\nreturn %2\n",
+        lambda a, b: (a.flip(0), b),
+    ),
+    "part": (
+        "%1 = input f32[4]\n%2 = aten::slice.Tensor(%1, 0, 1, 3) : f32[2]{1}+1\n%3 = aten::mul_.Scalar(%2, 2.0) : f32[2]{1}+1\n"
+        "%4 = aten::sum(%1) : f32[]\nreturn %4\n",
+        lambda a, b: (a * torch.tensor([1.0, 2, 2, 1]), b),
+    ),
+    "momentum": (
+        "%1 = input f32[4]\n%2 = input f32[4]\n%3 = aten::mul_.Scalar(%2, 0.9) : f32[4]\n"
+        "%4 = aten::add_.Scalar(%3, 0.5) : f32[4]\n%5 = aten::sin(%4) : f32[4]\n"
+        "%6 = aten::sub_.Tensor(%1, %5) : f32[4]\nreturn %6\n",
+        lambda a, b: (a - (b * 0.9 + 0.5).sin(), b * 0.9 + 0.5),
+    ),
 }
 
 
@@ -310,7 +419,9 @@ def test_writeback(name):
 def test_bounds(index):
     """An index out of range raises what eager raises, and touches no memory."""
     w, i = torch.randn(5, 4), torch.tensor([0, index])
-    graph = native.Graph("%1 = input f32[5,4]\n%2 = input i64[2]\n%3 = aten::embedding(%1, %2) : f32[2,4]\nreturn %3\n")
+    graph = native.Graph(
+        "%1 = input f32[5,4]\n%2 = input i64[2]\n%3 = aten::embedding(%1, %2) : f32[2,4]\nreturn %3\n"
+    )
     with pytest.raises(IndexError):
         graph.run(w, i)
     i[1] = 4
@@ -318,7 +429,9 @@ def test_bounds(index):
 
 
 def test_integer_division_by_zero():
-    graph = native.Graph("%1 = input i64[3]\n%2 = input i64[3]\n"
-                         '%3 = aten::div.Tensor_mode(%1, %2, rounding_mode="floor") : i64[3]\nreturn %3\n')
+    graph = native.Graph(
+        "%1 = input i64[3]\n%2 = input i64[3]\n"
+        '%3 = aten::div.Tensor_mode(%1, %2, rounding_mode="floor") : i64[3]\nreturn %3\n'
+    )
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         graph.run(torch.tensor([1, 2, 3]), torch.tensor([1, 0, 1]))

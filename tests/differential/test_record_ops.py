@@ -1,6 +1,7 @@
 """The tensor side of the recorder against eager: each operator of PyTorch's own operator database is recorded on
 stand-ins and the graph is run node by node on the real tensors.  Values, dtypes, strides, aliasing with the inputs and
 writes to the inputs must be those of eager."""
+
 import pytest
 import torch
 import torch.testing._internal.common_methods_invocations as invocations
@@ -85,9 +86,13 @@ CUSTOM_GRADIENT = ("nn.functional.linear_cross_entropy",)
 
 @pytest.mark.parametrize("op", op_db, ids=lambda op: op.formatted_name)
 def test_record(op):
-    if not op.supported_dtypes("cpu") or op.name.startswith(("sparse.", "to_sparse", "empty", "new_empty", "nn.functional.multi_head")):
+    if not op.supported_dtypes("cpu") or op.name.startswith(
+        ("sparse.", "to_sparse", "empty", "new_empty", "nn.functional.multi_head")
+    ):
         pytest.skip("uninitialised or not strided")
-    dtype = torch.float32 if op.supports_dtype(torch.float32, "cpu") else next(iter(op.supported_dtypes("cpu")))
+    dtype = (
+        torch.float32 if op.supports_dtype(torch.float32, "cpu") else next(iter(op.supported_dtypes("cpu")))
+    )
     grad = op.supports_autograd and dtype.is_floating_point and not op.name.startswith(CUSTOM_GRADIENT)
     for i, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=grad)):
         if i == SAMPLES:

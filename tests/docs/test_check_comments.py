@@ -43,7 +43,11 @@ def found(tmp_path, suffix, comment, capsys):
     """What is printed of a repository with this comment."""
     (tmp_path / "src/ir").mkdir(parents=True)
     (tmp_path / "src/ir/graph.c").write_text(SOURCE)
-    text = f"/* {comment} */\n" if suffix == "c" else f'x = 1\n\n\ndef f():\n    """{comment}"""\n    # {comment}\n'
+    text = (
+        f"/* {comment} */\n"
+        if suffix == "c"
+        else f'x = 1\n\n\ndef f():\n    """{comment}"""\n    # {comment}\n'
+    )
     (tmp_path / f"src/commented.{suffix}").write_text(text)
     check_comments.check(tmp_path)
     return capsys.readouterr().out.splitlines()

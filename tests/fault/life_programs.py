@@ -2,18 +2,19 @@
 
 Each raises when something is wrong; sys, os, torch and magneto are there already.
 """
+
 # ruff: noqa: E501
 CASES = {
-"exit_live": """
+    "exit_live": """
 f=magneto.compile(lambda x: (x*2).sin()); f(torch.ones(3))
 m=magneto.compile(torch.nn.Linear(3,3)); m(torch.ones(3))
 """,
-"atexit_call": """
+    "atexit_call": """
 import atexit
 f=magneto.compile(lambda x: (x*2).sin()); f(torch.ones(3))
 atexit.register(lambda: print(f(torch.ones(3)).shape, magneto.compile(lambda x: x+1)(torch.ones(2)).sum()))
 """,
-"del_at_exit": """
+    "del_at_exit": """
 class D:
     def __del__(self):
         try: f(torch.ones(3)); 
@@ -21,7 +22,7 @@ class D:
 f=magneto.compile(lambda x: (x*2).sin()); f(torch.ones(3))
 d=D(); d.self=d
 """,
-"threads_same": """
+    "threads_same": """
 import threading
 def f(x,n):
     y=x*2
@@ -42,7 +43,7 @@ ts=[threading.Thread(target=w,args=(k,)) for k in range(32)]
 [t.start() for t in ts]; [t.join() for t in ts]
 assert not err, err[:2]
 """,
-"threads_modules": """
+    "threads_modules": """
 import threading
 ms=[torch.nn.Sequential(torch.nn.Linear(4,4),torch.nn.ReLU(),torch.nn.Linear(4,4)) for _ in range(16)]
 err=[]
@@ -59,7 +60,7 @@ ts=[threading.Thread(target=w,args=(k,)) for k in range(32)]
 [t.start() for t in ts]; [t.join() for t in ts]
 assert not err, err[:2]
 """,
-"configs": """
+    "configs": """
 def f(x):
     y=x*2; print(end=''); return y+1
 a=magneto.compile(f); b=magneto.compile(f,backend='aten'); c=magneto.compile(f,mode='max-autotune'); d=magneto.compile(f,fullgraph=True)
@@ -69,7 +70,7 @@ try: d(x); assert 0
 except RuntimeError: pass
 for k in (a,b,c): assert torch.equal(k(x), f(x))
 """,
-"sigint_everywhere": """
+    "sigint_everywhere": """
 import signal, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def f(x):
@@ -96,7 +97,7 @@ for k in range(25):
     assert torch.allclose(magneto.compile(f)(torch.ones(3)), f(torch.ones(3)), rtol=1e-4)
 print('interrupts', n)
 """,
-"settrace": """
+    "settrace": """
 def f(x):
     y=x*2
     y=y+1
@@ -128,7 +129,7 @@ d=magneto.compile(g)
 for _ in range(3):
     seen.clear(); r=d(torch.ones(3)); assert torch.equal(r, g(torch.ones(3))); print(seen)
 """,
-"cprofile": """
+    "cprofile": """
 import cProfile, pstats, io
 def h(x): return x*2
 def f(x): return h(x)+1
@@ -137,7 +138,7 @@ p=cProfile.Profile(); p.enable(); c(torch.ones(3)); p.disable()
 s=io.StringIO(); pstats.Stats(p,stream=s).print_stats(); assert '(h)' in s.getvalue(), s.getvalue()
 p=cProfile.Profile(); p.enable(); magneto.compile(lambda x: h(x)*3)(torch.ones(3)); p.disable()
 """,
-"pdb": """
+    "pdb": """
 import pdb, io
 def f(x):
     y=x*2
@@ -150,7 +151,7 @@ for _ in range(2):
     assert sys.gettrace() is not None or True
     sys.settrace(None)
 """,
-"fork": """
+    "fork": """
 f=magneto.compile(lambda x: (x@x).sin()); x=torch.randn(64,64); f(x)
 for _ in range(3):
     pid=os.fork()
@@ -160,7 +161,7 @@ for _ in range(3):
         os._exit(0 if ok else 1)
     assert os.waitpid(pid,0)[1]==0
 """,
-"fork_threads": """
+    "fork_threads": """
 import threading,time
 stop=False
 f=magneto.compile(lambda x: (x*2).sin()+x)
@@ -180,7 +181,7 @@ for _ in range(4):
 stop=True; [t.join() for t in ts]
 assert r==0
 """,
-"fork_teams": """
+    "fork_teams": """
 import threading, signal, gc
 torch.set_num_threads(2)
 conv=torch.nn.Conv2d(8,16,3)
@@ -203,7 +204,7 @@ for _ in range(3):
 stop=True; [t.join() for t in ts]
 assert r==0, r
 """,
-"deepcopy_pickle": """
+    "deepcopy_pickle": """
 import copy, pickle
 class M(torch.nn.Module):
     def __init__(s): super().__init__(); s.l=torch.nn.Linear(3,3)
@@ -220,7 +221,7 @@ fn.__module__='mg_space'; fn.__qualname__='fn'
 space.fn=cf=magneto.compile(fn); cf(x)
 assert pickle.loads(pickle.dumps(cf)) is cf and copy.deepcopy(cf) is cf and copy.copy(cf) is cf
 """,
-"dataloader": """
+    "dataloader": """
 from torch.utils.data import DataLoader, Dataset
 f=magneto.compile(lambda x: (x*2).sin())
 class D(Dataset):
@@ -231,7 +232,7 @@ for ctx in ('fork',):
     out=torch.cat(list(DataLoader(D(),batch_size=4,num_workers=2,multiprocessing_context=ctx)))
     assert torch.allclose(out, (torch.arange(16.)[:,None].expand(16,3)*2).sin(), atol=1e-5)
 """,
-"gc_during": """
+    "gc_during": """
 import gc
 class C: pass
 def f(x):
@@ -250,7 +251,7 @@ def g(x):
     return sum(e['a'] for e in d)
 for _ in range(3): assert torch.equal(magneto.compile(g)(torch.ones(3)), g(torch.ones(3)))
 """,
-"del_raises": """
+    "del_raises": """
 class D:
     def __del__(self): raise ValueError('del')
 def f(x):
@@ -272,7 +273,7 @@ c=magneto.compile(g)
 for _ in range(3): c(torch.ones(3))
 print(len(log)); assert len(log)==3, len(log)
 """,
-"recursion": """
+    "recursion": """
 def f(x,n): return x if n==0 else f(x+1,n-1)
 c=magneto.compile(f)
 for n in (5,100,300): assert c(torch.zeros(1),n).item()==n
@@ -285,7 +286,7 @@ def h(x,n): return x if n==0 else h(x,n-1)
 try: print(magneto.compile(h)(torch.zeros(1),3000).item())
 except RecursionError as e: print('rec')
 """,
-"deep_recursion": """
+    "deep_recursion": """
 import threading
 sys.setrecursionlimit(1000000)
 def down(x,n): return x if n==0 else down(x,n-1)
@@ -302,7 +303,7 @@ threading.stack_size(1<<18)
 t=threading.Thread(target=run, args=(600,)); t.start(); t.join()
 assert not t.is_alive() and torch.equal(magneto.compile(down)(torch.ones(2),2), torch.ones(2))
 """,
-"setattr_del_in_del": """
+    "setattr_del_in_del": """
 import gc
 class M(torch.nn.Module):
     def __init__(s): super().__init__(); s.l=torch.nn.Linear(3,3)
@@ -311,7 +312,7 @@ class M(torch.nn.Module):
 for _ in range(10):
     m=M(); c=magneto.compile(m); c(torch.ones(3)); del m,c; gc.collect()
 """,
-"reset_in_guard": """
+    "reset_in_guard": """
 class K:
     def __init__(s,k): s.k=k
     def __hash__(s): return hash(s.k)
@@ -323,7 +324,7 @@ def g(x): return x*len(d)*sum(d.values())
 c=magneto.compile(f); e=magneto.compile(g)
 for i in range(5): assert torch.equal(c(torch.ones(2),d), torch.ones(2)*2); e(torch.ones(2)); d[K(3)]=i
 """,
-"generator_life": """
+    "generator_life": """
 def gen(x):
     y=x*2
     yield y
@@ -340,14 +341,14 @@ import asyncio
 async def co(x): return x*2
 assert asyncio.run(magneto.compile(co)(torch.ones(2))).sum()==4
 """,
-"sys_exit": """
+    "sys_exit": """
 def f(x):
     y=x*2
     if y.sum()>0: sys.exit(0)
     return y
 magneto.compile(f)(torch.ones(3))
 """,
-"frames_introspection": """
+    "frames_introspection": """
 import inspect, traceback
 def g(): return sys._getframe(1).f_locals
 def f(x):

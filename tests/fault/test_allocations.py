@@ -1,4 +1,5 @@
 """The n-th allocation fails, for every n: an exception or the right result, nothing half done, and the next call is right."""
+
 import warnings
 
 import magneto
@@ -79,6 +80,7 @@ def test_on_a_hit(quiet):
 
 def test_kernels_of_many_texts(quiet):
     """A kernel of which a part is missing is none: several in one graph, each with loops inside."""
+
     def f(x, y):
         a = x[:, None] * x
         return a.clone(), a[1:] * 2, a.sum(0), (y.softmax(-1) + a).flatten()
@@ -92,7 +94,9 @@ def test_kernels_of_many_texts(quiet):
         magneto.reset()
         _magneto.fail_allocation(n)
         try:
-            assert np.allclose(np.concatenate([np.ravel(v) for v in state()]), np.concatenate([np.ravel(v) for v in want]))
+            assert np.allclose(
+                np.concatenate([np.ravel(v) for v in state()]), np.concatenate([np.ravel(v) for v in want])
+            )
         except (MemoryError, RuntimeError) as e:
             assert isinstance(e, MemoryError) or "out of memory" in str(e), e
         finally:

@@ -12,7 +12,9 @@ TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 def hook(call, *, site=False, path="/nonexistent", before=""):
     code = f"import sys; sys.path.insert(0, {str(TOOLS)!r}); import sysconfig\n{before}\nimport build_backend\n{call}"
     flags = ["-I"] if site else ["-I", "-S"]  # without site-packages
-    return subprocess.run([sys.executable, *flags, "-c", code], env={"PATH": path}, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, *flags, "-c", code], env={"PATH": path}, capture_output=True, text=True
+    )
 
 
 NO_SCRIPTS = "sysconfig.get_path = lambda name: '/nonexistent/' + name"

@@ -44,7 +44,9 @@ def told(word):
     return [text for category, text in seen if category is RuntimeWarning and word in text]
 """
 
-OFF = START + """
+OFF = (
+    START
+    + """
 assert run() == (0, 0) and run() == (0, 0)
 assert len(told("not kept on disk")) == 1 == len(seen), seen
 print(told("not kept on disk")[0])
@@ -53,8 +55,11 @@ from magneto import doctor
 (line,) = [f for f in doctor.examine() if f.name == "cache"]
 assert not line.ok and line.text == _magneto.disk_cache_info()["off"], line
 """
+)
 
-FILES = START + """
+FILES = (
+    START
+    + """
 assert run() == (0, 1) and run() == (1, 0)
 (plan,), (code,) = files("plan"), files("o")
 for path in (plan, code, os.path.join(folder, "key")):
@@ -111,8 +116,11 @@ for spoil in spoilers:
         assert run() == (1, 0), spoil
 assert len(told("is not used")) == 1 == len(seen), seen
 """
+)
 
-DAMAGE = START + """
+DAMAGE = (
+    START
+    + """
 assert run() == (0, 1)
 (plan,), (code,) = files("plan"), files("o")
 for path in (plan, code):
@@ -145,8 +153,11 @@ with open(plan, "wb") as f:
 assert run() == (0, 1) and open(plan, "rb").read() == whole
 assert not seen, seen
 """
+)
 
-KEY = START + """
+KEY = (
+    START
+    + """
 mine = os.path.join(folder, "key")
 before = open(mine, "rb").read()
 assert len(before) == 32 and len(set(before)) > 8
@@ -168,8 +179,11 @@ assert run() == (1, 0)
 assert (open(mine, "rb").read() == before) == (spoil == "none")
 assert os.lstat(mine).st_mode == 0o100600 and os.stat(mine).st_size == 32
 """
+)
 
-WRITERS = START + """
+WRITERS = (
+    START
+    + """
 import resource, time
 def temporary(age, name="tmp-" + "0" * 32):
     path = os.path.join(folder, name)
@@ -197,8 +211,11 @@ resource.setrlimit(resource.RLIMIT_FSIZE, limit)
 assert count("stored") == stored and count("temporaries") == 1 and not files("o") and not files("plan")
 assert run() == (0, 1) and run() == (1, 0) and not seen, seen
 """
+)
 
-DESCRIPTOR = START + """
+DESCRIPTOR = (
+    START
+    + """
 assert run() == (0, 1)
 (held,) = [int(fd) for fd in os.listdir("/proc/self/fd") if os.path.realpath("/proc/self/fd/" + fd) == os.path.realpath(folder)]
 assert not os.get_inheritable(held)
@@ -223,8 +240,11 @@ assert len(told("not used any more")) == 1 == len(seen), seen
 os.chmod(folder, 0o700)
 assert run() == (1, 0)
 """
+)
 
-FUZZ = START + """
+FUZZ = (
+    START
+    + """
 import random
 sys.path.insert(0, os.path.join(os.getcwd(), "tests"))
 from graphs import graph_text
@@ -290,6 +310,7 @@ print(tried, taken)
 assert taken < tried * 0.9
 assert attempt(body) == 1 or compile_only() == 1
 """
+)
 
 
 def run(code, folder, *args, make=True, **env):
@@ -297,7 +318,9 @@ def run(code, folder, *args, make=True, **env):
         os.makedirs(folder, mode=0o700, exist_ok=True)
         os.chmod(folder, 0o700)
     env = {**os.environ, "MAGNETO_STRICT": "1", "MAGNETO_CACHE": "1", "MAGNETO_CACHE_DIR": str(folder), **env}
-    done = subprocess.run([sys.executable, "-c", code, *args], env=env, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *args], env=env, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -355,6 +378,8 @@ def test_no_place_at_all_is_off(tmp_path):
 
 
 def test_switched_off_is_silent(tmp_path):
-    code = START + "assert run() == (0, 0) and not seen and 'MAGNETO_CACHE' in _magneto.disk_cache_info()['off']"
+    code = (
+        START + "assert run() == (0, 0) and not seen and 'MAGNETO_CACHE' in _magneto.disk_cache_info()['off']"
+    )
     run(code, tmp_path / "cache", MAGNETO_CACHE="0")
     assert not os.listdir(tmp_path / "cache")

@@ -1,4 +1,5 @@
 """Models that are compiled, called, copied and dropped leave nothing behind: no object, no entry, no memory."""
+
 import copy
 import gc
 import pickle
@@ -58,8 +59,17 @@ def small_heap():
     gc.unfreeze()
 
 
-KINDS = [{}, {"cycle": True}, {"hook": True}, {"part": True}, {"grad": True}, {"copied": True}, {"shared": True},
-         {"cycle": True, "hook": True, "grad": True, "shared": True}, {"cycle": True, "part": True, "copied": True}]
+KINDS = [
+    {},
+    {"cycle": True},
+    {"hook": True},
+    {"part": True},
+    {"grad": True},
+    {"copied": True},
+    {"shared": True},
+    {"cycle": True, "hook": True, "grad": True, "shared": True},
+    {"cycle": True, "part": True, "copied": True},
+]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: "-".join(k) or "plain")

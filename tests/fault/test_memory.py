@@ -65,12 +65,25 @@ assert magneto._magneto.stats()["fallbacks"] == counted and magneto._magneto.sta
 
 def run(code, *args, seconds=300, **more):
     env = {**os.environ, "MAGNETO_STRICT": "0", "MAGNETO_CACHE": "0", **more}
-    done = subprocess.run([sys.executable, "-c", code, *args], env=env, capture_output=True, text=True, timeout=seconds)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *args], env=env, capture_output=True, text=True, timeout=seconds
+    )
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("kind, mib", [("train", 2), ("train", 300), ("infer", 120), ("infer", 260), ("loaded", 0), ("loaded", 12),
-                                       ("loaded", 60), ("loaded", 110)])
+@pytest.mark.parametrize(
+    "kind, mib",
+    [
+        ("train", 2),
+        ("train", 300),
+        ("infer", 120),
+        ("infer", 260),
+        ("loaded", 0),
+        ("loaded", 12),
+        ("loaded", 60),
+        ("loaded", 110),
+    ],
+)
 def test_little_address_space(kind, mib):
     run(LIMITED, kind, str(mib))
 

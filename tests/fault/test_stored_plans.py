@@ -41,7 +41,9 @@ def call(f, *args):
 x, w = torch.randn(6, 6), torch.randn(6)
 """
 
-VARIANTS = START + """
+VARIANTS = (
+    START
+    + """
 def variants():
     yield deep, x, w
     yield lambda x, w: deep(x, w) * 2, x, w
@@ -87,8 +89,11 @@ for i, (f, *args) in enumerate(each):
     made = check(f, *args)
     assert made[0] >= 1 and made[1] == 0, (i, made)
 """
+)
 
-KINDS = START + """
+KINDS = (
+    START
+    + """
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -136,8 +141,11 @@ for again in range(2):
 _, made = call(lambda x: x + 1, x)
 assert made == (0, 0)  # not worth a file
 """
+)
 
-DAMAGE = START + """
+DAMAGE = (
+    START
+    + """
 want = deep(x, w)
 def run():
     got, made = call(deep, x, w)
@@ -172,12 +180,16 @@ with open(object, "r+b") as f:
     f.truncate(100)
 assert run() == (0, 1) and run() == (1, 0)
 """
+)
 
-READ = START + """
+READ = (
+    START
+    + """
 got, made = call(deep, x.fill_(0.3), w.fill_(0.1))
 torch.testing.assert_close(got, deep(x, w))
 print(*made)
 """
+)
 
 
 def run(code, folder, **env):

@@ -1,4 +1,5 @@
 """Programs with something in the middle that a graph cannot hold."""
+
 import contextlib
 
 import torch
@@ -345,11 +346,35 @@ def local_class(x):
     return Local().m(x)
 
 
-CASES = [(f, lambda: (randn(3),)) for f in (
-    print_between, print_in_loop, print_in_with, raise_in_try, containers, closures, item, objects, print_in_callee,
-    generators, context_manager, context_manager_break, exception_in_callee, supers, raises, nested_handlers,
-    return_in_finally_loop, while_loop, match_statement, star_unpack, walrus_slices, generator_send, yield_from,
-    local_class)]
+CASES = [
+    (f, lambda: (randn(3),))
+    for f in (
+        print_between,
+        print_in_loop,
+        print_in_with,
+        raise_in_try,
+        containers,
+        closures,
+        item,
+        objects,
+        print_in_callee,
+        generators,
+        context_manager,
+        context_manager_break,
+        exception_in_callee,
+        supers,
+        raises,
+        nested_handlers,
+        return_in_finally_loop,
+        while_loop,
+        match_statement,
+        star_unpack,
+        walrus_slices,
+        generator_send,
+        yield_from,
+        local_class,
+    )
+]
 CASES += [
     (context_manager_tidies, lambda: (randn(3), [1])),
     (mutate_list, lambda: (randn(3), [1])),

@@ -1,4 +1,5 @@
 """What the tests of the front end share: checked calls, forced breaks, training steps."""
+
 import contextlib
 
 import magneto

@@ -1,15 +1,23 @@
 """Exceptions: raised, caught, chained, in groups, through generators and with statements.  Every program is one graph unless its decorator says otherwise."""
+
 import torch, itertools, functools, collections, operator, math, contextlib
 from lang_registry import prog
 
+
 class MyErr(Exception):
     pass
+
+
 class MyErr2(MyErr):
     def __init__(self, a, b=2):
         super().__init__(a, b)
         self.a = a
         self.b = b
-class BaseErr(BaseException): pass
+
+
+class BaseErr(BaseException):
+    pass
+
 
 @prog
 def exc_basic(x):
@@ -18,6 +26,7 @@ def exc_basic(x):
     except ValueError:
         return x + 1
 
+
 @prog
 def exc_user(x):
     try:
@@ -25,12 +34,14 @@ def exc_user(x):
     except MyErr as e:
         return e.a * e.b
 
+
 @prog
 def exc_args(x):
     try:
         raise ValueError(x, 2)
     except ValueError as e:
         return e.args[0] * e.args[1]
+
 
 @prog
 def exc_else(x):
@@ -44,6 +55,7 @@ def exc_else(x):
         y = y - 1
     return y
 
+
 @prog
 def exc_finally_return(x):
     def f():
@@ -51,7 +63,9 @@ def exc_finally_return(x):
             raise ValueError
         finally:
             return x + 1
+
     return f()
+
 
 @prog
 def exc_nested(x):
@@ -65,6 +79,7 @@ def exc_nested(x):
     except ValueError:
         return x + 1
 
+
 @prog
 def exc_reraise(x):
     try:
@@ -76,6 +91,7 @@ def exc_reraise(x):
     except ValueError as e:
         return x + len(str(e))
 
+
 @prog
 def exc_chain_from(x):
     try:
@@ -85,6 +101,7 @@ def exc_chain_from(x):
             raise KeyError("b") from e
     except KeyError as e:
         return x + isinstance(e.__cause__, ValueError) + (e.__cause__ is e.__context__)
+
 
 @prog
 def exc_context(x):
@@ -96,6 +113,7 @@ def exc_context(x):
     except KeyError as e:
         return x + isinstance(e.__context__, ValueError) + (e.__cause__ is None) + e.__suppress_context__
 
+
 @prog
 def exc_from_none(x):
     try:
@@ -106,18 +124,21 @@ def exc_from_none(x):
     except KeyError as e:
         return x + e.__suppress_context__ + (e.__cause__ is None)
 
+
 @prog
 def exc_inlined(x):
     def g(n):
         if n > 1:
             raise MyErr("x")
         return n
+
     for i in range(4):
         try:
             x = x + g(i)
         except MyErr:
             x = x * 2
     return x
+
 
 @prog
 def exc_tuple(x):
@@ -126,12 +147,14 @@ def exc_tuple(x):
     except (ValueError, KeyError) as e:
         return x + 1, repr(e)
 
+
 @prog
 def exc_index(x):
     try:
         [1][4]
     except IndexError as e:
         return x + 1, str(e)
+
 
 @prog
 def exc_attr(x):
@@ -140,13 +163,17 @@ def exc_attr(x):
     except AttributeError as e:
         return x + 1
 
+
 @prog
 def exc_attr_obj(x):
-    class A: pass
+    class A:
+        pass
+
     try:
         A().foo
     except AttributeError as e:
         return x + 1, str(e)
+
 
 @prog
 def exc_type(x):
@@ -155,12 +182,14 @@ def exc_type(x):
     except TypeError as e:
         return x + 1, str(e)
 
+
 @prog
 def exc_zero(x):
     try:
         1 // 0
     except ZeroDivisionError as e:
         return x + 1, e.args
+
 
 @prog
 def exc_name(x):
@@ -169,6 +198,7 @@ def exc_name(x):
     except NameError as e:
         return x + 1, str(e)
 
+
 @prog
 def exc_unbound(x):
     try:
@@ -176,6 +206,7 @@ def exc_unbound(x):
         y = 1
     except UnboundLocalError as e:
         return x + 1, str(e)
+
 
 @prog
 def exc_stopiter(x):
@@ -186,6 +217,7 @@ def exc_stopiter(x):
     except StopIteration:
         return x + 1
 
+
 @prog
 def exc_assert(x):
     try:
@@ -193,11 +225,13 @@ def exc_assert(x):
     except AssertionError as e:
         return x + 1, str(e)
 
+
 @prog
 def assert_true(x):
     assert x.shape[0] == 3, f"{x.shape}"
     assert isinstance(x, torch.Tensor)
     return x + 1
+
 
 @prog
 def exc_torch_error(x):
@@ -206,6 +240,7 @@ def exc_torch_error(x):
     except Exception as e:
         return x + 1
 
+
 @prog
 def exc_torch_shape(x):
     try:
@@ -213,14 +248,18 @@ def exc_torch_shape(x):
     except RuntimeError as e:
         return x + 1
 
+
 @prog
 def exc_notimpl(x):
     class A:
-        def __add__(self, o): return NotImplemented
+        def __add__(self, o):
+            return NotImplemented
+
     try:
         A() + 1
     except TypeError as e:
         return x + 1, str(e)
+
 
 @prog
 def exc_with_traceback(x):
@@ -228,6 +267,7 @@ def exc_with_traceback(x):
         raise ValueError("a").with_traceback(None)
     except ValueError as e:
         return x + 1
+
 
 @prog
 def exc_add_note(x):
@@ -237,6 +277,7 @@ def exc_add_note(x):
         raise e
     except ValueError as e:
         return x + len(e.__notes__)
+
 
 @prog
 def exc_var_deleted(x):
@@ -250,6 +291,7 @@ def exc_var_deleted(x):
     except UnboundLocalError:
         return x + 1
 
+
 @prog
 def exc_group(x):
     try:
@@ -260,6 +302,7 @@ def exc_group(x):
         x = x * 2
     return x
 
+
 @prog
 def exc_group_naked(x):
     try:
@@ -267,6 +310,7 @@ def exc_group_naked(x):
     except* ValueError as eg:
         x = x + len(eg.exceptions)
     return x
+
 
 @prog
 def exc_group_none(x):
@@ -277,6 +321,7 @@ def exc_group_none(x):
     else:
         x = x * 2
     return x
+
 
 @prog
 def exc_group_rest(x):
@@ -289,6 +334,7 @@ def exc_group_rest(x):
         x = x * len(g.exceptions)
     return x
 
+
 @prog
 def exc_group_raise_in(x):
     try:
@@ -300,6 +346,7 @@ def exc_group_raise_in(x):
         x = x * len(g.exceptions)
     return x
 
+
 @prog
 def exc_baseexc(x):
     try:
@@ -307,12 +354,14 @@ def exc_baseexc(x):
     except BaseException as e:
         return x + 1
 
+
 @prog
 def exc_bare(x):
     try:
         raise MyErr
     except:
         return x + 1
+
 
 @prog
 def exc_loop_continue(x):
@@ -327,6 +376,7 @@ def exc_loop_continue(x):
             x = x * 1.5
     return x
 
+
 @prog
 def exc_loop_break(x):
     for i in range(4):
@@ -339,6 +389,7 @@ def exc_loop_break(x):
         x = x * 100
     return x
 
+
 @prog
 def exc_in_handler(x):
     def h():
@@ -349,17 +400,21 @@ def exc_in_handler(x):
                 raise KeyError("b")
             except KeyError as k:
                 return k.__context__
+
     e = h()
     return x + isinstance(e, ValueError)
+
 
 @prog
 def exc_sysexcinfo(x):
     import sys
+
     try:
         raise ValueError("a")
     except ValueError:
         t, v, tb = sys.exc_info()
         return x + (t is ValueError)
+
 
 @prog
 def exc_object_kept(x):
@@ -371,14 +426,17 @@ def exc_object_kept(x):
             errs.append(e)
     return x + len(errs), [type(e).__name__ for e in errs]
 
+
 @prog
 def exc_return_exc(x):
     e = ValueError("a", 1)
     return x + 1, e.args, isinstance(e, Exception)
 
+
 @prog
 def exc_create_return(x):
     return x + 1, ValueError("a")
+
 
 @prog
 def exc_setattr(x):
@@ -389,54 +447,74 @@ def exc_setattr(x):
     except MyErr as f:
         return f.payload
 
+
 @prog
 def exc_custom_str(x):
     class E(Exception):
-        def __str__(self): return "custom"
+        def __str__(self):
+            return "custom"
+
     try:
         raise E("a")
     except E as e:
         return x + len(str(e)), f"{e}"
 
+
 @prog
 def exc_class_attr(x):
     class E(Exception):
         code = 7
+
         def __init__(self, msg, *, k=1):
             super().__init__(msg)
             self.k = k
+
     try:
         raise E("m", k=4)
     except E as e:
         return x * e.code + e.k
 
+
 @prog
 def exc_user_iter(x):
     class It:
-        def __init__(self): self.i = 0
-        def __iter__(self): return self
+        def __init__(self):
+            self.i = 0
+
+        def __iter__(self):
+            return self
+
         def __next__(self):
             self.i += 1
-            if self.i > 3: raise StopIteration
+            if self.i > 3:
+                raise StopIteration
             return x * self.i
+
     return [t for t in It()]
+
 
 @prog
 def exc_getitem_protocol(x):
     class S:
         def __getitem__(self, i):
-            if i > 2: raise IndexError
+            if i > 2:
+                raise IndexError
             return x + i
+
     return [t for t in S()], len(list(S()))
+
 
 @prog
 def exc_getattr_fallback(x):
     class A:
         def __getattr__(self, n):
-            if n == "foo": return 5
+            if n == "foo":
+                return 5
             raise AttributeError(n)
+
     a = A()
     return x + a.foo + getattr(a, "bar", 2) + hasattr(a, "zip")
+
 
 @prog
 def exc_keyerror_missing(x):
@@ -446,6 +524,7 @@ def exc_keyerror_missing(x):
     except KeyError as e:
         return x * d["a"], e.args[0]
 
+
 @prog
 def exc_raise_class_with_cause(x):
     try:
@@ -453,12 +532,14 @@ def exc_raise_class_with_cause(x):
     except ValueError as e:
         return x + isinstance(e.__cause__, TypeError)
 
+
 @prog
 def exc_raise_nonexc(x):
     try:
         raise 3
     except TypeError as e:
         return x + 1, str(e)
+
 
 @prog
 def exc_raise_none_active(x):
@@ -468,17 +549,23 @@ def exc_raise_none_active(x):
         return x + 1, str(e)
 
 
-def _thrower(x): raise MyErr2(x, 5)
+def _thrower(x):
+    raise MyErr2(x, 5)
+
+
 @prog(None, graphs=1, breaks=1)
 def exc_leaves2(x):
     y = x + 1
     raise MyErr("bye")
+
+
 @prog
 def exc_from_callee_tensor(x):
     try:
         _thrower(x + 1)
     except MyErr2 as e:
         return e.a * 2
+
 
 @prog(None, graphs=None, breaks=None)
 def exc_handler_print(x):
@@ -489,6 +576,7 @@ def exc_handler_print(x):
         print("handler", e)
         y = y * 2
     return y
+
 
 @prog(None, graphs=None, breaks=None)
 def exc_item(x):
@@ -502,6 +590,7 @@ def exc_item(x):
         y = y * 2
     return y
 
+
 @prog
 def exc_decorated(x):
     def safe(f):
@@ -511,11 +600,15 @@ def exc_decorated(x):
                 return f(*a, **k)
             except MyErr as e:
                 return e.args[0]
+
         return w
+
     @safe
     def g(t):
         raise MyErr(t * 2)
+
     return g(x)
+
 
 @prog
 def exc_ctx_suppress(x):
@@ -523,25 +616,34 @@ def exc_ctx_suppress(x):
         raise ValueError
     return x + 1
 
+
 @prog
 def exc_ctx_swallow(x):
     class CM:
-        def __enter__(self): return self
+        def __enter__(self):
+            return self
+
         def __exit__(self, t, v, tb):
             self.t = t
             return True
+
     with CM() as c:
         raise ValueError
     return x + (c.t is ValueError)
 
+
 @prog
 def exc_ctx_noswallow(x):
     log = []
+
     class CM:
-        def __enter__(self): return self
+        def __enter__(self):
+            return self
+
         def __exit__(self, t, v, tb):
             log.append(t.__name__)
             return False
+
     try:
         with CM():
             raise ValueError
@@ -549,34 +651,43 @@ def exc_ctx_noswallow(x):
         x = x + 1
     return x, log
 
+
 @prog
 def exc_ctx_raise_in_exit(x):
     class CM:
-        def __enter__(self): return self
+        def __enter__(self):
+            return self
+
         def __exit__(self, t, v, tb):
             raise KeyError("exit")
+
     try:
         with CM():
             raise ValueError
     except KeyError as e:
         return x + isinstance(e.__context__, ValueError)
 
+
 @prog
 def exc_clear_frames(x):
     """What unittest's assertRaises does: the frames of a traceback forget their locals."""
+
     def inner(y):
         z = y + 1
         if z.shape:
             raise KeyError(z)
+
     def steps(y):
         try:
             yield y
             inner(y)
         finally:
             log.append("end")
+
     log = []
     try:
-        for y in steps(x): x = x * 2
+        for y in steps(x):
+            x = x * 2
     except KeyError as e:
         tb = e.__traceback__
         while tb is not None:
@@ -588,6 +699,7 @@ def exc_clear_frames(x):
         x = x + e.args[0]
     return x, log
 
+
 @prog()
 def vars_without_dict(x):
     try:
@@ -595,27 +707,45 @@ def vars_without_dict(x):
     except TypeError as e:
         return x + 1, str(e)
 
+
 @prog()
 def traceback_taken_away(x):
     kept = []
-    try: raise NameError("foo")
-    except NameError as e: kept.append(e.with_traceback(None))
+    try:
+        raise NameError("foo")
+    except NameError as e:
+        kept.append(e.with_traceback(None))
     return x + 1, str(kept[0]), kept[0].__traceback__ is None
+
 
 @prog()
 def object_getattribute_names_what_is_missing(x):
-    class A: pass
+    class A:
+        pass
+
     a, log = A(), ()
-    for get in (lambda: object.__getattribute__(a, "none"), lambda: super(A, a).none, lambda: type.__getattribute__(A, "q"), lambda: A.q):
-        try: get()
-        except AttributeError as e: log += (e.name, type(e.obj).__name__, str(e))
+    for get in (
+        lambda: object.__getattribute__(a, "none"),
+        lambda: super(A, a).none,
+        lambda: type.__getattribute__(A, "q"),
+        lambda: A.q,
+    ):
+        try:
+            get()
+        except AttributeError as e:
+            log += (e.name, type(e.obj).__name__, str(e))
     return x + 1, log
+
 
 @prog()
 def object_setattr_of_a_class(x):
-    class A: pass
+    class A:
+        pass
+
     log = ()
     for change in (lambda: object.__setattr__(A, "foo", 42), lambda: object.__delattr__(A, "foo")):
-        try: change()
-        except TypeError as e: log += (str(e),)
+        try:
+            change()
+        except TypeError as e:
+            log += (str(e),)
     return x + 1, log, hasattr(A, "foo")

@@ -1,4 +1,5 @@
 """Programs for instructions that ordinary code seldom has."""
+
 from lang_registry import prog
 
 

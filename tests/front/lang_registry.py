@@ -1,4 +1,5 @@
 """The list that the decorator of the lang_* programs fills: (name, function, arguments, number of graphs, of breaks)."""
+
 import torch
 
 PROGRAMS = []
@@ -6,6 +7,7 @@ PROGRAMS = []
 
 def prog(make=None, graphs=1, breaks=0):
     """Registers a program; make gives its arguments (one 3x4 tensor when it is left out); None means any number."""
+
     def register(f, args):
         PROGRAMS.append((f.__module__, f, args, graphs, breaks))
         return f

@@ -4,6 +4,7 @@ A program is source text that defines f (called on ARGS(), by default one tensor
 between() (what happens outside between two calls).  A file holds many: `=== name breaks=1 graphs=2` starts one.
 breaks=1: it may break, else it is compiled with fullgraph=True; graphs: how many the first call makes; entries: the most
 entries that three calls may make (default 3); forced=0: not with forced breaks."""
+
 import contextlib
 import copy
 import io
@@ -41,8 +42,14 @@ def attributes(o):
 def same(a, b):
     """Equal values of equal types; tensors bit for bit except rounding, plain objects by their attributes."""
     if isinstance(a, torch.Tensor):
-        return (isinstance(b, torch.Tensor) and type(a) is type(b) and a.shape == b.shape and a.dtype == b.dtype
-                and a.requires_grad == b.requires_grad and torch.allclose(a, b, atol=1e-6, equal_nan=True))
+        return (
+            isinstance(b, torch.Tensor)
+            and type(a) is type(b)
+            and a.shape == b.shape
+            and a.dtype == b.dtype
+            and a.requires_grad == b.requires_grad
+            and torch.allclose(a, b, atol=1e-6, equal_nan=True)
+        )
     if type(a) is not type(b) and (type(a).__name__ != type(b).__name__):
         return False
     if isinstance(a, (list, tuple, deque)):
@@ -60,7 +67,11 @@ def same(a, b):
     if isinstance(a, Enum):
         return a.name == b.name
     if isinstance(a, type) and a.__module__ == "program":
-        return a is b or (a.__qualname__, list(vars(a)), a.__doc__) == (b.__qualname__, list(vars(b)), b.__doc__)
+        return a is b or (a.__qualname__, list(vars(a)), a.__doc__) == (
+            b.__qualname__,
+            list(vars(b)),
+            b.__doc__,
+        )
     if not isinstance(a, type) and not callable(a) and type(a).__module__ == "program":
         return same(attributes(a), attributes(b))
     return bool(a == b) or (a != a and b != b)
@@ -97,7 +108,15 @@ def run(source, wrap):
                 state = copy.deepcopy(space["S"]()) if "S" in space else 0
             except Exception as e:
                 state = repr(e)
-        out.append([r, state, text.getvalue(), [str(w.message) for w in seen if "magneto" not in str(w.message)], list(args)])
+        out.append(
+            [
+                r,
+                state,
+                text.getvalue(),
+                [str(w.message) for w in seen if "magneto" not in str(w.message)],
+                list(args),
+            ]
+        )
         space.get("between", lambda: 0)()
     reset_torch()
     return out

@@ -1,4 +1,5 @@
 """magneto.compile as an API: every way of calling it, its companions, and what the result looks like."""
+
 import functools
 import inspect
 
@@ -211,7 +212,16 @@ def test_aten_backend():
     assert_same(c(X), f(X))
 
 
-@pytest.mark.parametrize("f", [torch.sin, torch.Tensor.cos, torch.ops.aten.exp.default, torch.ops.aten.tanh, functools.partial(torch.mul, other=2)])
+@pytest.mark.parametrize(
+    "f",
+    [
+        torch.sin,
+        torch.Tensor.cos,
+        torch.ops.aten.exp.default,
+        torch.ops.aten.tanh,
+        functools.partial(torch.mul, other=2),
+    ],
+)
 def test_functions_without_a_frame(f):
     counter = CompileCounter()
     compiled, x = magneto.compile(f, backend=counter, fullgraph=True), torch.randn(3)

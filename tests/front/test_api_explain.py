@@ -106,7 +106,9 @@ def test_options_of_what_is_compiled_are_used():
         return x + 1
 
     counter = CompileCounter()
-    assert magneto.explain(magneto.compile(f, backend=counter))(X).ops_per_graph != [[torch.ops.aten.add.Tensor]]
+    assert magneto.explain(magneto.compile(f, backend=counter))(X).ops_per_graph != [
+        [torch.ops.aten.add.Tensor]
+    ]
     assert counter.frame_count == 1
     module = magneto.compile(torch.nn.ReLU(), backend=counter)
     magneto.explain(module)(X)

@@ -1,8 +1,20 @@
 """torch.func transforms, switches of torch and context managers inside of compiled frames: one graph, eager's results."""
+
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, stack_module_state, vjp, vmap
+from torch.func import (
+    functional_call,
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    stack_module_state,
+    vjp,
+    vmap,
+)
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import magneto
@@ -40,7 +52,9 @@ def use_vjp(x):
 
 def per_sample(x):
     p = {k: v.detach() for k, v in LINEAR.named_parameters()}
-    return vmap(grad(lambda p, x: functional_call(LINEAR, p, (x.unsqueeze(0),)).sum()), in_dims=(None, 0))(p, x)
+    return vmap(grad(lambda p, x: functional_call(LINEAR, p, (x.unsqueeze(0),)).sum()), in_dims=(None, 0))(
+        p, x
+    )
 
 
 def use_sdpa(x):
@@ -85,7 +99,9 @@ BASE = torch.nn.Linear(4, 4, device="meta")
 
 def ensemble(x):
     """The module itself has no memory; its parameters are looked at, but no op takes them."""
-    return vmap(lambda p, a: functional_call(BASE, p, (a,)).sin(), in_dims=(0, None))({k: v.detach() for k, v in PARAMS.items()}, x)
+    return vmap(lambda p, a: functional_call(BASE, p, (a,)).sin(), in_dims=(0, None))(
+        {k: v.detach() for k, v in PARAMS.items()}, x
+    )
 
 
 PROGRAMS = {

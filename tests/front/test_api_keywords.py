@@ -152,8 +152,14 @@ def test_the_table_has_the_names_of_torch_compiler():
     table = rows("Names")
     assert set(torch.compiler.__all__) - set(table) == set()
     assert set(table.values()) == {"honoured", "no effect", "absent"}
-    public = {n for n in dir(torch.compiler) if callable(getattr(torch.compiler, n)) and not n.startswith("_")}
-    types = {n for n in public if isinstance(getattr(torch.compiler, n), type) or n in ("Any", "Callable", "FuncType")}
+    public = {
+        n for n in dir(torch.compiler) if callable(getattr(torch.compiler, n)) and not n.startswith("_")
+    }
+    types = {
+        n
+        for n in public
+        if isinstance(getattr(torch.compiler, n), type) or n in ("Any", "Callable", "FuncType")
+    }
     assert public - types - set(table) == set()
 
 
@@ -165,7 +171,9 @@ def test_the_table_has_the_keywords_of_torch_compile():
 
 def test_the_table_has_the_settings_of_torch_compiler():
     table = rows("Settings")
-    theirs = {n for n in dir(torch.compiler.config) if not n.startswith("_") and n in torch.compiler.config._config}
+    theirs = {
+        n for n in dir(torch.compiler.config) if not n.startswith("_") and n in torch.compiler.config._config
+    }
     assert theirs - set(table) == set()
 
 
@@ -179,7 +187,9 @@ def honoured_stance():
 
 def one_graph(fn, want=None):
     counter = CompileCounter()
-    torch.testing.assert_close(magneto.compile(fn, backend=counter, fullgraph=True)(X), fn(X) if want is None else want)
+    torch.testing.assert_close(
+        magneto.compile(fn, backend=counter, fullgraph=True)(X), fn(X) if want is None else want
+    )
     return counter.frame_count == 1
 
 

@@ -1,4 +1,5 @@
 """What programs say to a compiler: marks on functions, stances, wrappers of torch.compile; ours and torch's own."""
+
 import dataclasses
 import operator
 
@@ -85,7 +86,12 @@ def test_graph_break_of_torch():
 
 @pytest.mark.parametrize(
     "mark",
-    [magneto.allow_in_graph, magneto.nonstrict_trace, torch.compiler.allow_in_graph, torch._dynamo.nonstrict_trace],
+    [
+        magneto.allow_in_graph,
+        magneto.nonstrict_trace,
+        torch.compiler.allow_in_graph,
+        torch._dynamo.nonstrict_trace,
+    ],
 )
 def test_allow_in_graph(mark):
     f = wrap(mark)
@@ -110,7 +116,9 @@ def test_a_function_of_the_graph_reads_tensors_from_outside():
     ones = torch.ones(4)
     f = magneto.allow_in_graph(lambda x: x * 2 + ones)
     for backend in ("eager", "aot_eager"):
-        torch.testing.assert_close(magneto.compile(lambda x: f(x) + 1, backend=backend, fullgraph=True)(X), X * 2 + 2)
+        torch.testing.assert_close(
+            magneto.compile(lambda x: f(x) + 1, backend=backend, fullgraph=True)(X), X * 2 + 2
+        )
 
 
 @pytest.mark.parametrize("mark", [magneto.assume_constant_result, torch.compiler.assume_constant_result])
@@ -175,7 +183,9 @@ def test_torch_compile_calls_a_magneto_function():
     c = torch.compile(lambda x: f(x * 2) + 1, backend="eager")
     for _ in range(2):
         torch.testing.assert_close(c(X), inner(X * 2) + 1)
-    torch.testing.assert_close(magneto.compile(lambda x: x + 1)(X), X + 1)  # after torch's hook has been below ours
+    torch.testing.assert_close(
+        magneto.compile(lambda x: x + 1)(X), X + 1
+    )  # after torch's hook has been below ours
 
 
 def graphs():
@@ -466,8 +476,10 @@ def test_error_on_graph_break_without_a_break_is_part_of_the_graph():
 def test_contexts_of_torch_are_left_once():
     def f(x):
         with torch._dynamo.error_on_graph_break(False):
+
             class Local:
                 pass
+
         return x + 1, Local.__name__
 
     for _ in range(3):
@@ -487,7 +499,9 @@ def test_random_from_is_a_keyword():
 
 def test_a_function_of_the_graph_that_gives_nothing_runs_each_time():
     seen = []
-    note = wrap(magneto.allow_in_graph, lambda x: seen.append(float(x.sum())) if type(x) is torch.Tensor else None)
+    note = wrap(
+        magneto.allow_in_graph, lambda x: seen.append(float(x.sum())) if type(x) is torch.Tensor else None
+    )
 
     def f(x):
         y = x * 2
@@ -575,14 +589,17 @@ def test_kernels_of_attention_chosen_by_a_decorator():
     torch.testing.assert_close(magneto.compile(fn, fullgraph=True)(x), fn(x))
 
 
-@pytest.mark.parametrize("f, broken", [
-    (lambda x: x.sin() if x.shape[0] == 3 else x.cos(), True),
-    (lambda x: x.sin() if 3 < x.shape[0] else x.cos() if x.shape[0] < 3 else x + 1, True),
-    (lambda x: x.sin() if (x * x).size(0) != 3 else x.cos(), True),
-    (lambda x: x.sin() if x.shape[0] == 2 or x.shape[0] >= 5 else x.cos(), False),
-    (lambda x: x.sin() if x.shape[1] == 4 else x.cos(), False),
-    (lambda x: x[:3] + x.view(-1, 4)[:3], False),
-])
+@pytest.mark.parametrize(
+    "f, broken",
+    [
+        (lambda x: x.sin() if x.shape[0] == 3 else x.cos(), True),
+        (lambda x: x.sin() if 3 < x.shape[0] else x.cos() if x.shape[0] < 3 else x + 1, True),
+        (lambda x: x.sin() if (x * x).size(0) != 3 else x.cos(), True),
+        (lambda x: x.sin() if x.shape[0] == 2 or x.shape[0] >= 5 else x.cos(), False),
+        (lambda x: x.sin() if x.shape[1] == 4 else x.cos(), False),
+        (lambda x: x[:3] + x.view(-1, 4)[:3], False),
+    ],
+)
 @pytest.mark.parametrize("mark", [torch._dynamo.mark_dynamic, torch._dynamo.maybe_mark_dynamic])
 def test_sizes_marked_dynamic_that_have_one_value_only(f, broken, mark):
     from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
@@ -596,13 +613,16 @@ def test_sizes_marked_dynamic_that_have_one_value_only(f, broken, mark):
         torch.testing.assert_close(magneto.compile(f)(x), f(x))
 
 
-@pytest.mark.parametrize("names, f, calls", [
-    ("L['n']", lambda n: torch.ones(5) * n, [(0,), (1,), (2,), (3,)]),
-    ("L['x']", lambda x: x * x, [(torch.ones(n, 2),) for n in (2, 3, 4)]),
-    ("L['x'], L['n']", lambda x, n: x * n, [(torch.ones(n), n) for n in (2, 3, 4)]),
-    ("L\\['[xn]1'\\]", lambda x1, n1: x1 * n1, [(torch.ones(n), n) for n in (2, 3, 4)]),
-    ("L['l'][0]", lambda l: torch.ones(2) * l[0], [([n],) for n in (2, 3, 4)]),
-])
+@pytest.mark.parametrize(
+    "names, f, calls",
+    [
+        ("L['n']", lambda n: torch.ones(5) * n, [(0,), (1,), (2,), (3,)]),
+        ("L['x']", lambda x: x * x, [(torch.ones(n, 2),) for n in (2, 3, 4)]),
+        ("L['x'], L['n']", lambda x, n: x * n, [(torch.ones(n), n) for n in (2, 3, 4)]),
+        ("L\\['[xn]1'\\]", lambda x1, n1: x1 * n1, [(torch.ones(n), n) for n in (2, 3, 4)]),
+        ("L['l'][0]", lambda l: torch.ones(2) * l[0], [([n],) for n in (2, 3, 4)]),
+    ],
+)
 @pytest.mark.parametrize("dynamic", [None, False])
 def test_dynamic_sources(names, f, calls, dynamic):
     keep = Keep()

@@ -1,4 +1,5 @@
 """Custom back ends: what they receive, that what they return is what runs, registration, and PyTorch's own."""
+
 import copy
 import gc
 import shutil

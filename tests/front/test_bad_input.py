@@ -1,4 +1,5 @@
 """Wrong arguments name themselves; kinds of tensors that are not compiled run eagerly with the right result."""
+
 import contextlib
 import warnings
 
@@ -98,8 +99,10 @@ def test_tensor_kinds(kind):
             if kind == "nested":
                 assert all(torch.equal(a, b) for a, b in zip(got[0].unbind(), want[0].unbind()))
             elif kind != "meta":
-                torch.testing.assert_close(got[0].to_dense() if got[0].layout != torch.strided else got[0],
-                                           want[0].to_dense() if want[0].layout != torch.strided else want[0])
+                torch.testing.assert_close(
+                    got[0].to_dense() if got[0].layout != torch.strided else got[0],
+                    want[0].to_dense() if want[0].layout != torch.strided else want[0],
+                )
             torch.testing.assert_close(got[1], want[1])
 
 
@@ -255,6 +258,7 @@ def test_run_that_raises(name, grad):
         else:
             torch.testing.assert_close(got, want)
 
+
 BAD_CALLS = """
 x.permute(0, 0, 1) | x.movedim((0, 1), (0, 0)) | x.squeeze((0, 0)) | x.unfold(0, 3, 1) | x.unfold(0, 1, 0) | x.unfold(0, -1, 1) | x[2] | x[-3]
 x.view(5, -1) | x.expand(3, 3, 4) | x.narrow(0, 0, 3) | x.split([1, 2]) | x.index_select(0, torch.tensor([[0]])) | v.put_(i, m) | v.fill_(m)
@@ -273,7 +277,9 @@ UNCAUGHT = "def f(x, v, m, i):\n    return {}\n"
 
 
 @pytest.mark.parametrize("source", [CAUGHT, UNCAUGHT], ids=["caught", "uncaught"])
-@pytest.mark.parametrize("options", [{}, {"dynamic": True}, {"backend": "eager"}], ids=["own", "dynamic", "eager"])
+@pytest.mark.parametrize(
+    "options", [{}, {"dynamic": True}, {"backend": "eager"}], ids=["own", "dynamic", "eager"]
+)
 @pytest.mark.parametrize("expression", BAD_CALLS)
 def test_errors_are_those_of_the_kernels(expression, options, source):
     """Meta kernels accept some arguments that kernels refuse, and use other words where they refuse them."""
@@ -281,7 +287,9 @@ def test_errors_are_those_of_the_kernels(expression, options, source):
     exec(source.format(expression), space)
 
     def run(fn):
-        return outcome(fn, torch.arange(24.0).reshape(2, 3, 4), torch.arange(5.0), torch.ones(3, 3), torch.tensor([0, 1]))
+        return outcome(
+            fn, torch.arange(24.0).reshape(2, 3, 4), torch.arange(5.0), torch.ones(3, 3), torch.tensor([0, 1])
+        )
 
     want = run(space["f"])
     assert issubclass(want[0], Exception)

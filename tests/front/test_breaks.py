@@ -1,4 +1,5 @@
 """Breaking programs give what eager gives, wherever the break is."""
+
 import io
 import sys
 
@@ -89,7 +90,10 @@ def test_counters_that_torch_compile_has():
 
     magneto.compile(f)(torch.randn(3))
     magneto.compile(f)(torch.randn(3))
-    assert counters["frames"] == {"total": 2, "ok": 2} and counters["stats"] == {"calls_captured": 3, "unique_graphs": 2}
+    assert counters["frames"] == {"total": 2, "ok": 2} and counters["stats"] == {
+        "calls_captured": 3,
+        "unique_graphs": 2,
+    }
     ((reason, n),) = counters["graph_break"].items()
     assert "print" in reason and n == 1
     counters.clear()

@@ -1,4 +1,5 @@
 """Who shares compiled entries: equal options share them, instances of one class do not get into each other's way."""
+
 import collections
 import dataclasses
 import gc
@@ -182,7 +183,11 @@ def test_a_function_that_was_given_up_uses_what_fits_again():
 class State(nn.Module):
     def __init__(self):
         super().__init__()
-        self.plain, self.rows, self.named = torch.zeros(3), [torch.zeros(3), torch.ones(3)], {"k": torch.ones(3)}
+        self.plain, self.rows, self.named = (
+            torch.zeros(3),
+            [torch.zeros(3), torch.ones(3)],
+            {"k": torch.ones(3)},
+        )
         self.register_buffer("buffer", torch.zeros(3))
 
 
@@ -214,7 +219,11 @@ def test_tensors_that_a_recording_replaces_are_inputs_at_once():
             x = torch.randn(3)
             assert torch.allclose(f(x), step(theirs, x))
         assert counts().recompiles == 0, step.__name__
-        assert torch.equal(ours.plain, theirs.plain) and torch.equal(ours.rows[1], theirs.rows[1]) and torch.equal(ours.buffer, theirs.buffer)
+        assert (
+            torch.equal(ours.plain, theirs.plain)
+            and torch.equal(ours.rows[1], theirs.rows[1])
+            and torch.equal(ours.buffer, theirs.buffer)
+        )
 
 
 def test_copies_of_tensors_and_objects_compile_once():

@@ -1,4 +1,5 @@
 """Cached functions (functools.lru_cache) that are asked about sizes which differ from call to call."""
+
 import functools
 
 import pytest

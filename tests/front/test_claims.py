@@ -2,6 +2,7 @@
 
 Assertions about tensors do not break the graph: the answer is taken for granted and looked at by each run, before anything is
 written; when it is the other one, the program goes on as it would have without a compiler."""
+
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
@@ -34,7 +35,10 @@ def test_assertion(fullgraph):
     for x in (bad, bad):
         with pytest.raises(AssertionError, match="^the first$") as e:
             f(x)
-        assert e.traceback[-1].name == "asserted" and e.traceback[-1].lineno == asserted.__code__.co_firstlineno + 1
+        assert (
+            e.traceback[-1].name == "asserted"
+            and e.traceback[-1].lineno == asserted.__code__.co_firstlineno + 1
+        )
     assert torch.allclose(f(good), asserted(good))
 
 
@@ -43,7 +47,9 @@ def divided(x, y):
 
 
 @pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("options", [{}, {"fullgraph": True}, {"fullgraph": True, "backend": "eager"}, {"backend": "eager"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"fullgraph": True}, {"fullgraph": True, "backend": "eager"}, {"backend": "eager"}]
+)
 def test_divisors(options, grad):
     f, y = magneto.compile(divided, **options), torch.randn(2, requires_grad=grad)
     for x in (2.0, 3.0, 0.0, 2.0, -1.0, 0.0, 5.0):
@@ -241,7 +247,11 @@ def test_classes_of_one_hot():
     def f(x):
         return torch.nn.functional.one_hot(x, 3) + 1
 
-    for g in (magneto.compile(f, fullgraph=True), magneto.compile(f), magneto.compile(lambda x: torch.nn.functional.one_hot(x, 3))):
+    for g in (
+        magneto.compile(f, fullgraph=True),
+        magneto.compile(f),
+        magneto.compile(lambda x: torch.nn.functional.one_hot(x, 3)),
+    ):
         before = counts().graphs
         g(torch.tensor([0, 2])), g(torch.tensor([1, 0]))
         assert counts().graphs == before + 1

@@ -1,4 +1,5 @@
 """torch.cond, while_loop, scan, map and flex_attention in one graph, whatever the tensors say."""
+
 import random
 import sys
 
@@ -21,7 +22,12 @@ def two_operands(x, y):
 
 def no_operands(x, y):
     h = x * 2
-    r = torch.cond(pred=y.max() > x.max(), true_fn=lambda: {"r": h.sin(), "s": (y * W,)}, false_fn=lambda: {"r": W + x, "s": (h + 1,)}, operands=())
+    r = torch.cond(
+        pred=y.max() > x.max(),
+        true_fn=lambda: {"r": h.sin(), "s": (y * W,)},
+        false_fn=lambda: {"r": W + x, "s": (h + 1,)},
+        operands=(),
+    )
     return r["r"] * r["s"][0]
 
 
@@ -47,13 +53,17 @@ def constant(x, y):
 
 def loop_in_a_loop(x, y):
     def body(i, a):
-        return i + 1, while_loop(lambda j, b: j < 2, lambda j, b: (j + 1, b * 1.1 + y), (torch.tensor(0), a))[1]
+        return i + 1, while_loop(lambda j, b: j < 2, lambda j, b: (j + 1, b * 1.1 + y), (torch.tensor(0), a))[
+            1
+        ]
 
     return while_loop(lambda i, a: (i < 3) & (a.sum() < 100), body, (torch.tensor(0), x.abs()))[1]
 
 
 def numbers(x, y):
-    i, z = while_loop(lambda i, a: (i < 5) & (a.sum() < 30), lambda i, a: (i + 1, a.abs() * 1.5 + y), (torch.tensor(0), x))
+    i, z = while_loop(
+        lambda i, a: (i < 5) & (a.sum() < 30), lambda i, a: (i + 1, a.abs() * 1.5 + y), (torch.tensor(0), x)
+    )
     return i + z
 
 
@@ -62,7 +72,11 @@ def no_turn(x, y):
 
 
 def rows(x, y):
-    carry, out = scan(lambda c, a: ({"sum": c["sum"] + a * y[0]}, [c["sum"] * a, a.sin()]), {"sum": torch.zeros(())}, x.abs())
+    carry, out = scan(
+        lambda c, a: ({"sum": c["sum"] + a * y[0]}, [c["sum"] * a, a.sin()]),
+        {"sum": torch.zeros(())},
+        x.abs(),
+    )
     return out[0] + out[1] * carry["sum"]
 
 
@@ -76,7 +90,11 @@ def mapped(x, y):
 
 
 def trained_loop(x, y):
-    i, z, w = while_loop(lambda i, a, b: i < 4, lambda i, a, b: (i + 1, (a * W + y).tanh(), a + b * 0.5), (torch.tensor(0), x, y))
+    i, z, w = while_loop(
+        lambda i, a, b: i < 4,
+        lambda i, a, b: (i + 1, (a * W + y).tanh(), a + b * 0.5),
+        (torch.tensor(0), x, y),
+    )
     return i + z * w
 
 
@@ -87,7 +105,9 @@ def many_rows(x, y):
 
 
 def many_mapped(x, y):
-    return map_rows(lambda rows, c: (rows[0] @ rows[1] * c).sin(), [x.repeat(60, 2), y.repeat(60, 2)], y).sum(0)
+    return map_rows(lambda rows, c: (rows[0] @ rows[1] * c).sin(), [x.repeat(60, 2), y.repeat(60, 2)], y).sum(
+        0
+    )
 
 
 def nested_rows(x, y):
@@ -113,7 +133,11 @@ def values(sign):
 
 def results(f, xs):
     out = f(*xs)
-    grads = torch.autograd.grad(out.sum(), [x for x in xs if x.requires_grad], allow_unused=True) if out.requires_grad else ()
+    grads = (
+        torch.autograd.grad(out.sum(), [x for x in xs if x.requires_grad], allow_unused=True)
+        if out.requires_grad
+        else ()
+    )
     return out.detach(), grads
 
 
@@ -159,18 +183,25 @@ def test_both_branches_are_in_a_custom_backends_graph():
     magneto.compile(two_operands, backend=backend, fullgraph=True)(*values(1))
     (gm,) = seen
     (node,) = [n for n in gm.graph.nodes if n.target is torch.ops.higher_order.cond]
-    assert [type(getattr(gm, a.target)).__mro__[1].__name__ for a in node.args[1:3]] == ["GraphModule", "GraphModule"]
+    assert [type(getattr(gm, a.target)).__mro__[1].__name__ for a in node.args[1:3]] == [
+        "GraphModule",
+        "GraphModule",
+    ]
 
 
 def nested_bodies(x, y):
     def turn(i, a):
-        inner = while_loop(lambda j, b: j < 2, lambda j, b: (j + 1, (b * 1.1 + a).sin()), (torch.tensor(0), a))[1]
+        inner = while_loop(
+            lambda j, b: j < 2, lambda j, b: (j + 1, (b * 1.1 + a).sin()), (torch.tensor(0), a)
+        )[1]
         return i + 1, torch.cond(i > 1, lambda: inner + y, lambda: inner * a)
 
     return while_loop(lambda i, a: i < 3, turn, (torch.tensor(0), x))[1]
 
 
-@pytest.mark.parametrize("f", [two_operands, no_operands, many_rows, mapped, nested_bodies], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "f", [two_operands, no_operands, many_rows, mapped, nested_bodies], ids=lambda f: f.__name__
+)
 def test_bodies_in_a_custom_backends_graph_are_calls_of_torch_with_example_values(f):
     graphs = []
 
@@ -184,7 +215,11 @@ def test_bodies_in_a_custom_backends_graph_are_calls_of_torch_with_example_value
     for n in (n for gm in graphs[1:] for n in gm.graph.nodes):
         operator = isinstance(n.target, torch._ops.HigherOrderOperator)
         assert not isinstance(n.target, torch._ops.OpOverload)
-        assert operator or n.op not in ("placeholder", "call_function", "call_method") or isinstance(n.meta["example_value"], torch.Tensor)
+        assert (
+            operator
+            or n.op not in ("placeholder", "call_function", "call_method")
+            or isinstance(n.meta["example_value"], torch.Tensor)
+        )
 
 
 def test_a_backend_of_aot_autograd_traces_loops():
@@ -201,7 +236,11 @@ def test_a_backend_of_aot_autograd_traces_loops():
 @pytest.mark.parametrize("backend", ["magneto", "eager"])
 def test_branches_may_give_the_same_ints(backend):
     def f(x, y):
-        return torch.cond(x.sum() > 0, lambda: {"n": x.shape[0], "r": (x.sin(), 7)}, lambda: {"n": len(x), "r": (y.cos(), 7)})
+        return torch.cond(
+            x.sum() > 0,
+            lambda: {"n": x.shape[0], "r": (x.sin(), 7)},
+            lambda: {"n": len(x), "r": (y.cos(), 7)},
+        )
 
     g = magneto.compile(f, backend=backend, fullgraph=True)
     for sign in (1, -1):
@@ -234,13 +273,16 @@ def test_trained_branches():
 STATE = []
 
 
-@pytest.mark.parametrize("f", [
-    lambda x: torch.cond(x.sum() > 0, lambda a: STATE.append(1) or a + 1, lambda a: a - 1, (x,)),
-    lambda x: torch.cond(x.sum() > 0, lambda a: torch.rand(4) + a, lambda a: a - 1, (x,)),
-    lambda x: torch.cond(x.sum() > 0, lambda a: random.random() + a, lambda a: a - 1, (x,)),
-    lambda x: torch.cond(x.sum() > 0, lambda a: a[:2] + 1, lambda a: a - 1, (x,)),
-    lambda x: torch.cond(x.sum() > 0, lambda a: print(end="") or a + 1, lambda a: a - 1, (x,)),
-])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.cond(x.sum() > 0, lambda a: STATE.append(1) or a + 1, lambda a: a - 1, (x,)),
+        lambda x: torch.cond(x.sum() > 0, lambda a: torch.rand(4) + a, lambda a: a - 1, (x,)),
+        lambda x: torch.cond(x.sum() > 0, lambda a: random.random() + a, lambda a: a - 1, (x,)),
+        lambda x: torch.cond(x.sum() > 0, lambda a: a[:2] + 1, lambda a: a - 1, (x,)),
+        lambda x: torch.cond(x.sum() > 0, lambda a: print(end="") or a + 1, lambda a: a - 1, (x,)),
+    ],
+)
 def test_what_does_not_fit_ends_the_graph(f):
     with pytest.raises(RuntimeError, match="fullgraph=True, but the graph breaks"):
         magneto.compile(f, fullgraph=True)(values(1)[0])
@@ -248,7 +290,9 @@ def test_what_does_not_fit_ends_the_graph(f):
 
 def test_a_break_in_a_branch_leaves_the_call_to_eager():
     def f(x):
-        return torch.cond(x.sum() > 0, lambda p: p["a"][0] + torch.rand(4) * 0, lambda p: p["b"] - 1, ({"a": [x], "b": x},))
+        return torch.cond(
+            x.sum() > 0, lambda p: p["a"][0] + torch.rand(4) * 0, lambda p: p["b"] - 1, ({"a": [x], "b": x},)
+        )
 
     x = values(1)[0]
     torch.testing.assert_close(magneto.compile(f)(x), x)
@@ -257,7 +301,9 @@ def test_a_break_in_a_branch_leaves_the_call_to_eager():
 def test_a_loop_without_a_turn_passes_gradients_on():
     """Eager's own differentiates a turn that never was."""
     x, y = (t.requires_grad_() for t in values(1))
-    f = magneto.compile(lambda x, y: while_loop(lambda a: a.sum() > 1e6, lambda a: (a * y,), (x * 2,))[0] + y, fullgraph=True)
+    f = magneto.compile(
+        lambda x, y: while_loop(lambda a: a.sum() > 1e6, lambda a: (a * y,), (x * 2,))[0] + y, fullgraph=True
+    )
     gx, gy = torch.autograd.grad(f(x, y).sum(), (x, y))
     assert gx.tolist() == [2] * 4 and gy.tolist() == [1] * 4
 
@@ -287,7 +333,9 @@ def test_a_loop_is_one_operation_of_a_custom_backends_graph(f, ops):
 @pytest.mark.parametrize("backend", ["magneto", "eager"])
 def test_cond_of_a_batched_predicate(backend):
     def f(x):
-        return torch.vmap(lambda a: torch.cond(a.sum() > 0, lambda b: {"r": b.sin()}, lambda b: {"r": b * 2}, (a,)))(x)["r"]
+        return torch.vmap(
+            lambda a: torch.cond(a.sum() > 0, lambda b: {"r": b.sin()}, lambda b: {"r": b * 2}, (a,))
+        )(x)["r"]
 
     x, y = (torch.tensor([[1.0, 2], [-1, -2], [3, -1]], requires_grad=True) for _ in range(2))
     got = magneto.compile(f, backend=backend, fullgraph=True)(y)
@@ -310,24 +358,37 @@ def test_flex_attention_in_the_layout_of_the_query(layout, monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 def test_flex_attention():
     q = torch.randn(1, 2, 16, 8)
-    f = lambda q: flex_attention(q, q * 2, q, score_mod=lambda s, b, h, i, j: torch.where(i >= j, s * 2, s - j))  # noqa: E731
+    f = lambda q: flex_attention(
+        q, q * 2, q, score_mod=lambda s, b, h, i, j: torch.where(i >= j, s * 2, s - j)
+    )  # noqa: E731
     torch.testing.assert_close(magneto.compile(f, fullgraph=True)(q), f(q))
 
 
 def sized_branches(x, cond=torch.cond):
     n = x.shape[0]
-    return cond(x.sum() > 0, lambda a: a.sin().view(2 * n) * n, lambda a: a.flatten().cos() + torch.arange(n * 2), (x,))
+    return cond(
+        x.sum() > 0,
+        lambda a: a.sin().view(2 * n) * n,
+        lambda a: a.flatten().cos() + torch.arange(n * 2),
+        (x,),
+    )
 
 
 def sized_branches_in_branches(x, cond=torch.cond):
     def yes(a):
-        return cond(a.max() > 1, lambda b: b.view(-1) * b.shape[0], lambda b: b.reshape(x.shape[0] * 2) + 1, (a,))
+        return cond(
+            a.max() > 1, lambda b: b.view(-1) * b.shape[0], lambda b: b.reshape(x.shape[0] * 2) + 1, (a,)
+        )
 
     return cond(x.sum() > 0, yes, lambda a: a.flatten() * 2, (x,))
 
 
 def sized_loop(x):
-    return while_loop(lambda i, a: i < x.shape[0], lambda i, a: (i + 1, a.sin() + torch.ones(x.shape[0], 2)), (torch.tensor(0), x))[1]
+    return while_loop(
+        lambda i, a: i < x.shape[0],
+        lambda i, a: (i + 1, a.sin() + torch.ones(x.shape[0], 2)),
+        (torch.tensor(0), x),
+    )[1]
 
 
 def sized_rows(x):
@@ -362,7 +423,9 @@ def test_out_dtype_is_part_of_the_graph():
     from torch._higher_order_ops.out_dtype import out_dtype
 
     x, y = torch.randint(-9, 9, (2, 3), dtype=torch.int8), torch.randint(-9, 9, (3, 2), dtype=torch.int8)
-    f = magneto.compile(lambda x, y: out_dtype(torch.ops.aten.mm.default, torch.int32, x, y) + 1, fullgraph=True)
+    f = magneto.compile(
+        lambda x, y: out_dtype(torch.ops.aten.mm.default, torch.int32, x, y) + 1, fullgraph=True
+    )
     assert torch.equal(f(x, y), x.int() @ y.int() + 1)
     with pytest.raises(ValueError, match="only allows"):
         magneto.compile(lambda x, y: out_dtype(torch.ops.aten.add.Tensor, torch.int32, x, y))(x, x)

@@ -1,4 +1,5 @@
 """Frames whose compiling costs more than it brings are left to CPython, and tried again (entry/run/frame_cost)."""
+
 import pytest
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
 """Sizes that depend on values of tensors: numbers out of tensors used as sizes, results with as many rows as the data say."""
+
 import contextlib
 import os
 import subprocess
@@ -72,7 +73,11 @@ PROGRAMS = {
     "slice": (lambda x, y: (y * 2)[: x.item()].sin() + 1, (T(3), R(8)), (T(-2), R(8)), (T(11), R(8))),
     "slice_from": (lambda x, y: y[:, x.item() :].sin().sum(), (T(3), R(4, 8)), (T(1), R(4, 8))),
     "checked": (checked, (T(3), R(8)), (T(5), R(8))),
-    "split": (lambda n, v: [t.sum(0) + 1 for t in torch.split(v * 2, n.tolist())], (T([2, 3, 4]), R(9, 3)), (T([1, 0, 8]), R(9, 3))),
+    "split": (
+        lambda n, v: [t.sum(0) + 1 for t in torch.split(v * 2, n.tolist())],
+        (T([2, 3, 4]), R(9, 3)),
+        (T([1, 0, 8]), R(9, 3)),
+    ),
     "narrow": (lambda x, y: y.narrow(0, 1, x.item()) * 2, (T(1), R(5)), (T(4), R(5))),
     "view": (lambda x, y: y.view(x.item(), -1).sum(1), (T(3), R(12)), (T(4), R(12))),
     "select": (lambda x, y: (y[x.item()] * 2, y[int(x), 1:]), (T(1), R(5, 3)), (T(-1), R(5, 3))),
@@ -85,16 +90,40 @@ PROGRAMS = {
     "mask": (lambda x: (x[x > 0] * 2).sum(), (R(5),), (R(5),)),
     "mask_rows": (lambda x: x[x.sum(1) > 0].relu() + 1, (R(5, 4),), (R(5, 4),)),
     "mask_twice": (lambda x, m: x[m] @ x[m].T, (R(4, 3), ones(1, 0, 1, 1)), (R(4, 3), ones(0, 0, 1, 1))),
-    "mask_cat": (lambda x, m: torch.cat([x[m], x[~m]]), (R(4, 3), ones(1, 0, 1, 1)), (R(4, 3), ones(1, 0, 0, 0))),
-    "mask_add": (lambda x, m: x.index_add(0, m.nonzero()[:, 0], x[m]), (R(4, 3), ones(1, 0, 1, 1)), (R(4, 3), ones(1, 0, 0, 0))),
-    "mask_changes": (lambda x, m: (x[m], m.logical_not_().any(), x[m]), (R(4), ones(1, 0, 1, 1)), (R(4), ones(1, 0, 0, 0))),
+    "mask_cat": (
+        lambda x, m: torch.cat([x[m], x[~m]]),
+        (R(4, 3), ones(1, 0, 1, 1)),
+        (R(4, 3), ones(1, 0, 0, 0)),
+    ),
+    "mask_add": (
+        lambda x, m: x.index_add(0, m.nonzero()[:, 0], x[m]),
+        (R(4, 3), ones(1, 0, 1, 1)),
+        (R(4, 3), ones(1, 0, 0, 0)),
+    ),
+    "mask_changes": (
+        lambda x, m: (x[m], m.logical_not_().any(), x[m]),
+        (R(4), ones(1, 0, 1, 1)),
+        (R(4), ones(1, 0, 0, 0)),
+    ),
     "masked_select": (lambda x: x.masked_select(x > 0) + 1, (R(5),), (R(5),)),
-    "statistics": (lambda x, m: (x[m].mean(0), x[m].max(), x[m].sort(0)), (R(4, 2), ones(1, 1, 0, 1)), (R(4, 2), ones(1, 1, 0, 0))),
+    "statistics": (
+        lambda x, m: (x[m].mean(0), x[m].max(), x[m].sort(0)),
+        (R(4, 2), ones(1, 1, 0, 1)),
+        (R(4, 2), ones(1, 1, 0, 0)),
+    ),
     "reshape": (lambda x, m: x[m].reshape(-1, 2).sum(1), (R(4), ones(1, 1, 1, 1)), (R(4), ones(1, 0, 1, 0))),
-    "unique": (lambda x: torch.unique(x, return_inverse=True, return_counts=True), (T([2, 0, 4]),), (T([2, 0, 2]),)),
+    "unique": (
+        lambda x: torch.unique(x, return_inverse=True, return_counts=True),
+        (T([2, 0, 4]),),
+        (T([2, 0, 2]),),
+    ),
     "consecutive": (lambda x: torch.unique_consecutive(x), (T([2, 0, 4]),), (T([2, 2, 2]),)),
     "bincount": (lambda x: torch.bincount(x) + 1, (T([1, 2, 3]),), (T([1, 5, 3]),)),
-    "repeat_interleave": (lambda x, r: torch.repeat_interleave(x, r, dim=0) * 2, (R(3, 2), T([1, 2, 3])), (R(3, 2), T([1, 0, 3]))),
+    "repeat_interleave": (
+        lambda x, r: torch.repeat_interleave(x, r, dim=0) * 2,
+        (R(3, 2), T([1, 2, 3])),
+        (R(3, 2), T([1, 0, 3])),
+    ),
     "writes": (lambda x: x.masked_fill_(x > 0, 1)[x > 0.5], (R(5),), (R(5),)),
     "experts": (route, experts(6), experts(6)),
     "detection": (detect, (R(9, 4), torch.rand(9, 3)), (R(9, 4), torch.zeros(9, 3))),
@@ -126,7 +155,13 @@ def copies(args):
 def check(f, g, args):
     a, b = copies(args), copies(args)
     want, got = f(*a), g(*b)
-    assert_same({"result": got, "arguments": b}, {"result": want, "arguments": a}, rtol=1e-5, atol=1e-5, strides="used")
+    assert_same(
+        {"result": got, "arguments": b},
+        {"result": want, "arguments": a},
+        rtol=1e-5,
+        atol=1e-5,
+        strides="used",
+    )
 
 
 @pytest.mark.filterwarnings("ignore:_check_is_size")
@@ -151,7 +186,9 @@ def test_gradients():
         g = magneto.compile(f, fullgraph=full)
         for m in (ones(1, 0, 1, 1), ones(0, 1, 0, 0)):
             x, w = R(4, 3, requires_grad=True), R(3, 2, requires_grad=True)
-            torch.testing.assert_close(torch.autograd.grad(g(x, w, m), (x, w)), torch.autograd.grad(f(x, w, m), (x, w)))
+            torch.testing.assert_close(
+                torch.autograd.grad(g(x, w, m), (x, w)), torch.autograd.grad(f(x, w, m), (x, w))
+            )
 
 
 def test_settings_of_custom_backends():
@@ -166,7 +203,9 @@ def test_settings_of_custom_backends():
         assert count.graphs == graphs
 
 
-@pytest.mark.parametrize("f", [lambda x: float(x.sum()), lambda x: (x * 2, x.sum().item() / 2), lambda x: x * int(x.argmax())])
+@pytest.mark.parametrize(
+    "f", [lambda x: float(x.sum()), lambda x: (x * 2, x.sum().item() / 2), lambda x: x * int(x.argmax())]
+)
 def test_numbers_of_custom_backends_where_a_break_is_an_error(f):
     count = Count()
     check(f, magneto.compile(f, backend=count, fullgraph=True), (R(5),))
@@ -227,7 +266,12 @@ def test_what_is_taken_for_granted():
         return x[m] + x[n]
 
     g = magneto.compile(f)
-    for m, n in ((ones(1, 1, 0), ones(0, 1, 1)), (ones(1, 0, 0), ones(0, 1, 1)), (ones(1, 1, 0), ones(0, 1, 1)), (ones(1, 0, 0), ones(1, 1, 1))):
+    for m, n in (
+        (ones(1, 1, 0), ones(0, 1, 1)),
+        (ones(1, 0, 0), ones(0, 1, 1)),
+        (ones(1, 1, 0), ones(0, 1, 1)),
+        (ones(1, 0, 0), ones(1, 1, 1)),
+    ):
         check(f, g, (R(3), m, n))
     with pytest.raises(RuntimeError):
         g(R(3), ones(1, 1, 0), ones(1, 1, 1))
@@ -308,7 +352,11 @@ def test_broken_promises():
         magneto.compile(lambda x: x + 1)(x)
     with pytest.raises(ConstraintViolationError):
         magneto.compile(lambda x: x + 1 if x.shape[0] == 3 else x)(y)
-    check(lambda x: x + 1 if x.shape[0] == 4 else x, magneto.compile(lambda x: x + 1 if x.shape[0] == 4 else x), (y,))
+    check(
+        lambda x: x + 1 if x.shape[0] == 4 else x,
+        magneto.compile(lambda x: x + 1 if x.shape[0] == 4 else x),
+        (y,),
+    )
 
 
 def test_changing_sizes_of_inputs():
@@ -343,7 +391,10 @@ def test_rows_that_data_choose_of_one_dimension(fn):
 
 def test_indexing_by_a_mask_that_leaves_no_order_of_memory():
     x, m = R(4, 5, 6), ones(1, 0, 1, 1, 0)
-    assert magneto.compile(lambda x, m: x.transpose(0, 2)[:, m])(x, m).stride() == x.transpose(0, 2)[:, m].stride()
+    assert (
+        magneto.compile(lambda x, m: x.transpose(0, 2)[:, m])(x, m).stride()
+        == x.transpose(0, 2)[:, m].stride()
+    )
     with pytest.raises(RuntimeError, match="depends on data"):
         magneto.compile(lambda x, m: x.transpose(0, 2)[:, m], fullgraph=True)(x, m)
 
@@ -360,7 +411,10 @@ def test_gradient_of_what_a_mask_chooses():
     m = ones(1, 0, 1, 1, 0, 0)
     for fn in (write, fill):
         for dynamic in (None, True):
-            leaves = [[t.clone().requires_grad_() for t in (torch.ones(6, 3), torch.full((3, 3), 2.0))] for _ in range(2)]
+            leaves = [
+                [t.clone().requires_grad_() for t in (torch.ones(6, 3), torch.full((3, 3), 2.0))]
+                for _ in range(2)
+            ]
             for f, (x, v) in zip((fn, magneto.compile(fn, dynamic=dynamic)), leaves):
                 (f(x, m, v) * torch.arange(18.0).view(6, 3)).sum().backward()
             torch.testing.assert_close([t.grad for t in leaves[1]], [t.grad for t in leaves[0]])
@@ -417,7 +471,13 @@ def test_such_operators_break_where_gradients_are_wanted():
     assert counts().reasons.get("data_dependent") == 1
 
 
-@pytest.mark.parametrize("shape, write", [((4, 16), lambda q, i, x: q[:, i : i + 4].copy_(x.t())), ((16, 4), lambda q, i, x: q[i : i + 4].copy_(x))])
+@pytest.mark.parametrize(
+    "shape, write",
+    [
+        ((4, 16), lambda q, i, x: q[:, i : i + 4].copy_(x.t())),
+        ((16, 4), lambda q, i, x: q[i : i + 4].copy_(x)),
+    ],
+)
 def test_rows_or_columns_of_a_queue_are_written_where_a_counter_says(shape, write):
     def push(queue, at, x):
         i = int(at)
@@ -456,6 +516,7 @@ def test_numbers_out_of_tensors_made_of_data_sizes(number, fullgraph):
 
 def test_random_numbers_of_a_run_that_is_given_up():
     """Sizes that are other than the recording took them for: the same numbers are drawn once more."""
+
     def f():
         x, seen = torch.rand(4, requires_grad=True), []
         for dim in (None, 0):

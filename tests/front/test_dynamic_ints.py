@@ -1,4 +1,5 @@
 """Ints that differ from call to call become inputs of the graph after the first change; what needs the number itself is guarded."""
+
 import math
 import operator
 import time
@@ -48,6 +49,8 @@ STEADY = [  # one recompile at most, whatever n is
     lambda x, n: x * (n if n else 0),
     inplace,
 ]
+
+
 def matched(x, n):
     match n:
         case 3:
@@ -200,7 +203,9 @@ def test_dynamic_says_when(dynamic, recompiles):
     assert s.recompiles == recompiles and not s.breaks, s
 
 
-@pytest.mark.parametrize("f", [lambda x, n: x[n] * 2, lambda x, n: x[1:, n], lambda x, n: x[x.size(0) - n, n]])
+@pytest.mark.parametrize(
+    "f", [lambda x, n: x[n] * 2, lambda x, n: x[1:, n], lambda x, n: x[x.size(0) - n, n]]
+)
 def test_rows_are_taken_by_number_without_a_look_at_it(f):
     x = torch.randn(9, 9)
     g = magneto.compile(f, fullgraph=True)
@@ -251,8 +256,15 @@ def kept_graphs(f, calls, **options):
 NUMBERS = {
     "clamp": lambda x, n: x.clamp(max=n) + x.clamp(0.25, n) + x.clip(-n, n),
     "power": lambda x, n: x**n + (n + 1) ** x,
-    "filled": lambda x, n: torch.full((3,), n) + x.masked_fill(x > 1, n) + torch.full_like(x, n) + x.new_full((3,), n),
-    "tensor": lambda x, n: (torch.tensor(n), torch.tensor([n, 2]) * 2, torch.as_tensor(n) + x, torch.tensor([n + 1], dtype=torch.float64)),
+    "filled": lambda x, n: (
+        torch.full((3,), n) + x.masked_fill(x > 1, n) + torch.full_like(x, n) + x.new_full((3,), n)
+    ),
+    "tensor": lambda x, n: (
+        torch.tensor(n),
+        torch.tensor([n, 2]) * 2,
+        torch.as_tensor(n) + x,
+        torch.tensor([n + 1], dtype=torch.float64),
+    ),
     "addcmul": lambda x, n: torch.addcmul(x, x, x, value=n) + torch.addcdiv(x, x, x, value=n),
     "negative": lambda x, n: x + (-n) + n,
 }
@@ -307,7 +319,15 @@ def test_frozen_sets_of_objects_are_compared_by_their_elements():
     assert kept_graphs(f, [(torch.ones(2), s) for s in sets]) == 2
 
 
-@pytest.mark.parametrize("values", [(1.0, 2.5, 0.0, -3.0), (2, 3, 4), (np.float32(3), np.float32(4)), (np.int64(0), np.int64(1), np.int64(5))])
+@pytest.mark.parametrize(
+    "values",
+    [
+        (1.0, 2.5, 0.0, -3.0),
+        (2, 3, 4),
+        (np.float32(3), np.float32(4)),
+        (np.int64(0), np.int64(1), np.int64(5)),
+    ],
+)
 def test_numbers_that_are_inputs_at_once(values):
     counter = CompileCounter()
     dynamic = None if isinstance(values[0], np.generic) else True
@@ -346,7 +366,11 @@ def test_least_and_greatest_sizes(case, own):
     """min() and max() of sizes are computed by each run: one graph, on whichever side of the bound a size is."""
     magneto.reset()
     graphs, f = [], LEAST[case]
-    g = magneto.compile(f, dynamic=True) if own else magneto.compile(f, dynamic=True, backend=lambda gm, example: graphs.append(gm) or gm)
+    g = (
+        magneto.compile(f, dynamic=True)
+        if own
+        else magneto.compile(f, dynamic=True, backend=lambda gm, example: graphs.append(gm) or gm)
+    )
     for rows, columns in ((3, 7), (9, 5), (4, 3), (12, 13), (7, 6)):
         x = torch.randn(rows, columns)
         torch.testing.assert_close(g(x), f(x))
@@ -358,7 +382,16 @@ def test_least_of_other_numbers():
 
     def f(x, n):
         s = x.shape[0]
-        return x + 1, max(s, 2.5), max(s, True), min((s, 4), key=lambda v: -v), max(s, s), min([s]), max(n, s, 7), max((), default=s)
+        return (
+            x + 1,
+            max(s, 2.5),
+            max(s, True),
+            min((s, 4), key=lambda v: -v),
+            max(s, s),
+            min([s]),
+            max(n, s, 7),
+            max((), default=s),
+        )
 
     magneto.reset()
     g = magneto.compile(f, dynamic=True)
@@ -376,7 +409,10 @@ CALLED = {
     "ceil": (lambda x: x.new_zeros(math.ceil(x.shape[0] / 2)), ["truediv", "ceil", "new_zeros"]),
     "round": (lambda x: x[: round(x.shape[0] * 0.75)], ["mul", "round", "getitem"]),
     "abs": (lambda x: x.new_ones(abs(1 - x.shape[0])), ["sub", "abs", "new_ones"]),
-    "shifts": (lambda x: x[: x.shape[0] >> 1].new_zeros(x.shape[0] << 2), ["floordiv", "getitem", "mul", "new_zeros"]),
+    "shifts": (
+        lambda x: x[: x.shape[0] >> 1].new_zeros(x.shape[0] << 2),
+        ["floordiv", "getitem", "mul", "new_zeros"],
+    ),
     "divmod": (lambda x: x.new_ones(divmod(x.shape[0], 3)[0]), ["floordiv", "new_ones"]),
     "neg": (lambda x: x.new_ones(-x.shape[0] + 30), ["neg", "add", "new_ones"]),
 }
@@ -389,7 +425,9 @@ def test_functions_of_sizes_in_graphs_for_backends(case, backend):
     f, names = CALLED[case]
     graphs = []
     magneto.reset()
-    g = magneto.compile(f, dynamic=True, fullgraph=True, backend=backend or (lambda gm, example: graphs.append(gm) or gm))
+    g = magneto.compile(
+        f, dynamic=True, fullgraph=True, backend=backend or (lambda gm, example: graphs.append(gm) or gm)
+    )
     for rows in (4, 6, 9, 13):
         x = torch.randn(rows)
         torch.testing.assert_close(g(x), f(x))

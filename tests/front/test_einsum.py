@@ -1,4 +1,5 @@
 """torch.einsum of three and more operands, with opt_einsum's search for the best order where that is installed."""
+
 import sys
 import types
 

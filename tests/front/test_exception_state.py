@@ -1,5 +1,6 @@
 """What exceptions carry when a segment ends while they are about: tracebacks, contexts; names without a value; state that is
 set late."""
+
 import sys
 import traceback
 
@@ -283,19 +284,37 @@ def raised(f):
         return e
 
 
-@pytest.mark.parametrize("make, names", [
-    (lambda: with_members(SyntaxError("x"), filename="a.py", lineno=3, text="t", offset=7), "msg filename lineno text offset end_lineno args"),
-    (lambda: with_members(Slotted("x"), own=3, lineno=4), "own filename lineno"),
-    (lambda: with_members(OSError("q"), errno=5, strerror="k"), "errno strerror filename args"),
-    (lambda: with_members(OSError(2, "no", "name"), filename=None, filename2="g"), "errno filename filename2"),
-    (lambda: with_members(UnicodeDecodeError("utf8", b"abc", 0, 1, "r"), start=2, end=3, reason="z", object=b"abcd"), "start end reason object args"),
-    (lambda: with_members(ImportError("m"), name="n", path="p", msg="q"), "name path msg args"),
-    (lambda: with_members(StopIteration(1), value=4), "value args"),
-    (lambda: with_members(SystemExit(1), code=4), "code args"),
-    (lambda: raised(lambda: no_such_name), "name args"),  # noqa: F821
-    (lambda: raised(lambda: [].nothing), "name obj args"),
-    (lambda: with_members(ValueError(1), __cause__=None, __suppress_context__=False), "__cause__ __suppress_context__"),
-], ids=lambda v: v.replace(" ", "-") if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    "make, names",
+    [
+        (
+            lambda: with_members(SyntaxError("x"), filename="a.py", lineno=3, text="t", offset=7),
+            "msg filename lineno text offset end_lineno args",
+        ),
+        (lambda: with_members(Slotted("x"), own=3, lineno=4), "own filename lineno"),
+        (lambda: with_members(OSError("q"), errno=5, strerror="k"), "errno strerror filename args"),
+        (
+            lambda: with_members(OSError(2, "no", "name"), filename=None, filename2="g"),
+            "errno filename filename2",
+        ),
+        (
+            lambda: with_members(
+                UnicodeDecodeError("utf8", b"abc", 0, 1, "r"), start=2, end=3, reason="z", object=b"abcd"
+            ),
+            "start end reason object args",
+        ),
+        (lambda: with_members(ImportError("m"), name="n", path="p", msg="q"), "name path msg args"),
+        (lambda: with_members(StopIteration(1), value=4), "value args"),
+        (lambda: with_members(SystemExit(1), code=4), "code args"),
+        (lambda: raised(lambda: no_such_name), "name args"),  # noqa: F821
+        (lambda: raised(lambda: [].nothing), "name obj args"),
+        (
+            lambda: with_members(ValueError(1), __cause__=None, __suppress_context__=False),
+            "__cause__ __suppress_context__",
+        ),
+    ],
+    ids=lambda v: v.replace(" ", "-") if isinstance(v, str) else "",
+)
 def test_members_of_exceptions_after_a_break(make, names):
     def f(x):
         y = x + 1

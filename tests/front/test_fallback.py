@@ -1,4 +1,5 @@
 """What users see when something is missing: the program still runs, one warning names the reason, doctor tells the rest."""
+
 import os
 import subprocess
 import sys
@@ -36,7 +37,9 @@ for _ in range(2):
 
 def run(program=PROGRAM, **env):
     env = {k: v for k, v in {**os.environ, **env}.items() if v is not None}
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=env, timeout=120
+    )
 
 
 def test_one_warning_and_the_right_result():
@@ -58,7 +61,9 @@ def test_operators_that_get_memory_twice_run_as_they_are():
 
 def test_doctor(capsys):
     findings = {f.name: f for f in doctor.examine()}
-    assert {"torch", "torch C ABI", "LLVM", "oneDNN", "threads", "vector width", "OpenMP", "GPU"} <= set(findings)
+    assert {"torch", "torch C ABI", "LLVM", "oneDNN", "threads", "vector width", "OpenMP", "GPU"} <= set(
+        findings
+    )
     assert all(f.mend for f in findings.values() if not f.ok)
     status = doctor.main()
     out = capsys.readouterr().out

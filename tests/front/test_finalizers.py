@@ -1,5 +1,6 @@
 """What runs when an older object goes out of use runs at the statement that drops it: __del__, clean-up of generators, weak references'
 callbacks.  The programs are generated: each way to drop what a box holds, with each kind of finalizer, at each depth below the box."""
+
 import collections
 import functools
 import gc
@@ -169,7 +170,12 @@ DROPS = {
     "cell": "b(1) | b.drop()",
 }
 
-CASES = [(box, drop.strip()) for box, text in DROPS.items() for line in text.splitlines() for drop in line.split(" | ")]
+CASES = [
+    (box, drop.strip())
+    for box, text in DROPS.items()
+    for line in text.splitlines()
+    for drop in line.split(" | ")
+]
 
 
 def program(drop):
@@ -189,7 +195,7 @@ def run(f, box, held):
     r = f(torch.ones(2), b, LOG)
     seen = list(LOG)
     del b
-    return r[0].tolist(), r[1], seen[:r[1]], list(LOG)
+    return r[0].tolist(), r[1], seen[: r[1]], list(LOG)
 
 
 def pairs():
@@ -272,6 +278,7 @@ def test_what_runs_nothing_when_it_goes_breaks_no_graph():
 def test_what_others_hold_breaks_no_graph():
     """The logger of an object that is dropped has handlers with weak references, and stays."""
     import logging
+
     logger = logging.getLogger("test_finalizers")
     logger.addHandler(logging.NullHandler())
 

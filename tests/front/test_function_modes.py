@@ -39,7 +39,15 @@ def test_active_at_the_call(backend):
         return torch.sin(x) + 1
 
     opt, x = compiled(fn, backend, fullgraph=True, recompile_limit=32), torch.ones(3)
-    for make in [lambda: (Scale(2),), lambda: (Scale(3),), lambda: (Other(3),), lambda: (Scale(2), Other(5)), lambda: (Other(5), Scale(2)), lambda: (), lambda: (Scale(2),)]:
+    for make in [
+        lambda: (Scale(2),),
+        lambda: (Scale(3),),
+        lambda: (Other(3),),
+        lambda: (Scale(2), Other(5)),
+        lambda: (Other(5), Scale(2)),
+        lambda: (),
+        lambda: (Scale(2),),
+    ]:
         mine, want = make(), make()
         results = []
         for modes, f in ((mine, opt), (want, fn)):
@@ -175,7 +183,9 @@ def test_the_graph_of_a_call_that_gives_its_argument():
     x = torch.ones(3)
     with Scale(2):
         magneto.compile(functional, backend=backend, fullgraph=True)(x)
-    assert [[o.split("_")[0] for o in g] for g in graphs] == [["placeholder", "call", "call", "call", "output"]]
+    assert [[o.split("_")[0] for o in g] for g in graphs] == [
+        ["placeholder", "call", "call", "call", "output"]
+    ]
 
 
 def test_modes_do_not_see_what_a_backend_calls():

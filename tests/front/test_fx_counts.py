@@ -1,4 +1,5 @@
 """Graphs and operations that a custom backend is given: as many as torch.compile gives to torch's own counting backend."""
+
 import pytest
 import torch
 import magneto
@@ -6,7 +7,9 @@ from support import counts
 
 
 def count(f, *args, **options):
-    from torch._dynamo.testing import CompileCounter  # slow, and not needed by the other tests of this process
+    from torch._dynamo.testing import (
+        CompileCounter,
+    )  # slow, and not needed by the other tests of this process
 
     counter = CompileCounter()
     got = magneto.compile(f, backend=counter, **options)(*args)
@@ -71,7 +74,18 @@ def inference_in_no_grad(x):
     return x + y.shape[0]
 
 
-CASES = [(inference_mode, 1, 4), (inference_in_no_grad, 1, 7), (set_grad_as_it_is, 1, 4), (no_grad_in_no_grad, 1, 3), (dead_result, 1, 1), (only_asked, 1, 1), (loop_over_rows, 1, 6), (unpack, 1, 5), (some_rows, 1, 4), (explicit_iter, 1, 3)]
+CASES = [
+    (inference_mode, 1, 4),
+    (inference_in_no_grad, 1, 7),
+    (set_grad_as_it_is, 1, 4),
+    (no_grad_in_no_grad, 1, 3),
+    (dead_result, 1, 1),
+    (only_asked, 1, 1),
+    (loop_over_rows, 1, 6),
+    (unpack, 1, 5),
+    (some_rows, 1, 4),
+    (explicit_iter, 1, 3),
+]
 
 
 @pytest.mark.parametrize("f, graphs, ops", CASES)

@@ -1,4 +1,5 @@
 """torch.func in graphs for a custom backend: the calls that torch.compile shows, and right results of every backend."""
+
 import pytest
 import torch
 from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
@@ -90,5 +91,8 @@ def test_calls_and_results(f, ops):
 def test_gradients_through_a_transform_are_the_users():
     x = torch.randn(3, 4, requires_grad=True)
     f = magneto.compile(lambda x: vmap(Ten.apply)(x).sin(), backend="eager", fullgraph=True)
-    (got,), (want,) = torch.autograd.grad(f(x).sum(), x), torch.autograd.grad(vmap(Ten.apply)(x).sin().sum(), x)
+    (got,), (want,) = (
+        torch.autograd.grad(f(x).sum(), x),
+        torch.autograd.grad(vmap(Ten.apply)(x).sin().sum(), x),
+    )
     assert torch.allclose(got, want)

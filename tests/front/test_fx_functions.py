@@ -1,4 +1,5 @@
 """autograd.Function, checkpoints and the engine in graphs for a custom backend."""
+
 import enum
 
 import pytest
@@ -130,7 +131,9 @@ def with_module(x):
 
 def with_closure(x):
     w = x.detach().exp()
-    return Apply.apply(x, lambda t: t * w)[0] + Apply.apply(x, torch.sin)[0] + Apply.apply(x, LINEAR.forward)[0]
+    return (
+        Apply.apply(x, lambda t: t * w)[0] + Apply.apply(x, torch.sin)[0] + Apply.apply(x, LINEAR.forward)[0]
+    )
 
 
 def block(x):
@@ -138,7 +141,9 @@ def block(x):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "magneto"])
-@pytest.mark.parametrize("f", [one, other, several, cast, with_object, with_tensors, with_module, with_closure, block])
+@pytest.mark.parametrize(
+    "f", [one, other, several, cast, with_object, with_tensors, with_module, with_closure, block]
+)
 def test_one_graph_with_the_users_backward(f, backend):
     a, b = (torch.linspace(-1, 1, 5).requires_grad_() for _ in range(2))
     want, got = f(a), magneto.compile(f, backend=backend, fullgraph=True)(b)
@@ -158,14 +163,20 @@ def test_a_call_is_one_operation_and_an_item_for_each_result(f, ops):
 
 
 def test_another_object_is_another_graph():
-    f, x = magneto.compile(lambda x, o: Object.apply(x, o)[0], backend="eager", fullgraph=True), torch.ones(2, requires_grad=True)
+    f, x = (
+        magneto.compile(lambda x, o: Object.apply(x, o)[0], backend="eager", fullgraph=True),
+        torch.ones(2, requires_grad=True),
+    )
     for scale in (3, 3, 5):
         (g,) = torch.autograd.grad(f(x, Setting(scale)).sum(), x)
         assert g.tolist() == [scale * 10] * 2
 
 
 def test_an_object_with_a_tensor_is_part_of_the_graph():
-    f, x = magneto.compile(lambda x, o: Object.apply(x, o)[0] + 1, backend="aot_eager", fullgraph=True), torch.ones(2, requires_grad=True)
+    f, x = (
+        magneto.compile(lambda x, o: Object.apply(x, o)[0] + 1, backend="aot_eager", fullgraph=True),
+        torch.ones(2, requires_grad=True),
+    )
     for scale in (torch.tensor(2.0), torch.tensor(4.0)):
         (g,) = torch.autograd.grad(f(x, Setting(scale)).sum(), x)
         assert g.tolist() == [float(scale) * 10] * 2
@@ -221,8 +232,15 @@ def test_classes_as_arguments():
     from torch.nn.attention.flex_attention import create_block_mask
 
     def f(x):
-        mask = create_block_mask(lambda b, h, q, k: (k <= q) & (x[b, q % 4] > 0), B=2, H=None, Q_LEN=128, KV_LEN=128,
-                                 device="cpu", _compile=False)
+        mask = create_block_mask(
+            lambda b, h, q, k: (k <= q) & (x[b, q % 4] > 0),
+            B=2,
+            H=None,
+            Q_LEN=128,
+            KV_LEN=128,
+            device="cpu",
+            _compile=False,
+        )
         return mask.kv_num_blocks
 
     x = torch.randn(2, 4)
@@ -233,6 +251,7 @@ def test_classes_as_arguments():
 @pytest.mark.parametrize("module", [torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer])
 def test_attention_modules_answer_as_in_eager(module, backend):
     """Same strides, too: the fast path that they take without autograd gives other ones than the slow path does."""
+
     def run(x):
         out = m(x, x, x)[0] if module is torch.nn.MultiheadAttention else m(x)
         return out.view(-1, 8)
@@ -260,8 +279,11 @@ class Noting(torch.autograd.Function):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("make", [list, lambda: [torch.ones(2)], lambda: Setting(3), lambda: Setting(torch.ones(2))],
-                         ids=["list", "list of tensors", "object", "object with a tensor"])
+@pytest.mark.parametrize(
+    "make",
+    [list, lambda: [torch.ones(2)], lambda: Setting(3), lambda: Setting(torch.ones(2))],
+    ids=["list", "list of tensors", "object", "object with a tensor"],
+)
 def test_what_backward_writes_to_an_argument_is_kept(make, backend):
     got = []
     for compiled in (False, True):

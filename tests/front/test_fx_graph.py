@@ -1,4 +1,5 @@
 """The FX graphs that back ends of one's own receive: names, meta, source lines, and torch's tools on them."""
+
 import copy
 import pickle
 
@@ -56,13 +57,20 @@ def test_names_of_a_module():
     gm, inputs = graph_of(NET, X, scale=X[:, :2])
     names = placeholders(gm)
     for want in (
-        "L_x_", "L_scale_", "L_self_modules_fc_modules_0_parameters_weight_", "L_self_modules_fc_modules_1_buffers_running_mean_",
-        "L_self_modules_out_parameters_bias_", "L_self_buffers_k_",
+        "L_x_",
+        "L_scale_",
+        "L_self_modules_fc_modules_0_parameters_weight_",
+        "L_self_modules_fc_modules_1_buffers_running_mean_",
+        "L_self_modules_out_parameters_bias_",
+        "L_self_buffers_k_",
     ):
         assert want in names
     assert len(set(names)) == len(names) == len(inputs)
     by_name = dict(zip(names, inputs))
-    assert by_name["L_self_modules_out_parameters_bias_"] is NET.out.bias and by_name["L_self_buffers_k_"] is NET.k
+    assert (
+        by_name["L_self_modules_out_parameters_bias_"] is NET.out.bias
+        and by_name["L_self_buffers_k_"] is NET.k
+    )
 
 
 def test_names_of_global_and_closure_modules():
@@ -80,12 +88,19 @@ def test_meta():
         assert n.meta["tensor_meta"].dtype == torch.float32
         fake = n.meta["example_value"]
         assert isinstance(fake, torch._subclasses.FakeTensor) and fake.shape == n.meta["tensor_meta"].shape
-        assert "example_value" in n.meta and n.meta.get("nothing", 3) == 3 and n.meta.get("example_value") is fake
+        assert (
+            "example_value" in n.meta
+            and n.meta.get("nothing", 3) == 3
+            and n.meta.get("example_value") is fake
+        )
     (relu,) = [n for n in gm.graph.nodes if n.target is F.relu]
     assert relu.meta["tensor_meta"].shape == (4, 8) and relu.meta["tensor_meta"].stride == (8, 1)
-    assert 'in forward\n    y = F.relu(self.fc(x))' in relu.stack_trace and __file__ in relu.stack_trace
+    assert "in forward\n    y = F.relu(self.fc(x))" in relu.stack_trace and __file__ in relu.stack_trace
     (first, _) = [n for n in gm.graph.nodes if n.target is torch._C._nn.linear]
-    assert "linear.py" in first.stack_trace.splitlines()[-2] and "in forward\n    y = F.relu" in first.stack_trace
+    assert (
+        "linear.py" in first.stack_trace.splitlines()[-2]
+        and "in forward\n    y = F.relu" in first.stack_trace
+    )
     assert [type(i) for i in inputs] == [n.type for n in gm.graph.nodes if n.op == "placeholder"]
 
 

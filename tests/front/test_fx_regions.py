@@ -1,4 +1,5 @@
 """Bodies of higher-order operators in a custom backend's graph: one node with a GraphModule, eager's results and gradients."""
+
 import pytest
 import torch
 from torch._higher_order_ops.base_hop import BaseHOP
@@ -85,6 +86,7 @@ def test_one_node_with_a_body(f, tracked):
     keep = Keep()
     g = magneto.compile(f, backend=keep, fullgraph=True)
     if f is base:  # outside of a compiler the operator only takes functions without free variables
+
         def want(x, y):
             return x * y + 1
     else:
@@ -95,13 +97,20 @@ def test_one_node_with_a_body(f, tracked):
         assert r.requires_grad == e.requires_grad
         if e.requires_grad:
             leaves = [t for t in (x, W) if t.requires_grad]
-            for a, b in zip(torch.autograd.grad(r.sum(), leaves, allow_unused=True), torch.autograd.grad(e.sum(), leaves, allow_unused=True)):
+            for a, b in zip(
+                torch.autograd.grad(r.sum(), leaves, allow_unused=True),
+                torch.autograd.grad(e.sum(), leaves, allow_unused=True),
+            ):
                 assert (a is None) == (b is None)
                 if a is not None:
                     torch.testing.assert_close(a, b)
     name, nargs = SHOWN[f]
     assert len(keep.graphs) == 1
-    nodes = [n for n in keep.graphs[0].graph.nodes if n.op == "call_function" and getattr(n.target, "_name", None) == name]
+    nodes = [
+        n
+        for n in keep.graphs[0].graph.nodes
+        if n.op == "call_function" and getattr(n.target, "_name", None) == name
+    ]
     assert nodes and len(nodes[0].args) == nargs
     body = getattr(keep.graphs[0], nodes[0].args[0].target)
     assert keep.calls(body)

@@ -1,4 +1,5 @@
 """Guards: every kind of change to what a recording read is noticed; entries are freed with the model; nothing leaks."""
+
 import collections
 import gc
 import sys
@@ -54,47 +55,117 @@ def set_attr(name, value):
 
 
 CASES = {
-    "list": case(lambda: [1, 2, 3], lambda s, x: x * sum(s) + len(s),
-                 set_item(0, 5), lambda s: s.append(4), lambda s: s.pop(), lambda s: s.reverse() or s.append(9)),
-    "list_of_tensors": case(lambda: [torch.ones(3), torch.zeros(3)], lambda s, x: x * s[0] + s[1],
-                            set_item(0, torch.full((3,), 7.0)), lambda s: s[0].add_(1), lambda s: s.reverse()),
-    "dict": case(lambda: {"a": 1, "b": 2.0}, lambda s, x: x * s["a"] + s.get("c", 3) + len(s),
-                 set_item("a", 2), set_item("c", 9), lambda s: s.pop("b"), set_item("a", 2.0)),
-    "ordered": case(lambda: collections.OrderedDict(a=1, b=2), lambda s, x: x * list(s.values())[0],
-                    lambda s: s.move_to_end("a"), set_item("b", 7)),
-    "set": case(lambda: {1, 2}, lambda s, x: x * (5 if 3 in s else 4), lambda s: s.add(3), lambda s: s.clear()),
-    "attributes": case(lambda: Plain(k=1, t=torch.ones(3), inner=Plain(v=2)),
-                       lambda s, x: x * s.k * s.t + s.inner.v + (5 if hasattr(s, "z") else 6),
-                       set_attr("k", 2), set_attr("k", True), set_attr("t", torch.zeros(3)), set_attr("z", 1),
-                       lambda s: setattr(s.inner, "v", 5), set_attr("inner", Plain(v=9)),
-                       lambda s: s.__dict__.update(k=11), lambda s: setattr(s, "__dict__", dict(s.__dict__, k=4))),
-    "slots": case(lambda: Slotted(3), lambda s, x: x * s.k + (1 if hasattr(s, "t") else 2),
-                  set_attr("k", 4), set_attr("t", 0), lambda s: setattr(s, "k", -0.0) or setattr(s, "k", 0.5)),
-    "class": case(lambda: type("C", (), {"k": 2, "m": lambda self: 3})(), lambda s, x: x * s.k + s.m(),
-                  lambda s: setattr(type(s), "k", 5), lambda s: setattr(type(s), "m", lambda self: 8),
-                  lambda s: setattr(s, "m", lambda: 9), lambda s: setattr(s, "__class__", type("D", (), {"k": 7, "m": len and (lambda self: 1)}))),
-    "module_object": case(lambda: types.SimpleNamespace(mod=types.ModuleType("m")) and _module(k=2), lambda s, x: x * s.k,
-                          set_attr("k", 3), lambda s: s.__dict__.update(k=4)),
-    "float_bits": case(lambda: [0.0, 1.0], lambda s, x: torch.atan2(x * s[0], x * 0 - s[1]),
-                       set_item(0, -0.0), set_item(0, float("nan"))),
-    "nested_tuple": case(lambda: [(1, (2, "a"))], lambda s, x: x * s[0][1][0] + len(s[0][1][1]),
-                         set_item(0, (1, (3, "a"))), set_item(0, (1, (2, "ab"))), set_item(0, (1, (True, "a")))),
-    "namedtuple": case(lambda: [Point(torch.ones(3), 2)], lambda s, x: x * s[0].x * s[0].y,
-                       set_item(0, Point(torch.zeros(3), 2)), set_item(0, Point(torch.ones(3), 3))),
-    "net": case(Net, lambda s, x: s(x),
-                set_attr("k", 3), set_attr("scale", 4), lambda s: setattr(s, "inner", torch.nn.Identity()),
-                lambda s: setattr(s.inner, "weight", torch.nn.Parameter(torch.ones(3, 3))),
-                lambda s: setattr(s.inner, "bias", None), lambda s: s.inner.weight.data.zero_(),
-                lambda s: s.register_forward_hook(lambda m, a, o: o + 1),
-                lambda s: s.inner.register_forward_pre_hook(lambda m, a: (a[0] * 2,)),
-                lambda s: setattr(s, "b", torch.full((3,), 9.0)), lambda s: setattr(s, "forward", lambda x: x),
-                lambda s: setattr(s, "inner", torch.nn.Sequential(s.inner, torch.nn.ReLU())),
-                lambda s: s.double(), lambda s: s.inner.weight.requires_grad_(False)),
+    "list": case(
+        lambda: [1, 2, 3],
+        lambda s, x: x * sum(s) + len(s),
+        set_item(0, 5),
+        lambda s: s.append(4),
+        lambda s: s.pop(),
+        lambda s: s.reverse() or s.append(9),
+    ),
+    "list_of_tensors": case(
+        lambda: [torch.ones(3), torch.zeros(3)],
+        lambda s, x: x * s[0] + s[1],
+        set_item(0, torch.full((3,), 7.0)),
+        lambda s: s[0].add_(1),
+        lambda s: s.reverse(),
+    ),
+    "dict": case(
+        lambda: {"a": 1, "b": 2.0},
+        lambda s, x: x * s["a"] + s.get("c", 3) + len(s),
+        set_item("a", 2),
+        set_item("c", 9),
+        lambda s: s.pop("b"),
+        set_item("a", 2.0),
+    ),
+    "ordered": case(
+        lambda: collections.OrderedDict(a=1, b=2),
+        lambda s, x: x * list(s.values())[0],
+        lambda s: s.move_to_end("a"),
+        set_item("b", 7),
+    ),
+    "set": case(
+        lambda: {1, 2}, lambda s, x: x * (5 if 3 in s else 4), lambda s: s.add(3), lambda s: s.clear()
+    ),
+    "attributes": case(
+        lambda: Plain(k=1, t=torch.ones(3), inner=Plain(v=2)),
+        lambda s, x: x * s.k * s.t + s.inner.v + (5 if hasattr(s, "z") else 6),
+        set_attr("k", 2),
+        set_attr("k", True),
+        set_attr("t", torch.zeros(3)),
+        set_attr("z", 1),
+        lambda s: setattr(s.inner, "v", 5),
+        set_attr("inner", Plain(v=9)),
+        lambda s: s.__dict__.update(k=11),
+        lambda s: setattr(s, "__dict__", dict(s.__dict__, k=4)),
+    ),
+    "slots": case(
+        lambda: Slotted(3),
+        lambda s, x: x * s.k + (1 if hasattr(s, "t") else 2),
+        set_attr("k", 4),
+        set_attr("t", 0),
+        lambda s: setattr(s, "k", -0.0) or setattr(s, "k", 0.5),
+    ),
+    "class": case(
+        lambda: type("C", (), {"k": 2, "m": lambda self: 3})(),
+        lambda s, x: x * s.k + s.m(),
+        lambda s: setattr(type(s), "k", 5),
+        lambda s: setattr(type(s), "m", lambda self: 8),
+        lambda s: setattr(s, "m", lambda: 9),
+        lambda s: setattr(s, "__class__", type("D", (), {"k": 7, "m": len and (lambda self: 1)})),
+    ),
+    "module_object": case(
+        lambda: types.SimpleNamespace(mod=types.ModuleType("m")) and _module(k=2),
+        lambda s, x: x * s.k,
+        set_attr("k", 3),
+        lambda s: s.__dict__.update(k=4),
+    ),
+    "float_bits": case(
+        lambda: [0.0, 1.0],
+        lambda s, x: torch.atan2(x * s[0], x * 0 - s[1]),
+        set_item(0, -0.0),
+        set_item(0, float("nan")),
+    ),
+    "nested_tuple": case(
+        lambda: [(1, (2, "a"))],
+        lambda s, x: x * s[0][1][0] + len(s[0][1][1]),
+        set_item(0, (1, (3, "a"))),
+        set_item(0, (1, (2, "ab"))),
+        set_item(0, (1, (True, "a"))),
+    ),
+    "namedtuple": case(
+        lambda: [Point(torch.ones(3), 2)],
+        lambda s, x: x * s[0].x * s[0].y,
+        set_item(0, Point(torch.zeros(3), 2)),
+        set_item(0, Point(torch.ones(3), 3)),
+    ),
+    "net": case(
+        Net,
+        lambda s, x: s(x),
+        set_attr("k", 3),
+        set_attr("scale", 4),
+        lambda s: setattr(s, "inner", torch.nn.Identity()),
+        lambda s: setattr(s.inner, "weight", torch.nn.Parameter(torch.ones(3, 3))),
+        lambda s: setattr(s.inner, "bias", None),
+        lambda s: s.inner.weight.data.zero_(),
+        lambda s: s.register_forward_hook(lambda m, a, o: o + 1),
+        lambda s: s.inner.register_forward_pre_hook(lambda m, a: (a[0] * 2,)),
+        lambda s: setattr(s, "b", torch.full((3,), 9.0)),
+        lambda s: setattr(s, "forward", lambda x: x),
+        lambda s: setattr(s, "inner", torch.nn.Sequential(s.inner, torch.nn.ReLU())),
+        lambda s: s.double(),
+        lambda s: s.inner.weight.requires_grad_(False),
+    ),
     "closure": case(lambda: _closure(2), lambda s, x: s[0](x), lambda s: s[1](5), lambda s: s[1](2.5)),
-    "defaults": case(lambda: _function(), lambda s, x: s(x),
-                     set_attr("__defaults__", (5,)), set_attr("__kwdefaults__", {"b": 7})),
-    "bound_method": case(lambda: Plain(k=2, f=Plain(t=3)), lambda s, x: x * s.f.t,
-                         lambda s: setattr(s.f, "t", 8)),
+    "defaults": case(
+        lambda: _function(),
+        lambda s, x: s(x),
+        set_attr("__defaults__", (5,)),
+        set_attr("__kwdefaults__", {"b": 7}),
+    ),
+    "bound_method": case(
+        lambda: Plain(k=2, f=Plain(t=3)), lambda s, x: x * s.f.t, lambda s: setattr(s.f, "t", 8)
+    ),
 }
 
 
@@ -141,22 +212,27 @@ def test_change_is_noticed(name, way):
         state = make()
         space = {"use": use, "state": state, "torch": torch}
         if way == "argument":
+
             def f(s, x):
                 return use(s, x)
+
             call = magneto.compile(f)
             args = (state, x)
         elif way == "global":
             exec("def f(x): return use(state, x)", space)
             call, args = magneto.compile(space["f"]), (x,)
         elif way == "closure":
+
             def f(x):
                 return use(state, x)
+
             call, args = magneto.compile(f), (x,)
         else:
             holder = Plain(state=state)
 
             def f(h, x):
                 return use(h.state, x)
+
             call, args = magneto.compile(f), (holder, x)
         for _ in range(2):
             assert_same(got=run(call, *args), want=run(use, state, x), what="before the change", **TOLERANCE)
@@ -172,28 +248,51 @@ def test_change_is_noticed(name, way):
         _magneto.reset()
 
 
-@pytest.mark.parametrize("change", [
-    lambda x: x.double(), lambda x: torch.cat([x, x]), lambda x: x.reshape(1, 3, 3), lambda x: x.t(),
-    lambda x: x.clone().requires_grad_(), lambda x: torch.nn.Parameter(x.clone()), lambda x: x[:, :2], lambda x: x.to_sparse(),
-    lambda x: x[:, ::2], lambda x: x + 0j,
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.double(),
+        lambda x: torch.cat([x, x]),
+        lambda x: x.reshape(1, 3, 3),
+        lambda x: x.t(),
+        lambda x: x.clone().requires_grad_(),
+        lambda x: torch.nn.Parameter(x.clone()),
+        lambda x: x[:, :2],
+        lambda x: x.to_sparse(),
+        lambda x: x[:, ::2],
+        lambda x: x + 0j,
+    ],
+)
 def test_tensor_facts(change):
     def f(x):
-        return torch.sin(x) * x.shape[0] + (1 if x.requires_grad else 2) + (5 if isinstance(x, torch.nn.Parameter) else 6)
+        return (
+            torch.sin(x) * x.shape[0]
+            + (1 if x.requires_grad else 2)
+            + (5 if isinstance(x, torch.nn.Parameter) else 6)
+        )
 
     c = magneto.compile(f)
     x = torch.arange(9.0).reshape(3, 3)
     c(x), c(x)
     y = change(x)
     a, b = run(f, y), run(c, y)
-    assert (a is b) if isinstance(a, type) else torch.equal(a.to_dense() if a.is_sparse else a, b.to_dense() if b.is_sparse else b)
+    assert (
+        (a is b)
+        if isinstance(a, type)
+        else torch.equal(a.to_dense() if a.is_sparse else a, b.to_dense() if b.is_sparse else b)
+    )
     assert counts().hits >= 2
 
 
-@pytest.mark.parametrize("context", [
-    torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16),
-    lambda: torch.autocast("cpu", torch.float16),
-])
+@pytest.mark.parametrize(
+    "context",
+    [
+        torch.no_grad,
+        torch.inference_mode,
+        lambda: torch.autocast("cpu", torch.bfloat16),
+        lambda: torch.autocast("cpu", torch.float16),
+    ],
+)
 def test_torch_state(context):
     w = torch.ones(3, 3, requires_grad=True)
 
@@ -228,8 +327,13 @@ def test_aliasing_arguments():
 
     c = magneto.compile(f)
     base = torch.arange(6.0)
-    pairs = [lambda t: (t[:3].clone(), t[3:].clone()), lambda t: (t[:3], t[:3]), lambda t: (t[:3], t[1:4]),
-             lambda t: (t[1:4], t[:3]), lambda t: (lambda v: (v, v))(t[:3])]
+    pairs = [
+        lambda t: (t[:3].clone(), t[3:].clone()),
+        lambda t: (t[:3], t[:3]),
+        lambda t: (t[:3], t[1:4]),
+        lambda t: (t[1:4], t[:3]),
+        lambda t: (lambda v: (v, v))(t[:3]),
+    ]
     for make in pairs + pairs:
         one, two = base.clone(), base.clone()
         assert torch.equal(f(*make(one)), c(*make(two)))
@@ -312,9 +416,13 @@ def test_no_leaks(i, again):
     references, blocks = [], []
     for _ in range(8):
         gc.collect()
-        references.append([sys.getrefcount(o) for o in (x, state, *state.values(), None.__class__, Plain, Net)])
+        references.append(
+            [sys.getrefcount(o) for o in (x, state, *state.values(), None.__class__, Plain, Net)]
+        )
         blocks.append(sys.getallocatedblocks())
-        if len(blocks) > 2 and blocks[-1] - blocks[-2] < 100:  # less than one object a call: a leak never gets there
+        if (
+            len(blocks) > 2 and blocks[-1] - blocks[-2] < 100
+        ):  # less than one object a call: a leak never gets there
             break
         loop(100)
     assert references[-1] == references[-2], references
@@ -337,7 +445,9 @@ def test_many_dicts_change_between_two_calls():
             for n in nets:
                 n.k = k
                 n.unrelated = k
-            torch.testing.assert_close(compiled(x), f(x), rtol=1e-4, atol=1e-4)  # twelve layers, rounding adds up
+            torch.testing.assert_close(
+                compiled(x), f(x), rtol=1e-4, atol=1e-4
+            )  # twelve layers, rounding adds up
         for n in nets:
             n.inner.extra = 1
         entries = counts().entries
@@ -363,8 +473,13 @@ def test_requires_grad_and_data_of_a_parameter():
     net = torch.nn.Linear(3, 3)
     compiled = magneto.compile(net)
     x = torch.ones(3)
-    for change in (lambda p: p.requires_grad_(False), lambda p: p.requires_grad_(True), lambda p: setattr(p, "data", torch.ones(3)),
-                   lambda p: setattr(p, "data", torch.ones(3).double().float()), lambda p: setattr(p, "grad", torch.ones(3))):
+    for change in (
+        lambda p: p.requires_grad_(False),
+        lambda p: p.requires_grad_(True),
+        lambda p: setattr(p, "data", torch.ones(3)),
+        lambda p: setattr(p, "data", torch.ones(3).double().float()),
+        lambda p: setattr(p, "grad", torch.ones(3)),
+    ):
         compiled(x)
         change(net.bias)
         y, want = compiled(x), net(x)
@@ -380,7 +495,9 @@ def boom(k):
     raise ValueError(k)
 
 
-@pytest.mark.parametrize("make", [lambda k: ValueError(k), lambda k: StopIteration(k), lambda k: OSError(k, "text")])
+@pytest.mark.parametrize(
+    "make", [lambda k: ValueError(k), lambda k: StopIteration(k), lambda k: OSError(k, "text")]
+)
 def test_exceptions_that_were_caught_are_no_constants(make):
     def f(x, e):
         try:
@@ -499,7 +616,13 @@ def test_super_lookups_are_guarded():
 
         def add(self, x):
             s = super()
-            return super().add(x) * s.k + s.twice + super(Mixin, self).cube(x) + s.items[0] + getattr(s, "more", 0)
+            return (
+                super().add(x) * s.k
+                + s.twice
+                + super(Mixin, self).cube(x)
+                + s.items[0]
+                + getattr(s, "more", 0)
+            )
 
     leaf, x = Leaf(), torch.ones(2)
     f = magneto.compile(leaf.add, fullgraph=True, recompile_limit=20)
@@ -537,7 +660,9 @@ def test_super_lookups_are_guarded():
         assert torch.equal(g(below, x), x + v + 1)
 
 
-@pytest.mark.parametrize("base, values", [(int, (5, 10, 5)), (float, (2.5, 3.5, 2.5)), (str, ("a", "bc", "a"))])
+@pytest.mark.parametrize(
+    "base, values", [(int, (5, 10, 5)), (float, (2.5, 3.5, 2.5)), (str, ("a", "bc", "a"))]
+)
 def test_values_of_classes_of_the_program(base, values):
     """Equal values share an entry, their attributes are guarded, and a comparison of their own has no say."""
 
@@ -570,7 +695,10 @@ REPLACED = {
     "list": (lambda a, b: [a, b], lambda s, x: [t + x for t in s]),
     "tuple": (lambda a, b: (a, b), lambda s, x: (s[0] + x, s[1] * x)),
     "dict": (lambda a, b: {"a": a, "b": b}, lambda s, x: {k: t + x for k, t in s.items()}),
-    "ordered": (lambda a, b: collections.OrderedDict(a=a), lambda s, x: collections.OrderedDict(a=s["a"] + x)),
+    "ordered": (
+        lambda a, b: collections.OrderedDict(a=a),
+        lambda s, x: collections.OrderedDict(a=s["a"] + x),
+    ),
     "instance": (lambda a, b: Holder(a), lambda s, x: Holder(s.state + x)),
     "nested": (lambda a, b: [(a,), {"k": b}], lambda s, x: [(s[0][0] + x,), {"k": s[1]["k"] * x}]),
 }
@@ -627,7 +755,7 @@ def test_hooks_of_saved_tensors_are_called():
         assert not seen
 
 
-@pytest.mark.parametrize("n", [2**63, 2**64 - 1, -2**63 - 1, 2**70])
+@pytest.mark.parametrize("n", [2**63, 2**64 - 1, -(2**63) - 1, 2**70])
 def test_ints_of_more_than_64_bits(n):
     for f in (lambda x, k: x * k, lambda x, k: x.long() + k):
         opt, x = magneto.compile(f), torch.ones(3)
@@ -714,7 +842,11 @@ def test_a_dict_that_was_asked_for_keys_is_seen_as_a_whole_later():
         d["same"] = d["t"]
         y, *rest, whole = call(x, d)
         torch.testing.assert_close([y, d["t"], whole["new"]], [x * 2, t + 1, x * 2])
-        assert rest == [5, True, ("missing",), True, ["t", "n", "w", "same", "new"], 2] and d["n"] == {"p": 5, "o": [1]} and whole["w"] is d["w"]
+        assert (
+            rest == [5, True, ("missing",), True, ["t", "n", "w", "same", "new"], 2]
+            and d["n"] == {"p": 5, "o": [1]}
+            and whole["w"] is d["w"]
+        )
 
 
 def test_a_dict_that_was_asked_for_keys_in_its_cell_and_behind_its_owner():

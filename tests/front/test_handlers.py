@@ -1,4 +1,5 @@
 """Exception handlers around ops whose kernels may raise: those that cannot catch it, and those that only raise again, break nothing."""
+
 import pytest
 import torch
 from magneto import _magneto

@@ -1,4 +1,5 @@
 """Imports while a function is recorded: the program's own happen where it has them, those of kernels leave the recording as it is."""
+
 import importlib
 import itertools
 import os
@@ -69,7 +70,14 @@ def reading(statement, name, package, state):
              "  y = x * 2 + torch.zeros(1)", "  " + statement.format(name=name),
              "  z = y + torch.zeros(1) + v + (len(warnings.filters) - a) * 10",
              "  return z, len(state.registry) - b, state.Counter.n - c, 'import' in os.environ['LOADED_BY_A_TEST'], d"]  # fmt: skip
-    space = {"warnings": warnings, "os": os, "torch": torch, "package": package, "state": state, "importlib": importlib}
+    space = {
+        "warnings": warnings,
+        "os": os,
+        "torch": torch,
+        "package": package,
+        "state": state,
+        "importlib": importlib,
+    }
     exec("\n".join(lines), space)
     return space["f"]
 
@@ -100,7 +108,9 @@ def test_the_program_s_import_happens_where_it_is(fresh, statement):
 
 def imports_in_its_kernel(name):
     """An op whose meta function imports the module, as sympy is imported by some of torch's: eager never runs it."""
-    op = torch.library.custom_op(f"magneto_imports::{name}", lambda x: x + 1, mutates_args=(), schema="(Tensor x) -> Tensor")
+    op = torch.library.custom_op(
+        f"magneto_imports::{name}", lambda x: x + 1, mutates_args=(), schema="(Tensor x) -> Tensor"
+    )
 
     @op.register_fake
     def _(x):
@@ -122,7 +132,12 @@ def test_an_import_of_a_kernel_repeats_the_recording(fresh, n):
         before = os.environ["LOADED_BY_A_TEST"]
         for op in ops:
             x = op(x)
-        return x * 2 + len(warnings.filters) - a, len(state.registry) - b, state.Counter.n - c, before == os.environ["LOADED_BY_A_TEST"]
+        return (
+            x * 2 + len(warnings.filters) - a,
+            len(state.registry) - b,
+            state.Counter.n - c,
+            before == os.environ["LOADED_BY_A_TEST"],
+        )
 
     compiled = magneto.compile(f)
     results = [compiled(torch.ones(2, dtype=torch.float32)) for _ in range(3)]
@@ -135,7 +150,9 @@ def test_an_import_of_a_kernel_repeats_the_recording(fresh, n):
 
 def test_imports_without_end_leave_the_frame_to_cpython(fresh):
     """A kernel that imports another module each time it is asked: no endless repetition."""
-    op = torch.library.custom_op("magneto_imports::endless", lambda x: x + 1, mutates_args=(), schema="(Tensor x) -> Tensor")
+    op = torch.library.custom_op(
+        "magneto_imports::endless", lambda x: x + 1, mutates_args=(), schema="(Tensor x) -> Tensor"
+    )
     state = fresh()[2]
     asked = []
 

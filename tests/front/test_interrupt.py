@@ -90,7 +90,12 @@ def first_call(fn, n):
 
 
 def is_clean():
-    return gc.isenabled() and not torch.compiler.is_compiling() and torch.is_grad_enabled() and not torch._C._len_torch_dispatch_stack()
+    return (
+        gc.isenabled()
+        and not torch.compiler.is_compiling()
+        and torch.is_grad_enabled()
+        and not torch._C._len_torch_dispatch_stack()
+    )
 
 
 def assert_compiles(c, fn, n, tag):
@@ -103,7 +108,10 @@ def assert_compiles(c, fn, n, tag):
     assert (stats.graphs, stats.recompiles, stats.fallbacks, stats.left) == (1, 0, 0, 0)
 
 
-@pytest.mark.parametrize("name, handler, error", [(name, late, Late) for name in PROGRAMS] + [("chain", signal.default_int_handler, KeyboardInterrupt)])
+@pytest.mark.parametrize(
+    "name, handler, error",
+    [(name, late, Late) for name in PROGRAMS] + [("chain", signal.default_int_handler, KeyboardInterrupt)],
+)
 def test_a_signal_ends_a_first_call_soon(alarm, name, handler, error):
     fn, n, part = PROGRAMS[name]
     whole = first_call(fn, n)

@@ -1,4 +1,5 @@
 """Every instruction of this CPython is recorded, or is one of the few that are left to CPython; the programs use them all."""
+
 import dis
 import opcode
 import types

@@ -1,4 +1,5 @@
 """Hundreds of small programs, each a piece of the language: what Python gives, in one graph, and with a break anywhere."""
+
 import lang_exc
 import lang_fun
 import lang_gen

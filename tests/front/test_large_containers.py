@@ -1,4 +1,5 @@
 """Containers of any size: what a recording does with one that is older than it never reaches the original before the run does."""
+
 import collections
 import sys
 
@@ -9,6 +10,7 @@ import harness
 import magneto
 
 LARGE = 20_000
+
 
 class Slotted(collections.defaultdict):
     """Has state beside its dict, so that it is not copied at any size."""
@@ -57,7 +59,9 @@ def popped(d, x):
 
 
 def walked(d, x):
-    return x + sum(v for v in d.values() if not isinstance(v, torch.Tensor)) % 7 + len([k for k in d if k == 5])
+    return (
+        x + sum(v for v in d.values() if not isinstance(v, torch.Tensor)) % 7 + len([k for k in d if k == 5])
+    )
 
 
 def copied(d, x):
@@ -129,7 +133,11 @@ def test_a_missing_key_is_the_class_s_own(size):
 
 
 @pytest.mark.parametrize("size", [511, 512, 700])
-@pytest.mark.parametrize("make", [lambda p: torch.optim.AdamW(p, 0.1), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)], ids=["adamw", "sgd"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda p: torch.optim.AdamW(p, 0.1), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)],
+    ids=["adamw", "sgd"],
+)
 def test_an_optimizer_with_as_many_parameters(make, size):
     def trained(compiled):
         torch.manual_seed(0)
@@ -145,5 +153,3 @@ def test_an_optimizer_with_as_many_parameters(make, size):
         assert state[p].keys() == state2[q].keys()
         for k, v in state[p].items():
             torch.testing.assert_close(state2[q][k], v)
-
-

@@ -1,4 +1,5 @@
 """Lazy modules get their parameters in the first call of a compiled function, as in eager, and the call is one graph."""
+
 import pytest
 import torch
 from torch import nn

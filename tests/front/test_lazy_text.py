@@ -1,4 +1,5 @@
 """Text made of tensors and of sizes that change: no graph break as long as nobody reads it; who does gets eager's."""
+
 import logging
 
 import pytest
@@ -14,8 +15,10 @@ LOG.setLevel(logging.WARNING)  # whatever the other tests of the process set
 def check(condition, message):
     """As libraries do it: the text is made on every call, and looked at when something is wrong."""
     if not callable(message):
+
         def text():
             return message
+
     if isinstance(condition, bool) and isinstance(message, str) and not condition:
         raise ValueError(message)
 
@@ -29,7 +32,13 @@ def handed_around(x):
     n = (x > 0).sum()
     check(True, f"{n} of {x.numel()}: {x.mean():.2f}, {x.mean()!r:>40}, {[n]} {type(f'{n}').__name__}")
     note = Note(f"{n}")
-    return x * n, isinstance(note.text, str), isinstance(note.text, (int, list)), note.text is None, type(note.text) is str
+    return (
+        x * n,
+        isinstance(note.text, str),
+        isinstance(note.text, (int, list)),
+        note.text is None,
+        type(note.text) is str,
+    )
 
 
 def logged(x):
@@ -82,7 +91,13 @@ def joined(x):
 
 
 def percent(x):
-    return x * 2, "%s %s" % (f"{x.sum()}", 1), "{}".format(f"{x.sum()}"), f"{x.sum()}" + "b", "b" + f"{x.sum()}"
+    return (
+        x * 2,
+        "%s %s" % (f"{x.sum()}", 1),
+        "{}".format(f"{x.sum()}"),
+        f"{x.sum()}" + "b",
+        "b" + f"{x.sum()}",
+    )
 
 
 def of_an_exception(x):
@@ -125,15 +140,32 @@ def result(f, x):
 @pytest.mark.parametrize("f", [handed_around, logged, number, caught])
 def test_nobody_reads_it(f):
     magneto.reset()
-    LOG.debug("a logger remembers which levels are on, until some level is set: the first question takes a lock, which breaks")
+    LOG.debug(
+        "a logger remembers which levels are on, until some level is set: the first question takes a lock, which breaks"
+    )
     compiled = magneto.compile(f, fullgraph=True)
     for i in range(3):
         x = torch.tensor([1.0, 2.0, 3.0 + i])
         assert_same(result(compiled, x), result(f, x), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("f", [returned, kept, length, key, compared, joined, percent, of_an_exception, raised, wrong_specification,
-                               wrong_for_a_float, truth])
+@pytest.mark.parametrize(
+    "f",
+    [
+        returned,
+        kept,
+        length,
+        key,
+        compared,
+        joined,
+        percent,
+        of_an_exception,
+        raised,
+        wrong_specification,
+        wrong_for_a_float,
+        truth,
+    ],
+)
 def test_who_reads_it_gets_the_text(f):
     magneto.reset()
     compiled = magneto.compile(f)

@@ -1,4 +1,5 @@
 """The driver around the recorder: threads, recursion, exceptions, debuggers, limits, freeing."""
+
 import gc
 import os
 import signal
@@ -32,15 +33,18 @@ def many_kinds(a, /, b, *rest, c=3, d, **kw):
     return a * b + sum(rest) + c * d + sum(kw.values())
 
 
-@pytest.mark.parametrize("args, kwargs", [
-    ((1, 2), dict(d=3)),
-    ((1,), dict(b=2, d=3)),
-    ((1, 2, 3, 4), dict(d=5, c=6, e=7)),
-    ((1,), dict(d=3)),  # missing
-    ((1, 2), dict(d=3, b=4)),  # twice
-    ((), dict(a=1, b=2, d=3)),  # positional only
-    ((1, 2), {}),
-])
+@pytest.mark.parametrize(
+    "args, kwargs",
+    [
+        ((1, 2), dict(d=3)),
+        ((1,), dict(b=2, d=3)),
+        ((1, 2, 3, 4), dict(d=5, c=6, e=7)),
+        ((1,), dict(d=3)),  # missing
+        ((1, 2), dict(d=3, b=4)),  # twice
+        ((), dict(a=1, b=2, d=3)),  # positional only
+        ((1, 2), {}),
+    ],
+)
 def test_binding(args, kwargs):
     x = torch.ones(2)
     args = tuple(x * a for a in args)
@@ -333,7 +337,8 @@ def test_fork():
     if pid == 0:
         signal.alarm(20)  # a hanging child must not outlive the test
         ok = torch.allclose(c(x, x), sin_cos(x, x)) and torch.allclose(
-            _magneto.Callable(lambda x: x * 2 + 1)(x), x * 2 + 1)
+            _magneto.Callable(lambda x: x * 2 + 1)(x), x * 2 + 1
+        )
         os._exit(0 if ok else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
@@ -359,7 +364,9 @@ def test_keyboard_interrupt_while_recording():
             x = x + 1
         return x
 
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # test runners ignore it in their workers
+    handler = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # test runners ignore it in their workers
     try:
         with pytest.raises(KeyboardInterrupt):
             _magneto.Callable(bomb)(torch.ones(2))
@@ -457,11 +464,14 @@ class Holds:
     pass
 
 
-@pytest.mark.parametrize("make, use", [
-    (Watched, lambda x, o, h: (x + 1, h.ref() is o)),
-    (Watched, lambda x, o, h: (h.ref().__class__ is Watched, x + 1)),
-    (WatchedDict, lambda x, o, h: (x + 1, [*o.keys()], print(end=""), len(o))),
-])
+@pytest.mark.parametrize(
+    "make, use",
+    [
+        (Watched, lambda x, o, h: (x + 1, h.ref() is o)),
+        (Watched, lambda x, o, h: (h.ref().__class__ is Watched, x + 1)),
+        (WatchedDict, lambda x, o, h: (x + 1, [*o.keys()], print(end=""), len(o))),
+    ],
+)
 def test_entries_do_not_keep_what_a_program_sees_die(make, use):
     Watched.dead = []
     o, h = make(), Holds()
@@ -485,7 +495,11 @@ def test_entries_do_not_keep_values_of_classes_with_finalizers(value, other, pla
     assert compiled(x, v)[1] is True
     del v
     assert dead == [value]
-    assert compiled(x, own(value))[1] is True and compiled(x, own(other))[1] is False and compiled(x, value)[1] is True
+    assert (
+        compiled(x, own(value))[1] is True
+        and compiled(x, own(other))[1] is False
+        and compiled(x, value)[1] is True
+    )
     assert dead == [value, value, other]
 
 

@@ -1,4 +1,5 @@
 """Just below, at and above every limit that a program can reach: the result is eager's, whatever the compiler does with it."""
+
 import string
 
 import pytest
@@ -33,7 +34,11 @@ def test_arguments(n):
 
 @pytest.mark.parametrize("n", [255, 256, 300])
 def test_locals_behind_a_break(n):
-    lines = ["def f(x):"] + [f"  a{i} = x + {i}" for i in range(n)] + ["  print(end='')", "  return [" + ", ".join(f"a{i}" for i in range(n)) + "]"]
+    lines = (
+        ["def f(x):"]
+        + [f"  a{i} = x + {i}" for i in range(n)]
+        + ["  print(end='')", "  return [" + ", ".join(f"a{i}" for i in range(n)) + "]"]
+    )
     harness.check(made(lines), lambda: (torch.ones(3),), 2)
 
 
@@ -131,7 +136,9 @@ def test_arguments_of_an_autograd_function(n):
 @pytest.mark.parametrize("n", [30, 31, 32, 33])
 def test_arguments_of_a_checkpointed_block(n):
     def f(*a):
-        torch.utils.checkpoint.checkpoint(lambda *b: sum(x.sin() for x in b), *a, use_reentrant=False).sum().backward()
+        torch.utils.checkpoint.checkpoint(
+            lambda *b: sum(x.sin() for x in b), *a, use_reentrant=False
+        ).sum().backward()
         return [x.grad for x in a]
 
     harness.check(f, lambda: tuple(x.requires_grad_() for x in numbers(n)), 2)
@@ -232,7 +239,11 @@ def test_indices(n):
 @pytest.mark.parametrize("n", [10, 26, 27])
 def test_labels_of_einsum(n):
     labels = string.ascii_letters[:n]
-    harness.check(lambda a, b: torch.einsum(f"{labels},{labels}->{labels[::-1]}", a, b), lambda: (shaped(n), shaped(n)), 2)
+    harness.check(
+        lambda a, b: torch.einsum(f"{labels},{labels}->{labels[::-1]}", a, b),
+        lambda: (shaped(n), shaped(n)),
+        2,
+    )
 
 
 @pytest.mark.parametrize("k", [2**31 - 1, 2**31, 2**40 - 1, 2**40, 2**40 + 1, 2**62])
@@ -303,10 +314,18 @@ def test_recursion_without_end():
 
 @pytest.mark.parametrize("n", [16, 17, 19])
 def test_nested_blocks(n):
-    lines = ["def f(x):"] + [" " * (i + 1) + ("with torch.autocast('cpu', enabled=False):" if i % 2 else "with torch.no_grad():") for i in range(n)]
+    lines = ["def f(x):"] + [
+        " " * (i + 1) + ("with torch.autocast('cpu', enabled=False):" if i % 2 else "with torch.no_grad():")
+        for i in range(n)
+    ]
     lines += [" " * (n + 1) + "x = x + 1; print(end=''); x = x * 2", " return x"]
     harness.check(made(lines), lambda: (torch.ones(3),), 2)
-    harness.check(made(lines[:-2] + [" " * (n + 1) + "x = x + 1", " return x"]), lambda: (torch.ones(3),), 2, backend=lambda gm, _: gm.forward)
+    harness.check(
+        made(lines[:-2] + [" " * (n + 1) + "x = x + 1", " return x"]),
+        lambda: (torch.ones(3),),
+        2,
+        backend=lambda gm, _: gm.forward,
+    )
 
 
 # ---- lengths ----
@@ -331,7 +350,11 @@ def test_an_older_iterator(n):
 
 @pytest.mark.parametrize("n", [8, 9, 63, 64, 65, 300])
 def test_numbers_of_a_tensor(n):
-    harness.check(lambda x: ([v * 2 for v in x.tolist()], x * len(x.tolist()), sum(x.tolist())), lambda: (torch.arange(n),), 2)
+    harness.check(
+        lambda x: ([v * 2 for v in x.tolist()], x * len(x.tolist()), sum(x.tolist())),
+        lambda: (torch.arange(n),),
+        2,
+    )
 
 
 @pytest.mark.parametrize("n", [255, 256, 257, 600])
@@ -380,14 +403,25 @@ def test_long_names(n, letter):
     harness.check(made(lines), lambda: (torch.ones(3),), 2, backend=lambda gm, _: gm.forward)
 
 
-@pytest.mark.parametrize("v", [2**31 - 1, 2**31, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**64, 2**64 + 5, 2**200, -(2**63), -(2**63) - 1])
+@pytest.mark.parametrize(
+    "v",
+    [2**31 - 1, 2**31, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**64, 2**64 + 5, 2**200, -(2**63), -(2**63) - 1],
+)
 def test_large_integers(v):
-    harness.check(lambda n, x: (n + 1, n * 3, n > 5, x * (n % 7), n // 3, -n, n >> 3, x + (n & 15), [n] * 2, hash(n)), lambda: (v, torch.ones(3)), 3)
+    harness.check(
+        lambda n, x: (n + 1, n * 3, n > 5, x * (n % 7), n // 3, -n, n >> 3, x + (n & 15), [n] * 2, hash(n)),
+        lambda: (v, torch.ones(3)),
+        3,
+    )
     harness.check(lambda n, x: x + n, lambda: (v, torch.ones(3)), 3)
     harness.check(lambda n, x: x + n, lambda: (v, torch.ones(3).long()), 3)
     harness.check(lambda n, x: (torch.full((3,), n), x), lambda: (v, torch.ones(3)), 3)
     calls = iter(range(100))
-    harness.check(lambda n, x: (n + 1, n * n, x * (n % 5), n == 2**63), lambda: (v - 2 + next(calls) // 2, torch.ones(3)), 5)
+    harness.check(
+        lambda n, x: (n + 1, n * n, x * (n % 5), n == 2**63),
+        lambda: (v - 2 + next(calls) // 2, torch.ones(3)),
+        5,
+    )
 
 
 @pytest.mark.parametrize("n", [100, 1000])
@@ -418,7 +452,9 @@ def test_writes_through_views(n):
 @pytest.mark.parametrize("n", [7, 8, 9, 20])
 def test_recompiles(n):
     calls = iter(range(100))
-    harness.check(lambda x, s: (x * len(s), s + "a", s == "s3"), lambda: (torch.ones(3), f"s{next(calls) // 2}"), n)
+    harness.check(
+        lambda x, s: (x * len(s), s + "a", s == "s3"), lambda: (torch.ones(3), f"s{next(calls) // 2}"), n
+    )
 
 
 def test_instances_of_one_method():

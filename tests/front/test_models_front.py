@@ -1,4 +1,5 @@
 """Whole models through the recorder, their graphs run node by node: one graph each, exactly eager's results."""
+
 import pytest
 import torch
 from harness import forced_breaks
@@ -31,10 +32,22 @@ MODELS = {
     "mobilenet_v2": vision("mobilenet_v2"),
     "vit_b_16": vision("vit_b_16", 224),
     "gpt2": text("GPT2Config", "GPT2LMHeadModel", n_layer=3, n_embd=64, n_head=4),
-    "bert": text("BertConfig", "BertModel", num_hidden_layers=3, hidden_size=64, num_attention_heads=4,
-                 intermediate_size=128),
-    "llama": text("LlamaConfig", "LlamaForCausalLM", num_hidden_layers=2, hidden_size=64, intermediate_size=128,
-                  num_attention_heads=4),
+    "bert": text(
+        "BertConfig",
+        "BertModel",
+        num_hidden_layers=3,
+        hidden_size=64,
+        num_attention_heads=4,
+        intermediate_size=128,
+    ),
+    "llama": text(
+        "LlamaConfig",
+        "LlamaForCausalLM",
+        num_hidden_layers=2,
+        hidden_size=64,
+        intermediate_size=128,
+        num_attention_heads=4,
+    ),
 }
 
 
@@ -48,7 +61,9 @@ def build(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_one_graph(name, mode):
     net, args, kwargs = build(name)
-    context = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode, "grad": torch.enable_grad}[mode]
+    context = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode, "grad": torch.enable_grad}[
+        mode
+    ]
     with context():
         want = net(*args, **kwargs)
         compiled = _magneto.Callable(net, eager_backend=True)
@@ -63,7 +78,9 @@ def dict_of(result):
     """Tensors of a result in order; outputs of transformers hold caches and tuples."""
     if isinstance(result, torch.Tensor):
         return [result.detach()]
-    values = result.values() if isinstance(result, dict) else result if isinstance(result, (list, tuple)) else ()
+    values = (
+        result.values() if isinstance(result, dict) else result if isinstance(result, (list, tuple)) else ()
+    )
     return [t for v in values for t in dict_of(v)]
 
 

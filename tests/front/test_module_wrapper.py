@@ -1,4 +1,5 @@
 """Compiled modules are modules: their state, class, copies and pickles are the original's."""
+
 import copy
 import inspect
 import io
@@ -208,6 +209,8 @@ def test_forward_is_compiled_too(pair):
     net.forward = lambda x: x * 7
     assert c.forward is net.forward
     del net.forward
-    torch.testing.assert_close(magneto.compile(lambda x: c.forward(x) * 2, fullgraph=True)(X), net.forward(X) * 2)
+    torch.testing.assert_close(
+        magneto.compile(lambda x: c.forward(x) * 2, fullgraph=True)(X), net.forward(X) * 2
+    )
     with pytest.raises(NotImplementedError):
         magneto.compile(nn.Module()).forward(X)

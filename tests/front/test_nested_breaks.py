@@ -1,4 +1,5 @@
 """Breaks inside of calls: what was recorded before them, in any frame, is one graph, and the frames go on in place."""
+
 import copy
 import sys
 import traceback
@@ -285,18 +286,32 @@ class Low(torch.nn.Module):
         return y + 1
 
 
-CASES = {f.__name__: (f, make, graphs) for f, make, graphs in [
-    (plain, lambda: (torch.randn(3),), 2), (three_deep, lambda: (torch.randn(3),), 2),
-    (recursive, lambda: (torch.randn(3), 3), 2), (breaks_in_every_frame, lambda: (torch.randn(3),), 5),
-    (tail_raises, lambda: (torch.randn(3),), 3), (tail_under_managers, lambda: (torch.randn(3, requires_grad=True),), 2),
-    (first_thing, lambda: (torch.randn(3, requires_grad=True),), 3),
-    (tail_with_state, lambda: (torch.randn(3), [], 2), 2), (tail_in_a_loop, lambda: (torch.randn(3),), None),
-    (tail_of_a_library, lambda: (torch.randn(3),), None), (closure, lambda: (torch.randn(3),), None),
-    (caught, lambda: (torch.randn(3),), 2), (passes_through_finally, lambda: (torch.randn(3),), 1),
-    (grad_mode, lambda: (torch.randn(3),), 2), (stack_below, lambda: (torch.randn(3),), None),
-    (star_arguments, lambda: (torch.randn(3),), 2), (method, lambda: (torch.randn(3), Counter()), None),
-    (through_c, lambda: (torch.randn(3),), None), (generator, lambda: (torch.randn(3),), None),
-    (same_object, lambda: (torch.randn(3),), 1), (raise_from_inner, lambda: (torch.randn(3),), 1)]}
+CASES = {
+    f.__name__: (f, make, graphs)
+    for f, make, graphs in [
+        (plain, lambda: (torch.randn(3),), 2),
+        (three_deep, lambda: (torch.randn(3),), 2),
+        (recursive, lambda: (torch.randn(3), 3), 2),
+        (breaks_in_every_frame, lambda: (torch.randn(3),), 5),
+        (tail_raises, lambda: (torch.randn(3),), 3),
+        (tail_under_managers, lambda: (torch.randn(3, requires_grad=True),), 2),
+        (first_thing, lambda: (torch.randn(3, requires_grad=True),), 3),
+        (tail_with_state, lambda: (torch.randn(3), [], 2), 2),
+        (tail_in_a_loop, lambda: (torch.randn(3),), None),
+        (tail_of_a_library, lambda: (torch.randn(3),), None),
+        (closure, lambda: (torch.randn(3),), None),
+        (caught, lambda: (torch.randn(3),), 2),
+        (passes_through_finally, lambda: (torch.randn(3),), 1),
+        (grad_mode, lambda: (torch.randn(3),), 2),
+        (stack_below, lambda: (torch.randn(3),), None),
+        (star_arguments, lambda: (torch.randn(3),), 2),
+        (method, lambda: (torch.randn(3), Counter()), None),
+        (through_c, lambda: (torch.randn(3),), None),
+        (generator, lambda: (torch.randn(3),), None),
+        (same_object, lambda: (torch.randn(3),), 1),
+        (raise_from_inner, lambda: (torch.randn(3),), 1),
+    ]
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -365,7 +380,11 @@ def test_traceback_shows_every_frame():
     except KeyError as e:
         names = [f.name for f in traceback.extract_tb(e.__traceback__)]
         lines = [f.line for f in traceback.extract_tb(e.__traceback__)]
-    assert names[-2:] == ["raise_from_inner", "inner"] and lines[-2] == "inner(x * 2)" and lines[-1].startswith("raise KeyError")
+    assert (
+        names[-2:] == ["raise_from_inner", "inner"]
+        and lines[-2] == "inner(x * 2)"
+        and lines[-1].startswith("raise KeyError")
+    )
 
 
 def test_frames_below_are_there_while_the_inner_one_runs():
@@ -443,7 +462,14 @@ def test_what_a_tail_reads_of_the_frames_above_is_guarded():
 
     f, g = (magneto.compile(fn, backend="aten") for fn in (top, another))
     x = torch.randn(3)
-    for k, flag in [(2.0, "mul"), (2.0, "sub"), (3.0, "mul"), (2.0, "mul"), (torch.ones(3), "sub"), (torch.ones(1), "sub")]:
+    for k, flag in [
+        (2.0, "mul"),
+        (2.0, "sub"),
+        (3.0, "mul"),
+        (2.0, "mul"),
+        (torch.ones(3), "sub"),
+        (torch.ones(1), "sub"),
+    ]:
         assert torch.equal(f(x, k, flag), top(x, k, flag)) and torch.equal(g(x, k, flag), another(x, k, flag))
     assert counts().fallbacks == 0
 
@@ -462,7 +488,10 @@ def test_tails_that_differ_at_every_call_go_on_alone():
     x = torch.randn(3)
     for i in range(6):
         assert torch.equal(f(x, "a" * i), top(x, "a" * i))
-    assert any(e["code"] is low.__code__ and e["end_name"].endswith("low") and e["returns"] for e in _magneto.entries())
+    assert any(
+        e["code"] is low.__code__ and e["end_name"].endswith("low") and e["returns"]
+        for e in _magneto.entries()
+    )
 
 
 def test_variables_of_inner_functions_that_have_no_value_yet():

@@ -49,7 +49,9 @@ assert not s["fallbacks"], s
 
 def run_alone(program, seconds):
     env = dict(os.environ, MAGNETO_STRICT="1")
-    r = subprocess.run([sys.executable, "-c", program], timeout=seconds, env=env, capture_output=True, text=True)
+    r = subprocess.run(
+        [sys.executable, "-c", program], timeout=seconds, env=env, capture_output=True, text=True
+    )
     assert r.returncode == 0, r.stderr[-2000:]
     return r.stderr
 
@@ -95,7 +97,9 @@ def instructions(n, dtype="float32"):
 
 
 def test_kernels_with_many_elementary_functions_call_them():
-    assert instructions(20) < 20 * 5 * 22  # a polynomial alone has 20 to 60 in the vector loop, and again in the scalar one
+    assert (
+        instructions(20) < 20 * 5 * 22
+    )  # a polynomial alone has 20 to 60 in the vector loop, and again in the scalar one
 
 
 FEW = """
@@ -109,11 +113,15 @@ torch.testing.assert_close(magneto.compile(f)(x), f(x))
 """
 
 
-@pytest.mark.parametrize("n, size, functions", [(2, 9000, 0), (3, 9000, 1), (3, 1000, 2), (3, 40, 0), (12, 9000, 2)])
+@pytest.mark.parametrize(
+    "n, size, functions", [(2, 9000, 0), (3, 9000, 1), (3, 1000, 2), (3, 40, 0), (12, 9000, 2)]
+)
 def test_functions_that_are_called_are_few(n, size, functions):
     """One for all widths of a long kernel; one of the widest vectors and another in a shorter one.  Numbers of which many are
     computed one by one have a function of their own."""
-    code = code_of(FEW.replace("N", str(n)).replace("SIZE", str(size)), MAGNETO_CPU="v3")  # v4 has masks, and no single numbers
+    code = code_of(
+        FEW.replace("N", str(n)).replace("SIZE", str(size)), MAGNETO_CPU="v3"
+    )  # v4 has masks, and no single numbers
     assert sum("define internal" in line for line in code.splitlines()) == functions
 
 
@@ -128,7 +136,9 @@ def test_few_functions_are_right_behind_the_widest_vectors(size):
     x = torch.linspace(-3, 3, size)
     x[size // 2], x[-1] = float("nan"), 1e20
     for same_kernel in (x, x.flip(0)):
-        torch.testing.assert_close(magneto.compile(f)(same_kernel), f(same_kernel), equal_nan=True, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            magneto.compile(f)(same_kernel), f(same_kernel), equal_nan=True, rtol=1e-5, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("rows", [1, 7, 64])
@@ -139,7 +149,12 @@ def test_called_functions_are_right_in_every_form_of_loop(rows, transposed, redu
     def f(x):
         y = x
         for _ in range(3):
-            y = torch.sin(y) + torch.log1p(y * y) * torch.tanh(y) - torch.erf(y) + torch.pow(y.abs() + 0.5, torch.sigmoid(x))
+            y = (
+                torch.sin(y)
+                + torch.log1p(y * y) * torch.tanh(y)
+                - torch.erf(y)
+                + torch.pow(y.abs() + 0.5, torch.sigmoid(x))
+            )
         return y if reduced is None else y.sum(reduced)
 
     x = torch.linspace(-3, 3, rows * 37, dtype=torch.float64).reshape(rows, 37).to(dtype)
@@ -150,13 +165,17 @@ def test_called_functions_are_right_in_every_form_of_loop(rows, transposed, redu
     torch.testing.assert_close(magneto.compile(f)(x), f(x), equal_nan=True, **tolerance)
     y = x.clone()
     y[0, 0] = 1e20  # beyond 2**48 sines are left to another function
-    torch.testing.assert_close(magneto.compile(lambda t: f(t).nan_to_num())(y), f(y).nan_to_num(), **tolerance)
+    torch.testing.assert_close(
+        magneto.compile(lambda t: f(t).nan_to_num())(y), f(y).nan_to_num(), **tolerance
+    )
 
 
 GROWS = {
     "attention": lambda x: F.scaled_dot_product_attention(*[heads(x)] * 3),
     "causal": lambda x: F.scaled_dot_product_attention(*[heads(x)] * 3, is_causal=True),
-    "masked": lambda x: F.scaled_dot_product_attention(*[heads(x)] * 3, attn_mask=torch.zeros(x.shape[0], 1, x.shape[1], x.shape[1])),
+    "masked": lambda x: F.scaled_dot_product_attention(
+        *[heads(x)] * 3, attn_mask=torch.zeros(x.shape[0], 1, x.shape[1], x.shape[1])
+    ),
     "elementwise": lambda x: heads(x).exp() + heads(x).transpose(2, 3).contiguous().transpose(2, 3),
     "convolution": lambda x: F.conv1d(x.transpose(1, 2), torch.ones(32, 1, 3), padding=1, groups=32),
     "narrow": lambda x: x.narrow(0, 0, x.shape[0]).select(0, x.shape[0] - 1),
@@ -169,7 +188,9 @@ def heads(x):
 
 
 @pytest.mark.parametrize("program", GROWS)
-@pytest.mark.parametrize("first, second, later", [(1, 2, (3, 5, 2)), (5, 2, (3, 4, 7)), (2, 3, (4, 2, 6)), (4, 8, (5, 2, 3))])
+@pytest.mark.parametrize(
+    "first, second, later", [(1, 2, (3, 5, 2)), (5, 2, (3, 4, 7)), (2, 3, (4, 2, 6)), (4, 8, (5, 2, 3))]
+)
 def test_no_size_of_the_recording_is_guarded_by_equality(program, first, second, later):
     f = magneto.compile(GROWS[program])
     for k, batch in enumerate((first, second, *later)):

@@ -30,16 +30,51 @@ def recompiles(f, values=VALUES):
         lambda x, n: x * n,
         lambda x, n: n * x + n,
         lambda x, n: x / n + n / x,
-        lambda x, n: (x.sum() * n, x.long() * n, x.long().sum() * n, x.int() * n, x.int().sum() * n, x.bool().sum() + n),
+        lambda x, n: (
+            x.sum() * n,
+            x.long() * n,
+            x.long().sum() * n,
+            x.int() * n,
+            x.int().sum() * n,
+            x.bool().sum() + n,
+        ),
         lambda x, n: x * (0.5**n) + n * 0.25,
         lambda x, n: (x + 1, [n, [n + 1]], n - 2, n * 3, n // 2, n % 3, n / 2, -n, abs(n), 10 - n, n + 0.5),
         lambda x, n: x + (n > 0) + (n != 77),
         lambda x, n: x * max(n, -3),
-        lambda x, n: (torch.tensor(n), torch.tensor([n, 2], dtype=torch.float64, device=x.device), torch.tensor([(n, 0.5)]), x + n),
-        lambda x, n: (torch.as_tensor(n), torch.as_tensor([n, 2]), x.new_tensor(n), x.new_tensor([n], dtype=torch.int64), x + n),
-        lambda x, n: (torch.full((2,), n), torch.full((2,), n, dtype=x.dtype), x.new_full((2, 1), n), x.long().new_full((2,), n)),
-        lambda x, n: (x.clamp(max=n), x.masked_fill(x > 0, n), torch.where(x > 0, x, n), x.add(x, alpha=n), x**n, torch.full_like(x, n), torch.roll(x, n)),
-        lambda x, n: (x.clone().fill_(n), torch.empty(2, dtype=torch.int64).fill_(n), x.masked_fill(x > 1, n)),
+        lambda x, n: (
+            torch.tensor(n),
+            torch.tensor([n, 2], dtype=torch.float64, device=x.device),
+            torch.tensor([(n, 0.5)]),
+            x + n,
+        ),
+        lambda x, n: (
+            torch.as_tensor(n),
+            torch.as_tensor([n, 2]),
+            x.new_tensor(n),
+            x.new_tensor([n], dtype=torch.int64),
+            x + n,
+        ),
+        lambda x, n: (
+            torch.full((2,), n),
+            torch.full((2,), n, dtype=x.dtype),
+            x.new_full((2, 1), n),
+            x.long().new_full((2,), n),
+        ),
+        lambda x, n: (
+            x.clamp(max=n),
+            x.masked_fill(x > 0, n),
+            torch.where(x > 0, x, n),
+            x.add(x, alpha=n),
+            x**n,
+            torch.full_like(x, n),
+            torch.roll(x, n),
+        ),
+        lambda x, n: (
+            x.clone().fill_(n),
+            torch.empty(2, dtype=torch.int64).fill_(n),
+            x.masked_fill(x > 1, n),
+        ),
     ],
 )
 def test_arithmetic_of_an_int_is_not_guarded(f):
@@ -50,8 +85,18 @@ def test_arithmetic_of_an_int_is_not_guarded(f):
     "f",
     [
         lambda x: (x + torch.tensor(x.shape[0]), x * torch.tensor(x.shape[-1], dtype=x.dtype).sqrt()),
-        lambda x: (x + 1, torch.tensor(x.shape), torch.tensor([x.shape[0] // 2, 3.0]), torch.as_tensor(x.shape[0])),
-        lambda x: (x + 1, torch.full((3,), x.shape[0]), x.new_tensor([x.shape[0]]), x.new_full((2,), x.numel())),
+        lambda x: (
+            x + 1,
+            torch.tensor(x.shape),
+            torch.tensor([x.shape[0] // 2, 3.0]),
+            torch.as_tensor(x.shape[0]),
+        ),
+        lambda x: (
+            x + 1,
+            torch.full((3,), x.shape[0]),
+            x.new_tensor([x.shape[0]]),
+            x.new_full((2,), x.numel()),
+        ),
     ],
 )
 def test_tensors_made_of_sizes_are_not_guarded(f):
@@ -252,7 +297,16 @@ def test_c_functions_that_insist_on_an_int():
 def test_functions_of_one_number_are_computed_by_runs():
     def f(x, n):
         kinds = type(n), isinstance(n, int), isinstance(n, float), bool(n)
-        return x * math.sqrt(n) + math.floor(n / 3), int(n / 2), round(n / 3), int(n), float(n), math.cos(n), math.isfinite(n), kinds
+        return (
+            x * math.sqrt(n) + math.floor(n / 3),
+            int(n / 2),
+            round(n / 3),
+            int(n),
+            float(n),
+            math.cos(n),
+            math.isfinite(n),
+            kinds,
+        )
 
     assert recompiles(f) <= 2
     g = magneto.compile(f)
@@ -303,7 +357,13 @@ def test_numbers_in_a_list_that_is_known_by_identity():
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float32])
 def test_factor_that_changes(dtype):
-    fns = [torch.add, torch.sub, torch.rsub, lambda x, y, alpha: x.sub_(y, alpha=alpha), lambda x, y, alpha: torch.rsub(x, 5, alpha=alpha)]
+    fns = [
+        torch.add,
+        torch.sub,
+        torch.rsub,
+        lambda x, y, alpha: x.sub_(y, alpha=alpha),
+        lambda x, y, alpha: torch.rsub(x, 5, alpha=alpha),
+    ]
     for fn in fns:
         magneto.reset()
         c = magneto.compile(lambda x, y, a, fn=fn: fn(x, y, alpha=a))

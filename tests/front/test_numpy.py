@@ -37,9 +37,11 @@ def program(text, *names):
     return eval(f"lambda {', '.join(names)}: {text}", globals())
 
 
-UNARY = "absolute negative positive sign square sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh \
+UNARY = (
+    "absolute negative positive sign square sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh \
 tanh arcsinh arccosh arctanh degrees radians deg2rad rad2deg floor ceil trunc rint reciprocal conjugate isnan isinf \
 isfinite signbit logical_not fabs".split()
+)
 BINARY = "add subtract multiply divide floor_divide remainder power float_power maximum minimum arctan2 hypot copysign fmax fmin fmod \
 logaddexp logaddexp2 heaviside nextafter logical_and logical_or logical_xor equal not_equal less less_equal greater greater_equal".split()
 ARRAYS = {"F": F, "D": D, "I": I, "B": B, "U": U, "H": F.astype(np.float16), "i": I.astype(np.int32)}
@@ -49,14 +51,31 @@ ZERO = np.array([0, 1, -2, 0, 3])
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("text", ["I // 0", "I % 0", "divmod(I, 0)", "np.fmod(I, 0)", "Z // Z", "np.mod(Z, Z)", "Z.__ifloordiv__(Z[::-1].copy())",
-                                  "Z.__imod__(0)", "np.floor_divide(Z, Z, out=np.empty_like(Z))", "I // 3", "7 // Z", "F // F"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I // 0",
+        "I % 0",
+        "divmod(I, 0)",
+        "np.fmod(I, 0)",
+        "Z // Z",
+        "np.mod(Z, Z)",
+        "Z.__ifloordiv__(Z[::-1].copy())",
+        "Z.__imod__(0)",
+        "np.floor_divide(Z, Z, out=np.empty_like(Z))",
+        "I // 3",
+        "7 // Z",
+        "F // F",
+    ],
+)
 def test_division_by_zero_of_integers(text):
     """NumPy gives 0, and a warning; torch raises."""
     check(program(text, "I", "Z", "F"), I, ZERO, F, fullgraph=False)
 
 
-@pytest.mark.parametrize("text", ["2 ** I", "I ** I", "np.power(np.int64(3), I)", "I ** abs(I)", "I ** 2", "F ** I"])
+@pytest.mark.parametrize(
+    "text", ["2 ** I", "I ** I", "np.power(np.int64(3), I)", "I ** abs(I)", "I ** 2", "F ** I"]
+)
 def test_integer_powers(text):
     """Which exponents raise depends on their values."""
     f = program(text, "I", "F")
@@ -124,8 +143,22 @@ def test_unary_functions(name):
 @pytest.mark.parametrize("name", BINARY)
 def test_binary_functions(name):
     f = getattr(np, name)
-    for a, b in [(F, F + 1), (F, F[0]), (F, 2), (F, 2.5), (I, 3), (F, I), (I, I + 11), (B, B), (F, np.float64(1.5)), (F, np.int64(2)),
-                 (I, np.float32(0.5)), (F.astype(np.float16), F), (U, np.uint8(3)), (F, True)]:
+    for a, b in [
+        (F, F + 1),
+        (F, F[0]),
+        (F, 2),
+        (F, 2.5),
+        (I, 3),
+        (F, I),
+        (I, I + 11),
+        (B, B),
+        (F, np.float64(1.5)),
+        (F, np.int64(2)),
+        (I, np.float32(0.5)),
+        (F.astype(np.float16), F),
+        (U, np.uint8(3)),
+        (F, True),
+    ]:
         try:
             f(a, b)
         except (TypeError, ValueError) as e:
@@ -180,7 +213,9 @@ x.sum() / len(x), x.mean() + 1, (x.sum() * 2).dtype, x[0, 0] + np.float64(1), x.
 CASES = [line.split(" | ") for line in EXPRESSIONS.strip().splitlines()]
 
 
-@pytest.mark.parametrize("text, args", [(a, b.strip()) for *a, b in [(" | ".join(c[:-1]), c[-1]) for c in CASES] for a in a])
+@pytest.mark.parametrize(
+    "text, args", [(a, b.strip()) for *a, b in [(" | ".join(c[:-1]), c[-1]) for c in CASES] for a in a]
+)
 @pytest.mark.parametrize("backend", [None, "eager"])
 def test_expressions(text, args, backend):
     if torch.__version__ < "2.12" and ("median" in text or "percentile" in text):
@@ -236,7 +271,9 @@ def through_c(x):
     return list(map(np.sin, [x, x])), f(axis=0), sorted([2, 1]), [a for a in zip(x, x)][0]
 
 
-@pytest.mark.parametrize("fn", [grows, writes_a_view, scalars_stay, out_argument, methods_in_place, looks_back, through_c])
+@pytest.mark.parametrize(
+    "fn", [grows, writes_a_view, scalars_stay, out_argument, methods_in_place, looks_back, through_c]
+)
 @pytest.mark.parametrize("backend", [None, "eager"])
 def test_writes_and_calls(fn, backend):
     check(fn, F, backend=backend)
@@ -300,9 +337,19 @@ def test_guards():
     opt(np.float32(3)), opt([1, 2]), opt(torch.ones(2))  # not arrays
 
 
-@pytest.mark.parametrize("make", [lambda: F[::-1], lambda: np.broadcast_to(F[0], (4, 3)), lambda: F.astype(">f4"), lambda: np.array(["a", "b"]),
-                                  lambda: np.array([1, "x", None], dtype=object), lambda: np.ma.masked_array(F, F > 0),
-                                  lambda: np.array([(1, 2.0)], dtype=[("a", int), ("b", float)]), lambda: F.astype(np.longdouble)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: F[::-1],
+        lambda: np.broadcast_to(F[0], (4, 3)),
+        lambda: F.astype(">f4"),
+        lambda: np.array(["a", "b"]),
+        lambda: np.array([1, "x", None], dtype=object),
+        lambda: np.ma.masked_array(F, F > 0),
+        lambda: np.array([(1, 2.0)], dtype=[("a", int), ("b", float)]),
+        lambda: F.astype(np.longdouble),
+    ],
+)
 def test_arrays_that_no_tensor_can_share(make):
     def fn(x, t):
         return t + 1, x, x[:1], len(x)
@@ -313,8 +360,21 @@ def test_arrays_that_no_tensor_can_share(make):
     torch.testing.assert_close(got[0], want[0])
 
 
-@pytest.mark.parametrize("fn", [lambda x: x + np.ones(7), lambda x: x.reshape(5), lambda x: x[10], lambda x: x.nothing, lambda x: bool(x),
-                                lambda x: np.concatenate([x, x[0]]), lambda x: float(x), lambda x: hash(x), lambda x: x @ x, lambda x: iter(x[0, 0])])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x + np.ones(7),
+        lambda x: x.reshape(5),
+        lambda x: x[10],
+        lambda x: x.nothing,
+        lambda x: bool(x),
+        lambda x: np.concatenate([x, x[0]]),
+        lambda x: float(x),
+        lambda x: hash(x),
+        lambda x: x @ x,
+        lambda x: iter(x[0, 0]),
+    ],
+)
 def test_errors_are_numpys(fn):
     with pytest.raises(Exception) as want:
         fn(F)
@@ -323,10 +383,26 @@ def test_errors_are_numpys(fn):
     assert str(got.value) == str(want.value)
 
 
-@pytest.mark.parametrize("fn", [lambda x: x[x > 0], lambda x: float(x[0, 0]) + 1, lambda x: x[::-1] + 1, lambda x: np.nonzero(x), lambda x: str(x),
-                                lambda x: x.tolist(), lambda x: 1 if x.sum() > 0 else 2, lambda x: {x[0, 0]: 1}, lambda x: x.tobytes(),
-                                lambda x: np.unique(x), lambda x: x.flags.c_contiguous, lambda x: np.random.default_rng(0).random(3) + x[0],
-                                lambda x: torch.ones(3) + torch.tensor(x.tolist()), lambda x: np.flip(x), lambda x: copy.deepcopy(x) + 1])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x[x > 0],
+        lambda x: float(x[0, 0]) + 1,
+        lambda x: x[::-1] + 1,
+        lambda x: np.nonzero(x),
+        lambda x: str(x),
+        lambda x: x.tolist(),
+        lambda x: 1 if x.sum() > 0 else 2,
+        lambda x: {x[0, 0]: 1},
+        lambda x: x.tobytes(),
+        lambda x: np.unique(x),
+        lambda x: x.flags.c_contiguous,
+        lambda x: np.random.default_rng(0).random(3) + x[0],
+        lambda x: torch.ones(3) + torch.tensor(x.tolist()),
+        lambda x: np.flip(x),
+        lambda x: copy.deepcopy(x) + 1,
+    ],
+)
 def test_breaks_give_the_same(fn):
     check(fn, F, fullgraph=False)
 
@@ -384,7 +460,13 @@ def test_after_a_break():
 def test_operators_between_tensors_and_arrays(op):
     """What eager does: an error, or NumPy's result as a tensor."""
     fn = program(f"(a {op} b)", "a", "b")
-    for a, b in [(torch.ones(3), V[:3]), (V[:3], torch.ones(3)), (torch.arange(3), I[0]), (I[0], torch.arange(3)), (torch.ones(3), np.float32(2))]:
+    for a, b in [
+        (torch.ones(3), V[:3]),
+        (V[:3], torch.ones(3)),
+        (torch.arange(3), I[0]),
+        (I[0], torch.arange(3)),
+        (torch.ones(3), np.float32(2)),
+    ]:
         try:
             want = fn(a, b)
         except Exception as e:
@@ -407,7 +489,11 @@ def test_numpys_own_code_is_no_program():
 def test_tensors_of_lists_of_arrays():
     def f():
         x = np.arange(6, dtype=np.int64)
-        return torch.LongTensor([x[0], x[2]]), torch.tensor([x[1], x[2]]), torch.tensor([x, x], dtype=torch.float32)
+        return (
+            torch.LongTensor([x[0], x[2]]),
+            torch.tensor([x[1], x[2]]),
+            torch.tensor([x, x], dtype=torch.float32),
+        )
 
     for a, b in zip(magneto.compile(f, fullgraph=True)(), f()):
         assert a.dtype == b.dtype and torch.equal(a, b)
@@ -441,8 +527,15 @@ def test_ufuncs_of_tensors_alone(fn):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_arrays_and_a_number_that_changes(dtype):
-    fns = [lambda x, a: x * a + 1, lambda x, a: a / x, lambda x, a: x / a, lambda x, a: a - x * 2, lambda x, a: np.multiply(x, a) - a,
-           lambda x, a: np.where(x < 2.5, a, x), lambda x, a: np.where(x < 2.5, x, a)]
+    fns = [
+        lambda x, a: x * a + 1,
+        lambda x, a: a / x,
+        lambda x, a: x / a,
+        lambda x, a: a - x * 2,
+        lambda x, a: np.multiply(x, a) - a,
+        lambda x, a: np.where(x < 2.5, a, x),
+        lambda x, a: np.where(x < 2.5, x, a),
+    ]
     for f in fns:
         magneto.reset()
         n, c = counts().entries, magneto.compile(f, fullgraph=True)
@@ -457,7 +550,10 @@ def test_arrays_and_a_number_that_changes(dtype):
         x *= a
         return x
 
-    c, choice = magneto.compile(inplace, fullgraph=True), magneto.compile(fns[-1], dynamic=True, fullgraph=True)
+    c, choice = (
+        magneto.compile(inplace, fullgraph=True),
+        magneto.compile(fns[-1], dynamic=True, fullgraph=True),
+    )
     for a in (2, 3, 4):
         got, want = choice(np.arange(4, dtype=dtype), a), fns[-1](np.arange(4, dtype=dtype), a)
         assert got.dtype == want.dtype and (got == want).all()
@@ -469,7 +565,18 @@ X = torch.randn(4, 3)
 N = torch.arange(12).reshape(4, 3)
 SCALARS = [
     lambda y: (X * y, y * X, N * y, torch.tensor(2.5) * y, X.half() * y, X.sum() / y),
-    lambda y: (X + y + 1, y + 1, 2 * y, y / 3, -y, abs(y), 3.0 - y, y + np.int16(2), np.float64(2) * y, np.float32(2) - y),
+    lambda y: (
+        X + y + 1,
+        y + 1,
+        2 * y,
+        y / 3,
+        -y,
+        abs(y),
+        3.0 - y,
+        y + np.int16(2),
+        np.float64(2) * y,
+        np.float32(2) - y,
+    ),
     lambda y: X if y else N,
     lambda y: (torch.where(X > 0, X, y), X.pow(2) + y, (y,), [y * 2]),
 ]
@@ -490,13 +597,38 @@ def test_numpys_numbers_that_change(kind, backend):
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
 def test_numpys_numbers_are_what_they_are(kind, backend):
     def asked(y):
-        return X + y if y > 3 else X - y, y == 3, y.dtype, y.item(), type(y), isinstance(y, float), isinstance(y, np.integer), f"{y}"
+        return (
+            X + y if y > 3 else X - y,
+            y == 3,
+            y.dtype,
+            y.item(),
+            type(y),
+            isinstance(y, float),
+            isinstance(y, np.integer),
+            f"{y}",
+        )
 
     def made(y):
-        return torch.tensor(y), torch.tensor([y, 1]), torch.as_tensor(y), torch.asarray(y), torch.full((2,), y), X.new_tensor(y), torch.tensor(y, dtype=torch.float32)
+        return (
+            torch.tensor(y),
+            torch.tensor([y, 1]),
+            torch.as_tensor(y),
+            torch.asarray(y),
+            torch.full((2,), y),
+            X.new_tensor(y),
+            torch.tensor(y, dtype=torch.float32),
+        )
 
     def used(y):
-        return np.sqrt(y) + X, np.arange(3) * y, torch.zeros(int(y)), X[int(y) - 2], X.sum(dim=int(y) % 2), min(y, 3), max(3.5, y)
+        return (
+            np.sqrt(y) + X,
+            np.arange(3) * y,
+            torch.zeros(int(y)),
+            X[int(y) - 2],
+            X.sum(dim=int(y) % 2),
+            min(y, 3),
+            max(3.5, y),
+        )
 
     for f in (asked, made, used):
         c = magneto.compile(f, backend=backend)

@@ -1,4 +1,5 @@
 """Classes and instances: attribute lookup, operators, descriptors, metaclasses, dataclasses, enums, typing, weak references."""
+
 import gc
 
 import obj_harness
@@ -7,7 +8,7 @@ import torch
 
 import magneto
 
-PROGRAMS = obj_harness.parse(r'''
+PROGRAMS = obj_harness.parse(r"""
 === plain_object
 class C:
     k = 2
@@ -1186,7 +1187,7 @@ def f(x):
     sys.set_int_max_str_digits(0); m = len(str(10 ** 700)); sys.set_int_max_str_digits(was + 1)
     return x * n, n, m, was
 S = lambda: (sys.get_int_max_str_digits(), sys.set_int_max_str_digits(4300))
-''')
+""")
 
 
 def test_classes_made_by_a_recording_are_not_listed():
@@ -1196,6 +1197,7 @@ def test_classes_made_by_a_recording_are_not_listed():
     def f(x):
         class A(Base):
             k = 2
+
         return x * A.k, A
 
     gc.collect()

@@ -1,8 +1,9 @@
 """Containers: built while recording, or older than the call and read or changed by it."""
+
 import obj_harness
 import pytest
 
-PROGRAMS = obj_harness.parse(r'''
+PROGRAMS = obj_harness.parse(r"""
 === list_methods
 def f(x):
     l = [x, 1, x * 2]
@@ -615,7 +616,7 @@ def f(x):
     return x * len(s) + s.n, sorted(s), 3 in s, s | t, s == t, s - {3}, type(s.copy()).__name__, 4 in t, t.issubset(s), list(t), t & s, s.union(h.u) == h.u | s
 between = lambda: setattr(h, 's', F([3, 2]))
 S = lambda: log
-''')
+""")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -1,8 +1,9 @@
 """Side effects: replayed in program order, with identity and aliasing kept; modules, hooks, buffers, torch's global state."""
+
 import obj_harness
 import pytest
 
-PROGRAMS = obj_harness.parse(r'''
+PROGRAMS = obj_harness.parse(r"""
 === dict_past_a_data_descriptor
 class Field:
     def __set__(self, o, v): o.__dict__['field'] = o.__dict__.get('field', 0) + v * 2
@@ -498,7 +499,7 @@ class C: pass
 c = C(); c.a = 1
 def f(x): d = vars(c); d['a'] += 1; c.b = d['a']; e = dict(d); e['z'] = 1; return x * c.a + d['b'], sorted(e), d is c.__dict__
 S = lambda: vars(c)
-''')
+""")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -1,8 +1,9 @@
 """Objects and side effects, second part: hooks, parametrizations, gradients, the standard library, exceptions half way."""
+
 import obj_harness
 import pytest
 
-PROGRAMS = obj_harness.parse(r'''
+PROGRAMS = obj_harness.parse(r"""
 === hook_kwargs
 m = torch.nn.Linear(3, 3); log = []
 class K(torch.nn.Module):
@@ -471,7 +472,7 @@ def f(x):
     best = x.max(0)
     print(end='')
     return x * size.lines + when.tm_year, size, when, when.tm_zone, when.tm_gmtoff, best.values * 2, tuple(best)
-''')
+""")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -1,4 +1,5 @@
 """What surrounds a compiled function in its process: signals, other threads, forks, tracing functions."""
+
 import gc
 import os
 import signal
@@ -63,11 +64,20 @@ def alarm():
 
 
 def is_clean():
-    return gc.isenabled() and not torch.compiler.is_compiling() and torch.is_grad_enabled() and not torch._C._len_torch_dispatch_stack()
+    return (
+        gc.isenabled()
+        and not torch.compiler.is_compiling()
+        and torch.is_grad_enabled()
+        and not torch._C._len_torch_dispatch_stack()
+    )
 
 
 @pytest.mark.parametrize("source", [PLAIN, CATCHING, BREAKING], ids=["plain", "catching", "breaking"])
-@pytest.mark.parametrize("handler, error", [(late, Late), (signal.default_int_handler, KeyboardInterrupt)], ids=["raises", "ctrl_c"])
+@pytest.mark.parametrize(
+    "handler, error",
+    [(late, Late), (signal.default_int_handler, KeyboardInterrupt)],
+    ids=["raises", "ctrl_c"],
+)
 def test_a_signal_is_neither_lost_nor_recorded(alarm, source, handler, error):
     for k in range(6):
         c = magneto.compile(make(source), backend="eager")
@@ -215,7 +225,9 @@ def test_interrupts_at_any_moment_leave_a_clean_state(alarm):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_fork_while_another_thread_records():
-    c = magneto.compile(make("def f(x):\n    n = 0\n    for i in range(50000):\n        n += 1\n    return x + n\n"))
+    c = magneto.compile(
+        make("def f(x):\n    n = 0\n    for i in range(50000):\n        n += 1\n    return x + n\n")
+    )
     thread = threading.Thread(target=c, args=(X,))
     thread.start()
     end = time.monotonic() + 30
@@ -262,7 +274,9 @@ def test_monitoring_sees_the_frames(local):
     c = magneto.compile(f)
     c(X)
     monitoring.use_tool_id(tool, "test")
-    monitoring.register_callback(tool, monitoring.events.LINE, lambda code, line: seen.append(line) if code is f.__code__ else None)
+    monitoring.register_callback(
+        tool, monitoring.events.LINE, lambda code, line: seen.append(line) if code is f.__code__ else None
+    )
     try:
         if local:
             monitoring.set_local_events(tool, f.__code__, monitoring.events.LINE)

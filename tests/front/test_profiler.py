@@ -1,4 +1,5 @@
 """torch.profiler shows compiled calls: a scope for each plan, and in it one for each kernel and each call of a library."""
+
 import json
 import threading
 
@@ -161,17 +162,21 @@ def test_stored_plans_have_names(tmp_path):
     import subprocess
     import sys
 
-    text = "import torch, magneto\nfrom torch.profiler import profile\n{}\n" \
-        "def f(x):\n    for _ in range(8): x = (x.sin() + 1) * x.cos()\n" \
-        "    y = x.sum(-1)\n    z = (y.cos() * 2).softmax(0)\n    return (z - y).exp().sum(), torch.relu(x * 3).amax(0)\n" \
-        "c = magneto.compile(f)\nx = torch.randn(16, 16)\nc(x)\n" \
-        "with profile() as p:\n    c(x)\nprint([e.name for e in p.events() if 'magneto' in e.name])\n" \
+    text = (
+        "import torch, magneto\nfrom torch.profiler import profile\n{}\n"
+        "def f(x):\n    for _ in range(8): x = (x.sin() + 1) * x.cos()\n"
+        "    y = x.sum(-1)\n    z = (y.cos() * 2).softmax(0)\n    return (z - y).exp().sum(), torch.relu(x * 3).amax(0)\n"
+        "c = magneto.compile(f)\nx = torch.randn(16, 16)\nc(x)\n"
+        "with profile() as p:\n    c(x)\nprint([e.name for e in p.events() if 'magneto' in e.name])\n"
         "print(magneto._magneto.kernel_cache_info()['plans_loaded'])\n"
+    )
     env = {**os.environ, "MAGNETO_CACHE_DIR": str(tmp_path / "cache"), "MAGNETO_CACHE": "1"}
     seen = []
     for lines in ("", "\n\n\n"):
         (tmp_path / "prog.py").write_text(text.format(lines))
-        run = subprocess.run([sys.executable, str(tmp_path / "prog.py")], env=env, capture_output=True, text=True, check=True)
+        run = subprocess.run(
+            [sys.executable, str(tmp_path / "prog.py")], env=env, capture_output=True, text=True, check=True
+        )
         seen += [eval(line) for line in run.stdout.strip().splitlines()[-2:]]  # noqa: S307
     first, loaded, second, loaded_again = seen
     assert loaded == 0 and loaded_again == 1

@@ -1,4 +1,5 @@
 """Loops over numbers out of tensors: Python code with other values in each turn is executed as it is, and nothing is given up for it."""
+
 import itertools
 import signal
 import threading
@@ -125,7 +126,10 @@ def test_a_waiting_loop_inside_sees_signals():
     c = magneto.compile(f)
     x = torch.ones(2)
     for i in range(4):
-        assert c(x, [1 + i, 2 + i, 3 * i, 4, 5, 6, 7, 8], [])[1] == f(x, [1 + i, 2 + i, 3 * i, 4, 5, 6, 7, 8], [])[1]
+        assert (
+            c(x, [1 + i, 2 + i, 3 * i, 4, 5, 6, 7, 8], [])[1]
+            == f(x, [1 + i, 2 + i, 3 * i, 4, 5, 6, 7, 8], [])[1]
+        )
     before = signal.signal(signal.SIGALRM, late)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.1)

@@ -26,10 +26,13 @@ CALLS = [c.strip() for line in REFUSED.strip().splitlines() for c in line.split(
 @pytest.mark.parametrize("call", CALLS)
 def test_the_error_is_torchs_own(call):
     space = {"torch": torch, "F": F}
-    exec(f"""def f(x, i, b):
+    exec(
+        f"""def f(x, i, b):
     try: {call}
     except Exception as e: return type(e), str(e), x + 1
-    return None""", space)  # noqa: S102
+    return None""",
+        space,
+    )  # noqa: S102
     args = torch.ones(3), torch.ones(3, dtype=torch.long), torch.ones(3, dtype=torch.bool)
     want = space["f"](*(a.clone() for a in args))
     assert want
@@ -39,7 +42,19 @@ def test_the_error_is_torchs_own(call):
         assert got and got[:2] == want[:2]
 
 
-@pytest.mark.parametrize("call", ["x.add_(i)", "i.mul_(2)", "x.mul_(1.5)", "b.mul_(b)", "x.uniform_(2, 2)", "x.normal_(0, 0)", "torch.clamp(x, 0)", "x.unfold(0, 3, 1)"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "x.add_(i)",
+        "i.mul_(2)",
+        "x.mul_(1.5)",
+        "b.mul_(b)",
+        "x.uniform_(2, 2)",
+        "x.normal_(0, 0)",
+        "torch.clamp(x, 0)",
+        "x.unfold(0, 3, 1)",
+    ],
+)
 def test_what_is_near_to_it_stays_in_the_graph(call):
     f = eval(f"lambda x, i, b: {call} + 1", {"torch": torch})
     args = torch.ones(3), torch.ones(3, dtype=torch.long), torch.ones(3, dtype=torch.bool)
@@ -69,7 +84,11 @@ def test_deepcopy_copies_gradients():
     for x in (torch.ones(3), torch.ones(3, requires_grad=True)):
         x.grad = torch.full((3,), 2.0)
         got, want = magneto.compile(gradient_of_a_copy)(x), gradient_of_a_copy(x)
-        assert got[:3] == want[:3] == (True, True, False) and torch.equal(got[3], want[3]) and torch.equal(got[4], want[4])
+        assert (
+            got[:3] == want[:3] == (True, True, False)
+            and torch.equal(got[3], want[3])
+            and torch.equal(got[4], want[4])
+        )
 
 
 def test_deepcopy_keeps_attributes_and_strides():

@@ -1,4 +1,5 @@
 """Loops that go on after a break in an earlier turn: what is left of them is recorded as a whole, or one entry serves all turns."""
+
 import pytest
 import torch
 from harness import forced_breaks

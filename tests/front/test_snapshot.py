@@ -1,5 +1,6 @@
 """Construction programs: what a function returns, and what is alive at a break, is rebuilt with the same shape, identity and
 aliasing as eager execution gives."""
+
 import collections
 import dataclasses
 import functools
@@ -221,7 +222,11 @@ def test_methods_that_write_an_older_exception_break(method):
         getattr(Exception, method)(e, v(x))
         return x + 1
 
-    value = {"__init__": lambda x: x * 2, "add_note": lambda x: "note", "__setstate__": lambda x: {"k": x * 3}}[method]
+    value = {
+        "__init__": lambda x: x * 2,
+        "add_note": lambda x: "note",
+        "__setstate__": lambda x: {"k": x * 3},
+    }[method]
     before = counts().breaks
     x, want, got = torch.ones(3), ValueError(1), ValueError(1)
     assert torch.equal(magneto.compile(f)(got, x, value), f(want, x, value))
@@ -261,6 +266,7 @@ def _exception_inside_autocast(x):
 @pytest.mark.parametrize("f", [_inside_autocast, _generator_inside_autocast, _exception_inside_autocast])
 def test_a_break_inside_autocast_leaves_as_many_levels_as_were_entered(f):
     """At depth 0 torch drops the weights it has cast: with the depth wrong, it would use stale ones from then on."""
+
     def depth():
         torch.autocast_increment_nesting()
         return torch.autocast_decrement_nesting()
@@ -344,11 +350,20 @@ class _Failure(Exception):
         return _Failure, self.parts
 
 
-@pytest.mark.parametrize("make", [lambda: _Queue(3), lambda: _Groups(3), lambda: _Pairs(str, [1, 2], extra=3), lambda: _Call([1, 2]),
-                                  lambda: _Failure(1, 2)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: _Queue(3),
+        lambda: _Groups(3),
+        lambda: _Pairs(str, [1, 2], extra=3),
+        lambda: _Call([1, 2]),
+        lambda: _Failure(1, 2),
+    ],
+)
 @pytest.mark.parametrize("brk", [False, True])
 def test_instances_over_classes_in_c_are_made_once(make, brk):
     """What rebuilds them runs none of the program's own __new__, __init__, append, __setitem__, __setattr__ and __reduce__."""
+
     def f(x):
         o = make()
         if isinstance(o, _Queue):
@@ -359,8 +374,14 @@ def test_instances_over_classes_in_c_are_made_once(make, brk):
         return o, y
 
     def facts(o):
-        return type(o), list(o) if hasattr(o, "__iter__") else o.args, getattr(o, "maxlen", None), getattr(o, "default_factory", None), o.log, \
-            getattr(o, "__dict__", None)
+        return (
+            type(o),
+            list(o) if hasattr(o, "__iter__") else o.args,
+            getattr(o, "maxlen", None),
+            getattr(o, "default_factory", None),
+            o.log,
+            getattr(o, "__dict__", None),
+        )
 
     assert facts(magneto.compile(f)(torch.ones(2))[0]) == facts(f(torch.ones(2))[0])
 

@@ -1,4 +1,5 @@
 """Answers about numbers in 0-dim tensors that live in objects: one graph while the answer stays, right results when it changes."""
+
 import math
 
 import pytest
@@ -147,7 +148,16 @@ def test_arguments_are_data():
     assert counts().reasons == {"data_dependent": 1}
 
 
-@pytest.mark.parametrize("f", [lambda k: max(1.0, k), lambda k: max(k, 1.0), lambda k: min(k, 2.0), lambda k: min(2.0, k), lambda k: 3 / max(1.0, k)])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda k: max(1.0, k),
+        lambda k: max(k, 1.0),
+        lambda k: min(k, 2.0),
+        lambda k: min(2.0, k),
+        lambda k: 3 / max(1.0, k),
+    ],
+)
 def test_min_and_max_as_python_has_them(f):
     """Of NaN too, in Python and in tensor operations."""
 

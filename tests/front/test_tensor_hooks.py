@@ -1,4 +1,5 @@
 """Hooks that a compiled function registers on tensors: values, handles, and how many graphs it takes."""
+
 import pytest
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -110,8 +111,11 @@ def test_on_inputs_takes_one_graph(f, backend):
 
 
 @pytest.mark.parametrize("f", MADE, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("options", [{}, {"fullgraph": True}, {"backend": "eager", "fullgraph": True}, {"backend": "aot_eager"}],
-                         ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"fullgraph": True}, {"backend": "eager", "fullgraph": True}, {"backend": "aot_eager"}],
+    ids=str,
+)
 def test_on_tensors_made_inside(f, options):
     torch.testing.assert_close(grads(compiled(f, **options)), grads(f))
 
@@ -138,14 +142,22 @@ def test_errors_are_torchs_own():
         x.register_hook(lambda g: g)
         return x * 2
 
-    with pytest.raises(RuntimeError, match="cannot register a hook on a tensor that doesn't require gradient"):
+    with pytest.raises(
+        RuntimeError, match="cannot register a hook on a tensor that doesn't require gradient"
+    ):
         compiled(f)(torch.ones(2))
 
 
-@pytest.mark.parametrize("f", [
-    lambda x: (x.register_hook(lambda g: g * 2), (x * 3).sum().backward(), x.grad.clone())[2],  # backward in the same call
-    lambda x: (x * 3, x.register_hook(lambda g: g * 2).id)[0],
-], ids=["backward", "handle_id"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (x.register_hook(lambda g: g * 2), (x * 3).sum().backward(), x.grad.clone())[
+            2
+        ],  # backward in the same call
+        lambda x: (x * 3, x.register_hook(lambda g: g * 2).id)[0],
+    ],
+    ids=["backward", "handle_id"],
+)
 def test_breaks_where_a_hook_would_have_to_exist(f):
     a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
     torch.testing.assert_close(compiled(f)(a), f(b))
@@ -191,6 +203,7 @@ def test_hooks_that_a_compiled_backward_calls():
 
 def test_hook_of_a_view_whose_base_is_written_to():
     """Such hooks are those of a node that nobody goes through any more; later ones are not."""
+
     def f(base):
         seen = []
         base = base.clone()

@@ -1,5 +1,6 @@
 """What a compiled function does to tensors is what eager does: writes to inputs, aliasing of results, identity, version
 counters, layouts, gradients."""
+
 import random
 
 import pytest
@@ -71,9 +72,15 @@ CASES = {
     "index_put": (lambda x: seq(x.index_put_((torch.tensor([0, 2]),), torch.tensor(9.0)), x.sum()), one),
     "detach": (lambda x: x.detach().mul_(2), one),
     "complex128": (lambda x, y: seq(x.mul_(y), x[1].add_(1), x.t()[0].fill_(5), x + y), two_complex),
-    "complex128 by parts": (lambda x, y: seq(torch.view_as_real(x)[..., 0].fill_(7), y.imag.zero_(), x * y), two_complex),
+    "complex128 by parts": (
+        lambda x, y: seq(torch.view_as_real(x)[..., 0].fill_(7), y.imag.zero_(), x * y),
+        two_complex,
+    ),
     "complex128 exchanged": (lambda x, y: (lambda z: seq(x.copy_(y), y.copy_(z), x))(x.clone()), two_complex),
-    "complex128, broadcast": (lambda x, y: seq(x.copy_(y[0]), y.copy_(y.flip(0)), torch._foreach_mul_([x, y], 2.0), y), two_complex),
+    "complex128, broadcast": (
+        lambda x, y: seq(x.copy_(y[0]), y.copy_(y.flip(0)), torch._foreach_mul_([x, y], 2.0), y),
+        two_complex,
+    ),
 }
 
 
@@ -156,7 +163,10 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool])
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool],
+)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(layout, dtype):
     x = LAYOUTS[layout]().to(dtype)
@@ -207,7 +217,9 @@ GRADS = {
     "checkpoint": lambda x: torch.utils.checkpoint.checkpoint(lambda q: q.sin() * 2, x, use_reentrant=False),
     "requires_grad_ of a fresh tensor": lambda x: (x.detach() * 2).requires_grad_() * x,
     "non-leaf": lambda x: (x * 1).add_(2),
-    "variable": lambda x: x * torch.autograd.Variable(x * 2) + torch.autograd.Variable(torch.ones(4), requires_grad=False),
+    "variable": lambda x: (
+        x * torch.autograd.Variable(x * 2) + torch.autograd.Variable(torch.ones(4), requires_grad=False)
+    ),
     "variable that requires grad": lambda x: of_variable(torch.autograd.Variable(x, requires_grad=True), x),
 }
 
@@ -321,10 +333,30 @@ def test_what_is_asked_of_tensors():
     def facts(m, x):
         w = m.weight
         return (
-            isinstance(w, nn.Parameter), isinstance(x, nn.Parameter), type(x) is torch.Tensor, type(w).__name__,
-            isinstance(x, torch.Tensor), torch.is_tensor(x), x.is_leaf, w.requires_grad, (x * 2).requires_grad,
-            (w * 2).requires_grad, x.device, x.dtype, x.shape, x.stride(), x.is_contiguous(), x.layout, x.ndim,
-            x.numel(), x.is_cuda, x.is_floating_point(), x.element_size(), x.grad is None, x.size(-1), len(x),
+            isinstance(w, nn.Parameter),
+            isinstance(x, nn.Parameter),
+            type(x) is torch.Tensor,
+            type(w).__name__,
+            isinstance(x, torch.Tensor),
+            torch.is_tensor(x),
+            x.is_leaf,
+            w.requires_grad,
+            (x * 2).requires_grad,
+            (w * 2).requires_grad,
+            x.device,
+            x.dtype,
+            x.shape,
+            x.stride(),
+            x.is_contiguous(),
+            x.layout,
+            x.ndim,
+            x.numel(),
+            x.is_cuda,
+            x.is_floating_point(),
+            x.element_size(),
+            x.grad is None,
+            x.size(-1),
+            len(x),
         )
 
     m = nn.Linear(4, 4)
@@ -362,7 +394,12 @@ def test_results_made_by_copy_own_their_memory():
 
 def test_views_in_another_dtype_as_results():
     x = torch.randn(6, dtype=torch.complex64)
-    for f in (torch.view_as_real, lambda x: x[2:].imag, lambda x: x.view(torch.float32)[1:], lambda x: torch.view_as_real(x)[1, 1]):
+    for f in (
+        torch.view_as_real,
+        lambda x: x[2:].imag,
+        lambda x: x.view(torch.float32)[1:],
+        lambda x: torch.view_as_real(x)[1, 1],
+    ):
         got, want = magneto.compile(f)(x), f(x)
         assert got.dtype == want.dtype and got.data_ptr() == want.data_ptr() and got.stride() == want.stride()
         assert torch.equal(got, want)
@@ -381,8 +418,13 @@ def test_complex_and_several_results_written_to_out():
 
 def test_arguments_that_torch_refuses():
     x = torch.randn(3, 4)
-    for f in (lambda x: torch.diagonal(x, 0, 1, 1), lambda x: x.roll([1, 2], 0), lambda x: torch.vdot(x, x), lambda x: torch.arange(0, 3, -1),
-              lambda x: torch.nn.functional.gelu(x, approximate="no")):
+    for f in (
+        lambda x: torch.diagonal(x, 0, 1, 1),
+        lambda x: x.roll([1, 2], 0),
+        lambda x: torch.vdot(x, x),
+        lambda x: torch.arange(0, 3, -1),
+        lambda x: torch.nn.functional.gelu(x, approximate="no"),
+    ):
         with pytest.raises((RuntimeError, IndexError)) as want:
             f(x)
         with pytest.raises(type(want.value)) as got:
@@ -403,7 +445,9 @@ def test_is_inference_asks_the_tensor():
         assert made(x) and made(y)
 
 
-@pytest.mark.parametrize("shape,order", [((2, 1, 1, 8), (0, 3, 1, 2)), ((2, 3, 3, 8), (0, 3, 1, 2)), ((2, 8, 1, 1), (0, 1, 2, 3))])
+@pytest.mark.parametrize(
+    "shape,order", [((2, 1, 1, 8), (0, 3, 1, 2)), ((2, 3, 3, 8), (0, 3, 1, 2)), ((2, 8, 1, 1), (0, 1, 2, 3))]
+)
 @pytest.mark.parametrize("train", [False, True])
 def test_batch_norm_of_one_pixel_images_is_contiguous(shape, order, train):
     net = nn.BatchNorm2d(8).train(train)
@@ -455,10 +499,14 @@ def test_data_of_arguments_is_assigned(f, backend):
     """An assignment to ``.data`` is part of the graph; of a leaf that requires grad as well, as long as it is only given back."""
     c = magneto.compile(f, backend=backend, fullgraph=True)
     for grad in (False, True)[: 1 + (f in (data_of_both, data_shape))]:
-        a, b = ([torch.arange(6.0).requires_grad_(grad), torch.ones(6).requires_grad_(grad)] for _ in range(2))
+        a, b = (
+            [torch.arange(6.0).requires_grad_(grad), torch.ones(6).requires_grad_(grad)] for _ in range(2)
+        )
         torch.testing.assert_close(c(*a), f(*b))
         torch.testing.assert_close(a, b)
-        assert [x.is_leaf for x in a] == [x.is_leaf for x in b] and (a[0].data_ptr() == a[1].data_ptr()) == (b[0].data_ptr() == b[1].data_ptr())
+        assert [x.is_leaf for x in a] == [x.is_leaf for x in b] and (a[0].data_ptr() == a[1].data_ptr()) == (
+            b[0].data_ptr() == b[1].data_ptr()
+        )
 
 
 def test_gradients_after_data_was_assigned():

@@ -76,7 +76,15 @@ def functions(x):
 
 
 def members(x):
-    return x.times() + x.half, type(x), x.__class__ is Plain, isinstance(x, Plain), isinstance(x, Doubles), x.shape, len(x)
+    return (
+        x.times() + x.half,
+        type(x),
+        x.__class__ is Plain,
+        isinstance(x, Plain),
+        isinstance(x, Doubles),
+        x.shape,
+        len(x),
+    )
 
 
 def attributes(x):
@@ -122,8 +130,19 @@ def broken(x):
     return torch.sin(y)
 
 
-CASES = [(functions, Doubles), (members, Plain), (attributes, Plain), (casts, torch.Tensor), (casts_back, Plain), (casts_back, Doubles), (made, torch.Tensor), (switched_off, Doubles),
-         (written, Plain), (written, Doubles), (hooks, Hooked)]
+CASES = [
+    (functions, Doubles),
+    (members, Plain),
+    (attributes, Plain),
+    (casts, torch.Tensor),
+    (casts_back, Plain),
+    (casts_back, Doubles),
+    (made, torch.Tensor),
+    (switched_off, Doubles),
+    (written, Plain),
+    (written, Doubles),
+    (hooks, Hooked),
+]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -213,7 +232,11 @@ def test_parameters():
             self.b = torch.nn.Buffer(torch.ones(3))
 
         def forward(self, x):
-            assert isinstance(self.w, torch.nn.Parameter) and type(self.w) is Tagged and isinstance(self.b, torch.nn.Buffer)
+            assert (
+                isinstance(self.w, torch.nn.Parameter)
+                and type(self.w) is Tagged
+                and isinstance(self.b, torch.nn.Buffer)
+            )
             return torch.nn.functional.linear(x, self.w, self.b), self.w.tag, self.w.note
 
     net, x = Net(), torch.arange(6.0).reshape(2, 3)
@@ -255,7 +278,9 @@ def test_made_inside():
     opt = magneto.compile(local)
     for _ in range(2):
         got, want = opt(x), local(x)
-        assert type(got).__name__ == "Local" and torch.equal(got.as_subclass(torch.Tensor), want.as_subclass(torch.Tensor))
+        assert type(got).__name__ == "Local" and torch.equal(
+            got.as_subclass(torch.Tensor), want.as_subclass(torch.Tensor)
+        )
         assert torch.equal(got.more().as_subclass(torch.Tensor), x + 2)
 
 
@@ -271,7 +296,12 @@ def test_questions_about_torch_function(backend):
 
     def fn(x, t):
         o = torch.overrides
-        return o.has_torch_function((x,)), o.has_torch_function_unary(x), o.has_torch_function_variadic(x, t), torch.relu(t) + 1
+        return (
+            o.has_torch_function((x,)),
+            o.has_torch_function_unary(x),
+            o.has_torch_function_variadic(x, t),
+            torch.relu(t) + 1,
+        )
 
     opt = magneto.compile(fn, **({"backend": backend} if backend else {}))
     for x in (4, torch.ones(2), torch.ones(2).as_subclass(Sub), Handled(), "text"):

@@ -19,7 +19,9 @@ class Pair(torch.Tensor):
 
     @staticmethod
     def __new__(cls, p, q, bias=0, requires_grad=False):
-        return torch.Tensor._make_wrapper_subclass(cls, p.shape, strides=p.stride(), dtype=p.dtype, device=p.device, requires_grad=requires_grad)
+        return torch.Tensor._make_wrapper_subclass(
+            cls, p.shape, strides=p.stride(), dtype=p.dtype, device=p.device, requires_grad=requires_grad
+        )
 
     def __init__(self, p, q, bias=0, requires_grad=False):
         self.p, self.q, self.bias = p, q, bias
@@ -45,7 +47,11 @@ class Pair(torch.Tensor):
             return func(*tree_map(pick, args), **tree_map(pick, kwargs))
 
         p, q = half("p"), half("q")
-        out = cls(p, q + bias if func is torch.ops.aten.mul.Tensor else q, bias) if isinstance(p, torch.Tensor) else p
+        out = (
+            cls(p, q + bias if func is torch.ops.aten.mul.Tensor else q, bias)
+            if isinstance(p, torch.Tensor)
+            else p
+        )
         return return_and_correct_aliasing(func, args, kwargs, out)
 
     def halves(self):
@@ -89,7 +95,9 @@ class Sized(torch.Tensor):
 
     @staticmethod
     def __new__(cls, t):
-        return torch.Tensor._make_wrapper_subclass(cls, t.shape, strides=t.stride(), dtype=t.dtype, dispatch_sizes_strides_policy="sizes")
+        return torch.Tensor._make_wrapper_subclass(
+            cls, t.shape, strides=t.stride(), dtype=t.dtype, dispatch_sizes_strides_policy="sizes"
+        )
 
     def __init__(self, t):
         self.t = t
@@ -191,7 +199,11 @@ def test_results(fn, grad, backend):
         if not grad or (fn is ops and backend == "aot_eager"):
             continue
         for r, leaf in ((got, x), (want, y)):
-            tracked = [t.sum() for t in (r if isinstance(r, tuple) else [r]) if isinstance(t, Pair) and t.requires_grad]
+            tracked = [
+                t.sum()
+                for t in (r if isinstance(r, tuple) else [r])
+                if isinstance(t, Pair) and t.requires_grad
+            ]
             for t in tracked:
                 t.backward(retain_graph=True)
         assert_same(x.grad, y.grad)
@@ -208,7 +220,15 @@ def test_guards():
         return x * x.bias
 
     opt = magneto.compile(fn, backend=backend)
-    for x in (pair(1), pair(1), pair(2), pair(2), pair(2, n=5), pair(1, grad=True), Pair(torch.ones(4, dtype=torch.float64), torch.ones(4, dtype=torch.float64), 1)):
+    for x in (
+        pair(1),
+        pair(1),
+        pair(2),
+        pair(2),
+        pair(2, n=5),
+        pair(1, grad=True),
+        Pair(torch.ones(4, dtype=torch.float64), torch.ones(4, dtype=torch.float64), 1),
+    ):
         assert_same(opt(x), fn(x))
     assert len(calls) == 5
     assert_same(opt(torch.nn.Parameter(pair(1, grad=True)).detach()), fn(pair(1)))
@@ -217,14 +237,18 @@ def test_guards():
 def test_weights():
     net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
     for m in (net[0], net[2]):
-        m.weight = torch.nn.Parameter(Quantized((m.weight * 50).to(torch.int8), torch.tensor(0.02)), requires_grad=False)
+        m.weight = torch.nn.Parameter(
+            Quantized((m.weight * 50).to(torch.int8), torch.tensor(0.02)), requires_grad=False
+        )
     x = torch.randn(5, 4)
     opt = magneto.compile(net, fullgraph=True)
     for _ in range(2):
         assert_same(opt(x), net(x))
     net[0].weight.data8.add_(1)
     assert_same(opt(x), net(x))
-    net[0].weight = torch.nn.Parameter(Quantized(torch.ones(3, 4, dtype=torch.int8), torch.tensor(0.5)), requires_grad=False)
+    net[0].weight = torch.nn.Parameter(
+        Quantized(torch.ones(3, 4, dtype=torch.int8), torch.tensor(0.5)), requires_grad=False
+    )
     assert_same(opt(x), net(x))
 
 
@@ -294,11 +318,16 @@ def test_dtensors(mesh, backend):
     for n in (2, 2, 3):
         results = []
         for f in (opt, fn):
-            x, w = (distribute_tensor(torch.arange(4.0 * k).view(-1, s) / 9, mesh, [Shard(0)]) for k, s in ((n, 4), (3, 4)))
+            x, w = (
+                distribute_tensor(torch.arange(4.0 * k).view(-1, s) / 9, mesh, [Shard(0)])
+                for k, s in ((n, 4), (3, 4))
+            )
             y, z, shape = f(x.requires_grad_(), w)
             net.zero_grad()
             y.sum().backward()
-            results.append([t.to_local() for t in (y, z, x.grad, net.weight.grad)] + [shape, y.placements, type(y)])
+            results.append(
+                [t.to_local() for t in (y, z, x.grad, net.weight.grad)] + [shape, y.placements, type(y)]
+            )
         torch.testing.assert_close(results[0][:4], results[1][:4])
         assert results[0][4:] == results[1][4:]
 
@@ -336,13 +365,18 @@ def test_dtensors_that_move(mesh, fn):
             y = f(x, mesh)
             if grad:
                 y.sum().backward()
-            results.append([t.to_local() if isinstance(t, DTensor) else t for t in ([y, x.grad] if grad else [y])] + [type(y), y.shape])
+            results.append(
+                [t.to_local() if isinstance(t, DTensor) else t for t in ([y, x.grad] if grad else [y])]
+                + [type(y), y.shape]
+            )
         torch.testing.assert_close(results[0][:-2], results[1][:-2])
         assert results[0][-2:] == results[1][-2:]
 
 
 def jagged(sizes, grad=False):
-    return torch.nested.nested_tensor([torch.randn(n, 6) for n in sizes], layout=torch.jagged, requires_grad=grad)
+    return torch.nested.nested_tensor(
+        [torch.randn(n, 6) for n in sizes], layout=torch.jagged, requires_grad=grad
+    )
 
 
 LINEAR, WEIGHT = torch.nn.Linear(6, 8), torch.randn(6, 6)
@@ -359,7 +393,9 @@ def jagged_again(x):
 
 def jagged_made(x):
     a, b = x.values()[:2], x.values()[2:5]
-    return torch.nested.nested_tensor([a, b], layout=torch.jagged) * 2, torch.nested.as_nested_tensor([b, a], layout=torch.jagged)
+    return torch.nested.nested_tensor([a, b], layout=torch.jagged) * 2, torch.nested.as_nested_tensor(
+        [b, a], layout=torch.jagged
+    )
 
 
 def jagged_branch(x):
@@ -403,7 +439,11 @@ def test_jagged(name, grad, backend):
             assert_same(got, want)
             grads = []
             for r in (got, want) if grad else ():
-                tracked = [t for t in (r if isinstance(r, tuple) else (r,)) if isinstance(t, torch.Tensor) and t.requires_grad]
+                tracked = [
+                    t
+                    for t in (r if isinstance(r, tuple) else (r,))
+                    if isinstance(t, torch.Tensor) and t.requires_grad
+                ]
                 loss = sum((t.values() if t.is_nested else t).sum() for t in tracked)
                 grads.append(torch.autograd.grad(loss, x))
             if grads:
@@ -466,7 +506,9 @@ def test_jagged_with_holes():
 
     opt = magneto.compile(fn)
     for _ in range(2):
-        x = torch.nested.narrow(torch.randn(3, 5, 2), 1, torch.tensor([0, 1, 2]), torch.tensor([2, 3, 1]), layout=torch.jagged)
+        x = torch.nested.narrow(
+            torch.randn(3, 5, 2), 1, torch.tensor([0, 1, 2]), torch.tensor([2, 3, 1]), layout=torch.jagged
+        )
         got, want = opt(x), fn(x)
         assert got[0] == want[0]
         for a, b in zip(got[1].unbind(), want[1].unbind(), strict=True):
@@ -539,7 +581,12 @@ def test_compiled_functions_inside_of_operators_that_are_traced():
     with torch.library._scoped_library("magneto_wrappers", "FRAGMENT") as lib:
         lib.define("inner(Tensor x) -> Tensor")
         lib.impl("inner", lambda x: inner(x), "CompositeExplicitAutograd")
-        opt = magneto.compile(lambda x: torch.ops.magneto_wrappers.inner.default(x) + 1, fullgraph=True, dynamic=True, backend="aot_eager")
+        opt = magneto.compile(
+            lambda x: torch.ops.magneto_wrappers.inner.default(x) + 1,
+            fullgraph=True,
+            dynamic=True,
+            backend="aot_eager",
+        )
         for n in (3, 4):
             x = torch.randn(n)
             assert_same(opt(x), x.sin().cos() + 1)
@@ -632,11 +679,14 @@ def test_a_namedtuple_in_a_namedtuple_as_metadata():
     def f(x):
         return Scaled(x, Scale(3, [Scale(x.shape)])) + 1
 
-    assert torch.equal(magneto.compile(f, backend="eager", fullgraph=True)(torch.ones(2)), torch.full((2,), 4.0))
+    assert torch.equal(
+        magneto.compile(f, backend="eager", fullgraph=True)(torch.ones(2)), torch.full((2,), 4.0)
+    )
 
 
 def test_batches_of_autograds_own_vmap():
     """Tensors without a storage: torch.autograd.grad(is_grads_batched=True) gives them to hooks."""
+
     def hook(g):
         return g + g * 2
 

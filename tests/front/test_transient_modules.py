@@ -1,4 +1,5 @@
 """Modules that a program makes anew for each call: from the second one on they are known by class and content."""
+
 import gc
 
 import magneto
@@ -93,7 +94,9 @@ def test_training_through_them():
         lambda: Loss().double().float().eval(),
         lambda: setattr(m := Loss(), "lin", nn.Identity()) or m,
         lambda: m.__dict__.update(matcher=F.linear) or m if (m := Loss()) else m,
-        lambda: m if (m := Loss()).register_forward_hook(lambda m, a, r: {k: v + 1 for k, v in r.items()}) else m,
+        lambda: (
+            m if (m := Loss()).register_forward_hook(lambda m, a, r: {k: v + 1 for k, v in r.items()}) else m
+        ),
         lambda: m if (m := Loss()).lin.register_forward_pre_hook(lambda m, a: (a[0] + 1,)) else m,
         lambda: setattr(m := Loss(), "forward", lambda x, y: {"z": setattr(m, "calls", 1) or x.sum()}) or m,
         lambda: setattr(m := Loss(), "weight", torch.ones(1)) or m,
@@ -197,5 +200,11 @@ def test_updating_a_dict_with_one_from_outside():
         x = torch.full((2,), float(i))
         a, b = {"a": x}, {"b": x + 1}
         r, n = c(a, b, x)
-        assert list(r) == ["a"] and torch.equal(r["a"], x * x) and n == 2 and list(a) == ["a", "b"] and a["b"] is b["b"]
+        assert (
+            list(r) == ["a"]
+            and torch.equal(r["a"], x * x)
+            and n == 2
+            and list(a) == ["a", "b"]
+            and a["b"] is b["b"]
+        )
     assert counts().graphs == 1

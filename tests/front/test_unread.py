@@ -102,8 +102,12 @@ def test_what_is_passed_on_is_not_guarded(f, values):
 
 def wrapped(how, v):
     return {
-        "attribute": lambda: Holder(v), "list": lambda: [v], "dict": lambda: {"value": v}, "tuple": lambda: (v, 1),
-        "list of tuples": lambda: [(v, 1)], "dict of lists": lambda: {"value": [v]},
+        "attribute": lambda: Holder(v),
+        "list": lambda: [v],
+        "dict": lambda: {"value": v},
+        "tuple": lambda: (v, 1),
+        "list of tuples": lambda: [(v, 1)],
+        "dict of lists": lambda: {"value": [v]},
     }[how]()
 
 
@@ -363,7 +367,12 @@ LOOKED_AT = {
     "isinstance": lambda v: isinstance(v, str),
     "type": lambda v: type(v) is str,
     "is": lambda v: v is v,
-    "raised": raised, "caught": caught, "matched": matched, "generated": generated, "by key": by_key, "keywords": keywords,
+    "raised": raised,
+    "caught": caught,
+    "matched": matched,
+    "generated": generated,
+    "by key": by_key,
+    "keywords": keywords,
     "nested": nested,
 }
 
@@ -424,7 +433,10 @@ def test_numbers_that_are_looked_at(what):
 
 
 @pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("what", ["==", "in list of it", "f string", "join", "key", "sorted", "generated", "dataclass ==", "nested"])
+@pytest.mark.parametrize(
+    "what",
+    ["==", "in list of it", "f string", "join", "key", "sorted", "generated", "dataclass ==", "nested"],
+)
 def test_looked_at_in_a_container(how, what):
     f = LOOKED_AT[what]
 

@@ -2,6 +2,7 @@
 
 Each case calls an operator with values that it takes and with values for which eager raises; the programs around the call differ in
 what they do with its result."""
+
 import pathlib
 import re
 
@@ -73,7 +74,11 @@ CASES = {
     "index_put": (put_into_copy, (V, IN), (V, OUT)),
     "index_put_overwritten": (overwritten, (V, IN), (V, OUT)),
     "index_put_accumulate": (accumulate, (V, IN), (V, OUT)),
-    "index_put_mask": (lambda v, m, s: v.index_put((m,), s), (V, V > 0.8, ints(1.0, 2.0)), (V, V > 0.1, ints(1.0, 2.0))),
+    "index_put_mask": (
+        lambda v, m, s: v.index_put((m,), s),
+        (V, V > 0.8, ints(1.0, 2.0)),
+        (V, V > 0.1, ints(1.0, 2.0)),
+    ),
     "embedding": (lambda w, i: F.embedding(i, w), (V, IN), (V, OUT)),
     "embedding_negative": (lambda w, i: F.embedding(i, w), (V, IN), (V, ints(0, -1))),
     "embedding_bag": (lambda w, i: F.embedding_bag(i.reshape(1, -1), w), (V, IN), (V, OUT)),
@@ -85,31 +90,71 @@ CASES = {
     "index_select_negative": (lambda v, i: v.index_select(0, i), (V, IN), (V, ints(0, -1))),
     "index_select_one": (lambda v, i: v.sum().index_select(0, i), (V, ints(0)), (V, ints(1))),
     "index_add": (lambda v, i, s: v.index_add(0, i, s), (V, IN, ROWS), (V, OUT, ROWS)),
-    "index_add_vector": (lambda v, i, s: v.index_add(0, i, s), (V[:, 0], IN, ROWS[0]), (V[:, 0], OUT, ROWS[0])),
+    "index_add_vector": (
+        lambda v, i, s: v.index_add(0, i, s),
+        (V[:, 0], IN, ROWS[0]),
+        (V[:, 0], OUT, ROWS[0]),
+    ),
     "index_copy": (lambda v, i, s: v.index_copy(0, i, s), (V, IN, ROWS), (V, OUT, ROWS)),
     "index_fill": (lambda v, i: v.index_fill(0, i, 1.5), (V, IN), (V, OUT)),
     "index_fill_negative": (lambda v, i: v.index_fill(0, i, 1.5), (V, ints(-4)), (V, ints(-5))),
-    "index_fill_tensor": (lambda v, i, s: v.index_fill(0, i, s), (V, IN, torch.tensor(2.0)), (V, OUT, torch.tensor(2.0))),
+    "index_fill_tensor": (
+        lambda v, i, s: v.index_fill(0, i, s),
+        (V, IN, torch.tensor(2.0)),
+        (V, OUT, torch.tensor(2.0)),
+    ),
     "index_reduce": (lambda v, i, s: v.index_reduce(0, i, s, "prod"), (V, IN, ROWS), (V, OUT, ROWS)),
     "put": (lambda v, i, s: v.put(i, s), (V, ints(0, 11), ints(1.0, 2.0)), (V, ints(0, 12), ints(1.0, 2.0))),
     "scatter": (lambda v, i, s: v.scatter(0, i, s), (V, ALONG, ROWS), (V, ALONG_OUT, ROWS)),
     "scatter_negative": (lambda v, i, s: v.scatter(0, i, s), (V, ALONG, ROWS), (V, -ALONG_OUT, ROWS)),
     "scatter_value": (lambda v, i: v.scatter(0, i, 2.0), (V, ALONG), (V, ALONG_OUT)),
     "scatter_add": (lambda v, i, s: v.scatter_add(0, i, s), (V, ALONG, ROWS), (V, ALONG_OUT, ROWS)),
-    "scatter_reduce": (lambda v, i, s: v.scatter_reduce(0, i, s, "amax"), (V, ALONG, ROWS), (V, ALONG_OUT, ROWS)),
-    "scatter_multiply": (lambda v, i, s: v.detach().scatter(0, i, s.detach(), reduce="multiply"), (V, ALONG, ROWS), (V, ALONG_OUT, ROWS)),
-    "masked_scatter": (lambda v, m, s: v.masked_scatter(m, s), (V, V > 0.8, ints(1.0, 2.0)), (V, V > 0.1, ints(1.0, 2.0))),
+    "scatter_reduce": (
+        lambda v, i, s: v.scatter_reduce(0, i, s, "amax"),
+        (V, ALONG, ROWS),
+        (V, ALONG_OUT, ROWS),
+    ),
+    "scatter_multiply": (
+        lambda v, i, s: v.detach().scatter(0, i, s.detach(), reduce="multiply"),
+        (V, ALONG, ROWS),
+        (V, ALONG_OUT, ROWS),
+    ),
+    "masked_scatter": (
+        lambda v, m, s: v.masked_scatter(m, s),
+        (V, V > 0.8, ints(1.0, 2.0)),
+        (V, V > 0.1, ints(1.0, 2.0)),
+    ),
     "nll_loss": (F.nll_loss, (V, CLASSES), (V, NO_CLASS)),
     "nll_loss_each": (lambda x, t: F.nll_loss(x, t, reduction="none"), (V, CLASSES), (V, ints(0, 1, -1, 0))),
     "nll_loss_ignore": (lambda x, t: F.nll_loss(x, t, ignore_index=7), (V, ints(0, 1, 2, 7)), (V, CLASSES)),
-    "nll_loss2d": (lambda x, t: F.nll_loss(x.reshape(2, 3, 2, 1), t.reshape(2, 2, 1)), (V, CLASSES), (V, NO_CLASS)),
+    "nll_loss2d": (
+        lambda x, t: F.nll_loss(x.reshape(2, 3, 2, 1), t.reshape(2, 2, 1)),
+        (V, CLASSES),
+        (V, NO_CLASS),
+    ),
     "cross_entropy": (F.cross_entropy, (V, CLASSES), (V, NO_CLASS)),
-    "cross_entropy_weight": (lambda x, t, w: F.cross_entropy(x, t, w.detach()), (V, CLASSES, ints(1.0, 2.0, 3.0)), (V, NO_CLASS, ints(1.0, 2.0, 3.0))),
-    "cross_entropy_smooth": (lambda x, t: F.cross_entropy(x, t, label_smoothing=0.1), (V, CLASSES), (V, NO_CLASS)),
+    "cross_entropy_weight": (
+        lambda x, t, w: F.cross_entropy(x, t, w.detach()),
+        (V, CLASSES, ints(1.0, 2.0, 3.0)),
+        (V, NO_CLASS, ints(1.0, 2.0, 3.0)),
+    ),
+    "cross_entropy_smooth": (
+        lambda x, t: F.cross_entropy(x, t, label_smoothing=0.1),
+        (V, CLASSES),
+        (V, NO_CLASS),
+    ),
     "multi_margin_loss": (F.multi_margin_loss, (V, ints(0, 1, 2, 0)), (V, NO_CLASS)),
-    "multilabel_margin_loss": (F.multilabel_margin_loss, (V, torch.zeros(4, 3).long()), (V, torch.full((4, 3), 3))),
+    "multilabel_margin_loss": (
+        F.multilabel_margin_loss,
+        (V, torch.zeros(4, 3).long()),
+        (V, torch.full((4, 3), 3)),
+    ),
     "binary_cross_entropy": (F.binary_cross_entropy, (V, V), (V + 0.5, V)),
-    "binary_cross_entropy_each": (lambda x, t: F.binary_cross_entropy(x, t, reduction="none"), (V, V), (V - 0.5, V)),
+    "binary_cross_entropy_each": (
+        lambda x, t: F.binary_cross_entropy(x, t, reduction="none"),
+        (V, V),
+        (V - 0.5, V),
+    ),
     "binary_cross_entropy_nan": (F.binary_cross_entropy, (V[:3], V[:3]), (NAN, V[:3])),
     "one_hot": (lambda i: F.one_hot(i, 4), (IN,), (OUT,)),
     "one_hot_negative": (lambda i: F.one_hot(i, 4), (IN,), (ints(-1, 2),)),
@@ -133,7 +178,11 @@ CASES = {
     "normal_around_number": (lambda s: torch.normal(1.0, s), (V,), (-V - 1,)),
     "floor_divide": (lambda a, b: a // b, (IN, NONE_ZERO), (IN, ZERO_AMONG)),
     "div_trunc": (lambda a, b: torch.div(a, b, rounding_mode="trunc"), (IN, NONE_ZERO), (IN, ZERO_AMONG)),
-    "div_floor_broadcast": (lambda a, b: torch.div(a, b, rounding_mode="floor"), (IN[:, None], NONE_ZERO), (IN[:, None], ZERO_AMONG)),
+    "div_floor_broadcast": (
+        lambda a, b: torch.div(a, b, rounding_mode="floor"),
+        (IN[:, None], NONE_ZERO),
+        (IN[:, None], ZERO_AMONG),
+    ),
     "remainder": (lambda a, b: a % b, (IN, NONE_ZERO), (IN, ZERO_AMONG)),
     "remainder_of_number": (lambda b: 7 % b, (NONE_ZERO,), (ZERO_AMONG,)),
     "fmod": (torch.fmod, (IN, NONE_ZERO), (IN, ZERO_AMONG)),
@@ -141,15 +190,30 @@ CASES = {
     "histc": (lambda x: torch.histc(x, 4), (V,), (V / 0,)),
     "histogram": (lambda x: torch.histogram(x.detach(), 4)[0], (V,), (V / 0,)),
     "assert_async": (lambda x: torch._assert_async(x, "no"), (torch.tensor(True),), (torch.tensor(False),)),
-    "repeat_interleave": (lambda x, r: x.repeat_interleave(r, 0, output_size=6), (V, ints(1, 2, 1, 2)), (V, ints(-1, 3, 2, 2))),
+    "repeat_interleave": (
+        lambda x, r: x.repeat_interleave(r, 0, output_size=6),
+        (V, ints(1, 2, 1, 2)),
+        (V, ints(-1, 3, 2, 2)),
+    ),
     "max_unpool2d": (unpool, (V.reshape(-1)[:4], ints(0, 3, 5, 7)), (V.reshape(-1)[:4], ints(0, 3, 5, 16))),
     "max_unpool3d": (unpool3, (V.reshape(-1)[:4], ints(0, 3, 5, 7)), (V.reshape(-1)[:4], ints(0, 3, 5, 16))),
     "ctc_loss": (ctc, (V + 1, ints(1, 2).reshape(1, 2), ints(4)), (V + 1, ints(1, 2).reshape(1, 2), ints(5))),
-    "fake_quantize": (lambda x, s, z: torch.fake_quantize_per_channel_affine(x, s.detach(), z, 1, 0, 15),
-                      (V, ints(0.1, 0.1, 0.1), ints(0, 0, 0).int()), (V, ints(0.1, 0.1, 0.1), ints(99, 0, 0).int())),
-    "segment_reduce": (lambda x, n: torch.segment_reduce(x, "sum", lengths=n), (V, ints(2, 2)), (V, ints(2, 3))),
+    "fake_quantize": (
+        lambda x, s, z: torch.fake_quantize_per_channel_affine(x, s.detach(), z, 1, 0, 15),
+        (V, ints(0.1, 0.1, 0.1), ints(0, 0, 0).int()),
+        (V, ints(0.1, 0.1, 0.1), ints(99, 0, 0).int()),
+    ),
+    "segment_reduce": (
+        lambda x, n: torch.segment_reduce(x, "sum", lengths=n),
+        (V, ints(2, 2)),
+        (V, ints(2, 3)),
+    ),
     "quantile": (torch.quantile, (V, torch.tensor(0.5)), (V, torch.tensor(1.5))),
-    "searchsorted": (sort_with, (ints(1.0, 2.0, 3.0), V, ints(0, 2, 1)), (ints(1.0, 2.0, 3.0), V, ints(0, 1, 3))),
+    "searchsorted": (
+        sort_with,
+        (ints(1.0, 2.0, 3.0), V, ints(0, 2, 1)),
+        (ints(1.0, 2.0, 3.0), V, ints(0, 1, 3)),
+    ),
 }
 
 
@@ -186,7 +250,10 @@ def used_behind_a_write(call, x, *args):
     return y, call(*args)
 
 
-PROGRAMS = {False: [unused, alone, behind_a_write, used, used_behind_a_write], True: [unused, in_a_step, used]}
+PROGRAMS = {
+    False: [unused, alone, behind_a_write, used, used_behind_a_write],
+    True: [unused, in_a_step, used],
+}
 
 
 def outcome(f, x, args, grad):
@@ -205,6 +272,7 @@ def outcome(f, x, args, grad):
 def test_errors_are_eagers(name, grad):
     call, good, bad = CASES[name]
     for program in PROGRAMS[grad]:
+
         def eager(x, *args):
             return program(call, x, *args)  # noqa: B023
 

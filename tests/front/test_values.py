@@ -34,23 +34,105 @@ def added(t):
 ONE_GRAPH = [
     (lambda i, x: i.sum().item(), "int"),
     (lambda i, x: (i.max().item() * 5) // 2 % 7, "floor and remainder"),
-    (lambda i, x: (lambda n: (n + 1, 2 - n, n * 2.5, n / 4, -n, abs(n), n > 2, 3 == n, n & 6, True + n))(i.max().item()), "arithmetic"),
-    (lambda i, x: (lambda n: (x + n, n - x, x * n, x / n, i + n, x.add(i, alpha=n)))(i[0].item()), "in tensors"),
-    (lambda i, x: (x.half() * i[0].item(), i.int() + i[1].item(), i.sum() * i[0].item(), (x > 0) * i[0].item()), "promotion"),
-    (lambda i, x: (int(i.sum()), float(i.sum()), bool(i.sum()), int(i[0] > 2), float(x.mean()), bool(x[0])), "conversions"),
+    (
+        lambda i, x: (lambda n: (n + 1, 2 - n, n * 2.5, n / 4, -n, abs(n), n > 2, 3 == n, n & 6, True + n))(
+            i.max().item()
+        ),
+        "arithmetic",
+    ),
+    (
+        lambda i, x: (lambda n: (x + n, n - x, x * n, x / n, i + n, x.add(i, alpha=n)))(i[0].item()),
+        "in tensors",
+    ),
+    (
+        lambda i, x: (
+            x.half() * i[0].item(),
+            i.int() + i[1].item(),
+            i.sum() * i[0].item(),
+            (x > 0) * i[0].item(),
+        ),
+        "promotion",
+    ),
+    (
+        lambda i, x: (
+            int(i.sum()),
+            float(i.sum()),
+            bool(i.sum()),
+            int(i[0] > 2),
+            float(x.mean()),
+            bool(x[0]),
+        ),
+        "conversions",
+    ),
     (lambda i, x: (min(i[0].item(), 2), max(2, i[1].item()), max(x[0].item(), 0.75)), "min and max"),
-    (lambda i, x: ((i[0] > 2).item() & (i[1] > 2).item(), (i[0] > 2).item() | (i[1] > 2).item(), (i[1] > 2).item()), "truth values"),
+    (
+        lambda i, x: (
+            (i[0] > 2).item() & (i[1] > 2).item(),
+            (i[0] > 2).item() | (i[1] > 2).item(),
+            (i[1] > 2).item(),
+        ),
+        "truth values",
+    ),
     (lambda i, x: row(i), "tolist of ints"),
     (lambda i, x: row(x), "tolist of floats"),
-    (lambda i, x: (i.view(3, 1).tolist(), i[0].tolist(), (i > 1).tolist(), i[:0].tolist(), i.flip(0).tolist(), x.view(1, 3).t().tolist()), "shapes"),
+    (
+        lambda i, x: (
+            i.view(3, 1).tolist(),
+            i[0].tolist(),
+            (i > 1).tolist(),
+            i[:0].tolist(),
+            i.flip(0).tolist(),
+            x.view(1, 3).t().tolist(),
+        ),
+        "shapes",
+    ),
     (lambda i, x: added(i), "loop over a list"),
-    (lambda i, x: (torch.tensor(i[0].item()), torch.tensor([i[0].item(), 2]), torch.tensor([x[0].item(), 1], dtype=torch.float64)), "torch.tensor"),
-    (lambda i, x: (torch.tensor([[i[0].item(), 2], [3, i[1].item()]]), torch.tensor((x[0].item(), 1)), torch.tensor([[x[0].item()], [2.0]])), "nested lists"),
-    (lambda i, x: (torch.tensor([x[0], x[1]]), torch.tensor([i[0]], dtype=torch.float64), torch.tensor([i[0], i[1]])), "torch.tensor of tensors"),
-    (lambda i, x: ((i.numpy() + 1).tolist(), x.numpy()[:2].tolist(), (i.numpy() > 1).tolist(), i.numpy()[0].tolist()), "tolist of arrays"),
-    (lambda i, x: (torch.full((2,), i[0].item()), torch.full((2,), i[0].item(), dtype=torch.int32), torch.full((), 0.5 * i[0].item())), "full"),
+    (
+        lambda i, x: (
+            torch.tensor(i[0].item()),
+            torch.tensor([i[0].item(), 2]),
+            torch.tensor([x[0].item(), 1], dtype=torch.float64),
+        ),
+        "torch.tensor",
+    ),
+    (
+        lambda i, x: (
+            torch.tensor([[i[0].item(), 2], [3, i[1].item()]]),
+            torch.tensor((x[0].item(), 1)),
+            torch.tensor([[x[0].item()], [2.0]]),
+        ),
+        "nested lists",
+    ),
+    (
+        lambda i, x: (
+            torch.tensor([x[0], x[1]]),
+            torch.tensor([i[0]], dtype=torch.float64),
+            torch.tensor([i[0], i[1]]),
+        ),
+        "torch.tensor of tensors",
+    ),
+    (
+        lambda i, x: (
+            (i.numpy() + 1).tolist(),
+            x.numpy()[:2].tolist(),
+            (i.numpy() > 1).tolist(),
+            i.numpy()[0].tolist(),
+        ),
+        "tolist of arrays",
+    ),
+    (
+        lambda i, x: (
+            torch.full((2,), i[0].item()),
+            torch.full((2,), i[0].item(), dtype=torch.int32),
+            torch.full((), 0.5 * i[0].item()),
+        ),
+        "full",
+    ),
     (lambda i, x: (x.masked_fill(x > 0, i[0].item()), x.clone().fill_(i[0].item())), "fill"),
-    (lambda i, x: torch._foreach_addcmul([x], [x], [x], value=1 - x[0].double()), "foreach with a number that is a tensor"),
+    (
+        lambda i, x: torch._foreach_addcmul([x], [x], [x], value=1 - x[0].double()),
+        "foreach with a number that is a tensor",
+    ),
     (lambda i, x: (i[0] * 2**61).item() * 8, "beyond int64"),
 ]
 
@@ -72,7 +154,7 @@ def test_numbers_out_of_tensors_stay_in_one_graph(f):
         lambda i, x: ((i[0] > 2).item() is True, (i[0] > 2).item() is False, not (i[0] > 2).item()),
         lambda i, x: {i[0].item(): i[1].item()}[int(i[0])],
         lambda i, x: int(x.sum()) ** i[0].item(),
-        lambda i, x: x**i[0].item(),
+        lambda i, x: x ** i[0].item(),
         lambda i, x: round(x[0].item(), 1),
         lambda i, x: [n for n in range(i[0].item()) if n in i.tolist()],
         lambda i, x: i[0].item() // i[1].item() + i[0].item() % i[1].item(),
@@ -179,7 +261,9 @@ def test_printing_is_put_off_or_left_out_where_the_program_says_so(capsys):
         print(y, end="!\n")
         return y * 2
 
-    with dynamo.patch(reorderable_logging_functions={print, warnings.warn}, ignore_logging_functions={logging.Logger.error}):
+    with dynamo.patch(
+        reorderable_logging_functions={print, warnings.warn}, ignore_logging_functions={logging.Logger.error}
+    ):
         c = magneto.compile(f, fullgraph=True)
         for k in (1.0, 2.0):
             with warnings.catch_warnings(record=True) as seen:
@@ -187,7 +271,10 @@ def test_printing_is_put_off_or_left_out_where_the_program_says_so(capsys):
                 torch.testing.assert_close(c(torch.ones(2) * k), torch.ones(2) * (k + 1) * 2)
             assert [str(w.message) for w in seen] == ["here"]
     out, err = capsys.readouterr()
-    assert out == "sum tensor(4.)\ntensor([2., 2.])!\nsum tensor(6.)\ntensor([3., 3.])!\n" and "not said" not in err
+    assert (
+        out == "sum tensor(4.)\ntensor([2., 2.])!\nsum tensor(6.)\ntensor([3., 3.])!\n"
+        and "not said" not in err
+    )
 
 
 def test_methods_of_one_object_are_left_out(caplog):
@@ -284,7 +371,13 @@ def test_int_of_a_tensor_with_a_float(fullgraph):
 
 
 def test_tensors_of_numbers_are_traced_by_other_back_ends():
-    fns = [lambda v: torch.tensor([v.item()]), lambda v: torch.tensor([[v.item()], [2.0]]), lambda v: torch.tensor(v.item())]
+    fns = [
+        lambda v: torch.tensor([v.item()]),
+        lambda v: torch.tensor([[v.item()], [2.0]]),
+        lambda v: torch.tensor(v.item()),
+    ]
     with dynamo.patch(capture_scalar_outputs=True):
         for f in fns:
-            torch.testing.assert_close(magneto.compile(f, backend="aot_eager", fullgraph=True)(X[:1]), f(X[:1]))
+            torch.testing.assert_close(
+                magneto.compile(f, backend="aot_eager", fullgraph=True)(X[:1]), f(X[:1])
+            )

@@ -30,7 +30,9 @@ def run(tmp_path, **env):
     """The warnings of a program that compiles twice, and doctor's lines."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("MAGNETO_")}
     env = {**clean, "MAGNETO_CACHE_DIR": str(tmp_path / "cache"), **env}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     told, lines = done.stdout.split("\n--\n")
     count, *warned = told.split("\n")
@@ -39,8 +41,19 @@ def run(tmp_path, **env):
 
 
 def test_right_values_are_silent(tmp_path):
-    right = {"STRICT": "off", "CACHE": "1", "CACHE_MB": "16", "CPU": "v2", "LLVM": "", "BLAS": "0",
-             "LOGS": "timing, graph_breaks", "ONLY": "1-1000", "ONEDNN": "0", "STOP": "", "EXAMPLES": "anything"}
+    right = {
+        "STRICT": "off",
+        "CACHE": "1",
+        "CACHE_MB": "16",
+        "CPU": "v2",
+        "LLVM": "",
+        "BLAS": "0",
+        "LOGS": "timing, graph_breaks",
+        "ONLY": "1-1000",
+        "ONEDNN": "0",
+        "STOP": "",
+        "EXAMPLES": "anything",
+    }
     warned, lines = run(tmp_path, **{"MAGNETO_" + k: v for k, v in right.items()})
     assert warned == [], warned
     assert "MAGNETO_CACHE_MB=16" in lines and "of 16 MiB" in lines and "noticed" not in lines
@@ -93,9 +106,13 @@ def test_a_library_that_is_no_llvm_is_named(tmp_path):
 
 
 def test_a_variable_set_later_is_looked_at_when_something_compiles(tmp_path):
-    program = PROGRAM.replace("import torch, magneto\n", "import os, torch, magneto\nos.environ['MAGNETO_STOP'] = 'lowering'\n")
+    program = PROGRAM.replace(
+        "import torch, magneto\n", "import os, torch, magneto\nos.environ['MAGNETO_STOP'] = 'lowering'\n"
+    )
     env = {**os.environ, "MAGNETO_CACHE_DIR": str(tmp_path), "MAGNETO_CACHE": "0"}
-    out = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=300).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=300
+    ).stdout
     assert out.startswith("1\n") and "MAGNETO_STOP=lowering is not understood" in out
 
 
@@ -104,7 +121,9 @@ def test_warnings_that_are_errors_do_not_break_a_program(tmp_path):
     program = "import torch, magneto, warnings\nwarnings.simplefilter('error')\n"
     program += "print(magneto.compile(lambda x: x + 1)(torch.ones(1)))"
     env = {**os.environ, "MAGNETO_CACHE": "1", "MAGNETO_CACHE_DIR": str(tmp_path / "file")}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=300
+    )
     assert done.stdout == "tensor([2.])\n" and "not kept on disk" in done.stderr
 
 
@@ -118,7 +137,10 @@ def test_every_variable_in_the_sources_is_in_the_table():
     names = {v.name for v in doctor.variables()}
     for folder in ("src", "python", "tests", "bench", "tools", "docs"):
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix not in (".c", ".h", ".py", ".md", ".build", ".sh") or path.name == pathlib.Path(__file__).name:
+            if (
+                path.suffix not in (".c", ".h", ".py", ".md", ".build", ".sh")
+                or path.name == pathlib.Path(__file__).name
+            ):
                 continue
             found = set(re.findall(r"MAGNETO_[A-Z]+(?:_[A-Z]+)*", path.read_text()))
             assert found <= names, (path, found - names)

@@ -79,7 +79,15 @@ def through_numpy(x):
 def views(x):
     y = x * 2
     v = y[1]
-    return x._is_view(), x._base is None, x[0]._is_view(), y._is_view(), v._base is y, v[1:]._base is y, y.detach()._is_view()
+    return (
+        x._is_view(),
+        x._base is None,
+        x[0]._is_view(),
+        y._is_view(),
+        v._base is y,
+        v[1:]._base is y,
+        y.detach()._is_view(),
+    )
 
 
 def base(x):
@@ -140,7 +148,14 @@ def names(x):
     y = x * 2
     z = y.sum()
     node, _ = z.grad_fn.next_functions[0]
-    return y.grad_fn.name(), type(z.grad_fn).__name__, node.name(), node is y.grad_fn, node.next_functions[0][0].name(), z
+    return (
+        y.grad_fn.name(),
+        type(z.grad_fn).__name__,
+        node.name(),
+        node is y.grad_fn,
+        node.next_functions[0][0].name(),
+        z,
+    )
 
 
 def retained(x):
@@ -176,7 +191,14 @@ CASES = [
 
 def state(o):
     if isinstance(o, torch.Tensor):
-        return o.detach().clone(), o.requires_grad, o.is_leaf, o.is_inference(), o.stride(), None if not o.is_leaf else o.grad
+        return (
+            o.detach().clone(),
+            o.requires_grad,
+            o.is_leaf,
+            o.is_inference(),
+            o.stride(),
+            None if not o.is_leaf else o.grad,
+        )
     return [state(x) for x in o] if isinstance(o, (tuple, list)) else o
 
 
@@ -201,7 +223,13 @@ def test_like_eager(fn, make):
 
 
 def test_view_state_is_part_of_one_graph():
-    for fn, make in ((versions, older), (decided_by_version, plain), (views, view), (names, leaf), (through_data, leaf)):
+    for fn, make in (
+        (versions, older),
+        (decided_by_version, plain),
+        (views, view),
+        (names, leaf),
+        (through_data, leaf),
+    ):
         magneto.compile(fn, fullgraph=True)(*make())
 
 
@@ -269,7 +297,12 @@ def test_named_tuples_of_torch_are_not_guarded_by_identity():
     for k in range(3):
         r = torch.max(torch.arange(12.0).view(3, 4) * (k + 1), 1)
         got = opt(r)
-        assert torch.equal(got[0], r.values * 2) and torch.equal(got[1], r.indices + 1) and got[2] and got[3] is r
+        assert (
+            torch.equal(got[0], r.values * 2)
+            and torch.equal(got[1], r.indices + 1)
+            and got[2]
+            and got[3] is r
+        )
     assert len(seen) == 1
 
 
@@ -278,7 +311,12 @@ def test_operators_as_arguments_are_guarded():
         return op(x)
 
     opt, x = magneto.compile(fn), torch.arange(4.0)
-    for op in (torch.ops.aten.sin.default, torch.ops.aten.cos.default, torch.ops.aten.neg, torch.ops.aten.abs):
+    for op in (
+        torch.ops.aten.sin.default,
+        torch.ops.aten.cos.default,
+        torch.ops.aten.neg,
+        torch.ops.aten.abs,
+    ):
         torch.testing.assert_close(opt(op, x), op(x))
 
 

@@ -1,4 +1,5 @@
 """Dead code: what nobody reads goes, but for the checks of kernels that may raise."""
+
 import pathlib
 import subprocess
 
@@ -18,8 +19,15 @@ def dce(body):
     return run.stdout
 
 
-@pytest.mark.parametrize("call", ["index.Tensor(%3, [%2])", "index_select(%3, 0, %2)", "embedding(%3, %2, -1, False, False)",
-                                  "index_put(%3, [%2], %1, False)"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "index.Tensor(%3, [%2])",
+        "index_select(%3, 0, %2)",
+        "embedding(%3, %2, -1, False, False)",
+        "index_put(%3, [%2], %1, False)",
+    ],
+)
 def test_a_check_computes_no_result(call):
     text = dce(f"%4 = aten::{call} : f32[3,8]\n%5 = aten::exp(%4) : f32[3,8]\nreturn %1\n")
     assert "mg::check" in text and "IndexError" in text

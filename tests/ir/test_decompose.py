@@ -98,7 +98,9 @@ def test_fused_adam(kind, amsgrad):
 def test_fused_sgd(momentum, nesterov):
     if nesterov and not momentum:
         pytest.skip("needs momentum")
-    make = lambda p: torch.optim.SGD(p, lr=0.1, momentum=momentum, nesterov=nesterov, weight_decay=0.01, fused=True)  # noqa: E731
+    make = lambda p: torch.optim.SGD(
+        p, lr=0.1, momentum=momentum, nesterov=nesterov, weight_decay=0.01, fused=True
+    )  # noqa: E731
     check(optimizer(make, 2), gone="_fused_sgd")
 
 

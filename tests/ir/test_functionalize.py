@@ -19,7 +19,10 @@ PASSES = ["-functionalize", "-decompose", "-simplify", "-dce"]
 def memory(tensors):
     """Which tensors share memory, and where in it they start."""
     first = {}
-    return [(first.setdefault(t.untyped_storage().data_ptr(), i), t.storage_offset()) for i, t in enumerate(tensors)]
+    return [
+        (first.setdefault(t.untyped_storage().data_ptr(), i), t.storage_offset())
+        for i, t in enumerate(tensors)
+    ]
 
 
 def clone_inputs(inputs):
@@ -79,8 +82,12 @@ PROGRAMS = {
     "split": lambda x: [t.mul_(i) for i, t in enumerate(x.split(3, 1))],
     "chunk": lambda x: [t.mul_(i + 2) for i, t in enumerate(x.chunk(2, 1))][1],
     "view": lambda x: x.view(2, 6)[0].add_(1),
-    "view_of_transposed": lambda x: (lambda v: (v.copy_(v.contiguous() * 2), x + 1))(x.view(2, 2, 3).transpose(0, 1)),
-    "view_merged": lambda x: (lambda y, v: (v.copy_(v.contiguous() * 2), y + 1))(*(lambda y: (y, y.view(2, 6).t()))(x.clone().view(2, 2, 3))),
+    "view_of_transposed": lambda x: (lambda v: (v.copy_(v.contiguous() * 2), x + 1))(
+        x.view(2, 2, 3).transpose(0, 1)
+    ),
+    "view_merged": lambda x: (lambda y, v: (v.copy_(v.contiguous() * 2), y + 1))(
+        *(lambda y: (y, y.view(2, 6).t()))(x.clone().view(2, 2, 3))
+    ),
     "squeeze": lambda x: x.unsqueeze(1).squeeze(1).add_(1),
     "permute": lambda x: x.view(3, 2, 2).permute(2, 0, 1)[0].add_(1),
     "as_strided": lambda x: x.as_strided((2, 2), (4, 1), 1).add_(1),
@@ -198,7 +205,13 @@ WRITES = [
     lambda t, o: t.copy_(t.flip(0) if t.dim() else t + 3),
     lambda t, o: t.clamp_(-3.0, 3.0),
 ]
-MAKES = [lambda t: t + 1, lambda t: t.clone(), lambda t: t.sum(), lambda t: t * t, lambda t: torch.cat([t.reshape(-1), t.reshape(-1)])]
+MAKES = [
+    lambda t: t + 1,
+    lambda t: t.clone(),
+    lambda t: t.sum(),
+    lambda t: t * t,
+    lambda t: torch.cat([t.reshape(-1), t.reshape(-1)]),
+]
 
 
 def random_program(seed, ninput=2):
@@ -226,7 +239,9 @@ def test_random(seed):
         random_program(seed)(torch.zeros(3, 4), torch.zeros(2, 3, 2))
     except RuntimeError:
         pytest.skip("torch refuses it: the written tensor overlaps itself or what is read")
-    compare(random_program(seed), torch.randint(-4, 5, (3, 4)).float(), torch.randint(-4, 5, (2, 3, 2)).float())
+    compare(
+        random_program(seed), torch.randint(-4, 5, (3, 4)).float(), torch.randint(-4, 5, (2, 3, 2)).float()
+    )
 
 
 @pytest.mark.parametrize("train", [False, True], ids=["forward", "backward"])

@@ -99,10 +99,17 @@ def messages(op, layouts=LAYOUTS, dtypes=DTYPES):
     return found
 
 
-SKIP = {"empty_strided", "item", "equal", "to_sparse"}  # results of memory that is not initialised, or no tensors
+SKIP = {
+    "empty_strided",
+    "item",
+    "equal",
+    "to_sparse",
+}  # results of memory that is not initialised, or no tensors
 
 
-@pytest.mark.parametrize("op", [o for o in op_db if o.name not in SKIP], ids=lambda o: o.name + o.variant_test_name)
+@pytest.mark.parametrize(
+    "op", [o for o in op_db if o.name not in SKIP], ids=lambda o: o.name + o.variant_test_name
+)
 def test_op(op):
     torch.manual_seed(0)
     found = messages(op, dtypes=DTYPES[:1], layouts=[plain, permuted])  # the script below tries every layout

@@ -54,13 +54,27 @@ def rows_of_table():
 
 def test_rows_are_torchs(schemas):
     known = {str(s) for s in schemas}
-    wrong = [full for _, full, text in rows_of_table() if full.startswith("aten::") and text.replace('\\"', '"') not in known]
+    wrong = [
+        full
+        for _, full, text in rows_of_table()
+        if full.startswith("aten::") and text.replace('\\"', '"') not in known
+    ]
     assert not wrong
 
 
 def test_inplace_rows_have_twins():
     rows = [(full, text.replace('\\"', '"')) for _, full, text in rows_of_table()]
-    lack = [full for (full, _), row in zip(rows, parsed([t for _, t in rows])) if row[4][0] == "1" and not row[5]]
+    lack = [
+        full for (full, _), row in zip(rows, parsed([t for _, t in rows])) if row[4][0] == "1" and not row[5]
+    ]
     # out= factories have no twin (the functional form takes dtype and device); the rest needs more than one twin.
-    allowed = {"aten::rrelu_with_noise", "aten::fill_diagonal_", "aten::polygamma_", "aten::resize_", "aten::set_.source_Tensor"}
-    assert not [n for n in lack if n not in allowed and "out" not in n and "fused" not in n and "_batch_norm" not in n]
+    allowed = {
+        "aten::rrelu_with_noise",
+        "aten::fill_diagonal_",
+        "aten::polygamma_",
+        "aten::resize_",
+        "aten::set_.source_Tensor",
+    }
+    assert not [
+        n for n in lack if n not in allowed and "out" not in n and "fused" not in n and "_batch_norm" not in n
+    ]

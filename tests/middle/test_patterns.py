@@ -39,7 +39,9 @@ def ref_matmul(x, w, bias, residual, act, a, b):
     return ACTS[act](y if residual is None else y + residual, a, b)
 
 
-def ref_conv(x, w, bias, bw, bb, mean, var, residual, eps, act, a, b, stride, pad, dil, transposed, opad, groups):
+def ref_conv(
+    x, w, bias, bw, bb, mean, var, residual, eps, act, a, b, stride, pad, dil, transposed, opad, groups
+):
     y = torch.ops.aten.convolution(x, w, bias, stride, pad, dil, transposed, opad, groups)
     y = y if var is None else F.batch_norm(y, mean, var, bw, bb, False, 0.0, eps)
     return ACTS[act](y if residual is None else y + residual, a, b)
@@ -80,7 +82,10 @@ def rewritten(fn, *args, passes=("-simplify", "-patterns", "-simplify", "-layout
         torch.testing.assert_close(a, b, rtol=2e-5, atol=2e-5, equal_nan=True)
     ret = re.search(r"return (.*)", after_text)[1].split(", ")
     for name, t in zip(ret, before, strict=True):  # the user's strides stay as eager's
-        assert re.search(rf"{name}\b.* [:=].*{re.escape(graphs.type_text(t))}", after_text), (name, graphs.type_text(t))
+        assert re.search(rf"{name}\b.* [:=].*{re.escape(graphs.type_text(t))}", after_text), (
+            name,
+            graphs.type_text(t),
+        )
     return after_text
 
 
@@ -185,7 +190,9 @@ def test_attention():
     mask = T(2, 1, 9, 9)
     text = rewritten(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m), q, k, v, mask)
     assert "mg::sdpa" in ops(text)
-    text = rewritten(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3), q, k, v)
+    text = rewritten(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3), q, k, v
+    )
     assert "mg::sdpa" in ops(text)
     text = rewritten(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), q[:, :, :1], k, v)
     assert "mg::sdpa" not in ops(text)
@@ -195,7 +202,9 @@ def test_unsupported_stay():
     x = T(0, 8)
     assert "mg::matmul" not in ops(rewritten(lambda x: F.linear(x, torch.ones(4, 8)), x))
     assert "mg::matmul" not in ops(rewritten(lambda a, b: a.long() @ b.long(), T(3, 4), T(4, 5)))
-    assert "mg::matmul" not in ops(rewritten(lambda b, a, c: torch.addmm(b, a, c, beta=2.0), T(5), T(3, 4), T(4, 5)))
+    assert "mg::matmul" not in ops(
+        rewritten(lambda b, a, c: torch.addmm(b, a, c, beta=2.0), T(5), T(3, 4), T(4, 5))
+    )
     wide = T(1, 4).expand(6, 4)
     assert "mg::matmul" not in ops(rewritten(lambda a, b: a.t() @ b, wide, T(6, 5)))
     batch = lambda a, b: a.expand(2, 3, 4) @ b.expand(2, 4, 5)  # noqa: E731

@@ -1,6 +1,7 @@
 """Many model families, eval mode: recorded whole, no fallback, eager's results on the first call and on a hit.
 
 The default tier takes every third family; MAGNETO_MODELS=full takes all."""
+
 import os
 
 import pytest

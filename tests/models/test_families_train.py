@@ -2,6 +2,7 @@
 
 The default tier takes a few families; MAGNETO_MODELS=full takes all.  Steps are counted in float32 while differences cannot
 have grown yet, and in float64 for long runs: a rectifier that flips on a rounding error is no difference of the program."""
+
 import copy
 import os
 import random
@@ -17,9 +18,16 @@ from test_models import tensors
 
 pytestmark = pytest.mark.model
 FULL = os.environ.get("MAGNETO_MODELS") == "full"
-NAMES = sorted(FAMILIES) if FULL else ["torchvision/mobilenet_v3_small", "transformers/GPT2", "transformers/T5"]
+NAMES = (
+    sorted(FAMILIES) if FULL else ["torchvision/mobilenet_v3_small", "transformers/GPT2", "transformers/T5"]
+)
 # ResNet's images leave its batch norms two values each, which makes 1e-6 of a last bit within fifty steps, in eager as well.
-LONG = [n for n in NAMES if n != "transformers/ResNet"] if FULL else ["transformers/" + n for n in ("Bert", "Llama", "T5", "ViT", "Mamba2")] + ["timm/mobilenetv3_small_050"]
+LONG = (
+    [n for n in NAMES if n != "transformers/ResNet"]
+    if FULL
+    else ["transformers/" + n for n in ("Bert", "Llama", "T5", "ViT", "Mamba2")]
+    + ["timm/mobilenetv3_small_050"]
+)
 
 
 def cast(value, dtype):

@@ -1,4 +1,5 @@
 """Whole models from their own packages, random weights, eval mode: one graph, eager's results."""
+
 import pytest
 import torch
 
@@ -34,7 +35,9 @@ def bert(batch):
 def gpt2(batch):
     import transformers
 
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval(), (torch.randint(0, 50000, (batch, 32)),)
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval(), (
+        torch.randint(0, 50000, (batch, 32)),
+    )
 
 
 MODELS = {

@@ -2,6 +2,7 @@
 
 `check(fn, args, kwargs)` returns the reasons of graph breaks; it raises AssertionError where magneto differs from eager.
 `jobs(op, kinds, dtypes, limit)` yields (label, function without arguments that runs one such check)."""
+
 import contextlib
 import itertools
 import warnings
@@ -18,7 +19,18 @@ from support import counts
 invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
 op_db = invocations.op_db
 
-KINDS = ("forward", "gradient", "method", "inplace", "inplace_gradient", "out", "strided", "channels_last", "reference", "error")
+KINDS = (
+    "forward",
+    "gradient",
+    "method",
+    "inplace",
+    "inplace_gradient",
+    "out",
+    "strided",
+    "channels_last",
+    "reference",
+    "error",
+)
 UNSET = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"}
 TOLERANCE = {torch.float16: (4e-3, 4e-3), torch.bfloat16: (2e-2, 2e-2), torch.float32: (1e-4, 2e-5), torch.float64: (1e-7, 1e-7),
              torch.complex64: (1e-4, 2e-5), torch.complex128: (1e-7, 1e-7), torch.complex32: (4e-3, 4e-3)}  # fmt: skip
@@ -46,13 +58,21 @@ def copies(value):
             return t
         if id(t) not in memo:
             with torch.no_grad():
-                if not plain(t) or type(t) is not torch.Tensor or t.is_conj() or t.is_neg() or t.device.type != "cpu":
+                if (
+                    not plain(t)
+                    or type(t) is not torch.Tensor
+                    or t.is_conj()
+                    or t.is_neg()
+                    or t.device.type != "cpu"
+                ):
                     new = t.detach().clone()
                 else:
                     storage = t.untyped_storage()
                     if storage._cdata not in storages:
                         storages[storage._cdata] = storage.clone()
-                    new = torch.empty(0, dtype=t.dtype).set_(storages[storage._cdata], t.storage_offset(), t.shape, t.stride())
+                    new = torch.empty(0, dtype=t.dtype).set_(
+                        storages[storage._cdata], t.storage_offset(), t.shape, t.stride()
+                    )
             memo[id(t)] = new.requires_grad_(t.requires_grad)
         return memo[id(t)]
 
@@ -83,7 +103,9 @@ def run(fn, args, kwargs, seed, tangent_seed):
         tangents = []
         for t in outs:
             with torch.no_grad():
-                v = torch.randn(t.shape, generator=gen, dtype=torch.complex128 if t.is_complex() else torch.float64)
+                v = torch.randn(
+                    t.shape, generator=gen, dtype=torch.complex128 if t.is_complex() else torch.float64
+                )
                 tangents.append(torch.empty_like(t).copy_(v))
         try:
             if outs:
@@ -108,12 +130,19 @@ def same(got, want, what, rtol=None, atol=None, values=True):
     assert got.is_conj() == want.is_conj() and got.is_neg() == want.is_neg(), f"{what}: conj or neg bit"
     if plain(want) and want.numel():
         assert got.stride() == want.stride(), f"{what}: strides {got.stride()}, eager {want.stride()}"
-        assert got.storage_offset() == want.storage_offset(), f"{what}: offset {got.storage_offset()}, eager {want.storage_offset()}"
+        assert got.storage_offset() == want.storage_offset(), (
+            f"{what}: offset {got.storage_offset()}, eager {want.storage_offset()}"
+        )
     if values:
         with torch.no_grad():
             if rtol is None and want.dtype in TOLERANCE:
                 rtol, atol = TOLERANCE[want.dtype]
-                if want.numel() and plain(want) and want.dtype in (torch.float32, torch.float64, torch.complex64, torch.bfloat16, torch.float16):
+                if (
+                    want.numel()
+                    and plain(want)
+                    and want.dtype
+                    in (torch.float32, torch.float64, torch.complex64, torch.bfloat16, torch.float16)
+                ):
                     finite = want.detach().abs()
                     finite = finite[finite.isfinite()]
                     atol *= max(1.0, float(finite.max()) / 10) if finite.numel() else 1.0
@@ -129,7 +158,10 @@ def alias(r):
     """For every tensor among inputs and results: the first one it is, and the first one whose memory it shares."""
     every = r.inputs + tensors(r.value)
     ids, mem = {}, {}
-    return [(ids.setdefault(id(t), i), mem.setdefault(storage_key(t), i) if t.numel() else -1) for i, t in enumerate(every)]
+    return [
+        (ids.setdefault(id(t), i), mem.setdefault(storage_key(t), i) if t.numel() else -1)
+        for i, t in enumerate(every)
+    ]
 
 
 def compare(got, want, values):
@@ -139,7 +171,9 @@ def compare(got, want, values):
             raise AssertionError(f"eager raises {type(w).__name__}: {str(w)[:150]}")
         if w is None:
             raise AssertionError(f"raises {type(g).__name__}: {str(g)[:300]}") from g
-        assert type(g) is type(w), f"raises {type(g).__name__}: {str(g)[:150]}; eager {type(w).__name__}: {str(w)[:150]}"
+        assert type(g) is type(w), (
+            f"raises {type(g).__name__}: {str(g)[:150]}; eager {type(w).__name__}: {str(w)[:150]}"
+        )
         return
     gl, gs = pytree.tree_flatten(got.value)
     wl, ws = pytree.tree_flatten(want.value)
@@ -150,11 +184,15 @@ def compare(got, want, values):
         else:
             assert type(a) is type(b), f"result {i}: {type(a)}, eager {type(b)}"
             with contextlib.suppress(RuntimeError):
-                assert a == b or a != a or (isinstance(b, float) and abs(a - b) <= 1e-4 * abs(b)), f"result {i}: {a!r}, eager {b!r}"
+                assert a == b or a != a or (isinstance(b, float) and abs(a - b) <= 1e-4 * abs(b)), (
+                    f"result {i}: {a!r}, eager {b!r}"
+                )
     for i, (a, b) in enumerate(zip(got.inputs, want.inputs)):
         same(a, b, f"input {i} afterwards", values=values)
         if not a.is_inference():
-            assert (a._version == 0) == (b._version == 0), f"input {i}: version {a._version}, eager {b._version}"
+            assert (a._version == 0) == (b._version == 0), (
+                f"input {i}: version {a._version}, eager {b._version}"
+            )
     assert alias(got) == alias(want), f"aliasing {alias(got)}, eager {alias(want)}"
     assert torch.equal(got.state, want.state), "state of the random generator"
     for i, (a, b) in enumerate(zip(got.grads or [], want.grads or [])):
@@ -253,10 +291,16 @@ def kind_jobs(op, kind, dtype, fn, values, limit):
             s = e.sample_input
             yield f"{label} {i}", lambda s=s: check(fn, (s.input, *s.args), s.kwargs, calls=1)
         return
-    if kind in ("gradient", "inplace_gradient") and not (float_like and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")):
+    if kind in ("gradient", "inplace_gradient") and not (
+        float_like and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+    ):
         return
     gradient = kind.endswith("gradient")
-    variant = {"method": op.method_variant, "inplace": op.inplace_variant, "inplace_gradient": op.inplace_variant}.get(kind, fn)
+    variant = {
+        "method": op.method_variant,
+        "inplace": op.inplace_variant,
+        "inplace_gradient": op.inplace_variant,
+    }.get(kind, fn)
     if variant is None or kind == "out" and not op.supports_out:
         return
     try:
@@ -288,7 +332,9 @@ def kind_jobs(op, kind, dtype, fn, values, limit):
                 want = fn(*copies(args), **copies(kwargs))
             except Exception:
                 continue
-            if not isinstance(want, torch.Tensor) and not (isinstance(want, tuple) and all(isinstance(t, torch.Tensor) for t in want)):
+            if not isinstance(want, torch.Tensor) and not (
+                isinstance(want, tuple) and all(isinstance(t, torch.Tensor) for t in want)
+            ):
                 continue
             for how in ("exact", "strided", "resized"):
                 k = {**kwargs, "out": outs_like(want, how)}

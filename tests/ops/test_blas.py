@@ -55,6 +55,8 @@ for rows in (6, 9, 9, 17, 4, 2):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_products(threads: int) -> None:
     env = {**os.environ, "MAGNETO_BLAS": "1", "OMP_NUM_THREADS": str(threads), "MAGNETO_LOGS": "plan"}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "blas.gemm" in done.stderr

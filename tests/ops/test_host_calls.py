@@ -24,14 +24,20 @@ CALLS = {
     "integer": lambda: torch.matrix_exp(MATRIX / 9),
     "dtype": lambda: torch.logcumsumexp(MATRIX, 1).to(torch.float64),
     "factory": lambda: torch.kaiser_window(16, periodic=False, beta=8.5, dtype=torch.float64),
-    "optional tensor": lambda: torch.bincount(torch.tensor([1, 4, 2, 1, 7]), weights=torch.tensor([0.5, 1, 2, 3, 0.25]), minlength=9),
+    "optional tensor": lambda: torch.bincount(
+        torch.tensor([1, 4, 2, 1, 7]), weights=torch.tensor([0.5, 1, 2, 3, 0.25]), minlength=9
+    ),
     "no tensor": lambda: torch.bincount(torch.tensor([1, 4, 2, 1, 7])),
     "tensors": lambda: torch.block_diag(MATRIX, SIGNAL),
     "two results": lambda: torch.linalg.eigh(SPD),
     "three results": lambda: torch.linalg.lu(MATRIX),
     "four results": lambda: torch.linalg.lstsq(MATRIX, SPD),
-    "resized": lambda: torch.nn.functional.fractional_max_pool2d(IMAGE, 2, output_size=(4, 3), _random_samples=torch.full((2, 3, 2), 0.3)),
-    "gradients": lambda: torch.linalg.solve_triangular(MATRIX, SPD, upper=True, left=False, unitriangular=True),
+    "resized": lambda: torch.nn.functional.fractional_max_pool2d(
+        IMAGE, 2, output_size=(4, 3), _random_samples=torch.full((2, 3, 2), 0.3)
+    ),
+    "gradients": lambda: torch.linalg.solve_triangular(
+        MATRIX, SPD, upper=True, left=False, unitriangular=True
+    ),
 }
 
 
@@ -42,7 +48,9 @@ def test_arguments_arrive(name: str) -> None:
         got = compiled()
         for a, b in zip(*(r if isinstance(r, tuple) else (r,) for r in (got, want)), strict=True):
             assert a.dtype == b.dtype and a.stride() == b.stride()
-            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)  # LAPACK rounds by the alignment of its memory
+            torch.testing.assert_close(
+                a, b, rtol=1e-5, atol=1e-5
+            )  # LAPACK rounds by the alignment of its memory
 
 
 def test_random_numbers_come_from_the_generator() -> None:
@@ -54,10 +62,16 @@ def test_random_numbers_come_from_the_generator() -> None:
         state = torch.get_rng_state()
         torch.manual_seed(seed)
         got = compiled(p)
-        assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True)) and torch.equal(torch.get_rng_state(), state)
+        assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True)) and torch.equal(
+            torch.get_rng_state(), state
+        )
 
 
-@pytest.mark.parametrize("f", [torch.linalg.cholesky, torch.linalg.inv, lambda m: torch.linalg.solve(m, m)], ids=["cholesky", "inv", "solve"])
+@pytest.mark.parametrize(
+    "f",
+    [torch.linalg.cholesky, torch.linalg.inv, lambda m: torch.linalg.solve(m, m)],
+    ids=["cholesky", "inv", "solve"],
+)
 def test_exceptions_are_eagers(f) -> None:
     compiled = magneto.compile(f)
     torch.testing.assert_close(compiled(SPD), f(SPD))

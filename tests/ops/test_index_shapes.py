@@ -3,6 +3,7 @@ not dense, values that are not finite.  Results and gradients are eager's, or bo
 
 Every case is one graph of its own.  A sample is run by default; MAGNETO_OPS=full runs all shapes of up to four dimensions.
 """
+
 import itertools
 import os
 import random
@@ -70,7 +71,9 @@ def gather(rng, s, d):
 
 def scatter(rng, s, d):
     small = smaller(rng, s, d, min(3, s[d]))
-    i = torch.argsort(torch.rand(s), d).narrow(d, 0, small[d])[tuple(slice(n) for n in small)]  # no collisions
+    i = torch.argsort(torch.rand(s), d).narrow(d, 0, small[d])[
+        tuple(slice(n) for n in small)
+    ]  # no collisions
     return lambda x, y: x.scatter(d, i, y), [floats(rng, *s), floats(rng, *small)]
 
 
@@ -87,7 +90,10 @@ def scatter_add(rng, s, d):
 def scatter_reduce(rng, s, d):
     i = index(rng, s[d], *smaller(rng, s, d, 3))
     how, own = rng.choice(["sum", "prod", "mean", "amax", "amin"]), rng.random() < 0.5
-    return lambda x, y: x.scatter_reduce(d, i, y, how, include_self=own), [floats(rng, *s), floats(rng, *i.shape)]
+    return lambda x, y: x.scatter_reduce(d, i, y, how, include_self=own), [
+        floats(rng, *s),
+        floats(rng, *i.shape),
+    ]
 
 
 def index_select(rng, s, d):
@@ -139,8 +145,10 @@ def index_put(rng, s, d, accumulate=False):
     if not accumulate:  # eager leaves open which of two writes to one place wins
         ix = [slice(None)] * len(s)
         ix[d], y = slices(rng, s, d, unique=True)
-    t = tuple(torch.arange(n).view([-1 if k == e else 1 for e in range(len(s))]) if isinstance(i, slice) else i
-              for k, (i, n) in enumerate(zip(ix, s)))
+    t = tuple(
+        torch.arange(n).view([-1 if k == e else 1 for e in range(len(s))]) if isinstance(i, slice) else i
+        for k, (i, n) in enumerate(zip(ix, s))
+    )
     if any(isinstance(i, slice) for i in ix) and not accumulate:
         t = tuple(i.view([-1 if k == e else 1 for e in range(len(s))]) for k, i in enumerate(t))
         return lambda x, y: x.index_put(t, y), [x, y]
@@ -237,7 +245,10 @@ def select_scatter(rng, s, d):
 
 def slice_scatter(rng, s, d):
     x = floats(rng, *s)
-    return lambda x, y: x.slice_scatter(y, d, 1, None, 2), [x, floats(rng, *[len(range(1, n, 2)) if k == d else n for k, n in enumerate(s)])]
+    return lambda x, y: x.slice_scatter(y, d, 1, None, 2), [
+        x,
+        floats(rng, *[len(range(1, n, 2)) if k == d else n for k, n in enumerate(s)]),
+    ]
 
 
 def cross_entropy(rng, s, d):
@@ -253,9 +264,15 @@ def one_hot(rng, s, d):
 POINTS = [gather, scatter, scatter_value, scatter_add, scatter_reduce, index_select, index_add, index_copy, index_fill,
           index_reduce, index_get, index_put, index_put_add, take, put, take_along, masked_scatter, masked_fill, sort, topk,
           kthvalue, unfold, diagonal_scatter, select_scatter, slice_scatter, one_hot]  # fmt: skip
-NAMED = {n: extremum(n) for n in ("max", "min", "median", "mode")} | {n: running(n) for n in ("cummax", "cummin")}
+NAMED = {n: extremum(n) for n in ("max", "min", "median", "mode")} | {
+    n: running(n) for n in ("cummax", "cummin")
+}
 CASES = {f.__name__: (f, (1, 2, 3, 4)) for f in POINTS} | {n: (f, (1, 2, 3, 4)) for n, f in NAMED.items()}
-CASES |= {"embedding": (embedding, (2, 3)), "embedding_bag": (embedding_bag, (3,)), "cross_entropy": (cross_entropy, (2,))}
+CASES |= {
+    "embedding": (embedding, (2, 3)),
+    "embedding_bag": (embedding_bag, (3,)),
+    "cross_entropy": (cross_entropy, (2,)),
+}
 
 
 def attempt(f, tensors):
@@ -293,8 +310,12 @@ def compare(name, make, shape, n):
     for what, gs, ws in zip(("result", "gradient"), got, want):
         for k, (g, w) in enumerate(zip(gs, ws)):
             assert (g is None) == (w is None), f"{where}: {what} {k}"
-            torch.testing.assert_close(g, w, equal_nan=True, rtol=1e-5, atol=1e-5, msg=lambda m: f"{where}: {what} {k}: {m}")
-            assert w is None or w.numel() == 0 or g.stride() == w.stride(), f"{where}: {what} {k}: strides {g.stride()}, eager {w.stride()}"
+            torch.testing.assert_close(
+                g, w, equal_nan=True, rtol=1e-5, atol=1e-5, msg=lambda m: f"{where}: {what} {k}: {m}"
+            )
+            assert w is None or w.numel() == 0 or g.stride() == w.stride(), (
+                f"{where}: {what} {k}: strides {g.stride()}, eager {w.stride()}"
+            )
     return True
 
 
@@ -328,6 +349,7 @@ PLANES = {
 EMPTY_FAILS = ("pixel_shuffle",)  # eager's backward of an empty one raises about shapes of its own making
 GRID = torch.linspace(-1.2, 1.2, 12).view(1, 2, 3, 2)
 
+
 @pytest.mark.parametrize("name", PLANES)
 def test_planes_of(name):
     dims, f = PLANES[name]
@@ -335,4 +357,6 @@ def test_planes_of(name):
     if name in EMPTY_FAILS:
         every = [s for s in every if 0 not in s]
     some = every if FULL else random.Random(name).sample(every, min(len(every), SAMPLE))
-    assert all([compare(name, lambda rng, s, d: (f, [floats(rng, *s)]), shape, n) for n, shape in enumerate(some)])
+    assert all(
+        [compare(name, lambda rng, s, d: (f, [floats(rng, *s)]), shape, n) for n, shape in enumerate(some)]
+    )

@@ -1,5 +1,6 @@
 """Results whose layout or dtype torch's meta kernels tell otherwise than eager has them, and calls that lose their result on
 tensor subclasses; through sweep.check, which compares strides, dtypes, aliasing and gradients."""
+
 import warnings
 
 import pytest
@@ -50,7 +51,9 @@ def test_max_unpool_of_channels_last():
 
 
 def test_max_unpool_of_channels_last_under_autograd():
-    y, i = F.max_pool2d(torch.rand(2, 4, 6, 6).contiguous(memory_format=torch.channels_last), 2, return_indices=True)
+    y, i = F.max_pool2d(
+        torch.rand(2, 4, 6, 6).contiguous(memory_format=torch.channels_last), 2, return_indices=True
+    )
     sweep.check(lambda y, i: F.max_unpool2d(y, i, 2), (y.requires_grad_(), i), gradient=True)
 
 
@@ -60,7 +63,11 @@ def test_singular_vectors_of_no_elements(shape):
 
 
 def test_group_norm_of_memory_with_gaps_is_refused():
-    sweep.check(lambda x: torch.native_group_norm(x[..., 0], None, None, 2, 4, 3, 2, 1e-5), (IMAGE.contiguous(),), calls=1)
+    sweep.check(
+        lambda x: torch.native_group_norm(x[..., 0], None, None, 2, 4, 3, 2, 1e-5),
+        (IMAGE.contiguous(),),
+        calls=1,
+    )
 
 
 @pytest.mark.parametrize("stats", [torch.bfloat16, torch.float32])
@@ -71,7 +78,10 @@ def test_batch_norm_statistics_of_bfloat16(stats):
 
 @pytest.mark.parametrize("x", [X, X.double(), X.half(), X.long(), C], ids=lambda x: str(x.dtype))
 def test_complex_numbers_make_complex_results(x):
-    sweep.check(lambda x: (x * 2j, x + (1 + 1j), 1j - x, x / 2j, torch.where(x.real > 0, x, 1j), x == 0j, x != 1j), (x,))
+    sweep.check(
+        lambda x: (x * 2j, x + (1 + 1j), 1j - x, x / 2j, torch.where(x.real > 0, x, 1j), x == 0j, x != 1j),
+        (x,),
+    )
 
 
 def test_complex_convolution():
@@ -91,21 +101,33 @@ def test_rank_into_out():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("options", [{}, {"padding_idx": 1}, {"include_last_offset": True}])
 def test_bags_with_gradients(mode, dtype, options):
-    rows, offsets = torch.tensor([1, 2, 4, 1, 4]), torch.tensor([0, 2, 5] if options.get("include_last_offset") else [0, 2])
+    rows, offsets = (
+        torch.tensor([1, 2, 4, 1, 4]),
+        torch.tensor([0, 2, 5] if options.get("include_last_offset") else [0, 2]),
+    )
     table = X[:, :, 0].to(dtype).clone().requires_grad_()
-    assert not sweep.check(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, **options), (table, rows, offsets), gradient=True)
+    assert not sweep.check(
+        lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, **options), (table, rows, offsets), gradient=True
+    )
 
 
 def test_legacy_constructors():
     def fn(x):
-        return torch.LongTensor([1, 2]) + x, torch.Tensor([[1, 2], [x.shape[0], 4]]) * x, torch.ByteTensor((1, 2)), torch.FloatTensor([])
+        return (
+            torch.LongTensor([1, 2]) + x,
+            torch.Tensor([[1, 2], [x.shape[0], 4]]) * x,
+            torch.ByteTensor((1, 2)),
+            torch.FloatTensor([]),
+        )
 
     assert not sweep.check(fn, (torch.ones(2),))
 
 
 def test_ops_without_meta_kernels_are_in_the_graph():
     assert not sweep.check(lambda x: torch.histogram(x.abs(), 3), (X,))
-    assert not sweep.check(lambda x: torch.histogramdd(x[:, :, 0].abs(), [2, 3, 2, 2], weight=x[:, 0, 0]), (X,))
+    assert not sweep.check(
+        lambda x: torch.histogramdd(x[:, :, 0].abs(), [2, 3, 2, 2], weight=x[:, 0, 0]), (X,)
+    )
     assert not sweep.check(lambda x: torch.geqrf(x[0].sin()), (X,))
 
 
@@ -134,7 +156,7 @@ def test_warnings_of_torch_are_given_in_every_run():
 def test_indices_taken_apart_twice(wide):
     def fn(x):  # relative positions: padded, flattened and cut again
         a = F.pad(x, (0, 1)).reshape(-1, 2 * wide * wide)
-        a = F.pad(a, (0, wide - 1)).reshape(-1, wide + 1, 2 * wide - 1)[:, :wide, wide - 1:]
+        a = F.pad(a, (0, wide - 1)).reshape(-1, wide + 1, 2 * wide - 1)[:, :wide, wide - 1 :]
         return a.reshape(-1, 1, wide, wide).expand(-1, wide, -1, -1).permute(0, 3, 1, 2) + 1
 
     sweep.check(fn, (torch.randn(6, wide, 2 * wide - 1),))
@@ -152,9 +174,22 @@ def test_ranges_of_fractions_have_the_length_of_their_dtype(args, dtype):
     sweep.check(lambda: torch.arange(*args, dtype=dtype))
 
 
-@pytest.mark.parametrize("kernel, groups, transposed", [(3, 1, False), (1, 1, False), (3, 4, False), (3, 1, True)])
+@pytest.mark.parametrize(
+    "kernel, groups, transposed", [(3, 1, False), (1, 1, False), (3, 4, False), (3, 1, True)]
+)
 @pytest.mark.parametrize("last", ["image", "filter"])
 def test_convolutions_of_doubles_keep_channels_last(last, kernel, groups, transposed):
-    x, w = torch.randn(2, 8, 7, 7, dtype=torch.double), torch.randn(8, 8 // groups, kernel, kernel, dtype=torch.double)
-    x, w = (t.to(memory_format=torch.channels_last) if last == name else t for t, name in ((x, "image"), (w, "filter")))
-    sweep.check(lambda x, w: torch.convolution(x, w, None, [1] * 2, [1] * 2, [1] * 2, transposed, [0] * 2, groups) * 2, (x, w))
+    x, w = (
+        torch.randn(2, 8, 7, 7, dtype=torch.double),
+        torch.randn(8, 8 // groups, kernel, kernel, dtype=torch.double),
+    )
+    x, w = (
+        t.to(memory_format=torch.channels_last) if last == name else t
+        for t, name in ((x, "image"), (w, "filter"))
+    )
+    sweep.check(
+        lambda x, w: (
+            torch.convolution(x, w, None, [1] * 2, [1] * 2, [1] * 2, transposed, [0] * 2, groups) * 2
+        ),
+        (x, w),
+    )

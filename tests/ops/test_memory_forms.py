@@ -1,4 +1,5 @@
 """Memory that is not what it seems: conjugate and negative bits, other dtypes over the same bytes, as_strided; through sweep.check."""
+
 import pytest
 import torch
 from tests.ops import sweep
@@ -59,13 +60,31 @@ def test_values_and_bits(name):
     sweep.check(fn, (x,))
 
 
-@pytest.mark.parametrize("name", ["conj", "imag of conj", "two conj", "conj of intermediate", "neg view", "stack", "complex over intermediates"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "conj",
+        "imag of conj",
+        "two conj",
+        "conj of intermediate",
+        "neg view",
+        "stack",
+        "complex over intermediates",
+    ],
+)
 def test_gradients_through_bits(name):
     fn, x = CASES[name]
     sweep.check(fn, (x.clone().requires_grad_(),), gradient=True)
 
 
-@pytest.mark.parametrize("fn", [lambda c: c[:, None].expand(2, 3).cumprod(-1), lambda c: c[:, None].expand(2, 3).conj() * 2, lambda c: c.expand(3, 2).conj().sin()])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda c: c[:, None].expand(2, 3).cumprod(-1),
+        lambda c: c[:, None].expand(2, 3).conj() * 2,
+        lambda c: c.expand(3, 2).conj().sin(),
+    ],
+)
 def test_conjugate_of_repeated_elements(fn):
     sweep.check(fn, (C.reshape(-1)[:2].clone().requires_grad_(),), gradient=True)
 
@@ -88,7 +107,9 @@ def test_split_that_does_not_add_up():
     sweep.check(lambda x: torch.split(x, [2, 1], dim=1), (X,))
 
 
-@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e8m0fnu])
+@pytest.mark.parametrize(
+    "dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e8m0fnu]
+)
 def test_numbers_of_8_bits_are_moved(dtype):
     def fn(q, x):
         y = (q.view(torch.uint8) ^ 1).view(dtype)
@@ -140,6 +161,11 @@ def test_items_of_one_list_that_share_memory_are_written_in_turn():
         sweep.check(f, (torch.arange(4.0).reshape(2, 2),))
 
 
-@pytest.mark.parametrize("stats", [lambda r: (r[0], r[0]), lambda r: (r[0], r.view(-1)[:3]), lambda r: (r[0], r[1])])
+@pytest.mark.parametrize(
+    "stats", [lambda r: (r[0], r[0]), lambda r: (r[0], r.view(-1)[:3]), lambda r: (r[0], r[1])]
+)
 def test_batch_norm_whose_statistics_share_memory(stats):
-    sweep.check(lambda x, r: (torch.nn.functional.batch_norm(x, *stats(r), training=True), r * 2), (torch.randn(4, 3, 5), torch.ones(2, 3)))
+    sweep.check(
+        lambda x, r: (torch.nn.functional.batch_norm(x, *stats(r), training=True), r * 2),
+        (torch.randn(4, 3, 5), torch.ones(2, 3)),
+    )

@@ -1,4 +1,5 @@
 """Writes into parts of a tensor that the program passes, or fills: values as in eager, and nothing but the part is stored."""
+
 import re
 
 import pytest
@@ -64,7 +65,18 @@ def scattered_from_itself(x, y):
     x.index_add_(0, I, x[4:7])
 
 
-PROGRAMS = (rows, overlapping, columns, nested, diagonals, from_itself, each_from_the_other, read_between, scattered, scattered_from_itself)
+PROGRAMS = (
+    rows,
+    overlapping,
+    columns,
+    nested,
+    diagonals,
+    from_itself,
+    each_from_the_other,
+    read_between,
+    scattered,
+    scattered_from_itself,
+)
 
 
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
@@ -108,9 +120,17 @@ def stores(fn, args, capfd):
     return sorted(re.findall(r"(?:point|scatter) (\S+)", capfd.readouterr().err))
 
 
-@pytest.mark.parametrize("fn, stored", [(cached, ["[8,64]"]), (row, ["[64]", "[64]"]), (copied, ["[2,64]"]), (diagonal, ["[64]"])], ids=lambda p: getattr(p, "__name__", ""))
+@pytest.mark.parametrize(
+    "fn, stored",
+    [(cached, ["[8,64]"]), (row, ["[64]", "[64]"]), (copied, ["[2,64]"]), (diagonal, ["[64]"])],
+    ids=lambda p: getattr(p, "__name__", ""),
+)
 def test_only_the_part_is_stored(fn, stored, capfd):
-    args = (torch.zeros(2, 4, 512, 64), torch.ones(2, 4, 1, 64)) if fn is cached else (torch.zeros(64, 64), torch.ones(64))
+    args = (
+        (torch.zeros(2, 4, 512, 64), torch.ones(2, 4, 1, 64))
+        if fn is cached
+        else (torch.zeros(64, 64), torch.ones(64))
+    )
     assert stores(fn, args, capfd) == stored
 
 

@@ -1,4 +1,5 @@
 """What ATen has no kernel for raises ATen's error in compiled code too, where and when eager raises it; a number where an op takes a tensor."""
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -113,7 +114,9 @@ def test_extrema_of_no_elements_along_a_dimension_that_has_some(shape, dim):
 @pytest.mark.parametrize("shape", [(), (10,), (3, 10)])
 def test_multilabel_margin_loss_of_one_row(shape, reduction):
     args = torch.randn(shape, requires_grad=True), torch.zeros(shape, dtype=torch.int64)
-    assert not sweep.check(lambda x, t: F.multilabel_margin_loss(x, t, reduction=reduction), args, gradient=True)
+    assert not sweep.check(
+        lambda x, t: F.multilabel_margin_loss(x, t, reduction=reduction), args, gradient=True
+    )
 
 
 def test_tanh_of_small_numbers_is_as_near_as_eagers():

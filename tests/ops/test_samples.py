@@ -1,6 +1,7 @@
 """Samples of torch's operator database through magneto.compile: values, strides, aliasing, mutation, errors, gradients.
 
 By default a part of the operators with few samples each; MAGNETO_OPS=full runs all of them in every way (hours)."""
+
 import os
 
 import pytest
@@ -63,7 +64,13 @@ def test_signed_zeros_nan_and_steps(name):
     for dtype in (torch.float32, torch.float64, torch.float16):
         x = torch.tensor([0.0, -0.0, 1.5, -2.0, float("nan"), float("inf"), 0.0, -0.0, 1.0], dtype=dtype)
         want, got = SPECIAL[name](x), magneto.compile(SPECIAL[name])(x)
-        torch.testing.assert_close(got, want, equal_nan=True, rtol=0 if name == "nextafter" else 2e-3 if dtype is torch.float16 else 1e-5, atol=0)
+        torch.testing.assert_close(
+            got,
+            want,
+            equal_nan=True,
+            rtol=0 if name == "nextafter" else 2e-3 if dtype is torch.float16 else 1e-5,
+            atol=0,
+        )
         assert torch.equal(torch.signbit(got[want == 0]), torch.signbit(want[want == 0]))
 
 
@@ -71,19 +78,32 @@ def floor_quotient(x):
     return torch.div(x, 1e-3 * x.flip(0).sign(), rounding_mode="floor")
 
 
-@pytest.mark.parametrize("fn", [torch.sin, torch.cos, torch.tan, torch.sinc, torch.asinh, torch.acosh, floor_quotient], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "fn",
+    [torch.sin, torch.cos, torch.tan, torch.sinc, torch.asinh, torch.acosh, floor_quotient],
+    ids=lambda f: f.__name__,
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_large_arguments(fn, dtype):
-    x = torch.tensor([1e14, 3e14, 1e15, 1e18, 5e18, 1e20, 1e30, 3e38, float("inf"), float("nan"), 1.0, 0.0], dtype=dtype)
+    x = torch.tensor(
+        [1e14, 3e14, 1e15, 1e18, 5e18, 1e20, 1e30, 3e38, float("inf"), float("nan"), 1.0, 0.0], dtype=dtype
+    )
     for v in (x, x.repeat(5), -x, x[3]):
-        torch.testing.assert_close(magneto.compile(lambda v: fn(v.reshape(-1)))(v), fn(v.reshape(-1)), equal_nan=True)
+        torch.testing.assert_close(
+            magneto.compile(lambda v: fn(v.reshape(-1)))(v), fn(v.reshape(-1)), equal_nan=True
+        )
 
 
 def test_large_angles_in_rows_and_sums():
     x = torch.randn(37, 37) * 1e20
 
     def f(x):
-        return (x.sin() + x[:, :1].cos() * x).sum(1), x.sin().softmax(0)[0], x.t().cos().sum(0), x[0].tan() * x
+        return (
+            (x.sin() + x[:, :1].cos() * x).sum(1),
+            x.sin().softmax(0)[0],
+            x.t().cos().sum(0),
+            x[0].tan() * x,
+        )
 
     for got, want in zip(magneto.compile(f)(x), f(x)):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3)
@@ -103,13 +123,28 @@ def test_whole_quotients_of_16_bit_floats(dtype):
 
 
 def test_foreach_norm_in_a_dtype_and_of_complex_numbers():
-    half, c = [torch.randn(9).bfloat16(), torch.randn(2, 3).bfloat16()], [torch.randn(5, dtype=torch.complex64)]
-    sweep.check(lambda h, c: (torch._foreach_norm(h, dtype=torch.float64), torch._foreach_norm(h, 1), torch._foreach_norm(c)), (half, c))
+    half, c = (
+        [torch.randn(9).bfloat16(), torch.randn(2, 3).bfloat16()],
+        [torch.randn(5, dtype=torch.complex64)],
+    )
+    sweep.check(
+        lambda h, c: (
+            torch._foreach_norm(h, dtype=torch.float64),
+            torch._foreach_norm(h, 1),
+            torch._foreach_norm(c),
+        ),
+        (half, c),
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.complex32, torch.complex64, torch.complex128])
 def test_indexed_rows_of_complex_numbers(dtype):
     x, at = torch.randn(5, 3, dtype=torch.complex64).to(dtype), torch.tensor([3, 0])
-    for fn in (lambda x: x.index_copy(0, at, x[1:3]), lambda x: x.clone().index_copy_(0, at, x[1:3]), lambda x: x.index_fill(0, at, 2), lambda x: x.index_select(0, at)):
+    for fn in (
+        lambda x: x.index_copy(0, at, x[1:3]),
+        lambda x: x.clone().index_copy_(0, at, x[1:3]),
+        lambda x: x.index_fill(0, at, 2),
+        lambda x: x.index_select(0, at),
+    ):
         sweep.check(fn, (x,))
     sweep.check(lambda x: x.index_select(0, at), (x.requires_grad_(),), gradient=True)

@@ -1,5 +1,6 @@
 """Loops whose accesses are not plainly contiguous run in vectors: values as eager's at sizes with and without tails, and the shape of
 the loops where only that shows it."""
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -8,10 +9,29 @@ import magneto
 from magneto import _magneto
 
 FUNCTIONS = {
-    "asin": torch.asin, "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "asinh": torch.asinh, "atanh": torch.atanh,
-    "acosh": lambda x: torch.acosh(1 + x.abs()), "erfc": torch.erfc, "lgamma": torch.lgamma, "exp": torch.exp, "expm1": torch.expm1, "sin": torch.sin, "cos": torch.cos,
-    "tan": torch.tan, "tanh": torch.tanh, "log2": lambda x: torch.log2(x.abs()), "erf": torch.erf, "pow": lambda x: torch.pow(x.abs(), x), "nextafter": lambda x: torch.nextafter(x, 0 * x),
-    "atan2": lambda x: torch.atan2(x, 0.3 - x), "fmod": lambda x: torch.fmod(x, 0.07), "remainder": lambda x: torch.remainder(x, -0.07),
+    "asin": torch.asin,
+    "acos": torch.acos,
+    "atan": torch.atan,
+    "sinh": torch.sinh,
+    "cosh": torch.cosh,
+    "asinh": torch.asinh,
+    "atanh": torch.atanh,
+    "acosh": lambda x: torch.acosh(1 + x.abs()),
+    "erfc": torch.erfc,
+    "lgamma": torch.lgamma,
+    "exp": torch.exp,
+    "expm1": torch.expm1,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "tan": torch.tan,
+    "tanh": torch.tanh,
+    "log2": lambda x: torch.log2(x.abs()),
+    "erf": torch.erf,
+    "pow": lambda x: torch.pow(x.abs(), x),
+    "nextafter": lambda x: torch.nextafter(x, 0 * x),
+    "atan2": lambda x: torch.atan2(x, 0.3 - x),
+    "fmod": lambda x: torch.fmod(x, 0.07),
+    "remainder": lambda x: torch.remainder(x, -0.07),
 }
 
 
@@ -22,18 +42,32 @@ def test_elementary_functions(name, dtype):
     x = torch.rand(3000, dtype=dtype, generator=torch.Generator().manual_seed(0)) * 2 - 1
     for part in x, x[:37], x.view(50, 60)[:, ::7]:
         got, want = magneto.compile(fn)(part), fn(part)
-        torch.testing.assert_close(got, want, rtol=8 * torch.finfo(dtype).eps, atol=2 * torch.finfo(dtype).eps)
+        torch.testing.assert_close(
+            got, want, rtol=8 * torch.finfo(dtype).eps, atol=2 * torch.finfo(dtype).eps
+        )
 
 
 MOVES = {
-    "roll": lambda x: x.roll(3, -1), "roll twice": lambda x: x.roll((2, -5), (0, 1)), "roll of a roll": lambda x: x.roll(1, 1).roll(-4, 1) + 1,
-    "reflect": lambda x: F.pad(x[None], (3, 2, 1, 4), mode="reflect"), "replicate": lambda x: F.pad(x[None], (3, 2, 1, 4), mode="replicate"),
-    "circular": lambda x: F.pad(x[None], (3, 2, 1, 4), mode="circular"), "repeat": lambda x: x.repeat(3, 2), "repeat in front": lambda x: x.repeat(2, 1, 4) * 2,
-    "interleave": lambda x: x.repeat_interleave(3, 1), "kron": lambda x: torch.kron(x[:3], x[:, :4]), "rolled repeats": lambda x: x.repeat(2, 2).roll(5, 1),
-    "slice set": lambda x: torch.slice_scatter(x, torch.zeros_like(x[:, 1:4]), 1, 1, 4), "picked columns": lambda x: x[:, torch.arange(x.shape[1] - 1, -1, -2)],
-    "filled": lambda x: x.index_fill(1, torch.tensor([0, 2]), 1), "diagonal": lambda x: x.diag_embed(1), "diagonal below": lambda x: torch.diag_embed(x, -2, 0, 2),
-    "diagonal set": lambda x: torch.diagonal_scatter(x, x.diagonal(1).flip(0), 1), "diagonals set": lambda x: torch.diagonal_scatter(x[None].repeat(3, 1, 1), x[:, :3], 0, 2, 0),
-    "every third set": lambda x: torch.slice_scatter(x, x[:, ::3].flip(1), 1, 0, 2**62, 3), "every second row set": lambda x: torch.slice_scatter(x, x[1::2].flip(0), 0, 1, 2**62, 2),
+    "roll": lambda x: x.roll(3, -1),
+    "roll twice": lambda x: x.roll((2, -5), (0, 1)),
+    "roll of a roll": lambda x: x.roll(1, 1).roll(-4, 1) + 1,
+    "reflect": lambda x: F.pad(x[None], (3, 2, 1, 4), mode="reflect"),
+    "replicate": lambda x: F.pad(x[None], (3, 2, 1, 4), mode="replicate"),
+    "circular": lambda x: F.pad(x[None], (3, 2, 1, 4), mode="circular"),
+    "repeat": lambda x: x.repeat(3, 2),
+    "repeat in front": lambda x: x.repeat(2, 1, 4) * 2,
+    "interleave": lambda x: x.repeat_interleave(3, 1),
+    "kron": lambda x: torch.kron(x[:3], x[:, :4]),
+    "rolled repeats": lambda x: x.repeat(2, 2).roll(5, 1),
+    "slice set": lambda x: torch.slice_scatter(x, torch.zeros_like(x[:, 1:4]), 1, 1, 4),
+    "picked columns": lambda x: x[:, torch.arange(x.shape[1] - 1, -1, -2)],
+    "filled": lambda x: x.index_fill(1, torch.tensor([0, 2]), 1),
+    "diagonal": lambda x: x.diag_embed(1),
+    "diagonal below": lambda x: torch.diag_embed(x, -2, 0, 2),
+    "diagonal set": lambda x: torch.diagonal_scatter(x, x.diagonal(1).flip(0), 1),
+    "diagonals set": lambda x: torch.diagonal_scatter(x[None].repeat(3, 1, 1), x[:, :3], 0, 2, 0),
+    "every third set": lambda x: torch.slice_scatter(x, x[:, ::3].flip(1), 1, 0, 2**62, 3),
+    "every second row set": lambda x: torch.slice_scatter(x, x[1::2].flip(0), 0, 1, 2**62, 2),
 }
 
 
@@ -72,7 +106,9 @@ def test_edges_are_loops_of_their_own(capfd):
 
 
 def test_group_of_all_channels_divides_no_index(capfd):
-    assert "floordiv" not in fused(lambda x, w: F.group_norm(x, 1, w), torch.randn(4, 6, 8), torch.randn(6), capfd=capfd)
+    assert "floordiv" not in fused(
+        lambda x, w: F.group_norm(x, 1, w), torch.randn(4, 6, 8), torch.randn(6), capfd=capfd
+    )
 
 
 @pytest.mark.parametrize("fn", [torch.fmod, torch.remainder, torch.floor_divide], ids=lambda f: f.__name__)
@@ -84,7 +120,13 @@ def test_remainders_in_the_last_vector_of_a_row(fn):
 @pytest.mark.parametrize("name", ["amax", "amin", "sum", "prod", "argmax"])
 def test_rows_of_few_vectors(name):
     """As many accumulators as there are vectors, or fewer; a NaN anywhere is the maximum."""
-    fn = {"amax": lambda x: x.amax(1), "amin": lambda x: x.amin(1), "sum": lambda x: x.sum(1), "prod": lambda x: x.prod(1), "argmax": lambda x: x.argmax(1)}[name]
+    fn = {
+        "amax": lambda x: x.amax(1),
+        "amin": lambda x: x.amin(1),
+        "sum": lambda x: x.sum(1),
+        "prod": lambda x: x.prod(1),
+        "argmax": lambda x: x.argmax(1),
+    }[name]
     for n in 16, 31, 33, 64, 100, 128, 257, 1000:
         x = 1 + torch.randn(n + 1, n) / 10
         x[torch.arange(n), torch.arange(n)] = float("nan")
@@ -93,8 +135,14 @@ def test_rows_of_few_vectors(name):
 
 
 ROWS = {
-    "sum": lambda x: x.sum(-1), "max": lambda x: x.amax(-1), "argmin": lambda x: x.argmin(-1), "softmax": lambda x: x.softmax(-1), "norm": lambda x: F.layer_norm(x, x.shape[-1:]),
-    "any": lambda x: (x > 1).any(-1), "cumsum of sums": lambda x: x.sum(-1).cumsum(0), "both ways": lambda x: x.sum(-1, keepdim=True) + x.sum(0),
+    "sum": lambda x: x.sum(-1),
+    "max": lambda x: x.amax(-1),
+    "argmin": lambda x: x.argmin(-1),
+    "softmax": lambda x: x.softmax(-1),
+    "norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "any": lambda x: (x > 1).any(-1),
+    "cumsum of sums": lambda x: x.sum(-1).cumsum(0),
+    "both ways": lambda x: x.sum(-1, keepdim=True) + x.sum(0),
 }
 
 
@@ -114,8 +162,14 @@ def test_scattered_rows(width, dtype):
     x, rows = (torch.randn(9, width) * 4).to(dtype), (torch.randn(40, width) * 4).to(dtype)
     at = torch.randint(0, 9, (40,))
     once = torch.randperm(9)[:6]
-    for fn in (lambda: x.index_add(0, at, rows), lambda: x.index_put((once,), rows[:6]), lambda: x.index_put((at,), rows, accumulate=True),
-               lambda: x.index_copy(0, once, rows[:6]), lambda: x.index_reduce(0, at, rows, "amax"), lambda: torch.zeros(3, 9, width, dtype=dtype).index_add(1, at, rows.expand(3, 40, width))):
+    for fn in (
+        lambda: x.index_add(0, at, rows),
+        lambda: x.index_put((once,), rows[:6]),
+        lambda: x.index_put((at,), rows, accumulate=True),
+        lambda: x.index_copy(0, once, rows[:6]),
+        lambda: x.index_reduce(0, at, rows, "amax"),
+        lambda: torch.zeros(3, 9, width, dtype=dtype).index_add(1, at, rows.expand(3, 40, width)),
+    ):
         magneto.reset()
         torch.testing.assert_close(magneto.compile(fn)(), fn())
 
@@ -134,7 +188,13 @@ def test_repeats_are_ranges_of_their_own(capfd):
 
 def test_what_does_not_vary_is_not_reduced(capfd):
     """An index is checked once, not once for each element of its row."""
-    text = fused(lambda x, at, rows: x.index_add(0, at, rows), torch.zeros(4, 48), torch.tensor([1, 3, 1]), torch.ones(3, 48), capfd=capfd)
+    text = fused(
+        lambda x, at, rows: x.index_add(0, at, rows),
+        torch.zeros(4, 48),
+        torch.tensor([1, 3, 1]),
+        torch.ones(3, 48),
+        capfd=capfd,
+    )
     assert "reduce any [ | 3]" in text and "| 3,48]" not in text
 
 
@@ -152,17 +212,35 @@ def test_values_of_decompositions_alone_need_no_vectors(capfd):
 
 def test_column_sums_stay_apart_from_rows(capfd):
     """Over the same sizes by chance: one kernel of both would jump through memory."""
-    text = fused(lambda x, y, g: (g[:, None] * y, (x.t() * g).sum(-1)), torch.randn(64, 128), torch.randn(128), torch.randn(64), capfd=capfd)
+    text = fused(
+        lambda x, y, g: (g[:, None] * y, (x.t() * g).sum(-1)),
+        torch.randn(64, 128),
+        torch.randn(128),
+        torch.randn(64),
+        capfd=capfd,
+    )
     assert "[64,2,64]" not in text and "reduce sum [128 | 64]" in text
 
 
-@pytest.mark.parametrize("mode, shape, options", [
-    ("bilinear", (5, 7), {"scale_factor": 2.0}), ("bilinear", (5, 7), {"scale_factor": (3.0, 2.5)}), ("bilinear", (5, 7), {"size": (13, 9)}),
-    ("bilinear", (1, 3), {"scale_factor": 8.0}), ("bilinear", (6, 4), {"size": (6, 11)}), ("bilinear", (8, 8), {"scale_factor": 1.7}), ("bilinear", (4, 4), {"size": (3, 9)}),
-    ("bilinear", (7, 7), {"scale_factor": 4.0, "align_corners": True}), ("linear", (9,), {"scale_factor": 3.0}),
-    ("bicubic", (5, 7), {"scale_factor": 2.0}), ("bicubic", (2, 3), {"scale_factor": (8.0, 1.5)}), ("bicubic", (6, 4), {"size": (7, 13)}), ("bicubic", (6, 4), {"size": (3, 13)}),
-    ("trilinear", (3, 4, 5), {"scale_factor": 2.0}),
-])
+@pytest.mark.parametrize(
+    "mode, shape, options",
+    [
+        ("bilinear", (5, 7), {"scale_factor": 2.0}),
+        ("bilinear", (5, 7), {"scale_factor": (3.0, 2.5)}),
+        ("bilinear", (5, 7), {"size": (13, 9)}),
+        ("bilinear", (1, 3), {"scale_factor": 8.0}),
+        ("bilinear", (6, 4), {"size": (6, 11)}),
+        ("bilinear", (8, 8), {"scale_factor": 1.7}),
+        ("bilinear", (4, 4), {"size": (3, 9)}),
+        ("bilinear", (7, 7), {"scale_factor": 4.0, "align_corners": True}),
+        ("linear", (9,), {"scale_factor": 3.0}),
+        ("bicubic", (5, 7), {"scale_factor": 2.0}),
+        ("bicubic", (2, 3), {"scale_factor": (8.0, 1.5)}),
+        ("bicubic", (6, 4), {"size": (7, 13)}),
+        ("bicubic", (6, 4), {"size": (3, 13)}),
+        ("trilinear", (3, 4, 5), {"scale_factor": 2.0}),
+    ],
+)
 def test_gradients_of_resized_images(mode, shape, options):
     def fn(x):
         return F.interpolate(x, mode=mode, **options)
@@ -180,7 +258,9 @@ def test_gradient_of_a_resized_image_is_summed_not_scattered(capfd):
     _magneto.set_logs("fusion")
     try:
         x = torch.randn(1, 1, 8, 8, requires_grad=True)
-        magneto.compile(lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), dynamic=False)(x).sum().backward()
+        magneto.compile(lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), dynamic=False)(
+            x
+        ).sum().backward()
     finally:
         _magneto.set_logs("")
     text = capfd.readouterr().err
@@ -188,8 +268,14 @@ def test_gradient_of_a_resized_image_is_summed_not_scattered(capfd):
 
 
 BYTES = {
-    "bool": lambda b, i: ~b & b.flip(0), "where": lambda b, i: torch.where(b, b ^ b.roll(1), ~b), "int8": lambda b, i: (i >> 1).clamp(-3, 60), "uint8": lambda b, i: i.to(torch.uint8) * 3 + 7,
-    "both": lambda b, i: torch.where(b, i, i // 3), "maximum": lambda b, i: i.max() - i, "compared": lambda b, i: (i > 7) == (i < 100), "two": lambda b, i: (~b).to(torch.int8) + i,
+    "bool": lambda b, i: ~b & b.flip(0),
+    "where": lambda b, i: torch.where(b, b ^ b.roll(1), ~b),
+    "int8": lambda b, i: (i >> 1).clamp(-3, 60),
+    "uint8": lambda b, i: i.to(torch.uint8) * 3 + 7,
+    "both": lambda b, i: torch.where(b, i, i // 3),
+    "maximum": lambda b, i: i.max() - i,
+    "compared": lambda b, i: (i > 7) == (i < 100),
+    "two": lambda b, i: (~b).to(torch.int8) + i,
 }
 
 
@@ -206,8 +292,11 @@ def test_short_rows_of_windows(width):
     """Rows of fewer results than lanes, whose elements lie apart: half a vector, then the rest."""
     x = torch.randn(2, 3, 8, width)
     programs = [
-        lambda x: F.max_pool2d(x, 2, return_indices=True), lambda x: F.avg_pool2d(x, 2).sin(), lambda x: x[..., ::2].double().erf() * 2,
-        lambda x: x[..., ::2].transpose(-1, -2).logsumexp(-1), lambda x: x.unfold(3, 2, 2).argmax(-1),
+        lambda x: F.max_pool2d(x, 2, return_indices=True),
+        lambda x: F.avg_pool2d(x, 2).sin(),
+        lambda x: x[..., ::2].double().erf() * 2,
+        lambda x: x[..., ::2].transpose(-1, -2).logsumexp(-1),
+        lambda x: x.unfold(3, 2, 2).argmax(-1),
     ]
     for f in programs:
         magneto.reset()

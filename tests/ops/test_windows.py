@@ -1,4 +1,5 @@
 """Window functions are factories with a rule in C: torch's own kernels for their shape import sympy, a second for the first call."""
+
 import subprocess
 import sys
 
@@ -7,7 +8,13 @@ import pytest
 import torch
 
 KINDS = ["hann", "hamming", "blackman", "bartlett", "kaiser"]
-OPTIONS = [{}, {"periodic": False}, {"dtype": torch.float64}, {"dtype": torch.bfloat16}, {"dtype": torch.int64}]
+OPTIONS = [
+    {},
+    {"periodic": False},
+    {"dtype": torch.float64},
+    {"dtype": torch.bfloat16},
+    {"dtype": torch.int64},
+]
 
 
 def outcome(f, n):

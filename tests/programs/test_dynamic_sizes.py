@@ -45,6 +45,8 @@ class Attention(torch.nn.Module):
 W = torch.randn(4, 6)
 LINEAR, NORM = torch.nn.Linear(4, 7), torch.nn.LayerNorm(4)
 CONV, BATCH = torch.nn.Conv2d(4, 4, 1), torch.nn.BatchNorm2d(4).eval()
+
+
 def parts_of(y):
     y[:, 0] += 1
     y[:, 1] = y[:, 2]
@@ -79,15 +81,28 @@ STEADY = {  # whatever the first dimension is: the first recording, and one with
     "image": lambda x: BATCH(CONV(x[:, :, None, None].expand(-1, 4, 5, 5))).relu(),
     "pad": lambda x: F.pad(x, (0, 0, 1, 2)),
     "gather": lambda x: x.gather(0, torch.zeros(1, 4, dtype=torch.long)) + F.embedding(torch.arange(2), x),
-    "rows by number": lambda x: (torch.zeros(3, 4).index_add(0, torch.arange(x.shape[0]) % 3, x), x.index_copy(1, torch.tensor([2, 0]), x[:, :2])),
-    "indices": lambda x: (x[:, [-1]], x.t()[[0, 2]], x[:, None, [0, 1]], x[[1], :, None], x[None, :, torch.tensor([[0], [3]])]),
-    "columns": lambda x: x[:, None].expand(-1, 3, 4).transpose(0, 2)[torch.arange(3), torch.arange(3).flip(0)],
+    "rows by number": lambda x: (
+        torch.zeros(3, 4).index_add(0, torch.arange(x.shape[0]) % 3, x),
+        x.index_copy(1, torch.tensor([2, 0]), x[:, :2]),
+    ),
+    "indices": lambda x: (
+        x[:, [-1]],
+        x.t()[[0, 2]],
+        x[:, None, [0, 1]],
+        x[[1], :, None],
+        x[None, :, torch.tensor([[0], [3]])],
+    ),
+    "columns": lambda x: (
+        x[:, None].expand(-1, 3, 4).transpose(0, 2)[torch.arange(3), torch.arange(3).flip(0)]
+    ),
     "two questions": lambda x: x + 1 if x.shape[0] > 2 and x.shape[0] < 100 else x - 1,
 }
 
 
 if torch.__version__ < "2.12":
-    del STEADY["three dimensions"]  # the linear of these versions asks for the sizes themselves: a recording for each
+    del STEADY[
+        "three dimensions"
+    ]  # the linear of these versions asks for the sizes themselves: a recording for each
 
 
 @pytest.mark.parametrize("name", STEADY)
@@ -109,7 +124,13 @@ def test_other_default_dtypes():
     torch.set_default_dtype(torch.float64)
     try:
         calls = [(torch.randn(n, 4),) for n in SIZES]
-        assert recordings(lambda x: x * torch.ones(x.shape[0], 1) + torch.arange(4) / 2 + (torch.arange(4) > 1).float(), calls) == 2
+        assert (
+            recordings(
+                lambda x: x * torch.ones(x.shape[0], 1) + torch.arange(4) / 2 + (torch.arange(4) > 1).float(),
+                calls,
+            )
+            == 2
+        )
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -117,12 +138,20 @@ def test_other_default_dtypes():
 def test_sequences_of_many_lengths():
     block = Attention()
     assert recordings(lambda x: block(block(x)), [(torch.randn(2, n, 8),) for n in (7, 4, 9, 16, 33, 4)]) == 2
-    assert recordings(lambda x: block(x), [(torch.randn(b, n, 8),) for b, n in ((2, 3), (3, 5), (5, 4), (7, 8))]) <= 4
+    assert (
+        recordings(lambda x: block(x), [(torch.randn(b, n, 8),) for b, n in ((2, 3), (3, 5), (5, 4), (7, 8))])
+        <= 4
+    )
 
 
 def test_two_sizes_that_were_divided():
     f = lambda x: (F.max_pool2d(x, 2).flatten(1) * 2, x[..., ::2, 1::2].flatten(1) + 1)  # noqa: E731
-    assert recordings(f, [(torch.randn(3, 4, h, w),) for h, w in ((9, 12), (8, 10), (13, 6), (4, 4))], dynamic=True) == 1
+    assert (
+        recordings(
+            f, [(torch.randn(3, 4, h, w),) for h, w in ((9, 12), (8, 10), (13, 6), (4, 4))], dynamic=True
+        )
+        == 1
+    )
 
 
 def test_zero_and_one_are_no_symbols():
@@ -161,17 +190,28 @@ def test_strides_follow_the_sizes_or_are_guarded():
     f = lambda x: (x.contiguous().view(-1) * 2, x.t() + 1)  # noqa: E731
     g = magneto.compile(f)
     for n in SIZES:
-        for x in (torch.randn(n, 4), torch.randn(4, n).t(), torch.randn(n, 9)[:, :4], torch.randn(2 * n, 4)[::2]):
+        for x in (
+            torch.randn(n, 4),
+            torch.randn(4, n).t(),
+            torch.randn(n, 9)[:, :4],
+            torch.randn(2 * n, 4)[::2],
+        ):
             same(f(x), g(x))
     assert counts().entries <= 8
 
 
 GAPS = {  # views into tensors that grow: the strides differ, and do not follow from the sizes
     "a column": (lambda x: x * 2 + x.stride(0), lambda n: torch.randn(4, n)[:, 0:1]),
-    "the last step": (lambda x: (x.softmax(-1), x.t(), x.reshape(-1), x.is_contiguous()), lambda n: torch.randn(3, n, 7)[:, -1]),
+    "the last step": (
+        lambda x: (x.softmax(-1), x.t(), x.reshape(-1), x.is_contiguous()),
+        lambda n: torch.randn(3, n, 7)[:, -1],
+    ),
     "a part": (lambda x: x.sin() @ x.mT, lambda n: torch.randn(3, n + 4, 7)[:, :n]),
     "every nth": (lambda x: x.cumsum(0) + x[1:3].sum(), lambda n: torch.randn(12 * n)[::n]),
-    "a window": (lambda x: F.avg_pool2d(x, 2) + x[..., :4, :4], lambda n: torch.randn(1, 2, 8, 8 + n)[..., :8]),
+    "a window": (
+        lambda x: F.avg_pool2d(x, 2) + x[..., :4, :4],
+        lambda n: torch.randn(1, 2, 8, 8 + n)[..., :8],
+    ),
     "written to": (lambda x: x.mul_(2).sum(), lambda n: torch.randn(3, n, 7)[:, -1]),
 }
 
@@ -259,7 +299,17 @@ def test_settings_of_dynamo():
 
 def test_another_kind_of_argument_is_no_other_size():
     g = magneto.compile(lambda x: x.shape[0] + 1 if isinstance(x, torch.Tensor) else x)
-    for x in (torch.ones(3), torch.ones(5), None, 7, torch.ones(8), [1], torch.ones(9, 2), "a", torch.ones(4, dtype=torch.int32)):
+    for x in (
+        torch.ones(3),
+        torch.ones(5),
+        None,
+        7,
+        torch.ones(8),
+        [1],
+        torch.ones(9, 2),
+        "a",
+        torch.ones(4, dtype=torch.int32),
+    ):
         same(x.shape[0] + 1 if isinstance(x, torch.Tensor) else x, g(x))
 
 
@@ -277,7 +327,13 @@ def test_many_assignments():
 
 
 def test_what_needs_numbers_gets_them():
-    f = lambda x: (f"{x.shape[0]:03d}", [0] * x.shape[0], sum(r for r in x), x.unbind(0)[-1], F.interpolate(x[None, None], scale_factor=2.0))  # noqa: E731
+    f = lambda x: (
+        f"{x.shape[0]:03d}",
+        [0] * x.shape[0],
+        sum(r for r in x),
+        x.unbind(0)[-1],
+        F.interpolate(x[None, None], scale_factor=2.0),
+    )  # noqa: E731
     assert recordings(f, [(torch.randn(n, 4),) for n in SIZES]) == len(SIZES)
 
 
@@ -481,7 +537,11 @@ def compiled(f, calls, **options):
 class Decoder(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.qkv, self.out, self.norm = torch.nn.Linear(16, 48), torch.nn.Linear(16, 16), torch.nn.LayerNorm(16)
+        self.qkv, self.out, self.norm = (
+            torch.nn.Linear(16, 48),
+            torch.nn.Linear(16, 16),
+            torch.nn.LayerNorm(16),
+        )
 
     def forward(self, x, past):
         b, t, c = x.shape
@@ -494,7 +554,11 @@ class Decoder(torch.nn.Module):
 class Images(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.a, self.b, self.norm = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Conv2d(8, 8, 3, stride=2), torch.nn.BatchNorm2d(8)
+        self.a, self.b, self.norm = (
+            torch.nn.Conv2d(3, 8, 3, padding=1),
+            torch.nn.Conv2d(8, 8, 3, stride=2),
+            torch.nn.BatchNorm2d(8),
+        )
         self.eval()
 
     def forward(self, x):
@@ -628,7 +692,10 @@ def test_backward_passes_of_several_sizes_in_any_order():
     for k in (2, 0, 3, 1):
         a, b = (torch.autograd.grad(y, (xs[k], w), torch.ones_like(y) * 2, retain_graph=True) for y in ys[k])
         same(a, b)
-        same(torch.autograd.grad(ys[k][0].mT, xs[k], xs[k].detach().t().contiguous()), torch.autograd.grad(ys[k][1].mT, xs[k], xs[k].detach().t().contiguous()))
+        same(
+            torch.autograd.grad(ys[k][0].mT, xs[k], xs[k].detach().t().contiguous()),
+            torch.autograd.grad(ys[k][1].mT, xs[k], xs[k].detach().t().contiguous()),
+        )
     x = xs[1]
     once = [torch.autograd.grad(h(x, w).sum(), x, create_graph=True)[0] for h in (f, g)]
     same(torch.autograd.grad(once[0].square().sum(), w), torch.autograd.grad(once[1].square().sum(), w))
@@ -650,7 +717,10 @@ def test_whole_steps_with_batches_of_many_sizes():
 
         return step
 
-    f, g = make(eager, torch.optim.AdamW(eager.parameters(), 1e-2)), magneto.compile(make(m, torch.optim.AdamW(m.parameters(), 1e-2)))
+    f, g = (
+        make(eager, torch.optim.AdamW(eager.parameters(), 1e-2)),
+        magneto.compile(make(m, torch.optim.AdamW(m.parameters(), 1e-2))),
+    )
     for n in (8, 8, 8, 5, 7, 3, 12, 8):
         x, y = torch.randn(n, 8), torch.randint(0, 4, (n,))
         same(f(x, y), g(x, y))
@@ -688,7 +758,10 @@ def rows(x, w):
 
 rows.register_fake(lambda x, w: torch.empty(min(x.shape[0], 40), w.shape[1]))
 rows.register_autograd(
-    lambda ctx, g: (F.pad(g @ ctx.saved_tensors[1].mT, (0, 0, 0, max(ctx.saved_tensors[0].shape[0] - 40, 0))), ctx.saved_tensors[0][:40].mT @ g),
+    lambda ctx, g: (
+        F.pad(g @ ctx.saved_tensors[1].mT, (0, 0, 0, max(ctx.saved_tensors[0].shape[0] - 40, 0))),
+        ctx.saved_tensors[0][:40].mT @ g,
+    ),
     setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
 )
 
@@ -699,7 +772,12 @@ def test_the_length_of_a_tensor_is_a_size():
             return self.shape[0] * 2
 
     def f(x):
-        return (x * len(x) + torch.eye(len(x))).sum() / len(x), len(x), len(x.T), list(range(2 * len(x)))[-1] if len(x) > 100 else 0
+        return (
+            (x * len(x) + torch.eye(len(x))).sum() / len(x),
+            len(x),
+            len(x.T),
+            list(range(2 * len(x)))[-1] if len(x) > 100 else 0,
+        )
 
     assert recordings(f, [(torch.rand(n, n),) for n in SIZES]) <= 2
     recordings(lambda x: x + len(x), [(torch.rand(n).as_subclass(Own),) for n in SIZES])
@@ -710,11 +788,19 @@ def test_the_length_of_a_tensor_is_a_size():
 
 def test_images_that_are_scaled_by_fractions():
     x = torch.rand(1, 2, 8, 8)
-    for fn in (lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"), lambda x: F.interpolate(x, scale_factor=0.7),
-               lambda x: F.interpolate(x, scale_factor=1.3, mode="area"),
-               lambda x: F.interpolate(x.double(), scale_factor=(2.0, 0.5), mode="bicubic")):
+    for fn in (
+        lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"),
+        lambda x: F.interpolate(x, scale_factor=0.7),
+        lambda x: F.interpolate(x, scale_factor=1.3, mode="area"),
+        lambda x: F.interpolate(x.double(), scale_factor=(2.0, 0.5), mode="bicubic"),
+    ):
         magneto.reset()
-        assert recordings(fn, [(torch.rand(2, 3, h, w),) for h, w in ((8, 8), (9, 10), (11, 13), (15, 12), (30, 7))]) <= 2
+        assert (
+            recordings(
+                fn, [(torch.rand(2, 3, h, w),) for h, w in ((8, 8), (9, 10), (11, 13), (15, 12), (30, 7))]
+            )
+            <= 2
+        )
 
 
 def test_images_that_are_sampled_at_many_points():
@@ -765,10 +851,17 @@ def test_operators_of_the_program_follow_sizes():
 @pytest.mark.parametrize(
     "fn",
     [
-        lambda x: torch.linalg.solve_triangular(x.tril(), x[:, :, :2], upper=False), lambda x: torch.linalg.inv(x), lambda x: x.slogdet(),
-        lambda x: torch.linalg.solve(x, x[..., :3]), lambda x: torch.linalg.eigh(x + x.mT)[0], lambda x: torch.linalg.cholesky(x @ x.mT),
-        lambda x: torch.cholesky_solve(x[:, :, :1], x.tril()), lambda x: torch.linalg.lu_factor(x), lambda x: torch.linalg.qr(x)[1].abs(),
-        lambda x: F.unfold(x[:, None, :4, :4], 3), lambda x: torch.histc(x, 5) + x.shape[0],
+        lambda x: torch.linalg.solve_triangular(x.tril(), x[:, :, :2], upper=False),
+        lambda x: torch.linalg.inv(x),
+        lambda x: x.slogdet(),
+        lambda x: torch.linalg.solve(x, x[..., :3]),
+        lambda x: torch.linalg.eigh(x + x.mT)[0],
+        lambda x: torch.linalg.cholesky(x @ x.mT),
+        lambda x: torch.cholesky_solve(x[:, :, :1], x.tril()),
+        lambda x: torch.linalg.lu_factor(x),
+        lambda x: torch.linalg.qr(x)[1].abs(),
+        lambda x: F.unfold(x[:, None, :4, :4], 3),
+        lambda x: torch.histc(x, 5) + x.shape[0],
     ],
 )
 def test_ops_of_libraries_follow_sizes(fn):
@@ -776,7 +869,9 @@ def test_ops_of_libraries_follow_sizes(fn):
     assert recordings(fn, inputs) == 2
 
 
-@pytest.mark.parametrize("make", [lambda x: torch.zeros(x.shape[0] - 5) + 1, lambda x: x.new_zeros(2, x.shape[0] - 5)])
+@pytest.mark.parametrize(
+    "make", [lambda x: torch.zeros(x.shape[0] - 5) + 1, lambda x: x.new_zeros(2, x.shape[0] - 5)]
+)
 def test_negative_sizes_raise_what_eager_raises(make):
     g = magneto.compile(make)
     for n in (8, 9):
@@ -817,14 +912,21 @@ def test_methods_of_tensors_as_keys():
     def slowest_first(x):
         return x.permute(sorted(range(x.dim()), key=x.stride, reverse=True)) + max(range(x.dim()), key=x.size)
 
-    assert recordings(slowest_first, [(torch.randn(n, 2, 2 * n).transpose(0, 2),) for n in SIZES], dynamic=True) == 1
+    assert (
+        recordings(slowest_first, [(torch.randn(n, 2, 2 * n).transpose(0, 2),) for n in SIZES], dynamic=True)
+        == 1
+    )
 
 
-@pytest.mark.parametrize("fn", [
-    lambda x: (x * 2, (x > 0).sum().item()),
-    lambda x: (x * 2, x[0, 0].int().item() + x.sum(1).long().sum().item()),
-    lambda x: (torch._check_tensor_all((x > -9).sum() * 4 == x.numel() * 4), x * 2),
-    lambda x: (torch._check((x > -9).sum().item() <= x.numel()), x * 2)])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (x * 2, (x > 0).sum().item()),
+        lambda x: (x * 2, x[0, 0].int().item() + x.sum(1).long().sum().item()),
+        lambda x: (torch._check_tensor_all((x > -9).sum() * 4 == x.numel() * 4), x * 2),
+        lambda x: (torch._check((x > -9).sum().item() <= x.numel()), x * 2),
+    ],
+)
 def test_numbers_out_of_tensors_leave_sizes_symbols(fn):
     """Looking whether an integer is computed of constants alone made every size on the way to the input one."""
     _magneto.reset()

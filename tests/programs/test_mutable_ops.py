@@ -66,7 +66,9 @@ def nothing_to_write(x, y):
     return torch.ops.magneto_test.maybe_(x.sin(), None, k=2), torch.ops.magneto_test.maybe_(x, y, k=2)
 
 
-@pytest.mark.parametrize("fn", [intermediate, through_a_view, an_input, a_list, nothing_to_write], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "fn", [intermediate, through_a_view, an_input, a_list, nothing_to_write], ids=lambda f: f.__name__
+)
 def test_mutable_custom_op(fn):
     want_in = [torch.randn(4, 5), torch.randn(4, 5)]
     compiled = magneto.compile(fn)

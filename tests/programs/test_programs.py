@@ -1,5 +1,6 @@
 """Programs that users of torch.compile know, run with the product's own backend (results, effects, output) and with a
 counting backend (number of graphs)."""
+
 import contextlib
 import io
 
@@ -53,7 +54,7 @@ def check(make, calls, graphs=None):
     return counter
 
 
-X = lambda *s: (lambda: tuple(torch.full(t, 0.5) + torch.arange(torch.Size(t).numel()).reshape(t) for t in s))
+X = lambda *s: lambda: tuple(torch.full(t, 0.5) + torch.arange(torch.Size(t).numel()).reshape(t) for t in s)
 
 
 def sin_cos(x, y):
@@ -105,7 +106,9 @@ def test_data_dependent_branch(sign):
 
 
 def test_data_dependent_branch_both():
-    check(lambda: f1, [lambda: (torch.ones(3), torch.arange(3.0)), lambda: (-torch.ones(3), torch.arange(3.0))])
+    check(
+        lambda: f1, [lambda: (torch.ones(3), torch.arange(3.0)), lambda: (-torch.ones(3), torch.arange(3.0))]
+    )
 
 
 def f2(x, y: int):

@@ -19,7 +19,9 @@ NETS = {
     "rnn": lambda: torch.nn.RNN(4, 6, num_layers=2),
     "rnn_relu": lambda: torch.nn.RNN(4, 6, nonlinearity="relu", bidirectional=True),
     "lstm_f64": lambda: torch.nn.LSTM(4, 6, num_layers=2).double(),
-    "lstm_f64_projected": lambda: torch.nn.LSTM(4, 6, proj_size=3, bidirectional=True, batch_first=True).double(),
+    "lstm_f64_projected": lambda: torch.nn.LSTM(
+        4, 6, proj_size=3, bidirectional=True, batch_first=True
+    ).double(),
     "lstm": lambda: torch.nn.LSTM(4, 6, bidirectional=True),
 }
 
@@ -56,14 +58,27 @@ def test_lengths(name, grad):
         assert not backend or backend.frame_count == recordings
 
 
-@pytest.mark.parametrize("name,backend", [*((name, backend) for name in NETS for backend in (None, "eager") if (name, backend) != ("lstm", "eager")), ("gru", "aot_eager")])
+@pytest.mark.parametrize(
+    "name,backend",
+    [
+        *(
+            (name, backend)
+            for name in NETS
+            for backend in (None, "eager")
+            if (name, backend) != ("lstm", "eager")
+        ),
+        ("gru", "aot_eager"),
+    ],
+)
 def test_training(name, backend):
     class Model(torch.nn.Module):
         def __init__(self):
             super().__init__()
             self.net = NETS[name]()
             out = self.net.proj_size or 6
-            self.head = torch.nn.Linear(out * (2 if self.net.bidirectional else 1), 2, dtype=next(self.net.parameters()).dtype)
+            self.head = torch.nn.Linear(
+                out * (2 if self.net.bidirectional else 1), 2, dtype=next(self.net.parameters()).dtype
+            )
 
         def forward(self, x):
             y, _ = self.net(x * 2)
@@ -152,6 +167,7 @@ def test_dropout_keeps_its_random_numbers():
 @pytest.mark.parametrize("whole", [False, True])
 def test_gradients_of_gradients(whole):
     """As for a penalty on gradients: those of one operator are differentiated as torch's own loop is."""
+
     def run(wrap):
         torch.manual_seed(0)
         m = torch.nn.GRU(3, 4).double()

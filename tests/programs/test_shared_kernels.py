@@ -1,4 +1,5 @@
 """Kernels of one graph that differ in numbers only are compiled once: each reads its own numbers."""
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -30,7 +31,9 @@ PROGRAMS = {
     "slices": lambda: each(lambda x: x[:, 1:, ::2] - x[:, :-1, 1::2], 5, None, 12),
     "windows": lambda: each(lambda x: F.max_pool2d(x, 3, 2, 1), 2, None, 9, 10),
     "gathered": lambda: each(lambda x: x[torch.arange(7, 0, -1)] + x.flip(1)[:7], 9, None),
-    "numbers": lambda: each(lambda x: x + torch.arange(x.shape[0], dtype=torch.int64)[:, None] % 5 + x.shape[0], None, 6),
+    "numbers": lambda: each(
+        lambda x: x + torch.arange(x.shape[0], dtype=torch.int64)[:, None] % 5 + x.shape[0], None, 6
+    ),
     "random views": lambda: each(lambda x: torch.cat([x, x.roll(3, 1)], 1).sigmoid(), 4, None, 5),
 }
 
@@ -40,7 +43,9 @@ def test_kernels_that_differ_in_numbers(name):
     functions, inputs = PROGRAMS[name]()
     together = magneto.compile(lambda xs: [f(x) for f, x in zip(functions, xs)])
     with torch.no_grad():
-        for alone, got in zip([magneto.compile(lambda x, f=f: f(x))(x) for f, x in zip(functions, inputs)], together(inputs)):
+        for alone, got in zip(
+            [magneto.compile(lambda x, f=f: f(x))(x) for f, x in zip(functions, inputs)], together(inputs)
+        ):
             assert torch.equal(got, alone)
         for x, f, got in zip(inputs, functions, together(inputs)):
             torch.testing.assert_close(got, f(x))

@@ -19,7 +19,10 @@ ATTENTION, OUT = torch.randn(24, 8), torch.randn(8, 8)
 
 CASES = {
     "grid_sample": (lambda g: F.grid_sample(PICTURE, g, align_corners=False), GRIDS),
-    "grid_sample_3d": (lambda g: F.grid_sample(VOLUME, torch.cat([g, g[..., :1]], -1)[:, None], align_corners=False), GRIDS),
+    "grid_sample_3d": (
+        lambda g: F.grid_sample(VOLUME, torch.cat([g, g[..., :1]], -1)[:, None], align_corners=False),
+        GRIDS,
+    ),
     "unfold": (lambda a: F.unfold(a, 2), IMAGES),
     "fold": (lambda a: F.fold(a, (4, 5), 2), [(torch.randn(p, 8, 12),) for p, _ in SIZES]),
     "cdist": (lambda a, b: torch.cdist(a, b), PAIRS),
@@ -45,7 +48,9 @@ CASES = {
     "isin": (lambda a: torch.isin(a.round(), torch.tensor([0.0, 1.0])), VECTORS),
     "block_diag": (lambda a: torch.block_diag(a, a), VECTORS),
     "attention": (
-        lambda a: F.multi_head_attention_forward(a, a, a, 8, 2, ATTENTION, None, None, None, False, 0.0, OUT, None)[0],
+        lambda a: F.multi_head_attention_forward(
+            a, a, a, 8, 2, ATTENTION, None, None, None, False, 0.0, OUT, None
+        )[0],
         [(torch.randn(p, q, 8),) for p, q in SIZES],
     ),
     "more_ops": (lambda a: F.unfold(a, 2).softmax(1).reshape(a.shape[0], -1).sum(1), IMAGES),

@@ -76,28 +76,48 @@ class Program:
         k = self.pick(15 if depth else 3)
         a = (lambda: self.int(depth - 1)) if depth else (lambda: "1")
         return [
-            lambda: self.choose(self.ints), lambda: str(self.pick(6)), lambda: "len(l)",
-            lambda: f"({a()} + {a()}) % 7", lambda: f"({a()} * {a()}) % 5", lambda: f"(l[{a()} % len(l)] if l else 2)",
-            lambda: f"d.get({a()} % 3, 1)", lambda: "o.v", lambda: f"o.bump({a()})", lambda: "o.twice % 9",
-            lambda: f"({a()} if {self.cond(depth - 1)} else {a()})", lambda: f"sum([i * {a()} for i in range(3)]) % 8",
-            lambda: f"max({a()}, {a()})", lambda: f"(lambda q, r=2: (q + r) % 6)({a()})", lambda: "len(o) + o[1] + (o + 1)",
+            lambda: self.choose(self.ints),
+            lambda: str(self.pick(6)),
+            lambda: "len(l)",
+            lambda: f"({a()} + {a()}) % 7",
+            lambda: f"({a()} * {a()}) % 5",
+            lambda: f"(l[{a()} % len(l)] if l else 2)",
+            lambda: f"d.get({a()} % 3, 1)",
+            lambda: "o.v",
+            lambda: f"o.bump({a()})",
+            lambda: "o.twice % 9",
+            lambda: f"({a()} if {self.cond(depth - 1)} else {a()})",
+            lambda: f"sum([i * {a()} for i in range(3)]) % 8",
+            lambda: f"max({a()}, {a()})",
+            lambda: f"(lambda q, r=2: (q + r) % 6)({a()})",
+            lambda: "len(o) + o[1] + (o + 1)",
         ][k]()
 
     def cond(self, depth=1):
         k = self.pick(7)
         a = lambda: self.int(max(depth, 0))  # noqa: E731
         return [
-            lambda: f"{a()} > {a()}", lambda: f"{a()} % 2 == 0", lambda: "l", lambda: f"{a()} in d",
-            lambda: f"not {a()}", lambda: f"{a()} < 3 and {a()} != 1", lambda: f"isinstance(d.get({a()}), int)",
+            lambda: f"{a()} > {a()}",
+            lambda: f"{a()} % 2 == 0",
+            lambda: "l",
+            lambda: f"{a()} in d",
+            lambda: f"not {a()}",
+            lambda: f"{a()} < 3 and {a()} != 1",
+            lambda: f"isinstance(d.get({a()}), int)",
         ][k]()
 
     def tensor(self, depth=2):
         k = self.pick(9 if depth else 1)
         a = (lambda: self.tensor(depth - 1)) if depth else (lambda: "x")
         return [
-            lambda: self.choose(self.tensors), lambda: f"({a()} + {a()})", lambda: f"({a()} * {self.int(1)})",
-            lambda: f"torch.sin({a()})", lambda: f"({a()} - {self.int(1)})", lambda: f"{a()}.clone()",
-            lambda: f"torch.stack([{a()}, {a()}]).sum(0)", lambda: f"torch.where({a()} > 0, {a()}, {a()})",
+            lambda: self.choose(self.tensors),
+            lambda: f"({a()} + {a()})",
+            lambda: f"({a()} * {self.int(1)})",
+            lambda: f"torch.sin({a()})",
+            lambda: f"({a()} - {self.int(1)})",
+            lambda: f"{a()}.clone()",
+            lambda: f"torch.stack([{a()}, {a()}]).sum(0)",
+            lambda: f"torch.where({a()} > 0, {a()}, {a()})",
             lambda: f"({a()} * 0.5).relu()",
         ][k]()
 
@@ -115,10 +135,30 @@ class Program:
 
     def statement(self, pad, depth):
         self.budget -= 1
-        simple = [self.assign_int, self.assign_tensor, self.list_op, self.dict_op, self.attribute, self.in_place, self.graph_break,
-                  self.unpack, self.count, self.closure_call]
-        nested = [self.branch, self.loop, self.while_loop, self.attempt, self.with_block, self.function, self.generator,
-                  self.comprehension, self.throw, self.leave]
+        simple = [
+            self.assign_int,
+            self.assign_tensor,
+            self.list_op,
+            self.dict_op,
+            self.attribute,
+            self.in_place,
+            self.graph_break,
+            self.unpack,
+            self.count,
+            self.closure_call,
+        ]
+        nested = [
+            self.branch,
+            self.loop,
+            self.while_loop,
+            self.attempt,
+            self.with_block,
+            self.function,
+            self.generator,
+            self.comprehension,
+            self.throw,
+            self.leave,
+        ]
         if depth <= 0 or self.budget <= 0:
             return self.choose(simple)(pad, depth)
         return self.choose(simple + nested)(pad, depth)
@@ -136,31 +176,81 @@ class Program:
         self.tensors.append(v)
 
     def list_op(self, pad, depth):
-        self.put(pad, self.choose([
-            f"l.append({self.int()})", "l.reverse()", f"l[:] = l[{self.pick(3)}:]", f"l.extend([{self.int()}, 2])",
-            "l.sort()", "l and l.pop()", f"l += [{self.int()}]", f"l.insert(0, {self.int()})"]))
+        self.put(
+            pad,
+            self.choose(
+                [
+                    f"l.append({self.int()})",
+                    "l.reverse()",
+                    f"l[:] = l[{self.pick(3)}:]",
+                    f"l.extend([{self.int()}, 2])",
+                    "l.sort()",
+                    "l and l.pop()",
+                    f"l += [{self.int()}]",
+                    f"l.insert(0, {self.int()})",
+                ]
+            ),
+        )
 
     def dict_op(self, pad, depth):
-        self.put(pad, self.choose([
-            f"d[{self.int(1)} % 3] = {self.int()}", "d.pop(1, None)", f"d.setdefault({self.int(1)} % 3, 4)",
-            "d.update({2: 3})", "d = dict(d)", f"d = {{**d, {self.pick(4)}: {self.int()}}}"]))
+        self.put(
+            pad,
+            self.choose(
+                [
+                    f"d[{self.int(1)} % 3] = {self.int()}",
+                    "d.pop(1, None)",
+                    f"d.setdefault({self.int(1)} % 3, 4)",
+                    "d.update({2: 3})",
+                    "d = dict(d)",
+                    f"d = {{**d, {self.pick(4)}: {self.int()}}}",
+                ]
+            ),
+        )
 
     def attribute(self, pad, depth):
-        self.put(pad, self.choose([
-            f"o.v = {self.int()}", f"o.log.append({self.int()})", f"o.new = {self.int()}", f"o.t = {self.tensor()}",
-            "o.log = list(o.log)", f"setattr(o, 'v', {self.int()})"]))
+        self.put(
+            pad,
+            self.choose(
+                [
+                    f"o.v = {self.int()}",
+                    f"o.log.append({self.int()})",
+                    f"o.new = {self.int()}",
+                    f"o.t = {self.tensor()}",
+                    "o.log = list(o.log)",
+                    f"setattr(o, 'v', {self.int()})",
+                ]
+            ),
+        )
 
     def in_place(self, pad, depth):
         t = self.choose(self.tensors)
-        self.put(pad, self.choose([f"{t} = {t} + 1", f"{t}.add_({self.int(1)})", f"{t} += {self.int(1)}",
-                                   f"{t}[0] = {self.int(1)}", f"{t}.mul_(2)"]))
+        self.put(
+            pad,
+            self.choose(
+                [
+                    f"{t} = {t} + 1",
+                    f"{t}.add_({self.int(1)})",
+                    f"{t} += {self.int(1)}",
+                    f"{t}[0] = {self.int(1)}",
+                    f"{t}.mul_(2)",
+                ]
+            ),
+        )
 
     def graph_break(self, pad, depth):
-        self.put(pad, self.choose(["stop()", "print(end='')", f"print({self.int()}, end='')", "torch._dynamo.graph_break()"][:3]))
+        self.put(
+            pad,
+            self.choose(
+                ["stop()", "print(end='')", f"print({self.int()}, end='')", "torch._dynamo.graph_break()"][:3]
+            ),
+        )
 
     def unpack(self, pad, depth):
         a, b = self.name("i"), self.name("i")
-        self.put(pad, self.choose([f"{a}, *{b} = {self.int()}, 1, 2", f"({a}, {b}) = ({self.int()}, {self.int()})"]))
+        self.put(
+            pad,
+            self.choose([f"{a}, *{b} = {self.int()}, 1, 2", f"({a}, {b}) = ({self.int()}, {self.int()})"]),
+        )
         self.put(pad, f"{b} = len({b}) if isinstance({b}, list) else {b}")
         self.ints += [a, b]
 
@@ -182,9 +272,17 @@ class Program:
 
     def loop(self, pad, depth):
         v = self.name("i")
-        self.put(pad, self.choose([
-            f"for {v} in range({self.pick(4)}):", f"for {v}, _ in enumerate(list(l)[:3]):", f"for {v} in (1, 2):",
-            f"for {v} in sorted(d)[:3]:"]))
+        self.put(
+            pad,
+            self.choose(
+                [
+                    f"for {v} in range({self.pick(4)}):",
+                    f"for {v}, _ in enumerate(list(l)[:3]):",
+                    f"for {v} in (1, 2):",
+                    f"for {v} in sorted(d)[:3]:",
+                ]
+            ),
+        )
         self.ints.append(v)
         self.loops += 1
         self.block(pad + 1, depth - 1)
@@ -209,7 +307,17 @@ class Program:
         self.put(pad, "try:")
         self.block(pad + 1, depth - 1)
         if self.pick(2):
-            self.put(pad + 1, self.choose([f"if {self.cond()}: raise Oops({self.int(1)})", "l[50]", "d['no']", f"1 // ({self.int()} % 2)"]))
+            self.put(
+                pad + 1,
+                self.choose(
+                    [
+                        f"if {self.cond()}: raise Oops({self.int(1)})",
+                        "l[50]",
+                        "d['no']",
+                        f"1 // ({self.int()} % 2)",
+                    ]
+                ),
+            )
         kind = self.pick(3)
         if kind < 2:
             self.put(pad, "except (Oops, IndexError, KeyError, ZeroDivisionError) as e:")
@@ -224,9 +332,18 @@ class Program:
             self.loops = loops
 
     def with_block(self, pad, depth):
-        self.put(pad, self.choose([
-            f"with manager(o, {self.pick(4)}) as {self.name('m')}:", "with Guard(o, True):", "with Guard(o, False) as gg:",
-            "with torch.no_grad():", "with contextlib.suppress(Oops), Guard(o, False):"]))
+        self.put(
+            pad,
+            self.choose(
+                [
+                    f"with manager(o, {self.pick(4)}) as {self.name('m')}:",
+                    "with Guard(o, True):",
+                    "with Guard(o, False) as gg:",
+                    "with torch.no_grad():",
+                    "with contextlib.suppress(Oops), Guard(o, False):",
+                ]
+            ),
+        )
         self.block(pad + 1, depth - 1)
         if self.pick(4) == 3:
             self.put(pad + 1, f"if {self.cond()}: raise Oops({self.int(1)})")
@@ -246,7 +363,9 @@ class Program:
         self.put(pad + 1, f"return {self.int()}, {self.tensor()}")
         self.ints, self.tensors, self.loops = ints, tensors, loops
         v, t = self.name("i"), self.name("t")
-        self.put(pad, f"{v}, {t} = {f}({self.int()}{self.choose(['', ', 2', ', 2, 3', ', c=1', ', *l[:2]'])})")
+        self.put(
+            pad, f"{v}, {t} = {f}({self.int()}{self.choose(['', ', 2', ', 2, 3', ', c=1', ', *l[:2]'])})"
+        )
         self.ints.append(v)
         self.tensors.append(t)
 
@@ -262,16 +381,33 @@ class Program:
             self.block(pad + 2, depth - 2, 2)
         self.put(pad + 2, f"yield {self.int()}")
         self.ints, self.tensors, self.loops = ints, tensors, loops
-        self.put(pad, self.choose([
-            f"{v} = sum({g}({self.int()}))", f"{v} = len(list({g}({self.int()})))", f"{v} = next({g}({self.int()}), 5)",
-            f"{v} = [*{g}(2), 1][0]", f"{v} = max(itertools.chain({g}(2), [1]))"]))
+        self.put(
+            pad,
+            self.choose(
+                [
+                    f"{v} = sum({g}({self.int()}))",
+                    f"{v} = len(list({g}({self.int()})))",
+                    f"{v} = next({g}({self.int()}), 5)",
+                    f"{v} = [*{g}(2), 1][0]",
+                    f"{v} = max(itertools.chain({g}(2), [1]))",
+                ]
+            ),
+        )
         self.ints.append(v)
 
     def comprehension(self, pad, depth):
         v = self.name("i")
-        self.put(pad, self.choose([
-            f"{v} = len([q for q in l if q != {self.int(1)}])", f"{v} = sum({{q: {self.int(1)} for q in range(3)}}.values()) % 9",
-            f"{v} = len({{q % 2 for q in range({self.int()})}})", f"{v} = sum(q + r for q in (1, 2) for r in range(q)) % 5"]))
+        self.put(
+            pad,
+            self.choose(
+                [
+                    f"{v} = len([q for q in l if q != {self.int(1)}])",
+                    f"{v} = sum({{q: {self.int(1)} for q in range(3)}}.values()) % 9",
+                    f"{v} = len({{q % 2 for q in range({self.int()})}})",
+                    f"{v} = sum(q + r for q in (1, 2) for r in range(q)) % 5",
+                ]
+            ),
+        )
         self.ints.append(v)
 
     def throw(self, pad, depth):
@@ -294,5 +430,7 @@ def program(pick):
             if line.lstrip().startswith("def "):
                 out.append(" " * (len(line) - len(line.lstrip()) + 4) + "global COUNT")
         body = ["    global COUNT", *out]
-    result = f"    return {', '.join(p.tensors[-3:])}, {', '.join(p.ints)}, l, d, sorted(map(str, o.log)), o.v"
+    result = (
+        f"    return {', '.join(p.tensors[-3:])}, {', '.join(p.ints)}, l, d, sorted(map(str, o.log)), o.v"
+    )
     return PRELUDE + "\ndef f(x, n, l, d, o):\n" + "\n".join(body) + "\n" + result + "\n"

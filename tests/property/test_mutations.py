@@ -1,4 +1,5 @@
 """Whatever a recording read may change: the next call gives what eager gives.  Changes are made in random order."""
+
 import builtins
 import warnings
 
@@ -13,8 +14,14 @@ from hypothesis import strategies as st
 @pytest.fixture(autouse=True)
 def torch_state():
     threads, patched = torch.get_num_threads(), dict(vars(torch.Tensor))
-    names = [(torch, "sin"), (torch.nn.functional, "relu"), (mutations.math, "sqrt"), (builtins, "max"),
-             (torch.nn.Linear, "forward"), (torch.nn.Module, "__call__")]
+    names = [
+        (torch, "sin"),
+        (torch.nn.functional, "relu"),
+        (mutations.math, "sqrt"),
+        (builtins, "max"),
+        (torch.nn.Linear, "forward"),
+        (torch.nn.Module, "__call__"),
+    ]
     saved = [(o, n, vars(o)[n]) for o, n in names]
     yield
     torch.set_default_device(None)
@@ -90,8 +97,13 @@ def test_in_order(name):
 FEW = [n for n in mutations.CASES if len(mutations.CASES[n]()[1]) > 1]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(name=st.sampled_from(FEW), order=st.lists(st.integers(0, 11), min_size=1, max_size=6))
 def test_in_any_order(name, order):
     check(name, order)

@@ -1,4 +1,5 @@
 """Random programs give what Python gives: results, changed arguments, globals, printed text; also with forced breaks."""
+
 import contextlib
 import io
 import os
@@ -14,7 +15,12 @@ from magneto import _magneto
 
 def same(a, b):
     if isinstance(a, torch.Tensor):
-        return type(a) is type(b) and a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, atol=1e-4, rtol=1e-4, equal_nan=True)
+        return (
+            type(a) is type(b)
+            and a.shape == b.shape
+            and a.dtype == b.dtype
+            and torch.allclose(a, b, atol=1e-4, rtol=1e-4, equal_nan=True)
+        )
     if isinstance(a, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
@@ -55,8 +61,13 @@ def check(text, breaks=0, inner=False):
         _magneto.force_break(0)
 
 
-@settings(max_examples=int(os.environ.get("MAGNETO_EXAMPLES", "60")), deadline=None, derandomize=True, database=None,
-          suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=int(os.environ.get("MAGNETO_EXAMPLES", "60")),
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(data=st.data(), breaks=st.sampled_from([0, 0, 1, 2, 3, 5]), inner=st.booleans())
 def test_random_program(data, breaks, inner):
     numbers = data.draw(st.lists(st.integers(0, 10000), min_size=5, max_size=150))

@@ -1,5 +1,6 @@
 """Programs from templates give what Python gives: results and what they do afterwards, arguments, globals, aliasing, exceptions with
 their context and the lines of their traceback, printed text; also with forced breaks."""
+
 import collections
 import contextlib
 import io
@@ -42,7 +43,15 @@ class Description:
         self.keep.append(a)
         if isinstance(a, torch.Tensor):
             values = [None if v != v else float(f"{v:.3g}") for v in a.detach().double().flatten().tolist()]
-            return name, a.dtype, a.shape, a.stride(), values, a.requires_grad, each([vars(a), a.grad if a.is_leaf else None])
+            return (
+                name,
+                a.dtype,
+                a.shape,
+                a.stride(),
+                values,
+                a.requires_grad,
+                each([vars(a), a.grad if a.is_leaf else None]),
+            )
         if isinstance(a, (list, collections.deque)):
             return name, each(list(a)[:300]), len(a)
         if isinstance(a, dict):
@@ -69,7 +78,14 @@ def exception(e):
             lines.append((t.tb_frame.f_code.co_name, t.tb_lineno))
         t = t.tb_next
     while e is not None and len(chain) < 6:
-        chain.append((type(e).__name__, "" if " at 0x" in str(e) else str(e), e.__cause__ is not None, e.__suppress_context__))
+        chain.append(
+            (
+                type(e).__name__,
+                "" if " at 0x" in str(e) else str(e),
+                e.__cause__ is not None,
+                e.__suppress_context__,
+            )
+        )
         e = e.__context__
     return chain, lines
 
@@ -92,7 +108,10 @@ def run(f, space, n):
         o.memo = d
     if n == 1:
         o.log = l
-    y, wt = x if n == 2 else torch.tensor([2.0, 3.0, -1.0]), torch.tensor([0.5, 2.0, -1.0], requires_grad=True)
+    y, wt = (
+        x if n == 2 else torch.tensor([2.0, 3.0, -1.0]),
+        torch.tensor([0.5, 2.0, -1.0], requires_grad=True),
+    )
     args = [x, y, n, "wa", l, d, o, {1, 2, 5}, (n, 1, 4), wt]
     out, used, d = io.StringIO(), [], Description()
     with contextlib.redirect_stdout(out):
@@ -101,7 +120,10 @@ def run(f, space, n):
             used = r[1] if isinstance(r, tuple) and len(r) == 2 and isinstance(r[1], list) else []
         except Exception as e:
             r = exception(e)
-        state = [d.of(v) for v in (r, args, [space[k] for k in ("CALLS", "COUNT", "TABLE")], torch.is_grad_enabled())]
+        state = [
+            d.of(v)
+            for v in (r, args, [space[k] for k in ("CALLS", "COUNT", "TABLE")], torch.is_grad_enabled())
+        ]
         state.append(Description().of([afterwards(used), args, space["CALLS"]]))
     return state, out.getvalue()
 
@@ -126,7 +148,9 @@ def check(text, breaks=0, inner=False):
                 _magneto.force_break(breaks, inner)
                 got = run(compiled, b, n)
                 _magneto.force_break(0)
-                assert want == got, f"n = {n}:\neager    {want}\ncompiled {got}\n{text[len(templates.PRELUDE) :]}"
+                assert want == got, (
+                    f"n = {n}:\neager    {want}\ncompiled {got}\n{text[len(templates.PRELUDE) :]}"
+                )
                 assert not ignored
         finally:
             _magneto.force_break(0)
@@ -134,9 +158,19 @@ def check(text, breaks=0, inner=False):
             sys.unraisablehook = hook
 
 
-@settings(max_examples=int(os.environ.get("MAGNETO_EXAMPLES", "50")), deadline=None, derandomize=True, database=None,
-          suppress_health_check=list(HealthCheck))
-@given(data=st.data(), breaks=st.sampled_from([(0, False), (0, False), (1, False), (2, False), (3, False), (9, True), (27, True)]))
+@settings(
+    max_examples=int(os.environ.get("MAGNETO_EXAMPLES", "50")),
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(
+    data=st.data(),
+    breaks=st.sampled_from(
+        [(0, False), (0, False), (1, False), (2, False), (3, False), (9, True), (27, True)]
+    ),
+)
 def test_program_from_templates(data, breaks):
     numbers = iter(data.draw(st.lists(st.integers(0, 10000), min_size=20, max_size=200)))
     budget = 4 + 5 * data.draw(st.integers(0, 2))

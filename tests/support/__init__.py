@@ -8,6 +8,7 @@ assert_counts       these counts are as expected; no fallback unless one is expe
 CountingBackend     a backend that keeps the graphs that it gets and runs them as they are
 assert_rounding     results that differ by rounding only, held against float64
 """
+
 from .calls import Outcome, assert_calls_same, assert_outcomes_same, outcome
 from .counts import Counts, CountingBackend, assert_counts, counts
 from .rounding import assert_rounding, in_float64

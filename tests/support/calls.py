@@ -1,4 +1,5 @@
 """Programs that are called several times: what each call did, compared with eager."""
+
 from __future__ import annotations
 
 import contextlib

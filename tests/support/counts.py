@@ -1,4 +1,5 @@
 """What the compiler did.  Only this file knows the names of the extension's statistics."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
@@ -25,12 +26,20 @@ class Counts:
     reasons: dict[str, int] = field(default_factory=dict)  # graph breaks by reason
 
     def __sub__(self, earlier: Counts) -> Counts:
-        numbers = {f.name: getattr(self, f.name) - getattr(earlier, f.name) for f in fields(self) if f.name != "reasons"}
+        numbers = {
+            f.name: getattr(self, f.name) - getattr(earlier, f.name)
+            for f in fields(self)
+            if f.name != "reasons"
+        }
         new = {k: n - earlier.reasons.get(k, 0) for k, n in self.reasons.items()}
         return Counts(**numbers, reasons={k: n for k, n in new.items() if n})
 
     def __str__(self) -> str:
-        told = [f"{f.name} {getattr(self, f.name)}" for f in fields(self) if f.name != "reasons" and getattr(self, f.name)]
+        told = [
+            f"{f.name} {getattr(self, f.name)}"
+            for f in fields(self)
+            if f.name != "reasons" and getattr(self, f.name)
+        ]
         return ", ".join(told + [f"break: {k} ({n})" for k, n in self.reasons.items()]) or "nothing"
 
 

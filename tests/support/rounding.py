@@ -3,6 +3,7 @@
 A fixed tolerance is too narrow for sums that cancel and too wide for the rest, and which side of it a result falls on
 depends on the order of summation, thus on the CPU.
 """
+
 import torch
 from torch.utils._pytree import tree_map
 
@@ -11,7 +12,9 @@ ULPS = 16  # errors of one rounding each that may meet in one sum
 
 def in_float64(value):
     """Floating-point tensors of a nested value as copies in float64."""
-    return tree_map(lambda t: t.detach().double() if isinstance(t, torch.Tensor) and t.is_floating_point() else t, value)
+    return tree_map(
+        lambda t: t.detach().double() if isinstance(t, torch.Tensor) and t.is_floating_point() else t, value
+    )
 
 
 def assert_rounding(got, eager, exact, size=None, message=""):
@@ -31,4 +34,6 @@ def assert_rounding(got, eager, exact, size=None, message=""):
     size = exact.abs().max() if size is None else size[finite]
     allowed = ULPS * torch.finfo(got.dtype).eps * size + 2 * (eager.double()[finite] - exact).abs().max()
     bad = int((wrong > allowed).sum())
-    assert not bad, f"{bad} of {wrong.numel()} elements are off by up to {wrong.max():.2e}, more than rounding explains\n{message}"
+    assert not bad, (
+        f"{bad} of {wrong.numel()} elements are off by up to {wrong.max():.2e}, more than rounding explains\n{message}"
+    )

@@ -1,4 +1,5 @@
 """Two values are equal in all that a program can see, and if not: where they differ, and how."""
+
 from __future__ import annotations
 
 import enum
@@ -111,7 +112,9 @@ class Comparison:
             self.iterator(got, want, what)
         elif isinstance(want, types.ModuleType):
             differ(got is want, got, want, what)
-        elif attributes(got) or attributes(want) or type(want).__eq__ is object.__eq__ and has_attributes(want):
+        elif (
+            attributes(got) or attributes(want) or type(want).__eq__ is object.__eq__ and has_attributes(want)
+        ):
             self.attributes(got, want, what)
         else:
             differ(got == want or (got != got and want != want), got, want, what)
@@ -119,10 +122,14 @@ class Comparison:
     def alike(self, got, want, what):
         """Equal types; False if there is nothing left to compare."""
         g, w = type(got), type(want)
-        if g is not w and not (self.namesakes and (g.__module__, g.__qualname__) == (w.__module__, w.__qualname__)):
+        if g is not w and not (
+            self.namesakes and (g.__module__, g.__qualname__) == (w.__module__, w.__qualname__)
+        ):
             if isinstance(got, BaseException) and not isinstance(want, BaseException):
                 raise AssertionError(f"{what}: error {got!r}, eager has {shown(want)}") from got
-            raise AssertionError(f"{what}: type {g.__qualname__} ({shown(got)}), eager has {w.__qualname__} ({shown(want)})")
+            raise AssertionError(
+                f"{what}: type {g.__qualname__} ({shown(got)}), eager has {w.__qualname__} ({shown(want)})"
+            )
         return True
 
     def first_time(self, got, want, what):
@@ -148,7 +155,9 @@ class Comparison:
 
     def items(self, got, want, what):
         if len(got) != len(want):
-            raise AssertionError(f"{what}: {len(got)} items {shown(got)}, eager has {len(want)}: {shown(want)}")
+            raise AssertionError(
+                f"{what}: {len(got)} items {shown(got)}, eager has {len(want)}: {shown(want)}"
+            )
         names = getattr(want, "_fields", None)
         for i, (g, w) in enumerate(zip(got, want)):
             self.value(g, w, f"{what}.{names[i]}" if names else f"{what}[{i}]")
@@ -180,7 +189,11 @@ class Comparison:
     def named(self, got, want, what):
         """Classes and functions."""
         equal = got is want
-        if not equal and self.namesakes and (got.__module__, got.__qualname__) == (want.__module__, want.__qualname__):
+        if (
+            not equal
+            and self.namesakes
+            and (got.__module__, got.__qualname__) == (want.__module__, want.__qualname__)
+        ):
             if isinstance(want, type):
                 equal = (list(vars(got)), got.__doc__) == (list(vars(want)), want.__doc__)
             else:
@@ -210,11 +223,15 @@ class Comparison:
             bound = {} if self.rtol is None else {"rtol": self.rtol, "atol": self.atol}
             if self.rtol is None and want.dtype in (np.float64, np.complex128):
                 bound = {"rtol": 1e-9, "atol": 1e-9}  # torch's default is 1e-7
-            torch.testing.assert_close(torch.from_numpy(np.array(got)), torch.from_numpy(np.array(want)), **bound, equal_nan=True)
+            torch.testing.assert_close(
+                torch.from_numpy(np.array(got)), torch.from_numpy(np.array(want)), **bound, equal_nan=True
+            )
         except TypeError:  # a dtype that torch lacks
             differ(np.array_equal(got, want), got, want, what)
         except AssertionError as e:
-            raise AssertionError(f"{what}: values differ: {e}\ngot {shown(got)}\neager has {shown(want)}") from None
+            raise AssertionError(
+                f"{what}: values differ: {e}\ngot {shown(got)}\neager has {shown(want)}"
+            ) from None
 
     def tensor(self, got, want, what):
         with torch._C.DisableTorchFunctionSubclass():
@@ -244,7 +261,12 @@ class Comparison:
         (g_names, g_made), (w_names, w_made) = got.__tensor_flatten__(), want.__tensor_flatten__()
         differ(g_names == w_names, g_names, w_names, f"{what}: tensors inside")
         if want.is_nested:  # what they are made with has a number of its own for each tensor of offsets
-            differ(got._ragged_idx == want._ragged_idx, got._ragged_idx, want._ragged_idx, f"{what}: ragged dimension")
+            differ(
+                got._ragged_idx == want._ragged_idx,
+                got._ragged_idx,
+                want._ragged_idx,
+                f"{what}: ragged dimension",
+            )
         else:
             self.value(g_made, w_made, f"{what}: context")
             differ(got.stride() == want.stride(), got.stride(), want.stride(), f"{what}: strides")
@@ -254,7 +276,12 @@ class Comparison:
     def graph(self, got, want, what):
         if not self.autograd:
             return
-        differ(got.requires_grad == want.requires_grad, got.requires_grad, want.requires_grad, f"{what}: requires_grad")
+        differ(
+            got.requires_grad == want.requires_grad,
+            got.requires_grad,
+            want.requires_grad,
+            f"{what}: requires_grad",
+        )
         if self.autograd == "flag":
             return
         differ(got.is_leaf == want.is_leaf, got.is_leaf, want.is_leaf, f"{what}: is_leaf")
@@ -266,12 +293,16 @@ class Comparison:
         with torch.no_grad():
             g, w = got.detach(), want.detach()
             try:
-                torch.testing.assert_close(g, w, rtol=self.rtol, atol=self.atol, equal_nan=True, check_stride=False)
+                torch.testing.assert_close(
+                    g, w, rtol=self.rtol, atol=self.atol, equal_nan=True, check_stride=False
+                )
             except AssertionError as e:
                 raise AssertionError(f"{what}: values differ{worst(g, w)}: {e}") from None
             if self.zero_signs and w.is_floating_point() and w.numel():
                 wrong = (torch.signbit(g) != torch.signbit(w)) & ~w.isnan()  # NaN has no sign
-                assert not wrong.any(), f"{what}: sign of the zero at {wrong.nonzero()[0].tolist()} is not eager's"
+                assert not wrong.any(), (
+                    f"{what}: sign of the zero at {wrong.nonzero()[0].tolist()} is not eager's"
+                )
 
 
 def differ(equal, got, want, what):

@@ -1,4 +1,5 @@
 """The helpers themselves: what assert_same sees, what it says, and what it lets pass."""
+
 import collections
 import types
 
@@ -77,16 +78,41 @@ DIFFERENT = [
     ("shape", ONES, torch.ones(3, 2), r"value: shape: \(2, 3\), eager has \(3, 2\)"),
     ("strides", ONES, torch.ones(3, 2).t(), r"value: strides: \(3, 1\), eager has \(1, 2\)"),
     ("layout", ONES, ONES.to_sparse(), r"value: layout"),
-    ("element", torch.tensor([[1.0, 2], [3, 4]]), torch.tensor([[1.0, 2], [9, 4]]), r"at \[1, 0\]: 3.0, eager has 9.0"),
+    (
+        "element",
+        torch.tensor([[1.0, 2], [3, 4]]),
+        torch.tensor([[1.0, 2], [9, 4]]),
+        r"at \[1, 0\]: 3.0, eager has 9.0",
+    ),
     ("nan", torch.tensor([1.0, torch.nan]), torch.ones(2), r"at \[1\]: nan, eager has 1.0"),
     ("conj", torch.ones(2, dtype=torch.cfloat).conj(), torch.ones(2, dtype=torch.cfloat), "is_conj"),
-    ("requires_grad", torch.ones(2, requires_grad=True), torch.ones(2), "value: requires_grad: True, eager has False"),
+    (
+        "requires_grad",
+        torch.ones(2, requires_grad=True),
+        torch.ones(2),
+        "value: requires_grad: True, eager has False",
+    ),
     ("is_leaf", with_grad(None) * 1, with_grad(None), "value: is_leaf"),
     ("grad", with_grad(1.0), with_grad(2.0), r"value.grad: values differ at \[0\]: 1.0, eager has 2.0"),
     ("no grad", with_grad(None), with_grad(2.0), r"value.grad: type NoneType"),
-    ("same object", shared(True), shared(False), r"value\[1\]: aliasing: the object is that of value\[0\], eager's is its own"),
-    ("other object", shared(False), shared(True), r"aliasing: the object is its own, eager's is that of value\[0\]"),
-    ("view", viewed(False), viewed(True), r"value\['row'\]: aliasing: the memory is its own, eager's is that of value\['base'\]"),
+    (
+        "same object",
+        shared(True),
+        shared(False),
+        r"value\[1\]: aliasing: the object is that of value\[0\], eager's is its own",
+    ),
+    (
+        "other object",
+        shared(False),
+        shared(True),
+        r"aliasing: the object is its own, eager's is that of value\[0\]",
+    ),
+    (
+        "view",
+        viewed(False),
+        viewed(True),
+        r"value\['row'\]: aliasing: the memory is its own, eager's is that of value\['base'\]",
+    ),
     ("subclass", ONES.as_subclass(Sub), ONES, "value: type Sub"),
     ("tag", tagged(1), tagged(2), "value.tag: 1, eager has 2"),
     ("leaf", [{"a": (1, 2)}], [{"a": (1, 3)}], r"value\[0\]\['a'\]\[1\]: 2, eager has 3"),
@@ -128,30 +154,40 @@ def test_a_difference_is_seen_and_named(got, want, text):
         assert_same(got, want)
 
 
-@pytest.mark.parametrize("make", [
-    lambda: [ONES, ONES.t(), torch.empty(0, 3), torch.tensor([torch.nan, torch.inf])],
-    lambda: (with_grad(None), with_grad(1.0), with_grad(1.0) * 2),
-    lambda: [*shared(True), *shared(False), viewed(True)],
-    lambda: {1: [None, True, 1, 1.0, float("nan"), "a", b"a", 1j, slice(1, 2), range(3)], "a": {1, 2}},
-    lambda: [Holder(a=Slots(1, torch.ones(2))), collections.deque([1], 3), collections.defaultdict(list, a=[1])],
-    lambda: [raised(KeyError("a")), raised(RuntimeError("a", 1))],
-    lambda: [cyclic(1), tagged(1), (i for i in (1, 2)), later([1, 2]), [].append, len, Holder],
-    lambda: [np.ones((2, 3)).T, np.float32(2), np.array(["a"])],
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: [ONES, ONES.t(), torch.empty(0, 3), torch.tensor([torch.nan, torch.inf])],
+        lambda: (with_grad(None), with_grad(1.0), with_grad(1.0) * 2),
+        lambda: [*shared(True), *shared(False), viewed(True)],
+        lambda: {1: [None, True, 1, 1.0, float("nan"), "a", b"a", 1j, slice(1, 2), range(3)], "a": {1, 2}},
+        lambda: [
+            Holder(a=Slots(1, torch.ones(2))),
+            collections.deque([1], 3),
+            collections.defaultdict(list, a=[1]),
+        ],
+        lambda: [raised(KeyError("a")), raised(RuntimeError("a", 1))],
+        lambda: [cyclic(1), tagged(1), (i for i in (1, 2)), later([1, 2]), [].append, len, Holder],
+        lambda: [np.ones((2, 3)).T, np.float32(2), np.array(["a"])],
+    ],
+)
 def test_equal_values_pass(make):
     assert_same(make(), make())
 
 
-@pytest.mark.parametrize("options, got, want", [
-    (dict(strides="used"), torch.ones(1, 2).as_strided((1, 2), (7, 1)), torch.ones(1, 2)),
-    (dict(strides=None), ONES, torch.ones(3, 2).t()),
-    (dict(autograd=False), torch.ones(2, requires_grad=True), torch.ones(2)),
-    (dict(autograd="flag"), with_grad(1.0), with_grad(None)),
-    (dict(aliasing=False), shared(True), shared(False)),
-    (dict(float_rtol=1e-6), 1.0, 1.0 + 1e-9),
-    (dict(rtol=0.1, atol=0), ONES, ONES * 1.05),
-    (dict(error_text=lambda e: str(e)[:1]), raised(ValueError("ab")), raised(ValueError("ac"))),
-])
+@pytest.mark.parametrize(
+    "options, got, want",
+    [
+        (dict(strides="used"), torch.ones(1, 2).as_strided((1, 2), (7, 1)), torch.ones(1, 2)),
+        (dict(strides=None), ONES, torch.ones(3, 2).t()),
+        (dict(autograd=False), torch.ones(2, requires_grad=True), torch.ones(2)),
+        (dict(autograd="flag"), with_grad(1.0), with_grad(None)),
+        (dict(aliasing=False), shared(True), shared(False)),
+        (dict(float_rtol=1e-6), 1.0, 1.0 + 1e-9),
+        (dict(rtol=0.1, atol=0), ONES, ONES * 1.05),
+        (dict(error_text=lambda e: str(e)[:1]), raised(ValueError("ab")), raised(ValueError("ac"))),
+    ],
+)
 def test_an_option_lets_its_difference_pass(options, got, want):
     with pytest.raises(AssertionError):
         assert_same(got, want)
@@ -179,15 +215,18 @@ def test_namesakes():
         assert_same(a, c, namesakes=True)
 
 
-@pytest.mark.parametrize("wrong, text", [
-    (lambda x, l: x + 1, "call 0: values differ|result"),
-    (lambda x, l: x if len(l) < 2 else x * 1, "aliasing"),
-    (lambda x, l: (l.append(1), x)[1], "arguments"),
-    (lambda x, l: (x.add_(1), x)[1], "call 0"),
-    (lambda x, l: (print("a"), x)[1], "call 0: printed"),
-    (lambda x, l: 1 / 0, r"call 0 raises ZeroDivisionError\('division by zero'\), eager returns"),
-    (lambda x, l: (torch.rand(1), x)[1] if torch.rand(1) < 0 else None, "call 0"),
-])
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        (lambda x, l: x + 1, "call 0: values differ|result"),
+        (lambda x, l: x if len(l) < 2 else x * 1, "aliasing"),
+        (lambda x, l: (l.append(1), x)[1], "arguments"),
+        (lambda x, l: (x.add_(1), x)[1], "call 0"),
+        (lambda x, l: (print("a"), x)[1], "call 0: printed"),
+        (lambda x, l: 1 / 0, r"call 0 raises ZeroDivisionError\('division by zero'\), eager returns"),
+        (lambda x, l: (torch.rand(1), x)[1] if torch.rand(1) < 0 else None, "call 0"),
+    ],
+)
 def test_a_call_that_does_something_else_is_seen(wrong, text):
     with pytest.raises(AssertionError, match=text):
         assert_calls_same(wrong, lambda x, l: x, [(torch.ones(2), [1]), lambda: (torch.rand(2), [1, 2])])

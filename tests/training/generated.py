@@ -4,6 +4,7 @@ it saw: results, gradients, what hooks got, errors, parameters and the optimizer
 A program has a module with parameters, a forward pass of random ops over them, and a loop of steps around it. What is compiled is
 the forward pass, the module, or the whole step. Every value has a shape that broadcasts to (2, 3), in float64.
 Strides of gradients are not looked at: those of expanded ones are dense here."""
+
 # ruff: noqa: E501
 import random
 
@@ -90,7 +91,11 @@ class Maker:
 
     def full(self):
         v = self.value()
-        return f"({v} + torch.zeros(2, 3, dtype=torch.float64))" if self.r.random() < 0.5 else f"{v}.expand(2, 3)"
+        return (
+            f"({v} + torch.zeros(2, 3, dtype=torch.float64))"
+            if self.r.random() < 0.5
+            else f"{v}.expand(2, 3)"
+        )
 
     def new(self):
         self.names.append(f"v{len(self.names)}")
@@ -140,7 +145,15 @@ class Maker:
         on = self.value()
         h = f"h{self.hooks}"
         self.hooks += 1
-        what = self.r.choice(["log_sum(m.log)", "lambda g: None", "lambda g: g * 2", "lambda g: g * 0", "lambda g: g.detach() + 1"])
+        what = self.r.choice(
+            [
+                "log_sum(m.log)",
+                "lambda g: None",
+                "lambda g: g * 2",
+                "lambda g: g * 0",
+                "lambda g: g.detach() + 1",
+            ]
+        )
         if on[0] == "v":
             self.add(f"{on} = {on} * 1")
         elif on in ("x", "m.lin.weight[0]"):
@@ -169,7 +182,10 @@ class Maker:
         v = self.new()
         self.add(f"{v} = {a} * {b}")
         self.add(f"if {v}.requires_grad and ({b}).requires_grad and ({c}).requires_grad:")
-        self.add(f"got = torch.autograd.grad(({v} * {v}).sum(), [{b}, {c}], allow_unused=True, create_graph={create}, retain_graph=True)", 1)
+        self.add(
+            f"got = torch.autograd.grad(({v} * {v}).sum(), [{b}, {c}], allow_unused=True, create_graph={create}, retain_graph=True)",
+            1,
+        )
         self.add(f"{v} = {v} + sum(t.sum() for t in got if t is not None)", 1)
 
     def saved(self):
@@ -190,7 +206,9 @@ class Maker:
 
 def backward_lines(k):
     """How the loss is differentiated: lines, in which `loss` is the name of the loss."""
-    kind = k.r.choices(["plain", "twice", "freed", "grad", "create", "parts", "inputs", "none"], [6, 2, 1, 2, 1.5, 2, 1, 0.5])[0]
+    kind = k.r.choices(
+        ["plain", "twice", "freed", "grad", "create", "parts", "inputs", "none"], [6, 2, 1, 2, 1.5, 2, 1, 0.5]
+    )[0]
     parts = "[p for p in m.parameters()]"
     if kind == "twice":
         return ["loss.backward(retain_graph=True)", "loss.backward()"]
@@ -221,11 +239,21 @@ def make(seed):
         k.op()
         outs = k.names[-1:]
     how = r.choice(["forward", "module", "step", "step"])
-    zero = r.choice(["opt.zero_grad()", "opt.zero_grad(set_to_none=False)", "m.zero_grad()", "pass", "if i % 2: opt.zero_grad()"])
+    zero = r.choice(
+        [
+            "opt.zero_grad()",
+            "opt.zero_grad(set_to_none=False)",
+            "m.zero_grad()",
+            "pass",
+            "if i % 2: opt.zero_grad()",
+        ]
+    )
     opt = r.choice(["torch.optim.SGD(m.parameters(), 0.05)", "torch.optim.SGD(m.parameters(), 0.05, momentum=0.9, weight_decay=0.1)",
                     "torch.optim.AdamW(m.parameters(), 0.05)", "torch.optim.AdamW(m.parameters(), 0.05, foreach=False)"])  # fmt: skip
     frozen = r.choice(["w0", "w3", "lin.weight"]) if r.random() < 0.2 else None
-    returned = r.choice(["g * b, g * a", "g * b, None", "None, g * a", "g * b, (g * a).sum() * torch.zeros_like(b)"])
+    returned = r.choice(
+        ["g * b, g * a", "g * b, None", "None, g * a", "g * b, (g * a).sum() * torch.zeros_like(b)"]
+    )
     if k.raising:
         returned = "a.no_such_thing(), g" if r.random() < 0.5 else "1 / 0"
     text = [HEAD.replace("{returned}", returned)]

@@ -2,6 +2,7 @@
 
 A program returns a nest of tensors and plain values; its tensors are compared by value, dtype, strides, requires_grad,
 and is_leaf, its errors by type and text."""
+
 from __future__ import annotations
 
 import warnings
@@ -38,7 +39,9 @@ class Registry:
         assert not s.fallbacks, s
         if numbers[0] is not None:
             mine = (s.graphs, s.joint_graphs, s.breaks)
-            assert all(b is None or a == b for a, b in zip(mine, numbers)), f"graphs, joint graphs, breaks: {mine}, {s.reasons}"
+            assert all(b is None or a == b for a, b in zip(mine, numbers)), (
+                f"graphs, joint graphs, breaks: {mine}, {s.reasons}"
+            )
 
 
 def outcome(program, compiler):
@@ -49,8 +52,6 @@ def outcome(program, compiler):
             return program(compiler)
         except Exception as e:
             return e
-
-
 
 
 def text(e):

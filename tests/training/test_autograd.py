@@ -1,4 +1,5 @@
 """PyTorch's autograd around a compiled function: hooks, errors, second derivatives, modes, threads."""
+
 import contextlib
 import threading
 
@@ -134,9 +135,11 @@ def test_tangents_in_other_layouts():
     def program(f):
         x = leaf(3, 4)
         o = f(x)
-        return [torch.autograd.grad(o, x, torch.randn(4, 3).t(), retain_graph=True)[0].contiguous(),
-                *torch.autograd.grad(o, x, torch.randn(()).expand(3, 4), retain_graph=True),
-                *torch.autograd.grad(o, x, torch.randn(6, 4)[::2], retain_graph=True)]
+        return [
+            torch.autograd.grad(o, x, torch.randn(4, 3).t(), retain_graph=True)[0].contiguous(),
+            *torch.autograd.grad(o, x, torch.randn(()).expand(3, 4), retain_graph=True),
+            *torch.autograd.grad(o, x, torch.randn(6, 4)[::2], retain_graph=True),
+        ]
 
     both(lambda x: x.sin() * 2, program)
 
@@ -331,7 +334,7 @@ def test_gradient_penalty():
         c = f(m)
         x = leaf(2, 4)
         for _ in range(2):
-            g, = torch.autograd.grad(c(x).sum(), x, create_graph=True)
+            (g,) = torch.autograd.grad(c(x).sum(), x, create_graph=True)
             ((g.norm() - 1) ** 2 + c(x).sum()).backward()
         return [x.grad, *[p.grad for p in m.parameters()]]
 
@@ -345,7 +348,7 @@ def test_third_derivative():
         g = f(x).sum()
         out = []
         for _ in range(3):
-            g, = torch.autograd.grad(g.sum(), x, create_graph=True)
+            (g,) = torch.autograd.grad(g.sum(), x, create_graph=True)
             out.append(g)
         return out
 
@@ -356,7 +359,7 @@ def test_double_backward_keeps_dropout():
     def program(f):
         x = leaf(20)
         torch.manual_seed(3)
-        g, = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+        (g,) = torch.autograd.grad(f(x).sum(), x, create_graph=True)
         state = torch.get_rng_state()
         g.sum().backward()
         return [g, x.grad, state]
@@ -368,7 +371,7 @@ def test_double_backward_with_dependent_inputs():
     def program(f):
         x = leaf(3)
         y = x * 2
-        g, = torch.autograd.grad(f(x, y).sum(), x, create_graph=True)
+        (g,) = torch.autograd.grad(f(x, y).sum(), x, create_graph=True)
         g.sum().backward()
         return [g, x.grad]
 
@@ -381,7 +384,7 @@ def test_double_backward_with_batch_norm():
         m = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Sigmoid())
         c = f(m)
         x = leaf(5, 4)
-        g, = torch.autograd.grad(c(x).sum(), x, create_graph=True)
+        (g,) = torch.autograd.grad(c(x).sum(), x, create_graph=True)
         g.pow(2).sum().backward()
         return [x.grad, *[p.grad for p in m.parameters()], *m.buffers()]
 
@@ -398,7 +401,11 @@ def test_anomaly_mode():
     c(leaf(3).detach().abs().requires_grad_()).sum().backward()
     texts = []
     for g in (f, c):
-        with torch.autograd.detect_anomaly(check_nan=True), pytest.raises(RuntimeError) as e, pytest.warns(UserWarning):
+        with (
+            torch.autograd.detect_anomaly(check_nan=True),
+            pytest.raises(RuntimeError) as e,
+            pytest.warns(UserWarning),
+        ):
             g(torch.zeros(3, requires_grad=True)).sum().backward()
         texts.append(str(e.value))
     assert texts[0] == texts[1] and "SqrtBackward0" in texts[0]
@@ -528,7 +535,7 @@ def test_autograd_function_inside():
 
         @staticmethod
         def backward(ctx, g):
-            x, = ctx.saved_tensors
+            (x,) = ctx.saved_tensors
             return 3 * g * x
 
     def program(f):
@@ -544,11 +551,11 @@ def test_other_threads():
     f = lambda x: x.sin() * x  # noqa: E731
     c = magneto.compile(f)
     x = leaf(100)
-    want, = torch.autograd.grad(f(x).sum(), x)
+    (want,) = torch.autograd.grad(f(x).sum(), x)
     got, outs = [None] * 8, [c(x) for _ in range(8)]
 
     def work(i):
-        got[i], = torch.autograd.grad(outs[i].sum() if i % 2 else c(x).sum(), x)
+        (got[i],) = torch.autograd.grad(outs[i].sum() if i % 2 else c(x).sum(), x)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
     for t in threads:
@@ -600,7 +607,9 @@ def test_backward_frees_what_was_saved():
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean"])
-@pytest.mark.parametrize("dtypes", [(torch.float32, torch.float64), (torch.float64, torch.float32), (torch.float32, torch.int64)])
+@pytest.mark.parametrize(
+    "dtypes", [(torch.float32, torch.float64), (torch.float64, torch.float32), (torch.float32, torch.int64)]
+)
 def test_margins_of_another_dtype(dtypes, reduction):
     """The kernel gives self's dtype and layout, the meta kernel those that both promote to."""
 

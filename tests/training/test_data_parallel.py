@@ -14,7 +14,9 @@ from torch import nn
 import magneto
 from support import assert_rounding, counts
 
-pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="torch without gloo")
+pytestmark = pytest.mark.skipif(
+    not dist.is_available() or not dist.is_gloo_available(), reason="torch without gloo"
+)
 events = []
 
 
@@ -32,7 +34,8 @@ def mark_backward(x: torch.Tensor, n: int) -> torch.Tensor:
 mark.register_fake(lambda x, n: torch.empty_like(x))
 mark_backward.register_fake(lambda x, n: torch.empty_like(x))
 mark.register_autograd(
-    lambda ctx, g: (mark_backward(g, ctx.n), None), setup_context=lambda ctx, inputs, output: setattr(ctx, "n", inputs[1])
+    lambda ctx, g: (mark_backward(g, ctx.n), None),
+    setup_context=lambda ctx, inputs, output: setattr(ctx, "n", inputs[1]),
 )
 
 
@@ -108,7 +111,11 @@ def worker(rank, file):
             got, order = run(kind, where, rank)
             s = counts()
             assert s.joint_graphs and not s.fallbacks, (kind, where, s)
-            assert "layer 0" in order[1:] and "reduce" in order[: order.index("layer 0")], (kind, where, order)
+            assert "layer 0" in order[1:] and "reduce" in order[: order.index("layer 0")], (
+                kind,
+                where,
+                order,
+            )
             assert order.count("reduce") >= 3, (kind, where, order)
             for p, q in zip(want, got):
                 torch.testing.assert_close(q, p)
@@ -172,7 +179,9 @@ def test_parts_under_create_graph_and_anomaly_mode(alone):
         return torch.autograd.grad(sum(g.square().sum() for g in grads), p)
 
     def eager(p, x):
-        return penalty(lambda x: F.linear(F.linear(x, *p[:2]).tanh(), *p[2:4]) + sum(q.sum() for q in p[4:]), p, x)
+        return penalty(
+            lambda x: F.linear(F.linear(x, *p[:2]).tanh(), *p[2:4]) + sum(q.sum() for q in p[4:]), p, x
+        )
 
     p = list(m.parameters())
     want, exact = eager(p, x), eager([q.detach().double().requires_grad_() for q in p], x.double())
@@ -205,7 +214,9 @@ def test_a_hook_sees_the_buckets_of_eager(cap, alone):
 
     def buckets(wrap):
         torch.manual_seed(0)
-        m = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 4))
+        m = nn.Sequential(
+            nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 4)
+        )
         d = nn.parallel.DistributedDataParallel(wrap(m), bucket_cap_mb=cap)
         name, seen = {id(p): n for n, p in m.named_parameters()}, []
 

@@ -1,4 +1,5 @@
 """Bad input of training programs gives eager's own errors; helpers of optimizers that keep state of their own."""
+
 import pytest
 import torch
 from programs import Registry, leaf, mlp
@@ -80,7 +81,12 @@ def averaged_models(C):
 
     f = C(step)
     losses = [f(torch.randn(4, 3)) for _ in range(6)]
-    return losses, [p.detach() for p in mean.parameters()], list(moving.buffers()), [p.detach() for p in moving.parameters()]
+    return (
+        losses,
+        [p.detach() for p in mean.parameters()],
+        list(moving.buffers()),
+        [p.detach() for p in moving.parameters()],
+    )
 
 
 @program(graphs=None)

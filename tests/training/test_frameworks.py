@@ -34,7 +34,9 @@ def tokens(n):
 
 def images(n):
     g = torch.Generator().manual_seed(1)
-    return [(torch.randn(8, 3, 32, 32, generator=g), torch.randint(0, 10, (8,), generator=g)) for _ in range(n)]
+    return [
+        (torch.randn(8, 3, 32, 32, generator=g), torch.randint(0, 10, (8,), generator=g)) for _ in range(n)
+    ]
 
 
 def vision(name):
@@ -42,7 +44,9 @@ def vision(name):
 
     torch.manual_seed(0)
     if name == "densenet":
-        return torchvision.models.DenseNet(growth_rate=8, block_config=(2, 3, 2), num_init_features=16, num_classes=10)
+        return torchvision.models.DenseNet(
+            growth_rate=8, block_config=(2, 3, 2), num_init_features=16, num_classes=10
+        )
     return torchvision.models.resnet18(num_classes=10)
 
 
@@ -188,7 +192,10 @@ class Pictures(torch.utils.data.Dataset):
         return {"pixels": self.x[i], "labels": self.y[i]}
 
 
-LONG = {"gpt2": (lambda: gpt2().double(), Tokens, 300), "resnet18": (lambda: Classifier().double(), Pictures, 200)}
+LONG = {
+    "gpt2": (lambda: gpt2().double(), Tokens, 300),
+    "resnet18": (lambda: Classifier().double(), Pictures, 200),
+}
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 """autograd.Function inside of compiled functions, and torch.utils.checkpoint around and inside."""
+
 from types import SimpleNamespace
 
 import pytest
@@ -23,7 +24,7 @@ class Cube(Function):
 
     @staticmethod
     def backward(ctx, g):
-        x, = ctx.saved_tensors
+        (x,) = ctx.saved_tensors
         return 2 * g * x * x  # on purpose not the derivative
 
 
@@ -103,7 +104,7 @@ class Outer(Function):
 
     @staticmethod
     def backward(ctx, g):
-        x, = ctx.saved_tensors
+        (x,) = ctx.saved_tensors
         return Cube.apply(g) * x
 
 
@@ -190,7 +191,7 @@ def function_without_gradients(C):
 def function_differentiated_twice(C):
     x = leaf(3)
     y = C(lambda x: Cube.apply(x.sin()))(x)
-    g, = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     g.sum().backward()
     return [g, x.grad]
 
@@ -452,7 +453,11 @@ def whole_step_with_a_function(C):
 class Block(torch.nn.Module):
     def __init__(self, n=4, dropout=0.0):
         super().__init__()
-        self.a, self.b, self.d = torch.nn.Linear(n, 4 * n), torch.nn.Linear(4 * n, n), torch.nn.Dropout(dropout)
+        self.a, self.b, self.d = (
+            torch.nn.Linear(n, 4 * n),
+            torch.nn.Linear(4 * n, n),
+            torch.nn.Dropout(dropout),
+        )
 
     def forward(self, x):
         return x + self.d(self.b(torch.nn.functional.gelu(self.a(x))))
@@ -566,11 +571,21 @@ def checkpoint_with_a_selective_policy(C):
     from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
     def policy(ctx, op, *args, **kwargs):
-        return CheckpointPolicy.MUST_SAVE if op is torch.ops.aten.mm.default else CheckpointPolicy.PREFER_RECOMPUTE
+        return (
+            CheckpointPolicy.MUST_SAVE
+            if op is torch.ops.aten.mm.default
+            else CheckpointPolicy.PREFER_RECOMPUTE
+        )
 
     x = leaf(3, 3)
-    f = C(lambda x: checkpoint(lambda y: (y @ y).sin() @ y, x, use_reentrant=False,
-                               context_fn=partial(create_selective_checkpoint_contexts, policy)))
+    f = C(
+        lambda x: checkpoint(
+            lambda y: (y @ y).sin() @ y,
+            x,
+            use_reentrant=False,
+            context_fn=partial(create_selective_checkpoint_contexts, policy),
+        )
+    )
     f(x).sum().backward()
     return [x.grad]
 
@@ -681,7 +696,9 @@ class Sized(Function):
         return g.view(ctx.size, 2) * ctx.n * ctx.settings["scale"], None, None
 
 
-@pytest.mark.parametrize("argument", [lambda x: (2, {"scale": 3}), lambda x: (x.shape[0], {"scale": x.shape[0] + 1})])
+@pytest.mark.parametrize(
+    "argument", [lambda x: (2, {"scale": 3}), lambda x: (x.shape[0], {"scale": x.shape[0] + 1})]
+)
 def test_a_function_at_any_size_needs_two_recordings(argument):
     def f(x):
         return Sized.apply(x.sin(), *argument(x)).cos().sum()
@@ -744,7 +761,12 @@ def rows_written(out, x):
 
 @pytest.mark.parametrize(
     "f",
-    [lambda out, x: out.copy_(double(x) * 3), lambda out, x: torch._foreach_add_([out], [double(x)])[0], lambda out, x: torch._foreach_add_([out], [x * 2])[0], rows_written],
+    [
+        lambda out, x: out.copy_(double(x) * 3),
+        lambda out, x: torch._foreach_add_([out], [double(x)])[0],
+        lambda out, x: torch._foreach_add_([out], [x * 2])[0],
+        rows_written,
+    ],
     ids=["copy", "list", "list of aten's", "rows"],
 )
 def test_older_tensor_written_with_what_an_operator_differentiates_itself(f):
@@ -760,7 +782,9 @@ def test_older_tensor_written_with_what_an_operator_differentiates_itself(f):
 def test_written_statistics_do_not_make_a_graph_run_op_by_op():
     """They are written by an op that autograd tracks, and are no part of what it gives."""
     weight, bias, mean, var = torch.ones(3), torch.zeros(3), torch.zeros(3), torch.ones(3)
-    f = magneto.compile(lambda x: torch.ops.aten._native_batch_norm_legit(x, weight, bias, mean, var, True, 0.1, 1e-5)[0] * 2)
+    f = magneto.compile(
+        lambda x: torch.ops.aten._native_batch_norm_legit(x, weight, bias, mean, var, True, 0.1, 1e-5)[0] * 2
+    )
     f(torch.randn(4, 3, requires_grad=True)).sum().backward()
     assert counts().joint_graphs == 1 and not mean.requires_grad and mean.abs().sum() > 0
 

@@ -1,4 +1,5 @@
 """Random training programs leave behind what eager leaves: results, gradients (None or zeros), hooks' arguments, errors, states."""
+
 import linecache
 import os
 

@@ -1,4 +1,5 @@
 """torch.autograd's functions, options, hooks and errors with compiled functions in the gradient graph."""
+
 import threading
 
 import pytest
@@ -77,7 +78,11 @@ def jacobian_of_compiled(C):
 def hessian_of_compiled(C):
     x = leaf(3)
     f = C(lambda x: (x.sin() * x).sum())
-    return [torch.autograd.functional.hessian(f, x), torch.autograd.functional.vjp(f, x), torch.autograd.functional.hvp(f, x, torch.ones(3))]
+    return [
+        torch.autograd.functional.hessian(f, x),
+        torch.autograd.functional.vjp(f, x),
+        torch.autograd.functional.hvp(f, x, torch.ones(3)),
+    ]
 
 
 @program()
@@ -342,7 +347,9 @@ def multi_grad_hook(C):
     seen = []
     x, y = leaf(3), leaf(3)
     a, b = C(poly)(x, y)
-    torch.autograd.graph.register_multi_grad_hook([a, b, x], lambda gs: seen.append([None if g is None else g.clone() for g in gs]))
+    torch.autograd.graph.register_multi_grad_hook(
+        [a, b, x], lambda gs: seen.append([None if g is None else g.clone() for g in gs])
+    )
     (a + b).sum().backward()
     return [seen, grads(x, y)]
 
@@ -352,7 +359,9 @@ def multi_grad_hook_on_a_result_that_is_not_reached(C):
     seen = []
     x, y = leaf(3), leaf(3)
     a, b = C(poly)(x, y)
-    torch.autograd.graph.register_multi_grad_hook([a, x], lambda gs: seen.append([None if g is None else g.clone() for g in gs]))
+    torch.autograd.graph.register_multi_grad_hook(
+        [a, x], lambda gs: seen.append([None if g is None else g.clone() for g in gs])
+    )
     torch.autograd.graph.register_multi_grad_hook([b, a], lambda g: seen.append(g.clone()), mode="any")
     a.sum().backward()
     return [seen, grads(x, y)]
@@ -396,7 +405,13 @@ def grad_fn_is_walkable(C):
     x, y = leaf(3), leaf(3)
     a, b = C(poly)(x, y)
     fn = a.grad_fn
-    return [fn is not None, b.grad_fn is not None, len(fn.next_functions) > 0, callable(fn.name), isinstance(fn.metadata, dict)]
+    return [
+        fn is not None,
+        b.grad_fn is not None,
+        len(fn.next_functions) > 0,
+        callable(fn.name),
+        isinstance(fn.metadata, dict),
+    ]
 
 
 @program()
@@ -473,7 +488,7 @@ def penalty_inside(C):
 
     def f(x):
         x = x.detach().requires_grad_()
-        g, = grad(m(x).sum(), x, create_graph=True)
+        (g,) = grad(m(x).sum(), x, create_graph=True)
         return ((g.norm(2, 1) - 1) ** 2).mean()
 
     y = C(f)(torch.randn(5, 4))
@@ -489,7 +504,7 @@ def forces_inside(C):
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             e = m(x).sum()
-            g, = grad(e, x)
+            (g,) = grad(e, x)
         return e.detach(), -g
 
     return C(f)(torch.randn(5, 4))
@@ -501,7 +516,7 @@ def double_backward_of_a_module(C):
     f = C(m)
     x = leaf(5, 4)
     y = f(x)
-    g, = grad(y.sum(), x, create_graph=True)
+    (g,) = grad(y.sum(), x, create_graph=True)
     (g.pow(2).sum() + y.sum()).backward()
     return [g, x.grad, grads(m)]
 
@@ -523,7 +538,7 @@ def double_backward_with_views_and_aside(C):
 
     x = leaf(3, 2)
     a, b, i, _ = C(f)(x)
-    g, = grad(a.pow(3).sum() + b.sum(), x, create_graph=True)
+    (g,) = grad(a.pow(3).sum() + b.sum(), x, create_graph=True)
     g.pow(2).sum().backward()
     return [g, i, x.grad]
 
@@ -541,7 +556,7 @@ def double_backward_with_undefined(C):
 def hook_on_the_gradient_of_a_gradient(C):
     x = leaf(3)
     a = C(lambda x: x.sin() * x)(x)
-    g, = grad(a.sum(), x, create_graph=True)
+    (g,) = grad(a.sum(), x, create_graph=True)
     seen = []
     g.register_hook(lambda t: seen.append(t.clone()))
     g.pow(2).sum().backward()
@@ -684,7 +699,13 @@ def result_numpy_is_an_error(C):
 def functional_losses(C):
     m = mlp()
     x, y = torch.randn(6, 4), torch.randint(0, 3, (6,))
-    f = C(lambda x, y: (F.cross_entropy(m(x), y, label_smoothing=0.1), F.mse_loss(m(x), x[:, :3]), F.huber_loss(m(x), x[:, 1:])))
+    f = C(
+        lambda x, y: (
+            F.cross_entropy(m(x), y, label_smoothing=0.1),
+            F.mse_loss(m(x), x[:, :3]),
+            F.huber_loss(m(x), x[:, 1:]),
+        )
+    )
     out = f(x, y)
     sum(out).backward()
     return [out, grads(m)]

@@ -1,4 +1,5 @@
 """Leaves of autograd that a compiled function makes, and gradients that it assigns."""
+
 import pytest
 import torch
 from torch import nn
@@ -54,7 +55,9 @@ def test_both_names_of_grad():
 
     c = magneto.compile(f)
     for _ in range(2):
-        pairs = [(torch.ones(3, requires_grad=True), torch.full((3,), 2.0, requires_grad=True)) for _ in range(2)]
+        pairs = [
+            (torch.ones(3, requires_grad=True), torch.full((3,), 2.0, requires_grad=True)) for _ in range(2)
+        ]
         want, got = f(*pairs[0]), c(*pairs[1])
         torch.testing.assert_close(got, want)
         for a, b in zip(*pairs):
@@ -121,14 +124,23 @@ def attack(m, d, om, od, x, on):
 def test_older_leaves_are_switched_in_a_step(step):
     def run(compiled):
         torch.manual_seed(0)
-        m, d = (torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, n)).double() for n in (4, 1))
+        m, d = (
+            torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, n)).double()
+            for n in (4, 1)
+        )
         om, od = (torch.optim.SGD(k.parameters(), 0.1, momentum=0.9) for k in (m, d))
         f = magneto.compile(step) if compiled else step
         seen = []
         for i in range(8):
             x = torch.randn(3, 4, dtype=torch.float64)
-            seen.append((f(m, d, om, od, x, i % 3 != 0).item(), x.requires_grad, x.grad is None,
-                         [(p.requires_grad, p.grad is None) for k in (m, d) for p in k.parameters()]))
+            seen.append(
+                (
+                    f(m, d, om, od, x, i % 3 != 0).item(),
+                    x.requires_grad,
+                    x.grad is None,
+                    [(p.requires_grad, p.grad is None) for k in (m, d) for p in k.parameters()],
+                )
+            )
         return seen, [p.detach() for k in (m, d) for p in k.parameters()]
 
     magneto.reset()
@@ -151,7 +163,9 @@ def test_older_leaves_are_switched_where_results_want_gradients():
             m.zero_grad()
             x = torch.ones(2, 3, requires_grad=True)
             fn(x, on).backward()
-            res.append([x.grad] + [torch.zeros(()) if p.grad is None else p.grad.clone() for p in m.parameters()])
+            res.append(
+                [x.grad] + [torch.zeros(()) if p.grad is None else p.grad.clone() for p in m.parameters()]
+            )
             assert all(p.requires_grad == on for p in m.parameters())
         torch.testing.assert_close(*res)
     with pytest.raises(RuntimeError, match="floating point"):
@@ -202,7 +216,14 @@ def test_leaves_whose_data_was_assigned_are_updated_in_the_same_graph():
 
         losses = [step(torch.randn(5, 4).double(), torch.randn(5, 2).double()) for _ in range(4)]
         same = [p.data_ptr() == opt.state[p]["old"].data_ptr() for p in m.parameters()]
-        results.append((losses, list(m.parameters()), [opt.base.state[p]["momentum_buffer"] for p in m.parameters()], same))
+        results.append(
+            (
+                losses,
+                list(m.parameters()),
+                [opt.base.state[p]["momentum_buffer"] for p in m.parameters()],
+                same,
+            )
+        )
     torch.testing.assert_close(*results)
     s = counts()
     assert s.graphs == 2 and not s.reasons, s

@@ -1,5 +1,6 @@
 """Which gradients exist is eager's choice, however many results a compiled graph has: results that a loss does not reach leave no
 gradients of zeros, and no NaN where a derivative is infinite."""
+
 import pytest
 import torch
 
@@ -51,6 +52,7 @@ def test_gradients_that_exist(n, whole):
 @pytest.mark.parametrize("n", COUNTS)
 def test_undefined_gradients_do_not_meet_infinite_derivatives(n):
     """sqrt has an infinite derivative at zero: zeros in place of an undefined gradient would make it NaN."""
+
     def f(x):
         return [x * (k + 1) if k == n - 1 else (x * k).sqrt() for k in range(n)]
 

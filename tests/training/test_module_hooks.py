@@ -1,4 +1,5 @@
 """Backward hooks of modules in steps that run their own backward pass: one graph, their side effects replayed."""
+
 import pytest
 import torch
 from programs import Registry, grads, mlp

@@ -1,4 +1,5 @@
 """What a compiled function under autograd returns and writes: several results, aliases, in-place ops, parts without gradients."""
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,9 @@ program = Registry()
 
 @program()
 def many_results(C):
-    f = C(lambda x, y: (x * y, x.sum(), (x > 0), x.argmax(0), y.detach() * 2, {"a": x + 1, "b": [y.exp(), 3]}))
+    f = C(
+        lambda x, y: (x * y, x.sum(), (x > 0), x.argmax(0), y.detach() * 2, {"a": x + 1, "b": [y.exp(), 3]})
+    )
     x, y = leaf(3, 4), leaf(3, 4)
     out = f(x, y)
     torch.autograd.backward([out[0].sum(), out[5]["b"][0].sum()])
@@ -54,7 +57,13 @@ def result_with_undefined_tangent_and_saved(C):
 @program(graphs=2, joint=2)
 def infinite_derivative_behind_an_undefined_tangent(C):
     """Zeros for an undefined tangent would become NaN."""
-    f = C(lambda x, y: ((x * 0).sqrt() + y, (x * y).sum(0), torch.cat([x.sin(), (y * 0).norm(dim=1, keepdim=True)], 1)))
+    f = C(
+        lambda x, y: (
+            (x * 0).sqrt() + y,
+            (x * y).sum(0),
+            torch.cat([x.sin(), (y * 0).norm(dim=1, keepdim=True)], 1),
+        )
+    )
     res = []
     for n in (3, 4, 5):
         for use in ([1], [2], [1], [1, 2]):
@@ -168,7 +177,11 @@ def expanded_result(C):
 def strides_of_gradients(C):
     res = []
     f = C(lambda x: (x * 3).relu())
-    for x in (leaf(4, 5), torch.randn(5, 4).t().requires_grad_(), torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last).requires_grad_()):
+    for x in (
+        leaf(4, 5),
+        torch.randn(5, 4).t().requires_grad_(),
+        torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last).requires_grad_(),
+    ):
         y = f(x)
         y.sum().backward()
         res += [y, x.grad]
@@ -507,7 +520,12 @@ def out_arguments(C):
 
 @program()
 def relu_in_place_modules(C):
-    m = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.ReLU(inplace=True), torch.nn.Linear(5, 3), torch.nn.ReLU6(inplace=True))
+    m = torch.nn.Sequential(
+        torch.nn.Linear(4, 5),
+        torch.nn.ReLU(inplace=True),
+        torch.nn.Linear(5, 3),
+        torch.nn.ReLU6(inplace=True),
+    )
     x = leaf(2, 4)
     y = C(m)(x)
     y.pow(2).sum().backward()

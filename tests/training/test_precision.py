@@ -1,4 +1,5 @@
 """Mixed precision: autocast around and inside of compiled functions, GradScaler, parameters in 16 bits."""
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,13 +14,21 @@ TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def net():
-    return torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
-                               torch.nn.Flatten(), torch.nn.Linear(8 * 36, 16), torch.nn.LayerNorm(16), torch.nn.GELU(),
-                               torch.nn.Linear(16, 4))
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8 * 36, 16),
+        torch.nn.LayerNorm(16),
+        torch.nn.GELU(),
+        torch.nn.Linear(16, 4),
+    )
 
 
 def each_type(f):
     for name, dtype in TYPES.items():
+
         def run(C, dtype=dtype):
             return f(C, dtype)
 

@@ -1,4 +1,5 @@
 """Random numbers in compiled training: reproducible, the same in forward and backward, the generator moves on."""
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,9 +18,13 @@ OPS = {
     "normal_": lambda x: x * torch.empty_like(x).normal_(1, 2),
     "uniform_": lambda x: x * torch.empty_like(x).uniform_(-1, 1),
     "dropout of a transpose": lambda x: F.dropout(F.gelu(x.t()), 0.3),
-    "dropout of channels last": lambda x: F.dropout(x.view(2, 3, 4, 2).to(memory_format=torch.channels_last), 0.3),
+    "dropout of channels last": lambda x: F.dropout(
+        x.view(2, 3, 4, 2).to(memory_format=torch.channels_last), 0.3
+    ),
     "bernoulli_ of a slice": lambda x: x[:, ::2] * torch.zeros_like(x).t()[::2].bernoulli_(0.4).t(),
-    "bernoulli_ of tensors": lambda x: x.t() * torch.empty_like(x.t()).bernoulli_(torch.linspace(0.1, 0.9, 8)),
+    "bernoulli_ of tensors": lambda x: (
+        x.t() * torch.empty_like(x.t()).bernoulli_(torch.linspace(0.1, 0.9, 8))
+    ),
     "exponential_ of a transpose": lambda x: x.t() * torch.empty_like(x.t()).exponential_(),
     "randint": lambda x: x * torch.randint(0, 5, x.shape),
     "randperm": lambda x: x[torch.randperm(x.shape[0])],

@@ -55,7 +55,11 @@ def test_states_go_in_and_gradients_come_out(kind):
     m = kind(3, 5, 2)
     c = magneto.compile(lambda x, *h: flat(m(x, h if kind is nn.LSTM else h[0])))
     for _ in range(3):
-        a = [torch.randn(4, 2, 3, requires_grad=True), torch.randn(2, 2, 5, requires_grad=True), torch.randn(2, 2, 5, requires_grad=True)]
+        a = [
+            torch.randn(4, 2, 3, requires_grad=True),
+            torch.randn(2, 2, 5, requires_grad=True),
+            torch.randn(2, 2, 5, requires_grad=True),
+        ]
         b = [clone(t) for t in a]
         for leaves, f in ((a, lambda x, *h: flat(m(x, h if kind is nn.LSTM else h[0]))), (b, c)):
             m.zero_grad()

@@ -1,4 +1,5 @@
 """A result that other results are computed from, such as (features, logits): whoever looks at its gradient sees eager's."""
+
 import pytest
 import torch
 from magneto import _magneto
@@ -83,7 +84,9 @@ def retained_and_differentiated(m, f, out):
 
 
 def batched(m, f, out):
-    return torch.autograd.grad(out, f, torch.eye(3, dtype=torch.float64)[:, None].expand(3, 2, 3), is_grads_batched=True)
+    return torch.autograd.grad(
+        out, f, torch.eye(3, dtype=torch.float64)[:, None].expand(3, 2, 3), is_grads_batched=True
+    )
 
 
 def both_passes(m, f, out):

@@ -1,4 +1,5 @@
 """What comes out of a compiled function under autograd: values, gradients, aliasing, flags."""
+
 import pytest
 import torch
 from training import check, check_module, same
@@ -236,13 +237,20 @@ def test_buffer_read_and_saved():
 
 
 def test_batch_norm():
-    check_module(lambda: torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()),
-                 (torch.randn(2, 3, 8, 8),), steps=5)
+    check_module(
+        lambda: torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()),
+        (torch.randn(2, 3, 8, 8),),
+        steps=5,
+    )
 
 
 def test_dropout():
-    check_module(lambda: torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.5), torch.nn.GELU(), torch.nn.Linear(16, 4)),
-                 (torch.randn(5, 8),))
+    check_module(
+        lambda: torch.nn.Sequential(
+            torch.nn.Linear(8, 16), torch.nn.Dropout(0.5), torch.nn.GELU(), torch.nn.Linear(16, 4)
+        ),
+        (torch.randn(5, 8),),
+    )
 
 
 def test_unused_parameter():
@@ -300,7 +308,11 @@ def test_embedding_and_loss():
 
 def test_index_and_scatter():
     def f(x, i):
-        return x[i].sum(0), x.gather(0, i[:, None].expand(3, 4)), torch.zeros(3, 4).scatter_add(0, i[:, None].expand(3, 4), x)
+        return (
+            x[i].sum(0),
+            x.gather(0, i[:, None].expand(3, 4)),
+            torch.zeros(3, 4).scatter_add(0, i[:, None].expand(3, 4), x),
+        )
 
     check(f, leaf(3, 4), torch.tensor([0, 2, 2]))
 
@@ -345,23 +357,40 @@ def test_requires_grad_switches():
 
 def test_convolutions_of_a_backward_graph():
     """Small and large weights: their convolution_backward runs on channels-last and on contiguous data."""
+
     def make():
-        return torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 16, 3, groups=2),
-                                   torch.nn.SiLU(), torch.nn.MaxPool2d(3), torch.nn.Conv2d(16, 64, 5), torch.nn.ReLU())
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(3, 8, 3),
+            torch.nn.BatchNorm2d(8),
+            torch.nn.ReLU(),
+            torch.nn.Conv2d(8, 16, 3, groups=2),
+            torch.nn.SiLU(),
+            torch.nn.MaxPool2d(3),
+            torch.nn.Conv2d(16, 64, 5),
+            torch.nn.ReLU(),
+        )
 
     check_module(make, (torch.randn(2, 3, 20, 20),))
 
 
-@pytest.mark.parametrize("size,options", [
-    (4, {"dilation": 2, "padding": 2}),
-    (4, {"dilation": 2, "padding": 2, "groups": 32}),
-    (2, {"padding": 1}),
-    (7, {"dilation": 3, "padding": 3, "bias": False, "stride": 2}),
-])
+@pytest.mark.parametrize(
+    "size,options",
+    [
+        (4, {"dilation": 2, "padding": 2}),
+        (4, {"dilation": 2, "padding": 2, "groups": 32}),
+        (2, {"padding": 1}),
+        (7, {"dilation": 3, "padding": 3, "bias": False, "stride": 2}),
+    ],
+)
 def test_gradients_of_convolutions_without_a_channels_last_kernel(size, options):
     """The library runs them on data of another format.  ATen's would copy the weight to channels-last and its gradient back."""
-    m = torch.nn.Sequential(torch.nn.Conv2d(8, 32, 1), torch.nn.ReLU(), torch.nn.Conv2d(32, 64, 3, **options), torch.nn.ReLU(),
-                            torch.nn.Conv2d(64, 8, 1))
+    m = torch.nn.Sequential(
+        torch.nn.Conv2d(8, 32, 1),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(32, 64, 3, **options),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(64, 8, 1),
+    )
     x = torch.randn(2, 8, size, size)
 
     def f(x):
@@ -412,7 +441,9 @@ def test_growing_concatenations(shown):
     assert len(set(starts)) == len(starts)
 
 
-@pytest.mark.parametrize("rank,kernel,batch", [(2, 1, 1), (2, 3, 1), (2, 1, 2), (3, 3, 1), (3, 3, 2), (3, 5, 1)])
+@pytest.mark.parametrize(
+    "rank,kernel,batch", [(2, 1, 1), (2, 3, 1), (2, 1, 2), (3, 3, 1), (3, 3, 2), (3, 5, 1)]
+)
 def test_conv_of_small_channels_last_input(rank, kernel, batch):
     """ATen's own kernels for one small image choose other layouts than mkldnn's."""
     form = torch.channels_last if rank == 2 else torch.channels_last_3d

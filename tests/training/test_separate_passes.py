@@ -1,4 +1,5 @@
 """Results of one compiled call that are differentiated one after the other: what eager frees of them, and when."""
+
 import gc
 import weakref
 
@@ -62,7 +63,9 @@ def a_step_between(C):
 @program()
 def what_the_second_pass_reads_was_modified(C):
     a, b = pair()
-    first, second = C(lambda x: (a(x).pow(2).sum(), b(x * 2).exp().sum()))(torch.randn(3, 4, requires_grad=True))
+    first, second = C(lambda x: (a(x).pow(2).sum(), b(x * 2).exp().sum()))(
+        torch.randn(3, 4, requires_grad=True)
+    )
     first.backward()
     with torch.no_grad():
         b.weight.add_(1)

@@ -1,4 +1,5 @@
 """FSDP2: compiled modules whose parameters are sharded over two processes train as in eager."""
+
 from __future__ import annotations
 
 import os
@@ -11,7 +12,9 @@ from torch import nn
 import magneto
 from support import counts
 
-pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="torch without gloo")
+pytestmark = pytest.mark.skipif(
+    not dist.is_available() or not dist.is_gloo_available(), reason="torch without gloo"
+)
 
 
 def train(where, rank, mesh, cls=torch.optim.SGD, **options):
@@ -19,7 +22,12 @@ def train(where, rank, mesh, cls=torch.optim.SGD, **options):
     from torch.distributed.fsdp import fully_shard
 
     torch.manual_seed(0)
-    m = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.LayerNorm(16)), nn.Linear(16, 4))
+    m = nn.Sequential(
+        nn.Linear(8, 16),
+        nn.Tanh(),
+        nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.LayerNorm(16)),
+        nn.Linear(16, 4),
+    )
     for part in (m[0], m[2], m):
         fully_shard(part, mesh=mesh, **options)
     f = magneto.compile(m) if where == "outside" else m

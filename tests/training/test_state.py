@@ -1,4 +1,5 @@
 """State that forward keeps: statistics, counters, power iterations, moving averages; equal to eager after many steps."""
+
 import copy
 
 import pytest
@@ -96,19 +97,38 @@ def old_weight():
 
 MODELS = {
     "batch_norm": (lambda: nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Tanh()), 1),
-    "batch_norm_cumulative": (lambda: nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6, momentum=None), nn.Tanh()), None),
-    "batch_norm_untracked": (lambda: nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6, track_running_stats=False), nn.Tanh()), 1),
+    "batch_norm_cumulative": (
+        lambda: nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6, momentum=None), nn.Tanh()),
+        None,
+    ),
+    "batch_norm_untracked": (
+        lambda: nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6, track_running_stats=False), nn.Tanh()),
+        1,
+    ),
     "batch_norm_frozen": (lambda: nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6).eval(), nn.Tanh()), 1),
-    "instance_norm": (lambda: nn.Sequential(nn.Linear(6, 6), nn.Unflatten(1, (2, 3)), nn.InstanceNorm1d(2, track_running_stats=True)), 1),
-    "spectral_norm": (lambda: nn.Sequential(P.spectral_norm(nn.Linear(6, 6)), nn.Tanh(), nn.Linear(6, 6)), None),
+    "instance_norm": (
+        lambda: nn.Sequential(
+            nn.Linear(6, 6), nn.Unflatten(1, (2, 3)), nn.InstanceNorm1d(2, track_running_stats=True)
+        ),
+        1,
+    ),
+    "spectral_norm": (
+        lambda: nn.Sequential(P.spectral_norm(nn.Linear(6, 6)), nn.Tanh(), nn.Linear(6, 6)),
+        None,
+    ),
     "weight_norm": (lambda: nn.Sequential(P.weight_norm(nn.Linear(6, 6)), nn.Tanh(), nn.Linear(6, 6)), None),
     "orthogonal": (lambda: nn.Sequential(P.orthogonal(nn.Linear(6, 6)), nn.Tanh(), nn.Linear(6, 6)), None),
     "old_spectral_norm": (old_spectral, None),
     "old_weight_norm": (old_weight, None),
     "ema": (Ema, 1),
-    "reassigned": (Reassigned, None), "attribute": (Attribute, None), "in_a_list": (InAList, None),
+    "reassigned": (Reassigned, None),
+    "attribute": (Attribute, None),
+    "in_a_list": (InAList, None),
     "quantizer": (Quantizer, 1),
-    "shared_layer": (lambda: (lambda l: nn.Sequential(l, nn.BatchNorm1d(6), nn.Tanh(), l))(nn.Linear(6, 6)), 1),
+    "shared_layer": (
+        lambda: (lambda l: nn.Sequential(l, nn.BatchNorm1d(6), nn.Tanh(), l))(nn.Linear(6, 6)),
+        1,
+    ),
     "gru": (lambda: nn.GRUCell(6, 6), 1),
 }
 

@@ -19,7 +19,9 @@ CLIP = nn.utils.clip_grad_norm_
 
 def net() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16, momentum=0.2), nn.Tanh(), nn.Dropout(0.2), nn.Linear(16, 4)).double()
+    return nn.Sequential(
+        nn.Linear(8, 16), nn.BatchNorm1d(16, momentum=0.2), nn.Tanh(), nn.Dropout(0.2), nn.Linear(16, 4)
+    ).double()
 
 
 def asserts(loss, m, opt):
@@ -45,7 +47,10 @@ def skips(loss, m, opt):
 
 def asks_each_gradient(loss, m, opt):
     loss.backward()
-    if not any(torch.isnan(p.grad).any() for p in m.parameters()) and sum(p.grad.isinf().sum().item() for p in m.parameters()) == 0:
+    if (
+        not any(torch.isnan(p.grad).any() for p in m.parameters())
+        and sum(p.grad.isinf().sum().item() for p in m.parameters()) == 0
+    ):
         opt.step()
 
 
@@ -86,7 +91,12 @@ def run(way, compiled, bad, sizes=(6,), n=7):
             results.append((type(e).__name__, str(e).split("\n")[0]))
         breaks.append(counts().breaks)
     state = [*m.state_dict().values(), *(b for s in opt.state.values() for b in s.values())]
-    return results, [t.detach() for t in state], [p._version for p in m.parameters()] + [torch.rand(1).item()], breaks
+    return (
+        results,
+        [t.detach() for t in state],
+        [p._version for p in m.parameters()] + [torch.rand(1).item()],
+        breaks,
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +107,10 @@ def fresh():
 def same(a, b):
     assert len(a[0]) == len(b[0])
     for p, q in zip(a[0], b[0]):
-        assert p == q if isinstance(p, tuple) else math.isclose(p, q, rel_tol=1e-9) or (p != p and q != q), (p, q)
+        assert p == q if isinstance(p, tuple) else math.isclose(p, q, rel_tol=1e-9) or (p != p and q != q), (
+            p,
+            q,
+        )
     for p, q in zip(a[1], b[1]):
         torch.testing.assert_close(q, p, rtol=1e-9, atol=1e-9, equal_nan=True)
     assert a[2] == b[2]
@@ -116,7 +129,10 @@ def test_sizes_that_change(way=clips):
     assert not ours[3][4]
 
 
-@pytest.mark.parametrize("cls, clip, foreach", [(torch.optim.SGD, False, False), (torch.optim.Adam, True, True), (torch.optim.AdamW, False, True)])
+@pytest.mark.parametrize(
+    "cls, clip, foreach",
+    [(torch.optim.SGD, False, False), (torch.optim.Adam, True, True), (torch.optim.AdamW, False, True)],
+)
 def test_grad_scaler(cls, clip, foreach):
     def train(compiled):
         torch.manual_seed(0)
@@ -144,7 +160,10 @@ def test_grad_scaler(cls, clip, foreach):
                 x[0, 0] = math.inf
             f(x)
             seen.append((scaler.get_scale(), scaler._get_growth_tracker(), compiled and counts().breaks))
-        return [*m.parameters(), *(b for s in opt.state.values() for b in s.values() if torch.is_tensor(b))], seen
+        return [
+            *m.parameters(),
+            *(b for s in opt.state.values() for b in s.values() if torch.is_tensor(b)),
+        ], seen
 
     (a, eager), (b, ours) = train(False), train(True)
     for p, q in zip(a, b):
@@ -186,4 +205,6 @@ def test_results_that_are_asked_for_early():
                 res.append([t.clone() for t in fn(x, w, n)] + [w.clone(), n._version, w._version])
             except AssertionError:
                 res.append([n.clone(), w.clone(), n._version, w._version])
-        assert len(res[0]) == len(res[1]) and all(torch.equal(a, b) if torch.is_tensor(a) else a == b for a, b in zip(*res))
+        assert len(res[0]) == len(res[1]) and all(
+            torch.equal(a, b) if torch.is_tensor(a) else a == b for a, b in zip(*res)
+        )

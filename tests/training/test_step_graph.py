@@ -87,7 +87,10 @@ def test_optimizers(name, foreach):
 
 def test_zero_grad_keeps_the_tensors():
     """With set_to_none=False the gradients are zeroed and added to in place: the same objects after every step."""
-    assert_steps_same(train(OPTIM.SGD, {"lr": 0.1}, False, set_to_none=False), train(OPTIM.SGD, {"lr": 0.1}, True, set_to_none=False))
+    assert_steps_same(
+        train(OPTIM.SGD, {"lr": 0.1}, False, set_to_none=False),
+        train(OPTIM.SGD, {"lr": 0.1}, True, set_to_none=False),
+    )
     assert_one_graph()
 
 
@@ -214,12 +217,18 @@ def test_optimizers_that_branch_on_their_step(cls, options, foreach):
     options = {**options, "foreach": foreach}
     assert_steps_same(train(cls, options, False, 20), train(cls, options, True, 20))
     s = counts()
-    assert not s.reasons and not s.fallbacks and s.graphs <= {OPTIM.RAdam: 3, OPTIM.ASGD: 4, OPTIM.Adafactor: 2}[cls], s
+    assert (
+        not s.reasons
+        and not s.fallbacks
+        and s.graphs <= {OPTIM.RAdam: 3, OPTIM.ASGD: 4, OPTIM.Adafactor: 2}[cls]
+    ), s
 
 
 def test_a_schedule_of_rates_beside_answers():
     make = SCHEDULERS["cosine"]
-    assert_steps_same(scheduled(OPTIM.RAdam, {"lr": 0.01}, make, False), scheduled(OPTIM.RAdam, {"lr": 0.01}, make, True))
+    assert_steps_same(
+        scheduled(OPTIM.RAdam, {"lr": 0.01}, make, False), scheduled(OPTIM.RAdam, {"lr": 0.01}, make, True)
+    )
     s = counts()
     assert not s.reasons and s.recompiles <= 3, s
 
@@ -693,7 +702,10 @@ def test_parameters_written_through_data():
             return loss.detach()
 
         f = magneto.compile(step) if compiled else step
-        losses = [f(x.double(), y, 0.1 * 0.5 * (1 + math.cos(math.pi * i / 10))) for i, (x, y) in enumerate(batches(10))]
+        losses = [
+            f(x.double(), y, 0.1 * 0.5 * (1 + math.cos(math.pi * i / 10)))
+            for i, (x, y) in enumerate(batches(10))
+        ]
         return losses, list(m.parameters()), [p.grad for p in m.parameters()]
 
     torch.testing.assert_close(run(False), run(True), rtol=1e-9, atol=1e-12)
@@ -728,7 +740,10 @@ def test_a_step_with_two_optimizers_is_one_graph():
         opts = torch.optim.Adam(made.parameters(), 0.1), torch.optim.RMSprop(judge.parameters(), 0.1)
 
         def step(x, z):
-            for opt, loss in zip(opts, (lambda: judge(made(z)).square().sum(), lambda: (judge(made(z).detach()) - judge(x)).sum())):
+            for opt, loss in zip(
+                opts,
+                (lambda: judge(made(z)).square().sum(), lambda: (judge(made(z).detach()) - judge(x)).sum()),
+            ):
                 opt.zero_grad()
                 loss().backward()
                 opt.step()

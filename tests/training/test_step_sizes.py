@@ -54,7 +54,9 @@ def experts(m, x, y):
 
 def run(loss_of, compiled, sizes, n=9):
     torch.manual_seed(0)
-    m = (Experts() if loss_of is experts else nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))).double()
+    m = (
+        Experts() if loss_of is experts else nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+    ).double()
     opt = torch.optim.SGD(m.parameters(), 0.05, momentum=0.9)
 
     def step(x, y):
@@ -179,7 +181,12 @@ def test_ctc_loss(kind, train):
         out = []
         with torch.set_grad_enabled(train):
             for k in range(4):
-                x, target, inputs, lengths = torch.randn(8, 2, 4), torch.randint(1, 6, (2, 3)), [8, 7 - k], [2, 2 + (k == 3)]
+                x, target, inputs, lengths = (
+                    torch.randn(8, 2, 4),
+                    torch.randint(1, 6, (2, 3)),
+                    [8, 7 - k],
+                    [2, 2 + (k == 3)],
+                )
                 target = target.flatten()[: sum(lengths)] if kind == "joined" else target
                 args = (inputs, lengths) if kind == "list" else (torch.tensor(inputs), torch.tensor(lengths))
                 loss, grad = f(x, target, *args)

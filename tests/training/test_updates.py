@@ -1,5 +1,6 @@
 """Updates of many tensors in one graph: how many kernels, and that kernels which run at the same time do not disturb each
 other; gradients of convolutions by the library."""
+
 import copy
 import re
 
@@ -10,7 +11,20 @@ from training import same
 
 import magneto
 
-SIZES = [(), (1,), (3,), (17, 5), (64, 64), (300,), (128, 65, 3), (2, 1, 7), (5000,), (90000,), (16,), (333, 33)]
+SIZES = [
+    (),
+    (1,),
+    (3,),
+    (17, 5),
+    (64, 64),
+    (300,),
+    (128, 65, 3),
+    (2, 1, 7),
+    (5000,),
+    (90000,),
+    (16,),
+    (333, 33),
+]
 
 
 def plan_of(fn, *args):
@@ -51,13 +65,19 @@ def test_one_kernel_updates_one_parameter(name, capfd):
             same(q.detach(), p.detach(), f"step {i}")
 
 
-@pytest.mark.parametrize("name, options", [("Adagrad", {"lr_decay": 0.03}), ("Adam", {"amsgrad": True}), ("AdamW", {}), ("SGD", {"momentum": 0.9})])
+@pytest.mark.parametrize(
+    "name, options",
+    [("Adagrad", {"lr_decay": 0.03}), ("Adam", {"amsgrad": True}), ("AdamW", {}), ("SGD", {"momentum": 0.9})],
+)
 def test_fused_updates_in_double(name, options):
     """The counts of steps are float32, what is computed from them is not."""
     torch.manual_seed(0)
     params = [torch.randn(s, dtype=torch.float64).requires_grad_() for s in ((5, 3), (7,))]
     mine = [p.detach().clone().requires_grad_() for p in params]
-    a, b = (getattr(torch.optim, name)(ps, lr=0.1, weight_decay=0.01, fused=True, **options) for ps in (params, mine))
+    a, b = (
+        getattr(torch.optim, name)(ps, lr=0.1, weight_decay=0.01, fused=True, **options)
+        for ps in (params, mine)
+    )
     step = magneto.compile(b.step)
     for _ in range(12):
         for p, q in zip(params, mine):
@@ -68,14 +88,27 @@ def test_fused_updates_in_double(name, options):
         torch.testing.assert_close(q, p, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name, options", [("NAdam", {}), ("Adam", {"lr": 0.01}), ("Adamax", {"lr": 0.01}), ("ASGD", {"lr": 0.01}),
-                                           ("Rprop", {"lr": 0.01}), ("Muon", {"lr": 0.01}), ("RAdam", {"weight_decay": 0.1})])
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("NAdam", {}),
+        ("Adam", {"lr": 0.01}),
+        ("Adamax", {"lr": 0.01}),
+        ("ASGD", {"lr": 0.01}),
+        ("Rprop", {"lr": 0.01}),
+        ("Muon", {"lr": 0.01}),
+        ("RAdam", {"weight_decay": 0.1}),
+    ],
+)
 def test_numbers_out_of_tensors_take_part_as_numbers(name, options):
     """Counts are read as Python numbers, which promote less than tensors do; learning rates are 0-dim float32 tensors."""
     torch.manual_seed(0)
     eager = [torch.randn(s, dtype=torch.float64).requires_grad_() for s in ((5, 3), (3, 4))]
     mine = [p.detach().clone().requires_grad_() for p in eager]
-    a, b = (getattr(torch.optim, name)(ps, **{k: torch.tensor(v) if k == "lr" else v for k, v in options.items()}) for ps in (eager, mine))
+    a, b = (
+        getattr(torch.optim, name)(ps, **{k: torch.tensor(v) if k == "lr" else v for k, v in options.items()})
+        for ps in (eager, mine)
+    )
     step = magneto.compile(b.step, fullgraph=True)
     for i in range(7):
         for p, q in zip(eager, mine):
@@ -89,6 +122,7 @@ def test_numbers_out_of_tensors_take_part_as_numbers(name, options):
 
 def test_a_value_that_is_updated_and_read_in_one_kernel():
     """Old and new values of one buffer, in chains of updates, through views, with reductions between."""
+
     def f(a, b, c, x):
         a.mul_(0.5).add_(x)
         b.lerp_(a, 0.25)
@@ -113,6 +147,7 @@ def test_a_value_that_is_updated_and_read_in_one_kernel():
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_kernels_that_run_at_the_same_time(threads):
     """Independent work of every size, and work that depends on it, on teams of several threads."""
+
     def f(xs, ys):
         first = [x * 2 + y for x, y in zip(xs, ys)]
         for x, t in zip(xs, first):
@@ -141,9 +176,15 @@ def test_kernels_that_run_at_the_same_time(threads):
 
 
 CONVS = {  # channels in and out, size, window, stride, padding, dilation, groups
-    "plain": (16, 32, 12, 3, 1, 1, 1, 1), "stride": (16, 32, 13, 3, 2, 1, 1, 1), "depthwise": (32, 32, 8, 3, 1, 1, 1, 32),
-    "groups": (32, 64, 9, 3, 1, 2, 2, 4), "image": (3, 16, 16, 7, 2, 3, 1, 1), "1x1": (128, 24, 5, 1, 1, 0, 1, 1),
-    "odd": (5, 3, 7, 3, 2, 0, 1, 1), "one channel": (1, 4, 8, 3, 1, 1, 1, 1), "heavy weights": (256, 48, 3, 3, 1, 1, 1, 1),
+    "plain": (16, 32, 12, 3, 1, 1, 1, 1),
+    "stride": (16, 32, 13, 3, 2, 1, 1, 1),
+    "depthwise": (32, 32, 8, 3, 1, 1, 1, 32),
+    "groups": (32, 64, 9, 3, 1, 2, 2, 4),
+    "image": (3, 16, 16, 7, 2, 3, 1, 1),
+    "1x1": (128, 24, 5, 1, 1, 0, 1, 1),
+    "odd": (5, 3, 7, 3, 2, 0, 1, 1),
+    "one channel": (1, 4, 8, 3, 1, 1, 1, 1),
+    "heavy weights": (256, 48, 3, 3, 1, 1, 1, 1),
 }
 
 
@@ -159,7 +200,9 @@ def test_gradients_of_convolutions(case, bias, channels_last):
         x = x.contiguous(memory_format=torch.channels_last)
 
     def f(x, *params):
-        y = torch.nn.functional.conv2d(x.tanh(), *params, *([] if bias else [None]), stride, padding, dilation, groups)
+        y = torch.nn.functional.conv2d(
+            x.tanh(), *params, *([] if bias else [None]), stride, padding, dilation, groups
+        )
         return (y.tanh() * y).sum()
 
     def grads(fn, *args):

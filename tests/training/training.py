@@ -1,4 +1,5 @@
 """Comparing a compiled function with eager under autograd: results, gradients, layouts, what was compiled."""
+
 import copy
 
 import torch
