@@ -7,6 +7,8 @@ export PYTHONPATH := $(CURDIR)/python:$(CURDIR)
 SOURCES := src/base src/ir src/middle src/back src/ptx src/cuda src/runtime src/driver src/host src/entry src/record src/frame src/api tests/unit
 TESTS ?= tests
 WORKERS ?= 2
+# Of each area what is quick.
+CHECK_TESTS ?= tests/golden tests/ir tests/docs tests/support $(patsubst %,tests/front/test_%.py,api breaks guards objects values)
 # Are names of sources in the documents that do not exist warnings or errors?
 DOCS_SRC ?= error
 # What depends on the width of vectors, and a machine of level v3 for magneto and for what it is compared with.
@@ -23,7 +25,7 @@ ASAN_TESTS ?= tests/middle $(patsubst %,tests/front/test_%.py,api bad_input brea
   exception_state guards imports large_containers numbers obj_classes obj_containers obj_effects obj_misc objects snapshot \
   tensor_semantics values)
 
-.PHONY: help setup build unit demo test levels quick accept layers comments asan asan-unit bench docs docs-check clean
+.PHONY: help setup build unit demo test levels quick accept lint-tools format lint check layers comments asan asan-unit bench docs docs-check clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 setup: ## make .venv; install what is missing
@@ -49,6 +51,18 @@ quick: build ## the front-end and back-end tests without models
 	@MAGNETO_STRICT=1 MALLOC_PERTURB_=165 $(PY) -m pytest -q -n $(WORKERS) --timeout=300 tests -m "not model"
 accept: build ## rewrite the expected output of the golden tests
 	@MAGNETO_ACCEPT=1 $(PY) -m pytest -q tests/golden
+lint-tools:
+	@test -x .venv-lint/bin/python || python3 -m venv .venv-lint
+	@cmp -s requirements/lint.txt .venv-lint/requirements.txt || { .venv-lint/bin/python -m pip install --quiet \
+	  --disable-pip-version-check -r requirements/lint.txt && cp requirements/lint.txt .venv-lint/requirements.txt; }
+format: lint-tools ## format C and Python
+	@git ls-files '*.c' '*.h' | xargs .venv-lint/bin/clang-format -i
+	@.venv-lint/bin/ruff format --quiet .
+lint: lint-tools ## is everything formatted?
+	@git ls-files '*.c' '*.h' | xargs .venv-lint/bin/clang-format --dry-run -Werror
+	@.venv-lint/bin/ruff format --check --quiet .
+check: lint layers comments docs-check unit ## what to run before a commit: lint, layers, documents, C tests, quick tests (4 minutes)
+	@MAGNETO_STRICT=1 MALLOC_PERTURB_=165 $(PY) -m pytest -q -n $(WORKERS) --timeout=300 $(CHECK_TESTS)
 layers: ## includes go downward; files stay short
 	@python3 tools/layers.py src
 comments: ## names, files and codes in comments exist
