@@ -389,6 +389,12 @@ bool mg_facts_equal(const MgFacts *a, const MgFacts *b) {
          !memcmp(a, b, sizeof *a + sizeof(int64_t) * 2 * (size_t)a->ndim);
 }
 
+static void facts_explain_hooks(const MgFacts *f, PyObject *o, char *text, size_t n) {
+  for (int i = 0; i < 2; i++)
+    if (f->unhooked >> i & 1 && mg_facts_hooks(o, i))
+      snprintf(text, n, "%s: recorded none", facts_hook_names[i]);
+}
+
 void mg_facts_explain(const MgFacts *f, PyObject *o, char *text, size_t n) {
   if (Py_TYPE(o) != f->type) {
     snprintf(text, n, "type: recorded %s, now %s", f->type->tp_name, Py_TYPE(o)->tp_name);
@@ -396,23 +402,26 @@ void mg_facts_explain(const MgFacts *f, PyObject *o, char *text, size_t n) {
   }
   MgFacts *g = mg_facts_new(o);
   if (!g) return;
-  int k = 0;
-  while (g->ndim == f->ndim && k < 2 * f->ndim &&
-         (g->dim[k] == f->dim[k] || f->dim[k] == MG_FACTS_ANY || f->dim[k] == MG_FACTS_FREE))
+  const struct {
+    const char *name;
+    long long was, now;
+  } field[] = {{"dtype", f->dtype, g->dtype},
+               {"device", f->device, g->device},
+               {"device_index", f->device_index, g->device_index},
+               {"layout", f->layout, g->layout},
+               {"ndim", f->ndim, g->ndim},
+               {"requires_grad", f->requires_grad, g->requires_grad},
+               {"keyset", (long long)f->keyset, (long long)g->keyset}};
+  size_t i = 0, nfield = sizeof field / sizeof *field;
+  while (i < nfield && field[i].was == field[i].now) i++;
+  if (i < nfield) snprintf(text, n, "%s: recorded %lld, now %lld", field[i].name, field[i].was, field[i].now);
+  else facts_explain_hooks(f, o, text, n);
+  int k = 0, ndim = g->ndim == f->ndim ? f->ndim : 0;
+  while (k < 2 * ndim && (g->dim[k] == f->dim[k] || f->dim[k] == MG_FACTS_ANY || f->dim[k] == MG_FACTS_FREE))
     k++;
-#define DIFF(field)                                                                                          \
-  if (g->field != f->field)                                                                                  \
-    snprintf(text, n, #field ": recorded %lld, now %lld", (long long)f->field, (long long)g->field);         \
-  else
-  DIFF(dtype)
-  DIFF(device)
-  DIFF(device_index) DIFF(layout) DIFF(ndim) DIFF(requires_grad)
-      DIFF(keyset) for (int i = 0; i < 2; i++) if (f->unhooked >> i & 1 && mg_facts_hooks(o, i))
-          snprintf(text, n, "%s: recorded none", facts_hook_names[i]);
-  if (k < 2 * f->ndim)
-    snprintf(text, n, "%s(%d): recorded %lld, now %lld", k < f->ndim ? "size" : "stride", k % f->ndim,
+  if (k < 2 * ndim)
+    snprintf(text, n, "%s(%d): recorded %lld, now %lld", k < ndim ? "size" : "stride", k % ndim,
              (long long)f->dim[k], (long long)g->dim[k]);
-#undef DIFF
   free(g);
 }
 

@@ -87,15 +87,15 @@ MgRc mg_infer_fill_size(MgInfer *in, MgDims *to, SymRef numel);
 enum { MF_contiguous = 0, MF_preserve = 1, MF_channels_last = 2, MF_channels_last_3d = 3 };
 
 typedef MgRc (*MgInferRule)(MgInfer *in);
-#define INFER_RULES(R)                                                                                       \
-  R(same)                                                                                                    \
-  R(float1)                                                                                                  \
-  R(bool1) R(promote) R(float2) R(bool2) R(masked) R(logsig) R(glu) R(reduce) R(reduce_pair) R(reduce_two)   \
-      R(scan) R(scan_pair) R(topk) R(softmax) R(softmax_backward) R(norm) R(loss) R(nll) R(cdist) R(view)    \
-          R(copy) R(clone) R(scatter_view) R(cat) R(shape) R(factory) R(alike) R(new) R(random) R(index)     \
-              R(matmul) R(svd) R(eig) R(eigh) R(factor) R(triangular) R(fft) R(bag) R(ctc) R(conv) R(pool)   \
-                  R(pool_backward) R(upsample) R(sample) R(sdpa) R(foreach) R(fused) R(written)              \
-                      R(inplace_random) R(unsup)
+/* clang-format off */
+#define INFER_RULES(R) \
+  R(same) R(float1) R(bool1) R(promote) R(float2) R(bool2) R(masked) R(logsig) R(glu) R(reduce) \
+  R(reduce_pair) R(reduce_two) R(scan) R(scan_pair) R(topk) R(softmax) R(softmax_backward) R(norm) \
+  R(loss) R(nll) R(cdist) R(view) R(copy) R(clone) R(scatter_view) R(cat) R(shape) R(factory) \
+  R(alike) R(new) R(random) R(index) R(matmul) R(svd) R(eig) R(eigh) R(factor) R(triangular) R(fft) \
+  R(bag) R(ctc) R(conv) R(pool) R(pool_backward) R(upsample) R(sample) R(sdpa) R(foreach) R(fused) \
+  R(written) R(inplace_random) R(unsup)
+/* clang-format on */
 #define R(name) MgRc mg_infer_##name(MgInfer *in);
 INFER_RULES(R)
 #undef R

@@ -38,13 +38,22 @@ static void array_dealloc(PyObject *o) {
 
 /* ---- operators ---- */
 
-#define ARRAY_BINARY(OP)                                                                                     \
-  OP(add, "add", "iadd")                                                                                     \
-  OP(subtract, "sub", "isub")                                                                                \
-  OP(multiply, "mul", "imul") OP(remainder, "mod", "imod") OP(lshift, "lshift", "ilshift")                   \
-      OP(rshift, "rshift", "irshift") OP(and, "and_", "iand") OP(xor, "xor", "ixor") OP(or, "or_", "ior")    \
-          OP(floor_divide, "floordiv", "ifloordiv") OP(true_divide, "truediv", "itruediv")                   \
-              OP(matrix_multiply, "matmul", "imatmul") OP(power, "pow", "ipow")
+/* clang-format off */
+#define ARRAY_BINARY(OP) \
+  OP(add, "add", "iadd") \
+  OP(subtract, "sub", "isub") \
+  OP(multiply, "mul", "imul") \
+  OP(remainder, "mod", "imod") \
+  OP(lshift, "lshift", "ilshift") \
+  OP(rshift, "rshift", "irshift") \
+  OP(and, "and_", "iand") \
+  OP(xor, "xor", "ixor") \
+  OP(or, "or_", "ior") \
+  OP(floor_divide, "floordiv", "ifloordiv") \
+  OP(true_divide, "truediv", "itruediv") \
+  OP(matrix_multiply, "matmul", "imatmul") \
+  OP(power, "pow", "ipow")
+/* clang-format on */
 #define ARRAY_UNARY(OP) OP(negative, "neg") OP(positive, "pos") OP(absolute, "abs") OP(invert, "invert")
 
 static PyObject *array_operator(const char *name) { /* of the operator module; new */
