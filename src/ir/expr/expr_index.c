@@ -185,55 +185,48 @@ static bool narrow_pair(MgTy a, MgTy b) {
   return (a == TY_i64 && b == TY_u32) || (a == TY_u32 && b == TY_i64);
 }
 
-/* From the ranges of the sources. */
-static bool range_of(const MgExprs *x, ExprRef r, int64_t *lo, int64_t *hi) {
-  int64_t al, ah, bl, bh, c[4];
-  const MgExpr *e = mg_expr(x, r);
-  switch (e->op) {
-  case OP_const: *lo = *hi = e->u.i; return true;
-  case OP_sym:
-    *lo = x->sym[e->u.i].lo;
-    *hi = x->sym[e->u.i].hi;
-    return true;
-  case OP_idx:
+static bool range_of_index(const MgExprs *x, uint32_t loop, int64_t *lo, int64_t *hi) {
+  int64_t al, ah;
+  *lo = 0;
+  *hi = NOHI;
+  if (x->idx_size[loop] && mg_ex_range(x, x->idx_size[loop], &al, &ah) && ah != NOHI)
+    *hi = ah > 0 ? ah - 1 : 0;
+  return true;
+}
+
+static bool range_of_cvt(const MgExprs *x, const MgExpr *e, int64_t *lo, int64_t *hi) {
+  MgTy from = mg_expr(x, e->src[0])->ty;
+  if (e->ty != TY_i64 && e->ty != TY_u32) return false;
+  if (from == TY_i1) {
     *lo = 0;
-    *hi = NOHI;
-    if (x->idx_size[e->u.i] && mg_ex_range(x, x->idx_size[e->u.i], &al, &ah) && ah != NOHI)
-      *hi = ah > 0 ? ah - 1 : 0;
+    *hi = 1;
     return true;
-  case OP_cvt:
-    if (e->ty != TY_i64 && e->ty != TY_u32) return false;
-    if (mg_expr(x, e->src[0])->ty == TY_i1) {
-      *lo = 0;
-      *hi = 1;
-      return true;
-    }
-    return narrow_pair(e->ty, mg_expr(x, e->src[0])->ty) && mg_ex_range(x, e->src[0], lo, hi) && *lo >= 0 &&
-           *hi <= UINT32_MAX;
-  case OP_where:
-    if (e->ty != TY_i64 || !mg_ex_range(x, e->src[1], &al, &ah) || !mg_ex_range(x, e->src[2], &bl, &bh))
-      return false;
-    *lo = al < bl ? al : bl;
-    *hi = ah > bh ? ah : bh;
-    return true;
-  case OP_add:
-  case OP_mul:
-  case OP_floordiv:
-  case OP_mod:
-  case OP_min:
-  case OP_max:
-  case OP_div:
-  case OP_rem:
-  case OP_and:
-  case OP_lsr: break;
-  default: return false;
   }
-  bool machine = e->op == OP_div || e->op == OP_rem || e->op == OP_and || e->op == OP_lsr; /* as legalized */
-  if ((e->ty != TY_i64 && !(machine && e->ty == TY_u32)) || !mg_ex_range(x, e->src[0], &al, &ah) ||
-      !mg_ex_range(x, e->src[1], &bl, &bh))
+  return narrow_pair(e->ty, from) && mg_ex_range(x, e->src[0], lo, hi) && *lo >= 0 && *hi <= UINT32_MAX;
+}
+
+static bool range_of_where(const MgExprs *x, const MgExpr *e, int64_t *lo, int64_t *hi) {
+  int64_t al, ah, bl, bh;
+  if (e->ty != TY_i64 || !mg_ex_range(x, e->src[1], &al, &ah) || !mg_ex_range(x, e->src[2], &bl, &bh))
     return false;
-  if (machine && (al < 0 || bl < (e->op == OP_div || e->op == OP_rem))) return false;
-  switch (e->op) {
+  *lo = al < bl ? al : bl;
+  *hi = ah > bh ? ah : bh;
+  return true;
+}
+
+static bool range_of_mul(int64_t al, int64_t ah, int64_t bl, int64_t bh, int64_t *lo, int64_t *hi) {
+  int64_t corner[4] = {sat_mul(al, bl), sat_mul(al, bh), sat_mul(ah, bl), sat_mul(ah, bh)};
+  *lo = *hi = corner[0];
+  for (int i = 1; i < 4; i++) {
+    if (corner[i] < *lo) *lo = corner[i];
+    if (corner[i] > *hi) *hi = corner[i];
+  }
+  return true;
+}
+
+/* Of a op b, whose ranges are al to ah and bl to bh. */
+static bool range_of_pair(int op, int64_t al, int64_t ah, int64_t bl, int64_t bh, int64_t *lo, int64_t *hi) {
+  switch (op) {
   case OP_and:
     *lo = 0;
     *hi = ah < bh ? ah : bh;
@@ -246,14 +239,7 @@ static bool range_of(const MgExprs *x, ExprRef r, int64_t *lo, int64_t *hi) {
     *lo = sat_add(al, bl);
     *hi = sat_add(ah, bh);
     return true;
-  case OP_mul:
-    c[0] = sat_mul(al, bl), c[1] = sat_mul(al, bh), c[2] = sat_mul(ah, bl), c[3] = sat_mul(ah, bh);
-    *lo = *hi = c[0];
-    for (int i = 1; i < 4; i++) {
-      if (c[i] < *lo) *lo = c[i];
-      if (c[i] > *hi) *hi = c[i];
-    }
-    return true;
+  case OP_mul: return range_of_mul(al, ah, bl, bh, lo, hi);
   case OP_floordiv:
   case OP_div:
     if (bl < 1) return false;
@@ -271,10 +257,46 @@ static bool range_of(const MgExprs *x, ExprRef r, int64_t *lo, int64_t *hi) {
     *lo = al < bl ? al : bl;
     *hi = ah < bh ? ah : bh;
     return true;
-  default:
+  default: /* OP_max */
     *lo = al > bl ? al : bl;
     *hi = ah > bh ? ah : bh;
     return true;
+  }
+}
+
+/* machine: an operation as legalized, whose operands must not be negative. */
+static bool range_of_arith(const MgExprs *x, const MgExpr *e, bool machine, int64_t *lo, int64_t *hi) {
+  int64_t al, ah, bl, bh;
+  bool divides = e->op == OP_div || e->op == OP_rem;
+  if (e->ty != TY_i64 && !(machine && e->ty == TY_u32)) return false;
+  if (!mg_ex_range(x, e->src[0], &al, &ah) || !mg_ex_range(x, e->src[1], &bl, &bh)) return false;
+  if (machine && (al < 0 || bl < divides)) return false;
+  return range_of_pair(e->op, al, ah, bl, bh, lo, hi);
+}
+
+/* From the ranges of the sources. */
+static bool range_of(const MgExprs *x, ExprRef r, int64_t *lo, int64_t *hi) {
+  const MgExpr *e = mg_expr(x, r);
+  switch (e->op) {
+  case OP_const: *lo = *hi = e->u.i; return true;
+  case OP_sym:
+    *lo = x->sym[e->u.i].lo;
+    *hi = x->sym[e->u.i].hi;
+    return true;
+  case OP_idx: return range_of_index(x, (uint32_t)e->u.i, lo, hi);
+  case OP_cvt: return range_of_cvt(x, e, lo, hi);
+  case OP_where: return range_of_where(x, e, lo, hi);
+  case OP_add:
+  case OP_mul:
+  case OP_floordiv:
+  case OP_mod:
+  case OP_min:
+  case OP_max: return range_of_arith(x, e, false, lo, hi);
+  case OP_div:
+  case OP_rem:
+  case OP_and:
+  case OP_lsr: return range_of_arith(x, e, true, lo, hi);
+  default: return false;
   }
 }
 

@@ -4,47 +4,9 @@
  * kernel, which raises the error that users know, or accepts what was doubted here.  Only facts of metadata
  * that a kernel relies on are looked at: a graph that passes may be compiled
  * without any check at run time. */
-#include "ir/infer/infer.h"
+#include "ir/infer/infer_facts.h"
 #include <math.h>
 #include <string.h>
-
-typedef struct Check { /* the node under the op whose rules apply: an in-place op is checked as its twin */
-  MgInfer *in;
-  const MgOp *op;
-} Check;
-
-static const MgVal *check_val(const Check *c, const char *name) {
-  for (int i = 0; i < c->op->nparam && i < c->in->n->narg; i++)
-    if (!strcmp(c->op->param[i].name, name)) {
-      ValRef v = mg_infer_tensor(c->in, i);
-      return v ? mg_val(c->in->g, v) : NULL;
-    }
-  return NULL;
-}
-
-/* Absent tensors are for the rule to judge. */
-static bool check_rank(const MgVal *v, int lo, int hi) { return !v || (v->ndim >= lo && v->ndim <= hi); }
-static bool check_dtypes(const MgVal *a, const MgVal *b) { return !a || !b || a->dtype == b->dtype; }
-static bool check_index(const MgVal *v) { return !v || v->dtype == DT_i64 || v->dtype == DT_i32; }
-static bool check_eq(const Check *c, SymRef a, SymRef b) { return mg_infer_eq(c->in, a, b) != 0; }
-static bool check_float(const MgVal *v) {
-  return !v || mg_dtype_is_float(v->dtype) || mg_dtype_is_complex(v->dtype);
-}
-
-static bool check_vector(const Check *c, const MgVal *v, SymRef n) {
-  return !v || (v->ndim == 1 && check_eq(c, v->size[0], n));
-}
-
-/* Every integer of a list argument is at least lo. */
-static bool check_at_least(const Check *c, const char *name, int64_t lo) {
-  const MgArg *a = mg_infer_arg(c->in, name);
-  const MgArg *item = a->tag == MA_list ? a->u.item : a;
-  uint32_t n = a->tag == MA_list ? a->n : 1;
-  int64_t v;
-  for (uint32_t i = 0; i < n; i++)
-    if (item[i].tag == MA_int && mg_ex_const_int(c->in->x, item[i].u.sym, &v) && v < lo) return false;
-  return true;
-}
 
 static bool check_broadcasts_to(const Check *c, const MgVal *v, const SymRef *size, int n) {
   if (!v) return true;
@@ -80,23 +42,6 @@ static bool check_matmul(const Check *c) {
   return check_broadcasts_to(c, bias, out, b->ndim == 1 ? 1 : a->ndim);
 }
 
-/* Sizes that depend on data are not asked about. */
-static bool check_late(const Check *c, SymRef e) {
-  const MgSizeAsk *ask = c->in->x->ask;
-  return ask && ask->late && ask->late(ask->of, e);
-}
-
-/* Is size below n? */
-static bool check_less(const Check *c, SymRef size, SymRef n) {
-  if (check_late(c, size) || check_late(c, n)) return false;
-  return mg_infer_less(c->in, size, n) == 1;
-}
-
-static bool check_divides(const Check *c, SymRef size, int64_t by) {
-  return by > 0 && (check_late(c, size) ||
-                    mg_infer_is(c->in, mg_sym_mod(c->in->x, size, mg_infer_c(c->in, by)), 0) != 0);
-}
-
 /* Does a window fit into each padded dimension after the first `at`? */
 static bool check_window(const Check *c, const MgVal *x, int at, const SymRef *window, const MgArg *windows) {
   int64_t pad, wide, size;
@@ -112,7 +57,7 @@ static bool check_window(const Check *c, const MgVal *x, int at, const SymRef *w
   return true;
 }
 
-static bool check_conv(const Check *c) {
+bool mg_check_conv(const Check *c) {
   const MgVal *x = check_val(c, "input"), *w = check_val(c, "weight"), *b = check_val(c, "bias");
   bool back = mg_infer_flag(c->in, "transposed");
   int64_t groups = 1;
@@ -229,26 +174,13 @@ static bool check_layer_norm(const Check *c) {
   return true;
 }
 
-static bool check_batch_norm(const Check *c) {
+bool mg_check_batch_norm(const Check *c) {
   static const char *const per_channel[] = {"weight", "bias", "running_mean", "running_var"};
   const MgVal *x = check_val(c, "input");
   if (!x || x->ndim < 2) return false;
   for (int i = 0; i < 4; i++)
     if (!check_vector(c, check_val(c, per_channel[i]), x->size[1])) return false;
   return true;
-}
-
-/* Dense in the memory format that its strides suggest: ATen refuses other memory. */
-static bool check_laid_out(const Check *c, ValRef v) {
-  int format;
-  return !v || mg_infer_suggest(c->in, v, &format) || mg_infer_contiguous(c->in, v, format);
-}
-
-static bool check_group_norm(const Check *c) {
-  const MgArg *channels = mg_infer_arg(c->in, "C");
-  if (!check_laid_out(c, mg_infer_tensor(c->in, 0))) return false;
-  return channels->tag == MA_int && check_vector(c, check_val(c, "weight"), channels->u.sym) &&
-         check_vector(c, check_val(c, "bias"), channels->u.sym);
 }
 
 static bool check_numel(const Check *c) {
@@ -265,60 +197,6 @@ static bool check_numel(const Check *c) {
   if (!holes) return check_eq(c, have, want);
   if (holes > 1 || mg_infer_is(c->in, want, 0) == 1) return false;
   return mg_infer_is(c->in, mg_sym_mod(c->in->x, have, want), 0) != 0;
-}
-
-static bool check_nonempty(const Check *c) {
-  const MgVal *x = check_val(c, "self");
-  for (int i = 0; x && i < x->ndim; i++)
-    if (mg_infer_is(c->in, x->size[i], 0) == 1) return false;
-  return true;
-}
-
-static bool check_unfold(const Check *c, const MgVal *self) {
-  const MgArg *size = mg_infer_arg(c->in, "size");
-  int d = 0;
-  if (!self || !self->ndim || size->tag != MA_int ||
-      mg_infer_dim(c->in, mg_infer_arg(c->in, "dimension"), self->ndim, &d) != MG_OK)
-    return false;
-  return check_at_least(c, "size", 0) && check_at_least(c, "step", 1) &&
-         !check_less(c, self->size[d], size->u.sym);
-}
-
-/* What is mirrored is there: padding, last dimension first, is smaller than the size. */
-static bool check_reflection(const Check *c, const MgVal *self) {
-  const MgArg *pad = mg_infer_arg(c->in, "padding");
-  if (!check_nonempty(c) || !self || pad->tag != MA_list) return false;
-  for (uint32_t i = 0; i < pad->n; i++)
-    if ((int)i / 2 >= self->ndim ||
-        (pad->u.item[i].tag == MA_int &&
-         check_less(c, self->size[self->ndim - 1 - (int)i / 2],
-                    mg_sym_add(c->in->x, pad->u.item[i].u.sym, mg_infer_c(c->in, 1)))))
-      return false;
-  return true;
-}
-
-/* Resampling: neither side is empty. */
-static bool check_resampling(const Check *c, const MgVal *self) {
-  const MgArg *scale = mg_infer_arg(c->in, "scale_factors");
-  int64_t n;
-  if (!check_nonempty(c) || !check_at_least(c, "output_size", 1)) return false;
-  for (uint32_t i = 0; self && scale->tag == MA_list && i < scale->n; i++)
-    if (scale->u.item[i].tag == MA_float && (int)i + 2 < self->ndim &&
-        mg_ex_const_int(c->in->x, self->size[2 + i], &n) && (double)n * scale->u.item[i].u.f < 1)
-      return false;
-  return true;
-}
-
-static bool check_pixels(const Check *c, const MgVal *self) {
-  bool up = c->op->code == TOP_pixel_shuffle;
-  int64_t by;
-  if (!self || self->ndim < 3 ||
-      mg_infer_int(c->in, mg_infer_arg(c->in, up ? "upscale_factor" : "downscale_factor"), &by) != MG_OK ||
-      by < 1)
-    return false;
-  const SymRef *last = self->size + self->ndim - 1;
-  return up ? by < INT32_MAX && check_divides(c, last[-2], by * by)
-            : check_divides(c, last[-1], by) && check_divides(c, *last, by);
 }
 
 /* im2col and col2im, the plain case: everything but a batch is there, and col2im gets as
@@ -350,33 +228,9 @@ static bool check_columns(const Check *c, const MgVal *self) {
   return check_divides(c, self->size[1], area) && check_eq(c, self->size[2], count);
 }
 
-static bool check_as_many(const Check *c, const char *one, const char *other) {
-  ValRef a = mg_infer_tensor(c->in, mg_infer_find(c->in, one)),
-         b = mg_infer_tensor(c->in, mg_infer_find(c->in, other));
-  return !a || !b || check_eq(c, mg_val_numel(c->in->g, a), mg_val_numel(c->in->g, b));
-}
-
-static bool check_topk(const Check *c, const MgVal *self) {
-  const MgArg *k = mg_infer_arg(c->in, "k");
-  int d = 0;
-  if (!self || !self->ndim || k->tag != MA_int ||
-      mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &d) != MG_OK)
-    return true;
-  return check_at_least(c, "k", 0) && !check_less(c, self->size[d], k->u.sym);
-}
-
-static bool check_pow(const Check *c) {
+bool mg_check_pow(const Check *c) {
   const MgVal *x = check_val(c, "self");
   return !x || check_float(x) || check_at_least(c, "exponent", 0);
-}
-
-/* A constant number argument; false when it is none. */
-static bool check_number(const Check *c, const char *name, double *v) {
-  const MgArg *a = mg_infer_arg(c->in, name);
-  int64_t i;
-  if (a->tag == MA_float) return *v = a->u.f, true;
-  if (a->tag != MA_int || !mg_ex_const_int(c->in->x, a->u.sym, &i)) return false;
-  return *v = (double)i, true;
 }
 
 static bool check_arange(const Check *c) {
@@ -448,147 +302,7 @@ static bool check_expand(const Check *c, const MgVal *self) {
   return check_at_least(c, "size", -1);
 }
 
-/* A truth value as the number `name` of arithmetic on tensors that are none. */
-static bool check_truth(const Check *c, const MgVal *self, const char *name) {
-  return !self || self->dtype == DT_bool || mg_infer_arg(c->in, name)->tag != MA_bool;
-}
-
-/* A factor of integers is an integer. */
-static bool check_alpha(const Check *c, const MgVal *self, const MgVal *other) {
-  if (!check_truth(c, self, "alpha")) return false;
-  return !self || check_float(self) || (other && check_float(other)) ||
-         mg_infer_arg(c->in, "alpha")->tag != MA_float;
-}
-
-static bool check_op(const Check *c) {
-  const MgVal *self = check_val(c, "self"), *other = check_val(c, "other"), *mask;
-  double low;
-  switch (c->op->code) {
-  case TOP_mm:
-  case TOP_addmm:
-  case TOP__addmm_activation:
-  case TOP_bmm:
-  case TOP_baddbmm:
-  case TOP_mv:
-  case TOP_addmv:
-  case TOP_dot:
-  case TOP_vdot: return check_matmul(c);
-  case TOP__convolution: return check_conv(c); /* convolution: below */
-  case TOP_avg_pool2d:
-  case TOP_max_pool2d_with_indices: return check_pool(c, 2);
-  case TOP_avg_pool3d:
-  case TOP_max_pool3d_with_indices: return check_pool(c, 3);
-  case TOP_adaptive_max_pool2d:
-  case TOP_adaptive_max_pool3d:
-  case TOP__adaptive_avg_pool2d:
-  case TOP__adaptive_avg_pool3d: return check_at_least(c, "output_size", 0) && check_nonempty(c);
-  case TOP__adaptive_avg_pool2d_backward:
-  case TOP__adaptive_avg_pool3d_backward: return check_nonempty(c);
-  case TOP_im2col:
-  case TOP_col2im: return check_columns(c, self);
-  case TOP_gather: return check_gather(c, false);
-  case TOP_scatter_src:
-  case TOP_scatter_value:
-  case TOP_scatter_reduce:
-  case TOP_scatter_value_reduce:
-  case TOP_scatter_add:
-  case TOP_scatter_reduce_two: return check_gather(c, true);
-  case TOP_index_select: return check_index(check_val(c, "index")) && check_rank(check_val(c, "index"), 0, 1);
-  case TOP_index_add:
-  case TOP_index_copy: return check_slices(c);
-  case TOP_take: return check_index(check_val(c, "index"));
-  case TOP_embedding: return check_rank(check_val(c, "weight"), 2, 2) && check_index(check_val(c, "indices"));
-  case TOP_index_put:
-  case TOP__unsafe_index_put:
-  case TOP__index_put_impl: return check_dtypes(self, check_val(c, "values"));
-  case TOP_cat: return check_cat(c);
-  case TOP_stack: return check_stack(c);
-  case TOP_native_layer_norm: return check_layer_norm(c);
-  case TOP_native_batch_norm:
-  case TOP__native_batch_norm_legit:
-  case TOP__native_batch_norm_legit_no_training: return check_batch_norm(c);
-  case TOP_view:
-  case TOP__unsafe_view:
-  case TOP_reshape:
-  case TOP_view_copy: return check_numel(c);
-  case TOP_masked_fill_Scalar:
-  case TOP_masked_fill_Tensor:
-  case TOP_masked_scatter:
-    mask = check_val(c, "mask");
-    return (!mask || mask->dtype == DT_bool) &&
-           (c->op->code == TOP_masked_scatter ? check_dtypes(self, check_val(c, "source"))
-                                              : check_rank(check_val(c, "value"), 0, 0));
-  case TOP_tril:
-  case TOP_triu: return check_rank(self, 2, MG_INFER_RANK);
-  case TOP_trace: return check_rank(self, 2, 2);
-  case TOP_t:
-  case TOP_t_copy: return check_rank(self, 0, 2);
-  case TOP_neg: return !self || self->dtype != DT_bool;
-  case TOP_sub_Tensor: return !self || !other || self->dtype != DT_bool || other->dtype != DT_bool;
-  case TOP_expand:
-  case TOP_expand_copy:
-  case TOP_broadcast_to: return check_expand(c, self);
-  case TOP_expand_as: return !self || !other || check_broadcasts_to(c, self, other->size, other->ndim);
-  case TOP_copy: return !self || check_broadcasts_to(c, check_val(c, "src"), self->size, self->ndim);
-  case TOP_bitwise_and_Tensor:
-  case TOP_bitwise_or_Tensor:
-  case TOP_bitwise_xor_Tensor:
-  case TOP_bitwise_not: return !self || (!check_float(self) && (!other || !check_float(other)));
-  case TOP_bitwise_left_shift_Tensor:
-  case TOP_bitwise_left_shift_Tensor_Scalar:
-  case TOP_bitwise_right_shift_Tensor:
-  case TOP_bitwise_right_shift_Tensor_Scalar:
-  case TOP___lshift___Tensor:
-  case TOP___lshift___Scalar:
-  case TOP___rshift___Tensor:
-  case TOP___rshift___Scalar: return !self || !check_float(self);
-  case TOP_pow_Tensor_Scalar: return check_pow(c);
-  case TOP_mean:
-  case TOP_mean_dim: return mg_infer_arg(c->in, "dtype")->tag == MA_dtype || check_float(self);
-  case TOP_var:
-  case TOP_var_dim:
-  case TOP_var_correction:
-  case TOP_std:
-  case TOP_std_dim:
-  case TOP_std_correction: return check_float(self);
-  case TOP_arange:
-  case TOP_arange_start:
-  case TOP_arange_start_step: return check_arange(c);
-  case TOP_diagonal: return check_two_dims(c, self, 0);
-  case TOP_diag_embed: return check_two_dims(c, self, 1);
-  case TOP_roll: return check_roll(c, self);
-  case TOP_split_with_sizes:
-  case TOP_unsafe_split_with_sizes:
-  case TOP_split_with_sizes_copy: return check_split(c, self, "split_sizes");
-  case TOP_split_sizes: return check_split(c, self, "split_size");
-  case TOP_gelu: return check_gelu(c);
-  case TOP_softshrink: return check_number(c, "lambd", &low) && low >= 0;
-  case TOP_soft_margin_loss: return check_broadcast(c, self, check_val(c, "target"));
-  case TOP_huber_loss: return check_number(c, "delta", &low) && low > 0;
-  case TOP_amax:
-  case TOP_amin:
-  case TOP_aminmax:
-  case TOP_argmax:
-  case TOP_argmin:
-  case TOP_max_dim:
-  case TOP_min_dim:
-  case TOP_linalg_vector_norm:
-  case TOP_norm_Scalar:
-  case TOP_norm_ScalarOpt_dim:
-  case TOP_norm_ScalarOpt_dim_dtype:
-  case TOP_norm_ScalarOpt_dtype:
-  case TOP_replication_pad1d:
-  case TOP_replication_pad2d:
-  case TOP_replication_pad3d: return check_nonempty(c);
-  case TOP_where_self: mask = check_val(c, "condition"); return !mask || mask->dtype == DT_bool;
-  case TOP_eye:
-  case TOP_eye_m: return check_at_least(c, "n", 0) && check_at_least(c, "m", 0);
-  default: return true;
-  }
-}
-
-/* Dimensions exist, and none is named twice. */
-static bool check_dims(const Check *c, const char *name) {
+bool mg_check_dims(const Check *c, const char *name) {
   const MgArg *dims = mg_infer_arg(c->in, name);
   const MgVal *self = check_val(c, "self");
   bool seen[MG_INFER_RANK] = {false};
@@ -605,189 +319,211 @@ static bool check_dims(const Check *c, const char *name) {
   return true;
 }
 
-/* Padding of a transposed convolution's result that is neither below the stride nor below the dilation. */
-static bool check_output_padding(const Check *c) {
-  const MgArg *pad = mg_infer_arg(c->in, "output_padding");
-  int64_t p, by, wide;
-  for (uint32_t i = 0; pad->tag == MA_list && i < pad->n; i++)
-    if (mg_infer_pick(c->in, pad, (int)i, 0, &p) == MG_OK &&
-        mg_infer_pick(c->in, mg_infer_arg(c->in, "stride"), (int)i, 1, &by) == MG_OK &&
-        mg_infer_pick(c->in, mg_infer_arg(c->in, "dilation"), (int)i, 1, &wide) == MG_OK && p >= by &&
-        p >= wide)
-      return true;
-  return false;
-}
+/* ---- the rule of each op ---- */
 
-/* Ranges and probabilities that the random kernels refuse; those that are known while compiling. */
-static bool check_draw(const Check *c) {
-  double from = 0, to = 0, p = 0;
-  switch (c->op->code) {
-  case TOP_uniform: return check_number(c, "from", &from) && check_number(c, "to", &to) && !(from <= to);
-  case TOP_random_from: return check_number(c, "from", &from) && check_number(c, "to", &to) && from >= to;
-  case TOP_random_to: return check_number(c, "to", &to) && to <= 0;
-  case TOP_randint:
-  case TOP_randint_low:
-  case TOP_randint_generator:
-  case TOP_randint_low_generator:
-  case TOP_randint_like:
-  case TOP_randint_like_low_dtype:
-    check_number(c, "low", &from);
-    return check_number(c, "high", &to) && from >= to;
-  case TOP_normal_functional: return check_number(c, "std", &p) && !(p >= 0);
-  case TOP_log_normal: return check_number(c, "std", &p) && !(p > 0);
-  case TOP_cauchy: return check_number(c, "sigma", &p) && !(p > 0);
-  case TOP_exponential: return check_number(c, "lambd", &p) && !(p > 0);
-  case TOP_geometric: return check_number(c, "p", &p) && !(p > 0 && p < 1);
-  default: return check_number(c, "p", &p) && !(p >= 0 && p <= 1); /* bernoulli */
-  }
+static bool rule_pool2d(const Check *c) { return check_pool(c, 2); }
+static bool rule_pool3d(const Check *c) { return check_pool(c, 3); }
+static bool rule_adaptive_pool(const Check *c) {
+  return check_at_least(c, "output_size", 0) && check_nonempty(c);
 }
+static bool rule_columns(const Check *c) { return check_columns(c, check_val(c, "self")); }
+static bool rule_gather(const Check *c) { return check_gather(c, false); }
+static bool rule_scatter(const Check *c) { return check_gather(c, true); }
+static bool rule_index_select(const Check *c) {
+  const MgVal *index = check_val(c, "index");
+  return check_index(index) && check_rank(index, 0, 1);
+}
+static bool rule_take(const Check *c) { return check_index(check_val(c, "index")); }
+static bool rule_embedding(const Check *c) {
+  return check_rank(check_val(c, "weight"), 2, 2) && check_index(check_val(c, "indices"));
+}
+static bool rule_index_put(const Check *c) {
+  return check_dtypes(check_val(c, "self"), check_val(c, "values"));
+}
+static bool check_mask(const Check *c, const char *name) {
+  const MgVal *mask = check_val(c, name);
+  return !mask || mask->dtype == DT_bool;
+}
+static bool rule_masked_fill(const Check *c) {
+  return check_mask(c, "mask") && check_rank(check_val(c, "value"), 0, 0);
+}
+static bool rule_masked_scatter(const Check *c) {
+  return check_mask(c, "mask") && check_dtypes(check_val(c, "self"), check_val(c, "source"));
+}
+static bool rule_where(const Check *c) { return check_mask(c, "condition"); }
+static bool rule_triangle(const Check *c) { return check_rank(check_val(c, "self"), 2, MG_INFER_RANK); }
+static bool rule_trace(const Check *c) { return check_rank(check_val(c, "self"), 2, 2); }
+static bool rule_t(const Check *c) { return check_rank(check_val(c, "self"), 0, 2); }
+static bool rule_neg(const Check *c) {
+  const MgVal *self = check_val(c, "self");
+  return !self || self->dtype != DT_bool;
+}
+static bool rule_sub(const Check *c) {
+  const MgVal *self = check_val(c, "self"), *other = check_val(c, "other");
+  return !self || !other || self->dtype != DT_bool || other->dtype != DT_bool;
+}
+static bool rule_expand(const Check *c) { return check_expand(c, check_val(c, "self")); }
+static bool rule_expand_as(const Check *c) {
+  const MgVal *self = check_val(c, "self"), *other = check_val(c, "other");
+  return !self || !other || check_broadcasts_to(c, self, other->size, other->ndim);
+}
+static bool rule_copy(const Check *c) {
+  const MgVal *self = check_val(c, "self");
+  return !self || check_broadcasts_to(c, check_val(c, "src"), self->size, self->ndim);
+}
+static bool rule_bitwise(const Check *c) {
+  const MgVal *self = check_val(c, "self"), *other = check_val(c, "other");
+  return !self || (!check_float(self) && (!other || !check_float(other)));
+}
+static bool rule_shift(const Check *c) {
+  const MgVal *self = check_val(c, "self");
+  return !self || !check_float(self);
+}
+static bool rule_mean(const Check *c) {
+  return mg_infer_arg(c->in, "dtype")->tag == MA_dtype || check_float(check_val(c, "self"));
+}
+static bool rule_variance(const Check *c) { return check_float(check_val(c, "self")); }
+static bool rule_diagonal(const Check *c) { return check_two_dims(c, check_val(c, "self"), 0); }
+static bool rule_diag_embed(const Check *c) { return check_two_dims(c, check_val(c, "self"), 1); }
+static bool rule_roll(const Check *c) { return check_roll(c, check_val(c, "self")); }
+static bool rule_split_with_sizes(const Check *c) {
+  return check_split(c, check_val(c, "self"), "split_sizes");
+}
+static bool rule_split_sizes(const Check *c) { return check_split(c, check_val(c, "self"), "split_size"); }
+static bool rule_softshrink(const Check *c) {
+  double low;
+  return check_number(c, "lambd", &low) && low >= 0;
+}
+static bool rule_soft_margin_loss(const Check *c) {
+  return check_broadcast(c, check_val(c, "self"), check_val(c, "target"));
+}
+static bool rule_huber_loss(const Check *c) {
+  double low;
+  return check_number(c, "delta", &low) && low > 0;
+}
+static bool rule_eye(const Check *c) { return check_at_least(c, "n", 0) && check_at_least(c, "m", 0); }
 
-/* Weights of classes: one for each. */
-static bool check_class_weight(const Check *c, const MgVal *self, const MgVal *w) {
-  return !self || !w || !self->ndim || check_vector(c, w, self->size[self->ndim == 1 ? 0 : 1]);
-}
-
-static bool check_is_barebones(const Check *c, const MgArg *a) {
-  if (a->tag == MA_dtype) return mg_dtype_is_barebones((MgDtype)a->u.code);
-  if (a->tag == MA_val) return a->u.val && mg_dtype_is_barebones((MgDtype)mg_val(c->in->g, a->u.val)->dtype);
-  for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++)
-    if (check_is_barebones(c, &a->u.item[i])) return true;
-  return false;
-}
-
-/* Most kernels lack uint16, uint32 and uint64, and which ones have them differs from torch to torch.
- * What only makes or moves elements has them all. */
-static bool check_barebones(const Check *c) {
-  switch (c->op->code) {
-  case TOP__to_copy:
-  case TOP_clone:
-  case TOP_copy:
-  case TOP_cat:
-  case TOP_stack:
-  case TOP_alias_copy:
-  case TOP_detach_copy:
-  case TOP_empty_like:
-  case TOP_empty_memory_format:
-  case TOP_empty_permuted:
-  case TOP_empty_strided:
-  case TOP_fill_Scalar:
-  case TOP_fill_Tensor:
-  case TOP_full:
-  case TOP_full_like:
-  case TOP_lift:
-  case TOP_lift_fresh:
-  case TOP_lift_fresh_copy:
-  case TOP_new_empty:
-  case TOP_new_empty_strided:
-  case TOP_new_full:
-  case TOP_new_ones:
-  case TOP_new_zeros:
-  case TOP_ones:
-  case TOP_ones_like:
-  case TOP_scalar_tensor:
-  case TOP_zero:
-  case TOP_zeros:
-  case TOP_zeros_like: return false;
-  default: break;
-  }
-  for (int i = 0; !c->op->is_view && i < c->in->n->narg; i++)
-    if (check_is_barebones(c, &c->in->n->arg[i])) return true;
-  return false;
-}
-
-/* What the kernels refuse although meta kernels may accept it. */
-static bool check_refused(const Check *c) {
-  const MgVal *self = check_val(c, "self"), *w = check_val(c, "weight");
-  double beta;
-  int dim;
-  if (check_barebones(c)) return true;
-  if (!check_dims(c, "dim")) return true;
-  switch (c->op->code) {
-  case TOP_add_Tensor:
-  case TOP_add_Scalar: return !check_alpha(c, self, check_val(c, "other"));
-  case TOP_sub_Tensor:
-  case TOP_sub_Scalar:
-  case TOP_rsub_Tensor:
-  case TOP_rsub_Scalar: return !check_truth(c, self, "other") || !check_alpha(c, self, check_val(c, "other"));
-  case TOP_max:
-  case TOP_min:
-  case TOP__adaptive_avg_pool2d:
-  case TOP__adaptive_avg_pool3d: return !check_nonempty(c);
-  case TOP_index_select: return !check_nonempty(c) || !check_rank(check_val(c, "index"), 0, 1);
-  case TOP_max_dim:
-  case TOP_min_dim: /* other sizes may be 0 */
-    return self && self->ndim && mg_infer_dim(c->in, mg_infer_arg(c->in, "dim"), self->ndim, &dim) == MG_OK &&
-           mg_infer_is(c->in, self->size[dim], 0) == 1;
-  case TOP_native_batch_norm:
-  case TOP__native_batch_norm_legit:
-  case TOP__native_batch_norm_legit_functional:
-    return !check_batch_norm(c); /* takes longer statistics, whose end it leaves alone */
-  case TOP_native_group_norm: return !check_group_norm(c);
-  case TOP_embedding: return w && w->ndim && mg_infer_is(c->in, w->size[0], 0) == 1;
-  case TOP_convolution:
-    return (mg_infer_flag(c->in, "transposed") && check_output_padding(c)) || !check_conv(c);
-  case TOP_pow_Tensor_Scalar: return !check_pow(c);
-  case TOP_slice_scatter:
-  case TOP_select_scatter:
-  case TOP_diagonal_scatter: return mg_infer_scatter_fits(c->in) != MG_OK;
-  case TOP_reflection_pad1d:
-  case TOP_reflection_pad2d:
-  case TOP_reflection_pad3d: return !check_reflection(c, self);
-  case TOP_upsample_nearest1d:
-  case TOP_upsample_nearest2d:
-  case TOP_upsample_nearest3d:
-  case TOP_upsample_linear1d:
-  case TOP_upsample_bilinear2d:
-  case TOP_upsample_bicubic2d:
-  case TOP_upsample_trilinear3d:
-  case TOP__upsample_nearest_exact1d:
-  case TOP__upsample_nearest_exact2d:
-  case TOP__upsample_nearest_exact3d:
-  case TOP__upsample_bilinear2d_aa:
-  case TOP__upsample_bicubic2d_aa: return !check_resampling(c, self);
-  case TOP_unfold:
-  case TOP_unfold_copy: return !check_unfold(c, self);
-  case TOP_pixel_shuffle:
-  case TOP_pixel_unshuffle: return !check_pixels(c, self);
-  case TOP_fill_Tensor: return !check_rank(check_val(c, "value"), 0, 0);
-  case TOP_clamp:
-    return mg_infer_arg(c->in, "min")->tag == MA_none && mg_infer_arg(c->in, "max")->tag == MA_none;
-  case TOP_tril_indices:
-  case TOP_triu_indices: return !check_at_least(c, "row", 0) || !check_at_least(c, "col", 0);
-  case TOP_clamp_Tensor: return !check_val(c, "min") && !check_val(c, "max");
-  case TOP_topk: return !check_topk(c, self);
-  case TOP_put: return !check_as_many(c, "source", "index");
-  case TOP_cumsum:
-  case TOP_cumprod: return c->in->n->op->mutates && self && self->dtype == DT_bool;
-  case TOP_randint:
-  case TOP_randint_low:
-  case TOP_randint_generator:
-  case TOP_randint_low_generator:
-  case TOP_uniform:
-  case TOP_random_from:
-  case TOP_random_to:
-  case TOP_randint_like:
-  case TOP_randint_like_low_dtype:
-  case TOP_normal_functional:
-  case TOP_log_normal:
-  case TOP_cauchy:
-  case TOP_exponential:
-  case TOP_geometric:
-  case TOP_bernoulli_p: return check_draw(c);
-  case TOP_nll_loss_forward:
-  case TOP_nll_loss2d_forward: return !check_class_weight(c, self, w);
-  case TOP_smooth_l1_loss: return check_number(c, "beta", &beta) && beta < 0;
-  case TOP_addcdiv: return !check_float(check_val(c, "tensor1")) && !check_float(check_val(c, "tensor2"));
-  case TOP_lerp_Tensor: return !check_dtypes(self, w);
-  case TOP_heaviside: return !check_dtypes(self, check_val(c, "values"));
-  case TOP_index_add:
-  case TOP_index_copy: return !check_dtypes(self, check_val(c, "source"));
-  default: return false;
-  }
-}
+/* Ops without a row take what they are given. */
+static const CheckRule check_rule[TOP__COUNT] = {
+    [TOP_mm] = check_matmul,
+    [TOP_addmm] = check_matmul,
+    [TOP__addmm_activation] = check_matmul,
+    [TOP_bmm] = check_matmul,
+    [TOP_baddbmm] = check_matmul,
+    [TOP_mv] = check_matmul,
+    [TOP_addmv] = check_matmul,
+    [TOP_dot] = check_matmul,
+    [TOP_vdot] = check_matmul,
+    [TOP__convolution] = mg_check_conv,
+    [TOP_avg_pool2d] = rule_pool2d,
+    [TOP_max_pool2d_with_indices] = rule_pool2d,
+    [TOP_avg_pool3d] = rule_pool3d,
+    [TOP_max_pool3d_with_indices] = rule_pool3d,
+    [TOP_adaptive_max_pool2d] = rule_adaptive_pool,
+    [TOP_adaptive_max_pool3d] = rule_adaptive_pool,
+    [TOP__adaptive_avg_pool2d] = rule_adaptive_pool,
+    [TOP__adaptive_avg_pool3d] = rule_adaptive_pool,
+    [TOP__adaptive_avg_pool2d_backward] = check_nonempty,
+    [TOP__adaptive_avg_pool3d_backward] = check_nonempty,
+    [TOP_im2col] = rule_columns,
+    [TOP_col2im] = rule_columns,
+    [TOP_gather] = rule_gather,
+    [TOP_scatter_src] = rule_scatter,
+    [TOP_scatter_value] = rule_scatter,
+    [TOP_scatter_reduce] = rule_scatter,
+    [TOP_scatter_value_reduce] = rule_scatter,
+    [TOP_scatter_add] = rule_scatter,
+    [TOP_scatter_reduce_two] = rule_scatter,
+    [TOP_index_select] = rule_index_select,
+    [TOP_index_add] = check_slices,
+    [TOP_index_copy] = check_slices,
+    [TOP_take] = rule_take,
+    [TOP_embedding] = rule_embedding,
+    [TOP_index_put] = rule_index_put,
+    [TOP__unsafe_index_put] = rule_index_put,
+    [TOP__index_put_impl] = rule_index_put,
+    [TOP_cat] = check_cat,
+    [TOP_stack] = check_stack,
+    [TOP_native_layer_norm] = check_layer_norm,
+    [TOP_native_batch_norm] = mg_check_batch_norm,
+    [TOP__native_batch_norm_legit] = mg_check_batch_norm,
+    [TOP__native_batch_norm_legit_no_training] = mg_check_batch_norm,
+    [TOP_view] = check_numel,
+    [TOP__unsafe_view] = check_numel,
+    [TOP_reshape] = check_numel,
+    [TOP_view_copy] = check_numel,
+    [TOP_masked_fill_Scalar] = rule_masked_fill,
+    [TOP_masked_fill_Tensor] = rule_masked_fill,
+    [TOP_masked_scatter] = rule_masked_scatter,
+    [TOP_tril] = rule_triangle,
+    [TOP_triu] = rule_triangle,
+    [TOP_trace] = rule_trace,
+    [TOP_t] = rule_t,
+    [TOP_t_copy] = rule_t,
+    [TOP_neg] = rule_neg,
+    [TOP_sub_Tensor] = rule_sub,
+    [TOP_expand] = rule_expand,
+    [TOP_expand_copy] = rule_expand,
+    [TOP_broadcast_to] = rule_expand,
+    [TOP_expand_as] = rule_expand_as,
+    [TOP_copy] = rule_copy,
+    [TOP_bitwise_and_Tensor] = rule_bitwise,
+    [TOP_bitwise_or_Tensor] = rule_bitwise,
+    [TOP_bitwise_xor_Tensor] = rule_bitwise,
+    [TOP_bitwise_not] = rule_bitwise,
+    [TOP_bitwise_left_shift_Tensor] = rule_shift,
+    [TOP_bitwise_left_shift_Tensor_Scalar] = rule_shift,
+    [TOP_bitwise_right_shift_Tensor] = rule_shift,
+    [TOP_bitwise_right_shift_Tensor_Scalar] = rule_shift,
+    [TOP___lshift___Tensor] = rule_shift,
+    [TOP___lshift___Scalar] = rule_shift,
+    [TOP___rshift___Tensor] = rule_shift,
+    [TOP___rshift___Scalar] = rule_shift,
+    [TOP_pow_Tensor_Scalar] = mg_check_pow,
+    [TOP_mean] = rule_mean,
+    [TOP_mean_dim] = rule_mean,
+    [TOP_var] = rule_variance,
+    [TOP_var_dim] = rule_variance,
+    [TOP_var_correction] = rule_variance,
+    [TOP_std] = rule_variance,
+    [TOP_std_dim] = rule_variance,
+    [TOP_std_correction] = rule_variance,
+    [TOP_arange] = check_arange,
+    [TOP_arange_start] = check_arange,
+    [TOP_arange_start_step] = check_arange,
+    [TOP_diagonal] = rule_diagonal,
+    [TOP_diag_embed] = rule_diag_embed,
+    [TOP_roll] = rule_roll,
+    [TOP_split_with_sizes] = rule_split_with_sizes,
+    [TOP_unsafe_split_with_sizes] = rule_split_with_sizes,
+    [TOP_split_with_sizes_copy] = rule_split_with_sizes,
+    [TOP_split_sizes] = rule_split_sizes,
+    [TOP_gelu] = check_gelu,
+    [TOP_softshrink] = rule_softshrink,
+    [TOP_soft_margin_loss] = rule_soft_margin_loss,
+    [TOP_huber_loss] = rule_huber_loss,
+    [TOP_amax] = check_nonempty,
+    [TOP_amin] = check_nonempty,
+    [TOP_aminmax] = check_nonempty,
+    [TOP_argmax] = check_nonempty,
+    [TOP_argmin] = check_nonempty,
+    [TOP_max_dim] = check_nonempty,
+    [TOP_min_dim] = check_nonempty,
+    [TOP_linalg_vector_norm] = check_nonempty,
+    [TOP_norm_Scalar] = check_nonempty,
+    [TOP_norm_ScalarOpt_dim] = check_nonempty,
+    [TOP_norm_ScalarOpt_dim_dtype] = check_nonempty,
+    [TOP_norm_ScalarOpt_dtype] = check_nonempty,
+    [TOP_replication_pad1d] = check_nonempty,
+    [TOP_replication_pad2d] = check_nonempty,
+    [TOP_replication_pad3d] = check_nonempty,
+    [TOP_where_self] = rule_where,
+    [TOP_eye] = rule_eye,
+    [TOP_eye_m] = rule_eye,
+};
 
 /* Asks a question; an argument that could not even be read is a `failed`. */
-static bool check_ask(MgInfer *in, bool (*ask)(const Check *), bool failed) {
+static bool check_ask(MgInfer *in, CheckRule ask, bool failed) {
   const MgOp *twin = in->op->mutates ? mg_op_twin(in->op) : NULL;
   MgInfer as = *in;
   if (twin) as.op = twin;
@@ -815,8 +551,9 @@ static bool check_known(const Check *c) {
 }
 
 static bool check_all(const Check *c) {
-  return check_op(c) && check_dims(c, "dim") && (c->op->code != TOP_flip || check_dims(c, "dims")) &&
-         !check_refused(c);
+  CheckRule rule = check_rule[c->op->code];
+  return (!rule || rule(c)) && mg_check_dims(c, "dim") &&
+         (c->op->code != TOP_flip || mg_check_dims(c, "dims")) && !mg_check_refused(c);
 }
 
 bool mg_infer_plausible(MgInfer *in) {
@@ -825,7 +562,7 @@ bool mg_infer_plausible(MgInfer *in) {
 
 bool mg_infer_kernel_refuses(MgGraph *g, NodeRef n) {
   MgInfer in = {.g = g, .x = g->x, .n = mg_node(g, n), .op = mg_node(g, n)->op};
-  return check_ask(&in, check_refused, true);
+  return check_ask(&in, mg_check_refused, true);
 }
 
 bool mg_infer_doubts(MgGraph *g, NodeRef n) {

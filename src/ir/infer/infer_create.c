@@ -67,6 +67,37 @@ static MgRc create_window(MgInfer *in, MgDtype d) {
   return mg_infer_less(in, n->u.sym, mg_infer_c(in, 0)) ? MG_UNSUP : mg_infer_out(in, 0, d, &size, NULL);
 }
 
+/* A number n or steps says how many: linspace, eye, randperm and their like. */
+static MgRc create_counted(MgInfer *in, MgDtype d) {
+  int code = in->op->code;
+  bool spaced = code == TOP_linspace || code == TOP_logspace, square = code == TOP_eye;
+  const MgArg *n = ARG(spaced ? "steps" : "n");
+  MgDims size = {.n = 1};
+  if (n->tag != MA_int) return MG_UNSUP;
+  size.d[0] = n->u.sym;
+  if (square || code == TOP_eye_m) {
+    size.n = 2;
+    size.d[1] = square ? n->u.sym : ARG("m")->u.sym;
+  }
+  if (code == TOP_randperm || code == TOP_randperm_generator) d = mg_infer_dtype_arg(in, DT_i64);
+  return mg_infer_out(in, 0, d, &size, NULL);
+}
+
+/* empty_permuted: dense, its dimensions in the order that physical_layout gives. */
+static MgRc create_permuted(MgInfer *in, MgDtype d, const MgDims *size) {
+  MgDims stride = {.n = size->n};
+  SymRef s = mg_infer_c(in, 1);
+  const MgArg *order = ARG("physical_layout");
+  if (order->tag != MA_list || (int)order->n != size->n) return MG_UNSUP;
+  for (int i = size->n; i-- > 0;) {
+    int k;
+    TRY(mg_infer_dim(in, &order->u.item[i], size->n, &k));
+    stride.d[k] = s;
+    s = mg_sym_mul(in->x, s, mg_sym_max(in->x, size->d[k], mg_infer_c(in, 1)));
+  }
+  return mg_infer_out(in, 0, d, size, &stride);
+}
+
 MgRc mg_infer_factory(MgInfer *in) {
   MgDims size = {0}, stride;
   const MgArg *f = ARG("memory_format");
@@ -97,19 +128,7 @@ MgRc mg_infer_factory(MgInfer *in) {
   case TOP_eye:
   case TOP_eye_m:
   case TOP_randperm:
-  case TOP_randperm_generator: {
-    const MgArg *n = in->op->code == TOP_linspace || in->op->code == TOP_logspace ? ARG("steps") : ARG("n");
-    if (n->tag != MA_int) return MG_UNSUP;
-    size.n = 1;
-    size.d[0] = n->u.sym;
-    if (in->op->code == TOP_eye || in->op->code == TOP_eye_m) {
-      size.n = 2;
-      size.d[1] = in->op->code == TOP_eye ? n->u.sym : ARG("m")->u.sym;
-    }
-    if (in->op->code == TOP_randperm || in->op->code == TOP_randperm_generator)
-      d = mg_infer_dtype_arg(in, DT_i64);
-    return mg_infer_out(in, 0, d, &size, NULL);
-  }
+  case TOP_randperm_generator: return create_counted(in, d);
   case TOP_randint:
   case TOP_randint_low:
   case TOP_randint_generator:
@@ -121,19 +140,7 @@ MgRc mg_infer_factory(MgInfer *in) {
     TRY(mg_infer_sizes(in, ARG("stride"), &stride));
     return mg_infer_out(in, 0, d, &size, &stride);
   }
-  if (in->op->code == TOP_empty_permuted) {
-    SymRef s = mg_infer_c(in, 1);
-    const MgArg *order = ARG("physical_layout");
-    stride.n = size.n;
-    if (order->tag != MA_list || (int)order->n != size.n) return MG_UNSUP;
-    for (int i = size.n; i-- > 0;) {
-      int k;
-      TRY(mg_infer_dim(in, &order->u.item[i], size.n, &k));
-      stride.d[k] = s;
-      s = mg_sym_mul(in->x, s, mg_sym_max(in->x, size.d[k], mg_infer_c(in, 1)));
-    }
-    return mg_infer_out(in, 0, d, &size, &stride);
-  }
+  if (in->op->code == TOP_empty_permuted) return create_permuted(in, d, &size);
   return mg_infer_format(in, 0, d, &size, f->tag == MA_memory_format ? f->u.code : MF_contiguous);
 }
 

@@ -70,6 +70,22 @@ static MgRc index_tensor(MgInfer *in) {
   return index_layout(in, t, list, &size, at, idx.n);
 }
 
+/* Indices of what is not zero, row by row, unlike nonzero (and unlike what its meta kernel says). */
+static MgRc index_nonzero_static(MgInfer *in, int ndim) {
+  const MgArg *rows = ARG("size");
+  if (rows->tag != MA_int) return MG_UNSUP;
+  MgDims size = {.n = 2, .d = {rows->u.sym, mg_infer_c(in, ndim)}};
+  return mg_infer_out(in, 0, DT_i64, &size, NULL);
+}
+
+/* The gradient of an embedding's weight; arguments grad, indices, num_weights. */
+static MgRc index_embedding_backward(MgInfer *in, MgDtype dt, const MgDims *grad) {
+  const MgArg *rows = ARG("num_weights");
+  if (rows->tag != MA_int || !grad->n || mg_infer_flag(in, "sparse")) return MG_UNSUP;
+  MgDims size = {.n = 2, .d = {rows->u.sym, grad->d[grad->n - 1]}};
+  return mg_infer_out(in, 0, dt, &size, NULL);
+}
+
 MgRc mg_infer_index(MgInfer *in) {
   ValRef v = mg_infer_tensor(in, 0), i1 = mg_infer_tensor(in, 1),
          idx = mg_infer_tensor(in, mg_infer_find(in, "index"));
@@ -93,13 +109,7 @@ MgRc mg_infer_index(MgInfer *in) {
     return mg_infer_out(in, 0, dt, &one, NULL);
   }
   case TOP_embedding_dense_backward:
-  case TOP__embedding_bag_backward: { /* grad, indices, num_weights */
-    if (ARG("num_weights")->tag != MA_int || !size.n || mg_infer_flag(in, "sparse")) return MG_UNSUP;
-    one.n = 2;
-    one.d[0] = ARG("num_weights")->u.sym;
-    one.d[1] = size.d[size.n - 1];
-    return mg_infer_out(in, 0, dt, &one, NULL);
-  }
+  case TOP__embedding_bag_backward: return index_embedding_backward(in, dt, &size);
   case TOP_index_put:
   case TOP__unsafe_index_put:
   case TOP__index_put_impl:
@@ -116,14 +126,7 @@ MgRc mg_infer_index(MgInfer *in) {
   case TOP_scatter_add:
   case TOP_scatter_reduce_two:
     return mg_infer_out(in, 0, dt, &size, NULL); /* structured: a contiguous result of self's size */
-  case TOP_nonzero_static: { /* row by row, unlike nonzero (and unlike what its meta kernel says) */
-    const MgArg *rows = ARG("size");
-    if (rows->tag != MA_int) return MG_UNSUP;
-    one.n = 2;
-    one.d[0] = rows->u.sym;
-    one.d[1] = mg_infer_c(in, size.n);
-    return mg_infer_out(in, 0, DT_i64, &one, NULL);
-  }
+  case TOP_nonzero_static: return index_nonzero_static(in, size.n);
   case TOP_masked_scatter: {
     ValRef m = mg_infer_tensor(in, 1);
     TRY(mg_infer_broadcast(in, &size, mg_val(in->g, m)->size, mg_val(in->g, m)->ndim));

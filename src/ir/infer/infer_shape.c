@@ -220,6 +220,16 @@ static MgRc shape_col2im(MgInfer *in, ValRef v) {
   return mg_infer_out(in, 0, mg_val(in->g, v)->dtype, &size, NULL);
 }
 
+static MgRc shape_channel_shuffle(MgInfer *in, ValRef v, const MgDims *size) {
+  int format;
+  int64_t groups, channels;
+  if (size->n < 3 || mg_infer_is(in, mg_val_numel(in->g, v), 0)) return MG_UNSUP; /* of no elements: a view */
+  TRY(mg_infer_int(in, ARG("groups"), &groups));
+  if (groups < 1 || !mg_ex_const_int(in->x, size->d[1], &channels) || channels % groups) return MG_UNSUP;
+  TRY(mg_infer_suggest(in, v, &format));
+  return mg_infer_format(in, 0, mg_val(in->g, v)->dtype, size, format);
+}
+
 MgRc mg_infer_shape(MgInfer *in) {
   ValRef v = mg_infer_tensor(in, 0);
   MgDims size;
@@ -237,16 +247,7 @@ MgRc mg_infer_shape(MgInfer *in) {
   case TOP_repeat: return shape_repeat(in, v, false);
   case TOP_tile: return shape_repeat(in, v, true);
   case TOP_channel_shuffle:
-  case TOP_native_channel_shuffle: {
-    int format;
-    int64_t groups, channels;
-    if (size.n < 3 || mg_infer_is(in, mg_val_numel(in->g, v), 0))
-      return MG_UNSUP; /* of no elements: a view */
-    TRY(mg_infer_int(in, ARG("groups"), &groups));
-    if (groups < 1 || !mg_ex_const_int(in->x, size.d[1], &channels) || channels % groups) return MG_UNSUP;
-    TRY(mg_infer_suggest(in, v, &format));
-    return mg_infer_format(in, 0, d, &size, format);
-  }
+  case TOP_native_channel_shuffle: return shape_channel_shuffle(in, v, &size);
   case TOP_flip: return mg_infer_like(in, 0, d, v);
   case TOP_roll: return mg_infer_out(in, 0, d, &size, NULL);
   case TOP_tril:

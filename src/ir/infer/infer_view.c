@@ -444,19 +444,78 @@ static MgRc view_pairs(MgInfer *in, ValRef v, bool real) {
   return MG_UNSUP;
 }
 
-static MgRc view_one(MgInfer *in, ValRef v, int code) {
-  ViewState s;
-  MgDims to;
+/* start and length instead of start and end */
+static MgRc view_narrow(MgInfer *in, ViewState *s) {
+  const MgArg *start = ARG("start"), *length = ARG("length");
+  if (start->tag != MA_int || length->tag != MA_int) return MG_UNSUP;
+  MgArg step = mg_arg_int(in->g, 1);
+  if (mg_infer_less(in, start->u.sym, mg_infer_c(in, 0))) return MG_UNSUP;
+  MgArg end = mg_arg_sym(mg_sym_add(in->x, start->u.sym, length->u.sym));
+  return view_slice(in, s, ARG("dim"), start, &end, &step);
+}
+
+static MgRc view_unsqueeze(MgInfer *in, ViewState *s) {
+  int a;
+  TRY(mg_infer_dim(in, ARG("dim"), s->size.n + 1, &a));
+  SymRef st = a < s->size.n ? mg_sym_mul(in->x, s->size.d[a], s->stride.d[a]) : mg_infer_c(in, 1);
+  view_insert(s, a, mg_infer_c(in, 1), st);
+  return MG_OK;
+}
+
+static MgRc view_transpose(MgInfer *in, ViewState *s) {
   int a, b;
-  view_of(in, v, &s);
+  TRY(mg_infer_dim(in, &in->n->arg[1], s->size.n, &a));
+  TRY(mg_infer_dim(in, &in->n->arg[2], s->size.n, &b));
+  if (s->size.n) view_swap(s, a, b);
+  return MG_OK;
+}
+
+/* Views with one result of self's dtype that picks, orders, adds or drops dimensions: changes s. */
+static MgRc view_dims(MgInfer *in, ValRef v, int code, ViewState *s) {
   switch (code) {
   case TOP_alias:
   case TOP_detach:
   case TOP_lift_fresh:
   case TOP_lift:
   case TOP_resolve_conj:
-  case TOP_resolve_neg: break;
-  case TOP_view: TRY(mg_infer_sizes(in, ARG("size"), &to)); return view_view(in, v, &to);
+  case TOP_resolve_neg: return MG_OK;
+  case TOP_as_strided: return view_as_strided(in, v, s);
+  case TOP_permute: return view_permute(in, s, ARG("dims"));
+  case TOP_movedim_int:
+  case TOP_movedim_intlist: return view_movedim(in, s, ARG("source"), ARG("destination"));
+  case TOP_transpose_int:
+  case TOP_swapaxes:
+  case TOP_swapdims: return view_transpose(in, s);
+  case TOP_t:
+    if (s->size.n == 2) view_swap(s, 0, 1);
+    return MG_OK;
+  case TOP_numpy_T:
+    for (int i = 0; i < s->size.n / 2; i++) view_swap(s, i, s->size.n - 1 - i);
+    return MG_OK;
+  case TOP_mT:
+  case TOP_adjoint:
+  case TOP_mH:
+    if (s->size.n < 2) return MG_UNSUP;
+    view_swap(s, s->size.n - 2, s->size.n - 1);
+    return MG_OK;
+  case TOP_unsqueeze: return view_unsqueeze(in, s);
+  case TOP_squeeze:
+  case TOP_squeeze_dim:
+  case TOP_squeeze_dims: return view_squeeze(in, s, ARG("dim"));
+  case TOP_select_int: return view_select(in, s, ARG("dim"), ARG("index"));
+  case TOP_slice_Tensor: return view_slice(in, s, ARG("dim"), ARG("start"), ARG("end"), ARG("step"));
+  case TOP_narrow: return view_narrow(in, s);
+  case TOP_diagonal: return view_diagonal(in, s);
+  case TOP_unfold: return view_unfold(in, s);
+  default: return MG_UNSUP;
+  }
+}
+
+static MgRc view_one(MgInfer *in, ValRef v, int code) {
+  ViewState s;
+  MgDims to;
+  switch (code) {
+  case TOP_view:
   case TOP__unsafe_view:
   case TOP__reshape_alias: TRY(mg_infer_sizes(in, ARG("size"), &to)); return view_view(in, v, &to);
   case TOP_reshape: TRY(mg_infer_sizes(in, ARG("shape"), &to)); return view_view(in, v, &to);
@@ -466,56 +525,10 @@ static MgRc view_one(MgInfer *in, ValRef v, int code) {
   case TOP_expand:
   case TOP_broadcast_to: TRY(mg_infer_sizes(in, ARG("size"), &to)); return view_expand(in, v, &to);
   case TOP_expand_as: mg_infer_dims_of(in, mg_infer_tensor(in, 1), &to); return view_expand(in, v, &to);
-  case TOP_as_strided: TRY(view_as_strided(in, v, &s)); break;
-  case TOP_permute: TRY(view_permute(in, &s, ARG("dims"))); break;
-  case TOP_movedim_int:
-  case TOP_movedim_intlist: TRY(view_movedim(in, &s, ARG("source"), ARG("destination"))); break;
-  case TOP_transpose_int:
-  case TOP_swapaxes:
-  case TOP_swapdims:
-    TRY(mg_infer_dim(in, &in->n->arg[1], s.size.n, &a));
-    TRY(mg_infer_dim(in, &in->n->arg[2], s.size.n, &b));
-    if (s.size.n) view_swap(&s, a, b);
-    break;
-  case TOP_t:
-    if (s.size.n == 2) view_swap(&s, 0, 1);
-    break;
-  case TOP_numpy_T:
-    for (int i = 0; i < s.size.n / 2; i++) view_swap(&s, i, s.size.n - 1 - i);
-    break;
-  case TOP_mT:
-  case TOP_adjoint:
-  case TOP_mH:
-    if (s.size.n < 2) return MG_UNSUP;
-    view_swap(&s, s.size.n - 2, s.size.n - 1);
-    break;
-  case TOP_unsqueeze: {
-    TRY(mg_infer_dim(in, ARG("dim"), s.size.n + 1, &a));
-    SymRef st = a < s.size.n ? mg_sym_mul(in->x, s.size.d[a], s.stride.d[a]) : mg_infer_c(in, 1);
-    view_insert(&s, a, mg_infer_c(in, 1), st);
-    break;
-  }
-  case TOP_squeeze:
-  case TOP_squeeze_dim:
-  case TOP_squeeze_dims: TRY(view_squeeze(in, &s, ARG("dim"))); break;
-  case TOP_select_int: TRY(view_select(in, &s, ARG("dim"), ARG("index"))); break;
-  case TOP_slice_Tensor: TRY(view_slice(in, &s, ARG("dim"), ARG("start"), ARG("end"), ARG("step"))); break;
-  case TOP_narrow: {
-    if (ARG("start")->tag != MA_int || ARG("length")->tag != MA_int) return MG_UNSUP;
-    MgArg step = mg_arg_int(in->g, 1);
-    int neg = mg_infer_less(in, ARG("start")->u.sym, mg_infer_c(in, 0));
-    if (neg) return MG_UNSUP;
-    MgArg end = mg_arg_sym(mg_sym_add(in->x, ARG("start")->u.sym, ARG("length")->u.sym));
-    TRY(view_slice(in, &s, ARG("dim"), ARG("start"), &end, &step));
-    break;
-  }
-  case TOP_diagonal: TRY(view_diagonal(in, &s)); break;
-  case TOP_unfold: TRY(view_unfold(in, &s)); break;
   case TOP_split_Tensor:
-  case TOP_unsafe_split_Tensor: {
+  case TOP_unsafe_split_Tensor:
     if (ARG("split_size")->tag != MA_int) return MG_UNSUP;
     return view_split(in, v, ARG("dim"), ARG("split_size")->u.sym);
-  }
   case TOP_split_with_sizes:
   case TOP_unsafe_split_with_sizes: return view_split_sizes(in, v, ARG("dim"), ARG("split_sizes"));
   case TOP_split_sizes: return view_split_sizes(in, v, ARG("dim"), ARG("split_size"));
@@ -524,8 +537,10 @@ static MgRc view_one(MgInfer *in, ValRef v, int code) {
   case TOP_unbind_int: return view_unbind(in, v, ARG("dim"));
   case TOP_view_as_real:
   case TOP_view_as_complex: return view_pairs(in, v, code == TOP_view_as_real);
-  default: return MG_UNSUP;
+  default: break;
   }
+  view_of(in, v, &s);
+  TRY(view_dims(in, v, code, &s));
   return view_put(in, 0, v, &s);
 }
 
