@@ -215,17 +215,31 @@ static bool guard_calc_holds(const MgGuards *g, const MgGuardOp *op, PyObject **
   return ok;
 }
 
+/* Follows a source by one step from its parent's value. */
+static bool guard_load(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s) {
+  const MgSrc *src = &g->src[op->src];
+  PyObject *v = mg_source_step(src, vals[src->parent], s);
+  vals[op->src] = v;
+  if (!v) PyErr_Clear();
+  return v != NULL;
+}
+
+static bool guard_lacks_key(PyObject *dict, PyObject *key) {
+  int r = PyDict_Contains(dict, key);
+  if (r < 0) PyErr_Clear();
+  return r == 0;
+}
+
+static bool guard_starts_at(PyObject *tensor, int64_t offset) {
+  int64_t at = -1;
+  return !mg_abi.aoti_torch_get_storage_offset(mg_facts_tensor(tensor), &at) && at == offset;
+}
+
 bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s,
                        uint64_t turn) {
   PyObject *v = op->src ? vals[op->src] : op->o;
   switch ((MgGuardKind)op->kind) {
-  case GK_load: {
-    const MgSrc *src = &g->src[op->src];
-    v = mg_source_step(src, vals[src->parent], s);
-    vals[op->src] = v;
-    if (!v) PyErr_Clear();
-    return v != NULL;
-  }
+  case GK_load: return guard_load(g, op, vals, s);
   case GK_null: return op->u.i >= s->n || !s->slot[op->u.i];
   case GK_is: return v == op->o;
   case GK_not: return v != op->o;
@@ -239,11 +253,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_keys: return guard_keys_equal(v, op->o);
   case GK_order: return guard_order_equal(v, op->o);
   case GK_order_is: return guard_order_equal(op->o, op->u.want);
-  case GK_nokey: {
-    int r = PyDict_Contains(v, op->o);
-    if (r < 0) PyErr_Clear();
-    return r == 0;
-  }
+  case GK_nokey: return guard_lacks_key(v, op->o);
   case GK_quiet: return !mg_finalizer_reached(v);
   case GK_quiet_attr: return !mg_finalizer_attr(v, op->o);
   case GK_quiet_slot: return op->u.i >= s->n || !mg_finalizer_slot(s->slot[op->u.i]);
@@ -257,10 +267,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_distinct: return v != vals[op->src2];
   case GK_apart: return mg_apart_holds(op->u.apart, vals);
   case GK_offset: return guard_memory(vals[op->src2]) - guard_memory(v) == op->u.i;
-  case GK_start: {
-    int64_t at = -1;
-    return !mg_abi.aoti_torch_get_storage_offset(mg_facts_tensor(v), &at) && at == op->u.i;
-  }
+  case GK_start: return guard_starts_at(v, op->u.i);
   case GK_leaf: return guard_is_leaf(v) == op->u.i;
   case GK_calc: return guard_calc_holds(g, op, vals, turn);
   case GK_func_is: return guard_func_holds(op->o, op->u.want);

@@ -195,62 +195,61 @@ PyObject *mg_source_value(const MgGuards *g, SrcRef src, PyObject *const *vals, 
 
 /* ---- following and printing ---- */
 
+static PyObject *source_in_tuple(PyObject *tuple, int64_t i) {
+  return tuple && i < PyTuple_GET_SIZE(tuple) ? PyTuple_GET_ITEM(tuple, i) : NULL;
+}
+
+/* A new reference made a borrowed one: the owner keeps the value alive. */
+static PyObject *source_owned(PyObject *v) {
+  Py_XDECREF(v);
+  return v;
+}
+
+static PyObject *source_item(PyObject *p, int64_t i) {
+  if (PyList_Check(p)) return PyList_GET_ITEM(p, i);
+  if (PyTuple_Check(p)) return PyTuple_GET_ITEM(p, i);
+  return source_owned(PySequence_GetItem(p, i)); /* a deque */
+}
+
+static PyObject *source_instance_dict(PyObject *p) {
+  PyObject **d = _PyObject_GetDictPtr(p);
+  if (d && !*d && !(*d = PyDict_New())) PyErr_Clear(); /* CPython makes it at the first write */
+  return d ? *d : NULL;
+}
+
+/* NULL as well for a value that nobody else holds. */
+static PyObject *source_attr(PyObject *p, PyObject *name) {
+  PyObject *v = PyObject_GetAttr(p, name);
+  bool kept = v && Py_REFCNT(v) > 1;
+  Py_XDECREF(v);
+  return kept ? v : NULL;
+}
+
 PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
   switch ((MgSrcKind)s->kind) {
   case SRC_slot: return s->idx < slots->n ? slots->slot[s->idx] : NULL;
   case SRC_func: return slots->func;
   case SRC_pinned: return s->key;
-  case SRC_closure: {
-    PyObject *c = ((PyFunctionObject *)p)->func_closure;
-    return c && s->idx < PyTuple_GET_SIZE(c) ? PyTuple_GET_ITEM(c, s->idx) : NULL;
-  }
+  case SRC_closure: return source_in_tuple(((PyFunctionObject *)p)->func_closure, s->idx);
   case SRC_cell: return PyCell_GET(p);
-  case SRC_fdefault: {
-    PyObject *d = ((PyFunctionObject *)p)->func_defaults;
-    return d && s->idx < PyTuple_GET_SIZE(d) ? PyTuple_GET_ITEM(d, s->idx) : NULL;
-  }
+  case SRC_fdefault: return source_in_tuple(((PyFunctionObject *)p)->func_defaults, s->idx);
   case SRC_fkwdefault: {
     PyObject *d = ((PyFunctionObject *)p)->func_kwdefaults;
     return d ? PyDict_GetItemWithError(d, s->key) : NULL;
   }
-  case SRC_item:
-    if (PyList_Check(p)) return PyList_GET_ITEM(p, s->idx);
-    if (PyTuple_Check(p)) return PyTuple_GET_ITEM(p, s->idx);
-    else { /* a deque keeps it alive */ PyObject *v = PySequence_GetItem(p, s->idx);
-      Py_XDECREF(v);
-      return v;
-    }
+  case SRC_item: return source_item(p, s->idx);
   case SRC_key: return PyDict_GetItemWithError(p, s->key);
-  case SRC_instdict: {
-    PyObject **d = _PyObject_GetDictPtr(p);
-    if (d && !*d && !(*d = PyDict_New())) PyErr_Clear(); /* CPython makes it at the first write */
-    return d ? *d : NULL;
-  }
-  case SRC_member: { /* the owner keeps the value alive */
-    PyObject *v = Py_TYPE(s->key)->tp_descr_get(s->key, p, (PyObject *)Py_TYPE(p));
-    if (v) Py_DECREF(v);
-    return v;
-  }
-  case SRC_attr: {
-    PyObject *v = PyObject_GetAttr(p, s->key);
-    bool kept = v && Py_REFCNT(v) > 1;
-    Py_XDECREF(v);
-    return kept ? v : NULL;
-  }
+  case SRC_instdict: return source_instance_dict(p);
+  case SRC_member: return source_owned(Py_TYPE(s->key)->tp_descr_get(s->key, p, (PyObject *)Py_TYPE(p)));
+  case SRC_attr: return source_attr(p, s->key);
   case SRC_class_attr: return _PyType_Lookup((PyTypeObject *)p, s->key);
   case SRC_method_func: return PyMethod_GET_FUNCTION(p);
   case SRC_method_self: return PyMethod_GET_SELF(p);
   case SRC_builtin_self: return PyCFunction_GET_SELF(p);
   case SRC_wrapper_self: return mg_policy_self(p);
-  case SRC_partial_func:
-  case SRC_partial_args:
-  case SRC_partial_kw: { /* read-only members: the partial keeps them alive */
-    PyObject *v = PyObject_GetAttr(p, s->kind == SRC_partial_func   ? mg_names.func
-                                      : s->kind == SRC_partial_args ? mg_names.args
-                                                                    : mg_names.keywords);
-    if (v) Py_DECREF(v);
-    return v;
-  }
+  case SRC_partial_func: return source_owned(PyObject_GetAttr(p, mg_names.func)); /* read-only */
+  case SRC_partial_args: return source_owned(PyObject_GetAttr(p, mg_names.args));
+  case SRC_partial_kw: return source_owned(PyObject_GetAttr(p, mg_names.keywords));
   case SRC_fmode: return mg_fmodes_at(s->idx);
   case SRC_grad: return mg_backward_grad_of(p);
   case SRC_local: return mg_local_dict(p);
