@@ -12,35 +12,10 @@
  *
  * An op without a twin stays, but is called on copies of what it writes; the copies are results of the node.
  * What cannot be expressed gives MG_UNSUP: the caller then runs the recorded nodes one by one. */
+#include "middle/functionalize_priv.h"
 #include "ir/infer/infer.h"
 #include "middle/middle.h"
 #include <string.h>
-
-typedef struct FzVal { /* what is known of a recorded value; indexed by its ValRef */
-  ValRef same;         /* the value it is another name of; itself otherwise; 0: not seen yet */
-  ValRef parent;       /* the value it views; 0 for a root */
-  ValRef root;         /* whose memory it is in */
-  MgNode via;          /* the view op, with recorded (old) arguments */
-  uint32_t out;        /* which result of it */
-  ValRef now;          /* its value in the new graph ... */
-  uint32_t version;    /* ... as of this version of the root */
-  bool written;        /* root: its memory was overwritten ... */
-  bool copied;         /* ... last by copy_: its value is also that of the source */
-} FzVal;
-
-typedef struct Fz {
-  MgGraph *g;
-  FzVal *val;
-  uint32_t nval; /* recorded values; later ones are new */
-  MgNode *old;
-  uint32_t nold;
-  bool *target; /* per recorded value: some node writes it */
-  uint32_t *
-      use; /* per recorded value, while one node is looked at: arguments in the memory of this root; else 0 */
-} Fz;
-
-static FzVal *fz_val(Fz *f, ValRef v) { return &f->val[f->val[v].same ? f->val[v].same : v]; }
-static ValRef fz_canon(const Fz *f, ValRef v) { return f->val[v].same ? f->val[v].same : v; }
 
 static void fz_root(Fz *f, ValRef v) { f->val[v] = (FzVal){.same = v, .root = v, .now = v}; }
 
@@ -67,7 +42,7 @@ static MgRc fz_infer(Fz *f, NodeRef n, ValRef like) {
 
 /* Appends op(arg...) and gives its first result; the first narg arguments are given, the
  * others at their defaults. */
-static MgRc fz_emit(Fz *f, MgTop code, const MgArg *arg, int narg, ValRef like, ValRef *out) {
+MgRc mg_fz_emit(Fz *f, MgTop code, const MgArg *arg, int narg, ValRef like, ValRef *out) {
   MgGraph *g = f->g;
   const MgOp *op = mg_op_by_code(code);
   TRYP(op);
@@ -107,21 +82,21 @@ static MgRc fz_coerce(Fz *f, ValRef *v, ValRef like) {
     ValRef shape = mg_graph_val_like(g, *v); /* metadata in case inference does not know _to_copy */
     TRYP(shape);
     mg_val(g, shape)->dtype = mg_val(g, like)->dtype;
-    TRY(fz_emit(f, TOP__to_copy, a, 2, shape, v));
+    TRY(mg_fz_emit(f, TOP__to_copy, a, 2, shape, v));
   }
   if (!fz_same_sizes(g, *v, like)) {
     MgArg a[] = {mg_arg_val(*v), mg_arg_syms(g, mg_val(g, like)->size, mg_val(g, like)->ndim)};
-    TRY(fz_emit(f, TOP_expand, a, 2, like, v));
+    TRY(mg_fz_emit(f, TOP_expand, a, 2, like, v));
   }
   return MG_OK;
 }
 
 /* v with the strides of like, so that values derived from it and results given to the user have eager's. */
-static MgRc fz_restride(Fz *f, ValRef *v, ValRef like) {
+MgRc mg_fz_restride(Fz *f, ValRef *v, ValRef like) {
   MgGraph *g = f->g;
   if (fz_same_strides(g, *v, like)) return MG_OK;
   MgArg a[] = {mg_arg_val(*v)};
-  TRY(fz_emit(f, TOP_clone, a, 1, like, v));
+  TRY(mg_fz_emit(f, TOP_clone, a, 1, like, v));
   MgVal *t = mg_val(g, *v);
   memcpy(t->stride, mg_val(g, like)->stride, t->ndim * sizeof *t->stride);
   t->offset = mg_sym(g->x, 0);
@@ -203,115 +178,6 @@ static MgRc fz_read(Fz *f, ValRef v, ValRef *now) {
 
 /* ---- writing ---- */
 
-/* Where along dim the piece `out` of a split starts. */
-static SymRef fz_piece_start(MgGraph *g, const MgNode *n, int out, int dim) {
-  SymRef s = mg_sym(g->x, 0);
-  for (int i = 0; i < out; i++) s = mg_sym_add(g->x, s, mg_val(g, n->out[i])->size[dim]);
-  return s;
-}
-
-static bool fz_dim(const Fz *f, const MgArg *a, int ndim, int64_t *dim) {
-  if (a->tag != MA_int || !mg_ex_const_int(f->g->x, a->u.sym, dim)) return false;
-  if (*dim < 0) *dim += ndim;
-  return *dim >= 0 && *dim < (ndim ? ndim : 1);
-}
-
-/* Any strided view of the same dtype: by position in the root's memory. */
-static MgRc fz_by_position(Fz *f, ValRef view, ValRef parent, ValRef parent_now, ValRef *v) {
-  MgGraph *g = f->g;
-  const MgVal *p = mg_val(g, parent), *w = mg_val(g, view);
-  if (p->dtype != w->dtype || !f->val[parent].same || fz_val(f, parent)->parent || mg_val_repeats(g, view))
-    return mg_fail(g->c, MG_UNSUP, "functionalize: write through a view of %s", mg_node(g, w->def)->op->full);
-  SymRef at = mg_sym_add(g->x, mg_sym_sub(g->x, w->offset, p->offset), mg_val(g, parent_now)->offset);
-  MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), mg_arg_syms(g, w->size, w->ndim),
-               mg_arg_syms(g, w->stride, w->ndim), mg_arg_sym(at)};
-  return fz_emit(f, TOP_as_strided_scatter, a, 5, parent, v);
-}
-
-/* parent's memory with the part that view i stands for replaced by *v: the inverse of the view op.
- * sizes: recorded metadata of parent and view. */
-static MgRc fz_inverse(Fz *f, const FzVal *i, ValRef view, ValRef parent_now, ValRef *v) {
-  MgGraph *g = f->g;
-  const MgNode *n = &i->via;
-  const MgVal *p = mg_val(g, i->parent), *w = mg_val(g, view);
-  int64_t dim, other;
-  switch (n->op->code) {
-  case TOP_alias:
-  case TOP_detach: return MG_OK;
-  case TOP_conj_physical:
-  case TOP_neg: { /* what _conj and _neg_view became */
-    MgArg a[] = {mg_arg_val(*v)};
-    return fz_emit(f, (MgTop)n->op->code, a, 1, i->parent, v);
-  }
-  case TOP_view_dtype: {
-    if (mg_dtype_size(p->dtype) != mg_dtype_size(w->dtype)) break;
-    MgArg a[] = {mg_arg_val(*v), mg_arg_code(MA_dtype, p->dtype)};
-    return fz_emit(f, TOP_view_dtype, a, 2, i->parent, v);
-  }
-  case TOP_view_as_real:
-  case TOP_view_as_complex: { /* each other's inverse; the strides must allow it */
-    TRY(fz_restride(f, v, view));
-    MgArg a[] = {mg_arg_val(*v)};
-    return fz_emit(f, n->op->code == TOP_view_as_real ? TOP_view_as_complex : TOP_view_as_real, a, 1,
-                   i->parent, v);
-  }
-  case TOP_slice_Tensor: {
-    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), n->arg[1], n->arg[2], n->arg[3], n->arg[4]};
-    return fz_emit(f, TOP_slice_scatter, a, 6, i->parent, v);
-  }
-  case TOP_select_int: {
-    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), n->arg[1], n->arg[2]};
-    return fz_emit(f, TOP_select_scatter, a, 4, i->parent, v);
-  }
-  case TOP_diagonal: {
-    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), n->arg[1], n->arg[2], n->arg[3]};
-    return fz_emit(f, TOP_diagonal_scatter, a, 5, i->parent, v);
-  }
-  case TOP_split_Tensor:
-  case TOP_split_with_sizes: {
-    if (!fz_dim(f, &n->arg[2], p->ndim, &dim)) break;
-    SymRef start = fz_piece_start(g, n, i->out, (int)dim), end = mg_sym_add(g->x, start, w->size[dim]);
-    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v),  n->arg[2],
-                 mg_arg_sym(start),      mg_arg_sym(end), mg_arg_int(g, 1)};
-    return fz_emit(f, TOP_slice_scatter, a, 6, i->parent, v);
-  }
-  case TOP_unbind_int: {
-    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), n->arg[1], mg_arg_int(g, i->out)};
-    return fz_emit(f, TOP_select_scatter, a, 4, i->parent, v);
-  }
-  case TOP_t: {
-    MgArg a[] = {mg_arg_val(*v)};
-    return fz_emit(f, TOP_t, a, 1, i->parent, v);
-  }
-  case TOP_transpose_int: {
-    MgArg a[] = {mg_arg_val(*v), n->arg[1], n->arg[2]};
-    return fz_emit(f, TOP_transpose_int, a, 3, i->parent, v);
-  }
-  case TOP_permute: {
-    int64_t back[64] = {0};
-    bool known = n->arg[1].n <= 64;
-    for (uint32_t k = 0; known && k < n->arg[1].n; k++)
-      if ((known = fz_dim(f, &n->arg[1].u.item[k], p->ndim, &other))) back[other] = k;
-    if (!known) break;
-    MgArg a[] = {mg_arg_val(*v), mg_arg_ints(g, back, (int)n->arg[1].n)};
-    return fz_emit(f, TOP_permute, a, 2, i->parent, v);
-  }
-  case TOP_view:
-  case TOP__unsafe_view:
-  case TOP__reshape_alias:
-  case TOP_squeeze:
-  case TOP_squeeze_dim:
-  case TOP_squeeze_dims:
-  case TOP_unsqueeze: { /* the same elements in the same order; what was written need not have strides for a
-                           view */
-    MgArg a[] = {mg_arg_val(*v), mg_arg_syms(g, p->size, p->ndim)};
-    return fz_emit(f, TOP_reshape, a, 2, i->parent, v);
-  }
-  default: break;
-  }
-  return fz_by_position(f, view, i->parent, parent_now, v);
-}
-
 /* Is a view on the way from v to its root one that shows elements at several places? */
 static bool fz_through_expanded(const Fz *f, ValRef v) {
   for (ValRef at = fz_canon(f, f->val[v].parent); f->val[at].parent; at = fz_canon(f, f->val[at].parent))
@@ -327,11 +193,11 @@ static MgRc fz_write(Fz *f, ValRef v, ValRef now) {
   while (f->val[at].parent) {
     ValRef parent = direct ? written->root : fz_canon(f, f->val[at].parent), parent_now;
     TRY(fz_read(f, parent, &parent_now));
-    TRY(direct ? fz_by_position(f, at, parent, parent_now, &up)
-               : fz_inverse(f, &f->val[at], at, parent_now, &up));
+    TRY(direct ? mg_fz_by_position(f, at, parent, parent_now, &up)
+               : mg_fz_inverse(f, &f->val[at], at, parent_now, &up));
     at = parent;
   }
-  TRY(fz_restride(f, &up, at));
+  TRY(mg_fz_restride(f, &up, at));
   root->now = up;
   root->written = true;
   root->copied = false;
@@ -415,7 +281,7 @@ static MgRc fz_copy(Fz *f, const MgNode *n) {
   } else {
     TRY(fz_read(f, n->arg[0].u.val, &src));
     MgArg a[] = {mg_arg_val(src), n->arg[1]};
-    TRY(fz_emit(f, TOP_fill_Scalar, a, 2, n->arg[0].u.val, &src));
+    TRY(mg_fz_emit(f, TOP_fill_Scalar, a, 2, n->arg[0].u.val, &src));
   }
   TRY(fz_coerce(f, &src, n->arg[0].u.val));
   TRY(fz_write(f, n->arg[0].u.val, src));
@@ -752,12 +618,12 @@ static MgRc fz_outputs(Fz *f) {
     for (uint8_t bit = 1; bit; bit <<= 1) { /* memory, whose reader applies the bit */
       const MgOp *op = mg_val(g, c)->bits & bit ? fz_unlazy(bit) : NULL;
       MgArg self[] = {mg_arg_val(g->output[i])};
-      if (op) TRY(fz_emit(f, (MgTop)op->code, self, 1, g->output[i], &g->output[i]));
+      if (op) TRY(mg_fz_emit(f, (MgTop)op->code, self, 1, g->output[i], &g->output[i]));
     }
-    TRY(fz_restride(f, &g->output[i], old[i]));
+    TRY(mg_fz_restride(f, &g->output[i], old[i]));
     if (!f->val[root].copied) continue; /* else the memory must not be that of the source */
     MgArg own[] = {mg_arg_val(g->output[i])};
-    TRY(fz_emit(f, TOP_clone, own, 1, old[i], &g->output[i]));
+    TRY(mg_fz_emit(f, TOP_clone, own, 1, old[i], &g->output[i]));
     memcpy(mg_val(g, g->output[i])->stride, mg_val(g, old[i])->stride,
            mg_val(g, old[i])->ndim * sizeof(SymRef));
   }
