@@ -31,149 +31,6 @@ typedef struct Stage { /* one of the loops that together run a range */
   bool masked, scalar_tail;
 } Stage;
 
-enum { RUN_loop, RUN_once, RUN_straight }; /* any number of times, 0 or 1 times, exactly once */
-
-/* ---- scopes ---- */
-
-static void fail(Em *e, MgRc rc) {
-  if (e->rc == MG_OK) e->rc = rc;
-}
-
-static EmRef const_of(Em *e, int64_t v) { return em_int(e, v); }
-
-static bool is_const(Em *e, EmRef v, int64_t *k) { return v.id == -1 && mg_ex_const_int(e->x, v.k, k); }
-
-static EmRef arith(Em *e, const char *tmpl, MgScalarOp op, EmRef a, EmRef b) {
-  EmRef s[2] = {a, b};
-  if (a.id == -1 && b.id == -1) return (EmRef){.id = -1, .k = mg_ex_op(e->x, op, a.k, b.k, 0), .lanes = 1};
-  return em_template(e, tmpl, TY_i64, TY_i64, 1, s, 2);
-}
-
-/* Opens the loop idx(k) = lo, lo + step, ... < hi; accumulators marked live are carried. */
-static void loop_open(Em *e, int k, EmRef lo, EmRef hi, int step, int run, bool maybe_empty,
-                      const bool *live) {
-  if (e->depth + 1 >= EMIT_MAX_SCOPE) {
-    fail(e, MG_UNSUP);
-    return;
-  }
-  EmScope *s = &e->scope[++e->depth];
-  MgStrbuf keep = s->buf;
-  keep.len = 0;
-  memset(s, 0, sizeof *s);
-  s->buf = keep;
-  if (s->buf.p) s->buf.p[0] = 0;
-  s->serial = ++e->serial;
-  s->idx = k;
-  s->lo = lo;
-  s->hi = hi;
-  s->step = step;
-  s->maybe_empty = maybe_empty;
-  s->body = run == RUN_straight ? -1 : e->nlabel++;
-  s->label = run == RUN_straight ? e->scope[e->depth - 1].label : s->body;
-  s->iv = run == RUN_straight ? lo : em_new(e, e->depth, 1);
-  if (run == RUN_once) { /* a value of its own keeps the code from leaving the conditional block */
-    mg_sb_printf(&s->buf, "  %%v%d = add i64 ", s->iv.id);
-    em_put(e, &s->buf, lo, TY_i64);
-    mg_sb_puts(&s->buf, ", 0\n");
-  }
-  s->iv.level =
-      (uint8_t)e->depth; /* also of a constant: what depends on the index must not outlive this binding */
-  e->idx[k] = s->iv;
-  for (int i = 0; i < EMIT_MAX_ACC; i++) s->phi[i] = -1;
-  for (int i = 0; i < e->nacc && run != RUN_straight; i++) {
-    if (!live[i]) continue;
-    s->phi[i] = e->nid++;
-  }
-}
-
-static void put_phi(Em *e, MgStrbuf *b, int id, const EmAcc *a, EmRef from, int from_label, EmRef back,
-                    int back_label) {
-  mg_sb_printf(b, "  %%v%d = phi ", id);
-  em_put_ty(b, em_ty(a->ty), a->lanes);
-  mg_sb_puts(b, " [ ");
-  em_put(e, b, from, a->ty);
-  mg_sb_printf(b, ", %%L%d ], [ ", from_label);
-  em_put(e, b, back, a->ty);
-  mg_sb_printf(b, ", %%L%d ]\n", back_label);
-}
-
-/* Accumulator values on entry of each open loop. */
-typedef struct Entry {
-  EmRef v[EMIT_MAX_ACC];
-} Entry;
-
-static void enter_accs(Em *e, int run, Entry *in) {
-  EmScope *s = &e->scope[e->depth];
-  for (int i = 0; i < e->nacc; i++) {
-    in->v[i] = e->acc[i].cur;
-    if (run == RUN_loop && s->phi[i] >= 0)
-      e->acc[i].cur = (EmRef){.id = s->phi[i], .lanes = e->acc[i].lanes, .level = (uint8_t)e->depth};
-  }
-}
-
-static void loop_close(Em *e, int run, const Entry *in) {
-  MG_ASSERT(e->depth > 0, "a loop is closed that was not opened");
-  EmScope *s = &e->scope[e->depth], *p = &e->scope[e->depth - 1];
-  MgStrbuf *b = &p->buf;
-  EmRef next = {.id = -2};
-  int64_t lo, hi;
-  bool sure = is_const(e, s->lo, &lo) && is_const(e, s->hi, &hi) && lo < hi;
-  if (run == RUN_loop) { /* the latch */
-    EmRef q[2] = {s->iv, const_of(e, s->step)};
-    next = em_template(e, "add $t $a, $b", TY_i64, TY_i64, 1, q, 2);
-  }
-  e->depth--;
-  while (e->nfwd && e->fwd[e->nfwd - 1].level > e->depth) e->nfwd--;
-  if (run == RUN_straight) {
-    mg_sb_puts(b, mg_sb_text(&s->buf));
-    p->label = s->label;
-    for (int i = 0; i < e->nacc; i++)
-      if (e->acc[i].cur.level > e->depth) e->acc[i].cur.level = (uint8_t)e->depth;
-    return;
-  }
-  int exit = e->nlabel++, pre = p->label;
-  if (sure) {
-    mg_sb_printf(b, "  br label %%L%d\n", s->body);
-  } else {
-    int c = e->nid++;
-    mg_sb_printf(b, "  %%v%d = icmp slt i64 ", c);
-    em_put_size(e, b, s->lo);
-    mg_sb_puts(b, ", ");
-    em_put_size(e, b, s->hi);
-    mg_sb_printf(b, "\n  br i1 %%v%d, label %%L%d, label %%L%d\n", c, s->body, exit);
-  }
-  mg_sb_printf(b, "L%d:\n", s->body);
-  if (run == RUN_loop) {
-    mg_sb_printf(b, "  %%v%d = phi i64 [ ", s->iv.id);
-    em_put_size(e, b, s->lo);
-    mg_sb_printf(b, ", %%L%d ], [ %%v%d, %%L%d ]\n", pre, next.id, s->label);
-    for (int i = 0; i < e->nacc; i++)
-      if (s->phi[i] >= 0) put_phi(e, b, s->phi[i], &e->acc[i], in->v[i], pre, e->acc[i].cur, s->label);
-  }
-  mg_sb_puts(b, mg_sb_text(&s->buf));
-  if (run == RUN_loop) {
-    int c = e->nid++;
-    mg_sb_printf(b, "  %%v%d = icmp slt i64 %%v%d, ", c, next.id);
-    em_put_size(e, b, s->hi);
-    mg_sb_printf(b, "\n  br i1 %%v%d, label %%L%d, label %%L%d\n", c, s->body, exit);
-  } else {
-    mg_sb_printf(b, "  br label %%L%d\n", exit);
-  }
-  mg_sb_printf(b, "L%d:\n", exit);
-  for (int i = 0; i < e->nacc; i++) {
-    if (s->phi[i] < 0) continue;
-    EmRef r = e->acc[i].cur;
-    if (!sure) { /* the loop may have been skipped */
-      r = em_new(e, e->depth, e->acc[i].lanes);
-      put_phi(e, b, r.id, &e->acc[i], in->v[i], pre, e->acc[i].cur, s->label);
-    }
-    r.level = (uint8_t)e->depth;
-    e->acc[i].cur = r;
-  }
-  p->label = exit;
-  if (s->buf.failed) fail(e, MG_NOMEM);
-}
-
 /* ---- stages ---- */
 
 typedef struct Walk {
@@ -185,11 +42,11 @@ typedef struct Walk {
 } Walk;
 
 static EmRef tail_mask(Em *e, EmRef iv, EmRef hi, int lanes) {
-  EmRef rem = arith(e, "sub $t $a, $b", OP_sub, hi, iv);
+  EmRef rem = em_arith(e, "sub $t $a, $b", OP_sub, hi, iv);
   MgStrbuf *b = em_at(e, rem.level);
   EmRef m = em_new(e, rem.level, lanes);
   int64_t k;
-  if (is_const(e, rem, &k)) {
+  if (em_is_const(e, rem, &k)) {
     mg_sb_printf(b, "  %%v%d = icmp slt <%d x i32> ", m.id, lanes);
     for (int i = 0; i < lanes; i++) mg_sb_printf(b, "%si32 %d", i ? ", " : "<", i);
     mg_sb_puts(b, ">, ");
@@ -232,15 +89,15 @@ static void run_stage(Walk *w, EmRef lo, EmRef hi, const Stage *st, bool maybe_e
   bool last = w->dim == w->g->end - 1, vec = w->dim == w->g->vec;
   int step = st->unroll * (vec ? st->lanes : 1), saved_lanes = e->lanes, saved_kv = e->kv;
   int64_t a, b;
-  bool known = is_const(e, lo, &a) && is_const(e, hi, &b);
+  bool known = em_is_const(e, lo, &a) && em_is_const(e, hi, &b);
   bool live[EMIT_MAX_ACC];
-  Entry in;
+  EmEntry in;
   if (known && a >= b) return;
-  int run = known && b - a <= step ? RUN_straight : st->masked ? RUN_once : RUN_loop;
+  int run = known && b - a <= step ? EM_RUN_straight : st->masked ? EM_RUN_once : EM_RUN_loop;
   live_accs(w, st, last, live);
-  loop_open(e, w->dim, lo, hi, step, run, maybe_empty, live);
+  em_loop_open(e, w->dim, lo, hi, step, run, maybe_empty, live);
   if (e->rc) return;
-  enter_accs(e, run, &in);
+  em_loop_enter(e, run, &in);
   EmRef iv = e->scope[e->depth].iv, saved_mask = e->mask;
   if (vec) {
     e->lanes = st->lanes;
@@ -250,7 +107,8 @@ static void run_stage(Walk *w, EmRef lo, EmRef hi, const Stage *st, bool maybe_e
   for (int u = 0; u < st->unroll && !e->rc; u++) {
     if (u) {
       e->scope[e->depth].serial = ++e->serial;
-      e->idx[w->dim] = arith(e, "add $t $a, $b", OP_add, iv, const_of(e, (int64_t)u * (vec ? st->lanes : 1)));
+      e->idx[w->dim] =
+          em_arith(e, "add $t $a, $b", OP_add, iv, em_int(e, (int64_t)u * (vec ? st->lanes : 1)));
       e->idx[w->dim].level = (uint8_t)e->depth;
     }
     w->body(e, w->g, w->dim, u, st);
@@ -258,15 +116,15 @@ static void run_stage(Walk *w, EmRef lo, EmRef hi, const Stage *st, bool maybe_e
   e->lanes = saved_lanes;
   e->kv = saved_kv;
   e->mask = saved_mask;
-  loop_close(e, run, &in);
+  em_loop_close(e, run, &in);
 }
 
 /* end of the part of [lo, hi) that `step` divides */
 static EmRef whole_part(Em *e, EmRef lo, EmRef hi, int step) {
   if (step == 1) return hi;
-  EmRef n = arith(e, "sub $t $a, $b", OP_sub, hi, lo);
-  n = arith(e, "and $t $a, $b", OP_and, n, const_of(e, -(int64_t)step));
-  return arith(e, "add $t $a, $b", OP_add, lo, n);
+  EmRef n = em_arith(e, "sub $t $a, $b", OP_sub, hi, lo);
+  n = em_arith(e, "and $t $a, $b", OP_and, n, em_int(e, -(int64_t)step));
+  return em_arith(e, "add $t $a, $b", OP_add, lo, n);
 }
 
 /* Runs idx(dim) over [lo, hi) as main, rest and tail stages. */
@@ -309,7 +167,7 @@ static bool is_arg(const MgLoop *l) { return mg_red_is_arg(l->red_op); }
 
 static int new_acc(Em *e, MgRedOp op, MgTy ty, int lanes) {
   if (e->nacc == EMIT_MAX_ACC) {
-    fail(e, MG_UNSUP);
+    em_fail(e, MG_UNSUP);
     return 0;
   }
   e->acc[e->nacc] = (EmAcc){.ty = ty, .lanes = (uint8_t)lanes, .cur = em_acc_start(e, op, ty, lanes)};
@@ -482,7 +340,7 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
   uint32_t ops = 0;
   bool scans = false;
   if (n > 64) {
-    fail(e, MG_UNSUP);
+    em_fail(e, MG_UNSUP);
     return;
   }
   for (int i = 0; i < n; i++) {
@@ -621,7 +479,8 @@ static bool is_streamed(Em *e, const Group *g) {
 /* The accumulators of the columns at hand, in memory. */
 static EmRef stream_at(Em *e) {
   MgTy ty = acc_ty(e, &e->own[0]);
-  EmRef at = arith(e, "sub $t $a, $b", OP_sub, e->idx[0], e->idx[STREAM_BLOCK]), p = em_new(e, e->depth, 1);
+  EmRef at = em_arith(e, "sub $t $a, $b", OP_sub, e->idx[0], e->idx[STREAM_BLOCK]),
+        p = em_new(e, e->depth, 1);
   mg_sb_printf(em_at(e, e->depth), "  %%v%d = getelementptr %s, ptr %%stream, i64 ", p.id, em_ty(ty));
   em_put(e, em_at(e, e->depth), at, TY_i64);
   mg_sb_putc(em_at(e, e->depth), '\n');
@@ -662,7 +521,7 @@ static void stream_rows(Em *e, Group *g, int dim, int u, const Stage *st) {
     if (i) {
       e->scope[row.level].serial = ++e->serial;
       e->scope[e->depth].serial = ++e->serial;
-      e->idx[1] = arith(e, "add $t $a, $b", OP_add, row, const_of(e, i));
+      e->idx[1] = em_arith(e, "add $t $a, $b", OP_add, row, em_int(e, i));
       e->idx[1].level = row.level;
     }
     v[i] = em_value(e, l->body, e->lanes);
@@ -686,36 +545,36 @@ static void stream_finish(Em *e, Group *g, int dim, int u, const Stage *st) {
 static void emit_streamed(Em *e, Group *g, EmRef begin, EmRef end) {
   static const bool none[EMIT_MAX_ACC];
   const MgLoop *l = &e->own[0];
-  Entry in;
+  EmEntry in;
   mg_sb_printf(em_at(e, 0), "  %%stream = alloca %s, i64 %d, align 64\n", em_ty(acc_ty(e, l)),
                STREAM_COLUMNS);
   for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < 2 ? l->range[k] : 0);
   e->red_vec = true;
   g->wide = false;
-  loop_open(e, STREAM_BLOCK, begin, end, STREAM_COLUMNS, RUN_loop, true, none);
+  em_loop_open(e, STREAM_BLOCK, begin, end, STREAM_COLUMNS, EM_RUN_loop, true, none);
   if (e->rc) return;
-  enter_accs(e, RUN_loop, &in);
+  em_loop_enter(e, EM_RUN_loop, &in);
   e->base_level = e->depth;
   EmRef lo = e->idx[STREAM_BLOCK];
-  EmRef hi = arith(e, "$0 = icmp slt $t $a, $b\n$d = select i1 $0, $t $a, $t $b", OP_min,
-                   arith(e, "add $t $a, $b", OP_add, lo, const_of(e, STREAM_COLUMNS)), end);
+  EmRef hi = em_arith(e, "$0 = icmp slt $t $a, $b\n$d = select i1 $0, $t $a, $t $b", OP_min,
+                      em_arith(e, "add $t $a, $b", OP_add, lo, em_int(e, STREAM_COLUMNS)), end);
   Walk w = {.e = e, .g = g, .dim = 0, .body = stream_start};
   run_range(&w, lo, hi, false);
-  EmRef row = const_of(e, 0), rows = em_value(e, l->range[1], 1);
+  EmRef row = em_int(e, 0), rows = em_value(e, l->range[1], 1);
   w.body = stream_rows;
   for (int step = STREAM_ROWS; step && !e->rc; step = step > 1 ? 1 : 0) {
-    Entry rows_in;
+    EmEntry rows_in;
     EmRef stop = whole_part(e, row, rows, step);
-    loop_open(e, 1, row, stop, step, RUN_loop, true, none);
+    em_loop_open(e, 1, row, stop, step, EM_RUN_loop, true, none);
     if (e->rc) return;
-    enter_accs(e, RUN_loop, &rows_in);
+    em_loop_enter(e, EM_RUN_loop, &rows_in);
     run_range(&w, lo, hi, false);
-    loop_close(e, RUN_loop, &rows_in);
+    em_loop_close(e, EM_RUN_loop, &rows_in);
     row = stop;
   }
   w.body = stream_finish;
   run_range(&w, lo, hi, false);
-  loop_close(e, RUN_loop, &in);
+  em_loop_close(e, EM_RUN_loop, &in);
   e->red_vec = false;
 }
 

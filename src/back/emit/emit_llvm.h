@@ -1,7 +1,7 @@
-/* What the files of the LLVM emitter share (emit_llvm.c: kernels and loops, emit_llvm_expr.c: expressions).
- * Text is kept per open scope: scope 0 is the function's entry, every open loop is one scope further in.  A
- * value is written into the outermost scope that has all its operands, so invariant code leaves its loops by
- * construction; a loop's text is appended to its parent's when the loop is closed. */
+/* What the files of the LLVM emitter share (emit_llvm.c: kernels, emit_llvm_loop.c: loops, emit_llvm_expr.c:
+ * expressions). Text is kept per open scope: scope 0 is the function's entry, every open loop is one scope
+ * further in.  A value is written into the outermost scope that has all its operands, so invariant code
+ * leaves its loops by construction; a loop's text is appended to its parent's when the loop is closed. */
 #ifndef MG_EMIT_LLVM_H
 #define MG_EMIT_LLVM_H
 #include "back/kernel/back.h"
@@ -128,6 +128,18 @@ void em_choose_functions(Em *e);         /* are they called in this kernel? */
 bool em_is_apart(const Em *e, const MgExpr *n);
 EmRef em_call(Em *e, MgScalarOp op, int lanes, const EmRef *s, int n);
 MgRc em_functions(Em *e, MgStrbuf *out); /* the text of those that were called */
+/* emit_llvm_loop.c */
+enum { EM_RUN_loop, EM_RUN_once, EM_RUN_straight }; /* any number of times, 0 or 1 times, exactly once */
+typedef struct EmEntry {                            /* accumulator values on entry of an open loop */
+  EmRef v[EMIT_MAX_ACC];
+} EmEntry;
+void em_fail(Em *e, MgRc rc);
+bool em_is_const(Em *e, EmRef v, int64_t *k);
+EmRef em_arith(Em *e, const char *tmpl, MgScalarOp op, EmRef a, EmRef b); /* of two i64 */
+/* Opens the loop idx(k) = lo, lo + step, ... < hi; accumulators marked live are carried. */
+void em_loop_open(Em *e, int k, EmRef lo, EmRef hi, int step, int run, bool maybe_empty, const bool *live);
+void em_loop_enter(Em *e, int run, EmEntry *in); /* its text begins */
+void em_loop_close(Em *e, int run, const EmEntry *in);
 /* emit_llvm_text.c */
 const char *em_ty(MgTy t);  /* register type */
 const char *em_mem(MgTy t); /* memory type */
