@@ -12,7 +12,7 @@
 #include "host/python/names.h"
 #include "host/python/trace_rules.h"
 #include "host/torch/torch_state.h"
-#include "record/bytecode/eval_loop.h"
+#include "record/bytecode/inlined_frame.h"
 
 static _Thread_local const MgConfig *hook_cfg;
 static _Thread_local PyCodeObject *hook_root;

@@ -12,6 +12,7 @@
 #include "entry/launch/trace.h"
 #include "host/python/hook_mode.h"
 #include "host/torch/tensor_facts.h"
+#include "record/autograd/joint_reach.h"
 #include "record/autograd/joint_trace.h"
 #include "record/core/capture.h"
 #include "record/core/identity.h"

@@ -2,7 +2,6 @@
 #include "record/autograd/joint_trace.h"
 #include <stdlib.h>
 #include <string.h>
-#include "base/bits.h"
 #include "base/log.h"
 #include "driver/compile.h"
 #include "entry/launch/config.h"
@@ -11,6 +10,7 @@
 #include "host/python/hook_mode.h"
 #include "host/python/pyobject.h"
 #include "host/torch/tensor_facts.h"
+#include "record/autograd/joint_reach.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
 #include "record/core/source_place.h"
@@ -24,31 +24,14 @@
 
 enum { JOINT_SMALL = 64 }; /* nodes of a backward pass that may have saved nothing */
 
-typedef struct Joint { /* being built */
-  MgRec *r;
-  MgGraph *g;
-  MgJointRec *j;
-  PyObject **seen; /* by value: its living stand-in, borrowed, or NULL */
-  uint32_t *group; /* by storage number: results of the segment that live there */
-  bool *outer, *grad,
-      *written; /* by storage: an input's memory; a result there requires grad; in-place ops wrote it */
-  uint32_t nval;
-  bool ran;    /* the engine has run */
-  bool inside; /* a view that an autograd.Function made was followed */
-  bool views;  /* every result is a view of an input: constant sizes would not help */
-  bool
-      linked; /* a result depends on another one, and the program asks for gradients between them: nor here */
-  const char *why; /* set when the graph has to run op by op */
-} Joint;
-
-static int joint_refuse(Joint *b, const char *why) {
+static int joint_refuse(MgJointBuild *b, const char *why) {
   if (!b->why) b->why = why;
   return 1;
 }
 
 /* Does a value get a grad_fn?  One whose gradient graph a recorded backward pass has freed
  * gets it from backward_pass.c. */
-static bool joint_tracked(const Joint *b, ValRef v) {
+static bool joint_tracked(const MgJointBuild *b, ValRef v) {
   return b->seen[v] && mg_facts_requires_grad(b->seen[v]) && !mg_backward_is_spent(b->r->cap, v);
 }
 
@@ -86,7 +69,7 @@ static ValRef joint_alias_step(const MgGraph *g, ValRef v, bool *view) {
 }
 
 /* Follows views back to where the memory was made; with `mark`, notes the view ops on the way. */
-static ValRef joint_root(Joint *b, ValRef v, bool mark) {
+static ValRef joint_root(MgJointBuild *b, ValRef v, bool mark) {
   bool view;
   ValRef up;
   while (mg_val(b->g, v)->def && (up = joint_alias_step(b->g, v, &view))) {
@@ -103,7 +86,7 @@ static ValRef joint_root(Joint *b, ValRef v, bool mark) {
   return v;
 }
 
-static int joint_survey(Joint *b, const ValRef *out, int nout) {
+static int joint_survey(MgJointBuild *b, const ValRef *out, int nout) {
   const MgCapture *cap = b->r->cap;
   size_t n = b->nval + 1;
   b->seen = mg_new(b->g->c, PyObject *, n);
@@ -144,7 +127,7 @@ static uint32_t joint_list(ValRef *list, uint32_t *n, ValRef v) {
 }
 
 /* One result that shares fresh memory with another one, or is a view of an input. */
-static int joint_place_alias(Joint *b, ValRef v, MgResult *res) {
+static int joint_place_alias(MgJointBuild *b, ValRef v, MgResult *res) {
   MgJointRec *j = b->j;
   ValRef root = joint_root(b, v, false);
   if (!mg_val(b->g, root)->def) {
@@ -161,7 +144,7 @@ static int joint_place_alias(Joint *b, ValRef v, MgResult *res) {
   return 0;
 }
 
-static int joint_place(Joint *b, const ValRef *out, int nout) {
+static int joint_place(MgJointBuild *b, const ValRef *out, int nout) {
   MgJointRec *j = b->j;
   j->res = mg_new(b->g->c, MgResult, nout + 1);
   j->through = mg_new(b->g->c, ValRef, nout + 1);
@@ -188,7 +171,7 @@ static int joint_place(Joint *b, const ValRef *out, int nout) {
 /* ---- running the engine ---- */
 
 /* Inputs that require grad, as the leaves that the recording made for them. */
-static PyObject *joint_leaves(Joint *b) {
+static PyObject *joint_leaves(MgJointBuild *b) {
   const MgCapture *cap = b->r->cap;
   MgJointRec *j = b->j;
   PyObject **leaf = mg_new(b->g->c, PyObject *, cap->ninput + 1);
@@ -222,7 +205,7 @@ ValRef mg_joint_gradient_val(MgGraph *g, ValRef like) {
   return v;
 }
 
-static PyObject *joint_tangents(Joint *b) {
+static PyObject *joint_tangents(MgJointBuild *b) {
   MgJointRec *j = b->j;
   MgCapture *cap = b->r->cap;
   j->tangent = mg_new(b->g->c, ValRef, j->nthrough + 1);
@@ -296,7 +279,7 @@ void mg_joint_drain(void) {
   PyErr_Restore(type, value, tb);
 }
 
-static int joint_take_grads(Joint *b, PyObject *grads) {
+static int joint_take_grads(MgJointBuild *b, PyObject *grads) {
   MgJointRec *j = b->j;
   if (!PyTuple_Check(grads) || PyTuple_GET_SIZE(grads) != j->ndiff)
     return joint_refuse(b, "the engine gave other gradients");
@@ -325,7 +308,7 @@ static int joint_by_time(const void *a, const void *b) {
 
 /* An input that backward does not reach is no part of the gradient graph: an edge to it would keep what made
  * it alive.  The others in the order in which eager has their gradients (bucketed_backward.h). */
-static int joint_order(Joint *b) {
+static int joint_order(MgJointBuild *b) {
   MgJointRec *j = b->j;
   uint32_t n = 0;
   JointGrad *all = mg_new(b->g->c, JointGrad, j->ndiff + 1);
@@ -346,7 +329,8 @@ static int joint_order(Joint *b) {
 
 /* The engine may call backward functions of the user: they are recorded, guards and all.  What they would
  * change cannot be replayed any more. */
-static PyObject *joint_run(Joint *b, PyObject *roots, PyObject *tangents, PyObject *leaves, bool keep) {
+static PyObject *joint_run(MgJointBuild *b, PyObject *roots, PyObject *tangents, PyObject *leaves,
+                           bool keep) {
   PyObject *grads;
   b->r->in_joint = true;
   if (!b->r->cap->function && !keep) {
@@ -371,7 +355,7 @@ static PyObject *joint_run(Joint *b, PyObject *roots, PyObject *tangents, PyObje
 
 /* Does a second backward pass fail?  Eager frees what ops have saved, numbers included, so it does not follow
  * from what the compiled backward reads.  Whatever this records is forgotten by the caller. */
-static void joint_try_again(Joint *b, PyObject *roots, PyObject *tangents, PyObject *leaves) {
+static void joint_try_again(MgJointBuild *b, PyObject *roots, PyObject *tangents, PyObject *leaves) {
   uint32_t nnode = b->g->nnode, nval = b->g->nval, ninput = b->g->ninput;
   PyObject *grads = joint_run(b, roots, tangents, leaves, false);
   b->j->frees = !grads;
@@ -387,7 +371,7 @@ static void joint_try_again(Joint *b, PyObject *roots, PyObject *tangents, PyObj
 }
 
 /* Records backward: the engine runs with autocast off, as the compiled backward will. */
-static int joint_backward(Joint *b) {
+static int joint_backward(MgJointBuild *b) {
   MgJointRec *j = b->j;
   PyObject *leaves = joint_leaves(b), *roots = leaves ? PyTuple_New(j->nthrough) : NULL, *tangents = NULL,
            *grads = NULL;
@@ -410,227 +394,10 @@ done:
   return rc;
 }
 
-/* ---- which gradients need which tangents ---- */
-
-typedef struct Reach { /* sets of tangents, or of results */
-  const MgGraph *g;
-  uint64_t *of; /* by memory */
-  uint64_t *now;
-  uint32_t words;
-} Reach;
-
-static bool reach_init(Reach *s, const MgGraph *g, uint32_t n) {
-  uint32_t words = mg_bits_words(n);
-  *s =
-      (Reach){g, mg_new(g->c, uint64_t, (size_t)words * (g->nval + 1)), mg_new(g->c, uint64_t, words), words};
-  return s->of && s->now;
-}
-
-static uint64_t *reach_of(const Reach *s, ValRef v) {
-  return s->of + (size_t)s->words * mg_val(s->g, v)->storage;
-}
-
-static void reach_see(ValRef *v, void *arg) {
-  Reach *s = arg;
-  if (*v) mg_bits_join(s->now, reach_of(s, *v), s->words);
-}
-
-/* Followed by memory, so that writes through views count. */
-static int joint_reach(Joint *b) {
-  MgJointRec *j = b->j;
-  Reach s;
-  if (!reach_init(&s, b->g, j->nthrough) ||
-      !(j->reach = mg_new(b->g->c, uint64_t, (size_t)s.words * (j->ndiff + 1))))
-    return PyErr_NoMemory(), -1;
-  for (uint32_t i = 0; i < j->nthrough; i++) mg_bits_add(reach_of(&s, j->tangent[i]), i);
-  for (NodeRef n = j->backward; n < b->g->nnode; n++) {
-    MgNode *node = mg_node(b->g, n);
-    memset(s.now, 0, s.words * sizeof *s.now);
-    mg_node_each_val(node, reach_see, &s);
-    for (int i = 0; i < node->nout; i++)
-      if (node->out[i]) mg_bits_join(reach_of(&s, node->out[i]), s.now, s.words);
-  }
-  for (uint32_t i = 0; i < j->ndiff; i++) {
-    uint64_t *set = j->reach + (size_t)s.words * i;
-    if (j->grad[i]) mg_bits_join(set, reach_of(&s, j->grad[i]), s.words);
-    if (!mg_bits_any(set, s.words)) mg_bits_fill(set, j->nthrough);
-  }
-  return 0;
-}
-
-/* Is a result with a grad_fn computed from another one, or from a view that is a
- * result?  -1: out of memory. */
-static int joint_depends(const Joint *b, const ValRef *out) {
-  const MgJointRec *j = b->j;
-  Reach s;
-  if (!reach_init(&s, b->g, j->nres + j->nthrough)) return PyErr_NoMemory(), -1;
-  uint32_t *made =
-      mg_new(b->g->c, uint32_t, b->nval + 1); /* by value: 1 + its bit; those of `through` come first */
-  uint64_t *self = mg_new(b->g->c, uint64_t, s.words);
-  if (!made || !self) return PyErr_NoMemory(), -1;
-  for (uint32_t i = 0; i < j->nres; i++)
-    if (j->res[i].how == RES_view) made[out[i]] = j->nthrough + i + 1;
-  for (uint32_t i = 0; i < j->nthrough; i++) made[j->through[i]] = i + 1;
-  for (NodeRef n = 1; n < j->backward; n++) {
-    MgNode *node = mg_node(b->g, n);
-    memset(s.now, 0, s.words * sizeof *s.now);
-    mg_node_each_val(node, reach_see, &s);
-    for (int o = 0; o < node->nout; o++) {
-      ValRef v = node->out[o];
-      if (!v || !mg_val(b->g, v)->requires_grad) continue;
-      mg_bits_join(reach_of(&s, v), s.now, s.words);
-      if (!made[v]) continue;
-      memset(self, 0, s.words * sizeof *self);
-      mg_bits_add(self, made[v] - 1);
-      if (made[v] <= j->nthrough && mg_bits_any(s.now, s.words) && !mg_bits_same(s.now, self, s.words))
-        return 1;
-      mg_bits_add(reach_of(&s, v), made[v] - 1);
-    }
-  }
-  return 0;
-}
-
-typedef struct Links {   /* being found */
-  Reach s;               /* results that a value is computed from, not by way of a third */
-  uint32_t *made;        /* by value: 1 + its number among `through` */
-  uint64_t *target;      /* results that others are computed from */
-  uint32_t *port, nport; /* results, oldest first */
-} Links;
-
-/* A node's results: what is a result of the segment stands for what it was computed from. */
-static void links_node(const Joint *b, Links *l, MgNode *node) {
-  Reach *s = &l->s;
-  memset(s->now, 0, s->words * sizeof *s->now);
-  mg_node_each_val(node, reach_see, s);
-  for (int o = 0; o < node->nout; o++) {
-    ValRef v = node->out[o];
-    if (!v || !mg_val(b->g, v)->requires_grad) continue;
-    uint64_t *of = reach_of(s, v);
-    mg_bits_join(of, s->now, s->words);
-    if (!l->made[v]) continue;
-    uint32_t i = l->made[v] - 1;
-    memcpy(b->j->link + (size_t)s->words * i, of, s->words * sizeof *of);
-    mg_bits_join(l->target, of, s->words);
-    memset(of, 0, s->words * sizeof *of);
-    mg_bits_add(of, i);
-    l->port[l->nport++] = i;
-  }
-}
-
-/* j->link and j->port: in eager, gradients go from a result to those that it is computed from. */
-static int joint_find_links(Joint *b) {
-  MgJointRec *j = b->j;
-  Links l = {.nport = 0};
-  if (j->nthrough < 2) return 0;
-  if (!reach_init(&l.s, b->g, j->nthrough)) return PyErr_NoMemory(), -1;
-  l.made = mg_new(b->g->c, uint32_t, b->nval + 1);
-  l.target = mg_new(b->g->c, uint64_t, l.s.words);
-  l.port = mg_new(b->g->c, uint32_t, j->nthrough + 1);
-  j->link = mg_new(b->g->c, uint64_t, (size_t)l.s.words * j->nthrough);
-  if (!l.made || !l.target || !l.port || !j->link) return PyErr_NoMemory(), -1;
-  for (uint32_t i = 0; i < j->nthrough; i++) l.made[j->through[i]] = i + 1;
-  for (NodeRef n = 1; n < j->backward; n++) links_node(b, &l, mg_node(b->g, n));
-  j->port = l.port;
-  for (uint32_t k = 0; k < l.nport; k++) {
-    uint32_t i = l.port[k];
-    if (mg_bits_has(l.target, i) || mg_bits_any(j->link + (size_t)l.s.words * i, l.s.words))
-      j->port[j->nport++] = i;
-  }
-  if (!j->nport) j->link = NULL;
-  return 0;
-}
-
-/* ---- which results can be differentiated in passes of their own ---- */
-
-/* By memory: the tracked results that are computed from it. */
-static void mates_see(ValRef *v, void *arg) {
-  Reach *s = arg;
-  if (*v && mg_val(s->g, *v)->requires_grad) mg_bits_join(reach_of(s, *v), s->now, s->words);
-}
-
-/* These have no saved tensors in torch's derivatives.yaml: their nodes in the gradient graph have no
- * `_raw_saved_` attributes. */
-bool mg_joint_saves(const MgCapture *cap, NodeRef def) {
-  const MgNode *n = mg_node(cap->rec->g, def);
-  if (mg_function_of(cap->function, def)) return true; /* what its forward calls is not what it saves */
-  if (n->op->is_view) return false;
-  switch (n->op->code) {
-  case TOP_add_Tensor:
-  case TOP_sub_Tensor:
-  case TOP_add_Scalar:
-  case TOP_sub_Scalar:
-  case TOP_rsub_Scalar:
-  case TOP_neg:
-  case TOP_clone:
-  case TOP__to_copy:
-  case TOP_sum:
-  case TOP_sum_dim_IntList:
-  case TOP_mean:
-  case TOP_mean_dim:
-  case TOP_cumsum:
-  case TOP_flip:
-  case TOP_roll:
-  case TOP_cat:
-  case TOP_stack:
-  case TOP_repeat:
-  case TOP_constant_pad_nd:
-  case TOP_tril:
-  case TOP_triu:
-  case TOP_round:
-  case TOP_floor:
-  case TOP_ceil:
-  case TOP_trunc:
-  case TOP_sign: return false;
-  default: return true;
-  }
-}
-
-/* The results that a node's results lead to, in s->now; false: none. */
-static bool mates_of_node(Reach *s, const MgNode *node) {
-  memset(s->now, 0, s->words * sizeof *s->now);
-  for (int i = 0; i < node->nout; i++)
-    if (node->out[i] && mg_val(s->g, node->out[i])->requires_grad)
-      mg_bits_join(s->now, reach_of(s, node->out[i]), s->words);
-  return mg_bits_any(s->now, s->words);
-}
-
-/* What a node frees is of all results that it leads to.  last: the set that was noted before, as most
- * neighbours have the same. */
-static void mates_note(const Reach *s, uint64_t *mate, uint64_t *last) {
-  if (mg_bits_same(s->now, last, s->words)) return;
-  memcpy(last, s->now, s->words * sizeof *last);
-  for (uint32_t w = 0; w < s->words; w++)
-    for (uint64_t bits = s->now[w]; bits; bits &= bits - 1)
-      mg_bits_join(mate + (size_t)s->words * (64 * w + (uint32_t)__builtin_ctzll(bits)), s->now, s->words);
-}
-
-/* j->mate: results that one pass over result k frees something of; k itself only if
- * something of it was saved. */
-static int joint_mates(Joint *b) {
-  MgJointRec *j = b->j;
-  Reach s;
-  if (j->nthrough < 2) return 0;
-  if (!reach_init(&s, b->g, j->nthrough)) return PyErr_NoMemory(), -1;
-  uint64_t *mate = mg_new(b->g->c, uint64_t, (size_t)s.words * j->nthrough);
-  uint64_t *all = mg_new(b->g->c, uint64_t, s.words), *last = mg_new(b->g->c, uint64_t, s.words);
-  if (!mate || !all || !last) return PyErr_NoMemory(), -1;
-  mg_bits_fill(all, j->nthrough);
-  for (uint32_t i = 0; i < j->nthrough; i++) mg_bits_add(reach_of(&s, j->through[i]), i);
-  for (NodeRef n = j->backward; --n;) {
-    MgNode *node = mg_node(b->g, n);
-    if (!mates_of_node(&s, node)) continue;
-    if (mg_joint_saves(b->r->cap, n)) mates_note(&s, mate, last);
-    mg_node_each_val(node, mates_see, &s);
-  }
-  for (uint32_t i = 0; i < j->nthrough; i++)
-    if (!mg_bits_same(mate + (size_t)s.words * i, all, s.words)) j->mate = mate;
-  return 0;
-}
-
 /* ---- one function's backward, for graphs that leave it to their back end ---- */
 
 PyObject *mg_joint_rehearse(MgRec *r, PyObject *roots, PyObject *tangents, PyObject *leaves) {
-  Joint b = {.r = r, .g = r->g};
+  MgJointBuild b = {.r = r, .g = r->g};
   NodeRef first = r->g->nnode;
   uint32_t last = joint_last_storage(r->g, r->g->nval);
   bool quiet = r->cap->quiet, inside = r->in_joint;
@@ -661,7 +428,7 @@ PyObject *mg_joint_rehearse(MgRec *r, PyObject *roots, PyObject *tangents, PyObj
 
 /* Is there an op whose derivative, in ATen, raises for some values?  Gradients of complex eigenvectors and
  * singular vectors do for losses that depend on the vectors' phase. */
-static bool joint_raises(const Joint *b) {
+static bool joint_raises(const MgJointBuild *b) {
   static const char *const ops[] = {"aten::linalg_eig", "aten::_linalg_eigh", "aten::_linalg_svd"};
   for (NodeRef k = 1; k < b->j->backward; k++) {
     const MgNode *n = mg_node(b->g, k);
@@ -679,7 +446,7 @@ static bool joint_raises(const Joint *b) {
 /* Numbers that the graph has needed as tensors in backward alone become inputs of forward, in front of the
  * tangents: the call computes them.  Other tensors that backward reads by itself are looked at when it runs,
  * which a recording does not know of. */
-static int joint_take_numbers(Joint *b, uint32_t ninput) {
+static int joint_take_numbers(MgJointBuild *b, uint32_t ninput) {
   MgGraph *g = b->g;
   MgCapInput *in = b->r->cap->input + ninput;
   uint32_t nthrough = b->j->nthrough, n = g->ninput - ninput;
@@ -700,13 +467,13 @@ static int joint_take_numbers(Joint *b, uint32_t ninput) {
 
 /* A backward function of the user that writes to memory of forward does so each time it
  * runs: no part of forward can. */
-static int joint_see_writes(Joint *b) {
+static int joint_see_writes(MgJointBuild *b) {
   bool writes =
       b->r->cap->function && joint_writes_since(b->g, b->j->backward, joint_last_storage(b->g, b->nval));
   return writes ? joint_refuse(b, "a backward function writes to memory of forward") : 0;
 }
 
-static int joint_record(Joint *b, const ValRef *out, int nout) {
+static int joint_record(MgJointBuild *b, const ValRef *out, int nout) {
   uint32_t ninput = b->g->ninput;
   int rc = joint_survey(b, out, nout);
   if (!rc) rc = joint_place(b, out, nout);
@@ -716,15 +483,15 @@ static int joint_record(Joint *b, const ValRef *out, int nout) {
     rc = joint_refuse(b, "the gradient of complex eigenvectors raises where it is not defined");
   b->views = !rc && !b->j->nthrough;
   if (b->views) rc = joint_refuse(b, "every result is a view of an input");
-  if (!rc && b->r->deny_links) rc = joint_depends(b, out);
+  if (!rc && b->r->deny_links) rc = mg_joint_depends(b, out);
   if (rc > 0 && !b->why) b->linked = joint_refuse(b, "gradients between results are asked for");
   if (!rc) rc = joint_backward(b);
   if (!rc) rc = joint_see_writes(b);
   if (!rc) rc = joint_take_numbers(b, ninput);
   if (!rc) rc = joint_order(b);
-  if (!rc) rc = joint_reach(b);
-  if (!rc) rc = joint_mates(b);
-  if (!rc) rc = joint_find_links(b);
+  if (!rc) rc = mg_joint_find_reach(b);
+  if (!rc) rc = mg_joint_find_mates(b);
+  if (!rc) rc = mg_joint_find_links(b);
   return rc;
 }
 
@@ -790,7 +557,7 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
     r->data_failed = !r->cfg->fullgraph && r->deny_grad;
     return 0;
   }
-  Joint b = {.r = r, .g = g, .j = mg_new(g->c, MgJointRec, 1), .nval = g->nval};
+  MgJointBuild b = {.r = r, .g = g, .j = mg_new(g->c, MgJointRec, 1), .nval = g->nval};
   uint32_t nnode = g->nnode, nval = g->nval, ninput = g->ninput;
   if (!b.j) return PyErr_NoMemory(), -1;
   b.j->backward = g->nnode;

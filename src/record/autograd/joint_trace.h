@@ -8,7 +8,6 @@
 #include <Python.h>
 #include "ir/graph/graph.h"
 
-typedef struct MgCapture MgCapture;
 typedef struct MgRec MgRec;
 typedef struct MgSnapshot MgSnapshot;
 /* Called between mg_snapshot_build and mg_standin_end.  -1 with an exception only when memory ran out. */
@@ -22,7 +21,4 @@ void mg_joint_drain(void);
  * exception or a break, where it cannot be recorded or changes something older than itself; None: it raises;
  * else the gradients (new). */
 PyObject *mg_joint_rehearse(MgRec *r, PyObject *roots, PyObject *tangents, PyObject *leaves);
-/* Does eager's gradient graph save tensors for the node `def`, so that a second pass through it
- * fails?  Without an answer, yes. */
-bool mg_joint_saves(const MgCapture *cap, NodeRef def);
 #endif

@@ -19,8 +19,6 @@ MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *co
                       bool outermost, int throwflag);
 /* Stack entries that a call instruction takes before it leaves its result. */
 int mg_loop_call_takes(const MgInstr *in);
-/* The hook's part while recording: runs an inlined frame and returns what the hook must return. */
-PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag);
 int mg_loop_reads(const MgInstr *in); /* stack entries that it looks at */
 /* Does this instruction only put away what the one before it left?  A breaking instruction takes it along, so
  * that its result is no stack entry of the next segment, and a loop counter is not looked at. */

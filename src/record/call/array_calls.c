@@ -11,6 +11,7 @@
 #include "record/core/call_args.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
+#include "record/numpy/array_functions.h"
 #include "record/numpy/array_ops.h"
 #include "record/numpy/array_type.h"
 

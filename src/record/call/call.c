@@ -17,6 +17,7 @@
 #include "record/call/c_builtins.h"
 #include "record/call/deferred_logging.h"
 #include "record/call/marked_functions.h"
+#include "record/call/python_calls.h"
 #include "record/call/size_checks.h"
 #include "record/call/substitutes.h"
 #include "record/call/torch_calls.h"
@@ -46,19 +47,6 @@
 #include "record/tensor/function_modes.h"
 #include "record/tensor/subclass_calls.h"
 #include "runtime/process/torch_abi.h"
-
-/* Calls a Python function, fn, for c: a break in its frame may leave that frame as it is then. */
-static PyObject *call_frame(const MgCall *c, PyObject *fn) {
-  mg_rec->direct = c->tail && fn && PyFunction_Check(fn) ? fn : NULL;
-  mg_rec->calls_frame = true;
-  PyObject *r = mg_call_plain(c);
-  if (mg_rec) {
-    mg_rec->direct = NULL;
-    mg_rec->calls_frame = false;
-    mg_rec->called_frame = true;
-  }
-  return r;
-}
 
 /* Is f, without its owner, called one of these? */
 static bool call_is_named(PyObject *f, const char *const *names) {
@@ -441,119 +429,11 @@ done:
 
 /* ---- Python callables ---- */
 
-/* torch.compiler.disable and the like mark the function. */
-static bool call_is_disabled(PyObject *f) {
-  PyObject *d = PyFunction_Check(f) ? ((PyFunctionObject *)f)->func_dict : NULL;
-  return d && PyDict_GetItemWithError(d, mg_names.torchdynamo_disable) == Py_True;
-}
-
-/* torch keeps its own tracer out of some of its functions (optimizers), not us: the function behind the
- * wrapper.  New; NULL without exception when the user asked for it; who disables a class of modules asks for
- * it through nn.Module's __call__. */
-static PyObject *call_torch_original(PyObject *fn) {
-  PyObject *o = PyDict_GetItemString(((PyFunctionObject *)fn)->func_dict, "_torchdynamo_orig_callable");
-  if (o == mg_torch.module_call || o == mg_torch.module_call_impl) return NULL;
-  if (!o || !PyFunction_Check(o) || !mg_skip_is_torch((PyCodeObject *)PyFunction_GET_CODE(o))) return NULL;
-  return Py_NewRef(o);
-}
-
-/* The break for a function that the user has disabled. */
-static PyObject *call_disabled(PyObject *fn) {
-  PyFunctionObject *pf = (PyFunctionObject *)fn;
-  PyObject *why = PyDict_GetItemString(pf->func_dict, "_torchdynamo_disable_msg");
-  const char *text = why && PyUnicode_Check(why) ? PyUnicode_AsUTF8(why) : NULL;
-  return mg_rec_break(BK_disabled, "%s is disabled%s%s", PyUnicode_AsUTF8(pf->func_qualname),
-                      text ? ": " : "", text ? text : "");
-}
-
-bool mg_rec_disabled(PyObject *fn) {
-  if (!call_is_disabled(fn)) return false;
-  PyObject *orig = call_torch_original(fn);
-  if (!orig) call_disabled(fn);
-  Py_XDECREF(orig);
-  return !orig;
-}
-
 /* Is it asked in order to hand the call over?  Modules (attention, transformer layers) ask whether they may
  * take their fast path, which they do without us. */
 static bool call_hands_over(void) {
   PyObject *globals = PyEval_GetGlobals(), *name = globals ? PyDict_GetItemString(globals, "__name__") : NULL;
   return mg_call_by_torch() && strncmp(PyUnicode_AsUTF8(name), "torch.nn.modules.", 17) != 0;
-}
-
-/* torch._dynamo.graph_break and its like: empty functions that mark a place.  torch marks places of its own
- * (optimizers) for its own tracer; they do not concern us. */
-static bool call_is_mark(PyObject *fn) {
-  static const char *const marks[] = {"graph_break", "skip_frame", "step_unsupported"};
-  PyCodeObject *co = (PyCodeObject *)PyFunction_GET_CODE(fn);
-  for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
-    if (PyUnicode_CompareWithASCIIString(co->co_name, marks[i]) == 0)
-      return mg_skip_is_torch(co) && strstr(PyUnicode_AsUTF8(co->co_filename), "_dynamo/decorators.py") &&
-             !mg_call_by_torch();
-  return false;
-}
-
-/* Tensor.backward, torch.autograd.backward and torch.autograd.grad: no part of a
- * graph for a custom backend. */
-static bool call_is_engine(PyObject *fn) {
-  PyCodeObject *co = (PyCodeObject *)PyFunction_GET_CODE(fn);
-  if (!mg_rec->want_fx || mg_rec->cap->quiet || mg_fx_is_aten(mg_rec->cap) || !mg_skip_is_torch(co))
-    return false;
-  const char *name = PyUnicode_AsUTF8(co->co_name), *file = PyUnicode_AsUTF8(co->co_filename);
-  bool named = name && (!strcmp(name, "backward") || !strcmp(name, "grad"));
-  return named && file && (strstr(file, "torch/_tensor.py") || strstr(file, "torch/autograd/__init__.py")) &&
-         !mg_fx_takes_engine(mg_rec->cap);
-}
-
-/* Calls fn with the arguments of c, bound to self when there is one. */
-static PyObject *call_forward(const MgCall *c, PyObject *fn, PyObject *self) {
-  PyObject *m = self ? PyMethod_New(fn, self) : Py_NewRef(fn);
-  mg_rec->tail_call = c->tail;
-  PyObject *r = m ? mg_rec_call(m, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
-  Py_XDECREF(m);
-  return r;
-}
-
-/* nn.Module.__call__ without hooks is forward(): only the emptiness of the hook dicts is guarded.
- * 1 when *out is the result, 0 when the general way must be taken, -1 with an exception. */
-static int call_module(const MgCall *c, PyObject **out) {
-  PyObject *const hooks[] = {mg_names.backward_hooks, mg_names.backward_pre_hooks, mg_names.forward_hooks,
-                             mg_names.forward_pre_hooks};
-  PyObject *m = c->f;
-  MgOlder *e = mg_older(m);
-  if (!e || e->full || mg_rec_lookup_special(Py_TYPE(m), mg_names.call) != mg_torch.module_call) return 0;
-  if (mg_rec_lookup_special(Py_TYPE(m), mg_names.call_impl) != mg_torch.module_call_impl) return 0;
-  if (mg_rec_lookup_special(Py_TYPE(m), mg_names.getattribute) !=
-      PyDict_GetItemWithError(mg_type_dict(&PyBaseObject_Type), mg_names.getattribute))
-    return 0;
-  PyObject *own = NULL, *mine = mg_older_attr_raw(m, mg_names.call_impl, &own);
-  if (own || mine || PyErr_Occurred()) return Py_XDECREF(mine), PyErr_Occurred() ? -1 : 0;
-  PyObject *compiled = mg_rec_getattr(m, mg_names.compiled_call_impl);
-  Py_XDECREF(compiled);
-  if (compiled != Py_None) return compiled ? 0 : -1;
-  PyObject *dict[8] = {NULL};
-  for (int i = 0; i < 8; i++) {
-    if (i >= 4) dict[i] = mg_torch.global_hooks[i - 4];
-    else {
-      PyObject *seen = mg_older_attr_raw(m, hooks[i], &dict[i]);
-      if (!seen && PyErr_Occurred()) return -1;
-      if (seen && mg_olderdict_fill(seen)) return Py_DECREF(seen), -1;
-      if (seen) dict[i] = mg_older_orig(seen);
-      Py_XDECREF(seen);
-    }
-    uint32_t at = dict[i] ? mg_map_getp(&mg_rec->ident->by_orig, dict[i]) : MG_MAP_NONE;
-    PyObject *now =
-        at == MG_MAP_NONE ? dict[i] : mg_rec->ident->v[at].seen; /* the recording may have its own copy */
-    if (!now || !PyDict_Check(now) || PyDict_GET_SIZE(now) || PyDict_GET_SIZE(dict[i])) return 0;
-  }
-  for (int i = mg_older_by_path(mg_older(m)) ? 4 : 0; i < 8; i++)
-    mg_guard_empty(mg_rec->guards, dict[i]); /* dicts on a path are copies, and guarded */
-  PyObject *forward = mg_rec_getattr(m, mg_names.forward);
-  if (!forward) return -1;
-  mg_rec->tail_call = c->tail;
-  *out = mg_rec_call(forward, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames);
-  Py_DECREF(forward);
-  return *out ? 1 : -1;
 }
 
 /* __enter__ or __exit__ of a context of torch that is written in C; pybind11's methods
@@ -566,69 +446,47 @@ static PyObject *call_context(const MgCall *c, bool enter) {
   return mg_setting_context(c->f, ctx, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, enter);
 }
 
+/* A method that is bound to something else than a Python function. */
+static PyObject *call_bound(const MgCall *c) {
+  MgCall inner = *c;
+  inner.f = PyMethod_GET_FUNCTION(c->f);
+  MgVerdict v = mg_policy_of(inner.f);
+  if (v.action == ACT_python) return mg_call_plain(c);
+  if (v.action == ACT_no) return mg_call_unknown(&inner);
+  if (v.action == ACT_context_enter || v.action == ACT_context_exit)
+    return call_context(c, v.action == ACT_context_enter);
+  if (!call_may_see(&inner, PyMethod_GET_SELF(c->f), v.older) || !call_check_args(&inner, v.older))
+    return NULL;
+  return mg_call_plain(c);
+}
+
 static PyObject *call_python(const MgCall *c) {
   PyTypeObject *t = Py_TYPE(c->f);
-  PyObject *fn = t == &PyMethod_Type ? PyMethod_GET_FUNCTION(c->f) : c->f;
-  if (PyFunction_Check(fn)) {
-    for (int i = 0; i < 2; i++)
-      if (fn == mg_torch.is_compiling[i]) {
-        mg_rec->asked_compiling = true;
-        return PyBool_FromLong(!mg_rec->deny_compiling);
-      }
-    if (fn == mg_torch.is_make_fx && mg_rec->want_fx)
-      Py_RETURN_TRUE; /* no fused attention in a torch-level graph, as under torch.compile */
-    PyObject *out, *self = t == &PyMethod_Type ? PyMethod_GET_SELF(c->f) : NULL;
-    if (fn == mg_torch.check_with && ((c->n > 1 && c->arg[1] == Py_True) || mg_symvalue_check(c->arg, c->n)))
-      Py_RETURN_NONE;
-    if (!self && mg_symask_call(fn, c->arg, c->npos, c->kwnames, &out)) return out;
-    if (mg_rec_replaced(fn, self, c->arg, c->nargsf, c->kwnames, &out)) return out;
-    if (mg_draw_method(c, fn, self, &out)) return out;
-    if (call_is_disabled(fn)) {
-      PyObject *orig = call_torch_original(fn);
-      if (orig) {
-        PyObject *r = call_forward(c, orig, self);
-        Py_DECREF(orig);
-        return r;
-      }
-      return call_disabled(fn);
-    }
-    if (call_is_mark(fn))
-      return mg_rec_break(BK_user, "torch._dynamo.%s()",
-                          PyUnicode_AsUTF8(((PyFunctionObject *)fn)->func_name));
-    if (mg_rec_marked(fn, self, c->arg, c->nargsf, c->kwnames, &out)) return out;
-    if (call_is_engine(fn))
-      return mg_rec_break(BK_op, "the autograd engine, in a graph for a custom backend");
-    if (PyFunction_GET_CODE(fn) ==
-        mg_torch.internal_disable_code) { /* torch keeps its own tracer out, not us */
-      PyObject *f = PyObject_GetAttr(fn, mg_names.wrapped);
-      PyObject *r = f ? call_forward(c, f, self) : NULL;
-      Py_XDECREF(f);
-      return r;
-    }
-    return call_frame(c, fn);
-  }
-  if (t == &PyMethod_Type) { /* bound to something else than a Python function */
-    MgCall inner = *c;
-    inner.f = fn;
-    MgVerdict v = mg_policy_of(fn);
-    if (v.action == ACT_python) return mg_call_plain(c);
-    if (v.action == ACT_no) return mg_call_unknown(&inner);
-    if (v.action == ACT_context_enter || v.action == ACT_context_exit)
-      return call_context(c, v.action == ACT_context_enter);
-    if (!call_may_see(&inner, PyMethod_GET_SELF(c->f), v.older) || !call_check_args(&inner, v.older))
-      return NULL;
-    return mg_call_plain(c);
-  }
-  PyObject *out;
+  PyObject *fn = t == &PyMethod_Type ? PyMethod_GET_FUNCTION(c->f) : c->f, *out;
+  if (PyFunction_Check(fn)) return mg_call_function(c, fn);
+  if (t == &PyMethod_Type) return call_bound(c);
   if (mg_higher_call(c, &out)) return out;
   if (mg_rec_marked(c->f, NULL, c->arg, c->nargsf, c->kwnames, &out)) return out;
   if (PyObject_TypeCheck(c->f, mg_torch.module)) {
-    int rc = call_module(c, &out);
+    int rc = mg_call_module(c, &out);
     if (rc) return rc > 0 ? out : NULL;
   }
   PyObject *call =
       mg_older(c->f) ? mg_rec_lookup_special(t, mg_names.call) : _PyType_Lookup(t, mg_names.call);
-  return call_frame(c, call);
+  return mg_call_frame(c, call);
+}
+
+static PyObject *call_next(const MgCall *c) {
+  if (!c->n || !PyIter_Check(c->arg[0])) return mg_call_plain(c);
+  PyObject *v = mg_rec_next(c->arg[0]);
+  bool over = !v && !mg_rec->abort && (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_StopIteration));
+  if (!over) return v;
+  if (c->n > 1) {
+    PyErr_Clear(); /* the default takes its place */
+    return Py_NewRef(c->arg[1]);
+  }
+  if (!PyErr_Occurred()) PyErr_SetNone(PyExc_StopIteration);
+  return NULL;
 }
 
 static PyObject *call_special(const MgCall *c, MgAction act) {
@@ -647,19 +505,7 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_abc: return call_abc(c);
   case ACT_identity: return call_identity(c);
   case ACT_iter: return c->n == 1 ? mg_rec_iter(c->arg[0]) : mg_call_plain(c);
-  case ACT_next:
-    if (c->n && PyIter_Check(c->arg[0])) {
-      PyObject *v = mg_rec_next(c->arg[0]);
-      bool over = !v && !mg_rec->abort && (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_StopIteration));
-      if (!over) return v;
-      if (c->n > 1) {
-        PyErr_Clear();
-        return Py_NewRef(c->arg[1]);
-      }
-      if (!PyErr_Occurred()) PyErr_SetNone(PyExc_StopIteration);
-      return NULL;
-    }
-    return mg_call_plain(c);
+  case ACT_next: return call_next(c);
   case ACT_build_class: return call_fresh(mg_call_plain(c));
   case ACT_consumer: return call_consumer(c);
   case ACT_extreme: return call_extreme(c);

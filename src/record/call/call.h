@@ -3,10 +3,6 @@
 #define MG_CALL_H
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <stdbool.h>
 
-typedef struct MgCall MgCall;
-/* Has the user disabled this Python function?  A break then. */
-bool mg_rec_disabled(PyObject *fn);
 PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 #endif

@@ -420,6 +420,21 @@ static int dispatch_count_writes(const DispatchCall *c) {
   return 0;
 }
 
+/* The op raises because of values, inside of a block that would catch that: noted.  -1: a break, or an
+ * exception. */
+static int dispatch_note_raises(MgRec *r, const MgOp *op) {
+  int fate = mg_raises_fate(r);
+  if (fate < 0) return -1;
+  bool observed = fate != MG_RAISES_leaves;
+  r->swallows |= fate == MG_RAISES_caught;
+  if (observed && r->deny_raises) {
+    mg_rec_break(BK_op, "%s may raise inside of a block that would catch it", op->full);
+    return -1;
+  }
+  r->raises |= observed;
+  return 0;
+}
+
 /* data: how large its results are depends on its data. */
 static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs,
                                     bool data) {
@@ -439,13 +454,7 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   if (!mg_memform_known(g, op, arg)) return mg_rec_break(BK_op, "%s outside of its tensor", op->full);
   if (mg_memform_counts(op, arg) && arg[0].tag == MA_val) mg_alias_guard_start(r, arg[0].u.val);
   bool caught = mg_raises_caught(r), values = caught && !r->cfg->fullgraph && mg_raises_by_values(r, op, arg);
-  int fate = values ? mg_raises_fate(r) : MG_RAISES_leaves;
-  if (fate < 0) return NULL;
-  bool observed = fate != MG_RAISES_leaves;
-  r->swallows |= fate == MG_RAISES_caught;
-  if (observed && r->deny_raises)
-    return mg_rec_break(BK_op, "%s may raise inside of a block that would catch it", op->full);
-  r->raises |= observed;
+  if (values && dispatch_note_raises(r, op)) return NULL;
   int ntensor = 0;
   for (int i = 0; i < op->nret; i++) ntensor += op->ret_kind[i] == AK_tensor;
   NodeRef n = c.n = mg_graph_node(g, op, op->nparam, ntensor);

@@ -17,118 +17,10 @@
 #include "record/core/identity.h"
 #include "record/core/recording.h"
 #include "record/fx/fx.h"
+#include "record/numpy/array_functions.h"
 #include "record/numpy/array_type.h"
 #include "record/symbolic/number.h"
 #include "record/tensor/standin.h"
-
-static MgMap nd_function;  /* function of NumPy -> index into nd_twin; all of them strong */
-static PyObject **nd_twin; /* what graphs call, strong; NULL: not made yet */
-static uint32_t nd_count;
-static const char **nd_name;             /* "linalg.norm" */
-static PyObject *nd_errstate, *nd_ufunc; /* numpy.errstate, numpy.ufunc */
-static PyObject *nd_errors;              /* what tells how NumPy treats errors of floating point */
-
-/* ---- NumPy's functions ---- */
-
-static int nd_add(PyObject *f, const char *module, const char *name, int len) {
-  static uint32_t room;
-  if (mg_map_getp(&nd_function, f) != MG_MAP_NONE) return 0;
-  if (nd_count == room) {
-    uint32_t more = room ? 2 * room : 256;
-    PyObject **twin = mg_realloc(nd_twin, more * sizeof *twin);
-    if (twin) nd_twin = twin;
-    const char **names = mg_realloc(nd_name, more * sizeof *names);
-    if (names) nd_name = names;
-    if (!twin || !names) return PyErr_NoMemory(), -1;
-    room = more;
-  }
-  char *text = mg_malloc(strlen(module) + (size_t)len + 2);
-  if (!text || mg_map_putp(&nd_function, f, nd_count) != MG_OK) {
-    free(text);
-    return PyErr_NoMemory(), -1;
-  }
-  const char *sub = module + strlen("numpy");
-  sprintf(text, "%s%s%.*s", *sub ? sub + 1 : "", *sub ? "." : "", len, name);
-  nd_name[nd_count] = text;
-  nd_twin[nd_count++] = NULL;
-  Py_INCREF(f);
-  return 0;
-}
-
-static int nd_add_module(const char *module, const char *names) {
-  PyObject *m = mg_import(module);
-  int rc = m ? 0 : -1;
-  for (const char *p = names; !rc && *p; p += *p == ' ') {
-    int len = (int)strcspn(p, " ");
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", len, p);
-    PyObject *f = PyObject_GetAttrString(m, name);
-    if (f) rc = nd_add(f, module, p, len);
-    else PyErr_Clear(); /* of another version of NumPy */
-    Py_XDECREF(f);
-    p += len;
-  }
-  Py_XDECREF(m);
-  return rc;
-}
-
-/* numpy.geterr, or, of NumPy 2, the function in C below it.  New. */
-static PyObject *nd_find_errors(PyObject *np) {
-  PyObject *m = mg_import("numpy._core.umath"), *f = m ? PyObject_GetAttrString(m, "_get_extobj_dict") : NULL;
-  PyErr_Clear();
-  Py_XDECREF(m);
-  return f ? f : PyObject_GetAttrString(np, "geterr");
-}
-
-int mg_array_begin(void) {
-  static const struct {
-    const char *module, *names;
-  } rows[] = {
-#define NUMPY(module, names) {module, names},
-#include "record/numpy/numpy.def"
-  };
-  static bool busy; /* imports let other threads run: until this one is done, they do not know arrays */
-  if (nd_ufunc || busy) return 0;
-  PyObject *name = PyUnicode_FromString("numpy"), *np = name ? PyImport_GetModule(name) : NULL;
-  int rc = np || !PyErr_Occurred() ? 0 : -1;
-  Py_XDECREF(name);
-  if (!np) return rc;
-  busy = true;
-  mg_nd_array = (PyTypeObject *)PyObject_GetAttrString(np, "ndarray");
-  nd_generic = (PyTypeObject *)PyObject_GetAttrString(np, "generic");
-  nd_errstate = PyObject_GetAttrString(np, "errstate");
-  for (size_t i = 0; nd_errstate && !rc && i < sizeof rows / sizeof *rows; i++)
-    rc = nd_add_module(rows[i].module, rows[i].names);
-  if (!rc) mg_nd_init(np);
-  if (!rc && !(nd_errors = nd_find_errors(np))) rc = -1;
-  if (!rc && mg_nd_array && nd_generic && nd_errstate) nd_ufunc = PyObject_GetAttrString(np, "ufunc");
-  Py_DECREF(np);
-  busy = false;
-  return nd_ufunc ? 0 : -1;
-}
-
-/* A new magneto.numpycall.ArrayCall. */
-static PyObject *nd_new_call(PyObject *what) {
-  PyObject *m = mg_import("magneto.numpycall"),
-           *r = m && what ? PyObject_CallMethod(m, "ArrayCall", "O", what) : NULL;
-  Py_XDECREF(m);
-  return r;
-}
-
-/* What the graph calls: an ArrayCall.  New. */
-static PyObject *nd_twin_of(const MgArrayOp *op) {
-  PyObject *name, *r;
-  if (op->np && op->cache) {
-    if (!*op->cache) *op->cache = nd_new_call(op->np);
-    return Py_XNewRef(*op->cache);
-  }
-  if (!op->method && nd_twin[op->index]) return Py_NewRef(nd_twin[op->index]);
-  name = op->method ? PyUnicode_FromFormat(".%s", op->method) : PyUnicode_FromString(nd_name[op->index]);
-  r = nd_new_call(name);
-  Py_XDECREF(name);
-  if (r && !op->method) nd_twin[op->index] = Py_NewRef(r);
-  return r;
-}
 
 /* ---- one operation ---- */
 
@@ -536,7 +428,7 @@ static PyObject *nd_convert_kw(NdCall *c, PyObject *kw, bool model) {
 static PyObject *nd_half(NdCall *c, const MgArrayOp *op, PyObject *args, PyObject *kw, bool model) {
   PyObject *a = nd_convert_list(c, args, model), *k = a ? nd_convert_kw(c, kw, model) : NULL, *r = NULL, *f;
   if (k && model) r = nd_do(op->np, op->method, a, PyDict_GET_SIZE(k) ? k : NULL);
-  else if (k && (f = nd_twin_of(op))) {
+  else if (k && (f = mg_array_twin(op))) {
     r = nd_do_twin(c->cap, f, a, k);
     Py_DECREF(f);
   }
@@ -566,7 +458,8 @@ static bool nd_among(PyObject *args) {
 /* NumPy's half, without warnings about values that have no meaning. */
 static PyObject *nd_model_half(NdCall *c, const MgArrayOp *op, PyObject *args, PyObject *kw) {
   PyObject *all = Py_BuildValue("{s:s}", "all", "ignore"), *none = all ? PyTuple_New(0) : NULL;
-  PyObject *state = none ? mg_context_enter(PyObject_Call(nd_errstate, none, all)) : NULL, *r = NULL;
+  PyObject *state = none ? mg_context_enter(PyObject_Call(mg_array_numpy.errstate, none, all)) : NULL,
+           *r = NULL;
   Py_XDECREF(all);
   Py_XDECREF(none);
   if (!state) return NULL;
@@ -637,14 +530,14 @@ static PyObject *nd_give_up(const MgArrayOp *op, const char *why) {
  * warnings of them are left out. */
 static bool nd_errors_matter(MgRec *rec) {
   static const char *const kinds[] = {"divide", "over", "under", "invalid"};
-  PyObject *now = PyObject_CallNoArgs(nd_errors);
+  PyObject *now = PyObject_CallNoArgs(mg_array_numpy.errors);
   bool matter = !now || !PyDict_Check(now);
   for (int i = 0; !matter && i < 4; i++) {
     PyObject *how = PyDict_GetItemString(now, kinds[i]);
     matter = !how || (PyUnicode_CompareWithASCIIString(how, "ignore") &&
                       PyUnicode_CompareWithASCIIString(how, "warn"));
   }
-  if (!matter) mg_guard_pinned(rec->guards, GK_answer, nd_errors, now);
+  if (!matter) mg_guard_pinned(rec->guards, GK_answer, mg_array_numpy.errors, now);
   Py_XDECREF(now);
   return matter;
 }
@@ -654,7 +547,8 @@ static const char *nd_unlike(const MgArrayOp *op, PyObject *args, PyObject *kw) 
   PyObject *where = kw ? PyDict_GetItemString(kw, "where") : NULL,
            *by = PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : NULL;
   bool power = !strcmp(op->name, "pow") || !strcmp(op->name, "ipow") || !strcmp(op->name, "power");
-  if (where && where != Py_True && (PyObject *)Py_TYPE(op->np) == nd_ufunc) return "`where` of a ufunc";
+  if (where && where != Py_True && (PyObject *)Py_TYPE(op->np) == mg_array_numpy.ufunc)
+    return "`where` of a ufunc";
   if (op->method &&
       (strstr(op->method, "mod__") || strstr(op->method, "div__") || strstr(op->method, "pow__")))
     return "an operator's method";
@@ -773,7 +667,7 @@ static PyObject *nd_over(PyObject *standin) {
 }
 
 PyObject *mg_array_wrap(PyObject *array, SrcRef src) {
-  if (!nd_ufunc || !mg_nd_is(array) || !mg_nd_shareable(array)) return NULL;
+  if (!mg_array_numpy.ufunc || !mg_nd_is(array) || !mg_nd_shareable(array)) return NULL;
   MgGuards *g = mg_rec->guards;
   if (!src) src = mg_source(g, SRC_pinned, 0, 0, array);
   PyObject *real = nd_to_tensor(mg_rec->cap, array), *t = real ? mg_standin_array_input(real, src) : NULL,
@@ -788,7 +682,7 @@ PyObject *mg_array_wrap(PyObject *array, SrcRef src) {
 PyObject *mg_array_of_tensor(PyObject *standin, bool force) {
   const MgGraph *g = mg_standin_info(standin)->cap->rec->g;
   const MgVal *v = mg_val(g, mg_standin_val(standin));
-  if (!nd_ufunc || v->device != DEV_cpu || v->dtype == DT_bf16 || v->dtype == DT_c32)
+  if (!mg_array_numpy.ufunc || v->device != DEV_cpu || v->dtype == DT_bf16 || v->dtype == DT_c32)
     return mg_rec_break(BK_op, "Tensor.numpy");
   PyObject *grad = PyObject_GetAttrString(standin, "requires_grad"), *plain = NULL;
   bool tracked = grad == Py_True;
@@ -813,14 +707,3 @@ PyObject *mg_array_of_tensor(PyObject *standin, bool force) {
   Py_XDECREF(plain);
   return r;
 }
-
-/* ---- finding functions ---- */
-
-bool mg_array_find(PyObject *f, MgArrayOp *op) {
-  uint32_t i = nd_ufunc ? mg_map_getp(&nd_function, f) : MG_MAP_NONE;
-  if (i == MG_MAP_NONE) return false;
-  *op = (MgArrayOp){.np = f, .index = i, .name = nd_name[i], .strong = (PyObject *)Py_TYPE(f) == nd_ufunc};
-  return true;
-}
-
-bool mg_array_function(PyObject *o) { return nd_ufunc && mg_map_getp(&nd_function, o) != MG_MAP_NONE; }

@@ -10,14 +10,10 @@
 
 typedef struct MgArrayOp MgArrayOp;
 
-/* Before a recording: numpy may have been imported since the last one.  -1 with an exception. */
-int mg_array_begin(void);
-bool mg_array_function(PyObject *o); /* a function of NumPy that is recorded */
 /* An older array, or one that each run draws (host_random.h): a graph input.  NULL with an exception, or
  * without one: of a kind that no tensor can share memory with. */
 PyObject *mg_array_wrap(PyObject *array, SrcRef src);
 /* What tensor.numpy() gives for a stand-in. */
 PyObject *mg_array_of_tensor(PyObject *standin, bool force);
 PyObject *mg_array_apply(const MgArrayOp *op, PyObject *args, PyObject *kw); /* kw may be NULL */
-bool mg_array_find(PyObject *function, MgArrayOp *op); /* a function of NumPy that torch._numpy has, too */
 #endif

@@ -7,6 +7,7 @@
 #include "host/torch/array_bridge.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
+#include "record/numpy/array_functions.h"
 #include "record/numpy/array_ops.h"
 #include "record/symbolic/item_numbers.h"
 

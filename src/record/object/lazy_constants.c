@@ -186,70 +186,98 @@ static bool unread_is_container(PyObject *o) {
   return PyList_CheckExact(o) || PyTuple_CheckExact(o) || PyDict_CheckExact(o) || unread_is_instance(o);
 }
 
+/* What an instruction does with its operands, before it runs. */
+typedef enum UnreadLook {
+  LOOK_all, /* looks at each, and at what is in it */
+  LOOK_none,
+  LOOK_loads,     /* at none; what it loads may be a copy */
+  LOOK_top,       /* at the topmost itself */
+  LOOK_top_loads, /* the same, and it loads */
+  LOOK_top_two,   /* at the two topmost */
+  LOOK_subscript,
+  LOOK_store_item,
+  LOOK_keys, /* of a dict that is being made */
+  LOOK_key,
+  LOOK_returned,
+  LOOK_yielded
+} UnreadLook;
+
+static const uint8_t unread_look[BC__COUNT] = {
+    [BC_LOAD_FAST] = LOOK_loads,
+    [BC_LOAD_DEREF] = LOOK_loads,
+    [BC_LOAD_GLOBAL] = LOOK_loads,
+    [BC_COPY_FREE_VARS] = LOOK_loads,
+    [BC_LOAD_CONST] = LOOK_none,
+    [BC_STORE_FAST] = LOOK_none,
+    [BC_STORE_DEREF] = LOOK_none,
+    [BC_MAKE_CELL] = LOOK_none,
+    [BC_POP_TOP] = LOOK_none,
+    [BC_PUSH_NULL] = LOOK_none,
+    [BC_COPY] = LOOK_none,
+    [BC_SWAP] = LOOK_none,
+    [BC_JUMP] = LOOK_none,
+    [BC_JUMP_BACKWARD] = LOOK_none,
+    [BC_NOP] = LOOK_none,
+    [BC_BUILD_TUPLE] = LOOK_none,
+    [BC_BUILD_LIST] = LOOK_none,
+    [BC_LIST_APPEND] = LOOK_none,
+    [BC_LIST_TO_TUPLE] = LOOK_none,
+    [BC_MAKE_FUNCTION] = LOOK_none,
+    [BC_BUILD_CONST_KEY_MAP] = LOOK_none,
+    [BC_POP_JUMP_IF_NONE] = LOOK_none,
+    [BC_POP_JUMP_IF_NOT_NONE] = LOOK_none,
+    [BC_RETURN_CONST] = LOOK_none,
+    [BC_CALL] = LOOK_none, /* mg_rec_call looks after these */
+    [BC_LOAD_ATTR] = LOOK_top_loads,
+    [BC_LOAD_METHOD] = LOOK_top_loads,
+    [BC_GET_ITER] = LOOK_top_loads,
+    [BC_FOR_ITER] = LOOK_top_loads,
+    [BC_UNPACK_SEQUENCE] = LOOK_top_loads,
+    [BC_CALL_FUNCTION_EX] = LOOK_top_two,
+    [BC_LIST_EXTEND] = LOOK_top_two,
+    [BC_DICT_MERGE] = LOOK_top_two,
+    [BC_DICT_UPDATE] = LOOK_top_two,
+    [BC_BEFORE_WITH] = LOOK_top_two,
+    [BC_STORE_ATTR] = LOOK_top,
+    [BC_BINARY_SUBSCR] = LOOK_subscript,
+    [BC_STORE_SUBSCR] = LOOK_store_item,
+    [BC_BUILD_MAP] = LOOK_keys,
+    [BC_MAP_ADD] = LOOK_key,
+    [BC_RETURN_VALUE] = LOOK_returned,
+    [BC_YIELD_VALUE] = LOOK_yielded,
+};
+
 void mg_unread_before(MgLoop *l, const MgInstr *in, int reads) {
   MgIdent *d = l->rec->ident;
-  d->loads = false;
-  switch (in->op) {
-  case BC_LOAD_FAST:
-  case BC_LOAD_DEREF:
-  case BC_LOAD_GLOBAL:
-  case BC_COPY_FREE_VARS: d->loads = true; return;
-  case BC_LOAD_CONST:
-  case BC_STORE_FAST:
-  case BC_STORE_DEREF:
-  case BC_MAKE_CELL:
-  case BC_POP_TOP:
-  case BC_PUSH_NULL:
-  case BC_COPY:
-  case BC_SWAP:
-  case BC_JUMP:
-  case BC_JUMP_BACKWARD:
-  case BC_NOP:
-  case BC_BUILD_TUPLE:
-  case BC_BUILD_LIST:
-  case BC_LIST_APPEND:
-  case BC_LIST_TO_TUPLE:
-  case BC_MAKE_FUNCTION:
-  case BC_BUILD_CONST_KEY_MAP:
-  case BC_POP_JUMP_IF_NONE:
-  case BC_POP_JUMP_IF_NOT_NONE:
-  case BC_RETURN_CONST:
-  case BC_CALL: /* mg_rec_call looks after these */ return;
-  case BC_LOAD_ATTR:
-  case BC_LOAD_METHOD:
-  case BC_GET_ITER:
-  case BC_FOR_ITER:
-  case BC_UNPACK_SEQUENCE:
-    unread_operand(PEEK(1));
-    d->loads = true;
-    return;
-  case BC_CALL_FUNCTION_EX:
-  case BC_LIST_EXTEND:
-  case BC_DICT_MERGE:
-  case BC_DICT_UPDATE:
-  case BC_BEFORE_WITH:
+  UnreadLook look = (UnreadLook)unread_look[in->op];
+  d->loads = look == LOOK_loads || look == LOOK_top_loads;
+  switch (look) {
+  case LOOK_none:
+  case LOOK_loads: return;
+  case LOOK_top:
+  case LOOK_top_loads: return unread_operand(PEEK(1));
+  case LOOK_top_two:
     unread_operand(PEEK(1));
     if (reads > 1) unread_operand(PEEK(2));
     return;
-  case BC_STORE_ATTR: return unread_operand(PEEK(1));
-  case BC_BINARY_SUBSCR:
+  case LOOK_subscript:
     unread_within(PEEK(1), 0, false);
     if (!unread_is_container(PEEK(2))) break;
     d->loads = true;
     return;
-  case BC_STORE_SUBSCR:
+  case LOOK_store_item:
     unread_within(PEEK(1), 0, false);
     if (!PyList_CheckExact(PEEK(2)) && !PyDict_CheckExact(PEEK(2))) break;
     return;
-  case BC_BUILD_MAP:
+  case LOOK_keys:
     for (int i = 2; i <= reads; i += 2) unread_within(PEEK(i), 0, false);
     return;
-  case BC_MAP_ADD: return unread_within(PEEK(2), 0, false);
-  case BC_RETURN_VALUE:
+  case LOOK_key: return unread_within(PEEK(2), 0, false);
+  case LOOK_returned:
     if (l->outer || l->direct) return;
     return unread_within(PEEK(1), 0, true);
-  case BC_YIELD_VALUE: return unread_within(PEEK(1), 0, true);
-  default: break;
+  case LOOK_yielded: return unread_within(PEEK(1), 0, true);
+  case LOOK_all: break;
   }
   for (int i = 1; i <= reads && d->waiting; i++) unread_within(PEEK(i), 0, false);
 }

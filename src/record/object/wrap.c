@@ -11,6 +11,7 @@
 #include "host/torch/array_header.h"
 #include "record/core/identity.h"
 #include "record/core/recording.h"
+#include "record/numpy/array_functions.h"
 #include "record/numpy/array_ops.h"
 #include "record/numpy/array_type.h"
 #include "record/object/finalizers.h"

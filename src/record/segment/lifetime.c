@@ -6,7 +6,7 @@
 #include "host/python/names.h"
 #include "record/core/identity.h"
 #include "record/core/recording.h"
-#include "record/numpy/array_ops.h"
+#include "record/numpy/array_functions.h"
 #include "record/object/class_writes.h"
 #include "record/object/context_vars.h"
 #include "record/object/lazy_constants.h"
