@@ -21,12 +21,11 @@
 #include "entry/run/exec_sizes.h"
 #include "entry/run/snapshot_program.h"
 #include "entry/run/staged_exec.h"
-#include "frame/headroom.h"
+#include "frame/drive_policy.h"
 #include "frame/interpreted_loops.h"
 #include "frame/stance.h"
 #include "host/python/code_info.h"
 #include "host/python/decode.h"
-#include "host/python/dynamo_config.h"
 #include "host/python/hook_mode.h"
 #include "host/python/interrupt.h"
 #include "host/python/trace_rules.h"
@@ -182,58 +181,9 @@ static int drive_segment(MgDrive *d, MgEntry *e, PyObject **vals, MgExecAt *at) 
   return rc;
 }
 
-/* The recompile limit where the frame may not go on in CPython: fullgraph=True promised
- * one graph.  Has it raised? */
-static bool drive_limit_is_error(const MgDrive *d, const MgBucket *b, int unit) {
-  if (!d->at.cfg->fullgraph && !mg_stance_set("fail_on_recompile_limit_hit")) return false;
-  mg_raise_dynamo_error("FailOnRecompileLimitHit",
-                        "magneto: %U was compiled %d times at line %d, which is the limit, and %s "
-                        "(MAGNETO_LOGS=recompiles shows why)",
-                        d->at.v.code->co_qualname, b->n, d->at.code->line[unit],
-                        d->at.cfg->fullgraph ? "fullgraph=True" : "fail_on_recompile_limit_hit is set");
-  return true;
-}
-
-/* The recompile limit: the frame goes on in CPython, and says so once. */
-static int drive_give_up(MgDrive *d, MgBucket *b, int unit) {
-  b->eager = true;
-  mg_stats.fallbacks++;
-  const char *name = PyUnicode_AsUTF8(d->at.v.code->co_qualname);
-  mg_log(MG_LOG_fallback, "%s, line %d: %d entries and none fits", name, d->at.code->line[unit], b->n);
-  return PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
-                          "magneto: %U was compiled %d times at line %d and runs eagerly from here on "
-                          "(MAGNETO_LOGS=recompiles shows why)",
-                          d->at.v.code->co_qualname, b->n, d->at.code->line[unit]);
-}
-
 /* How a frame goes on that was compiled too often.  With a custom backend nothing that it calls is compiled
  * either, as under torch.compile; what magneto makes of the parts is still worth having. */
 static DriveNext drive_given_up(const MgDrive *d) { return d->at.cfg->backend ? DRIVE_rest : DRIVE_eager; }
-
-/* Why entry e does not fit; false if it does.  Comparing may run Python code, which may drop
- * entries: e is held meanwhile. */
-static bool drive_differs(MgEntry *e, const MgSlots *slots, MgGuardFail *why) {
-  *why = (MgGuardFail){0};
-  PyObject **vals = mg_calloc((size_t)mg_guards_nsrc(e->guards) + 1, sizeof *vals);
-  if (!vals) return false;
-  e->refs++;
-  bool differs = !mg_guards_check(e->guards, slots, vals, why);
-  mg_entry_release(e);
-  free(vals);
-  return differs;
-}
-
-static void drive_log_recompile(MgDrive *d, MgBucket *b, const MgSlots *slots) {
-  for (int i = 0; i < b->n; i++) mg_guards_note_moves(b->entry[i]->guards);
-  if (!mg_log_on(MG_LOG_recompiles)) return;
-  for (int i = 0; i < b->n; i++) {
-    int line = b->entry[i]->line;
-    MgGuardFail why;
-    if (drive_differs(b->entry[i], slots, &why))
-      mg_log(MG_LOG_recompiles, "%s, line %d, entry %d of %d: %s",
-             PyUnicode_AsUTF8(d->at.v.code->co_qualname), line, i + 1, b->n, why.text);
-  }
-}
 
 /* What a custom backend compiled here for other instances of a module: d->at.peers.  -1 with an exception. */
 static int drive_find_peers(MgDrive *d, MgSite *site, const MgSlots *slots) {
@@ -247,28 +197,10 @@ static int drive_find_peers(MgDrive *d, MgSite *site, const MgSlots *slots) {
       if (!compiled) continue;
       MgGuardFail why;
       Py_INCREF(compiled);
-      if (drive_differs(e, slots, &why) && why.of_module) rc = PyList_Append(d->at.peers, compiled);
+      if (mg_drive_differs(e, slots, &why) && why.of_module) rc = PyList_Append(d->at.peers, compiled);
       Py_DECREF(compiled);
     }
   return rc;
-}
-
-/* Has this place been compiled often enough?  Tensors of ever new sizes may come more often, and so may
- * modules that a loop goes over: such an entry is found fast. */
-static bool drive_at_limit(MgDrive *d, MgBucket *b, const MgSlots *slots) {
-  enum { SIZES = 4, MODULES = 8 };
-  if (!b->n) return false;
-  bool exact;
-  int limit = mg_stance_recompile_limit(d->at.cfg->recompile_limit, &exact);
-  if (b->n < limit) return false;
-  bool sizes = !exact && b->n < MODULES * limit;
-  int modules = 0;
-  for (int i = 0; i < b->n && sizes; i++) {
-    MgGuardFail why;
-    sizes = drive_differs(b->entry[i], slots, &why) && (why.of_tensor || why.other_module);
-    modules += why.other_module;
-  }
-  return !sizes || b->n - modules >= SIZES * limit;
 }
 
 /* Records what this call is like, which runs op by op: what differs in the next one
@@ -324,7 +256,7 @@ static void drive_part(MgDrive *d, MgSlots *slots) {
 /* Does the entry that was used last not fit because of its tensors only? */
 static bool drive_sizes_differ(const MgBucket *b, const MgSlots *slots) {
   MgGuardFail why;
-  return b->n && drive_differs(b->entry[0], slots, &why) && why.of_tensor;
+  return b->n && mg_drive_differs(b->entry[0], slots, &why) && why.of_tensor;
 }
 
 /* A frame starts: is driving it worth it? */
@@ -355,154 +287,169 @@ static int drive_compile(MgDrive *d, const MgSlots *slots, int unit, bool sizes)
   return rc;
 }
 
-static DriveNext drive_find(MgDrive *d, int *nplain) {
-  int unit = mg_pyframe_lasti(d->at.f) + 1;
-  PyObject *small[RESUME_SMALL], **vals = small, *all_small[RESUME_SMALL], **all = all_small;
-  int nvals = RESUME_SMALL;
+/* Finding what runs next.  Tiers are asked in turn.  Each one answers, has nothing to say, or changes
+ * something so that the first tier is asked again.
+ *
+ *      tier                 FOUND_next: how the frame goes on        FOUND_again
+ *   -> drive_find_place     rest, eager, walk: it is CPython's       eager only where other frames wait
+ *   |         v FOUND_nothing
+ *   |  drive_find_entry     as the entry says; raise, rest           the entry was not right for this run
+ *   |         v FOUND_nothing
+ *   |  drive_find_plain     step, walk, rest: nothing is recorded
+ *   |         v FOUND_nothing
+ *   |  drive_find_new       eager, rest, fail: it is not compiled    compiled, or to be compiled alone
+ *   -- FOUND_again
+ */
+typedef enum DriveFound {
+  FOUND_nothing, /* ask the next tier */
+  FOUND_again,   /* something has changed: ask the first tier again */
+  FOUND_next     /* DriveLook.next says how the frame goes on */
+} DriveFound;
+
+typedef struct DriveLook { /* one look-up */
+  int unit;                /* the frame's position */
   MgSlots slots;
-  DriveNext next = DRIVE_fail;
-  MgEntry *e = NULL;
+  PyObject **all, *all_small[RESUME_SMALL];   /* slots.slot where frames wait */
+  PyObject **vals, *vals_small[RESUME_SMALL]; /* values of an entry's sources */
+  int nvals;
+  MgSite *site;
+  MgBucket *b;
+  int compiled; /* entries compiled by this look-up, since a run was last given up */
+  int refused;  /* runs that were given up because the entry was not right for them */
+  DriveNext next;
+  int nplain; /* instructions to execute before the next look-up */
+} DriveLook;
+
+static DriveFound drive_answer(DriveLook *k, DriveNext next) {
+  k->next = next;
+  return FOUND_next;
+}
+
+/* The site and the bucket of the frame's position; false with an exception. */
+static inline bool drive_find_bucket(MgDrive *d, DriveLook *k, bool learn) {
+  k->site = mg_cache_site(d->at.info, d->at.cfg->id, k->unit, d->at.chain, true);
+  if (learn && k->site && k->site->parted.n) mg_transient_learn(&d->at.info->transient, &k->site->parted);
+  k->b = k->site ? mg_cache_bucket(k->site, &k->slots, true) : NULL;
+  return k->b;
+}
+
+/* Are the frame and this place in it worth looking for an entry? */
+static DriveFound drive_find_place(MgDrive *d, DriveLook *k) {
+  if (!drive_find_bucket(d, k, true)) return drive_answer(k, DRIVE_fail);
+  MgBucket *b = k->b;
+  drive_note_idle(d);
+  if (drive_is_idle(d)) return drive_answer(k, DRIVE_eager);
+  if (!d->at.up && mg_cache_rests(b)) return drive_answer(k, DRIVE_rest);
+  drive_begin(d, b);
+  if (d->trial.rests || d->cost.rests) return drive_answer(k, DRIVE_rest);
+  if (!d->idle) {
+    d->idle = b;
+    d->epoch = mg_cache_epoch;
+    d->work = mg_cache_work;
+    d->misses = mg_stats.misses;
+  }
+  if (b->walks) return drive_answer(k, DRIVE_walk);
+  if (!b->eager) return FOUND_nothing;
+  if (d->at.up) {
+    drive_part(d, &k->slots);
+    k->compiled = -1;
+    return FOUND_again;
+  }
+  d->cost.given_up = true;
+  return drive_answer(k, drive_given_up(d));
+}
+
+/* Runs the first entry whose guards hold. */
+static DriveFound drive_find_entry(MgDrive *d, DriveLook *k) {
   MgExecAt *at = NULL;
+  MgEntry *e = mg_cache_find(k->site, &k->slots, &k->vals, &k->nvals, &at, drive_which(d));
+  if (!e) return PyErr_Occurred() ? drive_answer(k, DRIVE_fail) : FOUND_nothing;
+  int rc = MG_CLAIM_FALSE;
+  if (e->rest) {
+    e->rest--;
+    mg_exec_leave(at);
+  } else {
+    rc = drive_segment(d, e, k->vals, at);
+  }
+  bool claim = rc == MG_CLAIM_FALSE;
+  DriveFound found = FOUND_next;
+  d->at.unclaimed = claim;
+  k->nplain = e->nplain;
+  if (!claim && rc != MG_STAGES_OTHER) {
+    mg_stats.hits++;
+    k->next = rc == MG_RUN_RAISED ? DRIVE_rest
+              : rc                ? DRIVE_raise
+              : e->level          ? DRIVE_pass
+                                  : (DriveNext)d->next;
+  } else if (claim && d->at.cfg->fullgraph) {
+    k->next = DRIVE_eager; /* a break would be an error: the program's own comes first */
+  } else if (k->refused++ > 2) {
+    k->next = DRIVE_fail;
+  } else {
+    if (!claim) mg_cache_break_data(e);
+    k->compiled = -1;
+    found = FOUND_again;
+  }
+  mg_entry_release(e);
+  return found;
+}
+
+/* Is this a place where nothing is recorded, or no more? */
+static DriveFound drive_find_plain(MgDrive *d, DriveLook *k) {
+  if (d->cost.left) return drive_answer(k, DRIVE_rest);
+  if (mg_walk_begins(d, k->b, k->unit)) return drive_answer(k, DRIVE_walk);
+  if (d->at.once || k->b->plain) {
+    k->nplain = d->at.once ? d->at.once : k->b->plain;
+    return drive_answer(k, DRIVE_step);
+  }
+  return mg_pyframe_near_limit(d->at.ts) ? drive_answer(k, DRIVE_rest) : FOUND_nothing;
+}
+
+/* Compiles what starts here, if it may be. */
+static DriveFound drive_find_new(MgDrive *d, DriveLook *k) {
+  MgStance stance = mg_stance();
+  if (stance == STANCE_eager_then_compile && !d->at.info->looked) d->look = d->at.info->looked = true;
+  if (!d->look && drive_learn_look(d, k->b, &k->slots)) return drive_answer(k, DRIVE_fail);
+  /* Comparing may have run Python code that called reset(). */
+  if (!drive_find_bucket(d, k, false)) return drive_answer(k, DRIVE_fail);
+  switch (mg_drive_verdict(d, k->site, k->b, &k->slots, k->unit, stance, k->compiled)) {
+  case VERDICT_compile: break;
+  case VERDICT_alone: return FOUND_again; /* the bucket is eager now */
+  case VERDICT_limit: return drive_answer(k, drive_given_up(d));
+  case VERDICT_eager: return drive_answer(k, DRIVE_eager);
+  case VERDICT_fail: return drive_answer(k, DRIVE_fail);
+  }
+  d->at.transient = mg_cache_transient(k->site);
+  int rc = d->at.cfg->backend ? drive_find_peers(d, k->site, &k->slots) : 0;
+  bool sizes = !d->at.cfg->backend && drive_sizes_differ(k->b, &k->slots);
+  if (!rc) rc = drive_compile(d, &k->slots, k->unit, sizes);
+  Py_CLEAR(d->at.peers);
+  if (!rc) return FOUND_again;
+  return drive_answer(k, rc < 0 ? DRIVE_fail : d->at.stopped ? DRIVE_rest : DRIVE_eager);
+}
+
+static DriveNext drive_find(MgDrive *d, int *nplain) {
+  DriveLook k; /* its buffers are not cleared */
+  k.unit = mg_pyframe_lasti(d->at.f) + 1;
+  k.all = k.all_small;
+  k.vals = k.vals_small;
+  k.nvals = RESUME_SMALL;
+  k.compiled = k.refused = k.nplain = 0;
+  k.next = DRIVE_fail;
   mg_hook_mode = HOOK_off;
   d->at.once = 0;
-  if (drive_slots(d, &slots, &all)) goto done;
-  for (int compiled = 0, other = 0;; compiled++) {
-    MgSite *site = mg_cache_site(d->at.info, d->at.cfg->id, unit, d->at.chain, true);
-    if (site && site->parted.n) mg_transient_learn(&d->at.info->transient, &site->parted);
-    MgBucket *b = site ? mg_cache_bucket(site, &slots, true) : NULL;
-    if (!b) goto done;
-    drive_note_idle(d);
-    if (drive_is_idle(d)) {
-      if (d->at.up) drive_part(d, &slots);
-      next = DRIVE_eager;
-      goto done;
-    }
-    if (!d->at.up && mg_cache_rests(b)) {
-      next = DRIVE_rest;
-      goto done;
-    }
-    drive_begin(d, b);
-    if (d->trial.rests || d->cost.rests) {
-      next = DRIVE_rest;
-      goto done;
-    }
-    if (!d->idle)
-      d->idle = b, d->epoch = mg_cache_epoch, d->work = mg_cache_work, d->misses = mg_stats.misses;
-    if (b->walks) {
-      next = DRIVE_walk;
-      goto done;
-    }
-    if (b->eager && d->at.up) {
-      drive_part(d, &slots);
-      compiled = -1;
-      continue;
-    }
-    if (b->eager) {
-      d->cost.given_up = true;
-      next = drive_given_up(d);
-      goto done;
-    }
-    if ((e = mg_cache_find(site, &slots, &vals, &nvals, &at, drive_which(d)))) {
-      int rc = MG_CLAIM_FALSE;
-      if (e->rest) e->rest--, mg_exec_leave(at);
-      else rc = drive_segment(d, e, vals, at);
-      bool claim = rc == MG_CLAIM_FALSE, again = claim || rc == MG_STAGES_OTHER;
-      d->at.unclaimed = claim;
-      mg_stats.hits += !again;
-      next = rc == MG_RUN_RAISED ? DRIVE_rest : rc ? DRIVE_raise : e->level ? DRIVE_pass : (DriveNext)d->next;
-      *nplain = e->nplain;
-      if (!again) goto done;
-      next = claim && d->at.cfg->fullgraph
-                 ? DRIVE_eager
-                 : DRIVE_fail; /* a break would be an error: the program's own comes first */
-      if (next == DRIVE_eager || other++ > 2) goto done;
-      if (!claim) mg_cache_break_data(e);
-      mg_entry_release(e);
-      e = NULL;
-      at = NULL;
-      compiled = -1;
-      continue;
-    }
-    if (PyErr_Occurred()) goto done;
-    if (d->cost.left) {
-      next = DRIVE_rest;
-      goto done;
-    }
-    if (mg_walk_begins(d, b, unit)) {
-      next = DRIVE_walk;
-      goto done;
-    }
-    if (d->at.once || b->plain) {
-      *nplain = d->at.once ? d->at.once : b->plain;
-      next = DRIVE_step;
-      goto done;
-    }
-    if (mg_pyframe_near_limit(d->at.ts)) {
-      if (d->at.up) drive_part(d, &slots);
-      next = DRIVE_rest;
-      goto done;
-    }
-    MgStance stance = mg_stance();
-    if (stance == STANCE_eager_then_compile && !d->at.info->looked) d->look = d->at.info->looked = true;
-    if (!d->look && drive_learn_look(d, b, &slots)) goto done;
-    /* Comparing may have run Python code that called reset(). */
-    site = mg_cache_site(d->at.info, d->at.cfg->id, unit, d->at.chain, true);
-    if (!(b = site ? mg_cache_bucket(site, &slots, true) : NULL)) goto done;
-    /* Compiled already: its own guards do not hold on the next look, so something changes behind our back. */
-    if (compiled || ((drive_at_limit(d, b, &slots) || site->n >= MG_SITE_LIMIT) && !mg_force_break)) {
-      if (d->at.up) {
-        b->eager = true;
-        continue;
-      }
-      bool fail = (!compiled && drive_limit_is_error(d, b, unit)) || drive_give_up(d, b, unit);
-      next = fail ? DRIVE_fail : drive_given_up(d);
-      goto done;
-    }
-    if (stance != STANCE_default && stance != STANCE_eager_then_compile) {
-      if (stance == STANCE_fail_on_recompile)
-        PyErr_Format(PyExc_RuntimeError,
-                     "magneto: %U, line %d would be compiled, and the stance is \"fail_on_recompile\"",
-                     d->at.v.code->co_qualname, d->at.code->line[unit]);
-      next = stance == STANCE_fail_on_recompile ? DRIVE_fail : DRIVE_eager;
-      goto done;
-    }
-    int headroom = mg_headroom_short(d->at.cfg);
-    if (headroom) {
-      if (d->at.up) drive_part(d, &slots);
-      next = headroom > 0 ? DRIVE_eager : DRIVE_fail;
-      goto done;
-    }
-    mg_stats.misses++;
-    if (b->n && !d->at.unclaimed && mg_stance_set("error_on_recompile")) {
-      mg_raise_dynamo_error(
-          "RecompileError",
-          "magneto: %U, line %d would be compiled again, and torch._dynamo.config.error_on_recompile is set",
-          d->at.v.code->co_qualname, d->at.code->line[unit]);
-      next = DRIVE_fail;
-      goto done;
-    }
-    if (b->n && !d->at.unclaimed) {
-      mg_stats.recompiles++;
-      drive_log_recompile(d, b, &slots);
-      for (int i = 0; i < b->n; i++)
-        if (mg_dynfloat_learn(&d->at.info->dyn, b->entry[i]->guards, &slots)) goto done;
-    }
-    d->at.transient = mg_cache_transient(site);
-    int rc = d->at.cfg->backend ? drive_find_peers(d, site, &slots) : 0;
-    bool sizes = !d->at.cfg->backend && drive_sizes_differ(b, &slots);
-    if (!rc) rc = drive_compile(d, &slots, unit, sizes);
-    Py_CLEAR(d->at.peers);
-    if (rc) {
-      if (rc > 0) next = d->at.stopped ? DRIVE_rest : DRIVE_eager;
-      goto done;
-    }
+  DriveFound found = drive_slots(d, &k.slots, &k.all) ? FOUND_next : FOUND_again;
+  for (; found != FOUND_next; k.compiled++) {
+    found = drive_find_place(d, &k);
+    if (!found) found = drive_find_entry(d, &k);
+    if (!found) found = drive_find_plain(d, &k);
+    if (!found) found = drive_find_new(d, &k);
   }
-done:
-  mg_entry_release(e);
-  if (vals != small) free(vals);
-  if (all != all_small) free(all);
+  if (k.vals != k.vals_small) free(k.vals);
+  if (k.all != k.all_small) free(k.all);
   mg_hook_mode = HOOK_compile;
-  return next;
+  *nplain = k.nplain;
+  return k.next;
 }
 
 /* Finds or compiles what runs at the frame's position and runs it; *nplain: instructions to execute
